@@ -1,0 +1,91 @@
+/* err.c - see err.h. */
+#include "common/base/err.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int fill(pst_err *err, int code, pst_err_class cls, const char *origin, int native, const char *fmt, va_list ap)
+{
+    if (!err || err->code)
+        return code;
+    err->code = code;
+    err->cls = cls;
+    err->native = native;
+    snprintf(err->origin, sizeof err->origin, "%s", origin ? origin : "");
+    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    return code;
+}
+
+int pst_err_set(pst_err *err, int code, pst_err_class cls, const char *origin, int native, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fill(err, code, cls, origin, native, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int pst_err_sys(pst_err *err, int errnum, const char *fmt, ...)
+{
+    int code = errnum == ENOENT ? PST_ENOTFOUND : errnum == EEXIST ? PST_EEXIST : errnum == ENOMEM ? PST_ENOMEM : PST_EIO;
+    bool passing = errnum == EINTR || errnum == EAGAIN || errnum == ENOSPC;
+    if (!err || err->code)
+        return code;
+    va_list ap;
+    va_start(ap, fmt);
+    fill(err, code, passing ? PST_CLASS_RETRY : PST_CLASS_FATAL, "sys", errnum, fmt, ap);
+    va_end(ap);
+    size_t n = strlen(err->text);
+    snprintf(err->text + n, sizeof err->text - n, ": %s", strerror(errnum));
+    return code;
+}
+
+void pst_err_prefix(pst_err *err, const char *fmt, ...)
+{
+    if (!err || !err->code)
+        return;
+    char old[sizeof err->text];
+    memcpy(old, err->text, sizeof old);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    va_end(ap);
+    size_t n = strlen(err->text);
+    snprintf(err->text + n, sizeof err->text - n, ": %s", old);
+}
+
+void pst_err_clear(pst_err *err)
+{
+    if (err)
+        memset(err, 0, sizeof *err);
+}
+
+int pst_err_exit(const pst_err *err)
+{
+    switch (err->code) {
+    case PST_OK: return 0;
+    case PST_EINVAL: return 2;
+    case PST_ENOTFOUND: return strcmp(err->origin, "sys") ? 4 : 2;
+    case PST_EUNREACH: return 5;
+    case PST_EAUTH: return 6;
+    case PST_EINCOMPAT: return 7;
+    case PST_ETIMEDOUT: return 124;
+    case PST_ESTOPPED: return 130;
+    default: return 1;
+    }
+}
+
+const char *pst_code_name(int code)
+{
+    static const char *const names[] = {"OK", "EINVAL", "ENOMEM", "EIO", "ENOTFOUND", "EEXIST", "ETIMEDOUT", "EUNREACH", "EAUTH", "EINCOMPAT",
+                                        "EPARSE", "ELIMIT", "EUNSUPPORTED", "EFENCED", "ESTATE", "ESTOPPED", "EAGAIN"};
+    return code <= 0 && -code < (int)(sizeof names / sizeof *names) ? names[-code] : "E?";
+}
+
+_Noreturn void pst_assert_failed(const char *cond, const char *file, int line)
+{
+    fprintf(stderr, "penstock: bug: %s is false at %s:%d; please report this line\n", cond, file, line);
+    abort();
+}

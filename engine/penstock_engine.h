@@ -1,0 +1,103 @@
+/* penstock_engine.h - models: load an ONNX file, look at it, run batches. The one header of libpenstock-engine.
+ *
+ *     pst_err err = {0};
+ *     pst_model *m = NULL;
+ *     pst_plan *p = NULL;
+ *     if (pst_model_load_file("model.onnx", NULL, &m, &err) < 0 || pst_plan_new(m, NULL, &p, &err) < 0) …
+ *     pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {n, 30}, .data = rows}, out[1];
+ *     if (pst_plan_run(p, &in, 1, out, 1, &err) < 0) …          // out[0].data (n, k): valid until the next run of p
+ *     pst_plan_free(p); pst_model_unref(m);
+ *
+ * A model is immutable and may be shared by threads; a plan belongs to one thread at a time (it owns the arena).
+ * Model files are untrusted: every size, count and depth is checked against pst_model_limits; class DATA on refusal.
+ * Source of the format: ONNX IR version 3 to 13, onnx.proto field numbers. */
+#ifndef PENSTOCK_ENGINE_H
+#define PENSTOCK_ENGINE_H
+
+#include "common/base/err.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PST_MAX_RANK 8
+
+/* Values are ONNX's TensorProto.DataType. */
+typedef enum {
+    PST_F32 = 1, PST_U8 = 2, PST_I8 = 3, PST_U16 = 4, PST_I16 = 5, PST_I32 = 6, PST_I64 = 7, PST_STR = 8, PST_BOOL = 9,
+    PST_F16 = 10, PST_F64 = 11, PST_U32 = 12, PST_U64 = 13, PST_BF16 = 16
+} pst_dtype;
+
+/* Row-major and dense. PST_STR: data is const char *const *. Strings and data are borrowed. */
+typedef struct pst_tensor {
+    pst_dtype dtype;
+    int rank;
+    int64_t dims[PST_MAX_RANK];
+    void *data;
+} pst_tensor;
+
+typedef struct pst_model pst_model;
+typedef struct pst_plan pst_plan;
+
+/* 0 in a field means its default. */
+typedef struct pst_model_limits {
+    size_t file_bytes_max;    /* 512 MiB */
+    size_t nodes_max;         /* 100,000 */
+    size_t tensor_bytes_max;  /* 512 MiB, one tensor */
+    size_t arena_bytes_max;   /* 1 GiB, all activations of one run */
+    int depth_max;            /* 16 nested subgraphs */
+} pst_model_limits;
+
+/* One input or output. dims: -1 = free (the batch or a named dimension). */
+typedef struct pst_value_info {
+    const char *name;
+    pst_dtype dtype;
+    int rank;                 /* -1 = not given */
+    int64_t dims[PST_MAX_RANK];
+} pst_value_info;
+
+typedef struct pst_model_info {
+    const pst_value_info *inputs;  /* initializers not counted */
+    size_t n_inputs;
+    const pst_value_info *outputs;
+    size_t n_outputs;
+    size_t n_nodes, n_parameters;  /* parameters: scalars in initializers */
+    int64_t opset;                 /* of the default domain */
+    const char *producer;
+    const char *const *meta_keys;  /* metadata_props */
+    const char *const *meta_values;
+    size_t n_meta;
+    char digest[65];               /* sha256 of the file, hex */
+    size_t file_bytes;
+} pst_model_info;
+
+typedef struct pst_plan_opts {
+    const char *isa;   /* NULL = best of this CPU; "portable", "avx2", "avx512": for tests and benchmarks */
+    bool no_fusion;    /* run the reference kernels node by node: the twin every fused kernel is compared with */
+} pst_plan_opts;
+
+/* @thread any. limits NULL = defaults. PST_EUNSUPPORTED names the operators that are not covered and the cure. */
+int pst_model_load_file(const char *path, const pst_model_limits *limits, pst_model **ret_model, pst_err *err);
+/* base_dir: where external data may lie (only inside it); NULL = external data refused. data is copied where needed. */
+int pst_model_load(const void *data, size_t len, const char *base_dir, const pst_model_limits *limits, pst_model **ret_model, pst_err *err);
+pst_model *pst_model_ref(pst_model *m);
+void pst_model_unref(pst_model *m); /* NULL-safe */
+const pst_model_info *pst_model_info_get(const pst_model *m);
+const char *pst_model_meta(const pst_model *m, const char *key); /* NULL if absent */
+
+int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, pst_err *err); /* takes its own ref of m */
+void pst_plan_free(pst_plan *p);
+/* in: n_in tensors in the order of info->inputs; ret_out: n_out ≤ info->n_outputs tensors, data owned by the plan until
+ * its next run. Wrong shapes: PST_EINVAL naming input, wanted and given shape. No heap use in the steady state for fused MLPs. */
+int pst_plan_run(pst_plan *p, const pst_tensor *in, size_t n_in, pst_tensor *ret_out, size_t n_out, pst_err *err);
+/* What was fused and which kernel serves each node, as text; free() it. */
+char *pst_plan_explain(const pst_plan *p);
+
+size_t pst_dtype_size(pst_dtype t);        /* bytes; PST_STR: sizeof(char *); 0 = unknown */
+const char *pst_dtype_name(pst_dtype t);
+const char *pst_engine_isa(void);          /* "avx512", "avx2", "portable": what this CPU gets */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
