@@ -1,0 +1,174 @@
+/* hash.c - see hash.h. */
+#include "common/base/hash.h"
+
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+pst_sha256 *pst_sha256_new(void)
+{
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    PST_ASSERT(ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL));
+    return (pst_sha256 *)ctx;
+}
+
+void pst_sha256_add(pst_sha256 *h, const void *data, size_t len)
+{
+    PST_ASSERT(EVP_DigestUpdate((EVP_MD_CTX *)h, data, len));
+}
+
+void pst_sha256_end(pst_sha256 *h, uint8_t ret_digest[32])
+{
+    PST_ASSERT(EVP_DigestFinal_ex((EVP_MD_CTX *)h, ret_digest, NULL));
+    EVP_MD_CTX_free((EVP_MD_CTX *)h);
+}
+
+void pst_sha256_sum(const void *data, size_t len, uint8_t ret_digest[32])
+{
+    pst_sha256 *h = pst_sha256_new();
+    pst_sha256_add(h, data, len);
+    pst_sha256_end(h, ret_digest);
+}
+
+void pst_hex(const uint8_t *data, size_t len, char *ret_text)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < len; i++) {
+        ret_text[2 * i] = digits[data[i] >> 4];
+        ret_text[2 * i + 1] = digits[data[i] & 15];
+    }
+    ret_text[2 * len] = 0;
+}
+
+void pst_sha256_hex(const void *data, size_t len, char ret_hex[65])
+{
+    uint8_t d[32];
+    pst_sha256_sum(data, len, d);
+    pst_hex(d, 32, ret_hex);
+}
+
+void pst_base32(const uint8_t *data, size_t len, char *ret_text)
+{
+    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
+    uint32_t acc = 0;
+    int bits = 0;
+    for (size_t i = 0; i < len; i++) {
+        acc = acc << 8 | data[i];
+        bits += 8;
+        while (bits >= 5) {
+            *ret_text++ = alphabet[acc >> (bits - 5) & 31];
+            bits -= 5;
+        }
+        acc &= (1u << bits) - 1;
+    }
+    if (bits)
+        *ret_text++ = alphabet[acc << (5 - bits) & 31];
+    *ret_text = 0;
+}
+
+char *pst_base64(const void *data, size_t len)
+{
+    char *out = pst_alloc((len + 2) / 3 * 4 + 1);
+    EVP_EncodeBlock((unsigned char *)out, data, (int)len);
+    return out;
+}
+
+void *pst_base64_decode(const char *text, size_t *ret_len)
+{
+    size_t n = strlen(text), pad = 0;
+    if (n % 4)
+        return NULL;
+    while (pad < 2 && pad < n && text[n - 1 - pad] == '=')
+        pad++;
+    unsigned char *out = pst_alloc(n / 4 * 3 + 1);
+    int got = n ? EVP_DecodeBlock(out, (const unsigned char *)text, (int)n) : 0;
+    if (got < 0 || (size_t)got < pad) {
+        free(out);
+        return NULL;
+    }
+    *ret_len = (size_t)got - pad;
+    return out;
+}
+
+uint32_t pst_crc32c(uint32_t crc, const void *data, size_t len)
+{
+    static uint32_t table[256];
+    static _Atomic int ready;
+    if (!ready) { /* racing threads write the same values */
+        for (uint32_t i = 0; i < 256; i++) {
+            uint32_t c = i;
+            for (int k = 0; k < 8; k++)
+                c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;
+            table[i] = c;
+        }
+        ready = 1;
+    }
+    const uint8_t *p = data;
+    crc = ~crc;
+    while (len--)
+        crc = table[(crc ^ *p++) & 255] ^ crc >> 8;
+    return ~crc;
+}
+
+uint64_t pst_fnv1a(const void *data, size_t len)
+{
+    const uint8_t *p = data;
+    uint64_t h = 1469598103934665603ull;
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ p[i]) * 1099511628211ull;
+    return h;
+}
+
+uint32_t pst_murmur2(const void *data, size_t len)
+{
+    const uint8_t *p = data;
+    const uint32_t m = 0x5bd1e995;
+    uint32_t h = 0x9747b28cu ^ (uint32_t)len;
+    for (; len >= 4; len -= 4, p += 4) {
+        uint32_t k = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+        k *= m;
+        k ^= k >> 24;
+        k *= m;
+        h = h * m ^ k;
+    }
+    if (len >= 3)
+        h ^= (uint32_t)p[2] << 16;
+    if (len >= 2)
+        h ^= (uint32_t)p[1] << 8;
+    if (len >= 1)
+        h = (h ^ p[0]) * m;
+    h ^= h >> 13;
+    h *= m;
+    return h ^ h >> 15;
+}
+
+void pst_random(void *ret, size_t len)
+{
+    uint8_t *p = ret;
+    while (len) {
+        ssize_t n = getrandom(p, len, 0);
+        PST_ASSERT(n > 0);
+        p += n;
+        len -= (size_t)n;
+    }
+}
+
+void pst_uuid7(char ret_text[37])
+{
+    uint8_t b[16];
+    pst_random(b, sizeof b);
+    uint64_t ms = (uint64_t)(pst_now_us() / 1000);
+    for (int i = 0; i < 6; i++)
+        b[i] = (uint8_t)(ms >> (40 - 8 * i));
+    b[6] = (uint8_t)(0x70 | (b[6] & 15));
+    b[8] = (uint8_t)(0x80 | (b[8] & 63));
+    char hex[33];
+    pst_hex(b, 16, hex);
+    snprintf(ret_text, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+}
