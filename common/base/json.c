@@ -1,0 +1,102 @@
+/* json.c - see json.h. */
+#include "common/base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int pst_json_parse(const char *text, size_t len, const char *what, json_t **ret_json, pst_err *err)
+{
+    json_error_t e;
+    if (len > (64u << 20))
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "json", 0, "%s is larger than 64 MiB", what);
+    json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+    if (!j)
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "json", 0, "%s is not JSON: %s at line %d column %d", what, e.text, e.line, e.column);
+    *ret_json = j;
+    return 0;
+}
+
+const char *pst_json_str(const json_t *obj, const char *key, const char *def)
+{
+    const char *s = json_string_value(json_object_get(obj, key));
+    return s ? s : def;
+}
+
+int64_t pst_json_int(const json_t *obj, const char *key, int64_t def)
+{
+    const json_t *v = json_object_get(obj, key);
+    return json_is_integer(v) ? json_integer_value(v) : json_is_real(v) ? (int64_t)json_real_value(v) : def;
+}
+
+double pst_json_num(const json_t *obj, const char *key, double def)
+{
+    const json_t *v = json_object_get(obj, key);
+    return json_is_number(v) ? json_number_value(v) : def;
+}
+
+bool pst_json_bool(const json_t *obj, const char *key, bool def)
+{
+    const json_t *v = json_object_get(obj, key);
+    return json_is_boolean(v) ? json_is_true(v) : def;
+}
+
+static int add_chunk(const char *data, size_t len, void *arg)
+{
+    pst_buf_add(arg, data, len);
+    return 0;
+}
+
+void pst_json_add(pst_buf *out, const json_t *j)
+{
+    json_dump_callback(j, add_chunk, out, JSON_COMPACT | JSON_ENCODE_ANY);
+}
+
+char *pst_json_text(const json_t *j)
+{
+    pst_buf b = {0};
+    pst_json_add(&b, j);
+    return pst_buf_steal(&b);
+}
+
+/* Length of the valid UTF-8 sequence at p (≤ left), or 0. Overlong forms, surrogates and values above U+10FFFF are invalid. */
+static size_t utf8_len(const unsigned char *p, size_t left)
+{
+    if (p[0] < 0x80)
+        return 1;
+    size_t n = p[0] >= 0xc2 && p[0] <= 0xdf ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : 0;
+    if (!n || n > left)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+void pst_json_quote(pst_buf *out, const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    pst_buf_addc(out, '"');
+    for (size_t i = 0; i < len;) {
+        size_t n = utf8_len(p + i, len - i);
+        if (!n) {
+            pst_buf_adds(out, "\xef\xbf\xbd");
+            i++;
+        } else if (n > 1) {
+            pst_buf_add(out, text + i, n);
+            i += n;
+        } else {
+            unsigned char c = p[i++];
+            if (c == '"' || c == '\\')
+                pst_buf_printf(out, "\\%c", c);
+            else if (c == '\n')
+                pst_buf_adds(out, "\\n");
+            else if (c < 0x20 || c == 0x7f)
+                pst_buf_printf(out, "\\u%04x", c);
+            else
+                pst_buf_addc(out, (char)c);
+        }
+    }
+    pst_buf_addc(out, '"');
+}

@@ -1,0 +1,30 @@
+/* metrics.h - counters, gauges, histograms in Prometheus' text format 0.0.4 (and OpenMetrics by the same names), without a library.
+ *
+ *     pst_metric *m = pst_metric_counter(set, "penstock_records_scored_total", "Records scored.", "model", "telemetry-ae", NULL);
+ *     pst_metric_add(m, 1);
+ *     pst_metrics_text(set, &buf);
+ *
+ * The same name and labels give the same metric. @thread any: updates are atomic, creation and printing take the set's lock. */
+#ifndef PST_BASE_METRICS_H
+#define PST_BASE_METRICS_H
+
+#include "common/base/buf.h"
+
+typedef struct pst_metrics pst_metrics;
+typedef struct pst_metric pst_metric;
+
+pst_metrics *pst_metrics_new(void);
+void pst_metrics_free(pst_metrics *s);
+/* Labels: name, value, … NULL. At most 1,000 metrics a set: beyond that a shared overflow metric is returned. */
+pst_metric *pst_metric_counter(pst_metrics *s, const char *name, const char *help, ...) __attribute__((sentinel));
+pst_metric *pst_metric_gauge(pst_metrics *s, const char *name, const char *help, ...) __attribute__((sentinel));
+/* Seconds, 20 exponential buckets from 50 µs to 26 s. */
+pst_metric *pst_metric_histogram(pst_metrics *s, const char *name, const char *help, ...) __attribute__((sentinel));
+void pst_metric_add(pst_metric *m, double v);      /* counter, gauge */
+void pst_metric_set(pst_metric *m, double v);      /* gauge */
+void pst_metric_observe(pst_metric *m, double seconds);
+double pst_metric_get(const pst_metric *m);        /* counter, gauge; histogram: count */
+double pst_metric_quantile(const pst_metric *m, double q); /* histogram: seconds, interpolated; 0 when empty */
+void pst_metrics_text(pst_metrics *s, pst_buf *out);
+
+#endif

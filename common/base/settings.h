@@ -1,0 +1,48 @@
+/* settings.h - where things are (contract section 1): broker, registry, gateway, folders, store, objects, prefix, Kafka properties.
+ * Precedence: flag, -X, environment, -F file, profile, defaults; each value remembers its origin for `penstock config explain`. */
+#ifndef PST_BASE_SETTINGS_H
+#define PST_BASE_SETTINGS_H
+
+#include "common/base/err.h"
+
+typedef struct pst_property {
+    char *key, *value;
+    char *origin; /* "-X", "environment PENSTOCK_X_…", "client.properties:3" */
+} pst_property;
+
+typedef struct pst_setting {
+    char *value;  /* never NULL after load */
+    char *origin; /* "flag", "environment PENSTOCK_…", "profile …/profile.json", "default", "-F file:line" */
+} pst_setting;
+
+typedef struct pst_settings {
+    pst_setting bootstrap, registry, gateway, state_dir, store, objects, prefix;
+    pst_property *kafka; /* in order of rising precedence; passed to pst_bus_conf_set */
+    size_t n_kafka;
+    char *registry_user, *registry_password; /* from basic.auth.user.info, or NULL */
+    bool embedded;       /* profile or PENSTOCK_EMBEDDED=1: the broker is librdkafka's in-memory cluster */
+    bool json, quiet, no_input;
+    int verbose;
+    bool color;          /* stdout may be coloured */
+} pst_settings;
+
+/* For pst_opt_parse: the raw flags of one command line (NULL where not given). */
+typedef struct pst_setting_flags {
+    const char *bootstrap, *registry, *gateway, *state_dir, *store, *objects, *prefix, *file;
+    const char *const *x; /* "k=v" */
+    size_t n_x;
+    bool json, quiet, no_input;
+    int verbose;
+    const char *color;    /* auto always never */
+} pst_setting_flags;
+
+int pst_settings_load(const pst_setting_flags *flags, pst_settings *ret_settings, pst_err *err);
+void pst_settings_done(pst_settings *s);
+/* Environment for a child program that shall see the same settings: "PENSTOCK_REGISTRY=…", NULL-terminated; free each and the array. */
+char **pst_settings_environ(const pst_settings *s);
+char *pst_settings_topic(const pst_settings *s, const char *suffix); /* prefix + suffix; free() */
+
+/* The profile that `penstock up` leaves in <state-dir>/profile.json: {"bootstrap","registry","gateway","embedded"}. */
+char *pst_profile_path(const char *state_dir);
+
+#endif

@@ -1,0 +1,320 @@
+/* onnx_tensor.c - untrusted bytes: the wire pre-scan and TensorProto; see onnx_read.h. */
+#include "engine/onnx_read.h"
+
+#include "common/base/fs.h"
+#include "engine/onnx.pb-c.h"
+
+#include <fcntl.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIELDS_MAX ((size_t)48 << 20)
+#define PARTS_MAX  ((size_t)4 << 20) /* messages, texts and unknown fields: each costs an allocation */
+
+void pst_limits_default(pst_model_limits *l)
+{
+    if (!l->file_bytes_max)
+        l->file_bytes_max = (size_t)512 << 20;
+    if (!l->nodes_max)
+        l->nodes_max = 100000;
+    if (!l->tensor_bytes_max)
+        l->tensor_bytes_max = (size_t)512 << 20;
+    if (!l->arena_bytes_max)
+        l->arena_bytes_max = (size_t)1 << 30;
+    if (!l->depth_max)
+        l->depth_max = 16;
+}
+
+typedef struct scan {
+    const pst_model_limits *limits;
+    size_t fields, parts, nodes;
+    int depth_max;
+    pst_err *err;
+} scan;
+
+static bool varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+{
+    uint64_t v = 0;
+    for (int shift = 0; shift < 70 && *p < end; shift += 7) {
+        uint8_t b = *(*p)++;
+        v |= shift < 64 ? (uint64_t)(b & 127) << shift : 0;
+        if (!(b & 128)) {
+            *ret = v;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint8_t *p, size_t len, int depth);
+
+static int scan_bytes(scan *s, const ProtobufCFieldDescriptor *f, const uint8_t **p, const uint8_t *end, int depth)
+{
+    uint64_t n;
+    if (!varint(p, end, &n) || n > (uint64_t)(end - *p))
+        return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "not an ONNX file: a field reaches beyond the end of its message (truncated file?)");
+    const uint8_t *at = *p;
+    *p += n;
+    bool packed = f && f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_BYTES;
+    if (!packed && ++s->parts > PARTS_MAX)
+        return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu messages and texts", PARTS_MAX);
+    if (!f || f->type != PROTOBUF_C_TYPE_MESSAGE)
+        return 0;
+    const ProtobufCMessageDescriptor *sub = f->descriptor;
+    if (sub == &pst_onnx__node_proto__descriptor && ++s->nodes > s->limits->nodes_max)
+        return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu nodes (nodes_max)", s->limits->nodes_max);
+    return scan_message(s, sub, at, (size_t)n, depth + 1);
+}
+
+static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint8_t *p, size_t len, int depth)
+{
+    if (depth > s->depth_max)
+        return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model nests graphs deeper than %d (depth_max)", s->limits->depth_max);
+    const uint8_t *end = p + len;
+    while (p < end) {
+        uint64_t key, skip;
+        if (!varint(&p, end, &key) || !(key >> 3) || key >> 3 > 0x1fffffff)
+            return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "not an ONNX file: bad field key");
+        if (++s->fields > FIELDS_MAX)
+            return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu fields", FIELDS_MAX);
+        const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(d, (unsigned)(key >> 3));
+        if (!f && ++s->parts > PARTS_MAX)
+            return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu unknown fields", PARTS_MAX);
+        int rc = 0;
+        switch (key & 7) {
+        case 0: rc = varint(&p, end, &skip) ? 0 : -1; break;
+        case 1: rc = end - p >= 8 ? (p += 8, 0) : -1; break;
+        case 5: rc = end - p >= 4 ? (p += 4, 0) : -1; break;
+        case 2:
+            rc = scan_bytes(s, f, &p, end, depth);
+            if (rc < 0)
+                return rc;
+            break;
+        default: rc = -1; break;
+        }
+        if (rc < 0)
+            return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "not an ONNX file: bad field %u of %s", (unsigned)(key >> 3), d->short_name);
+    }
+    return 0;
+}
+
+int pst_onnx_scan(const ProtobufCMessageDescriptor *root, const void *data, size_t len, const pst_model_limits *limits, pst_err *err)
+{
+    /* graph → node → attribute → graph is three levels per nested graph; types and tensors end within eight more */
+    scan s = {.limits = limits, .err = err, .depth_max = 3 * (limits->depth_max + 1) + 8};
+    return scan_message(&s, root, data, len, 0);
+}
+
+/* External data: location, offset and length are texts; the file must lie beneath the model's folder, links are not followed. */
+static int read_external(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dirfd, size_t want, void **ret, pst_err *err)
+{
+    const char *location = NULL;
+    uint64_t offset = 0, length = want;
+    for (size_t i = 0; i < tp->n_external_data; i++) {
+        const char *k = tp->external_data[i]->key, *v = tp->external_data[i]->value;
+        if (!k || !v)
+            continue;
+        if (!strcmp(k, "location"))
+            location = v;
+        else if (!strcmp(k, "offset"))
+            offset = strtoull(v, NULL, 10);
+        else if (!strcmp(k, "length"))
+            length = strtoull(v, NULL, 10);
+    }
+    const char *name = tp->name ? tp->name : "";
+    if (!location)
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data without a location", name);
+    if (base_dirfd < 0)
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
+                           "tensor %s keeps its data outside the file (%s); save the model as one file", name, location);
+    if (length != want || offset > INT64_MAX - want)
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data of %" PRIu64 " bytes, its shape needs %zu", name,
+                           length, want);
+    int rc = 0, fd = pst_fs_open_beneath(base_dirfd, location, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "onnx", errno, "tensor %s: external data %s cannot be opened inside the model's folder: %s",
+                           name, location, strerror(errno));
+    struct stat st;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < offset + want) {
+        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data %s is shorter than offset + length", name, location);
+        goto out;
+    }
+    char *data = pst_zone_alloc(zone, want ? want : 1);
+    for (size_t got = 0; got < want;) {
+        ssize_t n = pread(fd, data + got, want - got, (off_t)(offset + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            rc = pst_err_set(err, PST_EIO, PST_CLASS_DATA, "onnx", errno, "tensor %s: reading external data %s failed", name, location);
+            goto out;
+        }
+        got += (size_t)n;
+    }
+    *ret = data;
+out:
+    close(fd);
+    return rc;
+}
+
+static int bits_of(int dtype)
+{
+    switch (dtype) {
+    case PST_U4: case PST_I4: case PST_F4E2M1: return 4;
+    case PST_U2: case PST_I2: return 2;
+    default: return (int)pst_dtype_size((pst_dtype)dtype) * 8;
+    }
+}
+
+/* Several elements in a byte, low bits first, become one byte each. */
+static void unpack_bits(const uint8_t *src, uint8_t *dst, int64_t n, int bits)
+{
+    int per = 8 / bits;
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = (uint8_t)(src[i / per] >> (i % per * bits)) & (uint8_t)((1 << bits) - 1);
+}
+
+/* Typed lists instead of raw bytes: which list, how many entries, and the copy. */
+static int from_lists(pst_zone *zone, const PstOnnx__TensorProto *tp, int dtype, int64_t n, void **ret)
+{
+    size_t un = (size_t)n, size = pst_dtype_size((pst_dtype)dtype);
+    int bits = bits_of(dtype);
+    char *d = pst_zone_alloc(zone, un * size + 1);
+    *ret = d;
+    switch (dtype) {
+    case PST_F32: case PST_C64:
+        if (tp->n_float_data != un * size / 4)
+            return -1;
+        memcpy(d, tp->float_data, un * size);
+        return 0;
+    case PST_F64: case PST_C128:
+        if (tp->n_double_data != un * size / 8)
+            return -1;
+        memcpy(d, tp->double_data, un * size);
+        return 0;
+    case PST_I64:
+        if (tp->n_int64_data != un)
+            return -1;
+        memcpy(d, tp->int64_data, un * 8);
+        return 0;
+    case PST_U64: case PST_U32:
+        if (tp->n_uint64_data != un)
+            return -1;
+        for (size_t i = 0; i < un; i++) {
+            if (dtype == PST_U64)
+                ((uint64_t *)d)[i] = tp->uint64_data[i];
+            else
+                ((uint32_t *)d)[i] = (uint32_t)tp->uint64_data[i];
+        }
+        return 0;
+    case PST_STR:
+        if (tp->n_string_data != un)
+            return -1;
+        for (size_t i = 0; i < un; i++)
+            ((const char **)d)[i] = pst_zone_strdup(zone, (const char *)tp->string_data[i].data, tp->string_data[i].len);
+        return 0;
+    default: break;
+    }
+    /* everything up to 32 bits sits in int32_data, halves as their bit patterns, packed types as packed bytes */
+    if (bits < 8) {
+        size_t bytes = (un * (size_t)bits + 7) / 8;
+        if (tp->n_int32_data != bytes)
+            return -1;
+        for (size_t i = 0; i < un; i++) {
+            size_t per = 8 / (size_t)bits;
+            d[i] = (char)((uint8_t)tp->int32_data[i / per] >> (i % per * (size_t)bits) & ((1 << bits) - 1));
+        }
+        return 0;
+    }
+    if (tp->n_int32_data != un)
+        return -1;
+    for (size_t i = 0; i < un; i++) {
+        int32_t v = tp->int32_data[i];
+        memcpy(d + i * size, &v, size); /* little endian: the low bytes */
+    }
+    return 0;
+}
+
+int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dirfd, const pst_model_limits *limits, pst_tensor *ret, pst_err *err)
+{
+    const char *name = tp->name ? tp->name : "";
+    int dtype = tp->data_type;
+    size_t size = dtype > 0 && dtype < PST_DTYPE_END ? pst_dtype_size((pst_dtype)dtype) : 0;
+    if (!size)
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: unknown data type %d", name, dtype);
+    if (tp->n_dims > PST_MAX_RANK)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "tensor %s has %zu dimensions; at most %d are supported", name, tp->n_dims, PST_MAX_RANK);
+    pst_tensor t = {.dtype = (pst_dtype)dtype, .rank = (int)tp->n_dims};
+    for (int i = 0; i < t.rank; i++)
+        t.dims[i] = tp->dims[i];
+    int64_t n = pst_dims_count(t.dims, t.rank);
+    if (n < 0 || (uint64_t)n > limits->tensor_bytes_max / size)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "tensor %s: bad shape or more than %zu bytes (tensor_bytes_max)", name,
+                           limits->tensor_bytes_max);
+    int bits = bits_of(dtype);
+    size_t bytes = ((size_t)n * (size_t)bits + 7) / 8;
+    void *raw = NULL;
+    bool external = tp->has_data_location && tp->data_location == 1;
+    if (external) {
+        if (dtype == PST_STR)
+            return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: texts cannot be external", name);
+        int rc = read_external(zone, tp, base_dirfd, bytes, &raw, err);
+        if (rc < 0)
+            return rc;
+    } else if (tp->has_raw_data && dtype != PST_STR) {
+        if (tp->raw_data.len != bytes)
+            return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: %zu bytes of data, its shape needs %zu", name, tp->raw_data.len, bytes);
+        raw = tp->raw_data.data;
+    } else if (from_lists(zone, tp, dtype, n, &raw) < 0) {
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: the number of values does not match its shape", name);
+    } else {
+        bits = 8;
+    }
+    if (bits < 8) {
+        uint8_t *wide = pst_zone_alloc(zone, (size_t)n + 1);
+        unpack_bits(raw, wide, n, bits);
+        raw = wide;
+    }
+    if (!raw)
+        raw = pst_zone_alloc(zone, 1);
+    t.data = raw;
+    *ret = t;
+    return 0;
+}
+
+int pst_onnx_sparse(pst_zone *zone, const PstOnnx__SparseTensorProto *sp, const pst_model_limits *limits, pst_tensor *ret, pst_err *err)
+{
+    pst_tensor v, ix, t = {.rank = (int)sp->n_dims};
+    if (!sp->values || !sp->indices || sp->n_dims > PST_MAX_RANK)
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "a sparse tensor without values or indices, or of too many dimensions");
+    int rc = pst_onnx_tensor(zone, sp->values, -1, limits, &v, err);
+    if (rc == 0)
+        rc = pst_onnx_tensor(zone, sp->indices, -1, limits, &ix, err);
+    if (rc < 0)
+        return rc;
+    t.dtype = v.dtype;
+    for (int i = 0; i < t.rank; i++)
+        t.dims[i] = sp->dims[i];
+    int64_t n = pst_dims_count(t.dims, t.rank), nnz = pst_count(&v), per = ix.rank == 2 ? ix.dims[1] : 1;
+    size_t size = pst_dtype_size(t.dtype);
+    bool shape_ok = ix.dtype == PST_I64 && v.rank == 1 && (ix.rank == 1 || (ix.rank == 2 && per == t.rank)) && ix.dims[0] == nnz;
+    if (n < 0 || (uint64_t)n > limits->tensor_bytes_max / size || !shape_ok || t.dtype == PST_STR)
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "a sparse tensor of bad shape, indices or type");
+    char *d = pst_zone_alloc(zone, (size_t)n * size + 1);
+    for (int64_t i = 0; i < nnz; i++) {
+        int64_t at = 0;
+        for (int64_t k = 0; k < per; k++) {
+            int64_t x = ((const int64_t *)ix.data)[i * per + k], dim = ix.rank == 2 ? t.dims[k] : n;
+            if (x < 0 || x >= dim)
+                return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "a sparse tensor with an index outside its shape");
+            at = ix.rank == 2 ? at * dim + x : x;
+        }
+        memcpy(d + (size_t)at * size, (const char *)v.data + (size_t)i * size, size);
+    }
+    t.data = d;
+    *ret = t;
+    return 0;
+}

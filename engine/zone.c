@@ -1,0 +1,120 @@
+/* zone.c - memory freed all at once, and the lookups on nodes that use it; see graph.h. */
+#include "engine/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ZONE_CHUNK ((size_t)64 << 10)
+
+typedef struct pst_zone_chunk {
+    struct pst_zone_chunk *next;
+    size_t used, cap;
+    _Alignas(64) unsigned char data[];
+} pst_zone_chunk;
+
+void *pst_zone_alloc(pst_zone *z, size_t bytes)
+{
+    bytes = (bytes + 63) & ~(size_t)63;
+    pst_zone_chunk *c = z->chunks;
+    if (!c || c->cap - c->used < bytes) {
+        bool own = bytes > ZONE_CHUNK / 2; /* a big block gets a chunk of its own, behind the one in use */
+        size_t cap = own ? bytes : ZONE_CHUNK;
+        pst_zone_chunk *fresh = aligned_alloc(64, sizeof *fresh + cap);
+        PST_ASSERT(fresh);
+        memset(fresh, 0, sizeof *fresh + cap);
+        fresh->cap = cap;
+        if (own && c) {
+            fresh->next = c->next;
+            c->next = fresh;
+        } else {
+            fresh->next = c;
+            z->chunks = fresh;
+        }
+        c = fresh;
+    }
+    void *p = c->data + c->used;
+    c->used += bytes;
+    return p;
+}
+
+char *pst_zone_strdup(pst_zone *z, const char *s, size_t len)
+{
+    char *p = pst_zone_alloc(z, len + 1);
+    if (len)
+        memcpy(p, s, len);
+    return p;
+}
+
+void pst_zone_done(pst_zone *z)
+{
+    for (pst_zone_chunk *c = z->chunks, *next; c; c = next) {
+        next = c->next;
+        free(c);
+    }
+    z->chunks = NULL;
+}
+
+int64_t pst_dims_count(const int64_t *dims, int rank)
+{
+    int64_t n = 1;
+    bool zero = false;
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] < 0)
+            return -1;
+        if (!dims[i])
+            zero = true;
+        else if (__builtin_mul_overflow(n, dims[i], &n))
+            return -1; /* also when another dimension is 0: nothing sane looks like that */
+    }
+    return zero ? 0 : n;
+}
+
+const pst_attr *pst_attr_find(const pst_node *n, const char *name)
+{
+    for (int i = 0; i < n->n_attrs; i++)
+        if (!strcmp(n->attrs[i].name, name))
+            return &n->attrs[i];
+    return NULL;
+}
+
+int64_t pst_attr_int(const pst_node *n, const char *name, int64_t def)
+{
+    const pst_attr *a = pst_attr_find(n, name);
+    return a && (a->type == PST_ATTR_INT || a->type == PST_ATTR_TYPE) ? a->i : def;
+}
+
+float pst_attr_float(const pst_node *n, const char *name, float def)
+{
+    const pst_attr *a = pst_attr_find(n, name);
+    return a && a->type == PST_ATTR_FLOAT ? a->f : def;
+}
+
+const char *pst_attr_str(const pst_node *n, const char *name, const char *def)
+{
+    const pst_attr *a = pst_attr_find(n, name);
+    return a && a->type == PST_ATTR_STRING ? a->s : def;
+}
+
+const int64_t *pst_attr_ints(const pst_node *n, const char *name, size_t *ret_n)
+{
+    const pst_attr *a = pst_attr_find(n, name);
+    bool ok = a && a->type == PST_ATTR_INTS;
+    *ret_n = ok ? a->n : 0;
+    return ok ? a->ints : NULL;
+}
+
+const float *pst_attr_floats(const pst_node *n, const char *name, size_t *ret_n)
+{
+    const pst_attr *a = pst_attr_find(n, name);
+    bool ok = a && a->type == PST_ATTR_FLOATS;
+    *ret_n = ok ? a->n : 0;
+    return ok ? a->floats : NULL;
+}
+
+const char *const *pst_attr_strings(const pst_node *n, const char *name, size_t *ret_n)
+{
+    const pst_attr *a = pst_attr_find(n, name);
+    bool ok = a && a->type == PST_ATTR_STRINGS;
+    *ret_n = ok ? a->n : 0;
+    return ok ? a->strings : NULL;
+}

@@ -1,0 +1,131 @@
+/* avro.h - Avro schemas and data by our own bounded reader (design section 7): parse, compare, decode, encode, print.
+ * Schemas and data are untrusted: nesting, names, items and bytes have limits; nothing here aborts or recurses on data without bound.
+ * Source: Avro 1.11 specification (schema resolution, binary encoding, parsing canonical form, 64-bit Rabin fingerprint).
+ *
+ * Three targets of a decode plan, each compiled once per (writer schema, target):
+ *   struct    our events: generated C structs (events.h) — defaults, aliases, promotions, unions, enums resolved at compile time
+ *   columns   user records: chosen fields → doubles, texts, raw spans (the scorer, the learner)
+ *   JSON      anything → jansson value (cat, SSE)
+ * Plans are immutable: @thread any. */
+#ifndef PST_SCHEMAS_AVRO_H
+#define PST_SCHEMAS_AVRO_H
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+
+#include <jansson.h>
+
+#define PST_AVRO_DEPTH_MAX  64          /* nesting of schema and of data */
+#define PST_AVRO_SCHEMA_MAX (1 << 20)   /* bytes of schema text */
+#define PST_AVRO_NODES_MAX  20000       /* types in one schema */
+#define PST_AVRO_ITEMS_MAX  1000000     /* array items and map entries in one record, all together */
+#define PST_AVRO_BYTES_MAX  (16u << 20) /* one record, or one string */
+
+typedef struct pst_schema pst_schema;
+
+int pst_schema_parse(const char *text, size_t len, pst_schema **ret_schema, pst_err *err); /* PST_EPARSE/DATA: what and where */
+void pst_schema_free(pst_schema *s);
+const char *pst_schema_text(const pst_schema *s);                 /* the original JSON text */
+const char *pst_schema_name(const pst_schema *s);                 /* full name of a named type, else the type's word */
+void pst_schema_canonical(const pst_schema *s, pst_buf *ret_text); /* parsing canonical form */
+uint64_t pst_schema_fingerprint(const pst_schema *s);             /* CRC-64-AVRO of it */
+/* May `reader` read all data of `writer`? 1 yes, 0 no with the reasons (one a line, with paths) in why if given. */
+int pst_schema_can_read(const pst_schema *reader, const pst_schema *writer, pst_buf *why);
+
+/* ---- generated structs (events.h comes from *.avsc by schemas/avrogen.c) -------------------------------------------------- */
+/* Avro            C
+ * string          char *f              never NULL after decode; "" by default (NUL inside: cut there)
+ * null|string     char *f              NULL = null
+ * bytes           pst_bytes f          data NULL = null for null|bytes
+ * int long float double boolean        int32_t int64_t float double bool f
+ * null|number     bool has_f; T f
+ * enum E          pst_e f              PST_E_SYMBOL; text by pst_enum_text()
+ * record R        pst_r f              null|R: pst_r *f, NULL = null
+ * array<T>        T *f; size_t n_f
+ * map<string>     pst_str_pair *f; size_t n_f       map<double>: pst_dbl_pair
+ * Names: record JobRequest → struct pst_job_request, type descriptor pst_job_request_type; enum JobAction → pst_job_action,
+ * PST_JOB_ACTION_SUBMIT. All memory of a struct is malloc'ed and owned by it. */
+typedef struct pst_bytes {
+    void *data;
+    size_t len;
+} pst_bytes;
+typedef struct pst_str_pair {
+    char *key, *value;
+} pst_str_pair;
+typedef struct pst_dbl_pair {
+    char *key;
+    double value;
+} pst_dbl_pair;
+
+typedef struct pst_type pst_type; /* descriptor of a generated record: name, size, schema text, fields */
+
+const char *pst_type_name(const pst_type *t);    /* "JobRequest" */
+const char *pst_type_schema(const pst_type *t);  /* the .avsc text, as registered */
+size_t pst_type_size(const pst_type *t);
+const pst_type *pst_type_find(const char *name); /* by record name; NULL if unknown */
+
+typedef struct pst_decode_plan pst_decode_plan;
+/* PST_EINCOMPAT/DATA with the reason when the writer's data cannot fill the struct. */
+int pst_decode_plan_new(const pst_schema *writer, const pst_type *target, pst_decode_plan **ret_plan, pst_err *err);
+void pst_decode_plan_free(pst_decode_plan *p);
+/* bytes: Avro binary without framing. ret_event is zeroed first; after an error it is empty. Trailing bytes are an error. */
+int pst_decode_run(const pst_decode_plan *p, const void *bytes, size_t len, void *ret_event, pst_err *err);
+
+void pst_event_encode(const pst_type *t, const void *event, pst_buf *out);      /* appends Avro binary of the type's own schema */
+void pst_event_clear(const pst_type *t, void *event);                           /* frees what it holds, zeroes; NULL-safe */
+void pst_event_copy(const pst_type *t, const void *event, void *ret_copy);      /* deep */
+json_t *pst_event_to_json(const pst_type *t, const void *event);                /* plain JSON: unions unwrapped, bytes as base64, enums as text */
+/* The contract's JSON text: nullable and defaulted fields may be left out; unknown fields are an error naming the nearest known one. */
+int pst_event_from_json(const pst_type *t, const json_t *json, void *ret_event, pst_err *err);
+bool pst_event_equal(const pst_type *t, const void *a, const void *b);
+/* Sets a map<string> entry (replaces); value NULL removes. Generic for struct fields `pst_str_pair *f; size_t n_f`. */
+void pst_str_map_set(pst_str_pair **map, size_t *n, const char *key, const char *value);
+const char *pst_str_map_get(const pst_str_pair *map, size_t n, const char *key);
+void pst_dbl_map_set(pst_dbl_pair **map, size_t *n, const char *key, double value);
+
+/* ---- columns of user records ------------------------------------------------------------------------------------------------ */
+
+typedef enum {
+    PST_WANT_NUMBER, /* int long float double boolean (0/1), or an array of them → `slots` doubles */
+    PST_WANT_TEXT,   /* string, enum symbol, or bytes as text: borrowed slice */
+    PST_WANT_RAW     /* the field's encoded bytes as they stand (pass-through): borrowed slice */
+} pst_want_kind;
+
+typedef struct pst_want {
+    const char *path;  /* dotted: "cpu.user"; through nullable records; a top-level field may contain dots itself (exact match wins) */
+    pst_want_kind kind;
+    uint32_t slots;    /* NUMBER: doubles it fills, ≥ 1 */
+} pst_want;
+
+typedef struct pst_columns pst_columns;
+/* A field the writer does not have is no error: its wants are always missing (see pst_columns_absent). A field of a type that can
+ * never fit (a record wanted as number, say) is PST_EINCOMPAT/DATA naming path, wanted and found type. */
+int pst_columns_new(const pst_schema *writer, const pst_want *wants, size_t n_wants, pst_columns **ret_columns, pst_err *err);
+void pst_columns_free(pst_columns *c);
+bool pst_columns_absent(const pst_columns *c, size_t want);
+/* Type of a RAW want as schema text (self-contained: named types written out); NULL when absent. Owned by c. */
+const char *pst_columns_schema(const pst_columns *c, size_t want);
+/* One record. ret_numbers: sum of slots, in the order of the wants, untouched where missing. ret_missing[i]: 1 = null or absent.
+ * ret_texts[i]: TEXT and RAW wants. An array of another length than slots: PST_EINVAL/DATA. No heap use. */
+int pst_columns_run(const pst_columns *c, const void *bytes, size_t len, double *ret_numbers, uint8_t *ret_missing, pst_slice *ret_texts, pst_err *err);
+char *pst_columns_explain(const pst_columns *c); /* the op list as text; free() */
+
+/* ---- any data ↔ JSON -------------------------------------------------------------------------------------------------------- */
+
+/* Plain JSON (as kcat and people expect): unions unwrapped, bytes and fixed as base64… unless they are UTF-8 text, NaN/Inf as strings. */
+int pst_avro_to_json(const pst_schema *s, const void *bytes, size_t len, json_t **ret_json, pst_err *err);
+/* The reverse; missing fields take their defaults, unions take the first branch that fits. Appends to out. */
+int pst_avro_from_json(const pst_schema *s, const json_t *json, pst_buf *out, pst_err *err);
+
+/* Primitives for writers of dynamic schemas (the scorer's output). */
+void pst_avro_put_long(pst_buf *out, int64_t v);
+void pst_avro_put_double(pst_buf *out, double v);
+void pst_avro_put_float(pst_buf *out, float v);
+void pst_avro_put_bytes(pst_buf *out, const void *data, size_t len); /* also string */
+
+/* Confluent framing: 0x00, big-endian id. */
+void pst_frame_put(pst_buf *out, int32_t schema_id);
+/* 0 and id/body, or PST_EPARSE/DATA (bad-envelope). */
+int pst_frame_get(const void *value, size_t len, int32_t *ret_id, pst_slice *ret_body, pst_err *err);
+
+#endif
