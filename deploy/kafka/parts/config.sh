@@ -240,7 +240,7 @@ format_node() { # NODE: by Kafka's own tool (a JVM, 2 to 3 s) the first time, af
         fi
         log=$DIR/logs/format-$node.log
         sed "s,^log.dirs=.*,log.dirs=data/$node.new," "$DIR/conf/node-$node.properties" >"$DIR/conf/format-$node.properties"
-        cds_options none
+        cds_options -
         class_path
         (cd "$DIR" && CLASSPATH=$REPLY LC_ALL=C.UTF-8 exec "$JAVA" -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xmx128m \
             kafka.tools.StorageTool format -t "$S_CLUSTER" -g -c "conf/format-$node.properties" "${scram[@]}") >"$log" 2>&1 </dev/null || {

@@ -67,7 +67,7 @@ run_maven() {
     cp "$pom" "$FETCH_TMP/pom.xml" || die "$EX_FAILED" "cannot copy $pom"
     say "fetching Apache Kafka $S_VERSION by Maven (about 55 MiB, once per user)"
     mvn -B -f "$FETCH_TMP/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$FETCH_TMP/lib" \
-        >"$log" 2>&1 </dev/null 7>&- 8>&- &
+        >"$log" 2>&1 </dev/null 6>&- 7>&- 8>&- &
     FETCH_PID=$!
     while kill -0 "$FETCH_PID" 2>/dev/null; do
         seen=$(grep -c '^.*Downloaded from' "$log")
@@ -123,7 +123,7 @@ cds_path() { # -> REPLY, the archive's path for this Java and these jars
     REPLY=$CACHE/kafka-$S_VERSION/cds/${key%% *}.jsa
 }
 
-cds_options() { # NODE -> CDS_OPTIONS: use the archive, or have this node write it
+cds_options() { # NODE|- -> CDS_OPTIONS: use the archive, or have this node write it
     CDS_OPTIONS=() CDS_ARCHIVE=''
     local claim
     [[ ${PENSTOCK_KAFKA_CDS:-1} == 0 ]] && return
@@ -133,6 +133,7 @@ cds_options() { # NODE -> CDS_OPTIONS: use the archive, or have this node write 
         CDS_OPTIONS=(-XX:SharedArchiveFile="$REPLY" -Xshare:auto -XX:+VerifySharedSpaces)
         return
     fi
+    [[ $1 == - ]] && return
     claim=$REPLY.claim
     mkdir -p "${REPLY%/*}" 2>/dev/null || return
     find "${REPLY%/*}" -name '*.claim' -mmin +60 -delete 2>/dev/null # of one that was killed before it could write

@@ -87,6 +87,11 @@ launch_node() { # NODE: returns at once
     LAUNCHED+=("$node:$!")
 }
 
+last_run() { # NODE, on stdout: what its log holds since its last start
+    node_log "$1"
+    tac "$REPLY" 2>/dev/null | sed '/^--- .* start of broker/q' | tac
+}
+
 wait_gone() { # SECONDS PID...: fails when one is still there
     local limit=$((SECONDS + $1)) pid left
     shift
