@@ -177,65 +177,50 @@ static void unpack_bits(const uint8_t *src, uint8_t *dst, int64_t n, int bits)
         dst[i] = (uint8_t)(src[i / per] >> (i % per * bits)) & (uint8_t)((1 << bits) - 1);
 }
 
-/* Typed lists instead of raw bytes: which list, how many entries, and the copy. */
-static int from_lists(pst_zone *zone, const PstOnnx__TensorProto *tp, int dtype, int64_t n, void **ret)
+/* Whether the typed list of this type holds exactly n values; asked before anything is allocated. */
+static bool list_fits(const PstOnnx__TensorProto *tp, int dtype, size_t n)
 {
-    size_t un = (size_t)n, size = pst_dtype_size((pst_dtype)dtype);
     int bits = bits_of(dtype);
-    char *d = pst_zone_alloc(zone, un * size + 1);
-    *ret = d;
     switch (dtype) {
-    case PST_F32: case PST_C64:
-        if (tp->n_float_data != un * size / 4)
-            return -1;
-        memcpy(d, tp->float_data, un * size);
-        return 0;
-    case PST_F64: case PST_C128:
-        if (tp->n_double_data != un * size / 8)
-            return -1;
-        memcpy(d, tp->double_data, un * size);
-        return 0;
-    case PST_I64:
-        if (tp->n_int64_data != un)
-            return -1;
-        memcpy(d, tp->int64_data, un * 8);
-        return 0;
-    case PST_U64: case PST_U32:
-        if (tp->n_uint64_data != un)
-            return -1;
-        for (size_t i = 0; i < un; i++) {
-            if (dtype == PST_U64)
-                ((uint64_t *)d)[i] = tp->uint64_data[i];
-            else
-                ((uint32_t *)d)[i] = (uint32_t)tp->uint64_data[i];
-        }
-        return 0;
-    case PST_STR:
-        if (tp->n_string_data != un)
-            return -1;
-        for (size_t i = 0; i < un; i++)
-            ((const char **)d)[i] = pst_zone_strdup(zone, (const char *)tp->string_data[i].data, tp->string_data[i].len);
-        return 0;
-    default: break;
+    case PST_F32: return tp->n_float_data == n;
+    case PST_C64: return tp->n_float_data == 2 * n;
+    case PST_F64: return tp->n_double_data == n;
+    case PST_C128: return tp->n_double_data == 2 * n;
+    case PST_I64: return tp->n_int64_data == n;
+    case PST_U64: case PST_U32: return tp->n_uint64_data == n;
+    case PST_STR: return tp->n_string_data == n;
+    default: return tp->n_int32_data == (bits < 8 ? (n * (size_t)bits + 7) / 8 : n);
     }
-    /* everything up to 32 bits sits in int32_data, halves as their bit patterns, packed types as packed bytes */
-    if (bits < 8) {
-        size_t bytes = (un * (size_t)bits + 7) / 8;
-        if (tp->n_int32_data != bytes)
-            return -1;
-        for (size_t i = 0; i < un; i++) {
+}
+
+/* Typed lists instead of raw bytes. Everything up to 32 bits sits in int32_data: halves as bit patterns, packed types as packed bytes. */
+static void *from_lists(pst_zone *zone, const PstOnnx__TensorProto *tp, int dtype, size_t n)
+{
+    size_t size = pst_dtype_size((pst_dtype)dtype);
+    int bits = bits_of(dtype);
+    char *d = pst_zone_alloc(zone, n * size + 1);
+    const void *same = dtype == PST_F32 || dtype == PST_C64    ? (const void *)tp->float_data
+                       : dtype == PST_F64 || dtype == PST_C128 ? (const void *)tp->double_data
+                       : dtype == PST_I64                      ? (const void *)tp->int64_data
+                       : dtype == PST_U64                      ? (const void *)tp->uint64_data
+                                                               : NULL;
+    if (same && n)
+        memcpy(d, same, n * size);
+    if (same || !n)
+        return d;
+    for (size_t i = 0; i < n; i++) {
+        if (dtype == PST_STR) {
+            ((const char **)d)[i] = pst_zone_strdup(zone, (const char *)tp->string_data[i].data, tp->string_data[i].len);
+        } else if (dtype == PST_U32) {
+            ((uint32_t *)d)[i] = (uint32_t)tp->uint64_data[i];
+        } else if (bits < 8) {
             size_t per = 8 / (size_t)bits;
             d[i] = (char)((uint8_t)tp->int32_data[i / per] >> (i % per * (size_t)bits) & ((1 << bits) - 1));
+        } else {
+            memcpy(d + i * size, &tp->int32_data[i], size); /* little endian: the low bytes */
         }
-        return 0;
     }
-    if (tp->n_int32_data != un)
-        return -1;
-    for (size_t i = 0; i < un; i++) {
-        int32_t v = tp->int32_data[i];
-        memcpy(d + i * size, &v, size); /* little endian: the low bytes */
-    }
-    return 0;
+    return d;
 }
 
 int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dirfd, const pst_model_limits *limits, pst_tensor *ret, pst_err *err)
@@ -268,9 +253,10 @@ int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dir
         if (tp->raw_data.len != bytes)
             return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: %zu bytes of data, its shape needs %zu", name, tp->raw_data.len, bytes);
         raw = tp->raw_data.data;
-    } else if (from_lists(zone, tp, dtype, n, &raw) < 0) {
+    } else if (!list_fits(tp, dtype, (size_t)n)) {
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: the number of values does not match its shape", name);
     } else {
+        raw = from_lists(zone, tp, dtype, (size_t)n);
         bits = 8;
     }
     if (bits < 8) {

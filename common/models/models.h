@@ -1,0 +1,46 @@
+/* models.h - model versions and aliases, as the topic penstock.models tells them; registering artefacts. The topic is the truth: the first
+ * VERSION_REGISTERED of (name, version) wins, an alias is what the last ALIAS_SET said.
+ *
+ *     pst_models *m = pst_models_new();
+ *     pst_models_load(m, client, &err);                                 // reads the topic to its end
+ *     const pst_model_event *v = pst_models_resolve(m, "telemetry-ae", "champion", 0);
+ *
+ * Pure view + thin calls. @thread one owner. */
+#ifndef PST_MODELS_H
+#define PST_MODELS_H
+
+#include "common/client/client.h"
+
+typedef struct pst_models pst_models;
+
+pst_models *pst_models_new(void);
+void pst_models_free(pst_models *m);
+/* Applies one event (copied). Returns 1 if it changed the view, 0 if it lost (duplicate version) or said nothing new. */
+int pst_models_apply(pst_models *m, const pst_model_event *e);
+int pst_models_load(pst_models *m, pst_client *c, pst_err *err);
+/* version > 0: that one; else alias (NULL or "latest": the highest version). Borrowed VERSION_REGISTERED event until the next apply; NULL = none. */
+const pst_model_event *pst_models_resolve(const pst_models *m, const char *name, const char *alias, int version);
+/* The ALIAS_SET event an alias rests on (for its effective offsets); NULL = none. */
+const pst_model_event *pst_models_alias(const pst_models *m, const char *name, const char *alias);
+/* Calls fn for each version that is there, names sorted, versions ascending; aliases: comma-separated text. */
+void pst_models_each(const pst_models *m, const char *name, void (*fn)(void *arg, const pst_model_event *v, const char *aliases), void *arg);
+int pst_models_next_version(const pst_models *m, const char *name); /* highest ever + 1 */
+
+typedef struct pst_model_draft {
+    const char *name;
+    const char *path;               /* the artefact */
+    const char *format;             /* "onnx" */
+    const char *training_id;        /* NULL */
+    int generation;                 /* 0 = none */
+    const char *alias;              /* set to the new version when not NULL */
+    const char *actor, *reason;
+    const pst_model_event *extra;   /* features, trained_on, metrics are taken from it; NULL */
+} pst_model_draft;
+/* Validates by loading it with the engine (inputs, outputs, digest), stores the artefact (models/<name>/<sha256>.onnx), publishes
+ * VERSION_REGISTERED and, if asked, ALIAS_SET; reads back and takes the next version if another writer was first. The same digest of the
+ * same training and generation registered twice is one version. ret_event: as registered; clear it. */
+int pst_models_register(pst_client *c, pst_objects *o, const pst_model_draft *d, pst_model_event *ret_event, pst_err *err);
+int pst_models_set_alias(pst_client *c, const char *name, const char *alias, int version, const char *actor, const char *reason, pst_err *err);
+int pst_models_delete(pst_client *c, const char *name, int version, const char *alias, const char *actor, pst_err *err); /* version 0: the alias */
+
+#endif

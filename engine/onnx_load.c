@@ -1,0 +1,596 @@
+/* onnx_load.c - ModelProto → pst_model: names become value ids, functions are inlined, every node gets its operator.
+ * The unpacked protobuf stays with the model, which borrows names and raw tensor bytes from it. */
+#include "engine/onnx_read.h"
+
+#include "common/base/fs.h"
+#include "common/base/hash.h"
+#include "common/base/map.h"
+#include "engine/onnx.pb-c.h"
+#include "engine/ops/ops.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FUNCTION_DEPTH_MAX 32
+
+/* Names that can be seen at one place: a graph's own, then its parent's. A function body has no parent. */
+typedef struct scope {
+    struct scope *parent;
+    pst_map names; /* → (void *)(id + 1) */
+} scope;
+
+/* A function call in progress: its attributes stand in for ref_attr_name. */
+typedef struct call {
+    const struct call *caller;
+    const pst_attr *attrs;
+    int n_attrs;
+    const PstOnnx__FunctionProto *fn;
+    int depth;
+} call;
+
+typedef struct node_list {
+    pst_node *at;
+    size_t n, cap;
+} node_list;
+
+typedef struct loader {
+    pst_model *m;
+    int base_dirfd;
+    size_t nodes, values_cap;
+    pst_map unsupported;
+    pst_err *err;
+} loader;
+
+static int bad(loader *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int bad(loader *l, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return pst_err_set(l->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "%s", text);
+}
+
+static int new_value(loader *l, const char *name, const pst_tensor *konst)
+{
+    pst_model *m = l->m;
+    if ((size_t)m->n_values == l->values_cap) {
+        l->values_cap = l->values_cap ? 2 * l->values_cap : 256;
+        m->values = pst_realloc(m->values, l->values_cap * sizeof *m->values);
+    }
+    m->values[m->n_values] = (pst_value_def){.name = name, .konst = konst};
+    return m->n_values++;
+}
+
+static int scope_find(const scope *s, const char *name)
+{
+    for (; s; s = s->parent) {
+        void *v = pst_map_get(&s->names, name);
+        if (v)
+            return (int)(intptr_t)v - 1;
+    }
+    return -1;
+}
+
+static void scope_put(scope *s, const char *name, int id)
+{
+    pst_map_put(&s->names, name, (void *)(intptr_t)(id + 1));
+}
+
+static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, pst_graph *ret);
+
+static int tensor_new(loader *l, const PstOnnx__TensorProto *tp, const pst_tensor **ret)
+{
+    pst_tensor *t = pst_zone_alloc(&l->m->zone, sizeof *t);
+    int rc = pst_onnx_tensor(&l->m->zone, tp, l->base_dirfd, &l->m->limits, t, l->err);
+    *ret = t;
+    return rc;
+}
+
+static int guess_attr_type(const PstOnnx__AttributeProto *p)
+{
+    if (p->has_type && p->type)
+        return p->type;
+    return p->has_f ? PST_ATTR_FLOAT : p->has_i ? PST_ATTR_INT : p->has_s ? PST_ATTR_STRING : p->t ? PST_ATTR_TENSOR : p->g ? PST_ATTR_GRAPH
+           : p->n_floats ? PST_ATTR_FLOATS : p->n_ints ? PST_ATTR_INTS : p->n_strings ? PST_ATTR_STRINGS : p->n_tensors ? PST_ATTR_TENSORS : 0;
+}
+
+static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, const call *in_call, int depth, pst_attr *a)
+{
+    pst_zone *z = &l->m->zone;
+    int rc = 0;
+    *a = (pst_attr){.name = p->name ? p->name : "", .type = (pst_attr_type)guess_attr_type(p)};
+    switch (a->type) {
+    case PST_ATTR_FLOAT: a->f = p->f; break;
+    case PST_ATTR_INT: a->i = p->i; break;
+    case PST_ATTR_STRING:
+        a->s = pst_zone_strdup(z, (const char *)p->s.data, p->s.len);
+        a->n = p->s.len;
+        break;
+    case PST_ATTR_TENSOR:
+        if (!p->t)
+            return bad(l, "attribute %s: no tensor in it", a->name);
+        a->n = 1;
+        rc = tensor_new(l, p->t, &a->t);
+        break;
+    case PST_ATTR_TENSORS: {
+        pst_tensor *ts = pst_zone_alloc(z, (p->n_tensors + 1) * sizeof *ts);
+        for (size_t i = 0; i < p->n_tensors && rc == 0; i++)
+            rc = pst_onnx_tensor(z, p->tensors[i], l->base_dirfd, &l->m->limits, &ts[i], l->err);
+        a->t = ts;
+        a->n = p->n_tensors;
+        break;
+    }
+    case PST_ATTR_GRAPH:
+        if (!p->g)
+            return bad(l, "attribute %s: no graph in it", a->name);
+        a->graph = pst_zone_alloc(z, sizeof *a->graph);
+        rc = load_graph(l, p->g, s, in_call, depth + 1, a->graph);
+        break;
+    case PST_ATTR_FLOATS:
+        a->floats = p->floats;
+        a->n = p->n_floats;
+        break;
+    case PST_ATTR_INTS:
+        a->ints = p->ints;
+        a->n = p->n_ints;
+        break;
+    case PST_ATTR_STRINGS: {
+        const char **ss = pst_zone_alloc(z, (p->n_strings + 1) * sizeof *ss);
+        for (size_t i = 0; i < p->n_strings; i++)
+            ss[i] = pst_zone_strdup(z, (const char *)p->strings[i].data, p->strings[i].len);
+        a->strings = ss;
+        a->n = p->n_strings;
+        break;
+    }
+    case PST_ATTR_TYPE: {
+        const PstOnnx__TypeProto *tp = p->tp;
+        while (tp && (tp->sequence_type || tp->optional_type))
+            tp = tp->sequence_type ? tp->sequence_type->elem_type : tp->optional_type->elem_type;
+        a->i = tp && tp->tensor_type ? tp->tensor_type->elem_type : 0;
+        break;
+    }
+    default: /* sparse constants become dense ones; other kinds have no operator that reads them */
+        if (p->sparse_tensor) {
+            pst_tensor *t = pst_zone_alloc(z, sizeof *t);
+            rc = pst_onnx_sparse(z, p->sparse_tensor, &l->m->limits, t, l->err);
+            a->type = PST_ATTR_TENSOR;
+            a->name = "value";
+            a->t = t;
+            a->n = 1;
+        }
+        break;
+    }
+    return rc;
+}
+
+static int load_attrs(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, pst_attr **ret, int *ret_n)
+{
+    pst_attr *attrs = pst_zone_alloc(&l->m->zone, (np->n_attribute + 1) * sizeof *attrs);
+    int n = 0;
+    for (size_t i = 0; i < np->n_attribute; i++) {
+        const PstOnnx__AttributeProto *p = np->attribute[i];
+        if (p->ref_attr_name && *p->ref_attr_name) {
+            for (int k = 0; in_call && k < in_call->n_attrs; k++)
+                if (!strcmp(in_call->attrs[k].name, p->ref_attr_name)) {
+                    attrs[n] = in_call->attrs[k];
+                    attrs[n++].name = p->name ? p->name : "";
+                    break;
+                } /* not given by the caller: the operator's own default holds */
+            continue;
+        }
+        int rc = load_attr(l, p, s, in_call, depth, &attrs[n++]);
+        if (rc < 0)
+            return rc;
+    }
+    *ret = attrs;
+    *ret_n = n;
+    return 0;
+}
+
+static int64_t opset_of(const loader *l, const call *in_call, const char *domain)
+{
+    PstOnnx__OperatorSetIdProto **o = in_call ? in_call->fn->opset_import : l->m->proto->opset_import;
+    size_t n = in_call ? in_call->fn->n_opset_import : l->m->proto->n_opset_import;
+    for (size_t i = 0; i < n; i++) {
+        const char *d = o[i]->domain ? o[i]->domain : "";
+        if (!strcmp(d, "ai.onnx"))
+            d = "";
+        if (!strcmp(d, domain))
+            return o[i]->version;
+    }
+    return *domain ? 1 : 0;
+}
+
+static const PstOnnx__FunctionProto *function_of(const loader *l, const char *domain, const PstOnnx__NodeProto *np)
+{
+    const PstOnnx__ModelProto *mp = l->m->proto;
+    for (size_t i = 0; i < mp->n_functions; i++) {
+        const PstOnnx__FunctionProto *f = mp->functions[i];
+        const char *over = f->overload ? f->overload : "", *want = np->overload ? np->overload : "";
+        if (f->name && !strcmp(f->name, np->op_type) && !strcmp(f->domain ? f->domain : "", domain) && !strcmp(over, want))
+            return f;
+    }
+    return NULL;
+}
+
+static pst_node *push_node(node_list *list)
+{
+    if (list->n == list->cap) {
+        list->cap = list->cap ? 2 * list->cap : 64;
+        list->at = pst_realloc(list->at, list->cap * sizeof *list->at);
+    }
+    return &list->at[list->n++];
+}
+
+static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, node_list *list);
+
+/* The body takes the caller's values for its inputs and gives its results the caller's names: a call leaves no trace. */
+static int inline_function(loader *l, const PstOnnx__FunctionProto *f, const pst_node *n, const call *in_call, int depth, node_list *list)
+{
+    if (in_call && in_call->depth >= FUNCTION_DEPTH_MAX)
+        return bad(l, "function %s: calls nest deeper than %d", f->name, FUNCTION_DEPTH_MAX);
+    size_t cap = (size_t)n->n_attrs + f->n_attribute_proto;
+    call c = {.caller = in_call, .fn = f, .depth = in_call ? in_call->depth + 1 : 1, .n_attrs = n->n_attrs};
+    pst_attr *attrs = pst_zone_alloc(&l->m->zone, (cap + 1) * sizeof *attrs);
+    if (n->n_attrs)
+        memcpy(attrs, n->attrs, (size_t)n->n_attrs * sizeof *attrs);
+    scope s = {0};
+    int rc = 0;
+    for (size_t i = 0; i < f->n_attribute_proto && rc == 0; i++) {
+        const PstOnnx__AttributeProto *p = f->attribute_proto[i];
+        if (p->name && !pst_attr_find(n, p->name))
+            rc = load_attr(l, p, &s, NULL, depth, &attrs[c.n_attrs++]);
+    }
+    c.attrs = attrs;
+    int none = -1;
+    for (size_t i = 0; i < f->n_input && rc == 0; i++) {
+        int id = (int)i < n->n_in ? n->in[i] : -1;
+        if (id < 0) { /* an input left out stays left out inside: an id that never gets a value */
+            if (none < 0)
+                none = new_value(l, "", NULL);
+            id = none;
+        }
+        scope_put(&s, f->input[i], id);
+    }
+
+    for (size_t i = 0; i < f->n_node && rc == 0; i++)
+        rc = load_node(l, f->node[i], &s, &c, depth, list);
+    for (size_t i = 0; i < f->n_output && rc == 0 && (int)i < n->n_out; i++) {
+        int id = scope_find(&s, f->output[i]);
+        if (n->out[i] < 0)
+            continue;
+        if (id < 0) {
+            rc = bad(l, "function %s: nothing makes its output %s", f->name, f->output[i]);
+            break;
+        }
+        pst_node *idn = push_node(list); /* an Identity; the plan compiler removes it */
+        pst_node fresh = {.domain = "", .op_type = "Identity", .name = "", .opset = 13, .n_in = 1, .n_out = 1};
+        fresh.in = pst_zone_alloc(&l->m->zone, 2 * sizeof(int));
+        fresh.out = fresh.in + 1;
+        fresh.in[0] = id;
+        fresh.out[0] = n->out[i];
+        fresh.op = pst_op_find("", "Identity", 13);
+        *idn = fresh;
+    }
+
+    pst_map_done(&s.names, NULL);
+    return rc;
+}
+
+static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, node_list *list)
+{
+    pst_zone *z = &l->m->zone;
+    if (!np->op_type || !*np->op_type)
+        return bad(l, "a node without an operator");
+    if (++l->nodes > l->m->limits.nodes_max)
+        return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu nodes with its functions inlined (nodes_max)",
+                           l->m->limits.nodes_max);
+    const char *domain = np->domain ? np->domain : "";
+    if (!strcmp(domain, "ai.onnx"))
+        domain = "";
+    pst_node n = {.domain = domain, .op_type = np->op_type, .name = np->name ? np->name : "", .n_in = (int)np->n_input, .n_out = (int)np->n_output};
+    n.in = pst_zone_alloc(z, (np->n_input + 1) * sizeof(int));
+    n.out = pst_zone_alloc(z, (np->n_output + 1) * sizeof(int));
+    for (int i = 0; i < n.n_in; i++) {
+        const char *name = np->input[i];
+        n.in[i] = *name ? scope_find(s, name) : -1;
+        if (*name && n.in[i] < 0)
+            return bad(l, "node %s (%s): nothing before it makes its input %s (nodes must be in topological order)", n.name, n.op_type, name);
+    }
+    int rc = load_attrs(l, np, s, in_call, depth, &n.attrs, &n.n_attrs);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < n.n_out; i++) {
+        const char *name = np->output[i];
+        n.out[i] = -1;
+        if (!*name)
+            continue;
+        if (pst_map_get(&s->names, name))
+            return bad(l, "node %s (%s): value %s is made twice", n.name, n.op_type, name);
+        n.out[i] = new_value(l, name, NULL);
+        scope_put(s, name, n.out[i]);
+    }
+    const PstOnnx__FunctionProto *f = function_of(l, domain, np);
+    if (f)
+        return inline_function(l, f, &n, in_call, depth, list);
+    n.opset = opset_of(l, in_call, domain);
+    n.op = pst_op_find(domain, n.op_type, n.opset);
+    if (!n.op) {
+        char text[160];
+        snprintf(text, sizeof text, "%s%s%s-%" PRId64, domain, *domain ? "." : "", n.op_type, n.opset);
+        pst_map_put(&l->unsupported, text, (void *)"");
+        return 0;
+    }
+    *push_node(list) = n;
+    return 0;
+}
+
+static int load_initializers(loader *l, const PstOnnx__GraphProto *g, scope *s)
+{
+    for (size_t i = 0; i < g->n_initializer; i++) {
+        const pst_tensor *t;
+        int rc = tensor_new(l, g->initializer[i], &t);
+        if (rc < 0)
+            return rc;
+        const char *name = g->initializer[i]->name ? g->initializer[i]->name : "";
+        if (pst_map_get(&s->names, name))
+            return bad(l, "initializer %s is there twice", name);
+        scope_put(s, name, new_value(l, name, t));
+    }
+    for (size_t i = 0; i < g->n_sparse_initializer; i++) {
+        const PstOnnx__SparseTensorProto *sp = g->sparse_initializer[i];
+        pst_tensor *t = pst_zone_alloc(&l->m->zone, sizeof *t);
+        int rc = pst_onnx_sparse(&l->m->zone, sp, &l->m->limits, t, l->err);
+        if (rc < 0)
+            return rc;
+        const char *name = sp->values->name ? sp->values->name : "";
+        scope_put(s, name, new_value(l, name, t));
+    }
+    return 0;
+}
+
+static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, pst_graph *ret)
+{
+    if (depth > l->m->limits.depth_max)
+        return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "graphs nest deeper than %d (depth_max)", l->m->limits.depth_max);
+    scope s = {.parent = parent};
+    node_list list = {0};
+    pst_zone *z = &l->m->zone;
+    int rc = load_initializers(l, g, &s);
+    if (rc < 0)
+        goto out;
+    ret->in = pst_zone_alloc(z, (g->n_input + 1) * sizeof(int));
+    for (size_t i = 0; i < g->n_input; i++) {
+        const char *name = g->input[i]->name ? g->input[i]->name : "";
+        if (pst_map_get(&s.names, name))
+            continue; /* IR 3 lists initializers among the inputs: they are constants here */
+        int id = new_value(l, name, NULL);
+        scope_put(&s, name, id);
+        ret->in[ret->n_in++] = id;
+    }
+    for (size_t i = 0; i < g->n_node; i++) {
+        rc = load_node(l, g->node[i], &s, in_call, depth, &list);
+        if (rc < 0)
+            goto out;
+    }
+    ret->out = pst_zone_alloc(z, (g->n_output + 1) * sizeof(int));
+    for (size_t i = 0; i < g->n_output; i++) {
+        const char *name = g->output[i]->name ? g->output[i]->name : "";
+        int id = scope_find(&s, name);
+        if (id < 0) {
+            rc = bad(l, "nothing makes the output %s", name);
+            goto out;
+        }
+        ret->out[ret->n_out++] = id;
+    }
+    ret->n_nodes = list.n;
+    ret->nodes = pst_zone_alloc(z, (list.n + 1) * sizeof *ret->nodes);
+    if (list.n)
+        memcpy(ret->nodes, list.at, list.n * sizeof *ret->nodes);
+out:
+    free(list.at);
+    pst_map_done(&s.names, NULL);
+    return rc;
+}
+
+/* A declared type: sequences and optionals show the type of what is inside; a sequence of maps (ZipMap) is served as (N, classes) floats. */
+static pst_kind fill_info(pst_value_info *v, const PstOnnx__ValueInfoProto *p)
+{
+    pst_kind kind = PST_KIND_TENSOR;
+    const PstOnnx__TypeProto *tp = p->type;
+    v->name = p->name ? p->name : "";
+    v->rank = -1;
+    while (tp && (tp->sequence_type || tp->optional_type)) {
+        kind = tp->optional_type && kind != PST_KIND_SEQ ? PST_KIND_OPT : PST_KIND_SEQ;
+        tp = tp->sequence_type ? tp->sequence_type->elem_type : tp->optional_type->elem_type;
+    }
+    if (tp && tp->map_type) {
+        v->dtype = PST_F32;
+        v->rank = 2;
+        v->dims[0] = v->dims[1] = -1;
+        return PST_KIND_MAPS;
+    }
+    if (!tp || !tp->tensor_type)
+        return kind;
+    v->dtype = (pst_dtype)tp->tensor_type->elem_type;
+    const PstOnnx__TensorShapeProto *sh = tp->tensor_type->shape;
+    if (!sh || sh->n_dim > PST_MAX_RANK)
+        return kind;
+    v->rank = (int)sh->n_dim;
+    for (int i = 0; i < v->rank; i++)
+        v->dims[i] = sh->dim[i]->has_dim_value && sh->dim[i]->dim_value > 0 ? sh->dim[i]->dim_value
+                     : sh->dim[i]->has_dim_value && !sh->dim[i]->dim_value && !sh->dim[i]->dim_param ? 0 : -1;
+    return kind;
+}
+
+static void fill_infos(loader *l, const PstOnnx__GraphProto *g)
+{
+    pst_model *m = l->m;
+    pst_model_info *info = &m->info;
+    pst_value_info *in = pst_zone_alloc(&m->zone, ((size_t)m->graph.n_in + 1) * sizeof *in);
+    pst_value_info *out = pst_zone_alloc(&m->zone, ((size_t)m->graph.n_out + 1) * sizeof *out);
+    pst_kind *kinds = pst_zone_alloc(&m->zone, (size_t)(m->graph.n_in + m->graph.n_out + 2) * sizeof *kinds);
+    m->in_kinds = kinds;
+    size_t k = 0;
+    for (size_t i = 0; i < g->n_input && k < (size_t)m->graph.n_in; i++)
+        if (!strcmp(m->values[m->graph.in[k]].name, g->input[i]->name ? g->input[i]->name : "")) {
+            kinds[k] = fill_info(&in[k], g->input[i]);
+            k++;
+        }
+    kinds += m->graph.n_in;
+    m->out_kinds = kinds;
+    for (int i = 0; i < m->graph.n_out; i++)
+        kinds[i] = fill_info(&out[i], g->output[i]);
+    info->inputs = in;
+    info->n_inputs = (size_t)m->graph.n_in;
+    info->outputs = out;
+    info->n_outputs = (size_t)m->graph.n_out;
+    info->n_nodes = l->nodes;
+    for (size_t i = 0; i < g->n_initializer; i++) {
+        pst_tensor t = {.rank = (int)g->initializer[i]->n_dims};
+        info->n_parameters += (size_t)pst_dims_count(g->initializer[i]->dims, t.rank);
+    }
+}
+
+static void fill_model(loader *l)
+{
+    pst_model_info *info = &l->m->info;
+    const PstOnnx__ModelProto *mp = l->m->proto;
+    info->opset = opset_of(l, NULL, "");
+    info->producer = mp->producer_name ? mp->producer_name : "";
+    const char **keys = pst_zone_alloc(&l->m->zone, (2 * mp->n_metadata_props + 1) * sizeof *keys);
+    const char **values = keys + mp->n_metadata_props;
+    for (size_t i = 0; i < mp->n_metadata_props; i++) {
+        keys[i] = mp->metadata_props[i]->key ? mp->metadata_props[i]->key : "";
+        values[i] = mp->metadata_props[i]->value ? mp->metadata_props[i]->value : "";
+    }
+    info->meta_keys = keys;
+    info->meta_values = values;
+    info->n_meta = mp->n_metadata_props;
+}
+
+static int refuse_unsupported(loader *l)
+{
+    if (!l->unsupported.live)
+        return 0;
+    pst_buf b = {0};
+    size_t shown = 0;
+    for (size_t i = 0; i < l->unsupported.n; i++) {
+        if (!l->unsupported.at[i].key)
+            continue;
+        if (++shown > 8) {
+            pst_buf_adds(&b, ", …");
+            break;
+        }
+        pst_buf_printf(&b, "%s%s", shown > 1 ? ", " : "", l->unsupported.at[i].key);
+    }
+    int rc = pst_err_set(l->err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
+                         "%zu operator(s) of this model are not covered (operator-opset): %s; export it without them or at another opset",
+                         l->unsupported.live, b.data);
+    pst_buf_done(&b);
+    return rc;
+}
+
+static int load_main(loader *l, const void *data, size_t len)
+{
+    pst_model *m = l->m;
+    if (len > m->limits.file_bytes_max)
+        return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model is %zu bytes; at most %zu are allowed (file_bytes_max)", len,
+                           m->limits.file_bytes_max);
+    int rc = pst_onnx_scan(&pst_onnx__model_proto__descriptor, data, len, &m->limits, l->err);
+    if (rc < 0)
+        return rc;
+    m->proto = pst_onnx__model_proto__unpack(NULL, len, data);
+    if (!m->proto || !m->proto->graph)
+        return bad(l, "not an ONNX model: %s", m->proto ? "it has no graph" : "the bytes do not parse");
+    if (!m->proto->has_ir_version || m->proto->ir_version < 3 || m->proto->ir_version > 14)
+        return pst_err_set(l->err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "ONNX IR version %" PRId64 " is not supported (3 to 14 are)",
+                           m->proto->has_ir_version ? m->proto->ir_version : 0);
+    rc = load_graph(l, m->proto->graph, NULL, NULL, 0, &m->graph);
+    if (rc == 0)
+        rc = refuse_unsupported(l);
+    if (rc < 0)
+        return rc;
+    fill_infos(l, m->proto->graph);
+    fill_model(l);
+    m->info.file_bytes = len;
+    pst_sha256_hex(data, len, m->info.digest);
+    return 0;
+}
+
+int pst_model_load(const void *data, size_t len, const char *base_dir, const pst_model_limits *limits, pst_model **ret_model, pst_err *err)
+{
+    pst_err own = {0};
+    loader l = {.m = pst_alloc(sizeof(pst_model)), .base_dirfd = -1, .err = err ? err : &own};
+    l.m->refs = 1;
+    if (limits)
+        l.m->limits = *limits;
+    pst_limits_default(&l.m->limits);
+    if (base_dir)
+        l.base_dirfd = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = load_main(&l, data, len);
+    if (l.base_dirfd >= 0)
+        close(l.base_dirfd);
+    pst_map_done(&l.unsupported, NULL);
+    if (rc < 0) {
+        pst_model_unref(l.m);
+        return rc;
+    }
+    *ret_model = l.m;
+    return 0;
+}
+
+int pst_model_load_file(const char *path, const pst_model_limits *limits, pst_model **ret_model, pst_err *err)
+{
+    pst_model_limits lim = limits ? *limits : (pst_model_limits){0};
+    pst_limits_default(&lim);
+    pst_buf b = {0};
+    char *dir = NULL;
+    int rc = pst_fs_read(path, lim.file_bytes_max, &b, err);
+    if (rc < 0)
+        goto out;
+    const char *slash = strrchr(path, '/');
+    dir = slash ? pst_strndup(path, (size_t)(slash - path) + 1) : pst_strdup(".");
+    rc = pst_model_load(b.data, b.len, dir, &lim, ret_model, err);
+    if (rc < 0)
+        pst_err_prefix(err, "%s", path);
+out:
+    free(dir);
+    pst_buf_done(&b);
+    return rc;
+}
+
+pst_model *pst_model_ref(pst_model *m)
+{
+    __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
+    return m;
+}
+
+void pst_model_unref(pst_model *m)
+{
+    if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    if (m->proto)
+        pst_onnx__model_proto__free_unpacked(m->proto, NULL);
+    free(m->values);
+    pst_zone_done(&m->zone);
+    free(m);
+}
+
+const pst_model_info *pst_model_info_get(const pst_model *m)
+{
+    return &m->info;
+}
+
+const char *pst_model_meta(const pst_model *m, const char *key)
+{
+    for (size_t i = 0; i < m->info.n_meta; i++)
+        if (!strcmp(m->info.meta_keys[i], key))
+            return m->info.meta_values[i];
+    return NULL;
+}
