@@ -70,7 +70,7 @@ reserve_port() { # so that two starts at the same moment do not choose the same;
 }
 
 choose_ports() { # AFTER: sets S_PORT; after a failed bind, AFTER is the port that failed
-    local wish=$S_PORT node nodes=() first=$PORT_DEFAULT
+    local wish=$S_PORT node nodes=()
     for ((node = 1; node <= S_BROKERS; node++)); do nodes+=("$node"); done
     if ((S_PORT_SET)); then
         ports_taken "${nodes[@]}"
@@ -88,7 +88,7 @@ choose_ports() { # AFTER: sets S_PORT; after a failed bind, AFTER is the port th
                 return 0
             fi
         fi
-        S_PORT=$((first + 20 * (node + 1)))
+        S_PORT=$((PORT_DEFAULT + 20 * (node + 1)))
     done
     die "$EX_FAILED" "no free ports found from $PORT_DEFAULT to $S_PORT; give one with --port"
 }
@@ -191,7 +191,7 @@ write_config() {
     ((S_SASL)) && [[ ! -e $DIR/conf/users ]] && write_file "$DIR/conf/users" <<<$'admin admin-secret\nalice alice-secret\nbob bob-secret'
     ((S_TLS)) && make_certificates
     for ((node = 1; node <= S_BROKERS; node++)); do
-        node_properties "$node" | write_file "$DIR/conf/node-$node.properties"
+        node_properties "$node" | write_file "$DIR/conf/node-$node.properties" || exit "$EX_FAILED"
     done
     write_file "$DIR/conf/log4j2.properties" <<'PROPERTIES'
 status=error

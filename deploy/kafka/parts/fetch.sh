@@ -96,8 +96,8 @@ fetch_failed() { # LOG
     FETCH_PID=''
     sed -n 's/^\[ERROR\] /    /p' "$1" | sed '/^ *$/d' | head -n 4 | cut -c1-400 >&2
     if grep -qiE 'unknown host|name or service|connection refused|timed out|unreachable|could not transfer|no route|PKIX|offline' "$1"; then
-        die "$EX_MISSING" "Maven could not reach its repository. Kafka is fetched once: connect this computer, or name your proxy or mirror in" \
-            "~/.m2/settings.xml, and try again"
+        die "$EX_MISSING" "Maven could not reach its repository. Kafka is fetched once: connect this computer, or name your" \
+            "proxy or mirror in ~/.m2/settings.xml, and try again"
     fi
     die "$EX_FAILED" "Maven failed (the lines above are its own)"
 }

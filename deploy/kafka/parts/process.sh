@@ -84,7 +84,6 @@ launch_node() { # NODE: returns at once
         export CLASSPATH=$class_path LC_ALL=C.UTF-8
         exec setsid "$JAVA" "${options[@]}" kafka.Kafka "conf/node-$node.properties"
     ) </dev/null >>"$log" 2>&1 &
-    LAUNCHED+=("$node:$!")
 }
 
 last_run() { # NODE, on stdout: what its log holds since its last start

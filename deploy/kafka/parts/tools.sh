@@ -39,11 +39,11 @@ tool_class() { # NAME -> REPLY
 }
 
 run_tool() { # NAME ARGS...
-    local name=$1 bootstrap=()
+    local tool=$1 class bootstrap=()
     shift
-    tool_class "$name"
-    local class=$REPLY
-    if [[ $name != dump ]]; then
+    tool_class "$tool"
+    class=$REPLY
+    if [[ $tool != dump ]]; then
         addresses plain
         bootstrap=(--bootstrap-server "$REPLY")
     fi
@@ -85,7 +85,7 @@ verb_user() { # add NAME PASSWORD: SCRAM at once; PLAIN users stand in the broke
         run_tool configs --alter --entity-type users --entity-name "$name" --add-config "SCRAM-SHA-$mechanism=[password=$password]" >&2 ||
             die "$EX_FAILED" "Kafka did not take the user"
     done
-    { sed "/^$name /d" "$DIR/conf/users" && echo "$name $password"; } | write_file "$DIR/conf/users"
+    { sed "/^$name /d" "$DIR/conf/users" && echo "$name $password"; } | write_file "$DIR/conf/users" || exit "$EX_FAILED"
     write_config
     for ((node = 1; node <= S_BROKERS; node++)); do
         node_pid "$node" || continue
