@@ -25,20 +25,20 @@ typedef struct pst_slice {
     size_t len;
 } pst_slice;
 
-void pst_buf_done(pst_buf *b);                     /* frees, zeroes; NULL-safe */
-void pst_buf_clear(pst_buf *b);                    /* len = 0, keeps memory */
-void pst_buf_reserve(pst_buf *b, size_t more);     /* room for more bytes and the NUL */
+void pst_buf_done(pst_buf *b);                 /* frees, zeroes; NULL-safe */
+void pst_buf_clear(pst_buf *b);                /* len = 0, keeps memory */
+void pst_buf_reserve(pst_buf *b, size_t more); /* room for more bytes and the NUL */
 void pst_buf_add(pst_buf *b, const void *data, size_t len);
 void pst_buf_adds(pst_buf *b, const char *text);
 void pst_buf_addc(pst_buf *b, char c);
 void pst_buf_printf(pst_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void pst_buf_vprintf(pst_buf *b, const char *fmt, va_list ap);
-char *pst_buf_steal(pst_buf *b);                   /* the text moves out ("" if empty); free() it */
+char *pst_buf_steal(pst_buf *b); /* the text moves out ("" if empty); free() it */
 
 /* malloc family that aborts instead of returning NULL. */
-void *pst_alloc(size_t n);                         /* zeroed */
+void *pst_alloc(size_t n); /* zeroed */
 void *pst_realloc(void *p, size_t n);
-char *pst_strdup(const char *s);                   /* NULL gives NULL */
+char *pst_strdup(const char *s); /* NULL gives NULL */
 char *pst_strndup(const char *s, size_t n);
 char *pst_sprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -79,8 +79,9 @@ int pst_err_exit(const pst_err *err)
 
 const char *pst_code_name(int code)
 {
-    static const char *const names[] = {"OK", "EINVAL", "ENOMEM", "EIO", "ENOTFOUND", "EEXIST", "ETIMEDOUT", "EUNREACH", "EAUTH", "EINCOMPAT",
-                                        "EPARSE", "ELIMIT", "EUNSUPPORTED", "EFENCED", "ESTATE", "ESTOPPED", "EAGAIN"};
+    static const char *const names[] = {"OK",           "EINVAL",   "ENOMEM", "EIO",       "ENOTFOUND", "EEXIST",
+                                        "ETIMEDOUT",    "EUNREACH", "EAUTH",  "EINCOMPAT", "EPARSE",    "ELIMIT",
+                                        "EUNSUPPORTED", "EFENCED",  "ESTATE", "ESTOPPED",  "EAGAIN"};
     return code <= 0 && -code < (int)(sizeof names / sizeof *names) ? names[-code] : "E?";
 }
 

@@ -21,7 +21,7 @@
 
 enum {
     PST_OK = 0,
-    PST_EINVAL = -1,    /* bad argument, configuration or manifest */
+    PST_EINVAL = -1, /* bad argument, configuration or manifest */
     PST_ENOMEM = -2,
     PST_EIO = -3,       /* file or system call */
     PST_ENOTFOUND = -4, /* job, model, schema, topic, file */
@@ -42,11 +42,11 @@ enum {
 typedef enum { PST_CLASS_NONE = 0, PST_CLASS_RETRY, PST_CLASS_DATA, PST_CLASS_FATAL } pst_err_class;
 
 typedef struct pst_err {
-    int code;          /* PST_E…; 0 = nothing written yet */
+    int code; /* PST_E…; 0 = nothing written yet */
     pst_err_class cls;
-    int native;        /* errno, rd_kafka_resp_err_t, HTTP status …; 0 if none */
-    char origin[12];   /* "sys", "kafka", "avro", "registry", "sqlite", "mongo", "onnx", "cuda", "config" … */
-    char text[480];    /* one sentence or two: what, where, why, what to do */
+    int native;      /* errno, rd_kafka_resp_err_t, HTTP status …; 0 if none */
+    char origin[12]; /* "sys", "kafka", "avro", "registry", "sqlite", "mongo", "onnx", "cuda", "config" … */
+    char text[480];  /* one sentence or two: what, where, why, what to do */
 } pst_err;
 
 /* Writes the story if none was written yet and returns code, so that `return pst_err_set(…)` reads well. err may be NULL. */

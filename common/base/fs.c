@@ -158,8 +158,20 @@ int pst_bytes_parse(const char *text, int64_t *ret_bytes)
     static const struct {
         const char *unit;
         double factor;
-    } units[] = {{"", 1},      {"b", 1},     {"k", 1024},       {"kb", 1e3},  {"kib", 1024},        {"m", 1048576}, {"mb", 1e6},
-                 {"mib", 1048576}, {"g", 1073741824}, {"gb", 1e9}, {"gib", 1073741824}, {"t", 1099511627776.}, {"tb", 1e12}, {"tib", 1099511627776.}};
+    } units[] = {{"", 1},
+                 {"b", 1},
+                 {"k", 1024},
+                 {"kb", 1e3},
+                 {"kib", 1024},
+                 {"m", 1048576},
+                 {"mb", 1e6},
+                 {"mib", 1048576},
+                 {"g", 1073741824},
+                 {"gb", 1e9},
+                 {"gib", 1073741824},
+                 {"t", 1099511627776.},
+                 {"tb", 1e12},
+                 {"tib", 1099511627776.}};
     char *end;
     double v = strtod(text, &end);
     if (end == text || !(v >= 0))

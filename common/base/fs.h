@@ -7,13 +7,13 @@
 
 #include <sys/types.h>
 
-int pst_fs_mkdirs(const char *path, mode_t mode, pst_err *err);                       /* with parents; existing is fine */
-int pst_fs_read(const char *path, size_t bytes_max, pst_buf *ret_buf, pst_err *err);  /* PST_ELIMIT when larger; path "-" = stdin */
+int pst_fs_mkdirs(const char *path, mode_t mode, pst_err *err);                      /* with parents; existing is fine */
+int pst_fs_read(const char *path, size_t bytes_max, pst_buf *ret_buf, pst_err *err); /* PST_ELIMIT when larger; path "-" = stdin */
 /* Writes path.tmp-<pid>, fsyncs, renames over path, fsyncs the folder: a reader sees the old or the whole new file. */
 int pst_fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, pst_err *err);
-int pst_fs_remove_tree(const char *path, pst_err *err);                               /* does not follow links; absent is fine */
+int pst_fs_remove_tree(const char *path, pst_err *err); /* does not follow links; absent is fine */
 bool pst_fs_exists(const char *path);
-char *pst_fs_join(const char *dir, const char *name);                                 /* free() it */
+char *pst_fs_join(const char *dir, const char *name); /* free() it */
 /* Opens `name` inside dirfd with openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS); -1 and errno. */
 int pst_fs_open_beneath(int dirfd, const char *name, int flags, mode_t mode);
 /* write(2) all of it; 0 or PST_EIO. */

@@ -11,7 +11,8 @@ int pst_json_parse(const char *text, size_t len, const char *what, json_t **ret_
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "json", 0, "%s is larger than 64 MiB", what);
     json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
     if (!j)
-        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "json", 0, "%s is not JSON: %s at line %d column %d", what, e.text, e.line, e.column);
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "json", 0, "%s is not JSON: %s at line %d column %d", what, e.text, e.line,
+                           e.column);
     *ret_json = j;
     return 0;
 }

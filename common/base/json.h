@@ -13,7 +13,7 @@ const char *pst_json_str(const json_t *obj, const char *key, const char *def);
 int64_t pst_json_int(const json_t *obj, const char *key, int64_t def);
 double pst_json_num(const json_t *obj, const char *key, double def);
 bool pst_json_bool(const json_t *obj, const char *key, bool def);
-char *pst_json_text(const json_t *j);      /* compact, key order kept; free() */
+char *pst_json_text(const json_t *j); /* compact, key order kept; free() */
 void pst_json_add(pst_buf *out, const json_t *j);
 /* Appends text as a JSON string with quotes; bytes that are not UTF-8 become U+FFFD. */
 void pst_json_quote(pst_buf *out, const char *text, size_t len);

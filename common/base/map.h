@@ -21,8 +21,8 @@ typedef struct pst_map_entry {
 typedef struct pst_map {
     pst_map_entry *at; /* n used (with holes), cap allocated */
     size_t n, cap;
-    size_t live;       /* entries that are there */
-    uint32_t *index;   /* open addressing into at, +1; 0 = empty, UINT32_MAX = removed */
+    size_t live;     /* entries that are there */
+    uint32_t *index; /* open addressing into at, +1; 0 = empty, UINT32_MAX = removed */
     size_t index_cap;
 } pst_map;
 

@@ -20,10 +20,10 @@ pst_metric *pst_metric_counter(pst_metrics *s, const char *name, const char *hel
 pst_metric *pst_metric_gauge(pst_metrics *s, const char *name, const char *help, ...) __attribute__((sentinel));
 /* Seconds, 20 exponential buckets from 50 µs to 26 s. */
 pst_metric *pst_metric_histogram(pst_metrics *s, const char *name, const char *help, ...) __attribute__((sentinel));
-void pst_metric_add(pst_metric *m, double v);      /* counter, gauge */
-void pst_metric_set(pst_metric *m, double v);      /* gauge */
+void pst_metric_add(pst_metric *m, double v); /* counter, gauge */
+void pst_metric_set(pst_metric *m, double v); /* gauge */
 void pst_metric_observe(pst_metric *m, double seconds);
-double pst_metric_get(const pst_metric *m);        /* counter, gauge; histogram: count */
+double pst_metric_get(const pst_metric *m);                /* counter, gauge; histogram: count */
 double pst_metric_quantile(const pst_metric *m, double q); /* histogram: seconds, interpolated; 0 when empty */
 void pst_metrics_text(pst_metrics *s, pst_buf *out);
 

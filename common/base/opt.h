@@ -31,7 +31,7 @@ typedef struct pst_opt_list {
 
 typedef struct pst_opt {
     const char *name;
-    char letter;            /* 0 = none */
+    char letter; /* 0 = none */
     pst_opt_kind kind;
     size_t offset;          /* into the verb's struct */
     const char *value_name; /* shown in the help: "N", "FILE" */
@@ -40,20 +40,20 @@ typedef struct pst_opt {
 } pst_opt;
 
 typedef struct pst_usage {
-    const char *verb;       /* "submit", "models register" */
-    const char *args;       /* "MANIFEST [DIR|ZIP]" */
-    const char *summary;    /* one line */
-    const char *text;       /* paragraphs; NULL */
-    const char *examples;   /* one command a line; NULL */
+    const char *verb;     /* "submit", "models register" */
+    const char *args;     /* "MANIFEST [DIR|ZIP]" */
+    const char *summary;  /* one line */
+    const char *text;     /* paragraphs; NULL */
+    const char *examples; /* one command a line; NULL */
     const pst_opt *opts;
     size_t n_opts;
-    bool letters_only;      /* unused; 0 */
+    bool letters_only; /* unused; 0 */
 } pst_usage;
 
 /* argv[0] is the verb. Options and arguments may be mixed; "--" ends options. ret_args: borrowed pointers in a new array (free()).
  * Numbers out of range, unknown options: PST_EINVAL with the nearest option name. settings are resolved completely (env, files, profile). */
-int pst_opt_parse(const pst_usage *usage, int argc, char **argv, void *ret_opts, pst_settings *ret_settings, char ***ret_args, int *ret_n_args,
-                  pst_err *err);
+int pst_opt_parse(const pst_usage *usage, int argc, char **argv, void *ret_opts, pst_settings *ret_settings, char ***ret_args,
+                  int *ret_n_args, pst_err *err);
 void pst_opt_help(const pst_usage *usage, void *file); /* FILE * */
 
 /* One verb of the program; services export one each and main.c lists them. run: argv[0] is the verb, returns the exit status. */

@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-int64_t pst_proc_start_time(pid_t pid);            /* clock ticks since boot (/proc/<pid>/stat field 22); 0 = no such process, or a zombie */
+int64_t pst_proc_start_time(pid_t pid); /* clock ticks since boot (/proc/<pid>/stat field 22); 0 = no such process, or a zombie */
 bool pst_proc_alive(pid_t pid, int64_t start_time); /* that very process, not a zombie */
 /* Processes of a process group that live (zombies not counted). */
 int pst_proc_group_count(pid_t pgid);
@@ -16,13 +16,13 @@ int pst_proc_kill_marked(const char *name_value, int sig);
 char *pst_proc_self(void);
 
 typedef struct pst_spawn {
-    const char *const *argv;   /* NULL-terminated; argv[0] is the path */
-    const char *const *env;    /* NULL = inherit */
-    const char *dir;           /* NULL = same */
+    const char *const *argv;            /* NULL-terminated; argv[0] is the path */
+    const char *const *env;             /* NULL = inherit */
+    const char *dir;                    /* NULL = same */
     int stdin_fd, stdout_fd, stderr_fd; /* -1 = /dev/null */
-    bool new_session;          /* setsid */
-    bool new_group;            /* setpgid(0, 0) */
-    int parent_death_signal;   /* 0 = none */
+    bool new_session;                   /* setsid */
+    bool new_group;                     /* setpgid(0, 0) */
+    int parent_death_signal;            /* 0 = none */
 } pst_spawn;
 /* All other descriptors are closed in the child; signals reset. */
 int pst_proc_spawn(const pst_spawn *how, pid_t *ret_pid, pst_err *err);

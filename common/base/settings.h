@@ -20,10 +20,10 @@ typedef struct pst_settings {
     pst_property *kafka; /* in order of rising precedence; passed to pst_bus_conf_set */
     size_t n_kafka;
     char *registry_user, *registry_password; /* from basic.auth.user.info, or NULL */
-    bool embedded;       /* profile or PENSTOCK_EMBEDDED=1: the broker is librdkafka's in-memory cluster */
+    bool embedded;                           /* profile or PENSTOCK_EMBEDDED=1: the broker is librdkafka's in-memory cluster */
     bool json, quiet, no_input;
     int verbose;
-    bool color;          /* stdout may be coloured */
+    bool color; /* stdout may be coloured */
 } pst_settings;
 
 /* For pst_opt_parse: the raw flags of one command line (NULL where not given). */
@@ -33,7 +33,7 @@ typedef struct pst_setting_flags {
     size_t n_x;
     bool json, quiet, no_input;
     int verbose;
-    const char *color;    /* auto always never */
+    const char *color; /* auto always never */
 } pst_setting_flags;
 
 int pst_settings_load(const pst_setting_flags *flags, pst_settings *ret_settings, pst_err *err);

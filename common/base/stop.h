@@ -5,12 +5,12 @@
 
 #include <stdbool.h>
 
-void pst_stop_install(void);    /* SIGTERM, SIGINT → flag; SIGPIPE ignored */
+void pst_stop_install(void); /* SIGTERM, SIGINT → flag; SIGPIPE ignored */
 bool pst_stop_requested(void);
-bool pst_stop_hurry(void);      /* told twice: skip graceful waits */
-int pst_stop_signal(void);      /* the signal number, 0 = none */
-void pst_stop_request(void);    /* from inside the program */
-int pst_stop_fd(void);          /* readable once stopping; for poll() and event loops; -1 before install */
-void pst_stop_reset(void);      /* for tests */
+bool pst_stop_hurry(void);   /* told twice: skip graceful waits */
+int pst_stop_signal(void);   /* the signal number, 0 = none */
+void pst_stop_request(void); /* from inside the program */
+int pst_stop_fd(void);       /* readable once stopping; for poll() and event loops; -1 before install */
+void pst_stop_reset(void);   /* for tests */
 
 #endif

@@ -20,7 +20,7 @@ typedef struct pst_yaml_mark {
 } pst_yaml_mark;
 
 typedef struct pst_yaml {
-    json_t *root;      /* a mapping, sequence or scalar; empty text: JSON null */
+    json_t *root; /* a mapping, sequence or scalar; empty text: JSON null */
     char *file;
     pst_yaml_mark *marks;
     size_t n_marks;

@@ -1,0 +1,197 @@
+/* metrics.c - see metrics.h. Metrics are never removed, so pointers stay valid for the life of the set. */
+#include "common/base/metrics.h"
+
+#include "common/base/err.h"
+#include "common/base/map.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKETS = 20, METRICS_MAX = 1000 };
+typedef enum { COUNTER, GAUGE, HISTOGRAM } kind;
+
+struct pst_metric {
+    kind kind;
+    char *name, *help, *labels; /* labels: a="b",c="d" or "" */
+    _Atomic double value;       /* histogram: sum of seconds */
+    _Atomic uint64_t bucket[BUCKETS + 1];
+};
+
+struct pst_metrics {
+    pthread_mutex_t lock;
+    pst_map by_key; /* "name{labels}" */
+};
+
+pst_metrics *pst_metrics_new(void)
+{
+    pst_metrics *s = pst_alloc(sizeof *s);
+    pthread_mutex_init(&s->lock, NULL);
+    return s;
+}
+
+static void metric_free(void *p)
+{
+    pst_metric *m = p;
+    free(m->name);
+    free(m->help);
+    free(m->labels);
+    free(m);
+}
+
+void pst_metrics_free(pst_metrics *s)
+{
+    if (!s)
+        return;
+    pst_map_done(&s->by_key, metric_free);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+static void add_label(pst_buf *b, const char *name, const char *value)
+{
+    pst_buf_printf(b, "%s%s=\"", b->len ? "," : "", name);
+    for (; *value; value++)
+        if (*value == '\\' || *value == '"')
+            pst_buf_printf(b, "\\%c", *value);
+        else if (*value == '\n')
+            pst_buf_adds(b, "\\n");
+        else
+            pst_buf_addc(b, *value);
+    pst_buf_addc(b, '"');
+}
+
+static pst_metric *get(pst_metrics *s, kind k, const char *name, const char *help, va_list ap)
+{
+    pst_buf labels = {0}, key = {0};
+    for (const char *label; (label = va_arg(ap, const char *));)
+        add_label(&labels, label, va_arg(ap, const char *));
+    pthread_mutex_lock(&s->lock);
+    bool full = s->by_key.live >= METRICS_MAX;
+    pst_buf_printf(&key, "%s{%s}", name, labels.len ? labels.data : "");
+    pst_metric *m = pst_map_get(&s->by_key, key.data);
+    if (!m && full) {
+        pst_buf_clear(&labels);
+        add_label(&labels, "overflow", "true");
+        pst_buf_clear(&key);
+        pst_buf_printf(&key, "%s{%s}", name, labels.data);
+        m = pst_map_get(&s->by_key, key.data);
+    }
+    if (!m) {
+        m = pst_alloc(sizeof *m);
+        m->kind = k;
+        m->name = pst_strdup(name);
+        m->help = pst_strdup(help);
+        m->labels = pst_buf_steal(&labels);
+        pst_map_put(&s->by_key, key.data, m);
+    }
+    pthread_mutex_unlock(&s->lock);
+    pst_buf_done(&labels);
+    pst_buf_done(&key);
+    return m;
+}
+
+#define DEFINE(fn, kind)                                                    \
+    pst_metric *fn(pst_metrics *s, const char *name, const char *help, ...) \
+    {                                                                       \
+        va_list ap;                                                         \
+        va_start(ap, help);                                                 \
+        pst_metric *m = get(s, kind, name, help, ap);                       \
+        va_end(ap);                                                         \
+        return m;                                                           \
+    }
+DEFINE(pst_metric_counter, COUNTER)
+DEFINE(pst_metric_gauge, GAUGE)
+DEFINE(pst_metric_histogram, HISTOGRAM)
+
+void pst_metric_add(pst_metric *m, double v)
+{
+    double old = atomic_load_explicit(&m->value, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak(&m->value, &old, old + v))
+        ;
+}
+
+void pst_metric_set(pst_metric *m, double v)
+{
+    m->value = v;
+}
+
+/* Upper bounds: 50 µs × 2^i, so the 20th is 26 s. */
+static double bound(int i)
+{
+    return 50e-6 * (double)(1u << i);
+}
+
+void pst_metric_observe(pst_metric *m, double seconds)
+{
+    int i = 0;
+    while (i < BUCKETS && seconds > bound(i))
+        i++;
+    atomic_fetch_add_explicit(&m->bucket[i], 1, memory_order_relaxed);
+    pst_metric_add(m, seconds);
+}
+
+double pst_metric_get(const pst_metric *m)
+{
+    if (m->kind != HISTOGRAM)
+        return m->value;
+    uint64_t n = 0;
+    for (int i = 0; i <= BUCKETS; i++)
+        n += m->bucket[i];
+    return (double)n;
+}
+
+double pst_metric_quantile(const pst_metric *m, double q)
+{
+    double want = q * pst_metric_get(m), seen = 0;
+    for (int i = 0; i <= BUCKETS; i++) {
+        double here = (double)m->bucket[i];
+        if (here > 0 && seen + here >= want) {
+            double low = i ? bound(i - 1) : 0, high = bound(i < BUCKETS ? i : BUCKETS - 1);
+            return low + (high - low) * (want - seen) / here;
+        }
+        seen += here;
+    }
+    return 0;
+}
+
+static void print_one(pst_buf *out, const pst_metric *m)
+{
+    if (m->kind != HISTOGRAM) {
+        pst_buf_printf(out, *m->labels ? "%s{%s} %.17g\n" : "%s%s %.17g\n", m->name, m->labels, (double)m->value);
+        return;
+    }
+    uint64_t sum = 0;
+    const char *comma = *m->labels ? "," : "";
+    for (int i = 0; i <= BUCKETS; i++) {
+        sum += m->bucket[i];
+        if (i < BUCKETS)
+            pst_buf_printf(out, "%s_bucket{%s%sle=\"%.9g\"} %llu\n", m->name, m->labels, comma, bound(i), (unsigned long long)sum);
+        else
+            pst_buf_printf(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", m->name, m->labels, comma, (unsigned long long)sum);
+    }
+    const char *open = *m->labels ? "{" : "", *close = *m->labels ? "}" : "";
+    pst_buf_printf(out, "%s_sum%s%s%s %.9g\n", m->name, open, m->labels, close, (double)m->value);
+    pst_buf_printf(out, "%s_count%s%s%s %llu\n", m->name, open, m->labels, close, (unsigned long long)sum);
+}
+
+void pst_metrics_text(pst_metrics *s, pst_buf *out)
+{
+    static const char *const kinds[] = {"counter", "gauge", "histogram"};
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->by_key.n; i++) {
+        const pst_metric *m = s->by_key.at[i].value;
+        bool first = true;
+        for (size_t j = 0; j < i && first; j++)
+            first = strcmp(((const pst_metric *)s->by_key.at[j].value)->name, m->name) != 0;
+        if (!first)
+            continue;
+        pst_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, kinds[m->kind]);
+        for (size_t j = i; j < s->by_key.n; j++)
+            if (!strcmp(((const pst_metric *)s->by_key.at[j].value)->name, m->name))
+                print_one(out, s->by_key.at[j].value);
+    }
+    pthread_mutex_unlock(&s->lock);
+}

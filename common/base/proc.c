@@ -1,0 +1,215 @@
+/* proc.c - see proc.h. */
+#include "common/base/proc.h"
+
+#include "common/base/buf.h"
+#include "common/base/fs.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Reads state, pgrp and start time of /proc/<pid>/stat; the command name in parentheses may hold anything. */
+static int read_stat(pid_t pid, char *ret_state, pid_t *ret_group, int64_t *ret_start)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return -1;
+    text[n] = 0;
+    char *p = strrchr(text, ')');
+    int group;
+    long long start;
+    if (!p ||
+        sscanf(p + 1, " %c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld", ret_state, &group, &start) != 3)
+        return -1;
+    *ret_group = group;
+    *ret_start = start;
+    return 0;
+}
+
+int64_t pst_proc_start_time(pid_t pid)
+{
+    char state;
+    pid_t group;
+    int64_t start;
+    if (pid <= 0 || read_stat(pid, &state, &group, &start) < 0 || state == 'Z' || state == 'X')
+        return 0;
+    return start;
+}
+
+bool pst_proc_alive(pid_t pid, int64_t start_time)
+{
+    return start_time && pst_proc_start_time(pid) == start_time;
+}
+
+int pst_proc_group_count(pid_t pgid)
+{
+    DIR *d = opendir("/proc");
+    int count = 0;
+    if (!d)
+        return 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        char state;
+        pid_t group;
+        int64_t start;
+        if (isdigit((unsigned char)e->d_name[0]) && !read_stat(atoi(e->d_name), &state, &group, &start) && group == pgid && state != 'Z' &&
+            state != 'X')
+            count++;
+    }
+    closedir(d);
+    return count;
+}
+
+static bool environ_has(pid_t pid, const char *name_value)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    pst_buf b = {0};
+    bool found = false;
+    if (pst_fs_read(path, 4 << 20, &b, NULL) == 0)
+        for (size_t at = 0; at < b.len && !found; at += strlen(b.data + at) + 1)
+            found = !strcmp(b.data + at, name_value);
+    pst_buf_done(&b);
+    return found;
+}
+
+int pst_proc_kill_marked(const char *name_value, int sig)
+{
+    DIR *d = opendir("/proc");
+    int count = 0;
+    if (!d)
+        return 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        pid_t pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
+        if (pid <= 1 || pid == getpid() || !pst_proc_start_time(pid) || !environ_has(pid, name_value))
+            continue;
+        count++;
+        kill(pid, sig);
+    }
+    closedir(d);
+    return count;
+}
+
+char *pst_proc_self(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n < 0)
+        return pst_strdup("penstock");
+    path[n] = 0;
+    char *gone = strstr(path, " (deleted)");
+    if (gone)
+        *gone = 0;
+    return pst_strdup(path);
+}
+
+static void child(const pst_spawn *how, int report_fd, pid_t parent)
+{
+    int in = how->stdin_fd, out = how->stdout_fd, errfd = how->stderr_fd;
+    int null = open("/dev/null", O_RDWR);
+    if (how->new_session)
+        setsid();
+    if (how->new_group)
+        setpgid(0, 0);
+    /* The three may themselves be 0 to 2: lift them first. */
+    in = fcntl(in < 0 ? null : in, F_DUPFD, 10);
+    out = fcntl(out < 0 ? null : out, F_DUPFD, 10);
+    errfd = fcntl(errfd < 0 ? null : errfd, F_DUPFD, 10);
+    report_fd = fcntl(report_fd, F_DUPFD_CLOEXEC, 10);
+    dup2(in, 0);
+    dup2(out, 1);
+    dup2(errfd, 2);
+    for (int fd = 3; fd < 10; fd++)
+        close(fd);
+    if (report_fd > 10)
+        syscall(SYS_close_range, 10, report_fd - 1, 0);
+    syscall(SYS_close_range, report_fd + 1, ~0U, 0);
+    for (int sig = 1; sig < 32; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            signal(sig, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (how->parent_death_signal) {
+        prctl(PR_SET_PDEATHSIG, how->parent_death_signal);
+        if (getppid() != parent)
+            _exit(127);
+    }
+    int e = 0;
+    if (how->dir && chdir(how->dir) < 0)
+        e = errno;
+    if (!e) {
+        if (how->env)
+            execve(how->argv[0], (char *const *)how->argv, (char *const *)how->env);
+        else
+            execv(how->argv[0], (char *const *)how->argv);
+        e = errno;
+    }
+    ssize_t ignored = write(report_fd, &e, sizeof e);
+    (void)ignored;
+    _exit(127);
+}
+
+int pst_proc_spawn(const pst_spawn *how, pid_t *ret_pid, pst_err *err)
+{
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return pst_err_sys(err, errno, "cannot start %s", how->argv[0]);
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0) {
+        close(report[0]);
+        child(how, report[1], parent);
+    }
+    int fork_errno = errno;
+    close(report[1]);
+    if (pid < 0) {
+        close(report[0]);
+        return pst_err_sys(err, fork_errno, "cannot start %s", how->argv[0]);
+    }
+    int e = 0;
+    ssize_t n;
+    do
+        n = read(report[0], &e, sizeof e);
+    while (n < 0 && errno == EINTR);
+    close(report[0]);
+    if (n == sizeof e) {
+        waitpid(pid, NULL, 0);
+        return pst_err_sys(err, e, "cannot start %s%s%s", how->argv[0], how->dir ? " in " : "", how->dir ? how->dir : "");
+    }
+    *ret_pid = pid;
+    return 0;
+}
+
+static int try_port(int port)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), got = 0;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    if (fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a) && !getsockname(fd, (struct sockaddr *)&a, &len))
+        got = ntohs(a.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return got;
+}
+
+int pst_proc_free_port(int wanted)
+{
+    int got = wanted > 0 ? try_port(wanted) : 0;
+    return got ? got : try_port(0);
+}
