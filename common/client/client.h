@@ -39,7 +39,7 @@ typedef int (*pst_record_fn)(void *arg, const char *key, const pst_record *r, ps
 int pst_client_scan(pst_client *c, pst_topic t, const char *key, pst_record_fn fn, void *arg, pst_err *err);
 /* The latest JobState of one job; PST_ENOTFOUND. */
 int pst_client_job(pst_client *c, const char *training_id, pst_job_state *ret_state, pst_err *err);
-/* "training-" + base32 of sha256(user NUL request_id), first 16 bytes. ret ≥ 64 bytes. */
+/* "training-" + lower-case base32 of the first 15 bytes of sha256(user NUL request_id): 33 characters. ret ≥ 64 bytes. */
 void pst_training_id(const char *user, const char *request_id, char *ret_id);
 
 #endif

@@ -1,0 +1,17 @@
+/* training_id.c - the one derivation of a job's id, pure, so that the Trainer's core and every client agree on it. */
+#include "common/base/hash.h"
+#include "common/client/client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void pst_training_id(const char *user, const char *request_id, char *ret_id)
+{
+    uint8_t digest[32];
+    pst_sha256 *h = pst_sha256_new();
+    pst_sha256_add(h, user, strlen(user) + 1); /* with its NUL: ("ab", "c") is not ("a", "bc") */
+    pst_sha256_add(h, request_id, strlen(request_id));
+    pst_sha256_end(h, digest);
+    memcpy(ret_id, "training-", 9);
+    pst_base32(digest, 15, ret_id + 9); /* 120 bits: 24 letters, no partial one */
+}
