@@ -19,6 +19,7 @@ find_java() {
     fi
     JAVA=$(command -v "$JAVA") || die "$EX_MISSING" "Java 17 or newer is needed and ${PENSTOCK_JAVA:-java} was not found." \
         "Install it (Debian: apt-get install openjdk-17-jre-headless) or set PENSTOCK_JAVA=/path/to/bin/java"
+    [[ $JAVA == /* ]] || JAVA=$PWD/$JAVA # brokers run in another directory
     home=$(readlink -f "$JAVA")
     home=${home%/bin/java}
     if [[ -r $home/release ]]; then
@@ -45,6 +46,7 @@ class_path() { # -> REPLY; the same text on every run, the class archive depends
 }
 
 fetch_jars() { # makes LIB usable, over the network if need be
+    [[ $CACHE != *:* ]] || die "$EX_USAGE" "$CACHE holds a colon, which Java's class path cannot: set XDG_CACHE_HOME to another place"
     LIB=$CACHE/kafka-$S_VERSION/lib
     [[ -f $LIB/kafka_2.13-$S_VERSION.jar ]] && return 0
     mkdir -p "$CACHE" || die "$EX_FAILED" "cannot make $CACHE (set XDG_CACHE_HOME to a place you may write)"
