@@ -1,0 +1,277 @@
+/* test_manifest.c - manifests of FfDL and of ours: what is read, what is refused, and that nothing wrong is passed over in silence. */
+#include "schemas/manifest.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct parsed {
+    pst_manifest m;
+    pst_complaints errors, warnings;
+    int rc;
+} parsed;
+
+static parsed parse(const char *yaml)
+{
+    parsed p = {0};
+    p.rc = pst_manifest_parse(yaml, strlen(yaml), &p.m, &p.errors, &p.warnings);
+    assert_int_equal(p.rc, p.errors.n ? PST_EINVAL : 0);
+    return p;
+}
+
+static void parsed_done(parsed *p)
+{
+    pst_manifest_done(&p->m);
+    pst_complaints_done(&p->errors);
+    pst_complaints_done(&p->warnings);
+}
+
+static const pst_complaint *about(const pst_complaints *c, const char *field)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (!strcmp(c->at[i].field, field))
+            return &c->at[i];
+    return NULL;
+}
+
+static const char good[] = "name: tf_convolutional_network_tutorial\n"
+                           "description: Convolutional network model using tensorflow\n"
+                           "version: 1.0\n"
+                           "gpus: 0\n"
+                           "cpus: 0.5\n"
+                           "memory: 1Gb\n"
+                           "learners: 2\n"
+                           "data_stores:\n"
+                           "  - id: hostmount\n"
+                           "    type: mount_volume\n"
+                           "    training_data:\n"
+                           "      container: tf_training_data\n"
+                           "    training_results:\n"
+                           "      container: tf_trained_model\n"
+                           "    connection:\n"
+                           "      type: host_mount\n"
+                           "      name: host-mount\n"
+                           "      path: /cosdata\n"
+                           "framework:\n"
+                           "  name: tensorflow\n"
+                           "  version: \"1.5.0-py3\"\n"
+                           "  command: >\n"
+                           "    python3 convolutional_network.py --iterations 2000\n"
+                           "penstock:\n"
+                           "  queue: night\n"
+                           "  priority: 7\n"
+                           "  deadline: 2h\n"
+                           "  retries: 2\n"
+                           "  grace: 3s\n"
+                           "  env: {SEED: 42, MODE: fast}\n"
+                           "  model: {name: mnist, alias: champion}\n"
+                           "  roles: {ps: 1}\n";
+
+static void test_manifest_ffdl_fields_and_ours_are_read(void **state)
+{
+    parsed p = parse(good);
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.warnings.n, 0);
+    assert_string_equal(p.m.name, "tf_convolutional_network_tutorial");
+    assert_string_equal(p.m.version, "1.0");
+    assert_true(p.m.cpus == 0.5);
+    assert_int_equal(p.m.learners, 2);
+    assert_int_equal(p.m.memory_bytes, 1000000000);
+    assert_string_equal(p.m.framework, "tensorflow");
+    assert_string_equal(p.m.framework_version, "1.5.0-py3");
+    assert_string_equal(p.m.command, "python3 convolutional_network.py --iterations 2000\n");
+    assert_int_equal(p.m.n_stores, 1);
+    assert_string_equal(p.m.stores[0].input, "tf_training_data");
+    assert_string_equal(p.m.stores[0].output, "tf_trained_model");
+    assert_string_equal(json_string_value(json_object_get(p.m.stores[0].connection, "path")), "/cosdata");
+    assert_string_equal(p.m.queue, "night");
+    assert_int_equal(p.m.priority, 7);
+    assert_int_equal(p.m.deadline_us, 7200000000);
+    assert_int_equal(p.m.retries, 2);
+    assert_int_equal(p.m.grace_us, 3000000);
+    assert_string_equal(json_string_value(json_object_get(p.m.env, "SEED")), "42");
+    assert_string_equal(p.m.model_name, "mnist");
+    assert_string_equal(p.m.model_alias, "champion");
+    assert_int_equal(p.m.parameter_servers, 1);
+    assert_string_equal(p.m.site, "local");
+    assert_false(p.m.native);
+    parsed_done(&p);
+}
+
+static void test_manifest_silent_fields_take_defaults(void **state)
+{
+    parsed p = parse("name: a\nframework: {name: custom, version: 1, command: echo hi}\ngpus:\n");
+    assert_int_equal(p.rc, 0);
+    assert_true(p.m.cpus == 1.0);
+    assert_int_equal(p.m.memory_bytes, 512 << 20);
+    assert_int_equal(p.m.learners, 1);
+    assert_int_equal(p.m.gpus, 0);
+    assert_int_equal(p.m.grace_us, 10000000);
+    assert_string_equal(p.m.queue, "default");
+    assert_string_equal(p.m.framework_version, "1");
+    parsed_done(&p);
+}
+
+static void test_manifest_every_violation_is_listed(void **state)
+{
+    parsed p = parse("name: bad\nlearners: -1\nmemory: 3 parsecs\ngpus: many\nframework: {name: custom}\n");
+    assert_int_equal(p.rc, PST_EINVAL);
+    assert_int_equal(p.errors.n, 5);
+    assert_non_null(about(&p.errors, "learners"));
+    assert_int_equal(about(&p.errors, "learners")->line, 2);
+    assert_non_null(strstr(about(&p.errors, "memory")->text, "3 parsecs"));
+    assert_non_null(about(&p.errors, "gpus"));
+    assert_non_null(about(&p.errors, "framework.version"));
+    assert_non_null(about(&p.errors, "framework.command"));
+    char *text = pst_complaints_text(&p.errors);
+    assert_non_null(strstr(text, "learners: must be a whole number from 1"));
+    free(text);
+    parsed_done(&p);
+}
+
+static void test_manifest_memory_grammar(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t bytes; /* 0 = refused */
+    } cases[] = {{"512 MB", 512000000},
+                 {"512MiB", 512 << 20},
+                 {"8.5 GB", 8500000000},
+                 {"1gb", 1000000000},
+                 {"2  GiB", 2147483648},
+                 {"1000MiB", 1048576000},
+                 {"1 TiB", 1099511627776},
+                 {"0 MB", 0},
+                 {"12", 0},
+                 {"12 g", 0},
+                 {"-3 MB", 0},
+                 {"0x10 MB", 0},
+                 {"nan MB", 0},
+                 {"1e99 GB", 0},
+                 {"MB", 0},
+                 {"3 MBs", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char yaml[200];
+        snprintf(yaml, sizeof yaml, "name: a\nframework: {name: custom, version: 1, command: x}\nmemory: %s\n", cases[i].text);
+        parsed p = parse(yaml);
+        if (cases[i].bytes)
+            assert_int_equal(p.m.memory_bytes, cases[i].bytes);
+        else
+            assert_non_null(about(&p.errors, "memory"));
+        parsed_done(&p);
+    }
+}
+
+static void test_manifest_what_is_not_supported_is_warned_of(void **state)
+{
+    parsed p = parse(
+        "name: a\ngpus: 0.5\ngpu_type: nvidia-TeslaK80\nlerners: 2\nstorage: 10 GiB\n"
+        "framework: {name: custom, version: 1, command: x, image_tag: y}\n"
+        "evaluation_metrics: {type: tensorboard, in: \"$JOB_STATE_DIR/logs/tb\"}\n"
+        "data_stores: [{id: s, type: mount_cos, training_data: {container: b}, connection: {auth_url: h, user_name: u, password: p}}]\n");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.m.gpus, 0);
+    const char *const fields[] = {
+        "gpus", "gpu_type", "lerners", "storage", "framework.image_tag", "evaluation_metrics.type", "data_stores[0].type"};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        assert_non_null(about(&p.warnings, fields[i]));
+    assert_int_equal(p.warnings.n, sizeof fields / sizeof *fields);
+    assert_non_null(strstr(about(&p.warnings, "lerners")->text, "learners"));
+    parsed_done(&p);
+}
+
+static void test_manifest_native_needs_no_command(void **state)
+{
+    parsed p =
+        parse("name: ae\nframework: {name: native}\n"
+              "data_stores:\n  - {id: d, type: topic, training_data: {container: telemetry}, connection: {from: 5, to: 100, records: 50}}\n"
+              "penstock: {learner: {model: autoencoder, epochs: 5}, model: {name: telemetry-ae}}\n");
+    assert_int_equal(p.rc, 0);
+    assert_true(p.m.native);
+    assert_string_equal(p.m.stores[0].topic, "telemetry");
+    assert_int_equal(p.m.stores[0].from, 5);
+    assert_int_equal(p.m.stores[0].to, 100);
+    assert_int_equal(p.m.stores[0].records_max, 50);
+    assert_int_equal(json_integer_value(json_object_get(p.m.learner, "epochs")), 5);
+    parsed_done(&p);
+}
+
+static void test_manifest_topic_range_beside_the_id(void **state)
+{
+    parsed p = parse("name: ae\nframework: {name: native}\ndata_stores:\n  - {id: d, type: topic, topic: t, from: beginning, to: end}\n");
+    assert_int_equal(p.rc, 0);
+    assert_string_equal(p.m.stores[0].topic, "t");
+    assert_int_equal(p.m.stores[0].from, -2);
+    assert_int_equal(p.m.stores[0].to, -1);
+    parsed_done(&p);
+    p = parse("name: ae\nframework: {name: native}\ndata_stores:\n  - {id: d, type: topic, topic: t, from: 9, to: 3}\n  - {id: e, type: "
+              "topic}\n");
+    assert_int_equal(p.errors.n, 2);
+    assert_non_null(about(&p.errors, "data_stores[0].to"));
+    assert_non_null(about(&p.errors, "data_stores[1].connection.topic"));
+    parsed_done(&p);
+}
+
+static void test_manifest_wrong_shapes_are_refused(void **state)
+{
+    static const struct {
+        const char *yaml, *field;
+    } cases[] = {
+        {"", "manifest"},
+        {"- a\n- b\n", "manifest"},
+        {"name: [1, 2\n", "manifest"},
+        {"just words", "manifest"},
+        {"name: a\n", "framework"},
+        {"name: a\nframework: tensorflow\n", "framework"},
+        {"framework: {name: c, version: 1, command: x}\n", "name"},
+        {"name: {a: b}\nframework: {name: c, version: 1, command: x}\n", "name"},
+        {"name: a\nframework: {name: c, version: 1, command: \"  \"}\n", "framework.command"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\ndata_stores: {id: a}\n", "data_stores"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\ndata_stores: [5]\n", "data_stores[0]"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\ndata_stores: [{id: x, type: mout}]\n", "data_stores[0].type"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\ndata_stores: [{id: x, type: mount}]\n", "data_stores[0].connection.path"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {queue: \"a/b\"}\n", "penstock.queue"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {deadline: soon}\n", "penstock.deadline"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {env: {\"A-B\": 1}}\n", "penstock.env.A-B"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {model: {alias: x}}\n", "penstock.model.name"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\ncpus: -2\n", "cpus"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\nlearners: 1.5\n", "learners"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\nlearners: 99999\n", "learners"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        parsed p = parse(cases[i].yaml);
+        if (p.errors.n != 1 || !about(&p.errors, cases[i].field)) {
+            char *text = pst_complaints_text(&p.errors);
+            fail_msg("case %zu: %zu errors, wanted one about %s: %s", i, p.errors.n, cases[i].field, text);
+        }
+        parsed_done(&p);
+    }
+}
+
+static void test_manifest_larger_than_the_limit_is_refused(void **state)
+{
+    size_t n = 300 << 10;
+    char *big = malloc(n);
+    assert_non_null(big);
+    memset(big, '#', n);
+    parsed p = {0};
+    p.rc = pst_manifest_parse(big, n, &p.m, &p.errors, &p.warnings);
+    assert_int_equal(p.rc, PST_EINVAL);
+    assert_non_null(about(&p.errors, "manifest"));
+    parsed_done(&p);
+    free(big);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_manifest_ffdl_fields_and_ours_are_read),      cmocka_unit_test(test_manifest_silent_fields_take_defaults),
+        cmocka_unit_test(test_manifest_every_violation_is_listed),          cmocka_unit_test(test_manifest_memory_grammar),
+        cmocka_unit_test(test_manifest_what_is_not_supported_is_warned_of), cmocka_unit_test(test_manifest_native_needs_no_command),
+        cmocka_unit_test(test_manifest_topic_range_beside_the_id),          cmocka_unit_test(test_manifest_wrong_shapes_are_refused),
+        cmocka_unit_test(test_manifest_larger_than_the_limit_is_refused),
+    };
+    return cmocka_run_group_tests_name("manifest", tests, NULL, NULL);
+}
