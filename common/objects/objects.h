@@ -12,7 +12,8 @@ int pst_objects_open(const char *url, pst_objects **ret_objects, pst_err *err);
 void pst_objects_close(pst_objects *o);
 /* key: relative path, letters digits . _ - /, no "..". ret_uri: absolute URI ("file:/…/key"), free(); may be NULL. */
 int pst_objects_put(pst_objects *o, const char *key, const void *data, size_t len, char **ret_uri, pst_err *err);
-int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri, pst_err *err);
+int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri,
+                         pst_err *err);
 /* uri as returned by put (any store of ours), or a plain key. sha256: NULL = not checked; mismatch is PST_EPARSE/DATA. */
 int pst_objects_get(pst_objects *o, const char *uri, const char *sha256, size_t bytes_max, pst_buf *ret_data, pst_err *err);
 int pst_objects_get_file(pst_objects *o, const char *uri, const char *sha256, const char *to_path, pst_err *err);

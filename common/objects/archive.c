@@ -1,0 +1,393 @@
+/* archive.c - users' archives: unpacked as if they were hostile, packed so that the same folder gives the same bytes; see objects.h.
+ *
+ * Only zip, tar and gzipped tar are enabled in libarchive: every further format is code that a stranger can reach. Limits count the bytes
+ * written, not the bytes declared. Links, devices and special files are refused by name instead of left out: a learner that misses a file
+ * would fail later and further away. Source of the list: reliability.md 7.4. */
+#include "common/objects/objects.h"
+
+#include "common/base/fs.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ENTRIES_MAX 20000
+#define BYTES_MAX   (4ll << 30)
+#define DEPTH_MAX   32
+#define PATH_BYTES  1024
+#define RATIO_MAX   200 /* unpacked to packed, once RATIO_FLOOR bytes are out */
+#define RATIO_FLOOR (64ll << 20)
+#define CHUNK       (128 * 1024)
+
+static int refuse(pst_err *err, const char *name, const char *why)
+{
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "archive", 0, "archive entry '%.120s' is refused: %s", name, why);
+}
+
+/* Leaves the cleaned relative path in ret (no ".", no empty parts; "" for the root itself). */
+static int clean_name(const char *name, char ret[PATH_BYTES], pst_err *err)
+{
+    size_t out = 0, depth = 0;
+    if (!*name)
+        return refuse(err, name, "it has no name");
+    if (*name == '/')
+        return refuse(err, name, "its path is absolute");
+    if (strlen(name) >= PATH_BYTES)
+        return refuse(err, name, "its path is longer than 1,023 bytes");
+    for (const char *p = name; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f || *p == '\\')
+            return refuse(err, "(unprintable)", "its path has control characters or backslashes");
+    for (const char *p = name; *p;) {
+        size_t n = strcspn(p, "/");
+        if (n == 2 && p[0] == '.' && p[1] == '.')
+            return refuse(err, name, "its path leaves the archive by ..");
+        if (n > 255)
+            return refuse(err, name, "a part of its path is longer than 255 bytes");
+        if (n && !(n == 1 && *p == '.')) {
+            if (++depth > DEPTH_MAX)
+                return refuse(err, name, "it lies deeper than 32 folders");
+            if (out)
+                ret[out++] = '/';
+            memcpy(ret + out, p, n);
+            out += n;
+        }
+        p += n + (p[n] == '/');
+    }
+    ret[out] = 0;
+    return 0;
+}
+
+/* Makes the folders of path below root; with whole, path itself too. */
+static int make_folders(int root, const char *path, bool whole, pst_err *err)
+{
+    char part[PATH_BYTES];
+    int rc = 0;
+    for (const char *p = path; !rc && *p;) {
+        const char *slash = strchr(p, '/');
+        if (!slash && !whole)
+            break;
+        size_t n = slash ? (size_t)(slash - path) : strlen(path);
+        memcpy(part, path, n);
+        part[n] = 0;
+        int fd = pst_fs_open_beneath(root, part, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
+        if (fd < 0 && errno == ENOENT) {
+            char *last = strrchr(part, '/');
+            int parent = root;
+            if (last) {
+                *last = 0;
+                parent = pst_fs_open_beneath(root, part, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
+            }
+            if (parent < 0 || mkdirat(parent, last ? last + 1 : part, 0700) < 0)
+                rc = pst_err_sys(err, errno, "cannot make the folder of archive entry %s", path);
+            if (last && parent >= 0)
+                close(parent);
+        } else if (fd < 0) {
+            rc = refuse(err, path, "an earlier entry of that name is no folder");
+        }
+        if (fd >= 0)
+            close(fd);
+        p = slash ? slash + 1 : p + strlen(p);
+    }
+    return rc;
+}
+
+static int broken(struct archive *a, pst_err *err)
+{
+    const char *text = archive_error_string(a);
+    return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "archive", archive_errno(a),
+                       "the archive is damaged or of another kind than zip, tar, tar.gz: %s", text ? text : "unknown fault");
+}
+
+typedef struct budget {
+    int64_t written, packed;
+    size_t entries;
+} budget;
+
+static int write_file(struct archive *a, struct archive_entry *entry, int root, const char *path, budget *b, pst_err *err)
+{
+    mode_t mode = archive_entry_perm(entry) & 0111 ? 0700 : 0600;
+    int fd = pst_fs_open_beneath(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    if (fd < 0)
+        return errno == EEXIST ? refuse(err, path, "it is there twice") : pst_err_sys(err, errno, "cannot write archive entry %s", path);
+    char *chunk = pst_alloc(CHUNK);
+    int rc = 0;
+    for (;;) {
+        la_ssize_t n = archive_read_data(a, chunk, CHUNK);
+        if (n == ARCHIVE_RETRY)
+            continue;
+        if (n < 0)
+            rc = broken(a, err);
+        if (n <= 0)
+            break;
+        b->written += n;
+        if (b->written > BYTES_MAX)
+            rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0, "the archive unpacks to more than %lld bytes", BYTES_MAX);
+        else if (b->written > RATIO_FLOOR && b->written / RATIO_MAX > b->packed)
+            rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0,
+                             "the archive unpacks to more than %d times its size (at entry '%.100s')", RATIO_MAX, path);
+        else if (pst_fs_write_all(fd, chunk, (size_t)n) < 0)
+            rc = pst_err_sys(err, errno, "cannot write archive entry %s", path);
+        if (rc)
+            break;
+    }
+    free(chunk);
+    if (close(fd) < 0 && !rc)
+        rc = pst_err_sys(err, errno, "cannot write archive entry %s", path);
+    return rc;
+}
+
+static int unpack_entry(struct archive *a, struct archive_entry *entry, int root, budget *b, pst_err *err)
+{
+    char path[PATH_BYTES];
+    const char *name = archive_entry_pathname(entry);
+    if (!name)
+        name = archive_entry_pathname_utf8(entry);
+    if (!name)
+        return refuse(err, "(unreadable)", "its name is in no known character set");
+    int rc = clean_name(name, path, err);
+    if (rc < 0)
+        return rc;
+    if (++b->entries > ENTRIES_MAX)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0, "the archive has more than %d entries", ENTRIES_MAX);
+    if (archive_entry_hardlink(entry))
+        return refuse(err, path, "hard links are not taken; put the file itself");
+    if (archive_entry_is_encrypted(entry))
+        return refuse(err, path, "it is encrypted");
+    switch (archive_entry_filetype(entry)) {
+    case AE_IFDIR: return *path ? make_folders(root, path, true, err) : 0;
+    case AE_IFREG: break;
+    case AE_IFLNK: return refuse(err, path, "symbolic links are not taken; put the file itself");
+    default: return refuse(err, path, "it is neither a file nor a folder");
+    }
+    if (!*path)
+        return refuse(err, name, "a file cannot be the folder itself");
+    rc = make_folders(root, path, false, err);
+    return rc < 0 ? rc : write_file(a, entry, root, path, b, err);
+}
+
+/* libarchive converts names to the thread's character set: UTF-8, whatever the caller's is. */
+static locale_t utf8_begin(locale_t *ret_was)
+{
+    locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    *ret_was = utf8 ? uselocale(utf8) : (locale_t)0;
+    return utf8;
+}
+
+static void utf8_end(locale_t utf8, locale_t was)
+{
+    if (!utf8)
+        return;
+    uselocale(was);
+    freelocale(utf8);
+}
+
+int pst_archive_unpack(const void *data, size_t len, const char *dir, pst_err *err)
+{
+    int rc = pst_fs_mkdirs(dir, 0700, err);
+    if (rc < 0)
+        return rc;
+    int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return pst_err_sys(err, errno, "cannot open folder %s", dir);
+    locale_t was, utf8 = utf8_begin(&was);
+    budget b = {.packed = (int64_t)len};
+    struct archive *a = archive_read_new();
+    PST_ASSERT(a);
+    archive_read_support_format_zip(a);
+    archive_read_support_format_tar(a);
+    archive_read_support_filter_gzip(a);
+    if (!len || archive_read_open_memory(a, data, len) != ARCHIVE_OK)
+        rc = len ? broken(a, err) : pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "archive", 0, "the archive is empty (0 bytes)");
+    while (!rc) {
+        struct archive_entry *entry;
+        int r = archive_read_next_header(a, &entry);
+        if (r == ARCHIVE_EOF)
+            break;
+        if (r == ARCHIVE_RETRY)
+            continue;
+        rc = r < ARCHIVE_WARN ? broken(a, err) : unpack_entry(a, entry, root, &b, err);
+    }
+    archive_read_free(a);
+    utf8_end(utf8, was);
+    close(root);
+    return rc;
+}
+
+/* ---- packing ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct packer {
+    struct archive *a;
+    pst_buf out;
+    size_t bytes_max;
+    int64_t read;
+    size_t entries;
+    bool full;
+} packer;
+
+static la_ssize_t take(struct archive *a, void *arg, const void *data, size_t len)
+{
+    packer *p = arg;
+    if (p->out.len + len > p->bytes_max) {
+        p->full = true;
+        archive_set_error(a, ENOSPC, "larger than the limit");
+        return -1;
+    }
+    pst_buf_add(&p->out, data, len);
+    return (la_ssize_t)len;
+}
+
+static int pack_failed(packer *p, const char *path, pst_err *err)
+{
+    if (p->full)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0,
+                           "%s packs to more than the limit of %zu bytes; leave data out of the code folder", path, p->bytes_max);
+    return pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "archive", archive_errno(p->a), "cannot pack %s: %s", path,
+                       archive_error_string(p->a));
+}
+
+static int pack_file(packer *p, int fd, const char *name, const struct stat *st, pst_err *err)
+{
+    struct archive_entry *e = archive_entry_new();
+    archive_entry_set_pathname(e, name);
+    archive_entry_set_filetype(e, AE_IFREG);
+    archive_entry_set_perm(e, st->st_mode & 0111 ? 0755 : 0644);
+    archive_entry_set_size(e, st->st_size);
+    archive_entry_set_mtime(e, 315532800, 0); /* 1980-01-01: the same folder gives the same archive */
+    int rc = archive_write_header(p->a, e) < ARCHIVE_WARN ? pack_failed(p, name, err) : 0;
+    archive_entry_free(e);
+    char *chunk = pst_alloc(CHUNK);
+    int64_t left = st->st_size;
+    while (!rc && left > 0) {
+        ssize_t n = read(fd, chunk, left < CHUNK ? (size_t)left : CHUNK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = pst_err_sys(err, errno, "cannot read %s", name);
+        else if (n == 0)
+            rc = pst_err_set(err, PST_EIO, PST_CLASS_RETRY, "archive", 0, "%s became shorter while it was packed", name);
+        else if (archive_write_data(p->a, chunk, (size_t)n) < 0)
+            rc = pack_failed(p, name, err);
+        else
+            left -= n;
+    }
+    free(chunk);
+    return rc;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int pack_folder(packer *p, int dirfd, const char *prefix, size_t depth, pst_err *err)
+{
+    DIR *d = fdopendir(dirfd); /* owns dirfd */
+    char **names = NULL;
+    size_t n = 0, cap = 0;
+    int rc = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, ".git"))
+            continue;
+        if (n == cap) {
+            cap = cap ? 2 * cap : 64;
+            names = pst_realloc(names, cap * sizeof *names);
+        }
+        names[n++] = pst_strdup(e->d_name);
+    }
+    if (n)
+        qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 0; i < n && !rc; i++) {
+        char *name = *prefix ? pst_sprintf("%s/%s", prefix, names[i]) : pst_strdup(names[i]);
+        struct stat st;
+        int fd = fstatat(dirfd, names[i], &st, AT_SYMLINK_NOFOLLOW) < 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+                     ? -2 /* links, sockets and devices are left out */
+                     : openat(dirfd, names[i], O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        if (fd == -1)
+            rc = pst_err_sys(err, errno, "cannot read %s", name);
+        else if (fd >= 0 && ++p->entries > ENTRIES_MAX)
+            rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0,
+                             "the folder has more than %d files; leave data out of the code folder", ENTRIES_MAX);
+        else if (fd >= 0 && depth >= DEPTH_MAX)
+            rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0, "%s lies deeper than %d folders", name, DEPTH_MAX);
+        else if (fd >= 0 && S_ISDIR(st.st_mode)) {
+            rc = pack_folder(p, fd, name, depth + 1, err);
+            fd = -1;
+        } else if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+            rc = pack_file(p, fd, name, &st, err);
+        }
+        if (fd >= 0)
+            close(fd);
+        free(name);
+    }
+    for (size_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+    closedir(d);
+    return rc;
+}
+
+static const char *media_type_of(const char *data, size_t len)
+{
+    if (len >= 4 && !memcmp(data, "PK", 2) && (!memcmp(data + 2, "\3\4", 2) || !memcmp(data + 2, "\5\6", 2)))
+        return "application/zip";
+    if (len >= 2 && !memcmp(data, "\x1f\x8b", 2))
+        return "application/gzip";
+    if (len >= 262 && !memcmp(data + 257, "ustar", 5))
+        return "application/x-tar";
+    return NULL;
+}
+
+int pst_archive_pack(const char *path, size_t bytes_max, pst_buf *ret_zip, char ret_media_type[32], pst_err *err)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return pst_err_sys(err, errno, "cannot read %s", path);
+    if (!S_ISDIR(st.st_mode)) {
+        pst_buf b = {0};
+        int rc = pst_fs_read(path, bytes_max, &b, err);
+        const char *type = rc ? NULL : media_type_of(b.data, b.len);
+        if (!rc && !type)
+            rc =
+                pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "archive", 0, "%s is neither a folder nor a zip, tar or tar.gz archive", path);
+        if (rc) {
+            pst_buf_done(&b);
+            return rc;
+        }
+        snprintf(ret_media_type, 32, "%s", type);
+        *ret_zip = b;
+        return 0;
+    }
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+    if (fd < 0)
+        return pst_err_sys(err, errno, "cannot read folder %s", path);
+    locale_t was, utf8 = utf8_begin(&was);
+    packer p = {.a = archive_write_new(), .bytes_max = bytes_max};
+    PST_ASSERT(p.a);
+    archive_write_set_format_zip(p.a);
+    archive_write_set_bytes_in_last_block(p.a, 1);
+    if (archive_write_open2(p.a, &p, NULL, take, NULL, NULL) < ARCHIVE_WARN) {
+        rc = pack_failed(&p, path, err);
+        close(fd);
+    } else {
+        rc = pack_folder(&p, fd, "", 0, err);
+    }
+    if (archive_write_close(p.a) < ARCHIVE_WARN && !rc)
+        rc = pack_failed(&p, path, err);
+    archive_write_free(p.a);
+    utf8_end(utf8, was);
+    if (rc) {
+        pst_buf_done(&p.out);
+        return rc;
+    }
+    snprintf(ret_media_type, 32, "application/zip");
+    *ret_zip = p.out;
+    return 0;
+}

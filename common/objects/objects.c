@@ -1,0 +1,364 @@
+/* objects.c - the object store in a folder; see objects.h.
+ *
+ * A blob is written under <root>/.tmp, fsynced and renamed to <root>/<key>, so that a reader sees nothing or all of it. Every path is
+ * resolved beneath the root by openat2: a key or an uri that comes from an event can never name a file outside the store. */
+#include "common/objects/objects.h"
+
+#include "common/base/fs.h"
+#include "common/base/hash.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KEY_MAX  512
+#define CHUNK    (256 * 1024)
+#define TMP_NAME ".tmp"
+
+struct pst_objects {
+    char *root; /* absolute, no symbolic links, no trailing slash */
+    int fd;     /* of root */
+};
+
+int pst_objects_open(const char *url, pst_objects **ret_objects, pst_err *err)
+{
+    if (!strncmp(url, "s3:", 3))
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "config", 0,
+                           "object store %s: S3 is not built into this version; use --objects file:DIR (a mounted bucket will do)", url);
+    if (strncmp(url, "file:", 5) || !url[5])
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "object store '%s' is not of the form file:DIR", url);
+    const char *path = url + 5;
+    if (!strncmp(path, "///", 3)) /* file:///dir is file:/dir */
+        path += 2;
+    int rc = pst_fs_mkdirs(path, 0700, err);
+    if (rc < 0)
+        return rc;
+    char *root = realpath(path, NULL);
+    int fd = root ? open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd < 0 || (mkdirat(fd, TMP_NAME, 0700) < 0 && errno != EEXIST)) {
+        rc = pst_err_sys(err, errno, "cannot use the object store %s", path);
+        if (fd >= 0)
+            close(fd);
+        free(root);
+        return rc;
+    }
+    pst_objects *o = pst_alloc(sizeof *o);
+    o->root = root;
+    o->fd = fd;
+    *ret_objects = o;
+    return 0;
+}
+
+void pst_objects_close(pst_objects *o)
+{
+    if (!o)
+        return;
+    close(o->fd);
+    free(o->root);
+    free(o);
+}
+
+static bool key_ok(const char *key)
+{
+    size_t len = strlen(key), part = 0;
+    if (!len || len > KEY_MAX || key[0] == '/')
+        return false;
+    for (const char *p = key;; p++) {
+        if (*p == '/' || !*p) {
+            const char *start = p - part;
+            if (!part || *start == '.') /* empty, ".", ".." and hidden names (.tmp) */
+                return false;
+            part = 0;
+            if (!*p)
+                return true;
+        } else if (!isalnum((unsigned char)*p) && !strchr("._-+@=", *p)) {
+            return false;
+        } else {
+            part++;
+        }
+    }
+}
+
+static int check_key(const char *key, pst_err *err)
+{
+    if (key_ok(key))
+        return 0;
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "objects", 0,
+                       "'%.200s' is no object key: letters, digits and . _ - + @ = in parts between slashes, at most %d bytes", key,
+                       KEY_MAX);
+}
+
+/* The key inside this store that an uri or a plain key names. */
+static int key_of(const pst_objects *o, const char *uri, const char **ret_key, pst_err *err)
+{
+    const char *key = uri;
+    if (strstr(uri, "://") || !strncmp(uri, "file:", 5)) {
+        const char *path = strncmp(uri, "file:", 5) ? NULL : uri + 5;
+        if (path && !strncmp(path, "///", 3))
+            path += 2;
+        size_t n = strlen(o->root);
+        if (!path || strncmp(path, o->root, n) || path[n] != '/')
+            return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "objects", 0, "%.200s is not in the object store file:%s", uri, o->root);
+        key = path + n + 1;
+    }
+    int rc = check_key(key, err);
+    if (!rc)
+        *ret_key = key;
+    return rc;
+}
+
+typedef struct draft {
+    char name[64]; /* below TMP_NAME */
+    int fd;
+} draft;
+
+static int draft_open(pst_objects *o, draft *d, pst_err *err)
+{
+    uint8_t salt[8];
+    pst_random(salt, sizeof salt);
+    char hex[17];
+    pst_hex(salt, sizeof salt, hex);
+    snprintf(d->name, sizeof d->name, TMP_NAME "/%d-%s", (int)getpid(), hex);
+    d->fd = openat(o->fd, d->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return d->fd < 0 ? pst_err_sys(err, errno, "cannot write into the object store %s", o->root) : 0;
+}
+
+static void draft_drop(pst_objects *o, draft *d)
+{
+    if (d->fd >= 0)
+        close(d->fd);
+    unlinkat(o->fd, d->name, 0);
+}
+
+/* Folders of the key, made one by one beneath the root; returns a descriptor of the last. */
+static int open_folder(pst_objects *o, const char *key)
+{
+    char prefix[KEY_MAX + 1];
+    int at = dup(o->fd);
+    for (const char *slash = key; at >= 0 && (slash = strchr(slash, '/')); slash++) {
+        memcpy(prefix, key, (size_t)(slash - key));
+        prefix[slash - key] = 0;
+        const char *last = strrchr(prefix, '/');
+        if (mkdirat(at, last ? last + 1 : prefix, 0700) == 0)
+            fsync(at);
+        else if (errno != EEXIST) {
+            int e = errno;
+            close(at);
+            errno = e;
+            return -1;
+        }
+        close(at);
+        at = pst_fs_open_beneath(o->fd, prefix, O_RDONLY | O_DIRECTORY, 0);
+    }
+    return at;
+}
+
+/* fsync, rename under the key, fsync the folder: only then is it there. */
+static int draft_commit(pst_objects *o, draft *d, const char *key, char **ret_uri, pst_err *err)
+{
+    int rc = 0, folder = open_folder(o, key);
+    const char *base = strrchr(key, '/');
+    base = base ? base + 1 : key;
+    if (folder < 0 || fsync(d->fd) < 0 || renameat(o->fd, d->name, folder, base) < 0 || fsync(folder) < 0)
+        rc = pst_err_sys(err, errno, "cannot store the object %s in %s", key, o->root);
+    if (folder >= 0)
+        close(folder);
+    if (rc) {
+        draft_drop(o, d);
+        return rc;
+    }
+    close(d->fd);
+    if (ret_uri)
+        *ret_uri = pst_sprintf("file:%s/%s", o->root, key);
+    return 0;
+}
+
+int pst_objects_put(pst_objects *o, const char *key, const void *data, size_t len, char **ret_uri, pst_err *err)
+{
+    draft d;
+    int rc = check_key(key, err);
+    if (rc < 0 || (rc = draft_open(o, &d, err)) < 0)
+        return rc;
+    if (pst_fs_write_all(d.fd, data, len) < 0) {
+        rc = pst_err_sys(err, errno, "cannot write %zu bytes into the object store %s", len, o->root);
+        draft_drop(o, &d);
+        return rc;
+    }
+    return draft_commit(o, &d, key, ret_uri, err);
+}
+
+/* Copies in to out and digests on the way. */
+static int copy_fd(int in, int out, char ret_sha256[65], int64_t *ret_bytes)
+{
+    uint8_t digest[32];
+    char *chunk = pst_alloc(CHUNK);
+    pst_sha256 *h = pst_sha256_new();
+    int64_t total = 0;
+    int rc = 0;
+    for (;;) {
+        ssize_t n = read(in, chunk, CHUNK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 || (n > 0 && pst_fs_write_all(out, chunk, (size_t)n) < 0))
+            rc = -1;
+        if (rc || n == 0)
+            break;
+        pst_sha256_add(h, chunk, (size_t)n);
+        total += n;
+    }
+    int e = errno;
+    pst_sha256_end(h, digest);
+    free(chunk);
+    pst_hex(digest, sizeof digest, ret_sha256);
+    *ret_bytes = total;
+    errno = e;
+    return rc;
+}
+
+int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri,
+                         pst_err *err)
+{
+    int rc = check_key(key, err);
+    if (rc < 0)
+        return rc;
+    struct stat st;
+    int in = open(path, O_RDONLY | O_CLOEXEC);
+    if (in < 0 || fstat(in, &st) < 0 || !S_ISREG(st.st_mode)) {
+        rc = pst_err_sys(err, in < 0 ? errno : EINVAL, "cannot read %s as a regular file", path);
+        if (in >= 0)
+            close(in);
+        return rc;
+    }
+    draft d;
+    char hex[65];
+    int64_t bytes;
+    rc = draft_open(o, &d, err);
+    if (!rc && copy_fd(in, d.fd, hex, &bytes) < 0) {
+        rc = pst_err_sys(err, errno, "cannot copy %s into the object store %s", path, o->root);
+        draft_drop(o, &d);
+    } else if (!rc) {
+        rc = draft_commit(o, &d, key, ret_uri, err);
+    }
+    close(in);
+    if (rc)
+        return rc;
+    if (ret_sha256)
+        memcpy(ret_sha256, hex, sizeof hex);
+    if (ret_bytes)
+        *ret_bytes = bytes;
+    return 0;
+}
+
+static int open_object(pst_objects *o, const char *uri, int *ret_fd, pst_err *err)
+{
+    const char *key;
+    int rc = key_of(o, uri, &key, err);
+    if (rc < 0)
+        return rc;
+    struct stat st;
+    int fd = pst_fs_open_beneath(o->fd, key, O_RDONLY, 0);
+    if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
+        close(fd);
+        fd = -1;
+        errno = ENOENT;
+    }
+    if (fd < 0 && errno == ENOENT)
+        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "objects", 0, "there is no object %s in the store %s", key, o->root);
+    if (fd < 0)
+        return pst_err_sys(err, errno, "cannot read the object %s in %s", key, o->root);
+    *ret_fd = fd;
+    return 0;
+}
+
+static int digest_differs(const char *uri, const char *wanted, const char *found, pst_err *err)
+{
+    if (!wanted || !strcasecmp(wanted, found))
+        return 0;
+    return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "objects", 0,
+                       "%.200s has the sha256 %s, not the expected %.64s: damaged or replaced", uri, found, wanted);
+}
+
+int pst_objects_get(pst_objects *o, const char *uri, const char *sha256, size_t bytes_max, pst_buf *ret_data, pst_err *err)
+{
+    int fd, rc = open_object(o, uri, &fd, err);
+    if (rc < 0)
+        return rc;
+    pst_buf b = {0};
+    for (;;) {
+        pst_buf_reserve(&b, CHUNK);
+        ssize_t n = read(fd, b.data + b.len, CHUNK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = pst_err_sys(err, errno, "cannot read the object %s", uri);
+        if (n <= 0)
+            break;
+        b.len += (size_t)n;
+        b.data[b.len] = 0;
+        if (b.len > bytes_max) {
+            rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "objects", 0, "the object %.200s is larger than the limit of %zu bytes", uri,
+                             bytes_max);
+            break;
+        }
+    }
+    close(fd);
+    if (!rc) {
+        char hex[65];
+        pst_sha256_hex(b.data ? b.data : "", b.len, hex);
+        rc = digest_differs(uri, sha256, hex, err);
+    }
+    if (rc)
+        pst_buf_done(&b);
+    else
+        *ret_data = b;
+    return rc;
+}
+
+int pst_objects_get_file(pst_objects *o, const char *uri, const char *sha256, const char *to_path, pst_err *err)
+{
+    int fd, rc = open_object(o, uri, &fd, err);
+    if (rc < 0)
+        return rc;
+    char *tmp = pst_sprintf("%s.tmp-%d", to_path, (int)getpid());
+    char hex[65];
+    int64_t bytes;
+    int out = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (out < 0 || copy_fd(fd, out, hex, &bytes) < 0 || fsync(out) < 0)
+        rc = pst_err_sys(err, errno, "cannot copy the object %s to %s", uri, to_path);
+    if (!rc)
+        rc = digest_differs(uri, sha256, hex, err);
+    if (!rc && rename(tmp, to_path) < 0)
+        rc = pst_err_sys(err, errno, "cannot put %s in place", to_path);
+    if (out >= 0)
+        close(out);
+    if (rc)
+        unlink(tmp);
+    close(fd);
+    free(tmp);
+    return rc;
+}
+
+int pst_objects_delete(pst_objects *o, const char *uri, pst_err *err)
+{
+    const char *key;
+    int rc = key_of(o, uri, &key, err);
+    if (rc < 0)
+        return rc;
+    char folder[KEY_MAX + 1];
+    snprintf(folder, sizeof folder, "%s", key);
+    char *slash = strrchr(folder, '/');
+    const char *base = slash ? slash + 1 : folder;
+    if (slash)
+        *slash = 0;
+    int fd = slash ? pst_fs_open_beneath(o->fd, folder, O_RDONLY | O_DIRECTORY, 0) : dup(o->fd);
+    if (fd < 0 ? errno != ENOENT : (unlinkat(fd, base, 0) < 0 && errno != ENOENT))
+        rc = pst_err_sys(err, errno, "cannot delete the object %s in %s", key, o->root);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}

@@ -1,0 +1,325 @@
+/* rundir.c - see rundir.h. */
+#include "common/objects/rundir.h"
+
+#include "common/base/fs.h"
+#include "common/base/json.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define FILE_MAX (2 << 20)
+
+bool pst_run_name_ok(const char *name)
+{
+    size_t n = name ? strlen(name) : 0;
+    if (!n || n > 100 || *name == '.')
+        return false;
+    for (const char *p = name; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
+            return false;
+    return true;
+}
+
+char *pst_run_job_dir(const char *state_dir, const char *training_id)
+{
+    PST_ASSERT(pst_run_name_ok(training_id));
+    return pst_sprintf("%s/jobs/%s", state_dir, training_id);
+}
+
+char *pst_run_gen_dir(const char *state_dir, const char *training_id, int generation)
+{
+    PST_ASSERT(pst_run_name_ok(training_id));
+    return pst_sprintf("%s/jobs/%s/gen-%d", state_dir, training_id, generation);
+}
+
+char *pst_run_dir(const char *state_dir, const char *training_id, int generation, const char *process)
+{
+    PST_ASSERT(pst_run_name_ok(training_id) && pst_run_name_ok(process));
+    return pst_sprintf("%s/jobs/%s/gen-%d/%s", state_dir, training_id, generation, process);
+}
+
+char *pst_run_mark(const char *training_id, int generation, const char *process)
+{
+    return pst_sprintf("PENSTOCK_RUN=%s/%d/%s", training_id, generation, process);
+}
+
+/* ---- the files -------------------------------------------------------------------------------------------------------------- */
+
+/* A text that was cut in the middle of a character loses that character: JSON must be UTF-8. */
+static void put_cut(json_t *j, const char *key, const char *value)
+{
+    json_t *text = NULL;
+    for (size_t n = strlen(value); n && !(text = json_stringn(value, n));)
+        n--;
+    if (text)
+        json_object_set_new(j, key, text);
+}
+
+/* Takes j. */
+static int write_json(const char *run_dir, const char *name, json_t *j, pst_err *err)
+{
+    char *path = pst_fs_join(run_dir, name), *text = pst_json_text(j);
+    int rc = pst_fs_write_atomic(path, text, strlen(text), 0600, err);
+    json_decref(j);
+    free(text);
+    free(path);
+    return rc;
+}
+
+static int read_json(const char *run_dir, const char *name, json_t **ret_json, pst_err *err)
+{
+    char *path = pst_fs_join(run_dir, name);
+    pst_buf b = {0};
+    int rc = pst_fs_read(path, FILE_MAX, &b, err);
+    if (!rc)
+        rc = pst_json_parse(b.data, b.len, path, ret_json, err);
+    if (!rc && !json_is_object(*ret_json)) {
+        json_decref(*ret_json);
+        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "rundir", 0, "%s holds no JSON object", path);
+    }
+    pst_buf_done(&b);
+    free(path);
+    return rc;
+}
+
+static void put_str(json_t *j, const char *key, const char *value)
+{
+    if (value)
+        json_object_set_new(j, key, json_string(value));
+}
+
+static char *get_str(const json_t *j, const char *key)
+{
+    return pst_strdup(pst_json_str(j, key, NULL));
+}
+
+int pst_run_spec_write(const char *run_dir, const pst_run_spec *s, pst_err *err)
+{
+    json_t *j =
+        json_pack("{s:i, s:i, s:i, s:f, s:i, s:I, s:i}", "generation", s->generation, "learner_id", s->learner_id, "learners", s->learners,
+                  "cpus", s->cpus, "gpus", s->gpus, "memory_bytes", (json_int_t)s->memory_bytes, "grace_ms", s->grace_ms);
+    put_str(j, "training_id", s->training_id);
+    put_str(j, "process", s->process);
+    put_str(j, "site", s->site);
+    put_str(j, "state_dir", s->state_dir);
+    put_str(j, "name", s->name);
+    put_str(j, "user", s->user);
+    put_str(j, "manifest", s->manifest);
+    put_str(j, "gpu_ids", s->gpu_ids ? s->gpu_ids : "");
+    if (s->code_uri) {
+        json_t *code = json_object();
+        put_str(code, "uri", s->code_uri);
+        put_str(code, "sha256", s->code_sha256);
+        put_str(code, "media_type", s->code_media_type);
+        json_object_set_new(j, "code", code);
+    }
+    return write_json(run_dir, "spec.json", j, err);
+}
+
+int pst_run_spec_read(const char *run_dir, pst_run_spec *ret_spec, pst_err *err)
+{
+    json_t *j;
+    int rc = read_json(run_dir, "spec.json", &j, err);
+    if (rc < 0)
+        return rc;
+    const json_t *code = json_object_get(j, "code");
+    pst_run_spec s = {.training_id = get_str(j, "training_id"),
+                      .generation = (int)pst_json_int(j, "generation", 0),
+                      .process = get_str(j, "process"),
+                      .learner_id = (int)pst_json_int(j, "learner_id", 0),
+                      .site = get_str(j, "site"),
+                      .state_dir = get_str(j, "state_dir"),
+                      .name = get_str(j, "name"),
+                      .user = get_str(j, "user"),
+                      .manifest = get_str(j, "manifest"),
+                      .code_uri = get_str(code, "uri"),
+                      .code_sha256 = get_str(code, "sha256"),
+                      .code_media_type = get_str(code, "media_type"),
+                      .learners = (int)pst_json_int(j, "learners", 1),
+                      .cpus = pst_json_num(j, "cpus", 0),
+                      .gpus = (int)pst_json_int(j, "gpus", 0),
+                      .gpu_ids = get_str(j, "gpu_ids"),
+                      .memory_bytes = pst_json_int(j, "memory_bytes", 0),
+                      .grace_ms = (int)pst_json_int(j, "grace_ms", 10000)};
+    json_decref(j);
+    if (!pst_run_name_ok(s.training_id) || !pst_run_name_ok(s.process) || s.generation < 1 || !s.manifest || !s.state_dir ||
+        s.grace_ms < 0) {
+        pst_run_spec_done(&s);
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "rundir", 0,
+                           "%s/spec.json lacks one of training_id, process, generation, manifest, state_dir, or it is malformed", run_dir);
+    }
+    *ret_spec = s;
+    return 0;
+}
+
+void pst_run_spec_done(pst_run_spec *s)
+{
+    char *all[] = {s->training_id, s->process,  s->site,        s->state_dir,       s->name,   s->user,
+                   s->manifest,    s->code_uri, s->code_sha256, s->code_media_type, s->gpu_ids};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    memset(s, 0, sizeof *s);
+}
+
+static void this_boot(char ret_id[40])
+{
+    pst_buf b = {0};
+    ret_id[0] = 0;
+    if (pst_fs_read("/proc/sys/kernel/random/boot_id", 128, &b, NULL) == 0)
+        snprintf(ret_id, 40, "%.*s", (int)strcspn(b.data, "\n"), b.data);
+    pst_buf_done(&b);
+}
+
+int pst_run_owner_write(const char *run_dir, const pst_run_owner *o, pst_err *err)
+{
+    char boot[40];
+    this_boot(boot);
+    return write_json(run_dir, "supervisor.json",
+                      json_pack("{s:i, s:I, s:i, s:I, s:s}", "pid", (int)o->pid, "start_time", (json_int_t)o->start_time, "learner_pid",
+                                (int)o->learner_pid, "learner_start_time", (json_int_t)o->learner_start_time, "boot_id", boot),
+                      err);
+}
+
+int pst_run_owner_read(const char *run_dir, pst_run_owner *ret_owner, pst_err *err)
+{
+    json_t *j;
+    int rc = read_json(run_dir, "supervisor.json", &j, err);
+    if (rc < 0)
+        return rc;
+    pst_run_owner o = {.pid = (pid_t)pst_json_int(j, "pid", 0),
+                       .start_time = pst_json_int(j, "start_time", 0),
+                       .learner_pid = (pid_t)pst_json_int(j, "learner_pid", 0),
+                       .learner_start_time = pst_json_int(j, "learner_start_time", 0)};
+    snprintf(o.boot_id, sizeof o.boot_id, "%s", pst_json_str(j, "boot_id", ""));
+    json_decref(j);
+    if (o.pid <= 1 || o.learner_pid < 0 || o.learner_pid == 1)
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "rundir", 0, "%s/supervisor.json names no process", run_dir);
+    *ret_owner = o;
+    return 0;
+}
+
+bool pst_run_owner_same_boot(const pst_run_owner *o)
+{
+    char boot[40];
+    this_boot(boot);
+    return !strcmp(boot, o->boot_id);
+}
+
+static const char *const wish_names[] = {"none", "halt", "kill", "platform-down"};
+
+const char *pst_run_wish_name(pst_run_wish w)
+{
+    return wish_names[w];
+}
+
+static pst_run_wish wish_of(const json_t *j)
+{
+    const char *text = pst_json_str(j, "wish", "none");
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(text, wish_names[i]))
+            return (pst_run_wish)i;
+    return PST_WISH_NONE;
+}
+
+int pst_run_wish_write(const char *run_dir, pst_run_wish w, pst_err *err)
+{
+    return write_json(run_dir, "wish.json", json_pack("{s:s}", "wish", wish_names[w]), err);
+}
+
+pst_run_wish pst_run_wish_read(const char *run_dir)
+{
+    json_t *j;
+    if (read_json(run_dir, "wish.json", &j, NULL) < 0)
+        return PST_WISH_NONE;
+    pst_run_wish w = wish_of(j);
+    json_decref(j);
+    return w;
+}
+
+int pst_run_exit_write(const char *run_dir, const pst_run_exit *x, pst_err *err)
+{
+    json_t *j = json_pack("{s:s, s:I, s:b}", "wish", wish_names[x->wish], "time_us", (json_int_t)x->time_us, "lost", x->lost);
+    if (x->has_exit_code)
+        json_object_set_new(j, "exit_code", json_integer(x->exit_code));
+    if (x->has_signal)
+        json_object_set_new(j, "signal", json_integer(x->signal));
+    if (*x->reason_code)
+        put_str(j, "reason_code", x->reason_code);
+    if (*x->reason)
+        put_cut(j, "reason", x->reason);
+    return write_json(run_dir, "exit.json", j, err);
+}
+
+int pst_run_exit_read(const char *run_dir, pst_run_exit *ret_exit, pst_err *err)
+{
+    json_t *j;
+    int rc = read_json(run_dir, "exit.json", &j, err);
+    if (rc < 0)
+        return rc;
+    pst_run_exit x = {.has_exit_code = json_is_integer(json_object_get(j, "exit_code")),
+                      .has_signal = json_is_integer(json_object_get(j, "signal")),
+                      .exit_code = (int)pst_json_int(j, "exit_code", 0),
+                      .signal = (int)pst_json_int(j, "signal", 0),
+                      .wish = wish_of(j),
+                      .time_us = pst_json_int(j, "time_us", 0),
+                      .lost = pst_json_bool(j, "lost", false)};
+    snprintf(x.reason_code, sizeof x.reason_code, "%s", pst_json_str(j, "reason_code", ""));
+    snprintf(x.reason, sizeof x.reason, "%s", pst_json_str(j, "reason", ""));
+    json_decref(j);
+    *ret_exit = x;
+    return 0;
+}
+
+int pst_run_published_mark(const char *run_dir, pst_err *err)
+{
+    char *path = pst_fs_join(run_dir, "published");
+    int rc = pst_fs_write_atomic(path, "", 0, 0600, err);
+    free(path);
+    return rc;
+}
+
+bool pst_run_published(const char *run_dir)
+{
+    char *path = pst_fs_join(run_dir, "published");
+    bool yes = pst_fs_exists(path);
+    free(path);
+    return yes;
+}
+
+bool pst_run_has_spool(const char *run_dir)
+{
+    DIR *d = opendir(run_dir);
+    bool found = false;
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = !strncmp(e->d_name, "spool-", 6);
+    if (d)
+        closedir(d);
+    return found;
+}
+
+int pst_run_lock(const char *run_dir, int *ret_fd, pst_err *err)
+{
+    char *path = pst_fs_join(run_dir, "lock");
+    int rc = 0, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        rc = pst_err_sys(err, errno, "cannot open %s", path);
+    else if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        rc = errno == EWOULDBLOCK
+                 ? pst_err_set(err, PST_EEXIST, PST_CLASS_FATAL, "rundir", 0, "%s has a supervisor already (it holds %s)", run_dir, path)
+                 : pst_err_sys(err, errno, "cannot lock %s", path);
+    free(path);
+    if (rc) {
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    *ret_fd = fd;
+    return 0;
+}

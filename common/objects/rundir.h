@@ -1,0 +1,92 @@
+/* rundir.h - the folders and small files through which LCM, supervisor and learner agree on a run; they survive all three.
+ *
+ *     <state-dir>/jobs/<training_id>/checkpoints/            CHECKPOINT_DIR, outlives a generation
+ *                                    results/                RESULT_DIR, shared by the job's learners
+ *                                    gen-<g>/intent.json     written and fsynced before anything starts
+ *                                            job/            JOB_STATE_DIR, shared by the generation's learners (logs/ below it)
+ *                                            <process>/      the run dir of one process:
+ *        lock             flock of its one supervisor           spec.json        what to run
+ *        supervisor.json  pid, start time, boot, learner        wish.json        why it is being stopped (written before the signal)
+ *        code/ data/      what the learner gets                 spool-*          output waiting for the broker
+ *        exit.json        how it ended (fsynced before it is told)  published    that EXITED was acknowledged
+ *
+ * Every name that comes from an event passes pst_run_name_ok() before it becomes part of a path. Files are written atomically.
+ * @thread any; each file has one writer. */
+#ifndef PST_OBJECTS_RUNDIR_H
+#define PST_OBJECTS_RUNDIR_H
+
+#include "common/base/err.h"
+
+#include <jansson.h>
+#include <sys/types.h>
+
+/* Letters, digits, . _ -, not starting with a dot, at most 100 bytes. */
+bool pst_run_name_ok(const char *name);
+char *pst_run_job_dir(const char *state_dir, const char *training_id);                 /* …/jobs/<tid>; free() */
+char *pst_run_gen_dir(const char *state_dir, const char *training_id, int generation); /* …/gen-<g> */
+char *pst_run_dir(const char *state_dir, const char *training_id, int generation, const char *process);
+
+/* spec.json: everything the supervisor and the built-in learner need. Strings are owned. */
+typedef struct pst_run_spec {
+    char *training_id;
+    int generation;
+    char *process;  /* "learner-2" */
+    int learner_id; /* 1…N; 0 for other roles */
+    char *site, *state_dir;
+    char *name, *user;                              /* of the job */
+    char *manifest;                                 /* YAML text */
+    char *code_uri, *code_sha256, *code_media_type; /* NULL: no code */
+    int learners;
+    double cpus;
+    int gpus;
+    char *gpu_ids; /* "0,1": the devices given to it; "" = none */
+    int64_t memory_bytes;
+    int grace_ms;
+} pst_run_spec;
+
+int pst_run_spec_write(const char *run_dir, const pst_run_spec *s, pst_err *err);
+int pst_run_spec_read(const char *run_dir, pst_run_spec *ret_spec, pst_err *err); /* validated; clear with pst_run_spec_done */
+void pst_run_spec_done(pst_run_spec *s);
+
+/* supervisor.json: who runs it. */
+typedef struct pst_run_owner {
+    pid_t pid;
+    int64_t start_time; /* pst_proc_start_time() */
+    pid_t learner_pid;  /* also its process group and session; 0 = not started yet */
+    int64_t learner_start_time;
+    char boot_id[40]; /* pids of an earlier boot mean nothing */
+} pst_run_owner;
+
+int pst_run_owner_write(const char *run_dir, const pst_run_owner *o, pst_err *err);  /* fills boot_id by itself */
+int pst_run_owner_read(const char *run_dir, pst_run_owner *ret_owner, pst_err *err); /* PST_ENOTFOUND: none yet */
+bool pst_run_owner_same_boot(const pst_run_owner *o);
+
+/* wish.json: why a process is being ended. */
+typedef enum { PST_WISH_NONE = 0, PST_WISH_HALT, PST_WISH_KILL, PST_WISH_PLATFORM_DOWN } pst_run_wish;
+const char *pst_run_wish_name(pst_run_wish w); /* "halt", "kill", "platform-down", "none" */
+int pst_run_wish_write(const char *run_dir, pst_run_wish w, pst_err *err);
+pst_run_wish pst_run_wish_read(const char *run_dir);
+
+/* exit.json: how it ended. */
+typedef struct pst_run_exit {
+    bool has_exit_code, has_signal;
+    int exit_code, signal;
+    char reason_code[32]; /* "" = none */
+    char reason[256];
+    pst_run_wish wish;
+    int64_t time_us;
+    bool lost; /* the supervisor vanished; whatever was left was ended by the LCM */
+} pst_run_exit;
+
+int pst_run_exit_write(const char *run_dir, const pst_run_exit *x, pst_err *err);
+int pst_run_exit_read(const char *run_dir, pst_run_exit *ret_exit, pst_err *err); /* PST_ENOTFOUND: has not ended */
+int pst_run_published_mark(const char *run_dir, pst_err *err);
+bool pst_run_published(const char *run_dir);
+bool pst_run_has_spool(const char *run_dir);
+
+/* The one supervisor of a run dir: 0 and a descriptor to keep open, PST_EEXIST when another holds it. Not inherited by children. */
+int pst_run_lock(const char *run_dir, int *ret_fd, pst_err *err);
+/* "PENSTOCK_RUN=<training_id>/<generation>/<process>": the mark in the environment of every process of a run. free() */
+char *pst_run_mark(const char *training_id, int generation, const char *process);
+
+#endif

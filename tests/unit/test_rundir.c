@@ -1,0 +1,121 @@
+/* test_rundir.c - the files between LCM, supervisor and learner: what is written is read again; names from outside are checked. */
+#include "common/base/fs.h"
+#include "common/base/proc.h"
+#include "common/objects/rundir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int setup(void **state)
+{
+    char *dir = pst_strdup("/tmp/pst-rundir-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    *state = dir;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    pst_fs_remove_tree(*state, NULL);
+    free(*state);
+    return 0;
+}
+
+static void test_rundir_names_that_could_leave_the_folder_are_refused(void **state)
+{
+    static const char *const bad[] = {"", ".", "..", "../x", "a/b", "/a", ".hidden", "a b", "a\n", "\xc3\xa4"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(pst_run_name_ok(bad[i]));
+    assert_false(pst_run_name_ok(NULL));
+    assert_true(pst_run_name_ok("training-abc234"));
+    assert_true(pst_run_name_ok("learner-1"));
+    char *d = pst_run_dir("/s", "training-a", 3, "ps-1");
+    assert_string_equal(d, "/s/jobs/training-a/gen-3/ps-1");
+    free(d);
+}
+
+static void test_rundir_spec_round_trip(void **state)
+{
+    const char *dir = *state;
+    pst_run_spec s = {.training_id = (char *)"training-a",
+                      .generation = 2,
+                      .process = (char *)"learner-1",
+                      .learner_id = 1,
+                      .site = (char *)"local",
+                      .state_dir = (char *)"/tmp/s",
+                      .name = (char *)"n\xc3\xa4me",
+                      .user = (char *)"u",
+                      .manifest = (char *)"name: x\n",
+                      .code_uri = (char *)"file:/a/b",
+                      .code_sha256 = (char *)"00",
+                      .code_media_type = (char *)"application/zip",
+                      .learners = 3,
+                      .cpus = 0.5,
+                      .gpus = 1,
+                      .gpu_ids = (char *)"0",
+                      .memory_bytes = 5000000000,
+                      .grace_ms = 1234};
+    pst_err err = {0};
+    pst_run_spec r;
+    assert_int_equal(pst_run_spec_read(dir, &r, &err), PST_ENOTFOUND);
+    assert_int_equal(pst_run_spec_write(dir, &s, NULL), 0);
+    assert_int_equal(pst_run_spec_read(dir, &r, NULL), 0);
+    assert_string_equal(r.name, s.name);
+    assert_string_equal(r.manifest, s.manifest);
+    assert_string_equal(r.code_uri, s.code_uri);
+    assert_string_equal(r.gpu_ids, "0");
+    assert_int_equal(r.memory_bytes, s.memory_bytes);
+    assert_int_equal(r.generation, 2);
+    assert_int_equal(r.learners, 3);
+    assert_true(r.cpus == 0.5);
+    assert_int_equal(r.grace_ms, 1234);
+    pst_run_spec_done(&r);
+    char *path = pst_fs_join(dir, "spec.json");
+    assert_int_equal(pst_fs_write_atomic(path, "{\"training_id\":\"../x\"}", 22, 0600, NULL), 0);
+    assert_int_equal(pst_run_spec_read(dir, &r, NULL), PST_EPARSE);
+    free(path);
+}
+
+static void test_rundir_exit_wish_owner_lock(void **state)
+{
+    const char *dir = *state;
+    pst_run_exit x = {.has_signal = true, .signal = 15, .wish = PST_WISH_HALT, .time_us = 7, .reason = "cut in the middle \xc3"}, r;
+    assert_int_equal(pst_run_exit_read(dir, &r, NULL), PST_ENOTFOUND);
+    assert_int_equal(pst_run_exit_write(dir, &x, NULL), 0);
+    assert_int_equal(pst_run_exit_read(dir, &r, NULL), 0);
+    assert_true(r.has_signal && !r.has_exit_code && r.signal == 15 && r.wish == PST_WISH_HALT && !r.lost);
+    assert_string_equal(r.reason, "cut in the middle ");
+    assert_int_equal(pst_run_wish_read(dir), PST_WISH_NONE);
+    assert_int_equal(pst_run_wish_write(dir, PST_WISH_PLATFORM_DOWN, NULL), 0);
+    assert_int_equal(pst_run_wish_read(dir), PST_WISH_PLATFORM_DOWN);
+    assert_false(pst_run_published(dir));
+    assert_int_equal(pst_run_published_mark(dir, NULL), 0);
+    assert_true(pst_run_published(dir));
+    pst_run_owner o = {.pid = getpid(), .start_time = pst_proc_start_time(getpid())}, got;
+    assert_int_equal(pst_run_owner_write(dir, &o, NULL), 0);
+    assert_int_equal(pst_run_owner_read(dir, &got, NULL), 0);
+    assert_true(pst_run_owner_same_boot(&got));
+    assert_true(pst_proc_alive(got.pid, got.start_time));
+    int fd, other;
+    assert_int_equal(pst_run_lock(dir, &fd, NULL), 0);
+    assert_int_equal(pst_run_lock(dir, &other, NULL), PST_EEXIST);
+    close(fd);
+    assert_int_equal(pst_run_lock(dir, &fd, NULL), 0);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rundir_names_that_could_leave_the_folder_are_refused),
+        cmocka_unit_test_setup_teardown(test_rundir_spec_round_trip, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rundir_exit_wish_owner_lock, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
