@@ -64,7 +64,7 @@ finish() {
 trap finish EXIT
 trap 'failed=$((failed + 1)); exit 1' INT TERM
 
-produce() { printf '%s\n' "${@:3}" | timeout 30 kcat -P -b "$1" -t "$2" -X acks=all; }                   # BOOTSTRAP TOPIC TEXT...
+produce() { printf '%s\n' "${@:3}" | timeout 30 kcat -P -b "$1" -t "$2" -X acks=all 2>/dev/null; }       # BOOTSTRAP TOPIC TEXT...
 consume() { timeout 30 kcat -C -b "$1" -t "$2" -o beginning -e -q 2>/dev/null | sort | paste -sd' '; } # BOOTSTRAP TOPIC
 reads() { same "$(consume "$1" "$2")" "$3"; }
 topic() { "$kafka" tool --dir "$1" topics --create --topic "$2" --partitions "${3:-1}"; } # DIR NAME [PARTITIONS]
@@ -76,8 +76,8 @@ isr_full() { # BOOTSTRAP TOPIC: within 20 s all three replicas are in sync
     done
     return 1
 }
-lists() { timeout 20 kcat -L -m 8 -b "$@" 2>&1 | tee /dev/stderr | grep -q ' brokers:'; }                 # BOOTSTRAP -X...
-refuses() { timeout 20 kcat -L -m 3 -b "${@:2}" 2>&1 | tee /dev/stderr | grep -q -- "$1"; }             # TEXT BOOTSTRAP -X...
+lists() { says ' brokers:' timeout 20 kcat -L -m 8 -b "$@"; }      # BOOTSTRAP -X...
+refuses() { says "$1" timeout 20 kcat -L -m 5 -b "${@:2}"; }       # TEXT BOOTSTRAP -X...
 
 # --- parts ----------------------------------------------------------------------------------------------------------------
 
@@ -185,8 +185,11 @@ part_robust() {
     check "three starts at once make one broker" same "$(brokers_of "$D") $(cat "$T"/start.? | sort -u)" "1 127.0.0.1:$P"
     "$kafka" stop --dir "$D" 2>/dev/null
 
-    timeout -s KILL 0.5 "$kafka" start --dir "$D" >/dev/null 2>&1
-    sleep 0.3
+    for t in 0.4 0.7 1 1.5 2 3; do # until one was killed after it had launched its broker
+        { timeout -s KILL "$t" "$kafka" start --dir "$D" >/dev/null 2>&1; } 2>/dev/null
+        (($(brokers_of "$D"))) && break
+    done
+    check "a start that was killed leaves its broker to be found" same "$(brokers_of "$D")" 1
     "$kafka" start --dir "$D" >/dev/null 2>&1
     check "a start that was killed is taken up by the next" same "$(brokers_of "$D")" 1
     rm -f "$D/run/node-1.pid"
@@ -238,10 +241,10 @@ part_fetch() {
     for t in 0.5 3; do timeout -s INT "$t" env XDG_CACHE_HOME="$T/c2" "$kafka" fetch >/dev/null 2>&1; done
     check "an interrupted fetch leaves nothing but its lock" same "$(ls "$T/c2/penstock")" kafka-4.3.1.lock
     XDG_CACHE_HOME=$T/c2 "$kafka" fetch >"$T/f1" 2>&1 &
-    XDG_CACHE_HOME=$T/c2 "$kafka" fetch >"$T/f2" 2>/dev/null
+    XDG_CACHE_HOME=$T/c2 "$kafka" fetch >"$T/f2" 2>&1
     wait $!
-    check "two fetches at once do it once" test "$(grep -c 'fetching Apache' "$T/f1") $(cat "$T/f2")" = "1 $T/c2/penstock/kafka-4.3.1/lib" -o \
-        "$(grep -c 'fetching Apache' "$T/f1")" = 0
+    check "two fetches at once do it once" same "$(cat "$T/f1" "$T/f2" | grep -c 'fetching Apache')" 1
+    check "... and both print the place" same "$(tail -qn 1 "$T/f1" "$T/f2" | sort -u)" "$T/c2/penstock/kafka-4.3.1/lib"
     check "... completely" same "$(find "$T/c2/penstock/kafka-4.3.1/lib" -name '*.jar' | wc -l)" "$(wc -l <"$root/deploy/kafka/jars-4.3.1.sha256")"
     rm -rf "$T/c1" "$T/c2"
 }
@@ -292,13 +295,13 @@ part_secure() {
     check "TLS without it is refused" refuses 'certificate verify failed' "$tls" -X security.protocol=SSL
     check "mutual TLS with a certificate" lists "$mtls" -X security.protocol=SSL -X ssl.ca.location="$D/tls/ca.pem" \
         -X ssl.certificate.location="$D/tls/client.pem" -X ssl.key.location="$D/tls/client.key"
-    check "mutual TLS without one is refused" refuses 'ALERT\|alert' "$mtls" -X security.protocol=SSL -X ssl.ca.location="$D/tls/ca.pem"
+    check "mutual TLS without one is refused" refuses 'SSL alert' "$mtls" -X security.protocol=SSL -X ssl.ca.location="$D/tls/ca.pem"
     check "PLAIN over TLS" lists "$both" -X security.protocol=SASL_SSL -X ssl.ca.location="$D/tls/ca.pem" -X sasl.mechanisms=PLAIN \
         -X sasl.username=alice -X sasl.password=alice-secret
     topic "$D" secret >/dev/null 2>&1
     produce "127.0.0.1:$P" secret hidden
     bob=("${plain[@]}" -X sasl.username=bob -X sasl.password=bob-secret)
-    check "bob may not read" refuses 'authorization failed\|Authorization failed' "$sasl" "${bob[@]}" -t secret
+    check "bob may not read" refuses 'authorization failed' "$sasl" "${bob[@]}" -t secret
     check "acl gives bob a right" exits 0 "$kafka" acl --dir "$D" --add --allow-principal User:bob --operation Read --operation Describe --topic secret
     sleep 1
     check "... and now he may" same "$(timeout 20 kcat -C -b "$sasl" "${bob[@]}" -t secret -o beginning -e -q)" hidden

@@ -63,6 +63,15 @@ ports_taken() { # NODE... -> REPLY: those of their ports that somebody uses now
     REPLY=$taken
 }
 
+ports_stay_taken() { # NODE...: as ports_taken, but what is just closing gets a moment
+    local try
+    for ((try = 0; try < 20; try++)); do
+        ports_taken "$@"
+        [[ -n $REPLY ]] || return 0
+        sleep 0.1
+    done
+}
+
 reserve_port() { # so that two starts at the same moment do not choose the same; held until this script ends
     mkdir -p "$CACHE/ports" 2>/dev/null
     { exec 6>>"$CACHE/ports/$S_PORT"; } 2>/dev/null || return 0
@@ -73,13 +82,13 @@ choose_ports() { # AFTER: sets S_PORT; after a failed bind, AFTER is the port th
     local wish=$S_PORT node nodes=()
     for ((node = 1; node <= S_BROKERS; node++)); do nodes+=("$node"); done
     if ((S_PORT_SET)); then
-        ports_taken "${nodes[@]}"
+        ports_stay_taken "${nodes[@]}"
         [[ -z $REPLY ]] || die "$EX_FAILED" "port $REPLY is in use (needed: $S_PORT to $((S_PORT + PORT_SPAN - 1)));" \
             "give another --port, or none to have free ones chosen"
         reserve_port
         return 0
     fi
-    [[ -n $S_PORT ]] || wish=$PORT_DEFAULT
+    if [[ -n $S_PORT ]]; then ports_stay_taken "${nodes[@]}"; else wish=$PORT_DEFAULT; fi
     for ((S_PORT = wish, node = 0; node < 400; node++)); do
         if [[ $S_PORT != "${1:-}" ]] && reserve_port; then
             ports_taken "${nodes[@]}"

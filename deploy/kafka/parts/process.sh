@@ -97,8 +97,10 @@ wait_gone() { # SECONDS PID...: fails when one is still there
     while :; do
         left=0
         for pid; do
-            # A child of ours that ended is a zombie until it is waited for: state Z counts as gone.
-            if [[ -d /proc/$pid ]] && ! grep -qsE '^State:\s+[ZX]' "/proc/$pid/status"; then
+            # One that ended stays a zombie until its parent has waited for it: gone, but only once its last thread is, which
+            # closes the sockets.
+            if [[ -d /proc/$pid ]] && ! awk '/^State:/ && /[ZX]/ { z = 1 } /^Threads:/ && $2 <= 1 { t = 1 } END { exit !(z && t) }' \
+                "/proc/$pid/status" 2>/dev/null; then
                 left=1
             fi
         done
