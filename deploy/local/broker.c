@@ -1,0 +1,57 @@
+/* broker.c - `penstock broker`: librdkafka's in-memory cluster as a process of its own, for `up --embedded` and for trying things without Java. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+#include "common/bus/bus.h"
+#include "deploy/local/local.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct broker_opts {
+    int64_t port;
+} broker_opts;
+static const pst_opt broker_table[] = {
+    {"port", 0, PST_OPT_INT, offsetof(broker_opts, port), "P", "9092", "on 127.0.0.1; 0 = any free one"}};
+static const pst_usage broker_usage = {
+    "broker",
+    "",
+    "Run librdkafka's in-memory Kafka cluster on this computer.",
+    "For a look without Java. It keeps nothing, drops the oldest records beyond 5 MiB a partition, and does not protect transactions:\n"
+    "exactly-once holds on a real Kafka only.",
+    "penstock broker --port 9092",
+    broker_table,
+    1,
+    false};
+
+static int broker_run(int argc, char **argv)
+{
+    broker_opts o = {0};
+    pst_settings s = {0};
+    pst_err err = {0};
+    char **args = NULL;
+    pst_embedded *b = NULL;
+    int n = 0, rc = pst_opt_parse(&broker_usage, argc, argv, &o, &s, &args, &n, &err);
+    if (rc == 1)
+        return 0;
+    if (!rc && (o.port < 0 || o.port > 65535))
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--port %lld: wanted 0 to 65535", (long long)o.port);
+    if (!rc)
+        rc = pst_embedded_start((int)o.port, &b, &err);
+    if (!rc) {
+        printf("%s\n", pst_embedded_bootstrap(b));
+        fflush(stdout);
+        struct pollfd stop = {pst_stop_fd(), POLLIN, 0};
+        while (!pst_stop_requested())
+            poll(&stop, 1, 1000);
+        pst_embedded_stop(b);
+    }
+    if (rc < 0)
+        pst_say_err("broker", &err);
+    free(args);
+    pst_settings_done(&s);
+    return rc < 0 ? pst_err_exit(&err) : 0;
+}
+
+const pst_verb pst_broker_verb = {"broker", "librdkafka's in-memory Kafka, for a look without Java", "this computer", broker_run};

@@ -1,0 +1,221 @@
+/* doctor.c - `penstock doctor`: what works from here, what does not, and the one command or sentence that cures it.
+ * Each check is a function that answers OK, WARN or FAIL; nothing is changed on the computer. */
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/log.h"
+#include "common/client/client.h"
+#include "common/store/store.h"
+#include "deploy/local/local.h"
+#include "deploy/local/services.h"
+#include "deploy/local/up.h"
+#include "engine/penstock_engine.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+typedef enum { OK, WARN, FAIL } verdict;
+
+typedef struct doctor {
+    pst_client *c;
+    const pst_settings *s;
+    bool broker;
+    int worst_exit;
+    json_t *json; /* array, or NULL */
+} doctor;
+
+static void tell(doctor *d, verdict v, const char *what, const char *found, const char *cure)
+{
+    static const char *const words[] = {"ok", "warn", "FAIL"}, *const tints[] = {"\033[32m", "\033[33m", "\033[31m"};
+    if (d->json) {
+        json_array_append_new(
+            d->json, json_pack("{s:s, s:s, s:s, s:s}", "check", what, "verdict", words[v], "found", found, "cure", cure ? cure : ""));
+        return;
+    }
+    printf("  %s%-4s%s  %-12s %s\n", d->s->color ? tints[v] : "", words[v], d->s->color ? "\033[0m" : "", what, found);
+    if (v != OK && cure && *cure)
+        printf("        %-12s → %s\n", "", cure);
+}
+
+static void check_client(doctor *d)
+{
+    const char *warning = pst_bus_conf_warning(d->c->bus);
+    tell(d, warning ? WARN : OK, "kafka client", pst_bus_version(), warning);
+}
+
+static void check_broker(doctor *d)
+{
+    char *cluster = NULL, found[600];
+    int brokers = 0;
+    pst_err err = {0};
+    if (pst_admin_ping(d->c->bus, 5000, &cluster, &brokers, &err) < 0) {
+        tell(d, FAIL, "broker", err.text,
+             err.code == PST_EAUTH ? "check sasl.*, ssl.* in -X or -F (penstock config explain)"
+                                   : "penstock up --kafka starts one; -b HOST:PORT names yours");
+        d->worst_exit = pst_err_exit(&err);
+        return;
+    }
+    d->broker = true;
+    snprintf(found, sizeof found, "%s answers, %d broker%s, cluster %s%s", d->s->bootstrap.value, brokers, brokers == 1 ? "" : "s",
+             cluster ? cluster : "?", d->s->embedded ? " (in memory, keeps nothing)" : "");
+    tell(d, d->s->embedded ? WARN : OK, "broker", found, "use a real Kafka for anything that must last: penstock up --kafka");
+    free(cluster);
+}
+
+static void check_topics(doctor *d)
+{
+    if (!d->broker)
+        return;
+    pst_topic_info *have = NULL;
+    size_t n = 0;
+    pst_err err = {0};
+    if (pst_admin_list(d->c->bus, &have, &n, 5000, &err) < 0) {
+        tell(d, FAIL, "topics", err.text, "the user may lack Describe on the topics");
+        return;
+    }
+    pst_buf missing = {0};
+    for (int t = 0; t < PST_TOPIC_COUNT; t++) {
+        bool there = false;
+        for (size_t i = 0; i < n && !there; i++)
+            there = !strcmp(have[i].name, d->c->topics[t]);
+        if (!there)
+            pst_buf_printf(&missing, "%s%s", missing.len ? " " : "", d->c->topics[t]);
+    }
+    if (missing.len)
+        tell(d, WARN, "topics", missing.data, "missing; penstock topics create makes them (penstock up does too)");
+    else
+        tell(d, OK, "topics", "all of the platform's topics are there", NULL);
+    pst_buf_done(&missing);
+    for (size_t i = 0; i < n; i++)
+        pst_topic_info_done(&have[i]);
+    free(have);
+}
+
+static void check_registry(doctor *d)
+{
+    pst_err err = {0};
+    char found[600];
+    if (pst_registry_ping(d->c->registry, &err) < 0) {
+        tell(d, FAIL, "registry", err.text, "penstock up starts the built-in one; --registry URL names yours");
+        if (!d->worst_exit)
+            d->worst_exit = 5;
+        return;
+    }
+    snprintf(found, sizeof found, "%s answers", d->s->registry.value);
+    tell(d, OK, "registry", found, NULL);
+}
+
+static void check_store(doctor *d)
+{
+    pst_store *store = NULL;
+    pst_err err = {0};
+    int rc = pst_store_open(d->s->store.value, true, &store, &err);
+    if (rc == PST_ENOTFOUND)
+        tell(d, WARN, "store", "no database yet", "the trainer makes it at its first start");
+    else if (rc < 0)
+        tell(d, FAIL, "store", err.text, "--store sqlite:PATH or mongodb://HOST/DATABASE");
+    else
+        tell(d, OK, "store", d->s->store.value, NULL);
+    pst_store_close(store);
+}
+
+static void check_disk(doctor *d)
+{
+    struct statvfs v;
+    char found[300];
+    char *dir = pst_strdup(d->s->state_dir.value);
+    while (statvfs(dir, &v) < 0 && strlen(dir) > 1) {
+        char *slash = strrchr(dir, '/');
+        if (!slash || slash == dir)
+            break;
+        *slash = 0;
+    }
+    if (!statvfs(dir, &v)) {
+        double gib = (double)v.f_bavail * (double)v.f_frsize / (1 << 30);
+        snprintf(found, sizeof found, "%.1f GiB free for %s", gib, d->s->state_dir.value);
+        tell(d, gib < 1 ? FAIL : gib < 5 ? WARN : OK, "disk", found, "make room, or --state-dir DIR on another disk");
+    }
+    free(dir);
+}
+
+static void check_processor(doctor *d)
+{
+    char found[200];
+    snprintf(found, sizeof found, "%ld CPUs, kernels for %s", sysconf(_SC_NPROCESSORS_ONLN), pst_engine_isa());
+    tell(d, OK, "processor", found, NULL);
+    bool nvidia = pst_fs_exists("/dev/nvidia0");
+    tell(d, OK, "gpu", nvidia ? "an NVIDIA device is there; this build computes on the CPU" : "none found; models run on the CPU", NULL);
+}
+
+static void check_java(doctor *d)
+{
+    char *script = pst_kafka_script();
+    bool java = system("command -v java >/dev/null 2>&1") == 0, mvn = system("command -v mvn >/dev/null 2>&1") == 0;
+    if (!script)
+        tell(d, WARN, "own kafka", "the script deploy/kafka/kafka is not beside this program",
+             "set PENSTOCK_KAFKA_SCRIPT, or use your own broker");
+    else if (!java || !mvn)
+        tell(d, WARN, "own kafka", java ? "mvn is missing" : "java is missing",
+             "apt install openjdk-17-jre-headless maven (only for up --kafka)");
+    else
+        tell(d, OK, "own kafka", "java and mvn are there: up --kafka works", NULL);
+    free(script);
+}
+
+static void check_clock(doctor *d)
+{
+    if (!d->broker || d->s->embedded)
+        return;
+    /* The broker stamps nothing of ours by default; its clock shows in the answer to "which offset at this time". What matters is ours. */
+    int64_t now = pst_now_us();
+    if (now < 1700000000LL * 1000000)
+        tell(d, FAIL, "clock", "this computer's clock is before 2023", "set it (timedatectl set-ntp true): times of events come from it");
+}
+
+static const pst_usage doctor_usage = {"doctor",
+                                       "",
+                                       "Check everything penstock needs from here, and name the cure for what is missing.",
+                                       NULL,
+                                       "penstock doctor\npenstock doctor -F client.properties --json",
+                                       NULL,
+                                       0,
+                                       false};
+
+static int doctor_run(int argc, char **argv)
+{
+    pst_settings s = {0};
+    pst_err err = {0};
+    char **args = NULL;
+    pst_client *c = NULL;
+    int n = 0, none = 0, rc = pst_opt_parse(&doctor_usage, argc, argv, &none, &s, &args, &n, &err);
+    if (rc == 1)
+        return 0;
+    if (!rc)
+        rc = pst_client_open(&s, "penstock-doctor", &c, &err);
+    if (rc < 0) {
+        pst_say_err("doctor", &err);
+        rc = pst_err_exit(&err);
+    } else {
+        doctor d = {.c = c, .s = &s, .json = s.json ? json_array() : NULL};
+        void (*const checks[])(doctor *) = {check_client, check_broker,    check_topics, check_registry, check_store,
+                                            check_disk,   check_processor, check_java,   check_clock};
+        for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+            checks[i](&d);
+        if (d.json) {
+            json_dumpf(d.json, stdout, JSON_COMPACT);
+            putchar('\n');
+            json_decref(d.json);
+        }
+        rc = d.worst_exit;
+    }
+    pst_client_close(c);
+    free(args);
+    pst_settings_done(&s);
+    return rc;
+}
+
+const pst_verb pst_doctor_verb = {"doctor", "what works from here, and the cure for what does not", "this computer", doctor_run};

@@ -1,0 +1,257 @@
+/* down.c - the verbs `up`, `down` and `status`: options, answers, and ending what an up process that was killed outright has left. */
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/proc.h"
+#include "common/base/stop.h"
+#include "deploy/local/local.h"
+#include "deploy/local/services.h"
+#include "deploy/local/up.h"
+
+#include <dirent.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DOWN_MS = 90000, LEFTOVER_GRACE_MS = 15000 };
+
+/* ---- up ---- */
+
+static const pst_opt up_opts[] = {
+    {"detach", 'd', PST_OPT_BOOL, offsetof(pst_up_opts, detach), NULL, NULL, "go to the background once it is ready"},
+    {"kafka", 0, PST_OPT_BOOL, offsetof(pst_up_opts, kafka), NULL, NULL, "start Apache Kafka too (deploy/kafka), data in the state folder"},
+    {"embedded", 0, PST_OPT_BOOL, offsetof(pst_up_opts, embedded), NULL, NULL, "use librdkafka's in-memory cluster: no Java, nothing kept"},
+    {"without", 0, PST_OPT_STR, offsetof(pst_up_opts, without), "LIST", NULL, "leave out: trainer, lcm, gateway, registry, scorers"},
+    {"registry-port", 0, PST_OPT_INT, offsetof(pst_up_opts, registry_port), "P", "8081", "of the built-in registry; another if taken"},
+    {"gateway-port", 0, PST_OPT_INT, offsetof(pst_up_opts, gateway_port), "P", "8080", "of the page and the API; another if taken"},
+    {"timeout", 0, PST_OPT_SPAN, offsetof(pst_up_opts, max_wait_us), "T", "60s", "how long to wait for the broker"},
+};
+static const pst_usage up_usage = {
+    "up",
+    "",
+    "Run the whole platform on this computer: topics, registry, trainer, LCM, gateway, and a scorer for each pipeline.",
+    "The services are child processes, started again with back-off when they end. Their addresses are printed and written to\n"
+    "<state-dir>/profile.json, so that later commands need no flags; their logs lie in <state-dir>/log.",
+    "penstock up --kafka                        # with an Apache Kafka of its own, until Ctrl-C\npenstock up --detach -b localhost:9092    "
+    " # beside your Kafka, in the background\n"
+    "penstock up -F client.properties --registry http://registry:8081\npenstock up --embedded --without lcm",
+    up_opts,
+    sizeof up_opts / sizeof *up_opts,
+    false};
+
+static bool check_without(const char *list, pst_err *err)
+{
+    static const char *const known[] = {"trainer", "lcm", "gateway", "registry", "scorers"};
+    for (const char *p = list; p && *p;) {
+        size_t n = strcspn(p, ",");
+        char *word = pst_strndup(p, n);
+        bool ok = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            ok |= !strcmp(word, known[i]);
+        if (!ok)
+            pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "--without %s: there is trainer, lcm, gateway, registry, scorers", word);
+        free(word);
+        if (!ok)
+            return false;
+        p += n + (p[n] == ',');
+    }
+    return true;
+}
+
+static int up_run(int argc, char **argv)
+{
+    pst_up_opts o = {0};
+    pst_settings s = {0};
+    pst_err err = {0};
+    char **args = NULL;
+    int n = 0, rc = pst_opt_parse(&up_usage, argc, argv, &o, &s, &args, &n, &err);
+    if (rc == 1)
+        return 0;
+    if (!rc && n)
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "`%s`: up takes no arguments", args[0]);
+    if (!rc && o.kafka && o.embedded)
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "--kafka and --embedded exclude each other");
+    if (!rc && !check_without(o.without, &err))
+        rc = PST_EINVAL;
+    pid_t pid;
+    json_t *running = rc ? NULL : pst_services_read(s.state_dir.value, &pid);
+    if (running) {
+        fprintf(stderr, "penstock runs already (pid %d)\n", (int)pid);
+        pst_print_addresses(stderr, running, false);
+        json_decref(running);
+        rc = o.detach ? 0 : pst_err_set(&err, PST_EEXIST, PST_CLASS_FATAL, "up", 0, "`penstock down` ends it");
+    } else if (!rc) {
+        /* A registry named by the user is used; one left in an old profile, or the default, is replaced by the built-in. */
+        bool own = !strncmp(s.registry.origin, "profile", 7) || !strcmp(s.registry.origin, "default");
+        rc = pst_up(&o, &s, own, &err);
+        running = rc || !o.detach ? NULL : pst_services_read(s.state_dir.value, NULL);
+        if (running && s.json) {
+            json_dumpf(running, stdout, JSON_COMPACT);
+            putchar('\n');
+        } else if (running && !s.quiet) {
+            printf("penstock %s is up in the background; `penstock down` ends it\n", PST_VERSION);
+            pst_print_addresses(stdout, running, s.color);
+        }
+        json_decref(running);
+    }
+    if (rc < 0)
+        pst_say_err("up", &err);
+    free(args);
+    pst_settings_done(&s);
+    return rc < 0 ? pst_err_exit(&err) : 0;
+}
+
+/* ---- down ---- */
+
+/* Supervisors that live on without an up process: each left supervisor.json in its run directory. */
+static int signal_leftovers(const char *state_dir, int sig)
+{
+    glob_t g;
+    int live = 0;
+    char *pattern = pst_sprintf("%s/jobs/*/gen-*/*/supervisor.json", state_dir);
+    if (glob(pattern, GLOB_NOSORT, NULL, &g) == 0) {
+        for (size_t i = 0; i < g.gl_pathc; i++) {
+            pst_buf b = {0};
+            json_t *j = NULL;
+            if (pst_fs_read(g.gl_pathv[i], 65536, &b, NULL) == 0 && pst_json_parse(b.data, b.len, "supervisor.json", &j, NULL) == 0) {
+                pid_t pid = (pid_t)pst_json_int(j, "pid", 0);
+                if (pst_proc_alive(pid, pst_json_int(j, "start_time", 0))) {
+                    live++;
+                    if (sig)
+                        kill(pid, sig);
+                }
+                json_decref(j);
+            }
+            pst_buf_done(&b);
+        }
+        globfree(&g);
+    }
+    free(pattern);
+    return live;
+}
+
+int pst_down(const pst_settings *settings, bool keep_jobs, bool quiet, pst_err *err)
+{
+    pid_t up = 0;
+    json_t *running = pst_services_read(settings->state_dir.value, &up);
+    int64_t start = pst_proc_start_time(up), begin = pst_mono_us(), said = begin;
+    json_decref(running);
+    if (up)
+        kill(up, keep_jobs ? SIGUSR1 : SIGTERM);
+    while (up && pst_proc_alive(up, start)) {
+        if (pst_stop_requested())
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "down", 0, "stopped waiting; the platform is still ending");
+        if (pst_mono_us() - begin > DOWN_MS * 1000LL) {
+            kill(up, SIGKILL);
+            return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "down", 0, "pid %d did not end within %d s and was killed", (int)up,
+                               DOWN_MS / 1000);
+        }
+        if (!quiet && pst_mono_us() - said > 1500000) {
+            said = pst_mono_us();
+            fprintf(stderr, "waiting for learners and services to end …\n");
+        }
+        pst_sleep_ms(30);
+    }
+    if (keep_jobs)
+        return 0;
+    for (int64_t until = pst_mono_us() + LEFTOVER_GRACE_MS * 1000LL; signal_leftovers(settings->state_dir.value, SIGTERM);) {
+        if (pst_mono_us() > until) {
+            signal_leftovers(settings->state_dir.value, SIGKILL);
+            break;
+        }
+        pst_sleep_ms(300);
+    }
+    return 0;
+}
+
+typedef struct down_opts {
+    bool keep_jobs;
+} down_opts;
+static const pst_opt down_table[] = {
+    {"keep-jobs", 0, PST_OPT_BOOL, offsetof(down_opts, keep_jobs), NULL, NULL, "leave learners running; the next `up` adopts them"},
+};
+static const pst_usage down_usage = {
+    "down",
+    "",
+    "End the platform that `penstock up` started on this computer.",
+    "Running jobs are halted first (SIGTERM, their grace time, SIGKILL) and can be resumed after the next `up`.",
+    "penstock down\npenstock down --keep-jobs      # an upgrade: learners go on",
+    down_table,
+    1,
+    false};
+
+static int down_run(int argc, char **argv)
+{
+    down_opts o = {0};
+    pst_settings s = {0};
+    pst_err err = {0};
+    char **args = NULL;
+    int n = 0, rc = pst_opt_parse(&down_usage, argc, argv, &o, &s, &args, &n, &err);
+    if (rc == 1)
+        return 0;
+    if (!rc)
+        rc = pst_down(&s, o.keep_jobs, s.quiet, &err);
+    if (rc < 0)
+        pst_say_err("down", &err);
+    free(args);
+    pst_settings_done(&s);
+    return rc < 0 ? pst_err_exit(&err) : 0;
+}
+
+/* ---- status ---- */
+
+static const pst_usage status_usage = {
+    "status", "", "Show the services of `penstock up` on this computer.", NULL, "penstock status\npenstock status --json", NULL, 0, false};
+
+static void print_services(const json_t *root, bool color)
+{
+    pst_print_addresses(stdout, root, color);
+    printf("\n  %-28s %-12s %8s %9s  %s\n", "SERVICE", "STATE", "PID", "RESTARTS", "SINCE");
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(root, "services"), i, v)
+    {
+        char pid[16] = "-", span[32];
+        if (json_is_integer(json_object_get(v, "pid")))
+            snprintf(pid, sizeof pid, "%d", (int)pst_json_int(v, "pid", 0));
+        printf("  %-28s %-12s %8s %9d  %s%s%s\n", pst_json_str(v, "name", "?"), pst_json_str(v, "state", "?"), pid,
+               (int)pst_json_int(v, "restarts", 0), pst_span_text(pst_now_us() - pst_json_int(v, "since", 0), span),
+               json_object_get(v, "last_exit") ? "   last: " : "", pst_json_str(v, "last_exit", ""));
+    }
+}
+
+static int status_run(int argc, char **argv)
+{
+    pst_settings s = {0};
+    pst_err err = {0};
+    char **args = NULL;
+    int n = 0, none = 0, rc = pst_opt_parse(&status_usage, argc, argv, &none, &s, &args, &n, &err);
+    if (rc == 1)
+        return 0;
+    json_t *root = rc ? NULL : pst_services_read(s.state_dir.value, NULL);
+    if (!rc && !root && s.json)
+        root = json_pack("{s:[], s:s, s:s, s:n, s:b}", "services", "bootstrap", s.bootstrap.value, "registry", s.registry.value, "gateway",
+                         "running", 0);
+    else if (!rc && !root)
+        rc = pst_err_set(&err, PST_ENOTFOUND, PST_CLASS_DATA, "status", 0, "nothing runs here (state folder %s); `penstock up` starts it",
+                         s.state_dir.value);
+    if (root && s.json) {
+        json_dumpf(root, stdout, JSON_COMPACT);
+        putchar('\n');
+    } else if (root)
+        print_services(root, s.color);
+    if (rc < 0)
+        pst_say_err("status", &err);
+    json_decref(root);
+    free(args);
+    pst_settings_done(&s);
+    return rc < 0 ? pst_err_exit(&err) : 0;
+}
+
+const pst_verb pst_up_verb = {"up", "run the whole platform on this computer", "this computer", up_run};
+const pst_verb pst_down_verb = {"down", "end it", "this computer", down_run};
+const pst_verb pst_status_verb = {"status", "its services and addresses", "this computer", status_run};

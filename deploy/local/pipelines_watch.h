@@ -1,0 +1,15 @@
+/* pipelines_watch.h - follows penstock.pipelines and keeps one scorer service for each pipeline there is. @thread of the up process. */
+#ifndef PST_DEPLOY_PIPELINES_WATCH_H
+#define PST_DEPLOY_PIPELINES_WATCH_H
+
+#include "common/client/client.h"
+#include "deploy/local/services.h"
+
+typedef struct pst_pipelines_watch pst_pipelines_watch;
+
+int pst_pipelines_watch_new(pst_client *client, pst_pipelines_watch **ret_watch, pst_err *err);
+/* Waits up to timeout_ms for news; starts, restarts (the file changed) or stops scorers named "score:<pipeline>". */
+void pst_pipelines_watch_step(pst_pipelines_watch *w, pst_services *services, int timeout_ms);
+void pst_pipelines_watch_free(pst_pipelines_watch *w);
+
+#endif

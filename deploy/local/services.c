@@ -1,0 +1,279 @@
+/* services.c - see services.h. */
+#include "deploy/local/services.h"
+
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/proc.h"
+#include "common/base/stop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 10000, STEADY_US = 30 * 1000000 };
+
+int pst_services_init(pst_services *s, const pst_settings *settings, pst_err *err)
+{
+    *s = (pst_services){.settings = settings, .facts = json_object()};
+    s->env = pst_settings_environ(settings);
+    s->log_dir = pst_fs_join(settings->state_dir.value, "log");
+    s->file = pst_fs_join(settings->state_dir.value, "up.json");
+    return pst_fs_mkdirs(s->log_dir, 0755, err);
+}
+
+static void service_free(pst_service *v)
+{
+    for (size_t i = 0; v->argv[i]; i++)
+        free(v->argv[i]);
+    free(v->argv);
+    free(v->name);
+    free(v->log_path);
+    free(v->last_exit);
+    free(v);
+}
+
+void pst_services_done(pst_services *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        service_free(s->at[i]);
+    free(s->at);
+    for (size_t i = 0; s->env && s->env[i]; i++)
+        free(s->env[i]);
+    free(s->env);
+    free(s->log_dir);
+    free(s->file);
+    json_decref(s->facts);
+    memset(s, 0, sizeof *s);
+}
+
+static int start(pst_services *s, pst_service *v, pst_err *err)
+{
+    int log = open(v->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (log < 0)
+        return pst_err_sys(err, errno, "cannot write %s", v->log_path);
+    /* A service ends by itself when the up process is killed outright; a learner does not, its supervisor has a session of its own. */
+    pst_spawn how = {.argv = (const char *const *)v->argv,
+                     .env = (const char *const *)s->env,
+                     .stdin_fd = -1,
+                     .stdout_fd = log,
+                     .stderr_fd = log,
+                     .new_group = true,
+                     .parent_death_signal = SIGTERM};
+    int rc = pst_proc_spawn(&how, &v->pid, err);
+    close(log);
+    if (rc < 0) {
+        v->pid = 0;
+        return rc;
+    }
+    v->pid_start = pst_proc_start_time(v->pid);
+    v->since_us = pst_now_us();
+    v->started_mono_us = pst_mono_us();
+    s->dirty = true;
+    return 0;
+}
+
+int pst_services_add(pst_services *s, const char *name, const char *const *args, pst_err *err)
+{
+    size_t n = 0;
+    while (args[n])
+        n++;
+    pst_service *v = pst_alloc(sizeof *v);
+    v->name = pst_strdup(name);
+    v->argv = pst_alloc((n + 2) * sizeof *v->argv);
+    v->argv[0] = pst_proc_self();
+    for (size_t i = 0; i < n; i++)
+        v->argv[i + 1] = pst_strdup(args[i]);
+    char *file = pst_sprintf("%s.log", name);
+    for (char *p = file; *p; p++)
+        if (*p == ':' || *p == '/')
+            *p = '-';
+    v->log_path = pst_fs_join(s->log_dir, file);
+    free(file);
+    v->backoff_ms = BACKOFF_FIRST_MS;
+    int rc = start(s, v, err);
+    if (rc < 0) {
+        service_free(v);
+        return rc;
+    }
+    s->at = pst_realloc(s->at, (s->n + 1) * sizeof(pst_service *));
+    s->at[s->n++] = v;
+    return 0;
+}
+
+pst_service *pst_services_find(pst_services *s, const char *name)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (!strcmp(s->at[i]->name, name))
+            return s->at[i];
+    return NULL;
+}
+
+static void write_file(pst_services *s)
+{
+    json_t *root = json_deep_copy(s->facts), *list = json_array();
+    for (size_t i = 0; i < s->n; i++) {
+        pst_service *v = s->at[i];
+        json_t *o =
+            json_pack("{s:s, s:o, s:s, s:i, s:I, s:I, s:s}", "name", v->name, "pid", v->pid ? json_integer(v->pid) : json_null(), "state",
+                      v->stopping ? "stopping"
+                      : v->pid    ? "running"
+                                  : "restarting",
+                      "restarts", v->restarts, "since", (json_int_t)v->since_us, "pid_start", (json_int_t)v->pid_start, "log", v->log_path);
+        if (v->last_exit)
+            json_object_set_new(o, "last_exit", json_string(v->last_exit));
+        json_array_append_new(list, o);
+    }
+    json_object_set_new(root, "services", list);
+    char *text = pst_json_text(root);
+    pst_err err = {0};
+    if (pst_fs_write_atomic(s->file, text, strlen(text), 0644, &err) < 0)
+        pst_log_err("up", &err);
+    else
+        s->dirty = false;
+    free(text);
+    json_decref(root);
+}
+
+static void ended(pst_services *s, pst_service *v, int status)
+{
+    int64_t now = pst_mono_us();
+    if (now - v->started_mono_us > STEADY_US)
+        v->backoff_ms = BACKOFF_FIRST_MS;
+    free(v->last_exit);
+    v->last_exit = WIFSIGNALED(status) ? pst_sprintf("signal %d", WTERMSIG(status)) : pst_sprintf("exit status %d", WEXITSTATUS(status));
+    v->pid = 0;
+    v->pid_start = 0;
+    v->since_us = pst_now_us();
+    v->retry_mono_us = now + v->backoff_ms * 1000LL;
+    if (!v->stopping)
+        pst_log(PST_LOG_WARN, "up", "event=service_ended service=%s how=\"%s\" restart_in_ms=%d log=%s", v->name, v->last_exit,
+                v->backoff_ms, v->log_path);
+    v->backoff_ms = v->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : v->backoff_ms * 2;
+    s->dirty = true;
+}
+
+static void reap(pst_services *s)
+{
+    int status;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->at[i]->pid && waitpid(s->at[i]->pid, &status, WNOHANG) == s->at[i]->pid)
+            ended(s, s->at[i], status);
+}
+
+void pst_services_tick(pst_services *s)
+{
+    reap(s);
+    for (size_t i = 0; i < s->n; i++) {
+        pst_service *v = s->at[i];
+        if (v->pid || v->stopping || pst_mono_us() < v->retry_mono_us)
+            continue;
+        pst_err err = {0};
+        v->restarts++;
+        if (start(s, v, &err) < 0) {
+            pst_log_err("up", &err);
+            v->retry_mono_us = pst_mono_us() + BACKOFF_MAX_MS * 1000LL;
+        }
+    }
+    if (s->dirty)
+        write_file(s);
+}
+
+static void wait_gone(pst_services *s, pst_service *one, int timeout_ms)
+{
+    int64_t end = pst_mono_us() + timeout_ms * 1000LL;
+    for (bool killed = false;;) {
+        reap(s);
+        bool left = false;
+        for (size_t i = 0; i < s->n; i++)
+            if (s->at[i]->pid && s->at[i]->stopping && (!one || s->at[i] == one))
+                left = true;
+        if (!left)
+            return;
+        if (!killed && (pst_mono_us() > end || pst_stop_hurry())) {
+            killed = true;
+            for (size_t i = 0; i < s->n; i++)
+                if (s->at[i]->pid && s->at[i]->stopping && (!one || s->at[i] == one)) {
+                    pst_log(PST_LOG_WARN, "up", "event=service_killed service=%s reason=\"did not stop within %d ms\"", s->at[i]->name,
+                            timeout_ms);
+                    kill(-s->at[i]->pid, SIGKILL);
+                }
+        }
+        pst_sleep_ms(20);
+    }
+}
+
+static void drop(pst_services *s, size_t i)
+{
+    service_free(s->at[i]);
+    memmove(s->at + i, s->at + i + 1, (s->n - i - 1) * sizeof(pst_service *));
+    s->n--;
+    s->dirty = true;
+}
+
+void pst_services_stop(pst_services *s, const char *name, int sig, int timeout_ms)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        pst_service *v = s->at[i];
+        if (strcmp(v->name, name))
+            continue;
+        v->stopping = true;
+        if (v->pid)
+            kill(v->pid, sig);
+        write_file(s);
+        wait_gone(s, v, timeout_ms);
+        drop(s, i);
+        write_file(s);
+        return;
+    }
+}
+
+void pst_services_stop_all(pst_services *s, int timeout_ms)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        s->at[i]->stopping = true;
+        if (s->at[i]->pid)
+            kill(s->at[i]->pid, SIGTERM);
+    }
+    wait_gone(s, NULL, timeout_ms);
+    while (s->n)
+        drop(s, s->n - 1);
+}
+
+json_t *pst_services_read(const char *state_dir, pid_t *ret_up_pid)
+{
+    char *path = pst_fs_join(state_dir, "up.json");
+    pst_buf b = {0};
+    json_t *root = NULL;
+    if (pst_fs_read(path, 4 << 20, &b, NULL) == 0)
+        pst_json_parse(b.data, b.len, path, &root, NULL);
+    pst_buf_done(&b);
+    free(path);
+    if (!root)
+        return NULL;
+    pid_t up = (pid_t)pst_json_int(root, "pid", 0);
+    if (!pst_proc_alive(up, pst_json_int(root, "pid_start", 0))) {
+        json_decref(root);
+        return NULL;
+    }
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(root, "services"), i, v)
+    {
+        pid_t pid = (pid_t)pst_json_int(v, "pid", 0);
+        if (pid && !pst_proc_alive(pid, pst_json_int(v, "pid_start", 0))) { /* up has not noticed yet */
+            json_object_set_new(v, "pid", json_null());
+            json_object_set_new(v, "state", json_string("restarting"));
+        }
+        json_object_del(v, "pid_start");
+    }
+    if (ret_up_pid)
+        *ret_up_pid = up;
+    return root;
+}

@@ -1,0 +1,51 @@
+/* services.h - child processes of `penstock up`: started, watched, started again with back-off, told to stop; and the file that
+ * `penstock status` and `down` read (<state-dir>/up.json, written by the up process alone, atomically at every change).
+ * @thread the up process's main thread. */
+#ifndef PST_DEPLOY_SERVICES_H
+#define PST_DEPLOY_SERVICES_H
+
+#include "common/base/settings.h"
+
+#include <jansson.h>
+#include <sys/types.h>
+
+typedef struct pst_service {
+    char *name;  /* "trainer", "score:turbine" */
+    char **argv; /* NULL-terminated, owned; argv[0] is the program */
+    char *log_path;
+    pid_t pid;         /* 0 = not running */
+    int64_t pid_start; /* pst_proc_start_time */
+    int64_t since_us;  /* of this process, or of the wait */
+    int64_t started_mono_us, retry_mono_us;
+    int restarts;
+    int backoff_ms;
+    bool stopping;
+    char *last_exit; /* "exit status 2", "signal 9"; NULL = never ended */
+} pst_service;
+
+typedef struct pst_services {
+    const pst_settings *settings; /* borrowed; what children get as environment */
+    char **env;
+    char *log_dir, *file; /* <state-dir>/log, <state-dir>/up.json */
+    pst_service **at;
+    size_t n;
+    bool dirty;    /* the file must be written */
+    json_t *facts; /* bootstrap, registry, gateway, pid, … that go into the file as they are */
+} pst_services;
+
+int pst_services_init(pst_services *s, const pst_settings *settings, pst_err *err);
+void pst_services_done(pst_services *s); /* does not stop anything */
+/* argv: arguments after the program itself, NULL-terminated. Starts at once. */
+int pst_services_add(pst_services *s, const char *name, const char *const *args, pst_err *err);
+pst_service *pst_services_find(pst_services *s, const char *name);
+/* Reaps ended children, restarts those whose wait is over, writes the file if something changed. Call every 50 to 200 ms. */
+void pst_services_tick(pst_services *s);
+/* Signals one service and waits up to timeout_ms, then SIGKILL. It is not restarted, and leaves the list. */
+void pst_services_stop(pst_services *s, const char *name, int sig, int timeout_ms);
+void pst_services_stop_all(pst_services *s, int timeout_ms); /* all that are left, together */
+
+/* The file of a running up, pids checked against /proc now; NULL when there is none or its process is gone. Owned by the caller.
+ * ret_up_pid may be NULL. */
+json_t *pst_services_read(const char *state_dir, pid_t *ret_up_pid);
+
+#endif

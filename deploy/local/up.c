@@ -1,0 +1,525 @@
+/* up.c - `penstock up`: the whole platform on one computer, as child processes of one.
+ *
+ *     broker (asked for with --kafka or --embedded, else yours) → topics → registry → schemas → trainer, lcm, gateway → profile
+ *     then: one scorer for each pipeline on penstock.pipelines, restarts with back-off, until SIGTERM
+ *
+ * With --detach the first process waits at a pipe for "ready" or the reason why not, so that it can exit with the right status.
+ * Ending: scorers and gateway, then the LCM (SIGUSR2: with its learners; SIGTERM with --keep-jobs: without), trainer, registry, broker. */
+#include "deploy/local/up.h"
+
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/opt.h"
+#include "common/base/proc.h"
+#include "common/base/stop.h"
+#include "common/client/client.h"
+#include "deploy/local/local.h"
+#include "deploy/local/pipelines_watch.h"
+#include "deploy/local/services.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { GRACE_MS = 15000, LCM_GRACE_MS = 60000 };
+
+typedef struct up {
+    const pst_up_opts *o;
+    pst_settings *settings;
+    pst_services services;
+    pst_client *client;
+    pst_pipelines_watch *pipelines;
+    bool own_registry, started_kafka;
+    int lock_fd;
+    int report_fd; /* progress for the process in the foreground; -1 = stderr */
+} up;
+
+static volatile sig_atomic_t keep_jobs;
+
+static void on_keep_jobs(int sig)
+{
+    keep_jobs = 1;
+    pst_stop_request();
+}
+
+static void say(const up *u, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(const up *u, const char *fmt, ...)
+{
+    char line[600];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(line, sizeof line - 1, fmt, ap);
+    va_end(ap);
+    if (n < 0 || u->settings->quiet)
+        return;
+    size_t len = (size_t)n < sizeof line - 2 ? (size_t)n : sizeof line - 2;
+    line[len++] = '\n';
+    pst_fs_write_all(u->report_fd >= 0 ? u->report_fd : 2, line, len);
+}
+
+static bool left_out(const up *u, const char *name)
+{
+    const char *p = u->o->without;
+    size_t n = strlen(name);
+    while (p && *p) {
+        size_t m = strcspn(p, ",");
+        if (m == n && !strncmp(p, name, n))
+            return true;
+        p += m + (p[m] == ',');
+    }
+    return false;
+}
+
+static void setting_put(pst_setting *s, char *value, const char *origin)
+{
+    free(s->value);
+    free(s->origin);
+    s->value = value;
+    s->origin = pst_strdup(origin);
+}
+
+char *pst_kafka_script(void)
+{
+    const char *env = getenv("PENSTOCK_KAFKA_SCRIPT");
+    if (env && *env)
+        return pst_strdup(env);
+    char *self = pst_proc_self();
+    for (int up_levels = 0; up_levels < 4; up_levels++) {
+        char *slash = strrchr(self, '/');
+        if (!slash)
+            break;
+        *slash = 0;
+        char *path = pst_sprintf("%s/deploy/kafka/kafka", self);
+        if (!access(path, X_OK)) {
+            free(self);
+            return path;
+        }
+        free(path);
+    }
+    free(self);
+    return access(PST_SHARE_DIR "/kafka/kafka", X_OK) ? NULL : pst_strdup(PST_SHARE_DIR "/kafka/kafka");
+}
+
+/* Runs the script; its stdout goes to ret_out, its progress to our log or terminal. */
+static int run_script(const up *u, const char *script, const char *verb, const char *dir, pst_buf *ret_out, pst_err *err)
+{
+    int out[2];
+    if (pipe2(out, O_CLOEXEC) < 0)
+        return pst_err_sys(err, errno, "pipe");
+    const char *argv[] = {script, verb, "--dir", dir, NULL};
+    pst_spawn how = {
+        .argv = argv, .stdin_fd = -1, .stdout_fd = out[1], .stderr_fd = u->report_fd >= 0 ? u->report_fd : 2, .new_group = true};
+    pid_t pid;
+    int rc = pst_proc_spawn(&how, &pid, err);
+    close(out[1]);
+    if (!rc) {
+        char chunk[512];
+        int status = 0, signalled = 0;
+        fcntl(out[0], F_SETFL, O_NONBLOCK);
+        while (waitpid(pid, &status, WNOHANG) == 0) {
+            ssize_t n = read(out[0], chunk, sizeof chunk);
+            if (n > 0)
+                pst_buf_add(ret_out, chunk, (size_t)n);
+            else
+                pst_sleep_ms(20);
+            if (pst_stop_requested() && !signalled++)
+                kill(-pid, SIGTERM);
+        }
+        for (ssize_t n; (n = read(out[0], chunk, sizeof chunk)) > 0;)
+            pst_buf_add(ret_out, chunk, (size_t)n);
+        if (pst_stop_requested())
+            rc = pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "up", 0, "stopped");
+        else if (!WIFEXITED(status) || WEXITSTATUS(status))
+            rc = pst_err_set(err, PST_EUNREACH, PST_CLASS_FATAL, "up", 0,
+                             "%s %s failed (see its lines above); `penstock up --embedded` needs no Java", script, verb);
+    }
+    close(out[0]);
+    return rc;
+}
+
+static int start_kafka(up *u, pst_err *err)
+{
+    char *script = pst_kafka_script(), *dir = pst_fs_join(u->settings->state_dir.value, "kafka");
+    pst_buf out = {0};
+    int rc = script ? 0
+                    : pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "up", 0,
+                                  "the broker script deploy/kafka/kafka was not found beside this program; set PENSTOCK_KAFKA_SCRIPT");
+    if (!rc) {
+        say(u, "starting Apache Kafka …");
+        rc = run_script(u, script, "start", dir, &out, err);
+    }
+    if (!rc) {
+        u->started_kafka = true;
+        char *word = out.data ? out.data : NULL;
+        if (word)
+            word[strcspn(word, "\r\n \t")] = 0;
+        if (word && *word)
+            setting_put(&u->settings->bootstrap, pst_strdup(word), "started by up");
+        u->settings->embedded = false;
+    }
+    pst_buf_done(&out);
+    free(script);
+    free(dir);
+    return rc;
+}
+
+static int start_embedded(up *u, pst_err *err)
+{
+    int port = pst_proc_free_port(19092);
+    char port_text[16];
+    snprintf(port_text, sizeof port_text, "%d", port);
+    setting_put(&u->settings->bootstrap, pst_sprintf("127.0.0.1:%d", port), "started by up");
+    u->settings->embedded = true;
+    say(u, "broker: librdkafka's in-memory cluster; nothing is kept, and it proves no guarantee");
+    const char *args[] = {"broker", "--port", port_text, NULL};
+    return pst_services_add(&u->services, "broker", args, err);
+}
+
+static int wait_for_broker(up *u, pst_err *err)
+{
+    int64_t start = pst_mono_us(), said = start;
+    for (;;) {
+        pst_err e = {0};
+        int rc = pst_admin_ping(u->client->bus, 2000, NULL, NULL, &e);
+        if (!rc)
+            return 0;
+        if (e.cls == PST_CLASS_FATAL) {
+            *err = e;
+            return rc;
+        }
+        if (pst_stop_requested())
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "up", 0, "stopped");
+        if (pst_mono_us() - start > u->o->max_wait_us)
+            return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "kafka", 0,
+                               "no broker answers at %s (%s). Start one with `penstock up --kafka`, or name yours with -b HOST:PORT",
+                               u->settings->bootstrap.value, u->settings->bootstrap.origin);
+        if (pst_mono_us() - said > 2000000) {
+            said = pst_mono_us();
+            say(u, "waiting for the broker at %s …", u->settings->bootstrap.value);
+        }
+        pst_services_tick(&u->services);
+        pst_sleep_ms(100);
+    }
+}
+
+static int start_registry(up *u, pst_err *err)
+{
+    if (!u->own_registry || left_out(u, "registry"))
+        return 0;
+    char port[16];
+    snprintf(port, sizeof port, "%d", pst_proc_free_port((int)u->o->registry_port));
+    setting_put(&u->settings->registry, pst_sprintf("http://127.0.0.1:%s", port), "started by up");
+    const char *args[] = {"registry", "--port", port, NULL};
+    return pst_services_add(&u->services, "registry", args, err);
+}
+
+/* The environment of children names the addresses that were found meanwhile. */
+static void refresh_environment(up *u)
+{
+    for (size_t i = 0; u->services.env[i]; i++)
+        free(u->services.env[i]);
+    free(u->services.env);
+    u->services.env = pst_settings_environ(u->settings);
+}
+
+static int wait_for_registry(up *u, pst_err *err)
+{
+    int64_t end = pst_mono_us() + 60 * 1000000LL;
+    for (;;) {
+        pst_err e = {0};
+        int rc = pst_client_register_schemas(u->client, &e);
+        if (!rc)
+            return 0;
+        if (e.cls != PST_CLASS_RETRY || pst_mono_us() > end) {
+            *err = e;
+            return rc;
+        }
+        if (pst_stop_requested())
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "up", 0, "stopped");
+        pst_services_tick(&u->services);
+        pst_sleep_ms(50);
+    }
+}
+
+static int wait_for_gateway(up *u, pst_err *err)
+{
+    pst_registry *probe; /* any HTTP server on that address will do: the client says whether it answers */
+    pst_registry_conf conf = {.url = u->settings->gateway.value, .timeout_ms = 1000};
+    int64_t end = pst_mono_us() + 30 * 1000000LL;
+    int rc = pst_registry_new(&conf, &probe, err);
+    if (rc < 0)
+        return rc;
+    for (;;) {
+        pst_err e = {0};
+        if (pst_registry_ping(probe, &e) == 0 || e.cls != PST_CLASS_RETRY)
+            break;
+        if (pst_stop_requested() || pst_mono_us() > end) {
+            rc = pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "up", 0, "the gateway does not answer at %s; see %s/gateway.log",
+                             u->settings->gateway.value, u->services.log_dir);
+            break;
+        }
+        pst_services_tick(&u->services);
+        pst_sleep_ms(50);
+    }
+    pst_registry_free(probe);
+    return rc;
+}
+
+static int start_services(up *u, pst_err *err)
+{
+    char port[16];
+    int rc = 0;
+    if (!left_out(u, "gateway")) {
+        snprintf(port, sizeof port, "%d", pst_proc_free_port((int)u->o->gateway_port));
+        setting_put(&u->settings->gateway, pst_sprintf("http://127.0.0.1:%s", port), "started by up");
+        refresh_environment(u);
+        const char *args[] = {"gateway", "--port", port, NULL};
+        rc = pst_services_add(&u->services, "gateway", args, err);
+    }
+    const char *trainer[] = {"trainer", NULL}, *lcm[] = {"lcm", NULL};
+    if (!rc && !left_out(u, "trainer"))
+        rc = pst_services_add(&u->services, "trainer", trainer, err);
+    if (!rc && !left_out(u, "lcm"))
+        rc = pst_services_add(&u->services, "lcm", lcm, err);
+    return rc;
+}
+
+static int write_profile(up *u, pst_err *err)
+{
+    const pst_settings *s = u->settings;
+    json_t *f = u->services.facts;
+    json_object_set_new(f, "bootstrap", json_string(s->bootstrap.value));
+    json_object_set_new(f, "registry", json_string(s->registry.value));
+    json_object_set_new(f, "gateway", left_out(u, "gateway") ? json_null() : json_string(s->gateway.value));
+    json_object_set_new(f, "embedded", json_boolean(s->embedded));
+    json_object_set_new(f, "state_dir", json_string(s->state_dir.value));
+    json_object_set_new(f, "pid", json_integer(getpid()));
+    json_object_set_new(f, "pid_start", json_integer(pst_proc_start_time(getpid())));
+    json_object_set_new(f, "kafka", json_boolean(u->started_kafka));
+    u->services.dirty = true;
+    pst_services_tick(&u->services);
+    json_t *p = json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:s}", "bootstrap", s->bootstrap.value, "registry", s->registry.value, "gateway",
+                          s->gateway.value, "embedded", s->embedded, "store", s->store.value, "objects", s->objects.value, "prefix",
+                          s->prefix.value);
+    char *text = pst_json_text(p), *path = pst_profile_path(s->state_dir.value);
+    int rc = pst_fs_write_atomic(path, text, strlen(text), 0644, err);
+    free(text);
+    free(path);
+    json_decref(p);
+    return rc;
+}
+
+static int bring_up(up *u, pst_err *err)
+{
+    int rc = pst_services_init(&u->services, u->settings, err);
+    if (!rc && u->o->embedded)
+        rc = start_embedded(u, err);
+    else if (!rc && u->o->kafka)
+        rc = start_kafka(u, err);
+    if (rc < 0)
+        return rc;
+    refresh_environment(u);
+    if ((rc = pst_client_open(u->settings, "penstock-up", &u->client, err)) < 0 || (rc = wait_for_broker(u, err)) < 0 ||
+        (rc = pst_client_create_topics(u->client, err)) < 0 || (rc = start_registry(u, err)) < 0)
+        return rc;
+    refresh_environment(u);
+    pst_client_close(u->client); /* the registry's address may be another now */
+    u->client = NULL;
+    if ((rc = pst_client_open(u->settings, "penstock-up", &u->client, err)) < 0 || (rc = wait_for_registry(u, err)) < 0 ||
+        (rc = start_services(u, err)) < 0)
+        return rc;
+    if (!left_out(u, "gateway") && (rc = wait_for_gateway(u, err)) < 0)
+        return rc;
+    if (!left_out(u, "scorers") && (rc = pst_pipelines_watch_new(u->client, &u->pipelines, err)) < 0)
+        return rc;
+    return write_profile(u, err);
+}
+
+static void take_down(up *u)
+{
+    if (!u->services.settings)
+        return;
+    pst_log(PST_LOG_INFO, "up", "event=stopping keep_jobs=%d", (int)keep_jobs);
+    pst_services *s = &u->services;
+    for (size_t i = s->n; i-- > 0;)
+        if (!strncmp(s->at[i]->name, "score:", 6))
+            pst_services_stop(s, s->at[i]->name, SIGTERM, GRACE_MS);
+    pst_services_stop(s, "lcm", keep_jobs ? SIGTERM : SIGUSR2, LCM_GRACE_MS);
+    pst_services_stop(s, "gateway", SIGTERM, GRACE_MS);
+    pst_services_stop(s, "trainer", SIGTERM, GRACE_MS);
+    pst_services_stop_all(s, GRACE_MS);
+    if (u->started_kafka) {
+        char *script = pst_kafka_script(), *dir = pst_fs_join(u->settings->state_dir.value, "kafka");
+        pst_buf out = {0};
+        pst_err err = {0};
+        pst_stop_reset(); /* the script shall run to its end */
+        if (script && run_script(u, script, "stop", dir, &out, &err) < 0)
+            pst_log_err("up", &err);
+        pst_buf_done(&out);
+        free(script);
+        free(dir);
+    }
+    unlink(s->file);
+}
+
+static void run(up *u)
+{
+    while (!pst_stop_requested()) {
+        pst_services_tick(&u->services);
+        if (u->pipelines)
+            pst_pipelines_watch_step(u->pipelines, &u->services, 100);
+        else
+            pst_sleep_ms(100);
+    }
+}
+
+static int lock(up *u, pst_err *err)
+{
+    char *path = pst_fs_join(u->settings->state_dir.value, "up.lock");
+    int rc = pst_fs_mkdirs(u->settings->state_dir.value, 0755, err);
+    if (!rc && (u->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644)) < 0)
+        rc = pst_err_sys(err, errno, "cannot open %s", path);
+    if (!rc && flock(u->lock_fd, LOCK_EX | LOCK_NB) < 0)
+        rc =
+            pst_err_set(err, PST_EEXIST, PST_CLASS_FATAL, "up", 0,
+                        "penstock runs already with %s; `penstock status` shows it, `penstock down` ends it", u->settings->state_dir.value);
+    free(path);
+    return rc;
+}
+
+/* Everything from the lock to the end. ready: called once the platform is there. */
+static int whole_life(up *u, void (*ready)(up *u), pst_err *err)
+{
+    signal(SIGUSR1, on_keep_jobs);
+    int rc = lock(u, err);
+    bool locked = !rc;
+    if (!rc)
+        rc = bring_up(u, err);
+    if (!rc) {
+        ready(u);
+        run(u);
+    }
+    if (locked)
+        take_down(u);
+    pst_pipelines_watch_free(u->pipelines);
+    pst_client_close(u->client);
+    if (u->services.settings)
+        pst_services_done(&u->services);
+    if (u->lock_fd >= 0)
+        close(u->lock_fd);
+    return rc;
+}
+
+void pst_print_addresses(void *file, const json_t *status, bool color)
+{
+    FILE *f = file;
+    const char *b = color ? "\033[1m" : "", *e = color ? "\033[0m" : "", *gateway = pst_json_str(status, "gateway", NULL);
+    fprintf(f, "  %sbroker%s      %s%s\n", b, e, pst_json_str(status, "bootstrap", "?"),
+            pst_json_bool(status, "embedded", false) ? "   in-memory cluster of librdkafka; nothing is kept" : "");
+    fprintf(f, "  %sregistry%s    %s\n", b, e, pst_json_str(status, "registry", "?"));
+    if (gateway)
+        fprintf(f, "  %spage%s        %s\n", b, e, gateway);
+    fprintf(f, "  %sstate%s       %s\n", b, e, pst_json_str(status, "state_dir", "?"));
+}
+
+static void ready_foreground(up *u)
+{
+    if (u->settings->json) {
+        json_dumpf(u->services.facts, stdout, JSON_COMPACT);
+        putchar('\n');
+    } else if (!u->settings->quiet) {
+        printf("penstock %s is up (Ctrl-C ends it, learners with it)\n", PST_VERSION);
+        pst_print_addresses(stdout, u->services.facts, u->settings->color);
+    }
+    fflush(stdout);
+}
+
+static void ready_detached(up *u)
+{
+    pst_fs_write_all(u->report_fd, "\001ready\n", 7);
+    close(u->report_fd);
+    u->report_fd = -1;
+}
+
+/* The daemon: stdout and stderr to up.log, its own session, reports by the pipe. Does not return. */
+static void be_daemon(up *u, int report_fd)
+{
+    setsid();
+    u->report_fd = report_fd;
+    pst_err err = {0};
+    char *log_dir = pst_fs_join(u->settings->state_dir.value, "log"), *path = pst_fs_join(log_dir, "up.log");
+    int rc = pst_fs_mkdirs(log_dir, 0755, &err), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int log = rc ? -1 : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (null >= 0)
+        dup2(null, 0);
+    if (log >= 0) {
+        dup2(log, 1);
+        dup2(log, 2);
+    }
+    if (!rc)
+        rc = whole_life(u, ready_detached, &err);
+    if (rc < 0 && u->report_fd >= 0) {
+        pst_fs_write_all(u->report_fd, "\002", 1);
+        pst_fs_write_all(u->report_fd, &err, sizeof err);
+    }
+    if (rc < 0)
+        pst_log_err("up", &err);
+    _exit(rc < 0 ? pst_err_exit(&err) : 0);
+}
+
+/* Copies the daemon's progress to stderr until it says ready (1) or sends its error (2). */
+static int attend(int fd, pst_err *err)
+{
+    FILE *in = fdopen(fd, "r");
+    int rc = PST_EIO;
+    for (int c; (c = getc(in)) != EOF;) {
+        if (c == 1)
+            rc = 0;
+        else if (c == 2) {
+            pst_err e;
+            if (fread(&e, sizeof e, 1, in) == 1) {
+                *err = e;
+                rc = e.code;
+            }
+        } else if (rc)
+            putc(c, stderr);
+        if (!rc || c == 2)
+            break;
+    }
+    fclose(in);
+    if (rc && !err->code)
+        pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "up", 0, "penstock ended while it was starting; see its log/up.log in the state folder");
+    return rc;
+}
+
+int pst_up(const pst_up_opts *o, pst_settings *settings, bool own_registry, pst_err *err)
+{
+    up u = {.o = o, .settings = settings, .own_registry = own_registry, .lock_fd = -1, .report_fd = -1};
+    if (!o->detach)
+        return whole_life(&u, ready_foreground, err);
+    int p[2];
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return pst_err_sys(err, errno, "pipe");
+    fflush(stdout);
+    fflush(stderr);
+    pid_t pid = fork();
+    if (pid < 0)
+        return pst_err_sys(err, errno, "fork");
+    if (pid == 0) {
+        close(p[0]);
+        be_daemon(&u, p[1]);
+    }
+    close(p[1]);
+    int rc = attend(p[0], err);
+    if (rc == PST_ESTOPPED || pst_stop_requested())
+        kill(pid, SIGTERM);
+    return rc;
+}

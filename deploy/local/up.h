@@ -1,0 +1,24 @@
+/* up.h - what `penstock up`, `down` and the demo share. */
+#ifndef PST_DEPLOY_UP_H
+#define PST_DEPLOY_UP_H
+
+#include "common/base/settings.h"
+
+#include <jansson.h>
+
+typedef struct pst_up_opts {
+    bool detach, kafka, embedded;
+    const char *without; /* "trainer,lcm,…" or NULL */
+    int64_t registry_port, gateway_port;
+    int64_t max_wait_us; /* for the broker */
+} pst_up_opts;
+
+/* Runs the platform until told to stop; with detach returns once it is ready, or with the reason why not. */
+int pst_up(const pst_up_opts *o, pst_settings *settings, bool own_registry, pst_err *err);
+/* Ends a running platform. keep_jobs: learners go on. 0 also when nothing runs. */
+int pst_down(const pst_settings *settings, bool keep_jobs, bool quiet, pst_err *err);
+void pst_print_addresses(void *file, const json_t *status, bool color); /* the banner */
+/* The broker script beside this program, in its source tree, or $PENSTOCK_KAFKA_SCRIPT; free(). NULL if there is none. */
+char *pst_kafka_script(void);
+
+#endif

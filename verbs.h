@@ -1,0 +1,18 @@
+/* verbs.h - the verbs that the folders bring to main.c; each folder defines its own. */
+#ifndef PST_VERBS_H
+#define PST_VERBS_H
+
+#include "common/base/opt.h"
+
+/* producers/ */
+extern const pst_verb pst_submit_verb, pst_halt_verb, pst_resume_verb, pst_terminate_verb, pst_delete_verb, pst_gateway_verb,
+    pst_source_verb, pst_supervise_verb;
+/* consumers/ */
+extern const pst_verb pst_list_verb, pst_show_verb, pst_why_verb, pst_events_verb, pst_logs_verb, pst_metrics_verb, pst_cat_verb,
+    pst_lag_verb;
+/* trainer/, trainer/learner/, lcm/, common/registry/ */
+extern const pst_verb pst_trainer_verb, pst_learn_verb, pst_lcm_verb, pst_registry_verb;
+/* inference/ */
+extern const pst_verb pst_score_verb, pst_models_verb, pst_pipelines_verb;
+
+#endif
