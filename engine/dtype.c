@@ -9,13 +9,32 @@ static const struct {
     const char *name;
     uint8_t size;
 } dtypes[PST_DTYPE_END] = {
-    [PST_F32] = {"float32", 4},   [PST_U8] = {"uint8", 1},      [PST_I8] = {"int8", 1},        [PST_U16] = {"uint16", 2},
-    [PST_I16] = {"int16", 2},     [PST_I32] = {"int32", 4},     [PST_I64] = {"int64", 8},      [PST_STR] = {"string", sizeof(char *)},
-    [PST_BOOL] = {"bool", 1},     [PST_F16] = {"float16", 2},   [PST_F64] = {"float64", 8},    [PST_U32] = {"uint32", 4},
-    [PST_U64] = {"uint64", 8},    [PST_C64] = {"complex64", 8}, [PST_C128] = {"complex128", 16}, [PST_BF16] = {"bfloat16", 2},
-    [PST_F8E4M3FN] = {"float8e4m3fn", 1}, [PST_F8E4M3FNUZ] = {"float8e4m3fnuz", 1}, [PST_F8E5M2] = {"float8e5m2", 1},
-    [PST_F8E5M2FNUZ] = {"float8e5m2fnuz", 1}, [PST_U4] = {"uint4", 1}, [PST_I4] = {"int4", 1}, [PST_F4E2M1] = {"float4e2m1", 1},
-    [PST_F8E8M0] = {"float8e8m0", 1}, [PST_U2] = {"uint2", 1},  [PST_I2] = {"int2", 1},
+    [PST_F32] = {"float32", 4},
+    [PST_U8] = {"uint8", 1},
+    [PST_I8] = {"int8", 1},
+    [PST_U16] = {"uint16", 2},
+    [PST_I16] = {"int16", 2},
+    [PST_I32] = {"int32", 4},
+    [PST_I64] = {"int64", 8},
+    [PST_STR] = {"string", sizeof(char *)},
+    [PST_BOOL] = {"bool", 1},
+    [PST_F16] = {"float16", 2},
+    [PST_F64] = {"float64", 8},
+    [PST_U32] = {"uint32", 4},
+    [PST_U64] = {"uint64", 8},
+    [PST_C64] = {"complex64", 8},
+    [PST_C128] = {"complex128", 16},
+    [PST_BF16] = {"bfloat16", 2},
+    [PST_F8E4M3FN] = {"float8e4m3fn", 1},
+    [PST_F8E4M3FNUZ] = {"float8e4m3fnuz", 1},
+    [PST_F8E5M2] = {"float8e5m2", 1},
+    [PST_F8E5M2FNUZ] = {"float8e5m2fnuz", 1},
+    [PST_U4] = {"uint4", 1},
+    [PST_I4] = {"int4", 1},
+    [PST_F4E2M1] = {"float4e2m1", 1},
+    [PST_F8E8M0] = {"float8e8m0", 1},
+    [PST_U2] = {"uint2", 1},
+    [PST_I2] = {"int2", 1},
 };
 
 size_t pst_dtype_size(pst_dtype t)
@@ -92,8 +111,8 @@ uint16_t pst_float_to_bf16(float f)
 /* Exponent bits, mantissa bits, bias, and how the top codes are used. */
 typedef struct narrow_format {
     int exp_bits, man_bits, bias;
-    bool ieee;  /* top exponent = infinity and NaN */
-    bool fnuz;  /* 0x80 = NaN, no infinity, no negative zero */
+    bool ieee; /* top exponent = infinity and NaN */
+    bool fnuz; /* 0x80 = NaN, no infinity, no negative zero */
     float max;
 } narrow_format;
 
@@ -134,7 +153,8 @@ float pst_narrow_to_float(int dtype, uint8_t v)
         return man ? NAN : neg ? -INFINITY : INFINITY;
     if (dtype == PST_F8E4M3FN && code == 0x7f)
         return NAN;
-    float m = exp ? ldexpf((float)(man | 1 << nf->man_bits), exp - nf->bias - nf->man_bits) : ldexpf((float)man, 1 - nf->bias - nf->man_bits);
+    float m =
+        exp ? ldexpf((float)(man | 1 << nf->man_bits), exp - nf->bias - nf->man_bits) : ldexpf((float)man, 1 - nf->bias - nf->man_bits);
     return neg ? -m : m;
 }
 
@@ -162,7 +182,7 @@ uint8_t pst_float_to_narrow(int dtype, float f, bool saturate)
     uint8_t sign = signbit(f) ? (uint8_t)(1 << bits) : 0, nan = nf->fnuz ? 0x80 : (uint8_t)((1 << bits) - 1);
     uint8_t top = dtype == PST_F8E4M3FN ? 0x7e : dtype == PST_F8E5M2 ? 0x7b : (uint8_t)((1 << bits) - 1);
     if (isnan(f))
-        return dtype == PST_F4E2M1 ? top : nf->fnuz ? nan : sign | nan;
+        return dtype == PST_F4E2M1 ? 8 : nf->fnuz ? nan : sign | nan; /* e2m1 has no NaN: negative zero stands for it */
     float a = fabsf(f);
     if (isinf(a)) {
         if (saturate || dtype == PST_F4E2M1)
@@ -234,11 +254,6 @@ static int64_t get_i(int t, const void *src, int64_t i)
     }
 }
 
-static int64_t clamp_i(int64_t v, int64_t lo, int64_t hi)
-{
-    return v < lo ? lo : v > hi ? hi : v;
-}
-
 static void put_i(int t, void *dst, int64_t i, int64_t v)
 {
     switch (t) {
@@ -253,18 +268,6 @@ static void put_i(int t, void *dst, int64_t i, int64_t v)
     case PST_U2: ((uint8_t *)dst)[i] = (uint8_t)v & 3; break;
     case PST_I2: ((uint8_t *)dst)[i] = (uint8_t)v & 3; break;
     default: ((int64_t *)dst)[i] = v; break;
-    }
-}
-
-/* Sub-byte integers take the nearest representable value from floats. */
-static int64_t float_to_int4(int t, double d)
-{
-    int64_t v = to_i64(rint(d));
-    switch (t) {
-    case PST_U4: return clamp_i(v, 0, 15);
-    case PST_I4: return clamp_i(v, -8, 7);
-    case PST_U2: return clamp_i(v, 0, 3);
-    default: return clamp_i(v, -2, 1);
     }
 }
 
@@ -310,8 +313,6 @@ int pst_convert(int to, void *dst, int from, const void *src, int64_t n, bool sa
             ((uint8_t *)dst)[i] = fi ? get_i(from, src, i) != 0 : get_f(from, src, i) != 0;
         } else if (fi && ti) {
             put_i(to, dst, i, get_i(from, src, i));
-        } else if (ti && pst_dtype_is_narrow(to)) {
-            put_i(to, dst, i, float_to_int4(to, get_f(from, src, i)));
         } else if (to == PST_U64) {
             ((uint64_t *)dst)[i] = to_u64(get_f(from, src, i));
         } else if (ti) {

@@ -36,8 +36,16 @@ char *pst_zone_strdup(pst_zone *z, const char *s, size_t len);
 void pst_zone_done(pst_zone *z);
 
 typedef enum {
-    PST_ATTR_FLOAT = 1, PST_ATTR_INT = 2, PST_ATTR_STRING = 3, PST_ATTR_TENSOR = 4, PST_ATTR_GRAPH = 5, PST_ATTR_FLOATS = 6,
-    PST_ATTR_INTS = 7, PST_ATTR_STRINGS = 8, PST_ATTR_TENSORS = 9, PST_ATTR_TYPE = 13
+    PST_ATTR_FLOAT = 1,
+    PST_ATTR_INT = 2,
+    PST_ATTR_STRING = 3,
+    PST_ATTR_TENSOR = 4,
+    PST_ATTR_GRAPH = 5,
+    PST_ATTR_FLOATS = 6,
+    PST_ATTR_INTS = 7,
+    PST_ATTR_STRINGS = 8,
+    PST_ATTR_TENSORS = 9,
+    PST_ATTR_TYPE = 13
 } pst_attr_type;
 
 struct pst_graph;
@@ -45,25 +53,26 @@ typedef struct pst_attr {
     const char *name;
     pst_attr_type type;
     float f;
-    int64_t i;               /* PST_ATTR_TYPE: the element dtype */
-    const char *s;           /* NUL-terminated */
-    size_t n;                /* of floats, ints, strings, tensors */
+    int64_t i;     /* PST_ATTR_TYPE: the element dtype */
+    const char *s; /* NUL-terminated */
+    size_t n;      /* of floats, ints, strings, tensors */
     const float *floats;
     const int64_t *ints;
     const char *const *strings;
-    const pst_tensor *t;     /* TENSOR, TENSORS */
+    const pst_tensor *t; /* TENSOR, TENSORS */
     struct pst_graph *graph;
 } pst_attr;
 
 struct pst_op;
 typedef struct pst_node {
     const char *domain, *op_type, *name;
-    int64_t opset;           /* of its domain, as imported */
+    int64_t opset; /* of its domain, as imported */
     const struct pst_op *op;
-    int *in, n_in;           /* value ids; -1 = not given */
+    int *in, n_in; /* value ids; -1 = not given */
     int *out, n_out;
     pst_attr *attrs;
     int n_attrs;
+    const void *fused; /* of nodes the plan compiler made: what the kernel runs */
 } pst_node;
 
 typedef struct pst_graph {
@@ -81,7 +90,7 @@ typedef struct pst_value_def {
 typedef enum { PST_KIND_TENSOR, PST_KIND_SEQ, PST_KIND_OPT, PST_KIND_MAPS } pst_kind;
 
 struct pst_model {
-    int refs;                /* atomic */
+    int refs; /* atomic */
     pst_model_limits limits;
     pst_model_info info;
     struct PstOnnx__ModelProto *proto; /* names and raw data are borrowed from it; NULL for models that were built in memory */
@@ -105,7 +114,7 @@ const pst_attr *pst_attr_find(const pst_node *n, const char *name);
 int64_t pst_attr_int(const pst_node *n, const char *name, int64_t def);
 float pst_attr_float(const pst_node *n, const char *name, float def);
 const char *pst_attr_str(const pst_node *n, const char *name, const char *def);
-const int64_t *pst_attr_ints(const pst_node *n, const char *name, size_t *ret_n);     /* NULL and 0 if absent */
+const int64_t *pst_attr_ints(const pst_node *n, const char *name, size_t *ret_n); /* NULL and 0 if absent */
 const float *pst_attr_floats(const pst_node *n, const char *name, size_t *ret_n);
 const char *const *pst_attr_strings(const pst_node *n, const char *name, size_t *ret_n);
 
@@ -122,8 +131,8 @@ static inline float pst_bf16_to_float(uint16_t h)
 uint16_t pst_float_to_bf16(float f);
 float pst_narrow_to_float(int dtype, uint8_t v);
 uint8_t pst_float_to_narrow(int dtype, float f, bool saturate);
-bool pst_dtype_is_float(int t);   /* f16, bf16, f32, f64 */
-bool pst_dtype_is_int(int t);     /* 8 to 64 bits, not bool */
+bool pst_dtype_is_float(int t); /* f16, bf16, f32, f64 */
+bool pst_dtype_is_int(int t);   /* 8 to 64 bits, not bool */
 bool pst_dtype_is_narrow(int t);
 /* n elements; numbers, bool, half and narrow types (not strings). Out-of-range floats go to integers as x86 does, defined everywhere. */
 int pst_convert(int to, void *dst, int from, const void *src, int64_t n, bool saturate);

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -95,8 +96,16 @@ static int guess_attr_type(const PstOnnx__AttributeProto *p)
 {
     if (p->has_type && p->type)
         return p->type;
-    return p->has_f ? PST_ATTR_FLOAT : p->has_i ? PST_ATTR_INT : p->has_s ? PST_ATTR_STRING : p->t ? PST_ATTR_TENSOR : p->g ? PST_ATTR_GRAPH
-           : p->n_floats ? PST_ATTR_FLOATS : p->n_ints ? PST_ATTR_INTS : p->n_strings ? PST_ATTR_STRINGS : p->n_tensors ? PST_ATTR_TENSORS : 0;
+    return p->has_f       ? PST_ATTR_FLOAT
+           : p->has_i     ? PST_ATTR_INT
+           : p->has_s     ? PST_ATTR_STRING
+           : p->t         ? PST_ATTR_TENSOR
+           : p->g         ? PST_ATTR_GRAPH
+           : p->n_floats  ? PST_ATTR_FLOATS
+           : p->n_ints    ? PST_ATTR_INTS
+           : p->n_strings ? PST_ATTR_STRINGS
+           : p->n_tensors ? PST_ATTR_TENSORS
+                          : 0;
 }
 
 static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, const call *in_call, int depth, pst_attr *a)
@@ -288,19 +297,21 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
     if (!np->op_type || !*np->op_type)
         return bad(l, "a node without an operator");
     if (++l->nodes > l->m->limits.nodes_max)
-        return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu nodes with its functions inlined (nodes_max)",
-                           l->m->limits.nodes_max);
+        return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
+                           "the model has more than %zu nodes with its functions inlined (nodes_max)", l->m->limits.nodes_max);
     const char *domain = np->domain ? np->domain : "";
     if (!strcmp(domain, "ai.onnx"))
         domain = "";
-    pst_node n = {.domain = domain, .op_type = np->op_type, .name = np->name ? np->name : "", .n_in = (int)np->n_input, .n_out = (int)np->n_output};
+    pst_node n = {
+        .domain = domain, .op_type = np->op_type, .name = np->name ? np->name : "", .n_in = (int)np->n_input, .n_out = (int)np->n_output};
     n.in = pst_zone_alloc(z, (np->n_input + 1) * sizeof(int));
     n.out = pst_zone_alloc(z, (np->n_output + 1) * sizeof(int));
     for (int i = 0; i < n.n_in; i++) {
         const char *name = np->input[i];
         n.in[i] = *name ? scope_find(s, name) : -1;
         if (*name && n.in[i] < 0)
-            return bad(l, "node %s (%s): nothing before it makes its input %s (nodes must be in topological order)", n.name, n.op_type, name);
+            return bad(l, "node %s (%s): nothing before it makes its input %s (nodes must be in topological order)", n.name, n.op_type,
+                       name);
     }
     int rc = load_attrs(l, np, s, in_call, depth, &n.attrs, &n.n_attrs);
     if (rc < 0)
@@ -423,8 +434,9 @@ static pst_kind fill_info(pst_value_info *v, const PstOnnx__ValueInfoProto *p)
         return kind;
     v->rank = (int)sh->n_dim;
     for (int i = 0; i < v->rank; i++)
-        v->dims[i] = sh->dim[i]->has_dim_value && sh->dim[i]->dim_value > 0 ? sh->dim[i]->dim_value
-                     : sh->dim[i]->has_dim_value && !sh->dim[i]->dim_value && !sh->dim[i]->dim_param ? 0 : -1;
+        v->dims[i] = sh->dim[i]->has_dim_value && sh->dim[i]->dim_value > 0                          ? sh->dim[i]->dim_value
+                     : sh->dim[i]->has_dim_value && !sh->dim[i]->dim_value && !sh->dim[i]->dim_param ? 0
+                                                                                                     : -1;
     return kind;
 }
 
@@ -500,8 +512,8 @@ static int load_main(loader *l, const void *data, size_t len)
 {
     pst_model *m = l->m;
     if (len > m->limits.file_bytes_max)
-        return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model is %zu bytes; at most %zu are allowed (file_bytes_max)", len,
-                           m->limits.file_bytes_max);
+        return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
+                           "the model is %zu bytes; at most %zu are allowed (file_bytes_max)", len, m->limits.file_bytes_max);
     int rc = pst_onnx_scan(&pst_onnx__model_proto__descriptor, data, len, &m->limits, l->err);
     if (rc < 0)
         return rc;
@@ -509,7 +521,8 @@ static int load_main(loader *l, const void *data, size_t len)
     if (!m->proto || !m->proto->graph)
         return bad(l, "not an ONNX model: %s", m->proto ? "it has no graph" : "the bytes do not parse");
     if (!m->proto->has_ir_version || m->proto->ir_version < 3 || m->proto->ir_version > 14)
-        return pst_err_set(l->err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "ONNX IR version %" PRId64 " is not supported (3 to 14 are)",
+        return pst_err_set(l->err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
+                           "ONNX IR version %" PRId64 " is not supported (3 to 14 are)",
                            m->proto->has_ir_version ? m->proto->ir_version : 0);
     rc = load_graph(l, m->proto->graph, NULL, NULL, 0, &m->graph);
     if (rc == 0)

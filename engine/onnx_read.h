@@ -10,13 +10,15 @@ struct ProtobufCMessageDescriptor;
 
 /* Walks the wire format before protobuf-c does, which recurses without a bound and allocates per field: refuses messages nested
  * deeper than depth_max, more than nodes_max nodes and field counts out of proportion. */
-int pst_onnx_scan(const struct ProtobufCMessageDescriptor *root, const void *data, size_t len, const pst_model_limits *limits, pst_err *err);
+int pst_onnx_scan(const struct ProtobufCMessageDescriptor *root, const void *data, size_t len, const pst_model_limits *limits,
+                  pst_err *err);
 
 /* ret->data borrows from tp where the bytes can be used in place, else lies in zone. base_dirfd < 0: external data is refused. */
 int pst_onnx_tensor(pst_zone *zone, const struct PstOnnx__TensorProto *tp, int base_dirfd, const pst_model_limits *limits, pst_tensor *ret,
                     pst_err *err);
 /* A sparse tensor as a dense one. */
-int pst_onnx_sparse(pst_zone *zone, const struct PstOnnx__SparseTensorProto *sp, const pst_model_limits *limits, pst_tensor *ret, pst_err *err);
+int pst_onnx_sparse(pst_zone *zone, const struct PstOnnx__SparseTensorProto *sp, const pst_model_limits *limits, pst_tensor *ret,
+                    pst_err *err);
 
 /* Fills limits that are 0. */
 void pst_limits_default(pst_model_limits *limits);

@@ -56,7 +56,8 @@ static int scan_bytes(scan *s, const ProtobufCFieldDescriptor *f, const uint8_t 
 {
     uint64_t n;
     if (!varint(p, end, &n) || n > (uint64_t)(end - *p))
-        return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "not an ONNX file: a field reaches beyond the end of its message (truncated file?)");
+        return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0,
+                           "not an ONNX file: a field reaches beyond the end of its message (truncated file?)");
     const uint8_t *at = *p;
     *p += n;
     bool packed = f && f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_BYTES;
@@ -66,14 +67,16 @@ static int scan_bytes(scan *s, const ProtobufCFieldDescriptor *f, const uint8_t 
         return 0;
     const ProtobufCMessageDescriptor *sub = f->descriptor;
     if (sub == &pst_onnx__node_proto__descriptor && ++s->nodes > s->limits->nodes_max)
-        return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu nodes (nodes_max)", s->limits->nodes_max);
+        return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu nodes (nodes_max)",
+                           s->limits->nodes_max);
     return scan_message(s, sub, at, (size_t)n, depth + 1);
 }
 
 static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint8_t *p, size_t len, int depth)
 {
     if (depth > s->depth_max)
-        return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model nests graphs deeper than %d (depth_max)", s->limits->depth_max);
+        return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model nests graphs deeper than %d (depth_max)",
+                           s->limits->depth_max);
     const uint8_t *end = p + len;
     while (p < end) {
         uint64_t key, skip;
@@ -97,7 +100,8 @@ static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint
         default: rc = -1; break;
         }
         if (rc < 0)
-            return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "not an ONNX file: bad field %u of %s", (unsigned)(key >> 3), d->short_name);
+            return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "not an ONNX file: bad field %u of %s", (unsigned)(key >> 3),
+                               d->short_name);
     }
     return 0;
 }
@@ -132,15 +136,16 @@ static int read_external(pst_zone *zone, const PstOnnx__TensorProto *tp, int bas
         return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
                            "tensor %s keeps its data outside the file (%s); save the model as one file", name, location);
     if (length != want || offset > INT64_MAX - want)
-        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data of %" PRIu64 " bytes, its shape needs %zu", name,
-                           length, want);
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data of %" PRIu64 " bytes, its shape needs %zu",
+                           name, length, want);
     int rc = 0, fd = pst_fs_open_beneath(base_dirfd, location, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "onnx", errno, "tensor %s: external data %s cannot be opened inside the model's folder: %s",
-                           name, location, strerror(errno));
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "onnx", errno,
+                           "tensor %s: external data %s cannot be opened inside the model's folder: %s", name, location, strerror(errno));
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < offset + want) {
-        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data %s is shorter than offset + length", name, location);
+        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data %s is shorter than offset + length", name,
+                         location);
         goto out;
     }
     char *data = pst_zone_alloc(zone, want ? want : 1);
@@ -163,8 +168,11 @@ out:
 static int bits_of(int dtype)
 {
     switch (dtype) {
-    case PST_U4: case PST_I4: case PST_F4E2M1: return 4;
-    case PST_U2: case PST_I2: return 2;
+    case PST_U4:
+    case PST_I4:
+    case PST_F4E2M1: return 4;
+    case PST_U2:
+    case PST_I2: return 2;
     default: return (int)pst_dtype_size((pst_dtype)dtype) * 8;
     }
 }
@@ -187,7 +195,8 @@ static bool list_fits(const PstOnnx__TensorProto *tp, int dtype, size_t n)
     case PST_F64: return tp->n_double_data == n;
     case PST_C128: return tp->n_double_data == 2 * n;
     case PST_I64: return tp->n_int64_data == n;
-    case PST_U64: case PST_U32: return tp->n_uint64_data == n;
+    case PST_U64:
+    case PST_U32: return tp->n_uint64_data == n;
     case PST_STR: return tp->n_string_data == n;
     default: return tp->n_int32_data == (bits < 8 ? (n * (size_t)bits + 7) / 8 : n);
     }
@@ -223,7 +232,8 @@ static void *from_lists(pst_zone *zone, const PstOnnx__TensorProto *tp, int dtyp
     return d;
 }
 
-int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dirfd, const pst_model_limits *limits, pst_tensor *ret, pst_err *err)
+int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dirfd, const pst_model_limits *limits, pst_tensor *ret,
+                    pst_err *err)
 {
     const char *name = tp->name ? tp->name : "";
     int dtype = tp->data_type;
@@ -231,14 +241,15 @@ int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dir
     if (!size)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: unknown data type %d", name, dtype);
     if (tp->n_dims > PST_MAX_RANK)
-        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "tensor %s has %zu dimensions; at most %d are supported", name, tp->n_dims, PST_MAX_RANK);
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "tensor %s has %zu dimensions; at most %d are supported", name,
+                           tp->n_dims, PST_MAX_RANK);
     pst_tensor t = {.dtype = (pst_dtype)dtype, .rank = (int)tp->n_dims};
     for (int i = 0; i < t.rank; i++)
         t.dims[i] = tp->dims[i];
     int64_t n = pst_dims_count(t.dims, t.rank);
     if (n < 0 || (uint64_t)n > limits->tensor_bytes_max / size)
-        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "tensor %s: bad shape or more than %zu bytes (tensor_bytes_max)", name,
-                           limits->tensor_bytes_max);
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "tensor %s: bad shape or more than %zu bytes (tensor_bytes_max)",
+                           name, limits->tensor_bytes_max);
     int bits = bits_of(dtype);
     size_t bytes = ((size_t)n * (size_t)bits + 7) / 8;
     void *raw = NULL;
@@ -251,7 +262,8 @@ int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dir
             return rc;
     } else if (tp->has_raw_data && dtype != PST_STR) {
         if (tp->raw_data.len != bytes)
-            return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: %zu bytes of data, its shape needs %zu", name, tp->raw_data.len, bytes);
+            return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: %zu bytes of data, its shape needs %zu", name,
+                               tp->raw_data.len, bytes);
         raw = tp->raw_data.data;
     } else if (!list_fits(tp, dtype, (size_t)n)) {
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: the number of values does not match its shape", name);
@@ -275,7 +287,8 @@ int pst_onnx_sparse(pst_zone *zone, const PstOnnx__SparseTensorProto *sp, const 
 {
     pst_tensor v, ix, t = {.rank = (int)sp->n_dims};
     if (!sp->values || !sp->indices || sp->n_dims > PST_MAX_RANK)
-        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "a sparse tensor without values or indices, or of too many dimensions");
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0,
+                           "a sparse tensor without values or indices, or of too many dimensions");
     int rc = pst_onnx_tensor(zone, sp->values, -1, limits, &v, err);
     if (rc == 0)
         rc = pst_onnx_tensor(zone, sp->indices, -1, limits, &ix, err);

@@ -24,8 +24,20 @@ extern "C" {
 
 /* Values are ONNX's TensorProto.DataType. */
 typedef enum {
-    PST_F32 = 1, PST_U8 = 2, PST_I8 = 3, PST_U16 = 4, PST_I16 = 5, PST_I32 = 6, PST_I64 = 7, PST_STR = 8, PST_BOOL = 9,
-    PST_F16 = 10, PST_F64 = 11, PST_U32 = 12, PST_U64 = 13, PST_BF16 = 16
+    PST_F32 = 1,
+    PST_U8 = 2,
+    PST_I8 = 3,
+    PST_U16 = 4,
+    PST_I16 = 5,
+    PST_I32 = 6,
+    PST_I64 = 7,
+    PST_STR = 8,
+    PST_BOOL = 9,
+    PST_F16 = 10,
+    PST_F64 = 11,
+    PST_U32 = 12,
+    PST_U64 = 13,
+    PST_BF16 = 16
 } pst_dtype;
 
 /* Row-major and dense. PST_STR: data is const char *const *. Strings and data are borrowed. */
@@ -41,39 +53,39 @@ typedef struct pst_plan pst_plan;
 
 /* 0 in a field means its default. */
 typedef struct pst_model_limits {
-    size_t file_bytes_max;    /* 512 MiB */
-    size_t nodes_max;         /* 100,000 */
-    size_t tensor_bytes_max;  /* 512 MiB, one tensor */
-    size_t arena_bytes_max;   /* 1 GiB, all activations of one run */
-    int depth_max;            /* 16 nested subgraphs */
+    size_t file_bytes_max;   /* 512 MiB */
+    size_t nodes_max;        /* 100,000 */
+    size_t tensor_bytes_max; /* 512 MiB, one tensor */
+    size_t arena_bytes_max;  /* 1 GiB, all activations of one run */
+    int depth_max;           /* 16 nested subgraphs */
 } pst_model_limits;
 
 /* One input or output. dims: -1 = free (the batch or a named dimension). */
 typedef struct pst_value_info {
     const char *name;
     pst_dtype dtype;
-    int rank;                 /* -1 = not given */
+    int rank; /* -1 = not given */
     int64_t dims[PST_MAX_RANK];
 } pst_value_info;
 
 typedef struct pst_model_info {
-    const pst_value_info *inputs;  /* initializers not counted */
+    const pst_value_info *inputs; /* initializers not counted */
     size_t n_inputs;
     const pst_value_info *outputs;
     size_t n_outputs;
-    size_t n_nodes, n_parameters;  /* parameters: scalars in initializers */
-    int64_t opset;                 /* of the default domain */
+    size_t n_nodes, n_parameters; /* parameters: scalars in initializers */
+    int64_t opset;                /* of the default domain */
     const char *producer;
-    const char *const *meta_keys;  /* metadata_props */
+    const char *const *meta_keys; /* metadata_props */
     const char *const *meta_values;
     size_t n_meta;
-    char digest[65];               /* sha256 of the file, hex */
+    char digest[65]; /* sha256 of the file, hex */
     size_t file_bytes;
 } pst_model_info;
 
 typedef struct pst_plan_opts {
-    const char *isa;   /* NULL = best of this CPU; "portable", "avx2", "avx512": for tests and benchmarks */
-    bool no_fusion;    /* run the reference kernels node by node: the twin every fused kernel is compared with */
+    const char *isa; /* NULL = best of this CPU; "portable", "avx2", "avx512": for tests and benchmarks */
+    bool no_fusion;  /* run the reference kernels node by node: the twin every fused kernel is compared with */
 } pst_plan_opts;
 
 /* @thread any. limits NULL = defaults. PST_EUNSUPPORTED names the operators that are not covered and the cure. */
@@ -93,9 +105,9 @@ int pst_plan_run(pst_plan *p, const pst_tensor *in, size_t n_in, pst_tensor *ret
 /* What was fused and which kernel serves each node, as text; free() it. */
 char *pst_plan_explain(const pst_plan *p);
 
-size_t pst_dtype_size(pst_dtype t);        /* bytes; PST_STR: sizeof(char *); 0 = unknown */
+size_t pst_dtype_size(pst_dtype t); /* bytes; PST_STR: sizeof(char *); 0 = unknown */
 const char *pst_dtype_name(pst_dtype t);
-const char *pst_engine_isa(void);          /* "avx512", "avx2", "portable": what this CPU gets */
+const char *pst_engine_isa(void); /* "avx512", "avx2", "portable": what this CPU gets */
 
 #ifdef __cplusplus
 }

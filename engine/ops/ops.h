@@ -28,7 +28,7 @@ typedef enum { PST_VAL_NONE, PST_VAL_TENSOR, PST_VAL_SEQ } pst_val_kind;
 typedef struct pst_val {
     pst_val_kind kind;
     pst_tensor t;
-    pst_blk *blk;   /* keeps t.data alive; NULL when borrowed (constants, caller's inputs) */
+    pst_blk *blk; /* keeps t.data alive; NULL when borrowed (constants, caller's inputs) */
     pst_seq *seq;
 } pst_val;
 
@@ -43,10 +43,10 @@ typedef struct pst_op_ctx {
     pst_plan *plan;
     pst_val **in;
     int n_in;
-    pst_val **out;     /* never NULL: results nobody wants go to a dummy */
+    pst_val **out; /* never NULL: results nobody wants go to a dummy */
     const bool *wanted;
     int n_out;
-    void **state;      /* made once by the operator's prepare, from the plan's zone */
+    void **state; /* made once by the operator's prepare, from the plan's zone */
     pst_err *err;
 } pst_op_ctx;
 
@@ -62,7 +62,7 @@ typedef struct pst_op {
     const char *domain, *name;
     int min_opset, max_opset; /* max 0 = open */
     pst_op_fn run;
-    pst_op_fn prepare;        /* once per plan: constant inputs are set, the others are NONE; NULL = none */
+    pst_op_fn prepare; /* once per plan: constant inputs are set, the others are NONE; NULL = none */
     int flags;
 } pst_op;
 
@@ -112,7 +112,7 @@ void pst_broadcast_strides(const pst_tensor *t, int rank, int64_t *ret);
 void pst_strides(const int64_t *dims, int rank, int64_t *ret);
 
 /* Sequences. */
-pst_seq *pst_out_seq(pst_op_ctx *c, int i, int64_t n); /* items NONE */
+pst_seq *pst_out_seq(pst_op_ctx *c, int i, int64_t n);           /* items NONE */
 void pst_val_set(pst_plan *p, pst_val *dst, const pst_val *src); /* shares src */
 void pst_val_clear(pst_plan *p, pst_val *v);
 
@@ -121,9 +121,10 @@ int pst_run_graph(pst_op_ctx *c, const pst_graph *g, pst_val *in, int n_in, pst_
 
 /* X(dtype, C type) */
 #define PST_FOR_FLOATS(X) X(PST_F32, float) X(PST_F64, double)
-#define PST_FOR_INTS(X)                                                                                                                    \
-    X(PST_I64, int64_t) X(PST_I32, int32_t) X(PST_I16, int16_t) X(PST_I8, int8_t) X(PST_U8, uint8_t) X(PST_U16, uint16_t)                  \
-    X(PST_U32, uint32_t) X(PST_U64, uint64_t)
+#define PST_FOR_INTS(X)                                                                                                    \
+    X(PST_I64, int64_t)                                                                                                    \
+    X(PST_I32, int32_t) X(PST_I16, int16_t) X(PST_I8, int8_t) X(PST_U8, uint8_t) X(PST_U16, uint16_t) X(PST_U32, uint32_t) \
+        X(PST_U64, uint64_t)
 #define PST_FOR_NUMBERS(X) PST_FOR_FLOATS(X) PST_FOR_INTS(X)
 
 #endif

@@ -1,0 +1,24 @@
+/* gemm.h - dense float32 matrix product, row-major, with the best instruction set of this CPU.
+ *
+ *     pst_sgemm(false, true, m, n, k, 1, x, k, w, k, 0, y, n);       // y (m,n) = x (m,k) · wᵀ, w stored (n,k)
+ *
+ * c (m,n) = alpha · op(a) · op(b) + beta · c, op(a) (m,k), op(b) (k,n); ld… is the row stride of the matrix as stored. beta 0 does
+ * not read c. Method: packed panels and a register tile after Goto and van de Geijn, "Anatomy of High-Performance Matrix
+ * Multiplication" (2008). @thread any; each thread keeps its packing buffers (about 1.3 MiB) until it ends. */
+#ifndef PST_ENGINE_CPU_GEMM_H
+#define PST_ENGINE_CPU_GEMM_H
+
+#include <stdbool.h>
+
+struct pst_cpu_kernels;
+
+void pst_sgemm(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,
+               int ldc);
+/* The same with the kernels of one instruction set. */
+void pst_sgemm_isa(const struct pst_cpu_kernels *kernels, bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda,
+                   const float *b, int ldb, float beta, float *c, int ldc);
+/* The readable twin: three loops, double accumulation. */
+void pst_sgemm_ref(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta,
+                   float *c, int ldc);
+
+#endif

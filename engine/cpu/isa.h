@@ -1,0 +1,42 @@
+/* isa.h - which vector kernels this CPU gets. @thread any. */
+#ifndef PST_ENGINE_CPU_ISA_H
+#define PST_ENGINE_CPU_ISA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One dense layer or one elementwise step of a fused network; see mlp.h. */
+typedef enum { PST_ACT_NONE, PST_ACT_RELU, PST_ACT_LEAKY, PST_ACT_ELU, PST_ACT_SIGMOID, PST_ACT_TANH } pst_act;
+typedef enum { PST_FUSED_DENSE, PST_FUSED_ADD, PST_FUSED_SUB, PST_FUSED_MUL, PST_FUSED_DIV, PST_FUSED_ACT } pst_fused_kind;
+
+typedef struct pst_fused_step {
+    pst_fused_kind kind;
+    pst_act act;    /* applied last */
+    float alpha;    /* of LEAKY and ELU */
+    int in, out;    /* widths */
+    const float *w; /* DENSE: panels of nr columns, panel p at w + p·in·nr, row-major (in, nr), zero padded */
+    const float *v; /* DENSE: bias; others: the operand; padded to whole panels */
+} pst_fused_step;
+
+/* The kernels of one instruction set. Tiles are mr × nr. */
+typedef struct pst_cpu_kernels {
+    const char *isa;
+    int mr, nr;
+    bool (*supported)(void);
+    /* tile (mr, nr) = a (k, mr packed) · b (k, nr packed) */
+    void (*micro)(int k, const float *a, const float *b, float *tile);
+    /* x (rows, in) → y (rows, out); work: pst_mlp_work_floats() floats, 64-byte aligned */
+    void (*mlp)(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work);
+    /* c (m, n) += alpha · a (m, k; strides ras, cas) · b (k, n; row stride ldb), for few rows: b is read in place */
+    void (*thin)(int m, int n, int k, float alpha, const float *a, int ras, int cas, const float *b, int ldb, float *c, int ldc);
+    float (*dot)(const float *a, const float *b, int n);
+    void (*act)(pst_act act, float alpha, const float *x, float *y, size_t n);
+} pst_cpu_kernels;
+
+extern const pst_cpu_kernels pst_kernels_portable, pst_kernels_avx2, pst_kernels_avx512;
+
+/* Best of this CPU, or the wanted one; NULL when this CPU lacks it or the name is unknown. */
+const pst_cpu_kernels *pst_kernels_pick(const char *want);
+const char *pst_isa_pick(const char *want);
+
+#endif

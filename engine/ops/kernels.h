@@ -1,0 +1,14 @@
+/* kernels.h - every kernel the table names, declared from the table itself. */
+#ifndef PST_ENGINE_OPS_KERNELS_H
+#define PST_ENGINE_OPS_KERNELS_H
+
+#include "engine/ops/ops.h"
+#include "engine/plan.h"
+
+#define OP(DOMAIN, NAME, FROM, TO, RUN, FLAGS)          int pst_op_##RUN(pst_op_ctx *c);
+#define OP_PREPARED(DOMAIN, NAME, FROM, TO, RUN, FLAGS) int pst_op_##RUN(pst_op_ctx *c), pst_prepare_##RUN(pst_op_ctx *c);
+#include "engine/ops/op_table.def"
+#undef OP
+#undef OP_PREPARED
+
+#endif

@@ -1,0 +1,154 @@
+/* linalg.c - matrix products. float32 goes to the packed kernel; other types to readable loops. */
+#include "engine/ops/kernels.h"
+
+#include "engine/cpu/gemm.h"
+#include "engine/cpu/isa.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* c (m,n) += a · b for a batch element, any number type; integers wrap. */
+#define REF_PRODUCT(D, T)                                                                                       \
+    case D:                                                                                                     \
+        for (int64_t i = 0; i < m; i++)                                                                         \
+            for (int64_t j = 0; j < n; j++) {                                                                   \
+                ACC(T) s = 0;                                                                                   \
+                for (int64_t p = 0; p < k; p++)                                                                 \
+                    s += (ACC(T))((const T *)a)[i * ras + p * cas] * (ACC(T))((const T *)b)[p * rbs + j * cbs]; \
+                ((T *)o)[i * n + j] = (T)s;                                                                     \
+            }                                                                                                   \
+        return 0;
+#define ACC(T) __typeof__(_Generic((T)0, float : 0.0, double : 0.0, default : (uint64_t)0))
+
+static int ref_product(int dtype, const void *a, int64_t ras, int64_t cas, const void *b, int64_t rbs, int64_t cbs, void *o, int64_t m,
+                       int64_t n, int64_t k)
+{
+    switch (dtype) {
+        PST_FOR_NUMBERS(REF_PRODUCT)
+    default: return PST_EUNSUPPORTED;
+    }
+}
+
+int pst_op_matmul(pst_op_ctx *c)
+{
+    int rc = pst_need(c, 2), rank;
+    if (rc < 0)
+        return rc;
+    pst_tensor a = *pst_in(c, 0), b = *pst_in(c, 1);
+    bool va = a.rank == 1, vb = b.rank == 1;
+    if (!a.rank || !b.rank || a.dtype != b.dtype)
+        return pst_op_fail(c, PST_EINVAL, "two tensors of one type and at least one dimension are needed");
+    if (va) { /* a row */
+        a.rank = 2;
+        a.dims[1] = a.dims[0];
+        a.dims[0] = 1;
+    }
+    if (vb) { /* a column */
+        b.rank = 2;
+        b.dims[1] = 1;
+    }
+    int64_t m = a.dims[a.rank - 2], k = a.dims[a.rank - 1], n = b.dims[b.rank - 1], dims[PST_MAX_RANK];
+    if (b.dims[b.rank - 2] != k)
+        return pst_op_fail(c, PST_EINVAL, "(%lld, %lld) does not multiply (%lld, %lld)", (long long)m, (long long)k,
+                           (long long)b.dims[b.rank - 2], (long long)n);
+    if (m > INT_MAX || n > INT_MAX || k > INT_MAX)
+        return pst_op_fail(c, PST_ELIMIT, "a dimension above 2^31");
+    pst_tensor ba = a, bb = b;
+    ba.rank -= 2;
+    bb.rank -= 2;
+    if ((rc = pst_broadcast(c, &ba, &bb, &rank, dims)) < 0)
+        return rc;
+    int64_t sa[PST_MAX_RANK], sb[PST_MAX_RANK], st[PST_MAX_RANK], batches = pst_dims_count(dims, rank);
+    pst_broadcast_strides(&ba, rank, sa);
+    pst_broadcast_strides(&bb, rank, sb);
+    pst_strides(dims, rank, st);
+    int64_t out_dims[PST_MAX_RANK];
+    int out_rank = rank;
+    memcpy(out_dims, dims, sizeof dims);
+    if (!va)
+        out_dims[out_rank++] = m;
+    if (!vb)
+        out_dims[out_rank++] = n;
+    char *o = pst_out(c, 0, a.dtype, out_rank, out_dims);
+    if (!o)
+        return PST_ELIMIT;
+    size_t size = pst_dtype_size(a.dtype);
+    const pst_cpu_kernels *kn = c->plan->opts.no_fusion ? NULL : pst_kernels_pick(c->plan->isa);
+    if (a.dtype == PST_F32 && batches > 1 && pst_count(&bb) == 1 && pst_count(&ba) == batches && m * batches <= INT_MAX) {
+        m *= batches; /* one matrix on the right: all rows at once */
+        batches = 1;
+    }
+    for (int64_t i = 0; i < batches; i++) {
+        int64_t oa = 0, ob = 0;
+        for (int q = 0; q < rank && batches > 1; q++) {
+            oa += i / st[q] % dims[q] * sa[q];
+            ob += i / st[q] % dims[q] * sb[q];
+        }
+        const char *pa = (const char *)a.data + (size_t)(oa * m * k) * size, *pb = (const char *)b.data + (size_t)(ob * k * n) * size;
+        if (a.dtype == PST_F32 && kn)
+            pst_sgemm_isa(kn, false, false, (int)m, (int)n, (int)k, 1, (const float *)pa, (int)k, (const float *)pb, (int)n, 0, (float *)o,
+                          (int)n);
+        else if (ref_product(a.dtype, pa, k, 1, pb, n, 1, o, m, n, k) < 0)
+            return pst_op_type(c, a.dtype);
+        o += (size_t)(m * n) * size;
+    }
+    return 0;
+}
+
+/* y = alpha·a·b + beta·c for types other than float32. */
+#define GEMM_EPILOGUE(D, T)                                                                     \
+    case D:                                                                                     \
+        for (int64_t i = 0; i < m; i++)                                                         \
+            for (int64_t j = 0; j < n; j++) {                                                   \
+                T *y = (T *)o + i * n + j;                                                      \
+                double s = (double)alpha * (double)*y;                                          \
+                if (bias)                                                                       \
+                    s += (double)beta * (double)((const T *)bias->data)[i * sc[0] + j * sc[1]]; \
+                *y = (T)s;                                                                      \
+            }                                                                                   \
+        break;
+
+int pst_op_gemm(pst_op_ctx *c)
+{
+    int rc = pst_need(c, 2);
+    if (rc < 0)
+        return rc;
+    pst_tensor a = *pst_in(c, 0), b = *pst_in(c, 1), cc = {0};
+    const pst_tensor *bias = pst_in(c, 2);
+    bool ta = pst_attr_int(c->node, "transA", 0), tb = pst_attr_int(c->node, "transB", 0);
+    float alpha = pst_attr_float(c->node, "alpha", 1), beta = pst_attr_float(c->node, "beta", 1);
+    if (a.rank != 2 || b.rank != 2 || a.dtype != b.dtype || (bias && bias->dtype != a.dtype))
+        return pst_op_fail(c, PST_EINVAL, "two matrices of one type are needed");
+    int64_t m = a.dims[ta], k = a.dims[!ta], n = b.dims[!tb], dims[2] = {m, n}, sc[2];
+    if (b.dims[tb] != k || m > INT_MAX || n > INT_MAX || k > INT_MAX)
+        return pst_op_fail(c, PST_EINVAL, "inner dimensions %lld and %lld differ", (long long)k, (long long)b.dims[tb]);
+    if (bias) {
+        bool fits = bias->rank <= 2;
+        for (int i = 0; fits && i < bias->rank; i++)
+            fits = bias->dims[i] == 1 || bias->dims[i] == dims[2 - bias->rank + i];
+        if (!fits)
+            return pst_op_fail(c, PST_EINVAL, "C does not broadcast to (%lld, %lld)", (long long)m, (long long)n);
+        cc = *bias;
+        bias = &cc;
+        pst_broadcast_strides(bias, 2, sc);
+    }
+    void *o = pst_out(c, 0, a.dtype, 2, dims);
+    if (!o)
+        return PST_ELIMIT;
+    if (a.dtype == PST_F32 && !c->plan->opts.no_fusion) {
+        float *y = o;
+        for (int64_t i = 0; i < m && bias; i++)
+            for (int64_t j = 0; j < n; j++)
+                y[i * n + j] = beta * ((const float *)bias->data)[i * sc[0] + j * sc[1]];
+        pst_sgemm_isa(pst_kernels_pick(c->plan->isa), ta, tb, (int)m, (int)n, (int)k, alpha, a.data, (int)a.dims[1], b.data, (int)b.dims[1],
+                      bias ? 1 : 0, y, (int)n);
+        return 0;
+    }
+    if (ref_product(a.dtype, a.data, ta ? 1 : k, ta ? m : 1, b.data, tb ? 1 : n, tb ? k : 1, o, m, n, k) < 0)
+        return pst_op_type(c, a.dtype);
+    switch (a.dtype) {
+        PST_FOR_NUMBERS(GEMM_EPILOGUE)
+    default: break;
+    }
+    return 0;
+}

@@ -1,0 +1,387 @@
+/* plan.c - from a model's graph to steps: constants folded, dead nodes dropped, chains fused, lifetimes known. */
+#include "engine/plan.h"
+
+#include "engine/cpu/isa.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FOLD_BYTES_MAX ((size_t)64 << 20)
+
+/* Value ids read by graphs nested in a node, their own locals included (harmless). */
+static void visit_nested(const pst_graph *g, void (*use)(void *arg, int id), void *arg)
+{
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const pst_node *n = &g->nodes[i];
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] >= 0)
+                use(arg, n->in[k]);
+        for (int k = 0; k < n->n_attrs; k++)
+            if (n->attrs[k].graph)
+                visit_nested(n->attrs[k].graph, use, arg);
+    }
+    for (int i = 0; i < g->n_out; i++)
+        use(arg, g->out[i]);
+}
+
+static void visit_uses(const pst_node *n, void (*use)(void *arg, int id), void *arg)
+{
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] >= 0)
+            use(arg, n->in[k]);
+    for (int k = 0; k < n->n_attrs; k++)
+        if (n->attrs[k].graph)
+            visit_nested(n->attrs[k].graph, use, arg);
+}
+
+static void mark_bool(void *arg, int id)
+{
+    ((bool *)arg)[id] = true;
+}
+
+static void make_step(pst_plan *p, const pst_node *n, pst_step *s)
+{
+    pst_zone *z = &p->zone;
+    *s = (pst_step){.node = n, .run = n->op->run, .n_in = n->n_in, .n_out = n->n_out, .half = n->op->flags & PST_OP_HALF};
+    s->in = pst_zone_alloc(z, ((size_t)n->n_in + 1) * sizeof *s->in);
+    s->out = pst_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->out);
+    s->dummy = pst_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->dummy);
+    s->wanted = pst_zone_alloc(z, (size_t)n->n_out + 1);
+    for (int k = 0; k < n->n_in; k++)
+        s->in[k] = n->in[k] >= 0 ? &p->vals[n->in[k]] : NULL;
+    for (int k = 0; k < n->n_out; k++) {
+        s->wanted[k] = n->out[k] >= 0;
+        s->out[k] = n->out[k] >= 0 ? &p->vals[n->out[k]] : &s->dummy[k];
+    }
+}
+
+static bool has_graph(const pst_node *n)
+{
+    for (int k = 0; k < n->n_attrs; k++)
+        if (n->attrs[k].graph)
+            return true;
+    return false;
+}
+
+/* Runs a node now if everything it reads is known. Failure leaves it for the run, where it may never be reached. */
+static bool try_fold(pst_plan *p, const pst_node *n)
+{
+    if (n->op->flags & PST_OP_IMPURE || has_graph(n))
+        return false;
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] >= 0 && !p->folded[n->in[k]])
+            return false;
+    pst_step s;
+    pst_err err = {0};
+    make_step(p, n, &s);
+    p->steps_left = 1000;
+    pst_op_ctx c = {.node = n,
+                    .plan = p,
+                    .in = s.in,
+                    .n_in = s.n_in,
+                    .out = s.out,
+                    .wanted = s.wanted,
+                    .n_out = s.n_out,
+                    .state = &s.state,
+                    .err = &err};
+    int rc = n->op->prepare ? n->op->prepare(&c) : 0;
+    if (rc == 0)
+        rc = pst_step_run(p, &s, &err);
+    bool ok = rc == 0;
+    for (int k = 0; k < n->n_out; k++) {
+        pst_val_clear(p, &s.dummy[k]);
+        if (s.out[k]->kind == PST_VAL_TENSOR && (size_t)pst_count(&s.out[k]->t) * pst_dtype_size(s.out[k]->t.dtype) > FOLD_BYTES_MAX)
+            ok = false;
+    }
+    for (int k = 0; k < n->n_out; k++) {
+        if (n->out[k] < 0)
+            continue;
+        if (!ok) {
+            pst_val_clear(p, &p->vals[n->out[k]]);
+        } else {
+            pst_val *v = &p->vals[n->out[k]];
+            if (v->kind == PST_VAL_TENSOR && v->t.dtype == PST_STR && v->blk) { /* texts made by a kernel live for one run only */
+                const char **texts = v->t.data;
+                for (int64_t i = 0, cnt = pst_count(&v->t); i < cnt; i++)
+                    texts[i] = pst_zone_strdup(&p->zone, texts[i], strlen(texts[i]));
+            }
+            p->folded[n->out[k]] = true;
+        }
+    }
+    return ok;
+}
+
+/* An Identity or an inference-time Dropout between two values of this graph is only a second name: readers take the first. */
+static bool is_alias(const pst_node *n)
+{
+    if (*n->domain || n->n_in < 1 || n->in[0] < 0 || n->n_out < 1 || n->out[0] < 0)
+        return false;
+    return !strcmp(n->op_type, "Identity");
+}
+
+static const pst_node *with_inputs(pst_plan *p, const pst_node *n, const int *alias)
+{
+    bool change = false;
+    for (int k = 0; k < n->n_in; k++)
+        change |= n->in[k] >= 0 && alias[n->in[k]] != n->in[k];
+    if (!change)
+        return n;
+    pst_node *copy = pst_zone_alloc(&p->zone, sizeof *copy);
+    *copy = *n;
+    copy->in = pst_zone_alloc(&p->zone, (size_t)n->n_in * sizeof(int));
+    for (int k = 0; k < n->n_in; k++)
+        copy->in[k] = n->in[k] >= 0 ? alias[n->in[k]] : -1;
+    return copy;
+}
+
+static int compile(pst_plan *p, const pst_graph *g, bool main, pst_err *err);
+
+static int compile_nested(pst_plan *p, const pst_node *n, pst_err *err)
+{
+    for (int k = 0; k < n->n_attrs; k++)
+        if (n->attrs[k].graph) {
+            int rc = compile(p, n->attrs[k].graph, false, err);
+            if (rc < 0)
+                return rc;
+        }
+    return 0;
+}
+
+/* Which nodes are worth running: from the outputs backwards. */
+static void drop_dead(const pst_plan *p, const pst_graph *g, pst_node_ref *refs, size_t n, bool *needed)
+{
+    for (int i = 0; i < g->n_out; i++)
+        needed[g->out[i]] = true;
+    for (size_t i = n; i-- > 0;) {
+        if (refs[i].dead)
+            continue;
+        bool live = false;
+        for (int k = 0; k < refs[i].node->n_out; k++)
+            live |= refs[i].node->out[k] >= 0 && needed[refs[i].node->out[k]] && !p->folded[refs[i].node->out[k]];
+        refs[i].dead = !live;
+        if (live)
+            visit_uses(refs[i].node, mark_bool, needed);
+    }
+}
+
+typedef struct last_use {
+    int *step; /* by value id */
+    int at;
+} last_use;
+
+static void mark_use(void *arg, int id)
+{
+    last_use *u = arg;
+    u->step[id] = u->at;
+}
+
+/* A value made in this graph dies after its last reader; outputs and inputs stay until the caller is done. */
+static void set_lifetimes(pst_plan *p, const pst_graph *g, pst_prog *prog)
+{
+    int n_values = p->m->n_values;
+    last_use u = {.step = malloc((size_t)(n_values ? n_values : 1) * sizeof(int))};
+    bool *keep = pst_alloc((size_t)(n_values ? n_values : 1));
+    PST_ASSERT(u.step);
+    for (int i = 0; i < n_values; i++)
+        u.step[i] = -1;
+    for (size_t i = 0; i < prog->n_steps; i++) {
+        u.at = (int)i;
+        visit_uses(prog->steps[i].node, mark_use, &u);
+    }
+    for (int i = 0; i < g->n_out; i++)
+        keep[g->out[i]] = true;
+    prog->locals = pst_zone_alloc(&p->zone, (size_t)(g->n_in + g->n_out + 1) * sizeof(int));
+    for (int i = 0; i < g->n_in; i++)
+        prog->locals[prog->n_locals++] = g->in[i];
+    int *count = pst_alloc((prog->n_steps + 1) * sizeof(int));
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < prog->n_steps; i++) {
+            pst_step *s = &prog->steps[i];
+            if (pass == 1)
+                s->kill = pst_zone_alloc(&p->zone, (size_t)(count[i] + 1) * sizeof(int));
+        }
+        for (size_t i = 0; i < prog->n_steps; i++)
+            for (int k = 0; k < prog->steps[i].n_out; k++) {
+                int id = prog->steps[i].node->out[k];
+                if (id < 0 || keep[id] || p->folded[id])
+                    continue;
+                size_t at = u.step[id] < 0 ? i : (size_t)u.step[id];
+                if (pass == 0)
+                    count[at]++;
+                else
+                    prog->steps[at].kill[prog->steps[at].n_kill++] = id;
+            }
+    }
+    for (size_t i = 0; i < prog->n_steps; i++)
+        for (int k = 0; k < prog->steps[i].n_out; k++) {
+            int id = prog->steps[i].node->out[k];
+            if (id >= 0 && keep[id] && !p->folded[id]) {
+                keep[id] = false; /* once in the list */
+                prog->locals[prog->n_locals++] = id;
+            }
+        }
+    free(count);
+    free(keep);
+    free(u.step);
+}
+
+/* Aliases are resolved in the main graph only: a nested graph may read the outer value by its second name. */
+static void resolve_aliases(pst_plan *p, const pst_graph *g, pst_node_ref *refs, size_t n)
+{
+    int n_values = p->m->n_values;
+    int *alias = malloc((size_t)(n_values ? n_values : 1) * sizeof(int));
+    bool *fixed = pst_alloc((size_t)(n_values ? n_values : 1)); /* graph outputs and what nested graphs read keep their node */
+    PST_ASSERT(alias);
+    for (int i = 0; i < n_values; i++)
+        alias[i] = i;
+    for (int i = 0; i < g->n_out; i++)
+        fixed[g->out[i]] = true;
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < refs[i].node->n_attrs; k++)
+            if (refs[i].node->attrs[k].graph)
+                visit_nested(refs[i].node->attrs[k].graph, mark_bool, fixed);
+    for (size_t i = 0; i < n; i++) {
+        if (refs[i].dead)
+            continue;
+        refs[i].node = with_inputs(p, refs[i].node, alias);
+        if (is_alias(refs[i].node) && !fixed[refs[i].node->out[0]] && !fixed[refs[i].node->in[0]]) {
+            alias[refs[i].node->out[0]] = refs[i].node->in[0];
+            refs[i].dead = true;
+        }
+    }
+    free(alias);
+    free(fixed);
+}
+
+static int compile(pst_plan *p, const pst_graph *g, bool main, pst_err *err)
+{
+    size_t n = g->n_nodes, at = p->n_progs++;
+    if (p->n_progs > p->progs_cap) {
+        p->progs_cap = p->progs_cap ? 2 * p->progs_cap : 8;
+        p->progs = pst_realloc(p->progs, p->progs_cap * sizeof *p->progs);
+    }
+    p->progs[at] = (pst_prog){.graph = g};
+    pst_node_ref *refs = pst_alloc((n + 1) * sizeof *refs);
+    bool *needed = pst_alloc((size_t)p->m->n_values + 1);
+    size_t folded = 0, live = 0;
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        refs[i].node = &g->nodes[i];
+        if (try_fold(p, refs[i].node)) {
+            refs[i].dead = true;
+            folded++;
+        }
+    }
+    if (!p->opts.no_fusion)
+        resolve_aliases(p, g, refs, n);
+    drop_dead(p, g, refs, n, needed);
+    if (!p->opts.no_fusion && main)
+        pst_fuse_mlp(p, refs, n);
+    for (size_t i = 0; i < n; i++)
+        live += !refs[i].dead;
+    pst_step *steps = pst_zone_alloc(&p->zone, (live + 1) * sizeof *steps);
+    size_t k = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        if (refs[i].dead)
+            continue;
+        pst_step *s = &steps[k++];
+        make_step(p, refs[i].node, s);
+        if (s->node->op->prepare) {
+            pst_op_ctx c = {.node = s->node,
+                            .plan = p,
+                            .in = s->in,
+                            .n_in = s->n_in,
+                            .out = s->out,
+                            .wanted = s->wanted,
+                            .n_out = s->n_out,
+                            .state = &s->state,
+                            .err = err};
+            rc = s->node->op->prepare(&c);
+        }
+        if (rc == 0)
+            rc = compile_nested(p, s->node, err);
+    }
+    p->progs[at].steps = steps;
+    p->progs[at].n_steps = live;
+    if (rc == 0)
+        set_lifetimes(p, g, &p->progs[at]);
+    if (main)
+        pst_buf_printf(&p->explain, "%zu nodes: %zu folded to constants, %zu steps left; isa %s\n", n, folded, live, p->isa);
+    free(refs);
+    free(needed);
+    return rc;
+}
+
+int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, pst_err *err)
+{
+    pst_err own = {0};
+    if (!err)
+        err = &own;
+    const char *isa = pst_isa_pick(opts ? opts->isa : NULL);
+    if (!isa)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "isa %s: not one of portable, avx2, avx512, or not of this CPU",
+                           opts->isa);
+    pst_plan *p = pst_alloc(sizeof *p);
+    p->m = pst_model_ref(m);
+    if (opts)
+        p->opts = *opts;
+    p->isa = isa;
+    p->pool.bytes_max = m->limits.arena_bytes_max;
+    p->vals = pst_alloc((size_t)(m->n_values ? m->n_values : 1) * sizeof *p->vals);
+    p->folded = pst_alloc((size_t)(m->n_values ? m->n_values : 1));
+    for (int i = 0; i < m->n_values; i++)
+        if (m->values[i].konst) {
+            p->vals[i] = (pst_val){.kind = PST_VAL_TENSOR, .t = *m->values[i].konst};
+            p->folded[i] = true;
+        }
+    int rc = compile(p, &m->graph, true, err);
+    if (rc < 0) {
+        pst_plan_free(p);
+        return rc;
+    }
+    *ret_plan = p;
+    return 0;
+}
+
+void pst_plan_free(pst_plan *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < p->m->n_values; i++)
+        pst_val_clear(p, &p->vals[i]);
+    for (int i = 0; i < 48; i++)
+        for (pst_blk *b = p->pool.free[i], *next; b; b = next) {
+            next = b->next;
+            free(b);
+        }
+    while (p->texts) {
+        struct pst_text_chunk *next = *(struct pst_text_chunk **)p->texts; /* next is its first member */
+        free(p->texts);
+        p->texts = next;
+    }
+    free(p->vals);
+    free(p->folded);
+    free(p->progs);
+    pst_buf_done(&p->explain);
+    pst_zone_done(&p->zone);
+    pst_model_unref(p->m);
+    free(p);
+}
+
+char *pst_plan_explain(const pst_plan *p)
+{
+    pst_buf b = {0};
+    pst_buf_add(&b, p->explain.data, p->explain.len);
+    for (size_t g = 0; g < p->n_progs; g++) {
+        if (g)
+            pst_buf_printf(&b, "nested graph %zu:\n", g);
+        for (size_t i = 0; i < p->progs[g].n_steps; i++) {
+            const pst_node *n = p->progs[g].steps[i].node;
+            const char *to = n->n_out && n->out[0] >= 0 ? p->m->values[n->out[0]].name : "";
+            bool fused = n->op->domain[0] == '+';
+            pst_buf_printf(&b, "%4zu %-22s -> %-28s %s\n", i, n->op_type, to, fused ? n->name : "reference kernel");
+        }
+    }
+    return pst_buf_steal(&b);
+}
