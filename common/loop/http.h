@@ -1,0 +1,148 @@
+/* http.h - an HTTP/1.1 server on a pst_loop: routes, replies, event streams. For the gateway, the registry and /metrics.
+ *
+ *     static const pst_http_route routes[] = {
+ *         {"GET", "/v1/jobs/{id}", show_job, 0, 0},
+ *         {"POST", "/v1/jobs", submit, 64 << 20, 0},
+ *         {"GET", "/events/stream", follow, 0, 0}};
+ *     pst_http_new(loop, &(pst_http_conf){.port = 8080}, &server, &err);
+ *     pst_http_add_routes(server, routes, 3, gateway);
+ *     static void show_job(void *arg, pst_http_req *req) { pst_http_reply_json(req, 200, job_json(arg, pst_http_param(req, "id"))); }
+ *
+ * Input is untrusted: the parser is our own (http_parse.h) because libevent's lets request smuggling, slow senders and unbounded
+ * headers through. Refused before any handler runs: ambiguous lengths (400), foreign Host (421), bad paths (400), large heads (431, 414),
+ * large bodies (413), slow heads and bodies (408), too many connections (503).
+ * HEAD runs the GET handler and sends no body; OPTIONS, 404 and 405 with Allow are answered here. Sources: RFC 9110, 9112, 9457, WHATWG SSE.
+ * Threads: everything belongs to the loop's thread; hand over from others with pst_loop_post. pst_http_thread_* wraps a thread of its own. */
+#ifndef PST_LOOP_HTTP_H
+#define PST_LOOP_HTTP_H
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/json.h"
+#include "common/base/metrics.h"
+#include "common/loop/loop.h"
+
+typedef struct pst_http pst_http;
+typedef struct pst_http_req pst_http_req;
+typedef struct pst_http_stream pst_http_stream;
+
+typedef struct pst_http_conf {
+    const char *listen;           /* NULL = "127.0.0.1"; an IPv4 or IPv6 address, or "*" for all */
+    int port;                     /* 0 = any free one: see pst_http_port */
+    const char *name;             /* for logs; NULL = "http" */
+    const char *const *hosts;     /* further names accepted in Host when bound to loopback; "*" = all; NULL-terminated; NULL = none */
+    size_t header_bytes_max;      /* 0 = 16 KiB, whole head; at most 64 fields, 8 KiB of target */
+    size_t body_bytes_max;        /* 0 = 1 MiB; a route may say otherwise */
+    size_t bodies_bytes_max;      /* all bodies held at once; 0 = 256 MiB; beyond: 503 */
+    size_t stream_backlog_max;    /* bytes a stream's client may lag behind before it is dropped; 0 = 1 MiB */
+    int connections_max;          /* 0 = 1024 */
+    int connections_per_peer_max; /* one remote address; 0 = 32; loopback peers are not counted */
+    int header_timeout_ms;        /* first byte to end of head; 0 = 10 s */
+    int body_timeout_ms;          /* plus one second for each 16 KiB of body; 0 = 10 s */
+    int idle_timeout_ms;          /* kept-alive connection without a request; 0 = 60 s */
+    int write_timeout_ms;         /* no byte taken by the client for so long; 0 = 30 s */
+    int heartbeat_ms;             /* comment on quiet SSE streams; 0 = 15 s */
+} pst_http_conf;
+
+/* Must end in exactly one of: pst_http_reply…, pst_http_problem, pst_http_stream_open, pst_http_sse_open — at once or later. Until then req
+ * stays valid, also when the client has gone (the reply is dropped then). */
+typedef void (*pst_http_handler)(void *arg, pst_http_req *req);
+
+enum { PST_HTTP_SLASH = 1 /* {params} may hold an encoded slash (%2F); otherwise such a path is refused */ };
+
+typedef struct pst_http_route {
+    const char *method; /* "GET", … ; "*" = any */
+    const char
+        *pattern; /* "/subjects/{subject}/versions/{version}"; a last "{rest*}" takes what remains, slashes included (may be empty) */
+    pst_http_handler handler;
+    size_t body_bytes_max; /* 0 = conf's */
+    unsigned flags;
+} pst_http_route;
+
+/* Binds and listens. PST_EEXIST when the port is taken, PST_EINVAL for an address that does not parse. conf's texts are copied. */
+int pst_http_new(pst_loop *l, const pst_http_conf *conf, pst_http **ret_server, pst_err *err);
+/* routes is borrowed for the server's life; the first that matches wins, in order of adding. */
+void pst_http_add_routes(pst_http *s, const pst_http_route *routes, size_t n, void *arg);
+/* Runs before every handler and before bodies are read; a filter that replied (authentication, rate limits) returns false. */
+void pst_http_set_filter(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), void *arg);
+/* What is answered when no route matches; default: a 404 problem. Same duties as a handler. status 404 or 405 (Allow is set already). */
+void pst_http_set_fallback(pst_http *s, void (*fn)(void *arg, pst_http_req *req, int status), void *arg);
+int pst_http_port(const pst_http *s);
+const char *pst_http_url(const pst_http *s); /* "http://127.0.0.1:8080" */
+bool pst_http_is_loopback(const pst_http *s);
+/* No new connections; idle ones closed; streams end with a comment; the others end with their reply. done(arg) once none is left. */
+void pst_http_drain(pst_http *s, void (*done)(void *arg), void *arg);
+/* Closes everything now, streams with on_close. Requests not answered yet stay valid until answered. Not from within a handler or on_close. */
+void pst_http_free(pst_http *s);
+/* {requests, refused, open connections, open streams, streams dropped}. */
+void pst_http_counts(const pst_http *s, uint64_t ret_counts[5]);
+
+/* ---- the request; all texts are NUL-terminated, decoded once, valid until the reply ---------------------------------------- */
+
+const char *pst_http_method(const pst_http_req *r);                               /* as sent: HEAD stays HEAD */
+const char *pst_http_path(const pst_http_req *r);                                 /* decoded; for logs: route on params */
+const char *pst_http_target(const pst_http_req *r);                               /* as sent, with query */
+const char *pst_http_pattern(const pst_http_req *r);                              /* of the route that matched, for metrics; "" if none */
+const char *pst_http_param(const pst_http_req *r, const char *name);              /* {name}; NULL if the pattern has none */
+const char *pst_http_query(const pst_http_req *r, const char *name);              /* first value; "" for "?name"; NULL if absent */
+bool pst_http_query_bool(const pst_http_req *r, const char *name);                /* true for true, 1, yes and "?name" */
+int64_t pst_http_query_int(const pst_http_req *r, const char *name, int64_t def); /* def when absent or no number */
+size_t pst_http_query_count(const pst_http_req *r);
+const char *pst_http_query_at(const pst_http_req *r, size_t i, const char **ret_name);
+const char *pst_http_header(const pst_http_req *r, const char *name); /* any case; first one; NULL */
+pst_slice pst_http_body(const pst_http_req *r);                       /* followed by a NUL */
+const char *pst_http_remote(const pst_http_req *r);                   /* "127.0.0.1:50312" */
+bool pst_http_gone(const pst_http_req *r);                            /* the client has left */
+/* Basic authorization: user and password (free() both), or PST_ENOTFOUND without, PST_EPARSE when malformed. */
+int pst_http_basic(const pst_http_req *r, char **ret_user, char **ret_password);
+void pst_http_set_data(pst_http_req *r, void *data); /* one pointer for filter and handler; not freed */
+void *pst_http_data(const pst_http_req *r);
+
+/* ---- the reply ------------------------------------------------------------------------------------------------------------- */
+
+/* A further header of the reply to come; line breaks and controls in value are dropped. */
+void pst_http_add_header(pst_http_req *r, const char *name, const char *value);
+void pst_http_reply(pst_http_req *r, int status, const char *content_type, const void *body, size_t len); /* copies; consumes r */
+void pst_http_reply_text(pst_http_req *r, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void pst_http_reply_json(pst_http_req *r, int status, json_t *take); /* takes the reference */
+/* RFC 9457: {"type":"about:blank","title","status","detail","code"} as application/problem+json. code: a stable word ("unknown-job");
+ * title NULL = the status's words; detail NULL = none. */
+void pst_http_problem(pst_http_req *r, int status, const char *code, const char *title, const char *detail);
+/* The same from an error: NOTFOUND 404, EXIST/STATE 409, INCOMPAT 409, LIMIT 413, AUTH 403, INVAL/PARSE 400, UNREACH 503, TIMEDOUT 504, else 500. */
+void pst_http_problem_err(pst_http_req *r, const pst_err *err);
+const char *pst_http_status_text(int status);
+
+/* ---- streams --------------------------------------------------------------------------------------------------------------- */
+
+/* A reply of unknown length (chunked). on_close is called once, from the loop, when the stream ended by anything but pst_http_stream_close: client
+ * gone, too slow, server draining; the stream is gone when it returns. May be NULL. Consumes r. Returns NULL, without on_close, when the client
+ * has gone already. */
+pst_http_stream *pst_http_stream_open(pst_http_req *r, int status, const char *content_type, void (*on_close)(void *arg), void *arg);
+/* 0, or PST_ELIMIT: the backlog is full, the client is being dropped, on_close follows; write nothing more. */
+int pst_http_stream_write(pst_http_stream *st, const void *data, size_t len);
+size_t pst_http_stream_backlog(const pst_http_stream *st);
+/* fn is called whenever the backlog has emptied: producers that can wait (files, replays) write the next piece then. */
+void pst_http_stream_on_drained(pst_http_stream *st, void (*fn)(void *arg));
+void pst_http_stream_close(pst_http_stream *st); /* ends it properly; no on_close */
+
+/* Server-sent events: headers, heartbeats and the retry hint are set. Last-Event-ID: pst_http_last_event_id(req) before opening. */
+pst_http_stream *pst_http_sse_open(pst_http_req *r, void (*on_close)(void *arg), void *arg);
+/* id, event may be NULL; line breaks in data become several data lines. Returns as pst_http_stream_write. */
+int pst_http_sse_send(pst_http_stream *st, const char *id, const char *event, const char *data, size_t len);
+int pst_http_sse_comment(pst_http_stream *st, const char *text);
+/* Header Last-Event-ID, or ?last_event_id= (EventSource cannot set headers on its first request); NULL if neither. */
+const char *pst_http_last_event_id(const pst_http_req *r);
+
+/* ---- a server in a thread of its own --------------------------------------------------------------------------------------- */
+
+typedef struct pst_http_thread pst_http_thread;
+/* Handlers run on that thread. It ignores SIGTERM's flag and ends by pst_http_thread_stop. */
+int pst_http_thread_start(const pst_http_conf *conf, const pst_http_route *routes, size_t n, void *arg, pst_http_thread **ret_thread,
+                          pst_err *err);
+/* GET /metrics (text 0.0.4) from set, and /health: 200 when health(arg, why) is 0, else 503 with why; health NULL = always 200. */
+int pst_http_thread_metrics(const pst_http_conf *conf, pst_metrics *set, int (*health)(void *arg, pst_buf *why), void *arg,
+                            pst_http_thread **ret_thread, pst_err *err);
+int pst_http_thread_port(const pst_http_thread *t);
+void pst_http_thread_stop(pst_http_thread *t); /* joins; NULL-safe */
+
+#endif

@@ -1,0 +1,411 @@
+/* http_conn.c - connections: their states, limits and deadlines.
+ *
+ *   HEAD ──whole head──▶ BODY ──whole body──▶ BUSY (handler) ──reply──▶ FLUSH ──sent──▶ HEAD   (kept alive)
+ *    │ too large, late,      │ too large, late       └─stream_open─▶ STREAM ──closed──▶ FLUSH └─▶ LINGER ──▶ closed
+ *    └────────refuse()───────┴──────────────────────────────────────────────────────────▲
+ *
+ * Deadlines are absolute (a head has 10 s from its first byte, however lively it trickles in); idle time-outs alone let a client that sends
+ * one byte every few seconds hold a connection for ever. */
+#include "common/loop/http_priv.h"
+
+#include "common/base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#define LINGER_MS        2000
+#define LINGER_BYTES_MAX (1 << 20)
+#define BODY_RATE_MIN    16384 /* bytes a second below which a body is late */
+
+static void process(conn *c);
+
+void http_conn_deadline(conn *c, int64_t ms)
+{
+    if (ms < 0) {
+        event_del(c->deadline);
+        return;
+    }
+    struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+    event_add(c->deadline, &tv);
+}
+
+void http_conn_close(conn *c)
+{
+    pst_http *s = c->server;
+    if (c->stream)
+        http_stream_conn_gone(c->stream);
+    if (c->req) {
+        c->req->conn = NULL;
+        if (c->state != CONN_BUSY) /* nobody but us knows it */
+            http_req_free(c->req);
+        c->req = NULL;
+    }
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        s->conns = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    s->n_conns--;
+    event_free(c->deadline);
+    bufferevent_free(c->bev);
+    free(c);
+    if (s->draining && !s->n_conns && s->drained) {
+        pst_loop_post(s->loop, s->drained, s->drained_arg); /* posted, so that it may free the server */
+        s->drained = NULL;
+    }
+}
+
+void http_conn_replied(conn *c, bool keep)
+{
+    c->state = CONN_FLUSH;
+    c->close_after = !keep || c->eof;
+    http_conn_deadline(c, -1);
+    if (!evbuffer_get_length(bufferevent_get_output(c->bev)))
+        bufferevent_trigger(c->bev, EV_WRITE, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
+}
+
+/* Answers and ends the connection, because what follows in it cannot be trusted or is not wanted. */
+static void refuse(conn *c, int status, const char *why)
+{
+    pst_http_req *r = c->req ? c->req : http_req_new(c);
+    c->server->refused++;
+    r->keep = false;
+    pst_log(PST_LOG_DEBUG, c->server->name, "event=refused remote=%s status=%d why=\"%s\"", c->remote, status, why);
+    pst_http_problem(r, status, "refused", NULL, why);
+}
+
+static bool host_allowed(const pst_http *s, const char *host)
+{
+    char name[256];
+    if (!pst_http_host_parse(host, name))
+        return false;
+    bool listed = false;
+    for (char **h = s->hosts; h && *h; h++)
+        listed |= !strcmp(*h, "*") || !strcasecmp(*h, name);
+    if (!s->loopback)
+        return listed || !s->hosts;
+    size_t n = strlen(name);
+    return listed || !strcmp(name, "localhost") || !strncmp(name, "127.", 4) || !strcmp(name, "::1") || !strcasecmp(name, s->listen_text) ||
+           (n > 10 && !strcmp(name + n - 10, ".localhost"));
+}
+
+/* ---- from head to handler -------------------------------------------------------------------------------------------------- */
+
+static void dispatch(conn *c)
+{
+    pst_http_req *r = c->req;
+    c->state = CONN_BUSY;
+    http_conn_deadline(c, -1);
+    c->server->requests++;
+    r->route->handler(r->route_arg, r);
+}
+
+static void answer_unrouted(pst_http *s, pst_http_req *r, int status, const char *allow)
+{
+    if (status == 405)
+        pst_http_add_header(r, "Allow", allow);
+    if (s->fallback) {
+        s->fallback(s->fallback_arg, r, status);
+        return;
+    }
+    pst_buf text = {0};
+    if (status == 405)
+        pst_buf_printf(&text, "%s is not possible here; allowed: %s", r->head.method, allow);
+    else
+        pst_buf_printf(&text, "there is nothing at %s", r->path_text);
+    pst_http_problem(r, status, status == 405 ? "method-not-allowed" : "no-such-path", NULL, text.data);
+    pst_buf_done(&text);
+}
+
+/* Finds the route and lets the filter speak. True when the request goes on to its body. */
+static bool admit(conn *c, pst_http_req *r, bool has_body)
+{
+    pst_http *s = c->server;
+    char allow[128] = "";
+    const char *why = NULL;
+    if (!strcmp(r->head.target, "*")) {
+        pst_http_add_header(r, "Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS");
+        r->keep &= !has_body;
+        pst_http_reply(r, 204, NULL, NULL, 0);
+        return false;
+    }
+    int found = http_route_find(s, r, allow, &why);
+    if (found == 400) {
+        refuse(c, 400, why);
+        return false;
+    }
+    bool keep = r->keep;
+    r->keep &= !has_body; /* an answer before the body was read ends the connection */
+    if (!strcmp(r->head.method, "OPTIONS") && found != ROUTE_FOUND) {
+        if (found == 404)
+            answer_unrouted(s, r, found, allow);
+        else {
+            pst_http_add_header(r, "Allow", allow);
+            pst_http_reply(r, 204, NULL, NULL, 0);
+        }
+        return false;
+    }
+    c->state = CONN_BUSY; /* filter and fallback may keep it for later */
+    if (s->filter && !s->filter(s->filter_arg, r))
+        return false;
+    if (found != ROUTE_FOUND) {
+        s->requests++;
+        answer_unrouted(s, r, found, allow);
+        return false;
+    }
+    r->keep = keep;
+    r->body_max = r->route->body_bytes_max ? r->route->body_bytes_max : s->conf.body_bytes_max;
+    return true;
+}
+
+static bool count_body(pst_http_req *r, size_t bytes)
+{
+    pst_http *s = r->server;
+    if (s->bodies_bytes + bytes > s->conf.bodies_bytes_max)
+        return false;
+    s->bodies_bytes += bytes;
+    r->counted += bytes;
+    return true;
+}
+
+static void begin_body(conn *c, pst_http_req *r)
+{
+    const pst_http_head *h = &r->head;
+    if (h->length > r->body_max) {
+        refuse(c, 413, "the body is larger than allowed here");
+        return;
+    }
+    if (!count_body(r, (size_t)h->length)) {
+        pst_http_add_header(r, "Retry-After", "2");
+        refuse(c, 503, "too many bodies are being received at this moment");
+        return;
+    }
+    c->state = CONN_BODY;
+    c->chunks = (pst_http_chunks){0};
+    int64_t most = (int64_t)(h->chunked ? r->body_max : h->length);
+    http_conn_deadline(c, c->server->conf.body_timeout_ms + most * 1000 / BODY_RATE_MIN);
+    if (h->expect_continue && !evbuffer_get_length(bufferevent_get_input(c->bev)))
+        evbuffer_add_printf(bufferevent_get_output(c->bev), "HTTP/1.1 100 Continue\r\n\r\n");
+}
+
+/* The whole head is in r->raw. */
+static void begin_request(conn *c, pst_http_req *r, size_t len)
+{
+    const char *why = NULL;
+    int rc = pst_http_head_parse(r->raw, len, &r->head, &why);
+    if (rc < 0) {
+        refuse(c, -rc, why);
+        return;
+    }
+    const pst_http_head *h = &r->head;
+    r->head_only = !strcmp(h->method, "HEAD");
+    r->target = pst_strdup(h->target);
+    r->keep = h->minor == 1 ? !h->close : h->keep_alive && !h->close;
+    if (h->host && !host_allowed(c->server, h->host)) {
+        refuse(c, 421, "this server does not answer for that Host");
+        return;
+    }
+    size_t n = strlen(h->target);
+    r->room = pst_alloc(n + 2);
+    if (h->target[0] == '/') {
+        rc = pst_http_path_parse(h->target, r->room, &r->path, &why);
+        if (rc < 0) {
+            refuse(c, -rc, why);
+            return;
+        }
+    }
+    pst_buf text = {0};
+    for (size_t i = 0; i < r->path.n_segments; i++)
+        pst_buf_printf(&text, "/%s", r->path.segments[i]);
+    r->path_text = text.len ? pst_buf_steal(&text) : pst_strdup("/");
+    bool has_body = h->chunked || h->length > 0;
+    if (!admit(c, r, has_body))
+        return;
+    if (has_body)
+        begin_body(c, r);
+    else
+        dispatch(c);
+}
+
+/* Returns false when more bytes are needed. */
+static bool read_head(conn *c, struct evbuffer *in)
+{
+    pst_http *s = c->server;
+    const char *why = NULL;
+    char two[2];
+    while (!c->head_begun && evbuffer_copyout(in, two, 2) == 2 && !memcmp(two, "\r\n", 2) && c->lingered++ < 4)
+        evbuffer_drain(in, 2); /* RFC 9112 2.2: empty lines before a request line, a few */
+    size_t len = evbuffer_get_length(in);
+    if (!len)
+        return false;
+    if (!c->head_begun) {
+        c->head_begun = true;
+        c->scanned = 0;
+        http_conn_deadline(c, s->conf.header_timeout_ms);
+    }
+    size_t window = len < s->conf.header_bytes_max + 1 ? len : s->conf.header_bytes_max + 1;
+    const char *data = (const char *)evbuffer_pullup(in, (ev_ssize_t)window);
+    long n = pst_http_head_find(data, window, s->conf.header_bytes_max, &c->scanned, &why);
+    if (n == 0)
+        return false;
+    if (n < 0) {
+        refuse(c, (int)-n, why);
+        return true;
+    }
+    c->head_begun = false;
+    c->lingered = 0;
+    pst_http_req *r = http_req_new(c);
+    r->raw = pst_strndup(data, (size_t)n);
+    evbuffer_drain(in, (size_t)n);
+    begin_request(c, r, (size_t)n);
+    return true;
+}
+
+static void add_body(void *arg, const char *data, size_t len)
+{
+    pst_buf_add(&((pst_http_req *)arg)->body, data, len);
+}
+
+static bool read_chunked(conn *c, struct evbuffer *in)
+{
+    pst_http_req *r = c->req;
+    bool done = false;
+    while (!done && evbuffer_get_length(in)) {
+        size_t n = evbuffer_get_contiguous_space(in);
+        const char *data = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
+        const char *why = NULL;
+        size_t before = r->body.len;
+        long used = pst_http_chunks_feed(&c->chunks, data, n, r->body_max, add_body, r, &done, &why);
+        if (used >= 0 && !count_body(r, r->body.len - before)) {
+            why = "too many bodies are being received at this moment";
+            used = -503;
+        }
+        if (used < 0) {
+            refuse(c, (int)-used, why);
+            return true;
+        }
+        evbuffer_drain(in, (size_t)used);
+    }
+    if (done)
+        dispatch(c);
+    return done;
+}
+
+static bool read_body(conn *c, struct evbuffer *in)
+{
+    pst_http_req *r = c->req;
+    if (r->head.chunked)
+        return read_chunked(c, in);
+    size_t wanted = (size_t)r->head.length - r->body.len, len = evbuffer_get_length(in);
+    size_t n = len < wanted ? len : wanted;
+    pst_buf_reserve(&r->body, n); /* grows with what came, not with what was promised */
+    evbuffer_remove(in, r->body.data + r->body.len, n);
+    r->body.len += n;
+    r->body.data[r->body.len] = 0;
+    if (n < wanted)
+        return false;
+    dispatch(c);
+    return true;
+}
+
+static void process(conn *c)
+{
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    bool go = true;
+    while (go) {
+        if (c->state == CONN_HEAD) {
+            go = read_head(c, in);
+        } else if (c->state == CONN_BODY) {
+            go = read_body(c, in);
+        } else if (c->state == CONN_LINGER) {
+            size_t n = evbuffer_get_length(in);
+            c->lingered += n;
+            evbuffer_drain(in, n);
+            if (c->lingered > LINGER_BYTES_MAX)
+                http_conn_close(c);
+            return;
+        } else {
+            return; /* a pipelined request waits, bounded by the read high-water mark */
+        }
+    }
+}
+
+/* ---- libevent's callbacks -------------------------------------------------------------------------------------------------- */
+
+static void on_read(struct bufferevent *bev, void *arg)
+{
+    process(arg);
+}
+
+static void on_written(struct bufferevent *bev, void *arg)
+{
+    conn *c = arg;
+    if (evbuffer_get_length(bufferevent_get_output(bev)))
+        return;
+    if (c->state == CONN_STREAM) {
+        http_stream_flushed(c->stream);
+        return;
+    }
+    if (c->state != CONN_FLUSH)
+        return;
+    if (c->close_after && c->eof) {
+        http_conn_close(c);
+    } else if (c->close_after) {
+        c->state = CONN_LINGER;
+        c->lingered = 0;
+        shutdown(bufferevent_getfd(bev), SHUT_WR);
+        http_conn_deadline(c, LINGER_MS);
+        process(c);
+    } else if (c->server->draining) {
+        http_conn_close(c);
+    } else {
+        c->state = CONN_HEAD;
+        c->head_begun = false;
+        c->lingered = 0;
+        http_conn_deadline(c, c->server->conf.idle_timeout_ms);
+        process(c);
+    }
+}
+
+static void on_event(struct bufferevent *bev, short what, void *arg)
+{
+    conn *c = arg;
+    bool half_closed = (what & BEV_EVENT_EOF) && (c->state == CONN_BUSY || c->state == CONN_FLUSH);
+    if (half_closed)
+        c->eof = true; /* it has said all and may still listen */
+    else
+        http_conn_close(c);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    conn *c = arg;
+    if (c->state == CONN_HEAD && c->head_begun)
+        refuse(c, 408, "the request's head did not arrive in time");
+    else if (c->state == CONN_BODY)
+        refuse(c, 408, "the request's body did not arrive in time");
+    else
+        http_conn_close(c);
+}
+
+void http_conn_start(pst_http *s, conn *c, int fd)
+{
+    c->server = s;
+    c->bev = bufferevent_socket_new(pst_loop_base(s->loop), fd, BEV_OPT_CLOSE_ON_FREE);
+    c->deadline = event_new(pst_loop_base(s->loop), -1, 0, on_deadline, c);
+    PST_ASSERT(c->bev && c->deadline);
+    struct timeval write_tv = {.tv_sec = s->conf.write_timeout_ms / 1000, .tv_usec = s->conf.write_timeout_ms % 1000 * 1000};
+    bufferevent_set_timeouts(c->bev, NULL, &write_tv);
+    bufferevent_setwatermark(c->bev, EV_READ, 0, s->conf.header_bytes_max + 65536);
+    bufferevent_setcb(c->bev, on_read, on_written, on_event, c);
+    c->next = s->conns;
+    if (c->next)
+        c->next->prev = c;
+    s->conns = c;
+    s->n_conns++;
+    http_conn_deadline(c, s->conf.header_timeout_ms);
+    bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+}

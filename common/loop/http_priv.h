@@ -1,0 +1,127 @@
+/* http_priv.h - the inside of the HTTP server, shared by http_server.c, http_conn.c, http_route.c (request views), http_reply.c and
+ * http_stream.c. A connection handles one request at a time; pipelined bytes wait in its input buffer. */
+#ifndef PST_LOOP_HTTP_PRIV_H
+#define PST_LOOP_HTTP_PRIV_H
+
+#include "common/loop/http.h"
+#include "common/loop/http_parse.h"
+#include "common/loop/loop_priv.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+
+typedef struct conn conn;
+
+typedef struct route_entry {
+    const pst_http_route *route;
+    void *arg;
+} route_entry;
+
+struct pst_http {
+    pst_loop *loop;
+    pst_http_conf conf; /* defaults filled in */
+    char *name, *listen_text, *url;
+    char **hosts;
+    int fd, port;
+    bool loopback, draining;
+    struct event *accept_ev, *accept_retry;
+    route_entry *routes;
+    size_t n_routes;
+    bool (*filter)(void *arg, pst_http_req *req);
+    void *filter_arg;
+    void (*fallback)(void *arg, pst_http_req *req, int status);
+    void *fallback_arg;
+    void (*drained)(void *arg);
+    void *drained_arg;
+    conn *conns;
+    int n_conns;
+    size_t bodies_bytes;
+    pst_http_req *reqs; /* all that live, also those whose client has gone */
+    uint64_t requests, refused, streams_open, streams_dropped;
+};
+
+typedef enum {
+    CONN_HEAD, /* waiting for, or in the middle of, a head */
+    CONN_BODY,
+    CONN_BUSY,   /* a handler has the request */
+    CONN_FLUSH,  /* the reply is being sent */
+    CONN_STREAM, /* an open stream */
+    CONN_LINGER  /* reply sent, we half-closed; what still comes is thrown away so that the reply is not lost to a reset */
+} conn_state;
+
+struct conn {
+    pst_http *server;
+    struct bufferevent *bev;
+    struct event *deadline;
+    conn *prev, *next;
+    conn_state state;
+    char remote[72], peer[64];
+    bool peer_loopback, close_after, eof, head_begun;
+    size_t scanned, lingered;
+    pst_http_chunks chunks;
+    pst_http_req *req;
+    pst_http_stream *stream;
+};
+
+typedef struct out_header {
+    char *name, *value;
+} out_header;
+
+struct pst_http_req {
+    conn *conn;       /* NULL once the client has gone */
+    pst_http *server; /* NULL once the server has gone */
+    pst_http_req *prev, *next;
+    char *raw;    /* bytes of the head */
+    char *target; /* copy, as sent */
+    char *room;   /* decoded path and query */
+    char *path_text;
+    pst_http_head head;
+    pst_http_parts path;
+    const pst_http_route *route;
+    void *route_arg;
+    pst_http_field params[8];
+    size_t n_params;
+    char *rest; /* value of {rest*} */
+    pst_buf body;
+    size_t body_max, counted;
+    char remote[72];
+    out_header *headers;
+    size_t n_headers;
+    bool head_only, keep;
+    void *data;
+};
+
+struct pst_http_stream {
+    conn *conn;
+    bool chunked, sse, head_only, ended;
+    pst_timer *heartbeat;
+    void (*on_close)(void *arg);
+    void (*on_drained)(void *arg);
+    void *arg;
+    int64_t last_us;
+};
+
+/* http_route.c */
+enum { ROUTE_FOUND = 0 };
+pst_http_req *http_req_new(conn *c);
+/* ROUTE_FOUND (req->route, params set), or 404, 405, 400 (why set). Allowed methods go to allow (≥ 128 bytes). */
+int http_route_find(pst_http *s, pst_http_req *r, char allow[128], const char **ret_why);
+void http_req_free(pst_http_req *r);
+
+/* http_conn.c */
+void http_conn_start(pst_http *s, conn *c, int fd); /* c: zeroed but for the peer's address */
+void http_conn_replied(conn *c, bool keep);         /* the reply is in the output buffer; ownership of c->req is gone */
+void http_conn_close(conn *c);                      /* now; ends its stream */
+void http_conn_deadline(conn *c, int64_t ms);
+
+/* http_reply.c */
+void http_reply_head(pst_http_req *r, struct evbuffer *out, int status, const char *type,
+                     int64_t length); /* length -1 = unknown: close, -2 = chunked */
+
+/* http_stream.c */
+void http_stream_conn_gone(pst_http_stream *st); /* the connection died under it: frees it after on_close */
+void http_stream_flushed(pst_http_stream *st);
+void http_stream_drain(pst_http_stream *st); /* the server wants to end it */
+
+#endif

@@ -1,0 +1,188 @@
+/* http_reply.c - replies of known length, problems, the head of every reply. */
+#include "common/loop/http_priv.h"
+
+#include "common/base/clock.h"
+
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+const char *pst_http_status_text(int status)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } texts[] = {{200, "OK"},
+                 {201, "Created"},
+                 {202, "Accepted"},
+                 {204, "No Content"},
+                 {206, "Partial Content"},
+                 {301, "Moved Permanently"},
+                 {302, "Found"},
+                 {303, "See Other"},
+                 {304, "Not Modified"},
+                 {307, "Temporary Redirect"},
+                 {400, "Bad Request"},
+                 {401, "Unauthorized"},
+                 {403, "Forbidden"},
+                 {404, "Not Found"},
+                 {405, "Method Not Allowed"},
+                 {406, "Not Acceptable"},
+                 {408, "Request Timeout"},
+                 {409, "Conflict"},
+                 {410, "Gone"},
+                 {411, "Length Required"},
+                 {412, "Precondition Failed"},
+                 {413, "Content Too Large"},
+                 {414, "URI Too Long"},
+                 {415, "Unsupported Media Type"},
+                 {416, "Range Not Satisfiable"},
+                 {417, "Expectation Failed"},
+                 {421, "Misdirected Request"},
+                 {422, "Unprocessable Content"},
+                 {429, "Too Many Requests"},
+                 {431, "Request Header Fields Too Large"},
+                 {500, "Internal Server Error"},
+                 {501, "Not Implemented"},
+                 {502, "Bad Gateway"},
+                 {503, "Service Unavailable"},
+                 {504, "Gateway Timeout"},
+                 {505, "HTTP Version Not Supported"}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].status == status)
+            return texts[i].text;
+    return status < 400 ? "OK" : status < 500 ? "Bad Request" : "Internal Server Error";
+}
+
+void pst_http_add_header(pst_http_req *r, const char *name, const char *value)
+{
+    r->headers = pst_realloc(r->headers, (r->n_headers + 1) * sizeof *r->headers);
+    out_header *h = &r->headers[r->n_headers++];
+    h->name = pst_strdup(name);
+    h->value = pst_strdup(value);
+    char *to = h->value;
+    for (const char *p = value; *p; p++) /* response splitting ends here */
+        if ((unsigned char)*p >= 0x20 && *p != 0x7f)
+            *to++ = *p;
+    *to = 0;
+}
+
+static bool has_out_header(const pst_http_req *r, const char *name)
+{
+    for (size_t i = 0; i < r->n_headers; i++)
+        if (!strcasecmp(r->headers[i].name, name))
+            return true;
+    return false;
+}
+
+void http_reply_head(pst_http_req *r, struct evbuffer *out, int status, const char *type, int64_t length)
+{
+    char date[40];
+    time_t now = (time_t)(pst_now_us() / 1000000);
+    struct tm tm;
+    gmtime_r(&now, &tm);
+    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, pst_http_status_text(status), date);
+    if (type && *type)
+        evbuffer_add_printf(out, "Content-Type: %s\r\n", type);
+    if (length >= 0 && status != 204 && status != 304)
+        evbuffer_add_printf(out, "Content-Length: %lld\r\n", (long long)length);
+    else if (length == -2)
+        evbuffer_add_printf(out, "Transfer-Encoding: chunked\r\n");
+    if (!has_out_header(r, "X-Content-Type-Options"))
+        evbuffer_add_printf(out, "X-Content-Type-Options: nosniff\r\n");
+    if (!has_out_header(r, "Cache-Control"))
+        evbuffer_add_printf(out, "Cache-Control: no-store\r\n");
+    for (size_t i = 0; i < r->n_headers; i++)
+        evbuffer_add_printf(out, "%s: %s\r\n", r->headers[i].name, r->headers[i].value);
+    if (!r->keep)
+        evbuffer_add_printf(out, "Connection: close\r\n");
+    else if (r->head.minor == 0)
+        evbuffer_add_printf(out, "Connection: keep-alive\r\n");
+    evbuffer_add(out, "\r\n", 2);
+}
+
+void pst_http_reply(pst_http_req *r, int status, const char *content_type, const void *body, size_t len)
+{
+    conn *c = r->conn;
+    if (c) {
+        if (r->server->draining)
+            r->keep = false;
+        struct evbuffer *out = bufferevent_get_output(c->bev);
+        http_reply_head(r, out, status, content_type, (int64_t)len);
+        if (len && !r->head_only && status != 204 && status != 304)
+            evbuffer_add(out, body, len);
+        c->req = NULL;
+        http_conn_replied(c, r->keep);
+    }
+    http_req_free(r);
+}
+
+void pst_http_reply_text(pst_http_req *r, int status, const char *fmt, ...)
+{
+    pst_buf b = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    pst_buf_vprintf(&b, fmt, ap);
+    va_end(ap);
+    pst_http_reply(r, status, "text/plain; charset=utf-8", b.data, b.len);
+    pst_buf_done(&b);
+}
+
+static void reply_json(pst_http_req *r, int status, const char *type, json_t *take)
+{
+    pst_buf b = {0};
+    if (take)
+        pst_json_add(&b, take);
+    json_decref(take);
+    pst_http_reply(r, status, type, b.data, b.len);
+    pst_buf_done(&b);
+}
+
+void pst_http_reply_json(pst_http_req *r, int status, json_t *take)
+{
+    reply_json(r, status, "application/json", take);
+}
+
+void pst_http_problem(pst_http_req *r, int status, const char *code, const char *title, const char *detail)
+{
+    json_t *j = json_object();
+    json_object_set_new(j, "type", json_string("about:blank"));
+    json_object_set_new(j, "title", json_string(title ? title : pst_http_status_text(status)));
+    json_object_set_new(j, "status", json_integer(status));
+    if (code)
+        json_object_set_new(j, "code", json_string(code));
+    if (detail) {
+        json_t *text = json_string(detail); /* NULL when it is not UTF-8, as texts made of user input may be */
+        json_object_set_new(j, "detail", text ? text : json_string("(text that is not UTF-8)"));
+    }
+    reply_json(r, status, "application/problem+json", j);
+}
+
+void pst_http_problem_err(pst_http_req *r, const pst_err *err)
+{
+    static const struct {
+        int code, status;
+        const char *word;
+    } rows[] = {{PST_ENOTFOUND, 404, "not-found"},
+                {PST_EEXIST, 409, "exists"},
+                {PST_ESTATE, 409, "wrong-state"},
+                {PST_EINCOMPAT, 409, "incompatible-schema"},
+                {PST_ELIMIT, 413, "limit"},
+                {PST_EAUTH, 403, "refused"},
+                {PST_EINVAL, 400, "invalid"},
+                {PST_EPARSE, 400, "malformed"},
+                {PST_EUNREACH, 503, "unreachable"},
+                {PST_ETIMEDOUT, 504, "timed-out"},
+                {PST_ESTOPPED, 503, "stopping"},
+                {PST_EAGAIN, 503, "busy"},
+                {PST_EUNSUPPORTED, 501, "unsupported"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].code == err->code) {
+            if (rows[i].status == 503)
+                pst_http_add_header(r, "Retry-After", "2");
+            pst_http_problem(r, rows[i].status, rows[i].word, NULL, err->text);
+            return;
+        }
+    pst_http_problem(r, 500, "internal", NULL, err->text);
+}

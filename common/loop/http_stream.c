@@ -1,0 +1,210 @@
+/* http_stream.c - replies of unknown length: chunked pieces, server-sent events, heartbeats, the bound on a slow client's backlog. */
+#include "common/loop/http_priv.h"
+
+#include "common/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FINAL_FLUSH_MS 5000 /* what a dropped or drained client gets to take the rest */
+
+static void put(pst_http_stream *st, const void *data, size_t len)
+{
+    struct evbuffer *out = bufferevent_get_output(st->conn->bev);
+    if (st->head_only || len == 0)
+        return;
+    if (st->chunked)
+        evbuffer_add_printf(out, "%zx\r\n", len);
+    evbuffer_add(out, data, len);
+    if (st->chunked)
+        evbuffer_add(out, "\r\n", 2);
+    st->last_us = pst_mono_us();
+}
+
+/* Ends the reply; the stream object stays until the connection or its user lets go of it. */
+static void finish(pst_http_stream *st)
+{
+    conn *c = st->conn;
+    if (st->ended)
+        return;
+    st->ended = true;
+    if (st->chunked && !st->head_only)
+        evbuffer_add(bufferevent_get_output(c->bev), "0\r\n\r\n", 5);
+    pst_timer_free(st->heartbeat);
+    st->heartbeat = NULL;
+}
+
+static void stream_free(pst_http_stream *st)
+{
+    pst_timer_free(st->heartbeat);
+    free(st);
+}
+
+static void on_heartbeat(void *arg)
+{
+    pst_http_stream *st = arg;
+    if (pst_mono_us() - st->last_us >= (int64_t)st->conn->server->conf.heartbeat_ms * 500)
+        put(st, ": still here\n\n", 14);
+}
+
+pst_http_stream *pst_http_stream_open(pst_http_req *r, int status, const char *content_type, void (*on_close)(void *arg), void *arg)
+{
+    pst_http_stream *st = pst_alloc(sizeof *st);
+    st->on_close = on_close;
+    st->arg = arg;
+    st->head_only = r->head_only;
+    st->last_us = pst_mono_us();
+    conn *c = r->conn;
+    if (c) {
+        st->chunked = r->head.minor == 1;
+        r->keep = r->keep && st->chunked && !c->server->draining;
+        http_reply_head(r, bufferevent_get_output(c->bev), status, content_type, st->chunked ? -2 : -1);
+        st->conn = c;
+        c->stream = st;
+        c->req = NULL;
+        c->state = CONN_STREAM;
+        c->close_after = !r->keep;
+        c->server->streams_open++;
+        http_conn_deadline(c, c->eof ? 1 : -1); /* a client that has left: its stream ends at the next turn of the loop */
+        if (st->head_only)
+            finish(st);
+    }
+    http_req_free(r);
+    if (!c) {
+        stream_free(st);
+        return NULL;
+    }
+    return st;
+}
+
+size_t pst_http_stream_backlog(const pst_http_stream *st)
+{
+    return evbuffer_get_length(bufferevent_get_output(st->conn->bev));
+}
+
+/* Ended by us, not by its user: a last comment, then the connection has a few seconds to take what is there. */
+static void drop(pst_http_stream *st, const char *why)
+{
+    if (st->ended)
+        return;
+    if (st->sse)
+        put(st, why, strlen(why));
+    finish(st);
+    st->conn->close_after = true;
+    http_conn_deadline(st->conn, FINAL_FLUSH_MS);
+}
+
+int pst_http_stream_write(pst_http_stream *st, const void *data, size_t len)
+{
+    if (st->ended)
+        return PST_ELIMIT;
+    pst_http *s = st->conn->server;
+    if (pst_http_stream_backlog(st) + len > s->conf.stream_backlog_max) {
+        s->streams_dropped++;
+        drop(st, ": dropped: this client reads too slowly; reconnect with Last-Event-ID\n\n");
+        return PST_ELIMIT;
+    }
+    put(st, data, len);
+    return PST_OK;
+}
+
+void pst_http_stream_on_drained(pst_http_stream *st, void (*fn)(void *arg))
+{
+    st->on_drained = fn;
+}
+
+void pst_http_stream_close(pst_http_stream *st)
+{
+    conn *c = st->conn;
+    st->on_close = NULL;
+    finish(st);
+    c->stream = NULL;
+    c->server->streams_open--;
+    stream_free(st);
+    http_conn_replied(c, !c->close_after);
+}
+
+void http_stream_conn_gone(pst_http_stream *st)
+{
+    st->conn->server->streams_open--;
+    st->conn->stream = NULL;
+    st->ended = true;
+    if (st->on_close)
+        st->on_close(st->arg);
+    stream_free(st);
+}
+
+void http_stream_flushed(pst_http_stream *st)
+{
+    if (st->ended) {
+        conn *c = st->conn;
+        http_stream_conn_gone(st);
+        http_conn_replied(c, false);
+    } else if (st->on_drained) {
+        st->on_drained(st->arg);
+    }
+}
+
+void http_stream_drain(pst_http_stream *st)
+{
+    drop(st, ": the server is shutting down\n\n");
+}
+
+/* ---- server-sent events ---------------------------------------------------------------------------------------------------- */
+
+pst_http_stream *pst_http_sse_open(pst_http_req *r, void (*on_close)(void *arg), void *arg)
+{
+    pst_http_add_header(r, "Cache-Control", "no-cache, no-transform");
+    pst_http_add_header(r, "X-Accel-Buffering", "no");
+    int heartbeat_ms = r->server ? r->server->conf.heartbeat_ms : 15000;
+    pst_http_stream *st = pst_http_stream_open(r, 200, "text/event-stream; charset=utf-8", on_close, arg);
+    if (!st)
+        return NULL;
+    st->sse = true;
+    put(st, "retry: 2000\n\n", 13);
+    int64_t us = (int64_t)heartbeat_ms * 1000;
+    st->heartbeat = pst_timer_new(st->conn->server->loop, us, us, on_heartbeat, st);
+    return st;
+}
+
+/* One line of a field; what would end the line early becomes a space. */
+static void field(pst_buf *b, const char *name, const char *value)
+{
+    pst_buf_adds(b, name);
+    for (; *value; value++)
+        pst_buf_addc(b, *value == '\n' || *value == '\r' ? ' ' : *value);
+    pst_buf_addc(b, '\n');
+}
+
+int pst_http_sse_send(pst_http_stream *st, const char *id, const char *event, const char *data, size_t len)
+{
+    pst_buf b = {0};
+    if (id)
+        field(&b, "id: ", id);
+    if (event)
+        field(&b, "event: ", event);
+    const char *p = data, *end = data + len;
+    do {
+        const char *stop = p;
+        while (stop < end && *stop != '\n' && *stop != '\r')
+            stop++;
+        pst_buf_adds(&b, "data: ");
+        pst_buf_add(&b, p, (size_t)(stop - p));
+        pst_buf_addc(&b, '\n');
+        p = stop + (stop + 1 < end && stop[0] == '\r' && stop[1] == '\n' ? 2 : 1);
+    } while (p < end);
+    pst_buf_addc(&b, '\n');
+    int rc = pst_http_stream_write(st, b.data, b.len);
+    pst_buf_done(&b);
+    return rc;
+}
+
+int pst_http_sse_comment(pst_http_stream *st, const char *text)
+{
+    pst_buf b = {0};
+    field(&b, ": ", text);
+    pst_buf_addc(&b, '\n');
+    int rc = pst_http_stream_write(st, b.data, b.len);
+    pst_buf_done(&b);
+    return rc;
+}

@@ -1,0 +1,118 @@
+/* http_thread.c - a server with a loop and a thread of its own; /metrics and /health for programs whose main thread is busy scoring. */
+#include "common/loop/http.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+struct pst_http_thread {
+    pst_loop *loop;
+    pst_http *server;
+    pthread_t thread;
+    bool started;
+    pst_metrics *set;
+    int (*health)(void *arg, pst_buf *why);
+    void *health_arg;
+};
+
+static void *run(void *arg)
+{
+    pst_http_thread *t = arg;
+    pthread_setname_np(pthread_self(), "http");
+    pst_loop_run(t->loop);
+    return NULL;
+}
+
+static int start(pst_http_thread *t, const pst_http_conf *conf, const pst_http_route *routes, size_t n, void *arg, pst_err *err)
+{
+    int rc = pst_loop_new(&t->loop, err);
+    if (rc < 0)
+        return rc;
+    pst_loop_ignore_stop(t->loop);
+    rc = pst_http_new(t->loop, conf, &t->server, err);
+    if (rc < 0)
+        return rc;
+    pst_http_add_routes(t->server, routes, n, arg);
+    sigset_t all, old; /* signals are for the main thread */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failed = pthread_create(&t->thread, NULL, run, t);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (failed)
+        return pst_err_sys(err, failed, "starting the HTTP thread");
+    t->started = true;
+    return PST_OK;
+}
+
+int pst_http_thread_start(const pst_http_conf *conf, const pst_http_route *routes, size_t n, void *arg, pst_http_thread **ret_thread,
+                          pst_err *err)
+{
+    pst_http_thread *t = pst_alloc(sizeof *t);
+    int rc = start(t, conf, routes, n, arg, err);
+    if (rc < 0) {
+        pst_http_thread_stop(t);
+        return rc;
+    }
+    *ret_thread = t;
+    return PST_OK;
+}
+
+static void get_metrics(void *arg, pst_http_req *req)
+{
+    pst_http_thread *t = arg;
+    pst_buf b = {0};
+    pst_metrics_text(t->set, &b);
+    pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
+    pst_buf_done(&b);
+}
+
+static void get_health(void *arg, pst_http_req *req)
+{
+    pst_http_thread *t = arg;
+    pst_buf why = {0};
+    int rc = t->health ? t->health(t->health_arg, &why) : 0;
+    json_t *j = json_object();
+    json_object_set_new(j, "status", json_string(rc == 0 ? "ok" : "failing"));
+    if (why.len) {
+        json_t *text = json_string(why.data);
+        json_object_set_new(j, "detail", text ? text : json_string("(text that is not UTF-8)"));
+    }
+    pst_http_reply_json(req, rc == 0 ? 200 : 503, j);
+    pst_buf_done(&why);
+}
+
+int pst_http_thread_metrics(const pst_http_conf *conf, pst_metrics *set, int (*health)(void *arg, pst_buf *why), void *arg,
+                            pst_http_thread **ret_thread, pst_err *err)
+{
+    static const pst_http_route routes[] = {{"GET", "/metrics", get_metrics, 0, 0}, {"GET", "/health", get_health, 0, 0}};
+    pst_http_thread *t = pst_alloc(sizeof *t);
+    t->set = set;
+    t->health = health;
+    t->health_arg = arg;
+    int rc = start(t, conf, routes, 2, t, err);
+    if (rc < 0) {
+        pst_http_thread_stop(t);
+        return rc;
+    }
+    *ret_thread = t;
+    return PST_OK;
+}
+
+int pst_http_thread_port(const pst_http_thread *t)
+{
+    return pst_http_port(t->server);
+}
+
+void pst_http_thread_stop(pst_http_thread *t)
+{
+    if (!t)
+        return;
+    if (t->started) {
+        pst_loop_stop(t->loop);
+        pthread_join(t->thread, NULL);
+    }
+    pst_http_free(t->server);
+    pst_loop_free(t->loop);
+    free(t);
+}
