@@ -25,10 +25,10 @@ typedef struct pst_schema pst_schema;
 
 int pst_schema_parse(const char *text, size_t len, pst_schema **ret_schema, pst_err *err); /* PST_EPARSE/DATA: what and where */
 void pst_schema_free(pst_schema *s);
-const char *pst_schema_text(const pst_schema *s);                 /* the original JSON text */
-const char *pst_schema_name(const pst_schema *s);                 /* full name of a named type, else the type's word */
+const char *pst_schema_text(const pst_schema *s);                  /* the original JSON text */
+const char *pst_schema_name(const pst_schema *s);                  /* full name of a named type, else the type's word */
 void pst_schema_canonical(const pst_schema *s, pst_buf *ret_text); /* parsing canonical form */
-uint64_t pst_schema_fingerprint(const pst_schema *s);             /* CRC-64-AVRO of it */
+uint64_t pst_schema_fingerprint(const pst_schema *s);              /* CRC-64-AVRO of it */
 /* May `reader` read all data of `writer`? 1 yes, 0 no with the reasons (one a line, with paths) in why if given. */
 int pst_schema_can_read(const pst_schema *reader, const pst_schema *writer, pst_buf *why);
 
@@ -44,7 +44,8 @@ int pst_schema_can_read(const pst_schema *reader, const pst_schema *writer, pst_
  * array<T>        T *f; size_t n_f
  * map<string>     pst_str_pair *f; size_t n_f       map<double>: pst_dbl_pair
  * Names: record JobRequest → struct pst_job_request, type descriptor pst_job_request_type; enum JobAction → pst_job_action,
- * PST_JOB_ACTION_SUBMIT. All memory of a struct is malloc'ed and owned by it. */
+ * PST_JOB_ACTION_SUBMIT. An enum whose name is a record's plus Type (JobEventType) has no typedef, since pst_job_event_type is the
+ * record's descriptor: write `enum pst_job_event_type`. All memory of a struct is malloc'ed and owned by it. */
 typedef struct pst_bytes {
     void *data;
     size_t len;
@@ -57,10 +58,16 @@ typedef struct pst_dbl_pair {
     double value;
 } pst_dbl_pair;
 
-typedef struct pst_type pst_type; /* descriptor of a generated record: name, size, schema text, fields */
+typedef struct pst_type pst_type;           /* descriptor of a generated record: name, size, schema text, fields (type.h) */
+typedef struct pst_enum_type pst_enum_type; /* descriptor of a generated enum */
 
-const char *pst_type_name(const pst_type *t);    /* "JobRequest" */
-const char *pst_type_schema(const pst_type *t);  /* the .avsc text, as registered */
+/* The symbol of a value ("?" if out of range), the value of a symbol (-1 if unknown; case-sensitive). Generated wrappers per enum:
+ * pst_job_action_text(v), pst_job_action_parse(text); descriptor pst_job_action_enum. */
+const char *pst_enum_text(const pst_enum_type *e, int value);
+int pst_enum_parse(const pst_enum_type *e, const char *text);
+
+const char *pst_type_name(const pst_type *t);   /* "JobRequest" */
+const char *pst_type_schema(const pst_type *t); /* the .avsc text, as registered */
 size_t pst_type_size(const pst_type *t);
 const pst_type *pst_type_find(const char *name); /* by record name; NULL if unknown */
 
@@ -71,10 +78,10 @@ void pst_decode_plan_free(pst_decode_plan *p);
 /* bytes: Avro binary without framing. ret_event is zeroed first; after an error it is empty. Trailing bytes are an error. */
 int pst_decode_run(const pst_decode_plan *p, const void *bytes, size_t len, void *ret_event, pst_err *err);
 
-void pst_event_encode(const pst_type *t, const void *event, pst_buf *out);      /* appends Avro binary of the type's own schema */
-void pst_event_clear(const pst_type *t, void *event);                           /* frees what it holds, zeroes; NULL-safe */
-void pst_event_copy(const pst_type *t, const void *event, void *ret_copy);      /* deep */
-json_t *pst_event_to_json(const pst_type *t, const void *event);                /* plain JSON: unions unwrapped, bytes as base64, enums as text */
+void pst_event_encode(const pst_type *t, const void *event, pst_buf *out); /* appends Avro binary of the type's own schema */
+void pst_event_clear(const pst_type *t, void *event);                      /* frees what it holds, zeroes; NULL-safe */
+void pst_event_copy(const pst_type *t, const void *event, void *ret_copy); /* deep */
+json_t *pst_event_to_json(const pst_type *t, const void *event); /* plain JSON: unions unwrapped, bytes as base64, enums as text */
 /* The contract's JSON text: nullable and defaulted fields may be left out; unknown fields are an error naming the nearest known one. */
 int pst_event_from_json(const pst_type *t, const json_t *json, void *ret_event, pst_err *err);
 bool pst_event_equal(const pst_type *t, const void *a, const void *b);
@@ -92,9 +99,9 @@ typedef enum {
 } pst_want_kind;
 
 typedef struct pst_want {
-    const char *path;  /* dotted: "cpu.user"; through nullable records; a top-level field may contain dots itself (exact match wins) */
+    const char *path; /* dotted: "cpu.user"; through nullable records; a top-level field may contain dots itself (exact match wins) */
     pst_want_kind kind;
-    uint32_t slots;    /* NUMBER: doubles it fills, ≥ 1 */
+    uint32_t slots; /* NUMBER: doubles it fills, ≥ 1 */
 } pst_want;
 
 typedef struct pst_columns pst_columns;
@@ -107,7 +114,8 @@ bool pst_columns_absent(const pst_columns *c, size_t want);
 const char *pst_columns_schema(const pst_columns *c, size_t want);
 /* One record. ret_numbers: sum of slots, in the order of the wants, untouched where missing. ret_missing[i]: 1 = null or absent.
  * ret_texts[i]: TEXT and RAW wants. An array of another length than slots: PST_EINVAL/DATA. No heap use. */
-int pst_columns_run(const pst_columns *c, const void *bytes, size_t len, double *ret_numbers, uint8_t *ret_missing, pst_slice *ret_texts, pst_err *err);
+int pst_columns_run(const pst_columns *c, const void *bytes, size_t len, double *ret_numbers, uint8_t *ret_missing, pst_slice *ret_texts,
+                    pst_err *err);
 char *pst_columns_explain(const pst_columns *c); /* the op list as text; free() */
 
 /* ---- any data ↔ JSON -------------------------------------------------------------------------------------------------------- */

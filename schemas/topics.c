@@ -1,0 +1,19 @@
+/* topics.c - see topics.h. */
+#include "schemas/topics.h"
+
+static const pst_topic_def topics[] = {
+#define PST_TOPIC(ID, suffix, type, partitions, cleanup, retention_ms, doc) {suffix, #type, partitions, cleanup, retention_ms, doc},
+#include "schemas/topics.def"
+#undef PST_TOPIC
+};
+
+const pst_topic_def *pst_topic_get(pst_topic t)
+{
+    PST_ASSERT((int)t >= 0 && t < PST_TOPIC_COUNT);
+    return &topics[t];
+}
+
+char *pst_topic_name(const char *prefix, pst_topic t)
+{
+    return pst_sprintf("%s%s", prefix, pst_topic_get(t)->suffix);
+}
