@@ -1,0 +1,600 @@
+/* lcm_core.c - see lcm_core.h. */
+#include "lcm/lcm_core.h"
+
+#include "common/base/buf.h"
+#include "common/base/map.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { WAITING = 0, ALIVE, STOPPING, KILLING, FLUSHING, DRAINING, ENDED } phase;
+
+typedef struct proc {
+    char name[32];
+    phase phase;
+    pst_run_wish wish;
+    int64_t deadline_us; /* STOPPING: when to use force; DRAINING: earliest restart of the publisher */
+    int drains;          /* publishers started so far */
+    bool hurried;
+    uint64_t gpu_mask;
+    pst_run_exit exit; /* ENDED, DRAINING, KILLING (what will be said) */
+} proc;
+
+typedef struct gang {
+    int generation;
+    pst_lcm_command spec;
+    proc *processes;
+    int n;
+    bool intended; /* its intent is on disk */
+} gang;
+
+typedef struct job {
+    char *training_id;
+    gang **gangs; /* rising generations; all but the last are kept only while they live */
+    size_t n;
+    bool clean; /* remove once nothing lives */
+    int clean_generation;
+} job;
+
+struct pst_lcm {
+    pst_map jobs;
+    int gpus;
+    bool recovering, stopping;
+};
+
+/* ---- small things ----------------------------------------------------------------------------------------------------------- */
+
+pst_lcm *pst_lcm_new(int gpus)
+{
+    pst_lcm *l = pst_alloc(sizeof *l);
+    l->gpus = gpus > PST_LCM_GPUS_MAX ? PST_LCM_GPUS_MAX : gpus;
+    l->recovering = true;
+    return l;
+}
+
+static void gang_free(gang *g)
+{
+    free(g->processes);
+    free(g);
+}
+
+static void job_free(void *p)
+{
+    job *j = p;
+    for (size_t i = 0; i < j->n; i++)
+        gang_free(j->gangs[i]);
+    free(j->gangs);
+    free(j->training_id);
+    free(j);
+}
+
+void pst_lcm_free(pst_lcm *l)
+{
+    if (!l)
+        return;
+    pst_map_done(&l->jobs, job_free);
+    free(l);
+}
+
+void pst_lcm_actions_done(pst_lcm_actions *a)
+{
+    free(a->at);
+    memset(a, 0, sizeof *a);
+}
+
+static pst_lcm_action *add(pst_lcm_actions *a, pst_lcm_action_type type, const job *j, int generation, const char *name)
+{
+    if (a->n == a->cap) {
+        a->cap = a->cap ? 2 * a->cap : 16;
+        a->at = pst_realloc(a->at, a->cap * sizeof *a->at);
+    }
+    pst_lcm_action *x = &a->at[a->n++];
+    memset(x, 0, sizeof *x);
+    x->type = type;
+    snprintf(x->training_id, sizeof x->training_id, "%s", j->training_id);
+    x->generation = generation;
+    snprintf(x->process, sizeof x->process, "%s", name ? name : "");
+    return x;
+}
+
+static pst_lcm_action *say(pst_lcm_actions *a, pst_lcm_say what, const job *j, int generation, const char *name, const char *code,
+                           const char *reason)
+{
+    pst_lcm_action *x = add(a, PST_LCM_REPORT, j, generation, name);
+    x->say = what;
+    snprintf(x->exit.reason_code, sizeof x->exit.reason_code, "%s", code ? code : "");
+    snprintf(x->exit.reason, sizeof x->exit.reason, "%s", reason ? reason : "");
+    return x;
+}
+
+static bool gang_lives(const gang *g)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->processes[i].phase >= ALIVE && g->processes[i].phase <= KILLING)
+            return true;
+    return false;
+}
+
+static bool gang_over(const gang *g)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->processes[i].phase != ENDED)
+            return false;
+    return true;
+}
+
+static gang *last_gang(const job *j)
+{
+    return j->n ? j->gangs[j->n - 1] : NULL;
+}
+
+static gang *find_gang(const job *j, int generation)
+{
+    for (size_t i = 0; i < j->n; i++)
+        if (j->gangs[i]->generation == generation)
+            return j->gangs[i];
+    return NULL;
+}
+
+static proc *find_process(gang *g, const char *name)
+{
+    for (int i = 0; g && i < g->n; i++)
+        if (!strcmp(g->processes[i].name, name))
+            return &g->processes[i];
+    return NULL;
+}
+
+static job *get_job(pst_lcm *l, const char *training_id, bool make)
+{
+    job *j = pst_map_get(&l->jobs, training_id);
+    if (!j && make) {
+        j = pst_alloc(sizeof *j);
+        j->training_id = pst_strdup(training_id);
+        pst_map_put(&l->jobs, training_id, j);
+    }
+    return j;
+}
+
+/* Keeps rising order: after a crash intents are found in any. */
+static gang *add_gang(job *j, int generation, const pst_lcm_command *spec)
+{
+    gang *g = pst_alloc(sizeof *g);
+    g->generation = generation;
+    g->spec = *spec;
+    g->n = spec->learners + spec->parameter_servers;
+    g->processes = pst_alloc((size_t)g->n * sizeof *g->processes);
+    for (int i = 0; i < g->n; i++)
+        if (i < spec->learners)
+            snprintf(g->processes[i].name, sizeof g->processes[i].name, "learner-%d", i + 1);
+        else
+            snprintf(g->processes[i].name, sizeof g->processes[i].name, "ps-%d", i + 1 - spec->learners);
+    j->gangs = pst_realloc(j->gangs, (j->n + 1) * sizeof *j->gangs);
+    size_t at = j->n++;
+    for (; at && j->gangs[at - 1]->generation > generation; at--)
+        j->gangs[at] = j->gangs[at - 1];
+    j->gangs[at] = g;
+    return g;
+}
+
+static bool spec_ok(const pst_lcm_command *c)
+{
+    return c->learners >= 1 && c->learners <= PST_LCM_LEARNERS_MAX && c->parameter_servers >= 0 &&
+           c->parameter_servers <= PST_LCM_LEARNERS_MAX && c->gpus >= 0 && c->grace_ms >= 0;
+}
+
+static uint64_t gpus_used(const pst_lcm *l)
+{
+    uint64_t used = 0;
+    for (size_t i = 0; i < l->jobs.n; i++) {
+        const job *j = l->jobs.at[i].key ? l->jobs.at[i].value : NULL;
+        for (size_t k = 0; j && k < j->n; k++)
+            for (int p = 0; p < j->gangs[k]->n; p++)
+                if (j->gangs[k]->processes[p].phase >= ALIVE && j->gangs[k]->processes[p].phase <= KILLING)
+                    used |= j->gangs[k]->processes[p].gpu_mask;
+    }
+    return used;
+}
+
+/* The lowest free devices; false when there are too few now. */
+static bool take_gpus(const pst_lcm *l, int wanted, uint64_t *ret_mask)
+{
+    uint64_t used = gpus_used(l), mask = 0;
+    for (int i = 0; i < l->gpus && wanted > 0; i++)
+        if (!(used >> i & 1)) {
+            mask |= 1ull << i;
+            wanted--;
+        }
+    *ret_mask = mask;
+    return wanted <= 0;
+}
+
+/* ---- one process ------------------------------------------------------------------------------------------------------------ */
+
+/* It ended; exit says how. told: the Trainer heard of it. */
+static void tell_end(const job *j, const gang *g, const proc *p, pst_lcm_actions *a)
+{
+    pst_lcm_action *x = add(a, PST_LCM_REPORT, j, g->generation, p->name);
+    x->say = p->exit.lost ? PST_LCM_SAY_LOST : PST_LCM_SAY_EXITED;
+    x->exit = p->exit;
+}
+
+static const char *wish_code(pst_run_wish w)
+{
+    return w == PST_WISH_PLATFORM_DOWN ? "PLATFORM_DOWN" : NULL;
+}
+
+/* It ends without a supervisor that could tell: reported by us, and marked so that a restart does not do it again. */
+static void end_untold(const job *j, const gang *g, proc *p, const char *code, const char *reason, int64_t now_us, pst_lcm_actions *a)
+{
+    p->phase = ENDED;
+    memset(&p->exit, 0, sizeof p->exit);
+    p->exit.lost = true;
+    p->exit.wish = p->wish;
+    p->exit.time_us = now_us;
+    snprintf(p->exit.reason_code, sizeof p->exit.reason_code, "%s", code ? code : "");
+    snprintf(p->exit.reason, sizeof p->exit.reason, "%s", reason);
+    tell_end(j, g, p, a);
+    pst_lcm_action *x = add(a, PST_LCM_MARK_ENDED, j, g->generation, p->name);
+    x->exit = p->exit;
+}
+
+static void stop_process(const job *j, const gang *g, proc *p, pst_run_wish wish, int64_t now_us, pst_lcm_actions *a)
+{
+    switch (p->phase) {
+    case WAITING:
+        p->wish = wish;
+        end_untold(j, g, p, wish_code(wish), "stopped before it was started", now_us, a);
+        break;
+    case ALIVE:
+        p->phase = STOPPING;
+        p->wish = wish;
+        p->deadline_us = now_us + (int64_t)g->spec.grace_ms * 1000 + PST_LCM_MARGIN_US;
+        add(a, PST_LCM_STOP, j, g->generation, p->name)->wish = wish;
+        break;
+    case STOPPING: /* halt, then terminate: one SIGTERM is enough, the stronger wish goes on record */
+        if (wish > p->wish) {
+            p->wish = wish;
+            add(a, PST_LCM_STOP, j, g->generation, p->name)->wish = wish;
+        }
+        break;
+    case KILLING:
+        if (wish > p->wish)
+            p->wish = wish;
+        break;
+    case FLUSHING:
+        if (!p->deadline_us)
+            p->deadline_us = now_us + PST_LCM_MARGIN_US;
+        break;
+    default: break;
+    }
+}
+
+static void stop_gang(const job *j, gang *g, pst_run_wish wish, int64_t now_us, pst_lcm_actions *a)
+{
+    for (int i = 0; i < g->n; i++)
+        stop_process(j, g, &g->processes[i], wish, now_us, a);
+}
+
+static void vanished(const job *j, const gang *g, proc *p, pst_lcm_actions *a)
+{
+    p->phase = KILLING;
+    add(a, PST_LCM_END, j, g->generation, p->name);
+}
+
+/* Restarts the publisher, ever more rarely if it dies again and again: at once, after 1 s, 2 s … 32 s. deadline_us 0 = it runs. */
+static void drain(const job *j, const gang *g, proc *p, int64_t now_us, pst_lcm_actions *a)
+{
+    p->phase = DRAINING;
+    p->deadline_us = p->drains ? now_us + (1000000ll << (p->drains > 6 ? 5 : p->drains - 1)) : now_us + 1;
+    if (!p->drains && !p->hurried) {
+        p->drains++;
+        p->deadline_us = 0;
+        add(a, PST_LCM_START, j, g->generation, p->name);
+    }
+}
+
+static void see(const pst_lcm *l, const job *j, const gang *g, proc *p, const pst_lcm_event *in, pst_lcm_actions *a)
+{
+    bool living = p->phase == ALIVE || p->phase == STOPPING;
+    if (p->phase == ENDED)
+        return;
+    switch (in->seen) {
+    case PST_LCM_SEEN_ABSENT: /* WAITING stays so: advance() starts it. Else its supervisor died before it had done anything. */
+        if (living)
+            vanished(j, g, p, a);
+        break;
+    case PST_LCM_SEEN_ALIVE:
+        if (p->phase != WAITING)
+            break;
+        p->phase = in->wish ? STOPPING : ALIVE; /* adopted; a wish on disk has reached, or will reach, its supervisor */
+        p->wish = in->wish;
+        p->deadline_us = in->wish ? in->now_us + (int64_t)g->spec.grace_ms * 1000 + PST_LCM_MARGIN_US : 0;
+        break;
+    case PST_LCM_SEEN_FLUSHING:
+        if (p->phase != FLUSHING)
+            p->deadline_us = l->stopping ? in->now_us : 0;
+        p->phase = FLUSHING;
+        break;
+    case PST_LCM_SEEN_ENDED:
+        if (in->exit)
+            p->exit = *in->exit;
+        if (in->told)
+            p->phase = ENDED;
+        else
+            drain(j, g, p, in->now_us, a);
+        break;
+    case PST_LCM_SEEN_VANISHED:
+        if (p->phase != KILLING) {
+            p->wish = in->wish > p->wish ? in->wish : p->wish;
+            vanished(j, g, p, a);
+        }
+        break;
+    }
+}
+
+static void emptied(const job *j, const gang *g, proc *p, int64_t now_us, pst_lcm_actions *a)
+{
+    if (p->phase != KILLING)
+        return;
+    const char *reason = "its supervisor vanished; the processes that it left were ended";
+    if (p->wish == PST_WISH_HALT || p->wish == PST_WISH_KILL)
+        reason = "ended by force: its supervisor did not end it within the grace time";
+    else if (p->wish == PST_WISH_PLATFORM_DOWN)
+        reason = "ended by force while the platform was stopped";
+    end_untold(j, g, p, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "LOST", reason, now_us, a);
+}
+
+/* ---- the gang --------------------------------------------------------------------------------------------------------------- */
+
+static void start_waiting(pst_lcm *l, const job *j, gang *g, int64_t now_us, pst_lcm_actions *a)
+{
+    for (int i = 0; i < g->n; i++) {
+        proc *p = &g->processes[i];
+        uint64_t mask;
+        if (p->phase != WAITING)
+            continue;
+        if (g->spec.gpus > l->gpus) {
+            char text[128];
+            snprintf(text, sizeof text, "needs %d GPUs, the site has %d", g->spec.gpus, l->gpus);
+            say(a, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S100", text);
+            end_untold(j, g, p, "S100", text, now_us, a);
+            continue;
+        }
+        if (!take_gpus(l, g->spec.gpus, &mask))
+            return; /* until another process gives some back */
+        p->gpu_mask = mask;
+        p->phase = ALIVE;
+        add(a, PST_LCM_START, j, g->generation, p->name)->gpu_mask = mask;
+    }
+}
+
+/* What follows from the state of the whole job: older generations end first, then the newest starts, then cleaning. Repeated freely. */
+static void advance(pst_lcm *l, job *j, int64_t now_us, pst_lcm_actions *a)
+{
+    if (l->recovering)
+        return;
+    bool older_live = false;
+    for (size_t i = 0; i + 1 < j->n;) {
+        gang *g = j->gangs[i];
+        stop_gang(j, g, PST_WISH_KILL, now_us, a);
+        older_live |= gang_lives(g);
+        if (gang_over(g)) {
+            gang_free(g);
+            memmove(&j->gangs[i], &j->gangs[i + 1], (--j->n - i) * sizeof *j->gangs);
+        } else {
+            i++;
+        }
+    }
+    gang *g = last_gang(j);
+    if (g && g->intended && !older_live && !l->stopping && !j->clean)
+        start_waiting(l, j, g, now_us, a);
+}
+
+/* Frees the job when it was cleaned. */
+static void finish_clean(pst_lcm *l, job *j, pst_lcm_actions *a)
+{
+    if (!j->clean)
+        return;
+    for (size_t i = 0; i < j->n; i++)
+        for (int p = 0; p < j->gangs[i]->n; p++) {
+            phase ph = j->gangs[i]->processes[p].phase;
+            if (ph != ENDED && ph != DRAINING)
+                return;
+        }
+    say(a, PST_LCM_SAY_CLEANED, j, j->clean_generation, NULL, NULL, "its folders on this site are removed");
+    add(a, PST_LCM_REMOVE, j, j->clean_generation, NULL);
+    job_free(pst_map_take(&l->jobs, j->training_id));
+}
+
+static void deploy(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+{
+    job *j = get_job(l, in->training_id, true);
+    gang *g = last_gang(j);
+    if (g && g->generation > in->generation)
+        return; /* fenced: a newer generation is known */
+    if (g && g->generation == in->generation) {
+        for (int i = 0; i < g->n; i++) /* told again: whoever asks again may have missed it */
+            if (g->processes[i].phase == ENDED)
+                tell_end(j, g, &g->processes[i], a);
+        return;
+    }
+    if (!spec_ok(&in->command)) {
+        say(a, PST_LCM_SAY_DEPLOY_FAILED, j, in->generation, NULL, "S101",
+            "the command names no possible number of learners, GPUs or grace time");
+        return;
+    }
+    g = add_gang(j, in->generation, &in->command);
+    add(a, PST_LCM_INTEND, j, g->generation, NULL)->command = in->command;
+}
+
+static void stop(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+{
+    static const char unknown[] = "no such process on this site";
+    job *j = get_job(l, in->training_id, false);
+    gang *g = j ? last_gang(j) : NULL;
+    if (!g || g->generation < in->generation) {
+        job here = {.training_id = (char *)in->training_id};
+        say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "LOST", unknown)->exit.lost = true;
+        return;
+    }
+    if (g->generation > in->generation)
+        return;
+    for (int i = 0; i < g->n; i++)
+        if (g->processes[i].phase == ENDED)
+            tell_end(j, g, &g->processes[i], a);
+    stop_gang(j, g, in->command.kind == PST_LCM_HALT ? PST_WISH_HALT : PST_WISH_KILL, in->now_us, a);
+}
+
+static void clean(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+{
+    job *j = get_job(l, in->training_id, true);
+    gang *g = last_gang(j);
+    if (g && g->generation > in->generation && in->generation > 0)
+        return;
+    j->clean = true;
+    j->clean_generation = in->generation;
+    for (size_t i = 0; i < j->n; i++)
+        stop_gang(j, j->gangs[i], PST_WISH_KILL, in->now_us, a);
+    finish_clean(l, j, a);
+}
+
+static void expected(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+{
+    if (pst_lcm_generation(l, in->training_id) >= in->generation)
+        return;
+    job here = {.training_id = (char *)in->training_id};
+    say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "LOST", "its run directory does not exist on this site")->exit.lost = true;
+}
+
+static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, pst_lcm_actions *a)
+{
+    if (p->phase == KILLING) {
+        add(a, PST_LCM_END, j, g->generation, p->name);
+    } else if (p->phase == STOPPING && now_us >= p->deadline_us) {
+        p->phase = KILLING;
+        add(a, PST_LCM_END, j, g->generation, p->name);
+    } else if (p->phase == FLUSHING && p->deadline_us && now_us >= p->deadline_us) {
+        add(a, p->hurried ? PST_LCM_END : PST_LCM_HURRY, j, g->generation, p->name)->force = p->hurried;
+        p->hurried = true;
+        p->deadline_us = now_us + PST_LCM_MARGIN_US;
+    } else if (p->phase == DRAINING && p->deadline_us && now_us >= p->deadline_us && !p->hurried) {
+        p->drains++;
+        p->deadline_us = 0;
+        add(a, PST_LCM_START, j, g->generation, p->name);
+    }
+}
+
+static void whole_site(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+{
+    if (in->type == PST_LCM_RECOVERED)
+        l->recovering = false;
+    if (in->type == PST_LCM_STOP_SITE)
+        l->stopping = true;
+    for (size_t i = 0; i < l->jobs.n; i++) {
+        job *j = l->jobs.at[i].key ? l->jobs.at[i].value : NULL;
+        for (size_t k = 0; j && k < j->n; k++) {
+            gang *g = j->gangs[k];
+            if (in->type == PST_LCM_STOP_SITE)
+                stop_gang(j, g, PST_WISH_PLATFORM_DOWN, in->now_us, a);
+            for (int p = 0; in->type == PST_LCM_TICK && p < g->n; p++)
+                tick_process(j, g, &g->processes[p], in->now_us, a);
+            for (int p = 0; in->type == PST_LCM_STOP_SITE && p < g->n; p++)
+                if (g->processes[p].phase == DRAINING && !g->processes[p].hurried) {
+                    g->processes[p].hurried = true;
+                    add(a, PST_LCM_HURRY, j, g->generation, g->processes[p].name);
+                }
+        }
+        if (j) {
+            advance(l, j, in->now_us, a);
+            finish_clean(l, j, a);
+        }
+    }
+}
+
+void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_actions)
+{
+    switch (in->type) {
+    case PST_LCM_RECOVERED:
+    case PST_LCM_TICK:
+    case PST_LCM_STOP_SITE: whole_site(l, in, ret_actions); return;
+    case PST_LCM_EXPECTED: expected(l, in, ret_actions); return;
+    case PST_LCM_FOUND_GANG:
+        if (spec_ok(&in->command) && !find_gang(get_job(l, in->training_id, true), in->generation))
+            add_gang(get_job(l, in->training_id, true), in->generation, &in->command)->intended = true;
+        return;
+    case PST_LCM_COMMAND:
+        switch (in->command.kind) {
+        case PST_LCM_DEPLOY: deploy(l, in, ret_actions); return;
+        case PST_LCM_HALT:
+        case PST_LCM_KILL: stop(l, in, ret_actions); return;
+        case PST_LCM_CLEAN: clean(l, in, ret_actions); return;
+        }
+        return;
+    default: break;
+    }
+    /* The rest is about one generation, or one process of it. */
+    job *j = get_job(l, in->training_id, false);
+    gang *g = j ? find_gang(j, in->generation) : NULL;
+    proc *p = g && in->process ? find_process(g, in->process) : NULL;
+    if (g && in->type == PST_LCM_INTENDED) {
+        g->intended = true;
+        say(ret_actions, PST_LCM_SAY_DEPLOYING, j, g->generation, NULL, NULL, NULL);
+    } else if (g && in->type == PST_LCM_INTENT_FAILED) {
+        say(ret_actions, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, NULL, "S101", in->text);
+        for (int i = 0; i < g->n; i++) {
+            g->processes[i].phase = ENDED;
+            g->processes[i].exit.lost = true;
+        }
+    } else if (p && in->type == PST_LCM_START_FAILED && p->phase == DRAINING) {
+        drain(j, g, p, in->now_us, ret_actions);
+    } else if (p && in->type == PST_LCM_START_FAILED) {
+        say(ret_actions, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S101", in->text);
+        end_untold(j, g, p, "S101", in->text, in->now_us, ret_actions);
+    } else if (p && in->type == PST_LCM_EMPTIED) {
+        emptied(j, g, p, in->now_us, ret_actions);
+    } else if (p && (in->type == PST_LCM_FOUND_PROCESS || in->type == PST_LCM_NOTICED)) {
+        if (in->type == PST_LCM_FOUND_PROCESS)
+            p->gpu_mask = in->gpu_mask;
+        see(l, j, g, p, in, ret_actions);
+    }
+    if (j) {
+        advance(l, j, in->now_us, ret_actions);
+        finish_clean(l, j, ret_actions);
+    }
+}
+
+/* ---- questions -------------------------------------------------------------------------------------------------------------- */
+
+bool pst_lcm_idle(const pst_lcm *l)
+{
+    for (size_t i = 0; i < l->jobs.n; i++) {
+        const job *j = l->jobs.at[i].key ? l->jobs.at[i].value : NULL;
+        for (size_t k = 0; j && k < j->n; k++)
+            for (int p = 0; p < j->gangs[k]->n; p++) {
+                const proc *x = &j->gangs[k]->processes[p];
+                if (x->phase != ENDED && x->phase != WAITING && !(x->phase == DRAINING && x->hurried && x->deadline_us))
+                    return false;
+            }
+    }
+    return true;
+}
+
+void pst_lcm_counts(const pst_lcm *l, int ret_counts[3])
+{
+    ret_counts[0] = (int)l->jobs.live;
+    ret_counts[1] = 0;
+    ret_counts[2] = __builtin_popcountll(gpus_used(l));
+    for (size_t i = 0; i < l->jobs.n; i++) {
+        const job *j = l->jobs.at[i].key ? l->jobs.at[i].value : NULL;
+        for (size_t k = 0; j && k < j->n; k++)
+            for (int p = 0; p < j->gangs[k]->n; p++)
+                ret_counts[1] += j->gangs[k]->processes[p].phase >= ALIVE && j->gangs[k]->processes[p].phase <= KILLING;
+    }
+}
+
+int pst_lcm_generation(const pst_lcm *l, const char *training_id)
+{
+    const job *j = pst_map_get(&l->jobs, training_id);
+    return j && j->n ? last_gang(j)->generation : 0;
+}

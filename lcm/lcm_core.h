@@ -1,0 +1,127 @@
+/* lcm_core.h - what the LCM decides: a pure function of events. No I/O, no clock, no threads; time comes in as data.
+ *
+ *     pst_lcm *l = pst_lcm_new(gpus);
+ *     pst_lcm_actions a = {0};
+ *     pst_lcm_step(l, &(pst_lcm_event){.type = PST_LCM_COMMAND, .now_us = now, .training_id = id, .generation = 1, .command = …}, &a);
+ *     … perform a.at[0…n) in order; INTEND and REPORT before the commit, the rest after it …
+ *     pst_lcm_actions_done(&a);
+ *
+ * One process (a gang is the processes of one generation):
+ *
+ *     WAITING ──START──▶ ALIVE ──STOP──▶ STOPPING ──grace is over──▶ KILLING ──EMPTIED──▶ ENDED (LOST is reported)
+ *        │                 │  supervisor gone, no exit.json  ─────────▲ │
+ *        │ stopped before  │  supervisor gone, exit.json              │ exit.json is there, the supervisor still publishes
+ *        ▼                 ▼                                          ▼
+ *      ENDED             ENDED, or DRAINING when not all was told   FLUSHING ──supervisor gone──▶ ENDED or DRAINING
+ *                        (a supervisor starts again that only publishes)
+ *
+ * Everything is idempotent: a command twice, an observation twice, actions repeated after a crash. @thread one owner. */
+#ifndef PST_LCM_CORE_H
+#define PST_LCM_CORE_H
+
+#include "common/objects/rundir.h"
+
+#define PST_LCM_LEARNERS_MAX 256
+#define PST_LCM_GPUS_MAX     64
+#define PST_LCM_MARGIN_US    10000000 /* beyond the grace time, before a supervisor is given up */
+
+typedef struct pst_lcm pst_lcm;
+
+typedef enum { PST_LCM_DEPLOY = 1, PST_LCM_HALT, PST_LCM_KILL, PST_LCM_CLEAN } pst_lcm_command_kind;
+
+typedef struct pst_lcm_command {
+    pst_lcm_command_kind kind;
+    int learners, parameter_servers; /* DEPLOY */
+    int gpus;                        /* per process, DEPLOY */
+    int grace_ms;                    /* DEPLOY */
+} pst_lcm_command;
+
+/* What the launcher sees of one process. */
+typedef enum {
+    PST_LCM_SEEN_ABSENT,   /* intended, never started */
+    PST_LCM_SEEN_ALIVE,    /* its supervisor lives */
+    PST_LCM_SEEN_ENDED,    /* exit.json is there, no supervisor */
+    PST_LCM_SEEN_VANISHED, /* started once, no supervisor, no exit.json */
+    PST_LCM_SEEN_FLUSHING  /* exit.json is there, the supervisor still publishes */
+} pst_lcm_seen;
+
+typedef enum {
+    PST_LCM_COMMAND = 1,   /* command */
+    PST_LCM_FOUND_GANG,    /* an intent on disk at start; command.learners … as in the intent */
+    PST_LCM_FOUND_PROCESS, /* process, seen, exit, told, gpu_mask */
+    PST_LCM_RECOVERED,     /* all FOUND events were given: act on them */
+    PST_LCM_NOTICED,       /* process, seen, exit, told: the launcher's watch */
+    PST_LCM_EMPTIED,       /* process: nothing of it lives any more (answer to KILL) */
+    PST_LCM_START_FAILED,  /* process, text */
+    PST_LCM_INTENDED,      /* the intent is on disk */
+    PST_LCM_INTENT_FAILED, /* text: the generation cannot be deployed */
+    PST_LCM_EXPECTED,      /* the Trainer's view, read after the commands were caught up: this generation should live here */
+    PST_LCM_TICK,
+    PST_LCM_STOP_SITE /* end everything, reason PLATFORM_DOWN */
+} pst_lcm_event_type;
+
+typedef struct pst_lcm_event {
+    pst_lcm_event_type type;
+    int64_t now_us;
+    const char *training_id; /* a checked name (pst_run_name_ok) */
+    int generation;
+    const char *process;
+    pst_lcm_command command;
+    pst_lcm_seen seen;
+    const pst_run_exit *exit; /* with SEEN_ENDED */
+    bool told;                /* everything of it was published and acknowledged */
+    pst_run_wish wish;        /* FOUND_PROCESS, NOTICED: wish.json */
+    uint64_t gpu_mask;        /* devices it holds */
+    const char *text;
+} pst_lcm_event;
+
+typedef enum {
+    PST_LCM_INTEND = 1, /* write the intent durably, answer INTENDED or INTENT_FAILED */
+    PST_LCM_REPORT,
+    PST_LCM_START,      /* with gpu_mask; failing: START_FAILED */
+    PST_LCM_STOP,       /* the wish durably; where it is the first one, SIGTERM to the supervisor after the commit */
+    PST_LCM_HURRY,      /* another SIGTERM: give up publishing, leave it to the next start */
+    PST_LCM_END,        /* SIGKILL to all of it, answer EMPTIED once nothing is left; repeated on ticks. Without force a supervisor that
+                           only publishes is left alone: NOTICED, SEEN_FLUSHING */
+    PST_LCM_MARK_ENDED, /* write exit.json and published for a process that has no supervisor to do it */
+    PST_LCM_REMOVE      /* the job's folders */
+} pst_lcm_action_type;
+
+typedef enum {
+    PST_LCM_SAY_DEPLOYING = 1,
+    PST_LCM_SAY_DEPLOY_FAILED,
+    PST_LCM_SAY_EXITED,
+    PST_LCM_SAY_LOST,
+    PST_LCM_SAY_CLEANED
+} pst_lcm_say;
+
+typedef struct pst_lcm_action {
+    pst_lcm_action_type type;
+    char training_id[104];
+    int generation;
+    char process[32];        /* "" = the whole generation */
+    pst_lcm_command command; /* INTEND */
+    uint64_t gpu_mask;       /* START */
+    pst_run_wish wish;       /* STOP */
+    bool force;              /* END */
+    pst_lcm_say say;         /* REPORT */
+    pst_run_exit exit;       /* REPORT of EXITED and LOST, MARK_ENDED; reason and reason_code of every report */
+} pst_lcm_action;
+
+typedef struct pst_lcm_actions {
+    pst_lcm_action *at;
+    size_t n, cap;
+} pst_lcm_actions;
+
+pst_lcm *pst_lcm_new(int gpus); /* devices of the site */
+void pst_lcm_free(pst_lcm *l);
+void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_actions); /* appends */
+void pst_lcm_actions_done(pst_lcm_actions *a);
+/* After STOP_SITE: nothing is left to wait for. */
+bool pst_lcm_idle(const pst_lcm *l);
+/* {jobs known, processes that live, GPUs in use} for heartbeats. */
+void pst_lcm_counts(const pst_lcm *l, int ret_counts[3]);
+/* Highest generation known of a job; 0 = unknown. */
+int pst_lcm_generation(const pst_lcm *l, const char *training_id);
+
+#endif
