@@ -1,0 +1,66 @@
+/* lag.c - `penstock lag`: how far the consumer groups are behind, a row a partition. */
+#include "common/base/json.h"
+#include "common/client/verb.h"
+#include "verbs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct lag_opts {
+    const char *group;
+    bool all;
+} lag_opts;
+static const pst_opt lag_table[] = {
+    {"group", 'G', PST_OPT_STR, offsetof(lag_opts, group), "GROUP", NULL, "only this group"},
+    {"all", 'a', PST_OPT_BOOL, offsetof(lag_opts, all), NULL, NULL, "partitions without lag too"},
+};
+static const pst_usage lag_usage = {
+    "lag",
+    "",
+    "Show how many records each consumer group has still to read.",
+    "On transactional topics the last control record counts as one: a lag of 1 with nothing to read is normal.",
+    "penstock lag\npenstock lag -G telemetry-scorer --all --json",
+    lag_table,
+    2,
+    false};
+
+static int lag_run(int argc, char **argv)
+{
+    lag_opts o = {0};
+    pst_verb_run v;
+    int status = pst_verb_begin(&v, &lag_usage, argc, argv, &o, 0, 0);
+    if (status >= 0)
+        return status;
+    pst_group_lag *rows = NULL;
+    size_t n = 0, shown = 0;
+    int rc = pst_admin_lag(v.client->bus, o.group, &rows, &n, 15000, &v.err);
+    for (size_t i = 0; !rc && i < n; i++) {
+        const pst_group_lag *r = &rows[i];
+        int64_t lag = r->committed >= 0 ? r->end - r->committed : -1;
+        if (v.settings.json) {
+            json_t *j = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I}", "group", r->group, "topic", r->topic, "partition", (int)r->partition,
+                                  "committed", (json_int_t)r->committed, "end", (json_int_t)r->end, "lag", (json_int_t)lag);
+            json_dumpf(j, stdout, JSON_COMPACT);
+            putchar('\n');
+            json_decref(j);
+        } else if (o.all || lag) {
+            if (!shown++)
+                printf("%-32s %-28s %9s %12s %12s %10s\n", "GROUP", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG");
+            printf("%-32s %-28s %9d %12lld %12lld ", r->group, r->topic, r->partition, (long long)r->committed, (long long)r->end);
+            if (lag < 0)
+                printf("%10s\n", "none yet");
+            else
+                printf("%10lld\n", (long long)lag);
+        }
+    }
+    if (!rc && !v.settings.json && !shown && !v.settings.quiet)
+        fprintf(stderr, "%s\n",
+                n         ? "no group is behind (--all shows every partition)"
+                : o.group ? "no consumer group of that name"
+                          : "no consumer groups yet");
+    pst_group_lag_free(rows, n);
+    return pst_verb_end(&v, rc);
+}
+
+const pst_verb pst_lag_verb = {"lag", "how far consumer groups are behind", "streams", lag_run};

@@ -1,0 +1,281 @@
+/* tail.c - the verbs events, logs and metrics: one job's records, so far or as they come. */
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/client/verb.h"
+#include "consumers/follow.h"
+#include "verbs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct tail_opts {
+    bool follow, plot;
+    const char *process;
+    int64_t from, generation;
+} tail_opts;
+
+typedef struct series { /* one metric's course, for --plot */
+    char *name;
+    double *y;
+    size_t n;
+} series;
+
+typedef struct tail {
+    tail_opts o;
+    pst_verb_run *v;
+    const pst_type *type;
+    bool many; /* several processes or generations: lines carry their name */
+    int64_t seen;
+    series *plots;
+    size_t n_plots;
+} tail;
+
+/* Existence and submission time of the job; a job that is only queued in jobs.requests is not known yet. */
+static int begin(tail *t, const char *id, int64_t *ret_since, pst_err *err)
+{
+    pst_job_state s = {0};
+    int rc = pst_client_job(t->v->client, id, &s, err);
+    if (!rc) {
+        *ret_since = s.submitted_at ? s.submitted_at - 60 * 1000000LL : 0; /* clocks of computers differ a little */
+        t->many = s.learners > 1 || s.generation > 1;
+    }
+    pst_event_clear(&pst_job_state_type, &s);
+    return rc;
+}
+
+static int run(tail *t, pst_topic topic, int (*fn)(void *, const pst_record *, pst_err *), pst_err *err)
+{
+    int64_t since = 0;
+    int rc = begin(t, t->v->args[0], &since, err);
+    pst_follow f = {.client = t->v->client,
+                    .topic = topic,
+                    .training_id = t->v->args[0],
+                    .follow = t->o.follow,
+                    .to_the_end_of_job = true,
+                    .since_us = since,
+                    .fn = fn,
+                    .arg = t};
+    return rc ? rc : pst_follow_run(&f, err);
+}
+
+/* ---- events ---- */
+
+static const pst_opt events_table[] = {
+    {"follow", 'f', PST_OPT_BOOL, offsetof(tail_opts, follow), NULL, NULL, "go on until the job has ended"}};
+static const pst_usage events_usage = {"events",
+                                       "ID",
+                                       "Show what happened to a job: who did what, and why.",
+                                       NULL,
+                                       "penstock events training-…\npenstock events -f training-… --json",
+                                       events_table,
+                                       1,
+                                       false};
+
+static int one_event(void *arg, const pst_record *r, pst_err *err)
+{
+    tail *t = arg;
+    pst_job_event e;
+    int rc = pst_codec_decode(t->v->client->codec, &pst_job_event_type, r->value, r->value_len, r->timestamp_ms, &e, err);
+    if (rc < 0)
+        return rc;
+    if (t->v->settings.json)
+        pst_print_event(&pst_job_event_type, &e);
+    else {
+        char time[32];
+        printf("%.23sZ %4lld gen %d %-20s %-12s %-12s %s%s%s%s\n", pst_time_text(e.time, time), (long long)e.seq, e.generation,
+               pst_job_event_type_text(e.type), pst_job_public_state_text(e.state), e.process ? e.process : "", e.reason ? e.reason : "",
+               e.reason_code ? " [" : "", e.reason_code ? e.reason_code : "", e.reason_code ? "]" : "");
+    }
+    fflush(stdout);
+    pst_event_clear(&pst_job_event_type, &e);
+    return 0;
+}
+
+static int events_run(int argc, char **argv)
+{
+    tail t = {0};
+    pst_verb_run v;
+    int status = pst_verb_begin(&v, &events_usage, argc, argv, &t.o, 1, 1);
+    if (status >= 0)
+        return status;
+    t.v = &v;
+    return pst_verb_end(&v, run(&t, PST_TOPIC_JOBS_EVENTS, one_event, &v.err));
+}
+
+/* ---- logs ---- */
+
+static const pst_opt logs_table[] = {
+    {"follow", 'f', PST_OPT_BOOL, offsetof(tail_opts, follow), NULL, NULL, "go on until the job has ended"},
+    {"process", 0, PST_OPT_STR, offsetof(tail_opts, process), "P", NULL, "only this one: learner-1, ps-1, …"},
+    {"generation", 0, PST_OPT_INT, offsetof(tail_opts, generation), "G", "0", "only this attempt; 0 = all"},
+    {"from", 0, PST_OPT_INT, offsetof(tail_opts, from), "N", "0", "from this rindex on"},
+};
+static const pst_usage logs_usage = {
+    "logs",
+    "ID",
+    "Show a job's log lines.",
+    "Lines that were left out stand as one line that says how many and why.",
+    "penstock logs -f training-…\npenstock logs training-… --process learner-2 --from 1000\npenstock logs training-… --json | jq -r .text",
+    logs_table,
+    4,
+    false};
+
+static int one_line(void *arg, const pst_record *r, pst_err *err)
+{
+    tail *t = arg;
+    pst_log_line l;
+    int rc = pst_codec_decode(t->v->client->codec, &pst_log_line_type, r->value, r->value_len, r->timestamp_ms, &l, err);
+    if (rc < 0)
+        return rc;
+    bool wanted = (!t->o.process || !strcmp(t->o.process, l.process)) && l.rindex >= t->o.from &&
+                  (!t->o.generation || t->o.generation == l.generation);
+    if (wanted && t->v->settings.json)
+        pst_print_event(&pst_log_line_type, &l);
+    else if (wanted) {
+        const char *dim =
+            t->v->settings.color && l.stream != PST_LOG_STREAM_STDOUT ? l.stream == PST_LOG_STREAM_STDERR ? "\033[33m" : "\033[2m" : "";
+        if (t->many)
+            printf("[%d/%s] ", l.generation, l.process);
+        if (l.gap)
+            printf("%s… %lld lines (%lld bytes) left out: %s%s\n", dim, (long long)l.gap->lines, (long long)l.gap->bytes, l.gap->why,
+                   *dim ? "\033[0m" : "");
+        else
+            printf("%s%s%s\n", dim, l.text, *dim ? "\033[0m" : "");
+    }
+    if (t->o.follow)
+        fflush(stdout);
+    pst_event_clear(&pst_log_line_type, &l);
+    return 0;
+}
+
+static int logs_run(int argc, char **argv)
+{
+    tail t = {0};
+    pst_verb_run v;
+    int status = pst_verb_begin(&v, &logs_usage, argc, argv, &t.o, 1, 1);
+    if (status >= 0)
+        return status;
+    t.v = &v;
+    return pst_verb_end(&v, run(&t, PST_TOPIC_LOGS, one_line, &v.err));
+}
+
+/* ---- metrics ---- */
+
+static const pst_opt metrics_table[] = {
+    {"follow", 'f', PST_OPT_BOOL, offsetof(tail_opts, follow), NULL, NULL, "go on until the job has ended"},
+    {"plot", 0, PST_OPT_BOOL, offsetof(tail_opts, plot), NULL, NULL, "draw each value's course in the terminal"},
+    {"process", 0, PST_OPT_STR, offsetof(tail_opts, process), "P", NULL, "only this one"},
+};
+static const pst_usage metrics_usage = {
+    "metrics",
+    "ID",
+    "Show a job's evaluations.",
+    "ID may also be pipeline:NAME, a scorer's own metrics.",
+    "penstock metrics -f training-…\npenstock metrics training-… --plot\npenstock metrics training-… --json",
+    metrics_table,
+    3,
+    false};
+
+static void remember(tail *t, const char *group, const char *name, double y)
+{
+    char *full = pst_sprintf("%s %s", group, name);
+    series *s = NULL;
+    for (size_t i = 0; i < t->n_plots && !s; i++)
+        if (!strcmp(t->plots[i].name, full))
+            s = &t->plots[i];
+    if (!s) {
+        t->plots = pst_realloc(t->plots, (t->n_plots + 1) * sizeof *t->plots);
+        s = &t->plots[t->n_plots++];
+        *s = (series){.name = pst_strdup(full)};
+    }
+    free(full);
+    s->y = pst_realloc(s->y, (s->n + 1) * sizeof *s->y);
+    s->y[s->n++] = y;
+}
+
+/* Eight levels of block characters, 60 columns, each the mean of its share of the course. */
+static void draw(const series *s)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < s->n; i++)
+        if (isfinite(s->y[i])) {
+            low = fmin(low, s->y[i]);
+            high = fmax(high, s->y[i]);
+        }
+    printf("%-28s ", s->name);
+    size_t columns = s->n < 60 ? s->n : 60;
+    for (size_t c = 0; c < columns; c++) {
+        double sum = 0;
+        size_t a = c * s->n / columns, b = (c + 1) * s->n / columns;
+        for (size_t i = a; i < b; i++)
+            sum += s->y[i];
+        double mean = sum / (double)(b - a);
+        int level = high > low ? (int)((mean - low) / (high - low) * 7.999) : 0;
+        if (isfinite(mean))
+            printf("\xe2\x96%c", 0x81 + (level < 0 ? 0 : level));
+        else
+            printf("!");
+    }
+    printf("  %.5g → %.5g (least %.5g, most %.5g)\n", s->y[0], s->y[s->n - 1], low, high);
+}
+
+static int one_point(void *arg, const pst_record *r, pst_err *err)
+{
+    tail *t = arg;
+    pst_metric_point m;
+    int rc = pst_codec_decode(t->v->client->codec, &pst_metric_point_type, r->value, r->value_len, r->timestamp_ms, &m, err);
+    if (rc < 0)
+        return rc;
+    bool wanted = !t->o.process || !strcmp(t->o.process, m.process);
+    if (wanted && t->o.plot)
+        for (size_t i = 0; i < m.n_values; i++)
+            remember(t, m.group, m.values[i].key, m.values[i].value);
+    else if (wanted && t->v->settings.json)
+        pst_print_event(&pst_metric_point_type, &m);
+    else if (wanted) {
+        char time[32];
+        printf("%.23sZ %-10s", pst_time_text(m.time, time), m.group);
+        if (t->many)
+            printf(" [%d/%s]", m.generation, m.process);
+        if (m.has_step)
+            printf(" step=%lld", (long long)m.step);
+        if (m.has_epoch)
+            printf(" epoch=%g", m.epoch);
+        for (size_t i = 0; i < m.n_values; i++)
+            printf(" %s=%.6g", m.values[i].key, m.values[i].value);
+        printf("\n");
+    }
+    if (t->o.follow)
+        fflush(stdout);
+    pst_event_clear(&pst_metric_point_type, &m);
+    return 0;
+}
+
+static int metrics_run(int argc, char **argv)
+{
+    tail t = {0};
+    pst_verb_run v;
+    int status = pst_verb_begin(&v, &metrics_usage, argc, argv, &t.o, 1, 1), rc;
+    if (status >= 0)
+        return status;
+    t.v = &v;
+    if (!strncmp(v.args[0], "pipeline:", 9)) { /* no job stands behind it */
+        pst_follow f = {
+            .client = v.client, .topic = PST_TOPIC_METRICS, .training_id = v.args[0], .follow = t.o.follow, .fn = one_point, .arg = &t};
+        rc = pst_follow_run(&f, &v.err);
+    } else
+        rc = run(&t, PST_TOPIC_METRICS, one_point, &v.err);
+    for (size_t i = 0; i < t.n_plots; i++) {
+        draw(&t.plots[i]);
+        free(t.plots[i].name);
+        free(t.plots[i].y);
+    }
+    free(t.plots);
+    return pst_verb_end(&v, rc);
+}
+
+const pst_verb pst_events_verb = {"events", "what happened to a job, in order", "jobs", events_run};
+const pst_verb pst_logs_verb = {"logs", "a job's log lines", "jobs", logs_run};
+const pst_verb pst_metrics_verb = {"metrics", "a job's evaluations, as text, JSON or curves", "jobs", metrics_run};

@@ -1,0 +1,392 @@
+/* submit.c - the verbs that publish job requests: submit, halt, resume, terminate, delete. The request is the event; the answer is read
+ * from penstock.jobs.events, so a verb can say at once that the Trainer refused, and why. */
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/hash.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+#include "common/client/verb.h"
+#include "schemas/manifest.h"
+#include "verbs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CODE_INLINE_MAX = 700 * 1024, CODE_MAX = 512 << 20, ANSWER_US = 10 * 1000000 };
+
+static const char *user_name(const char *given)
+{
+    const char *u = given ? given : getenv("PENSTOCK_USER");
+    u = u && *u ? u : getenv("USER");
+    return u && *u ? u : "anonymous";
+}
+
+/* ---- the answer ---- */
+
+/* Reads jobs.events from the end as it was before the request, and shows what concerns the request. */
+typedef struct answer {
+    pst_client *c;
+    pst_consumer *consumer;
+    const char *request_id, *training_id;
+    bool talk; /* state changes on stderr */
+    bool rejected, answered, ended;
+    pst_job_public_state state;
+    char *reason_code;
+} answer;
+
+static int answer_open(answer *a, pst_err *err)
+{
+    const char *topic = pst_client_topic(a->c, PST_TOPIC_JOBS_EVENTS);
+    pst_topic_info info = {0};
+    pst_range ranges[256];
+    int rc = pst_admin_topic(a->c->bus, topic, &info, 10000, err), n = 0;
+    for (; !rc && n < info.partitions && n < 256; n++)
+        ranges[n] = (pst_range){topic, n, info.high[n], -1};
+    if (!rc)
+        rc = pst_consumer_new(a->c->bus, &(pst_consumer_opts){.ranges = ranges, .n_ranges = (size_t)n}, &a->consumer, err);
+    pst_topic_info_done(&info);
+    return rc;
+}
+
+static void show_event(answer *a, const pst_job_event *e)
+{
+    static const char *const tints[] = {"", "\033[32m", "\033[31m"};
+    bool colour = isatty(2) && !getenv("NO_COLOR");
+    int tint = !colour                                                                          ? 0
+               : e->type == PST_JOB_EVENT_TYPE_COMPLETED                                        ? 1
+               : e->type == PST_JOB_EVENT_TYPE_FAILED || e->type == PST_JOB_EVENT_TYPE_REJECTED ? 2
+                                                                                                : 0;
+    if (!a->talk)
+        return;
+    fprintf(stderr, "  %s%-20s%s %s%s%s\n", tints[tint], pst_job_event_type_text(e->type), tint ? "\033[0m" : "",
+            e->process ? e->process : "", e->process && e->reason ? ": " : "", e->reason ? e->reason : "");
+    if (e->type == PST_JOB_EVENT_TYPE_REJECTED)
+        for (size_t i = 0; i < e->n_details; i++)
+            fprintf(stderr, "    %s: %s\n", e->details[i].key, e->details[i].value);
+}
+
+static void take_event(answer *a, const pst_record *r)
+{
+    pst_job_event e;
+    if (!r->value || pst_codec_decode(a->c->codec, &pst_job_event_type, r->value, r->value_len, r->timestamp_ms, &e, NULL) < 0)
+        return;
+    bool ours = e.request_id && !strcmp(e.request_id, a->request_id), job = !strcmp(e.training_id, a->training_id);
+    if (ours || job) {
+        show_event(a, &e);
+        a->answered |= ours;
+        if (ours && e.type == PST_JOB_EVENT_TYPE_REJECTED) {
+            a->rejected = true;
+            free(a->reason_code);
+            a->reason_code = pst_strdup(e.reason_code ? e.reason_code : "");
+        } else if (job) {
+            a->state = e.state;
+            a->ended = e.state == PST_JOB_PUBLIC_STATE_COMPLETED || e.state == PST_JOB_PUBLIC_STATE_FAILED ||
+                       e.state == PST_JOB_PUBLIC_STATE_HALTED || e.state == PST_JOB_PUBLIC_STATE_TERMINATED ||
+                       e.type == PST_JOB_EVENT_TYPE_DELETED;
+        }
+    }
+    pst_event_clear(&pst_job_event_type, &e);
+}
+
+/* Until the request was answered (to_the_end: until the job ended). 0; PST_ETIMEDOUT; PST_ESTOPPED. timeout_us 0 = none. */
+static int answer_wait(answer *a, bool to_the_end, int64_t timeout_us, pst_err *err)
+{
+    int64_t begin = pst_mono_us();
+    while (!a->rejected && !(to_the_end ? a->ended : a->answered)) {
+        pst_batch b;
+        int rc = pst_consumer_poll(a->consumer, &(pst_poll){.records_max = 500, .timeout_ms = 50}, &b, err);
+        if (rc < 0)
+            return rc;
+        for (size_t i = 0; i < b.n; i++)
+            take_event(a, &b.records[i]);
+        if (pst_stop_requested())
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "kafka", 0, "stopped");
+        if (timeout_us && pst_mono_us() - begin > timeout_us)
+            return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", 0, "not ended within the time limit; it goes on");
+        pst_err_clear(err); /* an outage told by the poll is no failure of ours */
+    }
+    return 0;
+}
+
+static void answer_close(answer *a)
+{
+    pst_consumer_free(a->consumer);
+    free(a->reason_code);
+}
+
+/* ---- submit ---- */
+
+typedef struct submit_opts {
+    bool wait, dry_run;
+    const char *request_id, *user;
+    int64_t timeout_us;
+} submit_opts;
+#define AT(f) offsetof(submit_opts, f)
+static const pst_opt submit_table[] = {
+    {"wait", 'w', PST_OPT_BOOL, AT(wait), NULL, NULL, "follow until it has ended: 0 COMPLETED, 10 FAILED, 11 terminated or halted"},
+    {"dry-run", 0, PST_OPT_BOOL, AT(dry_run), NULL, NULL,
+     "print the request as it would be published, or every violation; publish nothing"},
+    {"request-id", 0, PST_OPT_STR, AT(request_id), "R", NULL, "same user and request id: same job, however often it is submitted"},
+    {"user", 0, PST_OPT_STR, AT(user), "U", NULL, "in whose name [PENSTOCK_USER, USER]"},
+    {"timeout", 0, PST_OPT_SPAN, AT(timeout_us), "T", NULL, "with --wait: give up waiting (exit status 124); the job goes on"},
+};
+static const pst_usage submit_usage = {
+    "submit",
+    "MANIFEST [DIR|ZIP]",
+    "Publish a job-request event; prints the training id.",
+    "MANIFEST is FfDL's manifest.yml with our additions under `penstock:`; - reads it from stdin. DIR is packed and sent along as the "
+    "model's\n"
+    "code; the command runs in it. A manifest that cannot run is refused here with all its violations (exit status 2).",
+    "penstock submit manifest.yml .\npenstock submit manifest.yml code.zip --wait\nid=$(penstock submit m.yml) && penstock logs -f "
+    "$id\npenstock submit m.yml --dry-run",
+    submit_table,
+    sizeof submit_table / sizeof *submit_table,
+    false};
+
+static int check_manifest(const char *file, const pst_buf *text, bool quiet, pst_err *err)
+{
+    pst_manifest m;
+    pst_complaints errors = {0}, warnings = {0};
+    int rc = pst_manifest_parse(text->data ? text->data : "", text->len, &m, &errors, &warnings);
+    for (size_t i = 0; i < warnings.n && !quiet; i++)
+        fprintf(stderr, "%s:%d: warning: %s: %s\n", file, warnings.at[i].line, warnings.at[i].field, warnings.at[i].text);
+    for (size_t i = 0; i < errors.n; i++)
+        fprintf(stderr, "%s:%d: %s: %s\n", file, errors.at[i].line, errors.at[i].field, errors.at[i].text);
+    if (rc < 0)
+        pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "manifest", 0, "%s cannot run: %zu violation%s, listed above", file, errors.n,
+                    errors.n == 1 ? "" : "s");
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
+    pst_manifest_done(&m);
+    return rc < 0 ? PST_EINVAL : 0;
+}
+
+/* Packs code into the request: inside the event when small, else by the object store. */
+static int attach_code(pst_verb_run *v, const char *path, bool dry_run, pst_job_code *ret_code, pst_err *err)
+{
+    pst_buf zip = {0};
+    char media[32], sha[65];
+    int rc = pst_archive_pack(path, CODE_MAX, &zip, media, err);
+    if (rc < 0)
+        return rc;
+    pst_sha256_hex(zip.data, zip.len, sha);
+    *ret_code = (pst_job_code){.media_type = pst_strdup(media), .sha256 = pst_strdup(sha)};
+    if (zip.len <= CODE_INLINE_MAX) {
+        ret_code->content.len = zip.len;
+        ret_code->content.data = pst_buf_steal(&zip);
+        return 0;
+    }
+    pst_objects *o = NULL;
+    char *key = pst_sprintf("code/%s", sha);
+    if (dry_run)
+        ret_code->uri = pst_sprintf("%s/%s", v->settings.objects.value, key);
+    else {
+        rc = pst_objects_open(v->settings.objects.value, &o, err);
+        if (!rc)
+            rc = pst_objects_put(o, key, zip.data, zip.len, &ret_code->uri, err);
+        pst_objects_close(o);
+    }
+    free(key);
+    pst_buf_done(&zip);
+    return rc;
+}
+
+static int wait_for_end(pst_verb_run *v, answer *a, int64_t timeout_us, int *ret_status)
+{
+    int rc = answer_wait(a, true, timeout_us, &v->err);
+    if (rc < 0)
+        return rc;
+    if (a->rejected)
+        *ret_status = 2;
+    else
+        *ret_status = a->state == PST_JOB_PUBLIC_STATE_COMPLETED ? 0 : a->state == PST_JOB_PUBLIC_STATE_FAILED ? 10 : 11;
+    return 0;
+}
+
+static int publish_and_wait(pst_verb_run *v, const submit_opts *o, const pst_job_request *r, int *ret_status)
+{
+    char id[64];
+    pst_training_id(r->user, r->request_id, id);
+    answer a = {.c = v->client, .request_id = r->request_id, .training_id = id, .talk = !v->settings.quiet};
+    int rc = o->wait ? answer_open(&a, &v->err) : 0;
+    if (!rc)
+        rc = pst_client_publish(v->client, PST_TOPIC_JOBS_REQUESTS, &pst_job_request_type, id, r, 30000, NULL, NULL, &v->err);
+    if (!rc) {
+        printf("%s\n", id);
+        fflush(stdout);
+    }
+    if (!rc && o->wait) {
+        /* The same request again may find the job ended before: then no new event comes. */
+        pst_job_state before = {0};
+        pst_err e = {0};
+        if (o->request_id && pst_client_job(v->client, id, &before, &e) == 0 &&
+            (before.state == PST_JOB_PUBLIC_STATE_COMPLETED || before.state == PST_JOB_PUBLIC_STATE_FAILED ||
+             before.state == PST_JOB_PUBLIC_STATE_HALTED || before.state == PST_JOB_PUBLIC_STATE_TERMINATED)) {
+            a.ended = true;
+            a.state = before.state;
+        }
+        pst_event_clear(&pst_job_state_type, &before);
+        rc = wait_for_end(v, &a, o->timeout_us, ret_status);
+    }
+    answer_close(&a);
+    return rc;
+}
+
+static int submit_run(int argc, char **argv)
+{
+    submit_opts o = {0};
+    pst_verb_run v;
+    int status = pst_verb_begin(&v, &submit_usage, argc, argv, &o, 1, 2);
+    if (status >= 0)
+        return status;
+    pst_buf text = {0};
+    pst_job_code code = {0};
+    char uuid[37];
+    pst_uuid7(uuid);
+    pst_job_request r = {.request_id = (char *)(o.request_id ? o.request_id : uuid),
+                         .action = PST_JOB_ACTION_SUBMIT,
+                         .user = (char *)user_name(o.user),
+                         .time = pst_now_us()};
+    struct stat st;
+    int rc = 0;
+    if (!stat(v.args[0], &st) && S_ISDIR(st.st_mode))
+        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                         "%s is a folder; the manifest comes first: penstock submit %s/manifest.yml %s", v.args[0], v.args[0], v.args[0]);
+    if (!rc)
+        rc = pst_fs_read(v.args[0], 512 * 1024, &text, &v.err);
+    if (!rc)
+        rc = check_manifest(v.args[0], &text, v.settings.quiet, &v.err);
+    if (!rc && v.n_args > 1) {
+        rc = attach_code(&v, v.args[1], o.dry_run, &code, &v.err);
+        r.code = &code;
+    }
+    r.manifest = text.data;
+    status = 0;
+    if (!rc && o.dry_run)
+        pst_print_event(&pst_job_request_type, &r);
+    else if (!rc)
+        rc = publish_and_wait(&v, &o, &r, &status);
+    free(code.media_type);
+    free(code.uri);
+    free(code.sha256);
+    free(code.content.data);
+    pst_buf_done(&text);
+    int failed = pst_verb_end(&v, rc);
+    return failed ? failed : status;
+}
+
+/* ---- halt, resume, terminate, delete ---- */
+
+typedef struct job_opts {
+    bool wait;
+    const char *reason, *user, *request_id;
+    int64_t timeout_us;
+} job_opts;
+#undef AT
+#define AT(f) offsetof(job_opts, f)
+static const pst_opt job_table[] = {
+    {"wait", 'w', PST_OPT_BOOL, AT(wait), NULL, NULL, "until it is done, not only until the Trainer has answered"},
+    {"reason", 0, PST_OPT_STR, AT(reason), "TEXT", NULL, "kept with the event"},
+    {"request-id", 0, PST_OPT_STR, AT(request_id), "R", NULL, "repeat a request without doing it twice"},
+    {"user", 0, PST_OPT_STR, AT(user), "U", NULL, "in whose name [PENSTOCK_USER, USER]"},
+    {"timeout", 0, PST_OPT_SPAN, AT(timeout_us), "T", NULL, "with --wait: give up waiting (exit status 124)"},
+};
+enum { N_JOB_OPTS = sizeof job_table / sizeof *job_table };
+static const pst_usage halt_usage = {"halt",
+                                     "ID",
+                                     "Stop a job so that it can be resumed: SIGTERM, its grace time, SIGKILL.",
+                                     NULL,
+                                     "penstock halt training-…\npenstock halt --wait training-…",
+                                     job_table,
+                                     N_JOB_OPTS,
+                                     false};
+static const pst_usage resume_usage = {"resume",
+                                       "ID",
+                                       "Go on with a halted or failed job: a new generation that sees its checkpoint.",
+                                       NULL,
+                                       "penstock resume training-…",
+                                       job_table,
+                                       N_JOB_OPTS,
+                                       false};
+static const pst_usage terminate_usage = {
+    "terminate", "ID", "End a job for good.", NULL, "penstock terminate training-… --reason 'wrong data'", job_table, N_JOB_OPTS, false};
+static const pst_usage delete_usage = {"delete",
+                                       "ID",
+                                       "Remove a job and its folders; one that still runs is ended first.",
+                                       "Its events, logs and metrics stay in their topics until retention removes them.",
+                                       "penstock delete training-…",
+                                       job_table,
+                                       N_JOB_OPTS,
+                                       false};
+
+static int ask(const pst_usage *usage, pst_job_action action, int argc, char **argv)
+{
+    job_opts o = {0};
+    pst_verb_run v;
+    int status = pst_verb_begin(&v, usage, argc, argv, &o, 1, 1);
+    if (status >= 0)
+        return status;
+    char uuid[37];
+    pst_uuid7(uuid);
+    pst_job_request r = {.request_id = (char *)(o.request_id ? o.request_id : uuid),
+                         .action = action,
+                         .training_id = v.args[0],
+                         .user = (char *)user_name(o.user),
+                         .time = pst_now_us()};
+    if (o.reason)
+        pst_str_map_set(&r.options, &r.n_options, "reason", o.reason);
+    answer a = {.c = v.client, .request_id = r.request_id, .training_id = v.args[0], .talk = !v.settings.quiet};
+    int rc = answer_open(&a, &v.err);
+    if (!rc)
+        rc = pst_client_publish(v.client, PST_TOPIC_JOBS_REQUESTS, &pst_job_request_type, v.args[0], &r, 30000, NULL, NULL, &v.err);
+    if (!rc && (rc = answer_wait(&a, false, ANSWER_US, &v.err)) == PST_ETIMEDOUT) {
+        if (!v.settings.quiet)
+            fprintf(stderr, "published; no Trainer has answered within %d s. It will when it runs: penstock events %s\n",
+                    ANSWER_US / 1000000, v.args[0]);
+        pst_err_clear(&v.err);
+        rc = 0;
+    } else if (!rc && !a.rejected && o.wait && !a.ended)
+        rc = answer_wait(&a, true, o.timeout_us, &v.err);
+    if (!rc && a.rejected)
+        rc = !strcmp(a.reason_code, "UNKNOWN_JOB")
+                 ? pst_err_set(&v.err, PST_ENOTFOUND, PST_CLASS_DATA, "jobs", 0, "there is no job %s", v.args[0])
+                 : pst_err_set(&v.err, PST_ESTATE, PST_CLASS_DATA, "jobs", 0, "refused (%s); `penstock why %s` tells where it is",
+                               a.reason_code, v.args[0]);
+    answer_close(&a);
+    for (size_t i = 0; i < r.n_options; i++) {
+        free(r.options[i].key);
+        free(r.options[i].value);
+    }
+    free(r.options);
+    return pst_verb_end(&v, rc);
+}
+
+static int halt_run(int argc, char **argv)
+{
+    return ask(&halt_usage, PST_JOB_ACTION_HALT, argc, argv);
+}
+
+static int resume_run(int argc, char **argv)
+{
+    return ask(&resume_usage, PST_JOB_ACTION_RESUME, argc, argv);
+}
+
+static int terminate_run(int argc, char **argv)
+{
+    return ask(&terminate_usage, PST_JOB_ACTION_TERMINATE, argc, argv);
+}
+
+static int delete_run(int argc, char **argv)
+{
+    return ask(&delete_usage, PST_JOB_ACTION_DELETE, argc, argv);
+}
+
+const pst_verb pst_submit_verb = {"submit", "publish a job request", "jobs", submit_run};
+const pst_verb pst_halt_verb = {"halt", "stop a job so that it can be resumed", "jobs", halt_run};
+const pst_verb pst_resume_verb = {"resume", "go on with a halted or failed job", "jobs", resume_run};
+const pst_verb pst_terminate_verb = {"terminate", "end a job for good", "jobs", terminate_run};
+const pst_verb pst_delete_verb = {"delete", "remove a job", "jobs", delete_run};
