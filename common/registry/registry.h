@@ -8,10 +8,10 @@
 #include "common/base/err.h"
 
 typedef struct pst_registry_conf {
-    const char *url;        /* "http://host:8081"; several by comma are tried in order; user:password@ in it is taken as basic auth */
+    const char *url;             /* "http://host:8081"; several by comma are tried in order; user:password@ in it is taken as basic auth */
     const char *user, *password; /* basic auth; NULL = none */
-    const char *ca_file;    /* PEM; NULL = system */
-    int timeout_ms;         /* one request; 0 = 5000 */
+    const char *ca_file;         /* PEM; NULL = system */
+    int timeout_ms;              /* one request; 0 = 5000 */
 } pst_registry_conf;
 
 typedef struct pst_registry pst_registry;
