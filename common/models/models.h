@@ -5,6 +5,18 @@
  *     pst_models_load(m, client, &err);                                 // reads the topic to its end
  *     const pst_model_event *v = pst_models_resolve(m, "telemetry-ae", "champion", 0);
  *
+ * Model metadata keys (ONNX metadata_props) by which a model tells the scorer about itself; the built-in learner writes them:
+ *     penstock.features      JSON list in slot order, the keys of a pipeline file's features: field, scale, offset, missing, value, mean, slots
+ *     penstock.score         score type: raw, reconstruction_error, class
+ *     penstock.error_output  name of the output that holds the reconstruction error of each record already, (N,1), in the model's own
+ *                            standardised space: a scorer of type reconstruction_error takes it in place of comparing input and output
+ *     penstock.threshold     number: scores above it are unusual (99.5th percentile of the training error)
+ *     penstock.labels        JSON list of the classes' names, in the order of the probabilities (last output)
+ *     penstock.statistics    JSON list {"field", "mean", "std", "min", "max"} of the training data, after scale and offset
+ *     penstock.trained_on    JSON list {"topic", "partition", "from", "to"}
+ *     penstock.metrics       JSON object name → number
+ *     penstock.training_id, penstock.generation
+ *
  * Pure view + thin calls. @thread one owner. */
 #ifndef PST_MODELS_H
 #define PST_MODELS_H
