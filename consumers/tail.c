@@ -2,7 +2,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/client/verb.h"
-#include "consumers/follow.h"
+#include "common/client/follow.h"
 #include "verbs.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* follow.h - reading one job's records from the topics, for events, logs, metrics, submit --wait and the job verbs.
  * Only the partition of the job's key is read, from the time of its submission on (found by timestamp), so that long topics cost little. */
-#ifndef PST_CONSUMERS_FOLLOW_H
-#define PST_CONSUMERS_FOLLOW_H
+#ifndef PST_CLIENT_FOLLOW_H
+#define PST_CLIENT_FOLLOW_H
 
 #include "common/client/client.h"
 

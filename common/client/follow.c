@@ -1,5 +1,5 @@
 /* follow.c - see follow.h. */
-#include "consumers/follow.h"
+#include "common/client/follow.h"
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"

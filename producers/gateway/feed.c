@@ -1,0 +1,155 @@
+/* feed.c - see gateway.h. One consumer without a group reads the platform's topics from a little before their ends (so that a page that opens
+ * shows something) and hands each record, as JSON, to the loop's thread. A full queue pauses the reading, it never grows. */
+#include "producers/gateway/gateway.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANGES_MAX = 512, TAIL_RECORDS = 300 };
+
+static const struct {
+    pst_topic topic;
+    const char *kind;
+
+} sources[] = {{PST_TOPIC_JOBS_EVENTS, "event"}, {PST_TOPIC_LOGS, "log"},     {PST_TOPIC_METRICS, "metric"},
+               {PST_TOPIC_JOBS_STATE, "state"},  {PST_TOPIC_MODELS, "model"}, {PST_TOPIC_PIPELINES, "pipeline"}};
+enum { N_SOURCES = sizeof sources / sizeof *sources };
+
+struct pst_feed {
+    pst_gateway *g;
+    pthread_t thread;
+    _Atomic bool stop;
+    _Atomic int64_t lag;
+};
+
+typedef struct post {
+    pst_hub *hub;
+    const char *kind;
+    char *key, *id, *json;
+} post;
+
+static void deliver(void *arg)
+{
+    post *p = arg;
+    pst_hub_send(p->hub, p->kind, p->key, p->id, p->json, strlen(p->json));
+    free(p->key);
+    free(p->id);
+    free(p->json);
+    free(p);
+}
+
+static const char *kind_of(const pst_feed *f, const char *topic)
+{
+    for (size_t i = 0; i < N_SOURCES; i++)
+        if (!strcmp(pst_client_topic(f->g->client, sources[i].topic), topic))
+            return sources[i].kind;
+    return "other";
+}
+
+static void hand_over(pst_feed *f, const pst_record *r)
+{
+    json_t *j = NULL;
+    int32_t id;
+    pst_err err = {0};
+    if (r->value && pst_codec_to_json(f->g->client->codec, r->value, r->value_len, &j, &id, &err) < 0) {
+        pst_log(PST_LOG_DEBUG, "gateway", "event=undecodable topic=%s partition=%d offset=%lld reason=\"%s\"", r->topic, r->partition,
+                (long long)r->offset, err.text);
+        return;
+    }
+    if (json_is_object(j) && !strcmp(kind_of(f, r->topic), "state")) { /* what the page does not show and should not carry */
+        json_object_del(j, "manifest");
+        json_object_del(j, "requests");
+    }
+    post *p = pst_alloc(sizeof *p);
+    *p = (post){.hub = f->g->hub,
+                .kind = kind_of(f, r->topic),
+                .key = pst_strndup(r->key ? r->key : "", r->key ? r->key_len : 0),
+                .id = pst_sprintf("%s/%d/%lld", r->topic, r->partition, (long long)r->offset),
+                .json = j ? pst_json_text(j) : pst_strdup("null")};
+    json_decref(j);
+    while (pst_loop_post(f->g->loop, deliver, p) < 0 && !f->stop)
+        pst_sleep_ms(10);
+}
+
+static int open_consumer(pst_feed *f, pst_consumer **ret_consumer, pst_err *err)
+{
+    pst_range ranges[RANGES_MAX];
+    size_t n = 0;
+    pst_client *c = f->g->client;
+    for (size_t i = 0; i < N_SOURCES; i++) {
+        pst_topic_info info = {0};
+        const char *topic = pst_client_topic(c, sources[i].topic);
+        int rc = pst_admin_topic(c->bus, topic, &info, 10000, err);
+        if (rc < 0)
+            return rc;
+        for (int p = 0; p < info.partitions && n < RANGES_MAX; p++) {
+            int64_t from = info.high[p] - TAIL_RECORDS > info.low[p] ? info.high[p] - TAIL_RECORDS : info.low[p];
+            ranges[n++] = (pst_range){topic, p, from, -1};
+        }
+        pst_topic_info_done(&info);
+    }
+    return pst_consumer_new(c->bus, &(pst_consumer_opts){.ranges = ranges, .n_ranges = n}, ret_consumer, err);
+}
+
+static void *run(void *arg)
+{
+    pst_feed *f = arg;
+    pst_consumer *c = NULL;
+    while (!f->stop) {
+        pst_err err = {0};
+        if (!c && open_consumer(f, &c, &err) < 0) { /* topics or broker not there yet: ask again */
+            pst_log_err("gateway", &err);
+            for (int i = 0; i < 10 && !f->stop; i++)
+                pst_sleep_ms(100);
+            continue;
+        }
+        pst_batch b;
+        if (pst_consumer_poll(c, &(pst_poll){.records_max = 500, .timeout_ms = 100}, &b, &err) < 0) {
+            pst_log_err("gateway", &err);
+            pst_consumer_free(c);
+            c = NULL;
+            pst_sleep_ms(1000);
+            continue;
+        }
+        for (size_t i = 0; i < b.n && !f->stop; i++)
+            hand_over(f, &b.records[i]);
+        f->lag = pst_consumer_lag(c);
+    }
+    pst_consumer_free(c);
+    return NULL;
+}
+
+int pst_feed_start(pst_gateway *g, pst_feed **ret_feed, pst_err *err)
+{
+    pst_feed *f = pst_alloc(sizeof *f);
+    f->g = g;
+    f->lag = -1;
+    int rc = pthread_create(&f->thread, NULL, run, f);
+    if (rc) {
+        free(f);
+        return pst_err_sys(err, rc, "cannot start the feed thread");
+    }
+    *ret_feed = f;
+    return 0;
+}
+
+int64_t pst_feed_lag(const pst_feed *f)
+{
+    return f->lag;
+}
+
+void pst_feed_stop(pst_feed *f)
+{
+    if (!f)
+        return;
+    f->stop = true;
+    pthread_join(f->thread, NULL);
+    free(f);
+}

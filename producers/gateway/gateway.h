@@ -1,0 +1,61 @@
+/* gateway.h - the parts of `penstock gateway` (HTTP → events, topics → server-sent events, the page).
+ *
+ *     feed thread ── posts JSON of records ──► hub (loop thread) ── SSE ──► browsers
+ *     requests ──► api (loop thread) ── producer ──► jobs.requests ── delivery ──► 202 with topic, partition, offset
+ *     GET /v1/jobs ──► the store (a view the trainer keeps; a memory: store is kept here)
+ *     GET …/logs, /metrics, /events ──► reader threads that read the topic, at most four at once
+ *
+ * Everything but feed and readers belongs to the loop's thread. */
+#ifndef PST_PRODUCERS_GATEWAY_H
+#define PST_PRODUCERS_GATEWAY_H
+
+#include "common/base/metrics.h"
+#include "common/client/client.h"
+#include "common/loop/http.h"
+#include "common/loop/loop.h"
+#include "common/store/store.h"
+#include "common/store/view.h"
+
+typedef struct pst_hub pst_hub;
+typedef struct pst_feed pst_feed;
+typedef struct pst_publisher pst_publisher;
+
+typedef struct pst_gateway {
+    pst_client *client;
+    pst_loop *loop;
+    pst_http *http;
+    pst_hub *hub;
+    pst_feed *feed;
+    pst_publisher *publisher;
+    pst_store *store; /* sqlite:, mongodb:; opened at first use, NULL until it is there */
+    pst_view *view;   /* memory: only */
+    pst_metrics *metrics;
+    pst_metric *submitted, *refused, *streams;
+    _Atomic int readers; /* threads reading a topic for a request */
+} pst_gateway;
+
+/* hub.c: fan-out of events to SSE streams, with a ring of the last ones for Last-Event-ID. @thread loop */
+pst_hub *pst_hub_new(void);
+void pst_hub_free(pst_hub *h);
+/* kind: "state", "event", "log", "metric", "model", "pipeline"; key: training id, model or pipeline name; id: "<topic>/<partition>/<offset>". */
+void pst_hub_send(pst_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len);
+/* Opens a stream for the request; query: kinds=state,log (all without), key=training-…; replays from Last-Event-ID, else the latest states. */
+void pst_hub_attach(pst_hub *h, pst_http_req *req);
+size_t pst_hub_streams(const pst_hub *h);
+
+/* feed.c: the consumer thread. */
+int pst_feed_start(pst_gateway *g, pst_feed **ret_feed, pst_err *err);
+void pst_feed_stop(pst_feed *f);
+int64_t pst_feed_lag(const pst_feed *f);
+
+/* publisher.c: requests → jobs.requests; answers 202 or a problem when the broker has decided. Takes req. @thread loop */
+int pst_publisher_new(pst_gateway *g, pst_publisher **ret_publisher, pst_err *err);
+void pst_publisher_free(pst_publisher *p); /* waits a moment for what is under way */
+void pst_publisher_send(pst_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id);
+
+/* api.c: routes of /v1/jobs. */
+void pst_gateway_routes(pst_gateway *g);
+/* page.c: the dashboard's files, from inside the binary. */
+void pst_gateway_page(pst_gateway *g);
+
+#endif

@@ -1,0 +1,116 @@
+/* publisher.c - see gateway.h. One idempotent producer; a request is answered when its delivery report is in, never before. */
+#include "producers/gateway/gateway.h"
+
+#include "common/base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WAITING_MAX = 10000, POLL_US = 2000, END_MS = 5000 };
+
+struct pst_publisher {
+    pst_gateway *g;
+    pst_producer *producer;
+    pst_timer *timer;
+    size_t waiting;
+};
+
+typedef struct pending {
+    pst_publisher *p;
+    pst_http_req *req;
+    char *request_id, *training_id;
+} pending;
+
+static void on_delivery(void *arg, const pst_delivery *d)
+{
+    pending *w = d->opaque;
+    if (!w)
+        return;
+    if (d->code) {
+        pst_http_add_header(w->req, "Retry-After", "2");
+        pst_http_problem(w->req, 503, "not-published", NULL,
+                         d->text ? d->text : "the broker did not take the event; ask again with the same request_id");
+        pst_metric_add(w->p->g->refused, 1);
+    } else {
+        json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I}", "training_id", w->training_id, "request_id", w->request_id, "topic", d->topic,
+                              "partition", (int)d->partition, "offset", (json_int_t)d->offset);
+        char *at = pst_sprintf("%d:%lld", d->partition, (long long)d->offset), *location = pst_sprintf("/v1/jobs/%s", w->training_id);
+        pst_http_add_header(w->req, "X-Position", at);
+        pst_http_add_header(w->req, "Location", location);
+        pst_http_reply_json(w->req, 202, j);
+        pst_metric_add(w->p->g->submitted, 1);
+        free(at);
+        free(location);
+    }
+    w->p->waiting--;
+    free(w->request_id);
+    free(w->training_id);
+    free(w);
+}
+
+static void serve(void *arg)
+{
+    pst_publisher *p = arg;
+    pst_producer_poll(p->producer, 0);
+    if (!p->waiting)
+        pst_timer_stop(p->timer);
+}
+
+int pst_publisher_new(pst_gateway *g, pst_publisher **ret_publisher, pst_err *err)
+{
+    pst_publisher *p = pst_alloc(sizeof *p);
+    p->g = g;
+    int rc =
+        pst_producer_new(g->client->bus, &(pst_producer_opts){.linger_ms = 0, .on_delivery = on_delivery, .arg = p}, &p->producer, err);
+    if (rc < 0) {
+        free(p);
+        return rc;
+    }
+    p->timer = pst_timer_new(g->loop, POLL_US, POLL_US, serve, p);
+    pst_timer_stop(p->timer);
+    *ret_publisher = p;
+    return 0;
+}
+
+void pst_publisher_free(pst_publisher *p)
+{
+    if (!p)
+        return;
+    pst_producer_flush(p->producer, END_MS, NULL);
+    pst_producer_free(p->producer);
+    pst_timer_free(p->timer);
+    free(p);
+}
+
+void pst_publisher_send(pst_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id)
+{
+    pst_client *c = p->g->client;
+    pst_buf value = {0};
+    pst_err err = {0};
+    if (p->waiting >= WAITING_MAX) {
+        pst_http_add_header(req, "Retry-After", "2");
+        pst_http_problem(req, 503, "busy", NULL, "10,000 requests wait for the broker already");
+        return;
+    }
+    const char *topic = pst_client_topic(c, PST_TOPIC_JOBS_REQUESTS);
+    int rc = pst_codec_encode(c->codec, &pst_job_request_type, topic, request, &value, &err);
+    pending *w = pst_alloc(sizeof *w);
+    *w = (pending){p, req, pst_strdup(request->request_id), pst_strdup(training_id)};
+    if (!rc) {
+        pst_out out = {
+            .topic = topic, .partition = -1, .key = key, .key_len = strlen(key), .value = value.data, .value_len = value.len, .opaque = w};
+        rc = pst_producer_send(p->producer, &out, &err);
+    }
+    pst_buf_done(&value);
+    if (rc < 0) {
+        free(w->request_id);
+        free(w->training_id);
+        free(w);
+        pst_metric_add(p->g->refused, 1);
+        pst_http_problem_err(req, &err);
+        return;
+    }
+    p->waiting++;
+    pst_timer_again(p->timer, 0);
+}
