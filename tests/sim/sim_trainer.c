@@ -1,0 +1,636 @@
+/* sim_trainer.c - the Trainer's core in a seeded world: users who submit, halt, resume, delete and repeat themselves; an LCM that starts,
+ * loses and stops processes; reports that are doubled and overtake each other; and a Trainer that crashes at any moment and goes on from what
+ * it had published. After every committed round a core rebuilt from the published states must equal the live one; in the end every job has
+ * ended, and what was published is checked event by event.
+ *
+ *     sim_trainer [SEEDS] [FIRST]          default 2000 seeds from 1; a failure names its seed
+ *     sim_trainer 1 77 -v                  one seed, told event by event */
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/map.h"
+#include "common/client/client.h"
+#include "schemas/manifest.h"
+#include "trainer/job_fsm.h"
+#include "trainer/trainer_core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SITE_CPUS = 4, SITE_GPUS = 1, REQUEST_PARTS = 2, REPORT_PARTS = 2, PARTS = REQUEST_PARTS + REPORT_PARTS, USER_STEPS = 160 };
+
+static uint64_t seed_now, rng_state;
+static bool verbose;
+
+static uint64_t rng(void) /* splitmix64 */
+{
+    uint64_t z = rng_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+static int below(int n)
+{
+    return (int)(rng() % (uint64_t)n);
+}
+static bool chance(int percent)
+{
+    return below(100) < percent;
+}
+
+static void broken(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
+static void broken(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fprintf(stderr, "seed %llu: ", (unsigned long long)seed_now);
+    vfprintf(stderr, fmt, ap);
+    fprintf(stderr, "\nagain: sim_trainer 1 %llu -v\n", (unsigned long long)seed_now);
+    va_end(ap);
+    exit(1);
+}
+
+/* ---- the world --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct record { /* one of the inputs */
+    bool is_report, bad, tombstone;
+    pst_job_request request;
+    pst_process_report report;
+} record;
+
+typedef struct partition {
+    record **at;
+    size_t n, position, committed;
+} partition;
+
+typedef struct pending { /* a report on its way */
+    int64_t due_us;
+    record *r;
+} pending;
+
+typedef struct process {
+    char id[64];
+    int generation;
+    char name[24];
+    bool over;
+    int64_t next_us;
+    int step, exit_code;
+    bool will_be_lost;
+} process;
+
+typedef struct history { /* of one job, checked as it is published */
+    int64_t seq;
+    pst_job_public_state state;
+    int generation, live_generation;
+    bool deleted;
+} history;
+
+static struct world {
+    int64_t now_us;
+    partition parts[PARTS];
+    pending *pending;
+    size_t n_pending;
+    process *processes;
+    size_t n_processes;
+    pst_map states;    /* id → pst_job_state * as published */
+    pst_map tombs;     /* ids with a tombstone */
+    pst_map histories; /* id → history * */
+    pst_map asked;     /* request ids that reached the log */
+    pst_map answered;  /* request ids seen in events */
+    pst_map done;      /* "HALTING id request": what was done for a request */
+    pst_map ids;       /* training ids that were made */
+    pst_trainer_core *core;
+    bool at_least_once;
+    int64_t heartbeat_us, silent_until_us;
+    bool calm; /* no more users, crashes or silence: everything must come to its end */
+    int n_requests;
+    uint64_t events, crashes;
+} w;
+
+static void world_put(int part, record *r)
+{
+    partition *p = &w.parts[part];
+    p->at = pst_realloc(p->at, (p->n + 1) * sizeof *p->at);
+    p->at[p->n++] = r;
+}
+
+static const char *random_id(void)
+{
+    if (!w.ids.live || chance(5))
+        return "training-nobody";
+    int recent = w.ids.n < 6 || chance(20) ? (int)w.ids.n : 6; /* mostly the jobs of the moment */
+    return w.ids.at[w.ids.n - 1 - (size_t)below(recent)].key;
+}
+
+/* ---- users ------------------------------------------------------------------------------------------------------------------- */
+
+static char *random_manifest(void)
+{
+    static const char *const bad[] = {"learners: -1", "memory: much", "gpus: none", "cpus: [1]"};
+    pst_buf b = {0};
+    pst_buf_printf(&b, "name: job\nlearners: %d\ncpus: %s\nmemory: 256 MiB\ngpus: %d\n", 1 + below(3), chance(50) ? "1" : "0.5",
+                   chance(15) ? 1 : 0);
+    pst_buf_printf(&b, "framework: {name: custom, version: 1, command: run}\n");
+    pst_buf_printf(&b, "penstock: {retries: %d, priority: %d, roles: {ps: %d}%s}\n", below(3), below(3), chance(20),
+                   chance(15) ? ", deadline: 20s" : "");
+    if (chance(8))
+        pst_buf_printf(&b, "storage: nothing\n");
+    if (chance(6)) { /* never fits */
+        pst_buf_clear(&b);
+        pst_buf_adds(&b, "name: wide\nlearners: 9\nframework: {name: custom, version: 1, command: run}\n");
+    }
+    if (chance(6)) {
+        pst_buf_clear(&b);
+        pst_buf_printf(&b, "name: bad\n%s\n", bad[below(4)]);
+    }
+    return pst_buf_steal(&b);
+}
+
+static void user_acts(void)
+{
+    record *r = pst_alloc(sizeof *r);
+    char *id = pst_sprintf("r%d", chance(10) && w.n_requests ? below(w.n_requests) : w.n_requests);
+    static const pst_job_action actions[] = {PST_JOB_ACTION_HALT,   PST_JOB_ACTION_HALT,      PST_JOB_ACTION_HALT,
+                                             PST_JOB_ACTION_HALT,   PST_JOB_ACTION_RESUME,    PST_JOB_ACTION_RESUME,
+                                             PST_JOB_ACTION_RESUME, PST_JOB_ACTION_RESUME,    PST_JOB_ACTION_RESUME,
+                                             PST_JOB_ACTION_DELETE, PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_REPRIORITISE};
+    w.n_requests++;
+    r->request.request_id = id;
+    r->request.user = pst_strdup(chance(50) ? "ann" : "bob");
+    r->request.time = w.now_us;
+    if (chance(2)) {
+        r->bad = true;
+    } else if (chance(1)) {
+        r->tombstone = true;
+    } else if (chance(55) || !w.ids.live) {
+        char training_id[64];
+        r->request.action = PST_JOB_ACTION_SUBMIT;
+        r->request.manifest = random_manifest();
+        pst_training_id(r->request.user, id, training_id);
+        pst_map_put(&w.ids, training_id, &w);
+    } else {
+        r->request.action = actions[below(12)];
+        r->request.training_id = pst_strdup(random_id());
+        if (r->request.action == PST_JOB_ACTION_REPRIORITISE)
+            pst_str_map_set(&r->request.options, &r->request.n_options, "priority", chance(90) ? "5" : "high");
+    }
+    if (!r->bad && !r->tombstone)
+        pst_map_put(&w.asked, id, &w);
+    int copies = chance(10) ? 2 : 1;
+    for (int i = 0; i < copies; i++) {
+        record *copy = i ? pst_alloc(sizeof *copy) : r;
+        if (i) {
+            copy->bad = r->bad;
+            copy->tombstone = r->tombstone;
+            pst_event_copy(&pst_job_request_type, &r->request, &copy->request);
+        }
+        world_put(below(REQUEST_PARTS), copy); /* keys differ: a halt may overtake its submission */
+    }
+}
+
+/* ---- the LCM and its processes ----------------------------------------------------------------------------------------------- */
+
+static void report(const char *id, int generation, const char *name, pst_report_type type, int exit_code, int sig)
+{
+    int copies = chance(15) ? 2 : 1;
+    for (int i = 0; i < copies; i++) {
+        record *r = pst_alloc(sizeof *r);
+        r->is_report = true;
+        r->report = (pst_process_report){.training_id = pst_strdup(id),
+                                         .generation = generation,
+                                         .process = pst_strdup(name),
+                                         .type = type,
+                                         .time = w.now_us,
+                                         .reporter = pst_strdup("lcm:local"),
+                                         .host = pst_strdup("h")};
+        if (type == PST_REPORT_TYPE_EXITED) {
+            r->report.has_exit_code = !sig;
+            r->report.exit_code = exit_code;
+            r->report.has_signal = sig;
+            r->report.signal = sig;
+        }
+        if (type == PST_REPORT_TYPE_RESULT_STORED) {
+            r->report.model = pst_alloc(sizeof *r->report.model);
+            *r->report.model = (pst_model_ref){pst_strdup("m"), generation, pst_strdup("d")};
+        }
+        w.pending = pst_realloc(w.pending, (w.n_pending + 1) * sizeof *w.pending);
+        /* Most arrive at once and in order; some are late and are overtaken. */
+        w.pending[w.n_pending++] = (pending){w.now_us + (chance(10) ? below(3000000) : 0), r};
+    }
+}
+
+static void deliver_reports(void)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < w.n_pending; i++) {
+        if (w.pending[i].due_us > w.now_us) {
+            w.pending[kept++] = w.pending[i];
+            continue;
+        }
+        uint32_t part = pst_murmur2(w.pending[i].r->report.training_id, strlen(w.pending[i].r->report.training_id)) % REPORT_PARTS;
+        world_put(REQUEST_PARTS + (int)part, w.pending[i].r);
+    }
+    w.n_pending = kept;
+}
+
+static void lcm_deploys(const pst_job_command *cmd)
+{
+    for (size_t i = 0; i < w.n_processes; i++) {
+        process *p = &w.processes[i];
+        if (strcmp(p->id, cmd->training_id))
+            continue;
+        if (p->generation >= cmd->generation)
+            return; /* the same command again, or a fenced one */
+        if (!p->over)
+            broken("%s: generation %d is deployed while %s of generation %d lives", cmd->training_id, cmd->generation, p->name,
+                   p->generation);
+    }
+    bool failed = chance(5);
+    pst_manifest m;
+    pst_complaints errors = {0}, warnings = {0};
+    pst_manifest_parse(cmd->spec->manifest, strlen(cmd->spec->manifest), &m, &errors, &warnings);
+    int fate = chance(70) ? 0 : below(3);
+    for (int i = 0; i < m.learners + m.parameter_servers; i++) {
+        process p = {.generation = cmd->generation, .over = failed, .next_us = w.now_us + below(500000)};
+        snprintf(p.id, sizeof p.id, "%s", cmd->training_id);
+        snprintf(p.name, sizeof p.name, i < m.learners ? "learner-%d" : "ps-%d", i < m.learners ? i + 1 : i + 1 - m.learners);
+        p.exit_code = fate == 1 && chance(60) ? 1 + below(3) : 0;
+        p.will_be_lost = fate == 2 && chance(60);
+        if (i >= m.learners)
+            p.step = 100; /* serves until it is ended */
+        w.processes = pst_realloc(w.processes, (w.n_processes + 1) * sizeof *w.processes);
+        w.processes[w.n_processes++] = p;
+    }
+    pst_manifest_done(&m);
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
+    if (failed)
+        report(cmd->training_id, cmd->generation, NULL, PST_REPORT_TYPE_DEPLOY_FAILED, 0, 0);
+}
+
+/* SIGTERM to all; also of a generation that was never seen: then it says so. */
+static void lcm_stops(const pst_job_command *cmd)
+{
+    bool found = false;
+    for (size_t i = 0; i < w.n_processes; i++) {
+        process *p = &w.processes[i];
+        if (strcmp(p->id, cmd->training_id) || p->generation != cmd->generation)
+            continue;
+        found = true;
+        if (p->over)
+            continue;
+        p->over = true;
+        report(p->id, p->generation, p->name, PST_REPORT_TYPE_EXITED, 0, chance(50) ? 15 : 0);
+    }
+    if (!found)
+        report(cmd->training_id, cmd->generation, NULL, PST_REPORT_TYPE_LOST, 0, 0);
+}
+
+static void processes_go_on(void)
+{
+    for (size_t i = 0; i < w.n_processes; i++) {
+        process *p = &w.processes[i];
+        if (p->over || p->next_us > w.now_us)
+            continue;
+        p->next_us = w.now_us + below(2000000);
+        switch (p->step++) {
+        case 0:
+        case 100: report(p->id, p->generation, p->name, PST_REPORT_TYPE_STARTED, 0, 0); break;
+        case 1: report(p->id, p->generation, p->name, PST_REPORT_TYPE_DOWNLOADING, 0, 0); break;
+        case 2:
+        case 101: report(p->id, p->generation, p->name, PST_REPORT_TYPE_RUNNING, 0, 0); break;
+        case 3:
+            report(p->id, p->generation, p->name, PST_REPORT_TYPE_CHECKPOINT, 0, 0);
+            if (chance(10))
+                p->next_us += 30000000; /* slow: may meet its deadline */
+            break;
+        case 4:
+            if (p->will_be_lost || p->exit_code) {
+                p->over = true;
+                report(p->id, p->generation, p->name, p->will_be_lost ? PST_REPORT_TYPE_LOST : PST_REPORT_TYPE_EXITED, p->exit_code, 0);
+            } else {
+                report(p->id, p->generation, p->name, PST_REPORT_TYPE_STORING, 0, 0);
+            }
+            break;
+        case 5:
+            if (!strcmp(p->name, "learner-1"))
+                report(p->id, p->generation, p->name, PST_REPORT_TYPE_RESULT_STORED, 0, 0);
+            report(p->id, p->generation, p->name, PST_REPORT_TYPE_EXITED, 0, 0);
+            p->over = true;
+            break;
+        default: p->step--; break; /* a parameter server */
+        }
+    }
+}
+
+/* ---- what is published is checked -------------------------------------------------------------------------------------------- */
+
+/* What a user asked for once is done once, however often the request was published. */
+static void check_once(const pst_job_event *e)
+{
+    if (e->type != PST_JOB_EVENT_TYPE_HALTING && e->type != PST_JOB_EVENT_TYPE_RESUMED && e->type != PST_JOB_EVENT_TYPE_TERMINATING &&
+        e->type != PST_JOB_EVENT_TYPE_REPRIORITISED)
+        return;
+    char *key = pst_sprintf("%s %s %s", pst_job_event_type_text(e->type), e->training_id, e->request_id);
+    if (pst_map_put(&w.done, key, &w))
+        broken("%s twice", key);
+    free(key);
+}
+
+/* Nothing is said to have ended that lives. */
+static void check_over(const pst_job_event *e)
+{
+    for (size_t i = 0; i < w.n_processes; i++) {
+        const process *p = &w.processes[i];
+        if (!strcmp(p->id, e->training_id) && p->generation == e->generation && !strcmp(p->name, e->process) && !p->over)
+            broken("%s: %s of generation %d is said to have ended and lives", p->id, p->name, p->generation);
+    }
+}
+
+static void check_event(const pst_job_event *e)
+{
+    w.events++;
+    if (verbose)
+        printf("%12.6f %-12.12s g%d #%lld %-20s %-11s %s %s\n", (double)w.now_us / 1e6, e->training_id, e->generation, (long long)e->seq,
+               pst_job_event_type_text(e->type), pst_job_public_state_text(e->state), e->process ? e->process : "-",
+               e->reason ? e->reason : "");
+    if (e->request_id)
+        pst_map_put(&w.answered, e->request_id, &w);
+    if (e->seq == 0) {
+        if (e->type != PST_JOB_EVENT_TYPE_REJECTED || !e->reason_code || !e->reason)
+            broken("an event without sequence that is no reasoned rejection: %s", pst_job_event_type_text(e->type));
+        return;
+    }
+    history *h = pst_map_get(&w.histories, e->training_id);
+    if (!h)
+        pst_map_put(&w.histories, e->training_id, h = pst_alloc(sizeof *h));
+    if (h->deleted)
+        *h = (history){0};
+    if (e->seq != h->seq + 1)
+        broken("%s: event %lld follows %lld", e->training_id, (long long)e->seq, (long long)h->seq);
+    if (!pst_job_fsm_allows(h->state, e->type, e->state))
+        broken("%s: %s takes %s to %s", e->training_id, pst_job_event_type_text(e->type), pst_job_public_state_text(h->state),
+               pst_job_public_state_text(e->state));
+    if (e->type == PST_JOB_EVENT_TYPE_DEPLOYING) {
+        if (h->live_generation || e->generation != h->generation + 1)
+            broken("%s: generation %d is deployed after %d, which %s", e->training_id, e->generation, h->generation,
+                   h->live_generation ? "lives" : "has ended");
+        h->live_generation = e->generation;
+    } else if (e->generation != h->generation) {
+        broken("%s: an event of generation %d in generation %d", e->training_id, e->generation, h->generation);
+    }
+    check_once(e);
+    if (e->type == PST_JOB_EVENT_TYPE_PROCESS_EXITED)
+        check_over(e);
+    bool ends = pst_job_state_is_ended(e->state) || e->type == PST_JOB_EVENT_TYPE_RETRYING;
+    if (ends && e->state != h->state)
+        h->live_generation = 0;
+    if (ends && e->state != h->state && !e->reason)
+        broken("%s: an end without a reason", e->training_id);
+    if (e->type == PST_JOB_EVENT_TYPE_QUEUED && !e->reason)
+        broken("%s waits without a reason", e->training_id);
+    h->seq = e->seq;
+    h->state = e->state;
+    h->generation = e->generation;
+    h->deleted = e->type == PST_JOB_EVENT_TYPE_DELETED;
+}
+
+static void free_state(void *p)
+{
+    pst_event_clear(&pst_job_state_type, p);
+    free(p);
+}
+
+static void free_any(void *p)
+{
+    free(p);
+}
+
+/* What a round has produced becomes visible: commit. */
+static void publish(pst_actions *a, pst_job_state *states)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        pst_action *x = &a->at[i];
+        void *old;
+        switch (x->kind) {
+        case PST_DO_EVENT: check_event(&x->event); break;
+        case PST_DO_COMMAND:
+            if (x->command.command == PST_JOB_COMMAND_TYPE_DEPLOY)
+                lcm_deploys(&x->command);
+            else if (x->command.command != PST_JOB_COMMAND_TYPE_CLEAN)
+                lcm_stops(&x->command);
+            break;
+        case PST_DO_STATE:
+            old = pst_alloc(sizeof states[i]);
+            memcpy(old, &states[i], sizeof states[i]);
+            states[i] = (pst_job_state){0};
+            pst_map_take(&w.tombs, x->key);
+            if ((old = pst_map_put(&w.states, x->key, old)))
+                free_state(old);
+            break;
+        case PST_DO_TOMBSTONE:
+            pst_map_put(&w.tombs, x->key, &w);
+            if ((old = pst_map_take(&w.states, x->key)))
+                free_state(old);
+            break;
+        }
+    }
+}
+
+static void rebuild(pst_trainer_core *core)
+{
+    pst_trainer_core_reset(core);
+    for (size_t i = 0; i < w.tombs.n; i++)
+        if (w.tombs.at[i].key)
+            pst_trainer_core_drop(core, w.tombs.at[i].key);
+    for (size_t i = 0; i < w.states.n; i++)
+        if (w.states.at[i].key)
+            pst_trainer_core_load(core, w.states.at[i].value);
+    pst_trainer_core_loaded(core);
+}
+
+/* Keeps copies of the states, since actions only borrow them. */
+static void step(const pst_trainer_in *in, pst_actions *all, pst_job_state **states)
+{
+    size_t before = all->n;
+    pst_trainer_core_step(w.core, in, w.now_us, all);
+    *states = pst_realloc(*states, (all->n + 1) * sizeof **states);
+    for (size_t i = before; i < all->n; i++) {
+        (*states)[i] = (pst_job_state){0};
+        if (all->at[i].kind == PST_DO_STATE)
+            pst_event_copy(&pst_job_state_type, all->at[i].state, &(*states)[i]);
+    }
+}
+
+/* One round: some inputs, then commit, or a crash. */
+static void trainer_round(void)
+{
+    pst_actions actions = {0};
+    pst_job_state *states = NULL;
+    int n = 1 + below(6);
+    for (int i = 0; i < n; i++) {
+        partition *p = &w.parts[below(PARTS)];
+        if (p->position == p->n)
+            continue;
+        record *r = p->at[p->position++];
+        pst_trainer_in in = {.kind = r->is_report   ? PST_TRAINER_REPORT
+                                     : r->bad       ? PST_TRAINER_BAD_REQUEST
+                                     : r->tombstone ? PST_TRAINER_TOMBSTONE
+                                                    : PST_TRAINER_REQUEST,
+                             .request = &r->request,
+                             .report = &r->report,
+                             .bad_reason = "no event"};
+        step(&in, &actions, &states);
+    }
+    if (w.now_us >= w.heartbeat_us && w.now_us >= w.silent_until_us) {
+        pst_worker_state ws = {.worker_id = (char *)"lcm-1",
+                               .kind = (char *)"lcm",
+                               .site = (char *)"local",
+                               .state = (char *)(chance(3) && !w.calm ? "draining" : "running"),
+                               .cpus = SITE_CPUS,
+                               .memory_bytes = (int64_t)4 << 30,
+                               .gpus = SITE_GPUS,
+                               .time = w.now_us};
+        step(&(pst_trainer_in){.kind = PST_TRAINER_WORKER, .worker = &ws, .seen_us = w.now_us}, &actions, &states);
+        w.heartbeat_us = w.now_us + 5000000;
+    }
+    if (chance(40))
+        step(&(pst_trainer_in){.kind = PST_TRAINER_TICK}, &actions, &states);
+
+    bool crash = !w.calm && chance(6);
+    if (!crash || w.at_least_once)
+        publish(&actions, states);
+    if (crash) { /* offsets are not committed; with at-least-once the outputs are there all the same */
+        w.crashes++;
+        for (int i = 0; i < PARTS; i++)
+            w.parts[i].position = w.parts[i].committed;
+        rebuild(w.core);
+    } else {
+        for (int i = 0; i < PARTS; i++)
+            w.parts[i].committed = w.parts[i].position;
+    }
+    for (size_t i = 0; i < actions.n; i++)
+        pst_event_clear(&pst_job_state_type, &states[i]);
+    free(states);
+    pst_actions_done(&actions);
+}
+
+static void check_rebuilt_equals_live(void)
+{
+    pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    pst_trainer_core *other = pst_trainer_core_new(&policy);
+    rebuild(other);
+    char *a = pst_trainer_core_dump(w.core), *b = pst_trainer_core_dump(other);
+    if (strcmp(a, b))
+        broken("a rebuilt core differs from the live one:\nlive:\n%s\nrebuilt:\n%s", a, b);
+    int64_t used[3] = {0}, again[3] = {0};
+    pst_trainer_core_used(w.core, "local", used);
+    pst_trainer_core_used(other, "local", again);
+    if (memcmp(used, again, sizeof used))
+        broken("charges differ: %lld CPUs/1000 live, %lld rebuilt", (long long)used[0], (long long)again[0]);
+    if (used[0] < 0 || used[0] > SITE_CPUS * 1000 || used[2] > SITE_GPUS)
+        broken("charged %lld CPUs/1000 and %lld GPUs on a site of %d and %d", (long long)used[0], (long long)used[2], SITE_CPUS, SITE_GPUS);
+    free(a);
+    free(b);
+    pst_trainer_core_free(other);
+}
+
+static bool is_quiet(void)
+{
+    for (int i = 0; i < PARTS; i++)
+        if (w.parts[i].position < w.parts[i].n)
+            return false;
+    if (w.n_pending)
+        return false;
+    for (size_t i = 0; i < w.histories.n; i++) {
+        const history *h = w.histories.at[i].key ? w.histories.at[i].value : NULL;
+        if (h && !h->deleted && !pst_job_state_is_ended(h->state))
+            return false;
+    }
+    return true;
+}
+
+static void check_end(void)
+{
+    int64_t used[3] = {0};
+    pst_trainer_core_used(w.core, "local", used);
+    if (used[0] || used[1] || used[2])
+        broken("all jobs have ended, but %lld CPUs/1000 are still charged", (long long)used[0]);
+    for (size_t i = 0; i < w.n_processes; i++)
+        if (!w.processes[i].over)
+            broken("%s %s lives on", w.processes[i].id, w.processes[i].name);
+    for (size_t i = 0; i < w.asked.n; i++)
+        if (w.asked.at[i].key && !pst_map_get(&w.answered, w.asked.at[i].key))
+            broken("request %s was never answered", w.asked.at[i].key);
+}
+
+static void world_done(void)
+{
+    for (int i = 0; i < PARTS; i++) {
+        for (size_t k = 0; k < w.parts[i].n; k++) {
+            pst_event_clear(&pst_job_request_type, &w.parts[i].at[k]->request);
+            pst_event_clear(&pst_process_report_type, &w.parts[i].at[k]->report);
+            free(w.parts[i].at[k]);
+        }
+        free(w.parts[i].at);
+    }
+    free(w.pending);
+    free(w.processes);
+    pst_map_done(&w.states, free_state);
+    pst_map_done(&w.histories, free_any);
+    pst_map_done(&w.tombs, NULL);
+    pst_map_done(&w.asked, NULL);
+    pst_map_done(&w.answered, NULL);
+    pst_map_done(&w.ids, NULL);
+    pst_map_done(&w.done, NULL);
+    pst_trainer_core_free(w.core);
+}
+
+static void run(uint64_t seed)
+{
+    pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    memset(&w, 0, sizeof w);
+    seed_now = rng_state = seed;
+    w.now_us = 1700000000000000;
+    w.heartbeat_us = w.now_us + (chance(30) ? 20000000 : 0);
+    w.at_least_once = chance(30);
+    w.core = pst_trainer_core_new(&policy);
+    for (int i = 0; i < USER_STEPS + 20000; i++) {
+        w.calm = i >= USER_STEPS;
+        if (w.calm && is_quiet())
+            break;
+        if (i == USER_STEPS + 19999) {
+            char *dump = pst_trainer_core_dump(w.core);
+            broken("jobs do not come to their end:\n%s", dump);
+        }
+        if (!w.calm && chance(25))
+            user_acts();
+        if (!w.calm && chance(1))
+            w.silent_until_us = w.now_us + 60000000;
+        w.now_us += below(400000);
+        processes_go_on();
+        deliver_reports();
+        trainer_round();
+        if (chance(3))
+            check_rebuilt_equals_live();
+    }
+    check_rebuilt_equals_live();
+    check_end();
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seeds = argc > 1 ? strtoull(argv[1], NULL, 10) : 2000, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    uint64_t events = 0, crashes = 0;
+    verbose = argc > 3 && !strcmp(argv[3], "-v");
+    for (uint64_t s = first; s < first + seeds; s++) {
+        run(s);
+        events += w.events;
+        crashes += w.crashes;
+        world_done();
+    }
+    printf("%llu seeds from %llu: %llu events, %llu crashes, every job ended, nothing broken\n", (unsigned long long)seeds,
+           (unsigned long long)first, (unsigned long long)events, (unsigned long long)crashes);
+    return 0;
+}

@@ -1,0 +1,109 @@
+/* core_state.h - the inside of the Trainer's core, shared by trainer_core.c, requests.c, reports.c and queue.c only. */
+#ifndef PST_TRAINER_CORE_STATE_H
+#define PST_TRAINER_CORE_STATE_H
+
+#include "common/base/map.h"
+#include "schemas/manifest.h"
+#include "trainer/job_fsm.h"
+#include "trainer/trainer_core.h"
+
+enum {
+    PST_REQUESTS_KEPT = 16,   /* answered requests a job remembers */
+    PST_ANSWERED_KEPT = 4096, /* rejected requests that belong to no job, remembered in memory */
+    PST_CPU_UNIT = 1000       /* thousandths: sums stay exact */
+};
+
+typedef struct pst_needs {
+    int64_t cpu, memory, gpus;
+} pst_needs;
+
+typedef struct pst_site pst_site;
+
+typedef struct pst_job {
+    pst_job_state s;
+    /* From the manifest, whose text is in the state; read when the job is submitted, loaded unended, or resumed. */
+    int retries, parameter_servers;
+    int64_t deadline_us, grace_us;
+    pst_needs needs; /* of the whole gang */
+    pst_site *site;
+    bool queued; /* stands in site->queue */
+    bool unsaid; /* queued, and the QUEUED event with the reason is still to come */
+    bool dirty;  /* its state is to be published at the end of this step */
+    bool charged;
+    size_t live_at;        /* place in core->live + 1; 0 = not there */
+    int64_t checkpoint_us; /* time of the last checkpoint report: an older or equal one is a repetition */
+    int64_t result_us;     /* the same for results that are no model */
+} pst_job;
+
+struct pst_site {
+    char *name;
+    bool known;     /* an LCM has reported */
+    bool accepting; /* its last report said running */
+    int64_t seen_us;
+    pst_needs capacity, used;
+    pst_job **queue; /* by (priority down, submitted_at, training_id) */
+    size_t n_queue, cap_queue, n_unsaid;
+};
+
+struct pst_trainer_core {
+    pst_trainer_policy policy;
+    pst_trainer_counts counts;
+    pst_map jobs, sites;
+    pst_job **live; /* deployed jobs, for deadlines */
+    size_t n_live, cap_live;
+    pst_job **dirty;
+    size_t n_dirty, cap_dirty;
+    pst_map answered; /* "ACTION user request_id" of rejected requests without a job; values unused */
+    pst_map deleted;  /* training ids whose tombstone is known */
+    size_t by_state[PST_JOB_PUBLIC_STATE_TERMINATED + 1];
+    int64_t now_us;       /* of the present step */
+    int64_t submitted_us; /* of the last job admitted */
+    pst_actions *out;
+};
+
+/* What an event says beside its type; all optional. */
+typedef struct pst_say {
+    const char *actor;      /* default "trainer" */
+    const char *request_id; /* default: the submission's */
+    const char *process, *reason_code, *reason;
+    const int *exit_code, *signal;
+    const pst_complaints *details;
+} pst_say;
+
+/* ---- trainer_core.c */
+/* The one setter of a job's state: checks the table, numbers the event, appends it, marks the state dirty. */
+pst_job_event *pst_core_emit(pst_trainer_core *c, pst_job *j, enum pst_job_event_type type, pst_job_public_state to, const pst_say *say);
+void pst_core_command(pst_trainer_core *c, pst_job *j, enum pst_job_command_type command, const char *request_id, const char *reason);
+/* An answer REJECTED: of the job when there is one, else by itself with sequence 0. */
+void pst_core_reject(pst_trainer_core *c, pst_job *j, const char *training_id, const char *request_id, const pst_say *say);
+void pst_core_remove(pst_trainer_core *c, pst_job *j);             /* DELETED: tombstone, forget; j is freed */
+pst_job *pst_core_adopt(pst_trainer_core *c, pst_job_state *take); /* the state moves in; not queued, not charged */
+void pst_core_read_manifest(pst_job *j);
+void pst_core_set_text(char **text, const char *value); /* replaces; NULL = null */
+
+/* ---- requests.c */
+void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in);
+void pst_core_bad_request(pst_trainer_core *c, const pst_trainer_in *in);
+/* The generation is over and the wish that ended it is carried out: HALTED, TERMINATED, DELETED. j may be freed. */
+void pst_core_fulfil_wish(pst_trainer_core *c, pst_job *j);
+
+/* ---- reports.c */
+void pst_core_report(pst_trainer_core *c, const pst_process_report *r);
+void pst_core_deadlines(pst_trainer_core *c);
+/* live, and being stopped because something failed: the first failure stands in s.reason_code */
+bool pst_job_is_failing(const pst_job *j);
+
+/* ---- queue.c */
+pst_site *pst_core_site(pst_trainer_core *c, const char *name); /* made when new */
+void pst_core_worker(pst_trainer_core *c, const pst_worker_state *w, int64_t seen_us);
+void pst_queue_add(pst_trainer_core *c, pst_job *j);    /* into its site's queue; the event comes from pst_queue_run */
+void pst_queue_remove(pst_trainer_core *c, pst_job *j); /* fine when it is not queued */
+void pst_queue_run(pst_trainer_core *c);                /* deploys what fits, says why the rest waits */
+void pst_core_charge(pst_trainer_core *c, pst_job *j);
+void pst_core_release(pst_trainer_core *c, pst_job *j); /* fine when it is not charged */
+void pst_site_free(void *site);
+/* More than the whole site? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
+char *pst_queue_never(const pst_site *site, const pst_needs *needs);
+pst_needs pst_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus);
+
+#endif

@@ -1,0 +1,304 @@
+/* queue.c - who runs next, and why the others wait. One queue per site, by priority, then time of submission. The first that is ready runs
+ * when the whole gang fits; one that does not fit blocks those behind it, or a wide job would starve behind narrow ones. Resources are
+ * charged when a generation is deployed and released when its last process was observed to have ended. */
+#include "common/base/clock.h"
+#include "trainer/core_state.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000 };
+
+pst_needs pst_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus)
+{
+    int64_t processes = (int64_t)learners + parameter_servers;
+    return (pst_needs){processes * (int64_t)llround(cpus * PST_CPU_UNIT), processes * memory_bytes, (int64_t)learners * gpus};
+}
+
+/* ---- sites ------------------------------------------------------------------------------------------------------------------- */
+
+pst_site *pst_core_site(pst_trainer_core *c, const char *name)
+{
+    pst_site *s = pst_map_get(&c->sites, name);
+    if (!s) {
+        s = pst_alloc(sizeof *s);
+        s->name = pst_strdup(name);
+        pst_map_put(&c->sites, name, s);
+    }
+    return s;
+}
+
+void pst_site_free(void *site)
+{
+    pst_site *s = site;
+    if (!s)
+        return;
+    free(s->name);
+    free(s->queue);
+    free(s);
+}
+
+void pst_core_worker(pst_trainer_core *c, const pst_worker_state *w, int64_t seen_us)
+{
+    if (strcmp(w->kind, "lcm"))
+        return;
+    pst_site *s = pst_core_site(c, w->site);
+    s->known = true;
+    s->accepting = !strcmp(w->state, "running");
+    s->seen_us = seen_us > s->seen_us ? seen_us : s->seen_us;
+    s->capacity.cpu = llround((c->policy.cpus > 0 ? c->policy.cpus : w->cpus) * PST_CPU_UNIT);
+    s->capacity.memory = c->policy.memory_bytes > 0 ? c->policy.memory_bytes : w->memory_bytes;
+    s->capacity.gpus = c->policy.gpus >= 0 ? c->policy.gpus : w->gpus;
+}
+
+void pst_core_charge(pst_trainer_core *c, pst_job *j)
+{
+    PST_ASSERT(!j->charged);
+    j->charged = true;
+    j->site->used.cpu += j->needs.cpu;
+    j->site->used.memory += j->needs.memory;
+    j->site->used.gpus += j->needs.gpus;
+}
+
+void pst_core_release(pst_trainer_core *c, pst_job *j)
+{
+    if (!j->charged)
+        return;
+    j->charged = false;
+    j->site->used.cpu -= j->needs.cpu;
+    j->site->used.memory -= j->needs.memory;
+    j->site->used.gpus -= j->needs.gpus;
+    PST_ASSERT(j->site->used.cpu >= 0 && j->site->used.memory >= 0 && j->site->used.gpus >= 0);
+}
+
+/* ---- the queue of one site --------------------------------------------------------------------------------------------------- */
+
+static int compare(const pst_job *a, const pst_job *b)
+{
+    if (a->s.priority != b->s.priority)
+        return a->s.priority > b->s.priority ? -1 : 1;
+    if (a->s.submitted_at != b->s.submitted_at)
+        return a->s.submitted_at < b->s.submitted_at ? -1 : 1;
+    return strcmp(a->s.training_id, b->s.training_id);
+}
+
+static size_t place_of(const pst_site *s, const pst_job *j)
+{
+    size_t low = 0, high = s->n_queue;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (compare(s->queue[mid], j) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+void pst_queue_add(pst_trainer_core *c, pst_job *j)
+{
+    pst_site *s = j->site;
+    PST_ASSERT(!j->queued && j->s.state == PST_JOB_PUBLIC_STATE_QUEUED);
+    if (s->n_queue == s->cap_queue) {
+        s->cap_queue = s->cap_queue ? s->cap_queue * 2 : 64;
+        s->queue = pst_realloc(s->queue, s->cap_queue * sizeof(pst_job *));
+    }
+    size_t at = place_of(s, j);
+    memmove(s->queue + at + 1, s->queue + at, (s->n_queue - at) * sizeof(pst_job *));
+    s->queue[at] = j;
+    s->n_queue++;
+    s->n_unsaid++;
+    j->queued = j->unsaid = true;
+}
+
+void pst_queue_remove(pst_trainer_core *c, pst_job *j)
+{
+    if (!j->queued)
+        return;
+    pst_site *s = j->site;
+    size_t at = place_of(s, j);
+    PST_ASSERT(at < s->n_queue && s->queue[at] == j);
+    memmove(s->queue + at, s->queue + at + 1, (s->n_queue - at - 1) * sizeof(pst_job *));
+    s->n_queue--;
+    s->n_unsaid -= j->unsaid;
+    j->queued = j->unsaid = false;
+}
+
+/* ---- sentences --------------------------------------------------------------------------------------------------------------- */
+
+static char *gib(int64_t bytes)
+{
+    return pst_sprintf("%.4g GiB", (double)bytes / (double)((int64_t)1 << 30));
+}
+
+/* "2 CPUs: 1 of 4 free" for each thing of which there is not enough; NULL when it fits. */
+static char *shortage(const pst_needs *needs, const pst_needs *capacity, const pst_needs *used)
+{
+    pst_buf b = {0};
+    pst_needs f = {capacity->cpu - used->cpu, capacity->memory - used->memory, capacity->gpus - used->gpus};
+    f = (pst_needs){f.cpu > 0 ? f.cpu : 0, f.memory > 0 ? f.memory : 0, f.gpus > 0 ? f.gpus : 0};
+    if (needs->cpu > f.cpu)
+        pst_buf_printf(&b, "%.6g CPUs: %.6g of %.6g free", (double)needs->cpu / PST_CPU_UNIT, (double)f.cpu / PST_CPU_UNIT,
+                       (double)capacity->cpu / PST_CPU_UNIT);
+    if (needs->memory > f.memory) {
+        char *n = gib(needs->memory), *o = gib(f.memory), *all = gib(capacity->memory);
+        pst_buf_printf(&b, "%s%s of memory: %s of %s free", b.len ? ", " : "", n, o, all);
+        free(n);
+        free(o);
+        free(all);
+    }
+    if (needs->gpus > f.gpus)
+        pst_buf_printf(&b, "%s%lld GPUs: %lld of %lld free", b.len ? ", " : "", (long long)needs->gpus, (long long)f.gpus,
+                       (long long)capacity->gpus);
+    return b.len ? pst_buf_steal(&b) : NULL;
+}
+
+char *pst_queue_never(const pst_site *site, const pst_needs *needs)
+{
+    static const pst_needs nothing = {0};
+    char *text = site->known ? shortage(needs, &site->capacity, &nothing) : NULL;
+    char *never = text ? pst_sprintf("site %s can never run it, even when empty: it needs %s", site->name, text) : NULL;
+    free(text);
+    return never;
+}
+
+/* Why the site takes nothing at the moment, or NULL. */
+static char *site_closed(const pst_trainer_core *c, const pst_site *s)
+{
+    char when[32];
+    if (!s->known)
+        return pst_sprintf("no LCM of site %s has reported yet", s->name);
+    if (!s->accepting)
+        return pst_sprintf("the LCM of site %s is stopping and takes no new jobs", s->name);
+    if (c->now_us - s->seen_us > c->policy.silent_us)
+        return pst_sprintf("the LCM of site %s has not reported since %s", s->name, pst_time_text(s->seen_us, when));
+    return NULL;
+}
+
+/* ---- running it -------------------------------------------------------------------------------------------------------------- */
+
+static void say_queued(pst_trainer_core *c, pst_job *j, const char *reason)
+{
+    if (!j->unsaid && j->s.reason && !strcmp(j->s.reason, reason))
+        return;
+    j->site->n_unsaid -= j->unsaid;
+    j->unsaid = false;
+    pst_core_set_text(&j->s.reason, reason);
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_QUEUED, j->s.state, &(pst_say){.reason = reason});
+}
+
+static void make_processes(pst_job *j)
+{
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        pst_event_clear(&pst_job_process_type, &j->s.processes[i]);
+    free(j->s.processes);
+    j->s.n_processes = (size_t)(j->s.learners + j->parameter_servers);
+    j->s.processes = pst_alloc((j->s.n_processes + 1) * sizeof *j->s.processes);
+    for (size_t i = 0; i < j->s.n_processes; i++) {
+        bool learner = i < (size_t)j->s.learners;
+        j->s.processes[i].name = pst_sprintf("%s-%zu", learner ? "learner" : "ps", learner ? i + 1 : i + 1 - (size_t)j->s.learners);
+        j->s.processes[i].state = PST_JOB_PROCESS_STATE_WAITING;
+    }
+}
+
+static void deploy(pst_trainer_core *c, pst_job *j)
+{
+    if (j->unsaid) {
+        char *reason = pst_sprintf("it is next, and site %s has room", j->site->name);
+        say_queued(c, j, reason);
+        free(reason);
+    }
+    pst_queue_remove(c, j);
+    pst_core_charge(c, j);
+    make_processes(j);
+    j->checkpoint_us = j->result_us = 0;
+    j->s.generation++;
+    j->s.has_started_at = false;
+    j->s.started_at = 0;
+    pst_core_set_text(&j->s.reason, NULL);
+    pst_core_set_text(&j->s.reason_code, NULL);
+    c->counts.deployed++;
+    char *reason = pst_sprintf("generation %d goes to site %s", j->s.generation, j->site->name);
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_DEPLOYING, PST_JOB_PUBLIC_STATE_PENDING, &(pst_say){.reason = reason});
+    pst_core_command(c, j, PST_JOB_COMMAND_TYPE_DEPLOY, NULL, reason);
+    free(reason);
+}
+
+/* A retry waits 0.5 s, 1 s, 2 s, …, a minute at most: a fault that repeats at once must not spin. */
+static int64_t ready_at(const pst_job *j)
+{
+    int used = j->s.attempts + j->s.platform_attempts;
+    if (!used)
+        return 0;
+    int64_t delay = used > 10 ? RETRY_DELAY_MAX_US : (int64_t)RETRY_DELAY_US << (used - 1);
+    return j->s.since + (delay < RETRY_DELAY_MAX_US ? delay : RETRY_DELAY_MAX_US);
+}
+
+static void fail_never(pst_trainer_core *c, pst_job *j, const char *reason)
+{
+    pst_queue_remove(c, j);
+    c->counts.failed++;
+    pst_core_set_text(&j->s.reason, reason);
+    pst_core_set_text(&j->s.reason_code, "INSUFFICIENT_RESOURCES");
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_FAILED, PST_JOB_PUBLIC_STATE_FAILED,
+                  &(pst_say){.reason_code = "INSUFFICIENT_RESOURCES", .reason = reason});
+}
+
+static char *behind(const pst_site *s, size_t place)
+{
+    return pst_sprintf("%zu job%s of site %s %s ahead; the first, %s, says: %s", place, place == 1 ? "" : "s", s->name,
+                       place == 1 ? "is" : "are", s->queue[0]->s.training_id, s->queue[0]->s.reason ? s->queue[0]->s.reason : "it is next");
+}
+
+/* Deploys from the front until one that is ready does not fit; jobs that pause before a retry are passed over. */
+static void deploy_what_fits(pst_trainer_core *c, pst_site *s)
+{
+    size_t at = 0;
+    while (at < s->n_queue) {
+        pst_job *j = s->queue[at];
+        char *never = pst_queue_never(s, &j->needs);
+        char *closed = never ? NULL : site_closed(c, s);
+        char *lacks = never || closed ? NULL : shortage(&j->needs, &s->capacity, &s->used);
+        char *reason = closed ? pst_strdup(closed) : lacks ? pst_sprintf("it waits for %s", lacks) : NULL;
+        bool waits_for_retry = ready_at(j) > c->now_us;
+        if (never) {
+            fail_never(c, j, never);
+        } else if (waits_for_retry) {
+            char *text = pst_sprintf("it is tried again after a pause: %s", j->s.reason ? j->s.reason : "");
+            if (j->unsaid)
+                say_queued(c, j, text);
+            free(text);
+            at++;
+        } else if (reason) {
+            say_queued(c, j, reason);
+        } else {
+            deploy(c, j);
+        }
+        free(never);
+        free(closed);
+        free(lacks);
+        bool blocks = reason && !waits_for_retry;
+        free(reason);
+        if (blocks)
+            return;
+    }
+}
+
+static void run_site(pst_trainer_core *c, pst_site *s)
+{
+    deploy_what_fits(c, s);
+    for (size_t i = s->n_queue; i-- > 0 && s->n_unsaid;) /* those that came now mostly stand at the end */
+        if (s->queue[i]->unsaid) {
+            char *reason = behind(s, i);
+            say_queued(c, s->queue[i], reason);
+            free(reason);
+        }
+}
+
+void pst_queue_run(pst_trainer_core *c)
+{
+    for (size_t i = 0; i < c->sites.n; i++)
+        if (c->sites.at[i].key && ((pst_site *)c->sites.at[i].value)->n_queue)
+            run_site(c, c->sites.at[i].value);
+}

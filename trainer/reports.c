@@ -1,0 +1,387 @@
+/* reports.c - what LCMs and supervisors observed, and what the Trainer concludes from it. Reporters state facts about processes; whether a
+ * job goes on, is tried again or has ended is decided here and nowhere else. A generation is over when every process of it was observed
+ * to have ended; until then its resources stay charged and no other generation starts.
+ *
+ * A report counts if it is of the present generation of a live job and tells a later state than the one known; the rest (repeated,
+ * overtaken, of a fenced generation) is counted and ignored. */
+#include "common/base/clock.h"
+#include "trainer/core_state.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NO_ANSWER_US = 60000000 }; /* a deployment that nobody took up for this long is remarked on */
+
+static bool is_over(pst_job_process_state s)
+{
+    return s == PST_JOB_PROCESS_STATE_EXITED || s == PST_JOB_PROCESS_STATE_LOST;
+}
+
+static bool is_learner(const pst_job_process *p)
+{
+    return !strncmp(p->name, "learner-", 8);
+}
+
+static bool has_succeeded(const pst_job_process *p)
+{
+    return p->state == PST_JOB_PROCESS_STATE_EXITED && p->has_exit_code && p->exit_code == 0 && !p->has_signal;
+}
+
+/* How many of the gang (learners only, or all) are in a state of at least this rank. */
+static int count_from(const pst_job *j, pst_job_process_state least, bool learners_only)
+{
+    int n = 0;
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        n += (!learners_only || is_learner(&j->s.processes[i])) && j->s.processes[i].state >= least;
+    return n;
+}
+
+static bool learners_have_succeeded(const pst_job *j)
+{
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        if (is_learner(&j->s.processes[i]) && !has_succeeded(&j->s.processes[i]))
+            return false;
+    return true;
+}
+
+bool pst_job_is_failing(const pst_job *j)
+{
+    return pst_job_state_is_live(j->s.state) && j->s.reason_code;
+}
+
+/* ---- conclusions ------------------------------------------------------------------------------------------------------------- */
+
+/* FfDL's codes: C… is the user's, S… the platform's. */
+static bool is_platform_fault(const char *code)
+{
+    return *code == 'S';
+}
+
+static void retry(pst_trainer_core *c, pst_job *j, int used, int budget)
+{
+    char *reason = pst_sprintf("try %d of %d follows: %s", used + 1, budget + 1, j->s.reason);
+    char *code = pst_strdup(j->s.reason_code);
+    c->counts.retried++;
+    pst_core_set_text(&j->s.reason_code, NULL);
+    pst_core_set_text(&j->s.reason, reason);
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_RETRYING, PST_JOB_PUBLIC_STATE_QUEUED, &(pst_say){.reason_code = code, .reason = reason});
+    pst_queue_add(c, j);
+    free(code);
+    free(reason);
+}
+
+static void fail(pst_trainer_core *c, pst_job *j)
+{
+    int retries = j->s.attempts + j->s.platform_attempts;
+    if (retries) {
+        char *reason = pst_sprintf("%s (after %d %s)", j->s.reason, retries, retries == 1 ? "retry" : "retries");
+        pst_core_set_text(&j->s.reason, reason);
+        free(reason);
+    }
+    c->counts.failed++;
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_FAILED, PST_JOB_PUBLIC_STATE_FAILED,
+                  &(pst_say){.reason_code = j->s.reason_code, .reason = j->s.reason});
+}
+
+static void complete(pst_trainer_core *c, pst_job *j)
+{
+    char span[32];
+    char *reason;
+    if (j->s.has_started_at)
+        reason = pst_sprintf("all %d learner%s exited with 0 after %s", j->s.learners, j->s.learners == 1 ? "" : "s",
+                             pst_span_text(c->now_us - j->s.started_at, span));
+    else
+        reason = pst_sprintf("all %d learner%s exited with 0", j->s.learners, j->s.learners == 1 ? "" : "s");
+    c->counts.completed++;
+    pst_core_set_text(&j->s.reason, reason);
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED, &(pst_say){.reason = reason});
+    free(reason);
+}
+
+/* Called after every change of a process; does nothing while one of them lives. j may be freed (a wish to delete). */
+static void conclude(pst_trainer_core *c, pst_job *j)
+{
+    if (count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
+        return;
+    pst_core_release(c, j);
+    if (j->s.wish != PST_JOB_WISH_NONE) {
+        pst_core_fulfil_wish(c, j);
+    } else if (!pst_job_is_failing(j)) {
+        complete(c, j);
+    } else if (!strcmp(j->s.reason_code, "DEADLINE")) {
+        fail(c, j);
+    } else if (is_platform_fault(j->s.reason_code) && j->s.platform_attempts < c->policy.platform_retries) {
+        j->s.platform_attempts++;
+        retry(c, j, j->s.platform_attempts, c->policy.platform_retries);
+    } else if (!is_platform_fault(j->s.reason_code) && j->s.attempts < j->retries) {
+        j->s.attempts++;
+        retry(c, j, j->s.attempts, j->retries);
+    } else {
+        fail(c, j);
+    }
+}
+
+/* The first failure of a generation decides its reason; the rest of the gang is ended. */
+static void start_failing(pst_trainer_core *c, pst_job *j, const char *code, const char *reason)
+{
+    if (pst_job_is_failing(j))
+        return;
+    pst_core_set_text(&j->s.reason_code, code);
+    pst_core_set_text(&j->s.reason, reason);
+    bool all_over = count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) == (int)j->s.n_processes;
+    if (!all_over && j->s.wish == PST_JOB_WISH_NONE)
+        pst_core_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
+}
+
+/* ---- one process ------------------------------------------------------------------------------------------------------------- */
+
+static const struct step {
+    enum pst_report_type report;
+    pst_job_process_state state;
+    enum pst_job_event_type event;
+} steps[] = {
+    {PST_REPORT_TYPE_STARTED, PST_JOB_PROCESS_STATE_STARTED, PST_JOB_EVENT_TYPE_PROCESS_STARTED},
+    {PST_REPORT_TYPE_DOWNLOADING, PST_JOB_PROCESS_STATE_DOWNLOADING, PST_JOB_EVENT_TYPE_PROCESS_DOWNLOADING},
+    {PST_REPORT_TYPE_RUNNING, PST_JOB_PROCESS_STATE_RUNNING, PST_JOB_EVENT_TYPE_PROCESS_READY},
+    {PST_REPORT_TYPE_STORING, PST_JOB_PROCESS_STATE_STORING, PST_JOB_EVENT_TYPE_STORING},
+    {PST_REPORT_TYPE_EXITED, PST_JOB_PROCESS_STATE_EXITED, PST_JOB_EVENT_TYPE_PROCESS_EXITED},
+    {PST_REPORT_TYPE_LOST, PST_JOB_PROCESS_STATE_LOST, PST_JOB_EVENT_TYPE_PROCESS_EXITED},
+};
+
+/* The public state follows the gang: it only ever goes forward. */
+static pst_job_public_state public_state(const pst_job *j)
+{
+    int all = (int)j->s.n_processes, learners = j->s.learners;
+    pst_job_public_state now = j->s.state, then = now;
+    if (count_from(j, PST_JOB_PROCESS_STATE_STORING, true) == learners && count_from(j, PST_JOB_PROCESS_STATE_EXITED, true) < learners)
+        then = PST_JOB_PUBLIC_STATE_STORING;
+    else if (count_from(j, PST_JOB_PROCESS_STATE_RUNNING, false) == all)
+        then = PST_JOB_PUBLIC_STATE_PROCESSING;
+    else if (count_from(j, PST_JOB_PROCESS_STATE_DOWNLOADING, false) > 0)
+        then = PST_JOB_PUBLIC_STATE_DOWNLOADING;
+    return then > now ? then : now;
+}
+
+/* "learner-2 was ended by signal 9 (KILL)" */
+static char *end_text(const pst_process_report *r, const char *process)
+{
+    if (r->reason && *r->reason)
+        return pst_sprintf("%s: %s", process, r->reason);
+    if (r->type == PST_REPORT_TYPE_LOST)
+        return pst_sprintf("%s was lost: its supervisor is gone and its processes were ended", process);
+    if (r->has_signal && r->signal) {
+        const char *name = sigabbrev_np(r->signal);
+        return pst_sprintf("%s was ended by signal %d (%s)", process, r->signal, name ? name : "unknown");
+    }
+    if (!r->has_exit_code)
+        return pst_sprintf("%s ended without an exit status", process);
+    return pst_sprintf("%s exited with status %d", process, r->exit_code);
+}
+
+static void process_over(pst_trainer_core *c, pst_job *j, pst_job_process *p, const pst_process_report *r)
+{
+    p->has_exit_code = r->type == PST_REPORT_TYPE_EXITED && r->has_exit_code;
+    p->exit_code = p->has_exit_code ? r->exit_code : 0;
+    p->has_signal = r->has_signal && r->signal;
+    p->signal = p->has_signal ? r->signal : 0;
+    char *text = end_text(r, p->name);
+    bool good = has_succeeded(p);
+    const char *code = good ? NULL : r->reason_code ? r->reason_code : p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_PROCESS_EXITED, j->s.state,
+                  &(pst_say){.actor = r->reporter,
+                             .process = p->name,
+                             .reason_code = code,
+                             .reason = text,
+                             .exit_code = p->has_exit_code ? &p->exit_code : NULL,
+                             .signal = p->has_signal ? &p->signal : NULL});
+    /* Once every learner has done its work, how the parameter servers end (we end them) says nothing. */
+    bool after_the_work = !is_learner(p) && learners_have_succeeded(j);
+    if (!good && !after_the_work && j->s.wish == PST_JOB_WISH_NONE)
+        start_failing(c, j, code, text);
+    else if (good && is_learner(p) && learners_have_succeeded(j) && j->s.wish == PST_JOB_WISH_NONE && !pst_job_is_failing(j) &&
+             count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
+        pst_core_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, "every learner is done; its parameter servers are ended");
+    free(text);
+}
+
+/* Returns false when the report said nothing new. */
+static bool move_process(pst_trainer_core *c, pst_job *j, pst_job_process *p, const struct step *step, const pst_process_report *r)
+{
+    if (is_over(p->state) || step->state <= p->state)
+        return false;
+    p->state = step->state;
+    if (is_over(step->state)) {
+        process_over(c, j, p, r);
+        return true;
+    }
+    pst_job_public_state to = public_state(j);
+    if (!pst_job_fsm_allows(j->s.state, step->event, to)) /* reports were overtaken: each state has one event that leads into it */
+        to = j->s.state;
+    if (to == PST_JOB_PUBLIC_STATE_PROCESSING && j->s.state != to) {
+        j->s.has_started_at = true;
+        j->s.started_at = c->now_us;
+    }
+    if (j->s.wish == PST_JOB_WISH_NONE && !pst_job_is_failing(j))
+        pst_core_set_text(&j->s.reason, r->reason); /* it moves: a remark on waiting is out of date */
+    pst_core_emit(c, j, step->event, to,
+                  &(pst_say){.actor = r->reporter, .process = p->name, .reason_code = r->reason_code, .reason = r->reason});
+    return true;
+}
+
+static void about_processes(pst_trainer_core *c, pst_job *j, const struct step *step, const pst_process_report *r)
+{
+    bool news = false, found = false;
+    for (size_t i = 0; i < j->s.n_processes; i++) {
+        pst_job_process *p = &j->s.processes[i];
+        if (r->process && strcmp(r->process, p->name))
+            continue;
+        found = true;
+        news = move_process(c, j, p, step, r) || news;
+    }
+    if (!found)
+        c->counts.reports_unknown++;
+    else if (!news)
+        c->counts.reports_repeated++;
+    else
+        conclude(c, j);
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------------------- */
+
+/* The LCM could not start the generation: what never started counts as lost, what did start is ended and waited for. */
+static void deploy_failed(pst_trainer_core *c, pst_job *j, const pst_process_report *r)
+{
+    bool news = false;
+    char *reason = pst_sprintf("the deployment failed: %s", r->reason ? r->reason : "no reason was given");
+    const char *code = r->reason_code ? r->reason_code : "S101";
+    for (size_t i = 0; i < j->s.n_processes; i++) {
+        pst_job_process *p = &j->s.processes[i];
+        if (p->state == PST_JOB_PROCESS_STATE_WAITING && (!r->process || !strcmp(r->process, p->name))) {
+            p->state = PST_JOB_PROCESS_STATE_LOST;
+            news = true;
+        }
+    }
+    if (news) {
+        pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
+                      &(pst_say){.actor = r->reporter, .process = r->process, .reason_code = code, .reason = reason});
+        if (j->s.wish == PST_JOB_WISH_NONE)
+            start_failing(c, j, code, reason);
+        conclude(c, j);
+    } else {
+        c->counts.reports_repeated++;
+    }
+    free(reason);
+}
+
+static void result_stored(pst_trainer_core *c, pst_job *j, const pst_process_report *r)
+{
+    const pst_model_ref *m = r->model, *old = j->s.model;
+    bool known = m ? old && !strcmp(m->name, old->name) && m->version == old->version : r->time <= j->result_us;
+    if (known) {
+        c->counts.reports_repeated++;
+        return;
+    }
+    j->result_us = m ? j->result_us : r->time;
+    pst_complaints details = {0};
+    if (m) {
+        pst_complain(&details, "model", 0, "%s", m->name);
+        pst_complain(&details, "version", 0, "%d", m->version);
+        pst_complain(&details, "digest", 0, "%s", m->digest);
+        if (old)
+            pst_event_clear(&pst_model_ref_type, j->s.model);
+        else
+            j->s.model = pst_alloc(sizeof *j->s.model);
+        pst_event_copy(&pst_model_ref_type, m, j->s.model);
+    }
+    for (size_t i = 0; i < r->n_details; i++)
+        pst_complain(&details, r->details[i].key, 0, "%s", r->details[i].value);
+    char *reason = m ? pst_sprintf("model %s version %d is registered", m->name, m->version) : pst_strdup(r->reason);
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_RESULT_STORED, j->s.state,
+                  &(pst_say){.actor = r->reporter, .process = r->process, .reason = reason, .details = &details});
+    pst_complaints_done(&details);
+    free(reason);
+}
+
+static void checkpoint(pst_trainer_core *c, pst_job *j, const pst_process_report *r)
+{
+    if (r->time <= j->checkpoint_us) {
+        c->counts.reports_repeated++;
+        return;
+    }
+    j->checkpoint_us = r->time;
+    pst_complaints details = {0};
+    for (size_t i = 0; i < r->n_details; i++)
+        pst_complain(&details, r->details[i].key, 0, "%s", r->details[i].value);
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_CHECKPOINT_COMMITTED, j->s.state,
+                  &(pst_say){.actor = r->reporter, .process = r->process, .reason = r->reason, .details = &details});
+    pst_complaints_done(&details);
+}
+
+void pst_core_report(pst_trainer_core *c, const pst_process_report *r)
+{
+    c->counts.reports++;
+    pst_job *j = pst_map_get(&c->jobs, r->training_id);
+    if (!j) {
+        c->counts.reports_unknown++;
+        return;
+    }
+    /* A model registered a moment after the process ended still belongs to the job. */
+    bool late_result = r->type == PST_REPORT_TYPE_RESULT_STORED && j->s.state == PST_JOB_PUBLIC_STATE_COMPLETED;
+    if (r->generation != j->s.generation || !(pst_job_state_is_live(j->s.state) || late_result)) {
+        c->counts.reports_stale++;
+        return;
+    }
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (steps[i].report == r->type) {
+            about_processes(c, j, &steps[i], r);
+            return;
+        }
+    switch (r->type) {
+    case PST_REPORT_TYPE_DEPLOY_FAILED: deploy_failed(c, j, r); break;
+    case PST_REPORT_TYPE_RESULT_STORED: result_stored(c, j, r); break;
+    case PST_REPORT_TYPE_CHECKPOINT: checkpoint(c, j, r); break;
+    case PST_REPORT_TYPE_OTHER:
+        if (r->reason)
+            pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
+                          &(pst_say){.actor = r->reporter, .process = r->process, .reason_code = r->reason_code, .reason = r->reason});
+        break;
+    default: break; /* DEPLOYING: the LCM has the command; CLEANED: the folders are gone. Nothing follows from either. */
+    }
+}
+
+/* ---- time -------------------------------------------------------------------------------------------------------------------- */
+
+static void check_deadline(pst_trainer_core *c, pst_job *j)
+{
+    char span[32];
+    if (!j->deadline_us || !j->s.has_started_at || j->s.wish != PST_JOB_WISH_NONE || pst_job_is_failing(j) ||
+        c->now_us - j->s.started_at < j->deadline_us)
+        return;
+    char *reason = pst_sprintf("the deadline of %s was exceeded", pst_span_text(j->deadline_us, span));
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason_code = "DEADLINE", .reason = reason});
+    start_failing(c, j, "DEADLINE", reason);
+    free(reason);
+}
+
+static void check_answer(pst_trainer_core *c, pst_job *j)
+{
+    char when[32];
+    if (j->s.state != PST_JOB_PUBLIC_STATE_PENDING || j->s.reason || c->now_us - j->s.since < NO_ANSWER_US ||
+        count_from(j, PST_JOB_PROCESS_STATE_STARTED, false) > 0)
+        return;
+    char *reason = j->site->known ? pst_sprintf("no process has started yet; the LCM of site %s last reported at %s", j->site->name,
+                                                pst_time_text(j->site->seen_us, when))
+                                  : pst_sprintf("no process has started yet; no LCM of site %s has reported", j->site->name);
+    pst_core_set_text(&j->s.reason, reason);
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason = reason});
+    free(reason);
+}
+
+void pst_core_deadlines(pst_trainer_core *c)
+{
+    for (size_t i = 0; i < c->n_live; i++) {
+        check_deadline(c, c->live[i]);
+        check_answer(c, c->live[i]);
+    }
+}

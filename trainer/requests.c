@@ -1,0 +1,454 @@
+/* requests.c - what users ask: submit, halt, resume, terminate, delete, reprioritise. Every request is answered by an event, once; a
+ * repeated one is counted and ignored. All that is wrong with a request is listed, not only the first. */
+#include "common/client/client.h"
+#include "trainer/core_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ID_BYTES_MAX = 256, PRIORITY_ABS_MAX = 1000000 };
+
+/* ---- answered once ----------------------------------------------------------------------------------------------------------- */
+
+/* A job remembers "ACTION:request_id": a client that uses one id for its submission and its halt is understood too. */
+static char *request_mark(const pst_job_request *r)
+{
+    return pst_sprintf("%s:%s", pst_job_action_text(r->action), r->request_id);
+}
+
+static bool is_answered(const pst_job *j, const char *mark)
+{
+    for (size_t i = 0; i < j->s.n_requests; i++)
+        if (!strcmp(j->s.requests[i], mark))
+            return true;
+    return false;
+}
+
+static void remember(pst_job *j, const char *mark)
+{
+    if (j->s.n_requests == PST_REQUESTS_KEPT) { /* the oldest goes */
+        free(j->s.requests[0]);
+        memmove(j->s.requests, j->s.requests + 1, (PST_REQUESTS_KEPT - 1) * sizeof *j->s.requests);
+        j->s.n_requests--;
+    }
+    j->s.requests = pst_realloc(j->s.requests, (j->s.n_requests + 1) * sizeof *j->s.requests);
+    j->s.requests[j->s.n_requests++] = pst_strdup(mark);
+}
+
+/* Rejections that belong to no job are remembered in memory only: after a restart such a request, published again, is answered again. */
+static bool is_orphan_answered(const pst_trainer_core *c, const pst_job_request *r, const char *mark)
+{
+    char *key = pst_sprintf("%s %s", mark, r->user);
+    bool seen = *r->request_id && pst_map_get(&c->answered, key);
+    free(key);
+    return seen;
+}
+
+static void reject_orphan(pst_trainer_core *c, const pst_job_request *r, const char *mark, const char *training_id, const pst_say *say)
+{
+    char *key = pst_sprintf("%s %s", mark, r->user);
+    if (c->answered.live >= PST_ANSWERED_KEPT)
+        pst_map_done(&c->answered, NULL);
+    pst_map_put(&c->answered, key, c);
+    free(key);
+    pst_core_reject(c, NULL, training_id, r->request_id, say);
+}
+
+/* "user bar", "user bar: too slow" */
+static char *asked_by(const pst_job_request *r)
+{
+    const char *why = pst_str_map_get(r->options, r->n_options, "reason");
+    return why && *why ? pst_sprintf("user %.100s: %.200s", r->user, why) : pst_sprintf("user %.100s", r->user);
+}
+
+/* ---- SUBMIT ------------------------------------------------------------------------------------------------------------------ */
+
+static void check_text(pst_complaints *bad, const char *field, const char *text, bool needed)
+{
+    if (needed && !*text)
+        pst_complain(bad, field, 0, "is missing");
+    if (strlen(text) > ID_BYTES_MAX)
+        pst_complain(bad, field, 0, "is %zu bytes long, at most %d are allowed", strlen(text), ID_BYTES_MAX);
+    for (const char *s = text; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f) {
+            pst_complain(bad, field, 0, "must not contain control characters");
+            break;
+        }
+}
+
+static void check_code(pst_complaints *bad, const pst_trainer_in *in)
+{
+    static const char *const media_types[] = {"application/zip", "application/x-tar", "application/gzip", "application/x-gzip"};
+    const pst_job_code *code = in->request->code;
+    if (!code)
+        return;
+    bool known = false;
+    for (size_t i = 0; i < sizeof media_types / sizeof *media_types; i++)
+        known = known || !strcmp(code->media_type, media_types[i]);
+    if (!known)
+        pst_complain(bad, "code.media_type", 0, "\"%.60s\" is none of application/zip, application/x-tar, application/gzip",
+                     code->media_type);
+    if (!code->content.data && (!code->uri || !*code->uri))
+        pst_complain(bad, "code", 0, "has neither content nor uri");
+    if (code->content.data && code->uri)
+        pst_complain(bad, "code", 0, "has both content and uri: which one is meant?");
+    if (in->code_error)
+        pst_complain(bad, "code.content", 0, "%s", in->code_error);
+    if (code->sha256 && strspn(code->sha256, "0123456789abcdefABCDEF") != 64)
+        pst_complain(bad, "code.sha256", 0, "must be 64 hexadecimal digits");
+    else if (code->sha256 && in->code_sha256 && strcasecmp(code->sha256, in->code_sha256))
+        pst_complain(bad, "code.sha256", 0, "does not match: the content's is %s", in->code_sha256);
+}
+
+/* When it was submitted: the request's own time unless that is plainly wrong. Within one millisecond (the resolution of record timestamps)
+ * the order of arrival is kept, since the queue goes by this time. */
+static int64_t submission_time(pst_trainer_core *c, const pst_job_request *r)
+{
+    const int64_t week_us = (int64_t)7 * 86400 * 1000000;
+    int64_t t = r->time > c->now_us - week_us && r->time <= c->now_us ? r->time : c->now_us;
+    if (t <= c->submitted_us && t / 1000 == c->submitted_us / 1000)
+        t = c->submitted_us + 1;
+    c->submitted_us = t;
+    return t;
+}
+
+static pst_job_state new_state(pst_trainer_core *c, const pst_trainer_in *in, const pst_manifest *m, const char *training_id)
+{
+    const pst_job_request *r = in->request;
+    pst_job_state s = {.learners = m->learners,
+                       .cpus = m->cpus,
+                       .gpus = m->gpus,
+                       .memory_bytes = m->memory_bytes,
+                       .priority = m->priority,
+                       .submitted_at = submission_time(c, r),
+                       .since = c->now_us};
+    s.training_id = pst_strdup(training_id);
+    s.request_id = pst_strdup(r->request_id);
+    s.name = pst_strdup(m->name);
+    s.description = pst_strdup(m->description ? m->description : "");
+    s.user = pst_strdup(r->user);
+    s.queue = pst_strdup(m->queue);
+    s.site = pst_strdup(m->site);
+    s.framework = pst_strdup(m->framework);
+    s.manifest = pst_strdup(r->manifest);
+    s.wish_by = pst_strdup("");
+    if (r->code) {
+        s.code = pst_alloc(sizeof *s.code);
+        s.code->uri = pst_strdup(r->code->content.data ? in->code_uri : r->code->uri);
+        s.code->sha256 = pst_strdup(r->code->content.data ? in->code_sha256 : r->code->sha256 ? r->code->sha256 : "");
+        s.code->media_type = pst_strdup(r->code->media_type);
+    }
+    return s;
+}
+
+static void admit(pst_trainer_core *c, const pst_trainer_in *in, const pst_manifest *m, const char *training_id, const char *mark,
+                  const pst_complaints *warnings)
+{
+    char *actor = pst_sprintf("user:%s", in->request->user);
+    pst_needs needs = pst_needs_of(m->learners, m->parameter_servers, m->cpus, m->memory_bytes, m->gpus);
+    char *never = pst_queue_never(pst_core_site(c, m->site), &needs);
+    if (never) {
+        pst_complaints details = {0};
+        pst_complain(&details, "resources", 0, "%s", never);
+        reject_orphan(c, in->request, mark, training_id,
+                      &(pst_say){.actor = actor, .reason_code = "INSUFFICIENT_RESOURCES", .reason = never, .details = &details});
+        pst_complaints_done(&details);
+    } else {
+        pst_job_state s = new_state(c, in, m, training_id);
+        pst_job *j = pst_core_adopt(c, &s);
+        remember(j, mark);
+        pst_core_emit(c, j, PST_JOB_EVENT_TYPE_RECEIVED, PST_JOB_PUBLIC_STATE_QUEUED, &(pst_say){.actor = actor});
+        pst_core_emit(c, j, PST_JOB_EVENT_TYPE_ADMITTED, j->s.state,
+                      &(pst_say){.reason = warnings->n ? "admitted, with remarks on the manifest" : NULL, .details = warnings});
+        pst_queue_add(c, j);
+    }
+    free(never);
+    free(actor);
+}
+
+static void submit(pst_trainer_core *c, const pst_trainer_in *in, const char *mark)
+{
+    const pst_job_request *r = in->request;
+    char training_id[64];
+    pst_training_id(r->user, r->request_id, training_id);
+    if (pst_map_get(&c->jobs, training_id) || is_orphan_answered(c, r, mark)) {
+        c->counts.duplicates++;
+        return;
+    }
+    pst_manifest m = {0};
+    pst_complaints bad = {0}, of_manifest = {0}, warnings = {0};
+    check_text(&bad, "request_id", r->request_id, true);
+    check_text(&bad, "user", r->user, true);
+    if (r->training_id && *r->training_id && strcmp(r->training_id, training_id))
+        pst_complain(&bad, "training_id", 0, "is made from user and request_id (%s); leave it out", training_id);
+    if (pst_map_get(&c->deleted, training_id))
+        pst_complain(&bad, "request_id", 0, "was the request of a job that has been deleted; use a new one");
+    size_t of_request = bad.n;
+    check_code(&bad, in);
+    if (!r->manifest)
+        pst_complain(&of_manifest, "manifest", 0, "is missing: the text of a manifest.yml");
+    else
+        pst_manifest_parse(r->manifest, strlen(r->manifest), &m, &of_manifest, &warnings);
+    const char *code = of_manifest.n ? "C101" : of_request ? "BAD_REQUEST" : "C102"; /* FfDL's: invalid manifest, invalid archive */
+    for (size_t i = 0; i < of_manifest.n; i++)
+        pst_complain(&bad, of_manifest.at[i].field, of_manifest.at[i].line, "%s", of_manifest.at[i].text);
+
+    if (bad.n) {
+        char *actor = pst_sprintf("user:%s", r->user);
+        char *all = pst_complaints_text(&bad);
+        char *reason = pst_sprintf("the request cannot be met: %.2000s", all);
+        reject_orphan(c, r, mark, training_id, &(pst_say){.actor = actor, .reason_code = code, .reason = reason, .details = &bad});
+        free(reason);
+        free(all);
+        free(actor);
+    } else {
+        admit(c, in, &m, training_id, mark, &warnings);
+    }
+    pst_manifest_done(&m);
+    pst_complaints_done(&bad);
+    pst_complaints_done(&of_manifest);
+    pst_complaints_done(&warnings);
+}
+
+/* ---- what is asked of a job that is there ------------------------------------------------------------------------------------ */
+
+typedef struct asked {
+    pst_trainer_core *c;
+    pst_job *j;
+    const pst_job_request *r;
+    char *actor, *by;
+} asked;
+
+static void refuse(const asked *a, const char *code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void refuse(const asked *a, const char *code, const char *fmt, ...)
+{
+    pst_buf reason = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    pst_buf_vprintf(&reason, fmt, ap);
+    va_end(ap);
+    pst_complaints details = {0};
+    pst_complain(&details, "action", 0, "%s", reason.data);
+    pst_core_reject(a->c, a->j, a->r->training_id, a->r->request_id,
+                    &(pst_say){.actor = a->actor, .reason_code = code, .reason = reason.data, .details = &details});
+    pst_complaints_done(&details);
+    pst_buf_done(&reason);
+}
+
+static void say(const asked *a, enum pst_job_event_type type, pst_job_public_state to, const char *reason)
+{
+    pst_core_set_text(&a->j->s.reason, reason);
+    pst_core_emit(a->c, a->j, type, to, &(pst_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
+}
+
+/* A live generation is to stop; what follows is decided when nothing of it is left. */
+static void stop(const asked *a, pst_job_wish wish, enum pst_job_event_type type, enum pst_job_command_type command, const char *verb)
+{
+    char *reason = pst_sprintf("%s by %s", verb, a->by);
+    a->j->s.wish = wish;
+    pst_core_set_text(&a->j->s.wish_by, a->r->user);
+    pst_core_set_text(&a->j->s.wish_request, a->r->request_id);
+    say(a, type, a->j->s.state, reason);
+    pst_core_command(a->c, a->j, command, a->r->request_id, reason);
+    free(reason);
+}
+
+static void halt(const asked *a)
+{
+    pst_job *j = a->j;
+    if (pst_job_state_is_ended(j->s.state)) {
+        refuse(a, "WRONG_STATE", "the job is %s already and cannot be halted", pst_job_public_state_text(j->s.state));
+    } else if (j->s.wish != PST_JOB_WISH_NONE) {
+        refuse(a, "WRONG_STATE", "the job is being stopped already: %s", j->s.reason ? j->s.reason : "asked before");
+    } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
+        char *reason = pst_sprintf("halted by %s while it was queued", a->by);
+        pst_queue_remove(a->c, j);
+        a->c->counts.halted++;
+        say(a, PST_JOB_EVENT_TYPE_HALTED, PST_JOB_PUBLIC_STATE_HALTED, reason);
+        free(reason);
+    } else {
+        stop(a, PST_JOB_WISH_HALT, PST_JOB_EVENT_TYPE_HALTING, PST_JOB_COMMAND_TYPE_HALT, "halted");
+    }
+}
+
+static void resume(const asked *a)
+{
+    pst_job *j = a->j;
+    if (j->s.state != PST_JOB_PUBLIC_STATE_HALTED && j->s.state != PST_JOB_PUBLIC_STATE_FAILED) {
+        refuse(a, "WRONG_STATE", "the job is %s%s; only a HALTED or FAILED one can be resumed", pst_job_public_state_text(j->s.state),
+               j->s.wish == PST_JOB_WISH_HALT ? " and still being halted" : "");
+        return;
+    }
+    pst_core_read_manifest(j);
+    char *never = pst_queue_never(j->site, &j->needs);
+    if (never) {
+        refuse(a, "INSUFFICIENT_RESOURCES", "%s", never);
+        free(never);
+        return;
+    }
+    char *reason = pst_sprintf("resumed by %s", a->by);
+    j->s.attempts = j->s.platform_attempts = 0;
+    pst_core_set_text(&j->s.reason_code, NULL);
+    say(a, PST_JOB_EVENT_TYPE_RESUMED, PST_JOB_PUBLIC_STATE_QUEUED, reason);
+    pst_queue_add(a->c, j);
+    free(reason);
+}
+
+static void terminate(const asked *a)
+{
+    pst_job *j = a->j;
+    bool ended = pst_job_state_is_ended(j->s.state) && j->s.state != PST_JOB_PUBLIC_STATE_HALTED;
+    if (ended) {
+        refuse(a, "WRONG_STATE", "the job is %s already", pst_job_public_state_text(j->s.state));
+    } else if (j->s.wish == PST_JOB_WISH_TERMINATE || j->s.wish == PST_JOB_WISH_DELETE) {
+        refuse(a, "WRONG_STATE", "the job is being stopped already: %s", j->s.reason ? j->s.reason : "asked before");
+    } else if (pst_job_state_is_live(j->s.state)) {
+        stop(a, PST_JOB_WISH_TERMINATE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated");
+    } else {
+        char *reason = pst_sprintf("terminated by %s", a->by);
+        pst_queue_remove(a->c, j);
+        a->c->counts.terminated++;
+        say(a, PST_JOB_EVENT_TYPE_TERMINATED, PST_JOB_PUBLIC_STATE_TERMINATED, reason);
+        free(reason);
+    }
+}
+
+static void delete_now(pst_trainer_core *c, pst_job *j, const char *actor, const char *request_id, const char *reason)
+{
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_DELETED, j->s.state, &(pst_say){.actor = actor, .request_id = request_id, .reason = reason});
+    if (j->s.generation > 0)
+        pst_core_command(c, j, PST_JOB_COMMAND_TYPE_CLEAN, request_id, reason);
+    pst_core_remove(c, j);
+}
+
+static void delete_job(const asked *a)
+{
+    pst_job *j = a->j;
+    char *reason = pst_sprintf("deleted by %s", a->by);
+    if (j->s.wish == PST_JOB_WISH_DELETE) {
+        refuse(a, "WRONG_STATE", "the job is being deleted already: %s", j->s.reason ? j->s.reason : "asked before");
+    } else if (pst_job_state_is_live(j->s.state)) {
+        stop(a, PST_JOB_WISH_DELETE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated and deleted");
+    } else {
+        if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) { /* every accepted job has an end */
+            pst_queue_remove(a->c, j);
+            a->c->counts.terminated++;
+            say(a, PST_JOB_EVENT_TYPE_TERMINATED, PST_JOB_PUBLIC_STATE_TERMINATED, reason);
+        }
+        delete_now(a->c, j, a->actor, a->r->request_id, reason);
+    }
+    free(reason);
+}
+
+static void reprioritise(const asked *a)
+{
+    pst_job *j = a->j;
+    const char *text = pst_str_map_get(a->r->options, a->r->n_options, "priority");
+    char *end = NULL;
+    long v = text ? strtol(text, &end, 10) : 0;
+    if (!text || end == text || *end || v < -PRIORITY_ABS_MAX || v > PRIORITY_ABS_MAX) {
+        refuse(a, "BAD_REQUEST", "options.priority must be a whole number from %d to %d, found %.40s", -PRIORITY_ABS_MAX, PRIORITY_ABS_MAX,
+               text ? text : "nothing");
+        return;
+    }
+    if (j->s.state == PST_JOB_PUBLIC_STATE_COMPLETED || j->s.state == PST_JOB_PUBLIC_STATE_TERMINATED) {
+        refuse(a, "WRONG_STATE", "the job is %s already", pst_job_public_state_text(j->s.state));
+        return;
+    }
+    char *reason = pst_sprintf("priority %d, was %d, by %s", (int)v, j->s.priority, a->by);
+    bool queued = j->queued;
+    pst_queue_remove(a->c, j); /* its place depends on the priority */
+    j->s.priority = (int)v;
+    pst_core_emit(a->c, j, PST_JOB_EVENT_TYPE_REPRIORITISED, j->s.state,
+                  &(pst_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
+    if (queued)
+        pst_queue_add(a->c, j);
+    free(reason);
+}
+
+static void control(pst_trainer_core *c, const pst_job_request *r, const char *mark)
+{
+    const char *id = r->training_id ? r->training_id : "";
+    pst_job *j = pst_map_get(&c->jobs, id);
+    asked a = {c, j, r, pst_sprintf("user:%s", r->user), asked_by(r)};
+    pst_complaints bad = {0};
+    check_text(&bad, "request_id", r->request_id, true);
+    check_text(&bad, "training_id", id, true);
+    check_text(&bad, "user", r->user, false);
+    if (*r->request_id && j ? is_answered(j, mark) : is_orphan_answered(c, r, mark)) {
+        c->counts.duplicates++;
+    } else if (bad.n) {
+        char *all = pst_complaints_text(&bad);
+        pst_say say_bad = {.actor = a.actor, .reason_code = "BAD_REQUEST", .reason = all, .details = &bad};
+        if (j)
+            pst_core_reject(c, j, id, r->request_id, &say_bad);
+        else
+            reject_orphan(c, r, mark, id, &say_bad);
+        free(all);
+    } else if (!j) {
+        pst_complain(&bad, "training_id", 0, "no job has the id %s%s", id, pst_map_get(&c->deleted, id) ? " any more: it was deleted" : "");
+        reject_orphan(c, r, mark, id,
+                      &(pst_say){.actor = a.actor, .reason_code = "UNKNOWN_JOB", .reason = bad.at[0].text, .details = &bad});
+    } else {
+        remember(j, mark);
+        switch (r->action) {
+        case PST_JOB_ACTION_HALT: halt(&a); break;
+        case PST_JOB_ACTION_RESUME: resume(&a); break;
+        case PST_JOB_ACTION_TERMINATE: terminate(&a); break;
+        case PST_JOB_ACTION_DELETE: delete_job(&a); break;
+        case PST_JOB_ACTION_REPRIORITISE: reprioritise(&a); break;
+        default: refuse(&a, "BAD_REQUEST", "action is none of SUBMIT HALT RESUME TERMINATE DELETE REPRIORITISE"); break;
+        }
+    }
+    pst_complaints_done(&bad);
+    free(a.actor);
+    free(a.by);
+}
+
+void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in)
+{
+    char *mark = request_mark(in->request);
+    c->counts.requests++;
+    if (in->request->action == PST_JOB_ACTION_SUBMIT)
+        submit(c, in, mark);
+    else
+        control(c, in->request, mark);
+    free(mark);
+}
+
+void pst_core_bad_request(pst_trainer_core *c, const pst_trainer_in *in)
+{
+    pst_complaints details = {0};
+    c->counts.requests++;
+    pst_complain(&details, "value", 0, "%s", in->bad_reason);
+    pst_core_reject(c, NULL, "", in->bad_request_id, &(pst_say){.reason_code = "BAD_EVENT", .reason = in->bad_reason, .details = &details});
+    pst_complaints_done(&details);
+}
+
+void pst_core_fulfil_wish(pst_trainer_core *c, pst_job *j)
+{
+    pst_job_wish wish = j->s.wish;
+    char *actor = pst_sprintf("user:%s", j->s.wish_by);
+    char *request_id = pst_strdup(j->s.wish_request), *reason = pst_strdup(j->s.reason);
+    j->s.wish = PST_JOB_WISH_NONE;
+    pst_core_set_text(&j->s.wish_by, "");
+    pst_core_set_text(&j->s.wish_request, NULL);
+    pst_core_set_text(&j->s.reason_code, NULL);
+    bool halted = wish == PST_JOB_WISH_HALT;
+    *(halted ? &c->counts.halted : &c->counts.terminated) += 1;
+    pst_core_emit(c, j, halted ? PST_JOB_EVENT_TYPE_HALTED : PST_JOB_EVENT_TYPE_TERMINATED,
+                  halted ? PST_JOB_PUBLIC_STATE_HALTED : PST_JOB_PUBLIC_STATE_TERMINATED,
+                  &(pst_say){.actor = actor, .request_id = request_id, .reason = reason});
+    if (wish == PST_JOB_WISH_DELETE)
+        delete_now(c, j, actor, request_id, reason);
+    free(actor);
+    free(request_id);
+    free(reason);
+}
+
+bool pst_trainer_core_is_new(const pst_trainer_core *c, const pst_job_request *r)
+{
+    char training_id[64];
+    pst_training_id(r->user, r->request_id, training_id);
+    return !pst_map_get(&c->jobs, training_id) && !pst_map_get(&c->deleted, training_id);
+}

@@ -1,0 +1,413 @@
+/* trainer_core.c - see trainer_core.h. This file: jobs in memory, the one setter of their state, and the step that dispatches. What a
+ * request does is in requests.c, what a report means in reports.c, who runs next in queue.c. */
+#include "trainer/trainer_core.h"
+
+#include "trainer/core_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PST_DELETED_KEPT = 100000 };
+
+/* ---- actions ----------------------------------------------------------------------------------------------------------------- */
+
+static pst_action *add_action(pst_trainer_core *c, pst_action_kind kind, const char *key)
+{
+    pst_actions *a = c->out;
+    if (a->n == a->cap) {
+        a->cap = a->cap ? a->cap * 2 : 16;
+        a->at = pst_realloc(a->at, a->cap * sizeof *a->at);
+    }
+    pst_action *x = &a->at[a->n++];
+    *x = (pst_action){.kind = kind, .key = pst_strdup(key)};
+    return x;
+}
+
+void pst_actions_clear(pst_actions *a)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        free(a->at[i].key);
+        pst_event_clear(&pst_job_event_type, &a->at[i].event);
+        pst_event_clear(&pst_job_command_type, &a->at[i].command);
+    }
+    a->n = 0;
+}
+
+void pst_actions_done(pst_actions *a)
+{
+    pst_actions_clear(a);
+    free(a->at);
+    *a = (pst_actions){0};
+}
+
+/* ---- jobs -------------------------------------------------------------------------------------------------------------------- */
+
+void pst_core_set_text(char **text, const char *value)
+{
+    char *copy = pst_strdup(value);
+    free(*text);
+    *text = copy;
+}
+
+static void job_free(void *p)
+{
+    pst_job *j = p;
+    if (!j)
+        return;
+    pst_event_clear(&pst_job_state_type, &j->s);
+    free(j);
+}
+
+/* What the state does not say itself. A manifest in a state was valid when it was admitted; should rules have become stricter since, what
+ * could be read counts and the rest takes defaults: a running job is not hurt by an upgrade. */
+void pst_core_read_manifest(pst_job *j)
+{
+    pst_manifest m;
+    pst_complaints errors = {0}, warnings = {0};
+    pst_manifest_parse(j->s.manifest, strlen(j->s.manifest), &m, &errors, &warnings);
+    j->retries = m.retries;
+    j->parameter_servers = m.parameter_servers;
+    j->deadline_us = m.deadline_us;
+    j->grace_us = m.grace_us;
+    pst_manifest_done(&m);
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
+    j->needs = pst_needs_of(j->s.learners, j->parameter_servers, j->s.cpus, j->s.memory_bytes, j->s.gpus);
+}
+
+pst_job *pst_core_adopt(pst_trainer_core *c, pst_job_state *take)
+{
+    pst_job *j = pst_alloc(sizeof *j);
+    j->s = *take;
+    *take = (pst_job_state){0};
+    if (!pst_job_state_is_ended(j->s.state)) /* most jobs have ended long ago; a resume reads it then */
+        pst_core_read_manifest(j);
+    j->site = pst_core_site(c, j->s.site);
+    PST_ASSERT(!pst_map_put(&c->jobs, j->s.training_id, j));
+    c->by_state[j->s.state]++;
+    return j;
+}
+
+static void live_add(pst_trainer_core *c, pst_job *j)
+{
+    if (j->live_at)
+        return;
+    if (c->n_live == c->cap_live) {
+        c->cap_live = c->cap_live ? c->cap_live * 2 : 64;
+        c->live = pst_realloc(c->live, c->cap_live * sizeof *c->live);
+    }
+    c->live[c->n_live++] = j;
+    j->live_at = c->n_live;
+}
+
+static void live_remove(pst_trainer_core *c, pst_job *j)
+{
+    if (!j->live_at)
+        return;
+    pst_job *last = c->live[--c->n_live];
+    c->live[j->live_at - 1] = last;
+    last->live_at = j->live_at;
+    j->live_at = 0;
+}
+
+static void mark_dirty(pst_trainer_core *c, pst_job *j)
+{
+    if (j->dirty)
+        return;
+    if (c->n_dirty == c->cap_dirty) {
+        c->cap_dirty = c->cap_dirty ? c->cap_dirty * 2 : 64;
+        c->dirty = pst_realloc(c->dirty, c->cap_dirty * sizeof *c->dirty);
+    }
+    c->dirty[c->n_dirty++] = j;
+    j->dirty = true;
+}
+
+static void remember_deleted(pst_trainer_core *c, const char *training_id)
+{
+    if (c->deleted.live >= PST_DELETED_KEPT)
+        pst_map_done(&c->deleted, NULL);
+    pst_map_put(&c->deleted, training_id, c);
+}
+
+static void forget(pst_trainer_core *c, pst_job *j)
+{
+    pst_queue_remove(c, j);
+    pst_core_release(c, j);
+    live_remove(c, j);
+    c->by_state[j->s.state]--;
+    for (size_t i = 0; j->dirty && i < c->n_dirty; i++)
+        if (c->dirty[i] == j)
+            c->dirty[i] = NULL;
+    pst_map_take(&c->jobs, j->s.training_id);
+    job_free(j);
+}
+
+void pst_core_remove(pst_trainer_core *c, pst_job *j)
+{
+    add_action(c, PST_DO_TOMBSTONE, j->s.training_id);
+    remember_deleted(c, j->s.training_id);
+    forget(c, j);
+}
+
+/* ---- what a step produces ---------------------------------------------------------------------------------------------------- */
+
+static void add_details(pst_job_event *e, const pst_complaints *details)
+{
+    for (size_t i = 0; details && i < details->n; i++) {
+        const char *there = pst_str_map_get(e->details, e->n_details, details->at[i].field);
+        char *both = there ? pst_sprintf("%s; %s", there, details->at[i].text) : NULL;
+        pst_str_map_set(&e->details, &e->n_details, details->at[i].field, both ? both : details->at[i].text);
+        free(both);
+    }
+}
+
+static pst_job_event *add_event(pst_trainer_core *c, const char *key, enum pst_job_event_type type, const pst_say *say)
+{
+    pst_job_event *e = &add_action(c, PST_DO_EVENT, key)->event;
+    e->type = type;
+    e->time = c->now_us;
+    e->training_id = pst_strdup("");
+    e->actor = pst_strdup(say->actor ? say->actor : "trainer");
+    e->process = pst_strdup(say->process);
+    e->reason_code = pst_strdup(say->reason_code);
+    e->reason = pst_strdup(say->reason);
+    e->has_exit_code = say->exit_code;
+    e->exit_code = say->exit_code ? *say->exit_code : 0;
+    e->has_signal = say->signal;
+    e->signal = say->signal ? *say->signal : 0;
+    add_details(e, say->details);
+    return e;
+}
+
+pst_job_event *pst_core_emit(pst_trainer_core *c, pst_job *j, enum pst_job_event_type type, pst_job_public_state to, const pst_say *say)
+{
+    static const pst_say nothing = {0};
+    say = say ? say : &nothing;
+    PST_ASSERT(pst_job_fsm_allows(j->s.state, type, to));
+    if (to != j->s.state) {
+        c->by_state[j->s.state]--;
+        c->by_state[to]++;
+        j->s.state = to;
+        j->s.since = c->now_us;
+        j->s.has_ended_at = pst_job_state_is_ended(to);
+        j->s.ended_at = j->s.has_ended_at ? c->now_us : 0;
+        if (pst_job_state_is_live(to))
+            live_add(c, j);
+        else
+            live_remove(c, j);
+    }
+    j->s.seq++;
+    j->s.updated_at = c->now_us;
+    mark_dirty(c, j);
+    pst_job_event *e = add_event(c, j->s.training_id, type, say);
+    pst_core_set_text(&e->training_id, j->s.training_id);
+    e->request_id = pst_strdup(say->request_id ? say->request_id : j->s.request_id);
+    e->generation = j->s.generation;
+    e->seq = j->s.seq;
+    e->state = to;
+    return e;
+}
+
+/* An answer that belongs to no job: sequence 0. */
+static void reject_orphan(pst_trainer_core *c, const char *training_id, const char *request_id, const pst_say *say)
+{
+    const char *key = training_id && *training_id ? training_id : request_id;
+    pst_job_event *e = add_event(c, key, PST_JOB_EVENT_TYPE_REJECTED, say);
+    pst_core_set_text(&e->training_id, training_id ? training_id : "");
+    e->request_id = pst_strdup(request_id);
+    e->state = PST_JOB_PUBLIC_STATE_UNKNOWN;
+}
+
+void pst_core_reject(pst_trainer_core *c, pst_job *j, const char *training_id, const char *request_id, const pst_say *say)
+{
+    c->counts.rejected++;
+    if (j) {
+        pst_say answer = *say;
+        answer.request_id = request_id;
+        pst_core_emit(c, j, PST_JOB_EVENT_TYPE_REJECTED, j->s.state, &answer);
+    } else {
+        reject_orphan(c, training_id, request_id, say);
+    }
+}
+
+static void fill_spec(pst_job *j, pst_deploy_spec *spec)
+{
+    spec->name = pst_strdup(j->s.name);
+    spec->user = pst_strdup(j->s.user);
+    spec->manifest = pst_strdup(j->s.manifest);
+    spec->learners = j->s.learners;
+    spec->cpus = j->s.cpus;
+    spec->gpus = j->s.gpus;
+    spec->memory_bytes = j->s.memory_bytes;
+    spec->grace_ms = (int32_t)(j->grace_us / 1000);
+    if (j->s.code) {
+        spec->code = pst_alloc(sizeof *spec->code);
+        pst_event_copy(&pst_code_ref_type, j->s.code, spec->code);
+    }
+}
+
+void pst_core_command(pst_trainer_core *c, pst_job *j, enum pst_job_command_type command, const char *request_id, const char *reason)
+{
+    pst_job_command *cmd = &add_action(c, PST_DO_COMMAND, j->s.training_id)->command;
+    cmd->training_id = pst_strdup(j->s.training_id);
+    cmd->generation = j->s.generation;
+    cmd->site = pst_strdup(j->s.site);
+    cmd->command = command;
+    cmd->time = c->now_us;
+    cmd->request_id = pst_strdup(request_id ? request_id : j->s.request_id);
+    cmd->reason = pst_strdup(reason);
+    if (command == PST_JOB_COMMAND_TYPE_DEPLOY) {
+        cmd->spec = pst_alloc(sizeof *cmd->spec);
+        fill_spec(j, cmd->spec);
+    }
+}
+
+void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_t now_us, pst_actions *ret_actions)
+{
+    c->now_us = now_us;
+    c->out = ret_actions;
+    switch (in->kind) {
+    case PST_TRAINER_REQUEST: pst_core_request(c, in); break;
+    case PST_TRAINER_BAD_REQUEST: pst_core_bad_request(c, in); break;
+    case PST_TRAINER_TOMBSTONE: c->counts.tombstones++; break;
+    case PST_TRAINER_REPORT: pst_core_report(c, in->report); break;
+    case PST_TRAINER_WORKER: pst_core_worker(c, in->worker, in->seen_us); break;
+    case PST_TRAINER_TICK: pst_core_deadlines(c); break;
+    }
+    pst_queue_run(c);
+    for (size_t i = 0; i < c->n_dirty; i++) {
+        pst_job *j = c->dirty[i];
+        if (!j) /* deleted in this step */
+            continue;
+        j->dirty = false;
+        add_action(c, PST_DO_STATE, j->s.training_id)->state = &j->s;
+    }
+    c->n_dirty = 0;
+    c->out = NULL;
+}
+
+/* ---- start, rebuild, looking in ---------------------------------------------------------------------------------------------- */
+
+pst_trainer_core *pst_trainer_core_new(const pst_trainer_policy *policy)
+{
+    pst_trainer_core *c = pst_alloc(sizeof *c);
+    c->policy = *policy;
+    return c;
+}
+
+void pst_trainer_core_reset(pst_trainer_core *c)
+{
+    pst_map_done(&c->jobs, job_free);
+    for (size_t i = 0; i < c->sites.n; i++)
+        if (c->sites.at[i].key) {
+            pst_site *site = c->sites.at[i].value;
+            site->n_queue = site->n_unsaid = 0;
+            site->used = (pst_needs){0};
+        }
+    pst_map_done(&c->answered, NULL);
+    pst_map_done(&c->deleted, NULL);
+    c->n_live = c->n_dirty = 0;
+    memset(c->by_state, 0, sizeof c->by_state);
+}
+
+void pst_trainer_core_free(pst_trainer_core *c)
+{
+    if (!c)
+        return;
+    pst_trainer_core_reset(c);
+    pst_map_done(&c->sites, pst_site_free);
+    free(c->live);
+    free(c->dirty);
+    free(c);
+}
+
+void pst_trainer_core_load(pst_trainer_core *c, const pst_job_state *s)
+{
+    pst_job *old = pst_map_get(&c->jobs, s->training_id);
+    if (old)
+        forget(c, old);
+    pst_map_take(&c->deleted, s->training_id);
+    pst_job_state copy;
+    pst_event_copy(&pst_job_state_type, s, &copy);
+    pst_job *j = pst_core_adopt(c, &copy);
+    if (j->s.submitted_at > c->submitted_us)
+        c->submitted_us = j->s.submitted_at;
+}
+
+void pst_trainer_core_drop(pst_trainer_core *c, const char *training_id)
+{
+    pst_job *old = pst_map_get(&c->jobs, training_id);
+    if (old)
+        forget(c, old);
+    remember_deleted(c, training_id);
+}
+
+void pst_trainer_core_loaded(pst_trainer_core *c)
+{
+    for (size_t i = 0; i < c->jobs.n; i++) {
+        pst_job *j = c->jobs.at[i].key ? c->jobs.at[i].value : NULL;
+        if (!j)
+            continue;
+        if (pst_job_state_is_live(j->s.state)) {
+            live_add(c, j);
+            pst_core_charge(c, j);
+        } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
+            pst_queue_add(c, j);
+            j->unsaid = false; /* its reason is in the state already */
+            j->site->n_unsaid--;
+        }
+    }
+}
+
+const pst_job_state *pst_trainer_core_job(const pst_trainer_core *c, const char *training_id)
+{
+    const pst_job *j = pst_map_get(&c->jobs, training_id);
+    return j ? &j->s : NULL;
+}
+
+const pst_trainer_counts *pst_trainer_core_counts(const pst_trainer_core *c)
+{
+    return &c->counts;
+}
+
+size_t pst_trainer_core_jobs(const pst_trainer_core *c, pst_job_public_state state)
+{
+    return c->by_state[state];
+}
+
+bool pst_trainer_core_used(const pst_trainer_core *c, const char *site, int64_t ret_used[3])
+{
+    const pst_site *s = pst_map_get(&c->sites, site);
+    if (!s)
+        return false;
+    ret_used[0] = s->used.cpu;
+    ret_used[1] = s->used.memory;
+    ret_used[2] = s->used.gpus;
+    return true;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const pst_job *const *x = a, *const *y = b;
+    return strcmp((*x)->s.training_id, (*y)->s.training_id);
+}
+
+char *pst_trainer_core_dump(const pst_trainer_core *c)
+{
+    pst_buf b = {0};
+    size_t n = 0;
+    const pst_job **jobs = pst_alloc((c->jobs.live + 1) * sizeof *jobs);
+    for (size_t i = 0; i < c->jobs.n; i++)
+        if (c->jobs.at[i].key)
+            jobs[n++] = c->jobs.at[i].value;
+    qsort(jobs, n, sizeof *jobs, by_id);
+    for (size_t i = 0; i < n; i++) {
+        json_t *json = pst_event_to_json(&pst_job_state_type, &jobs[i]->s);
+        char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
+        pst_buf_printf(&b, "%s%s%s\n", text, jobs[i]->queued ? " queued" : "", jobs[i]->charged ? " charged" : "");
+        free(text);
+        json_decref(json);
+    }
+    free(jobs);
+    return pst_buf_steal(&b);
+}

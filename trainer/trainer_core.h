@@ -1,0 +1,101 @@
+/* trainer_core.h - what the Trainer decides: admits, queues, commands, concludes. Pure: no I/O, no clock, no threads.
+ *
+ *     pst_trainer_core *c = pst_trainer_core_new(&policy);
+ *     for (each record of jobs.state) pst_trainer_core_load(c, &state);         // or _drop for a tombstone
+ *     pst_trainer_core_loaded(c);
+ *     pst_trainer_core_step(c, &(pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r}, now_us, &actions);
+ *     … publish the actions in order, in one transaction with the input's offset …
+ *     pst_actions_clear(&actions);
+ *
+ * Invariants (checked by tests/sim/sim_trainer.c): a job's events are numbered from 1 without gaps; at most one generation of a job
+ * lives; a generation ends by observed exits only; charged resources never go below zero; every request is answered, once; the states
+ * published are enough to go on from (load + step = step). Steps are idempotent: a request or a report twice is once.
+ * Time comes in as data and decides only deadlines, retry delays and whether an LCM has gone silent.
+ * @thread one owner. */
+#ifndef PST_TRAINER_CORE_H
+#define PST_TRAINER_CORE_H
+
+#include "schemas/events.h"
+
+#include <stdbool.h>
+
+typedef struct pst_trainer_core pst_trainer_core;
+
+typedef struct pst_trainer_policy {
+    double cpus; /* capacity of every site in place of what its LCM reports; 0 = as reported */
+    int64_t memory_bytes;
+    int gpus;             /* -1 = as reported */
+    int platform_retries; /* per job, after lost processes and failed deployments */
+    int64_t silent_us;    /* an LCM that has not reported for this long gets no new jobs */
+} pst_trainer_policy;
+#define PST_TRAINER_POLICY_DEFAULT                               \
+    {                                                            \
+        .gpus = -1, .platform_retries = 3, .silent_us = 30000000 \
+    }
+
+typedef enum {
+    PST_TRAINER_REQUEST,     /* request, code_uri, code_sha256 */
+    PST_TRAINER_BAD_REQUEST, /* bad_…: bytes that are no event */
+    PST_TRAINER_TOMBSTONE,   /* a request with a null value: counted */
+    PST_TRAINER_REPORT,      /* report */
+    PST_TRAINER_WORKER,      /* worker, seen_us */
+    PST_TRAINER_TICK
+} pst_trainer_in_kind;
+
+typedef struct pst_trainer_in {
+    pst_trainer_in_kind kind;
+    const pst_job_request *request;
+    const char *code_uri, *code_sha256;      /* of request->code->content, where the shell has stored it; NULL when there is none */
+    const char *code_error;                  /* why it could not be taken (not an archive); NULL */
+    const char *bad_request_id, *bad_reason; /* the id if one could be made out, else NULL */
+    const pst_process_report *report;
+    const pst_worker_state *worker;
+    int64_t seen_us; /* when the heartbeat was published */
+} pst_trainer_in;
+
+typedef enum { PST_DO_EVENT, PST_DO_STATE, PST_DO_COMMAND, PST_DO_TOMBSTONE } pst_action_kind;
+
+typedef struct pst_action {
+    pst_action_kind kind;
+    char *key;                  /* of the record; NULL = none */
+    pst_job_event event;        /* EVENT */
+    pst_job_command command;    /* COMMAND */
+    const pst_job_state *state; /* STATE: borrowed until the next step */
+} pst_action;
+
+typedef struct pst_actions {
+    pst_action *at;
+    size_t n, cap;
+} pst_actions;
+void pst_actions_clear(pst_actions *a); /* keeps the array */
+void pst_actions_done(pst_actions *a);
+
+/* Since start; for /metrics and tests. */
+typedef struct pst_trainer_counts {
+    uint64_t requests, duplicates, rejected, tombstones;
+    uint64_t reports, reports_stale, reports_repeated, reports_unknown;
+    uint64_t deployed, completed, failed, halted, terminated, retried;
+} pst_trainer_counts;
+
+pst_trainer_core *pst_trainer_core_new(const pst_trainer_policy *policy);
+void pst_trainer_core_free(pst_trainer_core *c);
+/* Forgets all jobs; what LCMs reported and the counts stay. Then load again. */
+void pst_trainer_core_reset(pst_trainer_core *c);
+void pst_trainer_core_load(pst_trainer_core *c, const pst_job_state *s); /* copied; a later one of the same id replaces it */
+void pst_trainer_core_drop(pst_trainer_core *c, const char *training_id);
+void pst_trainer_core_loaded(pst_trainer_core *c); /* after the last load: queues and charges are made from the jobs */
+/* Appends to ret_actions. Never fails: what is wrong with an input is answered or counted. */
+void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_t now_us, pst_actions *ret_actions);
+
+/* NULL = unknown. Borrowed until the next step. */
+const pst_job_state *pst_trainer_core_job(const pst_trainer_core *c, const char *training_id);
+/* Would this SUBMIT be news? Spares the shell from storing the code of a duplicate. */
+bool pst_trainer_core_is_new(const pst_trainer_core *c, const pst_job_request *r);
+const pst_trainer_counts *pst_trainer_core_counts(const pst_trainer_core *c);
+size_t pst_trainer_core_jobs(const pst_trainer_core *c, pst_job_public_state state); /* how many are in that state */
+/* Charged at a site: CPUs in thousandths, bytes, GPUs. False: unknown site. */
+bool pst_trainer_core_used(const pst_trainer_core *c, const char *site, int64_t ret_used[3]);
+/* Every job's state as canonical text, for comparing a live core with a rebuilt one. free() it. */
+char *pst_trainer_core_dump(const pst_trainer_core *c);
+
+#endif
