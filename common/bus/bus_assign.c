@@ -1,0 +1,414 @@
+/* bus_assign.c - which partitions a consumer has, where it stands in each, and the moves between: rebalances, assignment without a group,
+ * marks, rewinding, seeking.
+ *
+ * The rule that keeps commits right: offsets are sent only for partitions that are assigned now, and never beyond what was handed out since
+ * they were assigned. A partition that was taken away and given back starts afresh. */
+#include "common/bus/bus_consumer.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define POSITION_UNKNOWN (-2) /* after a seek to a logical offset; -1 is "nothing was handed out yet" */
+#define STEP_MS          2000 /* one blocking question to the broker; repeated while it is away */
+
+bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition)
+{
+    /* Records come in runs of one partition. */
+    if (c->last_part < c->n_parts) {
+        bus_part *p = &c->parts[c->last_part];
+        if (p->partition == partition && !strcmp(p->topic, topic))
+            return p;
+    }
+    for (size_t i = 0; i < c->n_parts; i++) {
+        bus_part *p = &c->parts[i];
+        if (p->partition == partition && !strcmp(p->topic, topic)) {
+            c->last_part = i;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+bus_part *bus_part_add(pst_consumer *c, const char *topic, int32_t partition)
+{
+    c->parts = pst_realloc(c->parts, (c->n_parts + 1) * sizeof *c->parts);
+    bus_part *p = &c->parts[c->n_parts++];
+    *p = (bus_part){
+        .topic = pst_strdup(topic), .partition = partition, .base = -1, .next = -1, .to = -1, .marked = -1, .committed = -1, .from = -1};
+    return p;
+}
+
+void bus_part_remove(pst_consumer *c, const char *topic, int32_t partition)
+{
+    for (size_t i = 0; i < c->n_parts; i++) {
+        bus_part *p = &c->parts[i];
+        if (p->partition != partition || strcmp(p->topic, topic))
+            continue;
+        free(p->topic);
+        memmove(p, p + 1, (--c->n_parts - i) * sizeof *p);
+        return;
+    }
+}
+
+void bus_parts_clear(pst_consumer *c)
+{
+    for (size_t i = 0; i < c->n_parts; i++)
+        free(c->parts[i].topic);
+    c->n_parts = 0;
+}
+
+/* ---- rebalance --------------------------------------------------------------------------------------------------------------- */
+
+/* Records of this very poll whose partition went away while it gathered them: the new owner reads them. */
+static void drop_gathered(pst_consumer *c)
+{
+    size_t kept = 0;
+    c->bytes = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        const pst_record *r = &c->records[i];
+        if (!bus_part_find(c, r->topic, r->partition)) {
+            rd_kafka_message_destroy(r->native);
+            continue;
+        }
+        c->bytes += r->key_len + r->value_len;
+        c->records[kept++] = *r;
+    }
+    c->n = kept;
+}
+
+/* Partitions without a committed offset start at a time. Asks until the broker answers: without the answer any start would be wrong. */
+static void start_at_time(pst_consumer *c, rd_kafka_topic_partition_list_t *list)
+{
+    bool known = false;
+    while (!pst_stop_requested()) {
+        if (!known) {
+            known = rd_kafka_committed(c->rk, list, STEP_MS) == RD_KAFKA_RESP_ERR_NO_ERROR;
+            for (int i = 0; known && i < list->cnt; i++)
+                known = !list->elems[i].err;
+            if (!known) {
+                pst_sleep_ms(100);
+                continue;
+            }
+        }
+        rd_kafka_topic_partition_list_t *fresh = rd_kafka_topic_partition_list_new(list->cnt);
+        for (int i = 0; i < list->cnt; i++) {
+            if (list->elems[i].offset < 0)
+                rd_kafka_topic_partition_list_add(fresh, list->elems[i].topic, list->elems[i].partition);
+        }
+        int rc = fresh->cnt ? bus_offsets_at(c->rk, NULL, fresh, c->opts.start_ms, STEP_MS, NULL) : 0;
+        for (int i = 0; !rc && i < fresh->cnt; i++)
+            rd_kafka_topic_partition_list_find(list, fresh->elems[i].topic, fresh->elems[i].partition)->offset = fresh->elems[i].offset;
+        rd_kafka_topic_partition_list_destroy(fresh);
+        if (!rc)
+            return;
+        pst_sleep_ms(100);
+    }
+}
+
+static void on_assign(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bool cooperative)
+{
+    if (c->opts.start == PST_START_TIMESTAMP && list->cnt)
+        start_at_time(c, list);
+    if (cooperative) {
+        rd_kafka_error_t *e = rd_kafka_incremental_assign(c->rk, list);
+        if (e)
+            bus_health_note(&c->health, rd_kafka_error_code(e), rd_kafka_error_string(e));
+        rd_kafka_error_destroy(e);
+    } else {
+        bus_parts_clear(c);
+        bus_health_note(&c->health, rd_kafka_assign(c->rk, list), NULL);
+    }
+    for (int i = 0; i < list->cnt; i++)
+        bus_part_add(c, list->elems[i].topic, list->elems[i].partition);
+    if (c->paused && list->cnt)
+        rd_kafka_pause_partitions(c->rk, list);
+    c->assigned = true;
+    bus_health_ok(&c->health);
+}
+
+static void on_revoke(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bool cooperative)
+{
+    for (int i = 0; i < list->cnt; i++)
+        bus_part_remove(c, list->elems[i].topic, list->elems[i].partition);
+    if (cooperative) {
+        rd_kafka_error_destroy(rd_kafka_incremental_unassign(c->rk, list));
+    } else {
+        bus_parts_clear(c);
+        rd_kafka_assign(c->rk, NULL);
+        c->assigned = false;
+    }
+    if (list->cnt)
+        c->lost = true;
+    drop_gathered(c);
+}
+
+void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque)
+{
+    pst_consumer *c = opaque;
+    const char *protocol = rd_kafka_rebalance_protocol(rk);
+    bool cooperative = protocol && !strcmp(protocol, "COOPERATIVE");
+    c->epoch++;
+    pst_log(PST_LOG_DEBUG, "bus", "event=rebalance group=%s kind=%s partitions=%d%s", c->group,
+            code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS   ? "assign"
+            : code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS ? "revoke"
+                                                           : rd_kafka_err2name(code),
+            list ? list->cnt : 0, rd_kafka_assignment_lost(rk) ? " lost=true" : "");
+    if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS && !c->closing) {
+        on_assign(c, list, cooperative);
+    } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
+        on_revoke(c, list, cooperative);
+    } else {
+        bus_parts_clear(c);
+        drop_gathered(c);
+        c->lost = true;
+        rd_kafka_assign(rk, NULL);
+    }
+}
+
+/* ---- without a group ------------------------------------------------------------------------------------------------------------ */
+
+static int64_t native_offset(int64_t offset)
+{
+    return offset == PST_OFFSET_BEGINNING ? RD_KAFKA_OFFSET_BEGINNING
+           : offset == PST_OFFSET_END     ? RD_KAFKA_OFFSET_END
+           : offset <= PST_OFFSET_TAIL(0) ? RD_KAFKA_OFFSET_TAIL(PST_OFFSET_TAIL(0) - offset)
+                                          : offset;
+}
+
+static int list_topics(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
+{
+    int64_t at = c->opts.start == PST_START_LATEST ? RD_KAFKA_OFFSET_END : RD_KAFKA_OFFSET_BEGINNING;
+    for (size_t t = 0; t < c->opts.n_topics; t++) {
+        int n = 0, rc = bus_partitions(c->rk, &c->health, c->opts.topics[t], 10000, &n, err);
+        if (rc < 0)
+            return rc;
+        for (int p = 0; p < n; p++)
+            rd_kafka_topic_partition_list_add(list, c->opts.topics[t], p)->offset = at;
+    }
+    return c->opts.start == PST_START_TIMESTAMP ? bus_offsets_at(c->rk, &c->health, list, c->opts.start_ms, 10000, err) : 0;
+}
+
+int bus_assign_all(pst_consumer *c, pst_err *err)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(8);
+    int rc = 0;
+    if (c->opts.n_ranges) {
+        for (size_t i = 0; i < c->opts.n_ranges; i++) {
+            const pst_range *r = &c->opts.ranges[i];
+            bus_part *p = bus_part_find(c, r->topic, r->partition);
+            if (p) {
+                rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "kafka", 0, "%s[%d] is named by two ranges", r->topic, r->partition);
+                goto out;
+            }
+            p = bus_part_add(c, r->topic, r->partition);
+            p->to = r->to;
+            p->from = native_offset(r->from);
+            if (r->to >= 0 && r->from >= 0 && r->from >= r->to)
+                p->eof = p->done = true; /* an empty range: nothing to fetch */
+            else
+                rd_kafka_topic_partition_list_add(list, r->topic, r->partition)->offset = p->from;
+        }
+    } else {
+        rc = list_topics(c, list, err);
+        if (rc < 0)
+            goto out;
+        for (int i = 0; i < list->cnt; i++)
+            bus_part_add(c, list->elems[i].topic, list->elems[i].partition)->from = list->elems[i].offset;
+    }
+    rd_kafka_resp_err_t code = list->cnt ? rd_kafka_assign(c->rk, list) : 0;
+    if (code)
+        rc = bus_err(err, c->conf, code, NULL, "cannot assign partitions");
+    c->assigned = !rc;
+out:
+    rd_kafka_topic_partition_list_destroy(list);
+    return rc;
+}
+
+/* ---- marks ------------------------------------------------------------------------------------------------------------------------ */
+
+void pst_consumer_mark(pst_consumer *c, const char *topic, int32_t partition, int64_t next_offset)
+{
+    bus_part *p = bus_part_find(c, topic, partition);
+    if (!p || (p->next >= 0 && next_offset > p->next) || (p->next < 0 && c->group)) {
+        /* Of a partition that was taken away, or of its earlier life here: those records come again, to whoever has it now. */
+        pst_log(PST_LOG_DEBUG, "bus", "event=mark_ignored topic=%s partition=%d offset=%lld", topic, partition, (long long)next_offset);
+        return;
+    }
+    p->marked = next_offset;
+}
+
+rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c)
+{
+    rd_kafka_topic_partition_list_t *list = NULL;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        const bus_part *p = &c->parts[i];
+        if (p->marked < 0)
+            continue;
+        if (!list)
+            list = rd_kafka_topic_partition_list_new((int)c->n_parts);
+        rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = p->marked;
+    }
+    return list;
+}
+
+void bus_consumer_unmark(pst_consumer *c)
+{
+    for (size_t i = 0; i < c->n_parts; i++)
+        c->parts[i].marked = -1;
+}
+
+void bus_consumer_committed(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets)
+{
+    for (int i = 0; offsets && i < offsets->cnt; i++) {
+        bus_part *p = bus_part_find(c, offsets->elems[i].topic, offsets->elems[i].partition);
+        if (p)
+            p->committed = offsets->elems[i].offset;
+    }
+}
+
+/* ---- moves -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Seeks what is in the list; partitions whose fetching has not begun yet are told by a new assignment instead of waited for. */
+static int seek_list(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
+{
+    if (!list->cnt)
+        return 0;
+    rd_kafka_error_t *e = rd_kafka_seek_partitions(c->rk, list, 10000);
+    if (e)
+        return bus_err_take(err, c->conf, e, "cannot seek");
+    for (int i = 0; i < list->cnt; i++) {
+        const rd_kafka_topic_partition_t *tp = &list->elems[i];
+        if (tp->err && tp->err != RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) /* unknown: taken away meanwhile */
+            return bus_err(err, c->conf, tp->err, NULL, "cannot seek %s[%d] to %lld", tp->topic, tp->partition, (long long)tp->offset);
+    }
+    return 0;
+}
+
+/* Committed offsets of the assignment into list (RD_KAFKA_OFFSET_INVALID = none). Asks until answered or told to stop. */
+static int fetch_committed(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
+{
+    for (;;) {
+        rd_kafka_resp_err_t code = rd_kafka_committed(c->rk, list, STEP_MS);
+        for (int i = 0; !code && i < list->cnt; i++)
+            code = list->elems[i].err;
+        if (!code)
+            return 0;
+        pst_err_class cls;
+        int rc = bus_code(code, &cls);
+        if (cls == PST_CLASS_FATAL)
+            return bus_err(err, c->conf, code, NULL, "cannot read the committed offsets of group %s", c->group);
+        if (pst_stop_requested())
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "kafka", rc, "told to stop while the broker is away");
+        pst_sleep_ms(100);
+    }
+}
+
+int pst_consumer_rewind(pst_consumer *c, pst_err *err)
+{
+    int rc = 0;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1),
+                                    *seeks = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
+    for (size_t i = 0; i < c->n_parts; i++)
+        rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
+    if (c->group && list->cnt) {
+        rc = fetch_committed(c, list, err);
+        if (rc < 0)
+            goto out;
+    }
+    for (int i = 0; i < list->cnt; i++) {
+        const rd_kafka_topic_partition_t *tp = &list->elems[i];
+        bus_part *p = bus_part_find(c, tp->topic, tp->partition);
+        int64_t target = c->group ? tp->offset : -1;
+        p->marked = -1;
+        if (target >= 0)
+            p->committed = target;
+        else
+            target = p->base; /* nothing committed: where this life of the partition began, wherever "latest" is by now */
+        if (p->next == -1 || target < 0 || p->next == target)
+            continue; /* nothing was handed out since it was assigned: it stands where it should */
+        rd_kafka_topic_partition_list_add(seeks, tp->topic, tp->partition)->offset = target;
+    }
+    rc = seek_list(c, seeks, err);
+    if (rc < 0)
+        goto out;
+    for (int i = 0; i < seeks->cnt; i++) {
+        bus_part *p = bus_part_find(c, seeks->elems[i].topic, seeks->elems[i].partition);
+        p->next = seeks->elems[i].offset;
+        if (p->base > p->next)
+            p->base = p->next;
+        if (p->done && p->next < p->to) { /* it was paused for good */
+            p->done = false;
+            rd_kafka_topic_partition_list_t *one = rd_kafka_topic_partition_list_new(1);
+            rd_kafka_topic_partition_list_add(one, p->topic, p->partition);
+            rd_kafka_resume_partitions(c->rk, one);
+            rd_kafka_topic_partition_list_destroy(one);
+        }
+        p->eof = p->done;
+    }
+out:
+    rd_kafka_topic_partition_list_destroy(seeks);
+    rd_kafka_topic_partition_list_destroy(list);
+    return rc;
+}
+
+int pst_consumer_seek(pst_consumer *c, const char *topic, int32_t partition, int64_t offset, pst_err *err)
+{
+    bus_part *p = bus_part_find(c, topic, partition);
+    if (!p)
+        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_RETRY, "kafka", 0, "cannot seek %s[%d]: it is not assigned", topic, partition);
+    rd_kafka_topic_partition_list_t *one = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(one, topic, partition)->offset = native_offset(offset);
+    int rc = seek_list(c, one, err);
+    if (!rc) {
+        p->next = offset >= 0 ? offset : POSITION_UNKNOWN;
+        p->base = offset >= 0 ? offset : -1;
+        p->marked = -1;
+        p->eof = false;
+    }
+    rd_kafka_topic_partition_list_destroy(one);
+    return rc;
+}
+
+int pst_consumer_pause(pst_consumer *c, bool pause)
+{
+    c->paused = pause;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
+    for (size_t i = 0; i < c->n_parts; i++) {
+        if (!c->parts[i].done) /* those are paused for good */
+            rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
+    }
+    rd_kafka_resp_err_t code = !list->cnt ? 0 : pause ? rd_kafka_pause_partitions(c->rk, list) : rd_kafka_resume_partitions(c->rk, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    return bus_code(code, NULL);
+}
+
+size_t pst_consumer_assignment(pst_consumer *c, pst_range *ret_ranges, size_t max)
+{
+    for (size_t i = 0; i < c->n_parts && i < max; i++) {
+        const bus_part *p = &c->parts[i];
+        ret_ranges[i] = (pst_range){.topic = p->topic, .partition = p->partition, .from = p->next < 0 ? -1 : p->next, .to = p->to};
+    }
+    return c->n_parts;
+}
+
+int64_t pst_consumer_lag(pst_consumer *c)
+{
+    int64_t lag = 0;
+    if (!c->assigned)
+        return -1;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        const bus_part *p = &c->parts[i];
+        int64_t low, high;
+        if (p->eof)
+            continue;
+        if (rd_kafka_get_watermark_offsets(c->rk, p->topic, p->partition, &low, &high) || high < 0 || p->next < 0)
+            return -1;
+        if (p->to >= 0 && high > p->to)
+            high = p->to;
+        lag += high > p->next ? high - p->next : 0;
+    }
+    return lag;
+}

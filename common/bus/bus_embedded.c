@@ -1,0 +1,103 @@
+/* bus_embedded.c - librdkafka's in-memory cluster, on a port of our choice.
+ *
+ * The library always binds port 0 and has no option. This file therefore defines bind() for the whole program: it passes every call on as it
+ * is, except on a thread that is inside pst_embedded_start() with a wanted port, where port 0 becomes that port. The cluster's listeners are
+ * bound in that very call on that very thread, so nothing else can be hit. */
+#include "common/bus/bus_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct pst_embedded {
+    bus_health health; /* first: see bus_internal.h */
+    pst_bus_conf *conf;
+    rd_kafka_t *rk;
+    rd_kafka_mock_cluster_t *cluster;
+};
+
+static __thread int wanted_port;
+
+int bind(int fd, const struct sockaddr *address, socklen_t len)
+{
+    struct sockaddr_in in;
+    if (wanted_port && address->sa_family == AF_INET && len >= sizeof in && !((const struct sockaddr_in *)address)->sin_port) {
+        memcpy(&in, address, sizeof in);
+        in.sin_port = htons((uint16_t)wanted_port);
+        int one = 1;
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* a restart finds its old connections in TIME_WAIT */
+        return (int)syscall(SYS_bind, fd, &in, sizeof in);
+    }
+    return (int)syscall(SYS_bind, fd, address, len);
+}
+
+/* Can the port be had? Asked before, because the library aborts the program (an assertion) when its own bind fails. */
+static int probe(int port)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), e = 0;
+    if (fd < 0)
+        return errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&in, sizeof in) < 0)
+        e = errno;
+    close(fd);
+    return e;
+}
+
+int pst_embedded_start(int port, pst_embedded **ret_broker, pst_err *err)
+{
+    if (port < 0 || port > 65535)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "kafka", 0, "port %d is not 0 to 65535", port);
+    int e = probe(port);
+    if (e)
+        return pst_err_set(err, e == EADDRINUSE ? PST_EEXIST : PST_EIO, PST_CLASS_FATAL, "sys", e, "cannot serve Kafka on 127.0.0.1:%d: %s",
+                           port, strerror(e));
+    pst_embedded *b = pst_alloc(sizeof *b);
+    b->conf = pst_bus_conf_new("127.0.0.1:1", "penstock-embedded"); /* the handle's own client half stays unused */
+    b->health.conf = b->conf;
+    const bus_kv quiet[] = {{"reconnect.backoff.ms", "60000"}, {"reconnect.backoff.max.ms", "600000"}, {NULL, NULL}};
+    rd_kafka_conf_t *k = bus_conf_build(b->conf, BUS_ADMIN, quiet, NULL, b, err);
+    b->rk = k ? bus_new(RD_KAFKA_PRODUCER, k, err) : NULL;
+    if (!b->rk) {
+        pst_embedded_stop(b);
+        return PST_EINVAL;
+    }
+    wanted_port = port;
+    b->cluster = rd_kafka_mock_cluster_new(b->rk, 1);
+    wanted_port = 0;
+    if (!b->cluster) {
+        pst_embedded_stop(b);
+        return pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "kafka", 0,
+                           "cannot serve Kafka on 127.0.0.1:%d: the in-memory cluster did not start", port);
+    }
+    *ret_broker = b;
+    return 0;
+}
+
+const char *pst_embedded_bootstrap(const pst_embedded *b)
+{
+    return rd_kafka_mock_cluster_bootstraps(b->cluster);
+}
+
+rd_kafka_mock_cluster_t *bus_embedded_cluster(pst_embedded *b)
+{
+    return b->cluster;
+}
+
+void pst_embedded_stop(pst_embedded *b)
+{
+    if (!b)
+        return;
+    if (b->cluster)
+        rd_kafka_mock_cluster_destroy(b->cluster);
+    bus_destroy(b->rk);
+    pst_bus_conf_free(b->conf);
+    free(b);
+}

@@ -1,0 +1,180 @@
+/* bus_internal.h - what the files of common/bus share: the librdkafka header, configuration building, error mapping.
+ * Nobody outside common/bus and its tests includes this file.
+ *
+ * Every librdkafka instance made here has an `opaque` whose FIRST member is a bus_health: the error callback, which librdkafka calls on the
+ * thread that polls, writes there; the functions of bus.h read it. Logs of librdkafka go to pst_log(DEBUG) from any thread. */
+#ifndef PST_BUS_INTERNAL_H
+#define PST_BUS_INTERNAL_H
+
+#include "common/bus/bus.h"
+
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+
+/* ---- configuration ------------------------------------------------------------------------------------------------------- */
+
+typedef enum { BUS_CONSUMER = 1, BUS_PRODUCER = 2, BUS_ADMIN = 4 } bus_kind;
+
+typedef struct bus_prop {
+    char *key, *value, *origin;
+} bus_prop;
+
+struct pst_bus_conf {
+    bus_prop *props;
+    size_t n;
+};
+
+typedef struct bus_kv {
+    const char *key, *value;
+} bus_kv;
+
+/* What librdkafka knows about a property. */
+typedef enum { BUS_PROP_UNKNOWN = 0, BUS_PROP_CONSUMER = 1, BUS_PROP_PRODUCER = 2, BUS_PROP_BOTH = 3 } bus_prop_scope;
+bus_prop_scope bus_prop_find(const char *key);
+const char *const *bus_prop_names(size_t *ret_n);
+
+/* What to do with a property written for Java clients. */
+typedef enum { BUS_JAVA_NONE, BUS_JAVA_SET, BUS_JAVA_IGNORE, BUS_JAVA_REGISTRY, BUS_JAVA_ERROR } bus_java_verdict;
+typedef struct bus_java {
+    bus_kv set[3]; /* librdkafka properties to set; key NULL ends */
+    char a[1024], b[1024];
+    const char *why; /* for ignored ones */
+} bus_java;
+bus_java_verdict bus_java_translate(const char *key, const char *value, bus_java *ret, pst_err *err);
+
+/* Defaults, then the user's properties that fit the kind, then `forced` (what the code's guarantees rest on: a user's differing value is
+ * ignored with a warning). Lists end with key NULL. Callbacks for errors and logs are set; opaque must begin with a bus_health. */
+rd_kafka_conf_t *bus_conf_build(const pst_bus_conf *conf, bus_kind kind, const bus_kv *defaults, const bus_kv *forced, void *opaque,
+                                pst_err *err);
+/* rd_kafka_new with an error that names the property. Takes kconf in every case. */
+rd_kafka_t *bus_new(rd_kafka_type_t type, rd_kafka_conf_t *kconf, pst_err *err);
+int64_t bus_conf_number(const pst_bus_conf *conf, const char *key, int64_t otherwise);
+
+/* ---- errors ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct bus_health {
+    const pst_bus_conf *conf; /* for the texts; borrowed */
+    bool worked;              /* a broker has answered with something since creation: from then on refusals may be passing */
+    bool no_group;            /* a group-less consumer: errors of the group are not its business */
+    int64_t refused_since_us; /* first refusal of the running series, 0 = none */
+    uint64_t outages;         /* how many times librdkafka said that a broker is away */
+    pst_err last;             /* newest passing error since it was taken */
+    pst_err fatal;            /* first fatal one */
+    rd_kafka_resp_err_t fatal_code;
+} bus_health;
+
+void bus_health_ok(bus_health *h);
+void bus_health_note(bus_health *h, rd_kafka_resp_err_t code, const char *reason);
+/* The fatal error → its code; else a passing one is moved into err (which may be NULL) and 0 returned. */
+int bus_health_take(bus_health *h, pst_err *err);
+
+/* PST_E… and class of a librdkafka or broker code. */
+int bus_code(rd_kafka_resp_err_t code, pst_err_class *ret_class);
+/* Fills err: "<what>: <reason>; <cure>". reason NULL = the library's text. Returns the PST_E… code. */
+int bus_err(pst_err *err, const pst_bus_conf *conf, rd_kafka_resp_err_t code, const char *reason, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* The same for an error object, which is destroyed. */
+int bus_err_take(pst_err *err, const pst_bus_conf *conf, rd_kafka_error_t *e, const char *what);
+/* Away (broker, coordinator, leader) as opposed to a refusal or a mistake. */
+bool bus_is_outage(rd_kafka_resp_err_t code);
+
+/* Runs fn(arg) on its own thread and waits at most timeout_ms; false = still running, then it goes on alone (fn owns arg). For
+ * rd_kafka_destroy and consumer_close, which may block for long when a broker is away (reliability.md 1.3 point 8). */
+bool bus_bounded(void (*fn)(void *arg), void *arg, int timeout_ms, const char *what);
+bool bus_destroy(rd_kafka_t *rk); /* bounded rd_kafka_destroy; NULL-safe; false = it goes on alone */
+
+/* ---- consumer, seen by pst_txn ---------------------------------------------------------------------------------------------- */
+
+typedef struct bus_part {
+    char *topic;
+    int32_t partition;
+    int64_t base;      /* first offset handed out (or end seen) since assigned; -1 = none yet: where to go back to with nothing committed */
+    int64_t next;      /* offset after the last record handed out; -1 = none yet */
+    int64_t to;        /* exclusive end of a range; -1 = none */
+    int64_t marked;    /* offset to commit, -1 = none */
+    int64_t committed; /* last offset known to be committed, -1 = not known */
+    int64_t from;      /* where it was told to start (ranges) */
+    bool eof, done;    /* at its end now; reached `to` for good */
+} bus_part;
+
+/* Offsets marked, as librdkafka's list (destroy it); NULL when nothing is marked. */
+rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c);
+void bus_consumer_unmark(pst_consumer *c);
+/* Remembers that these offsets are committed. */
+void bus_consumer_committed(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets);
+rd_kafka_t *bus_consumer_native(pst_consumer *c);
+/* Changes whenever partitions are given or taken: offsets of another epoch must not be sent. */
+uint64_t bus_consumer_epoch(const pst_consumer *c);
+bool bus_consumer_in_group(const pst_consumer *c);
+bus_part *bus_consumer_parts(pst_consumer *c, size_t *ret_n);
+
+/* ---- producer, seen by pst_txn ------------------------------------------------------------------------------------------------ */
+
+struct pst_producer {
+    bus_health health; /* first: see above */
+    pst_bus_conf *conf;
+    pst_producer_opts opts;
+    char *transactional_id;
+    rd_kafka_t *rk;
+    size_t bytes_max;   /* message.max.bytes */
+    size_t batch_bytes; /* 0 = librdkafka's; lowered after a topic refused a batch */
+    int message_timeout_ms;
+    size_t pending;
+    pst_err failed; /* first failed delivery since the last flush */
+    rd_kafka_resp_err_t failed_code;
+    char failed_topic[256];
+    char done_topic[256]; /* one record delivered in this round: where to look whether a transaction was committed */
+    int32_t done_partition;
+    int64_t done_offset;                         /* -1 = none */
+    int *end_requests;                           /* EndTxn requests sent since it was set to 0; atomic, counted on librdkafka's threads */
+    rd_kafka_conf_t *(*tune)(rd_kafka_conf_t *); /* tests */
+};
+
+int bus_producer_open(pst_producer *p, pst_err *err); /* makes p->rk */
+void bus_producer_close(pst_producer *p);             /* drops everything queued, destroys p->rk; deliveries are not reported */
+/* Size on the wire, as far as a limit is concerned. */
+size_t bus_out_bytes(const pst_out *out);
+/* One rd_kafka_producev; the code as librdkafka gives it. */
+rd_kafka_resp_err_t bus_produce(pst_producer *p, const pst_out *out);
+
+/* ---- transactions ------------------------------------------------------------------------------------------------------------- */
+
+typedef enum {
+    TXN_OK = 0,
+    TXN_RETRY,   /* call the same again with the same arguments */
+    TXN_ABORT,   /* the round is lost, the producer is recycled */
+    TXN_FENCED,  /* told that someone newer runs: recycle, then check (bus_fence_verdict) */
+    TXN_RECYCLE, /* the producer is dead (fatal), its transaction's fate is to be found out */
+    TXN_REFUSED  /* authorisation or configuration: stop */
+} txn_class;
+
+/* Pure; flags as read from rd_kafka_error_t, code 0 = no error. */
+txn_class txn_classify(bool fatal, bool abortable, bool retriable, int code);
+const char *txn_class_name(txn_class c);
+
+/* When fencings mean that somebody else really runs. Pure; state is the caller's. */
+typedef struct txn_fence {
+    int64_t first_us; /* of the series */
+    int count;
+    bool moved; /* somebody else committed offsets of ours meanwhile */
+} txn_fence;
+/* innocent: an outage, a time-out, or a transaction older than its limit explains it. True = give up (PST_EFENCED). */
+bool txn_fence_add(txn_fence *f, int64_t now_us, bool innocent, bool moved);
+#define TXN_FENCE_WINDOW_US (30 * 1000000LL)
+#define TXN_FENCE_MAX       5
+
+/* ---- admin ---------------------------------------------------------------------------------------------------------------------- */
+
+/* max.message.bytes of a topic, or -1. */
+int64_t bus_topic_bytes_max(const pst_bus_conf *conf, const char *topic, int timeout_ms);
+/* Partition count; PST_ENOTFOUND when there is no such topic. Uses rk, which has h as its health. */
+int bus_partitions(rd_kafka_t *rk, bus_health *h, const char *topic, int timeout_ms, int *ret_n, pst_err *err);
+/* First offset at or after the time; RD_KAFKA_OFFSET_END when there is none. Uses rk. */
+int bus_offsets_at(rd_kafka_t *rk, bus_health *h, rd_kafka_topic_partition_list_t *list, int64_t timestamp_ms, int timeout_ms,
+                   pst_err *err);
+
+/* ---- embedded ------------------------------------------------------------------------------------------------------------------- */
+
+rd_kafka_mock_cluster_t *bus_embedded_cluster(pst_embedded *b); /* tests inject errors */
+
+#endif

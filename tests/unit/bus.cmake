@@ -1,0 +1,3 @@
+# common/bus: configuration and classes without a broker, behaviour on librdkafka's in-memory cluster, guarantees on a real Kafka.
+pst_test(bus_conf SOURCES unit/test_bus_conf.c LIBS pst_bus LABELS unit)
+pst_test(bus_mock SOURCES mock/test_bus_mock.c LIBS pst_bus LABELS mock TIMEOUT 180)
