@@ -121,10 +121,10 @@ int pst_run_graph(pst_op_ctx *c, const pst_graph *g, pst_val *in, int n_in, pst_
 
 /* X(dtype, C type) */
 #define PST_FOR_FLOATS(X) X(PST_F32, float) X(PST_F64, double)
-#define PST_FOR_INTS(X)                                                                                                    \
-    X(PST_I64, int64_t)                                                                                                    \
-    X(PST_I32, int32_t) X(PST_I16, int16_t) X(PST_I8, int8_t) X(PST_U8, uint8_t) X(PST_U16, uint16_t) X(PST_U32, uint32_t) \
-        X(PST_U64, uint64_t)
+#define PST_FOR_INTS(X) \
+    X(PST_I64, int64_t) \
+    X(PST_I32, int32_t) \
+    X(PST_I16, int16_t) X(PST_I8, int8_t) X(PST_U8, uint8_t) X(PST_U16, uint16_t) X(PST_U32, uint32_t) X(PST_U64, uint64_t)
 #define PST_FOR_NUMBERS(X) PST_FOR_FLOATS(X) PST_FOR_INTS(X)
 
 #endif

@@ -71,6 +71,13 @@ static int64_t get_int(int dtype, const void *x, int64_t at)
     }
 }
 
+static int64_t float_to_int(double d)
+{
+    int64_t v = 0;
+    pst_convert(PST_I64, &v, PST_F64, &d, 1, true);
+    return v;
+}
+
 static int64_t reduce_ints(const reduction *r, int dtype, const void *x, int64_t base, reduce_kind kind)
 {
     bool big = dtype == PST_U64;
@@ -89,8 +96,8 @@ static int64_t reduce_ints(const reduction *r, int dtype, const void *x, int64_t
     }
     switch (kind) {
     case R_MEAN: return r->n_in ? (int64_t)acc / r->n_in : 0;
-    case R_L2: return (int64_t)sqrt((double)(int64_t)acc);
-    case R_LOGSUM: return (int64_t)log((double)(int64_t)acc);
+    case R_L2: return float_to_int(sqrt((double)(int64_t)acc));
+    case R_LOGSUM: return float_to_int(log((double)(int64_t)acc));
     default: return (int64_t)acc;
     }
 }

@@ -13,7 +13,7 @@ static void run(pst_model *m, bool no_fusion)
     pst_plan *p = NULL;
     pst_tensor in[8] = {0}, out[8];
     static const char *texts[64];
-    static double zeros[64];
+    static double zeros[128]; /* 64 elements of the widest type */
     if (info->n_inputs > 8 || pst_plan_new(m, &opts, &p, NULL) < 0)
         return;
     for (size_t i = 0; i < 64; i++)
@@ -41,7 +41,8 @@ out:
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    pst_model_limits limits = {.file_bytes_max = 1 << 20, .nodes_max = 200, .tensor_bytes_max = 1 << 20, .arena_bytes_max = 4 << 20, .depth_max = 4};
+    pst_model_limits limits = {
+        .file_bytes_max = 1 << 20, .nodes_max = 200, .tensor_bytes_max = 1 << 20, .arena_bytes_max = 4 << 20, .depth_max = 4};
     pst_model *m = NULL;
     pst_err err = {0};
     if (pst_model_load(data, len, NULL, &limits, &m, &err) < 0)

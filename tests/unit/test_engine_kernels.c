@@ -40,7 +40,8 @@ static void close_to(float got, float want, float tol)
 
 static void test_gemm_every_isa_equals_the_reference(void **state)
 {
-    static const int sizes[][3] = {{1, 1, 1}, {1, 64, 30}, {3, 17, 5}, {4, 33, 100}, {5, 31, 7}, {6, 16, 8}, {7, 129, 300}, {64, 64, 64}, {150, 70, 260}, {13, 1100, 9}, {2, 3, 0}};
+    static const int sizes[][3] = {{1, 1, 1},     {1, 64, 30},  {3, 17, 5},     {4, 33, 100},  {5, 31, 7}, {6, 16, 8},
+                                   {7, 129, 300}, {64, 64, 64}, {150, 70, 260}, {13, 1100, 9}, {2, 3, 0}};
     for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
         const pst_cpu_kernels *kn = pst_kernels_pick(isas[k]);
         if (!kn) {
@@ -52,7 +53,8 @@ static void test_gemm_every_isa_equals_the_reference(void **state)
                 int m = sizes[s][0], n = sizes[s][1], d = sizes[s][2];
                 bool ta = mode & 1, tb = mode & 2;
                 float alpha = mode & 4 ? 0.5f : 1, beta = mode & 4 ? 2.0f : 0;
-                float *a = rnds((size_t)(m * d)), *b = rnds((size_t)(n * d)), *c = rnds((size_t)(m * n)), *want = malloc((size_t)(m * n) * sizeof *want);
+                float *a = rnds((size_t)(m * d)), *b = rnds((size_t)(n * d)), *c = rnds((size_t)(m * n)),
+                      *want = malloc((size_t)(m * n) * sizeof *want);
                 memcpy(want, c, (size_t)(m * n) * sizeof *want);
                 int lda = ta ? m : d ? d : 1, ldb = tb ? d ? d : 1 : n;
                 pst_sgemm_ref(ta, tb, m, n, d, alpha, a, lda, b, ldb, beta, want, n);
@@ -165,7 +167,8 @@ static pst_plan *plan(pst_model *m, const char *isa, bool no_fusion)
 
 static void test_fused_networks_equal_the_reference_on_every_isa(void **state)
 {
-    static const int nets[][5] = {{30, 64, 32, 64, 30}, {784, 32, 32, 32, 10}, {1, 1, 1, 1, 1}, {7, 100, 3, 17, 2}, {16, 16, 16, 16, 16}, {5, 200, 33, 65, 129}};
+    static const int nets[][5] = {{30, 64, 32, 64, 30}, {784, 32, 32, 32, 10}, {1, 1, 1, 1, 1},
+                                  {7, 100, 3, 17, 2},   {16, 16, 16, 16, 16},  {5, 200, 33, 65, 129}};
     static const char *const acts[] = {"Relu", "LeakyRelu", "Elu", "Sigmoid", "Tanh", "Identity"};
     for (size_t k = 0; k < sizeof nets / sizeof *nets; k++)
         for (size_t a = 0; a < sizeof acts / sizeof *acts; a++) {

@@ -1,0 +1,664 @@
+/* tree.c - TreeEnsembleClassifier, TreeEnsembleRegressor (ai.onnx.ml 1 to 4) and TreeEnsemble (5).
+ * What the specification leaves open (two classes with one score, base values) follows ONNX Runtime's results, which is what
+ * exporters of scikit-learn, XGBoost and LightGBM are tested against. Sums are kept in double. */
+#include "engine/ops/kernels.h"
+#include "engine/ops/tree.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- post transforms ---- */
+
+float pst_logistic(float x)
+{
+    float v = 1 / (1 + expf(-fabsf(x)));
+    return x < 0 ? 1 - v : v;
+}
+
+/* √2 · erf⁻¹(2x - 1) by Winitzki's approximation, which is what the reference runtimes compute. */
+float pst_probit(float x)
+{
+    float y = 2 * x - 1, l = logf((1 - y) * (1 + y));
+    float v = 2 / (3.14159f * 0.147f) + 0.5f * l, w = 1 / 0.147f * l;
+    return 1.41421356f * (y < 0 ? -1.0f : 1.0f) * sqrtf(-v + sqrtf(v * v - w));
+}
+
+static void softmax(float *v, int n, bool zero_stays)
+{
+    float top = v[0], sum = 0;
+    for (int i = 1; i < n; i++)
+        top = v[i] > top ? v[i] : top;
+    float of_zero = expf(-top);
+    for (int i = 0; i < n; i++) {
+        if (zero_stays && fabsf(v[i]) <= 1e-7f) {
+            v[i] *= of_zero;
+            continue;
+        }
+        v[i] = expf(v[i] - top);
+        sum += v[i];
+    }
+    for (int i = 0; i < n; i++)
+        v[i] /= sum;
+}
+
+void pst_post_row(pst_post post, float *v, int n)
+{
+    if (n && (post == PST_POST_SOFTMAX || post == PST_POST_SOFTMAX_ZERO))
+        softmax(v, n, post == PST_POST_SOFTMAX_ZERO);
+    for (int i = 0; i < n && post == PST_POST_LOGISTIC; i++)
+        v[i] = pst_logistic(v[i]);
+    for (int i = 0; i < n && post == PST_POST_PROBIT; i++)
+        v[i] = pst_probit(v[i]);
+}
+
+pst_post pst_post_of(const char *name)
+{
+    static const char *const names[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
+    for (int i = 0; i < 5; i++)
+        if (!strcmp(name, names[i]))
+            return (pst_post)i;
+    return PST_POST_NONE;
+}
+
+/* ---- labels ---- */
+
+void pst_labels_of(const pst_node *node, pst_labels *ret)
+{
+    size_t n, k;
+    ret->texts = pst_attr_strings(node, "classlabels_strings", &n);
+    ret->ints = pst_attr_ints(node, !strncmp(node->op_type, "Tree", 4) ? "classlabels_int64s" : "classlabels_ints", &k);
+    ret->n = (int)(n ? n : k);
+    if (!n)
+        ret->texts = NULL;
+}
+
+void *pst_labels_out(pst_op_ctx *c, const pst_labels *l, int64_t rows)
+{
+    return pst_out(c, 0, l->texts ? PST_STR : PST_I64, 1, &rows);
+}
+
+void pst_label_put(const pst_labels *l, void *out, int64_t row, int which)
+{
+    if (l->texts)
+        ((const char **)out)[row] = which < l->n ? l->texts[which] : "";
+    else
+        ((int64_t *)out)[row] = which < l->n ? l->ints[which] : which;
+}
+
+const float *pst_in_rows(pst_op_ctx *c, int i, int64_t *rows, int64_t *cols)
+{
+    const pst_tensor *x = pst_in(c, i);
+    if (!x || x->rank > 2) {
+        pst_op_fail(c, PST_EINVAL, "input %d must be (N, C)", i);
+        return NULL;
+    }
+    *rows = x->rank == 2 ? x->dims[0] : 1;
+    *cols = x->rank ? x->dims[x->rank - 1] : 1;
+    if (x->dtype == PST_F32)
+        return x->data;
+    int64_t n = pst_count(x);
+    float *f = pst_scratch(c, (size_t)n * 4);
+    if (f && pst_convert(PST_F32, f, x->dtype, x->data, n, true) < 0) {
+        pst_op_type(c, x->dtype);
+        return NULL;
+    }
+    return f;
+}
+
+/* ---- making a forest ---- */
+
+/* Lists of numbers that may be attributes of floats or a tensor (float or double). */
+static const double *numbers(pst_op_ctx *c, const char *name, int64_t *ret_n)
+{
+    char as_tensor[80];
+    size_t n = 0;
+    const float *f = pst_attr_floats(c->node, name, &n);
+    *ret_n = (int64_t)n;
+    if (f && n) {
+        double *d = pst_keep(c, n * sizeof *d);
+        pst_convert(PST_F64, d, PST_F32, f, (int64_t)n, true);
+        return d;
+    }
+    snprintf(as_tensor, sizeof as_tensor, "%s_as_tensor", name);
+    const pst_attr *a = pst_attr_find(c->node, as_tensor);
+    if (!a)
+        a = pst_attr_find(c->node, name);
+    if (!a || a->type != PST_ATTR_TENSOR)
+        return NULL;
+    *ret_n = pst_count(a->t);
+    double *d = pst_keep(c, (size_t)*ret_n * sizeof *d + 8);
+    return pst_convert(PST_F64, d, a->t->dtype, a->t->data, *ret_n, true) < 0 ? NULL : d;
+}
+
+static const int64_t *ints(pst_op_ctx *c, const char *name, int64_t *ret_n)
+{
+    size_t n;
+    const int64_t *v = pst_attr_ints(c->node, name, &n);
+    *ret_n = (int64_t)n;
+    return v;
+}
+
+typedef struct key {
+    int64_t tree, node;
+    int32_t at;
+} key;
+
+static int by_key(const void *va, const void *vb)
+{
+    const key *a = va, *b = vb;
+    return a->tree != b->tree ? (a->tree < b->tree ? -1 : 1) : a->node != b->node ? (a->node < b->node ? -1 : 1) : a->at - b->at;
+}
+
+static const key *find_key(const key *keys, int64_t n, int64_t tree, int64_t node)
+{
+    int64_t lo = 0, hi = n;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (keys[mid].tree < tree || (keys[mid].tree == tree && keys[mid].node < node))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && keys[lo].tree == tree && keys[lo].node == node ? &keys[lo] : NULL;
+}
+
+static int mode_of(const char *name)
+{
+    static const char *const names[] = {"BRANCH_LEQ", "BRANCH_LT",  "BRANCH_GTE",    "BRANCH_GT",
+                                        "BRANCH_EQ",  "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF"};
+    for (int i = 0; i < 8; i++)
+        if (!strcmp(name, names[i]))
+            return i;
+    return -1;
+}
+
+/* Depth-first from every root: each node may be reached once only, so a walk always ends. */
+static int check_forest(pst_op_ctx *c, pst_forest *f)
+{
+    uint8_t *seen = pst_alloc((size_t)f->n_nodes + 1);
+    int rc = 0;
+    for (int32_t i = 0; i < f->n_nodes && rc == 0; i++)
+        for (int side = 0; side < 2; side++) {
+            int32_t to = side ? f->nodes[i].no : f->nodes[i].yes;
+            if (to >= f->n_nodes || (to < 0 && ~to >= f->n_leaves))
+                rc = pst_op_fail(c, PST_EINVAL, "a node leads to one that is not there");
+            else if (to >= 0 && (seen[to]++ || to == i))
+                rc = pst_op_fail(c, PST_EINVAL, "a node has two parents");
+        }
+    for (int32_t t = 0; t < f->n_trees && rc == 0; t++) {
+        int32_t r = f->roots[t];
+        if (r >= f->n_nodes || (r < 0 && ~r >= f->n_leaves) || (r >= 0 && seen[r]))
+            rc = pst_op_fail(c, PST_EINVAL, "tree %d has no root", t);
+    } /* one parent each and roots without any: no path from a root can meet a cycle */
+    free(seen);
+    f->one_mode = true;
+    f->n_features = 0;
+    for (int32_t i = 0; i < f->n_nodes; i++) {
+        const pst_tree_node *n = &f->nodes[i];
+        f->one_mode &= n->mode == f->nodes[0].mode && n->mode <= PST_TREE_GT;
+        f->n_features = n->feature >= f->n_features ? n->feature + 1 : f->n_features;
+    }
+    f->mode = f->n_nodes ? f->nodes[0].mode : PST_TREE_LEQ;
+    for (int64_t i = 0; i < f->n_weights && rc == 0; i++)
+        if (f->weights[i].target < 0 || f->weights[i].target >= f->n_targets)
+            rc = pst_op_fail(c, PST_EINVAL, "a weight of target %d; there are %d", f->weights[i].target, f->n_targets);
+    return rc;
+}
+
+/* ai.onnx.ml 1 to 4: parallel lists keyed by tree and node id. prefix: "class" or "target". */
+typedef struct lists {
+    const int64_t *tree, *node, *feature, *yes, *no, *track;
+    const double *value;
+    const char *const *mode;
+    const int64_t *w_tree, *w_node, *w_id;
+    const double *weight;
+    int64_t n, n_w, n_track;
+} lists;
+
+static int read_lists(pst_op_ctx *c, const char *prefix, lists *l)
+{
+    char name[40];
+    int64_t n[8];
+    size_t n_mode;
+    l->tree = ints(c, "nodes_treeids", &l->n);
+    l->node = ints(c, "nodes_nodeids", &n[0]);
+    l->feature = ints(c, "nodes_featureids", &n[1]);
+    l->yes = ints(c, "nodes_truenodeids", &n[2]);
+    l->no = ints(c, "nodes_falsenodeids", &n[3]);
+    l->value = numbers(c, "nodes_values", &n[4]);
+    l->mode = pst_attr_strings(c->node, "nodes_modes", &n_mode);
+    l->track = ints(c, "nodes_missing_value_tracks_true", &l->n_track);
+    for (int i = 0; i < 5; i++)
+        if (n[i] != l->n)
+            return pst_op_fail(c, PST_EINVAL, "its node lists differ in length");
+    if ((int64_t)n_mode != l->n || (l->n_track && l->n_track != l->n) || l->n > INT32_MAX / 4 || !l->n)
+        return pst_op_fail(c, PST_EINVAL, "its node lists differ in length or are empty");
+    snprintf(name, sizeof name, "%s_treeids", prefix);
+    l->w_tree = ints(c, name, &l->n_w);
+    snprintf(name, sizeof name, "%s_nodeids", prefix);
+    l->w_node = ints(c, name, &n[0]);
+    snprintf(name, sizeof name, "%s_ids", prefix);
+    l->w_id = ints(c, name, &n[1]);
+    snprintf(name, sizeof name, "%s_weights", prefix);
+    l->weight = numbers(c, name, &n[2]);
+    if (n[0] != l->n_w || n[1] != l->n_w || n[2] != l->n_w)
+        return pst_op_fail(c, PST_EINVAL, "its weight lists differ in length");
+    return 0;
+}
+
+static int by_place(const void *va, const void *vb)
+{
+    const key *a = va, *b = vb; /* node: the leaf; at: the order in the file */
+    return a->node != b->node ? (a->node < b->node ? -1 : 1) : a->at - b->at;
+}
+
+static int add_weights(pst_op_ctx *c, pst_forest *f, const lists *l, const key *keys, const int32_t *place)
+{
+    key *order = pst_alloc(((size_t)l->n_w + 1) * sizeof *order);
+    int64_t n = 0;
+    for (int64_t i = 0; i < l->n_w; i++) {
+        const key *k = find_key(keys, l->n, l->w_tree[i], l->w_node[i]);
+        if (!k) {
+            free(order);
+            return pst_op_fail(c, PST_EINVAL, "a weight belongs to a node that is not there");
+        }
+        if (place[k->at] < 0) /* weights on inner nodes are never reached */
+            order[n++] = (key){.node = ~place[k->at], .at = (int32_t)i};
+    }
+    qsort(order, (size_t)n, sizeof *order, by_place);
+    f->weights = pst_keep(c, ((size_t)n + 1) * sizeof *f->weights);
+    f->n_weights = n;
+    for (int64_t i = 0; i < n; i++) {
+        pst_tree_leaf *leaf = &f->leaves[order[i].node];
+        if (!leaf->n++)
+            leaf->at = (int32_t)i;
+        int64_t id = l->w_id[order[i].at];
+        f->weights[i] = (pst_tree_weight){.target = id < 0 || id > INT32_MAX ? -1 : (int32_t)id, .value = l->weight[order[i].at]};
+    }
+    free(order);
+    return 0;
+}
+
+static int from_lists(pst_op_ctx *c, pst_forest *f, const char *prefix)
+{
+    lists l;
+    int rc = read_lists(c, prefix, &l);
+    if (rc < 0)
+        return rc;
+    key *keys = pst_alloc((size_t)l.n * sizeof *keys);
+    int32_t *place = pst_alloc((size_t)l.n * sizeof *place); /* file position → node, or ~leaf */
+    uint8_t *child = pst_alloc((size_t)l.n);
+    f->nodes = pst_keep(c, (size_t)l.n * sizeof *f->nodes);
+    f->leaves = pst_keep(c, (size_t)l.n * sizeof *f->leaves);
+    f->roots = pst_keep(c, (size_t)l.n * sizeof *f->roots);
+    for (int64_t i = 0; i < l.n; i++) {
+        keys[i] = (key){l.tree[i], l.node[i], (int32_t)i};
+        int mode = mode_of(l.mode[i]);
+        if (mode < 0 || mode == PST_TREE_MEMBER) {
+            rc = pst_op_fail(c, PST_EUNSUPPORTED, "node mode %s is not covered", l.mode[i]);
+            goto out;
+        }
+        place[i] = mode == PST_TREE_LEAF ? ~f->n_leaves++ : f->n_nodes++;
+    }
+    qsort(keys, (size_t)l.n, sizeof *keys, by_key);
+    for (int64_t i = 1; i < l.n; i++)
+        if (keys[i].tree == keys[i - 1].tree && keys[i].node == keys[i - 1].node) {
+            rc = pst_op_fail(c, PST_EINVAL, "a node id is used twice in one tree");
+            goto out;
+        }
+    for (int64_t i = 0; i < l.n; i++) {
+        if (place[i] < 0)
+            continue;
+        const key *yes = find_key(keys, l.n, l.tree[i], l.yes[i]), *no = find_key(keys, l.n, l.tree[i], l.no[i]);
+        if (!yes || !no || l.feature[i] < 0 || l.feature[i] > INT32_MAX - 1) {
+            rc = pst_op_fail(c, PST_EINVAL, "a node has no child or a bad feature");
+            goto out;
+        }
+        child[yes->at] = child[no->at] = 1;
+        f->nodes[place[i]] = (pst_tree_node){.split = l.value[i],
+                                             .feature = (int32_t)l.feature[i],
+                                             .yes = place[yes->at],
+                                             .no = place[no->at],
+                                             .mode = (uint8_t)mode_of(l.mode[i]),
+                                             .missing_yes = l.n_track && l.track[i]};
+    }
+    for (int64_t i = 0; i < l.n; i++) /* the order of trees in the file is the order of summation */
+        if (!child[i])
+            f->roots[f->n_trees++] = place[i];
+    rc = add_weights(c, f, &l, keys, place);
+out:
+    free(keys);
+    free(place);
+    free(child);
+    return rc;
+}
+
+/* ai.onnx.ml 5: nodes and leaves by position; tensors carry the type. */
+static int from_tensors(pst_op_ctx *c, pst_forest *f)
+{
+    int64_t n, n_feature, n_yes, n_no, n_yl, n_nl, n_roots, n_ids, n_w, n_modes, n_member = 0, n_track;
+    const int64_t *feature = ints(c, "nodes_featureids", &n_feature), *yes = ints(c, "nodes_truenodeids", &n_yes),
+                  *no = ints(c, "nodes_falsenodeids", &n_no), *yl = ints(c, "nodes_trueleafs", &n_yl),
+                  *nl = ints(c, "nodes_falseleafs", &n_nl), *roots = ints(c, "tree_roots", &n_roots),
+                  *ids = ints(c, "leaf_targetids", &n_ids), *track = ints(c, "nodes_missing_value_tracks_true", &n_track);
+    const double *split = numbers(c, "nodes_splits", &n), *w = numbers(c, "leaf_weights", &n_w),
+                 *modes = numbers(c, "nodes_modes", &n_modes), *member = numbers(c, "membership_values", &n_member);
+    if (!split || !w || !modes || n_feature != n || n_yes != n || n_no != n || n_yl != n || n_nl != n || n_modes != n || n_ids != n_w ||
+        (n_track && n_track != n) || n > INT32_MAX / 4 || n_w > INT32_MAX / 4 || n_roots > INT32_MAX / 4 || !n_w)
+        return pst_op_fail(c, PST_EINVAL, "its node and leaf lists differ in length");
+    f->n_nodes = (int32_t)n;
+    f->n_leaves = (int32_t)n_w;
+    f->n_weights = n_w;
+    f->n_trees = (int32_t)n_roots;
+    f->nodes = pst_keep(c, (size_t)n * sizeof *f->nodes + 1);
+    f->leaves = pst_keep(c, (size_t)n_w * sizeof *f->leaves);
+    f->weights = pst_keep(c, (size_t)n_w * sizeof *f->weights);
+    f->roots = pst_keep(c, (size_t)n_roots * sizeof *f->roots + 1);
+    f->sets = (double *)member;
+    int64_t set = 0;
+    for (int64_t i = 0; i < n; i++) {
+        pst_tree_node *t = &f->nodes[i];
+        if (yes[i] < 0 || no[i] < 0 || yes[i] > INT32_MAX - 1 || no[i] > INT32_MAX - 1 || feature[i] < 0 || feature[i] > INT32_MAX - 1 ||
+            modes[i] < 0 || modes[i] > PST_TREE_MEMBER)
+            return pst_op_fail(c, PST_EINVAL, "node %lld is bad", (long long)i);
+        *t = (pst_tree_node){
+            .split = split[i], .feature = (int32_t)feature[i], .mode = (uint8_t)modes[i], .missing_yes = n_track && track[i]};
+        t->yes = yl[i] ? ~(int32_t)yes[i] : (int32_t)yes[i];
+        t->no = nl[i] ? ~(int32_t)no[i] : (int32_t)no[i];
+        if (t->mode == PST_TREE_MEMBER) { /* sets stand in node order, each ended by a NaN */
+            t->set_at = (int32_t)set;
+            while (set < n_member && !isnan(member[set]))
+                set++;
+            t->set_n = (int32_t)(set - t->set_at);
+            set++;
+        }
+    }
+    for (int64_t i = 0; i < n_w; i++) {
+        f->leaves[i] = (pst_tree_leaf){.at = (int32_t)i, .n = 1};
+        f->weights[i] = (pst_tree_weight){.target = ids[i] < 0 || ids[i] > INT32_MAX ? -1 : (int32_t)ids[i], .value = w[i]};
+    }
+    for (int64_t i = 0; i < n_roots; i++) { /* a root whose two sides are the same leaf is a tree of one leaf */
+        if (roots[i] < 0 || roots[i] >= n)
+            return pst_op_fail(c, PST_EINVAL, "a root is not there");
+        f->roots[i] = (int32_t)roots[i];
+    }
+    return 0;
+}
+
+/* ---- evaluation ---- */
+
+#define EVAL(NAME, T)                                                                                                   \
+    static inline int32_t leaf_##NAME(const pst_forest *f, int32_t at, const T *x)                                      \
+    {                                                                                                                   \
+        while (at >= 0) {                                                                                               \
+            const pst_tree_node *n = &f->nodes[at];                                                                     \
+            double v = (double)x[n->feature];                                                                           \
+            bool yes;                                                                                                   \
+            switch (n->mode) {                                                                                          \
+            case PST_TREE_LEQ: yes = v <= n->split; break;                                                              \
+            case PST_TREE_LT: yes = v < n->split; break;                                                                \
+            case PST_TREE_GTE: yes = v >= n->split; break;                                                              \
+            case PST_TREE_GT: yes = v > n->split; break;                                                                \
+            case PST_TREE_EQ: yes = v == n->split; break;                                                               \
+            case PST_TREE_NEQ: yes = v != n->split; break;                                                              \
+            default:                                                                                                    \
+                yes = false;                                                                                            \
+                for (int32_t i = 0; i < n->set_n && !yes; i++)                                                          \
+                    yes = v == f->sets[n->set_at + i];                                                                  \
+            }                                                                                                           \
+            if (isnan(v) && n->missing_yes)                                                                             \
+                yes = true;                                                                                             \
+            at = yes ? n->yes : n->no;                                                                                  \
+        }                                                                                                               \
+        return ~at;                                                                                                     \
+    }                                                                                                                   \
+    void pst_forest_eval_##NAME(const pst_forest *f, const T *x, int64_t rows, int64_t cols, double *out, uint8_t *has) \
+    {                                                                                                                   \
+        for (int64_t r = 0; r < rows; r++) {                                                                            \
+            double *o = out + r * f->n_targets;                                                                         \
+            uint8_t *h = has + r * f->n_targets;                                                                        \
+            memset(o, 0, (size_t)f->n_targets * sizeof *o);                                                             \
+            memset(h, 0, (size_t)f->n_targets);                                                                         \
+            for (int32_t t = 0; t < f->n_trees; t++) {                                                                  \
+                const pst_tree_leaf *leaf = &f->leaves[leaf_##NAME(f, f->roots[t], x + r * cols)];                      \
+                for (int32_t k = 0; k < leaf->n; k++) {                                                                 \
+                    const pst_tree_weight *w = &f->weights[leaf->at + k];                                               \
+                    double *to = &o[w->target];                                                                         \
+                    if (f->aggregate == PST_AGG_MIN)                                                                    \
+                        *to = !h[w->target] || w->value < *to ? w->value : *to;                                         \
+                    else if (f->aggregate == PST_AGG_MAX)                                                               \
+                        *to = !h[w->target] || w->value > *to ? w->value : *to;                                         \
+                    else                                                                                                \
+                        *to += w->value;                                                                                \
+                    h[w->target] = 1;                                                                                   \
+                }                                                                                                       \
+            }                                                                                                           \
+            for (int32_t k = 0; k < f->n_targets && f->aggregate == PST_AGG_AVERAGE && f->n_trees; k++)                 \
+                o[k] /= f->n_trees;                                                                                     \
+        }                                                                                                               \
+    }
+EVAL(f, float)
+EVAL(d, double)
+
+/* Evaluates input 0 whatever its type; scores and has are scratch. */
+static int eval(pst_op_ctx *c, const pst_forest *f, int64_t *ret_rows, double **ret_scores, uint8_t **ret_has)
+{
+    const pst_tensor *x = pst_in(c, 0);
+    if (!x || x->rank < 1 || x->rank > 2)
+        return pst_op_fail(c, PST_EINVAL, "input must be (N, C)");
+    int64_t rows = x->rank == 2 ? x->dims[0] : 1, cols = x->dims[x->rank - 1];
+    if (cols < f->n_features && rows)
+        return pst_op_fail(c, PST_EINVAL, "%lld features; the trees read %d", (long long)cols, f->n_features);
+    double *scores = pst_scratch(c, (size_t)rows * (size_t)f->n_targets * sizeof *scores);
+    uint8_t *has = pst_scratch(c, (size_t)rows * (size_t)f->n_targets);
+    if (!scores || !has)
+        return PST_ELIMIT;
+    if (x->dtype == PST_F32) {
+        pst_forest_eval_f(f, x->data, rows, cols, scores, has);
+    } else {
+        double *d = pst_scratch(c, (size_t)pst_count(x) * sizeof *d);
+        if (!d)
+            return PST_ELIMIT;
+        if (pst_convert(PST_F64, d, x->dtype, x->data, pst_count(x), true) < 0)
+            return pst_op_type(c, x->dtype);
+        pst_forest_eval_d(f, d, rows, cols, scores, has);
+    }
+    *ret_rows = rows;
+    *ret_scores = scores;
+    *ret_has = has;
+    return 0;
+}
+
+/* ---- regressor and TreeEnsemble ---- */
+
+static pst_aggregate aggregate_of(const char *name)
+{
+    return !strcmp(name, "AVERAGE") ? PST_AGG_AVERAGE
+           : !strcmp(name, "MIN")   ? PST_AGG_MIN
+           : !strcmp(name, "MAX")   ? PST_AGG_MAX
+                                    : PST_AGG_SUM;
+}
+
+static int targets_of(pst_op_ctx *c, int64_t n, pst_forest *f)
+{
+    if (n < 1 || n > 1000000)
+        return pst_op_fail(c, PST_EINVAL, "%lld targets", (long long)n);
+    f->n_targets = (int32_t)n;
+    return 0;
+}
+
+static int base_of(pst_op_ctx *c, pst_forest *f)
+{
+    int64_t n;
+    f->base = (double *)numbers(c, "base_values", &n);
+    f->n_base = f->base ? (int32_t)n : 0;
+    return !n || n == f->n_targets || n == 1 ? 0
+                                             : pst_op_fail(c, PST_EINVAL, "%lld base values for %d targets", (long long)n, f->n_targets);
+}
+
+int pst_prepare_tree_regressor(pst_op_ctx *c)
+{
+    pst_forest *f = *c->state = pst_keep(c, sizeof *f);
+    int rc = targets_of(c, pst_attr_int(c->node, "n_targets", 1), f);
+    if (rc < 0 || (rc = from_lists(c, f, "target")) < 0 || (rc = base_of(c, f)) < 0)
+        return rc;
+    f->aggregate = aggregate_of(pst_attr_str(c->node, "aggregate_function", "SUM"));
+    f->post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
+    return check_forest(c, f);
+}
+
+int pst_prepare_tree_ensemble(pst_op_ctx *c)
+{
+    static const pst_aggregate aggregates[] = {PST_AGG_AVERAGE, PST_AGG_SUM, PST_AGG_MIN, PST_AGG_MAX};
+    pst_forest *f = *c->state = pst_keep(c, sizeof *f);
+    int rc = targets_of(c, pst_attr_int(c->node, "n_targets", 1), f);
+    if (rc < 0 || (rc = from_tensors(c, f)) < 0)
+        return rc;
+    int64_t agg = pst_attr_int(c->node, "aggregate_function", 1), post = pst_attr_int(c->node, "post_transform", 0);
+    if (agg < 0 || agg > 3 || post < 0 || post > 4)
+        return pst_op_fail(c, PST_EINVAL, "unknown aggregate function or post transform");
+    f->aggregate = aggregates[agg];
+    f->post = (pst_post)post;
+    return check_forest(c, f);
+}
+
+int pst_op_tree_regressor(pst_op_ctx *c)
+{
+    const pst_forest *f = *c->state;
+    int64_t rows;
+    double *s;
+    uint8_t *has;
+    int rc = eval(c, f, &rows, &s, &has), n = f->n_targets;
+    if (rc < 0)
+        return rc;
+    bool wide = c->node->opset >= 5 && pst_in(c, 0)->dtype == PST_F64;
+    int64_t dims[2] = {rows, n};
+    void *o = pst_out(c, 0, wide ? PST_F64 : PST_F32, 2, dims);
+    if (!o)
+        return PST_ELIMIT;
+    for (int64_t i = 0; i < rows * n && f->n_base; i++)
+        s[i] += f->base[f->n_base == 1 ? 0 : i % n];
+    if (wide && f->post == PST_POST_NONE) {
+        memcpy(o, s, (size_t)(rows * n) * sizeof *s);
+        return 0;
+    }
+    float *y = wide ? pst_scratch(c, (size_t)(rows * n) * sizeof *y) : o;
+    if (!y)
+        return PST_ELIMIT;
+    for (int64_t r = 0; r < rows; r++) {
+        for (int k = 0; k < n; k++)
+            y[r * n + k] = (float)s[r * n + k];
+        pst_post_row(f->post, y + r * n, n);
+    }
+    return wide ? pst_convert(PST_F64, o, PST_F32, y, rows * n, true) : 0;
+}
+
+int pst_op_tree_ensemble(pst_op_ctx *c)
+{
+    return pst_op_tree_regressor(c);
+}
+
+/* ---- classifier ---- */
+
+typedef struct tree_classifier {
+    pst_forest f;
+    pst_labels labels;
+    bool one_score; /* two classes, weights for one only: the other's score follows from it */
+    bool all_positive;
+} tree_classifier;
+
+int pst_prepare_tree_classifier(pst_op_ctx *c)
+{
+    tree_classifier *k = pst_keep(c, sizeof *k);
+    *c->state = k;
+    pst_labels_of(c->node, &k->labels);
+    int rc = targets_of(c, k->labels.n, &k->f);
+    if (rc < 0 || (rc = from_lists(c, &k->f, "class")) < 0 || (rc = base_of(c, &k->f)) < 0 || (rc = check_forest(c, &k->f)) < 0)
+        return rc;
+    k->f.aggregate = PST_AGG_SUM;
+    k->f.post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
+    k->all_positive = true;
+    bool same = true;
+    for (int64_t i = 0; i < k->f.n_weights; i++) {
+        same &= k->f.weights[i].target == k->f.weights[0].target;
+        k->all_positive &= k->f.weights[i].value >= 0;
+    }
+    k->one_score = k->labels.n == 2 && same;
+    return 0;
+}
+
+/* Two classes. One score s > threshold means the second class; the pair of probabilities is made from it. */
+static int two_classes(const tree_classifier *k, const double *s, const uint8_t *has, float *z)
+{
+    const pst_forest *f = &k->f;
+    double a = s[0], b = s[1];
+    bool has_b = has[1];
+    if (f->n_base == 2) {
+        if (has_b) {
+            a += f->base[0];
+            b += f->base[1];
+        } else {
+            b = f->base[1] + a;
+            a = -b;
+            has_b = true;
+        }
+    } else if (f->n_base == 1) {
+        a += f->base[0];
+        if (has_b)
+            b += f->base[0];
+    }
+    double pos = has_b ? b : a;
+    bool second = k->one_score && k->all_positive ? pos > 0.5 : pos > 0;
+    if (!k->one_score)
+        second = has_b ? (float)b > (float)a : a > 0; /* ties are judged as float: sums in float tie where double does not */
+    if (has_b) {
+        z[0] = (float)a;
+        z[1] = (float)b;
+        pst_post_row(f->post, z, 2);
+    } else if (k->one_score && k->all_positive) {
+        z[1] = (float)a;
+        z[0] = 1 - z[1];
+    } else if (f->post == PST_POST_LOGISTIC) {
+        z[1] = pst_logistic((float)a);
+        z[0] = pst_logistic((float)-a);
+    } else {
+        z[1] = (float)a;
+        z[0] = (float)-a;
+    }
+    return second;
+}
+
+int pst_op_tree_classifier(pst_op_ctx *c)
+{
+    const tree_classifier *k = *c->state;
+    const pst_forest *f = &k->f;
+    int64_t rows;
+    double *s;
+    uint8_t *has;
+    int rc = eval(c, f, &rows, &s, &has), n = f->n_targets;
+    if (rc < 0)
+        return rc;
+    int64_t dims[2] = {rows, n};
+    void *labels = pst_labels_out(c, &k->labels, rows);
+    float *z = pst_out(c, 1, PST_F32, 2, dims);
+    if (!labels || !z)
+        return PST_ELIMIT;
+    for (int64_t r = 0; r < rows; r++) {
+        int best = 0;
+        double *v = s + r * n;
+        if (n == 2) {
+            pst_label_put(&k->labels, labels, r, two_classes(k, v, has + r * n, z + r * n));
+            continue;
+        }
+        for (int i = 0; i < n; i++) {
+            v[i] += f->n_base ? f->base[f->n_base == 1 ? 0 : i] : 0;
+            z[r * n + i] = (float)v[i];
+            best = z[r * n + i] > z[r * n + best] ? i : best;
+        }
+        pst_post_row(f->post, z + r * n, n);
+        pst_label_put(&k->labels, labels, r, best);
+    }
+    return 0;
+}
