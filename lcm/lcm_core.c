@@ -342,7 +342,7 @@ static void emptied(const job *j, const gang *g, proc *p, int64_t now_us, pst_lc
         reason = "ended by force: its supervisor did not end it within the grace time";
     else if (p->wish == PST_WISH_PLATFORM_DOWN)
         reason = "ended by force while the platform was stopped";
-    end_untold(j, g, p, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "LOST", reason, now_us, a);
+    end_untold(j, g, p, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, now_us, a);
 }
 
 /* ---- the gang --------------------------------------------------------------------------------------------------------------- */
@@ -435,7 +435,7 @@ static void stop(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
     gang *g = j ? last_gang(j) : NULL;
     if (!g || g->generation < in->generation) {
         job here = {.training_id = (char *)in->training_id};
-        say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "LOST", unknown)->exit.lost = true;
+        say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "S104", unknown)->exit.lost = true;
         return;
     }
     if (g->generation > in->generation)
@@ -464,7 +464,7 @@ static void expected(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
     if (pst_lcm_generation(l, in->training_id) >= in->generation)
         return;
     job here = {.training_id = (char *)in->training_id};
-    say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "LOST", "its run directory does not exist on this site")->exit.lost = true;
+    say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "S104", "its run directory does not exist on this site")->exit.lost = true;
 }
 
 static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, pst_lcm_actions *a)

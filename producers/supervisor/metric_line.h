@@ -1,0 +1,16 @@
+/* metric_line.h - a learner's metrics as text → MetricPoint: lines of stdout with "penstock":"metrics" (contract section 3) and lines of
+ * FfDL's evaluation-metrics.txt (ffdl-contract.md 6.4). NaN and Infinity, as Python writes them, are taken. @thread any. */
+#ifndef PST_SUPERVISOR_METRIC_LINE_H
+#define PST_SUPERVISOR_METRIC_LINE_H
+
+#include "schemas/events.h"
+
+#define PST_METRIC_VALUES_MAX 1000 /* of one point; further ones are left out */
+
+/* 1: it is a metrics line, the point holds time (now_us if the line has none), group, step, epoch, values; clear it.
+ * 0: it is an ordinary line. */
+int pst_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point);
+/* One line of evaluation-metrics.txt. 1, or 0 when it is none (the reason in ret_why, borrowed). */
+int pst_emetrics_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point, const char **ret_why);
+
+#endif

@@ -1,0 +1,422 @@
+/* test_supervisor_outlet.c - the supervisor's way out against a sink that fails, stalls and forgets: order, numbers without gaps, the spool. */
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/log.h"
+#include "producers/supervisor/outlet.h"
+#include "producers/supervisor/spool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a sink that keeps what it acknowledged ------------------------------------------------------------------------------------ */
+
+typedef struct kept {
+    int kind;
+    size_t len;
+    char *body;
+} kept;
+
+typedef struct fake {
+    pthread_mutex_t lock;
+    kept *at; /* acknowledged, in the order of sending */
+    size_t n, cap;
+    struct {
+        void *token;
+        kept k;
+    } flight[PST_OUTLET_ITEMS_MAX + 16];
+    size_t n_flight;
+    atomic_bool down;     /* send says RETRY */
+    atomic_bool silent;   /* takes, but never acknowledges */
+    atomic_int fail_each; /* every n-th pump fails what is in flight */
+    unsigned pumps, resets;
+} fake;
+
+static int fake_send(void *arg, pst_outlet_kind kind, const char *key, const void *body, size_t len, void *token, pst_err *err)
+{
+    fake *f = arg;
+    if (f->down)
+        return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "fake", 0, "down");
+    assert_true(f->n_flight < PST_OUTLET_ITEMS_MAX + 16);
+    f->flight[f->n_flight].token = token;
+    f->flight[f->n_flight++].k = (kept){.kind = kind, .len = len, .body = memcpy(pst_alloc(len + 1), body, len)};
+    return 0;
+}
+
+static void fake_pump(void *arg, int timeout_ms, pst_outlet_done done, void *done_arg)
+{
+    fake *f = arg;
+    if (f->silent || f->down) {
+        pst_sleep_ms(timeout_ms > 5 ? 5 : timeout_ms);
+        return;
+    }
+    bool fail = f->fail_each && ++f->pumps % (unsigned)f->fail_each == 0;
+    size_t n = f->n_flight, good = fail ? n / 2 : n; /* a failing broker took the first half */
+    for (size_t i = 0; i < n; i++) {
+        if (i < good) {
+            pthread_mutex_lock(&f->lock);
+            if (f->n == f->cap)
+                f->at = pst_realloc(f->at, (f->cap = 2 * f->cap + 64) * sizeof *f->at);
+            f->at[f->n++] = f->flight[i].k;
+            pthread_mutex_unlock(&f->lock);
+        } else {
+            free(f->flight[i].k.body);
+        }
+        done(done_arg, f->flight[i].token, i < good ? 0 : PST_ETIMEDOUT);
+    }
+    f->n_flight = 0;
+}
+
+static void fake_reset(void *arg)
+{
+    fake *f = arg;
+    f->resets++;
+    for (size_t i = 0; i < f->n_flight; i++)
+        free(f->flight[i].k.body);
+    f->n_flight = 0;
+}
+
+typedef struct place {
+    char dir[64];
+    fake *f;
+    pst_outlet_conf conf;
+} place;
+
+static int setup(void **state)
+{
+    pst_log_set_level(PST_LOG_ERROR);
+    place *p = pst_alloc(sizeof *p);
+    strcpy(p->dir, "/tmp/pst-outlet-XXXXXX");
+    assert_non_null(mkdtemp(p->dir));
+    p->f = pst_alloc(sizeof *p->f);
+    pthread_mutex_init(&p->f->lock, NULL);
+    p->conf = (pst_outlet_conf){.run_dir = p->dir,
+                                .training_id = "training-x",
+                                .process = "learner-1",
+                                .generation = 2,
+                                .reporter = "supervisor:h",
+                                .host = "h",
+                                .sink = {.arg = p->f, .send = fake_send, .pump = fake_pump, .reset = fake_reset}};
+    *state = p;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    place *p = *state;
+    fake_reset(p->f);
+    for (size_t i = 0; i < p->f->n; i++)
+        free(p->f->at[i].body);
+    free(p->f->at);
+    free(p->f);
+    pst_fs_remove_tree(p->dir, NULL);
+    free(p);
+    return 0;
+}
+
+static pst_outlet *open_outlet(place *p)
+{
+    pst_outlet *o = NULL;
+    pst_err err = {0};
+    if (pst_outlet_open(&p->conf, &o, &err) < 0)
+        fail_msg("%s", err.text);
+    return o;
+}
+
+static void say(pst_outlet *o, int n)
+{
+    char text[200];
+    int len = snprintf(text, sizeof text, "line %d %0*d", n, n % 100, n);
+    pst_outlet_log(o, PST_LOG_STREAM_STDOUT, n, text, (size_t)len);
+}
+
+/* The record that say(n) must have become under this number: byte for byte, so the layout of prefix, number and rest holds. */
+static bool is_said(const kept *k, int n, int64_t rindex)
+{
+    char text[200];
+    snprintf(text, sizeof text, "line %d %0*d", n, n % 100, n);
+    pst_log_line line = {.training_id = (char *)"training-x",
+                         .generation = 2,
+                         .process = (char *)"learner-1",
+                         .rindex = rindex,
+                         .time = n,
+                         .stream = PST_LOG_STREAM_STDOUT,
+                         .text = text};
+    pst_buf b = {0};
+    pst_event_encode(&pst_log_line_type, &line, &b);
+    bool same = k->kind == PST_OUTLET_LOG && k->len == b.len && !memcmp(k->body, b.data, b.len);
+    pst_buf_done(&b);
+    return same;
+}
+
+static bool waited_long(void *arg)
+{
+    return pst_mono_us() - *(int64_t *)arg > 60000000;
+}
+
+static void flush(pst_outlet *o)
+{
+    int64_t since = pst_mono_us();
+    assert_int_equal(pst_outlet_flush(o, waited_long, &since), 0);
+}
+
+static bool at_once(void *arg)
+{
+    return true;
+}
+
+/* ---- tests -------------------------------------------------------------------------------------------------------------------- */
+
+static void test_outlet_lines_and_points_are_numbered_apart_and_in_order(void **state)
+{
+    place *p = *state;
+    pst_outlet *o = open_outlet(p);
+    for (int i = 0; i < 1000; i++) {
+        say(o, i);
+        if (i % 10 == 0) {
+            pst_metric_point m = {.time = i, .has_step = true, .step = i};
+            pst_dbl_map_set(&m.values, &m.n_values, "loss", i * 0.5);
+            pst_outlet_metric(o, &m);
+            pst_event_clear(&pst_metric_point_type, &m);
+        }
+    }
+    flush(o);
+    pst_outlet_close(o);
+    assert_int_equal(p->f->n, 1100);
+    int line = 0, point = 0;
+    for (size_t i = 0; i < p->f->n; i++) {
+        if (p->f->at[i].kind == PST_OUTLET_LOG) {
+            assert_true(is_said(&p->f->at[i], line, line));
+            line++;
+            continue;
+        }
+        pst_metric_point m = {.training_id = (char *)"training-x",
+                              .generation = 2,
+                              .process = (char *)"learner-1",
+                              .rindex = point,
+                              .time = point * 10,
+                              .group = (char *)"train",
+                              .has_step = true,
+                              .step = point * 10};
+        pst_dbl_pair v = {.key = (char *)"loss", .value = point * 5.0};
+        m.values = &v;
+        m.n_values = 1;
+        pst_buf b = {0};
+        pst_event_encode(&pst_metric_point_type, &m, &b);
+        assert_int_equal(p->f->at[i].len, b.len);
+        assert_memory_equal(p->f->at[i].body, b.data, b.len);
+        pst_buf_done(&b);
+        point++;
+    }
+    assert_int_equal(line, 1000);
+    assert_int_equal(point, 100);
+}
+
+/* Every acknowledged sequence, repetitions taken out, is 0, 1, 2 … with the right text each. */
+static void check_sequence(const place *p, int from, int to)
+{
+    int next = from;
+    for (size_t i = 0; i < p->f->n; i++) {
+        if (next < to && is_said(&p->f->at[i], next, next)) {
+            next++;
+            continue;
+        }
+        bool repeated = false;
+        for (int back = next - 1; !repeated && back >= from && back > next - 6000; back--)
+            repeated = is_said(&p->f->at[i], back, back);
+        if (!repeated)
+            fail_msg("record %zu is neither line %d nor a repetition", i, next);
+    }
+    assert_int_equal(next, to);
+}
+
+static void test_outlet_outage_goes_through_the_spool_in_order(void **state)
+{
+    place *p = *state;
+    p->conf.memory_bytes_max = 10000;
+    p->f->down = true;
+    pst_outlet *o = open_outlet(p);
+    int64_t start = pst_mono_us();
+    for (int i = 0; i < 20000; i++)
+        say(o, i);
+    assert_true(pst_mono_us() - start < 5000000); /* the learner is not held up by an outage */
+    int64_t counts[4];
+    pst_outlet_counts(o, counts);
+    assert_int_equal(counts[0], 0);
+    assert_true(counts[2] > 1000000);
+    p->f->down = false;
+    for (int i = 20000; i < 25000; i++)
+        say(o, i);
+    flush(o);
+    pst_outlet_counts(o, counts);
+    assert_int_equal(counts[2], 0);
+    assert_int_equal(counts[3], 0);
+    pst_outlet_close(o);
+    assert_int_equal(p->f->n, 25000);
+    check_sequence(p, 0, 25000);
+}
+
+static void test_outlet_failed_deliveries_are_repeated_under_the_same_number(void **state)
+{
+    place *p = *state;
+    p->conf.memory_bytes_max = 3000;
+    p->f->fail_each = 3;
+    pst_outlet *o = open_outlet(p);
+    for (int i = 0; i < 3000; i++) {
+        say(o, i);
+        if (i % 300 == 299)
+            pst_sleep_ms(100);
+    }
+    flush(o);
+    pst_outlet_close(o);
+    assert_true(p->f->resets > 0);
+    check_sequence(p, 0, 3000);
+}
+
+static void test_outlet_rest_is_left_to_the_next_supervisor(void **state)
+{
+    place *p = *state;
+    p->conf.memory_bytes_max = 20000;
+    p->f->silent = true; /* takes records, then the broker hangs */
+    pst_outlet *o = open_outlet(p);
+    for (int i = 0; i < 9000; i++)
+        say(o, i);
+    pst_sleep_ms(300);
+    assert_int_equal(pst_outlet_flush(o, at_once, NULL), PST_ESTOPPED);
+    pst_outlet_close(o);
+    fake_reset(p->f);
+    assert_int_equal(p->f->n, 0);
+    p->f->silent = false;
+    o = open_outlet(p);
+    for (int i = 9000; i < 9100; i++)
+        say(o, i);
+    flush(o);
+    pst_outlet_close(o);
+    check_sequence(p, 0, 9100);
+}
+
+static void test_outlet_full_spool_drops_the_oldest_and_says_so(void **state)
+{
+    place *p = *state;
+    p->conf.memory_bytes_max = 10000;
+    p->conf.spool_bytes_max = 3 * (int64_t)PST_OUTLET_SEGMENT_MAX;
+    p->f->down = true;
+    pst_outlet *o = open_outlet(p);
+    int n = 300000;
+    for (int i = 0; i < n; i++)
+        say(o, i);
+    int64_t counts[4];
+    pst_outlet_counts(o, counts);
+    assert_true(counts[2] <= 3 * (int64_t)PST_OUTLET_SEGMENT_MAX);
+    p->f->down = false;
+    flush(o);
+    pst_outlet_counts(o, counts);
+    pst_outlet_close(o);
+    assert_true(counts[3] > 0);
+    /* Numbers run on without a gap; one record says how many lines are missing. */
+    int64_t lost = 0;
+    int said = 0;
+    for (size_t i = 0; i < p->f->n; i++) {
+        if (is_said(&p->f->at[i], said, (int64_t)i)) {
+            said++;
+            continue;
+        }
+        const char *text = memmem(p->f->at[i].body, p->f->at[i].len, "lines (", 7) ? memchr(p->f->at[i].body, '[', p->f->at[i].len) : NULL;
+        if (!text)
+            fail_msg("record %zu is not line %d and no gap", i, said);
+        long long lines = atoll(text + 1);
+        lost += lines;
+        said += (int)lines;
+    }
+    assert_int_equal(said, n);
+    assert_int_equal(lost, counts[3]);
+}
+
+static void test_outlet_reports_overtake_lines_and_keep_their_order(void **state)
+{
+    place *p = *state;
+    p->f->down = true;
+    pst_outlet *o = open_outlet(p);
+    for (int i = 0; i < 50; i++)
+        say(o, i);
+    pst_outlet_report(o, &(pst_process_report){.type = PST_REPORT_TYPE_STARTED, .time = 1});
+    pst_outlet_report(o, &(pst_process_report){.type = PST_REPORT_TYPE_RUNNING, .time = 2});
+    pst_sleep_ms(50);
+    p->f->down = false;
+    flush(o);
+    pst_outlet_close(o);
+    assert_int_equal(p->f->n, 52);
+    pst_process_report r = {.training_id = (char *)"training-x",
+                            .generation = 2,
+                            .process = (char *)"learner-1",
+                            .type = PST_REPORT_TYPE_STARTED,
+                            .time = 1,
+                            .reporter = (char *)"supervisor:h",
+                            .host = (char *)"h"};
+    size_t first = 0;
+    while (p->f->at[first].kind != PST_OUTLET_REPORT)
+        first++;
+    assert_true(first <= 1); /* at most the line that was tried when they came */
+    pst_buf b = {0};
+    pst_event_encode(&pst_process_report_type, &r, &b);
+    assert_int_equal(p->f->at[first].len, b.len);
+    assert_memory_equal(p->f->at[first].body, b.data, b.len);
+    pst_buf_done(&b);
+    assert_int_equal(p->f->at[first + 1].kind, PST_OUTLET_REPORT);
+}
+
+static void count_items(void *arg, int kind, const void *data, size_t len)
+{
+    ++*(int *)arg;
+}
+
+static void test_spool_torn_tail_and_junk_files_are_ignored(void **state)
+{
+    place *p = *state;
+    pst_spool *s = NULL;
+    assert_int_equal(pst_spool_open(p->dir, 1 << 20, &s, NULL), 0);
+    assert_true(pst_spool_empty(s));
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(pst_spool_append(s, PST_OUTLET_LOG, true, "hello", 5, NULL), 0);
+    pst_spool_close(s);
+    char *path = pst_fs_join(p->dir, "spool-0001000000"), *junk = pst_fs_join(p->dir, "spool-junk");
+    pst_buf b = {0};
+    assert_int_equal(pst_fs_read(path, 1 << 20, &b, NULL), 0);
+    assert_int_equal(pst_fs_write_atomic(path, b.data, b.len - 3, 0600, NULL), 0);
+    assert_int_equal(pst_fs_write_atomic(junk, "x", 1, 0600, NULL), 0);
+    pst_buf_done(&b);
+    assert_int_equal(pst_spool_open(p->dir, 1 << 20, &s, NULL), 0);
+    int n = 0;
+    uint64_t number;
+    pst_spool_lost lost;
+    assert_int_equal(pst_spool_take(s, 2, count_items, &n, &number, &lost, NULL), 0);
+    assert_int_equal(n, 7);
+    pst_spool_release(s, number);
+    assert_true(pst_spool_empty(s));
+    assert_false(pst_fs_exists(path));
+    pst_spool_close(s);
+    free(path);
+    free(junk);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_outlet_lines_and_points_are_numbered_apart_and_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlet_outage_goes_through_the_spool_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlet_failed_deliveries_are_repeated_under_the_same_number, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlet_rest_is_left_to_the_next_supervisor, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlet_full_spool_drops_the_oldest_and_says_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlet_reports_overtake_lines_and_keep_their_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_spool_torn_tail_and_junk_files_are_ignored, setup, teardown),
+    };
+    setvbuf(stdout, NULL, _IONBF, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
