@@ -1,0 +1,236 @@
+"""What the live tests share: a real Kafka and a platform in a folder of their own, and clients (confluent-kafka, fastavro) that share no code with us.
+
+    with Platform() as p:
+        tid = p.submit(manifest("name", "echo hi"))
+        p.wait_state(tid, "COMPLETED")
+"""
+import io, json, os, random, shutil, signal, socket, struct, subprocess, sys, tempfile, time, urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("PENSTOCK_BUILD", ROOT / "build")) / "penstock"
+KAFKA = ROOT / "deploy/kafka/kafka"
+PREFIX = "penstock."
+ENDED = ("COMPLETED", "FAILED", "HALTED", "TERMINATED")
+
+
+def check(condition, message):
+    """One line that says what fell short, and exit status 1."""
+    if not condition:
+        print(f"FAILED: {message}", flush=True)
+        sys.exit(1)
+
+
+def skip(reason):
+    print(f"skipped: {reason}", flush=True)
+    sys.exit(77)
+
+
+def until(condition, timeout, what, step=0.1):
+    """The first true value of condition(); fails with what() or what when the time is over."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        check(time.monotonic() < end, f"not within {timeout} s: {what() if callable(what) else what}")
+        time.sleep(step)
+
+
+def free_ports(n=12):
+    """The first of n free ports in a row, below the range that outgoing connections use."""
+    while True:
+        first = random.randrange(15000, 31000)
+        try:
+            for port in range(first, first + n):
+                with socket.socket() as s:
+                    s.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def manifest(name, command, learners=1, extra=""):
+    return (f"name: {name}\ndescription: a test\nversion: '1'\ngpus: 0\ncpus: 0.1\nmemory: 64 MiB\nlearners: {learners}\n"
+            f"framework: {{name: custom, version: '1', command: {json.dumps(command)}}}\n{extra}")
+
+
+class Platform:
+    def __init__(self, brokers=1, up=True, without="", up_args=()):
+        self.dir = Path(tempfile.mkdtemp(prefix="penstock-test-"))
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
+        self.env = {**clean, "PENSTOCK_STATE_DIR": str(self.dir / "state"), "NO_COLOR": "1"}
+        self.children, self.schemas = [], {}
+        self.up_args = list(up_args) + (["--without", without] if without else [])
+        self.kafka("start", "--brokers", str(brokers), "--port", str(free_ports()))
+        self.bootstrap = json.loads(self.kafka("status", "--json"))["bootstrap"]
+        self.env["PENSTOCK_BOOTSTRAP_SERVERS"] = self.bootstrap
+        if up:
+            self.up()
+
+    def __enter__(self):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        return self
+
+    def __exit__(self, kind, *_):
+        failed = kind is not None and not (kind is SystemExit and _[0].code in (0, 77))
+        for w in self.children:
+            if w.poll() is None:
+                w.send_signal(signal.SIGCONT)
+                w.terminate()
+        for w in self.children:
+            try:
+                w.wait(10)
+            except subprocess.TimeoutExpired:
+                w.kill()
+                w.wait()
+        self.cli("down", ok=False, timeout=120)
+        if failed:
+            for log in sorted((self.dir / "state/log").glob("*.log")):
+                print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-25:], sep="\n", flush=True)
+        subprocess.run([KAFKA, "stop", "--dir", self.dir / "kafka"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if not os.environ.get("KEEP"):
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    def kafka(self, *args):
+        with tempfile.TemporaryFile("w+") as out:  # not a pipe: daemons might hold it
+            r = subprocess.run([KAFKA, *args, "--dir", self.dir / "kafka"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE if args[0] == "status" else None, timeout=300)
+            out.seek(0)
+            text = out.read()
+        check(r.returncode == 0, f"kafka {' '.join(args)} exited {r.returncode}")
+        return text
+
+    # --- the program ---
+    def cli(self, *args, ok=True, timeout=90, input=None, cwd=None):
+        with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
+            try:
+                rc = subprocess.run([BIN, *map(str, args)], env=self.env, timeout=timeout, cwd=cwd, text=True, stdout=out, stderr=err,
+                                    **({"input": input} if input is not None else {"stdin": subprocess.DEVNULL})).returncode
+            except subprocess.TimeoutExpired:
+                rc = 124
+            out.seek(0), err.seek(0)
+            r = subprocess.CompletedProcess(args, rc, out.read(), err.read())
+        if ok:
+            check(r.returncode == 0, f"penstock {' '.join(map(str, args))} exited {r.returncode}: {(r.stderr or r.stdout)[-400:]}")
+        return r
+
+    def spawn(self, *args, log):
+        with open(self.dir / log, "a") as f:
+            w = subprocess.Popen([BIN, *map(str, args)], env=self.env, stdin=subprocess.DEVNULL, stdout=f, stderr=f, start_new_session=True)
+        self.children.append(w)
+        return w
+
+    def up(self):
+        self.cli("up", "--detach", "--registry-port", free_ports(1), "--gateway-port", free_ports(1), *self.up_args, timeout=120)
+        st = self.status()
+        self.registry, self.gateway = st["registry"], st["gateway"]
+
+    def status(self):
+        return json.loads(self.cli("status", "--json").stdout)
+
+    def pids(self, name):
+        return [s["pid"] for s in self.status()["services"] if s["name"].startswith(name) and s["pid"]]
+
+    def submit(self, text, folder=None, *extra):
+        path = self.dir / f"m-{random.randrange(10**9)}.yml"
+        path.write_text(text)
+        return self.cli("submit", path, *([folder] if folder else []), *extra).stdout.strip()
+
+    def show(self, tid):
+        r = self.cli("show", tid, "--json", ok=False)
+        return json.loads(r.stdout) if r.returncode == 0 else {"state": f"exit {r.returncode}", "reason": r.stderr.strip()}
+
+    def wait_state(self, tid, *states, timeout=60):
+        last = {}
+
+        def there():
+            last.update(self.show(tid))
+            return last["state"] in states and last
+        return until(there, timeout, lambda: f"{tid} in {states}; it is {last.get('state')}: {last.get('reason')}")
+
+    # --- HTTP ---
+    def http(self, path, base=None, data=None, headers=None, method=None):
+        req = urllib.request.Request((base or self.gateway) + path, data=data, headers=headers or {}, method=method)
+        try:
+            with urllib.request.urlopen(req, timeout=15) as r:
+                return r.status, r.read(), dict(r.headers)
+        except urllib.error.HTTPError as e:
+            return e.code, e.read(), dict(e.headers)
+
+    def schema(self, sid):
+        import fastavro
+        if sid not in self.schemas:
+            status, body, _ = self.http(f"/schemas/ids/{sid}", self.registry)
+            check(status == 200, f"schema id {sid}: HTTP {status}")
+            self.schemas[sid] = fastavro.parse_schema(json.loads(json.loads(body)["schema"]))
+        return self.schemas[sid]
+
+    def register(self, subject, schema):
+        status, body, _ = self.http(f"/subjects/{subject}/versions", self.registry, json.dumps({"schema": json.dumps(schema)}).encode(),
+                                    {"Content-Type": "application/vnd.schemaregistry.v1+json"})
+        check(status == 200, f"registering {subject}: HTTP {status} {body[:200]}")
+        return json.loads(body)["id"]
+
+    def encode(self, sid, value):
+        import fastavro
+        b = io.BytesIO(b"\0" + struct.pack(">I", sid))
+        b.seek(5)
+        fastavro.schemaless_writer(b, self.schema(sid), value)
+        return b.getvalue()
+
+    def decode(self, raw):
+        import fastavro
+        if raw is None or raw[:1] == b"{":
+            return json.loads(raw) if raw else None
+        check(raw[:1] == b"\0", f"no magic byte: {raw[:10]!r}")
+        return fastavro.schemaless_reader(io.BytesIO(raw[5:]), self.schema(struct.unpack(">I", raw[1:5])[0]), None)
+
+    # --- Kafka ---
+    def create(self, topic, partitions=1, replication=-1):
+        from confluent_kafka.admin import AdminClient, NewTopic
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for f in admin.create_topics([NewTopic(topic, partitions, replication)]).values():
+            f.result(30)
+
+    def producer(self, **conf):
+        from confluent_kafka import Producer
+        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 2, "message.timeout.ms": 120000, **conf})
+
+    def read(self, topic, done=None, timeout=60, isolation="read_committed"):
+        """All records of a topic to its (stable) end, or until done(list)."""
+        from confluent_kafka import Consumer, KafkaError, TopicPartition, OFFSET_BEGINNING
+        c = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"test-{random.random()}", "isolation.level": isolation, "enable.auto.commit": False,
+                      "auto.offset.reset": "earliest", "enable.partition.eof": True, "log_level": 2})
+        out, ends, stop = [], set(), time.monotonic() + timeout
+        try:
+            parts = c.list_topics(topic, 30).topics[topic].partitions
+            c.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in parts])
+            while time.monotonic() < stop:
+                for m in c.consume(2000, 0.2):
+                    if not m.error():
+                        out.append(m)
+                        ends.discard(m.partition())
+                    elif m.error().code() == KafkaError._PARTITION_EOF:
+                        ends.add(m.partition())
+                if done(out) if done else len(ends) == len(parts):
+                    return out
+            check(not done, f"{topic}: what was waited for did not come within {timeout} s; {len(out)} records")
+            return out
+        finally:
+            c.close()
+
+    def events(self, suffix, done=None, timeout=60):
+        seen = []
+
+        def enough(ms):
+            seen.extend(self.decode(m.value()) for m in ms[len(seen):])
+            return done([s for s in seen if s])
+        ms = self.read(PREFIX + suffix, enough if done else None, timeout)
+        return [e for e in (self.decode(m.value()) for m in ms) if e]

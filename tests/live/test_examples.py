@@ -1,0 +1,29 @@
+"""The examples do what they say: the shell learner, the Python learner whose model is registered, submit.py by Avro and by JSON, plain kcat."""
+import subprocess, json, shutil, sys
+from kit import *
+
+EX = ROOT / "examples"
+with Platform() as p:
+    r = p.cli("submit", EX / "shell-learner/manifest.yml", EX / "shell-learner", "--wait", timeout=120)
+    check(p.show(r.stdout.strip())["state"] == "COMPLETED", "the shell learner did not complete")
+    r = p.cli("submit", EX / "python-learner/manifest.yml", EX / "python-learner", "--wait", timeout=120)
+    made = p.show(r.stdout.strip())["model"]
+    check(made and made["version"] == 1 and len(made["digest"]) == 64, f"the Python learner's model: {made}")
+    models = [json.loads(l) for l in p.cli("models", "list", "--json").stdout.splitlines()]
+    check(any(m["name"] == made["name"] and m["digest"] == made["digest"] for m in models), f"models list: {models}")
+    p.cli("models", "fetch", f"{made['name']}:1", p.dir / "fetched.onnx")
+    import onnx
+    onnx.checker.check_model(onnx.load(p.dir / "fetched.onnx"))
+    for extra in ([], ["--json"]):
+        r = subprocess.run([sys.executable, EX / "submit.py", "-b", p.bootstrap, "--registry", p.registry, *extra, EX / "shell-learner/manifest.yml"], capture_output=True, text=True, timeout=120)
+        check(r.returncode == 0 and "COMPLETED" in r.stdout, f"submit.py {extra}: exit {r.returncode}: {r.stdout[-300:]} {r.stderr[-300:]}")
+    if shutil.which("kcat"):
+        text = json.dumps({"request_id": "kcat-1", "action": "SUBMIT", "user": "kcat", "manifest": manifest("by-kcat", "echo hello from kcat")})
+        subprocess.run(["kcat", "-P", "-b", p.bootstrap, "-t", PREFIX + "jobs.requests", "-k", "kcat-1"], input=text, text=True, check=True, timeout=30)
+        p.events("jobs.events", lambda es: any(e["request_id"] == "kcat-1" and e["type"] == "COMPLETED" for e in es), 60)
+    else:
+        print("skipped: kcat: not installed (apt install kcat)")
+    lines = p.cli("cat", "-t", PREFIX + "jobs.events", "-e", "-J").stdout.splitlines()
+    rows = [json.loads(l) for l in lines]
+    check(rows and all({"topic", "partition", "offset", "ts", "key", "payload", "value_schema_id"} <= r.keys() for r in rows), f"penstock cat -J: {lines[:1]}")
+print("ok: examples")

@@ -1,0 +1,55 @@
+"""A client in another language submits, by Avro and by JSON text; status, logs and metrics come back; the same request twice is one job; what cannot
+run is rejected once, with every violation."""
+import json, time
+from kit import *
+
+with Platform() as p:
+    command = 'for i in 1 2 3; do echo "line $i"; echo "{\\"penstock\\":\\"metrics\\",\\"step\\":$i,\\"loss\\":0.$i}"; done'
+    status, body, _ = p.http(f"/subjects/{PREFIX}jobs.requests-value/versions/latest", p.registry)
+    sid, producer = json.loads(body)["id"], p.producer()
+    p.schema(sid)
+    request = {"request_id": "r-1", "action": "SUBMIT", "training_id": None, "user": "test", "time": int(time.time() * 1e6), "manifest": manifest("one", command), "code": None, "options": {}}
+    for _ in range(2):
+        producer.produce(PREFIX + "jobs.requests", p.encode(sid, request), key="r-1")
+    producer.produce(PREFIX + "jobs.requests", json.dumps({"request_id": "r-2", "action": "SUBMIT", "user": "test", "manifest": manifest("two", "true")}), key="r-2")
+    producer.produce(PREFIX + "jobs.requests", json.dumps({"request_id": "r-bad", "action": "SUBMIT", "user": "test", "manifest": "name: x\nlearners: 0\nmemory: much\nframework: {name: a, version: '1'}\n"}), key="b")
+    producer.produce(PREFIX + "jobs.requests", json.dumps({"request_id": "r-halt", "action": "HALT", "user": "test", "training_id": "training-nobody"}), key="h")
+    producer.produce(PREFIX + "jobs.requests", b"\x00\x00\x00\x27\x0fjunk", key="j")
+    producer.produce(PREFIX + "jobs.requests", b"not an event at all", key="j")
+    producer.produce(PREFIX + "jobs.requests", None, key="tombstone")
+    check(producer.flush(30) == 0, "the requests were not acknowledged")
+    ends = lambda es: {e["request_id"] for e in es if e["type"] == "COMPLETED"} >= {"r-1", "r-2"} and sum(e["type"] == "REJECTED" for e in es) >= 4
+    p.events("jobs.events", ends, 60)
+    time.sleep(2)
+    events = p.events("jobs.events")
+    ids = {e["training_id"] for e in events if e["request_id"] == "r-1"}
+    check(len(ids) == 1, f"one request twice made jobs {ids}")
+    tid = ids.pop()
+    mine = [e for e in events if e["training_id"] == tid]
+    check([e["seq"] for e in mine] == list(range(1, len(mine) + 1)), f"sequence numbers {[e['seq'] for e in mine]}")
+    check(sum(e["type"] == "COMPLETED" for e in mine) == 1, "not exactly one COMPLETED")
+    rejected = [e for e in events if e["type"] == "REJECTED"]
+    check(len(rejected) == 4 and all(e["reason_code"] for e in rejected), f"rejections: {[(e['request_id'], e['reason_code'], e['reason']) for e in rejected]}")
+    bad = next(e for e in rejected if e["request_id"] == "r-bad")
+    check(all(any(w in k for k in bad["details"]) for w in ("learners", "memory", "command")), f"violations named: {bad['details']}")
+    lines = [l for l in p.events("logs", lambda ls: sum(l["training_id"] == tid and l["text"].startswith("line") for l in ls) >= 3) if l["training_id"] == tid]
+    check([l["text"] for l in lines if l["text"].startswith("line")] == ["line 1", "line 2", "line 3"], f"log: {[l['text'] for l in lines]}")
+    check([l["rindex"] for l in lines] == list(range(len(lines))), f"rindex: {[l['rindex'] for l in lines]}")
+    points = [m for m in p.events("metrics") if m["training_id"] == tid and "loss" in m["values"]]
+    check([(m["step"], m["values"]["loss"]) for m in points] == [(1, 0.1), (2, 0.2), (3, 0.3)], f"metrics: {points}")
+    # the view and the HTTP API say the same
+    status, body, _ = p.http("/v1/jobs/" + tid)
+    check(status == 200 and json.loads(body)["state"] == "COMPLETED", f"GET /v1/jobs/{tid}: {status} {body[:200]}")
+    status, body, headers = p.http("/v1/jobs", data=manifest("three", "true").encode(), headers={"Idempotency-Key": "r-3"})
+    answer = json.loads(body)
+    check(status == 202 and {"training_id", "topic", "partition", "offset"} <= answer.keys(), f"POST /v1/jobs: {status} {body[:200]}")
+    p.wait_state(answer["training_id"], "COMPLETED")
+    status, body, _ = p.http("/v1/jobs", data=b"name: x\n")
+    check(status == 400 and len(json.loads(body)["violations"]) >= 2, f"POST of a bad manifest: {status} {body[:200]}")
+    check(p.http("/v1/jobs/training-none")[0] == 404, "an unknown job is not 404")
+    r = p.cli("submit", "-", "--dry-run", input="name: x\nlearners: -2\n", ok=False)
+    check(r.returncode == 2 and "learners" in r.stderr and "framework" in r.stderr, f"dry-run of a bad manifest: {r.returncode} {r.stderr}")
+    r = p.cli("submit", "-", "--wait", input=manifest("four", "exit 3"), ok=False)
+    check(r.returncode == 10, f"submit --wait of a failing job exits {r.returncode}: {r.stderr[-300:]}")
+    check(p.show(r.stdout.strip())["reason_code"] == "C201", "a learner's exit status is not C201")
+print("ok: Avro and JSON submissions, dedupe, logs, metrics, rejections, HTTP")
