@@ -609,10 +609,10 @@ static int two_classes(const tree_classifier *k, const double *s, const uint8_t 
         if (has_b)
             b += f->base[0];
     }
-    double pos = has_b ? b : a;
-    bool second = k->one_score && k->all_positive ? pos > 0.5 : pos > 0;
+    float pos = (float)(has_b ? b : a); /* ties are judged as float: sums in float tie where double does not */
+    bool second = k->one_score && k->all_positive ? pos > 0.5f : pos > 0;
     if (!k->one_score)
-        second = has_b ? (float)b > (float)a : a > 0; /* ties are judged as float: sums in float tie where double does not */
+        second = has_b ? (float)b > (float)a : a > 0;
     if (has_b) {
         z[0] = (float)a;
         z[1] = (float)b;
