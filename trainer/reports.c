@@ -52,10 +52,22 @@ bool pst_job_is_failing(const pst_job *j)
 
 /* ---- conclusions ------------------------------------------------------------------------------------------------------------- */
 
+/* An operator stopped the platform: nobody's fault, so the job is tried again without using up a retry. */
+static bool is_platform_down(const char *code)
+{
+    return code && !strcmp(code, "PLATFORM_DOWN");
+}
+
 /* FfDL's codes: C… is the user's, S… the platform's. */
 static bool is_platform_fault(const char *code)
 {
-    return *code == 'S';
+    return *code == 'S' || is_platform_down(code);
+}
+
+/* The reporter's text, or NULL where it said nothing. */
+static const char *said(const char *text)
+{
+    return text && *text ? text : NULL;
 }
 
 static void retry(pst_trainer_core *c, pst_job *j, int used, int budget)
@@ -111,6 +123,8 @@ static void conclude(pst_trainer_core *c, pst_job *j)
         complete(c, j);
     } else if (!strcmp(j->s.reason_code, "DEADLINE")) {
         fail(c, j);
+    } else if (is_platform_down(j->s.reason_code)) {
+        retry(c, j, j->s.platform_attempts, c->policy.platform_retries);
     } else if (is_platform_fault(j->s.reason_code) && j->s.platform_attempts < c->policy.platform_retries) {
         j->s.platform_attempts++;
         retry(c, j, j->s.platform_attempts, c->policy.platform_retries);
@@ -166,7 +180,7 @@ static pst_job_public_state public_state(const pst_job *j)
 /* "learner-2 was ended by signal 9 (KILL)" */
 static char *end_text(const pst_process_report *r, const char *process)
 {
-    if (r->reason && *r->reason)
+    if (said(r->reason))
         return pst_sprintf("%s: %s", process, r->reason);
     if (r->type == PST_REPORT_TYPE_LOST)
         return pst_sprintf("%s was lost: its supervisor is gone and its processes were ended", process);
@@ -186,8 +200,8 @@ static void process_over(pst_trainer_core *c, pst_job *j, pst_job_process *p, co
     p->has_signal = r->has_signal && r->signal;
     p->signal = p->has_signal ? r->signal : 0;
     char *text = end_text(r, p->name);
-    bool good = has_succeeded(p);
-    const char *code = good ? NULL : r->reason_code ? r->reason_code : p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
+    bool good = has_succeeded(p) && !is_platform_down(r->reason_code); /* a learner may leave with 0 when it is told to stop */
+    const char *code = good ? NULL : said(r->reason_code) ? r->reason_code : p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
     pst_core_emit(c, j, PST_JOB_EVENT_TYPE_PROCESS_EXITED, j->s.state,
                   &(pst_say){.actor = r->reporter,
                              .process = p->name,
@@ -223,9 +237,9 @@ static bool move_process(pst_trainer_core *c, pst_job *j, pst_job_process *p, co
         j->s.started_at = c->now_us;
     }
     if (j->s.wish == PST_JOB_WISH_NONE && !pst_job_is_failing(j))
-        pst_core_set_text(&j->s.reason, r->reason); /* it moves: a remark on waiting is out of date */
+        pst_core_set_text(&j->s.reason, said(r->reason)); /* it moves: a remark on waiting is out of date */
     pst_core_emit(c, j, step->event, to,
-                  &(pst_say){.actor = r->reporter, .process = p->name, .reason_code = r->reason_code, .reason = r->reason});
+                  &(pst_say){.actor = r->reporter, .process = p->name, .reason_code = said(r->reason_code), .reason = said(r->reason)});
     return true;
 }
 
@@ -253,8 +267,8 @@ static void about_processes(pst_trainer_core *c, pst_job *j, const struct step *
 static void deploy_failed(pst_trainer_core *c, pst_job *j, const pst_process_report *r)
 {
     bool news = false;
-    char *reason = pst_sprintf("the deployment failed: %s", r->reason ? r->reason : "no reason was given");
-    const char *code = r->reason_code ? r->reason_code : "S101";
+    char *reason = pst_sprintf("the deployment failed: %s", said(r->reason) ? r->reason : "no reason was given");
+    const char *code = said(r->reason_code) ? r->reason_code : "S101";
     for (size_t i = 0; i < j->s.n_processes; i++) {
         pst_job_process *p = &j->s.processes[i];
         if (p->state == PST_JOB_PROCESS_STATE_WAITING && (!r->process || !strcmp(r->process, p->name))) {
@@ -276,7 +290,7 @@ static void deploy_failed(pst_trainer_core *c, pst_job *j, const pst_process_rep
 
 static void result_stored(pst_trainer_core *c, pst_job *j, const pst_process_report *r)
 {
-    const pst_model_ref *m = r->model, *old = j->s.model;
+    const pst_produced_model *m = r->model, *old = j->s.model;
     bool known = m ? old && !strcmp(m->name, old->name) && m->version == old->version : r->time <= j->result_us;
     if (known) {
         c->counts.reports_repeated++;
@@ -289,10 +303,10 @@ static void result_stored(pst_trainer_core *c, pst_job *j, const pst_process_rep
         pst_complain(&details, "version", 0, "%d", m->version);
         pst_complain(&details, "digest", 0, "%s", m->digest);
         if (old)
-            pst_event_clear(&pst_model_ref_type, j->s.model);
+            pst_event_clear(&pst_produced_model_type, j->s.model);
         else
             j->s.model = pst_alloc(sizeof *j->s.model);
-        pst_event_copy(&pst_model_ref_type, m, j->s.model);
+        pst_event_copy(&pst_produced_model_type, m, j->s.model);
     }
     for (size_t i = 0; i < r->n_details; i++)
         pst_complain(&details, r->details[i].key, 0, "%s", r->details[i].value);
@@ -342,9 +356,10 @@ void pst_core_report(pst_trainer_core *c, const pst_process_report *r)
     case PST_REPORT_TYPE_RESULT_STORED: result_stored(c, j, r); break;
     case PST_REPORT_TYPE_CHECKPOINT: checkpoint(c, j, r); break;
     case PST_REPORT_TYPE_OTHER:
-        if (r->reason)
-            pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
-                          &(pst_say){.actor = r->reporter, .process = r->process, .reason_code = r->reason_code, .reason = r->reason});
+        if (said(r->reason))
+            pst_core_emit(
+                c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
+                &(pst_say){.actor = r->reporter, .process = r->process, .reason_code = said(r->reason_code), .reason = r->reason});
         break;
     default: break; /* DEPLOYING: the LCM has the command; CLEANED: the folders are gone. Nothing follows from either. */
     }

@@ -212,7 +212,7 @@ static void report(const char *id, int generation, const char *name, pst_report_
         }
         if (type == PST_REPORT_TYPE_RESULT_STORED) {
             r->report.model = pst_alloc(sizeof *r->report.model);
-            *r->report.model = (pst_model_ref){pst_strdup("m"), generation, pst_strdup("d")};
+            *r->report.model = (pst_produced_model){pst_strdup("m"), generation, pst_strdup("d")};
         }
         w.pending = pst_realloc(w.pending, (w.n_pending + 1) * sizeof *w.pending);
         /* Most arrive at once and in order; some are late and are overtaken. */

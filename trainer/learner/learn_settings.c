@@ -1,0 +1,362 @@
+/* learn_settings.c - see learn_settings.h. */
+#include "trainer/learner/learn_settings.h"
+
+#include "common/base/fs.h"
+#include "common/base/hash.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N(a) (sizeof(a) / sizeof *(a))
+
+static const char *const models[] = {"autoencoder", "mlp"};
+static const char *const activations[] = {"relu", "tanh", "sigmoid", "elu", "leaky_relu"};
+static const char *const losses[] = {"mse", "cross_entropy"};
+static const char *const missings[] = {"mean", "value", "reject"};
+
+typedef struct reader {
+    const json_t *obj;
+    const char *path;
+    pst_complaints *errors;
+} reader;
+
+static void wrong(const reader *r, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void wrong(const reader *r, const char *key, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    pst_buf text = {0};
+    pst_buf_vprintf(&text, fmt, ap);
+    va_end(ap);
+    char *field = pst_sprintf("%s%s%s", r->path, *r->path && *key ? "." : "", key);
+    pst_complain(r->errors, field, 0, "%s", text.data);
+    free(field);
+    pst_buf_done(&text);
+}
+
+static const char *found(const json_t *v, char buf[80])
+{
+    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+    snprintf(buf, 80, "%.60s%s", text ? text : "?", text && strlen(text) > 60 ? "…" : "");
+    free(text);
+    return buf;
+}
+
+static const json_t *value_of(const reader *r, const char *key)
+{
+    const json_t *v = json_object_get(r->obj, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+static int get_word(const reader *r, const char *key, const char *const *words, size_t n, int def)
+{
+    char what[80];
+    const json_t *v = value_of(r, key);
+    if (!v)
+        return def;
+    const char *t = json_string_value(v);
+    for (size_t i = 0; t && i < n; i++)
+        if (!strcmp(t, words[i]))
+            return (int)i;
+    pst_buf list = {0};
+    for (size_t i = 0; i < n; i++)
+        pst_buf_printf(&list, "%s%s", i ? ", " : "", words[i]);
+    const char *near = t ? pst_nearest(t, words, n) : NULL;
+    wrong(r, key, "must be one of %s, found %s%s%s%s", list.data, found(v, what), near ? "; did you mean " : "", near ? near : "",
+          near ? "?" : "");
+    pst_buf_done(&list);
+    return def;
+}
+
+static int64_t get_int(const reader *r, const char *key, int64_t min, int64_t max, int64_t def)
+{
+    char what[80];
+    const json_t *v = value_of(r, key);
+    if (!v)
+        return def;
+    if (json_is_integer(v) && json_integer_value(v) >= min && json_integer_value(v) <= max)
+        return json_integer_value(v);
+    wrong(r, key, "must be a whole number from %lld to %lld, found %s", (long long)min, (long long)max, found(v, what));
+    return def;
+}
+
+/* min < value (or ≤ where closed) and ≤ max. */
+static double get_num(const reader *r, const char *key, double min, bool closed, double max, double def)
+{
+    char what[80];
+    const json_t *v = value_of(r, key);
+    if (!v)
+        return def;
+    double x = json_is_number(v) ? json_number_value(v) : NAN;
+    if ((closed ? x >= min : x > min) && x <= max)
+        return x;
+    wrong(r, key, "must be a number %s %g and at most %g, found %s", closed ? "from" : "above", min, max, found(v, what));
+    return def;
+}
+
+static char *get_text(const reader *r, const char *key)
+{
+    char what[80];
+    const json_t *v = value_of(r, key);
+    if (!v)
+        return NULL;
+    if (json_is_string(v) && json_string_length(v) > 0 && json_string_length(v) <= 1000 &&
+        strlen(json_string_value(v)) == json_string_length(v))
+        return pst_strdup(json_string_value(v));
+    wrong(r, key, "must be a text, found %s", found(v, what));
+    return NULL;
+}
+
+static void check_keys(const reader *r, const char *const *known, size_t n)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)r->obj, key, v)
+    {
+        bool is_known = false;
+        for (size_t i = 0; i < n; i++)
+            is_known = is_known || !strcmp(key, known[i]);
+        const char *near = is_known ? NULL : pst_nearest(key, known, n);
+        if (!is_known && near)
+            wrong(r, key, "is not a known key; did you mean %s?", near);
+        else if (!is_known)
+            wrong(r, key, "is not a known key");
+    }
+}
+
+/* ---- parts --------------------------------------------------------------------------------------------------------------------- */
+
+static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
+{
+    static const char *const known[] = {"field", "scale", "offset", "missing", "value", "slots"};
+    *f = (pst_learn_feature){.scale = 1, .slots = 1};
+    if (json_is_string(v)) {
+        reader one = {json_pack("{s:O}", "field", (json_t *)v), r->path, r->errors};
+        f->field = get_text(&one, "field");
+        json_decref((json_t *)one.obj);
+        return;
+    }
+    if (!json_is_object(v)) {
+        wrong(r, "", "must be a field's name or {field, scale, offset, missing, value, slots}");
+        return;
+    }
+    reader o = {v, r->path, r->errors};
+    check_keys(&o, known, N(known));
+    f->field = get_text(&o, "field");
+    if (!f->field && !value_of(&o, "field"))
+        wrong(&o, "field", "is missing");
+    f->scale = get_num(&o, "scale", -1e300, true, 1e300, 1);
+    f->offset = get_num(&o, "offset", -1e300, true, 1e300, 0);
+    f->missing = (pst_learn_missing)get_word(&o, "missing", missings, N(missings), PST_LEARN_MISSING_MEAN);
+    f->slots = (int)get_int(&o, "slots", 1, PST_LEARN_COLUMNS_MAX, 1);
+    if (f->scale == 0)
+        wrong(&o, "scale", "is 0: the model would see the same number for every record");
+    if (value_of(&o, "value")) {
+        f->value = get_num(&o, "value", -1e300, true, 1e300, 0);
+        if (f->missing != PST_LEARN_MISSING_VALUE && value_of(&o, "missing"))
+            wrong(&o, "value", "is used only with missing: value");
+        f->missing = PST_LEARN_MISSING_VALUE; /* a value alone says what it is for */
+    } else if (f->missing == PST_LEARN_MISSING_VALUE)
+        wrong(&o, "value", "is missing: missing: value needs the number that stands for a missing one");
+}
+
+static void read_features(const reader *r, pst_learn_settings *s)
+{
+    char what[80];
+    const json_t *list = value_of(r, "features");
+    if (!list)
+        return;
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || !n || n > PST_LEARN_COLUMNS_MAX) {
+        wrong(r, "features", "must be a list of 1 to %d fields, or be left out for every number of the records; found %s",
+              PST_LEARN_COLUMNS_MAX, found(list, what));
+        return;
+    }
+    s->features = pst_alloc(n * sizeof *s->features);
+    int64_t columns = 0;
+    for (size_t i = 0; i < n; i++) {
+        char *path = pst_sprintf("%s.features[%zu]", r->path, i);
+        reader one = {NULL, path, r->errors};
+        pst_learn_feature *f = &s->features[s->n_features++];
+        read_feature(&one, json_array_get(list, i), f);
+        columns += f->slots;
+        for (size_t k = 0; k < i && f->field; k++)
+            if (s->features[k].field && !strcmp(s->features[k].field, f->field)) {
+                wrong(&one, "", "%s is there twice", f->field);
+                break;
+            }
+        if (f->field && s->target && !strcmp(f->field, s->target))
+            wrong(&one, "", "%s is the target: the model would be given what it shall find out", f->field);
+        free(path);
+    }
+    if (columns > PST_LEARN_COLUMNS_MAX)
+        wrong(r, "features", "fill %lld slots, at most %d are allowed", (long long)columns, PST_LEARN_COLUMNS_MAX);
+}
+
+static void read_classes(const reader *r, pst_learn_settings *s)
+{
+    char what[80];
+    const json_t *v = value_of(r, "classes");
+    if (!v)
+        return;
+    if (json_is_integer(v)) {
+        s->n_classes = (int)get_int(r, "classes", 2, PST_LEARN_CLASSES_MAX, 2);
+        return;
+    }
+    size_t n = json_array_size(v);
+    if (!json_is_array(v) || n < 2 || n > PST_LEARN_CLASSES_MAX) {
+        wrong(r, "classes", "must be their number or the list of their names, 2 to %d, found %s", PST_LEARN_CLASSES_MAX, found(v, what));
+        return;
+    }
+    s->classes = pst_alloc(n * sizeof *s->classes);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *c = json_array_get(v, i);
+        char *name = json_is_string(c)    ? pst_strdup(json_string_value(c))
+                     : json_is_integer(c) ? pst_sprintf("%lld", (long long)json_integer_value(c))
+                     : json_is_boolean(c) ? pst_strdup(json_is_true(c) ? "true" : "false")
+                                          : pst_strdup("");
+        s->classes[s->n_classes++] = name;
+        if (!*name)
+            wrong(r, "classes", "the name of class %zu must be a text or a whole number, found %s", i, found(c, what));
+        for (size_t k = 0; k < i; k++)
+            if (*name && !strcmp(s->classes[k], name))
+                wrong(r, "classes", "%s is there twice", name);
+    }
+}
+
+static void read_hidden(const reader *r, pst_learn_settings *s)
+{
+    char what[80];
+    const json_t *v = value_of(r, "hidden");
+    if (!v) {
+        static const int layers[2][3] = {{8, 4, 8}, {16, 16, 0}};
+        s->n_hidden = s->autoencoder ? 3 : 2;
+        memcpy(s->hidden, layers[!s->autoencoder], sizeof layers[0]);
+        return;
+    }
+    bool good = json_is_array(v) && json_array_size(v) <= PST_LEARN_HIDDEN_MAX && (json_array_size(v) || !s->autoencoder);
+    for (size_t i = 0; good && i < json_array_size(v); i++) {
+        const json_t *w = json_array_get(v, i);
+        good = json_is_integer(w) && json_integer_value(w) >= 1 && json_integer_value(w) <= PST_LEARN_WIDTH_MAX;
+        if (good)
+            s->hidden[s->n_hidden++] = (int)json_integer_value(w);
+    }
+    if (!good)
+        wrong(r, "hidden", "must be a list of %d to %d widths from 1 to %d, such as [8, 4, 8], found %s", s->autoencoder ? 1 : 0,
+              PST_LEARN_HIDDEN_MAX, PST_LEARN_WIDTH_MAX, found(v, what));
+}
+
+static void read_target(const reader *r, pst_learn_settings *s)
+{
+    s->target = get_text(r, "target");
+    read_classes(r, s);
+    if (s->autoencoder) {
+        if (value_of(r, "target"))
+            wrong(r, "target", "an autoencoder has no target: it learns to give back its features; use model: mlp");
+        if (value_of(r, "classes"))
+            wrong(r, "classes", "an autoencoder has no classes; use model: mlp");
+    } else if (!value_of(r, "target"))
+        wrong(r, "target", "is missing: the field that model: mlp learns to tell from the features");
+    s->loss = (pst_loss)get_word(r, "loss", losses, N(losses), s->n_classes ? PST_LOSS_CROSS_ENTROPY : PST_LOSS_MSE);
+    if (s->loss == PST_LOSS_CROSS_ENTROPY && !s->n_classes && !value_of(r, "classes"))
+        wrong(r, "loss", "cross_entropy needs classes: their number or names");
+    if (s->loss == PST_LOSS_MSE && s->n_classes)
+        wrong(r, "loss", "mse does not go with classes; leave loss out, or take cross_entropy");
+}
+
+int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn_settings *ret_settings, pst_complaints *errors)
+{
+    static const char *const known[] = {"model",         "features",     "target",     "classes", "loss",     "hidden",           "activation", "epochs", "batch",
+                                        "learning_rate", "weight_decay", "validation", "seed",    "patience", "checkpoint_every", "data"};
+    pst_learn_settings *s = ret_settings;
+    *s = (pst_learn_settings){0};
+    size_t before = errors->n;
+    json_t *empty = json_object();
+    reader r = {settings ? settings : empty, path, errors};
+    if (!json_is_object(r.obj)) {
+        wrong(&r, "", "must be a mapping: model, features, hidden, epochs, …");
+        json_decref(empty);
+        return PST_EINVAL;
+    }
+    check_keys(&r, known, N(known));
+    s->autoencoder = get_word(&r, "model", models, N(models), value_of(&r, "target") ? 1 : 0) == 0;
+    read_target(&r, s);
+    read_features(&r, s);
+    read_hidden(&r, s);
+    s->activation = (pst_activation)get_word(&r, "activation", activations, N(activations),
+                                             s->autoencoder ? PST_ACTIVATION_TANH : PST_ACTIVATION_RELU);
+    s->epochs = get_int(&r, "epochs", 1, 1000000, 20);
+    s->batch = (int)get_int(&r, "batch", 1, PST_LEARN_BATCH_MAX, 32);
+    s->learning_rate = get_num(&r, "learning_rate", 0, false, 10, 0.001);
+    s->weight_decay = get_num(&r, "weight_decay", 0, true, 10, 0);
+    s->validation = get_num(&r, "validation", 0, true, 0.9, 0.1);
+    s->seed = (uint64_t)get_int(&r, "seed", 0, INT64_MAX, 1);
+    s->patience = get_int(&r, "patience", 0, 1000000, 0);
+    s->checkpoint_every = get_int(&r, "checkpoint_every", 1, 1000000, 1);
+    s->data = get_text(&r, "data");
+    if (s->patience && s->validation == 0)
+        wrong(&r, "patience", "needs a validation part to watch; give validation: 0.1, say");
+    json_decref(empty);
+    return errors->n == before ? 0 : PST_EINVAL;
+}
+
+void pst_learn_settings_done(pst_learn_settings *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->n_features; i++)
+        free(s->features[i].field);
+    for (int i = 0; s->classes && i < s->n_classes; i++)
+        free(s->classes[i]);
+    free(s->features);
+    free(s->classes);
+    free(s->target);
+    free(s->data);
+    *s = (pst_learn_settings){0};
+}
+
+void pst_learn_settings_take_fields(pst_learn_settings *s, const char *const *fields, int n)
+{
+    for (int i = 0; i < s->n_features; i++)
+        free(s->features[i].field);
+    free(s->features);
+    s->features = pst_alloc(((size_t)n + 1) * sizeof *s->features);
+    s->n_features = n;
+    for (int i = 0; i < n; i++)
+        s->features[i] = (pst_learn_feature){.field = pst_strdup(fields[i]), .scale = 1, .slots = 1};
+}
+
+int pst_learn_columns(const pst_learn_settings *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_features; i++)
+        n += s->features[i].slots;
+    return n;
+}
+
+/* epochs, patience and checkpoint_every are left out: a job may be resumed with more of them. */
+char *pst_learn_settings_digest(const pst_learn_settings *s)
+{
+    pst_buf b = {0};
+    char hex[65];
+    pst_buf_printf(&b, "%d|%s|%d|%d|%d|%d|%.17g|%.17g|%.17g|%llu|", s->autoencoder, s->target ? s->target : "", s->n_classes, (int)s->loss,
+                   (int)s->activation, s->batch, s->learning_rate, s->weight_decay, s->validation, (unsigned long long)s->seed);
+    for (int i = 0; i < s->n_hidden; i++)
+        pst_buf_printf(&b, "%d,", s->hidden[i]);
+    for (int i = 0; s->classes && i < s->n_classes; i++)
+        pst_buf_printf(&b, "|%s", s->classes[i]);
+    pst_sha256_hex(b.data, b.len, hex);
+    pst_buf_done(&b);
+    return pst_strdup(hex);
+}
+
+const char *pst_learn_missing_name(pst_learn_missing m)
+{
+    return missings[m];
+}
+
+const char *pst_activation_name(pst_activation a)
+{
+    return activations[a];
+}

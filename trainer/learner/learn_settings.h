@@ -1,0 +1,64 @@
+/* learn_settings.h - what `penstock.learner` in a manifest says to the built-in learner: parsed, checked, all violations at once.
+ *
+ *     learner:
+ *       model: autoencoder          # or mlp, with target: and, for classes, classes:
+ *       features: [cpu.user, {field: memory.used, scale: 1, offset: 0, missing: mean}]     # omitted: every number of the records
+ *       hidden: [8, 4, 8]           # widths of the hidden layers
+ *       epochs: 30
+ *
+ * Immutable after parsing: @thread any. */
+#ifndef PST_LEARNER_SETTINGS_H
+#define PST_LEARNER_SETTINGS_H
+
+#include "schemas/manifest.h"
+#include "trainer/learner/net.h"
+
+#define PST_LEARN_COLUMNS_MAX 10000 /* slots of all features */
+#define PST_LEARN_WIDTH_MAX   8192  /* of a hidden layer */
+#define PST_LEARN_HIDDEN_MAX  16
+#define PST_LEARN_CLASSES_MAX 1000
+#define PST_LEARN_BATCH_MAX   65536
+
+/* What stands for a value that a record does not have. */
+typedef enum { PST_LEARN_MISSING_MEAN = 0, PST_LEARN_MISSING_VALUE, PST_LEARN_MISSING_REJECT } pst_learn_missing;
+
+typedef struct pst_learn_feature {
+    char *field; /* dotted path, or a column of a CSV file */
+    double scale, offset; /* the model sees x · scale + offset */
+    pst_learn_missing missing;
+    double value; /* stands for x */
+    int slots;    /* an array of numbers fills several */
+} pst_learn_feature;
+
+typedef struct pst_learn_settings {
+    bool autoencoder;
+    pst_learn_feature *features; /* n_features 0: every number of the first record */
+    int n_features;
+    char *target;
+    int n_classes;  /* 0 = regression */
+    char **classes; /* names; NULL: the target is a number from 0 to n_classes − 1 */
+    pst_loss loss;
+    int hidden[PST_LEARN_HIDDEN_MAX], n_hidden;
+    pst_activation activation;
+    int64_t epochs;
+    int batch;
+    double learning_rate, weight_decay, validation;
+    uint64_t seed;
+    int64_t patience; /* epochs without a better validation loss until it stops; 0 = never */
+    int64_t checkpoint_every; /* epochs */
+    char *data;               /* CSV file or folder below DATA_DIR; NULL = DATA_DIR itself */
+} pst_learn_settings;
+
+/* settings: the mapping, NULL = all defaults. Complaints name keys from `path` on ("penstock.learner.hidden"). 0, or PST_EINVAL with
+ * complaints; ret_settings must be cleared in every case. */
+int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn_settings *ret_settings, pst_complaints *errors);
+void pst_learn_settings_done(pst_learn_settings *s);
+/* Takes these fields as the features, with no scaling and missing: mean. For features that were omitted. */
+void pst_learn_settings_take_fields(pst_learn_settings *s, const char *const *fields, int n);
+int pst_learn_columns(const pst_learn_settings *s);           /* slots of all features */
+char *pst_learn_settings_digest(const pst_learn_settings *s); /* of all that shapes the training (not the features): hex; free() */
+
+const char *pst_learn_missing_name(pst_learn_missing m);
+const char *pst_activation_name(pst_activation a); /* "relu" … */
+
+#endif
