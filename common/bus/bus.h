@@ -51,20 +51,20 @@ typedef struct pst_record {
     const char *topic;
     int32_t partition;
     int64_t offset;
-    int64_t timestamp_ms;  /* -1 = none */
-    const void *key;       /* NULL = no key */
+    int64_t timestamp_ms; /* -1 = none */
+    const void *key;      /* NULL = no key */
     size_t key_len;
-    const void *value;     /* NULL = tombstone */
+    const void *value; /* NULL = tombstone */
     size_t value_len;
-    void *native;          /* rd_kafka_message_t; for pst_record_headers */
+    void *native; /* rd_kafka_message_t; for pst_record_headers */
 } pst_record;
 
 typedef struct pst_batch {
     const pst_record *records;
     size_t n;
-    size_t bytes;          /* keys and values */
-    bool eof;              /* every assigned partition was at its end when the poll returned (only with opts.report_eof) */
-    bool lost;             /* partitions were revoked or lost, or positions reset, since the last poll: records polled earlier and not
+    size_t bytes; /* keys and values */
+    bool eof;     /* every assigned partition was at its end when the poll returned (only with opts.report_eof) */
+    bool lost;    /* partitions were revoked or lost, or positions reset, since the last poll: records polled earlier and not
                               committed will come again; drop state that depends on them */
 } pst_batch;
 
@@ -78,32 +78,32 @@ typedef enum { PST_START_EARLIEST = 0, PST_START_LATEST, PST_START_TIMESTAMP } p
 typedef struct pst_range { /* one partition, [from, to) */
     const char *topic;
     int32_t partition;
-    int64_t from;          /* offset; PST_OFFSET_BEGINNING, PST_OFFSET_END, or PST_OFFSET_TAIL(n) */
-    int64_t to;            /* exclusive; -1 = no end */
+    int64_t from; /* offset; PST_OFFSET_BEGINNING, PST_OFFSET_END, or PST_OFFSET_TAIL(n) */
+    int64_t to;   /* exclusive; -1 = no end */
 } pst_range;
 #define PST_OFFSET_BEGINNING (-2)
 #define PST_OFFSET_END       (-1)
 #define PST_OFFSET_TAIL(n)   (-2000 - (int64_t)(n))
 
 typedef struct pst_consumer_opts {
-    const char *group;           /* NULL: no group, ranges or all partitions of topics are assigned */
+    const char *group; /* NULL: no group, ranges or all partitions of topics are assigned */
     const char *const *topics;
     size_t n_topics;
-    const pst_range *ranges;     /* instead of topics (only without group) */
+    const pst_range *ranges; /* instead of topics (only without group) */
     size_t n_ranges;
-    pst_start start;             /* where to begin with no committed offset */
-    int64_t start_ms;            /* PST_START_TIMESTAMP */
-    bool read_uncommitted;       /* default read_committed */
+    pst_start start;       /* where to begin with no committed offset */
+    int64_t start_ms;      /* PST_START_TIMESTAMP */
+    bool read_uncommitted; /* default read_committed */
     bool report_eof;
-    const char *instance_id;     /* static membership; NULL = dynamic */
-    size_t inflight_bytes_max;   /* librdkafka's queue; 0 = 64 MiB */
+    const char *instance_id;   /* static membership; NULL = dynamic */
+    size_t inflight_bytes_max; /* librdkafka's queue; 0 = 64 MiB */
 } pst_consumer_opts;
 
 typedef struct pst_poll {
-    size_t records_max;  /* 0 = 512 */
-    size_t bytes_max;    /* 0 = 1 MiB */
-    int64_t age_max_us;  /* return once the oldest record of the batch waited this long; 0 = do not wait for more */
-    int timeout_ms;      /* wait this long for the first record */
+    size_t records_max; /* 0 = 512 */
+    size_t bytes_max;   /* 0 = 1 MiB */
+    int64_t age_max_us; /* return once the oldest record of the batch waited this long; 0 = do not wait for more */
+    int timeout_ms;     /* wait this long for the first record */
 } pst_poll;
 
 typedef struct pst_consumer pst_consumer;
@@ -118,8 +118,8 @@ int pst_consumer_commit(pst_consumer *c, const pst_batch *b, pst_err *err);
 /* Marks a single position (offset of the next record to read) in place of whole batches; committed by commit_marked or pst_txn_commit. */
 void pst_consumer_mark(pst_consumer *c, const char *topic, int32_t partition, int64_t next_offset);
 int pst_consumer_commit_marked(pst_consumer *c, pst_err *err);
-int pst_consumer_rewind(pst_consumer *c, pst_err *err);               /* back to the committed offsets of the assignment */
-int pst_consumer_pause(pst_consumer *c, bool pause);                  /* all assigned partitions; keep polling meanwhile */
+int pst_consumer_rewind(pst_consumer *c, pst_err *err); /* back to the committed offsets of the assignment */
+int pst_consumer_pause(pst_consumer *c, bool pause);    /* all assigned partitions; keep polling meanwhile */
 int pst_consumer_seek(pst_consumer *c, const char *topic, int32_t partition, int64_t offset, pst_err *err);
 /* Partitions now assigned; ret_ranges[i].from = position. Returns the count. */
 size_t pst_consumer_assignment(pst_consumer *c, pst_range *ret_ranges, size_t max);
@@ -131,32 +131,32 @@ void pst_consumer_free(pst_consumer *c); /* leaves the group, bounded in time */
 
 typedef struct pst_delivery {
     void *opaque;
-    int code;              /* 0 or PST_E… */
+    int code; /* 0 or PST_E… */
     const char *topic;
     int32_t partition;
     int64_t offset;
-    const char *text;      /* of the error */
+    const char *text; /* of the error */
 } pst_delivery;
 
 typedef struct pst_producer_opts {
-    const char *transactional_id; /* NULL: idempotent, no transactions */
-    int transaction_timeout_ms;   /* 0 = 60000: longer than the longest outage to survive */
-    int linger_ms;                /* -1 = librdkafka's; 0 for commands */
+    const char *transactional_id;                          /* NULL: idempotent, no transactions */
+    int transaction_timeout_ms;                            /* 0 = 60000: longer than the longest outage to survive */
+    int linger_ms;                                         /* -1 = librdkafka's; 0 for commands */
     void (*on_delivery)(void *arg, const pst_delivery *d); /* from pst_producer_poll/flush, on the caller's thread; may be NULL */
     void *arg;
 } pst_producer_opts;
 
 typedef struct pst_out {
     const char *topic;
-    int32_t partition;      /* -1: by key (murmur2, as Java's) */
-    const void *key;        /* NULL = none */
+    int32_t partition; /* -1: by key (murmur2, as Java's) */
+    const void *key;   /* NULL = none */
     size_t key_len;
-    const void *value;      /* NULL = tombstone; copied */
+    const void *value; /* NULL = tombstone; copied */
     size_t value_len;
-    int64_t timestamp_ms;   /* 0 = now */
+    int64_t timestamp_ms; /* 0 = now */
     const pst_header *headers;
     size_t n_headers;
-    void *opaque;           /* comes back in pst_delivery */
+    void *opaque; /* comes back in pst_delivery */
 } pst_out;
 
 typedef struct pst_producer pst_producer;
@@ -164,7 +164,7 @@ typedef struct pst_producer pst_producer;
 int pst_producer_new(const pst_bus_conf *conf, const pst_producer_opts *opts, pst_producer **ret_producer, pst_err *err);
 /* Queues a copy. Full queue: serves deliveries up to timeout 10 s, then PST_EAGAIN/RETRY. PST_ELIMIT/DATA: larger than message.max.bytes. */
 int pst_producer_send(pst_producer *p, const pst_out *out, pst_err *err);
-int pst_producer_poll(pst_producer *p, int timeout_ms);               /* deliveries served */
+int pst_producer_poll(pst_producer *p, int timeout_ms); /* deliveries served */
 /* Waits until all is acknowledged; reports the first failed delivery since the last flush. PST_ETIMEDOUT/RETRY when still waiting. */
 int pst_producer_flush(pst_producer *p, int timeout_ms, pst_err *err);
 size_t pst_producer_pending(const pst_producer *p);
@@ -188,13 +188,14 @@ typedef enum { PST_TXN_EXACTLY_ONCE = 0, PST_TXN_AT_LEAST_ONCE } pst_txn_mode;
 typedef struct pst_txn pst_txn;
 
 /* Does not wait for a broker; the first begin does. consumer may be NULL (produce-only transactions); borrowed. */
-int pst_txn_new(const pst_bus_conf *conf, const char *transactional_id, pst_txn_mode mode, pst_consumer *consumer, pst_txn **ret_txn, pst_err *err);
+int pst_txn_new(const pst_bus_conf *conf, const char *transactional_id, pst_txn_mode mode, pst_consumer *consumer, pst_txn **ret_txn,
+                pst_err *err);
 /* Waits through outages (returns PST_ESTOPPED when told to stop). */
 int pst_txn_begin(pst_txn *t, pst_err *err);
-int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err);        /* PST_ELIMIT/DATA: record too large, the round is unharmed */
+int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err); /* PST_ELIMIT/DATA: record too large, the round is unharmed */
 /* Offsets sent: those marked with pst_consumer_mark since begin. */
 int pst_txn_commit(pst_txn *t, pst_err *err);
-int pst_txn_abort(pst_txn *t, pst_err *err);                           /* rewinds the consumer */
+int pst_txn_abort(pst_txn *t, pst_err *err); /* rewinds the consumer */
 /* {commits, aborts, recycles} since start, for metrics. */
 void pst_txn_counts(const pst_txn *t, uint64_t ret_counts[3]);
 void pst_txn_free(pst_txn *t);
@@ -202,15 +203,17 @@ void pst_txn_free(pst_txn *t);
 /* ---- dead letters --------------------------------------------------------------------------------------------------------- */
 
 typedef struct pst_dead_letter {
-    const pst_record *record;   /* original key, value, headers are kept as they are */
-    const char *component;      /* pipeline or service name → __connect.errors.connector.name */
-    const char *stage;          /* DECODE MAP INFER ENCODE PRODUCE → __connect.errors.stage */
-    const char *reason;         /* bad-envelope unknown-schema schema-mismatch limits bad-input null-value too-large … → exception.class.name, x-dlq-reason */
-    const char *message;        /* cut at 1 kB, no payload → exception.message */
+    const pst_record *record; /* original key, value, headers are kept as they are */
+    const char *component;    /* pipeline or service name → __connect.errors.connector.name */
+    const char *stage;        /* DECODE MAP INFER ENCODE PRODUCE → __connect.errors.stage */
+    const char *
+        reason; /* bad-envelope unknown-schema schema-mismatch limits bad-input null-value too-large … → exception.class.name, x-dlq-reason */
+    const char *message; /* cut at 1 kB, no payload → exception.message */
 } pst_dead_letter;
 /* Builds the pst_out (headers in caller's array, texts in caller's buffer) to be sent by pst_txn_send / pst_producer_send. */
 #define PST_DLQ_HEADERS_MAX 48
-void pst_dead_letter_out(const pst_dead_letter *d, const char *topic, pst_header headers[PST_DLQ_HEADERS_MAX], pst_buf *texts, pst_out *ret_out);
+void pst_dead_letter_out(const pst_dead_letter *d, const char *topic, pst_header headers[PST_DLQ_HEADERS_MAX], pst_buf *texts,
+                         pst_out *ret_out);
 
 /* ---- admin ---------------------------------------------------------------------------------------------------------------- */
 
@@ -224,21 +227,23 @@ typedef struct pst_topic_spec {
 typedef struct pst_topic_info {
     char *name;
     int partitions;
-    int64_t *low, *high;        /* per partition; only from pst_admin_topic */
+    int64_t *low, *high; /* per partition; only from pst_admin_topic */
 } pst_topic_info;
 
 /* Existing topics are fine. On a broker without admin (embedded) a metadata request creates them. */
 int pst_admin_create_topics(const pst_bus_conf *conf, const pst_topic_spec *topics, size_t n, int timeout_ms, pst_err *err);
 int pst_admin_list(const pst_bus_conf *conf, pst_topic_info **ret_topics, size_t *ret_n, int timeout_ms, pst_err *err);
-int pst_admin_topic(const pst_bus_conf *conf, const char *topic, pst_topic_info *ret_info, int timeout_ms, pst_err *err); /* with watermarks; PST_ENOTFOUND */
+int pst_admin_topic(const pst_bus_conf *conf, const char *topic, pst_topic_info *ret_info, int timeout_ms,
+                    pst_err *err); /* with watermarks; PST_ENOTFOUND */
 void pst_topic_info_done(pst_topic_info *t);
-int pst_admin_offset_at(const pst_bus_conf *conf, const char *topic, int32_t partition, int64_t timestamp_ms, int64_t *ret_offset, pst_err *err);
+int pst_admin_offset_at(const pst_bus_conf *conf, const char *topic, int32_t partition, int64_t timestamp_ms, int64_t *ret_offset,
+                        pst_err *err);
 /* Broker answers at all? cluster id (free()) and broker count. */
 int pst_admin_ping(const pst_bus_conf *conf, int timeout_ms, char **ret_cluster_id, int *ret_brokers, pst_err *err);
 typedef struct pst_group_lag {
     char *group, *topic;
     int32_t partition;
-    int64_t committed, end;     /* committed -1 = none */
+    int64_t committed, end; /* committed -1 = none */
 } pst_group_lag;
 /* group NULL = all groups. */
 int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **ret_rows, size_t *ret_n, int timeout_ms, pst_err *err);

@@ -1,5 +1,5 @@
 /* bus_admin.c - topics, watermarks, times, group lag. Each call makes a short-lived client: verbs and start-up use them, never a data path. */
-#include "common/bus/bus_internal.h"
+#include "common/bus/bus_admin.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -11,14 +11,7 @@
 #define SLICE_MS 500
 #define ASK_MS   10000 /* for calls without a time-out of their own */
 
-typedef struct admin {
-    bus_health health; /* first: see bus_internal.h */
-    rd_kafka_t *rk;
-    int64_t until_us;
-} admin;
-
-/* A consumer client: unlike a producer it does not make a broker create the topics it asks about. */
-static int admin_open(admin *a, const pst_bus_conf *conf, rd_kafka_type_t type, const char *group, int timeout_ms, pst_err *err)
+int bus_admin_open(bus_admin *a, const pst_bus_conf *conf, rd_kafka_type_t type, const char *group, int timeout_ms, pst_err *err)
 {
     const bus_kv defaults[] = {{"topic.metadata.refresh.interval.ms", "-1"}, {NULL, NULL}};
     const bus_kv forced[] = {{"group.id", group}, {"enable.auto.commit", "false"}, {"group.instance.id", NULL}, {NULL, NULL}};
@@ -31,7 +24,7 @@ static int admin_open(admin *a, const pst_bus_conf *conf, rd_kafka_type_t type, 
     return a->rk ? 0 : PST_EINVAL;
 }
 
-static void admin_close(admin *a)
+void bus_admin_close(bus_admin *a)
 {
     bus_destroy(a->rk);
     a->rk = NULL;
@@ -41,6 +34,11 @@ static int left_ms(int64_t until_us, int most)
 {
     int64_t left = (until_us - pst_mono_us()) / 1000;
     return left < 1 ? 1 : left < most ? (int)left : most;
+}
+
+int bus_admin_left_ms(const bus_admin *a, int most)
+{
+    return left_ms(a->until_us, most);
 }
 
 /* Repeats one blocking call until it is answered, refused, or the time is over. */
@@ -133,7 +131,7 @@ int bus_offsets_at(rd_kafka_t *rk, bus_health *h, rd_kafka_topic_partition_list_
     return code ? unanswered(h ? h->conf : NULL, h, code, "no offsets for a time", err) : 0;
 }
 
-static int watermarks(admin *a, const char *topic, int32_t partition, int64_t *ret_low, int64_t *ret_high, pst_err *err)
+int bus_admin_watermarks(bus_admin *a, const char *topic, int32_t partition, int64_t *ret_low, int64_t *ret_high, pst_err *err)
 {
     rd_kafka_resp_err_t code;
     do {
@@ -148,9 +146,9 @@ static int watermarks(admin *a, const char *topic, int32_t partition, int64_t *r
 
 int pst_admin_ping(const pst_bus_conf *conf, int timeout_ms, char **ret_cluster_id, int *ret_brokers, pst_err *err)
 {
-    admin a;
+    bus_admin a;
     const struct rd_kafka_metadata *m = NULL;
-    int rc = admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, err);
+    int rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, err);
     if (!rc)
         rc = metadata(a.rk, &a.health, NULL, a.until_us, &m, err);
     if (!rc) {
@@ -162,7 +160,7 @@ int pst_admin_ping(const pst_bus_conf *conf, int timeout_ms, char **ret_cluster_
         free(id);
         rd_kafka_metadata_destroy(m);
     }
-    admin_close(&a);
+    bus_admin_close(&a);
     return rc;
 }
 
@@ -173,9 +171,9 @@ static int by_name(const void *a, const void *b)
 
 int pst_admin_list(const pst_bus_conf *conf, pst_topic_info **ret_topics, size_t *ret_n, int timeout_ms, pst_err *err)
 {
-    admin a;
+    bus_admin a;
     const struct rd_kafka_metadata *m = NULL;
-    int rc = admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, err);
+    int rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, err);
     if (!rc)
         rc = metadata(a.rk, &a.health, NULL, a.until_us, &m, err);
     if (!rc) {
@@ -188,15 +186,15 @@ int pst_admin_list(const pst_bus_conf *conf, pst_topic_info **ret_topics, size_t
         *ret_topics = list;
         *ret_n = n;
     }
-    admin_close(&a);
+    bus_admin_close(&a);
     return rc;
 }
 
 int pst_admin_topic(const pst_bus_conf *conf, const char *topic, pst_topic_info *ret_info, int timeout_ms, pst_err *err)
 {
-    admin a;
+    bus_admin a;
     pst_topic_info info = {0};
-    int rc = admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, err);
+    int rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, err);
     if (!rc)
         rc = bus_partitions(a.rk, &a.health, topic, timeout_ms, &info.partitions, err);
     if (!rc) {
@@ -204,9 +202,9 @@ int pst_admin_topic(const pst_bus_conf *conf, const char *topic, pst_topic_info 
         info.low = pst_alloc(info.partitions * sizeof *info.low);
         info.high = pst_alloc(info.partitions * sizeof *info.high);
         for (int p = 0; p < info.partitions && !rc; p++)
-            rc = watermarks(&a, topic, p, &info.low[p], &info.high[p], err);
+            rc = bus_admin_watermarks(&a, topic, p, &info.low[p], &info.high[p], err);
     }
-    admin_close(&a);
+    bus_admin_close(&a);
     if (rc < 0)
         pst_topic_info_done(&info);
     else
@@ -227,8 +225,8 @@ void pst_topic_info_done(pst_topic_info *t)
 int pst_admin_offset_at(const pst_bus_conf *conf, const char *topic, int32_t partition, int64_t timestamp_ms, int64_t *ret_offset,
                         pst_err *err)
 {
-    admin a;
-    int n = 0, rc = admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, ASK_MS, err);
+    bus_admin a;
+    int n = 0, rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, ASK_MS, err);
     if (!rc)
         rc = bus_partitions(a.rk, &a.health, topic, ASK_MS, &n, err);
     if (!rc && (partition < 0 || partition >= n))
@@ -241,18 +239,17 @@ int pst_admin_offset_at(const pst_bus_conf *conf, const char *topic, int32_t par
         int64_t offset = list->elems[0].offset, low;
         rd_kafka_topic_partition_list_destroy(list);
         if (!rc && offset < 0) /* nothing that young: the end, as a number */
-            rc = watermarks(&a, topic, partition, &low, &offset, err);
+            rc = bus_admin_watermarks(&a, topic, partition, &low, &offset, err);
         if (!rc)
             *ret_offset = offset;
     }
-    admin_close(&a);
+    bus_admin_close(&a);
     return rc;
 }
 
 /* ---- create -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Waits for the answer of an admin call on q, serving errors of the connection meanwhile. NULL: err is set. */
-static rd_kafka_event_t *answer(admin *a, rd_kafka_queue_t *q, const char *what, pst_err *err)
+rd_kafka_event_t *bus_admin_answer(bus_admin *a, rd_kafka_queue_t *q, const char *what, pst_err *err)
 {
     rd_kafka_event_t *ev = NULL;
     while (!(ev = rd_kafka_queue_poll(q, 50))) {
@@ -291,8 +288,8 @@ static rd_kafka_NewTopic_t *new_topic(const pst_topic_spec *spec, pst_err *err)
 /* A broker without CreateTopics makes a topic when it is asked about by a client that allows it. */
 static int create_by_asking(const pst_bus_conf *conf, const pst_topic_spec *topics, size_t n, int timeout_ms, pst_err *err)
 {
-    admin a;
-    int rc = admin_open(&a, conf, RD_KAFKA_PRODUCER, NULL, timeout_ms, err);
+    bus_admin a;
+    int rc = bus_admin_open(&a, conf, RD_KAFKA_PRODUCER, NULL, timeout_ms, err);
     for (size_t i = 0; i < n && !rc; i++) {
         int partitions;
         pst_err e = {0};
@@ -303,11 +300,11 @@ static int create_by_asking(const pst_bus_conf *conf, const pst_topic_spec *topi
         if (rc < 0 && err && !err->code)
             *err = e;
     }
-    admin_close(&a);
+    bus_admin_close(&a);
     return rc;
 }
 
-static int check_created(admin *a, rd_kafka_event_t *ev, bool *ret_unsupported, pst_err *err)
+static int check_created(bus_admin *a, rd_kafka_event_t *ev, bool *ret_unsupported, pst_err *err)
 {
     size_t n = 0;
     const rd_kafka_topic_result_t **results = rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(ev), &n);
@@ -322,8 +319,7 @@ static int check_created(admin *a, rd_kafka_event_t *ev, bool *ret_unsupported, 
     return 0;
 }
 
-/* librdkafka's in-memory cluster does not answer admin calls at all; it is known by its id. */
-static bool is_embedded(admin *a)
+bool bus_admin_is_embedded(bus_admin *a)
 {
     char *id = rd_kafka_clusterid(a->rk, left_ms(a->until_us, 5000));
     bool yes = id && !strncmp(id, "mockCluster", 11);
@@ -332,7 +328,7 @@ static bool is_embedded(admin *a)
 }
 
 /* Created is not yet known everywhere: wait until metadata lists them all, so that a producer started next finds them. */
-static int await_topics(admin *a, const pst_topic_spec *topics, size_t n, pst_err *err)
+static int await_topics(bus_admin *a, const pst_topic_spec *topics, size_t n, pst_err *err)
 {
     for (size_t i = 0; i < n; i++) {
         int rc, partitions;
@@ -354,21 +350,21 @@ int pst_admin_create_topics(const pst_bus_conf *conf, const pst_topic_spec *topi
 {
     if (!n)
         return 0;
-    admin a;
+    bus_admin a;
     pst_err e = {0}; /* an unsupported call is not the end of it */
     bool unsupported = false;
     rd_kafka_NewTopic_t **list = pst_alloc(n * sizeof *list);
     rd_kafka_queue_t *q = NULL;
     rd_kafka_AdminOptions_t *options = NULL;
     rd_kafka_event_t *ev = NULL;
-    int rc = admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, &e);
+    int rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, &e);
     for (size_t i = 0; i < n && !rc; i++) {
         list[i] = new_topic(&topics[i], &e);
         rc = list[i] ? 0 : PST_EINVAL;
     }
     if (rc < 0)
         goto out;
-    unsupported = is_embedded(&a);
+    unsupported = bus_admin_is_embedded(&a);
     if (unsupported)
         goto out;
     q = rd_kafka_queue_new(a.rk);
@@ -377,7 +373,7 @@ int pst_admin_create_topics(const pst_bus_conf *conf, const pst_topic_spec *topi
     rd_kafka_AdminOptions_set_request_timeout(options, timeout_ms, ignored, sizeof ignored);
     rd_kafka_AdminOptions_set_operation_timeout(options, timeout_ms, ignored, sizeof ignored);
     rd_kafka_CreateTopics(a.rk, list, n, options, q);
-    ev = answer(&a, q, "cannot create topics", &e);
+    ev = bus_admin_answer(&a, q, "cannot create topics", &e);
     unsupported = !ev && e.native == RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE;
     rc = ev ? check_created(&a, ev, &unsupported, &e) : e.code;
     if (!rc)
@@ -394,7 +390,7 @@ out:
             rd_kafka_NewTopic_destroy(list[i]);
     }
     free(list);
-    admin_close(&a);
+    bus_admin_close(&a);
     if (unsupported)
         return create_by_asking(conf, topics, n, timeout_ms, err);
     if (rc < 0 && err && !err->code)
@@ -404,14 +400,14 @@ out:
 
 int64_t bus_topic_bytes_max(const pst_bus_conf *conf, const char *topic, int timeout_ms)
 {
-    admin a;
+    bus_admin a;
     int64_t bytes = -1;
-    if (admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, NULL) < 0)
+    if (bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, NULL) < 0)
         return -1;
     rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
     rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
     rd_kafka_DescribeConfigs(a.rk, &resource, 1, NULL, q);
-    rd_kafka_event_t *ev = answer(&a, q, "topic configuration", NULL);
+    rd_kafka_event_t *ev = bus_admin_answer(&a, q, "topic configuration", NULL);
     size_t n = 0, m = 0;
     const rd_kafka_ConfigResource_t **found =
         ev ? rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(ev), &n) : NULL;
@@ -425,6 +421,6 @@ int64_t bus_topic_bytes_max(const pst_bus_conf *conf, const char *topic, int tim
         rd_kafka_event_destroy(ev);
     rd_kafka_ConfigResource_destroy(resource);
     rd_kafka_queue_destroy(q);
-    admin_close(&a);
+    bus_admin_close(&a);
     return bytes;
 }

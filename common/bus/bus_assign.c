@@ -150,7 +150,8 @@ void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
     pst_consumer *c = opaque;
     const char *protocol = rd_kafka_rebalance_protocol(rk);
     bool cooperative = protocol && !strcmp(protocol, "COOPERATIVE");
-    c->epoch++;
+    if (code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS)
+        c->epoch++;
     pst_log(PST_LOG_DEBUG, "bus", "event=rebalance group=%s kind=%s partitions=%d%s", c->group,
             code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS   ? "assign"
             : code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS ? "revoke"

@@ -103,7 +103,7 @@ void bus_consumer_unmark(pst_consumer *c);
 /* Remembers that these offsets are committed. */
 void bus_consumer_committed(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets);
 rd_kafka_t *bus_consumer_native(pst_consumer *c);
-/* Changes whenever partitions are given or taken: offsets of another epoch must not be sent. */
+/* Changes whenever partitions are taken away: what was made from records of an earlier epoch must not be committed. */
 uint64_t bus_consumer_epoch(const pst_consumer *c);
 bool bus_consumer_in_group(const pst_consumer *c);
 bus_part *bus_consumer_parts(pst_consumer *c, size_t *ret_n);

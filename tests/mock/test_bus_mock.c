@@ -40,7 +40,11 @@ static void create(const char *topic, int partitions)
 static void publish(const char *topic, int32_t partition, const char *key, const char *value)
 {
     pst_err err = {0};
-    pst_out out = {.topic = topic, .partition = partition, .key = key, .key_len = key ? strlen(key) : 0, .value = value,
+    pst_out out = {.topic = topic,
+                   .partition = partition,
+                   .key = key,
+                   .key_len = key ? strlen(key) : 0,
+                   .value = value,
                    .value_len = value ? strlen(value) : 0};
     int rc = pst_publish(conf, &out, 10000, NULL, NULL, &err);
     if (rc)
@@ -55,7 +59,8 @@ static void publish_n(const char *topic, int32_t partition, int from, int n)
     for (int i = from; i < from + n; i++) {
         char text[16];
         snprintf(text, sizeof text, "%d", i);
-        assert_int_equal(pst_producer_send(p, &(pst_out){.topic = topic, .partition = partition, .value = text, .value_len = strlen(text)}, &err), 0);
+        assert_int_equal(
+            pst_producer_send(p, &(pst_out){.topic = topic, .partition = partition, .value = text, .value_len = strlen(text)}, &err), 0);
     }
     if (pst_producer_flush(p, 10000, &err))
         fail_msg("flush: %s", err.text);
@@ -92,8 +97,15 @@ static void test_bus_publish_and_read_back(void **state)
     pst_err err = {0};
     int32_t partition = -7;
     int64_t offset = -7;
-    pst_out out = {.topic = "round", .partition = -1, .key = "k", .key_len = 1, .value = "hello", .value_len = 5, .timestamp_ms = 1234567890123,
-                   .headers = headers, .n_headers = 3};
+    pst_out out = {.topic = "round",
+                   .partition = -1,
+                   .key = "k",
+                   .key_len = 1,
+                   .value = "hello",
+                   .value_len = 5,
+                   .timestamp_ms = 1234567890123,
+                   .headers = headers,
+                   .n_headers = 3};
     assert_int_equal(pst_publish(conf, &out, 10000, &partition, &offset, &err), 0);
     assert_int_equal(partition, 0);
     assert_int_equal(offset, 0);
@@ -214,8 +226,10 @@ static void test_bus_rewind_of_latest_goes_where_it_began(void **state)
     pst_err err = {0};
     pst_batch b;
     assert_int_equal(
-        pst_consumer_new(conf, &(pst_consumer_opts){.group = "late-g", .topics = topics, .n_topics = 1, .start = PST_START_LATEST, .report_eof = true},
-                         &c, &err), 0);
+        pst_consumer_new(
+            conf, &(pst_consumer_opts){.group = "late-g", .topics = topics, .n_topics = 1, .start = PST_START_LATEST, .report_eof = true},
+            &c, &err),
+        0);
     int64_t until = pst_mono_us() + 15000000;
     do
         assert_int_equal(pst_consumer_poll(c, &quick, &b, &err), 0);
@@ -263,7 +277,8 @@ static void test_bus_rebalance_sets_lost(void **state)
 
 static void test_bus_admin_on_a_broker_without_admin(void **state)
 {
-    pst_topic_spec specs[] = {{.name = "made-1", .partitions = 3, .replication = 1}, {.name = "made-2", .partitions = -1, .replication = -1}};
+    pst_topic_spec specs[] = {{.name = "made-1", .partitions = 3, .replication = 1},
+                              {.name = "made-2", .partitions = -1, .replication = -1}};
     pst_err err = {0};
     if (pst_admin_create_topics(conf, specs, 2, 10000, &err))
         fail_msg("%s", err.text);
@@ -304,7 +319,8 @@ static void test_bus_says_when_nobody_is_there(void **state)
     assert_non_null(strstr(err.text, "127.0.0.1:1"));
     assert_true(pst_mono_us() - start_us < 8000000);
     pst_err_clear(&err);
-    assert_int_equal(pst_publish(none, &(pst_out){.topic = "t", .partition = -1, .value = "v", .value_len = 1}, 1000, NULL, NULL, &err), PST_EUNREACH);
+    assert_int_equal(pst_publish(none, &(pst_out){.topic = "t", .partition = -1, .value = "v", .value_len = 1}, 1000, NULL, NULL, &err),
+                     PST_EUNREACH);
     assert_int_equal(err.cls, PST_CLASS_RETRY);
     pst_err_clear(&err);
 
@@ -345,7 +361,8 @@ static void test_bus_record_too_large_is_refused_before_it_is_sent(void **state)
     pst_err err = {0};
     assert_int_equal(pst_producer_new(conf, &(pst_producer_opts){0}, &p, &err), 0);
     char *big = pst_alloc(1000001);
-    assert_int_equal(pst_producer_send(p, &(pst_out){.topic = "large", .partition = 0, .value = big, .value_len = 1000001}, &err), PST_ELIMIT);
+    assert_int_equal(pst_producer_send(p, &(pst_out){.topic = "large", .partition = 0, .value = big, .value_len = 1000001}, &err),
+                     PST_ELIMIT);
     assert_int_equal(err.cls, PST_CLASS_DATA);
     pst_err_clear(&err);
     assert_int_equal(pst_producer_send(p, &(pst_out){.topic = "large", .partition = 0, .value = big, .value_len = 999000}, &err), 0);

@@ -1,3 +1,4 @@
 # common/bus: configuration and classes without a broker, behaviour on librdkafka's in-memory cluster, guarantees on a real Kafka.
 pst_test(bus_conf SOURCES unit/test_bus_conf.c LIBS pst_bus LABELS unit)
 pst_test(bus_mock SOURCES mock/test_bus_mock.c LIBS pst_bus LABELS mock TIMEOUT 180)
+pst_test(bus_live SOURCES live/test_bus_live.c LIBS pst_bus LABELS live TIMEOUT 300)

@@ -55,7 +55,8 @@ static void test_bus_conf_jaas_becomes_user_and_password(void **state)
     assert_int_equal(pst_bus_conf_set(conf, "sasl.jaas.config",
                                       "org.apache.kafka.common.security.scram.ScramLoginModule required\n"
                                       "  password=\"p\\\"w username=x\" username=alice;",
-                                      "client.properties:3", &err), 0);
+                                      "client.properties:3", &err),
+                     0);
     assert_string_equal(pst_bus_conf_get(conf, "sasl.username"), "alice");
     assert_string_equal(pst_bus_conf_get(conf, "sasl.password"), "p\"w username=x");
 
@@ -115,9 +116,11 @@ static void test_bus_conf_java_lines(void **state)
     assert_string_equal(pst_bus_conf_get(conf, "fetch.wait.max.ms"), "50");
     assert_int_equal(pst_bus_conf_set(conf, "ssl.endpoint.identification.algorithm", "", "f", &err), 0);
     assert_string_equal(pst_bus_conf_get(conf, "ssl.endpoint.identification.algorithm"), "none");
-    assert_int_equal(pst_bus_conf_set(conf, "partition.assignment.strategy",
-                                      "[org.apache.kafka.clients.consumer.RoundRobinAssignor, org.apache.kafka.clients.consumer.RangeAssignor]", "f",
-                                      &err), 0);
+    assert_int_equal(
+        pst_bus_conf_set(conf, "partition.assignment.strategy",
+                         "[org.apache.kafka.clients.consumer.RoundRobinAssignor, org.apache.kafka.clients.consumer.RangeAssignor]", "f",
+                         &err),
+        0);
     assert_string_equal(pst_bus_conf_get(conf, "partition.assignment.strategy"), "roundrobin");
     assert_int_equal(pst_bus_conf_set(conf, "partition.assignment.strategy", "org.apache.kafka.clients.consumer.StickyAssignor", "f", &err),
                      PST_EINVAL);
