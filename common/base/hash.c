@@ -6,6 +6,7 @@
 #include "common/base/err.h"
 
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,23 +97,26 @@ void *pst_base64_decode(const char *text, size_t *ret_len)
     return out;
 }
 
+static uint32_t crc_table[256];
+
+static void crc_table_build(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++)
+            c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;
+        crc_table[i] = c;
+    }
+}
+
 uint32_t pst_crc32c(uint32_t crc, const void *data, size_t len)
 {
-    static uint32_t table[256];
-    static _Atomic int ready;
-    if (!ready) { /* racing threads write the same values */
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t c = i;
-            for (int k = 0; k < 8; k++)
-                c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;
-            table[i] = c;
-        }
-        ready = 1;
-    }
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, crc_table_build);
     const uint8_t *p = data;
     crc = ~crc;
     while (len--)
-        crc = table[(crc ^ *p++) & 255] ^ crc >> 8;
+        crc = crc_table[(crc ^ *p++) & 255] ^ crc >> 8;
     return ~crc;
 }
 

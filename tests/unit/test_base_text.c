@@ -1,0 +1,265 @@
+/* test_base_text.c - YAML, JSON, options, settings, metrics. */
+#include "common/base/fs.h"
+#include "common/base/json.h"
+#include "common/base/metrics.h"
+#include "common/base/opt.h"
+#include "common/base/settings.h"
+#include "common/base/yaml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/test.h"
+
+static int yaml(const char *text, pst_yaml *y, pst_err *e)
+{
+    return pst_yaml_parse(text, strlen(text), "f.yml", y, e);
+}
+
+static void test_yaml_scalars_follow_the_core_schema(void **state)
+{
+    pst_yaml y;
+    pst_err e = {0};
+    assert_int_equal(yaml("a: 1\nb: 1.5\nc: yes\nd: true\ne: ~\nf: \"1\"\ng: 0x10\nh: 1e3\ni: 12abc\nj: [x, 2]\nk: -3\nl: 1.2.3\n", &y, &e),
+                     0);
+    char *text = pst_json_text(y.root);
+    assert_string_equal(text, "{\"a\":1,\"b\":1.5,\"c\":\"yes\",\"d\":true,\"e\":null,\"f\":\"1\",\"g\":16,\"h\":1000.0,\"i\":\"12abc\","
+                              "\"j\":[\"x\",2],\"k\":-3,\"l\":\"1.2.3\"}");
+    free(text);
+    assert_int_equal(pst_yaml_key_line(&y, y.root, "j"), 10);
+    pst_yaml_done(&y);
+}
+
+static void test_yaml_refuses_what_is_not_bounded_or_plain(void **state)
+{
+    static const struct {
+        const char *text, *wanted;
+    } rows[] = {{"a: [1, 2\n", "f.yml:"}, {"a: 1\na: 2\n", "twice"},         {"a: &x 1\nb: *x\n", "alias"},
+                {"{[1]: 2}", "key"},      {"a: 1\n---\nb: 2\n", "document"}, {"a: b: c\n", "f.yml:1"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pst_yaml y;
+        pst_err e = {0};
+        assert_true(yaml(rows[i].text, &y, &e) < 0);
+        assert_non_null(strstr(e.text, rows[i].wanted));
+        assert_int_equal(e.cls, PST_CLASS_DATA);
+    }
+    char deep[200];
+    memset(deep, '[', 100);
+    memset(deep + 100, ']', 99);
+    deep[199] = 0;
+    pst_yaml y;
+    pst_err e = {0};
+    assert_true(yaml(deep, &y, &e) < 0);
+    assert_int_equal(yaml("", &y, &e), 0);
+    assert_true(json_is_null(y.root));
+    pst_yaml_done(&y);
+}
+
+static void test_yaml_unknown_key_names_line_and_neighbour(void **state)
+{
+    static const char *const known[] = {"topics", "group", "start"};
+    pst_yaml y;
+    pst_err e = {0};
+    assert_int_equal(yaml("topics: [a]\n\ngruop: x\n", &y, &e), 0);
+    assert_int_equal(pst_yaml_check_keys(&y, y.root, "input", known, 3, &e), PST_EINVAL);
+    assert_non_null(strstr(e.text, "f.yml:3"));
+    assert_non_null(strstr(e.text, "did you mean group"));
+    pst_yaml_done(&y);
+}
+
+static void test_json_quote_repairs_bytes(void **state)
+{
+    pst_buf b = {0};
+    pst_json_quote(&b, "a\"\\\n\x01\xff\xc3\xa9\xed\xa0\x80", 11);
+    assert_string_equal(b.data, "\"a\\\"\\\\\\n\\u0001\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+    json_t *j = json_loads(b.data, JSON_DECODE_ANY, NULL);
+    assert_non_null(j);
+    json_decref(j);
+    pst_buf_done(&b);
+}
+
+typedef struct opts {
+    bool wait, fast;
+    const char *name;
+    int64_t n, size, age;
+    double share;
+    pst_opt_list list;
+} opts;
+#define AT(f) offsetof(opts, f)
+static const pst_opt table[] = {
+    {"wait", 'w', PST_OPT_BOOL, AT(wait), NULL, NULL, "wait"},   {"fast", 0, PST_OPT_BOOL, AT(fast), NULL, "true", "fast"},
+    {"name", 'n', PST_OPT_STR, AT(name), "N", "anon", "name"},   {"count", 'c', PST_OPT_INT, AT(n), "N", "7", "count"},
+    {"size", 0, PST_OPT_BYTES, AT(size), "B", "1KiB", "size"},   {"age", 0, PST_OPT_SPAN, AT(age), "T", NULL, "age"},
+    {"share", 0, PST_OPT_DOUBLE, AT(share), "S", NULL, "share"}, {"item", 'i', PST_OPT_LIST, AT(list), "I", NULL, "item"},
+};
+static const pst_usage usage = {"try", "FILE", "Try.", NULL, "penstock try x", table, sizeof table / sizeof *table, false};
+
+static int parse(const char *line, opts *o, pst_settings *s, char ***args, int *n, pst_err *e)
+{
+    static char copy[512];
+    char *argv[32], *save = NULL;
+    int argc = 0;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
+        argv[argc++] = w;
+    argv[argc] = NULL;
+    memset(o, 0, sizeof *o);
+    return pst_opt_parse(&usage, argc, argv, o, s, args, n, e);
+}
+
+static void test_options_mix_with_arguments(void **state)
+{
+    opts o;
+    pst_settings s = {0};
+    pst_err e = {0};
+    char **args = NULL;
+    int n = 0;
+    assert_int_equal(parse("try a --no-fast -w b --count=9 --size 2MiB --age 5ms -i x -i y --share 0.25 --json -b h:1 -X linger.ms=5", &o,
+                           &s, &args, &n, &e),
+                     0);
+    assert_true(o.wait);
+    assert_false(o.fast);
+    assert_int_equal(o.n, 9);
+    assert_int_equal(o.size, 2 << 20);
+    assert_int_equal(o.age, 5000);
+    assert_true(o.share == 0.25);
+    assert_string_equal(o.name, "anon");
+    assert_int_equal(o.list.n, 2);
+    assert_string_equal(o.list.items[1], "y");
+    assert_int_equal(n, 2);
+    assert_string_equal(args[1], "b");
+    assert_true(s.json);
+    assert_string_equal(s.bootstrap.value, "h:1");
+    assert_string_equal(s.bootstrap.origin, "flag");
+    assert_int_equal(s.n_kafka, 1);
+    assert_string_equal(s.kafka[0].key, "linger.ms");
+    free(o.list.items);
+    free(args);
+    pst_settings_done(&s);
+}
+
+static void test_options_errors_name_what_and_the_neighbour(void **state)
+{
+    static const struct {
+        const char *line, *wanted;
+    } rows[] = {
+        {"try --wiat", "--wait"}, {"try --count many", "--count many"},  {"try --size 3parsecs", "64MiB"}, {"try --age", "needs a value"},
+        {"try -z", "-z"},         {"try -X nonsense", "property=value"}, {"try --color blue", "auto"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        opts o;
+        pst_settings s = {0};
+        pst_err e = {0};
+        char **args = NULL;
+        int n = 0;
+        assert_int_equal(parse(rows[i].line, &o, &s, &args, &n, &e), PST_EINVAL);
+        assert_non_null(strstr(e.text, rows[i].wanted));
+        assert_int_equal(pst_err_exit(&e), 2);
+    }
+}
+
+static void test_settings_precedence(void **state)
+{
+    char dir[] = "/tmp/penstock-unit-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char *file = pst_fs_join(dir, "client.properties"), *profile = pst_fs_join(dir, "profile.json");
+    const char *text =
+        "# a comment\nbootstrap.servers = file:1\nschema.registry.url=http://r\nbasic.auth.user.info=u:p:q\nacks=\\\n  all\n";
+    const char *prof = "{\"bootstrap\":\"profile:1\",\"gateway\":\"http://g\",\"embedded\":true}";
+    assert_int_equal(pst_fs_write_atomic(file, text, strlen(text), 0600, NULL), 0);
+    assert_int_equal(pst_fs_write_atomic(profile, prof, strlen(prof), 0600, NULL), 0);
+    pst_settings s = {0};
+    pst_err e = {0};
+    pst_setting_flags f = {.state_dir = dir};
+    unsetenv("PENSTOCK_BOOTSTRAP_SERVERS");
+    assert_int_equal(pst_settings_load(&f, &s, &e), 0);
+    assert_string_equal(s.bootstrap.value, "profile:1");
+    assert_true(s.embedded);
+    pst_settings_done(&s);
+    f.file = file;
+    assert_int_equal(pst_settings_load(&f, &s, &e), 0);
+    assert_string_equal(s.bootstrap.value, "file:1");
+    assert_string_equal(s.registry.value, "http://r");
+    assert_string_equal(s.registry_user, "u");
+    assert_string_equal(s.registry_password, "p:q");
+    assert_string_equal(s.gateway.value, "http://g");
+    assert_false(s.embedded); /* another broker than the profile's */
+    assert_string_equal(s.kafka[0].value, "all");
+    assert_non_null(strstr(s.kafka[0].origin, "client.properties:5"));
+    pst_settings_done(&s);
+    setenv("PENSTOCK_BOOTSTRAP_SERVERS", "env:1", 1);
+    setenv("PENSTOCK_X_LINGER_MS", "3", 1);
+    assert_int_equal(pst_settings_load(&f, &s, &e), 0);
+    assert_string_equal(s.bootstrap.value, "env:1");
+    assert_string_equal(s.kafka[s.n_kafka - 1].key, "linger.ms");
+    pst_settings_done(&s);
+    const char *x[] = {"bootstrap.servers=x:1", "linger.ms=9"};
+    f.x = x;
+    f.n_x = 2;
+    assert_int_equal(pst_settings_load(&f, &s, &e), 0);
+    assert_string_equal(s.bootstrap.value, "x:1");
+    assert_string_equal(s.kafka[s.n_kafka - 1].value, "9");
+    char **env = pst_settings_environ(&s);
+    int lingers = 0;
+    for (size_t i = 0; env[i]; i++) {
+        lingers += !strncmp(env[i], "PENSTOCK_X_LINGER_MS=", 21) && !strcmp(env[i] + 21, "9");
+        assert_false(!strncmp(env[i], "PENSTOCK_X_LINGER_MS=3", 22));
+        free(env[i]);
+    }
+    free(env);
+    assert_int_equal(lingers, 1);
+    pst_settings_done(&s);
+    f.bootstrap = "flag:1";
+    assert_int_equal(pst_settings_load(&f, &s, &e), 0);
+    assert_string_equal(s.bootstrap.value, "flag:1");
+    pst_settings_done(&s);
+    unsetenv("PENSTOCK_BOOTSTRAP_SERVERS");
+    unsetenv("PENSTOCK_X_LINGER_MS");
+    assert_int_equal(pst_fs_remove_tree(dir, NULL), 0);
+    free(file);
+    free(profile);
+}
+
+static void test_metrics_text_and_quantiles(void **state)
+{
+    pst_metrics *set = pst_metrics_new();
+    pst_metric *c = pst_metric_counter(set, "a_total", "A.", "topic", "x\"y\n", NULL), *h = pst_metric_histogram(set, "s", "S.", NULL);
+    assert_ptr_equal(c, pst_metric_counter(set, "a_total", "A.", "topic", "x\"y\n", NULL));
+    pst_metric_add(c, 2);
+    for (int i = 0; i < 100; i++)
+        pst_metric_observe(h, i < 99 ? 0.001 : 1.0);
+    assert_true(pst_metric_get(h) == 100);
+    assert_in_range((uint64_t)(pst_metric_quantile(h, 0.5) * 1e6), 700, 1700);
+    assert_in_range((uint64_t)(pst_metric_quantile(h, 0.999) * 1e6), 700000, 1700000);
+    pst_buf b = {0};
+    pst_metrics_text(set, &b);
+    assert_non_null(strstr(b.data, "# TYPE a_total counter\na_total{topic=\"x\\\"y\\n\"} 2\n"));
+    assert_non_null(strstr(b.data, "s_bucket{le=\"+Inf\"} 100\n"));
+    assert_non_null(strstr(b.data, "s_count 100\n"));
+    pst_buf_done(&b);
+    for (int i = 0; i < 2000; i++) { /* a label that grows without bound meets its limit */
+        char value[16];
+        snprintf(value, sizeof value, "%d", i);
+        pst_metric_add(pst_metric_counter(set, "many_total", "M.", "id", value, NULL), 1);
+    }
+    pst_metrics_text(set, &b);
+    assert_non_null(strstr(b.data, "overflow=\"true\""));
+    pst_buf_done(&b);
+    pst_metrics_free(set);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_yaml_scalars_follow_the_core_schema),
+        cmocka_unit_test(test_yaml_refuses_what_is_not_bounded_or_plain),
+        cmocka_unit_test(test_yaml_unknown_key_names_line_and_neighbour),
+        cmocka_unit_test(test_json_quote_repairs_bytes),
+        cmocka_unit_test(test_options_mix_with_arguments),
+        cmocka_unit_test(test_options_errors_name_what_and_the_neighbour),
+        cmocka_unit_test(test_settings_precedence),
+        cmocka_unit_test(test_metrics_text_and_quantiles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
