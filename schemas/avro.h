@@ -24,6 +24,9 @@
 typedef struct pst_schema pst_schema;
 
 int pst_schema_parse(const char *text, size_t len, pst_schema **ret_schema, pst_err *err); /* PST_EPARSE/DATA: what and where */
+/* For schemas that data was written with: a default that does not fit its type, an unknown sort order or enum default is passed over
+ * instead of refused, since reading does not need it (registries hold such schemas). */
+int pst_schema_parse_writer(const char *text, size_t len, pst_schema **ret_schema, pst_err *err);
 void pst_schema_free(pst_schema *s);
 const char *pst_schema_text(const pst_schema *s);                  /* the original JSON text */
 const char *pst_schema_name(const pst_schema *s);                  /* full name of a named type, else the type's word */
@@ -75,6 +78,7 @@ typedef struct pst_decode_plan pst_decode_plan;
 /* PST_EINCOMPAT/DATA with the reason when the writer's data cannot fill the struct. */
 int pst_decode_plan_new(const pst_schema *writer, const pst_type *target, pst_decode_plan **ret_plan, pst_err *err);
 void pst_decode_plan_free(pst_decode_plan *p);
+char *pst_decode_plan_explain(const pst_decode_plan *p); /* the op list as text; free() */
 /* bytes: Avro binary without framing. ret_event is zeroed first; after an error it is empty. Trailing bytes are an error. */
 int pst_decode_run(const pst_decode_plan *p, const void *bytes, size_t len, void *ret_event, pst_err *err);
 
@@ -112,7 +116,8 @@ void pst_columns_free(pst_columns *c);
 bool pst_columns_absent(const pst_columns *c, size_t want);
 /* Type of a RAW want as schema text (self-contained: named types written out); NULL when absent. Owned by c. */
 const char *pst_columns_schema(const pst_columns *c, size_t want);
-/* One record. ret_numbers: sum of slots, in the order of the wants, untouched where missing. ret_missing[i]: 1 = null or absent.
+/* One record. ret_numbers: sum of slots, in the order of the wants, untouched where missing. ret_missing[i]: 1 = null or absent (RAW: 1 = absent;
+ * an encoded null is a value to pass through).
  * ret_texts[i]: TEXT and RAW wants. An array of another length than slots: PST_EINVAL/DATA. No heap use. */
 int pst_columns_run(const pst_columns *c, const void *bytes, size_t len, double *ret_numbers, uint8_t *ret_missing, pst_slice *ret_texts,
                     pst_err *err);
@@ -120,9 +125,11 @@ char *pst_columns_explain(const pst_columns *c); /* the op list as text; free() 
 
 /* ---- any data ↔ JSON -------------------------------------------------------------------------------------------------------- */
 
-/* Plain JSON (as kcat and people expect): unions unwrapped, bytes and fixed as base64… unless they are UTF-8 text, NaN/Inf as strings. */
+/* Plain JSON (as kcat and people expect): unions unwrapped, enums as text, NaN and infinities as text. Bytes and fixed are the text itself
+ * if they are printable UTF-8, else "base64:…"; what is text but begins so is written in base64 too, so reading back is never in doubt. */
 int pst_avro_to_json(const pst_schema *s, const void *bytes, size_t len, json_t **ret_json, pst_err *err);
-/* The reverse; missing fields take their defaults, unions take the first branch that fits. Appends to out. */
+/* The reverse; missing fields take their defaults, unions take the first branch that fits (an object with one key that names a branch,
+ * Avro's own JSON encoding, is understood where no branch fits plainly). Unknown keys are an error naming the nearest. Appends to out. */
 int pst_avro_from_json(const pst_schema *s, const json_t *json, pst_buf *out, pst_err *err);
 
 /* Primitives for writers of dynamic schemas (the scorer's output). */

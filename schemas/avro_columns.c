@@ -1,0 +1,393 @@
+/* avro_columns.c - compiles (writer schema, wanted fields) into a plan that fills numbers, texts and raw spans of user records. One pass
+ * over the record in the writer's order; a field wanted more than once is read again from a mark. Everything not wanted is skipped, but
+ * read to the end: a truncated record is a bad record. */
+#include "schemas/avro_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const pst_want *want;
+    uint32_t index, slot; /* of the want; its first number */
+    const char *rest;     /* the part of the path from the record being compiled on */
+} wanted;
+
+struct pst_columns {
+    pst_program program;
+    size_t n_wants, n_slots;
+    bool any_text;
+    bool *absent;
+    char **schemas; /* RAW: schema text of the field's type */
+};
+
+typedef struct {
+    pst_columns *c;
+    const pst_schema *writer;
+    wanted *list; /* of the record being compiled */
+    size_t n;
+    const wanted *one;    /* of the field being compiled */
+    const pst_node **raw; /* RAW: node found, by want */
+    bool fits;
+} columns_arg;
+
+static void record(pst_builder *b, const pst_node *w, columns_arg *arg);
+
+static const char *kind_word(pst_want_kind k)
+{
+    return k == PST_WANT_NUMBER ? "a number" : k == PST_WANT_TEXT ? "text" : "bytes";
+}
+
+static bool is_number(pst_avro_kind k)
+{
+    return k == PST_AVRO_BOOLEAN || k == PST_AVRO_INT || k == PST_AVRO_LONG || k == PST_AVRO_FLOAT || k == PST_AVRO_DOUBLE;
+}
+
+static void misfit(pst_builder *b, const pst_node *w, const columns_arg *arg)
+{
+    pst_build_stop(b, "%s is wanted here, this record has %s", kind_word(arg->one->want->kind), pst_node_name(w));
+}
+
+/* A number to the double at byte `a` of the object; neighbours of one kind melt into one operation. */
+static void number(pst_builder *b, pst_avro_kind kind, uint32_t a, uint32_t want)
+{
+    pst_program *p = b->p;
+    pst_op *last = p->n > b->barrier ? &p->ops[p->n - 1] : NULL;
+    if (kind == PST_AVRO_DOUBLE && last && last->code == PST_OP_COL_DOUBLES && last->a + 8 * last->n == a && last->b + last->n == want) {
+        last->n++;
+        return;
+    }
+    pst_op *o = pst_build_op(b,
+                             kind == PST_AVRO_BOOLEAN ? PST_OP_COL_BOOL
+                             : kind == PST_AVRO_INT   ? PST_OP_COL_INT
+                             : kind == PST_AVRO_LONG  ? PST_OP_COL_LONG
+                             : kind == PST_AVRO_FLOAT ? PST_OP_COL_FLOAT
+                                                      : PST_OP_COL_DOUBLES,
+                             a, want);
+    o->n = 1;
+}
+
+static void item_branch(pst_builder *b, const pst_node *w, void *arg)
+{
+    columns_arg *c = arg;
+    if (is_number(w->kind)) {
+        c->fits = true;
+        number(b, w->kind, 0, c->one->index);
+    } else if (w->kind == PST_AVRO_NULL) {
+        pst_build_op(b, PST_OP_COL_NULL, 0, 0);
+    } else {
+        misfit(b, w, c);
+    }
+}
+
+static void array_of_numbers(pst_builder *b, const pst_node *w, columns_arg *c)
+{
+    size_t at = b->p->n;
+    pst_build_op(b, PST_OP_COL_ITEMS, c->one->slot, c->one->index)->n = c->one->want->slots;
+    pst_build_label(b);
+    if (w->item->kind == PST_AVRO_UNION)
+        pst_build_union(b, w->item, item_branch, c);
+    else
+        item_branch(b, w->item, c);
+    pst_build_op(b, PST_OP_END, 0, 0);
+    pst_build_label(b);
+    if (!b->rc)
+        b->p->ops[at].c = (uint32_t)b->p->n;
+}
+
+static void text(pst_builder *b, const pst_node *w, columns_arg *c)
+{
+    if (w->kind == PST_AVRO_STRING || w->kind == PST_AVRO_BYTES) {
+        pst_build_op(b, PST_OP_COL_TEXT, 0, c->one->index);
+    } else if (w->kind == PST_AVRO_FIXED) {
+        pst_build_op(b, PST_OP_COL_FIXED, 0, c->one->index)->n = w->size;
+    } else if (w->kind == PST_AVRO_ENUM) {
+        pst_slice *symbols = pst_build_own(b, pst_alloc(w->n_symbols * sizeof *symbols));
+        for (size_t i = 0; i < w->n_symbols; i++) /* a copy: the plan may outlive the schema */
+            symbols[i] = (pst_slice){pst_build_own(b, pst_strdup(w->symbols[i])), strlen(w->symbols[i])};
+        pst_op *o = pst_build_op(b, PST_OP_COL_SYMBOL, 0, c->one->index);
+        o->c = (uint32_t)w->n_symbols;
+        o->ptr = symbols;
+    } else {
+        misfit(b, w, c);
+        return;
+    }
+    c->fits = true;
+}
+
+/* The value of one want; null leaves it missing. */
+static void leaf(pst_builder *b, const pst_node *w, void *arg)
+{
+    columns_arg *c = arg;
+    if (w->kind == PST_AVRO_UNION) {
+        pst_build_union(b, w, leaf, c);
+    } else if (w->kind == PST_AVRO_NULL) {
+        return;
+    } else if (c->one->want->kind == PST_WANT_TEXT) {
+        text(b, w, c);
+    } else if (w->kind == PST_AVRO_ARRAY) {
+        array_of_numbers(b, w, c);
+    } else if (is_number(w->kind) && c->one->want->slots == 1) {
+        c->fits = true;
+        number(b, w->kind, c->one->slot * (uint32_t)sizeof(double), c->one->index);
+    } else {
+        misfit(b, w, c);
+    }
+}
+
+static void raw(pst_builder *b, const pst_node *w, columns_arg *c)
+{
+    const wanted *one = c->one;
+    uint32_t mark = pst_build_mark(b);
+    pst_build_skip(b, w);
+    pst_build_op(b, PST_OP_COL_RAW, mark, one->index);
+    b->marks--;
+    if (c->raw[one->index] && c->raw[one->index] != w)
+        pst_build_fail(b, PST_EINCOMPAT, "the field has different types in the branches of a union; it cannot be passed through");
+    c->raw[one->index] = w;
+}
+
+static void want_one(pst_builder *b, const pst_node *w, columns_arg *c, const wanted *one)
+{
+    c->one = one;
+    c->c->absent[one->index] = false;
+    if (one->want->kind == PST_WANT_RAW) {
+        raw(b, w, c);
+        return;
+    }
+    c->fits = false;
+    leaf(b, w, c);
+    if (!c->fits && w->kind != PST_AVRO_NULL) {
+        pst_buf type = {0};
+        pst_node_text(c->writer, w, &type);
+        pst_build_fail(b, PST_EINCOMPAT, "field %s: %s is wanted%s, but its type is %.150s", one->want->path, kind_word(one->want->kind),
+                       one->want->slots > 1 ? " in several slots" : "", type.data);
+        pst_buf_done(&type);
+    }
+}
+
+/* The wants below a field: through a record, or the record branches of a union; null leaves them missing. */
+static void inside(pst_builder *b, const pst_node *w, void *arg)
+{
+    columns_arg *c = arg;
+    if (w->kind == PST_AVRO_UNION) {
+        pst_build_union(b, w, inside, c);
+    } else if (w->kind == PST_AVRO_RECORD) {
+        c->fits = true;
+        record(b, w, c);
+    } else if (w->kind != PST_AVRO_NULL) {
+        pst_build_stop(b, "a record is wanted here for field %s, this is %s", c->list[0].want->path, pst_node_name(w));
+    }
+}
+
+static int field_by_name(const pst_node *w, const char *name, size_t len)
+{
+    for (size_t i = 0; i < w->n_fields; i++)
+        if (strlen(w->fields[i].name) == len && !memcmp(w->fields[i].name, name, len))
+            return (int)i;
+    for (size_t i = 0; i < w->n_fields; i++) /* the name it had before the writer renamed it */
+        for (size_t a = 0; a < w->fields[i].n_aliases; a++)
+            if (strlen(w->fields[i].aliases[a]) == len && !memcmp(w->fields[i].aliases[a], name, len))
+                return (int)i;
+    return -1;
+}
+
+/* Where the wants of a record go: field index (-1 = absent here), and whether the path ends there. */
+typedef struct {
+    int *field;
+    bool *whole;
+    wanted *scratch; /* the wants of one field */
+} routes;
+
+/* The wants of field i: leaves at the front of scratch, then those with more path behind them. */
+static void wants_of(const columns_arg *c, const routes *r, int i, size_t *ret_leaves, size_t *ret_inner)
+{
+    *ret_leaves = *ret_inner = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t k = 0; k < c->n; k++) {
+            if (r->field[k] != i || r->whole[k] != (pass == 0))
+                continue;
+            wanted *to = &r->scratch[*ret_leaves + *ret_inner];
+            *to = c->list[k];
+            if (!r->whole[k])
+                to->rest = strchr(to->rest, '.') + 1;
+            ++*(r->whole[k] ? ret_leaves : ret_inner);
+        }
+}
+
+static void field(pst_builder *b, const pst_node *w, size_t i, columns_arg *c, const routes *r)
+{
+    size_t leaves, inner;
+    const pst_node *type = w->fields[i].type;
+    wants_of(c, r, (int)i, &leaves, &inner);
+    size_t left = leaves + (inner > 0);
+    if (!left) {
+        pst_build_skip(b, type);
+        return;
+    }
+    uint32_t mark = left > 1 ? pst_build_mark(b) : 0;
+    bool marked = left > 1;
+    for (size_t k = 0; k < leaves && !b->rc; k++) {
+        want_one(b, type, c, &r->scratch[k]);
+        if (--left)
+            pst_build_op(b, PST_OP_REWIND, mark, 0);
+    }
+    if (inner && !b->rc) {
+        columns_arg below = *c;
+        below.list = r->scratch + leaves;
+        below.n = inner;
+        below.fits = false;
+        inside(b, type, &below);
+        if (!below.fits)
+            pst_build_fail(b, PST_EINCOMPAT, "field %s: %s is %s, which has no fields", below.list[0].want->path, w->fields[i].name,
+                           pst_node_name(type));
+    }
+    if (marked)
+        b->marks--;
+}
+
+static void record(pst_builder *b, const pst_node *w, columns_arg *c)
+{
+    routes r = {pst_alloc(c->n * sizeof *r.field), pst_alloc(c->n * sizeof *r.whole), pst_alloc(c->n * sizeof *r.scratch)};
+    for (size_t k = 0; k < c->n; k++) {
+        const char *rest = c->list[k].rest, *dot = strchr(rest, '.');
+        r.field[k] = field_by_name(w, rest, strlen(rest));
+        r.whole[k] = !dot || r.field[k] >= 0;
+        if (!r.whole[k])
+            r.field[k] = field_by_name(w, rest, (size_t)(dot - rest));
+    }
+    for (size_t i = 0; i < w->n_fields && !b->rc; i++) {
+        size_t old = pst_build_push(b, w->fields[i].name);
+        field(b, w, i, c, &r);
+        if (!b->rc)
+            pst_build_pop(b, old);
+    }
+    free(r.field);
+    free(r.whole);
+    free(r.scratch);
+}
+
+static void compile(pst_builder *b, columns_arg *c)
+{
+    size_t cap = 0;
+    pst_build_sub(b, NULL, NULL, NULL); /* 0: the record; the others skip */
+    for (size_t i = 0; i < b->n_subs && !b->rc; i++) {
+        pst_sub s = b->subs[i];
+        if (i == cap) {
+            cap = cap ? cap * 2 : 16;
+            b->p->starts = pst_realloc(b->p->starts, cap * sizeof *b->p->starts);
+        }
+        b->p->starts[i] = (uint32_t)b->p->n;
+        b->p->n_starts = i + 1;
+        pst_build_label(b);
+        pst_build_pop(b, 0);
+        pst_build_push(b, i ? s.writer->base : pst_schema_name(c->writer));
+        if (i) {
+            pst_build_skip_sub(b, s.writer);
+            continue;
+        }
+        c->fits = false;
+        if (c->n)
+            inside(b, c->writer->root, c);
+        else
+            pst_build_skip(b, c->writer->root);
+        if (c->n && !c->fits)
+            pst_build_fail(b, PST_EINCOMPAT, "the data is %s, which has no fields", pst_schema_name(c->writer));
+        pst_build_op(b, PST_OP_END, 0, 0);
+    }
+}
+
+int pst_columns_new(const pst_schema *writer, const pst_want *wants, size_t n_wants, pst_columns **ret_columns, pst_err *err)
+{
+    pst_columns *c = pst_alloc(sizeof *c);
+    pst_builder b = {.p = &c->program, .err = err};
+    columns_arg arg = {.c = c, .writer = writer, .n = n_wants};
+    pst_want *own = pst_build_own(&b, pst_alloc(n_wants * sizeof *own));
+    arg.list = pst_alloc(n_wants * sizeof *arg.list);
+    arg.raw = pst_alloc(n_wants * sizeof *arg.raw);
+    c->n_wants = n_wants;
+    c->absent = pst_alloc(n_wants * sizeof *c->absent);
+    c->schemas = pst_alloc(n_wants * sizeof *c->schemas);
+    int rc = 0;
+    for (size_t i = 0; i < n_wants && !rc; i++) {
+        own[i] = wants[i];
+        own[i].path = pst_build_own(&b, pst_strdup(wants[i].path));
+        if (wants[i].kind == PST_WANT_NUMBER && (!wants[i].slots || wants[i].slots > PST_AVRO_ITEMS_MAX))
+            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "avro", 0, "field %s: %u slots; 1 to %d are possible", wants[i].path,
+                             wants[i].slots, PST_AVRO_ITEMS_MAX);
+        if (wants[i].kind != PST_WANT_NUMBER)
+            own[i].slots = 0;
+        arg.list[i] = (wanted){&own[i], (uint32_t)i, (uint32_t)c->n_slots, own[i].path};
+        c->n_slots += own[i].slots;
+        if (c->n_slots > UINT32_MAX / sizeof(double))
+            rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_FATAL, "avro", 0, "more than %zu numbers of one record",
+                             (size_t)UINT32_MAX / sizeof(double));
+        c->any_text |= wants[i].kind != PST_WANT_NUMBER;
+        c->absent[i] = true;
+    }
+    if (!rc) {
+        compile(&b, &arg);
+        rc = b.rc;
+    }
+    for (size_t i = 0; i < n_wants && !rc; i++)
+        if (arg.raw[i]) {
+            pst_buf text_of_type = {0};
+            pst_node_text(writer, arg.raw[i], &text_of_type);
+            c->schemas[i] = pst_buf_steal(&text_of_type);
+        }
+    free(b.subs);
+    free(arg.list);
+    free(arg.raw);
+    if (rc < 0) {
+        pst_columns_free(c);
+        return rc;
+    }
+    *ret_columns = c;
+    return 0;
+}
+
+void pst_columns_free(pst_columns *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->n_wants; i++)
+        free(c->schemas[i]);
+    free(c->schemas);
+    free(c->absent);
+    pst_program_done(&c->program);
+    free(c);
+}
+
+bool pst_columns_absent(const pst_columns *c, size_t want)
+{
+    return c->absent[want];
+}
+
+const char *pst_columns_schema(const pst_columns *c, size_t want)
+{
+    return c->schemas[want];
+}
+
+int pst_columns_run(const pst_columns *c, const void *bytes, size_t len, double *ret_numbers, uint8_t *ret_missing, pst_slice *ret_texts,
+                    pst_err *err)
+{
+    pst_vm vm; /* not zeroed whole: the marks are written before they are read */
+    vm.p = &c->program;
+    vm.heap = 0;
+    vm.numbers = ret_numbers;
+    vm.missing = ret_missing;
+    vm.texts = ret_texts;
+    vm.null_item = vm.placed = false;
+    int rc = pst_avro_in_init(&vm.in, bytes, len, err);
+    if (rc < 0)
+        return rc;
+    memset(ret_missing, 1, c->n_wants);
+    if (c->any_text)
+        memset(ret_texts, 0, c->n_wants * sizeof *ret_texts);
+    return pst_vm_run(&vm, ret_numbers);
+}
+
+char *pst_columns_explain(const pst_columns *c)
+{
+    return pst_program_text(&c->program);
+}

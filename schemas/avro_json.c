@@ -1,0 +1,516 @@
+/* avro_json.c - any Avro data ↔ plain JSON, by walking the schema; for people (cat, the page), for defaults, for dry runs: not the fast path.
+ * Data is untrusted: depth, items and lengths are bounded as in the decode plan. */
+#include "schemas/avro_node.h"
+#include "schemas/avro_read.h"
+
+#include "common/base/fs.h"
+#include "common/base/hash.h"
+#include "common/base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BASE64_MARK "base64:"
+enum { BASE64_MARK_LEN = sizeof BASE64_MARK - 1, STEPS_MAX = 4 * PST_AVRO_ITEMS_MAX };
+
+/* ---- Avro → JSON ------------------------------------------------------------------------------------------------------------ */
+
+bool pst_utf8_valid(const void *data, size_t len)
+{
+    const uint8_t *p = data, *end = p + len;
+    while (p < end) {
+        size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p <= 0xdf ? 2 : (*p & 0xf0) == 0xe0 ? 3 : *p >= 0xf0 && *p <= 0xf4 ? 4 : 0;
+        if (!n || n > (size_t)(end - p))
+            return false;
+        for (size_t i = 1; i < n; i++)
+            if ((p[i] & 0xc0) != 0x80)
+                return false;
+        if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+            return false;
+        p += n;
+    }
+    return true;
+}
+
+static json_t *text_json(const uint8_t *p, size_t len)
+{
+    if (pst_utf8_valid(p, len))
+        return json_stringn_nocheck((const char *)p, len);
+    pst_buf b = {0};
+    pst_json_quote(&b, (const char *)p, len);
+    json_t *j = json_loadb(b.data, b.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    pst_buf_done(&b);
+    return j ? j : json_string("");
+}
+
+static json_t *bytes_json(const uint8_t *p, size_t len)
+{
+    bool plain = pst_utf8_valid(p, len) && !(len >= BASE64_MARK_LEN && !memcmp(p, BASE64_MARK, BASE64_MARK_LEN));
+    for (size_t i = 0; i < len && plain; i++)
+        plain = (p[i] >= 0x20 && p[i] != 0x7f) || p[i] == '\n' || p[i] == '\t' || p[i] == '\r';
+    if (plain)
+        return json_stringn_nocheck((const char *)p, len);
+    char *text = pst_base64(p, len), *marked = pst_sprintf(BASE64_MARK "%s", text);
+    json_t *j = json_string(marked);
+    free(text);
+    free(marked);
+    return j;
+}
+
+static json_t *number_json(double v)
+{
+    return isfinite(v) ? json_real(v) : json_string(isnan(v) ? "NaN" : v > 0 ? "Infinity" : "-Infinity");
+}
+
+/* The double that prints shortest and is this float again: 0.1f shows as 0.1. */
+static double float_as_shown(float v)
+{
+    char text[40];
+    if (isfinite(v))
+        for (int digits = 6; digits <= 9; digits++) {
+            snprintf(text, sizeof text, "%.*g", digits, (double)v);
+            if (strtof(text, NULL) == v)
+                return strtod(text, NULL);
+        }
+    return (double)v;
+}
+
+static int read_json(pst_avro_in *in, const pst_node *n, int depth, json_t **ret);
+
+static int read_items(pst_avro_in *in, const pst_node *n, int depth, json_t **ret)
+{
+    bool map = n->kind == PST_AVRO_MAP;
+    json_t *j = map ? json_object() : json_array(), *v;
+    int64_t count;
+    pst_slice key;
+    int rc;
+    while (!(rc = pst_avro_in_block(in, &count)) && count > 0)
+        for (; count > 0; count--) {
+            if ((map && (rc = pst_avro_in_bytes(in, &key)) < 0) || (rc = read_json(in, n->item, depth + 1, &v)) < 0)
+                goto out;
+            if (!map) {
+                json_array_append_new(j, v);
+                continue;
+            }
+            json_t *k = text_json(key.data, key.len);
+            json_object_setn_new_nocheck(j, json_string_value(k), json_string_length(k), v);
+            json_decref(k);
+        }
+out:
+    if (rc < 0)
+        json_decref(j);
+    else
+        *ret = j;
+    return rc;
+}
+
+static int read_record(pst_avro_in *in, const pst_node *n, int depth, json_t **ret)
+{
+    json_t *j = json_object(), *v;
+    for (size_t i = 0; i < n->n_fields; i++) {
+        int rc = read_json(in, n->fields[i].type, depth + 1, &v);
+        if (rc < 0) {
+            json_decref(j);
+            pst_err_prefix(in->err, "%s", n->fields[i].name);
+            return rc;
+        }
+        json_object_set_new_nocheck(j, n->fields[i].name, v);
+    }
+    *ret = j;
+    return 0;
+}
+
+static int read_json(pst_avro_in *in, const pst_node *n, int depth, json_t **ret)
+{
+    int64_t v;
+    pst_slice text;
+    int rc = 0;
+    if (depth > PST_AVRO_DEPTH_MAX)
+        return pst_avro_in_fail(in, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
+    if (!in->steps)
+        return pst_avro_in_fail(in, PST_ELIMIT, "more than %d values", STEPS_MAX);
+    in->steps--;
+    switch (n->kind) {
+    case PST_AVRO_NULL: *ret = json_null(); return 0;
+    case PST_AVRO_BOOLEAN: {
+        bool b;
+        if ((rc = pst_avro_in_bool(in, &b)) == 0)
+            *ret = json_boolean(b);
+        return rc;
+    }
+    case PST_AVRO_INT:
+    case PST_AVRO_LONG:
+        if ((rc = n->kind == PST_AVRO_INT ? pst_avro_in_int(in, &v) : pst_avro_in_long(in, &v)) == 0)
+            *ret = json_integer(v);
+        return rc;
+    case PST_AVRO_FLOAT: {
+        float f;
+        if ((rc = pst_avro_in_raw(in, &f, sizeof f)) == 0)
+            *ret = number_json(float_as_shown(f));
+        return rc;
+    }
+    case PST_AVRO_DOUBLE: {
+        double d;
+        if ((rc = pst_avro_in_raw(in, &d, sizeof d)) == 0)
+            *ret = number_json(d);
+        return rc;
+    }
+    case PST_AVRO_STRING:
+    case PST_AVRO_BYTES:
+        if ((rc = pst_avro_in_bytes(in, &text)) == 0)
+            *ret = n->kind == PST_AVRO_STRING ? text_json(text.data, text.len) : bytes_json(text.data, text.len);
+        return rc;
+    case PST_AVRO_FIXED:
+        if ((rc = pst_avro_in_skip(in, n->size)) == 0)
+            *ret = bytes_json(in->p - n->size, n->size);
+        return rc;
+    case PST_AVRO_ENUM:
+        if ((rc = pst_avro_in_index(in, n->n_symbols, "symbol", &v)) == 0)
+            *ret = json_string_nocheck(n->symbols[v]);
+        return rc;
+    case PST_AVRO_UNION:
+        return (rc = pst_avro_in_index(in, n->n_branches, "branch", &v)) < 0 ? rc : read_json(in, n->branches[v], depth + 1, ret);
+    case PST_AVRO_ARRAY:
+    case PST_AVRO_MAP: return read_items(in, n, depth, ret);
+    case PST_AVRO_RECORD: return read_record(in, n, depth, ret);
+    }
+    return 0;
+}
+
+int pst_avro_to_json(const pst_schema *s, const void *bytes, size_t len, json_t **ret_json, pst_err *err)
+{
+    pst_avro_in in;
+    json_t *j = NULL;
+    int rc = pst_avro_in_init(&in, bytes, len, err);
+    if (!rc)
+        rc = read_json(&in, s->root, 0, &j);
+    if (!rc && in.p != in.end) {
+        rc = pst_avro_in_fail(&in, PST_EPARSE, "%zu bytes too many after the data", (size_t)(in.end - in.p));
+        json_decref(j);
+    }
+    if (rc < 0) {
+        pst_err_prefix(err, "%s", pst_node_name(s->root));
+        return rc;
+    }
+    *ret_json = j;
+    return 0;
+}
+
+/* ---- JSON → Avro ------------------------------------------------------------------------------------------------------------ */
+
+static size_t push(pst_json_writer *w, const char *name, size_t index)
+{
+    size_t old = w->n_path;
+    int n = name ? snprintf(w->path + old, sizeof w->path - old, "%s%s", old ? "." : "", name)
+                 : snprintf(w->path + old, sizeof w->path - old, "[%zu]", index);
+    w->n_path = old + (size_t)n < sizeof w->path ? old + (size_t)n : sizeof w->path - 1;
+    return old;
+}
+
+static void pop(pst_json_writer *w, size_t old)
+{
+    w->n_path = old;
+    w->path[old] = 0;
+}
+
+__attribute__((format(printf, 3, 4))) static int bad(pst_json_writer *w, int code, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+    if (!w->err)
+        return code;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return pst_err_set(w->err, code, PST_CLASS_DATA, "avro", 0, "%s%s%s", w->path, w->n_path ? ": " : "", text);
+}
+
+static const char *json_word(const json_t *j)
+{
+    static const char *const names[] = {"an object", "an array", "text", "a whole number", "a number with a fraction",
+                                        "true",      "false",    "null"};
+    return names[json_typeof(j)];
+}
+
+static int mismatch(pst_json_writer *w, const pst_node *n, const json_t *j)
+{
+    return bad(w, PST_EINVAL, "%s is wanted, this is %s", pst_node_name(n), json_word(j));
+}
+
+static int write_whole(pst_json_writer *w, const pst_node *n, const json_t *j)
+{
+    int64_t v;
+    if (json_is_integer(j))
+        v = json_integer_value(j);
+    else if (json_is_real(j) && json_real_value(j) == floor(json_real_value(j)) && fabs(json_real_value(j)) < 9e15)
+        v = (int64_t)json_real_value(j);
+    else
+        return mismatch(w, n, j);
+    if (n->kind == PST_AVRO_INT && (v < INT32_MIN || v > INT32_MAX))
+        return bad(w, PST_EINVAL, "%lld does not fit int (32 bits)", (long long)v);
+    pst_avro_put_long(w->out, v);
+    return 0;
+}
+
+static int write_real(pst_json_writer *w, const pst_node *n, const json_t *j)
+{
+    const char *s = json_string_value(j);
+    double v;
+    if (json_is_number(j))
+        v = json_number_value(j);
+    else if (s && !strcmp(s, "NaN"))
+        v = NAN;
+    else if (s && (!strcmp(s, "Infinity") || !strcmp(s, "-Infinity")))
+        v = *s == '-' ? -INFINITY : INFINITY;
+    else
+        return mismatch(w, n, j);
+    if (n->kind == PST_AVRO_FLOAT)
+        pst_avro_put_float(w->out, (float)v);
+    else
+        pst_avro_put_double(w->out, v);
+    return 0;
+}
+
+/* Code points 0-255 → bytes, as defaults are written in schemas. */
+static void narrow(const json_t *j, pst_buf *b)
+{
+    const uint8_t *s = (const uint8_t *)json_string_value(j);
+    for (size_t i = 0, len = json_string_length(j); i < len; i++) {
+        if (s[i] >= 0xc0 && i + 1 < len) {
+            pst_buf_addc(b, (char)((s[i] & 0x03) << 6 | (s[i + 1] & 0x3f)));
+            i++;
+        } else {
+            pst_buf_addc(b, (char)s[i]);
+        }
+    }
+}
+
+static int write_bytes(pst_json_writer *w, const pst_node *n, const json_t *j)
+{
+    pst_buf b = {0};
+    const char *s = json_string_value(j);
+    void *data = NULL;
+    int rc = 0;
+    if (!s)
+        return mismatch(w, n, j);
+    size_t len = json_string_length(j);
+    if (w->defaults) {
+        narrow(j, &b);
+        s = b.data ? b.data : "";
+        len = b.len;
+    } else if (len >= BASE64_MARK_LEN && !memcmp(s, BASE64_MARK, BASE64_MARK_LEN)) {
+        if (!(s = data = pst_base64_decode(s + BASE64_MARK_LEN, &len)))
+            return bad(w, PST_EINVAL, "what follows " BASE64_MARK " is not base64");
+    }
+    if (n->kind == PST_AVRO_BYTES)
+        pst_avro_put_bytes(w->out, s, len);
+    else if (len == n->size)
+        pst_buf_add(w->out, s, len);
+    else
+        rc = bad(w, PST_EINVAL, "%s has %zu bytes, these are %zu", n->name, n->size, len);
+    pst_buf_done(&b);
+    free(data);
+    return rc;
+}
+
+static int write_enum(pst_json_writer *w, const pst_node *n, const json_t *j)
+{
+    const char *s = json_string_value(j);
+    if (!s)
+        return mismatch(w, n, j);
+    for (size_t i = 0; i < n->n_symbols; i++)
+        if (!strcmp(n->symbols[i], s)) {
+            pst_avro_put_long(w->out, (int64_t)i);
+            return 0;
+        }
+    const char *near = w->err ? pst_nearest(s, (const char *const *)n->symbols, n->n_symbols) : NULL;
+    return bad(w, PST_EINVAL, "\"%.60s\" is not a symbol of %s%s%s%s", s, n->name, near ? "; did you mean \"" : "", near ? near : "",
+               near ? "\"?" : "");
+}
+
+static int write_items(pst_json_writer *w, const pst_node *n, const json_t *j, int depth)
+{
+    bool map = n->kind == PST_AVRO_MAP;
+    size_t count = map ? json_object_size(j) : json_array_size(j), at;
+    const char *key;
+    json_t *v;
+    int rc = 0;
+    if (map ? !json_is_object(j) : !json_is_array(j))
+        return mismatch(w, n, j);
+    if (count)
+        pst_avro_put_long(w->out, (int64_t)count);
+    if (!map) {
+        json_array_foreach(j, at, v)
+        {
+            size_t old = push(w, NULL, at);
+            if ((rc = pst_node_write_json(w, n->item, v, depth + 1)) < 0)
+                return rc;
+            pop(w, old);
+        }
+    } else {
+        size_t key_len;
+        json_object_keylen_foreach((json_t *)(uintptr_t)j, key, key_len, v)
+        {
+            size_t old = push(w, key, 0);
+            pst_avro_put_bytes(w->out, key, key_len);
+            if ((rc = pst_node_write_json(w, n->item, v, depth + 1)) < 0)
+                return rc;
+            pop(w, old);
+        }
+    }
+    pst_avro_put_long(w->out, 0);
+    return 0;
+}
+
+static int unknown_key(pst_json_writer *w, const pst_node *n, const json_t *j)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)j, key, v)
+    {
+        bool known = false;
+        for (size_t i = 0; i < n->n_fields && !known; i++)
+            known = !strcmp(n->fields[i].name, key);
+        if (known)
+            continue;
+        const char **names = pst_alloc((n->n_fields + 1) * sizeof *names);
+        for (size_t i = 0; i < n->n_fields; i++)
+            names[i] = n->fields[i].name;
+        const char *near = w->err ? pst_nearest(key, names, n->n_fields) : NULL;
+        free(names);
+        return bad(w, PST_EINVAL, "%s has no field %.80s%s%s%s", n->name, key, near ? "; did you mean \"" : "", near ? near : "",
+                   near ? "\"?" : "");
+    }
+    return 0;
+}
+
+static int write_record(pst_json_writer *w, const pst_node *n, const json_t *j, int depth)
+{
+    size_t used = 0;
+    if (!json_is_object(j))
+        return mismatch(w, n, j);
+    for (size_t i = 0; i < n->n_fields; i++) {
+        const pst_avro_field *f = &n->fields[i];
+        const json_t *v = json_object_get(j, f->name);
+        size_t old = push(w, f->name, 0);
+        int rc;
+        used += v != NULL;
+        if (v) {
+            rc = pst_node_write_json(w, f->type, v, depth + 1);
+        } else if (f->def) {
+            bool was = w->defaults;
+            w->defaults = true;
+            rc = pst_node_write_json(w, f->type, f->def, depth + 1);
+            w->defaults = was;
+        } else {
+            rc = bad(w, PST_EINVAL, "is missing and has no default");
+        }
+        if (rc < 0)
+            return rc;
+        pop(w, old);
+    }
+    return used < json_object_size(j) && !w->defaults ? unknown_key(w, n, j) : 0;
+}
+
+/* Tries branches without story; what a failed one has written is taken back. */
+static int write_union(pst_json_writer *w, const pst_node *n, const json_t *j, int depth)
+{
+    size_t mark = w->out->len, path = w->n_path;
+    pst_err *err = w->err;
+    bool defaults = w->defaults;
+    int rc = PST_EINVAL;
+    w->err = NULL;
+    for (size_t i = 0; i < n->n_branches && rc < 0 && rc != PST_ELIMIT; i++) {
+        pst_avro_put_long(w->out, (int64_t)i);
+        rc = pst_node_write_json(w, n->branches[i], j, depth + 1);
+        w->defaults = defaults;
+        pop(w, path);
+        if (rc < 0)
+            w->out->len = mark;
+    }
+    w->err = err;
+    if (rc != PST_EINVAL)
+        return rc == PST_ELIMIT ? bad(w, rc, "nested too deeply or too much work") : rc;
+    /* Avro's JSON encoding: {"string": "x"}. Also the way to a story that names the field when one record branch was meant. */
+    const char *tag = json_is_object(j) && json_object_size(j) == 1 ? json_object_iter_key(json_object_iter((json_t *)(uintptr_t)j)) : NULL;
+    const pst_node *only = NULL;
+    size_t only_at = 0, records = 0;
+    for (size_t i = 0; i < n->n_branches; i++) {
+        const pst_node *b = n->branches[i];
+        if (tag && !w->defaults && (!strcmp(pst_node_name(b), tag) || (b->name && !strcmp(b->base, tag)))) {
+            pst_avro_put_long(w->out, (int64_t)i);
+            return pst_node_write_json(w, b, json_object_get(j, tag), depth + 1);
+        }
+        if (b->kind == PST_AVRO_RECORD && json_is_object(j)) {
+            only = b;
+            only_at = i;
+            records++;
+        }
+    }
+    if (records == 1) {
+        pst_avro_put_long(w->out, (int64_t)only_at);
+        return pst_node_write_json(w, only, j, depth + 1);
+    }
+    return bad(w, PST_EINVAL, "%s fits no branch of the union", json_word(j));
+}
+
+int pst_node_write_json(pst_json_writer *w, const pst_node *n, const json_t *j, int depth)
+{
+    if (depth > PST_AVRO_DEPTH_MAX)
+        return bad(w, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
+    if (!w->steps || w->out->len > PST_AVRO_BYTES_MAX)
+        return bad(w, PST_ELIMIT, "the data is too large");
+    w->steps--;
+    switch (n->kind) {
+    case PST_AVRO_NULL: return json_is_null(j) ? 0 : mismatch(w, n, j);
+    case PST_AVRO_BOOLEAN:
+        if (!json_is_boolean(j))
+            return mismatch(w, n, j);
+        pst_buf_addc(w->out, json_is_true(j) ? 1 : 0);
+        return 0;
+    case PST_AVRO_INT:
+    case PST_AVRO_LONG: return write_whole(w, n, j);
+    case PST_AVRO_FLOAT:
+    case PST_AVRO_DOUBLE: return write_real(w, n, j);
+    case PST_AVRO_STRING:
+        if (!json_is_string(j))
+            return mismatch(w, n, j);
+        pst_avro_put_bytes(w->out, json_string_value(j), json_string_length(j));
+        return 0;
+    case PST_AVRO_BYTES:
+    case PST_AVRO_FIXED: return write_bytes(w, n, j);
+    case PST_AVRO_ENUM: return write_enum(w, n, j);
+    case PST_AVRO_ARRAY:
+    case PST_AVRO_MAP: return write_items(w, n, j, depth);
+    case PST_AVRO_RECORD: return write_record(w, n, j, depth);
+    case PST_AVRO_UNION: return write_union(w, n, j, depth);
+    }
+    return 0;
+}
+
+int pst_node_write_default(const pst_avro_field *f, pst_buf *out, pst_err *err)
+{
+    pst_json_writer w = {.out = out, .err = err, .steps = 100000, .defaults = true};
+    push(&w, f->name, 0);
+    int rc = pst_node_write_json(&w, f->type, f->def, 0);
+    if (rc < 0)
+        pst_err_prefix(err, "default");
+    return rc;
+}
+
+int pst_avro_from_json(const pst_schema *s, const json_t *json, pst_buf *out, pst_err *err)
+{
+    pst_buf b = {0};
+    pst_json_writer w = {.out = &b, .err = err, .steps = STEPS_MAX};
+    if (!json)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "avro", 0, "no JSON value was given");
+    int rc = pst_node_write_json(&w, s->root, json, 0);
+    if (rc < 0)
+        pst_err_prefix(err, "%s", pst_node_name(s->root));
+    else
+        pst_buf_add(out, b.data, b.len);
+    pst_buf_done(&b);
+    return rc;
+}

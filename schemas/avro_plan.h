@@ -1,0 +1,144 @@
+/* avro_plan.h - decode plans: a linear list of operations that reads the writer's bytes in order and stores what the target wants; inside
+ * schemas/ only. Everything that resolution decides (names, aliases, promotions, branches, defaults, what to skip) is decided while
+ * compiling, so running is one pass without names, schemas or lookups.
+ *
+ *     [op][op]…[END]            one program a (writer record, target record); CALL runs another, bounded in depth
+ *     ARRAY c=after [item ops][END]    loops keep their body behind them
+ *     UNION ptr=targets [branch ops][JUMP c=end] [branch ops][JUMP] end:
+ *
+ * Fields not wanted next to each other melt into one SKIP where their size is constant; doubles next to each other into one DOUBLES. */
+#ifndef PST_SCHEMAS_AVRO_PLAN_H
+#define PST_SCHEMAS_AVRO_PLAN_H
+
+#include "schemas/avro_node.h"
+#include "schemas/avro_read.h"
+#include "schemas/type.h"
+
+#define PST_AVRO_OPS_MAX  (1u << 18)
+#define PST_AVRO_HEAP_MAX (64u << 20) /* bytes that one decoded event may hold */
+
+/* PST_OP(NAME, what a, b, c, n and ptr mean) */
+#define PST_OPS(X)                                                                 \
+    X(END, "return")                                                               \
+    X(JUMP, "to c")                                                                \
+    X(CALL, "program b on the object at a")                                        \
+    X(CALL_NEW, "program b on a new object of n bytes, its pointer at a")          \
+    X(UNION, "b branches, ptr: their places")                                      \
+    X(FAIL, "ptr: why this data cannot be taken")                                  \
+    X(DEFAULT, "run what follows on the bytes in ptr, then go to c")               \
+    X(FLAG, "bool at a = true")                                                    \
+    X(MARK, "remember the place as a")                                             \
+    X(REWIND, "back to place a")                                                   \
+    X(SKIP, "n bytes")                                                             \
+    X(SKIP_VARINT, "int, long, enum")                                              \
+    X(SKIP_BYTES, "string, bytes")                                                 \
+    X(SKIP_ARRAY, "items of n bytes, or by what follows if n is SIZE_MAX; then c") \
+    X(SKIP_MAP, "the same after each key")                                         \
+    X(BOOL, "to a")                                                                \
+    X(INT, "to a")                                                                 \
+    X(INT_LONG, "int to int64_t at a")                                             \
+    X(INT_FLOAT, "")                                                               \
+    X(INT_DOUBLE, "")                                                              \
+    X(LONG, "")                                                                    \
+    X(LONG_FLOAT, "")                                                              \
+    X(LONG_DOUBLE, "")                                                             \
+    X(FLOAT, "")                                                                   \
+    X(FLOAT_DOUBLE, "")                                                            \
+    X(DOUBLE, "")                                                                  \
+    X(STRING, "char * at a, new")                                                  \
+    X(BYTES, "pst_bytes at a, new")                                                \
+    X(ENUM, "b symbols, ptr: value of each, -1 = none; int at a")                  \
+    X(ARRAY, "pointer at a, count at b, items of n bytes by what follows; then c") \
+    X(MAP, "the same with a key at the begin of each item")                        \
+    X(COL_BOOL, "double at a, want b")                                             \
+    X(COL_INT, "")                                                                 \
+    X(COL_LONG, "")                                                                \
+    X(COL_FLOAT, "")                                                               \
+    X(COL_DOUBLES, "n of them from a, wants from b")                               \
+    X(COL_ITEMS, "n numbers from slot a by what follows, want b; then c")          \
+    X(COL_NULL, "an item is null")                                                 \
+    X(COL_TEXT, "slice of want b")                                                 \
+    X(COL_FIXED, "n bytes as the slice of want b")                                 \
+    X(COL_SYMBOL, "c symbols in ptr, slice of want b")                             \
+    X(COL_RAW, "from mark a to here, want b")
+
+typedef enum {
+#define X(name, doc) PST_OP_##name,
+    PST_OPS(X)
+#undef X
+} pst_op_code;
+
+typedef struct pst_op {
+    uint32_t code, a, b, c;
+    union {
+        size_t n;
+        const void *ptr;
+    };
+} pst_op;
+
+typedef struct pst_program { /* compiled; immutable */
+    pst_op *ops;
+    const char **places; /* one per op: the field, for errors */
+    size_t n, cap;
+    uint32_t *starts; /* program → its first op */
+    size_t n_starts;
+    void **owned; /* what ops and places point into */
+    size_t n_owned, cap_owned;
+} pst_program;
+
+void pst_program_done(pst_program *p);
+char *pst_program_text(const pst_program *p); /* one op a line; free() */
+
+/* ---- compiling -------------------------------------------------------------------------------------------------------------- */
+
+typedef struct pst_sub { /* a program that was called and is or will be compiled */
+    const pst_node *writer, *reader;
+    const pst_type *target; /* NULL: skip only */
+} pst_sub;
+
+typedef struct pst_builder {
+    pst_program *p;
+    pst_sub *subs;
+    size_t n_subs, cap_subs;
+    size_t barrier; /* ops before this one may not be melted with later ones: something jumps to here */
+    uint32_t marks; /* places in use */
+    char place[160];
+    size_t n_place;
+    int rc; /* the first failure */
+    pst_err *err;
+} pst_builder;
+
+void *pst_build_own(pst_builder *b, void *memory);
+pst_op *pst_build_op(pst_builder *b, pst_op_code code, uint32_t a, uint32_t bb); /* valid until the next one */
+void pst_build_label(pst_builder *b);                                            /* something jumps to the next op */
+size_t pst_build_push(pst_builder *b, const char *name);                         /* place for errors; returns the old length */
+void pst_build_pop(pst_builder *b, size_t old);
+__attribute__((format(printf, 3, 4))) int pst_build_fail(pst_builder *b, int code, const char *fmt, ...);
+/* FAIL op with a message. */
+__attribute__((format(printf, 2, 3))) void pst_build_stop(pst_builder *b, const char *fmt, ...);
+uint32_t pst_build_mark(pst_builder *b);
+/* Number of the program for this pair; compiled later by the loop of whoever builds. */
+uint32_t pst_build_sub(pst_builder *b, const pst_node *writer, const pst_node *reader, const pst_type *target);
+void pst_build_skip(pst_builder *b, const pst_node *writer);
+void pst_build_skip_sub(pst_builder *b, const pst_node *writer); /* body of a program that skips a record */
+/* UNION with the code that branch() writes for each. */
+void pst_build_union(pst_builder *b, const pst_node *writer, void (*branch)(pst_builder *b, const pst_node *branch, void *arg), void *arg);
+
+/* ---- running ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct pst_vm {
+    pst_avro_in in;
+    const pst_program *p;
+    size_t heap; /* bytes left */
+    uint8_t *missing;
+    pst_slice *texts;
+    double *numbers;
+    const uint8_t *marks[PST_AVRO_DEPTH_MAX];
+    bool null_item;
+    bool placed; /* the error names its field already */
+} pst_vm;
+
+/* Runs program 0 on obj; the whole input must be used. */
+int pst_vm_run(pst_vm *vm, void *obj);
+
+#endif

@@ -1,0 +1,323 @@
+/* avro_plan_run.c - runs decode plans. One switch; recursion only for called programs and for items of arrays and maps, bounded. */
+#include "schemas/avro_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int run(pst_vm *vm, uint32_t pc, char *obj, int depth);
+
+/* Charges n bytes of memory. */
+static int take(pst_vm *vm, size_t n)
+{
+    if (n > vm->heap)
+        return pst_avro_in_fail(&vm->in, PST_ELIMIT, "the record would need more than %u MiB of memory", PST_AVRO_HEAP_MAX >> 20);
+    vm->heap -= n;
+    return 0;
+}
+
+/* A copy of the text that comes next, with a NUL behind it. */
+static int new_text(pst_vm *vm, char **ret, size_t *ret_len)
+{
+    pst_slice s;
+    int rc = pst_avro_in_bytes(&vm->in, &s);
+    if (rc < 0 || (rc = take(vm, s.len + 1)) < 0)
+        return rc;
+    *ret = pst_strndup(s.data, s.len);
+    *ret_len = s.len;
+    return 0;
+}
+
+static int deeper(pst_vm *vm, int depth)
+{
+    return depth < PST_AVRO_DEPTH_MAX ? 0 : pst_avro_in_fail(&vm->in, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
+}
+
+/* Items are zeroed and counted before they are read, so that an event can be cleared after any failure. */
+static int run_items(pst_vm *vm, const pst_op *o, uint32_t pc, char *obj, int depth)
+{
+    char **items = (char **)(void *)(obj + o->a);
+    size_t *n = (size_t *)(void *)(obj + o->b), cap = 0, key_len;
+    int64_t count;
+    int rc = deeper(vm, depth);
+    while (!rc && !(rc = pst_avro_in_block(&vm->in, &count)) && count)
+        for (; count > 0; count--) {
+            if (*n == cap) {
+                size_t more = cap ? cap : (size_t)count < 64 ? (size_t)count : 64;
+                if ((rc = take(vm, more * o->n)) < 0)
+                    return rc;
+                cap += more;
+                *items = pst_realloc(*items, cap * o->n);
+            }
+            char *item = *items + *n * o->n;
+            memset(item, 0, o->n);
+            ++*n;
+            if ((o->code == PST_OP_MAP && (rc = new_text(vm, (char **)(void *)item, &key_len)) < 0) ||
+                (rc = run(vm, pc + 1, item, depth + 1)) < 0)
+                return rc;
+        }
+    return rc;
+}
+
+static int skip_items(pst_vm *vm, const pst_op *o, uint32_t pc, int depth)
+{
+    bool map = o->code == PST_OP_SKIP_MAP;
+    int64_t count;
+    pst_slice key;
+    int rc = deeper(vm, depth);
+    while (!rc && !(rc = pst_avro_in_block_skip(&vm->in, &count)) && count) {
+        if (count > 0 && !map && o->n != SIZE_MAX) {
+            rc = pst_avro_in_skip(&vm->in, (size_t)count * o->n); /* 10^6 items of 16 MiB do not overflow */
+            continue;
+        }
+        for (; count > 0 && !rc; count--) {
+            if (map && (rc = pst_avro_in_bytes(&vm->in, &key)) < 0)
+                return rc;
+            rc = o->n != SIZE_MAX ? pst_avro_in_skip(&vm->in, o->n) : run(vm, pc + 1, NULL, depth + 1);
+        }
+    }
+    return rc;
+}
+
+/* An array of numbers into n slots: exactly n items, or the record is bad. */
+static int column_items(pst_vm *vm, const pst_op *o, uint32_t pc, int depth)
+{
+    size_t filled = 0, want = o->n;
+    int64_t count;
+    int rc = deeper(vm, depth);
+    vm->null_item = false;
+    while (!rc && !(rc = pst_avro_in_block(&vm->in, &count)) && count) {
+        if ((size_t)count > want - filled)
+            return pst_avro_in_fail(&vm->in, PST_EINVAL, "the array has more than the %zu numbers wanted", want);
+        for (; count > 0 && !rc; count--)
+            rc = run(vm, pc + 1, (char *)(vm->numbers + o->a + filled++), depth + 1);
+    }
+    if (!rc && filled != want)
+        return pst_avro_in_fail(&vm->in, PST_EINVAL, "the array has %zu numbers, %zu are wanted", filled, want);
+    vm->missing[o->b] = vm->null_item;
+    return rc;
+}
+
+typedef struct {
+    const void *data;
+    size_t len;
+} constant;
+
+static int run_default(pst_vm *vm, const pst_op *o, uint32_t pc, char *obj, int depth)
+{
+    const constant *c = o->ptr;
+    pst_avro_in saved = vm->in;
+    vm->in.p = vm->in.begin = c->data;
+    vm->in.end = vm->in.begin + c->len;
+    int rc = run(vm, pc + 1, obj, depth + 1);
+    size_t items = vm->in.items;
+    vm->in = saved;
+    vm->in.items = items;
+    return rc;
+}
+
+/* Reads a number of the writer's kind and stores it as the reader's. */
+static inline int number(pst_vm *vm, uint32_t code, char *at)
+{
+    int64_t v;
+    float f;
+    int rc;
+    switch (code) {
+    case PST_OP_FLOAT: return pst_avro_in_raw(&vm->in, at, sizeof(float));
+    case PST_OP_DOUBLE: return pst_avro_in_raw(&vm->in, at, sizeof(double));
+    case PST_OP_FLOAT_DOUBLE:
+        if ((rc = pst_avro_in_raw(&vm->in, &f, sizeof f)) == 0)
+            *(double *)(void *)at = (double)f;
+        return rc;
+    case PST_OP_LONG:
+    case PST_OP_LONG_FLOAT:
+    case PST_OP_LONG_DOUBLE: rc = pst_avro_in_long(&vm->in, &v); break;
+    default: rc = pst_avro_in_int(&vm->in, &v); break;
+    }
+    if (rc < 0)
+        return rc;
+    if (code == PST_OP_INT)
+        *(int32_t *)(void *)at = (int32_t)v;
+    else if (code == PST_OP_INT_LONG || code == PST_OP_LONG)
+        *(int64_t *)(void *)at = v;
+    else if (code == PST_OP_INT_FLOAT || code == PST_OP_LONG_FLOAT)
+        *(float *)(void *)at = (float)v;
+    else
+        *(double *)(void *)at = (double)v;
+    return 0;
+}
+
+static inline int column(pst_vm *vm, const pst_op *o, char *obj)
+{
+    int64_t v;
+    float f;
+    bool t;
+    int rc;
+    double *at = (double *)(void *)(obj + o->a);
+    switch (o->code) {
+    case PST_OP_COL_DOUBLES:
+        if ((rc = pst_avro_in_raw(&vm->in, at, o->n * sizeof *at)) == 0)
+            memset(vm->missing + o->b, 0, o->n);
+        return rc;
+    case PST_OP_COL_FLOAT:
+        if ((rc = pst_avro_in_raw(&vm->in, &f, sizeof f)) == 0)
+            *at = (double)f;
+        break;
+    case PST_OP_COL_BOOL:
+        if ((rc = pst_avro_in_bool(&vm->in, &t)) == 0)
+            *at = t;
+        break;
+    default:
+        rc = o->code == PST_OP_COL_INT ? pst_avro_in_int(&vm->in, &v) : pst_avro_in_long(&vm->in, &v);
+        if (!rc)
+            *at = (double)v;
+    }
+    if (!rc)
+        vm->missing[o->b] = 0;
+    return rc;
+}
+
+static inline int text(pst_vm *vm, const pst_op *o)
+{
+    int64_t v;
+    int rc;
+    if (o->code == PST_OP_COL_TEXT) {
+        rc = pst_avro_in_bytes(&vm->in, &vm->texts[o->b]);
+    } else if (o->code == PST_OP_COL_FIXED) {
+        if ((rc = pst_avro_in_skip(&vm->in, o->n)) == 0)
+            vm->texts[o->b] = (pst_slice){vm->in.p - o->n, o->n};
+    } else {
+        if ((rc = pst_avro_in_index(&vm->in, o->c, "symbol", &v)) == 0)
+            vm->texts[o->b] = ((const pst_slice *)o->ptr)[v];
+    }
+    if (!rc)
+        vm->missing[o->b] = 0;
+    return rc;
+}
+
+static int symbol(pst_vm *vm, const pst_op *o, char *obj)
+{
+    const int32_t *values = o->ptr;
+    int64_t v;
+    int rc = pst_avro_in_index(&vm->in, o->b, "symbol", &v);
+    if (rc < 0)
+        return rc;
+    if (values[v] < 0)
+        return pst_avro_in_fail(&vm->in, PST_EINCOMPAT, "the writer's symbol %lld is not known and there is no default symbol",
+                                (long long)v);
+    *(int *)(void *)(obj + o->a) = values[v];
+    return 0;
+}
+
+static int call_new(pst_vm *vm, const pst_op *o, char *obj, int depth)
+{
+    int rc = take(vm, o->n);
+    if (rc < 0)
+        return rc;
+    char *inner = *(char **)(void *)(obj + o->a) = pst_alloc(o->n);
+    return run(vm, vm->p->starts[o->b], inner, depth + 1);
+}
+
+/* The first failing op, in the innermost program, names the place. */
+static int failed(pst_vm *vm, uint32_t pc, int rc)
+{
+    if (!vm->placed) {
+        vm->placed = true;
+        pst_err_prefix(vm->in.err, "%s", vm->p->places[pc]);
+    }
+    return rc;
+}
+
+static int run(pst_vm *vm, uint32_t pc, char *obj, int depth)
+{
+    const pst_op *ops = vm->p->ops;
+    int64_t v;
+    pst_slice skipped;
+    size_t len;
+    int rc;
+    for (;; pc++) {
+        const pst_op *o = &ops[pc];
+        rc = 0;
+        switch ((pst_op_code)o->code) {
+        case PST_OP_END: return 0;
+        case PST_OP_JUMP: pc = o->c - 1; break;
+        case PST_OP_CALL:
+            if ((rc = deeper(vm, depth)) == 0)
+                rc = run(vm, vm->p->starts[o->b], obj ? obj + o->a : NULL, depth + 1);
+            break;
+        case PST_OP_CALL_NEW:
+            if ((rc = deeper(vm, depth)) == 0)
+                rc = call_new(vm, o, obj, depth);
+            break;
+        case PST_OP_UNION:
+            if ((rc = pst_avro_in_index(&vm->in, o->b, "branch", &v)) == 0)
+                pc = ((const uint32_t *)o->ptr)[v] - 1;
+            break;
+        case PST_OP_FAIL: rc = pst_avro_in_fail(&vm->in, PST_EINCOMPAT, "%s", (const char *)o->ptr); break;
+        case PST_OP_DEFAULT:
+            rc = run_default(vm, o, pc, obj, depth);
+            pc = rc ? pc : o->c - 1;
+            break;
+        case PST_OP_FLAG: *(bool *)(obj + o->a) = true; break;
+        case PST_OP_MARK: vm->marks[o->a] = vm->in.p; break;
+        case PST_OP_REWIND: vm->in.p = vm->marks[o->a]; break;
+        case PST_OP_SKIP: rc = pst_avro_in_skip(&vm->in, o->n); break;
+        case PST_OP_SKIP_VARINT: rc = pst_avro_in_long(&vm->in, &v); break;
+        case PST_OP_SKIP_BYTES: rc = pst_avro_in_bytes(&vm->in, &skipped); break;
+        case PST_OP_SKIP_ARRAY:
+        case PST_OP_SKIP_MAP:
+            rc = skip_items(vm, o, pc, depth);
+            pc = rc ? pc : o->c - 1;
+            break;
+        case PST_OP_BOOL: rc = pst_avro_in_bool(&vm->in, (bool *)(obj + o->a)); break;
+        case PST_OP_INT:
+        case PST_OP_INT_LONG:
+        case PST_OP_INT_FLOAT:
+        case PST_OP_INT_DOUBLE:
+        case PST_OP_LONG:
+        case PST_OP_LONG_FLOAT:
+        case PST_OP_LONG_DOUBLE:
+        case PST_OP_FLOAT:
+        case PST_OP_FLOAT_DOUBLE:
+        case PST_OP_DOUBLE: rc = number(vm, o->code, obj + o->a); break;
+        case PST_OP_STRING: rc = new_text(vm, (char **)(void *)(obj + o->a), &len); break;
+        case PST_OP_BYTES: {
+            pst_bytes *at = (pst_bytes *)(void *)(obj + o->a);
+            rc = new_text(vm, (char **)&at->data, &at->len);
+            break;
+        }
+        case PST_OP_ENUM: rc = symbol(vm, o, obj); break;
+        case PST_OP_ARRAY:
+        case PST_OP_MAP:
+            rc = run_items(vm, o, pc, obj, depth);
+            pc = rc ? pc : o->c - 1;
+            break;
+        case PST_OP_COL_BOOL:
+        case PST_OP_COL_INT:
+        case PST_OP_COL_LONG:
+        case PST_OP_COL_FLOAT:
+        case PST_OP_COL_DOUBLES: rc = column(vm, o, obj); break;
+        case PST_OP_COL_ITEMS:
+            rc = column_items(vm, o, pc, depth);
+            pc = rc ? pc : o->c - 1;
+            break;
+        case PST_OP_COL_NULL: vm->null_item = true; break;
+        case PST_OP_COL_TEXT:
+        case PST_OP_COL_FIXED:
+        case PST_OP_COL_SYMBOL: rc = text(vm, o); break;
+        case PST_OP_COL_RAW:
+            vm->texts[o->b] = (pst_slice){vm->marks[o->a], (size_t)(vm->in.p - vm->marks[o->a])};
+            vm->missing[o->b] = 0;
+            break;
+        }
+        if (rc < 0)
+            return failed(vm, pc, rc);
+    }
+}
+
+int pst_vm_run(pst_vm *vm, void *obj)
+{
+    int rc = run(vm, vm->p->starts[0], obj, 0);
+    if (!rc && vm->in.p != vm->in.end)
+        rc = pst_avro_in_fail(&vm->in, PST_EPARSE, "%zu bytes too many after the record", (size_t)(vm->in.end - vm->in.p));
+    return rc;
+}

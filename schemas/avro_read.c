@@ -1,0 +1,150 @@
+/* avro_read.c - see avro_read.h. */
+#include "schemas/avro_read.h"
+
+#include <stdio.h>
+
+int pst_avro_in_init(pst_avro_in *in, const void *bytes, size_t len, pst_err *err)
+{
+    static const uint8_t none[1];
+    const uint8_t *p = bytes ? bytes : none;
+    *in = (pst_avro_in){.p = p, .begin = p, .end = p + len, .items = PST_AVRO_ITEMS_MAX, .steps = 4 * PST_AVRO_ITEMS_MAX, .err = err};
+    if (len > PST_AVRO_BYTES_MAX)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "avro", 0, "%zu bytes are more than %u for one record", len,
+                           PST_AVRO_BYTES_MAX);
+    return 0;
+}
+
+int pst_avro_in_fail(pst_avro_in *in, int code, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return pst_err_set(in->err, code, PST_CLASS_DATA, "avro", 0, "%s (byte %zu of %zu)", text, (size_t)(in->p - in->begin),
+                       (size_t)(in->end - in->begin));
+}
+
+int pst_avro_in_varint_slow(pst_avro_in *in, int64_t *ret)
+{
+    uint64_t z = 0;
+    const uint8_t *p = in->p;
+    for (unsigned shift = 0; shift < 70; shift += 7) {
+        if (p == in->end)
+            return pst_avro_in_fail(in, PST_EPARSE, "the data ends inside a number");
+        uint8_t b = *p++;
+        if (shift == 63 && b > 1)
+            break;
+        z |= (uint64_t)(b & 0x7f) << shift;
+        if (b < 0x80) {
+            in->p = p;
+            *ret = (int64_t)(z >> 1) ^ -(int64_t)(z & 1);
+            return 0;
+        }
+    }
+    return pst_avro_in_fail(in, PST_EPARSE, "a number has more than 64 bits");
+}
+
+int pst_avro_in_int(pst_avro_in *in, int64_t *ret)
+{
+    int64_t v;
+    int rc = pst_avro_in_long(in, &v);
+    if (rc < 0)
+        return rc;
+    if (v < INT32_MIN || v > INT32_MAX)
+        return pst_avro_in_fail(in, PST_EPARSE, "%lld is no int of 32 bits", (long long)v);
+    *ret = v;
+    return 0;
+}
+
+int pst_avro_in_bool(pst_avro_in *in, bool *ret)
+{
+    if (in->p == in->end)
+        return pst_avro_in_fail(in, PST_EPARSE, "the data ends where a boolean should be");
+    if (*in->p > 1)
+        return pst_avro_in_fail(in, PST_EPARSE, "byte 0x%02x is no boolean", *in->p);
+    *ret = *in->p++;
+    return 0;
+}
+
+int pst_avro_in_skip(pst_avro_in *in, size_t n)
+{
+    if (n > (size_t)(in->end - in->p))
+        return pst_avro_in_fail(in, PST_EPARSE, "%zu bytes are wanted, %zu are left", n, (size_t)(in->end - in->p));
+    in->p += n;
+    return 0;
+}
+
+int pst_avro_in_raw(pst_avro_in *in, void *ret, size_t n)
+{
+    int rc = pst_avro_in_skip(in, n);
+    if (!rc)
+        memcpy(ret, in->p - n, n);
+    return rc;
+}
+
+int pst_avro_in_bytes(pst_avro_in *in, pst_slice *ret)
+{
+    int64_t len;
+    int rc = pst_avro_in_long(in, &len);
+    if (rc < 0)
+        return rc;
+    if (len < 0 || len > in->end - in->p)
+        return pst_avro_in_fail(in, PST_EPARSE, "a length of %lld, but %zu bytes are left", (long long)len, (size_t)(in->end - in->p));
+    *ret = (pst_slice){in->p, (size_t)len};
+    in->p += len;
+    return 0;
+}
+
+int pst_avro_in_index(pst_avro_in *in, size_t n, const char *what, int64_t *ret)
+{
+    int64_t v;
+    int rc = pst_avro_in_long(in, &v);
+    if (rc < 0)
+        return rc;
+    if (v < 0 || (uint64_t)v >= n)
+        return pst_avro_in_fail(in, PST_EPARSE, "%s %lld of %zu", what, (long long)v, n);
+    *ret = v;
+    return 0;
+}
+
+/* Reads a block's head. ret_size: its byte size, or -1 where the writer did not give it. */
+static int block_head(pst_avro_in *in, int64_t *ret_count, int64_t *ret_size)
+{
+    int64_t count, size = -1;
+    int rc = pst_avro_in_long(in, &count);
+    if (rc < 0)
+        return rc;
+    if (count < 0) {
+        if (count == INT64_MIN)
+            return pst_avro_in_fail(in, PST_EPARSE, "a block of 2^63 items");
+        count = -count;
+        if ((rc = pst_avro_in_long(in, &size)) < 0)
+            return rc;
+        if (size < 0 || size > in->end - in->p)
+            return pst_avro_in_fail(in, PST_EPARSE, "a block of %lld bytes, but %zu are left", (long long)size, (size_t)(in->end - in->p));
+    }
+    if ((uint64_t)count > in->items)
+        return pst_avro_in_fail(in, PST_ELIMIT, "more than %d array items and map entries in one record", PST_AVRO_ITEMS_MAX);
+    in->items -= (size_t)count;
+    *ret_count = count;
+    *ret_size = size;
+    return 0;
+}
+
+int pst_avro_in_block(pst_avro_in *in, int64_t *ret_count)
+{
+    int64_t size;
+    return block_head(in, ret_count, &size);
+}
+
+int pst_avro_in_block_skip(pst_avro_in *in, int64_t *ret_count)
+{
+    int64_t size;
+    int rc = block_head(in, ret_count, &size);
+    if (!rc && size >= 0 && *ret_count) {
+        in->p += size;
+        *ret_count = -1;
+    }
+    return rc;
+}
