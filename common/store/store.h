@@ -26,9 +26,9 @@ int pst_store_delete(pst_store *s, const char *collection, const char *id, int64
 int pst_store_get(pst_store *s, const char *collection, const char *id, json_t **ret_doc, pst_err *err); /* PST_ENOTFOUND/DATA */
 
 typedef struct pst_store_query {
-    const char *state, *user;  /* NULL = any; compared with the document's fields */
-    const char *after;         /* id after which to go on (paging by id of the last answer); NULL = first page */
-    size_t limit;              /* 0 = 100, at most 1,000 */
+    const char *state, *user; /* NULL = any; compared with the document's fields */
+    const char *after;        /* id after which to go on (paging by id of the last answer); NULL = first page */
+    size_t limit;             /* 0 = 100, at most 1,000 */
 } pst_store_query;
 /* Newest first by "submitted_at", then id. ret_docs: a JSON array. */
 int pst_store_list(pst_store *s, const char *collection, const pst_store_query *q, json_t **ret_docs, pst_err *err);
@@ -38,7 +38,10 @@ int pst_store_commit(pst_store *s, pst_err *err);
 void pst_store_rollback(pst_store *s);
 int pst_store_position_set(pst_store *s, const char *topic, int32_t partition, int64_t next, pst_err *err);
 int pst_store_position_get(pst_store *s, const char *topic, int32_t partition, int64_t *ret_next, pst_err *err); /* PST_ENOTFOUND = none */
-/* True once after the database was found gone or damaged and made anew while open: the writer must read the topics from the start. */
+/* Empties everything, positions too: the topics are those of another cluster than before. Not inside a transaction. */
+int pst_store_wipe(pst_store *s, pst_err *err);
+/* True once after the database was found gone or damaged and made anew while open: the writer must go back to the
+ * positions that the new one holds (none: the start). */
 bool pst_store_rebuilt(pst_store *s);
 /* Everything as one canonical text (sorted), for the test "replayed view equals live view". free() it. */
 char *pst_store_dump(pst_store *s, const char *collection, pst_err *err);
