@@ -201,6 +201,9 @@ static int try_port(int port)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), got = 0;
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof a;
+    int on = 1; /* as servers do: a port whose last connections are still closing is free */
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a) && !getsockname(fd, (struct sockaddr *)&a, &len))
         got = ntohs(a.sin_port);
     if (fd >= 0)
@@ -210,6 +213,8 @@ static int try_port(int port)
 
 int pst_proc_free_port(int wanted)
 {
-    int got = wanted > 0 ? try_port(wanted) : 0;
-    return got ? got : try_port(0);
+    for (int port = wanted; wanted > 0 && port < wanted + 20 && port < 65536; port++)
+        if (try_port(port))
+            return port;
+    return try_port(0);
 }

@@ -26,7 +26,7 @@ typedef struct pst_spawn {
 } pst_spawn;
 /* All other descriptors are closed in the child; signals reset. */
 int pst_proc_spawn(const pst_spawn *how, pid_t *ret_pid, pst_err *err);
-/* A listening-free TCP port on 127.0.0.1, the wanted one if free. */
+/* A TCP port of 127.0.0.1 that nobody listens on: the wanted one, else one of the next twenty, else any. */
 int pst_proc_free_port(int wanted);
 
 #endif
