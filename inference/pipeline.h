@@ -33,7 +33,7 @@ typedef struct pst_feature {
     char *input; /* name of the model input it belongs to; NULL = the only one, or the one named like the field */
     double scale, offset;
     pst_missing missing;
-    double value; /* PST_MISSING_VALUE: in the model's units, not scaled */
+    double value; /* PST_MISSING_VALUE: stands for x, so it is scaled like x */
     bool has_clip;
     double clip_lo, clip_hi;
     bool has_vocabulary; /* the field is text; words outside the vocabulary count as missing */

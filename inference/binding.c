@@ -1,0 +1,713 @@
+/* binding.c - features → model inputs → plan → scores and labels.
+ *
+ * Rows are kept in the model's own element type, one matrix per input, so that a run hands the plan its memory without a copy. A model whose
+ * batch dimension is fixed (exported without a free one) is run in chunks of that size, the last one padded with zeros. */
+#include "inference/binding.h"
+
+#include "common/base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LABEL_BYTES = 64 };
+
+typedef struct input {
+    const pst_value_info *info;
+    size_t width; /* per row; 0 = as wide as the features */
+    size_t at;    /* first slot in the row */
+    size_t elem;  /* bytes of one element */
+    char *rows;   /* (rows_max, width) */
+} input;
+
+struct pst_binding {
+    pst_model *model;
+    pst_plan *plan;
+    const pst_model_info *info;
+    char *name;
+    int version;
+    pst_score_type type;
+    bool has_threshold;
+    double threshold;
+    pst_feature *features;
+    size_t n_features;
+    input *inputs;
+    size_t n_inputs;
+    size_t width; /* 0 = free until the first put */
+    size_t rows_max;
+    size_t fixed_rows; /* > 0: the model's batch dimension */
+    char *padded;      /* fixed_rows of the widest input, for the last chunk */
+    pst_tensor *tin, *tout;
+    double *scratch, *target;
+    size_t scratch_width;
+    size_t out_width; /* scores per row */
+    double *scores;   /* (rows_max, out_width) */
+    char (*labels)[LABEL_BYTES];
+    bool has_labels;
+    int label_out; /* index of the label output; -1 = none */
+};
+
+static int refuse(pst_err *err, const pst_binding *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static int refuse(pst_err *err, const pst_binding *b, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "model", 0, "model %s: %s", b->name, text);
+}
+
+/* ---- features -------------------------------------------------------------------------------------------------------------- */
+
+static int features_from_meta(pst_binding *b, const char *text, pst_err *err)
+{
+    json_t *list = NULL;
+    int rc = pst_json_parse(text, strlen(text), "penstock.features", &list, err);
+    if (rc < 0)
+        return rc;
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || n == 0 || n > PST_PIPELINE_FEATURES_MAX)
+        rc = refuse(err, b, "its metadata penstock.features is no list of features");
+    b->features = pst_alloc((n + 1) * sizeof(*b->features));
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        rc = pst_feature_from_json(json_array_get(list, i), &b->features[i], err);
+        if (rc == 0)
+            b->n_features++;
+        else
+            pst_err_prefix(err, "model %s", b->name);
+    }
+    json_decref(list);
+    return rc;
+}
+
+/* Means of a feature of the pipeline file, as the model's own mapping knows them. */
+static int borrow_means(pst_binding *b, pst_err *err)
+{
+    pst_binding own = {.name = b->name};
+    const char *text = pst_model_meta(b->model, "penstock.features");
+    int rc = text ? features_from_meta(&own, text, err) : 0;
+    for (size_t i = 0; rc == 0 && i < b->n_features; i++) {
+        pst_feature *f = &b->features[i];
+        if (f->missing != PST_MISSING_MEAN || f->n_means)
+            continue;
+        for (size_t k = 0; k < own.n_features && !f->n_means; k++) {
+            if (strcmp(own.features[k].field, f->field) != 0 || !own.features[k].n_means)
+                continue;
+            f->means = own.features[k].means;
+            f->n_means = own.features[k].n_means;
+            own.features[k].means = NULL;
+            own.features[k].n_means = 0;
+        }
+        if (!f->n_means)
+            rc = refuse(
+                err, b,
+                "feature %s has missing: mean, but the model's metadata holds no mean of it; use missing: value, or give mean: NUMBER",
+                f->field);
+    }
+    for (size_t i = 0; i < own.n_features; i++)
+        pst_feature_done(&own.features[i]);
+    free(own.features);
+    return rc;
+}
+
+static int take_features(pst_binding *b, const pst_pipeline *p, pst_err *err)
+{
+    const char *text = pst_model_meta(b->model, "penstock.features");
+    int rc = 0;
+    if (p->has_features) {
+        b->features = pst_alloc((p->n_features + 1) * sizeof(*b->features));
+        for (; b->n_features < p->n_features; b->n_features++)
+            pst_feature_copy(&p->features[b->n_features], &b->features[b->n_features]);
+    } else if (text) {
+        rc = features_from_meta(b, text, err);
+    } else if (b->info->n_inputs > 1) { /* exported from a table: one input per column, named like it */
+        b->features = pst_alloc((b->info->n_inputs + 1) * sizeof(*b->features));
+        for (; b->n_features < b->info->n_inputs; b->n_features++)
+            b->features[b->n_features] = (pst_feature){.field = pst_strdup(b->info->inputs[b->n_features].name), .scale = 1, .value = NAN};
+    } else {
+        rc = refuse(err, b,
+                    "it carries no feature mapping (metadata penstock.features) and the pipeline file has no features; list them there");
+    }
+    return rc < 0 ? rc : borrow_means(b, err);
+}
+
+static bool same_name(const char *input_name, const char *field)
+{
+    for (;; input_name++, field++) {
+        if (*input_name != *field && !(*input_name == '_' && *field == '.'))
+            return false;
+        if (!*field)
+            return true;
+    }
+}
+
+/* Orders the features by model input; the order inside one input is the file's. */
+static int group_features(pst_binding *b, pst_err *err)
+{
+    if (b->n_inputs == 1)
+        return 0;
+    pst_feature *sorted = pst_alloc((b->n_features + 1) * sizeof(*sorted));
+    size_t n = 0;
+    bool *used = pst_alloc(b->n_features + 1);
+    int rc = 0;
+    for (size_t k = 0; k < b->n_inputs; k++) {
+        const char *in = b->inputs[k].info->name;
+        size_t slots = 0, before = n;
+        for (size_t i = 0; i < b->n_features; i++) {
+            const pst_feature *f = &b->features[i];
+            if (used[i] || !(f->input ? !strcmp(in, f->input) : same_name(in, f->field)))
+                continue;
+            used[i] = true;
+            slots += f->slots ? f->slots : 1;
+            sorted[n++] = *f;
+        }
+        if (n == before)
+            rc = refuse(err, b, "no feature feeds its input %s; name a feature like it or give a feature input: %s", in, in);
+        /* One array alone in its input: its length is the input's width. */
+        if (n == before + 1 && b->inputs[k].width && !sorted[before].slots && !sorted[before].has_vocabulary && b->inputs[k].width > 1)
+            slots = sorted[before].slots = (uint32_t)b->inputs[k].width;
+        if (!b->inputs[k].width)
+            b->inputs[k].width = slots;
+        else if (rc == 0 && b->inputs[k].width != slots)
+            rc = refuse(err, b, "input %s has %zu slots, the features fill %zu", in, b->inputs[k].width, slots);
+        if (rc < 0)
+            break;
+    }
+    for (size_t i = 0; rc == 0 && i < b->n_features; i++)
+        if (!used[i])
+            rc = refuse(err, b, "feature %s belongs to none of its %zu inputs", b->features[i].field, b->n_inputs);
+    if (rc == 0)
+        memcpy(b->features, sorted, b->n_features * sizeof(*sorted));
+    free(sorted);
+    free(used);
+    return rc;
+}
+
+/* ---- inputs, outputs ------------------------------------------------------------------------------------------------------- */
+
+static int take_input(pst_binding *b, input *in, pst_err *err)
+{
+    const pst_value_info *v = in->info;
+    in->elem = pst_dtype_size(v->dtype);
+    switch (v->dtype) {
+    case PST_F32:
+    case PST_F64:
+    case PST_I8:
+    case PST_U8:
+    case PST_I16:
+    case PST_U16:
+    case PST_I32:
+    case PST_U32:
+    case PST_I64:
+    case PST_U64:
+    case PST_BOOL: break;
+    default:
+        return refuse(err, b, "input %s is of type %s, which features cannot fill yet%s", v->name, pst_dtype_name(v->dtype),
+                      v->dtype == PST_STR ? "; export the model with numbers and give the feature a vocabulary" : "");
+    }
+    in->width = 1;
+    if (v->rank < 0)
+        in->width = 0;
+    if (v->rank == 0)
+        return refuse(err, b, "input %s is a scalar: no room for a batch of records", v->name);
+    for (int d = 1; d < v->rank; d++) {
+        if (v->dims[d] < 0 && in->width && d == v->rank - 1 && in->width == 1)
+            in->width = 0; /* (N, free): as wide as the features */
+        else if (v->dims[d] <= 0)
+            return refuse(err, b, "input %s has more than one free dimension", v->name);
+        else
+            in->width *= (size_t)v->dims[d];
+    }
+    if (in->width > PST_FEATURE_SLOTS_MAX)
+        return refuse(err, b, "input %s has %zu slots a record, more than the limit of %d", v->name, in->width, PST_FEATURE_SLOTS_MAX);
+    if (v->rank > 0 && v->dims[0] > 0) {
+        if (b->fixed_rows && b->fixed_rows != (size_t)v->dims[0])
+            return refuse(err, b, "its inputs have different fixed batch sizes");
+        b->fixed_rows = (size_t)v->dims[0];
+    }
+    return 0;
+}
+
+static bool is_float(pst_dtype t)
+{
+    return t == PST_F32 || t == PST_F64 || t == PST_F16 || t == PST_BF16;
+}
+
+static bool is_label(const pst_value_info *v)
+{
+    return v->dtype == PST_I64 || v->dtype == PST_I32 || v->dtype == PST_STR;
+}
+
+static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
+{
+    const pst_model_info *info = b->info;
+    const char *meta = pst_model_meta(b->model, "penstock.score");
+    if (info->n_outputs == 0)
+        return refuse(err, b, "it has no output");
+    const pst_value_info *last = &info->outputs[info->n_outputs - 1];
+    b->label_out = -1;
+    for (size_t i = 0; i + 1 < info->n_outputs && b->label_out < 0; i++)
+        if (is_label(&info->outputs[i]))
+            b->label_out = (int)i;
+    b->type = p->score_type;
+    if (b->type == PST_SCORE_AUTO && meta && (!pst_score_type_parse(meta, &b->type)))
+        return refuse(err, b, "its metadata penstock.score is \"%.40s\", which is no score type", meta);
+    if (b->type == PST_SCORE_AUTO)
+        b->type = b->label_out >= 0 && is_float(last->dtype) ? PST_SCORE_CLASS : PST_SCORE_RAW;
+    if (b->type != PST_SCORE_CLASS)
+        b->label_out = -1;
+    b->has_labels = b->type == PST_SCORE_CLASS;
+    b->has_threshold = p->has_threshold;
+    b->threshold = p->threshold;
+    const char *threshold = pst_model_meta(b->model, "penstock.threshold");
+    if (!b->has_threshold && threshold) {
+        char *end;
+        b->threshold = strtod(threshold, &end);
+        b->has_threshold = end != threshold && isfinite(b->threshold);
+    }
+    if (b->type == PST_SCORE_RECONSTRUCTION && b->n_inputs != 1)
+        return refuse(err, b, "reconstruction_error needs one input, it has %zu", b->n_inputs);
+    if (b->type == PST_SCORE_RECONSTRUCTION && !is_float(last->dtype))
+        return refuse(err, b, "reconstruction_error needs a float output, %s is %s", last->name, pst_dtype_name(last->dtype));
+    if (last->dtype == PST_STR && b->type != PST_SCORE_CLASS)
+        return refuse(err, b, "its last output %s is text: no score comes from it", last->name);
+    return 0;
+}
+
+static int allocate(pst_binding *b, pst_err *err)
+{
+    size_t at = 0, widest = 0;
+    for (size_t k = 0; k < b->n_inputs; k++) {
+        input *in = &b->inputs[k];
+        in->at = at;
+        at += in->width;
+        if (b->fixed_rows && in->width * in->elem > widest)
+            widest = in->width * in->elem;
+        if (b->rows_max * in->width * in->elem > ((size_t)1 << 30))
+            return refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max, in->width);
+        in->rows = pst_alloc(b->rows_max * in->width * in->elem + 64);
+    }
+    b->width = at;
+    b->padded = b->fixed_rows ? pst_alloc(b->fixed_rows * widest * b->n_inputs + 64) : NULL;
+    return 0;
+}
+
+int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int version, size_t rows_max, pst_binding **ret_binding,
+                    pst_err *err)
+{
+    pst_binding *b = pst_alloc(sizeof(*b));
+    b->model = pst_model_ref(m);
+    b->info = pst_model_info_get(m);
+    b->name = pst_strdup(name);
+    b->version = version;
+    b->rows_max = rows_max;
+    b->n_inputs = b->info->n_inputs;
+    b->inputs = pst_alloc((b->n_inputs + 1) * sizeof(*b->inputs));
+    b->tin = pst_alloc((b->n_inputs + 1) * sizeof(*b->tin));
+    b->tout = pst_alloc((b->info->n_outputs + 1) * sizeof(*b->tout));
+    int rc = b->n_inputs ? 0 : refuse(err, b, "it has no input");
+    for (size_t k = 0; rc == 0 && k < b->n_inputs; k++) {
+        b->inputs[k].info = &b->info->inputs[k];
+        rc = take_input(b, &b->inputs[k], err);
+    }
+    if (rc == 0 && (rc = take_score_type(b, p, err)) == 0 && (rc = take_features(b, p, err)) == 0 && (rc = group_features(b, err)) == 0)
+        rc = pst_plan_new(m, NULL, &b->plan, err);
+    bool open = b->n_inputs == 1 && b->inputs[0].width == 0; /* allocated by set_width */
+    if (rc == 0 && !open)
+        rc = allocate(b, err);
+    if (rc == 0 && !open) { /* scalars alone decide it now; arrays when the first schema is seen */
+        size_t least = 0;
+        for (size_t i = 0; i < b->n_features; i++)
+            least += b->features[i].slots ? b->features[i].slots : 1;
+        if (least > b->width)
+            rc = refuse(err, b, "its input has %zu slots, the features fill %zu", b->width, least);
+    }
+    if (rc == 0 && b->has_labels)
+        b->labels = pst_alloc(rows_max * sizeof(*b->labels));
+    if (rc < 0) {
+        pst_binding_free(b);
+        return rc;
+    }
+    *ret_binding = b;
+    return 0;
+}
+
+void pst_binding_free(pst_binding *b)
+{
+    if (!b)
+        return;
+    pst_plan_free(b->plan);
+    pst_model_unref(b->model);
+    for (size_t k = 0; k < b->n_inputs; k++)
+        free(b->inputs[k].rows);
+    for (size_t i = 0; i < b->n_features; i++)
+        pst_feature_done(&b->features[i]);
+    free(b->features);
+    free(b->inputs);
+    free(b->tin);
+    free(b->tout);
+    free(b->padded);
+    free(b->scratch);
+    free(b->target);
+    free(b->scores);
+    free(b->labels);
+    free(b->name);
+    free(b);
+}
+
+const char *pst_binding_name(const pst_binding *b)
+{
+    return b->name;
+}
+
+int pst_binding_version(const pst_binding *b)
+{
+    return b->version;
+}
+
+const char *pst_binding_digest(const pst_binding *b)
+{
+    return b->info->digest;
+}
+
+pst_score_type pst_binding_score_type(const pst_binding *b)
+{
+    return b->type;
+}
+
+bool pst_binding_threshold(const pst_binding *b, double *ret)
+{
+    if (b->has_threshold)
+        *ret = b->threshold;
+    return b->has_threshold;
+}
+
+const pst_feature *pst_binding_features(const pst_binding *b, size_t *ret_n)
+{
+    *ret_n = b->n_features;
+    return b->features;
+}
+
+size_t pst_binding_width(const pst_binding *b)
+{
+    return b->width;
+}
+
+double *pst_binding_scratch(pst_binding *b, size_t width)
+{
+    if (b->scratch_width < width) {
+        b->scratch = pst_realloc(b->scratch, width * sizeof(double));
+        b->scratch_width = width;
+    }
+    return b->scratch;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+
+/* Whole numbers: rounded towards zero and kept inside the type's range, NaN becomes 0. */
+static double within(double x, double lo, double hi)
+{
+    return !(x > lo) ? (x != x ? 0 : lo) : x > hi ? hi : x;
+}
+
+static void store(pst_dtype t, void *to, const double *x, size_t n)
+{
+    switch (t) {
+#define STORE(TAG, type, lo, hi)               \
+    case TAG: {                                \
+        type *d = to;                          \
+        for (size_t i = 0; i < n; i++)         \
+            d[i] = (type)within(x[i], lo, hi); \
+        break;                                 \
+    }
+    case PST_F32: {
+        float *d = to;
+        for (size_t i = 0; i < n; i++)
+            d[i] = (float)x[i];
+        break;
+    }
+    case PST_F64:
+        memcpy(to, x, n * sizeof(double));
+        break;
+        STORE(PST_I8, int8_t, -128, 127)
+        STORE(PST_U8, uint8_t, 0, 255)
+        STORE(PST_I16, int16_t, -32768, 32767)
+        STORE(PST_U16, uint16_t, 0, 65535)
+        STORE(PST_I32, int32_t, -2147483648.0, 2147483647.0)
+        STORE(PST_U32, uint32_t, 0, 4294967295.0)
+        STORE(PST_I64, int64_t, -9223372036854775808.0, 9223372036854774784.0)
+        STORE(PST_U64, uint64_t, 0, 18446744073709549568.0)
+#undef STORE
+    case PST_BOOL: {
+        uint8_t *d = to;
+        for (size_t i = 0; i < n; i++)
+            d[i] = x[i] != 0;
+        break;
+    }
+    default: PST_ASSERT(false);
+    }
+}
+
+int pst_binding_set_width(pst_binding *b, size_t width, pst_err *err)
+{
+    if (b->width && b->width != width)
+        return refuse(err, b, "its input has %zu slots, these records fill %zu", b->width, width);
+    if (b->width || !width)
+        return 0;
+    input *in = &b->inputs[0];
+    if (b->rows_max * width * in->elem > ((size_t)1 << 30))
+        return refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max, width);
+    in->width = width;
+    in->rows = pst_alloc(b->rows_max * width * in->elem + 64);
+    b->padded = b->fixed_rows ? pst_alloc(b->fixed_rows * width * in->elem + 64) : NULL;
+    b->width = width;
+    return 0;
+}
+
+void pst_binding_put(pst_binding *b, size_t r, const double *x)
+{
+    PST_ASSERT(r < b->rows_max && b->width > 0);
+    for (size_t k = 0; k < b->n_inputs; k++) {
+        input *in = &b->inputs[k];
+        store(in->info->dtype, in->rows + r * in->width * in->elem, x + in->at, in->width);
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------------------- */
+
+/* Element i of a tensor as double. */
+static void load(const pst_tensor *t, size_t from, size_t n, double *ret)
+{
+#define LOAD(TAG, type)                               \
+    case TAG: {                                       \
+        const type *s = (const type *)t->data + from; \
+        for (size_t i = 0; i < n; i++)                \
+            ret[i] = (double)s[i];                    \
+        break;                                        \
+    }
+    switch (t->dtype) {
+        LOAD(PST_F32, float)
+        LOAD(PST_F64, double)
+        LOAD(PST_I8, int8_t)
+        LOAD(PST_U8, uint8_t)
+        LOAD(PST_BOOL, uint8_t)
+        LOAD(PST_I16, int16_t)
+        LOAD(PST_U16, uint16_t)
+        LOAD(PST_I32, int32_t)
+        LOAD(PST_U32, uint32_t)
+        LOAD(PST_I64, int64_t)
+        LOAD(PST_U64, uint64_t)
+    default:
+        for (size_t i = 0; i < n; i++)
+            ret[i] = NAN;
+    }
+#undef LOAD
+}
+
+static size_t count(const pst_tensor *t)
+{
+    size_t n = 1;
+    for (int d = 0; d < t->rank; d++)
+        n *= (size_t)t->dims[d];
+    return n;
+}
+
+static int per_row(const pst_binding *b, size_t out, size_t rows, size_t *ret, pst_err *err)
+{
+    const pst_tensor *t = &b->tout[out];
+    size_t n = count(t);
+    if (n % rows || n == 0)
+        return refuse(err, b, "output %s has %zu elements for %zu records; the model does not score records one by one",
+                      b->info->outputs[out].name, n, rows);
+    *ret = n / rows;
+    return 0;
+}
+
+static int widen(pst_binding *b, size_t k, pst_err *err)
+{
+    if (k == b->out_width)
+        return 0;
+    if (b->out_width) /* rows of earlier runs of this batch would change their meaning */
+        return refuse(err, b, "it gave %zu scores a record and now gives %zu", b->out_width, k);
+    if (k * b->rows_max > ((size_t)1 << 27))
+        return refuse(err, b, "%zu scores a record are more than a batch of %zu records may hold; set batching.count lower", k,
+                      b->rows_max);
+    b->scores = pst_alloc(b->rows_max * k * sizeof(double));
+    b->out_width = k;
+    return 0;
+}
+
+static void take_label(pst_binding *b, const pst_tensor *labels, size_t i, size_t row)
+{
+    char *to = b->labels[row];
+    if (labels && labels->dtype == PST_STR) {
+        snprintf(to, LABEL_BYTES, "%s", ((const char *const *)labels->data)[i]);
+    } else if (labels) {
+        double v;
+        load(labels, i, 1, &v);
+        snprintf(to, LABEL_BYTES, "%.0f", v);
+    } else {
+        const double *s = b->scores + row * b->out_width;
+        size_t best = 0;
+        for (size_t j = 1; j < b->out_width; j++)
+            if (s[j] > s[best])
+                best = j;
+        if (b->out_width == 1) /* one probability: of class 1 */
+            best = s[0] >= (b->has_threshold ? b->threshold : 0.5);
+        snprintf(to, LABEL_BYTES, "%zu", best);
+    }
+}
+
+/* Mean squared difference between what the model was given and what it gave back. */
+static void reconstruction(pst_binding *b, const pst_tensor *out, size_t rows, size_t row)
+{
+    const input *in = &b->inputs[0];
+    size_t w = in->width;
+    if (in->info->dtype == PST_F32 && out->dtype == PST_F32) {
+        const float *x = (const float *)in->rows + row * w, *y = out->data;
+        for (size_t r = 0; r < rows; r++, x += w, y += w) {
+            double sum = 0;
+            for (size_t i = 0; i < w; i++) {
+                double d = (double)x[i] - (double)y[i];
+                sum += d * d;
+            }
+            b->scores[row + r] = sum / (double)w;
+        }
+        return;
+    }
+    double *x = pst_binding_scratch(b, w);
+    if (!b->target)
+        b->target = pst_alloc(w * sizeof(double));
+    pst_tensor seen = {.dtype = in->info->dtype, .data = in->rows};
+    for (size_t r = 0; r < rows; r++) {
+        double sum = 0;
+        load(&seen, (row + r) * w, w, x);
+        load(out, r * w, w, b->target);
+        for (size_t i = 0; i < w; i++)
+            sum += (x[i] - b->target[i]) * (x[i] - b->target[i]);
+        b->scores[row + r] = sum / (double)w;
+    }
+}
+
+/* rows results of the plan → scores of rows [row, row + rows). given ≥ rows: with padding. */
+static int take_scores(pst_binding *b, size_t given, size_t rows, size_t row, pst_err *err)
+{
+    size_t last = b->info->n_outputs - 1, k, l = 0;
+    int rc;
+    if (b->type == PST_SCORE_RECONSTRUCTION) {
+        size_t out = b->info->n_outputs;
+        while (out-- > 0) {
+            if ((rc = per_row(b, out, given, &k, err)) < 0)
+                return rc;
+            if (k == b->inputs[0].width && is_float(b->tout[out].dtype))
+                break;
+        }
+        if (out == SIZE_MAX)
+            return refuse(err, b, "reconstruction_error needs an output as wide as the input (%zu); there is none", b->inputs[0].width);
+        if ((rc = widen(b, 1, err)) < 0)
+            return rc;
+        reconstruction(b, &b->tout[out], rows, row);
+        return 0;
+    }
+    if ((rc = per_row(b, last, given, &k, err)) < 0 || (rc = widen(b, k, err)) < 0)
+        return rc;
+    load(&b->tout[last], 0, rows * k, b->scores + row * k);
+    if (b->type != PST_SCORE_CLASS)
+        return 0;
+    const pst_tensor *labels = b->label_out >= 0 ? &b->tout[b->label_out] : NULL;
+    if (labels && ((rc = per_row(b, (size_t)b->label_out, given, &l, err)) < 0 || l != 1))
+        return rc < 0 ? rc : refuse(err, b, "its label output gives %zu labels a record", l);
+    for (size_t r = 0; r < rows; r++)
+        take_label(b, labels, r, row + r);
+    return 0;
+}
+
+static int run_chunk(pst_binding *b, size_t from, size_t rows, pst_err *err)
+{
+    size_t given = b->fixed_rows ? b->fixed_rows : rows;
+    char *pad = b->padded;
+    for (size_t k = 0; k < b->n_inputs; k++) {
+        const input *in = &b->inputs[k];
+        const pst_value_info *v = in->info;
+        pst_tensor *t = &b->tin[k];
+        *t = (pst_tensor){.dtype = v->dtype, .rank = v->rank < 0 ? 2 : v->rank, .data = in->rows + from * in->width * in->elem};
+        t->dims[0] = (int64_t)given;
+        for (int d = 1; d < t->rank; d++)
+            t->dims[d] = v->rank < 0 || v->dims[d] < 0 ? (int64_t)in->width : v->dims[d];
+        if (given > rows) {
+            size_t bytes = rows * in->width * in->elem, all = given * in->width * in->elem;
+            memcpy(pad, t->data, bytes);
+            memset(pad + bytes, 0, all - bytes);
+            t->data = pad;
+            pad += all;
+        }
+    }
+    int rc = pst_plan_run(b->plan, b->tin, b->n_inputs, b->tout, b->info->n_outputs, err);
+    return rc < 0 ? rc : take_scores(b, given, rows, from, err);
+}
+
+int pst_binding_run(pst_binding *b, size_t from, size_t to, pst_err *err)
+{
+    PST_ASSERT(from <= to && to <= b->rows_max);
+    int rc = 0;
+    while (rc == 0 && from < to) {
+        size_t rows = b->fixed_rows && to - from > b->fixed_rows ? b->fixed_rows : to - from;
+        rc = run_chunk(b, from, rows, err);
+        from += rows;
+    }
+    return rc;
+}
+
+size_t pst_binding_score(const pst_binding *b, size_t r, const double **ret_scores, const char **ret_label)
+{
+    *ret_scores = b->scores + r * b->out_width;
+    *ret_label = b->has_labels ? b->labels[r] : NULL;
+    return b->out_width;
+}
+
+char *pst_binding_explain(const pst_binding *b)
+{
+    pst_buf t = {0};
+    pst_buf_printf(&t, "model %s version %d digest %s\n", b->name, b->version, b->info->digest);
+    for (size_t k = 0; k < b->info->n_inputs + b->info->n_outputs; k++) {
+        bool in = k < b->info->n_inputs;
+        const pst_value_info *v = in ? &b->info->inputs[k] : &b->info->outputs[k - b->info->n_inputs];
+        pst_buf_printf(&t, "%s %s %s(", in ? "input " : "output", v->name, pst_dtype_name(v->dtype));
+        for (int d = 0; d < v->rank; d++) {
+            pst_buf_adds(&t, d ? ", " : "");
+            if (v->dims[d] < 0)
+                pst_buf_addc(&t, d == 0 ? 'N' : '?');
+            else
+                pst_buf_printf(&t, "%lld", (long long)v->dims[d]);
+        }
+        pst_buf_adds(&t, ")\n");
+    }
+    pst_buf_printf(&t, "score  %s", pst_score_type_name(b->type));
+    if (b->has_threshold)
+        pst_buf_printf(&t, ", threshold %g", b->threshold);
+    pst_buf_addc(&t, '\n');
+    for (size_t i = 0; i < b->n_features; i++) {
+        const pst_feature *f = &b->features[i];
+        pst_buf_printf(&t, "feature %zu: %s", i, f->field);
+        if (f->slots > 1)
+            pst_buf_printf(&t, "[%u]", f->slots);
+        if (f->has_vocabulary)
+            pst_buf_printf(&t, ", vocabulary of %zu words", f->n_vocabulary);
+        pst_buf_printf(&t, " × %.9g + %.9g, missing: %s", f->scale, f->offset, pst_missing_name(f->missing));
+        if (f->missing == PST_MISSING_VALUE)
+            pst_buf_printf(&t, " %.9g", f->value);
+        if (f->missing == PST_MISSING_MEAN && f->n_means)
+            pst_buf_printf(&t, " %.9g", f->means[0]);
+        if (f->has_clip)
+            pst_buf_printf(&t, ", clip [%.9g, %.9g]", f->clip_lo, f->clip_hi);
+        if (f->input)
+            pst_buf_printf(&t, ", input %s", f->input);
+        pst_buf_addc(&t, '\n');
+    }
+    char *plan = pst_plan_explain(b->plan);
+    pst_buf_adds(&t, plan ? plan : "");
+    free(plan);
+    return pst_buf_steal(&t);
+}

@@ -1,0 +1,194 @@
+/* pipelines_verb.c - penstock pipelines list|apply|show|delete: the desired scoring deployments on penstock.pipelines. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/map.h"
+#include "common/client/verb.h"
+#include "inference/pipeline.h"
+#include "verbs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIST, APPLY, SHOW, DELETE, N_VERBS, PUBLISH_TIMEOUT_MS = 30000 };
+
+static const pst_usage usages[N_VERBS] = {
+    [LIST] = {"pipelines list", "", "List the pipelines that are to run.", NULL, "penstock pipelines list\npenstock pipelines list --json",
+              NULL, 0, false},
+    [APPLY] = {"pipelines apply", "FILE",
+               "Publish a pipeline file; a running platform starts a scorer for it, or changes the one that runs.",
+               "The file is checked first, and nothing is published if it is wrong. ${NAME} in it is left as it is: the scorer's "
+               "environment counts.",
+               "penstock pipelines apply pipeline.yml", NULL, 0, false},
+    [SHOW] = {"pipelines show", "NAME", "Print a pipeline as it was published.", NULL, "penstock pipelines show turbine-anomalies", NULL, 0,
+              false},
+    [DELETE] = {"pipelines delete", "NAME", "Remove a pipeline; its scorer stops.", NULL, "penstock pipelines delete turbine-anomalies",
+                NULL, 0, false},
+};
+
+static const char *actor(void)
+{
+    const char *u = getenv("PENSTOCK_USER");
+    u = u && *u ? u : getenv("USER");
+    return u && *u ? u : "unknown";
+}
+
+typedef struct gather {
+    pst_client *c;
+    pst_map pipelines; /* name → pst_pipeline_spec, latest */
+} gather;
+
+static void spec_free(void *p)
+{
+    pst_event_clear(&pst_pipeline_spec_type, p);
+    free(p);
+}
+
+static int gather_one(void *arg, const char *key, const pst_record *r, pst_err *err)
+{
+    gather *g = arg;
+    pst_pipeline_spec *s = NULL;
+    if (r->value) {
+        pst_err e = {0};
+        s = pst_alloc(sizeof(*s));
+        int rc = pst_codec_decode(g->c->codec, &pst_pipeline_spec_type, r->value, r->value_len, r->timestamp_ms, s, &e);
+        if (rc < 0) {
+            free(s);
+            if (e.cls == PST_CLASS_DATA) /* somebody's rubbish hides nothing else */
+                return 0;
+            *err = e;
+            return rc;
+        }
+    }
+    pst_pipeline_spec *old = s ? pst_map_put(&g->pipelines, key, s) : pst_map_take(&g->pipelines, key);
+    if (old)
+        spec_free(old);
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(pst_pipeline_spec *const *)a)->name, (*(pst_pipeline_spec *const *)b)->name);
+}
+
+static int list(pst_verb_run *v, gather *g)
+{
+    pst_pipeline_spec **sorted = pst_alloc((g->pipelines.live + 1) * sizeof(*sorted));
+    size_t n = 0;
+    for (size_t i = 0; i < g->pipelines.n; i++)
+        if (g->pipelines.at[i].key)
+            sorted[n++] = g->pipelines.at[i].value;
+    qsort(sorted, n, sizeof(*sorted), by_name);
+    if (n && !v->settings.json)
+        printf("%-28s %-24s %-24s %-28s %s\n", "NAME", "INPUT", "OUTPUT", "MODEL", "APPLIED");
+    for (size_t i = 0; i < n; i++) {
+        if (v->settings.json) {
+            pst_print_event(&pst_pipeline_spec_type, sorted[i]);
+            continue;
+        }
+        pst_pipeline *p = NULL;
+        char when[32], model[200] = "-";
+        if (pst_pipeline_parse(sorted[i]->spec, strlen(sorted[i]->spec), sorted[i]->name, &p, NULL) == 0)
+            snprintf(model, sizeof(model), "%s%s%s", p->model.name ? p->model.name : p->model.file, p->model.alias ? ":" : "",
+                     p->model.alias ? p->model.alias : "");
+        printf("%-28s %-24s %-24s %-28s %.19s by %s\n", sorted[i]->name, p && p->n_topics ? p->topics[0] : "-",
+               p && p->output_topic ? p->output_topic : "-", model, pst_time_text(sorted[i]->time, when),
+               *sorted[i]->actor ? sorted[i]->actor : "-");
+        pst_pipeline_free(p);
+    }
+    if (!n && !v->settings.json && !v->settings.quiet)
+        fprintf(stderr, "no pipelines; penstock pipelines apply FILE adds one\n");
+    free(sorted);
+    return 0;
+}
+
+static int apply(pst_verb_run *v)
+{
+    pst_pipeline *p = NULL;
+    int rc = pst_pipeline_load(v->args[0], &p, &v->err);
+    if (rc < 0)
+        return rc;
+    if (!p->n_topics || !p->output_topic)
+        rc = pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %s is missing", p->file,
+                         p->n_topics ? "output.topic" : "input.topics");
+    pst_pipeline_spec s = {.name = p->name, .spec = p->text, .actor = (char *)(uintptr_t)actor(), .time = pst_now_us()};
+    if (rc == 0)
+        rc = pst_client_publish(v->client, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, p->name, &s, PUBLISH_TIMEOUT_MS, NULL, NULL,
+                                &v->err);
+    if (rc == 0 && !v->settings.quiet)
+        printf("%s\n", p->name);
+    pst_pipeline_free(p);
+    return rc;
+}
+
+static int not_there(pst_verb_run *v)
+{
+    return pst_err_set(&v->err, PST_ENOTFOUND, PST_CLASS_DATA, "pipelines", 0,
+                       "there is no pipeline %s; penstock pipelines list shows what there is", v->args[0]);
+}
+
+static int delete_one(pst_verb_run *v, gather *g)
+{
+    if (!pst_map_get(&g->pipelines, v->args[0]))
+        return not_there(v);
+    pst_out tombstone = {
+        .topic = pst_client_topic(v->client, PST_TOPIC_PIPELINES), .partition = -1, .key = v->args[0], .key_len = strlen(v->args[0])};
+    return pst_publish(v->client->bus, &tombstone, PUBLISH_TIMEOUT_MS, NULL, NULL, &v->err);
+}
+
+static int show(pst_verb_run *v, gather *g)
+{
+    const pst_pipeline_spec *s = pst_map_get(&g->pipelines, v->args[0]);
+    if (!s)
+        return not_there(v);
+    if (v->settings.json)
+        pst_print_event(&pst_pipeline_spec_type, s);
+    else
+        printf("%s%s", s->spec, *s->spec && s->spec[strlen(s->spec) - 1] != '\n' ? "\n" : "");
+    return 0;
+}
+
+static int run_verb(int which, int argc, char **argv)
+{
+    pst_verb_run v;
+    int wanted = which == LIST ? 0 : 1, unused = 0;
+    int status = pst_verb_begin(&v, &usages[which], argc, argv, &unused, wanted, wanted);
+    if (status >= 0)
+        return status;
+    gather g = {.c = v.client};
+    int rc = 0;
+    if (which != APPLY) {
+        pst_err e = {0};
+        rc = pst_client_scan(v.client, PST_TOPIC_PIPELINES, NULL, gather_one, &g, &e);
+        if (rc == PST_ENOTFOUND)
+            rc = 0; /* no topic yet: no pipelines yet */
+        else if (rc < 0)
+            v.err = e;
+    }
+    if (rc == 0)
+        rc = which == LIST ? list(&v, &g) : which == APPLY ? apply(&v) : which == SHOW ? show(&v, &g) : delete_one(&v, &g);
+    pst_map_done(&g.pipelines, spec_free);
+    return pst_verb_end(&v, rc);
+}
+
+static int pipelines_run(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    for (int i = 0; i < N_VERBS; i++)
+        if (!strcmp(word, usages[i].verb + strlen("pipelines ")))
+            return run_verb(i, argc - 1, argv + 1);
+    bool help = !strcmp(word, "--help") || !strcmp(word, "-h");
+    FILE *f = help ? stdout : stderr;
+    if (*word && !help)
+        fprintf(f, "penstock pipelines: unknown verb %s\n", word);
+    fprintf(f, "Usage: penstock pipelines list|apply|show|delete …\n\n");
+    for (int i = 0; i < N_VERBS; i++) {
+        char left[48];
+        snprintf(left, sizeof(left), "%s %s", usages[i].verb + strlen("pipelines "), usages[i].args);
+        fprintf(f, "  %-16s %s\n", left, usages[i].summary);
+    }
+    fprintf(f, "\nExamples:\n  penstock pipelines apply pipeline.yml\n  penstock pipelines list\n");
+    return help ? 0 : 2;
+}
+
+const pst_verb pst_pipelines_verb = {"pipelines", "scoring deployments: list, apply, show, delete", "streams", pipelines_run};

@@ -1,0 +1,121 @@
+/* score_verb.c - penstock score run|check|dry-run|explain. */
+#include "common/base/log.h"
+#include "common/base/opt.h"
+#include "inference/score_offline.h"
+#include "inference/score_run.h"
+#include "verbs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct score_opts {
+    const char *config, *in, *out, *metrics_listen;
+    bool exit_on_eof;
+    int64_t records_max, slot;
+} score_opts;
+
+#define CONFIG                                                                                                 \
+    {                                                                                                          \
+        "config", 'c', PST_OPT_STR, offsetof(score_opts, config), "FILE", NULL, "the pipeline file; - = stdin" \
+    }
+
+static const pst_opt run_table[] = {
+    CONFIG,
+    {"exit-on-eof", 0, PST_OPT_BOOL, offsetof(score_opts, exit_on_eof), NULL, NULL, "end when everything that is there has been scored"},
+    {"max-records", 0, PST_OPT_INT, offsetof(score_opts, records_max), "N", NULL, "end after N records"},
+    {"slot", 0, PST_OPT_INT, offsetof(score_opts, slot), "N", "-1",
+     "number of this worker among those of the pipeline; -1 = the first free one of this host"},
+    {"metrics-listen", 0, PST_OPT_STR, offsetof(score_opts, metrics_listen), "[ADDRESS:]PORT", NULL,
+     "serve /metrics, /healthz and /readyz; 0 = any free port"},
+};
+static const pst_opt file_table[] = {CONFIG};
+static const pst_opt dry_table[] = {
+    CONFIG,
+    {"in", 0, PST_OPT_STR, offsetof(score_opts, in), "FILE", "-", "JSON lines or an Avro container file; - = stdin"},
+    {"out", 0, PST_OPT_STR, offsetof(score_opts, out), "FILE", "-", "JSON lines; - = stdout"},
+};
+
+static const pst_usage usages[] = {
+    {"score run", "-c FILE", "Score a stream: records in, scores out, dead letters aside.",
+     "Runs one pipeline until it is told to stop; SIGTERM finishes the batch in hand and commits. Waits for its model, its topics and the "
+     "brokers\n"
+     "as long as it takes, and says why. Models swap between two batches when their alias moves.\n"
+     "Exit status 3: ended by --exit-on-eof or --max-records, and some records were dead-lettered.",
+     "penstock score run -c pipeline.yml\npenstock score run -c pipeline.yml --exit-on-eof\npenstock score run -c pipeline.yml "
+     "--metrics-listen 9464",
+     run_table, 5, false},
+    {"score check", "-c FILE", "Check a pipeline file: its model, its features, the newest schemas of its topics.", NULL,
+     "penstock score check -c pipeline.yml", file_table, 1, false},
+    {"score dry-run", "-c FILE --in F --out F", "Score a file: one JSON line a record, with score, label and missing, or error.",
+     "Needs no broker when the pipeline's model is a file. Exit status 3 when some records could not be scored.",
+     "penstock score dry-run -c pipeline.yml --in records.jsonl --out scores.jsonl\npenstock cat -t telemetry -e -q | penstock score "
+     "dry-run -c pipeline.yml",
+     dry_table, 3, false},
+    {"score explain", "-c FILE", "Show how records become scores: decode plan, feature mapping, the model's plan.", NULL,
+     "penstock score explain -c pipeline.yml", file_table, 1, false},
+};
+enum { RUN, CHECK, DRY_RUN, EXPLAIN, N_USAGES };
+
+static void print_help(FILE *f)
+{
+    fprintf(f, "Usage: penstock score run|check|dry-run|explain [options]\n\n");
+    for (int i = 0; i < N_USAGES; i++)
+        fprintf(f, "  %-16s %s\n", usages[i].verb, usages[i].summary);
+    fprintf(f, "\npenstock score VERB --help tells more.\n\nExamples:\n  penstock score check -c pipeline.yml\n  penstock score run -c "
+               "pipeline.yml\n");
+}
+
+static int run_verb(int which, int argc, char **argv)
+{
+    score_opts o = {.slot = -1};
+    pst_settings settings = {0};
+    pst_pipeline *p = NULL;
+    pst_err err = {0};
+    char **args = NULL;
+    int n_args = 0, status = 0;
+    int rc = pst_opt_parse(&usages[which], argc, argv, &o, &settings, &args, &n_args, &err);
+    if (rc == 1)
+        return 0;
+    if (rc == 0 && n_args > (o.config ? 0 : 1))
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument %s", args[o.config ? 0 : 1]);
+    if (rc == 0 && !o.config && n_args == 1)
+        o.config = args[0];
+    if (rc == 0 && !o.config)
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "which pipeline? penstock %s -c pipeline.yml", usages[which].verb);
+    if (rc == 0 && (o.records_max < 0 || o.slot < -1 || o.slot > 1000000))
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--max-records and --slot are whole numbers from 0 on");
+    if (rc == 0)
+        rc = pst_pipeline_load(o.config, &p, &err);
+    if (rc < 0) {
+        pst_say_err(usages[which].verb, &err);
+        status = pst_err_exit(&err);
+    } else if (which == RUN) {
+        pst_score_run_opts r = {
+            .exit_on_eof = o.exit_on_eof, .records_max = o.records_max, .slot = (int)o.slot, .metrics_listen = o.metrics_listen};
+        status = pst_score_run(&settings, p, &r);
+    } else if (which == DRY_RUN) {
+        status = pst_score_dry_run(&settings, p, o.in, o.out);
+    } else {
+        status = pst_score_check(&settings, p, which == EXPLAIN);
+    }
+    pst_pipeline_free(p);
+    pst_settings_done(&settings);
+    free(args);
+    return status;
+}
+
+static int score_run(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    for (int i = 0; i < N_USAGES; i++)
+        if (!strcmp(word, usages[i].verb + strlen("score ")))
+            return run_verb(i, argc - 1, argv + 1);
+    bool help = !strcmp(word, "--help") || !strcmp(word, "-h");
+    if (*word && !help)
+        fprintf(stderr, "penstock score: unknown verb %s\n", word);
+    print_help(help ? stdout : stderr);
+    return help ? 0 : 2;
+}
+
+const pst_verb pst_score_verb = {"score", "score a stream with a model: run, check, dry-run, explain", "streams", score_run};
