@@ -41,6 +41,11 @@ bool bus_is_outage(rd_kafka_resp_err_t code)
     }
 }
 
+bool bus_is_purge(rd_kafka_resp_err_t code)
+{
+    return code == RD_KAFKA_RESP_ERR__PURGE_QUEUE || code == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT;
+}
+
 int bus_code(rd_kafka_resp_err_t code, pst_err_class *ret_class)
 {
     pst_err_class ignored, *cls = ret_class ? ret_class : &ignored;

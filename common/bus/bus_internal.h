@@ -77,6 +77,8 @@ int bus_err(pst_err *err, const pst_bus_conf *conf, rd_kafka_resp_err_t code, co
 int bus_err_take(pst_err *err, const pst_bus_conf *conf, rd_kafka_error_t *e, const char *what);
 /* Away (broker, coordinator, leader) as opposed to a refusal or a mistake. */
 bool bus_is_outage(rd_kafka_resp_err_t code);
+/* Dropped from the queue, by us or because the producer died. */
+bool bus_is_purge(rd_kafka_resp_err_t code);
 
 /* Runs fn(arg) on its own thread and waits at most timeout_ms; false = still running, then it goes on alone (fn owns arg). For
  * rd_kafka_destroy and consumer_close, which may block for long when a broker is away (reliability.md 1.3 point 8). */

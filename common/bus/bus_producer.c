@@ -32,11 +32,11 @@ static void dr_cb(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
         p->done_partition = m->partition;
         p->done_offset = m->offset;
     } else {
-        /* Purged because the producer died: tell why it died. */
+        /* Purged because the producer died: tell why it died. Not rd_kafka_message_errstr(): of a produced record that is its payload. */
         rd_kafka_resp_err_t code = m->err;
         char reason[300];
-        snprintf(reason, sizeof reason, "%s", rd_kafka_message_errstr(m));
-        if (code == RD_KAFKA_RESP_ERR__PURGE_QUEUE || code == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || code == RD_KAFKA_RESP_ERR__FATAL) {
+        snprintf(reason, sizeof reason, "%s", rd_kafka_err2str(code));
+        if (bus_is_purge(code) || code == RD_KAFKA_RESP_ERR__FATAL) {
             rd_kafka_resp_err_t why = rd_kafka_fatal_error(rk, reason, sizeof reason);
             code = why ? why : code;
         }
@@ -45,7 +45,7 @@ static void dr_cb(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
             size_t n = strlen(e.text);
             snprintf(e.text + n, sizeof e.text - n, "; %.200s", p->health.last.text);
         }
-        if (!p->failed.code) {
+        if (!p->failed.code || bus_is_purge(p->failed_code)) { /* what was dropped in consequence explains nothing */
             p->failed = e;
             p->failed_code = code;
             snprintf(p->failed_topic, sizeof p->failed_topic, "%s", topic);

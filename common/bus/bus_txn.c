@@ -170,9 +170,8 @@ static int renew(pst_txn *t, bool abort_first, pst_err *err)
         if (e)
             rd_kafka_error_destroy(e);
     }
-    if (t->p)
-        t->counts[2]++;
     for (int dead = 0; dead < RECYCLES_IN_A_ROW; dead++) {
+        t->counts[2] += t->p != NULL;
         int rc = make_producer(t, err);
         if (rc < 0)
             return rc;
@@ -413,7 +412,9 @@ static int settle(pst_txn *t, txn_class c, const rd_kafka_topic_partition_list_t
     bool no_right = bus_code(native, NULL) == PST_EAUTH || bus_code(t->p->failed_code, NULL) == PST_EAUTH;
     if (no_right)
         t->refusals++;
-    pst_err failed = t->p->failed.code ? t->p->failed : t->why;
+    /* A record's own failure says more than the commit's "aborted because of an error", unless it is itself a consequence. */
+    bool record = t->p->failed.code && !bus_is_purge(t->p->failed_code) && !bus_is_outage(t->p->failed_code);
+    pst_err failed = record || !t->why.code ? t->p->failed : t->why;
     int rc = renew(t, c == TXN_ABORT, err);
     fate f = {0};
     if (!rc && (end_sent || c == TXN_FENCED))

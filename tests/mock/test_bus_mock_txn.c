@@ -1,0 +1,242 @@
+/* test_bus_mock_txn.c - what pst_txn makes of every broker error of the transaction protocol, injected into librdkafka's in-memory cluster by
+ * request kind. The cluster stores neither transactional offsets nor markers, so only the behaviour is proved here: commits, aborts, recycles,
+ * refusals. That nothing is lost or doubled is proved on a real Kafka (test_bus_live). */
+#include "common/bus/bus_internal.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { PRODUCE = 0, INIT = 22, ADD_PARTITIONS = 24, ADD_OFFSETS = 25, END_TXN = 26, TXN_OFFSET_COMMIT = 28 };
+
+static pst_embedded *broker;
+static pst_bus_conf *conf;
+static pst_consumer *consumer;
+static rd_kafka_mock_cluster_t *cluster;
+
+static int start(void **state)
+{
+    pst_err err = {0};
+    if (getenv("PENSTOCK_TEST_VERBOSE"))
+        pst_log_set_level(PST_LOG_DEBUG);
+    assert_int_equal(pst_embedded_start(0, &broker, &err), 0);
+    cluster = bus_embedded_cluster(broker);
+    conf = pst_bus_conf_new(pst_embedded_bootstrap(broker), "test");
+    assert_int_equal(pst_bus_conf_set(conf, "fetch.wait.max.ms", "10", "test", &err), 0);
+    assert_int_equal(pst_bus_conf_set(conf, "session.timeout.ms", "6000", "test", &err), 0);
+    assert_int_equal(pst_bus_conf_set(conf, "retry.backoff.ms", "20", "test", &err), 0);
+    rd_kafka_mock_topic_create(cluster, "in", 1, 1);
+    rd_kafka_mock_topic_create(cluster, "out", 1, 1);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(pst_publish(conf, &(pst_out){.topic = "in", .partition = 0, .value = "x", .value_len = 1}, 5000, NULL, NULL, &err),
+                         0);
+    const char *topic = "in";
+    assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.group = "g", .topics = &topic, .n_topics = 1}, &consumer, &err), 0);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    pst_consumer_free(consumer);
+    pst_bus_conf_free(conf);
+    pst_embedded_stop(broker);
+    return 0;
+}
+
+/* One round of one record; returns what commit (or begin) returned. */
+static int run_round(pst_txn *t, pst_err *err)
+{
+    pst_batch b = {0};
+    int64_t until = pst_mono_us() + 15000000;
+    pst_err_clear(err);
+    while (!b.n && pst_mono_us() < until)
+        assert_int_equal(pst_consumer_poll(consumer, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
+    assert_int_equal(b.n, 1);
+    int rc = pst_txn_begin(t, err);
+    if (rc)
+        return rc;
+    assert_int_equal(pst_txn_send(t, &(pst_out){.topic = "out", .partition = 0, .value = "y", .value_len = 1}, err), 0);
+    pst_consumer_mark(consumer, "in", 0, b.records[0].offset + 1);
+    return pst_txn_commit(t, err);
+}
+
+typedef struct row {
+    const char *what;
+    int request;
+    int errors[4]; /* injected, 0 ends */
+    int want;      /* of the round with the error: 0, PST_EAGAIN or another */
+    bool recycled; /* a new producer was taken by the time the next round is done */
+} row;
+
+#define E(x) RD_KAFKA_RESP_ERR_##x
+static const row rows[] = {
+    {"end: fenced", END_TXN, {E(PRODUCER_FENCED)}, PST_EAGAIN, true},
+    {"end: epoch", END_TXN, {E(INVALID_PRODUCER_EPOCH)}, PST_EAGAIN, true},
+    {"end: state", END_TXN, {E(INVALID_TXN_STATE)}, PST_EAGAIN, true},
+    {"end: coordinator loads", END_TXN, {E(COORDINATOR_LOAD_IN_PROGRESS)}, 0, true}, /* hidden retry: EndTxn was sent twice */
+    {"end: connection cut", END_TXN, {E(_TRANSPORT)}, 0, true},
+    {"end: unknown producer id", END_TXN, {E(UNKNOWN_PRODUCER_ID)}, PST_EAGAIN, true},
+    {"offsets: generation", TXN_OFFSET_COMMIT, {E(ILLEGAL_GENERATION)}, PST_EAGAIN, true},
+    {"offsets: member", TXN_OFFSET_COMMIT, {E(UNKNOWN_MEMBER_ID)}, PST_EAGAIN, true},
+    {"offsets: instance", TXN_OFFSET_COMMIT, {E(FENCED_INSTANCE_ID)}, PST_EAGAIN, true},
+    {"offsets: rebalance", TXN_OFFSET_COMMIT, {E(REBALANCE_IN_PROGRESS)}, PST_EAGAIN, true},
+    {"offsets: group right, once", TXN_OFFSET_COMMIT, {E(GROUP_AUTHORIZATION_FAILED)}, PST_EAGAIN, true},
+    {"offsets: coordinator loads", TXN_OFFSET_COMMIT, {E(COORDINATOR_LOAD_IN_PROGRESS)}, 0, false},
+    {"add offsets: concurrent", ADD_OFFSETS, {E(CONCURRENT_TRANSACTIONS), E(CONCURRENT_TRANSACTIONS)}, 0, false},
+    {"add offsets: epoch", ADD_OFFSETS, {E(INVALID_PRODUCER_EPOCH)}, PST_EAGAIN, true},
+    {"add partitions: concurrent", ADD_PARTITIONS, {E(CONCURRENT_TRANSACTIONS), E(CONCURRENT_TRANSACTIONS)}, 0, false},
+    {"add partitions: epoch", ADD_PARTITIONS, {E(INVALID_PRODUCER_EPOCH)}, PST_EAGAIN, true},
+    {"add partitions: topic right, once", ADD_PARTITIONS, {E(TOPIC_AUTHORIZATION_FAILED)}, PST_EAGAIN, true},
+    {"produce: topic right, once", PRODUCE, {E(TOPIC_AUTHORIZATION_FAILED)}, PST_EAGAIN, true},
+    {"produce: epoch", PRODUCE, {E(INVALID_PRODUCER_EPOCH)}, PST_EAGAIN, true},
+    {"produce: unknown producer id", PRODUCE, {E(UNKNOWN_PRODUCER_ID)}, PST_EAGAIN, true},
+    {"produce: out of order", PRODUCE, {E(OUT_OF_ORDER_SEQUENCE_NUMBER)}, PST_EAGAIN, true},
+    {"produce: too large", PRODUCE, {E(MSG_SIZE_TOO_LARGE)}, PST_EAGAIN, true},
+    {"produce: not leader", PRODUCE, {E(NOT_LEADER_FOR_PARTITION), E(NOT_LEADER_FOR_PARTITION)}, 0, false},
+    {"produce: replicas", PRODUCE, {E(NOT_ENOUGH_REPLICAS), E(NOT_ENOUGH_REPLICAS)}, 0, false},
+    {"produce: storage", PRODUCE, {E(KAFKA_STORAGE_ERROR), E(KAFKA_STORAGE_ERROR)}, 0, false},
+    {"init: right", INIT, {E(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)}, PST_EAUTH, false},
+    {"init: cluster right", INIT, {E(CLUSTER_AUTHORIZATION_FAILED)}, PST_EAUTH, false},
+    {"init: time-out", INIT, {E(INVALID_TRANSACTION_TIMEOUT)}, PST_EINVAL, false},
+    {"init: fenced, once", INIT, {E(PRODUCER_FENCED)}, 0, true},
+    {"init: concurrent", INIT, {E(CONCURRENT_TRANSACTIONS), E(CONCURRENT_TRANSACTIONS)}, 0, false},
+};
+
+static void test_mock_txn_error_classes(void **state)
+{
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const row *r = &rows[i];
+        pst_txn *t;
+        pst_err err = {0};
+        char id[32];
+        uint64_t counts[3];
+        snprintf(id, sizeof id, "t-%zu", i);
+        assert_int_equal(pst_txn_new(conf, id, PST_TXN_EXACTLY_ONCE, consumer, &t, &err), 0);
+        bool init = r->request == INIT;
+        if (!init)
+            assert_int_equal(run_round(t, &err), 0);
+        size_t n = 0;
+        rd_kafka_resp_err_t errors[4];
+        for (; n < 4 && r->errors[n]; n++)
+            errors[n] = r->errors[n];
+        rd_kafka_mock_push_request_errors_array(cluster, (int16_t)r->request, n, errors);
+        int rc = run_round(t, &err);
+        rd_kafka_mock_clear_request_errors(cluster, (int16_t)r->request);
+        char story[sizeof err.text];
+        snprintf(story, sizeof story, "%s", err.text);
+        int after = rc == 0 || rc == PST_EAGAIN ? run_round(t, &err) : 0; /* life goes on */
+        pst_txn_counts(t, counts);
+        bool recycled = counts[2] > 0;
+        bool good = rc == r->want && after == 0 && recycled == r->recycled && (rc != PST_EAGAIN || counts[1] == 1);
+        printf("  %-36s %-12s recycled=%d%s %s\n", r->what, rc ? pst_code_name(rc) : "ok", recycled, good ? "" : "  <- WRONG", story);
+        wrong += !good;
+        pst_txn_free(t);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static void test_mock_txn_stops_after_three_refusals(void **state)
+{
+    pst_txn *t;
+    pst_err err = {0};
+    assert_int_equal(pst_txn_new(conf, "t-refused", PST_TXN_EXACTLY_ONCE, consumer, &t, &err), 0);
+    int want[] = {PST_EAGAIN, PST_EAGAIN, PST_EAUTH};
+    for (int i = 0; i < 3; i++) {
+        rd_kafka_mock_push_request_errors(cluster, ADD_PARTITIONS, 1, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+        assert_int_equal(run_round(t, &err), want[i]);
+    }
+    assert_int_equal(err.cls, PST_CLASS_FATAL);
+    pst_txn_free(t);
+}
+
+static void test_mock_txn_too_large_is_refused_before_it_harms(void **state)
+{
+    pst_txn *t;
+    pst_err err = {0};
+    char *big = pst_alloc(1000000);
+    assert_int_equal(pst_txn_new(conf, "t-large", PST_TXN_EXACTLY_ONCE, NULL, &t, &err), 0);
+    assert_int_equal(pst_txn_begin(t, &err), 0);
+    assert_int_equal(pst_txn_send(t, &(pst_out){.topic = "out", .partition = 0, .value = big, .value_len = 1000000}, &err), PST_ELIMIT);
+    pst_err_clear(&err);
+    assert_int_equal(pst_txn_send(t, &(pst_out){.topic = "out", .partition = 0, .value = "y", .value_len = 1}, &err), 0);
+    assert_int_equal(pst_txn_commit(t, &err), 0);
+    assert_int_equal(pst_txn_commit(t, &err), PST_ESTATE);
+    free(big);
+    pst_txn_free(t);
+}
+
+static void test_mock_txn_empty_round_commits(void **state)
+{
+    pst_txn *t;
+    pst_err err = {0};
+    assert_int_equal(pst_txn_new(conf, "t-empty", PST_TXN_EXACTLY_ONCE, NULL, &t, &err), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pst_txn_begin(t, &err), 0);
+        assert_int_equal(pst_txn_commit(t, &err), 0);
+    }
+    uint64_t counts[3];
+    pst_txn_counts(t, counts);
+    assert_int_equal(counts[0], 3);
+    assert_int_equal(counts[2], 0);
+    pst_txn_free(t);
+}
+
+static void *bring_up(void *arg)
+{
+    pst_sleep_ms(7000);
+    rd_kafka_mock_broker_set_up(cluster, -1);
+    return NULL;
+}
+
+static void test_mock_txn_survives_an_outage_during_commit(void **state)
+{
+    pst_txn *t;
+    pst_err err = {0};
+    assert_int_equal(pst_txn_new(conf, "t-outage", PST_TXN_EXACTLY_ONCE, NULL, &t, &err), 0);
+    assert_int_equal(pst_txn_begin(t, &err), 0);
+    assert_int_equal(pst_txn_send(t, &(pst_out){.topic = "out", .partition = 0, .value = "y", .value_len = 1}, &err), 0);
+    rd_kafka_mock_broker_set_down(cluster, -1);
+    pthread_t up;
+    assert_int_equal(pthread_create(&up, NULL, bring_up, NULL), 0);
+    int rc = pst_txn_commit(t, &err);
+    pthread_join(up, NULL);
+    if (rc)
+        fail_msg("%s", err.text);
+    pst_txn_free(t);
+}
+
+static void test_mock_plain_mode_sends_and_commits(void **state)
+{
+    pst_txn *t;
+    pst_err err = {0};
+    assert_int_equal(pst_txn_new(conf, "t-plain", PST_TXN_AT_LEAST_ONCE, consumer, &t, &err), 0);
+    assert_int_equal(run_round(t, &err), 0);
+    size_t n;
+    const bus_part *p = bus_consumer_parts(consumer, &n);
+    assert_int_equal(n, 1);
+    int64_t at = p[0].committed;
+    assert_true(at > 0);
+    assert_int_equal(run_round(t, &err), 0);
+    assert_int_equal(bus_consumer_parts(consumer, &n)[0].committed, at + 1);
+    rd_kafka_mock_push_request_errors(cluster, PRODUCE, 1, RD_KAFKA_RESP_ERR_INVALID_RECORD);
+    assert_int_equal(run_round(t, &err), PST_EAGAIN);
+    assert_int_equal(run_round(t, &err), 0);
+    assert_int_equal(bus_consumer_parts(consumer, &n)[0].committed, at + 2);
+    pst_txn_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mock_plain_mode_sends_and_commits),   cmocka_unit_test(test_mock_txn_error_classes),
+        cmocka_unit_test(test_mock_txn_stops_after_three_refusals), cmocka_unit_test(test_mock_txn_too_large_is_refused_before_it_harms),
+        cmocka_unit_test(test_mock_txn_empty_round_commits),        cmocka_unit_test(test_mock_txn_survives_an_outage_during_commit),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
