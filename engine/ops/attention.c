@@ -1,0 +1,229 @@
+/* attention.c - Attention (opset 23, 24) and RotaryEmbedding. Scores and sums in double, one query row at a time: memory is one row.
+ * Grouped queries: query head h reads key head h / (query heads / key heads). */
+#include "engine/ops/kernels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A (B, heads, S, D) view of a 4-D tensor or of (B, S, heads·D). */
+typedef struct heads {
+    const float *data;
+    int64_t b, h, s, d;
+    int64_t sb, sh, ss;
+} heads;
+
+static int heads_of(pst_op_ctx *c, int i, int64_t n_heads, heads *ret)
+{
+    const pst_tensor *t = pst_in(c, i);
+    if (t->dtype != PST_F32)
+        return pst_op_type(c, t->dtype);
+    *ret = (heads){.data = t->data, .b = t->dims[0]};
+    if (t->rank == 4) {
+        ret->h = t->dims[1];
+        ret->s = t->dims[2];
+        ret->d = t->dims[3];
+        ret->ss = ret->d;
+        ret->sh = ret->s * ret->d;
+    } else if (t->rank == 3 && n_heads > 0 && t->dims[2] % n_heads == 0) {
+        ret->h = n_heads;
+        ret->s = t->dims[1];
+        ret->d = t->dims[2] / n_heads;
+        ret->ss = t->dims[2];
+        ret->sh = ret->d;
+    } else {
+        return pst_op_fail(c, PST_EINVAL, "input %d must be (B, heads, S, D) or (B, S, heads*D)", i);
+    }
+    ret->sb = ret->h * ret->s * ret->d;
+    return 0;
+}
+
+/* past (B, h, P, D) and now → present (B, h, P + S, D) at out[i]; without a wanted output it is scratch. */
+static int present(pst_op_ctx *c, int past_at, int out_at, const heads *now, heads *ret)
+{
+    const pst_tensor *past = pst_in(c, past_at);
+    int64_t p = 0;
+    if (past) {
+        if (past->rank != 4 || past->dtype != PST_F32 || past->dims[0] != now->b || past->dims[1] != now->h || past->dims[3] != now->d)
+            return pst_op_fail(c, PST_EINVAL, "input %d does not fit the new keys and values", past_at);
+        p = past->dims[2];
+    }
+    int64_t dims[4] = {now->b, now->h, p + now->s, now->d}, n = pst_dims_count(dims, 4);
+    if (n < 0 || (uint64_t)n > c->plan->m->limits.tensor_bytes_max / 4)
+        return pst_op_fail(c, PST_ELIMIT, "too large");
+    float *o = c->n_out > out_at ? pst_out(c, out_at, PST_F32, 4, dims) : pst_scratch(c, (size_t)n * sizeof *o);
+    if (!o)
+        return PST_ELIMIT;
+    *ret = (heads){.data = o, .b = now->b, .h = now->h, .s = p + now->s, .d = now->d, .ss = now->d};
+    ret->sh = ret->s * ret->d;
+    ret->sb = ret->h * ret->sh;
+    for (int64_t b = 0; b < now->b; b++)
+        for (int64_t h = 0; h < now->h; h++) {
+            float *to = o + b * ret->sb + h * ret->sh;
+            if (p)
+                memcpy(to, (const float *)past->data + (b * now->h + h) * p * now->d, (size_t)(p * now->d) * sizeof *o);
+            for (int64_t s = 0; s < now->s; s++)
+                memcpy(to + (p + s) * now->d, now->data + b * now->sb + h * now->sh + s * now->ss, (size_t)now->d * sizeof *o);
+        }
+    return 0;
+}
+
+typedef struct mask {
+    const pst_tensor *t;
+    int64_t strides[4], width; /* columns beyond width are masked */
+    bool causal;
+    int64_t past;
+    const int64_t *lengths;
+} mask;
+
+static double bias_of(const mask *m, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    double v = 0;
+    if (m->causal && j > i + m->past)
+        return -INFINITY;
+    if (m->lengths && j >= m->lengths[b])
+        return -INFINITY;
+    if (m->t) {
+        if (j >= m->width)
+            return -INFINITY;
+        int64_t at = b * m->strides[0] + h * m->strides[1] + i * m->strides[2] + j * m->strides[3];
+        v = m->t->dtype == PST_BOOL ? (((const uint8_t *)m->t->data)[at] ? 0 : -INFINITY) : (double)((const float *)m->t->data)[at];
+    }
+    return v;
+}
+
+static int mask_of(pst_op_ctx *c, const heads *q, const heads *k, mask *m)
+{
+    const pst_tensor *t = pst_in(c, 3), *len = pst_in(c, 6);
+    m->causal = pst_attr_int(c->node, "is_causal", 0);
+    m->past = pst_in(c, 4) && pst_in(c, 4)->rank == 4 ? pst_in(c, 4)->dims[2] : 0;
+    if (len) {
+        if (len->dtype != PST_I64 || pst_count(len) != q->b)
+            return pst_op_fail(c, PST_EINVAL, "nonpad_kv_seqlen must have one length per batch row");
+        m->lengths = len->data;
+    }
+    if (!t)
+        return 0;
+    m->t = t;
+    int64_t want[4] = {q->b, q->h, q->s, k->s};
+    bool ok = t->rank >= 1 && t->rank <= 4 && (t->dtype == PST_BOOL || t->dtype == PST_F32);
+    m->width = ok ? t->dims[t->rank - 1] : 0;
+    ok = ok && m->width <= k->s;
+    for (int i = 0; i < t->rank - 1 && ok; i++)
+        ok = t->dims[i] == 1 || t->dims[i] == want[4 - t->rank + i];
+    if (!ok)
+        return pst_op_fail(c, PST_EINVAL, "attn_mask does not fit (B, heads, %lld, %lld)", (long long)q->s, (long long)k->s);
+    pst_broadcast_strides(t, 4, m->strides);
+    if (m->width == 1 && k->s != 1) {
+        m->strides[3] = 0; /* one column broadcasts only when it is meant for one: it is padded instead */
+    }
+    return 0;
+}
+
+int pst_op_attention(pst_op_ctx *c)
+{
+    int rc = pst_need(c, 3);
+    if (rc < 0)
+        return rc;
+    heads q, nk, nv, k, v;
+    mask m = {0};
+    int64_t qh = pst_attr_int(c->node, "q_num_heads", 0), kh = pst_attr_int(c->node, "kv_num_heads", 0),
+            mode = pst_attr_int(c->node, "qk_matmul_output_mode", 0);
+    if ((rc = heads_of(c, 0, qh, &q)) < 0 || (rc = heads_of(c, 1, kh, &nk)) < 0 || (rc = heads_of(c, 2, kh, &nv)) < 0)
+        return rc;
+    if (nk.b != q.b || nv.b != q.b || nk.d != q.d || nk.s != nv.s || nk.h != nv.h || !nk.h || q.h % nk.h)
+        return pst_op_fail(c, PST_EINVAL, "queries, keys and values do not fit each other");
+    if ((rc = present(c, 4, 1, &nk, &k)) < 0 || (rc = present(c, 5, 2, &nv, &v)) < 0 || (rc = mask_of(c, &q, &k, &m)) < 0)
+        return rc;
+    if (k.s != v.s)
+        return pst_op_fail(c, PST_EINVAL, "past keys and values differ in length");
+    double scale = (double)pst_attr_float(c->node, "scale", 0), cap = (double)pst_attr_float(c->node, "softcap", 0);
+    scale = pst_attr_find(c->node, "scale") ? scale : q.d ? 1 / sqrt((double)q.d) : 1;
+    bool flat = pst_in(c, 0)->rank == 3;
+    int64_t dims4[4] = {q.b, q.h, q.s, v.d}, dims3[3] = {q.b, q.s, q.h * v.d}, per = q.h / k.h;
+    float *y = flat ? pst_out(c, 0, PST_F32, 3, dims3) : pst_out(c, 0, PST_F32, 4, dims4);
+    float *qk = c->n_out > 3 ? pst_out(c, 3, PST_F32, 4, (int64_t[]){q.b, q.h, q.s, k.s}) : NULL;
+    double *row = pst_scratch(c, (size_t)k.s * 8 + 8), *sum = pst_scratch(c, (size_t)v.d * 8 + 8);
+    if (!y || (c->n_out > 3 && !qk) || !row || !sum)
+        return PST_ELIMIT;
+    for (int64_t b = 0; b < q.b; b++)
+        for (int64_t h = 0; h < q.h; h++)
+            for (int64_t i = 0; i < q.s; i++) {
+                const float *qi = q.data + b * q.sb + h * q.sh + i * q.ss;
+                float *raw = qk ? qk + ((b * q.h + h) * q.s + i) * k.s : NULL;
+                double top = -INFINITY, total = 0;
+                for (int64_t j = 0; j < k.s; j++) {
+                    const float *kj = k.data + b * k.sb + h / per * k.sh + j * k.ss;
+                    double s = 0;
+                    for (int64_t d = 0; d < q.d; d++)
+                        s += (double)qi[d] * (double)kj[d];
+                    s *= scale;
+                    s = cap > 0 ? cap * tanh(s / cap) : s;
+                    if (raw && mode < 2)
+                        raw[j] = (float)s;
+                    s += bias_of(&m, b, h, i, j);
+                    if (raw && mode == 2)
+                        raw[j] = (float)s;
+                    row[j] = s;
+                    top = s > top ? s : top;
+                }
+                for (int64_t j = 0; j < k.s; j++) {
+                    row[j] = exp(row[j] - top);
+                    total += row[j];
+                }
+                memset(sum, 0, (size_t)v.d * 8);
+                for (int64_t j = 0; j < k.s; j++) {
+                    const float *vj = v.data + b * v.sb + h / per * v.sh + j * v.ss;
+                    double w = isinf(top) ? 0 : row[j] / total; /* a row with everything masked gives zeros */
+                    if (raw && mode == 3)
+                        raw[j] = (float)w;
+                    for (int64_t d = 0; d < v.d; d++)
+                        sum[d] += w * (double)vj[d];
+                }
+                float *to = flat ? y + (b * q.s + i) * q.h * v.d + h * v.d : y + ((b * q.h + h) * q.s + i) * v.d;
+                for (int64_t d = 0; d < v.d; d++)
+                    to[d] = (float)sum[d];
+            }
+    return 0;
+}
+
+int pst_op_rotary(pst_op_ctx *c)
+{
+    int rc = pst_need(c, 3);
+    if (rc < 0)
+        return rc;
+    heads x;
+    const pst_tensor cs = *pst_in(c, 1), sn = *pst_in(c, 2), *pos = pst_in(c, 3);
+    if ((rc = heads_of(c, 0, pst_attr_int(c->node, "num_heads", 0), &x)) < 0)
+        return rc;
+    bool inter = pst_attr_int(c->node, "interleaved", 0);
+    int64_t rot = pst_attr_int(c->node, "rotary_embedding_dim", 0), half = (rot ? rot : x.d) / 2;
+    rot = 2 * half;
+    bool fits = rot <= x.d && rot >= 0 && cs.dtype == PST_F32 && sn.dtype == PST_F32 && pst_count(&cs) == pst_count(&sn) && cs.rank >= 2 &&
+                cs.dims[cs.rank - 1] == half &&
+                (pos ? pos->dtype == PST_I64 && pst_count(pos) == x.b * x.s : pst_count(&cs) == x.b * x.s * half);
+    if (!fits)
+        return pst_op_fail(c, PST_EINVAL, "caches or positions do not fit the input");
+    int64_t rows = half ? pst_count(&cs) / half : 0;
+    float *y = pst_out_like(c, 0, pst_in(c, 0));
+    if (!y)
+        return PST_ELIMIT;
+    for (int64_t b = 0; b < x.b; b++)
+        for (int64_t s = 0; s < x.s; s++) {
+            int64_t p = pos ? ((const int64_t *)pos->data)[b * x.s + s] : b * x.s + s;
+            if (half && (p < 0 || p >= rows))
+                return pst_op_fail(c, PST_EINVAL, "a position is outside the cache");
+            const float *cr = (const float *)cs.data + p * half, *sr = (const float *)sn.data + p * half;
+            for (int64_t h = 0; h < x.h; h++) {
+                int64_t at = b * x.sb + h * x.sh + s * x.ss;
+                const float *in = x.data + at;
+                for (int64_t i = 0; i < half; i++) {
+                    int64_t a = inter ? 2 * i : i, z = inter ? 2 * i + 1 : i + half;
+                    y[at + a] = cr[i] * in[a] - sr[i] * in[z];
+                    y[at + z] = sr[i] * in[a] + cr[i] * in[z];
+                }
+                memcpy(y + at + rot, in + rot, (size_t)(x.d - rot) * sizeof *y);
+            }
+        }
+    return 0;
+}

@@ -1,0 +1,314 @@
+/* conv.c - convolutions: gathered columns times weights (im2col + GEMM) for Conv, scattered products for ConvTranspose. */
+#include "engine/ops/kernels.h"
+#include "engine/ops/window.h"
+
+#include "engine/cpu/gemm.h"
+#include "engine/cpu/isa.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+static int attr_list(pst_op_ctx *c, const char *name, int n, int64_t def, int64_t min, int64_t *ret)
+{
+    size_t got;
+    const int64_t *v = pst_attr_ints(c->node, name, &got);
+    for (int i = 0; i < n; i++)
+        ret[i] = v && (size_t)i < got ? v[i] : def;
+    for (int i = 0; i < n; i++)
+        if (ret[i] < min || ret[i] > INT_MAX)
+            return pst_op_fail(c, PST_EINVAL, "bad %s", name);
+    return v && (int)got != n ? pst_op_fail(c, PST_EINVAL, "%s has %zu entries, %d are needed", name, got, n) : 0;
+}
+
+int pst_window_of(pst_op_ctx *c, const pst_tensor *x, const int64_t *kernel, pst_window *w)
+{
+    int n = x->rank - 2, rc;
+    int64_t pads[2 * PST_WINDOW_DIMS];
+    const char *autop = pst_attr_str(c->node, "auto_pad", "NOTSET");
+    bool ceil_mode = pst_attr_int(c->node, "ceil_mode", 0), same = !strncmp(autop, "SAME", 4);
+    if (n < 1 || n > PST_WINDOW_DIMS)
+        return pst_op_fail(c, PST_EINVAL, "an input (N, C, D…) is needed");
+    *w = (pst_window){.n = n, .in_count = 1, .out_count = 1, .k_count = 1};
+    if ((rc = attr_list(c, "strides", n, 1, 1, w->stride)) < 0 || (rc = attr_list(c, "dilations", n, 1, 1, w->dil)) < 0 ||
+        (rc = attr_list(c, "pads", 2 * n, 0, 0, pads)) < 0 || (!kernel && (rc = attr_list(c, "kernel_shape", n, 0, 1, w->k)) < 0))
+        return rc;
+    for (int i = 0; i < n; i++) {
+        w->k[i] = kernel ? kernel[i] : w->k[i];
+        w->in[i] = x->dims[i + 2];
+        int64_t reach = (w->k[i] - 1) * w->dil[i] + 1;
+        if (w->k[i] < 1 || w->k[i] > INT_MAX || w->in[i] > INT_MAX)
+            return pst_op_fail(c, PST_EINVAL, "bad kernel shape");
+        if (same) {
+            w->out[i] = (w->in[i] + w->stride[i] - 1) / w->stride[i];
+            int64_t total = (w->out[i] - 1) * w->stride[i] + reach - w->in[i];
+            total = total > 0 ? total : 0;
+            w->pad[i] = !strcmp(autop, "SAME_UPPER") ? total / 2 : total - total / 2;
+            w->pad_end[i] = total - w->pad[i];
+        } else {
+            bool valid = !strcmp(autop, "VALID");
+            w->pad[i] = valid ? 0 : pads[i];
+            w->pad_end[i] = valid ? 0 : pads[i + n];
+            int64_t room = w->in[i] + w->pad[i] + w->pad_end[i] - reach;
+            w->out[i] = room < 0 ? 0 : (ceil_mode ? (room + w->stride[i] - 1) / w->stride[i] : room / w->stride[i]) + 1;
+            if (ceil_mode && w->out[i] > 0 && (w->out[i] - 1) * w->stride[i] >= w->in[i] + w->pad[i])
+                w->out[i]--; /* a window that would start in the end padding is none */
+        }
+        if (__builtin_mul_overflow(w->out_count, w->out[i], &w->out_count) || __builtin_mul_overflow(w->k_count, w->k[i], &w->k_count) ||
+            __builtin_mul_overflow(w->in_count, w->in[i], &w->in_count))
+            return pst_op_fail(c, PST_ELIMIT, "too large");
+    }
+    return 0;
+}
+
+/* The columns one group of one image needs: (channels · k_count, out_count), zero in the padding. */
+static void columns(const pst_window *w, const float *x, int64_t channels, float *col)
+{
+    int last = w->n - 1;
+    int64_t ow = w->out[last], rows = ow ? w->out_count / ow : 0;
+    for (int64_t k = 0; k < w->k_count; k++) {
+        int64_t kx = k % w->k[last], x0 = kx * w->dil[last] - w->pad[last];
+        for (int64_t r = 0; r < rows; r++) {
+            /* where this row of outputs reads; -1: all padding */
+            int64_t base = 0, step = w->in[last], o = r, kk = k / w->k[last];
+            for (int i = last - 1; i >= 0; i--) {
+                int64_t v = o % w->out[i] * w->stride[i] + kk % w->k[i] * w->dil[i] - w->pad[i];
+                base = v < 0 || v >= w->in[i] || base < 0 ? -1 : base + v * step;
+                step *= w->in[i];
+                o /= w->out[i];
+                kk /= w->k[i];
+            }
+            for (int64_t ch = 0; ch < channels; ch++) {
+                float *to = col + (ch * w->k_count + k) * w->out_count + r * ow;
+                const float *from = x + ch * w->in_count + base;
+                if (base < 0) {
+                    memset(to, 0, (size_t)ow * sizeof *to);
+                    continue;
+                }
+                for (int64_t i = 0; i < ow; i++) {
+                    int64_t v = x0 + i * w->stride[last];
+                    to[i] = v >= 0 && v < w->in[last] ? from[v] : 0;
+                }
+            }
+        }
+    }
+}
+
+static int conv_f32(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, const float *bias, const pst_window *w, float *y)
+{
+    int64_t groups = pst_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups, depth = cg * w->k_count;
+    bool direct = w->k_count == 1 && w->in_count == w->out_count; /* 1×1: the image is its own columns */
+    for (int i = 0; i < w->n; i++)
+        direct &= !w->pad[i] && w->stride[i] == 1;
+    if (depth > INT_MAX || w->out_count > INT_MAX || mg > INT_MAX ||
+        (uint64_t)depth * (uint64_t)w->out_count > c->plan->m->limits.tensor_bytes_max / 4)
+        return pst_op_fail(c, PST_ELIMIT, "too large");
+    float *col = direct ? NULL : pst_scratch(c, (size_t)(depth * w->out_count) * sizeof *col);
+    if (!direct && !col)
+        return PST_ELIMIT;
+    const pst_cpu_kernels *kn = pst_kernels_pick(c->plan->isa);
+    for (int64_t n = 0; n < x->dims[0]; n++)
+        for (int64_t g = 0; g < groups; g++) {
+            const float *in = (const float *)x->data + (n * x->dims[1] + g * cg) * w->in_count;
+            float *out = y + (n * m + g * mg) * w->out_count;
+            if (!direct)
+                columns(w, in, cg, col);
+            for (int64_t i = 0; i < mg * w->out_count; i++)
+                out[i] = bias ? bias[g * mg + i / w->out_count] : 0;
+            pst_sgemm_isa(kn, false, false, (int)mg, (int)w->out_count, (int)depth, 1, (const float *)wt->data + g * mg * depth, (int)depth,
+                          direct ? in : col, (int)w->out_count, 1, out, (int)w->out_count);
+        }
+    return 0;
+}
+
+static int check_conv(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *w)
+{
+    int64_t groups = pst_attr_int(c->node, "group", 1);
+    if (x->rank < 3 || w->rank != x->rank || groups < 1 || x->dims[1] != w->dims[1] * groups || w->dims[0] % groups)
+        return pst_op_fail(c, PST_EINVAL, "weights do not fit the input");
+    return 0;
+}
+
+int pst_op_conv(pst_op_ctx *c)
+{
+    int rc = pst_need(c, 2);
+    if (rc < 0)
+        return rc;
+    pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 1);
+    const pst_tensor *b = pst_in(c, 2);
+    pst_window w;
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0)
+        return rc;
+    if (x.dtype != PST_F32 || wt.dtype != PST_F32 || (b && (b->dtype != PST_F32 || pst_count(b) != wt.dims[0])))
+        return b && pst_count(b) != wt.dims[0] ? pst_op_fail(c, PST_EINVAL, "bias does not fit") : pst_op_type(c, x.dtype);
+    int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]};
+    memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
+    float *y = pst_out(c, 0, PST_F32, x.rank, dims);
+    return y ? conv_f32(c, &x, &wt, b ? b->data : NULL, &w, y) : PST_ELIMIT;
+}
+
+/* Every input element is spread over the outputs its kernel covers. */
+int pst_op_conv_transpose(pst_op_ctx *c)
+{
+    int rc = pst_need(c, 2);
+    if (rc < 0)
+        return rc;
+    pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 1);
+    const pst_tensor *b = pst_in(c, 2);
+    int n = x.rank - 2;
+    int64_t groups = pst_attr_int(c->node, "group", 1), stride[PST_WINDOW_DIMS], dil[PST_WINDOW_DIMS], pads[2 * PST_WINDOW_DIMS],
+            extra[PST_WINDOW_DIMS];
+    if (n < 1 || n > PST_WINDOW_DIMS || wt.rank != x.rank || groups < 1 || x.dims[1] != wt.dims[0] || wt.dims[0] % groups)
+        return pst_op_fail(c, PST_EINVAL, "weights do not fit the input");
+    int64_t m = wt.dims[1] * groups, cg = wt.dims[0] / groups, in_count = 1, k_count = 1, out_count = 1,
+            dims[PST_MAX_RANK] = {x.dims[0], m};
+    if (x.dtype != PST_F32 || wt.dtype != PST_F32 || (b && (b->dtype != PST_F32 || pst_count(b) != m)))
+        return pst_op_type(c, x.dtype);
+    size_t n_shape;
+    const int64_t *shape = pst_attr_ints(c->node, "output_shape", &n_shape);
+    const char *autop = pst_attr_str(c->node, "auto_pad", "NOTSET");
+    if ((rc = attr_list(c, "strides", n, 1, 1, stride)) < 0 || (rc = attr_list(c, "dilations", n, 1, 1, dil)) < 0 ||
+        (rc = attr_list(c, "pads", 2 * n, 0, 0, pads)) < 0 || (rc = attr_list(c, "output_padding", n, 0, 0, extra)) < 0)
+        return rc;
+    for (int i = 0; i < n; i++) {
+        int64_t full = stride[i] * (x.dims[i + 2] - 1) + extra[i] + (wt.dims[i + 2] - 1) * dil[i] + 1, out = full - pads[i] - pads[i + n];
+        bool same = !strncmp(autop, "SAME", 4);
+        if ((shape && (int)n_shape >= n) || same) { /* the padding follows from the wanted size */
+            out = shape && (int)n_shape >= n ? shape[n_shape - (size_t)n + (size_t)i] : x.dims[i + 2] * stride[i];
+            int64_t total = full - out > 0 ? full - out : 0;
+            pads[i] = !strcmp(autop, "SAME_UPPER") || !same ? total / 2 : total - total / 2;
+            if (!same)
+                pads[i] = total - total / 2 == total / 2 ? total / 2 : total / 2;
+        }
+        if (out < 0 || __builtin_mul_overflow(out_count, out, &out_count))
+            return pst_op_fail(c, PST_EINVAL, "bad output size");
+        dims[i + 2] = out;
+        in_count *= x.dims[i + 2];
+        k_count *= wt.dims[i + 2];
+    }
+    float *y = pst_out(c, 0, PST_F32, x.rank, dims);
+    if (!y)
+        return PST_ELIMIT;
+    for (int64_t i = 0, total = x.dims[0] * m * out_count; i < total; i++)
+        y[i] = b ? ((const float *)b->data)[i / out_count % m] : 0;
+    int64_t mg = wt.dims[1];
+    for (int64_t p = 0; p < in_count; p++)
+        for (int64_t k = 0; k < k_count; k++) {
+            int64_t at = 0, step = 1, pi = p, ki = k;
+            for (int i = n - 1; i >= 0 && at >= 0; i--) {
+                int64_t v = pi % x.dims[i + 2] * stride[i] + ki % wt.dims[i + 2] * dil[i] - pads[i];
+                at = v < 0 || v >= dims[i + 2] ? -1 : at + v * step;
+                step *= dims[i + 2];
+                pi /= x.dims[i + 2];
+                ki /= wt.dims[i + 2];
+            }
+            if (at < 0)
+                continue;
+            for (int64_t s = 0; s < x.dims[0]; s++)
+                for (int64_t ci = 0; ci < wt.dims[0]; ci++) {
+                    float v = ((const float *)x.data)[(s * wt.dims[0] + ci) * in_count + p];
+                    const float *wk = (const float *)wt.data + ci * mg * k_count + k;
+                    float *to = y + (s * m + ci / cg * mg) * out_count + at;
+                    for (int64_t mi = 0; mi < mg; mi++)
+                        to[mi * out_count] += v * wk[mi * k_count];
+                }
+        }
+    return 0;
+}
+
+/* ---- integers ---- */
+
+/* Zero point of input i for channel k: scalar or one per channel; 0 when not given. */
+static int32_t zero_of(const pst_op_ctx *c, int i, int64_t k)
+{
+    const pst_tensor *t = pst_in(c, i);
+    int64_t v = 0, n = t ? pst_count(t) : 0;
+    if (n)
+        pst_convert(PST_I64, &v, t->dtype, (const char *)t->data + (n > 1 ? k % n : 0), 1, true);
+    return (int32_t)v;
+}
+
+static bool is_byte(const pst_tensor *t)
+{
+    return t->dtype == PST_U8 || t->dtype == PST_I8;
+}
+
+static int64_t byte_at(const pst_tensor *t, int64_t i)
+{
+    return t->dtype == PST_U8 ? ((const uint8_t *)t->data)[i] : ((const int8_t *)t->data)[i];
+}
+
+/* acc (N, M, out) = Σ (x - zx)(w - zw); zx_at and zw_at name the zero point inputs. */
+static int conv_int(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const pst_window *w, int32_t *acc)
+{
+    int64_t groups = pst_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups;
+    int32_t zx = zero_of(c, zx_at, 0);
+    for (int64_t n = 0; n < x->dims[0]; n++)
+        for (int64_t q = 0; q < m; q++) {
+            int32_t zw = zero_of(c, zw_at, q);
+            for (int64_t o = 0; o < w->out_count; o++) {
+                int64_t s = 0;
+                for (int64_t k = 0; k < w->k_count; k++) {
+                    int64_t at = pst_window_at(w, o, k);
+                    for (int64_t ch = 0; ch < cg && at >= 0; ch++)
+                        s += (byte_at(x, (n * x->dims[1] + q / mg * cg + ch) * w->in_count + at) - zx) *
+                             (byte_at(wt, (q * cg + ch) * w->k_count + k) - zw);
+                }
+                acc[(n * m + q) * w->out_count + o] = (int32_t)s;
+            }
+        }
+    return 0;
+}
+
+int pst_op_conv_integer(pst_op_ctx *c)
+{
+    int rc = pst_need(c, 2);
+    if (rc < 0)
+        return rc;
+    pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 1);
+    pst_window w;
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0)
+        return rc;
+    if (!is_byte(&x) || !is_byte(&wt))
+        return pst_op_type(c, x.dtype);
+    int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]};
+    memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
+    int32_t *y = pst_out(c, 0, PST_I32, x.rank, dims);
+    return y ? conv_int(c, &x, &wt, 2, 3, &w, y) : PST_ELIMIT;
+}
+
+int pst_op_qlinear_conv(pst_op_ctx *c)
+{
+    int rc = pst_need(c, 8);
+    if (rc < 0)
+        return rc;
+    pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 3), zy = *pst_in(c, 7);
+    const pst_tensor *b = pst_in(c, 8), *sw = pst_in(c, 4);
+    double sx, sy;
+    pst_window w;
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = pst_in_scalar(c, 1, &sx)) < 0 ||
+        (rc = pst_in_scalar(c, 6, &sy)) < 0)
+        return rc;
+    int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]}, m = wt.dims[0], n_sw = pst_count(sw);
+    if (!is_byte(&x) || !is_byte(&wt) || !is_byte(&zy) || (b && (b->dtype != PST_I32 || pst_count(b) != m)) || sw->dtype != PST_F32 ||
+        (n_sw != 1 && n_sw != m))
+        return pst_op_fail(c, PST_EINVAL, "types or scales do not fit");
+    memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
+    int64_t n = pst_dims_count(dims, x.rank);
+    if (n < 0 || (uint64_t)n > c->plan->m->limits.tensor_bytes_max / 4)
+        return pst_op_fail(c, PST_ELIMIT, "too large");
+    int32_t *acc = pst_scratch(c, (size_t)n * sizeof *acc);
+    uint8_t *y = pst_out(c, 0, zy.dtype, x.rank, dims);
+    if (!acc || !y)
+        return PST_ELIMIT;
+    conv_int(c, &x, &wt, 2, 5, &w, acc);
+    int32_t z = zero_of(c, 7, 0);
+    int lo = zy.dtype == PST_U8 ? 0 : -128;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t q = i / w.out_count % m;
+        double s = (double)((const float *)sw->data)[n_sw == 1 ? 0 : q],
+               v = rint(((double)acc[i] + (b ? ((const int32_t *)b->data)[q] : 0)) * (sx * s / sy)) + z;
+        y[i] = (uint8_t)(int)(v < lo ? lo : v > lo + 255 ? lo + 255 : v);
+    }
+    return 0;
+}

@@ -1,0 +1,198 @@
+/* pool.c - MaxPool, AveragePool, LpPool, their global forms, MaxUnpool. float32 stays float32, other types go through double. */
+#include "engine/ops/kernels.h"
+#include "engine/ops/window.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef enum { P_MAX, P_AVERAGE, P_LP } pool_kind;
+
+typedef struct pool_args {
+    pool_kind kind;
+    bool include_pad, column_major;
+    int64_t p;
+} pool_args;
+
+/* Kernel positions of window o that lie within the padded input: the divisor when padding counts. */
+static int64_t padded_positions(const pst_window *w, int64_t o)
+{
+    int64_t n = 1;
+    for (int i = w->n - 1; i >= 0; i--) {
+        int64_t from = o % w->out[i] * w->stride[i] - w->pad[i], inside = 0;
+        for (int64_t k = 0; k < w->k[i]; k++)
+            inside += from + k * w->dil[i] < w->in[i] + w->pad_end[i];
+        n *= inside;
+        o /= w->out[i];
+    }
+    return n;
+}
+
+static int64_t column_major_index(const pst_window *w, int64_t at)
+{
+    int64_t pos[PST_WINDOW_DIMS], r = 0;
+    for (int i = w->n - 1; i >= 0; i--) {
+        pos[i] = at % w->in[i];
+        at /= w->in[i];
+    }
+    for (int i = w->n - 1; i >= 0; i--)
+        r = r * w->in[i] + pos[i];
+    return r;
+}
+
+#define POOL(NAME, T)                                                                                                                \
+    static void NAME(const pst_window *w, const pool_args *a, const T *x, T *y, int64_t *index, int64_t images)                      \
+    {                                                                                                                                \
+        for (int64_t o = 0; o < w->out_count; o++) {                                                                                 \
+            int64_t counted = a->include_pad ? padded_positions(w, o) : 0;                                                           \
+            for (int64_t s = 0; s < images; s++) {                                                                                   \
+                double acc = 0;                                                                                                      \
+                T top = 0;                                                                                                           \
+                int64_t n = 0, best = -1;                                                                                            \
+                for (int64_t k = 0; k < w->k_count; k++) {                                                                           \
+                    int64_t at = pst_window_at(w, o, k);                                                                             \
+                    if (at < 0)                                                                                                      \
+                        continue;                                                                                                    \
+                    T v = x[s * w->in_count + at];                                                                                   \
+                    n++;                                                                                                             \
+                    if (a->kind == P_MAX) {                                                                                          \
+                        if (best < 0 || v > top || v != v) {                                                                         \
+                            top = v;                                                                                                 \
+                            best = at;                                                                                               \
+                        }                                                                                                            \
+                    } else if (a->kind == P_AVERAGE) {                                                                               \
+                        acc += (double)v;                                                                                            \
+                    } else {                                                                                                         \
+                        acc += a->p == 1 ? fabs((double)v) : a->p == 2 ? (double)v * (double)v : pow(fabs((double)v), (double)a->p); \
+                    }                                                                                                                \
+                }                                                                                                                    \
+                int64_t to = s * w->out_count + o;                                                                                   \
+                if (a->kind == P_MAX) {                                                                                              \
+                    y[to] = best < 0 ? (T)-INFINITY : top;                                                                           \
+                    if (index)                                                                                                       \
+                        index[to] = s * w->in_count + (a->column_major ? column_major_index(w, best) : best);                        \
+                } else if (a->kind == P_AVERAGE) {                                                                                   \
+                    y[to] = (T)(acc / (double)(a->include_pad ? counted : n));                                                       \
+                } else {                                                                                                             \
+                    y[to] = (T)(a->p == 1 ? acc : a->p == 2 ? sqrt(acc) : pow(acc, 1 / (double)a->p));                               \
+                }                                                                                                                    \
+            }                                                                                                                        \
+        }                                                                                                                            \
+    }
+POOL(pool_f32, float)
+POOL(pool_f64, double)
+
+static int pool(pst_op_ctx *c, pool_kind kind, bool global)
+{
+    int rc = pst_need(c, 1);
+    if (rc < 0)
+        return rc;
+    pst_tensor x = *pst_in(c, 0);
+    pst_window w;
+    pool_args a = {.kind = kind,
+                   .include_pad = kind == P_AVERAGE && !global && pst_attr_int(c->node, "count_include_pad", 0),
+                   .column_major = pst_attr_int(c->node, "storage_order", 0),
+                   .p = pst_attr_int(c->node, "p", 2)};
+    if (global) {
+        if (x.rank < 3 || x.rank - 2 > PST_WINDOW_DIMS)
+            return pst_op_fail(c, PST_EINVAL, "an input (N, C, D…) is needed");
+        w = (pst_window){.n = x.rank - 2, .in_count = 1, .out_count = 1, .k_count = 1};
+        for (int i = 0; i < w.n; i++) {
+            w.in[i] = w.k[i] = x.dims[i + 2];
+            w.out[i] = w.stride[i] = w.dil[i] = 1;
+            w.in_count *= w.in[i];
+            w.k_count *= w.k[i];
+        }
+    } else if ((rc = pst_window_of(c, &x, NULL, &w)) < 0) {
+        return rc;
+    }
+    int64_t dims[PST_MAX_RANK] = {x.dims[0], x.dims[1]}, images = x.dims[0] * x.dims[1], n = pst_count(&x);
+    memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
+    void *y = pst_out(c, 0, x.dtype, x.rank, dims);
+    int64_t *index = kind == P_MAX && c->n_out > 1 && pst_wanted(c, 1) ? pst_out(c, 1, PST_I64, x.rank, dims) : NULL;
+    if (!y || (kind == P_MAX && c->n_out > 1 && pst_wanted(c, 1) && !index))
+        return PST_ELIMIT;
+    if (x.dtype == PST_F32) {
+        pool_f32(&w, &a, x.data, y, index, images);
+        return 0;
+    }
+    double *xd = pst_scratch(c, (size_t)n * 8), *yd = pst_scratch(c, (size_t)(images * w.out_count) * 8);
+    if (!xd || !yd)
+        return PST_ELIMIT;
+    if (pst_convert(PST_F64, xd, x.dtype, x.data, n, true) < 0)
+        return pst_op_type(c, x.dtype);
+    pool_f64(&w, &a, xd, yd, index, images);
+    return pst_convert(x.dtype, y, PST_F64, yd, images * w.out_count, true);
+}
+
+int pst_op_max_pool(pst_op_ctx *c)
+{
+    return pool(c, P_MAX, false);
+}
+
+int pst_op_average_pool(pst_op_ctx *c)
+{
+    return pool(c, P_AVERAGE, false);
+}
+
+int pst_op_lp_pool(pst_op_ctx *c)
+{
+    return pool(c, P_LP, false);
+}
+
+int pst_op_global_max_pool(pst_op_ctx *c)
+{
+    return pool(c, P_MAX, true);
+}
+
+int pst_op_global_average_pool(pst_op_ctx *c)
+{
+    return pool(c, P_AVERAGE, true);
+}
+
+int pst_op_global_lp_pool(pst_op_ctx *c)
+{
+    return pool(c, P_LP, true);
+}
+
+/* Values go back to where MaxPool found them; the size is given or follows from the window. */
+int pst_op_max_unpool(pst_op_ctx *c)
+{
+    int rc = pst_need(c, 2), n;
+    if (rc < 0)
+        return rc;
+    pst_tensor x = *pst_in(c, 0), ix = *pst_in(c, 1);
+    int64_t dims[PST_MAX_RANK], inferred[PST_MAX_RANK];
+    size_t nk, ns, np;
+    const int64_t *k = pst_attr_ints(c->node, "kernel_shape", &nk), *s = pst_attr_ints(c->node, "strides", &ns),
+                  *p = pst_attr_ints(c->node, "pads", &np);
+    if (ix.dtype != PST_I64 || pst_count(&ix) != pst_count(&x) || x.rank < 3 || (int)nk != x.rank - 2 || (s && ns != nk) ||
+        (p && np != 2 * nk))
+        return pst_op_fail(c, PST_EINVAL, "indices or attributes do not fit the input");
+    memcpy(inferred, x.dims, sizeof inferred);
+    for (int i = 0; i < (int)nk; i++)
+        inferred[i + 2] = (x.dims[i + 2] - 1) * (s ? s[i] : 1) + k[i] - (p ? p[i] + p[i + (int)nk] : 0);
+    memcpy(dims, inferred, sizeof dims);
+    if (pst_in(c, 2) && (n = pst_in_ints(c, 2, dims, PST_MAX_RANK)) != x.rank)
+        return pst_op_fail(c, PST_EINVAL, "output_shape has another rank");
+    char *y = pst_out(c, 0, x.dtype, x.rank, dims);
+    if (!y)
+        return PST_ELIMIT;
+    size_t size = pst_dtype_size(x.dtype);
+    int64_t total = pst_dims_count(dims, x.rank), old = pst_dims_count(inferred, x.rank);
+    memset(y, 0, (size_t)total * size);
+    for (int64_t i = 0, cnt = pst_count(&x); i < cnt; i++) {
+        int64_t at = ((const int64_t *)ix.data)[i], to = 0, step = 1;
+        if (at < 0 || at >= old)
+            return pst_op_fail(c, PST_EINVAL, "an index is outside the output");
+        for (int q = x.rank - 1; q >= 0; q--) {
+            int64_t v = at % inferred[q];
+            if (v >= dims[q])
+                return pst_op_fail(c, PST_EINVAL, "an index is outside the output");
+            to += v * step;
+            step *= dims[q];
+            at /= inferred[q];
+        }
+        memcpy(y + (size_t)to * size, (const char *)x.data + (size_t)i * size, size);
+    }
+    return 0;
+}
