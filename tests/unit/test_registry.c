@@ -1,0 +1,491 @@
+/* test_registry.c - the registry's client, against the built-in registry on an in-memory cluster and against servers that misbehave. */
+#include "common/registry/registry.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/bus/bus.h"
+#include "common/loop/http.h"
+#include "common/registry/registry_server.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define V1 "{\"type\":\"record\",\"name\":\"T\",\"fields\":[{\"name\":\"a\",\"type\":\"int\"}]}"
+#define V2                                                                                                                                \
+    "{\"type\":\"record\",\"name\":\"T\",\"fields\":[{\"name\":\"a\",\"type\":\"long\"},{\"name\":\"b\",\"type\":\"string\",\"default\":" \
+    "\"x\"}]}"
+#define BAD "{\"type\":\"record\",\"name\":\"T\",\"fields\":[{\"name\":\"a\",\"type\":\"string\"}]}"
+
+/* ---- the built-in registry in a thread --------------------------------------------------------------------------------------- */
+
+typedef struct site {
+    pst_loop *loop;
+    pst_rserver *server;
+    pthread_t thread;
+    atomic_bool failed;
+} site;
+
+static pst_embedded *broker;
+static pst_bus_conf *bus;
+
+static void on_fatal(void *arg)
+{
+    site *s = arg;
+    s->failed = true;
+    pst_loop_stop(s->loop);
+}
+
+static void *run(void *arg)
+{
+    pst_loop_run(((site *)arg)->loop);
+    return NULL;
+}
+
+static pst_registry *client(const char *url)
+{
+    pst_registry *r = NULL;
+    pst_err err = {0};
+    assert_int_equal(pst_registry_new(&(pst_registry_conf){.url = url, .timeout_ms = 8000}, &r, &err), 0);
+    return r;
+}
+
+static void site_begin(site *s, pst_rserver_conf conf)
+{
+    pst_err err = {0};
+    memset(s, 0, sizeof *s);
+    conf.bus = bus;
+    conf.embedded = true;
+    assert_int_equal(pst_loop_new(&s->loop, &err), 0);
+    pst_loop_ignore_stop(s->loop);
+    if (pst_rserver_new(s->loop, &conf, on_fatal, s, &s->server, &err) < 0)
+        fail_msg("%s", err.text);
+    pthread_create(&s->thread, NULL, run, s);
+}
+
+static void site_end(site *s)
+{
+    pst_loop_stop(s->loop);
+    pthread_join(s->thread, NULL);
+    pst_rserver_free(s->server);
+    pst_loop_free(s->loop);
+}
+
+static void wait_ready(const site *s)
+{
+    pst_registry *r = client(pst_rserver_url(s->server));
+    pst_err err = {0};
+    char **names = NULL;
+    size_t n = 0;
+    int rc = -1;
+    for (int i = 0; i < 100 && rc < 0; i++) {
+        pst_err_clear(&err);
+        rc = pst_registry_subjects(r, &names, &n, &err);
+        if (rc < 0)
+            assert_int_equal(err.native, 50002); /* says that it is still starting */
+    }
+    if (rc < 0)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+    pst_registry_free(r);
+}
+
+static int start_broker(void **state)
+{
+    pst_err err = {0};
+    if (pst_embedded_start(0, &broker, &err) < 0)
+        fail_msg("%s", err.text);
+    bus = pst_bus_conf_new(pst_embedded_bootstrap(broker), "test");
+    return 0;
+}
+
+static int stop_broker(void **state)
+{
+    pst_bus_conf_free(bus);
+    pst_embedded_stop(broker);
+    return 0;
+}
+
+static void test_registry_client_and_server(void **state)
+{
+    site s;
+    site_begin(&s, (pst_rserver_conf){.topic = "schemas-a"});
+    wait_ready(&s);
+    pst_registry *r = client(pst_rserver_url(s.server)), *fresh = client(pst_rserver_url(s.server));
+    pst_err err = {0};
+    int32_t id = 0, again = 0, id2 = 0;
+    const char *text = NULL;
+    assert_int_equal(pst_registry_ping(r, &err), 0);
+    if (pst_registry_register(r, "t-value", V1, &id, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(id, 1);
+    assert_int_equal(pst_registry_register(fresh, "t-value", V1, &again, &err), 0);
+    assert_int_equal(again, id);
+    assert_int_equal(pst_registry_schema(fresh, id, &text, &err), 0);
+    assert_string_equal(text, V1);
+    bool yes = false;
+    assert_int_equal(pst_registry_compatible(r, "t-value", V2, &yes, &err), 0);
+    assert_true(yes);
+    assert_int_equal(pst_registry_compatible(r, "t-value", BAD, &yes, &err), 0);
+    assert_false(yes);
+    assert_int_equal(pst_registry_compatible(r, "unheard-of", BAD, &yes, &err), 0);
+    assert_true(yes);
+    assert_int_equal(pst_registry_register(r, "t-value", V2, &id2, &err), 0);
+    assert_int_not_equal(id2, id);
+    assert_int_equal(pst_registry_register(r, "t-value", BAD, &again, &err), PST_EINCOMPAT);
+    assert_int_equal(err.cls, PST_CLASS_DATA);
+    pst_err_clear(&err);
+    assert_int_equal(pst_registry_register(r, "t-value", "{\"type\":\"x\"}", &again, &err), PST_EINVAL);
+    assert_int_equal(err.native, 42201);
+    pst_err_clear(&err);
+    assert_int_equal(pst_registry_lookup(fresh, "t-value", V2, &again, &err), 0);
+    assert_int_equal(again, id2);
+    assert_int_equal(pst_registry_lookup(fresh, "no", V2, &again, &err), PST_ENOTFOUND);
+    assert_int_equal(err.native, 40401);
+    int version = 0;
+    char *latest = NULL;
+    pst_err_clear(&err);
+    assert_int_equal(pst_registry_latest(r, "t-value", &again, &version, &latest, &err), 0);
+    assert_int_equal(version, 2);
+    assert_string_equal(latest, V2);
+    assert_int_equal(pst_registry_schema(r, 99999, &text, &err), PST_ENOTFOUND);
+    assert_int_equal(err.cls, PST_CLASS_DATA);
+    pst_err_clear(&err);
+    assert_int_equal(pst_registry_register(r, "a/b c%+ü", V1, &again, &err), 0); /* subjects are escaped */
+    char **names = NULL;
+    size_t n = 0;
+    assert_int_equal(pst_registry_subjects(r, &names, &n, &err), 0);
+    assert_int_equal(n, 2);
+    assert_string_equal(names[0], "a/b c%+ü");
+    for (size_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+    free(latest);
+    pst_registry_free(r);
+    pst_registry_free(fresh);
+    site_end(&s);
+}
+
+typedef struct racer {
+    const char *url;
+    int k, failures;
+    int32_t ids[20];
+} racer;
+
+static void *race(void *arg)
+{
+    racer *x = arg;
+    pst_registry *r = client(x->url);
+    for (int i = 0; i < 20; i++) {
+        char *subject = pst_sprintf("race-%d", i), *schema = pst_sprintf("{\"type\":\"fixed\",\"name\":\"F\",\"size\":%d}", i + 1);
+        pst_err err = {0};
+        x->failures += pst_registry_register(r, subject, schema, &x->ids[i], &err) < 0;
+        free(subject);
+        free(schema);
+    }
+    pst_registry_free(r);
+    return NULL;
+}
+
+/* Eight clients register the same twenty schemas at once: twenty ids, the same for everyone. */
+static void test_registry_concurrent_registrations_agree(void **state)
+{
+    site s;
+    racer x[8];
+    pthread_t t[8];
+    site_begin(&s, (pst_rserver_conf){.topic = "schemas-b"});
+    wait_ready(&s);
+    for (int k = 0; k < 8; k++) {
+        x[k] = (racer){.url = pst_rserver_url(s.server), .k = k};
+        pthread_create(&t[k], NULL, race, &x[k]);
+    }
+    bool used[200] = {0};
+    for (int k = 0; k < 8; k++)
+        pthread_join(t[k], NULL);
+    for (int k = 0; k < 8; k++) {
+        assert_int_equal(x[k].failures, 0);
+        assert_memory_equal(x[k].ids, x[0].ids, sizeof x[0].ids);
+    }
+    for (int i = 0; i < 20; i++) {
+        assert_in_range(x[0].ids[i], 1, 20);
+        assert_false(used[x[0].ids[i]]);
+        used[x[0].ids[i]] = true;
+    }
+    site_end(&s);
+}
+
+static void test_registry_restart_keeps_ids(void **state)
+{
+    site s;
+    pst_err err = {0};
+    int32_t a = 0, b = 0;
+    const char *text = NULL;
+    for (int i = 0; i < 2; i++) {
+        site_begin(&s, (pst_rserver_conf){.topic = "schemas-c"});
+        wait_ready(&s);
+        pst_registry *r = client(pst_rserver_url(s.server));
+        if (i == 0)
+            assert_int_equal(pst_registry_register(r, "s", V1, &a, &err), 0);
+        else {
+            assert_int_equal(pst_registry_schema(r, a, &text, &err), 0);
+            assert_string_equal(text, V1);
+            assert_int_equal(pst_registry_register(r, "s", V2, &b, &err), 0);
+            assert_int_equal(b, a + 1);
+        }
+        pst_registry_free(r);
+        site_end(&s);
+    }
+}
+
+static void test_registry_second_writer_leaves(void **state)
+{
+    site first, second, third;
+    site_begin(&first, (pst_rserver_conf){.topic = "schemas-d"});
+    wait_ready(&first);
+    site_begin(&second, (pst_rserver_conf){.topic = "schemas-d"});
+    for (int i = 0; i < 500 && !second.failed; i++)
+        pst_sleep_ms(10);
+    assert_true(second.failed);
+    assert_non_null(strstr(pst_rserver_failure(second.server)->text, "--force"));
+    assert_false(first.failed);
+    site_begin(&third, (pst_rserver_conf){.topic = "schemas-d", .force = true});
+    for (int i = 0; i < 500 && !first.failed; i++)
+        pst_sleep_ms(10);
+    assert_true(first.failed);
+    assert_int_equal(pst_rserver_failure(first.server)->code, PST_EFENCED);
+    wait_ready(&third);
+    assert_false(third.failed);
+    site_end(&first);
+    site_end(&second);
+    site_end(&third);
+}
+
+static void test_registry_asks_for_the_password(void **state)
+{
+    site s;
+    pst_err err = {0};
+    char **names;
+    size_t n;
+    site_begin(&s, (pst_rserver_conf){.topic = "schemas-e", .user = "anna", .password = "s:cret/%"});
+    pst_registry *bare = client(pst_rserver_url(s.server));
+    assert_int_equal(pst_registry_subjects(bare, &names, &n, &err), PST_EAUTH);
+    assert_int_equal(err.cls, PST_CLASS_FATAL);
+    pst_registry_free(bare);
+    char *url = pst_sprintf("http://anna:s%%3Acret%%2F%%25@%s", pst_rserver_url(s.server) + 7);
+    pst_registry *r = client(url);
+    assert_null(strstr(pst_registry_url(r), "cret"));
+    int rc = -1;
+    for (int i = 0; i < 100 && rc < 0; i++) {
+        pst_err_clear(&err);
+        rc = pst_registry_subjects(r, &names, &n, &err);
+    }
+    assert_int_equal(rc, 0);
+    free(names);
+    pst_registry_free(r);
+    free(url);
+    r = NULL;
+    pst_registry_new(&(pst_registry_conf){.url = pst_rserver_url(s.server), .user = "anna", .password = "wrong"}, &r, &err);
+    assert_int_equal(pst_registry_ping(r, &err), PST_EAUTH);
+    pst_registry_free(r);
+    site_end(&s);
+}
+
+static void test_registry_open_to_others_needs_a_password(void **state)
+{
+    pst_loop *l;
+    pst_err err = {0};
+    pst_rserver *s = NULL;
+    pst_loop_new(&l, &err);
+    assert_int_equal(pst_rserver_new(l, &(pst_rserver_conf){.bus = bus, .listen = "0.0.0.0"}, on_fatal, NULL, &s, &err), PST_EINVAL);
+    assert_non_null(strstr(err.text, "basic.auth.user.info"));
+    pst_loop_free(l);
+}
+
+/* ---- servers that misbehave ---------------------------------------------------------------------------------------------------- */
+
+static atomic_int asked;
+
+static void broken(void *arg, pst_http_req *req)
+{
+    const char *kind = pst_http_param(req, "kind");
+    int n = ++asked;
+    if (!strcmp(kind, "flaky") && n < 2)
+        pst_http_reply_text(req, 503, "{\"error_code\":50004,\"message\":\"no leader\"}");
+    else if (!strcmp(kind, "busy") && n < 2)
+        pst_http_reply_text(req, 429, "later");
+    else if (!strcmp(kind, "down"))
+        pst_http_reply_text(req, 500, "<html>oops</html>");
+    else if (!strcmp(kind, "page"))
+        pst_http_reply_text(req, 200, "<html>hello</html>");
+    else if (!strcmp(kind, "refused"))
+        pst_http_reply_text(req, 403, "{}");
+    else if (!strcmp(kind, "moved")) {
+        pst_http_add_header(req, "Location", "/flaky/schemas/types");
+        pst_http_reply_text(req, 302, "moved");
+    } else if (!strcmp(kind, "endless")) {
+        size_t len = 9u << 20;
+        char *text = malloc(len);
+        memset(text, ' ', len);
+        pst_http_reply(req, 200, "application/json", text, len);
+        free(text);
+    } else
+        pst_http_reply_text(req, 200, "[\"AVRO\"]");
+}
+
+static void schemas(void *arg, pst_http_req *req)
+{
+    static const char *const answers[] = {"{}",
+                                          "{\"schema\":7}",
+                                          "{\"schema\":\"x\",\"schemaType\":\"PROTOBUF\"}",
+                                          "{\"schema\":\"\\\"int\\\"\",\"references\":[{\"name\":\"n\"}]}",
+                                          "[]",
+                                          "{\"schema\":\"\\\"int\\\"\"}"};
+    asked++;
+    int id = atoi(pst_http_param(req, "id"));
+    if (id >= (int)(sizeof answers / sizeof *answers))
+        pst_http_reply_text(req, 404, "{\"error_code\":40403,\"message\":\"not found\"}");
+    else
+        pst_http_reply_text(req, 200, "%s", answers[id]);
+}
+
+static void versions(void *arg, pst_http_req *req)
+{
+    asked++;
+    pst_http_reply_text(req, 200, "{\"id\":-7}");
+}
+
+static const pst_http_route routes[] = {{"GET", "/{kind}/schemas/types", broken, 0, 0},
+                                        {"GET", "/ok/schemas/ids/{id}", schemas, 0, 0},
+                                        {"POST", "/ok/subjects/{s}/versions", versions, 0, 0}};
+
+static int start_fake(void **state)
+{
+    pst_err err = {0};
+    asked = 0;
+    return pst_http_thread_start(&(pst_http_conf){0}, routes, 3, NULL, (pst_http_thread **)state, &err);
+}
+
+static int stop_fake(void **state)
+{
+    pst_http_thread_stop(*state);
+    return 0;
+}
+
+static pst_registry *fake_client(void **state, const char *kind)
+{
+    char *url = pst_sprintf("http://127.0.0.1:%d/%s/", pst_http_thread_port(*state), kind);
+    pst_registry *r = client(url);
+    free(url);
+    return r;
+}
+
+static void test_registry_retries_what_may_pass_only(void **state)
+{
+    static const struct {
+        const char *kind;
+        int code;
+        pst_err_class cls;
+        int asked;
+    } rows[] = {{"flaky", 0, PST_CLASS_NONE, 2},
+                {"busy", 0, PST_CLASS_NONE, 2},
+                {"down", PST_EUNREACH, PST_CLASS_RETRY, 2},
+                {"page", PST_EPARSE, PST_CLASS_RETRY, 1},
+                {"refused", PST_EAUTH, PST_CLASS_FATAL, 1},
+                {"moved", PST_EINVAL, PST_CLASS_DATA, 1},
+                {"endless", PST_EPARSE, PST_CLASS_RETRY, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pst_err err = {0};
+        pst_registry *r = fake_client(state, rows[i].kind);
+        asked = 0;
+        int rc = pst_registry_ping(r, &err);
+        if (rc != rows[i].code || err.cls != rows[i].cls || asked != rows[i].asked)
+            fail_msg("%s: %d class %d after %d requests: %s", rows[i].kind, rc, err.cls, (int)asked, err.text);
+        pst_registry_free(r);
+    }
+}
+
+static void test_registry_odd_answers_are_refused(void **state)
+{
+    static const int codes[] = {PST_EPARSE, PST_EPARSE, PST_EUNSUPPORTED, PST_EUNSUPPORTED, PST_EPARSE, 0, PST_ENOTFOUND};
+    pst_registry *r = fake_client(state, "ok");
+    const char *text = NULL;
+    for (int i = 0; i < 7; i++) {
+        pst_err err = {0};
+        assert_int_equal(pst_registry_schema(r, i, &text, &err), codes[i]);
+    }
+    pst_err err = {0};
+    int32_t id = 0;
+    assert_int_equal(pst_registry_register(r, "s", V1, &id, &err), PST_EPARSE);
+    pst_err_clear(&err);
+    assert_int_equal(pst_registry_schema(r, -3, &text, &err), PST_ENOTFOUND);
+    pst_registry_free(r);
+}
+
+static void test_registry_answers_are_remembered(void **state)
+{
+    pst_registry *r = fake_client(state, "ok");
+    pst_err err = {0};
+    const char *a = NULL, *b = NULL;
+    assert_int_equal(pst_registry_schema(r, 5, &a, &err), 0);
+    assert_int_equal(pst_registry_schema(r, 5, &b, &err), 0);
+    assert_ptr_equal(a, b);
+    assert_int_equal(asked, 1);
+    for (int i = 0; i < 5; i++)
+        pst_registry_schema(r, 50, &a, &err);
+    assert_int_equal(asked, 2); /* "no such id", for two seconds */
+    pst_sleep_ms(2100);
+    pst_registry_schema(r, 50, &a, &err);
+    assert_int_equal(asked, 3);
+    pst_registry_free(r);
+}
+
+static void test_registry_tries_every_address(void **state)
+{
+    char *url = pst_sprintf("http://127.0.0.1:1, http://127.0.0.1:%d/good", pst_http_thread_port(*state));
+    pst_registry *r = client(url);
+    pst_err err = {0};
+    assert_int_equal(pst_registry_ping(r, &err), 0);
+    assert_string_equal(pst_registry_url(r), "http://127.0.0.1:1");
+    pst_registry_free(r);
+    free(url);
+    r = client("http://127.0.0.1:1");
+    assert_int_equal(pst_registry_ping(r, &err), PST_EUNREACH);
+    assert_int_equal(err.cls, PST_CLASS_RETRY);
+    pst_registry_free(r);
+}
+
+static void test_registry_bad_addresses(void **state)
+{
+    static const char *const urls[] = {"",        " ",           "localhost:8081", "ftp://x",
+                                       "http://", "http://u:p@", "http://:8081",   "file:///etc/passwd"};
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        pst_err err = {0};
+        pst_registry *r = NULL;
+        assert_int_equal(pst_registry_new(&(pst_registry_conf){.url = urls[i]}, &r, &err), PST_EINVAL);
+        assert_null(r);
+    }
+}
+
+int main(void)
+{
+    pst_log_set_level(PST_LOG_ERROR);
+#define FAKE(name) cmocka_unit_test_setup_teardown(test_registry_##name, start_fake, stop_fake)
+    const struct CMUnitTest fakes[] = {FAKE(retries_what_may_pass_only), FAKE(odd_answers_are_refused), FAKE(answers_are_remembered),
+                                       FAKE(tries_every_address), cmocka_unit_test(test_registry_bad_addresses)};
+    const struct CMUnitTest real[] = {
+        cmocka_unit_test(test_registry_client_and_server),     cmocka_unit_test(test_registry_concurrent_registrations_agree),
+        cmocka_unit_test(test_registry_restart_keeps_ids),     cmocka_unit_test(test_registry_second_writer_leaves),
+        cmocka_unit_test(test_registry_asks_for_the_password), cmocka_unit_test(test_registry_open_to_others_needs_a_password)};
+    int failed = cmocka_run_group_tests_name("registry client", fakes, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("registry on the in-memory cluster", real, start_broker, stop_broker);
+}
