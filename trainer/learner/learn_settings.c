@@ -2,6 +2,7 @@
 #include "trainer/learner/learn_settings.h"
 
 #include "common/base/fs.h"
+#include "common/base/buf.h"
 #include "common/base/hash.h"
 
 #include <math.h>
@@ -267,8 +268,9 @@ static void read_target(const reader *r, pst_learn_settings *s)
 
 int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn_settings *ret_settings, pst_complaints *errors)
 {
-    static const char *const known[] = {"model",         "features",     "target",     "classes", "loss",     "hidden",           "activation", "epochs", "batch",
-                                        "learning_rate", "weight_decay", "validation", "seed",    "patience", "checkpoint_every", "data"};
+    static const char *const known[] = {
+        "model", "features",      "target",       "classes",    "loss", "hidden",   "activation",       "epochs",
+        "batch", "learning_rate", "weight_decay", "validation", "seed", "patience", "checkpoint_every", "data"};
     pst_learn_settings *s = ret_settings;
     *s = (pst_learn_settings){0};
     size_t before = errors->n;
@@ -284,8 +286,8 @@ int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn
     read_target(&r, s);
     read_features(&r, s);
     read_hidden(&r, s);
-    s->activation = (pst_activation)get_word(&r, "activation", activations, N(activations),
-                                             s->autoencoder ? PST_ACTIVATION_TANH : PST_ACTIVATION_RELU);
+    s->activation =
+        (pst_activation)get_word(&r, "activation", activations, N(activations), s->autoencoder ? PST_ACTIVATION_TANH : PST_ACTIVATION_RELU);
     s->epochs = get_int(&r, "epochs", 1, 1000000, 20);
     s->batch = (int)get_int(&r, "batch", 1, PST_LEARN_BATCH_MAX, 32);
     s->learning_rate = get_num(&r, "learning_rate", 0, false, 10, 0.001);

@@ -23,7 +23,7 @@
 typedef enum { PST_LEARN_MISSING_MEAN = 0, PST_LEARN_MISSING_VALUE, PST_LEARN_MISSING_REJECT } pst_learn_missing;
 
 typedef struct pst_learn_feature {
-    char *field; /* dotted path, or a column of a CSV file */
+    char *field;          /* dotted path, or a column of a CSV file */
     double scale, offset; /* the model sees x · scale + offset */
     pst_learn_missing missing;
     double value; /* stands for x */
@@ -44,7 +44,7 @@ typedef struct pst_learn_settings {
     int batch;
     double learning_rate, weight_decay, validation;
     uint64_t seed;
-    int64_t patience; /* epochs without a better validation loss until it stops; 0 = never */
+    int64_t patience;         /* epochs without a better validation loss until it stops; 0 = never */
     int64_t checkpoint_every; /* epochs */
     char *data;               /* CSV file or folder below DATA_DIR; NULL = DATA_DIR itself */
 } pst_learn_settings;

@@ -22,8 +22,8 @@ struct pst_net {
     size_t n_params;
     int64_t steps;
     float *values, *gradient, *m, *v;
-    float **out;          /* out[l] (rows_max, layers[l].out): after the activation */
-    float *delta[2];      /* (rows_max, widest): loss by pre-activation, ping and pong */
+    float **out;     /* out[l] (rows_max, layers[l].out): after the activation */
+    float *delta[2]; /* (rows_max, widest): loss by pre-activation, ping and pong */
 };
 
 pst_net *pst_net_new(const int *widths, int n_widths, pst_activation act, pst_loss loss, int rows_max)

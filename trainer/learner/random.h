@@ -18,9 +18,9 @@ typedef struct pst_rng {
 
 void pst_rng_seed(pst_rng *r, uint64_t seed, uint64_t stream);
 uint64_t pst_rng_next(pst_rng *r);
-double pst_rng_unit(pst_rng *r);                   /* [0, 1), 53 bits */
-double pst_rng_normal(pst_rng *r);                 /* mean 0, deviation 1 (Box and Muller) */
-uint64_t pst_rng_below(pst_rng *r, uint64_t n);    /* 0 … n − 1, unbiased; n > 0 */
+double pst_rng_unit(pst_rng *r);                          /* [0, 1), 53 bits */
+double pst_rng_normal(pst_rng *r);                        /* mean 0, deviation 1 (Box and Muller) */
+uint64_t pst_rng_below(pst_rng *r, uint64_t n);           /* 0 … n − 1, unbiased; n > 0 */
 void pst_rng_shuffle(pst_rng *r, uint32_t *at, size_t n); /* Fisher and Yates */
 
 #endif

@@ -1,0 +1,337 @@
+/* data.c - see data.h. */
+#include "trainer/learner/data.h"
+
+#include "common/base/hash.h"
+#include "trainer/learner/random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLE_ROWS = 256, STREAM_SPLIT = 1 };
+
+/* A column that moves by less than this share of its own size is all rounding noise: dividing by so small a deviation would blow it up. */
+static const double deviation_floor = 1e-4;
+
+void pst_data_init(pst_data *d, const pst_learn_settings *s, size_t bytes_max)
+{
+    *d = (pst_data){.settings = s, .bytes_max = bytes_max};
+    pst_data_set_columns(d);
+}
+
+void pst_data_done(pst_data *d)
+{
+    if (!d)
+        return;
+    for (size_t i = 0; i < d->n_ranges; i++)
+        free(d->ranges[i].topic);
+    free(d->ranges);
+    free(d->x);
+    free(d->y);
+    free(d->part);
+    *d = (pst_data){0};
+}
+
+void pst_data_set_columns(pst_data *d)
+{
+    d->columns = pst_learn_columns(d->settings);
+}
+
+void pst_data_add_range(pst_data *d, const char *topic, int32_t partition, int64_t from, int64_t to)
+{
+    d->ranges = pst_realloc(d->ranges, (d->n_ranges + 1) * sizeof *d->ranges);
+    d->ranges[d->n_ranges++] = (pst_data_range){pst_strdup(topic), partition, from, to};
+}
+
+void pst_data_bad(pst_data *d, const char *fmt, ...)
+{
+    if (d->bad++)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(d->why_bad, sizeof d->why_bad, fmt, ap);
+    va_end(ap);
+}
+
+static int drop(pst_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int drop(pst_data *d, const char *fmt, ...)
+{
+    if (!d->dropped++) {
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(d->why_dropped, sizeof d->why_dropped, fmt, ap);
+        va_end(ap);
+    }
+    return 1;
+}
+
+static bool same_text(pst_slice t, const char *name)
+{
+    return t.len == strlen(name) && !memcmp(t.data, name, t.len);
+}
+
+/* The class a target names; -1 = none. Numbers and booleans match names by their text. */
+static int class_of(const pst_learn_settings *s, const pst_target *t)
+{
+    char number[40];
+    if (!s->classes)
+        return t->number >= 0 && t->number < s->n_classes && t->number == floor(t->number) ? (int)t->number : -1;
+    pst_slice text = t->text;
+    if (!text.data) {
+        snprintf(number, sizeof number, "%.15g", t->number);
+        text = (pst_slice){number, strlen(number)};
+    }
+    for (int i = 0; i < s->n_classes; i++)
+        if (same_text(text, s->classes[i]) ||
+            (!t->text.data && ((t->number == 1 && !strcmp(s->classes[i], "true")) || (t->number == 0 && !strcmp(s->classes[i], "false")))))
+            return i;
+    return -1;
+}
+
+static int target_of(pst_data *d, const pst_target *t, float *ret)
+{
+    const pst_learn_settings *s = d->settings;
+    if (!t->text.data && !isfinite(t->number))
+        return drop(d, "the target %s is missing", s->target);
+    if (!s->n_classes) {
+        *ret = (float)t->number;
+        return isfinite(*ret) ? 0 : drop(d, "the target %s is %g, which float32 does not hold", s->target, t->number);
+    }
+    int class = class_of(s, t);
+    if (class < 0)
+        return t->text.data ? drop(d, "%s is \"%.*s\", which is none of the classes", s->target, (int)(t->text.len < 40 ? t->text.len : 40),
+                                   (const char *)t->text.data)
+                            : drop(d, "%s is %g, which is none of the %d classes", s->target, t->number, s->n_classes);
+    *ret = (float)class;
+    return 0;
+}
+
+static int grow(pst_data *d, pst_err *err)
+{
+    if (d->rows < d->cap)
+        return 0;
+    size_t cap = d->cap ? d->cap * 2 : 256, row = ((size_t)d->columns + 1) * sizeof(float);
+    if (cap > d->bytes_max / row)
+        cap = d->bytes_max / row;
+    if (cap <= d->rows)
+        return pst_err_set(
+            err, PST_ELIMIT, PST_CLASS_DATA, "learner", 0,
+            "more than %zu records of %d numbers do not fit into the %zu MiB that this job may use; raise `memory` in the manifest, or "
+            "narrow the range (from, to, records of the data store)",
+            d->rows, d->columns, d->bytes_max >> 20);
+    d->x = pst_realloc(d->x, cap * (size_t)d->columns * sizeof(float));
+    if (d->settings->target)
+        d->y = pst_realloc(d->y, cap * sizeof(float));
+    d->part = pst_realloc(d->part, cap * sizeof *d->part);
+    d->cap = cap;
+    return 0;
+}
+
+int pst_data_add(pst_data *d, const double *numbers, const uint8_t *missing, const pst_target *target, pst_err *err)
+{
+    const pst_learn_settings *s = d->settings;
+    PST_ASSERT(d->columns > 0);
+    int rc = grow(d, err);
+    if (rc < 0)
+        return rc;
+    float y = 0, *x = d->x + d->rows * (size_t)d->columns;
+    if (s->target && target_of(d, target, &y))
+        return 1;
+    for (int i = 0; i < s->n_features; i++) {
+        const pst_learn_feature *f = &s->features[i];
+        for (int k = 0; k < f->slots; k++, numbers++, x++) {
+            bool absent = missing[i] || isnan(*numbers);
+            if (absent && f->missing == PST_LEARN_MISSING_REJECT)
+                return drop(d, "%s is missing (missing: reject)", f->field);
+            double v = absent ? f->value : *numbers;
+            *x = absent && f->missing == PST_LEARN_MISSING_MEAN ? NAN : (float)(v * f->scale + f->offset);
+            if (isinf(*x))
+                return drop(d, "%s is %g, which is beyond float32 after scale and offset", f->field, v);
+        }
+    }
+    if (s->target)
+        d->y[d->rows] = y;
+    d->part[d->rows++] = d->part_now;
+    return 0;
+}
+
+void pst_data_sort(pst_data *d)
+{
+    size_t k = (size_t)d->columns, *at = pst_alloc((d->n_ranges + 1) * sizeof *at);
+    if (d->n_ranges < 2 || !d->rows) {
+        free(at);
+        return;
+    }
+    for (size_t i = 0; i < d->rows; i++)
+        at[d->part[i] + 1]++;
+    for (size_t p = 0; p < d->n_ranges; p++)
+        at[p + 1] += at[p];
+    float *x = pst_alloc(d->rows * k * sizeof *x), *y = d->y ? pst_alloc(d->rows * sizeof *y) : NULL;
+    for (size_t i = 0; i < d->rows; i++) {
+        size_t to = at[d->part[i]]++;
+        memcpy(x + to * k, d->x + i * k, k * sizeof *x);
+        if (y)
+            y[to] = d->y[i];
+    }
+    free(at);
+    free(d->x);
+    free(d->y);
+    d->x = x;
+    d->y = y;
+    d->cap = d->rows;
+    free(d->part); /* nobody asks any more */
+    d->part = NULL;
+}
+
+/* ---- preparation --------------------------------------------------------------------------------------------------------------- */
+
+void pst_statistics_done(pst_statistics *s)
+{
+    free(s->mean);
+    free(s->std);
+    free(s->min);
+    free(s->max);
+    *s = (pst_statistics){0};
+}
+
+static float *copy_floats(const float *from, size_t n)
+{
+    float *to = pst_alloc((n + 1) * sizeof *to);
+    if (n)
+        memcpy(to, from, n * sizeof *to);
+    return to;
+}
+
+void pst_statistics_copy(const pst_statistics *s, pst_statistics *ret_copy)
+{
+    pst_statistics c = *s;
+    size_t n = (size_t)s->columns;
+    c.mean = copy_floats(s->mean, n);
+    c.std = copy_floats(s->std, n);
+    c.min = copy_floats(s->min, n);
+    c.max = copy_floats(s->max, n);
+    *ret_copy = c;
+}
+
+void pst_ready_done(pst_ready *r)
+{
+    if (!r)
+        return;
+    if (r->target != r->z)
+        free(r->target);
+    free(r->z);
+    free(r->sample);
+    pst_statistics_done(&r->stats);
+    *r = (pst_ready){0};
+}
+
+/* Mean, deviation and range of every stride-th number of the first n picks; two passes in double. Values that are NaN do not count. */
+static void measure(const float *x, size_t stride, const uint32_t *picks, size_t n, float *mean, float *std, float *min, float *max)
+{
+    double sum = 0, squares = 0;
+    size_t seen = 0;
+    *min = *max = 0;
+    for (size_t i = 0; i < n; i++) {
+        float v = x[picks[i] * stride];
+        if (isnan(v))
+            continue;
+        sum += (double)v;
+        *min = !seen || v < *min ? v : *min;
+        *max = !seen || v > *max ? v : *max;
+        seen++;
+    }
+    double m = seen ? sum / (double)seen : 0;
+    for (size_t i = 0; i < n; i++) {
+        double v = (double)x[picks[i] * stride];
+        squares += isnan(v) ? 0 : (v - m) * (v - m);
+    }
+    double deviation = seen ? sqrt(squares / (double)seen) : 0, least = deviation_floor * fabs(m);
+    *mean = (float)m;
+    *std = (float)(*min == *max ? fmax(1, least) : fmax(deviation, least)); /* a constant column keeps its own unit */
+    if (!(*std > 0))
+        *std = 1;
+}
+
+static void take_statistics(const pst_data *d, const uint32_t *order, size_t train, pst_statistics *s)
+{
+    size_t k = (size_t)d->columns;
+    float **arrays[] = {&s->mean, &s->std, &s->min, &s->max}, least, most;
+    s->columns = d->columns;
+    for (size_t i = 0; i < 4; i++)
+        *arrays[i] = pst_alloc((k + 1) * sizeof(float));
+    for (size_t j = 0; j < k; j++)
+        measure(d->x + j, k, order, train, &s->mean[j], &s->std[j], &s->min[j], &s->max[j]);
+    s->target_mean = 0;
+    s->target_std = 1;
+    if (d->settings->target && !d->settings->n_classes)
+        measure(d->y, 1, order, train, &s->target_mean, &s->target_std, &least, &most);
+}
+
+static int count_parts(const pst_data *d, size_t *ret_train, pst_err *err)
+{
+    double share = d->settings->validation;
+    size_t held = (size_t)(share * (double)d->rows + 0.5);
+    if (share > 0 && held == 0)
+        held = 1;
+    if (d->rows < 2 || held >= d->rows)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
+                           "%zu records are too few to train on (%lld could not be read%s%s, %lld were dropped%s%s); at least 2 are needed",
+                           d->rows, (long long)d->bad, d->bad ? ": " : "", d->why_bad, (long long)d->dropped, d->dropped ? ": " : "",
+                           d->why_dropped);
+    if (d->rows > UINT32_MAX)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "learner", 0, "%zu records are more than the limit of %u", d->rows, UINT32_MAX);
+    *ret_train = d->rows - held;
+    return 0;
+}
+
+int pst_prepare(pst_data *d, const pst_statistics *stats, pst_ready *ret_ready, pst_err *err)
+{
+    size_t train = 0, k = (size_t)d->columns;
+    int rc = count_parts(d, &train, err);
+    if (rc < 0)
+        return rc;
+    pst_ready r = {.rows = d->rows, .train = train, .columns = d->columns};
+    r.crc = pst_crc32c(0, d->x, d->rows * k * sizeof(float));
+    if (d->y)
+        r.crc = pst_crc32c(r.crc, d->y, d->rows * sizeof(float));
+
+    uint32_t *order = pst_alloc(d->rows * sizeof *order);
+    for (size_t i = 0; i < d->rows; i++)
+        order[i] = (uint32_t)i;
+    pst_rng rng;
+    pst_rng_seed(&rng, d->settings->seed, STREAM_SPLIT);
+    pst_rng_shuffle(&rng, order, d->rows);
+    if (stats)
+        pst_statistics_copy(stats, &r.stats);
+    else
+        take_statistics(d, order, train, &r.stats);
+
+    r.sample_rows = d->rows < SAMPLE_ROWS ? d->rows : SAMPLE_ROWS;
+    r.sample = pst_alloc(r.sample_rows * k * sizeof(float));
+    r.z = pst_alloc(d->rows * k * sizeof(float));
+    for (size_t i = 0; i < d->rows; i++) {
+        float *x = d->x + order[i] * k, *z = r.z + i * k;
+        for (size_t j = 0; j < k; j++) {
+            float v = isnan(x[j]) ? r.stats.mean[j] : x[j];
+            z[j] = (v - r.stats.mean[j]) / r.stats.std[j]; /* as the exported graph does it: Sub, Div */
+            if (i < r.sample_rows)
+                r.sample[i * k + j] = v;
+        }
+    }
+    r.target_width = d->settings->target ? 1 : d->columns;
+    r.target = r.z;
+    if (d->settings->target) {
+        r.target = pst_alloc(d->rows * sizeof(float));
+        for (size_t i = 0; i < d->rows; i++)
+            r.target[i] = (d->y[order[i]] - r.stats.target_mean) / r.stats.target_std;
+    }
+    free(order);
+    free(d->x);
+    free(d->y);
+    free(d->part);
+    d->x = d->y = NULL;
+    d->part = NULL;
+    d->cap = 0;
+    *ret_ready = r;
+    return 0;
+}

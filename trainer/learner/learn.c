@@ -1,0 +1,301 @@
+/* learn.c - one training from settings to model: see learner.h. */
+#include "trainer/learner/learner.h"
+
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/hash.h"
+#include "common/base/json.h"
+#include "common/base/stop.h"
+#include "trainer/learner/checkpoint.h"
+#include "trainer/learner/export.h"
+#include "trainer/learner/sources.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAY_EVERY_US = 200000 };
+static const double threshold_quantile = 0.995;
+
+typedef struct learn {
+    const pst_learn_job *job;
+    pst_learn_settings s;
+    pst_client *client;
+    pst_data data;
+    pst_ready ready;
+    pst_training *training;
+    pst_checkpoint last; /* to go on from */
+    bool resumed;
+    int64_t epoch_began_us, said_us;
+    bool save_failed;
+} learn;
+
+static void say(void *arg, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(void *arg, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static bool told_to_stop(void *arg)
+{
+    return pst_stop_requested();
+}
+
+/* ---- settings ------------------------------------------------------------------------------------------------------------------ */
+
+/* Under penstock.learner, or as YAML in framework.command. */
+static int read_settings(learn *l, pst_err *err)
+{
+    const pst_manifest *m = l->job->manifest;
+    pst_complaints wrong = {0};
+    pst_yaml y = {0};
+    const json_t *settings = m->learner;
+    const char *path = "penstock.learner";
+    bool command = m->command && m->command[strspn(m->command, " \t\r\n")];
+    if (command && !settings) {
+        path = "framework.command";
+        if (pst_yaml_parse(m->command, strlen(m->command), path, &y, err) < 0)
+            return PST_EINVAL;
+        settings = y.root;
+    } else if (command)
+        pst_complain(&wrong, "framework.command", 0,
+                     "holds settings of the built-in learner, and so does penstock.learner; keep one of them");
+    pst_learn_settings_parse(settings, path, &l->s, &wrong);
+    if (!l->s.data && !wrong.n && !m->n_stores && !(l->job->data_dir && *l->job->data_dir))
+        pst_complain(&wrong, "data_stores", 0, "is missing: the records to learn from, a store of type topic, mount or files");
+    pst_yaml_done(&y);
+    for (size_t i = 0; i < wrong.n; i++)
+        fprintf(stderr, "penstock learn: %s %s\n", wrong.at[i].field, wrong.at[i].text);
+    int rc = wrong.n ? pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%zu setting%s of the learner cannot be used", wrong.n,
+                                   wrong.n == 1 ? "" : "s")
+                     : 0;
+    pst_complaints_done(&wrong);
+    return rc;
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------------------------------------------- */
+
+static void passed_over(void *arg, const char *file, const char *why)
+{
+    say(arg, "warning: checkpoint %s cannot be used: %s", file, why);
+}
+
+static bool same_features(const pst_checkpoint *c, const pst_learn_settings *s)
+{
+    bool same = !s->n_features || s->n_features == c->n_fields;
+    for (int i = 0; same && i < s->n_features; i++)
+        same = !strcmp(s->features[i].field, c->fields[i]);
+    return same;
+}
+
+static void find_checkpoint(learn *l)
+{
+    if (pst_checkpoint_read_last(l->job->checkpoint_dir, &l->last, passed_over, l) != 1)
+        return;
+    char *digest = pst_learn_settings_digest(&l->s);
+    l->resumed = !strcmp(digest, l->last.settings_digest) && same_features(&l->last, &l->s);
+    free(digest);
+    if (!l->resumed) {
+        say(l, "warning: the checkpoint of generation %d was made with other settings; starting anew", l->last.generation);
+        pst_checkpoint_done(&l->last);
+        return;
+    }
+    say(l, "resuming from the checkpoint of generation %d: epoch %lld, step %lld%s", l->last.generation, (long long)l->last.progress.epoch,
+        (long long)l->last.steps, l->last.progress.finished ? ", trained to the end" : "");
+    if (!l->s.n_features)
+        pst_learn_settings_take_fields(&l->s, (const char *const *)l->last.fields, l->last.n_fields);
+}
+
+static int save(void *arg, const pst_training *t, pst_err *err)
+{
+    learn *l = arg;
+    pst_checkpoint c;
+    pst_err e = {0};
+    pst_checkpoint_take(t, &l->data, l->job->training_id, l->job->generation, &c);
+    int rc = pst_checkpoint_write(l->job->checkpoint_dir, &c, &e);
+    pst_checkpoint_done(&c);
+    if (rc < 0 && pst_stop_requested()) {
+        *err = e;
+        return rc;
+    }
+    if (rc < 0) /* training is worth more than one checkpoint: the next may succeed */
+        say(l, "warning: the checkpoint after epoch %lld was not written: %s", (long long)t->progress.epoch, e.text);
+    else if (l->save_failed)
+        say(l, "checkpoints can be written again");
+    l->save_failed = rc < 0;
+    return 0;
+}
+
+/* ---- data ---------------------------------------------------------------------------------------------------------------------- */
+
+static int read_data(learn *l, pst_err *err)
+{
+    const pst_manifest *m = l->job->manifest;
+    const pst_source_hooks hooks = {l, told_to_stop, say};
+    int64_t began = pst_mono_us();
+    bool topics = false;
+    for (size_t i = 0; i < m->n_stores; i++)
+        topics = topics || !strcmp(m->stores[i].type, "topic");
+    pst_data_init(&l->data, &l->s, (size_t)(m->memory_bytes > 0 ? m->memory_bytes / 2 : 256 << 20));
+    int rc = 0;
+    if (topics && !l->s.data) {
+        rc = pst_client_open(l->job->settings, "penstock-learner", &l->client, err);
+        if (!rc)
+            rc = pst_data_read_topics(&l->data, &l->s, l->client, m->stores, m->n_stores, l->resumed ? l->last.ranges : NULL,
+                                      l->resumed ? l->last.n_ranges : 0, &hooks, err);
+        pst_client_close(l->client);
+        l->client = NULL;
+    } else if (l->job->data_dir && *l->job->data_dir)
+        rc = pst_data_read_csv(&l->data, &l->s, l->job->data_dir, l->s.data, 0, &hooks, err);
+    else
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "learner", 0,
+                         "there is nothing to learn from: DATA_DIR is not set, and no data store is of type topic");
+    if (rc < 0)
+        return rc;
+    char span[32];
+    say(l, "%zu records of %d numbers read in %s", l->data.rows, l->data.columns, pst_span_text(pst_mono_us() - began, span));
+    if (l->data.bad)
+        say(l, "warning: %lld records could not be read; the first: %s", (long long)l->data.bad, l->data.why_bad);
+    if (l->data.dropped)
+        say(l, "warning: %lld records are left out; the first: %s", (long long)l->data.dropped, l->data.why_dropped);
+    return pst_prepare(&l->data, l->resumed ? &l->last.stats : NULL, &l->ready, err);
+}
+
+static int set_up(learn *l, pst_err *err)
+{
+    l->training = pst_training_new(&l->s, &l->ready);
+    say(l, "%s of %zu parameters, %zu records to train on, %zu to validate", l->s.autoencoder ? "autoencoder" : "mlp",
+        pst_net_parameters(l->training->net), l->ready.train, l->ready.rows - l->ready.train);
+    if (!l->resumed)
+        return save(l, l->training, err); /* from here on every generation learns from the same records */
+    if (l->ready.crc != l->last.data_crc || (int64_t)l->ready.rows != l->last.data_rows)
+        say(l, "warning: the records are not those of the earlier generation (%zu now, %lld then); going on with them", l->ready.rows,
+            (long long)l->last.data_rows);
+    return pst_checkpoint_restore(&l->last, l->training, err);
+}
+
+/* ---- training ------------------------------------------------------------------------------------------------------------------ */
+
+static void metrics_line(const char *group, const pst_training *t, double loss, double accuracy, double records_per_s)
+{
+    json_t *o = json_pack("{s:s,s:s,s:I,s:I,s:f}", "penstock", "metrics", "group", group, "epoch", (json_int_t)t->progress.epoch, "step",
+                          (json_int_t)pst_net_steps(t->net), "loss", loss);
+    if (isfinite(accuracy))
+        json_object_set_new(o, "accuracy", json_real(accuracy));
+    if (records_per_s > 0)
+        json_object_set_new(o, "records_per_s", json_real(floor(records_per_s)));
+    char *text = pst_json_text(o);
+    puts(text);
+    free(text);
+    json_decref(o);
+}
+
+static void on_epoch(void *arg, const pst_training *t, int64_t rows)
+{
+    learn *l = arg;
+    const pst_progress *p = &t->progress;
+    int64_t now = pst_mono_us();
+    double rate = (double)rows * 1e6 / (double)(now > l->epoch_began_us ? now - l->epoch_began_us : 1);
+    metrics_line("train", t, p->train_loss, p->train_accuracy, rate);
+    if (isfinite(p->validation_loss))
+        metrics_line("validation", t, p->validation_loss, p->validation_accuracy, 0);
+    if (p->epoch <= 3 || p->finished || now - l->said_us > SAY_EVERY_US) { /* people need no thousand lines a second */
+        l->said_us = now;
+        char more[160] = "";
+        size_t n = 0;
+        if (isfinite(p->validation_loss))
+            n += (size_t)snprintf(more, sizeof more, "  validation %.6f", p->validation_loss);
+        if (isfinite(p->validation_accuracy))
+            snprintf(more + n, sizeof more - n, "  accuracy %.4f", p->validation_accuracy);
+        printf("epoch %lld/%lld  loss %.6f%s  %.0f records/s\n", (long long)p->epoch, (long long)t->settings->epochs, p->train_loss, more,
+               rate);
+    }
+    if (p->finished && p->epoch < t->settings->epochs)
+        printf("stopping early: the validation loss has not fallen for %lld epochs; the model is that of epoch %lld\n",
+               (long long)t->settings->patience, (long long)p->best_epoch);
+    fflush(stdout);
+    l->epoch_began_us = pst_mono_us();
+}
+
+static int train(learn *l, pst_err *err)
+{
+    const pst_training_hooks hooks = {l, on_epoch, save, told_to_stop};
+    l->epoch_began_us = pst_mono_us();
+    int rc = pst_training_run(l->training, &hooks, err);
+    if (rc == PST_ESTOPPED)
+        say(l, "told to stop: checkpoint written in epoch %lld, step %lld", (long long)l->training->progress.epoch + 1,
+            (long long)pst_net_steps(l->training->net));
+    return rc;
+}
+
+/* ---- result -------------------------------------------------------------------------------------------------------------------- */
+
+static int write_result(learn *l, const pst_buf *onnx, const char *json, char **ret_path, pst_err *err)
+{
+    char *dir = pst_fs_join(l->job->result_dir, "model"), *model = pst_fs_join(dir, "model.onnx"), *about = pst_fs_join(dir, "model.json");
+    int rc = pst_fs_mkdirs(dir, 0755, err);
+    if (!rc)
+        rc = pst_fs_write_atomic(about, json, strlen(json), 0644, err);
+    if (!rc)
+        rc = pst_fs_write_atomic(model, onnx->data, onnx->len, 0644, err);
+    free(dir);
+    free(about);
+    *ret_path = model;
+    return rc;
+}
+
+static int finish(learn *l, pst_err *err)
+{
+    const pst_manifest *m = l->job->manifest;
+    pst_result r = {.name = m->model_name ? m->model_name : m->name,
+                    .training_id = l->job->training_id,
+                    .generation = l->job->generation,
+                    .ranges = l->data.ranges,
+                    .n_ranges = l->data.n_ranges,
+                    .records = (int64_t)l->ready.rows,
+                    .threshold = l->s.autoencoder ? pst_training_error_quantile(l->training, threshold_quantile) : NAN};
+    pst_buf onnx = {0};
+    double difference = 0;
+    pst_export_onnx(l->training, &r, &onnx);
+    char *json = pst_export_json(l->training, &r), *path = NULL, digest[65];
+    int rc = pst_export_verify(l->training, onnx.data, onnx.len, &difference, err);
+    if (!rc)
+        rc = write_result(l, &onnx, json, &path, err);
+    if (!rc) {
+        pst_sha256_hex(onnx.data, onnx.len, digest);
+        say(l, "model %s, %zu bytes, sha256:%s; the engine agrees with the training to %.1e", path, onnx.len, digest, difference);
+    }
+    free(path);
+    free(json);
+    pst_buf_done(&onnx);
+    return rc;
+}
+
+int pst_learn(const pst_learn_job *job, pst_err *err)
+{
+    learn l = {.job = job};
+    int rc = read_settings(&l, err);
+    if (!rc && job->check)
+        say(&l, "the settings of the learner are right");
+    else if (!rc) {
+        find_checkpoint(&l);
+        rc = read_data(&l, err);
+        if (!rc)
+            rc = set_up(&l, err);
+        if (!rc)
+            rc = train(&l, err);
+        if (!rc)
+            rc = finish(&l, err);
+    }
+    pst_training_free(l.training);
+    pst_ready_done(&l.ready);
+    pst_data_done(&l.data);
+    pst_checkpoint_done(&l.last);
+    pst_learn_settings_done(&l.s);
+    return rc;
+}

@@ -1,0 +1,130 @@
+/* learn_main.c - `penstock learn`: finds out what to train and where its folders are, then pst_learn(). */
+#include "common/base/fs.h"
+#include "common/base/log.h"
+#include "common/base/opt.h"
+#include "common/base/stop.h"
+#include "common/objects/rundir.h"
+#include "trainer/learner/learner.h"
+#include "verbs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct learn_opts {
+    const char *run_dir, *manifest, *data_dir, *result_dir, *checkpoint_dir;
+    bool check;
+} learn_opts;
+
+static const pst_opt learn_table[] = {
+    {"run-dir", 0, PST_OPT_STR, offsetof(learn_opts, run_dir), "DIR", NULL,
+     "the run folder of a job's process (spec.json); how a supervisor starts it"},
+    {"manifest", 'm', PST_OPT_STR, offsetof(learn_opts, manifest), "FILE", NULL, "a manifest, to train without the platform"},
+    {"data-dir", 0, PST_OPT_STR, offsetof(learn_opts, data_dir), "DIR", NULL, "where CSV files lie (DATA_DIR)"},
+    {"result-dir", 0, PST_OPT_STR, offsetof(learn_opts, result_dir), "DIR", NULL,
+     "model/model.onnx and model/model.json go there (RESULT_DIR)"},
+    {"checkpoint-dir", 0, PST_OPT_STR, offsetof(learn_opts, checkpoint_dir), "DIR", NULL,
+     "checkpoints are written and looked for there (CHECKPOINT_DIR; else RESULT-DIR/checkpoints)"},
+    {"check", 0, PST_OPT_BOOL, offsetof(learn_opts, check), NULL, NULL, "only check the settings"},
+};
+static const pst_usage learn_usage = {
+    "learn",
+    "",
+    "The built-in learner: trains an autoencoder or MLP from a topic's range or CSV files, writes ONNX.",
+    "Jobs with framework.name: native run it. Settings under penstock.learner: model (autoencoder, mlp), features, target, classes, loss,\n"
+    "hidden, activation, epochs, batch, learning_rate, weight_decay, validation, seed, patience, checkpoint_every, data.\n"
+    "Told to stop (SIGTERM) it finishes the minibatch, writes a checkpoint and exits 0; started again it goes on from there.",
+    "penstock learn --manifest examples/telemetry/manifest.yml --result-dir /tmp/result\n"
+    "penstock learn --manifest manifest.yml --check",
+    learn_table,
+    sizeof learn_table / sizeof *learn_table,
+    false};
+
+static const char *first(const char *a, const char *b)
+{
+    return a && *a ? a : b && *b ? b : NULL;
+}
+
+static int parse_manifest(const char *text, size_t len, pst_manifest *m, pst_err *err)
+{
+    pst_complaints errors = {0}, warnings = {0};
+    int rc = pst_manifest_parse(text, len, m, &errors, &warnings);
+    for (size_t i = 0; i < errors.n; i++)
+        fprintf(stderr, "penstock learn: manifest:%d: %s %s\n", errors.at[i].line, errors.at[i].field, errors.at[i].text);
+    if (rc < 0)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "the manifest cannot be used");
+    else if (!m->native)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                         "framework.name is %s; the built-in learner runs jobs of framework native", m->framework);
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
+    return rc;
+}
+
+static int learn(const learn_opts *o, const pst_settings *settings, pst_err *err)
+{
+    pst_run_spec spec = {0};
+    pst_manifest m = {0};
+    pst_buf text = {0};
+    int rc;
+    if (!o->run_dir == !o->manifest)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "wanted either --run-dir or --manifest");
+    rc = o->run_dir ? pst_run_spec_read(o->run_dir, &spec, err) : pst_fs_read(o->manifest, 1 << 20, &text, err);
+    if (!rc && o->run_dir)
+        pst_buf_adds(&text, spec.manifest);
+    if (!rc)
+        rc = parse_manifest(text.data ? text.data : "", text.len, &m, err);
+    pst_learn_job job = {.manifest = &m,
+                         .settings = settings,
+                         .training_id = first(spec.training_id, getenv("TRAINING_ID")),
+                         .generation = o->run_dir ? spec.generation : 1,
+                         .data_dir = first(o->data_dir, getenv("DATA_DIR")),
+                         .result_dir = first(o->result_dir, getenv("RESULT_DIR")),
+                         .check = o->check};
+    char *beside = job.result_dir ? pst_fs_join(job.result_dir, "checkpoints") : NULL;
+    job.checkpoint_dir = first(first(o->checkpoint_dir, getenv("CHECKPOINT_DIR")), beside);
+    job.training_id = job.training_id ? job.training_id : "";
+    if (!rc && !job.result_dir && !job.check)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "where shall the model go? give --result-dir, or set RESULT_DIR");
+    if (!rc && spec.learner_id > 1) { /* it would train the same model again and write the same files */
+        printf("the built-in learner trains in one process, learner-1; learner-%d has nothing to do\n", spec.learner_id);
+    } else if (!rc)
+        rc = pst_learn(&job, err);
+    free(beside);
+    pst_buf_done(&text);
+    pst_manifest_done(&m);
+    pst_run_spec_done(&spec);
+    return rc;
+}
+
+/* Stopped because somebody wished it (halt, kill, the platform's end): success. By a signal out of the blue: say so, as a shell would, lest the
+ * job count as completed. */
+static int stopped_status(const learn_opts *o)
+{
+    return o->run_dir && pst_run_wish_read(o->run_dir) == PST_WISH_NONE ? 128 + pst_stop_signal() : 0;
+}
+
+static int learn_run(int argc, char **argv)
+{
+    learn_opts o = {0};
+    pst_settings s = {0};
+    pst_err err = {0};
+    char **args = NULL;
+    int n = 0, rc = pst_opt_parse(&learn_usage, argc, argv, &o, &s, &args, &n, &err);
+    if (rc == 1)
+        return 0;
+    if (!rc && n)
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument %s", args[0]);
+    if (!rc)
+        rc = learn(&o, &s, &err);
+    int status = rc == PST_ESTOPPED ? stopped_status(&o) : 0;
+    if (rc < 0 && rc != PST_ESTOPPED) {
+        pst_say_err("learn", &err);
+        status = rc == PST_EINVAL && err.cls == PST_CLASS_FATAL ? 2 : 1;
+    }
+    free(args);
+    pst_settings_done(&s);
+    return status;
+}
+
+const pst_verb pst_learn_verb = {"learn", "the built-in learner", NULL, learn_run};
