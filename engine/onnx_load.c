@@ -417,7 +417,8 @@ static pst_kind fill_info(pst_value_info *v, const PstOnnx__ValueInfoProto *p)
     v->name = p->name ? p->name : "";
     v->rank = -1;
     while (tp && (tp->sequence_type || tp->optional_type)) {
-        kind = tp->optional_type && kind != PST_KIND_SEQ ? PST_KIND_OPT : PST_KIND_SEQ;
+        if (kind == PST_KIND_TENSOR) /* the outermost decides */
+            kind = tp->optional_type ? PST_KIND_OPT : PST_KIND_SEQ;
         tp = tp->sequence_type ? tp->sequence_type->elem_type : tp->optional_type->elem_type;
     }
     if (tp && tp->map_type) {

@@ -1,0 +1,245 @@
+/* rnn.c - RNN, GRU, LSTM: one step function per cell, the walk over time, directions and lengths shared.
+ * float32; gates are computed by GEMM for all steps of the input side at once, the recurrent side step by step. */
+#include "engine/ops/kernels.h"
+
+#include "engine/cpu/gemm.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+typedef struct act {
+    int kind;
+    float alpha, beta;
+} act;
+
+static const char *const act_names[] = {"Relu",       "Tanh",        "Sigmoid", "Affine",   "LeakyRelu", "ThresholdedRelu",
+                                        "ScaledTanh", "HardSigmoid", "Elu",     "Softsign", "Softplus"};
+
+static float apply(const act *a, float x)
+{
+    switch (a->kind) {
+    case 0: return x < 0 ? 0 : x;
+    case 1: return tanhf(x);
+    case 2: return 1 / (1 + expf(-x));
+    case 3: return a->alpha * x + a->beta;
+    case 4: return x < 0 ? a->alpha * x : x;
+    case 5: return x > a->alpha ? x : 0;
+    case 6: return a->alpha * tanhf(a->beta * x);
+    case 7: return fmaxf(0, fminf(1, a->alpha * x + a->beta));
+    case 8: return x < 0 ? a->alpha * expm1f(x) : x;
+    case 9: return x / (1 + fabsf(x));
+    default: return log1pf(expf(x));
+    }
+}
+
+typedef struct rnn {
+    int gates; /* 1 RNN, 3 GRU, 4 LSTM */
+    int64_t seq, batch, in, hidden, dirs;
+    bool batch_first;
+    const float *x, *w, *r, *b, *h0, *c0, *peep;
+    const int32_t *lengths;
+    act acts[6];
+    float clip;
+    bool linear_before_reset, input_forget;
+} rnn;
+
+static int read_acts(pst_op_ctx *c, rnn *s)
+{
+    static const int usual[5][3] = {{0}, {1}, {0}, {2, 1}, {2, 1, 1}};
+    static const float alphas[] = {0, 0, 0, 1, 0.01f, 1, 1, 0.2f, 1, 0, 0}, betas[] = {0, 0, 0, 0, 0, 0, 1, 0.5f, 0, 0, 0};
+    size_t n, na, nb;
+    const char *const *names = pst_attr_strings(c->node, "activations", &n);
+    const float *al = pst_attr_floats(c->node, "activation_alpha", &na), *be = pst_attr_floats(c->node, "activation_beta", &nb);
+    int per = s->gates == 1 ? 1 : s->gates - 1, total = per * (int)s->dirs;
+    size_t ia = 0, ib = 0;
+    for (int i = 0; i < total; i++) {
+        int kind = usual[s->gates][i % per];
+        if (names && (size_t)i < n) {
+            kind = -1;
+            for (int k = 0; k < 11; k++)
+                kind = strcasecmp(names[i], act_names[k]) ? kind : k;
+            if (kind < 0)
+                return pst_op_fail(c, PST_EUNSUPPORTED, "activation %s is not covered", names[i]);
+        }
+        s->acts[i] = (act){kind, alphas[kind], betas[kind]};
+        bool has_alpha = (kind >= 3 && kind <= 8), has_beta = kind == 3 || kind == 6 || kind == 7;
+        if (has_alpha && ia < na)
+            s->acts[i].alpha = al[ia++];
+        if (has_beta && ib < nb)
+            s->acts[i].beta = be[ib++];
+    }
+    return 0;
+}
+
+static bool shape_is(const pst_tensor *t, int rank, int64_t a, int64_t b, int64_t d)
+{
+    return !t || (t->dtype == PST_F32 && t->rank == rank && t->dims[0] == a && t->dims[1] == b && (rank < 3 || t->dims[2] == d));
+}
+
+static int read_rnn(pst_op_ctx *c, int gates, rnn *s)
+{
+    int rc = pst_need(c, 3);
+    if (rc < 0)
+        return rc;
+    const pst_tensor *x = pst_in(c, 0), *w = pst_in(c, 1), *r = pst_in(c, 2), *b = pst_in(c, 3), *len = pst_in(c, 4), *h0 = pst_in(c, 5),
+                     *c0 = gates == 4 ? pst_in(c, 6) : NULL, *p = gates == 4 ? pst_in(c, 7) : NULL;
+    *s = (rnn){.gates = gates,
+               .batch_first = pst_attr_int(c->node, "layout", 0),
+               .clip = pst_attr_float(c->node, "clip", 0),
+               .linear_before_reset = pst_attr_int(c->node, "linear_before_reset", 0),
+               .input_forget = pst_attr_int(c->node, "input_forget", 0)};
+    if (x->dtype != PST_F32 || w->dtype != PST_F32 || r->dtype != PST_F32)
+        return pst_op_type(c, x->dtype);
+    if (x->rank != 3 || w->rank != 3 || r->rank != 3)
+        return pst_op_fail(c, PST_EINVAL, "X, W and R must have three dimensions");
+    const char *dir = pst_attr_str(c->node, "direction", "forward");
+    s->dirs = !strcmp(dir, "bidirectional") ? 2 : 1;
+    s->hidden = r->dims[2];
+    s->seq = x->dims[s->batch_first];
+    s->batch = x->dims[!s->batch_first];
+    s->in = x->dims[2];
+    int64_t g = gates * s->hidden, b0 = s->batch_first ? s->batch : s->dirs, b1 = s->batch_first ? s->dirs : s->batch;
+    if (!shape_is(w, 3, s->dirs, g, s->in) || !shape_is(r, 3, s->dirs, g, s->hidden) || !shape_is(b, 2, s->dirs, 2 * g, 0) ||
+        !shape_is(h0, 3, b0, b1, s->hidden) || !shape_is(c0, 3, b0, b1, s->hidden) || !shape_is(p, 2, s->dirs, 3 * s->hidden, 0) ||
+        (len && (len->dtype != PST_I32 || pst_count(len) != s->batch)) || g > INT_MAX / 4 || s->in > INT_MAX || s->seq > INT_MAX / 4 ||
+        s->batch > INT_MAX / 4 || s->seq * s->batch > INT_MAX)
+        return pst_op_fail(c, PST_EINVAL, "weights, biases or states do not fit the input");
+    s->x = x->data;
+    s->w = w->data;
+    s->r = r->data;
+    s->b = b ? b->data : NULL;
+    s->h0 = h0 ? h0->data : NULL;
+    s->c0 = c0 ? c0->data : NULL;
+    s->peep = p ? p->data : NULL;
+    s->lengths = len ? len->data : NULL;
+    return read_acts(c, s);
+}
+
+static float clipped(const rnn *s, float v)
+{
+    return s->clip > 0 ? fmaxf(-s->clip, fminf(s->clip, v)) : v;
+}
+
+/* One sequence element of one row. xg: input side of all gates (bias W in it); hg: recurrent side with bias R; h, cc are updated. */
+static void cell(const rnn *s, int64_t dir, const float *xg, const float *hg, float *h, float *cc, const float *rh)
+{
+    int64_t n = s->hidden;
+    const act *a = s->acts + dir * (s->gates == 1 ? 1 : s->gates - 1);
+    for (int64_t i = 0; i < n; i++) {
+        if (s->gates == 1) {
+            h[i] = apply(a, clipped(s, xg[i] + hg[i]));
+        } else if (s->gates == 3) { /* z r h */
+            float z = apply(a, clipped(s, xg[i] + hg[i]));
+            float hh = apply(a + 1, clipped(s, xg[2 * n + i] + rh[i]));
+            h[i] = (1 - z) * hh + z * h[i];
+        } else { /* i o f c; peepholes i o f */
+            const float *p = s->peep ? s->peep + dir * 3 * n : NULL;
+            float ig = apply(a, clipped(s, xg[i] + hg[i] + (p ? p[i] * cc[i] : 0)));
+            float fg = s->input_forget ? 1 - ig : apply(a, clipped(s, xg[2 * n + i] + hg[2 * n + i] + (p ? p[2 * n + i] * cc[i] : 0)));
+            float cg = apply(a + 1, clipped(s, xg[3 * n + i] + hg[3 * n + i]));
+            cc[i] = fg * cc[i] + ig * cg;
+            float og = apply(a, clipped(s, xg[n + i] + hg[n + i] + (p ? p[n + i] * cc[i] : 0)));
+            h[i] = og * apply(a + 2, cc[i]);
+        }
+    }
+}
+
+/* The hidden gate of a GRU needs the reset gate first: r∘(Rh·h + b) or Rh·(r∘h) + b. */
+static void gru_hidden(const rnn *s, int64_t dir, const float *xg, const float *hg, const float *h, const float *rb, float *reset,
+                       float *rh)
+{
+    int64_t n = s->hidden;
+    const act *a = s->acts + dir * 2;
+    for (int64_t i = 0; i < n; i++)
+        reset[i] = apply(a, clipped(s, xg[n + i] + hg[n + i]));
+    if (s->linear_before_reset) {
+        for (int64_t i = 0; i < n; i++)
+            rh[i] = reset[i] * hg[2 * n + i];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        reset[i] *= h[i];
+        rh[i] = rb ? rb[2 * n + i] : 0;
+    }
+    const float *r = s->r + dir * 3 * n * n + 2 * n * n;
+    pst_sgemm(false, true, 1, (int)n, (int)n, 1, reset, (int)n, r, (int)n, 1, rh, (int)n);
+}
+
+static int run_rnn(pst_op_ctx *c, int gates)
+{
+    rnn s;
+    int rc = read_rnn(c, gates, &s);
+    if (rc < 0)
+        return rc;
+    int64_t n = s.hidden, g = gates * n, T = s.seq, B = s.batch;
+    int64_t ydims[4] = {T, s.dirs, B, n}, ybf[4] = {B, T, s.dirs, n}, hdims[3] = {s.dirs, B, n}, hbf[3] = {B, s.dirs, n};
+    float *y = pst_out(c, 0, PST_F32, 4, s.batch_first ? ybf : ydims);
+    float *yh = c->n_out > 1 ? pst_out(c, 1, PST_F32, 3, s.batch_first ? hbf : hdims) : NULL;
+    float *yc = c->n_out > 2 ? pst_out(c, 2, PST_F32, 3, s.batch_first ? hbf : hdims) : NULL;
+    if ((uint64_t)(T * B) * (uint64_t)g > c->plan->m->limits.tensor_bytes_max / 4)
+        return pst_op_fail(c, PST_ELIMIT, "too large");
+    float *xg = pst_scratch(c, (size_t)(T * B * g) * 4), *hg = pst_scratch(c, (size_t)(B * g) * 4),
+          *h = pst_scratch(c, (size_t)(B * n) * 4), *cc = pst_scratch(c, (size_t)(B * n) * 4), *tmp = pst_scratch(c, (size_t)(2 * n) * 4);
+    if (!y || !xg || !hg || !h || !cc || !tmp || (c->n_out > 1 && !yh) || (c->n_out > 2 && !yc))
+        return PST_ELIMIT;
+    memset(y, 0, (size_t)(T * B * s.dirs * n) * sizeof *y);
+    const char *direction = pst_attr_str(c->node, "direction", "forward");
+    for (int64_t d = 0; d < s.dirs; d++) {
+        bool back = d == 1 || !strcmp(direction, "reverse");
+        const float *wb = s.b ? s.b + d * 2 * g : NULL, *rb = wb ? wb + g : NULL;
+        for (int64_t i = 0; i < T * B * g; i++)
+            xg[i] = wb ? wb[i % g] : 0;
+        pst_sgemm(false, true, (int)(T * B), (int)g, (int)s.in, 1, s.x, (int)s.in, s.w + d * g * s.in, (int)s.in, 1, xg, (int)g);
+        for (int64_t b = 0; b < B; b++) {
+            int64_t st = s.batch_first ? b * s.dirs + d : d * B + b;
+            for (int64_t i = 0; i < n; i++) {
+                h[b * n + i] = s.h0 ? s.h0[st * n + i] : 0;
+                cc[b * n + i] = s.c0 ? s.c0[st * n + i] : 0;
+            }
+        }
+        for (int64_t step = 0; step < T; step++) {
+            for (int64_t i = 0; i < B * g; i++)
+                hg[i] = rb ? rb[i % g] : 0;
+            pst_sgemm(false, true, (int)B, (int)g, (int)n, 1, h, (int)n, s.r + d * g * n, (int)n, 1, hg, (int)g);
+            for (int64_t b = 0; b < B; b++) {
+                int64_t len = s.lengths ? s.lengths[b] : T;
+                len = len < 0 ? 0 : len > T ? T : len;
+                if (step >= len)
+                    continue;
+                int64_t t = back ? len - 1 - step : step;
+                const float *xr = xg + (s.batch_first ? b * T + t : t * B + b) * g;
+                if (gates == 3)
+                    gru_hidden(&s, d, xr, hg + b * g, h + b * n, rb, tmp, tmp + n);
+                cell(&s, d, xr, hg + b * g, h + b * n, cc + b * n, tmp + n);
+                float *to = y + (s.batch_first ? (b * T + t) * s.dirs + d : (t * s.dirs + d) * B + b) * n;
+                memcpy(to, h + b * n, (size_t)n * sizeof *to);
+            }
+        }
+        for (int64_t b = 0; b < B; b++) {
+            int64_t st = s.batch_first ? b * s.dirs + d : d * B + b;
+            if (yh)
+                memcpy(yh + st * n, h + b * n, (size_t)n * sizeof *yh);
+            if (yc)
+                memcpy(yc + st * n, cc + b * n, (size_t)n * sizeof *yc);
+        }
+    }
+    return 0;
+}
+
+int pst_op_rnn(pst_op_ctx *c)
+{
+    return run_rnn(c, 1);
+}
+
+int pst_op_gru(pst_op_ctx *c)
+{
+    return run_rnn(c, 3);
+}
+
+int pst_op_lstm(pst_op_ctx *c)
+{
+    return run_rnn(c, 4);
+}
