@@ -1,0 +1,608 @@
+/* test_score_core.c - records in, fates out: decoding, mapping, scores, the output record, bad records, model changes at offsets. */
+#include "tests/unit/score_kit.h"
+
+#include "inference/ocf.h"
+
+static const char record_schema[] =
+    "{\"type\":\"record\",\"name\":\"Reading\",\"namespace\":\"mill\",\"fields\":["
+    "{\"name\":\"host\",\"type\":\"string\"},"
+    "{\"name\":\"cpu\",\"type\":[\"null\",{\"type\":\"record\",\"name\":\"Cpu\",\"fields\":[{\"name\":\"user\",\"type\":[\"null\","
+    "\"double\"],\"default\":null},"
+    "{\"name\":\"sys\",\"type\":\"float\"}]}],\"default\":null},"
+    "{\"name\":\"n\",\"type\":\"int\",\"default\":0},"
+    "{\"name\":\"on\",\"type\":\"boolean\",\"default\":false},"
+    "{\"name\":\"mode\",\"type\":{\"type\":\"enum\",\"name\":\"Mode\",\"symbols\":[\"idle\",\"busy\",\"odd\"]},\"default\":\"idle\"},"
+    "{\"name\":\"tag\",\"type\":[\"string\",\"null\"],\"default\":\"\"}]}";
+
+typedef struct world {
+    pst_schema *schema;
+    char *output_schema;
+    int asked; /* how often schema 9 was asked for */
+    bool registry_away;
+} world;
+
+static int host_schema(void *arg, int32_t id, const pst_schema **ret, pst_err *err)
+{
+    world *w = arg;
+    *ret = w->schema;
+    if (id == 1)
+        return 0;
+    if (id == 7 && w->registry_away)
+        return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "registry", 0, "away");
+    if (id == 9) {
+        w->asked++;
+        return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "registry", 404, "not yet");
+    }
+    return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "registry", 404, "schema id %d is unknown", id);
+}
+
+static int host_output_id(void *arg, const char *text, bool shadow, int32_t *ret_id, pst_err *err)
+{
+    world *w = arg;
+    free(w->output_schema);
+    w->output_schema = pst_strdup(text);
+    *ret_id = 42;
+    return 0;
+}
+
+static pst_core *make_core(world *w, const pst_pipeline *p, pst_binding *b)
+{
+    w->schema = kit_schema(record_schema);
+    pst_core_host host = {.arg = w, .schema = host_schema, .output_id = host_output_id};
+    pst_core *c = pst_core_new(p, &host);
+    assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, b, NULL, 0), 0);
+    return c;
+}
+
+static void end_world(world *w, pst_core *c, pst_pipeline *p)
+{
+    pst_core_free(c);
+    pst_pipeline_free(p);
+    pst_schema_free(w->schema);
+    free(w->output_schema);
+}
+
+/* The output record of a fate as JSON, decoded by the schema that was registered for it. */
+static json_t *encoded(pst_core *c, world *w, const pst_record *r, const pst_fate *f, bool shadow)
+{
+    pst_buf out = {0};
+    pst_err err = {0};
+    int32_t id;
+    pst_slice body;
+    json_t *j = NULL;
+    if (pst_core_encode(c, r, f, shadow, 1234567, &out, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(pst_frame_get(out.data, out.len, &id, &body, &err), 0);
+    assert_int_equal(id, 42);
+    pst_schema *s = kit_schema(w->output_schema);
+    if (pst_avro_to_json(s, body.data, body.len, &j, &err) < 0)
+        fail_msg("%s\n%s", err.text, w->output_schema);
+    pst_schema_free(s);
+    pst_buf_done(&out);
+    return j;
+}
+
+static double score_of(const json_t *j)
+{
+    return json_number_value(json_array_get(json_object_get(j, "score"), 0));
+}
+
+static pst_record rec(int64_t offset, const pst_buf *v)
+{
+    return (pst_record){.topic = "in",
+                        .partition = 2,
+                        .offset = offset,
+                        .timestamp_ms = 1000 + offset,
+                        .key = "k",
+                        .key_len = 1,
+                        .value = v->data,
+                        .value_len = v->len};
+}
+
+static const char full_pipeline[] =
+    "name: p\ninput: {topics: [in]}\nmodel: {name: line}\noutput: {topic: out, passthrough: [host, cpu, tag, nope]}\n"
+    "features:\n"
+    "  - {field: cpu.user, scale: 2, offset: 1, missing: value, value: 5}\n"
+    "  - {field: cpu.sys, missing: nan}\n"
+    "  - {field: n, clip: [0, 10]}\n"
+    "  - {field: on}\n"
+    "  - {field: mode, vocabulary: {idle: 1, busy: 2}, missing: value, value: 100}\n"
+    "batching: {count: 8}\n";
+static const float digits[] = {1, 10, 100, 1000, 10000};
+
+static void test_core_scores_and_encodes_the_whole_record(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline(full_pipeline);
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(5, 1, digits, NULL), 3));
+    pst_buf v[3] = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":{\"user\":3,\"sys\":0.5},\"n\":4,\"on\":true,\"mode\":\"busy\",\"tag\":\"t\"}", &v[0]);
+    kit_value(w.schema, 1, "{\"host\":\"b\",\"cpu\":{\"user\":null,\"sys\":2},\"n\":400,\"on\":false,\"mode\":\"odd\",\"tag\":null}",
+              &v[1]);
+    kit_value(w.schema, 1, "{\"host\":\"c\",\"cpu\":null,\"n\":-4,\"on\":false,\"mode\":\"idle\"}", &v[2]);
+    pst_record r[3] = {rec(10, &v[0]), rec(11, &v[1]), rec(12, &v[2])};
+    pst_fate f[3];
+    size_t usable;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, r, 3, f, &usable, &err), 0);
+    assert_int_equal(usable, 3);
+    for (size_t i = 0; i < 3; i++)
+        if (f[i].kind != PST_FATE_SCORED)
+            fail_msg("record %zu: %s", i, pst_core_message(c, &f[i]));
+    json_t *j = encoded(c, &w, &r[0], &f[0], false);
+    assert_true(fabs(score_of(j) - (7 + 5 + 400 + 1000 + 20000)) < 1e-3);
+    assert_true(json_is_null(json_object_get(j, "label")));
+    json_t *model = json_object_get(j, "model"), *source = json_object_get(j, "source"), *record = json_object_get(j, "record");
+    assert_string_equal(json_string_value(json_object_get(model, "name")), "line");
+    assert_int_equal(json_integer_value(json_object_get(model, "version")), 3);
+    assert_int_equal(json_string_length(json_object_get(model, "digest")), 64);
+    assert_string_equal(json_string_value(json_object_get(source, "topic")), "in");
+    assert_int_equal(json_integer_value(json_object_get(source, "partition")), 2);
+    assert_int_equal(json_integer_value(json_object_get(source, "offset")), 10);
+    assert_string_equal(json_string_value(json_object_get(j, "variant")), "PRIMARY");
+    assert_int_equal(json_array_size(json_object_get(j, "missing")), 0);
+    assert_string_equal(json_string_value(json_object_get(record, "host")), "a");
+    assert_true(json_number_value(json_object_get(json_object_get(record, "cpu"), "user")) == 3);
+    assert_string_equal(json_string_value(json_object_get(record, "tag")), "t");
+    assert_null(json_object_get(record, "nope")); /* the writer has no such field */
+    json_decref(j);
+
+    j = encoded(c, &w, &r[1], &f[1], false); /* user null → 5·2+1, clip 10, "odd" is no word → 100 */
+    assert_true(fabs(score_of(j) - (11 + 20 + 1000 + 0 + 1000000)) < 1e-1);
+    json_t *missing = json_object_get(j, "missing");
+    assert_int_equal(json_array_size(missing), 2);
+    assert_string_equal(json_string_value(json_array_get(missing, 0)), "cpu.user");
+    assert_string_equal(json_string_value(json_array_get(missing, 1)), "mode");
+    assert_true(json_is_null(json_object_get(json_object_get(j, "record"), "tag")));
+    json_decref(j);
+
+    const double *scores;
+    const char *label;
+    assert_int_equal(pst_core_score(c, &f[2], false, &scores, &label), 1);
+    assert_true(isnan(scores[0])); /* cpu.sys is missing: nan */
+    j = encoded(c, &w, &r[2], &f[2], false);
+    assert_true(json_is_null(json_object_get(json_object_get(j, "record"), "cpu")));
+    json_decref(j);
+    for (size_t i = 0; i < 3; i++)
+        pst_buf_done(&v[i]);
+    end_world(&w, c, p);
+}
+
+static void test_core_one_bad_record_never_harms_its_batch(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline(
+        "name: p\ninput: {topics: [in]}\nmodel: {name: line}\noutput: {topic: out}\nfeatures: [cpu.user, n]\nbatching: {count: 16}\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(2, 1, digits, NULL), 1));
+    pst_buf good = {0}, null_user = {0}, unknown = {0}, cut = {0}, text = {0}, tail = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":{\"user\":3,\"sys\":1},\"n\":4}", &good);
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":null,\"n\":4}", &null_user);
+    kit_value(w.schema, 5, "{\"host\":\"a\",\"cpu\":null,\"n\":4}", &unknown);
+    pst_buf_add(&cut, good.data, good.len - 3);
+    pst_buf_adds(&text, "not avro at all");
+    pst_buf_add(&tail, good.data, good.len);
+    pst_buf_adds(&tail, "more");
+    pst_record r[8] = {rec(0, &good), rec(1, &null_user), rec(2, &unknown), rec(3, &cut),
+                       rec(4, &text), rec(5, &tail),      rec(6, &good),    rec(7, &good)};
+    r[6].value = NULL;
+    r[6].value_len = 0;
+    static const char *const reasons[] = {NULL, "bad-input", "unknown-schema", "bad-input", "bad-envelope", "bad-input"};
+    static const char *const stages[] = {NULL, "MAP", "DECODE", "DECODE", "DECODE", "DECODE"};
+    pst_fate f[8];
+    size_t usable;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, r, 8, f, &usable, &err), 0);
+    assert_int_equal(usable, 8);
+    assert_int_equal(f[0].kind, PST_FATE_SCORED);
+    for (int i = 1; i < 6; i++) {
+        assert_int_equal(f[i].kind, PST_FATE_BAD);
+        assert_string_equal(f[i].reason, reasons[i]);
+        assert_string_equal(f[i].stage, stages[i]);
+        assert_true(*pst_core_message(c, &f[i]));
+    }
+    assert_non_null(strstr(pst_core_message(c, &f[1]), "cpu.user"));
+    assert_int_equal(f[6].kind, PST_FATE_TOMBSTONE);
+    assert_int_equal(f[7].kind, PST_FATE_SCORED);
+    json_t *j = encoded(c, &w, &r[7], &f[7], false);
+    assert_true(score_of(j) == 43);
+    json_decref(j);
+    pst_buf_done(&good), pst_buf_done(&null_user), pst_buf_done(&unknown), pst_buf_done(&cut), pst_buf_done(&text), pst_buf_done(&tail);
+    end_world(&w, c, p);
+}
+
+static void test_core_waits_for_what_is_away_and_uses_what_is_before(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    pst_buf good = {0}, young = {0}, away = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &good);
+    kit_value(w.schema, 9, "{\"host\":\"a\",\"n\":4}", &young);
+    kit_value(w.schema, 7, "{\"host\":\"a\",\"n\":4}", &away);
+    pst_record r[4] = {rec(0, &good), rec(1, &young), rec(2, &good), rec(3, &young)};
+    pst_fate f[4];
+    size_t usable = 99;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+    assert_int_equal(usable, 1);
+    assert_int_equal(err.code, PST_EAGAIN);
+    assert_int_equal(err.cls, PST_CLASS_RETRY);
+    assert_int_equal(w.asked, 2); /* the one behind was asked for too */
+    assert_int_equal(f[0].kind, PST_FATE_SCORED);
+    w.registry_away = true;
+    pst_err_clear(&err);
+    r[0] = rec(0, &away);
+    assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+    assert_int_equal(usable, 0);
+    assert_int_equal(err.code, PST_EUNREACH);
+    pst_buf_done(&good), pst_buf_done(&young), pst_buf_done(&away);
+    end_world(&w, c, p);
+}
+
+static void test_core_null_values_go_by_policy(void **state)
+{
+    static const char *const policies[] = {"pass", "skip", "dead_letter"};
+    static const pst_fate_kind kinds[] = {PST_FATE_TOMBSTONE, PST_FATE_SKIP, PST_FATE_BAD};
+    for (size_t i = 0; i < 3; i++) {
+        world w = {0};
+        char text[200];
+        snprintf(text, sizeof(text), "name: p\nmodel: {name: line}\nfeatures: [n]\nerrors: {\"null\": %s}\n", policies[i]);
+        pst_pipeline *p = kit_pipeline(text);
+        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+        pst_record r = {.topic = "in"};
+        pst_fate f;
+        size_t usable;
+        pst_err err = {0};
+        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(f.kind, kinds[i]);
+        if (i == 2)
+            assert_string_equal(f.reason, "null-value");
+        end_world(&w, c, p);
+    }
+}
+
+static void test_core_refuses_a_schema_that_cannot_fit(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [host]\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    pst_buf v = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &v);
+    pst_record r = rec(0, &v);
+    pst_fate f;
+    size_t usable;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    assert_int_equal(f.kind, PST_FATE_BAD);
+    assert_string_equal(f.reason, "schema-mismatch");
+    assert_non_null(strstr(pst_core_message(c, &f), "host"));
+    pst_buf_done(&v);
+    end_world(&w, c, p);
+    memset(&w, 0, sizeof(w));
+    p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [not.there]\n");
+    c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &v);
+    r = rec(0, &v);
+    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    assert_string_equal(f.reason, "schema-mismatch");
+    assert_non_null(strstr(pst_core_message(c, &f), "not.there"));
+    pst_buf_done(&v);
+    end_world(&w, c, p);
+}
+
+static void test_core_reads_json_by_the_same_paths(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline(
+        "name: p\ninput: {topics: [in], format: json}\nmodel: {name: line}\noutput: {topic: out, passthrough: [host, cpu, q]}\n"
+        "features: [{field: cpu.user}, {field: a.b}, {field: on, missing: value, value: 1}, {field: mode, vocabulary: [idle, busy]}]\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(4, 1, digits, NULL), 1));
+    static const char *const texts[] = {"{\"cpu\":{\"user\":1},\"a.b\":2,\"on\":true,\"mode\":\"busy\",\"host\":\"h\",\"q\":2.5}",
+                                        "{\"cpu\":{\"user\":1},\"a\":{\"b\":3},\"mode\":\"idle\",\"host\":7}",
+                                        "{\"cpu\":{\"user\":\"x\"},\"a.b\":2,\"mode\":\"busy\"}",
+                                        "{\"a.b\":2,\"mode\":\"busy\"}",
+                                        "[1]",
+                                        "{\"cpu\":",
+                                        "{\"cpu\":{\"user\":1},\"a.b\":2,\"mode\":\"strange\"}"};
+    static const char *const reasons[] = {NULL, NULL, "bad-input", "bad-input", "bad-input", "bad-envelope", "bad-input"};
+    pst_record r[7];
+    pst_fate f[7];
+    for (size_t i = 0; i < 7; i++)
+        r[i] = (pst_record){.topic = "in", .offset = (int64_t)i, .value = texts[i], .value_len = strlen(texts[i])};
+    size_t usable;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, r, 7, f, &usable, &err), 0);
+    assert_int_equal(usable, 7);
+    for (size_t i = 0; i < 7; i++) {
+        assert_int_equal(f[i].kind, reasons[i] ? PST_FATE_BAD : PST_FATE_SCORED);
+        if (reasons[i])
+            assert_string_equal(f[i].reason, reasons[i]);
+    }
+    json_t *j = encoded(c, &w, &r[0], &f[0], false);
+    assert_true(score_of(j) == 1 + 20 + 100 + 1000);
+    json_t *record = json_object_get(j, "record");
+    assert_string_equal(json_string_value(json_object_get(record, "host")), "h");
+    assert_true(json_number_value(json_object_get(record, "q")) == 2.5);
+    assert_string_equal(json_string_value(json_object_get(record, "cpu")), "{\"user\":1}");
+    json_decref(j);
+    j = encoded(c, &w, &r[1], &f[1], false);
+    assert_true(score_of(j) == 1 + 30 + 100 + 0);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(j, "record"), "host")), 7);
+    assert_true(json_is_null(json_object_get(json_object_get(j, "record"), "q")));
+    assert_string_equal(json_string_value(json_array_get(json_object_get(j, "missing"), 0)), "on");
+    json_decref(j);
+    end_world(&w, c, p);
+}
+
+static void test_core_slim_output_is_the_score_alone(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\noutput: {topic: o, format: slim}\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 2, digits, NULL), 1));
+    pst_buf v = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &v);
+    pst_record r = rec(0, &v);
+    pst_fate f;
+    size_t usable;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    json_t *j = encoded(c, &w, &r, &f, false);
+    assert_int_equal(json_object_size(j), 1);
+    assert_int_equal(json_array_size(json_object_get(j, "score")), 2);
+    assert_true(score_of(j) == 4);
+    json_decref(j);
+    pst_buf_done(&v);
+    end_world(&w, c, p);
+}
+
+static void test_core_takes_mapping_means_and_score_from_the_model(void **state)
+{
+    world w = {0};
+    static const float identity[] = {1, 0, 0, 1};
+    static const char *const meta[] = {
+        "penstock.features",
+        "[{\"field\":\"n\",\"scale\":0.5,\"missing\":\"mean\",\"mean\":8},{\"field\":\"cpu.user\",\"missing\":\"mean\",\"mean\":3}]",
+        "penstock.score",
+        "reconstruction_error",
+        "penstock.threshold",
+        "0.25",
+        NULL};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\n");
+    pst_binding *b = kit_bind(p, kit_linear(2, 2, identity, meta), 1);
+    double threshold;
+    assert_int_equal(pst_binding_score_type(b), PST_SCORE_RECONSTRUCTION);
+    assert_true(pst_binding_threshold(b, &threshold) && threshold == 0.25);
+    pst_core *c = make_core(&w, p, b);
+    pst_buf v = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &v);
+    pst_record r = rec(0, &v);
+    pst_fate f;
+    size_t usable;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    json_t *j = encoded(c, &w, &r, &f, false);
+    assert_true(score_of(j) == 0); /* the identity reconstructs */
+    assert_true(json_number_value(json_object_get(j, "threshold")) == 0.25);
+    json_decref(j);
+    end_world(&w, c, p);
+    /* Twice the input: the error is mean(x²); the file's mapping borrows the mean. */
+    static const float twice[] = {2, 0, 0, 2};
+    memset(&w, 0, sizeof(w));
+    p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [{field: n}, {field: cpu.user, missing: mean, scale: 2}]\nscore: {type: "
+                     "reconstruction_error}\n");
+    c = make_core(&w, p, kit_bind(p, kit_linear(2, 2, twice, meta), 1));
+    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    j = encoded(c, &w, &r, &f, false);
+    assert_true(fabs(score_of(j) - (4 * 4 + 6 * 6) / 2.0) < 1e-6);
+    json_decref(j);
+    pst_buf_done(&v);
+    end_world(&w, c, p);
+}
+
+static void test_binding_says_what_does_not_fit(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {{"name: p\nmodel: {name: line}\n", "carries no feature mapping"},
+                 {"name: p\nmodel: {name: line}\nfeatures: [a, b, c]\n", "input has 2 slots, the features fill 3"},
+                 {"name: p\nmodel: {name: line}\nfeatures: [{field: a, missing: mean}, b]\n", "holds no mean of it"}};
+    for (size_t i = 0; i < 3; i++) {
+        pst_pipeline *p = kit_pipeline(cases[i].text);
+        pst_model *m = kit_linear(2, 1, digits, NULL);
+        pst_binding *b = NULL;
+        pst_err err = {0};
+        assert_true(pst_binding_new(p, m, "line", 1, 4, &b, &err) < 0);
+        if (!strstr(err.text, cases[i].want))
+            fail_msg("%s", err.text);
+        pst_model_unref(m);
+        pst_pipeline_free(p);
+    }
+}
+
+static void test_core_arrays_fill_the_slots_that_are_left(void **state)
+{
+    static const char schema[] =
+        "{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"v\",\"type\":{\"type\":\"array\",\"items\":\"double\"}},"
+        "{\"name\":\"n\",\"type\":\"int\"}]}";
+    world w = {0};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [v, n]\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(4, 1, digits, NULL), 1));
+    pst_schema_free(w.schema);
+    w.schema = kit_schema(schema);
+    pst_buf v[2] = {0};
+    kit_value(w.schema, 1, "{\"v\":[1,2,3],\"n\":4}", &v[0]);
+    kit_value(w.schema, 1, "{\"v\":[1,2],\"n\":4}", &v[1]);
+    pst_record r[2] = {rec(0, &v[0]), rec(1, &v[1])};
+    pst_fate f[2];
+    size_t usable;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, r, 2, f, &usable, &err), 0);
+    if (f[0].kind != PST_FATE_SCORED)
+        fail_msg("%s", pst_core_message(c, &f[0]));
+    json_t *j = encoded(c, &w, &r[0], &f[0], false);
+    assert_true(score_of(j) == 4321);
+    json_decref(j);
+    assert_string_equal(f[1].reason, "bad-input");
+    pst_buf_done(&v[0]), pst_buf_done(&v[1]);
+    end_world(&w, c, p);
+}
+
+static void test_core_classes_have_a_label(void **state)
+{
+    world w = {0};
+    static const float w3[] = {1, 5, 2};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\nscore: {type: class}\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 3, w3, NULL), 1));
+    pst_buf v = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":1}", &v);
+    pst_record r = rec(0, &v);
+    pst_fate f;
+    size_t usable;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    json_t *j = encoded(c, &w, &r, &f, false);
+    assert_string_equal(json_string_value(json_object_get(j, "label")), "1");
+    assert_int_equal(json_array_size(json_object_get(j, "score")), 3);
+    json_decref(j);
+    pst_buf_done(&v);
+    end_world(&w, c, p);
+}
+
+static void test_core_changes_models_at_exact_offsets(void **state)
+{
+    world w = {0};
+    static const float one[] = {1}, two[] = {2}, three[] = {3};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, one, NULL), 1));
+    pst_effective from[] = {{(char *)"in", 2, 5}};
+    assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, kit_bind(p, kit_linear(1, 1, two, NULL), 2), from, 1), 0);
+    pst_binding *third = kit_bind(p, kit_linear(1, 1, three, NULL), 3);
+    assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, third, NULL, 0), PST_EAGAIN);
+    pst_buf v = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":1}", &v);
+    pst_record r[4] = {rec(3, &v), rec(4, &v), rec(5, &v), rec(6, &v)};
+    pst_fate f[4];
+    size_t usable;
+    pst_err err = {0};
+    for (int again = 0; again < 2; again++) { /* a replay gives the same scores */
+        assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+        static const double want[] = {1, 1, 2, 2};
+        for (size_t i = 0; i < 4; i++) {
+            json_t *j = encoded(c, &w, &r[i], &f[i], false);
+            assert_true(score_of(j) == want[i]);
+            assert_int_equal(json_integer_value(json_object_get(json_object_get(j, "model"), "version")), (int)want[i]);
+            json_decref(j);
+        }
+    }
+    pst_core_committed(c, "in", 2, 5);
+    assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, third, NULL, 0), 0);
+    assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+    json_t *j = encoded(c, &w, &r[0], &f[0], false);
+    assert_true(score_of(j) == 3);
+    json_decref(j);
+    pst_buf_done(&v);
+    end_world(&w, c, p);
+}
+
+static void test_core_canary_and_shadow(void **state)
+{
+    world w = {0};
+    static const float one[] = {1}, two[] = {2}, three[] = {3};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\nbatching: {count: 1000}\n"
+                                   "rollout: {canary: {alias: c, percent: 25}, shadow: {alias: s, topic: t}}\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, one, NULL), 1));
+    pst_core_offer(c, PST_VARIANT_CANARY, kit_bind(p, kit_linear(1, 1, two, NULL), 2), NULL, 0);
+    pst_core_offer(c, PST_VARIANT_SHADOW, kit_bind(p, kit_linear(1, 1, three, NULL), 3), NULL, 0);
+    pst_buf v = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":1}", &v);
+    static pst_record r[1000];
+    static pst_fate f[1000];
+    static char keys[1000][8];
+    size_t usable, canaries = 0;
+    pst_err err = {0};
+    for (int i = 0; i < 1000; i++) {
+        r[i] = rec(i, &v);
+        r[i].key_len = (size_t)snprintf(keys[i], sizeof(keys[i]), "k%d", i);
+        r[i].key = keys[i];
+    }
+    assert_int_equal(pst_core_run(c, r, 1000, f, &usable, &err), 0);
+    for (int i = 0; i < 1000; i++) {
+        json_t *j = encoded(c, &w, &r[i], &f[i], false);
+        bool canary = !strcmp(json_string_value(json_object_get(j, "variant")), "CANARY");
+        assert_true(score_of(j) == (canary ? 2 : 1));
+        canaries += canary;
+        json_decref(j);
+        j = encoded(c, &w, &r[i], &f[i], true);
+        assert_string_equal(json_string_value(json_object_get(j, "variant")), "SHADOW");
+        assert_true(score_of(j) == 3);
+        json_decref(j);
+    }
+    assert_in_range(canaries, 200, 300);
+    pst_buf_done(&v);
+    end_world(&w, c, p);
+}
+
+static void test_core_survives_damaged_records(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline(full_pipeline);
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(5, 1, digits, NULL), 3));
+    pst_buf v = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":{\"user\":3,\"sys\":0.5},\"n\":4,\"on\":true,\"mode\":\"busy\",\"tag\":\"t\"}", &v);
+    unsigned seed = 7;
+    size_t scored = 0;
+    for (int round = 0; round < 20000; round++) {
+        char *copy = malloc(v.len); /* exact size: the sanitizer sees one byte beyond */
+        memcpy(copy, v.data, v.len);
+        for (int k = rand_r(&seed) % 4; k >= 0; k--)
+            copy[5 + (size_t)rand_r(&seed) % (v.len - 5)] = (char)rand_r(&seed);
+        pst_record r = {.topic = "in", .offset = round, .value = copy, .value_len = v.len - (size_t)rand_r(&seed) % 3};
+        pst_fate f;
+        size_t usable;
+        pst_err err = {0};
+        if (pst_core_run(c, &r, 1, &f, &usable, &err) < 0)
+            fail_msg("round %d: %s", round, err.text);
+        if (f.kind == PST_FATE_SCORED) {
+            pst_buf out = {0};
+            assert_int_equal(pst_core_encode(c, &r, &f, false, 1, &out, &err), 0);
+            pst_buf_done(&out);
+            scored++;
+        }
+        free(copy);
+    }
+    assert_true(scored > 100);
+    pst_buf_done(&v);
+    end_world(&w, c, p);
+}
+
+static void test_ocf_refuses_what_is_no_file(void **state)
+{
+    pst_ocf *f = NULL;
+    pst_err err = {0};
+    assert_true(pst_ocf_open("hello", 5, "x", &f, &err) < 0);
+    pst_err_clear(&err);
+    assert_true(pst_ocf_open("Obj\x01\x02", 5, "x", &f, &err) < 0);
+    assert_non_null(strstr(err.text, "cut off"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_core_scores_and_encodes_the_whole_record),
+        cmocka_unit_test(test_core_one_bad_record_never_harms_its_batch),
+        cmocka_unit_test(test_core_waits_for_what_is_away_and_uses_what_is_before),
+        cmocka_unit_test(test_core_null_values_go_by_policy),
+        cmocka_unit_test(test_core_refuses_a_schema_that_cannot_fit),
+        cmocka_unit_test(test_core_reads_json_by_the_same_paths),
+        cmocka_unit_test(test_core_slim_output_is_the_score_alone),
+        cmocka_unit_test(test_core_takes_mapping_means_and_score_from_the_model),
+        cmocka_unit_test(test_binding_says_what_does_not_fit),
+        cmocka_unit_test(test_core_arrays_fill_the_slots_that_are_left),
+        cmocka_unit_test(test_core_classes_have_a_label),
+        cmocka_unit_test(test_core_changes_models_at_exact_offsets),
+        cmocka_unit_test(test_core_canary_and_shadow),
+        cmocka_unit_test(test_core_survives_damaged_records),
+        cmocka_unit_test(test_ocf_refuses_what_is_no_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
