@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define FILE_MAX (2 << 20)
@@ -45,9 +44,11 @@ char *pst_run_dir(const char *state_dir, const char *training_id, int generation
     return pst_sprintf("%s/jobs/%s/gen-%d/%s", state_dir, training_id, generation, process);
 }
 
-char *pst_run_mark(const char *training_id, int generation, const char *process)
+char *pst_run_mark(const char *state_dir, const char *training_id, int generation, const char *process)
 {
-    return pst_sprintf("PENSTOCK_RUN=%s/%d/%s", training_id, generation, process);
+    char *dir = pst_run_dir(state_dir, training_id, generation, process), *mark = pst_sprintf("PENSTOCK_RUN_DIR=%s", dir);
+    free(dir);
+    return mark;
 }
 
 /* ---- the files -------------------------------------------------------------------------------------------------------------- */
@@ -100,11 +101,11 @@ static char *get_str(const json_t *j, const char *key)
     return pst_strdup(pst_json_str(j, key, NULL));
 }
 
-int pst_run_spec_write(const char *run_dir, const pst_run_spec *s, pst_err *err)
+static int write_spec(const char *dir, const char *file, const pst_run_spec *s, pst_err *err)
 {
-    json_t *j =
-        json_pack("{s:i, s:i, s:i, s:f, s:i, s:I, s:i}", "generation", s->generation, "learner_id", s->learner_id, "learners", s->learners,
-                  "cpus", s->cpus, "gpus", s->gpus, "memory_bytes", (json_int_t)s->memory_bytes, "grace_ms", s->grace_ms);
+    json_t *j = json_pack("{s:i, s:i, s:i, s:i, s:f, s:i, s:I, s:i}", "generation", s->generation, "learner_id", s->learner_id, "learners",
+                          s->learners, "parameter_servers", s->parameter_servers, "cpus", s->cpus, "gpus", s->gpus, "memory_bytes",
+                          (json_int_t)s->memory_bytes, "grace_ms", s->grace_ms);
     put_str(j, "training_id", s->training_id);
     put_str(j, "process", s->process);
     put_str(j, "site", s->site);
@@ -120,13 +121,23 @@ int pst_run_spec_write(const char *run_dir, const pst_run_spec *s, pst_err *err)
         put_str(code, "media_type", s->code_media_type);
         json_object_set_new(j, "code", code);
     }
-    return write_json(run_dir, "spec.json", j, err);
+    return write_json(dir, file, j, err);
 }
 
-int pst_run_spec_read(const char *run_dir, pst_run_spec *ret_spec, pst_err *err)
+int pst_run_spec_write(const char *run_dir, const pst_run_spec *s, pst_err *err)
+{
+    return write_spec(run_dir, "spec.json", s, err);
+}
+
+int pst_run_intent_write(const char *gen_dir, const pst_run_spec *s, pst_err *err)
+{
+    return write_spec(gen_dir, "intent.json", s, err);
+}
+
+static int read_spec(const char *dir, const char *file, bool intent, pst_run_spec *ret_spec, pst_err *err)
 {
     json_t *j;
-    int rc = read_json(run_dir, "spec.json", &j, err);
+    int rc = read_json(dir, file, &j, err);
     if (rc < 0)
         return rc;
     const json_t *code = json_object_get(j, "code");
@@ -143,20 +154,31 @@ int pst_run_spec_read(const char *run_dir, pst_run_spec *ret_spec, pst_err *err)
                       .code_sha256 = get_str(code, "sha256"),
                       .code_media_type = get_str(code, "media_type"),
                       .learners = (int)pst_json_int(j, "learners", 1),
+                      .parameter_servers = (int)pst_json_int(j, "parameter_servers", 0),
                       .cpus = pst_json_num(j, "cpus", 0),
                       .gpus = (int)pst_json_int(j, "gpus", 0),
                       .gpu_ids = get_str(j, "gpu_ids"),
                       .memory_bytes = pst_json_int(j, "memory_bytes", 0),
                       .grace_ms = (int)pst_json_int(j, "grace_ms", 10000)};
     json_decref(j);
-    if (!pst_run_name_ok(s.training_id) || !pst_run_name_ok(s.process) || s.generation < 1 || !s.manifest || !s.state_dir ||
+    if (!pst_run_name_ok(s.training_id) || (!intent && !pst_run_name_ok(s.process)) || s.generation < 1 || !s.manifest || !s.state_dir ||
         s.grace_ms < 0) {
         pst_run_spec_done(&s);
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "rundir", 0,
-                           "%s/spec.json lacks one of training_id, process, generation, manifest, state_dir, or it is malformed", run_dir);
+                           "%s/%s lacks one of training_id, process, generation, manifest, state_dir, or it is malformed", dir, file);
     }
     *ret_spec = s;
     return 0;
+}
+
+int pst_run_spec_read(const char *run_dir, pst_run_spec *ret_spec, pst_err *err)
+{
+    return read_spec(run_dir, "spec.json", false, ret_spec, err);
+}
+
+int pst_run_intent_read(const char *gen_dir, pst_run_spec *ret_spec, pst_err *err)
+{
+    return read_spec(gen_dir, "intent.json", true, ret_spec, err);
 }
 
 void pst_run_spec_done(pst_run_spec *s)
@@ -298,23 +320,32 @@ bool pst_run_has_spool(const char *run_dir)
     DIR *d = opendir(run_dir);
     bool found = false;
     for (struct dirent *e; d && !found && (e = readdir(d));)
-        found = !strncmp(e->d_name, "spool-", 6);
+        found = !strncmp(e->d_name, "spool-", 6) && e->d_name[6] && !e->d_name[6 + strspn(e->d_name + 6, "0123456789")];
     if (d)
         closedir(d);
     return found;
 }
 
-int pst_run_lock(const char *run_dir, int *ret_fd, pst_err *err)
+/* Locks of open file descriptions: unlike flock(2) they can be looked at without being taken, so that a look never keeps a supervisor that
+ * is just starting from its lock. */
+static int open_lock(const char *run_dir, int flags)
 {
     char *path = pst_fs_join(run_dir, "lock");
-    int rc = 0, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
-        rc = pst_err_sys(err, errno, "cannot open %s", path);
-    else if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        rc = errno == EWOULDBLOCK
-                 ? pst_err_set(err, PST_EEXIST, PST_CLASS_FATAL, "rundir", 0, "%s has a supervisor already (it holds %s)", run_dir, path)
-                 : pst_err_sys(err, errno, "cannot lock %s", path);
+    int fd = open(path, flags | O_RDWR | O_CLOEXEC, 0600);
     free(path);
+    return fd;
+}
+
+int pst_run_lock(const char *run_dir, int *ret_fd, pst_err *err)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int rc = 0, fd = open_lock(run_dir, O_CREAT);
+    if (fd < 0)
+        rc = pst_err_sys(err, errno, "cannot open the lock of %s", run_dir);
+    else if (fcntl(fd, F_OFD_SETLK, &whole) < 0)
+        rc = errno == EAGAIN || errno == EACCES ? pst_err_set(err, PST_EEXIST, PST_CLASS_FATAL, "rundir", 0,
+                                                              "%s has a supervisor already (it holds the lock there)", run_dir)
+                                                : pst_err_sys(err, errno, "cannot lock %s", run_dir);
     if (rc) {
         if (fd >= 0)
             close(fd);
@@ -322,4 +353,14 @@ int pst_run_lock(const char *run_dir, int *ret_fd, pst_err *err)
     }
     *ret_fd = fd;
     return 0;
+}
+
+bool pst_run_locked(const char *run_dir)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open_lock(run_dir, 0);
+    bool locked = fd >= 0 && fcntl(fd, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+    if (fd >= 0)
+        close(fd);
+    return locked;
 }

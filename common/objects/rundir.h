@@ -37,6 +37,7 @@ typedef struct pst_run_spec {
     char *manifest;                                 /* YAML text */
     char *code_uri, *code_sha256, *code_media_type; /* NULL: no code */
     int learners;
+    int parameter_servers;
     double cpus;
     int gpus;
     char *gpu_ids; /* "0,1": the devices given to it; "" = none */
@@ -47,6 +48,9 @@ typedef struct pst_run_spec {
 int pst_run_spec_write(const char *run_dir, const pst_run_spec *s, pst_err *err);
 int pst_run_spec_read(const char *run_dir, pst_run_spec *ret_spec, pst_err *err); /* validated; clear with pst_run_spec_done */
 void pst_run_spec_done(pst_run_spec *s);
+/* intent.json of a generation: the same without process, learner_id and gpu_ids. */
+int pst_run_intent_write(const char *gen_dir, const pst_run_spec *s, pst_err *err);
+int pst_run_intent_read(const char *gen_dir, pst_run_spec *ret_spec, pst_err *err);
 
 /* supervisor.json: who runs it. */
 typedef struct pst_run_owner {
@@ -72,7 +76,7 @@ typedef struct pst_run_exit {
     bool has_exit_code, has_signal;
     int exit_code, signal;
     char reason_code[32]; /* "" = none */
-    char reason[256];
+    char reason[512];
     pst_run_wish wish;
     int64_t time_us;
     bool lost; /* the supervisor vanished; whatever was left was ended by the LCM */
@@ -86,7 +90,8 @@ bool pst_run_has_spool(const char *run_dir);
 
 /* The one supervisor of a run dir: 0 and a descriptor to keep open, PST_EEXIST when another holds it. Not inherited by children. */
 int pst_run_lock(const char *run_dir, int *ret_fd, pst_err *err);
-/* "PENSTOCK_RUN=<training_id>/<generation>/<process>": the mark in the environment of every process of a run. free() */
-char *pst_run_mark(const char *training_id, int generation, const char *process);
+bool pst_run_locked(const char *run_dir); /* looks without taking it */
+/* "PENSTOCK_RUN_DIR=<run dir>": the mark in the environment of every process of a run, one of its kind on a computer. free() */
+char *pst_run_mark(const char *state_dir, const char *training_id, int generation, const char *process);
 
 #endif

@@ -105,7 +105,9 @@ static void test_rundir_exit_wish_owner_lock(void **state)
     int fd, other;
     assert_int_equal(pst_run_lock(dir, &fd, NULL), 0);
     assert_int_equal(pst_run_lock(dir, &other, NULL), PST_EEXIST);
+    assert_true(pst_run_locked(dir));
     close(fd);
+    assert_false(pst_run_locked(dir));
     assert_int_equal(pst_run_lock(dir, &fd, NULL), 0);
     close(fd);
 }
