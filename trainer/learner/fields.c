@@ -106,29 +106,29 @@ static void walk(fields *f, const json_t *type, const char *path, int depth)
         walk(f, named, path, depth);
 }
 
-/* Types are defined where they are used first; collect them by both their names. */
-static void collect(fields *f, json_t *type, int depth)
+/* Types are defined where they are used first; collect them by both their names. A name without a dot is in the namespace around it. */
+static void collect(fields *f, json_t *type, const char *space, int depth)
 {
     size_t i;
     json_t *v;
     if (depth >= DEPTH_MAX)
         return;
     if (json_is_array(type))
-        json_array_foreach(type, i, v) collect(f, v, depth + 1);
+        json_array_foreach(type, i, v) collect(f, v, space, depth + 1);
     if (!json_is_object(type))
         return;
-    const char *name = pst_json_str(type, "name", NULL), *space = pst_json_str(type, "namespace", NULL);
-    const char *dot = name ? strrchr(name, '.') : NULL;
-    if (name && json_object_get(type, "type") &&
-        (json_object_get(type, "fields") || json_object_get(type, "symbols") || json_object_get(type, "size"))) {
-        char *full = space && !dot ? pst_sprintf("%s.%s", space, name) : pst_strdup(name);
+    const char *name = pst_json_str(type, "name", NULL), *dot = name ? strrchr(name, '.') : NULL;
+    char *own = dot ? pst_strndup(name, (size_t)(dot - name)) : pst_strdup(pst_json_str(type, "namespace", space));
+    if (name && (json_object_get(type, "fields") || json_object_get(type, "symbols") || json_object_get(type, "size"))) {
+        char *full = *own ? pst_sprintf("%s.%s", own, dot ? dot + 1 : name) : pst_strdup(name);
         json_object_set(f->named, full, type);
         json_object_set(f->named, dot ? dot + 1 : name, type);
         free(full);
     }
-    json_array_foreach(json_object_get(type, "fields"), i, v) collect(f, json_object_get(v, "type"), depth + 1);
-    collect(f, json_object_get(type, "items"), depth + 1);
-    collect(f, json_object_get(type, "values"), depth + 1);
+    json_array_foreach(json_object_get(type, "fields"), i, v) collect(f, json_object_get(v, "type"), own, depth + 1);
+    collect(f, json_object_get(type, "items"), own, depth + 1);
+    collect(f, json_object_get(type, "values"), own, depth + 1);
+    free(own);
 }
 
 size_t pst_fields_of_schema(const char *schema_text, char ***ret_fields)
@@ -136,7 +136,7 @@ size_t pst_fields_of_schema(const char *schema_text, char ***ret_fields)
     fields f = {.named = json_object()};
     json_t *schema = NULL;
     if (pst_json_parse(schema_text, strlen(schema_text), "schema", &schema, NULL) == 0) {
-        collect(&f, schema, 0);
+        collect(&f, schema, "", 0);
         walk(&f, schema, "", 0);
     }
     json_decref(f.named);
