@@ -1,0 +1,199 @@
+/* inputs.c - one record → one step of the core. Bytes that are no event, archives that are none, content that does not match its digest: all
+ * this becomes an answer by the core. What is only away for a moment (registry, object store) is PST_EAGAIN: the record comes again. */
+#include "trainer/shell.h"
+
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CODE_BYTES_MAX = 8 << 20 };
+
+static int64_t record_time_us(const pst_record *r)
+{
+    return r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : pst_now_us();
+}
+
+/* The record's traceparent (W3C, 55 characters) goes on to what it leads to. */
+static char *traceparent_of(const pst_record *r)
+{
+    pst_header headers[16];
+    size_t n = pst_record_headers(r, headers, 16);
+    for (size_t i = 0; i < n && i < 16; i++)
+        if (!strcmp(headers[i].name, "traceparent") && headers[i].value && headers[i].len >= 55 && headers[i].len < 128)
+            return pst_strndup(headers[i].value, headers[i].len);
+    return NULL;
+}
+
+static int step(pst_shell *s, const pst_trainer_in *in, const char *traceparent, pst_err *err)
+{
+    int64_t begun = pst_mono_us();
+    pst_actions_clear(&s->actions);
+    pst_trainer_core_step(s->core, in, pst_now_us(), &s->actions);
+    pst_metric_observe(s->metrics.step_seconds, (double)(pst_mono_us() - begun) / 1e6);
+    return pst_outbox_add(s->outbox, &s->actions, traceparent, err);
+}
+
+/* ---- submitted code ---------------------------------------------------------------------------------------------------------- */
+
+/* A first look; the archive is unpacked, bounded, where it is used. */
+static const char *code_problem(const pst_job_code *code)
+{
+    const unsigned char *b = code->content.data;
+    size_t n = code->content.len;
+    if (n > CODE_BYTES_MAX)
+        return "is larger than 8 MiB: put it into the object store and give its uri";
+    if (!strcmp(code->media_type, "application/zip") && (n < 4 || b[0] != 'P' || b[1] != 'K'))
+        return "is not a zip archive: it does not begin with PK";
+    if (strstr(code->media_type, "gzip") && (n < 3 || b[0] != 0x1f || b[1] != 0x8b))
+        return "is not a gzip file: it does not begin with 1f 8b";
+    if (!strcmp(code->media_type, "application/x-tar") && (n < 512 || memcmp(b + 257, "ustar", 5) != 0))
+        return "is not a tar archive: \"ustar\" is not at byte 257";
+    return NULL;
+}
+
+/* Content is stored under its digest before the job is admitted: storing it twice is harmless, admitting without it is not. */
+static int keep_code(pst_shell *s, const pst_job_request *r, char sha256[65], char **ret_uri, pst_err *err)
+{
+    char key[80];
+    pst_sha256_hex(r->code->content.data, r->code->content.len, sha256);
+    bool matches = !r->code->sha256 || !strcasecmp(r->code->sha256, sha256);
+    if (!matches || code_problem(r->code) || !pst_trainer_core_is_new(s->core, r))
+        return 0;
+    snprintf(key, sizeof key, "code/%s", sha256);
+    return pst_objects_put(s->objects, key, r->code->content.data, r->code->content.len, ret_uri, err);
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------------------- */
+
+/* JSON text that is no valid request may still say which one it is. */
+static char *find_request_id(const pst_record *r)
+{
+    json_t *j = NULL;
+    if (!r->value_len || *(const char *)r->value != '{' || pst_json_parse(r->value, r->value_len, "request", &j, NULL) < 0)
+        return NULL;
+    const char *id = pst_json_str(j, "request_id", NULL);
+    char *copy = id && *id ? pst_strndup(id, 256) : NULL;
+    json_decref(j);
+    return copy;
+}
+
+static int bad_request(pst_shell *s, const pst_record *r, const char *text, const char *traceparent, pst_err *err)
+{
+    char *id = find_request_id(r);
+    char *reason = pst_sprintf("%s partition %d offset %lld is no job request: %s", r->topic, r->partition, (long long)r->offset, text);
+    pst_metric_add(s->metrics.decode_errors, 1);
+    int rc = step(s, &(pst_trainer_in){.kind = PST_TRAINER_BAD_REQUEST, .bad_request_id = id, .bad_reason = reason}, traceparent, err);
+    free(reason);
+    free(id);
+    return rc;
+}
+
+int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
+{
+    pst_job_request request = {0};
+    pst_err e = {0};
+    char sha256[65], *uri = NULL;
+    if (!r->value)
+        return step(s, &(pst_trainer_in){.kind = PST_TRAINER_TOMBSTONE}, NULL, err);
+    char *traceparent = traceparent_of(r);
+    int rc = pst_codec_decode(s->client->codec, &pst_job_request_type, r->value, r->value_len, r->timestamp_ms, &request, &e);
+    if (rc < 0 && e.cls == PST_CLASS_DATA) {
+        rc = bad_request(s, r, e.text, traceparent, err);
+        free(traceparent);
+        return rc;
+    }
+    bool has_code = !rc && request.action == PST_JOB_ACTION_SUBMIT && request.code && request.code->content.data;
+    if (has_code)
+        rc = keep_code(s, &request, sha256, &uri, &e);
+    if (rc < 0) { /* away for a moment */
+        if (err && !err->code)
+            *err = e;
+        rc = e.cls == PST_CLASS_RETRY ? PST_EAGAIN : rc;
+    } else {
+        request.time = request.time > 0 ? request.time : record_time_us(r);
+        pst_trainer_in in = {.kind = PST_TRAINER_REQUEST,
+                             .request = &request,
+                             .code_uri = uri,
+                             .code_sha256 = has_code ? sha256 : NULL,
+                             .code_error = has_code ? code_problem(request.code) : NULL};
+        rc = step(s, &in, traceparent, err);
+    }
+    pst_event_clear(&pst_job_request_type, &request);
+    free(traceparent);
+    free(uri);
+    return rc;
+}
+
+/* ---- reports and heartbeats: written by our own programs; what does not decode is logged and passed over ------------------------- */
+
+static int decode_own(pst_shell *s, const pst_record *r, const pst_type *type, void *ret_event, pst_err *err)
+{
+    pst_err e = {0};
+    if (!r->value)
+        return 1;
+    int rc = pst_codec_decode(s->client->codec, type, r->value, r->value_len, r->timestamp_ms, ret_event, &e);
+    if (rc < 0 && e.cls == PST_CLASS_DATA) {
+        pst_metric_add(s->metrics.decode_errors, 1);
+        pst_log(PST_LOG_WARN, "trainer", "event=record_ignored topic=%s partition=%d offset=%lld reason=\"%s\"", r->topic, r->partition,
+                (long long)r->offset, e.text);
+        return 1;
+    }
+    if (rc < 0 && err && !err->code)
+        *err = e;
+    return rc < 0 && e.cls == PST_CLASS_RETRY ? PST_EAGAIN : rc;
+}
+
+int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err)
+{
+    pst_process_report report = {0};
+    int rc = decode_own(s, r, &pst_process_report_type, &report, err);
+    if (rc)
+        return rc > 0 ? 0 : rc;
+    char *traceparent = traceparent_of(r);
+    rc = step(s, &(pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &report}, traceparent, err);
+    free(traceparent);
+    pst_event_clear(&pst_process_report_type, &report);
+    return rc;
+}
+
+int pst_input_worker(pst_shell *s, const pst_record *r, bool live, pst_err *err)
+{
+    pst_worker_state worker = {0};
+    int rc = decode_own(s, r, &pst_worker_state_type, &worker, err);
+    if (rc)
+        return rc > 0 ? 0 : rc;
+    int64_t now = pst_now_us(), then = record_time_us(r);
+    pst_trainer_in in = {.kind = PST_TRAINER_WORKER, .worker = &worker, .seen_us = live || then > now ? now : then};
+    rc = step(s, &in, NULL, err);
+    pst_event_clear(&pst_worker_state_type, &worker);
+    return rc;
+}
+
+/* ---- order ------------------------------------------------------------------------------------------------------------------- */
+
+static bool same_partition(const pst_record *a, const pst_record *b)
+{
+    return a->partition == b->partition && !strcmp(a->topic, b->topic);
+}
+
+void pst_input_order(const pst_batch *b, size_t *ret_order)
+{
+    /* Insertion from the left: a record moves before later ones of other partitions, never past one of its own. Batches are small and
+     * nearly sorted. */
+    for (size_t i = 0; i < b->n; i++) {
+        const pst_record *r = &b->records[i];
+        size_t at = i;
+        while (at > 0) {
+            const pst_record *before = &b->records[ret_order[at - 1]];
+            if (before->timestamp_ms <= r->timestamp_ms || same_partition(before, r))
+                break;
+            ret_order[at] = ret_order[at - 1];
+            at--;
+        }
+        ret_order[at] = i;
+    }
+}

@@ -1,0 +1,157 @@
+/* outbox.c - the actions of a round, encoded: events, states, commands, tombstones, each with CloudEvents headers and the trace it belongs
+ * to. Encoding comes before the transaction, so that a registry that is away never holds a transaction open. */
+#include "trainer/shell.h"
+
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADERS = 7 };
+
+typedef struct letter {
+    pst_topic topic;
+    char *key;
+    pst_buf value; /* data NULL = tombstone */
+    char *id, *traceparent;
+    const char *type;
+    int64_t time_us;
+} letter;
+
+struct pst_outbox {
+    pst_client *client;
+    char *source;
+    letter *at;
+    size_t n, cap;
+};
+
+pst_outbox *pst_outbox_new(pst_client *client)
+{
+    pst_outbox *o = pst_alloc(sizeof *o);
+    o->client = client;
+    o->source = pst_sprintf("/%strainer", client->settings->prefix.value);
+    return o;
+}
+
+void pst_outbox_clear(pst_outbox *o)
+{
+    for (size_t i = 0; i < o->n; i++) {
+        free(o->at[i].key);
+        free(o->at[i].id);
+        free(o->at[i].traceparent);
+        pst_buf_done(&o->at[i].value);
+    }
+    o->n = 0;
+}
+
+void pst_outbox_free(pst_outbox *o)
+{
+    if (!o)
+        return;
+    pst_outbox_clear(o);
+    free(o->at);
+    free(o->source);
+    free(o);
+}
+
+size_t pst_outbox_size(const pst_outbox *o)
+{
+    return o->n;
+}
+
+/* ce_id: unique per source, and the same when the same thing is published again. */
+static char *event_id(const pst_job_event *e)
+{
+    char id[37];
+    if (e->seq > 0)
+        return pst_sprintf("%s/%lld", e->training_id, (long long)e->seq);
+    pst_uuid7(id); /* an answer that belongs to no job */
+    return pst_strdup(id);
+}
+
+static int add(pst_outbox *o, const pst_action *a, const char *traceparent, pst_err *err)
+{
+    letter l = {.key = pst_strdup(a->key), .traceparent = pst_strdup(traceparent)};
+    const pst_type *type = NULL;
+    const void *event = NULL;
+    switch (a->kind) {
+    case PST_DO_EVENT:
+        l.topic = PST_TOPIC_JOBS_EVENTS;
+        type = &pst_job_event_type;
+        event = &a->event;
+        l.id = event_id(&a->event);
+        l.type = "penstock.JobEvent";
+        l.time_us = a->event.time;
+        break;
+    case PST_DO_STATE:
+        l.topic = PST_TOPIC_JOBS_STATE;
+        type = &pst_job_state_type;
+        event = a->state;
+        l.id = pst_sprintf("%s/%lld/state", a->key, (long long)a->state->seq);
+        l.type = "penstock.JobState";
+        l.time_us = a->state->updated_at;
+        break;
+    case PST_DO_COMMAND:
+        l.topic = PST_TOPIC_JOBS_COMMANDS;
+        type = &pst_job_command_type;
+        event = &a->command;
+        l.id = pst_sprintf("%s/%d/%s", a->key, a->command.generation, pst_job_command_type_text(a->command.command));
+        l.type = "penstock.JobCommand";
+        l.time_us = a->command.time;
+        break;
+    case PST_DO_TOMBSTONE: l.topic = PST_TOPIC_JOBS_STATE; break;
+    }
+    int rc = type ? pst_codec_encode(o->client->codec, type, pst_client_topic(o->client, l.topic), event, &l.value, err) : 0;
+    if (o->n == o->cap) {
+        o->cap = o->cap ? o->cap * 2 : 64;
+        o->at = pst_realloc(o->at, o->cap * sizeof *o->at);
+    }
+    o->at[o->n++] = l;
+    return rc;
+}
+
+int pst_outbox_add(pst_outbox *o, const pst_actions *actions, const char *traceparent, pst_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < actions->n && !rc; i++)
+        rc = add(o, &actions->at[i], traceparent, err);
+    return rc;
+}
+
+int pst_outbox_send(const pst_outbox *o, pst_txn *txn, pst_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < o->n && !rc; i++) {
+        const letter *l = &o->at[i];
+        char time[32];
+        pst_header headers[HEADERS];
+        size_t n = 0;
+#define HEADER(name_, text_)        \
+    headers[n++] = (pst_header)     \
+    {                               \
+        name_, text_, strlen(text_) \
+    }
+        if (l->type) { /* CloudEvents 1.0, Kafka binding, binary mode */
+            HEADER("ce_specversion", "1.0");
+            HEADER("ce_id", l->id);
+            HEADER("ce_source", o->source);
+            HEADER("ce_type", l->type);
+            HEADER("ce_time", pst_time_text(l->time_us, time));
+        }
+        if (l->traceparent)
+            HEADER("traceparent", l->traceparent);
+#undef HEADER
+        pst_out out = {.topic = pst_client_topic(o->client, l->topic),
+                       .partition = -1,
+                       .key = l->key,
+                       .key_len = l->key ? strlen(l->key) : 0,
+                       .value = l->value.data,
+                       .value_len = l->value.len,
+                       .headers = headers,
+                       .n_headers = n};
+        rc = pst_txn_send(txn, &out, err);
+    }
+    return rc;
+}

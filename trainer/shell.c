@@ -1,0 +1,253 @@
+/* shell.c - see shell.h: state from the topics, rounds, transactions. */
+#include "trainer/shell.h"
+
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { POLL_MS = 25, RECORDS_MAX = 256, TICK_US = 200000, PAUSE_MS = 300 };
+
+static void make_metrics(pst_shell_metrics *m)
+{
+    m->set = pst_metrics_new();
+    m->rounds = pst_metric_counter(m->set, "penstock_trainer_rounds_total", "Committed rounds.", NULL);
+    m->again = pst_metric_counter(m->set, "penstock_trainer_rounds_again_total", "Rounds dropped and done again.", NULL);
+    m->rebuilds = pst_metric_counter(m->set, "penstock_trainer_rebuilds_total", "Times the state was read from its topic.", NULL);
+    m->decode_errors = pst_metric_counter(m->set, "penstock_trainer_decode_errors_total", "Records that are no event.", NULL);
+    m->step_seconds = pst_metric_histogram(m->set, "penstock_trainer_step_seconds", "Time of one decision.", NULL);
+    m->requests = pst_metric_gauge(m->set, "penstock_trainer_requests", "Requests read since start.", NULL);
+    m->rejected = pst_metric_gauge(m->set, "penstock_trainer_rejected", "Requests rejected since start.", NULL);
+    m->duplicates = pst_metric_gauge(m->set, "penstock_trainer_duplicates", "Requests seen before, since start.", NULL);
+    m->reports_ignored =
+        pst_metric_gauge(m->set, "penstock_trainer_reports_ignored", "Late, repeated or unknown reports since start.", NULL);
+    for (int i = 1; i <= PST_JOB_PUBLIC_STATE_TERMINATED; i++)
+        m->jobs[i] = pst_metric_gauge(m->set, "penstock_trainer_jobs", "Jobs by state.", "state",
+                                      pst_job_public_state_text((pst_job_public_state)i), NULL);
+}
+
+static void show_metrics(pst_shell *s)
+{
+    const pst_trainer_counts *c = pst_trainer_core_counts(s->core);
+    pst_metric_set(s->metrics.requests, (double)c->requests);
+    pst_metric_set(s->metrics.rejected, (double)c->rejected);
+    pst_metric_set(s->metrics.duplicates, (double)c->duplicates);
+    pst_metric_set(s->metrics.reports_ignored, (double)(c->reports_stale + c->reports_repeated + c->reports_unknown));
+    for (int i = 1; i <= PST_JOB_PUBLIC_STATE_TERMINATED; i++)
+        pst_metric_set(s->metrics.jobs[i], (double)pst_trainer_core_jobs(s->core, (pst_job_public_state)i));
+}
+
+int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, pst_err *err)
+{
+    *s = (pst_shell){.client = client, .stale = true};
+    make_metrics(&s->metrics);
+    s->core = pst_trainer_core_new(policy);
+    s->outbox = pst_outbox_new(client);
+    return pst_objects_open(client->settings->objects.value, &s->objects, err);
+}
+
+void pst_shell_close(pst_shell *s)
+{
+    pst_shell_deactivate(s);
+    pst_outbox_free(s->outbox);
+    pst_actions_done(&s->actions);
+    pst_trainer_core_free(s->core);
+    pst_objects_close(s->objects);
+    pst_metrics_free(s->metrics.set);
+}
+
+char *pst_shell_instance(const pst_client *client)
+{
+    char host[64] = "host";
+    const char *dir = client->settings->state_dir.value;
+    gethostname(host, sizeof host - 1);
+    return pst_sprintf("%s-%08x", host, (unsigned)pst_fnv1a(dir, strlen(dir)));
+}
+
+int pst_shell_activate(pst_shell *s, pst_err *err)
+{
+    bool embedded = s->client->settings->embedded;
+    char *id = pst_settings_topic(s->client->settings, "trainer"), *instance = pst_shell_instance(s->client);
+    const char *topics[] = {pst_client_topic(s->client, PST_TOPIC_JOBS_REQUESTS), pst_client_topic(s->client, PST_TOPIC_JOBS_REPORTS)};
+    pst_consumer_opts opts = {.group = id, .topics = topics, .n_topics = 2, .instance_id = embedded ? NULL : instance};
+    int rc = pst_consumer_new(s->client->bus, &opts, &s->inputs, err);
+    if (!rc)
+        rc = pst_txn_new(s->client->bus, id, embedded ? PST_TXN_AT_LEAST_ONCE : PST_TXN_EXACTLY_ONCE, s->inputs, &s->txn, err);
+    s->stale = true;
+    free(instance);
+    free(id);
+    return rc;
+}
+
+void pst_shell_deactivate(pst_shell *s)
+{
+    pst_txn_free(s->txn);
+    pst_consumer_free(s->inputs);
+    s->txn = NULL;
+    s->inputs = NULL;
+}
+
+/* ---- state from the topic ---------------------------------------------------------------------------------------------------- */
+
+static int load_state(void *arg, const char *key, const pst_record *r, pst_err *err)
+{
+    pst_shell *s = arg;
+    pst_job_state state = {0};
+    pst_err e = {0};
+    if (!r->value) {
+        pst_trainer_core_drop(s->core, key);
+        return 0;
+    }
+    int rc = pst_codec_decode(s->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, &state, &e);
+    if (rc == 0 && !strcmp(state.training_id, key)) {
+        pst_trainer_core_load(s->core, &state);
+    } else if (rc == 0 || e.cls == PST_CLASS_DATA) { /* nobody but the Trainer writes here; a foreign record is no job */
+        pst_log(PST_LOG_WARN, "trainer", "event=state_ignored topic=%s partition=%d offset=%lld reason=\"%s\"", r->topic, r->partition,
+                (long long)r->offset, rc == 0 ? "its key is not its training_id" : e.text);
+        rc = 0;
+    } else if (err && !err->code) {
+        *err = e;
+    }
+    pst_event_clear(&pst_job_state_type, &state);
+    return rc;
+}
+
+/* Fences a predecessor first (begin makes the producer), then reads what is committed: nothing can change it behind our back. */
+static int resync(pst_shell *s, pst_err *err)
+{
+    int64_t begun = pst_mono_us();
+    pst_outbox_clear(s->outbox);
+    int rc = pst_txn_begin(s->txn, err);
+    if (rc < 0)
+        return rc;
+    pst_trainer_core_reset(s->core);
+    rc = pst_client_scan(s->client, PST_TOPIC_JOBS_STATE, NULL, load_state, s, err);
+    if (rc < 0) {
+        pst_err unused = {0};
+        pst_txn_abort(s->txn, &unused);
+        return rc;
+    }
+    pst_trainer_core_loaded(s->core);
+    rc = pst_txn_commit(s->txn, err); /* nothing in it */
+    if (rc == 0)
+        rc = pst_consumer_rewind(s->inputs, err);
+    if (rc < 0)
+        return rc;
+    s->stale = false;
+    pst_metric_add(s->metrics.rebuilds, 1);
+    size_t jobs = 0;
+    for (int i = 0; i <= PST_JOB_PUBLIC_STATE_TERMINATED; i++)
+        jobs += pst_trainer_core_jobs(s->core, (pst_job_public_state)i);
+    pst_log(PST_LOG_INFO, "trainer", "event=state_read jobs=%zu ms=%lld", jobs, (long long)((pst_mono_us() - begun) / 1000));
+    return 0;
+}
+
+/* ---- a round ----------------------------------------------------------------------------------------------------------------- */
+
+static int take(pst_shell *s, const pst_record *r, pst_err *err)
+{
+    bool request = !strcmp(r->topic, pst_client_topic(s->client, PST_TOPIC_JOBS_REQUESTS));
+    return request ? pst_input_request(s, r, err) : pst_input_report(s, r, err);
+}
+
+/* Steps the core with all of the batch that can be read now. *ret_done: how many of order. PST_EAGAIN: the rest waits for an outage to end. */
+static int step_batch(pst_shell *s, const pst_batch *b, const size_t *order, size_t *ret_done, pst_err *err)
+{
+    int rc = 0;
+    for (*ret_done = 0; *ret_done < b->n && !rc; *ret_done += rc == 0)
+        rc = take(s, &b->records[order[*ret_done]], err);
+    return rc;
+}
+
+static int step_rest(pst_shell *s, const pst_batch *heartbeats, bool live, pst_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < heartbeats->n && !rc; i++)
+        rc = pst_input_worker(s, &heartbeats->records[i], live, err);
+    if (!rc && pst_mono_us() >= s->tick_us) {
+        s->tick_us = pst_mono_us() + TICK_US;
+        pst_actions_clear(&s->actions);
+        pst_trainer_core_step(s->core, &(pst_trainer_in){.kind = PST_TRAINER_TICK}, pst_now_us(), &s->actions);
+        rc = pst_outbox_add(s->outbox, &s->actions, NULL, err);
+        show_metrics(s);
+    }
+    return rc;
+}
+
+static int publish(pst_shell *s, const pst_batch *b, const size_t *order, size_t done, pst_err *err)
+{
+    int rc = pst_txn_begin(s->txn, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < done; i++) {
+        const pst_record *r = &b->records[order[i]];
+        pst_consumer_mark(s->inputs, r->topic, r->partition, r->offset + 1);
+    }
+    rc = pst_outbox_send(s->outbox, s->txn, err);
+    if (rc < 0) {
+        pst_err unused = {0};
+        pst_txn_abort(s->txn, &unused);
+        return rc == PST_ELIMIT ? rc : PST_EAGAIN;
+    }
+    return pst_txn_commit(s->txn, err);
+}
+
+/* Outages are nothing to end for: say it (rarely), wait a little, go on. Anything but RETRY ends the service. */
+static int bear(pst_shell *s, int rc, pst_err *err)
+{
+    if (rc == PST_EFENCED || rc == PST_ESTOPPED || (rc != PST_EAGAIN && err->cls != PST_CLASS_RETRY))
+        return rc;
+    pst_log_err("trainer", err);
+    pst_err_clear(err);
+    for (int waited = 0; waited < PAUSE_MS && !pst_stop_requested(); waited += 50)
+        pst_sleep_ms(50);
+    return 0;
+}
+
+int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *ret_took, pst_err *err)
+{
+    pst_batch b = {0};
+    pst_err outage = {0};
+    size_t order[RECORDS_MAX], done = 0;
+    int rc = pst_consumer_poll(s->inputs, &(pst_poll){.records_max = RECORDS_MAX, .timeout_ms = POLL_MS}, &b, &outage);
+    if (rc < 0) {
+        *err = outage;
+        return rc;
+    }
+    if (outage.code)
+        pst_log_err("trainer", &outage);
+    if (b.lost || s->stale) {
+        s->stale = true;
+        rc = resync(s, err);
+        return rc < 0 ? bear(s, rc, err) : 0; /* the batch comes again */
+    }
+    pst_input_order(&b, order);
+    int stuck = step_batch(s, &b, order, &done, err);
+    if (stuck < 0 && stuck != PST_EAGAIN && err->cls != PST_CLASS_RETRY)
+        return stuck;
+    /* A record that could not be read has left the core as it was; one whose answer could not be encoded has not. */
+    if (stuck < 0 && stuck != PST_EAGAIN) {
+        s->stale = true;
+        return bear(s, stuck, err);
+    }
+    rc = step_rest(s, heartbeats, live, err);
+    if (!rc && (done || pst_outbox_size(s->outbox))) {
+        rc = publish(s, &b, order, done, err);
+        pst_metric_add(rc == 0 ? s->metrics.rounds : s->metrics.again, 1);
+    }
+    pst_outbox_clear(s->outbox);
+    *ret_took = rc == 0;
+    if (rc < 0) {
+        s->stale = true; /* the core is ahead of the topics */
+        return bear(s, rc, err);
+    }
+    if (stuck < 0) {
+        pst_consumer_rewind(s->inputs, &(pst_err){0});
+        return bear(s, stuck, err);
+    }
+    return 0;
+}

@@ -1,0 +1,68 @@
+/* shell.h - between the Trainer's pure core and Kafka: records in, actions out. Private to trainer/.
+ *
+ * A round: poll → decode and step each record, encoding what it leads to into the outbox → one transaction that holds the outbox and the
+ * input's offsets. Whatever goes wrong on the way, the round is dropped as a whole: the state is read again from jobs.state (which is what the
+ * last commit left) and the consumer stands where that commit left it.
+ * @thread the service's main thread. */
+#ifndef PST_TRAINER_SHELL_H
+#define PST_TRAINER_SHELL_H
+
+#include "common/base/metrics.h"
+#include "common/client/client.h"
+#include "trainer/trainer_core.h"
+
+typedef struct pst_shell_metrics {
+    pst_metrics *set;
+    pst_metric *rounds, *again, *rebuilds, *decode_errors, *step_seconds;
+    pst_metric *jobs[PST_JOB_PUBLIC_STATE_TERMINATED + 1];
+    pst_metric *requests, *rejected, *duplicates, *reports_ignored;
+} pst_shell_metrics;
+
+typedef struct pst_outbox pst_outbox;
+
+typedef struct pst_shell {
+    pst_client *client;
+    pst_objects *objects;
+    pst_trainer_core *core;
+    pst_consumer *inputs; /* requests and reports; NULL while standing by */
+    pst_txn *txn;
+    pst_outbox *outbox;
+    pst_actions actions;
+    pst_shell_metrics metrics;
+    bool stale;      /* the core's state is not that of the topics: read it again before the next round */
+    int64_t tick_us; /* monotonic: of the next tick */
+} pst_shell;
+
+int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, pst_err *err);
+void pst_shell_close(pst_shell *s);
+/* Joins the inputs' group and makes the transactional producer; state is read at the first round. */
+int pst_shell_activate(pst_shell *s, pst_err *err);
+void pst_shell_deactivate(pst_shell *s);
+/* Static membership of this host and state folder: an instance that was killed and started again takes its place in the group at once,
+ * without waiting for the old session to time out. free() it. */
+char *pst_shell_instance(const pst_client *client);
+/* One round over what inputs have and over heartbeats (records of `workers`, borrowed; live: they were published just now). *ret_took: the
+ * heartbeats were taken into account; else give them again.
+ * 0; PST_EFENCED: another instance took over; PST_ESTOPPED; else FATAL. Outages are waited for inside. */
+int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *ret_took, pst_err *err);
+
+/* ---- outbox.c: encoded actions waiting for their transaction */
+
+pst_outbox *pst_outbox_new(pst_client *client);
+void pst_outbox_free(pst_outbox *o);
+void pst_outbox_clear(pst_outbox *o);
+size_t pst_outbox_size(const pst_outbox *o);
+/* RETRY: the registry is away. */
+int pst_outbox_add(pst_outbox *o, const pst_actions *actions, const char *traceparent, pst_err *err);
+int pst_outbox_send(const pst_outbox *o, pst_txn *txn, pst_err *err);
+
+/* ---- inputs.c: records to steps */
+/* Steps the core with one record. PST_EAGAIN with class RETRY: the registry or the object store is away, the record is to come again. */
+int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err);
+int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err);
+int pst_input_worker(pst_shell *s, const pst_record *r, bool live, pst_err *err);
+/* The batch in order of time across its partitions, each partition's own order kept: a halt published after its submission is read after it,
+ * though it lies in another partition. ret_order: b->n indexes. */
+void pst_input_order(const pst_batch *b, size_t *ret_order);
+
+#endif

@@ -1,0 +1,209 @@
+/* trainer_main.c - penstock trainer: one is active, others stand by.
+ *
+ * Two locks decide who is active: a file lock in the state folder (two on one computer), and the one partition of the workers topic in
+ * the group <prefix>trainer.active (any number of computers). Reading that partition is also how the Trainer hears the LCMs' heartbeats.
+ * Should both locks ever fail, the transactional id still lets only the newer one commit. */
+#include "trainer/trainer.h"
+
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+#include "common/client/verb.h"
+#include "common/loop/http.h"
+#include "common/store/view.h"
+#include "trainer/job_fsm.h"
+#include "trainer/shell.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+typedef struct trainer_opts {
+    double cpus;
+    int64_t memory_bytes, gpus, platform_retries, silent_us, port;
+    bool view, print_fsm;
+} trainer_opts;
+
+static const pst_opt opts[] = {
+    {"cpus", 0, PST_OPT_DOUBLE, offsetof(trainer_opts, cpus), "N", "0",
+     "CPUs of every site, in place of what its LCM reports; 0 = as reported"},
+    {"memory", 0, PST_OPT_BYTES, offsetof(trainer_opts, memory_bytes), "SIZE", "0", "memory of every site, likewise"},
+    {"gpus", 0, PST_OPT_INT, offsetof(trainer_opts, gpus), "N", "-1", "GPUs of every site, likewise; -1 = as reported"},
+    {"platform-retries", 0, PST_OPT_INT, offsetof(trainer_opts, platform_retries), "N", "3",
+     "new tries of a job after lost processes or failed deployments"},
+    {"silent-after", 0, PST_OPT_SPAN, offsetof(trainer_opts, silent_us), "SPAN", "30s",
+     "an LCM that has not reported for this long gets no new jobs"},
+    {"port", 0, PST_OPT_INT, offsetof(trainer_opts, port), "PORT", "0", "serve /health and /metrics on 127.0.0.1:PORT; 0 = not"},
+    {"view", 0, PST_OPT_BOOL, offsetof(trainer_opts, view), NULL, "true", "keep the document store (--store) equal to the topics"},
+    {"print-fsm", 0, PST_OPT_BOOL, offsetof(trainer_opts, print_fsm), NULL, NULL, "print the table of job states as Markdown and exit"},
+};
+
+static const pst_usage usage = {
+    .verb = "trainer",
+    .args = "",
+    .summary = "admit, queue and remember jobs",
+    .text = "Consumes job requests and the reports of LCMs and supervisors, decides, and publishes job events, states and commands, each "
+            "round in\n"
+            "one Kafka transaction. Keeps the document store, a view of the topics, equal to them.\n"
+            "Jobs wait by priority, then by time of submission, until their whole gang fits; `penstock why ID` says for what.\n"
+            "One trainer is active; further ones stand by and take over when it ends.",
+    .examples = "penstock trainer --cpus 8 --memory 16GiB\npenstock trainer --store mongodb://localhost/penstock --port 9101",
+    .opts = opts,
+    .n_opts = sizeof opts / sizeof *opts};
+
+typedef struct trainer {
+    pst_client *client;
+    pst_shell shell;
+    pst_consumer *lock; /* workers: heartbeats, and who is active */
+    pst_view *view;
+    bool grouped; /* the lock is a group's (not on the embedded broker) */
+} trainer;
+
+/* Waits until this process alone uses the state folder. The lock ends with the process. */
+static int lock_folder(const trainer *t, pst_err *err)
+{
+    const char *dir = t->client->settings->state_dir.value;
+    int rc = pst_fs_mkdirs(dir, 0755, err);
+    if (rc < 0)
+        return rc;
+    char *path = pst_fs_join(dir, "trainer.lock");
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        rc = pst_err_sys(err, errno, "cannot open %s", path);
+    for (bool said = false; !rc && flock(fd, LOCK_EX | LOCK_NB) < 0; said = true) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            rc = pst_err_sys(err, errno, "cannot lock %s", path);
+        else if (pst_stop_requested())
+            rc = pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "", 0, "stopped");
+        else if (!said)
+            pst_log(PST_LOG_INFO, "trainer", "event=standby reason=\"another trainer uses %s\"", dir);
+        pst_sleep_ms(200);
+    }
+    free(path);
+    return rc; /* fd stays open as long as we live */
+}
+
+static int open_lock(trainer *t, pst_err *err)
+{
+    const char *topics[] = {pst_client_topic(t->client, PST_TOPIC_WORKERS)};
+    char *group = pst_settings_topic(t->client->settings, "trainer.active"), *instance = pst_shell_instance(t->client);
+    pst_consumer_opts how = {.topics = topics, .n_topics = 1, .report_eof = true};
+    if (t->grouped) {
+        how.group = group; /* never commits: every owner reads all heartbeats that are kept */
+        how.instance_id = instance;
+    }
+    int rc = pst_consumer_new(t->client->bus, &how, &t->lock, err);
+    for (int tries = 0; rc < 0 && err->cls == PST_CLASS_RETRY && !pst_stop_requested(); tries++) {
+        pst_log_err("trainer", err);
+        pst_err_clear(err);
+        pst_sleep_ms(500);
+        rc = pst_consumer_new(t->client->bus, &how, &t->lock, err);
+    }
+    free(group);
+    free(instance);
+    return rc;
+}
+
+static bool owns_lock(trainer *t)
+{
+    pst_range own[4];
+    return !t->grouped || pst_consumer_assignment(t->lock, own, 4) > 0;
+}
+
+/* Active until told to stop, the lock is lost, or a newer instance has taken over. */
+static int be_active(trainer *t, const pst_batch *first, pst_err *err)
+{
+    pst_batch beats = *first;
+    bool live = false; /* the heartbeats of the past are read */
+    int rc = pst_shell_activate(&t->shell, err);
+    pst_log(PST_LOG_INFO, "trainer", "event=active");
+    while (!rc && !pst_stop_requested() && owns_lock(t)) {
+        bool took = false;
+        rc = pst_shell_round(&t->shell, &beats, live, &took, err);
+        if (rc || !took)
+            continue;
+        live = live || beats.eof;
+        pst_err outage = {0};
+        rc = pst_consumer_poll(t->lock, &(pst_poll){.timeout_ms = 0}, &beats, &outage);
+        if (rc < 0)
+            *err = outage;
+    }
+    pst_shell_deactivate(&t->shell);
+    return rc;
+}
+
+static int serve(trainer *t, pst_err *err)
+{
+    bool said = false;
+    int rc = open_lock(t, err);
+    while (!rc && !pst_stop_requested()) {
+        pst_batch beats = {0};
+        pst_err outage = {0};
+        rc = pst_consumer_poll(t->lock, &(pst_poll){.timeout_ms = 200}, &beats, &outage);
+        if (rc < 0) {
+            *err = outage;
+        } else if (owns_lock(t)) {
+            said = false;
+            rc = be_active(t, &beats, err);
+            if (rc == PST_EFENCED) { /* whoever it is, it is newer */
+                pst_log_err("trainer", err);
+                pst_err_clear(err);
+                for (int i = 0; i < 50 && !pst_stop_requested(); i++)
+                    pst_sleep_ms(100);
+                rc = 0;
+            }
+        } else if (!said) {
+            pst_log(PST_LOG_INFO, "trainer", "event=standby reason=\"another trainer is active, or the broker is away\"");
+            said = true;
+        }
+    }
+    return rc == PST_ESTOPPED && pst_stop_requested() ? 0 : rc;
+}
+
+static int run(int argc, char **argv)
+{
+    trainer_opts o;
+    pst_verb_run v;
+    trainer t = {0};
+    pst_http_thread *http = NULL;
+    int status = pst_verb_begin(&v, &usage, argc, argv, &o, 0, 0);
+    if (status >= 0)
+        return status;
+    if (o.print_fsm) {
+        pst_buf text = {0};
+        pst_job_fsm_markdown(&text);
+        fputs(text.data, stdout);
+        pst_buf_done(&text);
+        return pst_verb_end(&v, 0);
+    }
+    pst_stop_install();
+    pst_trainer_policy policy = {o.cpus, o.memory_bytes, (int)o.gpus, (int)o.platform_retries, o.silent_us};
+    t.client = v.client;
+    t.grouped = !v.settings.embedded;
+    int rc = lock_folder(&t, &v.err);
+    if (!rc)
+        rc = pst_shell_open(&t.shell, v.client, &policy, &v.err);
+    if (!rc && o.port)
+        rc = pst_http_thread_metrics(&(pst_http_conf){.port = (int)o.port, .name = "trainer"}, t.shell.metrics.set, NULL, NULL, &http,
+                                     &v.err);
+    if (!rc && o.view)
+        rc = pst_view_start(v.client, v.settings.store.value, &t.view, &v.err);
+    if (!rc)
+        rc = serve(&t, &v.err);
+    else if (rc == PST_ESTOPPED)
+        rc = 0;
+    pst_log(PST_LOG_INFO, "trainer", "event=ended");
+    pst_http_thread_stop(http);
+    pst_view_stop(t.view);
+    pst_consumer_free(t.lock);
+    if (t.shell.core)
+        pst_shell_close(&t.shell);
+    return pst_verb_end(&v, rc);
+}
+
+const pst_verb pst_trainer_verb = {"trainer", "admit, queue and remember jobs", "services", run};
