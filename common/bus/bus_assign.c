@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define POSITION_UNKNOWN (-2) /* after a seek to a logical offset; -1 is "nothing was handed out yet" */
+#define CHECK_EVERY_US   (3 * 1000000LL)
 #define STEP_MS          2000 /* one blocking question to the broker; repeated while it is away */
 
 bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition)
@@ -226,6 +227,40 @@ int bus_assign_all(pst_consumer *c, pst_err *err)
 out:
     rd_kafka_topic_partition_list_destroy(list);
     return rc;
+}
+
+/* librdkafka says nothing about ranges of a topic that is not there or may not be read: asks, until all are known to be there. */
+void bus_check_ranges(pst_consumer *c)
+{
+    int64_t now = pst_mono_us();
+    if (c->checked || now < c->check_us)
+        return;
+    c->check_us = now + CHECK_EVERY_US;
+    const char *topic = NULL;
+    int n = 0;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        const bus_part *p = &c->parts[i];
+        pst_err e = {0};
+        if (p->next >= 0 || p->done)
+            continue;
+        if (!topic || strcmp(topic, p->topic)) {
+            topic = p->topic;
+            if (bus_partitions(c->rk, &c->health, topic, 300, &n, &e) < 0) {
+                if (e.cls == PST_CLASS_FATAL && !c->health.fatal.code)
+                    c->health.fatal = e;
+                else if (e.cls != PST_CLASS_FATAL)
+                    c->health.last = e;
+                return;
+            }
+        }
+        if (p->partition >= n) {
+            pst_err_clear(&c->health.last);
+            pst_err_set(&c->health.last, PST_ENOTFOUND, PST_CLASS_RETRY, "kafka", 0, "topic %s has no partition %d, only 0 to %d", topic,
+                        p->partition, n - 1);
+            return;
+        }
+    }
+    c->checked = true;
 }
 
 /* ---- marks ------------------------------------------------------------------------------------------------------------------------ */

@@ -140,6 +140,7 @@ int pst_consumer_new(const pst_bus_conf *conf, const pst_consumer_opts *opts, ps
     if (!rc) {
         rd_kafka_poll_set_consumer(c->rk);
         rc = c->group ? subscribe(c, err) : bus_assign_all(c, err);
+        c->check_us = pst_mono_us() + 1000000; /* most answer within this */
     }
     if (rc < 0) {
         pst_consumer_free(c);
@@ -283,6 +284,8 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
     }
     *ret_batch = (pst_batch){.records = c->records, .n = c->n, .bytes = c->bytes, .eof = c->opts.report_eof && all_eof(c), .lost = c->lost};
     c->lost = false;
+    if (!c->n && !c->group && !c->checked && !ret_batch->eof)
+        bus_check_ranges(c);
     if (c->n)
         return 0; /* an error, if there is one, is told by the next poll: it stays in health.fatal or repeats itself */
     return bus_health_take(&c->health, err);

@@ -15,6 +15,8 @@ struct pst_consumer {
     pst_record *records; /* of the last poll; native owns each */
     size_t n, cap, bytes;
     uint64_t epoch;
+    int64_t check_us; /* when bus_check_ranges looks again */
+    bool checked;     /* all ranges are of partitions that exist */
     bool assigned, paused, lost, closing;
 };
 
@@ -24,5 +26,6 @@ void bus_part_remove(pst_consumer *c, const char *topic, int32_t partition);
 void bus_parts_clear(pst_consumer *c);
 void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque);
 int bus_assign_all(pst_consumer *c, pst_err *err); /* without a group */
+void bus_check_ranges(pst_consumer *c);            /* without a group, while nothing comes */
 
 #endif

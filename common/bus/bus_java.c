@@ -54,7 +54,7 @@ static const char *const ignored[] = {
     "sasl.client.callback.handler.class",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
-    "request.timeout.ms",
+
     "value.subject.name.strategy",
     "key.subject.name.strategy",
     "auto.register.schemas",
@@ -229,8 +229,9 @@ bus_java_verdict bus_java_translate(const char *key, const char *value, bus_java
             return BUS_JAVA_SET;
         }
     }
-    if (bus_prop_find(key) != BUS_PROP_UNKNOWN)
-        return BUS_JAVA_NONE; /* a newer library may know what an older one did not */
+    /* A newer library may know what an older one did not. (max.poll.records is for its share groups, which are not used here.) */
+    if (bus_prop_find(key) != BUS_PROP_UNKNOWN && strcmp(key, "max.poll.records"))
+        return BUS_JAVA_NONE;
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
         if (!strcmp(key, ignored[i])) {
             ret->why = "of Java clients only";

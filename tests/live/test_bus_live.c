@@ -30,13 +30,17 @@ static void ok(int rc, const pst_err *err, const char *what)
         fail_msg("%s: %s %s", what, pst_code_name(rc), err->text);
 }
 
-static const char *topic(const char *base, int partitions)
+static const char *topic_named(const char *t, int partitions)
 {
-    char *t = strdup(name(base)); /* lives as long as the program */
     pst_err err = {0};
     ok(pst_admin_create_topics(conf, &(pst_topic_spec){.name = t, .partitions = partitions, .replication = -1}, 1, 20000, &err), &err,
        "create");
     return t;
+}
+
+static const char *topic(const char *base, int partitions)
+{
+    return topic_named(strdup(name(base)), partitions); /* lives as long as the program */
 }
 
 static void publish_n(const char *to, int32_t partition, int from, int n)
@@ -56,6 +60,16 @@ static void publish_n(const char *to, int32_t partition, int from, int n)
 }
 
 static const pst_poll quick = {.records_max = 100, .timeout_ms = 200, .age_max_us = 1000};
+
+static pst_batch poll_some(pst_consumer *c, size_t max)
+{
+    pst_batch b = {0};
+    pst_err err = {0};
+    int64_t until = pst_mono_us() + 20000000;
+    while (!b.n && pst_mono_us() < until)
+        ok(pst_consumer_poll(c, &(pst_poll){.records_max = max, .timeout_ms = 500, .age_max_us = 1000}, &b, &err), &err, "poll");
+    return b;
+}
 
 /* Reads a topic from its beginning to its end without a group; returns how many times value v (0 ≤ v < max) was seen in seen[v]. */
 static int read_all(const char *from, bool uncommitted, int *seen, int max)
@@ -90,16 +104,6 @@ static pst_consumer *member(const char *group, const char *from)
     pst_err err = {0};
     ok(pst_consumer_new(conf, &(pst_consumer_opts){.group = group, .topics = &from, .n_topics = 1}, &c, &err), &err, "consumer");
     return c;
-}
-
-static pst_batch poll_some(pst_consumer *c, size_t max)
-{
-    pst_batch b = {0};
-    pst_err err = {0};
-    int64_t until = pst_mono_us() + 20000000;
-    while (!b.n && pst_mono_us() < until)
-        ok(pst_consumer_poll(c, &(pst_poll){.records_max = max, .timeout_ms = 500, .age_max_us = 1000}, &b, &err), &err, "poll");
-    return b;
 }
 
 static void copy_batch(pst_txn *t, pst_consumer *c, const pst_batch *b, const char *to)
@@ -200,6 +204,32 @@ static void test_live_publish_to_a_topic_that_is_not_there(void **state)
     pst_err_clear(&err);
     pst_topic_info info;
     assert_int_equal(pst_admin_topic(conf, t, &info, 5000, &err), PST_ENOTFOUND);
+
+    /* A range or a group waits for it, and says so. */
+    pst_range range = {t, 0, 0, 10};
+    const char *real = topic("small", 1);
+    pst_range no_partition = {real, 7, 0, 10};
+    pst_consumer_opts ways[] = {{.ranges = &range, .n_ranges = 1},
+                                {.ranges = &no_partition, .n_ranges = 1},
+                                {.group = name("g-nowhere"), .topics = &t, .n_topics = 1}};
+    for (int w = 0; w < 3; w++) {
+        pst_err_clear(&err);
+        ok(pst_consumer_new(conf, &ways[w], &c, &err), &err, "consumer");
+        bool told = false;
+        for (int i = 0; i < 50 && !told; i++) {
+            pst_batch b;
+            pst_err_clear(&err);
+            assert_int_equal(pst_consumer_poll(c, &quick, &b, &err), 0);
+            told = err.code == PST_ENOTFOUND && err.cls == PST_CLASS_RETRY;
+        }
+        assert_true(told);
+        if (w == 2) { /* it is made: the group gets it without being told */
+            publish_n(topic_named(t, 1), 0, 0, 5);
+            pst_batch b = poll_some(c, 5);
+            assert_true(b.n > 0);
+        }
+        pst_consumer_free(c);
+    }
 }
 
 static void test_live_admin(void **state)
