@@ -1,0 +1,311 @@
+/* source_file.c - `penstock source file`: lines of a file (JSON lines or CSV) as records, JSON text or Avro. */
+#include "common/base/clock.h"
+#include "common/base/csv.h"
+#include "common/base/fs.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+#include "common/client/verb.h"
+#include "producers/sources/sources.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { LINE_MAX_BYTES = 1 << 20, FLUSH_MS = 60000, BAD_SAID_MAX = 10, EXIT_PARTIAL = 3 };
+
+typedef struct file_opts {
+    const char *topic, *format, *schema, *key;
+    int64_t partitions;
+    double rate;
+} file_opts;
+
+static const pst_opt file_table[] = {
+    {"topic", 't', PST_OPT_STR, offsetof(file_opts, topic), "T", NULL, "where the records go; created if missing"},
+    {"format", 0, PST_OPT_STR, offsetof(file_opts, format), "F", NULL, "jsonl or csv; default: by the file's name"},
+    {"schema", 0, PST_OPT_STR, offsetof(file_opts, schema), "FILE.avsc", NULL,
+     "write Avro of this schema (registered as T-value); default: JSON text"},
+    {"key", 'k', PST_OPT_STR, offsetof(file_opts, key), "FIELD", NULL, "this field becomes the record's key"},
+    {"rate", 0, PST_OPT_DOUBLE, offsetof(file_opts, rate), "N", NULL, "records per second; default: as fast as Kafka takes them"},
+    {"partitions", 0, PST_OPT_INT, offsetof(file_opts, partitions), "N", "1", "of the topic, if it is created"},
+};
+static const pst_usage file_usage = {
+    "source file",
+    "FILE",
+    "Produce each line of a JSON-lines or CSV file as one record; - is standard input.",
+    "A CSV line becomes an object: the header names its fields, numbers become numbers, empty fields null.\n"
+    "Lines that are no records are named on stderr and left out; then the exit status is 3.",
+    "penstock source file data.jsonl --topic readings\npenstock source file data.csv --topic readings --key sensor --rate 100\n"
+    "penstock source file data.csv --topic readings --schema reading.avsc",
+    file_table,
+    sizeof file_table / sizeof *file_table,
+    false};
+
+typedef struct file_source {
+    const file_opts *o;
+    const char *path;
+    pst_feed feed;
+    pst_schema *schema;
+    pst_buf value, line;
+    int64_t bad, began_us, tried;
+    bool *texts; /* CSV: the schema wants text in this column, whatever it looks like */
+} file_source;
+
+static void bad_line(file_source *s, int64_t line, const char *why)
+{
+    if (s->bad++ < BAD_SAID_MAX)
+        fprintf(stderr, "%s:%lld: %s\n", s->path, (long long)line, why);
+}
+
+static int pace(file_source *s)
+{
+    if (s->o->rate > 0 && !pst_feed_until(&s->feed, s->began_us + (int64_t)((double)s->tried * 1e6 / s->o->rate)))
+        return PST_ESTOPPED;
+    s->tried++;
+    if (pst_stop_requested())
+        return PST_ESTOPPED;
+    pst_producer_poll(s->feed.producer, 0);
+    return 0;
+}
+
+/* text: the record as it stands in the file; NULL = print j. */
+static int send_object(file_source *s, const json_t *j, const char *text, size_t len, int64_t line, pst_err *err)
+{
+    pst_err e = {0};
+    pst_buf key = {0};
+    const json_t *k = s->o->key ? json_object_get(j, s->o->key) : NULL;
+    if (json_is_string(k))
+        pst_buf_adds(&key, json_string_value(k));
+    else if (k && !json_is_null(k))
+        pst_json_add(&key, k);
+    pst_buf_clear(&s->value);
+    int rc = 0;
+    if (s->schema) {
+        pst_frame_put(&s->value, s->feed.schema_id);
+        rc = pst_avro_from_json(s->schema, j, &s->value, &e);
+    } else if (text)
+        pst_buf_add(&s->value, text, len);
+    else
+        pst_json_add(&s->value, j);
+    if (!rc)
+        rc = pst_feed_send(&s->feed, key.data, key.len, s->value.data, s->value.len, 0, true, &e);
+    if (rc < 0 && e.cls == PST_CLASS_DATA) { /* does not fit the schema, or is larger than a record may be */
+        bad_line(s, line, e.text);
+        rc = 0;
+    } else if (rc < 0)
+        *err = e;
+    pst_buf_done(&key);
+    return rc;
+}
+
+/* ---- JSON lines ---------------------------------------------------------------------------------------------------------------- */
+
+/* 1 a line (without its end), 0 the end of the file; a line that is too long is cut, and *ret_long says so. */
+static int read_line(FILE *f, pst_buf *line, bool *ret_long)
+{
+    int c;
+    pst_buf_clear(line);
+    *ret_long = false;
+    while ((c = getc_unlocked(f)) != EOF && c != '\n')
+        if (line->len < LINE_MAX_BYTES)
+            pst_buf_addc(line, (char)c);
+        else
+            *ret_long = true;
+    return c != EOF || line->len > 0;
+}
+
+static int read_lines(file_source *s, FILE *f, pst_err *err)
+{
+    int rc = 0;
+    bool too_long;
+    for (int64_t n = 1; !rc && read_line(f, &s->line, &too_long); n++) {
+        json_t *j = NULL;
+        pst_err e = {0};
+        size_t blank = s->line.len ? strspn(s->line.data, " \t\r") : 0;
+        if (blank == s->line.len)
+            continue;
+        if ((rc = pace(s)) < 0)
+            break;
+        if (too_long)
+            bad_line(s, n, "is longer than 1 MiB");
+        else if (pst_json_parse(s->line.data, s->line.len, "the line", &j, &e) < 0)
+            bad_line(s, n, e.text);
+        else if (!json_is_object(j))
+            bad_line(s, n, "is no JSON object");
+        else
+            rc = send_object(s, j, s->line.data, s->line.len, n, err);
+        json_decref(j);
+    }
+    if (!rc && ferror(f))
+        rc = pst_err_sys(err, EIO, "cannot read %s", s->path);
+    return rc;
+}
+
+/* ---- CSV ----------------------------------------------------------------------------------------------------------------------- */
+
+static bool wants_text(const json_t *type)
+{
+    if (json_is_string(type))
+        return !strcmp(json_string_value(type), "string") || !strcmp(json_string_value(type), "bytes");
+    if (json_is_object(type)) {
+        const char *inner = pst_json_str(type, "type", "");
+        return !strcmp(inner, "enum") || !strcmp(inner, "fixed") || wants_text(json_object_get(type, "type"));
+    }
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        const json_t *branch = json_array_get(type, i);
+        bool null = json_is_string(branch) && !strcmp(json_string_value(branch), "null");
+        if (!null && !wants_text(branch))
+            return false;
+        any = any || !null;
+    }
+    return any;
+}
+
+static void find_texts(file_source *s, const pst_csv *csv)
+{
+    s->texts = pst_alloc(pst_csv_columns(csv) + 1);
+    json_t *schema = NULL, *field;
+    size_t i;
+    if (!s->schema || pst_json_parse(pst_schema_text(s->schema), strlen(pst_schema_text(s->schema)), "schema", &schema, NULL) < 0)
+        return;
+    json_array_foreach(json_object_get(schema, "fields"), i, field)
+    {
+        int column = pst_csv_find(csv, pst_json_str(field, "name", ""));
+        if (column >= 0)
+            s->texts[column] = wants_text(json_object_get(field, "type"));
+    }
+    json_decref(schema);
+}
+
+static json_t *object_of(const file_source *s, const pst_csv *csv)
+{
+    json_t *o = json_object();
+    double v;
+    for (size_t i = 0; i < pst_csv_columns(csv); i++) {
+        const char *text = pst_csv_field(csv, i), *name = pst_csv_name(csv, i);
+        json_t *value;
+        if (!*text)
+            value = json_null();
+        else if (s->texts[i] || pst_csv_number(text, &v) != 0)
+            value = json_string(text); /* NULL when it is not UTF-8 */
+        else if (!strcasecmp(text, "true") || !strcasecmp(text, "false"))
+            value = json_boolean(v != 0);
+        else if (!strpbrk(text, ".eE") && v >= -9007199254740992.0 && v <= 9007199254740992.0)
+            value = json_integer((json_int_t)v);
+        else
+            value = json_real(v);
+        if (!value || json_object_set_new(o, name, value) < 0) {
+            json_decref(o);
+            return NULL;
+        }
+    }
+    return o;
+}
+
+static int read_csv(file_source *s, FILE *f, pst_err *err)
+{
+    pst_csv *csv;
+    int rc = pst_csv_open(f, s->path, &csv, err);
+    if (rc < 0)
+        return rc;
+    find_texts(s, csv);
+    while (rc >= 0 && (rc = pst_csv_next(csv, err)) == 1) {
+        if ((rc = pace(s)) < 0)
+            break;
+        json_t *o = NULL;
+        if (pst_csv_fields(csv) != pst_csv_columns(csv))
+            bad_line(s, pst_csv_line(csv), "has not as many fields as the header");
+        else if (!(o = object_of(s, csv)))
+            bad_line(s, pst_csv_line(csv), "is not UTF-8");
+        else
+            rc = send_object(s, o, NULL, 0, pst_csv_line(csv), err);
+        json_decref(o);
+    }
+    pst_csv_close(csv);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- the verb ------------------------------------------------------------------------------------------------------------------ */
+
+static int take_schema(file_source *s, pst_client *c, pst_err *err)
+{
+    pst_buf text = {0};
+    int rc = pst_fs_read(s->o->schema, PST_AVRO_SCHEMA_MAX, &text, err);
+    if (!rc && (rc = pst_schema_parse(text.data ? text.data : "", text.len, &s->schema, err)) < 0)
+        pst_err_prefix(err, "%s: ", s->o->schema);
+    char *subject = pst_sprintf("%s-value", s->o->topic);
+    for (bool again = !rc; again;) {
+        pst_err e = {0};
+        rc = pst_registry_register(c->registry, subject, text.data, &s->feed.schema_id, &e);
+        again = rc < 0 && e.cls == PST_CLASS_RETRY && pst_feed_wait(&e);
+        if (rc < 0 && !again)
+            *err = e;
+    }
+    free(subject);
+    pst_buf_done(&text);
+    return rc;
+}
+
+static int run(file_source *s, pst_client *c, pst_err *err)
+{
+    const file_opts *o = s->o;
+    size_t len = strlen(s->path);
+    const char *format = o->format ? o->format : len > 4 && !strcasecmp(s->path + len - 4, ".csv") ? "csv" : "jsonl";
+    if (!o->topic || !*o->topic)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--topic is missing: where shall the records go?");
+    if (strcmp(format, "csv") && strcmp(format, "jsonl"))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--format %s: wanted jsonl or csv", format);
+    if (o->rate < 0 || o->partitions < 1 || o->partitions > 10000)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--rate must not be negative, --partitions from 1 to 10000");
+    FILE *f = strcmp(s->path, "-") ? fopen(s->path, "re") : stdin;
+    if (!f)
+        return pst_err_sys(err, errno, "cannot read %s", s->path);
+    int rc = pst_feed_open(&s->feed, c, o->topic, (int)o->partitions, err);
+    if (!rc && o->schema)
+        rc = take_schema(s, c, err);
+    s->began_us = pst_mono_us();
+    if (!rc && !strcmp(format, "csv"))
+        rc = read_csv(s, f, err); /* closes f */
+    else {
+        if (!rc)
+            rc = read_lines(s, f, err);
+        fclose(f);
+    }
+    pst_err late = {0};
+    int flushed = pst_feed_flush(&s->feed, FLUSH_MS, &late);
+    if (!rc && flushed < 0) {
+        *err = late;
+        rc = flushed;
+    }
+    return rc == PST_ESTOPPED ? 0 : rc;
+}
+
+int pst_source_file(int argc, char **argv)
+{
+    file_opts o = {0};
+    pst_verb_run v;
+    int status = pst_verb_begin(&v, &file_usage, argc, argv, &o, 1, 1);
+    if (status >= 0)
+        return status;
+    file_source s = {.o = &o, .path = v.args[0]};
+    int rc = run(&s, v.client, &v.err);
+    int64_t bad = s.bad, lost = s.feed.lost;
+    if (!v.settings.quiet && (!rc || s.feed.sent))
+        fprintf(stderr, "%lld records produced to %s%s", (long long)s.feed.delivered, o.topic, bad ? "" : "\n");
+    if (bad)
+        fprintf(stderr, "%s%lld lines left out%s\n", v.settings.quiet ? "" : ", ", (long long)bad,
+                bad > BAD_SAID_MAX ? " (the first 10 are named above)" : "");
+    if (!rc && lost)
+        rc = pst_err_set(&v.err, PST_EUNREACH, PST_CLASS_RETRY, "kafka", 0, "%lld records were not acknowledged: %s", (long long)lost,
+                         s.feed.why);
+    pst_feed_close(&s.feed);
+    pst_schema_free(s.schema);
+    pst_buf_done(&s.value);
+    pst_buf_done(&s.line);
+    free(s.texts);
+    status = pst_verb_end(&v, rc);
+    return !status && bad ? EXIT_PARTIAL : status;
+}
