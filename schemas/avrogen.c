@@ -505,7 +505,7 @@ int main(int argc, char **argv)
         (!strcmp(text_of(defs[i], "type"), "enum") ? enum_header : record_header)(h, defs[i]);
     fprintf(h, "\n#endif\n");
     FILE *c = open_out(argv[1], "events.c", path);
-    fprintf(c, "/* events.c - generated from schemas/ *.avsc by schemas/avrogen.c; do not edit. */\n#include \"schemas/events.h\"\n\n"
+    fprintf(c, "/* events.c - generated from schemas/ *.avsc by schemas/avrogen.c; do not edit. */\n#include \"events.h\"\n\n"
                "#include \"schemas/type.h\"\n\n#include <stddef.h>\n");
     for (int i = 0; i < n_defs; i++) {
         if (!strcmp(text_of(defs[i], "type"), "enum"))

@@ -1,0 +1,126 @@
+/* test_avro_golden.c - the bytes that fastavro wrote for every event schema (tests/golden/make.py), byte for byte both ways. */
+#include "avro_kit.h"
+
+#include "schemas/events.h"
+#include "schemas/type.h"
+
+#include "common/base/fs.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+static const char *dir = "tests/golden";
+
+static pst_buf read_file(const char *stem, const char *suffix)
+{
+    pst_buf b = {0};
+    pst_err err = {0};
+    char *path = pst_sprintf("%s/%s.%s", dir, stem, suffix);
+    if (pst_fs_read(path, 1 << 20, &b, &err) < 0)
+        fail_msg("%s", err.text);
+    free(path);
+    return b;
+}
+
+/* stem: "JobRequest.full" */
+static void check(const char *stem)
+{
+    char *name = pst_strndup(stem, (size_t)(strchr(stem, '.') - stem));
+    const pst_type *t = pst_type_find(name);
+    pst_buf want_json = read_file(stem, "json"), want = read_file(stem, "avro"), got = {0};
+    pst_err err = {0};
+    pst_schema *s = NULL;
+    pst_decode_plan *p = NULL;
+    json_t *j = NULL, *seen;
+    assert_non_null(t);
+    void *event = pst_alloc(t->size), *other = pst_alloc(t->size);
+    if (pst_schema_parse(t->schema, strlen(t->schema), &s, &err) < 0 || pst_decode_plan_new(s, t, &p, &err) < 0 ||
+        pst_json_parse(want_json.data, want_json.len, stem, &j, &err) < 0)
+        fail_msg("%s: %s", stem, err.text);
+    /* bytes → struct → JSON, bytes */
+    if (pst_decode_run(p, want.data, want.len, event, &err) < 0)
+        fail_msg("%s: %s", stem, err.text);
+    seen = pst_event_to_json(t, event);
+    if (!json_equal(seen, j))
+        fail_msg("%s: got %s", stem, pst_json_text(seen));
+    pst_event_encode(t, event, &got);
+    assert_int_equal(got.len, want.len);
+    assert_memory_equal(got.data, want.data, want.len);
+    /* JSON → struct → bytes */
+    if (pst_event_from_json(t, j, other, &err) < 0)
+        fail_msg("%s: %s", stem, err.text);
+    assert_true(pst_event_equal(t, event, other));
+    pst_buf_clear(&got);
+    pst_event_encode(t, other, &got);
+    assert_int_equal(got.len, want.len);
+    assert_memory_equal(got.data, want.data, want.len);
+    /* bytes → generic JSON → bytes */
+    json_decref(seen);
+    if (pst_avro_to_json(s, want.data, want.len, &seen, &err) < 0)
+        fail_msg("%s: %s", stem, err.text);
+    pst_buf_clear(&got);
+    if (pst_avro_from_json(s, seen, &got, &err) < 0)
+        fail_msg("%s: %s", stem, err.text);
+    assert_int_equal(got.len, want.len);
+    assert_memory_equal(got.data, want.data, want.len);
+    json_decref(seen);
+    json_decref(j);
+    pst_event_clear(t, event);
+    pst_event_clear(t, other);
+    free(event);
+    free(other);
+    free(name);
+    pst_decode_plan_free(p);
+    pst_schema_free(s);
+    pst_buf_done(&want);
+    pst_buf_done(&want_json);
+    pst_buf_done(&got);
+}
+
+static void test_golden_bytes_both_ways(void **state)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char *dot = strstr(e->d_name, ".avro");
+        if (!dot || dot[5])
+            continue;
+        *dot = 0;
+        check(e->d_name);
+        n++;
+    }
+    closedir(d);
+    assert_true(n >= 22);
+}
+
+/* Each event schema that is registered has its golden files: a new one may not be forgotten. */
+static void test_golden_files_are_complete(void **state)
+{
+    DIR *d = opendir("schemas");
+    int n = 0;
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char *dot = strstr(e->d_name, ".avsc");
+        if (!dot)
+            continue;
+        *dot = 0;
+        char *full = pst_sprintf("%s/%s.full.avro", dir, e->d_name);
+        if (access(full, R_OK))
+            fail_msg("%s is missing: python3 tests/golden/make.py", full);
+        assert_non_null(pst_type_find(e->d_name));
+        free(full);
+        n++;
+    }
+    closedir(d);
+    assert_true(n >= 11);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden_bytes_both_ways),
+        cmocka_unit_test(test_golden_files_are_complete),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
