@@ -285,7 +285,7 @@ void rlog_stop(rlog *l)
         pthread_join(l->thread, NULL);
     if (l->producer) {
         pst_err ignored = {0};
-        pst_producer_flush(l->producer, 3000, &ignored);
+        pst_producer_flush(l->producer, 500, &ignored); /* whoever waited for an answer has had one */
     }
     pst_producer_free(l->producer);
     pst_bus_conf_free(l->bus);

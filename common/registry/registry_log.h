@@ -31,6 +31,6 @@ int rlog_start(const rlog_conf *conf, rlog **ret_log, pst_err *err);
 /* After on_ready. token > 0 comes back in on_ack; 0: nobody waits for it. mark NULL = none. */
 int rlog_write(rlog *l, uint64_t token, const char *key, const char *value, const char *mark, pst_err *err);
 void rlog_poll(rlog *l); /* serves on_ack; call it every few milliseconds while something is being written */
-void rlog_stop(rlog *l); /* after the loop has ended: joins the thread, waits at most 3 s for what is being written. NULL-safe */
+void rlog_stop(rlog *l); /* after the loop has ended: joins the thread, waits half a second for what is being written. NULL-safe */
 
 #endif

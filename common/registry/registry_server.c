@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define QUEUE_MAX 256
+#define DRAIN_US  1500000 /* what writes under way get when told to stop */
 
 typedef struct waiter {
     struct waiter *next;
@@ -319,7 +320,7 @@ static void on_request(void *arg, pst_http_req *req)
     pst_rrequest q;
     pst_metric_add(s->m_requests, 1);
     if (!s->ready) {
-        answer_away(s, req, "this registry is still reading its topic");
+        answer_away(s, req, s->topic_ready ? "this registry is still reading its topic" : "this registry waits for its broker");
         return;
     }
     waiter *w = pst_alloc(sizeof *w);
@@ -466,7 +467,12 @@ const pst_err *pst_rserver_failure(const pst_rserver *s)
 
 void pst_rserver_drain(pst_rserver *s, void (*done)(void *arg), void *arg)
 {
+    int64_t until = pst_mono_us() + DRAIN_US;
     s->draining = true;
+    if (s->current && s->current->until_us > until)
+        s->current->until_us = until;
+    for (waiter *w = s->first; w; w = w->next)
+        w->until_us = until < w->until_us ? until : w->until_us;
     pst_http_drain(s->http, done, arg);
 }
 

@@ -26,7 +26,7 @@ typedef struct world {
     pst_http *http;
     pthread_t thread;
     int port;
-    atomic_int closed, handled;
+    atomic_int closed, handled, dropped, late_done;
     pst_http_stream *stream;
     pst_http_req *kept;
     pst_timer *timer;
@@ -64,6 +64,7 @@ static void reply_kept(void *arg)
     pst_http_req *r = w->kept;
     w->kept = NULL;
     pst_http_reply_text(r, 200, pst_http_gone(r) ? "gone" : "late");
+    w->late_done++;
 }
 
 static void late(void *arg, pst_http_req *r)
@@ -94,8 +95,10 @@ static void flood(void *arg)
     char line[1000];
     memset(line, 'f', sizeof line);
     for (int i = 0; i < 1000 && w->stream; i++)
-        if (pst_http_sse_send(w->stream, NULL, NULL, line, sizeof line) < 0)
+        if (pst_http_sse_send(w->stream, NULL, NULL, line, sizeof line) < 0) {
+            w->dropped = 1;
             break;
+        }
 }
 
 static void close_stream(void *arg)
@@ -183,13 +186,13 @@ static void say(int fd, const char *text)
     say_n(fd, text, strlen(text));
 }
 
-/* What comes until the other side closes, or wait_ms of silence. */
+/* What comes until the other side closes, or wait_ms of silence after something came. */
 static char *hear(int fd, int wait_ms)
 {
     pst_buf b = {0};
     struct pollfd p = {fd, POLLIN, 0};
     char piece[65536];
-    while (poll(&p, 1, wait_ms) > 0) {
+    while (poll(&p, 1, b.len ? wait_ms : 5000) > 0) {
         ssize_t n = recv(fd, piece, sizeof piece, 0);
         if (n <= 0)
             break;
@@ -300,7 +303,7 @@ static void test_http_hostile_requests(void **state)
                 {"PUT /small HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n-1\r\n", 400},
                 {"POST /echo/a HTTP/1.1\r\n" H "Content-Length: 3000000\r\n\r\n", 413},
                 {"POST /echo/a HTTP/1.1\r\n" H "Content-Length: 0\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400},
-                {"\x16\x03\x01\x02\x01\x01", 0}}; /* a TLS hello: no end of line, so it waits for its deadline */
+                {"\x16\x03\x01\x02\x01\x01", 408}}; /* a TLS hello: no end of line, so it waits for its deadline */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         expect(rows[i].text, rows[i].status, NULL);
 }
@@ -440,15 +443,19 @@ static void test_http_large_reply_and_half_close(void **state)
 static void test_http_client_leaves_before_the_reply(void **state)
 {
     for (int i = 0; i < 20; i++) {
-        int fd = dial();
+        int fd = dial(), before = w->late_done;
         struct linger hard = {1, 0};
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
         say(fd, i % 2 ? "GET /late HTTP/1.1\r\n" H "\r\n" : "GET /large HTTP/1.1\r\n" H "\r\n");
         pst_sleep_ms(i % 2 ? 20 : 2);
         close(fd);
-        pst_sleep_ms(i % 2 ? 60 : 0);
+        for (int k = 0; i % 2 && k < 500 && w->late_done == before; k++) /* a request that was reset before it was read is never handled */
+            pst_sleep_ms(k < 100 ? 2 : 10);
     }
-    expect("GET /echo/a HTTP/1.1\r\n" H "\r\n", 200, NULL);
+    int status = 0;
+    for (int i = 0; i < 20 && status != 200; i++) /* a slow machine may still be busy with the large replies */
+        status = status_of(talk("GET /echo/a HTTP/1.1\r\n" H "\r\n"));
+    assert_int_equal(status, 200);
 }
 
 static void test_http_events_stream(void **state)
@@ -487,14 +494,11 @@ static void test_http_slow_stream_client_is_dropped(void **state)
 {
     int fd = dial();
     say(fd, "GET /events HTTP/1.1\r\n" H "\r\n");
-    for (int i = 0; i < 60 && !w->closed; i++) { /* reads nothing; megabytes fit into the kernel's buffers first */
+    for (int i = 0; i < 200 && !w->dropped; i++) { /* reads nothing; megabytes fit into the kernel's buffers first */
         pst_loop_post(w->loop, flood, NULL);
         pst_sleep_ms(20);
-        uint64_t counts[5];
-        pst_http_counts(w->http, counts);
-        if (counts[4])
-            break;
     }
+    assert_true(w->dropped);
     char *got = hear(fd, 300); /* now it reads: the last words are there */
     assert_non_null(strstr(got, ": dropped: this client reads too slowly"));
     for (int i = 0; i < 100 && !w->closed; i++)
