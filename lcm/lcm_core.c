@@ -333,7 +333,7 @@ static void see(const pst_lcm *l, const job *j, const gang *g, proc *p, const ps
     }
 }
 
-static void emptied(const job *j, const gang *g, proc *p, int64_t now_us, pst_lcm_actions *a)
+static void emptied(const job *j, const gang *g, proc *p, bool left, int64_t now_us, pst_lcm_actions *a)
 {
     if (p->phase != KILLING)
         return;
@@ -343,6 +343,8 @@ static void emptied(const job *j, const gang *g, proc *p, int64_t now_us, pst_lc
     else if (p->wish == PST_WISH_PLATFORM_DOWN)
         reason = "ended by force while the platform was stopped";
     end_untold(j, g, p, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, now_us, a);
+    if (left)
+        drain(j, g, p, now_us, a);
 }
 
 /* ---- the gang --------------------------------------------------------------------------------------------------------------- */
@@ -552,7 +554,7 @@ void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_acti
         say(ret_actions, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S101", in->text);
         end_untold(j, g, p, "S101", in->text, in->now_us, ret_actions);
     } else if (p && in->type == PST_LCM_EMPTIED) {
-        emptied(j, g, p, in->now_us, ret_actions);
+        emptied(j, g, p, in->left, in->now_us, ret_actions);
     } else if (p && (in->type == PST_LCM_FOUND_PROCESS || in->type == PST_LCM_NOTICED)) {
         if (in->type == PST_LCM_FOUND_PROCESS)
             p->gpu_mask = in->gpu_mask;

@@ -51,7 +51,7 @@ typedef enum {
     PST_LCM_FOUND_PROCESS, /* process, seen, exit, told, gpu_mask */
     PST_LCM_RECOVERED,     /* all FOUND events were given: act on them */
     PST_LCM_NOTICED,       /* process, seen, exit, told: the launcher's watch */
-    PST_LCM_EMPTIED,       /* process: nothing of it lives any more (answer to KILL) */
+    PST_LCM_EMPTIED,       /* process: nothing of it lives any more (answer to END); left */
     PST_LCM_START_FAILED,  /* process, text */
     PST_LCM_INTENDED,      /* the intent is on disk */
     PST_LCM_INTENT_FAILED, /* text: the generation cannot be deployed */
@@ -70,6 +70,7 @@ typedef struct pst_lcm_event {
     pst_lcm_seen seen;
     const pst_run_exit *exit; /* with SEEN_ENDED */
     bool told;                /* everything of it was published and acknowledged */
+    bool left;                /* EMPTIED: output of it waits on disk */
     pst_run_wish wish;        /* FOUND_PROCESS, NOTICED: wish.json */
     uint64_t gpu_mask;        /* devices it holds */
     const char *text;

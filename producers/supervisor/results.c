@@ -120,7 +120,7 @@ int pst_run_store_model(pst_run *r, pst_err *err)
             pst_err_prefix(err, "the model of $RESULT_DIR/model/model.onnx could not be registered");
             pst_run_say(r, "%s", err->text);
         } else {
-            pst_model_ref ref = {.name = registered.name, .version = registered.version, .digest = registered.digest};
+            pst_produced_model ref = {.name = registered.name, .version = registered.version, .digest = registered.digest};
             pst_process_report report = {.type = PST_REPORT_TYPE_RESULT_STORED, .model = &ref};
             pst_run_say(r, "model %s version %d is registered (sha256 %.12s…)", ref.name, ref.version, ref.digest);
             pst_outlet_report(r->outlet, &report);

@@ -1,0 +1,438 @@
+/* launcher_local.c - processes on this computer: `penstock supervise` in a run directory, in a session of its own, watched by pidfd.
+ *
+ * Whether one lives is told by its lock (held as long as it lives, seen before it has written anything) and by supervisor.json (pid and
+ * start time). What a vanished supervisor left is found by the learner's process group and by a mark in the environment. */
+#include "lcm/launcher.h"
+
+#include "common/base/fs.h"
+#include "common/base/log.h"
+#include "common/base/proc.h"
+#include "lcm/inventory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+typedef struct watched {
+    char *training_id, *process, *dir;
+    int generation;
+    pid_t pid; /* 0 = not known yet (started by an earlier LCM a moment ago) */
+    int pidfd; /* -1 = by the lock */
+} watched;
+
+typedef struct local {
+    char *state_dir, *site;
+    const char *const *settings;
+    watched *at;
+    size_t n;
+} local;
+
+static int local_open(const pst_launcher_conf *conf, void **ret_launcher, pst_err *err)
+{
+    char *jobs = pst_fs_join(conf->state_dir, "jobs");
+    int rc = pst_fs_mkdirs(jobs, 0700, err);
+    free(jobs);
+    if (rc < 0)
+        return rc;
+    local *l = pst_alloc(sizeof *l);
+    l->state_dir = pst_strdup(conf->state_dir);
+    l->site = pst_strdup(conf->site);
+    l->settings = conf->environ;
+    *ret_launcher = l;
+    return 0;
+}
+
+static void drop_watch(local *l, size_t i)
+{
+    watched *w = &l->at[i];
+    if (w->pidfd >= 0)
+        close(w->pidfd);
+    free(w->training_id);
+    free(w->process);
+    free(w->dir);
+    l->at[i] = l->at[--l->n];
+}
+
+static void local_close(void *launcher)
+{
+    local *l = launcher;
+    while (l && l->n)
+        drop_watch(l, l->n - 1);
+    if (!l)
+        return;
+    free(l->at);
+    free(l->state_dir);
+    free(l->site);
+    free(l);
+}
+
+static void local_inventory(void *launcher, pst_inventory *ret)
+{
+    pst_inventory_read(ret);
+}
+
+/* ---- looking ---------------------------------------------------------------------------------------------------------------- */
+
+static bool supervisor_lives(const char *dir, pid_t *ret_pid)
+{
+    pst_run_owner o;
+    *ret_pid = 0;
+    bool known = pst_run_owner_read(dir, &o, NULL) == 0 && pst_run_owner_same_boot(&o) && pst_proc_alive(o.pid, o.start_time);
+    if (known)
+        *ret_pid = o.pid;
+    return known || pst_run_locked(dir);
+}
+
+static void observe(const char *dir, pst_launcher_news *news)
+{
+    pid_t pid;
+    bool lives = supervisor_lives(dir, &pid), over = pst_run_exit_read(dir, &news->exit, NULL) == 0;
+    pst_run_owner o;
+    news->wish = pst_run_wish_read(dir);
+    news->told = over && pst_run_published(dir) && !pst_run_has_spool(dir);
+    if (over)
+        news->seen = lives ? PST_LCM_SEEN_FLUSHING : PST_LCM_SEEN_ENDED;
+    else if (lives)
+        news->seen = PST_LCM_SEEN_ALIVE;
+    else
+        news->seen = pst_run_owner_read(dir, &o, NULL) == PST_ENOTFOUND ? PST_LCM_SEEN_ABSENT : PST_LCM_SEEN_VANISHED;
+}
+
+static void watch(local *l, const char *training_id, int generation, const char *process, const char *dir, pid_t pid)
+{
+    l->at = pst_realloc(l->at, (l->n + 1) * sizeof *l->at);
+    l->at[l->n++] = (watched){.training_id = pst_strdup(training_id),
+                              .process = pst_strdup(process),
+                              .dir = pst_strdup(dir),
+                              .generation = generation,
+                              .pid = pid,
+                              .pidfd = pid > 0 ? pidfd_open(pid, 0) : -1};
+}
+
+static void local_poll(void *launcher, pst_launcher_fn fn, void *arg)
+{
+    local *l = launcher;
+    for (size_t i = 0; i < l->n;) {
+        watched *w = &l->at[i];
+        pid_t pid;
+        struct pollfd p = {.fd = w->pidfd, .events = POLLIN};
+        bool gone = w->pidfd >= 0 ? poll(&p, 1, 0) > 0 : !supervisor_lives(w->dir, &pid);
+        if (!gone) {
+            i++;
+            continue;
+        }
+        if (w->pid > 0)
+            waitpid(w->pid, NULL, WNOHANG); /* ours if we started it */
+        pst_launcher_news news = {.training_id = w->training_id, .generation = w->generation, .process = w->process};
+        observe(w->dir, &news);
+        watched over = *w;
+        l->at[i] = l->at[--l->n];
+        fn(arg, &news); /* may start another one and so move the list */
+        if (over.pidfd >= 0)
+            close(over.pidfd);
+        free(over.training_id);
+        free(over.process);
+        free(over.dir);
+    }
+}
+
+/* ---- finding after a restart -------------------------------------------------------------------------------------------------- */
+
+static uint64_t mask_of(const char *ids)
+{
+    uint64_t mask = 0;
+    for (const char *p = ids; p && *p;) {
+        char *end;
+        unsigned long id = strtoul(p, &end, 10);
+        if (end == p)
+            break;
+        if (id < PST_LCM_GPUS_MAX)
+            mask |= 1ull << id;
+        p = *end == ',' ? end + 1 : end;
+    }
+    return mask;
+}
+
+static void found_process(local *l, const pst_run_spec *intent, const char *process, pst_launcher_fn fn, void *arg)
+{
+    char *dir = pst_run_dir(l->state_dir, intent->training_id, intent->generation, process);
+    pst_launcher_news news = {.training_id = intent->training_id, .generation = intent->generation, .process = process};
+    pst_run_spec spec;
+    pid_t pid;
+    observe(dir, &news);
+    if (pst_run_spec_read(dir, &spec, NULL) == 0) {
+        news.gpu_mask = mask_of(spec.gpu_ids);
+        pst_run_spec_done(&spec);
+    }
+    if ((news.seen == PST_LCM_SEEN_ALIVE || news.seen == PST_LCM_SEEN_FLUSHING) && supervisor_lives(dir, &pid))
+        watch(l, intent->training_id, intent->generation, process, dir, pid);
+    fn(arg, &news);
+    free(dir);
+}
+
+static void found_gang(local *l, const char *gen_dir, const char *training_id, int generation, pst_launcher_fn fn, void *arg)
+{
+    pst_run_spec intent;
+    pst_err err = {0};
+    int rc = pst_run_intent_read(gen_dir, &intent, &err);
+    if (rc == PST_ENOTFOUND)
+        return;
+    if (rc < 0) {
+        pst_log_err("lcm", &err);
+        return;
+    }
+    if (!strcmp(intent.training_id, training_id) && intent.generation == generation && (!intent.site || !strcmp(intent.site, l->site))) {
+        fn(arg, &(pst_launcher_news){.training_id = training_id, .generation = generation, .spec = &intent});
+        for (int i = 1; i <= intent.learners + intent.parameter_servers && i <= 2 * PST_LCM_LEARNERS_MAX; i++) {
+            char name[32];
+            snprintf(name, sizeof name, i <= intent.learners ? "learner-%d" : "ps-%d", i <= intent.learners ? i : i - intent.learners);
+            found_process(l, &intent, name, fn, arg);
+        }
+    }
+    pst_run_spec_done(&intent);
+}
+
+static void found_job(local *l, const char *training_id, pst_launcher_fn fn, void *arg)
+{
+    char *job_dir = pst_run_job_dir(l->state_dir, training_id);
+    DIR *d = opendir(job_dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char *end;
+        long generation = strncmp(e->d_name, "gen-", 4) ? 0 : strtol(e->d_name + 4, &end, 10);
+        if (generation < 1 || generation > INT32_MAX || *end)
+            continue;
+        char *gen_dir = pst_fs_join(job_dir, e->d_name);
+        found_gang(l, gen_dir, training_id, (int)generation, fn, arg);
+        free(gen_dir);
+    }
+    if (d)
+        closedir(d);
+    free(job_dir);
+}
+
+static int local_scan(void *launcher, pst_launcher_fn fn, void *arg, pst_err *err)
+{
+    local *l = launcher;
+    char *jobs = pst_fs_join(l->state_dir, "jobs");
+    DIR *d = opendir(jobs);
+    int rc = d ? 0 : pst_err_sys(err, errno, "cannot read %s", jobs);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (pst_run_name_ok(e->d_name))
+            found_job(l, e->d_name, fn, arg);
+    if (d)
+        closedir(d);
+    free(jobs);
+    return rc;
+}
+
+/* ---- acting ------------------------------------------------------------------------------------------------------------------ */
+
+static int local_intend(void *launcher, const pst_run_spec *spec, pst_err *err)
+{
+    local *l = launcher;
+    char *dir = pst_run_gen_dir(l->state_dir, spec->training_id, spec->generation);
+    int rc = pst_fs_mkdirs(dir, 0700, err);
+    if (!rc)
+        rc = pst_run_intent_write(dir, spec, err);
+    free(dir);
+    return rc;
+}
+
+static int write_spec(local *l, const char *dir, const char *training_id, int generation, const char *process, uint64_t gpu_mask,
+                      pst_err *err)
+{
+    char *gen_dir = pst_run_gen_dir(l->state_dir, training_id, generation);
+    pst_run_spec spec;
+    pst_buf gpus = {0};
+    int rc = pst_run_intent_read(gen_dir, &spec, err);
+    free(gen_dir);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < PST_LCM_GPUS_MAX; i++)
+        if (gpu_mask >> i & 1)
+            pst_buf_printf(&gpus, "%s%d", gpus.len ? "," : "", i);
+    free(spec.process);
+    free(spec.gpu_ids);
+    spec.process = pst_strdup(process);
+    spec.gpu_ids = pst_buf_steal(&gpus);
+    spec.learner_id = !strncmp(process, "learner-", 8) ? atoi(process + 8) : 0;
+    rc = pst_run_spec_write(dir, &spec, err);
+    pst_run_spec_done(&spec);
+    return rc;
+}
+
+/* The environment of this process without the platform's settings, then the settings as they were resolved here. */
+static const char **child_environ(const local *l)
+{
+    size_t n = 0, m = 0;
+    while (environ[n])
+        n++;
+    while (l->settings && l->settings[m])
+        m++;
+    const char **env = pst_alloc((n + m + 1) * sizeof *env);
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], "PENSTOCK_", 9))
+            env[at++] = environ[i];
+    for (size_t i = 0; i < m; i++)
+        env[at++] = l->settings[i];
+    env[at] = NULL;
+    return env;
+}
+
+static int spawn(local *l, const char *dir, pid_t *ret_pid, pst_err *err)
+{
+    char *self = pst_proc_self(), *log = pst_fs_join(dir, "supervisor.log");
+    const char **env = child_environ(l), *argv[] = {self, "supervise", "--run-dir", dir, NULL};
+    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int rc =
+        fd < 0
+            ? pst_err_sys(err, errno, "cannot write %s", log)
+            : pst_proc_spawn(
+                  &(pst_spawn){.argv = argv, .env = env, .dir = "/", .stdin_fd = -1, .stdout_fd = fd, .stderr_fd = fd, .new_session = true},
+                  ret_pid, err);
+    if (fd >= 0)
+        close(fd);
+    free(env);
+    free(log);
+    free(self);
+    return rc;
+}
+
+static int local_start(void *launcher, const char *training_id, int generation, const char *process, uint64_t gpu_mask, pst_err *err)
+{
+    local *l = launcher;
+    char *dir = pst_run_dir(l->state_dir, training_id, generation, process), *spec = pst_fs_join(dir, "spec.json");
+    pid_t pid;
+    int rc = pst_fs_mkdirs(dir, 0700, err);
+    if (!rc && !pst_fs_exists(spec))
+        rc = write_spec(l, dir, training_id, generation, process, gpu_mask, err);
+    if (!rc && supervisor_lives(dir, &pid)) /* adopted: it runs already */
+        watch(l, training_id, generation, process, dir, pid);
+    else if (!rc && (rc = spawn(l, dir, &pid, err)) == 0)
+        watch(l, training_id, generation, process, dir, pid);
+    free(spec);
+    free(dir);
+    return rc;
+}
+
+static int local_wish(void *launcher, const char *training_id, int generation, const char *process, pst_run_wish wish, bool *ret_first,
+                      pst_err *err)
+{
+    local *l = launcher;
+    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
+    bool first = pst_run_wish_read(dir) == PST_WISH_NONE;
+    int rc = pst_fs_mkdirs(dir, 0700, err);
+    if (!rc)
+        rc = pst_run_wish_write(dir, wish, err);
+    if (!rc)
+        *ret_first = first;
+    free(dir);
+    return rc;
+}
+
+/* A supervisor that is not ready for signals yet finds the wish on disk by itself. */
+static void local_signal(void *launcher, const char *training_id, int generation, const char *process)
+{
+    local *l = launcher;
+    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
+    pst_run_owner o;
+    if (pst_run_owner_read(dir, &o, NULL) == 0 && pst_run_owner_same_boot(&o) && pst_proc_alive(o.pid, o.start_time))
+        kill(o.pid, SIGTERM);
+    free(dir);
+}
+
+/* Members of the learner's group, unless its id belongs to another process by now. */
+static int kill_group(const pst_run_owner *o)
+{
+    int64_t now = o->learner_pid ? pst_proc_start_time(o->learner_pid) : 0;
+    if (!o->learner_pid || (now && now != o->learner_start_time))
+        return 0;
+    int n = pst_proc_group_count(o->learner_pid);
+    if (n)
+        kill(-o->learner_pid, SIGKILL);
+    return n;
+}
+
+static int local_end(void *launcher, const char *training_id, int generation, const char *process, bool force)
+{
+    local *l = launcher;
+    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
+    char *mark = pst_run_mark(l->state_dir, training_id, generation, process);
+    pst_run_owner o = {0};
+    pst_run_exit x;
+    int left = 0, rc;
+    bool known = pst_run_owner_read(dir, &o, NULL) == 0 && pst_run_owner_same_boot(&o);
+    bool lives = known ? pst_proc_alive(o.pid, o.start_time) : pst_run_locked(dir);
+    if (lives && !force && pst_run_exit_read(dir, &x, NULL) == 0) {
+        rc = PST_ESTATE;
+    } else {
+        if (known && lives)
+            kill(o.pid, SIGKILL);
+        left = lives + (known ? kill_group(&o) : 0) + pst_proc_kill_marked(mark, SIGKILL);
+        rc = left ? PST_EAGAIN : 0;
+    }
+    for (size_t i = 0; i < l->n; i++) /* one that never wrote who it is */
+        if (rc == PST_EAGAIN && !known && l->at[i].pid > 0 && l->at[i].generation == generation && !strcmp(l->at[i].dir, dir))
+            kill(l->at[i].pid, SIGKILL);
+    free(mark);
+    free(dir);
+    return rc;
+}
+
+static int local_mark_ended(void *launcher, const char *training_id, int generation, const char *process, const pst_run_exit *x,
+                            pst_err *err)
+{
+    local *l = launcher;
+    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
+    int rc = pst_fs_mkdirs(dir, 0700, err);
+    if (!rc)
+        rc = pst_run_exit_write(dir, x, err);
+    if (!rc)
+        rc = pst_run_published_mark(dir, err);
+    free(dir);
+    return rc;
+}
+
+static bool local_told(void *launcher, const char *training_id, int generation, const char *process)
+{
+    local *l = launcher;
+    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
+    bool yes = !pst_run_has_spool(dir);
+    free(dir);
+    return yes;
+}
+
+static int local_remove(void *launcher, const char *training_id, pst_err *err)
+{
+    local *l = launcher;
+    char *dir = pst_run_job_dir(l->state_dir, training_id);
+    int rc = pst_fs_remove_tree(dir, err);
+    free(dir);
+    return rc;
+}
+
+const pst_launcher_ops pst_launcher_local = {.name = "local",
+                                             .open = local_open,
+                                             .close = local_close,
+                                             .inventory = local_inventory,
+                                             .scan = local_scan,
+                                             .intend = local_intend,
+                                             .start = local_start,
+                                             .wish = local_wish,
+                                             .signal = local_signal,
+                                             .end = local_end,
+                                             .mark_ended = local_mark_ended,
+                                             .told = local_told,
+                                             .remove = local_remove,
+                                             .poll = local_poll};

@@ -1,0 +1,562 @@
+/* lcm_shell.c - see lcm_shell.h. */
+#include "lcm/lcm_shell.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/map.h"
+#include "common/base/stop.h"
+#include "lcm/expected.h"
+#include "schemas/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TICK_US      200000
+#define HEARTBEAT_US 5000000
+#define LAST_WORD_MS 3000
+
+struct pst_lcm_shell {
+    pst_lcm_shell_conf conf;
+    pst_lcm *core;
+    void *launcher;
+    pst_inventory inventory;
+    pst_consumer *consumer;
+    pst_txn *txn;
+    pst_producer *side; /* heartbeats; reports while the site is being stopped */
+    pst_lcm_expected *expected;
+    pst_lcm_actions outbox;         /* REPORTs that are not committed */
+    pst_lcm_actions deferred;       /* what follows their commit */
+    const pst_job_command *command; /* being stepped, for INTEND */
+    char host[256];
+    char *reporter, *worker_id;
+    int64_t next_tick_us, next_heartbeat_us, polled_us;
+    bool compared; /* the Trainer's view was compared with ours */
+};
+
+/* ---- actions ----------------------------------------------------------------------------------------------------------------- */
+
+static void feed(pst_lcm_shell *s, pst_lcm_event e);
+
+static void push(pst_lcm_actions *to, const pst_lcm_action *x)
+{
+    if (to->n == to->cap) {
+        to->cap = to->cap ? 2 * to->cap : 16;
+        to->at = pst_realloc(to->at, to->cap * sizeof *to->at);
+    }
+    to->at[to->n++] = *x;
+}
+
+static void intend(pst_lcm_shell *s, const pst_lcm_action *a)
+{
+    const pst_deploy_spec *d = s->command->spec;
+    pst_err err = {0};
+    pst_run_spec spec = {.training_id = (char *)a->training_id,
+                         .generation = a->generation,
+                         .site = (char *)s->conf.site,
+                         .state_dir = (char *)s->conf.state_dir,
+                         .name = d->name,
+                         .user = d->user,
+                         .manifest = d->manifest,
+                         .code_uri = d->code ? d->code->uri : NULL,
+                         .code_sha256 = d->code ? d->code->sha256 : NULL,
+                         .code_media_type = d->code ? d->code->media_type : NULL,
+                         .learners = a->command.learners,
+                         .parameter_servers = a->command.parameter_servers,
+                         .cpus = d->cpus,
+                         .gpus = d->gpus,
+                         .memory_bytes = d->memory_bytes,
+                         .grace_ms = d->grace_ms};
+    int rc = s->conf.launcher->intend(s->launcher, &spec, &err);
+    if (rc < 0)
+        pst_log_err("lcm", &err);
+    feed(s, (pst_lcm_event){.type = rc < 0 ? PST_LCM_INTENT_FAILED : PST_LCM_INTENDED,
+                            .training_id = a->training_id,
+                            .generation = a->generation,
+                            .text = rc < 0 ? err.text : NULL});
+}
+
+/* The wish goes to disk before anything is committed; the signal follows the commit. */
+static void record_wish(pst_lcm_shell *s, const pst_lcm_action *a)
+{
+    bool first = false;
+    pst_err err = {0};
+    if (s->conf.launcher->wish(s->launcher, a->training_id, a->generation, a->process, a->wish, &first, &err) < 0) {
+        pst_log_err("lcm", &err);
+        first = true; /* without a record of it the signal has to do */
+    }
+    pst_log(PST_LOG_INFO, "lcm", "event=stop training_id=%s generation=%d process=%s wish=%s", a->training_id, a->generation, a->process,
+            pst_run_wish_name(a->wish));
+    if (first)
+        push(&s->deferred, a);
+}
+
+static void feed(pst_lcm_shell *s, pst_lcm_event e)
+{
+    pst_lcm_actions a = {0};
+    if (!e.now_us)
+        e.now_us = pst_now_us();
+    pst_lcm_step(s->core, &e, &a);
+    for (size_t i = 0; i < a.n; i++)
+        switch (a.at[i].type) {
+        case PST_LCM_INTEND: intend(s, &a.at[i]); break;
+        case PST_LCM_REPORT: push(&s->outbox, &a.at[i]); break;
+        case PST_LCM_STOP: record_wish(s, &a.at[i]); break;
+        default: push(&s->deferred, &a.at[i]); break;
+        }
+    pst_lcm_actions_done(&a);
+}
+
+static void start(pst_lcm_shell *s, const pst_lcm_action *a)
+{
+    pst_err err = {0};
+    if (s->conf.launcher->start(s->launcher, a->training_id, a->generation, a->process, a->gpu_mask, &err) == 0) {
+        pst_log(PST_LOG_INFO, "lcm", "event=started training_id=%s generation=%d process=%s", a->training_id, a->generation, a->process);
+        return;
+    }
+    pst_log_err("lcm", &err);
+    feed(s, (pst_lcm_event){.type = PST_LCM_START_FAILED,
+                            .training_id = a->training_id,
+                            .generation = a->generation,
+                            .process = a->process,
+                            .text = err.text});
+}
+
+static void end(pst_lcm_shell *s, const pst_lcm_action *a)
+{
+    int rc = s->conf.launcher->end(s->launcher, a->training_id, a->generation, a->process, a->force);
+    pst_lcm_event e = {.training_id = a->training_id, .generation = a->generation, .process = a->process};
+    if (rc == PST_ESTATE) {
+        e.type = PST_LCM_NOTICED;
+        e.seen = PST_LCM_SEEN_FLUSHING;
+        feed(s, e);
+    } else if (rc == 0) {
+        pst_log(PST_LOG_WARN, "lcm", "event=ended_by_force training_id=%s generation=%d process=%s", a->training_id, a->generation,
+                a->process);
+        e.type = PST_LCM_EMPTIED;
+        e.left = !s->conf.launcher->told(s->launcher, a->training_id, a->generation, a->process);
+        feed(s, e);
+    } /* else: asked again on a tick */
+}
+
+static void perform(pst_lcm_shell *s, const pst_lcm_action *a)
+{
+    const pst_launcher_ops *ops = s->conf.launcher;
+    pst_err err = {0};
+    switch (a->type) {
+    case PST_LCM_START: start(s, a); break;
+    case PST_LCM_STOP:
+    case PST_LCM_HURRY: ops->signal(s->launcher, a->training_id, a->generation, a->process); break;
+    case PST_LCM_END: end(s, a); break;
+    case PST_LCM_MARK_ENDED:
+        if (ops->mark_ended(s->launcher, a->training_id, a->generation, a->process, &a->exit, &err) < 0)
+            pst_log_err("lcm", &err);
+        break;
+    case PST_LCM_REMOVE:
+        if (ops->remove(s->launcher, a->training_id, &err) < 0)
+            pst_log_err("lcm", &err);
+        break;
+    default: break;
+    }
+}
+
+/* Actions may add to the queue while it is worked off; what they add waits for its own commit if a report came with it. */
+static void perform_deferred(pst_lcm_shell *s)
+{
+    pst_lcm_actions now = s->deferred;
+    memset(&s->deferred, 0, sizeof s->deferred);
+    for (size_t i = 0; i < now.n; i++)
+        perform(s, &now.at[i]);
+    pst_lcm_actions_done(&now);
+}
+
+/* ---- reports ----------------------------------------------------------------------------------------------------------------- */
+
+static int encode_report(pst_lcm_shell *s, const pst_lcm_action *a, pst_buf *out, pst_err *err)
+{
+    static const enum pst_report_type types[] = {[PST_LCM_SAY_DEPLOYING] = PST_REPORT_TYPE_DEPLOYING,
+                                                 [PST_LCM_SAY_DEPLOY_FAILED] = PST_REPORT_TYPE_DEPLOY_FAILED,
+                                                 [PST_LCM_SAY_EXITED] = PST_REPORT_TYPE_EXITED,
+                                                 [PST_LCM_SAY_LOST] = PST_REPORT_TYPE_LOST,
+                                                 [PST_LCM_SAY_CLEANED] = PST_REPORT_TYPE_CLEANED};
+    const pst_run_exit *x = &a->exit;
+    pst_str_pair wish = {(char *)"wish", (char *)pst_run_wish_name(x->wish)};
+    pst_process_report r = {.training_id = (char *)a->training_id,
+                            .generation = a->generation,
+                            .process = *a->process ? (char *)a->process : NULL,
+                            .type = types[a->say],
+                            .time = x->time_us ? x->time_us : pst_now_us(),
+                            .reporter = s->reporter,
+                            .host = s->host,
+                            .has_exit_code = x->has_exit_code,
+                            .exit_code = x->exit_code,
+                            .has_signal = x->has_signal,
+                            .signal = x->signal,
+                            .reason_code = *x->reason_code ? (char *)x->reason_code : NULL,
+                            .reason = *x->reason ? (char *)x->reason : NULL,
+                            .details = &wish,
+                            .n_details = x->wish != PST_WISH_NONE};
+    return pst_codec_encode(s->conf.client->codec, &pst_process_report_type, pst_client_topic(s->conf.client, PST_TOPIC_JOBS_REPORTS), &r,
+                            out, err);
+}
+
+/* All of the outbox by the transaction or, while the site is being stopped, by the side producer. */
+static int send_outbox(pst_lcm_shell *s, bool by_txn, pst_err *err)
+{
+    pst_buf value = {0};
+    int rc = 0;
+    for (size_t i = 0; i < s->outbox.n && !rc; i++) {
+        const pst_lcm_action *a = &s->outbox.at[i];
+        pst_buf_clear(&value);
+        rc = encode_report(s, a, &value, err);
+        pst_out out = {.topic = pst_client_topic(s->conf.client, PST_TOPIC_JOBS_REPORTS),
+                       .partition = -1,
+                       .key = a->training_id,
+                       .key_len = strlen(a->training_id),
+                       .value = value.data,
+                       .value_len = value.len};
+        if (!rc)
+            rc = by_txn ? pst_txn_send(s->txn, &out, err) : pst_producer_send(s->side, &out, err);
+    }
+    pst_buf_done(&value);
+    return rc;
+}
+
+/* ---- commands ---------------------------------------------------------------------------------------------------------------- */
+
+static bool to_event(const pst_job_command *c, pst_lcm_event *ret)
+{
+    static const pst_lcm_command_kind kinds[] = {[PST_JOB_COMMAND_TYPE_DEPLOY] = PST_LCM_DEPLOY,
+                                                 [PST_JOB_COMMAND_TYPE_HALT] = PST_LCM_HALT,
+                                                 [PST_JOB_COMMAND_TYPE_KILL] = PST_LCM_KILL,
+                                                 [PST_JOB_COMMAND_TYPE_CLEAN] = PST_LCM_CLEAN};
+    if ((size_t)c->command >= sizeof kinds / sizeof *kinds || !pst_run_name_ok(c->training_id) || c->generation < 0)
+        return false;
+    if (c->command == PST_JOB_COMMAND_TYPE_DEPLOY && (!c->spec || c->generation < 1))
+        return false;
+    *ret = (pst_lcm_event){
+        .type = PST_LCM_COMMAND, .training_id = c->training_id, .generation = c->generation, .command = {.kind = kinds[c->command]}};
+    if (c->command != PST_JOB_COMMAND_TYPE_DEPLOY)
+        return true;
+    pst_manifest m;
+    pst_complaints errors = {0}, warnings = {0};
+    pst_manifest_parse(c->spec->manifest, strlen(c->spec->manifest), &m, &errors,
+                       &warnings); /* the supervisor says what is wrong with it */
+    ret->command.learners = c->spec->learners;
+    ret->command.parameter_servers = m.parameter_servers;
+    ret->command.gpus = c->spec->gpus;
+    ret->command.grace_ms = c->spec->grace_ms;
+    pst_manifest_done(&m);
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
+    return true;
+}
+
+/* 0, or RETRY: the record must be seen again. */
+static int take_record(pst_lcm_shell *s, const pst_record *rec, pst_err *err)
+{
+    pst_job_command c;
+    pst_lcm_event e;
+    if (!rec->value)
+        return 0;
+    int rc = pst_codec_decode(s->conf.client->codec, &pst_job_command_type, rec->value, rec->value_len, rec->timestamp_ms, &c, err);
+    if (rc < 0 && err->cls == PST_CLASS_RETRY)
+        return rc;
+    if (rc < 0) {
+        pst_err_prefix(err, "command %s[%d] offset %lld is left out", rec->topic, rec->partition, (long long)rec->offset);
+        pst_log_err("lcm", err);
+        pst_err_clear(err);
+        return 0;
+    }
+    if (strcmp(c.site, s->conf.site)) {
+        /* another site's */
+    } else if (!to_event(&c, &e)) {
+        pst_log(PST_LOG_WARN, "lcm", "event=command_malformed training_id=%.100s command=%d", c.training_id, (int)c.command);
+    } else if (!pst_lcm_expected_allows(s->expected, rec, s->polled_us, &c, pst_lcm_generation(s->core, c.training_id))) {
+        pst_log(PST_LOG_INFO, "lcm", "event=command_outdated training_id=%s generation=%d", c.training_id, c.generation);
+    } else {
+        s->command = &c;
+        feed(s, e);
+        s->command = NULL;
+    }
+    pst_event_clear(&pst_job_command_type, &c);
+    return 0;
+}
+
+/* One transaction around what was polled and what waits. */
+static int commit_round(pst_lcm_shell *s, const pst_batch *b, pst_err *err)
+{
+    int rc = pst_txn_begin(s->txn, err);
+    if (rc < 0)
+        return rc;
+    size_t done = 0;
+    for (; done < b->n; done++) {
+        const pst_record *r = &b->records[done];
+        if ((rc = take_record(s, r, err)) < 0)
+            break;
+        pst_consumer_mark(s->consumer, r->topic, r->partition, r->offset + 1);
+    }
+    if (!rc)
+        rc = send_outbox(s, true, err);
+    if (rc < 0) { /* the registry is away, or the queue is full: everything again */
+        pst_log_err("lcm", err);
+        pst_err_clear(err);
+        rc = pst_txn_abort(s->txn, err);
+        pst_sleep_ms(200);
+        return rc;
+    }
+    rc = pst_txn_commit(s->txn, err);
+    if (rc < 0)
+        return rc;
+    s->outbox.n = 0;
+    perform_deferred(s);
+    return 0;
+}
+
+/* ---- time -------------------------------------------------------------------------------------------------------------------- */
+
+static void on_news(void *arg, const pst_launcher_news *n)
+{
+    pst_lcm_shell *s = arg;
+    feed(s, (pst_lcm_event){.type = PST_LCM_NOTICED,
+                            .training_id = n->training_id,
+                            .generation = n->generation,
+                            .process = n->process,
+                            .seen = n->seen,
+                            .exit = n->seen == PST_LCM_SEEN_ENDED ? &n->exit : NULL,
+                            .told = n->told,
+                            .wish = n->wish});
+}
+
+static void heartbeat(pst_lcm_shell *s, const char *state)
+{
+    int counts[3];
+    char texts[3][16];
+    static const char *const names[] = {"jobs", "processes", "gpus_in_use"};
+    pst_str_pair details[3];
+    char *types[16];
+    pst_lcm_counts(s->core, counts);
+    for (int i = 0; i < 3; i++) {
+        snprintf(texts[i], sizeof texts[i], "%d", counts[i]);
+        details[i] = (pst_str_pair){(char *)names[i], texts[i]};
+    }
+    for (int i = 0; i < s->inventory.n_gpu_types; i++)
+        types[i] = s->inventory.gpu_types[i];
+    pst_worker_state w = {.worker_id = s->worker_id,
+                          .kind = (char *)"lcm",
+                          .site = (char *)s->conf.site,
+                          .host = s->host,
+                          .time = pst_now_us(),
+                          .state = (char *)state,
+                          .cpus = s->inventory.cpus * s->conf.overcommit,
+                          .memory_bytes = s->inventory.memory_bytes,
+                          .gpus = s->inventory.gpus,
+                          .gpu_types = types,
+                          .n_gpu_types = (size_t)s->inventory.n_gpu_types,
+                          .version = (char *)PST_VERSION,
+                          .details = details,
+                          .n_details = 3};
+    const char *topic = pst_client_topic(s->conf.client, PST_TOPIC_WORKERS);
+    pst_buf value = {0};
+    pst_err err = {0};
+    int rc = pst_codec_encode(s->conf.client->codec, &pst_worker_state_type, topic, &w, &value, &err);
+    if (!rc && pst_producer_pending(s->side) < 10) /* during an outage the latest few are enough */
+        rc = pst_producer_send(s->side,
+                               &(pst_out){.topic = topic,
+                                          .partition = -1,
+                                          .key = s->worker_id,
+                                          .key_len = strlen(s->worker_id),
+                                          .value = value.data,
+                                          .value_len = value.len},
+                               &err);
+    if (rc < 0)
+        pst_log_err("lcm", &err);
+    pst_buf_done(&value);
+}
+
+static void tick(pst_lcm_shell *s, const char *state)
+{
+    int64_t now = pst_mono_us();
+    s->conf.launcher->poll(s->launcher, on_news, s);
+    if (now >= s->next_tick_us) {
+        s->next_tick_us = now + TICK_US;
+        feed(s, (pst_lcm_event){.type = PST_LCM_TICK});
+    }
+    if (s->side && now >= s->next_heartbeat_us) {
+        s->next_heartbeat_us = now + HEARTBEAT_US;
+        heartbeat(s, state);
+    }
+    if (s->side)
+        pst_producer_poll(s->side, 0);
+}
+
+static void on_expected(void *arg, const char *training_id, int generation)
+{
+    feed(arg, (pst_lcm_event){.type = PST_LCM_EXPECTED, .training_id = training_id, .generation = generation});
+}
+
+int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
+{
+    pst_batch b;
+    bool waiting = s->outbox.n || s->deferred.n;
+    int rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 100, .timeout_ms = waiting ? 0 : timeout_ms}, &b, err);
+    if (rc < 0)
+        return rc;
+    s->polled_us = pst_mono_us();
+    if (err->cls == PST_CLASS_RETRY) {
+        pst_log_err("lcm", err);
+        pst_err_clear(err);
+    }
+    tick(s, "running");
+    if (!s->compared && !b.n && pst_consumer_lag(s->consumer) == 0) { /* caught up: what the Trainer thinks lives here must be known now */
+        s->compared = true;
+        pst_lcm_expected_each(s->expected, on_expected, s);
+    }
+    if (!b.n && !s->outbox.n && s->deferred.n) { /* nothing to say about it: no transaction needed */
+        perform_deferred(s);
+        return 0;
+    }
+    if (b.n || s->outbox.n)
+        rc = commit_round(s, &b, err);
+    return rc == PST_EAGAIN ? 0 : rc;
+}
+
+int pst_lcm_shell_stop_site(pst_lcm_shell *s, pst_err *err)
+{
+    pst_lcm_actions never = {0};
+    for (size_t i = 0; i < s->deferred.n; i++) /* their commit did not come; now they must not start any more */
+        if (s->deferred.at[i].type == PST_LCM_START)
+            push(&never, &s->deferred.at[i]);
+    size_t kept = 0;
+    for (size_t i = 0; i < s->deferred.n; i++)
+        if (s->deferred.at[i].type != PST_LCM_START)
+            s->deferred.at[kept++] = s->deferred.at[i];
+    s->deferred.n = kept;
+    feed(s, (pst_lcm_event){.type = PST_LCM_STOP_SITE});
+    for (size_t i = 0; i < never.n; i++)
+        feed(s, (pst_lcm_event){.type = PST_LCM_NOTICED,
+                                .training_id = never.at[i].training_id,
+                                .generation = never.at[i].generation,
+                                .process = never.at[i].process,
+                                .seen = PST_LCM_SEEN_ABSENT});
+    pst_lcm_actions_done(&never);
+    while (!pst_lcm_idle(s->core) || s->deferred.n || s->outbox.n) {
+        if (pst_stop_requested())
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "lcm", 0, "told to stop before every process of the site had ended");
+        tick(s, "draining");
+        if (s->outbox.n && s->side && send_outbox(s, false, err) == 0)
+            s->outbox.n = 0;
+        if (s->outbox.n && pst_lcm_idle(s->core)) { /* nobody takes the reports: the next LCM of the site finds what there is to say */
+            pst_log_err("lcm", err);
+            break;
+        }
+        pst_err_clear(err);
+        perform_deferred(s);
+        pst_sleep_ms(20);
+    }
+    if (s->side)
+        pst_producer_flush(s->side, LAST_WORD_MS, NULL);
+    return 0;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------------------- */
+
+static void on_found(void *arg, const pst_launcher_news *n)
+{
+    pst_lcm_shell *s = arg;
+    if (n->spec) {
+        feed(s, (pst_lcm_event){.type = PST_LCM_FOUND_GANG,
+                                .training_id = n->training_id,
+                                .generation = n->generation,
+                                .command = {.kind = PST_LCM_DEPLOY,
+                                            .learners = n->spec->learners,
+                                            .parameter_servers = n->spec->parameter_servers,
+                                            .gpus = n->spec->gpus,
+                                            .grace_ms = n->spec->grace_ms}});
+        return;
+    }
+    if (n->seen == PST_LCM_SEEN_ALIVE)
+        pst_log(PST_LOG_INFO, "lcm", "event=adopted training_id=%s generation=%d process=%s", n->training_id, n->generation, n->process);
+    feed(s, (pst_lcm_event){.type = PST_LCM_FOUND_PROCESS,
+                            .training_id = n->training_id,
+                            .generation = n->generation,
+                            .process = n->process,
+                            .seen = n->seen,
+                            .exit = n->seen == PST_LCM_SEEN_ENDED ? &n->exit : NULL,
+                            .told = n->told,
+                            .wish = n->wish,
+                            .gpu_mask = n->gpu_mask});
+}
+
+int pst_lcm_shell_open(const pst_lcm_shell_conf *conf, pst_lcm_shell **ret_shell, pst_err *err)
+{
+    pst_lcm_shell *s = pst_alloc(sizeof *s);
+    s->conf = *conf;
+    gethostname(s->host, sizeof s->host - 1);
+    s->reporter = pst_sprintf("lcm:%s", conf->site);
+    s->worker_id = pst_sprintf("lcm.%s", conf->site);
+    int rc = conf->launcher->open(&(pst_launcher_conf){.state_dir = conf->state_dir, .site = conf->site, .environ = conf->environ},
+                                  &s->launcher, err);
+    if (!rc) {
+        conf->launcher->inventory(s->launcher, &s->inventory);
+        s->core = pst_lcm_new(s->inventory.gpus);
+        rc = conf->launcher->scan(s->launcher, on_found, s, err);
+        feed(s, (pst_lcm_event){.type = PST_LCM_RECOVERED});
+    }
+    if (rc < 0) {
+        pst_lcm_shell_close(s);
+        return rc;
+    }
+    *ret_shell = s;
+    return 0;
+}
+
+int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
+{
+    pst_client *c = s->conf.client;
+    const char *topic = pst_client_topic(c, PST_TOPIC_JOBS_COMMANDS);
+    char *group = pst_sprintf("%slcm.%s", c->settings->prefix.value, s->conf.site);
+    int rc = pst_producer_new(c->bus, &(pst_producer_opts){.linger_ms = 0}, &s->side, err);
+    while (!rc && (rc = pst_lcm_expected_read(c, s->conf.site, &s->expected, err)) < 0 && err->cls == PST_CLASS_RETRY) {
+        pst_log_err("lcm", err);
+        pst_err_clear(err);
+        if (pst_stop_requested()) {
+            rc = PST_ESTOPPED;
+            break;
+        }
+        tick(s, "running"); /* what lives is looked after meanwhile */
+        perform_deferred(s);
+        pst_sleep_ms(500);
+        rc = 0;
+    }
+    /* A restarted LCM takes the place of its dead predecessor at once instead of waiting for its session to time out. */
+    pst_consumer_opts opts = {
+        .group = group, .topics = &topic, .n_topics = 1, .start = PST_START_EARLIEST, .instance_id = s->conf.at_least_once ? NULL : group};
+    if (!rc)
+        rc = pst_consumer_new(c->bus, &opts, &s->consumer, err);
+    if (!rc)
+        rc = pst_txn_new(c->bus, group, s->conf.at_least_once ? PST_TXN_AT_LEAST_ONCE : PST_TXN_EXACTLY_ONCE, s->consumer, &s->txn, err);
+    free(group);
+    return rc;
+}
+
+void pst_lcm_shell_close(pst_lcm_shell *s)
+{
+    if (!s)
+        return;
+    if (s->side) {
+        heartbeat(s, "stopped");
+        pst_producer_flush(s->side, LAST_WORD_MS, NULL);
+    }
+    pst_txn_free(s->txn);
+    pst_consumer_free(s->consumer);
+    pst_producer_free(s->side);
+    pst_lcm_expected_free(s->expected);
+    pst_lcm_actions_done(&s->outbox);
+    pst_lcm_actions_done(&s->deferred);
+    pst_lcm_free(s->core);
+    s->conf.launcher->close(s->launcher);
+    free(s->reporter);
+    free(s->worker_id);
+    free(s);
+}

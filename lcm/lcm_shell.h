@@ -1,0 +1,34 @@
+/* lcm_shell.h - the LCM's hands: commands in, actions done, reports out. The core decides (lcm_core.h), a launcher acts (launcher.h).
+ *
+ * A round: poll commands → core → intents and wishes to disk → reports and offsets in one transaction → only then starts and signals.
+ * An aborted transaction changes nothing: reports and what was to follow stay queued, the commands come again and are known already.
+ * @thread one. */
+#ifndef PST_LCM_SHELL_H
+#define PST_LCM_SHELL_H
+
+#include "common/client/client.h"
+#include "lcm/launcher.h"
+
+typedef struct pst_lcm_shell_conf {
+    pst_client *client;
+    const char *site, *state_dir;
+    const pst_launcher_ops *launcher;
+    const char *const *environ; /* for supervisors */
+    double overcommit;          /* of processors */
+    bool at_least_once;         /* broker without transactions */
+} pst_lcm_shell_conf;
+
+typedef struct pst_lcm_shell pst_lcm_shell;
+
+/* Takes up what is on disk: adopts, starts what was intended, ends what was left. Needs no broker. */
+int pst_lcm_shell_open(const pst_lcm_shell_conf *conf, pst_lcm_shell **ret_shell, pst_err *err);
+/* Waits for the broker, reads what the Trainer knows of this site. PST_ESTOPPED. */
+int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err);
+/* Waits at most timeout_ms for commands. < 0: PST_EFENCED, or FATAL; PST_ESTOPPED when told to stop. */
+int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err);
+/* Ends every process of the site and waits for it; told to stop: gives up. Reports go out without transactions (repeating one does no harm). */
+int pst_lcm_shell_stop_site(pst_lcm_shell *s, pst_err *err);
+/* Says a last time how things are ("stopped"), closes. Processes go on. */
+void pst_lcm_shell_close(pst_lcm_shell *s);
+
+#endif
