@@ -125,9 +125,26 @@ static int publish(pst_client *c, const pst_model_event *e, pst_err *err)
     return pst_client_publish(c, PST_TOPIC_MODELS, &pst_model_event_type, e->name, e, PUBLISH_TIMEOUT_MS, NULL, NULL, err);
 }
 
+/* A topic that the broker would create by itself might have several partitions, and then no order between writers. */
+static int ensure_topic(pst_client *c, pst_err *err)
+{
+    pst_topic_info info = {0};
+    pst_err e = {0};
+    int rc = pst_admin_topic(c->bus, pst_client_topic(c, PST_TOPIC_MODELS), &info, 15000, &e);
+    pst_topic_info_done(&info);
+    if (rc == PST_ENOTFOUND)
+        return pst_client_create_topics(c, err);
+    if (rc < 0 && err && !err->code)
+        *err = e;
+    return rc;
+}
+
 /* Publishes e under the next free number until it is the one that counts. e becomes the version as registered. */
 static int claim_version(pst_client *c, pst_model_event *e, pst_err *err)
 {
+    int made = ensure_topic(c, err);
+    if (made < 0)
+        return made;
     for (int race = 0; race < RACES_MAX; race++) {
         pst_models *view = pst_models_new();
         int rc = pst_models_load(view, c, err);

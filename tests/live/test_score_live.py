@@ -1,0 +1,304 @@
+"""The scorer on a real Kafka, watched by clients that share no code with it: bad records, JSON, slim, pass-through, nested nullable fields, an alias
+that moves under load, exact offsets, a registry and a broker that go away, kill -9 in a loop with a ledger, two workers."""
+import sys, os, json, random, struct, threading, time, signal, subprocess, urllib.request
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from kit import *
+import numpy as np, onnx, fastavro
+from onnx import helper, TensorProto, numpy_helper
+
+SEED = int(os.environ.get("SEED", random.randrange(10**6)))
+rng = random.Random(SEED)
+print("seed", SEED, flush=True)
+READING = {"type": "record", "name": "Reading", "namespace": "mill", "fields": [
+    {"name": "id", "type": "long"}, {"name": "host", "type": "string"},
+    {"name": "cpu", "type": ["null", {"type": "record", "name": "Cpu", "fields": [{"name": "user", "type": ["null", "double"], "default": None}]}], "default": None},
+    {"name": "mem", "type": "float"}]}
+
+
+def linear(path, weights, meta={}):
+    w = np.array(weights, dtype=np.float32).reshape(-1, 1)
+    g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", len(w)])],
+                          [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])], [numpy_helper.from_array(w, "w")])
+    m = helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    for k, v in meta.items():
+        p = m.metadata_props.add()
+        p.key, p.value = k, v
+    onnx.save(m, path)
+
+
+class Bench(Platform):
+    """A broker and a registry, and nothing else of the platform."""
+
+    def __init__(self):
+        super().__init__(up=False)
+        self.registry_port = free_ports(1)
+        self.registry = f"http://127.0.0.1:{self.registry_port}"
+        self.env["PENSTOCK_REGISTRY"] = self.registry
+        self.start_registry()
+        self.sid = self.register("readings-value", READING)
+        self.schema(self.sid)
+        for i, w in enumerate(([1, 10], [2, 20], [3, 30]), 1):
+            linear(self.dir / f"m{i}.onnx", w)
+
+    def start_registry(self):
+        self.registry_process = self.spawn("registry", "--port", self.registry_port, log="registry.log")
+
+        def answers():
+            try:
+                return urllib.request.urlopen(self.registry + "/subjects", timeout=2).status == 200
+            except OSError:
+                return False
+        until(answers, 60, "the registry answers")
+
+    def pipeline(self, name, topic, text=""):
+        for t in (topic, f"{topic}.scores"):
+            self.create(t, 3)
+        path = self.dir / f"{name}.yml"
+        path.write_text(f"name: {name}\ninput: {{topics: [{topic}], group: g-{name}}}\n"
+                        + (text or f"model: {{name: line, alias: champion}}\nfeatures: [{{field: cpu.user, missing: value, value: 7}}, {{field: mem}}]\n"
+                                   f"output: {{topic: {topic}.scores, passthrough: [id, host]}}\nguarantee: exactly_once\n").replace("TOPIC", topic))
+        return path
+
+    def send(self, topic, values, keys=None, sid=None):
+        producer = self.producer()
+        for i, v in enumerate(values):
+            raw = v if v is None or isinstance(v, bytes) else self.encode(sid or self.sid, v)
+            producer.produce(topic, raw, key=str(i) if keys is None else keys[i], headers=[("h", b"1")], timestamp=1700000000000 + i)
+            producer.poll(0)
+        check(producer.flush(60) == 0, "records produced")
+
+    def scores(self, topic, **kw):
+        return [(m, self.decode(m.value())) for m in self.read(topic, **kw)]
+
+
+def reading(i, user="x", mem=None):
+    return {"id": i, "host": f"h{i % 3}", "cpu": None if user is None else {"user": i * 0.5 if user == "x" else user}, "mem": float(i % 11) if mem is None else mem}
+
+
+def want(r, k=1):
+    user = None if r["cpu"] is None else r["cpu"]["user"]
+    return k * ((7 if user is None else user) + 10 * r["mem"])
+
+
+def test_records_of_all_kinds(p):
+    path = p.pipeline("kinds", "kinds")
+    good = [reading(i) for i in range(50)] + [reading(50, None), {"id": 51, "host": "h", "cpu": {"user": None}, "mem": 2.0}]
+    raw = p.encode(p.sid, reading(1))
+    other = p.register("other-value", {"type": "record", "name": "Other", "fields": [{"name": "mem", "type": "string"}]})
+    bad = {"not-avro": (b"hello, is this avro?", "bad-envelope"), "short": (b"\0\0", "bad-envelope"), "unknown": (b"\0" + struct.pack(">I", 999999) + b"xx", "unknown-schema"),
+           "truncated": (raw[:-2], "bad-input"), "shape": (p.encode(other, {"mem": "a"}), "schema-mismatch"), "long": (raw + b"tail", "bad-input")}
+    values, keys = list(good), [f"k{i}" for i in range(len(good))]
+    for name, (value, _) in bad.items():
+        at = rng.randrange(len(values))
+        values.insert(at, value), keys.insert(at, name)
+    values.append(None), keys.append("tombstone")
+    p.send("kinds", values, keys)
+    r = p.cli("score", "run", "-c", path, "--exit-on-eof", ok=False)
+    check(r.returncode == 3, f"exit status {r.returncode}, not 3: {r.stderr[-500:]}")
+    out = p.scores("kinds.scores")
+    check(len(out) == len(good) + 1, f"{len(out)} scores for {len(good)} good records and a tombstone")
+    by_key = {m.key().decode(): (m, s) for m, s in out}
+    check(by_key["tombstone"][1] is None, "a tombstone is passed through")
+    source = {m.key().decode(): m for m in p.read("kinds")}
+    for i, g in enumerate(good):
+        m, s = by_key[f"k{i}"]
+        src = source[f"k{i}"]
+        check(abs(s["score"][0] - want(g)) < 1e-4, f"score of {g}: {s['score']}, not {want(g)}")
+        check(s["record"] == {"id": g["id"], "host": g["host"]}, f"pass-through {s['record']}")
+        check(s["missing"] == ([] if g["cpu"] and g["cpu"]["user"] is not None else ["cpu.user"]), f"missing {s['missing']}")
+        check((s["source"]["topic"], s["source"]["partition"], s["source"]["offset"]) == ("kinds", src.partition(), src.offset()), "source")
+        check(m.timestamp()[1] == src.timestamp()[1] and m.partition() == src.partition(), "timestamp and partition are the input's")
+        check(s["model"]["name"] == "line" and s["model"]["version"] == 1 and len(s["model"]["digest"]) == 64 and s["variant"] == "PRIMARY", "model")
+        headers = dict(m.headers())
+        check(headers["h"] == b"1" and headers["x-src"] == f"kinds/{src.partition()}/{src.offset()}".encode() and headers["x-model"] == b"line@1", f"headers {headers}")
+    letters = {m.key().decode(): m for m in p.read("kinds.dlq")}
+    check(set(letters) == set(bad), f"dead letters {sorted(letters)}")
+    for name, (value, reason) in bad.items():
+        h = dict(letters[name].headers())
+        check(letters[name].value() == value, f"{name}: original bytes")
+        check(h["__connect.errors.exception.class.name"].decode() == reason, f"{name}: {h['__connect.errors.exception.class.name']}, not {reason}")
+        check(h["__connect.errors.topic"] == b"kinds" and h["__connect.errors.connector.name"] == b"kinds" and h["h"] == b"1", f"{name}: headers {h}")
+        check(int(h["__connect.errors.offset"]) == source[name].offset(), f"{name}: offset")
+    r = p.cli("score", "run", "-c", path, "--exit-on-eof", ok=False)
+    check(r.returncode == 0 and len(p.read("kinds.scores")) == len(out), "a second run has nothing to do")
+
+
+def test_json_slim_and_tolerance(p):
+    path = p.pipeline("jason", "jason", "input_format: x\n")
+    text = path.read_text()
+    r = p.cli("score", "check", "-c", path, ok=False)
+    check(r.returncode == 2 and f"{path}:3: unknown key" in r.stderr, f"unknown key: {r.returncode} {r.stderr}")
+    path.write_text("name: jason\ninput: {topics: [jason], format: json}\nmodel: {file: m2.onnx}\nfeatures: [{field: cpu.user}, {field: mem, scale: 0.5, offset: 1}]\n"
+                    "output: {topic: jason.scores, format: slim}\nguarantee: at_least_once\nerrors: {tolerance: all, dead_letter: {topic: jason.bad}}\n")
+    p.send("jason", [json.dumps({"cpu": {"user": i}, "mem": i % 5}).encode() for i in range(40)] + [b'{"cpu": {}}', b"{", b"[]"])
+    r = p.cli("score", "run", "-c", path, "--exit-on-eof", ok=False)
+    check(r.returncode == 3, f"exit status {r.returncode}: {r.stderr[-500:]}")
+    out = p.scores("jason.scores")
+    got = sorted(s["score"][0] for _, s in out)
+    check(all(set(s) == {"score"} for _, s in out), "slim is the score alone")
+    check(np.allclose(got, sorted(2 * i + 20 * (0.5 * (i % 5) + 1) for i in range(40))), "scores of JSON records")
+    check(len(p.read("jason.bad")) == 3, "three dead letters")
+    p.create("strict", 1)
+    path.write_text(path.read_text().replace("[jason]", "[strict]").replace("jason", "strict").replace("tolerance: all", "tolerance: none"))
+    p.send("strict", [b'{"cpu": {"user": 1}, "mem": 1}', b"{", b'{"cpu": {"user": 2}, "mem": 1}'])
+    r = p.cli("score", "run", "-c", path, "--exit-on-eof", ok=False)
+    check(r.returncode == 1 and "strict[0]@1" in r.stderr, f"tolerance none: {r.returncode} {r.stderr[-300:]}")
+    check(len(p.read("strict.scores")) == 1, "what came before the bad record is committed")
+
+
+def test_dry_run_needs_no_broker(p):
+    (p.dir / "dry.yml").write_text("name: dry\nmodel: {file: m1.onnx}\nfeatures: [{field: cpu.user, missing: value, value: 7}, {field: mem}]\n")
+    rows = [reading(i, None if i % 4 == 0 else "x") for i in range(1000)]
+    (p.dir / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows) + "{]\n")
+    for codec in ("null", "deflate"):
+        with open(p.dir / f"{codec}.avro", "wb") as f:
+            fastavro.writer(f, fastavro.parse_schema(READING), rows, codec=codec, sync_interval=3000)
+    env, p.env = p.env, {**p.env, "PENSTOCK_BOOTSTRAP_SERVERS": "127.0.0.1:1", "PENSTOCK_REGISTRY": "http://127.0.0.1:1"}
+    for name, status in (("null.avro", 0), ("deflate.avro", 0), ("rows.jsonl", 3)):
+        r = p.cli("score", "dry-run", "-c", p.dir / "dry.yml", "--in", p.dir / name, "--out", p.dir / "out.jsonl", ok=False)
+        check(r.returncode == status, f"{name}: exit status {r.returncode}: {r.stderr}")
+        lines = [json.loads(x) for x in (p.dir / "out.jsonl").read_text().splitlines()]
+        for row, line in zip(rows, lines):
+            check(abs(line["score"][0] - want(row)) < 1e-4 and line["label"] is None and line["missing"] == ([] if row["cpu"] else ["cpu.user"]), f"{name}: {line}")
+        check(len(lines) == len(rows) + (status == 3) and ("error" in lines[-1]) == (status == 3), f"{name}: {len(lines)} lines")
+    p.env = env
+
+
+def test_alias_moves_under_load(p):
+    path = p.pipeline("swap", "swap")
+    w = p.spawn("score", "run", "-c", path, "--metrics-listen", p.metrics_port, log="swap.log")
+    sent, stop = [0], threading.Event()
+
+    def stream():
+        producer = p.producer()
+        while not stop.is_set():
+            producer.produce("swap", p.encode(p.sid, reading(sent[0])), key=str(sent[0]))
+            sent[0] += 1
+            producer.poll(0)
+            if sent[0] % 20 == 0:
+                time.sleep(0.01)
+        check(producer.flush(60) == 0, "flushed")
+    t = threading.Thread(target=stream)
+    t.start()
+    versions = [1]
+    try:
+        until(lambda: len(p.read("swap.scores")) > 500, 60, "scores flow")
+        for v in (2, 3, 1, 3):
+            p.cli("models", "alias", "line", "champion", v)
+            versions.append(v)
+            time.sleep(1.5)
+    finally:
+        stop.set()
+        t.join()
+    until(lambda: len(p.read("swap.scores")) >= sent[0], 60, lambda: f"all {sent[0]} are scored")
+    text = urllib.request.urlopen(f"http://127.0.0.1:{p.metrics_port}/metrics").read().decode()
+    check('penstock_scorer_model_loaded{pipeline="swap",name="line",version="3"' in text and "penstock_scorer_e2e_seconds_bucket" in text, "metrics")
+    w.send_signal(signal.SIGTERM)
+    check(w.wait(30) == 0, f"SIGTERM drains: exit status {w.returncode}")
+    out = p.scores("swap.scores")
+    check(sorted(s["record"]["id"] for _, s in out) == list(range(sent[0])), "every record once")
+    seen = {}
+    for m, s in sorted(out, key=lambda ms: (ms[0].partition(), ms[0].offset())):
+        v = s["model"]["version"]
+        check(abs(s["score"][0] - want(reading(s["record"]["id"]), v)) < 1e-2, "the score is that of the version it names")
+        if seen.setdefault(m.partition(), [v])[-1] != v:
+            seen[m.partition()].append(v)
+    check(all(x == versions for x in seen.values()), f"versions in order per partition: {seen}")
+    points = [e for e in p.events("metrics") if e["training_id"] == "pipeline:swap"]
+    check(points and {"records_per_s", "lag", "latency_p99_ms", "records_total"} <= set().union(*(e["values"] for e in points)), "metric points")
+    check(any(e["kind"] == "scorer" and e["details"].get("pipeline") == "swap" for e in p.events("workers")), "heartbeat")
+
+
+def test_alias_counts_from_exact_offsets(p):
+    p.cli("models", "alias", "line", "champion", 1)
+    path = p.pipeline("exact", "exact")
+    p.send("exact", [reading(i) for i in range(300)])
+    p.cli("models", "alias", "line", "champion", 2, "--from-end", "exact")
+    p.send("exact", [reading(i) for i in range(300, 600)])
+    r = p.cli("score", "run", "-c", path, "--exit-on-eof", ok=False)
+    check(r.returncode == 0, f"exit status {r.returncode}: {r.stderr[-500:]}")
+    for _, s in p.scores("exact.scores"):
+        v = 1 if s["record"]["id"] < 300 else 2
+        check(s["model"]["version"] == v and abs(s["score"][0] - want(reading(s["record"]["id"]), v)) < 1e-2, f"{s}")
+    p.cli("models", "alias", "line", "champion", 1)
+
+
+def test_waits_for_its_model_and_for_the_registry(p):
+    path = p.pipeline("late", "late", "model: {name: later, alias: champion}\nfeatures: [{field: cpu.user, missing: value, value: 7}, {field: mem}]\n"
+                                      "output: {topic: TOPIC.scores}\n")
+    w = p.spawn("score", "run", "-c", path, log="late.log")
+    p.send("late", [reading(i) for i in range(20)])
+    until(lambda: "later has no alias champion yet" in (p.dir / "late.log").read_text(), 30, "it says what it waits for")
+    check(w.poll() is None, "it waits")
+    p.cli("models", "register", p.dir / "m1.onnx", "--name", "later", "--alias", "champion")
+    until(lambda: len(p.read("late.scores")) == 20, 60, "scored once the model is there")
+    newer = dict(READING, name="Newer", fields=READING["fields"] + [{"name": "extra", "type": "int", "default": 0}])
+    sid = p.register("late2-value", newer)
+    p.schema(sid)
+    p.registry_process.kill(), p.registry_process.wait()
+    p.send("late", [{**reading(i), "extra": 1} for i in range(20, 30)], sid=sid)
+    time.sleep(4)
+    check(w.poll() is None and len(p.read("late.scores")) == 20, "a schema that cannot be looked up is waited for")
+    p.start_registry()
+    until(lambda: len(p.read("late.scores")) == 30, 60, "scored once the registry is back")
+    check("late.dlq" not in p.cli("lag", ok=False).stdout and not p.read("late.dlq"), "an outage dead-letters nothing")
+    w.send_signal(signal.SIGTERM)
+    check(w.wait(30) == 0, "ends")
+
+
+def test_killed_in_a_loop_nothing_is_lost_or_doubled(p):
+    path = p.pipeline("ledger", "ledger")
+    total, kills, stop = 30000, 10, threading.Event()
+
+    def stream():
+        producer = p.producer(**{"enable.idempotence": True})
+        for i in range(total):
+            producer.produce("ledger", b"rubbish" if i % 500 == 499 else p.encode(p.sid, reading(i)), key=str(i))
+            producer.poll(0)
+            if i % 200 == 199:
+                time.sleep(0.1)
+        check(producer.flush(60) == 0, "flushed")
+        stop.set()
+    t = threading.Thread(target=stream)
+    t.start()
+    workers = [p.spawn("score", "run", "-c", path, log="ledger.log") for _ in range(2)]
+    for _ in range(kills):
+        time.sleep(rng.uniform(0.3, 2.0))
+        i = rng.randrange(2)
+        workers[i].kill(), workers[i].wait()
+        workers[i] = p.spawn("score", "run", "-c", path, log="ledger.log")
+    broker = json.loads(p.kafka("status", "--json"))
+    p.kafka("kill", "1")
+    time.sleep(5)
+    p.kafka("start", "1")
+    t.join()
+    bad = total // 500
+
+    def all_there():
+        return len(p.read("ledger.scores")) >= total - bad and len(p.read("ledger.dlq")) >= bad
+    until(all_there, 180, lambda: f"{len(p.read('ledger.scores'))} of {total - bad} scores, {len(p.read('ledger.dlq'))} of {bad} letters", step=1)
+    check(all(w.poll() is None for w in workers), "nobody exited")
+    for w in workers:
+        w.send_signal(signal.SIGTERM)
+    check([w.wait(40) for w in workers] == [0, 0], "both drain")
+    ids = sorted(s["record"]["id"] for _, s in p.scores("ledger.scores"))
+    check(ids == [i for i in range(total) if i % 500 != 499], f"{len(ids)} scores, {len(set(ids))} different, of {total - bad}")
+    letters = sorted(int(m.key()) for m in p.read("ledger.dlq"))
+    check(letters == [i for i in range(total) if i % 500 == 499], f"{len(letters)} dead letters")
+
+
+TESTS = [test_dry_run_needs_no_broker, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load,
+         test_waits_for_its_model_and_for_the_registry, test_killed_in_a_loop_nothing_is_lost_or_doubled]
+with Bench() as p:
+    p.metrics_port = free_ports(1)
+    for i in (1, 2, 3):
+        out = p.cli("models", "register", p.dir / f"m{i}.onnx", "--name", "line", *(["--alias", "champion"] if i == 1 else [])).stdout
+        check(out.startswith(f"line:{i} sha256 "), f"registered: {out}")
+    check(p.cli("models", "register", p.dir / "m2.onnx", "--name", "line").stdout.startswith("line:2 "), "the same file is the same version")
+    check([json.loads(x)["version"] for x in p.cli("models", "list", "--json").stdout.splitlines()] == [1, 2, 3], "models list")
+    wanted = [t for t in TESTS if not sys.argv[1:] or any(w in t.__name__ for w in sys.argv[1:])]
+    for t in wanted:
+        started = time.monotonic()
+        t(p)
+        print(f"ok {t.__name__} {time.monotonic() - started:.1f} s", flush=True)
+    print(f"{len(wanted)} passed, 0 failed", flush=True)
