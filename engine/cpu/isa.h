@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* One dense layer or one elementwise step of a fused network; see mlp.h. */
 typedef enum { PST_ACT_NONE, PST_ACT_RELU, PST_ACT_LEAKY, PST_ACT_ELU, PST_ACT_SIGMOID, PST_ACT_TANH } pst_act;
@@ -18,6 +19,14 @@ typedef struct pst_fused_step {
     const float *v; /* DENSE: bias; others: the operand; padded to whole panels */
 } pst_fused_step;
 
+/* One split of a byte-ranked forest: result = x[col] <= rank ? yes : no, all 64 rows at once. Offsets are in units of 64 bytes:
+ * col into the ranks, yes and no into the work area, which starts with 256 leaf numbers (64 copies each). */
+typedef struct pst_tree_code {
+    int8_t rank; /* offset by 128 */
+    uint16_t col, yes, no;
+} pst_tree_code;
+#define PST_TREE_ROWS 64
+
 /* The kernels of one instruction set. Tiles are mr × nr. */
 typedef struct pst_cpu_kernels {
     const char *isa;
@@ -30,6 +39,8 @@ typedef struct pst_cpu_kernels {
     /* c (m, n) += alpha · a (m, k; strides ras, cas) · b (k, n; row stride ldb), for few rows: b is read in place */
     void (*thin)(int m, int n, int k, float alpha, const float *a, int ras, int cas, const float *b, int ldb, float *c, int ldc);
     float (*dot)(const float *a, const float *b, int n);
+    /* One tree: n splits, children before parents, split i writes work[256 + i]; leaf numbers of 64 rows → leaf. */
+    void (*tree)(const pst_tree_code *code, int n, const int8_t *ranks, int8_t *work, uint8_t *leaf);
     void (*act)(pst_act act, float alpha, const float *x, float *y, size_t n);
 } pst_cpu_kernels;
 

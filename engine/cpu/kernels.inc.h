@@ -9,6 +9,9 @@
 
 #include <stdint.h>
 #include <string.h>
+#if VBYTES > 16
+#include <immintrin.h>
+#endif
 
 #define VL (VBYTES / 4)
 #define NR (VL * NV)
@@ -125,10 +128,14 @@ static void micro(int k, const float *a, const float *b, float *tile)
             }                                                                                                                            \
             w += NR;                                                                                                                     \
         }                                                                                                                                \
+        if (s->act == PST_ACT_RELU) { /* the usual one stays in registers */                                                             \
+            vf zero = splat(0);                                                                                                          \
+            _Pragma("GCC unroll 64") for (int r = 0; r < R * P * NV; r++) acc[r] = pick(acc[r] < zero, zero, acc[r]);                    \
+        }                                                                                                                                \
         vf alpha = splat(s->alpha);                                                                                                      \
         _Pragma("GCC unroll 16") for (int r = 0; r < R; r++) _Pragma("GCC unroll 8") for (int v = 0; v < P * NV; v++) *                  \
             (vf *)(y + r * ldy + v * VL) = acc[r * P * NV + v];                                                                          \
-        if (s->act == PST_ACT_NONE)                                                                                                      \
+        if (s->act <= PST_ACT_RELU)                                                                                                      \
             return;                                                                                                                      \
         for (int r = 0; r < R; r++)                                                                                                      \
             for (int v = 0; v < P * NV; v++) {                                                                                           \
@@ -305,10 +312,46 @@ static void act_array(pst_act act, float alpha, const float *x, float *y, size_t
     }
 }
 
+typedef int8_t vb __attribute__((vector_size(VBYTES), aligned(16), may_alias));
+
+/* x <= rank ? yes : no on bytes */
+static inline __attribute__((always_inline)) vb tree_pick(vb x, int8_t rank, vb yes, vb no)
+{
+#if VBYTES == 64
+    return (vb)_mm512_mask_blend_epi8(_mm512_cmpgt_epi8_mask((__m512i)x, _mm512_set1_epi8(rank)), (__m512i)yes, (__m512i)no);
+#elif VBYTES == 32
+    return (vb)_mm256_blendv_epi8((__m256i)yes, (__m256i)no, _mm256_cmpgt_epi8((__m256i)x, _mm256_set1_epi8(rank)));
+#else
+    vb gt = x > (rank - (vb){0});
+    return (gt & no) | (~gt & yes);
+#endif
+}
+
+static void tree(const pst_tree_code *code, int n, const int8_t *ranks, int8_t *work, uint8_t *leaf)
+{
+    int8_t *to = work + 256 * PST_TREE_ROWS;
+    for (int i = 0; i < n; i++, code++, to += PST_TREE_ROWS) {
+        const int8_t *x = ranks + (size_t)code->col * PST_TREE_ROWS, *yes = work + (size_t)code->yes * PST_TREE_ROWS,
+                     *no = work + (size_t)code->no * PST_TREE_ROWS;
+#pragma GCC unroll 4
+        for (int v = 0; v < PST_TREE_ROWS; v += VBYTES)
+            *(vb *)(to + v) = tree_pick(*(const vb *)(x + v), code->rank, *(const vb *)(yes + v), *(const vb *)(no + v));
+    }
+    memcpy(leaf, to - PST_TREE_ROWS, PST_TREE_ROWS);
+}
+
 static bool supported(void)
 {
     return ISA_SUPPORTED;
 }
 
-const pst_cpu_kernels KERNELS = {
-    .isa = ISA_NAME, .mr = MR, .nr = NR, .supported = supported, .micro = micro, .mlp = mlp, .thin = thin, .dot = dot, .act = act_array};
+const pst_cpu_kernels KERNELS = {.isa = ISA_NAME,
+                                 .mr = MR,
+                                 .nr = NR,
+                                 .supported = supported,
+                                 .micro = micro,
+                                 .mlp = mlp,
+                                 .thin = thin,
+                                 .dot = dot,
+                                 .tree = tree,
+                                 .act = act_array};

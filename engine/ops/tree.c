@@ -455,7 +455,11 @@ static int eval(pst_op_ctx *c, const pst_forest *f, int64_t *ret_rows, double **
     uint8_t *has = pst_scratch(c, (size_t)rows * (size_t)f->n_targets);
     if (!scores || !has)
         return PST_ELIMIT;
-    if (x->dtype == PST_F32) {
+    if (x->dtype == PST_F32 && f->fast && rows >= PST_FOREST_FAST_ROWS && !c->plan->opts.no_fusion) {
+        int rc = pst_forest_fast_run(c, f, x->data, rows, cols, scores, has);
+        if (rc < 0)
+            return rc;
+    } else if (x->dtype == PST_F32) {
         pst_forest_eval_f(f, x->data, rows, cols, scores, has);
     } else {
         double *d = pst_scratch(c, (size_t)pst_count(x) * sizeof *d);
@@ -506,7 +510,9 @@ int pst_prepare_tree_regressor(pst_op_ctx *c)
         return rc;
     f->aggregate = aggregate_of(pst_attr_str(c->node, "aggregate_function", "SUM"));
     f->post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
-    return check_forest(c, f);
+    if ((rc = check_forest(c, f)) == 0)
+        pst_forest_fast_new(c, f);
+    return rc;
 }
 
 int pst_prepare_tree_ensemble(pst_op_ctx *c)
@@ -521,7 +527,9 @@ int pst_prepare_tree_ensemble(pst_op_ctx *c)
         return pst_op_fail(c, PST_EINVAL, "unknown aggregate function or post transform");
     f->aggregate = aggregates[agg];
     f->post = (pst_post)post;
-    return check_forest(c, f);
+    if ((rc = check_forest(c, f)) == 0)
+        pst_forest_fast_new(c, f);
+    return rc;
 }
 
 int pst_op_tree_regressor(pst_op_ctx *c)
@@ -578,6 +586,7 @@ int pst_prepare_tree_classifier(pst_op_ctx *c)
     if (rc < 0 || (rc = from_lists(c, &k->f, "class")) < 0 || (rc = base_of(c, &k->f)) < 0 || (rc = check_forest(c, &k->f)) < 0)
         return rc;
     k->f.aggregate = PST_AGG_SUM;
+    pst_forest_fast_new(c, &k->f);
     k->f.post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
     k->all_positive = true;
     bool same = true;
