@@ -23,12 +23,24 @@ typedef struct csv_source {
     int64_t left; /* records that may still be read; -1 = all */
 } csv_source;
 
+/* Names go down only. Links are followed: the supervisor makes DATA_DIR of links to what the job's data stores name. */
+static bool goes_down(const char *name)
+{
+    for (const char *p = name; *p;) {
+        size_t len = strcspn(p, "/");
+        if (len == 2 && !memcmp(p, "..", 2))
+            return false;
+        p += len + (p[len] == '/');
+    }
+    return *name && *name != '/';
+}
+
 static int open_csv(csv_source *c, const char *name, pst_csv **ret, pst_err *err)
 {
-    int fd = pst_fs_open_beneath(c->dirfd, name, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0 && (errno == EXDEV || errno == ELOOP))
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "learner", errno,
-                           "%s leads out of %s: data must lie below it, and links are not followed", name, c->dir);
+    if (!goes_down(name))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "learner", 0,
+                           "%s leads out of %s: penstock.learner.data names a file or folder below DATA_DIR", name, c->dir);
+    int fd = openat(c->dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without writer would block the open */
     if (fd < 0)
         return pst_err_sys(err, errno, "cannot read %s in %s", name, c->dir);
     struct stat st;
@@ -174,8 +186,7 @@ static size_t list_folder(csv_source *c, const char *folder, char ***ret)
 {
     size_t n = 0;
     char **names = NULL;
-    int fd = strcmp(folder, ".") ? pst_fs_open_beneath(c->dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
-                                 : openat(c->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(c->dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     for (struct dirent *e; d && n < FILES_MAX && (e = readdir(d));) {
         size_t len = strlen(e->d_name);
@@ -201,10 +212,8 @@ int pst_data_read_csv(pst_data *d, pst_learn_settings *s, const char *data_dir, 
     if (c.dirfd < 0)
         return pst_err_sys(err, errno, "cannot open the data folder %s", data_dir);
     struct stat st;
-    int rc = 0, fd = path ? pst_fs_open_beneath(c.dirfd, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0) : -1;
-    bool folder = !path || (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode));
-    if (fd >= 0)
-        close(fd);
+    int rc = 0;
+    bool folder = !path || (goes_down(path) && fstatat(c.dirfd, path, &st, 0) == 0 && S_ISDIR(st.st_mode));
     if (!folder) {
         rc = one_file(&c, path, err);
     } else {
