@@ -45,7 +45,9 @@ struct pst_binding {
     double *scores;   /* (rows_max, out_width) */
     char (*labels)[LABEL_BYTES];
     bool has_labels;
-    int label_out; /* index of the label output; -1 = none */
+    int label_out;   /* index of the label output; -1 = none */
+    int error_out;   /* index of the output that is the reconstruction error already (penstock.error_output); -1 = none */
+    json_t *classes; /* names of the probabilities, in order (penstock.labels); NULL = their numbers */
 };
 
 static int refuse(pst_err *err, const pst_binding *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -240,6 +242,22 @@ static bool is_label(const pst_value_info *v)
     return v->dtype == PST_I64 || v->dtype == PST_I32 || v->dtype == PST_STR;
 }
 
+/* What the model says about its outputs itself: common/models/models.h. */
+static int take_own_outputs(pst_binding *b, pst_err *err)
+{
+    const char *error = pst_model_meta(b->model, "penstock.error_output"), *labels = pst_model_meta(b->model, "penstock.labels");
+    b->error_out = -1;
+    for (size_t i = 0; error && b->type == PST_SCORE_RECONSTRUCTION && i < b->info->n_outputs; i++)
+        if (!strcmp(b->info->outputs[i].name, error) && is_float(b->info->outputs[i].dtype))
+            b->error_out = (int)i;
+    if (error && b->type == PST_SCORE_RECONSTRUCTION && b->error_out < 0)
+        return refuse(err, b, "its metadata penstock.error_output names %.100s, which is no float output of it", error);
+    if (labels && b->type == PST_SCORE_CLASS &&
+        (pst_json_parse(labels, strlen(labels), "penstock.labels", &b->classes, NULL) < 0 || !json_is_array(b->classes)))
+        return refuse(err, b, "its metadata penstock.labels is no list of names");
+    return 0;
+}
+
 static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
 {
     const pst_model_info *info = b->info;
@@ -267,7 +285,10 @@ static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
         b->threshold = strtod(threshold, &end);
         b->has_threshold = end != threshold && isfinite(b->threshold);
     }
-    if (b->type == PST_SCORE_RECONSTRUCTION && b->n_inputs != 1)
+    int rc = take_own_outputs(b, err);
+    if (rc < 0)
+        return rc;
+    if (b->type == PST_SCORE_RECONSTRUCTION && b->error_out < 0 && b->n_inputs != 1)
         return refuse(err, b, "reconstruction_error needs one input, it has %zu", b->n_inputs);
     if (b->type == PST_SCORE_RECONSTRUCTION && !is_float(last->dtype))
         return refuse(err, b, "reconstruction_error needs a float output, %s is %s", last->name, pst_dtype_name(last->dtype));
@@ -353,6 +374,7 @@ void pst_binding_free(pst_binding *b)
     free(b->target);
     free(b->scores);
     free(b->labels);
+    json_decref(b->classes);
     free(b->name);
     free(b);
 }
@@ -556,7 +578,11 @@ static void take_label(pst_binding *b, const pst_tensor *labels, size_t i, size_
                 best = j;
         if (b->out_width == 1) /* one probability: of class 1 */
             best = s[0] >= (b->has_threshold ? b->threshold : 0.5);
-        snprintf(to, LABEL_BYTES, "%zu", best);
+        const char *name = json_string_value(json_array_get(b->classes, best));
+        if (name)
+            snprintf(to, LABEL_BYTES, "%s", name);
+        else
+            snprintf(to, LABEL_BYTES, "%zu", best);
     }
 }
 
@@ -596,6 +622,14 @@ static int take_scores(pst_binding *b, size_t given, size_t rows, size_t row, ps
 {
     size_t last = b->info->n_outputs - 1, k, l = 0;
     int rc;
+    if (b->error_out >= 0) {
+        if ((rc = per_row(b, (size_t)b->error_out, given, &k, err)) < 0 || (rc = widen(b, k, err)) < 0)
+            return rc;
+        if (k != 1)
+            return refuse(err, b, "its error output gives %zu numbers a record", k);
+        load(&b->tout[b->error_out], 0, rows, b->scores + row);
+        return 0;
+    }
     if (b->type == PST_SCORE_RECONSTRUCTION) {
         size_t out = b->info->n_outputs;
         while (out-- > 0) {

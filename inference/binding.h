@@ -10,7 +10,8 @@
  *     pst_binding_score(b, row, &scores, &label);
  *
  * Score types: raw = the last output, flattened; reconstruction_error = mean of (input − output)² over the slots, input as the model saw it;
- * class = label output (or the index of the largest probability) and the last output as probabilities.
+ * class = label output (or the name or number of the largest probability) and the last output as probabilities. A model that brings its
+ * own error output or class names (metadata, common/models/models.h) is taken at its word.
  * @thread one at a time (it owns a plan and its rows); may be created on one thread and used on another. */
 #ifndef PST_INFERENCE_BINDING_H
 #define PST_INFERENCE_BINDING_H
