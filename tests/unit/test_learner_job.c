@@ -4,6 +4,7 @@
 #include "common/base/json.h"
 #include "common/base/stop.h"
 #include "engine/penstock_engine.h"
+#include "inference/binding.h"
 #include "trainer/learner/learner.h"
 #include "trainer/learner/random.h"
 
@@ -208,6 +209,50 @@ static void test_classifier_and_regression(void **state)
     pst_model_unref(m);
 }
 
+/* The scorer's view of the same model. */
+static double score(pst_model *m, const char *type, const double *x, char ret_label[64])
+{
+    char *text = pst_sprintf("name: p\ninput: {topics: [t]}\nmodel: {file: m.onnx}\noutput: {topic: o}\nscore: {type: %s}\n", type);
+    pst_pipeline *p = NULL;
+    pst_binding *b = NULL;
+    pst_err err = {0};
+    const double *scores;
+    const char *label;
+    if (pst_pipeline_parse(text, strlen(text), "test", &p, &err) < 0 || pst_binding_new(p, m, "m", 1, 4, &b, &err) < 0)
+        fail_msg("%s", err.text);
+    pst_binding_put(b, 0, x);
+    if (pst_binding_run(b, 0, 1, &err) < 0)
+        fail_msg("%s", err.text);
+    size_t n = pst_binding_score(b, 0, &scores, &label);
+    double out = scores[n - 1];
+    assert_true(n == (*type == 'c' ? 2 : 1));
+    snprintf(ret_label, 64, "%s", label ? label : "");
+    pst_binding_free(b);
+    pst_pipeline_free(p);
+    free(text);
+    return out;
+}
+
+static void test_scorer_takes_error_and_labels_from_the_model(void **state)
+{
+    char label[64];
+    float direct;
+    write_csv(300);
+    must_learn("{features: [load, pressure], hidden: [4], epochs: 20}", "ae");
+    pst_model *m = load("ae");
+    run(m, (float[]){90, 101325}, 2, &direct, 1);
+    double error = score(m, "reconstruction_error", (double[]){90, 101325}, label);
+    assert_true(fabs(error - (double)direct) < 1e-6); /* standardised: not the mean of squares of Pa and per cent */
+    pst_model_unref(m);
+    must_learn("{features: [load, pressure], target: state, classes: [low, high], hidden: [16], epochs: 60, learning_rate: 0.01}", "class");
+    m = load("class");
+    assert_true(score(m, "class", (double[]){65, 101295}, label) > 0.9);
+    assert_string_equal(label, "high");
+    score(m, "class", (double[]){40, 101355}, label);
+    assert_string_equal(label, "low");
+    pst_model_unref(m);
+}
+
 static void on_alarm(int sig)
 {
     pst_stop_request();
@@ -264,6 +309,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_autoencoder_tells_usual_from_unusual, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_model_json_has_the_fields_of_a_model_event, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_classifier_and_regression, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_scorer_takes_error_and_labels_from_the_model, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_stopped_and_resumed_gives_the_same_model, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_what_goes_wrong_is_said, make_root, drop_root),
     };
