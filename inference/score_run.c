@@ -442,7 +442,7 @@ static int bad_record(scorer *s, const pst_record *r, const char *stage, const c
 {
     if (!s->p->tolerance_none)
         return send_dead_letter(s, r, stage, reason, message);
-    return pst_err_set(&s->err, PST_EINVAL, PST_CLASS_DATA, "score", 0,
+    return pst_err_set(&s->err, PST_EPARSE, PST_CLASS_DATA, "score", 0,
                        "%s[%d]@%lld: %s (%s): %s; errors.tolerance is none, so the pipeline stops here", r->topic, r->partition,
                        (long long)r->offset, reason, stage, message);
 }

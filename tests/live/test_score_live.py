@@ -182,7 +182,7 @@ def test_alias_moves_under_load(p):
     t.start()
     versions = [1]
     try:
-        until(lambda: len(p.read("swap.scores")) > 500, 60, "scores flow")
+        p.read("swap.scores", lambda out: len(out) > 500, timeout=60)
         for v in (2, 3, 1, 3):
             p.cli("models", "alias", "line", "champion", v)
             versions.append(v)
@@ -267,7 +267,6 @@ def test_killed_in_a_loop_nothing_is_lost_or_doubled(p):
         i = rng.randrange(2)
         workers[i].kill(), workers[i].wait()
         workers[i] = p.spawn("score", "run", "-c", path, log="ledger.log")
-    broker = json.loads(p.kafka("status", "--json"))
     p.kafka("kill", "1")
     time.sleep(5)
     p.kafka("start", "1")
