@@ -164,6 +164,8 @@ typedef struct pst_producer pst_producer;
 int pst_producer_new(const pst_bus_conf *conf, const pst_producer_opts *opts, pst_producer **ret_producer, pst_err *err);
 /* Queues a copy. Full queue: serves deliveries up to timeout 10 s, then PST_EAGAIN/RETRY. PST_ELIMIT/DATA: larger than message.max.bytes. */
 int pst_producer_send(pst_producer *p, const pst_out *out, pst_err *err);
+/* Records for this topic will come: its partitions are looked up now, so that the first record does not wait a second for it. */
+void pst_producer_expect(pst_producer *p, const char *topic);
 int pst_producer_poll(pst_producer *p, int timeout_ms); /* deliveries served */
 /* Waits until all is acknowledged; reports the first failed delivery since the last flush. PST_ETIMEDOUT/RETRY when still waiting. */
 int pst_producer_flush(pst_producer *p, int timeout_ms, pst_err *err);

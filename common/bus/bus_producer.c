@@ -251,6 +251,15 @@ int pst_producer_send(pst_producer *p, const pst_out *out, pst_err *err)
     return code ? bus_err(err, p->conf, code, NULL, "topic %s: cannot send", out->topic) : 0;
 }
 
+/* A topic that the first record brings is looked up by librdkafka's one-second timer; one that was named before is looked up as soon as a
+ * broker is connected. */
+void pst_producer_expect(pst_producer *p, const char *topic)
+{
+    rd_kafka_topic_t *t = p->rk ? rd_kafka_topic_new(p->rk, topic, NULL) : NULL;
+    if (t)
+        rd_kafka_topic_destroy(t);
+}
+
 int pst_producer_poll(pst_producer *p, int timeout_ms)
 {
     return p->rk ? rd_kafka_poll(p->rk, timeout_ms) : 0;
@@ -318,6 +327,7 @@ int pst_publish(const pst_bus_conf *conf, const pst_out *out, int timeout_ms, in
         producer_free(p);
         return rc;
     }
+    pst_producer_expect(p, out->topic);
     rc = pst_producer_send(p, out, err);
     /* librdkafka's own time-out tells more than ours: give it the time to do so. */
     if (!rc)

@@ -40,7 +40,10 @@ static int ready(kafka_sink *s, pst_outlet_kind kind, pst_err *err)
     }
     if (s->producer)
         return 0;
-    return pst_producer_new(s->conf, &(pst_producer_opts){.linger_ms = 10, .on_delivery = on_delivery, .arg = s}, &s->producer, err);
+    int rc = pst_producer_new(s->conf, &(pst_producer_opts){.linger_ms = 10, .on_delivery = on_delivery, .arg = s}, &s->producer, err);
+    for (int i = 0; !rc && i < 3; i++)
+        pst_producer_expect(s->producer, pst_client_topic(s->client, topic_of[i]));
+    return rc;
 }
 
 static int kafka_send(void *arg, pst_outlet_kind kind, const char *key, const void *body, size_t len, void *token, pst_err *err)
