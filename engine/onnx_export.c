@@ -9,8 +9,8 @@
 struct pst_onnx_builder {
     pst_buf nodes; /* finished node fields of GraphProto */
     pst_buf node;  /* the one being made: a NodeProto body */
-    pst_buf inputs, outputs, initializers, meta;
-    char *name;
+    pst_buf inputs, outputs, initializers, meta, opsets;
+    char *name, *domain; /* domain: the one other than ONNX's */
     int64_t opset, ir_version;
 };
 
@@ -72,6 +72,8 @@ void pst_onnx_free(pst_onnx_builder *b)
     pst_buf_done(&b->outputs);
     pst_buf_done(&b->initializers);
     pst_buf_done(&b->meta);
+    pst_buf_done(&b->opsets);
+    free(b->domain);
     free(b->name);
     free(b);
 }
@@ -174,6 +176,48 @@ void pst_onnx_attr_ints(pst_onnx_builder *b, const char *name, const int64_t *va
     put_message(&b->node, 5, &a);
 }
 
+void pst_onnx_attr_str(pst_onnx_builder *b, const char *name, const char *value)
+{
+    pst_buf a = {0};
+    put_text(&a, 1, name);
+    put_text(&a, 4, value);
+    put_int(&a, 20, 3);
+    put_message(&b->node, 5, &a);
+}
+
+void pst_onnx_attr_floats(pst_onnx_builder *b, const char *name, const float *values, size_t n)
+{
+    pst_buf a = {0};
+    put_text(&a, 1, name);
+    for (size_t i = 0; i < n; i++)
+        put_float(&a, 7, values[i]);
+    put_int(&a, 20, 6);
+    put_message(&b->node, 5, &a);
+}
+
+void pst_onnx_attr_strs(pst_onnx_builder *b, const char *name, const char *const *values, size_t n)
+{
+    pst_buf a = {0};
+    put_text(&a, 1, name);
+    for (size_t i = 0; i < n; i++)
+        put_text(&a, 9, values[i]);
+    put_int(&a, 20, 8);
+    put_message(&b->node, 5, &a);
+}
+
+void pst_onnx_domain(pst_onnx_builder *b, const char *domain, int64_t version)
+{
+    put_text(&b->node, 7, domain);
+    if (b->domain && !strcmp(b->domain, domain))
+        return;
+    pst_buf o = {0};
+    put_text(&o, 1, domain);
+    put_int(&o, 2, version);
+    put_message(&b->opsets, 8, &o);
+    free(b->domain);
+    b->domain = pst_strdup(domain);
+}
+
 void pst_onnx_meta(pst_onnx_builder *b, const char *key, const char *value)
 {
     pst_buf e = {0};
@@ -199,5 +243,6 @@ void pst_onnx_write(const pst_onnx_builder *b, pst_buf *ret)
     put_text(&opset, 1, "");
     put_int(&opset, 2, b->opset);
     put_message(ret, 8, &opset);
+    pst_buf_add(ret, b->opsets.data, b->opsets.len);
     pst_buf_add(ret, b->meta.data, b->meta.len);
 }

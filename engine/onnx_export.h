@@ -35,6 +35,11 @@ void pst_onnx_node(pst_onnx_builder *b, const char *op_type, const char *const *
 void pst_onnx_attr_int(pst_onnx_builder *b, const char *name, int64_t value);
 void pst_onnx_attr_float(pst_onnx_builder *b, const char *name, float value);
 void pst_onnx_attr_ints(pst_onnx_builder *b, const char *name, const int64_t *values, size_t n);
+void pst_onnx_attr_str(pst_onnx_builder *b, const char *name, const char *value);
+void pst_onnx_attr_floats(pst_onnx_builder *b, const char *name, const float *values, size_t n);
+void pst_onnx_attr_strs(pst_onnx_builder *b, const char *name, const char *const *values, size_t n);
+/* The node added last is of another domain than ONNX's own, imported at this version. */
+void pst_onnx_domain(pst_onnx_builder *b, const char *domain, int64_t version);
 void pst_onnx_meta(pst_onnx_builder *b, const char *key, const char *value);
 /* Appends the serialized ModelProto to ret. */
 void pst_onnx_write(const pst_onnx_builder *b, pst_buf *ret);

@@ -455,7 +455,7 @@ static int eval(pst_op_ctx *c, const pst_forest *f, int64_t *ret_rows, double **
     uint8_t *has = pst_scratch(c, (size_t)rows * (size_t)f->n_targets);
     if (!scores || !has)
         return PST_ELIMIT;
-    if (x->dtype == PST_F32 && f->fast && rows >= PST_FOREST_FAST_ROWS && !c->plan->opts.no_fusion) {
+    if (x->dtype == PST_F32 && f->fast && !c->plan->opts.no_fusion) {
         int rc = pst_forest_fast_run(c, f, x->data, rows, cols, scores, has);
         if (rc < 0)
             return rc;

@@ -62,7 +62,7 @@ void pst_forest_eval_d(const pst_forest *f, const double *x, int64_t rows, int64
 
 /* The vector form (tree_fast.c), built when the forest fits it: every split an ordering, at most 255 thresholds per feature and 256
  * leaves per tree. Gives the same leaves and, summed in the same order in double, the same scores. */
-#define PST_FOREST_FAST_ROWS 4 /* fewer rows are quicker walked down */
+#define PST_FOREST_RANKED_ROWS 20 /* fewer rows are quicker walked down */
 void pst_forest_fast_new(pst_op_ctx *c, pst_forest *f);
 int pst_forest_fast_run(pst_op_ctx *c, const pst_forest *f, const float *x, int64_t rows, int64_t cols, double *out, uint8_t *has);
 

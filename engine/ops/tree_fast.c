@@ -30,7 +30,19 @@ typedef struct fast_tree {
     int32_t only;                      /* the leaf of a tree without splits */
 } fast_tree;
 
+/* For few rows: nodes of 16 bytes, walked down eight trees at a time so that their loads overlap. A leaf leads to itself, so a walk
+ * takes as many steps as its tree is deep, without asking. */
+typedef struct walk_node {
+    float t;
+    uint32_t feature; /* bit 31: missing goes to yes */
+    int32_t yes, no;
+} walk_node;
+
 typedef struct pst_forest_fast {
+    walk_node *walk; /* the forest's nodes, then its leaves */
+    int32_t *walk_roots;
+    int *depths;
+    bool ranked; /* the vector form below is there too */
     const pst_cpu_kernels *kernels;
     fast_column *columns;
     int n_columns;
@@ -89,11 +101,6 @@ typedef struct fast_builder {
 static bool find_thresholds(fast_builder *b)
 {
     const pst_forest *f = b->f;
-    for (int32_t i = 0; i < f->n_nodes; i++) {
-        if (!as_split(&f->nodes[i], &b->splits[i]))
-            return false;
-        b->n_t[b->splits[i].feature]++;
-    }
     for (int32_t k = 0; k < f->n_features; k++) {
         b->t[k] = pst_alloc(((size_t)b->n_t[k] + 1) * sizeof(float));
         b->n_t[k] = 0;
@@ -216,7 +223,51 @@ static bool add_tables(fast_builder *b, fast_tree *t, const int32_t *leaf_no, in
     return true;
 }
 
-static bool build(fast_builder *b)
+static int32_t walk_at(const pst_forest *f, int32_t to)
+{
+    return to >= 0 ? to : f->n_nodes + ~to;
+}
+
+static void build_walk(fast_builder *b)
+{
+    const pst_forest *f = b->f;
+    pst_forest_fast *q = b->q;
+    int *depth = pst_alloc(((size_t)f->n_nodes + 1) * sizeof *depth);
+    int32_t *stack = pst_alloc(((size_t)f->n_nodes + 2) * sizeof *stack);
+    q->walk = pst_keep(b->c, ((size_t)f->n_nodes + (size_t)f->n_leaves + 1) * sizeof *q->walk);
+    q->walk_roots = pst_keep(b->c, ((size_t)f->n_trees + 1) * sizeof *q->walk_roots);
+    q->depths = pst_keep(b->c, ((size_t)f->n_trees + 1) * sizeof *q->depths);
+    for (int32_t i = 0; i < f->n_nodes; i++) {
+        const split *s = &b->splits[i];
+        q->walk[i] = (walk_node){.t = s->t,
+                                 .feature = (uint32_t)s->feature | (s->missing_yes ? UINT32_C(1) << 31 : 0),
+                                 .yes = walk_at(f, s->yes),
+                                 .no = walk_at(f, s->no)};
+    }
+    for (int32_t i = 0; i < f->n_leaves; i++)
+        q->walk[f->n_nodes + i] = (walk_node){.yes = f->n_nodes + i, .no = f->n_nodes + i};
+    for (int32_t t = 0; t < f->n_trees; t++) {
+        int32_t top = 0;
+        q->walk_roots[t] = walk_at(f, f->roots[t]);
+        if (f->roots[t] < 0)
+            continue;
+        stack[top++] = f->roots[t];
+        depth[f->roots[t]] = 1;
+        while (top) {
+            int32_t at = stack[--top], to[2] = {f->nodes[at].yes, f->nodes[at].no};
+            q->depths[t] = depth[at] > q->depths[t] ? depth[at] : q->depths[t];
+            for (int side = 0; side < 2; side++)
+                if (to[side] >= 0) {
+                    depth[to[side]] = depth[at] + 1;
+                    stack[top++] = to[side];
+                }
+        }
+    }
+    free(depth);
+    free(stack);
+}
+
+static bool build_ranked(fast_builder *b)
 {
     const pst_forest *f = b->f;
     pst_forest_fast *q = b->q;
@@ -248,19 +299,59 @@ void pst_forest_fast_new(pst_op_ctx *c, pst_forest *f)
         return;
     fast_builder b = {.c = c, .f = f, .q = pst_keep(c, sizeof(pst_forest_fast))};
     size_t nf = (size_t)f->n_features;
+    bool ok = true;
     b.splits = pst_alloc((size_t)f->n_nodes * sizeof *b.splits);
     b.t = pst_alloc(nf * sizeof *b.t);
     b.n_t = pst_alloc(nf * sizeof *b.n_t);
     b.column = pst_alloc(2 * nf * sizeof *b.column);
     b.q->kernels = pst_kernels_pick(c->plan->isa);
-    if (build(&b))
+    for (int32_t i = 0; i < f->n_nodes && ok; i++) {
+        ok = as_split(&f->nodes[i], &b.splits[i]);
+        b.n_t[b.splits[i].feature] += ok;
+    }
+    if (ok) {
+        build_walk(&b);
+        b.q->ranked = build_ranked(&b);
         f->fast = b.q;
+    }
     for (size_t i = 0; i < nf; i++)
         free(b.t[i]);
     free(b.splits);
     free(b.t);
     free(b.n_t);
     free(b.column);
+}
+
+/* One row down all trees. */
+static void walk_row(const pst_forest *f, const float *x, double *out, uint8_t *has)
+{
+    enum { AT_ONCE = 8 };
+    const pst_forest_fast *q = f->fast;
+    memset(out, 0, (size_t)f->n_targets * sizeof *out);
+    memset(has, 0, (size_t)f->n_targets);
+    for (int32_t t = 0; t < f->n_trees; t += AT_ONCE) {
+        int n = f->n_trees - t < AT_ONCE ? f->n_trees - t : AT_ONCE, depth = 0;
+        int32_t at[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++) {
+            at[i] = q->walk_roots[i < n ? t + i : t];
+            depth = i < n && q->depths[t + i] > depth ? q->depths[t + i] : depth;
+        }
+        for (int d = 0; d < depth; d++)
+            for (int i = 0; i < AT_ONCE; i++) {
+                const walk_node *w = &q->walk[at[i]];
+                float v = x[w->feature & INT32_MAX];
+                at[i] = (v <= w->t) | ((v != v) & (w->feature >> 31)) ? w->yes : w->no;
+            }
+        for (int i = 0; i < n; i++) {
+            const pst_tree_leaf *leaf = &f->leaves[at[i] - f->n_nodes];
+            for (int32_t k = 0; k < leaf->n; k++) {
+                out[f->weights[leaf->at + k].target] += f->weights[leaf->at + k].value;
+                has[f->weights[leaf->at + k].target] = 1;
+            }
+        }
+    }
+    for (int32_t k = 0; k < f->n_targets && f->aggregate == PST_AGG_AVERAGE; k++)
+        out[k] /= f->n_trees;
 }
 
 /* Ranks of one column for n rows: how many thresholds lie below x, by a search without branches, eight rows side by side. */
@@ -296,44 +387,57 @@ static void rank_rows(const pst_forest_fast *q, const float *x, int64_t cols, in
     }
 }
 
+/* Up to 64 rows by the vector form. */
+static void ranked_rows(const pst_forest *f, const float *x, int64_t cols, int n, int8_t *ranks, int8_t *work, double *acc, double *out)
+{
+    const pst_forest_fast *q = f->fast;
+    int nt = f->n_targets;
+    rank_rows(q, x, cols, n, ranks);
+    memset(acc, 0, (size_t)nt * ROWS * sizeof *acc);
+    for (int32_t t = 0; t < f->n_trees; t++) {
+        const fast_tree *tree = &q->trees[t];
+        _Alignas(64) uint8_t leaf[ROWS];
+        if (tree->only < 0)
+            q->kernels->tree(q->code + tree->code, tree->n, ranks, work, leaf);
+        else
+            memset(leaf, 0, sizeof leaf);
+        for (int32_t k = 0; k < tree->n_targets; k++) {
+            const float *table = q->tables + (int64_t)(tree->table + k) * 256;
+            double *to = acc + (size_t)q->targets[tree->targets + k] * ROWS;
+            for (int r = 0; r < ROWS; r++)
+                to[r] += (double)table[leaf[r]];
+        }
+    }
+    for (int r = 0; r < n; r++)
+        for (int k = 0; k < nt; k++)
+            out[r * nt + k] = acc[k * ROWS + r] / (f->aggregate == PST_AGG_AVERAGE ? f->n_trees : 1);
+}
+
 int pst_forest_fast_run(pst_op_ctx *c, const pst_forest *f, const float *x, int64_t rows, int64_t cols, double *out, uint8_t *has)
 {
     const pst_forest_fast *q = f->fast;
     int nt = f->n_targets;
-    int8_t *ranks = pst_scratch(c, (size_t)q->n_columns * ROWS), *work = pst_scratch(c, (size_t)(256 + q->nodes_max) * ROWS);
-    double *acc = pst_scratch(c, (size_t)nt * ROWS * sizeof *acc);
-    if (!ranks || !work || !acc)
-        return PST_ELIMIT;
-    for (int i = 0; i < 256; i++)
-        memset(work + i * ROWS, i, ROWS);
-    memset(ranks, 0, (size_t)q->n_columns * ROWS);
-    memset(has, 0, (size_t)(rows * nt));
-    for (int32_t t = 0; t < f->n_trees; t++)
-        for (int32_t k = 0; k < q->trees[t].n_targets; k++)
-            has[q->targets[q->trees[t].targets + k]] = 1;
-    for (int64_t r = 1; r < rows; r++)
-        memcpy(has + r * nt, has, (size_t)nt);
-    for (int64_t at = 0; at < rows; at += ROWS) {
-        int n = rows - at < ROWS ? (int)(rows - at) : ROWS;
-        rank_rows(q, x + at * cols, cols, n, ranks);
-        memset(acc, 0, (size_t)nt * ROWS * sizeof *acc);
-        for (int32_t t = 0; t < f->n_trees; t++) {
-            const fast_tree *tree = &q->trees[t];
-            _Alignas(64) uint8_t leaf[ROWS];
-            if (tree->only < 0)
-                q->kernels->tree(q->code + tree->code, tree->n, ranks, work, leaf);
-            else
-                memset(leaf, 0, sizeof leaf);
-            for (int32_t k = 0; k < tree->n_targets; k++) {
-                const float *table = q->tables + (int64_t)(tree->table + k) * 256;
-                double *to = acc + (size_t)q->targets[tree->targets + k] * ROWS;
-                for (int r = 0; r < ROWS; r++)
-                    to[r] += (double)table[leaf[r]];
-            }
+    int64_t at = 0;
+    if (q->ranked && rows >= PST_FOREST_RANKED_ROWS) {
+        int8_t *ranks = pst_scratch(c, (size_t)q->n_columns * ROWS), *work = pst_scratch(c, (size_t)(256 + q->nodes_max) * ROWS);
+        double *acc = pst_scratch(c, (size_t)nt * ROWS * sizeof *acc);
+        if (!ranks || !work || !acc)
+            return PST_ELIMIT;
+        for (int i = 0; i < 256; i++)
+            memset(work + i * ROWS, i, ROWS);
+        memset(ranks, 0, (size_t)q->n_columns * ROWS);
+        memset(has, 0, (size_t)(rows * nt));
+        for (int32_t t = 0; t < f->n_trees; t++)
+            for (int32_t k = 0; k < q->trees[t].n_targets; k++)
+                has[q->targets[q->trees[t].targets + k]] = 1;
+        for (int64_t r = 1; r < rows; r++)
+            memcpy(has + r * nt, has, (size_t)nt);
+        for (; rows - at >= PST_FOREST_RANKED_ROWS; at += ROWS) {
+            int n = rows - at < ROWS ? (int)(rows - at) : ROWS;
+            ranked_rows(f, x + at * cols, cols, n, ranks, work, acc, out + at * nt);
         }
-        for (int r = 0; r < n; r++)
-            for (int k = 0; k < nt; k++)
-                out[(at + r) * nt + k] = acc[k * ROWS + r] / (f->aggregate == PST_AGG_AVERAGE ? f->n_trees : 1);
     }
+    for (; at < rows; at++)
+        walk_row(f, x + at * cols, out + at * nt, has + at * nt);
     return 0;
 }

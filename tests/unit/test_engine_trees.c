@@ -1,0 +1,188 @@
+/* Forests: the vector form and the short walk give exactly what the plain walk gives, on every instruction set of this machine. */
+#include "engine/cpu/isa.h"
+#include "engine/onnx_export.h"
+#include "engine/penstock_engine.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEATURES = 9, NODES_MAX = 200000 };
+
+typedef struct forest {
+    int64_t tree[NODES_MAX], node[NODES_MAX], feature[NODES_MAX], yes[NODES_MAX], no[NODES_MAX], track[NODES_MAX];
+    float value[NODES_MAX], weight[NODES_MAX];
+    const char *mode[NODES_MAX];
+    int64_t w_tree[NODES_MAX], w_node[NODES_MAX], w_id[NODES_MAX];
+    size_t n, n_w;
+} forest;
+
+static uint32_t seed = 99;
+
+static uint32_t rnd(uint32_t below)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % below;
+}
+
+static int64_t grow(forest *f, int64_t tree, int64_t *next, int depth, const char *const *modes, int n_modes, int thresholds, int targets)
+{
+    size_t at = f->n++;
+    int64_t id = (*next)++;
+    f->tree[at] = tree;
+    f->node[at] = id;
+    f->track[at] = rnd(2);
+    if (!depth || (depth < 4 && !rnd(6))) {
+        f->mode[at] = "LEAF";
+        for (int k = 0; k < targets; k++) {
+            f->w_tree[f->n_w] = tree;
+            f->w_node[f->n_w] = id;
+            f->w_id[f->n_w] = targets == 1 ? tree % 2 : k;
+            f->weight[f->n_w++] = (float)rnd(100000) / 1000.0f - 50;
+        }
+        return id;
+    }
+    f->mode[at] = modes[rnd((uint32_t)n_modes)];
+    f->feature[at] = rnd(FEATURES);
+    f->value[at] = (float)rnd((uint32_t)thresholds) / 16.0f - 4;
+    f->yes[at] = grow(f, tree, next, depth - 1, modes, n_modes, thresholds, targets);
+    f->no[at] = grow(f, tree, next, depth - 1, modes, n_modes, thresholds, targets);
+    return id;
+}
+
+static pst_model *model(forest *f, bool average)
+{
+    pst_buf b = {0};
+    pst_model *m = NULL;
+    pst_err err = {0};
+    pst_onnx_builder *o = pst_onnx_new("trees", 17, 8);
+    pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, FEATURES}, "N");
+    pst_onnx_node(o, "TreeEnsembleRegressor", (const char *[]){"x"}, 1, (const char *[]){"y"}, 1);
+    pst_onnx_domain(o, "ai.onnx.ml", 3);
+    pst_onnx_attr_ints(o, "nodes_treeids", f->tree, f->n);
+    pst_onnx_attr_ints(o, "nodes_nodeids", f->node, f->n);
+    pst_onnx_attr_ints(o, "nodes_featureids", f->feature, f->n);
+    pst_onnx_attr_ints(o, "nodes_truenodeids", f->yes, f->n);
+    pst_onnx_attr_ints(o, "nodes_falsenodeids", f->no, f->n);
+    pst_onnx_attr_ints(o, "nodes_missing_value_tracks_true", f->track, f->n);
+    pst_onnx_attr_floats(o, "nodes_values", f->value, f->n);
+    pst_onnx_attr_strs(o, "nodes_modes", f->mode, f->n);
+    pst_onnx_attr_ints(o, "target_treeids", f->w_tree, f->n_w);
+    pst_onnx_attr_ints(o, "target_nodeids", f->w_node, f->n_w);
+    pst_onnx_attr_ints(o, "target_ids", f->w_id, f->n_w);
+    pst_onnx_attr_floats(o, "target_weights", f->weight, f->n_w);
+    pst_onnx_attr_int(o, "n_targets", 2);
+    pst_onnx_attr_str(o, "aggregate_function", average ? "AVERAGE" : "SUM");
+    pst_onnx_attr_floats(o, "base_values", (float[]){0.5f, -1}, 2);
+    pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 2}, "N");
+    pst_onnx_write(o, &b);
+    pst_onnx_free(o);
+    if (pst_model_load(b.data, b.len, NULL, NULL, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    pst_buf_done(&b);
+    return m;
+}
+
+static void compare(pst_model *m)
+{
+    static const char *const isas[] = {"portable", "avx2", "avx512"};
+    static const int batches[] = {1, 2, 7, 19, 20, 63, 64, 65, 200};
+    pst_err err = {0};
+    pst_plan *ref = NULL;
+    pst_plan_opts plain = {.no_fusion = true};
+    assert_int_equal(pst_plan_new(m, &plain, &ref, &err), 0);
+    for (size_t i = 0; i < 3; i++) {
+        pst_plan *p = NULL;
+        pst_plan_opts opts = {.isa = isas[i]};
+        if (!pst_kernels_pick(isas[i]))
+            continue;
+        assert_int_equal(pst_plan_new(m, &opts, &p, &err), 0);
+        for (size_t k = 0; k < sizeof batches / sizeof *batches; k++) {
+            int rows = batches[k];
+            float *x = malloc((size_t)(rows * FEATURES) * sizeof *x);
+            for (int q = 0; q < rows * FEATURES; q++)
+                x[q] = !rnd(12) ? NAN : !rnd(40) ? INFINITY : !rnd(40) ? -INFINITY : (float)rnd(400) / 32.0f - 6; /* often on a threshold */
+            pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {rows, FEATURES}, .data = x}, want, got;
+            assert_int_equal(pst_plan_run(ref, &in, 1, &want, 1, &err), 0);
+            assert_int_equal(pst_plan_run(p, &in, 1, &got, 1, &err), 0);
+            assert_memory_equal(got.data, want.data, (size_t)rows * 2 * sizeof(float));
+            free(x);
+        }
+        pst_plan_free(p);
+    }
+    pst_plan_free(ref);
+    pst_model_unref(m);
+}
+
+static void run(const char *const *modes, int n_modes, int trees, int depth, int thresholds, int targets, bool average)
+{
+    forest *f = calloc(1, sizeof *f);
+    for (int t = 0; t < trees; t++) {
+        int64_t next = 0;
+        grow(f, t, &next, t == 3 ? 0 : depth, modes, n_modes, thresholds, targets);
+    }
+    compare(model(f, average));
+    free(f);
+}
+
+static void test_ranked_forests_equal_the_plain_walk(void **state)
+{
+    static const char *const leq[] = {"BRANCH_LEQ"}, *const lt[] = {"BRANCH_LT"},
+                             *const mixed[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"};
+    run(leq, 1, 20, 6, 128, 1, false);
+    run(lt, 1, 33, 7, 128, 1, true);
+    run(mixed, 4, 17, 5, 60, 1, false);
+    run(mixed, 4, 9, 6, 60, 2, true);
+}
+
+static void test_forests_beyond_a_byte_equal_the_plain_walk(void **state)
+{
+    static const char *const leq[] = {"BRANCH_LEQ"}, *const any[] = {"BRANCH_LEQ", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_GT"};
+    run(leq, 1, 20, 6, 5000, 1, false); /* too many thresholds */
+    run(leq, 1, 6, 11, 128, 1, false);  /* too many leaves */
+    run(any, 4, 11, 6, 100, 1, false);  /* splits that are no ordering */
+}
+
+static void test_bad_forests_are_refused(void **state)
+{
+    static const char *const leq[] = {"BRANCH_LEQ"};
+    for (int kind = 0; kind < 5; kind++) {
+        forest *f = calloc(1, sizeof *f);
+        int64_t next = 0;
+        pst_plan *p = NULL;
+        pst_err err = {0};
+        grow(f, 0, &next, 4, leq, 1, 50, 1);
+        if (kind == 0)
+            f->yes[0] = 0; /* a cycle */
+        else if (kind == 1)
+            f->no[0] = 100000;
+        else if (kind == 2)
+            f->w_id[0] = 7;
+        else if (kind == 3)
+            f->node[3] = f->node[4];
+        else
+            f->mode[1] = "BRANCH_SIDEWAYS";
+        pst_model *m = model(f, false);
+        assert_true(pst_plan_new(m, NULL, &p, &err) < 0);
+        assert_int_equal(err.cls, PST_CLASS_DATA);
+        assert_true(err.text[0]);
+        pst_model_unref(m);
+        free(f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranked_forests_equal_the_plain_walk),
+        cmocka_unit_test(test_forests_beyond_a_byte_equal_the_plain_walk),
+        cmocka_unit_test(test_bad_forests_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
