@@ -5,7 +5,8 @@
 
 #include "common/base/yaml.h"
 
-typedef struct pst_complaint { /* field: dotted path as in the manifest ("framework.command"); text: what is wrong and what would be right */
+typedef struct
+    pst_complaint { /* field: dotted path as in the manifest ("framework.command"); text: what is wrong and what would be right */
     char *field, *text;
     int line;
 } pst_complaint;
@@ -18,12 +19,12 @@ void pst_complaints_done(pst_complaints *c);
 char *pst_complaints_text(const pst_complaints *c); /* "field: text; field: text"; free() */
 
 typedef struct pst_data_store {
-    char *id, *type;                 /* type as written: mount, host_mount, mount_volume, mount_cos, s3_datastore, topic, files … */
-    char *input, *output;            /* training_data.container, training_results.container; NULL */
-    json_t *connection;              /* owned object; secrets never leave the manifest's reader */
-    char *topic;                     /* type topic: name, and the range */
-    int64_t from, to;                /* offsets per partition; from -2 = beginning, to -1 = the end at start */
-    int64_t records_max;             /* 0 = all */
+    char *id, *type;      /* type as written: mount, host_mount, mount_volume, mount_cos, s3_datastore, topic, files … */
+    char *input, *output; /* training_data.container, training_results.container; NULL */
+    json_t *connection;   /* owned object; secrets never leave the manifest's reader */
+    char *topic;          /* type topic: name, and the range */
+    int64_t from, to;     /* offsets per partition; from -2 = beginning, to -1 = the end at start */
+    int64_t records_max;  /* 0 = all */
 } pst_data_store;
 
 typedef struct pst_manifest {
@@ -37,20 +38,20 @@ typedef struct pst_manifest {
     char *framework, *framework_version, *command;
     pst_data_store *stores;
     size_t n_stores;
-    json_t *evaluation_metrics;      /* as written, or NULL */
+    json_t *evaluation_metrics; /* as written, or NULL */
     /* penstock: */
     char *queue;
     int priority;
-    int64_t deadline_us;             /* 0 = none; from the start of PROCESSING */
+    int64_t deadline_us; /* 0 = none; from the start of PROCESSING */
     int retries;
-    int64_t grace_us;                /* halt and terminate; default 10 s */
-    json_t *env;                     /* object of strings, or NULL */
-    char *model_name, *model_alias;  /* penstock.model */
-    json_t *learner;                 /* penstock.learner: settings of the built-in learner, or NULL */
+    int64_t grace_us;               /* halt and terminate; default 10 s */
+    json_t *env;                    /* object of strings, or NULL */
+    char *model_name, *model_alias; /* penstock.model */
+    json_t *learner;                /* penstock.learner: settings of the built-in learner, or NULL */
     char *site;
-    int parameter_servers;           /* penstock.roles.ps; 0 */
-    bool native;                     /* framework.name: native */
-    json_t *raw;                     /* the whole tree */
+    int parameter_servers; /* penstock.roles.ps; 0 */
+    bool native;           /* framework.name: native */
+    json_t *raw;           /* the whole tree */
 } pst_manifest;
 
 /* Returns 0 with errors->n == 0 when valid; PST_EINVAL/DATA with every violation in errors. warnings: fields not supported (each named),

@@ -58,10 +58,11 @@ static bool is_platform_down(const char *code)
     return code && !strcmp(code, "PLATFORM_DOWN");
 }
 
-/* FfDL's codes: C… is the user's, S… the platform's. */
+/* FfDL's codes: S1… and S2… are the platform's (no resources, deployment, lost processes, connections) and worth another try. C… and S3… (what
+ * the job brings along could not be loaded or stored) would most likely happen again: the manifest's retries decide. */
 static bool is_platform_fault(const char *code)
 {
-    return *code == 'S' || is_platform_down(code);
+    return !strncmp(code, "S1", 2) || !strncmp(code, "S2", 2) || is_platform_down(code);
 }
 
 /* The reporter's text, or NULL where it said nothing. */

@@ -386,6 +386,17 @@ bool pst_trainer_core_used(const pst_trainer_core *c, const char *site, int64_t 
     return true;
 }
 
+bool pst_trainer_core_equal(const pst_trainer_core *a, const pst_trainer_core *b)
+{
+    bool equal = a->jobs.live == b->jobs.live;
+    for (size_t i = 0; i < a->jobs.n && equal; i++) {
+        const pst_job *x = a->jobs.at[i].key ? a->jobs.at[i].value : NULL;
+        const pst_job *y = x ? pst_map_get(&b->jobs, x->s.training_id) : NULL;
+        equal = !x || (y && x->queued == y->queued && x->charged == y->charged && pst_event_equal(&pst_job_state_type, &x->s, &y->s));
+    }
+    return equal;
+}
+
 static int by_id(const void *a, const void *b)
 {
     const pst_job *const *x = a, *const *y = b;

@@ -95,7 +95,9 @@ const pst_trainer_counts *pst_trainer_core_counts(const pst_trainer_core *c);
 size_t pst_trainer_core_jobs(const pst_trainer_core *c, pst_job_public_state state); /* how many are in that state */
 /* Charged at a site: CPUs in thousandths, bytes, GPUs. False: unknown site. */
 bool pst_trainer_core_used(const pst_trainer_core *c, const char *site, int64_t ret_used[3]);
-/* Every job's state as canonical text, for comparing a live core with a rebuilt one. free() it. */
+/* The same jobs in the same states, queued and charged alike? */
+bool pst_trainer_core_equal(const pst_trainer_core *a, const pst_trainer_core *b);
+/* Every job's state as canonical text, for a person who compares two. free() it. */
 char *pst_trainer_core_dump(const pst_trainer_core *c);
 
 #endif

@@ -23,6 +23,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+enum { STANDBY_SAID_US = 5000000 }; /* joining the group takes a moment; longer than this, another one is active */
+
 typedef struct trainer_opts {
     double cpus;
     int64_t memory_bytes, gpus, platform_retries, silent_us, port;
@@ -140,6 +142,7 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
 static int serve(trainer *t, pst_err *err)
 {
     bool said = false;
+    int64_t since = pst_mono_us();
     int rc = open_lock(t, err);
     while (!rc && !pst_stop_requested()) {
         pst_batch beats = {0};
@@ -148,7 +151,6 @@ static int serve(trainer *t, pst_err *err)
         if (rc < 0) {
             *err = outage;
         } else if (owns_lock(t)) {
-            said = false;
             rc = be_active(t, &beats, err);
             if (rc == PST_EFENCED) { /* whoever it is, it is newer */
                 pst_log_err("trainer", err);
@@ -157,7 +159,9 @@ static int serve(trainer *t, pst_err *err)
                     pst_sleep_ms(100);
                 rc = 0;
             }
-        } else if (!said) {
+            said = false;
+            since = pst_mono_us();
+        } else if (!said && pst_mono_us() - since > STANDBY_SAID_US) {
             pst_log(PST_LOG_INFO, "trainer", "event=standby reason=\"another trainer is active, or the broker is away\"");
             said = true;
         }

@@ -451,13 +451,21 @@ static int position_get(pst_store *s, const char *topic, int32_t partition, int6
     return rc;
 }
 
+/* Our collections only: the database may hold others. */
 static int wipe(pst_store *s, pst_err *err)
 {
+    static const char *const ours[] = {"jobs", "models", "aliases", "positions"};
     mongo *m = (mongo *)s;
-    bson_error_t e;
-    mongoc_database_t *db = mongoc_client_get_database(m->client, m->database);
-    int rc = mongoc_database_drop(db, &e) ? 0 : fail(m, "empty", &e, err);
-    mongoc_database_destroy(db);
+    bson_t all = BSON_INITIALIZER;
+    int rc = 0;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours && !rc; i++) {
+        bson_error_t e;
+        mongoc_collection_t *c = collection_of(m, ours[i]);
+        if (!mongoc_collection_delete_many(c, &all, NULL, NULL, &e))
+            rc = fail(m, "empty", &e, err);
+        mongoc_collection_destroy(c);
+    }
+    bson_destroy(&all);
     m->marked = false;
     return rc;
 }

@@ -1,0 +1,255 @@
+/* manifest_read.c - see manifest_read.h; and the list of complaints of manifest.h. */
+#include "schemas/manifest_read.h"
+
+#include "common/base/buf.h"
+#include "common/base/fs.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ERRORS_MAX 100 /* one line each in a rejection's details */
+#define MEMORY_MAX ((int64_t)1 << 50)
+
+/* ---- complaints ------------------------------------------------------------------------------------------------------------ */
+
+void pst_mf_complain(pst_complaints *c, const char *field, int line, const char *fmt, va_list ap)
+{
+    if (c->n >= ERRORS_MAX)
+        return;
+    pst_buf b = {0};
+    pst_buf_vprintf(&b, fmt, ap);
+    c->at = pst_realloc(c->at, (c->n + 1) * sizeof *c->at);
+    c->at[c->n++] = (pst_complaint){.field = pst_strdup(field), .text = pst_buf_steal(&b), .line = line};
+}
+
+void pst_complain(pst_complaints *c, const char *field, int line, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    pst_mf_complain(c, field, line, fmt, ap);
+    va_end(ap);
+}
+
+void pst_complaints_done(pst_complaints *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->n; i++) {
+        free(c->at[i].field);
+        free(c->at[i].text);
+    }
+    free(c->at);
+    *c = (pst_complaints){0};
+}
+
+char *pst_complaints_text(const pst_complaints *c)
+{
+    pst_buf b = {0};
+    for (size_t i = 0; i < c->n; i++)
+        pst_buf_printf(&b, "%s%s: %s", i ? "; " : "", c->at[i].field, c->at[i].text);
+    return pst_buf_steal(&b);
+}
+
+/* ---- reading one key --------------------------------------------------------------------------------------------------------- */
+
+void pst_mf_field(const pst_mf_place *p, const char *key, char ret[160])
+{
+    snprintf(ret, 160, "%s%s%s", p->path, *p->path ? "." : "", key);
+}
+
+void pst_mf_wrong(pst_mf_reader *r, const pst_mf_place *p, const char *key, const char *fmt, ...)
+{
+    char field[160];
+    va_list ap;
+    pst_mf_field(p, key, field);
+    va_start(ap, fmt);
+    pst_mf_complain(r->errors, field, pst_yaml_key_line(r->y, p->obj, key), fmt, ap);
+    va_end(ap);
+}
+
+void pst_mf_warn(pst_mf_reader *r, const pst_mf_place *p, const char *key, const char *fmt, ...)
+{
+    char field[160];
+    va_list ap;
+    pst_mf_field(p, key, field);
+    va_start(ap, fmt);
+    pst_mf_complain(r->warnings, field, pst_yaml_key_line(r->y, p->obj, key), fmt, ap);
+    va_end(ap);
+}
+
+/* NULL where the key is absent or has no value: `gpus:` says nothing, as in FfDL. */
+const json_t *pst_mf_value(const pst_mf_place *p, const char *key)
+{
+    const json_t *v = json_object_get(p->obj, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+/* What was found, for a person: "many", a list, … cut at 40 bytes. */
+const char *pst_mf_found(const json_t *v, char buf[64])
+{
+    switch (json_typeof(v)) {
+    case JSON_STRING: snprintf(buf, 64, "\"%.40s\"", json_string_value(v)); break;
+    case JSON_INTEGER: snprintf(buf, 64, "%lld", (long long)json_integer_value(v)); break;
+    case JSON_REAL: snprintf(buf, 64, "%g", json_real_value(v)); break;
+    case JSON_TRUE: snprintf(buf, 64, "true"); break;
+    case JSON_FALSE: snprintf(buf, 64, "false"); break;
+    case JSON_ARRAY: snprintf(buf, 64, "a list"); break;
+    case JSON_OBJECT: snprintf(buf, 64, "a mapping"); break;
+    default: snprintf(buf, 64, "nothing"); break;
+    }
+    return buf;
+}
+
+/* A scalar as text: `version: 1` and `version: "1"` are the same version. NULL for lists and mappings. */
+char *pst_mf_scalar(const json_t *v)
+{
+    switch (json_typeof(v)) {
+    case JSON_STRING: return pst_strdup(json_string_value(v));
+    case JSON_INTEGER: return pst_sprintf("%lld", (long long)json_integer_value(v));
+    case JSON_REAL: {
+        char *t = pst_sprintf("%.15g", json_real_value(v));
+        if (strtod(t, NULL) != json_real_value(v)) {
+            free(t);
+            t = pst_sprintf("%.17g", json_real_value(v));
+        }
+        if (!strpbrk(t, ".einf")) { /* 1.0 stays 1.0 */
+            char *with_point = pst_sprintf("%s.0", t);
+            free(t);
+            t = with_point;
+        }
+        return t;
+    }
+    case JSON_TRUE: return pst_strdup("true");
+    case JSON_FALSE: return pst_strdup("false");
+    default: return NULL;
+    }
+}
+
+/* Text of a key, NULL when absent; complains about anything that is not one line of text where one_line. */
+char *pst_mf_text(pst_mf_reader *r, const pst_mf_place *p, const char *key, size_t bytes_max, bool one_line)
+{
+    char what[64];
+    const json_t *v = pst_mf_value(p, key);
+    if (!v)
+        return NULL;
+    char *t = pst_mf_scalar(v);
+    if (!t) {
+        pst_mf_wrong(r, p, key, "must be text, found %s", pst_mf_found(v, what));
+        return NULL;
+    }
+    if (strlen(t) > bytes_max) {
+        pst_mf_wrong(r, p, key, "is %zu bytes long, at most %zu are allowed", strlen(t), bytes_max);
+        free(t);
+        return NULL;
+    }
+    if (one_line)
+        for (const char *s = t; *s; s++)
+            if ((unsigned char)*s < 0x20 || *s == 0x7f) {
+                pst_mf_wrong(r, p, key, "must be one line of text without control characters");
+                free(t);
+                return NULL;
+            }
+    return t;
+}
+
+/* A word that becomes part of names and paths: letters, digits, . _ - ; must begin with a letter or digit. */
+char *pst_mf_word(pst_mf_reader *r, const pst_mf_place *p, const char *key, size_t bytes_max)
+{
+    char *t = pst_mf_text(r, p, key, bytes_max, true);
+    if (!t)
+        return NULL;
+    bool good = isalnum((unsigned char)*t);
+    for (const char *s = t; *s; s++)
+        good = good && (isalnum((unsigned char)*s) || strchr("._-", *s));
+    if (!good) {
+        pst_mf_wrong(r, p, key, "\"%.40s\" must be letters, digits, '.', '_' and '-', beginning with a letter or digit", t);
+        free(t);
+        return NULL;
+    }
+    return t;
+}
+
+int64_t pst_mf_int(pst_mf_reader *r, const pst_mf_place *p, const char *key, int64_t min, int64_t max, int64_t def)
+{
+    char what[64];
+    const json_t *v = pst_mf_value(p, key);
+    if (!v)
+        return def;
+    if (json_is_integer(v) && json_integer_value(v) >= min && json_integer_value(v) <= max)
+        return json_integer_value(v);
+    pst_mf_wrong(r, p, key, "must be a whole number from %lld to %lld, found %s", (long long)min, (long long)max, pst_mf_found(v, what));
+    return def;
+}
+
+int64_t pst_mf_span(pst_mf_reader *r, const pst_mf_place *p, const char *key, int64_t min_us, int64_t max_us, int64_t def)
+{
+    char what[64];
+    const json_t *v = pst_mf_value(p, key);
+    if (!v)
+        return def;
+    int64_t us = -1;
+    char *t = pst_mf_scalar(v);
+    bool good = t && pst_span_parse(t, &us) == 0 && us >= min_us && us <= max_us;
+    free(t);
+    if (good)
+        return us;
+    pst_mf_wrong(r, p, key, "must be a span such as 30s, 5m or 2h (%lld s at most), found %s", (long long)(max_us / 1000000),
+                 pst_mf_found(v, what));
+    return def;
+}
+
+/* FfDL's grammar with decimals: a number, optional spaces, and a unit in any case. MB is 10^6 and MiB 2^20 bytes. */
+int64_t pst_mf_memory(pst_mf_reader *r, const pst_mf_place *p, const char *key, int64_t def)
+{
+    char what[64];
+    const json_t *v = pst_mf_value(p, key);
+    if (!v)
+        return def;
+    int64_t bytes = 0;
+    const char *t = json_string_value(v);
+    if (t && isdigit((unsigned char)*t) && t[1] != 'x' && t[1] != 'X') {
+        size_t n = strlen(t);
+        const char *unit = t + n;
+        while (unit > t && isalpha((unsigned char)unit[-1]))
+            unit--;
+        size_t len = strlen(unit);
+        bool known = (len == 2 || (len == 3 && tolower((unsigned char)unit[1]) == 'i')) && strchr("kmgt", tolower((unsigned char)*unit)) &&
+                     tolower((unsigned char)unit[len - 1]) == 'b';
+        if (known && pst_bytes_parse(t, &bytes) == 0 && bytes > 0 && bytes <= MEMORY_MAX)
+            return bytes;
+    }
+    pst_mf_wrong(r, p, key, "must be a number and a unit, such as \"512 MiB\" or \"2GB\" (MB, MiB, GB, GiB, TB, TiB), found %s",
+                 pst_mf_found(v, what));
+    return def;
+}
+
+/* A mapping under key; NULL when absent or wrong. */
+const json_t *pst_mf_mapping(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+{
+    char what[64];
+    const json_t *v = pst_mf_value(p, key);
+    if (!v || json_is_object(v))
+        return v;
+    pst_mf_wrong(r, p, key, "must be a mapping (key: value lines), found %s", pst_mf_found(v, what));
+    return NULL;
+}
+
+void pst_mf_warn_unknown(pst_mf_reader *r, const pst_mf_place *p, const char *const *known, size_t n)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)p->obj, key, v)
+    {
+        bool is_known = false;
+        for (size_t i = 0; i < n; i++)
+            is_known = is_known || !strcmp(key, known[i]);
+        if (is_known)
+            continue;
+        const char *near = pst_nearest(key, known, n);
+        if (near)
+            pst_mf_warn(r, p, key, "is not a known key and is ignored; did you mean \"%s\"?", near);
+        else
+            pst_mf_warn(r, p, key, "is not a known key and is ignored");
+    }
+}
