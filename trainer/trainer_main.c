@@ -171,7 +171,7 @@ static int serve(trainer *t, pst_err *err)
 
 static int run(int argc, char **argv)
 {
-    trainer_opts o;
+    trainer_opts o = {0};
     pst_verb_run v;
     trainer t = {0};
     pst_http_thread *http = NULL;
