@@ -223,6 +223,12 @@ void pst_opt_help(const pst_usage *u, void *file)
 
 static int defaults(const pst_usage *u, void *opts, pst_err *err)
 {
+    static const size_t sizes[] = {
+        [PST_OPT_BOOL] = sizeof(bool),        [PST_OPT_STR] = sizeof(char *),    [PST_OPT_INT] = sizeof(int64_t),
+        [PST_OPT_DOUBLE] = sizeof(double),    [PST_OPT_BYTES] = sizeof(int64_t), [PST_OPT_SPAN] = sizeof(int64_t),
+        [PST_OPT_LIST] = sizeof(pst_opt_list)};
+    for (size_t i = 0; i < u->n_opts; i++) /* no default is zero, whatever the caller's struct holds */
+        memset((char *)opts + u->opts[i].offset, 0, sizes[u->opts[i].kind]);
     for (size_t i = 0; i < u->n_opts; i++)
         if (u->opts[i].def && store_value(&u->opts[i], u->opts[i].def, !strcmp(u->opts[i].def, "false"), opts, err) < 0)
             return PST_EINVAL;
