@@ -404,6 +404,10 @@ int64_t bus_topic_bytes_max(const pst_bus_conf *conf, const char *topic, int tim
     int64_t bytes = -1;
     if (bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, NULL) < 0)
         return -1;
+    if (bus_admin_is_embedded(&a)) {
+        bus_admin_close(&a);
+        return -1;
+    }
     rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
     rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
     rd_kafka_DescribeConfigs(a.rk, &resource, 1, NULL, q);

@@ -17,11 +17,11 @@ static char unique[32];
 /* A fresh name per run, so that runs do not meet. */
 static const char *name(const char *base)
 {
-    static char ring[16][64];
-    static int at;
-    char *s = ring[at++ % 16];
-    snprintf(s, sizeof ring[0], "bus-%s-%s", base, unique);
-    return s;
+    static char names[128][64];
+    static int n;
+    assert_true(n < 128);
+    snprintf(names[n], sizeof names[n], "bus-%s-%s", base, unique);
+    return names[n++];
 }
 
 static void ok(int rc, const pst_err *err, const char *what)
@@ -40,7 +40,7 @@ static const char *topic_named(const char *t, int partitions)
 
 static const char *topic(const char *base, int partitions)
 {
-    return topic_named(strdup(name(base)), partitions); /* lives as long as the program */
+    return topic_named(name(base), partitions);
 }
 
 static void publish_n(const char *to, int32_t partition, int from, int n)
