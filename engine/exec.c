@@ -235,12 +235,14 @@ char *pst_text(pst_op_ctx *c, const char *s, size_t len)
         memcpy(d, s, len);
     d[len] = 0;
     t->used += len + 1;
+    p->text_bytes += len + 1;
     return d;
 }
 
 void pst_plan_texts_reset(pst_plan *p)
 {
     p->text_at = p->texts;
+    p->text_bytes = 0;
     if (p->texts)
         p->texts->used = 0;
 }
@@ -398,6 +400,9 @@ int pst_step_run(pst_plan *p, const pst_step *s, pst_err *err)
     pst_blk *mark = p->scratch;
     int rc = s->half ? run_half(p, s, &c) : s->run(&c);
     free_scratch(p, mark);
+    if (rc == 0 && p->text_bytes > p->pool.bytes_max)
+        rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model makes more than %zu bytes of text (arena_bytes_max)",
+                         p->pool.bytes_max);
     return rc;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define FOLD_BYTES_MAX ((size_t)64 << 20)
+#define FOLD_TEXT_MAX  ((size_t)1 << 20)
 
 /* Value ids read by graphs nested in a node, their own locals included (harmless). */
 static void visit_nested(const pst_graph *g, void (*use)(void *arg, int id), void *arg)
@@ -88,7 +89,7 @@ static bool try_fold(pst_plan *p, const pst_node *n)
     int rc = n->op->prepare ? n->op->prepare(&c) : 0;
     if (rc == 0)
         rc = pst_step_run(p, &s, &err);
-    bool ok = rc == 0;
+    bool ok = rc == 0 && p->text_bytes < FOLD_TEXT_MAX;
     for (int k = 0; k < n->n_out; k++) {
         pst_val_clear(p, &s.dummy[k]);
         if (s.out[k]->kind == PST_VAL_TENSOR && (size_t)pst_count(&s.out[k]->t) * pst_dtype_size(s.out[k]->t.dtype) > FOLD_BYTES_MAX)
@@ -109,6 +110,7 @@ static bool try_fold(pst_plan *p, const pst_node *n)
             p->folded[n->out[k]] = true;
         }
     }
+    pst_plan_texts_reset(p);
     return ok;
 }
 

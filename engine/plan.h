@@ -49,6 +49,7 @@ struct pst_plan {
     size_t n_progs, progs_cap;
     pst_blk *scratch; /* of the step that runs */
     struct pst_text_chunk *texts, *text_at;
+    size_t text_bytes;   /* made in this run; bounded like the pool */
     uint64_t steps_left; /* against endless loops of hostile models */
     int depth;
     pst_buf explain;
