@@ -210,12 +210,21 @@ static int wait_for_broker(up *u, pst_err *err)
     }
 }
 
+/* The port asked for; else the one of the last time (supervisors that live on know its address); else the usual one, or one near it. */
+static int choose_port(int64_t asked, const pst_setting *last, int usual)
+{
+    const char *colon =
+        !strncmp(last->origin, "profile", 7) && !strncmp(last->value, "http://127.0.0.1:", 17) ? strrchr(last->value, ':') : NULL;
+    int port = asked > 0 ? (int)asked : colon ? atoi(colon + 1) : 0;
+    return pst_proc_free_port(port > 0 && port < 65536 ? port : usual);
+}
+
 static int start_registry(up *u, pst_err *err)
 {
     if (!u->own_registry || left_out(u, "registry"))
         return 0;
     char port[16];
-    snprintf(port, sizeof port, "%d", pst_proc_free_port((int)u->o->registry_port));
+    snprintf(port, sizeof port, "%d", choose_port(u->o->registry_port, &u->settings->registry, 8081));
     setting_put(&u->settings->registry, pst_sprintf("http://127.0.0.1:%s", port), "started by up");
     const char *args[] = {"registry", "--port", port, NULL};
     return pst_services_add(&u->services, "registry", args, err);
@@ -278,7 +287,7 @@ static int start_services(up *u, pst_err *err)
     char port[16];
     int rc = 0;
     if (!left_out(u, "gateway")) {
-        snprintf(port, sizeof port, "%d", pst_proc_free_port((int)u->o->gateway_port));
+        snprintf(port, sizeof port, "%d", choose_port(u->o->gateway_port, &u->settings->gateway, 8080));
         setting_put(&u->settings->gateway, pst_sprintf("http://127.0.0.1:%s", port), "started by up");
         refresh_environment(u);
         const char *args[] = {"gateway", "--port", port, NULL};

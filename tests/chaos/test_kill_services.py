@@ -21,17 +21,6 @@ def model(path):
     onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-def supervisors(p):
-    found = []
-    for d in Path("/proc").iterdir():
-        try:
-            if d.name.isdigit() and b"supervise" in (d / "cmdline").read_bytes() and str(p.dir).encode() in (d / "cmdline").read_bytes() + (d / "environ").read_bytes():
-                found.append(int(d.name))
-        except OSError:
-            pass
-    return found
-
-
 with Platform() as p:
     model(p.dir / "m.onnx")
     p.cli("models", "register", p.dir / "m.onnx", "--name", "line", "--alias", "champion")
@@ -74,7 +63,7 @@ with Platform() as p:
     for k in range(KILLS):
         time.sleep(rng.uniform(0.4, 1.8))
         what = ["trainer", "lcm", "supervisor", "score"][k % 4]
-        pids = supervisors(p) if what == "supervisor" else p.pids(what)
+        pids = [pid for pid, _ in p.processes(" supervise ")] if what == "supervisor" else p.pids(what)
         if pids:
             os.kill(rng.choice(pids), signal.SIGKILL)
             killed.append(what)

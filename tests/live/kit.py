@@ -68,12 +68,17 @@ class Platform:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
         self.env = {**clean, "PENSTOCK_STATE_DIR": str(self.dir / "state"), "NO_COLOR": "1"}
         self.children, self.schemas = [], {}
+        self.ports = (free_ports(1), free_ports(1))  # the same at every `up`, as a user's are
         self.up_args = list(up_args) + (["--without", without] if without else [])
-        self.kafka("start", "--brokers", str(brokers), "--port", str(free_ports()))
-        self.bootstrap = json.loads(self.kafka("status", "--json"))["bootstrap"]
-        self.env["PENSTOCK_BOOTSTRAP_SERVERS"] = self.bootstrap
-        if up:
-            self.up()
+        try:
+            self.kafka("start", "--brokers", str(brokers), "--port", str(free_ports()))
+            self.bootstrap = json.loads(self.kafka("status", "--json"))["bootstrap"]
+            self.env["PENSTOCK_BOOTSTRAP_SERVERS"] = self.bootstrap
+            if up:
+                self.up()
+        except BaseException as e:  # what was started is ended: __exit__ does not run for a failed __init__
+            self.__exit__(type(e), e, None)
+            raise
 
     def __enter__(self):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -91,7 +96,8 @@ class Platform:
             except subprocess.TimeoutExpired:
                 w.kill()
                 w.wait()
-        self.cli("down", ok=False, timeout=120)
+        if BIN.exists():
+            self.cli("down", ok=False, timeout=120)
         if failed:
             for log in sorted((self.dir / "state/log").glob("*.log")):
                 print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-25:], sep="\n", flush=True)
@@ -128,7 +134,7 @@ class Platform:
         return w
 
     def up(self):
-        self.cli("up", "--detach", "--registry-port", free_ports(1), "--gateway-port", free_ports(1), *self.up_args, timeout=120)
+        self.cli("up", "--detach", "--registry-port", self.ports[0], "--gateway-port", self.ports[1], *self.up_args, timeout=120)
         st = self.status()
         self.registry, self.gateway = st["registry"], st["gateway"]
 
@@ -154,6 +160,19 @@ class Platform:
             last.update(self.show(tid))
             return last["state"] in states and last
         return until(there, timeout, lambda: f"{tid} in {states}; it is {last.get('state')}: {last.get('reason')}")
+
+    def processes(self, word=""):
+        """Living processes of this platform (by the state folder in their environment), Kafka's excepted."""
+        found = []
+        for d in Path("/proc").iterdir():
+            try:
+                if d.name.isdigit() and alive(d.name) and int(d.name) != os.getpid() and str(self.dir / "state").encode() in (d / "environ").read_bytes():
+                    command = (d / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    if word in command:
+                        found.append((int(d.name), command.strip()))
+            except OSError:
+                pass
+        return found
 
     # --- HTTP ---
     def http(self, path, base=None, data=None, headers=None, method=None):

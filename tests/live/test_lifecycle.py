@@ -48,6 +48,6 @@ while :; do n=$((n + 1)); echo "step $n"; sleep 0.1; done
     end = p.wait_state(retry, *ENDED)
     check(end["state"] == "COMPLETED" and end["generation"] == 2, f"retry ended {end['state']} in generation {end['generation']}")
     p.cli("down", timeout=120)
-    left = [d.name for d in Path("/proc").iterdir() if d.name.isdigit() and alive(d.name) and str(p.dir / "state").encode() in (Path(f"/proc/{d.name}/environ").read_bytes() if os.access(f"/proc/{d.name}/environ", os.R_OK) else b"")]
+    left = p.processes()
     check(not left, f"down left {left}")
 print("ok: halt, resume, adopt, terminate, delete, gangs, retries")

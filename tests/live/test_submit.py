@@ -44,7 +44,7 @@ with Platform() as p:
     answer = json.loads(body)
     check(status == 202 and {"training_id", "topic", "partition", "offset"} <= answer.keys(), f"POST /v1/jobs: {status} {body[:200]}")
     p.wait_state(answer["training_id"], "COMPLETED")
-    status, body, _ = p.http("/v1/jobs", data=b"name: x\n")
+    status, body, _ = p.http("/v1/jobs", data=b"name: x\nlearners: 0\n")
     check(status == 400 and len(json.loads(body)["violations"]) >= 2, f"POST of a bad manifest: {status} {body[:200]}")
     check(p.http("/v1/jobs/training-none")[0] == 404, "an unknown job is not 404")
     r = p.cli("submit", "-", "--dry-run", input="name: x\nlearners: -2\n", ok=False)
