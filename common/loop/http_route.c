@@ -3,6 +3,7 @@
 
 #include "common/base/hash.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -53,11 +54,9 @@ static bool match(const char *pattern, pst_http_req *r, bool *ret_slash)
 
 static void allow_add(char allow[128], const char *method)
 {
-    if (!strstr(allow, method) && strlen(allow) + strlen(method) + 3 < 128) {
-        if (*allow)
-            strcat(allow, ", ");
-        strcat(allow, method);
-    }
+    size_t n = strlen(allow);
+    if (!strstr(allow, method) && n + strlen(method) + 3 < 128)
+        snprintf(allow + n, 128 - n, "%s%s", n ? ", " : "", method);
 }
 
 int http_route_find(pst_http *s, pst_http_req *r, char allow[128], const char **ret_why)
