@@ -3,6 +3,7 @@
  * compaction compares bytes. */
 #include "common/registry/registry_core_priv.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,6 +244,17 @@ void rcore_delete_version(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     write_schema(r, s->name, v->version, q->permanent ? NULL : v->schema, true);
 }
 
+/* Confluent's server takes levels and modes in any case. NULL when it is longer than any of them, or absent. */
+static const char *upper(const char *word, char room[32])
+{
+    size_t n = word ? strlen(word) : 32;
+    if (n >= 32)
+        return NULL;
+    for (size_t i = 0; i <= n; i++)
+        room[i] = (char)toupper((unsigned char)word[i]);
+    return room;
+}
+
 /* ---- levels and modes ------------------------------------------------------------------------------------------------------ */
 
 void rcore_config_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
@@ -250,7 +262,8 @@ void rcore_config_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     json_t *body = NULL;
     if (!rcore_body(q, &body, r))
         return;
-    const char *level = pst_json_str(body, "compatibility", pst_json_str(body, "compatibilityLevel", NULL));
+    char room[32];
+    const char *level = upper(pst_json_str(body, "compatibility", pst_json_str(body, "compatibilityLevel", NULL)), room);
     if (!registry_level_ok(level)) {
         pst_rreply_error(
             r, 422, 42203,
@@ -281,7 +294,8 @@ void rcore_mode_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     json_t *body = NULL;
     if (!rcore_body(q, &body, r))
         return;
-    const char *mode = pst_json_str(body, "mode", NULL);
+    char room[32];
+    const char *mode = upper(pst_json_str(body, "mode", NULL), room);
     bool used = false;
     for (size_t i = 0; i < c->state.subjects.n; i++) {
         const rsubject *s = c->state.subjects.at[i].key ? c->state.subjects.at[i].value : NULL;

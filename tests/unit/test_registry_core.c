@@ -268,6 +268,9 @@ static void test_registry_compatibility_levels(void **state)
         assert_int_equal(says_compatible(w, "two", "1", V1), rows[i].back);
         assert_int_equal(says_compatible(w, "two", NULL, V1), rows[i].back);
     }
+    assert_int_equal(ASK(.op = PST_ROP_CONFIG_PUT, .subject = "two", .body = "{\"compatibility\":\"full\"}"), OK);
+    expect_text(w, "{\"compatibility\":\"FULL\"}");
+    assert_int_equal(ASK(.op = PST_ROP_CONFIG_DELETE, .subject = "two"), OK);
     assert_true(says_compatible(w, "never-seen", "latest", V1));
     assert_int_equal(ASK(.op = PST_ROP_COMPATIBLE, .subject = "one", .version = "9", .body = body_of(V1)), 40440402);
     set_level(w, "one", "NONE");
