@@ -105,7 +105,11 @@ char *pst_kafka_script(void)
         free(path);
     }
     free(self);
-    return access(PST_SHARE_DIR "/kafka/kafka", X_OK) ? NULL : pst_strdup(PST_SHARE_DIR "/kafka/kafka");
+    static const char *const places[] = {PST_SOURCE_DIR "/deploy/kafka/kafka", PST_SHARE_DIR "/kafka/kafka"};
+    for (size_t i = 0; i < 2; i++)
+        if (!access(places[i], X_OK))
+            return pst_strdup(places[i]);
+    return NULL;
 }
 
 /* Runs the script; its stdout goes to ret_out, its progress to our log or terminal. */
