@@ -268,7 +268,7 @@ void rcore_config_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
         pst_rreply_error(
             r, 422, 42203,
             "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, forward_transitive, and "
-            "full_transitive (in capitals)");
+            "full_transitive");
     } else {
         write_setting(r, "CONFIG", q->subject ? registry_subject_plain(q->subject) : NULL, "compatibilityLevel", level, 0);
         r->body = json_object();
