@@ -2,3 +2,4 @@
 pst_test(lcm_core SOURCES unit/test_lcm_core.c LIBS pst_lcm)
 pst_test(supervisor_text SOURCES unit/test_supervisor_text.c LIBS pst_supervisor)
 pst_test(supervisor_outlet SOURCES unit/test_supervisor_outlet.c LIBS pst_supervisor)
+pst_test(supervisor_run SOURCES unit/test_supervisor_run.c LIBS pst_supervisor)
