@@ -22,12 +22,15 @@ static int new_text(pst_vm *vm, char **ret, size_t *ret_len)
     int rc = pst_avro_in_bytes(&vm->in, &s);
     if (rc < 0 || (rc = take(vm, s.len + 1)) < 0)
         return rc;
-    *ret = pst_strndup(s.data, s.len);
+    char *text = pst_realloc(NULL, s.len + 1);
+    memcpy(text, s.data, s.len);
+    text[s.len] = 0;
+    *ret = text;
     *ret_len = s.len;
     return 0;
 }
 
-static int deeper(pst_vm *vm, int depth)
+static inline int deeper(pst_vm *vm, int depth)
 {
     return depth < PST_AVRO_DEPTH_MAX ? 0 : pst_avro_in_fail(&vm->in, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
 }

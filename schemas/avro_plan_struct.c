@@ -263,7 +263,10 @@ void pst_decode_plan_free(pst_decode_plan *p)
 
 int pst_decode_run(const pst_decode_plan *p, const void *bytes, size_t len, void *ret_event, pst_err *err)
 {
-    pst_vm vm = {.p = &p->program, .heap = PST_AVRO_HEAP_MAX};
+    pst_vm vm; /* not zeroed whole: the marks are written before they are read */
+    vm.p = &p->program;
+    vm.heap = PST_AVRO_HEAP_MAX;
+    vm.placed = false;
     memset(ret_event, 0, p->target->size);
     int rc = pst_avro_in_init(&vm.in, bytes, len, err);
     if (!rc)

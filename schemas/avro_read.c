@@ -29,6 +29,19 @@ int pst_avro_in_varint_slow(pst_avro_in *in, int64_t *ret)
 {
     uint64_t z = 0;
     const uint8_t *p = in->p;
+    if (in->end - p >= 10) { /* room for any number: no look at the end for each byte */
+        unsigned shift = 0;
+        while (*p >= 0x80 && shift < 63) {
+            z |= (uint64_t)(*p++ & 0x7f) << shift;
+            shift += 7;
+        }
+        if (*p > 1 && shift == 63)
+            goto too_long;
+        z |= (uint64_t)*p++ << shift;
+        in->p = p;
+        *ret = (int64_t)(z >> 1) ^ -(int64_t)(z & 1);
+        return 0;
+    }
     for (unsigned shift = 0; shift < 70; shift += 7) {
         if (p == in->end)
             return pst_avro_in_fail(in, PST_EPARSE, "the data ends inside a number");
@@ -42,19 +55,28 @@ int pst_avro_in_varint_slow(pst_avro_in *in, int64_t *ret)
             return 0;
         }
     }
+too_long:
     return pst_avro_in_fail(in, PST_EPARSE, "a number has more than 64 bits");
 }
 
-int pst_avro_in_int(pst_avro_in *in, int64_t *ret)
+void pst_avro_in_short(pst_avro_in *in, size_t n)
 {
-    int64_t v;
-    int rc = pst_avro_in_long(in, &v);
-    if (rc < 0)
-        return rc;
-    if (v < INT32_MIN || v > INT32_MAX)
-        return pst_avro_in_fail(in, PST_EPARSE, "%lld is no int of 32 bits", (long long)v);
-    *ret = v;
-    return 0;
+    pst_avro_in_fail(in, PST_EPARSE, "%zu bytes are wanted, %zu are left", n, (size_t)(in->end - in->p));
+}
+
+void pst_avro_in_bad_length(pst_avro_in *in, int64_t len)
+{
+    pst_avro_in_fail(in, PST_EPARSE, "a length of %lld, but %zu bytes are left", (long long)len, (size_t)(in->end - in->p));
+}
+
+void pst_avro_in_bad_int(pst_avro_in *in, int64_t v)
+{
+    pst_avro_in_fail(in, PST_EPARSE, "%lld is no int of 32 bits", (long long)v);
+}
+
+void pst_avro_in_bad_index(pst_avro_in *in, int64_t v, size_t n, const char *what)
+{
+    pst_avro_in_fail(in, PST_EPARSE, "%s %lld of %zu", what, (long long)v, n);
 }
 
 int pst_avro_in_bool(pst_avro_in *in, bool *ret)
@@ -64,47 +86,6 @@ int pst_avro_in_bool(pst_avro_in *in, bool *ret)
     if (*in->p > 1)
         return pst_avro_in_fail(in, PST_EPARSE, "byte 0x%02x is no boolean", *in->p);
     *ret = *in->p++;
-    return 0;
-}
-
-int pst_avro_in_skip(pst_avro_in *in, size_t n)
-{
-    if (n > (size_t)(in->end - in->p))
-        return pst_avro_in_fail(in, PST_EPARSE, "%zu bytes are wanted, %zu are left", n, (size_t)(in->end - in->p));
-    in->p += n;
-    return 0;
-}
-
-int pst_avro_in_raw(pst_avro_in *in, void *ret, size_t n)
-{
-    int rc = pst_avro_in_skip(in, n);
-    if (!rc)
-        memcpy(ret, in->p - n, n);
-    return rc;
-}
-
-int pst_avro_in_bytes(pst_avro_in *in, pst_slice *ret)
-{
-    int64_t len;
-    int rc = pst_avro_in_long(in, &len);
-    if (rc < 0)
-        return rc;
-    if (len < 0 || len > in->end - in->p)
-        return pst_avro_in_fail(in, PST_EPARSE, "a length of %lld, but %zu bytes are left", (long long)len, (size_t)(in->end - in->p));
-    *ret = (pst_slice){in->p, (size_t)len};
-    in->p += len;
-    return 0;
-}
-
-int pst_avro_in_index(pst_avro_in *in, size_t n, const char *what, int64_t *ret)
-{
-    int64_t v;
-    int rc = pst_avro_in_long(in, &v);
-    if (rc < 0)
-        return rc;
-    if (v < 0 || (uint64_t)v >= n)
-        return pst_avro_in_fail(in, PST_EPARSE, "%s %lld of %zu", what, (long long)v, n);
-    *ret = v;
     return 0;
 }
 
