@@ -10,6 +10,7 @@
 enum {
     PST_REQUESTS_KEPT = 16,   /* answered requests a job remembers */
     PST_ANSWERED_KEPT = 4096, /* rejected requests that belong to no job, remembered in memory */
+    PST_QUEUE_MAX = 100000,   /* jobs that wait at one site */
     PST_CPU_UNIT = 1000       /* thousandths: sums stay exact */
 };
 

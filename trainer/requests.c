@@ -146,12 +146,19 @@ static void admit(pst_trainer_core *c, const pst_trainer_in *in, const pst_manif
 {
     char *actor = pst_sprintf("user:%s", in->request->user);
     pst_needs needs = pst_needs_of(m->learners, m->parameter_servers, m->cpus, m->memory_bytes, m->gpus);
-    char *never = pst_queue_never(pst_core_site(c, m->site), &needs);
+    const pst_site *site = pst_core_site(c, m->site);
+    char *never = pst_queue_never(site, &needs);
+    const char *code = "INSUFFICIENT_RESOURCES";
+    if (!never && site->n_queue >= PST_QUEUE_MAX) {
+        never = pst_sprintf("the queue of site %s is full: %d jobs wait; submit it again, as a new request, when some have run", m->site,
+                            PST_QUEUE_MAX);
+        code = "QUEUE_FULL";
+    }
     if (never) {
         pst_complaints details = {0};
         pst_complain(&details, "resources", 0, "%s", never);
         reject_orphan(c, in->request, mark, training_id,
-                      &(pst_say){.actor = actor, .reason_code = "INSUFFICIENT_RESOURCES", .reason = never, .details = &details});
+                      &(pst_say){.actor = actor, .reason_code = code, .reason = never, .details = &details});
         pst_complaints_done(&details);
     } else {
         pst_job_state s = new_state(c, in, m, training_id);
@@ -375,6 +382,8 @@ static void control(pst_trainer_core *c, const pst_job_request *r, const char *m
     check_text(&bad, "request_id", r->request_id, true);
     check_text(&bad, "training_id", id, true);
     check_text(&bad, "user", r->user, false);
+    if (r->action == PST_JOB_ACTION_UNKNOWN)
+        pst_complain(&bad, "action", 0, "is none of SUBMIT HALT RESUME TERMINATE DELETE REPRIORITISE");
     if (*r->request_id && j ? is_answered(j, mark) : is_orphan_answered(c, r, mark)) {
         c->counts.duplicates++;
     } else if (bad.n) {
@@ -397,7 +406,8 @@ static void control(pst_trainer_core *c, const pst_job_request *r, const char *m
         case PST_JOB_ACTION_TERMINATE: terminate(&a); break;
         case PST_JOB_ACTION_DELETE: delete_job(&a); break;
         case PST_JOB_ACTION_REPRIORITISE: reprioritise(&a); break;
-        default: refuse(&a, "BAD_REQUEST", "action is none of SUBMIT HALT RESUME TERMINATE DELETE REPRIORITISE"); break;
+        case PST_JOB_ACTION_SUBMIT:
+        case PST_JOB_ACTION_UNKNOWN: break; /* not here */
         }
     }
     pst_complaints_done(&bad);

@@ -244,6 +244,10 @@ static void test_core_unknown_job_and_no_event_are_answered(void **unused)
     assert_string_equal(e->reason_code, "UNKNOWN_JOB");
     assert_string_equal(e->request_id, "h1");
     assert_int_equal(e->state, PST_JOB_PUBLIC_STATE_UNKNOWN);
+    ask(&b, "u1", PST_JOB_ACTION_UNKNOWN, NULL);
+    e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
+    assert_string_equal(e->reason_code, "BAD_REQUEST");
+    assert_int_equal(e->n_details, 2); /* action and training_id */
     feed(&b, (pst_trainer_in){.kind = PST_TRAINER_BAD_REQUEST, .bad_reason = "the first byte is neither 0 nor {"});
     e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
     assert_string_equal(e->reason_code, "BAD_EVENT");

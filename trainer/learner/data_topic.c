@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ADMIN_TIMEOUT_MS = 5000, RETRY_MS = 500, SAY_EVERY_US = 2000000, SCHEMAS_MAX = 1000, PARTITIONS_MAX = 100000 };
+enum { ADMIN_TIMEOUT_MS = 5000, RETRY_MS = 500, SAY_EVERY_US = 2000000, SCHEMAS_MAX = 1000, PARTITIONS_MAX = 100000, ABSENT_MAX = 10 };
 
 typedef struct plan { /* one writer schema → the features */
     int32_t id;
@@ -58,18 +58,20 @@ static int outage(topics *t, pst_err *e)
 
 static int watermarks(topics *t, const char *topic, pst_topic_info *info, pst_err *err)
 {
-    for (;;) {
+    for (int absent = 0;;) {
         pst_err e = {0};
         int rc = pst_admin_topic(t->client->bus, topic, info, ADMIN_TIMEOUT_MS, &e);
-        if (rc < 0 && e.cls == PST_CLASS_RETRY) {
+        if (rc == PST_ENOTFOUND && ++absent > ABSENT_MAX) /* a topic that was just made is not known to every broker at once */
+            return pst_err_set(err, rc, PST_CLASS_FATAL, "learner", 0,
+                               "there is no topic %s to learn from (data_stores: topic); is its name right, and does its source run?",
+                               topic);
+        if (rc == PST_ENOTFOUND || (rc < 0 && e.cls == PST_CLASS_RETRY)) {
+            if (rc != PST_ENOTFOUND)
+                absent = 0;
             if ((rc = outage(t, &e)) < 0)
                 return rc;
             continue;
         }
-        if (rc == PST_ENOTFOUND)
-            return pst_err_set(err, rc, PST_CLASS_FATAL, "learner", 0,
-                               "there is no topic %s to learn from (data_stores: topic); is its name right, and does its source run?",
-                               topic);
         if (rc < 0 && err && !err->code)
             *err = e;
         return rc;
