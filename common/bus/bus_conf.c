@@ -263,6 +263,13 @@ const char *pst_bus_conf_warning(const pst_bus_conf *conf)
 
 static void log_cb(const rd_kafka_t *rk, int level, const char *fac, const char *buf)
 {
+    /* The only place where librdkafka says that it skipped records which retention deleted: they would be lost in silence. */
+    bus_health *h = rk ? rd_kafka_opaque(rk) : NULL;
+    if (h && !strcmp(fac, "OFFSET") && strstr(buf, "offset reset") && strstr(buf, "out of range")) {
+        __atomic_add_fetch(&h->resets, 1, __ATOMIC_RELEASE);
+        pst_log(PST_LOG_WARN, "bus", "event=position_reset client=%s text=\"%s\"", rd_kafka_name(rk), buf);
+        return;
+    }
     pst_log(PST_LOG_DEBUG, "rdkafka", "event=%s client=%s level=%d text=\"%s\"", fac, rk ? rd_kafka_name(rk) : "", level, buf);
 }
 

@@ -282,6 +282,10 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
         if (ended || (!m && (waited || pst_stop_requested())))
             break;
     }
+    if (__atomic_load_n(&c->health.resets, __ATOMIC_ACQUIRE) != c->resets) {
+        c->resets = __atomic_load_n(&c->health.resets, __ATOMIC_ACQUIRE);
+        c->lost = true;
+    }
     *ret_batch = (pst_batch){.records = c->records, .n = c->n, .bytes = c->bytes, .eof = c->opts.report_eof && all_eof(c), .lost = c->lost};
     c->lost = false;
     if (!c->n && !c->group && !c->checked && !ret_batch->eof)

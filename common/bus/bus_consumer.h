@@ -17,6 +17,7 @@ struct pst_consumer {
     uint64_t epoch;
     int64_t check_us; /* when bus_check_ranges looks again */
     bool checked;     /* all ranges are of partitions that exist */
+    unsigned resets;  /* health.resets when last looked at */
     bool assigned, paused, lost, closing;
 };
 

@@ -98,6 +98,7 @@ int bus_code(rd_kafka_resp_err_t code, pst_err_class *ret_class)
     case RD_KAFKA_RESP_ERR_INVALID_SESSION_TIMEOUT:
     case RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL: *cls = PST_CLASS_FATAL; return PST_EINVAL;
     case RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS: return PST_EEXIST;
+    case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET: /* the user asked for auto.offset.reset=error */
     case RD_KAFKA_RESP_ERR__FATAL:
     case RD_KAFKA_RESP_ERR__STATE: *cls = PST_CLASS_FATAL; return PST_ESTATE;
     default: return bus_is_outage(code) ? PST_EUNREACH : PST_EIO;

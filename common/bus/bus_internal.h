@@ -59,6 +59,7 @@ typedef struct bus_health {
     bool worked;              /* a broker has answered with something since creation: from then on refusals may be passing */
     bool no_group;            /* a group-less consumer: errors of the group are not its business */
     int64_t refused_since_us; /* first refusal of the running series, 0 = none */
+    unsigned resets;          /* atomic: how often a position was moved because its records are gone; librdkafka's threads add */
     uint64_t outages;         /* how many times librdkafka said that a broker is away */
     pst_err last;             /* newest passing error since it was taken */
     pst_err fatal;            /* first fatal one */

@@ -373,6 +373,47 @@ static void test_live_static_member_comes_back_without_losing_its_partitions(voi
     }
 }
 
+static void delete_records(const char *t, int64_t before)
+{
+    bus_health h = {.conf = conf};
+    rd_kafka_t *rk = bus_new(RD_KAFKA_PRODUCER, bus_conf_build(conf, BUS_ADMIN, NULL, NULL, &h, NULL), NULL);
+    rd_kafka_queue_t *q = rd_kafka_queue_new(rk);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, t, 0)->offset = before;
+    rd_kafka_DeleteRecords_t *request = rd_kafka_DeleteRecords_new(list);
+    rd_kafka_DeleteRecords(rk, &request, 1, NULL, q);
+    rd_kafka_event_t *ev = rd_kafka_queue_poll(q, 10000);
+    assert_non_null(ev);
+    assert_int_equal(rd_kafka_event_error(ev), 0);
+    rd_kafka_event_destroy(ev);
+    rd_kafka_DeleteRecords_destroy(request);
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_queue_destroy(q);
+    rd_kafka_destroy(rk);
+}
+
+static void test_live_records_deleted_under_a_reader_are_told(void **state)
+{
+    const char *t = topic("gone", 1), *g = name("g-gone");
+    pst_err err = {0};
+    publish_n(t, 0, 0, 100);
+    pst_consumer *c = member(g, t);
+    pst_batch b = poll_some(c, 10);
+    assert_int_equal(b.records[0].offset, 0);
+    ok(pst_consumer_commit(c, &b, &err), &err, "commit");
+    pst_consumer_free(c);
+    delete_records(t, 60);
+    c = member(g, t);
+    b = poll_some(c, 10);
+    assert_int_equal(b.records[0].offset, 60);
+    assert_true(b.lost);
+    pst_consumer_free(c);
+    pst_topic_info info;
+    ok(pst_admin_topic(conf, t, &info, 5000, &err), &err, "topic");
+    assert_int_equal(info.low[0], 60);
+    pst_topic_info_done(&info);
+}
+
 /* ---- transactions -------------------------------------------------------------------------------------------------------------- */
 
 static void test_live_transaction_commits_offsets_and_records_together(void **state)
@@ -672,6 +713,7 @@ int main(void)
         cmocka_unit_test(test_live_range_over_control_records_ends),
         cmocka_unit_test(test_live_seek_pause_rewind),
         cmocka_unit_test(test_live_static_member_comes_back_without_losing_its_partitions),
+        cmocka_unit_test(test_live_records_deleted_under_a_reader_are_told),
         cmocka_unit_test(test_live_transaction_commits_offsets_and_records_together),
         cmocka_unit_test(test_live_abort_hides_records_and_rewinds),
         cmocka_unit_test(test_live_fenced_though_alone_recovers),

@@ -28,7 +28,7 @@ static int start(void **state)
     cluster = bus_embedded_cluster(broker);
     conf = pst_bus_conf_new(pst_embedded_bootstrap(broker), "test");
     assert_int_equal(pst_bus_conf_set(conf, "fetch.wait.max.ms", "10", "test", &err), 0);
-    assert_int_equal(pst_bus_conf_set(conf, "session.timeout.ms", "6000", "test", &err), 0);
+    assert_int_equal(pst_bus_conf_set(conf, "session.timeout.ms", "30000", "test", &err), 0);
     assert_int_equal(pst_bus_conf_set(conf, "retry.backoff.ms", "20", "test", &err), 0);
     rd_kafka_mock_topic_create(cluster, "in", 1, 1);
     rd_kafka_mock_topic_create(cluster, "out", 1, 1);
