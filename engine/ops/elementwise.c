@@ -260,6 +260,13 @@ static loop_fn prelu_loop(int t)
 /* Before opset 7 broadcasting was asked for: B's dimensions start at `axis` of A. B is viewed with trailing ones. */
 static int old_broadcast(pst_op_ctx *c, const pst_tensor *a, pst_tensor *b)
 {
+    if (!strcmp(c->node->op_type, "PRelu") && c->node->opset < 7 && b->rank == 1 && b->dims[0] != 1 &&
+        a->rank > 2) { /* one slope per channel */
+        for (int k = 1; k < a->rank - 1; k++)
+            b->dims[k] = 1;
+        b->rank = a->rank - 1;
+        return 0;
+    }
     if (*c->node->domain || c->node->opset >= 7 || !pst_attr_int(c->node, "broadcast", 0))
         return 0;
     const pst_attr *axis = pst_attr_find(c->node, "axis");
