@@ -74,10 +74,10 @@ static void one_score(pst_score_watch *w, tally *t, const pst_record *r)
         return;
     const json_t *model = json_object_get(j, "model"), *source = json_object_get(j, "source");
     double score = json_number_value(json_array_get(json_object_get(j, "score"), 0));
-    double latency = (double)(pst_now_us() / 1000 - pst_json_int(source, "timestamp", r->timestamp_ms));
+    double latency_ms = (double)(pst_now_us() - pst_json_int(source, "timestamp", r->timestamp_ms * 1000)) / 1e3;
     if (isfinite(score)) {
-        count(t, score, latency);
-        count(&w->total, score, latency);
+        count(t, score, latency_ms);
+        count(&w->total, score, latency_ms);
     }
     pst_score_stats *s = &t->last;
     s->model_version = (int)pst_json_int(model, "version", 0);
