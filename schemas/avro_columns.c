@@ -182,9 +182,11 @@ static void inside(pst_builder *b, const pst_node *w, void *arg)
 
 static int field_by_name(const pst_node *w, const char *name, size_t len)
 {
-    for (size_t i = 0; i < w->n_fields; i++)
-        if (strlen(w->fields[i].name) == len && !memcmp(w->fields[i].name, name, len))
-            return (int)i;
+    char *exact = pst_strndup(name, len);
+    int at = pst_node_find(w, exact);
+    free(exact);
+    if (at >= 0)
+        return at;
     for (size_t i = 0; i < w->n_fields; i++) /* the name it had before the writer renamed it */
         for (size_t a = 0; a < w->fields[i].n_aliases; a++)
             if (strlen(w->fields[i].aliases[a]) == len && !memcmp(w->fields[i].aliases[a], name, len))

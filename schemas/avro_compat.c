@@ -24,16 +24,17 @@ bool pst_node_names_match(const pst_node *reader, const pst_node *writer)
     return false;
 }
 
+int pst_node_find(const pst_node *n, const char *name)
+{
+    return (int)(uintptr_t)pst_map_get(&n->index, name) - 1;
+}
+
 int pst_node_find_source(const pst_node *writer, const pst_avro_field *f)
 {
-    for (size_t i = 0; i < writer->n_fields; i++)
-        if (!strcmp(writer->fields[i].name, f->name))
-            return (int)i;
-    for (size_t a = 0; a < f->n_aliases; a++)
-        for (size_t i = 0; i < writer->n_fields; i++)
-            if (!strcmp(writer->fields[i].name, f->aliases[a]))
-                return (int)i;
-    return -1;
+    int at = pst_node_find(writer, f->name);
+    for (size_t a = 0; a < f->n_aliases && at < 0; a++)
+        at = pst_node_find(writer, f->aliases[a]);
+    return at;
 }
 
 bool pst_avro_promotes(pst_avro_kind r, pst_avro_kind w)
@@ -147,17 +148,10 @@ static bool enums(compare *c, const pst_node *r, const pst_node *w)
 {
     if (r->def >= 0 || c->lax)
         return true;
-    for (size_t i = 0; i < w->n_symbols; i++) {
-        bool found = false;
-        for (size_t k = 0; k < r->n_symbols && !found; k++) {
-            found = !strcmp(r->symbols[k], w->symbols[i]);
-            c->steps++;
-        }
-        if (!found)
+    c->steps += w->n_symbols;
+    for (size_t i = 0; i < w->n_symbols; i++)
+        if (pst_node_find(r, w->symbols[i]) < 0)
             return no(c, "enum %s: the writer's symbol %s is missing in the reader, which has no default symbol", r->name, w->symbols[i]);
-        if (c->steps > STEPS_MAX)
-            return (c->too_much = true, false);
-    }
     return true;
 }
 
@@ -166,7 +160,7 @@ static bool records(compare *c, const pst_node *r, const pst_node *w, int depth)
     bool yes = true;
     for (size_t i = 0; i < r->n_fields; i++) {
         const pst_avro_field *f = &r->fields[i];
-        c->steps += w->n_fields;
+        c->steps += f->n_aliases;
         if (c->steps > STEPS_MAX)
             return (c->too_much = true, false);
         size_t old = push(c, f->name);
@@ -357,11 +351,7 @@ static bool fits(const pst_node *n, const json_t *j, int depth, size_t *steps)
     case PST_AVRO_STRING: return json_is_string(j);
     case PST_AVRO_BYTES: return json_is_string(j) && byte_text_len(j) >= 0;
     case PST_AVRO_FIXED: return json_is_string(j) && byte_text_len(j) == (long)n->size;
-    case PST_AVRO_ENUM:
-        for (size_t i = 0; i < n->n_symbols; i++)
-            if (json_is_string(j) && !strcmp(json_string_value(j), n->symbols[i]))
-                return true;
-        return false;
+    case PST_AVRO_ENUM: return json_is_string(j) && pst_node_find(n, json_string_value(j)) >= 0;
     case PST_AVRO_ARRAY: json_array_foreach(j, at, v) if (!fits(n->item, v, depth + 1, steps)) return false; return json_is_array(j);
     case PST_AVRO_MAP:
         json_object_foreach((json_t *)(uintptr_t)j, key, v) if (!fits(n->item, v, depth + 1, steps)) return false;

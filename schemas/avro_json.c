@@ -320,11 +320,11 @@ static int write_enum(pst_json_writer *w, const pst_node *n, const json_t *j)
     const char *s = json_string_value(j);
     if (!s)
         return mismatch(w, n, j);
-    for (size_t i = 0; i < n->n_symbols; i++)
-        if (!strcmp(n->symbols[i], s)) {
-            pst_avro_put_long(w->out, (int64_t)i);
-            return 0;
-        }
+    int at = pst_node_find(n, s);
+    if (at >= 0) {
+        pst_avro_put_long(w->out, at);
+        return 0;
+    }
     const char *near = w->err ? pst_nearest(s, (const char *const *)n->symbols, n->n_symbols) : NULL;
     return bad(w, PST_EINVAL, "\"%.60s\" is not a symbol of %s%s%s%s", s, n->name, near ? "; did you mean \"" : "", near ? near : "",
                near ? "\"?" : "");
@@ -370,10 +370,7 @@ static int unknown_key(pst_json_writer *w, const pst_node *n, const json_t *j)
     json_t *v;
     json_object_foreach((json_t *)(uintptr_t)j, key, v)
     {
-        bool known = false;
-        for (size_t i = 0; i < n->n_fields && !known; i++)
-            known = !strcmp(n->fields[i].name, key);
-        if (known)
+        if (pst_node_find(n, key) >= 0)
             continue;
         const char **names = pst_alloc((n->n_fields + 1) * sizeof *names);
         for (size_t i = 0; i < n->n_fields; i++)

@@ -5,6 +5,8 @@
 
 #include "schemas/avro.h"
 
+#include "common/base/map.h"
+
 typedef enum {
     PST_AVRO_NULL,
     PST_AVRO_BOOLEAN,
@@ -50,6 +52,7 @@ struct pst_node {
     pst_node **branches; /* UNION */
     size_t n_branches;
     pst_node *item;  /* ARRAY, MAP */
+    pst_map index;   /* RECORD, ENUM: name of a field or symbol → its place + 1 */
     size_t min_size; /* bytes of the shortest encoding (a lower bound) */
     bool constant;   /* every encoding has exactly min_size bytes */
 };
@@ -69,6 +72,8 @@ void pst_node_text(const pst_schema *s, const pst_node *n, pst_buf *out);
 
 /* Does reader's name (or an alias) stand for the named type writer? Unqualified names count, as the specification says. */
 bool pst_node_names_match(const pst_node *reader, const pst_node *writer);
+/* Place of a field (RECORD) or symbol (ENUM) by its exact name; -1 = none. */
+int pst_node_find(const pst_node *n, const char *name);
 /* Field of writer that fills reader field f: by name, then by the aliases of f; -1 = none. */
 int pst_node_find_source(const pst_node *writer, const pst_avro_field *f);
 /* May values of kind w be read as kind r by promotion (or equality of primitives)? */

@@ -3,8 +3,6 @@
  * the wild relies on it ({"type": {"type": "string"}}, a union's default that fits another branch than the first), so are we. */
 #include "schemas/avro_node.h"
 
-#include "common/base/map.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,7 +163,6 @@ static int parse_enum(parser *p, pst_node *n, const json_t *j)
 {
     const json_t *list = json_object_get(j, "symbols"), *def = json_object_get(j, "default");
     size_t count = json_array_size(list);
-    pst_map seen = {0};
     int rc = 0;
     if (!json_is_array(list))
         return fail(p, PST_EPARSE, "enum %s needs \"symbols\", an array", n->name);
@@ -175,14 +172,13 @@ static int parse_enum(parser *p, pst_node *n, const json_t *j)
         const char *symbol = json_string_value(v);
         if (!symbol || !name_ok(symbol, json_string_length(v), false))
             rc = fail(p, PST_EPARSE, "symbol %zu of enum %s is not a name", i, n->name);
-        else if (pst_map_put(&seen, symbol, n))
+        else if (pst_map_put(&n->index, symbol, (void *)(uintptr_t)(i + 1)))
             rc = fail(p, PST_EPARSE, "enum %s has the symbol %s twice", n->name, symbol);
         else
             n->symbols[n->n_symbols++] = pst_strdup(symbol);
         if (!rc && json_is_string(def) && !strcmp(json_string_value(def), symbol))
             n->def = (int)i;
     }
-    pst_map_done(&seen, NULL);
     if (!rc && def && n->def < 0 && p->strict)
         rc = fail(p, PST_EPARSE, "the default of enum %s is not one of its symbols", n->name);
     return rc;
@@ -199,16 +195,17 @@ static int parse_fixed(parser *p, pst_node *n, const json_t *j)
     return 0;
 }
 
-static int parse_field(parser *p, pst_avro_field *f, const json_t *j, const char *ns, int depth, pst_map *seen)
+static int parse_field(parser *p, pst_node *n, size_t at, const json_t *j, const char *ns, int depth)
 {
     static const char *const orders[] = {"ascending", "descending", "ignore"};
+    pst_avro_field *f = &n->fields[at];
     const char *name;
     int rc;
     if (!json_is_object(j))
         return fail(p, PST_EPARSE, "a field must be an object");
     if ((rc = get_name(p, j, "name", false, &name)) < 0)
         return rc;
-    if (pst_map_put(seen, name, f))
+    if (pst_map_put(&n->index, name, (void *)(uintptr_t)(at + 1)))
         return fail(p, PST_EPARSE, "there are two fields %s", name);
     f->name = pst_strdup(name);
     f->json = j;
@@ -234,7 +231,6 @@ static int parse_record(parser *p, pst_node *n, const json_t *j, const char *ns,
 {
     const json_t *list = json_object_get(j, "fields");
     size_t count = json_array_size(list);
-    pst_map seen = {0};
     int rc = 0;
     if (!json_is_array(list))
         return fail(p, PST_EPARSE, "record %s needs \"fields\", an array", n->name);
@@ -242,9 +238,10 @@ static int parse_record(parser *p, pst_node *n, const json_t *j, const char *ns,
     if (!p->n_path)
         push(p, n->base);
     n->fields = pst_alloc(count * sizeof *n->fields);
-    for (size_t i = 0; i < count && !rc; i++)
-        rc = parse_field(p, &n->fields[n->n_fields++], json_array_get(list, i), ns, depth + 1, &seen);
-    pst_map_done(&seen, NULL);
+    for (size_t i = 0; i < count && !rc; i++) {
+        n->n_fields++;
+        rc = parse_field(p, n, i, json_array_get(list, i), ns, depth + 1);
+    }
     if (!rc)
         pop(p, old);
     return rc;
@@ -463,6 +460,7 @@ void pst_schema_free(pst_schema *s)
             free_list(n->fields[i].aliases, n->fields[i].n_aliases);
         }
         free(n->fields);
+        pst_map_done(&n->index, NULL);
         free_list(n->symbols, n->n_symbols);
         free_list(n->aliases, n->n_aliases);
         free(n->branches);

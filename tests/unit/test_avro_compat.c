@@ -164,6 +164,33 @@ static void test_compat_hostile_breadth(void **state)
     pst_schema_free(w);
 }
 
+/* 8000 columns in the opposite order, an enum of 8000 symbols in the opposite order: honest, and compared at once. */
+static void test_compat_wide(void **state)
+{
+    pst_buf b[2] = {{0}, {0}};
+    pst_schema *s[2];
+    for (int k = 0; k < 2; k++) {
+        pst_buf_adds(
+            &b[k],
+            "{\"type\":\"record\",\"name\":\"Wide\",\"fields\":[{\"name\":\"e\",\"type\":{\"type\":\"enum\",\"name\":\"E\",\"symbols\":[");
+        for (int i = 0; i < 8000; i++)
+            pst_buf_printf(&b[k], "%s\"S%d\"", i ? "," : "", k ? i : 7999 - i);
+        pst_buf_adds(&b[k], "]}}");
+        for (int i = 0; i < 8000; i++)
+            pst_buf_printf(&b[k], ",{\"name\":\"f%d\",\"type\":\"%s\"}", k ? i : 7999 - i, k ? "double" : "int");
+        pst_buf_adds(&b[k], "]}");
+        s[k] = schema(b[k].data);
+        pst_buf_done(&b[k]);
+    }
+    pst_buf why = {0};
+    assert_int_equal(pst_schema_can_read(s[1], s[0], &why), 1);
+    assert_int_equal(pst_schema_can_read(s[0], s[1], &why), 0);
+    assert_non_null(strstr(why.data, "and 7950 more"));
+    pst_buf_done(&why);
+    pst_schema_free(s[0]);
+    pst_schema_free(s[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +198,7 @@ int main(void)
         cmocka_unit_test(test_compat_all_reasons_one_a_line),
         cmocka_unit_test(test_compat_forgets_what_rested_on_a_fallen_assumption),
         cmocka_unit_test(test_compat_hostile_breadth),
+        cmocka_unit_test(test_compat_wide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
