@@ -201,8 +201,10 @@ static void process_over(pst_trainer_core *c, pst_job *j, pst_job_process *p, co
     p->has_signal = r->has_signal && r->signal;
     p->signal = p->has_signal ? r->signal : 0;
     char *text = end_text(r, p->name);
-    bool good = has_succeeded(p) && !is_platform_down(r->reason_code); /* a learner may leave with 0 when it is told to stop */
-    const char *code = good ? NULL : said(r->reason_code) ? r->reason_code : p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
+    bool good = has_succeeded(p) && !is_platform_down(r->reason_code);    /* a learner may leave with 0 when it is told to stop */
+    bool asked = j->s.wish != PST_JOB_WISH_NONE || pst_job_is_failing(j); /* we end it: how it takes that is no fault of its own */
+    const char *fault = asked ? NULL : p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
+    const char *code = good ? NULL : said(r->reason_code) ? r->reason_code : fault;
     pst_core_emit(c, j, PST_JOB_EVENT_TYPE_PROCESS_EXITED, j->s.state,
                   &(pst_say){.actor = r->reporter,
                              .process = p->name,

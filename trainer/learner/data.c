@@ -261,6 +261,11 @@ static void take_statistics(const pst_data *d, const uint32_t *order, size_t tra
         *arrays[i] = pst_alloc((k + 1) * sizeof(float));
     for (size_t j = 0; j < k; j++)
         measure(d->x + j, k, order, train, &s->mean[j], &s->std[j], &s->min[j], &s->max[j]);
+    for (int i = 0, j = 0; i < d->settings->n_features; i++) { /* what the user says is noise is no signal, however quiet it was */
+        const pst_learn_feature *f = &d->settings->features[i];
+        for (int slot = 0; slot < f->slots; slot++, j++)
+            s->std[j] = fmaxf(s->std[j], (float)(f->noise * fabs(f->scale)));
+    }
     s->target_mean = 0;
     s->target_std = 1;
     if (d->settings->target && !d->settings->n_classes)

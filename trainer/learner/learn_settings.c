@@ -130,7 +130,7 @@ static void check_keys(const reader *r, const char *const *known, size_t n)
 
 static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
 {
-    static const char *const known[] = {"field", "scale", "offset", "missing", "value", "slots"};
+    static const char *const known[] = {"field", "scale", "offset", "missing", "value", "slots", "noise"};
     *f = (pst_learn_feature){.scale = 1, .slots = 1};
     if (json_is_string(v)) {
         reader one = {json_pack("{s:O}", "field", (json_t *)v), r->path, r->errors};
@@ -139,7 +139,7 @@ static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
         return;
     }
     if (!json_is_object(v)) {
-        wrong(r, "", "must be a field's name or {field, scale, offset, missing, value, slots}");
+        wrong(r, "", "must be a field's name or {field, scale, offset, missing, value, slots, noise}");
         return;
     }
     reader o = {v, r->path, r->errors};
@@ -150,6 +150,7 @@ static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
     f->scale = get_num(&o, "scale", -1e300, true, 1e300, 1);
     f->offset = get_num(&o, "offset", -1e300, true, 1e300, 0);
     f->missing = (pst_learn_missing)get_word(&o, "missing", missings, N(missings), PST_LEARN_MISSING_MEAN);
+    f->noise = get_num(&o, "noise", 0, true, 1e300, 0);
     f->slots = (int)get_int(&o, "slots", 1, PST_LEARN_COLUMNS_MAX, 1);
     if (f->scale == 0)
         wrong(&o, "scale", "is 0: the model would see the same number for every record");

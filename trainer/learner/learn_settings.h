@@ -27,6 +27,7 @@ typedef struct pst_learn_feature {
     double scale, offset; /* the model sees x · scale + offset */
     pst_learn_missing missing;
     double value; /* stands for x */
+    double noise; /* differences up to this size (of x) mean nothing: its deviation is never taken to be less */
     int slots;    /* an array of numbers fills several */
 } pst_learn_feature;
 
