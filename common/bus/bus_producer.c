@@ -28,7 +28,8 @@ static void dr_cb(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     p->pending--;
     if (!m->err) {
         bus_health_ok(&p->health);
-        snprintf(p->done_topic, sizeof p->done_topic, "%s", topic);
+        if (strcmp(p->done_topic, topic) != 0) /* once a record: a comparison is much cheaper than printing */
+            snprintf(p->done_topic, sizeof p->done_topic, "%s", topic);
         p->done_partition = m->partition;
         p->done_offset = m->offset;
     } else {
@@ -237,9 +238,11 @@ int pst_producer_send(pst_producer *p, const pst_out *out, pst_err *err)
         if (rc < 0)
             return rc;
     }
-    int64_t until = pst_mono_us() + QUEUE_FULL_WAIT_MS * 1000LL;
+    int64_t until = 0; /* the clock is asked only when the queue is full */
     rd_kafka_resp_err_t code;
     while ((code = bus_produce(p, out)) == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+        if (!until)
+            until = pst_mono_us() + QUEUE_FULL_WAIT_MS * 1000LL;
         if (p->health.fatal.code)
             return bus_health_take(&p->health, err);
         if (pst_mono_us() >= until || pst_stop_hurry())
