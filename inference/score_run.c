@@ -394,7 +394,8 @@ static char *put_number(char *to, int64_t v)
     return to;
 }
 
-/* The input's headers, then where the record comes from and which model scored it. */
+/* The input's headers; then, where the value does not say it itself (slim, tombstones), where the record comes from and which model scored
+ * it: librdkafka pays five allocations for a record with two headers, so the full Score, which holds both, goes without. */
 static size_t out_headers(scorer *s, const pst_record *r, const pst_binding *b, char *src, pst_header *ret)
 {
     pst_header in[HEADERS_MAX];
@@ -404,6 +405,8 @@ static size_t out_headers(scorer *s, const pst_record *r, const pst_binding *b, 
     for (size_t i = 0; i < have; i++)
         if (strcmp(in[i].name, "x-src") != 0 && strcmp(in[i].name, "x-model") != 0)
             ret[n++] = in[i];
+    if (b && !s->p->slim)
+        return n;
     size_t topic = strlen(r->topic);
     memcpy(src, r->topic, topic);
     char *end = src + topic;
