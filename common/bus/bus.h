@@ -10,6 +10,10 @@
  *     }
  *
  * Threads: a consumer and a producer each belong to one thread; delivery reports come from pst_producer_poll() on that thread.
+ * Defaults that differ from librdkafka's: read_committed, range assignor, reconnect within 1 s, lz4, murmur2 as Java's clients, records given up
+ * after 10 min without a broker (transactions: transaction.timeout.ms, 60 s). On the in-memory broker set fetch.wait.max.ms=10: there an empty
+ * fetch sleeps it out. A user's properties win, except those the guarantees rest on (commits, idempotence, acks, ids; in a group also the
+ * isolation level and where to start): those are ignored with a warning.
  * Errors: class RETRY = outage, go on calling (librdkafka reconnects; nothing exits because brokers are away);
  * FATAL = wrong credentials (PST_EAUTH), unknown property (PST_EINVAL). Fencing is handled inside pst_txn (recycle). */
 #ifndef PST_BUS_H
@@ -115,7 +119,8 @@ int pst_consumer_new(const pst_bus_conf *conf, const pst_consumer_opts *opts, ps
 int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch, pst_err *err);
 /* Commits offset+1 of the records of this batch (synchronous). RETRY on outage, PST_EFENCED when the partitions were taken away. */
 int pst_consumer_commit(pst_consumer *c, const pst_batch *b, pst_err *err);
-/* Marks a single position (offset of the next record to read) in place of whole batches; committed by commit_marked or pst_txn_commit. */
+/* Marks a single position (offset of the next record to read) in place of whole batches; committed by commit_marked or pst_txn_commit.
+ * Ignored for a partition that is not assigned (any more) and beyond what was handed out since it was. */
 void pst_consumer_mark(pst_consumer *c, const char *topic, int32_t partition, int64_t next_offset);
 int pst_consumer_commit_marked(pst_consumer *c, pst_err *err);
 int pst_consumer_rewind(pst_consumer *c, pst_err *err); /* back to the committed offsets of the assignment */
@@ -185,6 +190,7 @@ int pst_publish(const pst_bus_conf *conf, const pst_out *out, int timeout_ms, in
  *       PST_EAGAIN   nothing happened: everything since begin was aborted and the consumer is rewound to its committed offsets;
  *                    drop in-memory effects of the round and go on
  *       PST_EFENCED  another instance with this id was seen twice to take over: stop (service exits, standby waits)
+ *       PST_ESTOPPED told to stop while the broker is away: the fate is found out by the next start
  *       other        FATAL (authorisation) */
 typedef enum { PST_TXN_EXACTLY_ONCE = 0, PST_TXN_AT_LEAST_ONCE } pst_txn_mode;
 typedef struct pst_txn pst_txn;
@@ -192,7 +198,7 @@ typedef struct pst_txn pst_txn;
 /* Does not wait for a broker; the first begin does. consumer may be NULL (produce-only transactions); borrowed. */
 int pst_txn_new(const pst_bus_conf *conf, const char *transactional_id, pst_txn_mode mode, pst_consumer *consumer, pst_txn **ret_txn,
                 pst_err *err);
-/* Waits through outages (returns PST_ESTOPPED when told to stop). */
+/* Waits through outages (returns PST_ESTOPPED when told to stop). PST_EFENCED and PST_EAUTH as for commit. */
 int pst_txn_begin(pst_txn *t, pst_err *err);
 int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err); /* PST_ELIMIT/DATA: record too large, the round is unharmed */
 /* Offsets sent: those marked with pst_consumer_mark since begin. */
@@ -254,7 +260,7 @@ void pst_group_lag_free(pst_group_lag *rows, size_t n);
 /* ---- librdkafka's in-memory cluster --------------------------------------------------------------------------------------- */
 
 typedef struct pst_embedded pst_embedded;
-/* Serves on 127.0.0.1:port (0 = any free) inside this process. Nothing is kept; transactions do not protect (embedded is never a proof). */
+/* Serves on 127.0.0.1:port (0 = any free; taken = PST_EEXIST) inside this process. Nothing is kept; transactions do not protect (embedded is never a proof). */
 int pst_embedded_start(int port, pst_embedded **ret_broker, pst_err *err);
 const char *pst_embedded_bootstrap(const pst_embedded *b);
 void pst_embedded_stop(pst_embedded *b);

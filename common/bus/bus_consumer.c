@@ -84,9 +84,12 @@ static rd_kafka_conf_t *configure(pst_consumer *c, pst_err *err)
     size_t inflight = c->opts.inflight_bytes_max ? c->opts.inflight_bytes_max : INFLIGHT_DEFAULT;
     snprintf(kbytes, sizeof kbytes, "%zu", inflight >= 1024 ? inflight / 1024 : 1);
     snprintf(made_up, sizeof made_up, "penstock-reader-%d-%llx", (int)getpid(), (unsigned long long)pst_mono_us());
+    const char *isolation = c->opts.read_uncommitted ? "read_uncommitted" : "read_committed";
+    const char *reset = c->opts.start == PST_START_LATEST ? "latest" : "earliest",
+               *user_reset = pst_bus_conf_get(c->conf, "auto.offset.reset");
     const bus_kv defaults[] = {
-        {"isolation.level", c->opts.read_uncommitted ? "read_uncommitted" : "read_committed"},
-        {"auto.offset.reset", c->opts.start == PST_START_LATEST ? "latest" : "earliest"},
+        {"isolation.level", isolation},
+        {"auto.offset.reset", reset},
         {"partition.assignment.strategy", "range"}, /* cooperative-sticky has five bugs in 2.0.2 that would touch us */
         {"session.timeout.ms", "10000"},
         {"max.poll.interval.ms", "300000"},
@@ -97,14 +100,19 @@ static rd_kafka_conf_t *configure(pst_consumer *c, pst_err *err)
         {"topic.metadata.refresh.interval.ms", "10000"}, /* a topic created later is seen within this */
         {NULL, NULL},
     };
-    const bus_kv forced[] = {
+    bus_kv forced[8] = {
         {"group.id", c->group ? c->group : made_up},
         {"enable.auto.commit", "false"}, /* offsets are committed after the effect, or in its transaction */
         {"enable.auto.offset.store", "false"},
         {"enable.partition.eof", "true"},
         {"group.instance.id", c->opts.instance_id}, /* NULL = a user's is ignored: two commands may share one client.properties */
-        {NULL, NULL},
     };
+    size_t f = 5;
+    if (c->group) { /* a client.properties often says "latest": a service must not skip records for that. To ask for an error is fine. */
+        forced[f++] = (bus_kv){"isolation.level", isolation};
+        if (!user_reset || strcmp(user_reset, "error"))
+            forced[f++] = (bus_kv){"auto.offset.reset", reset};
+    }
     rd_kafka_conf_t *k = bus_conf_build(c->conf, BUS_CONSUMER, defaults, forced, c, err);
     if (k)
         rd_kafka_conf_set_rebalance_cb(k, bus_rebalance_cb);
@@ -248,9 +256,9 @@ static int min_int(int64_t a, int64_t b)
 /* How long may the next wait be? < 0: return now. */
 static int wait_ms(const pst_consumer *c, const pst_poll *how, int64_t start_us, int64_t oldest_us)
 {
-    int64_t now = pst_mono_us();
     if (c->n && how->age_max_us <= 0)
         return 0;
+    int64_t now = pst_mono_us();
     int64_t until = c->n ? oldest_us + how->age_max_us : start_us + how->timeout_ms * 1000LL;
     if (until <= now)
         return c->n ? -1 : 0;

@@ -520,10 +520,14 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
 {
     pst_err e = {0};
     int rc = 0;
-    while ((rc = t->poison ? t->why.code : pst_producer_flush(t->p, 1000, &e)) == PST_ETIMEDOUT && t->p->pending && !given_up(t))
-        pst_err_clear(&e);
-    if (rc == PST_ETIMEDOUT && t->p->pending)
-        return stopped(t, err);
+    if (t->poison)
+        rc = t->why.code;
+    else {
+        while ((rc = pst_producer_flush(t->p, 1000, &e)) == PST_ETIMEDOUT && t->p->pending && !given_up(t))
+            pst_err_clear(&e);
+        if (rc == PST_ETIMEDOUT && t->p->pending)
+            return stopped(t, err);
+    }
     if (rc < 0) {
         const pst_err *why = t->poison ? &t->why : &e;
         if (t->p->failed_code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
