@@ -217,7 +217,7 @@ static void test_prepared_rows_are_standardised(void **state)
     pst_data d;
     pst_ready r;
     pst_err err = {0};
-    settings("{features: [a, b], validation: 0.25, seed: 4}", &s);
+    settings("{features: [a, {field: b, scale: 0.5, noise: 6}], validation: 0.25, seed: 4}", &s);
     pst_data_init(&d, &s, 1 << 20);
     for (int i = 0; i < 40; i++)
         add(&d, i == 7 ? NAN : 100 + i, 5);
@@ -230,7 +230,7 @@ static void test_prepared_rows_are_standardised(void **state)
         assert_true(r.z[2 * i + 1] == 0); /* a constant column: no division by zero */
     }
     assert_true(fabs(sum / 30) < 1e-5 && fabs(squares / 30 - 1) < 0.05);
-    assert_true(r.stats.std[1] == 1 && r.stats.mean[1] == 5);
+    assert_true(r.stats.std[1] == 3 && r.stats.mean[1] == 2.5f); /* noise: 6 of the field, halved like it */
     assert_true(r.stats.min[0] >= 100 && r.stats.max[0] <= 139);
     pst_ready_done(&r);
     pst_data_done(&d);

@@ -264,7 +264,8 @@ static void take_statistics(const pst_data *d, const uint32_t *order, size_t tra
     for (int i = 0, j = 0; i < d->settings->n_features; i++) { /* what the user says is noise is no signal, however quiet it was */
         const pst_learn_feature *f = &d->settings->features[i];
         for (int slot = 0; slot < f->slots; slot++, j++)
-            s->std[j] = fmaxf(s->std[j], (float)(f->noise * fabs(f->scale)));
+            if (f->noise > 0 && (s->min[j] == s->max[j] || (double)s->std[j] < f->noise * fabs(f->scale)))
+                s->std[j] = (float)fmax(f->noise * fabs(f->scale), deviation_floor * fabs((double)s->mean[j]));
     }
     s->target_mean = 0;
     s->target_std = 1;

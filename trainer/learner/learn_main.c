@@ -33,6 +33,9 @@ static const pst_usage learn_usage = {
     "The built-in learner: trains an autoencoder or MLP from a topic's range or CSV files, writes ONNX.",
     "Jobs with framework.name: native run it. Settings under penstock.learner: model (autoencoder, mlp), features, target, classes, loss,\n"
     "hidden, activation, epochs, batch, learning_rate, weight_decay, validation, seed, patience, checkpoint_every, data.\n"
+    "A feature is a field's name or {field, scale, offset, missing: mean|value|reject, value, slots, noise}: the model sees x · scale + "
+    "offset;\n"
+    "noise is the size up to which differences mean nothing; without features all numbers of the records are taken.\n"
     "Told to stop (SIGTERM) it finishes the minibatch, writes a checkpoint and exits 0; started again it goes on from there.",
     "penstock learn --manifest examples/telemetry/manifest.yml --result-dir /tmp/result\n"
     "penstock learn --manifest manifest.yml --check",
