@@ -3,6 +3,8 @@
 
 #include "schemas/codec.h"
 
+#include <pthread.h>
+
 /* ---- the registry, played ------------------------------------------------------------------------------------------------------ */
 
 static struct {
@@ -13,7 +15,7 @@ static struct {
 
 int pst_registry_schema(pst_registry *r, int32_t id, const char **ret_text, pst_err *err)
 {
-    reg.asked++;
+    __atomic_add_fetch(&reg.asked, 1, __ATOMIC_RELAXED);
     if (reg.away)
         return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "registry", 0, "the registry does not answer");
     if (id < 0 || id >= reg.n)
@@ -24,7 +26,7 @@ int pst_registry_schema(pst_registry *r, int32_t id, const char **ret_text, pst_
 
 int pst_registry_register(pst_registry *r, const char *subject, const char *schema_text, int32_t *ret_id, pst_err *err)
 {
-    reg.registered++;
+    __atomic_add_fetch(&reg.registered, 1, __ATOMIC_RELAXED);
     if (reg.away)
         return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "registry", 0, "the registry does not answer");
     snprintf(reg.subject, sizeof reg.subject, "%s", subject);
@@ -173,6 +175,37 @@ static void test_codec_any_value_to_json(void **state)
     assert_true(pst_codec_to_json(*state, NULL, 0, &j, &id, NULL) < 0);
 }
 
+static void *decode_much(void *arg)
+{
+    for (int i = 0; i < 200; i++) {
+        pst_pipeline_spec p;
+        json_t *j = NULL;
+        int32_t id;
+        if (pst_codec_decode(arg, &pst_pipeline_spec_type, "\0\0\0\0\1\2s\2n\4", 10, 1, &p, NULL) < 0 || strcmp(p.name, "n"))
+            return arg;
+        pst_event_clear(&pst_pipeline_spec_type, &p);
+        if (pst_codec_to_json(arg, "\0\0\0\0\0\4hi", 8, &j, &id, NULL) < 0)
+            return arg;
+        json_decref(j);
+        if (pst_codec_decode(arg, &pst_pipeline_spec_type, "\0\0\0\0\2", 5, 1, &p, NULL) != PST_EPARSE)
+            return arg;
+    }
+    return NULL;
+}
+
+static void test_codec_from_many_threads(void **state)
+{
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, decode_much, *state), 0);
+    for (int i = 0; i < 4; i++) {
+        void *failed = *state;
+        pthread_join(t[i], &failed);
+        assert_null(failed);
+    }
+    assert_true(reg.asked <= 12); /* three ids, at most once per thread */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +215,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_codec_bad_values, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_codec_outage_is_retried_not_remembered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_codec_any_value_to_json, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_codec_from_many_threads, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
