@@ -12,9 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TICK_US      200000
-#define HEARTBEAT_US 5000000
-#define LAST_WORD_MS 3000
+#define TICK_US          200000
+#define HEARTBEAT_US     5000000
+#define LAST_WORD_MS     3000
+#define FENCED_WINDOW_US 60000000
+#define FENCED_MAX       5
 
 struct pst_lcm_shell {
     pst_lcm_shell_conf conf;
@@ -31,6 +33,8 @@ struct pst_lcm_shell {
     char host[256];
     char *reporter, *worker_id;
     int64_t next_tick_us, next_heartbeat_us, polled_us;
+    int64_t fenced_us; /* monotonic: begin of the window in which these are counted */
+    int fenced;
     bool compared; /* the Trainer's view was compared with ours */
 };
 
@@ -395,11 +399,55 @@ static void on_expected(void *arg, const char *training_id, int generation)
     feed(arg, (pst_lcm_event){.type = PST_LCM_EXPECTED, .training_id = training_id, .generation = generation});
 }
 
+/* Static membership: a restarted LCM takes the place of its dead predecessor at once instead of waiting for its session to time out. */
+static int open_input(pst_lcm_shell *s, pst_err *err)
+{
+    const pst_client *c = s->conf.client;
+    const char *topic = pst_client_topic(c, PST_TOPIC_JOBS_COMMANDS);
+    char *group = pst_sprintf("%slcm.%s", c->settings->prefix.value, s->conf.site);
+    pst_consumer_opts opts = {
+        .group = group, .topics = &topic, .n_topics = 1, .start = PST_START_EARLIEST, .instance_id = s->conf.at_least_once ? NULL : group};
+    int rc = pst_consumer_new(c->bus, &opts, &s->consumer, err);
+    if (!rc)
+        rc = pst_txn_new(c->bus, group, s->conf.at_least_once ? PST_TXN_AT_LEAST_ONCE : PST_TXN_EXACTLY_ONCE, s->consumer, &s->txn, err);
+    free(group);
+    return rc;
+}
+
+static void close_input(pst_lcm_shell *s)
+{
+    pst_txn_free(s->txn);
+    s->txn = NULL;
+    pst_consumer_free(s->consumer);
+    s->consumer = NULL;
+}
+
+/* Who holds the site's lock has no rival on this computer: being fenced comes from our own shadow (a request of ours that was answered while
+ * we thought it lost). We come back under the same name; only if that happens again and again somebody else runs this site. */
+static int come_back(pst_lcm_shell *s, pst_err *err)
+{
+    int64_t now = pst_mono_us();
+    if (now - s->fenced_us > FENCED_WINDOW_US) {
+        s->fenced_us = now;
+        s->fenced = 0;
+    }
+    if (++s->fenced > FENCED_MAX) {
+        pst_err_prefix(err, "another LCM runs site %s", s->conf.site);
+        return PST_EFENCED;
+    }
+    pst_log_err("lcm", err);
+    pst_err_clear(err);
+    close_input(s);
+    return open_input(s, err);
+}
+
 int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
 {
     pst_batch b;
     bool waiting = s->outbox.n || s->deferred.n;
     int rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 100, .timeout_ms = waiting ? 0 : timeout_ms}, &b, err);
+    if (rc == PST_EFENCED)
+        return come_back(s, err);
     if (rc < 0)
         return rc;
     s->polled_us = pst_mono_us();
@@ -418,7 +466,13 @@ int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
     }
     if (b.n || s->outbox.n)
         rc = commit_round(s, &b, err);
-    return rc == PST_EAGAIN ? 0 : rc;
+    if (rc == PST_EFENCED)
+        return come_back(s, err);
+    if (rc == PST_EAGAIN) {
+        pst_err_clear(err);
+        rc = 0;
+    }
+    return rc;
 }
 
 int pst_lcm_shell_stop_site(pst_lcm_shell *s, pst_err *err)
@@ -514,8 +568,6 @@ int pst_lcm_shell_open(const pst_lcm_shell_conf *conf, pst_lcm_shell **ret_shell
 int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
 {
     pst_client *c = s->conf.client;
-    const char *topic = pst_client_topic(c, PST_TOPIC_JOBS_COMMANDS);
-    char *group = pst_sprintf("%slcm.%s", c->settings->prefix.value, s->conf.site);
     int rc = pst_producer_new(c->bus, &(pst_producer_opts){.linger_ms = 0}, &s->side, err);
     while (!rc && (rc = pst_lcm_expected_read(c, s->conf.site, &s->expected, err)) < 0 && err->cls == PST_CLASS_RETRY) {
         pst_log_err("lcm", err);
@@ -529,14 +581,11 @@ int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
         pst_sleep_ms(500);
         rc = 0;
     }
-    /* A restarted LCM takes the place of its dead predecessor at once instead of waiting for its session to time out. */
-    pst_consumer_opts opts = {
-        .group = group, .topics = &topic, .n_topics = 1, .start = PST_START_EARLIEST, .instance_id = s->conf.at_least_once ? NULL : group};
     if (!rc)
-        rc = pst_consumer_new(c->bus, &opts, &s->consumer, err);
-    if (!rc)
-        rc = pst_txn_new(c->bus, group, s->conf.at_least_once ? PST_TXN_AT_LEAST_ONCE : PST_TXN_EXACTLY_ONCE, s->consumer, &s->txn, err);
-    free(group);
+        rc = open_input(s, err);
+    /* The first transaction needs its coordinator and a producer id: fetched now, not when the first job waits for it. */
+    if (!rc && (rc = pst_txn_begin(s->txn, err)) == 0)
+        rc = pst_txn_abort(s->txn, err);
     return rc;
 }
 
@@ -548,8 +597,7 @@ void pst_lcm_shell_close(pst_lcm_shell *s)
         heartbeat(s, "stopped");
         pst_producer_flush(s->side, LAST_WORD_MS, NULL);
     }
-    pst_txn_free(s->txn);
-    pst_consumer_free(s->consumer);
+    close_input(s);
     pst_producer_free(s->side);
     pst_lcm_expected_free(s->expected);
     pst_lcm_actions_done(&s->outbox);
