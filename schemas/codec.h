@@ -22,7 +22,8 @@ void pst_codec_free(pst_codec *c);
 int pst_codec_encode(pst_codec *c, const pst_type *type, const char *topic, const void *event, pst_buf *out, pst_err *err);
 /* First byte 0: Avro by the writer's schema; '{': JSON text, only for JobRequest, ModelEvent, PipelineSpec (a `time` of 0 takes the
  * record's timestamp). NULL value is PST_EINVAL/DATA: tombstones are the caller's. */
-int pst_codec_decode(pst_codec *c, const pst_type *type, const void *value, size_t len, int64_t timestamp_ms, void *ret_event, pst_err *err);
+int pst_codec_decode(pst_codec *c, const pst_type *type, const void *value, size_t len, int64_t timestamp_ms, void *ret_event,
+                     pst_err *err);
 /* Parsed writer schema by id, cached for ever, owned by c. */
 int pst_codec_schema(pst_codec *c, int32_t id, const pst_schema **ret_schema, pst_err *err);
 /* Any framed value → JSON (cat, SSE); text that is JSON already is parsed. ret_id -1 when not Avro. */

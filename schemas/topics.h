@@ -12,11 +12,11 @@ typedef enum {
 } pst_topic;
 
 typedef struct pst_topic_def {
-    const char *suffix;      /* "jobs.requests" */
-    const char *type_name;   /* "JobRequest" */
+    const char *suffix;    /* "jobs.requests" */
+    const char *type_name; /* "JobRequest" */
     int partitions;
-    const char *cleanup;     /* cleanup.policy */
-    int64_t retention_ms;    /* -1 = for ever */
+    const char *cleanup;  /* cleanup.policy */
+    int64_t retention_ms; /* -1 = for ever */
     const char *doc;
 } pst_topic_def;
 
