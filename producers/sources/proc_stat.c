@@ -13,7 +13,7 @@ enum { FILE_MAX = 4 << 20 };
 static int slurp(const char *proc, const char *name, pst_buf *b, pst_err *err)
 {
     char *path = pst_fs_join(proc, name);
-    pst_buf_clear(b);
+    pst_buf_done(b); /* the file before */
     int rc = pst_fs_read(path, FILE_MAX, b, err);
     free(path);
     return rc;
