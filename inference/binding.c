@@ -1,8 +1,5 @@
-/* binding.c - features → model inputs → plan → scores and labels.
- *
- * Rows are kept in the model's own element type, one matrix per input, so that a run hands the plan its memory without a copy. A model whose
- * batch dimension is fixed (exported without a free one) is run in chunks of that size, the last one padded with zeros. */
-#include "inference/binding.h"
+/* binding.c - features → model inputs, outputs → score type: everything that is decided when a model is bound. binding_run.c does the rest. */
+#include "inference/binding_priv.h"
 
 #include "common/base/json.h"
 
@@ -11,47 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABEL_BYTES = 64 };
-
-typedef struct input {
-    const pst_value_info *info;
-    size_t width; /* per row; 0 = as wide as the features */
-    size_t at;    /* first slot in the row */
-    size_t elem;  /* bytes of one element */
-    char *rows;   /* (rows_max, width) */
-} input;
-
-struct pst_binding {
-    pst_model *model;
-    pst_plan *plan;
-    const pst_model_info *info;
-    char *name;
-    int version;
-    pst_score_type type;
-    bool has_threshold;
-    double threshold;
-    pst_feature *features;
-    size_t n_features;
-    input *inputs;
-    size_t n_inputs;
-    size_t width; /* 0 = free until the first put */
-    size_t rows_max;
-    size_t fixed_rows; /* > 0: the model's batch dimension */
-    char *padded;      /* fixed_rows of the widest input, for the last chunk */
-    pst_tensor *tin, *tout;
-    double *scratch, *target;
-    size_t scratch_width;
-    size_t out_width; /* scores per row */
-    double *scores;   /* (rows_max, out_width) */
-    char (*labels)[LABEL_BYTES];
-    bool has_labels;
-    int label_out;   /* index of the label output; -1 = none */
-    int error_out;   /* index of the output that is the reconstruction error already (penstock.error_output); -1 = none */
-    json_t *classes; /* names of the probabilities, in order (penstock.labels); NULL = their numbers */
-};
-
-static int refuse(pst_err *err, const pst_binding *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static int refuse(pst_err *err, const pst_binding *b, const char *fmt, ...)
+int pst_binding_refuse(pst_err *err, const pst_binding *b, const char *fmt, ...)
 {
     char text[400];
     va_list ap;
@@ -71,7 +28,7 @@ static int features_from_meta(pst_binding *b, const char *text, pst_err *err)
         return rc;
     size_t n = json_array_size(list);
     if (!json_is_array(list) || n == 0 || n > PST_PIPELINE_FEATURES_MAX)
-        rc = refuse(err, b, "its metadata penstock.features is no list of features");
+        rc = pst_binding_refuse(err, b, "its metadata penstock.features is no list of features");
     b->features = pst_alloc((n + 1) * sizeof(*b->features));
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = pst_feature_from_json(json_array_get(list, i), &b->features[i], err);
@@ -103,7 +60,7 @@ static int borrow_means(pst_binding *b, pst_err *err)
             own.features[k].n_means = 0;
         }
         if (!f->n_means)
-            rc = refuse(
+            rc = pst_binding_refuse(
                 err, b,
                 "feature %s has missing: mean, but the model's metadata holds no mean of it; use missing: value, or give mean: NUMBER",
                 f->field);
@@ -129,8 +86,8 @@ static int take_features(pst_binding *b, const pst_pipeline *p, pst_err *err)
         for (; b->n_features < b->info->n_inputs; b->n_features++)
             b->features[b->n_features] = (pst_feature){.field = pst_strdup(b->info->inputs[b->n_features].name), .scale = 1, .value = NAN};
     } else {
-        rc = refuse(err, b,
-                    "it carries no feature mapping (metadata penstock.features) and the pipeline file has no features; list them there");
+        rc = pst_binding_refuse(
+            err, b, "it carries no feature mapping (metadata penstock.features) and the pipeline file has no features; list them there");
     }
     return rc < 0 ? rc : borrow_means(b, err);
 }
@@ -166,20 +123,20 @@ static int group_features(pst_binding *b, pst_err *err)
             sorted[n++] = *f;
         }
         if (n == before)
-            rc = refuse(err, b, "no feature feeds its input %s; name a feature like it or give a feature input: %s", in, in);
+            rc = pst_binding_refuse(err, b, "no feature feeds its input %s; name a feature like it or give a feature input: %s", in, in);
         /* One array alone in its input: its length is the input's width. */
         if (n == before + 1 && b->inputs[k].width && !sorted[before].slots && !sorted[before].has_vocabulary && b->inputs[k].width > 1)
             slots = sorted[before].slots = (uint32_t)b->inputs[k].width;
         if (!b->inputs[k].width)
             b->inputs[k].width = slots;
         else if (rc == 0 && b->inputs[k].width != slots)
-            rc = refuse(err, b, "input %s has %zu slots, the features fill %zu", in, b->inputs[k].width, slots);
+            rc = pst_binding_refuse(err, b, "input %s has %zu slots, the features fill %zu", in, b->inputs[k].width, slots);
         if (rc < 0)
             break;
     }
     for (size_t i = 0; rc == 0 && i < b->n_features; i++)
         if (!used[i])
-            rc = refuse(err, b, "feature %s belongs to none of its %zu inputs", b->features[i].field, b->n_inputs);
+            rc = pst_binding_refuse(err, b, "feature %s belongs to none of its %zu inputs", b->features[i].field, b->n_inputs);
     if (rc == 0)
         memcpy(b->features, sorted, b->n_features * sizeof(*sorted));
     free(sorted);
@@ -189,7 +146,7 @@ static int group_features(pst_binding *b, pst_err *err)
 
 /* ---- inputs, outputs ------------------------------------------------------------------------------------------------------- */
 
-static int take_input(pst_binding *b, input *in, pst_err *err)
+static int take_input(pst_binding *b, pst_binding_input *in, pst_err *err)
 {
     const pst_value_info *v = in->info;
     in->elem = pst_dtype_size(v->dtype);
@@ -206,35 +163,31 @@ static int take_input(pst_binding *b, input *in, pst_err *err)
     case PST_U64:
     case PST_BOOL: break;
     default:
-        return refuse(err, b, "input %s is of type %s, which features cannot fill yet%s", v->name, pst_dtype_name(v->dtype),
-                      v->dtype == PST_STR ? "; export the model with numbers and give the feature a vocabulary" : "");
+        return pst_binding_refuse(err, b, "input %s is of type %s, which features cannot fill yet%s", v->name, pst_dtype_name(v->dtype),
+                                  v->dtype == PST_STR ? "; export the model with numbers and give the feature a vocabulary" : "");
     }
     in->width = 1;
     if (v->rank < 0)
         in->width = 0;
     if (v->rank == 0)
-        return refuse(err, b, "input %s is a scalar: no room for a batch of records", v->name);
+        return pst_binding_refuse(err, b, "input %s is a scalar: no room for a batch of records", v->name);
     for (int d = 1; d < v->rank; d++) {
         if (v->dims[d] < 0 && in->width && d == v->rank - 1 && in->width == 1)
             in->width = 0; /* (N, free): as wide as the features */
         else if (v->dims[d] <= 0)
-            return refuse(err, b, "input %s has more than one free dimension", v->name);
+            return pst_binding_refuse(err, b, "input %s has more than one free dimension", v->name);
         else
             in->width *= (size_t)v->dims[d];
     }
     if (in->width > PST_FEATURE_SLOTS_MAX)
-        return refuse(err, b, "input %s has %zu slots a record, more than the limit of %d", v->name, in->width, PST_FEATURE_SLOTS_MAX);
+        return pst_binding_refuse(err, b, "input %s has %zu slots a record, more than the limit of %d", v->name, in->width,
+                                  PST_FEATURE_SLOTS_MAX);
     if (v->rank > 0 && v->dims[0] > 0) {
         if (b->fixed_rows && b->fixed_rows != (size_t)v->dims[0])
-            return refuse(err, b, "its inputs have different fixed batch sizes");
+            return pst_binding_refuse(err, b, "its inputs have different fixed batch sizes");
         b->fixed_rows = (size_t)v->dims[0];
     }
     return 0;
-}
-
-static bool is_float(pst_dtype t)
-{
-    return t == PST_F32 || t == PST_F64 || t == PST_F16 || t == PST_BF16;
 }
 
 static bool is_label(const pst_value_info *v)
@@ -248,13 +201,13 @@ static int take_own_outputs(pst_binding *b, pst_err *err)
     const char *error = pst_model_meta(b->model, "penstock.error_output"), *labels = pst_model_meta(b->model, "penstock.labels");
     b->error_out = -1;
     for (size_t i = 0; error && b->type == PST_SCORE_RECONSTRUCTION && i < b->info->n_outputs; i++)
-        if (!strcmp(b->info->outputs[i].name, error) && is_float(b->info->outputs[i].dtype))
+        if (!strcmp(b->info->outputs[i].name, error) && pst_binding_is_float(b->info->outputs[i].dtype))
             b->error_out = (int)i;
     if (error && b->type == PST_SCORE_RECONSTRUCTION && b->error_out < 0)
-        return refuse(err, b, "its metadata penstock.error_output names %.100s, which is no float output of it", error);
+        return pst_binding_refuse(err, b, "its metadata penstock.error_output names %.100s, which is no float output of it", error);
     if (labels && b->type == PST_SCORE_CLASS &&
         (pst_json_parse(labels, strlen(labels), "penstock.labels", &b->classes, NULL) < 0 || !json_is_array(b->classes)))
-        return refuse(err, b, "its metadata penstock.labels is no list of names");
+        return pst_binding_refuse(err, b, "its metadata penstock.labels is no list of names");
     return 0;
 }
 
@@ -263,7 +216,7 @@ static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
     const pst_model_info *info = b->info;
     const char *meta = pst_model_meta(b->model, "penstock.score");
     if (info->n_outputs == 0)
-        return refuse(err, b, "it has no output");
+        return pst_binding_refuse(err, b, "it has no output");
     const pst_value_info *last = &info->outputs[info->n_outputs - 1];
     b->label_out = -1;
     for (size_t i = 0; i + 1 < info->n_outputs && b->label_out < 0; i++)
@@ -271,9 +224,9 @@ static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
             b->label_out = (int)i;
     b->type = p->score_type;
     if (b->type == PST_SCORE_AUTO && meta && (!pst_score_type_parse(meta, &b->type)))
-        return refuse(err, b, "its metadata penstock.score is \"%.40s\", which is no score type", meta);
+        return pst_binding_refuse(err, b, "its metadata penstock.score is \"%.40s\", which is no score type", meta);
     if (b->type == PST_SCORE_AUTO)
-        b->type = b->label_out >= 0 && is_float(last->dtype) ? PST_SCORE_CLASS : PST_SCORE_RAW;
+        b->type = b->label_out >= 0 && pst_binding_is_float(last->dtype) ? PST_SCORE_CLASS : PST_SCORE_RAW;
     if (b->type != PST_SCORE_CLASS)
         b->label_out = -1;
     b->has_labels = b->type == PST_SCORE_CLASS;
@@ -289,11 +242,11 @@ static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
     if (rc < 0)
         return rc;
     if (b->type == PST_SCORE_RECONSTRUCTION && b->error_out < 0 && b->n_inputs != 1)
-        return refuse(err, b, "reconstruction_error needs one input, it has %zu", b->n_inputs);
-    if (b->type == PST_SCORE_RECONSTRUCTION && !is_float(last->dtype))
-        return refuse(err, b, "reconstruction_error needs a float output, %s is %s", last->name, pst_dtype_name(last->dtype));
+        return pst_binding_refuse(err, b, "reconstruction_error needs one input, it has %zu", b->n_inputs);
+    if (b->type == PST_SCORE_RECONSTRUCTION && !pst_binding_is_float(last->dtype))
+        return pst_binding_refuse(err, b, "reconstruction_error needs a float output, %s is %s", last->name, pst_dtype_name(last->dtype));
     if (last->dtype == PST_STR && b->type != PST_SCORE_CLASS)
-        return refuse(err, b, "its last output %s is text: no score comes from it", last->name);
+        return pst_binding_refuse(err, b, "its last output %s is text: no score comes from it", last->name);
     return 0;
 }
 
@@ -301,13 +254,14 @@ static int allocate(pst_binding *b, pst_err *err)
 {
     size_t at = 0, widest = 0;
     for (size_t k = 0; k < b->n_inputs; k++) {
-        input *in = &b->inputs[k];
+        pst_binding_input *in = &b->inputs[k];
         in->at = at;
         at += in->width;
         if (b->fixed_rows && in->width * in->elem > widest)
             widest = in->width * in->elem;
         if (b->rows_max * in->width * in->elem > ((size_t)1 << 30))
-            return refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max, in->width);
+            return pst_binding_refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max,
+                                      in->width);
         in->rows = pst_alloc(b->rows_max * in->width * in->elem + 64);
     }
     b->width = at;
@@ -328,7 +282,7 @@ int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int v
     b->inputs = pst_alloc((b->n_inputs + 1) * sizeof(*b->inputs));
     b->tin = pst_alloc((b->n_inputs + 1) * sizeof(*b->tin));
     b->tout = pst_alloc((b->info->n_outputs + 1) * sizeof(*b->tout));
-    int rc = b->n_inputs ? 0 : refuse(err, b, "it has no input");
+    int rc = b->n_inputs ? 0 : pst_binding_refuse(err, b, "it has no input");
     for (size_t k = 0; rc == 0 && k < b->n_inputs; k++) {
         b->inputs[k].info = &b->info->inputs[k];
         rc = take_input(b, &b->inputs[k], err);
@@ -343,7 +297,7 @@ int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int v
         for (size_t i = 0; i < b->n_features; i++)
             least += b->features[i].slots ? b->features[i].slots : 1;
         if (least > b->width)
-            rc = refuse(err, b, "its input has %zu slots, the features fill %zu", b->width, least);
+            rc = pst_binding_refuse(err, b, "its input has %zu slots, the features fill %zu", b->width, least);
     }
     if (rc == 0 && b->has_labels)
         b->labels = pst_alloc(rows_max * sizeof(*b->labels));
@@ -424,281 +378,6 @@ double *pst_binding_scratch(pst_binding *b, size_t width)
         b->scratch_width = width;
     }
     return b->scratch;
-}
-
-/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
-
-/* Whole numbers: rounded towards zero and kept inside the type's range, NaN becomes 0. */
-static double within(double x, double lo, double hi)
-{
-    return !(x > lo) ? (x != x ? 0 : lo) : x > hi ? hi : x;
-}
-
-static void store(pst_dtype t, void *to, const double *x, size_t n)
-{
-    switch (t) {
-#define STORE(TAG, type, lo, hi)               \
-    case TAG: {                                \
-        type *d = to;                          \
-        for (size_t i = 0; i < n; i++)         \
-            d[i] = (type)within(x[i], lo, hi); \
-        break;                                 \
-    }
-    case PST_F32: {
-        float *d = to;
-        for (size_t i = 0; i < n; i++)
-            d[i] = (float)x[i];
-        break;
-    }
-    case PST_F64:
-        memcpy(to, x, n * sizeof(double));
-        break;
-        STORE(PST_I8, int8_t, -128, 127)
-        STORE(PST_U8, uint8_t, 0, 255)
-        STORE(PST_I16, int16_t, -32768, 32767)
-        STORE(PST_U16, uint16_t, 0, 65535)
-        STORE(PST_I32, int32_t, -2147483648.0, 2147483647.0)
-        STORE(PST_U32, uint32_t, 0, 4294967295.0)
-        STORE(PST_I64, int64_t, -9223372036854775808.0, 9223372036854774784.0)
-        STORE(PST_U64, uint64_t, 0, 18446744073709549568.0)
-#undef STORE
-    case PST_BOOL: {
-        uint8_t *d = to;
-        for (size_t i = 0; i < n; i++)
-            d[i] = x[i] != 0;
-        break;
-    }
-    default: PST_ASSERT(false);
-    }
-}
-
-int pst_binding_set_width(pst_binding *b, size_t width, pst_err *err)
-{
-    if (b->width && b->width != width)
-        return refuse(err, b, "its input has %zu slots, these records fill %zu", b->width, width);
-    if (b->width || !width)
-        return 0;
-    input *in = &b->inputs[0];
-    if (b->rows_max * width * in->elem > ((size_t)1 << 30))
-        return refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max, width);
-    in->width = width;
-    in->rows = pst_alloc(b->rows_max * width * in->elem + 64);
-    b->padded = b->fixed_rows ? pst_alloc(b->fixed_rows * width * in->elem + 64) : NULL;
-    b->width = width;
-    return 0;
-}
-
-void pst_binding_put(pst_binding *b, size_t r, const double *x)
-{
-    PST_ASSERT(r < b->rows_max && b->width > 0);
-    for (size_t k = 0; k < b->n_inputs; k++) {
-        input *in = &b->inputs[k];
-        store(in->info->dtype, in->rows + r * in->width * in->elem, x + in->at, in->width);
-    }
-}
-
-/* ---- running --------------------------------------------------------------------------------------------------------------- */
-
-/* Element i of a tensor as double. */
-static void load(const pst_tensor *t, size_t from, size_t n, double *ret)
-{
-#define LOAD(TAG, type)                               \
-    case TAG: {                                       \
-        const type *s = (const type *)t->data + from; \
-        for (size_t i = 0; i < n; i++)                \
-            ret[i] = (double)s[i];                    \
-        break;                                        \
-    }
-    switch (t->dtype) {
-        LOAD(PST_F32, float)
-        LOAD(PST_F64, double)
-        LOAD(PST_I8, int8_t)
-        LOAD(PST_U8, uint8_t)
-        LOAD(PST_BOOL, uint8_t)
-        LOAD(PST_I16, int16_t)
-        LOAD(PST_U16, uint16_t)
-        LOAD(PST_I32, int32_t)
-        LOAD(PST_U32, uint32_t)
-        LOAD(PST_I64, int64_t)
-        LOAD(PST_U64, uint64_t)
-    default:
-        for (size_t i = 0; i < n; i++)
-            ret[i] = NAN;
-    }
-#undef LOAD
-}
-
-static size_t count(const pst_tensor *t)
-{
-    size_t n = 1;
-    for (int d = 0; d < t->rank; d++)
-        n *= (size_t)t->dims[d];
-    return n;
-}
-
-static int per_row(const pst_binding *b, size_t out, size_t rows, size_t *ret, pst_err *err)
-{
-    const pst_tensor *t = &b->tout[out];
-    size_t n = count(t);
-    if (n % rows || n == 0)
-        return refuse(err, b, "output %s has %zu elements for %zu records; the model does not score records one by one",
-                      b->info->outputs[out].name, n, rows);
-    *ret = n / rows;
-    return 0;
-}
-
-static int widen(pst_binding *b, size_t k, pst_err *err)
-{
-    if (k == b->out_width)
-        return 0;
-    if (b->out_width) /* rows of earlier runs of this batch would change their meaning */
-        return refuse(err, b, "it gave %zu scores a record and now gives %zu", b->out_width, k);
-    if (k * b->rows_max > ((size_t)1 << 27))
-        return refuse(err, b, "%zu scores a record are more than a batch of %zu records may hold; set batching.count lower", k,
-                      b->rows_max);
-    b->scores = pst_alloc(b->rows_max * k * sizeof(double));
-    b->out_width = k;
-    return 0;
-}
-
-static void take_label(pst_binding *b, const pst_tensor *labels, size_t i, size_t row)
-{
-    char *to = b->labels[row];
-    if (labels && labels->dtype == PST_STR) {
-        snprintf(to, LABEL_BYTES, "%s", ((const char *const *)labels->data)[i]);
-    } else if (labels) {
-        double v;
-        load(labels, i, 1, &v);
-        snprintf(to, LABEL_BYTES, "%.0f", v);
-    } else {
-        const double *s = b->scores + row * b->out_width;
-        size_t best = 0;
-        for (size_t j = 1; j < b->out_width; j++)
-            if (s[j] > s[best])
-                best = j;
-        if (b->out_width == 1) /* one probability: of class 1 */
-            best = s[0] >= (b->has_threshold ? b->threshold : 0.5);
-        const char *name = json_string_value(json_array_get(b->classes, best));
-        if (name)
-            snprintf(to, LABEL_BYTES, "%s", name);
-        else
-            snprintf(to, LABEL_BYTES, "%zu", best);
-    }
-}
-
-/* Mean squared difference between what the model was given and what it gave back. */
-static void reconstruction(pst_binding *b, const pst_tensor *out, size_t rows, size_t row)
-{
-    const input *in = &b->inputs[0];
-    size_t w = in->width;
-    if (in->info->dtype == PST_F32 && out->dtype == PST_F32) {
-        const float *x = (const float *)in->rows + row * w, *y = out->data;
-        for (size_t r = 0; r < rows; r++, x += w, y += w) {
-            double sum = 0;
-            for (size_t i = 0; i < w; i++) {
-                double d = (double)x[i] - (double)y[i];
-                sum += d * d;
-            }
-            b->scores[row + r] = sum / (double)w;
-        }
-        return;
-    }
-    double *x = pst_binding_scratch(b, w);
-    if (!b->target)
-        b->target = pst_alloc(w * sizeof(double));
-    pst_tensor seen = {.dtype = in->info->dtype, .data = in->rows};
-    for (size_t r = 0; r < rows; r++) {
-        double sum = 0;
-        load(&seen, (row + r) * w, w, x);
-        load(out, r * w, w, b->target);
-        for (size_t i = 0; i < w; i++)
-            sum += (x[i] - b->target[i]) * (x[i] - b->target[i]);
-        b->scores[row + r] = sum / (double)w;
-    }
-}
-
-/* rows results of the plan → scores of rows [row, row + rows). given ≥ rows: with padding. */
-static int take_scores(pst_binding *b, size_t given, size_t rows, size_t row, pst_err *err)
-{
-    size_t last = b->info->n_outputs - 1, k, l = 0;
-    int rc;
-    if (b->error_out >= 0) {
-        if ((rc = per_row(b, (size_t)b->error_out, given, &k, err)) < 0 || (rc = widen(b, k, err)) < 0)
-            return rc;
-        if (k != 1)
-            return refuse(err, b, "its error output gives %zu numbers a record", k);
-        load(&b->tout[b->error_out], 0, rows, b->scores + row);
-        return 0;
-    }
-    if (b->type == PST_SCORE_RECONSTRUCTION) {
-        size_t out = b->info->n_outputs;
-        while (out-- > 0) {
-            if ((rc = per_row(b, out, given, &k, err)) < 0)
-                return rc;
-            if (k == b->inputs[0].width && is_float(b->tout[out].dtype))
-                break;
-        }
-        if (out == SIZE_MAX)
-            return refuse(err, b, "reconstruction_error needs an output as wide as the input (%zu); there is none", b->inputs[0].width);
-        if ((rc = widen(b, 1, err)) < 0)
-            return rc;
-        reconstruction(b, &b->tout[out], rows, row);
-        return 0;
-    }
-    if ((rc = per_row(b, last, given, &k, err)) < 0 || (rc = widen(b, k, err)) < 0)
-        return rc;
-    load(&b->tout[last], 0, rows * k, b->scores + row * k);
-    if (b->type != PST_SCORE_CLASS)
-        return 0;
-    const pst_tensor *labels = b->label_out >= 0 ? &b->tout[b->label_out] : NULL;
-    if (labels && ((rc = per_row(b, (size_t)b->label_out, given, &l, err)) < 0 || l != 1))
-        return rc < 0 ? rc : refuse(err, b, "its label output gives %zu labels a record", l);
-    for (size_t r = 0; r < rows; r++)
-        take_label(b, labels, r, row + r);
-    return 0;
-}
-
-static int run_chunk(pst_binding *b, size_t from, size_t rows, pst_err *err)
-{
-    size_t given = b->fixed_rows ? b->fixed_rows : rows;
-    char *pad = b->padded;
-    for (size_t k = 0; k < b->n_inputs; k++) {
-        const input *in = &b->inputs[k];
-        const pst_value_info *v = in->info;
-        pst_tensor *t = &b->tin[k];
-        *t = (pst_tensor){.dtype = v->dtype, .rank = v->rank < 0 ? 2 : v->rank, .data = in->rows + from * in->width * in->elem};
-        t->dims[0] = (int64_t)given;
-        for (int d = 1; d < t->rank; d++)
-            t->dims[d] = v->rank < 0 || v->dims[d] < 0 ? (int64_t)in->width : v->dims[d];
-        if (given > rows) {
-            size_t bytes = rows * in->width * in->elem, all = given * in->width * in->elem;
-            memcpy(pad, t->data, bytes);
-            memset(pad + bytes, 0, all - bytes);
-            t->data = pad;
-            pad += all;
-        }
-    }
-    int rc = pst_plan_run(b->plan, b->tin, b->n_inputs, b->tout, b->info->n_outputs, err);
-    return rc < 0 ? rc : take_scores(b, given, rows, from, err);
-}
-
-int pst_binding_run(pst_binding *b, size_t from, size_t to, pst_err *err)
-{
-    PST_ASSERT(from <= to && to <= b->rows_max);
-    int rc = 0;
-    while (rc == 0 && from < to) {
-        size_t rows = b->fixed_rows && to - from > b->fixed_rows ? b->fixed_rows : to - from;
-        rc = run_chunk(b, from, rows, err);
-        from += rows;
-    }
-    return rc;
-}
-
-size_t pst_binding_score(const pst_binding *b, size_t r, const double **ret_scores, const char **ret_label)
-{
-    *ret_scores = b->scores + r * b->out_width;
-    *ret_label = b->has_labels ? b->labels[r] : NULL;
-    return b->out_width;
 }
 
 char *pst_binding_explain(const pst_binding *b)

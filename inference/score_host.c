@@ -1,0 +1,240 @@
+/* score_host.c - the scorer's surroundings: schemas by id, output schemas, Kafka properties, topics, its place in the group. */
+#include "inference/score_priv.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCHEMA_TRIES = 3, SCHEMA_FORGET_US = 60000000 };
+
+/* ---- what the core asks for ------------------------------------------------------------------------------------------------ */
+
+static pst_unknown_schema *find_unknown(pst_scorer *s, int32_t id, bool add)
+{
+    for (size_t i = 0; i < s->n_unknown; i++)
+        if (s->unknown[i].id == id)
+            return &s->unknown[i];
+    if (!add)
+        return NULL;
+    if (s->n_unknown == PST_SCHEMAS_UNKNOWN_MAX) /* rubbish by the thousand: the oldest verdicts go */
+        memmove(s->unknown, s->unknown + PST_SCHEMAS_UNKNOWN_MAX / 2, (s->n_unknown = PST_SCHEMAS_UNKNOWN_MAX / 2) * sizeof(*s->unknown));
+    s->unknown[s->n_unknown] = (pst_unknown_schema){.id = id};
+    return &s->unknown[s->n_unknown++];
+}
+
+/* An id may be minutes younger than its first record's arrival here, so "not found" is believed only when it is said three times over
+ * seconds; then for a minute without asking again. */
+int pst_scorer_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
+{
+    pst_scorer *s = arg;
+    int64_t now = pst_mono_us();
+    pst_unknown_schema *u = find_unknown(s, id, false);
+    if (u && u->verdict_us && now - u->verdict_us > SCHEMA_FORGET_US)
+        *u = (pst_unknown_schema){.id = id};
+    pst_err e = {0};
+    int rc = u && u->verdict_us ? PST_ENOTFOUND : pst_codec_schema(s->client->codec, id, ret_schema, &e);
+    if (rc == 0) {
+        if (u)
+            *u = s->unknown[--s->n_unknown];
+        return 0;
+    }
+    if (rc != PST_ENOTFOUND) {
+        if (err && !err->code)
+            *err = e;
+        return rc;
+    }
+    u = find_unknown(s, id, true);
+    if (!u->verdict_us && now - u->asked_us >= (int64_t)(PST_SCHEMA_WAIT_MS - 100) * 1000) {
+        u->tries++;
+        u->asked_us = now;
+    }
+    if (u->tries >= SCHEMA_TRIES && !u->verdict_us)
+        u->verdict_us = now;
+    if (u->verdict_us)
+        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "registry", 404,
+                           "schema id %d is unknown to the registry %s, asked %d times", id, pst_registry_url(s->client->registry),
+                           SCHEMA_TRIES);
+    return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "registry", 404, "schema id %d is not known to the registry yet", id);
+}
+
+int pst_scorer_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err)
+{
+    pst_scorer *s = arg;
+    char *subject = pst_sprintf("%s-value", shadow ? s->p->shadow_topic : s->p->output_topic);
+    int rc = pst_registry_register(s->client->registry, subject, schema_text, ret_id, err);
+    if (rc == PST_EINCOMPAT)
+        pst_err_prefix(err, "the scores' schema does not fit what %s holds already", subject);
+    free(subject);
+    return rc;
+}
+
+/* ---- Kafka ----------------------------------------------------------------------------------------------------------------- */
+
+static bool from_command_line(const pst_settings *settings, const char *key)
+{
+    for (size_t i = 0; i < settings->n_kafka; i++)
+        if (!strcmp(settings->kafka[i].key, key) && !strncmp(settings->kafka[i].origin, "-X", 2))
+            return true;
+    return false;
+}
+
+int pst_scorer_configure(pst_scorer *s)
+{
+    static const char *const defaults[][2] = {{"linger.ms", "5"},
+                                              {"queue.buffering.max.messages", "1000000"},
+                                              {"queued.min.messages", "1000000"}, /* bytes bound the queue, not 100,000 records */
+                                              {"socket.nagle.disable", "true"},
+                                              /* How long a worker that was killed and does not come back holds up its partitions' heirs. */
+                                              {"transaction.timeout.ms", "15000"}};
+    s->conf = pst_bus_conf_copy(s->client->bus);
+    int rc = s->settings->embedded && !pst_bus_conf_get(s->conf, "fetch.wait.max.ms") /* there an empty fetch sleeps it out */
+                 ? pst_bus_conf_set(s->conf, "fetch.wait.max.ms", "10", "default of score", &s->err)
+                 : 0;
+    for (size_t i = 0; rc == 0 && i < sizeof(defaults) / sizeof(defaults[0]); i++)
+        if (!pst_bus_conf_get(s->conf, defaults[i][0]))
+            rc = pst_bus_conf_set(s->conf, defaults[i][0], defaults[i][1], "default of score", &s->err);
+    for (size_t i = 0; rc == 0 && i < s->p->n_kafka; i++) {
+        const struct pst_pipeline_property *k = &s->p->kafka[i];
+        if (from_command_line(s->settings, k->key))
+            continue;
+        rc = pst_bus_conf_set(s->conf, k->key, k->value, k->origin, &s->err);
+        if (rc == PST_EAGAIN)
+            rc = pst_err_set(&s->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "%s: %s is for the registry client; give it by -F or --registry", k->origin, k->key);
+    }
+    return rc;
+}
+
+/* Sleeps, ready to stop. */
+void pst_scorer_idle_ms(int ms)
+{
+    for (; ms > 0 && !pst_stop_requested(); ms -= 50)
+        pst_sleep_ms(ms < 50 ? ms : 50);
+}
+
+static int make_topic(pst_scorer *s, const char *name, int partitions)
+{
+    pst_err e = {0};
+    pst_topic_spec spec = {.name = name, .partitions = partitions, .replication = -1};
+    int rc = pst_admin_create_topics(s->client->bus, &spec, 1, 15000, &e);
+    if (rc < 0 && e.cls != PST_CLASS_RETRY) { /* no right to create: it may well exist */
+        pst_log(PST_LOG_WARN, "score", "event=topic_not_created topic=%s error=\"%s\"", name, e.text);
+        return 0;
+    }
+    if (rc < 0 && !s->err.code)
+        s->err = e;
+    return rc;
+}
+
+/* Input topics are looked up, output and dead-letter topics made. */
+static int ensure_topics(pst_scorer *s)
+{
+    int most = 1, rc;
+    for (size_t i = 0; i < s->p->n_topics; i++) {
+        pst_topic_info info = {0};
+        if ((rc = pst_admin_topic(s->client->bus, s->inputs[i].name, &info, 10000, &s->err)) < 0)
+            return rc;
+        s->inputs[i].partitions = info.partitions;
+        most = info.partitions > most ? info.partitions : most;
+        pst_topic_info_done(&info);
+    }
+    if ((rc = make_topic(s, s->p->output_topic, most)) < 0 || (s->p->shadow_topic && (rc = make_topic(s, s->p->shadow_topic, most)) < 0))
+        return rc;
+    for (size_t i = 0; i < s->p->n_topics && !s->p->tolerance_none; i++)
+        if ((rc = make_topic(s, s->inputs[i].dlq, 1)) < 0)
+            return rc;
+    pst_topic_info info = {0};
+    pst_err e = {0};
+    if (pst_admin_topic(s->client->bus, s->p->output_topic, &info, 10000, &e) == 0)
+        s->output_partitions = info.partitions;
+    pst_topic_info_done(&info);
+    return 0;
+}
+
+int pst_scorer_await_topics(pst_scorer *s)
+{
+    int64_t told = 0;
+    for (int ms = 500; !pst_stop_requested(); ms = ms < 5000 ? ms * 2 : 5000) {
+        pst_err_clear(&s->err);
+        int rc = ensure_topics(s);
+        if (rc == 0)
+            return 0;
+        if (rc == PST_ENOTFOUND ? s->opts->exit_on_eof : s->err.cls == PST_CLASS_FATAL)
+            return rc;
+        if (pst_mono_us() - told > 30000000 || !told) {
+            pst_log(PST_LOG_INFO, "score", "event=waiting pipeline=%s for=topics why=\"%s\"", s->p->name, s->err.text);
+            told = pst_mono_us();
+        }
+        pst_scorer_idle_ms(ms);
+    }
+    return PST_ESTOPPED;
+}
+
+int pst_scorer_open(pst_scorer *s)
+{
+    int rc = pst_slot_take(s->settings->state_dir.value, s->p->name, s->opts->slot, s->next_slot, &s->slot, &s->err);
+    if (rc < 0)
+        return rc;
+    free(s->txn_id);
+    free(s->instance_id);
+    s->txn_id = pst_sprintf("%sscore.%s", s->settings->prefix.value, s->slot.id);
+    s->instance_id = pst_sprintf("score.%s", s->slot.id);
+    pst_consumer_opts o = {.group = s->group,
+                           .topics = (const char *const *)s->p->topics,
+                           .n_topics = s->p->n_topics,
+                           .start = s->p->start,
+                           .start_ms = s->p->start_ms,
+                           .report_eof = s->opts->exit_on_eof,
+                           /* A run to the end leaves the group at once; a service keeps its place over a restart. */
+                           .instance_id = s->opts->exit_on_eof || s->opts->records_max ? NULL : s->instance_id,
+                           .inflight_bytes_max = s->p->inflight_bytes};
+    if ((rc = pst_consumer_new(s->conf, &o, &s->consumer, &s->err)) < 0)
+        return rc;
+    pst_txn_mode mode = s->p->exactly_once && !s->settings->embedded ? PST_TXN_EXACTLY_ONCE : PST_TXN_AT_LEAST_ONCE;
+    if (s->p->exactly_once && s->settings->embedded)
+        pst_log(PST_LOG_WARN, "score",
+                "event=guarantee pipeline=%s wanted=exactly_once is=at_least_once why=\"the in-memory broker has no transactions\"",
+                s->p->name);
+    rc = pst_txn_new(s->conf, s->txn_id, mode, s->consumer, &s->txn, &s->err);
+    /* An empty transaction ends what a predecessor that was killed left open under this id. Left to the first record it would never end: the
+     * consumer is not told where to start while the group has offsets in an open transaction, so there would be no first record. */
+    if (rc == 0 && (rc = pst_txn_begin(s->txn, &s->err)) == 0)
+        rc = pst_txn_commit(s->txn, &s->err);
+    if (rc == PST_EAGAIN) {
+        pst_err_clear(&s->err);
+        rc = 0;
+    }
+    return rc;
+}
+
+void pst_scorer_close(pst_scorer *s)
+{
+    pst_txn_free(s->txn);
+    s->txn = NULL;
+    pst_consumer_free(s->consumer);
+    s->consumer = NULL;
+    pst_slot_release(&s->slot);
+}
+
+/* Somebody lives under our id. With a slot of our own choice we choose another; a given one is waited for. */
+int pst_scorer_after_fencing(pst_scorer *s)
+{
+    bool chosen = s->opts->slot < 0;
+    pst_log(PST_LOG_WARN, "score", "event=fenced pipeline=%s transactional_id=%s then=\"%s\" why=\"%s\"", s->p->name, s->txn_id,
+            chosen ? "another slot" : "standby; another worker runs with this --slot", s->err.text);
+    pst_err_clear(&s->err);
+    pst_round_clear(&s->round);
+    s->stats->aborts++;
+    s->stats->ready = false;
+    s->next_slot = s->slot.number + 1;
+    pst_scorer_close(s);
+    pst_scorer_idle_ms(chosen ? 500 : 30000);
+    if (pst_stop_requested())
+        return PST_ESTOPPED;
+    int rc = pst_scorer_open(s);
+    s->stats->ready = rc == 0;
+    return rc == PST_EFENCED ? pst_scorer_after_fencing(s) : rc;
+}

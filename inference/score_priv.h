@@ -1,0 +1,77 @@
+/* score_priv.h - the inside of the running scorer, shared by score_run.c (models, rounds, loop), score_host.c (registry, topics, Kafka) and
+ * score_emit.c (records out). One thread owns all of it. */
+#ifndef PST_INFERENCE_SCORE_PRIV_H
+#define PST_INFERENCE_SCORE_PRIV_H
+
+#include "common/client/client.h"
+#include "inference/score_follow.h"
+#include "inference/score_round.h"
+#include "inference/score_run.h"
+#include "inference/score_slot.h"
+#include "inference/score_stats.h"
+
+enum {
+    PST_SCHEMA_WAIT_MS = 2100, /* the registry client remembers a negative answer for 2 s */
+    PST_SCHEMAS_UNKNOWN_MAX = 4096
+};
+
+typedef struct pst_unknown_schema {
+    int32_t id;
+    int tries;
+    int64_t asked_us, verdict_us; /* verdict 0 = still open */
+} pst_unknown_schema;
+
+typedef struct pst_input_topic {
+    const char *name;
+    int partitions;
+    char *dlq;
+} pst_input_topic;
+
+typedef struct pst_scorer {
+    const pst_settings *settings;
+    const pst_pipeline *p;
+    const pst_score_run_opts *opts;
+    pst_client *client;
+    pst_bus_conf *conf;
+    pst_core *core;
+    pst_stats *stats;
+    pst_follow *follow;
+    pst_model_news held[3]; /* models that wait for an earlier change to be concluded */
+    pst_slot slot;
+    int next_slot;
+    char *group, *txn_id, *instance_id;
+    pst_consumer *consumer;
+    pst_txn *txn;
+    pst_input_topic *inputs;
+    int output_partitions;
+    pst_round round;
+    pst_fate *fates;
+    pst_buf value, texts;
+    pst_unknown_schema *unknown;
+    size_t n_unknown;
+    uint64_t done; /* records committed */
+    uint64_t dead; /* of them dead-lettered */
+    int backoff_ms;
+    int64_t told_waiting_us;
+    const pst_binding *header_of; /* model_header is of this one */
+    int header_version;
+    char model_header[300];
+    pst_err err;
+} pst_scorer;
+
+/* score_host.c. What the core asks for (arg = the scorer). */
+int pst_scorer_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err);
+int pst_scorer_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err);
+/* The errors of these and of pst_scorer_emit are in s->err. */
+int pst_scorer_configure(pst_scorer *s);    /* Kafka properties: defaults of score, the pipeline's, -X above them */
+int pst_scorer_await_topics(pst_scorer *s); /* waits for inputs, makes outputs; PST_ESTOPPED */
+int pst_scorer_open(pst_scorer *s);         /* slot, consumer, transactions */
+void pst_scorer_close(pst_scorer *s);
+/* Somebody lives under our id. With a slot of our own choice we choose another; a given one is waited for. */
+int pst_scorer_after_fencing(pst_scorer *s);
+void pst_scorer_idle_ms(int ms); /* sleeps, ready to stop */
+
+/* score_emit.c: one record's fate goes out. PST_EAGAIN: the producer's queue stays full; class RETRY: wait; class DATA: errors.tolerance. */
+int pst_scorer_emit(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us);
+
+#endif
