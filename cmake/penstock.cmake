@@ -25,7 +25,7 @@ if(PST_WERROR)
 endif()
 if(PST_SANITIZE)
   # the sanitizers' own null branches make gcc warn of formats that cannot be null
-  target_compile_options(pst_flags INTERFACE -fsanitize=${PST_SANITIZE} -fno-omit-frame-pointer -Wno-format-truncation -Wno-format-overflow)
+  target_compile_options(pst_flags INTERFACE -fsanitize=${PST_SANITIZE} -fno-omit-frame-pointer $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation> $<$<C_COMPILER_ID:GNU>:-Wno-format-overflow>)
   target_link_options(pst_flags INTERFACE -fsanitize=${PST_SANITIZE})
 endif()
 if(PST_FUZZ)
