@@ -38,28 +38,30 @@ const pst_model_event *pst_models_alias(const pst_models *m, const char *name, c
  * behind the effective offsets of the last move scores with the version of the move before. */
 const pst_model_event *pst_models_alias_back(const pst_models *m, const char *name, const char *alias, size_t back);
 /* Calls fn for each version that is there, names sorted, versions ascending; aliases: comma-separated text. */
-void pst_models_each(const pst_models *m, const char *name, void (*fn)(void *arg, const pst_model_event *v, const char *aliases), void *arg);
+void pst_models_each(const pst_models *m, const char *name, void (*fn)(void *arg, const pst_model_event *v, const char *aliases),
+                     void *arg);
 int pst_models_next_version(const pst_models *m, const char *name); /* highest ever + 1 */
 
 typedef struct pst_model_draft {
     const char *name;
-    const char *path;               /* the artefact */
-    const char *format;             /* "onnx" */
-    const char *training_id;        /* NULL */
-    int generation;                 /* 0 = none */
-    const char *alias;              /* set to the new version when not NULL */
+    const char *path;        /* the artefact */
+    const char *format;      /* "onnx" */
+    const char *training_id; /* NULL */
+    int generation;          /* 0 = none */
+    const char *alias;       /* set to the new version when not NULL */
     const char *actor, *reason;
-    const pst_model_event *extra;   /* features, trained_on, metrics are taken from it; NULL */
+    const pst_model_event *extra; /* features, trained_on, metrics are taken from it; NULL */
 } pst_model_draft;
 /* Validates by loading it with the engine (inputs, outputs, digest), stores the artefact (models/<name>/<sha256>.onnx), publishes
  * VERSION_REGISTERED and, if asked, ALIAS_SET; reads back and takes the next version if another writer was first. The same digest of the
  * same training and generation registered twice is one version. ret_event: as registered; clear it. */
 int pst_models_register(pst_client *c, pst_objects *o, const pst_model_draft *d, pst_model_event *ret_event, pst_err *err);
 /* PST_ENOTFOUND if there is no such version. */
-int pst_models_set_alias(pst_client *c, const char *name, const char *alias, int version, const char *actor, const char *reason, pst_err *err);
+int pst_models_set_alias(pst_client *c, const char *name, const char *alias, int version, const char *actor, const char *reason,
+                         pst_err *err);
 /* The same, counting from these input offsets on, so that a replay gives the same scores. */
-int pst_models_set_alias_from(pst_client *c, const char *name, const char *alias, int version, const pst_effective_from *effective, size_t n,
-                              const char *actor, const char *reason, pst_err *err);
+int pst_models_set_alias_from(pst_client *c, const char *name, const char *alias, int version, const pst_effective_from *effective,
+                              size_t n, const char *actor, const char *reason, pst_err *err);
 /* version 0: the alias. A version that an alias names is refused with PST_ESTATE. */
 int pst_models_delete(pst_client *c, const char *name, int version, const char *alias, const char *actor, pst_err *err);
 /* Letters, digits, dot, dash, underscore; 1 to 200 of them. */

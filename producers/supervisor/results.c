@@ -82,7 +82,7 @@ static void read_info(pst_run *r, const char *path, pst_model_event *ret_info)
     if (!rc)
         rc = pst_json_parse(b.data, b.len, "model.json", &j, &err);
     if (!rc) {
-        json_t *known = json_pack("{s:s}", "name", "x");
+        json_t *known = json_pack("{s:s, s:s}", "name", "x", "type", "UNKNOWN");
         for (size_t i = 0; i < 3; i++)
             if (json_object_get(j, taken[i]))
                 json_object_set(known, taken[i], json_object_get(j, taken[i]));

@@ -119,7 +119,8 @@ static void build(pst_buf *buf, const int *widths, int n, const char *act, bool 
     }
     for (int i = 1; i < n; i++) {
         float *wd = rnds((size_t)(widths[i] * widths[i - 1])), *bias = rnds((size_t)widths[i]);
-        for (int k = 0; k < widths[i] * widths[i - 1]; k++) /* activations stay near 1: sums that cancel would test the order of summation */
+        for (int k = 0; k < widths[i] * widths[i - 1];
+             k++) /* activations stay near 1: sums that cancel would test the order of summation */
             wd[k] *= sqrtf(3.0f / (float)widths[i - 1]);
         snprintf(w, sizeof w, "w%d", i);
         snprintf(c, sizeof c, "b%d", i);

@@ -99,8 +99,10 @@ static const struct {
     {"nmae: x\n", "bad.yml:1: unknown key \"nmae\"", "did you mean \"name\"?"},
     {"name: x\ninput:\n  topics: [a]\n  grup: g\nmodel: {file: f}\n", "bad.yml:4: unknown key \"grup\" in input", "\"group\""},
     {"name: x\nmodel: {name: m}\nscore: {treshold: 1}\n", "bad.yml:3: unknown key \"treshold\" in score", "\"threshold\""},
-    {"name: x\nmodel: {name: m}\nfeatures:\n  - {field: a}\n  - {field: b, scal: 2}\n", "bad.yml:5: unknown key \"scal\" in features", "\"scale\""},
-    {"name: x\nmodel: {name: m}\nerrors: {dead_letter: {topci: a}}\n", "bad.yml:3: unknown key \"topci\" in errors.dead_letter", "\"topic\""},
+    {"name: x\nmodel: {name: m}\nfeatures:\n  - {field: a}\n  - {field: b, scal: 2}\n", "bad.yml:5: unknown key \"scal\" in features",
+     "\"scale\""},
+    {"name: x\nmodel: {name: m}\nerrors: {dead_letter: {topci: a}}\n", "bad.yml:3: unknown key \"topci\" in errors.dead_letter",
+     "\"topic\""},
     {"name: x\nzzzzzzzzzz: 1\nmodel: {name: m}\n", "bad.yml:2: unknown key", "known: name input model"},
     {"name: x\n", "bad.yml:1: model is missing", "model: {name:"},
     {"model: {name: m}\n", "name is missing", "name:"},
@@ -115,7 +117,8 @@ static const struct {
     {"name: x\nmodel: {name: m}\nbatching: {count: 0}\n", "batching.count: 0 is outside", ""},
     {"name: x\nmodel: {name: m}\ninput: [a]\n", "bad.yml:3: input: expected a mapping", ""},
     {"name: x\nmodel: {name: m}\ninput: {start: noon}\n", "bad.yml:3: input.start: expected earliest, latest, or a time", ""},
-    {"name: x\nmodel: {name: m}\nfeatures:\n  - {field: a, missing: value}\n", "bad.yml:4: features: a has missing: value, but no value", ""},
+    {"name: x\nmodel: {name: m}\nfeatures:\n  - {field: a, missing: value}\n", "bad.yml:4: features: a has missing: value, but no value",
+     ""},
     {"name: x\nmodel: {name: m}\nfeatures:\n  - {field: a, missing: zero}\n", "features.missing: \"zero\" is none of reject", ""},
     {"name: x\nmodel: {name: m}\nfeatures:\n  - {field: a, clip: [2, 1]}\n", "clip of a: expected [low, high]", ""},
     {"name: x\nmodel: {name: m}\nfeatures:\n  - {scale: 2}\n", "bad.yml:4: features: field is missing", ""},
@@ -124,7 +127,8 @@ static const struct {
     {"name: x\nmodel: {name: m}\noutput: {topic: o, format: slim, passthrough: [a]}\n", "slim holds the score alone", ""},
     {"name: x\nmodel: {name: m}\noutput: {topic: o, passthrough: [a, a]}\n", "\"a\" is there twice", ""},
     {"name: x\nmodel: {name: m}\ninput: {topics: [t]}\noutput: {topic: t}\n", "bad.yml:4: output.topic: \"t\" is also an input", ""},
-    {"name: x\nmodel: {name: m}\ninput: {topics: [t]}\nerrors: {dead_letter: {topic: t}}\n", "bad.yml:4: errors.dead_letter.topic", "circles"},
+    {"name: x\nmodel: {name: m}\ninput: {topics: [t]}\nerrors: {dead_letter: {topic: t}}\n", "bad.yml:4: errors.dead_letter.topic",
+     "circles"},
     {"name: x\nmodel: {file: f}\nrollout: {canary: {alias: c, percent: 5}}\n", "rollout: needs a model by name", ""},
     {"name: x\nmodel: {name: m}\nrollout: {canary: {alias: c}}\n", "rollout.canary: give percent", ""},
     {"name: x\nmodel: {name: m}\nrollout: {shadow: {alias: c}}\n", "rollout.shadow: give topic", ""},
@@ -152,8 +156,9 @@ static void test_pipeline_names_file_line_and_cure_of_mistakes(void **state)
 
 static void test_pipeline_takes_values_from_the_environment(void **state)
 {
-    static const char text[] = "name: ${PST_T_NAME}\ninput: {topics: [\"${PST_T_NAME}-in\"], group: \"a$${b}\"}\nmodel: {name: \"${PST_T_NONE:-m}\"}\n"
-                               "batching: {count: \"${PST_T_COUNT}\", age: \"${PST_T_AGE}\"}\n";
+    static const char text[] =
+        "name: ${PST_T_NAME}\ninput: {topics: [\"${PST_T_NAME}-in\"], group: \"a$${b}\"}\nmodel: {name: \"${PST_T_NONE:-m}\"}\n"
+        "batching: {count: \"${PST_T_COUNT}\", age: \"${PST_T_AGE}\"}\n";
     pst_pipeline *p = NULL;
     pst_err err = {0};
     setenv("PST_T_NAME", "mill", 1);

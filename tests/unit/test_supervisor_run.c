@@ -292,7 +292,8 @@ static void test_run_halt_gives_the_learner_time_and_empties_the_group(void **st
     world *w = *state;
     w->spec.grace_ms = 5000;
     int64_t start = pst_mono_us();
-    run(w, "trap 'echo saved > $CHECKPOINT_DIR/state; echo bye; exit 0' TERM; sleep 1000 & echo child $!; sleep 0.3; " HALT_ME "wait", NULL, NULL);
+    run(w, "trap 'echo saved > $CHECKPOINT_DIR/state; echo bye; exit 0' TERM; sleep 1000 & echo child $!; sleep 0.3; " HALT_ME "wait", NULL,
+        NULL);
     assert_true(pst_mono_us() - start < 4000000); /* it did not need its grace time */
     REPORTS(w, STARTED, DOWNLOADING, RUNNING, EXITED);
     const pst_process_report *x = end_of(w);
