@@ -68,9 +68,10 @@ int pst_client_scan(pst_client *c, pst_topic t, const char *key, pst_record_fn f
     pst_range *ranges = pst_alloc((size_t)(info.partitions + 1) * sizeof *ranges);
     /* The partition our producers and Java's choose; on the embedded cluster and for foreign producers it may be another: read all then. */
     int only = key && !c->settings->embedded ? (int)((pst_murmur2(key, strlen(key)) & 0x7fffffff) % (uint32_t)info.partitions) : -1;
+    /* The first offset as a number: asking for "the beginning" costs librdkafka another half second while no leader is known. */
     for (int p = 0; p < info.partitions; p++)
         if ((only < 0 || p == only) && info.high[p] > info.low[p])
-            ranges[n++] = (pst_range){c->topics[t], p, PST_OFFSET_BEGINNING, info.high[p]};
+            ranges[n++] = (pst_range){c->topics[t], p, info.low[p], info.high[p]};
     if (n)
         rc = scan_ranges(c, ranges, n, key, fn, arg, err);
     free(ranges);
