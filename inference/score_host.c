@@ -219,19 +219,26 @@ void pst_scorer_close(pst_scorer *s)
     pst_slot_release(&s->slot);
 }
 
-/* Somebody lives under our id. With a slot of our own choice we choose another; a given one is waited for. */
+/* Told that somebody has our id. Often that is our own ghost: a join or a transaction that was on its way when a broker died. So the same id is
+ * tried again first; told so twice within a minute, a slot of our own choice is left to the other, and a given one waited for. */
 int pst_scorer_after_fencing(pst_scorer *s)
 {
-    bool chosen = s->opts->slot < 0;
-    pst_log(PST_LOG_WARN, "score", "event=fenced pipeline=%s transactional_id=%s then=\"%s\" why=\"%s\"", s->p->name, s->txn_id,
-            chosen ? "another slot" : "standby; another worker runs with this --slot", s->err.text);
+    int64_t now = pst_mono_us();
+    bool ghost = !s->fenced_us || now - s->fenced_us > 60000000, chosen = s->opts->slot < 0;
+    s->fenced_us = now;
+    pst_log(PST_LOG_WARN, "score", "event=fenced pipeline=%s id=%s then=\"%s\" why=\"%s\"", s->p->name, s->txn_id,
+            ghost    ? "the same id again"
+            : chosen ? "another slot"
+                     : "standby: another worker runs with this --slot",
+            s->err.text);
     pst_err_clear(&s->err);
     pst_round_clear(&s->round);
+    s->again = 0;
     s->stats->aborts++;
     s->stats->ready = false;
-    s->next_slot = s->slot.number + 1;
+    s->next_slot = ghost ? s->slot.number : s->slot.number + 1;
     pst_scorer_close(s);
-    pst_scorer_idle_ms(chosen ? 500 : 30000);
+    pst_scorer_idle_ms(ghost || chosen ? 500 : 30000);
     if (pst_stop_requested())
         return PST_ESTOPPED;
     int rc = pst_scorer_open(s);

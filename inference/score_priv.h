@@ -52,7 +52,8 @@ typedef struct pst_scorer {
     uint64_t done; /* records committed */
     uint64_t dead; /* of them dead-lettered */
     int backoff_ms;
-    int64_t told_waiting_us;
+    int again; /* rounds in a row that were thrown away at their commit */
+    int64_t told_waiting_us, fenced_us;
     const pst_binding *header_of; /* model_header is of this one */
     int header_version;
     char model_header[300];
@@ -67,7 +68,7 @@ int pst_scorer_configure(pst_scorer *s);    /* Kafka properties: defaults of sco
 int pst_scorer_await_topics(pst_scorer *s); /* waits for inputs, makes outputs; PST_ESTOPPED */
 int pst_scorer_open(pst_scorer *s);         /* slot, consumer, transactions */
 void pst_scorer_close(pst_scorer *s);
-/* Somebody lives under our id. With a slot of our own choice we choose another; a given one is waited for. */
+/* Told that somebody has our id: closes and opens again, by and by under another one. */
 int pst_scorer_after_fencing(pst_scorer *s);
 void pst_scorer_idle_ms(int ms); /* sleeps, ready to stop */
 

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUND_US = 100000, ROUND_RECORDS = 200000, ROUND_BYTES = 64 << 20 };
+enum { AGAIN_MAX = 5, ROUND_US = 100000, ROUND_RECORDS = 200000, ROUND_BYTES = 64 << 20 };
 
 /* ---- models ---------------------------------------------------------------------------------------------------------------- */
 
@@ -107,13 +107,15 @@ static int commit(pst_scorer *s)
         pst_metric_observe(s->stats->commit, (double)(end - start) / 1e6);
         pst_round_commit(&s->round, s->core, s->stats, pst_now_us());
         s->stats->lag = pst_consumer_lag(s->consumer);
-        s->backoff_ms = 0;
+        s->backoff_ms = s->again = 0;
         return 0;
     }
     pst_round_clear(&s->round);
     if (rc == PST_EFENCED)
-        return pst_scorer_after_fencing(s);
+        return rc;
     if (rc == PST_EAGAIN || s->err.cls == PST_CLASS_RETRY) {
+        if (++s->again >= AGAIN_MAX) /* nothing gets through: the consumer or the producer is fenced and does not know */
+            return PST_EFENCED;
         pst_log(PST_LOG_INFO, "score", "event=round_again pipeline=%s why=\"%s\"", s->p->name, s->err.text);
         pst_metric_add(s->stats->aborts_total, 1);
         s->stats->aborts++;
@@ -131,9 +133,7 @@ static int throw_away(pst_scorer *s, const char *why)
     s->stats->aborts++;
     pst_err_clear(&s->err);
     int rc = pst_txn_abort(s->txn, &s->err);
-    if (rc == PST_EFENCED)
-        return pst_scorer_after_fencing(s);
-    if (rc < 0 && (rc == PST_EAGAIN || s->err.cls == PST_CLASS_RETRY)) {
+    if (rc < 0 && rc != PST_EFENCED && (rc == PST_EAGAIN || s->err.cls == PST_CLASS_RETRY)) {
         pst_err_clear(&s->err);
         return 0;
     }
@@ -229,8 +229,6 @@ static int score_batch(pst_scorer *s, const pst_batch *b, size_t n, bool *ret_al
     }
     if (!s->round.open && usable) {
         rc = pst_txn_begin(s->txn, &s->err);
-        if (rc == PST_EFENCED)
-            return pst_scorer_after_fencing(s);
         if (rc < 0)
             return rc;
         s->round.open = true;
@@ -246,8 +244,6 @@ static int score_batch(pst_scorer *s, const pst_batch *b, size_t n, bool *ret_al
             why = s->err;
             return hold(s, b, i, &why);
         }
-        if (rc == PST_EFENCED)
-            return pst_scorer_after_fencing(s);
         if (rc < 0) {
             if (s->err.cls == PST_CLASS_DATA && s->p->tolerance_none) {
                 pst_err bad = s->err;
@@ -270,52 +266,53 @@ static int score_batch(pst_scorer *s, const pst_batch *b, size_t n, bool *ret_al
     return 0;
 }
 
-static int loop(pst_scorer *s)
+/* One poll and what follows from it. 1 = the end that the options asked for. */
+static int step(pst_scorer *s)
 {
     const pst_pipeline *p = s->p;
-    int64_t told = 0;
-    while (!pst_stop_requested()) {
-        take_models(s);
-        pst_batch b = {0};
-        pst_err e = {0};
-        bool busy = s->round.open;
-        pst_poll how = {.records_max = p->batch_count,
-                        .bytes_max = p->batch_bytes,
-                        .age_max_us = busy ? 0 : p->batch_age_us,
-                        .timeout_ms = busy ? 0 : 100};
-        int rc = pst_consumer_poll(s->consumer, &how, &b, &e);
-        if (rc < 0) {
-            s->err = e;
-            return rc;
-        }
-        if (e.code && pst_mono_us() - told > 10000000) {
-            pst_log_err("score", &e);
-            told = pst_mono_us();
-        }
-        if (b.lost && s->round.open) { /* the round's records come again, here or elsewhere, and this batch's with them */
-            if ((rc = throw_away(s, "partitions were given or taken")) < 0)
-                return rc;
-            continue;
-        }
-        size_t n = b.n;
-        uint64_t taken = s->done + s->round.records;
-        if (s->opts->records_max && taken + n > (uint64_t)s->opts->records_max)
-            n = (size_t)((uint64_t)s->opts->records_max - taken);
-        bool all = true;
-        if (n && (rc = score_batch(s, &b, n, &all)) < 0)
-            return rc;
-        bool full = s->opts->records_max && s->done + s->round.records >= (uint64_t)s->opts->records_max;
-        bool long_enough =
-            pst_mono_us() - s->round.begun_us >= ROUND_US || s->round.records >= ROUND_RECORDS || s->round.bytes >= ROUND_BYTES;
-        if (s->round.open && (b.n < p->batch_count || long_enough || full || b.eof) && (rc = commit(s)) < 0)
-            return rc;
-        if (!b.n)
-            s->stats->lag = pst_consumer_lag(s->consumer);
-        bool settled = all && !s->round.open;
-        if (settled && ((full && s->done >= (uint64_t)s->opts->records_max) || (b.eof && s->opts->exit_on_eof)))
-            return 0;
+    pst_batch b = {0};
+    pst_err e = {0};
+    bool busy = s->round.open;
+    pst_poll how = {
+        .records_max = p->batch_count, .bytes_max = p->batch_bytes, .age_max_us = busy ? 0 : p->batch_age_us, .timeout_ms = busy ? 0 : 100};
+    int rc = pst_consumer_poll(s->consumer, &how, &b, &e);
+    if (rc < 0) {
+        s->err = e;
+        return rc;
     }
-    return commit(s); /* told to stop: what is in hand is finished */
+    if (e.code)
+        pst_log_err("score", &e);
+    if (b.lost && busy) /* the round's records come again, here or elsewhere, and this batch's with them */
+        return throw_away(s, "partitions were given or taken");
+    size_t n = b.n;
+    uint64_t max = (uint64_t)s->opts->records_max, taken = s->done + s->round.records;
+    if (max && taken + n > max)
+        n = (size_t)(max - taken);
+    bool all = true;
+    if (n && (rc = score_batch(s, &b, n, &all)) < 0)
+        return rc;
+    bool full = max && s->done + s->round.records >= max;
+    bool long_enough = pst_mono_us() - s->round.begun_us >= ROUND_US || s->round.records >= ROUND_RECORDS || s->round.bytes >= ROUND_BYTES;
+    if (s->round.open && (b.n < p->batch_count || long_enough || full || b.eof) && (rc = commit(s)) < 0)
+        return rc;
+    if (!b.n)
+        s->stats->lag = pst_consumer_lag(s->consumer);
+    bool settled = all && !s->round.open;
+    return settled && ((full && s->done >= max) || (b.eof && s->opts->exit_on_eof));
+}
+
+static int loop(pst_scorer *s)
+{
+    int rc = 0;
+    while (rc == 0 && !pst_stop_requested()) {
+        take_models(s);
+        rc = step(s);
+        /* Whatever Kafka says against this consumer or producer is no reason to end, unless it will say the same to the next ones. */
+        bool kafka = rc == PST_EFENCED || (rc < 0 && !strcmp(s->err.origin, "kafka"));
+        if (kafka && rc != PST_EAUTH && rc != PST_EINVAL && rc != PST_ESTOPPED)
+            rc = pst_scorer_after_fencing(s);
+    }
+    return rc == 0 ? commit(s) : rc > 0 ? 0 : rc; /* told to stop: what is in hand is finished */
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */

@@ -287,8 +287,23 @@ def test_killed_in_a_loop_nothing_is_lost_or_doubled(p):
     check(letters == [i for i in range(total) if i % 500 == 499], f"{len(letters)} dead letters")
 
 
+def test_two_workers_under_one_slot(p):
+    """A mistake of whoever starts them; they fence each other, and still every record is scored once and nobody exits."""
+    path = p.pipeline("twins", "twins")
+    workers = [p.spawn("score", "run", "-c", path, "--slot", 7, log="twins.log") for _ in range(2)]
+    for i in range(10):
+        p.send("twins", [reading(k) for k in range(i * 100, i * 100 + 100)])
+        time.sleep(1)
+    until(lambda: len(p.read("twins.scores")) >= 1000, 90, lambda: f"{len(p.read('twins.scores'))} of 1000 scores")
+    check(all(w.poll() is None for w in workers), "nobody exited")
+    for w in workers:
+        w.send_signal(signal.SIGTERM)
+    check([w.wait(40) for w in workers] == [0, 0], "both end")
+    check(sorted(s["record"]["id"] for _, s in p.scores("twins.scores")) == list(range(1000)), "every record once")
+
+
 TESTS = [test_dry_run_needs_no_broker, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load,
-         test_waits_for_its_model_and_for_the_registry, test_killed_in_a_loop_nothing_is_lost_or_doubled]
+         test_waits_for_its_model_and_for_the_registry, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
 with Bench() as p:
     p.metrics_port = free_ports(1)
     for i in (1, 2, 3):
