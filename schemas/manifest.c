@@ -5,6 +5,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/fs.h"
+#include "schemas/learn_settings.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -317,6 +318,11 @@ static void read_top(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
     read_stores(r, top, m);
     read_metrics(r, top, m);
     read_penstock(r, top, m);
+    if (m->native) {
+        pst_learn_settings learner; /* a native job whose settings are wrong can never run: say so now, not from a process */
+        pst_learn_settings_of(m, &learner, r->errors);
+        pst_learn_settings_done(&learner);
+    }
 }
 
 int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest, pst_complaints *errors, pst_complaints *warnings)

@@ -106,11 +106,20 @@ with Platform() as p:
     except ImportError:
         print("skipped: onnxruntime (pip install onnxruntime numpy)")
 
-    # --- settings that are wrong: failed, with every one of them named -----------------------------------------------------------------
-    bad = p.submit(native("bad", store, "{epohcs: 3, hidden: none, batch: 0}"))
-    check(p.wait_state(bad, *ENDED)["state"] == "FAILED", f"bad settings: {p.show(bad)}")
-    text = " ".join(l["text"] for l in p.events("logs") if l["training_id"] == bad)
-    check(all(w in text for w in ("did you mean epochs?", "penstock.learner.hidden", "penstock.learner.batch")), f"bad settings say: {text[-600:]}")
+    # --- settings that are wrong: refused, with every one of them named; data that cannot be learned from: failed, with the reason -------
+    bad = native("bad", store, "{epohcs: 3, hidden: none, batch: 0}")
+    (p.dir / "bad.yml").write_text(bad)
+    r = p.cli("submit", p.dir / "bad.yml", ok=False)
+    check(r.returncode != 0 and all(w in r.stderr for w in ("did you mean epochs?", "penstock.learner.hidden", "penstock.learner.batch")), f"submit says {r.returncode}: {r.stderr}")
+    asker = p.producer()
+    asker.produce(PREFIX + "jobs.requests", json.dumps({"request_id": "bad", "action": "SUBMIT", "user": "u", "manifest": bad}).encode(), key="bad")
+    check(asker.flush(20) == 0, "the request was not acknowledged")
+    evs = p.events("jobs.events", lambda es: any(e["request_id"] == "bad" for e in es), 30)
+    check(any(e["type"] == "REJECTED" and "epohcs" in json.dumps(e["details"]) for e in evs if e["request_id"] == "bad"), f"not rejected: {evs[-1]}")
+    none = p.submit(native("none", store, "{features: [nowhere], target: ok, classes: [a, b]}"))
+    check(p.wait_state(none, *ENDED)["state"] == "FAILED", f"no usable record: {p.show(none)}")
+    text = " ".join(l["text"] for l in p.events("logs") if l["training_id"] == none)
+    check("none of the" in text and "too few" in text, f"no usable record, but the log says: {text[-600:]}")
 
     # --- files ---------------------------------------------------------------------------------------------------------------------
     r = p.cli("source", "file", p.dir / "d.csv", "-t", "f.json", "--key", "state", "--partitions", "2", "-q")

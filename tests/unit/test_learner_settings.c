@@ -1,5 +1,5 @@
 /* penstock.learner: what is right is taken, what is wrong is named, all of it at once. */
-#include "trainer/learner/learn_settings.h"
+#include "schemas/learn_settings.h"
 
 #include "common/base/json.h"
 
@@ -121,6 +121,29 @@ static void test_settings_all_wrong_ones_at_once(void **state)
     pst_learn_settings_done(&s);
 }
 
+/* Submit and Trainer hear of it too: the job is refused before anything runs. */
+static void test_manifest_refuses_wrong_settings(void **state)
+{
+    static const char *const texts[] = {
+        "name: a\nframework: {name: native}\npenstock: {learner: {epohcs: 3, batch: 0}}\n",
+        "name: a\nframework: {name: native, command: \"{epohcs: 3, batch: 0}\"}\n",
+        "name: a\nframework: {name: native, command: \"{epochs: 3}\"}\npenstock: {learner: {epochs: 3}}\n",
+    };
+    static const char *const parts[] = {"penstock.learner.batch", "framework.command.batch", "keep one of them"};
+    for (size_t i = 0; i < 3; i++) {
+        pst_manifest m;
+        pst_complaints errors = {0}, warnings = {0};
+        assert_true(pst_manifest_parse(texts[i], strlen(texts[i]), &m, &errors, &warnings) < 0);
+        char *text = pst_complaints_text(&errors);
+        if (!strstr(text, parts[i]) || (i < 2 && !strstr(text, "did you mean epochs?")))
+            fail_msg("%s", text);
+        free(text);
+        pst_manifest_done(&m);
+        pst_complaints_done(&errors);
+        pst_complaints_done(&warnings);
+    }
+}
+
 static void test_settings_digest_tells_trainings_apart(void **state)
 {
     pst_learn_settings a, b, c;
@@ -145,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_settings_defaults),
         cmocka_unit_test(test_settings_wrong_ones_are_named),
         cmocka_unit_test(test_settings_all_wrong_ones_at_once),
+        cmocka_unit_test(test_manifest_refuses_wrong_settings),
         cmocka_unit_test(test_settings_digest_tells_trainings_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 #define PST_LEARNER_DATA_H
 
 #include "common/base/buf.h"
-#include "trainer/learner/learn_settings.h"
+#include "schemas/learn_settings.h"
 
 #include <math.h>
 

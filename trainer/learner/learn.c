@@ -48,29 +48,15 @@ static bool told_to_stop(void *arg)
 
 /* ---- settings ------------------------------------------------------------------------------------------------------------------ */
 
-/* Under penstock.learner, or as YAML in framework.command. */
 static int read_settings(learn *l, pst_err *err)
 {
     const pst_manifest *m = l->job->manifest;
     pst_complaints wrong = {0};
-    pst_yaml y = {0};
-    const json_t *settings = m->learner;
-    const char *path = "penstock.learner";
-    bool command = m->command && m->command[strspn(m->command, " \t\r\n")];
-    if (command && !settings) {
-        path = "framework.command";
-        if (pst_yaml_parse(m->command, strlen(m->command), path, &y, err) < 0)
-            return PST_EINVAL;
-        settings = y.root;
-    } else if (command)
-        pst_complain(&wrong, "framework.command", 0,
-                     "holds settings of the built-in learner, and so does penstock.learner; keep one of them");
-    pst_learn_settings_parse(settings, path, &l->s, &wrong);
+    pst_learn_settings_of(m, &l->s, &wrong);
     if (!l->s.data && !wrong.n && !m->n_stores && !(l->job->data_dir && *l->job->data_dir))
         pst_complain(&wrong, "data_stores", 0, "is missing: the records to learn from, a store of type topic, mount or files");
-    pst_yaml_done(&y);
     for (size_t i = 0; i < wrong.n; i++)
-        fprintf(stderr, "penstock learn: %s %s\n", wrong.at[i].field, wrong.at[i].text);
+        fprintf(stderr, "penstock learn: %s: %s\n", wrong.at[i].field, wrong.at[i].text);
     int rc = wrong.n ? pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%zu setting%s of the learner cannot be used", wrong.n,
                                    wrong.n == 1 ? "" : "s")
                      : 0;

@@ -53,7 +53,7 @@ static int parse_manifest(const char *text, size_t len, pst_manifest *m, pst_err
     pst_complaints errors = {0}, warnings = {0};
     int rc = pst_manifest_parse(text, len, m, &errors, &warnings);
     for (size_t i = 0; i < errors.n; i++)
-        fprintf(stderr, "penstock learn: manifest:%d: %s %s\n", errors.at[i].line, errors.at[i].field, errors.at[i].text);
+        fprintf(stderr, "penstock learn: manifest: %s: %s\n", errors.at[i].field, errors.at[i].text);
     if (rc < 0)
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "the manifest cannot be used");
     else if (!m->native)

@@ -13,18 +13,10 @@
 #ifndef PST_LEARNER_NET_H
 #define PST_LEARNER_NET_H
 
+#include "schemas/learn_settings.h"
 #include "trainer/learner/random.h"
 
 #include <stdbool.h>
-
-typedef enum {
-    PST_ACTIVATION_RELU = 0,
-    PST_ACTIVATION_TANH,
-    PST_ACTIVATION_SIGMOID,
-    PST_ACTIVATION_ELU,       /* alpha 1 */
-    PST_ACTIVATION_LEAKY_RELU /* slope 0.01 */
-} pst_activation;
-typedef enum { PST_LOSS_MSE = 0, PST_LOSS_CROSS_ENTROPY } pst_loss;
 
 #define PST_LEAKY_SLOPE 0.01f
 

@@ -7,11 +7,19 @@
  *       epochs: 30
  *
  * Immutable after parsing: @thread any. */
-#ifndef PST_LEARNER_SETTINGS_H
-#define PST_LEARNER_SETTINGS_H
+#ifndef PST_SCHEMAS_LEARN_SETTINGS_H
+#define PST_SCHEMAS_LEARN_SETTINGS_H
 
 #include "schemas/manifest.h"
-#include "trainer/learner/net.h"
+
+typedef enum {
+    PST_ACTIVATION_RELU = 0,
+    PST_ACTIVATION_TANH,
+    PST_ACTIVATION_SIGMOID,
+    PST_ACTIVATION_ELU,       /* alpha 1 */
+    PST_ACTIVATION_LEAKY_RELU /* slope 0.01 */
+} pst_activation;
+typedef enum { PST_LOSS_MSE = 0, PST_LOSS_CROSS_ENTROPY } pst_loss;
 
 #define PST_LEARN_COLUMNS_MAX 10000 /* slots of all features */
 #define PST_LEARN_WIDTH_MAX   8192  /* of a hidden layer */
@@ -53,6 +61,8 @@ typedef struct pst_learn_settings {
 /* settings: the mapping, NULL = all defaults. Complaints name keys from `path` on ("penstock.learner.hidden"). 0, or PST_EINVAL with
  * complaints; ret_settings must be cleared in every case. */
 int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn_settings *ret_settings, pst_complaints *errors);
+/* The settings of a native job, under penstock.learner or as YAML in framework.command; both is a complaint. */
+int pst_learn_settings_of(const pst_manifest *m, pst_learn_settings *ret_settings, pst_complaints *errors);
 void pst_learn_settings_done(pst_learn_settings *s);
 /* Takes these fields as the features, with no scaling and missing: mean. For features that were omitted. */
 void pst_learn_settings_take_fields(pst_learn_settings *s, const char *const *fields, int n);

@@ -1,5 +1,5 @@
 /* learn_settings.c - see learn_settings.h. */
-#include "trainer/learner/learn_settings.h"
+#include "schemas/learn_settings.h"
 
 #include "common/base/fs.h"
 #include "common/base/buf.h"
@@ -302,6 +302,29 @@ int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn
         wrong(&r, "patience", "needs a validation part to watch; give validation: 0.1, say");
     json_decref(empty);
     return errors->n == before ? 0 : PST_EINVAL;
+}
+
+int pst_learn_settings_of(const pst_manifest *m, pst_learn_settings *ret_settings, pst_complaints *errors)
+{
+    size_t before = errors->n;
+    bool command = m->command && m->command[strspn(m->command, " \t\r\n")];
+    if (m->learner || !command) {
+        if (command)
+            pst_complain(errors, "framework.command", 0,
+                         "holds settings of the built-in learner, and so does penstock.learner; keep one of them");
+        pst_learn_settings_parse(m->learner, "penstock.learner", ret_settings, errors);
+        return errors->n == before ? 0 : PST_EINVAL;
+    }
+    pst_yaml y = {0};
+    pst_err err = {0};
+    *ret_settings = (pst_learn_settings){0};
+    if (pst_yaml_parse(m->command, strlen(m->command), "framework.command", &y, &err) < 0) {
+        pst_complain(errors, "framework.command", 0, "%s", err.text);
+        return PST_EINVAL;
+    }
+    int rc = pst_learn_settings_parse(y.root, "framework.command", ret_settings, errors);
+    pst_yaml_done(&y);
+    return rc;
 }
 
 void pst_learn_settings_done(pst_learn_settings *s)
