@@ -16,7 +16,7 @@ typedef struct pst_mf_place { /* where a key stands: "framework" + "command" →
 } pst_mf_place;
 
 void pst_mf_field(const pst_mf_place *p, const char *key, char ret[160]);
-void pst_mf_complain(pst_complaints *c, const char *field, int line, const char *fmt, va_list ap);
+void pst_mf_complain(pst_complaints *c, const char *field, int line, const char *fmt, va_list ap) __attribute__((format(printf, 4, 0)));
 void pst_mf_wrong(pst_mf_reader *r, const pst_mf_place *p, const char *key, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 void pst_mf_warn(pst_mf_reader *r, const pst_mf_place *p, const char *key, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* NULL where the key is absent or has no value: `gpus:` says nothing, as in FfDL. */

@@ -32,7 +32,7 @@ void pst_buf_add(pst_buf *b, const void *data, size_t len);
 void pst_buf_adds(pst_buf *b, const char *text);
 void pst_buf_addc(pst_buf *b, char c);
 void pst_buf_printf(pst_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void pst_buf_vprintf(pst_buf *b, const char *fmt, va_list ap);
+void pst_buf_vprintf(pst_buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 char *pst_buf_steal(pst_buf *b); /* the text moves out ("" if empty); free() it */
 
 /* malloc family that aborts instead of returning NULL. */

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int fill(pst_err *err, int code, pst_err_class cls, const char *origin, int native, const char *fmt, va_list ap)
+__attribute__((format(printf, 6, 0))) static int fill(pst_err *err, int code, pst_err_class cls, const char *origin, int native,
+                                                      const char *fmt, va_list ap)
 {
     if (!err || err->code)
         return code;

@@ -31,13 +31,13 @@ static const char schema_sql[] =
 typedef enum { SQL_PUT, SQL_GET, SQL_SUBMITTED, SQL_LIST, SQL_EACH, SQL_POSITION_SET, SQL_POSITION_GET, SQL_COUNT } statement;
 
 static const char *const statement_sql[SQL_COUNT] = {
-    [SQL_PUT] = "INSERT INTO docs VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT(collection, id) DO UPDATE SET seq = excluded.seq,"
-                " deleted = excluded.deleted, state = excluded.state, user = excluded.user, submitted_at = excluded.submitted_at,"
-                " doc = excluded.doc WHERE excluded.seq > docs.seq",
+    [SQL_PUT] = ("INSERT INTO docs VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT(collection, id) DO UPDATE SET seq = excluded.seq,"
+                 " deleted = excluded.deleted, state = excluded.state, user = excluded.user, submitted_at = excluded.submitted_at,"
+                 " doc = excluded.doc WHERE excluded.seq > docs.seq"),
     [SQL_GET] = "SELECT doc FROM docs WHERE collection = ?1 AND id = ?2 AND NOT deleted",
     [SQL_SUBMITTED] = "SELECT submitted_at FROM docs WHERE collection = ?1 AND id = ?2",
-    [SQL_LIST] = "SELECT doc FROM docs WHERE collection = ?1 AND NOT deleted AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR user = ?3)"
-                 " AND (?4 IS NULL OR submitted_at < ?5 OR (submitted_at = ?5 AND id > ?4)) ORDER BY submitted_at DESC, id LIMIT ?6",
+    [SQL_LIST] = ("SELECT doc FROM docs WHERE collection = ?1 AND NOT deleted AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR user = ?3)"
+                  " AND (?4 IS NULL OR submitted_at < ?5 OR (submitted_at = ?5 AND id > ?4)) ORDER BY submitted_at DESC, id LIMIT ?6"),
     [SQL_EACH] = "SELECT id, seq, doc FROM docs WHERE collection = ?1 AND NOT deleted ORDER BY id",
     [SQL_POSITION_SET] = "INSERT INTO positions VALUES(?1, ?2, ?3) ON CONFLICT(topic, partition) DO UPDATE SET next = excluded.next",
     [SQL_POSITION_GET] = "SELECT next FROM positions WHERE topic = ?1 AND partition = ?2",

@@ -157,11 +157,11 @@ static void same(avro_value_t *v, const json_t *j)
 {
     const char *text;
     const void *data;
-    size_t n;
-    int i32;
-    int64_t i64;
-    float f;
-    double d;
+    size_t n = 0; /* avro-c's calls leave them alone on failure */
+    int i32 = 0;
+    int64_t i64 = 0;
+    float f = 0;
+    double d = 0;
     assert_non_null(j);
     switch (avro_value_get_type(v)) {
     case AVRO_NULL: assert_true(json_is_null(j)); return;
