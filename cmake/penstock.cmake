@@ -31,7 +31,7 @@ endif()
 if(PST_FUZZ)
   target_compile_options(pst_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-target_link_libraries(pst_flags INTERFACE Threads::Threads)
+target_link_libraries(pst_flags INTERFACE Threads::Threads m)
 
 # pst_library(<target> SOURCES … [LIBS …]): a static library with the project's flags. Sources are listed by name, never globbed.
 function(pst_library target)
