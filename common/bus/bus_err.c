@@ -3,6 +3,7 @@
 #include "common/bus/bus_internal.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/stop.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 
 /* A refusal after the client has worked may be passing (a broker that restarts and has not read its user database yet). */
 #define REFUSED_PATIENCE_US (30 * 1000000LL)
+#define WATCH_US            200000  /* how often a bounded wait looks whether it is told to hurry */
+#define HURRY_US            1000000 /* what is left to it then */
 
 bool bus_is_outage(rd_kafka_resp_err_t code)
 {
@@ -262,14 +265,19 @@ bool bus_bounded(void (*fn)(void *arg), void *arg, int timeout_ms, const char *w
         errand_free(e);
         return true;
     }
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t ns = until.tv_nsec + (timeout_ms % 1000) * 1000000LL;
-    until.tv_sec += timeout_ms / 1000 + ns / 1000000000LL;
-    until.tv_nsec = ns % 1000000000LL;
+    int64_t start = pst_mono_us(), most = timeout_ms * 1000LL;
     pthread_mutex_lock(&e->lock);
-    while (!e->done && pthread_cond_timedwait(&e->done_cond, &e->lock, &until) == 0)
-        ;
+    while (!e->done) {
+        int64_t waited = pst_mono_us() - start;
+        if (waited >= most || (pst_stop_hurry() && waited >= HURRY_US))
+            break;
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        int64_t ns = until.tv_nsec + 1000 * (most - waited < WATCH_US ? most - waited : WATCH_US);
+        until.tv_sec += ns / 1000000000LL;
+        until.tv_nsec = ns % 1000000000LL;
+        pthread_cond_timedwait(&e->done_cond, &e->lock, &until);
+    }
     bool done = e->done;
     e->alone = !done;
     pthread_mutex_unlock(&e->lock);

@@ -5,11 +5,14 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 enum { PRODUCE = 0, INIT = 22, ADD_PARTITIONS = 24, ADD_OFFSETS = 25, END_TXN = 26, TXN_OFFSET_COMMIT = 28 };
@@ -211,6 +214,43 @@ static void test_mock_txn_survives_an_outage_during_commit(void **state)
     pst_txn_free(t);
 }
 
+/* The real call waits without a time-out of its own and was seen never to come back. Defined here, it takes precedence over librdkafka's. */
+static atomic_int hang_next;
+
+rd_kafka_error_t *rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *offsets,
+                                                       const rd_kafka_consumer_group_metadata_t *group, int timeout_ms)
+{
+    typedef rd_kafka_error_t *(*send_offsets_fn)(rd_kafka_t *, const rd_kafka_topic_partition_list_t *,
+                                                 const rd_kafka_consumer_group_metadata_t *, int);
+    if (atomic_exchange(&hang_next, 0)) {
+        for (;;)
+            pause();
+    }
+    send_offsets_fn real = (send_offsets_fn)dlsym(RTLD_NEXT, "rd_kafka_send_offsets_to_transaction");
+    return real(rk, offsets, group, timeout_ms);
+}
+
+static void test_mock_txn_call_that_never_comes_back_is_left_behind(void **state)
+{
+    pst_txn *t;
+    pst_err err = {0};
+    pst_bus_conf *mine = pst_bus_conf_copy(conf);
+    assert_int_equal(pst_bus_conf_set(mine, "transaction.timeout.ms", "1000", "test", &err), 0);
+    assert_int_equal(pst_txn_new(mine, "t-hang", PST_TXN_EXACTLY_ONCE, consumer, &t, &err), 0);
+    assert_int_equal(run_round(t, &err), 0);
+    atomic_store(&hang_next, 1);
+    assert_int_equal(run_round(t, &err), PST_EAGAIN);
+    assert_non_null(strstr(err.text, "did not come back"));
+    assert_int_equal(run_round(t, &err), 0);
+    uint64_t counts[3];
+    pst_txn_counts(t, counts);
+    assert_int_equal(counts[0], 2);
+    assert_int_equal(counts[1], 1);
+    assert_int_equal(counts[2], 1);
+    pst_txn_free(t);
+    pst_bus_conf_free(mine);
+}
+
 static void test_mock_plain_mode_sends_and_commits(void **state)
 {
     pst_txn *t;
@@ -234,9 +274,13 @@ static void test_mock_plain_mode_sends_and_commits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mock_plain_mode_sends_and_commits),   cmocka_unit_test(test_mock_txn_error_classes),
-        cmocka_unit_test(test_mock_txn_stops_after_three_refusals), cmocka_unit_test(test_mock_txn_too_large_is_refused_before_it_harms),
-        cmocka_unit_test(test_mock_txn_empty_round_commits),        cmocka_unit_test(test_mock_txn_survives_an_outage_during_commit),
+        cmocka_unit_test(test_mock_plain_mode_sends_and_commits),
+        cmocka_unit_test(test_mock_txn_error_classes),
+        cmocka_unit_test(test_mock_txn_stops_after_three_refusals),
+        cmocka_unit_test(test_mock_txn_too_large_is_refused_before_it_harms),
+        cmocka_unit_test(test_mock_txn_empty_round_commits),
+        cmocka_unit_test(test_mock_txn_call_that_never_comes_back_is_left_behind),
+        cmocka_unit_test(test_mock_txn_survives_an_outage_during_commit),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

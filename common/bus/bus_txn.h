@@ -1,0 +1,83 @@
+/* bus_txn.h - the state of pst_txn, shared by bus_txn.c (the rounds), bus_txn_call.c (calls of librdkafka, new producers) and bus_txn_fate.c (what
+ * became of a round that gave no clear answer). The protocol is drawn at the top of bus_txn.c. */
+#ifndef PST_BUS_TXN_H
+#define PST_BUS_TXN_H
+
+#include "common/bus/bus_internal.h"
+
+#define TXN_STEP_MS      5000 /* one try of send_offsets or commit */
+#define TXN_INIT_STEP_MS 2000
+
+typedef struct txn_limit { /* a topic that refused a batch as too large */
+    char *topic;
+    size_t bytes;
+    bool strict; /* it also refused batches cut to that size: single records above it are refused here */
+} txn_limit;
+
+struct pst_txn {
+    pst_bus_conf *conf;
+    char *id;
+    pst_txn_mode mode;
+    pst_consumer *consumer; /* borrowed, may be NULL */
+    pst_producer *p;
+    bool ready; /* the producer may begin */
+    bool hung;  /* a call on it never came back: it is abandoned as it is, see txn_guarded */
+    bool open;
+    txn_class poison; /* TXN_OK, or why the open round is lost already */
+    pst_err why;      /* its story */
+    uint64_t epoch;
+    int64_t begun_us, stopping_us;
+    uint64_t outages;  /* of the producer's health at begin */
+    bool commit_tried; /* of the round */
+    uint64_t sends;    /* records taken in the round */
+    bool timed_out;    /* a call of this round was not answered in time */
+    int timeout_ms;
+    int refusals;
+    txn_fence fence;
+    txn_limit *limits;
+    size_t n_limits;
+    uint64_t counts[3];
+};
+
+/* One call of the transactional API; see bus_txn_call.c. */
+typedef enum { CALL_INIT, CALL_BEGIN, CALL_OFFSETS, CALL_COMMIT, CALL_ABORT } txn_call_kind;
+
+typedef struct txn_call {
+    txn_call_kind kind;
+    rd_kafka_t *rk; /* set by txn_guarded */
+    int timeout_ms;
+    const rd_kafka_topic_partition_list_t *offsets;
+    const rd_kafka_consumer_group_metadata_t *group;
+    rd_kafka_error_t *error;
+} txn_call;
+
+/* Its class; the story goes to why. Sets t->hung if it did not come back: then what c points to must never be freed. */
+txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why);
+int txn_make_producer(pst_txn *t, pst_err *err);
+/* A new producer with the same id; waits through outages. */
+int txn_renew(pst_txn *t, bool abort_first, pst_err *err);
+bool txn_given_up(pst_txn *t); /* told to stop, and long enough ago */
+int txn_stopped(const pst_txn *t, pst_err *err);
+bool txn_innocent(const pst_txn *t); /* an outage or a time-out of this round explains a fencing */
+int txn_fenced(pst_txn *t, pst_err *err);
+
+txn_limit *txn_find_limit(pst_txn *t, const char *topic);
+void txn_learn_limit(pst_txn *t);
+
+/* One record that was acknowledged in the round: where to look whether it was committed. */
+typedef struct txn_sent {
+    char topic[256];
+    int32_t partition;
+    int64_t offset; /* -1 = none was, -2 = not known */
+} txn_sent;
+
+typedef struct txn_fate {
+    bool committed;
+    bool moved; /* somebody else committed offsets of our partitions */
+} txn_fate;
+
+/* Only valid after txn_renew(): the transaction has ended by then, one way or the other. */
+int txn_find_fate(pst_txn *t, const rd_kafka_topic_partition_list_t *wanted, const txn_sent *sent, bool end_sent, txn_fate *ret,
+                  pst_err *err);
+
+#endif

@@ -1,0 +1,168 @@
+/* bus_txn_call.c - calls of librdkafka's transactional API under a watchdog, and producers that replace one another. */
+#include "common/bus/bus_txn.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STOPPING_MS       10000 /* how long an outage is waited for once told to stop */
+#define RECYCLES_IN_A_ROW 10
+#define HANG_MS           15000 /* beyond the transaction's time-out a call is taken for lost */
+#define LINGER_MS         5     /* a commit flushes anyway */
+
+/* Class of e, which is destroyed; its story goes to why (replacing an older one). */
+static txn_class take_error(pst_txn *t, rd_kafka_error_t *e, const char *what, pst_err *why)
+{
+    if (!e)
+        return TXN_OK;
+    int code = rd_kafka_error_code(e);
+    char reason[300];
+    snprintf(reason, sizeof reason, "%s", rd_kafka_error_string(e));
+    bool fatal = rd_kafka_error_is_fatal(e);
+    txn_class c = txn_classify(fatal, rd_kafka_error_txn_requires_abort(e), rd_kafka_error_is_retriable(e), code);
+    rd_kafka_error_destroy(e);
+    if (code == RD_KAFKA_RESP_ERR__FATAL) {
+        code = rd_kafka_fatal_error(t->p->rk, reason, sizeof reason);
+        c = txn_classify(true, false, false, code);
+    }
+    if (bus_is_outage(code))
+        t->timed_out = true;
+    pst_err_clear(why);
+    bus_err(why, t->conf, code, reason, "transaction %s: %s", t->id, what);
+    pst_log(PST_LOG_DEBUG, "bus", "event=txn_error id=%s step=\"%s\" code=%s class=%s text=\"%s\"", t->id, what, rd_kafka_err2name(code),
+            txn_class_name(c), reason);
+    return c;
+}
+
+/* One call of the transactional API, under a watchdog.
+ *
+ * These calls take a time-out, yet wait for their own reply without one: after an outage rd_kafka_send_offsets_to_transaction() was seen to
+ * sleep for ever (librdkafka 2.16.0; 2.1.1 has a report of begin_transaction, issue 4420). So each runs on a thread of its own; one that does
+ * not come back is left there with its producer, which nobody touches again, and a new producer takes over. */
+static void run_call(void *arg)
+{
+    txn_call *c = arg;
+    switch (c->kind) {
+    case CALL_INIT: c->error = rd_kafka_init_transactions(c->rk, c->timeout_ms); break;
+    case CALL_BEGIN: c->error = rd_kafka_begin_transaction(c->rk); break;
+    case CALL_OFFSETS: c->error = rd_kafka_send_offsets_to_transaction(c->rk, c->offsets, c->group, c->timeout_ms); break;
+    case CALL_COMMIT: c->error = rd_kafka_commit_transaction(c->rk, c->timeout_ms); break;
+    case CALL_ABORT: c->error = rd_kafka_abort_transaction(c->rk, c->timeout_ms); break;
+    }
+}
+
+/* Sets t->hung if it did not come back: then what c points to must never be freed. */
+txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why)
+{
+    static const char *const names[] = {"init", "begin", "send offsets", "commit", "abort"};
+    txn_call *heap = pst_alloc(sizeof *heap);
+    *heap = c;
+    heap->rk = t->p->rk;
+    /* The library itself stretches its time-outs to the transaction's; only what is far beyond is a hang. */
+    if (bus_bounded(run_call, heap, t->timeout_ms + HANG_MS, names[c.kind])) {
+        rd_kafka_error_t *e = heap->error;
+        free(heap);
+        return take_error(t, e, names[c.kind], why);
+    }
+    t->hung = t->timed_out = true;
+    pst_err_clear(why);
+    pst_err_set(why, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", RD_KAFKA_RESP_ERR__TIMED_OUT, "transaction %s: %s did not come back", t->id,
+                names[c.kind]);
+    return TXN_RECYCLE;
+}
+
+/* Told to stop: an outage is waited for a little longer, then no more. */
+bool txn_given_up(pst_txn *t)
+{
+    if (!pst_stop_requested())
+        return false;
+    if (!t->stopping_us)
+        t->stopping_us = pst_mono_us();
+    return pst_stop_hurry() || pst_mono_us() - t->stopping_us > STOPPING_MS * 1000LL;
+}
+
+int txn_stopped(const pst_txn *t, pst_err *err)
+{
+    return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "kafka", 0, "transaction %s: told to stop while the broker is away", t->id);
+}
+
+bool txn_innocent(const pst_txn *t)
+{
+    return t->timed_out || (t->p && t->p->health.outages != t->outages) ||
+           (t->begun_us && pst_mono_us() - t->begun_us > t->timeout_ms * 900LL); /* 90 % of its time-out */
+}
+
+int txn_fenced(pst_txn *t, pst_err *err)
+{
+    return pst_err_set(err, PST_EFENCED, PST_CLASS_FATAL, "kafka", RD_KAFKA_RESP_ERR__FENCED,
+                       "transaction %s: another instance with this id keeps taking over; one of the two has to stop", t->id);
+}
+
+int txn_make_producer(pst_txn *t, pst_err *err)
+{
+    size_t batch_bytes = t->p ? t->p->batch_bytes : 0;
+    if (t->p && !t->hung) {
+        bus_producer_close(t->p);
+        return bus_producer_open(t->p, err);
+    }
+    if (t->hung)
+        pst_log(PST_LOG_WARN, "bus", "event=producer_abandoned id=%s why=\"a call of librdkafka did not come back\"", t->id);
+    t->p = NULL; /* abandoned, if it was there */
+    t->hung = false;
+    pst_producer_opts opts = {.linger_ms = LINGER_MS, .transaction_timeout_ms = t->timeout_ms};
+    if (t->mode == PST_TXN_EXACTLY_ONCE)
+        opts.transactional_id = t->id;
+    int rc = pst_producer_new(t->conf, &opts, &t->p, err);
+    if (!rc && batch_bytes) {
+        t->p->batch_bytes = batch_bytes;
+        bus_producer_close(t->p);
+        rc = bus_producer_open(t->p, err);
+    }
+    return rc;
+}
+
+/* A new producer with the same id. Its init makes the coordinator end the predecessor's transaction: one still open is aborted, one whose
+ * commit was decided is completed first. Waits through outages. */
+int txn_renew(pst_txn *t, bool abort_first, pst_err *err)
+{
+    t->ready = false;
+    pst_err ignored = {0};
+    if (abort_first && !t->hung) /* not needed, but quicker: a coordinator that has to abort during init answers half a second later */
+        txn_guarded(t, (txn_call){.kind = CALL_ABORT, .timeout_ms = TXN_INIT_STEP_MS}, &ignored);
+    for (int dead = 0; dead < RECYCLES_IN_A_ROW; dead++) {
+        t->counts[2] += t->p != NULL;
+        int rc = txn_make_producer(t, err);
+        if (rc < 0)
+            return rc;
+        txn_class c;
+        pst_err why = {0};
+        do {
+            c = txn_guarded(t, (txn_call){.kind = CALL_INIT, .timeout_ms = TXN_INIT_STEP_MS}, &why);
+            if (t->hung)
+                break;
+            rd_kafka_poll(t->p->rk, 0);
+            if (t->p->health.fatal.code)
+                return bus_health_take(&t->p->health, err);
+        } while (c == TXN_RETRY && !pst_stop_requested());
+        if (c == TXN_OK) {
+            t->ready = true;
+            bus_health_ok(&t->p->health);
+            return 0;
+        }
+        if (c == TXN_REFUSED) {
+            if (err && !err->code)
+                *err = why;
+            return why.code;
+        }
+        if (pst_stop_requested())
+            return txn_stopped(t, err);
+        if (c == TXN_FENCED && txn_fence_add(&t->fence, pst_mono_us(), false, false))
+            return txn_fenced(t, err);
+        pst_sleep_ms(100 * (dead + 1));
+    }
+    return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "transaction %s: %d producers in a row could not be initialised",
+                       t->id, RECYCLES_IN_A_ROW);
+}
