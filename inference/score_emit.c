@@ -29,18 +29,18 @@ static char *put_number(char *to, int64_t v)
     return to;
 }
 
-/* The input's headers; then, where the value does not say it itself (slim, tombstones), where the record comes from and which model scored
- * it: librdkafka pays five allocations for a record with two headers, so the full Score, which holds both, goes without. */
-static size_t out_headers(pst_scorer *s, const pst_record *r, const pst_binding *b, char *src, pst_header *ret)
+/* The input's headers. Where the value does not say where the record comes from (slim, tombstones) and a record may come twice (at least once),
+ * its identity goes into x-src; only there, since a header costs librdkafka more than all of the scoring. */
+static size_t out_headers(pst_scorer *s, const pst_record *r, bool value_tells, char *src, pst_header *ret)
 {
     pst_header in[HEADERS_MAX];
     size_t n = 0, have = pst_record_headers(r, in, HEADERS_MAX);
-    if (have > HEADERS_MAX - 2)
-        have = HEADERS_MAX - 2;
+    if (have > HEADERS_MAX - 1)
+        have = HEADERS_MAX - 1;
     for (size_t i = 0; i < have; i++)
-        if (strcmp(in[i].name, "x-src") != 0 && strcmp(in[i].name, "x-model") != 0)
+        if (strcmp(in[i].name, "x-src") != 0)
             ret[n++] = in[i];
-    if (b && !s->p->slim)
+    if (value_tells || s->p->exactly_once)
         return n;
     size_t topic = strlen(r->topic);
     memcpy(src, r->topic, topic);
@@ -50,14 +50,6 @@ static size_t out_headers(pst_scorer *s, const pst_record *r, const pst_binding 
     *end++ = '/';
     end = put_number(end, r->offset);
     ret[n++] = (pst_header){"x-src", src, (size_t)(end - src)};
-    if (b) {
-        if (s->header_of != b || s->header_version != pst_binding_version(b)) {
-            snprintf(s->model_header, sizeof(s->model_header), "%s@%d", pst_binding_name(b), pst_binding_version(b));
-            s->header_of = b;
-            s->header_version = pst_binding_version(b);
-        }
-        ret[n++] = (pst_header){"x-model", s->model_header, strlen(s->model_header)};
-    }
     return n;
 }
 
@@ -115,7 +107,6 @@ static int send_score(pst_scorer *s, const pst_record *r, const pst_fate *f, boo
     pst_header headers[HEADERS_MAX + 2];
     char src[320];
     pst_buf_clear(&s->value);
-    const pst_binding *b = pst_core_fate_binding(f, shadow);
     int rc = pst_core_encode(s->core, r, f, shadow, now_us, &s->value, &s->err);
     if (rc < 0)
         return rc;
@@ -128,7 +119,7 @@ static int send_score(pst_scorer *s, const pst_record *r, const pst_fate *f, boo
                    .value_len = s->value.len,
                    .timestamp_ms = r->timestamp_ms > 0 ? r->timestamp_ms : 0,
                    .headers = headers};
-    out.n_headers = out_headers(s, r, b, src, headers);
+    out.n_headers = out_headers(s, r, !s->p->slim, src, headers);
     rc = pst_txn_send(s->txn, &out, &s->err);
     s->round.bytes += s->value.len;
     return rc;
@@ -145,7 +136,7 @@ static int send_tombstone(pst_scorer *s, const pst_record *r)
                    .key_len = r->key_len,
                    .timestamp_ms = r->timestamp_ms > 0 ? r->timestamp_ms : 0,
                    .headers = headers};
-    out.n_headers = out_headers(s, r, NULL, src, headers);
+    out.n_headers = out_headers(s, r, false, src, headers);
     return pst_txn_send(s->txn, &out, &s->err);
 }
 

@@ -173,9 +173,14 @@ int pst_scorer_await_topics(pst_scorer *s)
     return PST_ESTOPPED;
 }
 
+int pst_scorer_take_slot(pst_scorer *s)
+{
+    return pst_slot_take(s->settings->state_dir.value, s->p->name, s->opts->slot, s->next_slot, &s->slot, &s->err);
+}
+
 int pst_scorer_open(pst_scorer *s)
 {
-    int rc = pst_slot_take(s->settings->state_dir.value, s->p->name, s->opts->slot, s->next_slot, &s->slot, &s->err);
+    int rc = s->slot.id[0] ? 0 : pst_scorer_take_slot(s);
     if (rc < 0)
         return rc;
     free(s->txn_id);
@@ -217,6 +222,7 @@ void pst_scorer_close(pst_scorer *s)
     pst_consumer_free(s->consumer);
     s->consumer = NULL;
     pst_slot_release(&s->slot);
+    s->slot.id[0] = 0;
 }
 
 /* Told that somebody has our id. Often that is our own ghost: a join or a transaction that was on its way when a broker died. So the same id is

@@ -54,9 +54,6 @@ typedef struct pst_scorer {
     int backoff_ms;
     int again; /* rounds in a row that were thrown away at their commit */
     int64_t told_waiting_us, fenced_us;
-    const pst_binding *header_of; /* model_header is of this one */
-    int header_version;
-    char model_header[300];
     pst_err err;
 } pst_scorer;
 
@@ -66,7 +63,8 @@ int pst_scorer_output_id(void *arg, const char *schema_text, bool shadow, int32_
 /* The errors of these and of pst_scorer_emit are in s->err. */
 int pst_scorer_configure(pst_scorer *s);    /* Kafka properties: defaults of score, the pipeline's, -X above them */
 int pst_scorer_await_topics(pst_scorer *s); /* waits for inputs, makes outputs; PST_ESTOPPED */
-int pst_scorer_open(pst_scorer *s);         /* slot, consumer, transactions */
+int pst_scorer_take_slot(pst_scorer *s);
+int pst_scorer_open(pst_scorer *s); /* slot, consumer, transactions */
 void pst_scorer_close(pst_scorer *s);
 /* Told that somebody has our id: closes and opens again, by and by under another one. */
 int pst_scorer_after_fencing(pst_scorer *s);

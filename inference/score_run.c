@@ -340,7 +340,9 @@ static int set_up(pst_scorer *s)
     const char *warning = pst_bus_conf_warning(s->conf);
     if (warning)
         pst_log(PST_LOG_WARN, "score", "event=kafka_warning why=\"%s\"", warning);
-    char *worker = pst_sprintf("scorer-%s-%d", p->name, s->opts->slot < 0 ? 0 : s->opts->slot);
+    if ((rc = pst_scorer_take_slot(s)) < 0)
+        return rc;
+    char *worker = pst_sprintf("scorer-%s", s->slot.id);
     rc = pst_stats_start(s->stats, s->settings, worker, s->opts->metrics_listen, &s->err);
     free(worker);
     if (rc == 0 && pst_stats_port(s->stats))

@@ -23,6 +23,7 @@ struct pst_stats_threads {
     bool stop;
     pst_client *client;
     char *worker_id, host[256];
+    int generation; /* seconds of the start: points are numbered from 0 again in each */
     int64_t rindex;
     uint64_t seen_records, seen_latency[PST_LATENCY_BUCKETS], seen_batches, seen_batch_records;
     int64_t seen_us;
@@ -184,7 +185,7 @@ static void send_point(pst_stats *s, pst_producer *p)
 {
     struct pst_stats_threads *t = s->threads;
     pst_metric_point m = {.training_id = pst_sprintf("pipeline:%s", s->pipeline),
-                          .generation = 1,
+                          .generation = t->generation,
                           .process = pst_strdup(t->worker_id),
                           .rindex = t->rindex++,
                           .time = pst_now_us(),
@@ -304,6 +305,7 @@ int pst_stats_start(pst_stats *s, const pst_settings *settings, const char *work
 {
     struct pst_stats_threads *t = s->threads = pst_alloc(sizeof(*t));
     t->worker_id = pst_strdup(worker_id);
+    t->generation = (int)(pst_now_us() / 1000000);
     if (gethostname(t->host, sizeof(t->host) - 1))
         snprintf(t->host, sizeof(t->host), "localhost");
     pthread_mutex_init(&t->lock, NULL);
