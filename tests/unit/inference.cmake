@@ -1,2 +1,5 @@
 pst_test(score_pipeline SOURCES unit/test_score_pipeline.c LIBS pst_pipeline)
 pst_test(score_core SOURCES unit/test_score_core.c LIBS pst_scorer)
+add_executable(bench_scorer_core bench/scorer/core.c)
+target_link_libraries(bench_scorer_core PRIVATE pst_scorer pst_flags)
+set_target_properties(bench_scorer_core PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

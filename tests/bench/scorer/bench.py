@@ -147,6 +147,11 @@ def main():
     for guarantee in ("exactly_once", "at_least_once"):
         ratio = [statistics.median(v[i] for v in results[("penstock", guarantee)]) / statistics.median(v[i] for v in results[("python", guarantee)]) for i in (0, 1)]
         lines.append(f"\nPenstock to Python, {guarantee.replace('_', ' ')}, full output: {ratio[0]:.1f} times the rate, 1/{1 / ratio[1]:.1f} of the CPU time.")
+    core = BIN.parent / "tests/bench_scorer_core"
+    if core.exists():  # without Kafka: decode, map, score, encode
+        alone = [subprocess.run([core, *a], capture_output=True, text=True).stdout.split() for a in (("512", "full"), ("512", "slim"), ("1", "full"))]
+        lines += ["", "The core alone on one core (decode, features, model, encode; no Kafka; [core.c](scorer/core.c)): " +
+                  ", ".join(f"{a[2]} ns a record in batches of {a[0]}, {a[1]}" for a in alone if len(a) > 4) + "."]
     text = "\n".join(lines)
     print(text, flush=True)
     if not o.print:

@@ -1,0 +1,158 @@
+/* core.c - ns per record through the scorer's core alone: Avro in, decode plan, features, autoencoder 10-32-8-32-10, reconstruction error, Score
+ * out; no Kafka. 50,000 distinct records, CPU time of the thread.
+ *
+ *     bench_scorer_core [batch] [full|slim]        prints: batch, format, ns per record, records per second and core */
+#include "common/base/clock.h"
+#include "engine/onnx_export.h"
+#include "inference/score_core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WIDTH = 10, DISTINCT = 50000, ROUNDS = 20 };
+
+static pst_schema *schema;
+
+static int host_schema(void *arg, int32_t id, const pst_schema **ret, pst_err *err)
+{
+    *ret = schema;
+    return 0;
+}
+
+static int host_output_id(void *arg, const char *text, bool shadow, int32_t *ret_id, pst_err *err)
+{
+    *ret_id = 1;
+    return 0;
+}
+
+static double frand(unsigned *seed)
+{
+    return (double)rand_r(seed) / RAND_MAX - 0.5;
+}
+
+static pst_model *autoencoder(void)
+{
+    static const int64_t sizes[] = {WIDTH, 32, 8, 32, WIDTH};
+    pst_onnx_builder *b = pst_onnx_new("autoencoder", 17, 8);
+    unsigned seed = 1;
+    char in[16] = "x", out[16], w[16], bias[16];
+    pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, WIDTH}, "N");
+    for (int l = 0; l < 4; l++) {
+        float weights[32 * 32], zeros[32] = {0};
+        for (int64_t i = 0; i < sizes[l] * sizes[l + 1]; i++)
+            weights[i] = (float)frand(&seed);
+        snprintf(w, sizeof(w), "w%d", l);
+        snprintf(bias, sizeof(bias), "b%d", l);
+        snprintf(out, sizeof(out), l == 3 ? "y" : "g%d", l);
+        pst_onnx_floats(b, w, 2, (int64_t[]){sizes[l], sizes[l + 1]}, weights);
+        pst_onnx_floats(b, bias, 1, (int64_t[]){sizes[l + 1]}, zeros);
+        pst_onnx_node(b, "Gemm", (const char *[]){in, w, bias}, 3, (const char *[]){out}, 1);
+        if (l < 3) {
+            snprintf(in, sizeof(in), "h%d", l);
+            pst_onnx_node(b, "Relu", (const char *[]){out}, 1, (const char *[]){in}, 1);
+        }
+    }
+    pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, WIDTH}, "N");
+    pst_buf bytes = {0};
+    pst_model *m = NULL;
+    pst_onnx_write(b, &bytes);
+    pst_onnx_free(b);
+    PST_ASSERT(pst_model_load(bytes.data, bytes.len, NULL, NULL, &m, NULL) == 0);
+    pst_buf_done(&bytes);
+    return m;
+}
+
+static void make_schema(pst_pipeline **ret_pipeline, size_t batch, const char *format)
+{
+    pst_buf s = {0}, p = {0};
+    pst_buf_adds(
+        &s, "{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"id\",\"type\":\"long\"},{\"name\":\"host\",\"type\":\"string\"}");
+    pst_buf_printf(&p,
+                   "name: p\nmodel: {name: m}\nscore: {type: reconstruction_error}\nbatching: {count: %zu}\noutput: {topic: o, format: "
+                   "%s}\nfeatures:\n",
+                   batch, format);
+    for (int i = 0; i < WIDTH; i++) {
+        pst_buf_printf(&s, ",{\"name\":\"f%d\",\"type\":%s}", i, i < 2 ? "[\"null\",\"double\"]" : "\"double\"");
+        pst_buf_printf(&p, "  - {field: f%d, scale: 0.5, offset: 0.1, missing: value, value: 0.25}\n", i);
+    }
+    pst_buf_adds(&s, "]}");
+    PST_ASSERT(pst_schema_parse(s.data, s.len, &schema, NULL) == 0);
+    PST_ASSERT(pst_pipeline_parse(p.data, p.len, "bench.yml", ret_pipeline, NULL) == 0);
+    pst_buf_done(&s);
+    pst_buf_done(&p);
+}
+
+static pst_record *make_records(pst_buf *bytes)
+{
+    pst_record *r = pst_alloc(DISTINCT * sizeof(*r));
+    size_t *at = pst_alloc(DISTINCT * sizeof(*at));
+    unsigned seed = 2;
+    for (int i = 0; i < DISTINCT; i++) {
+        at[i] = bytes->len;
+        pst_frame_put(bytes, 1);
+        pst_avro_put_long(bytes, i);
+        pst_avro_put_bytes(bytes, "host-12", 7);
+        for (int k = 0; k < WIDTH; k++) {
+            bool null = k < 2 && rand_r(&seed) % 100 < 3;
+            if (k < 2)
+                pst_buf_addc(bytes, null ? 0 : 2);
+            if (!null)
+                pst_avro_put_double(bytes, frand(&seed));
+        }
+        r[i] = (pst_record){
+            .topic = "telemetry", .partition = i % 4, .offset = i, .timestamp_ms = 1700000000000 + i, .value_len = bytes->len - at[i]};
+    }
+    for (int i = 0; i < DISTINCT; i++)
+        r[i].value = bytes->data + at[i];
+    free(at);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    size_t batch = argc > 1 ? strtoul(argv[1], NULL, 10) : 512;
+    const char *format = argc > 2 ? argv[2] : "full";
+    pst_pipeline *p = NULL;
+    pst_binding *b = NULL;
+    pst_buf bytes = {0}, out = {0};
+    pst_err err = {0};
+    if (batch < 1 || batch > DISTINCT)
+        return 2;
+    make_schema(&p, batch, format);
+    pst_record *records = make_records(&bytes);
+    pst_model *m = autoencoder();
+    PST_ASSERT(pst_binding_new(p, m, "m", 1, batch, &b, &err) == 0);
+    pst_core *c = pst_core_new(p, &(pst_core_host){.schema = host_schema, .output_id = host_output_id});
+    pst_core_offer(c, PST_VARIANT_PRIMARY, b, NULL, 0);
+    pst_fate *fates = pst_alloc(batch * sizeof(*fates));
+    double best = 1e18;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct timespec t0, t1;
+        size_t n = 0;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t0);
+        for (; n + batch <= DISTINCT; n += batch) {
+            size_t usable;
+            PST_ASSERT(pst_core_run(c, records + n, batch, fates, &usable, &err) == 0 && usable == batch);
+            for (size_t i = 0; i < batch; i++) {
+                PST_ASSERT(fates[i].kind == PST_FATE_SCORED);
+                pst_buf_clear(&out);
+                pst_core_encode(c, &records[n + i], &fates[i], false, 1700000000000000, &out, &err);
+            }
+        }
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t1);
+        double ns = ((double)(t1.tv_sec - t0.tv_sec) * 1e9 + (double)(t1.tv_nsec - t0.tv_nsec)) / (double)n;
+        best = ns < best ? ns : best;
+    }
+    printf("%zu %s %.0f ns %.0f records/s\n", batch, format, best, 1e9 / best);
+    free(fates);
+    free(records);
+    pst_core_free(c);
+    pst_model_unref(m);
+    pst_pipeline_free(p);
+    pst_schema_free(schema);
+    pst_buf_done(&bytes);
+    pst_buf_done(&out);
+    return 0;
+}
