@@ -274,6 +274,9 @@ void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_
     case PST_TRAINER_WORKER: pst_core_worker(c, in->worker, in->seen_us); break;
     case PST_TRAINER_TICK: pst_core_deadlines(c); break;
     }
+    /* Heartbeats of the past (read again after a restart) open no site: without this each one would be another remark on every queued job. */
+    if (in->kind == PST_TRAINER_WORKER && now_us - in->seen_us > c->policy.silent_us)
+        return;
     pst_queue_run(c);
     for (size_t i = 0; i < c->n_dirty; i++) {
         pst_job *j = c->dirty[i];
