@@ -66,11 +66,11 @@ static int learn(const char *learner, const char *result, pst_err *err)
     char *data = at("data"), *to = at(result), *checkpoints = pst_sprintf("%s/ckpt", to);
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
-    if (pst_manifest_parse(text, strlen(text), &m, &errors, &warnings) < 0)
-        fail_msg("%s: %s", errors.at[0].field, errors.at[0].text);
+    bool valid = pst_manifest_parse(text, strlen(text), &m, &errors, &warnings) == 0; /* wrong settings are found by it already */
     pst_learn_job job = {
         .manifest = &m, .training_id = "training-t", .generation = 1, .data_dir = data, .result_dir = to, .checkpoint_dir = checkpoints};
-    int rc = pst_learn(&job, err);
+    int rc = valid ? pst_learn(&job, err)
+                   : pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "manifest", 0, "%s: %s", errors.at[0].field, errors.at[0].text);
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
