@@ -139,6 +139,19 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
     return rc;
 }
 
+/* After an outage the broker may have given our static membership to our own earlier session: that fences a consumer for good, and
+ * nobody else need be there (another trainer of this state folder is kept out by its lock file). A new consumer goes on. */
+static int after_fencing(trainer *t, pst_err *err)
+{
+    pst_log_err("trainer", err);
+    pst_err_clear(err);
+    for (int i = 0; i < 20 && !pst_stop_requested(); i++)
+        pst_sleep_ms(100);
+    pst_consumer_free(t->lock);
+    t->lock = NULL;
+    return pst_stop_requested() ? 0 : open_lock(t, err);
+}
+
 static int serve(trainer *t, pst_err *err)
 {
     bool said = false;
@@ -150,15 +163,12 @@ static int serve(trainer *t, pst_err *err)
         rc = pst_consumer_poll(t->lock, &(pst_poll){.timeout_ms = 200}, &beats, &outage);
         if (rc < 0) {
             *err = outage;
+            if (rc == PST_EFENCED)
+                rc = after_fencing(t, err);
         } else if (owns_lock(t)) {
             rc = be_active(t, &beats, err);
-            if (rc == PST_EFENCED) { /* whoever it is, it is newer */
-                pst_log_err("trainer", err);
-                pst_err_clear(err);
-                for (int i = 0; i < 50 && !pst_stop_requested(); i++)
-                    pst_sleep_ms(100);
-                rc = 0;
-            }
+            if (rc == PST_EFENCED)
+                rc = after_fencing(t, err);
             said = false;
             since = pst_mono_us();
         } else if (!said && pst_mono_us() - since > STANDBY_SAID_US) {
