@@ -2,14 +2,19 @@
 # ./quickstart's demonstration on a real Kafka and embedded: exit status, the summary's facts, nothing left behind; Ctrl-C in the middle too.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
+unset PENSTOCK_STATE_DIR PENSTOCK_BUILD
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 failed=0
 say() { echo "$*"; }
 fail() { say "FAILED: $*"; failed=1; }
-left() { # processes of a demonstration that still live
-    grep -lzE "^PENSTOCK_STATE_DIR=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 | while read -r pid; do
-        [ "$(sed -n 's/^State:\s*\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null)" = Z ] || echo "$pid $(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c1-80)"; done
+left() { # processes of a demonstration that still live: the state folder is in their environment, not in ours
+    local environ pid
+    for environ in /proc/[0-9]*/environ; do
+        pid=${environ//[^0-9]/}
+        { tr '\0' '\n' <"$environ"; } 2>/dev/null | grep -qxF "PENSTOCK_STATE_DIR=$1" || continue
+        [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null)" = Z ] || echo "$pid $({ tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null | cut -c1-80)"
+    done
 }
 check_summary() {
     for want in 'training-[a-z2-7]+ +COMPLETED' '[0-9]+ epochs, loss [0-9.]+ → [0-9.]+' 'sha256:[0-9a-f]{64}' 'scored +[0-9]+ records' 'p50 [0-9]+ ms' 'p99 [0-9]+ ms' 'quiet [0-9.]+, spiked [0-9.]+'; do
@@ -19,8 +24,7 @@ check_summary() {
 run() { # name, what must be named as broker, arguments…
     local name=$1 broker=$2 started=$SECONDS
     shift 2
-    export PENSTOCK_STATE_DIR=$out/$name
-    ./quickstart --no-install "$@" >"$out/$name.log" 2>&1 </dev/null || { fail "$name exited $?"; tail -30 "$out/$name.log"; }
+    PENSTOCK_STATE_DIR=$out/$name ./quickstart --no-install "$@" >"$out/$name.log" 2>&1 </dev/null || { fail "$name exited $?"; tail -30 "$out/$name.log"; }
     say "$name took $((SECONDS - started)) s"
     grep -q "$broker" "$out/$name.log" || fail "$name does not name $broker"
     check_summary "$out/$name.log" "$name"
@@ -29,8 +33,7 @@ run() { # name, what must be named as broker, arguments…
 if command -v java >/dev/null && command -v mvn >/dev/null; then
     run kafka 'Apache Kafka 4\.'
     run again 'Apache Kafka 4\.' # the same state folder would do too; a second run works
-    export PENSTOCK_STATE_DIR=$out/broken
-    ./quickstart --no-install >"$out/broken.log" 2>&1 </dev/null &
+    PENSTOCK_STATE_DIR=$out/broken ./quickstart --no-install >"$out/broken.log" 2>&1 </dev/null &
     pid=$!
     sleep 12
     kill -INT -- "$pid" 2>/dev/null; kill -TERM "$pid" 2>/dev/null
