@@ -31,7 +31,7 @@ with Platform(without="lcm") as p:
     producer.flush(60)
     published = time.time() - begin
     events = p.events("jobs.events", lambda es: sum(e["type"] == "QUEUED" for e in es) >= N, 180)
-    last = max(e["time"] for e in events if e["type"] == "QUEUED") / 1e6
+    last = max(e["time"] for e in events if e["type"] == "QUEUED").timestamp()
     check(len({e["training_id"] for e in events if e["type"] == "QUEUED"}) == N, "not every submission was queued")
     print(f"submissions: {N} published in {published:.2f} s, all admitted and queued {last - begin:.2f} s after the first: {N / (last - begin):,.0f} per second, "
           f"{(cpu(trainer) - before) * 1e6 / N:.0f} CPU-seconds per million in the Trainer")
@@ -44,6 +44,6 @@ with Platform() as p:
         producer.flush(30)
         p.events("jobs.events", lambda es, i=i: any(e["request_id"] == f"r{i}" and e["type"] == "COMPLETED" for e in es), 60)
         took.append(begin)
-    ready = {e["request_id"]: e["time"] / 1e6 for e in p.events("jobs.events") if e["type"] == "PROCESS_READY"}
+    ready = {e["request_id"]: e["time"].timestamp() for e in p.events("jobs.events") if e["type"] == "PROCESS_READY"}
     spans = sorted((ready[f"r{i}"] - begin) * 1e3 for i, begin in enumerate(took) if i >= 2)
     print(f"submit → command runs: median {statistics.median(spans):.0f} ms, p90 {spans[int(len(spans) * .9)]:.0f} ms, worst {spans[-1]:.0f} ms over {len(spans)} jobs")
