@@ -153,61 +153,53 @@ int pst_fs_open_beneath(int dirfd, const char *name, int flags, mode_t mode)
     return (int)syscall(SYS_openat2, dirfd, name, &how, sizeof how);
 }
 
-int pst_bytes_parse(const char *text, int64_t *ret_bytes)
+typedef struct unit {
+    const char *name;
+    double factor;
+} unit;
+
+/* "<number> <unit>" by a table of units; the empty name is a bare number. 0, or PST_EPARSE with ret_value untouched. */
+static int parse_with_unit(const char *text, const unit *units, size_t n, int (*compare)(const char *, const char *), int64_t *ret_value)
 {
-    static const struct {
-        const char *unit;
-        double factor;
-    } units[] = {{"", 1},
-                 {"b", 1},
-                 {"k", 1024},
-                 {"kb", 1e3},
-                 {"kib", 1024},
-                 {"m", 1048576},
-                 {"mb", 1e6},
-                 {"mib", 1048576},
-                 {"g", 1073741824},
-                 {"gb", 1e9},
-                 {"gib", 1073741824},
-                 {"t", 1099511627776.},
-                 {"tb", 1e12},
-                 {"tib", 1099511627776.}};
     char *end;
     double v = strtod(text, &end);
     if (end == text || !(v >= 0))
         return PST_EPARSE;
     while (*end == ' ')
         end++;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (!strcasecmp(end, units[i].unit)) {
+    for (size_t i = 0; i < n; i++)
+        if (!compare(end, units[i].name)) {
             if (v * units[i].factor > 9e18)
                 return PST_EPARSE;
-            *ret_bytes = (int64_t)(v * units[i].factor);
+            *ret_value = (int64_t)(v * units[i].factor);
             return 0;
         }
     return PST_EPARSE;
 }
 
+int pst_bytes_parse(const char *text, int64_t *ret_bytes)
+{
+    static const unit units[] = {{"", 1},
+                                 {"b", 1},
+                                 {"k", 1024},
+                                 {"kb", 1e3},
+                                 {"kib", 1024},
+                                 {"m", 1048576},
+                                 {"mb", 1e6},
+                                 {"mib", 1048576},
+                                 {"g", 1073741824},
+                                 {"gb", 1e9},
+                                 {"gib", 1073741824},
+                                 {"t", 1099511627776.},
+                                 {"tb", 1e12},
+                                 {"tib", 1099511627776.}};
+    return parse_with_unit(text, units, sizeof units / sizeof *units, strcasecmp, ret_bytes);
+}
+
 int pst_span_parse(const char *text, int64_t *ret_us)
 {
-    static const struct {
-        const char *unit;
-        double us;
-    } units[] = {{"", 1e6}, {"us", 1}, {"ms", 1e3}, {"s", 1e6}, {"m", 6e7}, {"min", 6e7}, {"h", 3.6e9}, {"d", 8.64e10}};
-    char *end;
-    double v = strtod(text, &end);
-    if (end == text || !(v >= 0))
-        return PST_EPARSE;
-    while (*end == ' ')
-        end++;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (!strcmp(end, units[i].unit)) {
-            if (v * units[i].us > 9e18)
-                return PST_EPARSE;
-            *ret_us = (int64_t)(v * units[i].us);
-            return 0;
-        }
-    return PST_EPARSE;
+    static const unit units[] = {{"", 1e6}, {"us", 1}, {"ms", 1e3}, {"s", 1e6}, {"m", 6e7}, {"min", 6e7}, {"h", 3.6e9}, {"d", 8.64e10}};
+    return parse_with_unit(text, units, sizeof units / sizeof *units, strcmp, ret_us);
 }
 
 static size_t distance(const char *a, const char *b)
