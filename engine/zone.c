@@ -1,7 +1,7 @@
 /* zone.c - memory freed all at once, and the lookups on nodes that use it; see graph.h. */
 #include "engine/graph.h"
+#include "engine/heap.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define ZONE_CHUNK ((size_t)64 << 10)
@@ -12,26 +12,33 @@ typedef struct pst_zone_chunk {
     _Alignas(64) unsigned char data[];
 } pst_zone_chunk;
 
+/* Room for bytes (a multiple of 64) in a fresh chunk. */
+static pst_zone_chunk *add_chunk(pst_zone *z, size_t bytes)
+{
+    pst_zone_chunk *c = z->chunks;
+    bool own = bytes > ZONE_CHUNK / 2; /* a big block gets a chunk of its own, behind the one in use */
+    size_t cap = own ? bytes : ZONE_CHUNK;
+    pst_zone_chunk *fresh = pst_heap_alloc64(sizeof *fresh + cap);
+    memset(fresh, 0, sizeof *fresh + cap);
+    fresh->cap = cap;
+    if (own && c) {
+        fresh->next = c->next;
+        c->next = fresh;
+    } else {
+        fresh->next = c;
+        z->chunks = fresh;
+    }
+    return fresh;
+}
+
 void *pst_zone_alloc(pst_zone *z, size_t bytes)
 {
+    if (bytes > PTRDIFF_MAX - 4096)
+        pst_heap_fail(bytes);
     bytes = (bytes + 63) & ~(size_t)63;
     pst_zone_chunk *c = z->chunks;
-    if (!c || c->cap - c->used < bytes) {
-        bool own = bytes > ZONE_CHUNK / 2; /* a big block gets a chunk of its own, behind the one in use */
-        size_t cap = own ? bytes : ZONE_CHUNK;
-        pst_zone_chunk *fresh = aligned_alloc(64, sizeof *fresh + cap);
-        PST_ASSERT(fresh);
-        memset(fresh, 0, sizeof *fresh + cap);
-        fresh->cap = cap;
-        if (own && c) {
-            fresh->next = c->next;
-            c->next = fresh;
-        } else {
-            fresh->next = c;
-            z->chunks = fresh;
-        }
-        c = fresh;
-    }
+    if (!c || c->cap - c->used < bytes)
+        c = add_chunk(z, bytes);
     void *p = c->data + c->used;
     c->used += bytes;
     return p;
@@ -49,7 +56,7 @@ void pst_zone_done(pst_zone *z)
 {
     for (pst_zone_chunk *c = z->chunks, *next; c; c = next) {
         next = c->next;
-        free(c);
+        pst_heap_free(c);
     }
     z->chunks = NULL;
 }

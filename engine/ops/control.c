@@ -1,7 +1,7 @@
 /* control.c - If, Loop, Scan, sequences and optionals. A nested graph reads outer values directly; its inputs are set per call. */
+#include "engine/heap.h"
 #include "engine/ops/kernels.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const pst_graph *graph_of(const pst_op_ctx *c, const char *name)
@@ -19,14 +19,14 @@ int pst_op_if(pst_op_ctx *c)
     const pst_graph *g = graph_of(c, cond != 0 ? "then_branch" : "else_branch");
     if (!g || g->n_out < c->n_out)
         return pst_op_fail(c, PST_EINVAL, "a branch is missing or has too few outputs");
-    pst_val *out = pst_alloc((size_t)(c->n_out + 1) * sizeof *out);
+    pst_val *out = pst_heap_alloc((size_t)(c->n_out + 1) * sizeof *out);
     rc = pst_run_graph(c, g, NULL, 0, out, c->n_out);
     for (int i = 0; i < c->n_out; i++) {
         if (rc == 0)
             pst_out_share(c, i, &out[i]);
         pst_val_clear(c->plan, &out[i]);
     }
-    free(out);
+    pst_heap_free(out);
     return rc;
 }
 
@@ -40,7 +40,7 @@ static void collect(pst_op_ctx *c, collector *k, const pst_val *v)
 {
     if (k->n == k->cap) {
         int64_t cap = k->cap ? 2 * k->cap : 16;
-        k->items = pst_realloc(k->items, (size_t)cap * sizeof *k->items);
+        k->items = pst_heap_realloc(k->items, (size_t)cap * sizeof *k->items);
         memset(k->items + k->cap, 0, (size_t)(cap - k->cap) * sizeof *k->items);
         k->cap = cap;
     }
@@ -51,7 +51,7 @@ static void collector_done(pst_op_ctx *c, collector *k)
 {
     for (int64_t i = 0; i < k->n; i++)
         pst_val_clear(c->plan, &k->items[i]);
-    free(k->items);
+    pst_heap_free(k->items);
 }
 
 /* Stacks along a new axis at `axis`; reversed when the scan asks for it. */
@@ -123,8 +123,8 @@ int pst_op_loop(pst_op_ctx *c)
         return pst_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
     if (pst_in(c, 0) && (rc = pst_in_scalar(c, 0, &trips)) < 0)
         return rc;
-    pst_val *in = pst_alloc((size_t)(carried + 2) * sizeof *in), *out = pst_alloc((size_t)(g->n_out + 1) * sizeof *out);
-    collector *k = pst_alloc((size_t)(scans + 1) * sizeof *k);
+    pst_val *in = pst_heap_alloc((size_t)(carried + 2) * sizeof *in), *out = pst_heap_alloc((size_t)(g->n_out + 1) * sizeof *out);
+    collector *k = pst_heap_alloc((size_t)(scans + 1) * sizeof *k);
     int64_t iter = 0;
     uint8_t go = !c->in[1] || c->in[1]->kind == PST_VAL_NONE || truth(c->in[1]);
     for (int i = 0; i < carried; i++)
@@ -156,9 +156,9 @@ int pst_op_loop(pst_op_ctx *c)
         pst_val_clear(c->plan, &out[i]);
     for (int i = 0; i < scans; i++)
         collector_done(c, &k[i]);
-    free(in);
-    free(out);
-    free(k);
+    pst_heap_free(in);
+    pst_heap_free(out);
+    pst_heap_free(k);
     return rc;
 }
 
@@ -208,8 +208,8 @@ int pst_op_scan(pst_op_ctx *c)
             return pst_op_fail(c, PST_EINVAL, "scanned inputs differ in length");
         len = x->dims[axis];
     }
-    pst_val *in = pst_alloc((size_t)(c->n_in + 1) * sizeof *in), *out = pst_alloc((size_t)(g->n_out + 1) * sizeof *out);
-    collector *k = pst_alloc((size_t)(scans + 1) * sizeof *k);
+    pst_val *in = pst_heap_alloc((size_t)(c->n_in + 1) * sizeof *in), *out = pst_heap_alloc((size_t)(g->n_out + 1) * sizeof *out);
+    collector *k = pst_heap_alloc((size_t)(scans + 1) * sizeof *k);
     for (int i = 0; i < states; i++)
         pst_val_set(c->plan, &in[i], c->in[i]);
     for (int64_t t = 0; t < len && rc == 0; t++) {
@@ -236,9 +236,9 @@ int pst_op_scan(pst_op_ctx *c)
         pst_val_clear(c->plan, &out[i]);
     for (int i = 0; i < scans; i++)
         collector_done(c, &k[i]);
-    free(in);
-    free(out);
-    free(k);
+    pst_heap_free(in);
+    pst_heap_free(out);
+    pst_heap_free(k);
     return rc;
 }
 
@@ -384,14 +384,14 @@ int pst_op_concat_from_sequence(pst_op_ctx *c)
     if (pst_attr_int(c->node, "new_axis", 0))
         return stack(c, 0, &k, pst_attr_int(c->node, "axis", 0), false);
     /* the same as Concat of the items */
-    pst_val **in = pst_alloc((size_t)s->n * sizeof *in);
+    pst_val **in = pst_heap_alloc((size_t)s->n * sizeof *in);
     for (int64_t i = 0; i < s->n; i++)
         in[i] = &s->items[i];
     pst_op_ctx sub = *c;
     sub.in = in;
     sub.n_in = (int)s->n;
     int rc = pst_op_concat(&sub);
-    free(in);
+    pst_heap_free(in);
     return rc;
 }
 
@@ -402,8 +402,8 @@ int pst_op_sequence_map(pst_op_ctx *c)
     pst_seq *first = seq_in(c, 0);
     if (!first || !g || g->n_in != c->n_in || g->n_out != c->n_out)
         return pst_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
-    pst_val *in = pst_alloc((size_t)(c->n_in + 1) * sizeof *in), *out = pst_alloc((size_t)(c->n_out + 1) * sizeof *out);
-    pst_seq **made = pst_alloc((size_t)(c->n_out + 1) * sizeof *made);
+    pst_val *in = pst_heap_alloc((size_t)(c->n_in + 1) * sizeof *in), *out = pst_heap_alloc((size_t)(c->n_out + 1) * sizeof *out);
+    pst_seq **made = pst_heap_alloc((size_t)(c->n_out + 1) * sizeof *made);
     int rc = 0;
     for (int i = 0; i < c->n_out && rc == 0; i++)
         rc = (made[i] = pst_out_seq(c, i, first->n)) ? 0 : PST_ELIMIT;
@@ -426,9 +426,9 @@ int pst_op_sequence_map(pst_op_ctx *c)
         pst_val_clear(c->plan, &in[i]);
     for (int i = 0; i < c->n_out; i++)
         pst_val_clear(c->plan, &out[i]);
-    free(in);
-    free(out);
-    free(made);
+    pst_heap_free(in);
+    pst_heap_free(out);
+    pst_heap_free(made);
     return rc;
 }
 

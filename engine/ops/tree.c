@@ -1,6 +1,7 @@
 /* tree.c - TreeEnsembleClassifier, TreeEnsembleRegressor (ai.onnx.ml 1 to 4) and TreeEnsemble (5).
  * What the specification leaves open (two classes with one score, base values) follows ONNX Runtime's results, which is what
  * exporters of scikit-learn, XGBoost and LightGBM are tested against. Sums are kept in double. */
+#include "engine/heap.h"
 #include "engine/ops/kernels.h"
 #include "engine/ops/tree.h"
 
@@ -177,7 +178,7 @@ static int mode_of(const char *name)
 /* Depth-first from every root: each node may be reached once only, so a walk always ends. */
 static int check_forest(pst_op_ctx *c, pst_forest *f)
 {
-    uint8_t *seen = pst_alloc((size_t)f->n_nodes + 1);
+    uint8_t *seen = pst_heap_alloc((size_t)f->n_nodes + 1);
     int rc = 0;
     for (int32_t i = 0; i < f->n_nodes && rc == 0; i++)
         for (int side = 0; side < 2; side++) {
@@ -192,7 +193,7 @@ static int check_forest(pst_op_ctx *c, pst_forest *f)
         if (r >= f->n_nodes || (r < 0 && ~r >= f->n_leaves) || (r >= 0 && seen[r]))
             rc = pst_op_fail(c, PST_EINVAL, "tree %d has no root", t);
     } /* one parent each and roots without any: no path from a root can meet a cycle */
-    free(seen);
+    pst_heap_free(seen);
     f->one_mode = true;
     f->n_features = 0;
     for (int32_t i = 0; i < f->n_nodes; i++) {
@@ -256,12 +257,12 @@ static int by_place(const void *va, const void *vb)
 
 static int add_weights(pst_op_ctx *c, pst_forest *f, const lists *l, const key *keys, const int32_t *place)
 {
-    key *order = pst_alloc(((size_t)l->n_w + 1) * sizeof *order);
+    key *order = pst_heap_alloc(((size_t)l->n_w + 1) * sizeof *order);
     int64_t n = 0;
     for (int64_t i = 0; i < l->n_w; i++) {
         const key *k = find_key(keys, l->n, l->w_tree[i], l->w_node[i]);
         if (!k) {
-            free(order);
+            pst_heap_free(order);
             return pst_op_fail(c, PST_EINVAL, "a weight belongs to a node that is not there");
         }
         if (place[k->at] < 0) /* weights on inner nodes are never reached */
@@ -277,7 +278,7 @@ static int add_weights(pst_op_ctx *c, pst_forest *f, const lists *l, const key *
         int64_t id = l->w_id[order[i].at];
         f->weights[i] = (pst_tree_weight){.target = id < 0 || id > INT32_MAX ? -1 : (int32_t)id, .value = l->weight[order[i].at]};
     }
-    free(order);
+    pst_heap_free(order);
     return 0;
 }
 
@@ -287,9 +288,9 @@ static int from_lists(pst_op_ctx *c, pst_forest *f, const char *prefix)
     int rc = read_lists(c, prefix, &l);
     if (rc < 0)
         return rc;
-    key *keys = pst_alloc((size_t)l.n * sizeof *keys);
-    int32_t *place = pst_alloc((size_t)l.n * sizeof *place); /* file position → node, or ~leaf */
-    uint8_t *child = pst_alloc((size_t)l.n);
+    key *keys = pst_heap_alloc((size_t)l.n * sizeof *keys);
+    int32_t *place = pst_heap_alloc((size_t)l.n * sizeof *place); /* file position → node, or ~leaf */
+    uint8_t *child = pst_heap_alloc((size_t)l.n);
     f->nodes = pst_keep(c, (size_t)l.n * sizeof *f->nodes);
     f->leaves = pst_keep(c, (size_t)l.n * sizeof *f->leaves);
     f->roots = pst_keep(c, (size_t)l.n * sizeof *f->roots);
@@ -329,9 +330,9 @@ static int from_lists(pst_op_ctx *c, pst_forest *f, const char *prefix)
             f->roots[f->n_trees++] = place[i];
     rc = add_weights(c, f, &l, keys, place);
 out:
-    free(keys);
-    free(place);
-    free(child);
+    pst_heap_free(keys);
+    pst_heap_free(place);
+    pst_heap_free(child);
     return rc;
 }
 

@@ -5,6 +5,7 @@
  * numbers; what the root gives is the leaf. No branch depends on the data. A missing value is rank 0 where splits send it to
  * yes and rank 255 where they send it to no: a feature used both ways has two columns.
  * After: Lucchese et al., "QuickScorer" (2015), for evaluating all nodes; Asadi et al., VPred (2014), for predication. */
+#include "engine/heap.h"
 #include "engine/ops/kernels.h"
 #include "engine/ops/tree.h"
 
@@ -102,7 +103,7 @@ static bool find_thresholds(fast_builder *b)
 {
     const pst_forest *f = b->f;
     for (int32_t k = 0; k < f->n_features; k++) {
-        b->t[k] = pst_alloc(((size_t)b->n_t[k] + 1) * sizeof(float));
+        b->t[k] = pst_heap_alloc(((size_t)b->n_t[k] + 1) * sizeof(float));
         b->n_t[k] = 0;
     }
     for (int32_t i = 0; i < f->n_nodes; i++)
@@ -232,8 +233,8 @@ static void build_walk(fast_builder *b)
 {
     const pst_forest *f = b->f;
     pst_forest_fast *q = b->q;
-    int *depth = pst_alloc(((size_t)f->n_nodes + 1) * sizeof *depth);
-    int32_t *stack = pst_alloc(((size_t)f->n_nodes + 2) * sizeof *stack);
+    int *depth = pst_heap_alloc(((size_t)f->n_nodes + 1) * sizeof *depth);
+    int32_t *stack = pst_heap_alloc(((size_t)f->n_nodes + 2) * sizeof *stack);
     q->walk = pst_keep(b->c, ((size_t)f->n_nodes + (size_t)f->n_leaves + 1) * sizeof *q->walk);
     q->walk_roots = pst_keep(b->c, ((size_t)f->n_trees + 1) * sizeof *q->walk_roots);
     q->depths = pst_keep(b->c, ((size_t)f->n_trees + 1) * sizeof *q->depths);
@@ -263,8 +264,8 @@ static void build_walk(fast_builder *b)
                 }
         }
     }
-    free(depth);
-    free(stack);
+    pst_heap_free(depth);
+    pst_heap_free(stack);
 }
 
 static bool build_ranked(fast_builder *b)
@@ -280,7 +281,7 @@ static bool build_ranked(fast_builder *b)
     q->tables = pst_keep(b->c, (size_t)room * 256 * sizeof *q->tables + 4);
     q->targets = pst_keep(b->c, (size_t)room * sizeof *q->targets + 4);
     int32_t n_code = 0, n_tables = 0, n_targets = 0, leaf_no[LEAVES_MAX];
-    int32_t *work = pst_alloc(((size_t)f->n_nodes * 3 + 8) * sizeof *work);
+    int32_t *work = pst_heap_alloc(((size_t)f->n_nodes * 3 + 8) * sizeof *work);
     bool ok = true;
     for (int32_t i = 0; i < f->n_trees && ok; i++) {
         fast_tree *t = &q->trees[i];
@@ -289,7 +290,7 @@ static bool build_ranked(fast_builder *b)
             leaf_no[0] = t->only;
         ok = ok && add_tables(b, t, leaf_no, t->only >= 0 ? 1 : t->n + 1, &n_tables, &n_targets, room);
     }
-    free(work);
+    pst_heap_free(work);
     return ok && q->n_columns < 65536;
 }
 
@@ -300,10 +301,10 @@ void pst_forest_fast_new(pst_op_ctx *c, pst_forest *f)
     fast_builder b = {.c = c, .f = f, .q = pst_keep(c, sizeof(pst_forest_fast))};
     size_t nf = (size_t)f->n_features;
     bool ok = true;
-    b.splits = pst_alloc((size_t)f->n_nodes * sizeof *b.splits);
-    b.t = pst_alloc(nf * sizeof *b.t);
-    b.n_t = pst_alloc(nf * sizeof *b.n_t);
-    b.column = pst_alloc(2 * nf * sizeof *b.column);
+    b.splits = pst_heap_alloc((size_t)f->n_nodes * sizeof *b.splits);
+    b.t = pst_heap_alloc(nf * sizeof *b.t);
+    b.n_t = pst_heap_alloc(nf * sizeof *b.n_t);
+    b.column = pst_heap_alloc(2 * nf * sizeof *b.column);
     b.q->kernels = pst_kernels_pick(c->plan->isa);
     for (int32_t i = 0; i < f->n_nodes && ok; i++) {
         ok = as_split(&f->nodes[i], &b.splits[i]);
@@ -315,11 +316,11 @@ void pst_forest_fast_new(pst_op_ctx *c, pst_forest *f)
         f->fast = b.q;
     }
     for (size_t i = 0; i < nf; i++)
-        free(b.t[i]);
-    free(b.splits);
-    free(b.t);
-    free(b.n_t);
-    free(b.column);
+        pst_heap_free(b.t[i]);
+    pst_heap_free(b.splits);
+    pst_heap_free(b.t);
+    pst_heap_free(b.n_t);
+    pst_heap_free(b.column);
 }
 
 /* One row down all trees. */
