@@ -102,11 +102,47 @@ static bool same_name(const char *input_name, const char *field)
     }
 }
 
+/* A feature of an input of strings: nothing that numbers have means anything there. */
+static int make_text(pst_binding *b, pst_feature *f, pst_err *err)
+{
+    const char *what = NULL;
+    if (f->has_vocabulary)
+        what = "a vocabulary";
+    else if (f->scale != 1 || f->offset != 0)
+        what = "scale or offset";
+    else if (f->has_clip)
+        what = "clip";
+    else if (f->slots > 1)
+        what = "slots";
+    else if (f->missing == PST_MISSING_MEAN)
+        what = "missing: mean";
+    else if (f->missing == PST_MISSING_VALUE && !f->value_text)
+        what = "a number as value (write a text)";
+    if (what)
+        return pst_binding_refuse(err, b, "feature %s fills an input of strings with its text: %s does not go with that", f->field, what);
+    f->text = true;
+    return 0;
+}
+
+/* The others take numbers. */
+static int check_values(pst_binding *b, pst_err *err)
+{
+    for (size_t i = 0; i < b->n_features; i++)
+        if (!b->features[i].text && b->features[i].value_text && isnan(b->features[i].value))
+            return pst_binding_refuse(err, b, "feature %s fills an input of numbers, its value \"%.40s\" is none", b->features[i].field,
+                                      b->features[i].value_text);
+    return 0;
+}
+
 /* Orders the features by model input; the order inside one input is the file's. */
 static int group_features(pst_binding *b, pst_err *err)
 {
-    if (b->n_inputs == 1)
-        return 0;
+    if (b->n_inputs == 1) {
+        int one = 0;
+        for (size_t i = 0; one == 0 && b->inputs[0].info->dtype == PST_STR && i < b->n_features; i++)
+            one = make_text(b, &b->features[i], err);
+        return one;
+    }
     pst_feature *sorted = pst_alloc((b->n_features + 1) * sizeof(*sorted));
     size_t n = 0;
     bool *used = pst_alloc(b->n_features + 1);
@@ -120,12 +156,15 @@ static int group_features(pst_binding *b, pst_err *err)
                 continue;
             used[i] = true;
             slots += f->slots ? f->slots : 1;
-            sorted[n++] = *f;
+            sorted[n] = *f;
+            if (rc == 0 && b->inputs[k].info->dtype == PST_STR)
+                rc = make_text(b, &sorted[n], err);
+            n++;
         }
-        if (n == before)
+        if (rc == 0 && n == before)
             rc = pst_binding_refuse(err, b, "no feature feeds its input %s; name a feature like it or give a feature input: %s", in, in);
         /* One array alone in its input: its length is the input's width. */
-        if (n == before + 1 && b->inputs[k].width && !sorted[before].slots && !sorted[before].has_vocabulary && b->inputs[k].width > 1)
+        if (n == before + 1 && b->inputs[k].width > 1 && !sorted[before].slots && !sorted[before].has_vocabulary && !sorted[before].text)
             slots = sorted[before].slots = (uint32_t)b->inputs[k].width;
         if (!b->inputs[k].width)
             b->inputs[k].width = slots;
@@ -161,10 +200,11 @@ static int take_input(pst_binding *b, pst_binding_input *in, pst_err *err)
     case PST_U32:
     case PST_I64:
     case PST_U64:
+    case PST_STR:
     case PST_BOOL: break;
     default:
-        return pst_binding_refuse(err, b, "input %s is of type %s, which features cannot fill yet%s", v->name, pst_dtype_name(v->dtype),
-                                  v->dtype == PST_STR ? "; export the model with numbers and give the feature a vocabulary" : "");
+        return pst_binding_refuse(err, b, "input %s is of type %s, which features cannot fill; export the model with float inputs", v->name,
+                                  pst_dtype_name(v->dtype));
     }
     in->width = 1;
     if (v->rank < 0)
@@ -243,6 +283,8 @@ static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
         return rc;
     if (b->type == PST_SCORE_RECONSTRUCTION && b->error_out < 0 && b->n_inputs != 1)
         return pst_binding_refuse(err, b, "reconstruction_error needs one input, it has %zu", b->n_inputs);
+    if (b->type == PST_SCORE_RECONSTRUCTION && b->error_out < 0 && b->inputs[0].info->dtype == PST_STR)
+        return pst_binding_refuse(err, b, "reconstruction_error needs an input of numbers, %s is text", b->inputs[0].info->name);
     if (b->type == PST_SCORE_RECONSTRUCTION && !pst_binding_is_float(last->dtype))
         return pst_binding_refuse(err, b, "reconstruction_error needs a float output, %s is %s", last->name, pst_dtype_name(last->dtype));
     if (last->dtype == PST_STR && b->type != PST_SCORE_CLASS)
@@ -262,7 +304,7 @@ static int allocate(pst_binding *b, pst_err *err)
         if (b->rows_max * in->width * in->elem > ((size_t)1 << 30))
             return pst_binding_refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max,
                                       in->width);
-        in->rows = pst_alloc(b->rows_max * in->width * in->elem + 64);
+        pst_binding_alloc_rows(b, in);
     }
     b->width = at;
     b->padded = b->fixed_rows ? pst_alloc(b->fixed_rows * widest * b->n_inputs + 64) : NULL;
@@ -287,7 +329,8 @@ int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int v
         b->inputs[k].info = &b->info->inputs[k];
         rc = take_input(b, &b->inputs[k], err);
     }
-    if (rc == 0 && (rc = take_score_type(b, p, err)) == 0 && (rc = take_features(b, p, err)) == 0 && (rc = group_features(b, err)) == 0)
+    if (rc == 0 && (rc = take_score_type(b, p, err)) == 0 && (rc = take_features(b, p, err)) == 0 && (rc = group_features(b, err)) == 0 &&
+        (rc = check_values(b, err)) == 0)
         rc = pst_plan_new(m, NULL, &b->plan, err);
     bool open = b->n_inputs == 1 && b->inputs[0].width == 0; /* allocated by set_width */
     if (rc == 0 && !open)
@@ -315,8 +358,13 @@ void pst_binding_free(pst_binding *b)
         return;
     pst_plan_free(b->plan);
     pst_model_unref(b->model);
-    for (size_t k = 0; k < b->n_inputs; k++)
-        free(b->inputs[k].rows);
+    for (size_t k = 0; k < b->n_inputs; k++) {
+        const pst_binding_input *in = &b->inputs[k];
+        for (size_t i = 0; in->texts && i < b->rows_max * in->width; i++)
+            free(in->texts[i].text);
+        free(in->texts);
+        free(in->rows);
+    }
     for (size_t i = 0; i < b->n_features; i++)
         pst_feature_done(&b->features[i]);
     free(b->features);
@@ -408,8 +456,14 @@ char *pst_binding_explain(const pst_binding *b)
             pst_buf_printf(&t, "[%u]", f->slots);
         if (f->has_vocabulary)
             pst_buf_printf(&t, ", vocabulary of %zu words", f->n_vocabulary);
-        pst_buf_printf(&t, " × %.9g + %.9g, missing: %s", f->scale, f->offset, pst_missing_name(f->missing));
-        if (f->missing == PST_MISSING_VALUE)
+        if (f->text)
+            pst_buf_printf(&t, ", its text, missing: %s%s", f->missing == PST_MISSING_REJECT ? "reject" : "the text ",
+                           f->missing == PST_MISSING_REJECT ? ""
+                           : f->value_text                  ? f->value_text
+                                                            : "\"\"");
+        else
+            pst_buf_printf(&t, " × %.9g + %.9g, missing: %s", f->scale, f->offset, pst_missing_name(f->missing));
+        if (f->missing == PST_MISSING_VALUE && !f->text)
             pst_buf_printf(&t, " %.9g", f->value);
         if (f->missing == PST_MISSING_MEAN && f->n_means)
             pst_buf_printf(&t, " %.9g", f->means[0]);

@@ -5,7 +5,7 @@
  *     pst_layout_new(pst_binding_features(b), n, arrays, pst_binding_width(b), &layout, &err);   // once per kind of record
  *     pst_binding_set_width(b, pst_layout_width(layout), &err);
  *     double *x = pst_binding_scratch(b);
- *     … pst_layout_row(layout, numbers, missing, texts, x, &err); pst_binding_put(b, row, x); …
+ *     … pst_layout_row(layout, numbers, missing, texts, x, &err); pst_binding_put(b, row, x); …     // and put_text for text features
  *     pst_binding_run(b, 0, rows, &err);
  *     pst_binding_score(b, row, &scores, &label);
  *
@@ -20,6 +20,8 @@
 #include "inference/layout.h"
 
 typedef struct pst_binding pst_binding;
+
+#define PST_FEATURE_TEXT_MAX (64u << 10) /* bytes of one text */
 
 /* m: referenced. name, version: of the registered model; a file has its base name and version 0. rows_max: rows of one run.
  * PST_EINVAL/DATA when features and model do not fit together, saying which. */
@@ -39,8 +41,11 @@ size_t pst_binding_width(const pst_binding *b); /* slots of a row; 0 = free, as 
 int pst_binding_set_width(pst_binding *b, size_t width, pst_err *err);
 double *pst_binding_scratch(pst_binding *b, size_t width); /* room for one row */
 
-/* Row r < rows_max becomes x (width doubles, as set). */
+/* Row r < rows_max becomes x (width doubles, as set); slots of text inputs are given by pst_binding_put_text. */
 void pst_binding_put(pst_binding *b, size_t r, const double *x);
+/* Slot `slot` of row r, which belongs to an input of strings: copied, cut at a NUL; data NULL = the empty text. No heap use once texts of that
+ * length were seen there. PST_ELIMIT/DATA beyond PST_FEATURE_TEXT_MAX. */
+int pst_binding_put_text(pst_binding *b, size_t r, size_t slot, pst_slice text, pst_err *err);
 /* Runs rows [from, to); their scores replace those of earlier runs. No heap use in the steady state. */
 int pst_binding_run(pst_binding *b, size_t from, size_t to, pst_err *err);
 /* Borrowed until the next run of this row. ret_label NULL where there is none. Returns the number of scores. */

@@ -6,12 +6,18 @@
 
 enum { PST_LABEL_BYTES = 64 };
 
+typedef struct pst_text_slot {
+    char *text;
+    size_t cap;
+} pst_text_slot;
+
 typedef struct pst_binding_input {
     const pst_value_info *info;
-    size_t width; /* per row; 0 = as wide as the features */
-    size_t at;    /* first slot in the row */
-    size_t elem;  /* bytes of one element */
-    char *rows;   /* (rows_max, width) */
+    size_t width;         /* per row; 0 = as wide as the features */
+    size_t at;            /* first slot in the row */
+    size_t elem;          /* bytes of one element */
+    char *rows;           /* (rows_max, width); of strings: pointers into texts */
+    pst_text_slot *texts; /* (rows_max, width); NULL = numbers */
 } pst_binding_input;
 
 struct pst_binding {
@@ -44,6 +50,7 @@ struct pst_binding {
 };
 
 int pst_binding_refuse(pst_err *err, const pst_binding *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void pst_binding_alloc_rows(const pst_binding *b, pst_binding_input *in); /* in->width is known */
 static inline bool pst_binding_is_float(pst_dtype t)
 {
     return t == PST_F32 || t == PST_F64 || t == PST_F16 || t == PST_BF16;

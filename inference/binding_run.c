@@ -50,8 +50,16 @@ static void store(pst_dtype t, void *to, const double *x, size_t n)
             d[i] = x[i] != 0;
         break;
     }
+    case PST_STR: break; /* pst_binding_put_text */
     default: PST_ASSERT(false);
     }
+}
+
+void pst_binding_alloc_rows(const pst_binding *b, pst_binding_input *in)
+{
+    in->rows = pst_alloc(b->rows_max * in->width * in->elem + 64);
+    if (in->info->dtype == PST_STR)
+        in->texts = pst_alloc((b->rows_max * in->width + 1) * sizeof(*in->texts));
 }
 
 int pst_binding_set_width(pst_binding *b, size_t width, pst_err *err)
@@ -65,7 +73,7 @@ int pst_binding_set_width(pst_binding *b, size_t width, pst_err *err)
         return pst_binding_refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max,
                                   width);
     in->width = width;
-    in->rows = pst_alloc(b->rows_max * width * in->elem + 64);
+    pst_binding_alloc_rows(b, in);
     b->padded = b->fixed_rows ? pst_alloc(b->fixed_rows * width * in->elem + 64) : NULL;
     b->width = width;
     return 0;
@@ -78,6 +86,29 @@ void pst_binding_put(pst_binding *b, size_t r, const double *x)
         pst_binding_input *in = &b->inputs[k];
         store(in->info->dtype, in->rows + r * in->width * in->elem, x + in->at, in->width);
     }
+}
+
+int pst_binding_put_text(pst_binding *b, size_t r, size_t slot, pst_slice text, pst_err *err)
+{
+    size_t k = 0;
+    while (k + 1 < b->n_inputs && slot >= b->inputs[k].at + b->inputs[k].width)
+        k++;
+    pst_binding_input *in = &b->inputs[k];
+    PST_ASSERT(r < b->rows_max && in->texts && slot >= in->at && slot < in->at + in->width);
+    if (text.len > PST_FEATURE_TEXT_MAX)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "features", 0, "the text for input %s has %zu bytes, the limit is %u",
+                           in->info->name, text.len, PST_FEATURE_TEXT_MAX);
+    size_t at = r * in->width + (slot - in->at);
+    pst_text_slot *to = &in->texts[at];
+    if (to->cap <= text.len) {
+        to->cap = (text.len + 32) & ~(size_t)31;
+        to->text = pst_realloc(to->text, to->cap);
+    }
+    if (text.len)
+        memcpy(to->text, text.data, text.len);
+    to->text[text.len] = 0;
+    ((const char **)(void *)in->rows)[at] = to->text;
+    return 0;
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------------------- */
@@ -258,6 +289,8 @@ static int run_chunk(pst_binding *b, size_t from, size_t rows, pst_err *err)
             size_t bytes = rows * in->width * in->elem, all = given * in->width * in->elem;
             memcpy(pad, t->data, bytes);
             memset(pad + bytes, 0, all - bytes);
+            for (size_t i = rows * in->width; in->texts && i < given * in->width; i++)
+                ((const char **)(void *)pad)[i] = "";
             t->data = pad;
             pad += all;
         }

@@ -2,6 +2,7 @@
 #include "inference/decoder.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +17,14 @@ struct pst_decoder {
     double *numbers;      /* columns' output when it is not the row itself */
     uint8_t *missing;     /* features, then pass-through */
     pst_slice *texts;     /* the same */
+    char (*digits)[32];   /* JSON: numbers where a text is wanted */
     bool *arrays;
 };
+
+static bool is_words(const pst_feature *f)
+{
+    return f->has_vocabulary || f->text;
+}
 
 /* Is this field an array, or a nullable one? */
 static bool is_array_schema(const char *text)
@@ -42,7 +49,7 @@ static int find_arrays(pst_decoder *d, const pst_schema *writer, pst_err *err)
     size_t slots = 0, open = 0;
     for (size_t i = 0; i < d->n_features; i++) {
         slots += d->features[i].slots ? d->features[i].slots : 1;
-        open += !d->features[i].slots && !d->features[i].has_vocabulary;
+        open += !d->features[i].slots && !is_words(&d->features[i]);
     }
     if (!open || slots == pst_binding_width(d->binding))
         return 0;
@@ -52,7 +59,7 @@ static int find_arrays(pst_decoder *d, const pst_schema *writer, pst_err *err)
     pst_columns *look = NULL;
     int rc = pst_columns_new(writer, wants, d->n_features, &look, err);
     for (size_t i = 0; rc == 0 && i < d->n_features; i++)
-        d->arrays[i] = !d->features[i].slots && is_array_schema(pst_columns_schema(look, i));
+        d->arrays[i] = !d->features[i].slots && !is_words(&d->features[i]) && is_array_schema(pst_columns_schema(look, i));
     pst_columns_free(look);
     free(wants);
     return rc;
@@ -79,7 +86,7 @@ static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
     pst_want *wants = pst_alloc((d->n_features + d->n_pass + 1) * sizeof(*wants));
     for (size_t i = 0; i < d->n_features; i++) {
         const pst_feature *f = &d->features[i];
-        wants[i] = (pst_want){f->field, f->has_vocabulary ? PST_WANT_TEXT : PST_WANT_NUMBER, pst_layout_slots(d->layout, i)};
+        wants[i] = (pst_want){f->field, is_words(f) ? PST_WANT_TEXT : PST_WANT_NUMBER, pst_layout_slots(d->layout, i)};
     }
     for (size_t i = 0; i < d->n_pass; i++)
         wants[d->n_features + i] = (pst_want){d->pipeline->passthrough[i], PST_WANT_RAW, 1};
@@ -105,8 +112,9 @@ int pst_decoder_new(const pst_pipeline *p, pst_binding *b, const pst_schema *wri
     d->arrays = pst_alloc((d->n_features + 1) * sizeof(bool));
     d->missing = pst_alloc(d->n_features + d->n_pass + 1);
     d->texts = pst_alloc((d->n_features + d->n_pass + 1) * sizeof(*d->texts));
+    d->digits = pst_alloc((d->n_features + 1) * sizeof(*d->digits));
     for (size_t i = 0; i < d->n_features; i++)
-        d->words |= d->features[i].has_vocabulary;
+        d->words |= is_words(&d->features[i]);
     int rc = writer ? plan_columns(d, writer, err) : 0;
     if (rc == 0 && d->layout)
         d->numbers = pst_alloc((pst_layout_width(d->layout) + 1) * sizeof(double));
@@ -127,6 +135,7 @@ void pst_decoder_free(pst_decoder *d)
     free(d->numbers);
     free(d->missing);
     free(d->texts);
+    free(d->digits);
     free(d->arrays);
     free(d);
 }
@@ -160,7 +169,7 @@ static int run_avro(pst_decoder *d, const void *bytes, size_t len, double *row, 
         size_t from = 0;
         for (size_t i = 0; i < d->n_features; i++) {
             uint32_t slots = pst_layout_slots(d->layout, i);
-            if (d->features[i].has_vocabulary)
+            if (is_words(&d->features[i]))
                 continue;
             memcpy(row + pst_layout_start(d->layout, i), numbers + from, slots * sizeof(double));
             from += slots;
@@ -219,7 +228,12 @@ static int json_feature(pst_decoder *d, const json_t *v, size_t i, double *x, ps
 {
     const pst_feature *f = &d->features[i];
     uint32_t slots = pst_layout_slots(d->layout, i);
-    if (f->has_vocabulary) {
+    if (f->text && json_is_integer(v)) { /* a code that the model knows as text */
+        int n = snprintf(d->digits[i], sizeof(d->digits[i]), "%lld", (long long)json_integer_value(v));
+        d->texts[i] = (pst_slice){d->digits[i], (size_t)n};
+        return 0;
+    }
+    if (is_words(f)) {
         if (!json_is_string(v))
             return bad_field(f, "text", err);
         d->texts[i] = (pst_slice){json_string_value(v), json_string_length(v)};
@@ -317,6 +331,20 @@ static int parse_json(const void *bytes, size_t len, json_t **ret, pst_decode_fa
     return 0;
 }
 
+static int put_texts(pst_decoder *d, size_t row, const uint8_t *missing, pst_decode_fault *ret_fault, pst_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && d->words && i < d->n_features; i++)
+        if (d->features[i].text)
+            rc =
+                pst_binding_put_text(d->binding, row, pst_layout_start(d->layout, i),
+                                     !missing[i]                 ? d->texts[i]
+                                     : d->features[i].value_text ? (pst_slice){d->features[i].value_text, strlen(d->features[i].value_text)}
+                                                                 : (pst_slice){0},
+                                     err);
+    return rc < 0 ? fault(ret_fault, rc, "MAP", "limits") : 0;
+}
+
 int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, uint8_t *ret_missing, pst_slice *ret_pass, pst_buf *arena,
                     pst_decode_fault *ret_fault, pst_err *err)
 {
@@ -332,10 +360,12 @@ int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, u
     }
     if (rc == 0) {
         rc = pst_layout_row(d->layout, x, ret_missing, d->texts, x, err);
-        if (rc < 0)
+        if (rc < 0) {
             fault(ret_fault, rc, "MAP", "bad-input");
-        else
+        } else {
             pst_binding_put(d->binding, row, x);
+            rc = put_texts(d, row, ret_missing, ret_fault, err);
+        }
     }
     json_decref(json);
     return rc;

@@ -37,7 +37,7 @@ static int share_slots(pst_layout *l, const bool *arrays, size_t width, pst_err 
     size_t known = 0, open = 0, open_at = 0;
     for (size_t i = 0; i < l->n; i++) {
         l->slots[i] = l->features[i].slots;
-        if (!l->slots[i] && arrays && arrays[i] && !l->features[i].has_vocabulary) {
+        if (!l->slots[i] && arrays && arrays[i] && !l->features[i].has_vocabulary && !l->features[i].text) {
             open++;
             open_at = i;
             continue;
@@ -80,7 +80,7 @@ static void fill_slots(pst_layout *l)
             }
         }
         l->clips |= f->has_clip;
-        l->words |= f->has_vocabulary;
+        l->words |= f->has_vocabulary || f->text;
         if (!f->has_vocabulary)
             continue;
         word *w = pst_alloc((f->n_vocabulary + 1) * sizeof(*w));
@@ -182,6 +182,8 @@ static int mend(const pst_layout *l, uint8_t *missing, const pst_slice *texts, d
             memcpy(x, l->fill + l->start[i], l->slots[i] * sizeof(double));
             continue;
         }
+        if (f->text)
+            continue;
         for (uint32_t s = 0; s < l->slots[i]; s++) {
             if (!isnan(x[s]) || f->missing == PST_MISSING_NAN)
                 continue;

@@ -154,6 +154,19 @@ static int read_means(pst_reader *r, const json_t *o, pst_feature *f)
 
 static const char *const missing_words[] = {"reject", "value", "nan", "mean"};
 
+/* A number, or for inputs of strings a text. */
+static int read_value(pst_reader *r, const json_t *o, pst_feature *f)
+{
+    const json_t *v = json_object_get(o, "value");
+    double x;
+    if (!json_is_string(v))
+        return pst_reader_num(r, o, "features", "value", -HUGE_VAL, HUGE_VAL, &f->value);
+    f->value_text = pst_strdup(json_string_value(v));
+    if (pst_reader_number(v, &x) && isfinite(x))
+        f->value = x;
+    return 0;
+}
+
 static int read_feature(pst_reader *r, const json_t *o, int line, pst_feature *f)
 {
     static const char *const known[] = {"field", "scale", "offset", "missing", "value", "clip", "vocabulary", "slots", "input", "mean"};
@@ -176,16 +189,16 @@ static int read_feature(pst_reader *r, const json_t *o, int line, pst_feature *f
     if ((rc = pst_reader_num(r, o, "features", "scale", -HUGE_VAL, HUGE_VAL, &f->scale)) < 0 ||
         (rc = pst_reader_num(r, o, "features", "offset", -HUGE_VAL, HUGE_VAL, &f->offset)) < 0 ||
         (rc = pst_reader_word(r, o, "features", "missing", missing_words, N(missing_words), &missing)) < 0 ||
-        (rc = pst_reader_num(r, o, "features", "value", -HUGE_VAL, HUGE_VAL, &f->value)) < 0 ||
-        (rc = pst_reader_whole(r, o, "features", "slots", 1, PST_FEATURE_SLOTS_MAX, &slots)) < 0 ||
+        (rc = read_value(r, o, f)) < 0 || (rc = pst_reader_whole(r, o, "features", "slots", 1, PST_FEATURE_SLOTS_MAX, &slots)) < 0 ||
         (rc = pst_reader_str(r, o, "features", "input", &f->input)) < 0 || (rc = read_vocabulary(r, o, f)) < 0 ||
         (rc = read_means(r, o, f)) < 0)
         return rc;
     f->missing = (pst_missing)missing;
     f->slots = (uint32_t)slots;
-    if (f->missing == PST_MISSING_VALUE && isnan(f->value))
+    bool value = !isnan(f->value) || f->value_text;
+    if (f->missing == PST_MISSING_VALUE && !value)
         return pst_reader_fail(r, line, "features: %s has missing: value, but no value: NUMBER", f->field);
-    if (f->missing != PST_MISSING_VALUE && !isnan(f->value)) {
+    if (f->missing != PST_MISSING_VALUE && value) {
         if (json_object_get(o, "missing"))
             return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "value"), "features: %s: value is used only with missing: value",
                                    f->field);
@@ -545,6 +558,7 @@ void pst_feature_done(pst_feature *f)
 {
     free(f->field);
     free(f->input);
+    free(f->value_text);
     for (size_t i = 0; i < f->n_vocabulary; i++)
         free(f->vocabulary[i].text);
     free(f->vocabulary);
@@ -557,6 +571,7 @@ void pst_feature_copy(const pst_feature *f, pst_feature *ret_copy)
     pst_feature c = *f;
     c.field = pst_strdup(f->field);
     c.input = pst_strdup(f->input);
+    c.value_text = pst_strdup(f->value_text);
     c.vocabulary = f->n_vocabulary ? pst_alloc(f->n_vocabulary * sizeof(*c.vocabulary)) : NULL;
     for (size_t i = 0; i < f->n_vocabulary; i++)
         c.vocabulary[i] = (pst_vocabulary_entry){pst_strdup(f->vocabulary[i].text), f->vocabulary[i].number};

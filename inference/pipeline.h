@@ -33,7 +33,8 @@ typedef struct pst_feature {
     char *input; /* name of the model input it belongs to; NULL = the only one, or the one named like the field */
     double scale, offset;
     pst_missing missing;
-    double value; /* PST_MISSING_VALUE: stands for x, so it is scaled like x */
+    double value;     /* PST_MISSING_VALUE: stands for x, so it is scaled like x; NaN = only a text was given */
+    char *value_text; /* PST_MISSING_VALUE, for inputs of strings; NULL = none */
     bool has_clip;
     double clip_lo, clip_hi;
     bool has_vocabulary; /* the field is text; words outside the vocabulary count as missing */
@@ -42,7 +43,8 @@ typedef struct pst_feature {
     uint32_t slots; /* 0 = found out: 1, or what the model's width leaves for the one array */
     double *means;  /* in the field's units; one per slot or one for all; NULL = unknown */
     size_t n_means;
-    int line; /* in the file; 0 = from the model */
+    bool text; /* set when a model is bound: it fills an input of strings, with the field's text as it is */
+    int line;  /* in the file; 0 = from the model */
 } pst_feature;
 
 typedef struct pst_model_choice {

@@ -468,6 +468,112 @@ static void test_core_classes_have_a_label(void **state)
     end_world(&w, c, p);
 }
 
+/* y = n + code(mode) + 10 · code(tag), both encoded from text by the model. */
+static pst_model *text_model(void)
+{
+    static const char *const modes[] = {"idle", "busy"}, *const tags[] = {"a", "", "7"};
+    pst_onnx_builder *b = pst_onnx_new("texts", 17, 8);
+    pst_buf bytes = {0};
+    pst_model *m = NULL;
+    pst_err err = {0};
+    const char *const names[] = {"n", "mode", "tag"};
+    for (int i = 0; i < 3; i++)
+        pst_onnx_input(b, names[i], i ? PST_STR : PST_F32, 2, (int64_t[]){-1, 1}, "N");
+    pst_onnx_node(b, "LabelEncoder", (const char *[]){"mode"}, 1, (const char *[]){"m"}, 1);
+    pst_onnx_domain(b, "ai.onnx.ml", 3);
+    pst_onnx_attr_strs(b, "keys_strings", modes, 2);
+    pst_onnx_attr_floats(b, "values_floats", (const float[]){1, 2}, 2);
+    pst_onnx_attr_float(b, "default_float", 5);
+    pst_onnx_node(b, "LabelEncoder", (const char *[]){"tag"}, 1, (const char *[]){"t"}, 1);
+    pst_onnx_domain(b, "ai.onnx.ml", 3);
+    pst_onnx_attr_strs(b, "keys_strings", tags, 3);
+    pst_onnx_attr_floats(b, "values_floats", (const float[]){10, 20, 70}, 3);
+    pst_onnx_attr_float(b, "default_float", 90);
+    pst_onnx_node(b, "Add", (const char *[]){"n", "m"}, 2, (const char *[]){"nm"}, 1);
+    pst_onnx_node(b, "Add", (const char *[]){"nm", "t"}, 2, (const char *[]){"y"}, 1);
+    pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 1}, "N");
+    pst_onnx_write(b, &bytes);
+    pst_onnx_free(b);
+    if (pst_model_load(bytes.data, bytes.len, NULL, NULL, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    pst_buf_done(&bytes);
+    return m;
+}
+
+static void test_core_feeds_inputs_of_strings(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n, mode, {field: tag, value: \"7\"}]\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, text_model(), 1));
+    pst_buf v[4] = {{0}}, longer = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":100,\"mode\":\"busy\",\"tag\":\"a\"}", &v[0]);
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":200,\"mode\":\"odd\",\"tag\":null}", &v[1]);
+    pst_buf_adds(&longer, "{\"host\":\"a\",\"tag\":\"");
+    for (int i = 0; i < 70000; i++)
+        pst_buf_addc(&longer, 'x');
+    pst_buf_adds(&longer, "\"}");
+    kit_value(w.schema, 1, longer.data, &v[2]);
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":300,\"mode\":\"idle\",\"tag\":\"zz\"}", &v[3]);
+    pst_record r[4];
+    for (int i = 0; i < 4; i++)
+        r[i] = rec(i, &v[i]);
+    pst_fate f[4];
+    size_t usable;
+    pst_err err = {0};
+    for (int again = 0; again < 2; again++) { /* texts of an earlier batch leave nothing behind */
+        assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+        static const double want[] = {112, 275, 0, 391};
+        for (int i = 0; i < 4; i++) {
+            if (i == 2) {
+                assert_int_equal(f[i].kind, PST_FATE_BAD);
+                assert_string_equal(f[i].reason, "limits");
+                continue;
+            }
+            json_t *j = encoded(c, &w, &r[i], &f[i], false);
+            assert_true(score_of(j) == want[i]);
+            assert_int_equal(json_array_size(json_object_get(j, "missing")), i == 1);
+            json_decref(j);
+        }
+    }
+    for (int i = 0; i < 4; i++)
+        pst_buf_done(&v[i]);
+    pst_buf_done(&longer);
+    end_world(&w, c, p);
+
+    w = (world){0};
+    p = kit_pipeline("name: p\nmodel: {name: line}\ninput: {topics: [t], format: json}\n"); /* features by the inputs' names */
+    c = make_core(&w, p, kit_bind(p, text_model(), 1));
+    pst_buf text = {0};
+    pst_buf_adds(&text, "{\"n\":1,\"mode\":\"idle\",\"tag\":7}"); /* a code as number */
+    pst_record one = rec(0, &text);
+    assert_int_equal(pst_core_run(c, &one, 1, f, &usable, &err), 0);
+    json_t *j = encoded(c, &w, &one, f, false);
+    assert_true(score_of(j) == 72);
+    json_decref(j);
+    pst_buf_done(&text);
+    end_world(&w, c, p);
+
+    static const char *const refused[][2] = {
+        {"[n, {field: mode, scale: 2}, tag]",
+         "feature mode fills an input of strings with its text: scale or offset does not go with that"},
+        {"[n, mode, {field: tag, value: 7}]", "a number as value (write a text) does not go with that"},
+        {"[{field: n, value: none}, mode, tag]", "feature n fills an input of numbers, its value \"none\" is none"},
+    };
+    for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
+        char yaml[200];
+        snprintf(yaml, sizeof(yaml), "name: p\nmodel: {name: line}\nfeatures: %s\n", refused[i][0]);
+        p = kit_pipeline(yaml);
+        pst_binding *b = NULL;
+        pst_model *m = text_model();
+        pst_err why = {0};
+        assert_int_equal(pst_binding_new(p, m, "texts", 1, 8, &b, &why), PST_EINVAL);
+        if (!strstr(why.text, refused[i][1]))
+            fail_msg("%s", why.text);
+        pst_model_unref(m);
+        pst_pipeline_free(p);
+    }
+}
+
 static void test_core_changes_models_at_exact_offsets(void **state)
 {
     world w = {0};
@@ -599,6 +705,7 @@ int main(void)
         cmocka_unit_test(test_binding_says_what_does_not_fit),
         cmocka_unit_test(test_core_arrays_fill_the_slots_that_are_left),
         cmocka_unit_test(test_core_classes_have_a_label),
+        cmocka_unit_test(test_core_feeds_inputs_of_strings),
         cmocka_unit_test(test_core_changes_models_at_exact_offsets),
         cmocka_unit_test(test_core_canary_and_shadow),
         cmocka_unit_test(test_core_survives_damaged_records),
