@@ -10,11 +10,18 @@
  *
  * A model is immutable and may be shared by threads; a plan belongs to one thread at a time (it owns the arena).
  * Model files are untrusted: every size, count and depth is checked against pst_model_limits; class DATA on refusal.
+ * Functions return 0 or a negative PST_E…, outputs untouched; err (may be NULL) gets a sentence if it was empty before.
+ * Out of memory is PST_ENOMEM from the load, the plan and the run; nothing leaks, and the same call may be made again.
+ * Structs that callers fill have reserved words: zero, as every initialiser leaves them. The ABI's rules: engine/README.md.
  * Source of the format: ONNX IR version 3 to 13, onnx.proto field numbers. */
 #ifndef PENSTOCK_ENGINE_H
 #define PENSTOCK_ENGINE_H
 
-#include "common/base/err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/err_type.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,13 +58,15 @@ typedef struct pst_tensor {
 typedef struct pst_model pst_model;
 typedef struct pst_plan pst_plan;
 
-/* 0 in a field means its default. */
+/* 0 in a field means its default. New fields take words of reserved; a word that is not 0 and not known is PST_EINVAL. */
 typedef struct pst_model_limits {
     size_t file_bytes_max;   /* 512 MiB */
     size_t nodes_max;        /* 100,000 */
     size_t tensor_bytes_max; /* 512 MiB, one tensor */
     size_t arena_bytes_max;  /* 1 GiB, all activations of one run */
     int depth_max;           /* 16 nested subgraphs */
+    uint64_t steps_max;      /* 200,000,000: nodes run in one evaluation, counting every round of every loop */
+    uint64_t reserved[6];
 } pst_model_limits;
 
 /* One input or output. dims: -1 = free (the batch or a named dimension). */
@@ -66,8 +75,10 @@ typedef struct pst_value_info {
     pst_dtype dtype;
     int rank; /* -1 = not given */
     int64_t dims[PST_MAX_RANK];
+    uint64_t reserved[2];
 } pst_value_info;
 
+/* Made by the library only; later versions add fields at its end. */
 typedef struct pst_model_info {
     const pst_value_info *inputs; /* initializers not counted */
     size_t n_inputs;
@@ -86,6 +97,7 @@ typedef struct pst_model_info {
 typedef struct pst_plan_opts {
     const char *isa; /* NULL = best of this CPU; "portable", "avx2", "avx512": for tests and benchmarks */
     bool no_fusion;  /* run the reference kernels node by node: the twin every fused kernel is compared with */
+    uint64_t reserved[6];
 } pst_plan_opts;
 
 /* @thread any. limits NULL = defaults. PST_EUNSUPPORTED names the operators that are not covered and the cure. */
@@ -107,7 +119,8 @@ char *pst_plan_explain(const pst_plan *p);
 
 size_t pst_dtype_size(pst_dtype t); /* bytes; PST_STR: sizeof(char *); 0 = unknown */
 const char *pst_dtype_name(pst_dtype t);
-const char *pst_engine_isa(void); /* "avx512", "avx2", "portable": what this CPU gets */
+const char *pst_engine_isa(void);     /* "avx512", "avx2", "portable": what this CPU gets */
+const char *pst_engine_version(void); /* "0.1.0": of the library that runs, not of this header */
 
 #ifdef __cplusplus
 }

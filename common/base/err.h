@@ -14,40 +14,12 @@
 #ifndef PST_BASE_ERR_H
 #define PST_BASE_ERR_H
 
+#include "common/base/err_type.h"
+
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum {
-    PST_OK = 0,
-    PST_EINVAL = -1, /* bad argument, configuration or manifest */
-    PST_ENOMEM = -2,
-    PST_EIO = -3,       /* file or system call */
-    PST_ENOTFOUND = -4, /* job, model, schema, topic, file */
-    PST_EEXIST = -5,
-    PST_ETIMEDOUT = -6,
-    PST_EUNREACH = -7,  /* broker, registry or store does not answer */
-    PST_EAUTH = -8,     /* refused: credentials or ACL */
-    PST_EINCOMPAT = -9, /* schema not compatible */
-    PST_EPARSE = -10,   /* bytes that do not parse */
-    PST_ELIMIT = -11,   /* a named limit was exceeded */
-    PST_EUNSUPPORTED = -12,
-    PST_EFENCED = -13,  /* someone newer runs in our place */
-    PST_ESTATE = -14,   /* not allowed in this state */
-    PST_ESTOPPED = -15, /* told to stop */
-    PST_EAGAIN = -16    /* nothing now; ask again */
-};
-
-typedef enum { PST_CLASS_NONE = 0, PST_CLASS_RETRY, PST_CLASS_DATA, PST_CLASS_FATAL } pst_err_class;
-
-typedef struct pst_err {
-    int code; /* PST_E…; 0 = nothing written yet */
-    pst_err_class cls;
-    int native;      /* errno, rd_kafka_resp_err_t, HTTP status …; 0 if none */
-    char origin[12]; /* "sys", "kafka", "avro", "registry", "sqlite", "mongo", "onnx", "cuda", "config" … */
-    char text[480];  /* one sentence or two: what, where, why, what to do */
-} pst_err;
 
 /* Writes the story if none was written yet and returns code, so that `return pst_err_set(…)` reads well. err may be NULL. */
 int pst_err_set(pst_err *err, int code, pst_err_class cls, const char *origin, int native, const char *fmt, ...)

@@ -1,4 +1,5 @@
 /* The vector kernels against their readable twins, on every instruction set of this machine. */
+#include "common/base/err.h"
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/isa.h"
 #include "engine/onnx_export.h"
