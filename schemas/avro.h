@@ -97,13 +97,15 @@ void pst_dbl_map_set(pst_dbl_pair **map, size_t *n, const char *key, double valu
 /* ---- columns of user records ------------------------------------------------------------------------------------------------ */
 
 typedef enum {
-    PST_WANT_NUMBER, /* int long float double boolean (0/1), or an array of them → `slots` doubles */
+    PST_WANT_NUMBER, /* int long float double boolean (0/1) decimal, or an array of them → `slots` doubles */
     PST_WANT_TEXT,   /* string, enum symbol, or bytes as text: borrowed slice */
     PST_WANT_RAW     /* the field's encoded bytes as they stand (pass-through): borrowed slice */
 } pst_want_kind;
 
 typedef struct pst_want {
-    const char *path; /* dotted: "cpu.user"; through nullable records; a top-level field may contain dots itself (exact match wins) */
+    const char
+        *path; /* dotted: "cpu.user"; through nullable records, "tags.rack" through maps; a field's name may contain dots itself (exact
+                       * match wins), and so may a map's key unless the values are records or maps */
     pst_want_kind kind;
     uint32_t slots; /* NUMBER: doubles it fills, ≥ 1 */
 } pst_want;

@@ -32,6 +32,7 @@ typedef struct {
 } columns_arg;
 
 static void record(pst_builder *b, const pst_node *w, columns_arg *arg);
+static void inside(pst_builder *b, const pst_node *w, void *arg);
 
 static const char *kind_word(pst_want_kind k)
 {
@@ -41,6 +42,17 @@ static const char *kind_word(pst_want_kind k)
 static bool is_number(pst_avro_kind k)
 {
     return k == PST_AVRO_BOOLEAN || k == PST_AVRO_INT || k == PST_AVRO_LONG || k == PST_AVRO_FLOAT || k == PST_AVRO_DOUBLE;
+}
+
+/* bytes or fixed with the logical type decimal: its scale; -1 = another type. Scales that the specification forbids make it plain bytes. */
+static int decimal_scale(const pst_node *w)
+{
+    const char *logical = json_string_value(json_object_get(w->json, "logicalType"));
+    if ((w->kind != PST_AVRO_BYTES && w->kind != PST_AVRO_FIXED) || !logical || strcmp(logical, "decimal") != 0)
+        return -1;
+    json_int_t scale = json_integer_value(json_object_get(w->json, "scale")),
+               precision = json_integer_value(json_object_get(w->json, "precision"));
+    return scale >= 0 && scale <= precision && precision <= 1000 ? (int)scale : -1;
 }
 
 static void misfit(pst_builder *b, const pst_node *w, const columns_arg *arg)
@@ -67,12 +79,22 @@ static void number(pst_builder *b, pst_avro_kind kind, uint32_t a, uint32_t want
     o->n = 1;
 }
 
+static void decimal(pst_builder *b, const pst_node *w, uint32_t a, uint32_t want)
+{
+    pst_op *o = pst_build_op(b, PST_OP_COL_DECIMAL, a, want);
+    o->c = (uint32_t)decimal_scale(w);
+    o->n = w->kind == PST_AVRO_FIXED ? w->size : SIZE_MAX;
+}
+
 static void item_branch(pst_builder *b, const pst_node *w, void *arg)
 {
     columns_arg *c = arg;
     if (is_number(w->kind)) {
         c->fits = true;
         number(b, w->kind, 0, c->one->index);
+    } else if (decimal_scale(w) >= 0) {
+        c->fits = true;
+        decimal(b, w, 0, c->one->index);
     } else if (w->kind == PST_AVRO_NULL) {
         pst_build_op(b, PST_OP_COL_NULL, 0, 0);
     } else {
@@ -130,6 +152,9 @@ static void leaf(pst_builder *b, const pst_node *w, void *arg)
     } else if (is_number(w->kind) && c->one->want->slots == 1) {
         c->fits = true;
         number(b, w->kind, c->one->slot * (uint32_t)sizeof(double), c->one->index);
+    } else if (decimal_scale(w) >= 0 && c->one->want->slots == 1) {
+        c->fits = true;
+        decimal(b, w, c->one->slot * (uint32_t)sizeof(double), c->one->index);
     } else {
         misfit(b, w, c);
     }
@@ -166,7 +191,89 @@ static void want_one(pst_builder *b, const pst_node *w, columns_arg *c, const wa
     }
 }
 
-/* The wants below a field: through a record, or the record branches of a union; null leaves them missing. */
+static bool holds_records(const pst_node *w)
+{
+    bool yes = w->kind == PST_AVRO_RECORD || w->kind == PST_AVRO_MAP;
+    for (size_t i = 0; w->kind == PST_AVRO_UNION && i < w->n_branches; i++)
+        yes |= w->branches[i]->kind == PST_AVRO_RECORD || w->branches[i]->kind == PST_AVRO_MAP;
+    return yes;
+}
+
+/* The wants of one key of a map, leaves first: the value itself, and what is inside it. */
+static void map_value(pst_builder *b, const pst_node *item, columns_arg *c, size_t leaves)
+{
+    size_t left = leaves + (c->n > leaves);
+    bool marked = left > 1;
+    uint32_t mark = marked ? pst_build_mark(b) : 0;
+    for (size_t k = 0; k < leaves && !b->rc; k++) {
+        want_one(b, item, c, &c->list[k]);
+        if (--left)
+            pst_build_op(b, PST_OP_REWIND, mark, 0);
+    }
+    if (c->n > leaves && !b->rc) {
+        columns_arg below = *c;
+        below.list += leaves;
+        below.n -= leaves;
+        inside(b, item, &below);
+    }
+    if (marked)
+        b->marks--;
+}
+
+/* "tags.rack": the key is the whole rest of the path, dots and all, unless the values have fields themselves. */
+static void map_keys(pst_builder *b, const pst_node *w, columns_arg *c)
+{
+    bool nested = holds_records(w->item);
+    pst_map_key *keys = pst_build_own(b, pst_alloc((c->n + 1) * sizeof *keys));
+    bool *done = pst_alloc(c->n + 1);
+    wanted *list = pst_alloc((c->n + 1) * sizeof *list);
+    size_t at = b->p->n, n = 0;
+    pst_build_op(b, PST_OP_COL_KEYS, 0, 0)->ptr = keys;
+    for (size_t i = 0; i < c->n && !b->rc; i++) {
+        const char *rest = c->list[i].rest, *dot = nested ? strchr(rest, '.') : NULL;
+        size_t len = dot ? (size_t)(dot - rest) : strlen(rest);
+        columns_arg below = *c;
+        if (done[i])
+            continue;
+        below.list = list;
+        below.n = 0;
+        size_t leaves = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (size_t k = i; k < c->n; k++) {
+                const char *r = c->list[k].rest;
+                if (strncmp(r, rest, len) != 0 || r[len] != (pass ? '.' : 0) || (pass && !nested))
+                    continue;
+                done[k] = true;
+                list[below.n] = c->list[k];
+                if (pass)
+                    list[below.n].rest += len + 1; /* the path goes on behind the key */
+                else
+                    leaves++;
+                below.n++;
+            }
+        keys[n] = (pst_map_key){pst_build_own(b, pst_strndup(rest, len)), len, (uint32_t)b->p->n};
+        size_t old = pst_build_push(b, keys[n].key);
+        n++;
+        pst_build_label(b);
+        map_value(b, w->item, &below, leaves);
+        pst_build_op(b, PST_OP_END, 0, 0);
+        if (!b->rc)
+            pst_build_pop(b, old);
+    }
+    keys[n].start = (uint32_t)b->p->n;
+    pst_build_label(b);
+    pst_build_skip(b, w->item);
+    pst_build_op(b, PST_OP_END, 0, 0);
+    pst_build_label(b);
+    if (!b->rc) {
+        b->p->ops[at].b = (uint32_t)n;
+        b->p->ops[at].c = (uint32_t)b->p->n;
+    }
+    free(done);
+    free(list);
+}
+
+/* The wants below a field: through a record, a map, or the record branches of a union; null leaves them missing. */
 static void inside(pst_builder *b, const pst_node *w, void *arg)
 {
     columns_arg *c = arg;
@@ -175,6 +282,9 @@ static void inside(pst_builder *b, const pst_node *w, void *arg)
     } else if (w->kind == PST_AVRO_RECORD) {
         c->fits = true;
         record(b, w, c);
+    } else if (w->kind == PST_AVRO_MAP) {
+        c->fits = true;
+        map_keys(b, w, c);
     } else if (w->kind != PST_AVRO_NULL) {
         pst_build_stop(b, "a record is wanted here for field %s, this is %s", c->list[0].want->path, pst_node_name(w));
     }

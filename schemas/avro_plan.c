@@ -225,6 +225,10 @@ char *pst_program_text(const pst_program *p)
             const uint32_t *targets = o->ptr;
             for (uint32_t k = 0; k < o->b; k++)
                 pst_buf_printf(&out, "%s%u", k ? "," : " to ", targets[k]);
+        } else if (o->code == PST_OP_COL_KEYS) {
+            const pst_map_key *keys = o->ptr;
+            for (uint32_t k = 0; k <= o->b; k++)
+                pst_buf_printf(&out, "%s%s at %u", k ? ", " : " ", k < o->b ? keys[k].key : "others", keys[k].start);
         } else if (o->code == PST_OP_FAIL) {
             pst_buf_printf(&out, " \"%s\"", (const char *)o->ptr);
         } else if (o->code != PST_OP_DEFAULT && o->code != PST_OP_ENUM && o->code != PST_OP_COL_SYMBOL) {

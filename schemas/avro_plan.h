@@ -55,6 +55,8 @@
     X(COL_LONG, "")                                                                \
     X(COL_FLOAT, "")                                                               \
     X(COL_DOUBLES, "n of them from a, wants from b")                               \
+    X(COL_DECIMAL, "n bytes (SIZE_MAX: as many as are told) over 10^c")            \
+    X(COL_KEYS, "b keys of a map in ptr, each with its ops, then c")               \
     X(COL_ITEMS, "n numbers from slot a by what follows, want b; then c")          \
     X(COL_NULL, "an item is null")                                                 \
     X(COL_TEXT, "slice of want b")                                                 \
@@ -75,6 +77,12 @@ typedef struct pst_op {
         const void *ptr;
     };
 } pst_op;
+
+typedef struct pst_map_key { /* COL_KEYS: b of them, and one with key NULL for what is not wanted */
+    char *key;
+    size_t len;
+    uint32_t start;
+} pst_map_key;
 
 typedef struct pst_program { /* compiled; immutable */
     pst_op *ops;

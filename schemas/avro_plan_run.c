@@ -100,6 +100,44 @@ static int column_items(pst_vm *vm, const pst_op *o, uint32_t pc, int depth)
     return rc;
 }
 
+/* Chosen keys of a map; a key that comes twice counts as it came last. */
+static int column_keys(pst_vm *vm, const pst_op *o, char *obj, int depth)
+{
+    const pst_map_key *keys = o->ptr;
+    int64_t count;
+    int rc = deeper(vm, depth);
+    while (!rc && !(rc = pst_avro_in_block(&vm->in, &count)) && count)
+        for (; count > 0 && !rc; count--) {
+            pst_slice key;
+            if ((rc = pst_avro_in_bytes(&vm->in, &key)) < 0)
+                return rc;
+            size_t k = 0;
+            while (k < o->b && (keys[k].len != key.len || memcmp(keys[k].key, key.data, key.len) != 0))
+                k++;
+            rc = run(vm, keys[k].start, obj, depth + 1);
+        }
+    return rc;
+}
+
+/* Avro's decimal: the unscaled number in two's complement, big-endian, over 10^scale. */
+static int decimal(pst_vm *vm, const pst_op *o, double *at)
+{
+    pst_slice s = {.len = o->n};
+    int rc = o->n == SIZE_MAX ? pst_avro_in_bytes(&vm->in, &s) : pst_avro_in_skip(&vm->in, o->n);
+    if (rc < 0)
+        return rc;
+    const uint8_t *p = o->n == SIZE_MAX ? (const uint8_t *)s.data : vm->in.p - o->n;
+    bool negative = s.len && p[0] & 0x80;
+    long double v = 0, ten = 1; /* exact up to 64 bits and 10^27 */
+    for (size_t i = 0; i < s.len; i++)
+        v = v * 256 + (negative ? (uint8_t)~p[i] : p[i]);
+    for (uint32_t i = 0; i < o->c; i++)
+        ten *= 10;
+    *at = (double)((negative ? -v - 1 : v) / ten);
+    vm->missing[o->b] = 0;
+    return 0;
+}
+
 typedef struct {
     const void *data;
     size_t len;
@@ -303,6 +341,13 @@ static int run(pst_vm *vm, uint32_t pc, char *obj, int depth)
             rc = column_items(vm, o, pc, depth);
             pc = rc ? pc : o->c - 1;
             break;
+        case PST_OP_COL_DECIMAL: rc = decimal(vm, o, (double *)(void *)(obj + o->a)); break;
+        case PST_OP_COL_KEYS: {
+            uint32_t end = o->c;
+            rc = column_keys(vm, o, obj, depth);
+            pc = rc ? pc : end - 1;
+            break;
+        }
         case PST_OP_COL_NULL: vm->null_item = true; break;
         case PST_OP_COL_TEXT:
         case PST_OP_COL_FIXED:

@@ -281,6 +281,89 @@ static void test_columns_null_inside_an_array_is_missing(void **state)
     pst_buf_done(&b);
 }
 
+static void test_columns_decimals_are_numbers(void **state)
+{
+    static const char writer[] =
+        "{'type':'record','name':'D','fields':["
+        "{'name':'b','type':{'type':'bytes','logicalType':'decimal','precision':30,'scale':2}},"
+        "{'name':'f','type':['null',{'type':'fixed','name':'F','size':5,'logicalType':'decimal','precision':9,'scale':3}]},"
+        "{'name':'a','type':{'type':'array','items':{'type':'bytes','logicalType':'decimal','precision':4}}},"
+        "{'name':'odd','type':{'type':'bytes','logicalType':'decimal','precision':2,'scale':5}}]}";
+    static const pst_want wants[] = {{"b", PST_WANT_NUMBER, 1}, {"f", PST_WANT_NUMBER, 1}, {"a", PST_WANT_NUMBER, 2}};
+    static const struct {
+        const char bytes[48];
+        size_t len;
+        double b, f, a0, a1;
+    } cases[] = {
+        {"\4\4\xd2\2\xff\xff\xff\xfb\x2e\4\2\7\4\xff\0\0\0", 17, 12.34, -1.234, 7, -256}, /* 1234; -1234; 7, -256 */
+        {"\0\2\0\0\0\0\0\4\0\2\x80\0\0", 13, 0, 0, 0, -128},                              /* no bytes at all: 0 */
+        {"\x12\xff\0\0\0\0\0\0\0\0\2\x7f\xff\xff\xff\xff\4\0\0\0\0", 21, -184467440737095516.16, 549755813.887, 0, 0},
+    };
+    pst_schema *s = schema(writer);
+    pst_columns *c = columns(s, wants, 3);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        row r;
+        pst_err err = {0};
+        if (pst_columns_run(c, cases[i].bytes, cases[i].len, r.numbers, r.missing, r.texts, &err) < 0)
+            fail_msg("case %zu: %s", i, err.text);
+        const double want[] = {cases[i].b, cases[i].f, cases[i].a0, cases[i].a1};
+        for (size_t k = 0; k < 4; k++)
+            if (r.numbers[k] != want[k])
+                fail_msg("case %zu number %zu: %.17g, not %.17g", i, k, r.numbers[k], want[k]);
+        for (size_t k = 0; k < 3; k++)
+            assert_int_equal(r.missing[k], 0);
+    }
+    pst_columns_free(c);
+    pst_err err = {0}; /* a scale beyond the precision is no decimal, says the specification */
+    assert_int_equal(pst_columns_new(s, &(pst_want){"odd", PST_WANT_NUMBER, 1}, 1, &c, &err), PST_EINCOMPAT);
+    pst_schema_free(s);
+}
+
+static void test_columns_keys_of_maps(void **state)
+{
+    static const char writer[] =
+        "{'type':'record','name':'M','fields':[{'name':'m','type':['null',{'type':'map','values':['null','double','int']}]},"
+        "{'name':'t','type':{'type':'map','values':'string'}},"
+        "{'name':'r','type':{'type':'map','values':{'type':'record','name':'R','fields':[{'name':'x','type':'double'},{'name':'s','type':'"
+        "string'}]}}},"
+        "{'name':'mm','type':{'type':'map','values':{'type':'map','values':'long'}}}]}";
+    static const char value[] = "{'m':{'other':5,'a':1.5,'b.c':7,'n':null},'t':{'rack':'r7','':'empty'},"
+                                "'r':{'k':{'x':2.5,'s':'in'},'l':{'x':9,'s':'out'}},'mm':{'p':{'q':11,'z':1}}}";
+    static const pst_want wants[] = {{"m.a", PST_WANT_NUMBER, 1},    {"m.b.c", PST_WANT_NUMBER, 1}, {"m.n", PST_WANT_NUMBER, 1},
+                                     {"m.no", PST_WANT_NUMBER, 1},   {"r.k.x", PST_WANT_NUMBER, 1}, {"r.l.x", PST_WANT_NUMBER, 1},
+                                     {"mm.p.q", PST_WANT_NUMBER, 1}, {"m.a", PST_WANT_NUMBER, 1},   {"t.rack", PST_WANT_TEXT, 0},
+                                     {"r.k.s", PST_WANT_TEXT, 0},    {"t.none", PST_WANT_TEXT, 0},  {"r.k", PST_WANT_RAW, 0},
+                                     {"t.rack", PST_WANT_RAW, 0}};
+    static const double want[] = {1.5, 7, 0, 0, 2.5, 9, 11, 1.5};
+    static const uint8_t missing[] = {0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0};
+    row r;
+    pst_columns *c;
+    pst_buf b;
+    fill(writer, value, wants, 13, &r, &c, &b);
+    for (size_t i = 0; i < 13; i++)
+        if (r.missing[i] != missing[i])
+            fail_msg("want %zu (%s): missing %d", i, wants[i].path, r.missing[i]);
+    for (size_t i = 0; i < 8; i++)
+        if (!missing[i])
+            assert_true(r.numbers[i] == want[i]);
+    assert_text(r.texts[8], "r7");
+    assert_text(r.texts[9], "in");
+    assert_int_equal(r.texts[11].len, 8 + 1 + 2);
+    assert_int_equal(r.texts[12].len, 1 + 2);
+    char *text = pst_columns_explain(c);
+    assert_non_null(strstr(text, "rack at "));
+    free(text);
+    pst_columns_free(c);
+    pst_buf_done(&b);
+    pst_schema *s = schema(writer);
+    pst_err err = {0};
+    assert_int_equal(pst_columns_new(s, &(pst_want){"t.rack", PST_WANT_NUMBER, 1}, 1, &c, &err), PST_EINCOMPAT);
+    assert_non_null(strstr(err.text, "a number is wanted"));
+    err = (pst_err){0};
+    assert_int_equal(pst_columns_new(s, &(pst_want){"t", PST_WANT_NUMBER, 1}, 1, &c, &err), PST_EINCOMPAT);
+    pst_schema_free(s);
+}
+
 static void test_columns_truncated_and_changed(void **state)
 {
     static const pst_want wants[] = {{"cpu.user", PST_WANT_NUMBER, 1}, {"disk.label", PST_WANT_TEXT, 0}, {"v", PST_WANT_NUMBER, 3},
@@ -354,6 +437,8 @@ int main(void)
         cmocka_unit_test(test_columns_refused_types_say_path_and_types),
         cmocka_unit_test(test_columns_bad_records),
         cmocka_unit_test(test_columns_null_inside_an_array_is_missing),
+        cmocka_unit_test(test_columns_decimals_are_numbers),
+        cmocka_unit_test(test_columns_keys_of_maps),
         cmocka_unit_test(test_columns_truncated_and_changed),
         cmocka_unit_test(test_columns_many),
     };
