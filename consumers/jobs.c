@@ -217,8 +217,7 @@ static int why_run(int argc, char **argv)
     if (!rc && v.settings.json) {
         json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:I}", "training_id", s.training_id, "state", pst_job_public_state_text(s.state),
                               "reason_code", s.reason_code, "reason", s.reason, "since", (json_int_t)s.since);
-        json_dumpf(j, stdout, JSON_COMPACT);
-        putchar('\n');
+        pst_json_print(stdout, j);
         json_decref(j);
     } else if (!rc) {
         char span[32];

@@ -41,8 +41,7 @@ static int lag_run(int argc, char **argv)
         if (v.settings.json) {
             json_t *j = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I}", "group", r->group, "topic", r->topic, "partition", (int)r->partition,
                                   "committed", (json_int_t)r->committed, "end", (json_int_t)r->end, "lag", (json_int_t)lag);
-            json_dumpf(j, stdout, JSON_COMPACT);
-            putchar('\n');
+            pst_json_print(stdout, j);
             json_decref(j);
         } else if (o.all || lag) {
             if (!shown++)

@@ -73,8 +73,7 @@ static json_t *version_json(const pst_model_event *v, const char *aliases)
 
 static void print_json(json_t *take)
 {
-    json_dumpf(take, stdout, JSON_COMPACT);
-    putchar('\n');
+    pst_json_print(stdout, take);
     json_decref(take);
 }
 

@@ -72,8 +72,7 @@ static void write_fate(dry *d, const pst_fate *f)
         json_object_set_new(line, "stage", json_string(bad ? f->stage : "DECODE"));
         d->bad++;
     }
-    json_dumpf(line, d->out, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    putc('\n', d->out);
+    pst_json_print(d->out, line);
     json_decref(line);
 }
 

@@ -100,12 +100,12 @@ static void fail(pst_trainer_core *c, pst_job *j)
 static void complete(pst_trainer_core *c, pst_job *j)
 {
     char span[32];
-    char *reason;
+    char *who = j->s.learners == 1 ? pst_strdup("the learner") : pst_sprintf("all %d learners", j->s.learners), *reason;
     if (j->s.has_started_at)
-        reason = pst_sprintf("all %d learner%s exited with 0 after %s", j->s.learners, j->s.learners == 1 ? "" : "s",
-                             pst_span_text(c->now_us - j->s.started_at, span));
+        reason = pst_sprintf("%s exited with 0 after %s", who, pst_span_text(c->now_us - j->s.started_at, span));
     else
-        reason = pst_sprintf("all %d learner%s exited with 0", j->s.learners, j->s.learners == 1 ? "" : "s");
+        reason = pst_sprintf("%s exited with 0", who);
+    free(who);
     c->counts.completed++;
     pst_core_set_text(&j->s.reason, reason);
     pst_core_emit(c, j, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED, &(pst_say){.reason = reason});

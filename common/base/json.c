@@ -1,6 +1,7 @@
 /* json.c - see json.h. */
 #include "common/base/json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,15 +42,65 @@ bool pst_json_bool(const json_t *obj, const char *key, bool def)
     return json_is_boolean(v) ? json_is_true(v) : def;
 }
 
-static int add_chunk(const char *data, size_t len, void *arg)
+/* The shortest text that reads back as the same number: 0.1, not 0.10000000000000001. */
+static void add_real(pst_buf *out, double x)
 {
-    pst_buf_add(arg, data, len);
-    return 0;
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, x);
+        if (strtod(text, NULL) == x)
+            break;
+    }
+    pst_buf_adds(out, text);
+    if (!text[strcspn(text, ".e")]) /* stays a real for readers that keep the two apart */
+        pst_buf_adds(out, ".0");
 }
 
+/* Our own walk, since Jansson writes all numbers with one fixed precision. */
 void pst_json_add(pst_buf *out, const json_t *j)
 {
-    json_dump_callback(j, add_chunk, out, JSON_COMPACT | JSON_ENCODE_ANY);
+    const char *key;
+    json_t *v;
+    bool first = true;
+    switch (j ? json_typeof(j) : JSON_NULL) {
+    case JSON_OBJECT:
+        pst_buf_addc(out, '{');
+        json_object_foreach((json_t *)j, key, v)
+        {
+            if (!first)
+                pst_buf_addc(out, ',');
+            first = false;
+            pst_json_quote(out, key, strlen(key));
+            pst_buf_addc(out, ':');
+            pst_json_add(out, v);
+        }
+        pst_buf_addc(out, '}');
+        break;
+    case JSON_ARRAY:
+        pst_buf_addc(out, '[');
+        for (size_t i = 0; i < json_array_size(j); i++) {
+            if (i)
+                pst_buf_addc(out, ',');
+            pst_json_add(out, json_array_get(j, i));
+        }
+        pst_buf_addc(out, ']');
+        break;
+    case JSON_STRING: pst_json_quote(out, json_string_value(j), json_string_length(j)); break;
+    case JSON_INTEGER: pst_buf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(j)); break;
+    case JSON_REAL: add_real(out, json_real_value(j)); break;
+    case JSON_TRUE: pst_buf_adds(out, "true"); break;
+    case JSON_FALSE: pst_buf_adds(out, "false"); break;
+    case JSON_NULL: pst_buf_adds(out, "null"); break;
+    }
+}
+
+void pst_json_print(FILE *to, const json_t *j)
+{
+    pst_buf b = {0};
+    pst_json_add(&b, j);
+    pst_buf_addc(&b, '\n');
+    fwrite(b.data, 1, b.len, to);
+    pst_buf_done(&b);
 }
 
 char *pst_json_text(const json_t *j)

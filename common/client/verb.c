@@ -1,6 +1,7 @@
 /* verb.c - see verb.h. */
 #include "common/client/verb.h"
 
+#include "common/base/json.h"
 #include "common/base/log.h"
 
 #include <stdio.h>
@@ -47,7 +48,6 @@ int pst_verb_end(pst_verb_run *v, int rc)
 void pst_print_event(const pst_type *type, const void *event)
 {
     json_t *j = pst_event_to_json(type, event);
-    json_dumpf(j, stdout, JSON_COMPACT);
-    putchar('\n');
+    pst_json_print(stdout, j);
     json_decref(j);
 }

@@ -2,6 +2,7 @@
  * Each check is a function that answers OK, WARN or FAIL; nothing is changed on the computer. */
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/client/client.h"
 #include "common/store/store.h"
@@ -206,8 +207,7 @@ static int doctor_run(int argc, char **argv)
         for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
             checks[i](&d);
         if (d.json) {
-            json_dumpf(d.json, stdout, JSON_COMPACT);
-            putchar('\n');
+            pst_json_print(stdout, d.json);
             json_decref(d.json);
         }
         rc = d.worst_exit;

@@ -92,8 +92,7 @@ static int up_run(int argc, char **argv)
         rc = pst_up(&o, &s, own, &err);
         running = rc || !o.detach ? NULL : pst_services_read(s.state_dir.value, NULL);
         if (running && s.json) {
-            json_dumpf(running, stdout, JSON_COMPACT);
-            putchar('\n');
+            pst_json_print(stdout, running);
         } else if (running && !s.quiet) {
             printf("penstock %s is up in the background; `penstock down` ends it\n", PST_VERSION);
             pst_print_addresses(stdout, running, s.color);
@@ -242,8 +241,7 @@ static int status_run(int argc, char **argv)
         rc = pst_err_set(&err, PST_ENOTFOUND, PST_CLASS_DATA, "status", 0, "nothing runs here (state folder %s); `penstock up` starts it",
                          s.state_dir.value);
     if (root && s.json) {
-        json_dumpf(root, stdout, JSON_COMPACT);
-        putchar('\n');
+        pst_json_print(stdout, root);
     } else if (root)
         print_services(root, s.color);
     if (rc < 0)

@@ -44,8 +44,7 @@ static int topics_list(pst_client *c, pst_err *err)
             json_t *o = json_pack("{s:s, s:b, s:i, s:I, s:s, s:s, s:s}", "topic", c->topics[t], "exists", !rc, "partitions",
                                   rc ? 0 : info.partitions, "records", (json_int_t)(rc ? 0 : records(&info)), "cleanup", d->cleanup,
                                   "schema", d->type_name, "doc", d->doc);
-            json_dumpf(o, stdout, JSON_COMPACT);
-            putchar('\n');
+            pst_json_print(stdout, o);
             json_decref(o);
         } else if (rc)
             printf("%-28s %10s %12s  %-16s %s\n", c->topics[t], "missing", "-", d->cleanup, d->doc);
@@ -130,8 +129,7 @@ static int explain(const pst_settings *s, pst_err *err)
         explain_one(json, "registry user", s->registry_user, "basic.auth.user.info");
     pst_bus_conf_each(bus, explain_one, json);
     if (json) {
-        json_dumpf(json, stdout, JSON_COMPACT);
-        putchar('\n');
+        pst_json_print(stdout, json);
         json_decref(json);
     }
     pst_bus_conf_free(bus);

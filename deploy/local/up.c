@@ -446,8 +446,7 @@ void pst_print_addresses(void *file, const json_t *status, bool color)
 static void ready_foreground(up *u)
 {
     if (u->settings->json) {
-        json_dumpf(u->services.facts, stdout, JSON_COMPACT);
-        putchar('\n');
+        pst_json_print(stdout, u->services.facts);
     } else if (!u->settings->quiet) {
         printf("penstock %s is up (Ctrl-C ends it, learners with it)\n", PST_VERSION);
         pst_print_addresses(stdout, u->services.facts, u->settings->color);

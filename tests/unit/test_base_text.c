@@ -18,6 +18,35 @@ static int yaml(const char *text, pst_yaml *y, pst_err *e)
     return pst_yaml_parse(text, strlen(text), "f.yml", y, e);
 }
 
+static void test_json_numbers_are_written_short_and_exact(void **state)
+{
+    static const struct {
+        double x;
+        const char *text;
+    } cases[] = {{0.1, "0.1"},
+                 {3, "3.0"},
+                 {-0.0, "-0.0"},
+                 {1e300, "1e+300"},
+                 {1.0 / 3, "0.3333333333333333"},
+                 {5e-324, "4.94065645841247e-324"},
+                 {0.30000000000000004, "0.30000000000000004"},
+                 {123456789012345680.0, "1.2345678901234568e+17"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        json_t *j = json_real(cases[i].x);
+        char *text = pst_json_text(j);
+        assert_string_equal(text, cases[i].text);
+        assert_true(strtod(text, NULL) == cases[i].x);
+        free(text);
+        json_decref(j);
+    }
+    const char *all = "{\"b\":[1,true,false,null,\"q\\\"\\\\\\n\\u0001\xc3\xa9\"],\"a\":{},\"e\":[]}";
+    json_t *j = json_loads(all, 0, NULL);
+    char *text = pst_json_text(j); /* keys stay in their order */
+    assert_string_equal(text, all);
+    free(text);
+    json_decref(j);
+}
+
 static void test_yaml_scalars_follow_the_core_schema(void **state)
 {
     pst_yaml y;
@@ -252,6 +281,7 @@ static void test_metrics_text_and_quantiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json_numbers_are_written_short_and_exact),
         cmocka_unit_test(test_yaml_scalars_follow_the_core_schema),
         cmocka_unit_test(test_yaml_refuses_what_is_not_bounded_or_plain),
         cmocka_unit_test(test_yaml_unknown_key_names_line_and_neighbour),
