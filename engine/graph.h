@@ -8,6 +8,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "engine/heap.h"
 #include "engine/penstock_engine.h"
 
 /* Types that only casts and quantisation know; kept one byte per element, the value in the low bits. Numbers are ONNX's. */
@@ -31,7 +32,8 @@ enum {
 typedef struct pst_zone {
     struct pst_zone_chunk *chunks;
 } pst_zone;
-void *pst_zone_alloc(pst_zone *z, size_t bytes);
+void *pst_zone_alloc(pst_zone *z, size_t bytes); /* never NULL: a failure unwinds (heap.h) */
+void *pst_zone_try(pst_zone *z, size_t bytes);   /* NULL on failure: for places that hold something else */
 char *pst_zone_strdup(pst_zone *z, const char *s, size_t len);
 void pst_zone_done(pst_zone *z);
 
@@ -72,7 +74,9 @@ typedef struct pst_node {
     int *out, n_out;
     pst_attr *attrs;
     int n_attrs;
-    const void *fused; /* of nodes the plan compiler made: what the kernel runs */
+    const void *fused;                   /* of nodes the plan compiler made: what the kernel runs, */
+    const struct pst_node *const *parts; /* and the nodes it stands for, in order */
+    int n_parts;
 } pst_node;
 
 typedef struct pst_graph {
@@ -90,7 +94,8 @@ typedef struct pst_value_def {
 typedef enum { PST_KIND_TENSOR, PST_KIND_SEQ, PST_KIND_OPT, PST_KIND_MAPS } pst_kind;
 
 struct pst_model {
-    int refs; /* atomic */
+    int refs;      /* atomic */
+    pst_heap heap; /* owns all that the load allocated */
     pst_model_limits limits;
     pst_model_info info;
     struct PstOnnx__ModelProto *proto; /* names and raw data are borrowed from it; NULL for models that were built in memory */

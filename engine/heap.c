@@ -110,16 +110,24 @@ void *pst_heap_array(size_t n, size_t size)
     return pst_heap_alloc(bytes);
 }
 
-void *pst_heap_alloc64(size_t bytes)
+void *pst_heap_try64(size_t bytes)
 {
     size_t all = 0;
     bool wrong = __builtin_add_overflow(bytes, (size_t)127, &all);
     char *base = wrong || refused() ? NULL : aligned_alloc(64, all & ~(size_t)63);
     if (!base)
-        pst_heap_fail(bytes);
+        return NULL;
     node *n = (node *)(base + 64) - 1;
     link_in(n, base);
     return n + 1;
+}
+
+void *pst_heap_alloc64(size_t bytes)
+{
+    void *p = pst_heap_try64(bytes);
+    if (!p)
+        pst_heap_fail(bytes);
+    return p;
 }
 
 void *pst_heap_realloc(void *p, size_t bytes)

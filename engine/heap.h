@@ -51,8 +51,9 @@ void *pst_heap_bytes(size_t bytes);
 void *pst_heap_alloc64(size_t bytes); /* 64-byte aligned; not for pst_heap_realloc */
 void *pst_heap_realloc(void *p, size_t bytes);
 char *pst_heap_strndup(const char *s, size_t len);
-/* Like pst_heap_bytes, but NULL on failure: for places that hold something else. Say it with pst_heap_none. */
+/* Like pst_heap_bytes and pst_heap_alloc64, but NULL on failure: for places that hold something else. Say it with pst_heap_none. */
 void *pst_heap_try(size_t bytes);
+void *pst_heap_try64(size_t bytes);
 void pst_heap_free(void *p); /* NULL-safe */
 
 /* Text that grows; data belongs to the owner. */

@@ -2,25 +2,20 @@
  * The unpacked protobuf stays with the model, which borrows names and raw tensor bytes from it. */
 #include "engine/onnx_read.h"
 
-#include "common/base/fs.h"
-#include "common/base/hash.h"
-#include "common/base/map.h"
+#include "engine/names.h"
 #include "engine/onnx.pb-c.h"
 #include "engine/ops/ops.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FUNCTION_DEPTH_MAX 32
 
 /* Names that can be seen at one place: a graph's own, then its parent's. A function body has no parent. */
 typedef struct scope {
     struct scope *parent;
-    pst_map names; /* → (void *)(id + 1) */
+    pst_names names; /* → id */
 } scope;
 
 /* A function call in progress: its attributes stand in for ref_attr_name. */
@@ -41,7 +36,7 @@ typedef struct loader {
     pst_model *m;
     int base_dirfd;
     size_t nodes, values_cap;
-    pst_map unsupported;
+    pst_names unsupported;
     pst_err *err;
 } loader;
 
@@ -61,7 +56,7 @@ static int new_value(loader *l, const char *name, const pst_tensor *konst)
     pst_model *m = l->m;
     if ((size_t)m->n_values == l->values_cap) {
         l->values_cap = l->values_cap ? 2 * l->values_cap : 256;
-        m->values = pst_realloc(m->values, l->values_cap * sizeof *m->values);
+        m->values = pst_heap_realloc(m->values, l->values_cap * sizeof *m->values);
     }
     m->values[m->n_values] = (pst_value_def){.name = name, .konst = konst};
     return m->n_values++;
@@ -70,16 +65,16 @@ static int new_value(loader *l, const char *name, const pst_tensor *konst)
 static int scope_find(const scope *s, const char *name)
 {
     for (; s; s = s->parent) {
-        void *v = pst_map_get(&s->names, name);
-        if (v)
-            return (int)(intptr_t)v - 1;
+        int id = pst_names_get(&s->names, name);
+        if (id >= 0)
+            return id;
     }
     return -1;
 }
 
 static void scope_put(scope *s, const char *name, int id)
 {
-    pst_map_put(&s->names, name, (void *)(intptr_t)(id + 1));
+    pst_names_put(&s->names, name, id);
 }
 
 static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, pst_graph *ret);
@@ -231,7 +226,7 @@ static pst_node *push_node(node_list *list)
 {
     if (list->n == list->cap) {
         list->cap = list->cap ? 2 * list->cap : 64;
-        list->at = pst_realloc(list->at, list->cap * sizeof *list->at);
+        list->at = pst_heap_realloc(list->at, list->cap * sizeof *list->at);
     }
     return &list->at[list->n++];
 }
@@ -287,7 +282,7 @@ static int inline_function(loader *l, const PstOnnx__FunctionProto *f, const pst
         *idn = fresh;
     }
 
-    pst_map_done(&s.names, NULL);
+    pst_names_done(&s.names);
     return rc;
 }
 
@@ -321,7 +316,7 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
         n.out[i] = -1;
         if (!*name)
             continue;
-        if (pst_map_get(&s->names, name))
+        if (pst_names_get(&s->names, name) >= 0)
             return bad(l, "node %s (%s): value %s is made twice", n.name, n.op_type, name);
         n.out[i] = new_value(l, name, NULL);
         scope_put(s, name, n.out[i]);
@@ -334,7 +329,8 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
     if (!n.op) {
         char text[160];
         snprintf(text, sizeof text, "%s%s%s-%" PRId64, domain, *domain ? "." : "", n.op_type, n.opset);
-        pst_map_put(&l->unsupported, text, (void *)"");
+        if (pst_names_get(&l->unsupported, text) < 0)
+            pst_names_put(&l->unsupported, pst_zone_strdup(z, text, strlen(text)), 0);
         return 0;
     }
     *push_node(list) = n;
@@ -349,7 +345,7 @@ static int load_initializers(loader *l, const PstOnnx__GraphProto *g, scope *s)
         if (rc < 0)
             return rc;
         const char *name = g->initializer[i]->name ? g->initializer[i]->name : "";
-        if (pst_map_get(&s->names, name))
+        if (pst_names_get(&s->names, name) >= 0)
             return bad(l, "initializer %s is there twice", name);
         scope_put(s, name, new_value(l, name, t));
     }
@@ -378,7 +374,7 @@ static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, co
     ret->in = pst_zone_alloc(z, (g->n_input + 1) * sizeof(int));
     for (size_t i = 0; i < g->n_input; i++) {
         const char *name = g->input[i]->name ? g->input[i]->name : "";
-        if (pst_map_get(&s.names, name))
+        if (pst_names_get(&s.names, name) >= 0)
             continue; /* IR 3 lists initializers among the inputs: they are constants here */
         int id = new_value(l, name, NULL);
         scope_put(&s, name, id);
@@ -404,8 +400,8 @@ static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, co
     if (list.n)
         memcpy(ret->nodes, list.at, list.n * sizeof *ret->nodes);
 out:
-    free(list.at);
-    pst_map_done(&s.names, NULL);
+    pst_heap_free(list.at);
+    pst_names_done(&s.names);
     return rc;
 }
 
@@ -489,122 +485,53 @@ static void fill_model(loader *l)
 
 static int refuse_unsupported(loader *l)
 {
-    if (!l->unsupported.live)
+    const pst_names *u = &l->unsupported;
+    if (!u->n)
         return 0;
-    pst_buf b = {0};
-    size_t shown = 0;
-    for (size_t i = 0; i < l->unsupported.n; i++) {
-        if (!l->unsupported.at[i].key)
-            continue;
-        if (++shown > 8) {
-            pst_buf_adds(&b, ", …");
+    char text[300] = "";
+    for (size_t i = 0, n = 0; i < u->n && n < sizeof text - 1; i++) {
+        if (i == 8) {
+            snprintf(text + n, sizeof text - n, ", …");
             break;
         }
-        pst_buf_printf(&b, "%s%s", shown > 1 ? ", " : "", l->unsupported.at[i].key);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", i ? ", " : "", u->at[i].name);
     }
-    int rc = pst_err_set(l->err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
-                         "%zu operator(s) of this model are not covered (operator-opset): %s; export it without them or at another opset",
-                         l->unsupported.live, b.data);
-    pst_buf_done(&b);
-    return rc;
+    return pst_err_set(l->err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
+                       "%zu operator(s) of this model are not covered (operator-opset): %s; export it without them or at another opset",
+                       u->n, text);
 }
 
-static int load_main(loader *l, const void *data, size_t len)
+/* The unpacked file belongs to the model's heap, like everything else of it; a failure unwinds through protobuf-c. */
+static void *proto_alloc(void *arg, size_t bytes)
 {
-    pst_model *m = l->m;
-    if (len > m->limits.file_bytes_max)
-        return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
-                           "the model is %zu bytes; at most %zu are allowed (file_bytes_max)", len, m->limits.file_bytes_max);
-    int rc = pst_onnx_scan(&pst_onnx__model_proto__descriptor, data, len, &m->limits, l->err);
+    return pst_heap_bytes(bytes);
+}
+
+static void proto_free(void *arg, void *p)
+{
+    pst_heap_free(p);
+}
+
+int pst_onnx_load(pst_model *m, const void *data, size_t len, int base_dirfd, pst_err *err)
+{
+    static ProtobufCAllocator heap = {.alloc = proto_alloc, .free = proto_free};
+    loader l = {.m = m, .base_dirfd = base_dirfd, .err = err};
+    int rc = pst_onnx_scan(&pst_onnx__model_proto__descriptor, data, len, &m->limits, err);
     if (rc < 0)
         return rc;
-    m->proto = pst_onnx__model_proto__unpack(NULL, len, data);
+    m->proto = pst_onnx__model_proto__unpack(&heap, len, data);
     if (!m->proto || !m->proto->graph)
-        return bad(l, "not an ONNX model: %s", m->proto ? "it has no graph" : "the bytes do not parse");
+        return bad(&l, "not an ONNX model: %s", m->proto ? "it has no graph" : "the bytes do not parse");
     if (!m->proto->has_ir_version || m->proto->ir_version < 3 || m->proto->ir_version > 14)
-        return pst_err_set(l->err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
-                           "ONNX IR version %" PRId64 " is not supported (3 to 14 are)",
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "ONNX IR version %" PRId64 " is not supported (3 to 14 are)",
                            m->proto->has_ir_version ? m->proto->ir_version : 0);
-    rc = load_graph(l, m->proto->graph, NULL, NULL, 0, &m->graph);
+    rc = load_graph(&l, m->proto->graph, NULL, NULL, 0, &m->graph);
     if (rc == 0)
-        rc = refuse_unsupported(l);
+        rc = refuse_unsupported(&l);
+    pst_names_done(&l.unsupported);
     if (rc < 0)
         return rc;
-    fill_infos(l, m->proto->graph);
-    fill_model(l);
-    m->info.file_bytes = len;
-    pst_sha256_hex(data, len, m->info.digest);
+    fill_infos(&l, m->proto->graph);
+    fill_model(&l);
     return 0;
-}
-
-int pst_model_load(const void *data, size_t len, const char *base_dir, const pst_model_limits *limits, pst_model **ret_model, pst_err *err)
-{
-    pst_err own = {0};
-    loader l = {.m = pst_alloc(sizeof(pst_model)), .base_dirfd = -1, .err = err ? err : &own};
-    l.m->refs = 1;
-    if (limits)
-        l.m->limits = *limits;
-    pst_limits_default(&l.m->limits);
-    if (base_dir)
-        l.base_dirfd = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = load_main(&l, data, len);
-    if (l.base_dirfd >= 0)
-        close(l.base_dirfd);
-    pst_map_done(&l.unsupported, NULL);
-    if (rc < 0) {
-        pst_model_unref(l.m);
-        return rc;
-    }
-    *ret_model = l.m;
-    return 0;
-}
-
-int pst_model_load_file(const char *path, const pst_model_limits *limits, pst_model **ret_model, pst_err *err)
-{
-    pst_model_limits lim = limits ? *limits : (pst_model_limits){0};
-    pst_limits_default(&lim);
-    pst_buf b = {0};
-    char *dir = NULL;
-    int rc = pst_fs_read(path, lim.file_bytes_max, &b, err);
-    if (rc < 0)
-        goto out;
-    const char *slash = strrchr(path, '/');
-    dir = slash ? pst_strndup(path, (size_t)(slash - path) + 1) : pst_strdup(".");
-    rc = pst_model_load(b.data, b.len, dir, &lim, ret_model, err);
-    if (rc < 0)
-        pst_err_prefix(err, "%s", path);
-out:
-    free(dir);
-    pst_buf_done(&b);
-    return rc;
-}
-
-pst_model *pst_model_ref(pst_model *m)
-{
-    __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
-    return m;
-}
-
-void pst_model_unref(pst_model *m)
-{
-    if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
-        return;
-    if (m->proto)
-        pst_onnx__model_proto__free_unpacked(m->proto, NULL);
-    free(m->values);
-    pst_zone_done(&m->zone);
-    free(m);
-}
-
-const pst_model_info *pst_model_info_get(const pst_model *m)
-{
-    return &m->info;
-}
-
-const char *pst_model_meta(const pst_model *m, const char *key)
-{
-    for (size_t i = 0; i < m->info.n_meta; i++)
-        if (!strcmp(m->info.meta_keys[i], key))
-            return m->info.meta_values[i];
-    return NULL;
 }

@@ -8,6 +8,10 @@ struct PstOnnx__TensorProto;
 struct PstOnnx__SparseTensorProto;
 struct ProtobufCMessageDescriptor;
 
+/* Fills an empty model from a file's bytes. Called below pst_heap_run: what it allocates belongs to m->heap, also on failure. m borrows
+ * nothing from data. base_dirfd < 0: external data is refused. */
+int pst_onnx_load(pst_model *m, const void *data, size_t len, int base_dirfd, pst_err *err);
+
 /* Walks the wire format before protobuf-c does, which recurses without a bound and allocates per field: refuses messages nested
  * deeper than depth_max, more than nodes_max nodes and field counts out of proportion. */
 int pst_onnx_scan(const struct ProtobufCMessageDescriptor *root, const void *data, size_t len, const pst_model_limits *limits,

@@ -27,6 +27,8 @@ void pst_limits_default(pst_model_limits *l)
         l->arena_bytes_max = (size_t)1 << 30;
     if (!l->depth_max)
         l->depth_max = 16;
+    if (!l->steps_max)
+        l->steps_max = 200000000;
 }
 
 typedef struct scan {
@@ -148,7 +150,11 @@ static int read_external(pst_zone *zone, const PstOnnx__TensorProto *tp, int bas
                          location);
         goto out;
     }
-    char *data = pst_zone_alloc(zone, want ? want : 1);
+    char *data = pst_zone_try(zone, want ? want : 1);
+    if (!data) {
+        rc = pst_heap_none(want, err);
+        goto out;
+    }
     for (size_t got = 0; got < want;) {
         ssize_t n = pread(fd, data + got, want - got, (off_t)(offset + got));
         if (n < 0 && errno == EINTR)

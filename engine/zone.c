@@ -18,7 +18,9 @@ static pst_zone_chunk *add_chunk(pst_zone *z, size_t bytes)
     pst_zone_chunk *c = z->chunks;
     bool own = bytes > ZONE_CHUNK / 2; /* a big block gets a chunk of its own, behind the one in use */
     size_t cap = own ? bytes : ZONE_CHUNK;
-    pst_zone_chunk *fresh = pst_heap_alloc64(sizeof *fresh + cap);
+    pst_zone_chunk *fresh = pst_heap_try64(sizeof *fresh + cap);
+    if (!fresh)
+        return NULL;
     memset(fresh, 0, sizeof *fresh + cap);
     fresh->cap = cap;
     if (own && c) {
@@ -31,16 +33,26 @@ static pst_zone_chunk *add_chunk(pst_zone *z, size_t bytes)
     return fresh;
 }
 
-void *pst_zone_alloc(pst_zone *z, size_t bytes)
+void *pst_zone_try(pst_zone *z, size_t bytes)
 {
     if (bytes > PTRDIFF_MAX - 4096)
-        pst_heap_fail(bytes);
+        return NULL;
     bytes = (bytes + 63) & ~(size_t)63;
     pst_zone_chunk *c = z->chunks;
     if (!c || c->cap - c->used < bytes)
         c = add_chunk(z, bytes);
+    if (!c)
+        return NULL;
     void *p = c->data + c->used;
     c->used += bytes;
+    return p;
+}
+
+void *pst_zone_alloc(pst_zone *z, size_t bytes)
+{
+    void *p = pst_zone_try(z, bytes);
+    if (!p)
+        pst_heap_fail(bytes);
     return p;
 }
 

@@ -1,0 +1,151 @@
+/* model.c - the public side of models: where a load begins and ends, whatever the format. Reading a format is onnx_load.c's matter.
+ * A load has one way out when memory runs out: everything belongs to the model's heap, and goes with it (heap.h). */
+#include "engine/abi.h"
+#include "engine/onnx_read.h"
+
+#include "common/base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct loading {
+    pst_model *m;
+    const void *data;
+    size_t len;
+    int base_dirfd;
+} loading;
+
+static int load_body(void *arg, pst_err *err)
+{
+    loading *l = arg;
+    return pst_onnx_load(l->m, l->data, l->len, l->base_dirfd, err);
+}
+
+int pst_model_load(const void *data, size_t len, const char *base_dir, const pst_model_limits *limits, pst_model **ret_model, pst_err *err)
+{
+    pst_err own = {0};
+    pst_model_limits lim = limits ? *limits : (pst_model_limits){0};
+    if (!err)
+        err = &own;
+    int rc = pst_reserved_check(lim.reserved, sizeof lim.reserved / sizeof *lim.reserved, "pst_model_limits", err);
+    if (rc < 0)
+        return rc;
+    pst_limits_default(&lim);
+    if (len > lim.file_bytes_max)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model is %zu bytes; at most %zu are allowed (file_bytes_max)",
+                           len, lim.file_bytes_max);
+    loading l = {.m = pst_heap_raw(sizeof(pst_model)), .data = data, .len = len, .base_dirfd = -1};
+    if (!l.m)
+        return pst_heap_none(sizeof(pst_model), err);
+    l.m->refs = 1;
+    l.m->limits = lim;
+    if (base_dir)
+        l.base_dirfd = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rc = pst_heap_run(&l.m->heap, load_body, &l, err);
+    if (l.base_dirfd >= 0)
+        close(l.base_dirfd);
+    if (rc < 0) {
+        pst_model_unref(l.m);
+        return rc;
+    }
+    l.m->info.file_bytes = len;
+    pst_sha256_hex(data, len, l.m->info.digest);
+    *ret_model = l.m;
+    return 0;
+}
+
+typedef struct file {
+    pst_heap heap;
+    int fd;
+    const char *path;
+    size_t bytes_max;
+    char *data;
+    size_t len, cap;
+    char *dir;
+} file;
+
+/* A file's size is a hint only: pipes have none, and it may change while it is read. */
+static int read_body(void *arg, pst_err *err)
+{
+    file *f = arg;
+    struct stat st;
+    off_t size = fstat(f->fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : 0;
+    if (size > 0 && (uint64_t)size > f->bytes_max)
+        goto large;
+    f->cap = size > 0 ? (size_t)size + 1 : 65536;
+    f->data = pst_heap_bytes(f->cap);
+    for (;;) {
+        if (f->len == f->cap) {
+            f->data = pst_heap_realloc(f->data, 2 * f->cap);
+            f->cap *= 2;
+        }
+        ssize_t n = read(f->fd, f->data + f->len, f->cap - f->len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return pst_err_sys(err, errno, "cannot read %s", f->path);
+        if (!n)
+            break;
+        f->len += (size_t)n;
+        if (f->len > f->bytes_max)
+            goto large;
+    }
+    const char *slash = strrchr(f->path, '/');
+    f->dir = slash ? pst_heap_strndup(f->path, (size_t)(slash - f->path) + 1) : pst_heap_strndup(".", 1);
+    return 0;
+large:
+    return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "%s is larger than the limit of %zu bytes (file_bytes_max)", f->path,
+                       f->bytes_max);
+}
+
+int pst_model_load_file(const char *path, const pst_model_limits *limits, pst_model **ret_model, pst_err *err)
+{
+    pst_err own = {0};
+    pst_model_limits lim = limits ? *limits : (pst_model_limits){0};
+    if (!err)
+        err = &own;
+    pst_limits_default(&lim);
+    file f = {.path = path, .bytes_max = lim.file_bytes_max, .fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(0)};
+    if (f.fd < 0)
+        return pst_err_sys(err, errno, "cannot read %s", path);
+    int rc = pst_heap_run(&f.heap, read_body, &f, err);
+    close(f.fd);
+    if (rc == 0) {
+        rc = pst_model_load(f.data, f.len, f.dir, limits, ret_model, err);
+        if (rc < 0)
+            pst_err_prefix(err, "%s", path);
+    }
+    pst_heap_release(&f.heap);
+    return rc;
+}
+
+pst_model *pst_model_ref(pst_model *m)
+{
+    __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
+    return m;
+}
+
+void pst_model_unref(pst_model *m)
+{
+    if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    pst_heap_release(&m->heap); /* the zone and the unpacked file among it */
+    free(m);
+}
+
+const pst_model_info *pst_model_info_get(const pst_model *m)
+{
+    return &m->info;
+}
+
+const char *pst_model_meta(const pst_model *m, const char *key)
+{
+    for (size_t i = 0; i < m->info.n_meta; i++)
+        if (!strcmp(m->info.meta_keys[i], key))
+            return m->info.meta_values[i];
+    return NULL;
+}
