@@ -3,6 +3,7 @@
 #include "engine/ops/kernels.h"
 #include "engine/ops/tree.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +156,31 @@ static void probabilities(const svm *s, int classes, const double *dec, double *
         z[i] = (float)p[i];
 }
 
+/* Without support vectors each class has a row of coefficients: its score is the kernel of row and coefficients, plus rho. */
+static int linear_classes(pst_op_ctx *c, const svm *s, const pst_labels *l, const float *x, int64_t rows, int64_t cols)
+{
+    int64_t n = l->n;
+    if (n < 2 || n > INT_MAX || !s->n_rho || s->n_coef % (size_t)n || (int64_t)(s->n_coef / (size_t)n) != cols)
+        return pst_op_fail(c, PST_EINVAL, "%zu coefficients and %zu rho do not fit %lld classes of %lld features", s->n_coef, s->n_rho,
+                           (long long)n, (long long)cols);
+    pst_post post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
+    void *labels = pst_labels_out(c, l, rows);
+    float *z = pst_out(c, 1, PST_F32, 2, (int64_t[]){rows, n});
+    if (!labels || !z)
+        return PST_ELIMIT;
+    for (int64_t r = 0; r < rows; r++) {
+        float *o = z + r * n;
+        int best = 0;
+        for (int k = 0; k < n; k++) {
+            o[k] = (float)(kernel(s, x + r * cols, s->coef + k * cols, cols) + (double)s->rho[0]);
+            best = o[k] > o[best] ? k : best;
+        }
+        pst_label_put(l, labels, r, best);
+        pst_post_row(post, o, (int)n);
+    }
+    return 0;
+}
+
 int pst_op_svm_classifier(pst_op_ctx *c)
 {
     svm s;
@@ -167,7 +193,7 @@ int pst_op_svm_classifier(pst_op_ctx *c)
         return PST_EINVAL;
     int classes = (int)s.n_per_class, pairs = classes * (classes - 1) / 2;
     if (!classes)
-        return pst_op_fail(c, PST_EUNSUPPORTED, "a linear SVMClassifier without support vectors is not covered");
+        return linear_classes(c, &s, &l, x, rows, cols);
     bool fits = classes >= 2 && classes <= 1000;
     for (int i = 0; i < classes && fits; i++) {
         fits = s.per_class[i] >= 0 && s.per_class[i] < 100000000;
