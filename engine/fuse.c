@@ -1,7 +1,7 @@
 /* fuse.c - chains of dense layers, constant elementwise steps and activations become one node that runs tile by tile.
  *
  * A chain starts at any value and follows single readers: Gemm (constant B and C, no transA) or MatMul by a constant matrix;
- * Add, Sub, Mul, Div by a constant vector or scalar; BatchNormalization of a matrix; Relu, LeakyRelu, Elu, Sigmoid, Tanh,
+ * Add, Sub, Mul, Div by a constant vector or scalar; Scaler; BatchNormalization of a matrix; Relu, LeakyRelu, Elu, Sigmoid, Tanh,
  * Identity, Dropout. Elementwise steps right behind a layer are folded into its weights; those in front of the first layer (a
  * scaler) are run as they are on the tile: folding (x - mean) into weights cancels digits when the mean is large. */
 #include "engine/plan.h"
@@ -20,20 +20,27 @@ typedef struct fused_mlp {
     const pst_cpu_kernels *kernels;
     pst_fused_step *steps;
     int n_steps, width, n_in, n_out;
-    bool matrix_only; /* a Gemm is in it: rank 2 */
+    int rank_min, rank_max; /* of the input: a Gemm wants a matrix, an operand (1, K) makes one of a vector */
 } fused_mlp;
+
+static int prepare_mlp(pst_op_ctx *c)
+{
+    const fused_mlp *f = c->node->fused;
+    char text[64];
+    snprintf(text, sizeof text, "fused MLP %s, tile %dx%d", f->kernels->isa, f->kernels->mr, f->kernels->nr);
+    char *kept = pst_keep(c, sizeof text);
+    memcpy(kept, text, sizeof text);
+    c->kernel = kept;
+    return 0;
+}
 
 static int run_mlp(pst_op_ctx *c)
 {
     const fused_mlp *f = c->node->fused;
-    int rc = pst_need(c, 1);
-    if (rc < 0)
-        return rc;
-    pst_tensor x = *pst_in(c, 0);
-    if (x.dtype != PST_F32 || x.rank < 1 || (f->matrix_only && x.rank != 2) || x.dims[x.rank - 1] != f->n_in)
-        return pst_op_fail(c, PST_EINVAL, "a float32 tensor (…, %d) is needed, not %s of rank %d, last dimension %lld", f->n_in,
-                           pst_dtype_name(x.dtype), x.rank, x.rank > 0 ? (long long)x.dims[x.rank - 1] : -1);
-    pst_tensor o = x;
+    const pst_tensor *in = pst_in(c, 0);
+    if (!in || in->dtype != PST_F32 || in->rank < f->rank_min || in->rank > f->rank_max || in->dims[in->rank - 1] != f->n_in)
+        return pst_parts_run(c, (pst_step **)c->state);
+    pst_tensor x = *in, o = x;
     o.dims[o.rank - 1] = f->n_out;
     int ld = (f->width + f->kernels->nr - 1) / f->kernels->nr * f->kernels->nr;
     float *y = pst_out_like(c, 0, &o), *work = pst_scratch(c, (size_t)(4 * f->kernels->mr) * (size_t)ld * sizeof(float));
@@ -43,32 +50,19 @@ static int run_mlp(pst_op_ctx *c)
     return 0;
 }
 
-static const pst_op fused_op = {.domain = "+", .name = "FusedMLP", .min_opset = 1, .run = run_mlp};
+static const pst_op fused_op = {.domain = "+", .name = "FusedMLP", .min_opset = 1, .run = run_mlp, .prepare = prepare_mlp};
 
 typedef struct link {
     size_t at; /* index in the node list */
-    enum { LINK_DENSE, LINK_ELT, LINK_BN, LINK_ACT, LINK_PASS } what;
+    enum { LINK_DENSE, LINK_ELT, LINK_BN, LINK_SCALER, LINK_ACT, LINK_PASS } what;
     pst_fused_kind kind;
     pst_act act;
     float alpha;
     const float *v; /* operand of an elementwise step */
     int64_t v_n;
+    int v_rank;
     int dense_in, dense_out;
 } link;
-
-typedef struct fuser {
-    pst_plan *p;
-    pst_node_ref *nodes;
-    size_t n;
-    int *readers; /* by value: how many times it is read in this graph */
-    int *reader;  /* the one that reads it */
-} fuser;
-
-static const pst_tensor *konst(const fuser *f, int id)
-{
-    const pst_val *v = id >= 0 && f->p->folded[id] ? &f->p->vals[id] : NULL;
-    return v && v->kind == PST_VAL_TENSOR && v->t.dtype == PST_F32 ? &v->t : NULL;
-}
 
 /* A constant that acts per feature: scalar, (K), (1, K); -1 otherwise. */
 static int64_t vector_width(const pst_tensor *t)
@@ -78,12 +72,12 @@ static int64_t vector_width(const pst_tensor *t)
     return pst_count(t);
 }
 
-static bool classify_dense(const fuser *f, const pst_node *n, int in, link *l)
+static bool classify_dense(const pst_fuser *f, const pst_node *n, int in, link *l)
 {
     bool gemm = !strcmp(n->op_type, "Gemm");
     if ((!gemm && strcmp(n->op_type, "MatMul")) || n->n_in < 2 || n->in[0] != in)
         return false;
-    const pst_tensor *b = konst(f, n->in[1]);
+    const pst_tensor *b = pst_fuse_konst(f, n->in[1]);
     bool tb = gemm && pst_attr_int(n, "transB", 0);
     if (!b || b->rank != 2 || (gemm && pst_attr_int(n, "transA", 0)) || b->dims[0] > 65536 || b->dims[1] > 65536 || !b->dims[0] ||
         !b->dims[1])
@@ -92,7 +86,7 @@ static bool classify_dense(const fuser *f, const pst_node *n, int in, link *l)
     l->dense_in = (int)b->dims[tb];
     l->dense_out = (int)b->dims[!tb];
     if (gemm && n->n_in > 2 && n->in[2] >= 0) {
-        const pst_tensor *c = konst(f, n->in[2]);
+        const pst_tensor *c = pst_fuse_konst(f, n->in[2]);
         int64_t w = c ? vector_width(c) : -1;
         if (w != 1 && w != l->dense_out)
             return false;
@@ -100,8 +94,24 @@ static bool classify_dense(const fuser *f, const pst_node *n, int in, link *l)
     return true;
 }
 
+/* A Scaler: x - offset, then times scale; lengths 0 and 1 stand for any width. It also takes other types: float32 must be sure. */
+static bool classify_scaler(const pst_fuser *f, const pst_node *n, int in, link *l)
+{
+    size_t n_off, n_scale;
+    if (strcmp(n->domain, "ai.onnx.ml") != 0 || strcmp(n->op_type, "Scaler") != 0 || n->n_in != 1 || n->out[0] < 0 ||
+        f->types[in] != PST_F32)
+        return false;
+    pst_attr_floats(n, "offset", &n_off);
+    pst_attr_floats(n, "scale", &n_scale);
+    if (n_off > 1 && n_scale > 1 && n_off != n_scale)
+        return false;
+    l->what = LINK_SCALER;
+    l->v_n = (int64_t)(n_off > n_scale ? n_off : n_scale);
+    return true;
+}
+
 /* What node n does to the value in, or false when the chain ends before it. */
-static bool classify(const fuser *f, const pst_node *n, int in, link *l)
+static bool classify(const pst_fuser *f, const pst_node *n, int in, link *l)
 {
     static const struct {
         const char *name;
@@ -116,11 +126,10 @@ static bool classify(const fuser *f, const pst_node *n, int in, link *l)
         const char *name;
         pst_fused_kind kind;
     } elts[] = {{"Add", PST_FUSED_ADD}, {"Sub", PST_FUSED_SUB}, {"Mul", PST_FUSED_MUL}, {"Div", PST_FUSED_DIV}};
-    if (*n->domain || n->n_out < 1 || n->out[0] < 0)
+    if (classify_scaler(f, n, in, l))
+        return true;
+    if (!pst_fuse_is(n, n->op_type))
         return false;
-    for (int i = 1; i < n->n_out; i++)
-        if (n->out[i] >= 0)
-            return false;
     if (classify_dense(f, n, in, l))
         return true;
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
@@ -139,7 +148,7 @@ static bool classify(const fuser *f, const pst_node *n, int in, link *l)
         l->what = LINK_BN;
         l->v_n = -1;
         for (int i = 1; i < 5; i++) {
-            const pst_tensor *t = konst(f, n->in[i]);
+            const pst_tensor *t = pst_fuse_konst(f, n->in[i]);
             if (!t || t->rank != 1 || (i > 1 && t->dims[0] != l->v_n))
                 return false;
             l->v_n = t->dims[0];
@@ -150,49 +159,17 @@ static bool classify(const fuser *f, const pst_node *n, int in, link *l)
         if (!strcmp(n->op_type, elts[i].name) && n->n_in == 2 && n->opset >= 7) {
             int other = n->in[0] == in ? n->in[1] : n->in[0];
             bool commutes = elts[i].kind == PST_FUSED_ADD || elts[i].kind == PST_FUSED_MUL;
-            const pst_tensor *t = konst(f, other);
+            const pst_tensor *t = pst_fuse_konst(f, other);
             if (!t || (n->in[0] != in && !commutes) || vector_width(t) < 1)
                 return false;
             l->what = LINK_ELT;
             l->kind = elts[i].kind;
             l->v = t->data;
             l->v_n = vector_width(t);
+            l->v_rank = t->rank;
             return true;
         }
     return false;
-}
-
-static void count_reader(void *arg, int id)
-{
-    ((int *)arg)[id]++;
-}
-
-static void find_readers(fuser *f)
-{
-    for (size_t i = 0; i < f->n; i++) {
-        const pst_node *n = f->nodes[i].node;
-        if (f->nodes[i].dead)
-            continue;
-        for (int k = 0; k < n->n_in; k++)
-            if (n->in[k] >= 0) {
-                f->readers[n->in[k]]++;
-                f->reader[n->in[k]] = (int)i;
-            }
-        for (int k = 0; k < n->n_attrs; k++)
-            if (n->attrs[k].graph)
-                for (int twice = 0; twice < 2; twice++) { /* read from inside a graph: never a link */
-                    for (size_t q = 0; q < n->attrs[k].graph->n_nodes; q++) {
-                        const pst_node *in = &n->attrs[k].graph->nodes[q];
-                        for (int w = 0; w < in->n_in; w++)
-                            if (in->in[w] >= 0)
-                                count_reader(f->readers, in->in[w]);
-                    }
-                    for (int q = 0; q < n->attrs[k].graph->n_out; q++)
-                        count_reader(f->readers, n->attrs[k].graph->out[q]);
-                }
-    }
-    for (int i = 0; i < f->p->m->graph.n_out; i++)
-        f->readers[f->p->m->graph.out[i]] += 2;
 }
 
 /* Widths must agree along the chain; cut it where they do not. Returns the number of links kept, and the widths. */
@@ -212,7 +189,8 @@ static int fit_chain(link *l, int n, int *ret_in, size_t *ret_bytes)
             *ret_bytes += bytes;
             width = l[i].dense_out;
             dense++;
-        } else if ((l[i].what == LINK_ELT && l[i].v_n != 1 && l[i].v_n != width) || (l[i].what == LINK_BN && l[i].v_n != width)) {
+        } else if ((l[i].what == LINK_ELT && l[i].v_n != 1 && l[i].v_n != width) || (l[i].what == LINK_BN && l[i].v_n != width) ||
+                   (l[i].what == LINK_SCALER && l[i].v_n > 1 && l[i].v_n != width)) {
             break;
         }
         last = i + 1;
@@ -220,7 +198,7 @@ static int fit_chain(link *l, int n, int *ret_in, size_t *ret_bytes)
     return dense ? last : 0;
 }
 
-static float *padded(fuser *f, int nr, int width, const float *v, int64_t n, float pad)
+static float *padded(pst_fuser *f, int nr, int width, const float *v, int64_t n, float pad)
 {
     int ld = (width + nr - 1) / nr * nr;
     float *to = pst_zone_alloc(&f->p->zone, (size_t)ld * sizeof *to);
@@ -230,10 +208,10 @@ static float *padded(fuser *f, int nr, int width, const float *v, int64_t n, flo
 }
 
 /* Constant B (and C) of a Gemm or MatMul as column panels with alpha and beta applied. */
-static void pack_dense(fuser *f, const pst_node *n, const link *l, int nr, pst_fused_step *s)
+static void pack_dense(pst_fuser *f, const pst_node *n, const link *l, int nr, pst_fused_step *s)
 {
     bool gemm = !strcmp(n->op_type, "Gemm"), tb = gemm && pst_attr_int(n, "transB", 0);
-    const float *b = konst(f, n->in[1])->data;
+    const float *b = pst_fuse_konst(f, n->in[1])->data;
     float alpha = gemm ? pst_attr_float(n, "alpha", 1) : 1, beta = gemm ? pst_attr_float(n, "beta", 1) : 1;
     int in = l->dense_in, out = l->dense_out, panels = (out + nr - 1) / nr;
     float *w = pst_zone_alloc(&f->p->zone, (size_t)panels * (size_t)nr * (size_t)in * sizeof *w);
@@ -244,7 +222,7 @@ static void pack_dense(fuser *f, const pst_node *n, const link *l, int nr, pst_f
                 w[((size_t)p * (size_t)in + (size_t)i) * (size_t)nr + (size_t)j] =
                     alpha * (tb ? b[col * (size_t)in + (size_t)i] : b[(size_t)i * (size_t)out + col]);
             }
-    const pst_tensor *c = gemm && n->n_in > 2 ? konst(f, n->in[2]) : NULL;
+    const pst_tensor *c = gemm && n->n_in > 2 ? pst_fuse_konst(f, n->in[2]) : NULL;
     float *bias = padded(f, nr, out, c ? c->data : NULL, c ? pst_count(c) : 0, 0);
     for (int i = 0; i < out; i++)
         bias[i] *= beta;
@@ -257,6 +235,11 @@ static bool fold_into(pst_fused_step *s, int nr, pst_fused_kind kind, const floa
     if (s->kind != PST_FUSED_DENSE || s->act != PST_ACT_NONE)
         return false;
     float *bias = (float *)s->v, *w = (float *)s->w;
+    for (int j = 0; j < s->out; j++) { /* an infinite or zero factor would turn finite sums into NaN */
+        float a = v[n == 1 ? 0 : j];
+        if (!isfinite(a) || (kind == PST_FUSED_DIV && a == 0))
+            return false;
+    }
     for (int j = 0; j < s->out; j++) {
         float a = v[n == 1 ? 0 : j];
         if (kind == PST_FUSED_ADD)
@@ -274,7 +257,7 @@ static bool fold_into(pst_fused_step *s, int nr, pst_fused_kind kind, const floa
     return true;
 }
 
-static void add_elt(fuser *f, pst_fused_step *steps, int *n, int nr, int width, pst_fused_kind kind, const float *v, int64_t v_n)
+static void add_elt(pst_fuser *f, pst_fused_step *steps, int *n, int nr, int width, pst_fused_kind kind, const float *v, int64_t v_n)
 {
     if (*n && fold_into(&steps[*n - 1], nr, kind, v, v_n))
         return;
@@ -282,10 +265,10 @@ static void add_elt(fuser *f, pst_fused_step *steps, int *n, int nr, int width, 
         (pst_fused_step){.kind = kind, .in = width, .out = width, .v = padded(f, nr, width, v, v_n, kind == PST_FUSED_DIV ? 1 : 0)};
 }
 
-static void add_batchnorm(fuser *f, const pst_node *n, pst_fused_step *steps, int *n_steps, int nr, int width)
+static void add_batchnorm(pst_fuser *f, const pst_node *n, pst_fused_step *steps, int *n_steps, int nr, int width)
 {
-    const float *scale = konst(f, n->in[1])->data, *bias = konst(f, n->in[2])->data, *mean = konst(f, n->in[3])->data,
-                *var = konst(f, n->in[4])->data;
+    const float *scale = pst_fuse_konst(f, n->in[1])->data, *bias = pst_fuse_konst(f, n->in[2])->data,
+                *mean = pst_fuse_konst(f, n->in[3])->data, *var = pst_fuse_konst(f, n->in[4])->data;
     double eps = (double)pst_attr_float(n, "epsilon", 1e-5f);
     float *mul = pst_zone_alloc(&f->p->zone, (size_t)width * sizeof *mul), *add = pst_zone_alloc(&f->p->zone, (size_t)width * sizeof *add);
     for (int i = 0; i < width; i++) {
@@ -297,27 +280,49 @@ static void add_batchnorm(fuser *f, const pst_node *n, pst_fused_step *steps, in
     add_elt(f, steps, n_steps, nr, width, PST_FUSED_ADD, add, width);
 }
 
-static void build(fuser *f, const link *l, int n, int n_in)
+static void add_scaler(pst_fuser *f, const pst_node *n, pst_fused_step *steps, int *n_steps, int nr, int width)
+{
+    size_t n_off, n_scale;
+    const float *off = pst_attr_floats(n, "offset", &n_off), *scale = pst_attr_floats(n, "scale", &n_scale);
+    if (n_off)
+        add_elt(f, steps, n_steps, nr, width, PST_FUSED_SUB, off, (int64_t)n_off);
+    if (n_scale)
+        add_elt(f, steps, n_steps, nr, width, PST_FUSED_MUL, scale, (int64_t)n_scale);
+}
+
+static void build(pst_fuser *f, const link *l, int n, int n_in)
 {
     fused_mlp *m = pst_zone_alloc(&f->p->zone, sizeof *m);
     m->kernels = pst_kernels_pick(f->p->isa);
     m->steps = pst_zone_alloc(&f->p->zone, (size_t)(2 * n) * sizeof *m->steps);
     int width = n_in, nr = m->kernels->nr, dense = 0;
+    size_t parts[CHAIN_MAX];
     m->n_in = m->width = n_in;
+    m->rank_min = 1;
+    m->rank_max = PST_MAX_RANK;
     for (int i = 0; i < n; i++) {
         const pst_node *node = f->nodes[l[i].at].node;
+        parts[i] = l[i].at;
         switch (l[i].what) {
         case LINK_DENSE:
             pack_dense(f, node, &l[i], nr, &m->steps[m->n_steps++]);
             width = l[i].dense_out;
             m->width = width > m->width ? width : m->width;
-            m->matrix_only |= !strcmp(node->op_type, "Gemm");
+            if (!strcmp(node->op_type, "Gemm"))
+                m->rank_min = m->rank_max = 2;
             dense++;
             break;
-        case LINK_ELT: add_elt(f, m->steps, &m->n_steps, nr, width, l[i].kind, l[i].v, l[i].v_n); break;
+        case LINK_ELT:
+            add_elt(f, m->steps, &m->n_steps, nr, width, l[i].kind, l[i].v, l[i].v_n);
+            m->rank_min = l[i].v_rank > m->rank_min ? l[i].v_rank : m->rank_min;
+            break;
         case LINK_BN:
             add_batchnorm(f, node, m->steps, &m->n_steps, nr, width);
-            m->matrix_only = true;
+            m->rank_min = m->rank_max = 2;
+            break;
+        case LINK_SCALER:
+            add_scaler(f, node, m->steps, &m->n_steps, nr, width);
+            m->rank_min = m->rank_max = 2;
             break;
         case LINK_ACT:
             if (!m->n_steps || m->steps[m->n_steps - 1].act != PST_ACT_NONE)
@@ -329,29 +334,16 @@ static void build(fuser *f, const link *l, int n, int n_in)
         }
     }
     m->n_out = width;
-    pst_node *fused = pst_zone_alloc(&f->p->zone, sizeof *fused);
     const pst_node *first = f->nodes[l[0].at].node, *last = f->nodes[l[n - 1].at].node;
     char text[120];
     snprintf(text, sizeof text, "%d nodes, %d layers, %d -> %d, %s tile %dx%d", n, dense, n_in, width, m->kernels->isa, m->kernels->mr, nr);
-    *fused = (pst_node){.domain = "+",
-                        .op_type = "FusedMLP",
-                        .name = pst_zone_strdup(&f->p->zone, text, strlen(text)),
-                        .op = &fused_op,
-                        .n_in = 1,
-                        .n_out = 1,
-                        .fused = m};
-    fused->in = pst_zone_alloc(&f->p->zone, 2 * sizeof(int));
-    fused->out = fused->in + 1;
-    fused->out[0] = last->out[0];
-    fused->in[0] = first->in[0]; /* the variable input of an elementwise link may be its second */
-    if (first->n_in == 2 && f->p->folded[first->in[0]])
-        fused->in[0] = first->in[1];
-    for (int i = 0; i < n; i++)
-        f->nodes[l[i].at].dead = true;
-    f->nodes[l[n - 1].at] = (pst_node_ref){.node = fused};
+    int in = first->in[0]; /* the variable input of an elementwise link may be its second */
+    if (first->n_in == 2 && f->p->folded[in])
+        in = first->in[1];
+    pst_fuse_replace(f, parts, n, &fused_op, m, &in, 1, last->out[0], text);
 }
 
-static void try_chain(fuser *f, size_t start)
+static void try_chain(pst_fuser *f, size_t start)
 {
     link l[CHAIN_MAX];
     int n = 0;
@@ -374,18 +366,15 @@ static void try_chain(fuser *f, size_t start)
     int n_in;
     size_t bytes;
     n = fit_chain(l, n, &n_in, &bytes);
-    if (n)
-        build(f, l, n, n_in);
+    if (!n || 4 * bytes > f->p->pool.bytes_max - f->p->fused_bytes) /* many chains may share one matrix: copies are bounded */
+        return;
+    f->p->fused_bytes += 2 * bytes;
+    build(f, l, n, n_in);
 }
 
-void pst_fuse_mlp(pst_plan *p, pst_node_ref *nodes, size_t n)
+void pst_fuse_mlp(pst_fuser *f)
 {
-    size_t n_values = (size_t)(p->m->n_values ? p->m->n_values : 1);
-    fuser f = {.p = p, .nodes = nodes, .n = n, .readers = pst_alloc(n_values * sizeof(int)), .reader = pst_alloc(n_values * sizeof(int))};
-    find_readers(&f);
-    for (size_t i = 0; i < n; i++)
-        if (!nodes[i].dead && nodes[i].node->op != &fused_op)
-            try_chain(&f, i);
-    free(f.readers);
-    free(f.reader);
+    for (size_t i = 0; i < f->n; i++)
+        if (!f->nodes[i].dead && f->nodes[i].node->domain[0] != '+')
+            try_chain(f, i);
 }

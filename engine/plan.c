@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define FOLD_BYTES_MAX ((size_t)64 << 20)
-#define FOLD_TEXT_MAX  ((size_t)1 << 20)
+#define FOLD_TEXT_MAX  ((size_t)16 << 20) /* of the whole plan */
 
 /* Value ids read by graphs nested in a node, their own locals included (harmless). */
 static void visit_nested(const pst_graph *g, void (*use)(void *arg, int id), void *arg)
@@ -26,7 +26,7 @@ static void visit_nested(const pst_graph *g, void (*use)(void *arg, int id), voi
         use(arg, g->out[i]);
 }
 
-static void visit_uses(const pst_node *n, void (*use)(void *arg, int id), void *arg)
+void pst_visit_uses(const pst_node *n, void (*use)(void *arg, int id), void *arg)
 {
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] >= 0)
@@ -41,6 +41,7 @@ static void mark_bool(void *arg, int id)
     ((bool *)arg)[id] = true;
 }
 
+/* Without the operator's prepare. */
 static void make_step(pst_plan *p, const pst_node *n, pst_step *s)
 {
     pst_zone *z = &p->zone;
@@ -49,12 +50,40 @@ static void make_step(pst_plan *p, const pst_node *n, pst_step *s)
     s->out = pst_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->out);
     s->dummy = pst_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->dummy);
     s->wanted = pst_zone_alloc(z, (size_t)n->n_out + 1);
+    s->dies = pst_zone_alloc(z, (size_t)n->n_in + 1);
     for (int k = 0; k < n->n_in; k++)
         s->in[k] = n->in[k] >= 0 ? &p->vals[n->in[k]] : NULL;
     for (int k = 0; k < n->n_out; k++) {
         s->wanted[k] = n->out[k] >= 0;
         s->out[k] = n->out[k] >= 0 ? &p->vals[n->out[k]] : &s->dummy[k];
     }
+}
+
+static int prepare_step(pst_plan *p, pst_step *s, pst_err *err)
+{
+    if (!s->node->op->prepare)
+        return 0;
+    pst_blk *mark = p->scratch;
+    pst_op_ctx c = {.node = s->node,
+                    .plan = p,
+                    .in = s->in,
+                    .n_in = s->n_in,
+                    .out = s->out,
+                    .wanted = s->wanted,
+                    .n_out = s->n_out,
+                    .state = &s->state,
+                    .err = err};
+    int rc = s->node->op->prepare(&c);
+    pst_scratch_free(p, mark);
+    s->kernel = c.kernel;
+    s->note = c.note;
+    return rc;
+}
+
+int pst_step_make(pst_plan *p, const pst_node *n, pst_step *s, pst_err *err)
+{
+    make_step(p, n, s);
+    return prepare_step(p, s, err);
 }
 
 static bool has_graph(const pst_node *n)
@@ -75,21 +104,11 @@ static bool try_fold(pst_plan *p, const pst_node *n)
             return false;
     pst_step s;
     pst_err err = {0};
-    make_step(p, n, &s);
     p->steps_left = 1000;
-    pst_op_ctx c = {.node = n,
-                    .plan = p,
-                    .in = s.in,
-                    .n_in = s.n_in,
-                    .out = s.out,
-                    .wanted = s.wanted,
-                    .n_out = s.n_out,
-                    .state = &s.state,
-                    .err = &err};
-    int rc = n->op->prepare ? n->op->prepare(&c) : 0;
+    int rc = pst_step_make(p, n, &s, &err);
     if (rc == 0)
         rc = pst_step_run(p, &s, &err);
-    bool ok = rc == 0 && p->text_bytes < FOLD_TEXT_MAX;
+    bool ok = rc == 0 && (p->fold_text_bytes += p->text_bytes) < FOLD_TEXT_MAX;
     for (int k = 0; k < n->n_out; k++) {
         pst_val_clear(p, &s.dummy[k]);
         if (s.out[k]->kind == PST_VAL_TENSOR && (size_t)pst_count(&s.out[k]->t) * pst_dtype_size(s.out[k]->t.dtype) > FOLD_BYTES_MAX)
@@ -119,7 +138,8 @@ static bool is_alias(const pst_node *n)
 {
     if (*n->domain || n->n_in < 1 || n->in[0] < 0 || n->n_out < 1 || n->out[0] < 0)
         return false;
-    return !strcmp(n->op_type, "Identity");
+    bool dropout = !strcmp(n->op_type, "Dropout") && n->opset >= 7 && (n->n_in < 3 || n->in[2] < 0) && (n->n_out < 2 || n->out[1] < 0);
+    return dropout || !strcmp(n->op_type, "Identity");
 }
 
 static const pst_node *with_inputs(pst_plan *p, const pst_node *n, const int *alias)
@@ -137,13 +157,13 @@ static const pst_node *with_inputs(pst_plan *p, const pst_node *n, const int *al
     return copy;
 }
 
-static int compile(pst_plan *p, const pst_graph *g, bool main, pst_err *err);
+static int compile(pst_plan *p, const pst_graph *g, pst_err *err);
 
 static int compile_nested(pst_plan *p, const pst_node *n, pst_err *err)
 {
     for (int k = 0; k < n->n_attrs; k++)
         if (n->attrs[k].graph) {
-            int rc = compile(p, n->attrs[k].graph, false, err);
+            int rc = compile(p, n->attrs[k].graph, err);
             if (rc < 0)
                 return rc;
         }
@@ -163,7 +183,7 @@ static void drop_dead(const pst_plan *p, const pst_graph *g, pst_node_ref *refs,
             live |= refs[i].node->out[k] >= 0 && needed[refs[i].node->out[k]] && !p->folded[refs[i].node->out[k]];
         refs[i].dead = !live;
         if (live)
-            visit_uses(refs[i].node, mark_bool, needed);
+            pst_visit_uses(refs[i].node, mark_bool, needed);
     }
 }
 
@@ -178,6 +198,21 @@ static void mark_use(void *arg, int id)
     u->step[id] = u->at;
 }
 
+/* Inputs whose buffer a kernel may take over: they die in this step and it reads them once. */
+static void set_dies(pst_prog *prog)
+{
+    for (size_t i = 0; i < prog->n_steps; i++) {
+        pst_step *s = &prog->steps[i];
+        for (int k = 0; k < s->n_in; k++) {
+            int id = s->node->in[k], times = 0;
+            for (int q = 0; q < s->n_in; q++)
+                times += s->node->in[q] == id;
+            for (int q = 0; q < s->n_kill && times == 1; q++)
+                s->dies[k] |= s->kill[q] == id;
+        }
+    }
+}
+
 /* A value made in this graph dies after its last reader; outputs and inputs stay until the caller is done. */
 static void set_lifetimes(pst_plan *p, const pst_graph *g, pst_prog *prog)
 {
@@ -189,7 +224,7 @@ static void set_lifetimes(pst_plan *p, const pst_graph *g, pst_prog *prog)
         u.step[i] = -1;
     for (size_t i = 0; i < prog->n_steps; i++) {
         u.at = (int)i;
-        visit_uses(prog->steps[i].node, mark_use, &u);
+        pst_visit_uses(prog->steps[i].node, mark_use, &u);
     }
     for (int i = 0; i < g->n_out; i++)
         keep[g->out[i]] = true;
@@ -223,6 +258,7 @@ static void set_lifetimes(pst_plan *p, const pst_graph *g, pst_prog *prog)
                 prog->locals[prog->n_locals++] = id;
             }
         }
+    set_dies(prog);
     free(count);
     free(keep);
     free(u.step);
@@ -256,7 +292,7 @@ static void resolve_aliases(pst_plan *p, const pst_graph *g, pst_node_ref *refs,
     free(fixed);
 }
 
-static int compile(pst_plan *p, const pst_graph *g, bool main, pst_err *err)
+static int compile(pst_plan *p, const pst_graph *g, pst_err *err)
 {
     size_t n = g->n_nodes, at = p->n_progs++;
     if (p->n_progs > p->progs_cap) {
@@ -266,7 +302,7 @@ static int compile(pst_plan *p, const pst_graph *g, bool main, pst_err *err)
     p->progs[at] = (pst_prog){.graph = g};
     pst_node_ref *refs = pst_alloc((n + 1) * sizeof *refs);
     bool *needed = pst_alloc((size_t)p->m->n_values + 1);
-    size_t folded = 0, live = 0;
+    size_t folded = 0, left = 0, live = 0;
     int rc = 0;
     for (size_t i = 0; i < n; i++) {
         refs[i].node = &g->nodes[i];
@@ -278,8 +314,10 @@ static int compile(pst_plan *p, const pst_graph *g, bool main, pst_err *err)
     if (!p->opts.no_fusion)
         resolve_aliases(p, g, refs, n);
     drop_dead(p, g, refs, n, needed);
-    if (!p->opts.no_fusion && main)
-        pst_fuse_mlp(p, refs, n);
+    for (size_t i = 0; i < n; i++)
+        left += !refs[i].dead;
+    if (!p->opts.no_fusion)
+        pst_fuse_all(p, g, refs, n);
     for (size_t i = 0; i < n; i++)
         live += !refs[i].dead;
     pst_step *steps = pst_zone_alloc(&p->zone, (live + 1) * sizeof *steps);
@@ -288,28 +326,19 @@ static int compile(pst_plan *p, const pst_graph *g, bool main, pst_err *err)
         if (refs[i].dead)
             continue;
         pst_step *s = &steps[k++];
-        make_step(p, refs[i].node, s);
-        if (s->node->op->prepare) {
-            pst_op_ctx c = {.node = s->node,
-                            .plan = p,
-                            .in = s->in,
-                            .n_in = s->n_in,
-                            .out = s->out,
-                            .wanted = s->wanted,
-                            .n_out = s->n_out,
-                            .state = &s->state,
-                            .err = err};
-            rc = s->node->op->prepare(&c);
-        }
+        rc = pst_step_make(p, refs[i].node, s, err);
         if (rc == 0)
             rc = compile_nested(p, s->node, err);
     }
-    p->progs[at].steps = steps;
-    p->progs[at].n_steps = live;
+    p->progs[at] = (pst_prog){.graph = g,
+                              .steps = steps,
+                              .n_steps = live,
+                              .n_nodes = n,
+                              .n_folded = folded,
+                              .n_dropped = n - folded - left,
+                              .n_fused = left - live};
     if (rc == 0)
         set_lifetimes(p, g, &p->progs[at]);
-    if (main)
-        pst_buf_printf(&p->explain, "%zu nodes: %zu folded to constants, %zu steps left; isa %s\n", n, folded, live, p->isa);
     free(refs);
     free(needed);
     return rc;
@@ -337,7 +366,9 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
             p->vals[i] = (pst_val){.kind = PST_VAL_TENSOR, .t = *m->values[i].konst};
             p->folded[i] = true;
         }
-    int rc = compile(p, &m->graph, true, err);
+    p->io_in = pst_zone_alloc(&p->zone, (m->info.n_inputs + 1) * sizeof *p->io_in);
+    p->io_out = pst_zone_alloc(&p->zone, (m->info.n_outputs + 1) * sizeof *p->io_out);
+    int rc = compile(p, &m->graph, err);
     if (rc < 0) {
         pst_plan_free(p);
         return rc;
@@ -352,38 +383,12 @@ void pst_plan_free(pst_plan *p)
         return;
     for (int i = 0; i < p->m->n_values; i++)
         pst_val_clear(p, &p->vals[i]);
-    for (int i = 0; i < 48; i++)
-        for (pst_blk *b = p->pool.free[i], *next; b; b = next) {
-            next = b->next;
-            free(b);
-        }
-    while (p->texts) {
-        struct pst_text_chunk *next = *(struct pst_text_chunk **)p->texts; /* next is its first member */
-        free(p->texts);
-        p->texts = next;
-    }
+    pst_pool_drop(&p->pool);
+    pst_plan_texts_free(p);
     free(p->vals);
     free(p->folded);
     free(p->progs);
-    pst_buf_done(&p->explain);
     pst_zone_done(&p->zone);
     pst_model_unref(p->m);
     free(p);
-}
-
-char *pst_plan_explain(const pst_plan *p)
-{
-    pst_buf b = {0};
-    pst_buf_add(&b, p->explain.data, p->explain.len);
-    for (size_t g = 0; g < p->n_progs; g++) {
-        if (g)
-            pst_buf_printf(&b, "nested graph %zu:\n", g);
-        for (size_t i = 0; i < p->progs[g].n_steps; i++) {
-            const pst_node *n = p->progs[g].steps[i].node;
-            const char *to = n->n_out && n->out[0] >= 0 ? p->m->values[n->out[0]].name : "";
-            bool fused = n->op->domain[0] == '+';
-            pst_buf_printf(&b, "%4zu %-22s -> %-28s %s\n", i, n->op_type, to, fused ? n->name : "reference kernel");
-        }
-    }
-    return pst_buf_steal(&b);
 }

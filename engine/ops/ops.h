@@ -16,6 +16,7 @@
 #ifndef PST_ENGINE_OPS_H
 #define PST_ENGINE_OPS_H
 
+#include "engine/cpu/isa.h"
 #include "engine/graph.h"
 
 typedef struct pst_blk pst_blk; /* a counted buffer of the plan's pool */
@@ -36,7 +37,17 @@ struct pst_seq {
     int refs;
     int64_t n;
     pst_val *items;
+    pst_blk *blk; /* where this and the items lie; NULL when lent by a caller */
 };
+
+/* What follows on output 0 of a node: + add, then the activation. A kernel that applies it while it writes sets done; if it does
+ * not, the plan does it afterwards. */
+typedef struct pst_epilogue {
+    const pst_tensor *add; /* NULL = none; float32, to be checked against the output's shape */
+    pst_act act;
+    float alpha;
+    bool done;
+} pst_epilogue;
 
 typedef struct pst_op_ctx {
     const pst_node *node;
@@ -46,7 +57,11 @@ typedef struct pst_op_ctx {
     pst_val **out; /* never NULL: results nobody wants go to a dummy */
     const bool *wanted;
     int n_out;
-    void **state; /* made once by the operator's prepare, from the plan's zone */
+    void **state;           /* made once by the operator's prepare, from the plan's zone */
+    const bool *dies;       /* input k has no reader after this step; NULL = none dies */
+    pst_epilogue *epilogue; /* NULL = nothing follows */
+    /* For `models explain`: which kernel serves and why not a better one. Set by prepare or by the run; static or pst_keep(). */
+    const char *kernel, *note;
     pst_err *err;
 } pst_op_ctx;
 
@@ -80,6 +95,9 @@ int pst_need(pst_op_ctx *c, int n);
 /* A dense output of this shape, uninitialised; NULL after an error (limits). Zero elements give a valid pointer. */
 void *pst_out(pst_op_ctx *c, int i, pst_dtype dtype, int rank, const int64_t *dims);
 void *pst_out_like(pst_op_ctx *c, int i, const pst_tensor *shape);
+/* Output i of input j's type and shape for a kernel that reads element k of input j before it writes element k: takes over the
+ * buffer of an input that dies here (then in[j] is gone: copy its pst_tensor first). */
+void *pst_out_over(pst_op_ctx *c, int i, int j);
 void *pst_out_typed(pst_op_ctx *c, int i, pst_dtype dtype, const pst_tensor *shape);
 /* Output i shares input j's data under another shape of the same count. */
 int pst_out_view(pst_op_ctx *c, int i, int j, int rank, const int64_t *dims);
@@ -91,10 +109,13 @@ static inline bool pst_wanted(const pst_op_ctx *c, int i)
 }
 /* Room that lives until the kernel returns; NULL after an error. */
 void *pst_scratch(pst_op_ctx *c, size_t bytes);
-/* Texts made by kernels: live until the plan's next run. */
+/* Texts made by kernels: live until the plan's next run. Beyond the limit the text is empty (writing
+ * to what is there, up to its NUL, is safe) and the step fails when the kernel returns. */
 char *pst_text(pst_op_ctx *c, const char *s, size_t len);
 /* Memory of the plan's life, for prepare. */
 void *pst_keep(pst_op_ctx *c, size_t bytes);
+/* One more round of a loop that runs no nodes of its own: counts as a step; PST_ELIMIT when the run has had its steps. */
+int pst_op_tick(pst_op_ctx *c);
 int pst_op_fail(pst_op_ctx *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* "type not covered by this operator", PST_EUNSUPPORTED */
 int pst_op_type(pst_op_ctx *c, int dtype);

@@ -1,0 +1,291 @@
+/* fuse_conv.c - a convolution and what follows it become one node: BatchNormalization, or a constant per channel that is multiplied or
+ * added, goes into weights and bias; a residual that is added and an activation go into the epilogue (pst_epilogue in ops/ops.h),
+ * which the kernel applies while it writes or this file afterwards, in place.
+ *
+ * Folding changes sums by rounding only: factors are computed in double and must be finite. Input, weights and residual must be
+ * float32 and the residual must have the result's shape; otherwise the nodes run as they were. */
+#include "engine/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PARTS_MAX = 8 };
+
+typedef struct fused_conv {
+    const pst_node *conv; /* the node as the file has it */
+    pst_val weights, bias;
+    bool own_weights, has_bias;
+    bool has_add;
+    pst_act act;
+    float alpha;
+} fused_conv;
+
+typedef struct conv_state {
+    pst_step *parts;
+    void *inner; /* of the convolution's kernel */
+} conv_state;
+
+/* The context the convolution's kernel sees: its own node, folded weights. */
+static pst_op_ctx inner_ctx(pst_op_ctx *c, const fused_conv *f, conv_state *s, pst_val **in, pst_epilogue *e)
+{
+    pst_op_ctx k = *c;
+    in[0] = c->in[0];
+    in[1] = f->own_weights ? (pst_val *)&f->weights : c->in[1];
+    in[2] = f->has_bias ? (pst_val *)&f->bias : NULL;
+    k.node = f->conv;
+    k.in = in;
+    k.n_in = 3;
+    k.state = &s->inner;
+    k.dies = NULL;
+    k.epilogue = e;
+    return k;
+}
+
+static int prepare_conv(pst_op_ctx *c)
+{
+    const fused_conv *f = c->node->fused;
+    conv_state *s = pst_keep(c, sizeof *s);
+    pst_val *in[3];
+    *c->state = s;
+    if (!f->conv->op->prepare)
+        return 0;
+    pst_op_ctx k = inner_ctx(c, f, s, in, NULL);
+    int rc = f->conv->op->prepare(&k);
+    c->kernel = k.kernel;
+    c->note = k.note;
+    return rc;
+}
+
+static bool same_shape(const pst_tensor *a, const pst_tensor *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+}
+
+static void finish(const pst_op_ctx *c, const pst_epilogue *e, pst_tensor *y)
+{
+    float *o = y->data;
+    int64_t n = pst_count(y);
+    if (e->add) {
+        const float *r = e->add->data;
+        for (int64_t i = 0; i < n; i++)
+            o[i] += r[i];
+    }
+    if (e->act != PST_ACT_NONE)
+        pst_kernels_pick(c->plan->isa)->act(e->act, e->alpha, o, o, (size_t)n);
+}
+
+static int run_conv(pst_op_ctx *c)
+{
+    const fused_conv *f = c->node->fused;
+    conv_state *s = *c->state;
+    const pst_tensor *x = pst_in(c, 0), *w = pst_in(c, 1), *add = f->has_add ? pst_in(c, 2) : NULL;
+    pst_val *in[3];
+    if (!x || x->dtype != PST_F32 || !w || w->dtype != PST_F32 || (f->has_add && (!add || add->dtype != PST_F32)))
+        return pst_parts_run(c, &s->parts);
+    pst_epilogue e = {.add = add, .act = f->act, .alpha = f->alpha};
+    pst_op_ctx k = inner_ctx(c, f, s, in, &e);
+    int rc = f->conv->op->run(&k);
+    c->kernel = k.kernel;
+    c->note = k.note;
+    if (rc < 0 || e.done)
+        return rc;
+    pst_tensor *y = &c->out[0]->t;
+    if (add && !same_shape(add, y)) {
+        c->note = "what is added has another shape: node by node";
+        return pst_parts_run(c, &s->parts);
+    }
+    finish(c, &e, y);
+    return 0;
+}
+
+static const pst_op fused_op = {.domain = "+", .name = "FusedConv", .min_opset = 1, .run = run_conv, .prepare = prepare_conv};
+
+/* ---- building ---- */
+
+typedef struct builder {
+    pst_fuser *f;
+    const pst_node *conv;
+    const pst_tensor *w;
+    int64_t m;         /* output channels */
+    double *mul, *add; /* of the convolution's result, per channel */
+    bool scaled, shifted;
+} builder;
+
+static bool finite_all(const double *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(v[i]))
+            return false;
+    return true;
+}
+
+static bool fold_batchnorm(builder *b, const pst_node *n)
+{
+    const pst_tensor *p[4];
+    if (n->n_in != 5 || pst_attr_int(n, "training_mode", 0) || n->opset < 9)
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (!(p[i] = pst_fuse_konst(b->f, n->in[i + 1])) || pst_count(p[i]) != b->m)
+            return false;
+    double eps = (double)pst_attr_float(n, "epsilon", 1e-5f);
+    double *mul = pst_fuse_room(b->f->p, (size_t)b->m * sizeof *mul), *add = pst_fuse_room(b->f->p, (size_t)b->m * sizeof *add);
+    if (!mul || !add)
+        return false;
+    for (int64_t i = 0; i < b->m; i++) {
+        double by = (double)((const float *)p[0]->data)[i] / sqrt((double)((const float *)p[3]->data)[i] + eps);
+        mul[i] = b->mul[i] * by;
+        add[i] = (b->add[i] - (double)((const float *)p[2]->data)[i]) * by + (double)((const float *)p[1]->data)[i];
+    }
+    if (!finite_all(mul, b->m) || !finite_all(add, b->m))
+        return false;
+    b->mul = mul;
+    b->add = add;
+    return b->scaled = b->shifted = true;
+}
+
+/* A constant with one number per channel, or one for all: (M, 1, …), (1, M, 1, …); the channel's dimension must fall on axis 1. */
+static bool per_channel(const builder *b, const pst_tensor *t)
+{
+    int rank = b->w->rank, axis = t->rank - (rank - 1); /* where the channels are in t */
+    if (!t || t->rank > rank)
+        return false;
+    if (pst_count(t) == 1)
+        return true;
+    return axis >= 0 && t->dims[axis] == b->m && pst_count(t) == b->m;
+}
+
+static bool fold_elt(builder *b, const pst_node *n, int value)
+{
+    bool mul = pst_fuse_is(n, "Mul"), add = pst_fuse_is(n, "Add");
+    if ((!mul && !add) || n->n_in != 2 || n->opset < 7)
+        return false;
+    const pst_tensor *t = pst_fuse_konst(b->f, n->in[n->in[0] == value]);
+    if (!t || !per_channel(b, t))
+        return false;
+    const float *v = t->data;
+    for (int64_t i = 0, one = pst_count(t) == 1; i < b->m; i++)
+        if (!isfinite(v[one ? 0 : i]))
+            return false;
+    for (int64_t i = 0, one = pst_count(t) == 1; i < b->m; i++) {
+        double a = (double)v[one ? 0 : i];
+        b->mul[i] *= mul ? a : 1;
+        b->add[i] = mul ? b->add[i] * a : b->add[i] + a;
+    }
+    b->scaled |= mul;
+    b->shifted = true;
+    return true;
+}
+
+static bool as_activation(const pst_node *n, fused_conv *c)
+{
+    static const struct {
+        const char *name;
+        pst_act act;
+        float alpha;
+    } acts[] = {{"Relu", PST_ACT_RELU, 0},
+                {"LeakyRelu", PST_ACT_LEAKY, 0.01f},
+                {"Elu", PST_ACT_ELU, 1},
+                {"Sigmoid", PST_ACT_SIGMOID, 0},
+                {"Tanh", PST_ACT_TANH, 0}};
+    for (size_t i = 0; i < sizeof acts / sizeof *acts && n->n_in == 1; i++)
+        if (pst_fuse_is(n, acts[i].name)) {
+            c->act = acts[i].act;
+            c->alpha = pst_attr_float(n, "alpha", acts[i].alpha);
+            return true;
+        }
+    return false;
+}
+
+/* Copies of weights and bias with the factors in them; false when the plan has had its share of copies. */
+static bool make_weights(builder *b, fused_conv *c)
+{
+    size_t n = (size_t)pst_count(b->w), m = (size_t)b->m;
+    c->weights = (pst_val){.kind = PST_VAL_TENSOR, .t = *b->w};
+    c->bias = (pst_val){.kind = PST_VAL_TENSOR, .t = {.dtype = PST_F32, .rank = 1, .dims = {b->m}}};
+    if (b->scaled) {
+        float *w = pst_fuse_room(b->f->p, n * sizeof *w);
+        if (!w)
+            return false;
+        for (size_t i = 0; i < n; i++)
+            w[i] = (float)((double)((const float *)b->w->data)[i] * b->mul[i / (n / m)]);
+        c->weights.t.data = w;
+        c->own_weights = true;
+    }
+    if (b->shifted || (b->conv->n_in > 2 && b->conv->in[2] >= 0)) {
+        float *v = pst_fuse_room(b->f->p, m * sizeof *v);
+        if (!v)
+            return false;
+        for (size_t i = 0; i < m; i++)
+            v[i] = (float)b->add[i];
+        c->bias.t.data = v;
+        c->has_bias = true;
+    }
+    return true;
+}
+
+static bool begin(builder *b)
+{
+    b->w = pst_fuse_konst(b->f, b->conv->in[1]);
+    if (!b->w || b->w->rank < 3 || pst_count(b->w) < 1)
+        return false;
+    b->m = b->w->dims[0];
+    const pst_tensor *bias = NULL;
+    if (b->conv->n_in > 2 && b->conv->in[2] >= 0 && (!(bias = pst_fuse_konst(b->f, b->conv->in[2])) || pst_count(bias) != b->m))
+        return false;
+    b->mul = pst_fuse_room(b->f->p, (size_t)b->m * sizeof *b->mul);
+    b->add = pst_fuse_room(b->f->p, (size_t)b->m * sizeof *b->add);
+    if (!b->mul || !b->add)
+        return false;
+    for (int64_t i = 0; i < b->m; i++) {
+        b->mul[i] = 1;
+        b->add[i] = bias ? (double)((const float *)bias->data)[i] : 0;
+    }
+    return true;
+}
+
+static void try_conv(pst_fuser *f, size_t at)
+{
+    builder b = {.f = f, .conv = f->nodes[at].node};
+    fused_conv c = {.conv = b.conv};
+    size_t parts[PARTS_MAX] = {at};
+    int n = 1, value = b.conv->out[0], in[3] = {b.conv->in[0], b.conv->in[1], -1};
+    if (f->types[in[0]] && f->types[in[0]] != PST_F32)
+        return;
+    if (!begin(&b))
+        return;
+    while (n < PARTS_MAX && f->readers[value] == 1 && c.act == PST_ACT_NONE) {
+        size_t next = (size_t)f->reader[value];
+        const pst_node *q = f->nodes[next].node;
+        if (f->nodes[next].dead || *q->domain)
+            break;
+        bool folds =
+            !c.has_add && (pst_fuse_is(q, "BatchNormalization") && q->in[0] == value ? fold_batchnorm(&b, q) : fold_elt(&b, q, value));
+        if (!folds && !as_activation(q, &c)) {
+            bool add = pst_fuse_is(q, "Add") && q->n_in == 2 && q->opset >= 7 && !c.has_add && q->in[0] != q->in[1];
+            int other = add ? q->in[q->in[0] == value] : -1;
+            if (other < 0 || f->p->folded[other])
+                break;
+            c.has_add = true;
+            in[2] = other;
+        }
+        parts[n++] = next;
+        value = q->out[0];
+    }
+    if (n < 2 || !make_weights(&b, &c))
+        return;
+    fused_conv *kept = pst_zone_alloc(&f->p->zone, sizeof *kept);
+    *kept = c;
+    char text[96];
+    snprintf(text, sizeof text, "%d nodes%s%s%s", n, b.scaled || b.shifted ? ", factors in the weights" : "", c.has_add ? ", residual" : "",
+             c.act != PST_ACT_NONE ? ", activation" : "");
+    pst_fuse_replace(f, parts, n, &fused_op, kept, in, 3, value, text);
+}
+
+void pst_fuse_conv(pst_fuser *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (!f->nodes[i].dead && pst_fuse_is(f->nodes[i].node, "Conv") && f->nodes[i].node->n_in >= 2 && f->nodes[i].node->in[0] >= 0 &&
+            f->nodes[i].node->in[1] >= 0)
+            try_conv(f, i);
+}

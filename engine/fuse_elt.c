@@ -1,0 +1,464 @@
+/* fuse_elt.c - groups of float32 elementwise nodes become one node that walks its result once, tile by tile.
+ *
+ * A group grows from its last node backwards: a node joins when all its readers are in the group, so one value leaves it and none of
+ * the values in between is ever stored. At run time the group is a short program over registers of one tile (2 KiB), which stay in
+ * the first-level cache; inputs of the result's shape are read in place, single numbers are operands, anything else that broadcasts
+ * is spread into a tile first. Every instruction is computed at the result's shape; where that would be much more work than the
+ * nodes' own shapes (a long function of a vector, added to a large matrix), and where an input is not float32 or shapes do not
+ * broadcast, the nodes run one by one. */
+#include "engine/plan.h"
+
+#include "engine/fuse_tile.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NODES_MAX = 48, INPUTS_MAX = 12 };
+
+typedef struct elt_ins {
+    pst_tile_code code;
+    int a, b, out; /* slots: inputs first, then registers; b -1 = one operand */
+    float alpha, beta;
+} elt_ins;
+
+typedef struct elt_program {
+    elt_ins *ins;
+    int n_ins, n_in, n_regs;
+} elt_program;
+
+static const int costs[] = {
+#define X(NAME, COST) COST,
+    PST_TILE_BINARY(X) PST_TILE_UNARY(X)
+#undef X
+};
+
+/* ---- which nodes ---- */
+
+typedef struct elt_kind {
+    const char *op;
+    pst_tile_code code;
+    const char *alpha, *beta; /* attributes */
+    float alpha_def, beta_def;
+} elt_kind;
+
+static const elt_kind unary_kinds[] = {
+    {"Sqrt", PST_TILE_SQRT, NULL, NULL, 0, 0},
+    {"Exp", PST_TILE_EXP, NULL, NULL, 0, 0},
+    {"Log", PST_TILE_LOG, NULL, NULL, 0, 0},
+    {"Erf", PST_TILE_ERF, NULL, NULL, 0, 0},
+    {"Reciprocal", PST_TILE_RECIPROCAL, NULL, NULL, 0, 0},
+    {"Floor", PST_TILE_FLOOR, NULL, NULL, 0, 0},
+    {"Ceil", PST_TILE_CEIL, NULL, NULL, 0, 0},
+    {"Round", PST_TILE_ROUND, NULL, NULL, 0, 0},
+    {"Neg", PST_TILE_NEG, NULL, NULL, 0, 0},
+    {"Abs", PST_TILE_ABS, NULL, NULL, 0, 0},
+    {"Relu", PST_TILE_RELU, NULL, NULL, 0, 0},
+    {"LeakyRelu", PST_TILE_LEAKY, "alpha", NULL, 0.01f, 0},
+    {"Elu", PST_TILE_ELU, "alpha", NULL, 1, 0},
+    {"Sigmoid", PST_TILE_SIGMOID, NULL, NULL, 0, 0},
+    {"Tanh", PST_TILE_TANH, NULL, NULL, 0, 0},
+    {"HardSigmoid", PST_TILE_HARDSIGMOID, "alpha", "beta", 0.2f, 0.5f},
+    {"HardSwish", PST_TILE_HARDSWISH, NULL, NULL, 0, 0},
+    {"Softsign", PST_TILE_SOFTSIGN, NULL, NULL, 0, 0},
+    {"Softplus", PST_TILE_SOFTPLUS, NULL, NULL, 0, 0},
+    {"Swish", PST_TILE_SWISH, "alpha", NULL, 1, 0},
+};
+static const elt_kind binary_kinds[] = {
+    {"Add", PST_TILE_ADD, NULL, NULL, 0, 0},     {"Sub", PST_TILE_SUB, NULL, NULL, 0, 0}, {"Mul", PST_TILE_MUL, NULL, NULL, 0, 0},
+    {"Div", PST_TILE_DIV, NULL, NULL, 0, 0},     {"Min", PST_TILE_MIN, NULL, NULL, 0, 0}, {"Max", PST_TILE_MAX, NULL, NULL, 0, 0},
+    {"PRelu", PST_TILE_PRELU, NULL, NULL, 0, 0}, {"Sum", PST_TILE_ADD, NULL, NULL, 0, 0}, {"Pow", PST_TILE_POW, NULL, NULL, 0, 0},
+};
+
+/* A bound of Clip: an attribute, a constant, or not there. */
+static bool clip_bound(const pst_fuser *f, const pst_node *n, int i, const char *attr, float def, float *ret)
+{
+    *ret = n->opset < 11 ? pst_attr_float(n, attr, def) : def;
+    if (n->opset < 11 || i >= n->n_in || n->in[i] < 0)
+        return true;
+    const pst_tensor *t = pst_fuse_konst(f, n->in[i]);
+    if (!t || pst_count(t) != 1)
+        return false;
+    *ret = *(const float *)t->data;
+    return true;
+}
+
+/* Powers that have a loop of their own. The exponent is still an input when it is a float32: its rank may shape the result. */
+static void power(const pst_fuser *f, const pst_node *n, elt_ins *ins)
+{
+    double e;
+    if (pst_fuse_scalar(f, n->in[1], &e) && (e == 2 || e == 3)) {
+        ins->code = e == 2 ? PST_TILE_SQUARE : PST_TILE_CUBE;
+        if (!pst_fuse_konst(f, n->in[1]) && f->p->vals[n->in[1]].t.rank == 0)
+            ins->b = -1;
+    }
+}
+
+static bool known_other(const pst_fuser *f, int id)
+{
+    return f->types[id] && f->types[id] != PST_F32;
+}
+
+/* What a node does, with value ids as operands; false if it is no node for a group. */
+static bool classify(const pst_fuser *f, const pst_node *n, elt_ins *ins)
+{
+    if (!pst_fuse_is(n, n->op_type) || n->n_in < 1 || n->in[0] < 0 || known_other(f, n->in[0]))
+        return false;
+    *ins = (elt_ins){.a = n->in[0], .b = -1};
+    if (!strcmp(n->op_type, "Clip") && n->opset >= 6) {
+        ins->code = PST_TILE_CLIP;
+        return clip_bound(f, n, 1, "min", -INFINITY, &ins->alpha) && clip_bound(f, n, 2, "max", INFINITY, &ins->beta);
+    }
+    if (!strcmp(n->op_type, "Gelu")) {
+        ins->code = !strcmp(pst_attr_str(n, "approximate", "none"), "tanh") ? PST_TILE_GELU_TANH : PST_TILE_GELU;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof unary_kinds / sizeof *unary_kinds && n->n_in == 1; i++) {
+        const elt_kind *k = &unary_kinds[i];
+        if (strcmp(n->op_type, k->op) != 0)
+            continue;
+        ins->code = k->code;
+        ins->alpha = k->alpha ? pst_attr_float(n, k->alpha, k->alpha_def) : 0;
+        ins->beta = k->beta ? pst_attr_float(n, k->beta, k->beta_def) : 0;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof binary_kinds / sizeof *binary_kinds && n->n_in == 2 && n->opset >= 8; i++) {
+        if (strcmp(n->op_type, binary_kinds[i].op) != 0 || n->in[1] < 0)
+            continue;
+        ins->code = binary_kinds[i].code;
+        ins->b = n->in[1];
+        if (ins->code == PST_TILE_POW)
+            power(f, n, ins);
+        return ins->b < 0 || !known_other(f, ins->b);
+    }
+    return false;
+}
+
+/* ---- running ---- */
+
+typedef enum { EXT_FULL, EXT_ONE, EXT_SPREAD } ext_kind;
+typedef struct elt_ext {
+    int rank;
+    int64_t dims[PST_MAX_RANK]; /* as seen last */
+    ext_kind kind;
+    int n;                                    /* SPREAD: the result's dimensions, merged, innermost first, */
+    int64_t d[PST_MAX_RANK], s[PST_MAX_RANK]; /* and the step of this input along each */
+} elt_ext;
+
+typedef struct elt_state {
+    pst_step *parts;
+    const pst_tile_kernels *kernels;
+    bool known, as_parts;
+    int rank;
+    int64_t dims[PST_MAX_RANK];
+    elt_ext ext[INPUTS_MAX];
+} elt_state;
+
+/* dims of a broadcast with b; false if they do not fit. */
+static bool widen(int *rank, int64_t *dims, int b_rank, const int64_t *b)
+{
+    int r = *rank > b_rank ? *rank : b_rank;
+    int64_t to[PST_MAX_RANK];
+    for (int i = 0; i < r; i++) {
+        int ia = i - (r - *rank), ib = i - (r - b_rank);
+        int64_t da = ia >= 0 ? dims[ia] : 1, db = ib >= 0 ? b[ib] : 1;
+        if (da != db && da != 1 && db != 1)
+            return false;
+        to[i] = da == 1 ? db : da;
+    }
+    *rank = r;
+    memcpy(dims, to, (size_t)r * sizeof *to);
+    return true;
+}
+
+static void place(const elt_state *s, elt_ext *e)
+{
+    int64_t st[PST_MAX_RANK];
+    pst_tensor t = {.rank = e->rank};
+    memcpy(t.dims, e->dims, sizeof t.dims);
+    int64_t count = pst_count(&t);
+    e->kind = count == pst_dims_count(s->dims, s->rank) ? EXT_FULL : count == 1 ? EXT_ONE : EXT_SPREAD;
+    pst_broadcast_strides(&t, s->rank, st);
+    e->n = 0;
+    for (int i = s->rank - 1; i >= 0; i--) {
+        if (s->dims[i] == 1)
+            continue;
+        if (e->n && st[i] == e->s[e->n - 1] * e->d[e->n - 1]) {
+            e->d[e->n - 1] *= s->dims[i];
+            continue;
+        }
+        e->d[e->n] = s->dims[i];
+        e->s[e->n++] = st[i];
+    }
+}
+
+/* The result's shape, each input's way to it, and whether the group pays. */
+static void analyse(const elt_program *g, elt_state *s)
+{
+    int ranks[INPUTS_MAX + NODES_MAX];
+    int64_t dims[INPUTS_MAX + NODES_MAX][PST_MAX_RANK];
+    double own = 0, whole = 0;
+    s->known = s->as_parts = true;
+    for (int i = 0; i < g->n_in; i++) {
+        ranks[i] = s->ext[i].rank;
+        memcpy(dims[i], s->ext[i].dims, sizeof dims[i]);
+    }
+    s->rank = 0;
+    for (int i = 0; i < g->n_ins; i++) {
+        const elt_ins *k = &g->ins[i];
+        int r = ranks[k->a];
+        int64_t d[PST_MAX_RANK];
+        memcpy(d, dims[k->a], sizeof d);
+        if (k->b >= 0 && !widen(&r, d, ranks[k->b], dims[k->b]))
+            return;
+        ranks[k->out] = r;
+        memcpy(dims[k->out], d, sizeof d);
+        int64_t n = pst_dims_count(d, r);
+        if (n < 0 || !widen(&s->rank, s->dims, r, d))
+            return;
+        own += (double)n * costs[k->code];
+        whole += costs[k->code];
+    }
+    int64_t n = pst_dims_count(s->dims, s->rank);
+    if (n < 0 || whole * (double)n > 2 * own + 10000)
+        return;
+    for (int i = 0; i < g->n_in; i++)
+        place(s, &s->ext[i]);
+    s->as_parts = false;
+}
+
+/* n numbers of a broadcast input from place `start` of the result on. */
+static void spread(const elt_ext *e, const float *src, int64_t start, int n, float *to)
+{
+    int64_t at[PST_MAX_RANK], from = 0;
+    for (int k = 0; k < e->n; k++) {
+        at[k] = start % e->d[k];
+        start /= e->d[k];
+        from += at[k] * e->s[k];
+    }
+    while (n > 0) {
+        int64_t left = e->d[0] - at[0];
+        int run = left < n ? (int)left : n;
+        if (e->s[0] == 1)
+            memcpy(to, src + from, (size_t)run * sizeof *to);
+        else
+            for (int i = 0; i < run; i++)
+                to[i] = src[from + i * e->s[0]];
+        to += run;
+        n -= run;
+        at[0] += run;
+        from += run * e->s[0];
+        for (int k = 0; k + 1 < e->n && at[k] == e->d[k]; k++) {
+            at[k] = 0;
+            from += e->s[k + 1] - e->d[k] * e->s[k];
+            at[k + 1]++;
+        }
+    }
+}
+
+static void run_tiles(const elt_program *g, const elt_state *s, const float *const *in, float *out, int64_t count, float *work)
+{
+    float *regs = work + (size_t)g->n_in * PST_TILE;
+    for (int64_t start = 0; start < count; start += PST_TILE) {
+        int n = count - start < PST_TILE ? (int)(count - start) : PST_TILE;
+        const float *at[INPUTS_MAX];
+        for (int i = 0; i < g->n_in; i++) {
+            at[i] = s->ext[i].kind == EXT_FULL ? in[i] + start : s->ext[i].kind == EXT_ONE ? in[i] : work + (size_t)i * PST_TILE;
+            if (s->ext[i].kind == EXT_SPREAD)
+                spread(&s->ext[i], in[i], start, n, work + (size_t)i * PST_TILE);
+        }
+        for (int i = 0; i < g->n_ins; i++) {
+            const elt_ins *k = &g->ins[i];
+            const float *a = k->a < g->n_in ? at[k->a] : regs + (size_t)(k->a - g->n_in) * PST_TILE, *b = a;
+            int sa = k->a >= g->n_in || s->ext[k->a].kind != EXT_ONE, sb = sa;
+            if (k->b >= 0) {
+                b = k->b < g->n_in ? at[k->b] : regs + (size_t)(k->b - g->n_in) * PST_TILE;
+                sb = k->b >= g->n_in || s->ext[k->b].kind != EXT_ONE;
+            }
+            float *o = i == g->n_ins - 1 ? out + start : regs + (size_t)(k->out - g->n_in) * PST_TILE;
+            s->kernels->op(k->code, a, sa, b, sb, o, n, k->alpha, k->beta);
+        }
+    }
+}
+
+static int prepare_elts(pst_op_ctx *c)
+{
+    elt_state *s = pst_keep(c, sizeof *s);
+    *c->state = s;
+    s->kernels = pst_tile_pick(c->plan->isa);
+    c->kernel = "elementwise tiles";
+    return 0;
+}
+
+static int run_elts(pst_op_ctx *c)
+{
+    const elt_program *g = c->node->fused;
+    elt_state *s = *c->state;
+    const float *in[INPUTS_MAX];
+    bool same = s->known;
+    for (int i = 0; i < g->n_in; i++) {
+        const pst_tensor *t = pst_in(c, i);
+        elt_ext *e = &s->ext[i];
+        if (!t || t->dtype != PST_F32) {
+            c->note = "not float32: node by node";
+            return pst_parts_run(c, &s->parts);
+        }
+        in[i] = t->data;
+        if (!same || e->rank != t->rank || memcmp(e->dims, t->dims, (size_t)t->rank * sizeof *t->dims) != 0) {
+            same = false;
+            e->rank = t->rank;
+            memcpy(e->dims, t->dims, sizeof e->dims);
+        }
+    }
+    if (!same)
+        analyse(g, s);
+    if (s->as_parts) {
+        c->note = "shapes differ too much: node by node";
+        return pst_parts_run(c, &s->parts);
+    }
+    float *work = pst_scratch(c, (size_t)(g->n_in + g->n_regs) * PST_TILE * sizeof *work), *o = NULL;
+    if (!work)
+        return PST_ELIMIT;
+    for (int i = 0; i < g->n_in && !o; i++) /* tile by tile it is read before it is written */
+        if (s->ext[i].kind == EXT_FULL && s->ext[i].rank == s->rank && c->dies && c->dies[i])
+            o = pst_out_over(c, 0, i);
+    if (!o)
+        o = pst_out(c, 0, PST_F32, s->rank, s->dims);
+    if (!o)
+        return PST_ELIMIT;
+    run_tiles(g, s, in, o, pst_dims_count(s->dims, s->rank), work);
+    return 0;
+}
+
+static const pst_op fused_op = {.domain = "+", .name = "Elementwise", .min_opset = 1, .run = run_elts, .prepare = prepare_elts};
+
+/* ---- grouping ---- */
+
+typedef struct group {
+    size_t at[NODES_MAX]; /* node indices, ascending once sorted */
+    elt_ins ins[NODES_MAX];
+    int n;
+} group;
+
+static int reads_of(const group *g, int id)
+{
+    int n = 0;
+    for (int i = 0; i < g->n; i++)
+        n += (g->ins[i].a == id) + (g->ins[i].b == id);
+    return n;
+}
+
+static bool is_in(const group *g, size_t at)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->at[i] == at)
+            return true;
+    return false;
+}
+
+/* Takes in makers of operands whose every reader is in the group, until none is left. */
+static void grow(const pst_fuser *f, group *g)
+{
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < g->n; i++)
+            for (int side = 0; side < 2; side++) {
+                int id = side ? g->ins[i].b : g->ins[i].a;
+                size_t at;
+                elt_ins ins;
+                const pst_node *n = pst_fuse_maker(f, id, &at);
+                if (!n || g->n == NODES_MAX || n->out[0] != id || is_in(g, at) || f->readers[id] != reads_of(g, id) ||
+                    !classify(f, n, &ins))
+                    continue;
+                g->at[g->n] = at;
+                g->ins[g->n++] = ins;
+                more = true;
+            }
+    }
+    for (int i = 1; i < g->n; i++) /* into the order of the graph */
+        for (int k = i; k > 0 && g->at[k - 1] > g->at[k]; k--) {
+            size_t at = g->at[k];
+            elt_ins ins = g->ins[k];
+            g->at[k] = g->at[k - 1];
+            g->ins[k] = g->ins[k - 1];
+            g->at[k - 1] = at;
+            g->ins[k - 1] = ins;
+        }
+}
+
+/* Value ids become slots; registers are given back after their last reader. False when there are too many inputs. */
+static bool number(const pst_fuser *f, group *g, elt_program *prog, int *inputs)
+{
+    int made[NODES_MAX], last[NODES_MAX], reg[NODES_MAX];
+    bool busy[NODES_MAX] = {0};
+    *prog = (elt_program){.ins = g->ins, .n_ins = g->n};
+    for (int i = 0; i < g->n; i++) {
+        made[i] = f->nodes[g->at[i]].node->out[0];
+        last[i] = i;
+        for (int k = 0; k < i; k++)
+            if (made[k] == g->ins[i].a || made[k] == g->ins[i].b)
+                last[k] = i;
+    }
+    for (int pass = 0; pass < 2; pass++) /* inputs are counted first: registers are numbered behind them */
+        for (int i = 0; i < g->n; i++) {
+            elt_ins *ins = &g->ins[i];
+            for (int side = 0; side < 2; side++) {
+                int *op = side ? &ins->b : &ins->a, from = -1, k = 0;
+                for (int q = 0; q < i; q++)
+                    from = made[q] == *op ? q : from;
+                if (*op < 0)
+                    continue;
+                if (from >= 0) {
+                    if (pass)
+                        *op = prog->n_in + reg[from];
+                    continue;
+                }
+                while (k < prog->n_in && inputs[k] != *op)
+                    k++;
+                if (k == INPUTS_MAX)
+                    return false;
+                inputs[k] = *op;
+                prog->n_in = k < prog->n_in ? prog->n_in : k + 1;
+                if (pass)
+                    *op = k;
+            }
+            if (!pass)
+                continue;
+            for (int k = 0; k < i; k++)
+                if (last[k] == i)
+                    busy[reg[k]] = false;
+            for (reg[i] = 0; busy[reg[i]];)
+                reg[i]++;
+            busy[reg[i]] = true;
+            ins->out = prog->n_in + reg[i];
+            prog->n_regs = reg[i] + 1 > prog->n_regs ? reg[i] + 1 : prog->n_regs;
+        }
+    return true;
+}
+
+static void try_group(pst_fuser *f, size_t at)
+{
+    group g = {.n = 1, .at = {at}};
+    int inputs[INPUTS_MAX], out = f->nodes[at].node->out[0];
+    char text[64];
+    if (!classify(f, f->nodes[at].node, &g.ins[0]))
+        return;
+    grow(f, &g);
+    elt_program prog;
+    if (g.n < 2 || !number(f, &g, &prog, inputs))
+        return;
+    pst_zone *z = &f->p->zone;
+    elt_program *kept = pst_zone_alloc(z, sizeof *kept);
+    *kept = prog;
+    kept->ins = pst_zone_alloc(z, (size_t)g.n * sizeof *kept->ins);
+    memcpy(kept->ins, g.ins, (size_t)g.n * sizeof *g.ins);
+    snprintf(text, sizeof text, "%d nodes in one pass", g.n);
+    pst_fuse_replace(f, g.at, g.n, &fused_op, kept, inputs, prog.n_in, out, text);
+}
+
+void pst_fuse_elts(pst_fuser *f)
+{
+    for (size_t i = f->n; i-- > 0;) /* from the end: a group is found at its last node, as large as it gets */
+        if (!f->nodes[i].dead && *f->nodes[i].node->domain == 0)
+            try_group(f, i);
+}

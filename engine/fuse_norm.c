@@ -1,0 +1,189 @@
+/* fuse_norm.c - row normalisations on the last axis with vector loops: LayerNormalization and Softmax nodes, and layer normalisation
+ * as exporters before opset 17 wrote it:
+ *
+ *     d = x - ReduceMean(x); y = d / Sqrt(ReduceMean(d²) + eps) [· scale] [+ bias]
+ *
+ * Statistics in double like the plain kernels, so the results differ in the last place only. What does not fit at run time (other
+ * types, other axes, wider scales) goes to the nodes themselves. */
+#include "engine/plan.h"
+
+#include "engine/fuse_tile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct row_norm {
+    bool softmax;
+    int64_t axis;
+    double eps;
+} row_norm;
+
+typedef struct norm_state {
+    pst_step *parts;
+    const pst_tile_kernels *kernels;
+} norm_state;
+
+static int prepare_norm(pst_op_ctx *c)
+{
+    norm_state *s = pst_keep(c, sizeof *s);
+    *c->state = s;
+    s->kernels = pst_tile_pick(c->plan->isa);
+    c->kernel = "vector rows";
+    return 0;
+}
+
+/* A scale or bias: one number per column, which adds no dimension. */
+static bool per_column(const pst_tensor *t, const pst_tensor *x, int64_t n)
+{
+    return t->dtype == PST_F32 && t->rank >= 1 && t->rank <= x->rank && t->dims[t->rank - 1] == n && pst_count(t) == n;
+}
+
+static int run_norm(pst_op_ctx *c)
+{
+    const row_norm *g = c->node->fused;
+    norm_state *s = *c->state;
+    const pst_tensor *in = pst_in(c, 0), *scale = pst_in(c, 1), *bias = pst_in(c, 2);
+    int64_t n = in && in->rank ? in->dims[in->rank - 1] : 0;
+    bool fits = n > 0 && in->dtype == PST_F32 && (g->axis == -1 || g->axis == in->rank - 1) && (!scale || per_column(scale, in, n)) &&
+                (!bias || per_column(bias, in, n));
+    if (!fits) {
+        c->note = "not float32 on the last axis: node by node";
+        return pst_parts_run(c, &s->parts);
+    }
+    const pst_tensor x = *in;
+    const float *ps = scale ? scale->data : NULL, *pb = bias ? bias->data : NULL;
+    float *o = pst_out_over(c, 0, 0);
+    if (!o)
+        return PST_ELIMIT;
+    for (int64_t i = 0, count = pst_count(&x); i < count; i += n) {
+        if (g->softmax)
+            s->kernels->softmax((const float *)x.data + i, o + i, n);
+        else
+            s->kernels->layer_norm((const float *)x.data + i, ps, pb, g->eps, o + i, n);
+    }
+    return 0;
+}
+
+static const pst_op layer_op = {.domain = "+", .name = "LayerNorm", .min_opset = 1, .run = run_norm, .prepare = prepare_norm};
+static const pst_op softmax_op = {.domain = "+", .name = "RowSoftmax", .min_opset = 1, .run = run_norm, .prepare = prepare_norm};
+
+static void replace(pst_fuser *f, const size_t *parts, int n, const pst_op *op, row_norm norm, const int *in, int out, const char *text)
+{
+    row_norm *kept = pst_zone_alloc(&f->p->zone, sizeof *kept);
+    *kept = norm;
+    pst_fuse_replace(f, parts, n, op, kept, in, 3, out, text);
+}
+
+/* ---- layer normalisation in pieces ---- */
+
+/* A mean over one axis that keeps it. */
+static bool is_mean(const pst_fuser *f, const pst_node *n, int64_t *ret_axis)
+{
+    size_t n_axes;
+    const int64_t *axes = n && pst_fuse_is(n, "ReduceMean") ? pst_attr_ints(n, "axes", &n_axes) : NULL;
+    double from_input;
+    if (!n || !pst_fuse_is(n, "ReduceMean") || !pst_attr_int(n, "keepdims", 1))
+        return false;
+    if (axes && n_axes == 1)
+        *ret_axis = axes[0];
+    else if (!axes && n->n_in == 2 && pst_fuse_scalar(f, n->in[1], &from_input))
+        *ret_axis = (int64_t)from_input;
+    else
+        return false;
+    return true;
+}
+
+/* The other operand of a commutative node; -1 when id is not one of its two. */
+static int other_of(const pst_node *n, int id)
+{
+    return n->n_in != 2 || n->in[0] == n->in[1] ? -1 : n->in[0] == id ? n->in[1] : n->in[1] == id ? n->in[0] : -1;
+}
+
+/* The only reader of a value, if it is a node of this operator. */
+static const pst_node *sole_reader(const pst_fuser *f, int id, const char *op, size_t *ret_at)
+{
+    if (f->readers[id] != 1)
+        return NULL;
+    *ret_at = (size_t)f->reader[id];
+    const pst_node *n = f->nodes[*ret_at].node;
+    return !f->nodes[*ret_at].dead && pst_fuse_is(n, op) ? n : NULL;
+}
+
+/* scale and bias behind the division: constants that may be one number per column. */
+static int take_affine(const pst_fuser *f, int out, int *in, size_t *parts, int *n)
+{
+    static const char *const ops[] = {"Mul", "Add"};
+    for (int i = 0; i < 2; i++) {
+        size_t at;
+        const pst_node *next = sole_reader(f, out, ops[i], &at);
+        int id = next ? other_of(next, out) : -1;
+        const pst_tensor *t = pst_fuse_konst(f, id);
+        if (!t || t->rank < 1 || pst_count(t) != t->dims[t->rank - 1] || next->opset < 7)
+            continue;
+        in[1 + i] = id;
+        parts[(*n)++] = at;
+        out = next->out[0];
+    }
+    return out;
+}
+
+static void try_pieces(pst_fuser *f, size_t at)
+{
+    const pst_node *div = f->nodes[at].node, *sqrt, *add, *var, *square, *sub, *mean;
+    size_t parts[10] = {at}, i_sqrt, i_add, i_var, i_square, i_sub, i_mean;
+    int n = 1;
+    double eps = 0;
+    int64_t axis, var_axis;
+    if (!pst_fuse_is(div, "Div") || div->n_in != 2 || !(sub = pst_fuse_maker(f, div->in[0], &i_sub)) || !pst_fuse_is(sub, "Sub") ||
+        !(sqrt = pst_fuse_maker(f, div->in[1], &i_sqrt)) || !pst_fuse_is(sqrt, "Sqrt") || f->readers[div->in[1]] != 1 ||
+        !(add = pst_fuse_maker(f, sqrt->in[0], &i_add)) || !pst_fuse_is(add, "Add") || add->n_in != 2 || f->readers[sqrt->in[0]] != 1)
+        return;
+    int d = div->in[0], v = pst_fuse_scalar(f, add->in[1], &eps) ? add->in[0] : pst_fuse_scalar(f, add->in[0], &eps) ? add->in[1] : -1;
+    var = pst_fuse_maker(f, v, &i_var);
+    if (!is_mean(f, var, &var_axis) || f->readers[v] != 1)
+        return;
+    int sq = var->in[0];
+    square = pst_fuse_maker(f, sq, &i_square);
+    if (!square || f->readers[sq] != 1 || square->n_in != 2)
+        return;
+    double two;
+    bool pow = pst_fuse_is(square, "Pow") && square->in[0] == d && pst_fuse_scalar(f, square->in[1], &two) && two == 2,
+         mul = pst_fuse_is(square, "Mul") && square->in[0] == d && square->in[1] == d;
+    if ((!pow && !mul) || f->readers[d] != (pow ? 2 : 3))
+        return;
+    mean = pst_fuse_maker(f, sub->in[1], &i_mean);
+    if (!is_mean(f, mean, &axis) || axis != var_axis || mean->in[0] != sub->in[0] || f->readers[sub->in[1]] != 1)
+        return;
+    size_t rest[] = {i_sqrt, i_add, i_var, i_square, i_sub, i_mean};
+    memcpy(parts + n, rest, sizeof rest);
+    n += (int)(sizeof rest / sizeof *rest);
+    int in[3] = {sub->in[0], -1, -1};
+    int out = take_affine(f, div->out[0], in, parts, &n);
+    for (int i = 1; i < n; i++) /* into the order of the graph */
+        for (int k = i; k > 0 && parts[k - 1] > parts[k]; k--) {
+            size_t t = parts[k];
+            parts[k] = parts[k - 1];
+            parts[k - 1] = t;
+        }
+    char text[64];
+    snprintf(text, sizeof text, "%d nodes, one normalisation", n);
+    replace(f, parts, n, &layer_op, (row_norm){.axis = axis, .eps = eps}, in, out, text);
+}
+
+void pst_fuse_norm(pst_fuser *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        const pst_node *n = f->nodes[i].node;
+        if (f->nodes[i].dead || *n->domain)
+            continue;
+        int64_t axis = pst_attr_int(n, "axis", !strcmp(n->op_type, "Softmax") && n->opset < 13 ? 1 : -1);
+        if (pst_fuse_is(n, "Softmax") && n->n_in == 1)
+            replace(f, &i, 1, &softmax_op, (row_norm){.softmax = true, .axis = axis}, (int[]){n->in[0], -1, -1}, n->out[0],
+                    "vector softmax");
+        else if (pst_fuse_is(n, "LayerNormalization") && n->n_in >= 2)
+            replace(f, &i, 1, &layer_op, (row_norm){.axis = axis, .eps = (double)pst_attr_float(n, "epsilon", 1e-5f)},
+                    (int[]){n->in[0], n->in[1], n->n_in > 2 ? n->in[2] : -1}, n->out[0], "vector layer normalisation");
+        else
+            try_pieces(f, i);
+    }
+}

@@ -1,0 +1,400 @@
+/* values.c - a plan's memory: buffers, values, texts, and what kernels ask for; see plan.h and ops/ops.h.
+ *
+ * Why a pool of size classes and not one arena with offsets planned ahead: a plan serves any batch, loops, sequences and results
+ * whose size depends on the data, so offsets would have to be planned anew per shape, and views and in-place results would need a
+ * second mechanism. Counted buffers in classes a quarter of a power of two apart do all of it in a few nanoseconds per value. They
+ * reserve a tenth more than the values alive at the peak on a chain of layers, and never more than the classes passed through on the
+ * way; `penstock models explain` prints both figures. The most recently freed buffer is served first: it is still in the cache. */
+#include "engine/plan.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- pool ---- */
+
+/* Class 0 holds 256 bytes; from there four classes per doubling. */
+static int class_of(size_t bytes, size_t *ret_cap)
+{
+    if (bytes <= 256) {
+        *ret_cap = 256;
+        return 0;
+    }
+    int e = 63 - __builtin_clzll((unsigned long long)(bytes - 1));
+    size_t base = (size_t)1 << e, step = base / 4, q = (bytes - 1 - base) / step;
+    *ret_cap = base + (q + 1) * step;
+    return 1 + (e - 8) * 4 + (int)q;
+}
+
+void pst_pool_drop(pst_pool *pool)
+{
+    for (int i = 0; i < PST_POOL_CLASSES; i++)
+        for (pst_blk *f = pool->free[i], *next; f; f = next) {
+            next = f->next;
+            pool->bytes -= f->cap;
+            free(f);
+            pool->free[i] = next;
+        }
+}
+
+/* Room for cap more bytes from the heap, giving up what is cached if need be. */
+static bool pool_room(pst_pool *pool, size_t cap)
+{
+    if (cap > pool->bytes_max)
+        return false;
+    if (pool->bytes + cap > pool->bytes_max)
+        pst_pool_drop(pool);
+    return pool->bytes + cap <= pool->bytes_max;
+}
+
+pst_blk *pst_blk_new(pst_plan *p, size_t bytes, pst_err *err)
+{
+    pst_pool *pool = &p->pool;
+    size_t cap;
+    if (bytes > pool->bytes_max) {
+        pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
+                    "the model needs a value of %zu bytes; at most %zu are allowed (arena_bytes_max)", bytes, pool->bytes_max);
+        return NULL;
+    }
+    int c = class_of(bytes, &cap), at = c;
+    while (at < c + 4 && at < PST_POOL_CLASSES - 1 && !pool->free[at]) /* one up to twice as large will do: batches differ in size */
+        at++;
+    pst_blk *b = pool->free[at];
+    if (b) {
+        pool->free[at] = b->next;
+    } else {
+        if (!pool_room(pool, cap)) {
+            pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model's values need more than %zu bytes (arena_bytes_max)",
+                        pool->bytes_max);
+            return NULL;
+        }
+        b = aligned_alloc(64, sizeof *b + cap);
+        if (!b) {
+            pst_err_set(err, PST_ENOMEM, PST_CLASS_RETRY, "onnx", 0, "no memory for a value of %zu bytes", bytes);
+            return NULL;
+        }
+        b->cap = cap;
+        pool->bytes += cap;
+    }
+    b->refs = 1;
+    b->next = NULL;
+    pool->live += b->cap;
+    if (pool->live > pool->peak)
+        pool->peak = pool->live;
+    return b;
+}
+
+void pst_blk_unref(pst_plan *p, pst_blk *b)
+{
+    if (!b || --b->refs > 0)
+        return;
+    size_t cap;
+    int c = class_of(b->cap, &cap);
+    p->pool.live -= b->cap;
+    b->next = p->pool.free[c];
+    p->pool.free[c] = b;
+}
+
+/* ---- values ---- */
+
+void pst_val_clear(pst_plan *p, pst_val *v)
+{
+    if (v->kind == PST_VAL_NONE)
+        return;
+    pst_blk_unref(p, v->blk);
+    if (v->seq && --v->seq->refs == 0) {
+        for (int64_t i = 0; i < v->seq->n; i++)
+            pst_val_clear(p, &v->seq->items[i]);
+        pst_blk_unref(p, v->seq->blk);
+    }
+    v->kind = PST_VAL_NONE;
+    v->blk = NULL;
+    v->seq = NULL;
+}
+
+void pst_val_set(pst_plan *p, pst_val *dst, const pst_val *src)
+{
+    if (dst == src)
+        return;
+    pst_val copy = *src;
+    if (copy.kind == PST_VAL_NONE) {
+        copy.blk = NULL;
+        copy.seq = NULL;
+    }
+    if (copy.blk)
+        copy.blk->refs++;
+    if (copy.seq)
+        copy.seq->refs++;
+    pst_val_clear(p, dst);
+    *dst = copy;
+}
+
+/* ---- what kernels call ---- */
+
+int pst_op_fail(pst_op_ctx *c, int code, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return pst_err_set(c->err, code, PST_CLASS_DATA, "onnx", 0, "%s%s%s: %s", c->node->op_type, *c->node->name ? " " : "", c->node->name,
+                       text);
+}
+
+int pst_op_tick(pst_op_ctx *c)
+{
+    if (c->plan->steps_left) {
+        c->plan->steps_left--;
+        return 0;
+    }
+    return pst_op_fail(c, PST_ELIMIT, "the model ran %" PRIu64 " steps in one evaluation without an end (steps_max)",
+                       c->plan->m->limits.steps_max);
+}
+
+int pst_op_type(pst_op_ctx *c, int dtype)
+{
+    return pst_op_fail(c, PST_EUNSUPPORTED, "type %s is not covered here", pst_dtype_name((pst_dtype)dtype));
+}
+
+int pst_need(pst_op_ctx *c, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!pst_in(c, i))
+            return pst_op_fail(c, PST_EINVAL, "input %d is missing", i);
+    return 0;
+}
+
+void *pst_out(pst_op_ctx *c, int i, pst_dtype dtype, int rank, const int64_t *dims)
+{
+    size_t size = pst_dtype_size(dtype);
+    if (i >= c->n_out || rank < 0 || rank > PST_MAX_RANK || !size) {
+        pst_op_fail(c, PST_EINVAL, "output %d cannot be made (%d outputs, rank %d, %s)", i, c->n_out, rank, pst_dtype_name(dtype));
+        return NULL;
+    }
+    int64_t n = pst_dims_count(dims, rank);
+    size_t max = c->plan->m->limits.tensor_bytes_max;
+    if (n < 0 || (uint64_t)n > max / size) {
+        pst_op_fail(c, PST_ELIMIT, "output %d would be larger than %zu bytes (tensor_bytes_max)", i, max);
+        return NULL;
+    }
+    pst_blk *b = pst_blk_new(c->plan, (size_t)n * size + 64, c->err);
+    if (!b)
+        return NULL;
+    pst_val *v = c->out[i];
+    pst_val_clear(c->plan, v);
+    v->kind = PST_VAL_TENSOR;
+    v->blk = b;
+    v->t = (pst_tensor){.dtype = dtype, .rank = rank, .data = b->data};
+    for (int k = 0; k < rank; k++)
+        v->t.dims[k] = dims[k];
+    return b->data;
+}
+
+void *pst_out_typed(pst_op_ctx *c, int i, pst_dtype dtype, const pst_tensor *shape)
+{
+    return pst_out(c, i, dtype, shape->rank, shape->dims);
+}
+
+void *pst_out_like(pst_op_ctx *c, int i, const pst_tensor *shape)
+{
+    return pst_out(c, i, shape->dtype, shape->rank, shape->dims);
+}
+
+void *pst_out_over(pst_op_ctx *c, int i, int j)
+{
+    const pst_tensor shape = *pst_in(c, j);
+    pst_val *from = c->in[j], *to = c->out[i];
+    if (!c->dies || !c->dies[j] || !from->blk || from->blk->refs != 1 || from == to)
+        return pst_out_like(c, i, &shape);
+    pst_val taken = *from;
+    *from = (pst_val){.kind = PST_VAL_NONE};
+    pst_val_clear(c->plan, to);
+    *to = taken;
+    return to->t.data;
+}
+
+void pst_out_share(pst_op_ctx *c, int i, const pst_val *v)
+{
+    pst_val_set(c->plan, c->out[i], v);
+}
+
+int pst_out_view(pst_op_ctx *c, int i, int j, int rank, const int64_t *dims)
+{
+    const pst_tensor *x = pst_in(c, j);
+    if (rank > PST_MAX_RANK || pst_dims_count(dims, rank) != pst_count(x))
+        return pst_op_fail(c, PST_EINVAL, "the new shape does not hold the %" PRId64 " elements there are", pst_count(x));
+    int64_t copy[PST_MAX_RANK];
+    for (int k = 0; k < rank; k++)
+        copy[k] = dims[k];
+    pst_out_share(c, i, c->in[j]);
+    c->out[i]->t.rank = rank;
+    for (int k = 0; k < rank; k++)
+        c->out[i]->t.dims[k] = copy[k];
+    return 0;
+}
+
+void *pst_scratch(pst_op_ctx *c, size_t bytes)
+{
+    pst_blk *b = pst_blk_new(c->plan, bytes + 64, c->err);
+    if (!b)
+        return NULL;
+    b->next = c->plan->scratch;
+    c->plan->scratch = b;
+    return b->data;
+}
+
+void *pst_keep(pst_op_ctx *c, size_t bytes)
+{
+    return pst_zone_alloc(&c->plan->zone, bytes);
+}
+
+typedef struct pst_text_chunk {
+    struct pst_text_chunk *next;
+    size_t used, cap;
+    char data[];
+} pst_text_chunk;
+
+/* A chunk with room for len + 1 bytes behind the one in use; chunks count as memory of the pool and stay until the plan is freed. */
+static pst_text_chunk *text_room(pst_plan *p, size_t len)
+{
+    pst_text_chunk *t = p->text_at;
+    while (t && t->cap - t->used < len + 1) {
+        t = t->next;
+        if (t)
+            t->used = 0;
+    }
+    if (t)
+        return t;
+    size_t cap = len + 1 > 65536 ? len + 1 : 65536;
+    if (len >= p->pool.bytes_max || !pool_room(&p->pool, cap) || !(t = malloc(sizeof *t + cap)))
+        return NULL;
+    *t = (pst_text_chunk){.cap = cap};
+    p->pool.bytes += cap;
+    if (p->text_at) {
+        t->next = p->text_at->next;
+        p->text_at->next = t;
+    } else {
+        p->texts = t;
+    }
+    return t;
+}
+
+char *pst_text(pst_op_ctx *c, const char *s, size_t len)
+{
+    pst_plan *p = c->plan;
+    pst_text_chunk *t = p->text_over ? NULL : text_room(p, len);
+    if (!t) { /* said when the kernel returns */
+        p->text_over = true;
+        return p->no_text;
+    }
+    p->text_at = t;
+    char *d = t->data + t->used;
+    if (len)
+        memcpy(d, s, len);
+    d[len] = 0;
+    t->used += len + 1;
+    p->text_bytes += len + 1;
+    return d;
+}
+
+void pst_plan_texts_reset(pst_plan *p)
+{
+    p->text_at = p->texts;
+    p->text_bytes = 0;
+    p->text_over = false;
+    if (p->texts)
+        p->texts->used = 0;
+}
+
+void pst_plan_texts_free(pst_plan *p)
+{
+    while (p->texts) {
+        pst_text_chunk *next = p->texts->next;
+        free(p->texts);
+        p->texts = next;
+    }
+}
+
+int pst_in_ints(pst_op_ctx *c, int i, int64_t *ret, int max)
+{
+    const pst_tensor *t = pst_in(c, i);
+    int64_t n = t ? pst_count(t) : -1;
+    if (!t || n > max || pst_convert(PST_I64, ret, t->dtype, t->data, n, true) < 0) {
+        pst_op_fail(c, PST_EINVAL, "input %d must be a list of at most %d integers", i, max);
+        return -1;
+    }
+    return (int)n;
+}
+
+int pst_in_scalar(pst_op_ctx *c, int i, double *ret)
+{
+    const pst_tensor *t = pst_in(c, i);
+    if (!t || pst_count(t) != 1 || pst_convert(PST_F64, ret, t->dtype, t->data, 1, true) < 0)
+        return pst_op_fail(c, PST_EINVAL, "input %d must be one number", i);
+    return 0;
+}
+
+int pst_axis(pst_op_ctx *c, int64_t axis, int rank, int *ret)
+{
+    if (axis < -rank || axis >= rank)
+        return pst_op_fail(c, PST_EINVAL, "axis %" PRId64 " is outside a tensor of rank %d", axis, rank);
+    *ret = (int)(axis < 0 ? axis + rank : axis);
+    return 0;
+}
+
+void pst_strides(const int64_t *dims, int rank, int64_t *ret)
+{
+    int64_t s = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        ret[i] = s;
+        s *= dims[i];
+    }
+}
+
+int pst_broadcast(pst_op_ctx *c, const pst_tensor *a, const pst_tensor *b, int *rank, int64_t *dims)
+{
+    int r = a->rank > b->rank ? a->rank : b->rank;
+    for (int i = 0; i < r; i++) {
+        int ia = i - (r - a->rank), ib = i - (r - b->rank);
+        int64_t da = ia >= 0 ? a->dims[ia] : 1, db = ib >= 0 ? b->dims[ib] : 1;
+        if (da != db && da != 1 && db != 1)
+            return pst_op_fail(c, PST_EINVAL, "shapes do not broadcast: dimension %d is %" PRId64 " here and %" PRId64 " there", i, da, db);
+        dims[i] = da == 1 ? db : da;
+    }
+    *rank = r;
+    return 0;
+}
+
+void pst_broadcast_strides(const pst_tensor *t, int rank, int64_t *ret)
+{
+    int64_t s = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        int k = i - (rank - t->rank);
+        ret[i] = k >= 0 && t->dims[k] != 1 ? s : 0;
+        if (k >= 0)
+            s *= t->dims[k];
+    }
+}
+
+pst_seq *pst_out_seq(pst_op_ctx *c, int i, int64_t n)
+{
+    if (n < 0 || n > 1000000) {
+        pst_op_fail(c, PST_ELIMIT, "a sequence of %" PRId64 " items; at most 1000000 are allowed", n);
+        return NULL;
+    }
+    size_t bytes = sizeof(pst_seq) + (size_t)n * sizeof(pst_val);
+    pst_blk *b = pst_blk_new(c->plan, bytes, c->err);
+    if (!b)
+        return NULL;
+    memset(b->data, 0, bytes);
+    pst_seq *s = (pst_seq *)b->data;
+    *s = (pst_seq){.refs = 1, .n = n, .items = (pst_val *)(s + 1), .blk = b};
+    pst_val_clear(c->plan, c->out[i]);
+    c->out[i]->kind = PST_VAL_SEQ;
+    c->out[i]->seq = s;
+    c->out[i]->blk = NULL;
+    return s;
+}
