@@ -197,6 +197,7 @@ int pst_plan_run_vals(pst_plan *p, const pst_val *in, size_t n_in, const pst_val
             return rc;
     }
     pst_prog_clear(p, g);
+    pst_scratch_free(p, NULL);
     pst_plan_texts_reset(p);
     p->steps_left = m->limits.steps_max;
     p->pool.peak = p->pool.live;

@@ -1,5 +1,4 @@
 /* control.c - If, Loop, Scan, sequences and optionals. A nested graph reads outer values directly; its inputs are set per call. */
-#include "engine/heap.h"
 #include "engine/ops/kernels.h"
 
 #include <string.h>
@@ -8,6 +7,15 @@ static const pst_graph *graph_of(const pst_op_ctx *c, const char *name)
 {
     const pst_attr *a = pst_attr_find(c->node, name);
     return a && a->type == PST_ATTR_GRAPH ? a->graph : NULL;
+}
+
+/* n values that are not set, for the time of this kernel; NULL after an error. */
+static pst_val *values(pst_op_ctx *c, int n)
+{
+    pst_val *v = pst_scratch(c, (size_t)(n + 1) * sizeof *v);
+    if (v)
+        memset(v, 0, (size_t)(n + 1) * sizeof *v);
+    return v;
 }
 
 int pst_op_if(pst_op_ctx *c)
@@ -19,39 +27,57 @@ int pst_op_if(pst_op_ctx *c)
     const pst_graph *g = graph_of(c, cond != 0 ? "then_branch" : "else_branch");
     if (!g || g->n_out < c->n_out)
         return pst_op_fail(c, PST_EINVAL, "a branch is missing or has too few outputs");
-    pst_val *out = pst_heap_alloc((size_t)(c->n_out + 1) * sizeof *out);
+    pst_val *out = values(c, c->n_out);
+    if (!out)
+        return PST_ELIMIT;
     rc = pst_run_graph(c, g, NULL, 0, out, c->n_out);
     for (int i = 0; i < c->n_out; i++) {
         if (rc == 0)
             pst_out_share(c, i, &out[i]);
         pst_val_clear(c->plan, &out[i]);
     }
-    pst_heap_free(out);
     return rc;
 }
 
 /* Tensors of one shape, collected step by step and then joined. */
 typedef struct collector {
-    pst_val *items;
+    pst_val *items; /* in blk, which counts as memory of the run */
+    pst_blk *blk;
     int64_t n, cap;
 } collector;
 
-static void collect(pst_op_ctx *c, collector *k, const pst_val *v)
+static int collect(pst_op_ctx *c, collector *k, const pst_val *v)
 {
     if (k->n == k->cap) {
         int64_t cap = k->cap ? 2 * k->cap : 16;
-        k->items = pst_heap_realloc(k->items, (size_t)cap * sizeof *k->items);
-        memset(k->items + k->cap, 0, (size_t)(cap - k->cap) * sizeof *k->items);
+        pst_blk *b = pst_blk_new(c->plan, (size_t)cap * sizeof *k->items, c->err);
+        if (!b)
+            return PST_ELIMIT;
+        memset(b->data, 0, (size_t)cap * sizeof *k->items);
+        if (k->n)
+            memcpy(b->data, k->items, (size_t)k->n * sizeof *k->items);
+        pst_blk_unref(c->plan, k->blk);
+        k->blk = b;
+        k->items = (pst_val *)b->data;
         k->cap = cap;
     }
     pst_val_set(c->plan, &k->items[k->n++], v);
+    return 0;
 }
 
 static void collector_done(pst_op_ctx *c, collector *k)
 {
     for (int64_t i = 0; i < k->n; i++)
         pst_val_clear(c->plan, &k->items[i]);
-    pst_heap_free(k->items);
+    pst_blk_unref(c->plan, k->blk);
+}
+
+static collector *collectors(pst_op_ctx *c, int n)
+{
+    collector *k = pst_scratch(c, (size_t)(n + 1) * sizeof *k);
+    if (k)
+        memset(k, 0, (size_t)(n + 1) * sizeof *k);
+    return k;
 }
 
 /* Stacks along a new axis at `axis`; reversed when the scan asks for it. */
@@ -123,8 +149,10 @@ int pst_op_loop(pst_op_ctx *c)
         return pst_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
     if (pst_in(c, 0) && (rc = pst_in_scalar(c, 0, &trips)) < 0)
         return rc;
-    pst_val *in = pst_heap_alloc((size_t)(carried + 2) * sizeof *in), *out = pst_heap_alloc((size_t)(g->n_out + 1) * sizeof *out);
-    collector *k = pst_heap_alloc((size_t)(scans + 1) * sizeof *k);
+    pst_val *in = values(c, carried + 2), *out = values(c, g->n_out);
+    collector *k = collectors(c, scans);
+    if (!in || !out || !k)
+        return PST_ELIMIT;
     int64_t iter = 0;
     uint8_t go = !c->in[1] || c->in[1]->kind == PST_VAL_NONE || truth(c->in[1]);
     for (int i = 0; i < carried; i++)
@@ -141,10 +169,9 @@ int pst_op_loop(pst_op_ctx *c)
         go = truth(&out[0]);
         for (int i = 0; i < carried; i++)
             pst_val_set(c->plan, &in[i + 2], &out[1 + i]);
-        for (int i = 0; i < scans; i++)
-            collect(c, &k[i], &out[1 + carried + i]);
-        if (!--c->plan->steps_left)
-            rc = pst_op_fail(c, PST_ELIMIT, "it runs without an end");
+        for (int i = 0; i < scans && rc == 0; i++)
+            rc = collect(c, &k[i], &out[1 + carried + i]);
+        rc = rc < 0 ? rc : pst_op_tick(c);
     }
     for (int i = 0; i < carried && rc == 0; i++)
         pst_out_share(c, i, &in[i + 2]);
@@ -156,9 +183,6 @@ int pst_op_loop(pst_op_ctx *c)
         pst_val_clear(c->plan, &out[i]);
     for (int i = 0; i < scans; i++)
         collector_done(c, &k[i]);
-    pst_heap_free(in);
-    pst_heap_free(out);
-    pst_heap_free(k);
     return rc;
 }
 
@@ -208,8 +232,10 @@ int pst_op_scan(pst_op_ctx *c)
             return pst_op_fail(c, PST_EINVAL, "scanned inputs differ in length");
         len = x->dims[axis];
     }
-    pst_val *in = pst_heap_alloc((size_t)(c->n_in + 1) * sizeof *in), *out = pst_heap_alloc((size_t)(g->n_out + 1) * sizeof *out);
-    collector *k = pst_heap_alloc((size_t)(scans + 1) * sizeof *k);
+    pst_val *in = values(c, c->n_in), *out = values(c, g->n_out);
+    collector *k = collectors(c, scans);
+    if (!in || !out || !k)
+        return PST_ELIMIT;
     for (int i = 0; i < states; i++)
         pst_val_set(c->plan, &in[i], c->in[i]);
     for (int64_t t = 0; t < len && rc == 0; t++) {
@@ -224,7 +250,8 @@ int pst_op_scan(pst_op_ctx *c)
         for (int i = 0; i < states && rc == 0; i++)
             pst_val_set(c->plan, &in[i], &out[i]);
         for (int i = 0; i < scans && rc == 0; i++)
-            collect(c, &k[i], &out[states + i]);
+            rc = collect(c, &k[i], &out[states + i]);
+        rc = rc < 0 ? rc : pst_op_tick(c);
     }
     for (int i = 0; i < states && rc == 0; i++)
         pst_out_share(c, i, &in[i]);
@@ -236,9 +263,6 @@ int pst_op_scan(pst_op_ctx *c)
         pst_val_clear(c->plan, &out[i]);
     for (int i = 0; i < scans; i++)
         collector_done(c, &k[i]);
-    pst_heap_free(in);
-    pst_heap_free(out);
-    pst_heap_free(k);
     return rc;
 }
 
@@ -384,15 +408,15 @@ int pst_op_concat_from_sequence(pst_op_ctx *c)
     if (pst_attr_int(c->node, "new_axis", 0))
         return stack(c, 0, &k, pst_attr_int(c->node, "axis", 0), false);
     /* the same as Concat of the items */
-    pst_val **in = pst_heap_alloc((size_t)s->n * sizeof *in);
+    pst_val **in = pst_scratch(c, (size_t)s->n * sizeof *in);
+    if (!in)
+        return PST_ELIMIT;
     for (int64_t i = 0; i < s->n; i++)
         in[i] = &s->items[i];
     pst_op_ctx sub = *c;
     sub.in = in;
     sub.n_in = (int)s->n;
-    int rc = pst_op_concat(&sub);
-    pst_heap_free(in);
-    return rc;
+    return pst_op_concat(&sub);
 }
 
 /* The body runs once per item; other sequences are walked along, tensors are given whole. */
@@ -402,9 +426,11 @@ int pst_op_sequence_map(pst_op_ctx *c)
     pst_seq *first = seq_in(c, 0);
     if (!first || !g || g->n_in != c->n_in || g->n_out != c->n_out)
         return pst_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
-    pst_val *in = pst_heap_alloc((size_t)(c->n_in + 1) * sizeof *in), *out = pst_heap_alloc((size_t)(c->n_out + 1) * sizeof *out);
-    pst_seq **made = pst_heap_alloc((size_t)(c->n_out + 1) * sizeof *made);
-    int rc = 0;
+    pst_val *in = values(c, c->n_in), *out = values(c, c->n_out);
+    pst_seq **made = pst_scratch(c, (size_t)(c->n_out + 1) * sizeof *made);
+    int rc = in && out && made ? 0 : PST_ELIMIT;
+    if (rc < 0)
+        return rc;
     for (int i = 0; i < c->n_out && rc == 0; i++)
         rc = (made[i] = pst_out_seq(c, i, first->n)) ? 0 : PST_ELIMIT;
     for (int64_t t = 0; t < first->n && rc == 0; t++) {
@@ -421,14 +447,12 @@ int pst_op_sequence_map(pst_op_ctx *c)
             rc = pst_run_graph(c, g, in, c->n_in, out, c->n_out);
         for (int i = 0; i < c->n_out && rc == 0; i++)
             pst_val_set(c->plan, &made[i]->items[t], &out[i]);
+        rc = rc < 0 ? rc : pst_op_tick(c);
     }
     for (int i = 0; i < c->n_in; i++)
         pst_val_clear(c->plan, &in[i]);
     for (int i = 0; i < c->n_out; i++)
         pst_val_clear(c->plan, &out[i]);
-    pst_heap_free(in);
-    pst_heap_free(out);
-    pst_heap_free(made);
     return rc;
 }
 

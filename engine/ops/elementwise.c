@@ -282,6 +282,11 @@ static int old_broadcast(pst_op_ctx *c, const pst_tensor *a, pst_tensor *b)
     return 0;
 }
 
+static bool same_shape(const pst_tensor *t, int rank, const int64_t *dims)
+{
+    return t->rank == rank && !memcmp(t->dims, dims, (size_t)rank * sizeof *dims);
+}
+
 static int binary(pst_op_ctx *c, loop_fn (*loop_of)(int), bool to_bool)
 {
     int rc = pst_need(c, 2), rank;
@@ -297,8 +302,13 @@ static int binary(pst_op_ctx *c, loop_fn (*loop_of)(int), bool to_bool)
         return pst_op_type(c, a->dtype);
     if ((rc = old_broadcast(c, a, &b)) < 0 || (rc = pst_broadcast(c, a, &b, &rank, dims)) < 0)
         return rc;
-    pst_tensor av = *a;
-    void *o = pst_out(c, 0, to_bool ? PST_BOOL : a->dtype, rank, dims);
+    pst_tensor av = *a, bv = *pst_in(c, 1);
+    void *o = NULL;
+    for (int i = 0; i < 2 && !o && !to_bool; i++) /* element by element: it may be written over an input of its own shape */
+        if (same_shape(i ? &bv : &av, rank, dims) && c->dies && c->dies[i])
+            o = pst_out_over(c, 0, i);
+    if (!o)
+        o = pst_out(c, 0, to_bool ? PST_BOOL : av.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
     walk(f, &av, &b, rank, dims, o, to_bool ? 1 : pst_dtype_size(av.dtype));

@@ -22,7 +22,8 @@ int pst_op_string_concat(pst_op_ctx *c)
         return PST_ELIMIT;
     pst_broadcast_strides(&a, rank, sa);
     pst_broadcast_strides(&b, rank, sb);
-    size_t total = 0;
+    size_t total = 0, room = 0;
+    char *both = NULL;
     for (int64_t i = 0, n = pst_dims_count(dims, rank); i < n; i++) {
         int64_t ia = 0, ib = 0, rest = i;
         for (int k = rank - 1; k >= 0; k--) {
@@ -34,9 +35,11 @@ int pst_op_string_concat(pst_op_ctx *c)
         size_t nx = strlen(x), ny = strlen(y);
         if ((total += nx + ny) > c->plan->m->limits.tensor_bytes_max)
             return pst_op_fail(c, PST_ELIMIT, "texts of more than %zu bytes", c->plan->m->limits.tensor_bytes_max);
-        char *both = pst_scratch(c, nx + ny + 1);
-        if (!both)
-            return PST_ELIMIT;
+        if (nx + ny + 1 > room) {
+            room = 2 * (nx + ny) + 64;
+            if (!(both = pst_scratch(c, room)))
+                return PST_ELIMIT;
+        }
         memcpy(both, x, nx);
         memcpy(both + nx, y, ny);
         o[i] = pst_text(c, both, nx + ny);

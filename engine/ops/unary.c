@@ -94,7 +94,7 @@ static int unary(pst_op_ctx *c, void (*f32)(const float *, float *, int64_t, una
     unary_args u = {.alpha = alpha, .beta = beta};
     if (x.dtype != PST_F32 && x.dtype != PST_F64)
         return pst_op_type(c, x.dtype);
-    void *o = pst_out_like(c, 0, &x);
+    void *o = pst_out_over(c, 0, 0);
     if (!o)
         return PST_ELIMIT;
     if (x.dtype == PST_F32)
@@ -153,7 +153,7 @@ static int activation(pst_op_ctx *c, pst_act act, void (*f32)(const float *, flo
     if (!x || x->dtype != PST_F32 || c->plan->opts.no_fusion)
         return unary(c, f32, f64, alpha, 0);
     pst_tensor t = *x;
-    float *o = pst_out_like(c, 0, &t);
+    float *o = pst_out_over(c, 0, 0);
     if (!o)
         return PST_ELIMIT;
     pst_kernels_pick(c->plan->isa)->act(act, (float)alpha, t.data, o, (size_t)pst_count(&t));
