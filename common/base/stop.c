@@ -1,31 +1,39 @@
-/* stop.c - see stop.h. */
+/* stop.c - see stop.h.
+ *
+ * The flags are written by a signal handler and read by every thread, so they are atomics, and lock-free ones: those alone may be used in a
+ * handler (C17 7.14.1.1 point 5). */
 #include "common/base/stop.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stddef.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t count, signo;
-static int fd = -1;
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler needs atomics without locks");
+
+static atomic_int count, signo, fd = -1;
 
 static void on_signal(int sig)
 {
-    signo = sig;
-    if (count < 100)
-        count++;
-    if (fd >= 0) {
+    int saved = errno, wake = atomic_load(&fd);
+    atomic_store(&signo, sig);
+    if (atomic_load(&count) < 100) /* far from overflow, however often a supervisor signals */
+        atomic_fetch_add(&count, 1);
+    if (wake >= 0) {
         uint64_t one = 1;
-        ssize_t ignored = write(fd, &one, sizeof one);
+        ssize_t ignored = write(wake, &one, sizeof one);
         (void)ignored;
     }
+    errno = saved;
 }
 
 void pst_stop_install(void)
 {
-    if (fd < 0)
-        fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (atomic_load(&fd) < 0)
+        atomic_store(&fd, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     struct sigaction sa = {.sa_handler = on_signal};
     sigemptyset(&sa.sa_mask);
     sigaction(SIGTERM, &sa, NULL);
@@ -36,17 +44,17 @@ void pst_stop_install(void)
 
 bool pst_stop_requested(void)
 {
-    return count > 0;
+    return atomic_load(&count) > 0;
 }
 
 bool pst_stop_hurry(void)
 {
-    return count > 1;
+    return atomic_load(&count) > 1;
 }
 
 int pst_stop_signal(void)
 {
-    return signo;
+    return atomic_load(&signo);
 }
 
 void pst_stop_request(void)
@@ -56,16 +64,17 @@ void pst_stop_request(void)
 
 int pst_stop_fd(void)
 {
-    return fd;
+    return atomic_load(&fd);
 }
 
 void pst_stop_reset(void)
 {
-    count = 0;
-    signo = 0;
-    if (fd >= 0) {
+    int wake = atomic_load(&fd);
+    atomic_store(&count, 0);
+    atomic_store(&signo, 0);
+    if (wake >= 0) {
         uint64_t n;
-        ssize_t ignored = read(fd, &n, sizeof n);
+        ssize_t ignored = read(wake, &n, sizeof n);
         (void)ignored;
     }
 }

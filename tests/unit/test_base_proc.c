@@ -3,6 +3,8 @@
 #include "common/base/proc.h"
 #include "common/base/stop.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -76,6 +78,33 @@ static void test_stop_counts(void **state)
     assert_false(pst_stop_requested());
 }
 
+static void *wait_for_stop(void *arg)
+{
+    while (!pst_stop_requested())
+        pst_sleep_ms(1);
+    *(int *)arg = pst_stop_signal();
+    return NULL;
+}
+
+/* Another thread than the one that took the signal sees it; ThreadSanitizer watches. */
+static void test_stop_is_seen_by_other_threads(void **state)
+{
+    int seen = 0;
+    pthread_t thread;
+    pst_stop_install();
+    pst_stop_reset();
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_stop, &seen), 0);
+    pst_sleep_ms(20);
+    errno = EDOM;
+    raise(SIGTERM);
+    assert_int_equal(errno, EDOM); /* a handler leaves no trace in what it interrupts */
+    pthread_join(thread, NULL);
+    assert_int_equal(seen, SIGTERM);
+    char bytes[8];
+    assert_int_equal(read(pst_stop_fd(), bytes, sizeof bytes), 8);
+    pst_stop_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -83,6 +112,7 @@ int main(void)
         cmocka_unit_test(test_group_and_mark_find_descendants),
         cmocka_unit_test(test_spawn_says_why_not),
         cmocka_unit_test(test_stop_counts),
+        cmocka_unit_test(test_stop_is_seen_by_other_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
