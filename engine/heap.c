@@ -41,6 +41,7 @@ uint64_t pst_heap_test_fail(uint64_t n, bool on)
     return asked;
 }
 
+/* Asked by what can say no: below a pst_heap_run, and for plain memory. */
 static bool refused(void)
 {
     here.asked++;
@@ -72,7 +73,7 @@ static void link_out(node *n)
 
 static void *take(size_t bytes, bool zeroed)
 {
-    if (refused() || bytes > PTRDIFF_MAX - sizeof(node))
+    if ((here.top && refused()) || bytes > PTRDIFF_MAX - sizeof(node))
         return NULL;
     node *n = zeroed ? calloc(1, sizeof *n + bytes) : malloc(sizeof *n + bytes);
     if (!n)
@@ -114,7 +115,7 @@ void *pst_heap_try64(size_t bytes)
 {
     size_t all = 0;
     bool wrong = __builtin_add_overflow(bytes, (size_t)127, &all);
-    char *base = wrong || refused() ? NULL : aligned_alloc(64, all & ~(size_t)63);
+    char *base = wrong || (here.top && refused()) ? NULL : aligned_alloc(64, all & ~(size_t)63);
     if (!base)
         return NULL;
     node *n = (node *)(base + 64) - 1;
@@ -136,7 +137,7 @@ void *pst_heap_realloc(void *p, size_t bytes)
         return pst_heap_bytes(bytes);
     node *n = (node *)p - 1;
     PST_ASSERT(n->base == n);
-    node *grown = refused() || bytes > PTRDIFF_MAX - sizeof(node) ? NULL : realloc(n, sizeof *n + bytes);
+    node *grown = (here.top && refused()) || bytes > PTRDIFF_MAX - sizeof(node) ? NULL : realloc(n, sizeof *n + bytes);
     if (!grown)
         pst_heap_fail(bytes);
     grown->base = grown; /* it may have moved: its neighbours are told */

@@ -72,7 +72,7 @@ int pst_heap_none(size_t bytes, pst_err *err);
 _Noreturn void pst_heap_fail(size_t bytes);
 
 /* For tests, of the calling thread: the n-th allocation from now on fails (1 = the next), all later ones too if `on`; 0 = none.
- * Returns how many allocations were asked for since the last call. */
+ * Returns how many allocations were asked for since the last call. What aborts on failure is not counted. */
 uint64_t pst_heap_test_fail(uint64_t n, bool on);
 
 #endif

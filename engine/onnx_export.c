@@ -226,9 +226,9 @@ void pst_onnx_meta(pst_onnx_builder *b, const char *key, const char *value)
     put_message(&b->meta, 14, &e);
 }
 
-void pst_onnx_write(const pst_onnx_builder *b, pst_buf *ret)
+static void put_graph(pst_buf *to, int field, const pst_onnx_builder *b)
 {
-    pst_buf graph = {0}, opset = {0};
+    pst_buf graph = {0};
     pst_buf_add(&graph, b->nodes.data, b->nodes.len);
     if (b->node.len)
         put_bytes(&graph, 1, b->node.data, b->node.len);
@@ -236,10 +236,25 @@ void pst_onnx_write(const pst_onnx_builder *b, pst_buf *ret)
     pst_buf_add(&graph, b->initializers.data, b->initializers.len);
     pst_buf_add(&graph, b->inputs.data, b->inputs.len);
     pst_buf_add(&graph, b->outputs.data, b->outputs.len);
+    put_message(to, field, &graph);
+}
+
+void pst_onnx_attr_graph(pst_onnx_builder *b, const char *name, const pst_onnx_builder *body)
+{
+    pst_buf a = {0};
+    put_text(&a, 1, name);
+    put_graph(&a, 6, body);
+    put_int(&a, 20, 5);
+    put_message(&b->node, 5, &a);
+}
+
+void pst_onnx_write(const pst_onnx_builder *b, pst_buf *ret)
+{
+    pst_buf opset = {0};
     put_int(ret, 1, b->ir_version);
     put_text(ret, 2, "penstock");
     put_text(ret, 3, PST_VERSION);
-    put_message(ret, 7, &graph);
+    put_graph(ret, 7, b);
     put_text(&opset, 1, "");
     put_int(&opset, 2, b->opset);
     put_message(ret, 8, &opset);

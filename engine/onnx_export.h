@@ -38,6 +38,8 @@ void pst_onnx_attr_ints(pst_onnx_builder *b, const char *name, const int64_t *va
 void pst_onnx_attr_str(pst_onnx_builder *b, const char *name, const char *value);
 void pst_onnx_attr_floats(pst_onnx_builder *b, const char *name, const float *values, size_t n);
 void pst_onnx_attr_strs(pst_onnx_builder *b, const char *name, const char *const *values, size_t n);
+/* The graph of another builder, copied; its opset, IR version and metadata do not count. */
+void pst_onnx_attr_graph(pst_onnx_builder *b, const char *name, const pst_onnx_builder *body);
 /* The node added last is of another domain than ONNX's own, imported at this version. */
 void pst_onnx_domain(pst_onnx_builder *b, const char *domain, int64_t version);
 void pst_onnx_meta(pst_onnx_builder *b, const char *key, const char *value);
