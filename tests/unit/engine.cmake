@@ -3,6 +3,7 @@ pst_test(engine_nodes SOURCES unit/test_engine_nodes.c LIBS pst_engine LABELS un
 pst_test(engine_kernels SOURCES unit/test_engine_kernels.c LIBS pst_engine LABELS unit)
 pst_test(engine_trees SOURCES unit/test_engine_trees.c LIBS pst_engine LABELS unit)
 pst_test(engine_threads SOURCES unit/test_engine_threads.c LIBS pst_engine LABELS unit threads)
+pst_test(engine_plan SOURCES unit/test_engine_plan.c LIBS pst_engine LABELS unit)
 pst_fuzz(onnx SOURCES fuzz/fuzz_onnx.c LIBS pst_engine)
 add_executable(bench_engine ${CMAKE_SOURCE_DIR}/tests/bench/engine.c)
 target_link_libraries(bench_engine PRIVATE pst_engine pst_flags)
