@@ -42,8 +42,7 @@ static int run_mlp(pst_op_ctx *c)
         return pst_parts_run(c, (pst_step **)c->state);
     pst_tensor x = *in, o = x;
     o.dims[o.rank - 1] = f->n_out;
-    int ld = (f->width + f->kernels->nr - 1) / f->kernels->nr * f->kernels->nr;
-    float *y = pst_out_like(c, 0, &o), *work = pst_scratch(c, (size_t)(4 * f->kernels->mr) * (size_t)ld * sizeof(float));
+    float *y = pst_out_like(c, 0, &o), *work = pst_scratch(c, pst_mlp_work_floats(f->kernels, f->width) * sizeof(float));
     if (!y || !work)
         return PST_ELIMIT;
     f->kernels->mlp(f->steps, f->n_steps, f->width, x.data, (size_t)(f->n_in ? pst_count(&x) / f->n_in : 0), y, work);

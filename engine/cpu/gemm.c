@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KC     256
-#define MC     144 /* a multiple of every mr */
-#define NC     1024
-#define THIN_M 4
+#define KC       256
+#define MC       144 /* a multiple of every mr */
+#define NC       1024
+#define NR_MAX   64
+#define A_FLOATS (48 << 10) /* of a that stay in L2 while the panels of b pass */
+#define THIN_M   4
+#define IN_PLACE (24 << 10) /* bytes of b that L1 holds beside the rest: read as it lies, however many the rows */
 
-static _Thread_local float *pack_room; /* MC·KC for a, KC·NC for b, one tile */
+static _Thread_local float *pack_room; /* MC·KC for a, KC·NC for b */
 static pthread_key_t room_key;
 static pthread_once_t room_once = PTHREAD_ONCE_INIT;
 
@@ -26,43 +29,68 @@ static float *room(void)
 {
     if (!pack_room) {
         pthread_once(&room_once, make_key);
-        pack_room = aligned_alloc(64, sizeof(float) * (MC * KC + KC * (NC + 64) + 32 * 64));
+        pack_room = aligned_alloc(64, sizeof(float) * (MC * KC + KC * (NC + NR_MAX)));
         PST_ASSERT(pack_room);
         pthread_setspecific(room_key, pack_room);
     }
     return pack_room;
 }
 
-/* a (mc,kc) with strides rs, cs → panels of mr rows, each (kc, mr), zero padded */
+typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* 4 runs of 4 floats, each rs apart, turned: to[p·ld + r] = from[r·rs + p] */
+static inline void turn4(const float *from, size_t rs, float *to, size_t ld)
+{
+    v4 a = *(const v4 *)from, b = *(const v4 *)(from + rs), c = *(const v4 *)(from + 2 * rs), d = *(const v4 *)(from + 3 * rs);
+    v4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    v4 ef = __builtin_shufflevector(a, b, 2, 6, 3, 7), gh = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *(v4 *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    *(v4 *)(to + ld) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    *(v4 *)(to + 2 * ld) = __builtin_shufflevector(ef, gh, 0, 1, 4, 5);
+    *(v4 *)(to + 3 * ld) = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
+}
+
+/* n lines of length k, each ls apart, their elements es apart → (k, n), rows ld apart */
+static void pack_lines(int n, int k, const float *from, size_t ls, size_t es, float *to, size_t ld)
+{
+    if (ls == 1) {
+        for (int p = 0; p < k; p++)
+            memcpy(to + (size_t)p * ld, from + (size_t)p * es, (size_t)n * sizeof *to);
+        return;
+    }
+    int i = 0;
+    for (; i + 4 <= n && es == 1; i += 4) {
+        int p = 0;
+        for (; p + 4 <= k; p += 4)
+            turn4(from + (size_t)i * ls + p, ls, to + (size_t)p * ld + i, ld);
+        for (; p < k; p++)
+            for (int r = i; r < i + 4; r++)
+                to[(size_t)p * ld + (size_t)r] = from[(size_t)r * ls + (size_t)p];
+    }
+    for (; i < n; i++)
+        for (int p = 0; p < k; p++)
+            to[(size_t)p * ld + (size_t)i] = from[(size_t)i * ls + (size_t)p * es];
+}
+
+/* a (mc,kc) with strides rs, cs → the tiles of pst_tile_rows(), each (kc, rows) */
 static void pack_a(int mr, int mc, int kc, const float *a, size_t rs, size_t cs, float *to)
 {
-    for (int i = 0; i < mc; i += mr) {
-        int rows = mc - i < mr ? mc - i : mr;
-        for (int p = 0; p < kc; p++, to += mr) {
-            const float *at = a + (size_t)i * rs + (size_t)p * cs;
-            for (int r = 0; r < rows; r++)
-                to[r] = at[(size_t)r * rs];
-            for (int r = rows; r < mr; r++)
-                to[r] = 0;
-        }
+    int tiles = (mc + mr - 1) / mr;
+    for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
+        rows = pst_tile_rows(mc, tiles, i);
+        pack_lines(rows, kc, a + (size_t)row * rs, rs, cs, to, (size_t)rows);
+        to += (size_t)rows * (size_t)kc;
     }
 }
 
-static void pack_b(int nr, int kc, int nc, const float *b, size_t rs, size_t cs, float *to)
+/* b (kc,nc) with strides rs, cs → panels of nr columns, each (kc, nr), panels pstride floats apart, zero padded */
+static void pack_b(int nr, int kc, int nc, const float *b, size_t rs, size_t cs, float *to, size_t pstride)
 {
-    for (int j = 0; j < nc; j += nr) {
+    for (int j = 0; j < nc; j += nr, to += pstride) {
         int cols = nc - j < nr ? nc - j : nr;
-        for (int p = 0; p < kc; p++, to += nr) {
-            const float *at = b + (size_t)p * rs + (size_t)j * cs;
-            if (cs == 1) {
-                memcpy(to, at, (size_t)cols * sizeof *to);
-            } else {
-                for (int q = 0; q < cols; q++)
-                    to[q] = at[(size_t)q * cs];
-            }
-            for (int q = cols; q < nr; q++)
-                to[q] = 0;
-        }
+        pack_lines(cols, kc, b + (size_t)j * cs, cs, rs, to, (size_t)nr);
+        for (int p = 0; p < kc && cols < nr; p++)
+            memset(to + p * nr + cols, 0, (size_t)(nr - cols) * sizeof *to);
     }
 }
 
@@ -73,21 +101,60 @@ static void scale(int m, int n, float beta, float *c, int ldc)
             c[(size_t)i * (size_t)ldc + (size_t)j] = beta == 0 ? 0 : beta * c[(size_t)i * (size_t)ldc + (size_t)j];
 }
 
-/* The packed blocks against each other, tile by tile; c += alpha · tile. */
-static void block(const pst_cpu_kernels *k, int mc, int nc, int kc, float alpha, const float *pa, const float *pb, float *tile, float *c,
-                  int ldc)
+/* k in equal parts of at most KC. */
+static int part_of_k(int k)
 {
-    for (int j = 0; j < nc; j += k->nr)
-        for (int i = 0; i < mc; i += k->mr) {
-            k->micro(kc, pa + (size_t)i * (size_t)kc, pb + (size_t)j * (size_t)kc, tile);
-            int rows = mc - i < k->mr ? mc - i : k->mr, cols = nc - j < k->nr ? nc - j : k->nr;
-            for (int r = 0; r < rows; r++) {
-                float *to = c + (size_t)(i + r) * (size_t)ldc + j;
-                const float *from = tile + (size_t)r * (size_t)k->nr;
-                for (int q = 0; q < cols; q++)
-                    to[q] += alpha * from[q];
-            }
+    int parts = (k + KC - 1) / KC;
+    return (k + parts - 1) / parts;
+}
+
+/* Products of few rows read b once: as it lies, a part of k at a time so that the rows of a stay in L1. */
+static void in_place(const pst_cpu_kernels *kn, pst_block *g, size_t ldb)
+{
+    int whole = g->n / kn->nr * kn->nr, k = g->k, part = g->m <= kn->mr && k <= 4 * KC ? k : part_of_k(k);
+    const float *a = g->a, *b = g->b;
+    float *tail = room();
+    g->brs = (ptrdiff_t)ldb;
+    g->bps = kn->nr;
+    for (int p = 0; p < k; p += part, g->add = true) {
+        g->k = k - p < part ? k - p : part;
+        g->a = a + p * g->acs;
+        g->b = b + (size_t)p * ldb;
+        if (whole < g->n) {
+            size_t most = (size_t)(MC * KC + KC * (NC + NR_MAX)) / (size_t)kn->nr;
+            PST_ASSERT((size_t)g->k <= most);
+            pack_b(kn->nr, g->k, g->n - whole, g->b + whole, ldb, 1, tail, 0);
+            g->tail = tail;
         }
+        kn->block(g);
+    }
+}
+
+/* a is packed when every row is read many times over or its elements lie apart; rows read in place spare the copy. */
+static bool wants_packed_a(const pst_block *g)
+{
+    if (g->m <= 16 && g->acs == 1)
+        return false;
+    return g->acs != 1 || (g->n >= 128 && g->ars >= 512);
+}
+
+static void blocks_of_m(const pst_cpu_kernels *kn, const pst_block *whole, float *pa)
+{
+    pst_block g = *whole;
+    bool pack = wants_packed_a(whole);
+    int step = pack ? MC : A_FLOATS / whole->k / kn->mr * kn->mr;
+    step = step > MC ? step : MC;
+    for (int i = 0; i < whole->m; i += step) {
+        g.m = whole->m - i < step ? whole->m - i : step;
+        g.a = whole->a + i * whole->ars;
+        g.c = whole->c + i * whole->ldc;
+        if (pack) {
+            pack_a(kn->mr, g.m, g.k, g.a, (size_t)whole->ars, (size_t)whole->acs, pa);
+            g.a = pa;
+            g.a_packed = true;
+        }
+        kn->block(&g);
+    }
 }
 
 void pst_sgemm_isa(const pst_cpu_kernels *kn, bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
@@ -95,33 +162,87 @@ void pst_sgemm_isa(const pst_cpu_kernels *kn, bool ta, bool tb, int m, int n, in
 {
     if (m <= 0 || n <= 0)
         return;
-    scale(m, n, beta, c, ldc);
-    if (k <= 0 || alpha == 0)
-        return;
-    size_t ars = ta ? 1 : (size_t)lda, acs = ta ? (size_t)lda : 1, brs = tb ? 1 : (size_t)ldb, bcs = tb ? (size_t)ldb : 1;
-    if (m <= THIN_M && !tb) { /* packing b would cost more than the product */
-        kn->thin(m, n, k, alpha, a, (int)ars, (int)acs, b, ldb, c, ldc);
+    if (k <= 0 || alpha == 0) {
+        scale(m, n, beta, c, ldc);
         return;
     }
-    if (m <= THIN_M && !ta) {
+    if (beta != 0)
+        scale(m, n, beta, c, ldc);
+    size_t brs = tb ? 1 : (size_t)ldb, bcs = tb ? (size_t)ldb : 1;
+    pst_block g = {.m = m,
+                   .n = n,
+                   .k = k,
+                   .a = a,
+                   .ars = ta ? 1 : lda,
+                   .acs = ta ? lda : 1,
+                   .b = b,
+                   .alpha = alpha,
+                   .add = beta != 0,
+                   .c = c,
+                   .ldc = ldc};
+    if (!tb && (m <= 2 * kn->mr || (size_t)n * (size_t)k * sizeof *b <= IN_PLACE)) {
+        in_place(kn, &g, (size_t)ldb);
+        return;
+    }
+    if (m <= THIN_M && !ta) { /* b lies across: a product of two runs each */
         for (int i = 0; i < m; i++)
-            for (int j = 0; j < n; j++)
-                c[(size_t)i * (size_t)ldc + (size_t)j] += alpha * kn->dot(a + (size_t)i * (size_t)lda, b + (size_t)j * (size_t)ldb, k);
+            for (int j = 0; j < n; j++) {
+                float *to = c + (size_t)i * (size_t)ldc + (size_t)j,
+                      s = alpha * kn->dot(a + (size_t)i * (size_t)lda, b + (size_t)j * (size_t)ldb, k);
+                *to = beta != 0 ? *to + s : s;
+            }
         return;
     }
-    float *pa = room(), *pb = pa + MC * KC, *tile = pb + KC * (NC + 64);
-    for (int j = 0; j < n; j += NC) {
-        int nc = n - j < NC ? n - j : NC;
-        for (int p = 0; p < k; p += KC) {
-            int kc = k - p < KC ? k - p : KC;
-            pack_b(kn->nr, kc, nc, b + (size_t)p * brs + (size_t)j * bcs, brs, bcs, pb);
-            for (int i = 0; i < m; i += MC) {
-                int mc = m - i < MC ? m - i : MC;
-                pack_a(kn->mr, mc, kc, a + (size_t)i * ars + (size_t)p * acs, ars, acs, pa);
-                block(kn, mc, nc, kc, alpha, pa, pb, tile, c + (size_t)i * (size_t)ldc + j, ldc);
-            }
+    float *pa = room(), *pb = pa + MC * KC;
+    int part = part_of_k(k);
+    g.brs = kn->nr;
+    for (int j = 0; j < n; j += NC)
+        for (int p = 0; p < k; p += part) {
+            g.n = n - j < NC ? n - j : NC;
+            g.k = k - p < part ? k - p : part;
+            g.bps = (ptrdiff_t)g.k * kn->nr;
+            pack_b(kn->nr, g.k, g.n, b + (size_t)p * brs + (size_t)j * bcs, brs, bcs, pb, (size_t)g.bps);
+            g.a = a + p * g.acs;
+            g.b = pb;
+            g.c = c + j;
+            g.add = beta != 0 || p;
+            blocks_of_m(kn, &g, pa);
         }
-    }
+}
+
+size_t pst_packed_floats(const pst_cpu_kernels *kn, int n, int k)
+{
+    return (size_t)((n + kn->nr - 1) / kn->nr) * (size_t)kn->nr * (size_t)(k > 0 ? k : 0);
+}
+
+void pst_sgemm_pack(const pst_cpu_kernels *kn, bool tb, int n, int k, const float *b, int ldb, float *room_for_it, pst_packed *ret)
+{
+    *ret = (pst_packed){.kernels = kn, .n = n, .k = k, .data = room_for_it};
+    if (n > 0 && k > 0)
+        pack_b(kn->nr, k, n, b, tb ? 1 : (size_t)ldb, tb ? (size_t)ldb : 1, room_for_it, (size_t)k * (size_t)kn->nr);
+}
+
+void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc)
+{
+    const pst_cpu_kernels *kn = b->kernels;
+    if (m <= 0 || b->n <= 0)
+        return;
+    if (beta != 0 || b->k <= 0 || alpha == 0)
+        scale(m, b->n, beta, c, ldc);
+    if (b->k <= 0 || alpha == 0)
+        return;
+    int part = m <= kn->mr ? b->k : part_of_k(b->k);
+    pst_block g = {.ars = lda, .acs = 1, .brs = kn->nr, .bps = (ptrdiff_t)b->k * kn->nr, .alpha = alpha, .ldc = ldc, .m = m};
+    for (int j = 0; j < b->n; j += NC)
+        for (int p = 0; p < b->k; p += part) {
+            g.n = b->n - j < NC ? b->n - j : NC;
+            g.k = b->k - p < part ? b->k - p : part;
+            g.a = a + p;
+            g.b = b->data + (size_t)j * (size_t)b->k + (size_t)p * (size_t)kn->nr;
+            g.c = c + j;
+            g.add = beta != 0 || p;
+            blocks_of_m(kn, &g, m > kn->mr ? room() : NULL);
+        }
 }
 
 void pst_sgemm(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,

@@ -9,6 +9,7 @@
 #define PST_ENGINE_CPU_GEMM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct pst_cpu_kernels;
 
@@ -17,6 +18,17 @@ void pst_sgemm(bool ta, bool tb, int m, int n, int k, float alpha, const float *
 /* The same with the kernels of one instruction set. */
 void pst_sgemm_isa(const struct pst_cpu_kernels *kernels, bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda,
                    const float *b, int ldb, float beta, float *c, int ldc);
+/* A right-hand matrix packed once, for products with many left ones. data: the caller's room of pst_packed_floats() floats, 64-byte
+ * aligned. b (k,n), or (n,k) with tb. */
+typedef struct pst_packed {
+    const struct pst_cpu_kernels *kernels;
+    int n, k;
+    const float *data;
+} pst_packed;
+size_t pst_packed_floats(const struct pst_cpu_kernels *kernels, int n, int k);
+void pst_sgemm_pack(const struct pst_cpu_kernels *kernels, bool tb, int n, int k, const float *b, int ldb, float *room, pst_packed *ret);
+/* c (m,n) = alpha · a (m,k) · b + beta · c */
+void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc);
 /* The readable twin: three loops, double accumulation. */
 void pst_sgemm_ref(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta,
                    float *c, int ldc);

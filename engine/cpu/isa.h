@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One dense layer or one elementwise step of a fused network; see mlp.h. */
+/* One dense layer or one elementwise step of a fused network; see tile.inc.h. */
 typedef enum { PST_ACT_NONE, PST_ACT_RELU, PST_ACT_LEAKY, PST_ACT_ELU, PST_ACT_SIGMOID, PST_ACT_TANH } pst_act;
 typedef enum { PST_FUSED_DENSE, PST_FUSED_ADD, PST_FUSED_SUB, PST_FUSED_MUL, PST_FUSED_DIV, PST_FUSED_ACT } pst_fused_kind;
 
@@ -18,6 +18,35 @@ typedef struct pst_fused_step {
     const float *w; /* DENSE: panels of nr columns, panel p at w + p·in·nr, row-major (in, nr), zero padded */
     const float *v; /* DENSE: bias; others: the operand; padded to whole panels */
 } pst_fused_step;
+
+/* c (m, n) = alpha · a · b, or c += …. b: panels of nr columns, panel p at b + p·bps, the next k after brs; so packed panels (brs = nr) and
+ * a matrix as it lies (brs = its row stride, bps = nr) are read alike. tail: the last panel when n is no multiple of nr and b ends there;
+ * NULL when b is padded. a: strides ars and acs, or packed in the tiles of pst_tile_rows(), each (k, rows). */
+typedef struct pst_block {
+    int m, n, k;
+    const float *a;
+    ptrdiff_t ars, acs;
+    bool a_packed;
+    const float *b, *tail;
+    ptrdiff_t brs, bps;
+    float alpha;
+    bool add;
+    float *c;
+    ptrdiff_t ldc;
+} pst_block;
+
+/* Rows of tile i when m rows are shared evenly among tiles: 8 rows are 4 + 4, not 6 + 2. */
+static inline int pst_tile_rows(int m, int tiles, int i)
+{
+    return m / tiles + (i < m % tiles);
+}
+
+/* Rows of a fused network that go through all layers together: two blocks of activations take about half of L1. */
+static inline int pst_mlp_rows(int mr, int ld)
+{
+    int n = 2048 / ld / mr;
+    return mr * (n < 2 ? 2 : n > 16 ? 16 : n);
+}
 
 /* One split of a byte-ranked forest: result = x[col] <= rank ? yes : no, all 64 rows at once. Offsets are in units of 64 bytes:
  * col into the ranks, yes and no into the work area, which starts with 256 leaf numbers (64 copies each). */
@@ -32,17 +61,20 @@ typedef struct pst_cpu_kernels {
     const char *isa;
     int mr, nr;
     bool (*supported)(void);
-    /* tile (mr, nr) = a (k, mr packed) · b (k, nr packed) */
-    void (*micro)(int k, const float *a, const float *b, float *tile);
+    void (*block)(const pst_block *g);
     /* x (rows, in) → y (rows, out); work: pst_mlp_work_floats() floats, 64-byte aligned */
     void (*mlp)(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work);
-    /* c (m, n) += alpha · a (m, k; strides ras, cas) · b (k, n; row stride ldb), for few rows: b is read in place */
-    void (*thin)(int m, int n, int k, float alpha, const float *a, int ras, int cas, const float *b, int ldb, float *c, int ldc);
     float (*dot)(const float *a, const float *b, int n);
     /* One tree: n splits, children before parents, split i writes work[256 + i]; leaf numbers of 64 rows → leaf. */
     void (*tree)(const pst_tree_code *code, int n, const int8_t *ranks, int8_t *work, uint8_t *leaf);
     void (*act)(pst_act act, float alpha, const float *x, float *y, size_t n);
 } pst_cpu_kernels;
+
+static inline size_t pst_mlp_work_floats(const pst_cpu_kernels *k, int width)
+{
+    int ld = (width + k->nr - 1) / k->nr * k->nr;
+    return 2 * (size_t)pst_mlp_rows(k->mr, ld) * (size_t)ld;
+}
 
 extern const pst_cpu_kernels pst_kernels_portable, pst_kernels_avx2, pst_kernels_avx512;
 

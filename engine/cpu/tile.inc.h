@@ -1,0 +1,295 @@
+/* tile.inc.h - register tiles: a few rows times panels of NR columns, for matrix products and fused networks; part of kernels.inc.h.
+ *
+ * A tile keeps rows × vectors sums in registers and walks k: one load per vector of b, one broadcast per row of a. Tiles of few rows
+ * take several panels, and when that is not enough several sums per output (every second, every fourth k), so that there are always
+ * about eight independent sums: the latency of a multiply-add times two a cycle. */
+
+#define ACC_MAX (MR * NV > 12 ? MR * NV : 12) /* sums of the largest tile, below */
+
+/* Sums of R rows × V vectors, S interleaved in k. b: vector v at b + (v / NV)·bps + (v % NV)·VL, next k after brs. */
+INLINE void tile_sum(const int R, const int V, const int S, int k, const float *a, ptrdiff_t ars, ptrdiff_t acs, const float *b,
+                     ptrdiff_t brs, ptrdiff_t bps, vf *acc)
+{
+    vf part[ACC_MAX];
+    UNROLLED (i, 0, S * R * V)
+        part[i] = i < R * V ? acc[i] : splat(0);
+    int i = 0;
+    UNROLLED_4 (; i + S <= k; i += S)
+        UNROLLED (s, 0, S) {
+            vf w[4 * NV];
+            UNROLLED (v, 0, V)
+                if (R > 1)
+                    w[v] = *(const vf *)(b + (v / NV) * bps + (v % NV) * VL);
+            UNROLLED (r, 0, R) {
+                vf x = splat(a[r * ars]);
+                UNROLLED (v, 0, V)
+                    if (R > 1)
+                        FMA(part[(s * R + r) * V + v], x, w[v]);
+                    else /* read once: no register for it */
+                        FMA_MEM(part[s * V + v], x, (const vf *)(b + (v / NV) * bps + (v % NV) * VL));
+            }
+            a += acs;
+            b += brs;
+        }
+    for (; S > 1 && i < k; i++, a += acs, b += brs)
+        UNROLLED (r, 0, R)
+            UNROLLED (v, 0, V)
+                part[r * V + v] += a[r * ars] * *(const vf *)(b + (v / NV) * bps + (v % NV) * VL);
+    UNROLLED (j, 0, R * V) {
+        vf sum = part[j];
+        UNROLLED (s, 1, S)
+            sum += part[s * R * V + j];
+        acc[j] = sum;
+    }
+}
+
+typedef struct tile_at {
+    int k, cols; /* cols: of the last panel, when it is not whole; else V·VL */
+    const float *a;
+    ptrdiff_t ars, acs;
+    const float *b;
+    ptrdiff_t brs, bps;
+    float *c;
+    ptrdiff_t ldc;
+} tile_at;
+
+INLINE void tile_product(const int R, const int V, const int S, const tile_at *t, float alpha, bool add)
+{
+    vf acc[ACC_MAX];
+    UNROLLED (i, 0, R * V)
+        acc[i] = splat(0);
+    tile_sum(R, V, S, t->k, t->a, t->ars, t->acs, t->b, t->brs, t->bps, acc);
+    float *c = t->c;
+    if (t->cols == V * VL) {
+        UNROLLED (r, 0, R)
+            UNROLLED (v, 0, V) {
+                vf *to = (vf *)(c + r * t->ldc + v * VL), x = acc[r * V + v] * alpha;
+                if (add)
+                    x += *to;
+                *to = x;
+            }
+        return;
+    }
+    _Alignas(64) float part[ACC_MAX * VL];
+    UNROLLED (i, 0, R * V)
+        *(vf *)(part + i * VL) = acc[i] * alpha;
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < V && t->cols > v * VL; v++) {
+            int n = t->cols - v * VL;
+            float *to = c + r * t->ldc + v * VL;
+            vf x = *(const vf *)(part + (r * V + v) * VL);
+            if (add)
+                x += load_part(to, n);
+            store_part(to, x, n);
+        }
+}
+
+/* Rows of a dense layer: bias first, Relu in registers, everything else behind (it is a pass over what L1 holds). */
+INLINE void tile_dense(const int R, const int V, const int S, const tile_at *t, const float *bias, bool relu)
+{
+    vf acc[ACC_MAX];
+    UNROLLED (i, 0, R * V)
+        acc[i] = *(const vf *)(bias + i % V * VL);
+    tile_sum(R, V, S, t->k, t->a, t->ars, 1, t->b, NR, t->bps, acc);
+    if (relu) {
+        UNROLLED (i, 0, R * V)
+            acc[i] = vrelu(acc[i]);
+    }
+    if (t->cols == V * VL) {
+        UNROLLED (r, 0, R)
+            UNROLLED (v, 0, V)
+                *(vf *)(t->c + r * t->ldc + v * VL) = acc[r * V + v];
+        return;
+    }
+    _Alignas(64) float part[ACC_MAX * VL];
+    UNROLLED (i, 0, R * V)
+        *(vf *)(part + i * VL) = acc[i];
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < V && t->cols > v * VL; v++)
+            store_part(t->c + r * t->ldc + v * VL, *(const vf *)(part + (r * V + v) * VL), t->cols - v * VL);
+}
+
+/* X(rows, panels, interleave) */
+#if MR >= 12
+#define MANY_ROWS(X) X(5, 1, 1) X(6, 1, 1) X(7, 1, 1) X(8, 1, 1) X(9, 1, 1) X(10, 1, 1) X(11, 1, 1) X(12, 1, 1)
+#elif MR >= 6
+#define MANY_ROWS(X) X(5, 1, 1) X(6, 1, 1)
+#else
+#define MANY_ROWS(X)
+#endif
+#define FEW_ROWS(X) X(1, 4, 1) X(1, 2, 2) X(1, 1, 4) X(2, 2, 1) X(2, 1, 2) X(3, 1, 2) X(4, 1, 1)
+
+#define TILE(R, P, S)                                                        \
+    static void product_##R##x##P(const tile_at *t, float alpha, bool add)   \
+    {                                                                        \
+        tile_product(R, P *NV, S, t, alpha, add);                            \
+    }                                                                        \
+    static void dense_##R##x##P(const tile_at *t, const float *b, bool relu) \
+    {                                                                        \
+        tile_dense(R, P *NV, S, t, b, relu);                                 \
+    }
+FEW_ROWS(TILE)
+MANY_ROWS(TILE)
+
+#define PRODUCT_ONE(R, P, S) [R] = product_##R##x##P,
+#define DENSE_ONE(R, P, S)   [R] = dense_##R##x##P,
+static void (*const product_of[MR + 1])(const tile_at *, float, bool) = {
+    [1] = product_1x1, [2] = product_2x1, [3] = product_3x1, [4] = product_4x1, MANY_ROWS(PRODUCT_ONE)};
+static void (*const dense_of[MR + 1])(const tile_at *, const float *,
+                                      bool) = {[1] = dense_1x1, [2] = dense_2x1, [3] = dense_3x1, [4] = dense_4x1, MANY_ROWS(DENSE_ONE)};
+
+/* Panels a tile of so many rows takes at once while so many are left. */
+INLINE int panels_at_once(int rows, int left)
+{
+    return rows == 1 && left >= 4 ? 4 : rows <= 2 && left >= 2 ? 2 : 1;
+}
+
+static void block(const pst_block *g)
+{
+    int panels = (g->n + NR - 1) / NR, tiles = (g->m + MR - 1) / MR;
+    tile_at t = {.k = g->k, .ars = g->a_packed ? 1 : g->ars, .acs = g->acs, .brs = g->brs, .bps = g->bps, .ldc = g->ldc};
+    for (int p = 0, at_once; p < panels; p += at_once) {
+        int whole = g->n / NR - p;
+        at_once = tiles == 1 ? panels_at_once(g->m, whole) : 1;
+        t.cols = whole >= 1 ? at_once * NR : g->n % NR;
+        t.b = whole >= 1 || !g->tail ? g->b + p * g->bps : g->tail;
+        t.brs = whole >= 1 || !g->tail ? g->brs : NR;
+        for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
+            rows = pst_tile_rows(g->m, tiles, i);
+            t.a = g->a + row * (g->a_packed ? g->k : g->ars);
+            t.acs = g->a_packed ? rows : g->acs;
+            t.c = g->c + row * g->ldc + p * NR;
+            if (at_once == 1)
+                product_of[rows](&t, g->alpha, g->add);
+            else
+                (at_once == 4 ? product_1x4 : rows == 1 ? product_1x2 : product_2x2)(&t, g->alpha, g->add);
+        }
+    }
+}
+
+/* One layer for a few rows: y (rows, out); pad: y has room for whole panels. */
+static void dense(const pst_fused_step *s, const float *x, ptrdiff_t ldx, int rows, float *y, ptrdiff_t ldy, bool pad)
+{
+    int panels = (s->out + NR - 1) / NR, tiles = (rows + MR - 1) / MR;
+    bool relu = s->act == PST_ACT_RELU;
+    tile_at t = {.k = s->in, .ars = ldx, .bps = (ptrdiff_t)s->in * NR, .ldc = ldy};
+    for (int p = 0, at_once; p < panels; p += at_once) {
+        int whole = pad ? panels - p : s->out / NR - p;
+        at_once = tiles == 1 ? panels_at_once(rows, whole) : 1;
+        t.cols = whole >= 1 ? at_once * NR : s->out % NR;
+        t.b = s->w + p * t.bps;
+        for (int i = 0, row = 0, n; i < tiles; i++, row += n) {
+            n = pst_tile_rows(rows, tiles, i);
+            t.a = x + row * ldx;
+            t.c = y + row * ldy + p * NR;
+            if (at_once == 1)
+                dense_of[n](&t, s->v + p * NR, relu);
+            else
+                (at_once == 4 ? dense_1x4 : n == 1 ? dense_1x2 : dense_2x2)(&t, s->v + p * NR, relu);
+        }
+    }
+    if (s->act <= PST_ACT_RELU)
+        return;
+    for (int r = 0; r < rows; r++)
+        act_array(s->act, s->alpha, y + r * ldy, y + r * ldy, (size_t)s->out);
+}
+
+/* An elementwise step on rows padded to whole vectors; the divisor's padding is 1. */
+static void elementwise(const pst_fused_step *s, float *x, int ldx, int rows)
+{
+    vf alpha = splat(s->alpha);
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < s->out; j += VL) {
+            vf *at = (vf *)(x + (size_t)r * (size_t)ldx + j), a = *at, b = s->v ? *(const vf *)(s->v + j) : a;
+            switch (s->kind) {
+            case PST_FUSED_ADD: a = a + b; break;
+            case PST_FUSED_SUB: a = a - b; break;
+            case PST_FUSED_MUL: a = a * b; break;
+            case PST_FUSED_DIV: a = a / b; break;
+            default: break;
+            }
+            *at = activate(s->act, alpha, a);
+        }
+}
+
+/* One row: panels in fours, twos, ones, with nothing between them that the tiles of many rows need. y has room for whole panels. */
+INLINE void dense_row(const pst_fused_step *s, const float *x, float *y)
+{
+    int panels = (s->out + NR - 1) / NR, p = 0;
+    bool relu = s->act == PST_ACT_RELU;
+    tile_at t = {.k = s->in, .cols = 4 * NR, .a = x, .b = s->w, .bps = (ptrdiff_t)s->in * NR, .c = y};
+    for (; p + 4 <= panels; p += 4, t.b += 4 * t.bps, t.c += 4 * NR)
+        tile_dense(1, 4 * NV, 1, &t, s->v + p * NR, relu);
+    t.cols = 2 * NR;
+    for (; p + 2 <= panels; p += 2, t.b += 2 * t.bps, t.c += 2 * NR)
+        tile_dense(1, 2 * NV, 2, &t, s->v + p * NR, relu);
+    t.cols = NR;
+    if (p < panels)
+        tile_dense(1, NV, 4, &t, s->v + p * NR, relu);
+    if (s->act > PST_ACT_RELU)
+        act_array(s->act, s->alpha, y, y, (size_t)s->out);
+}
+
+static void mlp_row(const pst_fused_step *steps, int n_steps, int ld, const float *x, float *y, float *work)
+{
+    int n_in = steps[0].in, which = 0;
+    if (steps[0].kind != PST_FUSED_DENSE) {
+        memcpy(work, x, (size_t)n_in * sizeof *x);
+        memset(work + n_in, 0, (size_t)(ld - n_in) * sizeof *x);
+        x = work;
+        which = ld;
+    }
+    for (const pst_fused_step *s = steps; s < steps + n_steps; s++) {
+        if (s->kind != PST_FUSED_DENSE) {
+            elementwise(s, (float *)x, ld, 1);
+            continue;
+        }
+        dense_row(s, x, work + which);
+        x = work + which;
+        which = ld - which;
+    }
+    memcpy(y, x, (size_t)steps[n_steps - 1].out * sizeof *y);
+}
+
+/* A block of rows goes through all layers before the next starts: activations stay in L1, each panel of weights comes once per block.
+ * work: two blocks of activations, rows padded to whole panels. */
+static void mlp(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work)
+{
+    int ld = (width + NR - 1) / NR * NR, n_in = steps[0].in, n_out = steps[n_steps - 1].out;
+    size_t many = (size_t)pst_mlp_rows(MR, ld);
+    if (rows == 1) {
+        mlp_row(steps, n_steps, ld, x, y, work);
+        return;
+    }
+    float *bufs[2] = {work, work + many * (size_t)ld};
+    bool to_end = steps[n_steps - 1].kind == PST_FUSED_DENSE;
+    for (size_t at = 0; at < rows; at += many) {
+        int r = rows - at < many ? (int)(rows - at) : (int)many, which = 0;
+        const float *in = x + at * (size_t)n_in;
+        ptrdiff_t ldin = n_in;
+        if (steps[0].kind != PST_FUSED_DENSE) { /* elementwise steps work in place on padded rows */
+            for (int i = 0; i < r; i++) {
+                float *row = bufs[0] + (size_t)i * (size_t)ld;
+                memcpy(row, in + (size_t)i * (size_t)n_in, (size_t)n_in * sizeof(float));
+                memset(row + n_in, 0, (size_t)(ld - n_in) * sizeof(float));
+            }
+            in = bufs[0];
+            ldin = ld;
+            which = 1;
+        }
+        for (int k = 0; k < n_steps; k++) {
+            if (steps[k].kind != PST_FUSED_DENSE) {
+                elementwise(&steps[k], bufs[which ^ 1], ld, r);
+            } else if (to_end && k == n_steps - 1) {
+                dense(&steps[k], in, ldin, r, y + at * (size_t)n_out, n_out, false);
+            } else {
+                dense(&steps[k], in, ldin, r, bufs[which], ld, true);
+                in = bufs[which];
+                ldin = ld;
+                which ^= 1;
+            }
+        }
+        for (int i = 0; i < r && !to_end; i++)
+            memcpy(y + (at + (size_t)i) * (size_t)n_out, in + (size_t)i * (size_t)ld, (size_t)n_out * sizeof(float));
+    }
+}
