@@ -37,6 +37,7 @@
 #define FILES_EVERY_US  500000
 #define SYSTEM_EVERY_US 5000000
 #define KILL_EVERY_US   100000
+#define CHECKPOINT_US   1000000 /* between reports: of more the last one counts */
 
 typedef struct stream {
     int fd; /* -1 = at its end */
@@ -59,6 +60,9 @@ typedef struct learner {
     int64_t deadline_us; /* monotonic; 0 = none: then force */
     int64_t next_wish_us, next_files_us, next_system_us, next_kill_us;
     double reaped_cpu;
+    pst_process_report checkpoint; /* the last that was told and is not reported yet */
+    bool checkpoint_waits;
+    int64_t next_checkpoint_us;
 } learner;
 
 /* ---- output ----------------------------------------------------------------------------------------------------------------- */
@@ -71,6 +75,16 @@ static void tell_gap(learner *l, bool force)
         return;
     snprintf(why, sizeof why, "more than %.0f lines or %.0f bytes a second", l->limiter.lines_per_s, l->limiter.bytes_per_s);
     pst_outlet_gap(l->run->outlet, pst_now_us(), lines, bytes, why);
+}
+
+static void tell_checkpoint(learner *l, int64_t now, bool force)
+{
+    if (!l->checkpoint_waits || (now < l->next_checkpoint_us && !force))
+        return;
+    l->next_checkpoint_us = now + CHECKPOINT_US;
+    l->checkpoint_waits = false;
+    pst_outlet_report(l->run->outlet, &l->checkpoint);
+    pst_event_clear(&pst_process_report_type, &l->checkpoint);
 }
 
 static void on_line(void *arg, const char *text, size_t len)
@@ -86,6 +100,15 @@ static void on_line(void *arg, const char *text, size_t len)
     if (s->kind == PST_LOG_STREAM_STDOUT && pst_metric_line(text, len, pst_now_us(), &point)) {
         pst_outlet_metric(l->run->outlet, &point);
         pst_event_clear(&pst_metric_point_type, &point);
+        return;
+    }
+    pst_process_report checkpoint;
+    if (s->kind == PST_LOG_STREAM_STDOUT && pst_checkpoint_line(text, len, pst_now_us(), &checkpoint)) {
+        if (l->checkpoint_waits)
+            pst_event_clear(&pst_process_report_type, &l->checkpoint);
+        l->checkpoint = checkpoint;
+        l->checkpoint_waits = true;
+        tell_checkpoint(l, pst_mono_us(), false);
         return;
     }
     pst_outlet_log(l->run->outlet, s->kind, pst_now_us(), text, len);
@@ -261,6 +284,7 @@ static void timers(learner *l, int64_t now)
     check_stop(l, now);
     enforce(l, now);
     tell_gap(l, false);
+    tell_checkpoint(l, now, false);
     if (now >= l->next_files_us) {
         l->next_files_us = now + FILES_EVERY_US;
         for (int i = 0; i < 2; i++)
@@ -350,6 +374,7 @@ int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end
     pst_lines_end(&l.out.lines);
     pst_lines_end(&l.err.lines);
     tell_gap(&l, true);
+    tell_checkpoint(&l, pst_mono_us(), true);
     for (int i = 0; i < 2; i++) {
         pst_metric_file_poll(l.files[i]);
         pst_metric_file_free(l.files[i]);

@@ -100,19 +100,28 @@ static void set_epoch(pst_metric_point *p, double v)
     p->epoch = v;
 }
 
-int pst_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point)
+/* A line that is an object with "penstock": what; NULL for every other line. */
+static json_t *told(const char *text, size_t len, const char *what)
 {
     while (len && isspace((unsigned char)*text)) {
         text++;
         len--;
     }
     if (!len || *text != '{' || !memmem(text, len, "\"penstock\"", 10))
-        return 0;
+        return NULL;
     json_t *j = parse(text, len);
-    if (!j || strcmp(pst_json_str(j, "penstock", ""), "metrics")) {
+    if (!j || strcmp(pst_json_str(j, "penstock", ""), what)) {
         json_decref(j);
-        return 0;
+        return NULL;
     }
+    return j;
+}
+
+int pst_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point)
+{
+    json_t *j = told(text, len, "metrics");
+    if (!j)
+        return 0;
     pst_metric_point p = {.time = time_of(json_object_get(j, "time"), now_us), .group = pst_strdup(pst_json_str(j, "group", "train"))};
     const char *key;
     json_t *v;
@@ -131,6 +140,32 @@ int pst_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_poi
     }
     json_decref(j);
     *ret_point = p;
+    return 1;
+}
+
+int pst_checkpoint_line(const char *text, size_t len, int64_t now_us, pst_process_report *ret_report)
+{
+    json_t *j = told(text, len, "checkpoint");
+    if (!j)
+        return 0;
+    pst_process_report r = {.type = PST_REPORT_TYPE_CHECKPOINT, .time = time_of(json_object_get(j, "time"), now_us)};
+    const char *key;
+    json_t *v;
+    json_object_foreach(j, key, v)
+    {
+        if (!strcmp(key, "time") || !strcmp(key, "penstock") || r.n_details == PST_CHECKPOINT_DETAILS_MAX || json_is_object(v) ||
+            json_is_array(v) || json_string_length(v) > 300 || strlen(key) > 100)
+            continue;
+        char *value = json_is_string(v) ? pst_strdup(json_string_value(v)) : pst_json_text(v);
+        pst_str_map_set(&r.details, &r.n_details, key, value);
+        free(value);
+    }
+    json_decref(j);
+    const char *epoch = pst_str_map_get(r.details, r.n_details, "epoch"), *step = pst_str_map_get(r.details, r.n_details, "step");
+    r.reason = pst_sprintf("checkpoint%s%s%s%s", epoch ? " of epoch " : "", epoch ? epoch : "",
+                           step ? (epoch ? ", step " : " of step ") : "", step ? step : "");
+    r.process = r.reporter = r.training_id = NULL;
+    *ret_report = r;
     return 1;
 }
 

@@ -180,6 +180,7 @@ enum {
     STARTED = PST_REPORT_TYPE_STARTED,
     DOWNLOADING = PST_REPORT_TYPE_DOWNLOADING,
     RUNNING = PST_REPORT_TYPE_RUNNING,
+    CHECKPOINT = PST_REPORT_TYPE_CHECKPOINT,
     STORING = PST_REPORT_TYPE_STORING,
     EXITED = PST_REPORT_TYPE_EXITED
 };
@@ -212,6 +213,21 @@ static void test_run_tells_steps_lines_metrics_and_success(void **state)
     assert_non_null(strstr(b.data, "hello\n"));
     pst_buf_done(&b);
     free(kept);
+}
+
+static void test_run_checkpoints_are_reported_the_last_of_many(void **state)
+{
+    world *w = *state;
+    run(w, "for i in 1 2 3 4 5; do echo \"{\\\"penstock\\\":\\\"checkpoint\\\",\\\"epoch\\\":$i,\\\"file\\\":\\\"c$i.pt\\\"}\"; done", NULL,
+        NULL);
+    REPORTS(w, STARTED, DOWNLOADING, RUNNING, CHECKPOINT, CHECKPOINT, STORING, EXITED); /* the first at once, then one a second */
+    assert_string_equal(w->reports[3].reason, "checkpoint of epoch 1");
+    const pst_process_report *last = &w->reports[4];
+    assert_string_equal(last->reason, "checkpoint of epoch 5");
+    assert_string_equal(last->process, "learner-1");
+    assert_string_equal(pst_str_map_get(last->details, last->n_details, "file"), "c5.pt");
+    assert_true(last->time >= w->reports[3].time);
+    assert_null(line_with(w, "checkpoint"));
 }
 
 static void test_run_learner_sees_ffdls_environment_and_no_secret(void **state)
@@ -533,6 +549,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(test_run_tells_steps_lines_metrics_and_success),
+        RUN(test_run_checkpoints_are_reported_the_last_of_many),
         RUN(test_run_learner_sees_ffdls_environment_and_no_secret),
         RUN(test_run_failure_says_status_and_last_error_line),
         RUN(test_run_death_by_signal_is_told_as_such),

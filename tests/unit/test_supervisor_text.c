@@ -150,6 +150,36 @@ static void test_metric_line_leaves_other_lines_alone(void **state)
         assert_int_equal(pst_metric_line(others[i], strlen(others[i]), 0, &p), 0);
 }
 
+static void test_checkpoint_line_keeps_short_scalars(void **state)
+{
+    const char *text =
+        "{\"penstock\":\"checkpoint\",\"time\":1700000000,\"step\":40,\"file\":\"a.pt\",\"best\":true,\"deep\":{\"x\":1},\"loss\":0.1}";
+    pst_process_report r;
+    assert_int_equal(pst_checkpoint_line(text, strlen(text), 5, &r), 1);
+    assert_int_equal(r.type, PST_REPORT_TYPE_CHECKPOINT);
+    assert_true(r.time == 1700000000000000);
+    assert_string_equal(r.reason, "checkpoint of step 40");
+    assert_int_equal(r.n_details, 4);
+    assert_string_equal(pst_str_map_get(r.details, r.n_details, "loss"), "0.1");
+    assert_string_equal(pst_str_map_get(r.details, r.n_details, "best"), "true");
+    pst_event_clear(&pst_process_report_type, &r);
+    pst_buf many = {0};
+    pst_buf_adds(&many, "{\"penstock\":\"checkpoint\",\"long\":\"");
+    for (int i = 0; i < 301; i++)
+        pst_buf_addc(&many, 'x');
+    pst_buf_addc(&many, '"');
+    for (int i = 0; i < 100; i++)
+        pst_buf_printf(&many, ",\"k%d\":%d", i, i);
+    pst_buf_addc(&many, '}');
+    assert_int_equal(pst_checkpoint_line(many.data, many.len, 5, &r), 1);
+    assert_string_equal(r.reason, "checkpoint");
+    assert_true(r.n_details == PST_CHECKPOINT_DETAILS_MAX && r.time == 5);
+    assert_null(pst_str_map_get(r.details, r.n_details, "long"));
+    pst_event_clear(&pst_process_report_type, &r);
+    pst_buf_done(&many);
+    assert_int_equal(pst_checkpoint_line("{\"penstock\":\"metrics\"}", 22, 5, &r), 0);
+}
+
 static void test_emetrics_line_as_ffdl_writes_it(void **state)
 {
     pst_metric_point p;
@@ -213,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_lines_too_long_come_in_marked_pieces),
         cmocka_unit_test(test_metric_line_takes_numbers_and_the_four_named_fields),
         cmocka_unit_test(test_metric_line_leaves_other_lines_alone),
+        cmocka_unit_test(test_checkpoint_line_keeps_short_scalars),
         cmocka_unit_test(test_emetrics_line_as_ffdl_writes_it),
         cmocka_unit_test(test_limiter_counts_what_it_leaves_out_and_tells_once),
     };

@@ -113,6 +113,9 @@ static int save(void *arg, const pst_training *t, pst_err *err)
         say(l, "warning: the checkpoint after epoch %lld was not written: %s", (long long)t->progress.epoch, e.text);
     else if (l->save_failed)
         say(l, "checkpoints can be written again");
+    if (rc == 0)
+        printf("{\"penstock\":\"checkpoint\",\"epoch\":%lld,\"step\":%lld}\n", (long long)t->progress.epoch,
+               (long long)pst_net_steps(t->net));
     l->save_failed = rc < 0;
     return 0;
 }
