@@ -62,8 +62,10 @@ static void show_event(answer *a, const pst_job_event *e)
                                                                                                 : 0;
     if (!a->talk)
         return;
-    fprintf(stderr, "  %s%-20s%s %s%s%s\n", tints[tint], pst_job_event_type_text(e->type), tint ? "\033[0m" : "",
-            e->process ? e->process : "", e->process && e->reason ? ": " : "", e->reason ? e->reason : "");
+    bool named = e->process && e->reason && !strncmp(e->reason, e->process, strlen(e->process)); /* "learner-1 exited …" says it itself */
+    const char *who = e->process && !named ? e->process : "";
+    fprintf(stderr, "  %s%-20s%s %s%s%s\n", tints[tint], pst_job_event_type_text(e->type), tint ? "\033[0m" : "", who,
+            *who && e->reason ? ": " : "", e->reason ? e->reason : "");
     if (e->type == PST_JOB_EVENT_TYPE_REJECTED)
         for (size_t i = 0; i < e->n_details; i++)
             fprintf(stderr, "    %s: %s\n", e->details[i].key, e->details[i].value);
