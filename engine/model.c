@@ -1,6 +1,7 @@
 /* model.c - the public side of models: where a load begins and ends, whatever the format. Reading a format is onnx_load.c's matter.
  * A load has one way out when memory runs out: everything belongs to the model's heap, and goes with it (heap.h). */
 #include "engine/abi.h"
+#include "engine/native/native.h"
 #include "engine/onnx_read.h"
 
 #include "common/base/hash.h"
@@ -22,6 +23,9 @@ typedef struct loading {
 static int load_body(void *arg, pst_err *err)
 {
     loading *l = arg;
+    pst_native_kind native = pst_native_recognise(l->data, l->len); /* XGBoost's and LightGBM's own files */
+    if (native)
+        return pst_native_load(native, l->data, l->len, l->m, err);
     return pst_onnx_load(l->m, l->data, l->len, l->base_dirfd, err);
 }
 

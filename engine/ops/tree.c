@@ -175,6 +175,18 @@ static int mode_of(const char *name)
     return -1;
 }
 
+void pst_forest_settle(pst_forest *f)
+{
+    f->one_mode = true;
+    f->n_features = 0;
+    for (int32_t i = 0; i < f->n_nodes; i++) {
+        const pst_tree_node *n = &f->nodes[i];
+        f->one_mode &= n->mode == f->nodes[0].mode && n->mode <= PST_TREE_GT;
+        f->n_features = n->feature >= f->n_features ? n->feature + 1 : f->n_features;
+    }
+    f->mode = f->n_nodes ? f->nodes[0].mode : PST_TREE_LEQ;
+}
+
 /* Depth-first from every root: each node may be reached once only, so a walk always ends. */
 static int check_forest(pst_op_ctx *c, pst_forest *f)
 {
@@ -194,14 +206,7 @@ static int check_forest(pst_op_ctx *c, pst_forest *f)
             rc = pst_op_fail(c, PST_EINVAL, "tree %d has no root", t);
     } /* one parent each and roots without any: no path from a root can meet a cycle */
     pst_heap_free(seen);
-    f->one_mode = true;
-    f->n_features = 0;
-    for (int32_t i = 0; i < f->n_nodes; i++) {
-        const pst_tree_node *n = &f->nodes[i];
-        f->one_mode &= n->mode == f->nodes[0].mode && n->mode <= PST_TREE_GT;
-        f->n_features = n->feature >= f->n_features ? n->feature + 1 : f->n_features;
-    }
-    f->mode = f->n_nodes ? f->nodes[0].mode : PST_TREE_LEQ;
+    pst_forest_settle(f);
     for (int64_t i = 0; i < f->n_weights && rc == 0; i++)
         if (f->weights[i].target < 0 || f->weights[i].target >= f->n_targets)
             rc = pst_op_fail(c, PST_EINVAL, "a weight of target %d; there are %d", f->weights[i].target, f->n_targets);
@@ -390,50 +395,88 @@ static int from_tensors(pst_op_ctx *c, pst_forest *f)
 
 /* ---- evaluation ---- */
 
+static bool bit_of(const pst_forest *f, const pst_tree_node *n, double v)
+{
+    if (!(n->split < 0 ? v > -1 : v >= 0) || v >= 2147483648.0)
+        return false;
+    uint32_t at = (uint32_t)v;
+    return at >> 5 < (uint32_t)n->set_n && f->bits[n->set_at + (int32_t)(at >> 5)] >> (at & 31) & 1;
+}
+
+static bool goes_yes(const pst_forest *f, const pst_tree_node *n, double v)
+{
+    bool yes = false;
+    if (isnan(v) || (n->zero_missing && v >= -PST_TREE_ZERO && v <= PST_TREE_ZERO)) {
+        if (n->missing_yes || n->zero_missing)
+            return n->missing_yes;
+    }
+    switch (n->mode) {
+    case PST_TREE_LEQ: return v <= n->split;
+    case PST_TREE_LT: return v < n->split;
+    case PST_TREE_GTE: return v >= n->split;
+    case PST_TREE_GT: return v > n->split;
+    case PST_TREE_EQ: return v == n->split;
+    case PST_TREE_NEQ: return v != n->split;
+    case PST_TREE_BITS: return bit_of(f, n, v);
+    default:
+        for (int32_t i = 0; i < n->set_n && !yes; i++)
+            yes = v == f->sets[n->set_at + i];
+        return yes;
+    }
+}
+
+static void add_weight(const pst_forest *f, const pst_tree_weight *w, double value, double *out, bool first)
+{
+    double *to = &out[w->target];
+    if (f->start)
+        *to = (double)((float)*to + (float)value);
+    else if (f->aggregate == PST_AGG_MIN)
+        *to = first || value < *to ? value : *to;
+    else if (f->aggregate == PST_AGG_MAX)
+        *to = first || value > *to ? value : *to;
+    else
+        *to += value;
+}
+
 #define EVAL(NAME, T)                                                                                                   \
-    static inline int32_t leaf_##NAME(const pst_forest *f, int32_t at, const T *x)                                      \
+    int32_t pst_forest_leaf_##NAME(const pst_forest *f, int32_t at, const T *x)                                         \
     {                                                                                                                   \
         while (at >= 0) {                                                                                               \
             const pst_tree_node *n = &f->nodes[at];                                                                     \
-            double v = (double)x[n->feature];                                                                           \
-            bool yes;                                                                                                   \
-            switch (n->mode) {                                                                                          \
-            case PST_TREE_LEQ: yes = v <= n->split; break;                                                              \
-            case PST_TREE_LT: yes = v < n->split; break;                                                                \
-            case PST_TREE_GTE: yes = v >= n->split; break;                                                              \
-            case PST_TREE_GT: yes = v > n->split; break;                                                                \
-            case PST_TREE_EQ: yes = v == n->split; break;                                                               \
-            case PST_TREE_NEQ: yes = v != n->split; break;                                                              \
-            default:                                                                                                    \
-                yes = false;                                                                                            \
-                for (int32_t i = 0; i < n->set_n && !yes; i++)                                                          \
-                    yes = v == f->sets[n->set_at + i];                                                                  \
-            }                                                                                                           \
-            if (isnan(v) && n->missing_yes)                                                                             \
-                yes = true;                                                                                             \
-            at = yes ? n->yes : n->no;                                                                                  \
+            at = goes_yes(f, n, (double)x[n->feature]) ? n->yes : n->no;                                                \
         }                                                                                                               \
         return ~at;                                                                                                     \
+    }                                                                                                                   \
+    double pst_forest_line_##NAME(const pst_forest *f, int32_t leaf, const T *x)                                        \
+    {                                                                                                                   \
+        const pst_tree_line *l = &f->lines[leaf];                                                                       \
+        double sum = l->constant;                                                                                       \
+        for (int32_t i = l->at; i < l->at + l->n; i++) {                                                                \
+            double v = (double)x[f->line_features[i]];                                                                  \
+            if (isnan(v))                                                                                               \
+                return f->weights[f->leaves[leaf].at].value;                                                            \
+            sum += f->line_factors[i] * (v >= -PST_TREE_ZERO && v <= PST_TREE_ZERO ? 0 : v);                            \
+        }                                                                                                               \
+        return sum;                                                                                                     \
     }                                                                                                                   \
     void pst_forest_eval_##NAME(const pst_forest *f, const T *x, int64_t rows, int64_t cols, double *out, uint8_t *has) \
     {                                                                                                                   \
         for (int64_t r = 0; r < rows; r++) {                                                                            \
             double *o = out + r * f->n_targets;                                                                         \
-            uint8_t *h = has + r * f->n_targets;                                                                        \
-            memset(o, 0, (size_t)f->n_targets * sizeof *o);                                                             \
-            memset(h, 0, (size_t)f->n_targets);                                                                         \
+            uint8_t *h = has ? has + r * f->n_targets : NULL; /* MIN and MAX are asked for with it */                   \
+            for (int32_t k = 0; k < f->n_targets; k++)                                                                  \
+                o[k] = f->start ? (double)f->start[k] : 0;                                                              \
+            if (h)                                                                                                      \
+                memset(h, 0, (size_t)f->n_targets);                                                                     \
             for (int32_t t = 0; t < f->n_trees; t++) {                                                                  \
-                const pst_tree_leaf *leaf = &f->leaves[leaf_##NAME(f, f->roots[t], x + r * cols)];                      \
+                int32_t at = pst_forest_leaf_##NAME(f, f->roots[t], x + r * cols);                                      \
+                const pst_tree_leaf *leaf = &f->leaves[at];                                                             \
                 for (int32_t k = 0; k < leaf->n; k++) {                                                                 \
                     const pst_tree_weight *w = &f->weights[leaf->at + k];                                               \
-                    double *to = &o[w->target];                                                                         \
-                    if (f->aggregate == PST_AGG_MIN)                                                                    \
-                        *to = !h[w->target] || w->value < *to ? w->value : *to;                                         \
-                    else if (f->aggregate == PST_AGG_MAX)                                                               \
-                        *to = !h[w->target] || w->value > *to ? w->value : *to;                                         \
-                    else                                                                                                \
-                        *to += w->value;                                                                                \
-                    h[w->target] = 1;                                                                                   \
+                    double value = f->lines ? pst_forest_line_##NAME(f, at, x + r * cols) : w->value;                   \
+                    add_weight(f, w, value, o, h && !h[w->target]);                                                     \
+                    if (h)                                                                                              \
+                        h[w->target] = 1;                                                                               \
                 }                                                                                                       \
             }                                                                                                           \
             for (int32_t k = 0; k < f->n_targets && f->aggregate == PST_AGG_AVERAGE && f->n_trees; k++)                 \
@@ -511,9 +554,11 @@ int pst_prepare_tree_regressor(pst_op_ctx *c)
         return rc;
     f->aggregate = aggregate_of(pst_attr_str(c->node, "aggregate_function", "SUM"));
     f->post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
-    if ((rc = check_forest(c, f)) == 0)
-        pst_forest_fast_new(c, f);
-    return rc;
+    if ((rc = check_forest(c, f)) < 0)
+        return rc;
+    pst_forest_fast_new(c, f);
+    pst_forest_tell(c, f);
+    return 0;
 }
 
 int pst_prepare_tree_ensemble(pst_op_ctx *c)
@@ -528,9 +573,11 @@ int pst_prepare_tree_ensemble(pst_op_ctx *c)
         return pst_op_fail(c, PST_EINVAL, "unknown aggregate function or post transform");
     f->aggregate = aggregates[agg];
     f->post = (pst_post)post;
-    if ((rc = check_forest(c, f)) == 0)
-        pst_forest_fast_new(c, f);
-    return rc;
+    if ((rc = check_forest(c, f)) < 0)
+        return rc;
+    pst_forest_fast_new(c, f);
+    pst_forest_tell(c, f);
+    return 0;
 }
 
 int pst_op_tree_regressor(pst_op_ctx *c)
@@ -588,6 +635,7 @@ int pst_prepare_tree_classifier(pst_op_ctx *c)
         return rc;
     k->f.aggregate = PST_AGG_SUM;
     pst_forest_fast_new(c, &k->f);
+    pst_forest_tell(c, &k->f);
     k->f.post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
     k->all_positive = true;
     bool same = true;

@@ -16,3 +16,6 @@ add_executable(bench_kernels ${CMAKE_SOURCE_DIR}/tests/bench/kernels.c ${CMAKE_S
 target_link_libraries(bench_kernels PRIVATE pst_engine pst_flags ${CMAKE_DL_LIBS})
 target_compile_options(bench_kernels PRIVATE -O3)
 set_target_properties(bench_kernels PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_executable(native_eval ${CMAKE_SOURCE_DIR}/tests/live/native_eval.c)
+target_link_libraries(native_eval PRIVATE pst_engine pst_flags)
+set_target_properties(native_eval PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -1,0 +1,550 @@
+/* lightgbm.c - LightGBM's text model files (v2 to v4) → a native model.
+ *
+ * A header of key=value lines, then blocks "Tree=i" of key=value lines up to "end of trees"; what follows (importances, parameters) does
+ * not change predictions. decision_type: bit 0 categorical, bit 1 missing goes left, bits 2-3 how missing is told: 0 not at all (NaN is
+ * 0), 1 zero and NaN, 2 NaN. The library sets values within 1e-35 of 0 to 0 before it compares; thresholds there are moved so that the
+ * comparison alone does the same. Numbers are compared and added up in double. */
+#include "engine/heap.h"
+#include "engine/native/draft.h"
+#include "engine/native/native.h"
+#include "engine/native/pull.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MISSING_NONE, MISSING_ZERO, MISSING_NAN };
+#define LEAVES_MAX    (1 << 24)
+#define OBJECTIVE_MAX 200
+#define NUMBER_CHARS  64
+
+/* The lines of one tree that matter. */
+enum {
+    NUM_LEAVES,
+    NUM_CAT,
+    SPLIT_FEATURE,
+    THRESHOLD,
+    DECISION_TYPE,
+    LEFT_CHILD,
+    RIGHT_CHILD,
+    LEAF_VALUE,
+    CAT_BOUNDARIES,
+    CAT_THRESHOLD,
+    IS_LINEAR,
+    LEAF_CONST,
+    NUM_FEATURES,
+    LEAF_FEATURES,
+    LEAF_COEFF,
+    N_KEYS
+};
+static const char *const keys[N_KEYS] = {"num_leaves", "num_cat",     "split_feature", "threshold",      "decision_type",
+                                         "left_child", "right_child", "leaf_value",    "cat_boundaries", "cat_threshold",
+                                         "is_linear",  "leaf_const",  "num_features",  "leaf_features",  "leaf_coeff"};
+
+typedef struct span {
+    const char *at, *end;
+} span;
+
+typedef struct lgbm {
+    pst_draft d;
+    pst_native *n;
+    pst_zone *zone;
+    pst_err *err;
+    locale_t c_locale;
+    const char *begin, *at, *end;
+    span tree[N_KEYS];
+    long long num_class, per_iteration, max_feature, n_sizes;
+    bool average, ended;
+    span names, objective, version;
+} lgbm;
+
+static int bad(lgbm *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int bad(lgbm *g, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return pst_draft_fail(&g->d, PST_EPARSE, "%s (before byte %zu of the file)", text, (size_t)(g->at - g->begin));
+}
+
+/* ---- numbers ---- */
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* The next word of a list; false at its end. */
+static bool next_word(span *s, span *word)
+{
+    while (s->at < s->end && blank(*s->at))
+        s->at++;
+    word->at = s->at;
+    while (s->at < s->end && !blank(*s->at))
+        s->at++;
+    word->end = s->at;
+    return word->end > word->at;
+}
+
+static bool to_double(const lgbm *g, span w, double *ret)
+{
+    char copy[NUMBER_CHARS], *end;
+    size_t n = (size_t)(w.end - w.at);
+    if (!n || n >= sizeof copy)
+        return false;
+    memcpy(copy, w.at, n);
+    copy[n] = 0;
+    *ret = strtod_l(copy, &end, g->c_locale);
+    return *end == 0;
+}
+
+static bool to_int(span w, long long *ret)
+{
+    bool minus = w.at < w.end && *w.at == '-';
+    long long v = 0;
+    w.at += minus;
+    if (w.at == w.end || w.end - w.at > 17)
+        return false;
+    for (; w.at < w.end; w.at++) {
+        if (*w.at < '0' || *w.at > '9')
+            return false;
+        v = v * 10 + (*w.at - '0');
+    }
+    *ret = minus ? -v : v;
+    return true;
+}
+
+static int tree_double(lgbm *g, int key, span *s, size_t i, double *ret)
+{
+    span w;
+    if (!next_word(s, &w) || !to_double(g, w, ret))
+        return bad(g, "tree %zu: %s has no number at its place %zu", g->d.n_trees, keys[key], i);
+    return 0;
+}
+
+static int tree_int(lgbm *g, int key, span *s, size_t i, long long lo, long long hi, long long *ret)
+{
+    span w;
+    if (!next_word(s, &w) || !to_int(w, ret))
+        return bad(g, "tree %zu: %s has no whole number at its place %zu", g->d.n_trees, keys[key], i);
+    if (*ret < lo || *ret > hi)
+        return bad(g, "tree %zu: %s[%zu] is %lld; %lld to %lld are possible", g->d.n_trees, keys[key], i, *ret, lo, hi);
+    return 0;
+}
+
+static int at_end(lgbm *g, int key, span s)
+{
+    span w;
+    return next_word(&s, &w) ? bad(g, "tree %zu: %s has more numbers than the tree has places for them", g->d.n_trees, keys[key]) : 0;
+}
+
+/* ---- one tree ---- */
+
+/* As the library compares after it has set tiny values to 0: 0 <= t for all of them or for none. */
+static double threshold_beyond_zero(double t)
+{
+    if (t < -PST_TREE_ZERO || t > PST_TREE_ZERO)
+        return t;
+    return t >= 0 ? PST_TREE_ZERO : nextafter(-PST_TREE_ZERO, -INFINITY);
+}
+
+static int add_set(lgbm *g, size_t i, double threshold, long long num_cat, const uint32_t *words, const long long *bounds,
+                   pst_tree_node *to)
+{
+    if (!(threshold >= 0 && threshold < (double)num_cat))
+        return bad(g, "tree %zu: node %zu takes category set %g; there are %lld", g->d.n_trees, i, threshold, num_cat);
+    size_t k = (size_t)threshold, n = (size_t)(bounds[k + 1] - bounds[k]);
+    int rc = pst_draft_bits(&g->d, n, to);
+    if (rc == 0 && n)
+        memcpy(g->d.bits + to->set_at, words + bounds[k], n * sizeof *words);
+    to->mode = PST_TREE_BITS;
+    to->split = -1; /* -0.5 is category 0, as in C */
+    to->missing_yes = false;
+    to->zero_missing = false;
+    return rc;
+}
+
+static int read_sets(lgbm *g, long long num_cat, long long **ret_bounds, uint32_t **ret_words)
+{
+    span s = g->tree[CAT_BOUNDARIES];
+    long long *bounds = *ret_bounds = pst_heap_alloc(((size_t)num_cat + 2) * sizeof *bounds);
+    int rc = 0;
+    for (long long i = 0; i <= num_cat && rc == 0; i++)
+        rc = tree_int(g, CAT_BOUNDARIES, &s, (size_t)i, i ? bounds[i - 1] : 0, i ? LEAVES_MAX : 0, &bounds[i]);
+    if (rc < 0 || (rc = at_end(g, CAT_BOUNDARIES, s)) < 0)
+        return rc;
+    s = g->tree[CAT_THRESHOLD];
+    if (bounds[num_cat] > (s.end - s.at) / 2 + 1)
+        return bad(g, "tree %zu: cat_threshold is too short for %lld words", g->d.n_trees, bounds[num_cat]);
+    uint32_t *words = *ret_words = pst_heap_alloc(((size_t)bounds[num_cat] + 1) * sizeof *words);
+    for (long long i = 0, v; i < bounds[num_cat] && rc == 0; i++) {
+        rc = tree_int(g, CAT_THRESHOLD, &s, (size_t)i, 0, UINT32_MAX, &v);
+        words[i] = (uint32_t)v;
+    }
+    return rc < 0 ? rc : at_end(g, CAT_THRESHOLD, s);
+}
+
+static int add_nodes(lgbm *g, size_t n_nodes, long long num_cat, const long long *bounds, const uint32_t *words)
+{
+    span feature = g->tree[SPLIT_FEATURE], threshold = g->tree[THRESHOLD], type = g->tree[DECISION_TYPE], left = g->tree[LEFT_CHILD],
+         right = g->tree[RIGHT_CHILD];
+    long long f, t, l, r, children = (long long)n_nodes;
+    double v;
+    int rc = pst_draft_grow(&g->d, &g->d.nodes, g->d.n_nodes, &g->d.cap_nodes, n_nodes, sizeof *g->d.nodes);
+    for (size_t i = 0; i < n_nodes && rc == 0; i++) {
+        if ((rc = tree_int(g, SPLIT_FEATURE, &feature, i, 0, g->max_feature, &f)) < 0 ||
+            (rc = tree_double(g, THRESHOLD, &threshold, i, &v)) < 0 || (rc = tree_int(g, DECISION_TYPE, &type, i, 0, 15, &t)) < 0 ||
+            (rc = tree_int(g, LEFT_CHILD, &left, i, -children - 1, children - 1, &l)) < 0 ||
+            (rc = tree_int(g, RIGHT_CHILD, &right, i, -children - 1, children - 1, &r)) < 0)
+            return rc;
+        if (isnan(v))
+            return bad(g, "tree %zu: node %zu compares with NaN", g->d.n_trees, i);
+        if (t >> 2 > MISSING_NAN)
+            return bad(g, "tree %zu: node %zu has decision_type %lld", g->d.n_trees, i, t);
+        bool to_left = t & 2;
+        double zero = threshold_beyond_zero(v);
+        pst_tree_node *n = &g->d.nodes[g->d.n_nodes];
+        *n = (pst_tree_node){.feature = (int32_t)f, .mode = PST_TREE_LEQ, .split = zero, .yes = (int32_t)l, .no = (int32_t)r};
+        n->missing_yes = t >> 2 == MISSING_NONE ? 0 <= v : to_left;
+        /* Where zero goes to its side of the threshold anyway, the plain comparison serves. */
+        n->zero_missing = t >> 2 == MISSING_ZERO && to_left != (0 <= v);
+        if (t & 1)
+            rc = add_set(g, i, v, num_cat, words, bounds, n);
+        g->d.n_nodes++;
+    }
+    const int used[] = {SPLIT_FEATURE, THRESHOLD, DECISION_TYPE, LEFT_CHILD, RIGHT_CHILD};
+    const span rest[] = {feature, threshold, type, left, right};
+    for (size_t i = 0; i < 5 && rc == 0; i++)
+        rc = at_end(g, used[i], rest[i]);
+    return rc;
+}
+
+static int add_leaves(lgbm *g, size_t n)
+{
+    pst_draft *d = &g->d;
+    span s = g->tree[LEAF_VALUE];
+    int rc = pst_draft_grow(d, &d->leaves, d->n_leaves, &d->cap_leaves, n, sizeof *d->leaves);
+    if (rc == 0)
+        rc = pst_draft_grow(d, &d->weights, d->n_weights, &d->cap_weights, n, sizeof *d->weights);
+    int32_t target = (int32_t)(d->n_trees % (size_t)g->per_iteration);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        double v = 0;
+        rc = tree_double(g, LEAF_VALUE, &s, i, &v);
+        d->leaves[d->n_leaves++] = (pst_tree_leaf){.at = (int32_t)d->n_weights, .n = 1};
+        d->weights[d->n_weights++] = (pst_tree_weight){.target = target, .value = v};
+    }
+    return rc < 0 ? rc : at_end(g, LEAF_VALUE, s);
+}
+
+/* Leaves without a line of their own become constants: linear and plain trees stand in one model. */
+static int pad_lines(pst_draft *d, size_t n_leaves)
+{
+    int rc = d->n_lines < n_leaves ? pst_draft_grow(d, &d->lines, d->n_lines, &d->cap_lines, n_leaves - d->n_lines, sizeof *d->lines) : 0;
+    for (; rc == 0 && d->n_lines < n_leaves; d->n_lines++)
+        d->lines[d->n_lines] = (pst_tree_line){.constant = d->weights[d->leaves[d->n_lines].at].value, .at = (int32_t)d->n_line_features};
+    return rc;
+}
+
+static int add_lines(lgbm *g, size_t n_leaves)
+{
+    pst_draft *d = &g->d;
+    span constant = g->tree[LEAF_CONST], count = g->tree[NUM_FEATURES], feature = g->tree[LEAF_FEATURES], factor = g->tree[LEAF_COEFF];
+    int rc = pad_lines(d, d->n_leaves - n_leaves);
+    if (rc == 0)
+        rc = pst_draft_grow(d, &d->lines, d->n_lines, &d->cap_lines, n_leaves, sizeof *d->lines);
+    for (size_t i = 0; i < n_leaves && rc == 0; i++) {
+        pst_tree_line line = {.at = (int32_t)d->n_line_features};
+        long long n = 0, f;
+        if ((rc = tree_double(g, LEAF_CONST, &constant, i, &line.constant)) < 0 ||
+            (rc = tree_int(g, NUM_FEATURES, &count, i, 0, g->max_feature + 1, &n)) < 0 ||
+            (rc = pst_draft_grow(d, &d->line_features, d->n_line_features, &d->cap_line_features, (size_t)n, sizeof *d->line_features)) <
+                0 ||
+            (rc = pst_draft_grow(d, &d->line_factors, d->n_line_factors, &d->cap_line_factors, (size_t)n, sizeof *d->line_factors)) < 0)
+            return rc;
+        for (long long k = 0; k < n && rc == 0; k++) {
+            double v = 0;
+            rc = tree_int(g, LEAF_FEATURES, &feature, (size_t)k, 0, g->max_feature, &f);
+            if (rc == 0)
+                rc = tree_double(g, LEAF_COEFF, &factor, (size_t)k, &v);
+            if (rc < 0)
+                return rc;
+            d->line_features[d->n_line_features++] = (int32_t)f;
+            d->line_factors[d->n_line_factors++] = v;
+        }
+        line.n = (int32_t)n;
+        d->lines[d->n_lines++] = line;
+    }
+    if (rc == 0 && (rc = at_end(g, LEAF_CONST, constant)) == 0 && (rc = at_end(g, NUM_FEATURES, count)) == 0 &&
+        (rc = at_end(g, LEAF_FEATURES, feature)) == 0)
+        rc = at_end(g, LEAF_COEFF, factor);
+    return rc;
+}
+
+static int one_int(lgbm *g, int key, long long def, long long hi, long long *ret)
+{
+    span s = g->tree[key];
+    *ret = def;
+    return s.at ? tree_int(g, key, &s, 0, 0, hi, ret) : 0;
+}
+
+static int finish_tree(lgbm *g)
+{
+    long long n_leaves, num_cat, linear, *bounds = NULL;
+    uint32_t *words = NULL;
+    int rc;
+    if (!g->tree[NUM_LEAVES].at)
+        return bad(g, "tree %zu has no num_leaves", g->d.n_trees);
+    if ((rc = one_int(g, NUM_LEAVES, 0, LEAVES_MAX, &n_leaves)) < 0 || (rc = one_int(g, NUM_CAT, 0, LEAVES_MAX, &num_cat)) < 0 ||
+        (rc = one_int(g, IS_LINEAR, 0, 1, &linear)) < 0)
+        return rc;
+    span values = g->tree[LEAF_VALUE], cats = g->tree[CAT_BOUNDARIES];
+    if (!n_leaves || n_leaves > (values.end - values.at) / 2 + 1) /* what is promised must fit into the line */
+        return bad(g, "tree %zu: num_leaves is %lld and leaf_value has not as many", g->d.n_trees, n_leaves);
+    if (num_cat > (cats.end - cats.at) / 2 + 1)
+        return bad(g, "tree %zu: num_cat is %lld and cat_boundaries has not as many", g->d.n_trees, num_cat);
+    size_t n_nodes = (size_t)n_leaves - 1;
+    if (num_cat)
+        rc = read_sets(g, num_cat, &bounds, &words);
+    if (rc == 0 && n_nodes)
+        rc = add_nodes(g, n_nodes, num_cat, bounds, words);
+    if (rc == 0)
+        rc = add_leaves(g, (size_t)n_leaves);
+    if (rc == 0 && linear)
+        rc = add_lines(g, (size_t)n_leaves);
+    if (rc == 0)
+        rc = pst_draft_tree(&g->d, n_nodes, (size_t)n_leaves);
+    pst_heap_free(bounds);
+    pst_heap_free(words);
+    return rc;
+}
+
+/* ---- the file ---- */
+
+static bool next_line(lgbm *g, span *line)
+{
+    if (g->at >= g->end)
+        return false;
+    const char *nl = memchr(g->at, '\n', (size_t)(g->end - g->at));
+    line->at = g->at;
+    line->end = nl ? nl : g->end;
+    g->at = nl ? nl + 1 : g->end;
+    if (line->end > line->at && line->end[-1] == '\r')
+        line->end--;
+    return true;
+}
+
+static bool is_text(span s, const char *text)
+{
+    size_t n = strlen(text);
+    return (size_t)(s.end - s.at) == n && !memcmp(s.at, text, n);
+}
+
+/* "key=value": the value, or at = NULL. */
+static span value_of(span line, span *ret_key)
+{
+    const char *eq = memchr(line.at, '=', (size_t)(line.end - line.at));
+    *ret_key = (span){line.at, eq ? eq : line.end};
+    return eq ? (span){eq + 1, line.end} : (span){0};
+}
+
+static int header_int(lgbm *g, span key, span v, long long lo, long long hi, long long *ret)
+{
+    span w, more = v;
+    if (!next_word(&more, &w) || !to_int(w, ret) || *ret < lo || *ret > hi)
+        return bad(g, "%.*s is \"%.*s\"; %lld to %lld are possible", (int)(key.end - key.at), key.at,
+                   (int)(v.end - v.at < 40 ? v.end - v.at : 40), v.at, lo, hi);
+    return 0;
+}
+
+static int header_line(lgbm *g, span line)
+{
+    span key, v = value_of(line, &key), w;
+    if (is_text(key, "average_output"))
+        g->average = true;
+    if (!v.at)
+        return 0;
+    if (is_text(key, "num_class"))
+        return header_int(g, key, v, 1, PST_NATIVE_GROUPS_MAX, &g->num_class);
+    if (is_text(key, "num_tree_per_iteration"))
+        return header_int(g, key, v, 1, PST_NATIVE_GROUPS_MAX, &g->per_iteration);
+    if (is_text(key, "max_feature_idx"))
+        return header_int(g, key, v, 0, PST_NATIVE_FEATURES_MAX - 1, &g->max_feature);
+    if (is_text(key, "objective"))
+        g->objective = v;
+    else if (is_text(key, "feature_names"))
+        g->names = v;
+    else if (is_text(key, "version"))
+        g->version = v;
+    else if (is_text(key, "tree_sizes"))
+        for (g->n_sizes = 0; next_word(&v, &w);)
+            g->n_sizes++;
+    return 0;
+}
+
+static int end_header(lgbm *g)
+{
+    if (g->max_feature < 0)
+        return bad(g, "no LightGBM model: it has no max_feature_idx");
+    if (g->version.at && !is_text(g->version, "v4") && !is_text(g->version, "v3") && !is_text(g->version, "v2"))
+        return pst_draft_fail(&g->d, PST_EUNSUPPORTED, "the file's version is \"%.*s\"; v2, v3 and v4 are covered",
+                              (int)(g->version.end - g->version.at < 20 ? g->version.end - g->version.at : 20), g->version.at);
+    if (!g->per_iteration)
+        g->per_iteration = g->num_class;
+    return 0;
+}
+
+static int read_file(lgbm *g)
+{
+    span line, key, v;
+    bool in_tree = false, header = true;
+    int rc = 0;
+    while (rc == 0 && !g->ended && next_line(g, &line)) {
+        v = value_of(line, &key);
+        bool begins = v.at && is_text(key, "Tree");
+        g->ended = is_text(line, "end of trees") || is_text(line, "feature importances:") || is_text(line, "feature_importances:");
+        if ((begins || g->ended) && header) {
+            header = false;
+            rc = end_header(g);
+        }
+        if (rc == 0 && (begins || g->ended) && in_tree)
+            rc = finish_tree(g);
+        if (begins) {
+            memset(g->tree, 0, sizeof g->tree);
+            in_tree = true;
+        } else if (rc == 0 && header) {
+            rc = header_line(g, line);
+        } else {
+            for (int i = 0; v.at && i < N_KEYS; i++)
+                if (is_text(key, keys[i]))
+                    g->tree[i] = v;
+        }
+    }
+    if (rc == 0 && !g->ended)
+        rc = bad(g, "the file ends before its \"end of trees\"");
+    if (rc == 0 && g->n_sizes >= 0 && (size_t)g->n_sizes != g->d.n_trees)
+        rc = bad(g, "tree_sizes lists %lld trees, the file has %zu", g->n_sizes, g->d.n_trees);
+    if (rc == 0 && g->d.n_trees % (size_t)g->per_iteration)
+        rc = bad(g, "%zu trees are no whole number of iterations of %lld", g->d.n_trees, g->per_iteration);
+    return rc;
+}
+
+/* ---- objective ---- */
+
+static const struct objective {
+    const char *name;
+    pst_link link;
+    bool square; /* "sqrt" behind it counts */
+} objectives[] = {
+    {"regression", PST_LINK_NONE, true},
+    {"regression_l1", PST_LINK_NONE, true},
+    {"huber", PST_LINK_NONE, false},
+    {"fair", PST_LINK_NONE, true},
+    {"quantile", PST_LINK_NONE, true},
+    {"mape", PST_LINK_NONE, true},
+    {"poisson", PST_LINK_EXP, false},
+    {"gamma", PST_LINK_EXP, false},
+    {"tweedie", PST_LINK_EXP, false},
+    {"binary", PST_LINK_SIGMOID, false},
+    {"multiclass", PST_LINK_SOFTMAX, false},
+    {"multiclassova", PST_LINK_SIGMOID, false},
+    {"cross_entropy", PST_LINK_SIGMOID, false},
+    {"xentropy", PST_LINK_SIGMOID, false},
+    {"cross_entropy_lambda", PST_LINK_LOG1P_EXP, false},
+    {"xentlambda", PST_LINK_LOG1P_EXP, false},
+    {"lambdarank", PST_LINK_NONE, false},
+    {"rank_xendcg", PST_LINK_NONE, false},
+    {"custom", PST_LINK_NONE, false},
+    {"none", PST_LINK_NONE, false},
+};
+
+static int take_objective(lgbm *g)
+{
+    pst_native *n = g->n;
+    span s = g->objective, w;
+    n->objective = "custom";
+    n->link = PST_LINK_NONE;
+    n->scale = 1;
+    if (!next_word(&s, &w)) /* trained with a function of the user's own: sums as they are */
+        return 0;
+    size_t i = 0;
+    while (i < sizeof objectives / sizeof *objectives && !is_text(w, objectives[i].name))
+        i++;
+    if (i == sizeof objectives / sizeof *objectives)
+        return pst_draft_fail(&g->d, PST_EUNSUPPORTED,
+                              "the objective \"%.*s\" is not known, so neither is what it makes of the sums; export the model as ONNX",
+                              (int)(w.end - w.at < 60 ? w.end - w.at : 60), w.at);
+    n->objective = objectives[i].name;
+    n->link = objectives[i].link;
+    while (next_word(&s, &w)) {
+        if (is_text(w, "sqrt") && objectives[i].square)
+            n->link = PST_LINK_SQUARE;
+        if (w.end - w.at > 8 && !memcmp(w.at, "sigmoid:", 8)) {
+            w.at += 8;
+            if (!to_double(g, w, &n->scale) || !(n->scale > 0) || !isfinite(n->scale))
+                return bad(g, "objective: sigmoid is no number above 0");
+        }
+    }
+    return 0;
+}
+
+static int take_names(lgbm *g)
+{
+    pst_native *n = g->n;
+    span s = g->names, w;
+    const char **names = NULL;
+    size_t cap = 0;
+    int rc = 0;
+    while (rc == 0 && next_word(&s, &w)) {
+        if (n->n_names >= PST_NATIVE_NAMES_MAX)
+            rc = pst_draft_fail(&g->d, PST_ELIMIT, "more than %d feature names", PST_NATIVE_NAMES_MAX);
+        else if ((rc = pst_draft_grow(&g->d, &names, n->n_names, &cap, 1, sizeof *names)) == 0)
+            names[n->n_names++] = pst_zone_strdup(g->zone, w.at, (size_t)(w.end - w.at));
+    }
+    if (rc == 0 && n->n_names && n->n_names != (size_t)n->n_features)
+        rc = bad(g, "feature_names has %zu names for %d features", n->n_names, n->n_features);
+    const char **kept = pst_zone_alloc(g->zone, (n->n_names + 1) * sizeof *kept);
+    if (n->n_names)
+        memcpy(kept, names, n->n_names * sizeof *kept);
+    n->names = kept;
+    pst_heap_free(names);
+    return rc;
+}
+
+static int finish(lgbm *g)
+{
+    pst_native *n = g->n;
+    n->library = "LightGBM";
+    n->booster = g->average ? "rf" : g->d.n_lines ? "gbdt, linear trees" : "gbdt";
+    n->version = pst_zone_strdup(g->zone, g->version.at ? g->version.at : "", (size_t)(g->version.end - g->version.at));
+    n->n_features = (int32_t)(g->max_feature + 1);
+    n->n_groups = n->n_outputs = (int32_t)g->per_iteration;
+    if (g->average)
+        n->divisor = (int32_t)(g->d.n_trees / (size_t)g->per_iteration);
+    int rc = take_objective(g);
+    if (rc == 0)
+        rc = take_names(g);
+    if (rc == 0 && g->d.n_lines)
+        rc = pad_lines(&g->d, g->d.n_leaves);
+    if (rc == 0)
+        pst_draft_finish(&g->d, g->zone, &n->forest);
+    n->forest.n_targets = n->n_groups;
+    n->forest.wide = true;
+    return rc;
+}
+
+int pst_native_lightgbm(const void *data, size_t len, const pst_model_limits *limits, pst_zone *zone, pst_native *n, pst_err *err)
+{
+    lgbm g = {.n = n, .zone = zone, .err = err, .begin = data, .at = data, .end = (const char *)data + len, .num_class = 1};
+    g.max_feature = -1;
+    g.n_sizes = -1;
+    g.c_locale = pst_c_locale();
+    pst_draft_init(&g.d, limits, err);
+    int rc = read_file(&g);
+    if (rc == 0)
+        rc = finish(&g);
+    pst_draft_done(&g.d);
+    return rc;
+}

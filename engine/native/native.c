@@ -1,0 +1,178 @@
+/* native.c - which library's file this is, and the model around what its reader made; see native.h. */
+#include "engine/native/native.h"
+
+#include "engine/heap.h"
+#include "engine/names.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const formats[] = {[PST_NATIVE_NONE] = "",
+                                      [PST_NATIVE_XGB_JSON] = "xgboost-json",
+                                      [PST_NATIVE_XGB_UBJ] = "xgboost-ubj",
+                                      [PST_NATIVE_LGBM] = "lightgbm-text"};
+
+/* No ONNX file begins like these: 0x7b and 0x74 would be fields 15 and 14 of kinds that ModelProto does not have. */
+pst_native_kind pst_native_recognise(const void *data, size_t len)
+{
+    const char *s = data;
+    if (len >= 5 && !memcmp(s, "tree", 4) && (s[4] == '\n' || s[4] == '\r'))
+        return PST_NATIVE_LGBM;
+    size_t i = 0;
+    while (i < len && (s[i] == ' ' || s[i] == '\n' || s[i] == '\r' || s[i] == '\t'))
+        i++;
+    if (i >= len || s[i] != '{')
+        return PST_NATIVE_NONE;
+    for (i++; i < len && (s[i] == ' ' || s[i] == '\n' || s[i] == '\r' || s[i] == '\t');)
+        i++;
+    return i < len && s[i] != '"' && s[i] != '}' ? PST_NATIVE_XGB_UBJ : PST_NATIVE_XGB_JSON;
+}
+
+/* ---- metadata ---- */
+
+/* cpu.user, Column_7, f0: what a record's field may be called without quoting. */
+static bool is_field_path(const char *s)
+{
+    bool fresh = true;
+    for (; *s; s++) {
+        bool letter = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || *s == '_', digit = *s >= '0' && *s <= '9';
+        if (*s == '.' ? fresh : fresh ? !letter : !letter && !digit)
+            return false;
+        fresh = *s == '.';
+    }
+    return !fresh;
+}
+
+/* The names a library invents ("Column_0", "f0") say nothing of records. */
+static bool invented(const char *s, size_t i)
+{
+    char a[40], b[40];
+    snprintf(a, sizeof a, "Column_%zu", i);
+    snprintf(b, sizeof b, "f%zu", i);
+    return !strcmp(s, a) || !strcmp(s, b);
+}
+
+/* The scorer's feature mapping (penstock.features): one field per feature, what is missing stays missing. NULL when the names are no
+ * distinct field paths. */
+static const char *mapping_of(pst_zone *zone, const pst_native *n)
+{
+    pst_heap_text text = {0};
+    pst_names seen = {0};
+    const char *ret = NULL;
+    bool own = false;
+    for (size_t i = 0; i < n->n_names; i++) {
+        if (!is_field_path(n->names[i]) || pst_names_get(&seen, n->names[i]) >= 0)
+            goto out;
+        own |= !invented(n->names[i], i);
+        pst_names_put(&seen, n->names[i], 0);
+    }
+    for (size_t i = 0; i < n->n_names && own; i++)
+        pst_heap_printf(&text, "%s{\"field\": \"%s\", \"missing\": \"nan\"}%s", i ? ", " : "[", n->names[i],
+                        i + 1 == n->n_names ? "]" : "");
+    if (own)
+        ret = pst_zone_strdup(zone, text.data, text.len);
+out:
+    pst_names_done(&seen);
+    pst_heap_free(text.data);
+    return ret;
+}
+
+static void fill_meta(pst_model *m, pst_native_kind kind, const pst_native *n)
+{
+    const char *features = mapping_of(&m->zone, n);
+    const char **at = pst_zone_alloc(&m->zone, 12 * sizeof *at);
+    const char *const pairs[][2] = {{"penstock.format", formats[kind]},
+                                    {"native.library", n->library},
+                                    {"native.booster", n->booster},
+                                    {"native.objective", n->objective},
+                                    {"penstock.features", features}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        if (!pairs[i][1])
+            continue;
+        at[m->info.n_meta] = pairs[i][0];
+        at[6 + m->info.n_meta++] = pairs[i][1];
+    }
+    m->info.meta_keys = at;
+    m->info.meta_values = at + 6;
+}
+
+/* ---- the graph: one node ---- */
+
+static const char *output_name(const pst_native *n)
+{
+    switch (n->link) {
+    case PST_LINK_SIGMOID_F:
+    case PST_LINK_SIGMOID: return n->n_outputs == 1 ? "probability" : "probabilities";
+    case PST_LINK_SOFTMAX_F:
+    case PST_LINK_SOFTMAX: return "probabilities";
+    case PST_LINK_ARGMAX_F:
+    case PST_LINK_STEP_F: return "class";
+    default: return "score";
+    }
+}
+
+static void fill_graph(pst_model *m, const pst_native *n)
+{
+    pst_zone *z = &m->zone;
+    m->values = pst_zone_alloc(z, 2 * sizeof *m->values);
+    m->n_values = 2;
+    m->values[0].name = "input";
+    m->values[1].name = output_name(n);
+    int *ids = pst_zone_alloc(z, 4 * sizeof *ids);
+    ids[0] = ids[2] = 0;
+    ids[1] = ids[3] = 1;
+    char what[200];
+    snprintf(what, sizeof what, "%s %s, %.80s: %d features -> %d", n->library, n->booster, n->objective, n->n_features, n->n_outputs);
+    pst_node *node = pst_zone_alloc(z, sizeof *node);
+    *node = (pst_node){.domain = "native",
+                       .op_type = n->weights ? "NativeLinear" : "NativeTrees",
+                       .name = pst_zone_strdup(z, what, strlen(what)),
+                       .op = &pst_native_op,
+                       .in = ids,
+                       .n_in = 1,
+                       .out = ids + 1,
+                       .n_out = 1,
+                       .fused = n};
+    m->graph = (pst_graph){.in = ids + 2, .n_in = 1, .out = ids + 3, .n_out = 1, .nodes = node, .n_nodes = 1};
+}
+
+static void fill_info(pst_model *m, const pst_native *n)
+{
+    pst_value_info *v = pst_zone_alloc(&m->zone, 2 * sizeof *v);
+    pst_kind *kinds = pst_zone_alloc(&m->zone, 2 * sizeof *kinds);
+    v[0] = (pst_value_info){.name = m->values[0].name, .dtype = n->forest.wide ? PST_F64 : PST_F32, .rank = 2, .dims = {-1, n->n_features}};
+    v[1] = (pst_value_info){.name = m->values[1].name, .dtype = PST_F32, .rank = 2, .dims = {-1, n->n_outputs}};
+    kinds[0] = kinds[1] = PST_KIND_TENSOR;
+    m->in_kinds = kinds;
+    m->out_kinds = kinds + 1;
+    m->info.inputs = v;
+    m->info.n_inputs = 1;
+    m->info.outputs = v + 1;
+    m->info.n_outputs = 1;
+    m->info.n_nodes = 1;
+    m->info.n_parameters =
+        n->weights ? ((size_t)n->n_features + 1) * (size_t)n->n_groups : (size_t)n->forest.n_nodes + (size_t)n->forest.n_weights;
+    char producer[120];
+    snprintf(producer, sizeof producer, "%s %.80s", n->library, n->version);
+    m->info.producer = pst_zone_strdup(&m->zone, producer, strlen(producer));
+}
+
+int pst_native_load(pst_native_kind kind, const void *data, size_t len, pst_model *m, pst_err *err)
+{
+    pst_native *n = pst_zone_alloc(&m->zone, sizeof *n);
+    int rc = kind == PST_NATIVE_LGBM ? pst_native_lightgbm(data, len, &m->limits, &m->zone, n, err)
+                                     : pst_native_xgboost(data, len, kind == PST_NATIVE_XGB_UBJ, &m->limits, &m->zone, n, err);
+    if (rc < 0) {
+        pst_err_prefix(err, "%s file",
+                       kind == PST_NATIVE_LGBM       ? "LightGBM text"
+                       : kind == PST_NATIVE_XGB_JSON ? "XGBoost JSON"
+                                                     : "XGBoost UBJSON");
+        return rc;
+    }
+    fill_graph(m, n);
+    fill_info(m, n);
+    fill_meta(m, kind, n);
+    return 0;
+}

@@ -1,0 +1,72 @@
+/* xgboost_objective.c - see xgboost_objective.h. Names and transforms of XGBoost 1.0 to 3.2. */
+#include "engine/native/xgboost_objective.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef enum { BASE_AS_IT_IS, BASE_LOGIT, BASE_LOG } base_kind;
+
+static const struct objective {
+    const char *name;
+    pst_link link;
+    base_kind base;
+} objectives[] = {
+    {"reg:squarederror", PST_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:linear", PST_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:squaredlogerror", PST_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:pseudohubererror", PST_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:absoluteerror", PST_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:quantileerror", PST_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:logistic", PST_LINK_SIGMOID_F, BASE_LOGIT},
+    {"binary:logistic", PST_LINK_SIGMOID_F, BASE_LOGIT},
+    {"binary:logitraw", PST_LINK_NONE, BASE_LOGIT},
+    {"binary:hinge", PST_LINK_STEP_F, BASE_AS_IT_IS},
+    {"reg:gamma", PST_LINK_EXP_F, BASE_LOG},
+    {"reg:tweedie", PST_LINK_EXP_F, BASE_LOG},
+    {"count:poisson", PST_LINK_EXP_F, BASE_LOG},
+    {"survival:cox", PST_LINK_EXP_F, BASE_LOG},
+    {"survival:aft", PST_LINK_EXP_F, BASE_LOG},
+    {"multi:softprob", PST_LINK_SOFTMAX_F, BASE_AS_IT_IS},
+    {"multi:softmax", PST_LINK_ARGMAX_F, BASE_AS_IT_IS},
+    {"rank:pairwise", PST_LINK_NONE, BASE_AS_IT_IS},
+    {"rank:ndcg", PST_LINK_NONE, BASE_AS_IT_IS},
+    {"rank:map", PST_LINK_NONE, BASE_AS_IT_IS},
+};
+
+static const struct objective *find(const char *name)
+{
+    if (!strncmp(name, "gpu:", 4)) /* the same objectives under the names they had on GPUs up to 1.0 */
+        name += 4;
+    for (size_t i = 0; i < sizeof objectives / sizeof *objectives; i++)
+        if (!strcmp(objectives[i].name, name))
+            return &objectives[i];
+    return NULL;
+}
+
+int pst_xgb_link(const char *objective, int32_t n_groups, pst_link *ret, pst_err *err)
+{
+    const struct objective *o = find(objective);
+    if (!o)
+        return pst_err_set(
+            err, PST_EUNSUPPORTED, PST_CLASS_DATA, "model", 0,
+            "the objective \"%.80s\" is not known, so neither is what it makes of the sums; export the model as ONNX, or save it "
+            "with a known objective of the same transform (reg:squarederror has none)",
+            objective);
+    *ret = o->link;
+    (void)n_groups;
+    return 0;
+}
+
+int pst_xgb_margin(const char *objective, float base_score, float *ret, pst_err *err)
+{
+    const struct objective *o = find(objective);
+    base_kind base = o ? o->base : BASE_AS_IT_IS;
+    if (base == BASE_LOGIT && !(base_score > 0 && base_score < 1))
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "model", 0, "base_score is %g; with %s it lies between 0 and 1",
+                           (double)base_score, objective);
+    if (base == BASE_LOG && !(base_score > 0))
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "model", 0, "base_score is %g; with %s it is above 0", (double)base_score,
+                           objective);
+    *ret = base == BASE_LOGIT ? -logf(1.0f / base_score - 1.0f) : base == BASE_LOG ? logf(base_score) : base_score;
+    return 0;
+}
