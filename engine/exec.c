@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define NESTING_MAX 64
@@ -184,10 +183,41 @@ static int own_result(pst_plan *p, pst_val *v, pst_err *err)
     return 0;
 }
 
+typedef struct running {
+    pst_plan *p;
+    const pst_val *in;
+    const pst_val **out;
+    size_t n_out;
+} running;
+
+static int run_body(void *arg, pst_err *err)
+{
+    running *r = arg;
+    pst_plan *p = r->p;
+    const pst_model *m = p->m;
+    const pst_prog *g = &p->progs[0];
+    pst_prog_clear(p, g);
+    pst_scratch_free(p, NULL);
+    pst_plan_texts_reset(p);
+    p->steps_left = m->limits.steps_max;
+    p->pool.peak = p->pool.live;
+    p->depth = 0;
+    for (size_t i = 0; i < m->info.n_inputs; i++)
+        pst_val_set(p, &p->vals[m->graph.in[i]], &r->in[i]);
+    int rc = pst_prog_run(p, g, err);
+    for (size_t i = 0; i < r->n_out && rc == 0; i++) {
+        pst_val *v = &p->vals[m->graph.out[i]];
+        rc = own_result(p, v, err);
+        r->out[i] = v;
+    }
+    return rc;
+}
+
 int pst_plan_run_vals(pst_plan *p, const pst_val *in, size_t n_in, const pst_val **ret_out, size_t n_out, pst_err *err)
 {
-    const pst_prog *g = &p->progs[0];
+    pst_err own = {0};
     const pst_model *m = p->m;
+    err = err ? err : &own;
     if (n_in != m->info.n_inputs || n_out > m->info.n_outputs)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "onnx", 0, "the model has %zu inputs and %zu outputs; %zu and %zu were given",
                            m->info.n_inputs, m->info.n_outputs, n_in, n_out);
@@ -196,30 +226,21 @@ int pst_plan_run_vals(pst_plan *p, const pst_val *in, size_t n_in, const pst_val
         if (rc < 0)
             return rc;
     }
-    pst_prog_clear(p, g);
-    pst_scratch_free(p, NULL);
-    pst_plan_texts_reset(p);
-    p->steps_left = m->limits.steps_max;
-    p->pool.peak = p->pool.live;
-    p->depth = 0;
-    for (size_t i = 0; i < n_in; i++)
-        pst_val_set(p, &p->vals[m->graph.in[i]], &in[i]);
-    int rc = pst_prog_run(p, g, err);
-    for (size_t i = 0; i < n_out && rc == 0; i++) {
-        pst_val *v = &p->vals[m->graph.out[i]];
-        rc = own_result(p, v, err);
-        ret_out[i] = v;
-    }
+    running r = {.p = p, .in = in, .out = ret_out, .n_out = n_out};
+    int before = err->code, rc = pst_heap_run(&p->heap, run_body, &r, err);
+    if (rc < 0 && before == 0 && err->code < 0)
+        rc = err->code; /* kernels say PST_ELIMIT for whatever kept them from a buffer */
+    if (rc == PST_ENOMEM)
+        pst_plan_reset(p);
     return rc;
 }
 
 int pst_plan_run(pst_plan *p, const pst_tensor *in, size_t n_in, pst_tensor *ret_out, size_t n_out, pst_err *err)
 {
-    pst_val *vin = p->io_in;
     const pst_val **vout = p->io_out;
     for (size_t i = 0; i < n_in && i < p->m->info.n_inputs; i++)
-        vin[i] = (pst_val){.kind = PST_VAL_TENSOR, .t = in[i]};
-    int rc = pst_plan_run_vals(p, vin, n_in, vout, n_out, err);
+        p->io_in[i] = (pst_val){.kind = PST_VAL_TENSOR, .t = in[i]};
+    int rc = pst_plan_run_vals(p, p->io_in, n_in, vout, n_out, err);
     for (size_t i = 0; i < n_out && rc == 0; i++)
         if (vout[i]->kind != PST_VAL_TENSOR)
             rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "output %s is a sequence or empty, not a tensor",

@@ -1,6 +1,7 @@
 /* plan.c - from a model's graph to steps: constants folded, dead nodes dropped, chains fused, lifetimes known. */
 #include "engine/plan.h"
 
+#include "engine/abi.h"
 #include "engine/cpu/isa.h"
 
 #include <inttypes.h>
@@ -217,9 +218,8 @@ static void set_dies(pst_prog *prog)
 static void set_lifetimes(pst_plan *p, const pst_graph *g, pst_prog *prog)
 {
     int n_values = p->m->n_values;
-    last_use u = {.step = malloc((size_t)(n_values ? n_values : 1) * sizeof(int))};
-    bool *keep = pst_alloc((size_t)(n_values ? n_values : 1));
-    PST_ASSERT(u.step);
+    last_use u = {.step = pst_heap_array((size_t)n_values + 1, sizeof(int))};
+    bool *keep = pst_heap_alloc((size_t)n_values + 1);
     for (int i = 0; i < n_values; i++)
         u.step[i] = -1;
     for (size_t i = 0; i < prog->n_steps; i++) {
@@ -231,7 +231,7 @@ static void set_lifetimes(pst_plan *p, const pst_graph *g, pst_prog *prog)
     prog->locals = pst_zone_alloc(&p->zone, (size_t)(g->n_in + g->n_out + 1) * sizeof(int));
     for (int i = 0; i < g->n_in; i++)
         prog->locals[prog->n_locals++] = g->in[i];
-    int *count = pst_alloc((prog->n_steps + 1) * sizeof(int));
+    int *count = pst_heap_array(prog->n_steps + 1, sizeof(int));
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < prog->n_steps; i++) {
             pst_step *s = &prog->steps[i];
@@ -259,18 +259,17 @@ static void set_lifetimes(pst_plan *p, const pst_graph *g, pst_prog *prog)
             }
         }
     set_dies(prog);
-    free(count);
-    free(keep);
-    free(u.step);
+    pst_heap_free(count);
+    pst_heap_free(keep);
+    pst_heap_free(u.step);
 }
 
 /* Aliases are resolved in the main graph only: a nested graph may read the outer value by its second name. */
 static void resolve_aliases(pst_plan *p, const pst_graph *g, pst_node_ref *refs, size_t n)
 {
     int n_values = p->m->n_values;
-    int *alias = malloc((size_t)(n_values ? n_values : 1) * sizeof(int));
-    bool *fixed = pst_alloc((size_t)(n_values ? n_values : 1)); /* graph outputs and what nested graphs read keep their node */
-    PST_ASSERT(alias);
+    int *alias = pst_heap_array((size_t)n_values + 1, sizeof(int));
+    bool *fixed = pst_heap_alloc((size_t)n_values + 1); /* graph outputs and what nested graphs read keep their node */
     for (int i = 0; i < n_values; i++)
         alias[i] = i;
     for (int i = 0; i < g->n_out; i++)
@@ -288,8 +287,8 @@ static void resolve_aliases(pst_plan *p, const pst_graph *g, pst_node_ref *refs,
             refs[i].dead = true;
         }
     }
-    free(alias);
-    free(fixed);
+    pst_heap_free(alias);
+    pst_heap_free(fixed);
 }
 
 static int compile(pst_plan *p, const pst_graph *g, pst_err *err)
@@ -297,11 +296,11 @@ static int compile(pst_plan *p, const pst_graph *g, pst_err *err)
     size_t n = g->n_nodes, at = p->n_progs++;
     if (p->n_progs > p->progs_cap) {
         p->progs_cap = p->progs_cap ? 2 * p->progs_cap : 8;
-        p->progs = pst_realloc(p->progs, p->progs_cap * sizeof *p->progs);
+        p->progs = pst_heap_realloc(p->progs, p->progs_cap * sizeof *p->progs);
     }
     p->progs[at] = (pst_prog){.graph = g};
-    pst_node_ref *refs = pst_alloc((n + 1) * sizeof *refs);
-    bool *needed = pst_alloc((size_t)p->m->n_values + 1);
+    pst_node_ref *refs = pst_heap_array(n + 1, sizeof *refs);
+    bool *needed = pst_heap_alloc((size_t)p->m->n_values + 1);
     size_t folded = 0, left = 0, live = 0;
     int rc = 0;
     for (size_t i = 0; i < n; i++) {
@@ -339,28 +338,17 @@ static int compile(pst_plan *p, const pst_graph *g, pst_err *err)
                               .n_fused = left - live};
     if (rc == 0)
         set_lifetimes(p, g, &p->progs[at]);
-    free(refs);
-    free(needed);
+    pst_heap_free(refs);
+    pst_heap_free(needed);
     return rc;
 }
 
-int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, pst_err *err)
+static int build(void *arg, pst_err *err)
 {
-    pst_err own = {0};
-    if (!err)
-        err = &own;
-    const char *isa = pst_isa_pick(opts ? opts->isa : NULL);
-    if (!isa)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "isa %s: not one of portable, avx2, avx512, or not of this CPU",
-                           opts->isa);
-    pst_plan *p = pst_alloc(sizeof *p);
-    p->m = pst_model_ref(m);
-    if (opts)
-        p->opts = *opts;
-    p->isa = isa;
-    p->pool.bytes_max = m->limits.arena_bytes_max;
-    p->vals = pst_alloc((size_t)(m->n_values ? m->n_values : 1) * sizeof *p->vals);
-    p->folded = pst_alloc((size_t)(m->n_values ? m->n_values : 1));
+    pst_plan *p = arg;
+    const pst_model *m = p->m;
+    p->vals = pst_heap_array((size_t)m->n_values + 1, sizeof *p->vals);
+    p->folded = pst_heap_alloc((size_t)m->n_values + 1);
     for (int i = 0; i < m->n_values; i++)
         if (m->values[i].konst) {
             p->vals[i] = (pst_val){.kind = PST_VAL_TENSOR, .t = *m->values[i].konst};
@@ -369,9 +357,36 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
     p->io_in = pst_zone_alloc(&p->zone, (m->info.n_inputs + 1) * sizeof *p->io_in);
     p->io_out = pst_zone_alloc(&p->zone, (m->info.n_outputs + 1) * sizeof *p->io_out);
     int rc = compile(p, &m->graph, err);
+    for (int i = 0; i < m->n_values && rc == 0; i++)
+        if (p->folded[i] && p->vals[i].blk)
+            p->vals[i].blk->pinned = true;
+    return rc;
+}
+
+int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, pst_err *err)
+{
+    pst_err own = {0};
+    err = err ? err : &own;
+    int rc = opts ? pst_reserved_check(opts->reserved, sizeof opts->reserved / sizeof *opts->reserved, "pst_plan_opts", err) : 0;
+    if (rc < 0)
+        return rc;
+    const char *isa = pst_isa_pick(opts ? opts->isa : NULL);
+    if (!isa)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "isa %s: not one of portable, avx2, avx512, or not of this CPU",
+                           opts->isa);
+    pst_plan *p = pst_heap_raw(sizeof *p);
+    if (!p)
+        return pst_heap_none(sizeof *p, err);
+    p->m = pst_model_ref(m);
+    if (opts)
+        p->opts = *opts;
+    p->isa = isa;
+    p->pool.bytes_max = m->limits.arena_bytes_max;
+    int before = err->code;
+    rc = pst_heap_run(&p->heap, build, p, err);
     if (rc < 0) {
         pst_plan_free(p);
-        return rc;
+        return before == 0 && err->code < 0 ? err->code : rc;
     }
     *ret_plan = p;
     return 0;
@@ -381,14 +396,7 @@ void pst_plan_free(pst_plan *p)
 {
     if (!p)
         return;
-    for (int i = 0; i < p->m->n_values; i++)
-        pst_val_clear(p, &p->vals[i]);
-    pst_pool_drop(&p->pool);
-    pst_plan_texts_free(p);
-    free(p->vals);
-    free(p->folded);
-    free(p->progs);
-    pst_zone_done(&p->zone);
+    pst_heap_release(&p->heap);
     pst_model_unref(p->m);
     free(p);
 }

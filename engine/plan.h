@@ -3,12 +3,15 @@
 #define PST_ENGINE_PLAN_H
 
 #include "engine/graph.h"
+#include "engine/heap.h"
 #include "engine/ops/ops.h"
 
 struct pst_blk {
     size_t cap;
     int refs;
-    struct pst_blk *next; /* in the free list of its class, or in the scratch list */
+    bool pinned;                         /* of a folded constant: lives as long as the plan */
+    struct pst_blk *next;                /* in the free list of its class, or in the scratch list */
+    struct pst_blk *all_next, *all_prev; /* of everything the pool has taken from the heap */
     _Alignas(64) unsigned char data[];
 };
 
@@ -16,7 +19,7 @@ struct pst_blk {
  * from the heap. */
 #define PST_POOL_CLASSES 232
 typedef struct pst_pool {
-    pst_blk *free[PST_POOL_CLASSES];
+    pst_blk *free[PST_POOL_CLASSES], *all;
     size_t bytes, bytes_max; /* taken from the heap, texts included */
     size_t live, peak;       /* in use now, and at most since peak was last set */
 } pst_pool;
@@ -45,6 +48,7 @@ typedef struct pst_prog {
 
 struct pst_plan {
     pst_model *m;
+    pst_heap heap; /* owns everything below; a plan is freed by releasing it */
     pst_plan_opts opts;
     const char *isa;
     pst_zone zone;
@@ -71,7 +75,8 @@ pst_blk *pst_blk_new(pst_plan *p, size_t bytes, pst_err *err);
 void pst_blk_unref(pst_plan *p, pst_blk *b);
 void pst_pool_drop(pst_pool *pool); /* what is cached goes back to the heap */
 void pst_plan_texts_reset(pst_plan *p);
-void pst_plan_texts_free(pst_plan *p);
+/* After a run that an allocation failure unwound: every value and buffer but the constants is given back. */
+void pst_plan_reset(pst_plan *p);
 
 /* Running (exec.c). */
 int pst_prog_run(pst_plan *p, const pst_prog *g, pst_err *err);

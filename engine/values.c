@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- pool ---- */
@@ -28,15 +27,47 @@ static int class_of(size_t bytes, size_t *ret_cap)
     return 1 + (e - 8) * 4 + (int)q;
 }
 
+static void blk_free(pst_pool *pool, pst_blk *b)
+{
+    pool->bytes -= b->cap;
+    if (b->all_next)
+        b->all_next->all_prev = b->all_prev;
+    if (b->all_prev)
+        b->all_prev->all_next = b->all_next;
+    else
+        pool->all = b->all_next;
+    pst_heap_free(b);
+}
+
 void pst_pool_drop(pst_pool *pool)
 {
     for (int i = 0; i < PST_POOL_CLASSES; i++)
         for (pst_blk *f = pool->free[i], *next; f; f = next) {
             next = f->next;
-            pool->bytes -= f->cap;
-            free(f);
+            blk_free(pool, f);
             pool->free[i] = next;
         }
+}
+
+void pst_plan_reset(pst_plan *p)
+{
+    for (int i = 0; i < p->m->n_values; i++)
+        if (!p->folded[i])
+            p->vals[i] = (pst_val){.kind = PST_VAL_NONE};
+    for (size_t g = 0; g < p->n_progs; g++)
+        for (size_t i = 0; i < p->progs[g].n_steps; i++)
+            for (int k = 0; k < p->progs[g].steps[i].n_out; k++)
+                p->progs[g].steps[i].dummy[k] = (pst_val){.kind = PST_VAL_NONE};
+    p->scratch = NULL;
+    memset(p->pool.free, 0, sizeof p->pool.free);
+    p->pool.live = 0;
+    for (pst_blk *b = p->pool.all, *next; b; b = next) {
+        next = b->all_next;
+        if (!b->pinned)
+            blk_free(&p->pool, b);
+        else
+            p->pool.live += b->cap;
+    }
 }
 
 /* Room for cap more bytes from the heap, giving up what is cached if need be. */
@@ -70,12 +101,15 @@ pst_blk *pst_blk_new(pst_plan *p, size_t bytes, pst_err *err)
                         pool->bytes_max);
             return NULL;
         }
-        b = aligned_alloc(64, sizeof *b + cap);
+        b = pst_heap_try64(sizeof *b + cap);
         if (!b) {
-            pst_err_set(err, PST_ENOMEM, PST_CLASS_RETRY, "onnx", 0, "no memory for a value of %zu bytes", bytes);
+            pst_heap_none(bytes, err);
             return NULL;
         }
-        b->cap = cap;
+        *b = (pst_blk){.cap = cap, .all_next = pool->all};
+        if (pool->all)
+            pool->all->all_prev = b;
+        pool->all = b;
         pool->bytes += cap;
     }
     b->refs = 1;
@@ -269,7 +303,7 @@ static pst_text_chunk *text_room(pst_plan *p, size_t len)
     if (t)
         return t;
     size_t cap = len + 1 > 65536 ? len + 1 : 65536;
-    if (len >= p->pool.bytes_max || !pool_room(&p->pool, cap) || !(t = malloc(sizeof *t + cap)))
+    if (len >= p->pool.bytes_max || !pool_room(&p->pool, cap) || !(t = pst_heap_try(sizeof *t + cap)))
         return NULL;
     *t = (pst_text_chunk){.cap = cap};
     p->pool.bytes += cap;
@@ -307,15 +341,6 @@ void pst_plan_texts_reset(pst_plan *p)
     p->text_over = false;
     if (p->texts)
         p->texts->used = 0;
-}
-
-void pst_plan_texts_free(pst_plan *p)
-{
-    while (p->texts) {
-        pst_text_chunk *next = p->texts->next;
-        free(p->texts);
-        p->texts = next;
-    }
 }
 
 int pst_in_ints(pst_op_ctx *c, int i, int64_t *ret, int max)
