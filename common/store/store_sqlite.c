@@ -182,15 +182,32 @@ static int check_file(lite *l, pst_err *err)
     return rc;
 }
 
-/* A prepared statement, reset and without bindings. */
+/* A prepared statement of the file at the path, reset and without bindings. done() when it was stepped. */
 static int use(lite *l, statement which, sqlite3_stmt **ret_stmt, pst_err *err)
 {
+    int rc = check_file(l, err);
+    if (rc < 0)
+        return rc;
     if (!l->statements[which] && sqlite3_prepare_v2(l->db, statement_sql[which], -1, &l->statements[which], NULL) != SQLITE_OK)
         return fail(l, "cannot use", err);
     sqlite3_reset(l->statements[which]);
     sqlite3_clear_bindings(l->statements[which]);
     *ret_stmt = l->statements[which];
     return 0;
+}
+
+/* The next row: 1, 0 = no more, < 0 = failed (fail() may have closed the file, and the statement with it). */
+static int step(lite *l, sqlite3_stmt *q, const char *doing, pst_err *err)
+{
+    int code = sqlite3_step(q);
+    return code == SQLITE_ROW ? 1 : code == SQLITE_DONE ? 0 : fail(l, doing, err);
+}
+
+/* Ends a read, so that it holds no lock. */
+static void done(lite *l, statement which)
+{
+    if (l->db && l->statements[which])
+        sqlite3_reset(l->statements[which]);
 }
 
 static void bind(sqlite3_stmt *q, int at, const char *text)
@@ -202,9 +219,7 @@ static void bind(sqlite3_stmt *q, int at, const char *text)
 static int write_doc(lite *l, const char *collection, const char *id, int64_t seq, const json_t *doc, bool *ret_applied, pst_err *err)
 {
     sqlite3_stmt *q;
-    int rc = check_file(l, err);
-    if (!rc)
-        rc = use(l, SQL_PUT, &q, err);
+    int rc = use(l, SQL_PUT, &q, err);
     if (rc < 0)
         return rc;
     pst_store_keys k = pst_store_keys_of(doc);
@@ -222,13 +237,10 @@ static int write_doc(lite *l, const char *collection, const char *id, int64_t se
     bind(q, 6, k.user);
     sqlite3_bind_int64(q, 7, k.submitted_at);
     bind(q, 8, text ? text : "");
-    int code = sqlite3_step(q);
-    if (code != SQLITE_DONE)
-        rc = fail(l, "cannot write to", err);
-    else if (ret_applied)
+    rc = step(l, q, "cannot write to", err);
+    if (!rc && ret_applied)
         *ret_applied = sqlite3_changes(l->db) > 0;
-    if (l->db)
-        sqlite3_reset(l->statements[SQL_PUT]);
+    done(l, SQL_PUT);
     free(text);
     return rc;
 }
@@ -257,21 +269,17 @@ static int get(pst_store *s, const char *collection, const char *id, json_t **re
 {
     lite *l = (lite *)s;
     sqlite3_stmt *q;
-    int rc = check_file(l, err);
-    if (!rc)
-        rc = use(l, SQL_GET, &q, err);
+    int rc = use(l, SQL_GET, &q, err);
     if (rc < 0)
         return rc;
     bind(q, 1, collection);
     bind(q, 2, id);
-    int code = sqlite3_step(q);
-    if (code == SQLITE_ROW)
+    rc = step(l, q, "cannot read", err);
+    if (rc > 0)
         rc = parse_doc(l, q, 0, ret_doc, err);
-    else if (code == SQLITE_DONE)
+    else if (!rc)
         rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "sqlite", 0, "%s has no %s", collection, id);
-    else
-        return fail(l, "cannot read", err);
-    sqlite3_reset(q);
+    done(l, SQL_GET);
     return rc;
 }
 
@@ -284,15 +292,13 @@ static int submitted_of(lite *l, const char *collection, const char *id, int64_t
         return rc;
     bind(q, 1, collection);
     bind(q, 2, id);
-    int code = sqlite3_step(q);
-    if (code == SQLITE_ROW)
+    rc = step(l, q, "cannot read", err);
+    if (rc > 0)
         *ret_time = sqlite3_column_int64(q, 0);
-    else if (code == SQLITE_DONE)
+    else if (!rc)
         rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "sqlite", 0, "%s has no %s to go on after", collection, id);
-    else
-        return fail(l, "cannot read", err);
-    sqlite3_reset(q);
-    return rc;
+    done(l, SQL_SUBMITTED);
+    return rc > 0 ? 0 : rc;
 }
 
 static int list(pst_store *s, const char *collection, const pst_store_query *query, json_t **ret_docs, pst_err *err)
@@ -300,9 +306,7 @@ static int list(pst_store *s, const char *collection, const pst_store_query *que
     lite *l = (lite *)s;
     sqlite3_stmt *q;
     int64_t after = 0;
-    int rc = check_file(l, err);
-    if (!rc && query->after)
-        rc = submitted_of(l, collection, query->after, &after, err);
+    int rc = query->after ? submitted_of(l, collection, query->after, &after, err) : 0;
     if (!rc)
         rc = use(l, SQL_LIST, &q, err);
     if (rc < 0)
@@ -314,14 +318,12 @@ static int list(pst_store *s, const char *collection, const pst_store_query *que
     sqlite3_bind_int64(q, 5, after);
     sqlite3_bind_int64(q, 6, (int64_t)query->limit);
     json_t *docs = json_array(), *doc = NULL;
-    int code;
-    while (!rc && (code = sqlite3_step(q)) != SQLITE_DONE) {
-        rc = code == SQLITE_ROW ? parse_doc(l, q, 0, &doc, err) : fail(l, "cannot read", err);
+    while (!rc && (rc = step(l, q, "cannot read", err)) > 0) {
+        rc = parse_doc(l, q, 0, &doc, err);
         if (!rc)
             json_array_append_new(docs, doc);
     }
-    if (l->db && l->statements[SQL_LIST])
-        sqlite3_reset(l->statements[SQL_LIST]);
+    done(l, SQL_LIST);
     if (rc < 0)
         json_decref(docs);
     else
@@ -358,40 +360,33 @@ static int position_set(pst_store *s, const char *topic, int32_t partition, int6
 {
     lite *l = (lite *)s;
     sqlite3_stmt *q;
-    int rc = check_file(l, err);
-    if (!rc)
-        rc = use(l, SQL_POSITION_SET, &q, err);
+    int rc = use(l, SQL_POSITION_SET, &q, err);
     if (rc < 0)
         return rc;
     bind(q, 1, topic);
     sqlite3_bind_int(q, 2, partition);
     sqlite3_bind_int64(q, 3, next);
-    if (sqlite3_step(q) != SQLITE_DONE)
-        return fail(l, "cannot write to", err);
-    sqlite3_reset(q);
-    return 0;
+    rc = step(l, q, "cannot write to", err);
+    done(l, SQL_POSITION_SET);
+    return rc;
 }
 
 static int position_get(pst_store *s, const char *topic, int32_t partition, int64_t *ret_next, pst_err *err)
 {
     lite *l = (lite *)s;
     sqlite3_stmt *q;
-    int rc = check_file(l, err);
-    if (!rc)
-        rc = use(l, SQL_POSITION_GET, &q, err);
+    int rc = use(l, SQL_POSITION_GET, &q, err);
     if (rc < 0)
         return rc;
     bind(q, 1, topic);
     sqlite3_bind_int(q, 2, partition);
-    int code = sqlite3_step(q);
-    if (code == SQLITE_ROW)
+    rc = step(l, q, "cannot read", err);
+    if (rc > 0)
         *ret_next = sqlite3_column_int64(q, 0);
-    else if (code == SQLITE_DONE)
+    else if (!rc)
         rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "sqlite", 0, "no position of %s partition %d", topic, partition);
-    else
-        return fail(l, "cannot read", err);
-    sqlite3_reset(q);
-    return rc;
+    done(l, SQL_POSITION_GET);
+    return rc > 0 ? 0 : rc;
 }
 
 static int wipe(pst_store *s, pst_err *err)
@@ -409,23 +404,19 @@ static int each(pst_store *s, const char *collection, void (*fn)(void *, const c
 {
     lite *l = (lite *)s;
     sqlite3_stmt *q;
-    int rc = check_file(l, err);
-    if (!rc)
-        rc = use(l, SQL_EACH, &q, err);
+    int rc = use(l, SQL_EACH, &q, err);
     if (rc < 0)
         return rc;
     bind(q, 1, collection);
     json_t *doc = NULL;
-    int code;
-    while (!rc && (code = sqlite3_step(q)) != SQLITE_DONE) {
-        rc = code == SQLITE_ROW ? parse_doc(l, q, 2, &doc, err) : fail(l, "cannot read", err);
+    while (!rc && (rc = step(l, q, "cannot read", err)) > 0) {
+        rc = parse_doc(l, q, 2, &doc, err);
         if (!rc) {
             fn(arg, (const char *)sqlite3_column_text(q, 0), sqlite3_column_int64(q, 1), doc);
             json_decref(doc);
         }
     }
-    if (l->db && l->statements[SQL_EACH])
-        sqlite3_reset(l->statements[SQL_EACH]);
+    done(l, SQL_EACH);
     return rc;
 }
 
