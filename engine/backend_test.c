@@ -192,8 +192,10 @@ static int run_set(pst_plan *p, const char *dir, double rtol, double atol, pst_e
         free(path);
     }
     for (size_t i = 0; i < n_in; i++) /* inputs are borrowed from the zone: the plan must let go of them first */
-        pst_val_clear(p, &p->vals[m->graph.in[i]]);
-    pst_prog_clear(p, &p->progs[0]);
+        if (!p->ort)
+            pst_val_clear(p, &p->vals[m->graph.in[i]]);
+    if (!p->ort)
+        pst_prog_clear(p, &p->progs[0]);
     zone_done(&z);
     free(in);
     free(out);
@@ -207,11 +209,12 @@ static double json_number(const char *text, const char *key, double def)
     return at ? strtod(at + 1, NULL) : def;
 }
 
-pst_node_test_result pst_node_test(const char *dir, bool no_fusion, pst_err *err)
+pst_node_test_result pst_node_test(const char *dir, unsigned how, pst_err *err)
 {
     pst_model *m = NULL;
     pst_plan *p = NULL;
-    pst_plan_opts opts = {.no_fusion = no_fusion};
+    pst_model_limits limits = {.backends = how & PST_NODE_TEST_ONNXRUNTIME ? PST_BACKENDS_ANY : PST_BACKENDS_OWN};
+    pst_plan_opts opts = {.no_fusion = how & PST_NODE_TEST_NO_FUSION};
     pst_buf b = {0};
     double rtol = 1e-3, atol = 1e-7;
     char *path = pst_fs_join(dir, "data.json");
@@ -221,7 +224,7 @@ pst_node_test_result pst_node_test(const char *dir, bool no_fusion, pst_err *err
     }
     free(path);
     path = pst_fs_join(dir, "model.onnx");
-    int rc = pst_model_load_file(path, NULL, &m, err);
+    int rc = pst_model_load_file(path, &limits, &m, err);
     if (rc == 0)
         rc = pst_plan_new(m, &opts, &p, err);
     for (int i = 0; rc == 0; i++) {
@@ -235,23 +238,26 @@ pst_node_test_result pst_node_test(const char *dir, bool no_fusion, pst_err *err
         if (!there)
             break;
     }
+    bool served = p && p->ort;
     pst_plan_free(p);
     pst_model_unref(m);
     free(path);
     pst_buf_done(&b);
-    return rc == 0 ? PST_NODE_TEST_PASS : rc == PST_EUNSUPPORTED ? PST_NODE_TEST_UNSUPPORTED : PST_NODE_TEST_FAIL;
+    return rc == 0                  ? (served ? PST_NODE_TEST_SERVED : PST_NODE_TEST_PASS)
+           : rc == PST_EUNSUPPORTED ? PST_NODE_TEST_UNSUPPORTED
+                                    : PST_NODE_TEST_FAIL;
 }
 
 typedef struct counts {
-    int n[3];
+    int n[PST_NODE_TEST_SERVED + 1];
     int unreadable;
 } counts;
 
-static void test_one(const char *dir, FILE *out, counts *c)
+static void test_one(const char *dir, unsigned how, FILE *out, counts *c)
 {
-    static const char *const words[] = {"PASS", "FAIL", "UNSUPPORTED"};
+    static const char *const words[] = {"PASS", "FAIL", "UNSUPPORTED", "PASS (ONNX Runtime)"};
     pst_err err = {0};
-    pst_node_test_result r = pst_node_test(dir, false, &err);
+    pst_node_test_result r = pst_node_test(dir, how, &err);
     size_t len = strlen(dir);
     while (len && dir[len - 1] == '/')
         len--;
@@ -259,8 +265,7 @@ static void test_one(const char *dir, FILE *out, counts *c)
     while (name > dir && name[-1] != '/')
         name--;
     c->n[r]++;
-    fprintf(out, "%s  %.*s%s%s\n", words[r], (int)(dir + len - name), name, r == PST_NODE_TEST_PASS ? "" : "  ",
-            r == PST_NODE_TEST_PASS ? "" : err.text);
+    fprintf(out, "%s  %.*s%s%s\n", words[r], (int)(dir + len - name), name, *err.text ? "  " : "", err.text);
 }
 
 static bool has_model(const char *dir)
@@ -271,12 +276,12 @@ static bool has_model(const char *dir)
     return there;
 }
 
-int pst_models_test(int n, char **dirs, FILE *out)
+int pst_models_test(int n, char **dirs, unsigned how, FILE *out)
 {
     counts c = {0};
     for (int i = 0; i < n; i++) {
         if (has_model(dirs[i])) {
-            test_one(dirs[i], out, &c);
+            test_one(dirs[i], how, out, &c);
             continue;
         }
         struct dirent **list = NULL;
@@ -288,12 +293,15 @@ int pst_models_test(int n, char **dirs, FILE *out)
         for (int k = 0; k < got; k++) {
             char *path = pst_fs_join(dirs[i], list[k]->d_name);
             if (list[k]->d_name[0] != '.' && has_model(path))
-                test_one(path, out, &c);
+                test_one(path, how, out, &c);
             free(path);
             free(list[k]);
         }
         free(list);
     }
-    fprintf(out, "%d passed, %d failed, %d unsupported\n", c.n[0], c.n[1], c.n[2]);
-    return c.unreadable || !(c.n[0] + c.n[1] + c.n[2]) ? 2 : c.n[1] ? 1 : 0;
+    int served = c.n[PST_NODE_TEST_SERVED], all = c.n[0] + c.n[1] + c.n[2] + served;
+    if (served)
+        fprintf(out, "%d served by ONNX Runtime\n", served);
+    fprintf(out, "%d passed, %d failed, %d unsupported\n", c.n[0] + served, c.n[1], c.n[2]);
+    return c.unreadable || !all ? 2 : c.n[1] ? 1 : 0;
 }

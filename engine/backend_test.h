@@ -7,13 +7,23 @@
 
 #include <stdio.h>
 
-typedef enum { PST_NODE_TEST_PASS, PST_NODE_TEST_FAIL, PST_NODE_TEST_UNSUPPORTED } pst_node_test_result;
+typedef enum {
+    PST_NODE_TEST_PASS,
+    PST_NODE_TEST_FAIL,
+    PST_NODE_TEST_UNSUPPORTED,
+    PST_NODE_TEST_SERVED /* passed, by ONNX Runtime */
+} pst_node_test_result;
 
-/* One folder. err says why it is not PASS. no_fusion: with the reference kernels. @thread any */
-pst_node_test_result pst_node_test(const char *dir, bool no_fusion, pst_err *err);
+enum {
+    PST_NODE_TEST_NO_FUSION = 1,  /* with the reference kernels */
+    PST_NODE_TEST_ONNXRUNTIME = 2 /* what the engine does not cover may be served by ONNX Runtime; otherwise it is UNSUPPORTED */
+};
+
+/* One folder. err says why it is not PASS. how: PST_NODE_TEST_… @thread any */
+pst_node_test_result pst_node_test(const char *dir, unsigned how, pst_err *err);
 
 /* `penstock models test DIR…`: a DIR with model.onnx is one test, else its sub-folders are. One line each, then counts.
  * Returns 0 when nothing failed, 1 when something did, 2 when a folder cannot be read. */
-int pst_models_test(int n, char **dirs, FILE *out);
+int pst_models_test(int n, char **dirs, unsigned how, FILE *out);
 
 #endif

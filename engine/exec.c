@@ -1,6 +1,8 @@
 /* exec.c - running a plan: the step loop, half types, nested graphs, the public run; see plan.h. */
 #include "engine/plan.h"
 
+#include "engine/ort/ort_plan.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -226,12 +228,16 @@ int pst_plan_run_vals(pst_plan *p, const pst_val *in, size_t n_in, const pst_val
         if (rc < 0)
             return rc;
     }
+    if (p->ort)
+        return pst_ort_run_vals(p->ort, in, n_in, ret_out, n_out, err);
     running r = {.p = p, .in = in, .out = ret_out, .n_out = n_out};
     int before = err->code, rc = pst_heap_run(&p->heap, run_body, &r, err);
     if (rc < 0 && before == 0 && err->code < 0)
         rc = err->code; /* kernels say PST_ELIMIT for whatever kept them from a buffer */
     if (rc == PST_ENOMEM)
         pst_plan_reset(p);
+    if (rc == PST_EUNSUPPORTED && before == 0 && (rc = pst_ort_take_over(p, true, err)) == 0)
+        return pst_ort_run_vals(p->ort, in, n_in, ret_out, n_out, err);
     return rc;
 }
 

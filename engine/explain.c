@@ -2,12 +2,15 @@
 #include "engine/shape_observe.h"
 
 #include "engine/heap.h"
+#include "engine/ort/ort_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 char *pst_plan_explain(const pst_plan *p)
 {
+    if (p->ort)
+        return pst_ort_explain(p);
     pst_buf b = {0};
     const pst_prog *main = &p->progs[0];
     pst_buf_printf(&b, "%zu nodes: %zu folded to constants, %zu steps left; isa %s\n", main->n_nodes, main->n_folded, main->n_steps,

@@ -104,6 +104,9 @@ struct pst_model {
     pst_value_def *values;
     int n_values;
     const pst_kind *in_kinds, *out_kinds;
+    bool foreign;        /* has operators that are not the engine's own: only ort can run it */
+    struct pst_ort *ort; /* atomic: its session in ONNX Runtime, made when first needed (ort/ort.h); NULL = none */
+    bool ort_refused;    /* atomic: it was asked for in vain, and is not asked again */
 };
 
 /* Product of dims, checked: negative dims and overflow give -1. */

@@ -5,6 +5,7 @@
 #include "engine/onnx_read.h"
 
 #include "common/base/hash.h"
+#include "engine/ort/ort.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +48,8 @@ int pst_model_load(const void *data, size_t len, const char *base_dir, const pst
         return pst_heap_none(sizeof(pst_model), err);
     l.m->refs = 1;
     l.m->limits = lim;
+    l.m->info.file_bytes = len;
+    pst_sha256_hex(data, len, l.m->info.digest);
     if (base_dir)
         l.base_dirfd = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     rc = pst_heap_run(&l.m->heap, load_body, &l, err);
@@ -56,8 +59,6 @@ int pst_model_load(const void *data, size_t len, const char *base_dir, const pst
         pst_model_unref(l.m);
         return rc;
     }
-    l.m->info.file_bytes = len;
-    pst_sha256_hex(data, len, l.m->info.digest);
     *ret_model = l.m;
     return 0;
 }
@@ -137,6 +138,7 @@ void pst_model_unref(pst_model *m)
 {
     if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
+    pst_ort_close(m->ort);
     pst_heap_release(&m->heap); /* the zone and the unpacked file among it */
     free(m);
 }

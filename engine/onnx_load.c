@@ -5,6 +5,7 @@
 #include "engine/names.h"
 #include "engine/onnx.pb-c.h"
 #include "engine/ops/ops.h"
+#include "engine/ort/ort.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -483,22 +484,23 @@ static void fill_model(loader *l)
     info->n_meta = mp->n_metadata_props;
 }
 
-static int refuse_unsupported(loader *l)
+/* Operators that are not ours: ONNX Runtime serves the whole model, where it may. */
+static int serve_unsupported(loader *l)
 {
     const pst_names *u = &l->unsupported;
     if (!u->n)
         return 0;
-    char text[300] = "";
-    for (size_t i = 0, n = 0; i < u->n && n < sizeof text - 1; i++) {
-        if (i == 8) {
-            snprintf(text + n, sizeof text - n, ", …");
+    char text[320];
+    size_t n = (size_t)snprintf(text, sizeof text, "operator%s not covered by the engine (name-opset): ", u->n > 1 ? "s" : "");
+    for (size_t i = 0; i < u->n && n < sizeof text; i++) {
+        if (n > 220) {
+            snprintf(text + n, sizeof text - n, " and %zu more", u->n - i);
             break;
         }
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", i ? ", " : "", u->at[i].name);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%.80s", i ? ", " : "", u->at[i].name);
     }
-    return pst_err_set(l->err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
-                       "%zu operator(s) of this model are not covered (operator-opset): %s; export it without them or at another opset",
-                       u->n, text);
+    l->m->foreign = true;
+    return pst_ort_serve(l->m, text, l->err);
 }
 
 /* The unpacked file belongs to the model's heap, like everything else of it; a failure unwinds through protobuf-c. */
@@ -526,12 +528,9 @@ int pst_onnx_load(pst_model *m, const void *data, size_t len, int base_dirfd, ps
         return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "ONNX IR version %" PRId64 " is not supported (3 to 14 are)",
                            m->proto->has_ir_version ? m->proto->ir_version : 0);
     rc = load_graph(&l, m->proto->graph, NULL, NULL, 0, &m->graph);
-    if (rc == 0)
-        rc = refuse_unsupported(&l);
-    pst_names_done(&l.unsupported);
     if (rc < 0)
         return rc;
     fill_infos(&l, m->proto->graph);
     fill_model(&l);
-    return 0;
+    return serve_unsupported(&l);
 }

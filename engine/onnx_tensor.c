@@ -166,6 +166,13 @@ static int read_external(pst_zone *zone, const PstOnnx__TensorProto *tp, int bas
         got += (size_t)n;
     }
     *ret = data;
+    /* From here on the tensor holds its data itself: whoever writes the model again (ort_model.c) needs no file. */
+    PstOnnx__TensorProto *own = (PstOnnx__TensorProto *)tp;
+    own->has_raw_data = 1;
+    own->raw_data = (ProtobufCBinaryData){.len = want, .data = (uint8_t *)data};
+    own->has_data_location = 0;
+    own->data_location = 0;
+    own->n_external_data = 0;
 out:
     close(fd);
     return rc;

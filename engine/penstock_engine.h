@@ -58,6 +58,13 @@ typedef struct pst_tensor {
 typedef struct pst_model pst_model;
 typedef struct pst_plan pst_plan;
 
+/* What may run a model. ONNX Runtime's shared library is opened at run time where it is installed (environment PENSTOCK_ONNXRUNTIME:
+ * its file, or "off"); steps_max does not hold for what it runs, and its memory has one limit for all models of the process. */
+enum {
+    PST_BACKENDS_ANY = 0, /* the engine, and ONNX Runtime for models with operators or types that the engine does not cover */
+    PST_BACKENDS_OWN = 1  /* the engine alone: for models of strangers */
+};
+
 /* 0 in a field means its default. New fields take words of reserved; a word that is not 0 and not known is PST_EINVAL. */
 typedef struct pst_model_limits {
     size_t file_bytes_max;   /* 512 MiB */
@@ -66,7 +73,8 @@ typedef struct pst_model_limits {
     size_t arena_bytes_max;  /* 1 GiB, all activations of one run */
     int depth_max;           /* 16 nested subgraphs */
     uint64_t steps_max;      /* 200,000,000: nodes run in one evaluation, counting every round of every loop */
-    uint64_t reserved[6];
+    uint64_t backends;       /* PST_BACKENDS_… */
+    uint64_t reserved[5];
 } pst_model_limits;
 
 /* One input or output. dims: -1 = free (the batch or a named dimension). */
@@ -95,9 +103,10 @@ typedef struct pst_model_info {
 } pst_model_info;
 
 typedef struct pst_plan_opts {
-    const char *isa; /* NULL = best of this CPU; "portable", "avx2", "avx512": for tests and benchmarks */
-    bool no_fusion;  /* run the reference kernels node by node: the twin every fused kernel is compared with */
-    uint64_t reserved[6];
+    const char *isa;     /* NULL = best of this CPU; "portable", "avx2", "avx512": for tests and benchmarks */
+    bool no_fusion;      /* run the reference kernels node by node: the twin every fused kernel is compared with */
+    const char *backend; /* NULL = as pst_model_limits.backends says; "engine", "onnxruntime" = this one and no other */
+    uint64_t reserved[5];
 } pst_plan_opts;
 
 /* @thread any. limits NULL = defaults. PST_EUNSUPPORTED names the operators that are not covered and the cure. */

@@ -3,6 +3,7 @@
 
 #include "engine/abi.h"
 #include "engine/cpu/isa.h"
+#include "engine/ort/ort_plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -382,11 +383,18 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
         p->opts = *opts;
     p->isa = isa;
     p->pool.bytes_max = m->limits.arena_bytes_max;
+    bool elsewhere = false;
     int before = err->code;
-    rc = pst_heap_run(&p->heap, build, p, err);
+    rc = pst_ort_wanted(p, &elsewhere, err);
+    if (rc == 0)
+        rc = elsewhere ? pst_ort_take_plan(p, err) : pst_heap_run(&p->heap, build, p, err);
+    if (rc < 0 && before == 0 && err->code < 0)
+        rc = err->code;
+    if (rc == PST_EUNSUPPORTED && !elsewhere)
+        rc = pst_ort_take_over(p, false, err);
     if (rc < 0) {
         pst_plan_free(p);
-        return before == 0 && err->code < 0 ? err->code : rc;
+        return rc;
     }
     *ret_plan = p;
     return 0;
@@ -396,6 +404,7 @@ void pst_plan_free(pst_plan *p)
 {
     if (!p)
         return;
+    pst_ort_run_free(p->ort);
     pst_heap_release(&p->heap);
     pst_model_unref(p->m);
     free(p);

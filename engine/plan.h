@@ -68,6 +68,7 @@ struct pst_plan {
     pst_val *io_in;
     const pst_val **io_out; /* of pst_plan_run */
     bool observing;
+    struct pst_ort_run *ort; /* runs this plan in the engine's place (ort/ort_plan.h); NULL = the engine runs it */
 };
 
 /* Values, pool (values.c). */

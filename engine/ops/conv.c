@@ -242,6 +242,9 @@ static int64_t byte_at(const pst_tensor *t, int64_t i)
 static int conv_int(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const pst_window *w, int32_t *acc)
 {
     int64_t groups = pst_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups;
+    const pst_tensor *tx = pst_in(c, zx_at), *tw = pst_in(c, zw_at);
+    if ((tx && !is_byte(tx)) || (tw && !is_byte(tw))) /* zero_of steps by bytes */
+        return pst_op_fail(c, PST_EINVAL, "a zero point that is no 8-bit integer");
     int32_t zx = zero_of(c, zx_at, 0);
     for (int64_t n = 0; n < x->dims[0]; n++)
         for (int64_t q = 0; q < m; q++) {
@@ -301,14 +304,15 @@ int pst_op_qlinear_conv(pst_op_ctx *c)
     uint8_t *y = pst_out(c, 0, zy.dtype, x.rank, dims);
     if (!acc || !y)
         return PST_ELIMIT;
-    conv_int(c, &x, &wt, 2, 5, &w, acc);
+    if ((rc = conv_int(c, &x, &wt, 2, 5, &w, acc)) < 0)
+        return rc;
     int32_t z = zero_of(c, 7, 0);
     int lo = zy.dtype == PST_U8 ? 0 : -128;
     for (int64_t i = 0; i < n; i++) {
         int64_t q = i / w.out_count % m;
         double s = (double)((const float *)sw->data)[n_sw == 1 ? 0 : q],
                v = rint(((double)acc[i] + (b ? ((const int32_t *)b->data)[q] : 0)) * (sx * s / sy)) + z;
-        y[i] = (uint8_t)(int)(v < lo ? lo : v > lo + 255 ? lo + 255 : v);
+        y[i] = (uint8_t)(int)(v > lo ? v < lo + 255 ? v : lo + 255 : lo); /* NaN is the lowest */
     }
     return 0;
 }

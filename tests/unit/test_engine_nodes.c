@@ -23,7 +23,7 @@ static char *find_data(void)
 int main(int argc, char **argv)
 {
     if (argc > 1)
-        return pst_models_test(argc - 1, argv + 1, stdout);
+        return pst_models_test(argc - 1, argv + 1, PST_NODE_TEST_ONNXRUNTIME, stdout);
     char *dir = find_data(), *text = NULL;
     size_t len = 0;
     if (!pst_fs_exists(dir)) {
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
         return 77;
     }
     FILE *f = open_memstream(&text, &len);
-    int rc = pst_models_test(1, &dir, f), pass = 0, fail = 0, unsupported = 0;
+    int rc = pst_models_test(1, &dir, 0, f), pass = 0, fail = 0, unsupported = 0;
     fclose(f);
     const char *last = text;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
