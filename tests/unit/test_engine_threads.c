@@ -1,6 +1,6 @@
 /* One model, a plan per thread: every thread gets the results that one thread alone gets. Under ThreadSanitizer this is the proof of
  * what engine/README.md says about threads. */
-#include "tests/unit/engine_kit.h"
+#include "tests/unit/engine_models.h"
 
 #include <pthread.h>
 #include <setjmp.h>
