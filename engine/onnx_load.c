@@ -499,6 +499,9 @@ static int serve_unsupported(loader *l)
         }
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%.80s", i ? ", " : "", u->at[i].name);
     }
+    for (char *c = text; *c; c++) /* names of the file's choosing go into a line of the log */
+        if ((unsigned char)*c < ' ' || *c == '"' || *c == 127)
+            *c = '?';
     l->m->foreign = true;
     return pst_ort_serve(l->m, text, l->err);
 }

@@ -64,3 +64,22 @@ char *pst_ort_explain(const pst_plan *p)
         return NULL;
     return text;
 }
+
+char *pst_ort_explain_json(const pst_plan *p)
+{
+    char *text = NULL, quoted[1000];
+    size_t n = 0;
+    for (const char *s = pst_ort_describe(p->m); *s && n < sizeof quoted - 8; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\')
+            quoted[n++] = '\\';
+        if (c >= ' ')
+            quoted[n++] = (char)c;
+        else
+            n += (size_t)snprintf(quoted + n, 8, "\\u%04x", c);
+    }
+    quoted[n] = 0;
+    if (asprintf(&text, "{\"nodes\":%zu,\"backend\":\"onnxruntime\",\"served_by\":\"%s\"}\n", p->m->info.n_nodes, quoted) < 0)
+        return NULL;
+    return text;
+}

@@ -13,6 +13,8 @@ int pst_ort_take_plan(pst_plan *p, pst_err *err);
 /* The engine said PST_EUNSUPPORTED (a type, most often), in p's making or in a run: lets ONNX Runtime have p if that is allowed and
  * possible, and then clears err. Otherwise PST_EUNSUPPORTED, and err says in addition why not. */
 int pst_ort_take_over(pst_plan *p, bool in_run, pst_err *err);
-char *pst_ort_explain(const pst_plan *p); /* free() it */
+/* What pst_plan_explain and pst_model_explain say of such a plan; free() it. NULL = no memory. */
+char *pst_ort_explain(const pst_plan *p);
+char *pst_ort_explain_json(const pst_plan *p);
 
 #endif
