@@ -1,32 +1,270 @@
-/* explain.c - what a plan is made of, as text. */
-#include "engine/shape_observe.h"
+/* explain.c - gathers what there is to say about a plan: its steps as compiled, and, from observed runs (shape_observe.c), shapes,
+ * cost, memory and time. */
+#include "engine/explain.h"
 
+#include "engine/abi.h"
 #include "engine/heap.h"
 #include "engine/ort/ort_plan.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+const char *pst_explain_kernel(const pst_plan *p, const pst_step *s)
+{
+    static const struct {
+        const char *op, *fused, *plain;
+    } known[] = {
+        {"Gemm", "vector gemm", "reference"},
+        {"MatMul", "vector gemm", "reference"},
+        {"Relu", "vector", "reference"},
+        {"LeakyRelu", "vector", "reference"},
+        {"Elu", "vector", "reference"},
+        {"Sigmoid", "vector", "reference"},
+        {"Tanh", "vector", "reference"},
+        {"Conv", "columns and gemm", "columns and gemm"},
+        {"FusedConv", "columns and gemm", "columns and gemm"},
+        {"If", "runs a nested graph", "runs a nested graph"},
+        {"Loop", "runs a nested graph", "runs a nested graph"},
+        {"Scan", "runs a nested graph", "runs a nested graph"},
+    };
+    if (s->kernel)
+        return s->kernel;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(s->node->op_type, known[i].op))
+            return p->opts.no_fusion ? known[i].plain : known[i].fused;
+    return "plain C";
+}
+
+int64_t pst_explain_dim(const pst_explained *e, const pst_step *s, int k, char *ret, size_t size)
+{
+    const pst_seen *n = s->seen;
+    int64_t d = n->out.dims[k];
+    *ret = 0;
+    if (!e->has_batch || n->probes < 2)
+        return d;
+    if (n->probe[0].rank != n->out.rank || n->probe[1].rank != n->out.rank) {
+        snprintf(ret, size, "?");
+        return -1;
+    }
+    int64_t two = n->probe[0].dims[k], three = n->probe[1].dims[k], by = three - two, rest = two - 2 * by;
+    if (by == 0 && d == two)
+        return d;
+    if (by == 0 || d != by * e->batch + rest) /* it follows the data, or the square of the batch */
+        snprintf(ret, size, "?");
+    else if (rest)
+        snprintf(ret, size, "%.0lldN%+lld", by == 1 ? 0LL : (long long)by, (long long)rest);
+    else
+        snprintf(ret, size, "%.0lldN", by == 1 ? 0LL : (long long)by);
+    return -1;
+}
+
+void pst_explain_shape(const pst_explained *e, const pst_step *s, char *ret, size_t size)
+{
+    size_t n = 0;
+    *ret = 0;
+    if (!s->seen || !s->seen->runs) {
+        snprintf(ret, size, e->observed ? "(not reached)" : "");
+        return;
+    }
+    if (!s->seen->has_out) {
+        snprintf(ret, size, s->seen->is_seq ? "sequence" : "");
+        return;
+    }
+    n += (size_t)snprintf(ret, size, "%s (", pst_dtype_name(s->seen->out.dtype));
+    for (int k = 0; k < s->seen->out.rank && n < size; k++) {
+        char dim[40];
+        int64_t d = pst_explain_dim(e, s, k, dim, sizeof dim);
+        if (*dim)
+            n += (size_t)snprintf(ret + n, size - n, "%s%s", k ? ", " : "", dim);
+        else
+            n += (size_t)snprintf(ret + n, size - n, "%s%lld", k ? ", " : "", (long long)d);
+    }
+    if (n < size)
+        snprintf(ret + n, size - n, ")");
+}
+
+/* ---- gathering ---- */
+
+typedef struct gathering {
+    pst_explained e;
+    const pst_explain_opts *o;
+    pst_heap_text text;
+} gathering;
+
+static void look_at_inputs(pst_explained *e, bool *ret_other)
+{
+    const pst_model_info *info = &e->p->m->info;
+    for (size_t i = 0; i < info->n_inputs; i++)
+        for (int k = 0, n_free = 0; k < info->inputs[i].rank; k++)
+            if (info->inputs[i].dims[k] < 0) {
+                e->has_batch = true;
+                *ret_other |= n_free++ > 0;
+            }
+}
+
+/* Runs at batch 2, 3 and 1, then at the batch asked for; other free dimensions at the first size of a list that the model takes. */
+static int observe(pst_explained *e, const pst_explain_opts *o, pst_err *err)
+{
+    static const int64_t sizes[] = {8, 32, 224, 64, 1, 5};
+    bool other = false;
+    int rc = PST_EINVAL;
+    look_at_inputs(e, &other);
+    e->batch = e->has_batch ? o && o->batch ? (int64_t)o->batch : 64 : 1;
+    size_t n = other && !(o && o->free_dim) ? sizeof sizes / sizeof *sizes : 1;
+    for (size_t i = 0; i < n && rc < 0; i++) {
+        size_t peak;
+        int64_t size = !other ? 1 : o && o->free_dim ? (int64_t)o->free_dim : sizes[i];
+        pst_err why = {0};
+        rc = pst_observe_run(e->p, e->has_batch ? 2 : 1, size, &peak, &why);
+        if (rc < 0 && !err->code)
+            *err = why;
+        e->other = other ? size : 0;
+    }
+    if (rc < 0)
+        return rc;
+    *err = (pst_err){0};
+    pst_observe_probe(e->p);
+    if (e->has_batch) {
+        size_t peak, at_one;
+        if ((rc = pst_observe_run(e->p, 3, e->other, &peak, err)) < 0)
+            return rc;
+        pst_observe_probe(e->p);
+        pst_err one = {0};
+        e->peak_one = pst_observe_run(e->p, 1, e->other, &at_one, &one) < 0 ? 0 : at_one; /* some models take no single row */
+    }
+    rc = pst_observe_run(e->p, e->batch, e->other, &e->peak, err);
+    e->peak_one = e->has_batch ? e->peak_one : e->peak;
+    e->reserved = e->p->pool.bytes;
+    return rc;
+}
+
+static double cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* other programs on the machine do not count */
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* The best of eight spells of at least 40 ms and one run each. */
+static int measure(pst_explained *e, pst_err *err)
+{
+    const pst_model_info *info = &e->p->m->info;
+    pst_tensor *in = pst_heap_array(info->n_inputs + 1, sizeof *in);
+    pst_val *vals = pst_heap_array(info->n_inputs + 1, sizeof *vals);
+    const pst_val **out = pst_heap_array(info->n_outputs + 1, sizeof *out);
+    int rc = pst_observe_inputs(e->p->m, e->batch, e->other ? e->other : 1, in, err);
+    for (size_t i = 0; i < info->n_inputs && rc == 0; i++)
+        vals[i] = (pst_val){.kind = PST_VAL_TENSOR, .t = in[i]};
+    e->ns_row = INFINITY;
+    for (int spell = 0; spell < 8 && rc == 0; spell++) {
+        double from = cpu_ns(), now = from;
+        uint64_t runs = 0, few = e->batch < 64 ? 16 : 1;
+        for (; now - from < 40e6 && rc == 0; now = cpu_ns())
+            for (uint64_t k = 0; k < few && rc == 0; k++, runs++)
+                rc = pst_plan_run_vals(e->p, vals, info->n_inputs, out, info->n_outputs, err);
+        if (runs) {
+            double ns = (now - from) / (double)runs / (double)e->batch;
+            e->ns_row = ns < e->ns_row ? ns : e->ns_row;
+        }
+    }
+    e->measured = rc == 0;
+    return rc;
+}
+
+static double constants_of(const pst_model *m)
+{
+    double bytes = 0;
+    for (int i = 0; i < m->n_values; i++)
+        if (m->values[i].konst)
+            bytes += (double)pst_count(m->values[i].konst) * (double)pst_dtype_size(m->values[i].konst->dtype);
+    for (size_t i = 0; i < m->graph.n_nodes; i++) /* trees and linear models keep theirs in attributes */
+        for (int k = 0; k < m->graph.nodes[i].n_attrs; k++) {
+            const pst_attr *a = &m->graph.nodes[i].attrs[k];
+            bytes += a->type == PST_ATTR_FLOATS ? 4 * (double)a->n : a->type == PST_ATTR_INTS ? 8 * (double)a->n : 0;
+        }
+    return bytes;
+}
+
+static int gather(void *arg, pst_err *err)
+{
+    gathering *g = arg;
+    pst_explained *e = &g->e;
+    pst_err why = {0};
+    bool other = false;
+    int rc = e->p->ort ? 0 : observe(e, g->o, &why);
+    if (e->p->ort) { /* from the start, or since a run met what the engine does not cover */
+        look_at_inputs(e, &other);
+        e->batch = e->has_batch ? g->o && g->o->batch ? (int64_t)g->o->batch : 64 : 1;
+        e->other = other ? g->o && g->o->free_dim ? (int64_t)g->o->free_dim : 8 : 0;
+        e->elsewhere = pst_ort_describe(e->p->m);
+        rc = 0;
+    }
+    e->observed = rc == 0 && !e->elsewhere;
+    if (rc < 0) /* a model that cannot be run on made-up inputs is explained without shapes */
+        snprintf(e->why, sizeof e->why, "%s", why.text);
+    for (size_t i = 0; i < e->p->n_progs; i++)
+        for (size_t k = 0; k < e->p->progs[i].n_steps && e->observed; k++) {
+            const pst_seen *s = e->p->progs[i].steps[k].seen;
+            e->flops += s ? s->flops / (double)e->batch : 0;
+            e->moved += s ? s->bytes / (double)e->batch : 0;
+        }
+    e->weights = (size_t)constants_of(e->p->m);
+    e->plan_bytes = pst_zone_bytes(&e->p->zone);
+    if ((e->observed || e->elsewhere) && g->o && g->o->measure && (rc = measure(e, err)) < 0)
+        return rc;
+    if (g->o && g->o->json)
+        pst_explain_json(e, &g->text);
+    else
+        pst_explain_text(e, &g->text);
+    return 0;
+}
+
+static char *copy_out(const pst_heap_text *t, pst_err *err)
+{
+    char *copy = pst_heap_raw(t->len + 1);
+    if (copy && t->len)
+        memcpy(copy, t->data, t->len);
+    if (!copy)
+        pst_heap_none(t->len + 1, err);
+    return copy;
+}
+
+int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain_opts *what, char **ret_text, pst_err *err)
+{
+    pst_err own = {0};
+    pst_heap heap = {0};
+    gathering g = {.o = what, .e = {.file = what ? what->file : NULL}};
+    err = err ? err : &own;
+    int rc = what ? pst_reserved_check(what->reserved, sizeof what->reserved / sizeof *what->reserved, "pst_explain_opts", err) : 0;
+    if (rc == 0)
+        rc = pst_plan_new(m, opts, &g.e.p, err);
+    if (rc == 0)
+        rc = pst_heap_run(&heap, gather, &g, err);
+    if (rc == 0 && !(*ret_text = copy_out(&g.text, err)))
+        rc = PST_ENOMEM;
+    pst_heap_release(&heap);
+    pst_plan_free(g.e.p);
+    return rc;
+}
+
+static int explain_plain(void *arg, pst_err *err)
+{
+    gathering *g = arg;
+    pst_explain_text(&g->e, &g->text);
+    return 0;
+}
 
 char *pst_plan_explain(const pst_plan *p)
 {
+    pst_err err = {0};
+    pst_heap heap = {0};
+    gathering g = {.e = {.p = (pst_plan *)p}};
     if (p->ort)
         return pst_ort_explain(p);
-    pst_buf b = {0};
-    const pst_prog *main = &p->progs[0];
-    pst_buf_printf(&b, "%zu nodes: %zu folded to constants, %zu steps left; isa %s\n", main->n_nodes, main->n_folded, main->n_steps,
-                   p->isa);
-    for (size_t g = 0; g < p->n_progs; g++) {
-        if (g)
-            pst_buf_printf(&b, "nested graph %zu:\n", g);
-        for (size_t i = 0; i < p->progs[g].n_steps; i++) {
-            const pst_step *s = &p->progs[g].steps[i];
-            const pst_node *n = s->node;
-            const char *to = n->n_out && n->out[0] >= 0 ? p->m->values[n->out[0]].name : "";
-            pst_buf_printf(&b, "%4zu %-22s -> %-28s %s\n", i, n->op_type, to,
-                           n->domain[0] == '+' ? n->name
-                           : s->kernel         ? s->kernel
-                                               : "reference kernel");
-        }
-    }
-    return pst_buf_steal(&b);
+    char *text = pst_heap_run(&heap, explain_plain, &g, &err) < 0 ? NULL : copy_out(&g.text, &err);
+    pst_heap_release(&heap);
+    return text;
 }

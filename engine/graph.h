@@ -35,6 +35,7 @@ typedef struct pst_zone {
 void *pst_zone_alloc(pst_zone *z, size_t bytes); /* never NULL: a failure unwinds (heap.h) */
 void *pst_zone_try(pst_zone *z, size_t bytes);   /* NULL on failure: for places that hold something else */
 char *pst_zone_strdup(pst_zone *z, const char *s, size_t len);
+size_t pst_zone_bytes(const pst_zone *z); /* handed out */
 void pst_zone_done(pst_zone *z);
 
 typedef enum {

@@ -123,8 +123,20 @@ void pst_plan_free(pst_plan *p);
 /* in: n_in tensors in the order of info->inputs; ret_out: n_out ≤ info->n_outputs tensors, data owned by the plan until
  * its next run. Wrong shapes: PST_EINVAL naming input, wanted and given shape. No heap use in the steady state for fused MLPs. */
 int pst_plan_run(pst_plan *p, const pst_tensor *in, size_t n_in, pst_tensor *ret_out, size_t n_out, pst_err *err);
-/* What was fused and which kernel serves each node, as text; free() it. */
+/* What was fused and which kernel serves each node, as text; free() it. NULL when memory ran out. */
 char *pst_plan_explain(const pst_plan *p);
+
+typedef struct pst_explain_opts {
+    const char *file; /* to be named in the text; NULL = not */
+    size_t batch;     /* rows of the run that memory and cost are told for; 0 = 64 */
+    size_t free_dim;  /* size of free dimensions after an input's first; 0 = the first of 8, 32, 224, 64, 1, 5 the model takes */
+    bool json;        /* exact numbers, one line */
+    bool measure;     /* also time it: a third of a second */
+    uint64_t reserved[6];
+} pst_explain_opts;
+/* Compiles a plan, runs it on made-up rows, and tells the model, every step with its shape, cost, memory and kernel, and the totals. A
+ * model that does not run on made-up rows is told without shapes. what NULL = defaults. *ret_text: free() it. */
+int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain_opts *what, char **ret_text, pst_err *err);
 
 size_t pst_dtype_size(pst_dtype t); /* bytes; PST_STR: sizeof(char *); 0 = unknown */
 const char *pst_dtype_name(pst_dtype t);

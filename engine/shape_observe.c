@@ -8,6 +8,7 @@
 #include "engine/shape_observe.h"
 
 #include "engine/heap.h"
+#include "engine/native/native.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -154,6 +155,13 @@ static double flops_of(const pst_plan *p, const pst_node *n, const pst_seen *s, 
         return x && x->rank == 3 ? 2 * (double)(x->dims[0] * x->dims[1]) * (count_of(w) + count_of(r)) : 0;
     if (!strcmp(op, "Attention"))
         return w && w->rank > 1 ? 4 * count_of(x) * (double)w->dims[w->rank - 2] : 0;
+    if (!strcmp(n->domain, "native")) {
+        const pst_native *m = n->fused;
+        double trees = (double)m->forest.n_trees;
+        return rows_of(x) * (m->weights  ? 2.0 * m->n_features * m->n_groups
+                             : trees > 0 ? trees * log2((double)m->forest.n_nodes / trees + 1)
+                                         : 0);
+    }
     if (!strncmp(op, "TreeEnsemble", 12))
         return rows_of(x) * tree_steps(n);
     if (!strncmp(op, "Linear", 6)) {

@@ -64,6 +64,14 @@ char *pst_zone_strdup(pst_zone *z, const char *s, size_t len)
     return p;
 }
 
+size_t pst_zone_bytes(const pst_zone *z)
+{
+    size_t n = 0;
+    for (const pst_zone_chunk *c = z->chunks; c; c = c->next)
+        n += c->used;
+    return n;
+}
+
 void pst_zone_done(pst_zone *z)
 {
     for (pst_zone_chunk *c = z->chunks, *next; c; c = next) {

@@ -1,4 +1,4 @@
-/* models_verb.c - penstock models list|show|alias|rm|fetch|register|test: answers from the topic, changes by publishing to it. */
+/* models_verb.c - penstock models list|show|alias|rm|fetch|register|test|explain: answers from the topic, changes by publishing to it. */
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
@@ -6,16 +6,21 @@
 #include "common/client/verb.h"
 #include "common/models/models.h"
 #include "engine/backend_test.h"
+#include "engine/penstock_engine.h"
 #include "verbs.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct models_opts {
-    const char *name, *alias, *reason;
+    const char *name, *alias, *reason, *isa;
     pst_opt_list from_end;
+    int64_t batch, free_dim;
+    bool measure, no_fusion;
     bool onnxruntime;
 } models_opts;
 
@@ -33,10 +38,18 @@ static const pst_opt alias_table[] = {
      "count from the present end of this input topic on, so that a replay gives the same scores; repeatable"},
     REASON};
 
+static const pst_opt explain_table[] = {
+    {"batch", 0, PST_OPT_INT, AT(batch), "N", "64", "rows of the run that memory and cost are told for"},
+    {"free-dim", 0, PST_OPT_INT, AT(free_dim), "N", "0",
+     "size of free dimensions after an input's first (a length, a height); 0 = the first of 8, 32, 224, 64, 1, 5 the model takes"},
+    {"measure", 0, PST_OPT_BOOL, AT(measure), NULL, NULL, "also time it: ns per row at that batch, the best of eight spells"},
+    {"isa", 0, PST_OPT_STR, AT(isa), "NAME", NULL, "portable, avx2 or avx512 instead of the best this CPU has"},
+    {"no-fusion", 0, PST_OPT_BOOL, AT(no_fusion), NULL, NULL, "the reference kernels, node by node"}};
+
 static const pst_opt test_table[] = {{"onnxruntime", 0, PST_OPT_BOOL, AT(onnxruntime), NULL, NULL,
                                       "let ONNX Runtime serve what the engine does not cover, instead of counting it as unsupported"}};
 
-enum { LIST, SHOW, ALIAS, RM, FETCH, REGISTER, TEST, N_VERBS };
+enum { LIST, SHOW, ALIAS, RM, FETCH, REGISTER, TEST, EXPLAIN, N_VERBS };
 static const pst_usage usages[N_VERBS] = {
     [LIST] = {"models list", "[NAME]", "List model versions and their aliases.", NULL,
               "penstock models list\npenstock models list telemetry-ae --json", NULL, 0, false},
@@ -54,6 +67,16 @@ static const pst_usage usages[N_VERBS] = {
                   "penstock models register model.onnx --name fraud --alias champion", register_table, 3, false},
     [TEST] = {"models test", "DIR…", "Run folders in the layout of the ONNX backend tests: model.onnx, test_data_set_N.", NULL,
               "penstock models test onnx/backend/test/data/node/test_relu", test_table, 1, false},
+    [EXPLAIN] =
+        {"models explain", "FILE|NAME[:V]", "What the engine makes of a model: every step, its kernel, cost and memory.",
+         "Compiles the model and runs it on made-up rows to see shapes, work and memory. FILE is an ONNX file, XGBoost's JSON or UBJSON, "
+         "or\n"
+         "LightGBM's text; a NAME is fetched from the registry. N is the batch, * another free dimension. FLOP/ROW counts a multiply-add "
+         "as\n"
+         "two; for trees it is the comparisons on the way down. MOVED/ROW is bytes read and written, constants included.",
+         "penstock models explain model.onnx\npenstock models explain telemetry-ae:champion --batch 1 --measure\npenstock models explain "
+         "model.onnx --json",
+         explain_table, sizeof explain_table / sizeof *explain_table, false},
 };
 
 static const char *actor(void)
@@ -283,11 +306,57 @@ static int register_one(pst_verb_run *v, const models_opts *o)
     return rc;
 }
 
+/* The artefact of NAME[:V] in a temporary file, to be unlinked and freed by the caller. */
+static int fetch_temporary(pst_verb_run *v, char **ret_path)
+{
+    const char *dir = getenv("TMPDIR");
+    char *path = pst_sprintf("%s/penstock-model-XXXXXX", dir && *dir ? dir : "/tmp");
+    pst_models *m = pst_models_new();
+    pst_objects *o = NULL;
+    const pst_model_event *e = NULL;
+    int fd = mkstemp(path), rc = fd < 0 ? pst_err_sys(&v->err, errno, "cannot make %s", path) : 0;
+    if (rc == 0 && (rc = pst_models_load(m, v->client, &v->err)) == 0 && (rc = find(m, v->args[0], &e, &v->err)) == 0 &&
+        (rc = pst_objects_open(v->settings.objects.value, &o, &v->err)) == 0)
+        rc = pst_objects_get_file(o, e->uri, *e->digest ? e->digest : NULL, path, &v->err);
+    if (fd >= 0)
+        close(fd);
+    pst_objects_close(o);
+    pst_models_free(m);
+    *ret_path = path;
+    return rc;
+}
+
+static int explain(pst_verb_run *v, const models_opts *o)
+{
+    const char *what = v->args[0];
+    if (o->batch < 1 || o->batch > 1 << 20 || o->free_dim < 0 || o->free_dim > 1 << 20)
+        return pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--batch is 1 to 1048576, --free-dim 0 to 1048576");
+    bool named = !pst_fs_exists(what) && !strchr(what, '/') && !strchr(what, '.') && strcmp(what, "-") != 0;
+    char *fetched = NULL, *text = NULL;
+    pst_model *m = NULL;
+    int rc = named ? fetch_temporary(v, &fetched) : 0;
+    if (rc == 0)
+        rc = pst_model_load_file(named ? fetched : what, NULL, &m, &v->err);
+    pst_plan_opts plan = {.isa = o->isa, .no_fusion = o->no_fusion};
+    pst_explain_opts e = {
+        .file = what, .batch = (size_t)o->batch, .free_dim = (size_t)o->free_dim, .json = v->settings.json, .measure = o->measure};
+    if (rc == 0)
+        rc = pst_model_explain(m, &plan, &e, &text, &v->err);
+    if (rc == 0)
+        fputs(text, stdout);
+    free(text);
+    pst_model_unref(m);
+    if (fetched)
+        unlink(fetched);
+    free(fetched);
+    return rc;
+}
+
 static int run_verb(int which, int argc, char **argv)
 {
     static const struct {
         int least, most;
-    } counts[N_VERBS] = {{0, 1}, {1, 1}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, {1, -1}};
+    } counts[N_VERBS] = {{0, 1}, {1, 1}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, {1, -1}, {1, 1}};
     models_opts o = {0};
     pst_verb_run v;
     int status = pst_verb_begin(&v, &usages[which], argc, argv, &o, counts[which].least, counts[which].most);
@@ -301,6 +370,7 @@ static int run_verb(int which, int argc, char **argv)
     case RM: rc = remove_one(&v); break;
     case FETCH: rc = fetch(&v); break;
     case REGISTER: rc = register_one(&v, &o); break;
+    case EXPLAIN: rc = explain(&v, &o); break;
     case TEST: status = pst_models_test(v.n_args, v.args, o.onnxruntime ? PST_NODE_TEST_ONNXRUNTIME : 0, stdout); break;
     default: break;
     }
@@ -319,7 +389,7 @@ static int models_run(int argc, char **argv)
     FILE *f = help ? stdout : stderr;
     if (*word && !help)
         fprintf(f, "penstock models: unknown verb %s\n", word);
-    fprintf(f, "Usage: penstock models list|show|alias|rm|fetch|register|test …\n\n");
+    fprintf(f, "Usage: penstock models list|show|alias|rm|fetch|register|test|explain …\n\n");
     for (int i = 0; i < N_VERBS; i++) {
         char left[48];
         snprintf(left, sizeof(left), "%s %s", usages[i].verb + strlen("models "), usages[i].args);
@@ -330,5 +400,5 @@ static int models_run(int argc, char **argv)
     return help ? 0 : 2;
 }
 
-const pst_verb pst_models_verb = {"models", "model versions and aliases: list, show, alias, rm, fetch, register, test", "models",
+const pst_verb pst_models_verb = {"models", "model versions and aliases: list, show, alias, rm, fetch, register, test, explain", "models",
                                   models_run};
