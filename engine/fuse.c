@@ -49,6 +49,23 @@ static int run_mlp(pst_op_ctx *c)
     return 0;
 }
 
+/* The node's work without values and buffers around it: they cost half as much as one row of a small network. */
+static bool run_direct(pst_plan *p, const pst_tensor *in, pst_tensor *ret_out)
+{
+    const fused_mlp *f = p->direct.of;
+    int64_t rows = in->dims[0];
+    if (in->rank != 2 || in->dtype != PST_F32 || in->dims[1] != f->n_in || rows < 1 || rows > p->direct.rows_max ||
+        (p->direct.rows >= 0 && rows != p->direct.rows) || p->observing)
+        return false;
+    f->kernels->mlp(f->steps, f->n_steps, f->width, in->data, (size_t)rows, p->direct.out, p->direct.work);
+    ret_out->dtype = PST_F32;
+    ret_out->rank = 2;
+    ret_out->dims[0] = rows;
+    ret_out->dims[1] = f->n_out;
+    ret_out->data = p->direct.out;
+    return true;
+}
+
 static const pst_op fused_op = {.domain = "+", .name = "FusedMLP", .min_opset = 1, .run = run_mlp, .prepare = prepare_mlp};
 
 typedef struct link {
@@ -369,6 +386,35 @@ static void try_chain(pst_fuser *f, size_t start)
         return;
     f->p->fused_bytes += 2 * bytes;
     build(f, l, n, n_in);
+}
+
+void pst_fuse_direct(pst_plan *p)
+{
+    enum { ROWS_MAX = 64, FLOATS_MAX = 16384 };
+    const pst_prog *g = &p->progs[0];
+    const pst_model_info *info = &p->m->info;
+    const pst_node *n = g->n_steps == 1 ? g->steps[0].node : NULL;
+    if (!n || n->op != &fused_op || info->n_inputs != 1 || info->n_outputs != 1 || n->in[0] != p->m->graph.in[0] ||
+        n->out[0] != p->m->graph.out[0] || p->m->in_kinds[0] != PST_KIND_TENSOR)
+        return;
+    const fused_mlp *f = n->fused;
+    const pst_value_info *w = &info->inputs[0];
+    bool fits = (!w->dtype || w->dtype == PST_F32) && (w->rank == -1 || (w->rank == 2 && (w->dims[1] < 0 || w->dims[1] == f->n_in)));
+    int64_t rows = FLOATS_MAX / f->n_out;
+    if (!fits || f->rank_min > 2 || f->rank_max < 2 || rows < 1)
+        return;
+    rows = rows < ROWS_MAX ? rows : ROWS_MAX;
+    size_t bytes = (size_t)(rows * f->n_out) * sizeof(float);
+    if (bytes > p->m->limits.tensor_bytes_max)
+        return;
+    p->direct.out = pst_fuse_room(p, bytes);
+    p->direct.work = pst_fuse_room(p, pst_mlp_work_floats(f->kernels, f->width) * sizeof(float));
+    if (!p->direct.out || !p->direct.work)
+        return;
+    p->direct.of = f;
+    p->direct.rows = w->rank == 2 ? w->dims[0] : -1;
+    p->direct.rows_max = rows;
+    p->direct.run = run_direct;
 }
 
 void pst_fuse_mlp(pst_fuser *f)

@@ -396,6 +396,7 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
         pst_plan_free(p);
         return rc;
     }
+    pst_fuse_direct(p);
     *ret_plan = p;
     return 0;
 }

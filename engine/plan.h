@@ -69,6 +69,14 @@ struct pst_plan {
     const pst_val **io_out; /* of pst_plan_run */
     bool observing;
     struct pst_ort_run *ort; /* runs this plan in the engine's place (ort/ort_plan.h); NULL = the engine runs it */
+    /* A plan that is one fused network: small batches go straight from the caller's rows to a buffer of the plan's own (fuse.c).
+     * run gives false when the generic way must be taken. */
+    struct {
+        bool (*run)(struct pst_plan *p, const pst_tensor *in, pst_tensor *ret_out);
+        const void *of;
+        int64_t rows, rows_max; /* rows: the only count allowed, or -1 */
+        float *out, *work;
+    } direct;
 };
 
 /* Values, pool (values.c). */
@@ -113,10 +121,11 @@ typedef struct pst_fuser {
 } pst_fuser;
 
 void pst_fuse_all(pst_plan *p, const pst_graph *g, pst_node_ref *nodes, size_t n);
-void pst_fuse_mlp(pst_fuser *f);  /* fuse.c: dense layers */
-void pst_fuse_conv(pst_fuser *f); /* fuse_conv.c: convolution, normalisation, residual, activation */
-void pst_fuse_norm(pst_fuser *f); /* fuse_norm.c: layer normalisation, softmax */
-void pst_fuse_elts(pst_fuser *f); /* fuse_elt.c: elementwise groups */
+void pst_fuse_mlp(pst_fuser *f);   /* fuse.c: dense layers */
+void pst_fuse_direct(pst_plan *p); /* fuse.c: sets p->direct if it can be */
+void pst_fuse_conv(pst_fuser *f);  /* fuse_conv.c: convolution, normalisation, residual, activation */
+void pst_fuse_norm(pst_fuser *f);  /* fuse_norm.c: layer normalisation, softmax */
+void pst_fuse_elts(pst_fuser *f);  /* fuse_elt.c: elementwise groups */
 /* A float32 constant, or NULL. */
 const pst_tensor *pst_fuse_konst(const pst_fuser *f, int id);
 const pst_node *pst_fuse_maker(const pst_fuser *f, int id, size_t *ret_at); /* NULL: not made by a live node here */
