@@ -361,6 +361,8 @@ static int build(void *arg, pst_err *err)
     for (int i = 0; i < m->n_values && rc == 0; i++)
         if (p->folded[i] && p->vals[i].blk)
             p->vals[i].blk->pinned = true;
+    if (rc == 0)
+        pst_fuse_direct(p);
     return rc;
 }
 
@@ -396,7 +398,6 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
         pst_plan_free(p);
         return rc;
     }
-    pst_fuse_direct(p);
     *ret_plan = p;
     return 0;
 }

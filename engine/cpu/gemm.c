@@ -3,6 +3,7 @@
 
 #include "common/base/err.h"
 #include "engine/cpu/isa.h"
+#include "engine/heap.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,8 +30,10 @@ static float *room(void)
 {
     if (!pack_room) {
         pthread_once(&room_once, make_key);
-        pack_room = aligned_alloc(64, sizeof(float) * (MC * KC + KC * (NC + NR_MAX)));
-        PST_ASSERT(pack_room);
+        size_t bytes = sizeof(float) * (MC * KC + KC * (NC + NR_MAX));
+        pack_room = pst_heap_raw64(bytes);
+        if (!pack_room)
+            pst_heap_fail(bytes);
         pthread_setspecific(room_key, pack_room);
     }
     return pack_room;
@@ -220,6 +223,11 @@ void pst_sgemm_pack(const pst_cpu_kernels *kn, bool tb, int n, int k, const floa
     *ret = (pst_packed){.kernels = kn, .n = n, .k = k, .data = room_for_it};
     if (n > 0 && k > 0)
         pack_b(kn->nr, k, n, b, tb ? 1 : (size_t)ldb, tb ? (size_t)ldb : 1, room_for_it, (size_t)k * (size_t)kn->nr);
+}
+
+void pst_sgemm_pack_left(const pst_cpu_kernels *kn, int m, int k, const float *a, int lda, float *to)
+{
+    pack_a(kn->mr, m, k, a, (size_t)lda, 1, to);
 }
 
 void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc)

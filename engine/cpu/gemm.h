@@ -27,6 +27,8 @@ typedef struct pst_packed {
 } pst_packed;
 size_t pst_packed_floats(const struct pst_cpu_kernels *kernels, int n, int k);
 void pst_sgemm_pack(const struct pst_cpu_kernels *kernels, bool tb, int n, int k, const float *b, int ldb, float *room, pst_packed *ret);
+/* A left-hand matrix a (m,k) in the order the kernels' conv reads it: m · k floats. */
+void pst_sgemm_pack_left(const struct pst_cpu_kernels *kernels, int m, int k, const float *a, int lda, float *to);
 /* c (m,n) = alpha · a (m,k) · b + beta · c */
 void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc);
 /* The readable twin: three loops, double accumulation. */

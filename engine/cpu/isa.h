@@ -33,6 +33,7 @@ typedef struct pst_block {
     bool add;
     float *c;
     ptrdiff_t ldc;
+    const int32_t *off; /* of conv: where each k of b lies */
 } pst_block;
 
 /* Rows of tile i when m rows are shared evenly among tiles: 8 rows are 4 + 4, not 6 + 2. */
@@ -62,6 +63,10 @@ typedef struct pst_cpu_kernels {
     int mr, nr;
     bool (*supported)(void);
     void (*block)(const pst_block *g);
+    /* c (m, n) = a · b, a packed (pst_sgemm_pack_left), b[k][j] at b + off[k] + j, read and c written up to a multiple of nr */
+    void (*conv)(const pst_block *g);
+    /* to (rows, n) = from + bias + add, Relu if wanted; add (NULL = none) has to's stride; from is read up to whole vectors */
+    void (*plane)(int rows, int n, const float *from, ptrdiff_t ldfrom, float bias, const float *add, bool relu, float *to, ptrdiff_t ldto);
     /* x (rows, in) → y (rows, out); work: pst_mlp_work_floats() floats, 64-byte aligned */
     void (*mlp)(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work);
     float (*dot)(const float *a, const float *b, int n);

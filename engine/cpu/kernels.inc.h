@@ -70,5 +70,14 @@ static bool supported(void)
     return ISA_SUPPORTED;
 }
 
-const pst_cpu_kernels KERNELS = {
-    .isa = ISA_NAME, .mr = MR, .nr = NR, .supported = supported, .block = block, .mlp = mlp, .dot = dot, .tree = tree, .act = act_array};
+const pst_cpu_kernels KERNELS = {.isa = ISA_NAME,
+                                 .mr = MR,
+                                 .nr = NR,
+                                 .supported = supported,
+                                 .block = block,
+                                 .conv = conv,
+                                 .plane = plane,
+                                 .mlp = mlp,
+                                 .dot = dot,
+                                 .tree = tree,
+                                 .act = act_array};

@@ -6,10 +6,25 @@
 
 #define ACC_MAX (MR * NV > 12 ? MR * NV : 12) /* sums of the largest tile, below */
 
-/* Sums of R rows × V vectors, S interleaved in k. b: vector v at b + (v / NV)·bps + (v % NV)·VL, next k after brs. */
-INLINE void tile_sum(const int R, const int V, const int S, int k, const float *a, ptrdiff_t ars, ptrdiff_t acs, const float *b,
-                     ptrdiff_t brs, ptrdiff_t bps, vf *acc)
+typedef struct tile_at {
+    int k, cols; /* cols: of the last panel, when it is not whole; else V·VL */
+    const float *a;
+    ptrdiff_t ars, acs;
+    const float *b;
+    ptrdiff_t brs, bps;
+    const int32_t *off;
+    float *c;
+    ptrdiff_t ldc;
+} tile_at;
+
+/* Sums of R rows × V vectors, S interleaved in k. b: vector v at b + (v / NV)·bps + (v % NV)·VL; the next k lies brs further, or, with
+ * off, k lies at b + off[k]. */
+INLINE void tile_sum(const int R, const int V, const int S, const bool indirect, const tile_at *t, ptrdiff_t acs, ptrdiff_t brs, vf *acc)
 {
+    int k = t->k;
+    const float *a = t->a, *b = t->b, *base = t->b;
+    const int32_t *off = t->off;
+    ptrdiff_t ars = t->ars, bps = t->bps;
     vf part[ACC_MAX];
     UNROLLED (i, 0, S * R * V)
         part[i] = i < R * V ? acc[i] : splat(0);
@@ -17,6 +32,8 @@ INLINE void tile_sum(const int R, const int V, const int S, int k, const float *
     UNROLLED_4 (; i + S <= k; i += S)
         UNROLLED (s, 0, S) {
             vf w[4 * NV];
+            if (indirect)
+                b = base + *off++;
             UNROLLED (v, 0, V)
                 if (R > 1)
                     w[v] = *(const vf *)(b + (v / NV) * bps + (v % NV) * VL);
@@ -29,12 +46,16 @@ INLINE void tile_sum(const int R, const int V, const int S, int k, const float *
                         FMA_MEM(part[s * V + v], x, (const vf *)(b + (v / NV) * bps + (v % NV) * VL));
             }
             a += acs;
-            b += brs;
+            b += indirect ? 0 : brs;
         }
-    for (; S > 1 && i < k; i++, a += acs, b += brs)
+    for (; S > 1 && i < k; i++, a += acs) {
+        if (indirect)
+            b = base + *off++;
         UNROLLED (r, 0, R)
             UNROLLED (v, 0, V)
                 part[r * V + v] += a[r * ars] * *(const vf *)(b + (v / NV) * bps + (v % NV) * VL);
+        b += indirect ? 0 : brs;
+    }
     UNROLLED (j, 0, R * V) {
         vf sum = part[j];
         UNROLLED (s, 1, S)
@@ -43,22 +64,12 @@ INLINE void tile_sum(const int R, const int V, const int S, int k, const float *
     }
 }
 
-typedef struct tile_at {
-    int k, cols; /* cols: of the last panel, when it is not whole; else V·VL */
-    const float *a;
-    ptrdiff_t ars, acs;
-    const float *b;
-    ptrdiff_t brs, bps;
-    float *c;
-    ptrdiff_t ldc;
-} tile_at;
-
 INLINE void tile_product(const int R, const int V, const int S, const tile_at *t, float alpha, bool add)
 {
     vf acc[ACC_MAX];
     UNROLLED (i, 0, R * V)
         acc[i] = splat(0);
-    tile_sum(R, V, S, t->k, t->a, t->ars, t->acs, t->b, t->brs, t->bps, acc);
+    tile_sum(R, V, S, false, t, t->acs, t->brs, acc);
     float *c = t->c;
     if (t->cols == V * VL) {
         UNROLLED (r, 0, R)
@@ -84,13 +95,26 @@ INLINE void tile_product(const int R, const int V, const int S, const tile_at *t
         }
 }
 
+/* Rows of a convolution: a packed, b scattered, c has room for whole panels. */
+INLINE void tile_conv(const int R, const int V, const int S, const tile_at *t, bool add)
+{
+    vf acc[ACC_MAX];
+    UNROLLED (r, 0, R)
+        UNROLLED (v, 0, V)
+            acc[r * V + v] = add ? *(const vf *)(t->c + r * t->ldc + v * VL) : splat(0);
+    tile_sum(R, V, S, true, t, R, 0, acc);
+    UNROLLED (r, 0, R)
+        UNROLLED (v, 0, V)
+            *(vf *)(t->c + r * t->ldc + v * VL) = acc[r * V + v];
+}
+
 /* Rows of a dense layer: bias first, Relu in registers, everything else behind (it is a pass over what L1 holds). */
 INLINE void tile_dense(const int R, const int V, const int S, const tile_at *t, const float *bias, bool relu)
 {
     vf acc[ACC_MAX];
     UNROLLED (i, 0, R * V)
         acc[i] = *(const vf *)(bias + i % V * VL);
-    tile_sum(R, V, S, t->k, t->a, t->ars, 1, t->b, NR, t->bps, acc);
+    tile_sum(R, V, S, false, t, 1, NR, acc);
     if (relu) {
         UNROLLED (i, 0, R * V)
             acc[i] = vrelu(acc[i]);
@@ -127,12 +151,19 @@ INLINE void tile_dense(const int R, const int V, const int S, const tile_at *t, 
     static void dense_##R##x##P(const tile_at *t, const float *b, bool relu) \
     {                                                                        \
         tile_dense(R, P *NV, S, t, b, relu);                                 \
+    }                                                                        \
+    static void conv_##R##x##P(const tile_at *t, bool add)                   \
+    {                                                                        \
+        tile_conv(R, P *NV, S, t, add);                                      \
     }
 FEW_ROWS(TILE)
 MANY_ROWS(TILE)
 
 #define PRODUCT_ONE(R, P, S) [R] = product_##R##x##P,
 #define DENSE_ONE(R, P, S)   [R] = dense_##R##x##P,
+#define CONV_ONE(R, P, S)    [R] = conv_##R##x##P,
+static void (*const conv_of[MR + 1])(const tile_at *,
+                                     bool) = {[1] = conv_1x1, [2] = conv_2x1, [3] = conv_3x1, [4] = conv_4x1, MANY_ROWS(CONV_ONE)};
 static void (*const product_of[MR + 1])(const tile_at *, float, bool) = {
     [1] = product_1x1, [2] = product_2x1, [3] = product_3x1, [4] = product_4x1, MANY_ROWS(PRODUCT_ONE)};
 static void (*const dense_of[MR + 1])(const tile_at *, const float *,
@@ -163,6 +194,53 @@ static void block(const pst_block *g)
                 product_of[rows](&t, g->alpha, g->add);
             else
                 (at_once == 4 ? product_1x4 : rows == 1 ? product_1x2 : product_2x2)(&t, g->alpha, g->add);
+        }
+    }
+}
+
+/* k in parts whose columns stay in L1; then panels outside while the weights of a part fit L2, else tiles outside. */
+static void conv(const pst_block *g)
+{
+    enum { K_PART = 384, L2_FLOATS = 64 << 10 };
+    int panels = (g->n + NR - 1) / NR, tiles = (g->m + MR - 1) / MR, parts = (g->k + K_PART - 1) / K_PART,
+        part = (g->k + parts - 1) / parts;
+    tile_at t = {.cols = NR, .ars = 1, .bps = NR, .ldc = g->ldc};
+    for (int k = 0; k < g->k; k += part) {
+        t.k = g->k - k < part ? g->k - k : part;
+        t.off = g->off + k;
+        if (tiles == 1) {
+            t.a = g->a + k * g->m;
+            for (int p = 0, n; p < panels; p += n) {
+                n = panels_at_once(g->m, panels - p);
+                t.b = g->b + p * NR;
+                t.c = g->c + p * NR;
+                (n == 4 ? conv_1x4 : n == 1 ? conv_of[g->m] : g->m == 1 ? conv_1x2 : conv_2x2)(&t, k > 0);
+            }
+            continue;
+        }
+        bool by_panel = (int64_t)g->m * t.k <= L2_FLOATS;
+        int base = g->m / tiles, more = g->m % tiles; /* as pst_tile_rows() shares them */
+        if (by_panel) {
+            for (int p = 0; p < panels; p++) {
+                t.b = g->b + p * NR;
+                t.c = g->c + p * NR;
+                t.a = g->a + k * (base + 1);
+                for (int i = 0; i < more; i++, t.a += (base + 1) * g->k, t.c += (base + 1) * g->ldc)
+                    conv_of[base + 1](&t, k > 0);
+                t.a -= k;
+                for (int i = more; i < tiles; i++, t.a += base * g->k, t.c += base * g->ldc)
+                    conv_of[base](&t, k > 0);
+            }
+            continue;
+        }
+        for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
+            rows = base + (i < more);
+            t.a = g->a + (ptrdiff_t)row * g->k + k * rows;
+            for (int p = 0; p < panels; p++) {
+                t.b = g->b + p * NR;
+                t.c = g->c + row * g->ldc + p * NR;
+                conv_of[rows](&t, k > 0);
+            }
         }
     }
 }

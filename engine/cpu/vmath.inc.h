@@ -151,3 +151,23 @@ static void act_array(pst_act act, float alpha, const float *x, float *y, size_t
         memcpy(y + i, &t, (n - i) * sizeof(float));
     }
 }
+/* Rows of a plane: to = from + bias + add, then Relu if wanted; add may be NULL and has the rows of to. */
+static void plane(int rows, int n, const float *from, ptrdiff_t ldfrom, float bias, const float *add, bool relu, float *to, ptrdiff_t ldto)
+{
+    vf b = splat(bias);
+    for (int r = 0; r < rows; r++, from += ldfrom, to += ldto, add += add ? ldto : 0) {
+        int i = 0;
+        for (; i + VL <= n; i += VL) {
+            vf x = *(const vf *)(from + i) + b;
+            if (add)
+                x += *(const vf *)(add + i);
+            *(vf *)(to + i) = relu ? vrelu(x) : x;
+        }
+        if (i < n) { /* from has room for whole vectors */
+            vf x = *(const vf *)(from + i) + b;
+            if (add)
+                x += load_part(add + i, n - i);
+            store_part(to + i, relu ? vrelu(x) : x, n - i);
+        }
+    }
+}

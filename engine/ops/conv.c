@@ -1,6 +1,6 @@
 /* conv.c - convolutions: gathered columns times weights (im2col + GEMM) for Conv, scattered products for ConvTranspose. */
+#include "engine/ops/conv_fast.h"
 #include "engine/ops/kernels.h"
-#include "engine/ops/window.h"
 
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/isa.h"
@@ -94,7 +94,22 @@ static void columns(const pst_window *w, const float *x, int64_t channels, float
     }
 }
 
-static int conv_f32(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, const float *bias, const pst_window *w, float *y)
+typedef struct conv_state {
+    const pst_cpu_kernels *kernels;
+    pst_conv_weights weights;
+} conv_state;
+
+int pst_prepare_conv(pst_op_ctx *c)
+{
+    const pst_tensor *w = pst_in(c, 1);
+    conv_state *s = pst_keep(c, sizeof *s);
+    *c->state = s;
+    s->kernels = pst_kernels_pick(c->plan->isa);
+    return w && !c->plan->opts.no_fusion ? pst_conv_fast_prepare(c, s->kernels, w, pst_attr_int(c->node, "group", 1), &s->weights) : 0;
+}
+
+static int conv_f32(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *x, const pst_tensor *wt, const float *bias,
+                    const pst_window *w, float *y)
 {
     int64_t groups = pst_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups, depth = cg * w->k_count;
     bool direct = w->k_count == 1 && w->in_count == w->out_count; /* 1×1: the image is its own columns */
@@ -106,7 +121,6 @@ static int conv_f32(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, co
     float *col = direct ? NULL : pst_scratch(c, (size_t)(depth * w->out_count) * sizeof *col);
     if (!direct && !col)
         return PST_ELIMIT;
-    const pst_cpu_kernels *kn = pst_kernels_pick(c->plan->isa);
     for (int64_t n = 0; n < x->dims[0]; n++)
         for (int64_t g = 0; g < groups; g++) {
             const float *in = (const float *)x->data + (n * x->dims[1] + g * cg) * w->in_count;
@@ -144,7 +158,12 @@ int pst_op_conv(pst_op_ctx *c)
     int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]};
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
     float *y = pst_out(c, 0, PST_F32, x.rank, dims);
-    return y ? conv_f32(c, &x, &wt, b ? b->data : NULL, &w, y) : PST_ELIMIT;
+    if (!y)
+        return PST_ELIMIT;
+    const conv_state *s = *c->state;
+    const float *bias = b ? b->data : NULL;
+    rc = c->plan->opts.no_fusion ? 1 : pst_conv_fast(c, s->kernels, &s->weights, &x, &wt, bias, &w, y);
+    return rc > 0 ? conv_f32(c, s->kernels, &x, &wt, bias, &w, y) : rc;
 }
 
 /* Every input element is spread over the outputs its kernel covers. */

@@ -1,5 +1,6 @@
 # engine/
 pst_test(engine_nodes SOURCES unit/test_engine_nodes.c LIBS pst_engine LABELS unit TIMEOUT 600)
+pst_test(engine_layers SOURCES unit/test_engine_layers.c LIBS pst_engine LABELS unit)
 pst_test(engine_kernels SOURCES unit/test_engine_kernels.c LIBS pst_engine LABELS unit)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_sources(test_engine_kernels PRIVATE ${CMAKE_CURRENT_LIST_DIR}/kernels_lowered.c)

@@ -1,0 +1,143 @@
+/* Convolutions, pools, recurrent cells, products and attention by vector kernels beside the same nodes run plainly (no_fusion), on every
+ * instruction set of this machine and over sizes that fit no tile. */
+#include "tests/unit/engine_kit.h"
+
+#include "engine/cpu/isa.h"
+
+static const char *const isas[] = {"portable", "avx2", "avx512"};
+
+static int pick(int lo, int hi)
+{
+    return lo + (int)(kit_next() % (uint32_t)(hi - lo + 1));
+}
+
+/* The same model and inputs by the plain nodes and by every instruction set. */
+static void every_isa(pst_onnx_builder *b, const pst_tensor *in, size_t n_in, size_t n_out, float tol, const char *what)
+{
+    pst_model *m = kit_load(b, NULL);
+    pst_plan *plain = kit_plan(m, NULL, true);
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        if (!pst_kernels_pick(isas[i]))
+            continue;
+        char text[300];
+        snprintf(text, sizeof text, "%s, %s", what, isas[i]);
+        pst_plan *p = kit_plan(m, isas[i], false);
+        kit_same(p, plain, in, n_in, n_out, tol, text);
+        kit_same(p, plain, in, n_in, n_out, tol, text); /* and with what the first run left behind */
+        pst_plan_free(p);
+    }
+    pst_plan_free(plain);
+    pst_model_unref(m);
+}
+
+static void test_convolutions(void **state)
+{
+    for (int round = 0; round < 400; round++) {
+        int n = pick(1, 3), dims = round % 3 == 2 ? 1 : 2, groups = round % 5 == 0 ? pick(1, 9) : pick(1, 2),
+            mg = pick(1, round % 7 ? 14 : 40), cg = round % 5 == 0 ? 1 : pick(1, round % 11 ? 6 : 70), k[2], s[2], d[2], pad[4], h[2],
+            c = cg * groups, m = mg * groups;
+        if (round % 5 == 0 && round % 2)
+            mg = 1, m = groups;
+        for (int i = 0; i < 2; i++) {
+            k[i] = pick(1, 5);
+            s[i] = pick(1, 3);
+            d[i] = pick(1, 2);
+            pad[i] = pick(0, 2);
+            pad[i + dims] = pick(0, 3);
+            h[i] = pick((k[i] - 1) * d[i] + 1, (k[i] - 1) * d[i] + 20);
+        }
+        pst_onnx_builder *b = pst_onnx_new("conv", 17, 8);
+        int64_t shape[4] = {-1, c, h[0], h[1]}, out[4] = {-1, m, -1, -1};
+        pst_onnx_input(b, "x", PST_F32, 2 + dims, shape, NULL);
+        float scale = 1.0f / sqrtf((float)(cg * k[0] * k[1]));
+        if (dims == 2)
+            KIT_WEIGHTS(b, "w", scale, m, cg, k[0], k[1]);
+        else
+            KIT_WEIGHTS(b, "w", scale, m, cg, k[0]);
+        KIT_WEIGHTS(b, "bias", 1, m);
+        kit_node(b, round % 2 ? "Conv x w bias > y" : "Conv x w > y");
+        pst_onnx_attr_ints(b, "strides", (int64_t[]){s[0], s[1]}, (size_t)dims);
+        pst_onnx_attr_ints(b, "dilations", (int64_t[]){d[0], d[1]}, (size_t)dims);
+        pst_onnx_attr_ints(b, "pads", (int64_t[]){pad[0], pad[1], pad[2], pad[3]}, (size_t)(2 * dims));
+        pst_onnx_attr_int(b, "group", groups);
+        static const char *const acts[] = {"Relu", "Tanh", "LeakyRelu"};
+        const char *name = "y";
+        if (round % 4 == 1) { /* a residual of the same shape, made from the same convolution's input */
+            kit_node(b, round % 2 ? "Conv x w bias > r" : "Conv x w > r");
+            pst_onnx_attr_ints(b, "strides", (int64_t[]){s[0], s[1]}, (size_t)dims);
+            pst_onnx_attr_ints(b, "dilations", (int64_t[]){d[0], d[1]}, (size_t)dims);
+            pst_onnx_attr_ints(b, "pads", (int64_t[]){pad[0], pad[1], pad[2], pad[3]}, (size_t)(2 * dims));
+            pst_onnx_attr_int(b, "group", groups);
+            kit_node(b, "Add y r > z");
+            name = "z";
+        }
+        if (round % 3) {
+            char line[60];
+            snprintf(line, sizeof line, "%s %s > o", acts[round % 3 == 1 ? 0 : round % 2 + 1], name);
+            kit_node(b, line);
+            name = "o";
+        }
+        pst_onnx_output(b, name, PST_F32, 2 + dims, out, NULL);
+        float *x = kit_floats((size_t)(n * c * h[0] * h[1]));
+        if (round % 20 == 3)
+            x[pick(0, n * c * h[0] - 1)] = round % 40 == 3 ? NAN : INFINITY;
+        pst_tensor in = {.dtype = PST_F32, .rank = 2 + dims, .dims = {n, c, h[0], h[1]}, .data = x};
+        char what[200];
+        snprintf(what, sizeof what, "round %d: (%d, %d, %d, %d), %d x %d kernels, m %d, groups %d, stride %d %d, dilation %d %d", round, n,
+                 c, h[0], dims == 2 ? h[1] : 0, k[0], k[1], m, groups, s[0], s[1], d[0], d[1]);
+        every_isa(b, &in, 1, 1, 2e-5f, what);
+        free(x);
+    }
+}
+
+static void test_pools(void **state)
+{
+    static const char *const ops[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool"};
+    for (int round = 0; round < 300; round++) {
+        const char *op = ops[round % 5];
+        int n = pick(1, 2), c = pick(1, 5), dims = round % 4 == 3 ? 1 : 2, k[2], s[2], h[2], pad[4];
+        for (int i = 0; i < 2; i++) {
+            k[i] = pick(1, 4);
+            s[i] = pick(1, 3);
+            h[i] = pick(k[i], k[i] + 40);
+            pad[i] = pick(0, k[i] - 1);
+            pad[i + dims] = pick(0, k[i] - 1);
+        }
+        pst_onnx_builder *b = pst_onnx_new("pool", 17, 8);
+        int64_t shape[4] = {-1, c, h[0], h[1]}, out[4] = {-1, c, -1, -1};
+        pst_onnx_input(b, "x", PST_F32, 2 + dims, shape, NULL);
+        char line[60];
+        snprintf(line, sizeof line, "%s x > y", op);
+        kit_node(b, line);
+        if (*op != 'G') {
+            pst_onnx_attr_ints(b, "kernel_shape", (int64_t[]){k[0], k[1]}, (size_t)dims);
+            pst_onnx_attr_ints(b, "strides", (int64_t[]){s[0], s[1]}, (size_t)dims);
+            pst_onnx_attr_ints(b, "pads", (int64_t[]){pad[0], pad[1], pad[2], pad[3]}, (size_t)(2 * dims));
+            if (round % 3 == 0 && *op != 'L')
+                pst_onnx_attr_int(b, "ceil_mode", 1);
+            if (round % 2 && *op == 'A')
+                pst_onnx_attr_int(b, "count_include_pad", 1);
+        }
+        pst_onnx_output(b, "y", PST_F32, 2 + dims, out, NULL);
+        float *x = kit_floats((size_t)(n * c * h[0] * h[1]));
+        if (round % 7 == 3)
+            x[pick(0, n * c * h[0] - 1)] = NAN;
+        if (round % 7 == 4)
+            x[pick(0, n * c * h[0] - 1)] = -INFINITY;
+        pst_tensor in = {.dtype = PST_F32, .rank = 2 + dims, .dims = {n, c, h[0], h[1]}, .data = x};
+        char what[200];
+        snprintf(what, sizeof what, "round %d: %s (%d, %d, %d, %d), kernel %d %d, stride %d %d", round, op, n, c, h[0],
+                 dims == 2 ? h[1] : 0, k[0], k[1], s[0], s[1]);
+        every_isa(b, &in, 1, 1, 2e-6f, what);
+        free(x);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_pools),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
