@@ -295,6 +295,9 @@ static int parts_make(pst_op_ctx *c, pst_step **ret)
 int pst_parts_run(pst_op_ctx *c, pst_step **parts)
 {
     int rc = *parts ? 0 : parts_make(c, parts), n = rc == 0 ? c->node->n_parts : 0;
+    for (int i = 0; i < n; i++) /* a run that was unwound may have left something here: pst_plan_reset has freed it */
+        for (int k = 0; k < (*parts)[i].n_out; k++)
+            (*parts)[i].dummy[k] = (pst_val){.kind = PST_VAL_NONE};
     for (int i = 0; i < n && rc == 0; i++)
         rc = pst_step_run(c->plan, &(*parts)[i], c->err);
     for (int i = 0; i < n; i++)

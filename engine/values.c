@@ -101,11 +101,7 @@ pst_blk *pst_blk_new(pst_plan *p, size_t bytes, pst_err *err)
                         pool->bytes_max);
             return NULL;
         }
-        b = pst_heap_try64(sizeof *b + cap);
-        if (!b) {
-            pst_heap_none(bytes, err);
-            return NULL;
-        }
+        b = pst_heap_alloc64(sizeof *b + cap); /* unwinds: folding would take a NULL for a node that cannot be folded */
         *b = (pst_blk){.cap = cap, .all_next = pool->all};
         if (pool->all)
             pool->all->all_prev = b;
@@ -303,8 +299,9 @@ static pst_text_chunk *text_room(pst_plan *p, size_t len)
     if (t)
         return t;
     size_t cap = len + 1 > 65536 ? len + 1 : 65536;
-    if (len >= p->pool.bytes_max || !pool_room(&p->pool, cap) || !(t = pst_heap_try(sizeof *t + cap)))
+    if (len >= p->pool.bytes_max || !pool_room(&p->pool, cap))
         return NULL;
+    t = pst_heap_bytes(sizeof *t + cap);
     *t = (pst_text_chunk){.cap = cap};
     p->pool.bytes += cap;
     if (p->text_at) {
