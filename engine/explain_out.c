@@ -150,23 +150,31 @@ static void step_line(const pst_explained *e, const pst_step *s, size_t at, pst_
     }
 }
 
+static void speed(const pst_explained *e, pst_heap_text *t)
+{
+    char a[32];
+    if (e->ns_row < 999.95)
+        snprintf(a, sizeof a, "%.1f", e->ns_row);
+    else
+        human(e->ns_row, a, sizeof a);
+    pst_heap_printf(t, "  %-10s %s ns per %s at batch %" PRId64, "measured", a, e->has_batch ? "row" : "run", e->batch);
+    if (e->flops > 0 && e->ns_row > 0)
+        pst_heap_printf(t, ", %.3g GFLOP/s", e->flops / e->ns_row);
+    pst_heap_printf(t, "\n");
+}
+
 static void totals(const pst_explained *e, pst_heap_text *t)
 {
     char a[32], b[32], c[32];
     double rows = (double)(e->batch ? e->batch : 1);
-    if (e->measured)
-        pst_heap_printf(t, "\n  %-10s %.*f ns per %s at batch %" PRId64, "measured", e->ns_row < 100 ? 1 : 0, e->ns_row,
-                        e->has_batch ? "row" : "run", e->batch);
-    if (e->measured && e->flops > 0 && e->ns_row > 0)
-        pst_heap_printf(t, ", %.3g GFLOP/s", e->flops / e->ns_row);
-    if (e->measured)
-        pst_heap_printf(t, "\n");
     if (!e->observed) {
         if (*e->why) {
             pst_heap_printf(t, "\nno shapes and costs: the model does not run on made-up inputs (");
             put_cut(t, e->why, WIDTH);
             pst_heap_printf(t, ")\n");
         }
+        if (e->measured)
+            speed(e, t);
         return;
     }
     const char *per = e->has_batch ? "row" : "run";
@@ -181,6 +189,8 @@ static void totals(const pst_explained *e, pst_heap_text *t)
     pst_heap_printf(t, "; reserved %s\n", human((double)e->reserved, a, sizeof a));
     if (e->other)
         pst_heap_printf(t, "  %-10s other free dimensions (*) were set to %" PRId64 "\n", "observed", e->other);
+    if (e->measured)
+        speed(e, t);
 }
 
 static size_t nodes_in(const pst_plan *p, size_t pst_prog_field)

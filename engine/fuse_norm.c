@@ -3,6 +3,9 @@
  *
  *     d = x - ReduceMean(x); y = d / Sqrt(ReduceMean(d²) + eps) [· scale] [+ bias]
  *
+ * A residual that is added to make x, and a number that a softmax's input is divided by or multiplied with, are taken in when nothing
+ * else reads the value in between: x then never exists as a whole.
+ *
  * Statistics in double like the plain kernels, so the results differ in the last place only. What does not fit at run time (other
  * types, other axes, wider scales) goes to the nodes themselves. */
 #include "engine/plan.h"
@@ -16,6 +19,8 @@ typedef struct row_norm {
     bool softmax;
     int64_t axis;
     double eps;
+    pst_tile_code before; /* PST_TILE_CODES = nothing; ADD of input 3; MUL or DIV by `by` */
+    float by;
 } row_norm;
 
 typedef struct norm_state {
@@ -38,28 +43,40 @@ static bool per_column(const pst_tensor *t, const pst_tensor *x, int64_t n)
     return t->dtype == PST_F32 && t->rank >= 1 && t->rank <= x->rank && t->dims[t->rank - 1] == n && pst_count(t) == n;
 }
 
+static bool same_shape(const pst_tensor *a, const pst_tensor *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+}
+
 static int run_norm(pst_op_ctx *c)
 {
     const row_norm *g = c->node->fused;
     norm_state *s = *c->state;
-    const pst_tensor *in = pst_in(c, 0), *scale = pst_in(c, 1), *bias = pst_in(c, 2);
+    const pst_tensor *in = pst_in(c, 0), *scale = pst_in(c, 1), *bias = pst_in(c, 2), *add = pst_in(c, 3);
     int64_t n = in && in->rank ? in->dims[in->rank - 1] : 0;
     bool fits = n > 0 && in->dtype == PST_F32 && (g->axis == -1 || g->axis == in->rank - 1) && (!scale || per_column(scale, in, n)) &&
-                (!bias || per_column(bias, in, n));
+                (!bias || per_column(bias, in, n)) && (g->before != PST_TILE_ADD || (add && same_shape(add, in)));
     if (!fits) {
         c->note = "not float32 on the last axis: node by node";
         return pst_parts_run(c, &s->parts);
     }
     const pst_tensor x = *in;
-    const float *ps = scale ? scale->data : NULL, *pb = bias ? bias->data : NULL;
+    const float *ps = scale ? scale->data : NULL, *pb = bias ? bias->data : NULL, *pa = add ? add->data : &g->by;
     float *o = pst_out_over(c, 0, 0);
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0, count = pst_count(&x); i < count; i += n) {
+        const float *row = (const float *)x.data + i;
+        if (g->before != PST_TILE_CODES) {
+            for (int64_t k = 0; k < n; k += PST_TILE)
+                s->kernels->op(g->before, row + k, 1, add ? pa + i + k : pa, add != NULL, o + i + k,
+                               n - k < PST_TILE ? (int)(n - k) : PST_TILE, 0, 0);
+            row = o + i;
+        }
         if (g->softmax)
-            s->kernels->softmax((const float *)x.data + i, o + i, n);
+            s->kernels->softmax(row, o + i, n);
         else
-            s->kernels->layer_norm((const float *)x.data + i, ps, pb, g->eps, o + i, n);
+            s->kernels->layer_norm(row, ps, pb, g->eps, o + i, n);
     }
     return 0;
 }
@@ -67,11 +84,45 @@ static int run_norm(pst_op_ctx *c)
 static const pst_op layer_op = {.domain = "+", .name = "LayerNorm", .min_opset = 1, .run = run_norm, .prepare = prepare_norm};
 static const pst_op softmax_op = {.domain = "+", .name = "RowSoftmax", .min_opset = 1, .run = run_norm, .prepare = prepare_norm};
 
-static void replace(pst_fuser *f, const size_t *parts, int n, const pst_op *op, row_norm norm, const int *in, int out, const char *text)
+/* What makes the rows, if it can be taken in: reads = how often the nodes of this group read the value. */
+static void take_before(pst_fuser *f, row_norm *norm, size_t *parts, int *n, int *in, int reads)
+{
+    size_t at;
+    double by;
+    const pst_node *maker = pst_fuse_maker(f, in[0], &at);
+    if (!maker || maker->n_in != 2 || maker->opset < 7 || f->readers[in[0]] != reads)
+        return;
+    int other = maker->in[1];
+    bool add = pst_fuse_is(maker, "Add"), div = pst_fuse_is(maker, "Div"), mul = pst_fuse_is(maker, "Mul");
+    if (!norm->softmax && add && !f->p->folded[maker->in[0]] && !f->p->folded[other] && maker->in[0] != other) {
+        norm->before = PST_TILE_ADD;
+        in[3] = other;
+    } else if (norm->softmax && (div || mul) && pst_fuse_konst(f, other) && f->p->vals[other].t.rank <= 1 &&
+               pst_fuse_scalar(f, other, &by)) {
+        norm->before = div ? PST_TILE_DIV : PST_TILE_MUL;
+        norm->by = (float)by;
+    } else {
+        return;
+    }
+    in[0] = maker->in[0];
+    parts[(*n)++] = at;
+}
+
+static void replace(pst_fuser *f, size_t *parts, int n, const pst_op *op, row_norm norm, int *in, int reads, int out, const char *what)
 {
     row_norm *kept = pst_zone_alloc(&f->p->zone, sizeof *kept);
+    char text[64];
+    norm.before = PST_TILE_CODES;
+    take_before(f, &norm, parts, &n, in, reads);
+    for (int i = 1; i < n; i++) /* into the order of the graph */
+        for (int k = i; k > 0 && parts[k - 1] > parts[k]; k--) {
+            size_t t = parts[k];
+            parts[k] = parts[k - 1];
+            parts[k - 1] = t;
+        }
     *kept = norm;
-    pst_fuse_replace(f, parts, n, op, kept, in, 3, out, text);
+    snprintf(text, sizeof text, "%d node%s, %s", n, n > 1 ? "s" : "", what);
+    pst_fuse_replace(f, parts, n, op, kept, in, 4, out, text);
 }
 
 /* ---- layer normalisation in pieces ---- */
@@ -157,32 +208,25 @@ static void try_pieces(pst_fuser *f, size_t at)
     size_t rest[] = {i_sqrt, i_add, i_var, i_square, i_sub, i_mean};
     memcpy(parts + n, rest, sizeof rest);
     n += (int)(sizeof rest / sizeof *rest);
-    int in[3] = {sub->in[0], -1, -1};
+    int in[4] = {sub->in[0], -1, -1, -1};
     int out = take_affine(f, div->out[0], in, parts, &n);
-    for (int i = 1; i < n; i++) /* into the order of the graph */
-        for (int k = i; k > 0 && parts[k - 1] > parts[k]; k--) {
-            size_t t = parts[k];
-            parts[k] = parts[k - 1];
-            parts[k - 1] = t;
-        }
-    char text[64];
-    snprintf(text, sizeof text, "%d nodes, one normalisation", n);
-    replace(f, parts, n, &layer_op, (row_norm){.axis = axis, .eps = eps}, in, out, text);
+    replace(f, parts, n, &layer_op, (row_norm){.axis = axis, .eps = eps}, in, 2, out, "one normalisation");
 }
 
 void pst_fuse_norm(pst_fuser *f)
 {
     for (size_t i = 0; i < f->n; i++) {
         const pst_node *n = f->nodes[i].node;
+        size_t parts[2] = {i};
         if (f->nodes[i].dead || *n->domain)
             continue;
         int64_t axis = pst_attr_int(n, "axis", !strcmp(n->op_type, "Softmax") && n->opset < 13 ? 1 : -1);
         if (pst_fuse_is(n, "Softmax") && n->n_in == 1)
-            replace(f, &i, 1, &softmax_op, (row_norm){.softmax = true, .axis = axis}, (int[]){n->in[0], -1, -1}, n->out[0],
+            replace(f, parts, 1, &softmax_op, (row_norm){.softmax = true, .axis = axis}, (int[]){n->in[0], -1, -1, -1}, 1, n->out[0],
                     "vector softmax");
         else if (pst_fuse_is(n, "LayerNormalization") && n->n_in >= 2)
-            replace(f, &i, 1, &layer_op, (row_norm){.axis = axis, .eps = (double)pst_attr_float(n, "epsilon", 1e-5f)},
-                    (int[]){n->in[0], n->in[1], n->n_in > 2 ? n->in[2] : -1}, n->out[0], "vector layer normalisation");
+            replace(f, parts, 1, &layer_op, (row_norm){.axis = axis, .eps = (double)pst_attr_float(n, "epsilon", 1e-5f)},
+                    (int[]){n->in[0], n->in[1], n->n_in > 2 ? n->in[2] : -1, -1}, 1, n->out[0], "vector layer normalisation");
         else
             try_pieces(f, i);
     }

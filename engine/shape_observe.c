@@ -197,6 +197,14 @@ void pst_seen_before(pst_step *s)
     e->started_ns = now_ns();
 }
 
+/* A result in an input's buffer is either a view, or was written over an input that dies. */
+static bool is_view(const pst_node *n)
+{
+    static const char *const views[] = {"Reshape", "Flatten", "Squeeze",  "Unsqueeze", "Identity",
+                                        "Dropout", "Cast",    "CastLike", "If",        NULL};
+    return one_of(n->op_type, views);
+}
+
 void pst_seen_after(const pst_plan *p, pst_step *s)
 {
     pst_seen *e = s->seen;
@@ -205,15 +213,20 @@ void pst_seen_after(const pst_plan *p, pst_step *s)
     e->ns += now_ns() - e->started_ns;
     e->runs++;
     const pst_tensor *y = NULL;
+    bool views = true;
     for (int i = 0; i < s->n_out; i++) {
         const pst_val *v = s->out[i];
         if (v->kind != PST_VAL_TENSOR)
             continue;
         y = y ? y : &v->t;
-        e->bytes += bytes_of(&v->t);
-        e->out_bytes += v->blk ? bytes_of(&v->t) : 0;
+        bool view = false; /* the same bytes under another shape, or another name */
+        for (int q = 0; q < e->n_in; q++)
+            view |= e->in[q].rank >= 0 && e->in[q].data == v->t.data && is_view(s->node);
+        views &= view;
+        e->bytes += view ? 0 : bytes_of(&v->t);
+        e->out_bytes += view ? 0 : bytes_of(&v->t);
     }
-    for (int i = 0; i < e->n_in; i++)
+    for (int i = 0; i < e->n_in && !views; i++)
         e->bytes += e->in[i].rank >= 0 ? bytes_of(&e->in[i]) : 0;
     e->flops += flops_of(p, s->node, e, y);
     e->has_out = y != NULL;

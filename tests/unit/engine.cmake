@@ -10,6 +10,8 @@ pst_test(engine_trees SOURCES unit/test_engine_trees.c LIBS pst_engine LABELS un
 pst_test(engine_threads SOURCES unit/test_engine_threads.c LIBS pst_engine LABELS unit threads)
 pst_test(engine_plan SOURCES unit/test_engine_plan.c LIBS pst_engine LABELS unit)
 pst_test(engine_oom SOURCES unit/test_engine_oom.c LIBS pst_engine LABELS unit TIMEOUT 600)
+pst_test(engine_explain SOURCES unit/test_engine_explain.c LIBS pst_engine LABELS unit)
+pst_test(engine_memory SOURCES unit/test_engine_memory.c LIBS pst_engine LABELS unit)
 pst_fuzz(onnx SOURCES fuzz/fuzz_onnx.c LIBS pst_engine)
 add_executable(bench_engine bench/engine/engine.c bench/engine/sides.c bench/engine/ort.c bench/engine/boosted.c bench/peak.c)
 target_link_libraries(bench_engine PRIVATE pst_engine pst_flags ${CMAKE_DL_LIBS})

@@ -259,15 +259,20 @@ static void test_plan_shapes_that_do_not_broadcast_are_refused_as_without_fusion
 
 /* ---- layer normalisation, softmax ---- */
 
-static pst_model *layer_norm_model(int64_t width, bool pow, bool affine, int64_t axis, int opset)
+static pst_model *layer_norm_model(int64_t width, bool pow, bool affine, int64_t axis, int opset, bool residual)
 {
     pst_onnx_builder *b = pst_onnx_new("ln", opset, 8);
-    pst_onnx_input(b, "x", PST_F32, 3, (int64_t[]){-1, 6, width}, "N");
+    pst_onnx_input(b, residual ? "in" : "x", PST_F32, 3, (int64_t[]){-1, 6, width}, "N");
     kit_scalar(b, "eps", 1e-5f);
     kit_scalar(b, "two", 2);
     kit_weights(b, "gamma", 1, (int64_t[]){width, -1});
     kit_weights(b, "beta", 1, (int64_t[]){width, -1});
     pst_onnx_ints(b, "axes", 1, (int64_t[]){1}, &axis);
+    if (residual) {
+        kit_node(b, "Neg in > other");
+        kit_node(b, "Tanh other > other2");
+        kit_node(b, "Add in other2 > x");
+    }
     for (int k = 0; k < 2; k++) {
         kit_node(b, opset < 18 ? (k ? "ReduceMean sq > var" : "ReduceMean x > mean")
                                : (k ? "ReduceMean sq axes > var" : "ReduceMean x axes > mean"));
@@ -293,9 +298,9 @@ static void test_plan_layer_normalisation_in_pieces_is_one_step(void **state)
 {
     static const int64_t widths[] = {1, 2, 16, 17, 100, 768};
     for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
-        for (int mode = 0; mode < 8; mode++) {
+        for (int mode = 0; mode < 16; mode++) {
             bool last = !(mode & 4);
-            pst_model *m = layer_norm_model(widths[w], mode & 1, mode & 2, last ? (mode & 1 ? -1 : 2) : 1, mode & 2 ? 17 : 18);
+            pst_model *m = layer_norm_model(widths[w], mode & 1, mode & 2, last ? (mode & 1 ? -1 : 2) : 1, mode & 2 ? 17 : 18, mode & 8);
             pst_plan *plain = kit_plan(m, NULL, true);
             for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
                 if (!pst_kernels_pick(isas[i]))
@@ -323,15 +328,22 @@ static void test_plan_layer_normalisation_in_pieces_is_one_step(void **state)
 
 static void test_plan_softmax_and_layer_norm_nodes_equal_their_plain_kernels(void **state)
 {
-    for (int mode = 0; mode < 6; mode++) {
+    for (int mode = 0; mode < 9; mode++) {
         pst_onnx_builder *b = pst_onnx_new("rows", mode == 4 ? 11 : 17, 8);
         pst_onnx_input(b, "x", PST_F32, 3, (int64_t[]){-1, 5, 37}, "N");
         KIT_WEIGHTS(b, "g", 1, 37);
         KIT_WEIGHTS(b, "b", 1, 37);
         KIT_WEIGHTS(b, "wide", 1, 5, 37);
+        static const char *const before[] = {"Div x eight > z", "Mul x third > z", "Mul x cube > z"};
+        kit_scalar(b, "eight", 8.5f);
+        KIT_WEIGHTS(b, "third", 1, 1);
+        KIT_WEIGHTS(b, "cube", 1, 1, 1, 1); /* its rank could shape the result: left alone */
+        if (mode >= 6)
+            kit_node(b, before[mode - 6]);
         kit_node(b, mode == 0   ? "LayerNormalization x g b > y"
                     : mode == 1 ? "LayerNormalization x g > y"
                     : mode == 2 ? "LayerNormalization x wide > y"
+                    : mode >= 6 ? "Softmax z > y"
                                 : "Softmax x > y");
         if (mode >= 3)
             pst_onnx_attr_int(b, "axis", mode == 5 ? 1 : 2);
@@ -342,6 +354,7 @@ static void test_plan_softmax_and_layer_norm_nodes_equal_their_plain_kernels(voi
             if (!pst_kernels_pick(isas[i]))
                 continue;
             pst_plan *p = kit_plan(m, isas[i], false);
+            assert_int_equal(steps_of(p, "1 steps left"), mode != 8);
             float *x = kit_floats(3 * 5 * 37);
             x[40] = 500;
             x[77] = -INFINITY;
