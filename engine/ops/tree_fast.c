@@ -210,8 +210,9 @@ static void make_columns(fast_builder *b)
             ft->n_columns++;
         }
         s->column = q->n_columns - 1;
-        s->rank = s->set ? 0 : s->rank - q->columns[s->column].from;
     }
+    for (int32_t i = 0; i < f->n_nodes; i++) /* only now: the loop above compares ranks of the whole feature */
+        b->splits[i].rank -= q->columns[b->splits[i].column].from;
 }
 
 /* ---- trees ---- */

@@ -147,6 +147,9 @@ static void test_forests_beyond_a_byte_equal_the_plain_walk(void **state)
     run(leq, 1, 20, 6, 5000, 1, false); /* too many thresholds */
     run(leq, 1, 6, 11, 128, 1, false);  /* too many leaves */
     run(any, 4, 11, 6, 100, 1, false);  /* splits that are no ordering */
+    /* Features with so many thresholds that each fills several columns, and as many splits on few of them. */
+    run(leq, 1, 120, 7, 50000, 1, false);
+    run(leq, 1, 120, 7, 400, 1, false);
 }
 
 static void test_bad_forests_are_refused(void **state)
