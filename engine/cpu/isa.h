@@ -69,6 +69,10 @@ typedef struct pst_cpu_kernels {
     void (*plane)(int rows, int n, const float *from, ptrdiff_t ldfrom, float bias, const float *add, bool relu, float *to, ptrdiff_t ldto);
     /* x (rows, in) → y (rows, out); work: pst_mlp_work_floats() floats, 64-byte aligned */
     void (*mlp)(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work);
+    /* Cells with sigmoid and tanh. g: the gates i o f c before their activations, n each; c and h are updated. */
+    void (*lstm)(int n, const float *g, float *c, float *h);
+    /* h = (1 - z)·tanh(x + r·s) + z·h; r NULL: without the second term */
+    void (*gru)(int n, const float *z, const float *x, const float *r, const float *s, float *h);
     float (*dot)(const float *a, const float *b, int n);
     /* One tree: n splits, children before parents, split i writes work[256 + i]; leaf numbers of 64 rows → leaf. */
     void (*tree)(const pst_tree_code *code, int n, const int8_t *ranks, int8_t *work, uint8_t *leaf);

@@ -35,56 +35,99 @@ INLINE vf pick(vi mask, vf yes, vf no)
 #define FMA_MEM(acc, a, p) acc += (a) * *(p)
 #endif
 
-/* Negative to 0; NaN and -0 stay, which is what the machine's maximum does when x comes second. */
-INLINE vf vrelu(vf x)
+/* The larger and the smaller; when x is NaN, or they are equal, x. That is what the machine's instruction gives for its second operand. */
+INLINE vf larger(vf than, vf x)
 {
 #if VBYTES == 64 && defined(__AVX512F__)
-    return (vf)_mm512_max_ps(_mm512_setzero_ps(), (__m512)x);
+    return (vf)_mm512_max_ps((__m512)than, (__m512)x);
 #elif VBYTES == 32 && defined(__AVX2__)
-    return (vf)_mm256_max_ps(_mm256_setzero_ps(), (__m256)x);
+    return (vf)_mm256_max_ps((__m256)than, (__m256)x);
 #else
-    vf zero = splat(0);
-    return pick(x < zero, zero, x);
+    return pick(x < than, than, x);
 #endif
 }
 
-/* e^x: range reduction by ln 2 in two parts, polynomial of degree 6 on [-ln2/2, ln2/2] (Cephes' expf); within 2 ulp, clamped to finite. */
-INLINE vf vexp(vf x)
+INLINE vf smaller(vf than, vf x)
 {
-    vf lo = splat(-87.3f), hi = splat(88.7f);
-    vi nan = x != x;
-    vf in = x;
-    x = pick(x < lo, lo, pick(x > hi, hi, x));
-    vf magic = splat(12582912.0f), t = x * 1.44269504088896341f + magic, n = t - magic;
-    x = x - n * 0.693359375f;
-    x = x - n * -2.12194440e-4f;
-    vf y = splat(1.9875691500e-4f);
-    y = y * x + 1.3981999507e-3f;
-    y = y * x + 8.3334519073e-3f;
-    y = y * x + 4.1665795894e-2f;
-    y = y * x + 1.6666665459e-1f;
-    y = y * x + 5.0000001201e-1f;
-    y = y * (x * x) + x + 1.0f;
-    vi e = (__builtin_convertvector(n, vi) + 126) << 23; /* 2^(n-1), then twice: n may be 128 */
-    return pick(nan, in, y * (vf)e * 2.0f);
+#if VBYTES == 64 && defined(__AVX512F__)
+    return (vf)_mm512_min_ps((__m512)than, (__m512)x);
+#elif VBYTES == 32 && defined(__AVX2__)
+    return (vf)_mm256_min_ps((__m256)than, (__m256)x);
+#else
+    return pick(x > than, than, x);
+#endif
 }
 
-INLINE vf vsigmoid(vf x)
+/* Negative to 0; NaN and -0 stay. */
+INLINE vf vrelu(vf x)
 {
-    return 1.0f / (1.0f + vexp(-x));
+    return larger(splat(0), x);
 }
 
-INLINE vf vtanh(vf x)
+/* e^x of several vectors, step by step side by side: one alone waits for its own results. Range reduction by ln 2 in two parts,
+ * polynomial of degree 6 on [-ln2/2, ln2/2] (Cephes' expf), n added to the exponent; within 2 ulp, clamped to finite and normal. */
+#define VEXP_MAX 8
+INLINE void vexps(const int many, vf *x)
+{
+    vf t[VEXP_MAX], r[VEXP_MAX], y[VEXP_MAX], magic = splat(12582912.0f);
+    UNROLLED (i, 0, many)
+        r[i] = larger(splat(-87.3f), smaller(splat(88.7f), x[i]));
+    UNROLLED (i, 0, many)
+        t[i] = r[i] * 1.44269504088896341f + magic; /* the whole number n in the low bits */
+    UNROLLED (i, 0, many)
+        r[i] = r[i] - (t[i] - magic) * 0.693359375f;
+    UNROLLED (i, 0, many)
+        r[i] = r[i] - (t[i] - magic) * -2.12194440e-4f;
+    UNROLLED (i, 0, many)
+        y[i] = 1.9875691500e-4f * r[i] + 1.3981999507e-3f;
+    UNROLLED (i, 0, many)
+        y[i] = y[i] * r[i] + 8.3334519073e-3f;
+    UNROLLED (i, 0, many)
+        y[i] = y[i] * r[i] + 4.1665795894e-2f;
+    UNROLLED (i, 0, many)
+        y[i] = y[i] * r[i] + 1.6666665459e-1f;
+    UNROLLED (i, 0, many)
+        y[i] = y[i] * r[i] + 5.0000001201e-1f;
+    UNROLLED (i, 0, many)
+        y[i] = y[i] * (r[i] * r[i]) + r[i] + 1.0f;
+    UNROLLED (i, 0, many)
+        x[i] = pick(x[i] != x[i], x[i], (vf)((vi)y[i] + ((vi)t[i] << 23)));
+}
+
+INLINE void vsigmoids(const int many, vf *x)
+{
+    UNROLLED (i, 0, many)
+        x[i] = -x[i];
+    vexps(many, x);
+    UNROLLED (i, 0, many)
+        x[i] = 1.0f / (1.0f + x[i]);
+}
+
+/* What e = e^(2|x|) makes of x: a polynomial below 0.625, else 1 - 2 / (e + 1). */
+INLINE vf tanh_from(vf x, vf e)
 {
     vi sign = (vi)x & INT32_MIN;
-    vf a = (vf)((vi)x & INT32_MAX), z = x * x;
-    vf e = vexp(a * 2.0f), big = (vf)((vi)(1.0f - 2.0f / (e + 1.0f)) | sign);
-    vf p = splat(-5.70498872745e-3f);
+    vf a = (vf)((vi)x & INT32_MAX), z = x * x, big = (vf)((vi)(1.0f - 2.0f / (e + 1.0f)) | sign), p = splat(-5.70498872745e-3f);
     p = p * z + 2.06390887954e-2f;
     p = p * z + -5.37397155531e-2f;
     p = p * z + 1.33314422036e-1f;
     p = p * z + -3.33332819422e-1f;
     return pick(a < splat(0.625f), p * z * x + x, big);
+}
+
+INLINE vf twice_abs(vf x)
+{
+    return (vf)((vi)x & INT32_MAX) * 2.0f;
+}
+
+INLINE void vtanhs(const int many, vf *x)
+{
+    vf e[VEXP_MAX];
+    UNROLLED (i, 0, many)
+        e[i] = twice_abs(x[i]);
+    vexps(many, e);
+    UNROLLED (i, 0, many)
+        x[i] = tanh_from(x[i], e[i]);
 }
 
 INLINE vf activate(pst_act act, vf alpha, vf x)
@@ -93,9 +136,13 @@ INLINE vf activate(pst_act act, vf alpha, vf x)
     switch (act) {
     case PST_ACT_RELU: return vrelu(x);
     case PST_ACT_LEAKY: return pick(x < zero, x * alpha, x);
-    case PST_ACT_ELU: return pick(x < zero, alpha * (vexp(x) - 1.0f), x);
-    case PST_ACT_SIGMOID: return vsigmoid(x);
-    case PST_ACT_TANH: return vtanh(x);
+    case PST_ACT_ELU: {
+        vf e = x;
+        vexps(1, &e);
+        return pick(x < zero, alpha * (e - 1.0f), x);
+    }
+    case PST_ACT_SIGMOID: vsigmoids(1, &x); return x;
+    case PST_ACT_TANH: vtanhs(1, &x); return x;
     default: return x;
     }
 }
@@ -140,17 +187,26 @@ INLINE void store_part(float *to, vf x, int n)
 
 static void act_array(pst_act act, float alpha, const float *x, float *y, size_t n)
 {
+    enum { MANY = 4 };
     vf al = splat(alpha);
     size_t i = 0;
+    for (; (act == PST_ACT_SIGMOID || act == PST_ACT_TANH) && i + MANY * VL <= n; i += MANY * VL) {
+        vf t[MANY];
+        UNROLLED (k, 0, MANY)
+            t[k] = *(const vf *)(x + i + k * VL);
+        if (act == PST_ACT_TANH)
+            vtanhs(MANY, t);
+        else
+            vsigmoids(MANY, t);
+        UNROLLED (k, 0, MANY)
+            *(vf *)(y + i + k * VL) = t[k];
+    }
     for (; i + VL <= n; i += VL)
         *(vf *)(y + i) = activate(act, al, *(const vf *)(x + i));
-    if (i < n) {
-        float tail[VL] = {0};
-        memcpy(tail, x + i, (n - i) * sizeof(float));
-        vf t = activate(act, al, *(const vf *)tail);
-        memcpy(y + i, &t, (n - i) * sizeof(float));
-    }
+    if (i < n)
+        store_part(y + i, activate(act, al, load_part(x + i, (int)(n - i))), (int)(n - i));
 }
+
 /* Rows of a plane: to = from + bias + add, then Relu if wanted; add may be NULL and has the rows of to. */
 static void plane(int rows, int n, const float *from, ptrdiff_t ldfrom, float bias, const float *add, bool relu, float *to, ptrdiff_t ldto)
 {
@@ -169,5 +225,41 @@ static void plane(int rows, int n, const float *from, ptrdiff_t ldfrom, float bi
                 x += load_part(add + i, n - i);
             store_part(to + i, relu ? vrelu(x) : x, n - i);
         }
+    }
+}
+/* x of a row of n, or its first lanes */
+INLINE vf load_up_to(const float *from, int left)
+{
+    return left >= VL ? *(const vf *)from : load_part(from, left);
+}
+
+/* One LSTM cell with the usual activations: g (i o f c, n each) → c, h */
+static void lstm(int n, const float *g, float *c, float *h)
+{
+    for (int i = 0; i < n; i += VL) {
+        int left = n - i;
+        vf e[4], in_c = load_up_to(g + 3 * n + i, left);
+        UNROLLED (k, 0, 3)
+            e[k] = -load_up_to(g + k * n + i, left);
+        e[3] = twice_abs(in_c);
+        vexps(4, e);
+        vf in = 1.0f / (1.0f + e[0]), out = 1.0f / (1.0f + e[1]), keep = 1.0f / (1.0f + e[2]);
+        vf cc = keep * load_up_to(c + i, left) + in * tanh_from(in_c, e[3]), t = cc;
+        vtanhs(1, &t);
+        store_part(c + i, cc, left);
+        store_part(h + i, out * t, left);
+    }
+}
+
+/* The end of a GRU cell: h = (1 - z)·tanh(x + r·s) + z·h; r NULL: tanh(x) */
+static void gru(int n, const float *z, const float *x, const float *r, const float *s, float *h)
+{
+    for (int i = 0; i < n; i += VL) {
+        int left = n - i;
+        vf sum = load_up_to(x + i, left), gate = load_up_to(z + i, left);
+        if (r)
+            sum += load_up_to(r + i, left) * load_up_to(s + i, left);
+        vtanhs(1, &sum);
+        store_part(h + i, (1.0f - gate) * sum + gate * load_up_to(h + i, left), left);
     }
 }

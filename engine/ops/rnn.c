@@ -1,8 +1,8 @@
 /* rnn.c - RNN, GRU, LSTM: one step function per cell, the walk over time, directions and lengths shared.
- * float32; gates are computed by GEMM for all steps of the input side at once, the recurrent side step by step. */
-#include "engine/ops/kernels.h"
+ * float32. This is the readable twin and serves unusual cells; the usual ones go to rnn_fast.c. */
+#include "engine/ops/rnn.h"
 
-#include "engine/cpu/gemm.h"
+#include "engine/ops/kernels.h"
 
 #include <limits.h>
 #include <math.h>
@@ -10,11 +10,10 @@
 #include <string.h>
 #include <strings.h>
 
-typedef struct act {
-    int kind;
-    float alpha, beta;
-} act;
+typedef pst_rnn_act act;
+typedef pst_rnn rnn;
 
+/* The first three are pst_rnn_act_kind. */
 static const char *const act_names[] = {"Relu",       "Tanh",        "Sigmoid", "Affine",   "LeakyRelu", "ThresholdedRelu",
                                         "ScaledTanh", "HardSigmoid", "Elu",     "Softsign", "Softplus"};
 
@@ -34,17 +33,6 @@ static float apply(const act *a, float x)
     default: return log1pf(expf(x));
     }
 }
-
-typedef struct rnn {
-    int gates; /* 1 RNN, 3 GRU, 4 LSTM */
-    int64_t seq, batch, in, hidden, dirs;
-    bool batch_first;
-    const float *x, *w, *r, *b, *h0, *c0, *peep;
-    const int32_t *lengths;
-    act acts[6];
-    float clip;
-    bool linear_before_reset, input_forget;
-} rnn;
 
 static int read_acts(pst_op_ctx *c, rnn *s)
 {
@@ -97,6 +85,7 @@ static int read_rnn(pst_op_ctx *c, int gates, rnn *s)
         return pst_op_fail(c, PST_EINVAL, "X, W and R must have three dimensions");
     const char *dir = pst_attr_str(c->node, "direction", "forward");
     s->dirs = !strcmp(dir, "bidirectional") ? 2 : 1;
+    s->reverse = !strcmp(dir, "reverse");
     s->hidden = r->dims[2];
     s->seq = x->dims[s->batch_first];
     s->batch = x->dims[!s->batch_first];
@@ -181,14 +170,17 @@ static int run_rnn(pst_op_ctx *c, int gates)
     float *yc = c->n_out > 2 ? pst_out(c, 2, PST_F32, 3, s.batch_first ? hbf : hdims) : NULL;
     if ((uint64_t)(T * B) * (uint64_t)g > c->plan->m->limits.tensor_bytes_max / 4)
         return pst_op_fail(c, PST_ELIMIT, "too large");
-    float *xg = pst_scratch(c, (size_t)(T * B * g) * 4), *hg = pst_scratch(c, (size_t)(B * g) * 4),
-          *h = pst_scratch(c, (size_t)(B * n) * 4), *cc = pst_scratch(c, (size_t)(B * n) * 4), *tmp = pst_scratch(c, (size_t)(2 * n) * 4);
-    if (!y || !xg || !hg || !h || !cc || !tmp || (c->n_out > 1 && !yh) || (c->n_out > 2 && !yc))
+    if (!y || (c->n_out > 1 && !yh) || (c->n_out > 2 && !yc))
         return PST_ELIMIT;
     memset(y, 0, (size_t)(T * B * s.dirs * n) * sizeof *y);
-    const char *direction = pst_attr_str(c->node, "direction", "forward");
+    if (!c->plan->opts.no_fusion && (rc = pst_rnn_fast(c, &s, y, yh, yc)) <= 0)
+        return rc;
+    float *xg = pst_scratch(c, (size_t)(T * B * g) * 4), *hg = pst_scratch(c, (size_t)(B * g) * 4),
+          *h = pst_scratch(c, (size_t)(B * n) * 4), *cc = pst_scratch(c, (size_t)(B * n) * 4), *tmp = pst_scratch(c, (size_t)(2 * n) * 4);
+    if (!xg || !hg || !h || !cc || !tmp)
+        return PST_ELIMIT;
     for (int64_t d = 0; d < s.dirs; d++) {
-        bool back = d == 1 || !strcmp(direction, "reverse");
+        bool back = d == 1 || s.reverse;
         const float *wb = s.b ? s.b + d * 2 * g : NULL, *rb = wb ? wb + g : NULL;
         for (int64_t i = 0; i < T * B * g; i++)
             xg[i] = wb ? wb[i % g] : 0;
@@ -229,14 +221,29 @@ static int run_rnn(pst_op_ctx *c, int gates)
     return 0;
 }
 
+int pst_prepare_rnn(pst_op_ctx *c)
+{
+    return pst_rnn_fast_prepare(c, 1);
+}
+
 int pst_op_rnn(pst_op_ctx *c)
 {
     return run_rnn(c, 1);
 }
 
+int pst_prepare_gru(pst_op_ctx *c)
+{
+    return pst_rnn_fast_prepare(c, 3);
+}
+
 int pst_op_gru(pst_op_ctx *c)
 {
     return run_rnn(c, 3);
+}
+
+int pst_prepare_lstm(pst_op_ctx *c)
+{
+    return pst_rnn_fast_prepare(c, 4);
 }
 
 int pst_op_lstm(pst_op_ctx *c)

@@ -133,11 +133,63 @@ static void test_pools(void **state)
     }
 }
 
+static void test_recurrent_cells(void **state)
+{
+    static const char *const ops[] = {"RNN", "GRU", "LSTM"}, *const dirs[] = {"forward", "reverse", "bidirectional"};
+    for (int round = 0; round < 240; round++) {
+        int kind = round % 3,
+            gates = kind == 0   ? 1
+                    : kind == 1 ? 3
+                                : 4,
+            two = round / 3 % 3 == 2 ? 2 : 1, seq = pick(1, 9), batch = pick(1, 5), in_n = pick(1, 20),
+            hidden = pick(1, round % 5 ? 20 : 70), layout = round % 4 == 1, g = gates * hidden;
+        bool lengths = round % 6 > 2 && !layout, states = round % 7 == 2 && !layout, bias = round % 2;
+        pst_onnx_builder *b = pst_onnx_new("cells", 17, 8);
+        float scale = 1.0f / sqrtf((float)hidden);
+        pst_onnx_input(b, "x", PST_F32, 3, (int64_t[]){-1, -1, in_n}, NULL);
+        KIT_WEIGHTS(b, "w", scale, two, g, in_n);
+        KIT_WEIGHTS(b, "r", scale, two, g, hidden);
+        KIT_WEIGHTS(b, "b", 0.3f, two, 2 * g);
+        KIT_WEIGHTS(b, "h0", 0.5f, two, batch, hidden);
+        KIT_WEIGHTS(b, "c0", 0.5f, two, batch, hidden);
+        if (lengths)
+            pst_onnx_input(b, "len", PST_I32, 1, (int64_t[]){-1}, NULL);
+        char line[100];
+        snprintf(line, sizeof line, "%s x w r %s %s %s%s > y yh%s", ops[kind], bias ? "b" : "-", lengths ? "len" : "-", states ? "h0" : "-",
+                 states && kind == 2 ? " c0" : "", kind == 2 ? " yc" : "");
+        kit_node(b, line);
+        pst_onnx_attr_int(b, "hidden_size", hidden);
+        pst_onnx_attr_str(b, "direction", dirs[round / 3 % 3]);
+        if (layout)
+            pst_onnx_attr_int(b, "layout", 1);
+        if (kind == 1 && round % 2)
+            pst_onnx_attr_int(b, "linear_before_reset", 1);
+        if (kind == 0 && round % 2)
+            pst_onnx_attr_strs(b, "activations", (const char *[]){"Relu", "Sigmoid"}, (size_t)two);
+        pst_onnx_output(b, "y", PST_F32, 4, (int64_t[]){-1, -1, -1, -1}, NULL);
+        pst_onnx_output(b, "yh", PST_F32, 3, (int64_t[]){-1, -1, -1}, NULL);
+        if (kind == 2)
+            pst_onnx_output(b, "yc", PST_F32, 3, (int64_t[]){-1, -1, -1}, NULL);
+        float *x = kit_floats((size_t)(seq * batch * in_n));
+        int32_t len[8];
+        for (int i = 0; i < batch; i++)
+            len[i] = pick(0, seq);
+        pst_tensor in[2] = {{.dtype = PST_F32, .rank = 3, .dims = {layout ? batch : seq, layout ? seq : batch, in_n}, .data = x},
+                            {.dtype = PST_I32, .rank = 1, .dims = {batch}, .data = len}};
+        char what[200];
+        snprintf(what, sizeof what, "round %d: %s %s, seq %d, batch %d, in %d, hidden %d%s%s%s", round, ops[kind], dirs[round / 3 % 3], seq,
+                 batch, in_n, hidden, lengths ? ", lengths" : "", states ? ", states" : "", layout ? ", batch first" : "");
+        every_isa(b, in, lengths ? 2 : 1, kind == 2 ? 3 : 2, 1e-5f, what);
+        free(x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convolutions),
         cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_recurrent_cells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

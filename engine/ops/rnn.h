@@ -1,0 +1,43 @@
+/* rnn.h - what RNN, GRU and LSTM nodes say, shared by the plain walk (rnn.c) and the vector one (rnn_fast.c). @thread the plan's */
+#ifndef PST_ENGINE_OPS_RNN_H
+#define PST_ENGINE_OPS_RNN_H
+
+#include "engine/cpu/gemm.h"
+#include "engine/plan.h"
+
+typedef enum { PST_RNN_RELU, PST_RNN_TANH, PST_RNN_SIGMOID, PST_RNN_OTHER } pst_rnn_act_kind; /* the first of rnn.c's list */
+
+typedef struct pst_rnn_act {
+    int kind;
+    float alpha, beta;
+} pst_rnn_act;
+
+/* Shapes: x (T,B,in), or (B,T,in) when batch_first; w (dirs, gates·hidden, in); r (dirs, gates·hidden, hidden); b (dirs, 2·gates·hidden). */
+typedef struct pst_rnn {
+    int gates; /* 1 RNN, 3 GRU (z r h), 4 LSTM (i o f c) */
+    int64_t seq, batch, in, hidden, dirs;
+    bool batch_first, reverse; /* reverse: the only direction walks backwards */
+    const float *x, *w, *r, *b, *h0, *c0, *peep;
+    const int32_t *lengths;
+    pst_rnn_act acts[6];
+    float clip;
+    bool linear_before_reset, input_forget;
+} pst_rnn;
+
+/* The weights of one direction as right-hand sides: wᵀ, rᵀ, and for GRUs the first two gates and the last of rᵀ apart. */
+typedef struct pst_rnn_packed {
+    pst_packed w, r, last;
+    const void *of_w, *of_r;
+} pst_rnn_packed;
+
+typedef struct pst_rnn_state {
+    const pst_cpu_kernels *kernels;
+    pst_rnn_packed dir[2];
+} pst_rnn_state;
+
+/* Packs constant weights into the plan's memory. */
+int pst_rnn_fast_prepare(pst_op_ctx *c, int gates);
+/* y (T,dirs,B,hidden) or (B,T,dirs,hidden), zeroed; yh, yc may be NULL. 0, an error, or 1 = unusual cell: nothing was done. */
+int pst_rnn_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc);
+
+#endif
