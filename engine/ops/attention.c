@@ -1,7 +1,12 @@
-/* attention.c - Attention (opset 23, 24) and RotaryEmbedding. Scores and sums in double, one query row at a time: memory is one row.
+/* attention.c - Attention (opset 23, 24) and RotaryEmbedding. By matrix products, 64 query
+ * rows at a time; the twin, and whoever wants the scores, by loops in double, one row at a time.
  * Grouped queries: query head h reads key head h / (query heads / key heads). */
 #include "engine/ops/kernels.h"
 
+#include "engine/cpu/gemm.h"
+#include "engine/fuse_tile.h"
+
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +125,70 @@ static int mask_of(pst_op_ctx *c, const heads *q, const heads *k, mask *m)
     return 0;
 }
 
+/* Bias and masks of one row of scores, -infinity where a key is not seen. Returns true when no key is seen. */
+static bool mask_row(const mask *m, int64_t b, int64_t h, int64_t i, int64_t n, float *row)
+{
+    int64_t seen = n;
+    if (m->causal && i + m->past + 1 < seen)
+        seen = i + m->past + 1;
+    if (m->lengths && m->lengths[b] < seen)
+        seen = m->lengths[b];
+    if (m->t && m->width < seen)
+        seen = m->width;
+    seen = seen < 0 ? 0 : seen;
+    bool none = true;
+    for (int64_t j = 0, at = m->t ? b * m->strides[0] + h * m->strides[1] + i * m->strides[2] : 0; j < seen; j++) {
+        if (m->t && m->t->dtype == PST_BOOL)
+            row[j] = ((const uint8_t *)m->t->data)[at + j * m->strides[3]] ? row[j] : -INFINITY;
+        else if (m->t)
+            row[j] += ((const float *)m->t->data)[at + j * m->strides[3]];
+        none &= row[j] == -INFINITY;
+    }
+    for (int64_t j = seen; j < n; j++)
+        row[j] = -INFINITY;
+    return none;
+}
+
+/* Scores and results of one head by matrix products, some query rows at a time; all in float32. */
+static int attend(pst_op_ctx *c, const heads *q, const heads *k, const heads *v, const mask *m, float scale, float cap, float *y, bool flat)
+{
+    enum { ROWS = 64 };
+    const pst_cpu_kernels *kn = pst_kernels_pick(c->plan->isa);
+    const pst_tile_kernels *tile = pst_tile_pick(c->plan->isa);
+    int64_t per = q->h / k->h, rows = q->s < ROWS ? q->s : ROWS, ldy = flat ? q->h * v->d : v->d;
+    if (k->s > INT_MAX / ROWS || q->ss > INT_MAX || k->ss > INT_MAX || v->ss > INT_MAX || ldy > INT_MAX || !k->s)
+        return 1;
+    float *p = pst_scratch(c, (size_t)(rows * k->s) * sizeof *p);
+    if (!p)
+        return PST_ELIMIT;
+    int n = (int)k->s;
+    for (int64_t b = 0; b < q->b; b++)
+        for (int64_t h = 0; h < q->h; h++)
+            for (int64_t i = 0; i < q->s; i += ROWS) {
+                int some = (int)(q->s - i < ROWS ? q->s - i : ROWS);
+                const float *kd = k->data + b * k->sb + h / per * k->sh, *vd = v->data + b * v->sb + h / per * v->sh;
+                pst_sgemm_isa(kn, false, true, some, n, (int)q->d, scale, q->data + b * q->sb + h * q->sh + i * q->ss, (int)q->ss, kd,
+                              (int)k->ss, 0, p, n);
+                for (int r = 0; r < some; r++) {
+                    float *row = p + (int64_t)r * n;
+                    for (int64_t j = 0; j < n && cap > 0; j++)
+                        row[j] = row[j] / cap;
+                    if (cap > 0)
+                        kn->act(PST_ACT_TANH, 0, row, row, (size_t)n);
+                    for (int64_t j = 0; j < n && cap > 0; j++)
+                        row[j] *= cap;
+                    if ((m->t || m->causal || m->lengths) && mask_row(m, b, h, i + r, n, row))
+                        memset(row, 0, (size_t)n * sizeof *row); /* a row with everything masked gives zeros */
+                    else
+                        tile->softmax(row, row, n);
+                }
+                pst_sgemm_isa(kn, false, false, some, (int)v->d, n, 1, p, n, vd, (int)v->ss, 0,
+                              flat ? y + (b * q->s + i) * ldy + h * v->d : y + ((b * q->h + h) * q->s + i) * ldy, (int)ldy);
+            }
+    c->kernel = "attention by products";
+    return 0;
+}
+
 int pst_op_attention(pst_op_ctx *c)
 {
     int rc = pst_need(c, 3);
@@ -143,6 +212,8 @@ int pst_op_attention(pst_op_ctx *c)
     int64_t dims4[4] = {q.b, q.h, q.s, v.d}, dims3[3] = {q.b, q.s, q.h * v.d}, per = q.h / k.h;
     float *y = flat ? pst_out(c, 0, PST_F32, 3, dims3) : pst_out(c, 0, PST_F32, 4, dims4);
     float *qk = c->n_out > 3 ? pst_out(c, 3, PST_F32, 4, (int64_t[]){q.b, q.h, q.s, k.s}) : NULL;
+    if (y && c->n_out <= 3 && !c->plan->opts.no_fusion && (rc = attend(c, &q, &k, &v, &m, (float)scale, (float)cap, y, flat)) <= 0)
+        return rc;
     double *row = pst_scratch(c, (size_t)k.s * 8 + 8), *sum = pst_scratch(c, (size_t)v.d * 8 + 8);
     if (!y || (c->n_out > 3 && !qk) || !row || !sum)
         return PST_ELIMIT;

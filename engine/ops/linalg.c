@@ -29,6 +29,42 @@ static int ref_product(int dtype, const void *a, int64_t ras, int64_t cas, const
     }
 }
 
+/* A constant right side, packed once: products of any number of rows read it in the order the tiles want. */
+typedef struct right_side {
+    pst_packed b;
+    const void *of; /* NULL = not packed */
+} right_side;
+
+static int prepare_right(pst_op_ctx *c, bool tb)
+{
+    enum { SMALL = 1 << 12 }; /* a few panels are read where they lie as fast */
+    const pst_tensor *b = pst_in(c, 1);
+    right_side *s = pst_keep(c, sizeof *s);
+    *c->state = s;
+    if (!b || b->dtype != PST_F32 || b->rank != 2 || c->plan->opts.no_fusion || pst_count(b) < SMALL || b->dims[0] > 1 << 20 ||
+        b->dims[1] > 1 << 20)
+        return 0;
+    const pst_cpu_kernels *kn = pst_kernels_pick(c->plan->isa);
+    int k = (int)b->dims[tb], n = (int)b->dims[!tb];
+    float *room = pst_fuse_room(c->plan, pst_packed_floats(kn, n, k) * sizeof *room);
+    if (!room)
+        return 0;
+    pst_sgemm_pack(kn, tb, n, k, b->data, (int)b->dims[1], room, &s->b);
+    s->of = b->data;
+    c->kernel = "packed GEMM";
+    return 0;
+}
+
+int pst_prepare_matmul(pst_op_ctx *c)
+{
+    return prepare_right(c, false);
+}
+
+int pst_prepare_gemm(pst_op_ctx *c)
+{
+    return prepare_right(c, pst_attr_int(c->node, "transB", 0));
+}
+
 int pst_op_matmul(pst_op_ctx *c)
 {
     int rc = pst_need(c, 2), rank;
@@ -74,6 +110,7 @@ int pst_op_matmul(pst_op_ctx *c)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(a.dtype);
     const pst_cpu_kernels *kn = c->plan->opts.no_fusion ? NULL : pst_kernels_pick(c->plan->isa);
+    const right_side *packed = *c->state;
     if (a.dtype == PST_F32 && batches > 1 && pst_count(&bb) == 1 && pst_count(&ba) == batches && m * batches <= INT_MAX) {
         m *= batches; /* one matrix on the right: all rows at once */
         batches = 1;
@@ -85,7 +122,9 @@ int pst_op_matmul(pst_op_ctx *c)
             ob += i / st[q] % dims[q] * sb[q];
         }
         const char *pa = (const char *)a.data + (size_t)(oa * m * k) * size, *pb = (const char *)b.data + (size_t)(ob * k * n) * size;
-        if (a.dtype == PST_F32 && kn)
+        if (a.dtype == PST_F32 && kn && packed && packed->of == pb)
+            pst_sgemm_packed(&packed->b, (int)m, 1, (const float *)pa, (int)k, 0, (float *)o, (int)n);
+        else if (a.dtype == PST_F32 && kn)
             pst_sgemm_isa(kn, false, false, (int)m, (int)n, (int)k, 1, (const float *)pa, (int)k, (const float *)pb, (int)n, 0, (float *)o,
                           (int)n);
         else if (ref_product(a.dtype, pa, k, 1, pb, n, 1, o, m, n, k) < 0)
@@ -140,6 +179,11 @@ int pst_op_gemm(pst_op_ctx *c)
         for (int64_t i = 0; i < m && bias; i++)
             for (int64_t j = 0; j < n; j++)
                 y[i * n + j] = beta * ((const float *)bias->data)[i * sc[0] + j * sc[1]];
+        const right_side *packed = *c->state;
+        if (packed && packed->of == b.data && !ta) {
+            pst_sgemm_packed(&packed->b, (int)m, alpha, a.data, (int)a.dims[1], bias ? 1 : 0, y, (int)n);
+            return 0;
+        }
         pst_sgemm_isa(pst_kernels_pick(c->plan->isa), ta, tb, (int)m, (int)n, (int)k, alpha, a.data, (int)a.dims[1], b.data, (int)b.dims[1],
                       bias ? 1 : 0, y, (int)n);
         return 0;

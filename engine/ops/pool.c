@@ -81,6 +81,116 @@ static int64_t column_major_index(const pst_window *w, int64_t at)
 POOL(pool_f32, float)
 POOL(pool_f64, double)
 
+/* ---- the fast way: one or two dimensions, float32, maximum or average ---- */
+
+/* The larger, NaN above all. */
+static inline float top_of(float top, float v)
+{
+    return v > top || v != v ? v : top;
+}
+
+/* to[i] = to[i] with from[i·step]; step 1 and 2 written out for the vectoriser. */
+static void combine(bool max, int64_t n, const float *from, int64_t step, float *to)
+{
+#define EACH(AT)                             \
+    if (max)                                 \
+        for (int64_t i = 0; i < n; i++)      \
+            to[i] = top_of(to[i], from[AT]); \
+    else                                     \
+        for (int64_t i = 0; i < n; i++)      \
+            to[i] += from[AT];
+    if (step == 1) {
+        EACH(i)
+    } else if (step == 2) {
+        EACH(2 * i)
+    } else {
+        EACH(i * step)
+    }
+#undef EACH
+}
+
+/* Positions k of a window from `at` that lie in [0, n), as a range. */
+static void inside(int64_t at, int64_t k, int64_t dil, int64_t n, int64_t *from, int64_t *to)
+{
+    *from = at < 0 ? (-at + dil - 1) / dil : 0;
+    *to = n > at ? (n - 1 - at) / dil + 1 : 0;
+    *to = *to < k ? *to : k;
+    *from = *from < *to ? *from : *to;
+}
+
+typedef struct axis {
+    int64_t in, out, k, stride, dil, pad, pad_end;
+} axis;
+
+static axis axis_of(const pst_window *w, int i)
+{
+    return i < 0 ? (axis){1, 1, 1, 1, 1, 0, 0} : (axis){w->in[i], w->out[i], w->k[i], w->stride[i], w->dil[i], w->pad[i], w->pad_end[i]};
+}
+
+/* Positions of window o along an axis that count for an average. */
+static int64_t counted(const axis *a, int64_t o, bool include_pad)
+{
+    int64_t from, to;
+    inside(o * a->stride - a->pad, a->k, a->dil, a->in, &from, &to);
+    if (!include_pad)
+        return to - from;
+    inside(o * a->stride, a->k, a->dil, a->in + a->pad + a->pad_end, &from, &to);
+    return to - from;
+}
+
+/* One row of outputs from the column-wise result of its window, row (in). Windows in the middle together, those at the edges one by one. */
+static void pool_row(const axis *x, bool max, const float *row, float *to)
+{
+    int64_t lo = (x->pad + x->stride - 1) / x->stride, room = x->in - 1 - (x->k - 1) * x->dil + x->pad,
+            hi = room < 0 ? 0 : room / x->stride + 1;
+    lo = lo < x->out ? lo : x->out;
+    hi = hi < x->out ? hi : x->out;
+    hi = hi < lo ? lo : hi;
+    for (int64_t o = 0; o < x->out; o++) {
+        to[o] = max ? -INFINITY : 0;
+        if (o >= lo && o < hi)
+            continue;
+        int64_t from, end, at = o * x->stride - x->pad;
+        inside(at, x->k, x->dil, x->in, &from, &end);
+        for (int64_t k = from; k < end; k++)
+            to[o] = max ? top_of(to[o], row[at + k * x->dil]) : to[o] + row[at + k * x->dil];
+    }
+    for (int64_t k = 0; k < x->k && lo < hi; k++)
+        combine(max, hi - lo, row + lo * x->stride - x->pad + k * x->dil, x->stride, to + lo);
+}
+
+/* Rows of the window are combined first, over the whole width, then columns. Returns 1 when this is no case for it. */
+static int pool_fast(pst_op_ctx *c, const pst_window *w, const pool_args *a, const float *px, float *y, int64_t images)
+{
+    if (c->plan->opts.no_fusion || w->n > 2 || a->kind == P_LP || !w->out_count || !w->in_count)
+        return 1;
+    axis v = axis_of(w, w->n - 2), x = axis_of(w, w->n - 1);
+    bool max = a->kind == P_MAX;
+    float *row = pst_scratch(c, (size_t)x.in * sizeof *row);
+    double *by = pst_scratch(c, (size_t)x.out * sizeof *by);
+    if (!row || !by)
+        return PST_ELIMIT;
+    for (int64_t o = 0; o < x.out; o++)
+        by[o] = (double)counted(&x, o, a->include_pad);
+    for (int64_t s = 0; s < images; s++, px += w->in_count)
+        for (int64_t oy = 0; oy < v.out; oy++, y += x.out) {
+            int64_t from, to, at = oy * v.stride - v.pad;
+            inside(at, v.k, v.dil, v.in, &from, &to);
+            if (from < to)
+                memcpy(row, px + (at + from * v.dil) * x.in, (size_t)x.in * sizeof *row);
+            for (int64_t i = 0; i < x.in && from >= to; i++)
+                row[i] = max ? -INFINITY : 0;
+            for (int64_t k = from + 1; k < to; k++)
+                combine(max, x.in, px + (at + k * v.dil) * x.in, 1, row);
+            pool_row(&x, max, row, y);
+            double rows = (double)counted(&v, oy, a->include_pad);
+            for (int64_t o = 0; o < x.out && !max; o++)
+                y[o] = (float)((double)y[o] / (rows * by[o]));
+        }
+    c->kernel = "rows, then columns";
+    return 0;
+}
+
 static int pool(pst_op_ctx *c, pool_kind kind, bool global)
 {
     int rc = pst_need(c, 1);
@@ -112,6 +222,8 @@ static int pool(pst_op_ctx *c, pool_kind kind, bool global)
     if (!y || (kind == P_MAX && c->n_out > 1 && pst_wanted(c, 1) && !index))
         return PST_ELIMIT;
     if (x.dtype == PST_F32) {
+        if (!index && (rc = pool_fast(c, &w, &a, x.data, y, images)) <= 0)
+            return rc;
         pool_f32(&w, &a, x.data, y, index, images);
         return 0;
     }

@@ -184,12 +184,99 @@ static void test_recurrent_cells(void **state)
     }
 }
 
+static void test_products(void **state)
+{
+    for (int round = 0; round < 120; round++) {
+        int m = pick(1, 70), k = pick(1, 90), n = pick(1, 100), batch = pick(1, 4), form = round % 4;
+        if (round < 4) { /* weights too large for a fused network */
+            m = 5 + 13 * round;
+            k = 1030;
+            n = 1100;
+        }
+        pst_onnx_builder *b = pst_onnx_new("product", 17, 8);
+        float *x = kit_floats((size_t)(batch * m * k)), *z = kit_floats((size_t)(batch * k * n));
+        pst_tensor in[2] = {{.dtype = PST_F32, .rank = 3, .dims = {batch, m, k}, .data = x},
+                            {.dtype = PST_F32, .rank = 3, .dims = {batch, k, n}, .data = z}};
+        KIT_WEIGHTS(b, "w", 1, k, n);
+        KIT_WEIGHTS(b, "wt", 1, n, k);
+        KIT_WEIGHTS(b, "c", 1, n);
+        if (form == 3) {
+            in[0].rank = 2;
+            in[0].dims[0] = m;
+            in[0].dims[1] = k;
+            pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, k}, NULL);
+            pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, n}, NULL);
+            kit_node(b, "Gemm x wt c > y");
+            pst_onnx_attr_int(b, "transB", 1);
+            pst_onnx_attr_float(b, "beta", 0.5f);
+        } else {
+            pst_onnx_input(b, "x", PST_F32, 3, (int64_t[]){-1, -1, k}, NULL);
+            if (form == 0)
+                pst_onnx_input(b, "z", PST_F32, 3, (int64_t[]){-1, k, n}, NULL);
+            pst_onnx_output(b, "y", PST_F32, 3, (int64_t[]){-1, -1, n}, NULL);
+            kit_node(b, form == 0 ? "MatMul x z > y" : "MatMul x w > y");
+            if (form == 1) { /* two readers keep the product out of a chain */
+                pst_onnx_output(b, "y2", PST_F32, 3, (int64_t[]){-1, -1, n}, NULL);
+                kit_node(b, "Relu y > y2");
+            }
+        }
+        char what[120];
+        snprintf(what, sizeof what, "round %d: form %d, %d x (%d, %d) x %d", round, form, batch, m, k, n);
+        every_isa(b, in, form == 0 ? 2 : 1, form == 1 ? 2 : 1, round < 4 ? 2e-4f : 2e-5f, what);
+        free(x);
+        free(z);
+    }
+}
+
+static void test_attention(void **state)
+{
+    for (int round = 0; round < 120; round++) {
+        int batch = pick(1, 2), kv = pick(1, 3), heads = kv * pick(1, 2), sq = pick(1, round % 5 ? 12 : 90), sk = pick(sq, sq + 20),
+            d = pick(1, 20), dv = pick(1, 20), masked = round % 3;
+        pst_onnx_builder *b = pst_onnx_new("attention", 23, 11);
+        pst_onnx_input(b, "q", PST_F32, 3, (int64_t[]){-1, -1, heads * d}, NULL);
+        pst_onnx_input(b, "k", PST_F32, 3, (int64_t[]){-1, -1, kv * d}, NULL);
+        pst_onnx_input(b, "v", PST_F32, 3, (int64_t[]){-1, -1, kv * dv}, NULL);
+        if (masked == 1)
+            pst_onnx_input(b, "mask", PST_F32, 2, (int64_t[]){-1, -1}, NULL);
+        if (masked == 2)
+            pst_onnx_input(b, "mask", PST_BOOL, 4, (int64_t[]){-1, 1, -1, -1}, NULL);
+        kit_node(b, masked ? "Attention q k v mask > y" : "Attention q k v > y");
+        pst_onnx_attr_int(b, "q_num_heads", heads);
+        pst_onnx_attr_int(b, "kv_num_heads", kv);
+        if (round % 4 == 1)
+            pst_onnx_attr_int(b, "is_causal", 1);
+        if (round % 7 == 2)
+            pst_onnx_attr_float(b, "softcap", 2.0f);
+        pst_onnx_output(b, "y", PST_F32, 3, (int64_t[]){-1, -1, heads * dv}, NULL);
+        float *q = kit_floats((size_t)(batch * sq * heads * d)), *k = kit_floats((size_t)(batch * sk * kv * d)),
+              *v = kit_floats((size_t)(batch * sk * kv * dv)), *mask = kit_floats((size_t)(batch * sq * sk));
+        uint8_t *seen = malloc((size_t)(batch * sq * sk));
+        for (int i = 0; i < batch * sq * sk; i++)
+            seen[i] = i / sk % 5 != 1 && kit_next() % 4; /* some rows see nothing */
+        pst_tensor in[4] = {{.dtype = PST_F32, .rank = 3, .dims = {batch, sq, heads * d}, .data = q},
+                            {.dtype = PST_F32, .rank = 3, .dims = {batch, sk, kv * d}, .data = k},
+                            {.dtype = PST_F32, .rank = 3, .dims = {batch, sk, kv * dv}, .data = v},
+                            {.dtype = PST_F32, .rank = 2, .dims = {sq, sk}, .data = mask}};
+        if (masked == 2)
+            in[3] = (pst_tensor){.dtype = PST_BOOL, .rank = 4, .dims = {batch, 1, sq, sk}, .data = seen};
+        char what[160];
+        snprintf(what, sizeof what, "round %d: batch %d, %d of %d heads, %d queries, %d keys, %d and %d wide, mask %d", round, batch, heads,
+                 kv, sq, sk, d, dv, masked);
+        every_isa(b, in, masked ? 4 : 3, 1, 1e-5f, what);
+        free(q);
+        free(k);
+        free(v);
+        free(mask);
+        free(seen);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_pools),
-        cmocka_unit_test(test_recurrent_cells),
+        cmocka_unit_test(test_convolutions), cmocka_unit_test(test_pools),     cmocka_unit_test(test_recurrent_cells),
+        cmocka_unit_test(test_products),     cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
