@@ -137,8 +137,10 @@ static void step_line(const pst_explained *e, const pst_step *s, size_t at, pst_
         pst_heap_printf(t, " ");
         put_padded(t, n->n_out && n->out[0] >= 0 ? e->p->m->values[n->out[0]].name : "", 29);
     }
+    if (e->measured && e->observed)
+        pst_heap_printf(t, " %9s", seen && seen->best_ns ? human((double)seen->best_ns / rows, a, sizeof a) : "");
     pst_heap_printf(t, "  ");
-    put_cut(t, pst_explain_kernel(e->p, s), WIDTH - (e->observed ? 93 : 61));
+    put_cut(t, pst_explain_kernel(e->p, s), WIDTH - (e->observed ? e->measured ? 103 : 93 : 61));
     pst_heap_printf(t, "\n");
     parts_line(n, t);
     if (seen && seen->runs > 1) /* a nested graph's step */
@@ -218,8 +220,12 @@ void pst_explain_text(const pst_explained *e, pst_heap_text *t)
                     nodes_in(p, offsetof(pst_prog, n_folded)), nodes_in(p, offsetof(pst_prog, n_dropped)),
                     nodes_in(p, offsetof(pst_prog, n_fused)), nodes_in(p, offsetof(pst_prog, n_steps)));
     if (e->observed)
-        pst_heap_printf(t, "%4s  %-23s %-29s %10s %10s %9s  %s\n", "#", "OPERATOR", "RESULT", e->has_batch ? "FLOP/ROW" : "FLOP",
-                        e->has_batch ? "MOVED/ROW" : "MOVED", e->has_batch ? "OUT/ROW" : "OUT", "KERNEL");
+        pst_heap_printf(t, "%4s  %-23s %-29s %10s %10s %9s%s  %s\n", "#", "OPERATOR", "RESULT", e->has_batch ? "FLOP/ROW" : "FLOP",
+                        e->has_batch ? "MOVED/ROW" : "MOVED", e->has_batch ? "OUT/ROW" : "OUT",
+                        !e->measured   ? ""
+                        : e->has_batch ? "    NS/ROW"
+                                       : "        NS",
+                        "KERNEL");
     else
         pst_heap_printf(t, "%4s  %-23s %-29s  %s\n", "#", "OPERATOR", "RESULT", "KERNEL");
     for (size_t g = 0; g < p->n_progs; g++) {
@@ -305,6 +311,8 @@ static void step_json(const pst_explained *e, size_t graph, size_t at, pst_heap_
         }
         pst_heap_printf(t, ",\"runs\":%" PRIu64 ",\"flops_per_row\":%.15g,\"moved_bytes_per_row\":%.15g,\"output_bytes_per_row\":%.15g",
                         s->seen->runs, s->seen->flops / rows, s->seen->bytes / rows, s->seen->out_bytes / rows);
+        if (e->measured && s->seen->best_ns)
+            pst_heap_printf(t, ",\"ns_per_row\":%.15g", (double)s->seen->best_ns / rows);
     }
     pst_heap_printf(t, "}");
 }

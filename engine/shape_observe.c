@@ -291,7 +291,7 @@ void pst_observe_clear(pst_plan *p)
             pst_step *s = &p->progs[g].steps[i];
             if (!s->seen)
                 s->seen = pst_zone_alloc(&p->zone, sizeof *s->seen);
-            pst_seen fresh = {.probes = s->seen->probes};
+            pst_seen fresh = {.probes = s->seen->probes, .best_ns = s->seen->best_ns};
             memcpy(fresh.probe, s->seen->probe, sizeof fresh.probe);
             *s->seen = fresh;
         }
@@ -304,7 +304,6 @@ int pst_observe_run(pst_plan *p, int64_t batch, int64_t other, size_t *ret_peak,
     int rc = pst_observe_inputs(m, batch, other, in, err);
     if (rc == 0) {
         pst_observe_clear(p);
-        pst_pool_drop(&p->pool);
         p->observing = true;
         const pst_val **got = pst_heap_array(m->info.n_outputs + 1, sizeof *got);
         pst_val *vals = pst_heap_array(m->info.n_inputs + 1, sizeof *vals);
@@ -331,5 +330,15 @@ void pst_observe_probe(pst_plan *p)
             pst_seen *e = p->progs[g].steps[i].seen;
             if (e && e->has_out && e->probes < 2)
                 e->probe[e->probes++] = e->out;
+        }
+}
+
+void pst_observe_time(pst_plan *p)
+{
+    for (size_t g = 0; g < p->n_progs; g++)
+        for (size_t i = 0; i < p->progs[g].n_steps; i++) {
+            pst_seen *e = p->progs[g].steps[i].seen;
+            if (e && e->runs && (!e->best_ns || e->ns < e->best_ns))
+                e->best_ns = e->ns ? e->ns : 1;
         }
 }

@@ -1,5 +1,5 @@
-/* ONNX backend node tests: every folder of ONNX 1.22.0 runs; nothing that is claimed may fail, and at least PASS_MIN must pass.
- * The data is 54 MB and not in the repository. With arguments: runs those folders instead and prints them all. */
+/* ONNX backend node tests: every folder of ONNX 1.22.0 runs, with fused steps and node by node; nothing that is claimed may fail,
+ * and at least PASS_MIN must pass. The data is 54 MB and not in the repository. With arguments: runs those folders instead and prints them all. */
 #include "engine/backend_test.h"
 
 #include "common/base/buf.h"
@@ -20,12 +20,33 @@ static char *find_data(void)
     return pst_sprintf("%s/.cache/penstock/onnx-node-tests", home ? home : "");
 }
 
+static int run_all(char *dir, unsigned how, const char *name)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    int rc = pst_models_test(1, &dir, how, f), pass = 0, fail = 0, unsupported = 0;
+    fclose(f);
+    const char *last = text;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        if (!strncmp(line, "FAIL", 4))
+            puts(line);
+        last = line;
+    }
+    printf("%s: %s\n", name, last);
+    if (sscanf(last, "%d passed, %d failed, %d unsupported", &pass, &fail, &unsupported) != 3 || fail || rc || pass < PASS_MIN) {
+        printf("not ok: nothing may fail and at least %d must pass\n", PASS_MIN);
+        rc = 1;
+    }
+    free(text);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
         return pst_models_test(argc - 1, argv + 1, PST_NODE_TEST_ONNXRUNTIME, stdout);
-    char *dir = find_data(), *text = NULL;
-    size_t len = 0;
+    char *dir = find_data();
     if (!pst_fs_exists(dir)) {
         printf("skipped: no ONNX node tests in %s. Cure: pip download --no-deps onnx==1.22.0, unpack onnx/backend/test/data/node from the "
                "wheel and "
@@ -34,21 +55,7 @@ int main(int argc, char **argv)
         free(dir);
         return 77;
     }
-    FILE *f = open_memstream(&text, &len);
-    int rc = pst_models_test(1, &dir, 0, f), pass = 0, fail = 0, unsupported = 0;
-    fclose(f);
-    const char *last = text;
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-        if (!strncmp(line, "FAIL", 4))
-            puts(line);
-        last = line;
-    }
-    puts(last);
-    if (sscanf(last, "%d passed, %d failed, %d unsupported", &pass, &fail, &unsupported) != 3 || fail || rc || pass < PASS_MIN) {
-        printf("not ok: nothing may fail and at least %d must pass\n", PASS_MIN);
-        rc = 1;
-    }
-    free(text);
+    int rc = run_all(dir, 0, "fused"), rc2 = run_all(dir, PST_NODE_TEST_NO_FUSION, "node by node");
     free(dir);
-    return rc;
+    return rc ? rc : rc2;
 }
