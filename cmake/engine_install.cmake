@@ -35,7 +35,7 @@ set_target_properties(penstock_engine_static PROPERTIES OUTPUT_NAME penstock-eng
   ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 
 # Paths are relative to the files themselves: an installed tree may be moved as a whole.
-set(engine_requires "libprotobuf-c, libcrypto")
+set(engine_requires "libprotobuf-c")
 file(RELATIVE_PATH engine_up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" engine_up "${engine_up}")
 configure_file(${CMAKE_SOURCE_DIR}/cmake/penstock-engine.pc.in ${engine_gen}/penstock-engine.pc @ONLY)

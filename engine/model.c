@@ -3,9 +3,8 @@
 #include "engine/abi.h"
 #include "engine/native/native.h"
 #include "engine/onnx_read.h"
-
-#include "common/base/hash.h"
 #include "engine/ort/ort.h"
+#include "engine/sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +48,7 @@ int pst_model_load(const void *data, size_t len, const char *base_dir, const pst
     l.m->refs = 1;
     l.m->limits = lim;
     l.m->info.file_bytes = len;
-    pst_sha256_hex(data, len, l.m->info.digest);
+    pst_engine_sha256(data, len, l.m->info.digest);
     if (base_dir)
         l.base_dirfd = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     rc = pst_heap_run(&l.m->heap, load_body, &l, err);

@@ -192,6 +192,31 @@ static inline void kit_strings(pst_buf *ret)
     kit_finish(o, ret);
 }
 
+/* One tree of XGBoost's and one of LightGBM's, over 8 features, as their libraries write them. */
+static inline void kit_xgboost(pst_buf *ret)
+{
+    pst_buf_adds(ret, "{\"learner\":{\"attributes\":{},\"feature_names\":[],\"feature_types\":[],\"gradient_booster\":{\"model\":{"
+                      "\"gbtree_model_param\":{\"num_parallel_tree\":\"1\",\"num_trees\":\"1\"},\"tree_info\":[0],\"trees\":[{"
+                      "\"base_weights\":[0,-0.25,0.75],\"categories\":[],\"categories_nodes\":[],\"categories_segments\":[],"
+                      "\"categories_sizes\":[],\"default_left\":[1,0,0],\"id\":0,\"left_children\":[1,-1,-1],\"loss_changes\":[1,0,0],"
+                      "\"parents\":[2147483647,0,0],\"right_children\":[2,-1,-1],\"split_conditions\":[0.5,-0.25,0.75],"
+                      "\"split_indices\":[3,0,0],\"split_type\":[0,0,0],\"sum_hessian\":[3,2,1],\"tree_param\":{\"num_deleted\":\"0\","
+                      "\"num_feature\":\"8\",\"num_nodes\":\"3\",\"size_leaf_vector\":\"1\"}}]},\"name\":\"gbtree\"},"
+                      "\"learner_model_param\":{\"base_score\":\"5E-1\",\"boost_from_average\":\"1\",\"num_class\":\"0\","
+                      "\"num_feature\":\"8\",\"num_target\":\"1\"},\"objective\":{\"name\":\"reg:squarederror\","
+                      "\"reg_loss_param\":{\"scale_pos_weight\":\"1\"}}},\"version\":[2,1,0]}");
+}
+
+static inline void kit_lightgbm(pst_buf *ret)
+{
+    pst_buf_adds(ret, "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nlabel_index=0\nmax_feature_idx=7\nobjective=regression\n"
+                      "feature_names=a b c d e f g h\nfeature_infos=[-1:1] [-1:1] [-1:1] [-1:1] [-1:1] [-1:1] [-1:1] [-1:1]\n"
+                      "tree_sizes=330\n\nTree=0\nnum_leaves=3\nnum_cat=0\nsplit_feature=3 5\nsplit_gain=1 1\nthreshold=0.5 -0.25\n"
+                      "decision_type=2 2\nleft_child=1 -1\nright_child=-2 -3\nleaf_value=-0.25 0.75 1.5\nleaf_weight=1 1 1\n"
+                      "leaf_count=1 1 1\ninternal_value=0 0\ninternal_weight=2 1\ninternal_count=3 2\nis_linear=0\nshrinkage=1\n\n\n"
+                      "end of trees\n\nparameters:\n[boosting: gbdt]\nend of parameters\n\npandas_categorical:null\n");
+}
+
 typedef struct kit_model {
     const char *name;
     void (*build)(pst_buf *ret);
@@ -201,8 +226,10 @@ typedef struct kit_model {
 } kit_model;
 
 static const kit_model kit_models[] = {
-    {"mlp", kit_mlp, 2, {0, 8}, PST_F32},      {"trees", kit_trees, 2, {0, 8}, PST_F32},     {"cnn", kit_cnn, 4, {0, 1, 8, 8}, PST_F32},
-    {"lstm", kit_lstm, 3, {0, 2, 8}, PST_F32}, {"control", kit_control, 2, {0, 8}, PST_F32}, {"strings", kit_strings, 1, {0}, PST_STR},
+    {"mlp", kit_mlp, 2, {0, 8}, PST_F32},         {"trees", kit_trees, 2, {0, 8}, PST_F32},
+    {"cnn", kit_cnn, 4, {0, 1, 8, 8}, PST_F32},   {"lstm", kit_lstm, 3, {0, 2, 8}, PST_F32},
+    {"control", kit_control, 2, {0, 8}, PST_F32}, {"strings", kit_strings, 1, {0}, PST_STR},
+    {"xgboost", kit_xgboost, 2, {0, 8}, PST_F32}, {"lightgbm", kit_lightgbm, 2, {0, 8}, PST_F64},
 };
 #define KIT_MODELS (sizeof kit_models / sizeof *kit_models)
 
@@ -220,6 +247,8 @@ static inline pst_tensor kit_input(const kit_model *k, int64_t n)
     for (size_t i = 0; i < count; i++) {
         if (k->dtype == PST_STR)
             ((const char **)t.data)[i] = words[(i + (size_t)n) % 5];
+        else if (k->dtype == PST_F64)
+            ((double *)t.data)[i] = (double)((i * 29 + (size_t)n * 7) % 31) / 9.0 - 1.5;
         else
             ((float *)t.data)[i] = (float)((i * 29 + (size_t)n * 7) % 31) / 9.0f - 1.5f;
     }

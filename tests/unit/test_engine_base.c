@@ -1,0 +1,142 @@
+/* What the engine stands on: memory with owners, names, the digest. */
+#include "common/base/hash.h"
+#include "engine/heap.h"
+#include "engine/names.h"
+#include "engine/sha256.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct job {
+    pst_heap inner;
+    int reached;
+} job;
+
+/* Blocks of all kinds, freed in another order than they were taken in, grown in the middle of the list. */
+static int mixed(void *arg, pst_err *err)
+{
+    unsigned char *p[64] = {0};
+    for (int i = 0; i < 64; i++) {
+        p[i] = i % 3 == 0 ? pst_heap_alloc((size_t)i) : i % 3 == 1 ? pst_heap_bytes((size_t)i) : pst_heap_alloc64((size_t)i);
+        assert_int_equal((uintptr_t)p[i] % (i % 3 == 2 ? 64 : 16), 0);
+        memset(p[i], i, (size_t)i);
+    }
+    for (int i = 0; i < 64; i += 3) {
+        p[i] = pst_heap_realloc(p[i], (size_t)(i + 1) * 1000);
+        for (int k = 0; k < i; k++)
+            assert_int_equal(p[i][k], i);
+    }
+    for (int i = 63; i >= 0; i -= 2)
+        pst_heap_free(p[i]);
+    pst_heap_free(NULL);
+    pst_heap_text t = {0};
+    for (int i = 0; i < 500; i++)
+        pst_heap_printf(&t, "%d,", i);
+    assert_int_equal(t.len, 1890);
+    assert_int_equal(strlen(t.data), 1890);
+    ((job *)arg)->reached++;
+    return 0; /* what is left goes with the owner */
+}
+
+static int too_much(void *arg, pst_err *err)
+{
+    pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "onnx", 0, "something else, said before");
+    pst_heap_alloc(100);
+    pst_heap_array(SIZE_MAX / 4, 8);
+    ((job *)arg)->reached = 1000;
+    return 0;
+}
+
+static int nested(void *arg, pst_err *err)
+{
+    job *j = arg;
+    pst_heap_alloc(10);
+    int rc = pst_heap_run(&j->inner, too_much, j, err);
+    pst_heap_release(&j->inner);
+    assert_int_equal(rc, PST_ENOMEM);
+    pst_err_clear(err);
+    pst_heap_alloc(10); /* the outer run goes on */
+    j->reached++;
+    return 7;
+}
+
+static void test_memory_belongs_to_its_owner(void **state)
+{
+    pst_heap h = {0};
+    job j = {0};
+    pst_err err = {0};
+    assert_int_equal(pst_heap_run(&h, mixed, &j, &err), 0);
+    pst_heap_release(&h);
+    assert_null(h.first);
+    assert_int_equal(pst_heap_run(&h, nested, &j, &err), 7);
+    assert_int_equal(j.reached, 2);
+    assert_int_equal(err.code, 0);
+    assert_int_equal(pst_heap_run(&h, too_much, &j, &err), PST_ENOMEM);
+    assert_int_equal(err.code, PST_ENOMEM); /* not what was said before memory ran out */
+    assert_int_equal(pst_heap_run(&h, too_much, &j, NULL), PST_ENOMEM);
+    pst_heap_release(&h);
+    assert_int_equal(j.reached, 2);
+    assert_null(pst_heap_raw(PTRDIFF_MAX));
+}
+
+static int many_names(void *arg, pst_err *err)
+{
+    enum { N = 20000 };
+    char(*text)[16] = pst_heap_array(N, sizeof *text);
+    pst_names n = {0};
+    assert_int_equal(pst_names_get(&n, "x"), -1);
+    for (int i = 0; i < N; i++) {
+        snprintf(text[i], sizeof text[i], "name/%d", i);
+        pst_names_put(&n, text[i], i);
+    }
+    pst_names_put(&n, "name/7", 77); /* replaces, and keeps its place */
+    assert_int_equal(n.n, N);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(pst_names_get(&n, text[i]), i == 7 ? 77 : i);
+        assert_string_equal(n.at[i].name, text[i]);
+    }
+    assert_int_equal(pst_names_get(&n, "name/20000"), -1);
+    assert_int_equal(pst_names_get(&n, ""), -1);
+    pst_names_done(&n);
+    assert_int_equal(pst_names_get(&n, "name/1"), -1);
+    return 0;
+}
+
+static void test_names_find_what_was_put(void **state)
+{
+    pst_heap h = {0};
+    assert_int_equal(pst_heap_run(&h, many_names, NULL, NULL), 0);
+    pst_heap_release(&h);
+}
+
+static void test_digest_is_sha256(void **state)
+{
+    enum { LEN = 1000 };
+    unsigned char data[LEN];
+    char ours[65], plain[65], want[65];
+    for (int i = 0; i < LEN; i++)
+        data[i] = (unsigned char)((unsigned)i * 2654435761u >> 13);
+    for (size_t n = 0; n <= LEN; n++) {
+        pst_sha256_hex(data, n, want);
+        pst_engine_sha256(data, n, ours);
+        pst_engine_sha256_plain(data, n, plain);
+        assert_string_equal(ours, want);
+        assert_string_equal(plain, want);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_belongs_to_its_owner),
+        cmocka_unit_test(test_names_find_what_was_put),
+        cmocka_unit_test(test_digest_is_sha256),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
