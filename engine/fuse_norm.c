@@ -65,16 +65,19 @@ static int run_norm(pst_op_ctx *c)
     float *o = pst_out_over(c, 0, 0);
     if (!o)
         return PST_ELIMIT;
-    for (int64_t i = 0, count = pst_count(&x); i < count; i += n) {
-        const float *row = (const float *)x.data + i;
+    const float *rows = x.data;
+    int64_t count = pst_count(&x), step = g->softmax && n < PST_TILE ? PST_TILE / n * n : n; /* short rows of a softmax go together */
+    for (int64_t i = 0; i < count; i += step) {
+        int64_t len = count - i < step ? count - i : step;
+        const float *row = rows + i;
         if (g->before != PST_TILE_CODES) {
-            for (int64_t k = 0; k < n; k += PST_TILE)
+            for (int64_t k = 0; k < len; k += PST_TILE)
                 s->kernels->op(g->before, row + k, 1, add ? pa + i + k : pa, add != NULL, o + i + k,
-                               n - k < PST_TILE ? (int)(n - k) : PST_TILE, 0, 0);
+                               len - k < PST_TILE ? (int)(len - k) : PST_TILE, 0, 0);
             row = o + i;
         }
         if (g->softmax)
-            s->kernels->softmax(row, o + i, n);
+            s->kernels->softmax_rows(row, o + i, len / n, n);
         else
             s->kernels->layer_norm(row, ps, pb, g->eps, o + i, n);
     }

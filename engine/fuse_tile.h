@@ -55,6 +55,8 @@ typedef struct pst_tile_kernels {
     void (*layer_norm)(const float *x, const float *scale, const float *bias, double eps, float *o, int64_t n);
     /* One row: o = e^(x - max) / Σ; o may be x. */
     void (*softmax)(const float *x, float *o, int64_t n);
+    /* The same of many rows of n > 0: short ones share their vectors. */
+    void (*softmax_rows)(const float *x, float *o, int64_t rows, int64_t n);
 } pst_tile_kernels;
 
 extern const pst_tile_kernels pst_tile_portable, pst_tile_avx2, pst_tile_avx512;

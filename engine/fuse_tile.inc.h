@@ -217,24 +217,50 @@ static void layer_norm(const float *x, const float *scale, const float *bias, do
             o[i] += bias[i];
 }
 
-static void softmax(const float *x, float *o, int64_t n)
+static float top_of(const float *x, int64_t n)
 {
     float tops[LANES], top = x[0];
     int64_t i = 0;
-    for (int k = 0; k < LANES; k++)
-        tops[k] = x[0];
-    for (; i + LANES <= n; i += LANES)
+    if (n >= LANES) {
         for (int k = 0; k < LANES; k++)
-            tops[k] = x[i + k] > tops[k] ? x[i + k] : tops[k];
+            tops[k] = x[0];
+        for (; i + LANES <= n; i += LANES)
+            for (int k = 0; k < LANES; k++)
+                tops[k] = x[i + k] > tops[k] ? x[i + k] : tops[k];
+        for (int k = 0; k < LANES; k++)
+            top = tops[k] > top ? tops[k] : top;
+    }
     for (; i < n; i++)
         top = x[i] > top ? x[i] : top;
-    for (int k = 0; k < LANES; k++)
-        top = tops[k] > top ? tops[k] : top;
-    for (i = 0; i < n; i++)
-        o[i] = exp_of(x[i] - top);
-    float by = (float)(1 / sum_of(o, n));
-    for (i = 0; i < n; i++)
-        o[i] *= by;
+    return top;
 }
 
-const pst_tile_kernels KERNELS = {.isa = ISA_NAME, .op = op, .layer_norm = layer_norm, .softmax = softmax};
+/* Short rows take the exponential together: one call of it fills its vectors. */
+static void softmax_rows(const float *x, float *o, int64_t rows, int64_t n)
+{
+    int64_t together = n < PST_TILE ? PST_TILE / n : 1;
+    for (int64_t r = 0; r < rows; r += together) {
+        int64_t few = rows - r < together ? rows - r : together;
+        const float *from = x + r * n;
+        float *to = o + r * n;
+        for (int64_t k = 0; k < few; k++) {
+            float top = top_of(from + k * n, n);
+            for (int64_t i = 0; i < n; i++)
+                to[k * n + i] = from[k * n + i] - top;
+        }
+        for (int64_t i = 0; i < few * n; i++)
+            to[i] = exp_of(to[i]);
+        for (int64_t k = 0; k < few; k++) {
+            float by = (float)(1 / sum_of(to + k * n, n));
+            for (int64_t i = 0; i < n; i++)
+                to[k * n + i] *= by;
+        }
+    }
+}
+
+static void softmax(const float *x, float *o, int64_t n)
+{
+    softmax_rows(x, o, 1, n);
+}
+
+const pst_tile_kernels KERNELS = {.isa = ISA_NAME, .op = op, .layer_norm = layer_norm, .softmax = softmax, .softmax_rows = softmax_rows};
