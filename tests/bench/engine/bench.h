@@ -41,6 +41,6 @@ void *bench_library(const char *path, char *why);
 /* One symbol; prints and exits when the library lacks it: another version than the one this was written for. */
 void *bench_symbol(void *lib, const char *name);
 
-extern const bench_side bench_penstock, bench_ort, bench_xgboost, bench_lightgbm, bench_tl2cgen, bench_lleaves;
+extern const bench_side bench_penstock, bench_native, bench_ort, bench_xgboost, bench_lightgbm, bench_tl2cgen, bench_lleaves;
 
 #endif

@@ -31,7 +31,7 @@ def cpu():
 def measure(m, seconds, repeats, python):
     """Lines of JSON of one model, by side."""
     libs = libraries()
-    sides = [("penstock", "best", m.path), ("ONNX Runtime", libs["ONNX Runtime"], m.path)] + [(s, libs[s], f) for s, f in m.sides]
+    sides = [("penstock", "best", m.path), ("ONNX Runtime", libs["ONNX Runtime"], m.path)] + [(s, libs[s], f) for s, f in m.sides] + [("penstock native", "best", f) for _, f in m.sides]
     extra = models.compiled(m, python) if m.sides and m.visits < 1500 else None  # the great ones take a compiler an hour
     if extra:
         sides.append((extra[0], "-", extra[1]))
@@ -85,10 +85,10 @@ def report(result):
             cells = [(lambda t: f"{number(t)} ({t / ns:.1f})" if t else "–")(m["sides"].get(p, {}).get("ns", {}).get(batch)) for p in peers]
             out.append(f"| {m['name']} | {int(batch):,} | **{number(ns)}** | {share(m, ns, machine)} | " + " | ".join(cells) + " |")
     out += ["", "Loading the model, the library being there already (milliseconds), and resident memory that library, model and a first batch of 512 add to a process (MB; penstock's own code is in the program):", "",
-            "| model | size | penstock | " + " | ".join(peers) + " |", "|---|---|---|" + "---|" * len(peers)]
+            "| model | size | penstock | penstock, from the library's own file | " + " | ".join(peers) + " |", "|---|---|---|---|" + "---|" * len(peers)]
     for m in result["models"]:
         cell = lambda s: f"{s['load_ms']:.1f} ms, {s['memory_kb'] / 1024:.1f} MB" if s and "load_ms" in s else "–"
-        out.append(f"| {m['name']} | {m['size'] or format(m['flops'], ',') + ' operations a row'} | {cell(m['sides']['penstock'])} | " + " | ".join(cell(m["sides"].get(p)) for p in peers) + " |")
+        out.append(f"| {m['name']} | {m['size'] or format(m['flops'], ',') + ' operations a row'} | {cell(m['sides']['penstock'])} | {cell(m['sides'].get('penstock native'))} | " + " | ".join(cell(m["sides"].get(p)) for p in peers) + " |")
     worst = max((s["max_abs_difference"], m["name"], n) for m in result["models"] for n, s in m["sides"].items() if "max_abs_difference" in s)
     out += ["", f"Greatest difference of any result to ONNX Runtime's: {worst[0]:.1g} ({worst[2]}, {worst[1]}).", ""] + targets(result)
     return "\n".join(out)

@@ -56,7 +56,8 @@ static double number(const bench_out *o, int64_t i)
 
 static const bench_side *side_named(const char *name)
 {
-    static const bench_side *const all[] = {&bench_penstock, &bench_ort, &bench_xgboost, &bench_lightgbm, &bench_tl2cgen, &bench_lleaves};
+    static const bench_side *const all[] = {&bench_penstock, &bench_native,  &bench_ort,    &bench_xgboost,
+                                            &bench_lightgbm, &bench_tl2cgen, &bench_lleaves};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i]->name, name))
             return all[i];

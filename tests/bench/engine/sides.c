@@ -34,6 +34,7 @@ typedef struct ours {
     pst_plan *p;
     size_t n_out;
     bench_job job;
+    double *wide; /* the rows, for a model of LightGBM's own file: it reads doubles; made beforehand */
 } ours;
 
 static void ours_close(void *vs)
@@ -41,6 +42,7 @@ static void ours_close(void *vs)
     ours *s = vs;
     pst_plan_free(s->p);
     pst_model_unref(s->m);
+    free(s->wide);
     free(s);
 }
 
@@ -60,9 +62,21 @@ static void *ours_open(const char *lib, const char *file, const bench_job *job, 
     return s;
 }
 
-static bool nothing_to_prepare(void *s, const float *x, int64_t rows, int batch)
+static double *widened(const float *x, int64_t n)
 {
-    return s && x && rows >= batch;
+    double *d = malloc((size_t)n * sizeof *d);
+    for (int64_t i = 0; d && i < n; i++)
+        d[i] = (double)x[i];
+    return d;
+}
+
+static bool ours_prepare(void *vs, const float *x, int64_t rows, int batch)
+{
+    ours *s = vs;
+    bool wide = pst_model_info_get(s->m)->inputs[0].dtype == PST_F64;
+    if (wide && !s->wide)
+        s->wide = widened(x, rows * s->job.cols);
+    return rows >= batch && (!wide || s->wide);
 }
 
 static bool ours_run(void *vs, const float *x, int64_t at, int batch, bench_out *ret)
@@ -70,6 +84,10 @@ static bool ours_run(void *vs, const float *x, int64_t at, int batch, bench_out 
     ours *s = vs;
     pst_err err = {0};
     pst_tensor in = {.dtype = PST_F32, .rank = s->job.rank + 1, .dims = {batch}, .data = (void *)(x + at * s->job.cols)}, out[8];
+    if (s->wide) {
+        in.dtype = PST_F64;
+        in.data = s->wide + at * s->job.cols;
+    }
     memcpy(in.dims + 1, s->job.dims, (size_t)s->job.rank * sizeof *in.dims);
     if (s->n_out > 8 || pst_plan_run(s->p, &in, 1, out, s->n_out, &err) < 0) {
         fprintf(stderr, "bench_engine: %s\n", err.text);
@@ -83,7 +101,8 @@ static bool ours_run(void *vs, const float *x, int64_t at, int batch, bench_out 
     return true;
 }
 
-const bench_side bench_penstock = {"penstock", ours_open, nothing_to_prepare, ours_run, ours_close};
+const bench_side bench_penstock = {"penstock", ours_open, ours_prepare, ours_run, ours_close};
+const bench_side bench_native = {"penstock native", ours_open, ours_prepare, ours_run, ours_close}; /* the library's own file */
 
 /* ---- tl2cgen: predict(entries, 0, result) for one row; an entry is a float, or -1 in its bits where the value is missing ---- */
 
@@ -131,10 +150,8 @@ static bool compiled_prepare(void *vs, const float *x, int64_t rows, int batch)
     s->wide_y = realloc(s->wide_y, (size_t)batch * sizeof *s->wide_y);
     if (!s->root || s->wide_x)
         return s->y && s->wide_y;
-    s->wide_x = malloc((size_t)(rows * s->job.cols) * sizeof *s->wide_x); /* it reads doubles: made beforehand */
-    for (int64_t i = 0; i < rows * s->job.cols; i++)
-        s->wide_x[i] = (double)x[i];
-    return true;
+    s->wide_x = widened(x, rows * s->job.cols); /* it reads doubles: made beforehand */
+    return s->wide_x;
 }
 
 static bool tl2cgen_run(void *vs, const float *x, int64_t at, int batch, bench_out *ret)
