@@ -2,6 +2,7 @@
  * sentence each time, nothing leaked (AddressSanitizer looks), and the same call succeeds afterwards with the same numbers. */
 #include "tests/unit/engine_models.h"
 
+#include "common/base/log.h"
 #include "engine/backend_test.h"
 #include "engine/heap.h"
 
@@ -195,7 +196,7 @@ static void test_operators_run_out_of_memory(void **state)
 {
     const char *root = getenv("PENSTOCK_ONNX_NODE_TESTS"), *every = getenv("PENSTOCK_OOM_EVERY");
     DIR *d = root && *root ? opendir(root) : NULL;
-    int step = every ? atoi(every) : 12, at = 0, ran = 0;
+    int step = every ? atoi(every) : 12, at = 0, ran = 0, theirs = 0;
     if (!d) {
         printf("skipped: no ONNX node tests. Cure: see test_engine_nodes\n");
         return;
@@ -212,28 +213,35 @@ static void test_operators_run_out_of_memory(void **state)
         at++;
         snprintf(dir, sizeof dir, "%s/%s", root, e->d_name);
         pst_heap_test_fail(0, false);
-        if (pst_node_test(dir, false, NULL) != PST_NODE_TEST_PASS)
-            continue;
+        unsigned how = 0;
+        if (pst_node_test(dir, how, NULL) != PST_NODE_TEST_PASS) { /* what the engine does not cover: ONNX Runtime, where there is one */
+            how = PST_NODE_TEST_ONNXRUNTIME;
+            pst_heap_test_fail(0, false);
+            if (pst_node_test(dir, how, NULL) != PST_NODE_TEST_SERVED)
+                continue;
+            theirs++;
+        }
         uint64_t asked = pst_heap_test_fail(0, false);
         ran++;
         for (uint64_t n = 1; n <= asked; n++) {
             pst_err err = {0};
             pst_heap_test_fail(n, n % 2);
-            pst_node_test_result r = pst_node_test(dir, false, &err);
+            pst_node_test_result r = pst_node_test(dir, how, &err);
             bool hit = pst_heap_test_fail(0, false) >= n;
             failures += hit;
-            if (hit ? r != PST_NODE_TEST_FAIL || err.code != PST_ENOMEM : r != PST_NODE_TEST_PASS)
+            if (hit ? r != PST_NODE_TEST_FAIL || err.code != PST_ENOMEM : r != (how ? PST_NODE_TEST_SERVED : PST_NODE_TEST_PASS))
                 fail_msg("%s, allocation %llu of %llu: result %d, \"%s\"", e->d_name, (unsigned long long)n, (unsigned long long)asked, r,
                          err.text);
         }
     }
     closedir(d);
-    printf("%d of %d folders, %llu failures met\n", ran, at, (unsigned long long)failures);
+    printf("%d of %d folders (%d of them by ONNX Runtime), %llu failures met\n", ran, at, theirs, (unsigned long long)failures);
     assert_true(ran > 0);
 }
 
 int main(void)
 {
+    pst_log_set_level(PST_LOG_WARN); /* a line for every model that ONNX Runtime serves would be too many */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_reading_the_file_may_fail),
