@@ -48,6 +48,7 @@ int pst_model_load(const void *data, size_t len, const char *base_dir, const pst
     l.m->refs = 1;
     l.m->limits = lim;
     l.m->info.file_bytes = len;
+    l.m->info.format = "onnx";
     pst_engine_sha256(data, len, l.m->info.digest);
     if (base_dir)
         l.base_dirfd = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

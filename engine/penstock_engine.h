@@ -100,6 +100,7 @@ typedef struct pst_model_info {
     size_t n_meta;
     char digest[65]; /* sha256 of the file, hex */
     size_t file_bytes;
+    const char *format; /* "onnx", "xgboost-json", "xgboost-ubj", "lightgbm-text" */
 } pst_model_info;
 
 typedef struct pst_plan_opts {

@@ -45,14 +45,14 @@ int pst_models_next_version(const pst_models *m, const char *name); /* highest e
 typedef struct pst_model_draft {
     const char *name;
     const char *path;        /* the artefact */
-    const char *format;      /* "onnx" */
+    const char *format;      /* "onnx", or NULL: the engine looks; what it finds (also "xgboost-json", …) is registered */
     const char *training_id; /* NULL */
     int generation;          /* 0 = none */
     const char *alias;       /* set to the new version when not NULL */
     const char *actor, *reason;
     const pst_model_event *extra; /* features, trained_on, metrics are taken from it; NULL */
 } pst_model_draft;
-/* Validates by loading it with the engine (inputs, outputs, digest), stores the artefact (models/<name>/<sha256>.onnx), publishes
+/* Validates by loading it with the engine (inputs, outputs, digest), stores the artefact (models/<name>/<sha256>.<format>), publishes
  * VERSION_REGISTERED and, if asked, ALIAS_SET; reads back and takes the next version if another writer was first. The same digest of the
  * same training and generation registered twice is one version. ret_event: as registered; clear it. */
 int pst_models_register(pst_client *c, pst_objects *o, const pst_model_draft *d, pst_model_event *ret_event, pst_err *err);

@@ -67,6 +67,8 @@ static int inspect(const pst_model_draft *d, pst_model_event *e, pst_err *err)
         return rc;
     }
     const pst_model_info *info = pst_model_info_get(model);
+    free(e->format);
+    e->format = pst_strdup(info->format);
     take_signature(info->inputs, info->n_inputs, &e->inputs, &e->n_inputs);
     take_signature(info->outputs, info->n_outputs, &e->outputs, &e->n_outputs);
     take_features(model, e);

@@ -58,7 +58,8 @@ int pst_draft_bits(pst_draft *d, size_t words, pst_tree_node *node)
     int rc = pst_draft_grow(d, &d->bits, d->n_bits, &d->cap_bits, words, sizeof *d->bits);
     if (rc < 0)
         return rc;
-    memset(d->bits + d->n_bits, 0, words * sizeof *d->bits);
+    if (words)
+        memset(d->bits + d->n_bits, 0, words * sizeof *d->bits);
     node->set_at = (int32_t)d->n_bits;
     node->set_n = (int32_t)words;
     d->n_bits += words;
@@ -74,11 +75,11 @@ static int check_tree(pst_draft *d, size_t n_nodes, size_t n_leaves)
     if (rc < 0)
         return rc;
     int32_t *leaf_seen = d->seen + n_nodes, *stack = leaf_seen + n_leaves;
-    const pst_tree_node *nodes = d->nodes + d->n_nodes - n_nodes;
     size_t top = 0, reached = 0, leaves = 0;
     memset(d->seen, 0, (n_nodes + n_leaves) * sizeof *d->seen);
     if (!n_nodes)
         return n_leaves == 1 ? 0 : pst_draft_fail(d, PST_EPARSE, "tree %zu: %zu leaves and no split", tree, n_leaves);
+    const pst_tree_node *nodes = &d->nodes[d->n_nodes - n_nodes];
     d->seen[0] = 1;
     stack[top++] = 0;
     while (top) {

@@ -79,12 +79,11 @@ out:
     return ret;
 }
 
-static void fill_meta(pst_model *m, pst_native_kind kind, const pst_native *n)
+static void fill_meta(pst_model *m, const pst_native *n)
 {
     const char *features = mapping_of(&m->zone, n);
     const char **at = pst_zone_alloc(&m->zone, 12 * sizeof *at);
-    const char *const pairs[][2] = {{"penstock.format", formats[kind]},
-                                    {"native.library", n->library},
+    const char *const pairs[][2] = {{"native.library", n->library},
                                     {"native.booster", n->booster},
                                     {"native.objective", n->objective},
                                     {"penstock.features", features}};
@@ -173,6 +172,7 @@ int pst_native_load(pst_native_kind kind, const void *data, size_t len, pst_mode
     }
     fill_graph(m, n);
     fill_info(m, n);
-    fill_meta(m, kind, n);
+    fill_meta(m, n);
+    m->info.format = formats[kind];
     return 0;
 }

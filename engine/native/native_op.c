@@ -63,6 +63,10 @@ static void finish_f(const pst_native *n, float *v)
         for (int i = 0; i < k; i++)
             v[i] = expf(v[i]);
         break;
+    case PST_LINK_EXP: /* survival:aft, by the double exponential */
+        for (int i = 0; i < k; i++)
+            v[i] = (float)exp((double)v[i]);
+        break;
     case PST_LINK_SOFTMAX_F: softmax_f(v, k); break;
     case PST_LINK_ARGMAX_F: v[0] = (float)class_of(v, k); break;
     case PST_LINK_STEP_F:

@@ -632,11 +632,14 @@ static int take_start(xgb *x)
 {
     pst_native *n = x->n;
     float *start = pst_zone_alloc(x->zone, (size_t)n->n_groups * sizeof *start);
+    bool old = x->version[0] == 1 && x->version[1] < 3;
     n->start = start;
     if (x->base_score.n != 1 && x->base_score.n != (size_t)n->n_groups)
         return pst_draft_fail(&x->d, PST_EPARSE, "base_score has %zu numbers for %d outputs", x->base_score.n, n->n_groups);
     for (int32_t i = 0; i < n->n_groups; i++) {
-        int rc = pst_xgb_margin(n->objective, x->base_score.at[x->base_score.n == 1 ? 0 : i], &start[i], x->err);
+        /* gblinear takes the first for all its outputs, as the library does */
+        float base = x->base_score.at[x->base_score.n == 1 || x->is_linear ? 0 : i];
+        int rc = pst_xgb_margin(n->objective, old, base, &start[i], x->err);
         if (rc < 0)
             return rc;
     }

@@ -1,10 +1,13 @@
-/* xgboost_objective.c - see xgboost_objective.h. Names and transforms of XGBoost 1.0 to 3.2. */
+/* xgboost_objective.c - see xgboost_objective.h. Names and transforms of XGBoost 1.0 to 3.2, tried with
+ * 1.0.2, 1.2.1, 1.3.3, 1.4.2, 1.5.2, 1.6.2, 1.7.6, 2.1.4 and 3.2.0. What changed between them: sums began at 0 and got the base score last
+ * up to 1.2 (a float or two apart), dart's sums are rounded otherwise in 1.3, and categories never seen went the way of missing values in
+ * 1.6; here they go as in all versions since. */
 #include "engine/native/xgboost_objective.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef enum { BASE_AS_IT_IS, BASE_LOGIT, BASE_LOG } base_kind;
+typedef enum { BASE_AS_IT_IS, BASE_LOGIT, BASE_LOG, BASE_LOGIT_BEFORE_1_3 } base_kind;
 
 static const struct objective {
     const char *name;
@@ -19,13 +22,13 @@ static const struct objective {
     {"reg:quantileerror", PST_LINK_NONE, BASE_AS_IT_IS},
     {"reg:logistic", PST_LINK_SIGMOID_F, BASE_LOGIT},
     {"binary:logistic", PST_LINK_SIGMOID_F, BASE_LOGIT},
-    {"binary:logitraw", PST_LINK_NONE, BASE_LOGIT},
+    {"binary:logitraw", PST_LINK_NONE, BASE_LOGIT_BEFORE_1_3},
     {"binary:hinge", PST_LINK_STEP_F, BASE_AS_IT_IS},
     {"reg:gamma", PST_LINK_EXP_F, BASE_LOG},
     {"reg:tweedie", PST_LINK_EXP_F, BASE_LOG},
     {"count:poisson", PST_LINK_EXP_F, BASE_LOG},
     {"survival:cox", PST_LINK_EXP_F, BASE_LOG},
-    {"survival:aft", PST_LINK_EXP_F, BASE_LOG},
+    {"survival:aft", PST_LINK_EXP, BASE_LOG},
     {"multi:softprob", PST_LINK_SOFTMAX_F, BASE_AS_IT_IS},
     {"multi:softmax", PST_LINK_ARGMAX_F, BASE_AS_IT_IS},
     {"rank:pairwise", PST_LINK_NONE, BASE_AS_IT_IS},
@@ -57,10 +60,12 @@ int pst_xgb_link(const char *objective, int32_t n_groups, pst_link *ret, pst_err
     return 0;
 }
 
-int pst_xgb_margin(const char *objective, float base_score, float *ret, pst_err *err)
+int pst_xgb_margin(const char *objective, bool before_1_3, float base_score, float *ret, pst_err *err)
 {
     const struct objective *o = find(objective);
     base_kind base = o ? o->base : BASE_AS_IT_IS;
+    if (base == BASE_LOGIT_BEFORE_1_3)
+        base = before_1_3 ? BASE_LOGIT : BASE_AS_IT_IS;
     if (base == BASE_LOGIT && !(base_score > 0 && base_score < 1))
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "model", 0, "base_score is %g; with %s it lies between 0 and 1",
                            (double)base_score, objective);

@@ -57,11 +57,12 @@ static bool as_split(const pst_forest *f, const pst_tree_node *n, split *s)
         s->set = true;
         return true;
     }
-    if (n->mode > PST_TREE_GT || !isfinite(n->split))
+    bool below = n->mode == PST_TREE_LT || n->mode == PST_TREE_GTE;
+    if (n->mode > PST_TREE_GT || isnan(n->split) || (below && n->split == -INFINITY)) /* nothing lies below -infinity */
         return false;
     bool swap = n->mode == PST_TREE_GTE || n->mode == PST_TREE_GT;
     s->t = f->wide ? n->split : float_floor(n->split);
-    if ((n->mode == PST_TREE_LT || n->mode == PST_TREE_GTE) && s->t == n->split) /* x < t is x <= the number before t */
+    if (below && s->t == n->split) /* x < t is x <= the number before t */
         s->t = f->wide ? nextafter(s->t, -INFINITY) : (double)nextafterf((float)s->t, -INFINITY);
     if (swap) {
         s->yes = n->no;
@@ -448,9 +449,8 @@ void pst_forest_tell(pst_op_ctx *c, const pst_forest *f)
     c->kernel = text;
     if (!q) {
         snprintf(text, TELL_BYTES, "%d trees, %d splits: reference walk%s", f->n_trees, f->n_nodes,
-                 c->plan->opts.no_fusion || !f->n_nodes
-                     ? ""
-                     : " (some split is no ordering of finite numbers and no set, or what is wanted is no sum)");
+                 c->plan->opts.no_fusion || !f->n_nodes ? ""
+                                                        : " (some split is neither an ordering nor a set, or what is wanted is no sum)");
         return;
     }
     if (walked)

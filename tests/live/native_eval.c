@@ -66,7 +66,7 @@ int main(int argc, char **argv)
     bool wide = info->inputs[0].dtype == PST_F64;
     const void *x = wide ? (const void *)rows : narrow;
     size_t elem = wide ? sizeof(double) : sizeof(float);
-    printf("%s, %s, %s\n", info->producer, pst_model_meta(m, "penstock.format"), pst_model_meta(m, "native.objective"));
+    printf("%s, %s, %s\n", info->producer, info->format, pst_model_meta(m, "native.objective"));
     const pst_plan_opts ways[] = {{0}, {.isa = "portable"}, {.isa = "avx2"}, {.isa = "avx512"}, {.no_fusion = true}, {0}, {0}, {0}};
     const int64_t batches[] = {n, n, n, n, n, 1, 7, 70};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {

@@ -1,0 +1,491 @@
+/* Native model files: what libraries of several versions wrote gives what they predict; what is broken is refused by a sentence that says
+ * where; running out of memory anywhere unwinds. The files are made by tests/golden/native/make.py. */
+#include "engine/heap.h"
+#include "engine/native/pull.h"
+#include "engine/penstock_engine.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GOLDEN "tests/golden/native"
+
+typedef struct table {
+    int rows, features, outputs;
+    double *x;
+    float *y;
+} table;
+
+static table read_table(const char *path)
+{
+    table t = {0};
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%d %d %d", &t.rows, &t.features, &t.outputs), 3);
+    t.x = calloc((size_t)(t.rows * t.features), sizeof *t.x);
+    t.y = calloc((size_t)(t.rows * t.outputs), sizeof *t.y);
+    for (int r = 0; r < t.rows; r++) {
+        for (int k = 0; k < t.features; k++)
+            assert_int_equal(fscanf(f, "%lf", &t.x[r * t.features + k]), 1);
+        for (int k = 0; k < t.outputs; k++)
+            assert_int_equal(fscanf(f, "%f", &t.y[r * t.outputs + k]), 1);
+    }
+    fclose(f);
+    return t;
+}
+
+static void free_table(table *t)
+{
+    free(t->x);
+    free(t->y);
+}
+
+static void run(pst_model *m, const table *t, bool no_fusion, float *ret)
+{
+    const pst_model_info *info = pst_model_info_get(m);
+    pst_err err = {0};
+    pst_plan *p = NULL;
+    pst_plan_opts opts = {.no_fusion = no_fusion};
+    size_t n = (size_t)(t->rows * t->features);
+    float *narrow = calloc(n, sizeof *narrow);
+    for (size_t i = 0; i < n; i++)
+        narrow[i] = (float)t->x[i];
+    pst_tensor in = {.dtype = info->inputs[0].dtype, .rank = 2, .dims = {t->rows, t->features}}, out;
+    in.data = in.dtype == PST_F64 ? (void *)t->x : narrow;
+    assert_int_equal(pst_plan_new(m, &opts, &p, &err), 0);
+    assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), 0);
+    assert_int_equal(out.dims[0], t->rows);
+    assert_int_equal(out.dims[1], t->outputs);
+    memcpy(ret, out.data, (size_t)(t->rows * t->outputs) * sizeof *ret);
+    pst_plan_free(p);
+    free(narrow);
+}
+
+static void check_file(const char *name)
+{
+    char path[512], rows[512];
+    pst_model *m = NULL;
+    pst_err err = {0};
+    snprintf(path, sizeof path, GOLDEN "/%s", name);
+    snprintf(rows, sizeof rows, "%.*s.rows", (int)(strrchr(path, '.') - path), path);
+    table t = read_table(rows);
+    if (pst_model_load_file(path, NULL, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    const pst_model_info *info = pst_model_info_get(m);
+    assert_string_equal(info->format, strstr(name, ".txt") ? "lightgbm-text" : strstr(name, ".ubj") ? "xgboost-ubj" : "xgboost-json");
+    assert_int_equal(info->inputs[0].dims[1], t.features);
+    float *got = calloc((size_t)(t.rows * t.outputs), sizeof *got);
+    for (int twin = 0; twin < 2; twin++) {
+        run(m, &t, twin, got);
+        for (int i = 0; i < t.rows * t.outputs; i++)
+            if (!(fabsf(got[i] - t.y[i]) <= 2e-7f * (1 + fabsf(t.y[i])))) /* the file's decimals, and the machine's exponential */
+                fail_msg("%s, row %d: %.9g, its library gives %.9g", name, i / t.outputs, (double)got[i], (double)t.y[i]);
+    }
+    free(got);
+    free_table(&t);
+    pst_model_unref(m);
+}
+
+static void test_native_files_of_many_versions_predict_as_their_libraries(void **state)
+{
+    struct dirent **list;
+    int n = scandir(GOLDEN, &list, NULL, alphasort), files = 0;
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++) {
+        const char *dot = strrchr(list[i]->d_name, '.');
+        if (dot && (!strcmp(dot, ".json") || !strcmp(dot, ".ubj") || !strcmp(dot, ".txt"))) {
+            check_file(list[i]->d_name);
+            files++;
+        }
+        free(list[i]);
+    }
+    free(list);
+    assert_true(files >= 20);
+}
+
+static void test_native_feature_names_become_the_scorers_mapping(void **state)
+{
+    static const char *const files[] = {GOLDEN "/xgb-3.2.0-categories.ubj", GOLDEN "/lgb-4.7.0-binary.txt",
+                                        GOLDEN "/xgb-3.2.0-binary.json"};
+    for (int i = 0; i < 3; i++) {
+        pst_model *m = NULL;
+        pst_err err = {0};
+        assert_int_equal(pst_model_load_file(files[i], NULL, &m, &err), 0);
+        const char *features = pst_model_meta(m, "penstock.features");
+        if (i == 2)
+            assert_null(features); /* it was trained without names */
+        else
+            assert_non_null(strstr(features, "{\"field\": \"cpu.user\", \"missing\": \"nan\"}, "));
+        pst_model_unref(m);
+    }
+}
+
+/* ---- broken files ---- */
+
+static void refused(const void *data, size_t len, const pst_model_limits *limits, const char *says)
+{
+    pst_model *m = NULL;
+    pst_err err = {0};
+    int rc = pst_model_load(data, len, NULL, limits, &m, &err);
+    if (rc == 0 || err.cls != PST_CLASS_DATA || !strstr(err.text, says))
+        fail_msg("code %d, \"%s\"; \"%s\" was expected", rc, err.text, says);
+}
+
+/* A model of one tree, with parts replaced: list "name=value;…". */
+typedef struct part {
+    const char *name, *normal;
+} part;
+
+static const char *value_of(const char *changes, const part *p, char *room, size_t cap)
+{
+    size_t n = strlen(p->name);
+    const char *at = changes;
+    while (at && (strncmp(at, p->name, n) || at[n] != '=')) { /* the next change */
+        at = strchr(at, ';');
+        at += at != NULL;
+    }
+    if (!at)
+        return p->normal;
+    at += n + 1;
+    snprintf(room, cap, "%.*s", (int)strcspn(at, ";"), at);
+    return room;
+}
+
+static size_t xgb_text(const char *changes, char *to, size_t cap)
+{
+    static const part parts[] = {{"left_children", "[1,-1,-1]"},
+                                 {"right_children", "[2,-1,-1]"},
+                                 {"split_indices", "[1,0,0]"},
+                                 {"split_conditions", "[0.5,-1,2]"},
+                                 {"default_left", "[1,0,0]"},
+                                 {"split_type", "[0,0,0]"},
+                                 {"categories", "[]"},
+                                 {"categories_nodes", "[]"},
+                                 {"categories_segments", "[]"},
+                                 {"categories_sizes", "[]"},
+                                 {"tree_info", "[0]"},
+                                 {"booster", "\"gbtree\""},
+                                 {"base_score", "\"5E-1\""},
+                                 {"num_class", "\"0\""},
+                                 {"num_feature", "\"3\""},
+                                 {"objective", "\"reg:squarederror\""},
+                                 {"weight_drop", "[]"},
+                                 {"leaf_size", "\"1\""},
+                                 {"more", ""}};
+    enum { N = sizeof parts / sizeof *parts };
+    char room[N][200];
+    const char *v[N];
+    for (int i = 0; i < N; i++)
+        v[i] = value_of(changes, &parts[i], room[i], sizeof room[i]);
+    return (size_t)snprintf(
+        to, cap,
+        "{\"learner\": {\"gradient_booster\": {\"model\": {\"trees\": [{\"left_children\": %s, \"right_children\": %s, "
+        "\"split_indices\": %s, \"split_conditions\": %s, \"default_left\": %s, \"split_type\": %s, \"categories\": %s, "
+        "\"categories_nodes\": %s, \"categories_segments\": %s, \"categories_sizes\": %s, \"tree_param\": "
+        "{\"size_leaf_vector\": %s}}], \"tree_info\": %s}, \"name\": %s, \"weight_drop\": %s}, \"learner_model_param\": "
+        "{\"base_score\": %s, \"num_class\": %s, \"num_feature\": %s}, \"objective\": {\"name\": %s}}, "
+        "\"version\": [3, 2, 0]%s}",
+        v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[17], v[10], v[11], v[16], v[12], v[13], v[14], v[15], v[18]);
+}
+
+static void test_native_broken_xgboost_files_are_refused_with_the_place(void **state)
+{
+    static const char *const cases[][2] = {
+        {"left_children=[0,-1,-1]", "tree 0: node 0 has two parents or stands above itself"},
+        {"left_children=[2,-1,-1]", "tree 0: node 2 has two parents"},
+        {"left_children=[7,-1,-1]", "tree 0: left_children[0] is 7; the tree has 3 nodes"},
+        {"right_children=[-1,-1,-1]", "tree 0: right_children[0] is -1"},
+        {"right_children=[2,-1]", "tree 0: right_children has 2 elements, left_children has 3"},
+        {"left_children=[]", "tree 0: left_children has 0 elements"},
+        {"left_children=[1,0.5,-1]", "left_children[1] is a number, not a whole number"},
+        {"left_children=[99999999999999999999999,-1,-1]", "left_children[0] is a number, not a whole number"},
+        {"split_indices=[3,0,0]", "tree 0: node 0 splits by feature 3; the model has 3 (num_feature)"},
+        {"split_indices=[-1,0,0]", "tree 0: node 0 splits by feature -1"},
+        {"split_conditions=[NaN,1,1]", "tree 0: node 0 compares with NaN"},
+        {"split_conditions=[1e999,1,1]", "larger than a float holds"},
+        {"split_conditions=[true,1,1]", "split_conditions[0] is true or false, not a number"},
+        {"split_type=[2,0,0]", "tree 0: node 0 has split_type 2"},
+        {"split_type=[1,0,0]", "tree 0: node 0 is categorical and not in categories_nodes"},
+        {"split_type=[1,0,0];categories_nodes=[0];categories_segments=[0];categories_sizes=[1]", "categories of node 0 lie outside"},
+        {"split_type=[1,0,0];categories_nodes=[0];categories_segments=[0];categories_sizes=[9223372036854775807]", "categories_sizes[0]"},
+        {"split_type=[1,0,0];categories=[-4];categories_nodes=[0];categories_segments=[0];categories_sizes=[1]", "node 0 has category -4"},
+        {"split_type=[1,0,0];categories=[16777216];categories_nodes=[0];categories_segments=[0];categories_sizes=[1]", "category 16777216"},
+        {"tree_info=[1]", "tree_info[0] is 1; the model has 1 outputs"},
+        {"tree_info=[]", "tree_info has 0 elements for 1 trees"},
+        {"booster=\"gbforest\"", "the booster is \"gbforest\""},
+        {"booster=\"dart\"", "weight_drop has 0 elements for 1 trees"},
+        {"booster=\"gblinear\"", "weights has 0 elements; 3 features and 1 outputs need 4"},
+        {"objective=\"reg:mine\"", "the objective \"reg:mine\" is not known"},
+        {"objective=\"binary:logistic\";base_score=\"1.5\"", "base_score is 1.5"},
+        {"objective=\"reg:gamma\";base_score=\"0\"", "base_score is 0"},
+        {"base_score=\"[1,2]\"", "base_score has 2 numbers for 1 outputs"},
+        {"base_score=\"[1,\"", "no finite number at its place 1"},
+        {"base_score=\"half\"", "no finite number at its place 0"},
+        {"num_class=\"99999999\"", "num_class is \"99999999\""},
+        {"num_feature=\"-3\"", "num_feature is \"-3\""},
+        {"num_feature=\"0\"", "num_feature is 0 or not there"},
+        {"num_feature=\"1\"", "tree 0: node 0 splits by feature 1; the model has 1"},
+        {"leaf_size=\"2\"", "base_weights has 0 elements for 3 nodes of 2 values"},
+        {"more=,", "a key was expected"},
+        {"more=} {", "more bytes behind the document"},
+        {"more=, \"x\": \"\\ud800\"", "half a surrogate pair"},
+        {"more=, \"x\": 01", "leading zero"},
+        {"more=, \"x\": 1.", "ends in a dot"},
+        {"more=, \"x\": maybe", "a value was expected"},
+        {"more=, \"x\": [[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]", "nest deeper than 16"},
+    };
+    char text[4000];
+    pst_model *m = NULL;
+    pst_err err = {0};
+    size_t n = xgb_text(NULL, text, sizeof text);
+    if (pst_model_load(text, n, NULL, NULL, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    pst_model_unref(m);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        n = xgb_text(cases[i][0], text, sizeof text);
+        refused(text, n, NULL, cases[i][1]);
+    }
+    n = xgb_text(NULL, text, sizeof text);
+    for (size_t k = 1; k < n; k++) { /* cut anywhere */
+        char *cut = malloc(k);
+        memcpy(cut, text, k);
+        err = (pst_err){0};
+        assert_true(pst_model_load(cut, k, NULL, NULL, &m, &err) < 0);
+        assert_int_equal(err.cls, PST_CLASS_DATA);
+        free(cut);
+    }
+    refused("{\"a\": 1}", 8, NULL, "it has no learner.gradient_booster; Booster.save_model writes model files");
+    pst_model_limits few = {.tensor_bytes_max = 1024};
+    refused(text, n, &few, "tensor_bytes_max");
+}
+
+static void test_native_broken_ubjson_is_refused_with_the_byte(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *says;
+    } cases[] = {
+#define UBJ(S, SAYS) {S, sizeof(S) - 1, SAYS}
+        UBJ("{L\0\0\0\0\0\0\0\7learner", "the file ends inside a value"),
+        UBJ("{U\7learner{", "the file ends inside an object"),
+        UBJ("{U\1a[$", "the file ends inside a value"),
+        UBJ("{U\1a[$l#L\x7f\xff\xff\xff\xff\xff\xff\xff", "a length of 9223372036854775807; 0 bytes are left"),
+        UBJ("{U\1a[$T#U\5", "a typed list of elements 0x54"),
+        UBJ("{U\1a[$[#U\5", "a typed list of elements 0x5b"),
+        UBJ("{U\1a[$lU\5", "a typed list without a count"),
+        UBJ("{U\1a[#i\xff", "a length of -1"),
+        UBJ("{U\1aH", "0x48 begins no value"),
+        UBJ("{U\1a]}", "0x5d begins no value"),
+        UBJ("{d\0\0\0\0", "a length that is no whole number"),
+        UBJ("{U\1a[[[[[[[[[[[[[[[[[[[[[[", "nest deeper than 16"),
+#undef UBJ
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refused(cases[i].bytes, cases[i].n, NULL, cases[i].says);
+}
+
+static size_t lgb_text(const char *changes, char *to, size_t cap)
+{
+    static const part parts[] = {{"num_leaves", "3"},
+                                 {"num_cat", "0"},
+                                 {"split_feature", "0 1"},
+                                 {"threshold", "0.5 1e-35"},
+                                 {"decision_type", "2 10"},
+                                 {"left_child", "1 -1"},
+                                 {"right_child", "-2 -3"},
+                                 {"leaf_value", "1 2 3"},
+                                 {"cat_boundaries", "0 1"},
+                                 {"cat_threshold", "5"},
+                                 {"max_feature_idx", "2"},
+                                 {"objective", "regression"},
+                                 {"num_tree_per_iteration", "1"},
+                                 {"feature_names", "a b c"},
+                                 {"version", "v4"},
+                                 {"tree_sizes", "100"},
+                                 {"ending", "end of trees"},
+                                 {"is_linear", "0"},
+                                 {"leaf_features", "0"}};
+    enum { N = sizeof parts / sizeof *parts };
+    char room[N][200];
+    const char *v[N];
+    for (int i = 0; i < N; i++)
+        v[i] = value_of(changes, &parts[i], room[i], sizeof room[i]);
+    return (size_t)snprintf(to, cap,
+                            "tree\nversion=%s\nnum_class=1\nnum_tree_per_iteration=%s\nlabel_index=0\nmax_feature_idx=%s\nobjective=%s\n"
+                            "feature_names=%s\nfeature_infos=none\ntree_sizes=%s\n\nTree=0\nnum_leaves=%s\nnum_cat=%s\nsplit_feature=%s\n"
+                            "threshold=%s\ndecision_type=%s\nleft_child=%s\nright_child=%s\nleaf_value=%s\ncat_boundaries=%s\n"
+                            "cat_threshold=%s\nis_linear=%s\nleaf_const=1 2 3\nnum_features=1 0 0\nleaf_features=%s\nleaf_coeff=2\n"
+                            "shrinkage=1\n\n\n%s\n\nparameters:\nend of parameters\n",
+                            v[14], v[12], v[10], v[11], v[13], v[15], v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[17],
+                            v[18], v[16]);
+}
+
+static void test_native_broken_lightgbm_files_are_refused_with_the_place(void **state)
+{
+    static const char *const cases[][2] = {
+        {"left_child=0 -1", "tree 0: node 0 has two parents or stands above itself"},
+        {"left_child=1 -2", "tree 0: leaf 1 has two parents"},
+        {"left_child=2 -1", "tree 0: left_child[0] is 2; -3 to 1 are possible"},
+        {"right_child=-2 -9", "tree 0: right_child[1] is -9"},
+        {"left_child=1", "tree 0: left_child has no whole number at its place 1"},
+        {"left_child=1 -1 -1", "left_child has more numbers"},
+        {"split_feature=0 3", "tree 0: split_feature[1] is 3; 0 to 2 are possible"},
+        {"threshold=0.5 nan", "tree 0: node 1 compares with NaN"},
+        {"threshold=0.5 half", "threshold has no number at its place 1"},
+        {"decision_type=2 16", "decision_type[1] is 16"},
+        {"decision_type=2 14", "node 1 has decision_type 14"},
+        {"decision_type=2 1", "node 1 takes category set 1e-35; there are 0"},
+        {"num_cat=1;decision_type=2 1;cat_boundaries=0 4", "cat_threshold is too short for 4 words"},
+        {"num_cat=1;cat_boundaries=1 2", "cat_boundaries[0] is 1"},
+        {"num_cat=2;cat_boundaries=0 2 1", "cat_boundaries[2] is 1"},
+        {"num_cat=900", "num_cat is 900"},
+        {"num_leaves=900", "num_leaves is 900"},
+        {"num_leaves=0", "num_leaves is 0"},
+        {"num_leaves=1", "more numbers than the tree has places"},
+        {"leaf_value=1 2", "num_leaves is 3 and leaf_value has not as many"},
+        {"leaf_value=1 2222", "leaf_value has no number at its place 2"},
+        {"is_linear=1;leaf_features=7", "leaf_features[0] is 7"},
+        {"max_feature_idx=-2", "max_feature_idx is \"-2\""},
+        {"num_tree_per_iteration=2", "1 trees are no whole number of iterations of 2"},
+        {"num_tree_per_iteration=999999999", "num_tree_per_iteration is \"999999999\""},
+        {"objective=mine", "the objective \"mine\" is not known"},
+        {"objective=binary sigmoid:-1", "sigmoid is no number above 0"},
+        {"feature_names=a b", "feature_names has 2 names for 3 features"},
+        {"version=v9", "the file's version is \"v9\""},
+        {"tree_sizes=10 10", "tree_sizes lists 2 trees, the file has 1"},
+        {"ending=", "the file ends before its \"end of trees\""},
+    };
+    char text[4000];
+    pst_model *m = NULL;
+    pst_err err = {0};
+    size_t n = lgb_text(NULL, text, sizeof text);
+    if (pst_model_load(text, n, NULL, NULL, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    pst_model_unref(m);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        n = lgb_text(cases[i][0], text, sizeof text);
+        refused(text, n, NULL, cases[i][1]);
+    }
+    n = lgb_text(NULL, text, sizeof text);
+    for (size_t k = 5; k < (size_t)(strstr(text, "end of trees") - text); k++) {
+        char *cut = malloc(k);
+        memcpy(cut, text, k);
+        refused(cut, k, NULL, "LightGBM text file: ");
+        free(cut);
+    }
+}
+
+/* ---- the reader of documents ---- */
+
+static void test_native_pull_reads_texts_and_numbers(void **state)
+{
+    static const char json[] =
+        " {\"a\\u00e9\\ud83d\\ude00\\n\": [1, -2.5e-1, -0, 123456789012345678901, NaN, -Infinity, true, null, \"\"]} ";
+    static const struct {
+        pst_pull_kind kind;
+        int64_t i;
+        float f;
+    } want[] = {{PST_PULL_OBJECT, 0, 0},
+                {PST_PULL_KEY, 0, 0},
+                {PST_PULL_ARRAY, 0, 0},
+                {PST_PULL_INT, 1, 1},
+                {PST_PULL_REAL, 0, -.25f},
+                {PST_PULL_REAL, 0, -0.0f},
+                {PST_PULL_REAL, 0, 123456789012345678901.0f},
+                {PST_PULL_REAL, 0, NAN},
+                {PST_PULL_REAL, 0, -INFINITY},
+                {PST_PULL_BOOL, 1, 1},
+                {PST_PULL_NULL, 0, 0},
+                {PST_PULL_TEXT, 0, 0},
+                {PST_PULL_ARRAY_END, 0, 0},
+                {PST_PULL_OBJECT_END, 0, 0},
+                {PST_PULL_END, 0, 0}};
+    pst_pull p;
+    pst_pull_token t;
+    pst_err err = {0};
+    pst_pull_init(&p, PST_PULL_JSON, json, sizeof json - 1, 8, &err);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        assert_int_equal(pst_pull_next(&p, &t), 0);
+        assert_int_equal(t.kind, want[i].kind);
+        assert_int_equal(t.i, want[i].i);
+        assert_true(isnan(want[i].f) ? isnan(t.f) : !memcmp(&t.f, &want[i].f, sizeof t.f));
+        if (t.kind == PST_PULL_KEY)
+            assert_string_equal(t.s, "a\xc3\xa9\xf0\x9f\x98\x80\n");
+    }
+    pst_pull_done(&p);
+    static const char ubj[] = "{U\1a[$I#i\2\xff\xfe\1\0i\1b{$U#U\1I\0\1k\7U\1c[NZD\x3f\xd0\0\0\0\0\0\0CxSU\2hi]}";
+    static const int64_t numbers[] = {-2, 256, 7};
+    size_t n = 0, texts = 0;
+    pst_pull_init(&p, PST_PULL_UBJSON, ubj, sizeof ubj - 1, 8, &err);
+    while (pst_pull_next(&p, &t) == 0 && t.kind != PST_PULL_END) {
+        if (t.kind == PST_PULL_INT)
+            assert_int_equal(t.i, numbers[n++]);
+        if (t.kind == PST_PULL_REAL)
+            assert_true(t.f == .25f);
+        texts += t.kind == PST_PULL_TEXT;
+    }
+    assert_int_equal(err.code, 0);
+    assert_int_equal(n, 3);
+    assert_int_equal(texts, 2);
+    pst_pull_done(&p);
+}
+
+/* ---- memory ---- */
+
+static int load_and_run(const char *path, pst_err *err)
+{
+    pst_model *m = NULL;
+    pst_plan *p = NULL;
+    static double x[30 * 4];
+    int rc = pst_model_load_file(path, NULL, &m, err);
+    if (rc == 0)
+        rc = pst_plan_new(m, NULL, &p, err);
+    if (rc == 0) {
+        pst_tensor in = {.dtype = pst_model_info_get(m)->inputs[0].dtype, .rank = 2, .dims = {30, 4}, .data = x}, out;
+        rc = pst_plan_run(p, &in, 1, &out, 1, err);
+    }
+    pst_plan_free(p);
+    pst_model_unref(m);
+    return rc;
+}
+
+static void test_native_every_allocation_may_fail(void **state)
+{
+    static const char *const files[] = {GOLDEN "/xgb-3.2.0-categories.json", GOLDEN "/xgb-3.2.0-vectors.ubj",
+                                        GOLDEN "/lgb-4.7.0-linear.txt", GOLDEN "/lgb-4.7.0-classes.txt"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        uint64_t n = 1, rc = 1;
+        for (; rc; n++) {
+            pst_err err = {0};
+            pst_heap_test_fail(n, false);
+            int got = load_and_run(files[i], &err);
+            pst_heap_test_fail(0, false);
+            rc = got != 0;
+            if (got)
+                assert_int_equal(err.code, PST_ENOMEM);
+        }
+        assert_true(n > 20);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_native_files_of_many_versions_predict_as_their_libraries),
+        cmocka_unit_test(test_native_feature_names_become_the_scorers_mapping),
+        cmocka_unit_test(test_native_broken_xgboost_files_are_refused_with_the_place),
+        cmocka_unit_test(test_native_broken_ubjson_is_refused_with_the_byte),
+        cmocka_unit_test(test_native_broken_lightgbm_files_are_refused_with_the_place),
+        cmocka_unit_test(test_native_pull_reads_texts_and_numbers),
+        cmocka_unit_test(test_native_every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
