@@ -195,9 +195,13 @@ int pst_publish(const pst_bus_conf *conf, const pst_out *out, int timeout_ms, in
 typedef enum { PST_TXN_EXACTLY_ONCE = 0, PST_TXN_AT_LEAST_ONCE } pst_txn_mode;
 typedef struct pst_txn pst_txn;
 
-/* Does not wait for a broker; the first begin does. consumer may be NULL (produce-only transactions); borrowed. */
+/* Takes the id over: what a predecessor that was killed left open under it is aborted from here on, in the background, so that neither the
+ * consumer (which is not told where to start while the group has offsets in an open transaction) nor readers of its output wait for
+ * transaction.timeout.ms. Does not wait for a broker; the first begin does. consumer may be NULL (produce-only transactions); borrowed. */
 int pst_txn_new(const pst_bus_conf *conf, const char *transactional_id, pst_txn_mode mode, pst_consumer *consumer, pst_txn **ret_txn,
                 pst_err *err);
+/* Records for this topic will come: it is looked up now and by every new producer, so that the first record does not wait a second for it. */
+void pst_txn_expect(pst_txn *t, const char *topic);
 /* Waits through outages (returns PST_ESTOPPED when told to stop). PST_EFENCED and PST_EAUTH as for commit. */
 int pst_txn_begin(pst_txn *t, pst_err *err);
 int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err); /* PST_ELIMIT/DATA: record too large, the round is unharmed */
@@ -244,6 +248,9 @@ int pst_admin_list(const pst_bus_conf *conf, pst_topic_info **ret_topics, size_t
 int pst_admin_topic(const pst_bus_conf *conf, const char *topic, pst_topic_info *ret_info, int timeout_ms,
                     pst_err *err); /* with watermarks; PST_ENOTFOUND */
 void pst_topic_info_done(pst_topic_info *t);
+/* One setting of a topic, as the broker applies it ("cleanup.policy" → "compact"); free() it. PST_ENOTFOUND, PST_EAUTH, PST_EUNSUPPORTED (the
+ * in-memory broker). */
+int pst_admin_topic_config(const pst_bus_conf *conf, const char *topic, const char *key, char **ret_value, int timeout_ms, pst_err *err);
 int pst_admin_offset_at(const pst_bus_conf *conf, const char *topic, int32_t partition, int64_t timestamp_ms, int64_t *ret_offset,
                         pst_err *err);
 /* Broker answers at all? cluster id (free()) and broker count. */

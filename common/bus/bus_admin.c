@@ -398,33 +398,55 @@ out:
     return rc;
 }
 
-int64_t bus_topic_bytes_max(const pst_bus_conf *conf, const char *topic, int timeout_ms)
+int pst_admin_topic_config(const pst_bus_conf *conf, const char *topic, const char *key, char **ret_value, int timeout_ms, pst_err *err)
 {
     bus_admin a;
-    int64_t bytes = -1;
-    if (bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, NULL) < 0)
-        return -1;
-    if (bus_admin_is_embedded(&a)) {
+    int rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, err);
+    if (rc == 0 && bus_admin_is_embedded(&a))
+        rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "kafka", 0, "the in-memory broker has no topic configuration");
+    if (rc < 0) {
         bus_admin_close(&a);
-        return -1;
+        return rc;
     }
     rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
     rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
     rd_kafka_DescribeConfigs(a.rk, &resource, 1, NULL, q);
-    rd_kafka_event_t *ev = bus_admin_answer(&a, q, "topic configuration", NULL);
+    pst_err e = {0};
+    rd_kafka_event_t *ev = bus_admin_answer(&a, q, "topic configuration", &e);
     size_t n = 0, m = 0;
     const rd_kafka_ConfigResource_t **found =
         ev ? rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(ev), &n) : NULL;
-    const rd_kafka_ConfigEntry_t **entries = n ? rd_kafka_ConfigResource_configs(found[0], &m) : NULL;
-    for (size_t i = 0; i < m; i++) {
-        const char *value = rd_kafka_ConfigEntry_value(entries[i]);
-        if (value && !strcmp(rd_kafka_ConfigEntry_name(entries[i]), "max.message.bytes"))
-            bytes = strtoll(value, NULL, 10);
+    rd_kafka_resp_err_t code = n ? rd_kafka_ConfigResource_error(found[0]) : 0;
+    const rd_kafka_ConfigEntry_t **entries = n && !code ? rd_kafka_ConfigResource_configs(found[0], &m) : NULL;
+    const char *value = NULL;
+    for (size_t i = 0; i < m && !value; i++) {
+        if (!strcmp(rd_kafka_ConfigEntry_name(entries[i]), key))
+            value = rd_kafka_ConfigEntry_value(entries[i]);
     }
+    if (!ev)
+        rc = e.code;
+    else if (code)
+        rc = bus_err(&e, conf, code, rd_kafka_ConfigResource_error_string(found[0]), "topic %s: cannot read its configuration", topic);
+    else if (!value)
+        rc = pst_err_set(&e, PST_ENOTFOUND, PST_CLASS_FATAL, "kafka", 0, "topic %s has no setting %s", topic, key);
+    else
+        *ret_value = pst_strdup(value);
+    if (rc < 0 && err && !err->code)
+        *err = e;
     if (ev)
         rd_kafka_event_destroy(ev);
     rd_kafka_ConfigResource_destroy(resource);
     rd_kafka_queue_destroy(q);
     bus_admin_close(&a);
+    return rc;
+}
+
+int64_t bus_topic_bytes_max(const pst_bus_conf *conf, const char *topic, int timeout_ms)
+{
+    char *value = NULL;
+    if (pst_admin_topic_config(conf, topic, "max.message.bytes", &value, timeout_ms, NULL) < 0)
+        return -1;
+    int64_t bytes = strtoll(value, NULL, 10);
+    free(value);
     return bytes;
 }

@@ -15,6 +15,7 @@
 #define QUEUE_FULL_WAIT_MS 10000
 #define MESSAGE_TIMEOUT_MS 600000
 #define KAFKA_END_TXN      26
+#define ANSWERS_MS         2000
 #define RECORD_OVERHEAD    70 /* batch header and the record's own lengths: an upper bound */
 
 /* ---- callbacks ---------------------------------------------------------------------------------------------------------------- */
@@ -125,11 +126,25 @@ int bus_producer_open(pst_producer *p, pst_err *err)
     return p->rk ? 0 : PST_EINVAL;
 }
 
+/* Drops what waits, and gives the requests under way a moment to be answered.
+ *
+ * rd_kafka_destroy() of a transactional producer (2.0.2 to 2.12 at least) frees the text of its transaction's error while the broker threads still
+ * run; a Produce answer that says "fenced" in that moment frees it once more, and the program dies of a broken heap. A producer that was fenced
+ * has often a second such answer on its way: so it is not destroyed under it. */
+static void settle_down(pst_producer *p)
+{
+    rd_kafka_purge(p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
+    int64_t until = pst_mono_us() + ANSWERS_MS * 1000LL;
+    while (p->transactional_id && p->pending && pst_mono_us() < until && !pst_stop_hurry())
+        rd_kafka_poll(p->rk, 10);
+    rd_kafka_purge(p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+}
+
 void bus_producer_close(pst_producer *p)
 {
     if (!p->rk)
         return;
-    rd_kafka_purge(p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+    settle_down(p);
     if (bus_destroy(p->rk))
         free(p->end_requests); /* else the interceptor may still write there: a few bytes are the price */
     p->end_requests = NULL;
@@ -148,8 +163,10 @@ static void producer_free(pst_producer *p)
 static void destroy_and_free(void *arg)
 {
     pst_producer *p = arg;
-    if (p->rk)
+    if (p->rk) {
+        settle_down(p);
         rd_kafka_destroy(p->rk);
+    }
     producer_free(p);
 }
 
@@ -177,8 +194,6 @@ void pst_producer_free(pst_producer *p)
     if (!p)
         return;
     p->opts.on_delivery = NULL;
-    if (p->rk)
-        rd_kafka_purge(p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
     bus_bounded(destroy_and_free, p, pst_stop_hurry() ? 1000 : 5000, "producer");
 }
 

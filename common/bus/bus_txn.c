@@ -23,6 +23,8 @@
 #define TRANSACTION_TIMEOUT_MS 60000
 #define GRACE_MS               30000 /* beyond the transaction's own time-out, then its fate is looked up */
 #define REFUSALS_IN_A_ROW      3
+#define HANG_MS                15000
+#define TOPICS_MAX             64
 
 int pst_txn_new(const pst_bus_conf *conf, const char *transactional_id, pst_txn_mode mode, pst_consumer *consumer, pst_txn **ret_txn,
                 pst_err *err)
@@ -35,6 +37,13 @@ int pst_txn_new(const pst_bus_conf *conf, const char *transactional_id, pst_txn_
     t->mode = mode;
     t->consumer = consumer;
     t->timeout_ms = (int)bus_conf_number(conf, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS);
+    for (int i = 0; i < TXN_CALLS; i++)
+        t->hang_ms[i] = HANG_MS;
+    int rc = mode == PST_TXN_EXACTLY_ONCE ? txn_take_over(t, err) : 0;
+    if (rc < 0) {
+        pst_txn_free(t);
+        return rc;
+    }
     *ret_txn = t;
     return 0;
 }
@@ -49,13 +58,15 @@ void pst_txn_free(pst_txn *t)
     if (!t)
         return;
     pst_err ignored = {0};
-    if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->rk && !t->hung && !pst_stop_hurry()) {
+    if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->rk && !pst_stop_hurry()) {
         /* Left open it would hold back every read_committed reader until the broker times it out. */
         rd_kafka_purge(t->p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
         txn_guarded(t, (txn_call){.kind = CALL_ABORT, .timeout_ms = TXN_INIT_STEP_MS}, &ignored);
     }
-    if (!t->hung)
-        pst_producer_free(t->p);
+    pst_producer_free(t->p);
+    for (size_t i = 0; i < t->n_topics; i++)
+        free(t->topics[i]);
+    free(t->topics);
     for (size_t i = 0; i < t->n_limits; i++)
         free(t->limits[i].topic);
     free(t->limits);
@@ -110,12 +121,36 @@ int pst_txn_begin(pst_txn *t, pst_err *err)
     return 0;
 }
 
+/* Known already? The last one, nearly always. */
+static bool expected(pst_txn *t, const char *topic)
+{
+    for (size_t i = 0; i < t->n_topics; i++) {
+        size_t at = (t->last_topic + i) % t->n_topics;
+        if (!strcmp(t->topics[at], topic)) {
+            t->last_topic = at;
+            return true;
+        }
+    }
+    return false;
+}
+
+void pst_txn_expect(pst_txn *t, const char *topic)
+{
+    if (!topic || t->n_topics == TOPICS_MAX || expected(t, topic))
+        return;
+    t->topics = pst_realloc(t->topics, (t->n_topics + 1) * sizeof *t->topics);
+    t->topics[t->n_topics++] = pst_strdup(topic);
+    if (t->p)
+        pst_producer_expect(t->p, topic);
+}
+
 int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
 {
     if (!t->open)
         return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "transaction %s is not open", t->id);
     if (t->poison)
         return 0; /* the round is lost: the commit says so */
+    pst_txn_expect(t, out->topic);
     const txn_limit *l = txn_find_limit(t, out->topic);
     size_t max = l && l->strict && l->bytes < t->p->bytes_max ? l->bytes : t->p->bytes_max, bytes = bus_out_bytes(out);
     if (bytes > max)
@@ -238,7 +273,9 @@ static int commit_exactly_once(pst_txn *t, pst_err *err)
     }
     if (!c && offsets)
         c = send_offsets(t, offsets);
-    if (!c) {
+    /* A transaction that had failed by itself before its offsets came (a topic refused us) tells the reason to commit alone, which cannot
+     * succeed any more; its fate is looked up all the same. */
+    if (!c || (c == TXN_ABORT && t->why.native == RD_KAFKA_RESP_ERR__STATE)) {
         t->commit_tried = true;
         do
             c = persist(t, txn_guarded(t, (txn_call){.kind = CALL_COMMIT, .timeout_ms = TXN_STEP_MS}, &t->why));

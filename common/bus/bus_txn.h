@@ -14,14 +14,19 @@ typedef struct txn_limit { /* a topic that refused a batch as too large */
     bool strict; /* it also refused batches cut to that size: single records above it are refused here */
 } txn_limit;
 
+/* The calls of the transactional API; see bus_txn_call.c. */
+typedef enum { CALL_INIT, CALL_BEGIN, CALL_OFFSETS, CALL_COMMIT, CALL_ABORT, TXN_CALLS } txn_call_kind;
+
 struct pst_txn {
     pst_bus_conf *conf;
     char *id;
     pst_txn_mode mode;
     pst_consumer *consumer; /* borrowed, may be NULL */
     pst_producer *p;
-    bool ready; /* the producer may begin */
-    bool hung;  /* a call on it never came back: it is abandoned as it is, see txn_guarded */
+    bool ready;        /* the producer may begin */
+    bool starting;     /* the first producer's init was begun by pst_txn_new; `started` is what it said so far, its story in `why` */
+    txn_class started; /* TXN_RETRY: it goes on inside librdkafka */
+    bool hung;         /* a call did not come back: its producer was left to it, p is NULL; see txn_guarded */
     bool open;
     txn_class poison; /* TXN_OK, or why the open round is lost already */
     pst_err why;      /* its story */
@@ -32,28 +37,33 @@ struct pst_txn {
     uint64_t sends;    /* records taken in the round */
     bool timed_out;    /* a call of this round was not answered in time */
     int timeout_ms;
+    int hang_ms[TXN_CALLS]; /* beyond its own time-out a call is taken for lost; by kind, for tests */
     int refusals;
     txn_fence fence;
     txn_limit *limits;
     size_t n_limits;
+    size_t batch_bytes; /* what the next producer is to be told, see txn_learn_limit; 0 = nothing */
+    char **topics;      /* where records go: every new producer looks them up before the first record comes */
+    size_t n_topics, last_topic;
     uint64_t counts[3];
 };
 
-/* One call of the transactional API; see bus_txn_call.c. */
-typedef enum { CALL_INIT, CALL_BEGIN, CALL_OFFSETS, CALL_COMMIT, CALL_ABORT } txn_call_kind;
-
 typedef struct txn_call {
     txn_call_kind kind;
-    rd_kafka_t *rk; /* set by txn_guarded */
     int timeout_ms;
-    const rd_kafka_topic_partition_list_t *offsets;
-    const rd_kafka_consumer_group_metadata_t *group;
+    rd_kafka_topic_partition_list_t *offsets;
+    rd_kafka_consumer_group_metadata_t *group;
+    /* The rest is txn_guarded's own. */
+    pst_producer *p;
     rd_kafka_error_t *error;
+    int state; /* atomic: who of the two comes second frees */
 } txn_call;
 
-/* Its class; the story goes to why. Sets t->hung if it did not come back: then what c points to must never be freed. */
+/* Its class; the story goes to why. Sets t->hung if it did not come back: then the producer and what c points to are the call's. */
 txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why);
 int txn_make_producer(pst_txn *t, pst_err *err);
+/* The first producer; begins to end what a predecessor left open. Does not wait. */
+int txn_take_over(pst_txn *t, pst_err *err);
 /* A new producer with the same id; waits through outages. */
 int txn_renew(pst_txn *t, bool abort_first, pst_err *err);
 bool txn_given_up(pst_txn *t); /* told to stop, and long enough ago */

@@ -10,8 +10,7 @@
 
 #define STOPPING_MS       10000 /* how long an outage is waited for once told to stop */
 #define RECYCLES_IN_A_ROW 10
-#define HANG_MS           15000 /* beyond the transaction's time-out a call is taken for lost */
-#define LINGER_MS         5     /* a commit flushes anyway */
+#define LINGER_MS         5 /* a commit flushes anyway */
 
 /* Class of e, which is destroyed; its story goes to why (replacing an older one). */
 static txn_class take_error(pst_txn *t, rd_kafka_error_t *e, const char *what, pst_err *why)
@@ -39,34 +38,52 @@ static txn_class take_error(pst_txn *t, rd_kafka_error_t *e, const char *what, p
 
 /* One call of the transactional API, under a watchdog.
  *
- * These calls take a time-out, yet wait for their own reply without one: after an outage rd_kafka_send_offsets_to_transaction() was seen to
- * sleep for ever (librdkafka 2.16.0; 2.1.1 has a report of begin_transaction, issue 4420). So each runs on a thread of its own; one that does
- * not come back is left there with its producer, which nobody touches again, and a new producer takes over. */
+ * These calls take a time-out, yet rd_kafka_send_offsets_to_transaction() waits for its own reply without one: after an outage it was seen to
+ * sleep for ever (librdkafka 2.16.0; 2.1.1 has a report of begin_transaction, issue 4420), and one that waits for a broker that is away comes
+ * back only after socket.timeout.ms. So each runs on a thread of its own; one that is late is left there with its producer, which nobody else
+ * touches again, and a new producer takes over: its init ends the old transaction, and what became of that is looked up. Should the call come
+ * back after all, its thread throws both away. */
+enum { CALL_RUNS, CALL_BACK, CALL_LEFT };
+
 static void run_call(void *arg)
 {
     txn_call *c = arg;
+    rd_kafka_t *rk = c->p->rk;
     switch (c->kind) {
-    case CALL_INIT: c->error = rd_kafka_init_transactions(c->rk, c->timeout_ms); break;
-    case CALL_BEGIN: c->error = rd_kafka_begin_transaction(c->rk); break;
-    case CALL_OFFSETS: c->error = rd_kafka_send_offsets_to_transaction(c->rk, c->offsets, c->group, c->timeout_ms); break;
-    case CALL_COMMIT: c->error = rd_kafka_commit_transaction(c->rk, c->timeout_ms); break;
-    case CALL_ABORT: c->error = rd_kafka_abort_transaction(c->rk, c->timeout_ms); break;
+    case CALL_INIT: c->error = rd_kafka_init_transactions(rk, c->timeout_ms); break;
+    case CALL_BEGIN: c->error = rd_kafka_begin_transaction(rk); break;
+    case CALL_OFFSETS: c->error = rd_kafka_send_offsets_to_transaction(rk, c->offsets, c->group, c->timeout_ms); break;
+    case CALL_COMMIT: c->error = rd_kafka_commit_transaction(rk, c->timeout_ms); break;
+    case CALL_ABORT: c->error = rd_kafka_abort_transaction(rk, c->timeout_ms); break;
+    case TXN_CALLS: break;
     }
+    if (__atomic_exchange_n(&c->state, CALL_BACK, __ATOMIC_ACQ_REL) != CALL_LEFT)
+        return;
+    if (c->error)
+        rd_kafka_error_destroy(c->error);
+    if (c->offsets)
+        rd_kafka_topic_partition_list_destroy(c->offsets);
+    if (c->group)
+        rd_kafka_consumer_group_metadata_destroy(c->group);
+    pst_producer_free(c->p);
+    free(c);
 }
 
-/* Sets t->hung if it did not come back: then what c points to must never be freed. */
 txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why)
 {
     static const char *const names[] = {"init", "begin", "send offsets", "commit", "abort"};
     txn_call *heap = pst_alloc(sizeof *heap);
     *heap = c;
-    heap->rk = t->p->rk;
-    /* The library itself stretches its time-outs to the transaction's; only what is far beyond is a hang. */
-    if (bus_bounded(run_call, heap, t->timeout_ms + HANG_MS, names[c.kind])) {
+    heap->p = t->p;
+    heap->state = CALL_RUNS;
+    if (bus_bounded(run_call, heap, c.timeout_ms + t->hang_ms[c.kind], names[c.kind]) ||
+        __atomic_exchange_n(&heap->state, CALL_LEFT, __ATOMIC_ACQ_REL) == CALL_BACK) { /* back in the last moment */
         rd_kafka_error_t *e = heap->error;
         free(heap);
         return take_error(t, e, names[c.kind], why);
     }
+    pst_log(PST_LOG_WARN, "bus", "event=producer_abandoned id=%s why=\"%s of librdkafka did not come back\"", t->id, names[c.kind]);
+    t->p = NULL;
     t->hung = t->timed_out = true;
     pst_err_clear(why);
     pst_err_set(why, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", RD_KAFKA_RESP_ERR__TIMED_OUT, "transaction %s: %s did not come back", t->id,
@@ -101,27 +118,43 @@ int txn_fenced(pst_txn *t, pst_err *err)
                        "transaction %s: another instance with this id keeps taking over; one of the two has to stop", t->id);
 }
 
-int txn_make_producer(pst_txn *t, pst_err *err)
+static int open_producer(pst_txn *t, pst_err *err)
 {
-    size_t batch_bytes = t->p ? t->p->batch_bytes : 0;
-    if (t->p && !t->hung) {
+    t->hung = false;
+    if (t->p) {
         bus_producer_close(t->p);
+        t->p->batch_bytes = t->batch_bytes;
         return bus_producer_open(t->p, err);
     }
-    if (t->hung)
-        pst_log(PST_LOG_WARN, "bus", "event=producer_abandoned id=%s why=\"a call of librdkafka did not come back\"", t->id);
-    t->p = NULL; /* abandoned, if it was there */
-    t->hung = false;
     pst_producer_opts opts = {.linger_ms = LINGER_MS, .transaction_timeout_ms = t->timeout_ms};
     if (t->mode == PST_TXN_EXACTLY_ONCE)
         opts.transactional_id = t->id;
     int rc = pst_producer_new(t->conf, &opts, &t->p, err);
-    if (!rc && batch_bytes) {
-        t->p->batch_bytes = batch_bytes;
+    if (!rc && t->batch_bytes) {
+        t->p->batch_bytes = t->batch_bytes;
         bus_producer_close(t->p);
         rc = bus_producer_open(t->p, err);
     }
     return rc;
+}
+
+int txn_make_producer(pst_txn *t, pst_err *err)
+{
+    int rc = open_producer(t, err);
+    for (size_t i = 0; !rc && i < t->n_topics; i++)
+        pst_producer_expect(t->p, t->topics[i]);
+    return rc;
+}
+
+/* Init goes on inside librdkafka when its time-out is over, so a moment is enough to set it going; the first begin asks what came of it. */
+int txn_take_over(pst_txn *t, pst_err *err)
+{
+    int rc = txn_make_producer(t, err);
+    if (rc < 0)
+        return rc;
+    t->started = txn_guarded(t, (txn_call){.kind = CALL_INIT, .timeout_ms = 1}, &t->why);
+    t->starting = !t->hung;
+    return 0;
 }
 
 /* A new producer with the same id. Its init makes the coordinator end the predecessor's transaction: one still open is aborted, one whose
@@ -133,20 +166,23 @@ int txn_renew(pst_txn *t, bool abort_first, pst_err *err)
     if (abort_first && !t->hung) /* not needed, but quicker: a coordinator that has to abort during init answers half a second later */
         txn_guarded(t, (txn_call){.kind = CALL_ABORT, .timeout_ms = TXN_INIT_STEP_MS}, &ignored);
     for (int dead = 0; dead < RECYCLES_IN_A_ROW; dead++) {
-        t->counts[2] += t->p != NULL;
-        int rc = txn_make_producer(t, err);
-        if (rc < 0)
-            return rc;
-        txn_class c;
-        pst_err why = {0};
-        do {
+        txn_class c = t->starting ? t->started : TXN_RETRY;
+        pst_err why = t->starting ? t->why : (pst_err){0};
+        if (!t->starting) {
+            t->counts[2] += t->p || t->hung;
+            int rc = txn_make_producer(t, err);
+            if (rc < 0)
+                return rc;
+        }
+        t->starting = false;
+        for (bool first = true; c == TXN_RETRY && (first || !pst_stop_requested()); first = false) {
             c = txn_guarded(t, (txn_call){.kind = CALL_INIT, .timeout_ms = TXN_INIT_STEP_MS}, &why);
             if (t->hung)
                 break;
             rd_kafka_poll(t->p->rk, 0);
             if (t->p->health.fatal.code)
                 return bus_health_take(&t->p->health, err);
-        } while (c == TXN_RETRY && !pst_stop_requested());
+        }
         if (c == TXN_OK) {
             t->ready = true;
             bus_health_ok(&t->p->health);

@@ -115,8 +115,8 @@ void txn_learn_limit(pst_txn *t)
     t->limits = pst_realloc(t->limits, (t->n_limits + 1) * sizeof *t->limits);
     l = &t->limits[t->n_limits++];
     *l = (txn_limit){.topic = pst_strdup(topic), .bytes = bytes > 0 ? (size_t)bytes : t->p->bytes_max};
-    if (!t->p->batch_bytes || l->bytes < t->p->batch_bytes)
-        t->p->batch_bytes = l->bytes;
+    if (!t->batch_bytes || l->bytes < t->batch_bytes)
+        t->batch_bytes = l->bytes;
     pst_log(PST_LOG_DEBUG, "bus", "event=batch_cut topic=%s bytes=%zu", topic, l->bytes);
 }
 

@@ -103,11 +103,12 @@ static void test_security_wrong_password_is_said_at_once(void **state)
 static void test_security_scram_works_or_names_the_cure(void **state)
 {
     pst_err err;
-    const char *mechanisms[] = {"SCRAM-SHA-256", "SCRAM-SHA-512"};
+    const char *mechanisms[] = {"SCRAM-SHA-256", "SCRAM-SHA-512"}, *kafka = getenv("PENSTOCK_KAFKA_VERSION");
+    bool strict = !kafka || atoi(kafka) >= 4; /* Kafka 3 lets the nonce that old librdkafka sends twice pass */
     for (int i = 0; i < 2; i++) {
         pst_bus_conf *conf = at(SASL, mechanisms[i], "admin", "admin-secret");
         int rc = ping(conf, &err);
-        if (pst_bus_conf_warning(conf)) {
+        if (pst_bus_conf_warning(conf) && strict) {
             assert_int_equal(rc, PST_EAUTH);
             assert_non_null(strstr(err.text, "LD_LIBRARY_PATH"));
         } else {

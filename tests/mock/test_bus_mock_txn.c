@@ -1,14 +1,13 @@
 /* test_bus_mock_txn.c - what pst_txn makes of every broker error of the transaction protocol, injected into librdkafka's in-memory cluster by
  * request kind. The cluster stores neither transactional offsets nor markers, so only the behaviour is proved here: commits, aborts, recycles,
  * refusals. That nothing is lost or doubled is proved on a real Kafka (test_bus_live). */
-#include "common/bus/bus_internal.h"
+#include "common/bus/bus_txn.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +109,15 @@ static const row rows[] = {
     {"init: concurrent", INIT, {E(CONCURRENT_TRANSACTIONS), E(CONCURRENT_TRANSACTIONS)}, 0, false},
 };
 
+static void inject(const row *r)
+{
+    size_t n = 0;
+    rd_kafka_resp_err_t errors[4];
+    for (; n < 4 && r->errors[n]; n++)
+        errors[n] = r->errors[n];
+    rd_kafka_mock_push_request_errors_array(cluster, (int16_t)r->request, n, errors);
+}
+
 static void test_mock_txn_error_classes(void **state)
 {
     int wrong = 0;
@@ -120,15 +128,14 @@ static void test_mock_txn_error_classes(void **state)
         char id[32];
         uint64_t counts[3];
         snprintf(id, sizeof id, "t-%zu", i);
+        bool init = r->request == INIT; /* pst_txn_new sends it */
+        if (init)
+            inject(r);
         assert_int_equal(pst_txn_new(conf, id, PST_TXN_EXACTLY_ONCE, consumer, &t, &err), 0);
-        bool init = r->request == INIT;
         if (!init && run_round(t, &err))
             fail_msg("%s: the round before: %s", r->what, err.text);
-        size_t n = 0;
-        rd_kafka_resp_err_t errors[4];
-        for (; n < 4 && r->errors[n]; n++)
-            errors[n] = r->errors[n];
-        rd_kafka_mock_push_request_errors_array(cluster, (int16_t)r->request, n, errors);
+        if (!init)
+            inject(r);
         int rc = run_round(t, &err);
         rd_kafka_mock_clear_request_errors(cluster, (int16_t)r->request);
         char story[sizeof err.text];
@@ -190,6 +197,28 @@ static void test_mock_txn_empty_round_commits(void **state)
     pst_txn_free(t);
 }
 
+/* Taking over happens while nobody begins, also when the broker is away at first. */
+static void test_mock_txn_takes_over_by_itself(void **state)
+{
+    pst_err err = {0};
+    pst_txn *t;
+    rd_kafka_mock_broker_set_down(cluster, -1);
+    assert_int_equal(pst_txn_new(conf, "t-heir", PST_TXN_EXACTLY_ONCE, NULL, &t, &err), 0);
+    assert_true(t->starting);
+    assert_int_equal(t->started, TXN_RETRY);
+    rd_kafka_mock_broker_set_up(cluster, -1);
+    assert_int_equal(pst_txn_begin(t, &err), 0);
+    assert_int_equal(pst_txn_commit(t, &err), 0);
+    uint64_t counts[3];
+    pst_txn_counts(t, counts);
+    assert_int_equal(counts[2], 0); /* by the very producer that began it */
+    pst_txn_free(t);
+    rd_kafka_mock_broker_set_down(cluster, -1);
+    assert_int_equal(pst_txn_new(conf, "t-heir", PST_TXN_EXACTLY_ONCE, NULL, &t, &err), 0);
+    pst_txn_free(t); /* before anything came of it */
+    rd_kafka_mock_broker_set_up(cluster, -1);
+}
+
 static void *bring_up(void *arg)
 {
     pst_sleep_ms(7000);
@@ -214,32 +243,37 @@ static void test_mock_txn_survives_an_outage_during_commit(void **state)
     pst_txn_free(t);
 }
 
-/* The real call waits without a time-out of its own and was seen never to come back. Defined here, it takes precedence over librdkafka's. */
-static atomic_int hang_next;
+/* The real call waits without a time-out of its own and was seen never to come back. Defined here, it takes precedence over librdkafka's: armed,
+ * it comes back only when it is let go. */
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_opens = PTHREAD_COND_INITIALIZER;
+static bool gate_armed, gate_open;
 
 rd_kafka_error_t *rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *offsets,
                                                        const rd_kafka_consumer_group_metadata_t *group, int timeout_ms)
 {
     typedef rd_kafka_error_t *(*send_offsets_fn)(rd_kafka_t *, const rd_kafka_topic_partition_list_t *,
                                                  const rd_kafka_consumer_group_metadata_t *, int);
-    if (atomic_exchange(&hang_next, 0)) {
-        for (;;)
-            pause();
-    }
+    pthread_mutex_lock(&gate_lock);
+    bool wait = gate_armed;
+    gate_armed = false;
+    while (wait && !gate_open)
+        pthread_cond_wait(&gate_opens, &gate_lock);
+    pthread_mutex_unlock(&gate_lock);
     send_offsets_fn real = (send_offsets_fn)dlsym(RTLD_NEXT, "rd_kafka_send_offsets_to_transaction");
     return real(rk, offsets, group, timeout_ms);
 }
 
-static void test_mock_txn_call_that_never_comes_back_is_left_behind(void **state)
+static void test_mock_txn_call_that_does_not_come_back_is_left_behind(void **state)
 {
     pst_txn *t;
     pst_err err = {0};
-    pst_bus_conf *mine = pst_bus_conf_copy(conf);
-    assert_int_equal(pst_bus_conf_set(mine, "transaction.timeout.ms", "10000", "test", &err), 0); /* enough for a busy computer */
-    assert_int_equal(pst_txn_new(mine, "t-hang", PST_TXN_EXACTLY_ONCE, consumer, &t, &err), 0);
+    assert_int_equal(pst_txn_new(conf, "t-hang", PST_TXN_EXACTLY_ONCE, consumer, &t, &err), 0);
     assert_int_equal(run_round(t, &err), 0);
-    atomic_store(&hang_next, 1);
+    gate_armed = true;
+    t->hang_ms[CALL_OFFSETS] = 0; /* only for the call that is sure to hang: a slow computer may take its time for every other */
     assert_int_equal(run_round(t, &err), PST_EAGAIN);
+    t->hang_ms[CALL_OFFSETS] = 60000;
     assert_non_null(strstr(err.text, "did not come back"));
     assert_int_equal(run_round(t, &err), 0);
     uint64_t counts[3];
@@ -248,7 +282,15 @@ static void test_mock_txn_call_that_never_comes_back_is_left_behind(void **state
     assert_int_equal(counts[1], 1);
     assert_int_equal(counts[2], 1);
     pst_txn_free(t);
-    pst_bus_conf_free(mine);
+    /* It comes back after all, when nobody waits any more: it takes its producer with it. */
+    int alive = rd_kafka_thread_cnt();
+    pthread_mutex_lock(&gate_lock);
+    gate_open = true;
+    pthread_cond_broadcast(&gate_opens);
+    pthread_mutex_unlock(&gate_lock);
+    for (int i = 0; i < 600 && rd_kafka_thread_cnt() >= alive; i++)
+        pst_sleep_ms(100);
+    assert_true(rd_kafka_thread_cnt() < alive);
 }
 
 static void test_mock_plain_mode_sends_and_commits(void **state)
@@ -279,7 +321,8 @@ int main(void)
         cmocka_unit_test(test_mock_txn_stops_after_three_refusals),
         cmocka_unit_test(test_mock_txn_too_large_is_refused_before_it_harms),
         cmocka_unit_test(test_mock_txn_empty_round_commits),
-        cmocka_unit_test(test_mock_txn_call_that_never_comes_back_is_left_behind),
+        cmocka_unit_test(test_mock_txn_takes_over_by_itself),
+        cmocka_unit_test(test_mock_txn_call_that_does_not_come_back_is_left_behind),
         cmocka_unit_test(test_mock_txn_survives_an_outage_during_commit),
     };
     return cmocka_run_group_tests(tests, start, stop);
