@@ -410,6 +410,8 @@ static int open_input(pst_lcm_shell *s, pst_err *err)
     int rc = pst_consumer_new(c->bus, &opts, &s->consumer, err);
     if (!rc)
         rc = pst_txn_new(c->bus, group, s->conf.at_least_once ? PST_TXN_AT_LEAST_ONCE : PST_TXN_EXACTLY_ONCE, s->consumer, &s->txn, err);
+    if (!rc)
+        pst_txn_expect(s->txn, pst_client_topic(c, PST_TOPIC_JOBS_REPORTS));
     free(group);
     return rc;
 }
@@ -583,9 +585,6 @@ int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
     }
     if (!rc)
         rc = open_input(s, err);
-    /* The first transaction needs its coordinator and a producer id: fetched now, not when the first job waits for it. */
-    if (!rc && (rc = pst_txn_begin(s->txn, err)) == 0)
-        rc = pst_txn_abort(s->txn, err);
     return rc;
 }
 

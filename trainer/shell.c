@@ -77,6 +77,11 @@ int pst_shell_activate(pst_shell *s, pst_err *err)
     int rc = pst_consumer_new(s->client->bus, &opts, &s->inputs, err);
     if (!rc)
         rc = pst_txn_new(s->client->bus, id, embedded ? PST_TXN_AT_LEAST_ONCE : PST_TXN_EXACTLY_ONCE, s->inputs, &s->txn, err);
+    if (!rc) {
+        pst_txn_expect(s->txn, pst_client_topic(s->client, PST_TOPIC_JOBS_EVENTS));
+        pst_txn_expect(s->txn, pst_client_topic(s->client, PST_TOPIC_JOBS_STATE));
+        pst_txn_expect(s->txn, pst_client_topic(s->client, PST_TOPIC_JOBS_COMMANDS));
+    }
     s->stale = true;
     free(instance);
     free(id);
@@ -116,7 +121,7 @@ static int load_state(void *arg, const char *key, const pst_record *r, pst_err *
     return rc;
 }
 
-/* Fences a predecessor first (begin makes the producer), then reads what is committed: nothing can change it behind our back. */
+/* Waits until a predecessor is fenced (begin does), then reads what is committed: nothing can change it behind our back. */
 static int resync(pst_shell *s, pst_err *err)
 {
     int64_t begun = pst_mono_us();
