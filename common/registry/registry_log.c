@@ -132,6 +132,32 @@ static void post_batch(rlog *l, const pst_batch *b)
 
 /* ---- the reading thread ---------------------------------------------------------------------------------------------------- */
 
+/* A topic that was there before us may be one that forgets: what is deleted from it by age takes schemas along that records still name. Where we
+ * may not ask, that is said and it is the operator's affair. */
+static int check_policy(rlog *l, pst_err *err)
+{
+    char *policy = NULL;
+    pst_err e = {0};
+    int rc = pst_admin_topic_config(l->bus, l->topic, "cleanup.policy", &policy, 10000, &e);
+    if (rc < 0 && e.cls == PST_CLASS_RETRY) {
+        if (err && !err->code)
+            *err = e;
+        return rc;
+    }
+    if (rc < 0) {
+        pst_log(PST_LOG_WARN, "registry", "event=policy_unknown topic=%s cure=\"make sure that its cleanup.policy is compact\" why=\"%s\"",
+                l->topic, e.text);
+        return 0;
+    }
+    if (strcmp(policy, "compact") != 0)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "registry", 0,
+                         "topic %s has cleanup.policy=%s: schemas would be deleted by age; set it to compact (kafka-configs.sh --alter "
+                         "--entity-type topics --entity-name %s --add-config cleanup.policy=compact), or choose another --topic",
+                         l->topic, policy, l->topic);
+    free(policy);
+    return rc;
+}
+
 static int prepare_topic(rlog *l, pst_err *err)
 {
     int brokers = 0;
@@ -154,7 +180,7 @@ static int prepare_topic(rlog *l, pst_err *err)
                          "topic %s has %d partitions; a registry needs exactly one, or its records have no order; choose another --topic",
                          l->topic, info.partitions);
     pst_topic_info_done(&info);
-    return rc;
+    return rc < 0 || l->conf.embedded ? rc : check_policy(l, err);
 }
 
 static bool wait_for_topic(rlog *l)

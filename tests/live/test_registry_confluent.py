@@ -97,6 +97,15 @@ with Platform(up=False) as p:
     r = p.cli("registry", "--port", "0", ok=False, timeout=30)
     check(r.returncode == 1 and "--force" in r.stderr, f"a second registry: exit {r.returncode}: {r.stderr[-300:]}")
 
+    # A topic that forgets by age is not written to: it would take schemas along that records still name.
+    from confluent_kafka.admin import AdminClient, NewTopic
+    admin = AdminClient({"bootstrap.servers": p.bootstrap})
+    for policy in ("delete", "compact,delete"):
+        name = "forgets-" + policy.replace(",", "-")
+        admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": policy})])[name].result(30)
+        r = p.cli("registry", "--port", "0", "--topic", name, ok=False, timeout=30)
+        check(r.returncode != 0 and f"cleanup.policy={policy}" in r.stderr and "kafka-configs" in r.stderr, f"{policy}: exit {r.returncode}: {r.stderr[-300:]}")
+
     # Restart: the same state.
     before = p.http("/schemas?deleted=true", p.registry)[1]
     stop(w)
