@@ -213,9 +213,10 @@ class Platform:
 
     # --- Kafka ---
     def create(self, topic, partitions=1, replication=-1):
+        # Kept for ever: records with timestamps of the past would be deleted by age as soon as the broker looks (30 s after its start).
         from confluent_kafka.admin import AdminClient, NewTopic
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for f in admin.create_topics([NewTopic(topic, partitions, replication)]).values():
+        for f in admin.create_topics([NewTopic(topic, partitions, replication, config={"retention.ms": "-1"})]).values():
             f.result(30)
 
     def producer(self, **conf):

@@ -93,6 +93,7 @@ part_usage() {
     check "two brokers are refused" exits 2 "$kafka" start --brokers 2 --dir "$T/none"
     check "a port beyond the range is refused" exits 2 "$kafka" start --port 65530 --dir "$T/none"
     check "an unknown version is refused" exits 2 "$kafka" start --version 1.0 --dir "$T/none"
+    check "... in the environment too" exits 2 env PENSTOCK_KAFKA_VERSION=1.0 "$kafka" start --dir "$T/none"
     check "status of nothing exits 4" exits 4 "$kafka" status --dir "$T/none"
     check "... and prints running:false" says '"running":false' "$kafka" status --json --dir "$T/none"
     check "stop of nothing exits 0" exits 0 "$kafka" stop --dir "$T/none"
@@ -317,14 +318,14 @@ part_secure() {
 part_old() {
     local sasl scram=(-X security.protocol=SASL_PLAINTEXT -X sasl.mechanisms=SCRAM-SHA-256 -X sasl.username=alice -X sasl.password=alice-secret)
     at old && next_port
-    check "Kafka 3.9.2 starts" same "$("$kafka" start --version 3.9.2 --sasl --dir "$D" --port "$P" 2>/dev/null)" "127.0.0.1:$P"
+    check "Kafka 3.9.2 starts" same "$(PENSTOCK_KAFKA_VERSION=3.9.2 "$kafka" start --sasl --dir "$D" --port "$P" 2>/dev/null)" "127.0.0.1:$P"
     check "status names the version" same "$(field "$(status_json "$D")" version)" 3.9.2
     sasl=$(field "$(status_json "$D")" sasl)
     topic "$D" words >/dev/null 2>&1
     produce "127.0.0.1:$P" words x
     check "records are kept" reads "127.0.0.1:$P" words x
     check "SCRAM login with the librdkafka at hand" lists "$sasl" "${scram[@]}"
-    check "kill and start" exits 0 bash -c "'$kafka' kill 1 --dir '$D' && '$kafka' start 1 --dir '$D'"
+    check "kill and start" exits 0 bash -c "'$kafka' kill 1 --dir '$D' && '$kafka' start 1 --version 3.9.2 --dir '$D'"
     check "... keeps the records" reads "127.0.0.1:$P" words x
     "$kafka" wipe --dir "$D" 2>/dev/null
 }

@@ -33,6 +33,7 @@ For tests
 
 Environment
   PENSTOCK_JAVA (or JAVA_HOME)     the Java to use, 17 or newer
+  PENSTOCK_KAFKA_VERSION           --version where none is given and the directory holds none [4.3.1]
   PENSTOCK_KAFKA_HEAP              heap of a broker [128m]
   PENSTOCK_KAFKA_START_TIMEOUT     seconds to wait for an answer [120]
   PENSTOCK_KAFKA_CDS=0             no class archive
