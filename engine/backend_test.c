@@ -36,17 +36,18 @@ static void zone_done(bench_zone *z)
     pst_zone_done(&z->zone);
 }
 
-static int tensor_value(bench_zone *z, const PstOnnx__TensorProto *tp, pst_val *v, pst_err *err)
+static int tensor_value(bench_zone *z, PstOnnx__TensorProto *tp, pst_val *v, pst_err *err)
 {
     pst_model_limits limits = {0};
     pst_limits_default(&limits);
     v->kind = PST_VAL_TENSOR;
     v->blk = NULL;
     v->seq = NULL;
-    return pst_onnx_tensor(&z->zone, tp, -1, &limits, &v->t, err);
+    pst_onnx_room room = {.left = SIZE_MAX, .base_dirfd = -1};
+    return pst_onnx_tensor(&z->zone, tp, &room, &limits, &v->t, err);
 }
 
-static int sequence_value(bench_zone *z, const PstOnnx__SequenceProto *sp, pst_val *v, pst_err *err)
+static int sequence_value(bench_zone *z, PstOnnx__SequenceProto *sp, pst_val *v, pst_err *err)
 {
     pst_seq *s = pst_zone_alloc(&z->zone, sizeof *s);
     s->refs = 1 << 20; /* the zone owns it: nobody's last reference frees it */

@@ -85,6 +85,7 @@ typedef struct pst_graph {
     int *out, n_out;
     pst_node *nodes;
     size_t n_nodes;
+    size_t weight; /* nodes in it and in graphs nested in it */
 } pst_graph;
 
 typedef struct pst_value_def {

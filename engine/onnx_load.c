@@ -12,6 +12,11 @@
 #include <string.h>
 
 #define FUNCTION_DEPTH_MAX 32
+#define ATTRS_MAX          128 /* of one node; a tree ensemble has 25 */
+#define IMPORTS_MAX        256
+/* Names and attributes of all nodes, those of functions counted at every call: what a function's body costs, each call costs. */
+#define PARTS_MAX        ((size_t)1 << 20)
+#define GRAPH_VALUES_MAX ((size_t)1 << 28)
 
 /* Names that can be seen at one place: a graph's own, then its parent's. A function body has no parent. */
 typedef struct scope {
@@ -35,9 +40,10 @@ typedef struct node_list {
 
 typedef struct loader {
     pst_model *m;
-    int base_dirfd;
-    size_t nodes, values_cap;
+    pst_onnx_room room; /* of tensors and texts that take memory beside the file */
+    size_t nodes, parts, graphs, values_cap;
     pst_names unsupported;
+    pst_names functions; /* "domain:name:overload" → index */
     pst_err *err;
 } loader;
 
@@ -80,12 +86,20 @@ static void scope_put(scope *s, const char *name, int id)
 
 static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, pst_graph *ret);
 
-static int tensor_new(loader *l, const PstOnnx__TensorProto *tp, const pst_tensor **ret)
+static int tensor_new(loader *l, PstOnnx__TensorProto *tp, const pst_tensor **ret)
 {
     pst_tensor *t = pst_zone_alloc(&l->m->zone, sizeof *t);
-    int rc = pst_onnx_tensor(&l->m->zone, tp, l->base_dirfd, &l->m->limits, t, l->err);
+    int rc = pst_onnx_tensor(&l->m->zone, tp, &l->room, &l->m->limits, t, l->err);
     *ret = t;
     return rc;
+}
+
+/* A text of the file as ours; a function's texts are copied at each of its calls. NULL after an error. */
+static const char *text_new(loader *l, const ProtobufCBinaryData *b)
+{
+    if (pst_onnx_take(&l->room, b->len + 1, "attribute texts", l->err) < 0)
+        return NULL;
+    return pst_zone_strdup(&l->m->zone, (const char *)b->data, b->len);
 }
 
 static int guess_attr_type(const PstOnnx__AttributeProto *p)
@@ -113,8 +127,9 @@ static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, cons
     case PST_ATTR_FLOAT: a->f = p->f; break;
     case PST_ATTR_INT: a->i = p->i; break;
     case PST_ATTR_STRING:
-        a->s = pst_zone_strdup(z, (const char *)p->s.data, p->s.len);
+        a->s = text_new(l, &p->s);
         a->n = p->s.len;
+        rc = a->s ? 0 : PST_ELIMIT;
         break;
     case PST_ATTR_TENSOR:
         if (!p->t)
@@ -125,7 +140,7 @@ static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, cons
     case PST_ATTR_TENSORS: {
         pst_tensor *ts = pst_zone_alloc(z, (p->n_tensors + 1) * sizeof *ts);
         for (size_t i = 0; i < p->n_tensors && rc == 0; i++)
-            rc = pst_onnx_tensor(z, p->tensors[i], l->base_dirfd, &l->m->limits, &ts[i], l->err);
+            rc = pst_onnx_tensor(z, p->tensors[i], &l->room, &l->m->limits, &ts[i], l->err);
         a->t = ts;
         a->n = p->n_tensors;
         break;
@@ -146,8 +161,9 @@ static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, cons
         break;
     case PST_ATTR_STRINGS: {
         const char **ss = pst_zone_alloc(z, (p->n_strings + 1) * sizeof *ss);
-        for (size_t i = 0; i < p->n_strings; i++)
-            ss[i] = pst_zone_strdup(z, (const char *)p->strings[i].data, p->strings[i].len);
+        rc = pst_onnx_take(&l->room, (p->n_strings + 1) * sizeof *ss, "attribute texts", l->err);
+        for (size_t i = 0; i < p->n_strings && rc == 0; i++)
+            rc = (ss[i] = text_new(l, &p->strings[i])) ? 0 : PST_ELIMIT;
         a->strings = ss;
         a->n = p->n_strings;
         break;
@@ -162,7 +178,7 @@ static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, cons
     default: /* sparse constants become dense ones; other kinds have no operator that reads them */
         if (p->sparse_tensor) {
             pst_tensor *t = pst_zone_alloc(z, sizeof *t);
-            rc = pst_onnx_sparse(z, p->sparse_tensor, &l->m->limits, t, l->err);
+            rc = pst_onnx_sparse(z, p->sparse_tensor, &l->room, &l->m->limits, t, l->err);
             a->type = PST_ATTR_TENSOR;
             a->name = "value";
             a->t = t;
@@ -173,8 +189,20 @@ static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, cons
     return rc;
 }
 
+static int count_nodes(loader *l, size_t more)
+{
+    l->nodes += more;
+    return l->nodes <= l->m->limits.nodes_max
+               ? 0
+               : pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
+                             "the model has more than %zu nodes with its functions inlined (nodes_max)", l->m->limits.nodes_max);
+}
+
 static int load_attrs(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, pst_attr **ret, int *ret_n)
 {
+    if (np->n_attribute > ATTRS_MAX)
+        return bad(l, "node %s (%s) has %zu attributes; at most %d are supported", np->name ? np->name : "", np->op_type, np->n_attribute,
+                   ATTRS_MAX);
     pst_attr *attrs = pst_zone_alloc(&l->m->zone, (np->n_attribute + 1) * sizeof *attrs);
     int n = 0;
     for (size_t i = 0; i < np->n_attribute; i++) {
@@ -184,6 +212,8 @@ static int load_attrs(loader *l, const PstOnnx__NodeProto *np, scope *s, const c
                 if (!strcmp(in_call->attrs[k].name, p->ref_attr_name)) {
                     attrs[n] = in_call->attrs[k];
                     attrs[n++].name = p->name ? p->name : "";
+                    if (in_call->attrs[k].graph) /* walked once more wherever it is named: it counts as often */
+                        l->nodes += in_call->attrs[k].graph->weight;
                     break;
                 } /* not given by the caller: the operator's own default holds */
             continue;
@@ -194,7 +224,7 @@ static int load_attrs(loader *l, const PstOnnx__NodeProto *np, scope *s, const c
     }
     *ret = attrs;
     *ret_n = n;
-    return 0;
+    return count_nodes(l, 0);
 }
 
 static int64_t opset_of(const loader *l, const call *in_call, const char *domain)
@@ -211,16 +241,39 @@ static int64_t opset_of(const loader *l, const call *in_call, const char *domain
     return *domain ? 1 : 0;
 }
 
-static const PstOnnx__FunctionProto *function_of(const loader *l, const char *domain, const PstOnnx__NodeProto *np)
+/* What a function is found by; the text belongs to the model's heap, free it with pst_heap_free. */
+static char *function_key(const char *domain, const char *name, const char *overload)
+{
+    pst_heap_text t = {0};
+    pst_heap_printf(&t, "%s:%s:%s", domain ? domain : "", name, overload ? overload : "");
+    return t.data;
+}
+
+static int list_functions(loader *l)
 {
     const PstOnnx__ModelProto *mp = l->m->proto;
     for (size_t i = 0; i < mp->n_functions; i++) {
         const PstOnnx__FunctionProto *f = mp->functions[i];
-        const char *over = f->overload ? f->overload : "", *want = np->overload ? np->overload : "";
-        if (f->name && !strcmp(f->name, np->op_type) && !strcmp(f->domain ? f->domain : "", domain) && !strcmp(over, want))
-            return f;
+        if (!f->name)
+            continue;
+        char *key = function_key(f->domain, f->name, f->overload);
+        if (f->n_opset_import > IMPORTS_MAX || f->n_attribute_proto > ATTRS_MAX)
+            return bad(l, "function %s has more than %d opset imports or %d attributes", f->name, IMPORTS_MAX, ATTRS_MAX);
+        if (pst_names_get(&l->functions, key) >= 0)
+            return bad(l, "function %s is there twice", f->name);
+        pst_names_put(&l->functions, key, (int)i);
     }
-    return NULL;
+    return 0;
+}
+
+static const PstOnnx__FunctionProto *function_of(const loader *l, const char *domain, const PstOnnx__NodeProto *np)
+{
+    if (!l->functions.n)
+        return NULL;
+    char *key = function_key(domain, np->op_type, np->overload);
+    int i = pst_names_get(&l->functions, key);
+    pst_heap_free(key);
+    return i >= 0 ? l->m->proto->functions[i] : NULL;
 }
 
 static pst_node *push_node(node_list *list)
@@ -292,9 +345,13 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
     pst_zone *z = &l->m->zone;
     if (!np->op_type || !*np->op_type)
         return bad(l, "a node without an operator");
-    if (++l->nodes > l->m->limits.nodes_max)
+    l->parts += np->n_input + np->n_output + np->n_attribute;
+    if (l->parts > PARTS_MAX)
         return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
-                           "the model has more than %zu nodes with its functions inlined (nodes_max)", l->m->limits.nodes_max);
+                           "the model's nodes have more than %zu inputs, outputs and attributes with its functions inlined", PARTS_MAX);
+    int rc = count_nodes(l, 1);
+    if (rc < 0)
+        return rc;
     const char *domain = np->domain ? np->domain : "";
     if (!strcmp(domain, "ai.onnx"))
         domain = "";
@@ -309,7 +366,7 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
             return bad(l, "node %s (%s): nothing before it makes its input %s (nodes must be in topological order)", n.name, n.op_type,
                        name);
     }
-    int rc = load_attrs(l, np, s, in_call, depth, &n.attrs, &n.n_attrs);
+    rc = load_attrs(l, np, s, in_call, depth, &n.attrs, &n.n_attrs);
     if (rc < 0)
         return rc;
     for (int i = 0; i < n.n_out; i++) {
@@ -351,36 +408,52 @@ static int load_initializers(loader *l, const PstOnnx__GraphProto *g, scope *s)
         scope_put(s, name, new_value(l, name, t));
     }
     for (size_t i = 0; i < g->n_sparse_initializer; i++) {
-        const PstOnnx__SparseTensorProto *sp = g->sparse_initializer[i];
+        PstOnnx__SparseTensorProto *sp = g->sparse_initializer[i];
         pst_tensor *t = pst_zone_alloc(&l->m->zone, sizeof *t);
-        int rc = pst_onnx_sparse(&l->m->zone, sp, &l->m->limits, t, l->err);
+        int rc = pst_onnx_sparse(&l->m->zone, sp, &l->room, &l->m->limits, t, l->err);
         if (rc < 0)
             return rc;
         const char *name = sp->values->name ? sp->values->name : "";
+        if (pst_names_get(&s->names, name) >= 0)
+            return bad(l, "initializer %s is there twice", name);
         scope_put(s, name, new_value(l, name, t));
+    }
+    return 0;
+}
+
+static int load_inputs(loader *l, const PstOnnx__GraphProto *g, scope *s, pst_graph *ret)
+{
+    ret->in = pst_zone_alloc(&l->m->zone, (g->n_input + 1) * sizeof(int));
+    for (size_t i = 0; i < g->n_input; i++) {
+        const char *name = g->input[i]->name ? g->input[i]->name : "";
+        int id = pst_names_get(&s->names, name);
+        if (!*name)
+            return bad(l, "input %zu of a graph has no name", i);
+        if (id >= 0 && l->m->values[id].konst)
+            continue; /* IR 3 lists initializers among the inputs: they are constants here */
+        if (id >= 0)
+            return bad(l, "input %s is there twice", name);
+        id = new_value(l, name, NULL);
+        scope_put(s, name, id);
+        ret->in[ret->n_in++] = id;
     }
     return 0;
 }
 
 static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, pst_graph *ret)
 {
+    l->graphs++;
     if (depth > l->m->limits.depth_max)
         return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "graphs nest deeper than %d (depth_max)", l->m->limits.depth_max);
     scope s = {.parent = parent};
     node_list list = {0};
     pst_zone *z = &l->m->zone;
+    size_t before = l->nodes;
     int rc = load_initializers(l, g, &s);
+    if (rc == 0)
+        rc = load_inputs(l, g, &s, ret);
     if (rc < 0)
         goto out;
-    ret->in = pst_zone_alloc(z, (g->n_input + 1) * sizeof(int));
-    for (size_t i = 0; i < g->n_input; i++) {
-        const char *name = g->input[i]->name ? g->input[i]->name : "";
-        if (pst_names_get(&s.names, name) >= 0)
-            continue; /* IR 3 lists initializers among the inputs: they are constants here */
-        int id = new_value(l, name, NULL);
-        scope_put(&s, name, id);
-        ret->in[ret->n_in++] = id;
-    }
     for (size_t i = 0; i < g->n_node; i++) {
         rc = load_node(l, g->node[i], &s, in_call, depth, &list);
         if (rc < 0)
@@ -396,6 +469,7 @@ static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, co
         }
         ret->out[ret->n_out++] = id;
     }
+    ret->weight = l->nodes - before + 1;
     ret->n_nodes = list.n;
     ret->nodes = pst_zone_alloc(z, (list.n + 1) * sizeof *ret->nodes);
     if (list.n)
@@ -520,7 +594,9 @@ static void proto_free(void *arg, void *p)
 int pst_onnx_load(pst_model *m, const void *data, size_t len, int base_dirfd, pst_err *err)
 {
     static ProtobufCAllocator heap = {.alloc = proto_alloc, .free = proto_free};
-    loader l = {.m = m, .base_dirfd = base_dirfd, .err = err};
+    /* lists in the file become at most eight times as large; the rest of what a file may ask for has a limit of its own */
+    size_t room = m->limits.file_bytes_max + 8 * len;
+    loader l = {.m = m, .room = {.left = room, .max = room, .base_dirfd = base_dirfd}, .err = err};
     int rc = pst_onnx_scan(&pst_onnx__model_proto__descriptor, data, len, &m->limits, err);
     if (rc < 0)
         return rc;
@@ -530,7 +606,15 @@ int pst_onnx_load(pst_model *m, const void *data, size_t len, int base_dirfd, ps
     if (!m->proto->has_ir_version || m->proto->ir_version < 3 || m->proto->ir_version > 14)
         return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "ONNX IR version %" PRId64 " is not supported (3 to 14 are)",
                            m->proto->has_ir_version ? m->proto->ir_version : 0);
-    rc = load_graph(&l, m->proto->graph, NULL, NULL, 0, &m->graph);
+    if (m->proto->n_opset_import > IMPORTS_MAX)
+        return bad(&l, "the model imports %zu operator sets; at most %d are supported", m->proto->n_opset_import, IMPORTS_MAX);
+    rc = list_functions(&l);
+    if (rc == 0)
+        rc = load_graph(&l, m->proto->graph, NULL, NULL, 0, &m->graph);
+    /* a plan takes time and memory for each graph in proportion to all values */
+    if (rc == 0 && l.graphs > 1 && l.graphs * (size_t)m->n_values > GRAPH_VALUES_MAX)
+        rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
+                         "the model has %zu nested graphs and %d values, more than can be planned", l.graphs - 1, m->n_values);
     if (rc < 0)
         return rc;
     fill_infos(&l, m->proto->graph);

@@ -12,8 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIELDS_MAX ((size_t)48 << 20)
-#define PARTS_MAX  ((size_t)4 << 20) /* messages, texts and unknown fields: each costs an allocation */
+#define FIELDS_MAX        ((size_t)48 << 20)
+#define FIELDS_OF_ONE_MAX ((size_t)16 << 20) /* protobuf-c notes every field of a message (40 bytes) before it reads them */
+#define PARTS_MAX         ((size_t)4 << 20)  /* messages, texts and unknown fields: each costs an allocation */
 
 void pst_limits_default(pst_model_limits *l)
 {
@@ -33,7 +34,7 @@ void pst_limits_default(pst_model_limits *l)
 
 typedef struct scan {
     const pst_model_limits *limits;
-    size_t fields, parts, nodes;
+    size_t fields, parts, nodes, numbers;
     int depth_max;
     pst_err *err;
 } scan;
@@ -54,6 +55,18 @@ static bool varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 
 static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint8_t *p, size_t len, int depth);
 
+/* Packed integers: a byte of the file may become eight of memory. */
+static int scan_numbers(scan *s, const uint8_t *p, size_t len)
+{
+    size_t n = 0, max = s->limits->file_bytes_max / 4;
+    for (size_t i = 0; i < len; i++)
+        n += p[i] < 128;
+    s->numbers += n;
+    return s->numbers <= max ? 0
+                             : pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
+                                           "the model lists more than %zu integers; save it with raw tensor data", max);
+}
+
 static int scan_bytes(scan *s, const ProtobufCFieldDescriptor *f, const uint8_t **p, const uint8_t *end, int depth)
 {
     uint64_t n;
@@ -65,6 +78,8 @@ static int scan_bytes(scan *s, const ProtobufCFieldDescriptor *f, const uint8_t 
     bool packed = f && f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_BYTES;
     if (!packed && ++s->parts > PARTS_MAX)
         return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu messages and texts", PARTS_MAX);
+    if (packed && (f->type == PROTOBUF_C_TYPE_INT64 || f->type == PROTOBUF_C_TYPE_UINT64 || f->type == PROTOBUF_C_TYPE_INT32))
+        return scan_numbers(s, at, (size_t)n);
     if (!f || f->type != PROTOBUF_C_TYPE_MESSAGE)
         return 0;
     const ProtobufCMessageDescriptor *sub = f->descriptor;
@@ -80,12 +95,14 @@ static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint
         return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model nests graphs deeper than %d (depth_max)",
                            s->limits->depth_max);
     const uint8_t *end = p + len;
+    size_t own = 0;
     while (p < end) {
         uint64_t key, skip;
         if (!varint(&p, end, &key) || !(key >> 3) || key >> 3 > 0x1fffffff)
             return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "not an ONNX file: bad field key");
-        if (++s->fields > FIELDS_MAX)
-            return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu fields", FIELDS_MAX);
+        if (++s->fields > FIELDS_MAX || ++own > FIELDS_OF_ONE_MAX)
+            return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu fields, or %zu in one message",
+                               FIELDS_MAX, FIELDS_OF_ONE_MAX);
         const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(d, (unsigned)(key >> 3));
         if (!f && ++s->parts > PARTS_MAX)
             return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu unknown fields", PARTS_MAX);
@@ -115,39 +132,82 @@ int pst_onnx_scan(const ProtobufCMessageDescriptor *root, const void *data, size
     return scan_message(&s, root, data, len, 0);
 }
 
-/* External data: location, offset and length are texts; the file must lie beneath the model's folder, links are not followed. */
-static int read_external(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dirfd, size_t want, void **ret, pst_err *err)
+int pst_onnx_take(pst_onnx_room *room, size_t bytes, const char *what, pst_err *err)
 {
-    const char *location = NULL;
-    uint64_t offset = 0, length = want;
+    if (bytes > room->left)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
+                           "%s: the model's tensors and texts take more than %zu bytes beside the file (file_bytes_max)", what, room->max);
+    room->left -= bytes;
+    return 0;
+}
+
+/* Digits and nothing else. */
+static bool read_number(const char *s, uint64_t *ret)
+{
+    uint64_t v = 0;
+    if (!*s)
+        return false;
+    for (; *s; s++)
+        if (*s < '0' || *s > '9' || __builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v))
+            return false;
+    *ret = v;
+    return true;
+}
+
+typedef struct place {
+    const char *location;
+    uint64_t offset, length;
+} place;
+
+static int external_place(const PstOnnx__TensorProto *tp, const char *name, size_t want, place *ret, pst_err *err)
+{
+    *ret = (place){.length = want};
     for (size_t i = 0; i < tp->n_external_data; i++) {
         const char *k = tp->external_data[i]->key, *v = tp->external_data[i]->value;
         if (!k || !v)
             continue;
         if (!strcmp(k, "location"))
-            location = v;
-        else if (!strcmp(k, "offset"))
-            offset = strtoull(v, NULL, 10);
-        else if (!strcmp(k, "length"))
-            length = strtoull(v, NULL, 10);
+            ret->location = v;
+        else if ((!strcmp(k, "offset") && !read_number(v, &ret->offset)) || (!strcmp(k, "length") && !read_number(v, &ret->length)))
+            return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data with %s '%.40s', which is no number",
+                               name, k, v);
     }
-    const char *name = tp->name ? tp->name : "";
-    if (!location)
+    if (!ret->location || !*ret->location)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data without a location", name);
-    if (base_dirfd < 0)
-        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
-                           "tensor %s keeps its data outside the file (%s); save the model as one file", name, location);
-    if (length != want || offset > INT64_MAX - want)
+    if (ret->length != want || ret->offset > INT64_MAX - want)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data of %" PRIu64 " bytes, its shape needs %zu",
-                           name, length, want);
-    int rc = 0, fd = pst_fs_open_beneath(base_dirfd, location, O_RDONLY | O_CLOEXEC, 0);
+                           name, ret->length, want);
+    return 0;
+}
+
+/* External data: location, offset and length are texts; the file must lie beneath the model's folder, links are not followed, and
+ * a named pipe in it does not make us wait. */
+static int read_external(pst_zone *zone, PstOnnx__TensorProto *tp, pst_onnx_room *room, size_t want, pst_err *err)
+{
+    const char *name = tp->name ? tp->name : "";
+    place at;
+    int rc = external_place(tp, name, want, &at, err);
+    if (rc < 0)
+        return rc;
+    if (room->base_dirfd < 0)
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
+                           "tensor %s keeps its data outside the file (%s); save the model as one file", name, at.location);
+    rc = pst_onnx_take(room, want, "external data", err);
+    if (rc < 0)
+        return rc;
+    int fd = pst_fs_open_beneath(room->base_dirfd, at.location, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "onnx", errno,
-                           "tensor %s: external data %s cannot be opened inside the model's folder: %s", name, location, strerror(errno));
+                           "tensor %s: external data %s cannot be opened inside the model's folder (links are not followed): %s", name,
+                           at.location, strerror(errno));
     struct stat st;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < offset + want) {
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data %s is no file", name, at.location);
+        goto out;
+    }
+    if ((uint64_t)st.st_size < at.offset + want) {
         rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: external data %s is shorter than offset + length", name,
-                         location);
+                         at.location);
         goto out;
     }
     char *data = pst_zone_try(zone, want ? want : 1);
@@ -156,23 +216,21 @@ static int read_external(pst_zone *zone, const PstOnnx__TensorProto *tp, int bas
         goto out;
     }
     for (size_t got = 0; got < want;) {
-        ssize_t n = pread(fd, data + got, want - got, (off_t)(offset + got));
+        ssize_t n = pread(fd, data + got, want - got, (off_t)(at.offset + got));
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            rc = pst_err_set(err, PST_EIO, PST_CLASS_DATA, "onnx", errno, "tensor %s: reading external data %s failed", name, location);
+            rc = pst_err_set(err, PST_EIO, PST_CLASS_DATA, "onnx", errno, "tensor %s: reading external data %s failed", name, at.location);
             goto out;
         }
         got += (size_t)n;
     }
-    *ret = data;
     /* From here on the tensor holds its data itself: whoever writes the model again (ort_model.c) needs no file. */
-    PstOnnx__TensorProto *own = (PstOnnx__TensorProto *)tp;
-    own->has_raw_data = 1;
-    own->raw_data = (ProtobufCBinaryData){.len = want, .data = (uint8_t *)data};
-    own->has_data_location = 0;
-    own->data_location = 0;
-    own->n_external_data = 0;
+    tp->has_raw_data = 1;
+    tp->raw_data = (ProtobufCBinaryData){.len = want, .data = (uint8_t *)data};
+    tp->has_data_location = 0;
+    tp->data_location = 0;
+    tp->n_external_data = 0;
 out:
     close(fd);
     return rc;
@@ -245,7 +303,16 @@ static void *from_lists(pst_zone *zone, const PstOnnx__TensorProto *tp, int dtyp
     return d;
 }
 
-int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dirfd, const pst_model_limits *limits, pst_tensor *ret,
+/* Before lists are copied. A text takes its own bytes and, in the zone, 64 at least. */
+static int take_lists(const PstOnnx__TensorProto *tp, int dtype, size_t n, size_t size, pst_onnx_room *room, pst_err *err)
+{
+    size_t bytes = n * size;
+    for (size_t i = 0; dtype == PST_STR && i < n; i++)
+        bytes += 64 + tp->string_data[i].len;
+    return pst_onnx_take(room, bytes, tp->name && *tp->name ? tp->name : "a tensor", err);
+}
+
+int pst_onnx_tensor(pst_zone *zone, PstOnnx__TensorProto *tp, pst_onnx_room *room, const pst_model_limits *limits, pst_tensor *ret,
                     pst_err *err)
 {
     const char *name = tp->name ? tp->name : "";
@@ -266,13 +333,14 @@ int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dir
     int bits = bits_of(dtype);
     size_t bytes = ((size_t)n * (size_t)bits + 7) / 8;
     void *raw = NULL;
+    int rc = 0;
     bool external = tp->has_data_location && tp->data_location == 1;
     if (external) {
         if (dtype == PST_STR)
             return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: texts cannot be external", name);
-        int rc = read_external(zone, tp, base_dirfd, bytes, &raw, err);
-        if (rc < 0)
+        if ((rc = read_external(zone, tp, room, bytes, err)) < 0)
             return rc;
+        raw = tp->raw_data.data;
     } else if (tp->has_raw_data && dtype != PST_STR) {
         if (tp->raw_data.len != bytes)
             return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: %zu bytes of data, its shape needs %zu", name,
@@ -280,11 +348,15 @@ int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dir
         raw = tp->raw_data.data;
     } else if (!list_fits(tp, dtype, (size_t)n)) {
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: the number of values does not match its shape", name);
+    } else if ((rc = take_lists(tp, dtype, (size_t)n, size, room, err)) < 0) {
+        return rc;
     } else {
         raw = from_lists(zone, tp, dtype, (size_t)n);
         bits = 8;
     }
     if (bits < 8) {
+        if ((rc = pst_onnx_take(room, (size_t)n, "packed values", err)) < 0)
+            return rc;
         uint8_t *wide = pst_zone_alloc(zone, (size_t)n + 1);
         unpack_bits(raw, wide, n, bits);
         raw = wide;
@@ -296,15 +368,16 @@ int pst_onnx_tensor(pst_zone *zone, const PstOnnx__TensorProto *tp, int base_dir
     return 0;
 }
 
-int pst_onnx_sparse(pst_zone *zone, const PstOnnx__SparseTensorProto *sp, const pst_model_limits *limits, pst_tensor *ret, pst_err *err)
+int pst_onnx_sparse(pst_zone *zone, PstOnnx__SparseTensorProto *sp, pst_onnx_room *room, const pst_model_limits *limits, pst_tensor *ret,
+                    pst_err *err)
 {
     pst_tensor v, ix, t = {.rank = (int)sp->n_dims};
     if (!sp->values || !sp->indices || sp->n_dims > PST_MAX_RANK)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0,
                            "a sparse tensor without values or indices, or of too many dimensions");
-    int rc = pst_onnx_tensor(zone, sp->values, -1, limits, &v, err);
+    int rc = pst_onnx_tensor(zone, sp->values, room, limits, &v, err);
     if (rc == 0)
-        rc = pst_onnx_tensor(zone, sp->indices, -1, limits, &ix, err);
+        rc = pst_onnx_tensor(zone, sp->indices, room, limits, &ix, err);
     if (rc < 0)
         return rc;
     t.dtype = v.dtype;
@@ -315,6 +388,8 @@ int pst_onnx_sparse(pst_zone *zone, const PstOnnx__SparseTensorProto *sp, const 
     bool shape_ok = ix.dtype == PST_I64 && v.rank == 1 && (ix.rank == 1 || (ix.rank == 2 && per == t.rank)) && ix.dims[0] == nnz;
     if (n < 0 || (uint64_t)n > limits->tensor_bytes_max / size || !shape_ok || t.dtype == PST_STR)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "a sparse tensor of bad shape, indices or type");
+    if ((rc = pst_onnx_take(room, (size_t)n * size, "a sparse tensor", err)) < 0)
+        return rc;
     char *d = pst_zone_alloc(zone, (size_t)n * size + 1);
     for (int64_t i = 0; i < nnz; i++) {
         int64_t at = 0;

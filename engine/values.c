@@ -184,6 +184,17 @@ int pst_op_tick(pst_op_ctx *c)
                        c->plan->m->limits.steps_max);
 }
 
+int pst_op_work(pst_op_ctx *c, double n)
+{
+    double steps = n / 65536;
+    if (steps < (double)c->plan->steps_left) {
+        c->plan->steps_left -= (uint64_t)steps;
+        return 0;
+    }
+    return pst_op_fail(c, PST_ELIMIT, "%.3g multiplications are more than the %" PRIu64 " steps of one evaluation allow (steps_max)", n,
+                       c->plan->m->limits.steps_max);
+}
+
 int pst_op_type(pst_op_ctx *c, int dtype)
 {
     return pst_op_fail(c, PST_EUNSUPPORTED, "type %s is not covered here", pst_dtype_name((pst_dtype)dtype));

@@ -135,6 +135,12 @@ static int conv_f32(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *
     return 0;
 }
 
+/* Multiplications of a convolution. */
+static int conv_work(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, const pst_window *w)
+{
+    return pst_op_work(c, (double)x->dims[0] * (double)pst_count(wt) * (double)w->out_count);
+}
+
 static int check_conv(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *w)
 {
     int64_t groups = pst_attr_int(c->node, "group", 1);
@@ -151,7 +157,7 @@ int pst_op_conv(pst_op_ctx *c)
     pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 1);
     const pst_tensor *b = pst_in(c, 2);
     pst_window w;
-    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0)
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0)
         return rc;
     if (x.dtype != PST_F32 || wt.dtype != PST_F32 || (b && (b->dtype != PST_F32 || pst_count(b) != wt.dims[0])))
         return b && pst_count(b) != wt.dims[0] ? pst_op_fail(c, PST_EINVAL, "bias does not fit") : pst_op_type(c, x.dtype);
@@ -205,9 +211,13 @@ int pst_op_conv_transpose(pst_op_ctx *c)
         in_count *= x.dims[i + 2];
         k_count *= wt.dims[i + 2];
     }
+    if ((rc = pst_op_work(c, (double)in_count * (double)(pst_count(&wt) + k_count) * (double)(x.dims[0] + 1))) < 0)
+        return rc;
     float *y = pst_out(c, 0, PST_F32, x.rank, dims);
     if (!y)
         return PST_ELIMIT;
+    if (!x.dims[0] || !m) /* the loops below go over places first */
+        return 0;
     for (int64_t i = 0, total = x.dims[0] * m * out_count; i < total; i++)
         y[i] = b ? ((const float *)b->data)[i / out_count % m] : 0;
     int64_t mg = wt.dims[1];
@@ -289,7 +299,7 @@ int pst_op_conv_integer(pst_op_ctx *c)
         return rc;
     pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 1);
     pst_window w;
-    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0)
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0)
         return rc;
     if (!is_byte(&x) || !is_byte(&wt))
         return pst_op_type(c, x.dtype);
@@ -308,8 +318,8 @@ int pst_op_qlinear_conv(pst_op_ctx *c)
     const pst_tensor *b = pst_in(c, 8), *sw = pst_in(c, 4);
     double sx, sy;
     pst_window w;
-    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = pst_in_scalar(c, 1, &sx)) < 0 ||
-        (rc = pst_in_scalar(c, 6, &sy)) < 0)
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0 ||
+        (rc = pst_in_scalar(c, 1, &sx)) < 0 || (rc = pst_in_scalar(c, 6, &sy)) < 0)
         return rc;
     int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]}, m = wt.dims[0], n_sw = pst_count(sw);
     if (!is_byte(&x) || !is_byte(&wt) || !is_byte(&zy) || (b && (b->dtype != PST_I32 || pst_count(b) != m)) || sw->dtype != PST_F32 ||

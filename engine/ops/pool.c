@@ -216,11 +216,15 @@ static int pool(pst_op_ctx *c, pool_kind kind, bool global)
         return rc;
     }
     int64_t dims[PST_MAX_RANK] = {x.dims[0], x.dims[1]}, images = x.dims[0] * x.dims[1], n = pst_count(&x);
+    if ((rc = pst_op_work(c, (double)images * (double)w.out_count * (double)w.k_count)) < 0)
+        return rc;
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
     void *y = pst_out(c, 0, x.dtype, x.rank, dims);
     int64_t *index = kind == P_MAX && c->n_out > 1 && pst_wanted(c, 1) ? pst_out(c, 1, PST_I64, x.rank, dims) : NULL;
     if (!y || (kind == P_MAX && c->n_out > 1 && pst_wanted(c, 1) && !index))
         return PST_ELIMIT;
+    if (!images) /* the loops go over places first */
+        return 0;
     if (x.dtype == PST_F32) {
         if (!index && (rc = pool_fast(c, &w, &a, x.data, y, images)) <= 0)
             return rc;

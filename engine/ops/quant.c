@@ -178,6 +178,8 @@ static int per_of(pst_op_ctx *c, int i, double def, per *p)
     const pst_tensor *t = pst_in(c, i);
     p->one[0] = def;
     p->n = t ? pst_count(t) : 1;
+    if (!p->n)
+        return pst_op_fail(c, PST_EINVAL, "input %d is empty", i);
     p->v = t ? pst_scratch(c, (size_t)p->n * 8) : NULL;
     if (t && (!p->v || pst_convert(PST_F64, p->v, t->dtype, t->data, p->n, true) < 0))
         return pst_op_type(c, t->dtype);
@@ -195,8 +197,9 @@ static int product(pst_op_ctx *c, int at_a, int at_b, int at_za, int at_zb, int6
     pst_tensor a = *pst_in(c, at_a), b = *pst_in(c, at_b);
     per za, zb;
     int rc;
-    if (!is_byte(&a) || !is_byte(&b) || a.rank < 2 || b.rank < 2)
-        return pst_op_fail(c, PST_EINVAL, "two int8 or uint8 matrices are needed");
+    const pst_tensor *tza = pst_in(c, at_za), *tzb = pst_in(c, at_zb);
+    if (!is_byte(&a) || !is_byte(&b) || a.rank < 2 || b.rank < 2 || (tza && !is_byte(tza)) || (tzb && !is_byte(tzb)))
+        return pst_op_fail(c, PST_EINVAL, "two int8 or uint8 matrices are needed, and zero points of these types");
     if ((rc = per_of(c, at_za, 0, &za)) < 0 || (rc = per_of(c, at_zb, 0, &zb)) < 0)
         return rc;
     int64_t m = a.dims[a.rank - 2], k = a.dims[a.rank - 1], n = b.dims[b.rank - 1], sa[PST_MAX_RANK], sb[PST_MAX_RANK], st[PST_MAX_RANK];
@@ -222,7 +225,7 @@ static int product(pst_op_ctx *c, int at_a, int at_b, int at_za, int at_zb, int6
     if (!o)
         return PST_ELIMIT;
     *ret = o;
-    for (int64_t p = 0; p < batches; p++) {
+    for (int64_t p = 0; p < batches && total; p++) {
         int64_t oa = 0, ob = 0;
         for (int q = 0; q < rank; q++) {
             oa += p / st[q] % dims[q] * sa[q];
