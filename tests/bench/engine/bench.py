@@ -132,7 +132,7 @@ def main():
     build = next((line.split("=")[1].strip() for line in open(BUILD / "CMakeCache.txt") if line.startswith("CMAKE_BUILD_TYPE")), "?")
     seconds, repeats = (0.05, 3) if o.quick else (0.3, 7)
     result = {"cpu": cpu(), "machine": json.loads(subprocess.check_output([BENCH, "--machine"])), "build": build, "seconds": seconds, "repeats": repeats, "versions": versions, "models": []}
-    for make in models.all_models(cache, o.quick):
+    for make in models.all_models(cache, o.quick and not o.only):
         m = make()
         if o.only not in m.name:
             continue
