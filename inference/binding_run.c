@@ -234,7 +234,7 @@ static void reconstruction(pst_binding *b, const pst_tensor *out, size_t rows, s
 /* rows results of the plan → scores of rows [row, row + rows). given ≥ rows: with padding. */
 static int take_scores(pst_binding *b, size_t given, size_t rows, size_t row, pst_err *err)
 {
-    size_t last = b->info->n_outputs - 1, k, l = 0;
+    size_t last = b->info->n_outputs - 1, k = 0, l = 0;
     int rc;
     if (b->error_out >= 0) {
         if ((rc = per_row(b, (size_t)b->error_out, given, &k, err)) < 0 || (rc = widen(b, k, err)) < 0)

@@ -121,7 +121,7 @@ int pst_avro_in_block(pst_avro_in *in, int64_t *ret_count)
 
 int pst_avro_in_block_skip(pst_avro_in *in, int64_t *ret_count)
 {
-    int64_t size;
+    int64_t size = 0;
     int rc = block_head(in, ret_count, &size);
     if (!rc && size >= 0 && *ret_count) {
         in->p += size;

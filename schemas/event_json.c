@@ -193,7 +193,7 @@ static int read_enum(reader *r, const pst_enum_type *e, const json_t *j, int *re
 static int read_value(reader *r, const pst_field_type *f, const json_t *j, void *at)
 {
     int64_t whole;
-    double number;
+    double number = 0;
     int rc;
     switch (f->kind) {
     case PST_KIND_BOOL:

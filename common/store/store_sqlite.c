@@ -218,7 +218,7 @@ static void bind(sqlite3_stmt *q, int at, const char *text)
 
 static int write_doc(lite *l, const char *collection, const char *id, int64_t seq, const json_t *doc, bool *ret_applied, pst_err *err)
 {
-    sqlite3_stmt *q;
+    sqlite3_stmt *q = NULL;
     int rc = use(l, SQL_PUT, &q, err);
     if (rc < 0)
         return rc;
@@ -268,7 +268,7 @@ static int parse_doc(const lite *l, sqlite3_stmt *q, int column, json_t **ret_do
 static int get(pst_store *s, const char *collection, const char *id, json_t **ret_doc, pst_err *err)
 {
     lite *l = (lite *)s;
-    sqlite3_stmt *q;
+    sqlite3_stmt *q = NULL;
     int rc = use(l, SQL_GET, &q, err);
     if (rc < 0)
         return rc;
@@ -286,7 +286,7 @@ static int get(pst_store *s, const char *collection, const char *id, json_t **re
 /* Where the last page ended. */
 static int submitted_of(lite *l, const char *collection, const char *id, int64_t *ret_time, pst_err *err)
 {
-    sqlite3_stmt *q;
+    sqlite3_stmt *q = NULL;
     int rc = use(l, SQL_SUBMITTED, &q, err);
     if (rc < 0)
         return rc;
@@ -304,7 +304,7 @@ static int submitted_of(lite *l, const char *collection, const char *id, int64_t
 static int list(pst_store *s, const char *collection, const pst_store_query *query, json_t **ret_docs, pst_err *err)
 {
     lite *l = (lite *)s;
-    sqlite3_stmt *q;
+    sqlite3_stmt *q = NULL;
     int64_t after = 0;
     int rc = query->after ? submitted_of(l, collection, query->after, &after, err) : 0;
     if (!rc)
@@ -359,7 +359,7 @@ static void rollback(pst_store *s)
 static int position_set(pst_store *s, const char *topic, int32_t partition, int64_t next, pst_err *err)
 {
     lite *l = (lite *)s;
-    sqlite3_stmt *q;
+    sqlite3_stmt *q = NULL;
     int rc = use(l, SQL_POSITION_SET, &q, err);
     if (rc < 0)
         return rc;
@@ -374,7 +374,7 @@ static int position_set(pst_store *s, const char *topic, int32_t partition, int6
 static int position_get(pst_store *s, const char *topic, int32_t partition, int64_t *ret_next, pst_err *err)
 {
     lite *l = (lite *)s;
-    sqlite3_stmt *q;
+    sqlite3_stmt *q = NULL;
     int rc = use(l, SQL_POSITION_GET, &q, err);
     if (rc < 0)
         return rc;
@@ -403,7 +403,7 @@ static int wipe(pst_store *s, pst_err *err)
 static int each(pst_store *s, const char *collection, void (*fn)(void *, const char *, int64_t, const json_t *), void *arg, pst_err *err)
 {
     lite *l = (lite *)s;
-    sqlite3_stmt *q;
+    sqlite3_stmt *q = NULL;
     int rc = use(l, SQL_EACH, &q, err);
     if (rc < 0)
         return rc;
