@@ -65,6 +65,7 @@ run_maven() {
     rm -rf "$CACHE/kafka-$S_VERSION".tmp.* # left by a fetch that was killed; the lock is ours
     FETCH_TMP=$(mktemp -d "$CACHE/kafka-$S_VERSION.tmp.XXXXXX") || die "$EX_FAILED" "cannot make a directory in $CACHE"
     log=$FETCH_TMP/maven.log
+    : >"$log" # the watch below may be quicker than the shell that starts Maven
     # A copy of the pom, so that Maven never writes beside ours (the sources may be read-only).
     cp "$pom" "$FETCH_TMP/pom.xml" || die "$EX_FAILED" "cannot copy $pom"
     say "fetching Apache Kafka $S_VERSION by Maven (about 55 MiB, once per user)"
