@@ -402,10 +402,25 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
     return 0;
 }
 
+struct pst_owned {
+    struct pst_owned *next;
+    void *what;
+    void (*release)(void *what);
+};
+
+void pst_plan_own(pst_plan *p, void *what, void (*release)(void *what))
+{
+    struct pst_owned *o = pst_zone_alloc(&p->zone, sizeof *o);
+    *o = (struct pst_owned){p->owned, what, release};
+    p->owned = o;
+}
+
 void pst_plan_free(pst_plan *p)
 {
     if (!p)
         return;
+    for (struct pst_owned *o = p->owned; o; o = o->next)
+        o->release(o->what);
     pst_ort_run_free(p->ort);
     pst_heap_release(&p->heap);
     pst_model_unref(p->m);

@@ -77,6 +77,7 @@ struct pst_plan {
         int64_t rows, rows_max; /* rows: the only count allowed, or -1 */
         float *out, *work;
     } direct;
+    struct pst_owned *owned; /* what libraries gave, freed with the plan */
 };
 
 /* Values, pool (values.c). */
@@ -94,6 +95,9 @@ void pst_scratch_free(pst_plan *p, pst_blk *until); /* what was asked for after 
 void pst_prog_clear(pst_plan *p, const pst_prog *g);
 /* The general form of pst_plan_run: any kind of value in and out. out[i] is borrowed from the plan until its next run. */
 int pst_plan_run_vals(pst_plan *p, const pst_val *in, size_t n_in, const pst_val **ret_out, size_t n_out, pst_err *err);
+
+/* release(what) is called when the plan is freed, before its memory goes. To be called before anything is put into what. */
+void pst_plan_own(pst_plan *p, void *what, void (*release)(void *what));
 
 /* Steps of a node (plan.c): with the operator's prepare, for fused nodes that may have to run their parts. */
 int pst_step_make(pst_plan *p, const pst_node *n, pst_step *s, pst_err *err);

@@ -73,6 +73,9 @@ typedef struct pst_cpu_kernels {
     void (*lstm)(int n, const float *g, float *c, float *h);
     /* h = (1 - z)·tanh(x + r·s) + z·h; r NULL: without the second term */
     void (*gru)(int n, const float *z, const float *x, const float *r, const float *s, float *h);
+    /* For pools: to[i] = the largest (NaN above all) or the sum of from[i·step + j·apart], j < k; to is not from. roomy: two vectors behind
+     * the last number may be read */
+    void (*gather)(bool max, int64_t n, int k, const float *from, int64_t apart, int64_t step, float *to, bool roomy);
     float (*dot)(const float *a, const float *b, int n);
     /* One tree: n splits, children before parents, split i writes work[256 + i]; leaf numbers of 64 rows → leaf. */
     void (*tree)(const pst_tree_code *code, int n, const int8_t *ranks, int8_t *work, uint8_t *leaf);

@@ -263,3 +263,53 @@ static void gru(int n, const float *z, const float *x, const float *r, const flo
         store_part(h + i, (1.0f - gate) * sum + gate * load_up_to(h + i, left), left);
     }
 }
+/* Every second of 2·VL numbers. */
+INLINE vf every_second(const float *from)
+{
+    vf a = *(const vf *)from, b = *(const vf *)(from + VL);
+#if VL == 16
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+#elif VL == 8
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+#else
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+#endif
+}
+
+INLINE vf gather_vector(bool max, int k, const float *at, int64_t apart, const int64_t step)
+{
+    vf top = step == 1 ? *(const vf *)at : every_second(at);
+    for (int j = 1; j < k; j++) {
+        vf x = step == 1 ? *(const vf *)(at + j * apart) : every_second(at + j * apart);
+        if (max)
+            top = pick(x != x, x, larger(x, top));
+        else
+            top += x;
+    }
+    return top;
+}
+
+/* For pools: to[i] = the largest (NaN above all) or the sum of from[i·step + j·apart], j < k; to is not from. roomy: 2·VL numbers behind
+ * the last may be read. */
+static void gather(bool max, int64_t n, int k, const float *from, int64_t apart, int64_t step, float *to, bool roomy)
+{
+    int64_t i = 0, end = roomy ? n : n - (step == 2); /* a vector of every second number reads one beyond its last */
+    if (step <= 2 && (end >= VL || roomy))
+        for (; i < end; i += VL) {
+            if (i + VL > end && end >= VL)
+                i = end - VL; /* the last overlaps */
+            vf x = step == 1 ? gather_vector(max, k, from + i, apart, 1) : gather_vector(max, k, from + 2 * i, apart, 2);
+            store_part(to + i, x, n - i < VL ? (int)(n - i) : VL);
+        }
+    for (; i < n; i++) { /* as vectors of one: which is larger cannot be predicted */
+        vf top = splat(from[i * step]);
+        for (int j = 1; j < k; j++) {
+            vf x = splat(from[i * step + j * apart]);
+            if (max)
+                top = pick(x != x, x, larger(x, top));
+            else
+                top += x;
+        }
+        to[i] = top[0];
+    }
+}

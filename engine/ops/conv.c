@@ -1,5 +1,8 @@
 /* conv.c - convolutions: gathered columns times weights (im2col + GEMM) for Conv, scattered products for ConvTranspose. */
 #include "engine/ops/conv_fast.h"
+#ifdef PST_HAVE_DNNL
+#include "engine/dnnl/dnnl_conv.h"
+#endif
 #include "engine/ops/kernels.h"
 
 #include "engine/cpu/gemm.h"
@@ -97,6 +100,7 @@ static void columns(const pst_window *w, const float *x, int64_t channels, float
 typedef struct conv_state {
     const pst_cpu_kernels *kernels;
     pst_conv_weights weights;
+    struct pst_dnnl_conv *dnnl;
 } conv_state;
 
 int pst_prepare_conv(pst_op_ctx *c)
@@ -149,6 +153,40 @@ static int check_conv(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *w)
     return 0;
 }
 
+#ifdef PST_HAVE_DNNL
+/* 1 = not by oneDNN. An activation other than Relu and a residual are left to whoever asked for them. */
+static int conv_dnnl(pst_op_ctx *c, conv_state *s, const pst_tensor *x, const pst_tensor *wt, const float *bias, const pst_window *w,
+                     float *y)
+{
+    pst_epilogue *e = c->epilogue;
+    if (w->n != 2 || s->weights.of != wt->data || pst_attr_int(c->node, "group", 1) != 1 || (e && e->add) ||
+        strcmp(c->plan->isa, pst_isa_pick(NULL)) != 0)
+        return 1;
+    pst_dnnl_shape d = {.c = wt->dims[1],
+                        .h = w->in[0],
+                        .w = w->in[1],
+                        .m = wt->dims[0],
+                        .kh = w->k[0],
+                        .kw = w->k[1],
+                        .oh = w->out[0],
+                        .ow = w->out[1],
+                        .sh = w->stride[0],
+                        .sw = w->stride[1],
+                        .dh = w->dil[0],
+                        .dw = w->dil[1],
+                        .pad_top = w->pad[0],
+                        .pad_left = w->pad[1],
+                        .pad_bottom = w->pad_end[0],
+                        .pad_right = w->pad_end[1],
+                        .bias = bias != NULL,
+                        .relu = e && e->act == PST_ACT_RELU};
+    int rc = pst_dnnl_pays(&d) ? pst_dnnl_conv_run(c, &s->dnnl, &d, wt->data, bias, x->dims[0], x->data, y) : 1;
+    if (rc == 0 && e)
+        e->done = d.relu || e->act == PST_ACT_NONE;
+    return rc;
+}
+#endif
+
 int pst_op_conv(pst_op_ctx *c)
 {
     int rc = pst_need(c, 2);
@@ -166,8 +204,12 @@ int pst_op_conv(pst_op_ctx *c)
     float *y = pst_out(c, 0, PST_F32, x.rank, dims);
     if (!y)
         return PST_ELIMIT;
-    const conv_state *s = *c->state;
+    conv_state *s = *c->state;
     const float *bias = b ? b->data : NULL;
+#ifdef PST_HAVE_DNNL
+    if (!c->plan->opts.no_fusion && (rc = conv_dnnl(c, s, &x, &wt, bias, &w, y)) <= 0)
+        return rc;
+#endif
     rc = c->plan->opts.no_fusion ? 1 : pst_conv_fast(c, s->kernels, &s->weights, &x, &wt, bias, &w, y);
     return rc > 0 ? conv_f32(c, s->kernels, &x, &wt, bias, &w, y) : rc;
 }

@@ -2,6 +2,8 @@
 #include "engine/ops/kernels.h"
 #include "engine/ops/window.h"
 
+#include "engine/cpu/isa.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -89,26 +91,6 @@ static inline float top_of(float top, float v)
     return v > top || v != v ? v : top;
 }
 
-/* to[i] = to[i] with from[i·step]; step 1 and 2 written out for the vectoriser. */
-static void combine(bool max, int64_t n, const float *from, int64_t step, float *to)
-{
-#define EACH(AT)                             \
-    if (max)                                 \
-        for (int64_t i = 0; i < n; i++)      \
-            to[i] = top_of(to[i], from[AT]); \
-    else                                     \
-        for (int64_t i = 0; i < n; i++)      \
-            to[i] += from[AT];
-    if (step == 1) {
-        EACH(i)
-    } else if (step == 2) {
-        EACH(2 * i)
-    } else {
-        EACH(i * step)
-    }
-#undef EACH
-}
-
 /* Positions k of a window from `at` that lie in [0, n), as a range. */
 static void inside(int64_t at, int64_t k, int64_t dil, int64_t n, int64_t *from, int64_t *to)
 {
@@ -138,54 +120,83 @@ static int64_t counted(const axis *a, int64_t o, bool include_pad)
     return to - from;
 }
 
-/* One row of outputs from the column-wise result of its window, row (in). Windows in the middle together, those at the edges one by one. */
-static void pool_row(const axis *x, bool max, const float *row, float *to)
+/* What is the same for every plane: where each window's rows begin and end and how many count; which columns are in the middle. */
+typedef struct pool_plan {
+    axis v, x;
+    bool max;
+    int64_t *from, *to; /* (out rows) */
+    float *rows, *cols; /* counts for averages */
+    int64_t lo, hi;     /* windows [lo, hi) lie wholly in the row */
+    float *row;
+} pool_plan;
+
+static bool plan_pool(pst_op_ctx *c, const pst_window *w, const pool_args *a, pool_plan *p)
 {
-    int64_t lo = (x->pad + x->stride - 1) / x->stride, room = x->in - 1 - (x->k - 1) * x->dil + x->pad,
-            hi = room < 0 ? 0 : room / x->stride + 1;
-    lo = lo < x->out ? lo : x->out;
-    hi = hi < x->out ? hi : x->out;
-    hi = hi < lo ? lo : hi;
+    *p = (pool_plan){.v = axis_of(w, w->n - 2), .x = axis_of(w, w->n - 1), .max = a->kind == P_MAX};
+    p->from = pst_scratch(c, (size_t)p->v.out * sizeof *p->from);
+    p->to = pst_scratch(c, (size_t)p->v.out * sizeof *p->to);
+    p->rows = pst_scratch(c, (size_t)p->v.out * sizeof *p->rows);
+    p->cols = pst_scratch(c, (size_t)p->x.out * sizeof *p->cols);
+    p->row = pst_scratch(c, (size_t)(p->x.in + 64) * sizeof *p->row);
+    if (!p->from || !p->to || !p->rows || !p->cols || !p->row)
+        return false;
+    for (int64_t o = 0; o < p->v.out; o++) {
+        inside(o * p->v.stride - p->v.pad, p->v.k, p->v.dil, p->v.in, &p->from[o], &p->to[o]);
+        p->rows[o] = (float)counted(&p->v, o, a->include_pad);
+    }
+    for (int64_t o = 0; o < p->x.out; o++)
+        p->cols[o] = (float)counted(&p->x, o, a->include_pad);
+    const axis *x = &p->x;
+    int64_t room = x->in - 1 - (x->k - 1) * x->dil + x->pad;
+    p->lo = (x->pad + x->stride - 1) / x->stride;
+    p->hi = room < 0 ? 0 : room / x->stride + 1;
+    p->lo = p->lo < x->out ? p->lo : x->out;
+    p->hi = p->hi < x->out ? p->hi : x->out;
+    p->hi = p->hi < p->lo ? p->lo : p->hi;
+    return true;
+}
+
+/* One row of outputs from the column-wise result of its window, p->row (in, and room for vectors behind). Windows in the middle together, those at the edges one by one. */
+static void pool_row(const pst_cpu_kernels *kn, const pool_plan *p, float *to)
+{
+    const axis *x = &p->x;
+    const float *row = p->row;
     for (int64_t o = 0; o < x->out; o++) {
-        to[o] = max ? -INFINITY : 0;
-        if (o >= lo && o < hi)
-            continue;
+        if (o == p->lo)
+            o = p->hi;
+        if (o >= x->out)
+            break;
         int64_t from, end, at = o * x->stride - x->pad;
+        to[o] = p->max ? -INFINITY : 0;
         inside(at, x->k, x->dil, x->in, &from, &end);
         for (int64_t k = from; k < end; k++)
-            to[o] = max ? top_of(to[o], row[at + k * x->dil]) : to[o] + row[at + k * x->dil];
+            to[o] = p->max ? top_of(to[o], row[at + k * x->dil]) : to[o] + row[at + k * x->dil];
     }
-    for (int64_t k = 0; k < x->k && lo < hi; k++)
-        combine(max, hi - lo, row + lo * x->stride - x->pad + k * x->dil, x->stride, to + lo);
+    const float *at = row + p->lo * x->stride - x->pad;
+    kn->gather(p->max, p->hi - p->lo, (int)x->k, at, x->dil, x->stride, to + p->lo, true);
 }
 
 /* Rows of the window are combined first, over the whole width, then columns. Returns 1 when this is no case for it. */
 static int pool_fast(pst_op_ctx *c, const pst_window *w, const pool_args *a, const float *px, float *y, int64_t images)
 {
+    pool_plan p;
     if (c->plan->opts.no_fusion || w->n > 2 || a->kind == P_LP || !w->out_count || !w->in_count)
         return 1;
-    axis v = axis_of(w, w->n - 2), x = axis_of(w, w->n - 1);
-    bool max = a->kind == P_MAX;
-    float *row = pst_scratch(c, (size_t)x.in * sizeof *row);
-    double *by = pst_scratch(c, (size_t)x.out * sizeof *by);
-    if (!row || !by)
+    if (!plan_pool(c, w, a, &p))
         return PST_ELIMIT;
-    for (int64_t o = 0; o < x.out; o++)
-        by[o] = (double)counted(&x, o, a->include_pad);
+    const pst_cpu_kernels *kn = pst_kernels_pick(c->plan->isa);
+    int64_t in = p.x.in, out = p.x.out;
     for (int64_t s = 0; s < images; s++, px += w->in_count)
-        for (int64_t oy = 0; oy < v.out; oy++, y += x.out) {
-            int64_t from, to, at = oy * v.stride - v.pad;
-            inside(at, v.k, v.dil, v.in, &from, &to);
+        for (int64_t oy = 0; oy < p.v.out; oy++, y += out) {
+            const float *at = px + (oy * p.v.stride - p.v.pad) * in;
+            int64_t from = p.from[oy], to = p.to[oy];
+            for (int64_t i = 0; i < in && from >= to; i++)
+                p.row[i] = p.max ? -INFINITY : 0;
             if (from < to)
-                memcpy(row, px + (at + from * v.dil) * x.in, (size_t)x.in * sizeof *row);
-            for (int64_t i = 0; i < x.in && from >= to; i++)
-                row[i] = max ? -INFINITY : 0;
-            for (int64_t k = from + 1; k < to; k++)
-                combine(max, x.in, px + (at + k * v.dil) * x.in, 1, row);
-            pool_row(&x, max, row, y);
-            double rows = (double)counted(&v, oy, a->include_pad);
-            for (int64_t o = 0; o < x.out && !max; o++)
-                y[o] = (float)((double)y[o] / (rows * by[o]));
+                kn->gather(p.max, in, (int)(to - from), at + from * p.v.dil * in, p.v.dil * in, 1, p.row, false);
+            pool_row(kn, &p, y);
+            for (int64_t o = 0; o < out && !p.max; o++)
+                y[o] /= p.rows[oy] * p.cols[o];
         }
     c->kernel = "rows, then columns";
     return 0;

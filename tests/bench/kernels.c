@@ -2,7 +2,9 @@
  *
  *     bench_kernels peak                    GFLOP/s of multiply-adds, per instruction set
  *     bench_kernels mlp [isa]               the autoencoder 30-64-32-64-30 and Crayfish's FFNN through a plan: ns a row, share of the peak
- *     bench_kernels gemm [LIBRARY]          matrix products beside OpenBLAS (a shared library, loaded at run time; one thread)
+ *     bench_kernels gemm [LIBRARY] [m]      matrix products beside OpenBLAS (a shared library, loaded at run time; one thread)
+ *     bench_kernels conv                    convolutions with Relu, and which kernel served; build with PST_WITH_DNNL=ON and OFF to compare
+ *     bench_kernels rnn                     LSTM and GRU beside their plain twins
  *
  * CPU time of the calling thread, best of many, interleaved. Useful operations are counted: padding is not. Outputs are compared
  * before anything is timed. */
@@ -228,6 +230,135 @@ static int bench_gemm(const char *path, const char *only)
     return 0;
 }
 
+/* ---- layers ---- */
+
+typedef struct two_plans {
+    pst_model *m;
+    pst_plan *fast, *plain;
+} two_plans;
+
+static two_plans load_both(pst_onnx_builder *b)
+{
+    two_plans t = {0};
+    pst_buf buf = {0};
+    pst_err err = {0};
+    pst_plan_opts plain = {.no_fusion = true};
+    pst_onnx_write(b, &buf);
+    pst_onnx_free(b);
+    if (pst_model_load(buf.data, buf.len, NULL, NULL, &t.m, &err) < 0 || pst_plan_new(t.m, NULL, &t.fast, &err) < 0 ||
+        pst_plan_new(t.m, &plain, &t.plain, &err) < 0) {
+        fprintf(stderr, "bench_kernels: %s\n", err.text);
+        exit(1);
+    }
+    pst_buf_done(&buf);
+    return t;
+}
+
+/* Best times of both; the first output is compared first. */
+static void time_both(const two_plans *t, const pst_tensor *in, double flops, double *ret_fast, double *ret_plain)
+{
+    pst_tensor got, want;
+    size_t n = 1;
+    if (pst_plan_run(t->fast, in, 1, &got, 1, NULL) < 0 || pst_plan_run(t->plain, in, 1, &want, 1, NULL) < 0)
+        exit(1);
+    for (int i = 0; i < got.rank; i++)
+        n *= (size_t)got.dims[i];
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(((float *)got.data)[i] - ((float *)want.data)[i]) <= 1e-3f)) {
+            fprintf(stderr, "bench_kernels: results differ\n");
+            exit(1);
+        }
+    *ret_fast = *ret_plain = 1e18;
+    int calls = (int)(3e6 / flops) + 1;
+    for (int r = 0; r < 40; r++)
+        for (int plain = 0; plain < (r < 4 ? 2 : 1); plain++) {
+            double at = pst_thread_ns();
+            for (int i = 0; i < calls; i++)
+                pst_plan_run(plain ? t->plain : t->fast, in, 1, &got, 1, NULL);
+            at = (pst_thread_ns() - at) / calls;
+            if (plain)
+                *ret_plain = at < *ret_plain ? at : *ret_plain;
+            else
+                *ret_fast = at < *ret_fast ? at : *ret_fast;
+        }
+}
+
+static void free_both(two_plans *t)
+{
+    pst_plan_free(t->fast);
+    pst_plan_free(t->plain);
+    pst_model_unref(t->m);
+}
+
+static int bench_conv(void)
+{
+    static const int shapes[][8] = {/* n, channels, size, filters, kernel, stride, pad, groups */
+                                    {1, 1, 28, 8, 3, 1, 1, 1},     {1, 8, 14, 16, 3, 1, 1, 1},    {64, 8, 14, 16, 3, 1, 1, 1},
+                                    {1, 3, 32, 32, 3, 1, 1, 1},    {1, 32, 32, 32, 3, 1, 1, 1},   {1, 64, 16, 64, 3, 1, 1, 1},
+                                    {1, 64, 56, 64, 3, 1, 1, 1},   {1, 64, 56, 128, 3, 2, 1, 1},  {1, 64, 32, 64, 1, 1, 0, 1},
+                                    {1, 256, 14, 256, 1, 1, 0, 1}, {1, 64, 32, 64, 3, 1, 1, 64},  {1, 64, 32, 64, 3, 2, 1, 64},
+                                    {1, 3, 224, 32, 7, 2, 3, 1},   {1, 256, 14, 256, 3, 1, 1, 1}, {1, 512, 7, 512, 3, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int *s = shapes[i];
+        int n = s[0], c = s[1], h = s[2], m = s[3], k = s[4], g = s[7], oh = (h + 2 * s[6] - k) / s[5] + 1;
+        float *x = rnds((size_t)(n * c * h * h), 1), *w = rnds((size_t)(m * c / g * k * k), 0.2f), *bias = rnds((size_t)m, 1);
+        pst_onnx_builder *b = pst_onnx_new("conv", 17, 8);
+        pst_onnx_input(b, "x", PST_F32, 4, (int64_t[]){-1, c, h, h}, "N");
+        pst_onnx_floats(b, "w", 4, (int64_t[]){m, c / g, k, k}, w);
+        pst_onnx_floats(b, "b", 1, (int64_t[]){m}, bias);
+        pst_onnx_node(b, "Conv", (const char *[]){"x", "w", "b"}, 3, (const char *[]){"y"}, 1);
+        pst_onnx_attr_ints(b, "pads", (int64_t[]){s[6], s[6], s[6], s[6]}, 4);
+        pst_onnx_attr_ints(b, "strides", (int64_t[]){s[5], s[5]}, 2);
+        pst_onnx_attr_int(b, "group", g);
+        pst_onnx_node(b, "Relu", (const char *[]){"y"}, 1, (const char *[]){"z"}, 1);
+        pst_onnx_output(b, "z", PST_F32, 4, (int64_t[]){-1, m, oh, oh}, "N");
+        two_plans t = load_both(b);
+        pst_tensor in = {.dtype = PST_F32, .rank = 4, .dims = {n, c, h, h}, .data = x};
+        double flops = 2.0 * n * m * (c / g) * k * k * oh * oh, fast, plain;
+        time_both(&t, &in, flops, &fast, &plain);
+        char *text = pst_plan_explain(t.fast);
+        const char *by = text && strstr(text, "oneDNN") ? "oneDNN" : "own";
+        printf("  n%-3d %4d x %3d x %-3d -> %4d, kernel %d, stride %d, groups %-3d %9.1f us  %6.1f GFLOP/s  plain %9.1f us  %s\n", n, c, h,
+               h, m, k, s[5], g, fast / 1e3, flops / fast, plain / 1e3, by);
+        free(text);
+        free_both(&t);
+        free(x);
+        free(w);
+        free(bias);
+    }
+    return 0;
+}
+
+static int bench_rnn(void)
+{
+    static const int shapes[][4] = {{32, 1, 16, 64}, {32, 8, 16, 64}, {32, 64, 16, 64}, {100, 1, 32, 128}, {100, 32, 32, 128}};
+    for (int kind = 0; kind < 2; kind++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            const int *s = shapes[i];
+            int g = (kind ? 3 : 4) * s[3];
+            float *x = rnds((size_t)(s[0] * s[1] * s[2]), 1), *w = rnds((size_t)(g * s[2]), 0.1f), *r = rnds((size_t)(g * s[3]), 0.1f);
+            pst_onnx_builder *b = pst_onnx_new("cells", 17, 8);
+            pst_onnx_input(b, "x", PST_F32, 3, (int64_t[]){-1, -1, s[2]}, "N");
+            pst_onnx_floats(b, "w", 3, (int64_t[]){1, g, s[2]}, w);
+            pst_onnx_floats(b, "r", 3, (int64_t[]){1, g, s[3]}, r);
+            pst_onnx_node(b, kind ? "GRU" : "LSTM", (const char *[]){"x", "w", "r"}, 3, (const char *[]){"y", "h"}, 2);
+            pst_onnx_attr_int(b, "hidden_size", s[3]);
+            pst_onnx_attr_int(b, "linear_before_reset", kind);
+            pst_onnx_output(b, "h", PST_F32, 3, (int64_t[]){1, -1, s[3]}, "N");
+            two_plans t = load_both(b);
+            pst_tensor in = {.dtype = PST_F32, .rank = 3, .dims = {s[0], s[1], s[2]}, .data = x};
+            double flops = 2.0 * s[0] * s[1] * g * (s[2] + s[3]), fast, plain;
+            time_both(&t, &in, flops, &fast, &plain);
+            printf("  %-4s %3d steps, batch %2d, %2d -> %3d %9.1f us  %5.1f GFLOP/s  plain %9.1f us\n", kind ? "GRU" : "LSTM", s[0], s[1],
+                   s[2], s[3], fast / 1e3, flops / fast, plain / 1e3);
+            free_both(&t);
+            free(x);
+            free(w);
+            free(r);
+        }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const isas[] = {"portable", "avx2", "avx512"};
@@ -243,6 +374,10 @@ int main(int argc, char **argv)
         return bench_mlp(argc > 2 ? argv[2] : NULL);
     if (!strcmp(what, "gemm"))
         return bench_gemm(argc > 2 ? argv[2] : NULL, argc > 3 ? argv[3] : NULL);
-    fprintf(stderr, "usage: bench_kernels peak | mlp [isa] | gemm [OpenBLAS library] [m]\n");
+    if (!strcmp(what, "conv"))
+        return bench_conv();
+    if (!strcmp(what, "rnn"))
+        return bench_rnn();
+    fprintf(stderr, "usage: bench_kernels peak | mlp [isa] | gemm [OpenBLAS library] [m] | conv | rnn\n");
     return 2;
 }

@@ -90,6 +90,44 @@ static void test_convolutions(void **state)
     }
 }
 
+/* Shapes for which oneDNN is taken where it is there, at sizes that change. */
+static void test_large_convolutions(void **state)
+{
+    static const int shapes[][7] = {/* c, m, size, kernel, stride, dilation, pad */
+                                    {64, 64, 20, 3, 1, 1, 1},
+                                    {70, 130, 17, 3, 2, 1, 1},
+                                    {256, 256, 9, 1, 1, 1, 0},
+                                    {64, 80, 21, 3, 1, 2, 0}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int form = 0; form < 3; form++) {
+            const int *s = shapes[i];
+            pst_onnx_builder *b = pst_onnx_new("conv", 17, 8);
+            pst_onnx_input(b, "x", PST_F32, 4, (int64_t[]){-1, s[0], -1, -1}, NULL);
+            KIT_WEIGHTS(b, "w", 1 / sqrtf((float)(s[0] * s[3] * s[3])), s[1], s[0], s[3], s[3]);
+            KIT_WEIGHTS(b, "bias", 1, s[1]);
+            kit_node(b, form ? "Conv x w bias > y" : "Conv x w > y");
+            pst_onnx_attr_ints(b, "strides", (int64_t[]){s[4], s[4]}, 2);
+            pst_onnx_attr_ints(b, "dilations", (int64_t[]){s[5], s[5]}, 2);
+            pst_onnx_attr_ints(b, "pads", (int64_t[]){s[6], s[6], s[6] + 1, s[6]}, 4);
+            kit_node(b, form == 2 ? "Tanh y > z" : "Relu y > z");
+            pst_onnx_output(b, "z", PST_F32, 4, (int64_t[]){-1, s[1], -1, -1}, NULL);
+            pst_model *m = kit_load(b, NULL);
+            pst_plan *plain = kit_plan(m, NULL, true), *fast = kit_plan(m, NULL, false);
+            for (int run = 0; run < 7; run++) { /* more sizes than oneDNN is let try */
+                int n = 1 + run % 2, h = s[2] + run / 2, w = s[2] + run % 3;
+                float *x = kit_floats((size_t)(n * s[0] * h * w));
+                pst_tensor in = {.dtype = PST_F32, .rank = 4, .dims = {n, s[0], h, w}, .data = x};
+                char what[80];
+                snprintf(what, sizeof what, "shape %zu, form %d, run %d", i, form, run);
+                kit_same(fast, plain, &in, 1, 1, 1e-4f, what);
+                free(x);
+            }
+            pst_plan_free(fast);
+            pst_plan_free(plain);
+            pst_model_unref(m);
+        }
+}
+
 static void test_pools(void **state)
 {
     static const char *const ops[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool"};
@@ -275,8 +313,8 @@ static void test_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convolutions), cmocka_unit_test(test_pools),     cmocka_unit_test(test_recurrent_cells),
-        cmocka_unit_test(test_products),     cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_convolutions),    cmocka_unit_test(test_large_convolutions), cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_recurrent_cells), cmocka_unit_test(test_products),           cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

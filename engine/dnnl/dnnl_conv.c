@@ -1,0 +1,252 @@
+/* dnnl_conv.c - see dnnl_conv.h. */
+#include "engine/dnnl/dnnl_conv.h"
+
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
+#include <string.h>
+
+#define CALLS(X)                             \
+    X(engine_create)                         \
+    X(stream_create)                         \
+    X(stream_destroy)                        \
+    X(stream_wait)                           \
+    X(memory_desc_init_by_tag)               \
+    X(memory_desc_equal)                     \
+    X(memory_desc_get_size)                  \
+    X(memory_create)                         \
+    X(memory_set_data_handle)                \
+    X(memory_destroy)                        \
+    X(dilated_convolution_forward_desc_init) \
+    X(primitive_attr_create)                 \
+    X(primitive_attr_destroy)                \
+    X(primitive_attr_set_post_ops)           \
+    X(post_ops_create)                       \
+    X(post_ops_append_eltwise)               \
+    X(post_ops_destroy)                      \
+    X(primitive_desc_create)                 \
+    X(primitive_desc_destroy)                \
+    X(primitive_desc_query_md)               \
+    X(reorder_primitive_desc_create)         \
+    X(primitive_create)                      \
+    X(primitive_execute)                     \
+    X(primitive_destroy)
+
+/* The library, opened once per process and never closed: its threads and caches outlive any plan. */
+static struct {
+    bool there;
+#define X(NAME) __typeof__(&dnnl_##NAME) NAME;
+    CALLS(X)
+#undef X
+    int (*omp_max)(void);
+    void (*omp_set)(int);
+    dnnl_engine_t engine;
+} lib;
+static pthread_once_t lib_once = PTHREAD_ONCE_INIT;
+
+static void open_lib(void)
+{
+    void *h = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
+    bool all = h != NULL;
+#define X(NAME) all = all && (lib.NAME = (__typeof__(lib.NAME))dlsym(h, "dnnl_" #NAME));
+    CALLS(X)
+#undef X
+    if (!all)
+        return;
+    lib.omp_max = (int (*)(void))dlsym(h, "omp_get_max_threads");
+    lib.omp_set = (void (*)(int))dlsym(h, "omp_set_num_threads");
+    lib.there = lib.engine_create(&lib.engine, dnnl_cpu, 0) == dnnl_success;
+}
+
+bool pst_dnnl_pays(const pst_dnnl_shape *s)
+{
+    return s->c >= 64 && s->m >= 64 && s->oh > 1 && s->ow > 1 &&
+           (double)s->c * (double)s->m * (double)(s->kh * s->kw) * (double)(s->oh * s->ow) >= 5e6;
+}
+
+enum { TRIES_MAX = 4 };
+
+struct pst_dnnl_conv {
+    pst_dnnl_shape shape; /* what the primitives are for */
+    int tries;            /* sizes seen: a model whose images change all the time is left to our own kernel */
+    bool ready;
+    dnnl_stream_t stream;
+    dnnl_primitive_t conv, in, out; /* in, out: copies to and from its own layouts; NULL = none needed */
+    dnnl_memory_t x, w, b, y, own_x, own_y;
+    size_t x_bytes, y_bytes;
+};
+
+static void drop(pst_dnnl_conv *d)
+{
+    dnnl_primitive_t *p[] = {&d->conv, &d->in, &d->out};
+    dnnl_memory_t *m[] = {&d->x, &d->w, &d->b, &d->y, &d->own_x, &d->own_y};
+    for (size_t i = 0; i < sizeof p / sizeof *p; i++) {
+        if (*p[i])
+            lib.primitive_destroy(*p[i]);
+        *p[i] = NULL;
+    }
+    for (size_t i = 0; i < sizeof m / sizeof *m; i++) {
+        if (*m[i])
+            lib.memory_destroy(*m[i]);
+        *m[i] = NULL;
+    }
+    d->ready = false;
+}
+
+static void drop_all(void *arg)
+{
+    pst_dnnl_conv *d = arg;
+    drop(d);
+    if (d->stream)
+        lib.stream_destroy(d->stream);
+    d->stream = NULL;
+}
+
+#define OK(CALL) ((CALL) == dnnl_success)
+
+/* On the calling thread alone: its own OpenMP setting, put back afterwards. */
+static bool execute(const pst_dnnl_conv *d, dnnl_primitive_t p, int n, const dnnl_exec_arg_t *args)
+{
+    int threads = lib.omp_max && lib.omp_set ? lib.omp_max() : 1;
+    if (threads > 1)
+        lib.omp_set(1);
+    bool ok = OK(lib.primitive_execute(p, d->stream, n, args)) && OK(lib.stream_wait(d->stream));
+    if (threads > 1)
+        lib.omp_set(threads);
+    return ok;
+}
+
+static bool make_copy(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, dnnl_primitive_t *ret)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    bool ok = OK(lib.reorder_primitive_desc_create(&pd, from, lib.engine, to, lib.engine, NULL)) && OK(lib.primitive_create(ret, pd));
+    if (pd)
+        lib.primitive_desc_destroy(pd);
+    return ok;
+}
+
+/* The convolution with layouts of its choice. */
+static dnnl_primitive_desc_t choose(const pst_dnnl_shape *s)
+{
+    dnnl_dims_t xd = {1, s->c, s->h, s->w}, wd = {s->m, s->c, s->kh, s->kw}, bd = {s->m}, yd = {1, s->m, s->oh, s->ow},
+                stride = {s->sh, s->sw}, dil = {s->dh - 1, s->dw - 1}, before = {s->pad_top, s->pad_left},
+                after = {s->pad_bottom, s->pad_right};
+    dnnl_memory_desc_t x, w, b, y;
+    dnnl_convolution_desc_t cd;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    bool ok = OK(lib.memory_desc_init_by_tag(&x, 4, xd, dnnl_f32, dnnl_format_tag_any)) &&
+              OK(lib.memory_desc_init_by_tag(&w, 4, wd, dnnl_f32, dnnl_format_tag_any)) &&
+              OK(lib.memory_desc_init_by_tag(&b, 1, bd, dnnl_f32, dnnl_x)) &&
+              OK(lib.memory_desc_init_by_tag(&y, 4, yd, dnnl_f32, dnnl_format_tag_any)) &&
+              OK(lib.dilated_convolution_forward_desc_init(&cd, dnnl_forward_inference, dnnl_convolution_direct, &x, &w,
+                                                           s->bias ? &b : NULL, &y, stride, dil, before, after)) &&
+              OK(lib.primitive_attr_create(&attr)) && OK(lib.post_ops_create(&ops)) &&
+              (!s->relu || OK(lib.post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0))) &&
+              OK(lib.primitive_attr_set_post_ops(attr, ops));
+    if (ok && !OK(lib.primitive_desc_create(&pd, &cd, attr, lib.engine, NULL)))
+        pd = NULL;
+    if (ops)
+        lib.post_ops_destroy(ops);
+    if (attr)
+        lib.primitive_attr_destroy(attr);
+    return pd;
+}
+
+/* Everything for one shape; room for the weights in its layout is asked for last, when the plan knows of all that must be freed. */
+static bool make(pst_op_ctx *c, pst_dnnl_conv *d, const float *w)
+{
+    const pst_dnnl_shape *s = &d->shape;
+    dnnl_dims_t xd = {1, s->c, s->h, s->w}, wd = {s->m, s->c, s->kh, s->kw}, bd = {s->m}, yd = {1, s->m, s->oh, s->ow};
+    dnnl_memory_desc_t x, wp, b, y, qx, qw, qy;
+    dnnl_primitive_desc_t pd = choose(s);
+    if (!pd)
+        return false;
+    bool ok = OK(lib.primitive_create(&d->conv, pd));
+    qx = *lib.primitive_desc_query_md(pd, dnnl_query_src_md, 0);
+    qw = *lib.primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    qy = *lib.primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
+    lib.primitive_desc_destroy(pd);
+    ok = ok && OK(lib.memory_desc_init_by_tag(&x, 4, xd, dnnl_f32, dnnl_nchw)) &&
+         OK(lib.memory_desc_init_by_tag(&wp, 4, wd, dnnl_f32, dnnl_oihw)) && OK(lib.memory_desc_init_by_tag(&b, 1, bd, dnnl_f32, dnnl_x)) &&
+         OK(lib.memory_desc_init_by_tag(&y, 4, yd, dnnl_f32, dnnl_nchw)) &&
+         OK(lib.memory_create(&d->x, &x, lib.engine, DNNL_MEMORY_NONE)) && OK(lib.memory_create(&d->y, &y, lib.engine, DNNL_MEMORY_NONE)) &&
+         OK(lib.memory_create(&d->w, &qw, lib.engine, DNNL_MEMORY_NONE)) &&
+         (!s->bias || OK(lib.memory_create(&d->b, &b, lib.engine, DNNL_MEMORY_NONE)));
+    if (ok && !lib.memory_desc_equal(&x, &qx)) {
+        d->x_bytes = lib.memory_desc_get_size(&qx);
+        ok = make_copy(&x, &qx, &d->in) && OK(lib.memory_create(&d->own_x, &qx, lib.engine, DNNL_MEMORY_NONE));
+    }
+    if (ok && !lib.memory_desc_equal(&y, &qy)) {
+        d->y_bytes = lib.memory_desc_get_size(&qy);
+        ok = make_copy(&qy, &y, &d->out) && OK(lib.memory_create(&d->own_y, &qy, lib.engine, DNNL_MEMORY_NONE));
+    }
+    if (!ok)
+        return false;
+    float *room = pst_fuse_room(c->plan, lib.memory_desc_get_size(&qw)); /* may unwind: all handles are in d, which the plan frees */
+    dnnl_primitive_t copy = NULL;
+    dnnl_memory_t plain = NULL;
+    if (!room || !OK(lib.memory_set_data_handle(d->w, room)))
+        return false;
+    ok = OK(lib.memory_create(&plain, &wp, lib.engine, (void *)w)) && make_copy(&wp, &qw, &copy);
+    if (ok) {
+        dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, d->w}};
+        ok = execute(d, copy, 2, args);
+    }
+    if (copy)
+        lib.primitive_destroy(copy);
+    if (plain)
+        lib.memory_destroy(plain);
+    return ok;
+}
+
+static bool run_image(const pst_dnnl_conv *d, const float *x, float *y)
+{
+    dnnl_memory_t src = d->in ? d->own_x : d->x, dst = d->out ? d->own_y : d->y;
+    dnnl_exec_arg_t in[] = {{DNNL_ARG_FROM, d->x}, {DNNL_ARG_TO, d->own_x}}, out[] = {{DNNL_ARG_FROM, d->own_y}, {DNNL_ARG_TO, d->y}},
+                    args[] = {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, d->w}, {DNNL_ARG_DST, dst}, {DNNL_ARG_BIAS, d->b}};
+    return OK(lib.memory_set_data_handle(d->x, (void *)x)) && OK(lib.memory_set_data_handle(d->y, y)) &&
+           (!d->in || execute(d, d->in, 2, in)) && execute(d, d->conv, d->b ? 4 : 3, args) && (!d->out || execute(d, d->out, 2, out));
+}
+
+int pst_dnnl_conv_run(pst_op_ctx *c, pst_dnnl_conv **state, const pst_dnnl_shape *s, const float *w, const float *bias, int64_t n,
+                      const float *x, float *y)
+{
+    pthread_once(&lib_once, open_lib);
+    if (!lib.there)
+        return 1;
+    pst_dnnl_conv *d = *state;
+    if (!d) {
+        d = pst_keep(c, sizeof *d);
+        pst_plan_own(c->plan, d, drop_all);
+        *state = d;
+    }
+    if ((!d->ready || memcmp(&d->shape, s, sizeof *s) != 0) && d->tries >= TRIES_MAX)
+        return 1;
+    int rc = n ? 1 : 0;
+    float *own_x = NULL, *own_y = NULL;
+    if (!d->ready || memcmp(&d->shape, s, sizeof *s) != 0) {
+        drop(d);
+        d->tries++;
+        memcpy(&d->shape, s, sizeof *s);
+        if (!d->stream && !OK(lib.stream_create(&d->stream, lib.engine, dnnl_stream_default_flags)))
+            return 1;
+        d->ready = make(c, d, w);
+        if (!d->ready)
+            return 1;
+    }
+    if ((d->in && !(own_x = pst_scratch(c, d->x_bytes))) || (d->out && !(own_y = pst_scratch(c, d->y_bytes))))
+        return PST_ELIMIT;
+    if ((d->in && !OK(lib.memory_set_data_handle(d->own_x, own_x))) || (d->out && !OK(lib.memory_set_data_handle(d->own_y, own_y))) ||
+        (d->b && !OK(lib.memory_set_data_handle(d->b, (void *)bias))))
+        return 1;
+    for (int64_t i = 0; i < n; i++)
+        if (!run_image(d, x + i * s->c * s->h * s->w, y + i * s->m * s->oh * s->ow))
+            break;
+        else if (i + 1 == n)
+            rc = 0;
+    if (rc == 0)
+        c->kernel = "oneDNN";
+    return rc;
+}
