@@ -2,9 +2,10 @@
  *
  * Why a pool of size classes and not one arena with offsets planned ahead: a plan serves any batch, loops, sequences and results
  * whose size depends on the data, so offsets would have to be planned anew per shape, and views and in-place results would need a
- * second mechanism. Counted buffers in classes a quarter of a power of two apart do all of it in a few nanoseconds per value. They
- * reserve a tenth more than the values alive at the peak on a chain of layers, and never more than the classes passed through on the
- * way; `penstock models explain` prints both figures. The most recently freed buffer is served first: it is still in the cache. */
+ * second mechanism. Counted buffers in classes a quarter of a power of two apart do all of it. What
+ * they reserve beyond the values alive at the peak was measured at batch 64: nothing for an MLP, 2 % for an LSTM, 17 % for a small
+ * CNN, 50 % for an encoder, whose values have many sizes; `penstock models explain` prints both figures. The most recently freed
+ * buffer is served first: it is still in the cache. */
 #include "engine/plan.h"
 
 #include <inttypes.h>
