@@ -87,7 +87,7 @@ find_package(penstock-engine 0.1 REQUIRED)
 add_executable(score $root/examples/engine/score.c)
 target_link_libraries(score penstock::engine)
 C
-by_cmake() { cmake -S "$dir/user" -B "$dir/user/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null && cmake --build "$dir/user/build" >/dev/null; }
+by_cmake() { cmake -G Ninja -S "$dir/user" -B "$dir/user/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null && cmake --build "$dir/user/build" >/dev/null; }
 check "find_package(penstock-engine)" by_cmake
 same "and it scores the same" "$want" "$("$dir/user/build/score" "$model" </dev/null 2>/dev/null)"
 
