@@ -104,16 +104,25 @@ static void drop_all(void *arg)
 
 #define OK(CALL) ((CALL) == dnnl_success)
 
-/* On the calling thread alone: its own OpenMP setting, put back afterwards. */
-static bool execute(const pst_dnnl_conv *d, dnnl_primitive_t p, int n, const dnnl_exec_arg_t *args)
+/* One OpenMP thread for the calling thread, whose setting it is; the result is for many_threads(). oneDNN fixes the number of threads when a
+ * primitive is made, so making needs this as much as running. Nothing between the two may unwind. */
+static int one_thread(void)
 {
     int threads = lib.omp_max && lib.omp_set ? lib.omp_max() : 1;
     if (threads > 1)
         lib.omp_set(1);
-    bool ok = OK(lib.primitive_execute(p, d->stream, n, args)) && OK(lib.stream_wait(d->stream));
+    return threads;
+}
+
+static void many_threads(int threads)
+{
     if (threads > 1)
         lib.omp_set(threads);
-    return ok;
+}
+
+static bool execute(const pst_dnnl_conv *d, dnnl_primitive_t p, int n, const dnnl_exec_arg_t *args)
+{
+    return OK(lib.primitive_execute(p, d->stream, n, args)) && OK(lib.stream_wait(d->stream));
 }
 
 static bool make_copy(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, dnnl_primitive_t *ret)
@@ -154,25 +163,24 @@ static dnnl_primitive_desc_t choose(const pst_dnnl_shape *s)
     return pd;
 }
 
-/* Everything for one shape; room for the weights in its layout is asked for last, when the plan knows of all that must be freed. */
-static bool make(pst_op_ctx *c, pst_dnnl_conv *d, const float *w)
+/* Primitives and handles for one shape; *ret_w: the layout it wants the weights in. */
+static bool make_primitives(pst_dnnl_conv *d, dnnl_memory_desc_t *ret_w)
 {
     const pst_dnnl_shape *s = &d->shape;
-    dnnl_dims_t xd = {1, s->c, s->h, s->w}, wd = {s->m, s->c, s->kh, s->kw}, bd = {s->m}, yd = {1, s->m, s->oh, s->ow};
-    dnnl_memory_desc_t x, wp, b, y, qx, qw, qy;
+    dnnl_dims_t xd = {1, s->c, s->h, s->w}, bd = {s->m}, yd = {1, s->m, s->oh, s->ow};
+    dnnl_memory_desc_t x, b, y, qx, qy;
     dnnl_primitive_desc_t pd = choose(s);
     if (!pd)
         return false;
     bool ok = OK(lib.primitive_create(&d->conv, pd));
     qx = *lib.primitive_desc_query_md(pd, dnnl_query_src_md, 0);
-    qw = *lib.primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    *ret_w = *lib.primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     qy = *lib.primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
     lib.primitive_desc_destroy(pd);
     ok = ok && OK(lib.memory_desc_init_by_tag(&x, 4, xd, dnnl_f32, dnnl_nchw)) &&
-         OK(lib.memory_desc_init_by_tag(&wp, 4, wd, dnnl_f32, dnnl_oihw)) && OK(lib.memory_desc_init_by_tag(&b, 1, bd, dnnl_f32, dnnl_x)) &&
-         OK(lib.memory_desc_init_by_tag(&y, 4, yd, dnnl_f32, dnnl_nchw)) &&
+         OK(lib.memory_desc_init_by_tag(&b, 1, bd, dnnl_f32, dnnl_x)) && OK(lib.memory_desc_init_by_tag(&y, 4, yd, dnnl_f32, dnnl_nchw)) &&
          OK(lib.memory_create(&d->x, &x, lib.engine, DNNL_MEMORY_NONE)) && OK(lib.memory_create(&d->y, &y, lib.engine, DNNL_MEMORY_NONE)) &&
-         OK(lib.memory_create(&d->w, &qw, lib.engine, DNNL_MEMORY_NONE)) &&
+         OK(lib.memory_create(&d->w, ret_w, lib.engine, DNNL_MEMORY_NONE)) &&
          (!s->bias || OK(lib.memory_create(&d->b, &b, lib.engine, DNNL_MEMORY_NONE)));
     if (ok && !lib.memory_desc_equal(&x, &qx)) {
         d->x_bytes = lib.memory_desc_get_size(&qx);
@@ -182,14 +190,18 @@ static bool make(pst_op_ctx *c, pst_dnnl_conv *d, const float *w)
         d->y_bytes = lib.memory_desc_get_size(&qy);
         ok = make_copy(&qy, &y, &d->out) && OK(lib.memory_create(&d->own_y, &qy, lib.engine, DNNL_MEMORY_NONE));
     }
-    if (!ok)
-        return false;
-    float *room = pst_fuse_room(c->plan, lib.memory_desc_get_size(&qw)); /* may unwind: all handles are in d, which the plan frees */
+    return ok;
+}
+
+static bool fill_weights(pst_dnnl_conv *d, const dnnl_memory_desc_t *own, const float *w)
+{
+    const pst_dnnl_shape *s = &d->shape;
+    dnnl_dims_t wd = {s->m, s->c, s->kh, s->kw};
+    dnnl_memory_desc_t plain_desc;
     dnnl_primitive_t copy = NULL;
     dnnl_memory_t plain = NULL;
-    if (!room || !OK(lib.memory_set_data_handle(d->w, room)))
-        return false;
-    ok = OK(lib.memory_create(&plain, &wp, lib.engine, (void *)w)) && make_copy(&wp, &qw, &copy);
+    bool ok = OK(lib.memory_desc_init_by_tag(&plain_desc, 4, wd, dnnl_f32, dnnl_oihw)) &&
+              OK(lib.memory_create(&plain, &plain_desc, lib.engine, (void *)w)) && make_copy(&plain_desc, own, &copy);
     if (ok) {
         dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, d->w}};
         ok = execute(d, copy, 2, args);
@@ -198,6 +210,23 @@ static bool make(pst_op_ctx *c, pst_dnnl_conv *d, const float *w)
         lib.primitive_destroy(copy);
     if (plain)
         lib.memory_destroy(plain);
+    return ok;
+}
+
+/* Everything for one shape. Room for the weights may unwind: it is asked for between the parts that hold one thread, and all handles
+ * are in d by then, which the plan frees. */
+static bool make(pst_op_ctx *c, pst_dnnl_conv *d, const float *w)
+{
+    dnnl_memory_desc_t own;
+    int threads = one_thread();
+    bool ok = make_primitives(d, &own);
+    many_threads(threads);
+    float *room = ok ? pst_fuse_room(c->plan, lib.memory_desc_get_size(&own)) : NULL;
+    if (!room || !OK(lib.memory_set_data_handle(d->w, room)))
+        return false;
+    threads = one_thread();
+    ok = fill_weights(d, &own, w);
+    many_threads(threads);
     return ok;
 }
 
@@ -241,11 +270,13 @@ int pst_dnnl_conv_run(pst_op_ctx *c, pst_dnnl_conv **state, const pst_dnnl_shape
     if ((d->in && !OK(lib.memory_set_data_handle(d->own_x, own_x))) || (d->out && !OK(lib.memory_set_data_handle(d->own_y, own_y))) ||
         (d->b && !OK(lib.memory_set_data_handle(d->b, (void *)bias))))
         return 1;
+    int threads = one_thread();
     for (int64_t i = 0; i < n; i++)
         if (!run_image(d, x + i * s->c * s->h * s->w, y + i * s->m * s->oh * s->ow))
             break;
         else if (i + 1 == n)
             rc = 0;
+    many_threads(threads);
     if (rc == 0)
         c->kernel = "oneDNN";
     return rc;

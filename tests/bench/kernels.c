@@ -6,7 +6,7 @@
  *     bench_kernels conv                    convolutions with Relu, and which kernel served; build with PST_WITH_DNNL=ON and OFF to compare
  *     bench_kernels rnn                     LSTM and GRU beside their plain twins
  *
- * CPU time of the calling thread, best of many, interleaved. Useful operations are counted: padding is not. Outputs are compared
+ * CPU time of the process, so that a peer's own threads count; best of many, interleaved. Useful operations are counted: padding is not. Outputs are compared
  * before anything is timed. */
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/isa.h"
@@ -80,13 +80,13 @@ static double time_plan(pst_plan *p, const float *x, int cols, int batch, int di
     int calls = 200000 / (batch * cols) + 1;
     calls = calls < 4 ? 4 : calls;
     for (int rep = 0, at = 0; rep < 60; rep++) {
-        double t = pst_thread_ns();
+        double t = pst_cpu_ns();
         for (int i = 0; i<calls; i++, at = at + 2 * batch> distinct ? 0 : at + batch) {
             pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {batch, cols}, .data = (void *)(x + (size_t)at * (size_t)cols)};
             if (pst_plan_run(p, &in, 1, &out, 1, NULL) < 0)
                 exit(1);
         }
-        t = (pst_thread_ns() - t) / calls / batch;
+        t = (pst_cpu_ns() - t) / calls / batch;
         best = t < best ? t : best;
         peak = pst_peak_sample(isa);
         *ret_peak = peak > *ret_peak ? peak : *ret_peak;
@@ -167,7 +167,7 @@ static void peer_run(const peer *p, int m, int n, int k, const float *a, const f
 
 static double time_gemm(const peer *p, const pst_packed *packed, int m, int n, int k, const float *a, const float *b, float *c, int calls)
 {
-    double t = pst_thread_ns();
+    double t = pst_cpu_ns();
     for (int i = 0; i < calls; i++)
         if (p)
             peer_run(p, m, n, k, a, b, c);
@@ -175,7 +175,7 @@ static double time_gemm(const peer *p, const pst_packed *packed, int m, int n, i
             pst_sgemm_packed(packed, m, 1, a, k, 0, c, n);
         else
             pst_sgemm(false, false, m, n, k, 1, a, k, b, n, 0, c, n);
-    return (pst_thread_ns() - t) / calls;
+    return (pst_cpu_ns() - t) / calls;
 }
 
 static void bench_product(const peer *p, int m, int n, int k, double top)
@@ -272,10 +272,10 @@ static void time_both(const two_plans *t, const pst_tensor *in, double flops, do
     int calls = (int)(3e6 / flops) + 1;
     for (int r = 0; r < 40; r++)
         for (int plain = 0; plain < (r < 4 ? 2 : 1); plain++) {
-            double at = pst_thread_ns();
+            double at = pst_cpu_ns();
             for (int i = 0; i < calls; i++)
                 pst_plan_run(plain ? t->plain : t->fast, in, 1, &got, 1, NULL);
-            at = (pst_thread_ns() - at) / calls;
+            at = (pst_cpu_ns() - at) / calls;
             if (plain)
                 *ret_plain = at < *ret_plain ? at : *ret_plain;
             else

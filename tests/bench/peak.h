@@ -2,7 +2,7 @@
  *
  *     pst_peak p = pst_peak_measure("avx2");      // p.registers, p.l1 in GFLOP/s; 0 when the CPU lacks it
  *
- * Thread CPU time, best of many: other programs on the computer cost little. @thread any */
+ * CPU time, best of many: other programs on the computer cost little. @thread any */
 #ifndef PST_TESTS_BENCH_PEAK_H
 #define PST_TESTS_BENCH_PEAK_H
 
@@ -15,6 +15,6 @@ pst_peak pst_peak_measure(const char *isa);
 /* One sample of the registers' figure (about 40 µs), to be taken between the runs of what is compared with it: the clock of a core changes
  * within seconds. The CPU must have the instruction set. */
 double pst_peak_sample(const char *isa);
-double pst_thread_ns(void); /* CPU time of the calling thread */
+double pst_cpu_ns(void); /* CPU time of the process: threads that a library starts behind our back count, other programs do not */
 
 #endif
