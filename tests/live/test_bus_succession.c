@@ -115,9 +115,12 @@ static void prepare(const char *what)
     snprintf(id, sizeof id, "bus-%s-%llx", what, now);
     pst_topic_spec specs[] = {{.name = in, .partitions = 1, .replication = -1}, {.name = out, .partitions = 1, .replication = -1}};
     ok(pst_admin_create_topics(conf, specs, 2, 20000, &err), &err, "create");
+    pst_producer *p;
+    ok(pst_producer_new(conf, &(pst_producer_opts){.linger_ms = 5}, &p, &err), &err, "producer");
     for (int i = 0; i < RECORDS; i++)
-        ok(pst_publish(conf, &(pst_out){.topic = in, .partition = 0, .value = "x", .value_len = 1}, 10000, NULL, NULL, &err), &err,
-           "publish");
+        ok(pst_producer_send(p, &(pst_out){.topic = in, .partition = 0, .value = "x", .value_len = 1}, &err), &err, "send");
+    ok(pst_producer_flush(p, 20000, &err), &err, "flush");
+    pst_producer_free(p);
 }
 
 static void test_succession_first_record_does_not_wait_for_the_old_transaction(void **state)
