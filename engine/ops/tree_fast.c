@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TELL_BYTES = 300, RANKS = PST_FAST_RANKS, LEAVES = PST_FAST_LEAVES, COLUMNS_MAX = 16384 };
+enum { TELL_BYTES = 160, RANKS = PST_FAST_RANKS, LEAVES = PST_FAST_LEAVES, COLUMNS_MAX = 16384 };
 #define SET_BYTES_MAX    ((int64_t)32 << 20) /* all sets at their feature's width */
 #define TABLE_FLOATS_MAX ((int64_t)16 << 20)
 
@@ -353,6 +353,21 @@ static void build_trees(fast_builder *b, bool ranked)
 
 /* ---- the short nodes for walking ---- */
 
+/* One target, one number a leaf: a row's sum needs no lists. */
+static void keep_values(fast_builder *b)
+{
+    const pst_forest *f = b->f;
+    if (f->n_targets != 1 || f->lines)
+        return;
+    double *values = pst_keep(b->c, (size_t)f->n_leaves * sizeof *values + 8);
+    for (int32_t i = 0; i < f->n_leaves; i++) {
+        if (f->leaves[i].n != 1)
+            return;
+        values[i] = f->weights[f->leaves[i].at].value;
+    }
+    b->q->values = values;
+}
+
 static int32_t walk_at(const pst_forest *f, int32_t to)
 {
     return to >= 0 ? to : f->n_nodes + ~to;
@@ -431,6 +446,7 @@ void pst_forest_fast_new(pst_op_ctx *c, pst_forest *f)
         if (ranked)
             make_columns(&b);
         build_trees(&b, ranked);
+        keep_values(&b);
         f->fast = b.q;
     }
     for (size_t i = 0; i < nf; i++)
@@ -443,18 +459,20 @@ void pst_forest_fast_new(pst_op_ctx *c, pst_forest *f)
 
 void pst_forest_tell(pst_op_ctx *c, const pst_forest *f)
 {
-    const pst_forest_fast *q = c->plan->opts.no_fusion ? NULL : f->fast;
-    char *text = pst_keep(c, TELL_BYTES), rest[120] = "";
+    bool asked = c->plan->opts.no_fusion;
+    const pst_forest_fast *q = asked ? NULL : f->fast;
+    char *kernel = pst_keep(c, TELL_BYTES), *note = pst_keep(c, TELL_BYTES);
     int32_t walked = q ? f->n_trees - q->n_ranked : 0;
-    c->kernel = text;
-    if (!q) {
-        snprintf(text, TELL_BYTES, "%d trees, %d splits: reference walk%s", f->n_trees, f->n_nodes,
-                 c->plan->opts.no_fusion || !f->n_nodes ? ""
-                                                        : " (some split is neither an ordering nor a set, or what is wanted is no sum)");
-        return;
+    c->kernel = kernel;
+    if (q && q->n_ranked)
+        snprintf(kernel, TELL_BYTES, "%d trees as ranked bytes, %s, %d columns", q->n_ranked, q->kernels->isa, q->n_columns);
+    else
+        snprintf(kernel, TELL_BYTES, "%d trees, %s", f->n_trees, q ? "walked, 64 rows at a time" : "reference walk");
+    if (walked) {
+        snprintf(note, TELL_BYTES, "%d trees are walked down: more than 256 leaves, leaves of different targets, or too many columns",
+                 walked);
+        c->note = note;
+    } else if (!q && f->n_nodes && !asked) {
+        c->note = "the reference walk serves: some split is neither an ordering nor a set, or what is wanted is no sum";
     }
-    if (walked)
-        snprintf(rest, sizeof rest, "; %d walked down (more than 256 leaves, leaves of different targets, or too many columns)", walked);
-    snprintf(text, TELL_BYTES, "%d trees, %d splits: %d trees byte-ranked, 64 rows at a time, %s, %d columns (%d of sets)%s", f->n_trees,
-             f->n_nodes, q->n_ranked, q->kernels->isa, q->n_ranked ? q->n_columns : 0, q->n_ranked ? q->n_sets : 0, rest);
 }

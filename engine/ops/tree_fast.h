@@ -61,6 +61,7 @@ typedef struct pst_forest_fast {
     float *tables_f; /* one of the two: float where every weight is a float */
     double *tables_d;
     int32_t *targets;
+    double *values; /* by leaf, where each leaf has one constant for the only target; NULL otherwise */
     int32_t nodes_max, n_ranked, n_sets;
 } pst_forest_fast;
 

@@ -257,8 +257,20 @@ static void run_row(const run *k, const void *x, double *out, uint8_t *has)
     else
         for (int32_t t = 0; t < f->n_trees; t++)
             k->leaf[t] = f->wide ? pst_forest_leaf_d(f, f->roots[t], x) : pst_forest_leaf_f(f, f->roots[t], x);
-    for (int32_t t = 0; t < f->n_trees; t++)
-        add_leaf(k, k->leaf[t], x, out, has);
+    if (!k->q->values) {
+        for (int32_t t = 0; t < f->n_trees; t++)
+            add_leaf(k, k->leaf[t], x, out, has);
+        return;
+    }
+    double sum = 0;
+    float sum_f = (float)out[0];
+    for (int32_t t = 0; t < f->n_trees && f->start; t++)
+        sum_f += (float)k->q->values[k->leaf[t]];
+    for (int32_t t = 0; t < f->n_trees && !f->start; t++)
+        sum += k->q->values[k->leaf[t]];
+    out[0] = f->start ? (double)sum_f : sum;
+    if (has)
+        has[0] = f->n_trees > 0;
 }
 
 /* A ranked tree gives every row the same targets; walked ones mark theirs row by row. */
