@@ -211,7 +211,7 @@ static void act_array(pst_act act, float alpha, const float *x, float *y, size_t
 static void plane(int rows, int n, const float *from, ptrdiff_t ldfrom, float bias, const float *add, bool relu, float *to, ptrdiff_t ldto)
 {
     vf b = splat(bias);
-    for (int r = 0; r < rows; r++, from += ldfrom, to += ldto, add += add ? ldto : 0) {
+    for (int r = 0; r < rows; r++, from += ldfrom, to += ldto, add = add ? add + ldto : NULL) {
         int i = 0;
         for (; i + VL <= n; i += VL) {
             vf x = *(const vf *)(from + i) + b;

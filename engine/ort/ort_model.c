@@ -39,16 +39,9 @@ typedef struct zipmap {
     PstOnnx__TypeProto *saved_type;
 } zipmap;
 
-static bool is_map(const PstOnnx__TypeProto *t)
-{
-    while (t && t->sequence_type)
-        t = t->sequence_type->elem_type;
-    return t && t->map_type;
-}
-
 static bool find_zipmap(PstOnnx__GraphProto *g, PstOnnx__ValueInfoProto *out, zipmap *ret)
 {
-    if (!is_map(out->type) || !out->name)
+    if (!out->name)
         return false;
     for (size_t i = 0; i < g->n_node; i++) {
         PstOnnx__NodeProto *n = g->node[i];

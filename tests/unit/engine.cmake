@@ -16,6 +16,7 @@ if(NOT PENSTOCK_ENGINE_ONLY) # it reads JSON, which the engine alone has no read
   pst_test(engine_explain SOURCES unit/test_engine_explain.c LIBS pst_engine LABELS unit)
 endif()
 pst_test(engine_memory SOURCES unit/test_engine_memory.c LIBS pst_engine LABELS unit)
+pst_test(engine_ort SOURCES unit/test_engine_ort.c LIBS pst_engine LABELS unit)
 pst_test(engine_hostile SOURCES unit/test_engine_hostile.c LIBS pst_engine LABELS unit)
 pkg_check_modules(PROTOBUFC REQUIRED IMPORTED_TARGET libprotobuf-c)
 pst_fuzz(onnx SOURCES fuzz/fuzz_onnx.c LIBS pst_engine PkgConfig::PROTOBUFC)
