@@ -9,6 +9,7 @@
 #include "deploy/local/local.h"
 #include "deploy/local/services.h"
 #include "deploy/local/up.h"
+#include "engine/ort/ort_find.h"
 #include "engine/penstock_engine.h"
 
 #include <dlfcn.h>
@@ -152,6 +153,20 @@ static void check_processor(doctor *d)
     tell(d, OK, "gpu", nvidia ? "an NVIDIA device is there; this build computes on the CPU" : "none found; models run on the CPU", NULL);
 }
 
+/* Wanted only by models with operators that the engine does not cover: its absence is no fault. */
+static void check_onnxruntime(doctor *d)
+{
+    const char *set = getenv("PENSTOCK_ONNXRUNTIME");
+    char found[512];
+    pst_err err = {0};
+    if (pst_ort_find(found, sizeof found, &err) == 0)
+        tell(d, OK, "onnxruntime", found, NULL);
+    else if (set && *set && strcmp(set, "off") != 0)
+        tell(d, WARN, "onnxruntime", err.text, "set PENSTOCK_ONNXRUNTIME to a libonnxruntime.so of 1.11 or later, or unset it");
+    else
+        tell(d, OK, "onnxruntime", set && *set ? "off" : "none (models of the engine's own operators do without)", NULL);
+}
+
 static void check_java(doctor *d)
 {
     char *script = pst_kafka_script();
@@ -202,8 +217,8 @@ static int doctor_run(int argc, char **argv)
         rc = pst_err_exit(&err);
     } else {
         doctor d = {.c = c, .s = &s, .json = s.json ? json_array() : NULL};
-        void (*const checks[])(doctor *) = {check_client, check_broker,    check_topics, check_registry, check_store,
-                                            check_disk,   check_processor, check_java,   check_clock};
+        void (*const checks[])(doctor *) = {check_client, check_broker,    check_topics,      check_registry, check_store,
+                                            check_disk,   check_processor, check_onnxruntime, check_java,     check_clock};
         for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
             checks[i](&d);
         if (d.json) {

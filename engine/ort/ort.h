@@ -17,10 +17,6 @@
 #include "engine/heap.h"
 #include "engine/ops/ops.h"
 
-/* Opens the library if it is not open. Writes "1.22.0 from /usr/lib/…/libonnxruntime.so.1" to ret_found (may be NULL).
- * PST_ENOTFOUND: none found, or PENSTOCK_ONNXRUNTIME=off; the text says which and the cure. */
-int pst_ort_find(char *ret_found, size_t cap, pst_err *err);
-
 /* Opens m's session, once, and logs one line saying so and why. PST_EUNSUPPORTED with the cure when there is no library, the
  * model's limits forbid it or the model is no ONNX file. @locks one of the process */
 int pst_ort_serve(pst_model *m, const char *why, pst_err *err);

@@ -2,7 +2,7 @@
 #include "engine/ort/ort_lib.h"
 
 #include "common/base/log.h"
-#include "engine/ort/ort.h"
+#include "engine/ort/ort_find.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

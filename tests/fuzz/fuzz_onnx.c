@@ -160,9 +160,11 @@ static void change_list(const parts *p, ProtobufCMessage *m, const ProtobufCFiel
         }
         return;
     }
-    if (!dice(8))
+    if (!dice(8)) {
         --*n;
-    else if (f->type == PROTOBUF_C_TYPE_BYTES)
+        if (f->type == PROTOBUF_C_TYPE_BYTES)
+            free(((ProtobufCBinaryData *)list)[*n].data);
+    } else if (f->type == PROTOBUF_C_TYPE_BYTES)
         change_value(p, m, f, list + dice(*n) * sizeof(ProtobufCBinaryData));
     else if (f->type < sizeof sizes && sizes[f->type])
         change_value(p, m, f, list + dice(*n) * sizes[f->type]);
