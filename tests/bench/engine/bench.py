@@ -74,7 +74,7 @@ def report(result):
             f"{machine['fp32_gflops_l1']:.1f} fed from L1, {machine['gigahertz']:.2f} GHz. Built by {'gcc ' * machine['compiler'][0].isdigit()}{machine['compiler']}, {result['build']}. Load average when it began {machine['load_average']:.2f}, when it "
             f"ended {result['load_after']:.2f} (2 or more: other programs shared the caches).", "",
             "Peers: " + ", ".join(f"{k} {v}" for k, v in result["versions"].items()) + ": their C interfaces in the same process, tensors made beforehand, LightGBM's prepared call for single rows. "
-            "All results were compared with ONNX Runtime's before anything was timed. CPU time of the process; sides take turns, the best of "
+            "The results of all rows were compared with ONNX Runtime's before anything was timed. CPU time of the process; sides take turns, the best of "
             f"{result['repeats']} turns of {result['seconds']:g} s counts; {models.ROWS:,} distinct rows gone through in order (encoder: 4,096). Command: `tests/bench/engine/run`", "",
             "Nanoseconds a row; in brackets: how many times penstock's. Of the limit: dense nets, share of the multiply-adds that the core can do in registers; trees, cycles for each inner node on a row's way through the "
             "model (a walk of row after row needs two loads for each: not below 1).", "",
@@ -121,6 +121,8 @@ def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--quick", action="store_true", help="fewer models, shorter turns; RESULTS.md is left alone")
     a.add_argument("--only", default="", help="models whose name contains this; RESULTS.md is left alone")
+    a.add_argument("--seconds", type=float, help="of a turn (0.3; quick 0.05)")
+    a.add_argument("--repeats", type=int, help="turns of each side (7; quick 3)")
     a.add_argument("--json", type=Path, default=BUILD / "bench-engine.json")
     a.add_argument("--compare", metavar="FILE", help="an earlier --json file")
     o = a.parse_args()
@@ -130,7 +132,7 @@ def main():
     versions = {k: version(v) for k, v in names.items()} | {"tl2cgen": "1.0.0", "lleaves": "1.3.0"}
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "penstock" / ("bench-models-" + "-".join(versions.values()))
     build = next((line.split("=")[1].strip() for line in open(BUILD / "CMakeCache.txt") if line.startswith("CMAKE_BUILD_TYPE")), "?")
-    seconds, repeats = (0.05, 3) if o.quick else (0.3, 7)
+    seconds, repeats = o.seconds or (0.05 if o.quick else 0.3), o.repeats or (3 if o.quick else 7)
     result = {"cpu": cpu(), "machine": json.loads(subprocess.check_output([BENCH, "--machine"])), "build": build, "seconds": seconds, "repeats": repeats, "versions": versions, "models": []}
     for make in models.all_models(cache, o.quick and not o.only):
         m = make()

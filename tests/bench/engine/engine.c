@@ -4,8 +4,8 @@
  *     bench_engine ROWS N DIMS VALUES BATCHES SECONDS REPEATS (SIDE LIB FILE)…
  *
  * ROWS: a file of N rows of float32; DIMS: of one row, as 1x28x28; VALUES: numbers a row's result has. The first side is the one that the others
- * are compared with. First a process of its own for each side: load time and resident memory. Then the results of up to 4,096 rows are compared with the
- * first peer's. Then, for each batch size, the sides take turns REPEATS times for SECONDS each; the best turn of each counts. CPU time of the
+ * are compared with. First a process of its own for each side: load time and resident memory. Then the results of all rows are compared with the first
+ * peer's. Then, for each batch size, the sides take turns REPEATS times for SECONDS each; the best turn of each counts. CPU time of the
  * process: other programs on the computer are not counted, threads of a library are. Output: lines of JSON. */
 #include "tests/bench/engine/bench.h"
 #include "tests/bench/peak.h"
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIDES_MAX = 8, COMPARED = 4096, FIRST_BATCH = 512 };
+enum { SIDES_MAX = 8, FIRST_BATCH = 512 };
 
 typedef struct runner {
     const bench_side *side;
@@ -124,7 +124,6 @@ static double *results(const runner *r, const float *x, int64_t rows, const benc
 static bool compare(const runner *all, int n, const float *x, int64_t rows, const bench_job *job)
 {
     double *want = NULL;
-    rows = rows < COMPARED ? rows : COMPARED;
     rows -= rows % 64;
     for (int i = n > 1 ? 1 : 0, k = 0; k < n; k++, i = (i + 1) % n) { /* the first peer decides; ours is compared last */
         double *y = results(&all[i], x, rows, job), worst = 0;

@@ -27,6 +27,24 @@ void *bench_symbol(void *lib, const char *name)
     return at;
 }
 
+/* The first n numbers as doubles, made when there are not as many yet. */
+typedef struct wide_rows {
+    double *data;
+    int64_t n;
+} wide_rows;
+
+static bool widen(wide_rows *w, const float *x, int64_t n)
+{
+    if (w->n >= n)
+        return true;
+    free(w->data);
+    w->data = malloc((size_t)n * sizeof *w->data);
+    w->n = w->data ? n : 0;
+    for (int64_t i = 0; i < w->n; i++)
+        w->data[i] = (double)x[i];
+    return w->data;
+}
+
 /* ---- penstock ---- */
 
 typedef struct ours {
@@ -34,7 +52,7 @@ typedef struct ours {
     pst_plan *p;
     size_t n_out;
     bench_job job;
-    double *wide; /* the rows, for a model of LightGBM's own file: it reads doubles; made beforehand */
+    wide_rows wide; /* for a model of LightGBM's own file: it reads doubles; made beforehand */
 } ours;
 
 static void ours_close(void *vs)
@@ -42,7 +60,7 @@ static void ours_close(void *vs)
     ours *s = vs;
     pst_plan_free(s->p);
     pst_model_unref(s->m);
-    free(s->wide);
+    free(s->wide.data);
     free(s);
 }
 
@@ -62,21 +80,11 @@ static void *ours_open(const char *lib, const char *file, const bench_job *job, 
     return s;
 }
 
-static double *widened(const float *x, int64_t n)
-{
-    double *d = malloc((size_t)n * sizeof *d);
-    for (int64_t i = 0; d && i < n; i++)
-        d[i] = (double)x[i];
-    return d;
-}
-
 static bool ours_prepare(void *vs, const float *x, int64_t rows, int batch)
 {
     ours *s = vs;
     bool wide = pst_model_info_get(s->m)->inputs[0].dtype == PST_F64;
-    if (wide && !s->wide)
-        s->wide = widened(x, rows * s->job.cols);
-    return rows >= batch && (!wide || s->wide);
+    return rows >= batch && (!wide || widen(&s->wide, x, rows * s->job.cols));
 }
 
 static bool ours_run(void *vs, const float *x, int64_t at, int batch, bench_out *ret)
@@ -84,9 +92,9 @@ static bool ours_run(void *vs, const float *x, int64_t at, int batch, bench_out 
     ours *s = vs;
     pst_err err = {0};
     pst_tensor in = {.dtype = PST_F32, .rank = s->job.rank + 1, .dims = {batch}, .data = (void *)(x + at * s->job.cols)}, out[8];
-    if (s->wide) {
+    if (s->wide.n) {
         in.dtype = PST_F64;
-        in.data = s->wide + at * s->job.cols;
+        in.data = s->wide.data + at * s->job.cols;
     }
     memcpy(in.dims + 1, s->job.dims, (size_t)s->job.rank * sizeof *in.dims);
     if (s->n_out > 8 || pst_plan_run(s->p, &in, 1, out, s->n_out, &err) < 0) {
@@ -117,8 +125,8 @@ typedef struct compiled {
     bench_job job;
     entry *row;
     float *y;
-    double *wide_x, *wide_y;
-    int64_t capacity;
+    wide_rows wide_x;
+    double *wide_y;
 } compiled;
 
 static void compiled_close(void *vs)
@@ -126,7 +134,7 @@ static void compiled_close(void *vs)
     compiled *s = vs;
     free(s->row);
     free(s->y);
-    free(s->wide_x);
+    free(s->wide_x.data);
     free(s->wide_y);
     free(s);
 }
@@ -148,10 +156,7 @@ static bool compiled_prepare(void *vs, const float *x, int64_t rows, int batch)
     compiled *s = vs;
     s->y = realloc(s->y, (size_t)batch * sizeof *s->y);
     s->wide_y = realloc(s->wide_y, (size_t)batch * sizeof *s->wide_y);
-    if (!s->root || s->wide_x)
-        return s->y && s->wide_y;
-    s->wide_x = widened(x, rows * s->job.cols); /* it reads doubles: made beforehand */
-    return s->wide_x;
+    return s->y && s->wide_y && (!s->root || widen(&s->wide_x, x, rows * s->job.cols)); /* lleaves reads doubles: made beforehand */
 }
 
 static bool tl2cgen_run(void *vs, const float *x, int64_t at, int batch, bench_out *ret)
@@ -190,7 +195,7 @@ static void *lleaves_open(const char *lib, const char *file, const bench_job *jo
 static bool lleaves_run(void *vs, const float *x, int64_t at, int batch, bench_out *ret)
 {
     compiled *s = vs;
-    s->root(s->wide_x + at * s->job.cols, s->wide_y, 0, batch);
+    s->root(s->wide_x.data + at * s->job.cols, s->wide_y, 0, batch);
     *ret = (bench_out){.data = s->wide_y, .wide = true, .stride = 1};
     return true;
 }
