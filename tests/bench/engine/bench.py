@@ -2,6 +2,7 @@
 
     tests/bench/engine/run                   everything, writes the section of tests/bench/RESULTS.md and BUILD/bench-engine.json
     tests/bench/engine/run --quick           fewer models, shorter turns; prints only
+    tests/bench/engine/run --render FILE     the section again from an earlier FILE, nothing measured
     tests/bench/engine/run --compare FILE    afterwards: what became faster or slower than the figures in FILE
 """
 import argparse, json, os, platform, subprocess, tempfile
@@ -76,14 +77,15 @@ def report(result):
             "Peers: " + ", ".join(f"{k} {v}" for k, v in result["versions"].items()) + ": their C interfaces in the same process, tensors made beforehand, LightGBM's prepared call for single rows. "
             "The results of all rows were compared with ONNX Runtime's before anything was timed. CPU time of the process; sides take turns, the best of "
             f"{result['repeats']} turns of {result['seconds']:g} s counts; {models.ROWS:,} distinct rows gone through in order (encoder: 4,096). Command: `tests/bench/engine/run`", "",
-            "Nanoseconds a row; in brackets: how many times penstock's. Of the limit: dense nets, share of the multiply-adds that the core can do in registers; trees, cycles for each inner node on a row's way through the "
+            "Nanoseconds a row; in brackets: how many times penstock's (of the ONNX model). Of the limit: dense nets, share of the multiply-adds that the core can do in registers; trees, cycles for each inner node on a row's way through the "
             "model (a walk of row after row needs two loads for each: not below 1).", "",
-            "| model | batch | penstock | of the limit | " + " | ".join(peers) + " |", "|---|---|---|---|" + "---|" * len(peers)]
+            "| model | batch | penstock | of the limit | from the library's own file | " + " | ".join(peers) + " |", "|---|---|---|---|---|" + "---|" * len(peers)]
     for m in result["models"]:
         ours = m["sides"]["penstock"]["ns"]
         for batch, ns in ours.items():
+            own = m["sides"].get("penstock native", {}).get("ns", {}).get(batch)
             cells = [(lambda t: f"{number(t)} ({t / ns:.1f})" if t else "–")(m["sides"].get(p, {}).get("ns", {}).get(batch)) for p in peers]
-            out.append(f"| {m['name']} | {int(batch):,} | **{number(ns)}** | {share(m, ns, machine)} | " + " | ".join(cells) + " |")
+            out.append(f"| {m['name']} | {int(batch):,} | **{number(ns)}** | {share(m, ns, machine)} | {number(own) if own else '–'} | " + " | ".join(cells) + " |")
     out += ["", "Loading the model, the library being there already (milliseconds), and resident memory that library, model and a first batch of 512 add to a process (MB; penstock's own code is in the program):", "",
             "| model | size | penstock | penstock, from the library's own file | " + " | ".join(peers) + " |", "|---|---|---|---|" + "---|" * len(peers)]
     for m in result["models"]:
@@ -108,6 +110,14 @@ def targets(result):
     return lines
 
 
+def write(text):
+    begin, end = "<!-- engine -->", "<!-- /engine -->"
+    old = RESULTS.read_text() if RESULTS.exists() else "# Figures\n\nMeasured by the commands named, on the computer named; recorded, not promised.\n"
+    section = f"{begin}\n## Engine\n\n{text}\n{end}\n"
+    i, j = old.find(begin), old.find(end)
+    RESULTS.write_text(old[:i] + section + old[j + len(end) + 1:] if i >= 0 else old.rstrip("\n") + "\n\n" + section)
+
+
 def compare(result, path):
     old = {m["name"]: m for m in json.loads(Path(path).read_text())["models"]}
     for m in result["models"]:
@@ -125,7 +135,11 @@ def main():
     a.add_argument("--repeats", type=int, help="turns of each side (7; quick 3)")
     a.add_argument("--json", type=Path, default=BUILD / "bench-engine.json")
     a.add_argument("--compare", metavar="FILE", help="an earlier --json file")
+    a.add_argument("--render", metavar="FILE", help="writes RESULTS.md from an earlier --json file")
     o = a.parse_args()
+    if o.render:
+        write(report(json.loads(Path(o.render).read_text())))
+        return
     if not BENCH.exists():
         raise SystemExit(f"{BENCH} is missing: cmake -B DIR -DCMAKE_BUILD_TYPE=Release && ninja -C DIR bench_engine, then PENSTOCK_BUILD=DIR {__file__}")
     names = {"ONNX Runtime": "onnxruntime", "XGBoost": "xgboost-cpu", "LightGBM": "lightgbm"}
@@ -147,11 +161,7 @@ def main():
         text = report(result)
         print(text)
     if not o.only and not o.quick:
-        begin, end = "<!-- engine -->", "<!-- /engine -->"
-        old = RESULTS.read_text() if RESULTS.exists() else "# Figures\n\nMeasured by the commands named, on the computer named; recorded, not promised.\n"
-        section = f"{begin}\n## Engine\n\n{text}\n{end}\n"
-        i, j = old.find(begin), old.find(end)
-        RESULTS.write_text(old[:i] + section + old[j + len(end) + 1:] if i >= 0 else old.rstrip("\n") + "\n\n" + section)
+        write(text)
     if o.compare:
         compare(result, o.compare)
 
