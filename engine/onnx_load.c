@@ -391,7 +391,8 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
             pst_names_put(&l->unsupported, pst_zone_strdup(z, text, strlen(text)), 0);
         return 0;
     }
-    *push_node(list) = n;
+    if (n.n_out) /* without results it would be run for nothing, and kernels count on output 0 */
+        *push_node(list) = n;
     return 0;
 }
 

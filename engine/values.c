@@ -260,7 +260,8 @@ void *pst_out_over(pst_op_ctx *c, int i, int j)
 
 void pst_out_share(pst_op_ctx *c, int i, const pst_val *v)
 {
-    pst_val_set(c->plan, c->out[i], v);
+    if (i < c->n_out)
+        pst_val_set(c->plan, c->out[i], v);
 }
 
 int pst_out_view(pst_op_ctx *c, int i, int j, int rank, const int64_t *dims)

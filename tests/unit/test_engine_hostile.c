@@ -618,6 +618,26 @@ static void test_hostile_shared_graphs(void **state)
     refused(&b, NULL, PST_ELIMIT, "functions inlined (nodes_max)");
 }
 
+/* Kernels may count on their first output. */
+static void test_hostile_nodes_without_results_are_not_run(void **state)
+{
+    pst_buf g = plain_graph(), n = node("Constant >"), a = {0};
+    text(&a, 1, "value_int");
+    number(&a, 3, 7);
+    number(&a, 20, 2);
+    message(&n, 5, &a);
+    message(&g, 1, &n);
+    add_node(&g, 1, "Identity x >");
+    pst_buf b = model(&g, NULL);
+    pst_model *m = NULL;
+    pst_plan *p = NULL;
+    assert_int_equal(pst_model_load(b.data, b.len, NULL, NULL, &m, NULL), 0);
+    assert_int_equal(pst_plan_new(m, &(pst_plan_opts){.no_fusion = true}, &p, NULL), 0);
+    pst_plan_free(p);
+    pst_model_unref(m);
+    pst_buf_done(&b);
+}
+
 static void test_hostile_operators_are_named_and_clean(void **state)
 {
     pst_buf g = plain_graph();
@@ -640,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_hostile_functions),
         cmocka_unit_test(test_hostile_function_constants),
         cmocka_unit_test(test_hostile_shared_graphs),
+        cmocka_unit_test(test_hostile_nodes_without_results_are_not_run),
         cmocka_unit_test(test_hostile_operators_are_named_and_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
