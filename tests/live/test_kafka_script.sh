@@ -49,6 +49,12 @@ pids() { status_json "$1" | sed -n 's/.*"pids":\[\([0-9,]*\)\].*/\1/p'; }
 brokers_of() { grep -lzsxFf <(printf '%s\n' "-Dpenstock.kafka.node=$1/node-${2:-1}") /proc/[0-9]*/cmdline | wc -l; }
 no_broker() { same "$(brokers_of "$1" 1)$(brokers_of "$1" 2)$(brokers_of "$1" 3)" 000; }
 next_port() { P=$base base=$((base + 24)); }
+interrupted() { # SECONDS COMMAND...: ended by SIGINT then, as by Ctrl-C, also where a caller of this test blocks or ignores that signal
+    python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+os.execvp("timeout", ["timeout", "-s", "INT", *sys.argv[1:]])' "$@" >/dev/null 2>&1
+}
 run_part() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
 
 finish() {
@@ -173,7 +179,7 @@ part_robust() {
     local victim pid t left='' cache starts
     at 'odd name, ü' && next_port
     for t in 0.1 0.3 0.5 0.8 1.2; do
-        timeout -s INT "$t" "$kafka" start --dir "$D" --port "$P" >/dev/null 2>&1
+        interrupted "$t" "$kafka" start --dir "$D" --port "$P"
         left+=$(brokers_of "$D")
     done
     check "interrupted starts leave nothing running" same "$left" 00000
@@ -239,7 +245,7 @@ part_fetch() {
         'echo x >"$d/kafka_2.13-4.3.1.jar"' >"$bin/mvn"
     check "jars other than the pinned ones are refused" exits 1 env XDG_CACHE_HOME="$T/c1" PATH="$bin:$PATH" "$kafka" fetch
     check "... and not kept" test ! -e "$T/c1/penstock/kafka-4.3.1"
-    for t in 0.5 3; do timeout -s INT "$t" env XDG_CACHE_HOME="$T/c2" "$kafka" fetch >/dev/null 2>&1; done
+    for t in 0.5 3; do interrupted "$t" env XDG_CACHE_HOME="$T/c2" "$kafka" fetch; done
     check "an interrupted fetch leaves nothing but its lock" same "$(ls "$T/c2/penstock")" kafka-4.3.1.lock
     XDG_CACHE_HOME=$T/c2 "$kafka" fetch >"$T/f1" 2>&1 &
     XDG_CACHE_HOME=$T/c2 "$kafka" fetch >"$T/f2" 2>&1
