@@ -49,13 +49,47 @@ static inline int pst_mlp_rows(int mr, int ld)
     return mr * (n < 2 ? 2 : n > 16 ? 16 : n);
 }
 
-/* One split of a byte-ranked forest: result = x[col] <= rank ? yes : no, all 64 rows at once. Offsets are in units of 64 bytes:
- * col into the ranks, yes and no into the work area, which starts with 256 leaf numbers (64 copies each). */
+/* A loop that vanishes: only then do small arrays become registers. */
+#if defined(__clang__)
+#define PST_UNROLLED(i, from, to) _Pragma("clang loop unroll(full)") for (int i = from; i < (to); i++)
+#else
+#define PST_UNROLLED(i, from, to) _Pragma("GCC unroll 64") for (int i = from; i < (to); i++)
+#endif
+
+/* The vector form of a tree works on 64 rows at once, one byte a row. A split is x[col] <= rank ? yes : no, ranks offset by 128; col counts
+ * 64 bytes into the ranks. Results stand in the work area, which starts with 256 leaf numbers (64 copies each). */
+#define PST_TREE_ROWS 64
+
+/* A split of results: yes and no count 64 bytes into the work area. */
 typedef struct pst_tree_code {
-    int8_t rank; /* offset by 128 */
+    int8_t rank;
     uint16_t col, yes, no;
 } pst_tree_code;
-#define PST_TREE_ROWS 64
+
+/* A complete tree of one, two or three levels: its splits in level order, its leaves numbered from `leaf` on, yes before no. */
+typedef struct pst_tree_bush {
+    int8_t rank[7];
+    uint8_t leaf;
+    uint16_t col[7];
+} pst_tree_bush;
+
+/* First n_bushes[k] bushes of k + 1 levels each, then n splits, children before parents; each writes the next place behind the leaf
+ * numbers, and the last one is the tree's leaf. */
+typedef struct pst_tree_program {
+    const pst_tree_bush *bushes;
+    const pst_tree_code *code;
+    int32_t n_bushes[3], n;
+} pst_tree_program;
+
+/* How many thresholds lie below a number: its bucket (a monotone function of it) says how many at least, then a search of few steps. */
+typedef struct pst_rank_table {
+    float from, scale; /* bucket = (x - from) · scale, cut to 0…last; of the number's bits in order where by_bits */
+    bool by_bits;
+    int32_t last, steps;   /* 2^steps - 1 thresholds at most lie in a bucket */
+    const uint16_t *below; /* thresholds below those of a bucket */
+    const float *tf;       /* one of the two: thresholds in order, 2^steps infinities behind them */
+    const double *td;
+} pst_rank_table;
 
 /* The kernels of one instruction set. Tiles are mr × nr. */
 typedef struct pst_cpu_kernels {
@@ -77,8 +111,13 @@ typedef struct pst_cpu_kernels {
      * the last number may be read */
     void (*gather)(bool max, int64_t n, int k, const float *from, int64_t apart, int64_t step, float *to, bool roomy);
     float (*dot)(const float *a, const float *b, int n);
-    /* One tree: n splits, children before parents, split i writes work[256 + i]; leaf numbers of 64 rows → leaf. */
-    void (*tree)(const pst_tree_code *code, int n, const int8_t *ranks, int8_t *work, uint8_t *leaf);
+    /* Leaf numbers of 64 rows → leaf. */
+    void (*tree)(const pst_tree_program *p, const int8_t *ranks, int8_t *work, uint8_t *leaf);
+    /* Ranks of 64 numbers; true when one of them is NaN, whose rank says nothing. */
+    bool (*rank_f)(const pst_rank_table *t, const float *x, int32_t *rank);
+    bool (*rank_d)(const pst_rank_table *t, const double *x, int32_t *rank);
+    /* Ranks from `from` on as bytes, cut to 0…255 and offset by 128. */
+    void (*rank_bytes)(const int32_t *rank, int32_t from, int8_t *to);
     void (*act)(pst_act act, float alpha, const float *x, float *y, size_t n);
 } pst_cpu_kernels;
 

@@ -37,33 +37,7 @@ static float dot(const float *a, const float *b, int n)
     return s;
 }
 
-typedef int8_t vb __attribute__((vector_size(VBYTES), aligned(16), may_alias));
-
-/* x <= rank ? yes : no on bytes */
-static inline __attribute__((always_inline)) vb tree_pick(vb x, int8_t rank, vb yes, vb no)
-{
-#if VBYTES == 64 && defined(__AVX512BW__)
-    return (vb)_mm512_mask_blend_epi8(_mm512_cmpgt_epi8_mask((__m512i)x, _mm512_set1_epi8(rank)), (__m512i)yes, (__m512i)no);
-#elif VBYTES == 32
-    return (vb)_mm256_blendv_epi8((__m256i)yes, (__m256i)no, _mm256_cmpgt_epi8((__m256i)x, _mm256_set1_epi8(rank)));
-#else
-    vb gt = x > (rank - (vb){0});
-    return (gt & no) | (~gt & yes);
-#endif
-}
-
-static void tree(const pst_tree_code *code, int n, const int8_t *ranks, int8_t *work, uint8_t *leaf)
-{
-    int8_t *to = work + 256 * PST_TREE_ROWS;
-    for (int i = 0; i < n; i++, code++, to += PST_TREE_ROWS) {
-        const int8_t *x = ranks + (size_t)code->col * PST_TREE_ROWS, *yes = work + (size_t)code->yes * PST_TREE_ROWS,
-                     *no = work + (size_t)code->no * PST_TREE_ROWS;
-        UNROLLED (v, 0, PST_TREE_ROWS / VBYTES)
-            *(vb *)(to + v * VBYTES) =
-                tree_pick(*(const vb *)(x + v * VBYTES), code->rank, *(const vb *)(yes + v * VBYTES), *(const vb *)(no + v * VBYTES));
-    }
-    memcpy(leaf, to - PST_TREE_ROWS, PST_TREE_ROWS);
-}
+#include "engine/cpu/trees.inc.h"
 
 static bool supported(void)
 {
@@ -83,4 +57,7 @@ const pst_cpu_kernels KERNELS = {.isa = ISA_NAME,
                                  .mlp = mlp,
                                  .dot = dot,
                                  .tree = tree,
+                                 .rank_f = rank_f,
+                                 .rank_d = rank_d,
+                                 .rank_bytes = rank_bytes,
                                  .act = act_array};

@@ -3,14 +3,12 @@
 typedef float vf __attribute__((vector_size(VBYTES), aligned(4), may_alias));
 typedef int32_t vi __attribute__((vector_size(VBYTES), aligned(4), may_alias));
 
-#define INLINE static inline __attribute__((always_inline))
-/* Loops over the vectors of a tile must vanish: only then do arrays of vectors become registers. UNROLLED_4 takes a for's head. */
+#define INLINE   static inline __attribute__((always_inline))
+#define UNROLLED PST_UNROLLED
 #if defined(__clang__)
-#define UNROLLED(i, from, to) _Pragma("clang loop unroll(full)") for (int i = from; i < (to); i++)
-#define UNROLLED_4            _Pragma("clang loop unroll_count(4)") for
+#define UNROLLED_4 _Pragma("clang loop unroll_count(4)") for /* takes a for's head */
 #else
-#define UNROLLED(i, from, to) _Pragma("GCC unroll 64") for (int i = from; i < (to); i++)
-#define UNROLLED_4            _Pragma("GCC unroll 4") for
+#define UNROLLED_4 _Pragma("GCC unroll 4") for
 #endif
 
 INLINE vf splat(float f)

@@ -15,6 +15,14 @@
 
 enum { FEATURES = 9, NODES_MAX = 200000 };
 
+/* How thresholds lie and where: WIDE are powers, near zero of both signs and up to infinity; ONE is one feature for all, each a new number. */
+typedef enum { EVEN, WIDE, ONE } spread;
+/* ALL: every tree gives both targets; PARITY: a tree the one of its parity; SECOND: only target 1. */
+typedef enum { PARITY, ALL, SECOND } targets_of;
+
+static spread thresholds_lie;
+static bool missing_to_no;
+
 typedef struct forest {
     int64_t tree[NODES_MAX], node[NODES_MAX], feature[NODES_MAX], yes[NODES_MAX], no[NODES_MAX], track[NODES_MAX];
     float value[NODES_MAX], weight[NODES_MAX];
@@ -31,26 +39,38 @@ static uint32_t rnd(uint32_t below)
     return (seed >> 8) % below;
 }
 
-static int64_t grow(forest *f, int64_t tree, int64_t *next, int depth, const char *const *modes, int n_modes, int thresholds, int targets)
+static float threshold(uint32_t kinds)
+{
+    static const float rare[] = {INFINITY, -INFINITY, -0.0f, 0.0f, 1e-40f, -1e-40f, 3e38f, -3e38f};
+    static uint32_t next;
+    if (thresholds_lie == ONE)
+        return (float)(next++ % kinds) * 0.125f;
+    if (thresholds_lie == WIDE)
+        return rnd(12) ? ldexpf((float)rnd(kinds) - (float)kinds / 2, (int)rnd(40) - 20) : rare[rnd(8)];
+    return (float)rnd(kinds) / 16.0f - 4;
+}
+
+static int64_t grow(forest *f, int64_t tree, int64_t *next, int depth, const char *const *modes, int n_modes, int thresholds,
+                    targets_of targets)
 {
     size_t at = f->n++;
     int64_t id = (*next)++;
     f->tree[at] = tree;
     f->node[at] = id;
-    f->track[at] = rnd(2);
+    f->track[at] = missing_to_no ? 0 : rnd(2);
     if (!depth || (depth < 4 && !rnd(6))) {
         f->mode[at] = "LEAF";
-        for (int k = 0; k < targets; k++) {
+        for (int k = 0; k < (targets == ALL ? 2 : 1); k++) {
             f->w_tree[f->n_w] = tree;
             f->w_node[f->n_w] = id;
-            f->w_id[f->n_w] = targets == 1 ? tree % 2 : k;
+            f->w_id[f->n_w] = targets == PARITY ? tree % 2 : targets == SECOND ? 1 : k;
             f->weight[f->n_w++] = (float)rnd(100000) / 1000.0f - 50;
         }
         return id;
     }
     f->mode[at] = modes[rnd((uint32_t)n_modes)];
-    f->feature[at] = rnd(FEATURES);
-    f->value[at] = (float)rnd((uint32_t)thresholds) / 16.0f - 4;
+    f->feature[at] = thresholds_lie == ONE ? 4 : rnd(FEATURES);
+    f->value[at] = threshold((uint32_t)thresholds);
     f->yes[at] = grow(f, tree, next, depth - 1, modes, n_modes, thresholds, targets);
     f->no[at] = grow(f, tree, next, depth - 1, modes, n_modes, thresholds, targets);
     return id;
@@ -89,6 +109,17 @@ static pst_model *model(forest *f, bool average)
     return m;
 }
 
+/* Often on a threshold. */
+static float number(void)
+{
+    uint32_t k = rnd(40);
+    if (k < 4)
+        return k == 0 ? INFINITY : k == 1 ? -INFINITY : NAN;
+    if (thresholds_lie == ONE)
+        return (float)rnd(80000) * 0.125f;
+    return thresholds_lie == WIDE ? threshold(1000) : (float)rnd(400) / 32.0f - 6;
+}
+
 static void compare(pst_model *m)
 {
     static const char *const isas[] = {"portable", "avx2", "avx512"};
@@ -107,7 +138,7 @@ static void compare(pst_model *m)
             int rows = batches[k];
             float *x = malloc((size_t)(rows * FEATURES) * sizeof *x);
             for (int q = 0; q < rows * FEATURES; q++)
-                x[q] = !rnd(12) ? NAN : !rnd(40) ? INFINITY : !rnd(40) ? -INFINITY : (float)rnd(400) / 32.0f - 6; /* often on a threshold */
+                x[q] = number();
             pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {rows, FEATURES}, .data = x}, want, got;
             assert_int_equal(pst_plan_run(ref, &in, 1, &want, 1, &err), 0);
             assert_int_equal(pst_plan_run(p, &in, 1, &got, 1, &err), 0);
@@ -120,7 +151,7 @@ static void compare(pst_model *m)
     pst_model_unref(m);
 }
 
-static void run(const char *const *modes, int n_modes, int trees, int depth, int thresholds, int targets, bool average)
+static void run(const char *const *modes, int n_modes, int trees, int depth, int thresholds, targets_of targets, bool average)
 {
     forest *f = calloc(1, sizeof *f);
     for (int t = 0; t < trees; t++) {
@@ -135,21 +166,44 @@ static void test_ranked_forests_equal_the_plain_walk(void **state)
 {
     static const char *const leq[] = {"BRANCH_LEQ"}, *const lt[] = {"BRANCH_LT"},
                              *const mixed[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"};
-    run(leq, 1, 20, 6, 128, 1, false);
-    run(lt, 1, 33, 7, 128, 1, true);
-    run(mixed, 4, 17, 5, 60, 1, false);
-    run(mixed, 4, 9, 6, 60, 2, true);
+    run(leq, 1, 20, 6, 128, PARITY, false);
+    run(lt, 1, 33, 7, 128, PARITY, true);
+    run(mixed, 4, 17, 5, 60, PARITY, false);
+    run(mixed, 4, 9, 6, 60, ALL, true);
+    run(mixed, 4, 37, 6, 60, SECOND, false);
+    missing_to_no = true;
+    run(leq, 1, 41, 6, 128, SECOND, false);
+    missing_to_no = false;
 }
 
 static void test_forests_beyond_a_byte_equal_the_plain_walk(void **state)
 {
     static const char *const leq[] = {"BRANCH_LEQ"}, *const any[] = {"BRANCH_LEQ", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_GT"};
-    run(leq, 1, 20, 6, 5000, 1, false); /* too many thresholds */
-    run(leq, 1, 6, 11, 128, 1, false);  /* too many leaves */
-    run(any, 4, 11, 6, 100, 1, false);  /* splits that are no ordering */
+    run(leq, 1, 20, 6, 5000, PARITY, false); /* too many thresholds */
+    run(leq, 1, 6, 11, 128, PARITY, false);  /* too many leaves */
+    run(any, 4, 11, 6, 100, PARITY, false);  /* splits that are no ordering */
     /* Features with so many thresholds that each fills several columns, and as many splits on few of them. */
-    run(leq, 1, 120, 7, 50000, 1, false);
-    run(leq, 1, 120, 7, 400, 1, false);
+    run(leq, 1, 120, 7, 50000, PARITY, false);
+    run(leq, 1, 120, 7, 400, PARITY, false);
+}
+
+/* Ranks are found by buckets of the number or of its logarithm: thresholds at the ends of float32 and around 0, numbers on them. */
+static void test_thresholds_of_every_size(void **state)
+{
+    static const char *const leq[] = {"BRANCH_LEQ"}, *const mixed[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"};
+    thresholds_lie = WIDE;
+    run(leq, 1, 40, 6, 1000, PARITY, false);
+    run(mixed, 4, 40, 6, 1000, SECOND, false);
+    run(mixed, 4, 8, 3, 1000, ALL, false);
+    thresholds_lie = EVEN;
+}
+
+static void test_more_thresholds_of_a_feature_than_sixteen_bits_count(void **state)
+{
+    static const char *const leq[] = {"BRANCH_LEQ"};
+    thresholds_lie = ONE;
+    run(leq, 1, 380, 8, 80000, SECOND, false);
+    thresholds_lie = EVEN;
 }
 
 static void test_bad_forests_are_refused(void **state)
@@ -160,7 +214,7 @@ static void test_bad_forests_are_refused(void **state)
         int64_t next = 0;
         pst_plan *p = NULL;
         pst_err err = {0};
-        grow(f, 0, &next, 4, leq, 1, 50, 1);
+        grow(f, 0, &next, 4, leq, 1, 50, PARITY);
         if (kind == 0)
             f->yes[0] = 0; /* a cycle */
         else if (kind == 1)
@@ -185,6 +239,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranked_forests_equal_the_plain_walk),
         cmocka_unit_test(test_forests_beyond_a_byte_equal_the_plain_walk),
+        cmocka_unit_test(test_thresholds_of_every_size),
+        cmocka_unit_test(test_more_thresholds_of_a_feature_than_sixteen_bits_count),
         cmocka_unit_test(test_bad_forests_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
