@@ -19,6 +19,7 @@ pst_test(engine_memory SOURCES unit/test_engine_memory.c LIBS pst_engine LABELS 
 pst_test(engine_ort SOURCES unit/test_engine_ort.c LIBS pst_engine LABELS unit)
 pst_test(engine_hostile SOURCES unit/test_engine_hostile.c LIBS pst_engine LABELS unit)
 pkg_check_modules(PROTOBUFC REQUIRED IMPORTED_TARGET libprotobuf-c)
+pst_fuzz(onnx_load SOURCES fuzz/fuzz_onnx_load.c LIBS pst_engine CORPUS onnx)
 pst_fuzz(onnx SOURCES fuzz/fuzz_onnx.c LIBS pst_engine PkgConfig::PROTOBUFC)
 foreach(format IN ITEMS xgb_json xgb_ubj lgbm_text)
   pst_fuzz(${format} SOURCES fuzz/fuzz_${format}.c LIBS pst_engine)
