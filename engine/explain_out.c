@@ -215,10 +215,11 @@ void pst_explain_text(const pst_explained *e, pst_heap_text *t)
         totals(e, t);
         return;
     }
-    pst_heap_printf(t, "  %-10s %s%s; %zu nodes: %zu folded to constants, %zu dropped, %zu merged into others, %zu steps left\n\n", "plan",
-                    p->isa, p->opts.no_fusion ? ", no fusion" : "", nodes_in(p, offsetof(pst_prog, n_nodes)),
+    size_t nodes = nodes_in(p, offsetof(pst_prog, n_nodes)), steps = nodes_in(p, offsetof(pst_prog, n_steps));
+    pst_heap_printf(t, "  %-10s %s%s; %zu node%s: %zu folded to constants, %zu dropped, %zu merged into others, %zu step%s left\n\n",
+                    "plan", p->isa, p->opts.no_fusion ? ", no fusion" : "", nodes, nodes == 1 ? "" : "s",
                     nodes_in(p, offsetof(pst_prog, n_folded)), nodes_in(p, offsetof(pst_prog, n_dropped)),
-                    nodes_in(p, offsetof(pst_prog, n_fused)), nodes_in(p, offsetof(pst_prog, n_steps)));
+                    nodes_in(p, offsetof(pst_prog, n_fused)), steps, steps == 1 ? "" : "s");
     if (e->observed)
         pst_heap_printf(t, "%4s  %-23s %-29s %10s %10s %9s%s  %s\n", "#", "OPERATOR", "RESULT", e->has_batch ? "FLOP/ROW" : "FLOP",
                         e->has_batch ? "MOVED/ROW" : "MOVED", e->has_batch ? "OUT/ROW" : "OUT",

@@ -89,12 +89,14 @@ void pst_forest_tell(pst_op_ctx *c, const pst_forest *f)
     int32_t walked = q ? f->n_trees - q->n_ranked : 0;
     c->kernel = kernel;
     if (q && q->n_ranked)
-        snprintf(kernel, TELL_BYTES, "%d trees as ranked bytes, %s, %d columns", q->n_ranked, q->kernels->isa, q->n_columns);
+        snprintf(kernel, TELL_BYTES, "%d tree%s as ranked bytes, %s, %d column%s", q->n_ranked, q->n_ranked == 1 ? "" : "s",
+                 q->kernels->isa, q->n_columns, q->n_columns == 1 ? "" : "s");
     else
-        snprintf(kernel, TELL_BYTES, "%d trees, %s", f->n_trees, q ? "walked, 64 rows at a time" : "reference walk");
+        snprintf(kernel, TELL_BYTES, "%d tree%s, %s", f->n_trees, f->n_trees == 1 ? "" : "s",
+                 q ? "walked, 64 rows at a time" : "reference walk");
     if (walked) {
-        snprintf(note, TELL_BYTES, "%d trees are walked down: more than 256 leaves, leaves of different targets, or too many columns",
-                 walked);
+        snprintf(note, TELL_BYTES, "%d tree%s walked down: more than 256 leaves, leaves of different targets, or too many columns", walked,
+                 walked == 1 ? " is" : "s are");
         c->note = note;
     } else if (!q && f->n_nodes && !asked) {
         c->note = "the reference walk serves: some split is neither an ordering nor a set, or what is wanted is no sum";

@@ -26,6 +26,40 @@ def linear(path, weights, meta={}):
     onnx.save(m, path)
 
 
+STUMP = """tree
+version=v4
+num_class=1
+num_tree_per_iteration=1
+label_index=0
+max_feature_idx=1
+objective=regression
+feature_names=cpu mem
+feature_infos=[0:100] [0:10]
+tree_sizes=300
+
+Tree=0
+num_leaves=2
+num_cat=0
+split_feature=0
+split_gain=1
+threshold=3.25
+decision_type=2
+left_child=-1
+right_child=-2
+leaf_value=1.5 -2.5
+leaf_weight=1 1
+leaf_count=1 1
+internal_value=0
+internal_weight=0
+internal_count=2
+is_linear=0
+shrinkage=1
+
+
+end of trees
+"""
+
+
 class Bench(Platform):
     """A broker and a registry, and nothing else of the platform."""
 
@@ -333,6 +367,23 @@ def test_verbs_of_models_and_pipelines(p):
     check("cpu.user" in r.stdout and "fits" in r.stdout, f"explain: {r.stdout}")
 
 
+def test_a_model_in_the_file_of_its_library(p):
+    (p.dir / "stump.txt").write_text(STUMP)
+    p.cli("models", "register", p.dir / "stump.txt", "--name", "stump", "--alias", "champion")
+    check(json.loads(p.cli("models", "show", "stump", "--json").stdout)["format"] == "lightgbm-text", "its format is told")
+    for name in ("stump", "stump:1", "stump:champion"):
+        text = p.cli("models", "explain", name).stdout
+        check("1 tree as ranked bytes" in text and "float64 (N, 2)" in text, f"explain {name}: {text}")
+    check(p.cli("models", "explain", "stump:9", ok=False).returncode == 4, "there is no version 9")
+    path = p.pipeline("stumps", "stumps")
+    path.write_text(path.read_text().replace("name: line", "name: stump"))
+    rows = [reading(i) for i in range(40)]
+    p.send("stumps", rows)
+    p.cli("score", "run", "-c", path, "--exit-on-eof")
+    got = {s["record"]["id"]: s["score"][0] for _, s in p.scores("stumps.scores")}
+    check(got == {r["id"]: 1.5 if r["cpu"]["user"] <= 3.25 else -2.5 for r in rows}, f"scores of a tree of two leaves: {got}")
+
+
 def test_two_workers_under_one_slot(p):
     """A mistake of whoever starts them; they fence each other, and still every record is scored once and nobody exits."""
     path = p.pipeline("twins", "twins")
@@ -348,7 +399,7 @@ def test_two_workers_under_one_slot(p):
     check(sorted(s["record"]["id"] for _, s in p.scores("twins.scores")) == list(range(1000)), "every record once")
 
 
-TESTS = [test_dry_run_needs_no_broker, test_verbs_of_models_and_pipelines, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load,
+TESTS = [test_dry_run_needs_no_broker, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load,
          test_waits_for_its_model_and_for_the_registry, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
 with Bench() as p:
     p.metrics_port = free_ports(1)

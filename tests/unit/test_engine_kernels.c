@@ -219,7 +219,7 @@ static void test_fused_networks_equal_the_reference_on_every_isa(void **state)
                 pst_plan *p = plan(m, isas[i], false);
                 char *text = pst_plan_explain(p);
                 assert_non_null(strstr(text, "FusedMLP"));
-                assert_non_null(strstr(text, "1 steps left"));
+                assert_non_null(strstr(text, "1 step left"));
                 free(text);
                 for (int rows = 1; rows < 140; rows += rows < 27 ? 1 : 37) { /* up to 64 rows go straight to the kernel */
                     float *x = rnds((size_t)(rows * nets[k][0]));

@@ -193,7 +193,7 @@ static void test_plan_gelu_of_exporters_is_one_step(void **state)
     pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 50}, "N");
     pst_model *m = kit_load(b, NULL);
     pst_plan *plain = kit_plan(m, NULL, true), *p = kit_plan(m, NULL, false);
-    assert_int_equal(steps_of(p, "1 steps left"), 1);
+    assert_int_equal(steps_of(p, "1 step left"), 1);
     float *x = kit_floats(50 * 40);
     spoil(x, 300);
     kit_same(p, plain, &(pst_tensor){.dtype = PST_F32, .rank = 2, .dims = {40, 50}, .data = x}, 1, 1, 1e-6f, "gelu");
@@ -354,7 +354,7 @@ static void test_plan_softmax_and_layer_norm_nodes_equal_their_plain_kernels(voi
             if (!pst_kernels_pick(isas[i]))
                 continue;
             pst_plan *p = kit_plan(m, isas[i], false);
-            assert_int_equal(steps_of(p, "1 steps left"), mode != 8);
+            assert_int_equal(steps_of(p, "1 step left"), mode != 8);
             float *x = kit_floats(3 * 5 * 37);
             x[40] = 500;
             x[77] = -INFINITY;
@@ -499,7 +499,7 @@ static void test_plan_scaler_and_normalisation_join_the_layers(void **state)
     for (int mode = 0; mode < 16; mode++) {
         pst_model *m = dense_model(mode);
         pst_plan *plain = kit_plan(m, NULL, true), *p = kit_plan(m, NULL, false);
-        assert_int_equal(steps_of(p, "1 steps left"), 1);
+        assert_int_equal(steps_of(p, "1 step left"), 1);
         float *x = kit_floats(12 * 33);
         for (int i = 0; i < 12 * 33 && mode & 2; i++)
             x[i] += 1000;
@@ -554,7 +554,7 @@ static void test_plan_constants_are_folded_and_dead_nodes_dropped(void **state)
     pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 4}, "N");
     pst_model *m = kit_load(b, NULL);
     pst_plan *p = kit_plan(m, NULL, false), *plain = kit_plan(m, NULL, true);
-    assert_int_equal(steps_of(p, "1 steps left"), 1);
+    assert_int_equal(steps_of(p, "1 step left"), 1);
     assert_int_equal(steps_of(p, "2 folded"), 1);
     float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     kit_same(p, plain, &(pst_tensor){.dtype = PST_F32, .rank = 2, .dims = {2, 4}, .data = x}, 1, 1, 0, "fold");
