@@ -56,9 +56,21 @@ static void keep_values(pst_op_ctx *c, const pst_forest *f, pst_forest_fast *q)
     q->values_target = f->n_leaves ? f->weights[f->leaves[0].at].target : 0;
 }
 
+/* A tree that is listed twice: all trees together may then be larger than their nodes, without a bound. */
+static bool listed_twice(const pst_forest *f)
+{
+    uint8_t *seen = pst_heap_alloc((size_t)f->n_nodes);
+    bool twice = false;
+    for (int32_t t = 0; t < f->n_trees && !twice; t++)
+        if (f->roots[t] >= 0)
+            twice = seen[f->roots[t]]++;
+    pst_heap_free(seen);
+    return twice;
+}
+
 void pst_forest_fast_new(pst_op_ctx *c, pst_forest *f)
 {
-    if ((f->aggregate != PST_AGG_SUM && f->aggregate != PST_AGG_AVERAGE) || !f->n_nodes || f->n_features > FEATURES_MAX)
+    if ((f->aggregate != PST_AGG_SUM && f->aggregate != PST_AGG_AVERAGE) || !f->n_nodes || f->n_features > FEATURES_MAX || listed_twice(f))
         return;
     pst_forest_fast *q = pst_keep(c, sizeof *q);
     pst_fast_split *splits = pst_heap_alloc((size_t)f->n_nodes * sizeof *splits);
@@ -99,6 +111,7 @@ void pst_forest_tell(pst_op_ctx *c, const pst_forest *f)
                  walked == 1 ? " is" : "s are");
         c->note = note;
     } else if (!q && f->n_nodes && !asked) {
-        c->note = "the reference walk serves: some split is neither an ordering nor a set, or what is wanted is no sum";
+        c->note =
+            "the reference walk serves: some split is neither an ordering nor a set, what is wanted is no sum, or a tree is listed twice";
     }
 }

@@ -1,7 +1,8 @@
-/* fuzz_onnx.c - an ONNX file from a stranger: load, plan, one run with small inputs. Limits are small, so that size is not the finding. */
+/* fuzz_onnx.c - an ONNX file from a stranger: load, plan, one run with small inputs (limits: onnx_fuzz.h). */
 #include "engine/onnx.pb-c.h"
 #include "engine/onnx_read.h"
 #include "engine/ops/ops.h"
+#include "tests/fuzz/onnx_fuzz.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -211,13 +212,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t len, size_t max, unsigned i
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    pst_model_limits limits = {.file_bytes_max = 1 << 20,
-                               .nodes_max = 200,
-                               .tensor_bytes_max = 1 << 18,
-                               .arena_bytes_max = 2 << 20,
-                               .depth_max = 4,
-                               .steps_max = 2000,
-                               .backends = PST_BACKENDS_OWN};
+    pst_model_limits limits = onnx_fuzz_limits;
     pst_model *m = NULL;
     pst_err err = {0};
     if (pst_model_load(data, len, NULL, &limits, &m, &err) < 0)

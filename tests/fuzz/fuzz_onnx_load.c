@@ -1,6 +1,6 @@
 /* fuzz_onnx_load.c - the ONNX parser alone: an ONNX file from a stranger is loaded and described, not planned. What a plan and its kernels make of
  * it is fuzz_onnx's matter, which is a hundred times slower. */
-#include "engine/penstock_engine.h"
+#include "tests/fuzz/onnx_fuzz.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,13 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    pst_model_limits limits = {.file_bytes_max = 1 << 20,
-                               .nodes_max = 200,
-                               .tensor_bytes_max = 1 << 18,
-                               .arena_bytes_max = 2 << 20,
-                               .depth_max = 4,
-                               .steps_max = 2000,
-                               .backends = PST_BACKENDS_OWN};
+    pst_model_limits limits = onnx_fuzz_limits;
     pst_model *m = NULL;
     pst_err err = {0};
     if (pst_model_load(data, len, NULL, &limits, &m, &err) < 0) {

@@ -206,6 +206,48 @@ static void test_more_thresholds_of_a_feature_than_sixteen_bits_count(void **sta
     thresholds_lie = EVEN;
 }
 
+/* TreeEnsemble lists roots by number, and may list one again and again: more trees than nodes. */
+static void test_a_tree_listed_many_times(void **state)
+{
+    enum { TIMES = 5000 };
+    pst_buf b = {0};
+    pst_model *m = NULL;
+    pst_plan *p = NULL;
+    pst_err err = {0};
+    int64_t *roots = calloc(TIMES, sizeof *roots);
+    pst_onnx_builder *o = pst_onnx_new("again", 17, 8);
+    pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, 1}, "N");
+    pst_onnx_node(o, "TreeEnsemble", (const char *[]){"x"}, 1, (const char *[]){"y"}, 1);
+    pst_onnx_domain(o, "ai.onnx.ml", 5);
+    pst_onnx_attr_ints(o, "nodes_featureids", (int64_t[]){0}, 1);
+    pst_onnx_attr_ints(o, "nodes_truenodeids", (int64_t[]){0}, 1);
+    pst_onnx_attr_ints(o, "nodes_falsenodeids", (int64_t[]){1}, 1);
+    pst_onnx_attr_ints(o, "nodes_trueleafs", (int64_t[]){1}, 1);
+    pst_onnx_attr_ints(o, "nodes_falseleafs", (int64_t[]){1}, 1);
+    pst_onnx_attr_ints(o, "leaf_targetids", (int64_t[]){0, 0}, 2);
+    pst_onnx_attr_ints(o, "tree_roots", roots, TIMES);
+    pst_onnx_attr_floats(o, "nodes_splits", (float[]){1}, 1);
+    pst_onnx_attr_floats(o, "leaf_weights", (float[]){2, -3}, 2);
+    pst_onnx_attr_floats(o, "nodes_modes", (float[]){0}, 1);
+    pst_onnx_attr_int(o, "n_targets", 1);
+    pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 1}, "N");
+    pst_onnx_write(o, &b);
+    pst_onnx_free(o);
+    if (pst_model_load(b.data, b.len, NULL, NULL, &m, &err) < 0 || pst_plan_new(m, NULL, &p, &err) < 0)
+        fail_msg("%s", err.text);
+    float x[64];
+    for (int i = 0; i < 64; i++)
+        x[i] = i % 2 ? 0.5f : 1.5f;
+    pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {64, 1}, .data = x}, out;
+    assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), 0);
+    for (int i = 0; i < 64; i++)
+        assert_true(((const float *)out.data)[i] == (i % 2 ? 2.0f : -3.0f) * TIMES);
+    pst_plan_free(p);
+    pst_model_unref(m);
+    pst_buf_done(&b);
+    free(roots);
+}
+
 static void test_bad_forests_are_refused(void **state)
 {
     static const char *const leq[] = {"BRANCH_LEQ"};
@@ -241,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_forests_beyond_a_byte_equal_the_plain_walk),
         cmocka_unit_test(test_thresholds_of_every_size),
         cmocka_unit_test(test_more_thresholds_of_a_feature_than_sixteen_bits_count),
+        cmocka_unit_test(test_a_tree_listed_many_times),
         cmocka_unit_test(test_bad_forests_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
