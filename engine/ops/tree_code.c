@@ -25,7 +25,8 @@ typedef struct code_builder {
     pst_tree_code *code;
     int64_t n_bushes, bushes_cap, n_code, code_cap;
     double *tables_d;
-    int64_t n_tables, tables_cap;
+    int32_t *targets;
+    int64_t n_tables, tables_cap, n_targets, targets_cap;
     bool no_floats;
     /* of the tree at hand */
     int32_t order[LEAVES], n; /* its splits, level by level */
@@ -186,13 +187,16 @@ static void keep_programs(code_builder *b)
 /* ---- tables ---- */
 
 /* Leaf weights as tables by target; leaves of one tree with different targets, or one twice, stay with the walk. */
-static bool add_tables(code_builder *b, pst_fast_tree *t, const int32_t *leaf_no, int32_t *n_targets)
+static bool add_tables(code_builder *b, pst_fast_tree *t)
 {
     const pst_forest *f = b->f;
-    int32_t *targets = b->q->targets + *n_targets, n = f->leaves[leaf_no[0]].n, n_leaves = t->n_leaves;
+    const int32_t *leaf_no = b->leaf_no;
+    int32_t n = f->leaves[leaf_no[0]].n, n_leaves = t->n_leaves;
     int64_t need = (int64_t)n * n_leaves;
     if (b->n_tables + need > TABLE_FLOATS_MAX)
         return false;
+    b->targets = roomier(b->targets, b->n_targets + n, &b->targets_cap, sizeof *b->targets);
+    int32_t *targets = b->targets + b->n_targets;
     for (int32_t k = 0; k < n; k++)
         targets[k] = f->weights[f->leaves[leaf_no[0]].at + k].target;
     for (int32_t k = 1; k < n; k++)
@@ -206,10 +210,7 @@ static bool add_tables(code_builder *b, pst_fast_tree *t, const int32_t *leaf_no
             if (f->weights[l->at + k].target != targets[k])
                 return false;
     }
-    if (b->n_tables + need > b->tables_cap) {
-        b->tables_cap = 2 * b->tables_cap > b->n_tables + need ? 2 * b->tables_cap : b->n_tables + need;
-        b->tables_d = pst_heap_realloc(b->tables_d, (size_t)b->tables_cap * sizeof *b->tables_d);
-    }
+    b->tables_d = roomier(b->tables_d, b->n_tables + need, &b->tables_cap, sizeof *b->tables_d);
     for (int32_t i = 0; i < n_leaves; i++)
         for (int32_t k = 0; k < n; k++) {
             double v = f->weights[f->leaves[leaf_no[i]].at + k].value;
@@ -217,10 +218,10 @@ static bool add_tables(code_builder *b, pst_fast_tree *t, const int32_t *leaf_no
             b->no_floats |= (double)(float)v != v;
         }
     t->table = b->n_tables;
-    t->targets = *n_targets;
+    t->targets = (int32_t)b->n_targets;
     t->n_targets = n;
     b->n_tables += need;
-    *n_targets += n;
+    b->n_targets += n;
     return true;
 }
 
@@ -237,24 +238,24 @@ static void keep_tables(code_builder *b)
             q->tables_f[i] = (float)b->tables_d[i];
     }
     pst_heap_free(b->tables_d);
+    q->targets = pst_keep(b->c, (size_t)b->n_targets * sizeof *q->targets + 8);
+    if (b->n_targets)
+        memcpy(q->targets, b->targets, (size_t)b->n_targets * sizeof *q->targets);
+    pst_heap_free(b->targets);
 }
 
 void pst_fast_programs(pst_op_ctx *c, const pst_forest *f, pst_forest_fast *q, const pst_fast_split *splits, bool ranked)
 {
     code_builder *b = pst_heap_alloc(sizeof *b);
-    int64_t n_targets_max = 0;
-    int32_t n_targets = 0, n_ids = 0;
+    int32_t n_ids = 0;
     *b = (code_builder){.c = c, .f = f, .q = q, .splits = splits};
-    for (int32_t i = 0; i < f->n_leaves; i++) /* a tree has as many as its leaves */
-        n_targets_max += f->leaves[i].n;
     b->place = pst_heap_alloc((size_t)f->n_nodes * sizeof *b->place);
-    q->targets = pst_keep(c, ((size_t)n_targets_max + 1) * sizeof *q->targets);
     int64_t ids_cap = 0;
     int32_t *ids = NULL;
     for (int32_t i = 0; i < f->n_trees; i++) {
         pst_fast_tree *t = &q->trees[i];
         int64_t bushes = b->n_bushes, code = b->n_code;
-        t->walked = !ranked || !add_program(b, f->roots[i], t) || !add_tables(b, t, b->leaf_no, &n_targets);
+        t->walked = !ranked || !add_program(b, f->roots[i], t) || !add_tables(b, t);
         if (t->walked) {
             b->n_bushes = bushes;
             b->n_code = code;

@@ -206,29 +206,36 @@ static void test_more_thresholds_of_a_feature_than_sixteen_bits_count(void **sta
     thresholds_lie = EVEN;
 }
 
-/* TreeEnsemble lists roots by number, and may list one again and again: more trees than nodes. */
-static void test_a_tree_listed_many_times(void **state)
+/* TreeEnsemble names roots and leaves by number: the same tree again and again, or trees that share two leaves. */
+static void compare_shared(size_t trees, bool one_tree)
 {
-    enum { TIMES = 5000 };
     pst_buf b = {0};
     pst_model *m = NULL;
     pst_plan *p = NULL;
     pst_err err = {0};
-    int64_t *roots = calloc(TIMES, sizeof *roots);
-    pst_onnx_builder *o = pst_onnx_new("again", 17, 8);
+    size_t nodes = one_tree ? 1 : trees;
+    int64_t *lists = calloc(5 * trees, sizeof *lists), *roots = lists, *zeros = lists + trees, *yes = lists + 2 * trees,
+            *no = lists + 3 * trees, *ones = lists + 4 * trees;
+    float *splits = calloc(2 * trees, sizeof *splits), *modes = splits + trees;
+    for (size_t i = 0; i < trees; i++) {
+        roots[i] = one_tree ? 0 : (int64_t)i;
+        no[i] = ones[i] = 1;
+        splits[i] = 1;
+    }
+    pst_onnx_builder *o = pst_onnx_new("shared", 17, 8);
     pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, 1}, "N");
     pst_onnx_node(o, "TreeEnsemble", (const char *[]){"x"}, 1, (const char *[]){"y"}, 1);
     pst_onnx_domain(o, "ai.onnx.ml", 5);
-    pst_onnx_attr_ints(o, "nodes_featureids", (int64_t[]){0}, 1);
-    pst_onnx_attr_ints(o, "nodes_truenodeids", (int64_t[]){0}, 1);
-    pst_onnx_attr_ints(o, "nodes_falsenodeids", (int64_t[]){1}, 1);
-    pst_onnx_attr_ints(o, "nodes_trueleafs", (int64_t[]){1}, 1);
-    pst_onnx_attr_ints(o, "nodes_falseleafs", (int64_t[]){1}, 1);
+    pst_onnx_attr_ints(o, "nodes_featureids", zeros, nodes);
+    pst_onnx_attr_ints(o, "nodes_truenodeids", yes, nodes);
+    pst_onnx_attr_ints(o, "nodes_falsenodeids", no, nodes);
+    pst_onnx_attr_ints(o, "nodes_trueleafs", ones, nodes);
+    pst_onnx_attr_ints(o, "nodes_falseleafs", ones, nodes);
     pst_onnx_attr_ints(o, "leaf_targetids", (int64_t[]){0, 0}, 2);
-    pst_onnx_attr_ints(o, "tree_roots", roots, TIMES);
-    pst_onnx_attr_floats(o, "nodes_splits", (float[]){1}, 1);
+    pst_onnx_attr_ints(o, "tree_roots", roots, trees);
+    pst_onnx_attr_floats(o, "nodes_splits", splits, nodes);
     pst_onnx_attr_floats(o, "leaf_weights", (float[]){2, -3}, 2);
-    pst_onnx_attr_floats(o, "nodes_modes", (float[]){0}, 1);
+    pst_onnx_attr_floats(o, "nodes_modes", modes, nodes);
     pst_onnx_attr_int(o, "n_targets", 1);
     pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 1}, "N");
     pst_onnx_write(o, &b);
@@ -238,14 +245,23 @@ static void test_a_tree_listed_many_times(void **state)
     float x[64];
     for (int i = 0; i < 64; i++)
         x[i] = i % 2 ? 0.5f : 1.5f;
-    pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {64, 1}, .data = x}, out;
-    assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), 0);
-    for (int i = 0; i < 64; i++)
-        assert_true(((const float *)out.data)[i] == (i % 2 ? 2.0f : -3.0f) * TIMES);
+    for (int rows = 1; rows <= 64; rows += 63) {
+        pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {rows, 1}, .data = x}, out;
+        assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), 0);
+        for (int i = 0; i < rows; i++)
+            assert_true(((const float *)out.data)[i] == (i % 2 ? 2.0f : -3.0f) * (float)trees);
+    }
     pst_plan_free(p);
     pst_model_unref(m);
     pst_buf_done(&b);
-    free(roots);
+    free(lists);
+    free(splits);
+}
+
+static void test_trees_that_share(void **state)
+{
+    compare_shared(5000, true);
+    compare_shared(5000, false);
 }
 
 static void test_bad_forests_are_refused(void **state)
@@ -283,7 +299,7 @@ int main(void)
         cmocka_unit_test(test_forests_beyond_a_byte_equal_the_plain_walk),
         cmocka_unit_test(test_thresholds_of_every_size),
         cmocka_unit_test(test_more_thresholds_of_a_feature_than_sixteen_bits_count),
-        cmocka_unit_test(test_a_tree_listed_many_times),
+        cmocka_unit_test(test_trees_that_share),
         cmocka_unit_test(test_bad_forests_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
