@@ -55,9 +55,17 @@ FORCE float erf_of(float x)
     q = q * t + 1.069255620e-01f;
     q = q * t + 6.346751451e-01f;
     q = q * t + 1.128778219e+00f;
-    float big = 1.0f - exp_of(-q * t);
-    big = x < 0 ? -big : big;
-    float y = a < 1.0f ? p * x : big;
+    /* as exp_of, of -17 to 0: nothing to cut off */
+    float magic = 12582912.0f, u = -q * t, n = (u * 1.44269504088896341f + magic) - magic, r = u - n * 0.693359375f, e = 1.9875691500e-4f;
+    r = r - n * -2.12194440e-4f;
+    e = e * r + 1.3981999507e-3f;
+    e = e * r + 8.3334519073e-3f;
+    e = e * r + 4.1665795894e-2f;
+    e = e * r + 1.6666665459e-1f;
+    e = e * r + 5.0000001201e-1f;
+    e = e * (r * r) + r + 1.0f;
+    e = e * from_bits(((int32_t)n + 127) << 23);
+    float y = a < 1.0f ? p * x : copysignf(1.0f - e, x);
     return x != x ? x : y;
 }
 

@@ -436,8 +436,11 @@ int pst_op_einsum(pst_op_ctx *c)
         }
     bool in_out[128] = {0};
     for (int k = 0; k < out.n; k++) {
-        dims[k] = size_of[(int)out.label[k]];
-        in_out[(int)out.label[k]] = true;
+        int l = out.label[k];
+        if (in_out[l] || (l >= 32 && !uses[l]))
+            return pst_op_fail(c, PST_EINVAL, "label %c of the result is %s", l < 32 ? '.' : l, in_out[l] ? "there twice" : "in no input");
+        dims[k] = size_of[l];
+        in_out[l] = true;
         labels[n_labels++] = out.label[k];
     }
     for (int l = 0; l < 128; l++)

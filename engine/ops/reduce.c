@@ -137,16 +137,84 @@ static void plan_reduction(const pst_tensor *x, const bool *set, reduction *r)
     *r = (reduction){.n_out = 1, .n_in = 1};
     pst_strides(x->dims, x->rank, strides);
     for (int k = 0; k < x->rank; k++) {
+        bool joins = k && set[k] == set[k - 1]; /* neighbours are one dimension */
         if (set[k]) {
-            r->dims_in[r->rank_in] = x->dims[k];
+            r->rank_in -= joins;
+            r->dims_in[r->rank_in] = x->dims[k] * (joins ? r->dims_in[r->rank_in] : 1);
             r->strides_in[r->rank_in++] = strides[k];
             r->n_in *= x->dims[k];
         } else {
-            r->dims_out[r->rank_out] = x->dims[k];
+            r->rank_out -= joins;
+            r->dims_out[r->rank_out] = x->dims[k] * (joins ? r->dims_out[r->rank_out] : 1);
             r->strides_out[r->rank_out++] = strides[k];
             r->n_out *= x->dims[k];
         }
     }
+}
+
+/* Sums of float32 over one dimension: of rows that lie together, or of many columns at once. */
+#define SUMS(NAME, TERM)                                                                          \
+    static double row_##NAME(const float *x, int64_t n)                                           \
+    {                                                                                             \
+        double acc[4] = {0};                                                                      \
+        int64_t i = 0;                                                                            \
+        for (; i + 4 <= n; i += 4)                                                                \
+            for (int k = 0; k < 4; k++) {                                                         \
+                double v = (double)x[i + k];                                                      \
+                acc[k] += TERM;                                                                   \
+            }                                                                                     \
+        for (; i < n; i++) {                                                                      \
+            double v = (double)x[i];                                                              \
+            acc[0] += TERM;                                                                       \
+        }                                                                                         \
+        return (acc[0] + acc[1]) + (acc[2] + acc[3]);                                             \
+    }                                                                                             \
+    static void columns_##NAME(const float *x, int64_t n, int64_t stride, int64_t m, double *acc) \
+    {                                                                                             \
+        for (int64_t i = 0; i < n; i++, x += stride)                                              \
+            for (int64_t k = 0; k < m; k++) {                                                     \
+                double v = (double)x[k];                                                          \
+                acc[k] += TERM;                                                                   \
+            }                                                                                     \
+    }
+SUMS(plain, v)
+SUMS(squares, v *v)
+
+static float finished(const reduction *r, reduce_kind kind, double acc)
+{
+    return (float)(kind == R_MEAN ? acc / (double)r->n_in : kind == R_L2 ? sqrt(acc) : acc);
+}
+
+/* The same numbers as reduce_floats, but for the order of their sums. False: another kind, or not one dimension. */
+static bool reduce_sums(const reduction *r, const float *x, float *o, reduce_kind kind)
+{
+    enum { COLUMNS = 256 };
+    bool squares = kind == R_SUMSQUARE || kind == R_L2;
+    int64_t m = r->rank_out ? r->dims_out[r->rank_out - 1] : 1;
+    if ((kind != R_SUM && kind != R_MEAN && !squares) || r->rank_in != 1)
+        return false;
+    if (r->strides_in[0] == 1) {
+        for (int64_t i = 0; i < r->n_out; i++) {
+            const float *row = x + offset_of(i, r->rank_out, r->dims_out, r->strides_out);
+            o[i] = finished(r, kind, squares ? row_squares(row, r->n_in) : row_plain(row, r->n_in));
+        }
+        return true;
+    }
+    if (!r->rank_out || r->strides_out[r->rank_out - 1] != 1)
+        return false;
+    for (int64_t i = 0; i < r->n_out; i += m)
+        for (int64_t at = 0; at < m; at += COLUMNS) {
+            double acc[COLUMNS] = {0};
+            int64_t n = m - at < COLUMNS ? m - at : COLUMNS;
+            const float *from = x + offset_of(i, r->rank_out, r->dims_out, r->strides_out) + at;
+            if (squares)
+                columns_squares(from, r->n_in, r->strides_in[0], n, acc);
+            else
+                columns_plain(from, r->n_in, r->strides_in[0], n, acc);
+            for (int64_t k = 0; k < n; k++)
+                o[i + at + k] = finished(r, kind, acc[k]);
+        }
+    return true;
 }
 
 static int reduce(pst_op_ctx *c, reduce_kind kind, int since)
@@ -181,6 +249,8 @@ static int reduce(pst_op_ctx *c, reduce_kind kind, int since)
         }
         return 0;
     }
+    if (x.dtype == PST_F32 && !c->plan->opts.no_fusion && reduce_sums(&r, x.data, (float *)o, kind))
+        return 0;
     for (int64_t i = 0; i < r.n_out; i++) {
         int64_t base = offset_of(i, r.rank_out, r.dims_out, r.strides_out);
         if (floats) {
