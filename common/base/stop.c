@@ -40,6 +40,11 @@ void pst_stop_install(void)
     sigaction(SIGINT, &sa, NULL);
     sa.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &sa, NULL);
+    sigset_t ours; /* a parent that blocks them leaves no other way to end us than SIGKILL */
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGTERM);
+    sigaddset(&ours, SIGINT);
+    pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
 }
 
 bool pst_stop_requested(void)

@@ -78,6 +78,20 @@ static void test_stop_counts(void **state)
     assert_false(pst_stop_requested());
 }
 
+static void test_stop_is_heard_though_a_parent_blocked_it(void **state)
+{
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGTERM);
+    sigaddset(&blocked, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+    pst_stop_reset();
+    pst_stop_install();
+    raise(SIGTERM);
+    assert_true(pst_stop_requested());
+    pst_stop_reset();
+}
+
 static void *wait_for_stop(void *arg)
 {
     while (!pst_stop_requested())
@@ -112,6 +126,7 @@ int main(void)
         cmocka_unit_test(test_group_and_mark_find_descendants),
         cmocka_unit_test(test_spawn_says_why_not),
         cmocka_unit_test(test_stop_counts),
+        cmocka_unit_test(test_stop_is_heard_though_a_parent_blocked_it),
         cmocka_unit_test(test_stop_is_seen_by_other_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
