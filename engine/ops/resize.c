@@ -117,6 +117,8 @@ static int run(pst_op_ctx *c, axis_spec *axes, const modes *m, double extrapolat
     double *v = pst_scratch(c, (size_t)n * 8);
     if (!o || !v)
         return PST_ELIMIT;
+    if (!pst_count(&y)) /* its other dimensions may be as large as they like */
+        return 0;
     if (pst_convert(PST_F64, v, x.dtype, x.data, n, true) < 0)
         return pst_op_type(c, x.dtype);
     pst_tensor t = x;
