@@ -220,9 +220,14 @@ size_t pst_packed_floats(const pst_cpu_kernels *kn, int n, int k)
 
 void pst_sgemm_pack(const pst_cpu_kernels *kn, bool tb, int n, int k, const float *b, int ldb, float *room_for_it, pst_packed *ret)
 {
-    *ret = (pst_packed){.kernels = kn, .n = n, .k = k, .data = room_for_it};
+    *ret = (pst_packed){.kernels = kn, .n = n, .k = k, .stride = (ptrdiff_t)k * kn->nr, .data = room_for_it};
     if (n > 0 && k > 0)
         pack_b(kn->nr, k, n, b, tb ? 1 : (size_t)ldb, tb ? (size_t)ldb : 1, room_for_it, (size_t)k * (size_t)kn->nr);
+}
+
+void pst_pack_turned(int n, int k, const float *from, size_t ld_from, float *to, size_t ld_to)
+{
+    pack_lines(n, k, from, ld_from, 1, to, ld_to);
 }
 
 void pst_sgemm_pack_left(const pst_cpu_kernels *kn, int m, int k, const float *a, int lda, float *to)
@@ -240,13 +245,13 @@ void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, i
     if (b->k <= 0 || alpha == 0)
         return;
     int part = m <= kn->mr ? b->k : part_of_k(b->k);
-    pst_block g = {.ars = lda, .acs = 1, .brs = kn->nr, .bps = (ptrdiff_t)b->k * kn->nr, .alpha = alpha, .ldc = ldc, .m = m};
+    pst_block g = {.ars = lda, .acs = 1, .brs = kn->nr, .bps = b->stride, .alpha = alpha, .ldc = ldc, .m = m};
     for (int j = 0; j < b->n; j += NC)
         for (int p = 0; p < b->k; p += part) {
             g.n = b->n - j < NC ? b->n - j : NC;
             g.k = b->k - p < part ? b->k - p : part;
             g.a = a + p;
-            g.b = b->data + (size_t)j * (size_t)b->k + (size_t)p * (size_t)kn->nr;
+            g.b = b->data + j / kn->nr * b->stride + (ptrdiff_t)p * kn->nr;
             g.c = c + j;
             g.add = beta != 0 || p;
             blocks_of_m(kn, &g, m > kn->mr ? room() : NULL);

@@ -23,10 +23,13 @@ void pst_sgemm_isa(const struct pst_cpu_kernels *kernels, bool ta, bool tb, int 
 typedef struct pst_packed {
     const struct pst_cpu_kernels *kernels;
     int n, k;
+    ptrdiff_t stride; /* floats from one panel of columns to the next */
     const float *data;
 } pst_packed;
 size_t pst_packed_floats(const struct pst_cpu_kernels *kernels, int n, int k);
 void pst_sgemm_pack(const struct pst_cpu_kernels *kernels, bool tb, int n, int k, const float *b, int ldb, float *room, pst_packed *ret);
+/* n rows of length k, ld_from apart → (k,n), rows ld_to apart: what panels are made of. */
+void pst_pack_turned(int n, int k, const float *from, size_t ld_from, float *to, size_t ld_to);
 /* A left-hand matrix a (m,k) in the order the kernels' conv reads it: m · k floats. */
 void pst_sgemm_pack_left(const struct pst_cpu_kernels *kernels, int m, int k, const float *a, int lda, float *to);
 /* c (m,n) = alpha · a (m,k) · b + beta · c */

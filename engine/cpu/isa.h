@@ -91,10 +91,19 @@ typedef struct pst_rank_table {
     const double *td;
 } pst_rank_table;
 
+/* One step of LSTM cells: the gates of rows as bias + x·w, then the cells from what is in L1. x (rows, k): input and state side by side;
+ * w: panels of nr columns as in pst_block, panel p at w + p·k·nr, columns and signs as the lstm kernel has them; h may not be in x. */
+typedef struct pst_lstm_step {
+    int rows, units, k;
+    const float *x, *w, *bias;
+    ptrdiff_t ldx, ldc, ldh;
+    float *c, *h;
+} pst_lstm_step;
+
 /* The kernels of one instruction set. Tiles are mr × nr. */
 typedef struct pst_cpu_kernels {
     const char *isa;
-    int mr, nr;
+    int mr, nr, lanes;
     bool (*supported)(void);
     void (*block)(const pst_block *g);
     /* c (m, n) = a · b, a packed (pst_sgemm_pack_left), b[k][j] at b + off[k] + j, read and c written up to a multiple of nr */
@@ -103,8 +112,10 @@ typedef struct pst_cpu_kernels {
     void (*plane)(int rows, int n, const float *from, ptrdiff_t ldfrom, float bias, const float *add, bool relu, float *to, ptrdiff_t ldto);
     /* x (rows, in) → y (rows, out); work: pst_mlp_work_floats() floats, 64-byte aligned */
     void (*mlp)(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work);
-    /* Cells with sigmoid and tanh. g: the gates i o f c before their activations, n each; c and h are updated. */
-    void (*lstm)(int n, const float *g, float *c, float *h);
+    /* LSTM cells with sigmoid and tanh, for whole vectors of units. g (rows, units / lanes, i o f c, lanes): the gates before their
+     * activations, i, o and f negated, c doubled; c and h (rows, units) are updated. */
+    void (*lstm)(int rows, int units, const float *g, ptrdiff_t ldg, float *c, ptrdiff_t ldc, float *h, ptrdiff_t ldh);
+    void (*lstm_step)(const pst_lstm_step *s);
     /* h = (1 - z)·tanh(x + r·s) + z·h; r NULL: without the second term */
     void (*gru)(int n, const float *z, const float *x, const float *r, const float *s, float *h);
     /* For pools: to[i] = the largest (NaN above all) or the sum of from[i·step + j·apart], j < k; to is not from. roomy: two vectors behind

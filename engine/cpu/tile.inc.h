@@ -272,6 +272,26 @@ static void dense(const pst_fused_step *s, const float *x, ptrdiff_t ldx, int ro
         act_array(s->act, s->alpha, y + r * ldy, y + r * ldy, (size_t)s->out);
 }
 
+/* The gates of VL units are 4 / NV panels; rows of a tile take them all, and their cells follow while they are in L1. */
+static void lstm_step(const pst_lstm_step *s)
+{
+    enum { GATES = 4 * VL, PANELS = GATES / NR };
+    int tiles = (s->rows + MR - 1) / MR;
+    _Alignas(64) float gates[MR * GATES];
+    tile_at t = {.k = s->k, .cols = NR, .ars = s->ldx, .bps = (ptrdiff_t)s->k * NR, .ldc = GATES};
+    for (int u = 0; u < s->units; u += VL)
+        for (int i = 0, row = 0, n; i < tiles; i++, row += n) {
+            n = pst_tile_rows(s->rows, tiles, i);
+            t.a = s->x + row * s->ldx;
+            for (int p = 0; p < PANELS; p++) {
+                t.b = s->w + (u / VL * PANELS + p) * t.bps;
+                t.c = gates + p * NR;
+                dense_of[n](&t, s->bias + 4 * u + p * NR, false);
+            }
+            lstm(n, VL, gates, GATES, s->c + row * s->ldc + u, s->ldc, s->h + row * s->ldh + u, s->ldh);
+        }
+}
+
 /* An elementwise step on rows padded to whole vectors; the divisor's padding is 1. */
 static void elementwise(const pst_fused_step *s, float *x, int ldx, int rows)
 {

@@ -62,70 +62,58 @@ INLINE vf vrelu(vf x)
     return larger(splat(0), x);
 }
 
-/* e^x of several vectors, step by step side by side: one alone waits for its own results. Range reduction by ln 2 in two parts,
- * polynomial of degree 6 on [-ln2/2, ln2/2] (Cephes' expf), n added to the exponent; within 2 ulp, clamped to finite and normal. */
+/* e^x - 1 of several vectors, step by step side by side: one alone waits for its own results. x is clamped to ±most, which is at most 88.
+ * With n the whole number next to x / ln 2 and r the rest, 2^n·(2^r - 1) + (2^n - 1): near 0, where n is 0, nothing cancels, so small
+ * results are as good as large ones. (2^r - 1) / r on [-1/2, 1/2] by a polynomial through Chebyshev's points, within 3e-8 of itself. */
 #define VEXP_MAX 8
-INLINE void vexps(const int many, vf *x)
+INLINE void vexpm1s(const int many, const float *most, vf *x)
 {
-    vf t[VEXP_MAX], r[VEXP_MAX], y[VEXP_MAX], magic = splat(12582912.0f);
+    const float log2e = 1.44269504088896341f;
+    vf t[VEXP_MAX], r[VEXP_MAX], y[VEXP_MAX], magic = splat(12582912.0f + 127); /* the low bits: n + 127, the exponent of 2^n */
     UNROLLED (i, 0, many)
-        r[i] = larger(splat(-87.3f), smaller(splat(88.7f), x[i]));
+        x[i] = larger(splat(-most[i]), smaller(splat(most[i]), x[i]));
     UNROLLED (i, 0, many)
-        t[i] = r[i] * 1.44269504088896341f + magic; /* the whole number n in the low bits */
+        t[i] = x[i] * log2e + magic;
     UNROLLED (i, 0, many)
-        r[i] = r[i] - (t[i] - magic) * 0.693359375f;
+        r[i] = x[i] * log2e - (t[i] - magic);
     UNROLLED (i, 0, many)
-        r[i] = r[i] - (t[i] - magic) * -2.12194440e-4f;
+        y[i] = 1.54531634e-4f * r[i] + 1.33908633e-3f;
     UNROLLED (i, 0, many)
-        y[i] = 1.9875691500e-4f * r[i] + 1.3981999507e-3f;
+        y[i] = y[i] * r[i] + 9.61808302e-3f;
     UNROLLED (i, 0, many)
-        y[i] = y[i] * r[i] + 8.3334519073e-3f;
+        y[i] = y[i] * r[i] + 5.55035695e-2f;
     UNROLLED (i, 0, many)
-        y[i] = y[i] * r[i] + 4.1665795894e-2f;
+        y[i] = y[i] * r[i] + 2.40226507e-1f;
     UNROLLED (i, 0, many)
-        y[i] = y[i] * r[i] + 1.6666665459e-1f;
-    UNROLLED (i, 0, many)
-        y[i] = y[i] * r[i] + 5.0000001201e-1f;
-    UNROLLED (i, 0, many)
-        y[i] = y[i] * (r[i] * r[i]) + r[i] + 1.0f;
-    UNROLLED (i, 0, many)
-        x[i] = pick(x[i] != x[i], x[i], (vf)((vi)y[i] + ((vi)t[i] << 23)));
+        y[i] = y[i] * r[i] + 6.93147182e-1f;
+    UNROLLED (i, 0, many) {
+        vf power = (vf)((vi)t[i] << 23);
+        x[i] = y[i] * r[i] * power + (power - 1.0f);
+    }
 }
+
+/* With m = e^(-x) - 1, sigmoid(x) = 1 / (m + 2); with m = e^(2x) - 1, tanh(x) = m / (m + 2), which is 1 from TANH_ONE on. */
+#define EXP_MOST 88.0f
+#define TANH_ONE 18.4f
 
 INLINE void vsigmoids(const int many, vf *x)
 {
+    static const float most[VEXP_MAX] = {EXP_MOST, EXP_MOST, EXP_MOST, EXP_MOST, EXP_MOST, EXP_MOST, EXP_MOST, EXP_MOST};
     UNROLLED (i, 0, many)
         x[i] = -x[i];
-    vexps(many, x);
+    vexpm1s(many, most, x);
     UNROLLED (i, 0, many)
-        x[i] = 1.0f / (1.0f + x[i]);
-}
-
-/* What e = e^(2|x|) makes of x: a polynomial below 0.625, else 1 - 2 / (e + 1). */
-INLINE vf tanh_from(vf x, vf e)
-{
-    vi sign = (vi)x & INT32_MIN;
-    vf a = (vf)((vi)x & INT32_MAX), z = x * x, big = (vf)((vi)(1.0f - 2.0f / (e + 1.0f)) | sign), p = splat(-5.70498872745e-3f);
-    p = p * z + 2.06390887954e-2f;
-    p = p * z + -5.37397155531e-2f;
-    p = p * z + 1.33314422036e-1f;
-    p = p * z + -3.33332819422e-1f;
-    return pick(a < splat(0.625f), p * z * x + x, big);
-}
-
-INLINE vf twice_abs(vf x)
-{
-    return (vf)((vi)x & INT32_MAX) * 2.0f;
+        x[i] = 1.0f / (x[i] + 2.0f);
 }
 
 INLINE void vtanhs(const int many, vf *x)
 {
-    vf e[VEXP_MAX];
+    static const float most[VEXP_MAX] = {TANH_ONE, TANH_ONE, TANH_ONE, TANH_ONE, TANH_ONE, TANH_ONE, TANH_ONE, TANH_ONE};
     UNROLLED (i, 0, many)
-        e[i] = twice_abs(x[i]);
-    vexps(many, e);
+        x[i] = x[i] + x[i];
+    vexpm1s(many, most, x);
     UNROLLED (i, 0, many)
-        x[i] = tanh_from(x[i], e[i]);
+        x[i] = x[i] / (x[i] + 2.0f);
 }
 
 INLINE vf activate(pst_act act, vf alpha, vf x)
@@ -135,9 +123,9 @@ INLINE vf activate(pst_act act, vf alpha, vf x)
     case PST_ACT_RELU: return vrelu(x);
     case PST_ACT_LEAKY: return pick(x < zero, x * alpha, x);
     case PST_ACT_ELU: {
-        vf e = x;
-        vexps(1, &e);
-        return pick(x < zero, alpha * (e - 1.0f), x);
+        vf m = x;
+        vexpm1s(1, (const float[]){EXP_MOST}, &m);
+        return pick(x < zero, alpha * m, x);
     }
     case PST_ACT_SIGMOID: vsigmoids(1, &x); return x;
     case PST_ACT_TANH: vtanhs(1, &x); return x;
@@ -231,22 +219,22 @@ INLINE vf load_up_to(const float *from, int left)
     return left >= VL ? *(const vf *)from : load_part(from, left);
 }
 
-/* One LSTM cell with the usual activations: g (i o f c, n each) → c, h */
-static void lstm(int n, const float *g, float *c, float *h)
+/* LSTM cells with the usual activations: g (rows, units / VL, i o f c, VL), what i, o and f are negated and c doubled, → c, h (rows, units),
+ * written to whole vectors. Divisors are multiplied where that spares a division; where the product overflows the quotient is 0 either way. */
+static void lstm(int rows, int units, const float *g, ptrdiff_t ldg, float *c, ptrdiff_t ldc, float *h, ptrdiff_t ldh)
 {
-    for (int i = 0; i < n; i += VL) {
-        int left = n - i;
-        vf e[4], in_c = load_up_to(g + 3 * n + i, left);
-        UNROLLED (k, 0, 3)
-            e[k] = -load_up_to(g + k * n + i, left);
-        e[3] = twice_abs(in_c);
-        vexps(4, e);
-        vf in = 1.0f / (1.0f + e[0]), out = 1.0f / (1.0f + e[1]), keep = 1.0f / (1.0f + e[2]);
-        vf cc = keep * load_up_to(c + i, left) + in * tanh_from(in_c, e[3]), t = cc;
-        vtanhs(1, &t);
-        store_part(c + i, cc, left);
-        store_part(h + i, out * t, left);
-    }
+    static const float most[] = {EXP_MOST, EXP_MOST, EXP_MOST, TANH_ONE};
+    for (int r = 0; r < rows; r++, g += ldg, c += ldc, h += ldh)
+        for (int i = 0; i < units; i += VL) {
+            vf m[4];
+            UNROLLED (k, 0, 4)
+                m[k] = *(const vf *)(g + 4 * i + k * VL);
+            vexpm1s(4, most, m);
+            vf cell = *(vf *)(c + i) / (m[2] + 2.0f) + m[3] / ((m[0] + 2.0f) * (m[3] + 2.0f)), t = cell + cell;
+            *(vf *)(c + i) = cell;
+            vexpm1s(1, most + 3, &t);
+            *(vf *)(h + i) = t / ((m[1] + 2.0f) * (t + 2.0f));
+        }
 }
 
 /* The end of a GRU cell: h = (1 - z)·tanh(x + r·s) + z·h; r NULL: tanh(x) */

@@ -24,7 +24,8 @@ typedef struct pst_rnn {
     bool linear_before_reset, input_forget;
 } pst_rnn;
 
-/* The weights of one direction as right-hand sides: wᵀ, rᵀ, and for GRUs the first two gates and the last of rᵀ apart. */
+/* The weights of one direction as right-hand sides: wᵀ, rᵀ, and for GRUs the first two gates and the last of rᵀ apart; for LSTMs columns
+ * and signs as the lstm kernels have them, each panel of rᵀ behind that of wᵀ. */
 typedef struct pst_rnn_packed {
     pst_packed w, r, last;
     const void *of_w, *of_r;
@@ -39,5 +40,13 @@ typedef struct pst_rnn_state {
 int pst_rnn_fast_prepare(pst_op_ctx *c, int gates);
 /* y (T,dirs,B,hidden) or (B,T,dirs,hidden), zeroed; yh, yc may be NULL. 0, an error, or 1 = unusual cell: nothing was done. */
 int pst_rnn_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc);
+
+/* Steps of a sequence that a row takes part in, 0 to s->seq. */
+int64_t pst_rnn_length(const pst_rnn *s, int64_t b);
+
+/* lstm_fast.c: one direction's weights into room of pst_lstm_floats() floats; the walk of all directions, as pst_rnn_fast(). */
+size_t pst_lstm_floats(const pst_cpu_kernels *kn, int64_t hidden, int64_t in);
+void pst_lstm_pack(const pst_cpu_kernels *kn, int64_t hidden, int64_t in, const float *w, const float *r, float *room, pst_rnn_packed *ret);
+int pst_lstm_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc);
 
 #endif

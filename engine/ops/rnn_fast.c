@@ -1,4 +1,4 @@
-/* rnn_fast.c - the usual RNN, GRU and LSTM cells: the input side of all steps as one product, the recurrent side as one small product per
+/* rnn_fast.c - the usual RNN and GRU cells (LSTM: lstm_fast.c): the input side of all steps as one product, the recurrent side as one small product per
  * step with weights packed once, gates by vector activations. Cells with peepholes, clipping, coupled gates or other activations
  * are left to rnn.c. Sequences of different lengths: rows whose end has come are computed and not stored. */
 #include "engine/ops/rnn.h"
@@ -6,6 +6,8 @@
 #include "engine/cpu/isa.h"
 
 #include <string.h>
+
+enum { WIDTH_MAX = 1 << 20 };
 
 static bool usual(const pst_rnn *s)
 {
@@ -15,7 +17,8 @@ static bool usual(const pst_rnn *s)
     for (int i = 0; i < per * (int)s->dirs; i++)
         if (s->acts[i].kind != want[s->gates][i % per] && !(s->gates == 1 && s->acts[i].kind <= PST_RNN_SIGMOID))
             return false;
-    return !(s->clip > 0) && !s->peep && !s->input_forget && s->hidden > 0 && s->in > 0 && s->batch > 0;
+    return !(s->clip > 0) && !s->peep && !s->input_forget && s->hidden > 0 && s->in > 0 && s->batch > 0 &&
+           s->gates * s->hidden <= WIDTH_MAX && s->in <= WIDTH_MAX;
 }
 
 /* Rows of r that the first product takes: without linear_before_reset a GRU's last gate waits for the reset gate. */
@@ -26,6 +29,8 @@ static int64_t first_rows(int gates, bool linear_before_reset, int64_t hidden)
 
 static size_t floats_of(const pst_cpu_kernels *kn, int gates, int64_t first, int64_t hidden, int64_t in)
 {
+    if (gates == 4)
+        return pst_lstm_floats(kn, hidden, in);
     return pst_packed_floats(kn, (int)(gates * hidden), (int)in) + pst_packed_floats(kn, (int)first, (int)hidden) +
            pst_packed_floats(kn, (int)hidden, (int)hidden);
 }
@@ -33,6 +38,10 @@ static size_t floats_of(const pst_cpu_kernels *kn, int gates, int64_t first, int
 static void pack(const pst_cpu_kernels *kn, int gates, int64_t first, int64_t hidden, int64_t in, const float *w, const float *r,
                  float *room, pst_rnn_packed *ret)
 {
+    if (gates == 4) {
+        pst_lstm_pack(kn, hidden, in, w, r, room, ret);
+        return;
+    }
     int n = (int)hidden, all = (int)(gates * hidden);
     pst_sgemm_pack(kn, true, all, (int)in, w, (int)in, room, &ret->w);
     room += pst_packed_floats(kn, all, (int)in);
@@ -52,8 +61,8 @@ int pst_rnn_fast_prepare(pst_op_ctx *c, int gates)
         return 0;
     int64_t dirs = w->dims[0], all = w->dims[1], in = w->dims[2], hidden = r->dims[2],
             first = first_rows(gates, pst_attr_int(c->node, "linear_before_reset", 0), hidden);
-    if (dirs < 1 || dirs > 2 || all != gates * hidden || r->dims[0] != dirs || r->dims[1] != all || in < 1 || hidden < 1 || all > 1 << 20 ||
-        in > 1 << 20)
+    if (dirs < 1 || dirs > 2 || all != gates * hidden || r->dims[0] != dirs || r->dims[1] != all || in < 1 || hidden < 1 ||
+        all > WIDTH_MAX || in > WIDTH_MAX)
         return 0;
     for (int64_t d = 0; d < dirs; d++) {
         float *room = pst_keep(c, floats_of(s->kernels, gates, first, hidden, in) * sizeof *room);
@@ -66,7 +75,7 @@ int pst_rnn_fast_prepare(pst_op_ctx *c, int gates)
 }
 
 /* One direction's buffers. xg (part·B, gates·hidden) in the order of x: the input side of so many steps as L2 holds, or of all when rows
- * have lengths of their own or the batch comes first, hg (B, gates·hidden), h and cc (B, hidden), reset (B, hidden). */
+ * have lengths of their own or the batch comes first, hg (B, gates·hidden), h and reset (B, hidden). */
 typedef struct walk {
     const pst_rnn *s;
     const pst_cpu_kernels *kn;
@@ -74,7 +83,7 @@ typedef struct walk {
     int64_t part;
     const float *bias; /* (gates·hidden), added when a step takes its gates */
     const float *rb;   /* recurrent bias of what is not in xg: a GRU's last gate; NULL = none */
-    float *xg, *hg, *h, *cc, *reset, *hidden;
+    float *xg, *hg, *h, *reset, *hidden;
 } walk;
 
 static pst_act act_of(int kind)
@@ -87,13 +96,9 @@ static void cells(const walk *k, int64_t dir)
 {
     const pst_rnn *s = k->s;
     int n = (int)s->hidden, b_n = (int)s->batch, g = s->gates * n;
-    if (s->gates != 3) {
+    if (s->gates == 1) {
         pst_sgemm_packed(&k->w->r, b_n, 1, k->h, n, 1, k->hg, g);
-        for (int b = 0; b < b_n; b++)
-            if (s->gates == 1)
-                k->kn->act(act_of(s->acts[dir].kind), 0, k->hg + b * n, k->h + b * n, (size_t)n);
-            else
-                k->kn->lstm(n, k->hg + b * g, k->cc + b * n, k->h + b * n);
+        k->kn->act(act_of(s->acts[dir].kind), 0, k->hg, k->h, (size_t)b_n * (size_t)n);
         return;
     }
     if (s->linear_before_reset) { /* the last gate's recurrent side stays apart from its input side */
@@ -122,7 +127,7 @@ static void cells(const walk *k, int64_t dir)
     }
 }
 
-static int64_t length_of(const pst_rnn *s, int64_t b)
+int64_t pst_rnn_length(const pst_rnn *s, int64_t b)
 {
     int64_t len = s->lengths ? s->lengths[b] : s->seq;
     return len < 0 ? 0 : len > s->seq ? s->seq : len;
@@ -148,7 +153,7 @@ static void walk_steps(const walk *k, int64_t d, bool back, float *y, float *kee
         if (!in_part)
             begin_part(k, step, back);
         for (int64_t b = 0; b < B; b++) {
-            int64_t len = length_of(s, b), t = back ? len - 1 - step : step;
+            int64_t len = pst_rnn_length(s, b), t = back ? len - 1 - step : step;
             int64_t row = k->part < T ? back ? size - 1 - in_part : in_part : t;
             ended |= step >= len;
             row = s->batch_first ? b * T + t : row * B + b;
@@ -157,20 +162,17 @@ static void walk_steps(const walk *k, int64_t d, bool back, float *y, float *kee
             else
                 memset(k->hg + b * g, 0, (size_t)g * sizeof(float));
         }
-        if (ended) { /* their state is the result: the step must not change it */
+        if (ended) /* their state is the result: the step must not change it */
             memcpy(keep, k->h, (size_t)(B * n) * sizeof(float));
-            memcpy(keep + B * n, k->cc, (size_t)(B * n) * sizeof(float));
-        }
         cells(k, d);
         for (int64_t b = 0; b < B; b++) {
-            int64_t len = length_of(s, b), t = back ? len - 1 - step : step;
+            int64_t len = pst_rnn_length(s, b), t = back ? len - 1 - step : step;
             if (step < len) {
                 memcpy(y + (s->batch_first ? (b * T + t) * s->dirs + d : (t * s->dirs + d) * B + b) * n, k->h + b * n,
                        (size_t)n * sizeof *y);
                 continue;
             }
             memcpy(k->h + b * n, keep + b * n, (size_t)n * sizeof(float));
-            memcpy(k->cc + b * n, keep + (B + b) * n, (size_t)n * sizeof(float));
         }
     }
 }
@@ -186,24 +188,25 @@ static void fill_biases(const pst_rnn *s, int64_t d, float *bias)
 
 int pst_rnn_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc)
 {
+    if (!usual(s))
+        return 1;
+    if (s->gates == 4)
+        return pst_lstm_fast(c, s, y, yh, yc);
     const pst_rnn_state *st = *c->state;
     const pst_cpu_kernels *kn = st->kernels;
     int64_t n = s->hidden, g = s->gates * n, T = s->seq, B = s->batch, first = first_rows(s->gates, s->linear_before_reset, n);
-    if (!usual(s))
-        return 1;
     enum { PART_FLOATS = 1 << 16 };
     walk k = {.s = s, .kn = kn, .part = PART_FLOATS / (B * g)};
     k.part = s->lengths || s->batch_first || k.part > T ? T : k.part < 1 ? 1 : k.part;
-    float *bias = pst_scratch(c, (size_t)g * 4), *keep = pst_scratch(c, (size_t)(2 * B * n) * 4),
+    float *bias = pst_scratch(c, (size_t)g * 4), *keep = pst_scratch(c, (size_t)(B * n) * 4),
           *room = pst_scratch(c, floats_of(kn, s->gates, first, n, s->in) * 4);
     k.bias = bias;
     k.xg = pst_scratch(c, (size_t)(k.part * B * g) * 4);
     k.hg = pst_scratch(c, (size_t)(B * g) * 4);
     k.hidden = pst_scratch(c, (size_t)(B * g) * 4);
     k.h = pst_scratch(c, (size_t)(B * n) * 4);
-    k.cc = pst_scratch(c, (size_t)(B * n) * 4);
     k.reset = pst_scratch(c, (size_t)(B * n) * 4);
-    if (!bias || !keep || !room || !k.xg || !k.hg || !k.hidden || !k.h || !k.cc || !k.reset)
+    if (!bias || !keep || !room || !k.xg || !k.hg || !k.hidden || !k.h || !k.reset)
         return PST_ELIMIT;
     for (int64_t d = 0; d < s->dirs; d++) {
         const float *wd = s->w + d * g * s->in, *rd = s->r + d * g * n;
@@ -217,18 +220,14 @@ int pst_rnn_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc
         fill_biases(s, d, bias);
         for (int64_t b = 0; b < B; b++) {
             int64_t at = (s->batch_first ? b * s->dirs + d : d * B + b) * n;
-            for (int64_t i = 0; i < n; i++) {
+            for (int64_t i = 0; i < n; i++)
                 k.h[b * n + i] = s->h0 ? s->h0[at + i] : 0;
-                k.cc[b * n + i] = s->c0 ? s->c0[at + i] : 0;
-            }
         }
         walk_steps(&k, d, d == 1 || s->reverse, y, keep);
         for (int64_t b = 0; b < B; b++) {
             int64_t at = (s->batch_first ? b * s->dirs + d : d * B + b) * n;
             if (yh)
                 memcpy(yh + at, k.h + b * n, (size_t)n * sizeof *yh);
-            if (yc)
-                memcpy(yc + at, k.cc + b * n, (size_t)n * sizeof *yc);
         }
     }
     c->kernel = "packed gates";
