@@ -113,8 +113,8 @@ typedef struct pst_cpu_kernels {
     /* x (rows, in) → y (rows, out); work: pst_mlp_work_floats() floats, 64-byte aligned */
     void (*mlp)(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work);
     /* LSTM cells with sigmoid and tanh, for whole vectors of units. g (rows, units / lanes, i o f c, lanes): the gates before their
-     * activations, i, o and f negated, c doubled; c and h (rows, units) are updated. */
-    void (*lstm)(int rows, int units, const float *g, ptrdiff_t ldg, float *c, ptrdiff_t ldc, float *h, ptrdiff_t ldh);
+     * activations, i, o and f negated, c doubled; c and h (rows, units) are updated, g is overwritten. */
+    void (*lstm)(int rows, int units, float *g, ptrdiff_t ldg, float *c, ptrdiff_t ldc, float *h, ptrdiff_t ldh);
     void (*lstm_step)(const pst_lstm_step *s);
     /* h = (1 - z)·tanh(x + r·s) + z·h; r NULL: without the second term */
     void (*gru)(int n, const float *z, const float *x, const float *r, const float *s, float *h);

@@ -220,20 +220,26 @@ INLINE vf load_up_to(const float *from, int left)
 }
 
 /* LSTM cells with the usual activations: g (rows, units / VL, i o f c, VL), what i, o and f are negated and c doubled, → c, h (rows, units),
- * written to whole vectors. Divisors are multiplied where that spares a division; where the product overflows the quotient is 0 either way. */
-static void lstm(int rows, int units, const float *g, ptrdiff_t ldg, float *c, ptrdiff_t ldc, float *h, ptrdiff_t ldh)
+ * written to whole vectors; g is overwritten. Two passes: the chain from a gate to h is so long that a core sees too few of them at a time.
+ * Divisors are multiplied where that spares a division; where the product overflows the quotient is 0 either way. */
+static void lstm(int rows, int units, float *g, ptrdiff_t ldg, float *c, ptrdiff_t ldc, float *h, ptrdiff_t ldh)
 {
     static const float most[] = {EXP_MOST, EXP_MOST, EXP_MOST, TANH_ONE};
-    for (int r = 0; r < rows; r++, g += ldg, c += ldc, h += ldh)
+    for (int r = 0; r < rows; r++)
         for (int i = 0; i < units; i += VL) {
-            vf m[4];
+            float *at = g + r * ldg + 4 * i;
+            vf m[4], *cell = (vf *)(c + r * ldc + i);
             UNROLLED (k, 0, 4)
-                m[k] = *(const vf *)(g + 4 * i + k * VL);
+                m[k] = *(const vf *)(at + k * VL);
             vexpm1s(4, most, m);
-            vf cell = *(vf *)(c + i) / (m[2] + 2.0f) + m[3] / ((m[0] + 2.0f) * (m[3] + 2.0f)), t = cell + cell;
-            *(vf *)(c + i) = cell;
-            vexpm1s(1, most + 3, &t);
-            *(vf *)(h + i) = t / ((m[1] + 2.0f) * (t + 2.0f));
+            *cell = *cell / (m[2] + 2.0f) + m[3] / ((m[0] + 2.0f) * (m[3] + 2.0f));
+            *(vf *)(at + VL) = m[1] + 2.0f;
+        }
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < units; i += VL) {
+            vf m = *(const vf *)(c + r * ldc + i) * 2.0f;
+            vexpm1s(1, most + 3, &m);
+            *(vf *)(h + r * ldh + i) = m / (*(const vf *)(g + r * ldg + 4 * i + VL) * (m + 2.0f));
         }
 }
 

@@ -1,7 +1,7 @@
 /* lstm_fast.c - LSTM cells without peepholes and other rarities. A slice of the batch walks all steps before the next one starts, so that
  * its states stay in L1; input and state lie side by side, so that a step is one product, and the columns of its weights are ordered so
- * that a register tile ends with all four gates of some units, whose cells follow at once (the lstm_step kernel). Too few rows for a tile
- * would read the input's weights for every step: they take the input side of many steps as one product before (the lstm kernel).
+ * that a register tile ends with all four gates of some units, whose cells follow at once (the lstm_step kernel). One or two rows would
+ * spend their time on reading the input's weights at every step: they take the input side of many steps as one product before.
  * Rows whose sequence has ended are computed and not stored. */
 #include "engine/ops/rnn.h"
 
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { SLICE_FLOATS = 4 << 10, PART_FLOATS = 1 << 16 };
+enum { FEW_ROWS = 2, SLICE_FLOATS = 4 << 10, PART_FLOATS = 1 << 16 };
 
 static int64_t whole_vectors(const pst_cpu_kernels *kn, int64_t hidden)
 {
@@ -185,7 +185,7 @@ int pst_lstm_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *y
     const pst_rnn_state *st = *c->state;
     walk k = {.s = s, .kn = st->kernels, .units = whole_vectors(st->kernels, s->hidden)};
     int64_t g = 4 * k.units, mr = k.kn->mr;
-    k.lead = s->batch >= mr ? s->in : 0;
+    k.lead = s->batch > FEW_ROWS ? s->in : 0;
     k.ld = k.lead + k.units;
     int64_t tiles = SLICE_FLOATS / (k.ld * mr), slice = mr * (tiles < 2 ? 2 : tiles > 16 ? 16 : tiles);
     slice = slice < s->batch ? slice : s->batch;

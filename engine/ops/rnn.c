@@ -172,7 +172,8 @@ static int run_rnn(pst_op_ctx *c, int gates)
         return pst_op_fail(c, PST_ELIMIT, "too large");
     if (!y || (c->n_out > 1 && !yh) || (c->n_out > 2 && !yc))
         return PST_ELIMIT;
-    memset(y, 0, (size_t)(T * B * s.dirs * n) * sizeof *y);
+    if (s.lengths) /* steps behind a row's end are 0 */
+        memset(y, 0, (size_t)(T * B * s.dirs * n) * sizeof *y);
     if (!c->plan->opts.no_fusion && (rc = pst_rnn_fast(c, &s, y, yh, yc)) <= 0)
         return rc;
     float *xg = pst_scratch(c, (size_t)(T * B * g) * 4), *hg = pst_scratch(c, (size_t)(B * g) * 4),

@@ -132,6 +132,75 @@ static void test_activations_every_isa_equal_libm(void **state)
     }
 }
 
+/* Sigmoid and tanh keep small results good to their own size, not only to 1. */
+static void test_small_results_of_activations_are_good_to_their_size(void **state)
+{
+    enum { N = 4000 };
+    static float x[N], y[N];
+    for (int i = 0; i < N; i++)
+        x[i] = (i % 2 ? 1.0f : -1.0f) * expf(-20 + 24.3f * (float)i / N); /* to ±73 */
+    for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
+        const pst_cpu_kernels *kn = kernels_of(k);
+        for (int act = PST_ACT_SIGMOID; kn && act <= PST_ACT_TANH; act++) {
+            kn->act((pst_act)act, 0, x, y, N);
+            for (int i = 0; i < N; i++) {
+                double v = (double)x[i], want = act == PST_ACT_TANH ? tanh(v) : 1 / (1 + exp(-v)),
+                       tol = act == PST_ACT_SIGMOID && v < -10 ? 5e-6 : 5e-7; /* e^-v: its argument is rounded */
+                if (!(fabs((double)y[i] - want) <= tol * fabs(want)))
+                    fail_msg("%s, activation %d of %.9g: %.9g, expected %.9g", kn->isa, act, v, (double)y[i], want);
+            }
+        }
+    }
+}
+
+/* A step of LSTM cells in both forms, gates made on the way and before, beside the formula. */
+static void check_lstm(const pst_cpu_kernels *kn, int rows, int hidden, int in)
+{
+    int lanes = kn->lanes, units = (hidden + lanes - 1) / lanes * lanes, k = in + hidden, g = 4 * units;
+    float *x = rnds((size_t)(rows * k)), *c = rnds((size_t)(rows * units)), *c2 = malloc((size_t)(rows * units) * 4),
+          *bias = rnds((size_t)g), *h = rnds((size_t)(rows * units)), *h2 = rnds((size_t)(rows * units)), *w = rnds((size_t)(g * k)),
+          *gates = malloc((size_t)(rows * g) * 4), *room = aligned_alloc(64, (pst_packed_floats(kn, g, k) * 4 + 127) / 64 * 64);
+    float *was = malloc((size_t)(rows * units) * 4);
+    for (int i = 0; i < g; i++)
+        bias[i] *= i % 5 ? 1.0f : 30.0f; /* some gates shut, some wide open */
+    memcpy(was, c, (size_t)(rows * units) * 4);
+    memcpy(c2, c, (size_t)(rows * units) * 4);
+    pst_packed packed;
+    pst_sgemm_pack(kn, false, g, k, w, g, room, &packed);
+    kn->lstm_step(&(pst_lstm_step){
+        .rows = rows, .units = units, .k = k, .x = x, .w = room, .bias = bias, .ldx = k, .ldc = units, .ldh = units, .c = c, .h = h});
+    for (int r = 0; r < rows; r++)
+        memcpy(gates + r * g, bias, (size_t)g * 4);
+    pst_sgemm_ref(false, false, rows, g, k, 1, x, k, w, g, 1, gates, g);
+    for (int r = 0; r < rows; r++)
+        for (int u = 0; u < units; u++) {
+            const float *at = gates + r * g + u / lanes * 4 * lanes + u % lanes;
+            double in_gate = 1 / (1 + exp((double)at[0])), out = 1 / (1 + exp((double)at[lanes])),
+                   keep = 1 / (1 + exp((double)at[2 * lanes])),
+                   cell = keep * (double)was[r * units + u] + in_gate * tanh((double)at[3 * lanes] / 2);
+            close_to(c[r * units + u], (float)cell, 3e-6f);
+            close_to(h[r * units + u], (float)(out * tanh(cell)), 3e-6f);
+        }
+    kn->lstm(rows, units, gates, g, c2, units, h2, units);
+    for (int i = 0; i < rows * units; i++) {
+        close_to(c2[i], c[i], 3e-6f);
+        close_to(h2[i], h[i], 3e-6f);
+    }
+    void *all[] = {x, c, c2, bias, h, h2, w, gates, room, was};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static void test_lstm_cells_every_isa_equal_the_formula(void **state)
+{
+    static const int sizes[][3] = {{1, 1, 1}, {2, 5, 3}, {3, 8, 7}, {5, 17, 1}, {7, 16, 20}, {13, 40, 9}, {31, 64, 16}, {50, 3, 2}};
+    for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
+        const pst_cpu_kernels *kn = kernels_of(k);
+        for (size_t s = 0; kn && s < sizeof sizes / sizeof *sizes; s++)
+            check_lstm(kn, sizes[s][0], sizes[s][1], sizes[s][2]);
+    }
+}
+
 /* scaler → dense → act → … with every fusable step somewhere */
 static void build(pst_buf *buf, const int *widths, int n, const char *act, bool scaler, bool matmul)
 {
@@ -383,6 +452,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm_every_isa_equals_the_reference),
         cmocka_unit_test(test_activations_every_isa_equal_libm),
+        cmocka_unit_test(test_small_results_of_activations_are_good_to_their_size),
+        cmocka_unit_test(test_lstm_cells_every_isa_equal_the_formula),
         cmocka_unit_test(test_fused_networks_equal_the_reference_on_every_isa),
         cmocka_unit_test(test_fused_steps_equal_plain_loops),
         cmocka_unit_test(test_a_fused_run_takes_nothing_from_the_heap),
