@@ -40,6 +40,7 @@ static float *room(void)
 }
 
 typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float v2 __attribute__((vector_size(8), aligned(4), may_alias));
 
 /* 4 runs of 4 floats, each rs apart, turned: to[p·ld + r] = from[r·rs + p] */
 static inline void turn4(const float *from, size_t rs, float *to, size_t ld)
@@ -53,6 +54,16 @@ static inline void turn4(const float *from, size_t rs, float *to, size_t ld)
     *(v4 *)(to + 3 * ld) = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
 }
 
+/* 2 runs of 4 floats likewise: what is left of six rows. */
+static inline void turn2(const float *from, size_t rs, float *to, size_t ld)
+{
+    v4 a = *(const v4 *)from, b = *(const v4 *)(from + rs);
+    *(v2 *)to = __builtin_shufflevector(a, b, 0, 4);
+    *(v2 *)(to + ld) = __builtin_shufflevector(a, b, 1, 5);
+    *(v2 *)(to + 2 * ld) = __builtin_shufflevector(a, b, 2, 6);
+    *(v2 *)(to + 3 * ld) = __builtin_shufflevector(a, b, 3, 7);
+}
+
 /* n lines of length k, each ls apart, their elements es apart → (k, n), rows ld apart */
 static void pack_lines(int n, int k, const float *from, size_t ls, size_t es, float *to, size_t ld)
 {
@@ -61,18 +72,17 @@ static void pack_lines(int n, int k, const float *from, size_t ls, size_t es, fl
             memcpy(to + (size_t)p * ld, from + (size_t)p * es, (size_t)n * sizeof *to);
         return;
     }
-    int i = 0;
-    for (; i + 4 <= n && es == 1; i += 4) {
+    for (int i = 0, some; i < n; i += some) {
         int p = 0;
-        for (; p + 4 <= k; p += 4)
+        some = es != 1 || n - i < 2 ? 1 : n - i < 4 ? 2 : 4;
+        for (; some == 4 && p + 4 <= k; p += 4)
             turn4(from + (size_t)i * ls + p, ls, to + (size_t)p * ld + i, ld);
+        for (; some == 2 && p + 4 <= k; p += 4)
+            turn2(from + (size_t)i * ls + p, ls, to + (size_t)p * ld + i, ld);
         for (; p < k; p++)
-            for (int r = i; r < i + 4; r++)
-                to[(size_t)p * ld + (size_t)r] = from[(size_t)r * ls + (size_t)p];
+            for (int r = i; r < i + some; r++)
+                to[(size_t)p * ld + (size_t)r] = from[(size_t)r * ls + (size_t)p * es];
     }
-    for (; i < n; i++)
-        for (int p = 0; p < k; p++)
-            to[(size_t)p * ld + (size_t)i] = from[(size_t)i * ls + (size_t)p * es];
 }
 
 /* a (mc,kc) with strides rs, cs → the tiles of pst_tile_rows(), each (kc, rows) */
@@ -81,6 +91,9 @@ static void pack_a(int mr, int mc, int kc, const float *a, size_t rs, size_t cs,
     int tiles = (mc + mr - 1) / mr;
     for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
         rows = pst_tile_rows(mc, tiles, i);
+        for (int r = row + rows; cs == 1 && r < row + 2 * rows && r < mc; r++)
+            for (int p = 0; p < kc; p += 16)
+                __builtin_prefetch(a + (size_t)r * rs + p);
         pack_lines(rows, kc, a + (size_t)row * rs, rs, cs, to, (size_t)rows);
         to += (size_t)rows * (size_t)kc;
     }
