@@ -67,10 +67,13 @@ INLINE void tile_sum(const int R, const int V, const int S, const bool indirect,
 INLINE void tile_product(const int R, const int V, const int S, const tile_at *t, float alpha, bool add)
 {
     vf acc[ACC_MAX];
-    UNROLLED (i, 0, R * V)
-        acc[i] = splat(0);
-    tile_sum(R, V, S, false, t, t->acs, t->brs, acc);
     float *c = t->c;
+    UNROLLED (i, 0, R * V) {
+        acc[i] = splat(0);
+        if (i % V * VBYTES % 64 == 0) /* c comes while the sums are made */
+            __builtin_prefetch(c + i / V * t->ldc + i % V * VL, 1);
+    }
+    tile_sum(R, V, S, false, t, t->acs, t->brs, acc);
     if (t->cols == V * VL) {
         UNROLLED (r, 0, R)
             UNROLLED (v, 0, V) {
