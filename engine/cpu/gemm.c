@@ -259,16 +259,15 @@ void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, i
         return;
     int part = m <= kn->mr ? b->k : part_of_k(b->k);
     pst_block g = {.ars = lda, .acs = 1, .brs = kn->nr, .bps = b->stride, .alpha = alpha, .ldc = ldc, .m = m};
-    for (int j = 0; j < b->n; j += NC)
-        for (int p = 0; p < b->k; p += part) {
-            g.n = b->n - j < NC ? b->n - j : NC;
-            g.k = b->k - p < part ? b->k - p : part;
-            g.a = a + p;
-            g.b = b->data + j / kn->nr * b->stride + (ptrdiff_t)p * kn->nr;
-            g.c = c + j;
-            g.add = beta != 0 || p;
-            blocks_of_m(kn, &g, m > kn->mr ? room() : NULL);
-        }
+    g.n = b->n;
+    g.c = c;
+    for (int p = 0; p < b->k; p += part) {
+        g.k = b->k - p < part ? b->k - p : part;
+        g.a = a + p;
+        g.b = b->data + (ptrdiff_t)p * kn->nr;
+        g.add = beta != 0 || p;
+        blocks_of_m(kn, &g, m > kn->mr ? room() : NULL);
+    }
 }
 
 void pst_sgemm(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,
