@@ -68,8 +68,13 @@ static inline void turn2(const float *from, size_t rs, float *to, size_t ld)
 static void pack_lines(int n, int k, const float *from, size_t ls, size_t es, float *to, size_t ld)
 {
     if (ls == 1) {
-        for (int p = 0; p < k; p++)
-            memcpy(to + (size_t)p * ld, from + (size_t)p * es, (size_t)n * sizeof *to);
+        for (int p = 0; p < k; p++, from += es, to += ld) {
+            int i = 0;
+            for (; i + 4 <= n; i += 4)
+                *(v4 *)(to + i) = *(const v4 *)(from + i);
+            for (; i < n; i++)
+                to[i] = from[i];
+        }
         return;
     }
     for (int i = 0, some; i < n; i += some) {
