@@ -11,7 +11,7 @@
 
 #define KC       256
 #define MC       144 /* a multiple of every mr */
-#define NC       1024
+#define NC       1536
 #define NR_MAX   64
 #define A_FLOATS (48 << 10) /* of a that stay in L2 while the panels of b pass */
 #define THIN_M   4

@@ -4,7 +4,7 @@
  *
  * c (m,n) = alpha · op(a) · op(b) + beta · c, op(a) (m,k), op(b) (k,n); ld… is the row stride of the matrix as stored. beta 0 does
  * not read c. Method: packed panels and a register tile after Goto and van de Geijn, "Anatomy of High-Performance Matrix
- * Multiplication" (2008). @thread any; each thread keeps its packing buffers (about 1.3 MiB) until it ends. */
+ * Multiplication" (2008). @thread any; each thread keeps its packing buffers (about 1.7 MiB) until it ends. */
 #ifndef PST_ENGINE_CPU_GEMM_H
 #define PST_ENGINE_CPU_GEMM_H
 
