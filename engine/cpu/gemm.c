@@ -68,12 +68,14 @@ static inline void turn2(const float *from, size_t rs, float *to, size_t ld)
 static void pack_lines(int n, int k, const float *from, size_t ls, size_t es, float *to, size_t ld)
 {
     if (ls == 1) {
-        for (int p = 0; p < k; p++, from += es, to += ld) {
+        for (int p = 0; p < k; p++) { /* memcpy would be a call for every row */
+            const float *row = from + (size_t)p * es;
+            float *at = to + (size_t)p * ld;
             int i = 0;
             for (; i + 4 <= n; i += 4)
-                *(v4 *)(to + i) = *(const v4 *)(from + i);
+                *(v4 *)(at + i) = *(const v4 *)(row + i);
             for (; i < n; i++)
-                to[i] = from[i];
+                at[i] = row[i];
         }
         return;
     }
@@ -96,6 +98,7 @@ static void pack_a(int mr, int mc, int kc, const float *a, size_t rs, size_t cs,
     int tiles = (mc + mr - 1) / mr;
     for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
         rows = pst_tile_rows(mc, tiles, i);
+        /* The next tile's rows: each is a short run far from the one before, which the hardware is slow to see. */
         for (int r = row + rows; cs == 1 && r < row + 2 * rows && r < mc; r++)
             for (int p = 0; p < kc; p += 16)
                 __builtin_prefetch(a + (size_t)r * rs + p);
@@ -263,9 +266,7 @@ void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, i
     if (b->k <= 0 || alpha == 0)
         return;
     int part = m <= kn->mr ? b->k : part_of_k(b->k);
-    pst_block g = {.ars = lda, .acs = 1, .brs = kn->nr, .bps = b->stride, .alpha = alpha, .ldc = ldc, .m = m};
-    g.n = b->n;
-    g.c = c;
+    pst_block g = {.m = m, .n = b->n, .ars = lda, .acs = 1, .brs = kn->nr, .bps = b->stride, .alpha = alpha, .c = c, .ldc = ldc};
     for (int p = 0; p < b->k; p += part) {
         g.k = b->k - p < part ? b->k - p : part;
         g.a = a + p;

@@ -38,7 +38,8 @@ typedef struct pst_rnn_state {
 
 /* Packs constant weights into the plan's memory. */
 int pst_rnn_fast_prepare(pst_op_ctx *c, int gates);
-/* y (T,dirs,B,hidden) or (B,T,dirs,hidden), zeroed when there are lengths; yh, yc may be NULL. 0, an error, or 1 = unusual cell: nothing was done. */
+/* y (T,dirs,B,hidden) or (B,T,dirs,hidden), zeroed when there are lengths; yh, yc may be NULL. 0, an error, or 1 = unusual cell: nothing
+ * was done. */
 int pst_rnn_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc);
 
 /* Steps of a sequence that a row takes part in, 0 to s->seq. */

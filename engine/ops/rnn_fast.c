@@ -1,6 +1,6 @@
-/* rnn_fast.c - the usual RNN and GRU cells (LSTM: lstm_fast.c): the input side of all steps as one product, the recurrent side as one small product per
- * step with weights packed once, gates by vector activations. Cells with peepholes, clipping, coupled gates or other activations
- * are left to rnn.c. Sequences of different lengths: rows whose end has come are computed and not stored. */
+/* rnn_fast.c - the usual RNN and GRU cells (LSTM: lstm_fast.c): the input side of all steps as one product, the recurrent side as one
+ * small product per step with weights packed once, gates by vector activations. Cells with peepholes, clipping, coupled gates or other
+ * activations are left to rnn.c. Sequences of different lengths: rows whose end has come are computed and not stored. */
 #include "engine/ops/rnn.h"
 
 #include "engine/cpu/isa.h"
