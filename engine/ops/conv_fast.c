@@ -9,116 +9,15 @@
 #include "engine/ops/conv_fast.h"
 
 #include "engine/cpu/gemm.h"
+#include "engine/ops/conv_image.h"
 
 #include <string.h>
 
 enum { CHUNK_FLOATS = 16384, CHUNK_LARGE = 65536, DEPTH_MAX = 1 << 20 };
 
-typedef struct geometry {
-    int64_t in_h, in_w, out_h, out_w, kh, kw, sh, sw, dh, dw, pt, pl;
-    int64_t qh, qw;         /* of one phase of the padded image */
-    int64_t channel, image; /* floats */
-} geometry;
-
-static bool plan_geometry(const pst_window *w, int64_t channels, geometry *g)
-{
-    bool two = w->n == 2;
-    int y = 0, x = two ? 1 : 0;
-    if (w->n > 2)
-        return false;
-    *g = (geometry){.in_h = two ? w->in[y] : 1,
-                    .in_w = w->in[x],
-                    .out_h = two ? w->out[y] : 1,
-                    .out_w = w->out[x],
-                    .kh = two ? w->k[y] : 1,
-                    .kw = w->k[x],
-                    .sh = two ? w->stride[y] : 1,
-                    .sw = w->stride[x],
-                    .dh = two ? w->dil[y] : 1,
-                    .dw = w->dil[x],
-                    .pt = two ? w->pad[y] : 0,
-                    .pl = w->pad[x]};
-    int64_t reach_h = (g->kh - 1) * g->dh + 1, reach_w = (g->kw - 1) * g->dw + 1, phases;
-    /* what the last output reaches; windows that would need more of these are left to the general way */
-    if (g->sh > 8 || g->sw > 8 || reach_h > 1 << 15 || reach_w > 1 << 15 || g->out_h > 1 << 20 || g->out_w > 1 << 20)
-        return false;
-    int64_t need_h = (g->out_h - 1) * g->sh + reach_h, need_w = (g->out_w - 1) * g->sw + reach_w;
-    g->qh = (need_h + g->sh - 1) / g->sh;
-    g->qw = (need_w + g->sw - 1) / g->sw;
-    phases = g->sh * g->sw;
-    /* An odd number of cache lines per channel: with powers of two all channels would fall on the same sets. */
-    if (g->qh * g->qw > INT32_MAX / 128)
-        return false;
-    g->channel = (g->qh * g->qw * phases + 15) / 16 | 1;
-    g->channel *= 16;
-    return !__builtin_mul_overflow(g->channel, channels, &g->image) && g->image < INT32_MAX / 2;
-}
-
-/* Offsets of all kernel positions, in the order of the weights: channel, ky, kx. */
-static void fill_offsets(const geometry *g, int64_t channels, int32_t *off)
-{
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t ky = 0; ky < g->kh; ky++)
-            for (int64_t kx = 0; kx < g->kw; kx++) {
-                int64_t y = ky * g->dh, x = kx * g->dw, phase = y % g->sh * g->sw + x % g->sw;
-                *off++ = (int32_t)(c * g->channel + phase * g->qh * g->qw + y / g->sh * g->qw + x / g->sw);
-            }
-}
-
-/* One phase row: every sw-th number of a padded row, from column `first` (without padding) on. */
-static void copy_row(const float *from, int64_t in_w, int64_t first, int64_t sw, float *to, int64_t n)
-{
-    int64_t i = 0, x = first;
-    for (; i < n && x < 0; i++, x += sw)
-        to[i] = 0;
-    int64_t inside = x < in_w ? (in_w - 1 - x) / sw + 1 : 0, end = i + inside < n ? i + inside : n;
-    if (sw == 1 && end > i) {
-        memcpy(to + i, from + x, (size_t)(end - i) * sizeof *to);
-    } else if (sw == 2) {
-        const float *at = from + x;
-        for (int64_t k = 0; k < end - i; k++)
-            to[i + k] = at[2 * k];
-    } else {
-        for (int64_t k = 0; k < end - i; k++)
-            to[i + k] = from[x + k * sw];
-    }
-    i = end > i ? end : i;
-    if (i < n)
-        memset(to + i, 0, (size_t)(n - i) * sizeof *to);
-}
-
-/* Some kernel position reads this phase. */
-static bool wanted(int64_t phase, int64_t k, int64_t dil, int64_t stride)
-{
-    for (int64_t i = 0; i < k; i++)
-        if (i * dil % stride == phase)
-            return true;
-    return false;
-}
-
-static void pad_image(const geometry *g, const float *x, int64_t channels, float *to)
-{
-    for (int64_t py = 0; py < g->sh; py++)
-        for (int64_t px = 0; px < g->sw; px++) {
-            if (!wanted(py, g->kh, g->dh, g->sh) || !wanted(px, g->kw, g->dw, g->sw))
-                continue;
-            for (int64_t c = 0; c < channels; c++) {
-                float *at = to + c * g->channel + (py * g->sw + px) * g->qh * g->qw;
-                const float *plane = x + c * g->in_h * g->in_w;
-                for (int64_t r = 0; r < g->qh; r++, at += g->qw) {
-                    int64_t y = r * g->sh + py - g->pt;
-                    if (y < 0 || y >= g->in_h)
-                        memset(at, 0, (size_t)g->qw * sizeof *at);
-                    else
-                        copy_row(plane + y * g->in_w, g->in_w, px - g->pl, g->sw, at, g->qw);
-                }
-            }
-        }
-}
-
 typedef struct job {
     const pst_cpu_kernels *kn;
-    const geometry *g;
+    const pst_conv_image *g;
     const float *a; /* packed weights of the group */
     const int32_t *off;
     int m, depth;
@@ -131,7 +30,7 @@ typedef struct job {
 /* All outputs of one group of one image. */
 static void run_group(const job *j)
 {
-    const geometry *g = j->g;
+    const pst_conv_image *g = j->g;
     pst_block b = {.m = j->m, .k = j->depth, .a = j->a, .off = j->off, .c = j->chunk, .ldc = j->ldc};
     for (int64_t row = 0; row < g->out_h; row += j->chunk_rows) {
         int64_t rows = g->out_h - row < j->chunk_rows ? g->out_h - row : j->chunk_rows;
@@ -165,8 +64,8 @@ int pst_conv_fast(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_conv_weigh
 {
     int64_t groups = pst_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups, depth = cg * w->k_count,
             n = pst_count(wt);
-    geometry g;
-    if (!w->out_count || !n || depth > DEPTH_MAX || mg > DEPTH_MAX || !plan_geometry(w, cg, &g))
+    pst_conv_image g;
+    if (!w->out_count || !n || depth > DEPTH_MAX || mg > DEPTH_MAX || !pst_conv_image_plan(w, cg, true, &g))
         return 1;
     int64_t slack = 8 * kn->nr,
             rows = (n / groups > 32768 ? CHUNK_LARGE : CHUNK_FLOATS) / (mg * g.qw); /* large weights should pass few times */
@@ -184,13 +83,12 @@ int pst_conv_fast(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_conv_weigh
     for (int64_t i = 0; own && i < groups; i++)
         pst_sgemm_pack_left(kn, (int)mg, (int)depth, (const float *)wt->data + i * mg * depth, (int)depth, own + i * mg * depth);
     a = a ? a : own;
-    memset(image + g.image, 0, (size_t)slack * sizeof *image);
-    fill_offsets(&g, cg, off);
+    memset(image, 0, (size_t)(g.image + slack) * sizeof *image);
+    pst_conv_image_offsets(&g, cg, off);
     pst_epilogue *e = c->epilogue;
     const float *add = NULL;
     bool relu = false;
-    if (e && (!e->add || (e->add->rank == x->rank && pst_count(e->add) == x->dims[0] * m * w->out_count && e->add->dims[1] == m &&
-                          !memcmp(e->add->dims + 2, w->out, (size_t)w->n * sizeof *w->out)))) {
+    if (pst_conv_takes(e, x->dims[0], m, w)) {
         add = e->add ? e->add->data : NULL;
         relu = e->act == PST_ACT_RELU;
         e->done = true;
@@ -207,7 +105,7 @@ int pst_conv_fast(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_conv_weigh
              .ldc = ldc};
     for (int64_t i = 0; i < x->dims[0]; i++)
         for (int64_t k = 0; k < groups; k++) {
-            pad_image(&g, (const float *)x->data + (i * x->dims[1] + k * cg) * w->in_count, cg, image);
+            pst_conv_image_fill(&g, (const float *)x->data + (i * x->dims[1] + k * cg) * w->in_count, cg, image);
             j.a = a + k * mg * depth;
             j.bias = bias ? bias + k * mg : NULL;
             j.y = y + (i * m + k * mg) * w->out_count;
