@@ -6,6 +6,8 @@
  * float32 and the residual must have the result's shape; otherwise the nodes run as they were. */
 #include "engine/plan.h"
 
+#include "engine/ops/conv_lanes.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +21,7 @@ typedef struct fused_conv {
     bool has_add;
     pst_act act;
     float alpha;
+    const pst_node *pool; /* NULL = none */
 } fused_conv;
 
 typedef struct conv_state {
@@ -50,7 +53,8 @@ static int prepare_conv(pst_op_ctx *c)
     *c->state = s;
     if (!f->conv->op->prepare)
         return 0;
-    pst_op_ctx k = inner_ctx(c, f, s, in, NULL);
+    pst_epilogue e = {.act = f->act, .alpha = f->alpha, .pool = f->pool};
+    pst_op_ctx k = inner_ctx(c, f, s, in, &e);
     int rc = f->conv->op->prepare(&k);
     c->kernel = k.kernel;
     c->note = k.note;
@@ -83,13 +87,17 @@ static int run_conv(pst_op_ctx *c)
     pst_val *in[3];
     if (!x || x->dtype != PST_F32 || !w || w->dtype != PST_F32 || (f->has_add && (!add || add->dtype != PST_F32)))
         return pst_parts_run(c, &s->parts);
-    pst_epilogue e = {.add = add, .act = f->act, .alpha = f->alpha};
+    pst_epilogue e = {.add = add, .act = f->act, .alpha = f->alpha, .pool = f->pool};
     pst_op_ctx k = inner_ctx(c, f, s, in, &e);
     int rc = f->conv->op->run(&k);
     c->kernel = k.kernel;
     c->note = k.note;
     if (rc < 0 || e.done)
         return rc;
+    if (f->pool) {
+        c->note = "no kernel pools such windows at once: node by node";
+        return pst_parts_run(c, &s->parts);
+    }
     pst_tensor *y = &c->out[0]->t;
     if (add && !same_shape(add, y)) {
         c->note = "what is added has another shape: node by node";
@@ -224,6 +232,29 @@ static bool make_weights(builder *b, fused_conv *c)
     return true;
 }
 
+/* A maximum pool, if the convolution's kernel will be the one that takes it in. Activations change places with a maximum when they never
+ * fall; behind a residual there is none. */
+static bool as_pool(const builder *b, const pst_node *n, fused_conv *c)
+{
+    static const struct {
+        const char *name;
+        int64_t max;
+    } sizes[] = {{"kernel_shape", PST_CONV_LANES_POOL_MAX}, {"strides", PST_CONV_LANES_POOL_MAX}, {"dilations", 1}};
+    const pst_cpu_kernels *kn = pst_kernels_pick(b->f->p->isa);
+    if (!pst_fuse_is(n, "MaxPool") || c->has_add || !(c->alpha >= 0) || b->w->rank != 4 ||
+        !pst_conv_lanes_suit(kn, b->w, pst_attr_int(b->conv, "group", 1), true))
+        return false;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t many;
+        const int64_t *v = pst_attr_ints(n, sizes[i].name, &many);
+        for (size_t k = 0; v && k < many; k++)
+            if (v[k] > sizes[i].max)
+                return false;
+    }
+    c->pool = n;
+    return true;
+}
+
 static bool begin(builder *b)
 {
     b->w = pst_fuse_konst(b->f, b->conv->in[1]);
@@ -254,15 +285,16 @@ static void try_conv(pst_fuser *f, size_t at)
         return;
     if (!begin(&b))
         return;
-    while (n < PARTS_MAX && f->readers[value] == 1 && c.act == PST_ACT_NONE) {
+    while (n < PARTS_MAX && f->readers[value] == 1 && (c.act == PST_ACT_NONE || !c.pool)) {
         size_t next = (size_t)f->reader[value];
         const pst_node *q = f->nodes[next].node;
         if (f->nodes[next].dead || *q->domain)
             break;
-        bool folds =
-            !c.has_add && (pst_fuse_is(q, "BatchNormalization") && q->in[0] == value ? fold_batchnorm(&b, q) : fold_elt(&b, q, value));
-        if (!folds && !as_activation(q, &c)) {
-            bool add = pst_fuse_is(q, "Add") && q->n_in == 2 && q->opset >= 7 && !c.has_add && q->in[0] != q->in[1];
+        bool last = c.act != PST_ACT_NONE || c.pool,
+             folds = !last && !c.has_add &&
+                     (pst_fuse_is(q, "BatchNormalization") && q->in[0] == value ? fold_batchnorm(&b, q) : fold_elt(&b, q, value));
+        if (!folds && !(c.act == PST_ACT_NONE && as_activation(q, &c)) && !(!c.pool && as_pool(&b, q, &c))) {
+            bool add = !last && pst_fuse_is(q, "Add") && q->n_in == 2 && q->opset >= 7 && !c.has_add && q->in[0] != q->in[1];
             int other = add ? q->in[q->in[0] == value] : -1;
             if (other < 0 || f->p->folded[other])
                 break;
@@ -277,8 +309,8 @@ static void try_conv(pst_fuser *f, size_t at)
     fused_conv *kept = pst_zone_alloc(&f->p->zone, sizeof *kept);
     *kept = c;
     char text[96];
-    snprintf(text, sizeof text, "%d nodes%s%s%s", n, b.scaled || b.shifted ? ", factors in the weights" : "", c.has_add ? ", residual" : "",
-             c.act != PST_ACT_NONE ? ", activation" : "");
+    snprintf(text, sizeof text, "%d nodes%s%s%s%s", n, b.scaled || b.shifted ? ", factors in the weights" : "",
+             c.has_add ? ", residual" : "", c.act != PST_ACT_NONE ? ", activation" : "", c.pool ? ", max pool" : "");
     pst_fuse_replace(f, parts, n, &fused_op, kept, in, 3, value, text);
 }
 

@@ -52,6 +52,19 @@ static double window_of(const pst_node *n)
     return w;
 }
 
+/* Results of a convolution for each one of the pool that was taken into it: windows that do not overlap. */
+static double pooled_by(const pst_node *n)
+{
+    double by = 1;
+    for (int i = 0; i < n->n_parts; i++) {
+        size_t k = 0;
+        const int64_t *stride = !strcmp(n->parts[i]->op_type, "MaxPool") ? pst_attr_ints(n->parts[i], "strides", &k) : NULL;
+        for (size_t d = 0; stride && d < k; d++)
+            by *= (double)stride[d];
+    }
+    return by;
+}
+
 /* Comparisons on the way down, from the sizes in the file: trees times the depth of trees as full as these. */
 static double tree_steps(const pst_node *n)
 {
@@ -148,7 +161,7 @@ static double flops_of(const pst_plan *p, const pst_node *n, const pst_seen *s, 
         return count_of(y) * (2 * k + (!strcmp(op, "Gemm") && r && r->rank >= 0));
     }
     if (!strcmp(op, "Conv") || !strcmp(op, "FusedConv") || !strcmp(op, "ConvInteger"))
-        return w && w->rank > 1 && w->dims[0] ? 2 * count_of(y) * count_of(w) / (double)w->dims[0] : 0;
+        return w && w->rank > 1 && w->dims[0] ? 2 * count_of(y) * pooled_by(n) * count_of(w) / (double)w->dims[0] : 0;
     if (!strcmp(op, "ConvTranspose"))
         return w && w->rank > 1 && w->dims[0] ? 2 * count_of(x) * count_of(w) / (double)w->dims[0] : 0;
     if (!strcmp(op, "LSTM") || !strcmp(op, "GRU") || !strcmp(op, "RNN"))

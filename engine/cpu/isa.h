@@ -36,6 +36,20 @@ typedef struct pst_block {
     const int32_t *off; /* of conv: where each k of b lies */
 } pst_block;
 
+/* Rows of a convolution with the filters in the lanes. Pixel i of row r, filter f: y[r·ldy + i·m' + f] = bias[f] + Σ over k of
+ * w[k][f] · x[r·ldx + i·step + off[k]], Relu if wanted; m' is m up to whole vectors, and so many numbers are written. w: panels of nr
+ * filters (pst_sgemm_pack); bias: up to whole panels. */
+typedef struct pst_conv_rows {
+    int rows, n, m, k;
+    const float *x;
+    ptrdiff_t ldx, step;
+    const int32_t *off;
+    const float *w, *bias;
+    bool relu;
+    float *y;
+    ptrdiff_t ldy;
+} pst_conv_rows;
+
 /* Rows of tile i when m rows are shared evenly among tiles: 8 rows are 4 + 4, not 6 + 2. */
 static inline int pst_tile_rows(int m, int tiles, int i)
 {
@@ -100,7 +114,7 @@ typedef struct pst_lstm_step {
     float *c, *h;
 } pst_lstm_step;
 
-/* The kernels of one instruction set. Tiles are mr × nr. */
+/* The kernels of one instruction set. Tiles are mr × nr; a vector has so many lanes. */
 typedef struct pst_cpu_kernels {
     const char *isa;
     int mr, nr, lanes;
@@ -108,6 +122,12 @@ typedef struct pst_cpu_kernels {
     void (*block)(const pst_block *g);
     /* c (m, n) = a · b, a packed (pst_sgemm_pack_left), b[k][j] at b + off[k] + j, read and c written up to a multiple of nr */
     void (*conv)(const pst_block *g);
+    void (*conv_rows)(const pst_conv_rows *g);
+    /* What conv_rows has written. Windows of kh × kw pixels, rows ld apart, the next one `step` pixels on: n pixels, the largest of each
+     * filter, NaN above all. m: numbers of a pixel, whole vectors. */
+    void (*pool_rows)(int n, int m, const float *from, ptrdiff_t ld, int kh, int kw, int step, float *to);
+    /* n pixels, ldfrom apart, to m planes, ldto apart: to = from + add, Relu if wanted; add (NULL = none) lies like to. 8 pixels may be read */
+    void (*turn)(int n, int m, const float *from, ptrdiff_t ldfrom, const float *add, bool relu, float *to, ptrdiff_t ldto);
     /* to (rows, n) = from + bias + add, Relu if wanted; add (NULL = none) has to's stride; from is read up to whole vectors */
     void (*plane)(int rows, int n, const float *from, ptrdiff_t ldfrom, float bias, const float *add, bool relu, float *to, ptrdiff_t ldto);
     /* x (rows, in) → y (rows, out); work: pst_mlp_work_floats() floats, 64-byte aligned */

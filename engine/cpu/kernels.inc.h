@@ -16,6 +16,8 @@
 
 #include "engine/cpu/tile.inc.h"
 
+#include "engine/cpu/lanes.inc.h"
+
 static float dot(const float *a, const float *b, int n)
 {
     vf s0 = splat(0), s1 = s0, s2 = s0, s3 = s0;
@@ -51,6 +53,9 @@ const pst_cpu_kernels KERNELS = {.isa = ISA_NAME,
                                  .supported = supported,
                                  .block = block,
                                  .conv = conv,
+                                 .conv_rows = conv_rows,
+                                 .pool_rows = pool_rows,
+                                 .turn = turn,
                                  .plane = plane,
                                  .lstm = lstm,
                                  .lstm_step = lstm_step,

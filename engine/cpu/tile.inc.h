@@ -17,12 +17,14 @@ typedef struct tile_at {
     ptrdiff_t ldc;
 } tile_at;
 
-/* Sums of R rows × V vectors, S interleaved in k. b: vector v at b + (v / NV)·bps + (v % NV)·VL; the next k lies brs further, or, with
- * off, k lies at b + off[k]. */
-INLINE void tile_sum(const int R, const int V, const int S, const bool indirect, const tile_at *t, ptrdiff_t acs, ptrdiff_t brs, vf *acc)
+enum { IN_ORDER, A_SCATTERED, B_SCATTERED };
+
+/* Sums of R rows × V vectors, S interleaved in k. b: vector v at b + (v / NV)·bps + (v % NV)·VL. The next k lies acs and brs further; of
+ * the matrix that is scattered, k lies at a + off[k] or b + off[k]. */
+INLINE void tile_sum(const int R, const int V, const int S, const int scattered, const tile_at *t, ptrdiff_t acs, ptrdiff_t brs, vf *acc)
 {
     int k = t->k;
-    const float *a = t->a, *b = t->b, *base = t->b;
+    const float *a = t->a, *b = t->b, *base = scattered == A_SCATTERED ? a : b;
     const int32_t *off = t->off;
     ptrdiff_t ars = t->ars, bps = t->bps;
     vf part[ACC_MAX];
@@ -32,8 +34,8 @@ INLINE void tile_sum(const int R, const int V, const int S, const bool indirect,
     UNROLLED_4 (; i + S <= k; i += S)
         UNROLLED (s, 0, S) {
             vf w[4 * NV];
-            if (indirect)
-                b = base + *off++;
+            if (scattered)
+                *(scattered == A_SCATTERED ? &a : &b) = base + *off++;
             UNROLLED (v, 0, V)
                 if (R > 1)
                     w[v] = *(const vf *)(b + (v / NV) * bps + (v % NV) * VL);
@@ -45,16 +47,17 @@ INLINE void tile_sum(const int R, const int V, const int S, const bool indirect,
                     else /* read once: no register for it */
                         FMA_MEM(part[s * V + v], x, (const vf *)(b + (v / NV) * bps + (v % NV) * VL));
             }
-            a += acs;
-            b += indirect ? 0 : brs;
+            a += scattered == A_SCATTERED ? 0 : acs;
+            b += scattered == B_SCATTERED ? 0 : brs;
         }
-    for (; S > 1 && i < k; i++, a += acs) {
-        if (indirect)
-            b = base + *off++;
+    for (; S > 1 && i < k; i++) {
+        if (scattered)
+            *(scattered == A_SCATTERED ? &a : &b) = base + *off++;
         UNROLLED (r, 0, R)
             UNROLLED (v, 0, V)
                 part[r * V + v] += a[r * ars] * *(const vf *)(b + (v / NV) * bps + (v % NV) * VL);
-        b += indirect ? 0 : brs;
+        a += scattered == A_SCATTERED ? 0 : acs;
+        b += scattered == B_SCATTERED ? 0 : brs;
     }
     UNROLLED (j, 0, R * V) {
         vf sum = part[j];
@@ -73,7 +76,7 @@ INLINE void tile_product(const int R, const int V, const int S, const tile_at *t
         if (i % V * VBYTES % 64 == 0) /* c comes while the sums are made */
             __builtin_prefetch(c + i / V * t->ldc + i % V * VL, 1);
     }
-    tile_sum(R, V, S, false, t, t->acs, t->brs, acc);
+    tile_sum(R, V, S, IN_ORDER, t, t->acs, t->brs, acc);
     if (t->cols == V * VL) {
         UNROLLED (r, 0, R)
             UNROLLED (v, 0, V) {
@@ -105,7 +108,7 @@ INLINE void tile_conv(const int R, const int V, const int S, const tile_at *t, b
     UNROLLED (r, 0, R)
         UNROLLED (v, 0, V)
             acc[r * V + v] = add ? *(const vf *)(t->c + r * t->ldc + v * VL) : splat(0);
-    tile_sum(R, V, S, true, t, R, 0, acc);
+    tile_sum(R, V, S, B_SCATTERED, t, R, 0, acc);
     UNROLLED (r, 0, R)
         UNROLLED (v, 0, V)
             *(vf *)(t->c + r * t->ldc + v * VL) = acc[r * V + v];
@@ -117,7 +120,7 @@ INLINE void tile_dense(const int R, const int V, const int S, const tile_at *t, 
     vf acc[ACC_MAX];
     UNROLLED (i, 0, R * V)
         acc[i] = *(const vf *)(bias + i % V * VL);
-    tile_sum(R, V, S, false, t, 1, NR, acc);
+    tile_sum(R, V, S, IN_ORDER, t, 1, NR, acc);
     if (relu) {
         UNROLLED (i, 0, R * V)
             acc[i] = vrelu(acc[i]);
@@ -144,7 +147,8 @@ INLINE void tile_dense(const int R, const int V, const int S, const tile_at *t, 
 #else
 #define MANY_ROWS(X)
 #endif
-#define FEW_ROWS(X) X(1, 4, 1) X(1, 2, 2) X(1, 1, 4) X(2, 2, 1) X(2, 1, 2) X(3, 1, 2) X(4, 1, 1)
+#define FEW_ROWS(X)       X(1, 1, 4) X(2, 1, 2) X(3, 1, 2) X(4, 1, 1)
+#define SEVERAL_PANELS(X) X(1, 4, 1) X(1, 2, 2) X(2, 2, 1)
 
 #define TILE(R, P, S)                                                        \
     static void product_##R##x##P(const tile_at *t, float alpha, bool add)   \
@@ -161,6 +165,7 @@ INLINE void tile_dense(const int R, const int V, const int S, const tile_at *t, 
     }
 FEW_ROWS(TILE)
 MANY_ROWS(TILE)
+SEVERAL_PANELS(TILE)
 
 #define PRODUCT_ONE(R, P, S) [R] = product_##R##x##P,
 #define DENSE_ONE(R, P, S)   [R] = dense_##R##x##P,

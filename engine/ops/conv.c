@@ -1,5 +1,6 @@
 /* conv.c - convolutions: gathered columns times weights (im2col + GEMM) for Conv, scattered products for ConvTranspose. */
 #include "engine/ops/conv_fast.h"
+#include "engine/ops/conv_lanes.h"
 #ifdef PST_HAVE_DNNL
 #include "engine/dnnl/dnnl_conv.h"
 #endif
@@ -100,6 +101,7 @@ static void columns(const pst_window *w, const float *x, int64_t channels, float
 typedef struct conv_state {
     const pst_cpu_kernels *kernels;
     pst_conv_weights weights;
+    pst_packed lanes;
     struct pst_dnnl_conv *dnnl;
 } conv_state;
 
@@ -109,7 +111,11 @@ int pst_prepare_conv(pst_op_ctx *c)
     conv_state *s = pst_keep(c, sizeof *s);
     *c->state = s;
     s->kernels = pst_kernels_pick(c->plan->isa);
-    return w && !c->plan->opts.no_fusion ? pst_conv_fast_prepare(c, s->kernels, w, pst_attr_int(c->node, "group", 1), &s->weights) : 0;
+    if (!w || c->plan->opts.no_fusion)
+        return 0;
+    int64_t groups = pst_attr_int(c->node, "group", 1);
+    pst_conv_lanes_prepare(c, s->kernels, w, groups, &s->lanes);
+    return s->lanes.data ? 0 : pst_conv_fast_prepare(c, s->kernels, w, groups, &s->weights);
 }
 
 static int conv_f32(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *x, const pst_tensor *wt, const float *bias,
@@ -187,6 +193,23 @@ static int conv_dnnl(pst_op_ctx *c, conv_state *s, const pst_tensor *x, const ps
 }
 #endif
 
+/* With the maximum pool of the epilogue; nothing is done where that does not fit. */
+static int conv_pool(pst_op_ctx *c, const pst_packed *lanes, const pst_tensor *x, int64_t m, const float *bias, const pst_window *w)
+{
+    pst_op_ctx k = *c;
+    pst_window pool;
+    pst_tensor conv = {.dtype = PST_F32, .rank = x->rank, .dims = {x->dims[0], m}};
+    memcpy(conv.dims + 2, w->out, (size_t)w->n * sizeof *w->out);
+    k.node = c->epilogue->pool;
+    int rc = pst_window_of(&k, &conv, NULL, &pool);
+    if (rc < 0 || (rc = pst_op_work(&k, (double)(x->dims[0] * m) * (double)pool.out_count * (double)pool.k_count)) < 0)
+        return rc;
+    memcpy(conv.dims + 2, pool.out, (size_t)pool.n * sizeof *pool.out);
+    float *y = pst_out_like(c, 0, &conv);
+    rc = y ? pst_conv_lanes(c, lanes, x, bias, w, &pool, y) : PST_ELIMIT;
+    return rc > 0 ? 0 : rc;
+}
+
 int pst_op_conv(pst_op_ctx *c)
 {
     int rc = pst_need(c, 2);
@@ -199,18 +222,22 @@ int pst_op_conv(pst_op_ctx *c)
         return rc;
     if (x.dtype != PST_F32 || wt.dtype != PST_F32 || (b && (b->dtype != PST_F32 || pst_count(b) != wt.dims[0])))
         return b && pst_count(b) != wt.dims[0] ? pst_op_fail(c, PST_EINVAL, "bias does not fit") : pst_op_type(c, x.dtype);
+    conv_state *s = *c->state;
+    const float *bias = b ? b->data : NULL;
+    if (c->epilogue && c->epilogue->pool)
+        return conv_pool(c, &s->lanes, &x, wt.dims[0], bias, &w);
     int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]};
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
     float *y = pst_out(c, 0, PST_F32, x.rank, dims);
     if (!y)
         return PST_ELIMIT;
-    conv_state *s = *c->state;
-    const float *bias = b ? b->data : NULL;
 #ifdef PST_HAVE_DNNL
     if (!c->plan->opts.no_fusion && (rc = conv_dnnl(c, s, &x, &wt, bias, &w, y)) <= 0)
         return rc;
 #endif
-    rc = c->plan->opts.no_fusion ? 1 : pst_conv_fast(c, s->kernels, &s->weights, &x, &wt, bias, &w, y);
+    rc = c->plan->opts.no_fusion ? 1 : pst_conv_lanes(c, &s->lanes, &x, bias, &w, NULL, y);
+    if (rc > 0 && !c->plan->opts.no_fusion)
+        rc = pst_conv_fast(c, s->kernels, &s->weights, &x, &wt, bias, &w, y);
     return rc > 0 ? conv_f32(c, s->kernels, &x, &wt, bias, &w, y) : rc;
 }
 

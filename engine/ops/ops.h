@@ -41,11 +41,12 @@ struct pst_seq {
 };
 
 /* What follows on output 0 of a node: + add, then the activation. A kernel that applies it while it writes sets done; if it does
- * not, the plan does it afterwards. */
+ * not, the plan does it afterwards. With a pool nothing is written unless done is set. */
 typedef struct pst_epilogue {
     const pst_tensor *add; /* NULL = none; float32, to be checked against the output's shape */
     pst_act act;
     float alpha;
+    const pst_node *pool; /* a MaxPool, then; NULL = none */
     bool done;
 } pst_epilogue;
 

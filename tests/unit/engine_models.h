@@ -100,8 +100,8 @@ static inline void kit_cnn(pst_buf *ret)
     pst_onnx_input(o, "x", PST_F32, 4, (int64_t[]){-1, 1, 8, 8}, "N");
     kit_floats(o, "w0", 4, (int64_t[]){4, 1, 3, 3});
     kit_floats(o, "b0", 1, (int64_t[]){4});
-    kit_floats(o, "w1", 4, (int64_t[]){6, 4, 3, 3});
-    kit_floats(o, "w2", 2, (int64_t[]){54, 5});
+    kit_floats(o, "w1", 4, (int64_t[]){8, 4, 3, 3});
+    kit_floats(o, "w2", 2, (int64_t[]){72, 5});
     pst_onnx_node(o, "Conv", KIT_S("x", "w0", "b0"), KIT_S("a"));
     pst_onnx_attr_ints(o, "pads", (int64_t[]){1, 1, 1, 1}, 4);
     pst_onnx_node(o, "Relu", KIT_S("a"), KIT_S("b"));

@@ -111,6 +111,30 @@ static void test_explain_table_is_narrow_and_names_everything(void **state)
     pst_model_unref(m);
 }
 
+/* A pool that was taken in hides three quarters of the convolution's results; their cost is told all the same. */
+static void test_explain_counts_what_a_pool_hides(void **state)
+{
+    pst_onnx_builder *b = pst_onnx_new("net", 17, 8);
+    pst_onnx_input(b, "x", PST_F32, 4, (int64_t[]){-1, 1, 12, 8}, "N");
+    KIT_WEIGHTS(b, "w", 0.2f, 16, 1, 3, 3);
+    kit_node(b, "Conv x w > c");
+    pst_onnx_attr_ints(b, "pads", (int64_t[]){1, 1, 1, 1}, 4);
+    kit_node(b, "Relu c > r");
+    kit_node(b, "MaxPool r > y");
+    pst_onnx_attr_ints(b, "kernel_shape", (int64_t[]){2, 2}, 2);
+    pst_onnx_attr_ints(b, "strides", (int64_t[]){2, 2}, 2);
+    pst_onnx_output(b, "y", PST_F32, 4, (int64_t[]){-1, 16, 6, 4}, "N");
+    pst_model *m = kit_load(b, NULL);
+    json_t *j = explained(m, NULL, false), *steps = json_object_get(j, "steps"), *conv = json_array_get(steps, 0);
+    assert_int_equal(json_array_size(steps), 1);
+    assert_string_equal(text_of(conv, "operator"), "FusedConv");
+    assert_int_equal(json_array_size(json_object_get(conv, "of")), 3);
+    assert_true(number(conv, "flops_per_row") == 2 * 9 * 16 * 12 * 8);
+    assert_string_equal(text_of(conv, "kernel"), "filters in the lanes, pooled");
+    json_decref(j);
+    pst_model_unref(m);
+}
+
 static void test_explain_needs_no_batch(void **state)
 {
     pst_onnx_builder *b = pst_onnx_new("fixed", 17, 8);
@@ -186,11 +210,9 @@ static void test_explain_refuses_what_it_does_not_know(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_explain_shapes_follow_the_batch),
-        cmocka_unit_test(test_explain_table_is_narrow_and_names_everything),
-        cmocka_unit_test(test_explain_needs_no_batch),
-        cmocka_unit_test(test_explain_tells_a_model_that_does_not_run),
-        cmocka_unit_test(test_explain_says_why_not),
+        cmocka_unit_test(test_explain_shapes_follow_the_batch),         cmocka_unit_test(test_explain_table_is_narrow_and_names_everything),
+        cmocka_unit_test(test_explain_counts_what_a_pool_hides),        cmocka_unit_test(test_explain_needs_no_batch),
+        cmocka_unit_test(test_explain_tells_a_model_that_does_not_run), cmocka_unit_test(test_explain_says_why_not),
         cmocka_unit_test(test_explain_refuses_what_it_does_not_know),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

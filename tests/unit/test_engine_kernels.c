@@ -351,6 +351,80 @@ static void test_fused_steps_equal_plain_loops(void **state)
     }
 }
 
+/* Rows of convolutions, windows over them and planes of them, alone: every instruction set; nothing beyond the results is written. */
+static void test_filters_in_the_lanes_equal_plain_loops(void **state)
+{
+    enum { ROWS = 3, K = 11, WIDE = 64, KEPT = 8 };
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        const pst_cpu_kernels *kn = kernels_of(i);
+        for (int round = 0; kn && round < 400; round++) {
+            int m = 1 + round * 7 % 67, n = 1 + round % 29, k = round % 5 ? K : 1 + round % 3, step = 1 + round % 3,
+                pixel = (m + kn->lanes - 1) / kn->lanes * kn->lanes, panels = (m + kn->nr - 1) / kn->nr, ldx = n * step + WIDE,
+                ldy = n * pixel + 5;
+            bool relu = round % 2;
+            int32_t off[K];
+            for (int q = 0; q < K; q++)
+                off[q] = q * 13 % WIDE;
+            float *w = rnds((size_t)(m * k)), *x = rnds((size_t)(ROWS * ldx)), *y = rnds((size_t)(ROWS * ldy + 8 * pixel)),
+                  *bias = rnds((size_t)(panels * kn->nr)), *room = aligned_alloc(64, (pst_packed_floats(kn, m, k) * 4 + 63) / 64 * 64),
+                  *kept = malloc(KEPT * sizeof *kept);
+            pst_packed packed;
+            pst_sgemm_pack(kn, true, m, k, w, k, room, &packed);
+            memcpy(kept, y + ROWS * ldy - 5, 5 * sizeof *kept);
+            kn->conv_rows(&(pst_conv_rows){.rows = ROWS,
+                                           .n = n,
+                                           .m = m,
+                                           .k = k,
+                                           .x = x,
+                                           .ldx = ldx,
+                                           .step = step,
+                                           .off = off,
+                                           .w = packed.data,
+                                           .bias = bias,
+                                           .relu = relu,
+                                           .y = y,
+                                           .ldy = ldy});
+            assert_memory_equal(kept, y + ROWS * ldy - 5, 5 * sizeof *kept);
+            for (int r = 0; r < ROWS; r++)
+                for (int p = 0; p < n; p++)
+                    for (int f = 0; f < m; f++) {
+                        double sum = (double)bias[f];
+                        for (int q = 0; q < k; q++)
+                            sum += (double)w[f * k + q] * (double)x[r * ldx + p * step + off[q]];
+                        close_to(y[r * ldy + p * pixel + f], relu && sum < 0 ? 0 : (float)sum, 1e-5f);
+                    }
+            if (round % 9 == 1)
+                y[round % n * pixel] = NAN;
+            int kw = n < 3 ? 1 : 1 + round % 3, windows = (n - kw) / step + 1;
+            float *top = rnds((size_t)(windows * pixel + KEPT));
+            memcpy(kept, top + windows * pixel, KEPT * sizeof *kept);
+            kn->pool_rows(windows, pixel, y, ldy, 1 + round % ROWS, kw, step, top);
+            assert_memory_equal(kept, top + windows * pixel, KEPT * sizeof *kept);
+            for (int p = 0; p < windows; p++)
+                for (int f = 0; f < m; f++) {
+                    float want = -INFINITY;
+                    for (int q = 0; q < (1 + round % ROWS) * kw; q++) {
+                        float v = y[q / kw * ldy + (p * step + q % kw) * pixel + f];
+                        want = v > want || v != v ? v : want;
+                    }
+                    close_to(top[p * pixel + f], want, 0);
+                }
+            float *planes = rnds((size_t)(m * (n + 1))), *add = rnds((size_t)(m * (n + 1))), *with = round % 3 ? add : NULL;
+            memcpy(kept, planes + n, sizeof *kept);
+            kn->turn(n, m, y, pixel, with, relu, planes, n + 1);
+            assert_memory_equal(kept, planes + n, sizeof *kept);
+            for (int f = 0; f < m; f++)
+                for (int p = 0; p < n; p++) {
+                    float want = y[p * pixel + f] + (with ? add[f * (n + 1) + p] : 0);
+                    close_to(planes[f * (n + 1) + p], relu && want < 0 ? 0 : want, 0);
+                }
+            float *all[] = {w, x, y, bias, room, kept, top, planes, add};
+            for (size_t q = 0; q < sizeof all / sizeof *all; q++)
+                free(all[q]);
+        }
+    }
+}
+
 static void test_a_fused_run_takes_nothing_from_the_heap(void **state)
 {
     pst_buf b = {0};
@@ -456,6 +530,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_lstm_cells_every_isa_equal_the_formula),
         cmocka_unit_test(test_fused_networks_equal_the_reference_on_every_isa),
         cmocka_unit_test(test_fused_steps_equal_plain_loops),
+        cmocka_unit_test(test_filters_in_the_lanes_equal_plain_loops),
         cmocka_unit_test(test_a_fused_run_takes_nothing_from_the_heap),
         cmocka_unit_test(test_errors_say_what_was_given_and_wanted),
         cmocka_unit_test(test_cut_and_changed_files_are_refused_or_run),

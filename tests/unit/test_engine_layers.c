@@ -14,9 +14,8 @@ static int pick(int lo, int hi)
 }
 
 /* The same model and inputs by the plain nodes and by every instruction set. */
-static void every_isa(pst_onnx_builder *b, const pst_tensor *in, size_t n_in, size_t n_out, float tol, const char *what)
+static void every_isa_of(pst_model *m, const pst_tensor *in, size_t n_in, size_t n_out, float tol, const char *what)
 {
-    pst_model *m = kit_load(b, NULL);
     pst_plan *plain = kit_plan(m, NULL, true);
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
         if (!pst_kernels_pick(isas[i]))
@@ -29,6 +28,12 @@ static void every_isa(pst_onnx_builder *b, const pst_tensor *in, size_t n_in, si
         pst_plan_free(p);
     }
     pst_plan_free(plain);
+}
+
+static void every_isa(pst_onnx_builder *b, const pst_tensor *in, size_t n_in, size_t n_out, float tol, const char *what)
+{
+    pst_model *m = kit_load(b, NULL);
+    every_isa_of(m, in, n_in, n_out, tol, what);
     pst_model_unref(m);
 }
 
@@ -90,6 +95,81 @@ static void test_convolutions(void **state)
         every_isa(b, &in, 1, 1, 2e-5f, what);
         free(x);
     }
+}
+
+/* With the filters in the lanes, alone and with a pool behind: sizes that fill no tile and no chunk. */
+static void test_convolutions_with_pools(void **state)
+{
+    static const int filters[] = {8, 16, 16, 24, 30, 32, 40, 6, 12, 64}, channels[] = {1, 1, 2, 3, 5};
+    static const char *const acts[] = {"Relu y > z", "Tanh y > z", "Relu p > z", "LeakyRelu p > z"};
+    int pooled = 0, alone = 0;
+    for (int round = 0; round < 300; round++) {
+        int n = pick(1, 3), c = channels[pick(0, 4)], m = filters[round % 10], act = pick(0, 5), k[2], s[2], d[2], pad[4], h[2], pk[2],
+            ps[2], pp[4];
+        bool pool = round % 3, before = act < 2;
+        for (int i = 0; i < 2; i++) {
+            k[i] = pick(1, 4);
+            s[i] = pick(1, round % 4 ? 1 : 3);
+            d[i] = pick(1, round % 5 ? 1 : 2);
+            pad[i] = pick(0, 2);
+            pad[i + 2] = pick(0, 2);
+            pk[i] = pick(1, round % 7 ? 3 : 6);
+            ps[i] = pick(1, 3);
+            pp[i] = round % 2 ? 0 : pick(0, pk[i] - 1);
+            pp[i + 2] = round % 2 ? 0 : pick(0, pk[i] - 1);
+            h[i] = (k[i] - 1) * d[i] + pk[i] * s[i] + pick(0, round % 6 ? 20 : 70);
+        }
+        pst_onnx_builder *b = pst_onnx_new("pooled", 17, 8);
+        pst_onnx_input(b, "x", PST_F32, 4, (int64_t[]){-1, c, h[0], h[1]}, NULL);
+        KIT_WEIGHTS(b, "w", 1.0f / sqrtf((float)(c * k[0] * k[1])), m, c, k[0], k[1]);
+        KIT_WEIGHTS(b, "bias", 1, m);
+        kit_node(b, round % 2 ? "Conv x w bias > y" : "Conv x w > y");
+        pst_onnx_attr_ints(b, "strides", (int64_t[]){s[0], s[1]}, 2);
+        pst_onnx_attr_ints(b, "dilations", (int64_t[]){d[0], d[1]}, 2);
+        pst_onnx_attr_ints(b, "pads", (int64_t[]){pad[0], pad[1], pad[2], pad[3]}, 4);
+        const char *name = "y";
+        if (before) {
+            kit_node(b, acts[act]);
+            name = "z";
+        }
+        if (pool) {
+            kit_node(b, before ? "MaxPool z > p" : "MaxPool y > p");
+            pst_onnx_attr_ints(b, "kernel_shape", (int64_t[]){pk[0], pk[1]}, 2);
+            pst_onnx_attr_ints(b, "strides", (int64_t[]){ps[0], ps[1]}, 2);
+            if (round % 11 == 1)
+                pst_onnx_attr_str(b, "auto_pad", "SAME_UPPER");
+            else
+                pst_onnx_attr_ints(b, "pads", (int64_t[]){pp[0], pp[1], pp[2], pp[3]}, 4);
+            if (round % 4 == 1)
+                pst_onnx_attr_int(b, "ceil_mode", 1);
+            name = "p";
+            if (!before && act < 4) {
+                kit_node(b, acts[act]);
+                name = "z";
+            }
+        }
+        pst_onnx_output(b, name, PST_F32, 4, (int64_t[]){-1, m, -1, -1}, NULL);
+        float *x = kit_floats((size_t)(n * c * h[0] * h[1]));
+        if (round % 20 == 3)
+            x[pick(0, n * c * h[0] - 1)] = round % 40 == 3 ? NAN : -INFINITY;
+        pst_tensor in = {.dtype = PST_F32, .rank = 4, .dims = {n, c, h[0], h[1]}, .data = x}, out;
+        char what[240];
+        snprintf(what, sizeof what,
+                 "round %d: (%d, %d, %d, %d), %d x %d kernels, m %d, stride %d %d, dilation %d %d, pool %d %d, stride %d %d", round, n, c,
+                 h[0], h[1], k[0], k[1], m, s[0], s[1], d[0], d[1], pool ? pk[0] : 0, pk[1], ps[0], ps[1]);
+        pst_model *model = kit_load(b, NULL);
+        every_isa_of(model, &in, 1, 1, 2e-5f, what);
+        pst_plan *p = kit_plan(model, NULL, false);
+        assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, NULL), 0);
+        char *text = pst_plan_explain(p);
+        pooled += strstr(text, "in the lanes, pooled") != NULL;
+        alone += strstr(text, "in the lanes") && !strstr(text, "pooled");
+        free(text);
+        pst_plan_free(p);
+        pst_model_unref(model);
+        free(x);
+    }
+    assert_true(pooled > 100 && alone > 30); /* what was compared is what it is about */
 }
 
 static int threads_now(void)
@@ -328,8 +408,9 @@ static void test_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convolutions),    cmocka_unit_test(test_large_convolutions), cmocka_unit_test(test_pools),
-        cmocka_unit_test(test_recurrent_cells), cmocka_unit_test(test_products),           cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_convolutions), cmocka_unit_test(test_convolutions_with_pools), cmocka_unit_test(test_large_convolutions),
+        cmocka_unit_test(test_pools),        cmocka_unit_test(test_recurrent_cells),         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,6 +113,7 @@ static pst_model *cnn(void)
     pst_onnx_ints(b, "image", 1, (int64_t[]){4}, (int64_t[]){-1, 1, 3, 4});
     KIT_WEIGHTS(b, "w", 0.3f, 5, 1, 3, 3);
     KIT_WEIGHTS(b, "w2", 0.3f, 5, 5, 1, 1);
+    KIT_WEIGHTS(b, "w3", 0.3f, 8, 5, 3, 3);
     kit_node(b, "Reshape x image > i");
     kit_node(b, "Conv i w > c");
     pst_onnx_attr_ints(b, "pads", (int64_t[]){1, 1, 1, 1}, 4);
@@ -121,9 +122,14 @@ static pst_model *cnn(void)
     kit_node(b, "Add c2 r > s");
     kit_node(b, "MaxPool s > p");
     pst_onnx_attr_ints(b, "kernel_shape", (int64_t[]){2, 2}, 2);
-    kit_node(b, "GlobalAveragePool p > g");
+    kit_node(b, "Conv p w3 > c3");
+    pst_onnx_attr_ints(b, "pads", (int64_t[]){1, 1, 1, 1}, 4);
+    kit_node(b, "Relu c3 > r3");
+    kit_node(b, "MaxPool r3 > p3");
+    pst_onnx_attr_ints(b, "kernel_shape", (int64_t[]){2, 2}, 2);
+    kit_node(b, "GlobalAveragePool p3 > g");
     kit_node(b, "Flatten g > y");
-    pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 5}, "N");
+    pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 8}, "N");
     return kit_load(b, NULL);
 }
 

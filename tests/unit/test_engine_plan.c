@@ -599,6 +599,83 @@ static void test_plan_groups_inside_a_loop_read_outer_values(void **state)
     pst_model_unref(m);
 }
 
+/* A pool goes into the convolution in front of it unless something else reads what is between, wants its indices, or the kernel that
+ * would serve the convolution takes none. lines: nodes; steps: what is left of them. */
+static void test_plan_convolutions_take_a_pool(void **state)
+{
+    static const struct {
+        const char *lines[5];
+        int steps, m, kernel, dilation, pad;
+    } cases[] = {
+        {{"Conv x w > c", "MaxPool c > y"}, 1, 16, 2, 1, 0},
+        {{"Conv x w bias > c", "Relu c > r", "MaxPool r > y"}, 1, 16, 3, 1, 1},
+        {{"Conv x w bias > c", "MaxPool c > p", "Relu p > y"}, 1, 16, 2, 1, 0},
+        {{"Conv x w > c", "BatchNormalization c s o o v > n", "Tanh n > t", "MaxPool t > y"}, 1, 16, 2, 1, 1},
+        {{"Conv x w > c", "Mul c cs > n", "MaxPool n > p", "Sigmoid p > y"}, 1, 8, 3, 1, 2},
+        {{"Conv x w > c", "LeakyRelu c > t", "MaxPool t > y"}, 1, 16, 16, 1, 0},
+        {{"Conv x w > c", "MaxPool c > p", "Mul p cs > y"}, 2, 16, 2, 1, 0}, /* factors behind a pool stay there */
+        {{"Conv x w > c", "MaxPool c > p", "Relu p > r", "Relu r > y"}, 2, 16, 2, 1, 0},
+        {{"Conv x w > c", "Add c c > d", "MaxPool d > y"}, 3, 16, 2, 1, 0},  /* read twice */
+        {{"Conv x w > c", "Relu c > r", "MaxPool r > y i"}, 2, 16, 2, 1, 0}, /* indices are wanted */
+        {{"Conv x w > c", "Relu c > r", "MaxPool r > y"}, 2, 16, 2, 2, 0},   /* dilated */
+        {{"Conv x w > c", "Relu c > r", "MaxPool r > y"}, 2, 16, 17, 1, 0},  /* large */
+        {{"Conv x w > c", "Relu c > r", "AveragePool r > y"}, 2, 16, 2, 1, 0},
+        {{"Conv x w > c", "Relu c > r", "MaxPool r > y"}, 2, 3, 2, 1, 0},  /* filters that would leave lanes empty */
+        {{"Conv x w > c", "Relu c > r", "MaxPool r > y"}, 1, 16, 2, 1, 3}, /* windows of padding alone: node by node */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pst_onnx_builder *b = pst_onnx_new("pooled", 17, 8);
+        int m = cases[i].m, k = cases[i].kernel, d = cases[i].dilation, pad = cases[i].pad;
+        bool indices = false;
+        float var[16];
+        for (int f = 0; f < 16; f++)
+            var[f] = fabsf(kit_float()) + 0.1f;
+        pst_onnx_input(b, "x", PST_F32, 4, (int64_t[]){-1, 2, -1, -1}, "N");
+        pst_onnx_floats(b, "v", 1, (int64_t[]){m}, var);
+        KIT_WEIGHTS(b, "w", 0.2f, m, 2, 3, 3);
+        KIT_WEIGHTS(b, "bias", 1, m);
+        KIT_WEIGHTS(b, "s", 1, m);
+        KIT_WEIGHTS(b, "o", 1, m);
+        KIT_WEIGHTS(b, "cs", 1, m, 1, 1);
+        for (int l = 0; l < 5 && cases[i].lines[l]; l++) {
+            const char *line = cases[i].lines[l];
+            kit_node(b, line);
+            indices |= strstr(line, "> y i") != NULL;
+            if (!strstr(line, "Pool"))
+                continue;
+            pst_onnx_attr_ints(b, "kernel_shape", (int64_t[]){k, k}, 2);
+            pst_onnx_attr_ints(b, "strides", (int64_t[]){2, 2}, 2);
+            pst_onnx_attr_ints(b, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
+            if (d > 1)
+                pst_onnx_attr_ints(b, "dilations", (int64_t[]){d, d}, 2);
+        }
+        pst_onnx_output(b, "y", PST_F32, 4, (int64_t[]){-1, m, -1, -1}, "N");
+        if (indices)
+            pst_onnx_output(b, "i", PST_I64, 4, (int64_t[]){-1, m, -1, -1}, "N");
+        pst_model *model = kit_load(b, NULL);
+        pst_plan *plain = kit_plan(model, NULL, true);
+        float *x = kit_floats(3 * 2 * 23 * 20);
+        x[5] = NAN;
+        pst_tensor in = {.dtype = PST_F32, .rank = 4, .dims = {3, 2, 23, 20}, .data = x};
+        for (size_t q = 0; q < sizeof isas / sizeof *isas; q++) {
+            if (!pst_kernels_pick(isas[q]))
+                continue;
+            char what[80], steps[40];
+            pst_plan *p = kit_plan(model, isas[q], false);
+            snprintf(what, sizeof what, "case %zu, %s", i, isas[q]);
+            snprintf(steps, sizeof steps, "%d step%s left", cases[i].steps, cases[i].steps > 1 ? "s" : "");
+            if (!strcmp(isas[q], pst_engine_isa()) && !steps_of(p, steps))
+                fail_msg("%s: %s", what, pst_plan_explain(p));
+            kit_same(p, plain, &in, 1, indices ? 2 : 1, 2e-5f, what);
+            kit_same(p, plain, &in, 1, indices ? 2 : 1, 2e-5f, what);
+            pst_plan_free(p);
+        }
+        free(x);
+        pst_plan_free(plain);
+        pst_model_unref(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -611,6 +688,7 @@ int main(void)
         cmocka_unit_test(test_plan_layer_normalisation_in_pieces_is_one_step),
         cmocka_unit_test(test_plan_softmax_and_layer_norm_nodes_equal_their_plain_kernels),
         cmocka_unit_test(test_plan_convolutions_take_what_follows),
+        cmocka_unit_test(test_plan_convolutions_take_a_pool),
         cmocka_unit_test(test_plan_scaler_and_normalisation_join_the_layers),
         cmocka_unit_test(test_plan_layers_on_vectors_keep_their_rank),
         cmocka_unit_test(test_plan_constants_are_folded_and_dead_nodes_dropped),

@@ -1,0 +1,200 @@
+/* conv_lanes.c - convolutions of few channels with the filters in the lanes, and a maximum pool behind.
+ *
+ * Some rows of the image at a time: convolved into a chunk that stays in L1, pixel by pixel with all filters of a pixel side by side
+ * (pst_cpu_kernels.conv_rows); bias and Relu are applied in registers. Pooled there (pool_rows), then turned into the planes of the
+ * result (turn). With the filters in the lanes no lane is lost to the width of the image, nothing is computed between rows, and a pool
+ * needs no shuffles. It pays while the weights of a tile stay in L1: conv_fast.c is for deeper sums. */
+#include "engine/ops/conv_lanes.h"
+
+#include "engine/ops/conv_image.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DEPTH_MAX = 320, FILTERS_MAX = 64, CHUNK_FLOATS = 4096, ROW_FLOATS_MAX = 1 << 16, TURNED = 8 };
+
+static const char *const kernel_names[] = {"filters in the lanes", "filters in the lanes, pooled"};
+
+bool pst_conv_lanes_suit(const pst_cpu_kernels *kn, const pst_tensor *w, int64_t groups, bool pooled)
+{
+    /* Products a pixel takes for each kernel position, in thirds. A last vector on its own takes a third longer: it loads a pixel for
+     * every product. conv_fast.c computes a tenth more than m, between the rows, but no empty lanes; a pool that is not taken in costs
+     * it as much as 24 positions. Kernels of one position have nothing between the rows. */
+    int64_t n = pst_count(w), m = w->rank ? w->dims[0] : 0, depth = m ? n / m : 0, rest = m % kn->nr;
+    int64_t thirds = 3 * (m - rest) + (rest > kn->lanes ? 3 * kn->nr : rest ? 4 * kn->lanes : 0);
+    return n > 0 && w->dtype == PST_F32 && w->rank >= 3 && w->rank <= 4 && groups == 1 && m <= FILTERS_MAX && depth <= DEPTH_MAX &&
+           (pooled ? 10 * thirds * depth <= 33 * m * (depth + 24) : 10 * thirds <= 33 * m && depth > w->dims[1]);
+}
+
+void pst_conv_lanes_prepare(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *w, int64_t groups, pst_packed *ret)
+{
+    *ret = (pst_packed){0};
+    bool pooled = c->epilogue && c->epilogue->pool;
+    if (!pst_conv_lanes_suit(kn, w, groups, pooled))
+        return;
+    c->kernel = kernel_names[pooled];
+    int m = (int)w->dims[0], depth = (int)(pst_count(w) / m);
+    pst_sgemm_pack(kn, true, m, depth, w->data, depth, pst_keep(c, pst_packed_floats(kn, m, depth) * sizeof(float)), ret);
+}
+
+typedef struct job {
+    const pst_cpu_kernels *kn;
+    pst_conv_image g;
+    pst_conv_rows rows;
+    const pst_window *pool;
+    int64_t stride, pixel;                    /* of the convolution, downwards; floats */
+    int64_t out_h, out_w, kh, sh, pt, kw, sw; /* of the pool; a window of one if there is none */
+    int64_t left, width;                      /* pixels of a row of the chunk: in front of the convolution's, and in all */
+    int64_t step;                             /* rows of results made from a chunk */
+    float *image, *chunk, *pooled;
+    bool relu; /* behind a residual */
+} job;
+
+/* The pool's windows over the convolution's results. Padding to the sides is -infinity in the chunk; rows are clipped. False: windows
+ * that might be empty, or that this file has no chunk for. */
+static bool plan_pool(const pst_window *w, job *j)
+{
+    const pst_window *p = j->pool;
+    if (!p) {
+        j->out_h = j->g.out_h;
+        j->out_w = j->width = j->g.out_w;
+        j->kh = j->sh = j->kw = j->sw = 1;
+        return true;
+    }
+    if (p->n != 2 || w->n != 2 || !p->out_count)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (p->k[i] > PST_CONV_LANES_POOL_MAX || p->stride[i] > PST_CONV_LANES_POOL_MAX || p->dil[i] != 1 || p->pad[i] >= p->k[i] ||
+            p->pad_end[i] >= p->k[i])
+            return false;
+    j->out_h = p->out[0];
+    j->out_w = p->out[1];
+    j->kh = p->k[0];
+    j->sh = p->stride[0];
+    j->pt = p->pad[0];
+    j->kw = p->k[1];
+    j->sw = p->stride[1];
+    j->left = p->pad[1];
+    int64_t reach = (j->out_w - 1) * j->sw + j->kw, all = j->left + w->out[1];
+    j->width = reach > all ? reach : all;
+    return true;
+}
+
+/* Sizes; false for what is left to others. */
+static bool plan_job(const pst_op_ctx *c, const pst_window *w, int64_t channels, int64_t m, job *j)
+{
+    if (!w->out_count || !pst_conv_image_plan(w, channels, false, &j->g) || !plan_pool(w, j))
+        return false;
+    j->stride = w->n == 2 ? w->stride[0] : 1;
+    j->pixel = (m + j->kn->lanes - 1) / j->kn->lanes * j->kn->lanes;
+    if (j->width * j->pixel > ROW_FLOATS_MAX || (uint64_t)j->g.image > c->plan->m->limits.tensor_bytes_max / sizeof(float))
+        return false;
+    int64_t fit = CHUNK_FLOATS / (j->width * j->pixel); /* rows of the convolution */
+    j->step = fit > j->kh ? (fit - j->kh) / j->sh + 1 : 1;
+    j->step = j->step < j->out_h ? j->step : j->out_h;
+    return true;
+}
+
+/* Buffers, offsets and the bias. */
+static int make_room(pst_op_ctx *c, const pst_packed *weights, int64_t channels, const float *bias, const pst_window *w, job *j)
+{
+    int64_t chunk = ((j->step - 1) * j->sh + j->kh) * j->width * j->pixel, pooled = j->pool ? j->step * j->out_w * j->pixel : 0,
+            more = TURNED * j->pixel, padded = (weights->n + j->kn->nr - 1) / j->kn->nr * j->kn->nr;
+    float *room = pst_scratch(c, (size_t)(chunk + more + pooled + more + padded) * sizeof *room),
+          *image = pst_scratch(c, (size_t)j->g.image * sizeof *image);
+    int32_t *off = pst_scratch(c, (size_t)weights->k * sizeof *off);
+    if (!room || !image || !off)
+        return PST_ELIMIT;
+    j->image = image;
+    j->chunk = room;
+    j->pooled = room + chunk + more;
+    float *b = j->pooled + pooled + more;
+    for (int64_t i = 0; i < padded; i++)
+        b[i] = bias && i < weights->n ? bias[i] : 0;
+    if (j->width > j->g.out_w)
+        for (int64_t i = 0; i < chunk; i++)
+            room[i] = -INFINITY;
+    memset(image, 0, (size_t)j->g.image * sizeof *image);
+    pst_conv_image_offsets(&j->g, channels, off);
+    j->rows = (pst_conv_rows){.n = (int)j->g.out_w,
+                              .m = weights->n,
+                              .k = weights->k,
+                              .ldx = j->stride * j->g.qw,
+                              .step = w->stride[w->n - 1],
+                              .off = off,
+                              .w = weights->data,
+                              .bias = b,
+                              .ldy = j->width * j->pixel};
+    return 0;
+}
+
+/* The convolution's rows that result `row` is made from. */
+static int64_t first_row(const job *j, int64_t row)
+{
+    int64_t at = row * j->sh - j->pt;
+    return at < 0 ? 0 : at;
+}
+
+static int64_t end_row(const job *j, int64_t row)
+{
+    int64_t at = row * j->sh - j->pt + j->kh;
+    return at < j->g.out_h ? at : j->g.out_h;
+}
+
+/* All results of one image. */
+static void run_image(const job *j, const float *add, float *y)
+{
+    const pst_conv_image *g = &j->g;
+    pst_conv_rows c = j->rows;
+    int64_t row_floats = j->width * j->pixel, begin = 0, have = 0, planes = j->out_h * j->out_w;
+    for (int64_t row = 0; row < j->out_h; row += j->step) {
+        int64_t rows = j->out_h - row < j->step ? j->out_h - row : j->step, first = first_row(j, row), end = end_row(j, row + rows - 1);
+        const float *result = j->chunk;
+        int64_t from = have > first ? have : first;
+        if (from > first) /* windows overlap: the last chunk's rows are needed again */
+            memmove(j->chunk, j->chunk + (first - begin) * row_floats, (size_t)((have - first) * row_floats) * sizeof(float));
+        c.rows = (int)(end - from);
+        c.x = j->image + from * j->stride * g->qw;
+        c.y = j->chunk + (from - first) * row_floats + j->left * j->pixel;
+        if (c.rows > 0)
+            j->kn->conv_rows(&c);
+        begin = first;
+        have = end;
+        for (int64_t i = 0; i < rows && j->pool; i++) {
+            int64_t top = first_row(j, row + i);
+            j->kn->pool_rows((int)j->out_w, (int)j->pixel, j->chunk + (top - first) * row_floats, row_floats,
+                             (int)(end_row(j, row + i) - top), (int)j->kw, (int)j->sw, j->pooled + i * j->out_w * j->pixel);
+            result = j->pooled;
+        }
+        int64_t at = row * j->out_w;
+        j->kn->turn((int)(rows * j->out_w), c.m, result, j->pixel, add ? add + at : NULL, j->relu, y + at, planes);
+    }
+}
+
+int pst_conv_lanes(pst_op_ctx *c, const pst_packed *weights, const pst_tensor *x, const float *bias, const pst_window *w,
+                   const pst_window *pool, float *y)
+{
+    job j = {.kn = weights->kernels, .pool = pool};
+    int64_t channels = x->dims[1], images = x->dims[0], m = weights->n, results;
+    if (!weights->data || !plan_job(c, w, channels, m, &j))
+        return 1;
+    int rc = make_room(c, weights, channels, bias, w, &j);
+    if (rc < 0)
+        return rc;
+    pst_epilogue *e = c->epilogue;
+    const float *add = NULL;
+    if (pst_conv_takes(e, images, m, w)) {
+        add = e->add ? e->add->data : NULL;
+        *(add ? &j.relu : &j.rows.relu) = e->act == PST_ACT_RELU;
+        e->done = true;
+    }
+    results = m * j.out_h * j.out_w;
+    for (int64_t i = 0; i < images; i++) {
+        pst_conv_image_fill(&j.g, (const float *)x->data + i * channels * w->in_count, channels, j.image);
+        run_image(&j, add ? add + i * results : NULL, y + i * results);
+    }
+    if (e && e->done && e->act > PST_ACT_RELU)
+        j.kn->act(e->act, e->alpha, y, y, (size_t)(images * results));
+    c->kernel = kernel_names[pool != NULL];
+    return 0;
+}
