@@ -69,12 +69,8 @@ static void copy_rows(int64_t rows, int64_t n, const float *from, int64_t ldfrom
 static void pick_rows(int64_t rows, int64_t n, const float *from, int64_t ldfrom, int64_t step, float *to, int64_t ldto)
 {
     for (int64_t r = 0; r < rows; r++, from += ldfrom, to += ldto)
-        if (step == 2)
-            for (int64_t i = 0; i < n; i++)
-                to[i] = from[2 * i];
-        else
-            for (int64_t i = 0; i < n; i++)
-                to[i] = from[i * step];
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from[i * step];
 }
 
 bool pst_conv_takes(const pst_epilogue *e, int64_t images, int64_t m, const pst_window *w)
@@ -101,22 +97,67 @@ static void inside(int64_t first, int64_t stride, int64_t in, int64_t q, int64_t
     *to = *to < q ? *to : q;
 }
 
+typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* Rows of n pairs: their first numbers, their second numbers. */
+static void split_rows(int64_t rows, int64_t n, const float *from, int64_t ldfrom, float *first, float *second, int64_t ldto)
+{
+    enum { BLOCK = 4 };
+    for (int64_t r = 0; r < rows; r++, from += ldfrom, first += ldto, second += ldto) {
+        for (int64_t i = 0; i < n && n < BLOCK; i++) {
+            first[i] = from[2 * i];
+            second[i] = from[2 * i + 1];
+        }
+        for (int64_t i = 0; i < n && n >= BLOCK; i += BLOCK) {
+            i = n - i < BLOCK ? n - BLOCK : i; /* the last block overlaps */
+            v4 a = *(const v4 *)(from + 2 * i), b = *(const v4 *)(from + 2 * i + BLOCK);
+            *(v4 *)(first + i) = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+            *(v4 *)(second + i) = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+        }
+    }
+}
+
+/* Rows of one channel, stride 2: both phases of the columns at once. to: row 0 of the first phase. */
+static void fill_both(const pst_conv_image *g, int64_t rows, const float *from, float *to)
+{
+    int64_t phase = g->qh * g->qw, ld = g->sh * g->in_w, at = g->pl / 2, at2 = (g->pl + 1) / 2, n = (g->in_w + 1) / 2, n2 = g->in_w / 2;
+    float *first = to + (g->pl % 2) * phase + at, *second = to + (1 - g->pl % 2) * phase + at2;
+    n = n < g->qw - at ? n : g->qw - at;
+    n2 = n2 < g->qw - at2 ? n2 : g->qw - at2;
+    split_rows(rows, n2, from, ld, first, second, g->qw);
+    if (n2 >= 0 && n > n2) /* by one at most */
+        pick_rows(rows, n - n2, from + 2 * n2, ld, 2, first + n2, g->qw);
+}
+
+/* Rows of one channel that one phase of the columns takes. */
+static void fill_phase(const pst_conv_image *g, int64_t px, int64_t rows, const float *from, float *to)
+{
+    int64_t col, end;
+    inside(px - g->pl, g->sw, g->in_w, g->qw, &col, &end);
+    from += col * g->sw + px - g->pl;
+    to += px * g->qh * g->qw + col;
+    if (g->sw == 1 && col < end)
+        copy_rows(rows, end - col, from, g->sh * g->in_w, to, g->qw);
+    else if (col < end)
+        pick_rows(rows, end - col, from, g->sh * g->in_w, g->sw, to, g->qw);
+}
+
 void pst_conv_image_fill(const pst_conv_image *g, const float *x, int64_t channels, float *to)
 {
-    for (int64_t py = 0; py < g->sh; py++)
-        for (int64_t px = 0; px < g->sw; px++) {
-            int64_t row, row_end, col, col_end, phase = (py * g->sw + px) * g->qh * g->qw;
-            if (!wanted(py, g->kh, g->dh, g->sh) || !wanted(px, g->kw, g->dw, g->sw))
-                continue;
-            inside(py - g->pt, g->sh, g->in_h, g->qh, &row, &row_end);
-            inside(px - g->pl, g->sw, g->in_w, g->qw, &col, &col_end);
-            for (int64_t c = 0; c < channels && row < row_end && col < col_end; c++) {
-                const float *from = x + (c * g->in_h + row * g->sh + py - g->pt) * g->in_w + col * g->sw + px - g->pl;
-                float *at = to + c * g->channel + phase + row * g->qw + col;
-                if (g->sw == 1)
-                    copy_rows(row_end - row, col_end - col, from, g->sh * g->in_w, at, g->qw);
-                else
-                    pick_rows(row_end - row, col_end - col, from, g->sh * g->in_w, g->sw, at, g->qw);
-            }
+    bool both = g->sw == 2 && wanted(0, g->kw, g->dw, 2) && wanted(1, g->kw, g->dw, 2);
+    for (int64_t py = 0; py < g->sh; py++) {
+        int64_t row, end;
+        inside(py - g->pt, g->sh, g->in_h, g->qh, &row, &end);
+        if (row >= end || !wanted(py, g->kh, g->dh, g->sh))
+            continue;
+        for (int64_t c = 0; c < channels; c++) {
+            const float *from = x + (c * g->in_h + row * g->sh + py - g->pt) * g->in_w;
+            float *at = to + c * g->channel + py * g->sw * g->qh * g->qw + row * g->qw;
+            for (int64_t px = 0; px < g->sw && !both; px++)
+                if (wanted(px, g->kw, g->dw, g->sw))
+                    fill_phase(g, px, end - row, from, at);
+            if (both)
+                fill_both(g, end - row, from, at);
         }
+    }
 }
