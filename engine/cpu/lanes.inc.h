@@ -72,10 +72,11 @@ INLINE void pool_windows(int n, int m, const float *from, ptrdiff_t ld, const in
     for (int i = 0; i < n; i++, from += (ptrdiff_t)step * m, to += m)
         for (int f = 0; f < m; f += VL) {
             vf top = *(const vf *)(from + f);
-            for (int k = 1; k < kh * kw; k++) {
-                vf x = *(const vf *)(from + f + k / kw * ld + (ptrdiff_t)(k % kw) * m);
-                top = (vf)((vi)larger(x, top) | (x != x)); /* larger() keeps a NaN of top, not of x */
-            }
+            for (int y = 0; y < kh; y++)
+                for (int x = !y; x < kw; x++) {
+                    vf v = *(const vf *)(from + f + y * ld + (ptrdiff_t)x * m);
+                    top = (vf)((vi)larger(v, top) | (v != v)); /* larger() keeps a NaN of top, not of v */
+                }
             *(vf *)(to + f) = top;
         }
 }
