@@ -149,33 +149,39 @@ INLINE void tile_dense(const int R, const int V, const int S, const tile_at *t, 
 #endif
 #define FEW_ROWS(X)       X(1, 1, 4) X(2, 1, 2) X(3, 1, 2) X(4, 1, 1)
 #define SEVERAL_PANELS(X) X(1, 4, 1) X(1, 2, 2) X(2, 2, 1)
+#define WIDE_REST(X)      X(1, 2, 1) X(1, 1, 1) X(1, 1, 2) X(2, 1, 1)
 
-#define TILE(R, P, S)                                                        \
-    static void product_##R##x##P(const tile_at *t, float alpha, bool add)   \
-    {                                                                        \
-        tile_product(R, P *NV, S, t, alpha, add);                            \
-    }                                                                        \
-    static void dense_##R##x##P(const tile_at *t, const float *b, bool relu) \
-    {                                                                        \
-        tile_dense(R, P *NV, S, t, b, relu);                                 \
-    }                                                                        \
-    static void conv_##R##x##P(const tile_at *t, bool add)                   \
-    {                                                                        \
-        tile_conv(R, P *NV, S, t, add);                                      \
+#define TILE(R, P, S)                                                              \
+    static void product_##R##x##P##x##S(const tile_at *t, float alpha, bool add)   \
+    {                                                                              \
+        tile_product(R, P *NV, S, t, alpha, add);                                  \
+    }                                                                              \
+    static void dense_##R##x##P##x##S(const tile_at *t, const float *b, bool relu) \
+    {                                                                              \
+        tile_dense(R, P *NV, S, t, b, relu);                                       \
+    }
+#define CONV_TILE(R, P, S)                                 \
+    static void conv_##R##x##P(const tile_at *t, bool add) \
+    {                                                      \
+        tile_conv(R, P *NV, S, t, add);                    \
     }
 FEW_ROWS(TILE)
 MANY_ROWS(TILE)
 SEVERAL_PANELS(TILE)
+WIDE_REST(TILE)
+FEW_ROWS(CONV_TILE)
+MANY_ROWS(CONV_TILE)
+SEVERAL_PANELS(CONV_TILE)
 
-#define PRODUCT_ONE(R, P, S) [R] = product_##R##x##P,
-#define DENSE_ONE(R, P, S)   [R] = dense_##R##x##P,
+/* [interleave / 2][panels / 2][rows] */
+#define PRODUCT_ONE(R, P, S) [S / 2][P / 2][R] = product_##R##x##P##x##S,
+#define DENSE_ONE(R, P, S)   [S / 2][P / 2][R] = dense_##R##x##P##x##S,
 #define CONV_ONE(R, P, S)    [R] = conv_##R##x##P,
-static void (*const conv_of[MR + 1])(const tile_at *,
-                                     bool) = {[1] = conv_1x1, [2] = conv_2x1, [3] = conv_3x1, [4] = conv_4x1, MANY_ROWS(CONV_ONE)};
-static void (*const product_of[MR + 1])(const tile_at *, float, bool) = {
-    [1] = product_1x1, [2] = product_2x1, [3] = product_3x1, [4] = product_4x1, MANY_ROWS(PRODUCT_ONE)};
-static void (*const dense_of[MR + 1])(const tile_at *, const float *,
-                                      bool) = {[1] = dense_1x1, [2] = dense_2x1, [3] = dense_3x1, [4] = dense_4x1, MANY_ROWS(DENSE_ONE)};
+static void (*const conv_of[MR + 1])(const tile_at *, bool) = {FEW_ROWS(CONV_ONE) MANY_ROWS(CONV_ONE)};
+static void (*const product_of[3][3][MR + 1])(const tile_at *, float, bool) = {FEW_ROWS(PRODUCT_ONE) MANY_ROWS(PRODUCT_ONE)
+                                                                                   SEVERAL_PANELS(PRODUCT_ONE) WIDE_REST(PRODUCT_ONE)};
+static void (*const dense_of[3][3][MR + 1])(const tile_at *, const float *, bool) = {FEW_ROWS(DENSE_ONE) MANY_ROWS(DENSE_ONE)
+                                                                                         SEVERAL_PANELS(DENSE_ONE) WIDE_REST(DENSE_ONE)};
 
 /* Panels a tile of so many rows takes at once while so many are left. */
 INLINE int panels_at_once(int rows, int left)
@@ -183,25 +189,36 @@ INLINE int panels_at_once(int rows, int left)
     return rows == 1 && left >= 4 ? 4 : rows <= 2 && left >= 2 ? 2 : 1;
 }
 
+/* Sums per output: the same for all columns of a product, so that equal columns give equal results wherever they stand; `together` of
+ * the panels can be taken several at once. */
+INLINE int interleave(int rows, int panels, int together)
+{
+    switch (rows) {
+    case 1: return together >= 4 ? 1 : panels >= 2 ? 2 : 4;
+    case 2: return together >= 2 ? 1 : 2;
+    case 3: return 2;
+    default: return 1;
+    }
+}
+
 static void block(const pst_block *g)
 {
     int panels = (g->n + NR - 1) / NR, tiles = (g->m + MR - 1) / MR;
     tile_at t = {.k = g->k, .ars = g->a_packed ? 1 : g->ars, .acs = g->acs, .brs = g->brs, .bps = g->bps, .ldc = g->ldc};
+    int together = g->tail ? g->n / NR : panels; /* the last panel of columns that lie apart from the others */
     for (int p = 0, at_once; p < panels; p += at_once) {
-        int whole = g->n / NR - p;
-        at_once = tiles == 1 ? panels_at_once(g->m, whole) : 1;
-        t.cols = whole >= 1 ? at_once * NR : g->n % NR;
-        t.b = whole >= 1 || !g->tail ? g->b + p * g->bps : g->tail;
-        t.brs = whole >= 1 || !g->tail ? g->brs : NR;
+        bool apart = p >= together;
+        at_once = tiles == 1 && !apart ? panels_at_once(g->m, together - p) : 1;
+        t.cols = g->n - p * NR < at_once * NR ? g->n - p * NR : at_once * NR;
+        t.b = apart ? g->tail : g->b + p * g->bps;
+        t.brs = apart ? NR : g->brs;
         for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
             rows = pst_tile_rows(g->m, tiles, i);
             t.a = g->a + row * (g->a_packed ? g->k : g->ars);
             t.acs = g->a_packed ? rows : g->acs;
             t.c = g->c + row * g->ldc + p * NR;
-            if (at_once == 1)
-                product_of[rows](&t, g->alpha, g->add);
-            else
-                (at_once == 4 ? product_1x4 : rows == 1 ? product_1x2 : product_2x2)(&t, g->alpha, g->add);
+            int sums = interleave(rows, panels, tiles == 1 ? together : 1);
+            product_of[sums / 2][at_once / 2][rows](&t, g->alpha, g->add);
         }
     }
 }
@@ -260,18 +277,14 @@ static void dense(const pst_fused_step *s, const float *x, ptrdiff_t ldx, int ro
     bool relu = s->act == PST_ACT_RELU;
     tile_at t = {.k = s->in, .ars = ldx, .bps = (ptrdiff_t)s->in * NR, .ldc = ldy};
     for (int p = 0, at_once; p < panels; p += at_once) {
-        int whole = pad ? panels - p : s->out / NR - p;
-        at_once = tiles == 1 ? panels_at_once(rows, whole) : 1;
-        t.cols = whole >= 1 ? at_once * NR : s->out % NR;
+        at_once = tiles == 1 ? panels_at_once(rows, panels - p) : 1;
+        t.cols = pad || s->out - p * NR > at_once * NR ? at_once * NR : s->out - p * NR;
         t.b = s->w + p * t.bps;
         for (int i = 0, row = 0, n; i < tiles; i++, row += n) {
             n = pst_tile_rows(rows, tiles, i);
             t.a = x + row * ldx;
             t.c = y + row * ldy + p * NR;
-            if (at_once == 1)
-                dense_of[n](&t, s->v + p * NR, relu);
-            else
-                (at_once == 4 ? dense_1x4 : n == 1 ? dense_1x2 : dense_2x2)(&t, s->v + p * NR, relu);
+            dense_of[interleave(n, panels, tiles == 1 ? panels : 1) / 2][at_once / 2][n](&t, s->v + p * NR, relu);
         }
     }
     if (s->act <= PST_ACT_RELU)
@@ -294,7 +307,7 @@ static void lstm_step(const pst_lstm_step *s)
             for (int p = 0; p < PANELS; p++) {
                 t.b = s->w + (u / VL * PANELS + p) * t.bps;
                 t.c = gates + p * NR;
-                dense_of[n](&t, s->bias + 4 * u + p * NR, false);
+                dense_of[interleave(n, 1, 1) / 2][0][n](&t, s->bias + 4 * u + p * NR, false);
             }
             lstm(n, VL, gates, GATES, s->c + row * s->ldc + u, s->ldc, s->h + row * s->ldh + u, s->ldh);
         }
@@ -324,14 +337,22 @@ INLINE void dense_row(const pst_fused_step *s, const float *x, float *y)
     int panels = (s->out + NR - 1) / NR, p = 0;
     bool relu = s->act == PST_ACT_RELU;
     tile_at t = {.k = s->in, .cols = 4 * NR, .a = x, .b = s->w, .bps = (ptrdiff_t)s->in * NR, .c = y};
+    const int sums = interleave(1, panels, panels);
     for (; p + 4 <= panels; p += 4, t.b += 4 * t.bps, t.c += 4 * NR)
         tile_dense(1, 4 * NV, 1, &t, s->v + p * NR, relu);
     t.cols = 2 * NR;
     for (; p + 2 <= panels; p += 2, t.b += 2 * t.bps, t.c += 2 * NR)
-        tile_dense(1, 2 * NV, 2, &t, s->v + p * NR, relu);
+        if (sums == 1)
+            tile_dense(1, 2 * NV, 1, &t, s->v + p * NR, relu);
+        else
+            tile_dense(1, 2 * NV, 2, &t, s->v + p * NR, relu);
     t.cols = NR;
-    if (p < panels)
+    if (p < panels && sums == 4)
         tile_dense(1, NV, 4, &t, s->v + p * NR, relu);
+    else if (p < panels && sums == 2)
+        tile_dense(1, NV, 2, &t, s->v + p * NR, relu);
+    else if (p < panels)
+        tile_dense(1, NV, 1, &t, s->v + p * NR, relu);
     if (s->act > PST_ACT_RELU)
         act_array(s->act, s->alpha, y, y, (size_t)s->out);
 }

@@ -102,6 +102,32 @@ static void test_gemm_every_isa_equals_the_reference(void **state)
     }
 }
 
+/* A score must not depend on where a column stands: columns that are equal give results that are equal to the bit. */
+static void test_equal_columns_give_equal_results(void **state)
+{
+    enum { K = 203, N_MAX = 150, M_MAX = 8 };
+    static float a[M_MAX * K], b[K * N_MAX], c[M_MAX * N_MAX], packed[(N_MAX + 64) * K];
+    for (int i = 0; i < M_MAX * K; i++)
+        a[i] = sinf((float)i) * 100;
+    for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
+        const pst_cpu_kernels *kn = kernels_of(isa);
+        for (int m = 1; kn && m <= M_MAX; m++)
+            for (int n = 1; n <= N_MAX; n++)
+                for (int way = 0; way < 2; way++) {
+                    pst_packed p;
+                    for (int i = 0; i < K * n; i++)
+                        b[i] = cosf((float)(i / n));
+                    pst_sgemm_pack(kn, false, n, K, b, n, packed, &p);
+                    if (way)
+                        pst_sgemm_packed(&p, m, 1, a, K, 0, c, n);
+                    else
+                        pst_sgemm_isa(kn, false, false, m, n, K, 1, a, K, b, n, 0, c, n);
+                    for (int i = 0; i < m * n; i++)
+                        assert_true(c[i] == c[i / n * n]);
+                }
+    }
+}
+
 static void test_activations_every_isa_equal_libm(void **state)
 {
     float x[203], y[203];
@@ -525,6 +551,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm_every_isa_equals_the_reference),
+        cmocka_unit_test(test_equal_columns_give_equal_results),
         cmocka_unit_test(test_activations_every_isa_equal_libm),
         cmocka_unit_test(test_small_results_of_activations_are_good_to_their_size),
         cmocka_unit_test(test_lstm_cells_every_isa_equal_the_formula),
