@@ -135,7 +135,7 @@ static int conv_f32(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *
         for (int64_t g = 0; g < groups; g++) {
             const float *in = (const float *)x->data + (n * x->dims[1] + g * cg) * w->in_count;
             float *out = y + (n * m + g * mg) * w->out_count;
-            if (!direct)
+            if (!direct && cg) /* without channels a kernel may be as large as it likes */
                 columns(w, in, cg, col);
             for (int64_t i = 0; i < mg * w->out_count; i++)
                 out[i] = bias ? bias[g * mg + i / w->out_count] : 0;

@@ -247,7 +247,7 @@ part_fetch() {
         'echo x >"$d/kafka_2.13-4.3.1.jar"' >"$bin/mvn"
     check "jars other than the pinned ones are refused" exits 1 env XDG_CACHE_HOME="$T/c1" PATH="$bin:$PATH" "$kafka" fetch
     check "... and not kept" test ! -e "$T/c1/penstock/kafka-4.3.1"
-    for t in 0.5 3; do interrupted "$t" env XDG_CACHE_HOME="$T/c2" "$kafka" fetch; done
+    for t in 0.5 1.5; do interrupted "$t" env XDG_CACHE_HOME="$T/c2" "$kafka" fetch; done
     check "an interrupted fetch leaves nothing but its lock" same "$(ls "$T/c2/penstock")" kafka-4.3.1.lock
     XDG_CACHE_HOME=$T/c2 "$kafka" fetch >"$T/f1" 2>&1 &
     XDG_CACHE_HOME=$T/c2 "$kafka" fetch >"$T/f2" 2>&1
