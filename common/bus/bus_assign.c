@@ -326,7 +326,8 @@ static int seek_list(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst
 /* Committed offsets of the assignment into list (RD_KAFKA_OFFSET_INVALID = none). Asks until answered or told to stop. */
 static int fetch_committed(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
 {
-    for (;;) {
+    enum { TELL_US = 10000000 };
+    for (int64_t begun = pst_mono_us(), told = begun, now;;) {
         rd_kafka_resp_err_t code = rd_kafka_committed(c->rk, list, STEP_MS);
         for (int i = 0; !code && i < list->cnt; i++)
             code = list->elems[i].err;
@@ -338,6 +339,11 @@ static int fetch_committed(pst_consumer *c, rd_kafka_topic_partition_list_t *lis
             return bus_err(err, c->conf, code, NULL, "cannot read the committed offsets of group %s", c->group);
         if (pst_stop_requested())
             return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "kafka", rc, "told to stop while the broker is away");
+        if ((now = pst_mono_us()) - told > TELL_US) {
+            pst_log(PST_LOG_WARN, "bus", "event=waiting_for_committed_offsets group=%s why=%s seconds=%lld", c->group,
+                    rd_kafka_err2name(code), (long long)((now - begun) / 1000000));
+            told = now;
+        }
         pst_sleep_ms(100);
     }
 }
