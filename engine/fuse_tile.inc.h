@@ -15,13 +15,11 @@ FORCE float from_bits(int32_t i)
     return f;
 }
 
-/* e^x: x = n·ln 2 + r, a polynomial on |r| <= ln 2 / 2 (the constants of Cephes' expf), then the exponent in two halves so that n may be
- * 128. Below -87.3 the result is 0 (libm's is less than the smallest normal number), above 88.72 infinite. */
-FORCE float exp_of(float x)
+/* e^x = 2^n · what this gives: x = n·ln 2 + r, a polynomial on |r| <= ln 2 / 2 (the constants of Cephes' expf). */
+FORCE float exp_parts(float x, int32_t *ret_n)
 {
-    float in = x > 88.722839f ? 88.722839f : x < -87.33f ? -87.33f : x != x ? 0 : x;
-    float magic = 12582912.0f, t = in * 1.44269504088896341f + magic, n = t - magic;
-    float r = in - n * 0.693359375f;
+    float magic = 12582912.0f, t = x * 1.44269504088896341f + magic, n = t - magic;
+    float r = x - n * 0.693359375f;
     r = r - n * -2.12194440e-4f;
     float y = 1.9875691500e-4f;
     y = y * r + 1.3981999507e-3f;
@@ -29,8 +27,18 @@ FORCE float exp_of(float x)
     y = y * r + 4.1665795894e-2f;
     y = y * r + 1.6666665459e-1f;
     y = y * r + 5.0000001201e-1f;
-    y = y * (r * r) + r + 1.0f;
-    y = y * from_bits(((int32_t)n + 126) << 23) * 2.0f;
+    *ret_n = (int32_t)n;
+    return y * (r * r) + r + 1.0f;
+}
+
+/* The exponent in two halves so that n may be 128. Below -87.3 the result is 0 (libm's is less than the smallest normal number), above
+ * 88.72 infinite. */
+FORCE float exp_of(float x)
+{
+    float in = x > 88.722839f ? 88.722839f : x < -87.33f ? -87.33f : x != x ? 0 : x;
+    int32_t n;
+    float y = exp_parts(in, &n);
+    y = y * from_bits((n + 126) << 23) * 2.0f;
     y = x < -87.33f ? 0 : y;
     y = x > 88.722839f ? INFINITY : y;
     return x != x ? x : y;
@@ -55,16 +63,8 @@ FORCE float erf_of(float x)
     q = q * t + 1.069255620e-01f;
     q = q * t + 6.346751451e-01f;
     q = q * t + 1.128778219e+00f;
-    /* as exp_of, of -17 to 0: nothing to cut off */
-    float magic = 12582912.0f, u = -q * t, n = (u * 1.44269504088896341f + magic) - magic, r = u - n * 0.693359375f, e = 1.9875691500e-4f;
-    r = r - n * -2.12194440e-4f;
-    e = e * r + 1.3981999507e-3f;
-    e = e * r + 8.3334519073e-3f;
-    e = e * r + 4.1665795894e-2f;
-    e = e * r + 1.6666665459e-1f;
-    e = e * r + 5.0000001201e-1f;
-    e = e * (r * r) + r + 1.0f;
-    e = e * from_bits(((int32_t)n + 127) << 23);
+    int32_t n; /* of -17 to 0 there is nothing to cut off */
+    float e = exp_parts(-q * t, &n) * from_bits((n + 127) << 23);
     float y = a < 1.0f ? p * x : copysignf(1.0f - e, x);
     return x != x ? x : y;
 }

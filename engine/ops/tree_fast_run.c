@@ -35,21 +35,21 @@ static int32_t set_place(const pst_fast_feature *k, double v)
     static void fill_##NAME(const run *k, const pst_fast_feature *ft, const T *x, int n)                         \
     {                                                                                                            \
         T v[ROWS];                                                                                               \
-        int32_t rank[ROWS];                                                                                      \
+        int32_t rank[ROWS], place[ROWS];                                                                         \
         bool nan = true;                                                                                         \
         for (int r = 0; r < ROWS; r++)                                                                           \
             v[r] = x[(r < n ? r : n - 1) * k->cols];                                                             \
         if (ft->table.t##NAME)                                                                                   \
             nan = k->q->kernels->rank_##NAME(&ft->table, v, rank);                                               \
+        for (int r = 0; ft->set_bits && r < ROWS; r++)                                                           \
+            place[r] = set_place(ft, (double)v[r]);                                                              \
         for (int32_t i = ft->column; i < ft->column + ft->n_columns; i++) {                                      \
             const pst_fast_column *c = &k->q->columns[i];                                                        \
             int8_t *to = k->ranks + (size_t)i * ROWS, side = c->missing_yes ? -128 : 127;                        \
             if (!c->set)                                                                                         \
                 k->q->kernels->rank_bytes(rank, c->from, to);                                                    \
-            for (int r = 0; c->set && r < ROWS; r++) {                                                           \
-                int32_t place = set_place(ft, (double)v[r]);                                                     \
-                to[r] = c->set[place >> 5] >> (place & 31) & 1 ? -128 : 127;                                     \
-            }                                                                                                    \
+            for (int r = 0; c->set && r < ROWS; r++)                                                             \
+                to[r] = c->set[place[r] >> 5] >> (place[r] & 31) & 1 ? -128 : 127;                               \
             for (int r = 0; (nan || c->zero_missing) && r < ROWS; r++)                                           \
                 to[r] = v[r] != v[r] || (c->zero_missing && fabs((double)v[r]) <= PST_TREE_ZERO) ? side : to[r]; \
         }                                                                                                        \

@@ -127,82 +127,75 @@ void pst_fast_walk_new(pst_op_ctx *c, const pst_forest *f, pst_forest_fast *q, c
             break;                                               \
     }
 
-#define WALK(NAME, T)                                                                                                       \
-    static inline void walk_group_##NAME(const pst_forest_fast *q, const T *x, int32_t t, uint32_t *at)                     \
-    {                                                                                                                       \
-        const pst_walk_##NAME *walk = q->walk_##NAME;                                                                       \
-        int depth = q->walk_depths[t / AT_ONCE];                                                                            \
-        PST_UNROLLED (i, 0, AT_ONCE)                                                                                        \
-            at[i] = (uint32_t)q->walk_roots[t + i];                                                                         \
-        STEPS(NAME, AT_ONCE, x)                                                                                             \
-    }                                                                                                                       \
-    static inline void walk_many_##NAME(const pst_forest_fast *q, const T *x, int32_t t, uint32_t *at)                      \
-    {                                                                                                                       \
-        const pst_walk_##NAME *walk = q->walk_##NAME;                                                                       \
-        int depth = 0;                                                                                                      \
-        for (int i = 0; i < MANY / AT_ONCE; i++)                                                                            \
-            depth = q->walk_depths[t / AT_ONCE + i] > depth ? q->walk_depths[t / AT_ONCE + i] : depth;                      \
-        PST_UNROLLED (i, 0, MANY)                                                                                           \
-            at[i] = (uint32_t)q->walk_roots[t + i];                                                                         \
-        STEPS(NAME, MANY, x)                                                                                                \
-    }                                                                                                                       \
-    /* The next trees from t on; returns how many. */                                                                       \
-    static inline int walk_next_##NAME(const pst_forest *f, const T *x, int32_t t, uint32_t *at)                            \
-    {                                                                                                                       \
-        int n = f->n_trees - t;                                                                                             \
-        if (n >= MANY) {                                                                                                    \
-            walk_many_##NAME(f->fast, x, t, at);                                                                            \
-            return MANY;                                                                                                    \
-        }                                                                                                                   \
-        walk_group_##NAME(f->fast, x, t, at);                                                                               \
-        return n < AT_ONCE ? n : AT_ONCE;                                                                                   \
-    }                                                                                                                       \
-    static void walk_row_##NAME(const pst_forest *f, const T *x, int32_t *leaf)                                             \
-    {                                                                                                                       \
-        uint32_t at[MANY];                                                                                                  \
-        for (int32_t t = 0, n; t < f->n_trees; t += n) {                                                                    \
-            n = walk_next_##NAME(f, x, t, at);                                                                              \
-            for (int i = 0; i < n; i++)                                                                                     \
-                leaf[t + i] = f->fast->walk_leaf[at[i]];                                                                    \
-        }                                                                                                                   \
-    }                                                                                                                       \
-    static double walk_sum_##NAME(const pst_forest *f, const T *x, double from)                                             \
-    {                                                                                                                       \
-        uint32_t at[MANY];                                                                                                  \
-        const double *values = f->fast->values;                                                                             \
-        float from_f = (float)from;                                                                                         \
-        for (int32_t t = 0, n; t < f->n_trees; t += n) {                                                                    \
-            n = walk_next_##NAME(f, x, t, at);                                                                              \
-            for (int i = 0; i < n && f->start; i++)                                                                         \
-                from_f += (float)values[f->fast->walk_leaf[at[i]]];                                                         \
-            for (int i = 0; i < n && !f->start; i++)                                                                        \
-                from += values[f->fast->walk_leaf[at[i]]];                                                                  \
-        }                                                                                                                   \
-        return f->start ? (double)from_f : from;                                                                            \
-    }                                                                                                                       \
-    static void walk_tree_##NAME(const pst_walk_##NAME *walk, const pst_fast_tree *tree, const T *x, int64_t stride, int n, \
-                                 const int32_t *leaf_of, int32_t *leaf)                                                     \
-    {                                                                                                                       \
-        for (int r = 0; r < n; r += AT_ONCE) {                                                                              \
-            const T *row[AT_ONCE];                                                                                          \
-            uint32_t at[AT_ONCE];                                                                                           \
-            int depth = tree->depth;                                                                                        \
-            for (int i = 0; i < AT_ONCE; i++) {                                                                             \
-                row[i] = x + (r + i < n ? r + i : r) * stride;                                                              \
-                at[i] = (uint32_t)tree->root;                                                                               \
-            }                                                                                                               \
-            STEPS(NAME, AT_ONCE, row[i])                                                                                    \
-            for (int i = 0; i < AT_ONCE && r + i < n; i++)                                                                  \
-                leaf[r + i] = leaf_of[at[i]];                                                                               \
-        }                                                                                                                   \
-    }                                                                                                                       \
-    static void copy_rows_##NAME(const pst_forest_fast *q, const T *x, int64_t cols, int n, T *to)                          \
-    {                                                                                                                       \
-        for (int r = 0; r < n; r++, x += cols, to += 2 * q->n_walk)                                                         \
-            for (int i = 0; i < q->n_walk; i++) {                                                                           \
-                to[i] = x[q->walk_features[i]];                                                                             \
-                to[q->n_walk + i] = -x[q->walk_features[i]];                                                                \
-            }                                                                                                               \
+#define WALK(NAME, T)                                                                                                                    \
+    static inline __attribute__((always_inline)) void walk_group_##NAME(const pst_forest_fast *q, const T *x, int32_t t, const int many, \
+                                                                        uint32_t *at)                                                    \
+    {                                                                                                                                    \
+        const pst_walk_##NAME *walk = q->walk_##NAME;                                                                                    \
+        int depth = 0;                                                                                                                   \
+        for (int i = t / AT_ONCE; i < (t + many) / AT_ONCE; i++)                                                                         \
+            depth = q->walk_depths[i] > depth ? q->walk_depths[i] : depth;                                                               \
+        PST_UNROLLED (i, 0, many)                                                                                                        \
+            at[i] = (uint32_t)q->walk_roots[t + i];                                                                                      \
+        STEPS(NAME, many, x)                                                                                                             \
+    }                                                                                                                                    \
+    /* The next trees from t on; returns how many. */                                                                                    \
+    static inline int walk_next_##NAME(const pst_forest *f, const T *x, int32_t t, uint32_t *at)                                         \
+    {                                                                                                                                    \
+        int n = f->n_trees - t;                                                                                                          \
+        if (n >= MANY) {                                                                                                                 \
+            walk_group_##NAME(f->fast, x, t, MANY, at);                                                                                  \
+            return MANY;                                                                                                                 \
+        }                                                                                                                                \
+        walk_group_##NAME(f->fast, x, t, AT_ONCE, at);                                                                                   \
+        return n < AT_ONCE ? n : AT_ONCE;                                                                                                \
+    }                                                                                                                                    \
+    static void walk_row_##NAME(const pst_forest *f, const T *x, int32_t *leaf)                                                          \
+    {                                                                                                                                    \
+        uint32_t at[MANY];                                                                                                               \
+        for (int32_t t = 0, n; t < f->n_trees; t += n) {                                                                                 \
+            n = walk_next_##NAME(f, x, t, at);                                                                                           \
+            for (int i = 0; i < n; i++)                                                                                                  \
+                leaf[t + i] = f->fast->walk_leaf[at[i]];                                                                                 \
+        }                                                                                                                                \
+    }                                                                                                                                    \
+    static double walk_sum_##NAME(const pst_forest *f, const T *x, double from)                                                          \
+    {                                                                                                                                    \
+        uint32_t at[MANY];                                                                                                               \
+        const double *values = f->fast->values;                                                                                          \
+        float from_f = (float)from;                                                                                                      \
+        for (int32_t t = 0, n; t < f->n_trees; t += n) {                                                                                 \
+            n = walk_next_##NAME(f, x, t, at);                                                                                           \
+            for (int i = 0; i < n && f->start; i++)                                                                                      \
+                from_f += (float)values[f->fast->walk_leaf[at[i]]];                                                                      \
+            for (int i = 0; i < n && !f->start; i++)                                                                                     \
+                from += values[f->fast->walk_leaf[at[i]]];                                                                               \
+        }                                                                                                                                \
+        return f->start ? (double)from_f : from;                                                                                         \
+    }                                                                                                                                    \
+    static void walk_tree_##NAME(const pst_walk_##NAME *walk, const pst_fast_tree *tree, const T *x, int64_t stride, int n,              \
+                                 const int32_t *leaf_of, int32_t *leaf)                                                                  \
+    {                                                                                                                                    \
+        for (int r = 0; r < n; r += AT_ONCE) {                                                                                           \
+            const T *row[AT_ONCE];                                                                                                       \
+            uint32_t at[AT_ONCE];                                                                                                        \
+            int depth = tree->depth;                                                                                                     \
+            for (int i = 0; i < AT_ONCE; i++) {                                                                                          \
+                row[i] = x + (r + i < n ? r + i : r) * stride;                                                                           \
+                at[i] = (uint32_t)tree->root;                                                                                            \
+            }                                                                                                                            \
+            STEPS(NAME, AT_ONCE, row[i])                                                                                                 \
+            for (int i = 0; i < AT_ONCE && r + i < n; i++)                                                                               \
+                leaf[r + i] = leaf_of[at[i]];                                                                                            \
+        }                                                                                                                                \
+    }                                                                                                                                    \
+    static void copy_rows_##NAME(const pst_forest_fast *q, const T *x, int64_t cols, int n, T *to)                                       \
+    {                                                                                                                                    \
+        for (int r = 0; r < n; r++, x += cols, to += 2 * q->n_walk)                                                                      \
+            for (int i = 0; i < q->n_walk; i++) {                                                                                        \
+                to[i] = x[q->walk_features[i]];                                                                                          \
+                to[q->n_walk + i] = -x[q->walk_features[i]];                                                                             \
+            }                                                                                                                            \
     }
 WALK(f, float)
 WALK(d, double)
