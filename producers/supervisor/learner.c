@@ -31,6 +31,7 @@
 
 #define LINES_PER_S     10000.
 #define BYTES_PER_S     (8. * 1048576)
+#define POINTS_PER_S    50000.     /* metric points: over it the learner waits at its pipe, nothing is left out */
 #define TEE_BYTES_MAX   (64 << 20) /* training-log.txt */
 #define READ_BYTES      65536
 #define WISH_EVERY_US   500000
@@ -52,6 +53,7 @@ typedef struct learner {
     pid_t pid;
     stream out, err;
     pst_limiter limiter;
+    pst_pace points;
     pst_metric_file *files[2];
     int tee;
     int64_t tee_bytes;
@@ -67,14 +69,25 @@ typedef struct learner {
 
 /* ---- output ----------------------------------------------------------------------------------------------------------------- */
 
-static void tell_gap(learner *l, bool force)
+static void tell_kept(void *arg, int kind, int64_t time_us, const char *text, size_t len)
+{
+    learner *l = arg;
+    pst_outlet_log(l->run->outlet, (pst_log_stream)kind, time_us, text, len);
+}
+
+/* At the end the last of the lines that had no room are told all the same: how it ended is what people look for. */
+static void tell_gap(learner *l, bool at_end)
 {
     int64_t lines, bytes;
     char why[128];
-    if (!pst_limiter_gap(&l->limiter, pst_mono_us(), force, &lines, &bytes))
+    if (!pst_limiter_gap(&l->limiter, pst_mono_us(), at_end, &lines, &bytes))
         return;
-    snprintf(why, sizeof why, "more than %.0f lines or %.0f bytes a second", l->limiter.lines_per_s, l->limiter.bytes_per_s);
-    pst_outlet_gap(l->run->outlet, pst_now_us(), lines, bytes, why);
+    if (lines) {
+        snprintf(why, sizeof why, "more than %.0f lines or %.0f bytes a second", l->limiter.lines_per_s, l->limiter.bytes_per_s);
+        pst_outlet_gap(l->run->outlet, pst_now_us(), lines, bytes, why);
+    }
+    if (at_end)
+        pst_limiter_tail(&l->limiter, tell_kept, l);
 }
 
 static void tell_checkpoint(learner *l, int64_t now, bool force)
@@ -87,17 +100,17 @@ static void tell_checkpoint(learner *l, int64_t now, bool force)
     pst_event_clear(&pst_process_report_type, &l->checkpoint);
 }
 
+/* What the platform is told by (points, checkpoints) is looked for first: only plain lines are ever left out. */
 static void on_line(void *arg, const char *text, size_t len)
 {
     stream *s = arg;
     learner *l = s->l;
     pst_metric_point point;
+    int64_t now = pst_mono_us();
     if (s->kind == PST_LOG_STREAM_STDERR && len)
         snprintf(l->end->last_error, sizeof l->end->last_error, "%s", text);
-    tell_gap(l, false);
-    if (!pst_limiter_take(&l->limiter, len, pst_mono_us()))
-        return;
     if (s->kind == PST_LOG_STREAM_STDOUT && pst_metric_line(text, len, pst_now_us(), &point)) {
+        pst_pace_take(&l->points, now);
         pst_outlet_metric(l->run->outlet, &point);
         pst_event_clear(&pst_metric_point_type, &point);
         return;
@@ -108,10 +121,14 @@ static void on_line(void *arg, const char *text, size_t len)
             pst_event_clear(&pst_process_report_type, &l->checkpoint);
         l->checkpoint = checkpoint;
         l->checkpoint_waits = true;
-        tell_checkpoint(l, pst_mono_us(), false);
+        tell_checkpoint(l, now, false);
         return;
     }
-    pst_outlet_log(l->run->outlet, s->kind, pst_now_us(), text, len);
+    tell_gap(l, false);
+    if (pst_limiter_take(&l->limiter, len, now))
+        pst_outlet_log(l->run->outlet, s->kind, pst_now_us(), text, len);
+    else
+        pst_limiter_keep(&l->limiter, (int)s->kind, pst_now_us(), text, len);
 }
 
 static void on_file_point(void *arg, const pst_metric_point *point)
@@ -134,11 +151,18 @@ static void keep_copy(learner *l, const char *data, size_t len)
     }
 }
 
+/* Should the learner wait at its pipe? Points come faster than is good for anybody, or faster than the broker, which answers, takes them:
+ * then the disk would fill and the oldest be lost. A broker that is away holds nobody up: that is what the spool is for. */
+static bool held_up(learner *l)
+{
+    return pst_pace_wait_us(&l->points, pst_mono_us()) > 0 || pst_outlet_crowded(l->run->outlet);
+}
+
 /* Reads what is there, up to a bound, so that neither stream starves the other nor the timers. */
-static void read_stream(learner *l, stream *s)
+static void read_stream(learner *l, stream *s, bool hold)
 {
     char data[READ_BYTES];
-    for (int rounds = 0; s->fd >= 0 && rounds < 16; rounds++) {
+    for (int rounds = 0; s->fd >= 0 && rounds < 16 && !(hold && held_up(l)); rounds++) {
         ssize_t n = read(s->fd, data, sizeof data);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
@@ -158,10 +182,13 @@ static int start(learner *l, pst_err *err)
 {
     pst_run *r = l->run;
     int out[2] = {-1, -1}, errs[2] = {-1, -1};
-    if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errs, O_CLOEXEC) < 0) {
+    if (pipe2(out, O_CLOEXEC) < 0)
+        return pst_err_sys(err, errno, "cannot make a pipe for the learner's output");
+    if (pipe2(errs, O_CLOEXEC) < 0) {
+        int why = errno;
         close(out[0]);
         close(out[1]);
-        return pst_err_sys(err, errno, "cannot make pipes");
+        return pst_err_sys(err, why, "cannot make a pipe for the learner's errors");
     }
     l->out.fd = out[0];
     l->err.fd = errs[0];
@@ -300,13 +327,14 @@ static void watch(learner *l)
 {
     while (!l->empty) {
         bool stopped = l->end->stopped;
-        struct pollfd fds[4] = {{.fd = l->out.fd, .events = POLLIN},
-                                {.fd = l->err.fd, .events = POLLIN},
+        bool held = held_up(l);
+        struct pollfd fds[4] = {{.fd = held ? -1 : l->out.fd, .events = POLLIN},
+                                {.fd = held ? -1 : l->err.fd, .events = POLLIN},
                                 {.fd = l->child_fd, .events = POLLIN},
                                 {.fd = stopped ? -1 : pst_stop_fd(), .events = POLLIN}};
-        poll(fds, 4, 100);
-        read_stream(l, &l->out);
-        read_stream(l, &l->err);
+        poll(fds, 4, held ? 5 : 100);
+        read_stream(l, &l->out, true);
+        read_stream(l, &l->err, true);
         reap(l);
         timers(l, pst_mono_us());
     }
@@ -318,7 +346,7 @@ static void watch(learner *l)
                 close(both[i]->fd);
                 both[i]->fd = -1;
             }
-            read_stream(l, both[i]);
+            read_stream(l, both[i], false);
         }
     }
 }
@@ -355,14 +383,19 @@ int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end
     sigaddset(&children, SIGCHLD);
     memset(ret_end, 0, sizeof *ret_end);
     learner l = {.run = r, .end = ret_end, .tee = -1, .child_fd = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK)};
-    if (l.child_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-        return pst_err_sys(err, errno, "cannot watch over child processes");
+    if (l.child_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) {
+        int rc = pst_err_sys(err, errno, "cannot watch over child processes");
+        if (l.child_fd >= 0)
+            close(l.child_fd);
+        return rc;
+    }
     pthread_sigmask(SIG_BLOCK, &children, NULL);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     stream_init(&l, &l.out, PST_LOG_STREAM_STDOUT);
     stream_init(&l, &l.err, PST_LOG_STREAM_STDERR);
     pst_limiter_init(&l.limiter, limits && limits->lines_per_s > 0 ? limits->lines_per_s : LINES_PER_S,
                      limits && limits->bytes_per_s > 0 ? limits->bytes_per_s : BYTES_PER_S, pst_mono_us());
+    pst_pace_init(&l.points, POINTS_PER_S, pst_mono_us());
     open_files(&l);
     int rc = start(&l, err);
     if (!rc) {
@@ -376,9 +409,10 @@ int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end
     tell_gap(&l, true);
     tell_checkpoint(&l, pst_mono_us(), true);
     for (int i = 0; i < 2; i++) {
-        pst_metric_file_poll(l.files[i]);
+        pst_metric_file_drain(l.files[i]);
         pst_metric_file_free(l.files[i]);
     }
+    pst_limiter_done(&l.limiter);
     ret_end->cpu_seconds = l.reaped_cpu;
     int fds[] = {l.out.fd, l.err.fd, l.tee, l.child_fd};
     for (int i = 0; i < 4; i++)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define POLL_BYTES_MAX (1 << 20)
+#define DRAIN_ROUNDS   256 /* at the end: so many times the above */
 
 struct pst_metric_file {
     char *path;
@@ -54,12 +55,14 @@ pst_metric_file *pst_metric_file_new(const char *path, void (*point)(void *arg, 
     return f;
 }
 
-void pst_metric_file_poll(pst_metric_file *f)
+/* Returns whether there may be more. */
+static bool read_some(pst_metric_file *f)
 {
     struct stat st;
+    bool more = false;
     int fd = f ? open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
     if (fd < 0)
-        return;
+        return false;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
         if (st.st_ino != f->inode || st.st_size < f->at) {
             f->at = 0;
@@ -67,16 +70,31 @@ void pst_metric_file_poll(pst_metric_file *f)
             pst_buf_clear(&f->lines.part);
         }
         char data[65536];
+        more = true;
         for (size_t total = 0; total < POLL_BYTES_MAX;) {
             ssize_t n = pread(fd, data, sizeof data, f->at);
-            if (n <= 0)
+            if (n <= 0) {
+                more = false;
                 break;
+            }
             pst_lines_feed(&f->lines, data, (size_t)n);
             f->at += n;
             total += (size_t)n;
         }
     }
     close(fd);
+    return more;
+}
+
+void pst_metric_file_poll(pst_metric_file *f)
+{
+    read_some(f);
+}
+
+void pst_metric_file_drain(pst_metric_file *f)
+{
+    for (int i = 0; i < DRAIN_ROUNDS && read_some(f); i++)
+        ;
 }
 
 void pst_metric_file_free(pst_metric_file *f)

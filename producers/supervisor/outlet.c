@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define ANSWERS_US  3000000 /* a broker that acknowledged something so long ago is there */
 #define STATE_MAGIC 0x31746c74756f7370ull
 
 typedef struct item {
@@ -55,6 +56,7 @@ struct pst_outlet {
     list flight;          /* sent, oldest first; acknowledged ones stay until they are at the head */
     size_t segment_left;  /* unfinished items of the spool segment that was loaded */
     int64_t acked, dropped;
+    int64_t acked_us;                         /* when the last was; monotonic */
     int64_t unspooled_lines, unspooled_bytes; /* the disk was full: told as a gap */
 };
 
@@ -277,6 +279,7 @@ static void load_segment(pst_outlet *o)
 static void finish_item(pst_outlet *o, item *it)
 {
     o->acked++;
+    o->acked_us = pst_mono_us();
     if (it->segment) {
         o->st->done++;
         if (--o->segment_left == 0) {
@@ -531,6 +534,14 @@ int pst_outlet_flush(pst_outlet *o, bool (*give_up)(void *arg), void *arg)
     }
     pthread_mutex_unlock(&o->lock);
     return rc;
+}
+
+bool pst_outlet_crowded(pst_outlet *o)
+{
+    pthread_mutex_lock(&o->lock);
+    bool yes = pst_spool_bytes(o->spool) > o->conf.spool_bytes_max / 2 && pst_mono_us() - o->acked_us < ANSWERS_US;
+    pthread_mutex_unlock(&o->lock);
+    return yes;
 }
 
 void pst_outlet_counts(pst_outlet *o, int64_t ret_counts[4])

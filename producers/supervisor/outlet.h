@@ -55,6 +55,8 @@ void pst_outlet_gap(pst_outlet *o, int64_t time_us, int64_t lines, int64_t bytes
 void pst_outlet_metric(pst_outlet *o, const pst_metric_point *point);
 /* training_id, generation, process, reporter, host are filled in; time where it is 0. */
 void pst_outlet_report(pst_outlet *o, const pst_process_report *report);
+/* More than half of the spool is used although the broker answers: whoever pushes should wait rather than have the oldest dropped. */
+bool pst_outlet_crowded(pst_outlet *o);
 /* Waits until everything is acknowledged. give_up is asked every 100 ms; true: PST_ESTOPPED, nothing is lost yet. */
 int pst_outlet_flush(pst_outlet *o, bool (*give_up)(void *arg), void *arg);
 /* {records acknowledged, records waiting, bytes spooled now, records dropped}. */

@@ -21,7 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define KEPT_MAX 60000
+#define KEPT_MAX   60000
+#define POINTS_MAX 41000
 
 typedef struct world {
     char dir[64];
@@ -32,7 +33,7 @@ typedef struct world {
     /* what came out */
     pst_process_report reports[32];
     pst_log_line *lines;
-    pst_metric_point points[2000];
+    pst_metric_point points[POINTS_MAX];
     size_t n_reports, n_lines, n_points;
     void *tokens[PST_OUTLET_ITEMS_MAX + 16];
     size_t n_tokens;
@@ -47,7 +48,7 @@ static int sink_send(void *arg, pst_outlet_kind kind, const char *key, const voi
     void *to = kind == PST_OUTLET_REPORT ? (void *)&w->reports[w->n_reports]
                : kind == PST_OUTLET_LOG  ? (void *)&w->lines[w->n_lines]
                                          : (void *)&w->points[w->n_points];
-    assert_true(w->n_reports < 31 && w->n_lines < KEPT_MAX - 1 && w->n_points < 1999);
+    assert_true(w->n_reports < 31 && w->n_lines < KEPT_MAX - 1 && w->n_points < POINTS_MAX - 1);
     assert_string_equal(key, "training-unit");
     assert_int_equal(pst_decode_run(w->plans[kind], body, len, to, NULL), 0);
     (kind == PST_OUTLET_REPORT ? &w->n_reports : kind == PST_OUTLET_LOG ? &w->n_lines : &w->n_points)[0]++;
@@ -370,6 +371,30 @@ static void test_run_flood_is_bounded_and_the_gap_told(void **state)
     assert_int_equal(told + lost, 200001);
 }
 
+/* Points and checkpoints are no plain lines: however many come at once, they all arrive; and the last line is always told. */
+static void test_run_flood_loses_no_metric_no_checkpoint_and_not_the_end(void **state)
+{
+    world *w = *state;
+    run(w,
+        "seq 40000 | sed 's/.*/{\"penstock\":\"metrics\",\"step\":&,\"loss\":0.5}/'; seq 30000; "
+        "echo '{\"penstock\":\"checkpoint\",\"step\":40000}'; seq 30000; echo last-line",
+        NULL, &(pst_output_limits){.lines_per_s = 1000});
+    REPORTS(w, STARTED, DOWNLOADING, RUNNING, CHECKPOINT, STORING, EXITED);
+    assert_int_equal(w->n_points, 40000);
+    for (size_t i = 0; i < w->n_points; i++)
+        assert_int_equal(w->points[i].step, i + 1);
+    int64_t told = 0, lost = 0;
+    for (size_t i = 0; i < w->n_lines; i++)
+        if (w->lines[i].gap)
+            lost += w->lines[i].gap->lines;
+        else if (w->lines[i].stream == PST_LOG_STREAM_STDOUT)
+            told++;
+    assert_true(lost > 0);
+    assert_int_equal(told + lost, 60001);
+    assert_string_equal(w->lines[w->n_lines - 1].text, "last-line");
+    assert_string_equal(w->lines[w->n_lines - 2].text, "30000");
+}
+
 static void put_code(world *w, const char *files[][2], size_t n)
 {
     char *dir = pst_fs_join(w->dir, "src");
@@ -559,6 +584,7 @@ int main(void)
         RUN(test_run_processes_that_left_the_group_are_ended_too),
         RUN(test_run_background_work_that_ends_in_time_is_waited_for),
         RUN(test_run_flood_is_bounded_and_the_gap_told),
+        RUN(test_run_flood_loses_no_metric_no_checkpoint_and_not_the_end),
         RUN(test_run_code_is_fetched_checked_and_the_working_folder),
         RUN(test_run_missing_code_and_damaged_code_have_their_codes),
         RUN(test_run_hostile_archive_is_the_users_fault),
