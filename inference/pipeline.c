@@ -267,17 +267,20 @@ static int read_output(pst_reader *r, const json_t *root, pst_pipeline *p)
 
 static int read_score(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const known[] = {"type", "threshold"};
+    static const char *const known[] = {"type", "threshold", "non_finite"};
+    static const char *const non_finites[] = {"pass", "dead_letter"};
     static const char *const types[] = {"auto", "raw", "reconstruction_error", "class"};
     json_t *o;
-    int rc, type = 0;
+    int rc, type = 0, non_finite = 0;
     double threshold = NAN;
     if ((rc = pst_reader_section(r, root, "score", &o)) < 0 || !o)
         return rc;
     if ((rc = pst_reader_check_keys(r, o, "score", known, N(known))) < 0 ||
         (rc = pst_reader_word(r, o, "score", "type", types, N(types), &type)) < 0 ||
-        (rc = pst_reader_num(r, o, "score", "threshold", -HUGE_VAL, HUGE_VAL, &threshold)) < 0)
+        (rc = pst_reader_num(r, o, "score", "threshold", -HUGE_VAL, HUGE_VAL, &threshold)) < 0 ||
+        (rc = pst_reader_word(r, o, "score", "non_finite", non_finites, 2, &non_finite)) < 0)
         return rc;
+    p->non_finite_dead = non_finite == 1;
     p->score_type = (pst_score_type)type;
     p->has_threshold = !isnan(threshold);
     p->threshold = p->has_threshold ? threshold : 0;
@@ -305,17 +308,19 @@ static int read_batching(pst_reader *r, const json_t *root, pst_pipeline *p)
 
 static int read_errors(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const known[] = {"tolerance", "dead_letter", "null"};
+    static const char *const known[] = {"tolerance", "dead_letter", "null", "pause_after"};
     static const char *const letter[] = {"topic"};
     static const char *const tolerances[] = {"all", "none"};
     static const char *const nulls[] = {"pass", "skip", "dead_letter"};
     json_t *o, *d;
     int rc, tolerance = 0, null_policy = 0;
+    p->pause_after = 1000;
     if ((rc = pst_reader_section(r, root, "errors", &o)) < 0 || !o)
         return rc;
     if ((rc = pst_reader_check_keys(r, o, "errors", known, N(known))) < 0 ||
         (rc = pst_reader_word(r, o, "errors", "tolerance", tolerances, 2, &tolerance)) < 0 ||
         (rc = pst_reader_word(r, o, "errors", "null", nulls, 3, &null_policy)) < 0 ||
+        (rc = pst_reader_whole(r, o, "errors", "pause_after", 0, 1000000000, &p->pause_after)) < 0 ||
         (rc = pst_reader_section(r, o, "dead_letter", &d)) < 0)
         return rc;
     p->tolerance_none = tolerance == 1;

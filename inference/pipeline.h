@@ -78,6 +78,7 @@ typedef struct pst_pipeline {
     pst_score_type score_type;
     bool has_threshold;
     double threshold;
+    bool non_finite_dead; /* a score that is NaN or infinite is a dead letter */
 
     size_t batch_count, batch_bytes;
     int64_t batch_age_us;
@@ -86,6 +87,7 @@ typedef struct pst_pipeline {
     bool tolerance_none;
     char *dlq_topic; /* NULL: <input>.dlq */
     pst_null_policy on_null;
+    int64_t pause_after; /* dead letters in a row; 0 = never */
 
     bool has_canary;
     pst_model_choice canary;

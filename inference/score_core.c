@@ -5,10 +5,11 @@
 
 #include "common/base/hash.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS_MAX = 1000, INFER_FAILURES_MAX = 20 };
+enum { KINDS_MAX = 1000, INFER_FAILURES_MAX = 20, REFUSED_US = 30000000 };
 
 /* Records of one schema, for one lane. */
 typedef struct kind {
@@ -17,6 +18,8 @@ typedef struct kind {
     pst_output *output;
     int32_t output_id; /* -1 = not registered yet */
     char *why;
+    pst_err refused; /* what the registry said against the output schema */
+    int64_t refused_us;
 } kind;
 
 struct pst_lane {
@@ -432,6 +435,25 @@ static int infer_all(pst_core *c, pst_fate *fates, pst_err *err)
     return 0;
 }
 
+bool pst_core_finite(const pst_core *c, const pst_fate *f)
+{
+    const double *scores;
+    const char *label;
+    size_t n = pst_core_score(c, f, false, &scores, &label);
+    bool finite = true;
+    for (size_t i = 0; i < n; i++)
+        finite &= isfinite(scores[i]) != 0;
+    return finite;
+}
+
+static void refuse_non_finite(pst_core *c, pst_fate *f)
+{
+    if (f->kind != PST_FATE_SCORED || pst_core_finite(c, f))
+        return;
+    bad(c, f, "INFER", "non-finite", "the score is NaN or infinite and score.non_finite is dead_letter");
+    f->shadow = NULL;
+}
+
 int pst_core_run(pst_core *c, const pst_record *records, size_t n, pst_fate *ret_fates, size_t *ret_usable, pst_err *err)
 {
     PST_ASSERT(n <= c->rows_max && c->roles[PST_VARIANT_PRIMARY].now);
@@ -453,9 +475,12 @@ int pst_core_run(pst_core *c, const pst_record *records, size_t n, pst_fate *ret
         break;
     }
     int rc = infer_all(c, ret_fates, err);
-    if (rc == 0)
-        *ret_usable = usable;
-    return rc;
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; c->p->non_finite_dead && i < usable; i++)
+        refuse_non_finite(c, &ret_fates[i]);
+    *ret_usable = usable;
+    return 0;
 }
 
 /* ---- what came of it ------------------------------------------------------------------------------------------------------- */
@@ -482,16 +507,33 @@ const pst_binding *pst_core_fate_binding(const pst_fate *f, bool shadow)
     return shadow ? f->shadow->binding : f->lane->binding;
 }
 
+/* The id under which scores of this kind are written. A refusal is remembered for a while: it is said of each record and asked for once. */
+static int output_id(pst_core *c, kind *k, bool shadow, int64_t now_us, pst_err *err)
+{
+    if (k->output_id >= 0)
+        return 0;
+    if (!k->refused.code || now_us - k->refused_us > REFUSED_US) {
+        pst_err_clear(&k->refused);
+        int rc = c->host.output_id(c->host.arg, pst_output_schema(k->output), shadow, &k->output_id, &k->refused);
+        if (rc == 0)
+            return 0;
+        k->output_id = -1;
+        k->refused_us = now_us;
+    }
+    pst_err said = k->refused;
+    if (said.cls != PST_CLASS_DATA)
+        pst_err_clear(&k->refused);
+    return pst_err_set(err, said.code, said.cls, said.origin, said.native, "%s", said.text);
+}
+
 int pst_core_encode(pst_core *c, const pst_record *r, const pst_fate *f, bool shadow, int64_t now_us, pst_buf *out, pst_err *err)
 {
     pst_lane *l = shadow ? f->shadow : f->lane;
     size_t row = shadow ? f->shadow_row : f->row;
     kind *k = l->row_kind[row];
-    if (k->output_id < 0) {
-        int rc = c->host.output_id(c->host.arg, pst_output_schema(k->output), l->variant == PST_VARIANT_SHADOW, &k->output_id, err);
-        if (rc < 0)
-            return rc;
-    }
+    int rc = output_id(c, k, l->variant == PST_VARIANT_SHADOW, now_us, err);
+    if (rc < 0)
+        return rc;
     pst_score_parts s = {.model = {l->model.data, l->model.len},
                          .topic = r->topic,
                          .partition = r->partition,

@@ -29,7 +29,7 @@ typedef struct pst_core_host {
     void *arg;
     /* Class RETRY: ask again later (PST_EAGAIN: this id is not known yet; anything else: the registry is away). DATA: there is no such id. */
     int (*schema)(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err);
-    /* Registers an output schema. RETRY: ask again later; else the pipeline cannot run. */
+    /* Registers an output schema. RETRY: ask again later; DATA: it is refused, and so are the records that need it. */
     int (*output_id)(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err);
     bool unframed; /* values are Avro bodies without framing, all of schema id 0 (files) */
 } pst_core_host;
@@ -67,12 +67,14 @@ const pst_binding *pst_core_binding(const pst_core *c, pst_variant role); /* new
 /* Decodes and runs. fates: n. ret_usable < n: the record there must wait, err (RETRY) says why; use those before it.
  * < 0: PST_ESTATE the model fails on every record (class RETRY: another model may cure it); the rest FATAL. n ≤ batching.count. */
 int pst_core_run(pst_core *c, const pst_record *records, size_t n, pst_fate *ret_fates, size_t *ret_usable, pst_err *err);
-/* Appends the framed value of a SCORED record. RETRY as output_id. */
+/* Appends the framed value of a SCORED record. RETRY as output_id; DATA: the registry refuses the schema of this record's score (asked again
+ * after half a minute). */
 int pst_core_encode(pst_core *c, const pst_record *r, const pst_fate *f, bool shadow, int64_t now_us, pst_buf *out, pst_err *err);
 const char *pst_core_message(const pst_core *c, const pst_fate *f);
 /* Of a SCORED record, borrowed until the next run. missing: one byte a feature. ret_features may be NULL. */
 size_t pst_core_score(const pst_core *c, const pst_fate *f, bool shadow, const double **ret_scores, const char **ret_label);
 const pst_feature *pst_core_missing(const pst_core *c, const pst_fate *f, const uint8_t **ret_missing, size_t *ret_n);
+bool pst_core_finite(const pst_core *c, const pst_fate *f); /* SCORED: no NaN, nothing infinite among the scores */
 const pst_binding *pst_core_fate_binding(const pst_fate *f, bool shadow);
 /* Everything before `offset` of this partition is committed: changes of model that lie behind are concluded. */
 void pst_core_committed(pst_core *c, const char *topic, int32_t partition, int64_t offset);

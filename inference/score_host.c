@@ -11,6 +11,11 @@
 
 enum { SCHEMA_TRIES = 3, SCHEMA_FORGET_US = 60000000 };
 
+/* A dead letter is its record with some headers more. Its producer takes whatever a consumer can have read (a record may be far larger than its
+ * topic's limit, which is for what is left after compression); what the letters' topic takes, the broker says. */
+enum { RECORD_BYTES_DEFAULT = 1048588, SCORE_BYTES_DEFAULT = 1000000, LETTER_HEADERS_BYTES = 64 << 10 };
+#define LETTER_BYTES_MAX "1000000000"
+
 /* ---- what the core asks for ------------------------------------------------------------------------------------------------ */
 
 static pst_unknown_schema *find_unknown(pst_scorer *s, int32_t id, bool add)
@@ -24,6 +29,14 @@ static pst_unknown_schema *find_unknown(pst_scorer *s, int32_t id, bool add)
         memmove(s->unknown, s->unknown + PST_SCHEMAS_UNKNOWN_MAX / 2, (s->n_unknown = PST_SCHEMAS_UNKNOWN_MAX / 2) * sizeof(*s->unknown));
     s->unknown[s->n_unknown] = (pst_unknown_schema){.id = id};
     return &s->unknown[s->n_unknown++];
+}
+
+/* Nobody leaves because of what a registry says while it is running: no right today may be a right tomorrow, and a proxy's 400 says nothing of a
+ * schema. What remains as DATA is a verdict on the schema itself. */
+static int wait_instead(pst_err *err, const pst_err *e)
+{
+    bool http = !strcmp(e->origin, "registry") && (e->code == PST_EAUTH || e->code == PST_EINVAL || e->code == PST_ELIMIT);
+    return pst_err_set(err, e->code, http ? PST_CLASS_RETRY : e->cls, e->origin, e->native, "%s", e->text);
 }
 
 /* An id may be minutes younger than its first record's arrival here, so "not found" is believed only when it is said three times over
@@ -42,11 +55,8 @@ int pst_scorer_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_
             *u = s->unknown[--s->n_unknown];
         return 0;
     }
-    if (rc != PST_ENOTFOUND) {
-        if (err && !err->code)
-            *err = e;
-        return rc;
-    }
+    if (rc != PST_ENOTFOUND)
+        return wait_instead(err, &e);
     u = find_unknown(s, id, true);
     if (!u->verdict_us && now - u->asked_us >= (int64_t)(PST_SCHEMA_WAIT_MS - 100) * 1000) {
         u->tries++;
@@ -65,9 +75,17 @@ int pst_scorer_output_id(void *arg, const char *schema_text, bool shadow, int32_
 {
     pst_scorer *s = arg;
     char *subject = pst_sprintf("%s-value", shadow ? s->p->shadow_topic : s->p->output_topic);
-    int rc = pst_registry_register(s->client->registry, subject, schema_text, ret_id, err);
+    pst_err e = {0};
+    int rc = pst_registry_register(s->client->registry, subject, schema_text, ret_id, &e);
     if (rc == PST_EINCOMPAT)
-        pst_err_prefix(err, "the scores' schema does not fit what %s holds already", subject);
+        pst_err_prefix(&e, "the scores' schema does not fit what %s holds already", subject);
+    bool invalid = e.code == PST_EINVAL && (e.native == 422 || e.native / 100 == 422); /* 422, or 42201 … */
+    if (rc == PST_ENOTFOUND)                                                           /* a POST that finds nothing found no registry */
+        e.cls = PST_CLASS_RETRY;
+    if (rc < 0 && invalid)
+        rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "registry", e.native, "%s", e.text);
+    else if (rc < 0)
+        rc = wait_instead(err, &e);
     free(subject);
     return rc;
 }
@@ -116,10 +134,25 @@ void pst_scorer_idle_ms(int ms)
         pst_sleep_ms(ms < 50 ? ms : 50);
 }
 
-static int make_topic(pst_scorer *s, const char *name, int partitions)
+/* The largest batch that a topic takes; 0 = it does not say. */
+static size_t topic_bytes_max(pst_scorer *s, const char *topic)
+{
+    char *value = NULL;
+    long long bytes = 0;
+    if (pst_admin_topic_config(s->client->bus, topic, "max.message.bytes", &value, 10000, NULL) == 0)
+        bytes = strtoll(value, NULL, 10);
+    free(value);
+    return bytes > 0 ? (size_t)bytes : 0;
+}
+
+/* bytes_max: of one record, when the broker's default is not to count; 0 = it is. */
+static int make_topic(pst_scorer *s, const char *name, int partitions, size_t bytes_max)
 {
     pst_err e = {0};
-    pst_topic_spec spec = {.name = name, .partitions = partitions, .replication = -1};
+    char bytes[24];
+    snprintf(bytes, sizeof(bytes), "%zu", bytes_max);
+    const char *const configs[] = {"max.message.bytes", bytes, NULL};
+    pst_topic_spec spec = {.name = name, .partitions = partitions, .replication = -1, .configs = bytes_max ? configs : NULL};
     int rc = pst_admin_create_topics(s->client->bus, &spec, 1, 15000, &e);
     if (rc < 0 && e.cls != PST_CLASS_RETRY) { /* no right to create: it may well exist */
         pst_log(PST_LOG_WARN, "score", "event=topic_not_created topic=%s error=\"%s\"", name, e.text);
@@ -134,6 +167,7 @@ static int make_topic(pst_scorer *s, const char *name, int partitions)
 static int ensure_topics(pst_scorer *s)
 {
     int most = 1, rc;
+    size_t bytes = 0;
     for (size_t i = 0; i < s->p->n_topics; i++) {
         pst_topic_info info = {0};
         if ((rc = pst_admin_topic(s->client->bus, s->inputs[i].name, &info, 10000, &s->err)) < 0)
@@ -141,12 +175,19 @@ static int ensure_topics(pst_scorer *s)
         s->inputs[i].partitions = info.partitions;
         most = info.partitions > most ? info.partitions : most;
         pst_topic_info_done(&info);
+        size_t here = topic_bytes_max(s, s->inputs[i].name);
+        bytes = here > bytes ? here : bytes;
     }
-    if ((rc = make_topic(s, s->p->output_topic, most)) < 0 || (s->p->shadow_topic && (rc = make_topic(s, s->p->shadow_topic, most)) < 0))
+    if ((rc = make_topic(s, s->p->output_topic, most, 0)) < 0 ||
+        (s->p->shadow_topic && (rc = make_topic(s, s->p->shadow_topic, most, 0)) < 0))
         return rc;
+    bytes = (bytes ? bytes : RECORD_BYTES_DEFAULT) + LETTER_HEADERS_BYTES;
     for (size_t i = 0; i < s->p->n_topics && !s->p->tolerance_none; i++)
-        if ((rc = make_topic(s, s->inputs[i].dlq, 1)) < 0)
+        if ((rc = make_topic(s, s->inputs[i].dlq, 1, bytes)) < 0)
             return rc;
+    const char *own = pst_bus_conf_get(s->conf, "message.max.bytes");
+    size_t out = topic_bytes_max(s, s->p->output_topic), least = own ? (size_t)strtoll(own, NULL, 10) : SCORE_BYTES_DEFAULT;
+    s->score_bytes_max = own || least > out ? least : out;
     pst_topic_info info = {0};
     pst_err e = {0};
     if (pst_admin_topic(s->client->bus, s->p->output_topic, &info, 10000, &e) == 0)
@@ -204,7 +245,11 @@ int pst_scorer_open(pst_scorer *s)
         pst_log(PST_LOG_WARN, "score",
                 "event=guarantee pipeline=%s wanted=exactly_once is=at_least_once why=\"the in-memory broker has no transactions\"",
                 s->p->name);
-    rc = pst_txn_new(s->conf, s->txn_id, mode, s->consumer, &s->txn, &s->err);
+    pst_bus_conf *conf = pst_bus_conf_copy(s->conf); /* of the producer alone: a consumer reserves what it may fetch */
+    rc = pst_bus_conf_set(conf, "message.max.bytes", LETTER_BYTES_MAX, "score", &s->err);
+    if (!rc)
+        rc = pst_txn_new(conf, s->txn_id, mode, s->consumer, &s->txn, &s->err);
+    pst_bus_conf_free(conf);
     if (!rc)
         pst_txn_expect(s->txn, s->p->output_topic);
     return rc;

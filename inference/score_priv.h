@@ -46,7 +46,11 @@ typedef struct pst_scorer {
     int output_partitions;
     pst_round round;
     pst_fate *fates;
-    pst_buf value, texts;
+    pst_buf value, shadow_value, texts;
+    pst_header_room headers;
+    size_t score_bytes_max;  /* the largest score that its topic takes */
+    int64_t shadow_waits_us; /* since when the shadow's schema cannot be registered; 0 = it can */
+    uint64_t shadow_skipped; /* in a row */
     pst_unknown_schema *unknown;
     size_t n_unknown;
     uint64_t done; /* records committed */

@@ -15,7 +15,7 @@ void pst_round_done(pst_round *r)
 
 void pst_round_clear(pst_round *r)
 {
-    pst_round keep = {.times = r->times, .ends = r->ends, .n_ends = r->n_ends};
+    pst_round keep = {.times = r->times, .ends = r->ends, .n_ends = r->n_ends, .row_kept = r->row_kept};
     for (size_t i = 0; i < keep.n_ends; i++)
         keep.ends[i].next = -1;
     *r = keep;
@@ -51,6 +51,7 @@ void pst_round_record(pst_round *r, const pst_record *rec)
 void pst_round_dead(pst_round *r, const char *stage, const char *reason)
 {
     r->dead++;
+    r->row++;
     for (size_t i = 0; i < r->n_reasons; i++) {
         if (!strcmp(r->reasons[i].stage, stage) && !strcmp(r->reasons[i].reason, reason)) {
             r->reasons[i].n++;
@@ -64,8 +65,21 @@ void pst_round_dead(pst_round *r, const char *stage, const char *reason)
     }
 }
 
+void pst_round_scored(pst_round *r)
+{
+    r->scored++;
+    r->row = 0;
+    r->row_is_new = true;
+}
+
+uint64_t pst_round_dead_row(const pst_round *r)
+{
+    return r->row + (r->row_is_new ? 0 : r->row_kept);
+}
+
 void pst_round_commit(pst_round *r, pst_core *core, pst_stats *s, int64_t now_us)
 {
+    r->row_kept = pst_round_dead_row(r);
     s->records += r->records;
     s->scored += r->scored;
     s->tombstones += r->tombstones;
@@ -81,6 +95,8 @@ void pst_round_commit(pst_round *r, pst_core *core, pst_stats *s, int64_t now_us
     pst_metric_add(s->anomalies_total, (double)r->anomalies);
     pst_metric_add(s->shadow_scored, (double)r->shadowed);
     pst_metric_add(s->shadow_disagree, (double)r->disagreed);
+    pst_metric_add(s->shadow_skipped, (double)r->shadow_skipped);
+    pst_metric_add(s->non_finite, (double)r->non_finite);
     pst_metric_add(s->commits_ok, 1);
     for (size_t i = 0; i < r->n_reasons; i++)
         for (uint64_t k = 0; k < r->reasons[i].n; k++)

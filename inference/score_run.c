@@ -245,7 +245,7 @@ static int score_batch(pst_scorer *s, const pst_batch *b, size_t n, bool *ret_al
             return hold(s, b, i, &why);
         }
         if (rc < 0) {
-            if (s->err.cls == PST_CLASS_DATA && s->p->tolerance_none) {
+            if (s->err.cls == PST_CLASS_DATA) { /* the pipeline's own word that it ends here */
                 pst_err bad = s->err;
                 pst_err_clear(&s->err);
                 commit(s); /* what was scored before it stays */
@@ -369,6 +369,8 @@ static void tear_down(pst_scorer *s)
     free(s->txn_id);
     free(s->instance_id);
     pst_buf_done(&s->value);
+    pst_buf_done(&s->shadow_value);
+    pst_header_room_done(&s->headers);
     pst_buf_done(&s->texts);
     pst_bus_conf_free(s->conf);
     pst_client_close(s->client);

@@ -55,6 +55,10 @@ pst_stats *pst_stats_new(const char *pipeline)
                                           pipeline, NULL);
     s->shadow_disagree = pst_metric_counter(m, "penstock_scorer_shadow_disagreement_total",
                                             "Shadow label, or side of the threshold, differs.", "pipeline", pipeline, NULL);
+    s->shadow_skipped = pst_metric_counter(m, "penstock_scorer_shadow_skipped_total",
+                                           "Shadow scores left out: refused schema, or too large.", "pipeline", pipeline, NULL);
+    s->non_finite = pst_metric_counter(m, "penstock_scorer_non_finite_total", "Records whose score is NaN or infinite, passed on.",
+                                       "pipeline", pipeline, NULL);
     s->lag_gauge =
         pst_metric_gauge(m, "penstock_scorer_consumer_lag_records", "Records behind the end; -1 = not known.", "pipeline", pipeline, NULL);
     s->load_seconds =

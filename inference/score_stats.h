@@ -23,7 +23,8 @@ typedef struct pst_stats {
     _Atomic bool ready; /* a model is there and partitions are assigned or may be */
     _Atomic uint64_t latency[PST_LATENCY_BUCKETS];
     pst_metric *e2e, *decode, *emit, *commit, *lag_gauge, *scored_total, *swaps, *swap_failures, *load_seconds, *loaded, *consumed,
-        *missing_total, *anomalies_total, *commits_ok, *aborts_total, *shadow_scored, *shadow_disagree, *tombstones_total;
+        *missing_total, *anomalies_total, *commits_ok, *aborts_total, *shadow_scored, *shadow_disagree, *shadow_skipped, *non_finite,
+        *tombstones_total;
     struct pst_stats_threads *threads;
 } pst_stats;
 

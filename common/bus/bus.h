@@ -74,6 +74,14 @@ typedef struct pst_batch {
 
 /* Fills up to max headers, returns how many there are. Borrowed like the record. */
 size_t pst_record_headers(const pst_record *r, pst_header *ret_headers, size_t max);
+/* Room for headers, which grows with what records bring; {0} to begin with. */
+typedef struct pst_header_room {
+    pst_header *at;
+    size_t cap;
+} pst_header_room;
+/* All headers of a record into room->at, with place for `spare` more behind them; returns how many. */
+size_t pst_record_headers_all(const pst_record *r, pst_header_room *room, size_t spare);
+void pst_header_room_done(pst_header_room *room);
 
 /* ---- consumer ------------------------------------------------------------------------------------------------------------ */
 
@@ -205,6 +213,8 @@ void pst_txn_expect(pst_txn *t, const char *topic);
 /* Waits through outages (returns PST_ESTOPPED when told to stop). PST_EFENCED and PST_EAUTH as for commit. */
 int pst_txn_begin(pst_txn *t, pst_err *err);
 int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err); /* PST_ELIMIT/DATA: record too large, the round is unharmed */
+/* What was learnt about the largest record that a topic takes is forgotten: its setting may have been changed. */
+void pst_txn_forget_limit(pst_txn *t, const char *topic);
 /* Offsets sent: those marked with pst_consumer_mark since begin. */
 int pst_txn_commit(pst_txn *t, pst_err *err);
 int pst_txn_abort(pst_txn *t, pst_err *err); /* rewinds the consumer */
@@ -222,10 +232,9 @@ typedef struct pst_dead_letter {
         reason; /* bad-envelope unknown-schema schema-mismatch limits bad-input null-value too-large … → exception.class.name, x-dlq-reason */
     const char *message; /* cut at 1 kB, no payload → exception.message */
 } pst_dead_letter;
-/* Builds the pst_out (headers in caller's array, texts in caller's buffer) to be sent by pst_txn_send / pst_producer_send. */
-#define PST_DLQ_HEADERS_MAX 48
-void pst_dead_letter_out(const pst_dead_letter *d, const char *topic, pst_header headers[PST_DLQ_HEADERS_MAX], pst_buf *texts,
-                         pst_out *ret_out);
+/* Builds the pst_out (headers in the caller's room, texts in the caller's buffer) to be sent by pst_txn_send / pst_producer_send. Every header
+ * of the record is kept, those of an earlier dead letter excepted. */
+void pst_dead_letter_out(const pst_dead_letter *d, const char *topic, pst_header_room *room, pst_buf *texts, pst_out *ret_out);
 
 /* ---- admin ---------------------------------------------------------------------------------------------------------------- */
 

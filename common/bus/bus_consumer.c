@@ -314,6 +314,22 @@ size_t pst_record_headers(const pst_record *r, pst_header *ret_headers, size_t m
     return n;
 }
 
+size_t pst_record_headers_all(const pst_record *r, pst_header_room *room, size_t spare)
+{
+    size_t n = pst_record_headers(r, room->at, room->cap);
+    if (n + spare <= room->cap)
+        return n;
+    room->cap = n + spare + 16;
+    room->at = pst_realloc(room->at, room->cap * sizeof *room->at);
+    return pst_record_headers(r, room->at, room->cap);
+}
+
+void pst_header_room_done(pst_header_room *room)
+{
+    free(room->at);
+    *room = (pst_header_room){0};
+}
+
 /* ---- commit -------------------------------------------------------------------------------------------------------------------- */
 
 static int commit(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets, pst_err *err)

@@ -24,18 +24,13 @@ static bool ours(const char *name)
     return !strncmp(name, CONNECT, strlen(CONNECT)) || !strcmp(name, "x-dlq-reason") || !strcmp(name, "x-dlq-component");
 }
 
-void pst_dead_letter_out(const pst_dead_letter *d, const char *topic, pst_header headers[PST_DLQ_HEADERS_MAX], pst_buf *texts,
-                         pst_out *ret_out)
+void pst_dead_letter_out(const pst_dead_letter *d, const char *topic, pst_header_room *room, pst_buf *texts, pst_out *ret_out)
 {
     const pst_record *r = d->record;
-    pst_header original[PST_DLQ_HEADERS_MAX];
-    size_t found = pst_record_headers(r, original, PST_DLQ_HEADERS_MAX), n = 0;
-    if (found > PST_DLQ_HEADERS_MAX)
-        found = PST_DLQ_HEADERS_MAX;
-    for (size_t i = 0; i < found && n < PST_DLQ_HEADERS_MAX - OWN_HEADERS; i++) {
-        if (!ours(original[i].name))
-            headers[n++] = original[i];
-    }
+    size_t found = pst_record_headers_all(r, room, OWN_HEADERS), n = 0;
+    for (size_t i = 0; i < found; i++)
+        if (!ours(room->at[i].name))
+            room->at[n++] = room->at[i];
 
     const char *reason = d->reason ? d->reason : "unknown", *component = d->component ? d->component : "",
                *message = d->message ? d->message : "";
@@ -57,7 +52,7 @@ void pst_dead_letter_out(const pst_dead_letter *d, const char *topic, pst_header
         {CONNECT "exception.message", message, cut(message, MESSAGE_MAX)},
         {"x-dlq-reason", reason, strlen(reason)},
     };
-    memcpy(headers + n, own, sizeof own);
+    memcpy(room->at + n, own, sizeof own);
     n += OWN_HEADERS;
     *ret_out = (pst_out){.topic = topic,
                          .partition = -1,
@@ -66,6 +61,6 @@ void pst_dead_letter_out(const pst_dead_letter *d, const char *topic, pst_header
                          .value = r->value,
                          .value_len = r->value_len,
                          .timestamp_ms = r->timestamp_ms > 0 ? r->timestamp_ms : 0,
-                         .headers = headers,
+                         .headers = room->at,
                          .n_headers = n};
 }

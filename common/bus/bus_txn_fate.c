@@ -120,6 +120,15 @@ void txn_learn_limit(pst_txn *t)
     pst_log(PST_LOG_DEBUG, "bus", "event=batch_cut topic=%s bytes=%zu", topic, l->bytes);
 }
 
+void pst_txn_forget_limit(pst_txn *t, const char *topic)
+{
+    txn_limit *l = txn_find_limit(t, topic);
+    if (!l)
+        return;
+    free(l->topic);
+    *l = t->limits[--t->n_limits];
+}
+
 txn_limit *txn_find_limit(pst_txn *t, const char *topic)
 {
     for (size_t i = 0; i < t->n_limits; i++) {

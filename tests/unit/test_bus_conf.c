@@ -247,16 +247,16 @@ static void test_bus_dead_letter_headers(void **state)
     memcpy(message + 1023, "\xc3\xa4", 2); /* the cut falls into a character */
     message[sizeof message - 1] = 0;
     pst_dead_letter d = {.record = &r, .component = "pipe", .stage = "DECODE", .reason = "bad-envelope", .message = message};
-    pst_header headers[PST_DLQ_HEADERS_MAX];
+    pst_header_room headers = {0};
     pst_buf texts = {0};
     pst_out out;
-    pst_dead_letter_out(&d, "in.dlq", headers, &texts, &out);
+    pst_dead_letter_out(&d, "in.dlq", &headers, &texts, &out);
     assert_string_equal(out.topic, "in.dlq");
     assert_ptr_equal(out.value, r.value);
     assert_int_equal(out.n_headers, 8);
     int seen = 0;
     for (size_t i = 0; i < out.n_headers; i++) {
-        const pst_header *h = &headers[i];
+        const pst_header *h = &out.headers[i];
         if (!strcmp(h->name, "__connect.errors.offset")) {
             assert_int_equal(h->len, 2);
             assert_memory_equal(h->value, "42", 2);
@@ -274,6 +274,7 @@ static void test_bus_dead_letter_headers(void **state)
         }
     }
     assert_int_equal(seen, 4);
+    pst_header_room_done(&headers);
     pst_buf_done(&texts);
 }
 

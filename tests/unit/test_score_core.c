@@ -19,6 +19,8 @@ typedef struct world {
     char *output_schema;
     int asked; /* how often schema 9 was asked for */
     bool registry_away;
+    int refuse;  /* PST_E…: the answer to an output schema; 0 = it is taken */
+    int offered; /* how often an output schema was offered */
 } world;
 
 static int host_schema(void *arg, int32_t id, const pst_schema **ret, pst_err *err)
@@ -39,6 +41,9 @@ static int host_schema(void *arg, int32_t id, const pst_schema **ret, pst_err *e
 static int host_output_id(void *arg, const char *text, bool shadow, int32_t *ret_id, pst_err *err)
 {
     world *w = arg;
+    w->offered++;
+    if (w->refuse)
+        return pst_err_set(err, w->refuse, w->refuse == PST_EINCOMPAT ? PST_CLASS_DATA : PST_CLASS_RETRY, "registry", 409, "no such thing");
     free(w->output_schema);
     w->output_schema = pst_strdup(text);
     *ret_id = 42;
@@ -237,6 +242,69 @@ static void test_core_waits_for_what_is_away_and_uses_what_is_before(void **stat
     assert_int_equal(err.code, PST_EUNREACH);
     pst_buf_done(&good), pst_buf_done(&young), pst_buf_done(&away);
     end_world(&w, c, p);
+}
+
+static void test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\noutput: {topic: out}\nfeatures: [n]\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    pst_buf good = {0}, out = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &good);
+    pst_record r[2] = {rec(0, &good), rec(1, &good)};
+    pst_fate f[2];
+    size_t usable = 0;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, r, 2, f, &usable, &err), 0);
+    w.refuse = PST_EUNREACH; /* an outage is asked about again each time */
+    for (int i = 0; i < 2; i++) {
+        pst_err_clear(&err);
+        assert_int_equal(pst_core_encode(c, &r[0], &f[0], false, 1, &out, &err), PST_EUNREACH);
+        assert_int_equal(err.cls, PST_CLASS_RETRY);
+    }
+    assert_int_equal(w.offered, 2);
+    w.refuse = PST_EINCOMPAT;
+    for (int i = 0; i < 2; i++) {
+        pst_err_clear(&err);
+        assert_int_equal(pst_core_encode(c, &r[i], &f[i], false, 1000 + i, &out, &err), PST_EINCOMPAT);
+        assert_int_equal(err.cls, PST_CLASS_DATA);
+        assert_string_equal(err.text, "no such thing");
+    }
+    assert_int_equal(w.offered, 3);
+    w.refuse = 0; /* after half a minute it may have been mended */
+    assert_int_equal(pst_core_encode(c, &r[0], &f[0], false, 29000000, &out, NULL), PST_EINCOMPAT);
+    assert_int_equal(pst_core_encode(c, &r[0], &f[0], false, 32000000, &out, NULL), 0);
+    assert_int_equal(w.offered, 4);
+    pst_buf_done(&good), pst_buf_done(&out);
+    end_world(&w, c, p);
+}
+
+static void test_core_scores_that_are_no_numbers_go_by_policy(void **state)
+{
+    for (int dead = 0; dead < 2; dead++) {
+        world w = {0};
+        pst_pipeline *p = kit_pipeline(
+            dead ? "name: p\nmodel: {name: line}\nfeatures: [{field: cpu.user, missing: nan}]\nscore: {non_finite: dead_letter}\n"
+                 : "name: p\nmodel: {name: line}\nfeatures: [{field: cpu.user, missing: nan}]\n");
+        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+        pst_buf good = {0}, null = {0};
+        kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":{\"user\":3,\"sys\":1},\"n\":4}", &good);
+        kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &null);
+        pst_record r[2] = {rec(0, &good), rec(1, &null)};
+        pst_fate f[2];
+        size_t usable = 0;
+        pst_err err = {0};
+        assert_int_equal(pst_core_run(c, r, 2, f, &usable, &err), 0);
+        assert_int_equal(f[0].kind, PST_FATE_SCORED);
+        assert_true(pst_core_finite(c, &f[0]));
+        assert_int_equal(f[1].kind, dead ? PST_FATE_BAD : PST_FATE_SCORED);
+        if (dead)
+            assert_string_equal(f[1].reason, "non-finite");
+        else
+            assert_false(pst_core_finite(c, &f[1]));
+        pst_buf_done(&good), pst_buf_done(&null);
+        end_world(&w, c, p);
+    }
 }
 
 static void test_core_null_values_go_by_policy(void **state)
@@ -698,6 +766,8 @@ int main(void)
         cmocka_unit_test(test_core_one_bad_record_never_harms_its_batch),
         cmocka_unit_test(test_core_waits_for_what_is_away_and_uses_what_is_before),
         cmocka_unit_test(test_core_null_values_go_by_policy),
+        cmocka_unit_test(test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once),
+        cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
         cmocka_unit_test(test_core_refuses_a_schema_that_cannot_fit),
         cmocka_unit_test(test_core_reads_json_by_the_same_paths),
         cmocka_unit_test(test_core_slim_output_is_the_score_alone),
