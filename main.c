@@ -1,7 +1,9 @@
 /* main.c - one program, many verbs: finds the verb, prints the list, writes shell completions. Each service brings its own verb. */
 #include "common/base/fs.h"
+#include "common/base/handover.h"
 #include "common/base/log.h"
 #include "common/base/opt.h"
+#include "common/base/proc.h"
 #include "common/base/stop.h"
 #include "common/bus/bus.h"
 #include "deploy/local/local.h"
@@ -89,6 +91,8 @@ static int unknown(const char *word)
 
 int main(int argc, char **argv)
 {
+    pst_proc_private(); /* before anything secret is in memory */
+    pst_handover_take();
     pst_stop_install();
     if (argc < 2) {
         print_help(stderr);

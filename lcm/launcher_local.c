@@ -5,6 +5,7 @@
 #include "lcm/launcher.h"
 
 #include "common/base/fs.h"
+#include "common/base/handover.h"
 #include "common/base/log.h"
 #include "common/base/proc.h"
 #include "lcm/inventory.h"
@@ -271,36 +272,40 @@ static int write_spec(local *l, const char *dir, const char *training_id, int ge
     return rc;
 }
 
-/* The environment of this process without the platform's settings, then the settings as they were resolved here. */
-static const char **child_environ(const local *l)
+/* What a supervisor is started with: the settings as they were resolved here go by a descriptor, credentials among them; what stays to be
+ * read by everybody is what a program needs before it can read anything. */
+static const char **child_environ(void)
 {
-    size_t n = 0, m = 0;
+    static const char *const names[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"};
+    size_t n = 0, at = 0;
     while (environ[n])
         n++;
-    while (l->settings && l->settings[m])
-        m++;
-    const char **env = pst_alloc((n + m + 1) * sizeof *env);
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(environ[i], "PENSTOCK_", 9))
+    const char **env = pst_alloc((n + 2) * sizeof *env);
+    for (size_t i = 0; i < n; i++) {
+        bool wanted = !strncmp(environ[i], "LC_", 3);
+        for (size_t k = 0; k < sizeof names / sizeof *names && !wanted; k++) {
+            size_t len = strlen(names[k]);
+            wanted = !strncmp(environ[i], names[k], len) && environ[i][len] == '=';
+        }
+        if (wanted)
             env[at++] = environ[i];
-    for (size_t i = 0; i < m; i++)
-        env[at++] = l->settings[i];
-    env[at] = NULL;
+    }
+    env[at++] = PST_HANDOVER_MARK;
     return env;
 }
 
 static int spawn(local *l, const char *dir, pid_t *ret_pid, pst_err *err)
 {
     char *self = pst_proc_self(), *log = pst_fs_join(dir, "supervisor.log");
-    const char **env = child_environ(l), *argv[] = {self, "supervise", "--run-dir", dir, NULL};
-    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    int rc =
-        fd < 0
-            ? pst_err_sys(err, errno, "cannot write %s", log)
-            : pst_proc_spawn(
-                  &(pst_spawn){.argv = argv, .env = env, .dir = "/", .stdin_fd = -1, .stdout_fd = fd, .stderr_fd = fd, .new_session = true},
-                  ret_pid, err);
+    const char **env = child_environ(), *argv[] = {self, "supervise", "--run-dir", dir, NULL};
+    int in = -1, fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int rc = fd < 0 ? pst_err_sys(err, errno, "cannot write %s", log) : pst_handover_new(l->settings, &in, err);
+    if (!rc)
+        rc = pst_proc_spawn(
+            &(pst_spawn){.argv = argv, .env = env, .dir = "/", .stdin_fd = in, .stdout_fd = fd, .stderr_fd = fd, .new_session = true},
+            ret_pid, err);
+    if (in >= 0)
+        close(in);
     if (fd >= 0)
         close(fd);
     free(env);

@@ -5,11 +5,13 @@
 
 #include "common/base/buf.h"
 #include "common/base/fs.h"
+#include "common/base/isolation.h"
 #include "schemas/learn_settings.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define MANIFEST_BYTES_MAX (256 << 10) /* it travels in a command and a state record, together well below 1 MB */
 #define NAME_MAX_BYTES     256
@@ -233,7 +235,39 @@ static void read_metrics(pst_mf_reader *r, const pst_mf_place *top, pst_manifest
     free(type);
 }
 
-static json_t *read_env(pst_mf_reader *r, const pst_mf_place *own)
+/* Names by which a loader, an allocator, a name service, TLS or a proxy is told what to do. A native job runs the platform's own program
+ * with the platform's credentials: nobody but the operator may turn these. */
+static bool steers_a_program(const char *name)
+{
+    static const char *const
+        prefixes[] = {"LD_", "MALLOC_", "GLIBC_", "GCONV_", "OPENSSL_", "SSL_", "SASL_", "KRB5", "CURL_", "NSS_", "RES_"},
+        *const names[] = {
+            "LOCPATH",   "NLSPATH",     "HOSTALIASES",    "LOCALDOMAIN", "RESOLV_HOST_CONF", "BASH_ENV",   "ENV",         "IFS",
+            "SHELLOPTS", "TMPDIR",      "HOME",           "PATH",        "XDG_STATE_HOME",   "http_proxy", "https_proxy", "all_proxy",
+            "no_proxy",  "GETCONF_DIR", "ORT_DYLIB_PATH", "TZDIR"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+            return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcasecmp(name, names[i]))
+            return true;
+    return false;
+}
+
+/* True when the platform, not the manifest, gives this variable its value. */
+static bool check_env_name(pst_mf_reader *r, const pst_mf_place *env, const char *key, bool native)
+{
+    bool ours = !strncmp(key, "PENSTOCK_", 9);
+    if (native && (ours || steers_a_program(key)))
+        pst_mf_wrong(r, env, key,
+                     "may not be set for framework.name native: it steers the platform's own program, which holds credentials; "
+                     "leave it out, or run a program of yours as a custom framework");
+    else if (ours)
+        pst_mf_warn(r, env, key, "is the platform's to set and is ignored");
+    return ours;
+}
+
+static json_t *read_env(pst_mf_reader *r, const pst_mf_place *own, bool native)
 {
     char what[64];
     const json_t *v = pst_mf_mapping(r, own, "env");
@@ -255,11 +289,19 @@ static json_t *read_env(pst_mf_reader *r, const pst_mf_place *own)
             pst_mf_wrong(r, &p, key, "is not a name for an environment variable (letters, digits and '_')");
         else if (!t)
             pst_mf_wrong(r, &p, key, "must be text, found %s", pst_mf_found(value, what));
-        else
+        else if (!check_env_name(r, &p, key, native))
             json_object_set_new(env, key, json_string(t));
         free(t);
     }
     return env;
+}
+
+static void read_isolation(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *m)
+{
+    char *word = pst_mf_word(r, own, "isolation", 16);
+    if (word && pst_isolation_parse(word, &m->isolation) < 0)
+        pst_mf_wrong(r, own, "isolation", "must be none, user or sandbox, found \"%s\"", word);
+    free(word);
 }
 
 /* The one key of our own. */
@@ -269,14 +311,15 @@ static void read_penstock(pst_mf_reader *r, const pst_mf_place *top, pst_manifes
     m->grace_us = GRACE_DEFAULT_US;
     if (own.obj) {
         PST_MF_WARN_UNKNOWN(r, &own, "queue", "priority", "deadline", "retries", "grace", "roles", "gpu_preference", "env", "model",
-                            "learner", "site");
+                            "learner", "site", "isolation");
         m->queue = pst_mf_word(r, &own, "queue", 64);
         m->priority = (int)pst_mf_int(r, &own, "priority", -PRIORITY_MAX, PRIORITY_MAX, 0);
         m->deadline_us = pst_mf_span(r, &own, "deadline", 1, (int64_t)366 * 86400 * 1000000, 0);
         m->retries = (int)pst_mf_int(r, &own, "retries", 0, RETRIES_MAX, 0);
         m->grace_us = pst_mf_span(r, &own, "grace", 0, (int64_t)86400 * 1000000, GRACE_DEFAULT_US);
         m->site = pst_mf_word(r, &own, "site", 64);
-        m->env = read_env(r, &own);
+        m->env = read_env(r, &own, m->native);
+        read_isolation(r, &own, m);
         pst_mf_place roles = {pst_mf_mapping(r, &own, "roles"), "penstock.roles"};
         if (roles.obj) {
             PST_MF_WARN_UNKNOWN(r, &roles, "ps");

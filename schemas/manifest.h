@@ -3,6 +3,7 @@
 #ifndef PST_SCHEMAS_MANIFEST_H
 #define PST_SCHEMAS_MANIFEST_H
 
+#include "common/base/isolation.h"
 #include "common/base/yaml.h"
 
 typedef struct
@@ -49,9 +50,10 @@ typedef struct pst_manifest {
     char *model_name, *model_alias; /* penstock.model */
     json_t *learner;                /* penstock.learner: settings of the built-in learner, or NULL */
     char *site;
-    int parameter_servers; /* penstock.roles.ps; 0 */
-    bool native;           /* framework.name: native */
-    json_t *raw;           /* the whole tree */
+    int parameter_servers;   /* penstock.roles.ps; 0 */
+    bool native;             /* framework.name: native */
+    pst_isolation isolation; /* PST_ISOLATION_DEFAULT: what the host gives */
+    json_t *raw;             /* the whole tree */
 } pst_manifest;
 
 /* Returns 0 with errors->n == 0 when valid; PST_EINVAL/DATA with every violation in errors. warnings: fields not supported (each named),

@@ -106,6 +106,13 @@ int pst_proc_kill_marked(const char *name_value, int sig)
     return count;
 }
 
+void pst_proc_private(void)
+{
+    const char *open_ = getenv("PENSTOCK_DUMPABLE");
+    if (!open_ || strcmp(open_, "1") != 0)
+        prctl(PR_SET_DUMPABLE, 0);
+}
+
 char *pst_proc_self(void)
 {
     char path[4096];

@@ -12,6 +12,9 @@ bool pst_proc_alive(pid_t pid, int64_t start_time); /* that very process, not a 
 int pst_proc_group_count(pid_t pgid);
 /* Sends sig to every process, except ourselves, whose environment holds the string "name=value"; returns how many there were. */
 int pst_proc_kill_marked(const char *name_value, int sig);
+/* Nobody of our user may look into this process (memory, environment, descriptors), and it leaves no core: for whoever holds credentials.
+ * PENSTOCK_DUMPABLE=1 leaves it open to debuggers. A program that is started from here is open again. */
+void pst_proc_private(void);
 /* This binary (/proc/self/exe, also when it was replaced meanwhile); free(). */
 char *pst_proc_self(void);
 

@@ -1,6 +1,6 @@
 /* environ.c - what a learner sees of its surroundings: FfDL's variables (ffdl-contract.md 5.1), the manifest's, and of our own environment
  * only names that carry no secret. No Kafka address and no credential is among them: a learner is the user's code. The built-in learner is
- * our own code and gets the platform's settings. */
+ * our own code and gets the platform's settings by a descriptor (learner.c), not here. */
 #include "producers/supervisor/run.h"
 
 #include "common/base/json.h"
@@ -48,10 +48,17 @@ __attribute__((format(printf, 3, 4))) static void set(env *e, const char *name, 
     e->at[e->n] = NULL;
 }
 
+/* Proxies and package indexes may carry a password: https://user:secret@host. Such a value stays with us. */
+static bool holds_credentials(const char *value)
+{
+    const char *host = strstr(value, "://");
+    return host && memchr(host + 3, '@', strcspn(host + 3, "/"));
+}
+
 static void inherit(env *e)
 {
     for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
-        if (getenv(inherited[i]))
+        if (getenv(inherited[i]) && !holds_credentials(getenv(inherited[i])))
             set(e, inherited[i], "%s", getenv(inherited[i]));
     for (char **v = environ; *v; v++)
         for (size_t i = 0; i < sizeof inherited_prefixes / sizeof *inherited_prefixes; i++)
@@ -114,19 +121,9 @@ char **pst_run_environ(const pst_run *r)
 {
     env e = {0};
     inherit(&e);
-    if (r->manifest.native && r->settings) {
-        char **own = pst_settings_environ(r->settings);
-        for (char **v = own; own && *v; v++) {
-            char *eq = strchr(*v, '=');
-            if (eq) {
-                *eq = 0;
-                set(&e, *v, "%s", eq + 1);
-            }
-            free(*v);
-        }
-        free(own);
-    }
     ffdl(&e, r);
+    if (r->manifest.native && r->settings)
+        set(&e, "PENSTOCK_HANDOVER", "stdin");
     const char *key;
     json_t *value;
     json_object_foreach(r->manifest.env, key, value) if (json_is_string(value) && *key && !strchr(key, '=') && !is_ours(key))

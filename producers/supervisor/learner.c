@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/base/handover.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
 #include "producers/supervisor/limiter.h"
@@ -178,6 +179,18 @@ static void read_stream(learner *l, stream *s, bool hold)
 
 /* ---- the process ------------------------------------------------------------------------------------------------------------ */
 
+/* The built-in learner is our own program and gets the platform's settings; everybody else reads nothing. */
+static int open_stdin(const pst_run *r, int *ret_fd, pst_err *err)
+{
+    *ret_fd = -1;
+    if (!r->manifest.native || !r->settings)
+        return 0;
+    char **env = pst_settings_environ(r->settings);
+    int rc = pst_handover_new((const char *const *)env, ret_fd, err);
+    pst_run_environ_free(env);
+    return rc;
+}
+
 static int start(learner *l, pst_err *err)
 {
     pst_run *r = l->run;
@@ -197,16 +210,20 @@ static int start(learner *l, pst_err *err)
     fcntl(out[0], F_SETPIPE_SZ, 1 << 20); /* refused for unprivileged users beyond a limit: then the usual size */
     char *self = pst_proc_self(), *command = pst_run_command_text(r->manifest.command ? r->manifest.command : "");
     char **env = pst_run_environ(r);
+    int in, rc = open_stdin(r, &in, err);
     const char *shell[] = {"/bin/sh", "-c", command, NULL}, *own[] = {self, "learn", "--run-dir", r->dir, NULL};
     pst_spawn how = {.argv = r->manifest.native ? own : shell,
                      .env = (const char *const *)env,
                      .dir = r->code_dir,
-                     .stdin_fd = -1,
+                     .stdin_fd = in,
                      .stdout_fd = out[1],
                      .stderr_fd = errs[1],
                      .new_session = true,
                      .parent_death_signal = SIGKILL};
-    int rc = pst_proc_spawn(&how, &l->pid, err);
+    if (!rc)
+        rc = pst_proc_spawn(&how, &l->pid, err);
+    if (in >= 0)
+        close(in);
     pst_run_environ_free(env);
     free(command);
     free(self);

@@ -1,16 +1,23 @@
 /* test_base_proc.c - processes by (pid, start time), spawning, marks, being told to stop. */
 #include "common/base/clock.h"
+#include "common/base/handover.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/test.h"
+
+extern char **environ;
 
 static pid_t start(const char *script, const char *const *env, bool group)
 {
@@ -119,12 +126,70 @@ static void test_stop_is_seen_by_other_threads(void **state)
     pst_stop_reset();
 }
 
+/* What is handed over is in no environment and no argument that /proc shows, and its program sees it all the same. */
+static void test_handover_is_seen_by_its_program_alone(void **state)
+{
+    const char *given[] = {"PENSTOCK_X_SASL_PASSWORD=geheim", "PATH=/nowhere", "LONELY=1", "=bad", "worse", NULL};
+    const char *env[] = {PST_HANDOVER_MARK, "PATH=/usr/bin:/bin", NULL};
+    pst_err e = {0};
+    int in = -1;
+    assert_int_equal(pst_handover_new(given, &in, &e), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        dup2(in, 0);
+        environ = (char **)env;
+        pst_handover_take();
+        bool good = !strcmp(getenv("PENSTOCK_X_SASL_PASSWORD"), "geheim") && !strcmp(getenv("PATH"), "/usr/bin:/bin") &&
+                    !strcmp(getenv("LONELY"), "1") && !getenv("PENSTOCK_HANDOVER");
+        char c;
+        _exit(good && read(0, &c, 1) == 0 ? 0 : 1);
+    }
+    close(in);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* A neighbour of the same user cannot look into a private process; what it starts is as open as ever. */
+static void test_private_process_is_closed_to_its_own_user(void **state)
+{
+    int told[2];
+    assert_int_equal(pipe(told), 0);
+    pid_t pid = fork();
+    if (!pid) {
+        if (getuid() == 0 && setresuid(65533, 65533, 65533) < 0)
+            _exit(1);
+        prctl(PR_SET_DUMPABLE, 1);
+        pst_proc_private();
+        pid_t parent = getpid(), child = fork();
+        if (!child) {
+            char path[64];
+            snprintf(path, sizeof path, "/proc/%d/environ", (int)parent);
+            char c = 0;
+            int fd = open(path, O_RDONLY);
+            c = fd >= 0 && read(fd, &c, 1) >= 0 ? 'o' : 'c';
+            _exit(write(told[1], &c, 1) == 1 ? 0 : 1);
+        }
+        waitpid(child, NULL, 0);
+        _exit(0);
+    }
+    char c = 0;
+    assert_int_equal(read(told[0], &c, 1), 1);
+    assert_int_equal(c, 'c');
+    waitpid(pid, NULL, 0);
+    close(told[0]);
+    close(told[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alive_means_that_very_process),
         cmocka_unit_test(test_group_and_mark_find_descendants),
         cmocka_unit_test(test_spawn_says_why_not),
+        cmocka_unit_test(test_handover_is_seen_by_its_program_alone),
+        cmocka_unit_test(test_private_process_is_closed_to_its_own_user),
         cmocka_unit_test(test_stop_counts),
         cmocka_unit_test(test_stop_is_heard_though_a_parent_blocked_it),
         cmocka_unit_test(test_stop_is_seen_by_other_threads),

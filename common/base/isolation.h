@@ -1,0 +1,15 @@
+/* isolation.h - how far a job's processes are kept from this computer (contract section 3). @thread any. */
+#ifndef PST_BASE_ISOLATION_H
+#define PST_BASE_ISOLATION_H
+
+typedef enum {
+    PST_ISOLATION_DEFAULT = 0, /* the manifest says nothing */
+    PST_ISOLATION_NONE,        /* contained (nothing of it survives its end), not limited */
+    PST_ISOLATION_USER,        /* limits enforced, no privileges, no sight of the platform's own files and processes */
+    PST_ISOLATION_SANDBOX      /* sees and writes nothing but its own folders, its own processes, its own users */
+} pst_isolation;
+
+int pst_isolation_parse(const char *word, pst_isolation *ret); /* "none", "user", "sandbox"; else PST_EPARSE */
+const char *pst_isolation_name(pst_isolation i);
+
+#endif
