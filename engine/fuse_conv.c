@@ -242,7 +242,7 @@ static bool as_pool(const builder *b, const pst_node *n, fused_conv *c)
     } sizes[] = {{"kernel_shape", PST_CONV_LANES_POOL_MAX}, {"strides", PST_CONV_LANES_POOL_MAX}, {"dilations", 1}};
     const pst_cpu_kernels *kn = pst_kernels_pick(b->f->p->isa);
     if (!pst_fuse_is(n, "MaxPool") || c->has_add || !(c->alpha >= 0) || b->w->rank != 4 ||
-        !pst_conv_lanes_suit(kn, b->w, pst_attr_int(b->conv, "group", 1), true))
+        !pst_conv_lanes_kernels(kn, b->w, pst_attr_int(b->conv, "group", 1), true))
         return false;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t many;

@@ -104,7 +104,7 @@ typedef struct pst_model_info {
 } pst_model_info;
 
 typedef struct pst_plan_opts {
-    const char *isa;     /* NULL = best of this CPU; "portable", "avx2", "avx512": for tests and benchmarks */
+    const char *isa;     /* "portable", "avx2", "avx512"; NULL = what PENSTOCK_ISA names in the environment, else best of this CPU */
     bool no_fusion;      /* run the reference kernels node by node: the twin every fused kernel is compared with */
     const char *backend; /* NULL = as pst_model_limits.backends says; "engine", "onnxruntime" = this one and no other */
     uint64_t reserved[5];
@@ -141,7 +141,7 @@ int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain
 
 size_t pst_dtype_size(pst_dtype t); /* bytes; PST_STR: sizeof(char *); 0 = unknown */
 const char *pst_dtype_name(pst_dtype t);
-const char *pst_engine_isa(void);     /* "avx512", "avx2", "portable": what this CPU gets */
+const char *pst_engine_isa(void);     /* "avx512", "avx2", "portable": what plans without a wish get */
 const char *pst_engine_version(void); /* "0.1.0": of the library that runs, not of this header */
 
 #ifdef __cplusplus

@@ -373,10 +373,10 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
     int rc = opts ? pst_reserved_check(opts->reserved, sizeof opts->reserved / sizeof *opts->reserved, "pst_plan_opts", err) : 0;
     if (rc < 0)
         return rc;
-    const char *isa = pst_isa_pick(opts ? opts->isa : NULL);
+    const char *want = opts ? opts->isa : NULL, *isa = pst_isa_pick(want);
     if (!isa)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "isa %s: not one of portable, avx2, avx512, or not of this CPU",
-                           opts->isa);
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "%s %s: not one of portable, avx2, avx512, or not of this CPU",
+                           want ? "isa" : "PENSTOCK_ISA", want ? want : pst_isa_wish());
     pst_plan *p = pst_heap_raw(sizeof *p);
     if (!p)
         return pst_heap_none(sizeof *p, err);

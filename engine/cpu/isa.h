@@ -160,8 +160,12 @@ static inline size_t pst_mlp_work_floats(const pst_cpu_kernels *k, int width)
 
 extern const pst_cpu_kernels pst_kernels_portable, pst_kernels_avx2, pst_kernels_avx512;
 
-/* Best of this CPU, or the wanted one; NULL when this CPU lacks it or the name is unknown. */
+/* The wanted one; without a wish what PENSTOCK_ISA names, else the best of this CPU. NULL when this CPU lacks it or the name is unknown. */
 const pst_cpu_kernels *pst_kernels_pick(const char *want);
 const char *pst_isa_pick(const char *want);
+/* What PENSTOCK_ISA names, known or not; NULL = nothing. */
+const char *pst_isa_wish(void);
+/* No other of this CPU is better. */
+bool pst_isa_is_best(const char *isa);
 
 #endif

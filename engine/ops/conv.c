@@ -165,8 +165,7 @@ static int conv_dnnl(pst_op_ctx *c, conv_state *s, const pst_tensor *x, const ps
                      float *y)
 {
     pst_epilogue *e = c->epilogue;
-    if (w->n != 2 || s->weights.of != wt->data || pst_attr_int(c->node, "group", 1) != 1 || (e && e->add) ||
-        strcmp(c->plan->isa, pst_isa_pick(NULL)) != 0)
+    if (w->n != 2 || s->weights.of != wt->data || pst_attr_int(c->node, "group", 1) != 1 || (e && e->add) || !pst_isa_is_best(c->plan->isa))
         return 1;
     pst_dnnl_shape d = {.c = wt->dims[1],
                         .h = w->in[0],

@@ -10,8 +10,9 @@
 
 #define PST_CONV_LANES_POOL_MAX 16 /* sizes and strides of a pool's windows */
 
-/* Constant weights (M, C, k…) for which this way is the faster one, with a pool behind or without. */
-bool pst_conv_lanes_suit(const pst_cpu_kernels *kn, const pst_tensor *w, int64_t groups, bool pooled);
+/* The kernels, kn or narrower ones, with which this way is the faster one for constant weights (M, C, k…), with a pool behind or without;
+ * NULL = with none. */
+const pst_cpu_kernels *pst_conv_lanes_kernels(const pst_cpu_kernels *kn, const pst_tensor *w, int64_t groups, bool pooled);
 /* Into the plan's memory; ret->data NULL = they do not suit. */
 void pst_conv_lanes_prepare(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *w, int64_t groups, pst_packed *ret);
 /* y (N, M, out…) of x (N, C, in…), or, with pool, y (N, M, out… of pool). Takes the epilogue too. 0, an error, or 1 = not for this

@@ -88,9 +88,11 @@ static pst_model *random_expression(bool exact, int nodes)
 static void compare_expression(pst_model *m, bool exact, const char *what)
 {
     pst_plan *plain = kit_plan(m, NULL, true);
+    uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
     for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
         if (!pst_kernels_pick(isas[k]))
             continue;
+        kit_seed = drawn;
         pst_plan *p = kit_plan(m, isas[k], false);
         for (int round = 0; round < 4; round++) {
             pst_tensor in[4];
@@ -142,9 +144,11 @@ static void test_plan_elementwise_groups_with_functions_are_close(void **state)
         for (int i = 0; i < N; i++)
             x[i] = i % 4 == 0 ? kit_float() * 60 : i % 4 == 1 ? kit_float() * 1e-3f : kit_float() * 3;
         spoil(x, 400);
+        uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
         for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
             if (!pst_kernels_pick(isas[i]))
                 continue;
+            kit_seed = drawn;
             pst_plan *p = kit_plan(m, isas[i], false);
             assert_int_equal(steps_of(p, "Elementwise"), 1);
             kit_same(p, plain, &(pst_tensor){.dtype = PST_F32, .rank = 1, .dims = {N}, .data = x}, 1, 1, 4e-7f, ops[k]);
@@ -302,9 +306,11 @@ static void test_plan_layer_normalisation_in_pieces_is_one_step(void **state)
             bool last = !(mode & 4);
             pst_model *m = layer_norm_model(widths[w], mode & 1, mode & 2, last ? (mode & 1 ? -1 : 2) : 1, mode & 2 ? 17 : 18, mode & 8);
             pst_plan *plain = kit_plan(m, NULL, true);
+            uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
             for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
                 if (!pst_kernels_pick(isas[i]))
                     continue;
+                kit_seed = drawn;
                 pst_plan *p = kit_plan(m, isas[i], false);
                 assert_int_equal(steps_of(p, "LayerNorm"), 1); /* on axis 1 it is found too and runs node by node */
                 float *x = kit_floats((size_t)(4 * 6 * widths[w]));
@@ -350,9 +356,11 @@ static void test_plan_softmax_and_layer_norm_nodes_equal_their_plain_kernels(voi
         pst_onnx_output(b, "y", PST_F32, 3, (int64_t[]){-1, 5, 37}, "N");
         pst_model *m = kit_load(b, NULL);
         pst_plan *plain = kit_plan(m, NULL, true);
+        uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
         for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
             if (!pst_kernels_pick(isas[i]))
                 continue;
+            kit_seed = drawn;
             pst_plan *p = kit_plan(m, isas[i], false);
             assert_int_equal(steps_of(p, "1 step left"), mode != 8);
             float *x = kit_floats(3 * 5 * 37);
@@ -425,9 +433,11 @@ static void test_plan_convolutions_take_what_follows(void **state)
     for (int mode = 0; mode < CONV_MODES; mode++) {
         pst_model *m = conv_model(mode, acts[mode % 5]);
         pst_plan *plain = kit_plan(m, NULL, true);
+        uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
         for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
             if (!pst_kernels_pick(isas[i]))
                 continue;
+            kit_seed = drawn;
             pst_plan *p = kit_plan(m, isas[i], false);
             assert_int_equal(steps_of(p, "FusedConv"), mode & ~BIAS ? 1 : 0);
             float *x = kit_floats(3 * 4 * 9 * 6), *r = kit_floats(3 * 8 * 9 * 6);
@@ -657,14 +667,16 @@ static void test_plan_convolutions_take_a_pool(void **state)
         float *x = kit_floats(3 * 2 * 23 * 20);
         x[5] = NAN;
         pst_tensor in = {.dtype = PST_F32, .rank = 4, .dims = {3, 2, 23, 20}, .data = x};
+        uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
         for (size_t q = 0; q < sizeof isas / sizeof *isas; q++) {
             if (!pst_kernels_pick(isas[q]))
                 continue;
+            kit_seed = drawn;
             char what[80], steps[40];
             pst_plan *p = kit_plan(model, isas[q], false);
             snprintf(what, sizeof what, "case %zu, %s", i, isas[q]);
             snprintf(steps, sizeof steps, "%d step%s left", cases[i].steps, cases[i].steps > 1 ? "s" : "");
-            if (!strcmp(isas[q], pst_engine_isa()) && !steps_of(p, steps))
+            if (strcmp(isas[q], "portable") && !steps_of(p, steps)) /* AVX-512 by the rule of AVX2; narrower vectors suit more */
                 fail_msg("%s: %s", what, pst_plan_explain(p));
             kit_same(p, plain, &in, 1, indices ? 2 : 1, 2e-5f, what);
             kit_same(p, plain, &in, 1, indices ? 2 : 1, 2e-5f, what);
