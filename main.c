@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int completion_run(int argc, char **argv);
@@ -94,6 +95,7 @@ int main(int argc, char **argv)
     pst_proc_private(); /* before anything secret is in memory */
     pst_handover_take();
     pst_stop_install();
+    umask(077); /* state, stores, spools, models, logs: what this program writes is its user's alone */
     if (argc < 2) {
         print_help(stderr);
         return 2;

@@ -70,11 +70,11 @@ typedef struct trainer {
 static int lock_folder(const trainer *t, pst_err *err)
 {
     const char *dir = t->client->settings->state_dir.value;
-    int rc = pst_fs_mkdirs(dir, 0755, err);
+    int rc = pst_fs_mkdirs(dir, 0700, err);
     if (rc < 0)
         return rc;
     char *path = pst_fs_join(dir, "trainer.lock");
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         rc = pst_err_sys(err, errno, "cannot open %s", path);
     for (bool said = false; !rc && flock(fd, LOCK_EX | LOCK_NB) < 0; said = true) {
@@ -206,7 +206,7 @@ static int run(int argc, char **argv)
         rc = pst_http_thread_metrics(&(pst_http_conf){.port = (int)o.port, .name = "trainer"}, t.shell.metrics.set, NULL, NULL, &http,
                                      &v.err);
     if (!rc && o.view)
-        rc = pst_view_start(v.client, v.settings.store.value, &t.view, &v.err);
+        rc = pst_view_start(v.client, pst_setting_full(&v.settings.store), &t.view, &v.err);
     if (!rc)
         rc = serve(&t, &v.err);
     else if (rc == PST_ESTOPPED)

@@ -176,3 +176,15 @@ void pst_uuid7(char ret_text[37])
     pst_hex(b, 16, hex);
     snprintf(ret_text, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
 }
+
+bool pst_secret_equal(const char *a, const char *b)
+{
+    uint8_t x[32], y[32], diff = 0;
+    if (!a || !b)
+        return false;
+    pst_sha256_sum(a, strlen(a), x);
+    pst_sha256_sum(b, strlen(b), y);
+    for (int i = 0; i < 32; i++)
+        diff |= x[i] ^ y[i];
+    return diff == 0;
+}

@@ -21,6 +21,8 @@ uint32_t pst_crc32c(uint32_t crc, const void *data, size_t len);  /* Castagnoli;
 uint64_t pst_fnv1a(const void *data, size_t len);
 /* Kafka's murmur2 of the Java client (positive int modulo partitions chooses the partition). */
 uint32_t pst_murmur2(const void *data, size_t len);
+/* Are the texts the same? Digests are compared: neither length nor place of the first difference shows in the time taken. NULL is no text. */
+bool pst_secret_equal(const char *a, const char *b);
 void pst_random(void *ret, size_t len); /* getrandom(2) */
 void pst_uuid7(char ret_text[37]);      /* sortable; RFC 9562 */
 

@@ -4,6 +4,7 @@
 #include "common/base/buf.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
+#include "common/base/secret.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -245,6 +246,17 @@ static int settings_of(const common_opts *c, pst_settings *ret, pst_err *err)
     return pst_settings_load(&f, ret, err);
 }
 
+/* The settings have copies of all of it; every user of this computer can read a command line. */
+static void hide_secrets(const common_opts *c)
+{
+    const char *const urls[] = {c->bootstrap, c->registry, c->gateway, c->store, c->objects};
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
+        if (urls[i])
+            pst_secret_hide_url(urls[i]);
+    for (size_t i = 0; i < c->x.n; i++)
+        pst_secret_hide_property(c->x.items[i]);
+}
+
 int pst_opt_parse(const pst_usage *usage, int argc, char **argv, void *ret_opts, pst_settings *ret_settings, char ***ret_args,
                   int *ret_n_args, pst_err *err)
 {
@@ -263,6 +275,7 @@ int pst_opt_parse(const pst_usage *usage, int argc, char **argv, void *ret_opts,
     }
     if (!rc)
         rc = settings_of(&c, ret_settings, err);
+    hide_secrets(&c);
     if (!rc) {
         int n = argc - optind;
         *ret_args = pst_alloc((size_t)(n + 1) * sizeof **ret_args);

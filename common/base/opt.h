@@ -54,6 +54,7 @@ typedef struct pst_usage {
  * Numbers out of range, unknown options: PST_EINVAL with the nearest option name. settings are resolved completely (env, files, profile). */
 int pst_opt_parse(const pst_usage *usage, int argc, char **argv, void *ret_opts, pst_settings *ret_settings, char ***ret_args,
                   int *ret_n_args, pst_err *err);
+/* Secrets given with -X and in addresses are overwritten in argv once the settings have them (secret.h). */
 void pst_opt_help(const pst_usage *usage, void *file); /* FILE * */
 
 /* One verb of the program; services export one each and main.c lists them. run: argv[0] is the verb, returns the exit status. */

@@ -4,6 +4,7 @@
 #include "common/base/buf.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
+#include "common/base/secret.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -18,18 +19,35 @@ typedef struct extras {
     char *registry_auth;
 } extras;
 
+/* origin is taken over. */
 static void setting_set(pst_setting *s, const char *value, char *origin)
 {
+    char *shown = pst_url_public(value);
+    free(s->secret);
+    s->secret = strcmp(shown, value) ? pst_strdup(value) : NULL;
     free(s->value);
     free(s->origin);
-    s->value = pst_strdup(value);
+    s->value = shown;
     s->origin = origin;
 }
 
 static void setting_done(pst_setting *s)
 {
     free(s->value);
+    free(s->secret);
     free(s->origin);
+}
+
+const char *pst_setting_full(const pst_setting *s)
+{
+    return s->secret ? s->secret : s->value;
+}
+
+void pst_setting_put(pst_setting *s, const char *value, const char *origin)
+{
+    char *copy = pst_strdup(value); /* may be the setting's own */
+    setting_set(s, copy, pst_strdup(origin));
+    free(copy);
 }
 
 static const char *without_registry_prefix(const char *key)
@@ -150,15 +168,93 @@ char *pst_profile_path(const char *state_dir)
     return pst_fs_join(state_dir, "profile.json");
 }
 
-static json_t *read_profile(const char *state_dir, char **ret_path)
+static json_t *read_object(const char *path)
 {
     pst_buf b = {0};
     json_t *j = NULL;
-    *ret_path = pst_profile_path(state_dir);
-    if (pst_fs_read(*ret_path, 1 << 20, &b, NULL) == 0)
-        pst_json_parse(b.data, b.len, *ret_path, &j, NULL);
+    if (pst_fs_read(path, 1 << 20, &b, NULL) == 0)
+        pst_json_parse(b.data, b.len, path, &j, NULL);
     pst_buf_done(&b);
     return j;
+}
+
+static json_t *read_profile(const char *state_dir, char **ret_path)
+{
+    *ret_path = pst_profile_path(state_dir);
+    return read_object(*ret_path);
+}
+
+/* Gives a setting that came from the profile the credentials that were written beside it, if they belong to that very address. */
+static void add_secret(pst_setting *to, const json_t *secrets, const char *name)
+{
+    const char *full = pst_json_str(secrets, name, NULL);
+    if (!full || strncmp(to->origin, "profile", 7))
+        return;
+    char *shown = pst_url_public(full);
+    if (!strcmp(shown, to->value)) {
+        free(to->secret);
+        to->secret = pst_strdup(full);
+    }
+    free(shown);
+}
+
+static void read_secrets(pst_settings *s)
+{
+    char *path = pst_fs_join(s->state_dir.value, "secrets.json");
+    json_t *j = read_object(path);
+    add_secret(&s->registry, j, "registry");
+    add_secret(&s->gateway, j, "gateway");
+    add_secret(&s->store, j, "store");
+    add_secret(&s->objects, j, "objects");
+    json_decref(j);
+    free(path);
+}
+
+int pst_profile_write(const pst_settings *s, pst_err *err)
+{
+    char *token = pst_token_path(s->state_dir.value), *path = pst_profile_path(s->state_dir.value);
+    char *secrets_path = pst_fs_join(s->state_dir.value, "secrets.json");
+    json_t *p = json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:s, s:s}", "bootstrap", s->bootstrap.value, "registry", s->registry.value,
+                          "gateway", s->gateway.value, "embedded", s->embedded, "store", s->store.value, "objects", s->objects.value,
+                          "prefix", s->prefix.value, "token_file", token);
+    json_t *secrets = json_object();
+    const struct {
+        const char *name;
+        const pst_setting *of;
+    } rows[] = {{"registry", &s->registry}, {"gateway", &s->gateway}, {"store", &s->store}, {"objects", &s->objects}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].of->secret)
+            json_object_set_new(secrets, rows[i].name, json_string(rows[i].of->secret));
+    char *text = pst_json_text(secrets);
+    int rc = 0;
+    if (json_object_size(secrets))
+        rc = pst_fs_write_atomic(secrets_path, text, strlen(text), 0600, err);
+    else
+        unlink(secrets_path);
+    free(text);
+    text = pst_json_text(p);
+    if (!rc)
+        rc = pst_fs_write_atomic(path, text, strlen(text), 0600, err);
+    free(text);
+    json_decref(p);
+    json_decref(secrets);
+    free(token);
+    free(path);
+    free(secrets_path);
+    return rc;
+}
+
+static void read_token(pst_settings *s, const json_t *profile)
+{
+    const char *env = getenv("PENSTOCK_TOKEN"), *file = pst_json_str(profile, "token_file", NULL);
+    char *own = pst_token_path(s->state_dir.value);
+    free(s->token);
+    s->token = env && *env ? pst_strdup(env) : NULL;
+    if (!s->token && file)
+        pst_token_read(file, &s->token, NULL);
+    if (!s->token)
+        pst_token_read(own, &s->token, NULL);
+    free(own);
 }
 
 /* Strongest first: flag, property (-X, environment PENSTOCK_X_, -F in that order already), PENSTOCK_…, profile, default. A -F value is
@@ -171,11 +267,11 @@ static void resolve(pst_setting *to, const char *flag, pst_setting *extra, const
     if (flag)
         setting_set(to, flag, pst_strdup("flag"));
     else if (strong)
-        setting_set(to, extra->value, pst_strdup(extra->origin));
+        setting_set(to, pst_setting_full(extra), pst_strdup(extra->origin));
     else if (env && *env)
         setting_set(to, env, pst_sprintf("environment %s", env_name));
     else if (extra->value)
-        setting_set(to, extra->value, pst_strdup(extra->origin));
+        setting_set(to, pst_setting_full(extra), pst_strdup(extra->origin));
     else if (profile)
         setting_set(to, profile, pst_sprintf("profile %s", profile_path));
     else
@@ -223,6 +319,8 @@ static void resolve_all(pst_settings *s, extras *x, const pst_setting_flags *f)
     const char *embedded = getenv("PENSTOCK_EMBEDDED");
     bool from_profile = !strncmp(s->bootstrap.origin, "profile", 7) || !strcmp(pst_json_str(p, "bootstrap", ""), s->bootstrap.value);
     s->embedded = embedded && *embedded ? strcmp(embedded, "0") != 0 : from_profile && pst_json_bool(p, "embedded", false);
+    read_secrets(s);
+    read_token(s, p);
     json_decref(p);
     free(profile_path);
 }
@@ -288,6 +386,7 @@ void pst_settings_done(pst_settings *s)
     free(s->kafka);
     free(s->registry_user);
     free(s->registry_password);
+    free(s->token);
     memset(s, 0, sizeof *s);
 }
 
@@ -311,14 +410,10 @@ char **pst_settings_environ(const pst_settings *s)
             out[n++] = pst_strdup(*e);
     const struct {
         const char *name, *value;
-    } fixed[] = {{"PENSTOCK_BOOTSTRAP_SERVERS", s->bootstrap.value},
-                 {"PENSTOCK_REGISTRY", s->registry.value},
-                 {"PENSTOCK_GATEWAY", s->gateway.value},
-                 {"PENSTOCK_STATE_DIR", s->state_dir.value},
-                 {"PENSTOCK_STORE", s->store.value},
-                 {"PENSTOCK_OBJECTS", s->objects.value},
-                 {"PENSTOCK_TOPIC_PREFIX", s->prefix.value},
-                 {"PENSTOCK_EMBEDDED", s->embedded ? "1" : "0"}};
+    } fixed[] = {{"PENSTOCK_BOOTSTRAP_SERVERS", s->bootstrap.value},  {"PENSTOCK_REGISTRY", pst_setting_full(&s->registry)},
+                 {"PENSTOCK_GATEWAY", pst_setting_full(&s->gateway)}, {"PENSTOCK_STATE_DIR", s->state_dir.value},
+                 {"PENSTOCK_STORE", pst_setting_full(&s->store)},     {"PENSTOCK_OBJECTS", pst_setting_full(&s->objects)},
+                 {"PENSTOCK_TOPIC_PREFIX", s->prefix.value},          {"PENSTOCK_EMBEDDED", s->embedded ? "1" : "0"}};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         out[n++] = pst_sprintf("%s=%s", fixed[i].name, fixed[i].value);
     if (s->registry_user)

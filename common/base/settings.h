@@ -11,12 +11,14 @@ typedef struct pst_property {
 } pst_property;
 
 typedef struct pst_setting {
-    char *value;  /* never NULL after load */
+    char *value;  /* never NULL after load; without the credentials of an address: it may be shown */
+    char *secret; /* the same with its credentials; NULL where there are none */
     char *origin; /* "flag", "environment PENSTOCK_…", "profile …/profile.json", "default", "-F file:line" */
 } pst_setting;
 
 typedef struct pst_settings {
     pst_setting bootstrap, registry, gateway, state_dir, store, objects, prefix;
+    char *token;         /* of the gateway: PENSTOCK_TOKEN, else <state-dir>/token; NULL = none to be had */
     pst_property *kafka; /* in order of rising precedence; passed to pst_bus_conf_set */
     size_t n_kafka;
     char *registry_user, *registry_password; /* from basic.auth.user.info, or NULL */
@@ -38,11 +40,17 @@ typedef struct pst_setting_flags {
 
 int pst_settings_load(const pst_setting_flags *flags, pst_settings *ret_settings, pst_err *err);
 void pst_settings_done(pst_settings *s);
+/* What to connect to: the address with its credentials. Not for people, logs or argv. */
+const char *pst_setting_full(const pst_setting *s);
+/* Gives it another value, whose credentials are kept apart. */
+void pst_setting_put(pst_setting *s, const char *value, const char *origin);
 /* Environment for a child program that shall see the same settings: "PENSTOCK_REGISTRY=…", NULL-terminated; free each and the array. */
 char **pst_settings_environ(const pst_settings *s);
 char *pst_settings_topic(const pst_settings *s, const char *suffix); /* prefix + suffix; free() */
 
-/* The profile that `penstock up` leaves in <state-dir>/profile.json: {"bootstrap","registry","gateway","embedded"}. */
+/* The profile that `penstock up` leaves in <state-dir>/profile.json: {"bootstrap","registry","gateway","embedded", …}. */
 char *pst_profile_path(const char *state_dir);
+/* The credentials of its addresses stand apart, in secrets.json (0600), which is removed where there are none. */
+int pst_profile_write(const pst_settings *s, pst_err *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* bus_conf.c - the list of properties a user set, checked against the librdkafka that is loaded, and made into its configuration. */
 #include "common/bus/bus_internal.h"
+#include "common/base/secret.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
 
@@ -163,21 +164,11 @@ int64_t bus_conf_number(const pst_bus_conf *conf, const char *key, int64_t other
     return text ? strtoll(text, NULL, 10) : otherwise;
 }
 
-static bool secret(const char *key)
-{
-    static const char *const words[] = {"password", "secret", "key.pem", "sasl.oauthbearer.config", "jaas"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strcasestr(key, words[i]))
-            return true;
-    }
-    return false;
-}
-
 void pst_bus_conf_each(const pst_bus_conf *conf, void (*fn)(void *arg, const char *key, const char *value, const char *origin), void *arg)
 {
     for (size_t i = 0; i < conf->n; i++) {
         const bus_prop *p = &conf->props[i];
-        fn(arg, p->key, secret(p->key) ? "********" : p->value, p->origin);
+        fn(arg, p->key, pst_secret_key(p->key) ? "********" : p->value, p->origin);
     }
 }
 
@@ -199,8 +190,8 @@ static int check(const char *key, const char *value, const char *origin, pst_err
     if (res == RD_KAFKA_CONF_OK)
         return 0;
     /* The library's text may quote the value: not for secrets. */
-    return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %s=%.100s: %s", from, key, secret(key) ? "********" : value,
-                       secret(key) ? "not accepted" : why);
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %s=%.100s: %s", from, key,
+                       pst_secret_key(key) ? "********" : value, pst_secret_key(key) ? "not accepted" : why);
 }
 
 int pst_bus_conf_set(pst_bus_conf *conf, const char *key, const char *value, const char *origin, pst_err *err)

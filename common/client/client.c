@@ -32,7 +32,8 @@ int pst_client_open(const pst_settings *settings, const char *client_id, pst_cli
     c->settings = settings;
     for (int t = 0; t < PST_TOPIC_COUNT; t++)
         c->topics[t] = pst_topic_name(settings->prefix.value, (pst_topic)t);
-    pst_registry_conf rc_conf = {.url = settings->registry.value, .user = settings->registry_user, .password = settings->registry_password};
+    pst_registry_conf rc_conf = {
+        .url = pst_setting_full(&settings->registry), .user = settings->registry_user, .password = settings->registry_password};
     int rc = pst_client_bus_conf(settings, client_id, &c->bus, err);
     if (!rc)
         rc = pst_registry_new(&rc_conf, &c->registry, err);

@@ -9,8 +9,8 @@
  *     static void show_job(void *arg, pst_http_req *req) { pst_http_reply_json(req, 200, job_json(arg, pst_http_param(req, "id"))); }
  *
  * Input is untrusted: the parser is our own (http_parse.h) because libevent's lets request smuggling, slow senders and unbounded
- * headers through. Refused before any handler runs: ambiguous lengths (400), foreign Host (421), bad paths (400), large heads (431, 414),
- * large bodies (413), slow heads and bodies (408), too many connections (503).
+ * headers through. Refused before any handler runs: ambiguous lengths (400), foreign Host (421), foreign pages (403), other body types (415), bad
+ * paths (400), large heads (431, 414), large bodies (413), slow heads and bodies (408), too many connections (503); http_guard.h has the rules.
  * HEAD runs the GET handler and sends no body; OPTIONS, 404 and 405 with Allow are answered here. Sources: RFC 9110, 9112, 9457, WHATWG SSE.
  * Threads: everything belongs to the loop's thread; hand over from others with pst_loop_post. pst_http_thread_* wraps a thread of its own. */
 #ifndef PST_LOOP_HTTP_H
@@ -30,7 +30,8 @@ typedef struct pst_http_conf {
     const char *listen;           /* NULL = "127.0.0.1"; an IPv4 or IPv6 address, or "*" for all */
     int port;                     /* 0 = any free one: see pst_http_port */
     const char *name;             /* for logs; NULL = "http" */
-    const char *const *hosts;     /* further names accepted in Host when bound to loopback; "*" = all; NULL-terminated; NULL = none */
+    const char *const *hosts;     /* names accepted in Host beside literal loopback addresses and localhost; NULL-terminated; NULL = none */
+    const char *const *types;     /* types accepted of bodies, lower case; NULL-terminated, borrowed; NULL = any */
     size_t header_bytes_max;      /* 0 = 16 KiB, whole head; at most 64 fields, 8 KiB of target */
     size_t body_bytes_max;        /* 0 = 1 MiB; a route may say otherwise */
     size_t bodies_bytes_max;      /* all bodies held at once; 0 = 256 MiB; beyond: 503 */
@@ -93,6 +94,9 @@ const char *pst_http_header(const pst_http_req *r, const char *name); /* any cas
 pst_slice pst_http_body(const pst_http_req *r);                       /* followed by a NUL */
 const char *pst_http_remote(const pst_http_req *r);                   /* "127.0.0.1:50312" */
 bool pst_http_gone(const pst_http_req *r);                            /* the client has left */
+bool pst_http_is_local(const pst_http_req *r);                        /* it came from a loopback address */
+/* The cookie of that name; free(), or NULL. */
+char *pst_http_cookie(const pst_http_req *r, const char *name);
 /* Basic authorization: user and password (free() both), or PST_ENOTFOUND without, PST_EPARSE when malformed. */
 int pst_http_basic(const pst_http_req *r, char **ret_user, char **ret_password);
 void pst_http_set_data(pst_http_req *r, void *data); /* one pointer for filter and handler; not freed */

@@ -9,7 +9,10 @@
 #include "common/loop/http_priv.h"
 
 #include "common/base/log.h"
+#include "common/loop/http_guard.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -77,19 +80,40 @@ static void refuse(conn *c, int status, const char *why)
     pst_http_problem(r, status, "refused", NULL, why);
 }
 
-static bool host_allowed(const pst_http *s, const char *host)
+/* The literal address on which the connection came in, where the server was told to listen beyond loopback. */
+static const char *own_address(const conn *c, char room[64])
 {
-    char name[256];
-    if (!pst_http_host_parse(host, name))
-        return false;
-    bool listed = false;
-    for (char **h = s->hosts; h && *h; h++)
-        listed |= !strcmp(*h, "*") || !strcasecmp(*h, name);
-    if (!s->loopback)
-        return listed || !s->hosts;
-    size_t n = strlen(name);
-    return listed || !strcmp(name, "localhost") || !strncmp(name, "127.", 4) || !strcmp(name, "::1") || !strcasecmp(name, s->listen_text) ||
-           (n > 10 && !strcmp(name + n - 10, ".localhost"));
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof ss;
+    if (c->server->loopback || getsockname(bufferevent_getfd(c->bev), (struct sockaddr *)&ss, &len) < 0)
+        return NULL;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&ss;
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&ss;
+    if (ss.ss_family == AF_INET)
+        return inet_ntop(AF_INET, &v4->sin_addr, room, 64);
+    if (ss.ss_family != AF_INET6)
+        return NULL;
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+        return inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], room, 64);
+    return inet_ntop(AF_INET6, &v6->sin6_addr, room, 64);
+}
+
+/* What is refused before anybody asks who it is: see http_guard.h. */
+static bool guard(conn *c, const pst_http_head *h)
+{
+    char room[64];
+    const pst_http *s = c->server;
+    if (h->host && !http_guard_host(h->host, (const char *const *)s->hosts, own_address(c, room)))
+        refuse(c, 421,
+               "this server does not answer for that Host: a loopback address, localhost, or a name that it was given (--host NAME)");
+    else if (!http_guard_origin(h))
+        refuse(c, 403, "a page of another origin may not change anything here");
+    else if (s->conf.types && !http_guard_type(h, s->conf.types))
+        refuse(c, 415,
+               "a body of this type, or of none, is not taken here; say what it is with Content-Type (application/json, application/yaml)");
+    else
+        return true;
+    return false;
 }
 
 /* ---- from head to handler -------------------------------------------------------------------------------------------------- */
@@ -139,18 +163,14 @@ static bool admit(conn *c, pst_http_req *r, bool has_body)
     }
     bool keep = r->keep;
     r->keep &= !has_body; /* an answer before the body was read ends the connection */
-    if (!strcmp(r->head.method, "OPTIONS") && found != ROUTE_FOUND) {
-        if (found == 404)
-            answer_unrouted(s, r, found, allow);
-        else {
-            pst_http_add_header(r, "Allow", allow);
-            pst_http_reply(r, 204, NULL, NULL, 0);
-        }
-        return false;
-    }
     c->state = CONN_BUSY; /* filter and fallback may keep it for later */
     if (s->filter && !s->filter(s->filter_arg, r))
         return false;
+    if (found == 405 && !strcmp(r->head.method, "OPTIONS")) {
+        pst_http_add_header(r, "Allow", allow);
+        pst_http_reply(r, 204, NULL, NULL, 0);
+        return false;
+    }
     if (found != ROUTE_FOUND) {
         s->requests++;
         answer_unrouted(s, r, found, allow);
@@ -204,10 +224,8 @@ static void begin_request(conn *c, pst_http_req *r, size_t len)
     r->head_only = !strcmp(h->method, "HEAD");
     r->target = pst_strdup(h->target);
     r->keep = h->minor == 1 ? !h->close : h->keep_alive && !h->close;
-    if (h->host && !host_allowed(c->server, h->host)) {
-        refuse(c, 421, "this server does not answer for that Host");
+    if (!guard(c, h))
         return;
-    }
     size_t n = strlen(h->target);
     r->room = pst_alloc(n + 2);
     if (h->target[0] == '/') {

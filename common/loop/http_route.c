@@ -219,6 +219,28 @@ const char *pst_http_remote(const pst_http_req *r)
     return r->remote;
 }
 
+bool pst_http_is_local(const pst_http_req *r)
+{
+    return r->conn && r->conn->peer_loopback;
+}
+
+char *pst_http_cookie(const pst_http_req *r, const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < r->head.n_fields; i++) {
+        if (strcasecmp(r->head.fields[i].name, "Cookie"))
+            continue;
+        for (const char *p = r->head.fields[i].value; *p;) {
+            p += strspn(p, "; \t");
+            size_t len = strcspn(p, ";");
+            if (len > n && !strncmp(p, name, n) && p[n] == '=')
+                return pst_strndup(p + n + 1, len - n - 1);
+            p += len;
+        }
+    }
+    return NULL;
+}
+
 bool pst_http_gone(const pst_http_req *r)
 {
     return !r->conn;

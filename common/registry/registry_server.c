@@ -345,23 +345,14 @@ static void on_request(void *arg, pst_http_req *req)
     }
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    uint8_t x[32], y[32], diff = 0;
-    pst_sha256_sum(a, strlen(a), x);
-    pst_sha256_sum(b, strlen(b), y);
-    for (int i = 0; i < 32; i++) /* digests: neither length nor place of the first difference shows in the time taken */
-        diff |= x[i] ^ y[i];
-    return diff == 0;
-}
-
 static bool may_enter(void *arg, pst_http_req *req)
 {
     pst_rserver *s = arg;
     char *user = NULL, *password = NULL;
     if (!s->user || !strcmp(pst_http_pattern(req), "/health"))
         return true;
-    bool ok = pst_http_basic(req, &user, &password) == PST_OK && same_text(user, s->user) && same_text(password, s->password);
+    bool ok = pst_http_basic(req, &user, &password) == PST_OK && (!*s->user || pst_secret_equal(user, s->user)) &&
+              pst_secret_equal(password, s->password);
     free(user);
     free(password);
     if (ok)
@@ -427,12 +418,16 @@ int pst_rserver_new(pst_loop *l, const pst_rserver_conf *conf, void (*fatal)(voi
     s->m_schemas = pst_metric_gauge(s->metrics, "penstock_registry_schemas", "Schemas with an id.", NULL);
     pst_uuid7(s->instance);
     s->tick = pst_timer_new(l, 250000, 0, on_tick, s);
-    pst_http_conf hc = {.listen = conf->listen, .port = conf->port, .name = "registry", .body_bytes_max = 4u << 20};
+    static const char *const types[] = {"application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", "application/json",
+                                        NULL};
+    pst_http_conf hc = {
+        .listen = conf->listen, .port = conf->port, .name = "registry", .body_bytes_max = 4u << 20, .types = types, .hosts = conf->hosts};
     int rc = pst_http_new(l, &hc, &s->http, err);
     if (rc == PST_OK && !pst_http_is_loopback(s->http) && !s->user)
-        rc = pst_err_set(
-            err, PST_EINVAL, PST_CLASS_FATAL, "registry", 0,
-            "a registry that others can reach must ask for a password: set -X basic.auth.user.info=user:password, or listen on 127.0.0.1");
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "registry", 0,
+                         "a registry that others can reach must ask for a password: --password @FILE, or -F FILE with "
+                         "basic.auth.user.info=user:password; or "
+                         "listen on 127.0.0.1");
     if (rc == PST_OK) {
         pst_http_add_routes(s->http, own_routes, 2, s);
         registry_add_routes(s->http, on_request, s);

@@ -11,7 +11,8 @@ typedef struct pst_rserver_conf {
     bool embedded, force;
     const char *listen;
     int port;
-    const char *user, *password; /* basic auth asked of every client; NULL = none */
+    const char *const *hosts;    /* names accepted in Host beside loopback's; NULL-terminated; NULL = none */
+    const char *user, *password; /* basic auth asked of every client; user "" = any; NULL = none */
     int write_timeout_ms;        /* a client waits so long for its write; 0 = 5000 */
 } pst_rserver_conf;
 

@@ -442,7 +442,7 @@ int pst_store_sqlite_open(const char *path, bool read_only, pst_store **ret_stor
     int rc = 0;
     if (!read_only) {
         char *copy = pst_strdup(path);
-        rc = pst_fs_mkdirs(dirname(copy), 0755, err);
+        rc = pst_fs_mkdirs(dirname(copy), 0700, err);
         free(copy);
     }
     if (!rc) {

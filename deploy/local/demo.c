@@ -124,10 +124,11 @@ static int bring_up(demo *d, pst_err *err)
     char **subjects = NULL;
     size_t n = 0;
     pst_registry_subjects(d->c->registry, &subjects, &n, NULL);
-    char *broker = broker_text(d);
+    char *broker = broker_text(d), *page = pst_page_address(d->s->gateway.value, d->s->state_dir.value);
     printf("\n  penstock %s — demonstration                    (Ctrl-C stops everything)\n", PST_VERSION);
     printf("  broker      %-22s %s\n  registry    %-22s %zu schemas registered\n  page        %s\n", d->s->bootstrap.value, broker,
-           d->s->registry.value, n, d->s->gateway.value);
+           d->s->registry.value, n, page);
+    free(page);
     printf("  gpu         %s\n\n", pst_fs_exists("/dev/nvidia0") ? "an NVIDIA device is there; this model is small and runs on the CPU"
                                                                  : "none found; using the CPU   (penstock doctor explains)");
     fflush(stdout);
@@ -316,7 +317,9 @@ static void summary(const demo *d)
     printf("  anomaly     quiet %.4f, spiked %.4f\n", d->quiet.mean, d->busy.mean);
     printf("  took        %s\n\n", pst_span_text(pst_mono_us() - d->began, took));
     if (d->o.keep) {
-        printf("  It goes on running. The page: %s\n", d->s->gateway.value);
+        char *page = pst_page_address(d->s->gateway.value, d->s->state_dir.value);
+        printf("  It goes on running. The page: %s\n", page);
+        free(page);
         printf("      build/penstock logs %s\n      build/penstock cat -t telemetry.scores -o -3 -e\n      build/penstock down\n", d->id);
     } else
         printf("  Next:  ./quickstart --keep            leave it running and open the page\n"

@@ -115,7 +115,7 @@ static void check_store(doctor *d)
 {
     pst_store *store = NULL;
     pst_err err = {0};
-    int rc = pst_store_open(d->s->store.value, true, &store, &err);
+    int rc = pst_store_open(pst_setting_full(&d->s->store), true, &store, &err);
     if (rc == PST_ENOTFOUND)
         tell(d, WARN, "store", "no database yet", "the trainer makes it at its first start");
     else if (rc < 0)

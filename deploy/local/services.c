@@ -25,7 +25,7 @@ int pst_services_init(pst_services *s, const pst_settings *settings, pst_err *er
     s->env = pst_settings_environ(settings);
     s->log_dir = pst_fs_join(settings->state_dir.value, "log");
     s->file = pst_fs_join(settings->state_dir.value, "up.json");
-    return pst_fs_mkdirs(s->log_dir, 0755, err);
+    return pst_fs_mkdirs(s->log_dir, 0700, err);
 }
 
 static void service_free(pst_service *v)
@@ -55,7 +55,7 @@ void pst_services_done(pst_services *s)
 
 static int start(pst_services *s, pst_service *v, pst_err *err)
 {
-    int log = open(v->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int log = open(v->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log < 0)
         return pst_err_sys(err, errno, "cannot write %s", v->log_path);
     /* A service ends by itself when the up process is killed outright; a learner does not, its supervisor has a session of its own. */
@@ -133,7 +133,7 @@ static void write_file(pst_services *s)
     json_object_set_new(root, "services", list);
     char *text = pst_json_text(root);
     pst_err err = {0};
-    if (pst_fs_write_atomic(s->file, text, strlen(text), 0644, &err) < 0)
+    if (pst_fs_write_atomic(s->file, text, strlen(text), 0600, &err) < 0)
         pst_log_err("up", &err);
     else
         s->dirty = false;

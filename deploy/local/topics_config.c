@@ -125,6 +125,12 @@ static int explain(const pst_settings *s, pst_err *err)
                 {"prefix", &s->prefix}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         explain_one(json, rows[i].name, rows[i].v->value, rows[i].v->origin);
+    if (s->registry.secret)
+        explain_one(json, "registry credentials", "********", s->registry.origin);
+    if (s->store.secret)
+        explain_one(json, "store credentials", "********", s->store.origin);
+    explain_one(json, "token", s->token ? "********" : "(none)",
+                getenv("PENSTOCK_TOKEN") ? "environment PENSTOCK_TOKEN" : "the state folder");
     if (s->registry_user)
         explain_one(json, "registry user", s->registry_user, "basic.auth.user.info");
     pst_bus_conf_each(bus, explain_one, json);

@@ -13,12 +13,14 @@
 #include "common/base/log.h"
 #include "common/base/opt.h"
 #include "common/base/proc.h"
+#include "common/base/secret.h"
 #include "common/base/stop.h"
 #include "common/client/client.h"
 #include "deploy/local/local.h"
 #include "deploy/local/pipelines_watch.h"
 #include "deploy/local/services.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,12 +81,11 @@ static bool left_out(const up *u, const char *name)
     return false;
 }
 
+/* Takes value over. */
 static void setting_put(pst_setting *s, char *value, const char *origin)
 {
-    free(s->value);
-    free(s->origin);
-    s->value = value;
-    s->origin = pst_strdup(origin);
+    pst_setting_put(s, value, origin);
+    free(value);
 }
 
 char *pst_kafka_script(void)
@@ -319,20 +321,60 @@ static int write_profile(up *u, pst_err *err)
     json_object_set_new(f, "kafka", json_boolean(u->started_kafka));
     u->services.dirty = true;
     pst_services_tick(&u->services);
-    json_t *p = json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:s}", "bootstrap", s->bootstrap.value, "registry", s->registry.value, "gateway",
-                          s->gateway.value, "embedded", s->embedded, "store", s->store.value, "objects", s->objects.value, "prefix",
-                          s->prefix.value);
-    char *text = pst_json_text(p), *path = pst_profile_path(s->state_dir.value);
-    int rc = pst_fs_write_atomic(path, text, strlen(text), 0644, err);
-    free(text);
-    free(path);
-    json_decref(p);
+    return pst_profile_write(s, err);
+}
+
+/* The state folder is this user's alone, and so is what lies in it, also what an earlier version or a wider umask left there. A folder that is
+ * shared on purpose (/tmp), or that holds other people's work, is not closed behind their backs. */
+static int close_folder(const char *dir, pst_err *err)
+{
+    static const char *const ours[] = {"token", "profile.json", "up.lock", "up.json", "store.db", "jobs", "objects", "kafka", "log"};
+    struct stat st;
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        int rc = pst_err_sys(err, errno, "cannot open %s", dir);
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    size_t known = 0, others = 0;
+    DIR *d = fdopendir(fd);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        others++;
+        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+            known += !strcmp(e->d_name, ours[i]);
+        struct stat f;
+        if (!fstatat(fd, e->d_name, &f, AT_SYMLINK_NOFOLLOW) && S_ISREG(f.st_mode) && f.st_uid == geteuid() && (f.st_mode & 077) &&
+            !(st.st_mode & S_ISVTX))
+            fchmodat(fd, e->d_name, f.st_mode & 0700, 0);
+    }
+    int rc = 0;
+    if (st.st_mode & 077) {
+        bool mine = st.st_uid == geteuid() && !(st.st_mode & S_ISVTX) && (known || !others);
+        if (!mine || fchmod(fd, 0700) < 0)
+            rc = pst_err_set(
+                err, PST_EINVAL, PST_CLASS_FATAL, "up", 0,
+                "the state folder %s is open to others and holds more than penstock's files; give it one of its own (--state-dir "
+                "DIR), or chmod 700 it",
+                dir);
+    }
+    if (d)
+        closedir(d);
+    else
+        close(fd);
     return rc;
 }
 
 static int bring_up(up *u, pst_err *err)
 {
     int rc = pst_services_init(&u->services, u->settings, err);
+    const char *wanted = getenv("PENSTOCK_TOKEN");
+    free(u->settings->token);
+    u->settings->token = NULL;
+    if (!rc)
+        rc = pst_token_make(u->settings->state_dir.value, wanted && *wanted ? wanted : NULL, &u->settings->token, err);
     if (!rc && u->o->embedded)
         rc = start_embedded(u, err);
     else if (!rc && u->o->kafka)
@@ -397,8 +439,10 @@ static void run(up *u)
 static int lock(up *u, pst_err *err)
 {
     char *path = pst_fs_join(u->settings->state_dir.value, "up.lock");
-    int rc = pst_fs_mkdirs(u->settings->state_dir.value, 0755, err);
-    if (!rc && (u->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644)) < 0)
+    int rc = pst_fs_mkdirs(u->settings->state_dir.value, 0700, err);
+    if (!rc)
+        rc = close_folder(u->settings->state_dir.value, err);
+    if (!rc && (u->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
         rc = pst_err_sys(err, errno, "cannot open %s", path);
     if (!rc && flock(u->lock_fd, LOCK_EX | LOCK_NB) < 0)
         rc =
@@ -431,6 +475,16 @@ static int whole_life(up *u, void (*ready)(up *u), pst_err *err)
     return rc;
 }
 
+char *pst_page_address(const char *gateway, const char *state_dir)
+{
+    char *path = pst_token_path(state_dir), *token = NULL, *page = NULL;
+    if (gateway)
+        page = pst_token_read(path, &token, NULL) ? pst_strdup(gateway) : pst_sprintf("%s/?token=%s", gateway, token);
+    free(token);
+    free(path);
+    return page;
+}
+
 void pst_print_addresses(void *file, const json_t *status, bool color)
 {
     FILE *f = file;
@@ -438,8 +492,10 @@ void pst_print_addresses(void *file, const json_t *status, bool color)
     fprintf(f, "  %sbroker%s      %s%s\n", b, e, pst_json_str(status, "bootstrap", "?"),
             pst_json_bool(status, "embedded", false) ? "   in-memory cluster of librdkafka; nothing is kept" : "");
     fprintf(f, "  %sregistry%s    %s\n", b, e, pst_json_str(status, "registry", "?"));
-    if (gateway)
-        fprintf(f, "  %spage%s        %s\n", b, e, gateway);
+    char *page = pst_page_address(gateway, pst_json_str(status, "state_dir", ""));
+    if (page)
+        fprintf(f, "  %spage%s        %s\n", b, e, page);
+    free(page);
     fprintf(f, "  %sstate%s       %s\n", b, e, pst_json_str(status, "state_dir", "?"));
 }
 
@@ -468,8 +524,8 @@ static void be_daemon(up *u, int report_fd)
     u->report_fd = report_fd;
     pst_err err = {0};
     char *log_dir = pst_fs_join(u->settings->state_dir.value, "log"), *path = pst_fs_join(log_dir, "up.log");
-    int rc = pst_fs_mkdirs(log_dir, 0755, &err), null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int log = rc ? -1 : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int rc = pst_fs_mkdirs(log_dir, 0700, &err), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int log = rc ? -1 : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (null >= 0)
         dup2(null, 0);
     if (log >= 0) {

@@ -17,6 +17,9 @@ typedef struct pst_up_opts {
 int pst_up(const pst_up_opts *o, pst_settings *settings, bool own_registry, pst_err *err);
 /* Ends a running platform. keep_jobs: learners go on. 0 also when nothing runs. */
 int pst_down(const pst_settings *settings, bool keep_jobs, bool quiet, pst_err *err);
+/* The address that lets a browser in: with the state folder's token, where it has one. NULL without a gateway; free(). For people's eyes only:
+ * neither logs nor files. */
+char *pst_page_address(const char *gateway, const char *state_dir);
 void pst_print_addresses(void *file, const json_t *status, bool color); /* the banner */
 /* The broker script beside this program, in its source tree, or $PENSTOCK_KAFKA_SCRIPT; free(). NULL if there is none. */
 char *pst_kafka_script(void);

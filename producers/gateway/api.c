@@ -87,8 +87,12 @@ static void complete(pst_http_req *req, pst_job_request *r)
         pst_uuid7(uuid);
         text_set(&r->request_id, uuid);
     }
+    char *known = user && *user ? NULL : pst_who_name(req); /* of basic auth: taken where the request names nobody itself */
     if (user && *user)
         text_set(&r->user, user);
+    else if (known && !strcmp(r->user, "anonymous"))
+        text_set(&r->user, known);
+    free(known);
     r->time = pst_now_us();
 }
 
@@ -153,7 +157,7 @@ static pst_store *store_lock(pst_gateway *g, pst_err *err)
     if (g->view)
         return pst_view_lock(g->view);
     if (!g->store)
-        pst_store_open(g->client->settings->store.value, true, &g->store, err);
+        pst_store_open(pst_setting_full(&g->client->settings->store), true, &g->store, err);
     return g->store;
 }
 

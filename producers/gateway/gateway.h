@@ -15,6 +15,7 @@
 #include "common/loop/loop.h"
 #include "common/store/store.h"
 #include "common/store/view.h"
+#include "producers/gateway/who.h"
 
 typedef struct pst_hub pst_hub;
 typedef struct pst_feed pst_feed;
@@ -24,6 +25,7 @@ typedef struct pst_gateway {
     pst_client *client;
     pst_loop *loop;
     pst_http *http;
+    pst_who *who;
     pst_hub *hub;
     pst_feed *feed;
     pst_publisher *publisher;

@@ -2,7 +2,9 @@
 #include "producers/gateway/gateway.h"
 
 #include "common/base/clock.h"
+#include "common/base/fs.h"
 #include "common/base/log.h"
+#include "common/base/secret.h"
 #include "common/base/stop.h"
 #include "common/client/verb.h"
 #include "verbs.h"
@@ -12,13 +14,15 @@
 
 typedef struct gateway_opts {
     int64_t port;
-    const char *listen;
+    const char *listen, *auth;
     pst_opt_list hosts;
 } gateway_opts;
 static const pst_opt gateway_table[] = {
     {"port", 0, PST_OPT_INT, offsetof(gateway_opts, port), "P", "8080", "0 = any free one"},
     {"listen", 0, PST_OPT_STR, offsetof(gateway_opts, listen), "ADDRESS", "127.0.0.1",
-     "an address, or * for all; put a proxy with TLS and users before it then"},
+     "an address, or * for all; put a proxy with TLS before it then, and name it with --host"},
+    {"auth", 0, PST_OPT_STR, offsetof(gateway_opts, auth), "HOW", "token",
+     "token: every request but /health shows <state-dir>/token, made where there is none; none: nobody is asked, on loopback only"},
     {"host", 0, PST_OPT_LIST, offsetof(gateway_opts, hosts), "NAME", NULL, "accept this name in the Host header too; repeat for more"},
 };
 static const pst_usage gateway_usage = {"gateway",
@@ -26,10 +30,13 @@ static const pst_usage gateway_usage = {"gateway",
                                         "Serve the page, the HTTP API and server-sent events.",
                                         "A thin front of the topics: what it takes it publishes, what it shows it has read. /health "
                                         "/metrics /v1/jobs /events/stream and the page at /.",
-                                        "penstock gateway --port 8080\ncurl -N http://127.0.0.1:8080/events/stream?kinds=event\ncurl "
-                                        "--data-binary @manifest.yml http://127.0.0.1:8080/v1/jobs",
+                                        "penstock gateway --port 8080\n"
+                                        "A=\"Authorization: Bearer $(cat ~/.local/state/penstock/token)\"\n"
+                                        "curl -N -H \"$A\" http://127.0.0.1:8080/events/stream?kinds=event\n"
+                                        "curl -H \"$A\" -H Content-Type:application/yaml --data-binary @manifest.yml "
+                                        "http://127.0.0.1:8080/v1/jobs",
                                         gateway_table,
-                                        3,
+                                        4,
                                         false};
 
 static void drained(void *arg)
@@ -43,15 +50,49 @@ static void on_stop(void *arg)
     pst_http_drain(g->http, drained, g->loop);
 }
 
+static int make_token(const char *state_dir, char **ret_token, pst_err *err)
+{
+    const char *wanted = getenv("PENSTOCK_TOKEN");
+    int rc = pst_fs_mkdirs(state_dir, 0700, err);
+    return rc ? rc : pst_token_make(state_dir, wanted && *wanted ? wanted : NULL, ret_token, err);
+}
+
+/* Who is asked for what; on the server that listens already, before its first request. */
+static int let_in(pst_gateway *g, const gateway_opts *o, pst_err *err)
+{
+    bool asks = !strcmp(o->auth, "token");
+    char *token = NULL;
+    int rc = 0;
+    if (!asks && strcmp(o->auth, "none"))
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--auth %s: there is token, and none", o->auth);
+    else if (!asks && !pst_http_is_loopback(g->http))
+        rc =
+            pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                        "--auth none with --listen %s would let everybody on the network run programs here; leave --auth out, or listen on "
+                        "127.0.0.1",
+                        o->listen);
+    else if (asks)
+        rc = make_token(g->client->settings->state_dir.value, &token, err);
+    if (!rc) {
+        g->who = pst_who_new(token);
+        pst_who_guard(g->who, g->http);
+    }
+    free(token);
+    return rc;
+}
+
 static int wire(pst_gateway *g, const gateway_opts *o, pst_err *err)
 {
+    static const char *const types[] = {"application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", NULL};
     const char *names[34] = {0};
     for (size_t i = 0; i < o->hosts.n && i < 32; i++)
         names[i] = o->hosts.items[i];
-    pst_http_conf conf = {.listen = o->listen, .port = (int)o->port, .name = "gateway", .hosts = o->hosts.n ? names : NULL};
+    pst_http_conf conf = {.listen = o->listen, .port = (int)o->port, .name = "gateway", .hosts = names, .types = types};
     int rc = pst_loop_new(&g->loop, err);
     if (!rc)
         rc = pst_http_new(g->loop, &conf, &g->http, err);
+    if (!rc)
+        rc = let_in(g, o, err);
     if (rc < 0)
         return rc;
     g->metrics = pst_metrics_new();
@@ -77,6 +118,7 @@ static void take_apart(pst_gateway *g)
         pst_loop_run_for(g->loop, 20);
     pst_publisher_free(g->publisher);
     pst_http_free(g->http);
+    pst_who_free(g->who);
     pst_hub_free(g->hub);
     pst_view_stop(g->view);
     pst_store_close(g->store);

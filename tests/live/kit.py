@@ -175,8 +175,21 @@ class Platform:
         return found
 
     # --- HTTP ---
+    @property
+    def token(self):
+        return (self.dir / "state/token").read_text().strip()
+
+    @property
+    def page(self):
+        """The address that lets a browser in."""
+        return f"{self.gateway}/?token={self.token}"
+
     def http(self, path, base=None, data=None, headers=None, method=None):
-        req = urllib.request.Request((base or self.gateway) + path, data=data, headers=headers or {}, method=method)
+        """The gateway is shown the token; a body is YAML for it and JSON for others, unless headers say otherwise."""
+        mine = {} if base else {"Authorization": "Bearer " + self.token}
+        if data is not None:
+            mine["Content-Type"] = "application/json" if base else "application/yaml"
+        req = urllib.request.Request((base or self.gateway) + path, data=data, headers={**mine, **(headers or {})}, method=method)
         try:
             with urllib.request.urlopen(req, timeout=15) as r:
                 return r.status, r.read(), dict(r.headers)

@@ -1,6 +1,7 @@
 pst_test(base_core SOURCES unit/test_base_core.c LIBS pst_base LABELS unit threads)
 if(NOT PENSTOCK_ENGINE_ONLY)
   pst_test(base_text SOURCES unit/test_base_text.c LIBS pst_base)
+  pst_test(secret SOURCES unit/test_secret.c LIBS pst_base)
   pst_test(base_proc SOURCES unit/test_base_proc.c LIBS pst_base LABELS unit threads)
   pst_fuzz(yaml SOURCES fuzz/fuzz_yaml.c LIBS pst_base)
 endif()

@@ -254,6 +254,9 @@ static void test_http_routes_and_views(void **state)
     expect("GET /files HTTP/1.1\r\n" H "\r\n", 200, "rest=");
     expect("GET /late HTTP/1.1\r\n" H "\r\n", 200, "late");
     expect("GET /slash/a%2fb HTTP/1.1\r\n" H "\r\n", 200, "x=a/b");
+    expect("POST /echo/p HTTP/1.1\r\n" H "Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\nContent-Length: 5\r\n\r\nhello", 200,
+           "body=5:hello");
+    expect("GET /echo/p HTTP/1.1\r\n" H "Origin: http://evil.example\r\nSec-Fetch-Site: cross-site\r\n\r\n", 200, "x=p");
     expect("GET /nowhere HTTP/1.1\r\n" H "\r\n", 404, "application/problem+json");
     expect("DELETE /echo/a HTTP/1.1\r\n" H "\r\n", 405, "Allow: GET, HEAD, POST, OPTIONS");
     expect("OPTIONS /echo/a HTTP/1.1\r\n" H "\r\n", 204, "Allow: GET, HEAD, POST, OPTIONS");
@@ -292,6 +295,12 @@ static void test_http_hostile_requests(void **state)
                 {"GET /echo/a HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421},
                 {"GET /echo/a HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n", 421},
                 {"GET /echo/a HTTP/1.1\r\nHost: lo cal\r\n\r\n", 421},
+                {"GET /echo/a HTTP/1.1\r\nHost: 127.evil.example\r\n\r\n", 421},
+                {"GET /echo/a HTTP/1.1\r\nHost: evil.localhost:80\r\n\r\n", 421},
+                {"POST /echo/a HTTP/1.1\r\n" H "Origin: http://evil.example\r\nContent-Length: 0\r\n\r\n", 403},
+                {"POST /echo/a HTTP/1.1\r\n" H "Origin: http://localhost:81\r\nContent-Length: 0\r\n\r\n", 403},
+                {"POST /echo/a HTTP/1.1\r\n" H "Origin: null\r\nContent-Length: 0\r\n\r\n", 403},
+                {"POST /echo/a HTTP/1.1\r\n" H "Sec-Fetch-Site: same-site\r\nContent-Length: 0\r\n\r\n", 403},
                 {"GET /../../etc/passwd%00.x HTTP/1.1\r\n" H "\r\n", 400},
                 {"GET /files/..%2f..%2fetc/passwd HTTP/1.1\r\n" H "\r\n", 400},
                 {"GET /files/%2e%2e/x HTTP/1.1\r\n" H "\r\n", 400},

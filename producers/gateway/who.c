@@ -1,0 +1,125 @@
+/* who.c - see who.h. The cookie is not the token but a digest of it: cookies do not know ports, so that every server of this computer that the
+ * browser visits is shown it, and what it is shown must not open the API to a program. */
+#include "producers/gateway/who.h"
+
+#include "common/base/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { COOKIE_AGE_S = 30 * 86400 };
+
+struct pst_who {
+    char *token, *cookie; /* NULL: everybody may */
+    char cookie_name[40];
+};
+
+pst_who *pst_who_new(const char *token)
+{
+    pst_who *w = pst_alloc(sizeof *w);
+    if (token) {
+        char hex[65], *text = pst_sprintf("penstock page %s", token);
+        pst_sha256_hex(text, strlen(text), hex);
+        w->token = pst_strdup(token);
+        w->cookie = pst_strdup(hex);
+        free(text);
+    }
+    return w;
+}
+
+void pst_who_free(pst_who *w)
+{
+    if (!w)
+        return;
+    free(w->token);
+    free(w->cookie);
+    free(w);
+}
+
+char *pst_who_name(const pst_http_req *req)
+{
+    char *user = NULL, *password = NULL;
+    if (pst_http_basic(req, &user, &password) < 0)
+        return NULL;
+    free(password);
+    if (*user)
+        return user;
+    free(user);
+    return NULL;
+}
+
+static bool knows_token(const pst_who *w, const pst_http_req *req)
+{
+    const char *v = pst_http_header(req, "Authorization");
+    if (v && !strncasecmp(v, "Bearer ", 7))
+        return pst_secret_equal(v + 7 + strspn(v + 7, " "), w->token);
+    char *user = NULL, *password = NULL;
+    bool yes = pst_http_basic(req, &user, &password) == 0 && pst_secret_equal(password, w->token);
+    free(user);
+    free(password);
+    return yes;
+}
+
+static bool has_cookie(const pst_who *w, const pst_http_req *req)
+{
+    char *value = pst_http_cookie(req, w->cookie_name);
+    bool yes = pst_secret_equal(value, w->cookie);
+    free(value);
+    return yes;
+}
+
+/* The printed address: the token is exchanged for the cookie and leaves the address bar, the history and every Referer. */
+static bool hand_out_cookie(pst_who *w, pst_http_req *req)
+{
+    const char *token = pst_http_query(req, "token");
+    if (!token || strcmp(pst_http_path(req), "/") || !pst_secret_equal(token, w->token))
+        return false;
+    char *cookie = pst_sprintf("%s=%s; Path=/; Max-Age=%d; HttpOnly; SameSite=Strict", w->cookie_name, w->cookie, COOKIE_AGE_S);
+    pst_http_add_header(req, "Set-Cookie", cookie);
+    pst_http_add_header(req, "Location", "/");
+    pst_http_add_header(req, "Referrer-Policy", "no-referrer");
+    pst_http_reply(req, 303, NULL, NULL, 0);
+    free(cookie);
+    return true;
+}
+
+static void ask(pst_http_req *req)
+{
+    static const char page[] =
+        "<!doctype html><meta charset=utf-8><title>penstock</title><p>This page asks for a token. Open the address that "
+        "<code>penstock status</code> prints: it ends with <code>/?token=…</code> and is needed once for this browser.\n";
+    const char *accept = pst_http_header(req, "Accept");
+    /* A browser that is challenged for a page would ask for user and password before it shows this text. */
+    bool browser = accept && strstr(accept, "text/html");
+    pst_http_add_header(req, "WWW-Authenticate",
+                        browser ? "Bearer realm=\"penstock\"" : "Bearer realm=\"penstock\", Basic realm=\"penstock\"");
+    pst_http_add_header(req, "Referrer-Policy", "no-referrer");
+    if (browser)
+        pst_http_reply(req, 401, "text/html; charset=utf-8", page, sizeof page - 1);
+    else
+        pst_http_problem(req, 401, "token-wanted", NULL,
+                         "send the token of <state-dir>/token as Authorization: Bearer TOKEN, or as basic auth's password");
+}
+
+static bool may_enter(void *arg, pst_http_req *req)
+{
+    pst_who *w = arg;
+    const char *pattern = pst_http_pattern(req);
+    if (!w->token || !strcmp(pattern, "/health") || (!strcmp(pattern, "/metrics") && pst_http_is_local(req)))
+        return true;
+    if (hand_out_cookie(w, req))
+        return false;
+    /* Who sends credentials is weighed by them alone: a wrong token is not made good by a cookie. */
+    if (pst_http_header(req, "Authorization") ? knows_token(w, req) : has_cookie(w, req))
+        return true;
+    ask(req);
+    return false;
+}
+
+void pst_who_guard(pst_who *w, pst_http *http)
+{
+    snprintf(w->cookie_name, sizeof w->cookie_name, "penstock_%d", pst_http_port(http));
+    pst_http_set_filter(http, may_enter, w);
+}

@@ -1,0 +1,22 @@
+/* who.h - who may: the filter before every handler of the gateway (contract section 6). What no credential allows (foreign Host, foreign page,
+ * form bodies) was refused before by common/loop/http_guard.h.
+ *
+ *     Authorization: Bearer TOKEN · basic auth with the token as password · the cookie that GET /?token=TOKEN sets
+ *
+ * /health asks nobody, /metrics nobody who comes from this computer. @thread loop */
+#ifndef PST_PRODUCERS_GATEWAY_WHO_H
+#define PST_PRODUCERS_GATEWAY_WHO_H
+
+#include "common/loop/http.h"
+
+typedef struct pst_who pst_who;
+
+/* token NULL: nobody is asked (--auth none). */
+pst_who *pst_who_new(const char *token);
+void pst_who_free(pst_who *w);
+/* Puts itself before all handlers of the server, which must be listening. */
+void pst_who_guard(pst_who *w, pst_http *http);
+/* The name that came with basic auth, or NULL; free(). */
+char *pst_who_name(const pst_http_req *req);
+
+#endif
