@@ -2,7 +2,8 @@
 #include "schemas/topics.h"
 
 static const pst_topic_def topics[] = {
-#define PST_TOPIC(ID, suffix, type, partitions, cleanup, retention_ms, doc) {suffix, #type, partitions, cleanup, retention_ms, doc},
+#define PST_TOPIC(ID, suffix, type, partitions, cleanup, retention_ms, writers, readers, doc) \
+    {suffix, #type, partitions, cleanup, retention_ms, writers, readers, doc},
 #include "schemas/topics.def"
 #undef PST_TOPIC
 };

@@ -5,7 +5,7 @@
 #include "schemas/avro.h"
 
 typedef enum {
-#define PST_TOPIC(ID, suffix, type, partitions, cleanup, retention_ms, doc) PST_TOPIC_##ID,
+#define PST_TOPIC(ID, suffix, type, partitions, cleanup, retention_ms, writers, readers, doc) PST_TOPIC_##ID,
 #include "schemas/topics.def"
 #undef PST_TOPIC
     PST_TOPIC_COUNT
@@ -15,8 +15,9 @@ typedef struct pst_topic_def {
     const char *suffix;    /* "jobs.requests" */
     const char *type_name; /* "JobRequest" */
     int partitions;
-    const char *cleanup;  /* cleanup.policy */
-    int64_t retention_ms; /* -1 = for ever */
+    const char *cleanup;           /* cleanup.policy */
+    int64_t retention_ms;          /* -1 = for ever */
+    const char *writers, *readers; /* components of access.h, with blanks between */
     const char *doc;
 } pst_topic_def;
 

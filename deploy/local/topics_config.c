@@ -1,21 +1,45 @@
-/* topics_config.c - the verbs `topics` (the platform's topics and what is in them) and `config` (each setting and where it came from). */
+/* topics_config.c - the verbs `topics` (the platform's topics, what is in them, who may use them) and `config` (each setting and where it came from). */
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/client/client.h"
+#include "deploy/local/acls.h"
 #include "deploy/local/local.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct topics_opts {
+    int64_t partitions, replication;
+    bool commands;
+    const char *component, *principal;
+    pst_opt_list pipelines;
+} topics_opts;
+
+static const pst_opt topics_options[] = {
+    {"partitions", 0, PST_OPT_INT, offsetof(topics_opts, partitions), "N", NULL, "create NAME: this many; left out: the broker's default"},
+    {"replication", 0, PST_OPT_INT, offsetof(topics_opts, replication), "N", NULL,
+     "create NAME: this many copies; left out: the broker's default"},
+    {"commands", 0, PST_OPT_BOOL, offsetof(topics_opts, commands), NULL, NULL,
+     "acls: as kafka-acls.sh commands; $BOOTSTRAP and $ADMIN are yours to set"},
+    {"for", 0, PST_OPT_STR, offsetof(topics_opts, component), "COMPONENT", NULL, "acls: of this component only"},
+    {"principal", 0, PST_OPT_STR, offsetof(topics_opts, principal), "P", "User:penstock-%s",
+     "acls: who gets them; %s is the component's name"},
+    {"pipeline", 0, PST_OPT_LIST, offsetof(topics_opts, pipelines), "FILE", NULL,
+     "acls: the scorer's rights on this pipeline's topics, too; repeatable"}};
+
 static const pst_usage topics_usage = {
     "topics",
-    "list|create",
-    "List the platform's topics with their sizes, or create those missing.",
-    "create also registers every schema, if the registry answers. Retention and compaction come from schemas/topics.def.",
-    "penstock topics list\npenstock topics create -b broker:9092 -F client.properties",
-    NULL,
-    0,
+    "list | create [NAME] | acls",
+    "List the platform's topics with their sizes, create those missing or one of your own, print the ACLs that the platform needs.",
+    "create without a name makes the platform's topics and registers every schema, if the registry answers. Retention and compaction come "
+    "from\n"
+    "schemas/topics.def, and so do the ACLs: the least rights of each component on a cluster with an authorizer. acls asks no broker.",
+    "penstock topics list\npenstock topics create -b broker:9092 -F client.properties\npenstock topics create turbines --partitions 12\n"
+    "penstock topics acls\npenstock topics acls --commands --for scorer --pipeline pipeline.yml",
+    topics_options,
+    sizeof topics_options / sizeof *topics_options,
     false};
 
 static int64_t records(const pst_topic_info *t)
@@ -55,32 +79,96 @@ static int topics_list(pst_client *c, pst_err *err)
     return 0;
 }
 
+/* A topic of the user's own. One that is there already is left as it is; asked for with other partitions it is an error, not silence. */
+static int topics_create_one(pst_client *c, const char *name, const topics_opts *o, pst_err *err)
+{
+    pst_topic_info info = {0};
+    pst_err e = {0};
+    int rc = pst_admin_topic(c->bus, name, &info, 10000, &e);
+    bool there = rc == 0;
+    int have = info.partitions;
+    pst_topic_info_done(&info);
+    if (rc < 0 && rc != PST_ENOTFOUND) {
+        *err = e;
+        return rc;
+    }
+    if (there && o->partitions && o->partitions != have)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "topic %s is there already, with %d partitions, not %lld", name,
+                           have, (long long)o->partitions);
+    pst_topic_spec spec = {
+        .name = name, .partitions = o->partitions ? (int)o->partitions : -1, .replication = o->replication ? (int)o->replication : -1};
+    if (!there && (rc = pst_admin_create_topics(c->bus, &spec, 1, 30000, err)) < 0)
+        return rc;
+    if (!c->settings->quiet)
+        fprintf(stderr, "%s %s\n", name, there ? "is there already" : "created");
+    return 0;
+}
+
+static int topics_create_all(pst_client *c, pst_err *err)
+{
+    int rc = pst_client_create_topics(c, err);
+    if (!rc)
+        rc = pst_client_register_schemas(c, err);
+    if (!rc && !c->settings->quiet)
+        fprintf(stderr, "%d topics are there, their schemas registered at %s\n", PST_TOPIC_COUNT, c->settings->registry.value);
+    return rc;
+}
+
+static int check_topics_words(const topics_opts *o, char **args, int n, pst_err *err)
+{
+    const char *what = n ? args[0] : "list";
+    bool create = !strcmp(what, "create"), acls = !strcmp(what, "acls");
+    if ((!create && !acls && strcmp(what, "list")) || n > (create ? 2 : 1))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                           "wanted `penstock topics list`, `topics create [NAME]` or `topics acls`");
+    if (o->partitions < 0 || o->partitions > 100000 || o->replication < 0 || o->replication > 1000)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--partitions is 1 to 100000 and --replication 1 to 1000");
+    if ((o->partitions || o->replication) && !(create && n == 2))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                           "--partitions and --replication go with `topics create NAME`: the platform's own topics have theirs");
+    if (!acls && (o->commands || o->component || o->pipelines.n))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--commands, --for and --pipeline go with `topics acls`");
+    return 0;
+}
+
+static int topics_acls(const pst_settings *s, const topics_opts *o, pst_err *err)
+{
+    return pst_acls_print(&(pst_acls_opts){.prefix = s->prefix.value,
+                                           .component = o->component,
+                                           .principal = o->principal,
+                                           .files = o->pipelines.items,
+                                           .n_files = o->pipelines.n,
+                                           .commands = o->commands,
+                                           .json = s->json},
+                          err);
+}
+
 static int topics_run(int argc, char **argv)
 {
     pst_settings s = {0};
     pst_err err = {0};
+    topics_opts o = {0};
     char **args = NULL;
     pst_client *c = NULL;
-    int n = 0, none = 0, rc = pst_opt_parse(&topics_usage, argc, argv, &none, &s, &args, &n, &err);
+    int n = 0, rc = pst_opt_parse(&topics_usage, argc, argv, &o, &s, &args, &n, &err);
     if (rc == 1)
         return 0;
-    const char *what = !rc && n ? args[0] : "list";
-    if (!rc && (n > 1 || (strcmp(what, "list") && strcmp(what, "create"))))
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "wanted `penstock topics list` or `penstock topics create`");
     if (!rc)
+        rc = check_topics_words(&o, args, n, &err);
+    const char *what = !rc && n ? args[0] : "list";
+    if (!rc && !strcmp(what, "acls")) {
+        rc = topics_acls(&s, &o, &err);
+    } else if (!rc) {
         rc = pst_client_open(&s, "penstock-topics", &c, &err);
-    if (!rc && !strcmp(what, "list"))
-        rc = topics_list(c, &err);
-    else if (!rc) {
-        rc = pst_client_create_topics(c, &err);
         if (!rc)
-            rc = pst_client_register_schemas(c, &err);
-        if (!rc && !s.quiet)
-            fprintf(stderr, "%d topics are there, their schemas registered at %s\n", PST_TOPIC_COUNT, s.registry.value);
+            rc = !strcmp(what, "list") ? topics_list(c, &err)
+                 : n == 2              ? topics_create_one(c, args[1], &o, &err)
+                                       : topics_create_all(c, &err);
     }
     if (rc < 0)
         pst_say_err("topics", &err);
     pst_client_close(c);
+    free(o.pipelines.items);
     free(args);
     pst_settings_done(&s);
     return rc < 0 ? pst_err_exit(&err) : 0;

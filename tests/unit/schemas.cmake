@@ -11,6 +11,7 @@ target_include_directories(test_avro_plan BEFORE PRIVATE ${CMAKE_BINARY_DIR}/tes
 pst_test(avro_compat SOURCES unit/test_avro_compat.c LIBS pst_schemas)
 pst_test(avro_columns SOURCES unit/test_avro_columns.c LIBS pst_schemas)
 pst_test(avro_json SOURCES unit/test_avro_json.c LIBS pst_schemas)
+pst_test(access SOURCES unit/test_access.c LIBS pst_schemas)
 pst_test(avro_event SOURCES unit/test_avro_event.c LIBS pst_schemas)
 # The test plays the registry, so it takes codec.c itself and not the library with the real client.
 pst_test(codec SOURCES unit/test_codec.c ${CMAKE_SOURCE_DIR}/schemas/codec.c LIBS pst_schemas LABELS unit threads)
