@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "inference/pipeline_published.h"
 #include "inference/pipeline_reader.h"
 
 #include <math.h>
@@ -84,6 +85,12 @@ static int read_model(pst_reader *r, const json_t *root, pst_pipeline *p)
         return pst_reader_fail(r, line, "model: give name (with alias or version) or file");
     if (m->file && (m->alias || m->version))
         return pst_reader_fail(r, line, "model: a file has neither alias nor version");
+    if (m->file && m->file[0] != '/' && p->published)
+        return pst_reader_fail(
+            r, pst_yaml_key_line(&r->y, o, "file"),
+            "model.file: \"%.100s\" is a path beside this file, which the scorer's host does not have; register it (penstock models "
+            "register %.100s --name NAME) and name it, or give a whole path on that host",
+            m->file, m->file);
     if (m->file && m->file[0] != '/') { /* beside the pipeline file first, so that a folder can be moved as a whole */
         const char *slash = strrchr(r->y.file, '/');
         if (slash) {
@@ -382,6 +389,12 @@ static int read_kafka(pst_reader *r, const json_t *root, pst_pipeline *p)
     {
         char text[64] = "";
         const char *value = text;
+        if (p->published && !pst_published_property(key))
+            return pst_reader_fail(
+                r, pst_yaml_key_line(&r->y, o, key),
+                "kafka.%.80s: not in a published pipeline: it takes consumer and producer tuning (fetch.*, linger.ms, "
+                "session.timeout.ms, …); give it to the scorer's host (up -X or -F), or run the file by hand: penstock score run -c",
+                key);
         if (json_is_string(v))
             value = json_string_value(v);
         else if (json_is_integer(v))
@@ -417,10 +430,22 @@ static int read_rest(pst_reader *r, const json_t *root, pst_pipeline *p)
     if (!p->device)
         p->device = pst_strdup("auto");
     char *end = NULL;
-    if (strcmp(p->device, "auto") != 0 && strcmp(p->device, "cpu") != 0 &&
+    if (strcmp(p->device, "auto") != 0 && strcmp(p->device, "cpu") != 0 && strcmp(p->device, "cuda") != 0 &&
         (strncmp(p->device, "cuda:", 5) != 0 || strtoul(p->device + 5, &end, 10) > 1023 || end == p->device + 5 || *end))
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "device"), "device: \"%.40s\" is none of auto | cpu | cuda:N", p->device);
+        return pst_reader_fail(r, p->line.device, "device: \"%.40s\" is none of auto | cpu | cuda | cuda:N", p->device);
     return 0;
+}
+
+static void note_lines(const pst_reader *r, const json_t *root, struct pst_pipeline_lines *l)
+{
+    const struct {
+        const char *key;
+        int *into;
+    } rows[] = {{"input", &l->input},   {"model", &l->model},     {"features", &l->features}, {"output", &l->output},
+                {"errors", &l->errors}, {"rollout", &l->rollout}, {"device", &l->device}};
+    for (size_t i = 0; i < N(rows); i++)
+        if (json_object_get(root, rows[i].key))
+            *rows[i].into = pst_yaml_key_line(&r->y, root, rows[i].key);
 }
 
 /* What no section can see alone. */
@@ -432,6 +457,9 @@ static int check_whole(pst_reader *r, const json_t *root, pst_pipeline *p)
     if (strspn(p->name, letters) != strlen(p->name) || strlen(p->name) > 200)
         return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "name"),
                                "name: letters, digits, dot, dash and underscore only, at most 200");
+    if (p->published && (p->name[0] == '.' || strlen(p->name) > PST_PUBLISHED_NAME_MAX)) /* it names a file and a service there */
+        return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "name"),
+                               "name: of a published pipeline begins with no dot and has at most %d letters", PST_PUBLISHED_NAME_MAX);
     for (size_t i = 0; i < p->n_topics; i++) {
         const char *t = p->topics[i];
         if (p->output_topic && !strcmp(t, p->output_topic))
@@ -449,11 +477,11 @@ static int check_whole(pst_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
-int pst_pipeline_parse(const char *text, size_t len, const char *file, pst_pipeline **ret_pipeline, pst_err *err)
+static int parse(const char *text, size_t len, const char *file, bool published, pst_pipeline **ret_pipeline, pst_err *err)
 {
     static const char *const known[] = {"name",      "input",  "model",   "features", "output", "score", "batching",
                                         "guarantee", "errors", "rollout", "limits",   "device", "kafka"};
-    pst_reader r = {.err = err};
+    pst_reader r = {.err = err, .may_see = published ? pst_published_variable : NULL};
     pst_pipeline *p = NULL;
     if (len > PST_PIPELINE_BYTES_MAX)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %zu bytes are more than the limit of %u for a pipeline file",
@@ -468,10 +496,12 @@ int pst_pipeline_parse(const char *text, size_t len, const char *file, pst_pipel
     p = pst_alloc(sizeof(*p));
     p->file = pst_strdup(file);
     p->text = pst_strndup(text, len);
+    p->published = published;
     if (!json_is_object(root)) {
         rc = pst_reader_fail(&r, 1, "expected a mapping of name, input, model, output, …");
         goto out;
     }
+    note_lines(&r, root, &p->line);
     if ((rc = pst_reader_expand(&r, root)) < 0 || (rc = pst_reader_check_keys(&r, root, NULL, known, N(known))) < 0 ||
         (rc = read_rest(&r, root, p)) < 0 || (rc = read_input(&r, root, p)) < 0 || (rc = read_model(&r, root, p)) < 0 ||
         (rc = read_features(&r, root, p)) < 0 || (rc = read_output(&r, root, p)) < 0 || (rc = read_score(&r, root, p)) < 0 ||
@@ -489,16 +519,36 @@ out:
     return 0;
 }
 
-int pst_pipeline_load(const char *path, pst_pipeline **ret_pipeline, pst_err *err)
+int pst_pipeline_parse(const char *text, size_t len, const char *file, pst_pipeline **ret_pipeline, pst_err *err)
+{
+    return parse(text, len, file, false, ret_pipeline, err);
+}
+
+int pst_pipeline_parse_published(const char *text, size_t len, const char *file, pst_pipeline **ret_pipeline, pst_err *err)
+{
+    return parse(text, len, file, true, ret_pipeline, err);
+}
+
+static int load(const char *path, bool published, pst_pipeline **ret_pipeline, pst_err *err)
 {
     pst_buf text = {0};
     int rc = pst_fs_read(path, PST_PIPELINE_BYTES_MAX, &text, err);
     if (rc == 0)
-        rc = pst_pipeline_parse(text.data ? text.data : "", text.len, strcmp(path, "-") ? path : "stdin", ret_pipeline, err);
+        rc = parse(text.data ? text.data : "", text.len, strcmp(path, "-") ? path : "stdin", published, ret_pipeline, err);
     else if (err)
         err->cls = PST_CLASS_FATAL, err->code = rc = PST_EINVAL; /* a file that cannot be read is a usage error: exit status 2 */
     pst_buf_done(&text);
     return rc;
+}
+
+int pst_pipeline_load(const char *path, pst_pipeline **ret_pipeline, pst_err *err)
+{
+    return load(path, false, ret_pipeline, err);
+}
+
+int pst_pipeline_load_published(const char *path, pst_pipeline **ret_pipeline, pst_err *err)
+{
+    return load(path, true, ret_pipeline, err);
 }
 
 static void choice_done(pst_model_choice *m)

@@ -55,7 +55,11 @@ typedef struct pst_model_choice {
 
 typedef struct pst_pipeline {
     char *file, *name;
-    char *text; /* as read */
+    char *text;     /* as read */
+    bool published; /* read under the rules of pipeline_published.h */
+    struct pst_pipeline_lines {
+        int input, model, features, output, errors, rollout, device;
+    } line; /* of the sections in the file, for refusals that come later; 0 = not there */
 
     char **topics;
     size_t n_topics;
@@ -97,7 +101,7 @@ typedef struct pst_pipeline {
     char *shadow_topic;
 
     size_t inflight_bytes;
-    char *device; /* "auto", "cpu", "cuda:0" */
+    char *device; /* "auto", "cpu", "cuda", "cuda:0" */
 
     struct pst_pipeline_property {
         char *key, *value, *origin; /* origin: "pipeline.yml:21" */
@@ -109,6 +113,9 @@ typedef struct pst_pipeline {
  * looked for beside it. */
 int pst_pipeline_parse(const char *text, size_t len, const char *file, pst_pipeline **ret_pipeline, pst_err *err);
 int pst_pipeline_load(const char *path, pst_pipeline **ret_pipeline, pst_err *err); /* "-" = stdin */
+/* The same for a pipeline that was, or is about to be, published: what pipeline_published.h does not allow is refused by its line. */
+int pst_pipeline_parse_published(const char *text, size_t len, const char *file, pst_pipeline **ret_pipeline, pst_err *err);
+int pst_pipeline_load_published(const char *path, pst_pipeline **ret_pipeline, pst_err *err);
 void pst_pipeline_free(pst_pipeline *p);
 
 /* One feature from a JSON object of a model's own mapping (metadata "penstock.features"). PST_EINVAL/DATA. */

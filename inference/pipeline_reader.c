@@ -222,10 +222,14 @@ static int expand_text(pst_reader *r, json_t *node)
             *def = 0;
             def += 2;
         }
-        const char *value = getenv(name);
+        bool hidden = r->may_see && !r->may_see(name, strlen(name));
+        const char *value = hidden ? NULL : getenv(name);
         if (!value || !*value)
             value = def;
-        if (!value)
+        if (hidden)
+            rc = pst_reader_fail(r, pst_yaml_line(&r->y, node),
+                                 "${%.80s}: a published pipeline reads no such variable of the scorer's environment", name);
+        else if (!value)
             rc = pst_reader_fail(r, pst_yaml_line(&r->y, node),
                                  "the environment variable %.80s is not set; set it or give a default: ${%.80s:-…}", name, name);
         else

@@ -8,6 +8,7 @@
 typedef struct pst_reader {
     pst_yaml y;
     pst_err *err;
+    bool (*may_see)(const char *name, size_t len); /* of a variable of the environment; NULL = all of them */
 } pst_reader;
 
 /* Writes "file:line: …" and returns PST_EINVAL (FATAL: a configuration error). */

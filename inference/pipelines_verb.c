@@ -3,7 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/map.h"
 #include "common/client/verb.h"
-#include "inference/pipeline.h"
+#include "inference/pipeline_check.h"
 #include "verbs.h"
 
 #include <stdio.h>
@@ -17,8 +17,9 @@ static const pst_usage usages[N_VERBS] = {
               NULL, 0, false},
     [APPLY] = {"pipelines apply", "FILE",
                "Publish a pipeline file; a running platform starts a scorer for it, or changes the one that runs.",
-               "The file is checked first, and nothing is published if it is wrong. ${NAME} in it is left as it is: the scorer's "
-               "environment counts.",
+               "The file is checked first as `penstock score check` does, and nothing is published if it is wrong; what runs goes on.\n"
+               "kafka: takes consumer and producer tuning here, nothing that names a host, a file, a program or a credential. ${NAME} is\n"
+               "left as it is: the scorer's environment counts, of which it sees variables named PENSTOCK_PIPELINE_….",
                "penstock pipelines apply pipeline.yml", NULL, 0, false},
     [SHOW] = {"pipelines show", "NAME", "Print a pipeline as it was published.", NULL, "penstock pipelines show turbine-anomalies", NULL, 0,
               false},
@@ -105,12 +106,15 @@ static int list(pst_verb_run *v, gather *g)
 static int apply(pst_verb_run *v)
 {
     pst_pipeline *p = NULL;
-    int rc = pst_pipeline_load(v->args[0], &p, &v->err);
+    int rc = pst_pipeline_load_published(v->args[0], &p, &v->err);
     if (rc < 0)
         return rc;
+    pst_check_opts o = {.told = v->settings.quiet ? NULL : stderr};
     if (!p->n_topics || !p->output_topic)
         rc = pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %s is missing", p->file,
                          p->n_topics ? "output.topic" : "input.topics");
+    if (rc == 0)
+        rc = pst_pipeline_check(&v->settings, p, &o, NULL, &v->err);
     pst_pipeline_spec s = {.name = p->name, .spec = p->text, .actor = (char *)(uintptr_t)actor(), .time = pst_now_us()};
     if (rc == 0)
         rc = pst_client_publish(v->client, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, p->name, &s, PUBLISH_TIMEOUT_MS, NULL, NULL,

@@ -43,28 +43,39 @@ static int load_version(const pst_settings *settings, const pst_pipeline *p, con
     return rc;
 }
 
-int pst_score_load_model(const pst_settings *settings, const pst_pipeline *p, pst_binding **ret_binding, pst_err *err)
+int pst_score_load_choice(const pst_settings *settings, const pst_pipeline *p, const pst_model_choice *choice, pst_binding **ret_binding,
+                          pst_err *err)
 {
-    if (p->model.file)
-        return pst_score_load_file(p, p->model.file, ret_binding, err);
+    if (choice->file)
+        return pst_score_load_file(p, choice->file, ret_binding, err);
     pst_client *c = NULL;
     pst_models *models = pst_models_new();
     int rc = pst_client_open(settings, "penstock-score-load", &c, err);
     if (rc == 0)
         rc = pst_models_load(models, c, err);
     if (rc == 0) {
-        const pst_model_event *v = pst_models_resolve(models, p->model.name, p->model.alias, p->model.version);
+        const pst_model_event *v = pst_models_resolve(models, choice->name, choice->alias, choice->version);
         if (v)
             rc = load_version(settings, p, v, ret_binding, err);
-        else if (p->model.version)
+        else if (!pst_models_resolve(models, choice->name, NULL, 0))
             rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
-                             "model %s has no version %d; penstock models list shows what there is", p->model.name, p->model.version);
+                             "there is no model %s (asked for: %s%s); penstock models list shows what there is", choice->name,
+                             choice->alias ? "alias " : "a version", choice->alias ? choice->alias : "");
+        else if (choice->version)
+            rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
+                             "model %s has no version %d; penstock models list shows what there is", choice->name, choice->version);
         else
-            rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
-                             "model %s has no alias %s; penstock models list shows what there is", p->model.name,
-                             p->model.alias ? p->model.alias : "latest");
+            rc = pst_err_set(
+                err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
+                "model %s has no alias %s; penstock models list shows what there is, penstock models alias %s %s VERSION sets it",
+                choice->name, choice->alias, choice->name, choice->alias);
     }
     pst_models_free(models);
     pst_client_close(c);
     return rc;
+}
+
+int pst_score_load_model(const pst_settings *settings, const pst_pipeline *p, pst_binding **ret_binding, pst_err *err)
+{
+    return pst_score_load_choice(settings, p, &p->model, ret_binding, err);
 }

@@ -5,10 +5,9 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
-#include "common/client/client.h"
 #include "inference/ocf.h"
+#include "inference/pipeline_check.h"
 #include "inference/score_core.h"
-#include "inference/score_load.h"
 
 #include <errno.h>
 #include <math.h>
@@ -149,7 +148,10 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
 {
     dry d = {.p = p, .name = in};
     pst_binding *b = NULL;
-    int rc = pst_fs_read(in, FILE_BYTES_MAX, &d.file, &d.err);
+    pst_check_opts o = {.told = settings->quiet ? NULL : stderr, .may_be_alone = p->model.file != NULL};
+    int rc = pst_pipeline_check(settings, p, &o, &b, &d.err);
+    if (rc == 0)
+        rc = pst_fs_read(in, FILE_BYTES_MAX, &d.file, &d.err);
     if (rc == 0) {
         bool avro = pst_ocf_is(d.file.data ? d.file.data : "", d.file.len);
         p->format = avro ? PST_INPUT_AVRO : PST_INPUT_JSON;
@@ -157,8 +159,8 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
             rc = pst_ocf_open(d.file.data, d.file.len, in, &d.ocf, &d.err);
     }
     p->has_canary = p->has_shadow = false;
-    if (rc == 0)
-        rc = pst_score_load_model(settings, p, &b, &d.err);
+    if (rc < 0)
+        pst_binding_free(b);
     if (rc == 0) {
         pst_core_host host = {.arg = &d, .schema = host_schema, .output_id = host_output_id, .unframed = true};
         d.core = pst_core_new(p, &host);
@@ -171,83 +173,14 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
 
 /* ---- check, explain -------------------------------------------------------------------------------------------------------- */
 
-static int check_kafka(const pst_client *c, const pst_pipeline *p, pst_err *err)
-{
-    pst_bus_conf *conf = pst_bus_conf_copy(c->bus);
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < p->n_kafka; i++)
-        rc = pst_bus_conf_set(conf, p->kafka[i].key, p->kafka[i].value, p->kafka[i].origin, err);
-    pst_bus_conf_free(conf);
-    return rc == PST_EAGAIN
-               ? pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "kafka: properties of the registry belong into -F, not here")
-               : rc;
-}
-
-/* The newest schema of a topic against the model. No schema, or no registry, is said and no failure. */
-static int check_topic(pst_client *c, pst_core *core, const char *topic, bool verbose, pst_err *err)
-{
-    char *subject = pst_sprintf("%s-value", topic), *text = NULL, *plan = NULL;
-    pst_schema *schema = NULL;
-    pst_err e = {0};
-    int32_t id;
-    int version, rc = pst_registry_latest(c->registry, subject, &id, &version, &text, &e);
-    if (rc < 0) {
-        printf("topic %s: schema not checked: %s\n", topic, e.text);
-        rc = 0;
-        goto out;
-    }
-    rc = pst_schema_parse(text, strlen(text), &schema, err);
-    if (rc == 0)
-        rc = pst_core_explain(core, schema, &plan, err);
-    if (rc < 0) {
-        pst_err_prefix(err, "topic %s, schema id %d (version %d)", topic, id, version);
-        if (err->code != PST_EPARSE)
-            err->code = rc = PST_EINCOMPAT;
-        goto out;
-    }
-    printf("topic %s: schema id %d (%s, version %d) fits\n", topic, id, pst_schema_name(schema), version);
-    if (verbose)
-        printf("%s", plan);
-out:
-    pst_schema_free(schema);
-    free(subject);
-    free(text);
-    free(plan);
-    return rc;
-}
-
 int pst_score_check(const pst_settings *settings, const pst_pipeline *p, bool verbose)
 {
-    const char *verb = verbose ? "score explain" : "score check";
     pst_err err = {0};
-    pst_client *c = NULL;
-    pst_binding *b = NULL;
-    pst_core *core = NULL;
-    int rc = pst_client_open(settings, "penstock-score-check", &c, &err);
-    if (rc == 0 && (rc = check_kafka(c, p, &err)) == 0)
-        rc = pst_score_load_model(settings, p, &b, &err);
-    if (rc == 0) {
-        printf("pipeline %s: %s\n", p->name, p->file);
-        char *text = pst_binding_explain(b);
-        if (verbose)
-            printf("%s", text);
-        else
-            printf("model %s version %d, score %s\n", pst_binding_name(b), pst_binding_version(b),
-                   pst_score_type_name(pst_binding_score_type(b)));
-        free(text);
-        pst_core_host host = {.schema = host_schema, .output_id = host_output_id};
-        core = pst_core_new(p, &host);
-        pst_core_offer(core, PST_VARIANT_PRIMARY, b, NULL, 0);
-        if (!p->n_topics || !p->output_topic)
-            printf("%s: only dry runs are possible\n", p->n_topics ? "output.topic is missing" : "input.topics is missing");
-        for (size_t i = 0; rc == 0 && p->format == PST_INPUT_AVRO && i < p->n_topics; i++)
-            rc = check_topic(c, core, p->topics[i], verbose, &err);
-    }
+    pst_check_opts o = {.told = stdout, .verbose = verbose};
+    int rc = pst_pipeline_check(settings, p, &o, NULL, &err);
     if (rc < 0)
-        pst_say_err(verb, &err);
+        pst_say_err(verbose ? "score explain" : "score check", &err);
     else
         printf("ok\n");
-    pst_core_free(core);
-    pst_client_close(c);
     return rc < 0 ? pst_err_exit(&err) : 0;
 }

@@ -8,7 +8,7 @@
 /* in: JSON lines or an Avro container file, "-" = stdin; out: JSON lines, "-" = stdout. 3 when some records could not be scored.
  * p: its input format is set to what the file is. */
 int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char *in, const char *out);
-/* Loads the model, maps the features, looks at the newest schema of each input topic. verbose: prints plans and mapping (score explain). */
+/* pst_pipeline_check, told on stdout. verbose: with plans and mapping (score explain). */
 int pst_score_check(const pst_settings *settings, const pst_pipeline *p, bool verbose);
 
 #endif

@@ -1,6 +1,7 @@
 /* score_verb.c - penstock score run|check|dry-run|explain. */
 #include "common/base/log.h"
 #include "common/base/opt.h"
+#include "inference/pipeline_check.h"
 #include "inference/score_offline.h"
 #include "inference/score_run.h"
 #include "verbs.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 typedef struct score_opts {
-    const char *config, *in, *out, *metrics_listen;
+    const char *config, *in, *out, *metrics_listen, *published;
     bool exit_on_eof;
     int64_t records_max, slot;
 } score_opts;
@@ -20,8 +21,15 @@ typedef struct score_opts {
         "config", 'c', PST_OPT_STR, offsetof(score_opts, config), "FILE", NULL, "the pipeline file; - = stdin" \
     }
 
+#define PUBLISHED                                                                                            \
+    {                                                                                                        \
+        "published", 0, PST_OPT_STR, offsetof(score_opts, published), "NAME", NULL,                          \
+            "the file came over the topic of pipelines under this name: kafka: takes tuning only there, …" \
+    }
+
 static const pst_opt run_table[] = {
     CONFIG,
+    PUBLISHED,
     {"exit-on-eof", 0, PST_OPT_BOOL, offsetof(score_opts, exit_on_eof), NULL, NULL, "end when everything that is there has been scored"},
     {"max-records", 0, PST_OPT_INT, offsetof(score_opts, records_max), "N", NULL, "end after N records"},
     {"slot", 0, PST_OPT_INT, offsetof(score_opts, slot), "N", "-1",
@@ -29,7 +37,7 @@ static const pst_opt run_table[] = {
     {"metrics-listen", 0, PST_OPT_STR, offsetof(score_opts, metrics_listen), "[ADDRESS:]PORT", NULL,
      "serve /metrics, /healthz and /readyz; 0 = any free port"},
 };
-static const pst_opt file_table[] = {CONFIG};
+static const pst_opt file_table[] = {CONFIG, PUBLISHED};
 static const pst_opt dry_table[] = {
     CONFIG,
     {"in", 0, PST_OPT_STR, offsetof(score_opts, in), "FILE", "-", "JSON lines or an Avro container file; - = stdin"},
@@ -44,16 +52,16 @@ static const pst_usage usages[] = {
      "Exit status 3: ended by --exit-on-eof or --max-records, and some records were dead-lettered.",
      "penstock score run -c pipeline.yml\npenstock score run -c pipeline.yml --exit-on-eof\npenstock score run -c pipeline.yml "
      "--metrics-listen 9464",
-     run_table, 5, false},
+     run_table, 6, false},
     {"score check", "-c FILE", "Check a pipeline file: its model, its features, the newest schemas of its topics.", NULL,
-     "penstock score check -c pipeline.yml", file_table, 1, false},
+     "penstock score check -c pipeline.yml", file_table, 2, false},
     {"score dry-run", "-c FILE --in F --out F", "Score a file: one JSON line a record, with score, label and missing, or error.",
      "Needs no broker when the pipeline's model is a file. Exit status 3 when some records could not be scored.",
      "penstock score dry-run -c pipeline.yml --in records.jsonl --out scores.jsonl\npenstock cat -t telemetry -e -q | penstock score "
      "dry-run -c pipeline.yml",
      dry_table, 3, false},
     {"score explain", "-c FILE", "Show how records become scores: decode plan, feature mapping, the model's plan.", NULL,
-     "penstock score explain -c pipeline.yml", file_table, 1, false},
+     "penstock score explain -c pipeline.yml", file_table, 2, false},
 };
 enum { RUN, CHECK, DRY_RUN, EXPLAIN, N_USAGES };
 
@@ -64,6 +72,15 @@ static void print_help(FILE *f)
         fprintf(f, "  %-16s %s\n", usages[i].verb, usages[i].summary);
     fprintf(f, "\npenstock score VERB --help tells more.\n\nExamples:\n  penstock score check -c pipeline.yml\n  penstock score run -c "
                "pipeline.yml\n");
+}
+
+static int load(const score_opts *o, pst_pipeline **ret_pipeline, pst_err *err)
+{
+    int rc = o->published ? pst_pipeline_load_published(o->config, ret_pipeline, err) : pst_pipeline_load(o->config, ret_pipeline, err);
+    if (rc == 0 && o->published && strcmp((*ret_pipeline)->name, o->published) != 0)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: its name is %s, but it was published under %s", o->config,
+                         (*ret_pipeline)->name, o->published);
+    return rc;
 }
 
 static int run_verb(int which, int argc, char **argv)
@@ -86,7 +103,9 @@ static int run_verb(int which, int argc, char **argv)
     if (rc == 0 && (o.records_max < 0 || o.slot < -1 || o.slot > 1000000))
         rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--max-records and --slot are whole numbers from 0 on");
     if (rc == 0)
-        rc = pst_pipeline_load(o.config, &p, &err);
+        rc = load(&o, &p, &err);
+    if (rc == 0 && which == RUN)
+        rc = pst_pipeline_check_here(&settings, p, &err);
     if (rc < 0) {
         pst_say_err(usages[which].verb, &err);
         status = pst_err_exit(&err);

@@ -223,6 +223,11 @@ static void print_services(const json_t *root, bool color)
                (int)pst_json_int(v, "restarts", 0), pst_span_text(pst_now_us() - pst_json_int(v, "since", 0), span),
                json_object_get(v, "last_exit") ? "   last: " : "", pst_json_str(v, "last_exit", ""));
     }
+    json_array_foreach(json_object_get(root, "pipelines_refused"), i, v)
+    {
+        printf("  pipeline %s as it was published is refused%s: %s\n", pst_json_str(v, "name", "?"),
+               pst_json_bool(v, "runs", false) ? "; the version before goes on" : " and does not run", pst_json_str(v, "reason", ""));
+    }
 }
 
 static int status_run(int argc, char **argv)

@@ -1,4 +1,6 @@
-/* pipelines_watch.h - follows penstock.pipelines and keeps one scorer service for each pipeline there is. @thread of the up process. */
+/* pipelines_watch.h - follows penstock.pipelines and keeps one scorer service for each pipeline there is: the newest version of it that passed
+ * `penstock score check`. A version that does not is told in up.json ("pipelines_refused") and in the log, and what ran goes on.
+ * @thread of the up process. */
 #ifndef PST_DEPLOY_PIPELINES_WATCH_H
 #define PST_DEPLOY_PIPELINES_WATCH_H
 
