@@ -376,11 +376,34 @@ static int read_rollout(pst_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
+/* All that a published pipeline may not set, in one refusal, by the line of the first. */
+static int check_tuning(pst_reader *r, const json_t *kafka)
+{
+    char names[240] = "";
+    size_t at = 0;
+    int line = 0;
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)kafka, key, v)
+    {
+        if (pst_published_property(key))
+            continue;
+        line = line ? line : pst_yaml_key_line(&r->y, kafka, key);
+        if (at + 8 < sizeof(names))
+            at += (size_t)snprintf(names + at, sizeof(names) - at, "%skafka.%.80s", at ? ", " : "", key);
+    }
+    return at ? pst_reader_fail(r, line,
+                                "%s: not in a published pipeline, which takes tuning only (fetch.*, linger.ms, session.timeout.ms, …); "
+                                "set it for the scorers' host (up -X or -F), or run the file by hand",
+                                names)
+              : 0;
+}
+
 static int read_kafka(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
     int rc = pst_reader_section(r, root, "kafka", &o);
-    if (rc < 0 || !o)
+    if (rc < 0 || !o || (p->published && (rc = check_tuning(r, o)) < 0))
         return rc;
     p->kafka = pst_alloc((json_object_size(o) + 1) * sizeof(*p->kafka));
     const char *key;
@@ -389,12 +412,6 @@ static int read_kafka(pst_reader *r, const json_t *root, pst_pipeline *p)
     {
         char text[64] = "";
         const char *value = text;
-        if (p->published && !pst_published_property(key))
-            return pst_reader_fail(
-                r, pst_yaml_key_line(&r->y, o, key),
-                "kafka.%.80s: not in a published pipeline: it takes consumer and producer tuning (fetch.*, linger.ms, "
-                "session.timeout.ms, …); give it to the scorer's host (up -X or -F), or run the file by hand: penstock score run -c",
-                key);
         if (json_is_string(v))
             value = json_string_value(v);
         else if (json_is_integer(v))

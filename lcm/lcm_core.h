@@ -20,8 +20,9 @@
 #define PST_LCM_CORE_H
 
 #include "common/objects/rundir.h"
+#include "schemas/manifest.h"
 
-#define PST_LCM_LEARNERS_MAX 256
+#define PST_LCM_LEARNERS_MAX PST_JOB_PROCESSES_MAX
 #define PST_LCM_GPUS_MAX     64
 #define PST_LCM_MARGIN_US    10000000 /* beyond the grace time, before a supervisor is given up */
 

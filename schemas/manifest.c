@@ -15,7 +15,8 @@
 
 #define MANIFEST_BYTES_MAX (256 << 10) /* it travels in a command and a state record, together well below 1 MB */
 #define NAME_MAX_BYTES     256
-#define LEARNERS_MAX       1000
+#define LEARNERS_MAX       PST_JOB_PROCESSES_MAX
+#define CPUS_MIN           0.001 /* less would be charged as nothing */
 #define CPUS_MAX           4096
 #define GPUS_MAX           1024
 #define STORES_MAX         16
@@ -35,10 +36,10 @@ static void read_resources(pst_mf_reader *r, const pst_mf_place *top, pst_manife
     char what[64];
     const json_t *v = pst_mf_value(top, "cpus");
     m->cpus = CPUS_DEFAULT;
-    if (v && (!json_is_number(v) || !(json_number_value(v) >= 0) || json_number_value(v) > CPUS_MAX))
-        pst_mf_wrong(r, top, "cpus", "must be a number of CPUs from 0 to %d (0.5 is half a CPU), found %s", CPUS_MAX,
+    if (v && (!json_is_number(v) || !(json_number_value(v) >= CPUS_MIN) || json_number_value(v) > CPUS_MAX))
+        pst_mf_wrong(r, top, "cpus", "must be a number of CPUs from %g to %d (0.5 is half a CPU), found %s", CPUS_MIN, CPUS_MAX,
                      pst_mf_found(v, what));
-    else if (v && json_number_value(v) > 0) /* 0 means the default, as in FfDL */
+    else if (v)
         m->cpus = json_number_value(v);
 
     v = pst_mf_value(top, "gpus");
@@ -145,6 +146,7 @@ static void read_store(pst_mf_reader *r, const pst_mf_place *p, pst_data_store *
     PST_MF_WARN_UNKNOWN(r, p, "id", "type", "training_data", "training_results", "connection", "topic", "from", "to", "records");
     s->from = -2;
     s->to = -1;
+    s->line = pst_yaml_key_line(r->y, p->obj, "type");
     s->id = pst_mf_text(r, p, "id", NAME_MAX_BYTES, true);
     s->type = pst_mf_text(r, p, "type", NAME_MAX_BYTES, true);
     const char *const containers[] = {"training_data", "training_results"};
@@ -167,6 +169,8 @@ static void read_store(pst_mf_reader *r, const pst_mf_place *p, pst_data_store *
     for (size_t i = 0; s->type && i < STORE_TYPES; i++)
         if (!strcmp(s->type, store_types[i]))
             kind = i;
+    if (kind <= STORE_TYPE_TOPIC && connection.obj) /* ours, or read by us alone */
+        PST_MF_REFUSE_UNKNOWN(r, &connection, "type", "name", "path", "paths", "topic", "from", "to", "records");
     if (!s->type || kind == STORE_TYPES) {
         const char *near = s->type ? pst_nearest(s->type, store_types, STORE_TYPES) : NULL;
         pst_mf_wrong(r, p, "type", "%s%s%s%s", s->type ? "is not a known type of data store" : "is missing",
@@ -180,9 +184,6 @@ static void read_store(pst_mf_reader *r, const pst_mf_place *p, pst_data_store *
             pst_complain(r->errors, path[2], pst_yaml_line(r->y, p->obj), "%s: the folder on the host, beginning with /",
                          base ? "is not absolute" : "is missing");
         }
-    } else if (kind > STORE_TYPE_TOPIC) {
-        pst_mf_warn(r, p, "type", "%s is not supported yet: DATA_DIR will be empty and results stay at the site; use mount, files or topic",
-                    s->type);
     }
 }
 
@@ -304,15 +305,46 @@ static void read_isolation(pst_mf_reader *r, const pst_mf_place *own, pst_manife
     free(word);
 }
 
+/* Parameter servers beside the learners. They get no GPU; roles with a command and resources of their own are not run. */
+static void read_roles(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *m)
+{
+    pst_mf_place roles = {pst_mf_mapping(r, own, "roles"), "penstock.roles"};
+    if (!roles.obj)
+        return;
+    PST_MF_REFUSE_UNKNOWN(r, &roles, "ps");
+    if (json_is_object(pst_mf_value(&roles, "ps")))
+        pst_mf_wrong(r, &roles, "ps",
+                     "must be their number, such as ps: 1; roles with count, cpus, memory or gpus of their own are not run by this version "
+                     "(a parameter server has the job's cpus and memory, and no GPU)");
+    else
+        m->parameter_servers = (int)pst_mf_int(r, &roles, "ps", 0, LEARNERS_MAX, 0);
+}
+
+static void read_model(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *m)
+{
+    pst_mf_place model = {pst_mf_mapping(r, own, "model"), "penstock.model"};
+    if (!model.obj)
+        return;
+    PST_MF_REFUSE_UNKNOWN(r, &model, "name", "alias", "file");
+    m->model_name = pst_mf_word(r, &model, "name", 128);
+    m->model_alias = pst_mf_word(r, &model, "alias", 64);
+    if (m->model_alias && !pst_mf_value(&model, "name"))
+        pst_mf_wrong(r, &model, "name", "is missing: an alias needs the model's name");
+    m->model_file = pst_mf_text(r, &model, "file", 1024, true);
+    if (m->model_file && (!*m->model_file || *m->model_file == '/' || strstr(m->model_file, "..")))
+        pst_mf_wrong(r, &model, "file", "must be a path inside $RESULT_DIR/model, such as best.onnx, found \"%.60s\"", m->model_file);
+}
+
 /* The one key of our own. */
 static void read_penstock(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
 {
     pst_mf_place own = {pst_mf_mapping(r, top, "penstock"), "penstock"};
     m->grace_us = GRACE_DEFAULT_US;
     if (own.obj) {
-        PST_MF_WARN_UNKNOWN(r, &own, "queue", "priority", "deadline", "retries", "grace", "roles", "gpu_preference", "env", "model",
-                            "learner", "site", "isolation");
+        PST_MF_REFUSE_UNKNOWN(r, &own, "queue", "priority", "deadline", "retries", "grace", "roles", "gpu_preference", "env", "model",
+                              "learner", "site", "isolation");
         m->queue = pst_mf_word(r, &own, "queue", 64);
+        m->queue_line = pst_yaml_key_line(r->y, own.obj, "queue");
         m->priority = (int)pst_mf_int(r, &own, "priority", -PRIORITY_MAX, PRIORITY_MAX, 0);
         m->deadline_us = pst_mf_span(r, &own, "deadline", 1, (int64_t)366 * 86400 * 1000000, 0);
         m->retries = (int)pst_mf_int(r, &own, "retries", 0, RETRIES_MAX, 0);
@@ -320,23 +352,12 @@ static void read_penstock(pst_mf_reader *r, const pst_mf_place *top, pst_manifes
         m->site = pst_mf_word(r, &own, "site", 64);
         m->env = read_env(r, &own, m->native);
         read_isolation(r, &own, m);
-        pst_mf_place roles = {pst_mf_mapping(r, &own, "roles"), "penstock.roles"};
-        if (roles.obj) {
-            PST_MF_WARN_UNKNOWN(r, &roles, "ps");
-            m->parameter_servers = (int)pst_mf_int(r, &roles, "ps", 0, LEARNERS_MAX, 0);
-        }
-        pst_mf_place model = {pst_mf_mapping(r, &own, "model"), "penstock.model"};
-        if (model.obj) {
-            PST_MF_WARN_UNKNOWN(r, &model, "name", "alias");
-            m->model_name = pst_mf_word(r, &model, "name", 128);
-            m->model_alias = pst_mf_word(r, &model, "alias", 64);
-            if (m->model_alias && !pst_mf_value(&model, "name"))
-                pst_mf_wrong(r, &model, "name", "is missing: an alias needs the model's name");
-        }
+        read_roles(r, &own, m);
+        read_model(r, &own, m);
         const json_t *learner = pst_mf_mapping(r, &own, "learner");
         m->learner = learner ? json_deep_copy(learner) : NULL;
         if (m->learner && !m->native)
-            pst_mf_warn(r, &own, "learner", "is for framework.name native only and is ignored");
+            pst_mf_wrong(r, &own, "learner", "is for framework.name native only; leave it out, or say framework: {name: native}");
         if (pst_mf_value(&own, "gpu_preference"))
             pst_mf_warn(r, &own, "gpu_preference", "is kept, but does not choose among GPUs yet");
     }
@@ -363,8 +384,10 @@ static void read_top(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
     read_penstock(r, top, m);
     if (m->native) {
         pst_learn_settings learner; /* a native job whose settings are wrong can never run: say so now, not from a process */
+        before = r->errors->n;
         pst_learn_settings_of(m, &learner, r->errors);
         pst_learn_settings_done(&learner);
+        pst_mf_find_lines(r, top->obj, before);
     }
 }
 
@@ -394,6 +417,31 @@ int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest,
     return errors->n == before ? 0 : PST_EINVAL;
 }
 
+const char *pst_manifest_check_served(const pst_manifest *m, pst_complaints *errors)
+{
+    const char *code = NULL;
+    char field[64];
+    for (size_t i = 0; i < m->n_stores; i++) {
+        const pst_data_store *s = &m->stores[i];
+        bool served = !s->type;
+        for (size_t k = 0; k <= STORE_TYPE_TOPIC && !served; k++)
+            served = !strcmp(s->type, store_types[k]);
+        if (served)
+            continue;
+        snprintf(field, sizeof field, "data_stores[%zu].type", i);
+        pst_complain(
+            errors, field, s->line,
+            "the data store %s of type %s cannot be used: this version does not read or write such stores; use mount, files or topic",
+            s->id ? s->id : "without an id", s->type);
+        code = "C103";
+    }
+    if (m->queue && strcmp(m->queue, "default") != 0) {
+        pst_complain(errors, "penstock.queue", m->queue_line, "there is no queue %s; there is: default", m->queue);
+        code = code ? code : "C104";
+    }
+    return code;
+}
+
 void pst_manifest_done(pst_manifest *m)
 {
     if (!m)
@@ -408,8 +456,8 @@ void pst_manifest_done(pst_manifest *m)
         json_decref(s->connection);
     }
     free(m->stores);
-    char *texts[] = {m->name,    m->description, m->version,    m->user,        m->gpu_type, m->framework, m->framework_version,
-                     m->command, m->queue,       m->model_name, m->model_alias, m->site};
+    char *texts[] = {m->name,    m->description, m->version,    m->user,        m->gpu_type,   m->framework, m->framework_version,
+                     m->command, m->queue,       m->model_name, m->model_alias, m->model_file, m->site};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     json_decref(m->evaluation_metrics);

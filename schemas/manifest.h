@@ -1,5 +1,5 @@
 /* manifest.h - FfDL's manifest.yml and our additions under `penstock:` (contract section 3): one parser for submit, Trainer, LCM and supervisor.
- * All violations are found, not only the first. Unknown keys: a warning each with the nearest known key. @thread any. */
+ * All violations are found, not only the first. @thread any. */
 #ifndef PST_SCHEMAS_MANIFEST_H
 #define PST_SCHEMAS_MANIFEST_H
 
@@ -19,7 +19,11 @@ void pst_complain(pst_complaints *c, const char *field, int line, const char *fm
 void pst_complaints_done(pst_complaints *c);
 char *pst_complaints_text(const pst_complaints *c); /* "field: text; field: text"; free() */
 
+/* Processes of one role; one number for manifest, Trainer and LCM, or a job would be admitted by one and fail at another. */
+#define PST_JOB_PROCESSES_MAX 256
+
 typedef struct pst_data_store {
+    int line;             /* of `type` in the manifest */
     char *id, *type;      /* type as written: mount, host_mount, mount_volume, mount_cos, s3_datastore, topic, files … */
     char *input, *output; /* training_data.container, training_results.container; NULL */
     json_t *connection;   /* owned object; secrets never leave the manifest's reader */
@@ -42,12 +46,14 @@ typedef struct pst_manifest {
     json_t *evaluation_metrics; /* as written, or NULL */
     /* penstock: */
     char *queue;
+    int queue_line;
     int priority;
     int64_t deadline_us; /* 0 = none; from the start of PROCESSING */
     int retries;
     int64_t grace_us;               /* halt and terminate; default 10 s */
     json_t *env;                    /* object of strings, or NULL */
     char *model_name, *model_alias; /* penstock.model */
+    char *model_file;               /* penstock.model.file: path inside $RESULT_DIR/model; NULL = the usual names */
     json_t *learner;                /* penstock.learner: settings of the built-in learner, or NULL */
     char *site;
     int parameter_servers;   /* penstock.roles.ps; 0 */
@@ -56,9 +62,12 @@ typedef struct pst_manifest {
     json_t *raw;             /* the whole tree */
 } pst_manifest;
 
-/* Returns 0 with errors->n == 0 when valid; PST_EINVAL/DATA with every violation in errors. warnings: fields not supported (each named),
- * unknown keys. ret_manifest must be cleared by pst_manifest_done in every case. The `memory` grammar is FfDL's: "<number> <unit>". */
+/* Returns 0 with errors->n == 0 when valid; PST_EINVAL/DATA with every violation in errors, unknown keys under `penstock:` among them.
+ * warnings: fields not supported (each named), unknown keys of FfDL's part. ret_manifest must be cleared by pst_manifest_done in every case. The `memory` grammar is FfDL's: "<number> <unit>". */
 int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest, pst_complaints *errors, pst_complaints *warnings);
 void pst_manifest_done(pst_manifest *m);
+/* What is right in itself, but cannot be had on this platform: data stores that nothing here can read, queues that do not exist. For the
+ * Trainer and for dry runs; appends to errors and returns FfDL's code of the first of them ("C103"), NULL = nothing is missing. */
+const char *pst_manifest_check_served(const pst_manifest *m, pst_complaints *errors);
 
 #endif

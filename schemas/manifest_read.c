@@ -235,7 +235,7 @@ const json_t *pst_mf_mapping(pst_mf_reader *r, const pst_mf_place *p, const char
     return NULL;
 }
 
-void pst_mf_warn_unknown(pst_mf_reader *r, const pst_mf_place *p, const char *const *known, size_t n)
+void pst_mf_check_keys(pst_mf_reader *r, const pst_mf_place *p, bool ours, const char *const *known, size_t n)
 {
     const char *key;
     json_t *v;
@@ -246,10 +246,50 @@ void pst_mf_warn_unknown(pst_mf_reader *r, const pst_mf_place *p, const char *co
             is_known = is_known || !strcmp(key, known[i]);
         if (is_known)
             continue;
-        const char *near = pst_nearest(key, known, n);
-        if (near)
-            pst_mf_warn(r, p, key, "is not a known key and is ignored; did you mean \"%s\"?", near);
+        char near[200] = "";
+        const char *best = pst_nearest(key, known, n);
+        if (best) {
+            snprintf(near, sizeof near, "; did you mean \"%s\"?", best);
+        } else if (ours) {
+            size_t at = (size_t)snprintf(near, sizeof near, "; known:");
+            for (size_t i = 0; i < n && at + 1 < sizeof near; i++)
+                at += (size_t)snprintf(near + at, sizeof near - at, " %s", known[i]);
+        }
+        if (ours)
+            pst_mf_wrong(r, p, key, "is not a known key%s", near);
         else
-            pst_mf_warn(r, p, key, "is not a known key and is ignored");
+            pst_mf_warn(r, p, key, "is not a known key and is ignored%s", near);
     }
+}
+
+/* "penstock.learner.features[2].scale" → the line of the deepest part that is there. */
+static int line_of(const pst_yaml *y, const json_t *at, const char *field)
+{
+    int line = 0;
+    while (at && *field) {
+        size_t n = strcspn(field, ".[");
+        if (n) {
+            char *key = pst_strndup(field, n);
+            int there = json_object_get(at, key) ? pst_yaml_key_line(y, at, key) : 0;
+            line = there ? there : line;
+            at = json_object_get(at, key);
+            free(key);
+        } else if (*field == '[') {
+            at = json_array_get(at, strtoul(field + 1, NULL, 10));
+            int there = at ? pst_yaml_line(y, at) : 0;
+            line = there ? there : line;
+            n = strcspn(field, "]");
+        }
+        field += n;
+        field += *field == ']';
+        field += *field == '.';
+    }
+    return line;
+}
+
+void pst_mf_find_lines(const pst_mf_reader *r, const json_t *root, size_t from)
+{
+    for (size_t i = from; i < r->errors->n; i++)
+        if (!r->errors->at[i].line)
+            r->errors->at[i].line = line_of(r->y, root, r->errors->at[i].field);
 }

@@ -34,12 +34,16 @@ int64_t pst_mf_span(pst_mf_reader *r, const pst_mf_place *p, const char *key, in
 /* FfDL's grammar with decimals: a number, optional spaces, a unit in any case. MB is 10^6 and MiB 2^20 bytes. */
 int64_t pst_mf_memory(pst_mf_reader *r, const pst_mf_place *p, const char *key, int64_t def);
 const json_t *pst_mf_mapping(pst_mf_reader *r, const pst_mf_place *p, const char *key); /* borrowed */
-/* A warning for every key of the mapping that is not among known, with the nearest one. */
-void pst_mf_warn_unknown(pst_mf_reader *r, const pst_mf_place *p, const char *const *known, size_t n);
-#define PST_MF_WARN_UNKNOWN(r, p, ...)                                     \
-    do {                                                                   \
-        static const char *const known_[] = {__VA_ARGS__};                 \
-        pst_mf_warn_unknown(r, p, known_, sizeof known_ / sizeof *known_); \
+/* A warning (FfDL's part) or a complaint (ours) for every key of the mapping that is not among known, with the nearest one. */
+void pst_mf_check_keys(pst_mf_reader *r, const pst_mf_place *p, bool ours, const char *const *known, size_t n);
+#define PST_MF_CHECK_KEYS(r, p, ours, ...)                                     \
+    do {                                                                       \
+        static const char *const known_[] = {__VA_ARGS__};                     \
+        pst_mf_check_keys(r, p, ours, known_, sizeof known_ / sizeof *known_); \
     } while (0)
+#define PST_MF_WARN_UNKNOWN(r, p, ...)   PST_MF_CHECK_KEYS(r, p, false, __VA_ARGS__)
+#define PST_MF_REFUSE_UNKNOWN(r, p, ...) PST_MF_CHECK_KEYS(r, p, true, __VA_ARGS__)
+/* Complaints from `from` on that have no line get that of the field they name, as far as the tree has it. */
+void pst_mf_find_lines(const pst_mf_reader *r, const json_t *root, size_t from);
 
 #endif

@@ -197,8 +197,16 @@ static void submit(pst_trainer_core *c, const pst_trainer_in *in, const char *ma
     else
         pst_manifest_parse(r->manifest, strlen(r->manifest), &m, &of_manifest, &warnings);
     const char *code = of_manifest.n ? "C101" : of_request ? "BAD_REQUEST" : "C102"; /* FfDL's: invalid manifest, invalid archive */
-    for (size_t i = 0; i < of_manifest.n; i++)
-        pst_complain(&bad, of_manifest.at[i].field, of_manifest.at[i].line, "%s", of_manifest.at[i].text);
+    const char *unserved = pst_manifest_check_served(&m, &of_manifest);
+    if (!bad.n && unserved && strcmp(code, "C101"))
+        code = unserved;
+    for (size_t i = 0; i < of_manifest.n; i++) {
+        const pst_complaint *at = &of_manifest.at[i];
+        if (at->line)
+            pst_complain(&bad, at->field, at->line, "line %d: %s", at->line, at->text);
+        else
+            pst_complain(&bad, at->field, 0, "%s", at->text);
+    }
 
     if (bad.n) {
         char *actor = pst_sprintf("user:%s", r->user);

@@ -141,10 +141,9 @@ static int fetch_data(pst_run *r, const char **ret_code, pst_err *err)
             if (rc < 0 && err->cls != PST_CLASS_DATA)
                 *ret_code = "S302";
         } else {
-            pst_run_say(r,
-                        "data store %s: type %s is not supported yet, so DATA_DIR has nothing of it; mount, host_mount, mount_volume, "
-                        "files and topic are",
-                        s->id ? s->id : "", s->type);
+            rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "data", 0,
+                             "data store %s is of type %s, which this version does not read; use mount, files or topic", s->id ? s->id : "",
+                             s->type);
         }
     }
     return rc;

@@ -167,19 +167,74 @@ static void test_manifest_memory_grammar(void **state)
 
 static void test_manifest_what_is_not_supported_is_warned_of(void **state)
 {
-    parsed p = parse(
-        "name: a\ngpus: 0.5\ngpu_type: nvidia-TeslaK80\nlerners: 2\nstorage: 10 GiB\n"
-        "framework: {name: custom, version: 1, command: x, image_tag: y}\n"
-        "evaluation_metrics: {type: tensorboard, in: \"$JOB_STATE_DIR/logs/tb\"}\n"
-        "data_stores: [{id: s, type: mount_cos, training_data: {container: b}, connection: {auth_url: h, user_name: u, password: p}}]\n");
+    parsed p = parse("name: a\ngpus: 0.5\ngpu_type: nvidia-TeslaK80\nlerners: 2\nstorage: 10 GiB\n"
+                     "framework: {name: custom, version: 1, command: x, image_tag: y}\n"
+                     "evaluation_metrics: {type: tensorboard, in: \"$JOB_STATE_DIR/logs/tb\"}\n"
+                     "");
     assert_int_equal(p.rc, 0);
     assert_int_equal(p.m.gpus, 0);
-    const char *const fields[] = {
-        "gpus", "gpu_type", "lerners", "storage", "framework.image_tag", "evaluation_metrics.type", "data_stores[0].type"};
+    const char *const fields[] = {"gpus", "gpu_type", "lerners", "storage", "framework.image_tag", "evaluation_metrics.type"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         assert_non_null(about(&p.warnings, fields[i]));
     assert_int_equal(p.warnings.n, sizeof fields / sizeof *fields);
     assert_non_null(strstr(about(&p.warnings, "lerners")->text, "learners"));
+    parsed_done(&p);
+}
+
+/* What FfDL knows and this platform does not have is refused by the Trainer, by type and line, before anything runs on an empty folder. */
+static void test_manifest_what_cannot_be_had_here_is_refused(void **state)
+{
+    static const char *const types[] = {"mount_cos",       "s3_datastore",          "s3",
+                                        "swift_datastore", "softlayer_objectstore", "bluemix_objectstore"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char yaml[500];
+        snprintf(yaml, sizeof yaml,
+                 "name: a\nframework: {name: custom, version: 1, command: x}\ndata_stores:\n  - id: s\n    type: %s\n    training_data: "
+                 "{container: b}\n    connection: {auth_url: h, user_name: u, password: sesame}\npenstock:\n  queue: night\n",
+                 types[i]);
+        parsed p = parse(yaml);
+        assert_int_equal(p.rc, 0);
+        assert_string_equal(pst_manifest_check_served(&p.m, &p.errors), "C103");
+        assert_int_equal(p.errors.n, 2);
+        const pst_complaint *store = about(&p.errors, "data_stores[0].type"), *queue = about(&p.errors, "penstock.queue");
+        assert_non_null(store);
+        assert_non_null(strstr(store->text, types[i]));
+        assert_int_equal(store->line, 5);
+        char *all = pst_complaints_text(&p.errors);
+        assert_null(strstr(all, "sesame"));
+        free(all);
+        assert_non_null(queue);
+        assert_non_null(strstr(queue->text, "night"));
+        assert_int_equal(queue->line, 9);
+        parsed_done(&p);
+    }
+    parsed p =
+        parse("name: a\nframework: {name: custom, version: 1, command: x}\ndata_stores: [{id: d, type: mount, connection: {path: /d}}]\n"
+              "penstock: {queue: default}\n");
+    assert_null(pst_manifest_check_served(&p.m, &p.errors));
+    assert_int_equal(p.errors.n, 0);
+    parsed_done(&p);
+}
+
+static void test_manifest_own_keys_are_checked_with_their_lines(void **state)
+{
+    parsed p = parse(
+        "name: a\nframework: {name: native}\npenstock:\n  quue: default\n  model:\n    nmae: m\n    name: m\n  roles:\n    wroker: 2\n"
+        "  learner:\n    model: mlp\n    target: y\n    epoch: 3\n    features:\n      - a\n      - {field: b, sacle: 2}\n");
+    static const struct {
+        const char *field, *near;
+        int line;
+    } want[] = {{"penstock.quue", "\"queue\"", 4},
+                {"penstock.model.nmae", "\"name\"", 6},
+                {"penstock.roles.wroker", "known: ps", 9},
+                {"penstock.learner.epoch", "epochs", 13},
+                {"penstock.learner.features[1].sacle", "scale", 16}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const pst_complaint *c = about(&p.errors, want[i].field);
+        if (!c || !strstr(c->text, want[i].near) || c->line != want[i].line)
+            fail_msg("%s: %s, line %d", want[i].field, c ? c->text : "not there", c ? c->line : 0);
+    }
+    assert_int_equal(p.errors.n, sizeof want / sizeof *want);
     parsed_done(&p);
 }
 
@@ -243,6 +298,15 @@ static void test_manifest_wrong_shapes_are_refused(void **state)
         {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {isolation: sandbx}\n", "penstock.isolation"},
         {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {model: {alias: x}}\n", "penstock.model.name"},
         {"name: a\nframework: {name: c, version: 1, command: x}\ncpus: -2\n", "cpus"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\ncpus: 0\n", "cpus"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\ncpus: 0.0000001\n", "cpus"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\ncpus: 1e9\n", "cpus"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\nlearners: 257\n", "learners"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {ps: 257}}\n", "penstock.roles.ps"},
+        {"name: a\ngpus: 1\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {ps: {count: 1}}}\n", "penstock.roles.ps"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {learner: {model: mlp}}\n", "penstock.learner"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {model: {name: m, file: ../x}}\n", "penstock.model.file"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {model: {name: m, file: /x}}\n", "penstock.model.file"},
         {"name: a\nframework: {name: c, version: 1, command: x}\nlearners: 1.5\n", "learners"},
         {"name: a\nframework: {name: c, version: 1, command: x}\nlearners: 99999\n", "learners"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -272,10 +336,16 @@ static void test_manifest_larger_than_the_limit_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_manifest_ffdl_fields_and_ours_are_read),      cmocka_unit_test(test_manifest_silent_fields_take_defaults),
-        cmocka_unit_test(test_manifest_every_violation_is_listed),          cmocka_unit_test(test_manifest_memory_grammar),
-        cmocka_unit_test(test_manifest_what_is_not_supported_is_warned_of), cmocka_unit_test(test_manifest_native_needs_no_command),
-        cmocka_unit_test(test_manifest_topic_range_beside_the_id),          cmocka_unit_test(test_manifest_wrong_shapes_are_refused),
+        cmocka_unit_test(test_manifest_ffdl_fields_and_ours_are_read),
+        cmocka_unit_test(test_manifest_silent_fields_take_defaults),
+        cmocka_unit_test(test_manifest_every_violation_is_listed),
+        cmocka_unit_test(test_manifest_memory_grammar),
+        cmocka_unit_test(test_manifest_what_cannot_be_had_here_is_refused),
+        cmocka_unit_test(test_manifest_own_keys_are_checked_with_their_lines),
+        cmocka_unit_test(test_manifest_what_is_not_supported_is_warned_of),
+        cmocka_unit_test(test_manifest_native_needs_no_command),
+        cmocka_unit_test(test_manifest_topic_range_beside_the_id),
+        cmocka_unit_test(test_manifest_wrong_shapes_are_refused),
         cmocka_unit_test(test_manifest_larger_than_the_limit_is_refused),
     };
     return cmocka_run_group_tests_name("manifest", tests, NULL, NULL);
