@@ -4,86 +4,160 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/base/stop.h"
+#include "schemas/deploy_digest.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum { IDLE_US = 15000000, SETTLE_US = 1000000, ASK_MS = 2000, READ_MAX = 1000 };
+
 typedef struct known {
     int generation;
-    bool live, here; /* PENDING … STORING; on this site */
+    bool live, here; /* PENDING … STORING; on this node */
+    bool elsewhere;  /* on another */
+    bool stopping;   /* it is being ended, or part of it has ended */
+    char digest[65]; /* of its DEPLOY; "" = a Trainer that makes none */
 } known;
 
 struct pst_lcm_expected {
     pst_client *client;
-    char *site;
+    pst_consumer *states;
+    char *node;
     pst_map jobs;     /* training_id → known */
     int64_t *horizon; /* per partition of jobs.commands: offsets below were written before the start */
     int partitions;
-    int64_t read_us; /* monotonic, when the last reading began */
+    bool eof;
+    int64_t probe_us, fresh_us; /* monotonic */
 };
 
-static int on_state(void *arg, const char *key, const pst_record *r, pst_err *err)
+static bool part_is_over(const pst_job_state *s)
 {
-    pst_lcm_expected *e = arg;
+    for (size_t i = 0; i < s->n_processes; i++)
+        if (s->processes[i].state == PST_JOB_PROCESS_STATE_EXITED || s->processes[i].state == PST_JOB_PROCESS_STATE_LOST)
+            return true;
+    return false;
+}
+
+static void take_state(pst_lcm_expected *e, const pst_job_state *s)
+{
+    known *k = pst_alloc(sizeof *k);
+    k->generation = s->generation;
+    k->here = !strcmp(s->node, e->node);
+    k->elsewhere = *s->node && !k->here;
+    k->live = s->generation > 0 && (s->state == PST_JOB_PUBLIC_STATE_PENDING || s->state == PST_JOB_PUBLIC_STATE_DOWNLOADING ||
+                                    s->state == PST_JOB_PUBLIC_STATE_PROCESSING || s->state == PST_JOB_PUBLIC_STATE_STORING);
+    k->stopping = s->wish != PST_JOB_WISH_NONE || s->reason_code || part_is_over(s);
+    snprintf(k->digest, sizeof k->digest, "%s", s->spec_sha256);
+    free(pst_map_put(&e->jobs, s->training_id, k));
+}
+
+/* < 0: RETRY, the registry is away: the record is still to be taken. */
+static int take(pst_lcm_expected *e, const pst_record *r, pst_err *err)
+{
     pst_job_state s;
+    if (!r->key)
+        return 0;
     if (!r->value) {
+        char *key = pst_strndup(r->key, r->key_len);
         free(pst_map_take(&e->jobs, key));
+        free(key);
         return 0;
     }
     int rc = pst_codec_decode(e->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, &s, err);
-    if (rc < 0 && err && err->cls == PST_CLASS_RETRY)
+    if (rc < 0 && err->cls == PST_CLASS_RETRY)
         return rc;
     if (rc < 0) {
         pst_log_err("lcm", err);
         pst_err_clear(err);
         return 0;
     }
-    known *k = pst_alloc(sizeof *k);
-    k->generation = s.generation;
-    k->here = !strcmp(s.site, e->site);
-    k->live = s.generation > 0 && (s.state == PST_JOB_PUBLIC_STATE_PENDING || s.state == PST_JOB_PUBLIC_STATE_DOWNLOADING ||
-                                   s.state == PST_JOB_PUBLIC_STATE_PROCESSING || s.state == PST_JOB_PUBLIC_STATE_STORING);
-    free(pst_map_put(&e->jobs, s.training_id, k));
+    take_state(e, &s);
     pst_event_clear(&pst_job_state_type, &s);
     return 0;
 }
 
-static int read_states(pst_lcm_expected *e, pst_err *err)
+/* One poll; all of what it brought. Returns how many, or < 0. */
+static int poll_once(pst_lcm_expected *e, int timeout_ms, pst_err *err)
 {
-    pst_map fresh = {0}, old = e->jobs;
-    e->jobs = fresh;
-    int64_t begin_us = pst_mono_us();
-    int rc = pst_client_scan(e->client, PST_TOPIC_JOBS_STATE, NULL, on_state, e, err);
-    if (rc < 0) {
-        pst_map_done(&e->jobs, free);
-        e->jobs = old;
+    pst_batch b;
+    int rc = pst_consumer_poll(e->states, &(pst_poll){.records_max = READ_MAX, .bytes_max = 8 << 20, .timeout_ms = timeout_ms}, &b, err);
+    if (rc < 0)
         return rc;
+    pst_err_clear(err); /* an outage told by the poll: it goes on by itself */
+    e->eof = b.eof;
+    for (size_t i = 0; i < b.n; i++)
+        while ((rc = take(e, &b.records[i], err)) < 0) { /* the registry is away: nothing can be judged without it anyway */
+            pst_log_err("lcm", err);
+            pst_err_clear(err);
+            if (pst_stop_requested())
+                return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "lcm", 0, "stopped");
+            pst_sleep_ms(200);
+        }
+    return (int)b.n;
+}
+
+static int read_all(pst_lcm_expected *e, pst_err *err)
+{
+    int64_t last = pst_mono_us();
+    while (!e->eof) {
+        int n = poll_once(e, 200, err);
+        if (n < 0)
+            return n;
+        if (n)
+            last = pst_mono_us();
+        if (pst_stop_requested())
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "lcm", 0, "stopped");
+        if (!e->eof && pst_mono_us() - last > IDLE_US)
+            return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "kafka", 0, "no answer about the states of jobs for %d s",
+                               IDLE_US / 1000000);
     }
-    pst_map_done(&old, free);
-    e->read_us = begin_us;
     return 0;
 }
 
-int pst_lcm_expected_read(pst_client *client, const char *site, pst_lcm_expected **ret_expected, pst_err *err)
+static int topic_info(pst_client *c, pst_topic topic, int timeout_ms, pst_topic_info *ret_info, pst_err *err)
 {
-    pst_lcm_expected *e = pst_alloc(sizeof *e);
-    pst_topic_info info;
-    e->client = client;
-    e->site = pst_strdup(site);
-    int rc = pst_admin_topic(client->bus, pst_client_topic(client, PST_TOPIC_JOBS_COMMANDS), &info, 10000, err);
+    int rc = pst_admin_topic(c->bus, pst_client_topic(c, topic), ret_info, timeout_ms, err);
     if (rc == PST_ENOTFOUND && err) /* `up` creates topics before it starts us; alone we wait for somebody to do so */
         err->cls = PST_CLASS_RETRY;
-    if (!rc) {
+    return rc;
+}
+
+static int open_states(pst_lcm_expected *e, pst_err *err)
+{
+    pst_topic_info info = {0};
+    int rc = topic_info(e->client, PST_TOPIC_JOBS_STATE, 10000, &info, err);
+    if (rc < 0)
+        return rc;
+    pst_range *ranges = pst_alloc((size_t)(info.partitions + 1) * sizeof *ranges);
+    for (int p = 0; p < info.partitions; p++)
+        ranges[p] = (pst_range){pst_client_topic(e->client, PST_TOPIC_JOBS_STATE), p, info.low[p], -1};
+    rc = pst_consumer_new(e->client->bus, &(pst_consumer_opts){.ranges = ranges, .n_ranges = (size_t)info.partitions, .report_eof = true},
+                          &e->states, err);
+    free(ranges);
+    pst_topic_info_done(&info);
+    return rc ? rc : read_all(e, err);
+}
+
+int pst_lcm_expected_open(pst_client *client, const char *node, pst_lcm_expected **ret_expected, pst_err *err)
+{
+    pst_lcm_expected *e = pst_alloc(sizeof *e);
+    pst_topic_info info = {0};
+    e->client = client;
+    e->node = pst_strdup(node);
+    int rc = topic_info(client, PST_TOPIC_JOBS_COMMANDS, 10000, &info, err);
+    if (!rc) { /* before the states: what stands in them belongs to commands below this */
         e->partitions = info.partitions;
         e->horizon = pst_alloc(((size_t)info.partitions + 1) * sizeof *e->horizon);
         memcpy(e->horizon, info.high, (size_t)info.partitions * sizeof *e->horizon);
         pst_topic_info_done(&info);
-        rc = read_states(e, err);
+        rc = open_states(e, err);
     }
     if (rc < 0) {
         pst_lcm_expected_free(e);
         return rc;
     }
+    e->fresh_us = pst_mono_us();
     *ret_expected = e;
     return 0;
 }
@@ -92,35 +166,78 @@ void pst_lcm_expected_free(pst_lcm_expected *e)
 {
     if (!e)
         return;
+    pst_consumer_free(e->states);
     pst_map_done(&e->jobs, free);
     free(e->horizon);
-    free(e->site);
+    free(e->node);
     free(e);
 }
 
-static bool wanted(const pst_lcm_expected *e, const pst_job_command *c)
+void pst_lcm_expected_poll(pst_lcm_expected *e)
 {
-    const known *k = pst_map_get(&e->jobs, c->training_id);
-    if (c->command == PST_JOB_COMMAND_TYPE_CLEAN)
-        return !k || !k->live;
-    return k && k->live && k->generation == c->generation;
+    pst_err err = {0};
+    int n;
+    while ((n = poll_once(e, 0, &err)) == READ_MAX)
+        ;
+    if (n < 0) {
+        pst_log_err("lcm", &err);
+        e->eof = false; /* nothing is refused by what cannot be followed */
+    }
+    if (!e->eof)
+        e->probe_us = 0;
+    else if (e->probe_us && pst_mono_us() - e->probe_us >= SETTLE_US) {
+        e->fresh_us = e->probe_us;
+        e->probe_us = 0;
+    }
 }
 
-bool pst_lcm_expected_allows(pst_lcm_expected *e, const pst_record *record, int64_t polled_us, const pst_job_command *c,
-                             int known_generation)
+int64_t pst_lcm_expected_fresh(const pst_lcm_expected *e)
 {
-    bool before = record->partition < e->partitions && record->offset < e->horizon[record->partition];
-    bool harmless = c->command != PST_JOB_COMMAND_TYPE_CLEAN && known_generation >= c->generation; /* the core knows what to do */
-    if (!before || harmless || wanted(e, c))
-        return true;
-    if (e->read_us < polled_us) { /* the command's transaction is complete by now: a reading from now on shows its state */
-        pst_err err = {0};
-        if (read_states(e, &err) < 0) {
-            pst_log_err("lcm", &err);
-            return true; /* unknown is no reason to leave a job standing */
-        }
+    return e->fresh_us;
+}
+
+void pst_lcm_expected_probe(pst_lcm_expected *e)
+{
+    pst_topic_info info = {0};
+    pst_err err = {0};
+    if (e->probe_us || !e->eof)
+        return;
+    if (topic_info(e->client, PST_TOPIC_JOBS_STATE, ASK_MS, &info, &err) == 0) /* each partition's leader answers */
+        e->probe_us = pst_mono_us();
+    else
+        pst_log_err("lcm", &err);
+    pst_topic_info_done(&info);
+}
+
+bool pst_lcm_expected_is_old(const pst_lcm_expected *e, const pst_record *r)
+{
+    return r->partition < e->partitions && r->offset < e->horizon[r->partition];
+}
+
+static pst_lcm_verdict judge_deploy(const known *k, const pst_job_command *c)
+{
+    char hex[65];
+    if (!k || k->generation < c->generation)
+        return PST_LCM_WAIT;
+    if (k->generation > c->generation || !k->live || k->elsewhere)
+        return PST_LCM_REFUSE;
+    pst_deploy_digest(c, hex);
+    return *k->digest && strcmp(hex, k->digest) ? PST_LCM_REFUSE : PST_LCM_FOLLOW;
+}
+
+pst_lcm_verdict pst_lcm_expected_judge(const pst_lcm_expected *e, const pst_job_command *c)
+{
+    const known *k = pst_map_get(&e->jobs, c->training_id);
+    switch (c->command) {
+    case PST_JOB_COMMAND_TYPE_DEPLOY: return judge_deploy(k, c);
+    case PST_JOB_COMMAND_TYPE_HALT:
+    case PST_JOB_COMMAND_TYPE_KILL: /* a job that is deleted, or has gone on, needs nothing that lives here */
+        if (!k || k->generation > c->generation)
+            return PST_LCM_FOLLOW;
+        return k->generation == c->generation && (!k->live || k->stopping) ? PST_LCM_FOLLOW : PST_LCM_WAIT;
+    case PST_JOB_COMMAND_TYPE_CLEAN: return k ? PST_LCM_WAIT : PST_LCM_FOLLOW; /* its tombstone comes with it */
+    default: return PST_LCM_FOLLOW;
     }
-    return wanted(e, c);
 }
 
 void pst_lcm_expected_each(const pst_lcm_expected *e, void (*fn)(void *arg, const char *training_id, int generation), void *arg)
@@ -130,4 +247,10 @@ void pst_lcm_expected_each(const pst_lcm_expected *e, void (*fn)(void *arg, cons
         if (k && k->live && k->here)
             fn(arg, e->jobs.at[i].key, k->generation);
     }
+}
+
+bool pst_lcm_expected_fences(const pst_lcm_expected *e, const char *training_id, int generation)
+{
+    const known *k = pst_map_get(&e->jobs, training_id);
+    return k && (k->generation > generation || (k->generation == generation && (!k->live || k->elsewhere)));
 }

@@ -1,24 +1,33 @@
-/* expected.h - what the Trainer says lives on this site, read from jobs.state when the LCM starts, for two questions:
+/* expected.h - what the Trainer says should be, followed on jobs.state, for three questions:
  *
- *   Should this command still be followed? Offsets can be lost (a group that was idle for long); then old DEPLOYs come again. A command from
- *   before the start is followed only if the Trainer's state still asks for it.
- *   What should live here and does not? Its run directories are gone: it is reported lost, so that no job waits for ever.
+ *   Should this command be followed? The Trainer writes a state and the commands that follow from it in one transaction: a command for which
+ *   no state stands is not the Trainer's, or is long out of date (offsets can be lost: a group that was idle for long reads old ones again).
+ *   What should live on this node and does not? Its run directories are gone: the Trainer is told.
+ *   What lives here and should not? Its generation was given up while this node was silent: it is ended.
  *
- * The Trainer writes a state and the commands that follow from it in one transaction: whoever sees the command sees the state. @thread one. */
+ * The two topics become visible one after the other: a command may be here before its state. WAIT is then the answer, until
+ * pst_lcm_expected_fresh() tells that the state would have come. @thread one. */
 #ifndef PST_LCM_EXPECTED_H
 #define PST_LCM_EXPECTED_H
 
 #include "common/client/client.h"
 
 typedef struct pst_lcm_expected pst_lcm_expected;
+typedef enum { PST_LCM_FOLLOW, PST_LCM_WAIT, PST_LCM_REFUSE } pst_lcm_verdict;
 
-int pst_lcm_expected_read(pst_client *client, const char *site, pst_lcm_expected **ret_expected, pst_err *err); /* RETRY: broker away */
+/* Reads all there is. RETRY: broker away. */
+int pst_lcm_expected_open(pst_client *client, const char *node, pst_lcm_expected **ret_expected, pst_err *err);
 void pst_lcm_expected_free(pst_lcm_expected *e);
-/* known_generation: what the LCM itself knows of the job (0 = nothing). polled_us: monotonic, when the record had come; reads the topic again
- * where its knowledge is older than that. */
-bool pst_lcm_expected_allows(pst_lcm_expected *e, const pst_record *record, int64_t polled_us, const pst_job_command *c,
-                             int known_generation);
-/* Every job that should live on this site as of the start. */
+void pst_lcm_expected_poll(pst_lcm_expected *e); /* takes what has come; does not wait */
+pst_lcm_verdict pst_lcm_expected_judge(const pst_lcm_expected *e, const pst_job_command *c);
+/* Monotonic: everything that was visible to the brokers then has been taken; 0 = not known. probe: somebody wants to know; asks the brokers. */
+int64_t pst_lcm_expected_fresh(const pst_lcm_expected *e);
+void pst_lcm_expected_probe(pst_lcm_expected *e);
+/* Was it written before the start? Then it may be out of date without anybody having forged it. */
+bool pst_lcm_expected_is_old(const pst_lcm_expected *e, const pst_record *r);
+/* Every job that should live on this node. */
 void pst_lcm_expected_each(const pst_lcm_expected *e, void (*fn)(void *arg, const char *training_id, int generation), void *arg);
+/* Is it known that this generation should not live here? */
+bool pst_lcm_expected_fences(const pst_lcm_expected *e, const char *training_id, int generation);
 
 #endif

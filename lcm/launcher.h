@@ -21,6 +21,7 @@ typedef struct pst_launcher_news {
     int generation;
     const char *process;
     const pst_run_spec *spec;
+    const char *nonce; /* with spec */
     pst_lcm_seen seen;
     pst_run_exit exit;
     bool told;
@@ -44,7 +45,7 @@ typedef struct pst_launcher_ops {
     void (*inventory)(void *launcher, pst_inventory *ret);
     /* After a start of the LCM: every generation with an intent, each followed by its processes. What lives is watched from now on. */
     int (*scan)(void *launcher, pst_launcher_fn fn, void *arg, pst_err *err);
-    int (*intend)(void *launcher, const pst_run_spec *spec, pst_err *err); /* durable */
+    int (*intend)(void *launcher, const pst_run_spec *spec, const char *nonce, pst_err *err); /* durable */
     int (*start)(void *launcher, const char *training_id, int generation, const char *process, uint64_t gpu_mask, pst_err *err);
     /* Puts the wish on disk; ret_first: there was none before, so the supervisor must be told by signal(). */
     int (*wish)(void *launcher, const char *training_id, int generation, const char *process, pst_run_wish wish, bool *ret_first,

@@ -193,7 +193,9 @@ static void found_gang(local *l, const char *gen_dir, const char *training_id, i
         return;
     }
     if (!strcmp(intent.training_id, training_id) && intent.generation == generation && (!intent.site || !strcmp(intent.site, l->site))) {
-        fn(arg, &(pst_launcher_news){.training_id = training_id, .generation = generation, .spec = &intent});
+        char nonce[PST_RUN_NONCE_MAX];
+        pst_run_nonce_read(l->state_dir, training_id, generation, nonce);
+        fn(arg, &(pst_launcher_news){.training_id = training_id, .generation = generation, .spec = &intent, .nonce = nonce});
         for (int i = 1; i <= intent.learners + intent.parameter_servers && i <= 2 * PST_LCM_LEARNERS_MAX; i++) {
             char name[32];
             snprintf(name, sizeof name, i <= intent.learners ? "learner-%d" : "ps-%d", i <= intent.learners ? i : i - intent.learners);
@@ -238,11 +240,13 @@ static int local_scan(void *launcher, pst_launcher_fn fn, void *arg, pst_err *er
 
 /* ---- acting ------------------------------------------------------------------------------------------------------------------ */
 
-static int local_intend(void *launcher, const pst_run_spec *spec, pst_err *err)
+static int local_intend(void *launcher, const pst_run_spec *spec, const char *nonce, pst_err *err)
 {
     local *l = launcher;
     char *dir = pst_run_gen_dir(l->state_dir, spec->training_id, spec->generation);
-    int rc = pst_fs_mkdirs(dir, 0700, err);
+    int rc = *nonce ? pst_run_nonce_write(l->state_dir, spec->training_id, spec->generation, nonce, err) : 0;
+    if (!rc)
+        rc = pst_fs_mkdirs(dir, 0700, err);
     if (!rc)
         rc = pst_run_intent_write(dir, spec, err);
     free(dir);

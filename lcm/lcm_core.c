@@ -35,10 +35,13 @@ typedef struct job {
     size_t n;
     bool clean; /* remove once nothing lives */
     int clean_generation;
+    size_t busy_at; /* place in pst_lcm.busy + 1; 0 = nothing of it is to be looked after */
 } job;
 
 struct pst_lcm {
     pst_map jobs;
+    job **busy; /* those of which something has not ended; the others cost nothing but their memory */
+    size_t n_busy, cap_busy;
     int gpus;
     bool recovering, stopping;
 };
@@ -74,6 +77,7 @@ void pst_lcm_free(pst_lcm *l)
     if (!l)
         return;
     pst_map_done(&l->jobs, job_free);
+    free(l->busy);
     free(l);
 }
 
@@ -98,11 +102,21 @@ static pst_lcm_action *add(pst_lcm_actions *a, pst_lcm_action_type type, const j
     return x;
 }
 
+static gang *find_gang(const job *j, int generation)
+{
+    for (size_t i = 0; i < j->n; i++)
+        if (j->gangs[i]->generation == generation)
+            return j->gangs[i];
+    return NULL;
+}
+
 static pst_lcm_action *say(pst_lcm_actions *a, pst_lcm_say what, const job *j, int generation, const char *name, const char *code,
                            const char *reason)
 {
     pst_lcm_action *x = add(a, PST_LCM_REPORT, j, generation, name);
+    const gang *g = find_gang(j, generation);
     x->say = what;
+    snprintf(x->nonce, sizeof x->nonce, "%s", g ? g->spec.nonce : "");
     snprintf(x->exit.reason_code, sizeof x->exit.reason_code, "%s", code ? code : "");
     snprintf(x->exit.reason, sizeof x->exit.reason, "%s", reason ? reason : "");
     return x;
@@ -127,14 +141,6 @@ static bool gang_over(const gang *g)
 static gang *last_gang(const job *j)
 {
     return j->n ? j->gangs[j->n - 1] : NULL;
-}
-
-static gang *find_gang(const job *j, int generation)
-{
-    for (size_t i = 0; i < j->n; i++)
-        if (j->gangs[i]->generation == generation)
-            return j->gangs[i];
-    return NULL;
 }
 
 static proc *find_process(gang *g, const char *name)
@@ -186,13 +192,13 @@ static bool spec_ok(const pst_lcm_command *c)
 static uint64_t gpus_used(const pst_lcm *l)
 {
     uint64_t used = 0;
-    for (size_t i = 0; i < l->jobs.n; i++) {
-        const job *j = l->jobs.at[i].key ? l->jobs.at[i].value : NULL;
-        for (size_t k = 0; j && k < j->n; k++)
-            for (int p = 0; p < j->gangs[k]->n; p++)
-                if (j->gangs[k]->processes[p].phase >= ALIVE && j->gangs[k]->processes[p].phase <= KILLING)
-                    used |= j->gangs[k]->processes[p].gpu_mask;
-    }
+    for (size_t i = 0; i < l->n_busy; i++)
+        for (size_t k = 0; k < l->busy[i]->n; k++) {
+            const gang *g = l->busy[i]->gangs[k];
+            for (int p = 0; p < g->n; p++)
+                if (g->processes[p].phase >= ALIVE && g->processes[p].phase <= KILLING)
+                    used |= g->processes[p].gpu_mask;
+        }
     return used;
 }
 
@@ -217,6 +223,7 @@ static void tell_end(const job *j, const gang *g, const proc *p, pst_lcm_actions
     pst_lcm_action *x = add(a, PST_LCM_REPORT, j, g->generation, p->name);
     x->say = p->exit.lost ? PST_LCM_SAY_LOST : PST_LCM_SAY_EXITED;
     x->exit = p->exit;
+    memcpy(x->nonce, g->spec.nonce, sizeof x->nonce);
 }
 
 static const char *wish_code(pst_run_wish w)
@@ -225,13 +232,12 @@ static const char *wish_code(pst_run_wish w)
 }
 
 /* It ends without a supervisor that could tell: reported by us, and marked so that a restart does not do it again. */
-static void end_untold(const job *j, const gang *g, proc *p, const char *code, const char *reason, int64_t now_us, pst_lcm_actions *a)
+static void end_untold(const job *j, const gang *g, proc *p, const char *code, const char *reason, pst_lcm_actions *a)
 {
     p->phase = ENDED;
     memset(&p->exit, 0, sizeof p->exit);
     p->exit.lost = true;
     p->exit.wish = p->wish;
-    p->exit.time_us = now_us;
     snprintf(p->exit.reason_code, sizeof p->exit.reason_code, "%s", code ? code : "");
     snprintf(p->exit.reason, sizeof p->exit.reason, "%s", reason);
     tell_end(j, g, p, a);
@@ -244,7 +250,7 @@ static void stop_process(const job *j, const gang *g, proc *p, pst_run_wish wish
     switch (p->phase) {
     case WAITING:
         p->wish = wish;
-        end_untold(j, g, p, wish_code(wish), "stopped before it was started", now_us, a);
+        end_untold(j, g, p, wish_code(wish), "stopped before it was started", a);
         break;
     case ALIVE:
         p->phase = STOPPING;
@@ -342,7 +348,7 @@ static void emptied(const job *j, const gang *g, proc *p, bool left, int64_t now
         reason = "ended by force: its supervisor did not end it within the grace time";
     else if (p->wish == PST_WISH_PLATFORM_DOWN)
         reason = "ended by force while the platform was stopped";
-    end_untold(j, g, p, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, now_us, a);
+    end_untold(j, g, p, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, a);
     if (left)
         drain(j, g, p, now_us, a);
 }
@@ -360,7 +366,7 @@ static void start_waiting(pst_lcm *l, const job *j, gang *g, int64_t now_us, pst
             char text[128];
             snprintf(text, sizeof text, "needs %d GPUs, the site has %d", g->spec.gpus, l->gpus);
             say(a, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S100", text);
-            end_untold(j, g, p, "S100", text, now_us, a);
+            end_untold(j, g, p, "S100", text, a);
             continue;
         }
         if (!take_gpus(l, g->spec.gpus, &mask))
@@ -393,9 +399,43 @@ static void advance(pst_lcm *l, job *j, int64_t now_us, pst_lcm_actions *a)
         start_waiting(l, j, g, now_us, a);
 }
 
+static bool is_busy(const job *j)
+{
+    if (j->clean || j->n > 1)
+        return true;
+    return j->n && !gang_over(j->gangs[0]);
+}
+
+static void unbusy(pst_lcm *l, job *j)
+{
+    if (!j->busy_at)
+        return;
+    job *last = l->busy[--l->n_busy];
+    l->busy[j->busy_at - 1] = last;
+    last->busy_at = j->busy_at;
+    j->busy_at = 0;
+}
+
+/* Keeps the list of those that have to be looked after. */
+static void note_busy(pst_lcm *l, job *j)
+{
+    bool busy = is_busy(j);
+    if (busy && !j->busy_at) {
+        if (l->n_busy == l->cap_busy) {
+            l->cap_busy = l->cap_busy ? 2 * l->cap_busy : 64;
+            l->busy = pst_realloc(l->busy, l->cap_busy * sizeof(job *));
+        }
+        l->busy[l->n_busy++] = j;
+        j->busy_at = l->n_busy;
+    } else if (!busy) {
+        unbusy(l, j);
+    }
+}
+
 /* Frees the job when it was cleaned. */
 static void finish_clean(pst_lcm *l, job *j, pst_lcm_actions *a)
 {
+    note_busy(l, j);
     if (!j->clean)
         return;
     for (size_t i = 0; i < j->n; i++)
@@ -404,8 +444,9 @@ static void finish_clean(pst_lcm *l, job *j, pst_lcm_actions *a)
             if (ph != ENDED && ph != DRAINING)
                 return;
         }
-    say(a, PST_LCM_SAY_CLEANED, j, j->clean_generation, NULL, NULL, "its folders on this site are removed");
+    say(a, PST_LCM_SAY_CLEANED, j, j->clean_generation, NULL, NULL, "its folders on this node are removed");
     add(a, PST_LCM_REMOVE, j, j->clean_generation, NULL);
+    unbusy(l, j);
     job_free(pst_map_take(&l->jobs, j->training_id));
 }
 
@@ -422,22 +463,30 @@ static void deploy(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
         return;
     }
     if (!spec_ok(&in->command)) {
-        say(a, PST_LCM_SAY_DEPLOY_FAILED, j, in->generation, NULL, "S101",
-            "the command names no possible number of learners, GPUs or grace time");
+        pst_lcm_action *x = say(a, PST_LCM_SAY_DEPLOY_FAILED, j, in->generation, NULL, "S101",
+                                "the command names no possible number of learners, GPUs or grace time");
+        memcpy(x->nonce, in->command.nonce, sizeof x->nonce);
         return;
     }
     g = add_gang(j, in->generation, &in->command);
+    note_busy(l, j);
     add(a, PST_LCM_INTEND, j, g->generation, NULL)->command = in->command;
+}
+
+static void say_not_here(const pst_lcm_event *in, const char *reason, pst_lcm_actions *a)
+{
+    job here = {.training_id = (char *)in->training_id};
+    pst_lcm_action *x = say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "S104", reason);
+    x->exit.lost = true;
+    memcpy(x->nonce, in->command.nonce, sizeof x->nonce);
 }
 
 static void stop(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
 {
-    static const char unknown[] = "no such process on this site";
     job *j = get_job(l, in->training_id, false);
     gang *g = j ? last_gang(j) : NULL;
     if (!g || g->generation < in->generation) {
-        job here = {.training_id = (char *)in->training_id};
-        say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "S104", unknown)->exit.lost = true;
+        say_not_here(in, "no such process on this node", a);
         return;
     }
     if (g->generation > in->generation)
@@ -461,12 +510,23 @@ static void clean(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
     finish_clean(l, j, a);
 }
 
+/* The Trainer asks whether the generation is here; only "no" needs an answer. */
+static void check(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+{
+    job *j = get_job(l, in->training_id, false);
+    gang *g = j ? find_gang(j, in->generation) : NULL;
+    for (int i = 0; g && i < g->n; i++)
+        if (g->processes[i].phase == ENDED)
+            tell_end(j, g, &g->processes[i], a);
+    if (!g)
+        say_not_here(in, "its run directory does not exist on this node", a);
+}
+
 static void expected(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
 {
     if (pst_lcm_generation(l, in->training_id) >= in->generation)
         return;
-    job here = {.training_id = (char *)in->training_id};
-    say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "S104", "its run directory does not exist on this site")->exit.lost = true;
+    say_not_here(in, "its run directory does not exist on this node", a);
 }
 
 static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, pst_lcm_actions *a)
@@ -487,30 +547,33 @@ static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, p
     }
 }
 
+static void stop_for_good(const job *j, gang *g, int64_t now_us, pst_lcm_actions *a)
+{
+    stop_gang(j, g, PST_WISH_PLATFORM_DOWN, now_us, a);
+    for (int p = 0; p < g->n; p++)
+        if (g->processes[p].phase == DRAINING && !g->processes[p].hurried) {
+            g->processes[p].hurried = true;
+            add(a, PST_LCM_HURRY, j, g->generation, g->processes[p].name);
+        }
+}
+
 static void whole_site(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
 {
     if (in->type == PST_LCM_RECOVERED)
         l->recovering = false;
     if (in->type == PST_LCM_STOP_SITE)
         l->stopping = true;
-    for (size_t i = 0; i < l->jobs.n; i++) {
-        job *j = l->jobs.at[i].key ? l->jobs.at[i].value : NULL;
-        for (size_t k = 0; j && k < j->n; k++) {
+    for (size_t i = l->n_busy; i-- > 0;) { /* from the end: one that leaves the list is replaced by one seen already */
+        job *j = l->busy[i];
+        for (size_t k = 0; k < j->n; k++) {
             gang *g = j->gangs[k];
             if (in->type == PST_LCM_STOP_SITE)
-                stop_gang(j, g, PST_WISH_PLATFORM_DOWN, in->now_us, a);
+                stop_for_good(j, g, in->now_us, a);
             for (int p = 0; in->type == PST_LCM_TICK && p < g->n; p++)
                 tick_process(j, g, &g->processes[p], in->now_us, a);
-            for (int p = 0; in->type == PST_LCM_STOP_SITE && p < g->n; p++)
-                if (g->processes[p].phase == DRAINING && !g->processes[p].hurried) {
-                    g->processes[p].hurried = true;
-                    add(a, PST_LCM_HURRY, j, g->generation, g->processes[p].name);
-                }
         }
-        if (j) {
-            advance(l, j, in->now_us, a);
-            finish_clean(l, j, a);
-        }
+        advance(l, j, in->now_us, a);
+        finish_clean(l, j, a);
     }
 }
 
@@ -522,8 +585,11 @@ void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_acti
     case PST_LCM_STOP_SITE: whole_site(l, in, ret_actions); return;
     case PST_LCM_EXPECTED: expected(l, in, ret_actions); return;
     case PST_LCM_FOUND_GANG:
-        if (spec_ok(&in->command) && !find_gang(get_job(l, in->training_id, true), in->generation))
-            add_gang(get_job(l, in->training_id, true), in->generation, &in->command)->intended = true;
+        if (spec_ok(&in->command) && !find_gang(get_job(l, in->training_id, true), in->generation)) {
+            job *found = get_job(l, in->training_id, true);
+            add_gang(found, in->generation, &in->command)->intended = true;
+            note_busy(l, found);
+        }
         return;
     case PST_LCM_COMMAND:
         switch (in->command.kind) {
@@ -531,6 +597,7 @@ void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_acti
         case PST_LCM_HALT:
         case PST_LCM_KILL: stop(l, in, ret_actions); return;
         case PST_LCM_CLEAN: clean(l, in, ret_actions); return;
+        case PST_LCM_CHECK: check(l, in, ret_actions); return;
         }
         return;
     default: break;
@@ -552,7 +619,7 @@ void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_acti
         drain(j, g, p, in->now_us, ret_actions);
     } else if (p && in->type == PST_LCM_START_FAILED) {
         say(ret_actions, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S101", in->text);
-        end_untold(j, g, p, "S101", in->text, in->now_us, ret_actions);
+        end_untold(j, g, p, "S101", in->text, ret_actions);
     } else if (p && in->type == PST_LCM_EMPTIED) {
         emptied(j, g, p, in->left, in->now_us, ret_actions);
     } else if (p && (in->type == PST_LCM_FOUND_PROCESS || in->type == PST_LCM_NOTICED)) {
@@ -570,15 +637,15 @@ void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_acti
 
 bool pst_lcm_idle(const pst_lcm *l)
 {
-    for (size_t i = 0; i < l->jobs.n; i++) {
-        const job *j = l->jobs.at[i].key ? l->jobs.at[i].value : NULL;
-        for (size_t k = 0; j && k < j->n; k++)
-            for (int p = 0; p < j->gangs[k]->n; p++) {
-                const proc *x = &j->gangs[k]->processes[p];
+    for (size_t i = 0; i < l->n_busy; i++)
+        for (size_t k = 0; k < l->busy[i]->n; k++) {
+            const gang *g = l->busy[i]->gangs[k];
+            for (int p = 0; p < g->n; p++) {
+                const proc *x = &g->processes[p];
                 if (x->phase != ENDED && x->phase != WAITING && !(x->phase == DRAINING && x->hurried && x->deadline_us))
                     return false;
             }
-    }
+        }
     return true;
 }
 
@@ -587,12 +654,20 @@ void pst_lcm_counts(const pst_lcm *l, int ret_counts[3])
     ret_counts[0] = (int)l->jobs.live;
     ret_counts[1] = 0;
     ret_counts[2] = __builtin_popcountll(gpus_used(l));
-    for (size_t i = 0; i < l->jobs.n; i++) {
-        const job *j = l->jobs.at[i].key ? l->jobs.at[i].value : NULL;
-        for (size_t k = 0; j && k < j->n; k++)
-            for (int p = 0; p < j->gangs[k]->n; p++)
-                ret_counts[1] += j->gangs[k]->processes[p].phase >= ALIVE && j->gangs[k]->processes[p].phase <= KILLING;
-    }
+    for (size_t i = 0; i < l->n_busy; i++)
+        for (size_t k = 0; k < l->busy[i]->n; k++) {
+            const gang *g = l->busy[i]->gangs[k];
+            for (int p = 0; p < g->n; p++)
+                ret_counts[1] += g->processes[p].phase >= ALIVE && g->processes[p].phase <= KILLING;
+        }
+}
+
+void pst_lcm_each_living(const pst_lcm *l, void (*fn)(void *arg, const char *training_id, int generation), void *arg)
+{
+    for (size_t i = 0; i < l->n_busy; i++)
+        for (size_t k = 0; k < l->busy[i]->n; k++)
+            if (gang_lives(l->busy[i]->gangs[k]))
+                fn(arg, l->busy[i]->training_id, l->busy[i]->gangs[k]->generation);
 }
 
 int pst_lcm_generation(const pst_lcm *l, const char *training_id)

@@ -15,7 +15,8 @@
  *      ENDED             ENDED, or DRAINING when not all was told   FLUSHING ──supervisor gone──▶ ENDED or DRAINING
  *                        (a supervisor starts again that only publishes)
  *
- * Everything is idempotent: a command twice, an observation twice, actions repeated after a crash. @thread one owner. */
+ * Everything is idempotent: a command twice, an observation twice, actions repeated after a crash. What a tick costs follows what lives, not
+ * what has ended. Time is monotonic: a clock that is set shortens no grace. @thread one owner. */
 #ifndef PST_LCM_CORE_H
 #define PST_LCM_CORE_H
 
@@ -28,13 +29,14 @@
 
 typedef struct pst_lcm pst_lcm;
 
-typedef enum { PST_LCM_DEPLOY = 1, PST_LCM_HALT, PST_LCM_KILL, PST_LCM_CLEAN } pst_lcm_command_kind;
+typedef enum { PST_LCM_DEPLOY = 1, PST_LCM_HALT, PST_LCM_KILL, PST_LCM_CLEAN, PST_LCM_CHECK } pst_lcm_command_kind;
 
 typedef struct pst_lcm_command {
     pst_lcm_command_kind kind;
     int learners, parameter_servers; /* DEPLOY */
     int gpus;                        /* per process, DEPLOY */
     int grace_ms;                    /* DEPLOY */
+    char nonce[40];                  /* DEPLOY: of the generation, for every report about it; else for the answer that it is not here */
 } pst_lcm_command;
 
 /* What the launcher sees of one process. */
@@ -94,7 +96,8 @@ typedef enum {
     PST_LCM_SAY_DEPLOY_FAILED,
     PST_LCM_SAY_EXITED,
     PST_LCM_SAY_LOST,
-    PST_LCM_SAY_CLEANED
+    PST_LCM_SAY_CLEANED,
+    PST_LCM_SAY_REFUSED /* by the shell alone: a command that no Trainer gave */
 } pst_lcm_say;
 
 typedef struct pst_lcm_action {
@@ -107,6 +110,7 @@ typedef struct pst_lcm_action {
     pst_run_wish wish;       /* STOP */
     bool force;              /* END */
     pst_lcm_say say;         /* REPORT */
+    char nonce[40];          /* REPORT: what proves it; "" = none is known */
     pst_run_exit exit;       /* REPORT of EXITED and LOST, MARK_ENDED; reason and reason_code of every report */
 } pst_lcm_action;
 
@@ -125,5 +129,7 @@ bool pst_lcm_idle(const pst_lcm *l);
 void pst_lcm_counts(const pst_lcm *l, int ret_counts[3]);
 /* Highest generation known of a job; 0 = unknown. */
 int pst_lcm_generation(const pst_lcm *l, const char *training_id);
+/* Every generation of which a process may live. fn must not step the core. */
+void pst_lcm_each_living(const pst_lcm *l, void (*fn)(void *arg, const char *training_id, int generation), void *arg);
 
 #endif

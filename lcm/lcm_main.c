@@ -16,24 +16,27 @@
 #include <unistd.h>
 
 typedef struct lcm_opts {
-    const char *site;
+    const char *site, *node;
     double overcommit;
 } lcm_opts;
 
-static const pst_opt opts[] = {{"site", 0, PST_OPT_STR, offsetof(lcm_opts, site), "NAME", "local", "the site that this LCM runs"},
+static const pst_opt opts[] = {{"site", 0, PST_OPT_STR, offsetof(lcm_opts, site), "NAME", "local", "the site that this node belongs to"},
+                               {"node", 0, PST_OPT_STR, offsetof(lcm_opts, node), "NAME", NULL,
+                                "name of this node at its first start; then kept in the state folder [the host's name and a random part]"},
                                {"overcommit", 0, PST_OPT_DOUBLE, offsetof(lcm_opts, overcommit), "FACTOR", "1",
                                 "offer this many times the processors that there are"}};
-static const pst_usage usage = {
-    .verb = "lcm",
-    .args = "",
-    .summary = "Deploy, halt and end the processes of jobs on this computer, as the Trainer commands.",
-    .text =
-        "Consumes jobs.commands, produces jobs.reports and a heartbeat on workers. One instance a site: a second one waits until the first "
-        "has "
-        "gone. SIGTERM ends the LCM alone: learners go on and are adopted at the next start. SIGUSR2 ends every process of the site first.",
-    .examples = "penstock lcm\npenstock lcm --site rack7 --overcommit 2",
-    .opts = opts,
-    .n_opts = sizeof opts / sizeof *opts};
+static const pst_usage usage = {.verb = "lcm",
+                                .args = "",
+                                .summary = "Deploy, halt and end the processes of jobs on this computer, as the Trainer commands.",
+                                .text = "Consumes jobs.commands, produces jobs.reports and a heartbeat on workers. Every LCM is a node of "
+                                        "its site with an id of its own, kept "
+                                        "in "
+                                        "the state folder; a second one in the same folder waits until the first has gone. SIGTERM ends "
+                                        "the LCM alone: learners go on and are "
+                                        "adopted at the next start. SIGUSR2 ends every process of the node first.",
+                                .examples = "penstock lcm\npenstock lcm --site rack7 --node gpu3 --overcommit 2",
+                                .opts = opts,
+                                .n_opts = sizeof opts / sizeof *opts};
 
 static volatile sig_atomic_t site_stop;
 
@@ -59,7 +62,8 @@ static int lock_site(const char *state_dir, const char *site, pst_err *err)
         else if (pst_stop_requested())
             rc = PST_ESTOPPED;
         if (!said)
-            pst_log(PST_LOG_INFO, "lcm", "event=standby site=%s reason=\"another LCM runs this site; waiting until it has gone\"", site);
+            pst_log(PST_LOG_INFO, "lcm",
+                    "event=standby site=%s reason=\"another LCM runs this site from this state folder; waiting until it has gone\"", site);
         pst_sleep_ms(200);
     }
     free(path);
@@ -71,18 +75,22 @@ static int run_site(const lcm_opts *o, const pst_settings *settings, const char 
 {
     char **env = pst_settings_environ(settings);
     pst_lcm_shell *s = NULL;
+    pst_node_id node = {0};
+    int rc = pst_node_id_open(state_dir, o->site, o->node, &node, err);
     pst_lcm_shell_conf conf = {.client = client,
                                .site = o->site,
+                               .node = &node,
                                .state_dir = state_dir,
                                .launcher = &pst_launcher_local,
                                .environ = (const char *const *)env,
                                .overcommit = o->overcommit,
                                .at_least_once = settings->embedded};
-    int rc = pst_lcm_shell_open(&conf, &s, err);
+    if (!rc)
+        rc = pst_lcm_shell_open(&conf, &s, err);
     if (!rc)
         rc = pst_lcm_shell_connect(s, err);
     if (!rc)
-        pst_log(PST_LOG_INFO, "lcm", "event=ready site=%s", o->site);
+        pst_log(PST_LOG_INFO, "lcm", "event=ready site=%s node=%s epoch=%lld", o->site, node.name, (long long)node.epoch);
     while (!rc && !pst_stop_requested())
         rc = pst_lcm_shell_round(s, 100, err);
     if (s && site_stop && (!rc || rc == PST_ESTOPPED)) {
@@ -92,6 +100,7 @@ static int run_site(const lcm_opts *o, const pst_settings *settings, const char 
         rc = pst_lcm_shell_stop_site(s, err);
     }
     pst_lcm_shell_close(s);
+    pst_node_id_done(&node);
     for (char **v = env; v && *v; v++)
         free(*v);
     free(env);
@@ -112,6 +121,9 @@ static int lcm_run(int argc, char **argv)
         rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument '%s'", args[0]);
     else if (!rc && !pst_run_name_ok(o.site))
         rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no site name: letters, digits, . _ -", o.site);
+    else if (!rc && o.node && (!pst_run_name_ok(o.node) || strlen(o.node) > 60))
+        rc =
+            pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no node name: letters, digits, . _ -, at most 60", o.node);
     else if (!rc && !(o.overcommit > 0 && o.overcommit <= 1000))
         rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--overcommit must be above 0 and at most 1000");
     if (rc < 0) {

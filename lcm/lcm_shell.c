@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/map.h"
 #include "common/base/stop.h"
+#include "lcm/commands.h"
 #include "lcm/expected.h"
 #include "schemas/manifest.h"
 
@@ -17,6 +18,7 @@
 #define LAST_WORD_MS     3000
 #define FENCED_WINDOW_US 60000000
 #define FENCED_MAX       5
+#define HELD_WAIT_MS     5
 
 struct pst_lcm_shell {
     pst_lcm_shell_conf conf;
@@ -27,12 +29,14 @@ struct pst_lcm_shell {
     pst_txn *txn;
     pst_producer *side; /* heartbeats; reports while the site is being stopped */
     pst_lcm_expected *expected;
+    pst_lcm_commands *commands;
     pst_lcm_actions outbox;         /* REPORTs that are not committed */
     pst_lcm_actions deferred;       /* what follows their commit */
+    pst_lcm_actions fenced_gangs;   /* while comparing */
     const pst_job_command *command; /* being stepped, for INTEND */
     char host[256];
     char *reporter, *worker_id;
-    int64_t next_tick_us, next_heartbeat_us, polled_us;
+    int64_t next_tick_us, next_heartbeat_us;
     int64_t fenced_us; /* monotonic: begin of the window in which these are counted */
     int fenced;
     bool compared; /* the Trainer's view was compared with ours */
@@ -58,6 +62,7 @@ static void intend(pst_lcm_shell *s, const pst_lcm_action *a)
     pst_run_spec spec = {.training_id = (char *)a->training_id,
                          .generation = a->generation,
                          .site = (char *)s->conf.site,
+                         .node = s->conf.node->name,
                          .state_dir = (char *)s->conf.state_dir,
                          .name = d->name,
                          .user = d->user,
@@ -71,7 +76,7 @@ static void intend(pst_lcm_shell *s, const pst_lcm_action *a)
                          .gpus = d->gpus,
                          .memory_bytes = d->memory_bytes,
                          .grace_ms = d->grace_ms};
-    int rc = s->conf.launcher->intend(s->launcher, &spec, &err);
+    int rc = s->conf.launcher->intend(s->launcher, &spec, a->command.nonce, &err);
     if (rc < 0)
         pst_log_err("lcm", &err);
     feed(s, (pst_lcm_event){.type = rc < 0 ? PST_LCM_INTENT_FAILED : PST_LCM_INTENDED,
@@ -98,16 +103,18 @@ static void record_wish(pst_lcm_shell *s, const pst_lcm_action *a)
 static void feed(pst_lcm_shell *s, pst_lcm_event e)
 {
     pst_lcm_actions a = {0};
-    if (!e.now_us)
-        e.now_us = pst_now_us();
+    e.now_us = pst_mono_us(); /* grace is time that passes, whatever becomes of the clock */
     pst_lcm_step(s->core, &e, &a);
-    for (size_t i = 0; i < a.n; i++)
+    for (size_t i = 0; i < a.n; i++) {
+        if (!a.at[i].exit.time_us)
+            a.at[i].exit.time_us = pst_now_us();
         switch (a.at[i].type) {
         case PST_LCM_INTEND: intend(s, &a.at[i]); break;
         case PST_LCM_REPORT: push(&s->outbox, &a.at[i]); break;
         case PST_LCM_STOP: record_wish(s, &a.at[i]); break;
         default: push(&s->deferred, &a.at[i]); break;
         }
+    }
     pst_lcm_actions_done(&a);
 }
 
@@ -178,19 +185,20 @@ static void perform_deferred(pst_lcm_shell *s)
 
 static int encode_report(pst_lcm_shell *s, const pst_lcm_action *a, pst_buf *out, pst_err *err)
 {
-    static const enum pst_report_type types[] = {[PST_LCM_SAY_DEPLOYING] = PST_REPORT_TYPE_DEPLOYING,
-                                                 [PST_LCM_SAY_DEPLOY_FAILED] = PST_REPORT_TYPE_DEPLOY_FAILED,
-                                                 [PST_LCM_SAY_EXITED] = PST_REPORT_TYPE_EXITED,
-                                                 [PST_LCM_SAY_LOST] = PST_REPORT_TYPE_LOST,
-                                                 [PST_LCM_SAY_CLEANED] = PST_REPORT_TYPE_CLEANED};
+    static const enum pst_report_type types[] = {
+        [PST_LCM_SAY_DEPLOYING] = PST_REPORT_TYPE_DEPLOYING, [PST_LCM_SAY_DEPLOY_FAILED] = PST_REPORT_TYPE_DEPLOY_FAILED,
+        [PST_LCM_SAY_EXITED] = PST_REPORT_TYPE_EXITED,       [PST_LCM_SAY_LOST] = PST_REPORT_TYPE_LOST,
+        [PST_LCM_SAY_CLEANED] = PST_REPORT_TYPE_CLEANED,     [PST_LCM_SAY_REFUSED] = PST_REPORT_TYPE_OTHER};
     const pst_run_exit *x = &a->exit;
     pst_str_pair wish = {(char *)"wish", (char *)pst_run_wish_name(x->wish)};
     pst_process_report r = {.training_id = (char *)a->training_id,
                             .generation = a->generation,
                             .process = *a->process ? (char *)a->process : NULL,
                             .type = types[a->say],
-                            .time = x->time_us ? x->time_us : pst_now_us(),
+                            .time = x->time_us,
                             .reporter = s->reporter,
+                            .node = s->conf.node->name,
+                            .nonce = (char *)a->nonce,
                             .host = s->host,
                             .has_exit_code = x->has_exit_code,
                             .exit_code = x->exit_code,
@@ -228,63 +236,68 @@ static int send_outbox(pst_lcm_shell *s, bool by_txn, pst_err *err)
 
 /* ---- commands ---------------------------------------------------------------------------------------------------------------- */
 
-static bool to_event(const pst_job_command *c, pst_lcm_event *ret)
+static pst_lcm_event to_event(const pst_job_command *c)
 {
     static const pst_lcm_command_kind kinds[] = {[PST_JOB_COMMAND_TYPE_DEPLOY] = PST_LCM_DEPLOY,
                                                  [PST_JOB_COMMAND_TYPE_HALT] = PST_LCM_HALT,
                                                  [PST_JOB_COMMAND_TYPE_KILL] = PST_LCM_KILL,
-                                                 [PST_JOB_COMMAND_TYPE_CLEAN] = PST_LCM_CLEAN};
-    if ((size_t)c->command >= sizeof kinds / sizeof *kinds || !pst_run_name_ok(c->training_id) || c->generation < 0)
-        return false;
-    if (c->command == PST_JOB_COMMAND_TYPE_DEPLOY && (!c->spec || c->generation < 1))
-        return false;
-    *ret = (pst_lcm_event){
+                                                 [PST_JOB_COMMAND_TYPE_CLEAN] = PST_LCM_CLEAN,
+                                                 [PST_JOB_COMMAND_TYPE_CHECK] = PST_LCM_CHECK};
+    pst_lcm_event e = {
         .type = PST_LCM_COMMAND, .training_id = c->training_id, .generation = c->generation, .command = {.kind = kinds[c->command]}};
+    snprintf(e.command.nonce, sizeof e.command.nonce, "%s", c->nonce);
     if (c->command != PST_JOB_COMMAND_TYPE_DEPLOY)
-        return true;
+        return e;
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
     pst_manifest_parse(c->spec->manifest, strlen(c->spec->manifest), &m, &errors,
                        &warnings); /* the supervisor says what is wrong with it */
-    ret->command.learners = c->spec->learners;
-    ret->command.parameter_servers = m.parameter_servers;
-    ret->command.gpus = c->spec->gpus;
-    ret->command.grace_ms = c->spec->grace_ms;
+    e.command.learners = c->spec->learners;
+    e.command.parameter_servers = m.parameter_servers;
+    e.command.gpus = c->spec->gpus;
+    e.command.grace_ms = c->spec->grace_ms;
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
-    return true;
+    return e;
 }
 
-/* 0, or RETRY: the record must be seen again. */
-static int take_record(pst_lcm_shell *s, const pst_record *rec, pst_err *err)
+static void drain_node(pst_lcm_shell *s, bool draining)
 {
-    pst_job_command c;
-    pst_lcm_event e;
-    if (!rec->value)
-        return 0;
-    int rc = pst_codec_decode(s->conf.client->codec, &pst_job_command_type, rec->value, rec->value_len, rec->timestamp_ms, &c, err);
-    if (rc < 0 && err->cls == PST_CLASS_RETRY)
-        return rc;
-    if (rc < 0) {
-        pst_err_prefix(err, "command %s[%d] offset %lld is left out", rec->topic, rec->partition, (long long)rec->offset);
-        pst_log_err("lcm", err);
-        pst_err_clear(err);
-        return 0;
+    pst_err err = {0};
+    if (pst_node_id_drain(s->conf.node, draining, &err) < 0)
+        pst_log_err("lcm", &err);
+    pst_log(PST_LOG_INFO, "lcm", "event=%s node=%s", draining ? "draining" : "accepting", s->conf.node->name);
+    s->next_heartbeat_us = 0; /* said at once */
+}
+
+static void on_command(void *arg, const pst_job_command *c)
+{
+    pst_lcm_shell *s = arg;
+    if (c->command == PST_JOB_COMMAND_TYPE_DRAIN || c->command == PST_JOB_COMMAND_TYPE_ACCEPT) {
+        drain_node(s, c->command == PST_JOB_COMMAND_TYPE_DRAIN);
+        return;
     }
-    if (strcmp(c.site, s->conf.site)) {
-        /* another site's */
-    } else if (!to_event(&c, &e)) {
-        pst_log(PST_LOG_WARN, "lcm", "event=command_malformed training_id=%.100s command=%d", c.training_id, (int)c.command);
-    } else if (!pst_lcm_expected_allows(s->expected, rec, s->polled_us, &c, pst_lcm_generation(s->core, c.training_id))) {
-        pst_log(PST_LOG_INFO, "lcm", "event=command_outdated training_id=%s generation=%d", c.training_id, c.generation);
-    } else {
-        s->command = &c;
-        feed(s, e);
-        s->command = NULL;
-    }
-    pst_event_clear(&pst_job_command_type, &c);
-    return 0;
+    s->command = c;
+    feed(s, to_event(c));
+    s->command = NULL;
+}
+
+static int generation_here(void *arg, const char *training_id)
+{
+    pst_lcm_shell *s = arg;
+    return pst_lcm_generation(s->core, training_id);
+}
+
+/* For whoever looks into it: the topic keeps what was refused. The Trainer concludes nothing from it. */
+static void on_refused(void *arg, const pst_job_command *c, const char *reason)
+{
+    pst_lcm_shell *s = arg;
+    pst_lcm_action x = {.type = PST_LCM_REPORT, .generation = c->generation, .say = PST_LCM_SAY_REFUSED, .exit.time_us = pst_now_us()};
+    snprintf(x.training_id, sizeof x.training_id, "%s", c->training_id);
+    snprintf(x.exit.reason, sizeof x.exit.reason, "node %s refused a %s: %s", s->conf.node->name, pst_job_command_type_text(c->command),
+             reason);
+    push(&s->outbox, &x);
 }
 
 /* One transaction around what was polled and what waits. */
@@ -296,7 +309,7 @@ static int commit_round(pst_lcm_shell *s, const pst_batch *b, pst_err *err)
     size_t done = 0;
     for (; done < b->n; done++) {
         const pst_record *r = &b->records[done];
-        if ((rc = take_record(s, r, err)) < 0)
+        if ((rc = pst_lcm_commands_take(s->commands, r, err)) < 0)
             break;
         pst_consumer_mark(s->consumer, r->topic, r->partition, r->offset + 1);
     }
@@ -351,7 +364,9 @@ static void heartbeat(pst_lcm_shell *s, const char *state)
                           .site = (char *)s->conf.site,
                           .host = s->host,
                           .time = pst_now_us(),
-                          .state = (char *)state,
+                          .node = s->conf.node->name,
+                          .epoch = s->conf.node->epoch,
+                          .state = (char *)(s->conf.node->draining && !strcmp(state, "running") ? "draining" : state),
                           .cpus = s->inventory.cpus * s->conf.overcommit,
                           .memory_bytes = s->inventory.memory_bytes,
                           .gpus = s->inventory.gpus,
@@ -399,12 +414,40 @@ static void on_expected(void *arg, const char *training_id, int generation)
     feed(arg, (pst_lcm_event){.type = PST_LCM_EXPECTED, .training_id = training_id, .generation = generation});
 }
 
-/* Static membership: a restarted LCM takes the place of its dead predecessor at once instead of waiting for its session to time out. */
+static void on_living(void *arg, const char *training_id, int generation)
+{
+    pst_lcm_shell *s = arg;
+    if (!pst_lcm_expected_fences(s->expected, training_id, generation))
+        return;
+    pst_lcm_action x = {.generation = generation};
+    snprintf(x.training_id, sizeof x.training_id, "%s", training_id);
+    push(&s->fenced_gangs, &x);
+}
+
+/* Both ways: what should live here and does not, what lives here and was given up while we were silent. */
+static void compare(pst_lcm_shell *s)
+{
+    pst_lcm_expected_each(s->expected, on_expected, s);
+    pst_lcm_each_living(s->core, on_living, s);
+    for (size_t i = 0; i < s->fenced_gangs.n; i++) {
+        const pst_lcm_action *x = &s->fenced_gangs.at[i];
+        pst_log(
+            PST_LOG_WARN, "lcm",
+            "event=fenced training_id=%s generation=%d reason=\"it was given up while this node was silent; what is left of it is ended\"",
+            x->training_id, x->generation);
+        feed(s,
+             (pst_lcm_event){
+                 .type = PST_LCM_COMMAND, .training_id = x->training_id, .generation = x->generation, .command = {.kind = PST_LCM_KILL}});
+    }
+    pst_lcm_actions_done(&s->fenced_gangs);
+}
+
+/* A group, a member and a transactional id of its own for each node. Static membership: a restarted LCM takes the place of its dead predecessor at once instead of waiting for its session to time out. */
 static int open_input(pst_lcm_shell *s, pst_err *err)
 {
     const pst_client *c = s->conf.client;
     const char *topic = pst_client_topic(c, PST_TOPIC_JOBS_COMMANDS);
-    char *group = pst_sprintf("%slcm.%s", c->settings->prefix.value, s->conf.site);
+    char *group = pst_sprintf("%slcm.%s.%s", c->settings->prefix.value, s->conf.site, s->conf.node->name);
     pst_consumer_opts opts = {
         .group = group, .topics = &topic, .n_topics = 1, .start = PST_START_EARLIEST, .instance_id = s->conf.at_least_once ? NULL : group};
     int rc = pst_consumer_new(c->bus, &opts, &s->consumer, err);
@@ -424,8 +467,8 @@ static void close_input(pst_lcm_shell *s)
     s->consumer = NULL;
 }
 
-/* Who holds the site's lock has no rival on this computer: being fenced comes from our own shadow (a request of ours that was answered while
- * we thought it lost). We come back under the same name; only if that happens again and again somebody else runs this site. */
+/* Who holds the lock of its node's folder has no rival: being fenced comes from our own shadow (a request of ours that was answered while
+ * we thought it lost). We come back under the same name; only if that happens again and again there is a copy of this state folder. */
 static int come_back(pst_lcm_shell *s, pst_err *err)
 {
     int64_t now = pst_mono_us();
@@ -434,7 +477,8 @@ static int come_back(pst_lcm_shell *s, pst_err *err)
         s->fenced = 0;
     }
     if (++s->fenced > FENCED_MAX) {
-        pst_err_prefix(err, "another LCM runs site %s", s->conf.site);
+        pst_err_prefix(err, "another LCM runs as node %s of site %s (a copy of the state folder %s?)", s->conf.node->name, s->conf.site,
+                       s->conf.state_dir);
         return PST_EFENCED;
     }
     pst_log_err("lcm", err);
@@ -447,20 +491,22 @@ int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
 {
     pst_batch b;
     bool waiting = s->outbox.n || s->deferred.n;
-    int rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 100, .timeout_ms = waiting ? 0 : timeout_ms}, &b, err);
+    int wait_ms = waiting ? 0 : pst_lcm_commands_held(s->commands) ? HELD_WAIT_MS : timeout_ms;
+    int rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 100, .timeout_ms = wait_ms}, &b, err);
     if (rc == PST_EFENCED)
         return come_back(s, err);
     if (rc < 0)
         return rc;
-    s->polled_us = pst_mono_us();
     if (err->cls == PST_CLASS_RETRY) {
         pst_log_err("lcm", err);
         pst_err_clear(err);
     }
     tick(s, "running");
-    if (!s->compared && !b.n && pst_consumer_lag(s->consumer) == 0) { /* caught up: what the Trainer thinks lives here must be known now */
-        s->compared = true;
-        pst_lcm_expected_each(s->expected, on_expected, s);
+    pst_lcm_expected_poll(s->expected);
+    pst_lcm_commands_again(s->commands);
+    if (!s->compared && !b.n && pst_consumer_lag(s->consumer) == 0 && !pst_lcm_commands_held(s->commands)) {
+        s->compared = true; /* caught up: what the Trainer thinks lives here must be known now */
+        compare(s);
     }
     if (!b.n && !s->outbox.n && s->deferred.n) { /* nothing to say about it: no transaction needed */
         perform_deferred(s);
@@ -521,14 +567,16 @@ static void on_found(void *arg, const pst_launcher_news *n)
 {
     pst_lcm_shell *s = arg;
     if (n->spec) {
-        feed(s, (pst_lcm_event){.type = PST_LCM_FOUND_GANG,
-                                .training_id = n->training_id,
-                                .generation = n->generation,
-                                .command = {.kind = PST_LCM_DEPLOY,
-                                            .learners = n->spec->learners,
-                                            .parameter_servers = n->spec->parameter_servers,
-                                            .gpus = n->spec->gpus,
-                                            .grace_ms = n->spec->grace_ms}});
+        pst_lcm_event e = {.type = PST_LCM_FOUND_GANG,
+                           .training_id = n->training_id,
+                           .generation = n->generation,
+                           .command = {.kind = PST_LCM_DEPLOY,
+                                       .learners = n->spec->learners,
+                                       .parameter_servers = n->spec->parameter_servers,
+                                       .gpus = n->spec->gpus,
+                                       .grace_ms = n->spec->grace_ms}};
+        snprintf(e.command.nonce, sizeof e.command.nonce, "%s", n->nonce);
+        feed(s, e);
         return;
     }
     if (n->seen == PST_LCM_SEEN_ALIVE)
@@ -549,8 +597,8 @@ int pst_lcm_shell_open(const pst_lcm_shell_conf *conf, pst_lcm_shell **ret_shell
     pst_lcm_shell *s = pst_alloc(sizeof *s);
     s->conf = *conf;
     gethostname(s->host, sizeof s->host - 1);
-    s->reporter = pst_sprintf("lcm:%s", conf->site);
-    s->worker_id = pst_sprintf("lcm.%s", conf->site);
+    s->reporter = pst_sprintf("lcm:%s", conf->node->name);
+    s->worker_id = pst_sprintf("lcm.%s", conf->node->name);
     int rc = conf->launcher->open(&(pst_launcher_conf){.state_dir = conf->state_dir, .site = conf->site, .environ = conf->environ},
                                   &s->launcher, err);
     if (!rc) {
@@ -571,7 +619,7 @@ int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
 {
     pst_client *c = s->conf.client;
     int rc = pst_producer_new(c->bus, &(pst_producer_opts){.linger_ms = 0}, &s->side, err);
-    while (!rc && (rc = pst_lcm_expected_read(c, s->conf.site, &s->expected, err)) < 0 && err->cls == PST_CLASS_RETRY) {
+    while (!rc && (rc = pst_lcm_expected_open(c, s->conf.node->name, &s->expected, err)) < 0 && err->cls == PST_CLASS_RETRY) {
         pst_log_err("lcm", err);
         pst_err_clear(err);
         if (pst_stop_requested()) {
@@ -583,6 +631,15 @@ int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
         pst_sleep_ms(500);
         rc = 0;
     }
+    if (!rc)
+        s->commands = pst_lcm_commands_new(&(pst_lcm_commands_conf){.client = c,
+                                                                    .site = s->conf.site,
+                                                                    .node = s->conf.node->name,
+                                                                    .expected = s->expected,
+                                                                    .generation = generation_here,
+                                                                    .follow = on_command,
+                                                                    .refused = on_refused,
+                                                                    .arg = s});
     if (!rc)
         rc = open_input(s, err);
     return rc;
@@ -598,6 +655,7 @@ void pst_lcm_shell_close(pst_lcm_shell *s)
     }
     close_input(s);
     pst_producer_free(s->side);
+    pst_lcm_commands_free(s->commands);
     pst_lcm_expected_free(s->expected);
     pst_lcm_actions_done(&s->outbox);
     pst_lcm_actions_done(&s->deferred);

@@ -8,10 +8,12 @@
 
 #include "common/client/client.h"
 #include "lcm/launcher.h"
+#include "lcm/node_id.h"
 
 typedef struct pst_lcm_shell_conf {
     pst_client *client;
     const char *site, *state_dir;
+    pst_node_id *node; /* borrowed; DRAIN changes it */
     const pst_launcher_ops *launcher;
     const char *const *environ; /* for supervisors */
     double overcommit;          /* of processors */

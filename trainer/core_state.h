@@ -1,4 +1,4 @@
-/* core_state.h - the inside of the Trainer's core, shared by trainer_core.c, requests.c, reports.c and queue.c only. */
+/* core_state.h - the inside of the Trainer's core, shared by trainer_core.c, requests.c, reports.c, queue.c and nodes.c only. */
 #ifndef PST_TRAINER_CORE_STATE_H
 #define PST_TRAINER_CORE_STATE_H
 
@@ -19,6 +19,7 @@ typedef struct pst_needs {
 } pst_needs;
 
 typedef struct pst_site pst_site;
+typedef struct pst_node pst_node;
 
 typedef struct pst_job {
     pst_job_state s;
@@ -27,21 +28,34 @@ typedef struct pst_job {
     int64_t deadline_us, grace_us;
     pst_needs needs; /* of the whole gang */
     pst_site *site;
-    bool queued; /* stands in site->queue */
-    bool unsaid; /* queued, and the QUEUED event with the reason is still to come */
-    bool dirty;  /* its state is to be published at the end of this step */
+    pst_node *node; /* of the present generation, while charged */
+    bool queued;    /* stands in site->queue */
+    bool unsaid;    /* queued, and the QUEUED event with the reason is still to come */
+    bool dirty;     /* its state is to be published at the end of this step */
     bool charged;
     size_t live_at;        /* place in core->live + 1; 0 = not there */
     int64_t checkpoint_us; /* time of the last checkpoint report: an older or equal one is a repetition */
     int64_t result_us;     /* the same for results that are no model */
+    int64_t checked_us;    /* when its node was last asked whether it has the generation */
 } pst_job;
+
+/* One LCM: a computer, or a part of one. */
+struct pst_node {
+    char *name;
+    pst_site *site;
+    bool known;     /* it has reported */
+    bool accepting; /* its last report said running */
+    bool stopped;   /* … stopped */
+    bool lost;      /* a person said so; until it reports again */
+    bool proves;    /* it knows nonces */
+    int64_t epoch, seen_us;
+    pst_needs capacity, used;
+};
 
 struct pst_site {
     char *name;
-    bool known;     /* an LCM has reported */
-    bool accepting; /* its last report said running */
-    int64_t seen_us;
-    pst_needs capacity, used;
+    pst_node **nodes; /* by name */
+    size_t n_nodes;
     pst_job **queue; /* by (priority down, submitted_at, training_id) */
     size_t n_queue, cap_queue, n_unsaid;
 };
@@ -49,8 +63,8 @@ struct pst_site {
 struct pst_trainer_core {
     pst_trainer_policy policy;
     pst_trainer_counts counts;
-    pst_map jobs, sites;
-    pst_job **live; /* deployed jobs, for deadlines */
+    pst_map jobs, sites, nodes; /* nodes: "site/name" */
+    pst_job **live;             /* deployed jobs, for deadlines */
     size_t n_live, cap_live;
     pst_job **dirty;
     size_t n_dirty, cap_dirty;
@@ -58,6 +72,8 @@ struct pst_trainer_core {
     pst_map deleted;  /* training ids whose tombstone is known */
     size_t by_state[PST_JOB_PUBLIC_STATE_TERMINATED + 1];
     int64_t now_us;       /* of the present step */
+    int64_t tick_us;      /* of the last tick */
+    int64_t watch_us;     /* since when it has listened without a gap */
     int64_t submitted_us; /* of the last job admitted */
     pst_actions *out;
 };
@@ -82,6 +98,12 @@ pst_job *pst_core_adopt(pst_trainer_core *c, pst_job_state *take); /* the state 
 void pst_core_read_manifest(pst_job *j);
 void pst_core_set_text(char **text, const char *value); /* replaces; NULL = null */
 
+/* The answer to a request that is about no job: sequence 0. */
+void pst_core_answer(pst_trainer_core *c, const char *request_id, const pst_say *say);
+void pst_core_command_node(pst_trainer_core *c, const pst_node *n, enum pst_job_command_type command, const char *request_id,
+                           const char *reason);
+void pst_core_tell_node(pst_trainer_core *c, const pst_node *n, const char *state); /* onto `workers`, under the node's key */
+
 /* ---- requests.c */
 void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in);
 void pst_core_bad_request(pst_trainer_core *c, const pst_trainer_in *in);
@@ -91,20 +113,37 @@ void pst_core_fulfil_wish(pst_trainer_core *c, pst_job *j);
 /* ---- reports.c */
 void pst_core_report(pst_trainer_core *c, const pst_process_report *r);
 void pst_core_deadlines(pst_trainer_core *c);
+void pst_core_conclude(pst_trainer_core *c, pst_job *j); /* nothing while a process lives; j may be freed */
+void pst_core_start_failing(pst_trainer_core *c, pst_job *j, const char *code, const char *reason);
 /* live, and being stopped because something failed: the first failure stands in s.reason_code */
 bool pst_job_is_failing(const pst_job *j);
 
 /* ---- queue.c */
 pst_site *pst_core_site(pst_trainer_core *c, const char *name); /* made when new */
-void pst_core_worker(pst_trainer_core *c, const pst_worker_state *w, int64_t seen_us);
-void pst_queue_add(pst_trainer_core *c, pst_job *j);    /* into its site's queue; the event comes from pst_queue_run */
-void pst_queue_remove(pst_trainer_core *c, pst_job *j); /* fine when it is not queued */
-void pst_queue_run(pst_trainer_core *c);                /* deploys what fits, says why the rest waits */
-void pst_core_charge(pst_trainer_core *c, pst_job *j);
-void pst_core_release(pst_trainer_core *c, pst_job *j); /* fine when it is not charged */
+void pst_queue_add(pst_trainer_core *c, pst_job *j);            /* into its site's queue; the event comes from pst_queue_run */
+void pst_queue_remove(pst_trainer_core *c, pst_job *j);         /* fine when it is not queued */
+void pst_queue_run(pst_trainer_core *c);                        /* deploys what fits, says why the rest waits */
 void pst_site_free(void *site);
-/* More than the whole site? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
-char *pst_queue_never(const pst_site *site, const pst_needs *needs);
 pst_needs pst_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus);
+
+/* ---- nodes.c */
+pst_node *pst_core_node(pst_trainer_core *c, const char *site, const char *name); /* made when new */
+void pst_node_free(void *node);
+void pst_core_worker(pst_trainer_core *c, const pst_worker_state *w, int64_t seen_us);
+void pst_core_attend(pst_trainer_core *c);              /* at each tick, first */
+void pst_core_charge(pst_trainer_core *c, pst_job *j);  /* to s.node */
+void pst_core_release(pst_trainer_core *c, pst_job *j); /* fine when it is not charged */
+/* More than any node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
+char *pst_queue_never(const pst_site *site, const pst_needs *needs);
+/* The node that takes it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */
+pst_node *pst_site_place(const pst_trainer_core *c, const pst_job *j, char **ret_why, bool *ret_bound);
+/* Node, epoch and nonce of a command; their digests into the state. */
+void pst_core_sign(pst_trainer_core *c, pst_job *j, pst_job_command *cmd);
+/* Does the report come from where the generation was given to? Else it is counted, and its node asked where that may help. */
+bool pst_core_believes(pst_trainer_core *c, pst_job *j, const pst_process_report *r);
+/* The wish that is to be forced, if its node is silent: true when the job has ended by it; j may be freed then. */
+bool pst_core_force(pst_trainer_core *c, pst_job *j);
+void pst_core_silences(pst_trainer_core *c); /* says which live jobs wait for a silent node, and when it is back */
+void pst_core_node_request(pst_trainer_core *c, const pst_job_request *r, const char *by);
 
 #endif

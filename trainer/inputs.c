@@ -147,6 +147,12 @@ static int decode_own(pst_shell *s, const pst_record *r, const pst_type *type, v
     return rc < 0 && e.cls == PST_CLASS_RETRY ? PST_EAGAIN : rc;
 }
 
+/* The first hundred, then every thousandth: a flood of them must not fill the disk. */
+static bool said_now(uint64_t before)
+{
+    return before < 100 || before % 1000 == 999;
+}
+
 int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err)
 {
     pst_process_report report = {0};
@@ -154,7 +160,14 @@ int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err)
     if (rc)
         return rc > 0 ? 0 : rc;
     char *traceparent = traceparent_of(r);
+    uint64_t untrusted = pst_trainer_core_counts(s->core)->reports_untrusted;
     rc = step(s, &(pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &report}, traceparent, err);
+    if (pst_trainer_core_counts(s->core)->reports_untrusted > untrusted && said_now(untrusted))
+        pst_log(PST_LOG_WARN, "trainer",
+                "event=report_not_believed training_id=%.100s generation=%d type=%s reporter=%.100s partition=%d offset=%lld count=%llu "
+                "reason=\"it does not have the nonce of the generation, or names another node\"",
+                report.training_id, report.generation, pst_report_type_text(report.type), report.reporter, r->partition,
+                (long long)r->offset, (unsigned long long)untrusted + 1);
     free(traceparent);
     pst_event_clear(&pst_process_report_type, &report);
     return rc;

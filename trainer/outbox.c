@@ -97,9 +97,17 @@ static int add(pst_outbox *o, const pst_action *a, const char *traceparent, pst_
         l.topic = PST_TOPIC_JOBS_COMMANDS;
         type = &pst_job_command_type;
         event = &a->command;
-        l.id = pst_sprintf("%s/%d/%s", a->key, a->command.generation, pst_job_command_type_text(a->command.command));
+        l.id = pst_sprintf("%s/%d/%s", a->key ? a->key : "", a->command.generation, pst_job_command_type_text(a->command.command));
         l.type = "penstock.JobCommand";
         l.time_us = a->command.time;
+        break;
+    case PST_DO_WORKER:
+        l.topic = PST_TOPIC_WORKERS;
+        type = &pst_worker_state_type;
+        event = &a->worker;
+        l.id = pst_sprintf("%s/%lld/%s", a->key, (long long)a->worker.epoch, a->worker.state);
+        l.type = "penstock.WorkerState";
+        l.time_us = a->worker.time;
         break;
     case PST_DO_TOMBSTONE: l.topic = PST_TOPIC_JOBS_STATE; break;
     }

@@ -35,41 +35,9 @@ void pst_site_free(void *site)
     if (!s)
         return;
     free(s->name);
+    free(s->nodes);
     free(s->queue);
     free(s);
-}
-
-void pst_core_worker(pst_trainer_core *c, const pst_worker_state *w, int64_t seen_us)
-{
-    if (strcmp(w->kind, "lcm"))
-        return;
-    pst_site *s = pst_core_site(c, w->site);
-    s->known = true;
-    s->accepting = !strcmp(w->state, "running");
-    s->seen_us = seen_us > s->seen_us ? seen_us : s->seen_us;
-    s->capacity.cpu = llround((c->policy.cpus > 0 ? c->policy.cpus : w->cpus) * PST_CPU_UNIT);
-    s->capacity.memory = c->policy.memory_bytes > 0 ? c->policy.memory_bytes : w->memory_bytes;
-    s->capacity.gpus = c->policy.gpus >= 0 ? c->policy.gpus : w->gpus;
-}
-
-void pst_core_charge(pst_trainer_core *c, pst_job *j)
-{
-    PST_ASSERT(!j->charged);
-    j->charged = true;
-    j->site->used.cpu += j->needs.cpu;
-    j->site->used.memory += j->needs.memory;
-    j->site->used.gpus += j->needs.gpus;
-}
-
-void pst_core_release(pst_trainer_core *c, pst_job *j)
-{
-    if (!j->charged)
-        return;
-    j->charged = false;
-    j->site->used.cpu -= j->needs.cpu;
-    j->site->used.memory -= j->needs.memory;
-    j->site->used.gpus -= j->needs.gpus;
-    PST_ASSERT(j->site->used.cpu >= 0 && j->site->used.memory >= 0 && j->site->used.gpus >= 0);
 }
 
 /* ---- the queue of one site --------------------------------------------------------------------------------------------------- */
@@ -125,57 +93,6 @@ void pst_queue_remove(pst_trainer_core *c, pst_job *j)
     j->queued = j->unsaid = false;
 }
 
-/* ---- sentences --------------------------------------------------------------------------------------------------------------- */
-
-static char *gib(int64_t bytes)
-{
-    return pst_sprintf("%.4g GiB", (double)bytes / (double)((int64_t)1 << 30));
-}
-
-/* "2 CPUs: 1 of 4 free" for each thing of which there is not enough; NULL when it fits. */
-static char *shortage(const pst_needs *needs, const pst_needs *capacity, const pst_needs *used)
-{
-    pst_buf b = {0};
-    pst_needs f = {capacity->cpu - used->cpu, capacity->memory - used->memory, capacity->gpus - used->gpus};
-    f = (pst_needs){f.cpu > 0 ? f.cpu : 0, f.memory > 0 ? f.memory : 0, f.gpus > 0 ? f.gpus : 0};
-    if (needs->cpu > f.cpu)
-        pst_buf_printf(&b, "%.6g CPUs: %.6g of %.6g free", (double)needs->cpu / PST_CPU_UNIT, (double)f.cpu / PST_CPU_UNIT,
-                       (double)capacity->cpu / PST_CPU_UNIT);
-    if (needs->memory > f.memory) {
-        char *n = gib(needs->memory), *o = gib(f.memory), *all = gib(capacity->memory);
-        pst_buf_printf(&b, "%s%s of memory: %s of %s free", b.len ? ", " : "", n, o, all);
-        free(n);
-        free(o);
-        free(all);
-    }
-    if (needs->gpus > f.gpus)
-        pst_buf_printf(&b, "%s%lld GPUs: %lld of %lld free", b.len ? ", " : "", (long long)needs->gpus, (long long)f.gpus,
-                       (long long)capacity->gpus);
-    return b.len ? pst_buf_steal(&b) : NULL;
-}
-
-char *pst_queue_never(const pst_site *site, const pst_needs *needs)
-{
-    static const pst_needs nothing = {0};
-    char *text = site->known ? shortage(needs, &site->capacity, &nothing) : NULL;
-    char *never = text ? pst_sprintf("site %s can never run it, even when empty: it needs %s", site->name, text) : NULL;
-    free(text);
-    return never;
-}
-
-/* Why the site takes nothing at the moment, or NULL. */
-static char *site_closed(const pst_trainer_core *c, const pst_site *s)
-{
-    char when[32];
-    if (!s->known)
-        return pst_sprintf("no LCM of site %s has reported yet", s->name);
-    if (!s->accepting)
-        return pst_sprintf("the LCM of site %s is stopping and takes no new jobs", s->name);
-    if (c->now_us - s->seen_us > c->policy.silent_us)
-        return pst_sprintf("the LCM of site %s has not reported since %s", s->name, pst_time_text(s->seen_us, when));
-    return NULL;
-}
-
 /* ---- running it -------------------------------------------------------------------------------------------------------------- */
 
 static void say_queued(pst_trainer_core *c, pst_job *j, const char *reason)
@@ -202,7 +119,7 @@ static void make_processes(pst_job *j)
     }
 }
 
-static void deploy(pst_trainer_core *c, pst_job *j)
+static void deploy(pst_trainer_core *c, pst_job *j, const pst_node *node)
 {
     if (j->unsaid) {
         char *reason = pst_sprintf("it is next, and site %s has room", j->site->name);
@@ -210,6 +127,7 @@ static void deploy(pst_trainer_core *c, pst_job *j)
         free(reason);
     }
     pst_queue_remove(c, j);
+    pst_core_set_text(&j->s.node, node->name);
     pst_core_charge(c, j);
     make_processes(j);
     j->checkpoint_us = j->result_us = 0;
@@ -219,7 +137,7 @@ static void deploy(pst_trainer_core *c, pst_job *j)
     pst_core_set_text(&j->s.reason, NULL);
     pst_core_set_text(&j->s.reason_code, NULL);
     c->counts.deployed++;
-    char *reason = pst_sprintf("generation %d goes to site %s", j->s.generation, j->site->name);
+    char *reason = pst_sprintf("generation %d goes to node %s of site %s", j->s.generation, node->name, j->site->name);
     pst_core_emit(c, j, PST_JOB_EVENT_TYPE_DEPLOYING, PST_JOB_PUBLIC_STATE_PENDING, &(pst_say){.reason = reason});
     pst_core_command(c, j, PST_JOB_COMMAND_TYPE_DEPLOY, NULL, reason);
     free(reason);
@@ -258,9 +176,9 @@ static void deploy_what_fits(pst_trainer_core *c, pst_site *s)
     while (at < s->n_queue) {
         pst_job *j = s->queue[at];
         char *never = pst_queue_never(s, &j->needs);
-        char *closed = never ? NULL : site_closed(c, s);
-        char *lacks = never || closed ? NULL : shortage(&j->needs, &s->capacity, &s->used);
-        char *reason = closed ? pst_strdup(closed) : lacks ? pst_sprintf("it waits for %s", lacks) : NULL;
+        char *reason = NULL;
+        bool bound = false;
+        const pst_node *node = never ? NULL : pst_site_place(c, j, &reason, &bound);
         bool waits_for_retry = ready_at(j) > c->now_us;
         if (never) {
             fail_never(c, j, never);
@@ -272,13 +190,12 @@ static void deploy_what_fits(pst_trainer_core *c, pst_site *s)
             at++;
         } else if (reason) {
             say_queued(c, j, reason);
+            at += bound; /* those behind it may well run elsewhere */
         } else {
-            deploy(c, j);
+            deploy(c, j, node);
         }
         free(never);
-        free(closed);
-        free(lacks);
-        bool blocks = reason && !waits_for_retry;
+        bool blocks = reason && !waits_for_retry && !bound;
         free(reason);
         if (blocks)
             return;

@@ -113,7 +113,7 @@ static void complete(pst_trainer_core *c, pst_job *j)
 }
 
 /* Called after every change of a process; does nothing while one of them lives. j may be freed (a wish to delete). */
-static void conclude(pst_trainer_core *c, pst_job *j)
+void pst_core_conclude(pst_trainer_core *c, pst_job *j)
 {
     if (count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
         return;
@@ -138,7 +138,7 @@ static void conclude(pst_trainer_core *c, pst_job *j)
 }
 
 /* The first failure of a generation decides its reason; the rest of the gang is ended. */
-static void start_failing(pst_trainer_core *c, pst_job *j, const char *code, const char *reason)
+void pst_core_start_failing(pst_trainer_core *c, pst_job *j, const char *code, const char *reason)
 {
     if (pst_job_is_failing(j))
         return;
@@ -215,7 +215,7 @@ static void process_over(pst_trainer_core *c, pst_job *j, pst_job_process *p, co
     /* Once every learner has done its work, how the parameter servers end (we end them) says nothing. */
     bool after_the_work = !is_learner(p) && learners_have_succeeded(j);
     if (!good && !after_the_work && j->s.wish == PST_JOB_WISH_NONE)
-        start_failing(c, j, code, text);
+        pst_core_start_failing(c, j, code, text);
     else if (good && is_learner(p) && learners_have_succeeded(j) && j->s.wish == PST_JOB_WISH_NONE && !pst_job_is_failing(j) &&
              count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
         pst_core_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, "every learner is done; its parameter servers are ended");
@@ -261,7 +261,7 @@ static void about_processes(pst_trainer_core *c, pst_job *j, const struct step *
     else if (!news)
         c->counts.reports_repeated++;
     else
-        conclude(c, j);
+        pst_core_conclude(c, j);
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------------------- */
@@ -283,8 +283,8 @@ static void deploy_failed(pst_trainer_core *c, pst_job *j, const pst_process_rep
         pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
                       &(pst_say){.actor = r->reporter, .process = r->process, .reason_code = code, .reason = reason});
         if (j->s.wish == PST_JOB_WISH_NONE)
-            start_failing(c, j, code, reason);
-        conclude(c, j);
+            pst_core_start_failing(c, j, code, reason);
+        pst_core_conclude(c, j);
     } else {
         c->counts.reports_repeated++;
     }
@@ -327,6 +327,7 @@ static void checkpoint(pst_trainer_core *c, pst_job *j, const pst_process_report
         return;
     }
     j->checkpoint_us = r->time;
+    pst_core_set_text(&j->s.checkpoint_node, j->s.node);
     pst_complaints details = {0};
     for (size_t i = 0; i < r->n_details; i++)
         pst_complain(&details, r->details[i].key, 0, "%s", r->details[i].value);
@@ -349,6 +350,8 @@ void pst_core_report(pst_trainer_core *c, const pst_process_report *r)
         c->counts.reports_stale++;
         return;
     }
+    if (!pst_core_believes(c, j, r))
+        return;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         if (steps[i].report == r->type) {
             about_processes(c, j, &steps[i], r);
@@ -378,7 +381,7 @@ static void check_deadline(pst_trainer_core *c, pst_job *j)
         return;
     char *reason = pst_sprintf("the deadline of %s was exceeded", pst_span_text(j->deadline_us, span));
     pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason_code = "DEADLINE", .reason = reason});
-    start_failing(c, j, "DEADLINE", reason);
+    pst_core_start_failing(c, j, "DEADLINE", reason);
     free(reason);
 }
 
@@ -388,9 +391,9 @@ static void check_answer(pst_trainer_core *c, pst_job *j)
     if (j->s.state != PST_JOB_PUBLIC_STATE_PENDING || j->s.reason || c->now_us - j->s.since < NO_ANSWER_US ||
         count_from(j, PST_JOB_PROCESS_STATE_STARTED, false) > 0)
         return;
-    char *reason = j->site->known ? pst_sprintf("no process has started yet; the LCM of site %s last reported at %s", j->site->name,
-                                                pst_time_text(j->site->seen_us, when))
-                                  : pst_sprintf("no process has started yet; no LCM of site %s has reported", j->site->name);
+    char *reason = j->node && j->node->known ? pst_sprintf("no process has started yet; the LCM of site %s (node %s) last reported at %s",
+                                                           j->site->name, j->node->name, pst_time_text(j->node->seen_us, when))
+                                             : pst_sprintf("no process has started yet; no LCM of site %s has reported", j->site->name);
     pst_core_set_text(&j->s.reason, reason);
     pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason = reason});
     free(reason);

@@ -44,13 +44,18 @@ static bool is_orphan_answered(const pst_trainer_core *c, const pst_job_request 
     return seen;
 }
 
-static void reject_orphan(pst_trainer_core *c, const pst_job_request *r, const char *mark, const char *training_id, const pst_say *say)
+static void remember_orphan(pst_trainer_core *c, const pst_job_request *r, const char *mark)
 {
     char *key = pst_sprintf("%s %s", mark, r->user);
     if (c->answered.live >= PST_ANSWERED_KEPT)
         pst_map_done(&c->answered, NULL);
     pst_map_put(&c->answered, key, c);
     free(key);
+}
+
+static void reject_orphan(pst_trainer_core *c, const pst_job_request *r, const char *mark, const char *training_id, const pst_say *say)
+{
+    remember_orphan(c, r, mark);
     pst_core_reject(c, NULL, training_id, r->request_id, say);
 }
 
@@ -309,16 +314,36 @@ static void resume(const asked *a)
     free(reason);
 }
 
+/* TERMINATE and DELETE with `force`: also without the job's node, once that is silent. */
+static bool is_forced(const pst_job_request *r)
+{
+    const char *force = pst_str_map_get(r->options, r->n_options, "force");
+    return force && !strcmp(force, "true");
+}
+
+/* Asked once more while it is being stopped: not wrong, and its node hears of it once more. */
+static void stop_again(const asked *a, const char *verb)
+{
+    char *reason = pst_sprintf("%s by %s, as asked before", verb, a->by);
+    pst_core_emit(a->c, a->j, PST_JOB_EVENT_TYPE_TERMINATING, a->j->s.state,
+                  &(pst_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
+    pst_core_command(a->c, a->j, PST_JOB_COMMAND_TYPE_KILL, a->r->request_id, reason);
+    free(reason);
+}
+
 static void terminate(const asked *a)
 {
     pst_job *j = a->j;
     bool ended = pst_job_state_is_ended(j->s.state) && j->s.state != PST_JOB_PUBLIC_STATE_HALTED;
     if (ended) {
         refuse(a, "WRONG_STATE", "the job is %s already", pst_job_public_state_text(j->s.state));
-    } else if (j->s.wish == PST_JOB_WISH_TERMINATE || j->s.wish == PST_JOB_WISH_DELETE) {
-        refuse(a, "WRONG_STATE", "the job is being stopped already: %s", j->s.reason ? j->s.reason : "asked before");
     } else if (pst_job_state_is_live(j->s.state)) {
-        stop(a, PST_JOB_WISH_TERMINATE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated");
+        if (j->s.wish == PST_JOB_WISH_TERMINATE || j->s.wish == PST_JOB_WISH_DELETE)
+            stop_again(a, "terminated");
+        else
+            stop(a, PST_JOB_WISH_TERMINATE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated");
+        j->s.wish_force |= is_forced(a->r);
+        pst_core_force(a->c, j);
     } else {
         char *reason = pst_sprintf("terminated by %s", a->by);
         pst_queue_remove(a->c, j);
@@ -340,10 +365,13 @@ static void delete_job(const asked *a)
 {
     pst_job *j = a->j;
     char *reason = pst_sprintf("deleted by %s", a->by);
-    if (j->s.wish == PST_JOB_WISH_DELETE) {
-        refuse(a, "WRONG_STATE", "the job is being deleted already: %s", j->s.reason ? j->s.reason : "asked before");
-    } else if (pst_job_state_is_live(j->s.state)) {
-        stop(a, PST_JOB_WISH_DELETE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated and deleted");
+    if (pst_job_state_is_live(j->s.state)) {
+        if (j->s.wish == PST_JOB_WISH_DELETE)
+            stop_again(a, "terminated and deleted");
+        else
+            stop(a, PST_JOB_WISH_DELETE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated and deleted");
+        j->s.wish_force |= is_forced(a->r);
+        pst_core_force(a->c, j);
     } else {
         if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) { /* every accepted job has an end */
             pst_queue_remove(a->c, j);
@@ -414,8 +442,7 @@ static void control(pst_trainer_core *c, const pst_job_request *r, const char *m
         case PST_JOB_ACTION_TERMINATE: terminate(&a); break;
         case PST_JOB_ACTION_DELETE: delete_job(&a); break;
         case PST_JOB_ACTION_REPRIORITISE: reprioritise(&a); break;
-        case PST_JOB_ACTION_SUBMIT:
-        case PST_JOB_ACTION_UNKNOWN: break; /* not here */
+        default: break; /* not here */
         }
     }
     pst_complaints_done(&bad);
@@ -423,12 +450,36 @@ static void control(pst_trainer_core *c, const pst_job_request *r, const char *m
     free(a.by);
 }
 
+/* Of a node, not of a job. Asked again with the same id: counted, as long as we remember; doing it twice does no harm. */
+static void of_node(pst_trainer_core *c, const pst_job_request *r, const char *mark)
+{
+    pst_complaints bad = {0};
+    check_text(&bad, "request_id", r->request_id, true);
+    check_text(&bad, "user", r->user, false);
+    if (is_orphan_answered(c, r, mark)) {
+        c->counts.duplicates++;
+    } else if (bad.n) {
+        char *all = pst_complaints_text(&bad);
+        reject_orphan(c, r, mark, "", &(pst_say){.reason_code = "BAD_REQUEST", .reason = all, .details = &bad});
+        free(all);
+    } else {
+        char *by = asked_by(r);
+        remember_orphan(c, r, mark);
+        pst_core_node_request(c, r, by);
+        free(by);
+    }
+    pst_complaints_done(&bad);
+}
+
 void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in)
 {
     char *mark = request_mark(in->request);
+    pst_job_action action = in->request->action;
     c->counts.requests++;
-    if (in->request->action == PST_JOB_ACTION_SUBMIT)
+    if (action == PST_JOB_ACTION_SUBMIT)
         submit(c, in, mark);
+    else if (action == PST_JOB_ACTION_NODE_DRAIN || action == PST_JOB_ACTION_NODE_RESUME || action == PST_JOB_ACTION_NODE_LOST)
+        of_node(c, in->request, mark);
     else
         control(c, in->request, mark);
     free(mark);
@@ -449,6 +500,7 @@ void pst_core_fulfil_wish(pst_trainer_core *c, pst_job *j)
     char *actor = pst_sprintf("user:%s", j->s.wish_by);
     char *request_id = pst_strdup(j->s.wish_request), *reason = pst_strdup(j->s.reason);
     j->s.wish = PST_JOB_WISH_NONE;
+    j->s.wish_force = false;
     pst_core_set_text(&j->s.wish_by, "");
     pst_core_set_text(&j->s.wish_request, NULL);
     pst_core_set_text(&j->s.reason_code, NULL);

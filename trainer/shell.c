@@ -24,7 +24,7 @@ static void make_metrics(pst_shell_metrics *m)
     m->rejected = pst_metric_gauge(m->set, "penstock_trainer_rejected", "Requests rejected since start.", NULL);
     m->duplicates = pst_metric_gauge(m->set, "penstock_trainer_duplicates", "Requests seen before, since start.", NULL);
     m->reports_ignored =
-        pst_metric_gauge(m->set, "penstock_trainer_reports_ignored", "Late, repeated or unknown reports since start.", NULL);
+        pst_metric_gauge(m->set, "penstock_trainer_reports_ignored", "Late, repeated, unknown or unproven reports since start.", NULL);
     for (int i = 1; i <= PST_JOB_PUBLIC_STATE_TERMINATED; i++)
         m->jobs[i] = pst_metric_gauge(m->set, "penstock_trainer_jobs", "Jobs by state.", "state",
                                       pst_job_public_state_text((pst_job_public_state)i), NULL);
@@ -36,7 +36,7 @@ static void show_metrics(pst_shell *s)
     pst_metric_set(s->metrics.requests, (double)c->requests);
     pst_metric_set(s->metrics.rejected, (double)c->rejected);
     pst_metric_set(s->metrics.duplicates, (double)c->duplicates);
-    pst_metric_set(s->metrics.reports_ignored, (double)(c->reports_stale + c->reports_repeated + c->reports_unknown));
+    pst_metric_set(s->metrics.reports_ignored, (double)(c->reports_stale + c->reports_repeated + c->reports_unknown + c->reports_untrusted));
     for (int i = 1; i <= PST_JOB_PUBLIC_STATE_TERMINATED; i++)
         pst_metric_set(s->metrics.jobs[i], (double)pst_trainer_core_jobs(s->core, (pst_job_public_state)i));
 }

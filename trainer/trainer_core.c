@@ -29,6 +29,7 @@ void pst_actions_clear(pst_actions *a)
         free(a->at[i].key);
         pst_event_clear(&pst_job_event_type, &a->at[i].event);
         pst_event_clear(&pst_job_command_type, &a->at[i].command);
+        pst_event_clear(&pst_worker_state_type, &a->at[i].worker);
     }
     a->n = 0;
 }
@@ -82,6 +83,9 @@ pst_job *pst_core_adopt(pst_trainer_core *c, pst_job_state *take)
     *take = (pst_job_state){0};
     if (!pst_job_state_is_ended(j->s.state)) /* most jobs have ended long ago; a resume reads it then */
         pst_core_read_manifest(j);
+    char **texts[] = {&j->s.node, &j->s.checkpoint_node, &j->s.nonce_sha256, &j->s.claim_sha256, &j->s.spec_sha256};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        *texts[i] = *texts[i] ? *texts[i] : pst_strdup("");
     j->site = pst_core_site(c, j->s.site);
     PST_ASSERT(!pst_map_put(&c->jobs, j->s.training_id, j));
     c->by_state[j->s.state]++;
@@ -230,6 +234,13 @@ void pst_core_reject(pst_trainer_core *c, pst_job *j, const char *training_id, c
     }
 }
 
+void pst_core_answer(pst_trainer_core *c, const char *request_id, const pst_say *say)
+{
+    pst_job_event *e = add_event(c, request_id, PST_JOB_EVENT_TYPE_OTHER, say);
+    e->request_id = pst_strdup(request_id);
+    e->state = PST_JOB_PUBLIC_STATE_UNKNOWN;
+}
+
 static void fill_spec(pst_job *j, pst_deploy_spec *spec)
 {
     spec->name = pst_strdup(j->s.name);
@@ -260,6 +271,41 @@ void pst_core_command(pst_trainer_core *c, pst_job *j, enum pst_job_command_type
         cmd->spec = pst_alloc(sizeof *cmd->spec);
         fill_spec(j, cmd->spec);
     }
+    pst_core_sign(c, j, cmd);
+    mark_dirty(c, j);
+}
+
+void pst_core_command_node(pst_trainer_core *c, const pst_node *n, enum pst_job_command_type command, const char *request_id,
+                           const char *reason)
+{
+    pst_job_command *cmd = &add_action(c, PST_DO_COMMAND, n->name)->command;
+    cmd->training_id = pst_strdup("");
+    cmd->site = pst_strdup(n->site->name);
+    cmd->node = pst_strdup(n->name);
+    cmd->epoch = n->epoch;
+    cmd->nonce = pst_strdup("");
+    cmd->command = command;
+    cmd->time = c->now_us;
+    cmd->request_id = pst_strdup(request_id);
+    cmd->reason = pst_strdup(reason);
+}
+
+void pst_core_tell_node(pst_trainer_core *c, const pst_node *n, const char *state)
+{
+    char *key = n->proves ? pst_sprintf("lcm.%s", n->name) : pst_strdup(n->name);
+    pst_worker_state *w = &add_action(c, PST_DO_WORKER, key)->worker;
+    w->worker_id = key;
+    w->kind = pst_strdup("lcm");
+    w->site = pst_strdup(n->site->name);
+    w->host = pst_strdup("");
+    w->time = n->seen_us;
+    w->state = pst_strdup(state);
+    w->node = pst_strdup(n->proves ? n->name : "");
+    w->epoch = n->epoch;
+    w->cpus = (double)n->capacity.cpu / PST_CPU_UNIT;
+    w->memory_bytes = n->capacity.memory;
+    w->gpus = (int32_t)n->capacity.gpus;
+    w->version = pst_strdup("");
 }
 
 void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_t now_us, pst_actions *ret_actions)
@@ -272,7 +318,11 @@ void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_
     case PST_TRAINER_TOMBSTONE: c->counts.tombstones++; break;
     case PST_TRAINER_REPORT: pst_core_report(c, in->report); break;
     case PST_TRAINER_WORKER: pst_core_worker(c, in->worker, in->seen_us); break;
-    case PST_TRAINER_TICK: pst_core_deadlines(c); break;
+    case PST_TRAINER_TICK:
+        pst_core_attend(c);
+        pst_core_deadlines(c);
+        pst_core_silences(c);
+        break;
     }
     /* Heartbeats of the past (read again after a restart) open no site: without this each one would be another remark on every queued job. */
     if (in->kind == PST_TRAINER_WORKER && now_us - in->seen_us > c->policy.silent_us)
@@ -305,8 +355,10 @@ void pst_trainer_core_reset(pst_trainer_core *c)
         if (c->sites.at[i].key) {
             pst_site *site = c->sites.at[i].value;
             site->n_queue = site->n_unsaid = 0;
-            site->used = (pst_needs){0};
         }
+    for (size_t i = 0; i < c->nodes.n; i++)
+        if (c->nodes.at[i].key)
+            ((pst_node *)c->nodes.at[i].value)->used = (pst_needs){0};
     pst_map_done(&c->answered, NULL);
     pst_map_done(&c->deleted, NULL);
     c->n_live = c->n_dirty = 0;
@@ -319,6 +371,7 @@ void pst_trainer_core_free(pst_trainer_core *c)
         return;
     pst_trainer_core_reset(c);
     pst_map_done(&c->sites, pst_site_free);
+    pst_map_done(&c->nodes, pst_node_free);
     free(c->live);
     free(c->dirty);
     free(c);
@@ -383,9 +436,12 @@ bool pst_trainer_core_used(const pst_trainer_core *c, const char *site, int64_t 
     const pst_site *s = pst_map_get(&c->sites, site);
     if (!s)
         return false;
-    ret_used[0] = s->used.cpu;
-    ret_used[1] = s->used.memory;
-    ret_used[2] = s->used.gpus;
+    ret_used[0] = ret_used[1] = ret_used[2] = 0;
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        ret_used[0] += s->nodes[i]->used.cpu;
+        ret_used[1] += s->nodes[i]->used.memory;
+        ret_used[2] += s->nodes[i]->used.gpus;
+    }
     return true;
 }
 

@@ -8,7 +8,8 @@
  *     pst_actions_clear(&actions);
  *
  * Invariants (checked by tests/sim/sim_trainer.c): a job's events are numbered from 1 without gaps; at most one generation of a job
- * lives; a generation ends by observed exits only; charged resources never go below zero; every request is answered, once; the states
+ * lives; a generation ends by observed exits, or a person's
+ * word on a silent node, only; charged resources never go below zero; every request is answered, once; the states
  * published are enough to go on from (load + step = step). Steps are idempotent: a request or a report twice is once.
  * Time comes in as data and decides only deadlines, retry delays and whether an LCM has gone silent.
  * @thread one owner. */
@@ -22,11 +23,12 @@
 typedef struct pst_trainer_core pst_trainer_core;
 
 typedef struct pst_trainer_policy {
-    double cpus; /* capacity of every site in place of what its LCM reports; 0 = as reported */
+    double cpus; /* capacity of every node in place of what its LCM reports; 0 = as reported */
     int64_t memory_bytes;
-    int gpus;             /* -1 = as reported */
-    int platform_retries; /* per job, after lost processes and failed deployments */
-    int64_t silent_us;    /* an LCM that has not reported for this long gets no new jobs */
+    int gpus;              /* -1 = as reported */
+    int platform_retries;  /* per job, after lost processes and failed deployments */
+    int64_t silent_us;     /* a node that has not reported for this long is silent: it gets no new jobs */
+    uint8_t nonce_key[32]; /* secret: nonces of generations are made from it */
 } pst_trainer_policy;
 #define PST_TRAINER_POLICY_DEFAULT                               \
     {                                                            \
@@ -53,13 +55,14 @@ typedef struct pst_trainer_in {
     int64_t seen_us; /* when the heartbeat was published */
 } pst_trainer_in;
 
-typedef enum { PST_DO_EVENT, PST_DO_STATE, PST_DO_COMMAND, PST_DO_TOMBSTONE } pst_action_kind;
+typedef enum { PST_DO_EVENT, PST_DO_STATE, PST_DO_COMMAND, PST_DO_TOMBSTONE, PST_DO_WORKER } pst_action_kind;
 
 typedef struct pst_action {
     pst_action_kind kind;
     char *key;                  /* of the record; NULL = none */
     pst_job_event event;        /* EVENT */
     pst_job_command command;    /* COMMAND */
+    pst_worker_state worker;    /* WORKER */
     const pst_job_state *state; /* STATE: borrowed until the next step */
 } pst_action;
 
@@ -73,7 +76,7 @@ void pst_actions_done(pst_actions *a);
 /* Since start; for /metrics and tests. */
 typedef struct pst_trainer_counts {
     uint64_t requests, duplicates, rejected, tombstones;
-    uint64_t reports, reports_stale, reports_repeated, reports_unknown;
+    uint64_t reports, reports_stale, reports_repeated, reports_unknown, reports_untrusted;
     uint64_t deployed, completed, failed, halted, terminated, retried;
 } pst_trainer_counts;
 

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "common/client/verb.h"
@@ -33,13 +34,13 @@ typedef struct trainer_opts {
 
 static const pst_opt opts[] = {
     {"cpus", 0, PST_OPT_DOUBLE, offsetof(trainer_opts, cpus), "N", "0",
-     "CPUs of every site, in place of what its LCM reports; 0 = as reported"},
-    {"memory", 0, PST_OPT_BYTES, offsetof(trainer_opts, memory_bytes), "SIZE", "0", "memory of every site, likewise"},
-    {"gpus", 0, PST_OPT_INT, offsetof(trainer_opts, gpus), "N", "-1", "GPUs of every site, likewise; -1 = as reported"},
+     "CPUs of every node, in place of what its LCM reports; 0 = as reported"},
+    {"memory", 0, PST_OPT_BYTES, offsetof(trainer_opts, memory_bytes), "SIZE", "0", "memory of every node, likewise"},
+    {"gpus", 0, PST_OPT_INT, offsetof(trainer_opts, gpus), "N", "-1", "GPUs of every node, likewise; -1 = as reported"},
     {"platform-retries", 0, PST_OPT_INT, offsetof(trainer_opts, platform_retries), "N", "3",
      "new tries of a job after lost processes or failed deployments"},
     {"silent-after", 0, PST_OPT_SPAN, offsetof(trainer_opts, silent_us), "SPAN", "30s",
-     "an LCM that has not reported for this long gets no new jobs"},
+     "a node whose LCM has not reported for this long is silent: it gets no new jobs"},
     {"port", 0, PST_OPT_INT, offsetof(trainer_opts, port), "PORT", "0", "serve /health and /metrics on 127.0.0.1:PORT; 0 = not"},
     {"view", 0, PST_OPT_BOOL, offsetof(trainer_opts, view), NULL, "true", "keep the document store (--store) equal to the topics"},
     {"print-fsm", 0, PST_OPT_BOOL, offsetof(trainer_opts, print_fsm), NULL, NULL, "print the table of job states as Markdown and exit"},
@@ -196,7 +197,12 @@ static int run(int argc, char **argv)
         return pst_verb_end(&v, 0);
     }
     pst_stop_install();
-    pst_trainer_policy policy = {o.cpus, o.memory_bytes, (int)o.gpus, (int)o.platform_retries, o.silent_us};
+    pst_trainer_policy policy = {.cpus = o.cpus,
+                                 .memory_bytes = o.memory_bytes,
+                                 .gpus = (int)o.gpus,
+                                 .platform_retries = (int)o.platform_retries,
+                                 .silent_us = o.silent_us};
+    pst_random(policy.nonce_key, sizeof policy.nonce_key);
     t.client = v.client;
     t.grouped = !v.settings.embedded;
     int rc = lock_folder(&t, &v.err);

@@ -109,6 +109,7 @@ static int write_spec(const char *dir, const char *file, const pst_run_spec *s, 
     put_str(j, "training_id", s->training_id);
     put_str(j, "process", s->process);
     put_str(j, "site", s->site);
+    put_str(j, "node", s->node ? s->node : "");
     put_str(j, "state_dir", s->state_dir);
     put_str(j, "name", s->name);
     put_str(j, "user", s->user);
@@ -146,6 +147,7 @@ static int read_spec(const char *dir, const char *file, bool intent, pst_run_spe
                       .process = get_str(j, "process"),
                       .learner_id = (int)pst_json_int(j, "learner_id", 0),
                       .site = get_str(j, "site"),
+                      .node = pst_strdup(pst_json_str(j, "node", "")),
                       .state_dir = get_str(j, "state_dir"),
                       .name = get_str(j, "name"),
                       .user = get_str(j, "user"),
@@ -183,11 +185,48 @@ int pst_run_intent_read(const char *gen_dir, pst_run_spec *ret_spec, pst_err *er
 
 void pst_run_spec_done(pst_run_spec *s)
 {
-    char *all[] = {s->training_id, s->process,  s->site,        s->state_dir,       s->name,   s->user,
-                   s->manifest,    s->code_uri, s->code_sha256, s->code_media_type, s->gpu_ids};
+    char *all[] = {s->node, s->training_id, s->process,  s->site,        s->state_dir,       s->name,
+                   s->user, s->manifest,    s->code_uri, s->code_sha256, s->code_media_type, s->gpu_ids};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     memset(s, 0, sizeof *s);
+}
+
+/* ---- the nonce -------------------------------------------------------------------------------------------------------------- */
+
+static char *nonce_path(const char *state_dir, const char *training_id, int generation)
+{
+    PST_ASSERT(pst_run_name_ok(training_id));
+    return pst_sprintf("%s/nonces/%s.%d", state_dir, training_id, generation);
+}
+
+int pst_run_nonce_write(const char *state_dir, const char *training_id, int generation, const char *nonce, pst_err *err)
+{
+    char *dir = pst_fs_join(state_dir, "nonces"), *path = nonce_path(state_dir, training_id, generation);
+    int rc = pst_fs_mkdirs(dir, 0700, err);
+    if (!rc)
+        rc = pst_fs_write_atomic(path, nonce, strlen(nonce), 0600, err);
+    free(path);
+    free(dir);
+    return rc;
+}
+
+void pst_run_nonce_read(const char *state_dir, const char *training_id, int generation, char ret_nonce[PST_RUN_NONCE_MAX])
+{
+    char *path = nonce_path(state_dir, training_id, generation);
+    pst_buf b = {0};
+    ret_nonce[0] = 0;
+    if (pst_fs_read(path, PST_RUN_NONCE_MAX - 1, &b, NULL) == 0)
+        snprintf(ret_nonce, PST_RUN_NONCE_MAX, "%.*s", (int)strcspn(b.data ? b.data : "", "\n"), b.data ? b.data : "");
+    pst_buf_done(&b);
+    free(path);
+}
+
+void pst_run_nonce_remove(const char *state_dir, const char *training_id, int generation)
+{
+    char *path = nonce_path(state_dir, training_id, generation);
+    unlink(path);
+    free(path);
 }
 
 static void this_boot(char ret_id[40])

@@ -10,6 +10,8 @@
  *        code/ data/      what the learner gets                 spool-*          output waiting for the broker
  *        exit.json        how it ended (fsynced before it is told)  published    that EXITED was acknowledged
  *
+ *     <state-dir>/nonces/<training_id>.<g>                    the generation's nonce; beside the job's folders, which a learner may read
+ *
  * Every name that comes from an event passes pst_run_name_ok() before it becomes part of a path. Files are written atomically.
  * @thread any; each file has one writer. */
 #ifndef PST_OBJECTS_RUNDIR_H
@@ -30,9 +32,9 @@ char *pst_run_dir(const char *state_dir, const char *training_id, int generation
 typedef struct pst_run_spec {
     char *training_id;
     int generation;
-    char *process;  /* "learner-2" */
-    int learner_id; /* 1…N; 0 for other roles */
-    char *site, *state_dir;
+    char *process;                                  /* "learner-2" */
+    int learner_id;                                 /* 1…N; 0 for other roles */
+    char *site, *node, *state_dir;                  /* node: the LCM's; "" = of before nodes had ids */
     char *name, *user;                              /* of the job */
     char *manifest;                                 /* YAML text */
     char *code_uri, *code_sha256, *code_media_type; /* NULL: no code */
@@ -51,6 +53,12 @@ void pst_run_spec_done(pst_run_spec *s);
 /* intent.json of a generation: the same without process, learner_id and gpu_ids. */
 int pst_run_intent_write(const char *gen_dir, const pst_run_spec *s, pst_err *err);
 int pst_run_intent_read(const char *gen_dir, pst_run_spec *ret_spec, pst_err *err);
+
+/* What proves that a report is of this generation. Never in an environment, an argument or the job's folders. "" = none. */
+enum { PST_RUN_NONCE_MAX = 40 };
+int pst_run_nonce_write(const char *state_dir, const char *training_id, int generation, const char *nonce, pst_err *err);
+void pst_run_nonce_read(const char *state_dir, const char *training_id, int generation, char ret_nonce[PST_RUN_NONCE_MAX]);
+void pst_run_nonce_remove(const char *state_dir, const char *training_id, int generation);
 
 /* supervisor.json: who runs it. */
 typedef struct pst_run_owner {

@@ -44,7 +44,7 @@ typedef struct state {
 
 struct pst_outlet {
     pst_outlet_conf conf;
-    char *key, *process, *reporter, *host;
+    char *key, *process, *reporter, *host, *node, *nonce;
     pst_buf prefix;
     state *st;
     pst_spool *spool;
@@ -189,6 +189,8 @@ void pst_outlet_report(pst_outlet *o, const pst_process_report *report)
     r.process = o->process;
     r.reporter = o->reporter;
     r.host = o->host;
+    r.node = o->node;
+    r.nonce = o->nonce;
     if (!r.time)
         r.time = pst_now_us();
     pst_buf b = {0};
@@ -478,6 +480,8 @@ static void free_all(pst_outlet *o)
     free(o->key);
     free(o->process);
     free(o->reporter);
+    free(o->node);
+    free(o->nonce);
     free(o->host);
     free((char *)o->conf.run_dir);
     free(o);
@@ -495,6 +499,8 @@ int pst_outlet_open(const pst_outlet_conf *conf, pst_outlet **ret_outlet, pst_er
     o->key = pst_strdup(conf->training_id);
     o->process = pst_strdup(conf->process);
     o->reporter = pst_strdup(conf->reporter);
+    o->node = pst_strdup(conf->node ? conf->node : "");
+    o->nonce = pst_strdup(conf->nonce ? conf->nonce : "");
     o->host = pst_strdup(conf->host);
     pst_avro_put_bytes(&o->prefix, o->key, strlen(o->key));
     pst_avro_put_long(&o->prefix, conf->generation);

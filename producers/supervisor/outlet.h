@@ -39,9 +39,10 @@ typedef struct pst_outlet_conf {
     const char *training_id, *process;
     int generation;
     const char *reporter, *host;
-    int64_t spool_bytes_max; /* 0 = PST_OUTLET_SPOOL_MAX */
-    size_t memory_bytes_max; /* 0 = PST_OUTLET_MEMORY_MAX */
-    pst_sink sink;           /* closed by pst_outlet_close */
+    const char *node, *nonce; /* in every report; NULL = "" */
+    int64_t spool_bytes_max;  /* 0 = PST_OUTLET_SPOOL_MAX */
+    size_t memory_bytes_max;  /* 0 = PST_OUTLET_MEMORY_MAX */
+    pst_sink sink;            /* closed by pst_outlet_close */
 } pst_outlet_conf;
 
 typedef struct pst_outlet pst_outlet;
@@ -53,7 +54,7 @@ void pst_outlet_log(pst_outlet *o, pst_log_stream stream, int64_t time_us, const
 void pst_outlet_gap(pst_outlet *o, int64_t time_us, int64_t lines, int64_t bytes, const char *why);
 /* training_id, generation, process and rindex are filled in. */
 void pst_outlet_metric(pst_outlet *o, const pst_metric_point *point);
-/* training_id, generation, process, reporter, host are filled in; time where it is 0. */
+/* training_id, generation, process, reporter, host, node, nonce are filled in; time where it is 0. */
 void pst_outlet_report(pst_outlet *o, const pst_process_report *report);
 /* More than half of the spool is used although the broker answers: whoever pushes should wait rather than have the oldest dropped. */
 bool pst_outlet_crowded(pst_outlet *o);

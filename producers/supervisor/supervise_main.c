@@ -47,13 +47,16 @@ static int open_outlet(const supervise_opts *o, const pst_run_spec *spec, pst_cl
 {
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
-    char *reporter = pst_sprintf("supervisor:%s", host);
+    char *reporter = pst_sprintf("supervisor:%s", host), nonce[PST_RUN_NONCE_MAX];
+    pst_run_nonce_read(spec->state_dir, spec->training_id, spec->generation, nonce);
     pst_outlet_conf conf = {.run_dir = o->run_dir,
                             .training_id = spec->training_id,
                             .process = spec->process,
                             .generation = spec->generation,
                             .reporter = reporter,
                             .host = host,
+                            .node = spec->node,
+                            .nonce = nonce,
                             .spool_bytes_max = o->spool_bytes};
     int rc = pst_sink_kafka_new(client, &conf.sink, err);
     if (!rc)

@@ -429,6 +429,7 @@ static void publish(pst_actions *a, pst_job_state *states)
             if ((old = pst_map_put(&w.states, x->key, old)))
                 free_state(old);
             break;
+        case PST_DO_WORKER: break; /* read again from the topic: says nothing new */
         case PST_DO_TOMBSTONE:
             pst_map_put(&w.tombs, x->key, &w);
             if ((old = pst_map_take(&w.states, x->key)))

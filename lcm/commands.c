@@ -1,0 +1,181 @@
+/* commands.c - see commands.h. */
+#include "lcm/commands.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/objects/rundir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOLD_US = 3000000, PROBE_EVERY_US = 1000000, HELD_MAX = 10000, HELD_BYTES_MAX = 64 << 20, SAID_A_SECOND = 10, RECENT_MS = 120000 };
+
+typedef struct held {
+    pst_job_command c;
+    int64_t since_us; /* monotonic */
+    size_t bytes;
+} held;
+
+struct pst_lcm_commands {
+    pst_lcm_commands_conf conf;
+    held *at;
+    size_t n, cap, bytes;
+    int64_t probed_us, second_us;
+    int said;
+    uint64_t refused;
+};
+
+pst_lcm_commands *pst_lcm_commands_new(const pst_lcm_commands_conf *conf)
+{
+    pst_lcm_commands *cs = pst_alloc(sizeof *cs);
+    cs->conf = *conf;
+    return cs;
+}
+
+void pst_lcm_commands_free(pst_lcm_commands *cs)
+{
+    if (!cs)
+        return;
+    for (size_t i = 0; i < cs->n; i++)
+        pst_event_clear(&pst_job_command_type, &cs->at[i].c);
+    free(cs->at);
+    free(cs);
+}
+
+size_t pst_lcm_commands_held(const pst_lcm_commands *cs)
+{
+    return cs->n;
+}
+
+/* A stranger who floods must not fill log and topic. */
+static void refuse(pst_lcm_commands *cs, const pst_job_command *c, const char *reason)
+{
+    int64_t now = pst_mono_us();
+    cs->refused++;
+    if (now - cs->second_us >= 1000000) {
+        cs->second_us = now;
+        cs->said = 0;
+    }
+    if (cs->said++ >= SAID_A_SECOND)
+        return;
+    pst_log(PST_LOG_WARN, "lcm", "event=command_refused command=%s training_id=%s generation=%d count=%llu reason=\"%s\"",
+            pst_job_command_type_text(c->command), c->training_id, c->generation, (unsigned long long)cs->refused, reason);
+    cs->conf.refused(cs->conf.arg, c, reason);
+}
+
+static bool is_well_formed(const pst_job_command *c)
+{
+    if (c->command == PST_JOB_COMMAND_TYPE_DRAIN || c->command == PST_JOB_COMMAND_TYPE_ACCEPT)
+        return true;
+    if (c->command == PST_JOB_COMMAND_TYPE_UNKNOWN || !pst_run_name_ok(c->training_id) || c->generation < 0)
+        return false;
+    return c->command != PST_JOB_COMMAND_TYPE_DEPLOY || (c->spec && c->generation >= 1);
+}
+
+static bool is_ours(const pst_lcm_commands *cs, const pst_job_command *c)
+{
+    if (strcmp(c->site, cs->conf.site) || (*c->node && strcmp(c->node, cs->conf.node)))
+        return false;
+    /* Given to a site as a whole, by a Trainer of before nodes had ids: whoever does not have the generation has nothing to say about it. */
+    bool stops = c->command == PST_JOB_COMMAND_TYPE_HALT || c->command == PST_JOB_COMMAND_TYPE_KILL;
+    return *c->node || !stops || cs->conf.generation(cs->conf.arg, c->training_id) >= c->generation;
+}
+
+static bool waits_behind(const pst_lcm_commands *cs, const char *training_id, size_t before)
+{
+    for (size_t i = 0; i < before; i++)
+        if (!strcmp(cs->at[i].c.training_id, training_id))
+            return true;
+    return false;
+}
+
+static pst_lcm_verdict judge(const pst_lcm_commands *cs, const pst_job_command *c)
+{
+    /* Known already: doing it again is harmless, and whoever asks again may have missed the answer. */
+    if (c->command == PST_JOB_COMMAND_TYPE_DEPLOY && cs->conf.generation(cs->conf.arg, c->training_id) >= c->generation)
+        return PST_LCM_FOLLOW;
+    return pst_lcm_expected_judge(cs->conf.expected, c);
+}
+
+static void hold(pst_lcm_commands *cs, pst_job_command *take, size_t bytes)
+{
+    if (cs->n == cs->cap) {
+        cs->cap = cs->cap ? 2 * cs->cap : 16;
+        cs->at = pst_realloc(cs->at, cs->cap * sizeof *cs->at);
+    }
+    cs->at[cs->n++] = (held){.c = *take, .since_us = pst_mono_us(), .bytes = bytes};
+    cs->bytes += bytes;
+    memset(take, 0, sizeof *take);
+}
+
+static void decide(pst_lcm_commands *cs, const pst_record *r, pst_job_command *c)
+{
+    bool old = pst_lcm_expected_is_old(cs->conf.expected, r) && pst_now_us() / 1000 - r->timestamp_ms > RECENT_MS;
+    bool behind = waits_behind(cs, c->training_id, cs->n);
+    pst_lcm_verdict v = behind ? PST_LCM_WAIT : judge(cs, c);
+    if (v == PST_LCM_FOLLOW)
+        cs->conf.follow(cs->conf.arg, c);
+    else if (old && !behind)
+        pst_log(PST_LOG_DEBUG, "lcm", "event=command_outdated training_id=%s generation=%d", c->training_id, c->generation);
+    else if (v == PST_LCM_REFUSE)
+        refuse(cs, c, "the Trainer's state of the job asks for something else");
+    else if (cs->n >= HELD_MAX || cs->bytes + r->value_len > HELD_BYTES_MAX)
+        refuse(cs, c, "too many commands wait for the Trainer's state of their job");
+    else
+        hold(cs, c, r->value_len);
+}
+
+int pst_lcm_commands_take(pst_lcm_commands *cs, const pst_record *r, pst_err *err)
+{
+    pst_job_command c;
+    if (!r->value)
+        return 0;
+    int rc = pst_codec_decode(cs->conf.client->codec, &pst_job_command_type, r->value, r->value_len, r->timestamp_ms, &c, err);
+    if (rc < 0 && err->cls == PST_CLASS_RETRY)
+        return rc;
+    if (rc < 0) {
+        pst_err_prefix(err, "command %s[%d] offset %lld is left out", r->topic, r->partition, (long long)r->offset);
+        pst_log_err("lcm", err);
+        pst_err_clear(err);
+        return 0;
+    }
+    if (!is_ours(cs, &c)) {
+        /* another node's */
+    } else if (!is_well_formed(&c)) {
+        pst_log(PST_LOG_WARN, "lcm", "event=command_malformed training_id=%.100s command=%d", c.training_id, (int)c.command);
+    } else {
+        decide(cs, r, &c);
+    }
+    pst_event_clear(&pst_job_command_type, &c);
+    return 0;
+}
+
+void pst_lcm_commands_again(pst_lcm_commands *cs)
+{
+    int64_t now = pst_mono_us(), fresh = pst_lcm_expected_fresh(cs->conf.expected);
+    size_t kept = 0;
+    bool overdue = false;
+    for (size_t i = 0; i < cs->n; i++) {
+        held h = cs->at[i];
+        pst_lcm_verdict v = waits_behind(cs, h.c.training_id, kept) ? PST_LCM_WAIT : judge(cs, &h.c);
+        bool late = now - h.since_us >= HOLD_US;
+        if (v == PST_LCM_WAIT && !(late && fresh > h.since_us)) {
+            overdue |= late;
+            cs->at[kept++] = h;
+            continue;
+        }
+        if (v == PST_LCM_FOLLOW)
+            cs->conf.follow(cs->conf.arg, &h.c);
+        else
+            refuse(cs, &h.c,
+                   v == PST_LCM_WAIT ? "no Trainer gave it: no state of the job asks for it"
+                                     : "the Trainer's state of the job asks for something else");
+        cs->bytes -= h.bytes;
+        pst_event_clear(&pst_job_command_type, &h.c);
+    }
+    cs->n = kept;
+    if (overdue && now - cs->probed_us >= PROBE_EVERY_US) {
+        cs->probed_us = now;
+        pst_lcm_expected_probe(cs->conf.expected);
+    }
+}

@@ -1,0 +1,31 @@
+/* commands.h - the Trainer's commands, from record to what the LCM follows: those for other nodes and those that no Trainer gave are left
+ * out, those whose state has not come yet are held.
+ *
+ * A held command's offset is committed with its round; should the LCM be killed within the moment that it is held, the Trainer's state tells
+ * at the next start that something should live here. @thread one. */
+#ifndef PST_LCM_COMMANDS_H
+#define PST_LCM_COMMANDS_H
+
+#include "lcm/expected.h"
+
+typedef struct pst_lcm_commands pst_lcm_commands;
+
+typedef struct pst_lcm_commands_conf {
+    pst_client *client;
+    const char *site, *node;
+    pst_lcm_expected *expected;                                               /* borrowed */
+    int (*generation)(void *arg, const char *training_id);                    /* the highest that is known here; 0 = none */
+    void (*follow)(void *arg, const pst_job_command *c);                      /* c dies after the call */
+    void (*refused)(void *arg, const pst_job_command *c, const char *reason); /* said in the log already; bounded in number */
+    void *arg;
+} pst_lcm_commands_conf;
+
+pst_lcm_commands *pst_lcm_commands_new(const pst_lcm_commands_conf *conf);
+void pst_lcm_commands_free(pst_lcm_commands *cs);
+/* 0, or RETRY: the record must be seen again. */
+int pst_lcm_commands_take(pst_lcm_commands *cs, const pst_record *r, pst_err *err);
+/* Judges the held ones again. */
+void pst_lcm_commands_again(pst_lcm_commands *cs);
+size_t pst_lcm_commands_held(const pst_lcm_commands *cs);
+
+#endif
