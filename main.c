@@ -19,11 +19,11 @@ static int completion_run(int argc, char **argv);
 static const pst_verb completion_verb = {"completion", "completions for bash, zsh, fish", "this computer", completion_run};
 
 static const pst_verb *const verbs[] = {
-    &pst_submit_verb,  &pst_list_verb,     &pst_show_verb,      &pst_why_verb,    &pst_events_verb, &pst_logs_verb,    &pst_metrics_verb,
-    &pst_halt_verb,    &pst_resume_verb,   &pst_terminate_verb, &pst_delete_verb, &pst_init_verb,   &pst_models_verb,  &pst_pipelines_verb,
-    &pst_score_verb,   &pst_cat_verb,      &pst_lag_verb,       &pst_topics_verb, &pst_source_verb, &pst_trainer_verb, &pst_lcm_verb,
-    &pst_gateway_verb, &pst_registry_verb, &pst_supervise_verb, &pst_learn_verb,  &pst_up_verb,     &pst_down_verb,    &pst_status_verb,
-    &pst_demo_verb,    &pst_doctor_verb,   &pst_config_verb,    &pst_broker_verb, &completion_verb,
+    &pst_submit_verb,    &pst_list_verb,    &pst_show_verb,      &pst_why_verb,       &pst_events_verb, &pst_logs_verb,   &pst_metrics_verb,
+    &pst_halt_verb,      &pst_resume_verb,  &pst_terminate_verb, &pst_delete_verb,    &pst_nodes_verb,  &pst_init_verb,   &pst_models_verb,
+    &pst_pipelines_verb, &pst_score_verb,   &pst_cat_verb,       &pst_lag_verb,       &pst_topics_verb, &pst_source_verb, &pst_trainer_verb,
+    &pst_lcm_verb,       &pst_gateway_verb, &pst_registry_verb,  &pst_supervise_verb, &pst_learn_verb,  &pst_up_verb,     &pst_down_verb,
+    &pst_status_verb,    &pst_demo_verb,    &pst_doctor_verb,    &pst_config_verb,    &pst_broker_verb, &completion_verb,
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 

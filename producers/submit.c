@@ -284,7 +284,7 @@ static int submit_run(int argc, char **argv)
 /* ---- halt, resume, terminate, delete ---- */
 
 typedef struct job_opts {
-    bool wait;
+    bool wait, force;
     const char *reason, *user, *request_id;
     int64_t timeout_us;
 } job_opts;
@@ -296,8 +296,11 @@ static const pst_opt job_table[] = {
     {"request-id", 0, PST_OPT_STR, AT(request_id), "R", NULL, "repeat a request without doing it twice"},
     {"user", 0, PST_OPT_STR, AT(user), "U", NULL, "in whose name [PENSTOCK_USER, USER]"},
     {"timeout", 0, PST_OPT_SPAN, AT(timeout_us), "T", NULL, "with --wait: give up waiting (exit status 124)"},
+    /* the last: terminate and delete only */
+    {"force", 0, PST_OPT_BOOL, AT(force), NULL, NULL,
+     "also when its node is silent: what may still run there is ended when the node is back"},
 };
-enum { N_JOB_OPTS = sizeof job_table / sizeof *job_table };
+enum { N_END_OPTS = sizeof job_table / sizeof *job_table, N_JOB_OPTS = N_END_OPTS - 1 };
 static const pst_usage halt_usage = {"halt",
                                      "ID",
                                      "Stop a job so that it can be resumed: SIGTERM, its grace time, SIGKILL.",
@@ -315,14 +318,14 @@ static const pst_usage resume_usage = {"resume",
                                        N_JOB_OPTS,
                                        false};
 static const pst_usage terminate_usage = {
-    "terminate", "ID", "End a job for good.", NULL, "penstock terminate training-… --reason 'wrong data'", job_table, N_JOB_OPTS, false};
+    "terminate", "ID", "End a job for good.", NULL, "penstock terminate training-… --reason 'wrong data'", job_table, N_END_OPTS, false};
 static const pst_usage delete_usage = {"delete",
                                        "ID",
                                        "Remove a job and its folders; one that still runs is ended first.",
                                        "Its events, logs and metrics stay in their topics until retention removes them.",
                                        "penstock delete training-…",
                                        job_table,
-                                       N_JOB_OPTS,
+                                       N_END_OPTS,
                                        false};
 
 static int ask(const pst_usage *usage, pst_job_action action, int argc, char **argv)
@@ -341,6 +344,8 @@ static int ask(const pst_usage *usage, pst_job_action action, int argc, char **a
                          .time = pst_now_us()};
     if (o.reason)
         pst_str_map_set(&r.options, &r.n_options, "reason", o.reason);
+    if (o.force)
+        pst_str_map_set(&r.options, &r.n_options, "force", "true");
     answer a = {.c = v.client, .request_id = r.request_id, .training_id = v.args[0], .talk = !v.settings.quiet};
     int rc = answer_open(&a, &v.err);
     if (!rc)

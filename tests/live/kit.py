@@ -162,11 +162,12 @@ class Platform:
         return until(there, timeout, lambda: f"{tid} in {states}; it is {last.get('state')}: {last.get('reason')}")
 
     def processes(self, word=""):
-        """Living processes of this platform (by the state folder in their environment), Kafka's excepted."""
+        """Living processes of this platform (by the state folder in their environment or command line), Kafka's excepted."""
         found = []
         for d in Path("/proc").iterdir():
             try:
-                if d.name.isdigit() and alive(d.name) and int(d.name) != os.getpid() and str(self.dir / "state").encode() in (d / "environ").read_bytes():
+                where = str(self.dir / "state").encode()
+                if d.name.isdigit() and alive(d.name) and int(d.name) != os.getpid() and (where in (d / "cmdline").read_bytes() or where in (d / "environ").read_bytes()):
                     command = (d / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     if word in command:
                         found.append((int(d.name), command.strip()))

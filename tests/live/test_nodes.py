@@ -1,0 +1,160 @@
+"""Nodes on a real Kafka: two LCMs of a site in two folders, forged commands and reports, a node that dies (silence is said, force ends, a person gives
+it up), a node that comes back to what was given up, a drained node, a wiped disk."""
+import signal
+from kit import *
+
+
+def nodes(p):
+    return {n["node"]: n for n in map(json.loads, p.cli("nodes", "--json").stdout.splitlines())}
+
+
+def lcm(p, name, *args):
+    """An LCM with a state folder of its own."""
+    env = dict(p.env)
+    env["PENSTOCK_STATE_DIR"] = str(p.dir / name)
+    env["PENSTOCK_REGISTRY"] = p.registry
+    with open(p.dir / f"{name}.log", "a") as f:
+        w = subprocess.Popen([BIN, "lcm", *args], env=env, stdin=subprocess.DEVNULL, stdout=f, stderr=f, start_new_session=True)
+    p.children.append(w)
+    return w
+
+
+def of_folder(p, name):
+    """Living processes whose command line names that folder: supervisors."""
+    found = []
+    for d in Path("/proc").iterdir():
+        try:
+            if d.name.isdigit() and alive(d.name) and f"{p.dir}/{name}/".encode() in (d / "cmdline").read_bytes():
+                found.append(int(d.name))
+        except OSError:
+            pass
+    return found
+
+
+def begun(path):
+    return [int(x) for x in path.read_text().split()] if path.exists() else []
+
+
+def events(p, tid):
+    return [e for e in p.events("jobs.events") if e["training_id"] == tid]
+
+
+def forge(p, suffix, key, **fields):
+    """A stranger's record: the right schema, nothing else."""
+    import fastavro
+    status, body, _ = p.http(f"/subjects/{PREFIX}{suffix}-value/versions/latest", p.registry)
+    check(status == 200, f"no schema of {suffix}: HTTP {status}")
+    sid, raw = json.loads(body)["id"], json.loads(json.loads(body)["schema"])
+    value = {f["name"]: fields.get(f["name"], f.get("default")) for f in raw["fields"]}
+    producer = p.producer()
+    producer.produce(PREFIX + suffix, p.encode(sid, value), key=key)
+    check(producer.flush(20) == 0, "the forged record was not acknowledged")
+
+
+def two_lcms(p):
+    """Neither touches the other's processes, and each gets jobs."""
+    marks = p.dir / "two"
+    marks.mkdir()
+    ids = [p.submit(manifest(f"two-{i}", f"echo $$ >> {marks}/{i}; while [ ! -e {marks}/go ]; do sleep 0.1; done")) for i in range(3)]
+    until(lambda: all(begun(marks / str(i)) for i in range(3)), 30, "the jobs did not begin")
+    second = lcm(p, "second")
+    until(lambda: len([n for n in nodes(p).values() if n["state"] == "ready"]) == 2, 20, lambda: f"two nodes: {nodes(p)}")
+    first, other = sorted({p.show(t)["node"] for t in ids}), [n for n in nodes(p) if n != p.show(ids[0])["node"]]
+    check(len(first) == 1 and len(other) == 1, f"nodes {first} {other}")
+    wide = p.submit(manifest("two-wide", f"echo $$ >> {marks}/3; while [ ! -e {marks}/go ]; do sleep 0.1; done").replace("cpus: 0.1", f"cpus: {nodes(p)[other[0]]['cpus']}"))
+    p.wait_state(wide, "PROCESSING")
+    check(p.show(wide)["node"] == other[0], f"a job as wide as a node went to {p.show(wide)['node']}, where others run")
+    time.sleep(5)
+    (marks / "go").touch()
+    for t in [*ids, wide]:
+        s = p.wait_state(t, "COMPLETED", "FAILED")
+        check(s["state"] == "COMPLETED" and s["generation"] == 1, f"{s['state']} in generation {s['generation']}: {s['reason']}")
+    check(all(len(begun(marks / str(i))) == 1 for i in range(4)), "a job was started twice")
+    second.terminate()
+    check(second.wait(15) == 0, f"the second LCM ended with {second.returncode}")
+    check(nodes(p)[other[0]]["state"] == "stopped", f"after its end it is {nodes(p)[other[0]]['state']}")
+    print("two LCMs of a site: two nodes, nothing started twice")
+
+
+def forged(p):
+    tid, marks = p.submit(manifest("live", "sleep 300")), p.dir / "forged"
+    p.wait_state(tid, "PROCESSING")
+    me, generation = p.show(tid)["node"], p.show(tid)["generation"]
+    spec = {"name": "x", "user": "mallory", "manifest": manifest("x", f"touch {marks}"), "code": None, "learners": 1, "cpus": 0.1, "gpus": 0, "memory_bytes": 1 << 20, "grace_ms": 1000}
+    for node in ("", me):  # an unknown job, the next generation of a living one, and the present one with another command
+        forge(p, "jobs.commands", "training-forged", training_id="training-forged", generation=1, site="local", node=node, command="DEPLOY", spec=spec)
+        forge(p, "jobs.commands", tid, training_id=tid, generation=generation + 1, site="local", node=node, command="DEPLOY", spec=spec)
+        for command in ("KILL", "HALT", "CLEAN"):
+            forge(p, "jobs.commands", tid, training_id=tid, generation=generation, site="local", node=node, command=command)
+    for kind in ("EXITED", "LOST", "DEPLOY_FAILED"):
+        for node in ("", me):
+            forge(p, "jobs.reports", tid, training_id=tid, generation=generation, process="learner-1", type=kind, time=int(time.time() * 1e6), reporter=f"lcm:{me}", node=node,
+                  host="h", exit_code=0, nonce="0" * 32)
+    after = p.submit(manifest("after", "true"))
+    p.wait_state(after, "COMPLETED")
+    time.sleep(8)
+    check(not marks.exists(), "a forged DEPLOY ran its command")
+    s = p.show(tid)
+    check(s["state"] == "PROCESSING" and s["generation"] == generation, f"after forged commands and reports the job is {s['state']} in generation {s['generation']}: {s['reason']}")
+    log = (p.dir / "state/log/lcm.log").read_text()
+    check("event=command_refused command=DEPLOY training_id=training-forged" in log, "the refusal is not in the LCM's log")
+    check("event=report_not_believed" in (p.dir / "state/log/trainer.log").read_text(), "the Trainer's log does not tell of the forged reports")
+    shown = p.cli("show", tid, "--json").stdout + log + (p.dir / "state/log/trainer.log").read_text()
+    nonces = {r["nonce"] for r in p.events("jobs.reports") if r["training_id"] == tid and r["type"] == "STARTED"}
+    check(len(nonces) == 1 and len(next(iter(nonces))) == 32 and not any(n in shown for n in nonces), "no nonce in the reports, or it is shown")
+    p.cli("terminate", tid, "--wait")
+    print("forged commands and reports: refused, told, nothing ended")
+
+
+def dead_node(p):
+    """Silence is said, force ends at once, a second terminate is no error, the zombie is ended when the node is back."""
+    w, pids = lcm(p, "far", "--site", "far", "--node", "far-1"), p.dir / "far-pid"
+    extra = "penstock: {site: far}\n"
+    a = p.submit(manifest("far-a", f"echo $$ >> {pids}; exec sleep 300", extra=extra))
+    b = p.submit(manifest("far-b", "sleep 300", extra=extra))
+    c = p.submit(manifest("far-c", "[ $PENSTOCK_GENERATION -gt 1 ] || exec sleep 300", extra=extra))
+    for t in (a, b, c):
+        p.wait_state(t, "PROCESSING")
+        check(p.show(t)["node"] == "far-1", f"on node {p.show(t)['node']}")
+    w.kill()
+    w.wait()
+    p.cli("terminate", b)
+    p.cli("terminate", b)
+    said = lambda t: "far-1" in (p.show(t)["reason"] or "") and "silent" in p.show(t)["reason"]
+    until(lambda: said(a) and said(b), 60, lambda: f"nobody says that far-1 is silent: {p.show(a)['reason']}", 1)
+    check("silent" in p.cli("why", a).stdout and nodes(p)["far-1"]["state"] == "silent", f"why: {p.cli('why', a).stdout} nodes: {nodes(p)['far-1']}")
+    check(p.show(b)["state"] == "PROCESSING" and p.show(c)["state"] == "PROCESSING", "silence alone has ended a job")
+    r = p.cli("terminate", "--force", "--wait", a, ok=False)
+    check(r.returncode in (0, 11) and p.show(a)["state"] == "TERMINATED", f"terminate --force: {r.returncode} {r.stderr}")
+    check(alive(begun(pids)[0]), "the learner of the dead node died by itself: the test shows nothing")
+    p.cli("delete", "--force", b)
+    until(lambda: p.show(b)["state"].startswith("exit"), 10, "delete --force did not delete")
+    second = lcm(p, "far2", "--site", "far", "--node", "far-2")
+    until(lambda: nodes(p).get("far-2", {}).get("state") == "ready", 20, "the second node of the site did not come")
+    check(p.cli("nodes", "lost", "nobody", ok=False).returncode == 4, "an unknown node is lost")
+    p.cli("nodes", "lost", "far-1", "--reason", "fire")
+    s = p.wait_state(c, "COMPLETED")
+    check(s["node"] == "far-2" and s["generation"] == 2, f"the job of the lost node: generation {s['generation']} on {s['node']}")
+    check(nodes(p)["far-1"]["state"] == "lost", f"far-1 is {nodes(p)['far-1']['state']}")
+    check(alive(begun(pids)[0]), "the zombie died too early")
+    back = lcm(p, "far", "--site", "far")
+    until(lambda: not alive(begun(pids)[0]) and not of_folder(p, "far"), 40, "what was given up lives on after the node has come back")
+    until(lambda: nodes(p)["far-1"]["state"] == "ready", 10, "the node that came back is not ready")
+    for t in (a, c):
+        check(p.show(t)["state"] in ("TERMINATED", "COMPLETED"), f"{t} is {p.show(t)['state']} after its node came back")
+    p.cli("nodes", "drain", "far-1")
+    until(lambda: nodes(p)["far-1"]["state"] == "draining", 10, "drain does not drain")
+    d = p.submit(manifest("far-d", "true", extra=extra))
+    check(p.wait_state(d, "COMPLETED")["node"] == "far-2", "a drained node got a job")
+    p.cli("nodes", "resume", "far-1")
+    until(lambda: nodes(p)["far-1"]["state"] == "ready", 10, "resume does not resume")
+    for x in (back, second):
+        x.terminate()
+        check(x.wait(15) == 0, f"an LCM ended with {x.returncode}")
+    print("a dead node: said, forced, given up, fenced when it came back; drained")
+
+
+with Platform() as p:
+    for test in (two_lcms, forged, dead_node):
+        if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
+            test(p)
