@@ -36,7 +36,8 @@ static void show_metrics(pst_shell *s)
     pst_metric_set(s->metrics.requests, (double)c->requests);
     pst_metric_set(s->metrics.rejected, (double)c->rejected);
     pst_metric_set(s->metrics.duplicates, (double)c->duplicates);
-    pst_metric_set(s->metrics.reports_ignored, (double)(c->reports_stale + c->reports_repeated + c->reports_unknown + c->reports_untrusted));
+    pst_metric_set(s->metrics.reports_ignored,
+                   (double)(c->reports_stale + c->reports_repeated + c->reports_unknown + c->reports_untrusted));
     for (int i = 1; i <= PST_JOB_PUBLIC_STATE_TERMINATED; i++)
         pst_metric_set(s->metrics.jobs[i], (double)pst_trainer_core_jobs(s->core, (pst_job_public_state)i));
 }
