@@ -360,6 +360,7 @@ static int place(pst_core *c, const pst_record *r, size_t index, pst_fate *f, ps
     if (!open_value(c, r, &id, &body, f))
         return 0;
     pst_lane *l = choose(&c->roles[is_canary(c, r) ? PST_VARIANT_CANARY : PST_VARIANT_PRIMARY], r);
+    f->by = l;
     int rc = enter(c, l, r, index, id, body, f, err);
     if (rc <= 0)
         return rc;
@@ -452,6 +453,24 @@ static void refuse_non_finite(pst_core *c, pst_fate *f)
         return;
     bad(c, f, "INFER", "non-finite", "the score is NaN or infinite and score.non_finite is dead_letter");
     f->shadow = NULL;
+}
+
+pst_variant pst_core_lane_variant(const pst_lane *l)
+{
+    return l->variant;
+}
+
+const pst_binding *pst_core_lane_binding(const pst_lane *l)
+{
+    return l->binding;
+}
+
+int64_t pst_core_lane_from(const pst_lane *l, const char *topic, int32_t partition)
+{
+    for (size_t i = 0; i < l->n_from; i++)
+        if (l->from[i].partition == partition && !strcmp(l->from[i].topic, topic))
+            return l->from[i].offset;
+    return -1;
 }
 
 int pst_core_run(pst_core *c, const pst_record *records, size_t n, pst_fate *ret_fates, size_t *ret_usable, pst_err *err)

@@ -42,6 +42,7 @@ typedef struct pst_fate {
     uint32_t row;
     pst_lane *shadow; /* NULL = none, or the shadow model failed on it */
     uint32_t shadow_row;
+    pst_lane *by;               /* the model that had the record, also where the record is bad; NULL = none came to see it */
     const char *stage, *reason; /* BAD */
     size_t message;             /* BAD: by pst_core_message */
 } pst_fate;
@@ -76,6 +77,10 @@ size_t pst_core_score(const pst_core *c, const pst_fate *f, bool shadow, const d
 const pst_feature *pst_core_missing(const pst_core *c, const pst_fate *f, const uint8_t **ret_missing, size_t *ret_n);
 bool pst_core_finite(const pst_core *c, const pst_fate *f); /* SCORED: no NaN, nothing infinite among the scores */
 const pst_binding *pst_core_fate_binding(const pst_fate *f, bool shadow);
+/* A lane lives until the next change of models: its role, its model, and the offset from which it was to count on a partition (-1 = none). */
+pst_variant pst_core_lane_variant(const pst_lane *l);
+const pst_binding *pst_core_lane_binding(const pst_lane *l);
+int64_t pst_core_lane_from(const pst_lane *l, const char *topic, int32_t partition);
 /* Everything before `offset` of this partition is committed: changes of model that lie behind are concluded. */
 void pst_core_committed(pst_core *c, const char *topic, int32_t partition, int64_t offset);
 /* The decode plan of records of this schema (NULL = JSON) for the primary model; free(). */

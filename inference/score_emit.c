@@ -2,11 +2,12 @@
  * encoded before the first is sent. */
 #include "inference/score_priv.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 
 #include <string.h>
 
-enum { SHADOW_WAITS_US = 30000000 };
+enum { SHADOW_WAITS_US = 30000000, SILENT_US = 60000000 };
 
 /* ---- records out ----------------------------------------------------------------------------------------------------------- */
 
@@ -228,7 +229,7 @@ static int emit_score(pst_scorer *s, const pst_record *r, const pst_fate *f, int
     return rc;
 }
 
-int pst_scorer_emit(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
+static int emit(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
 {
     switch (f->kind) {
     case PST_FATE_SCORED: return emit_score(s, r, f, now_us);
@@ -241,4 +242,56 @@ int pst_scorer_emit(pst_scorer *s, const pst_record *r, const pst_fate *f, int64
     case PST_FATE_BAD: return bad_record(s, r, f->stage, f->reason, pst_core_message(s->core, f));
     }
     return 0;
+}
+
+int pst_scorer_emit(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
+{
+    int rc = emit(s, r, f, now_us);
+    uint64_t assignment = pst_consumer_epoch(s->consumer);
+    if (assignment != s->assignment) { /* the last word on these partitions may be somebody else's */
+        pst_reports_forget(s->reports);
+        s->assignment = assignment;
+    }
+    if (rc == 0)
+        pst_reports_record(s->reports, f, r);
+    return rc;
+}
+
+int pst_scorer_may_report(pst_scorer *s)
+{
+    if (!pst_reports_wanted(s->reports))
+        return 0;
+    pst_model_event e = {.name = (char *)"", .digest = (char *)"", .uri = (char *)"", .format = (char *)"", .actor = (char *)""};
+    pst_buf value = {0};
+    pst_err err = {0};
+    int rc = pst_codec_encode(s->client->codec, &pst_model_event_type, pst_client_topic(s->client, PST_TOPIC_MODELS), &e, &value, &err);
+    pst_buf_done(&value);
+    if (rc == 0 || err.cls == PST_CLASS_RETRY) {
+        if (rc < 0 && !s->err.code)
+            s->err = err;
+        return rc;
+    }
+    pst_log(PST_LOG_WARN, "score", "event=model_not_recorded pipeline=%s why=\"%s\"", s->p->name, err.text);
+    s->reports_silent_us = pst_mono_us();
+    return 0;
+}
+
+void pst_scorer_report(pst_scorer *s)
+{
+    pst_err e = {0};
+    if (s->reports_silent_us && pst_mono_us() - s->reports_silent_us < SILENT_US)
+        return;
+    s->reports_silent_us = 0;
+    if (pst_reports_send(s->reports, s->txn, s->client, s->worker, &e) < 0)
+        pst_log(PST_LOG_WARN, "score", "event=model_not_recorded pipeline=%s why=\"%s\"", s->p->name, e.text);
+}
+
+/* Who may not write to the topic of models scores all the same, and says what a replay will lack. */
+void pst_scorer_report_failed(pst_scorer *s)
+{
+    if (!pst_reports_sent(s->reports) || (s->err.code != PST_EAUTH && !strstr(s->err.text, "uthoriz")))
+        return;
+    s->reports_silent_us = pst_mono_us();
+    pst_log(PST_LOG_WARN, "score", "event=model_not_recorded pipeline=%s topic=%s why=\"%s\"", s->p->name,
+            pst_client_topic(s->client, PST_TOPIC_MODELS), s->err.text);
 }

@@ -193,7 +193,7 @@ static int ensure_topics(pst_scorer *s)
     if (pst_admin_topic(s->client->bus, s->p->output_topic, &info, 10000, &e) == 0)
         s->output_partitions = info.partitions;
     pst_topic_info_done(&info);
-    return 0;
+    return pst_scorer_may_report(s);
 }
 
 int pst_scorer_await_topics(pst_scorer *s)

@@ -39,12 +39,15 @@ typedef struct pst_scorer {
     pst_model_news held[3]; /* models that wait for an earlier change to be concluded */
     pst_slot slot;
     int next_slot;
-    char *group, *txn_id, *instance_id;
+    char *worker, *group, *txn_id, *instance_id;
     pst_consumer *consumer;
     pst_txn *txn;
     pst_input_topic *inputs;
     int output_partitions;
     pst_round round;
+    pst_reports *reports;
+    int64_t reports_silent_us; /* since when it may not write to the topic of models; 0 = it may */
+    uint64_t assignment;       /* pst_consumer_epoch: which of its lives the reports speak of */
     pst_fate *fates;
     pst_buf value, shadow_value, texts;
     pst_header_room headers;
@@ -73,6 +76,11 @@ void pst_scorer_close(pst_scorer *s);
 /* Told that somebody has our id: closes and opens again, by and by under another one. */
 int pst_scorer_after_fencing(pst_scorer *s);
 void pst_scorer_idle_ms(int ms); /* sleeps, ready to stop */
+
+/* What this round tells about models goes into it, before its commit; and after a commit that failed. */
+int pst_scorer_may_report(pst_scorer *s); /* asks the registry what reports need, so that no round waits for it later. RETRY */
+void pst_scorer_report(pst_scorer *s);
+void pst_scorer_report_failed(pst_scorer *s);
 
 /* score_emit.c: one record's fate goes out. PST_EAGAIN: the producer's queue stays full; class RETRY: wait; class DATA: errors.tolerance. */
 int pst_scorer_emit(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us);

@@ -13,12 +13,19 @@ void pst_round_done(pst_round *r)
     memset(r, 0, sizeof(*r));
 }
 
-void pst_round_clear(pst_round *r)
+static void clear(pst_round *r)
 {
-    pst_round keep = {.times = r->times, .ends = r->ends, .n_ends = r->n_ends, .row_kept = r->row_kept};
+    pst_round keep = {.times = r->times, .ends = r->ends, .n_ends = r->n_ends, .row_kept = r->row_kept, .reports = r->reports};
     for (size_t i = 0; i < keep.n_ends; i++)
         keep.ends[i].next = -1;
     *r = keep;
+}
+
+void pst_round_clear(pst_round *r)
+{
+    if (r->reports)
+        pst_reports_forget(r->reports);
+    clear(r);
 }
 
 static struct pst_round_end *find_end(pst_round *r, const char *topic, int32_t partition)
@@ -110,5 +117,7 @@ void pst_round_commit(pst_round *r, pst_core *core, pst_stats *s, int64_t now_us
     for (size_t i = 0; core && i < r->n_ends; i++)
         if (r->ends[i].next >= 0)
             pst_core_committed(core, r->ends[i].topic, r->ends[i].partition, r->ends[i].next);
-    pst_round_clear(r);
+    if (r->reports)
+        pst_reports_committed(r->reports);
+    clear(r);
 }

@@ -4,12 +4,14 @@
 #define PST_INFERENCE_SCORE_ROUND_H
 
 #include "inference/score_core.h"
+#include "inference/score_report.h"
 #include "inference/score_stats.h"
 
 enum { PST_ROUND_TIMES_MAX = 65536, PST_ROUND_REASONS_MAX = 32 };
 
 typedef struct pst_round {
     bool open;
+    pst_reports *reports; /* borrowed; NULL = none. Told what became of each round */
     int64_t begun_us;
     uint64_t records, scored, tombstones, skipped, dead, missing, anomalies, shadowed, disagreed, shadow_skipped, non_finite;
     uint64_t row;      /* dead letters in a row at the end of this round */

@@ -96,6 +96,7 @@ static int commit(pst_scorer *s)
     if (!s->round.open)
         return 0;
     int64_t start = pst_mono_us();
+    pst_scorer_report(s);
     int rc = pst_txn_commit(s->txn, &s->err);
     int64_t end = pst_mono_us();
     if (rc == 0) {
@@ -110,6 +111,7 @@ static int commit(pst_scorer *s)
         s->backoff_ms = s->again = 0;
         return 0;
     }
+    pst_scorer_report_failed(s);
     pst_round_clear(&s->round);
     if (rc == PST_EFENCED)
         return rc;
@@ -342,9 +344,9 @@ static int set_up(pst_scorer *s)
         pst_log(PST_LOG_WARN, "score", "event=kafka_warning why=\"%s\"", warning);
     if ((rc = pst_scorer_take_slot(s)) < 0)
         return rc;
-    char *worker = pst_sprintf("scorer-%s", s->slot.id);
-    rc = pst_stats_start(s->stats, s->settings, worker, s->opts->metrics_listen, &s->err);
-    free(worker);
+    s->worker = pst_sprintf("scorer-%s", s->slot.id);
+    s->round.reports = s->reports = pst_reports_new(p);
+    rc = pst_stats_start(s->stats, s->settings, s->worker, s->opts->metrics_listen, &s->err);
     if (rc == 0 && pst_stats_port(s->stats))
         pst_log(PST_LOG_INFO, "score", "event=metrics pipeline=%s port=%d path=/metrics", p->name, pst_stats_port(s->stats));
     return rc;
@@ -365,6 +367,8 @@ static void tear_down(pst_scorer *s)
     pst_round_done(&s->round);
     free(s->fates);
     free(s->unknown);
+    pst_reports_free(s->reports);
+    free(s->worker);
     free(s->group);
     free(s->txn_id);
     free(s->instance_id);

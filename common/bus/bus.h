@@ -136,6 +136,8 @@ int pst_consumer_pause(pst_consumer *c, bool pause);    /* all assigned partitio
 int pst_consumer_seek(pst_consumer *c, const char *topic, int32_t partition, int64_t offset, pst_err *err);
 /* Partitions now assigned; ret_ranges[i].from = position. Returns the count. */
 size_t pst_consumer_assignment(pst_consumer *c, pst_range *ret_ranges, size_t max);
+/* Changes whenever partitions are taken away. */
+uint64_t pst_consumer_epoch(const pst_consumer *c);
 /* Known lag (high watermark or last stable offset − position) over the assignment; -1 = not known yet. No round trip. */
 int64_t pst_consumer_lag(pst_consumer *c);
 void pst_consumer_free(pst_consumer *c); /* leaves the group, bounded in time */

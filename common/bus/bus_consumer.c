@@ -407,6 +407,11 @@ rd_kafka_t *bus_consumer_native(pst_consumer *c)
     return c->rk;
 }
 
+uint64_t pst_consumer_epoch(const pst_consumer *c)
+{
+    return bus_consumer_epoch(c);
+}
+
 uint64_t bus_consumer_epoch(const pst_consumer *c)
 {
     return c->epoch;

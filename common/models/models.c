@@ -96,7 +96,7 @@ static bool same_move(const pst_model_event *a, const pst_model_event *b)
 
 static int move_alias(family *f, const pst_model_event *e)
 {
-    if (!e->alias || !*e->alias || e->version < 1)
+    if (!e->alias || !*e->alias || e->version < 1 || e->pipeline) /* a scorer's report moves nothing */
         return 0;
     alias_moves *a = pst_map_get(&f->aliases, e->alias);
     if (!a) {

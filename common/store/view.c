@@ -90,7 +90,10 @@ static int apply_model(pst_view *v, const pst_record *r, pst_err *err)
     switch (e.type) {
     case PST_MODEL_EVENT_TYPE_VERSION_REGISTERED: rc = register_version(v, version, seq, doc, err); break;
     case PST_MODEL_EVENT_TYPE_VERSION_DELETED: rc = pst_store_delete(v->store, "models", version, seq, err); break;
-    case PST_MODEL_EVENT_TYPE_ALIAS_SET: rc = pst_store_put(v->store, "aliases", alias, seq, doc, &applied, err); break;
+    case PST_MODEL_EVENT_TYPE_ALIAS_SET: /* with a pipeline's name: a scorer's report, which moves nothing */
+        if (!e.pipeline)
+            rc = pst_store_put(v->store, "aliases", alias, seq, doc, &applied, err);
+        break;
     case PST_MODEL_EVENT_TYPE_ALIAS_DELETED: rc = pst_store_delete(v->store, "aliases", alias, seq, err); break;
     default: break;
     }
