@@ -150,6 +150,11 @@ bool pst_decoder_is_json(const pst_decoder *d)
     return !d->columns;
 }
 
+bool pst_decoder_is_laid_out(const pst_decoder *d)
+{
+    return d->layout != NULL;
+}
+
 static int fault(pst_decode_fault *f, int code, const char *stage, const char *reason)
 {
     *f = (pst_decode_fault){stage, reason};

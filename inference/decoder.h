@@ -17,6 +17,8 @@ void pst_decoder_free(pst_decoder *d);
 /* Schema texts of the pass-through fields, in the pipeline's order; NULL = the writer has no such field. For JSON: all NULL. */
 const char *pst_decoder_pass_schema(const pst_decoder *d, size_t i);
 bool pst_decoder_is_json(const pst_decoder *d);
+/* It is known which field lands where: JSON decoders learn it from their first record, which fields of it are arrays. */
+bool pst_decoder_is_laid_out(const pst_decoder *d);
 
 /* What went wrong, for the dead letter: where (DECODE, MAP) and the stable reason. */
 typedef struct pst_decode_fault {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS_MAX = 1000, INFER_FAILURES_MAX = 20, REFUSED_US = 30000000 };
+enum { KINDS_MAX = 1000, INFER_FAILURES_MAX = 20, REFUSED_US = 30000000, SAMPLE_BYTES_MAX = 16 << 10 };
 
 /* Records of one schema, for one lane. */
 typedef struct kind {
@@ -18,6 +18,7 @@ typedef struct kind {
     pst_output *output;
     int32_t output_id; /* -1 = not registered yet */
     char *why;
+    pst_buf sample;  /* the first record that this model took, for the models that are to follow */
     pst_err refused; /* what the registry said against the output schema */
     int64_t refused_us;
 } kind;
@@ -62,6 +63,7 @@ static void kind_free(kind *k)
 {
     pst_decoder_free(k->decoder);
     pst_output_free(k->output);
+    pst_buf_done(&k->sample);
     free(k->why);
     free(k);
 }
@@ -280,6 +282,58 @@ static int find_kind(pst_core *c, pst_lane *l, int32_t id, kind **ret, pst_err *
     return 0;
 }
 
+/* One record that the old model took, through the new one: its layout must come out even and the model must run. What the record lacks for new
+ * features is the record's affair. */
+static int try_sample(pst_core *c, pst_decoder *d, pst_binding *b, const pst_buf *sample, pst_err *err)
+{
+    size_t n;
+    pst_binding_features(b, &n);
+    uint8_t *missing = pst_alloc(n + 1);
+    pst_slice *pass = pst_alloc((c->n_pass + 1) * sizeof(*pass));
+    pst_buf arena = {0};
+    pst_decode_fault fault = {0};
+    pst_err e = {0};
+    int rc = pst_decoder_run(d, sample->data, sample->len, 0, missing, pass, &arena, &fault, &e);
+    bool even = pst_decoder_is_laid_out(d);
+    if (rc == 0)
+        rc = pst_binding_run(b, 0, 1, &e);
+    else if (even)
+        rc = 0;
+    if (rc < 0)
+        pst_err_set(err, rc, PST_CLASS_DATA, e.origin, e.native, "%s", e.text);
+    free(missing);
+    free(pass);
+    pst_buf_done(&arena);
+    return rc;
+}
+
+static int try_kind(pst_core *c, const kind *k, pst_binding *b, pst_err *err)
+{
+    const pst_schema *schema = NULL;
+    pst_decoder *d = NULL;
+    bool json = c->p->format == PST_INPUT_JSON;
+    if (!json && c->host.schema(c->host.arg, k->id, &schema, NULL) < 0)
+        return 0; /* an outage says nothing against a model */
+    int rc = pst_decoder_new(c->p, b, schema, &d, err);
+    if (rc == 0 && k->sample.len)
+        rc = try_sample(c, d, b, &k->sample, err);
+    pst_decoder_free(d);
+    if (rc < 0 && !json)
+        pst_err_prefix(err, "records of schema id %d", k->id);
+    return rc;
+}
+
+int pst_core_fits(pst_core *c, pst_variant variant, pst_binding *b, pst_err *err)
+{
+    const role *r = &c->roles[c->roles[variant].now ? variant : PST_VARIANT_PRIMARY];
+    const pst_lane *l = r->now;
+    int rc = 0;
+    for (size_t i = 0; l && rc == 0 && i < l->n_kinds; i++)
+        if (l->kinds[i]->decoder)
+            rc = try_kind(c, l->kinds[i], b, err);
+    return rc;
+}
+
 /* ---- pass 1: records → rows ------------------------------------------------------------------------------------------------ */
 
 static void bad(pst_core *c, pst_fate *f, const char *stage, const char *reason, const char *text)
@@ -331,6 +385,8 @@ static int enter(pst_core *c, pst_lane *l, const pst_record *r, size_t index, in
             bad(c, f, why.stage, why.reason, e.text);
         return 0;
     }
+    if (!k->sample.len && body.len <= SAMPLE_BYTES_MAX)
+        pst_buf_add(&k->sample, body.data, body.len);
     l->row_kind[row] = k;
     l->row_record[row] = (uint32_t)index;
     l->n_rows++;

@@ -58,6 +58,9 @@ void pst_core_free(pst_core *c);
 /* A model for a role, from these offsets on (copied); none = from the next batch on. Takes the binding. Returns PST_EAGAIN, and takes nothing,
  * while an earlier change of that role is still under way. */
 int pst_core_offer(pst_core *c, pst_variant role, pst_binding *take, const pst_effective *from, size_t n);
+/* Would this model take what the one in use takes? Asked before an offer: every writer schema seen so far is bound to it, and one record of each
+ * is run through it. PST_E…/DATA: which schema, and why not; the model in use had better stay. */
+int pst_core_fits(pst_core *c, pst_variant role, pst_binding *b, pst_err *err);
 /* Gives up waiting for the offsets of a change: its model counts everywhere from now on. */
 void pst_core_hurry(pst_core *c, pst_variant role);
 /* The partitions that are ours now (ret_from = position): a change whose offsets lie elsewhere, or behind, is concluded. */

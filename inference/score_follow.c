@@ -68,6 +68,28 @@ static void pause_ms(pst_follow *f, int ms)
 
 /* ---- making a model ready -------------------------------------------------------------------------------------------------- */
 
+/* The features against the newest schema of each input: another width is known here, before the first record. Fields that are absent there say
+ * nothing of the records that come, and an outage says nothing at all. */
+static int fits_topics(pst_follow *f, pst_binding *b, pst_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && f->p->format == PST_INPUT_AVRO && i < f->p->n_topics; i++) {
+        char *subject = pst_sprintf("%s-value", f->p->topics[i]), *text = NULL;
+        pst_schema *schema = NULL;
+        pst_decoder *d = NULL;
+        pst_err e = {0};
+        int32_t id = 0;
+        if (pst_registry_latest(f->client->registry, subject, &id, NULL, &text, NULL) == 0 &&
+            pst_schema_parse(text, strlen(text), &schema, NULL) == 0 && pst_decoder_new(f->p, b, schema, &d, &e) == PST_EINVAL)
+            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, e.origin, 0, "records of %s (schema id %d): %s", f->p->topics[i], id, e.text);
+        pst_decoder_free(d);
+        pst_schema_free(schema);
+        free(text);
+        free(subject);
+    }
+    return rc;
+}
+
 static int load(pst_follow *f, const pst_model_event *v, pst_binding **ret, pst_err *err)
 {
     pst_buf data = {0};
@@ -78,17 +100,22 @@ static int load(pst_follow *f, const pst_model_event *v, pst_binding **ret, pst_
         rc = pst_model_load(data.data ? data.data : "", data.len, NULL, NULL, &m, err);
     if (rc == 0)
         rc = pst_binding_new(f->p, m, v->name, v->version, f->p->batch_count, ret, err);
+    if (rc == 0 && (rc = fits_topics(f, *ret, err)) < 0) {
+        pst_binding_free(*ret);
+        *ret = NULL;
+    }
     pst_model_unref(m);
     pst_buf_done(&data);
     pst_metric_set(f->stats->load_seconds, (double)(pst_mono_us() - start) / 1e6);
     return rc;
 }
 
-static void post(pst_follow *f, pst_variant variant, pst_binding *b, const pst_model_event *alias)
+static void post(pst_follow *f, pst_variant variant, pst_binding *b, const pst_model_event *alias, bool kept)
 {
     news_node *n = pst_alloc(sizeof(*n));
     n->news.variant = variant;
     n->news.binding = b;
+    n->news.kept = kept;
     n->news.from = pst_alloc(((alias ? alias->n_effective : 0) + 1) * sizeof(*n->news.from));
     for (size_t i = 0; alias && i < alias->n_effective; i++) {
         const pst_effective_from *e = &alias->effective[i];
@@ -126,6 +153,7 @@ static int ready(pst_follow *f, target *t, const pst_model_event *v, pst_binding
             pst_log(PST_LOG_ERROR, "score", "event=model_refused pipeline=%s model=%s version=%d kept=%d error=\"%s\"", f->p->name, v->name,
                     v->version, t->version, err.text);
             pst_metric_add(f->stats->swap_failures, 1);
+            pst_stats_refused(f->stats, v->name, v->version, err.text);
             return rc;
         }
         pst_log_err("score", &err);
@@ -152,7 +180,29 @@ static void start_with_previous(pst_follow *f, target *t, const pst_model_event 
     pst_binding *b = NULL;
     if (!v || !alias->n_effective || before->version == alias->version || ready(f, t, v, &b) < 0)
         return;
-    post(f, t->variant, b, NULL);
+    post(f, t->variant, b, NULL, false);
+}
+
+/* A worker that starts while the alias names a version that is of no use here begins with the last one that was, as one that was running then
+ * has kept it. */
+static void start_with_usable(pst_follow *f, target *t)
+{
+    const pst_model_choice *c = t->choice;
+    for (size_t back = 1; c->alias && !c->version; back++) {
+        const pst_model_event *before = pst_models_alias_back(f->models, c->name, c->alias, back);
+        const pst_model_event *v = before ? pst_models_resolve(f->models, c->name, NULL, before->version) : NULL;
+        pst_binding *b = NULL;
+        if (!before)
+            return;
+        if (!v || v->version == t->bad_version || ready(f, t, v, &b) < 0)
+            continue;
+        pst_log(PST_LOG_WARN, "score", "event=model_kept pipeline=%s model=%s version=%d instead_of=%d", f->p->name, v->name, v->version,
+                t->bad_version);
+        t->version = v->version;
+        snprintf(t->digest, sizeof(t->digest), "%s", v->digest);
+        post(f, t->variant, b, NULL, true);
+        return;
+    }
 }
 
 static void look(pst_follow *f, target *t)
@@ -169,6 +219,8 @@ static void look(pst_follow *f, target *t)
     if ((v->version == t->version && !strcmp(v->digest, t->digest)) || v->version == t->bad_version) {
         if (alias)
             t->alias_time = alias->time;
+        if (v->version == t->version)
+            pst_stats_refused(f->stats, NULL, 0, NULL);
         return;
     }
     if (!t->version && alias)
@@ -176,6 +228,8 @@ static void look(pst_follow *f, target *t)
     pst_binding *b = NULL;
     if (ready(f, t, v, &b) < 0) {
         t->bad_version = v->version;
+        if (!t->version && !stopping(f))
+            start_with_usable(f, t);
         return;
     }
     pst_log(PST_LOG_INFO, "score", "event=model_ready pipeline=%s model=%s version=%d digest=%.12s %s by=%s", f->p->name, v->name,
@@ -184,7 +238,7 @@ static void look(pst_follow *f, target *t)
     t->bad_version = 0;
     snprintf(t->digest, sizeof(t->digest), "%s", v->digest);
     t->alias_time = alias ? alias->time : 0;
-    post(f, t->variant, b, alias);
+    post(f, t->variant, b, alias, false);
 }
 
 /* ---- the topic ------------------------------------------------------------------------------------------------------------- */

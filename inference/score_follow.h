@@ -17,6 +17,7 @@ typedef struct pst_model_news {
     pst_binding *binding; /* owned by the taker */
     pst_effective *from;  /* of this pipeline's input topics; none = at once */
     size_t n_from;
+    bool kept; /* not what the alias names, which is of no use here, but the last one that was */
 } pst_model_news;
 
 int pst_follow_start(const pst_settings *settings, const pst_pipeline *p, pst_stats *stats, pst_follow **ret_follow, pst_err *err);

@@ -127,6 +127,14 @@ int pst_scorer_configure(pst_scorer *s)
     return rc;
 }
 
+void pst_scorer_waits(pst_scorer *s, const pst_err *why)
+{
+    if (why)
+        pst_stats_wait(s->stats, why->code == PST_ESTATE && !strcmp(why->origin, "score") ? "paused" : why->origin, why->text);
+    else
+        pst_stats_wait(s->stats, NULL, NULL);
+}
+
 /* Sleeps, ready to stop. */
 void pst_scorer_idle_ms(int ms)
 {
@@ -202,6 +210,7 @@ int pst_scorer_await_topics(pst_scorer *s)
     for (int ms = 500; !pst_stop_requested(); ms = ms < 5000 ? ms * 2 : 5000) {
         pst_err_clear(&s->err);
         int rc = ensure_topics(s);
+        pst_stats_wait(s->stats, rc < 0 ? "topics" : NULL, s->err.text);
         if (rc == 0)
             return 0;
         if (rc == PST_ENOTFOUND ? s->opts->exit_on_eof : s->err.cls == PST_CLASS_FATAL)

@@ -75,6 +75,8 @@ int pst_scorer_open(pst_scorer *s); /* slot, consumer, transactions */
 void pst_scorer_close(pst_scorer *s);
 /* Told that somebody has our id: closes and opens again, by and by under another one. */
 int pst_scorer_after_fencing(pst_scorer *s);
+/* Tells whoever asks what the stream waits for; NULL = it flows. */
+void pst_scorer_waits(pst_scorer *s, const pst_err *why);
 void pst_scorer_idle_ms(int ms); /* sleeps, ready to stop */
 
 /* What this round tells about models goes into it, before its commit; and after a commit that failed. */

@@ -25,6 +25,21 @@ enum { AGAIN_MAX = 5, ROUND_US = 100000, ROUND_RECORDS = 200000, ROUND_BYTES = 6
 
 static const char *const variant_names[] = {"PRIMARY", "CANARY", "SHADOW"};
 
+/* A model that would not take what the one in use takes is not taken: the other stays until the alias is moved again. */
+static bool refused(pst_scorer *s, pst_model_news *n)
+{
+    pst_err why = {0};
+    const pst_binding *b = n->binding, *kept = pst_core_binding(s->core, n->variant);
+    if (pst_core_fits(s->core, n->variant, n->binding, &why) == 0)
+        return false;
+    pst_log(PST_LOG_ERROR, "score", "event=model_refused pipeline=%s variant=%s model=%s version=%d kept=%d error=\"%s\"", s->p->name,
+            variant_names[n->variant], pst_binding_name(b), pst_binding_version(b), kept ? pst_binding_version(kept) : 0, why.text);
+    pst_metric_add(s->stats->swap_failures, 1);
+    pst_stats_refused(s->stats, pst_binding_name(b), pst_binding_version(b), why.text);
+    pst_model_news_done(n);
+    return true;
+}
+
 /* Between two batches: models that became ready go to work. */
 static void take_models(pst_scorer *s)
 {
@@ -44,11 +59,16 @@ static void take_models(pst_scorer *s)
     }
     pst_model_news n;
     while (!s->held[0].binding && !s->held[1].binding && !s->held[2].binding && pst_follow_take(s->follow, &n)) {
+        if (refused(s, &n))
+            continue;
         const pst_binding *b = n.binding;
         pst_log(PST_LOG_INFO, "score", "event=model_swap pipeline=%s variant=%s model=%s version=%d digest=%.12s at=%s", s->p->name,
                 variant_names[n.variant], pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b),
                 n.n_from ? "offsets" : "once");
         pst_stats_model(s->stats, pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b), variant_names[n.variant]);
+        if (!n.kept)
+            pst_stats_refused(s->stats, NULL, 0, NULL);
+        s->round.row_kept = 0; /* what the model before could not score, this one may */
         if (pst_core_offer(s->core, n.variant, n.binding, n.from, n.n_from) == PST_EAGAIN) {
             s->held[n.variant] = n;
             continue;
@@ -74,10 +94,12 @@ static int await_model(pst_scorer *s)
     char said[480] = "";
     while (rc == 0 && !pst_stop_requested()) {
         take_models(s);
-        if (pst_core_binding(s->core, PST_VARIANT_PRIMARY))
-            return 0;
+        bool there = pst_core_binding(s->core, PST_VARIANT_PRIMARY);
         char why[480];
         pst_follow_why(s->follow, why, sizeof(why));
+        pst_stats_wait(s->stats, there ? NULL : "model", why);
+        if (there)
+            return 0;
         if (pst_mono_us() - told > 30000000 || (strcmp(why, said) && pst_mono_us() - told > 2000000)) {
             if (told || why[0] != 't') /* "the topic … is being read": only when it takes long */
                 pst_log(PST_LOG_INFO, "score", "event=waiting pipeline=%s for=model why=\"%s\"", s->p->name, why);
@@ -200,6 +222,7 @@ static int hold(pst_scorer *s, const pst_batch *b, size_t from, const pst_err *w
         rc = commit(s);
     if (rc < 0 || pst_stop_requested())
         return rc;
+    pst_scorer_waits(s, &reason);
     return wait_paused(s, reason.code == PST_EAGAIN ? PST_SCHEMA_WAIT_MS : backoff(s), reason.text);
 }
 
@@ -264,6 +287,7 @@ static int score_batch(pst_scorer *s, const pst_batch *b, size_t n, bool *ret_al
     pst_metric_observe(s->stats->emit, (double)(pst_mono_us() - scored) / 1e6);
     if (usable < n)
         return hold(s, b, usable, &why);
+    pst_scorer_waits(s, NULL);
     *ret_all = true;
     return 0;
 }

@@ -3,10 +3,13 @@
 #include "inference/score_stats.h"
 
 #include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/client/client.h"
 #include "common/loop/http.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +23,7 @@ struct pst_stats_threads {
     bool started;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    bool stop;
+    bool stop, changed; /* changed: what it waits for */
     pst_client *client;
     char *worker_id, host[256];
     int generation; /* seconds of the start: points are numbered from 0 again in each */
@@ -35,6 +38,7 @@ pst_stats *pst_stats_new(const char *pipeline)
     s->set = pst_metrics_new();
     s->pipeline = pipeline;
     s->lag = -1;
+    pthread_mutex_init(&s->wait_lock, NULL);
     pst_metrics *m = s->set;
     s->consumed = pst_metric_counter(m, "penstock_scorer_records_consumed_total", "Records read.", "pipeline", pipeline, NULL);
     s->tombstones_total =
@@ -59,8 +63,9 @@ pst_stats *pst_stats_new(const char *pipeline)
                                            "Shadow scores left out: refused schema, or too large.", "pipeline", pipeline, NULL);
     s->non_finite = pst_metric_counter(m, "penstock_scorer_non_finite_total", "Records whose score is NaN or infinite, passed on.",
                                        "pipeline", pipeline, NULL);
+    s->waiting_gauge = pst_metric_gauge(m, "penstock_scorer_waiting", "1 = the stream stands still.", "pipeline", pipeline, NULL);
     s->lag_gauge =
-        pst_metric_gauge(m, "penstock_scorer_consumer_lag_records", "Records behind the end; -1 = not known.", "pipeline", pipeline, NULL);
+        pst_metric_gauge(m, "penstock_scorer_consumer_lag_records", "Records behind the end; NaN = not known.", "pipeline", pipeline, NULL);
     s->load_seconds =
         pst_metric_gauge(m, "penstock_scorer_model_load_seconds", "Time the last model took to load.", "pipeline", pipeline, NULL);
     s->e2e = pst_metric_histogram(m, "penstock_scorer_e2e_seconds", "From a record's timestamp to its commit.", "pipeline", pipeline, NULL);
@@ -78,7 +83,71 @@ void pst_stats_free(pst_stats *s)
     if (!s)
         return;
     pst_metrics_free(s->set);
+    pthread_mutex_destroy(&s->wait_lock);
+    free(s->wait_file);
     free(s);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------------------------------- */
+
+static void write_wait_file(const pst_stats *s)
+{
+    if (!s->wait_file)
+        return;
+    if (!s->waits) {
+        unlink(s->wait_file);
+        return;
+    }
+    json_t *j = json_pack("{s:s, s:s, s:I}", "for", s->wait_for, "why", s->wait_why, "since", (json_int_t)pst_now_us());
+    char *text = pst_json_text(j);
+    pst_fs_write_atomic(s->wait_file, text, strlen(text), 0600, NULL); /* it is told otherwise, too */
+    free(text);
+    json_decref(j);
+}
+
+void pst_stats_wait(pst_stats *s, const char *what, const char *why)
+{
+    if (!what && !s->waits)
+        return;
+    pthread_mutex_lock(&s->wait_lock);
+    bool changed = !what || !s->waits || strcmp(s->wait_for, what) != 0 || strncmp(s->wait_why, why, sizeof(s->wait_why) - 1) != 0;
+    snprintf(s->wait_for, sizeof(s->wait_for), "%s", what ? what : "");
+    snprintf(s->wait_why, sizeof(s->wait_why), "%s", what ? why : "");
+    s->waits = what != NULL;
+    if (changed)
+        write_wait_file(s);
+    pthread_mutex_unlock(&s->wait_lock);
+    if (changed && s->threads) {
+        pthread_mutex_lock(&s->threads->lock);
+        s->threads->changed = true;
+        pthread_cond_signal(&s->threads->wake);
+        pthread_mutex_unlock(&s->threads->lock);
+    }
+    if (changed)
+        pst_metric_set(s->waiting_gauge, what ? 1 : 0);
+}
+
+void pst_stats_refused(pst_stats *s, const char *name, int version, const char *why)
+{
+    pthread_mutex_lock(&s->wait_lock);
+    if (name)
+        snprintf(s->refused, sizeof(s->refused), "%s version %d is not used: %s", name, version, why);
+    else
+        s->refused[0] = 0;
+    pthread_mutex_unlock(&s->wait_lock);
+}
+
+/* A predecessor that was killed left its file behind. */
+static void open_wait_file(pst_stats *s, const pst_settings *settings)
+{
+    char *dir = pst_fs_join(settings->state_dir.value, "waits");
+    if (pst_fs_mkdirs(dir, 0700, NULL) == 0) {
+        char *name = pst_sprintf("%s.%d", s->pipeline, (int)getpid());
+        s->wait_file = pst_fs_join(dir, name);
+        free(name);
+        unlink(s->wait_file);
+    }
+    free(dir);
 }
 
 void pst_stats_dead_letter(pst_stats *s, const char *stage, const char *reason)
@@ -155,7 +224,8 @@ static void fill_values(pst_stats *s, struct pst_stats_threads *t, pst_metric_po
     pst_dbl_map_set(&m->values, &m->n_values, "scored_total", (double)s->scored);
     pst_dbl_map_set(&m->values, &m->n_values, "dead_letters_total", (double)s->dead_letters);
     pst_dbl_map_set(&m->values, &m->n_values, "above_threshold_total", (double)s->anomalies);
-    pst_dbl_map_set(&m->values, &m->n_values, "lag", (double)s->lag);
+    if (s->lag >= 0) /* not known is not said */
+        pst_dbl_map_set(&m->values, &m->n_values, "lag", (double)s->lag);
     if (total) {
         pst_dbl_map_set(&m->values, &m->n_values, "latency_p50_ms", quantile_ms(window, total, 0.50));
         pst_dbl_map_set(&m->values, &m->n_values, "latency_p99_ms", quantile_ms(window, total, 0.99));
@@ -211,25 +281,39 @@ static void send_heartbeat(pst_stats *s, pst_producer *p, const char *state)
                           .site = pst_strdup("local"),
                           .host = pst_strdup(t->host),
                           .time = pst_now_us(),
-                          .state = pst_strdup(state),
+                          .state = pst_strdup(state ? state : "running"),
                           .cpus = 1,
                           .version = pst_strdup(PST_VERSION)};
     pst_str_map_set(&w.details, &w.n_details, "pipeline", s->pipeline);
     pst_str_map_set(&w.details, &w.n_details, "model_version", version);
+    pthread_mutex_lock(&s->wait_lock);
+    if (!state) {
+        free(w.state);
+        w.state = pst_strdup(s->waits && !strcmp(s->wait_for, "paused") ? "paused" : s->waits || !s->ready ? "waiting" : "running");
+    }
+    if (s->waits) {
+        pst_str_map_set(&w.details, &w.n_details, "waits_for", s->wait_for);
+        pst_str_map_set(&w.details, &w.n_details, "why", s->wait_why);
+    }
+    if (*s->refused)
+        pst_str_map_set(&w.details, &w.n_details, "model_refused", s->refused);
+    pthread_mutex_unlock(&s->wait_lock);
     send_event(t, p, PST_TOPIC_WORKERS, &pst_worker_state_type, t->worker_id, &w);
     pst_event_clear(&pst_worker_state_type, &w);
 }
 
 /* Waits for the next second; true when it is time to end. */
-static bool wait_second(struct pst_stats_threads *t)
+static bool wait_second(struct pst_stats_threads *t, bool *ret_changed)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += POINT_EVERY_US / 1000000;
     pthread_mutex_lock(&t->lock);
-    if (!t->stop)
+    if (!t->stop && !t->changed)
         pthread_cond_timedwait(&t->wake, &t->lock, &until);
     bool stop = t->stop;
+    *ret_changed = t->changed;
+    t->changed = false;
     pthread_mutex_unlock(&t->lock);
     return stop;
 }
@@ -245,12 +329,12 @@ static void *run(void *arg)
         return NULL;
     }
     t->seen_us = pst_mono_us();
-    bool stop = false;
+    bool stop = false, changed = true;
     for (unsigned tick = 0; !stop; tick++) {
-        if (tick % HEARTBEAT_EVERY == 0)
-            send_heartbeat(s, p, s->ready ? "running" : "waiting");
-        stop = wait_second(t);
-        pst_metric_set(s->lag_gauge, (double)s->lag);
+        if (changed || tick % HEARTBEAT_EVERY == 0)
+            send_heartbeat(s, p, NULL);
+        stop = wait_second(t, &changed);
+        pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
         if (stop || s->records != t->seen_records || tick % IDLE_POINT_EVERY == 0)
             send_point(s, p);
         pst_producer_poll(p, 0);
@@ -267,7 +351,7 @@ static void show_metrics(void *arg, pst_http_req *req)
 {
     pst_stats *s = arg;
     pst_buf text = {0};
-    pst_metric_set(s->lag_gauge, (double)s->lag);
+    pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
     pst_metrics_text(s->set, &text);
     pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", text.data, text.len);
     pst_buf_done(&text);
@@ -281,7 +365,13 @@ static void show_alive(void *arg, pst_http_req *req)
 static void show_ready(void *arg, pst_http_req *req)
 {
     pst_stats *s = arg;
-    pst_http_reply_text(req, s->ready ? 200 : 503, s->ready ? "ready\n" : "waiting for a model or a broker\n");
+    pthread_mutex_lock(&s->wait_lock);
+    char *text = s->waits   ? pst_sprintf("waiting for %s: %s\n", s->wait_for, s->wait_why)
+                 : s->ready ? pst_strdup("ready\n")
+                            : pst_strdup("waiting for the broker\n");
+    pthread_mutex_unlock(&s->wait_lock);
+    pst_http_reply_text(req, s->ready && !s->waits ? 200 : 503, "%s", text);
+    free(text);
 }
 
 static const pst_http_route routes[] = {{"GET", "/metrics", show_metrics, 0, 0},
@@ -314,6 +404,7 @@ int pst_stats_start(pst_stats *s, const pst_settings *settings, const char *work
         snprintf(t->host, sizeof(t->host), "localhost");
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);
+    open_wait_file(s, settings);
     int rc = listen ? listen_on(s, listen, err) : 0;
     if (rc == 0)
         rc = pst_client_open(settings, "penstock-score-metrics", &t->client, err);
@@ -343,6 +434,8 @@ void pst_stats_stop(pst_stats *s)
     pthread_mutex_unlock(&t->lock);
     if (t->started)
         pthread_join(t->thread, NULL);
+    if (s->wait_file)
+        unlink(s->wait_file);
     pst_http_thread_stop(t->http);
     pst_client_close(t->client);
     pthread_mutex_destroy(&t->lock);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,6 +160,10 @@ double pst_metric_quantile(const pst_metric *m, double q)
 
 static void print_one(pst_buf *out, const pst_metric *m)
 {
+    if (m->kind != HISTOGRAM && isnan((double)m->value)) {
+        pst_buf_printf(out, *m->labels ? "%s{%s} NaN\n" : "%s%s NaN\n", m->name, m->labels);
+        return;
+    }
     if (m->kind != HISTOGRAM) {
         pst_buf_printf(out, *m->labels ? "%s{%s} %.17g\n" : "%s%s %.17g\n", m->name, m->labels, (double)m->value);
         return;

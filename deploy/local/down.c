@@ -219,9 +219,11 @@ static void print_services(const json_t *root, bool color)
         char pid[16] = "-", span[32];
         if (json_is_integer(json_object_get(v, "pid")))
             snprintf(pid, sizeof pid, "%d", (int)pst_json_int(v, "pid", 0));
-        printf("  %-28s %-12s %8s %9d  %s%s%s\n", pst_json_str(v, "name", "?"), pst_json_str(v, "state", "?"), pid,
-               (int)pst_json_int(v, "restarts", 0), pst_span_text(pst_now_us() - pst_json_int(v, "since", 0), span),
-               json_object_get(v, "last_exit") ? "   last: " : "", pst_json_str(v, "last_exit", ""));
+        const char *waits = pst_json_str(v, "waits_for", NULL), *why = pst_json_str(v, "why", "");
+        const char *state = !waits ? pst_json_str(v, "state", "?") : !strcmp(waits, "paused") ? "paused" : "waiting";
+        printf("  %-28s %-12s %8s %9d  %s%s%s%s%s\n", pst_json_str(v, "name", "?"), state, pid, (int)pst_json_int(v, "restarts", 0),
+               pst_span_text(pst_now_us() - pst_json_int(v, "since", 0), span), json_object_get(v, "last_exit") ? "   last: " : "",
+               pst_json_str(v, "last_exit", ""), waits ? "   " : "", waits ? why : "");
     }
     json_array_foreach(json_object_get(root, "pipelines_refused"), i, v)
     {

@@ -289,6 +289,9 @@ static void apply(pst_pipelines_watch *w, pst_services *services, const char *na
         pst_services_stop(services, c.service, SIGTERM, STOP_MS);
         unlink(c.accepted);
     } else if (holds(c.accepted, spec)) { /* judged before, by us or by the up before us */
+        const pst_service *there = pst_services_find(services, c.service);
+        if (there && pst_services_paused(w->client->settings->state_dir.value, there))
+            pst_services_stop(services, c.service, SIGTERM, STOP_MS);
         if (!pst_services_find(services, c.service))
             start_scorer(services, &c, &err);
     } else if (pst_fs_write_atomic(c.next, spec, strlen(spec), 0600, &err) < 0) {

@@ -246,6 +246,34 @@ void pst_services_stop_all(pst_services *s, int timeout_ms)
         drop(s, s->n - 1);
 }
 
+/* A scorer that waits says so in a file of its own, named after its pipeline and its process. */
+static void add_wait(const char *state_dir, json_t *v)
+{
+    const char *name = pst_json_str(v, "name", "");
+    pid_t pid = (pid_t)pst_json_int(v, "pid", 0);
+    if (strncmp(name, "score:", 6) != 0 || !pid)
+        return;
+    char *path = pst_sprintf("%s/waits/%s.%d", state_dir, name + 6, (int)pid);
+    pst_buf b = {0};
+    json_t *wait = NULL;
+    if (pst_fs_read(path, 64 << 10, &b, NULL) == 0 && pst_json_parse(b.data, b.len, path, &wait, NULL) == 0) {
+        json_object_set_new(v, "waits_for", json_string(pst_json_str(wait, "for", "")));
+        json_object_set_new(v, "why", json_string(pst_json_str(wait, "why", "")));
+    }
+    json_decref(wait);
+    pst_buf_done(&b);
+    free(path);
+}
+
+bool pst_services_paused(const char *state_dir, const pst_service *v)
+{
+    json_t *o = json_pack("{s:s, s:i}", "name", v->name, "pid", (int)v->pid);
+    add_wait(state_dir, o);
+    bool yes = !strcmp(pst_json_str(o, "waits_for", ""), "paused");
+    json_decref(o);
+    return yes;
+}
+
 json_t *pst_services_read(const char *state_dir, pid_t *ret_up_pid)
 {
     char *path = pst_fs_join(state_dir, "up.json");
@@ -272,6 +300,7 @@ json_t *pst_services_read(const char *state_dir, pid_t *ret_up_pid)
             json_object_set_new(v, "state", json_string("restarting"));
         }
         json_object_del(v, "pid_start");
+        add_wait(state_dir, v);
     }
     if (ret_up_pid)
         *ret_up_pid = up;

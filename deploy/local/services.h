@@ -44,6 +44,8 @@ void pst_services_tick(pst_services *s);
 void pst_services_stop(pst_services *s, const char *name, int sig, int timeout_ms);
 void pst_services_stop_all(pst_services *s, int timeout_ms); /* all that are left, together */
 
+/* A scorer that paused itself: what was published for it is worth another start, though it says the same. */
+bool pst_services_paused(const char *state_dir, const pst_service *v);
 /* The file of a running up, pids checked against /proc now; NULL when there is none or its process is gone. Owned by the caller.
  * ret_up_pid may be NULL. */
 json_t *pst_services_read(const char *state_dir, pid_t *ret_up_pid);

@@ -40,6 +40,24 @@ static int number(pst_models *m, const char *name, const char *alias, int v)
     return e ? e->version : 0;
 }
 
+static void test_models_a_scorers_report_moves_no_alias(void **state)
+{
+    pst_models *m = pst_models_new();
+    version(m, "a", 1, "one");
+    version(m, "a", 2, "two");
+    event(m, SET, "a", "champion", 2, 10);
+    pst_model_event e = {.type = PST_MODEL_EVENT_TYPE_ALIAS_SET,
+                         .name = (char *)(uintptr_t) "a",
+                         .alias = (char *)(uintptr_t) "champion",
+                         .version = 1,
+                         .time = 11,
+                         .pipeline = (char *)(uintptr_t) "p",
+                         .actor = (char *)(uintptr_t) "scorer-1"};
+    assert_int_equal(pst_models_apply(m, &e), 0);
+    assert_int_equal(number(m, "a", "champion", 0), 2);
+    pst_models_free(m);
+}
+
 static void test_models_first_registration_wins(void **state)
 {
     pst_models *m = pst_models_new();
@@ -136,8 +154,11 @@ static void test_models_names_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models_first_registration_wins),   cmocka_unit_test(test_models_aliases_follow_the_last_event),
-        cmocka_unit_test(test_models_deleted_numbers_stay_used), cmocka_unit_test(test_models_each_is_sorted),
+        cmocka_unit_test(test_models_a_scorers_report_moves_no_alias),
+        cmocka_unit_test(test_models_first_registration_wins),
+        cmocka_unit_test(test_models_aliases_follow_the_last_event),
+        cmocka_unit_test(test_models_deleted_numbers_stay_used),
+        cmocka_unit_test(test_models_each_is_sorted),
         cmocka_unit_test(test_models_names_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

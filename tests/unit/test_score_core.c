@@ -279,6 +279,46 @@ static void test_core_a_refused_output_schema_is_said_of_each_record_and_asked_f
     end_world(&w, c, p);
 }
 
+/* A binding of another width than the pipeline's two features; pst_core_fits says what of it. */
+static void test_core_says_whether_another_model_would_fit(void **state)
+{
+    static const float seven[7] = {1, 1, 1, 1, 1, 1, 1};
+    static const char *const heads[] = {"", "input: {format: json}\n"};
+    for (int json = 0; json < 2; json++) {
+        world w = {0};
+        char text[300];
+        snprintf(text, sizeof(text), "name: p\n%smodel: {name: line}\noutput: {topic: out}\nfeatures: [n, on]\n", heads[json]);
+        pst_pipeline *p = kit_pipeline(text);
+        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(2, 1, digits, NULL), 1));
+        pst_binding *wide = kit_bind(p, kit_linear(7, 1, seven, NULL), 2), *same = kit_bind(p, kit_linear(2, 1, digits, NULL), 3);
+        pst_err err = {0};
+        assert_int_equal(pst_core_fits(c, PST_VARIANT_PRIMARY, wide, &err), 0); /* nothing has been seen that it would not take */
+        pst_buf good = {0};
+        if (json)
+            pst_buf_adds(&good, "{\"n\":4,\"on\":true}");
+        else
+            kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4,\"on\":true}", &good);
+        pst_record r = rec(0, &good);
+        pst_fate f;
+        size_t usable = 0;
+        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(f.kind, PST_FATE_SCORED);
+        assert_true(pst_core_fits(c, PST_VARIANT_PRIMARY, wide, &err) < 0);
+        assert_int_equal(err.cls, PST_CLASS_DATA);
+        assert_non_null(strchr(err.text, '7'));
+        pst_err_clear(&err);
+        assert_int_equal(pst_core_fits(c, PST_VARIANT_PRIMARY, same, &err), 0);
+        assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, same, NULL, 0), 0); /* being asked has not worn it */
+        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        json_t *j = encoded(c, &w, &r, &f, false);
+        assert_true(score_of(j) == 14);
+        json_decref(j);
+        pst_binding_free(wide);
+        pst_buf_done(&good);
+        end_world(&w, c, p);
+    }
+}
+
 static void test_core_scores_that_are_no_numbers_go_by_policy(void **state)
 {
     for (int dead = 0; dead < 2; dead++) {
@@ -767,6 +807,7 @@ int main(void)
         cmocka_unit_test(test_core_waits_for_what_is_away_and_uses_what_is_before),
         cmocka_unit_test(test_core_null_values_go_by_policy),
         cmocka_unit_test(test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once),
+        cmocka_unit_test(test_core_says_whether_another_model_would_fit),
         cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
         cmocka_unit_test(test_core_refuses_a_schema_that_cannot_fit),
         cmocka_unit_test(test_core_reads_json_by_the_same_paths),
