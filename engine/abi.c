@@ -11,6 +11,7 @@ _Static_assert(sizeof(pst_value_info) == 96, "ABI");
 _Static_assert(sizeof(pst_model_limits) == 96, "ABI");
 _Static_assert(sizeof(pst_plan_opts) == 64, "ABI");
 _Static_assert(sizeof(pst_explain_opts) == 80, "ABI");
+_Static_assert(sizeof(pst_run_limits) == 64, "ABI");
 #endif
 
 int pst_reserved_check(const uint64_t *words, size_t n, const char *what, pst_err *err)

@@ -69,8 +69,11 @@ int pst_step_run(pst_plan *p, const pst_step *s, pst_err *err)
 {
     if (!p->steps_left)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
-                           "the model ran %" PRIu64 " steps in one evaluation without an end (steps_max)", p->m->limits.steps_max);
+                           "the model ran %" PRIu64 " steps in one evaluation without an end (steps_max)", pst_plan_steps_max(p));
     p->steps_left--;
+    int rc = pst_watch_check(&p->watch, err);
+    if (rc < 0)
+        return rc;
     pst_step *at = (pst_step *)s; /* only its state and what is said of it change */
     pst_op_ctx c = {.node = s->node,
                     .plan = p,
@@ -85,7 +88,7 @@ int pst_step_run(pst_plan *p, const pst_step *s, pst_err *err)
     pst_blk *mark = p->scratch;
     if (p->observing)
         pst_seen_before(at);
-    int rc = s->half ? run_half(p, s, &c) : s->run(&c);
+    rc = s->half ? run_half(p, s, &c) : s->run(&c);
     pst_scratch_free(p, mark);
     if (c.kernel)
         at->kernel = c.kernel;
@@ -201,7 +204,8 @@ static int run_body(void *arg, pst_err *err)
     pst_prog_clear(p, g);
     pst_scratch_free(p, NULL);
     pst_plan_texts_reset(p);
-    p->steps_left = m->limits.steps_max;
+    p->steps_left = pst_plan_steps_max(p);
+    pst_watch_begin(&p->watch);
     p->pool.peak = p->pool.live;
     p->depth = 0;
     for (size_t i = 0; i < m->info.n_inputs; i++)
@@ -229,7 +233,7 @@ int pst_plan_run_vals(pst_plan *p, const pst_val *in, size_t n_in, const pst_val
             return rc;
     }
     if (p->ort)
-        return pst_ort_run_vals(p->ort, in, n_in, ret_out, n_out, err);
+        return pst_ort_run_vals(p->ort, &p->watch, in, n_in, ret_out, n_out, err);
     running r = {.p = p, .in = in, .out = ret_out, .n_out = n_out};
     int before = err->code, rc = pst_heap_run(&p->heap, run_body, &r, err);
     if (rc < 0 && before == 0 && err->code < 0)
@@ -237,7 +241,7 @@ int pst_plan_run_vals(pst_plan *p, const pst_val *in, size_t n_in, const pst_val
     if (rc == PST_ENOMEM)
         pst_plan_reset(p);
     if (rc == PST_EUNSUPPORTED && before == 0 && (rc = pst_ort_take_over(p, true, err)) == 0)
-        return pst_ort_run_vals(p->ort, in, n_in, ret_out, n_out, err);
+        return pst_ort_run_vals(p->ort, &p->watch, in, n_in, ret_out, n_out, err);
     return rc;
 }
 

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { RUN_MS = 5000 };
+
 const char *pst_explain_kernel(const pst_plan *p, const pst_step *s)
 {
     static const struct {
@@ -114,7 +116,7 @@ static int observe(pst_explained *e, const pst_explain_opts *o, pst_err *err)
     look_at_inputs(e, &other);
     e->batch = e->has_batch ? o && o->batch ? (int64_t)o->batch : 64 : 1;
     size_t n = other && !(o && o->free_dim) ? sizeof sizes / sizeof *sizes : 1;
-    for (size_t i = 0; i < n && rc < 0; i++) {
+    for (size_t i = 0; i < n && rc < 0 && rc != PST_ETIMEDOUT && rc != PST_ESTOPPED; i++) {
         size_t peak;
         int64_t size = !other ? 1 : o && o->free_dim ? (int64_t)o->free_dim : sizes[i];
         pst_err why = {0};
@@ -208,6 +210,10 @@ static int gather(void *arg, pst_err *err)
         e->elsewhere = pst_ort_describe(e->p->m);
         rc = 0;
     }
+    if (rc == PST_ETIMEDOUT || rc == PST_ESTOPPED) { /* its shapes are the least of what is wrong with it */
+        *err = why;
+        return rc;
+    }
     e->observed = rc == 0 && !e->elsewhere;
     if (rc < 0) /* a model that cannot be run on made-up inputs is explained without shapes */
         snprintf(e->why, sizeof e->why, "%s", why.text);
@@ -245,8 +251,11 @@ int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain
     gathering g = {.o = what, .e = {.file = what ? what->file : NULL}};
     err = err ? err : &own;
     int rc = what ? pst_reserved_check(what->reserved, sizeof what->reserved / sizeof *what->reserved, "pst_explain_opts", err) : 0;
+    const pst_run_limits some = {.ms_max = RUN_MS};
+    pst_plan_opts bounded = opts ? *opts : (pst_plan_opts){0};
+    bounded.run = bounded.run ? bounded.run : &some;
     if (rc == 0)
-        rc = pst_plan_new(m, opts, &g.e.p, err);
+        rc = pst_plan_new(m, &bounded, &g.e.p, err);
     if (rc == 0)
         rc = pst_heap_run(&heap, gather, &g, err);
     if (rc == 0 && !(*ret_text = copy_out(&g.text, err)))

@@ -103,11 +103,22 @@ typedef struct pst_model_info {
     const char *format; /* "onnx", "xgboost-json", "xgboost-ubj", "lightgbm-text" */
 } pst_model_info;
 
+/* What bounds one run, and the making of a plan. 0 or NULL in a field: no such bound. A bound is looked at between nodes, between the
+ * rounds of loops and inside large products, so a run ends some time later than it says. After it the plan may be run again. */
+typedef struct pst_run_limits {
+    uint64_t ms_max;         /* milliseconds; beyond them PST_ETIMEDOUT, class DATA */
+    uint64_t steps_max;      /* as pst_model_limits.steps_max, which holds as well; PST_ELIMIT */
+    bool (*stop)(void *arg); /* true: end with PST_ESTOPPED, class RETRY. Asked often and from another thread too: cheap, thread-safe */
+    void *stop_arg;
+    uint64_t reserved[4];
+} pst_run_limits;
+
 typedef struct pst_plan_opts {
-    const char *isa;     /* "portable", "avx2", "avx512"; NULL = what PENSTOCK_ISA names in the environment, else best of this CPU */
-    bool no_fusion;      /* run the reference kernels node by node: the twin every fused kernel is compared with */
-    const char *backend; /* NULL = as pst_model_limits.backends says; "engine", "onnxruntime" = this one and no other */
-    uint64_t reserved[5];
+    const char *isa;           /* "portable", "avx2", "avx512"; NULL = what PENSTOCK_ISA names in the environment, else best of this CPU */
+    bool no_fusion;            /* run the reference kernels node by node: the twin every fused kernel is compared with */
+    const char *backend;       /* NULL = as pst_model_limits.backends says; "engine", "onnxruntime" = this one and no other */
+    const pst_run_limits *run; /* of the plan's making and of its runs; copied; NULL = none */
+    uint64_t reserved[4];
 } pst_plan_opts;
 
 /* @thread any. limits NULL = defaults. PST_EUNSUPPORTED names the operators that are not covered and the cure. */
@@ -120,6 +131,8 @@ const pst_model_info *pst_model_info_get(const pst_model *m);
 const char *pst_model_meta(const pst_model *m, const char *key); /* NULL if absent */
 
 int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, pst_err *err); /* takes its own ref of m */
+/* Other bounds for the runs to come; copied; NULL = none. */
+int pst_plan_limit(pst_plan *p, const pst_run_limits *limits, pst_err *err);
 void pst_plan_free(pst_plan *p);
 /* in: n_in tensors in the order of info->inputs; ret_out: n_out ≤ info->n_outputs tensors, data owned by the plan until
  * its next run. Wrong shapes: PST_EINVAL naming input, wanted and given shape. No heap use in the steady state for fused MLPs. */
@@ -136,7 +149,8 @@ typedef struct pst_explain_opts {
     uint64_t reserved[6];
 } pst_explain_opts;
 /* Compiles a plan, runs it on made-up rows, and tells the model, every step with its shape, cost, memory and kernel, and the totals. A
- * model that does not run on made-up rows is told without shapes. what NULL = defaults. *ret_text: free() it. */
+ * model that does not run on made-up rows is told without shapes. what NULL = defaults. *ret_text: free() it. Without opts->run
+ * a run may take 5 seconds; one that takes longer ends it with PST_ETIMEDOUT. */
 int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain_opts *what, char **ret_text, pst_err *err);
 
 size_t pst_dtype_size(pst_dtype t); /* bytes; PST_STR: sizeof(char *); 0 = unknown */

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOLD_BYTES_MAX ((size_t)64 << 20)
+#define FOLD_BYTES_MAX ((size_t)64 << 20) /* of one result */
+#define FOLD_ALL_MAX   ((size_t)1 << 30)  /* read and written for the whole plan: seconds, whatever the file says */
+#define FOLD_STEPS_MAX 100000             /* of one node */
 #define FOLD_TEXT_MAX  ((size_t)16 << 20) /* of the whole plan */
 
 /* Value ids read by graphs nested in a node, their own locals included (harmless). */
@@ -96,24 +98,34 @@ static bool has_graph(const pst_node *n)
     return false;
 }
 
+static size_t val_bytes(const pst_val *v)
+{
+    return v->kind == PST_VAL_TENSOR ? (size_t)pst_count(&v->t) * pst_dtype_size(v->t.dtype) : 0;
+}
+
 /* Runs a node now if everything it reads is known. Failure leaves it for the run, where it may never be reached. */
 static bool try_fold(pst_plan *p, const pst_node *n)
 {
-    if (n->op->flags & PST_OP_IMPURE || has_graph(n))
+    if (n->op->flags & PST_OP_IMPURE || has_graph(n) || p->fold_bytes > FOLD_ALL_MAX)
         return false;
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] >= 0 && !p->folded[n->in[k]])
             return false;
+    for (int k = 0; k < n->n_in; k++)
+        p->fold_bytes += n->in[k] >= 0 ? val_bytes(&p->vals[n->in[k]]) : 0;
     pst_step s;
     pst_err err = {0};
-    p->steps_left = 1000;
+    p->steps_left = FOLD_STEPS_MAX;
+    p->out_bytes_max = FOLD_BYTES_MAX < p->out_bytes_max ? FOLD_BYTES_MAX : p->out_bytes_max;
     int rc = pst_step_make(p, n, &s, &err);
     if (rc == 0)
         rc = pst_step_run(p, &s, &err);
+    p->out_bytes_max = p->m->limits.tensor_bytes_max;
     bool ok = rc == 0 && (p->fold_text_bytes += p->text_bytes) < FOLD_TEXT_MAX;
     for (int k = 0; k < n->n_out; k++) {
         pst_val_clear(p, &s.dummy[k]);
-        if (s.out[k]->kind == PST_VAL_TENSOR && (size_t)pst_count(&s.out[k]->t) * pst_dtype_size(s.out[k]->t.dtype) > FOLD_BYTES_MAX)
+        p->fold_bytes += val_bytes(s.out[k]);
+        if (val_bytes(s.out[k]) > FOLD_BYTES_MAX) /* what shares an input's data is made without asking for room */
             ok = false;
     }
     for (int k = 0; k < n->n_out; k++) {
@@ -306,7 +318,7 @@ static int compile(pst_plan *p, const pst_graph *g, pst_err *err)
     int rc = 0;
     for (size_t i = 0; i < n; i++) {
         refs[i].node = &g->nodes[i];
-        if (try_fold(p, refs[i].node)) {
+        if (rc == 0 && (rc = pst_watch_check(&p->watch, err)) == 0 && try_fold(p, refs[i].node)) {
             refs[i].dead = true;
             folded++;
         }
@@ -326,7 +338,9 @@ static int compile(pst_plan *p, const pst_graph *g, pst_err *err)
         if (refs[i].dead)
             continue;
         pst_step *s = &steps[k++];
-        rc = pst_step_make(p, refs[i].node, s, err);
+        rc = pst_watch_check(&p->watch, err);
+        if (rc == 0)
+            rc = pst_step_make(p, refs[i].node, s, err);
         if (rc == 0)
             rc = compile_nested(p, s->node, err);
     }
@@ -377,12 +391,19 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
     if (!isa)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "%s %s: not one of portable, avx2, avx512, or not of this CPU",
                            want ? "isa" : "PENSTOCK_ISA", want ? want : pst_isa_wish());
+    const pst_run_limits *run = opts ? opts->run : NULL;
+    if (run && (rc = pst_reserved_check(run->reserved, sizeof run->reserved / sizeof *run->reserved, "pst_run_limits", err)) < 0)
+        return rc;
     pst_plan *p = pst_heap_raw(sizeof *p);
     if (!p)
         return pst_heap_none(sizeof *p, err);
     p->m = pst_model_ref(m);
     if (opts)
         p->opts = *opts;
+    if (run)
+        p->watch.limits = *run;
+    p->out_bytes_max = m->limits.tensor_bytes_max;
+    pst_watch_begin(&p->watch);
     p->isa = isa;
     p->pool.bytes_max = m->limits.arena_bytes_max;
     bool elsewhere = false;

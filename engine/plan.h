@@ -24,6 +24,23 @@ typedef struct pst_pool {
     size_t live, peak;       /* in use now, and at most since peak was last set */
 } pst_pool;
 
+/* What bounds the run in progress besides its steps (watch.c). */
+typedef struct pst_watch {
+    pst_run_limits limits;
+    bool on;
+    int64_t began_ns, looked_ns;
+    uint32_t every, to_clock; /* looks between two at the clock; how many are left */
+} pst_watch;
+void pst_watch_begin(pst_watch *w);
+/* PST_ESTOPPED, PST_ETIMEDOUT, 0. Kernels call pst_op_pause. */
+int pst_watch_look(pst_watch *w, pst_err *err);
+static inline int pst_watch_check(pst_watch *w, pst_err *err)
+{
+    return w->on ? pst_watch_look(w, err) : 0;
+}
+/* Steps of one evaluation. */
+uint64_t pst_plan_steps_max(const struct pst_plan *p);
+
 struct pst_seen;
 typedef struct pst_step {
     const pst_node *node;
@@ -63,6 +80,8 @@ struct pst_plan {
     bool text_over;      /* a text of this run did not fit */
     char no_text[8];     /* what is handed out then */
     uint64_t steps_left; /* against endless loops of hostile models */
+    pst_watch watch;
+    size_t out_bytes_max, fold_bytes; /* of one result: less while constants are folded; what folding has read and written */
     int depth;
     size_t fold_text_bytes, fused_bytes; /* the plan's own copies of texts and weights, bounded by arena_bytes_max */
     pst_val *io_in;

@@ -179,10 +179,10 @@ int pst_op_tick(pst_op_ctx *c)
 {
     if (c->plan->steps_left) {
         c->plan->steps_left--;
-        return 0;
+        return pst_op_pause(c);
     }
     return pst_op_fail(c, PST_ELIMIT, "the model ran %" PRIu64 " steps in one evaluation without an end (steps_max)",
-                       c->plan->m->limits.steps_max);
+                       pst_plan_steps_max(c->plan));
 }
 
 int pst_op_work(pst_op_ctx *c, double n)
@@ -193,7 +193,7 @@ int pst_op_work(pst_op_ctx *c, double n)
         return 0;
     }
     return pst_op_fail(c, PST_ELIMIT, "%.3g multiplications are more than the %" PRIu64 " steps of one evaluation allow (steps_max)", n,
-                       c->plan->m->limits.steps_max);
+                       pst_plan_steps_max(c->plan));
 }
 
 int pst_op_type(pst_op_ctx *c, int dtype)
@@ -217,7 +217,7 @@ void *pst_out(pst_op_ctx *c, int i, pst_dtype dtype, int rank, const int64_t *di
         return NULL;
     }
     int64_t n = pst_dims_count(dims, rank);
-    size_t max = c->plan->m->limits.tensor_bytes_max;
+    size_t max = c->plan->out_bytes_max;
     if (n < 0 || (uint64_t)n > max / size) {
         pst_op_fail(c, PST_ELIMIT, "output %d would be larger than %zu bytes (tensor_bytes_max)", i, max);
         return NULL;

@@ -1,6 +1,8 @@
 /* binding.c - features → model inputs, outputs → score type: everything that is decided when a model is bound. binding_run.c does the rest. */
 #include "inference/binding_priv.h"
 
+#include "inference/model_run.h"
+
 #include "common/base/json.h"
 
 #include <math.h>
@@ -311,6 +313,13 @@ static int allocate(pst_binding *b, pst_err *err)
     return 0;
 }
 
+static int make_plan(pst_binding *b, pst_err *err)
+{
+    const pst_run_limits run = pst_model_run_limits(PST_MODEL_RUN_MS);
+    const pst_plan_opts opts = {.run = &run};
+    return pst_plan_new(b->model, &opts, &b->plan, err);
+}
+
 int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int version, size_t rows_max, pst_binding **ret_binding,
                     pst_err *err)
 {
@@ -331,7 +340,7 @@ int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int v
     }
     if (rc == 0 && (rc = take_score_type(b, p, err)) == 0 && (rc = take_features(b, p, err)) == 0 && (rc = group_features(b, err)) == 0 &&
         (rc = check_values(b, err)) == 0)
-        rc = pst_plan_new(m, NULL, &b->plan, err);
+        rc = make_plan(b, err);
     bool open = b->n_inputs == 1 && b->inputs[0].width == 0; /* allocated by set_width */
     if (rc == 0 && !open)
         rc = allocate(b, err);

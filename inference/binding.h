@@ -48,6 +48,11 @@ void pst_binding_put(pst_binding *b, size_t r, const double *x);
 int pst_binding_put_text(pst_binding *b, size_t r, size_t slot, pst_slice text, pst_err *err);
 /* Runs rows [from, to); their scores replace those of earlier runs. No heap use in the steady state. */
 int pst_binding_run(pst_binding *b, size_t from, size_t to, pst_err *err);
+/* Other bounds for the runs to come. */
+void pst_binding_limit(pst_binding *b, int ms_max);
+/* Runs one row of zeros, where the model's width is known: PST_ELIMIT, class DATA, when it does not end. What else it says
+ * against zeros says nothing of records. */
+int pst_binding_probe(pst_binding *b, pst_err *err);
 /* Borrowed until the next run of this row. ret_label NULL where there is none. Returns the number of scores. */
 size_t pst_binding_score(const pst_binding *b, size_t r, const double **ret_scores, const char **ret_label);
 /* Inputs, outputs, features, score type and the model's plan, as text; free(). */

@@ -4,8 +4,11 @@
  * batch dimension is fixed (exported without a free one) is run in chunks of that size, the last one padded with zeros. */
 #include "inference/binding_priv.h"
 
+#include "inference/model_run.h"
+
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------------ */
@@ -308,6 +311,34 @@ int pst_binding_run(pst_binding *b, size_t from, size_t to, pst_err *err)
         rc = run_chunk(b, from, rows, err);
         from += rows;
     }
+    return rc;
+}
+
+void pst_binding_limit(pst_binding *b, int ms_max)
+{
+    const pst_run_limits run = pst_model_run_limits(ms_max);
+    pst_plan_limit(b->plan, &run, NULL);
+}
+
+int pst_binding_probe(pst_binding *b, pst_err *err)
+{
+    pst_err why = {0};
+    bool ready = b->width && b->rows_max;
+    for (size_t k = 0; k < b->n_inputs; k++)
+        ready &= b->inputs[k].rows && !b->inputs[k].texts;
+    if (!ready)
+        return 0;
+    double *zeros = pst_alloc(b->width * sizeof(*zeros));
+    pst_binding_put(b, 0, zeros);
+    free(zeros);
+    pst_binding_limit(b, PST_MODEL_PROBE_MS);
+    int rc = pst_binding_run(b, 0, 1, &why);
+    pst_binding_limit(b, PST_MODEL_RUN_MS);
+    if (rc != PST_ETIMEDOUT && rc != PST_ELIMIT && rc != PST_ESTOPPED)
+        return 0;
+    rc = rc == PST_ETIMEDOUT ? PST_ELIMIT : rc; /* nobody waited in vain: the model is at fault */
+    pst_err_set(err, rc, why.cls, why.origin, 0, "%s", why.text);
+    pst_err_prefix(err, "model %s, one row of zeros", b->name);
     return rc;
 }
 

@@ -342,6 +342,8 @@ static int explain(pst_verb_run *v, const models_opts *o)
         .file = what, .batch = (size_t)o->batch, .free_dim = (size_t)o->free_dim, .json = v->settings.json, .measure = o->measure};
     if (rc == 0)
         rc = pst_model_explain(m, &plan, &e, &text, &v->err);
+    if (rc == PST_ETIMEDOUT) /* of the model, not of the verb's own waiting */
+        rc = v->err.code = PST_ELIMIT;
     if (rc == 0)
         fputs(text, stdout);
     free(text);

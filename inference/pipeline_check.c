@@ -330,6 +330,8 @@ int pst_pipeline_check(const pst_settings *settings, const pst_pipeline *p, cons
     int rc = pst_pipeline_check_here(settings, p, k.err);
     if (rc == 0 && (rc = pst_client_open(settings, "penstock-check", &k.c, k.err)) == 0)
         rc = look(&k);
+    for (size_t i = 0; rc == 0 && i < ROLES; i++) /* a model whose loop has no end would hold the stream for good */
+        rc = k.roles[i] ? at_line(&k, i ? p->line.rollout : p->line.model, pst_binding_probe(k.roles[i], k.err)) : 0;
     if (rc == 0 && ret_binding) {
         *ret_binding = k.roles[PST_VARIANT_PRIMARY];
         k.roles[PST_VARIANT_PRIMARY] = NULL;

@@ -4,6 +4,7 @@
 #include "inference/score_core.h"
 
 #include "common/base/hash.h"
+#include "inference/model_run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -449,23 +450,58 @@ static void ask_ahead(pst_core *c, const pst_record *records, size_t n)
 
 /* ---- pass 2: rows → scores ------------------------------------------------------------------------------------------------- */
 
-/* Runs rows [from, to); halves on failure. Returns how many succeeded. */
-static size_t infer(pst_core *c, pst_lane *l, size_t from, size_t to, pst_fate *fates)
+/* How the runs of one lane's rows went. */
+typedef struct inferring {
+    size_t done, endless; /* rows with a score; runs that did not end by themselves */
+    pst_err err;          /* why nothing more is tried; code 0 = it is */
+} inferring;
+
+/* A run that fails is tried again by halves, which get their share of the time. A model that has not ended on many rows, and never on one, is not
+ * tried on all the others; neither is anything once we are told to stop. */
+static bool gives_up(const pst_lane *l, const pst_err *why, inferring *r)
+{
+    bool endless = why->code == PST_ETIMEDOUT || why->code == PST_ELIMIT;
+    r->endless += endless;
+    if (why->code == PST_ESTOPPED)
+        r->err = *why;
+    else if (endless && !r->done && r->endless > INFER_FAILURES_MAX)
+        pst_err_set(&r->err, PST_ESTATE, PST_CLASS_RETRY, "model", 0,
+                    "model %s version %d came to no end on any of %zu tries, so no record is dead-lettered; the last said: %.200s",
+                    pst_binding_name(l->binding), pst_binding_version(l->binding), r->endless, why->text);
+    return r->err.code != 0;
+}
+
+/* Runs rows [from, to); halves on failure. */
+static void infer(pst_core *c, pst_lane *l, size_t from, size_t to, pst_fate *fates, inferring *r)
 {
     pst_err err = {0};
-    if (from == to || pst_binding_run(l->binding, from, to, &err) == 0)
-        return to - from;
+    if (from == to || r->err.code)
+        return;
+    bool part = to - from < l->n_rows;
+    if (part) {
+        size_t ms = PST_MODEL_RUN_MS / 2 * (to - from) / l->n_rows;
+        pst_binding_limit(l->binding, ms < 2000 ? 2000 : (int)ms);
+    }
+    int rc = pst_binding_run(l->binding, from, to, &err);
+    if (part)
+        pst_binding_limit(l->binding, PST_MODEL_RUN_MS);
+    if (rc == 0) {
+        r->done += to - from;
+        return;
+    }
+    if (gives_up(l, &err, r))
+        return;
     if (to - from > 1) {
         size_t mid = from + (to - from) / 2;
-        size_t done = infer(c, l, from, mid, fates);
-        return done + infer(c, l, mid, to, fates);
+        infer(c, l, from, mid, fates, r);
+        infer(c, l, mid, to, fates, r);
+        return;
     }
     pst_fate *f = &fates[l->row_record[from]];
     if (l->variant == PST_VARIANT_SHADOW)
         f->shadow = NULL;
     else
         bad(c, f, "INFER", "bad-input", err.text);
-    return 0;
 }
 
 static int infer_all(pst_core *c, pst_fate *fates, pst_err *err)
@@ -476,10 +512,17 @@ static int infer_all(pst_core *c, pst_fate *fates, pst_err *err)
             pst_lane *l = lanes[i];
             if (!l || !l->n_rows)
                 continue;
-            size_t done = infer(c, l, 0, l->n_rows, fates);
+            inferring r = {0};
+            infer(c, l, 0, l->n_rows, fates, &r);
+            if (r.err.code && (v != PST_VARIANT_SHADOW || r.err.code == PST_ESTOPPED)) {
+                *err = r.err;
+                return r.err.code;
+            }
+            for (size_t k = 0; k < l->n_rows && r.err.code; k++) /* a shadow that has no end says nothing */
+                fates[l->row_record[k]].shadow = NULL;
             if (v == PST_VARIANT_SHADOW)
                 continue;
-            c->infer_failures = done ? 0 : c->infer_failures + (int)l->n_rows;
+            c->infer_failures = r.done ? 0 : c->infer_failures + (int)l->n_rows;
             if (c->infer_failures < INFER_FAILURES_MAX)
                 continue;
             const pst_fate *f = &fates[l->row_record[l->n_rows - 1]];

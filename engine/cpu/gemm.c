@@ -282,7 +282,7 @@ void pst_sgemm(bool ta, bool tb, int m, int n, int k, float alpha, const float *
     static const pst_cpu_kernels *best;
     const pst_cpu_kernels *kn = __atomic_load_n(&best, __ATOMIC_RELAXED);
     if (!kn) {
-        kn = pst_kernels_pick(NULL);
+        kn = pst_kernels_default();
         __atomic_store_n(&best, kn, __ATOMIC_RELAXED);
     }
     pst_sgemm_isa(kn, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

@@ -47,8 +47,13 @@ bool pst_isa_is_best(const char *isa)
     return !strcmp(isa, named(NULL)->isa);
 }
 
-const char *pst_engine_isa(void)
+const pst_cpu_kernels *pst_kernels_default(void)
 {
     const pst_cpu_kernels *k = pst_kernels_pick(NULL);
-    return k ? k->isa : named(NULL)->isa;
+    return k ? k : named(NULL);
+}
+
+const char *pst_engine_isa(void)
+{
+    return pst_kernels_default()->isa;
 }

@@ -163,6 +163,8 @@ extern const pst_cpu_kernels pst_kernels_portable, pst_kernels_avx2, pst_kernels
 /* The wanted one; without a wish what PENSTOCK_ISA names, else the best of this CPU. NULL when this CPU lacks it or the name is unknown. */
 const pst_cpu_kernels *pst_kernels_pick(const char *want);
 const char *pst_isa_pick(const char *want);
+/* Never NULL: without a wish, and with one that cannot be met the best. */
+const pst_cpu_kernels *pst_kernels_default(void);
 /* What PENSTOCK_ISA names, known or not; NULL = nothing. */
 const char *pst_isa_wish(void);
 /* No other of this CPU is better. */

@@ -165,6 +165,9 @@ static int attend(pst_op_ctx *c, const heads *q, const heads *k, const heads *v,
     for (int64_t b = 0; b < q->b; b++)
         for (int64_t h = 0; h < q->h; h++)
             for (int64_t i = 0; i < q->s; i += ROWS) {
+                int rc = pst_op_pause(c);
+                if (rc < 0)
+                    return rc;
                 int some = (int)(q->s - i < ROWS ? q->s - i : ROWS);
                 const float *kd = k->data + b * k->sb + h / per * k->sh, *vd = v->data + b * v->sb + h / per * v->sh;
                 pst_sgemm_isa(kn, false, true, some, n, (int)q->d, scale, q->data + b * q->sb + h * q->sh + i * q->ss, (int)q->ss, kd,

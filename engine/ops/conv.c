@@ -133,6 +133,9 @@ static int conv_f32(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *
         return PST_ELIMIT;
     for (int64_t n = 0; n < x->dims[0]; n++)
         for (int64_t g = 0; g < groups; g++) {
+            int rc = pst_op_pause(c);
+            if (rc < 0)
+                return rc;
             const float *in = (const float *)x->data + (n * x->dims[1] + g * cg) * w->in_count;
             float *out = y + (n * m + g * mg) * w->out_count;
             if (!direct && cg) /* without channels a kernel may be as large as it likes */

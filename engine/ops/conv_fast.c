@@ -105,6 +105,9 @@ int pst_conv_fast(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_conv_weigh
              .ldc = ldc};
     for (int64_t i = 0; i < x->dims[0]; i++)
         for (int64_t k = 0; k < groups; k++) {
+            int rc = pst_op_pause(c);
+            if (rc < 0)
+                return rc;
             pst_conv_image_fill(&g, (const float *)x->data + (i * x->dims[1] + k * cg) * w->in_count, cg, image);
             j.a = a + k * mg * depth;
             j.bias = bias ? bias + k * mg : NULL;

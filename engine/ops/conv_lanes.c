@@ -209,6 +209,8 @@ int pst_conv_lanes(pst_op_ctx *c, const pst_packed *weights, const pst_tensor *x
     }
     results = m * j.out_h * j.out_w;
     for (int64_t i = 0; i < images; i++) {
+        if ((rc = pst_op_pause(c)) < 0)
+            return rc;
         pst_conv_image_fill(&j.g, (const float *)x->data + i * channels * w->in_count, channels, j.image);
         run_image(&j, add ? add + i * results : NULL, y + i * results);
     }

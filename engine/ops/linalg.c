@@ -65,6 +65,34 @@ int pst_prepare_gemm(pst_op_ctx *c)
     return prepare_right(c, pst_attr_int(c->node, "transB", 0));
 }
 
+/* Rows of a large product between two looks at whether the run is to end: about a second's work at most. */
+static int64_t rows_at_once(int64_t n, int64_t k, bool fast)
+{
+    double rows = (fast ? 4e9 : 2e8) / ((double)n * (double)k + 1);
+    return rows < 1e6 ? (int64_t)rows / 192 * 192 + (fast ? 192 : 1) : 1000000;
+}
+
+/* o (m, n) = a (m, k) · b (k, n), rows as they come. packed: b once more, or NULL. */
+static int product(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_packed *packed, pst_dtype type, int64_t m, int64_t n, int64_t k,
+                   const char *a, const char *b, char *o)
+{
+    size_t size = pst_dtype_size(type);
+    int rc = 0;
+    for (int64_t at = 0, some = rows_at_once(n, k, kn != NULL); at < m && rc == 0; at += some, rc = pst_op_pause(c)) {
+        int64_t rows = m - at < some ? m - at : some;
+        const char *pa = a + (size_t)(at * k) * size;
+        char *po = o + (size_t)(at * n) * size;
+        if (type == PST_F32 && kn && packed)
+            pst_sgemm_packed(packed, (int)rows, 1, (const float *)(const void *)pa, (int)k, 0, (float *)(void *)po, (int)n);
+        else if (type == PST_F32 && kn)
+            pst_sgemm_isa(kn, false, false, (int)rows, (int)n, (int)k, 1, (const float *)(const void *)pa, (int)k,
+                          (const float *)(const void *)b, (int)n, 0, (float *)(void *)po, (int)n);
+        else if (ref_product(type, pa, k, 1, b, n, 1, po, rows, n, k) < 0)
+            return pst_op_type(c, type);
+    }
+    return rc;
+}
+
 int pst_op_matmul(pst_op_ctx *c)
 {
     int rc = pst_need(c, 2), rank;
@@ -122,13 +150,8 @@ int pst_op_matmul(pst_op_ctx *c)
             ob += i / st[q] % dims[q] * sb[q];
         }
         const char *pa = (const char *)a.data + (size_t)(oa * m * k) * size, *pb = (const char *)b.data + (size_t)(ob * k * n) * size;
-        if (a.dtype == PST_F32 && kn && packed && packed->of == pb)
-            pst_sgemm_packed(&packed->b, (int)m, 1, (const float *)pa, (int)k, 0, (float *)o, (int)n);
-        else if (a.dtype == PST_F32 && kn)
-            pst_sgemm_isa(kn, false, false, (int)m, (int)n, (int)k, 1, (const float *)pa, (int)k, (const float *)pb, (int)n, 0, (float *)o,
-                          (int)n);
-        else if (ref_product(a.dtype, pa, k, 1, pb, n, 1, o, m, n, k) < 0)
-            return pst_op_type(c, a.dtype);
+        if ((rc = product(c, kn, packed && packed->of == pb ? &packed->b : NULL, a.dtype, m, n, k, pa, pb, o)) < 0)
+            return rc;
         o += (size_t)(m * n) * size;
     }
     return 0;

@@ -117,6 +117,8 @@ char *pst_text(pst_op_ctx *c, const char *s, size_t len);
 void *pst_keep(pst_op_ctx *c, size_t bytes);
 /* One more round of a loop that runs no nodes of its own: counts as a step; PST_ELIMIT when the run has had its steps. */
 int pst_op_tick(pst_op_ctx *c);
+/* Between the parts of a long kernel: 0, or an error when the run is to end. */
+int pst_op_pause(pst_op_ctx *c);
 /* n multiplications to come, where attributes and not the sizes of tensors decide how many: 65,536 of them count as a step. */
 int pst_op_work(pst_op_ctx *c, double n);
 int pst_op_fail(pst_op_ctx *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

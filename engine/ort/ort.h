@@ -8,7 +8,7 @@
  * What is given to it: the model as our own loader has read and limited it, written again: no unknown fields, external data
  * (checked to lie in the model's folder) inside, so that the runtime opens no file on a model's behalf. One session per model,
  * shared by its plans, one thread, no telemetry; the memory of all sessions of a process lies in one arena of bounded size. What
- * is not bounded there: texts and the time of one evaluation.
+ * is not bounded there: texts. A run of limited time gets a thread that ends it (ort_watch.h).
  *
  * Threads: a pst_ort belongs to a model and may be shared; a pst_ort_run belongs to one thread at a time, as plans do. */
 #ifndef PST_ENGINE_ORT_H
@@ -27,7 +27,9 @@ typedef struct pst_ort_run pst_ort_run;
 int pst_ort_run_new(const pst_model *m, pst_ort_run **ret, pst_err *err);
 void pst_ort_run_free(pst_ort_run *r); /* NULL-safe */
 /* As pst_plan_run_vals: the inputs were checked; what ret_out points to is valid until the next run of r. */
-int pst_ort_run_vals(pst_ort_run *r, const pst_val *in, size_t n_in, const pst_val **ret_out, size_t n_out, pst_err *err);
+struct pst_watch;
+int pst_ort_run_vals(pst_ort_run *r, const struct pst_watch *watch, const pst_val *in, size_t n_in, const pst_val **ret_out, size_t n_out,
+                     pst_err *err);
 /* "ONNX Runtime 1.22.0 (/usr/lib/…): operators … are not the engine's own". Lives as long as the model. */
 const char *pst_ort_describe(const pst_model *m);
 

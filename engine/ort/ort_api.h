@@ -43,6 +43,8 @@ enum { ORT_VALUE_TENSOR = 1, ORT_VALUE_SEQUENCE = 2, ORT_VALUE_OPTIONAL = 6 };
     X(22, options_severity, ort_status *, (ort_options *, int severity))                                                      \
     X(24, options_threads_in, ort_status *, (ort_options *, int n))                                                           \
     X(25, options_threads_between, ort_status *, (ort_options *, int n))                                                      \
+    X(39, run_options_new, ort_status *, (void **ret))                                                                        \
+    X(46, run_terminate, ort_status *, (void *run_options))                                                                   \
     X(48, tensor_new, ort_status *, (ort_allocator *, const int64_t *dims, size_t rank, int dtype, ort_value **ret))          \
     X(49, tensor_over, ort_status *,                                                                                          \
       (const ort_memory *, void *data, size_t len, const int64_t *dims, size_t rank, int dtype, ort_value **ret))             \
@@ -65,6 +67,7 @@ enum { ORT_VALUE_TENSOR = 1, ORT_VALUE_SEQUENCE = 2, ORT_VALUE_OPTIONAL = 6 };
     X(94, memory_free, void, (ort_memory *))                                                                                  \
     X(95, session_free, void, (ort_session *))                                                                                \
     X(96, value_free, void, (ort_value *))                                                                                    \
+    X(97, run_options_free, void, (void *run_options))                                                                        \
     X(99, shape_free, void, (ort_shape *))                                                                                    \
     X(100, options_free, void, (ort_options *))                                                                               \
     X(130, options_set, ort_status *, (ort_options *, const char *key, const char *value))                                    \

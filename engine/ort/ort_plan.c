@@ -41,7 +41,12 @@ int pst_ort_take_over(pst_plan *p, bool in_run, pst_err *err)
         return PST_EUNSUPPORTED;
     if (!in_run) { /* its making stopped half way: nothing of it is used */
         pst_heap_release(&p->heap);
-        *p = (pst_plan){.m = p->m, .opts = p->opts, .isa = p->isa, .pool.bytes_max = p->pool.bytes_max};
+        *p = (pst_plan){.m = p->m,
+                        .opts = p->opts,
+                        .isa = p->isa,
+                        .pool.bytes_max = p->pool.bytes_max,
+                        .watch = p->watch,
+                        .out_bytes_max = p->out_bytes_max};
     }
     int rc = pst_ort_serve(p->m, why.text, &not );
     if (rc == 0)

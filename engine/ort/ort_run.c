@@ -3,6 +3,7 @@
 #include "engine/ort/ort_session.h"
 
 #include "engine/ort/ort.h"
+#include "engine/ort/ort_watch.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct pst_ort_run {
     size_t n_items, cap_items;
     /* of the run in progress */
     const pst_val *given;
+    const pst_watch *watch;
     size_t n_in, n_out;
 };
 
@@ -226,6 +228,15 @@ static int value_out(pst_ort_run *r, ort_value *v, pst_val *ret, const char *nam
     return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "output %s is neither a tensor nor a sequence of tensors", name);
 }
 
+static int session_run(void *arg, const void *options, pst_err *err)
+{
+    pst_ort_run *r = arg;
+    return ORT_CHECK(r,
+                     r->o->lib->api.session_run(r->o->session, options, r->in_names, (const ort_value *const *)r->in, r->n_in, r->out_names,
+                                                r->n_out, r->out),
+                     "the evaluation failed", err);
+}
+
 static int run_body(void *arg, pst_err *err)
 {
     pst_ort_run *r = arg;
@@ -243,20 +254,19 @@ static int run_body(void *arg, pst_err *err)
                              name);
     }
     if (rc == 0)
-        rc = ORT_CHECK(r,
-                       r->o->lib->api.session_run(r->o->session, NULL, r->in_names, (const ort_value *const *)r->in, r->n_in, r->out_names,
-                                                  r->n_out, r->out),
-                       "the evaluation failed", err);
+        rc = ort_run_watched(r->o->lib, r->watch, session_run, r, err);
     for (size_t i = 0; i < r->n_out && rc == 0; i++)
         rc = value_out(r, r->out[i], &r->vals[i], info->outputs[i].name, err);
     return rc;
 }
 
-int pst_ort_run_vals(pst_ort_run *r, const pst_val *in, size_t n_in, const pst_val **ret_out, size_t n_out, pst_err *err)
+int pst_ort_run_vals(pst_ort_run *r, const pst_watch *watch, const pst_val *in, size_t n_in, const pst_val **ret_out, size_t n_out,
+                     pst_err *err)
 {
     drop_values(r);
     memset(r->vals, 0, (r->m->info.n_outputs + 1) * sizeof *r->vals);
     r->given = in;
+    r->watch = watch;
     r->n_in = n_in;
     r->n_out = n_out;
     int rc = pst_heap_run(&r->run_heap, run_body, r, err);

@@ -47,8 +47,8 @@ cat >"$dir/abi.c" <<'C'
 #include <stdio.h>
 int main(void)
 {
-    printf("%zu %zu %zu %zu %zu %d\n", sizeof(pst_err), sizeof(pst_tensor), sizeof(pst_value_info), sizeof(pst_model_limits),
-           sizeof(pst_plan_opts), PST_MAX_RANK);
+    printf("%zu %zu %zu %zu %zu %zu %d\n", sizeof(pst_err), sizeof(pst_tensor), sizeof(pst_value_info), sizeof(pst_model_limits),
+           sizeof(pst_plan_opts), sizeof(pst_run_limits), PST_MAX_RANK);
     return 0;
 }
 C
@@ -60,7 +60,7 @@ want=
 for cc in gcc clang; do
     command -v $cc >/dev/null || { skip "$cc is missing (apt install $cc)"; continue; }
     check "the header stands alone in C17, $cc" $cc -std=c17 -pedantic -Wall -Wextra -Werror "${cflags[@]}" "$dir/abi.c" -o "$dir/abi"
-    same "sizes are the ABI's, $cc" "504 80 96 96 64 8" "$("$dir/abi")"
+    same "sizes are the ABI's, $cc" "504 80 96 96 64 64 8" "$("$dir/abi")"
     cp "$dir/abi.c" "$dir/abi.cpp"
     if [ $cc = gcc ] && ! command -v g++ >/dev/null; then
         skip "g++ is missing (apt install g++)"

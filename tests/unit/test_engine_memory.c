@@ -2,6 +2,8 @@
  * model has: values, scratch, loops, scans, sequences, texts. */
 #include "tests/unit/engine_kit.h"
 
+#include <time.h>
+
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define COUNTS_HEAP 0
 #elif defined __has_feature
@@ -317,6 +319,175 @@ static void test_plan_endless_loops_end_at_their_steps(void **state)
     refused(looping(INT64_MAX, work, false, NULL, PST_F32, &few), "steps_max");
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static _Atomic int64_t stop_at_ms;
+static bool told_to_stop(void *arg)
+{
+    ++*(int *)arg;
+    return stop_at_ms && now_ms() >= stop_at_ms;
+}
+
+/* The model as its maker would have it: steps without number, so that only time and the wish to stop end it. */
+static void ends_in_time(pst_model *m, const char *what, const char *backend)
+{
+    static float x[24];
+    int asked = 0;
+    pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {2, 12}, .data = x}, out[2];
+    pst_run_limits run = {.ms_max = 300, .stop = told_to_stop, .stop_arg = &asked};
+    pst_plan_opts opts = {.run = &run, .backend = backend};
+    pst_plan *p = NULL;
+    pst_err err = {0};
+    stop_at_ms = 0;
+    if (pst_plan_new(m, &opts, &p, &err) < 0)
+        fail_msg("%s: %s", what, err.text);
+    for (int round = 0; round < 3; round++) { /* the plan stays good */
+        int64_t from = now_ms();
+        err = (pst_err){0};
+        stop_at_ms = round == 1 ? from + 100 : 0;
+        run.ms_max = round == 1 ? 0 : 300;
+        assert_int_equal(pst_plan_limit(p, &run, &err), 0);
+        int rc = pst_plan_run(p, &in, 1, out, pst_model_info_get(m)->n_outputs, &err);
+        if (rc != (round == 1 ? PST_ESTOPPED : PST_ETIMEDOUT) || err.cls != (round == 1 ? PST_CLASS_RETRY : PST_CLASS_DATA))
+            fail_msg("%s, round %d: %d %s", what, round, rc, err.text);
+        if (now_ms() - from > 5000 || now_ms() - from < (round == 1 ? 95 : 295))
+            fail_msg("%s, round %d: ended after %d ms", what, round, (int)(now_ms() - from));
+    }
+    assert_true(asked > 3);
+    run = (pst_run_limits){.steps_max = 1000};
+    if (!backend) {
+        err = (pst_err){0};
+        assert_int_equal(pst_plan_limit(p, &run, &err), 0);
+        assert_int_equal(pst_plan_run(p, &in, 1, out, pst_model_info_get(m)->n_outputs, &err), PST_ELIMIT);
+        assert_non_null(strstr(err.text, "1000 steps"));
+    }
+    run.reserved[1] = 7;
+    err = (pst_err){0};
+    assert_int_equal(pst_plan_limit(p, &run, &err), PST_EINVAL);
+    pst_plan_free(p);
+    pst_model_unref(m);
+}
+
+/* A loop in a loop, each of 2^62 rounds. */
+static pst_model *nested(const pst_model_limits *limits)
+{
+    pst_onnx_builder *in = pst_onnx_new("inner", 17, 8), *body = pst_onnx_new("body", 17, 8), *b = pst_onnx_new("nested", 17, 8);
+    const int64_t trips = (int64_t)1 << 62;
+    pst_onnx_builder *both[] = {in, body};
+    for (int i = 0; i < 2; i++) {
+        const char *s = i ? "s" : "t";
+        pst_onnx_input(both[i], i ? "i" : "j", PST_I64, 0, NULL, NULL);
+        pst_onnx_input(both[i], i ? "go" : "on", PST_BOOL, 0, NULL, NULL);
+        pst_onnx_input(both[i], s, PST_F32, 2, (int64_t[]){-1, -1}, "N");
+    }
+    kit_node(in, "Identity on > on2");
+    kit_node(in, "Neg t > t2");
+    pst_onnx_output(in, "on2", PST_BOOL, 0, NULL, NULL);
+    pst_onnx_output(in, "t2", PST_F32, 2, (int64_t[]){-1, -1}, "N");
+    kit_node(body, "Identity go > go2");
+    kit_node(body, "Loop trips - s > s2");
+    pst_onnx_attr_graph(body, "body", in);
+    pst_onnx_output(body, "go2", PST_BOOL, 0, NULL, NULL);
+    pst_onnx_output(body, "s2", PST_F32, 2, (int64_t[]){-1, -1}, "N");
+    pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, 12}, "N");
+    pst_onnx_ints(b, "trips", 0, NULL, &trips);
+    kit_node(b, "Loop trips - x > y");
+    pst_onnx_attr_graph(b, "body", body);
+    pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, -1}, "N");
+    pst_onnx_free(in);
+    pst_onnx_free(body);
+    return kit_load(b, limits);
+}
+
+/* No loop at all: products that take their time, of numbers that the file says in a few bytes. */
+static pst_model *heavy(void)
+{
+    enum { N = 3000 };
+    int64_t shape[] = {N, N};
+    pst_onnx_builder *b = pst_onnx_new("heavy", 17, 8);
+    pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, 12}, "N");
+    pst_onnx_ints(b, "shape", 1, (int64_t[]){2}, shape);
+    kit_node(b, "ReduceMax x > top");
+    pst_onnx_attr_int(b, "keepdims", 0);
+    kit_node(b, "Expand top shape > a0");
+    for (int i = 0; i < 60; i++) {
+        char line[60];
+        snprintf(line, sizeof line, "MatMul a%d a0 > a%d", i, i + 1);
+        kit_node(b, line);
+    }
+    kit_node(b, "ReduceMax a60 > y");
+    pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, -1}, "N");
+    return kit_load(b, NULL);
+}
+
+static void test_plan_endless_runs_end_in_time_or_when_told(void **state)
+{
+    static const char *const work[] = {"Neg s > s2", NULL}, *const none[] = {"Identity s > s2", NULL};
+    const pst_model_limits no_end = {.steps_max = UINT64_MAX};
+    ends_in_time(looping(-1, work, false, NULL, PST_F32, &no_end), "endless", NULL);
+    ends_in_time(looping((int64_t)1 << 62, none, false, NULL, PST_F32, &no_end), "2^62 rounds", NULL);
+    ends_in_time(nested(&no_end), "nested", NULL);
+}
+
+static void test_plan_long_products_end_in_time(void **state)
+{
+    static float x[24];
+    pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {2, 12}, .data = x}, out;
+    pst_run_limits run = {.ms_max = 200};
+    pst_plan_opts opts = {.run = &run};
+    pst_plan *p = NULL;
+    pst_err err = {0};
+    pst_model *m = heavy();
+    assert_int_equal(pst_plan_new(m, &opts, &p, &err), 0);
+    int64_t from = now_ms();
+    assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), PST_ETIMEDOUT);
+    assert_true(now_ms() - from < 4000);
+    pst_plan_free(p);
+    pst_model_unref(m);
+}
+
+/* Constants that take long to compute are left to the run; the making of a plan is bounded as runs are. */
+static void test_plan_making_takes_seconds_at_most(void **state)
+{
+    enum { NODES = 3000 };
+    pst_onnx_builder *b = pst_onnx_new("constants", 17, 8);
+    pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, 12}, "N");
+    pst_onnx_ints(b, "shape", 1, (int64_t[]){1}, (int64_t[]){16 << 20}); /* 64 MiB each */
+    kit_scalar(b, "one", 1);
+    for (int i = 0; i < NODES; i++) {
+        char line[80];
+        snprintf(line, sizeof line, "Expand one shape > e%d", i);
+        kit_node(b, line);
+        snprintf(line, sizeof line, "ReduceMax e%d > m%d", i, i);
+        kit_node(b, line);
+        snprintf(line, sizeof line, "Add %s%d m%d > y%d", i ? "y" : "m", i ? i - 1 : i, i, i);
+        kit_node(b, line);
+    }
+    char last[20];
+    snprintf(last, sizeof last, "y%d", NODES - 1);
+    pst_onnx_output(b, last, PST_F32, 1, (int64_t[]){-1}, NULL);
+    pst_model *m = kit_load(b, NULL);
+    int64_t from = now_ms();
+    pst_plan *p = NULL;
+    pst_err err = {0};
+    int rc = pst_plan_new(m, NULL, &p, &err);
+    if (now_ms() - from > 20000)
+        fail_msg("%d after %d ms: %s", rc, (int)(now_ms() - from), err.text);
+    pst_plan_free(p);
+    pst_run_limits run = {.ms_max = 1};
+    pst_plan_opts opts = {.run = &run};
+    p = NULL;
+    err = (pst_err){0};
+    assert_int_equal(pst_plan_new(m, &opts, &p, &err), PST_ETIMEDOUT);
+    assert_null(p);
+    pst_model_unref(m);
+}
+
 static void test_plan_steps_are_counted_exactly_and_anew_in_every_run(void **state)
 {
     static const char *const work[] = {"Neg s > s2", NULL};
@@ -491,6 +662,9 @@ int main(void)
         cmocka_unit_test(test_plan_steady_state_takes_nothing_from_the_heap),
         cmocka_unit_test(test_plan_results_do_not_depend_on_earlier_runs),
         cmocka_unit_test(test_plan_endless_loops_end_at_their_steps),
+        cmocka_unit_test(test_plan_endless_runs_end_in_time_or_when_told),
+        cmocka_unit_test(test_plan_long_products_end_in_time),
+        cmocka_unit_test(test_plan_making_takes_seconds_at_most),
         cmocka_unit_test(test_plan_steps_are_counted_exactly_and_anew_in_every_run),
         cmocka_unit_test(test_plan_collected_steps_count_as_memory),
         cmocka_unit_test(test_plan_growing_values_stop_at_the_arena),

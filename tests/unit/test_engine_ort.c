@@ -375,6 +375,42 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* The runtime itself knows no limit: a loop of 2^62 rounds is ended by our bound, and the plan serves on. */
+static void test_ort_runs_end_in_time(void **state)
+{
+    use();
+    pst_buf b = {0};
+    const int64_t trips = (int64_t)1 << 62;
+    pst_onnx_builder *body = pst_onnx_new("body", 17, 8), *o = pst_onnx_new("endless", 17, 8);
+    pst_onnx_input(body, "i", PST_I64, 0, NULL, NULL);
+    pst_onnx_input(body, "go", PST_BOOL, 0, NULL, NULL);
+    pst_onnx_input(body, "s", PST_F32, 2, (int64_t[]){-1, 3}, NULL);
+    pst_onnx_node(body, "Identity", KIT_S("go"), KIT_S("on"));
+    pst_onnx_node(body, "Neg", KIT_S("s"), KIT_S("t"));
+    pst_onnx_output(body, "on", PST_BOOL, 0, NULL, NULL);
+    pst_onnx_output(body, "t", PST_F32, 2, (int64_t[]){-1, 3}, NULL);
+    pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, 3}, NULL);
+    pst_onnx_ints(o, "trips", 0, NULL, &trips);
+    pst_onnx_node(o, "Loop", KIT_S("trips", "", "x"), KIT_S("y"));
+    pst_onnx_attr_graph(o, "body", body);
+    pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 3}, NULL);
+    pst_onnx_free(body);
+    kit_finish(o, &b);
+    pst_model *m = load(&b);
+    pst_plan *p = plan(m, "onnxruntime");
+    float x[3] = {1, 2, 3};
+    pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {1, 3}, .data = x}, out;
+    pst_run_limits run = {.ms_max = 300};
+    for (int i = 0; i < 2; i++) {
+        pst_err err = {0};
+        assert_int_equal(pst_plan_limit(p, &run, &err), 0);
+        assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), PST_ETIMEDOUT);
+        assert_non_null(strstr(err.text, "300 ms"));
+    }
+    pst_plan_free(p);
+    pst_model_unref(m);
+}
+
 static void test_ort_plans_of_several_threads_share_a_session(void **state)
 {
     use();
@@ -406,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_ort_gives_zipmaps_as_tables),
         cmocka_unit_test(test_ort_memory_has_an_end),
         cmocka_unit_test(test_ort_opens_no_file_for_a_model),
+        cmocka_unit_test(test_ort_runs_end_in_time),
         cmocka_unit_test(test_ort_plans_of_several_threads_share_a_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

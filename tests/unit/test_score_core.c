@@ -1,6 +1,12 @@
 /* test_score_core.c - records in, fates out: decoding, mapping, scores, the output record, bad records, model changes at offsets. */
 #include "tests/unit/score_kit.h"
 
+#include "common/base/clock.h"
+#include "common/base/stop.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
 #include "inference/ocf.h"
 
 static const char record_schema[] =
@@ -682,6 +688,71 @@ static void test_core_feeds_inputs_of_strings(void **state)
     }
 }
 
+/* x goes round 2^62 times and comes out as it was. */
+static pst_model *endless_model(void)
+{
+    pst_onnx_builder *body = pst_onnx_new("body", 17, 8), *b = pst_onnx_new("endless", 17, 8);
+    const int64_t trips = (int64_t)1 << 62;
+    pst_buf bytes = {0};
+    pst_model *m = NULL;
+    pst_err err = {0};
+    pst_onnx_input(body, "i", PST_I64, 0, NULL, NULL);
+    pst_onnx_input(body, "go", PST_BOOL, 0, NULL, NULL);
+    pst_onnx_input(body, "s", PST_F32, 2, (int64_t[]){-1, 2}, "N");
+    pst_onnx_node(body, "Identity", (const char *[]){"go"}, 1, (const char *[]){"on"}, 1);
+    pst_onnx_node(body, "Neg", (const char *[]){"s"}, 1, (const char *[]){"t"}, 1);
+    pst_onnx_output(body, "on", PST_BOOL, 0, NULL, NULL);
+    pst_onnx_output(body, "t", PST_F32, 2, (int64_t[]){-1, 2}, "N");
+    pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, 2}, "N");
+    pst_onnx_ints(b, "trips", 0, NULL, &trips);
+    pst_onnx_node(b, "Loop", (const char *[]){"trips", "", "x"}, 3, (const char *[]){"y"}, 1);
+    pst_onnx_attr_graph(b, "body", body);
+    pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 2}, "N");
+    pst_onnx_write(b, &bytes);
+    pst_onnx_free(body);
+    pst_onnx_free(b);
+    if (pst_model_load(bytes.data, bytes.len, NULL, NULL, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    pst_buf_done(&bytes);
+    return m;
+}
+
+static void *tell_twice(void *arg)
+{
+    usleep(300000);
+    pst_stop_request();
+    pst_stop_request();
+    return NULL;
+}
+
+static void test_core_models_without_an_end_are_told_and_can_be_stopped(void **state)
+{
+    pst_pipeline *p =
+        kit_pipeline("name: t\ninput: {topics: [in], format: json}\noutput: {topic: out}\nmodel: {file: m.onnx}\nfeatures: [a, b]\n");
+    pst_binding *b = kit_bind(p, endless_model(), 1);
+    pst_err err = {0};
+    pthread_t t;
+    assert_int_equal(pthread_create(&t, NULL, tell_twice, NULL), 0);
+    double *x = pst_binding_scratch(b, 2);
+    x[0] = x[1] = 1;
+    for (size_t i = 0; i < 8; i++)
+        pst_binding_put(b, i, x);
+    int64_t from = pst_mono_us();
+    assert_int_equal(pst_binding_run(b, 0, 8, &err), PST_ESTOPPED);
+    assert_int_equal(err.cls, PST_CLASS_RETRY);
+    assert_true(pst_mono_us() - from < 3000000);
+    pthread_join(t, NULL);
+    pst_stop_reset();
+    pst_err_clear(&err);
+    from = pst_mono_us();
+    assert_int_equal(pst_binding_probe(b, &err), PST_ELIMIT);
+    assert_int_equal(err.cls, PST_CLASS_DATA);
+    assert_non_null(strstr(err.text, "without an end"));
+    assert_true(pst_mono_us() - from < 10000000);
+    pst_binding_free(b);
+    pst_pipeline_free(p);
+}
+
 static void test_core_changes_models_at_exact_offsets(void **state)
 {
     world w = {0};
@@ -817,6 +888,7 @@ int main(void)
         cmocka_unit_test(test_core_arrays_fill_the_slots_that_are_left),
         cmocka_unit_test(test_core_classes_have_a_label),
         cmocka_unit_test(test_core_feeds_inputs_of_strings),
+        cmocka_unit_test(test_core_models_without_an_end_are_told_and_can_be_stopped),
         cmocka_unit_test(test_core_changes_models_at_exact_offsets),
         cmocka_unit_test(test_core_canary_and_shadow),
         cmocka_unit_test(test_core_survives_damaged_records),
