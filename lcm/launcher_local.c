@@ -270,6 +270,7 @@ static int write_spec(local *l, const char *dir, const char *training_id, int ge
     free(spec.gpu_ids);
     spec.process = pst_strdup(process);
     spec.gpu_ids = pst_buf_steal(&gpus);
+    spec.gpus = __builtin_popcountll(gpu_mask);
     spec.learner_id = !strncmp(process, "learner-", 8) ? atoi(process + 8) : 0;
     rc = pst_run_spec_write(dir, &spec, err);
     pst_run_spec_done(&spec);

@@ -3,6 +3,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/map.h"
+#include "schemas/manifest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -362,14 +363,15 @@ static void start_waiting(pst_lcm *l, const job *j, gang *g, int64_t now_us, pst
         uint64_t mask;
         if (p->phase != WAITING)
             continue;
-        if (g->spec.gpus > l->gpus) {
+        int gpus = pst_process_gpus(p->name, g->spec.gpus);
+        if (gpus > l->gpus) {
             char text[128];
-            snprintf(text, sizeof text, "needs %d GPUs, the site has %d", g->spec.gpus, l->gpus);
+            snprintf(text, sizeof text, "needs %d GPUs, the site has %d", gpus, l->gpus);
             say(a, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S100", text);
             end_untold(j, g, p, "S100", text, a);
             continue;
         }
-        if (!take_gpus(l, g->spec.gpus, &mask))
+        if (!take_gpus(l, gpus, &mask))
             return; /* until another process gives some back */
         p->gpu_mask = mask;
         p->phase = ALIVE;

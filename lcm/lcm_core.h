@@ -34,7 +34,7 @@ typedef enum { PST_LCM_DEPLOY = 1, PST_LCM_HALT, PST_LCM_KILL, PST_LCM_CLEAN, PS
 typedef struct pst_lcm_command {
     pst_lcm_command_kind kind;
     int learners, parameter_servers; /* DEPLOY */
-    int gpus;                        /* per process, DEPLOY */
+    int gpus;                        /* per learner, DEPLOY */
     int grace_ms;                    /* DEPLOY */
     char nonce[40];                  /* DEPLOY: of the generation, for every report about it; else for the answer that it is not here */
 } pst_lcm_command;

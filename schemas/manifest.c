@@ -466,3 +466,8 @@ void pst_manifest_done(pst_manifest *m)
     json_decref(m->raw);
     *m = (pst_manifest){0};
 }
+
+int pst_process_gpus(const char *process, int gpus)
+{
+    return strncmp(process, "ps-", 3) ? gpus : 0;
+}

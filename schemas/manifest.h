@@ -70,4 +70,8 @@ void pst_manifest_done(pst_manifest *m);
  * Trainer and for dry runs; appends to errors and returns FfDL's code of the first of them ("C103"), NULL = nothing is missing. */
 const char *pst_manifest_check_served(const pst_manifest *m, pst_complaints *errors);
 
+/* GPUs of one process of a job that asks for `gpus`: a learner gets them, a parameter server none. The one rule by which the Trainer
+ * charges and an LCM gives. process: learner-1, ps-1, … */
+int pst_process_gpus(const char *process, int gpus);
+
 #endif

@@ -1,17 +1,17 @@
-/* core_state.h - the inside of the Trainer's core, shared by trainer_core.c, requests.c, reports.c, queue.c and nodes.c only. */
+/* core_state.h - the inside of the Trainer's core, shared by trainer_core.c, requests.c, answers.c, reports.c, queue.c and nodes.c only. */
 #ifndef PST_TRAINER_CORE_STATE_H
 #define PST_TRAINER_CORE_STATE_H
 
 #include "common/base/map.h"
 #include "schemas/manifest.h"
 #include "trainer/job_fsm.h"
+#include "trainer/memory.h"
 #include "trainer/trainer_core.h"
 
 enum {
-    PST_REQUESTS_KEPT = 16,   /* answered requests a job remembers */
-    PST_ANSWERED_KEPT = 4096, /* rejected requests that belong to no job, remembered in memory */
-    PST_QUEUE_MAX = 100000,   /* jobs that wait at one site */
-    PST_CPU_UNIT = 1000       /* thousandths: sums stay exact */
+    PST_REQUESTS_KEPT = 16, /* answered requests a job remembers */
+    PST_QUEUE_MAX = 100000, /* jobs that wait at one site */
+    PST_CPU_UNIT = 1000     /* thousandths: sums stay exact */
 };
 
 typedef struct pst_needs {
@@ -37,7 +37,13 @@ typedef struct pst_job {
     int64_t checkpoint_us; /* time of the last checkpoint report: an older or equal one is a repetition */
     int64_t result_us;     /* the same for results that are no model */
     int64_t checked_us;    /* when its node was last asked whether it has the generation */
+    int64_t never_us;      /* queued, and since when its site is too small for it even when empty; 0 = it is not */
 } pst_job;
+
+typedef struct pst_early {
+    pst_job_state s; /* as published: UNKNOWN, with the requests */
+    int64_t seen_us; /* when the last of them came, or this Trainer read of it */
+} pst_early;
 
 /* One LCM: a computer, or a part of one. */
 struct pst_node {
@@ -68,9 +74,11 @@ struct pst_trainer_core {
     size_t n_live, cap_live;
     pst_job **dirty;
     size_t n_dirty, cap_dirty;
-    pst_map answered; /* "ACTION user request_id" of rejected requests without a job; values unused */
-    pst_map deleted;  /* training ids whose tombstone is known */
-    size_t by_state[PST_JOB_PUBLIC_STATE_TERMINATED + 1];
+    pst_memory answered; /* "ACTION user request_id" of rejected requests without a job */
+    pst_memory deleted;  /* training ids whose tombstone is known */
+    pst_memory rejected; /* training ids of submissions that were rejected; their states are among the jobs */
+    pst_map early;       /* training_id → pst_early: requests whose submission has not come yet */
+    size_t by_state[PST_JOB_PUBLIC_STATE_REJECTED + 1];
     int64_t now_us;       /* of the present step */
     int64_t tick_us;      /* of the last tick */
     int64_t watch_us;     /* since when it has listened without a gap */
@@ -93,8 +101,10 @@ pst_job_event *pst_core_emit(pst_trainer_core *c, pst_job *j, enum pst_job_event
 void pst_core_command(pst_trainer_core *c, pst_job *j, enum pst_job_command_type command, const char *request_id, const char *reason);
 /* An answer REJECTED: of the job when there is one, else by itself with sequence 0. */
 void pst_core_reject(pst_trainer_core *c, pst_job *j, const char *training_id, const char *request_id, const pst_say *say);
-void pst_core_remove(pst_trainer_core *c, pst_job *j);             /* DELETED: tombstone, forget; j is freed */
-pst_job *pst_core_adopt(pst_trainer_core *c, pst_job_state *take); /* the state moves in; not queued, not charged */
+void pst_core_remove(pst_trainer_core *c, pst_job *j);              /* DELETED: tombstone, forget; j is freed */
+void pst_core_expire(pst_trainer_core *c, const char *training_id); /* the tombstone of what is no job; forgotten where it is known */
+void pst_core_publish(pst_trainer_core *c, const pst_job_state *s); /* a state that is no job's */
+pst_job *pst_core_adopt(pst_trainer_core *c, pst_job_state *take);  /* the state moves in; not queued, not charged */
 void pst_core_read_manifest(pst_job *j);
 void pst_core_set_text(char **text, const char *value); /* replaces; NULL = null */
 
@@ -109,6 +119,35 @@ void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in);
 void pst_core_bad_request(pst_trainer_core *c, const pst_trainer_in *in);
 /* The generation is over and the wish that ended it is carried out: HALTED, TERMINATED, DELETED. j may be freed. */
 void pst_core_fulfil_wish(pst_trainer_core *c, pst_job *j);
+/* The job has ended by itself before the wish could be carried out. A wish to delete is carried out all the same: j is freed then. */
+void pst_core_drop_wish(pst_trainer_core *c, pst_job *j);
+
+void pst_core_remember(pst_job *j, const char *mark); /* an answered request; the oldest goes */
+/* Answers one control request of a job that is there, or not (then it is rejected). */
+void pst_core_control(pst_trainer_core *c, const pst_job_request *r);
+/* An answer REJECTED that belongs to no job; remembered by (action, user, request id). */
+void pst_core_reject_orphan(pst_trainer_core *c, const pst_job_request *r, const char *training_id, const pst_say *say);
+bool pst_core_orphan_answered(const pst_trainer_core *c, const pst_job_request *r);
+
+/* ---- answers.c */
+/* Keeps a request of an unknown job until its submission comes. False: there are too many, answer it now. */
+bool pst_early_keep(pst_trainer_core *c, const pst_job_request *r);
+bool pst_early_has(const pst_trainer_core *c, const pst_job_request *r);
+/* The submission was answered: what came before it is answered now, in the order in which it came. */
+void pst_early_apply(pst_trainer_core *c, const char *training_id);
+void pst_early_load(pst_trainer_core *c, const pst_job_state *s);
+void pst_early_drop(pst_trainer_core *c, const char *training_id);
+void pst_early_free(void *early);
+/* A submission with a known (user, request id): the same again (counted), or another one (rejected). */
+void pst_submit_again(pst_trainer_core *c, pst_job *j, const pst_trainer_in *in, const char *digest);
+/* Of the manifest and of the code that a submission brings. ret: 65 bytes. */
+void pst_submit_digest(const pst_trainer_in *in, char *ret);
+/* The reason why a request is not taken any more (free()), or NULL. */
+char *pst_request_too_old(const pst_trainer_core *c, const pst_trainer_in *in);
+bool pst_request_of_operator(const pst_trainer_core *c, const pst_job_request *r);
+/* May this user touch this job? */
+bool pst_request_allowed(const pst_trainer_core *c, const pst_job *j, const pst_job_request *r);
+void pst_answers_tick(pst_trainer_core *c, bool caught_up); /* answers what waited long enough, forgets what is old */
 
 /* ---- reports.c */
 void pst_core_report(pst_trainer_core *c, const pst_process_report *r);

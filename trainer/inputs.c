@@ -117,6 +117,7 @@ int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
         request.time = request.time > 0 ? request.time : record_time_us(r);
         pst_trainer_in in = {.kind = PST_TRAINER_REQUEST,
                              .request = &request,
+                             .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
                              .code_uri = uri,
                              .code_sha256 = has_code ? sha256 : NULL,
                              .code_error = has_code ? code_problem(request.code) : NULL};

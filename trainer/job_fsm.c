@@ -12,8 +12,9 @@ enum {
     FAILED = 1 << PST_JOB_PUBLIC_STATE_FAILED,
     HALTED = 1 << PST_JOB_PUBLIC_STATE_HALTED,
     TERMINATED = 1 << PST_JOB_PUBLIC_STATE_TERMINATED,
+    REFUSED = 1 << PST_JOB_PUBLIC_STATE_REJECTED,
     LIVE = PENDING | DOWNLOADING | PROCESSING | STORING,
-    ENDED = COMPLETED | FAILED | HALTED | TERMINATED,
+    ENDED = COMPLETED | FAILED | HALTED | TERMINATED | REFUSED,
     SAME = 0 /* as `to`: the state stays */
 };
 
@@ -47,6 +48,7 @@ static const struct row {
     {PST_JOB_EVENT_TYPE_TERMINATED, QUEUED | LIVE | HALTED, TERMINATED, "nothing of the generation is left"},
     {PST_JOB_EVENT_TYPE_DELETED, ENDED, SAME, "a user asked to delete; the state's record is removed"},
     {PST_JOB_EVENT_TYPE_REPRIORITISED, QUEUED | LIVE | HALTED | FAILED, SAME, "a user changed the priority"},
+    {PST_JOB_EVENT_TYPE_REJECTED, NEW, REFUSED, "a submission that cannot be met: no job, but its answer is kept"},
     {PST_JOB_EVENT_TYPE_REJECTED, NEW | QUEUED | LIVE | ENDED, SAME, "a request that cannot be met"},
     {PST_JOB_EVENT_TYPE_OTHER, QUEUED | LIVE, SAME, "a remark: why a deployment takes long, a launcher's note"},
 };
@@ -85,7 +87,7 @@ static void add_states(pst_buf *out, unsigned set)
         return;
     }
     const char *comma = "";
-    for (unsigned s = 0; s <= PST_JOB_PUBLIC_STATE_TERMINATED; s++)
+    for (unsigned s = 0; s <= PST_JOB_PUBLIC_STATE_REJECTED; s++)
         if (set & 1u << s) {
             pst_buf_printf(out, "%s%s", comma,
                            s == PST_JOB_PUBLIC_STATE_UNKNOWN ? "(none)" : pst_job_public_state_text((pst_job_public_state)s));

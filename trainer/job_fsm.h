@@ -8,6 +8,8 @@
  *                  │                    ▼
  *                  └────── HALTED / FAILED, TERMINATED
  *
+ * A submission that cannot be met becomes REJECTED at once: no job, only an answer that can be found, and forgotten after a time.
+ *
  * Events that keep a state (a process started, a request refused) are rows too: what has no row does not happen. The core's only
  * setter of a state looks here and aborts on anything else; what comes from outside late or doubled never gets that far: it is counted
  * and ignored. @thread any. */
@@ -22,7 +24,7 @@
 /* May this event take a job from one state to the other? From UNKNOWN: the job does not exist yet. */
 bool pst_job_fsm_allows(pst_job_public_state from, enum pst_job_event_type event, pst_job_public_state to);
 bool pst_job_state_is_live(pst_job_public_state s);  /* a generation is deployed: PENDING to STORING */
-bool pst_job_state_is_ended(pst_job_public_state s); /* COMPLETED FAILED HALTED TERMINATED */
+bool pst_job_state_is_ended(pst_job_public_state s); /* COMPLETED FAILED HALTED TERMINATED REJECTED */
 /* The table as Markdown: `penstock trainer --print-fsm`. */
 void pst_job_fsm_markdown(pst_buf *out);
 

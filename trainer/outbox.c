@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADERS = 7 };
+enum { HEADERS = 8 };
 
 typedef struct letter {
     pst_topic topic;
@@ -18,6 +18,7 @@ typedef struct letter {
     char *id, *traceparent;
     const char *type;
     int64_t time_us;
+    bool expired;
 } letter;
 
 struct pst_outbox {
@@ -109,7 +110,10 @@ static int add(pst_outbox *o, const pst_action *a, const char *traceparent, pst_
         l.type = "penstock.WorkerState";
         l.time_us = a->worker.time;
         break;
-    case PST_DO_TOMBSTONE: l.topic = PST_TOPIC_JOBS_STATE; break;
+    case PST_DO_TOMBSTONE:
+        l.topic = PST_TOPIC_JOBS_STATE;
+        l.expired = a->expired;
+        break;
     }
     int rc = type ? pst_codec_encode(o->client->codec, type, pst_client_topic(o->client, l.topic), event, &l.value, err) : 0;
     if (o->n == o->cap) {
@@ -148,6 +152,8 @@ int pst_outbox_send(const pst_outbox *o, pst_txn *txn, pst_err *err)
             HEADER("ce_type", l->type);
             HEADER("ce_time", pst_time_text(l->time_us, time));
         }
+        if (l->expired)
+            HEADER(PST_EXPIRED_HEADER, "1");
         if (l->traceparent)
             HEADER("traceparent", l->traceparent);
 #undef HEADER

@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000 };
+enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000, NEVER_S = 900 };
 
 pst_needs pst_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus)
 {
     int64_t processes = (int64_t)learners + parameter_servers;
-    return (pst_needs){processes * (int64_t)llround(cpus * PST_CPU_UNIT), processes * memory_bytes, (int64_t)learners * gpus};
+    int64_t devices = (int64_t)learners * pst_process_gpus("learner-1", gpus) + (int64_t)parameter_servers * pst_process_gpus("ps-1", gpus);
+    return (pst_needs){processes * (int64_t)llround(cpus * PST_CPU_UNIT), processes * memory_bytes, devices};
 }
 
 /* ---- sites ------------------------------------------------------------------------------------------------------------------- */
@@ -180,8 +181,14 @@ static void deploy_what_fits(pst_trainer_core *c, pst_site *s)
         bool bound = false;
         const pst_node *node = never ? NULL : pst_site_place(c, j, &reason, &bound);
         bool waits_for_retry = ready_at(j) > c->now_us;
-        if (never) {
+        j->never_us = !never ? 0 : j->never_us ? j->never_us : c->now_us;
+        if (never && c->now_us - j->never_us >= NEVER_S * (int64_t)1000000) {
             fail_never(c, j, never);
+        } else if (never) { /* an LCM may have come back with less than it had: others need not wait for what it lost */
+            char *text = pst_sprintf("%s; it waits for the site to grow, and fails when that has lasted %d minutes", never, NEVER_S / 60);
+            say_queued(c, j, text);
+            free(text);
+            at++;
         } else if (waits_for_retry) {
             char *text = pst_sprintf("it is tried again after a pause: %s", j->s.reason ? j->s.reason : "");
             if (j->unsaid)

@@ -45,6 +45,15 @@ static bool learners_have_succeeded(const pst_job *j)
     return true;
 }
 
+/* Every learner's command was done, by itself, before it could be stopped: what was wished for came too late. */
+static bool learners_have_finished(const pst_job *j)
+{
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        if (is_learner(&j->s.processes[i]) && !j->s.processes[i].finished)
+            return false;
+    return learners_have_succeeded(j);
+}
+
 bool pst_job_is_failing(const pst_job *j)
 {
     return pst_job_state_is_live(j->s.state) && j->s.reason_code;
@@ -106,10 +115,17 @@ static void complete(pst_trainer_core *c, pst_job *j)
     else
         reason = pst_sprintf("%s exited with 0", who);
     free(who);
+    if (j->s.wish != PST_JOB_WISH_NONE) {
+        char *both = pst_sprintf("%s, before it could be %s", reason, j->s.wish == PST_JOB_WISH_HALT ? "halted" : "terminated");
+        free(reason);
+        reason = both;
+    }
     c->counts.completed++;
     pst_core_set_text(&j->s.reason, reason);
+    pst_core_set_text(&j->s.reason_code, NULL);
     pst_core_emit(c, j, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED, &(pst_say){.reason = reason});
     free(reason);
+    pst_core_drop_wish(c, j);
 }
 
 /* Called after every change of a process; does nothing while one of them lives. j may be freed (a wish to delete). */
@@ -118,7 +134,9 @@ void pst_core_conclude(pst_trainer_core *c, pst_job *j)
     if (count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
         return;
     pst_core_release(c, j);
-    if (j->s.wish != PST_JOB_WISH_NONE) {
+    if (j->s.wish != PST_JOB_WISH_NONE && learners_have_finished(j)) {
+        complete(c, j);
+    } else if (j->s.wish != PST_JOB_WISH_NONE) {
         pst_core_fulfil_wish(c, j);
     } else if (!pst_job_is_failing(j)) {
         complete(c, j);
@@ -228,6 +246,7 @@ static bool move_process(pst_trainer_core *c, pst_job *j, pst_job_process *p, co
     if (is_over(p->state) || step->state <= p->state)
         return false;
     p->state = step->state;
+    p->finished = p->finished || step->state == PST_JOB_PROCESS_STATE_STORING; /* said only by a command that ended by itself, with 0 */
     if (is_over(step->state)) {
         process_over(c, j, p, r);
         return true;

@@ -24,7 +24,7 @@ static bool is_answered(const pst_job *j, const char *mark)
     return false;
 }
 
-static void remember(pst_job *j, const char *mark)
+void pst_core_remember(pst_job *j, const char *mark)
 {
     if (j->s.n_requests == PST_REQUESTS_KEPT) { /* the oldest goes */
         free(j->s.requests[0]);
@@ -35,27 +35,30 @@ static void remember(pst_job *j, const char *mark)
     j->s.requests[j->s.n_requests++] = pst_strdup(mark);
 }
 
-/* Rejections that belong to no job are remembered in memory only: after a restart such a request, published again, is answered again. */
-static bool is_orphan_answered(const pst_trainer_core *c, const pst_job_request *r, const char *mark)
+static char *orphan_key(const pst_job_request *r)
 {
-    char *key = pst_sprintf("%s %s", mark, r->user);
-    bool seen = *r->request_id && pst_map_get(&c->answered, key);
+    return pst_sprintf("%s:%s %s", pst_job_action_text(r->action), r->request_id, r->user);
+}
+
+/* Rejections that belong to no job are remembered in memory only: after a restart such a request, published again, is answered again. */
+bool pst_core_orphan_answered(const pst_trainer_core *c, const pst_job_request *r)
+{
+    char *key = orphan_key(r);
+    bool seen = *r->request_id && pst_memory_has(&c->answered, key);
     free(key);
     return seen;
 }
 
-static void remember_orphan(pst_trainer_core *c, const pst_job_request *r, const char *mark)
+static void remember_orphan(pst_trainer_core *c, const pst_job_request *r)
 {
-    char *key = pst_sprintf("%s %s", mark, r->user);
-    if (c->answered.live >= PST_ANSWERED_KEPT)
-        pst_map_done(&c->answered, NULL);
-    pst_map_put(&c->answered, key, c);
+    char *key = orphan_key(r);
+    pst_memory_put(&c->answered, key, c->now_us);
     free(key);
 }
 
-static void reject_orphan(pst_trainer_core *c, const pst_job_request *r, const char *mark, const char *training_id, const pst_say *say)
+void pst_core_reject_orphan(pst_trainer_core *c, const pst_job_request *r, const char *training_id, const pst_say *say)
 {
-    remember_orphan(c, r, mark);
+    remember_orphan(c, r);
     pst_core_reject(c, NULL, training_id, r->request_id, say);
 }
 
@@ -135,15 +138,35 @@ static pst_job_state new_state(pst_trainer_core *c, const pst_trainer_in *in, co
     s.queue = pst_strdup(m->queue);
     s.site = pst_strdup(m->site);
     s.framework = pst_strdup(m->framework);
-    s.manifest = pst_strdup(r->manifest);
+    s.manifest = pst_strdup(r->manifest ? r->manifest : "");
     s.wish_by = pst_strdup("");
+    s.request_sha256 = pst_alloc(65);
+    pst_submit_digest(in, s.request_sha256);
     if (r->code) {
         s.code = pst_alloc(sizeof *s.code);
-        s.code->uri = pst_strdup(r->code->content.data ? in->code_uri : r->code->uri);
-        s.code->sha256 = pst_strdup(r->code->content.data ? in->code_sha256 : r->code->sha256 ? r->code->sha256 : "");
+        const char *uri = r->code->content.data ? in->code_uri : r->code->uri; /* NULL: refused code is not stored */
+        const char *sha256 = r->code->content.data ? in->code_sha256 : r->code->sha256;
+        s.code->uri = pst_strdup(uri ? uri : "");
+        s.code->sha256 = pst_strdup(sha256 ? sha256 : "");
         s.code->media_type = pst_strdup(r->code->media_type);
     }
     return s;
+}
+
+/* A submission that can be named is kept with its answer: found by list and show, and never run later under the same id. */
+static void reject_submission(pst_trainer_core *c, const pst_trainer_in *in, const pst_manifest *m, const char *training_id,
+                              const char *mark, const pst_say *say)
+{
+    pst_manifest none = {.name = (char *)"", .queue = (char *)"default", .site = (char *)"local", .framework = (char *)""};
+    pst_job_state s = new_state(c, in, m && m->name ? m : &none, training_id);
+    pst_core_set_text(&s.manifest, ""); /* what was refused need not be kept, only known again */
+    pst_job *j = pst_core_adopt(c, &s);
+    pst_core_remember(j, mark);
+    pst_core_set_text(&j->s.reason_code, say->reason_code);
+    pst_core_set_text(&j->s.reason, say->reason);
+    c->counts.rejected++;
+    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_REJECTED, PST_JOB_PUBLIC_STATE_REJECTED, say);
+    pst_memory_put(&c->rejected, training_id, c->now_us);
 }
 
 static void admit(pst_trainer_core *c, const pst_trainer_in *in, const pst_manifest *m, const char *training_id, const char *mark,
@@ -162,13 +185,13 @@ static void admit(pst_trainer_core *c, const pst_trainer_in *in, const pst_manif
     if (never) {
         pst_complaints details = {0};
         pst_complain(&details, "resources", 0, "%s", never);
-        reject_orphan(c, in->request, mark, training_id,
-                      &(pst_say){.actor = actor, .reason_code = code, .reason = never, .details = &details});
+        reject_submission(c, in, m, training_id, mark,
+                          &(pst_say){.actor = actor, .reason_code = code, .reason = never, .details = &details});
         pst_complaints_done(&details);
     } else {
         pst_job_state s = new_state(c, in, m, training_id);
         pst_job *j = pst_core_adopt(c, &s);
-        remember(j, mark);
+        pst_core_remember(j, mark);
         pst_core_emit(c, j, PST_JOB_EVENT_TYPE_RECEIVED, PST_JOB_PUBLIC_STATE_QUEUED, &(pst_say){.actor = actor});
         pst_core_emit(c, j, PST_JOB_EVENT_TYPE_ADMITTED, j->s.state,
                       &(pst_say){.reason = warnings->n ? "admitted, with remarks on the manifest" : NULL, .details = warnings});
@@ -178,22 +201,17 @@ static void admit(pst_trainer_core *c, const pst_trainer_in *in, const pst_manif
     free(actor);
 }
 
-static void submit(pst_trainer_core *c, const pst_trainer_in *in, const char *mark)
+/* A submission that is news: is anything wrong with it? What does not even say whose it is belongs to no job. */
+static void submit_new(pst_trainer_core *c, const pst_trainer_in *in, const char *training_id, const char *mark)
 {
     const pst_job_request *r = in->request;
-    char training_id[64];
-    pst_training_id(r->user, r->request_id, training_id);
-    if (pst_map_get(&c->jobs, training_id) || is_orphan_answered(c, r, mark)) {
-        c->counts.duplicates++;
-        return;
-    }
     pst_manifest m = {0};
     pst_complaints bad = {0}, of_manifest = {0}, warnings = {0};
     check_text(&bad, "request_id", r->request_id, true);
     check_text(&bad, "user", r->user, true);
     if (r->training_id && *r->training_id && strcmp(r->training_id, training_id))
         pst_complain(&bad, "training_id", 0, "is made from user and request_id (%s); leave it out", training_id);
-    if (pst_map_get(&c->deleted, training_id))
+    if (pst_memory_has(&c->deleted, training_id))
         pst_complain(&bad, "request_id", 0, "was the request of a job that has been deleted; use a new one");
     size_t of_request = bad.n;
     check_code(&bad, in);
@@ -217,7 +235,11 @@ static void submit(pst_trainer_core *c, const pst_trainer_in *in, const char *ma
         char *actor = pst_sprintf("user:%s", r->user);
         char *all = pst_complaints_text(&bad);
         char *reason = pst_sprintf("the request cannot be met: %.2000s", all);
-        reject_orphan(c, r, mark, training_id, &(pst_say){.actor = actor, .reason_code = code, .reason = reason, .details = &bad});
+        pst_say answer = {.actor = actor, .reason_code = code, .reason = reason, .details = &bad};
+        if (of_request)
+            pst_core_reject_orphan(c, r, training_id, &answer);
+        else
+            reject_submission(c, in, &m, training_id, mark, &answer);
         free(reason);
         free(all);
         free(actor);
@@ -228,6 +250,33 @@ static void submit(pst_trainer_core *c, const pst_trainer_in *in, const char *ma
     pst_complaints_done(&bad);
     pst_complaints_done(&of_manifest);
     pst_complaints_done(&warnings);
+}
+
+static void submit(pst_trainer_core *c, const pst_trainer_in *in, const char *mark)
+{
+    const pst_job_request *r = in->request;
+    char training_id[64], digest[65];
+    pst_training_id(r->user, r->request_id, training_id);
+    pst_submit_digest(in, digest);
+    pst_job *j = pst_map_get(&c->jobs, training_id);
+    char *old = j ? NULL : pst_request_too_old(c, in);
+    if (j) {
+        pst_submit_again(c, j, in, digest);
+    } else if (pst_core_orphan_answered(c, r)) {
+        c->counts.duplicates++;
+    } else if (old) {
+        pst_complaints details = {0};
+        char *actor = pst_sprintf("user:%s", r->user);
+        pst_complain(&details, "time", 0, "%s", old);
+        pst_core_reject_orphan(c, r, training_id, &(pst_say){.actor = actor, .reason_code = "TOO_OLD", .reason = old, .details = &details});
+        free(actor);
+        pst_complaints_done(&details);
+    } else {
+        submit_new(c, in, training_id, mark);
+        if (pst_map_get(&c->jobs, training_id))
+            pst_early_apply(c, training_id);
+    }
+    free(old);
 }
 
 /* ---- what is asked of a job that is there ------------------------------------------------------------------------------------ */
@@ -394,7 +443,8 @@ static void reprioritise(const asked *a)
                text ? text : "nothing");
         return;
     }
-    if (j->s.state == PST_JOB_PUBLIC_STATE_COMPLETED || j->s.state == PST_JOB_PUBLIC_STATE_TERMINATED) {
+    if (j->s.state == PST_JOB_PUBLIC_STATE_COMPLETED || j->s.state == PST_JOB_PUBLIC_STATE_TERMINATED ||
+        j->s.state == PST_JOB_PUBLIC_STATE_REJECTED) {
         refuse(a, "WRONG_STATE", "the job is %s already", pst_job_public_state_text(j->s.state));
         return;
     }
@@ -409,9 +459,22 @@ static void reprioritise(const asked *a)
     free(reason);
 }
 
-static void control(pst_trainer_core *c, const pst_job_request *r, const char *mark)
+static void do_it(asked *a)
+{
+    switch (a->r->action) {
+    case PST_JOB_ACTION_HALT: halt(a); break;
+    case PST_JOB_ACTION_RESUME: resume(a); break;
+    case PST_JOB_ACTION_TERMINATE: terminate(a); break;
+    case PST_JOB_ACTION_DELETE: delete_job(a); break;
+    case PST_JOB_ACTION_REPRIORITISE: reprioritise(a); break;
+    default: break; /* not here */
+    }
+}
+
+void pst_core_control(pst_trainer_core *c, const pst_job_request *r)
 {
     const char *id = r->training_id ? r->training_id : "";
+    char *mark = request_mark(r);
     pst_job *j = pst_map_get(&c->jobs, id);
     asked a = {c, j, r, pst_sprintf("user:%s", r->user), asked_by(r)};
     pst_complaints bad = {0};
@@ -420,7 +483,7 @@ static void control(pst_trainer_core *c, const pst_job_request *r, const char *m
     check_text(&bad, "user", r->user, false);
     if (r->action == PST_JOB_ACTION_UNKNOWN)
         pst_complain(&bad, "action", 0, "is none of SUBMIT HALT RESUME TERMINATE DELETE REPRIORITISE");
-    if (*r->request_id && j ? is_answered(j, mark) : is_orphan_answered(c, r, mark)) {
+    if (*r->request_id && j ? is_answered(j, mark) : pst_core_orphan_answered(c, r)) {
         c->counts.duplicates++;
     } else if (bad.n) {
         char *all = pst_complaints_text(&bad);
@@ -428,43 +491,59 @@ static void control(pst_trainer_core *c, const pst_job_request *r, const char *m
         if (j)
             pst_core_reject(c, j, id, r->request_id, &say_bad);
         else
-            reject_orphan(c, r, mark, id, &say_bad);
+            pst_core_reject_orphan(c, r, id, &say_bad);
         free(all);
     } else if (!j) {
-        pst_complain(&bad, "training_id", 0, "no job has the id %s%s", id, pst_map_get(&c->deleted, id) ? " any more: it was deleted" : "");
-        reject_orphan(c, r, mark, id,
-                      &(pst_say){.actor = a.actor, .reason_code = "UNKNOWN_JOB", .reason = bad.at[0].text, .details = &bad});
+        pst_complain(&bad, "training_id", 0, "no job has the id %s%s", id,
+                     pst_memory_has(&c->deleted, id) ? " any more: it was deleted" : "");
+        pst_core_reject_orphan(c, r, id,
+                               &(pst_say){.actor = a.actor, .reason_code = "UNKNOWN_JOB", .reason = bad.at[0].text, .details = &bad});
     } else {
-        remember(j, mark);
-        switch (r->action) {
-        case PST_JOB_ACTION_HALT: halt(&a); break;
-        case PST_JOB_ACTION_RESUME: resume(&a); break;
-        case PST_JOB_ACTION_TERMINATE: terminate(&a); break;
-        case PST_JOB_ACTION_DELETE: delete_job(&a); break;
-        case PST_JOB_ACTION_REPRIORITISE: reprioritise(&a); break;
-        default: break; /* not here */
-        }
+        pst_core_remember(j, mark);
+        if (pst_request_allowed(c, j, r))
+            do_it(&a);
+        else
+            refuse(&a, "NOT_YOURS", "the job is not yours: it belongs to user %.100s, and user %.100s is no operator", j->s.user, r->user);
     }
     pst_complaints_done(&bad);
     free(a.actor);
     free(a.by);
+    free(mark);
+}
+
+/* A request of a job that is not known may have overtaken its submission, which has another key and so stands on another partition. */
+static void control(pst_trainer_core *c, const pst_trainer_in *in)
+{
+    const pst_job_request *r = in->request;
+    const char *id = r->training_id ? r->training_id : "";
+    pst_job *j = pst_map_get(&c->jobs, id);
+    bool may_come = !j && *id && *r->request_id && r->action != PST_JOB_ACTION_UNKNOWN && !pst_memory_has(&c->deleted, id) &&
+                    !pst_core_orphan_answered(c, r);
+    char *old = may_come ? pst_request_too_old(c, in) : NULL;
+    if (may_come && pst_early_has(c, r))
+        c->counts.duplicates++;
+    else if (!may_come || old || !pst_early_keep(c, r))
+        pst_core_control(c, r);
+    free(old);
 }
 
 /* Of a node, not of a job. Asked again with the same id: counted, as long as we remember; doing it twice does no harm. */
-static void of_node(pst_trainer_core *c, const pst_job_request *r, const char *mark)
+static void of_node(pst_trainer_core *c, const pst_job_request *r)
 {
     pst_complaints bad = {0};
     check_text(&bad, "request_id", r->request_id, true);
     check_text(&bad, "user", r->user, false);
-    if (is_orphan_answered(c, r, mark)) {
+    if (!pst_request_of_operator(c, r))
+        pst_complain(&bad, "user", 0, "%.100s is no operator: only those have a say about nodes", r->user);
+    if (pst_core_orphan_answered(c, r)) {
         c->counts.duplicates++;
     } else if (bad.n) {
         char *all = pst_complaints_text(&bad);
-        reject_orphan(c, r, mark, "", &(pst_say){.reason_code = "BAD_REQUEST", .reason = all, .details = &bad});
+        pst_core_reject_orphan(c, r, "", &(pst_say){.reason_code = "BAD_REQUEST", .reason = all, .details = &bad});
         free(all);
     } else {
         char *by = asked_by(r);
-        remember_orphan(c, r, mark);
+        remember_orphan(c, r);
         pst_core_node_request(c, r, by);
         free(by);
     }
@@ -479,9 +558,9 @@ void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in)
     if (action == PST_JOB_ACTION_SUBMIT)
         submit(c, in, mark);
     else if (action == PST_JOB_ACTION_NODE_DRAIN || action == PST_JOB_ACTION_NODE_RESUME || action == PST_JOB_ACTION_NODE_LOST)
-        of_node(c, in->request, mark);
+        of_node(c, in->request);
     else
-        control(c, in->request, mark);
+        control(c, in);
     free(mark);
 }
 
@@ -516,9 +595,20 @@ void pst_core_fulfil_wish(pst_trainer_core *c, pst_job *j)
     free(reason);
 }
 
-bool pst_trainer_core_is_new(const pst_trainer_core *c, const pst_job_request *r)
+void pst_core_drop_wish(pst_trainer_core *c, pst_job *j)
 {
-    char training_id[64];
-    pst_training_id(r->user, r->request_id, training_id);
-    return !pst_map_get(&c->jobs, training_id) && !pst_map_get(&c->deleted, training_id);
+    pst_job_wish wish = j->s.wish;
+    char *actor = pst_sprintf("user:%s", j->s.wish_by);
+    char *request_id = pst_strdup(j->s.wish_request);
+    j->s.wish = PST_JOB_WISH_NONE;
+    j->s.wish_force = false;
+    pst_core_set_text(&j->s.wish_by, "");
+    pst_core_set_text(&j->s.wish_request, NULL);
+    if (wish == PST_JOB_WISH_DELETE) {
+        char *reason = pst_sprintf("deleted by %s", actor);
+        delete_now(c, j, actor, request_id, reason);
+        free(reason);
+    }
+    free(actor);
+    free(request_id);
 }

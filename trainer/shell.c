@@ -25,7 +25,7 @@ static void make_metrics(pst_shell_metrics *m)
     m->duplicates = pst_metric_gauge(m->set, "penstock_trainer_duplicates", "Requests seen before, since start.", NULL);
     m->reports_ignored =
         pst_metric_gauge(m->set, "penstock_trainer_reports_ignored", "Late, repeated, unknown or unproven reports since start.", NULL);
-    for (int i = 1; i <= PST_JOB_PUBLIC_STATE_TERMINATED; i++)
+    for (int i = 1; i <= PST_JOB_PUBLIC_STATE_REJECTED; i++)
         m->jobs[i] = pst_metric_gauge(m->set, "penstock_trainer_jobs", "Jobs by state.", "state",
                                       pst_job_public_state_text((pst_job_public_state)i), NULL);
 }
@@ -38,7 +38,7 @@ static void show_metrics(pst_shell *s)
     pst_metric_set(s->metrics.duplicates, (double)c->duplicates);
     pst_metric_set(s->metrics.reports_ignored,
                    (double)(c->reports_stale + c->reports_repeated + c->reports_unknown + c->reports_untrusted));
-    for (int i = 1; i <= PST_JOB_PUBLIC_STATE_TERMINATED; i++)
+    for (int i = 1; i <= PST_JOB_PUBLIC_STATE_REJECTED; i++)
         pst_metric_set(s->metrics.jobs[i], (double)pst_trainer_core_jobs(s->core, (pst_job_public_state)i));
 }
 
@@ -99,13 +99,24 @@ void pst_shell_deactivate(pst_shell *s)
 
 /* ---- state from the topic ---------------------------------------------------------------------------------------------------- */
 
+/* When the job was deleted; 0 = the tombstone only removes what is forgotten. */
+static int64_t deletion_time(const pst_record *r)
+{
+    pst_header headers[16];
+    size_t n = pst_record_headers(r, headers, 16);
+    for (size_t i = 0; i < n && i < 16; i++)
+        if (!strcmp(headers[i].name, PST_EXPIRED_HEADER))
+            return 0;
+    return r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : pst_now_us();
+}
+
 static int load_state(void *arg, const char *key, const pst_record *r, pst_err *err)
 {
     pst_shell *s = arg;
     pst_job_state state = {0};
     pst_err e = {0};
     if (!r->value) {
-        pst_trainer_core_drop(s->core, key);
+        pst_trainer_core_drop(s->core, key, deletion_time(r));
         return 0;
     }
     int rc = pst_codec_decode(s->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, &state, &e);
@@ -146,7 +157,7 @@ static int resync(pst_shell *s, pst_err *err)
     s->stale = false;
     pst_metric_add(s->metrics.rebuilds, 1);
     size_t jobs = 0;
-    for (int i = 0; i <= PST_JOB_PUBLIC_STATE_TERMINATED; i++)
+    for (int i = 0; i <= PST_JOB_PUBLIC_STATE_REJECTED; i++)
         jobs += pst_trainer_core_jobs(s->core, (pst_job_public_state)i);
     pst_log(PST_LOG_INFO, "trainer", "event=state_read jobs=%zu ms=%lld", jobs, (long long)((pst_mono_us() - begun) / 1000));
     return 0;
@@ -177,7 +188,7 @@ static int step_rest(pst_shell *s, const pst_batch *heartbeats, bool live, pst_e
     if (!rc && pst_mono_us() >= s->tick_us) {
         s->tick_us = pst_mono_us() + TICK_US;
         pst_actions_clear(&s->actions);
-        pst_trainer_core_step(s->core, &(pst_trainer_in){.kind = PST_TRAINER_TICK}, pst_now_us(), &s->actions);
+        pst_trainer_core_step(s->core, &(pst_trainer_in){.kind = PST_TRAINER_TICK, .caught_up = s->caught_up}, pst_now_us(), &s->actions);
         rc = pst_outbox_add(s->outbox, &s->actions, NULL, err);
         show_metrics(s);
     }
@@ -231,6 +242,7 @@ int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *
         rc = resync(s, err);
         return rc < 0 ? bear(s, rc, err) : 0; /* the batch comes again */
     }
+    s->caught_up = !outage.code && pst_consumer_lag(s->inputs) == 0;
     pst_input_order(&b, order);
     int stuck = step_batch(s, &b, order, &done, err);
     if (stuck < 0 && stuck != PST_EAGAIN && err->cls != PST_CLASS_RETRY)

@@ -14,9 +14,12 @@
 typedef struct pst_shell_metrics {
     pst_metrics *set;
     pst_metric *rounds, *again, *rebuilds, *decode_errors, *step_seconds;
-    pst_metric *jobs[PST_JOB_PUBLIC_STATE_TERMINATED + 1];
+    pst_metric *jobs[PST_JOB_PUBLIC_STATE_REJECTED + 1];
     pst_metric *requests, *rejected, *duplicates, *reports_ignored;
 } pst_shell_metrics;
+
+/* On a tombstone of jobs.state: nothing was deleted; what stood there was no job (requests that waited for one), or a rejection of long ago. */
+#define PST_EXPIRED_HEADER "penstock-expired"
 
 typedef struct pst_outbox pst_outbox;
 
@@ -29,6 +32,7 @@ typedef struct pst_shell {
     pst_outbox *outbox;
     pst_actions actions;
     pst_shell_metrics metrics;
+    bool caught_up;  /* the last poll found the inputs read to their end */
     bool stale;      /* the core's state is not that of the topics: read it again before the next round */
     int64_t tick_us; /* monotonic: of the next tick */
 } pst_shell;

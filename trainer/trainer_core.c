@@ -2,12 +2,11 @@
  * request does is in requests.c, what a report means in reports.c, who runs next in queue.c. */
 #include "trainer/trainer_core.h"
 
+#include "common/client/client.h"
 #include "trainer/core_state.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { PST_DELETED_KEPT = 100000 };
 
 /* ---- actions ----------------------------------------------------------------------------------------------------------------- */
 
@@ -126,13 +125,6 @@ static void mark_dirty(pst_trainer_core *c, pst_job *j)
     j->dirty = true;
 }
 
-static void remember_deleted(pst_trainer_core *c, const char *training_id)
-{
-    if (c->deleted.live >= PST_DELETED_KEPT)
-        pst_map_done(&c->deleted, NULL);
-    pst_map_put(&c->deleted, training_id, c);
-}
-
 static void forget(pst_trainer_core *c, pst_job *j)
 {
     pst_queue_remove(c, j);
@@ -142,6 +134,7 @@ static void forget(pst_trainer_core *c, pst_job *j)
     for (size_t i = 0; j->dirty && i < c->n_dirty; i++)
         if (c->dirty[i] == j)
             c->dirty[i] = NULL;
+    pst_memory_take(&c->rejected, j->s.training_id);
     pst_map_take(&c->jobs, j->s.training_id);
     job_free(j);
 }
@@ -149,8 +142,23 @@ static void forget(pst_trainer_core *c, pst_job *j)
 void pst_core_remove(pst_trainer_core *c, pst_job *j)
 {
     add_action(c, PST_DO_TOMBSTONE, j->s.training_id);
-    remember_deleted(c, j->s.training_id);
+    pst_memory_put(&c->deleted, j->s.training_id, c->now_us);
     forget(c, j);
+}
+
+void pst_core_expire(pst_trainer_core *c, const char *training_id)
+{
+    pst_action *a = add_action(c, PST_DO_TOMBSTONE, training_id); /* copies the id, which may end with the job */
+    pst_job *j = pst_map_get(&c->jobs, training_id);
+    a->expired = true;
+    pst_memory_take(&c->rejected, a->key);
+    if (j)
+        forget(c, j);
+}
+
+void pst_core_publish(pst_trainer_core *c, const pst_job_state *s)
+{
+    add_action(c, PST_DO_STATE, s->training_id)->state = s;
 }
 
 /* ---- what a step produces ---------------------------------------------------------------------------------------------------- */
@@ -322,6 +330,7 @@ void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_
         pst_core_attend(c);
         pst_core_deadlines(c);
         pst_core_silences(c);
+        pst_answers_tick(c, in->caught_up);
         break;
     }
     /* Heartbeats of the past (read again after a restart) open no site: without this each one would be another remark on every queued job. */
@@ -359,8 +368,10 @@ void pst_trainer_core_reset(pst_trainer_core *c)
     for (size_t i = 0; i < c->nodes.n; i++)
         if (c->nodes.at[i].key)
             ((pst_node *)c->nodes.at[i].value)->used = (pst_needs){0};
-    pst_map_done(&c->answered, NULL);
-    pst_map_done(&c->deleted, NULL);
+    pst_memory_done(&c->answered);
+    pst_memory_done(&c->deleted);
+    pst_memory_done(&c->rejected);
+    pst_map_done(&c->early, pst_early_free);
     c->n_live = c->n_dirty = 0;
     memset(c->by_state, 0, sizeof c->by_state);
 }
@@ -382,20 +393,29 @@ void pst_trainer_core_load(pst_trainer_core *c, const pst_job_state *s)
     pst_job *old = pst_map_get(&c->jobs, s->training_id);
     if (old)
         forget(c, old);
-    pst_map_take(&c->deleted, s->training_id);
+    pst_memory_take(&c->deleted, s->training_id);
+    pst_early_drop(c, s->training_id);
+    if (s->state == PST_JOB_PUBLIC_STATE_UNKNOWN) { /* no job yet */
+        pst_early_load(c, s);
+        return;
+    }
     pst_job_state copy;
     pst_event_copy(&pst_job_state_type, s, &copy);
     pst_job *j = pst_core_adopt(c, &copy);
+    if (j->s.state == PST_JOB_PUBLIC_STATE_REJECTED)
+        pst_memory_put(&c->rejected, j->s.training_id, j->s.updated_at);
     if (j->s.submitted_at > c->submitted_us)
         c->submitted_us = j->s.submitted_at;
 }
 
-void pst_trainer_core_drop(pst_trainer_core *c, const char *training_id)
+void pst_trainer_core_drop(pst_trainer_core *c, const char *training_id, int64_t deleted_us)
 {
     pst_job *old = pst_map_get(&c->jobs, training_id);
     if (old)
         forget(c, old);
-    remember_deleted(c, training_id);
+    pst_early_drop(c, training_id);
+    if (deleted_us)
+        pst_memory_put(&c->deleted, training_id, deleted_us);
 }
 
 void pst_trainer_core_loaded(pst_trainer_core *c)
@@ -419,6 +439,13 @@ const pst_job_state *pst_trainer_core_job(const pst_trainer_core *c, const char 
 {
     const pst_job *j = pst_map_get(&c->jobs, training_id);
     return j ? &j->s : NULL;
+}
+
+bool pst_trainer_core_is_new(const pst_trainer_core *c, const pst_job_request *r)
+{
+    char training_id[64];
+    pst_training_id(r->user, r->request_id, training_id);
+    return !pst_map_get(&c->jobs, training_id) && !pst_memory_has(&c->deleted, training_id);
 }
 
 const pst_trainer_counts *pst_trainer_core_counts(const pst_trainer_core *c)
@@ -447,11 +474,15 @@ bool pst_trainer_core_used(const pst_trainer_core *c, const char *site, int64_t 
 
 bool pst_trainer_core_equal(const pst_trainer_core *a, const pst_trainer_core *b)
 {
-    bool equal = a->jobs.live == b->jobs.live;
+    bool equal = a->jobs.live == b->jobs.live && a->early.live == b->early.live;
     for (size_t i = 0; i < a->jobs.n && equal; i++) {
         const pst_job *x = a->jobs.at[i].key ? a->jobs.at[i].value : NULL;
         const pst_job *y = x ? pst_map_get(&b->jobs, x->s.training_id) : NULL;
         equal = !x || (y && x->queued == y->queued && x->charged == y->charged && pst_event_equal(&pst_job_state_type, &x->s, &y->s));
+    }
+    for (size_t i = 0; i < a->early.n && equal; i++) {
+        const pst_early *x = a->early.at[i].key ? a->early.at[i].value : NULL, *y = x ? pst_map_get(&b->early, a->early.at[i].key) : NULL;
+        equal = !x || (y && pst_event_equal(&pst_job_state_type, &x->s, &y->s));
     }
     return equal;
 }

@@ -11,6 +11,10 @@
  * lives; a generation ends by observed exits, or a person's
  * word on a silent node, only; charged resources never go below zero; every request is answered, once; the states
  * published are enough to go on from (load + step = step). Steps are idempotent: a request or a report twice is once.
+ * A request of a job that is not known is kept, in the published states too, until the requests have been read to their end for a while:
+ * its submission may stand on another partition. Only then is the job unknown. Submissions that cannot be met are published as states, too
+ * (REJECTED), so that they can be found and are answered once. What is remembered of answers, rejections and deletions is forgotten by
+ * age, oldest first, later than requests become too old to be taken: no order of restarts and expired offsets runs a request twice.
  * Time comes in as data and decides only deadlines, retry delays and whether an LCM has gone silent.
  * @thread one owner. */
 #ifndef PST_TRAINER_CORE_H
@@ -29,7 +33,17 @@ typedef struct pst_trainer_policy {
     int platform_retries;  /* per job, after lost processes and failed deployments */
     int64_t silent_us;     /* a node that has not reported for this long is silent: it gets no new jobs */
     uint8_t nonce_key[32]; /* secret: nonces of generations are made from it */
+    const char *operators; /* names, comma-separated, of those who may touch every job; NULL = none. Borrowed */
 } pst_trainer_policy;
+typedef enum {
+    PST_TRAINER_EARLY_S = 3,              /* a request waits at least this long for its submission */
+    PST_TRAINER_TOO_OLD_S = 6 * 86400,    /* a request of an unknown job that was published before this is not taken */
+    PST_TRAINER_REMEMBERED_S = 8 * 86400, /* deletions, rejections and answers; tombstones are kept as long (topics.def) */
+    PST_TRAINER_REJECTED_KEPT = 10000,    /* rejected submissions that can be found */
+    PST_TRAINER_ANSWERED_KEPT = 100000,   /* answers that belong to no job */
+    PST_TRAINER_DELETED_KEPT = 1000000
+} pst_trainer_memory;
+
 #define PST_TRAINER_POLICY_DEFAULT                               \
     {                                                            \
         .gpus = -1, .platform_retries = 3, .silent_us = 30000000 \
@@ -52,7 +66,9 @@ typedef struct pst_trainer_in {
     const char *bad_request_id, *bad_reason; /* the id if one could be made out, else NULL */
     const pst_process_report *report;
     const pst_worker_state *worker;
-    int64_t seen_us; /* when the heartbeat was published */
+    int64_t seen_us;      /* when the heartbeat was published */
+    int64_t published_us; /* REQUEST: the record's timestamp; 0 = now */
+    bool caught_up;       /* TICK: all requests have been read that were there a moment ago */
 } pst_trainer_in;
 
 typedef enum { PST_DO_EVENT, PST_DO_STATE, PST_DO_COMMAND, PST_DO_TOMBSTONE, PST_DO_WORKER } pst_action_kind;
@@ -60,6 +76,7 @@ typedef enum { PST_DO_EVENT, PST_DO_STATE, PST_DO_COMMAND, PST_DO_TOMBSTONE, PST
 typedef struct pst_action {
     pst_action_kind kind;
     char *key;                  /* of the record; NULL = none */
+    bool expired;               /* TOMBSTONE: of something that was no job or is forgotten; says nothing about a deletion */
     pst_job_event event;        /* EVENT */
     pst_job_command command;    /* COMMAND */
     pst_worker_state worker;    /* WORKER */
@@ -85,7 +102,7 @@ void pst_trainer_core_free(pst_trainer_core *c);
 /* Forgets all jobs; what LCMs reported and the counts stay. Then load again. */
 void pst_trainer_core_reset(pst_trainer_core *c);
 void pst_trainer_core_load(pst_trainer_core *c, const pst_job_state *s); /* copied; a later one of the same id replaces it */
-void pst_trainer_core_drop(pst_trainer_core *c, const char *training_id);
+void pst_trainer_core_drop(pst_trainer_core *c, const char *training_id, int64_t deleted_us); /* 0 = it had only expired */
 void pst_trainer_core_loaded(pst_trainer_core *c); /* after the last load: queues and charges are made from the jobs */
 /* Appends to ret_actions. Never fails: what is wrong with an input is answered or counted. */
 void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_t now_us, pst_actions *ret_actions);

@@ -30,6 +30,7 @@ typedef struct trainer_opts {
     double cpus;
     int64_t memory_bytes, gpus, platform_retries, silent_us, port;
     bool view, print_fsm;
+    const char *operators;
 } trainer_opts;
 
 static const pst_opt opts[] = {
@@ -41,6 +42,8 @@ static const pst_opt opts[] = {
      "new tries of a job after lost processes or failed deployments"},
     {"silent-after", 0, PST_OPT_SPAN, offsetof(trainer_opts, silent_us), "SPAN", "30s",
      "a node whose LCM has not reported for this long is silent: it gets no new jobs"},
+    {"operators", 0, PST_OPT_STR, offsetof(trainer_opts, operators), "NAMES", NULL,
+     "users, comma-separated, who may halt, resume, end and delete everybody's jobs [the user who runs this Trainer]"},
     {"port", 0, PST_OPT_INT, offsetof(trainer_opts, port), "PORT", "0", "serve /health and /metrics on 127.0.0.1:PORT; 0 = not"},
     {"view", 0, PST_OPT_BOOL, offsetof(trainer_opts, view), NULL, "true", "keep the document store (--store) equal to the topics"},
     {"print-fsm", 0, PST_OPT_BOOL, offsetof(trainer_opts, print_fsm), NULL, NULL, "print the table of job states as Markdown and exit"},
@@ -180,6 +183,14 @@ static int serve(trainer *t, pst_err *err)
     return rc == PST_ESTOPPED && pst_stop_requested() ? 0 : rc;
 }
 
+/* The account that runs the platform may do with its jobs what it likes: it could end their processes as well. */
+static const char *own_name(void)
+{
+    const char *u = getenv("PENSTOCK_USER");
+    u = u && *u ? u : getenv("USER");
+    return u && *u ? u : "anonymous";
+}
+
 static int run(int argc, char **argv)
 {
     trainer_opts o = {0};
@@ -201,7 +212,8 @@ static int run(int argc, char **argv)
                                  .memory_bytes = o.memory_bytes,
                                  .gpus = (int)o.gpus,
                                  .platform_retries = (int)o.platform_retries,
-                                 .silent_us = o.silent_us};
+                                 .silent_us = o.silent_us,
+                                 .operators = o.operators ? o.operators : own_name()};
     pst_random(policy.nonce_key, sizeof policy.nonce_key);
     t.client = v.client;
     t.grouped = !v.settings.embedded;

@@ -41,5 +41,8 @@ int pst_client_scan(pst_client *c, pst_topic t, const char *key, pst_record_fn f
 int pst_client_job(pst_client *c, const char *training_id, pst_job_state *ret_state, pst_err *err);
 /* "training-" + lower-case base32 of the first 15 bytes of sha256(user NUL request_id): 33 characters. ret ≥ 64 bytes. */
 void pst_training_id(const char *user, const char *request_id, char *ret_id);
+/* What tells two submissions of one request id apart: hex SHA-256 of manifest NUL code; code is its own digest, or its uri. Either may be
+ * NULL. ret: 65 bytes. */
+void pst_submission_digest(const char *manifest, const char *code, char *ret);
 
 #endif

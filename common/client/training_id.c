@@ -15,3 +15,14 @@ void pst_training_id(const char *user, const char *request_id, char *ret_id)
     memcpy(ret_id, "training-", 9);
     pst_base32(digest, 15, ret_id + 9); /* 120 bits: 24 letters, no partial one */
 }
+
+void pst_submission_digest(const char *manifest, const char *code, char *ret)
+{
+    pst_buf b = {0};
+    manifest = manifest ? manifest : "";
+    pst_buf_add(&b, manifest, strlen(manifest) + 1);
+    for (; code && *code; code++) /* digests in either case are the same */
+        pst_buf_printf(&b, "%c", *code >= 'A' && *code <= 'F' ? *code + ('a' - 'A') : *code);
+    pst_sha256_hex(b.data, b.len, ret);
+    pst_buf_done(&b);
+}

@@ -431,7 +431,8 @@ static void publish(pst_actions *a, pst_job_state *states)
             break;
         case PST_DO_WORKER: break; /* read again from the topic: says nothing new */
         case PST_DO_TOMBSTONE:
-            pst_map_put(&w.tombs, x->key, &w);
+            if (!x->expired)
+                pst_map_put(&w.tombs, x->key, &w);
             if ((old = pst_map_take(&w.states, x->key)))
                 free_state(old);
             break;
@@ -444,7 +445,7 @@ static void rebuild(pst_trainer_core *core)
     pst_trainer_core_reset(core);
     for (size_t i = 0; i < w.tombs.n; i++)
         if (w.tombs.at[i].key)
-            pst_trainer_core_drop(core, w.tombs.at[i].key);
+            pst_trainer_core_drop(core, w.tombs.at[i].key, w.now_us);
     for (size_t i = 0; i < w.states.n; i++)
         if (w.states.at[i].key)
             pst_trainer_core_load(core, w.states.at[i].value);
@@ -462,6 +463,14 @@ static void step(const pst_trainer_in *in, pst_actions *all, pst_job_state **sta
         if (all->at[i].kind == PST_DO_STATE)
             pst_event_copy(&pst_job_state_type, all->at[i].state, &(*states)[i]);
     }
+}
+
+static bool requests_are_read(void)
+{
+    for (int i = 0; i < REQUEST_PARTS; i++)
+        if (w.parts[i].position < w.parts[i].n)
+            return false;
+    return true;
 }
 
 /* One round: some inputs, then commit, or a crash. */
@@ -497,7 +506,7 @@ static void trainer_round(void)
         w.heartbeat_us = w.now_us + 5000000;
     }
     if (chance(40))
-        step(&(pst_trainer_in){.kind = PST_TRAINER_TICK}, &actions, &states);
+        step(&(pst_trainer_in){.kind = PST_TRAINER_TICK, .caught_up = requests_are_read()}, &actions, &states);
 
     bool crash = !w.calm && chance(6);
     if (!crash || w.at_least_once)
@@ -520,6 +529,7 @@ static void trainer_round(void)
 static void check_rebuilt_equals_live(void)
 {
     pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    policy.operators = "ann";
     pst_trainer_core *other = pst_trainer_core_new(&policy);
     rebuild(other);
     if (!pst_trainer_core_equal(w.core, other))
@@ -589,6 +599,7 @@ static void world_done(void)
 static void run(uint64_t seed)
 {
     pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    policy.operators = "ann";
     memset(&w, 0, sizeof w);
     seed_now = rng_state = seed;
     w.now_us = 1700000000000000;

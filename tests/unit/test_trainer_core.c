@@ -1,6 +1,7 @@
 /* test_trainer_core.c - the Trainer's decisions one by one: what a request or a report leads to, and how it is said. */
 #include "common/client/client.h"
 #include "trainer/job_fsm.h"
+#include "trainer/memory.h"
 #include "trainer/trainer_core.h"
 
 #include <setjmp.h>
@@ -22,6 +23,7 @@ typedef struct bench {
 static bench start(void)
 {
     pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    policy.operators = "carol, bob";
     return (bench){.core = pst_trainer_core_new(&policy), .now = 1700000000LL * SECOND};
 }
 
@@ -89,6 +91,12 @@ static void told(bench *b, const char *id, int generation, const char *process, 
                             .exit_code = exit_code,
                             .reason_code = (char *)code};
     feed(b, (pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+}
+
+static void tick(bench *b, int64_t after_s, bool caught_up)
+{
+    b->now += after_s * SECOND;
+    feed(b, (pst_trainer_in){.kind = PST_TRAINER_TICK, .caught_up = caught_up});
 }
 
 /* "RECEIVED ADMITTED | DEPLOY": events, then commands, then +STATE and +TOMBSTONE marks. */
@@ -186,23 +194,188 @@ static void test_core_model_is_remembered_even_when_told_late(void **unused)
     done(&b);
 }
 
+static const char bad_manifest[] = "name: bad\nlearners: -1\nmemory: 3 parsecs\ngpus: many\nframework: {name: custom}\n";
+
 static void test_core_bad_manifest_is_rejected_once_with_all_reasons(void **unused)
 {
     bench b = start();
-    const char *id = submit(&b, "r1", "name: bad\nlearners: -1\nmemory: 3 parsecs\ngpus: many\nframework: {name: custom}\n");
+    const char *id = submit(&b, "r1", bad_manifest);
     assert_string_equal(shown(&b), "REJECTED");
     const pst_job_event *e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
     assert_string_equal(e->reason_code, "C101");
     assert_string_equal(e->training_id, id);
-    assert_int_equal(e->seq, 0);
+    assert_int_equal(e->seq, 1);
+    assert_int_equal(e->state, PST_JOB_PUBLIC_STATE_REJECTED);
     assert_int_equal(e->n_details, 5);
     assert_non_null(pst_str_map_get(e->details, e->n_details, "framework.command"));
-    submit(&b, "r1", "name: bad\n");
+    submit(&b, "r1", bad_manifest);
     assert_string_equal(shown(&b), ""); /* answered before */
-    assert_null(pst_trainer_core_job(b.core, id));
+    assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_REJECTED);
+    assert_string_equal(pst_trainer_core_job(b.core, id)->reason_code, "C101");
+    assert_string_equal(pst_trainer_core_job(b.core, id)->manifest, "");
+    submit(&b, "r1", simple); /* mended, but under the same id */
+    assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "REQUEST_ID_REUSED");
+    submit(&b, "r1", simple);
+    assert_string_equal(shown(&b), "");
+    ask(&b, "t1", PST_JOB_ACTION_TERMINATE, id);
+    assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "WRONG_STATE");
+    ask(&b, "d1", PST_JOB_ACTION_DELETE, id);
+    assert_string_equal(shown(&b), "DELETED tombstone");
     submit(&b, "", simple);
     assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "BAD_REQUEST");
     done(&b);
+}
+
+static void test_core_what_overtakes_its_submission_waits_for_it(void **unused)
+{
+    bench b = start(), c = start();
+    char id[64];
+    pst_training_id("ann", "r1", id);
+    ask(&b, "h1", PST_JOB_ACTION_HALT, id);
+    ask(&b, "r1", PST_JOB_ACTION_RESUME, id);
+    ask(&b, "t1", PST_JOB_ACTION_TERMINATE, id);
+    assert_int_equal(b.out.n, 1);
+    assert_int_equal(b.out.at[0].kind, PST_DO_STATE);
+    assert_null(pst_trainer_core_job(b.core, id));
+    /* another Trainer goes on from what was published */
+    pst_trainer_core_load(c.core, b.out.at[0].state);
+    pst_trainer_core_loaded(c.core);
+    assert_true(pst_trainer_core_equal(b.core, c.core));
+    lcm(&c, "running", 4);
+    submit(&c, "r1", simple);
+    assert_string_equal(shown(&c), "RECEIVED ADMITTED HALTED RESUMED TERMINATED");
+    assert_int_equal(state(&c, id), PST_JOB_PUBLIC_STATE_TERMINATED);
+    assert_string_equal(event(&c, PST_JOB_EVENT_TYPE_TERMINATED)->request_id, "t1");
+    ask(&c, "t1", PST_JOB_ACTION_TERMINATE, id); /* once */
+    assert_string_equal(shown(&c), "");
+    /* one that had no submission is none of a job that comes later */
+    submit(&b, "other", simple);
+    tick(&b, 4, true);
+    assert_string_equal(shown(&b), "REJECTED REJECTED REJECTED tombstone");
+    assert_true(b.out.at[b.out.n - 1].expired);
+    pst_trainer_core_drop(c.core, "training-late", 0);
+    submit(&b, "r1", simple);
+    assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
+    done(&b);
+    done(&c);
+}
+
+static void test_core_other_peoples_jobs_are_not_touched(void **unused)
+{
+    static const pst_job_action all[] = {PST_JOB_ACTION_HALT, PST_JOB_ACTION_RESUME, PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_DELETE,
+                                         PST_JOB_ACTION_REPRIORITISE};
+    bench b = start();
+    lcm(&b, "running", 4);
+    const char *id = submit(&b, "r1", simple);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char request[16];
+        sprintf(request, "m%zu", i);
+        pst_job_request r = {.request_id = request, .user = (char *)"bo", .action = all[i], .training_id = (char *)id};
+        feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+        assert_string_equal(shown(&b), "REJECTED");
+        assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "NOT_YOURS");
+        assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_PENDING);
+    }
+    ask(&b, "t1", PST_JOB_ACTION_TERMINATE, id); /* bob is an operator */
+    assert_string_equal(shown(&b), "TERMINATING | KILL");
+    done(&b);
+}
+
+static void test_core_what_was_done_wins_over_what_was_wished(void **unused)
+{
+    static const pst_job_action wishes[] = {PST_JOB_ACTION_HALT, PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_DELETE};
+    for (int i = 0; i < 3; i++) {
+        bench b = start();
+        lcm(&b, "running", 4);
+        const char *id = submit(&b, "r1", simple);
+        told(&b, id, 1, "learner-1", PST_REPORT_TYPE_RUNNING, 0, NULL);
+        ask(&b, "w1", wishes[i], id);
+        told(&b, id, 1, "learner-1", PST_REPORT_TYPE_STORING, 0, NULL); /* it was done before it heard of that */
+        told(&b, id, 1, "learner-1", PST_REPORT_TYPE_EXITED, 0, NULL);
+        assert_string_equal(shown(&b), i < 2 ? "PROCESS_EXITED COMPLETED" : "PROCESS_EXITED COMPLETED DELETED | CLEAN tombstone");
+        assert_non_null(strstr(event(&b, PST_JOB_EVENT_TYPE_COMPLETED)->reason, "before it could be"));
+        if (i == 0)
+            assert_int_equal(pst_trainer_core_job(b.core, id)->wish, PST_JOB_WISH_NONE);
+        done(&b);
+    }
+}
+
+static void test_core_parameter_servers_take_no_gpu(void **unused)
+{
+    bench b = start();
+    int64_t used[3];
+    lcm(&b, "running", 4); /* one GPU */
+    submit(&b, "r1",
+           "name: g\ncpus: 1\nmemory: 256 MiB\ngpus: 1\nframework: {name: custom, version: 1, command: run}\n"
+           "penstock: {roles: {ps: 1}}\n");
+    assert_string_equal(shown(&b), "RECEIVED ADMITTED QUEUED DEPLOYING | DEPLOY");
+    pst_trainer_core_used(b.core, "local", used);
+    assert_int_equal(used[2], 1);
+    done(&b);
+}
+
+/* Offsets and tombstones may be gone: what is read again then is too old, or still remembered. */
+static void test_core_nothing_old_runs_again(void **unused)
+{
+    const int64_t day = (int64_t)86400 * SECOND;
+    bench b = start(), c = start();
+    char id[64];
+    strcpy(id, submit(&b, "r1", simple));
+    int64_t published = b.now;
+    ask(&b, "d1", PST_JOB_ACTION_DELETE, id);
+    assert_string_equal(shown(&b), "TERMINATED DELETED tombstone");
+    int64_t deleted = b.now;
+    pst_job_request again = {
+        .request_id = (char *)"r1", .user = (char *)"ann", .action = PST_JOB_ACTION_SUBMIT, .manifest = (char *)simple};
+    pst_trainer_in in = {.kind = PST_TRAINER_REQUEST, .request = &again, .published_us = published};
+    pst_trainer_core_drop(c.core, id, deleted); /* the tombstone, read after a restart */
+    c.now += 5 * day;
+    tick(&c, 0, true);
+    feed(&c, in);
+    assert_string_equal(event(&c, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "BAD_REQUEST"); /* deleted */
+    done(&c);
+    c = start(); /* the tombstone is gone, too */
+    c.now += 7 * day;
+    feed(&c, in);
+    assert_string_equal(event(&c, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "TOO_OLD");
+    assert_null(pst_trainer_core_job(c.core, id));
+    feed(&c, in);
+    assert_string_equal(shown(&c), "");
+    again = (pst_job_request){.request_id = (char *)"x", .user = (char *)"ann", .action = PST_JOB_ACTION_RESUME, .training_id = id};
+    feed(&c, in);
+    assert_string_equal(event(&c, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "UNKNOWN_JOB"); /* nothing will come for it */
+    /* rejections are forgotten one by one, by age */
+    char old[64];
+    strcpy(old, submit(&c, "bad1", bad_manifest));
+    c.now += 5 * day;
+    strcpy(id, submit(&c, "bad2", bad_manifest));
+    c.now += 4 * day;
+    tick(&c, 0, true);
+    assert_string_equal(shown(&c), " tombstone");
+    assert_null(pst_trainer_core_job(c.core, old));
+    assert_non_null(pst_trainer_core_job(c.core, id));
+    done(&b);
+    done(&c);
+}
+
+static void test_memory_loses_the_oldest_first(void **unused)
+{
+    pst_memory m = {0};
+    char key[16];
+    for (int i = 0; i < 1000; i++) {
+        sprintf(key, "k%d", i);
+        pst_memory_put(&m, key, i);
+        pst_memory_forget(&m, INT64_MIN, 100);
+    }
+    assert_int_equal(pst_memory_size(&m), 100);
+    assert_false(pst_memory_has(&m, "k899"));
+    assert_true(pst_memory_has(&m, "k900"));
+    pst_memory_take(&m, "k900");
+    pst_memory_put(&m, "k901", 2000);
+    pst_memory_forget(&m, 950, 100);
+    assert_int_equal(pst_memory_size(&m), 51);
+    assert_true(pst_memory_has(&m, "k901"));
+    pst_memory_done(&m);
 }
 
 static void test_core_code_is_checked(void **unused)
@@ -229,10 +402,15 @@ static void test_core_code_is_checked(void **unused)
 static void test_core_same_submission_is_one_job(void **unused)
 {
     bench b = start();
-    submit(&b, "r1", simple);
+    const char *id = submit(&b, "r1", simple);
     submit(&b, "r1", simple);
     assert_string_equal(shown(&b), "");
     assert_int_equal(pst_trainer_core_counts(b.core)->duplicates, 1);
+    submit(&b, "r1", "name: two\nframework: {name: custom, version: 1, command: run}\n");
+    const pst_job_event *e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
+    assert_string_equal(e->reason_code, "REQUEST_ID_REUSED");
+    assert_int_equal(e->state, PST_JOB_PUBLIC_STATE_QUEUED);
+    assert_string_equal(pst_trainer_core_job(b.core, id)->name, "one");
     done(&b);
 }
 
@@ -240,6 +418,13 @@ static void test_core_unknown_job_and_no_event_are_answered(void **unused)
 {
     bench b = start();
     ask(&b, "h1", PST_JOB_ACTION_HALT, "training-none");
+    assert_string_equal(shown(&b), ""); /* its submission may be on its way */
+    ask(&b, "h1", PST_JOB_ACTION_HALT, "training-none");
+    tick(&b, 2, true);
+    tick(&b, 2, false); /* long enough, but not everything is read */
+    assert_string_equal(shown(&b), "");
+    tick(&b, 0, true);
+    assert_string_equal(shown(&b), "REJECTED tombstone");
     const pst_job_event *e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
     assert_string_equal(e->reason_code, "UNKNOWN_JOB");
     assert_string_equal(e->request_id, "h1");
@@ -398,6 +583,14 @@ static void test_core_more_than_the_site_has_is_rejected_at_once(void **unused)
     const char *id = submit(&b, "r1", huge); /* nobody knows the site yet: it waits */
     assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
     lcm(&b, "running", 2);
+    assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
+    assert_non_null(strstr(pst_trainer_core_job(b.core, id)->reason, "it waits for the site to grow, and fails"));
+    const char *small = submit(&b, "r3", simple); /* need not wait behind it */
+    assert_int_equal(state(&b, small), PST_JOB_PUBLIC_STATE_PENDING);
+    tick(&b, 880, true);
+    lcm(&b, "running", 2);
+    assert_string_equal(shown(&b), "");
+    tick(&b, 30, true);
     assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_FAILED)->reason_code, "INSUFFICIENT_RESOURCES");
     submit(&b, "r2", huge);
     const pst_job_event *e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
@@ -505,11 +698,12 @@ static void test_core_loaded_from_states_goes_on(void **unused)
 
 static void test_fsm_table_has_no_way_out_of_what_is_final(void **unused)
 {
-    for (int from = 0; from <= PST_JOB_PUBLIC_STATE_TERMINATED; from++)
+    for (int from = 0; from <= PST_JOB_PUBLIC_STATE_REJECTED; from++)
         for (int e = 0; e <= PST_JOB_EVENT_TYPE_OTHER; e++)
-            for (int to = 0; to <= PST_JOB_PUBLIC_STATE_TERMINATED; to++) {
+            for (int to = 0; to <= PST_JOB_PUBLIC_STATE_REJECTED; to++) {
                 bool allowed = pst_job_fsm_allows((pst_job_public_state)from, (enum pst_job_event_type)e, (pst_job_public_state)to);
-                if (from == PST_JOB_PUBLIC_STATE_COMPLETED || from == PST_JOB_PUBLIC_STATE_TERMINATED)
+                if (from == PST_JOB_PUBLIC_STATE_COMPLETED || from == PST_JOB_PUBLIC_STATE_REJECTED ||
+                    from == PST_JOB_PUBLIC_STATE_TERMINATED)
                     assert_true(!allowed || from == to);
                 if (to == PST_JOB_PUBLIC_STATE_UNKNOWN)
                     assert_true(!allowed || e == PST_JOB_EVENT_TYPE_REJECTED);
@@ -527,6 +721,12 @@ int main(void)
         cmocka_unit_test(test_core_good_job_goes_through_all_states),
         cmocka_unit_test(test_core_model_is_remembered_even_when_told_late),
         cmocka_unit_test(test_core_bad_manifest_is_rejected_once_with_all_reasons),
+        cmocka_unit_test(test_core_what_overtakes_its_submission_waits_for_it),
+        cmocka_unit_test(test_core_other_peoples_jobs_are_not_touched),
+        cmocka_unit_test(test_core_what_was_done_wins_over_what_was_wished),
+        cmocka_unit_test(test_core_parameter_servers_take_no_gpu),
+        cmocka_unit_test(test_core_nothing_old_runs_again),
+        cmocka_unit_test(test_memory_loses_the_oldest_first),
         cmocka_unit_test(test_core_code_is_checked),
         cmocka_unit_test(test_core_same_submission_is_one_job),
         cmocka_unit_test(test_core_unknown_job_and_no_event_are_answered),
