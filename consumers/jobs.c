@@ -19,7 +19,7 @@ typedef struct list_opts {
 } list_opts;
 static const pst_opt list_table[] = {
     {"state", 0, PST_OPT_STR, offsetof(list_opts, state), "S", NULL,
-     "only jobs in this state: QUEUED PENDING DOWNLOADING PROCESSING STORING COMPLETED FAILED HALTED TERMINATED"},
+     "only jobs in this state: QUEUED PENDING DOWNLOADING PROCESSING STORING COMPLETED FAILED HALTED TERMINATED REJECTED"},
     {"user", 0, PST_OPT_STR, offsetof(list_opts, user), "U", NULL, "only this user's"},
     {"limit", 'n', PST_OPT_INT, offsetof(list_opts, limit), "N", "50", "newest N; 0 = all"},
 };
@@ -54,11 +54,22 @@ static int gather_one(void *arg, const char *key, const pst_record *r, pst_err *
             free(s);
             return rc;
         }
+        if (s->state == PST_JOB_PUBLIC_STATE_UNKNOWN) { /* requests that wait for their submission: no job yet */
+            job_free(s);
+            s = NULL;
+        }
     }
     pst_job_state *old = s ? pst_map_put(&g->jobs, key, s) : pst_map_take(&g->jobs, key);
     if (old)
         job_free(old);
     return 0;
+}
+
+/* How long ago by our clock; what a clock ahead of ours says has happened just now. */
+static const char *ago(int64_t us, char span[32])
+{
+    int64_t now = pst_now_us();
+    return pst_span_text(us < now ? now - us : 0, span);
 }
 
 static int newest_first(const void *a, const void *b)
@@ -73,7 +84,7 @@ static void print_job_line(const pst_job_state *s)
 {
     char span[32];
     printf("%-34s %-12s %-24.24s %-12.12s %-9s %s\n", s->training_id, pst_job_public_state_text(s->state), s->name, s->user,
-           pst_span_text(pst_now_us() - s->submitted_at, span), s->reason ? s->reason : "");
+           ago(s->submitted_at, span), s->reason ? s->reason : "");
 }
 
 static int list_run(int argc, char **argv)
@@ -87,7 +98,8 @@ static int list_run(int argc, char **argv)
     int wanted = -1, rc = 0;
     if (o.state && (wanted = pst_job_public_state_parse(o.state)) < 0)
         rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
-                         "--state %s: there is QUEUED PENDING DOWNLOADING PROCESSING STORING COMPLETED FAILED HALTED TERMINATED", o.state);
+                         "--state %s: there is QUEUED PENDING DOWNLOADING PROCESSING STORING COMPLETED FAILED HALTED TERMINATED REJECTED",
+                         o.state);
     if (!rc)
         rc = pst_client_scan(v.client, PST_TOPIC_JOBS_STATE, NULL, gather_one, &g, &v.err);
     pst_job_state **sorted = pst_alloc((g.jobs.live + 1) * sizeof *sorted);
@@ -134,7 +146,7 @@ static void row_time(const char *name, int64_t us)
 {
     char text[32], span[32];
     if (us)
-        printf("  %-12s %s  (%s ago)\n", name, pst_time_text(us, text), pst_span_text(pst_now_us() - us, span));
+        printf("  %-12s %s  (%s ago)\n", name, pst_time_text(us, text), ago(us, span));
 }
 
 static void print_job(const pst_job_state *s)
@@ -200,6 +212,7 @@ static const char *advice(const pst_job_state *s)
     case PST_JOB_PUBLIC_STATE_QUEUED: return "It starts by itself once there is room; `penstock list --state PROCESSING` shows what runs.";
     case PST_JOB_PUBLIC_STATE_PENDING: return "Its processes are being started; `penstock events -f` follows.";
     case PST_JOB_PUBLIC_STATE_FAILED: return "`penstock logs` shows what it said last; `penstock resume` tries again from its checkpoint.";
+    case PST_JOB_PUBLIC_STATE_REJECTED: return "It was never a job. What is mended is submitted anew, under another request id.";
     case PST_JOB_PUBLIC_STATE_HALTED: return "`penstock resume` goes on from its checkpoint.";
     default: return NULL;
     }
@@ -221,8 +234,7 @@ static int why_run(int argc, char **argv)
         json_decref(j);
     } else if (!rc) {
         char span[32];
-        printf("%s is %s for %s", s.training_id, pst_job_public_state_text(s.state),
-               pst_span_text(pst_now_us() - (s.since ? s.since : s.updated_at), span));
+        printf("%s is %s for %s", s.training_id, pst_job_public_state_text(s.state), ago(s.since ? s.since : s.updated_at, span));
         printf("%s%s%s%s%s\n", s.reason ? ": " : ".", s.reason ? s.reason : "", s.reason_code ? " [" : "",
                s.reason_code ? s.reason_code : "", s.reason_code ? "]" : "");
         if (advice(&s))

@@ -80,6 +80,7 @@ static int one_event(void *arg, const pst_record *r, pst_err *err)
     int rc = pst_codec_decode(t->v->client->codec, &pst_job_event_type, r->value, r->value_len, r->timestamp_ms, &e, err);
     if (rc < 0)
         return rc;
+    t->seen++;
     if (t->v->settings.json)
         pst_print_event(&pst_job_event_type, &e);
     else {
@@ -101,7 +102,18 @@ static int events_run(int argc, char **argv)
     if (status >= 0)
         return status;
     t.v = &v;
-    return pst_verb_end(&v, run(&t, PST_TOPIC_JOBS_EVENTS, one_event, &v.err));
+    int rc = run(&t, PST_TOPIC_JOBS_EVENTS, one_event, &v.err);
+    if (rc == PST_ENOTFOUND) { /* its events outlive a job that was deleted */
+        pst_err not_there = v.err;
+        pst_err_clear(&v.err);
+        pst_follow f = {.client = v.client, .topic = PST_TOPIC_JOBS_EVENTS, .training_id = v.args[0], .fn = one_event, .arg = &t};
+        rc = pst_follow_run(&f, &v.err);
+        if (!rc && !t.seen) {
+            v.err = not_there;
+            rc = PST_ENOTFOUND;
+        }
+    }
+    return pst_verb_end(&v, rc);
 }
 
 /* ---- logs ---- */

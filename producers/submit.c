@@ -18,13 +18,6 @@
 
 enum { CODE_INLINE_MAX = 700 * 1024, CODE_MAX = 512 << 20, ANSWER_US = 10 * 1000000 };
 
-static const char *user_name(const char *given)
-{
-    const char *u = given ? given : getenv("PENSTOCK_USER");
-    u = u && *u ? u : getenv("USER");
-    return u && *u ? u : "anonymous";
-}
-
 /* ---- the answer ---- */
 
 /* Reads jobs.events from the end as it was before the request, and shows what concerns the request. */
@@ -60,13 +53,14 @@ static void show_event(answer *a, const pst_job_event *e)
                : e->type == PST_JOB_EVENT_TYPE_COMPLETED                                        ? 1
                : e->type == PST_JOB_EVENT_TYPE_FAILED || e->type == PST_JOB_EVENT_TYPE_REJECTED ? 2
                                                                                                 : 0;
-    if (!a->talk)
+    bool refused = e->type == PST_JOB_EVENT_TYPE_REJECTED;
+    if (!a->talk && !refused) /* why something is refused is not talk */
         return;
     bool named = e->process && e->reason && !strncmp(e->reason, e->process, strlen(e->process)); /* "learner-1 exited …" says it itself */
     const char *who = e->process && !named ? e->process : "";
     fprintf(stderr, "  %s%-20s%s %s%s%s\n", tints[tint], pst_job_event_type_text(e->type), tint ? "\033[0m" : "", who,
             *who && e->reason ? ": " : "", e->reason ? e->reason : "");
-    if (e->type == PST_JOB_EVENT_TYPE_REJECTED)
+    if (refused)
         for (size_t i = 0; i < e->n_details; i++)
             fprintf(stderr, "    %s: %s\n", e->details[i].key, e->details[i].value);
 }
@@ -88,7 +82,7 @@ static void take_event(answer *a, const pst_record *r)
             a->state = e.state;
             a->ended = e.state == PST_JOB_PUBLIC_STATE_COMPLETED || e.state == PST_JOB_PUBLIC_STATE_FAILED ||
                        e.state == PST_JOB_PUBLIC_STATE_HALTED || e.state == PST_JOB_PUBLIC_STATE_TERMINATED ||
-                       e.type == PST_JOB_EVENT_TYPE_DELETED;
+                       e.state == PST_JOB_PUBLIC_STATE_REJECTED || e.type == PST_JOB_EVENT_TYPE_DELETED;
         }
     }
     pst_event_clear(&pst_job_event_type, &e);
@@ -123,13 +117,14 @@ static void answer_close(answer *a)
 /* ---- submit ---- */
 
 typedef struct submit_opts {
-    bool wait, dry_run;
+    bool wait, no_wait, dry_run;
     const char *request_id, *user;
     int64_t timeout_us;
 } submit_opts;
 #define AT(f) offsetof(submit_opts, f)
 static const pst_opt submit_table[] = {
     {"wait", 'w', PST_OPT_BOOL, AT(wait), NULL, NULL, "follow until it has ended: 0 COMPLETED, 10 FAILED, 11 terminated or halted"},
+    {"no-wait", 0, PST_OPT_BOOL, AT(no_wait), NULL, NULL, "do not even wait for the Trainer's answer, only for Kafka's"},
     {"dry-run", 0, PST_OPT_BOOL, AT(dry_run), NULL, NULL,
      "print the request as it would be published, or every violation; publish nothing"},
     {"request-id", 0, PST_OPT_STR, AT(request_id), "R", NULL, "same user and request id: same job, however often it is submitted"},
@@ -142,7 +137,13 @@ static const pst_usage submit_usage = {
     "Publish a job-request event; prints the training id.",
     "MANIFEST is FfDL's manifest.yml with our additions under `penstock:`; - reads it from stdin. DIR is packed and sent along as the "
     "model's\n"
-    "code; the command runs in it. A manifest that cannot run is refused here with all its violations (exit status 2).",
+    "code; the command runs in it. A manifest that cannot run is refused here with all its violations (exit status 2).\n"
+    "The id is printed once the Trainer has admitted the job (exit status 0) or rejected it (10, every reason on stderr); without an "
+    "answer "
+    "within\n"
+    "10 s the exit status is 124. A request id that was used before gives the job that it made, or, with another manifest or other code, "
+    "exit "
+    "status 2.",
     "penstock submit manifest.yml .\npenstock submit manifest.yml code.zip --wait\nid=$(penstock submit m.yml) && penstock logs -f "
     "$id\npenstock submit m.yml --dry-run",
     submit_table,
@@ -200,40 +201,96 @@ static int attach_code(pst_verb_run *v, const char *path, bool dry_run, pst_job_
 static int wait_for_end(pst_verb_run *v, answer *a, int64_t timeout_us, int *ret_status)
 {
     int rc = answer_wait(a, true, timeout_us, &v->err);
-    if (rc < 0)
-        return rc;
-    if (a->rejected)
-        *ret_status = 2;
-    else
+    if (!rc)
         *ret_status = a->state == PST_JOB_PUBLIC_STATE_COMPLETED ? 0 : a->state == PST_JOB_PUBLIC_STATE_FAILED ? 10 : 11;
-    return 0;
+    return rc;
+}
+
+static void print_id(const char *id)
+{
+    printf("%s\n", id);
+    fflush(stdout);
+}
+
+static int reused(pst_verb_run *v, const pst_job_request *r, const char *id, pst_job_public_state state)
+{
+    return pst_err_set(
+        &v->err, PST_EINVAL, PST_CLASS_DATA, "jobs", 0,
+        "request id %.100s was used before with another manifest or other code, for %s, which is %s; a new submission needs a "
+        "new id (leave --request-id out)",
+        r->request_id, id, pst_job_public_state_text(state));
+}
+
+/* Was this request id answered before? 1: yes, *ret_status is what to exit with, or the job lives on and a knows its state. 0: no. */
+static int known_before(pst_verb_run *v, answer *a, const pst_job_request *r, int *ret_status)
+{
+    pst_job_state s = {0};
+    pst_err none = {0};
+    char digest[65];
+    int rc = pst_client_job(v->client, a->training_id, &s, &none);
+    if (rc == PST_ENOTFOUND)
+        return 0;
+    if (rc < 0) {
+        v->err = none;
+        return rc;
+    }
+    pst_submission_digest(r->manifest, !r->code ? NULL : r->code->sha256 ? r->code->sha256 : r->code->uri, digest);
+    bool same = *s.request_sha256 ? !strcmp(s.request_sha256, digest) : !strcmp(s.manifest, r->manifest);
+    rc = 1;
+    if (!same) {
+        rc = reused(v, r, a->training_id, s.state);
+    } else if (s.state == PST_JOB_PUBLIC_STATE_REJECTED) {
+        print_id(a->training_id);
+        fprintf(stderr, "it was rejected before (%s): %s\n", s.reason_code ? s.reason_code : "", s.reason ? s.reason : "");
+        *ret_status = 10;
+        a->rejected = true;
+    } else {
+        a->state = s.state;
+        a->ended = s.has_ended_at;
+        print_id(a->training_id);
+    }
+    pst_event_clear(&pst_job_state_type, &s);
+    return rc;
+}
+
+/* The Trainer's answer to what was published, within its time. Somebody else may have published the same: then its answer came before. */
+static int first_answer(pst_verb_run *v, answer *a, const pst_job_request *r, int *ret_status)
+{
+    int rc = answer_wait(a, false, ANSWER_US, &v->err);
+    if (rc == PST_ETIMEDOUT) {
+        pst_err_clear(&v->err);
+        rc = known_before(v, a, r, ret_status);
+        if (rc == 0)
+            rc = pst_err_set(&v->err, PST_ETIMEDOUT, PST_CLASS_RETRY, "jobs", 0,
+                             "published as %s, but no Trainer has answered within %d s. It will when it runs: penstock show %s",
+                             a->training_id, ANSWER_US / 1000000, a->training_id);
+        return rc < 0 ? rc : 0;
+    }
+    if (!rc && a->rejected && !strcmp(a->reason_code, "REQUEST_ID_REUSED"))
+        return reused(v, r, a->training_id, a->state);
+    if (!rc)
+        print_id(a->training_id);
+    if (!rc && a->rejected)
+        *ret_status = 10;
+    return rc;
 }
 
 static int publish_and_wait(pst_verb_run *v, const submit_opts *o, const pst_job_request *r, int *ret_status)
 {
     char id[64];
     pst_training_id(r->user, r->request_id, id);
-    answer a = {.c = v->client, .request_id = r->request_id, .training_id = id, .talk = !v->settings.quiet};
-    int rc = o->wait ? answer_open(&a, &v->err) : 0;
-    if (!rc)
+    answer a = {.c = v->client, .request_id = r->request_id, .training_id = id, .talk = o->wait && !v->settings.quiet};
+    int rc = answer_open(&a, &v->err); /* also where nothing is waited for: says at once that the broker is away */
+    int known = !rc && o->request_id ? known_before(v, &a, r, ret_status) : 0;
+    rc = known < 0 ? known : rc;
+    if (!rc && !known)
         rc = pst_client_publish(v->client, PST_TOPIC_JOBS_REQUESTS, &pst_job_request_type, id, r, 30000, NULL, NULL, &v->err);
-    if (!rc) {
-        printf("%s\n", id);
-        fflush(stdout);
-    }
-    if (!rc && o->wait) {
-        /* The same request again may find the job ended before: then no new event comes. */
-        pst_job_state before = {0};
-        pst_err e = {0};
-        if (o->request_id && pst_client_job(v->client, id, &before, &e) == 0 &&
-            (before.state == PST_JOB_PUBLIC_STATE_COMPLETED || before.state == PST_JOB_PUBLIC_STATE_FAILED ||
-             before.state == PST_JOB_PUBLIC_STATE_HALTED || before.state == PST_JOB_PUBLIC_STATE_TERMINATED)) {
-            a.ended = true;
-            a.state = before.state;
-        }
-        pst_event_clear(&pst_job_state_type, &before);
+    if (!rc && !known && o->no_wait)
+        print_id(id);
+    else if (!rc && !known)
+        rc = first_answer(v, &a, r, ret_status);
+    if (!rc && o->wait && !a.rejected)
         rc = wait_for_end(v, &a, o->timeout_us, ret_status);
-    }
     answer_close(&a);
     return rc;
 }
@@ -251,7 +308,7 @@ static int submit_run(int argc, char **argv)
     pst_uuid7(uuid);
     pst_job_request r = {.request_id = (char *)(o.request_id ? o.request_id : uuid),
                          .action = PST_JOB_ACTION_SUBMIT,
-                         .user = (char *)user_name(o.user),
+                         .user = (char *)pst_account_name(o.user),
                          .time = pst_now_us()};
     struct stat st;
     int rc = 0;
@@ -267,7 +324,12 @@ static int submit_run(int argc, char **argv)
         r.code = &code;
     }
     r.manifest = text.data;
+    if (!rc && o.wait && o.no_wait)
+        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--wait and --no-wait: which one is meant?");
     status = 0;
+    char id[64];
+    pst_training_id(r.user, r.request_id, id);
+    r.training_id = o.dry_run ? id : NULL; /* told to who asks; otherwise the Trainer makes it itself */
     if (!rc && o.dry_run)
         pst_print_event(&pst_job_request_type, &r);
     else if (!rc)
@@ -340,7 +402,7 @@ static int ask(const pst_usage *usage, pst_job_action action, int argc, char **a
     pst_job_request r = {.request_id = (char *)(o.request_id ? o.request_id : uuid),
                          .action = action,
                          .training_id = v.args[0],
-                         .user = (char *)user_name(o.user),
+                         .user = (char *)pst_account_name(o.user),
                          .time = pst_now_us()};
     if (o.reason)
         pst_str_map_set(&r.options, &r.n_options, "reason", o.reason);

@@ -183,14 +183,6 @@ static int serve(trainer *t, pst_err *err)
     return rc == PST_ESTOPPED && pst_stop_requested() ? 0 : rc;
 }
 
-/* The account that runs the platform may do with its jobs what it likes: it could end their processes as well. */
-static const char *own_name(void)
-{
-    const char *u = getenv("PENSTOCK_USER");
-    u = u && *u ? u : getenv("USER");
-    return u && *u ? u : "anonymous";
-}
-
 static int run(int argc, char **argv)
 {
     trainer_opts o = {0};
@@ -213,7 +205,7 @@ static int run(int argc, char **argv)
                                  .gpus = (int)o.gpus,
                                  .platform_retries = (int)o.platform_retries,
                                  .silent_us = o.silent_us,
-                                 .operators = o.operators ? o.operators : own_name()};
+                                 .operators = o.operators ? o.operators : pst_account_name(NULL)};
     pst_random(policy.nonce_key, sizeof policy.nonce_key);
     t.client = v.client;
     t.grouped = !v.settings.embedded;

@@ -435,3 +435,10 @@ char *pst_settings_topic(const pst_settings *s, const char *suffix)
 {
     return pst_sprintf("%s%s", s->prefix.value, suffix);
 }
+
+const char *pst_account_name(const char *given)
+{
+    const char *u = given ? given : getenv("PENSTOCK_USER");
+    u = u && *u ? u : getenv("USER");
+    return u && *u ? u : "anonymous";
+}

@@ -90,7 +90,10 @@ static int keep_latest(void *arg, const char *key, const pst_record *r, pst_err 
     latest *l = arg;
     pst_event_clear(&pst_job_state_type, l->state);
     l->found = r->value != NULL;
-    return r->value ? pst_codec_decode(l->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, l->state, err) : 0;
+    int rc =
+        !r->value ? 0 : pst_codec_decode(l->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, l->state, err);
+    l->found = l->found && l->state->state != PST_JOB_PUBLIC_STATE_UNKNOWN; /* requests that wait for their submission are no job */
+    return rc;
 }
 
 int pst_client_job(pst_client *c, const char *training_id, pst_job_state *ret_state, pst_err *err)

@@ -46,7 +46,7 @@ static int add_topic(run *r, pst_topic t, bool bounded, pst_err *err)
 static bool is_end(pst_job_public_state s)
 {
     return s == PST_JOB_PUBLIC_STATE_COMPLETED || s == PST_JOB_PUBLIC_STATE_FAILED || s == PST_JOB_PUBLIC_STATE_HALTED ||
-           s == PST_JOB_PUBLIC_STATE_TERMINATED;
+           s == PST_JOB_PUBLIC_STATE_TERMINATED || s == PST_JOB_PUBLIC_STATE_REJECTED;
 }
 
 static void watch_end(run *r, const pst_record *rec)

@@ -54,9 +54,11 @@ static int apply_job(pst_view *v, const char *key, const pst_record *r, pst_err 
     int rc = pst_codec_decode(v->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, &s, err);
     if (rc < 0)
         return rc;
-    json_t *doc = pst_event_to_json(&pst_job_state_type, &s);
-    rc = pst_store_put(v->store, "jobs", s.training_id, s.seq, doc, &applied, err);
-    json_decref(doc);
+    if (s.state != PST_JOB_PUBLIC_STATE_UNKNOWN) { /* else requests that wait for their submission: no job yet */
+        json_t *doc = pst_event_to_json(&pst_job_state_type, &s);
+        rc = pst_store_put(v->store, "jobs", s.training_id, s.seq, doc, &applied, err);
+        json_decref(doc);
+    }
     pst_event_clear(&pst_job_state_type, &s);
     return rc;
 }
