@@ -1,7 +1,7 @@
 /* launcher_local.c - processes on this computer: `penstock supervise` in a run directory, in a session of its own, watched by pidfd.
  *
  * Whether one lives is told by its lock (held as long as it lives, seen before it has written anything) and by supervisor.json (pid and
- * start time). What a vanished supervisor left is found by the learner's process group and by a mark in the environment. */
+ * start time). What a vanished supervisor left is found and ended by sweep.c, before anything else is started. */
 #include "lcm/launcher.h"
 
 #include "common/base/fs.h"
@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/proc.h"
 #include "lcm/inventory.h"
+#include "lcm/sweep.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,8 +29,9 @@ extern char **environ;
 typedef struct watched {
     char *training_id, *process, *dir;
     int generation;
-    pid_t pid; /* 0 = not known yet (started by an earlier LCM a moment ago) */
-    int pidfd; /* -1 = by the lock */
+    pid_t started; /* our child, the keeper; 0 = started by an earlier LCM */
+    pid_t pid;     /* the supervisor; 0 = not known yet */
+    int pidfd;     /* of the supervisor, before it is known of what we started; -1 = by the lock */
 } watched;
 
 typedef struct local {
@@ -49,6 +52,7 @@ static int local_open(const pst_launcher_conf *conf, void **ret_launcher, pst_er
     l->state_dir = pst_strdup(conf->state_dir);
     l->site = pst_strdup(conf->site);
     l->settings = conf->environ;
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what loses its supervisor and its keeper comes to us, where pst_sweep_orphans finds it */
     *ret_launcher = l;
     return 0;
 }
@@ -109,31 +113,54 @@ static void observe(const char *dir, pst_launcher_news *news)
         news->seen = pst_run_owner_read(dir, &o, NULL) == PST_ENOTFOUND ? PST_LCM_SEEN_ABSENT : PST_LCM_SEEN_VANISHED;
 }
 
-static void watch(local *l, const char *training_id, int generation, const char *process, const char *dir, pid_t pid)
+static void watch(local *l, const char *training_id, int generation, const char *process, const char *dir, pid_t started, pid_t pid)
 {
+    pid_t first = pid ? pid : started;
     l->at = pst_realloc(l->at, (l->n + 1) * sizeof *l->at);
     l->at[l->n++] = (watched){.training_id = pst_strdup(training_id),
                               .process = pst_strdup(process),
                               .dir = pst_strdup(dir),
                               .generation = generation,
+                              .started = started,
                               .pid = pid,
-                              .pidfd = pid > 0 ? pidfd_open(pid, 0) : -1};
+                              .pidfd = first > 0 ? pidfd_open(first, 0) : -1};
+}
+
+/* What we started is the keeper of a supervisor; once that has said who it is, its own end is what counts: a keeper may be held up. */
+static void look_for_supervisor(watched *w)
+{
+    pid_t pid;
+    if (w->pid || !supervisor_lives(w->dir, &pid) || !pid)
+        return;
+    int fd = pidfd_open(pid, 0);
+    if (fd < 0)
+        return;
+    if (w->pidfd >= 0)
+        close(w->pidfd);
+    w->pid = pid;
+    w->pidfd = fd;
+}
+
+static bool is_over(const watched *w)
+{
+    pid_t pid;
+    struct pollfd p = {.fd = w->pidfd, .events = POLLIN};
+    return w->pidfd >= 0 ? poll(&p, 1, 0) > 0 : !supervisor_lives(w->dir, &pid);
 }
 
 static void local_poll(void *launcher, pst_launcher_fn fn, void *arg)
 {
     local *l = launcher;
+    while (waitpid(-1, NULL, WNOHANG) > 0) /* keepers that we started, and what came to us from dead ones */
+        ;
     for (size_t i = 0; i < l->n;) {
         watched *w = &l->at[i];
-        pid_t pid;
-        struct pollfd p = {.fd = w->pidfd, .events = POLLIN};
-        bool gone = w->pidfd >= 0 ? poll(&p, 1, 0) > 0 : !supervisor_lives(w->dir, &pid);
-        if (!gone) {
+        look_for_supervisor(w);
+        if (!is_over(w)) {
             i++;
             continue;
         }
-        if (w->pid > 0)
-            waitpid(w->pid, NULL, WNOHANG); /* ours if we started it */
+        pst_sweep_keeper(w->dir);
         pst_launcher_news news = {.training_id = w->training_id, .generation = w->generation, .process = w->process};
         observe(w->dir, &news);
         watched over = *w;
@@ -176,7 +203,7 @@ static void found_process(local *l, const pst_run_spec *intent, const char *proc
         pst_run_spec_done(&spec);
     }
     if ((news.seen == PST_LCM_SEEN_ALIVE || news.seen == PST_LCM_SEEN_FLUSHING) && supervisor_lives(dir, &pid))
-        watch(l, intent->training_id, intent->generation, process, dir, pid);
+        watch(l, intent->training_id, intent->generation, process, dir, 0, pid);
     fn(arg, &news);
     free(dir);
 }
@@ -281,7 +308,8 @@ static int write_spec(local *l, const char *dir, const char *training_id, int ge
  * read by everybody is what a program needs before it can read anything. */
 static const char **child_environ(void)
 {
-    static const char *const names[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"};
+    static const char *const names[] = {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PENSTOCK_STATE_DIR"};
     size_t n = 0, at = 0;
     while (environ[n])
         n++;
@@ -328,9 +356,9 @@ static int local_start(void *launcher, const char *training_id, int generation, 
     if (!rc && !pst_fs_exists(spec))
         rc = write_spec(l, dir, training_id, generation, process, gpu_mask, err);
     if (!rc && supervisor_lives(dir, &pid)) /* adopted: it runs already */
-        watch(l, training_id, generation, process, dir, pid);
+        watch(l, training_id, generation, process, dir, 0, pid);
     else if (!rc && (rc = spawn(l, dir, &pid, err)) == 0)
-        watch(l, training_id, generation, process, dir, pid);
+        watch(l, training_id, generation, process, dir, pid, 0);
     free(spec);
     free(dir);
     return rc;
@@ -362,16 +390,13 @@ static void local_signal(void *launcher, const char *training_id, int generation
     free(dir);
 }
 
-/* Members of the learner's group, unless its id belongs to another process by now. */
-static int kill_group(const pst_run_owner *o)
+static bool is_watched(void *arg, pid_t pid)
 {
-    int64_t now = o->learner_pid ? pst_proc_start_time(o->learner_pid) : 0;
-    if (!o->learner_pid || (now && now != o->learner_start_time))
-        return 0;
-    int n = pst_proc_group_count(o->learner_pid);
-    if (n)
-        kill(-o->learner_pid, SIGKILL);
-    return n;
+    local *l = arg;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->at[i].started == pid || l->at[i].pid == pid)
+            return true;
+    return false;
 }
 
 static int local_end(void *launcher, const char *training_id, int generation, const char *process, bool force)
@@ -379,22 +404,16 @@ static int local_end(void *launcher, const char *training_id, int generation, co
     local *l = launcher;
     char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
     char *mark = pst_run_mark(l->state_dir, training_id, generation, process);
-    pst_run_owner o = {0};
     pst_run_exit x;
-    int left = 0, rc;
-    bool known = pst_run_owner_read(dir, &o, NULL) == 0 && pst_run_owner_same_boot(&o);
-    bool lives = known ? pst_proc_alive(o.pid, o.start_time) : pst_run_locked(dir);
-    if (lives && !force && pst_run_exit_read(dir, &x, NULL) == 0) {
+    pid_t pid;
+    int rc;
+    if (!force && supervisor_lives(dir, &pid) && pst_run_exit_read(dir, &x, NULL) == 0)
         rc = PST_ESTATE;
-    } else {
-        if (known && lives)
-            kill(o.pid, SIGKILL);
-        left = lives + (known ? kill_group(&o) : 0) + pst_proc_kill_marked(mark, SIGKILL);
-        rc = left ? PST_EAGAIN : 0;
-    }
+    else
+        rc = pst_sweep(dir, mark) + pst_sweep_orphans(is_watched, l) ? PST_EAGAIN : 0;
     for (size_t i = 0; i < l->n; i++) /* one that never wrote who it is */
-        if (rc == PST_EAGAIN && !known && l->at[i].pid > 0 && l->at[i].generation == generation && !strcmp(l->at[i].dir, dir))
-            kill(l->at[i].pid, SIGKILL);
+        if (rc == PST_EAGAIN && l->at[i].started > 0 && l->at[i].generation == generation && !strcmp(l->at[i].dir, dir))
+            kill(l->at[i].started, SIGKILL);
     free(mark);
     free(dir);
     return rc;

@@ -57,8 +57,6 @@ static void read_resources(pst_mf_reader *r, const pst_mf_place *top, pst_manife
     m->learners = (int)pst_mf_int(r, top, "learners", 1, LEARNERS_MAX, 1);
     m->memory_bytes = pst_mf_memory(r, top, "memory", MEMORY_DEFAULT);
     m->storage_bytes = pst_mf_memory(r, top, "storage", 0);
-    if (m->storage_bytes)
-        pst_mf_warn(r, top, "storage", "is not enforced: jobs write to the disk of their site");
 }
 
 static void read_framework(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)

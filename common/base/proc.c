@@ -15,12 +15,19 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Reads state, pgrp and start time of /proc/<pid>/stat; the command name in parentheses may hold anything. */
-static int read_stat(pid_t pid, char *ret_state, pid_t *ret_group, int64_t *ret_start)
+typedef struct stat_line {
+    char state;
+    int parent, group;
+    long long start;
+} stat_line;
+
+/* Reads state, parent, pgrp and start time of /proc/<pid>/stat; the command name in parentheses may hold anything. */
+static int read_stat(pid_t pid, stat_line *ret)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -33,24 +40,29 @@ static int read_stat(pid_t pid, char *ret_state, pid_t *ret_group, int64_t *ret_
         return -1;
     text[n] = 0;
     char *p = strrchr(text, ')');
-    int group;
-    long long start;
-    if (!p ||
-        sscanf(p + 1, " %c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld", ret_state, &group, &start) != 3)
+    stat_line l;
+    if (!p || sscanf(p + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld", &l.state, &l.parent, &l.group,
+                     &l.start) != 4)
         return -1;
-    *ret_group = group;
-    *ret_start = start;
+    *ret = l;
     return 0;
+}
+
+static bool is_dead(const stat_line *l)
+{
+    return l->state == 'Z' || l->state == 'X';
 }
 
 int64_t pst_proc_start_time(pid_t pid)
 {
-    char state;
-    pid_t group;
-    int64_t start;
-    if (pid <= 0 || read_stat(pid, &state, &group, &start) < 0 || state == 'Z' || state == 'X')
-        return 0;
-    return start;
+    stat_line l;
+    return pid > 0 && read_stat(pid, &l) == 0 && !is_dead(&l) ? l.start : 0;
+}
+
+pid_t pst_proc_parent(pid_t pid)
+{
+    stat_line l;
+    return pid > 0 && read_stat(pid, &l) == 0 ? l.parent : 0;
 }
 
 bool pst_proc_alive(pid_t pid, int64_t start_time)
@@ -65,11 +77,8 @@ int pst_proc_group_count(pid_t pgid)
     if (!d)
         return 0;
     for (struct dirent *e; (e = readdir(d));) {
-        char state;
-        pid_t group;
-        int64_t start;
-        if (isdigit((unsigned char)e->d_name[0]) && !read_stat(atoi(e->d_name), &state, &group, &start) && group == pgid && state != 'Z' &&
-            state != 'X')
+        stat_line l;
+        if (isdigit((unsigned char)e->d_name[0]) && !read_stat(atoi(e->d_name), &l) && l.group == pgid && !is_dead(&l))
             count++;
     }
     closedir(d);
@@ -89,7 +98,22 @@ static bool environ_has(pid_t pid, const char *name_value)
     return found;
 }
 
-int pst_proc_kill_marked(const char *name_value, int sig)
+/* An environment is what a process says of itself: it counts only for processes that we could have started, and never for those above us. */
+static bool may_be_ours(pid_t pid, int64_t not_before)
+{
+    char path[64];
+    struct stat st;
+    int64_t born = pst_proc_start_time(pid);
+    snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    if (!born || born < not_before || stat(path, &st) < 0 || (geteuid() != 0 && st.st_uid != geteuid()))
+        return false;
+    for (pid_t up = getpid(); up > 1; up = pst_proc_parent(up))
+        if (up == pid)
+            return false;
+    return true;
+}
+
+int pst_proc_kill_marked(const char *name_value, int64_t not_before, int sig)
 {
     DIR *d = opendir("/proc");
     int count = 0;
@@ -97,7 +121,7 @@ int pst_proc_kill_marked(const char *name_value, int sig)
         return 0;
     for (struct dirent *e; (e = readdir(d));) {
         pid_t pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
-        if (pid <= 1 || pid == getpid() || !pst_proc_start_time(pid) || !environ_has(pid, name_value))
+        if (pid <= 1 || !may_be_ours(pid, not_before) || !environ_has(pid, name_value))
             continue;
         count++;
         kill(pid, sig);
@@ -134,6 +158,7 @@ static void child(const pst_spawn *how, int report_fd, pid_t parent)
         setsid();
     if (how->new_group)
         setpgid(0, 0);
+    int e = how->enter ? how->enter(how->enter_arg) : 0;
     /* The three may themselves be 0 to 2: lift them first. */
     in = fcntl(in < 0 ? null : in, F_DUPFD, 10);
     out = fcntl(out < 0 ? null : out, F_DUPFD, 10);
@@ -158,8 +183,7 @@ static void child(const pst_spawn *how, int report_fd, pid_t parent)
         if (getppid() != parent)
             _exit(127);
     }
-    int e = 0;
-    if (how->dir && chdir(how->dir) < 0)
+    if (!e && how->dir && chdir(how->dir) < 0)
         e = errno;
     if (!e) {
         if (how->env)

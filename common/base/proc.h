@@ -10,8 +10,10 @@ int64_t pst_proc_start_time(pid_t pid); /* clock ticks since boot (/proc/<pid>/s
 bool pst_proc_alive(pid_t pid, int64_t start_time); /* that very process, not a zombie */
 /* Processes of a process group that live (zombies not counted). */
 int pst_proc_group_count(pid_t pgid);
-/* Sends sig to every process, except ourselves, whose environment holds the string "name=value"; returns how many there were. */
-int pst_proc_kill_marked(const char *name_value, int sig);
+pid_t pst_proc_parent(pid_t pid); /* 0 = no such process */
+/* Sends sig to every process whose environment holds the string "name=value", that was started at not_before (as pst_proc_start_time) or
+ * later and is our user's; never to ourselves and what is above us. Returns how many there were. */
+int pst_proc_kill_marked(const char *name_value, int64_t not_before, int sig);
 /* Nobody of our user may look into this process (memory, environment, descriptors), and it leaves no core: for whoever holds credentials.
  * PENSTOCK_DUMPABLE=1 leaves it open to debuggers. A program that is started from here is open again. */
 void pst_proc_private(void);
@@ -26,6 +28,8 @@ typedef struct pst_spawn {
     bool new_session;                   /* setsid */
     bool new_group;                     /* setpgid(0, 0) */
     int parent_death_signal;            /* 0 = none */
+    int (*enter)(void *arg);            /* in the child, first of all, with every descriptor still open; returns 0 or an errno, and then */
+    void *enter_arg;                    /* nothing is started. Async-signal-safe calls only: others may hold locks in this copy */
 } pst_spawn;
 /* All other descriptors are closed in the child; signals reset. */
 int pst_proc_spawn(const pst_spawn *how, pid_t *ret_pid, pst_err *err);

@@ -2,7 +2,9 @@
 #include "common/objects/rundir.h"
 
 #include "common/base/fs.h"
+#include "common/base/hash.h"
 #include "common/base/json.h"
+#include "common/base/log.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -243,8 +245,9 @@ int pst_run_owner_write(const char *run_dir, const pst_run_owner *o, pst_err *er
     char boot[40];
     this_boot(boot);
     return write_json(run_dir, "supervisor.json",
-                      json_pack("{s:i, s:I, s:i, s:I, s:s}", "pid", (int)o->pid, "start_time", (json_int_t)o->start_time, "learner_pid",
-                                (int)o->learner_pid, "learner_start_time", (json_int_t)o->learner_start_time, "boot_id", boot),
+                      json_pack("{s:i, s:I, s:i, s:I, s:i, s:I, s:s}", "pid", (int)o->pid, "start_time", (json_int_t)o->start_time,
+                                "learner_pid", (int)o->learner_pid, "learner_start_time", (json_int_t)o->learner_start_time, "keeper_pid",
+                                (int)o->keeper_pid, "keeper_start_time", (json_int_t)o->keeper_start_time, "boot_id", boot),
                       err);
 }
 
@@ -257,10 +260,12 @@ int pst_run_owner_read(const char *run_dir, pst_run_owner *ret_owner, pst_err *e
     pst_run_owner o = {.pid = (pid_t)pst_json_int(j, "pid", 0),
                        .start_time = pst_json_int(j, "start_time", 0),
                        .learner_pid = (pid_t)pst_json_int(j, "learner_pid", 0),
-                       .learner_start_time = pst_json_int(j, "learner_start_time", 0)};
+                       .learner_start_time = pst_json_int(j, "learner_start_time", 0),
+                       .keeper_pid = (pid_t)pst_json_int(j, "keeper_pid", 0),
+                       .keeper_start_time = pst_json_int(j, "keeper_start_time", 0)};
     snprintf(o.boot_id, sizeof o.boot_id, "%s", pst_json_str(j, "boot_id", ""));
     json_decref(j);
-    if (o.pid <= 1 || o.learner_pid < 0 || o.learner_pid == 1)
+    if (o.pid <= 1 || o.learner_pid < 0 || o.learner_pid == 1 || o.keeper_pid < 0 || o.keeper_pid == 1)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "rundir", 0, "%s/supervisor.json names no process", run_dir);
     *ret_owner = o;
     return 0;
@@ -271,6 +276,47 @@ bool pst_run_owner_same_boot(const pst_run_owner *o)
     char boot[40];
     this_boot(boot);
     return !strcmp(boot, o->boot_id);
+}
+
+/* One of its kind on a computer: the run dir is. */
+static void group_name(const char *run_dir, char ret[40])
+{
+    char hex[65];
+    pst_sha256_hex(run_dir, strlen(run_dir), hex);
+    snprintf(ret, 40, "penstock-%.24s", hex);
+}
+
+void pst_run_cgroup_make(const char *run_dir, pst_cgroup *ret_group)
+{
+    char name[40];
+    group_name(run_dir, name);
+    pst_cgroup_make(name, ret_group);
+    char *text = pst_cgroup_text(ret_group), *path = pst_fs_join(run_dir, "cgroup");
+    pst_err err = {0};
+    if (*text && pst_fs_write_atomic(path, text, strlen(text), 0600, &err) < 0) {
+        pst_log_err("rundir", &err); /* a group that nobody could find again is none */
+        pst_cgroup_close(ret_group);
+        pst_cgroup_remove(ret_group);
+        *ret_group = (pst_cgroup){.n = 0};
+    }
+    free(path);
+    free(text);
+}
+
+bool pst_run_cgroup_read(const char *run_dir, pst_cgroup *ret_group)
+{
+    char name[40], *path = pst_fs_join(run_dir, "cgroup");
+    pst_buf b = {0};
+    bool there = pst_fs_read(path, 16384, &b, NULL) == 0 && b.len;
+    free(path);
+    if (there) {
+        pst_buf_addc(&b, 0);
+        group_name(run_dir, name);
+        pst_cgroup_from_text(b.data, name, ret_group);
+        there = ret_group->n > 0;
+    }
+    pst_buf_done(&b);
+    return there;
 }
 
 static const char *const wish_names[] = {"none", "halt", "kill", "platform-down"};

@@ -8,6 +8,7 @@
  *        lock             flock of its one supervisor           spec.json        what to run
  *        supervisor.json  pid, start time, boot, learner        wish.json        why it is being stopped (written before the signal)
  *        code/ data/      what the learner gets                 spool-*          output waiting for the broker
+ *        cgroup           control groups of the learner
  *        exit.json        how it ended (fsynced before it is told)  published    that EXITED was acknowledged
  *
  *     <state-dir>/nonces/<training_id>.<g>                    the generation's nonce; beside the job's folders, which a learner may read
@@ -17,6 +18,7 @@
 #ifndef PST_OBJECTS_RUNDIR_H
 #define PST_OBJECTS_RUNDIR_H
 
+#include "common/base/cgroup.h"
 #include "common/base/err.h"
 
 #include <jansson.h>
@@ -66,12 +68,19 @@ typedef struct pst_run_owner {
     int64_t start_time; /* pst_proc_start_time() */
     pid_t learner_pid;  /* also its process group and session; 0 = not started yet */
     int64_t learner_start_time;
+    pid_t keeper_pid; /* above it; 0 = none */
+    int64_t keeper_start_time;
     char boot_id[40]; /* pids of an earlier boot mean nothing */
 } pst_run_owner;
 
 int pst_run_owner_write(const char *run_dir, const pst_run_owner *o, pst_err *err);  /* fills boot_id by itself */
 int pst_run_owner_read(const char *run_dir, pst_run_owner *ret_owner, pst_err *err); /* PST_ENOTFOUND: none yet */
 bool pst_run_owner_same_boot(const pst_run_owner *o);
+
+/* cgroup: the control groups of the learner's processes, one path a line. Made and noted by the supervisor (none where the host has none for
+ * us); read by whoever must end what is in them: false when there is nothing to end. */
+void pst_run_cgroup_make(const char *run_dir, pst_cgroup *ret_group);
+bool pst_run_cgroup_read(const char *run_dir, pst_cgroup *ret_group);
 
 /* wish.json: why a process is being ended. */
 typedef enum { PST_WISH_NONE = 0, PST_WISH_HALT, PST_WISH_KILL, PST_WISH_PLATFORM_DOWN } pst_run_wish;

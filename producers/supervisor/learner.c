@@ -11,12 +11,13 @@
 #include "common/base/fs.h"
 #include "common/base/handover.h"
 #include "common/base/proc.h"
+#include "common/base/proc_tree.h"
 #include "common/base/stop.h"
+#include "producers/supervisor/box.h"
 #include "producers/supervisor/limiter.h"
 #include "producers/supervisor/lines.h"
 #include "producers/supervisor/metric_file.h"
 #include "producers/supervisor/metric_line.h"
-#include "producers/supervisor/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,6 +53,7 @@ typedef struct learner {
     pst_run *run;
     pst_learner_end *end;
     pid_t pid;
+    pst_box box;
     stream out, err;
     pst_limiter limiter;
     pst_pace points;
@@ -219,7 +221,9 @@ static int start(learner *l, pst_err *err)
                      .stdout_fd = out[1],
                      .stderr_fd = errs[1],
                      .new_session = true,
-                     .parent_death_signal = SIGKILL};
+                     .parent_death_signal = SIGKILL,
+                     .enter = pst_box_enter,
+                     .enter_arg = &l->box};
     if (!rc)
         rc = pst_proc_spawn(&how, &l->pid, err);
     if (in >= 0)
@@ -231,10 +235,12 @@ static int start(learner *l, pst_err *err)
     close(errs[1]);
     if (rc < 0)
         return rc;
-    pst_run_owner owner = {.pid = getpid(),
-                           .start_time = pst_proc_start_time(getpid()),
-                           .learner_pid = l->pid,
-                           .learner_start_time = pst_proc_start_time(l->pid)};
+    pst_run_owner owner = {0};
+    pst_run_owner_read(r->dir, &owner, NULL); /* ours: the keeper is in it */
+    owner.pid = getpid();
+    owner.start_time = pst_proc_start_time(getpid());
+    owner.learner_pid = l->pid;
+    owner.learner_start_time = pst_proc_start_time(l->pid);
     pst_err ignored = {0};
     if (pst_run_owner_write(r->dir, &owner, &ignored) < 0)
         pst_run_say(r, "%s", ignored.text);
@@ -294,6 +300,11 @@ static void check_stop(learner *l, int64_t now)
 
 static void enforce(learner *l, int64_t now)
 {
+    if (pst_box_over(&l->box, now)) {
+        pst_run_say(l->run, "%s: SIGKILL", l->box.hit);
+        l->end->forced = true;
+        l->deadline_us = now;
+    }
     if (l->leader_gone && !l->deadline_us)
         l->deadline_us = now + (int64_t)l->run->spec.grace_ms * 1000 + 1;
     if (!l->deadline_us || now < l->deadline_us || now < l->next_kill_us)
@@ -305,6 +316,7 @@ static void enforce(learner *l, int64_t now)
     }
     l->next_kill_us = now + KILL_EVERY_US;
     kill(-l->pid, SIGKILL);
+    pst_box_kill(&l->box);
     pst_tree_walk(getpid(), SIGKILL, NULL);
 }
 
@@ -412,9 +424,14 @@ int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end
     stream_init(&l, &l.err, PST_LOG_STREAM_STDERR);
     pst_limiter_init(&l.limiter, limits && limits->lines_per_s > 0 ? limits->lines_per_s : LINES_PER_S,
                      limits && limits->bytes_per_s > 0 ? limits->bytes_per_s : BYTES_PER_S, pst_mono_us());
+    int rc = pst_box_open(r, &l.box, err);
+    if (rc < 0) {
+        close(l.child_fd);
+        return rc;
+    }
     pst_pace_init(&l.points, POINTS_PER_S, pst_mono_us());
     open_files(&l);
-    int rc = start(&l, err);
+    rc = start(&l, err);
     if (!rc) {
         ret_end->started = true;
         l.next_system_us = pst_mono_us() + SYSTEM_EVERY_US;
@@ -430,6 +447,11 @@ int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end
         pst_metric_file_free(l.files[i]);
     }
     pst_limiter_done(&l.limiter);
+    if (!rc) {
+        pst_box_judge(&l.box, ret_end->status);
+        memcpy(ret_end->limit, l.box.hit, sizeof ret_end->limit);
+    }
+    pst_box_close(&l.box);
     ret_end->cpu_seconds = l.reaped_cpu;
     int fds[] = {l.out.fd, l.err.fd, l.tee, l.child_fd};
     for (int i = 0; i < 4; i++)

@@ -47,6 +47,7 @@ typedef struct pst_learner_end {
     bool stopped;         /* it was being stopped */
     pst_run_wish wish;    /* why */
     bool forced;          /* SIGKILL was needed */
+    char limit[300];      /* the limit that ended it, a sentence; "" = none */
     char last_error[200]; /* last line of stderr, for the reason */
     double cpu_seconds;
     int64_t rss_max_bytes;

@@ -45,6 +45,8 @@ static void describe(const pst_learner_end *end, pst_run_exit *x)
                  : end->wish == PST_WISH_KILL ? "ended on request"
                                               : "the platform was stopped",
                  how, end->forced ? " after the grace time" : "");
+    else if (bad && *end->limit)
+        snprintf(x->reason, sizeof x->reason, "the command %s: %s", how, end->limit);
     else if (bad && *end->last_error)
         snprintf(x->reason, sizeof x->reason, "the command %s: %.190s", how, end->last_error);
     else if (bad)
@@ -79,6 +81,8 @@ static void work(pst_run *r, const pst_output_limits *limits, pst_run_exit *x)
     if (!rc) {
         code = "S104";
         rc = pst_learner_run(r, limits, &end, &err);
+        if (rc == PST_EUNSUPPORTED)
+            code = "S101";
     }
     if (rc < 0) {
         describe_error(x, code, &err);

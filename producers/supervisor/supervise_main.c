@@ -4,6 +4,7 @@
 #include "common/base/proc.h"
 #include "common/base/stop.h"
 #include "common/base/clock.h"
+#include "producers/supervisor/keeper.h"
 #include "producers/supervisor/run.h"
 #include "producers/supervisor/sink_kafka.h"
 #include "producers/supervisor/supervisor.h"
@@ -127,10 +128,16 @@ static int supervise_run(int argc, char **argv)
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &children, NULL); /* before any thread: the learner's end is read from a signalfd */
+    pid_t keeper = 0;
     rc = pst_run_lock(o.run_dir, &lock, &err);
     if (!rc)
+        rc = pst_keeper_start(lock, &keeper, &err); /* from here on below it */
+    if (!rc)
         rc = pst_run_spec_read(o.run_dir, &spec, &err);
-    pst_run_owner owner = {.pid = getpid(), .start_time = pst_proc_start_time(getpid())}, before;
+    pst_run_owner before, owner = {.pid = getpid(),
+                                   .start_time = pst_proc_start_time(getpid()),
+                                   .keeper_pid = keeper,
+                                   .keeper_start_time = pst_proc_start_time(keeper)};
     if (!rc && pst_run_owner_read(o.run_dir, &before, NULL) == 0) { /* a publisher: the learner's identity stays on record */
         owner.learner_pid = before.learner_pid;
         owner.learner_start_time = before.learner_start_time;

@@ -6,7 +6,10 @@
  *     lines, metric_line, limiter   its output as events                results.c     training log, model
  *     outlet.c, spool.c             the way out, broker or not          sink_kafka.c  Kafka behind the outlet
  *
- * It outlives the LCM that started it (own session) and its learner never outlives it (PDEATHSIG; the LCM sweeps the rest). */
+ *     keeper.c          the process above it                        box.c         isolation and limits of the learner
+ *
+ * It outlives the LCM that started it (own session) and its learner never outlives it (PDEATHSIG, the keeper, a control group; the LCM asks
+ * all of them before a successor starts: lcm/sweep.h). */
 #ifndef PST_SUPERVISOR_H
 #define PST_SUPERVISOR_H
 

@@ -4,7 +4,7 @@
         tid = p.submit(manifest("name", "echo hi"))
         p.wait_state(tid, "COMPLETED")
 """
-import io, json, os, random, shutil, signal, socket, struct, subprocess, sys, tempfile, time, urllib.request
+import contextlib, io, json, os, random, shutil, signal, socket, struct, subprocess, sys, tempfile, time, urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,6 +173,16 @@ class Platform:
                         found.append((int(d.name), command.strip()))
             except OSError:
                 pass
+        return found
+
+    @staticmethod
+    def everything():
+        """All processes as (pid, command line)."""
+        found = []
+        for d in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if d.name.isdigit():
+                    found.append((int(d.name), (d / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()))
         return found
 
     # --- HTTP ---

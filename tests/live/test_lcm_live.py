@@ -1,6 +1,6 @@
 """The LCM and its supervisors on a real Kafka: kill -9 of each, adoption, a standby, force where a supervisor hangs, lost run directories, a stop of
 the platform while the broker is away and what is told afterwards, topic data, models, floods."""
-import hashlib, signal
+import hashlib, random, signal
 from kit import *
 
 
@@ -24,11 +24,30 @@ def kill_supervisor(p):
     p.wait_state(tid, "PROCESSING")
     until(lambda: marks.exists() and "child" in marks.read_text(), 20, "the learner did not start")
     pids = [int(l.split()[-1]) for l in marks.read_text().splitlines()]
-    os.kill(supervisor_of(p, tid)[0], signal.SIGKILL)
+    os.kill(supervisor_of(p, tid)[-1], signal.SIGKILL)
     until(lambda: not any(alive(x) for x in pids), 10, f"of {pids} some live on without a supervisor")
     p.wait_state(tid, "COMPLETED")
     check(any(r["type"] == "LOST" and r["process"] == "learner-1" and r["generation"] == 1 for r in reports(p, tid)), "no LOST report")
     print("supervisor killed: swept, told, tried again")
+
+
+def killed_above_a_daemon(p):
+    """What left its session, its environment and its folder ends with the generation: whether the supervisor was killed, or it and its keeper."""
+    for victims in (slice(-1, None), slice(0, 1), slice(0, None)):
+        a, b = (f"88{i}{random.randrange(10**6):06d}" for i in (1, 2))
+        mine = lambda n: [pid for pid, c in p.everything() if c.endswith(f"sleep {n}") and len(c.split()) == 2 and alive(pid)]
+        tid = p.submit(manifest("daemon", f"(cd /; setsid env -i $(command -v sleep) {a} &); sleep {b}"))
+        p.wait_state(tid, "PROCESSING")
+        until(lambda: mine(a) and mine(b), 20, "the learner and its daemon did not start")
+        old = mine(a) + mine(b)
+        for pid in supervisor_of(p, tid)[victims]:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: p.show(tid).get("generation") == 2 and set(mine(b)) - set(old), 45, lambda: f"no second generation: {p.show(tid)}")
+        check(not [x for x in old if alive(x)], f"of the first generation {old} some live beside the second")
+        p.cli("terminate", tid)
+        p.wait_state(tid, "TERMINATED")
+        until(lambda: not mine(a) and not mine(b), 5, "something is left after terminate")
+    print("a killed supervisor, keeper, both: nothing is left beside the next generation")
 
 
 def kill_lcm(p):
@@ -59,7 +78,7 @@ def standby(p):
 def hanging_supervisor(p):
     tid = p.submit(manifest("hang", "sleep 300", extra="penstock: {grace: 1s}\n"))
     p.wait_state(tid, "PROCESSING")
-    pid = supervisor_of(p, tid)[0]
+    pid = supervisor_of(p, tid)[-1]
     os.kill(pid, signal.SIGSTOP)
     p.cli("terminate", tid)
     end = p.wait_state(tid, "TERMINATED", timeout=40)
@@ -71,7 +90,7 @@ def lost_run_dir(p):
     """A job of this site without its folders (a wiped disk) is told lost and tried again, not left standing."""
     tid = p.submit(manifest("wiped", "[ $PENSTOCK_GENERATION -gt 1 ] || sleep 300"))
     p.wait_state(tid, "PROCESSING")
-    supervisor, lcm = supervisor_of(p, tid)[0], p.pids("lcm")[0]
+    supervisor, lcm = supervisor_of(p, tid)[-1], p.pids("lcm")[0]
     os.kill(lcm, signal.SIGSTOP)
     shutil.rmtree(p.dir / "state/jobs" / tid)
     for pid in [supervisor, *(x for x, c in p.processes("sleep 300"))]:
@@ -160,7 +179,7 @@ def down_while_the_broker_is_away(p):
 
 
 with Platform() as p:
-    for test in (standby, kill_supervisor, kill_lcm, hanging_supervisor, lost_run_dir, flood, topic_data, models, down_while_the_broker_is_away):
+    for test in (standby, kill_supervisor, killed_above_a_daemon, kill_lcm, hanging_supervisor, lost_run_dir, flood, topic_data, models, down_while_the_broker_is_away):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p)
     p.cli("down", timeout=120)

@@ -48,17 +48,18 @@ static void test_group_and_mark_find_descendants(void **state)
 {
     const char *env[] = {"PENSTOCK_RUN=unit/1/learner-1", "PATH=/usr/bin:/bin", NULL};
     pid_t pid = start("setsid sleep 31 & sleep 32 & sleep 33", env, true);
-    for (int i = 0; i < 200 && pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", 0) < 4; i++)
+    for (int i = 0; i < 200 && pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", 0, 0) < 4; i++)
         pst_sleep_ms(10);
-    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", 0), 4);
-    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner", 0), 0);
+    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", 0, 0), 4);
+    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner", 0, 0), 0);
+    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", pst_proc_start_time(pid) + 1000, 0), 0); /* older than the run */
     assert_int_equal(pst_proc_group_count(pid), 3); /* one has left the group */
     kill(-pid, SIGKILL);
     waitpid(pid, NULL, 0);
     for (int i = 0; i < 200 && pst_proc_group_count(pid); i++)
         pst_sleep_ms(10);
     assert_int_equal(pst_proc_group_count(pid), 0);
-    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", SIGKILL), 1);
+    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", 0, SIGKILL), 1);
 }
 
 static void test_spawn_says_why_not(void **state)

@@ -1,6 +1,7 @@
 /* test_supervisor_run.c - whole runs of real commands under the supervisor, without a broker: the sink is a list. What a learner sees, what
  * becomes of its output, how it ends and how it is ended. */
 #include "common/base/clock.h"
+#include "common/base/confine.h"
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/json.h"
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define KEPT_MAX   60000
@@ -296,8 +298,9 @@ static void test_run_command_that_does_not_exist_fails_like_in_a_shell(void **st
     assert_non_null(strstr(end_of(w)->reason, "not found"));
 }
 
-/* The wish comes by the file alone here, as after a restart of the LCM. */
-#define HALT_ME "echo '{\"wish\":\"halt\"}' > $PENSTOCK_RUN_DIR/wish.json; "
+/* The wish comes by the file alone here, as after a restart of the LCM; only a learner that is not isolated reaches it. */
+#define REACHES_OUT "penstock: {isolation: none}\n"
+#define HALT_ME     "echo '{\"wish\":\"halt\"}' > $PENSTOCK_RUN_DIR/wish.json; "
 
 static bool gone(const char *pid_text)
 {
@@ -309,8 +312,8 @@ static void test_run_halt_gives_the_learner_time_and_empties_the_group(void **st
     world *w = *state;
     w->spec.grace_ms = 5000;
     int64_t start = pst_mono_us();
-    run(w, "trap 'echo saved > $CHECKPOINT_DIR/state; echo bye; exit 0' TERM; sleep 1000 & echo child $!; sleep 0.3; " HALT_ME "wait", NULL,
-        NULL);
+    run(w, "trap 'echo saved > $CHECKPOINT_DIR/state; echo bye; exit 0' TERM; sleep 1000 & echo child $!; sleep 0.3; " HALT_ME "wait",
+        REACHES_OUT, NULL);
     assert_true(pst_mono_us() - start < 4000000); /* it did not need its grace time */
     REPORTS(w, STARTED, DOWNLOADING, RUNNING, EXITED);
     const pst_process_report *x = end_of(w);
@@ -328,7 +331,7 @@ static void test_run_halt_gives_the_learner_time_and_empties_the_group(void **st
 static void test_run_halt_uses_force_after_the_grace_time(void **state)
 {
     world *w = *state;
-    run(w, "trap '' TERM; sleep 1000 & echo child $!; " HALT_ME "while :; do sleep 0.1; done", NULL, NULL);
+    run(w, "trap '' TERM; sleep 1000 & echo child $!; " HALT_ME "while :; do sleep 0.1; done", REACHES_OUT, NULL);
     const pst_process_report *x = end_of(w);
     assert_true(x->has_signal && x->signal == SIGKILL);
     assert_non_null(strstr(x->reason, "after the grace time"));
@@ -393,6 +396,83 @@ static void test_run_flood_loses_no_metric_no_checkpoint_and_not_the_end(void **
     assert_int_equal(told + lost, 60001);
     assert_string_equal(w->lines[w->n_lines - 1].text, "last-line");
     assert_string_equal(w->lines[w->n_lines - 2].text, "30000");
+}
+
+/* What the platform keeps beside a learner's folders, and the supervisor's own process, are nothing to it; its folders are. */
+static void test_run_learner_is_kept_from_the_platforms_files_and_processes(void **state)
+{
+    world *w = *state;
+    unsigned can = pst_confine_probe();
+    char *secret = pst_fs_join(w->dir, "token"), *outside = pst_sprintf("%s.out", w->dir);
+    assert_int_equal(pst_fs_write_atomic(secret, "canary", 6, 0600, NULL), 0);
+    pst_proc_private();
+    char *command = pst_sprintf(
+        "cat %s 2>/dev/null && echo read-secret; echo x > $PENSTOCK_RUN_DIR/wish.json && echo wrote-wish; cat $PENSTOCK_RUN_DIR/spec.json "
+        "2>/dev/null && echo read-spec; cat /proc/$PPID/environ >/dev/null 2>&1 && echo read-parent; kill -0 $PPID 2>/dev/null && echo "
+        "may-signal; grep NoNewPrivs /proc/self/status; for d in $CHECKPOINT_DIR $RESULT_DIR $MODEL_DIR $LOG_DIR $JOB_STATE_DIR; do echo x "
+        "> "
+        "$d/probe || echo lost $d; done; echo y > %s && echo outside; sleep 30 & kill $! && echo own-signal; exit 0",
+        secret, outside);
+    run(w, command, NULL, NULL);
+    assert_int_equal(end_of(w)->exit_code, 0);
+    assert_null(line_with(w, "lost"));
+    assert_non_null(line_with(w, "outside")); /* the operator's own folders are what local jobs are made of */
+    assert_non_null(line_with(w, "own-signal"));
+    if (can & PST_CAN_NO_NEW_PRIVS)
+        assert_non_null(line_with(w, "NoNewPrivs:\t1"));
+    if (can & PST_CAN_MOUNTS) {
+        assert_null(line_with(w, "read-secret"));
+        assert_null(line_with(w, "wrote-wish"));
+        assert_null(line_with(w, "read-spec"));
+    }
+    if (can & (PST_CAN_LANDLOCK | PST_CAN_NO_NEW_PRIVS))
+        assert_null(line_with(w, "read-parent"));
+    if (can & PST_CAN_SCOPE_SIGNALS)
+        assert_null(line_with(w, "may-signal"));
+    unlink(outside);
+    free(command);
+    free(outside);
+    free(secret);
+    prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void test_run_memory_limit_is_kept_and_named(void **state)
+{
+    world *w = *state;
+    run(w, "head -c 400000000 /dev/zero | tail", NULL, NULL); /* memory: 64MiB */
+    const pst_process_report *x = end_of(w);
+    assert_true(x->has_signal || x->exit_code);
+    assert_string_equal(x->reason_code, "C201");
+    if (!strstr(x->reason, "memory limit of 64.0 MiB"))
+        fail_msg("%s", x->reason);
+}
+
+static void test_run_storage_limit_is_kept_and_named(void **state)
+{
+    world *w = *state;
+    static const char *const commands[] = {"head -c 40000000 /dev/zero > $RESULT_DIR/big; exit $?",
+                                           "for i in 1 2 3 4 5 6 7 8; do head -c 2000000 /dev/zero > $RESULT_DIR/$i; done; sleep 30"};
+    for (size_t i = 0; i < 2; i++) {
+        run(w, commands[i], "storage: 10MiB\n", NULL);
+        const pst_process_report *x = end_of(w);
+        assert_true(x->has_signal || x->exit_code);
+        if (!strstr(x->reason, "10.0 MiB of the manifest's storage"))
+            fail_msg("%s", x->reason);
+        char *old = pst_fs_join(w->run_dir, "exit.json"), *told = pst_fs_join(w->run_dir, "published");
+        unlink(old);
+        unlink(told);
+        free(old);
+        free(told);
+    }
+}
+
+static void test_run_isolation_that_cannot_be_had_is_an_error(void **state)
+{
+    world *w = *state;
+    run(w, "echo never", "penstock: {isolation: sandbox}\n", NULL);
+    assert_null(line_with(w, "never"));
+    assert_non_null(strstr(end_of(w)->reason, "penstock.isolation: sandbox"));
+    assert_string_equal(end_of(w)->reason_code, "S101");
 }
 
 static void put_code(world *w, const char *files[][2], size_t n)
@@ -585,6 +665,10 @@ int main(void)
         RUN(test_run_background_work_that_ends_in_time_is_waited_for),
         RUN(test_run_flood_is_bounded_and_the_gap_told),
         RUN(test_run_flood_loses_no_metric_no_checkpoint_and_not_the_end),
+        RUN(test_run_learner_is_kept_from_the_platforms_files_and_processes),
+        RUN(test_run_memory_limit_is_kept_and_named),
+        RUN(test_run_storage_limit_is_kept_and_named),
+        RUN(test_run_isolation_that_cannot_be_had_is_an_error),
         RUN(test_run_code_is_fetched_checked_and_the_working_folder),
         RUN(test_run_missing_code_and_damaged_code_have_their_codes),
         RUN(test_run_hostile_archive_is_the_users_fault),

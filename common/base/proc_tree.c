@@ -1,5 +1,5 @@
-/* tree.c - see tree.h. */
-#include "producers/supervisor/tree.h"
+/* proc_tree.c - see proc_tree.h. */
+#include "common/base/proc_tree.h"
 
 #include "common/base/buf.h"
 
@@ -13,9 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#define WAY_MAX 512 /* ancestors */
+
+typedef enum { UNKNOWN = 0, OUTSIDE, BELOW } verdict;
+
 typedef struct entry {
     pid_t pid, parent;
-    bool ours;
+    verdict known;
     char state;
     double cpu_ticks;
     int64_t rss_pages;
@@ -47,6 +51,55 @@ static bool read_entry(pid_t pid, entry *ret)
     return true;
 }
 
+static int by_pid(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+static entry *find(entry *at, size_t n, pid_t pid)
+{
+    return n ? bsearch(&(entry){.pid = pid}, at, n, sizeof *at, by_pid) : NULL;
+}
+
+/* Is the root above it? What the way up finds out is kept for all on it, so that each process is asked once. The list is no snapshot: a
+ * pid may have been used again between two reads and close a circle, so the way has an end. */
+static bool is_below(entry *at, size_t n, entry *e, pid_t root)
+{
+    entry *way[WAY_MAX];
+    size_t steps = 0;
+    verdict v = OUTSIDE;
+    for (entry *x = e; x && steps < WAY_MAX; x = find(at, n, x->parent)) {
+        if (x->known != UNKNOWN) {
+            v = x->known;
+            break;
+        }
+        way[steps++] = x;
+        if (x->parent == root) {
+            v = BELOW;
+            break;
+        }
+    }
+    while (steps)
+        way[--steps]->known = v;
+    return v == BELOW;
+}
+
+/* Pages that a process alone has: resident less shared ones (proc(5), statm). */
+static int64_t own_pages(pid_t pid)
+{
+    char path[64], text[200];
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    long long resident = 0, shared = 0;
+    text[n > 0 ? n : 0] = 0;
+    return sscanf(text, "%*d %lld %lld", &resident, &shared) == 2 && resident > shared ? resident - shared : 0;
+}
+
 void pst_tree_walk(pid_t pid, int sig, pst_tree *ret_sum)
 {
     pst_tree sum = {0};
@@ -63,24 +116,17 @@ void pst_tree_walk(pid_t pid, int sig, pst_tree *ret_sum)
     }
     if (d)
         closedir(d);
-    /* /proc lists by pid, parents mostly before children: a few rounds settle it. */
-    for (bool grown = true; grown;) {
-        grown = false;
-        for (size_t i = 0; i < n; i++) {
-            bool child = at[i].parent == pid;
-            for (size_t k = 0; !child && !at[i].ours && k < n; k++)
-                child = at[k].ours && at[k].pid == at[i].parent;
-            if (child && !at[i].ours)
-                at[i].ours = grown = true;
-        }
-    }
+    if (n)
+        qsort(at, n, sizeof *at, by_pid);
     double tick = (double)sysconf(_SC_CLK_TCK), page = (double)sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < n; i++) {
-        if (!at[i].ours || at[i].state == 'Z' || at[i].state == 'X')
+        if (at[i].state == 'Z' || at[i].state == 'X' || !is_below(at, n, &at[i], pid))
             continue;
         sum.processes++;
         sum.cpu_seconds += at[i].cpu_ticks / tick;
         sum.rss_bytes += (int64_t)((double)at[i].rss_pages * page);
+        if (ret_sum)
+            sum.own_bytes += (int64_t)((double)own_pages(at[i].pid) * page);
         if (sig)
             kill(at[i].pid, sig);
     }

@@ -1,0 +1,330 @@
+/* confine.c - see confine.h. What a kernel, a container or a security module refuses is found out by doing it in a child, not by reading
+ * version numbers. The rules of each step: landlock(7), capabilities(7), mount_namespaces(7), user_namespaces(7), pivot by covering: the folder
+ * to hide gets an empty one mounted over it, into which what must stay is moved as mounts that were cloned before. */
+#include "common/base/confine.h"
+
+#include "common/base/buf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* landlock.h of the oldest system that we build on is older than what we use. */
+#define LL_MAKE_BLOCK   (1ull << 11)
+#define LL_REFER        (1ull << 13)
+#define LL_SCOPE_SIGNAL (1ull << 1)
+#define LL_RULE_PATH    1
+#define LL_VERSION      1u
+typedef struct landlock_attr {
+    uint64_t fs, net, scoped;
+} landlock_attr;
+typedef struct __attribute__((packed)) landlock_path {
+    uint64_t allowed;
+    int32_t parent;
+} landlock_path;
+
+#ifndef MOVE_MOUNT_F_EMPTY_PATH
+#define MOVE_MOUNT_F_EMPTY_PATH 4
+#endif
+#ifndef OPEN_TREE_CLONE
+#define OPEN_TREE_CLONE 1
+#endif
+#define TREE_RECURSIVE 0x8000 /* AT_RECURSIVE */
+
+/* What a job's command keeps of root's rights: to own and to reach files. It cannot look into processes, load, mount, trace, or change user. */
+static const int kept_caps[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_NET_BIND_SERVICE};
+
+/* ---- steps, all of them safe after a fork ------------------------------------------------------------------------------------- */
+
+static int write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    int rc = write(fd, text, strlen(text)) < 0 ? errno : 0;
+    close(fd);
+    return rc;
+}
+
+/* Decimal digits without printf, which may lock. Returns the end. */
+static char *put_number(char *to, unsigned long v)
+{
+    char digits[24];
+    int n = 0;
+    do
+        digits[n++] = (char)('0' + v % 10);
+    while (v /= 10);
+    while (n)
+        *to++ = digits[--n];
+    return to;
+}
+
+static void identity_map(char *to, unsigned long id)
+{
+    to = put_number(to, id);
+    *to++ = ' ';
+    to = put_number(to, id);
+    memcpy(to, " 1", 3);
+}
+
+/* Mounts of its own. Without being root that takes a user namespace, in which we stay who we are. */
+static int own_mounts(uid_t uid, gid_t gid)
+{
+    char map[64];
+    if (uid == 0)
+        return unshare(CLONE_NEWNS) < 0 ? errno : 0;
+    prctl(PR_SET_DUMPABLE, 1); /* else the maps belong to root; closed again below, before anything else runs */
+    int e = unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ? errno : 0;
+    if (!e)
+        e = write_text("/proc/self/setgroups", "deny");
+    identity_map(map, uid);
+    if (!e)
+        e = write_text("/proc/self/uid_map", map);
+    identity_map(map, gid);
+    if (!e)
+        e = write_text("/proc/self/gid_map", map);
+    prctl(PR_SET_DUMPABLE, 0);
+    return e;
+}
+
+/* mkdir -p inside the empty folder that covers the hidden one; path is writable memory. */
+static void make_way(char *path, size_t from)
+{
+    for (char *p = path + from + 1; (p = strchr(p, '/')); p++) {
+        *p = 0;
+        mkdir(path, 0755);
+        *p = '/';
+    }
+    mkdir(path, 0755);
+}
+
+static int hide_folders(const pst_confine_wish *w)
+{
+    int tree[PST_CONFINE_PATHS];
+    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) /* what the host mounts later is seen, what we do stays here */
+        return errno;
+    for (int i = 0; i < w->n_keep; i++)
+        if ((tree[i] = (int)syscall(SYS_open_tree, AT_FDCWD, w->keep[i], OPEN_TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC)) < 0)
+            return errno;
+    if (mount("none", w->hide, "tmpfs", MS_NOSUID | MS_NODEV, "size=256k,mode=0755") < 0)
+        return errno;
+    for (int i = 0; i < w->n_keep; i++) {
+        make_way((char *)w->keep[i], strlen(w->hide));
+        if (syscall(SYS_move_mount, tree[i], "", AT_FDCWD, w->keep[i], MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            return errno;
+    }
+    return mount("none", w->hide, NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0 ? errno : 0;
+}
+
+/* The switches of the whole computer belong to root's uid, with or without its rights. Where they cannot be covered they stay as they are. */
+static void guard_switches(void)
+{
+    static const char *const paths[] = {"/proc/sys", "/proc/sysrq-trigger", "/sys"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (mount(paths[i], paths[i], NULL, MS_BIND, NULL) == 0)
+            mount(NULL, paths[i], NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+}
+
+static int landlock_version(void)
+{
+    long v = syscall(SYS_landlock_create_ruleset, NULL, 0, LL_VERSION);
+    return v < 0 ? 0 : (int)v;
+}
+
+/* A domain: nothing outside of it can be traced or looked into from inside, and from ABI 6 on nothing outside be signalled. The one access
+ * that a ruleset must name is one that nobody misses. ABI 1 would forbid to move files between folders: too much. */
+static int landlock(bool scope_signals)
+{
+    landlock_attr a = {.fs = LL_MAKE_BLOCK | LL_REFER, .scoped = scope_signals ? LL_SCOPE_SIGNAL : 0};
+    int set = (int)syscall(SYS_landlock_create_ruleset, &a, scope_signals ? sizeof a : sizeof a.fs, 0);
+    int root = open("/", O_PATH | O_CLOEXEC), e = set < 0 || root < 0 ? errno : 0;
+    landlock_path all = {.allowed = LL_REFER, .parent = root};
+    if (!e && syscall(SYS_landlock_add_rule, set, LL_RULE_PATH, &all, 0) < 0)
+        e = errno;
+    if (!e && syscall(SYS_landlock_restrict_self, set, 0) < 0)
+        e = errno;
+    if (set >= 0)
+        close(set);
+    if (root >= 0)
+        close(root);
+    return e;
+}
+
+static uint64_t kept_mask(void)
+{
+    uint64_t mask = 0;
+    for (size_t i = 0; i < sizeof kept_caps / sizeof *kept_caps; i++)
+        mask |= 1ull << kept_caps[i];
+    return mask;
+}
+
+static int drop_caps(uint64_t keep)
+{
+    for (int cap = 0; cap < 64; cap++)
+        if (!(keep >> cap & 1))
+            prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* refused beyond the last one, and to whoever has none to drop */
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &head, data) < 0)
+        return errno;
+    for (int i = 0; i < 2; i++) {
+        data[i].permitted &= (uint32_t)(keep >> 32 * i);
+        data[i].effective = data[i].permitted;
+        data[i].inheritable = 0;
+    }
+    return syscall(SYS_capset, &head, data) < 0 ? errno : 0;
+}
+
+static void limit(int what, int64_t most)
+{
+    struct rlimit r;
+    if (most <= 0 || getrlimit((__rlimit_resource_t)what, &r) < 0)
+        return;
+    if (r.rlim_max == RLIM_INFINITY || (rlim_t)most < r.rlim_max)
+        r.rlim_max = (rlim_t)most;
+    if (r.rlim_cur == RLIM_INFINITY || r.rlim_cur > r.rlim_max)
+        r.rlim_cur = r.rlim_max;
+    setrlimit((__rlimit_resource_t)what, &r);
+}
+
+int pst_confine_enter(pst_confine *c)
+{
+    int e = 0;
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    limit(RLIMIT_FSIZE, c->wish.file_bytes_max);
+    limit(RLIMIT_NPROC, c->wish.processes_max);
+    if (c->can & PST_CAN_MOUNTS) {
+        c->step = "a mount namespace";
+        e = own_mounts(c->uid, c->gid);
+        if (!e && c->wish.hide) {
+            c->step = "hiding the platform's folders";
+            e = hide_folders(&c->wish);
+        }
+        if (!e && c->uid == 0)
+            guard_switches();
+    }
+    if (!e && c->can & PST_CAN_NO_NEW_PRIVS) {
+        c->step = "no_new_privs";
+        e = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? errno : 0;
+    }
+    if (!e && c->can & PST_CAN_LANDLOCK) {
+        c->step = "Landlock";
+        e = landlock(c->can & PST_CAN_SCOPE_SIGNALS);
+    }
+    if (!e && c->can & PST_CAN_NO_NEW_PRIVS) {
+        c->step = "giving up capabilities";
+        e = drop_caps(c->uid == 0 ? kept_mask() : 0);
+    }
+    return e;
+}
+
+/* ---- before the fork ---------------------------------------------------------------------------------------------------------- */
+
+/* Whether the steps of `can` go through here, by a child that does them and nothing else. */
+static bool goes_through(unsigned can)
+{
+    char dir[] = "/tmp/.penstock-probe-XXXXXX";
+    bool made = can & PST_CAN_MOUNTS && mkdtemp(dir);
+    pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = {.hide = made ? dir : NULL}};
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(pst_confine_enter(&c) ? 1 : 0);
+    int status = 1;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (made)
+        rmdir(dir);
+    return pid > 0 && status == 0;
+}
+
+static unsigned found;
+
+static void look(void)
+{
+    int abi = landlock_version();
+    found = goes_through(PST_CAN_NO_NEW_PRIVS) ? PST_CAN_NO_NEW_PRIVS : 0;
+    if (!found)
+        return; /* everything else rests on it */
+    if (abi >= 6 && goes_through(found | PST_CAN_LANDLOCK | PST_CAN_SCOPE_SIGNALS))
+        found |= PST_CAN_LANDLOCK | PST_CAN_SCOPE_SIGNALS;
+    else if (abi >= 2 && goes_through(found | PST_CAN_LANDLOCK))
+        found |= PST_CAN_LANDLOCK;
+    if (goes_through(found | PST_CAN_MOUNTS))
+        found |= PST_CAN_MOUNTS;
+}
+
+unsigned pst_confine_probe(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, look);
+    return found;
+}
+
+void pst_confine_words(unsigned can, char *ret, size_t size)
+{
+    static const struct {
+        unsigned bit;
+        const char *word;
+    } words[] = {{PST_CAN_NO_NEW_PRIVS, "no_new_privs"},
+                 {PST_CAN_LANDLOCK, "Landlock (no look into other processes)"},
+                 {PST_CAN_SCOPE_SIGNALS, "no signals to them"},
+                 {PST_CAN_MOUNTS, "the platform's folders hidden"}};
+    size_t at = 0;
+    *ret = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words && at < size; i++)
+        if (can & words[i].bit)
+            at += (size_t)snprintf(ret + at, size - at, "%s%s", at ? ", " : "", words[i].word);
+}
+
+/* Whether path is the folder, or below it. */
+static bool is_below(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+    return !strncmp(path, dir, n) && (path[n] == '/' || !path[n]);
+}
+
+void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *ret)
+{
+    pst_confine c = {.can = can,
+                     .uid = geteuid(),
+                     .gid = getegid(),
+                     .wish = {.file_bytes_max = wish->file_bytes_max, .processes_max = wish->processes_max}};
+    size_t bytes = 1;
+    for (int i = 0; i < wish->n_keep; i++)
+        bytes += strlen(wish->keep[i]) + 1;
+    bytes += wish->hide ? strlen(wish->hide) + 1 : 0;
+    char *p = c.paths = pst_alloc(bytes);
+    if (wish->hide) {
+        c.wish.hide = strcpy(p, wish->hide);
+        p += strlen(p) + 1;
+    }
+    for (int i = 0; i < wish->n_keep; i++) {
+        bool inside = false; /* of another that stays: it comes along */
+        for (int k = 0; k < wish->n_keep && !inside; k++)
+            inside = k != i && is_below(wish->keep[i], wish->keep[k]) && (strcmp(wish->keep[i], wish->keep[k]) != 0 || k < i);
+        if (inside || !wish->hide || !is_below(wish->keep[i], wish->hide) || !strcmp(wish->keep[i], wish->hide))
+            continue;
+        c.wish.keep[c.wish.n_keep++] = strcpy(p, wish->keep[i]);
+        p += strlen(p) + 1;
+    }
+    *ret = c;
+}
+
+void pst_confine_done(pst_confine *c)
+{
+    free(c->paths);
+    c->paths = NULL;
+}

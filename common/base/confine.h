@@ -1,0 +1,54 @@
+/* confine.h - takes from the calling process what a job's command has no use for: privileges, the sight of folders, other processes.
+ *
+ * All of it is best prepared before a fork and done after it by calls that are safe there:
+ *
+ *     pst_confine c;
+ *     pst_confine_plan(pst_confine_probe(), &wish, &c);    // parent: opens, counts, chooses
+ *     child: e = pst_confine_enter(&c)                     // 0 or an errno, and c.step says at what
+ *     pst_confine_done(&c);
+ *
+ * @thread any; enter: in a child after fork. */
+#ifndef PST_BASE_CONFINE_H
+#define PST_BASE_CONFINE_H
+
+#include "common/base/err.h"
+
+#include <sys/types.h>
+
+enum {                            /* what a host lets us do */
+       PST_CAN_NO_NEW_PRIVS = 1,  /* no program gains rights by being started (setuid and file capabilities mean nothing) */
+       PST_CAN_LANDLOCK = 2,      /* no look into, no tracing of processes outside */
+       PST_CAN_SCOPE_SIGNALS = 4, /* no signal to processes outside (Landlock ABI 6) */
+       PST_CAN_MOUNTS = 8,        /* folders of its own: as root, or in a user namespace */
+       PST_CAN_PIDS = 16,         /* processes of its own, /proc too */
+       PST_CAN_USERS = 32         /* a user of its own: we are root */
+};
+
+#define PST_CONFINE_PATHS 24
+
+typedef struct pst_confine_wish {
+    const char *hide;                    /* a folder that is hidden, or NULL */
+    const char *keep[PST_CONFINE_PATHS]; /* folders below it that stay, as they are */
+    int n_keep;
+    int64_t file_bytes_max; /* RLIMIT_FSIZE; 0 = none */
+    int64_t processes_max;  /* RLIMIT_NPROC on top of what the user runs now; 0 = none */
+} pst_confine_wish;
+
+typedef struct pst_confine {
+    unsigned can;
+    uid_t uid;
+    gid_t gid;
+    pst_confine_wish wish;
+    char *paths; /* owned copies of the wish's */
+    const char *step;
+} pst_confine;
+
+/* Tried once a process in a child that ends at once; cheap afterwards. */
+unsigned pst_confine_probe(void);
+/* The words for doctor and logs: "no_new_privs, landlock, …". */
+void pst_confine_words(unsigned can, char *ret, size_t size);
+void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *ret);
+int pst_confine_enter(pst_confine *c);
+void pst_confine_done(pst_confine *c);
+
+#endif

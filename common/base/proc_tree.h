@@ -1,0 +1,19 @@
+/* proc_tree.h - the processes below one, however they were started: below a subreaper nothing can leave the tree. Read from /proc.
+ * @thread any. */
+#ifndef PST_BASE_PROC_TREE_H
+#define PST_BASE_PROC_TREE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+typedef struct pst_tree {
+    int processes;      /* zombies not counted */
+    double cpu_seconds; /* of those that live, and of their reaped children */
+    int64_t rss_bytes;
+    int64_t own_bytes; /* of it, what no other process shares: the sum is what they take together, about */
+} pst_tree;
+
+/* Looks at every living descendant of pid; with sig != 0 signals each. */
+void pst_tree_walk(pid_t pid, int sig, pst_tree *ret_sum);
+
+#endif
