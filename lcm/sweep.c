@@ -30,11 +30,10 @@ static int kill_below_keeper(const pst_run_owner *o)
 {
     if (!pst_proc_alive(o->keeper_pid, o->keeper_start_time))
         return 0;
-    pst_tree t;
-    pst_tree_walk(o->keeper_pid, SIGKILL, &t);
-    if (!t.processes)
+    int n = pst_tree_kill(o->keeper_pid);
+    if (!n)
         kill(o->keeper_pid, SIGKILL);
-    return t.processes + 1;
+    return n + 1;
 }
 
 static int kill_cgroup(const char *run_dir)

@@ -302,29 +302,22 @@ void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *r
                      .uid = geteuid(),
                      .gid = getegid(),
                      .wish = {.file_bytes_max = wish->file_bytes_max, .processes_max = wish->processes_max}};
-    size_t bytes = 1;
-    for (int i = 0; i < wish->n_keep; i++)
-        bytes += strlen(wish->keep[i]) + 1;
-    bytes += wish->hide ? strlen(wish->hide) + 1 : 0;
-    char *p = c.paths = pst_alloc(bytes);
-    if (wish->hide) {
-        c.wish.hide = strcpy(p, wish->hide);
-        p += strlen(p) + 1;
-    }
+    c.wish.hide = wish->hide ? pst_strdup(wish->hide) : NULL;
     for (int i = 0; i < wish->n_keep; i++) {
         bool inside = false; /* of another that stays: it comes along */
         for (int k = 0; k < wish->n_keep && !inside; k++)
             inside = k != i && is_below(wish->keep[i], wish->keep[k]) && (strcmp(wish->keep[i], wish->keep[k]) != 0 || k < i);
         if (inside || !wish->hide || !is_below(wish->keep[i], wish->hide) || !strcmp(wish->keep[i], wish->hide))
             continue;
-        c.wish.keep[c.wish.n_keep++] = strcpy(p, wish->keep[i]);
-        p += strlen(p) + 1;
+        c.wish.keep[c.wish.n_keep++] = pst_strdup(wish->keep[i]);
     }
     *ret = c;
 }
 
 void pst_confine_done(pst_confine *c)
 {
-    free(c->paths);
-    c->paths = NULL;
+    free((char *)c->wish.hide);
+    for (int i = 0; i < c->wish.n_keep; i++)
+        free((char *)c->wish.keep[i]);
+    memset(&c->wish, 0, sizeof c->wish);
 }

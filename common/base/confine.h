@@ -31,15 +31,14 @@ typedef struct pst_confine_wish {
     const char *keep[PST_CONFINE_PATHS]; /* folders below it that stay, as they are */
     int n_keep;
     int64_t file_bytes_max; /* RLIMIT_FSIZE; 0 = none */
-    int64_t processes_max;  /* RLIMIT_NPROC on top of what the user runs now; 0 = none */
+    int64_t processes_max;  /* RLIMIT_NPROC, over all that the user runs; 0 = none */
 } pst_confine_wish;
 
 typedef struct pst_confine {
     unsigned can;
     uid_t uid;
     gid_t gid;
-    pst_confine_wish wish;
-    char *paths; /* owned copies of the wish's */
+    pst_confine_wish wish; /* with strings of its own */
     const char *step;
 } pst_confine;
 

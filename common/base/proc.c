@@ -70,6 +70,22 @@ bool pst_proc_alive(pid_t pid, int64_t start_time)
     return start_time && pst_proc_start_time(pid) == start_time;
 }
 
+int pst_proc_count(uid_t user)
+{
+    DIR *d = opendir("/proc");
+    int count = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        char path[64];
+        snprintf(path, sizeof path, "%.20s/task", e->d_name);
+        if (isdigit((unsigned char)e->d_name[0]) && !fstatat(dirfd(d), path, &st, 0) && st.st_uid == user)
+            count += (int)st.st_nlink - 2; /* a folder a thread */
+    }
+    if (d)
+        closedir(d);
+    return count;
+}
+
 int pst_proc_group_count(pid_t pgid)
 {
     DIR *d = opendir("/proc");

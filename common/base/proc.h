@@ -10,6 +10,7 @@ int64_t pst_proc_start_time(pid_t pid); /* clock ticks since boot (/proc/<pid>/s
 bool pst_proc_alive(pid_t pid, int64_t start_time); /* that very process, not a zombie */
 /* Processes of a process group that live (zombies not counted). */
 int pst_proc_group_count(pid_t pgid);
+int pst_proc_count(uid_t user);   /* threads that this user runs now: what RLIMIT_NPROC counts */
 pid_t pst_proc_parent(pid_t pid); /* 0 = no such process */
 /* Sends sig to every process whose environment holds the string "name=value", that was started at not_before (as pst_proc_start_time) or
  * later and is our user's; never to ourselves and what is above us. Returns how many there were. */

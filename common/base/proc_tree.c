@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WAY_MAX 512 /* ancestors */
+#define WAY_MAX     512 /* ancestors */
+#define STOP_ROUNDS 50
 
 typedef enum { UNKNOWN = 0, OUTSIDE, BELOW } verdict;
 
@@ -133,4 +134,16 @@ void pst_tree_walk(pid_t pid, int sig, pst_tree *ret_sum)
     free(at);
     if (ret_sum)
         *ret_sum = sum;
+}
+
+int pst_tree_kill(pid_t pid)
+{
+    pst_tree t;
+    pst_tree_walk(pid, SIGSTOP, &t);
+    for (int before = -1, rounds = 0; t.processes > before && rounds < STOP_ROUNDS; rounds++) {
+        before = t.processes;
+        pst_tree_walk(pid, SIGSTOP, &t);
+    }
+    pst_tree_walk(pid, SIGKILL, &t);
+    return t.processes;
 }

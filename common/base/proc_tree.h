@@ -15,5 +15,8 @@ typedef struct pst_tree {
 
 /* Looks at every living descendant of pid; with sig != 0 signals each. */
 void pst_tree_walk(pid_t pid, int sig, pst_tree *ret_sum);
+/* SIGKILL to every descendant of pid. They are stopped first, all of them: what forks faster than it is killed could go on for ever. Returns
+ * how many there were; ask again until it says 0. */
+int pst_tree_kill(pid_t pid);
 
 #endif

@@ -1,6 +1,8 @@
 /* doctor.c - `penstock doctor`: what works from here, what does not, and the one command or sentence that cures it.
  * Each check is a function that answers OK, WARN or FAIL; nothing is changed on the computer. */
+#include "common/base/cgroup.h"
 #include "common/base/clock.h"
+#include "common/base/confine.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -182,6 +184,29 @@ static void check_java(doctor *d)
     free(script);
 }
 
+/* What a job on this computer is kept from, and by what (common/base/confine.h, cgroup.h). */
+static void check_isolation(doctor *d)
+{
+    char words[300], groups[200] = "", found[700], name[64];
+    unsigned can = pst_confine_probe();
+    pst_cgroup g;
+    pst_confine_words(can, words, sizeof words);
+    snprintf(name, sizeof name, "penstock-doctor-%d", (int)getpid());
+    pst_cgroup_make(name, &g);
+    pst_cgroup_close(&g);
+    pst_cgroup_remove(&g);
+    snprintf(groups, sizeof groups, "%s%s%s%s", g.have & PST_CGROUP_MEMORY ? " memory" : "",
+             g.have & PST_CGROUP_PROCESSES ? " processes" : "", g.have & PST_CGROUP_CPUS ? " cpus" : "",
+             g.have & PST_CGROUP_KILL ? " a certain end" : "");
+    snprintf(found, sizeof found, "%s: %s; control groups:%s", can & PST_CAN_NO_NEW_PRIVS ? "user" : "none", *words ? words : "nothing",
+             *groups ? groups : " none (limits are looked at by the supervisor)");
+    unsigned all = PST_CAN_NO_NEW_PRIVS | PST_CAN_LANDLOCK | PST_CAN_MOUNTS;
+    tell(d, (can & all) == all ? OK : WARN, "isolation", found,
+         "a job here can read more than its own folders; run only your own, or allow Landlock and user namespaces");
+    if (geteuid() == 0)
+        tell(d, WARN, "user", "the platform runs as root, and so does each job", "run `penstock up` as a user of its own");
+}
+
 static void check_clock(doctor *d)
 {
     if (!d->broker || d->s->embedded)
@@ -217,8 +242,8 @@ static int doctor_run(int argc, char **argv)
         rc = pst_err_exit(&err);
     } else {
         doctor d = {.c = c, .s = &s, .json = s.json ? json_array() : NULL};
-        void (*const checks[])(doctor *) = {check_client, check_broker,    check_topics,      check_registry, check_store,
-                                            check_disk,   check_processor, check_onnxruntime, check_java,     check_clock};
+        void (*const checks[])(doctor *) = {check_client,    check_broker,      check_topics, check_registry, check_store,    check_disk,
+                                            check_processor, check_onnxruntime, check_java,   check_clock,    check_isolation};
         for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
             checks[i](&d);
         if (d.json) {

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
+#include "common/base/proc.h"
 #include "common/base/proc_tree.h"
 
 #include <dirent.h>
@@ -44,7 +45,8 @@ static int choose_level(const pst_run *r, unsigned can, pst_isolation *ret, pst_
 /* A custom learner sees of the platform's folders its own. The built-in one is the platform's own program and reads the run dir. */
 static void plan(const pst_run *r, unsigned can, pst_box *b)
 {
-    pst_confine_wish w = {.file_bytes_max = b->storage_bytes};
+    pst_confine_wish w = {.file_bytes_max = b->storage_bytes,
+                          .processes_max = b->watch_processes ? pst_proc_count(geteuid()) + PST_BOX_PROCESSES_MAX : 0};
     const char *keep[] = {r->code_dir, r->data_dir, r->job_state_dir, r->log_dir, r->checkpoint_dir, r->result_dir, r->result_bucket_dir};
     /* The bucket of a job without a store of its own is the job's whole folder, with what other processes of it are given. */
     size_t n = strcmp(r->result_bucket_dir, r->checkpoint_dir) != 0 &&

@@ -16,7 +16,7 @@
 static void sweep(void)
 {
     for (;;) {
-        pst_tree_walk(getpid(), SIGKILL, NULL);
+        pst_tree_kill(getpid());
         pid_t pid;
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
             ;

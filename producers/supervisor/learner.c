@@ -317,7 +317,7 @@ static void enforce(learner *l, int64_t now)
     l->next_kill_us = now + KILL_EVERY_US;
     kill(-l->pid, SIGKILL);
     pst_box_kill(&l->box);
-    pst_tree_walk(getpid(), SIGKILL, NULL);
+    pst_tree_kill(getpid());
 }
 
 static void sample(learner *l)
@@ -401,7 +401,7 @@ static void open_files(learner *l)
     l->files[1] = pst_metric_file_new(path, on_file_point, l);
     free(path);
     path = pst_fs_join(r->own_log_dir, "training-log.txt");
-    l->tee = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    l->tee = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     free(path);
 }
 

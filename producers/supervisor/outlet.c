@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define ANSWERS_US  3000000 /* a broker that acknowledged something so long ago is there */
+#define COMPLAIN_US 10000000
 #define STATE_MAGIC 0x31746c74756f7370ull
 
 typedef struct item {
@@ -52,9 +53,10 @@ struct pst_outlet {
     pthread_cond_t changed;
     pthread_t thread;
     bool stop;
-    list reports, memory; /* waiting */
-    list flight;          /* sent, oldest first; acknowledged ones stay until they are at the head */
-    size_t segment_left;  /* unfinished items of the spool segment that was loaded */
+    list reports, memory;              /* waiting */
+    list flight;                       /* sent, oldest first; acknowledged ones stay until they are at the head */
+    int64_t complained_us, complaints; /* what goes on going wrong is logged once in a while */
+    size_t segment_left;               /* unfinished items of the spool segment that was loaded */
     int64_t acked, dropped;
     int64_t acked_us;                         /* when the last was; monotonic */
     int64_t unspooled_lines, unspooled_bytes; /* the disk was full: told as a gap */
@@ -101,6 +103,20 @@ static item *item_new(int kind, const void *data, size_t len)
     return it;
 }
 
+/* With the lock held. */
+static void complain(pst_outlet *o, const pst_err *err)
+{
+    int64_t now = pst_mono_us();
+    o->complaints++;
+    if (o->complained_us && now - o->complained_us < COMPLAIN_US)
+        return;
+    if (o->complaints > 1)
+        pst_log(PST_LOG_ERROR, "supervisor", "event=again times=%lld", (long long)o->complaints - 1);
+    pst_log_err("supervisor", err);
+    o->complained_us = now;
+    o->complaints = 0;
+}
+
 /* ---- pushing (main thread) -------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. */
@@ -112,7 +128,7 @@ static void enqueue(pst_outlet *o, int kind, const void *data, size_t len)
     }
     pst_err err = {0};
     if (pst_spool_append(o->spool, kind, kind == PST_OUTLET_LOG, data, len, &err) < 0) {
-        pst_log_err("supervisor", &err);
+        complain(o, &err);
         o->unspooled_lines++;
         o->unspooled_bytes += (int64_t)len;
         o->dropped++;
@@ -255,7 +271,7 @@ static void load_segment(pst_outlet *o)
     uint64_t first = pst_spool_first(o->spool), number;
     size_t skip = first == o->st->segment ? o->st->done : 0;
     if (pst_spool_take(o->spool, skip, load_item, &l, &number, &lost, &err) < 0) {
-        pst_log_err("supervisor", &err);
+        complain(o, &err);
         return;
     }
     o->st->segment = number;
@@ -385,7 +401,9 @@ static bool send_some(pst_outlet *o, pst_buf *scratch)
         pst_err err = {0};
         if (o->conf.sink.send(o->conf.sink.arg, (pst_outlet_kind)it->kind, o->key, scratch->data, scratch->len, it, &err) == 0)
             continue;
-        pst_log_err("supervisor", &err);
+        pthread_mutex_lock(&o->lock);
+        complain(o, &err);
+        pthread_mutex_unlock(&o->lock);
         if (err.cls == PST_CLASS_DATA) {
             outcome u = {.o = o};
             on_done(&u, it, PST_EINVAL);

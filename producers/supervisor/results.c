@@ -17,12 +17,16 @@
 #define MODEL_INFO_MAX (4 << 20)
 #define LOG_FILE_MAX   (256ll << 20)
 
-static int copy_file(const char *from, const char *to)
+/* The folders are the learner's: it may have put links there, or a link in a folder's place, to have us read or write what it cannot. So
+ * everything is opened from a folder that it cannot replace, without following any link. */
+static int copy_file(int from, int to, const char *name)
 {
     struct stat st;
-    int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), out = -1, rc = -1;
-    if (in >= 0 && fstat(in, &st) == 0 && S_ISREG(st.st_mode))
-        out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int in = openat(from, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), out = -1, rc = -1;
+    if (in >= 0 && fstat(in, &st) == 0 && S_ISREG(st.st_mode)) {
+        unlinkat(to, name, 0);
+        out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    }
     if (out >= 0) {
         off_t left = st.st_size < LOG_FILE_MAX ? st.st_size : LOG_FILE_MAX;
         ssize_t n = 1;
@@ -30,43 +34,59 @@ static int copy_file(const char *from, const char *to)
             left -= n;
         rc = left ? -1 : 0;
     }
+    int why = errno;
     if (in >= 0)
         close(in);
     if (out >= 0)
         close(out);
+    errno = why;
     return rc;
 }
 
-static void copy_folder(pst_run *r, const char *from, const char *to)
+static void copy_folder(pst_run *r, int from, int to)
 {
-    DIR *d = opendir(from);
+    DIR *d = from < 0 ? NULL : fdopendir(from);
+    if (!d && from >= 0)
+        close(from);
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         if (*e->d_name == '.' || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
             continue;
-        char *a = pst_fs_join(from, e->d_name), *b = pst_fs_join(to, e->d_name);
-        if (copy_file(a, b) < 0)
+        if (copy_file(dirfd(d), to, e->d_name) < 0)
             pst_run_say(r, "could not keep the log file %s with the results: %s", e->d_name, strerror(errno));
-        free(a);
-        free(b);
     }
     if (d)
         closedir(d);
 }
 
+/* A folder of ours, and below it without links. */
+static int open_below(const char *dir, const char *name)
+{
+    int at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -1;
+    if (at >= 0) {
+        fd = pst_fs_open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+        close(at);
+    }
+    return fd;
+}
+
 /* FfDL's layout: <result>/learner-N/ holds training-log.txt, evaluation-metrics.txt and other files of LOG_DIR. */
 void pst_run_keep_logs(pst_run *r)
 {
-    char *to = pst_fs_join(r->result_dir, r->spec.process);
-    pst_err err = {0};
-    if (pst_fs_mkdirs(to, 0700, &err) < 0) {
-        pst_run_say(r, "%s", err.text);
+    char *made = pst_fs_join(r->result_dir, r->spec.process), *own = pst_fs_join("logs", r->spec.process);
+    if (mkdir(made, 0700) < 0 && errno != EEXIST)
+        pst_run_say(r, "the logs are not kept with the results: cannot make %s: %s", made, strerror(errno));
+    int to = open_below(r->result_dir, r->spec.process);
+    if (to < 0) {
+        pst_run_say(r, "the logs are not kept with the results: %s is no folder that can be written", made);
     } else {
         if (r->spec.learner_id == 1)
-            copy_folder(r, r->log_dir, to);
-        copy_folder(r, r->own_log_dir, to);
+            copy_folder(r, open_below(r->job_state_dir, "logs"), to);
+        copy_folder(r, open_below(r->job_state_dir, own), to);
+        close(to);
     }
-    free(to);
+    free(own);
+    free(made);
 }
 
 /* model.json beside the model: fields of ModelEvent that only the learner knows. Unknown fields are left alone: it is the user's file. */

@@ -436,6 +436,36 @@ static void test_run_learner_is_kept_from_the_platforms_files_and_processes(void
     prctl(PR_SET_DUMPABLE, 1);
 }
 
+/* Links in a learner's folders do not make the supervisor, which sees everything, read or write for it. */
+static void test_run_links_do_not_lend_the_supervisors_sight(void **state)
+{
+    world *w = *state;
+    char *secret = pst_fs_join(w->dir, "token.txt"), *written = pst_fs_join(w->dir, "planted.txt");
+    char *got = pst_fs_join(w->dir, "jobs/training-unit/results/learner-1/token.txt");
+    assert_int_equal(pst_fs_write_atomic(secret, "canary", 6, 0600, NULL), 0);
+    char *command = pst_sprintf("mv $LOG_DIR/learner-1 $LOG_DIR/old; ln -s %s $LOG_DIR/learner-1; echo x > $LOG_DIR/planted.txt; %s",
+                                w->dir, "[ \"$LINK_RESULTS\" ] && ln -s $OUT $RESULT_DIR/learner-1; exit 0");
+    run(w, command, NULL, NULL);
+    assert_false(pst_fs_exists(got));
+    char *old = pst_fs_join(w->run_dir, "exit.json"), *told = pst_fs_join(w->run_dir, "published");
+    char *results = pst_fs_join(w->dir, "jobs/training-unit/results/learner-1"),
+         *extra = pst_sprintf("penstock: {env: {LINK_RESULTS: 1, OUT: %s}}\n", w->dir);
+    unlink(old);
+    unlink(told);
+    assert_int_equal(pst_fs_remove_tree(results, NULL), 0);
+    run(w, command, extra, NULL);
+    assert_false(pst_fs_exists(written));
+    assert_non_null(line_with(w, "the logs are not kept with the results"));
+    free(extra);
+    free(results);
+    free(old);
+    free(told);
+    free(command);
+    free(got);
+    free(written);
+    free(secret);
+}
+
 static void test_run_memory_limit_is_kept_and_named(void **state)
 {
     world *w = *state;
@@ -666,6 +696,7 @@ int main(void)
         RUN(test_run_flood_is_bounded_and_the_gap_told),
         RUN(test_run_flood_loses_no_metric_no_checkpoint_and_not_the_end),
         RUN(test_run_learner_is_kept_from_the_platforms_files_and_processes),
+        RUN(test_run_links_do_not_lend_the_supervisors_sight),
         RUN(test_run_memory_limit_is_kept_and_named),
         RUN(test_run_storage_limit_is_kept_and_named),
         RUN(test_run_isolation_that_cannot_be_had_is_an_error),
