@@ -109,6 +109,9 @@ typedef struct pst_consumer_opts {
     bool report_eof;
     const char *instance_id;   /* static membership; NULL = dynamic */
     size_t inflight_bytes_max; /* librdkafka's queue; 0 = 64 MiB */
+    /* The coordinator keeps the consumer waiting (why), and has answered (NULL). On the consumer's thread, inside its calls; may be NULL. */
+    void (*on_wait)(void *arg, const char *why);
+    void *arg;
 } pst_consumer_opts;
 
 typedef struct pst_poll {
@@ -131,9 +134,21 @@ int pst_consumer_commit(pst_consumer *c, const pst_batch *b, pst_err *err);
  * Ignored for a partition that is not assigned (any more) and beyond what was handed out since it was. */
 void pst_consumer_mark(pst_consumer *c, const char *topic, int32_t partition, int64_t next_offset);
 int pst_consumer_commit_marked(pst_consumer *c, pst_err *err);
-int pst_consumer_rewind(pst_consumer *c, pst_err *err); /* back to the committed offsets of the assignment */
+/* Moves. One that fails leaves the position unknown: this and every later call gives PST_ESTATE, FATAL, until the consumer is opened anew. */
+int pst_consumer_rewind(pst_consumer *c, pst_err *err); /* back to the committed offsets of the assignment; spoils an open round */
 int pst_consumer_pause(pst_consumer *c, bool pause);    /* all assigned partitions; keep polling meanwhile */
+/* Marks behind the target are lowered to it. In a round of pst_txn: never forward (PST_ESTATE), and behind what was sent it spoils the round. */
 int pst_consumer_seek(pst_consumer *c, const char *topic, int32_t partition, int64_t offset, pst_err *err);
+/* This record cannot be used now: its partition alone stands at it and is paused, for wait_ms, twice as long each time in a row that it is held
+ * there, wait_max_ms at most. The others go on. A partition that was taken away meanwhile is left to its new owner. */
+int pst_consumer_hold(pst_consumer *c, const char *topic, int32_t partition, int64_t offset, int wait_ms, int wait_max_ms, pst_err *err);
+bool pst_consumer_holds(const pst_consumer *c); /* any */
+bool pst_consumer_held(pst_consumer *c, const char *topic, int32_t partition);
+/* Serves the group while the records of the last poll are still in use; the consumer has to be paused. ret_lost as in pst_batch: what is made of
+ * those records must be thrown away. < 0 as pst_consumer_poll. */
+int pst_consumer_serve(pst_consumer *c, int timeout_ms, bool *ret_lost, pst_err *err);
+/* At its end a static member leaves the group, too: its partitions go to others at once instead of after session.timeout.ms. */
+void pst_consumer_leave(pst_consumer *c);
 /* Partitions now assigned; ret_ranges[i].from = position. Returns the count. */
 size_t pst_consumer_assignment(pst_consumer *c, pst_range *ret_ranges, size_t max);
 /* Changes whenever partitions are taken away. */
@@ -200,6 +215,7 @@ int pst_publish(const pst_bus_conf *conf, const pst_out *out, int timeout_ms, in
  *       PST_EAGAIN   nothing happened: everything since begin was aborted and the consumer is rewound to its committed offsets;
  *                    drop in-memory effects of the round and go on
  *       PST_EFENCED  another instance with this id was seen twice to take over: stop (service exits, standby waits)
+ *       PST_ESTATE   the consumer's position is not known any more: open both anew
  *       PST_ESTOPPED told to stop while the broker is away: the fate is found out by the next start
  *       other        FATAL (authorisation) */
 typedef enum { PST_TXN_EXACTLY_ONCE = 0, PST_TXN_AT_LEAST_ONCE } pst_txn_mode;
@@ -214,6 +230,10 @@ int pst_txn_new(const pst_bus_conf *conf, const char *transactional_id, pst_txn_
 void pst_txn_expect(pst_txn *t, const char *topic);
 /* Waits through outages (returns PST_ESTOPPED when told to stop). PST_EFENCED and PST_EAUTH as for commit. */
 int pst_txn_begin(pst_txn *t, pst_err *err);
+/* What is sent from here on is made of this record of the consumer (borrowed; NULL = of none). The round then commits only if a mark behind it
+ * is set: nothing is sent twice because an offset was forgotten. */
+void pst_txn_of(pst_txn *t, const pst_record *r);
+int pst_txn_timeout_ms(const pst_txn *t);                       /* the broker aborts a round that is older */
 int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err); /* PST_ELIMIT/DATA: record too large, the round is unharmed */
 /* What was learnt about the largest record that a topic takes is forgotten: its setting may have been changed. */
 void pst_txn_forget_limit(pst_txn *t, const char *topic);

@@ -1,5 +1,4 @@
-/* bus_assign.c - which partitions a consumer has, where it stands in each, and the moves between: rebalances, assignment without a group,
- * marks, rewinding, seeking.
+/* bus_assign.c - which partitions a consumer has: rebalances, assignment without a group. Where it stands in each is in bus_place.c.
  *
  * The rule that keeps commits right: offsets are sent only for partitions that are assigned now, and never beyond what was handed out since
  * they were assigned. A partition that was taken away and given back starts afresh. */
@@ -11,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POSITION_UNKNOWN (-2) /* after a seek to a logical offset; -1 is "nothing was handed out yet" */
-#define CHECK_EVERY_US   (3 * 1000000LL)
-#define STEP_MS          2000 /* one blocking question to the broker; repeated while it is away */
+#define CHECK_EVERY_US (3 * 1000000LL)
 
 bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition)
 {
@@ -37,8 +34,16 @@ bus_part *bus_part_add(pst_consumer *c, const char *topic, int32_t partition)
 {
     c->parts = pst_realloc(c->parts, (c->n_parts + 1) * sizeof *c->parts);
     bus_part *p = &c->parts[c->n_parts++];
-    *p = (bus_part){
-        .topic = pst_strdup(topic), .partition = partition, .base = -1, .next = -1, .to = -1, .marked = -1, .committed = -1, .from = -1};
+    *p = (bus_part){.topic = pst_strdup(topic),
+                    .partition = partition,
+                    .base = -1,
+                    .next = -1,
+                    .to = -1,
+                    .marked = -1,
+                    .owed = -1,
+                    .committed = -1,
+                    .from = -1,
+                    .assigned_us = pst_mono_us()};
     return p;
 }
 
@@ -66,6 +71,8 @@ void bus_parts_clear(pst_consumer *c)
 /* Records of this very poll whose partition went away while it gathered them: the new owner reads them. */
 static void drop_gathered(pst_consumer *c)
 {
+    if (c->serving)
+        return; /* somebody reads them; what was made of them is thrown away, since the batch is lost */
     size_t kept = 0;
     c->bytes = 0;
     for (size_t i = 0; i < c->n; i++) {
@@ -81,38 +88,43 @@ static void drop_gathered(pst_consumer *c)
 }
 
 /* Partitions without a committed offset start at a time. Asks until the broker answers: without the answer any start would be wrong. */
-static void start_at_time(pst_consumer *c, rd_kafka_topic_partition_list_t *list)
+static int start_at_time(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
 {
     bool known = false;
-    while (!pst_stop_requested()) {
-        if (!known) {
-            known = rd_kafka_committed(c->rk, list, STEP_MS) == RD_KAFKA_RESP_ERR_NO_ERROR;
-            for (int i = 0; known && i < list->cnt; i++)
-                known = !list->elems[i].err;
-            if (!known) {
-                pst_sleep_ms(100);
-                continue;
-            }
-        }
+    bus_wait w = {.what = "start_offsets"};
+    int rc = 0;
+    while (rc == 0) {
+        rd_kafka_resp_err_t code = known ? 0 : rd_kafka_committed(c->rk, list, BUS_STEP_MS);
+        for (int i = 0; !known && !code && i < list->cnt; i++)
+            code = list->elems[i].err;
+        known = !code;
         rd_kafka_topic_partition_list_t *fresh = rd_kafka_topic_partition_list_new(list->cnt);
-        for (int i = 0; i < list->cnt; i++) {
+        for (int i = 0; known && i < list->cnt; i++) {
             if (list->elems[i].offset < 0)
                 rd_kafka_topic_partition_list_add(fresh, list->elems[i].topic, list->elems[i].partition);
         }
-        int rc = fresh->cnt ? bus_offsets_at(c->rk, NULL, fresh, c->opts.start_ms, STEP_MS, NULL) : 0;
-        for (int i = 0; !rc && i < fresh->cnt; i++)
+        pst_err e = {0};
+        if (fresh->cnt && bus_offsets_at(c->rk, NULL, fresh, c->opts.start_ms, BUS_STEP_MS, &e) < 0)
+            code = e.native ? (rd_kafka_resp_err_t)e.native : RD_KAFKA_RESP_ERR__TIMED_OUT;
+        for (int i = 0; !code && i < fresh->cnt; i++)
             rd_kafka_topic_partition_list_find(list, fresh->elems[i].topic, fresh->elems[i].partition)->offset = fresh->elems[i].offset;
         rd_kafka_topic_partition_list_destroy(fresh);
-        if (!rc)
-            return;
-        pst_sleep_ms(100);
+        if (!code)
+            break;
+        rc = bus_wait_more(c, &w, code, err);
     }
+    bus_wait_over(c, &w);
+    return rc;
 }
 
 static void on_assign(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bool cooperative)
 {
-    if (c->opts.start == PST_START_TIMESTAMP && list->cnt)
-        start_at_time(c, list);
+    pst_err err = {0};
+    if (c->opts.start == PST_START_TIMESTAMP && list->cnt && start_at_time(c, list, &err) < 0) {
+        bus_consumer_astray(c, &err, NULL);
+        rd_kafka_assign(c->rk, NULL);
+        return;
+    }
     if (cooperative) {
         rd_kafka_error_t *e = rd_kafka_incremental_assign(c->rk, list);
         if (e)
@@ -132,6 +144,7 @@ static void on_assign(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bo
 
 static void on_revoke(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bool cooperative)
 {
+    bus_consumer_unpause(c);
     for (int i = 0; i < list->cnt; i++)
         bus_part_remove(c, list->elems[i].topic, list->elems[i].partition);
     if (cooperative) {
@@ -163,6 +176,7 @@ void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         on_revoke(c, list, cooperative);
     } else {
+        bus_consumer_unpause(c);
         bus_parts_clear(c);
         drop_gathered(c);
         c->lost = true;
@@ -171,14 +185,6 @@ void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
 }
 
 /* ---- without a group ------------------------------------------------------------------------------------------------------------ */
-
-static int64_t native_offset(int64_t offset)
-{
-    return offset == PST_OFFSET_BEGINNING ? RD_KAFKA_OFFSET_BEGINNING
-           : offset == PST_OFFSET_END     ? RD_KAFKA_OFFSET_END
-           : offset <= PST_OFFSET_TAIL(0) ? RD_KAFKA_OFFSET_TAIL(PST_OFFSET_TAIL(0) - offset)
-                                          : offset;
-}
 
 static int list_topics(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
 {
@@ -207,7 +213,7 @@ int bus_assign_all(pst_consumer *c, pst_err *err)
             }
             p = bus_part_add(c, r->topic, r->partition);
             p->to = r->to;
-            p->from = native_offset(r->from);
+            p->from = bus_native_offset(r->from);
             if (r->to >= 0 && r->from >= 0 && r->from >= r->to)
                 p->eof = p->done = true; /* an empty range: nothing to fetch */
             else
@@ -263,169 +269,7 @@ void bus_check_ranges(pst_consumer *c)
     c->checked = true;
 }
 
-/* ---- marks ------------------------------------------------------------------------------------------------------------------------ */
-
-void pst_consumer_mark(pst_consumer *c, const char *topic, int32_t partition, int64_t next_offset)
-{
-    bus_part *p = bus_part_find(c, topic, partition);
-    if (!p || (p->next >= 0 && next_offset > p->next) || (p->next < 0 && c->group)) {
-        /* Of a partition that was taken away, or of its earlier life here: those records come again, to whoever has it now. */
-        pst_log(PST_LOG_DEBUG, "bus", "event=mark_ignored topic=%s partition=%d offset=%lld", topic, partition, (long long)next_offset);
-        return;
-    }
-    p->marked = next_offset;
-}
-
-rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c)
-{
-    rd_kafka_topic_partition_list_t *list = NULL;
-    for (size_t i = 0; i < c->n_parts; i++) {
-        const bus_part *p = &c->parts[i];
-        if (p->marked < 0)
-            continue;
-        if (!list)
-            list = rd_kafka_topic_partition_list_new((int)c->n_parts);
-        rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = p->marked;
-    }
-    return list;
-}
-
-void bus_consumer_unmark(pst_consumer *c)
-{
-    for (size_t i = 0; i < c->n_parts; i++)
-        c->parts[i].marked = -1;
-}
-
-void bus_consumer_committed(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets)
-{
-    for (int i = 0; offsets && i < offsets->cnt; i++) {
-        bus_part *p = bus_part_find(c, offsets->elems[i].topic, offsets->elems[i].partition);
-        if (p)
-            p->committed = offsets->elems[i].offset;
-    }
-}
-
-/* ---- moves -------------------------------------------------------------------------------------------------------------------------- */
-
-/* Seeks what is in the list; partitions whose fetching has not begun yet are told by a new assignment instead of waited for. */
-static int seek_list(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
-{
-    if (!list->cnt)
-        return 0;
-    rd_kafka_error_t *e = rd_kafka_seek_partitions(c->rk, list, 10000);
-    if (e)
-        return bus_err_take(err, c->conf, e, "cannot seek");
-    for (int i = 0; i < list->cnt; i++) {
-        const rd_kafka_topic_partition_t *tp = &list->elems[i];
-        if (tp->err && tp->err != RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) /* unknown: taken away meanwhile */
-            return bus_err(err, c->conf, tp->err, NULL, "cannot seek %s[%d] to %lld", tp->topic, tp->partition, (long long)tp->offset);
-    }
-    return 0;
-}
-
-/* Committed offsets of the assignment into list (RD_KAFKA_OFFSET_INVALID = none). Asks until answered or told to stop. */
-static int fetch_committed(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
-{
-    enum { TELL_US = 10000000 };
-    for (int64_t begun = pst_mono_us(), told = begun, now;;) {
-        rd_kafka_resp_err_t code = rd_kafka_committed(c->rk, list, STEP_MS);
-        for (int i = 0; !code && i < list->cnt; i++)
-            code = list->elems[i].err;
-        if (!code)
-            return 0;
-        pst_err_class cls;
-        int rc = bus_code(code, &cls);
-        if (cls == PST_CLASS_FATAL)
-            return bus_err(err, c->conf, code, NULL, "cannot read the committed offsets of group %s", c->group);
-        if (pst_stop_requested())
-            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "kafka", rc, "told to stop while the broker is away");
-        if ((now = pst_mono_us()) - told > TELL_US) {
-            pst_log(PST_LOG_WARN, "bus", "event=waiting_for_committed_offsets group=%s why=%s seconds=%lld", c->group,
-                    rd_kafka_err2name(code), (long long)((now - begun) / 1000000));
-            told = now;
-        }
-        pst_sleep_ms(100);
-    }
-}
-
-int pst_consumer_rewind(pst_consumer *c, pst_err *err)
-{
-    int rc = 0;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1),
-                                    *seeks = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
-    for (size_t i = 0; i < c->n_parts; i++)
-        rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
-    if (c->group && list->cnt) {
-        rc = fetch_committed(c, list, err);
-        if (rc < 0)
-            goto out;
-    }
-    for (int i = 0; i < list->cnt; i++) {
-        const rd_kafka_topic_partition_t *tp = &list->elems[i];
-        bus_part *p = bus_part_find(c, tp->topic, tp->partition);
-        int64_t target = c->group ? tp->offset : -1;
-        p->marked = -1;
-        if (target >= 0)
-            p->committed = target;
-        else
-            target = p->base; /* nothing committed: where this life of the partition began, wherever "latest" is by now */
-        if (p->next == -1 || target < 0 || p->next == target)
-            continue; /* nothing was handed out since it was assigned: it stands where it should */
-        rd_kafka_topic_partition_list_add(seeks, tp->topic, tp->partition)->offset = target;
-    }
-    rc = seek_list(c, seeks, err);
-    if (rc < 0)
-        goto out;
-    for (int i = 0; i < seeks->cnt; i++) {
-        bus_part *p = bus_part_find(c, seeks->elems[i].topic, seeks->elems[i].partition);
-        p->next = seeks->elems[i].offset;
-        if (p->base > p->next)
-            p->base = p->next;
-        if (p->done && p->next < p->to) { /* it was paused for good */
-            p->done = false;
-            rd_kafka_topic_partition_list_t *one = rd_kafka_topic_partition_list_new(1);
-            rd_kafka_topic_partition_list_add(one, p->topic, p->partition);
-            rd_kafka_resume_partitions(c->rk, one);
-            rd_kafka_topic_partition_list_destroy(one);
-        }
-        p->eof = p->done;
-    }
-out:
-    rd_kafka_topic_partition_list_destroy(seeks);
-    rd_kafka_topic_partition_list_destroy(list);
-    return rc;
-}
-
-int pst_consumer_seek(pst_consumer *c, const char *topic, int32_t partition, int64_t offset, pst_err *err)
-{
-    bus_part *p = bus_part_find(c, topic, partition);
-    if (!p)
-        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_RETRY, "kafka", 0, "cannot seek %s[%d]: it is not assigned", topic, partition);
-    rd_kafka_topic_partition_list_t *one = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(one, topic, partition)->offset = native_offset(offset);
-    int rc = seek_list(c, one, err);
-    if (!rc) {
-        p->next = offset >= 0 ? offset : POSITION_UNKNOWN;
-        p->base = offset >= 0 ? offset : -1;
-        p->marked = -1;
-        p->eof = false;
-    }
-    rd_kafka_topic_partition_list_destroy(one);
-    return rc;
-}
-
-int pst_consumer_pause(pst_consumer *c, bool pause)
-{
-    c->paused = pause;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
-    for (size_t i = 0; i < c->n_parts; i++) {
-        if (!c->parts[i].done) /* those are paused for good */
-            rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
-    }
-    rd_kafka_resp_err_t code = !list->cnt ? 0 : pause ? rd_kafka_pause_partitions(c->rk, list) : rd_kafka_resume_partitions(c->rk, list);
-    rd_kafka_topic_partition_list_destroy(list);
-    return bus_code(code, NULL);
-}
+/* ---- looking ------------------------------------------------------------------------------------------------------------------------- */
 
 size_t pst_consumer_assignment(pst_consumer *c, pst_range *ret_ranges, size_t max)
 {

@@ -16,6 +16,7 @@
 #define COMMIT_WAIT_MS   10000
 #define CLOSE_WAIT_MS    10000
 #define CLOSE_HURRY_MS   1000
+#define LEAVE_WAIT_MS    3000
 #define INFLIGHT_DEFAULT (64u << 20)
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
@@ -45,11 +46,28 @@ static void clear_batch(pst_consumer *c)
     c->n = c->bytes = 0;
 }
 
+/* librdkafka's static members do not leave when they are closed (KIP-345), so that a restart costs no rebalance; those that unsubscribe do. The
+ * partitions are given back by the rebalance callback, the request follows by itself, and closing waits for its answer. */
+static void leave(pst_consumer *c)
+{
+    if (rd_kafka_unsubscribe(c->rk))
+        return;
+    for (int64_t until = pst_mono_us() + LEAVE_WAIT_MS * 1000LL; c->n_parts && pst_mono_us() < until;) {
+        rd_kafka_message_t *m = rd_kafka_consumer_poll(c->rk, 20);
+        if (m)
+            rd_kafka_message_destroy(m);
+    }
+}
+
 /* Runs on its own thread when the group must be left, since that may block: owns c. */
 static void close_and_free(void *arg)
 {
     pst_consumer *c = arg;
-    if (c->rk) {
+    if (c->rk && c->group && rd_kafka_fatal_error(c->rk, NULL, 0)) { /* it will not speak to the group again */
+        rd_kafka_destroy_flags(c->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    } else if (c->rk) {
+        if (c->group && c->leaves)
+            leave(c);
         if (c->group)
             rd_kafka_consumer_close(c->rk); /* calls bus_rebalance_cb here */
         rd_kafka_destroy(c->rk);
@@ -67,6 +85,12 @@ static void close_and_free(void *arg)
     free(c->group);
     pst_bus_conf_free(c->conf);
     free(c);
+}
+
+void pst_consumer_leave(pst_consumer *c)
+{
+    if (c)
+        c->leaves = true;
 }
 
 void pst_consumer_free(pst_consumer *c)
@@ -248,6 +272,11 @@ static bool take(pst_consumer *c, rd_kafka_message_t *m)
     return true;
 }
 
+void bus_consumer_event(pst_consumer *c, rd_kafka_message_t *m)
+{
+    take(c, m);
+}
+
 static int min_int(int64_t a, int64_t b)
 {
     return (int)(a < b ? a : b);
@@ -271,6 +300,12 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
     int64_t start = pst_mono_us(), oldest = 0;
     bool was_eof = all_eof(c);
     clear_batch(c);
+    if (c->health.fatal.code) { /* nothing that it could give would be from where it should be */
+        *ret_batch = (pst_batch){.lost = true};
+        return bus_health_take(&c->health, err);
+    }
+    if (c->release_us)
+        bus_consumer_release(c);
     memset(&c->health.last, 0, sizeof c->health.last);
     while (c->n < records_max && c->bytes < bytes_max) {
         int ms = wait_ms(c, how, start, oldest);
@@ -298,6 +333,8 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
     c->lost = false;
     if (!c->n && !c->group && !c->checked && !ret_batch->eof)
         bus_check_ranges(c);
+    if (!c->n && c->group && c->n_parts && !c->paused)
+        bus_check_start(c);
     if (c->n)
         return 0; /* an error, if there is one, is told by the next poll: it stays in health.fatal or repeats itself */
     return bus_health_take(&c->health, err);
@@ -395,8 +432,8 @@ int pst_consumer_commit_marked(pst_consumer *c, pst_err *err)
         return 0;
     int rc = commit(c, list, err);
     rd_kafka_topic_partition_list_destroy(list);
-    if (!rc)
-        bus_consumer_unmark(c);
+    for (size_t i = 0; !rc && i < c->n_parts; i++)
+        c->parts[i].marked = -1;
     return rc;
 }
 

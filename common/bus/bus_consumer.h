@@ -1,8 +1,14 @@
-/* bus_consumer.h - the consumer's state, shared by bus_consumer.c (polling, committing) and bus_assign.c (partitions, positions). */
+/* bus_consumer.h - the consumer's state, shared by bus_consumer.c (polling, committing), bus_assign.c (partitions), bus_place.c (positions, marks) and
+ * bus_wait.c (waits for the coordinator). */
 #ifndef PST_BUS_CONSUMER_H
 #define PST_BUS_CONSUMER_H
 
 #include "common/bus/bus_internal.h"
+
+typedef struct bus_wait { /* one wait for the coordinator; begins as {.what = …} */
+    const char *what;
+    int64_t begun_us, told_us;
+} bus_wait;
 
 struct pst_consumer {
     bus_health health; /* first: see bus_internal.h */
@@ -19,6 +25,13 @@ struct pst_consumer {
     bool checked;     /* all ranges are of partitions that exist */
     unsigned resets;  /* health.resets when last looked at */
     bool assigned, paused, lost, closing;
+    bool serving;           /* the records of the last poll are in use while the group is served */
+    bool leaves;            /* a static member that is to leave the group at its end */
+    bool round;             /* a transaction is open over what was handed out */
+    const char *spoiled;    /* why the open round cannot be committed; NULL = it can */
+    int64_t release_us;     /* when the first partition that is held goes on; 0 = none is held */
+    int64_t start_check_us; /* when bus_check_start looks again */
+    bus_wait start_wait;
 };
 
 bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition);
@@ -28,5 +41,15 @@ void bus_parts_clear(pst_consumer *c);
 void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque);
 int bus_assign_all(pst_consumer *c, pst_err *err); /* without a group */
 void bus_check_ranges(pst_consumer *c);            /* without a group, while nothing comes */
+int64_t bus_native_offset(int64_t offset);
+void bus_consumer_event(pst_consumer *c, rd_kafka_message_t *m); /* an error or an end; takes m */
+void bus_consumer_release(pst_consumer *c);                      /* partitions that were held long enough go on */
+void bus_consumer_unpause(pst_consumer *c);                      /* all, before they are taken away: librdkafka remembers */
+
+#define BUS_STEP_MS 2000 /* one blocking question to the broker; repeated while it is away */
+/* The question was answered by `code`: 0 ask again (it has waited a moment), < 0 give up. */
+int bus_wait_more(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, pst_err *err);
+void bus_wait_over(pst_consumer *c, bus_wait *w);
+void bus_check_start(pst_consumer *c); /* in a group, while nothing comes: says what holds partitions up */
 
 #endif

@@ -93,18 +93,29 @@ bool bus_destroy(rd_kafka_t *rk); /* bounded rd_kafka_destroy; NULL-safe; false 
 typedef struct bus_part {
     char *topic;
     int32_t partition;
-    int64_t base;      /* first offset handed out (or end seen) since assigned; -1 = none yet: where to go back to with nothing committed */
-    int64_t next;      /* offset after the last record handed out; -1 = none yet */
-    int64_t to;        /* exclusive end of a range; -1 = none */
-    int64_t marked;    /* offset to commit, -1 = none */
-    int64_t committed; /* last offset known to be committed, -1 = not known */
-    int64_t from;      /* where it was told to start (ranges) */
-    bool eof, done;    /* at its end now; reached `to` for good */
+    int64_t base;   /* first offset handed out (or end seen) since assigned; -1 = none yet: where to go back to with nothing committed */
+    int64_t next;   /* offset after the last record handed out; -1 = none yet */
+    int64_t to;     /* exclusive end of a range; -1 = none */
+    int64_t marked; /* offset to commit, -1 = none */
+    int64_t owed;   /* offset behind the last record for which the open round sent something, -1 = none */
+    int64_t assigned_us, held_until_us, hold_offset; /* held: paused alone at hold_offset until then; 0 = not */
+    int holds;                                       /* in a row at hold_offset */
+    int64_t committed;                               /* last offset known to be committed, -1 = not known */
+    int64_t from;                                    /* where it was told to start (ranges) */
+    bool eof, done;                                  /* at its end now; reached `to` for good */
 } bus_part;
 
 /* Offsets marked, as librdkafka's list (destroy it); NULL when nothing is marked. */
 rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c);
-void bus_consumer_unmark(pst_consumer *c);
+/* A round begins and ends: its marks and debts are forgotten. */
+void bus_consumer_begin(pst_consumer *c);
+void bus_consumer_end(pst_consumer *c);
+/* Something was sent for this record. */
+void bus_consumer_owe(pst_consumer *c, const char *topic, int32_t partition, int64_t offset);
+/* 0: every debt is paid by a mark; else why the round cannot be committed (PST_ESTATE, RETRY). */
+int bus_consumer_covered(const pst_consumer *c, pst_err *err);
+/* The position is not known any more: every later call says so. Returns PST_ESTATE, FATAL. */
+int bus_consumer_astray(pst_consumer *c, const pst_err *why, pst_err *err);
 /* Remembers that these offsets are committed. */
 void bus_consumer_committed(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets);
 rd_kafka_t *bus_consumer_native(pst_consumer *c);

@@ -106,6 +106,9 @@ int pst_txn_begin(pst_txn *t, pst_err *err)
             return txn_stopped(t, err);
     }
     t->open = true;
+    t->of = NULL;
+    if (t->consumer)
+        bus_consumer_begin(t->consumer);
     t->poison = TXN_OK;
     t->commit_tried = false;
     t->sends = 0;
@@ -144,6 +147,28 @@ void pst_txn_expect(pst_txn *t, const char *topic)
         pst_producer_expect(t->p, topic);
 }
 
+/* The topic may have more partitions than this producer has heard of: asks, and gives it the time to take the answer in. */
+static bool has_grown(pst_txn *t, const pst_out *out)
+{
+    int n = 0;
+    pst_err ignored = {0};
+    bool outdated = out->partition >= 0 && bus_partitions(t->p->rk, &t->p->health, out->topic, TXN_STEP_MS, &n, &ignored) == 0 &&
+                    out->partition < n && pst_mono_us() - t->begun_us < t->timeout_ms * 500LL;
+    if (outdated)
+        rd_kafka_poll(t->p->rk, 50);
+    return outdated;
+}
+
+void pst_txn_of(pst_txn *t, const pst_record *r)
+{
+    t->of = r;
+}
+
+int pst_txn_timeout_ms(const pst_txn *t)
+{
+    return t->timeout_ms;
+}
+
 int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
 {
     if (!t->open)
@@ -158,15 +183,19 @@ int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
                            "topic %s: a record of %zu bytes is larger than %s=%zu", out->topic, bytes,
                            max < t->p->bytes_max ? "the topic's max.message.bytes" : "message.max.bytes", max);
     rd_kafka_resp_err_t code;
-    while ((code = bus_produce(t->p, out)) == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+    while ((code = bus_produce(t->p, out)) == RD_KAFKA_RESP_ERR__QUEUE_FULL ||
+           (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && has_grown(t, out))) {
         rd_kafka_poll(t->p->rk, 100);
         if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
             break;
     }
     rd_kafka_poll(t->p->rk, 0);
     t->sends += !code;
-    if (!code)
+    if (!code) {
+        if (t->of && t->consumer)
+            bus_consumer_owe(t->consumer, t->of->topic, t->of->partition, t->of->offset);
         return 0;
+    }
     if (code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR__INVALID_ARG)
         return bus_err(err, t->conf, code, NULL, "topic %s[%d]: cannot send", out->topic, out->partition);
     char reason[300] = "";
@@ -174,6 +203,13 @@ int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
     t->poison = why ? txn_classify(true, false, false, why) : TXN_ABORT;
     bus_err(&t->why, t->conf, why ? why : code, *reason ? reason : NULL, "transaction %s: send", t->id);
     return 0;
+}
+
+/* The round has not happened: its marks and debts are void, and its records come again. */
+static int go_back(pst_txn *t, pst_err *err)
+{
+    bus_consumer_end(t->consumer);
+    return pst_consumer_rewind(t->consumer, err);
 }
 
 /* The round ended without a clear yes. Takes a new producer, finds out, and goes on as if it had been clear. */
@@ -219,7 +255,7 @@ static int settle(pst_txn *t, txn_class c, const rd_kafka_topic_partition_list_t
             *err = failed;
         return failed.code ? failed.code : PST_EAUTH;
     }
-    if (t->consumer && (rc = pst_consumer_rewind(t->consumer, err)) < 0)
+    if (t->consumer && (rc = go_back(t, err)) < 0)
         return rc;
     return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "kafka", native, "aborted, will be done again: %.400s", failed.text);
 }
@@ -291,10 +327,8 @@ static int commit_exactly_once(pst_txn *t, pst_err *err)
     }
     if (!rc) {
         t->refusals = 0;
-        if (t->consumer) {
+        if (t->consumer)
             bus_consumer_committed(t->consumer, offsets);
-            bus_consumer_unmark(t->consumer);
-        }
     }
     if (offsets)
         rd_kafka_topic_partition_list_destroy(offsets);
@@ -304,7 +338,7 @@ static int commit_exactly_once(pst_txn *t, pst_err *err)
 static int again(pst_txn *t, const pst_err *why, pst_err *err)
 {
     t->counts[1]++;
-    int rc = t->consumer ? pst_consumer_rewind(t->consumer, err) : 0;
+    int rc = t->consumer ? go_back(t, err) : 0;
     return rc < 0 ? rc : pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "kafka", why->native, "will be done again: %.400s", why->text);
 }
 
@@ -355,12 +389,33 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
     return 0;
 }
 
+/* A round that neither happened nor was taken back leaves the consumer beyond what is committed. */
+static int ended(pst_txn *t, int rc, pst_err *err)
+{
+    if (!t->consumer)
+        return rc;
+    pst_err why = {0};
+    if (rc < 0 && rc != PST_EAGAIN) {
+        pst_err_set(&why, rc, PST_CLASS_FATAL, "kafka", err ? err->native : 0, "a round came to no end: %.300s", err ? err->text : "");
+        bus_consumer_astray(t->consumer, &why, NULL);
+    }
+    bus_consumer_end(t->consumer);
+    return rc;
+}
+
 int pst_txn_commit(pst_txn *t, pst_err *err)
 {
     if (!t->open)
         return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "transaction %s is not open", t->id);
     t->open = false;
-    return t->mode == PST_TXN_EXACTLY_ONCE ? commit_exactly_once(t, err) : commit_at_least_once(t, err);
+    pst_err why = {0};
+    if (t->consumer && !t->poison && bus_consumer_in_group(t->consumer) && bus_consumer_covered(t->consumer, &why) < 0) {
+        pst_log(PST_LOG_WARN, "bus", "event=round_refused id=%s why=\"%s\"", t->id, why.text);
+        t->poison = TXN_ABORT;
+        t->why = why;
+    }
+    int rc = t->mode == PST_TXN_EXACTLY_ONCE ? commit_exactly_once(t, err) : commit_at_least_once(t, err);
+    return ended(t, rc, err);
 }
 
 int pst_txn_abort(pst_txn *t, pst_err *err)
@@ -376,7 +431,7 @@ int pst_txn_abort(pst_txn *t, pst_err *err)
     } else {
         int rc = txn_renew(t, !t->poison, err);
         if (rc < 0)
-            return rc;
+            return ended(t, rc, err);
     }
-    return t->consumer ? pst_consumer_rewind(t->consumer, err) : 0;
+    return t->consumer ? ended(t, go_back(t, err), err) : 0;
 }

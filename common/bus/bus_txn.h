@@ -32,10 +32,11 @@ struct pst_txn {
     pst_err why;      /* its story */
     uint64_t epoch;
     int64_t begun_us, stopping_us;
-    uint64_t outages;  /* of the producer's health at begin */
-    bool commit_tried; /* of the round */
-    uint64_t sends;    /* records taken in the round */
-    bool timed_out;    /* a call of this round was not answered in time */
+    uint64_t outages;     /* of the producer's health at begin */
+    bool commit_tried;    /* of the round */
+    const pst_record *of; /* what is sent is made of it; NULL = of none */
+    uint64_t sends;       /* records taken in the round */
+    bool timed_out;       /* a call of this round was not answered in time */
     int timeout_ms;
     int hang_ms[TXN_CALLS]; /* beyond its own time-out a call is taken for lost; by kind, for tests */
     int refusals;

@@ -1,5 +1,6 @@
 /* bus_txn_fate.c - what became of a transaction whose commit gave no clear answer, and what a topic's refusal of a large batch teaches. */
 #include "common/bus/bus_txn.h"
+#include "common/bus/bus_consumer.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -37,19 +38,19 @@ static int look_at_offsets(pst_txn *t, const rd_kafka_topic_partition_list_t *wa
 {
     rd_kafka_topic_partition_list_t *now = rd_kafka_topic_partition_list_copy(wanted);
     rd_kafka_resp_err_t code;
+    bus_wait w = {.what = "fate_of_transaction"};
     int rc = 0;
-    for (;;) {
+    while (rc == 0) {
         code = rd_kafka_committed(bus_consumer_native(t->consumer), now, TXN_INIT_STEP_MS);
         for (int i = 0; !code && i < now->cnt; i++)
             code = now->elems[i].err;
-        pst_err_class cls;
-        if (!code || (bus_code(code, &cls) && cls == PST_CLASS_FATAL) || pst_stop_requested())
+        if (!code)
             break;
-        pst_sleep_ms(100);
+        rc = bus_wait_more(t->consumer, &w, code, err);
     }
-    if (code) {
-        rc = pst_stop_requested() ? txn_stopped(t, err)
-                                  : bus_err(err, t->conf, code, NULL, "transaction %s: cannot read committed offsets", t->id);
+    bus_wait_over(t->consumer, &w);
+    if (rc < 0) {
+        pst_err_prefix(err, "transaction %s", t->id);
         goto out;
     }
     ret->committed = true;

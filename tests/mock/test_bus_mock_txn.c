@@ -21,6 +21,13 @@ static pst_bus_conf *conf;
 static pst_consumer *consumer;
 static rd_kafka_mock_cluster_t *cluster;
 
+static int open_consumer(void)
+{
+    const char *topic = "in";
+    pst_err err = {0};
+    return pst_consumer_new(conf, &(pst_consumer_opts){.group = "g", .topics = &topic, .n_topics = 1}, &consumer, &err);
+}
+
 static int start(void **state)
 {
     pst_err err = {0};
@@ -37,9 +44,7 @@ static int start(void **state)
     for (int i = 0; i < 200; i++)
         assert_int_equal(pst_publish(conf, &(pst_out){.topic = "in", .partition = 0, .value = "x", .value_len = 1}, 5000, NULL, NULL, &err),
                          0);
-    const char *topic = "in";
-    assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.group = "g", .topics = &topic, .n_topics = 1}, &consumer, &err), 0);
-    return 0;
+    return open_consumer();
 }
 
 static int stop(void **state)
@@ -163,6 +168,14 @@ static void test_mock_txn_stops_after_three_refusals(void **state)
     }
     assert_int_equal(err.cls, PST_CLASS_FATAL);
     pst_txn_free(t);
+
+    /* The last round was not taken back, so nothing more is read from beyond it. */
+    pst_batch b;
+    pst_err_clear(&err);
+    assert_int_equal(pst_consumer_poll(consumer, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, &err), PST_ESTATE);
+    assert_int_equal(err.cls, PST_CLASS_FATAL);
+    pst_consumer_free(consumer);
+    assert_int_equal(open_consumer(), 0);
 }
 
 static void test_mock_txn_too_large_is_refused_before_it_harms(void **state)

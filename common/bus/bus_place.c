@@ -1,0 +1,377 @@
+/* bus_place.c - where a consumer stands: marks, what the open round owes, and the moves: rewinding, seeking, holding, pausing.
+ *
+ * The rule that makes exactly once, kept here and asked for by bus_txn.c at every commit:
+ *
+ *   A round that has sent anything for a record cannot commit without the offset behind that record. pst_txn_send writes down what is owed for
+ *   each partition, a mark pays it; whoever moves a partition behind what was sent, or rewinds while the round is open, has spoiled the round,
+ *   and its commit is an abort.
+ *
+ *   A position is where it was put or it is not known. A move that failed, or that could not be made after a round came to nothing, leaves the
+ *   consumer astray: every later call says so (PST_ESTATE, FATAL), until a new consumer begins at the committed offsets.
+ *
+ * Rather than a cure for each way of forgetting a mark: those ways were three, and more would come. */
+#include "common/bus/bus_consumer.h"
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
+
+#include <string.h>
+
+#define POSITION_UNKNOWN (-2) /* after a seek to a logical offset; -1 is "nothing was handed out yet" */
+#define SEEK_MS          10000
+
+int64_t bus_native_offset(int64_t offset)
+{
+    return offset == PST_OFFSET_BEGINNING ? RD_KAFKA_OFFSET_BEGINNING
+           : offset == PST_OFFSET_END     ? RD_KAFKA_OFFSET_END
+           : offset <= PST_OFFSET_TAIL(0) ? RD_KAFKA_OFFSET_TAIL(PST_OFFSET_TAIL(0) - offset)
+                                          : offset;
+}
+
+/* ---- marks and debts ---------------------------------------------------------------------------------------------------------------- */
+
+void pst_consumer_mark(pst_consumer *c, const char *topic, int32_t partition, int64_t next_offset)
+{
+    bus_part *p = bus_part_find(c, topic, partition);
+    if (!p || (p->next >= 0 && next_offset > p->next) || (p->next < 0 && c->group)) {
+        /* Of a partition that was taken away, or of its earlier life here: those records come again, to whoever has it now. */
+        pst_log(PST_LOG_DEBUG, "bus", "event=mark_ignored topic=%s partition=%d offset=%lld", topic, partition, (long long)next_offset);
+        return;
+    }
+    p->marked = next_offset;
+}
+
+rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c)
+{
+    rd_kafka_topic_partition_list_t *list = NULL;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        const bus_part *p = &c->parts[i];
+        if (p->marked < 0)
+            continue;
+        if (!list)
+            list = rd_kafka_topic_partition_list_new((int)c->n_parts);
+        rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = p->marked;
+    }
+    return list;
+}
+
+void bus_consumer_begin(pst_consumer *c)
+{
+    c->round = true;
+    c->spoiled = NULL;
+    for (size_t i = 0; i < c->n_parts; i++)
+        c->parts[i].owed = -1;
+}
+
+void bus_consumer_end(pst_consumer *c)
+{
+    c->round = false;
+    c->spoiled = NULL;
+    for (size_t i = 0; i < c->n_parts; i++)
+        c->parts[i].marked = c->parts[i].owed = -1;
+}
+
+void bus_consumer_owe(pst_consumer *c, const char *topic, int32_t partition, int64_t offset)
+{
+    bus_part *p = bus_part_find(c, topic, partition);
+    if (!p)
+        c->spoiled = "something was sent for a record whose partition was taken away";
+    else if (p->owed <= offset)
+        p->owed = offset + 1;
+}
+
+int bus_consumer_covered(const pst_consumer *c, pst_err *err)
+{
+    if (c->spoiled)
+        return pst_err_set(err, PST_ESTATE, PST_CLASS_RETRY, "kafka", 0, "the round cannot be committed: %s", c->spoiled);
+    for (size_t i = 0; i < c->n_parts; i++) {
+        const bus_part *p = &c->parts[i];
+        if (p->owed > p->marked)
+            return pst_err_set(err, PST_ESTATE, PST_CLASS_RETRY, "kafka", 0,
+                               "the round cannot be committed: something was sent for %s[%d]@%lld, and no offset behind it is marked",
+                               p->topic, p->partition, (long long)p->owed - 1);
+    }
+    return 0;
+}
+
+void bus_consumer_committed(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets)
+{
+    for (int i = 0; offsets && i < offsets->cnt; i++) {
+        bus_part *p = bus_part_find(c, offsets->elems[i].topic, offsets->elems[i].partition);
+        if (p)
+            p->committed = offsets->elems[i].offset;
+    }
+}
+
+int bus_consumer_astray(pst_consumer *c, const pst_err *why, pst_err *err)
+{
+    pst_err e = {0};
+    pst_err_set(&e, PST_ESTATE, PST_CLASS_FATAL, "kafka", why->native,
+                "the position of this consumer%s%s is not known any more, it has to be opened again: %.300s", c->group ? " of group " : "",
+                c->group ? c->group : "", why->text);
+    c->spoiled = "the consumer's position is not known";
+    if (!c->health.fatal.code) {
+        c->health.fatal = e;
+        c->health.fatal_code = RD_KAFKA_RESP_ERR__STATE;
+    }
+    if (err && !err->code)
+        *err = c->health.fatal;
+    return c->health.fatal.code;
+}
+
+/* ---- moves -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Seeks what is in the list; partitions whose fetching has not begun yet are told by a new assignment instead of waited for. */
+static int seek_list(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
+{
+    if (!list->cnt)
+        return 0;
+    pst_err why = {0};
+    rd_kafka_error_t *e = rd_kafka_seek_partitions(c->rk, list, SEEK_MS);
+    if (e)
+        bus_err_take(&why, c->conf, e, "cannot seek");
+    for (int i = 0; i < list->cnt && !why.code; i++) {
+        const rd_kafka_topic_partition_t *tp = &list->elems[i];
+        if (tp->err && tp->err != RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) /* unknown: taken away meanwhile */
+            bus_err(&why, c->conf, tp->err, NULL, "cannot seek %s[%d] to %lld", tp->topic, tp->partition, (long long)tp->offset);
+    }
+    return why.code ? bus_consumer_astray(c, &why, err) : 0;
+}
+
+static rd_kafka_topic_partition_list_t *list_of(const bus_part *p)
+{
+    rd_kafka_topic_partition_list_t *one = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(one, p->topic, p->partition);
+    return one;
+}
+
+static int set_paused(pst_consumer *c, const bus_part *p, bool pause)
+{
+    rd_kafka_topic_partition_list_t *one = list_of(p);
+    rd_kafka_resp_err_t code = pause ? rd_kafka_pause_partitions(c->rk, one) : rd_kafka_resume_partitions(c->rk, one);
+    if (!code)
+        code = one->elems[0].err;
+    rd_kafka_topic_partition_list_destroy(one);
+    return code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ? 0 : (int)code;
+}
+
+/* Committed offsets of the assignment into list (RD_KAFKA_OFFSET_INVALID = none). */
+static int fetch_committed(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
+{
+    bus_wait w = {.what = "committed_offsets"};
+    int rc = 0;
+    while (rc == 0) {
+        rd_kafka_resp_err_t code = rd_kafka_committed(c->rk, list, BUS_STEP_MS);
+        for (int i = 0; !code && i < list->cnt; i++)
+            code = list->elems[i].err;
+        if (!code)
+            break;
+        rc = bus_wait_more(c, &w, code, err);
+    }
+    bus_wait_over(c, &w);
+    return rc;
+}
+
+/* Puts the partitions of `list` (their committed offsets) back; done when the seek is. */
+static int rewind_list(pst_consumer *c, const rd_kafka_topic_partition_list_t *list, rd_kafka_topic_partition_list_t *seeks, pst_err *err)
+{
+    for (int i = 0; i < list->cnt; i++) {
+        const rd_kafka_topic_partition_t *tp = &list->elems[i];
+        bus_part *p = bus_part_find(c, tp->topic, tp->partition);
+        int64_t target = c->group ? tp->offset : -1;
+        p->marked = -1;
+        if (target >= 0)
+            p->committed = target;
+        else
+            target = p->base; /* nothing committed: where this life of the partition began, wherever "latest" is by now */
+        if (p->next == -1 || target < 0 || p->next == target)
+            continue; /* nothing was handed out since it was assigned: it stands where it should */
+        rd_kafka_topic_partition_list_add(seeks, tp->topic, tp->partition)->offset = target;
+    }
+    int rc = seek_list(c, seeks, err);
+    for (int i = 0; !rc && i < seeks->cnt; i++) {
+        bus_part *p = bus_part_find(c, seeks->elems[i].topic, seeks->elems[i].partition);
+        p->next = seeks->elems[i].offset;
+        if (p->base > p->next)
+            p->base = p->next;
+        if (p->done && p->next < p->to) { /* it was paused for good */
+            p->done = false;
+            set_paused(c, p, false);
+        }
+        p->eof = p->done;
+    }
+    return rc;
+}
+
+int pst_consumer_rewind(pst_consumer *c, pst_err *err)
+{
+    if (c->round)
+        c->spoiled = "the consumer was rewound while the round was open";
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1),
+                                    *seeks = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
+    for (size_t i = 0; i < c->n_parts; i++)
+        rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
+    pst_err why = {0};
+    int rc = c->group && list->cnt ? fetch_committed(c, list, &why) : 0;
+    if (rc < 0) {
+        pst_err astray = {0};
+        bus_consumer_astray(c, &why, &astray);
+        if (rc != PST_ESTOPPED) {
+            rc = astray.code;
+            why = astray;
+        }
+        if (err && !err->code)
+            *err = why;
+    } else {
+        rc = rewind_list(c, list, seeks, err);
+    }
+    rd_kafka_topic_partition_list_destroy(seeks);
+    rd_kafka_topic_partition_list_destroy(list);
+    return rc;
+}
+
+static int seek_part(pst_consumer *c, bus_part *p, int64_t offset, pst_err *err)
+{
+    if (p->owed >= 0 && (offset < 0 || offset < p->owed))
+        c->spoiled = "a partition was moved behind what was sent of it";
+    rd_kafka_topic_partition_list_t *one = list_of(p);
+    one->elems[0].offset = bus_native_offset(offset);
+    int rc = seek_list(c, one, err);
+    rd_kafka_topic_partition_list_destroy(one);
+    if (rc < 0)
+        return rc;
+    p->next = offset >= 0 ? offset : POSITION_UNKNOWN;
+    if (offset < 0 || p->base > offset)
+        p->base = offset >= 0 ? offset : -1;
+    if (offset < 0 || p->marked > offset) /* what was marked before the target stays marked: it was used */
+        p->marked = offset >= 0 && p->marked >= 0 ? offset : -1;
+    p->eof = false;
+    return 0;
+}
+
+int pst_consumer_seek(pst_consumer *c, const char *topic, int32_t partition, int64_t offset, pst_err *err)
+{
+    bus_part *p = bus_part_find(c, topic, partition);
+    if (!p)
+        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_RETRY, "kafka", 0, "cannot seek %s[%d]: it is not assigned", topic, partition);
+    if (c->round && (offset < 0 || (p->next >= 0 && offset > p->next)))
+        return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0,
+                           "cannot seek %s[%d] to %lld in an open round: it stands at %lld, and what is between would be skipped", topic,
+                           partition, (long long)offset, (long long)p->next);
+    return seek_part(c, p, offset, err);
+}
+
+/* ---- holding ------------------------------------------------------------------------------------------------------------------------ */
+
+int pst_consumer_hold(pst_consumer *c, const char *topic, int32_t partition, int64_t offset, int wait_ms, int wait_max_ms, pst_err *err)
+{
+    bus_part *p = bus_part_find(c, topic, partition);
+    if (!p || p->next < 0)
+        return 0; /* taken away since: it is read again by whoever has it now */
+    if (offset > p->next) {
+        pst_err why = {0};
+        pst_err_set(&why, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "%s[%d] was to wait at %lld, and stands at %lld", topic, partition,
+                    (long long)offset, (long long)p->next);
+        return bus_consumer_astray(c, &why, err);
+    }
+    rd_kafka_resp_err_t code = p->held_until_us ? 0 : set_paused(c, p, true);
+    if (code) {
+        pst_err why = {0};
+        bus_err(&why, c->conf, code, NULL, "cannot pause %s[%d]", topic, partition);
+        return bus_consumer_astray(c, &why, err);
+    }
+    int rc = seek_part(c, p, offset, err);
+    if (rc < 0)
+        return rc;
+    p->holds = p->hold_offset == offset ? p->holds + 1 : 1;
+    p->hold_offset = offset;
+    int64_t ms = wait_ms;
+    for (int i = 1; i < p->holds && ms < wait_max_ms; i++)
+        ms *= 2;
+    uint16_t noise = 0;
+    if (wait_max_ms > wait_ms) /* many that wait for the same thing do not all ask at once */
+        pst_random(&noise, sizeof noise);
+    ms = (ms < wait_max_ms ? ms : wait_max_ms) + noise % (ms / 2 + 1);
+    p->held_until_us = pst_mono_us() + ms * 1000;
+    if (!c->release_us || p->held_until_us < c->release_us)
+        c->release_us = p->held_until_us;
+    return 0;
+}
+
+bool pst_consumer_held(pst_consumer *c, const char *topic, int32_t partition)
+{
+    const bus_part *p = c->release_us ? bus_part_find(c, topic, partition) : NULL;
+    return p && p->held_until_us;
+}
+
+bool pst_consumer_holds(const pst_consumer *c)
+{
+    return c->release_us != 0;
+}
+
+void bus_consumer_release(pst_consumer *c)
+{
+    int64_t now = pst_mono_us();
+    if (now < c->release_us)
+        return;
+    c->release_us = 0;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        bus_part *p = &c->parts[i];
+        if (!p->held_until_us)
+            continue;
+        if (p->held_until_us <= now) {
+            p->held_until_us = 0;
+            rd_kafka_resp_err_t code = c->paused ? 0 : set_paused(c, p, false);
+            pst_err why = {0};
+            if (code && bus_err(&why, c->conf, code, NULL, "cannot resume %s[%d]", p->topic, p->partition) < 0)
+                bus_consumer_astray(c, &why, NULL);
+        } else if (!c->release_us || p->held_until_us < c->release_us) {
+            c->release_us = p->held_until_us;
+        }
+    }
+}
+
+void bus_consumer_unpause(pst_consumer *c)
+{
+    for (size_t i = 0; i < c->n_parts; i++)
+        if (c->paused || c->parts[i].held_until_us)
+            set_paused(c, &c->parts[i], false);
+    c->release_us = 0;
+}
+
+int pst_consumer_pause(pst_consumer *c, bool pause)
+{
+    c->paused = pause;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
+    for (size_t i = 0; i < c->n_parts; i++) {
+        if (!c->parts[i].done && !c->parts[i].held_until_us) /* paused for good, or for themselves */
+            rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
+    }
+    rd_kafka_resp_err_t code = !list->cnt ? 0 : pause ? rd_kafka_pause_partitions(c->rk, list) : rd_kafka_resume_partitions(c->rk, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    return bus_code(code, NULL);
+}
+
+/* ---- serving ------------------------------------------------------------------------------------------------------------------------ */
+
+int pst_consumer_serve(pst_consumer *c, int timeout_ms, bool *ret_lost, pst_err *err)
+{
+    PST_ASSERT(c->paused);
+    c->serving = true;
+    rd_kafka_message_t *m = c->health.fatal.code ? NULL : rd_kafka_consumer_poll(c->rk, timeout_ms);
+    c->serving = false;
+    if (m && !m->err) { /* it was on its way when a new assignment was paused: it is read again */
+        bus_part *p = bus_part_find(c, rd_kafka_topic_name(m->rkt), m->partition);
+        if (p && (p->next < 0 || m->offset >= p->next)) {
+            rd_kafka_topic_partition_list_t *one = list_of(p);
+            one->elems[0].offset = m->offset;
+            seek_list(c, one, NULL);
+            rd_kafka_topic_partition_list_destroy(one);
+        }
+        rd_kafka_message_destroy(m);
+    } else if (m) {
+        bus_consumer_event(c, m);
+    }
+    *ret_lost = c->lost;
+    return bus_health_take(&c->health, err);
+}

@@ -1,0 +1,124 @@
+/* bus_wait.c - waiting for the group's coordinator: every such wait ends, says what it waits for, and looks whether anybody still asks.
+ *
+ * librdkafka never connects again once its consumer has a fatal error (a static member that was fenced), yet goes on answering "timed out"; and
+ * it hides UNSTABLE_OFFSET_COMMIT, which a broker gives while offsets of the group lie in an open transaction, behind the same time-out. So a
+ * loop that believes the code alone may wait for ever. */
+#include "common/bus/bus_admin.h"
+#include "common/bus/bus_consumer.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WAIT_MAX_US  (120 * 1000000LL) /* then a new consumer asks anew */
+#define FIRST_US     (3 * 1000000LL)   /* an election takes less */
+#define AGAIN_US     (10 * 1000000LL)
+#define LOOK_MS      2000
+#define STEP_BACK_MS 100
+
+/* Why does the coordinator not tell the committed offsets? Asked without "stable": an answer then means that they are there, and some of them
+ * are pending in a transaction that is open. */
+static void find_reason(pst_consumer *c, rd_kafka_resp_err_t code, char *ret, size_t size)
+{
+    pst_err e = {0};
+    bus_admin a;
+    bool answered = false;
+    snprintf(ret, size, "%s", rd_kafka_err2str(code));
+    if (bus_admin_open(&a, c->conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, &e) == 0 && !bus_admin_is_embedded(&a)) {
+        rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
+        rd_kafka_ListConsumerGroupOffsets_t *ask = rd_kafka_ListConsumerGroupOffsets_new(c->group, NULL);
+        rd_kafka_ListConsumerGroupOffsets(a.rk, &ask, 1, NULL, q);
+        rd_kafka_event_t *ev = bus_admin_answer(&a, q, "cannot read the group's offsets", &e);
+        rd_kafka_ListConsumerGroupOffsets_destroy(ask);
+        rd_kafka_queue_destroy(q);
+        answered = ev != NULL;
+        if (ev)
+            rd_kafka_event_destroy(ev);
+    }
+    bus_admin_close(&a);
+    if (answered)
+        snprintf(
+            ret, size,
+            "offsets of group %s are pending in an open transaction (UNSTABLE_OFFSET_COMMIT): another producer has not ended it, or was "
+            "killed and its transaction.timeout.ms is not over",
+            c->group);
+    else if (e.code)
+        snprintf(ret, size, "%.300s", e.text);
+}
+
+static void tell(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, int64_t now)
+{
+    char why[400];
+    find_reason(c, code, why, sizeof why);
+    pst_log(PST_LOG_WARN, "bus", "event=waiting_for_%s group=%s seconds=%lld why=\"%s\"", w->what, c->group,
+            (long long)((now - w->begun_us) / 1000000), why);
+    w->told_us = now;
+    if (c->opts.on_wait)
+        c->opts.on_wait(c->opts.arg, why);
+}
+
+int bus_wait_more(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, pst_err *err)
+{
+    char text[300];
+    rd_kafka_resp_err_t fatal = rd_kafka_fatal_error(c->rk, text, sizeof text);
+    if (fatal)
+        return bus_err(err, c->conf, fatal, text, "the consumer of group %s is dead", c->group);
+    pst_err_class cls;
+    int rc = bus_code(code, &cls);
+    if (cls == PST_CLASS_FATAL)
+        return bus_err(err, c->conf, code, NULL, "cannot read the committed offsets of group %s", c->group);
+    if (pst_stop_requested())
+        return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "kafka", rc, "told to stop while the broker is away");
+    int64_t now = pst_mono_us();
+    if (!w->begun_us)
+        w->begun_us = now;
+    if (now - w->begun_us > WAIT_MAX_US)
+        return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "kafka", code,
+                           "the committed offsets of group %s did not come within %lld s: %s", c->group, WAIT_MAX_US / 1000000,
+                           rd_kafka_err2str(code));
+    if (now - w->begun_us > FIRST_US && now - w->told_us > AGAIN_US)
+        tell(c, w, code, now);
+    pst_sleep_ms(STEP_BACK_MS);
+    return 0;
+}
+
+void bus_wait_over(pst_consumer *c, bus_wait *w)
+{
+    if (w->told_us && c->opts.on_wait)
+        c->opts.on_wait(c->opts.arg, NULL);
+    *w = (bus_wait){.what = w->what};
+}
+
+/* A partition that was assigned gives a record or its end at once; one that gives neither waits, inside librdkafka, for its committed offset. */
+void bus_check_start(pst_consumer *c)
+{
+    int64_t now = pst_mono_us();
+    if (now < c->start_check_us)
+        return;
+    c->start_check_us = now + FIRST_US;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(4);
+    for (size_t i = 0; i < c->n_parts; i++) {
+        const bus_part *p = &c->parts[i];
+        if (p->base < 0 && p->next == -1 && !p->done && now - p->assigned_us > FIRST_US)
+            rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
+    }
+    rd_kafka_resp_err_t code = list->cnt ? rd_kafka_committed(c->rk, list, LOOK_MS) : 0;
+    for (int i = 0; !code && i < list->cnt; i++)
+        code = list->elems[i].err;
+    rd_kafka_topic_partition_list_destroy(list);
+    if (!code) {
+        bus_wait_over(c, &c->start_wait);
+        return;
+    }
+    pst_err e = {0};
+    c->start_wait.what = "start_offsets";
+    if (!c->start_wait.begun_us)
+        c->start_wait.begun_us = now - FIRST_US;
+    if (now - c->start_wait.told_us > AGAIN_US)
+        tell(c, &c->start_wait, code, now);
+    if (rd_kafka_fatal_error(c->rk, NULL, 0) && bus_wait_more(c, &c->start_wait, code, &e) < 0)
+        bus_consumer_astray(c, &e, NULL);
+}

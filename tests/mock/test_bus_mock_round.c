@@ -1,0 +1,367 @@
+/* test_bus_mock_round.c - a round that has sent anything for a record cannot commit without the offset behind it, and a position is known or the
+ * consumer says that it is not: each way in which a mark was once forgotten, with the calls of librdkafka made to fail here. */
+#include "common/bus/bus_consumer.h"
+#include "common/bus/bus_txn.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static pst_embedded *broker;
+static pst_bus_conf *conf;
+static rd_kafka_mock_cluster_t *cluster;
+static pst_consumer *c;
+static pst_txn *t;
+static char in[32];
+
+/* ---- calls of librdkafka that fail when told to; defined here they take precedence ------------------------------------------------- */
+
+static int seeks_fail, committed_fails;
+static rd_kafka_t *dead; /* this client has a fatal error */
+
+rd_kafka_error_t *rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
+{
+    typedef rd_kafka_error_t *(*fn)(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int);
+    if (seeks_fail && seeks_fail--)
+        return rd_kafka_error_new(RD_KAFKA_RESP_ERR__TIMED_OUT, "injected");
+    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_seek_partitions"))(rk, list, timeout_ms);
+}
+
+rd_kafka_resp_err_t rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
+{
+    typedef rd_kafka_resp_err_t (*fn)(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int);
+    if (committed_fails && committed_fails--)
+        return RD_KAFKA_RESP_ERR__TIMED_OUT;
+    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_committed"))(rk, list, timeout_ms);
+}
+
+rd_kafka_resp_err_t rd_kafka_fatal_error(rd_kafka_t *rk, char *text, size_t size)
+{
+    typedef rd_kafka_resp_err_t (*fn)(rd_kafka_t *, char *, size_t);
+    if (dead && rk == dead) {
+        if (text)
+            snprintf(text, size, "injected");
+        return RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
+    }
+    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_fatal_error"))(rk, text, size);
+}
+
+/* ---- kit ------------------------------------------------------------------------------------------------------------------------------ */
+
+static int start(void **state)
+{
+    pst_err err = {0};
+    if (getenv("PENSTOCK_TEST_VERBOSE"))
+        pst_log_set_level(PST_LOG_DEBUG);
+    assert_int_equal(pst_embedded_start(0, &broker, &err), 0);
+    cluster = bus_embedded_cluster(broker);
+    conf = pst_bus_conf_new(pst_embedded_bootstrap(broker), "test");
+    assert_int_equal(pst_bus_conf_set(conf, "fetch.wait.max.ms", "10", "test", &err), 0);
+    assert_int_equal(pst_bus_conf_set(conf, "session.timeout.ms", "30000", "test", &err), 0);
+    rd_kafka_mock_topic_create(cluster, "out", 1, 1);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    pst_bus_conf_free(conf);
+    pst_embedded_stop(broker);
+    return 0;
+}
+
+static pst_batch poll_some(size_t n)
+{
+    pst_batch b = {0};
+    for (int64_t until = pst_mono_us() + 15000000; !b.n && pst_mono_us() < until;)
+        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = n, .age_max_us = 3000000, .timeout_ms = 200}, &b, NULL), 0);
+    assert_int_equal(b.n, n);
+    return b;
+}
+
+/* A topic of its own with 10 records in each of two partitions, a consumer and a transaction. */
+static int each(void **state)
+{
+    static int number;
+    pst_err err = {0};
+    snprintf(in, sizeof in, "in-%d", ++number);
+    rd_kafka_mock_topic_create(cluster, in, 2, 1);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(
+            pst_publish(conf, &(pst_out){.topic = in, .partition = i % 2, .value = "x", .value_len = 1}, 5000, NULL, NULL, &err), 0);
+    const char *topic = in;
+    assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.group = in, .topics = &topic, .n_topics = 1}, &c, &err), 0);
+    assert_int_equal(pst_txn_new(conf, in, PST_TXN_EXACTLY_ONCE, c, &t, &err), 0);
+    return 0;
+}
+
+static int each_done(void **state)
+{
+    seeks_fail = committed_fails = 0;
+    dead = NULL;
+    pst_txn_free(t);
+    pst_consumer_free(c);
+    return 0;
+}
+
+static void begin_and_send(const pst_record *r)
+{
+    pst_err err = {0};
+    if (!t->open)
+        assert_int_equal(pst_txn_begin(t, &err), 0);
+    pst_txn_of(t, r);
+    assert_int_equal(pst_txn_send(t, &(pst_out){.topic = "out", .partition = 0, .value = "y", .value_len = 1}, &err), 0);
+}
+
+static void mark(const pst_record *r)
+{
+    pst_consumer_mark(c, r->topic, r->partition, r->offset + 1);
+}
+
+static int64_t first_of(const pst_batch *b, int32_t partition)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (b->records[i].partition == partition)
+            return b->records[i].offset;
+    return -1;
+}
+
+static void assert_astray(void)
+{
+    pst_batch b;
+    pst_err err = {0};
+    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, &err), PST_ESTATE);
+    assert_int_equal(err.cls, PST_CLASS_FATAL);
+    assert_int_equal(b.n, 0);
+    assert_non_null(strstr(err.text, "opened again"));
+}
+
+/* ---- what is owed --------------------------------------------------------------------------------------------------------------------- */
+
+static void test_round_that_owes_a_mark_is_not_committed(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    begin_and_send(&b.records[0]);
+    assert_int_equal(pst_txn_commit(t, &err), PST_EAGAIN);
+    assert_non_null(strstr(err.text, "cannot be committed"));
+    b = poll_some(20); /* all of it comes again */
+    assert_int_equal(first_of(&b, 0), 0);
+    assert_int_equal(first_of(&b, 1), 0);
+    begin_and_send(&b.records[0]);
+    mark(&b.records[0]);
+    pst_err_clear(&err);
+    assert_int_equal(pst_txn_commit(t, &err), 0);
+}
+
+static void test_seek_keeps_what_was_marked_before_its_target(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    for (size_t i = 0; i < 3; i++) {
+        begin_and_send(&b.records[i]);
+        mark(&b.records[i]);
+    }
+    const pst_record *r = &b.records[3];
+    assert_int_equal(pst_consumer_seek(c, r->topic, r->partition, r->offset, &err), 0);
+    size_t n;
+    const bus_part *p = bus_consumer_parts(c, &n);
+    for (size_t i = 0; i < n; i++)
+        assert_true(p[i].owed == p[i].marked);
+    assert_int_equal(pst_txn_commit(t, &err), 0);
+}
+
+static void test_seek_behind_what_was_sent_spoils_the_round(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    begin_and_send(&b.records[0]);
+    mark(&b.records[0]);
+    assert_int_equal(pst_consumer_seek(c, in, b.records[0].partition, b.records[0].offset, &err), 0);
+    assert_int_equal(pst_txn_commit(t, &err), PST_EAGAIN);
+    b = poll_some(20);
+}
+
+static void test_seek_forward_in_a_round_is_refused(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    begin_and_send(&b.records[0]);
+    mark(&b.records[0]);
+    assert_int_equal(pst_consumer_seek(c, in, 0, 50, &err), PST_ESTATE);
+}
+
+static void test_rewind_in_a_round_spoils_it(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    begin_and_send(&b.records[0]);
+    mark(&b.records[0]);
+    assert_int_equal(pst_consumer_rewind(c, &err), 0);
+    assert_int_equal(pst_txn_commit(t, &err), PST_EAGAIN);
+}
+
+/* ---- positions ------------------------------------------------------------------------------------------------------------------------ */
+
+static void test_seek_that_fails_is_no_position(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    begin_and_send(&b.records[0]);
+    mark(&b.records[0]);
+    seeks_fail = 1;
+    assert_int_equal(pst_consumer_seek(c, in, 1, 5, &err), PST_ESTATE);
+    assert_int_equal(err.cls, PST_CLASS_FATAL);
+    pst_err_clear(&err);
+    assert_true(pst_txn_commit(t, &err) != 0); /* whatever becomes of it, the scores are not committed */
+    assert_astray();
+}
+
+static void test_rewind_that_fails_is_no_round_again(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    begin_and_send(&b.records[0]);
+    seeks_fail = 1;
+    assert_int_equal(pst_txn_commit(t, &err), PST_ESTATE);
+    assert_int_equal(err.cls, PST_CLASS_FATAL);
+    assert_astray();
+}
+
+static void test_abort_whose_rewind_fails_is_no_round_again(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    begin_and_send(&b.records[0]);
+    seeks_fail = 1;
+    assert_int_equal(pst_txn_abort(t, &err), PST_ESTATE);
+    assert_astray();
+}
+
+static int waits_told, waits_over;
+static void on_wait(void *arg, const char *why)
+{
+    if (why)
+        waits_told++;
+    else
+        waits_over++;
+}
+
+static void test_dead_consumer_is_not_asked_for_ever(void **state)
+{
+    pst_err err = {0};
+    poll_some(20);
+    committed_fails = 1000000;
+    dead = c->rk;
+    int64_t begun = pst_mono_us();
+    assert_true(pst_consumer_rewind(c, &err) < 0);
+    assert_int_equal(err.cls, PST_CLASS_FATAL);
+    assert_in_range(pst_mono_us() - begun, 0, 5000000);
+    dead = NULL;
+    assert_astray();
+}
+
+static void test_waiting_for_the_coordinator_is_told(void **state)
+{
+    pst_err err = {0};
+    poll_some(20);
+    waits_told = waits_over = 0;
+    c->opts.on_wait = on_wait;
+    committed_fails = 45; /* a tenth of a second each */
+    assert_int_equal(pst_consumer_rewind(c, &err), 0);
+    assert_true(waits_told >= 1);
+    assert_int_equal(waits_over, 1);
+}
+
+/* ---- holding -------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_hold_keeps_one_partition_alone(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    assert_int_equal(pst_consumer_hold(c, in, 0, 4, 1500, 1500, &err), 0);
+    assert_true(pst_consumer_held(c, in, 0));
+    assert_false(pst_consumer_held(c, in, 1));
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(pst_publish(conf, &(pst_out){.topic = in, .partition = 1, .value = "z", .value_len = 1}, 5000, NULL, NULL, &err),
+                         0);
+    int64_t begun = pst_mono_us();
+    b = poll_some(5);
+    for (size_t i = 0; i < b.n; i++)
+        assert_int_equal(b.records[i].partition, 1);
+    /* Pausing and resuming all does not let it go. */
+    assert_int_equal(pst_consumer_pause(c, true), 0);
+    assert_int_equal(pst_consumer_pause(c, false), 0);
+    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, &err), 0);
+    assert_int_equal(b.n, 0);
+    b = poll_some(6);
+    assert_in_range(pst_mono_us() - begun, 1000000, 15000000);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(b.records[i].partition, 0);
+        assert_int_equal(b.records[i].offset, 4 + i);
+    }
+    assert_false(pst_consumer_held(c, in, 0));
+}
+
+static void test_hold_keeps_the_marks_of_the_round(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    for (size_t i = 0; i < 20; i++) {
+        const pst_record *r = &b.records[i];
+        if (r->partition == 0 && r->offset >= 4)
+            continue;
+        begin_and_send(r);
+        mark(r);
+    }
+    assert_int_equal(pst_consumer_hold(c, in, 0, 4, 60000, 60000, &err), 0);
+    assert_int_equal(pst_txn_commit(t, &err), 0);
+    size_t n;
+    const bus_part *p = bus_consumer_parts(c, &n);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(p[i].committed, p[i].partition == 0 ? 4 : 10);
+}
+
+static void test_serving_gives_no_records_and_loses_none(void **state)
+{
+    pst_err err = {0};
+    bool lost = true;
+    pst_batch b = poll_some(7);
+    int64_t next[2] = {0, 0};
+    for (size_t i = 0; i < b.n; i++)
+        next[b.records[i].partition]++;
+    assert_int_equal(pst_consumer_pause(c, true), 0);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(pst_consumer_serve(c, 50, &lost, &err), 0);
+    assert_false(lost);
+    assert_int_equal(b.records[6].value_len, 1); /* still there */
+    assert_int_equal(pst_consumer_pause(c, false), 0);
+    b = poll_some(13);
+    for (size_t i = 0; i < b.n; i++)
+        assert_int_equal(b.records[i].offset, next[b.records[i].partition]++);
+}
+
+int main(void)
+{
+#define EACH(test) cmocka_unit_test_setup_teardown(test, each, each_done)
+    const struct CMUnitTest tests[] = {
+        EACH(test_round_that_owes_a_mark_is_not_committed),
+        EACH(test_seek_keeps_what_was_marked_before_its_target),
+        EACH(test_seek_behind_what_was_sent_spoils_the_round),
+        EACH(test_seek_forward_in_a_round_is_refused),
+        EACH(test_rewind_in_a_round_spoils_it),
+        EACH(test_seek_that_fails_is_no_position),
+        EACH(test_rewind_that_fails_is_no_round_again),
+        EACH(test_abort_whose_rewind_fails_is_no_round_again),
+        EACH(test_dead_consumer_is_not_asked_for_ever),
+        EACH(test_waiting_for_the_coordinator_is_told),
+        EACH(test_hold_keeps_one_partition_alone),
+        EACH(test_hold_keeps_the_marks_of_the_round),
+        EACH(test_serving_gives_no_records_and_loses_none),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
