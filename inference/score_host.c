@@ -181,6 +181,7 @@ static int ensure_topics(pst_scorer *s)
         if ((rc = pst_admin_topic(s->client->bus, s->inputs[i].name, &info, 10000, &s->err)) < 0)
             return rc;
         s->inputs[i].partitions = info.partitions;
+        s->partitions_least = i && s->partitions_least < info.partitions ? s->partitions_least : info.partitions;
         most = info.partitions > most ? info.partitions : most;
         pst_topic_info_done(&info);
         size_t here = topic_bytes_max(s, s->inputs[i].name);
@@ -202,6 +203,45 @@ static int ensure_topics(pst_scorer *s)
         s->output_partitions = info.partitions;
     pst_topic_info_done(&info);
     return pst_scorer_may_report(s);
+}
+
+/* Partitions are added while we run: the group is given the new ones, and from then on a record's partition decides whether output and input
+ * still match. Output that has grown, too, is seen at the same time. */
+static int count_partitions(pst_scorer *s)
+{
+    int least = 0;
+    for (size_t i = 0; i <= s->p->n_topics; i++) {
+        const char *topic = i < s->p->n_topics ? s->inputs[i].name : s->p->output_topic;
+        pst_topic_info info = {0};
+        int rc = pst_admin_topic(s->client->bus, topic, &info, 10000, &s->err);
+        if (rc == PST_ENOTFOUND) /* made anew, perhaps */
+            s->err.cls = PST_CLASS_RETRY;
+        if (rc < 0)
+            return rc;
+        int *count = i < s->p->n_topics ? &s->inputs[i].partitions : &s->output_partitions;
+        if (info.partitions != *count)
+            pst_log(PST_LOG_INFO, "score", "event=partitions_changed pipeline=%s topic=%s before=%d now=%d", s->p->name, topic, *count,
+                    info.partitions);
+        *count = info.partitions;
+        if (i < s->p->n_topics && (!least || info.partitions < least))
+            least = info.partitions;
+        pst_topic_info_done(&info);
+    }
+    s->partitions_least = least;
+    pst_txn_expect(s->txn, s->p->output_topic);
+    return 0;
+}
+
+int pst_scorer_meet(pst_scorer *s, const pst_record *records, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (records[i].partition < s->partitions_least)
+            continue;
+        for (size_t k = 0; k < s->p->n_topics; k++)
+            if (records[i].partition >= s->inputs[k].partitions && !strcmp(s->inputs[k].name, records[i].topic))
+                return count_partitions(s);
+    }
+    return 0;
 }
 
 int pst_scorer_await_topics(pst_scorer *s)
@@ -229,6 +269,13 @@ int pst_scorer_take_slot(pst_scorer *s)
     return pst_slot_take(s->settings->state_dir.value, s->p->name, s->opts->slot, s->next_slot, &s->slot, &s->err);
 }
 
+/* The group's coordinator keeps us waiting. */
+static void on_wait(void *arg, const char *why)
+{
+    pst_scorer *s = arg;
+    pst_stats_wait(s->stats, why ? "kafka" : NULL, why);
+}
+
 int pst_scorer_open(pst_scorer *s)
 {
     int rc = s->slot.id[0] ? 0 : pst_scorer_take_slot(s);
@@ -246,7 +293,9 @@ int pst_scorer_open(pst_scorer *s)
                            .report_eof = s->opts->exit_on_eof,
                            /* A run to the end leaves the group at once; a service keeps its place over a restart. */
                            .instance_id = s->opts->exit_on_eof || s->opts->records_max ? NULL : s->instance_id,
-                           .inflight_bytes_max = s->p->inflight_bytes};
+                           .inflight_bytes_max = s->p->inflight_bytes,
+                           .on_wait = on_wait,
+                           .arg = s};
     if ((rc = pst_consumer_new(s->conf, &o, &s->consumer, &s->err)) < 0)
         return rc;
     pst_txn_mode mode = s->p->exactly_once && !s->settings->embedded ? PST_TXN_EXACTLY_ONCE : PST_TXN_AT_LEAST_ONCE;
@@ -295,6 +344,28 @@ int pst_scorer_after_fencing(pst_scorer *s)
     pst_scorer_close(s);
     int turn = getpid() % 16; /* twins that wait equally long would meet, and fence each other, for ever */
     pst_scorer_idle_ms(ghost || chosen ? 300 + 50 * turn : 20000 + 1000 * turn);
+    if (pst_stop_requested())
+        return PST_ESTOPPED;
+    int rc = pst_scorer_open(s);
+    s->stats->ready = rc == 0;
+    return rc == PST_EFENCED ? pst_scorer_after_fencing(s) : rc;
+}
+
+int pst_scorer_reopen(pst_scorer *s)
+{
+    pst_log(PST_LOG_WARN, "score", "event=reopened pipeline=%s id=%s why=\"%s\"", s->p->name, s->txn_id, s->err.text);
+    pst_err_clear(&s->err);
+    pst_round_clear(&s->round);
+    s->again = 0;
+    s->stats->aborts++;
+    s->stats->ready = false;
+    int fd = s->slot.fd; /* the slot is kept meanwhile: nobody else is to take our name */
+    s->slot.fd = -1;
+    pst_slot kept = s->slot;
+    pst_scorer_close(s);
+    s->slot = kept;
+    s->slot.fd = fd;
+    pst_scorer_idle_ms(300);
     if (pst_stop_requested())
         return PST_ESTOPPED;
     int rc = pst_scorer_open(s);

@@ -9,6 +9,7 @@
 #include "inference/score_run.h"
 #include "inference/score_slot.h"
 #include "inference/score_stats.h"
+#include "inference/score_work.h"
 
 enum {
     PST_SCHEMA_WAIT_MS = 2100, /* the registry client remembers a negative answer for 2 s */
@@ -44,11 +45,15 @@ typedef struct pst_scorer {
     pst_txn *txn;
     pst_input_topic *inputs;
     int output_partitions;
+    int partitions_least; /* of the inputs: a record of another partition says that its topic has grown */
     pst_round round;
     pst_reports *reports;
     int64_t reports_silent_us; /* since when it may not write to the topic of models; 0 = it may */
     uint64_t assignment;       /* pst_consumer_epoch: which of its lives the reports speak of */
     pst_fate *fates;
+    pst_record *rest; /* of a batch: what is to be done beside a partition that waits */
+    pst_work *work;
+    pst_pace pace;
     pst_buf value, shadow_value, texts;
     pst_header_room headers;
     size_t score_bytes_max;  /* the largest score that its topic takes */
@@ -58,8 +63,7 @@ typedef struct pst_scorer {
     size_t n_unknown;
     uint64_t done; /* records committed */
     uint64_t dead; /* of them dead-lettered */
-    int backoff_ms;
-    int again; /* rounds in a row that were thrown away at their commit */
+    int again;     /* rounds in a row that were thrown away at their commit */
     int64_t told_waiting_us, fenced_us;
     pst_err err;
 } pst_scorer;
@@ -72,6 +76,10 @@ int pst_scorer_configure(pst_scorer *s);    /* Kafka properties: defaults of sco
 int pst_scorer_await_topics(pst_scorer *s); /* waits for inputs, makes outputs; PST_ESTOPPED */
 int pst_scorer_take_slot(pst_scorer *s);
 int pst_scorer_open(pst_scorer *s); /* slot, consumer, transactions */
+/* Records have come: have the topics grown? RETRY: that cannot be found out now. */
+int pst_scorer_meet(pst_scorer *s, const pst_record *records, size_t n);
+/* Consumer and producer again, under the same id: what is not committed comes again. */
+int pst_scorer_reopen(pst_scorer *s);
 void pst_scorer_close(pst_scorer *s);
 /* Told that somebody has our id: closes and opens again, by and by under another one. */
 int pst_scorer_after_fencing(pst_scorer *s);

@@ -1,16 +1,17 @@
 /* score_run.c - the shell of the scorer: wires Kafka, the registry and the models to the core, and loops.
  *
  *     poll ─ batch ─ core ─ fates ─ send ─ … ─ commit (offsets, scores, dead letters: one transaction)
- *       │                             │            │
- *     lost: throw the round away   too large:   EAGAIN: the round did not happen, the consumer is back where it was
- *                                  dead letter  EFENCED: somebody has our id: take another one, or stand by
+ *       │             │       │       │            │
+ *     lost: throw   slow:  must wait: too large:   EAGAIN: the round did not happen, the consumer is back where it was
+ *     the round     aside  hold its   dead letter  EFENCED: somebody has our id: take another one, or stand by
+ *     away                 partition               else: the position is not known: open consumer and producer again
  *
  * A round is committed as soon as the worker has caught up, else after 100 ms: a transaction costs four round trips however many records it
- * holds. Nothing here exits because of an outage: whatever is away is waited for, with the consumer paused and polled meanwhile. */
+ * holds. It is begun after the computing, and committed before a batch that may not fit into its time-out. Nothing here exits because of an
+ * outage: a partition whose next record has to wait is held, alone, and the consumer goes on being polled. */
 #include "inference/score_run.h"
 
 #include "common/base/clock.h"
-#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "inference/score_load.h"
@@ -20,6 +21,12 @@
 #include <string.h>
 
 enum { AGAIN_MAX = 5, ROUND_US = 100000, ROUND_RECORDS = 200000, ROUND_BYTES = 64 << 20 };
+enum { HOLD_MS = 100, HOLD_MAX_MS = 10000 }; /* a partition whose next record cannot be handled */
+enum {
+    BATCH_US = 2000000,
+    ASIDE_US = 200000,
+    ASIDE_MS = 100
+}; /* a batch is cut to this; one that takes longer than ASIDE_US is computed aside */
 
 /* ---- models ---------------------------------------------------------------------------------------------------------------- */
 
@@ -69,6 +76,7 @@ static void take_models(pst_scorer *s)
         if (!n.kept)
             pst_stats_refused(s->stats, NULL, 0, NULL);
         s->round.row_kept = 0; /* what the model before could not score, this one may */
+        s->pace = (pst_pace){0};
         if (pst_core_offer(s->core, n.variant, n.binding, n.from, n.n_from) == PST_EAGAIN) {
             s->held[n.variant] = n;
             continue;
@@ -113,6 +121,20 @@ static int await_model(pst_scorer *s)
 
 /* ---- rounds ---------------------------------------------------------------------------------------------------------------- */
 
+/* What a step of a round came to, besides 0 and an error: the round was thrown away, its records come again, and so does the batch in hand. */
+enum { ROUND_GONE = 1 };
+
+static void round_again(pst_scorer *s, const char *why)
+{
+    pst_log(PST_LOG_INFO, "score", "event=round_again pipeline=%s why=\"%s\"", s->p->name, why);
+    pst_round_clear(&s->round);
+    pst_metric_add(s->stats->aborts_total, 1);
+    s->stats->aborts++;
+    pst_err_clear(&s->err);
+}
+
+/* 0, ROUND_GONE or an error. Only PST_EAGAIN says that the consumer is back where the round began: whatever else goes wrong, its position is not
+ * known, and it is opened again. */
 static int commit(pst_scorer *s)
 {
     if (!s->round.open)
@@ -130,100 +152,51 @@ static int commit(pst_scorer *s)
         pst_metric_observe(s->stats->commit, (double)(end - start) / 1e6);
         pst_round_commit(&s->round, s->core, s->stats, pst_now_us());
         s->stats->lag = pst_consumer_lag(s->consumer);
-        s->backoff_ms = s->again = 0;
+        s->again = 0;
         return 0;
     }
     pst_scorer_report_failed(s);
     pst_round_clear(&s->round);
-    if (rc == PST_EFENCED)
+    if (rc != PST_EAGAIN)
         return rc;
-    if (rc == PST_EAGAIN || s->err.cls == PST_CLASS_RETRY) {
-        if (++s->again >= AGAIN_MAX) /* nothing gets through: the consumer or the producer is fenced and does not know */
-            return PST_EFENCED;
-        pst_log(PST_LOG_INFO, "score", "event=round_again pipeline=%s why=\"%s\"", s->p->name, s->err.text);
-        pst_metric_add(s->stats->aborts_total, 1);
-        s->stats->aborts++;
-        pst_err_clear(&s->err);
-        return 0;
-    }
-    return rc;
+    if (++s->again >= AGAIN_MAX) /* nothing gets through: the consumer or the producer is fenced and does not know */
+        return PST_EFENCED;
+    round_again(s, s->err.text);
+    return ROUND_GONE;
 }
 
+/* Back to the committed offsets, whether or not something was sent. */
 static int throw_away(pst_scorer *s, const char *why)
 {
-    pst_log(PST_LOG_INFO, "score", "event=round_again pipeline=%s why=\"%s\"", s->p->name, why);
-    pst_round_clear(&s->round);
-    pst_metric_add(s->stats->aborts_total, 1);
-    s->stats->aborts++;
-    pst_err_clear(&s->err);
-    int rc = pst_txn_abort(s->txn, &s->err);
-    if (rc < 0 && rc != PST_EFENCED && (rc == PST_EAGAIN || s->err.cls == PST_CLASS_RETRY)) {
-        pst_err_clear(&s->err);
-        return 0;
-    }
-    return rc;
+    bool open = s->round.open;
+    round_again(s, why);
+    int rc = open ? pst_txn_abort(s->txn, &s->err) : pst_consumer_rewind(s->consumer, &s->err);
+    return rc < 0 ? rc : ROUND_GONE;
 }
 
-/* Puts the consumer back to the first record of each partition among those that were not used. */
-static int put_back(pst_scorer *s, const pst_record *records, size_t n)
-{
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        bool first = true;
-        for (size_t k = i; k-- > 0 && first;)
-            first = records[k].partition != records[i].partition || strcmp(records[k].topic, records[i].topic);
-        if (first)
-            rc = pst_consumer_seek(s->consumer, records[i].topic, records[i].partition, records[i].offset, &s->err);
-    }
-    if (rc < 0) {
-        pst_err_clear(&s->err);
-        rc = pst_consumer_rewind(s->consumer, &s->err);
-    }
-    return rc;
-}
-
-/* Something is away: the consumer is paused and goes on being polled, so that it keeps its place in the group. */
-static int wait_paused(pst_scorer *s, int ms, const char *why)
-{
-    if (pst_mono_us() - s->told_waiting_us > 10000000) {
-        pst_log(PST_LOG_WARN, "score", "event=waiting pipeline=%s why=\"%s\"", s->p->name, why);
-        s->told_waiting_us = pst_mono_us();
-    }
-    int rc = pst_consumer_pause(s->consumer, true);
-    for (int64_t until = pst_mono_us() + ms * 1000LL; rc >= 0 && pst_mono_us() < until && !pst_stop_requested();) {
-        pst_batch b = {0};
-        pst_err e = {0};
-        rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 1, .timeout_ms = 100}, &b, &e);
-        if (rc < 0)
-            s->err = e;
-        else if (b.n)
-            rc = put_back(s, b.records, b.n);
-    }
-    return rc < 0 ? rc : pst_consumer_pause(s->consumer, false);
-}
-
-static int backoff(pst_scorer *s)
-{
-    s->backoff_ms = s->backoff_ms ? s->backoff_ms * 2 : 100;
-    if (s->backoff_ms > 10000)
-        s->backoff_ms = 10000;
-    uint16_t noise;
-    pst_random(&noise, sizeof(noise));
-    return s->backoff_ms + (int)(noise % (unsigned)(s->backoff_ms / 2 + 1));
-}
-
-/* Records from `from` on cannot be handled now: what is before them is committed, they are read again later. */
-static int hold(pst_scorer *s, const pst_batch *b, size_t from, const pst_err *why)
+/* This record cannot be handled now: its partition waits for it, alone. The round goes on, with what was marked before it. */
+static int hold(pst_scorer *s, const pst_record *r, const pst_err *why)
 {
     pst_err reason = *why;
     pst_err_clear(&s->err);
-    int rc = put_back(s, b->records + from, b->n - from);
-    if (rc == 0)
-        rc = commit(s);
-    if (rc < 0 || pst_stop_requested())
-        return rc;
     pst_scorer_waits(s, &reason);
-    return wait_paused(s, reason.code == PST_EAGAIN ? PST_SCHEMA_WAIT_MS : backoff(s), reason.text);
+    if (pst_mono_us() - s->told_waiting_us > 10000000) {
+        pst_log(PST_LOG_WARN, "score", "event=waiting pipeline=%s topic=%s partition=%d offset=%lld why=\"%s\"", s->p->name, r->topic,
+                r->partition, (long long)r->offset, reason.text);
+        s->told_waiting_us = pst_mono_us();
+    }
+    bool known = reason.code == PST_EAGAIN; /* the registry's answer will not change before that */
+    return pst_consumer_hold(s->consumer, r->topic, r->partition, r->offset, known ? PST_SCHEMA_WAIT_MS : HOLD_MS,
+                             known ? PST_SCHEMA_WAIT_MS : HOLD_MAX_MS, &s->err);
+}
+
+static int hold_all(pst_scorer *s, const pst_record *records, size_t n, const pst_err *why)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if (!pst_consumer_held(s->consumer, records[i].topic, records[i].partition))
+            rc = hold(s, &records[i], why);
+    return rc;
 }
 
 /* ---- one batch ------------------------------------------------------------------------------------------------------------- */
@@ -233,41 +206,72 @@ static bool retriable(int rc, const pst_err *e)
     return rc == PST_EAGAIN || e->cls == PST_CLASS_RETRY;
 }
 
-/* ret_all: every record of the batch was used. */
-static int score_batch(pst_scorer *s, const pst_batch *b, size_t n, bool *ret_all)
+/* On the worker: the group is served meanwhile, so that nobody waits for us at a rebalance or takes us for dead. */
+static int run_aside(pst_scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
 {
-    pst_err why = {0};
-    size_t usable = 0;
-    int64_t start = pst_mono_us();
-    *ret_all = false;
-    int rc = pst_core_run(s->core, b->records, n, s->fates, &usable, &why);
-    if (rc < 0) { /* the model fails on everything */
-        if (s->opts->exit_on_eof || s->opts->records_max || why.cls != PST_CLASS_RETRY) {
-            s->err = why;
-            return rc;
-        }
-        return hold(s, b, 0, &why);
+    int rc = 0;
+    pst_err e = {0};
+    pst_work_start(s->work, records, n, s->fates);
+    if (!pst_work_wait(s->work, ASIDE_MS)) {
+        rc = pst_consumer_pause(s->consumer, true);
+        while (!pst_work_wait(s->work, rc < 0 ? ASIDE_MS : 0))
+            if (rc == 0)
+                rc = pst_consumer_serve(s->consumer, ASIDE_MS, ret_lost, &e);
+        int back = pst_consumer_pause(s->consumer, false);
+        if (rc == 0 && back < 0)
+            rc = pst_err_set(&e, back, PST_CLASS_FATAL, "kafka", 0, "cannot resume the consumer");
     }
-    if (usable < n && why.cls == PST_CLASS_FATAL) {
-        s->err = why;
-        return why.code;
+    if (rc < 0) {
+        s->err = e;
+        *ret_lost = true;
+        return rc;
     }
-    if (!s->round.open && usable) {
-        rc = pst_txn_begin(s->txn, &s->err);
-        if (rc < 0)
+    return pst_work_result(s->work, ret_usable, why);
+}
+
+static int run_core(pst_scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
+{
+    int64_t start = pst_mono_us(), expect = pst_pace_expect_us(&s->pace, n);
+    int rc = expect >= 0 && expect < ASIDE_US ? pst_core_run(s->core, records, n, s->fates, ret_usable, why)
+                                              : run_aside(s, records, n, ret_usable, why, ret_lost);
+    int64_t took = pst_mono_us() - start;
+    if (rc == 0)
+        pst_pace_learn(&s->pace, *ret_usable, took);
+    pst_metric_observe(s->stats->decode, (double)took / 1e6);
+    return rc;
+}
+
+/* Of its transaction's time-out a round uses half, computing included; what comes later goes into a round of its own. */
+static bool fits(const pst_scorer *s, int64_t expect_us)
+{
+    return expect_us >= 0 && pst_mono_us() - s->round.begun_us + expect_us < pst_txn_timeout_ms(s->txn) * 500LL;
+}
+
+/* The fates of records [0, n) go out. */
+static int emit_all(pst_scorer *s, const pst_record *records, size_t n)
+{
+    int rc = 0;
+    int64_t now = pst_now_us();
+    if (!s->round.open && n) {
+        if ((rc = pst_txn_begin(s->txn, &s->err)) < 0)
             return rc;
         s->round.open = true;
         s->round.begun_us = pst_mono_us();
     }
-    int64_t scored = pst_mono_us(), now = pst_now_us();
-    for (size_t i = 0; i < usable; i++) {
-        const pst_record *r = &b->records[i];
+    for (size_t i = 0; i < n; i++) {
+        const pst_record *r = &records[i];
+        if (pst_consumer_held(s->consumer, r->topic, r->partition))
+            continue; /* it is behind one that waits */
+        pst_txn_of(s->txn, r);
         rc = pst_scorer_emit(s, r, &s->fates[i], now);
+        pst_txn_of(s->txn, NULL);
         if (rc < 0 && rc != PST_EFENCED && retriable(rc, &s->err)) {
             if (rc == PST_EAGAIN) /* the producer's queue stays full: an outage */
                 return throw_away(s, s->err.text);
-            why = s->err;
-            return hold(s, b, i, &why);
+            pst_err why = s->err;
+            if ((rc = hold(s, r, &why)) < 0)
+                return rc;
+            continue;
         }
         if (rc < 0) {
             if (s->err.cls == PST_CLASS_DATA) { /* the pipeline's own word that it ends here */
@@ -281,15 +285,64 @@ static int score_batch(pst_scorer *s, const pst_batch *b, size_t n, bool *ret_al
         pst_round_record(&s->round, r);
         pst_consumer_mark(s->consumer, r->topic, r->partition, r->offset + 1);
     }
+    return 0;
+}
+
+/* One run of the core. What is left to do afterwards: the records behind one that waits, of other partitions. */
+static int score_pass(pst_scorer *s, const pst_record **records, size_t *n)
+{
+    pst_err why = {0};
+    size_t usable = 0, left = 0;
+    bool lost = false;
+    if (s->round.open && !fits(s, pst_pace_expect_us(&s->pace, *n))) {
+        int rc = commit(s);
+        if (rc)
+            return rc;
+    }
+    int rc = run_core(s, *records, *n, &usable, &why, &lost);
+    if (lost)
+        return rc < 0 && s->err.code ? rc : throw_away(s, "partitions were given or taken");
+    if (rc < 0 || (usable < *n && why.cls == PST_CLASS_FATAL)) {
+        if (rc == 0 || s->opts->exit_on_eof || s->opts->records_max || why.cls != PST_CLASS_RETRY) {
+            s->err = why;
+            return why.code;
+        }
+        rc = hold_all(s, *records, *n, &why); /* the model fails on everything */
+        *n = 0;
+        return rc;
+    }
+    if (s->round.open && !fits(s, 0) && (rc = commit(s)) != 0)
+        return rc;
+    int64_t scored = pst_mono_us();
+    if ((rc = emit_all(s, *records, usable)) != 0)
+        return rc;
     s->stats->batches++;
     s->stats->batch_records += usable;
-    pst_metric_observe(s->stats->decode, (double)(scored - start) / 1e6);
     pst_metric_observe(s->stats->emit, (double)(pst_mono_us() - scored) / 1e6);
-    if (usable < n)
-        return hold(s, b, usable, &why);
-    pst_scorer_waits(s, NULL);
-    *ret_all = true;
+    if (usable < *n && !pst_consumer_held(s->consumer, (*records)[usable].topic, (*records)[usable].partition) &&
+        (rc = hold(s, &(*records)[usable], &why)) < 0)
+        return rc;
+    for (size_t i = usable + 1; i < *n; i++)
+        if (!pst_consumer_held(s->consumer, (*records)[i].topic, (*records)[i].partition))
+            s->rest[left++] = (*records)[i];
+    *records = s->rest;
+    *n = left;
     return 0;
+}
+
+/* 0: every record was used, or its partition waits for it. */
+static int score_batch(pst_scorer *s, const pst_record *records, size_t n)
+{
+    int rc = pst_scorer_meet(s, records, n);
+    if (rc < 0) {
+        pst_err why = s->err;
+        return retriable(rc, &why) ? hold_all(s, records, n, &why) : rc;
+    }
+    while (rc == 0 && n)
+        rc = score_pass(s, &records, &n);
+    if (rc == 0 && !pst_consumer_holds(s->consumer))
+        pst_scorer_waits(s, NULL);
+    return rc;
 }
 
 /* One poll and what follows from it. 1 = the end that the options asked for. */
@@ -299,8 +352,9 @@ static int step(pst_scorer *s)
     pst_batch b = {0};
     pst_err e = {0};
     bool busy = s->round.open;
+    size_t most = pst_pace_batch(&s->pace, p->batch_count, BATCH_US);
     pst_poll how = {
-        .records_max = p->batch_count, .bytes_max = p->batch_bytes, .age_max_us = busy ? 0 : p->batch_age_us, .timeout_ms = busy ? 0 : 100};
+        .records_max = most, .bytes_max = p->batch_bytes, .age_max_us = busy ? 0 : p->batch_age_us, .timeout_ms = busy ? 0 : 100};
     int rc = pst_consumer_poll(s->consumer, &how, &b, &e);
     if (rc < 0) {
         s->err = e;
@@ -308,23 +362,24 @@ static int step(pst_scorer *s)
     }
     if (e.code)
         pst_log_err("score", &e);
-    if (b.lost && busy) /* the round's records come again, here or elsewhere, and this batch's with them */
-        return throw_away(s, "partitions were given or taken");
+    if (b.lost && busy) { /* the round's records come again, here or elsewhere, and this batch's with them */
+        rc = throw_away(s, "partitions were given or taken");
+        return rc < 0 ? rc : 0;
+    }
     size_t n = b.n;
     uint64_t max = (uint64_t)s->opts->records_max, taken = s->done + s->round.records;
     if (max && taken + n > max)
         n = (size_t)(max - taken);
-    bool all = true;
-    if (n && (rc = score_batch(s, &b, n, &all)) < 0)
-        return rc;
+    if (n && (rc = score_batch(s, b.records, n)) != 0)
+        return rc < 0 ? rc : 0;
     bool full = max && s->done + s->round.records >= max;
     bool long_enough = pst_mono_us() - s->round.begun_us >= ROUND_US || s->round.records >= ROUND_RECORDS || s->round.bytes >= ROUND_BYTES;
-    if (s->round.open && (b.n < p->batch_count || long_enough || full || b.eof) && (rc = commit(s)) < 0)
-        return rc;
+    if (s->round.open && (b.n < most || long_enough || full || b.eof) && (rc = commit(s)) != 0)
+        return rc < 0 ? rc : 0;
     if (!b.n)
         s->stats->lag = pst_consumer_lag(s->consumer);
-    bool settled = all && !s->round.open;
-    return settled && ((full && s->done >= max) || (b.eof && s->opts->exit_on_eof));
+    bool settled = !s->round.open;
+    return settled && ((full && s->done >= max) || (b.eof && s->opts->exit_on_eof && !pst_consumer_holds(s->consumer)));
 }
 
 static int loop(pst_scorer *s)
@@ -336,9 +391,11 @@ static int loop(pst_scorer *s)
         /* Whatever Kafka says against this consumer or producer is no reason to end, unless it will say the same to the next ones. */
         bool kafka = rc == PST_EFENCED || (rc < 0 && !strcmp(s->err.origin, "kafka"));
         if (kafka && rc != PST_EAUTH && rc != PST_EINVAL && rc != PST_ESTOPPED)
-            rc = pst_scorer_after_fencing(s);
+            rc = rc == PST_EFENCED ? pst_scorer_after_fencing(s) : pst_scorer_reopen(s);
     }
-    return rc == 0 ? commit(s) : rc > 0 ? 0 : rc; /* told to stop: what is in hand is finished */
+    if (rc == 0 && (rc = commit(s)) > 0) /* told to stop: what is in hand is finished, or comes again at the next start */
+        rc = 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
@@ -360,9 +417,11 @@ static int set_up(pst_scorer *s)
     for (size_t i = 0; i < p->n_topics; i++)
         s->inputs[i] = (pst_input_topic){p->topics[i], 0, p->dlq_topic ? pst_strdup(p->dlq_topic) : pst_sprintf("%s.dlq", p->topics[i])};
     s->fates = pst_alloc(p->batch_count * sizeof(*s->fates));
+    s->rest = pst_alloc(p->batch_count * sizeof(*s->rest));
     s->unknown = pst_alloc(PST_SCHEMAS_UNKNOWN_MAX * sizeof(*s->unknown));
     pst_core_host host = {.arg = s, .schema = pst_scorer_schema, .output_id = pst_scorer_output_id};
     s->core = pst_core_new(p, &host);
+    s->work = pst_work_new(s->core);
     const char *warning = pst_bus_conf_warning(s->conf);
     if (warning)
         pst_log(PST_LOG_WARN, "score", "event=kafka_warning why=\"%s\"", warning);
@@ -379,17 +438,20 @@ static int set_up(pst_scorer *s)
 static void tear_down(pst_scorer *s)
 {
     pst_follow_stop(s->follow);
+    pst_consumer_leave(s->consumer); /* a clean end: others take the partitions at once */
     pst_scorer_close(s);
     s->stats->ready = false;
     pst_stats_stop(s->stats);
     for (int v = 0; v < 3; v++)
         pst_model_news_done(&s->held[v]);
+    pst_work_free(s->work);
     pst_core_free(s->core);
     for (size_t i = 0; s->inputs && i < s->p->n_topics; i++)
         free(s->inputs[i].dlq);
     free(s->inputs);
     pst_round_done(&s->round);
     free(s->fates);
+    free(s->rest);
     free(s->unknown);
     pst_reports_free(s->reports);
     free(s->worker);
