@@ -1,0 +1,95 @@
+"""What one scorer's trouble means for the others and for the rest of its input: a record that must wait holds its own partition alone; a scorer that is told to
+stop gives its partitions back at once, although its membership is static; an input that grows is read to its last partition; and a record that waited is
+scored once, whoever is killed meanwhile."""
+import sys, os, struct, time
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from kit import *
+from collections import Counter
+
+SCHEMA = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}]}
+WIDER = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}, {"name": "y", "type": "int", "default": 0}]}
+
+with Platform(without="trainer,lcm,scorers") as p:
+    import numpy as np, onnx
+    from onnx import helper, TensorProto, numpy_helper
+    from confluent_kafka.admin import AdminClient, NewPartitions
+    g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 1])],
+                          [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])], [numpy_helper.from_array(np.array([[2.0]], dtype=np.float32), "w")])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), p.dir / "m.onnx")
+    for t in ("in", "out", "dead"):
+        p.create(t, 2)
+    sid = p.register("in-value", SCHEMA)
+    (p.dir / "pipe.yml").write_text(
+        f"name: grp\ninput: {{topics: [in], group: grp, start: earliest, format: avro}}\nmodel: {{file: {p.dir}/m.onnx}}\nfeatures: [{{field: x}}]\n"
+        "output: {topic: out, format: full}\nguarantee: exactly_once\nerrors: {tolerance: all, dead_letter: {topic: dead}}\n"
+        "kafka: {session.timeout.ms: 40000, topic.metadata.refresh.interval.ms: 2000}\n")
+    good = p.encode(sid, {"x": 1.0})
+    unknown = b"\0" + struct.pack(">I", 999983) + good[5:]
+    producer, sent = p.producer(), set()
+
+    def put(key, partition, value=good):
+        producer.produce("in", value, key=key, partition=partition)
+        producer.flush(20)
+        if value == good:
+            sent.add(key)
+
+    def scored(topic="out"):
+        return Counter(m.key().decode() for m in p.read(topic, timeout=20))
+
+    def all_scored(within, what):
+        until(lambda: set(scored()) >= sent, within, lambda: f"{what}: missing {sorted(sent - set(scored()))}: " + log(), 0.3)
+
+    def log():
+        return "\n".join((p.dir / "score.log").read_text(errors="replace").splitlines()[-6:])
+
+    start = lambda: p.spawn("score", "run", "-c", p.dir / "pipe.yml", log="score.log")
+    a = start()
+    for i in range(5):
+        put(f"a{i}", i % 2)
+    all_scored(40, "the first records")
+
+    # One partition waits for its record, the other goes on, and a kill meanwhile doubles nothing.
+    for i in range(5):
+        put(f"before{i}", 0)
+    put("bad", 0, unknown)
+    for i in range(5):
+        put(f"behind{i}", 0)
+    begun = time.monotonic()
+    for i in range(5):
+        put(f"beside{i}", 1)
+    until(lambda: {f"beside{i}" for i in range(5)} <= set(scored()), 15, lambda: "the other partition waits, too: " + log(), 0.2)
+    check(time.monotonic() - begun < 4 or "bad" not in scored("dead"), "the other partition waited for the first")
+    check("behind0" not in scored() or "bad" in scored("dead"), "a record overtook the one before it in its partition")
+    a.kill(), a.wait()
+    a = start()
+    until(lambda: "bad" in scored("dead"), 40, lambda: "the record of an unknown schema id is not dead-lettered: " + log(), 0.5)
+    all_scored(20, "the records behind it")
+    check(max(scored().values()) == 1 and scored("dead") == {"bad": 1}, f"something came twice: {[k for k, n in (scored() + scored('dead')).items() if n > 1]}")
+
+    # A static member that is told to stop leaves: its partition goes on long before its session is over.
+    b = start()
+    until(lambda: (p.dir / "score.log").read_text().count("event=running") == 3, 40, "the second scorer does not run")
+    time.sleep(4)
+    for i in range(6):
+        put(f"two{i}", i % 2)
+    all_scored(40, "two scorers")
+    b.terminate()
+    check(b.wait(20) == 0, f"told to stop, it exits {b.returncode}: {log()}")
+    for i in range(6):
+        put(f"one{i}", i % 2)
+    all_scored(15, "after one of two scorers was told to stop (its session is 40 s)")
+
+    # The input grows; the output does not.
+    admin = AdminClient({"bootstrap.servers": p.bootstrap})
+    for f in admin.create_partitions([NewPartitions("in", 4)]).values():
+        f.result(30)
+    time.sleep(1)
+    producer.list_topics("in", 20)
+    for i in range(12):
+        put(f"grown{i}", i % 4)
+    all_scored(30, "after the input grew from 2 to 4 partitions")
+    check(a.poll() is None, f"the scorer left by itself: {log()}")
+    check(max(scored().values()) == 1, "something came twice")
+    a.terminate()
+    check(a.wait(20) == 0, f"told to stop, it exits {a.returncode}: {log()}")
+print(f"ok: {len(sent)} records scored once; one waited alone, one scorer left, the input grew")
