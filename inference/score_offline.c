@@ -45,32 +45,38 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_string(isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
 }
 
-static void write_fate(dry *d, const pst_fate *f)
+json_t *pst_score_line(const pst_core *core, const pst_fate *f)
 {
     json_t *line = json_object();
     if (f->kind == PST_FATE_SCORED) {
         const double *scores;
         const char *label;
         const uint8_t *missing;
-        size_t n = pst_core_score(d->core, f, false, &scores, &label), n_features;
+        size_t n = pst_core_score(core, f, false, &scores, &label), n_features;
         json_t *list = json_array();
         for (size_t i = 0; i < n; i++)
             json_array_append_new(list, number(scores[i]));
         json_object_set_new(line, "score", list);
         json_object_set_new(line, "label", label ? json_string(label) : json_null());
         list = json_array();
-        const pst_feature *features = pst_core_missing(d->core, f, &missing, &n_features);
+        const pst_feature *features = pst_core_missing(core, f, &missing, &n_features);
         for (size_t i = 0; i < n_features; i++)
             if (missing[i])
                 json_array_append_new(list, json_string(features[i].field));
         json_object_set_new(line, "missing", list);
     } else {
         bool bad = f->kind == PST_FATE_BAD;
-        json_object_set_new(line, "error", json_string(bad ? pst_core_message(d->core, f) : "null value"));
+        json_object_set_new(line, "error", json_string(bad ? pst_core_message(core, f) : "null value"));
         json_object_set_new(line, "reason", json_string(bad ? f->reason : "null-value"));
         json_object_set_new(line, "stage", json_string(bad ? f->stage : "DECODE"));
-        d->bad++;
     }
+    return line;
+}
+
+static void write_fate(dry *d, const pst_fate *f)
+{
+    json_t *line = pst_score_line(d->core, f);
+    d->bad += f->kind != PST_FATE_SCORED;
     pst_json_print(d->out, line);
     json_decref(line);
 }

@@ -1,8 +1,9 @@
-/* score_verb.c - penstock score run|check|dry-run|explain. */
+/* score_verb.c - penstock score run|check|dry-run|explain|replay. */
 #include "common/base/log.h"
 #include "common/base/opt.h"
 #include "inference/pipeline_check.h"
 #include "inference/score_offline.h"
+#include "inference/score_replay.h"
 #include "inference/score_run.h"
 #include "verbs.h"
 
@@ -11,7 +12,7 @@
 #include <string.h>
 
 typedef struct score_opts {
-    const char *config, *in, *out, *metrics_listen, *published;
+    const char *config, *in, *out, *metrics_listen, *published, *from, *to;
     bool exit_on_eof;
     int64_t records_max, slot;
 } score_opts;
@@ -44,6 +45,13 @@ static const pst_opt dry_table[] = {
     {"out", 0, PST_OPT_STR, offsetof(score_opts, out), "FILE", "-", "JSON lines; - = stdout"},
 };
 
+static const pst_opt replay_table[] = {
+    CONFIG,
+    {"from", 0, PST_OPT_STR, offsetof(score_opts, from), "OFFSET|TIME", NULL, "the first offset of every input partition, or a time"},
+    {"to", 0, PST_OPT_STR, offsetof(score_opts, to), "OFFSET|TIME", NULL, "the first offset, or time, that is left out"},
+    {"out", 0, PST_OPT_STR, offsetof(score_opts, out), "FILE", "-", "JSON lines; - = stdout"},
+};
+
 static const pst_usage usages[] = {
     {"score run", "-c FILE", "Score a stream: records in, scores out, dead letters aside.",
      "Runs one pipeline until it is told to stop; SIGTERM finishes the batch in hand and commits. Waits for its model, its topics and the "
@@ -62,12 +70,20 @@ static const pst_usage usages[] = {
      dry_table, 3, false},
     {"score explain", "-c FILE", "Show how records become scores: decode plan, feature mapping, the model's plan.", NULL,
      "penstock score explain -c pipeline.yml", file_table, 2, false},
+    {"score replay", "-c FILE --from N --to N --out F", "Score a part of the input again, by the versions that scored it.",
+     "Which version had which record, the recorded effective offsets say: scorers write them to the topic of models as they change models. "
+     "One "
+     "JSON\n"
+     "line a record, as of a dry run, with source, model and variant. Exit status 3 when some records could not be scored.",
+     "penstock score replay -c pipeline.yml --from 0 --to 1000 --out again.jsonl\npenstock score replay -c pipeline.yml --from "
+     "2026-01-31T12:00:00Z --to 2026-01-31T13:00:00Z",
+     replay_table, 4, false},
 };
-enum { RUN, CHECK, DRY_RUN, EXPLAIN, N_USAGES };
+enum { RUN, CHECK, DRY_RUN, EXPLAIN, REPLAY, N_USAGES };
 
 static void print_help(FILE *f)
 {
-    fprintf(f, "Usage: penstock score run|check|dry-run|explain [options]\n\n");
+    fprintf(f, "Usage: penstock score run|check|dry-run|explain|replay [options]\n\n");
     for (int i = 0; i < N_USAGES; i++)
         fprintf(f, "  %-16s %s\n", usages[i].verb, usages[i].summary);
     fprintf(f, "\npenstock score VERB --help tells more.\n\nExamples:\n  penstock score check -c pipeline.yml\n  penstock score run -c "
@@ -113,6 +129,8 @@ static int run_verb(int which, int argc, char **argv)
         pst_score_run_opts r = {
             .exit_on_eof = o.exit_on_eof, .records_max = o.records_max, .slot = (int)o.slot, .metrics_listen = o.metrics_listen};
         status = pst_score_run(&settings, p, &r);
+    } else if (which == REPLAY) {
+        status = pst_score_replay(&settings, p, o.from, o.to, o.out);
     } else if (which == DRY_RUN) {
         status = pst_score_dry_run(&settings, p, o.in, o.out);
     } else {
@@ -137,4 +155,4 @@ static int score_run(int argc, char **argv)
     return help ? 0 : 2;
 }
 
-const pst_verb pst_score_verb = {"score", "score a stream with a model: run, check, dry-run, explain", "streams", score_run};
+const pst_verb pst_score_verb = {"score", "score a stream with a model: run, check, dry-run, explain, replay", "streams", score_run};

@@ -118,7 +118,7 @@ void pst_columns_free(pst_columns *c);
 bool pst_columns_absent(const pst_columns *c, size_t want);
 /* Type of a RAW want as schema text (self-contained: named types written out); NULL when absent. Owned by c. */
 const char *pst_columns_schema(const pst_columns *c, size_t want);
-/* One record. ret_numbers: sum of slots, in the order of the wants, untouched where missing. ret_missing[i]: 1 = null or absent (RAW: 1 = absent;
+/* One record. ret_numbers: sum of slots, in the order of the wants, untouched where missing; NaN where an item of an array is null. ret_missing[i]: 1 = null or absent (RAW: 1 = absent;
  * an encoded null is a value to pass through).
  * ret_texts[i]: TEXT and RAW wants. An array of another length than slots: PST_EINVAL/DATA. No heap use. */
 int pst_columns_run(const pst_columns *c, const void *bytes, size_t len, double *ret_numbers, uint8_t *ret_missing, pst_slice *ret_texts,

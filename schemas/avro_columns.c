@@ -489,7 +489,7 @@ int pst_columns_run(const pst_columns *c, const void *bytes, size_t len, double 
     vm.numbers = ret_numbers;
     vm.missing = ret_missing;
     vm.texts = ret_texts;
-    vm.null_item = vm.placed = false;
+    vm.placed = false;
     int rc = pst_avro_in_init(&vm.in, bytes, len, err);
     if (rc < 0)
         return rc;

@@ -142,7 +142,6 @@ typedef struct pst_vm {
     pst_slice *texts;
     double *numbers;
     const uint8_t *marks[PST_AVRO_DEPTH_MAX];
-    bool null_item;
     bool placed; /* the error names its field already */
 } pst_vm;
 

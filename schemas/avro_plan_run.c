@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <math.h>
+
 static int run(pst_vm *vm, uint32_t pc, char *obj, int depth);
 
 /* Charges n bytes of memory. */
@@ -87,7 +89,6 @@ static int column_items(pst_vm *vm, const pst_op *o, uint32_t pc, int depth)
     size_t filled = 0, want = o->n;
     int64_t count;
     int rc = deeper(vm, depth);
-    vm->null_item = false;
     while (!rc && !(rc = pst_avro_in_block(&vm->in, &count)) && count) {
         if ((size_t)count > want - filled)
             return pst_avro_in_fail(&vm->in, PST_EINVAL, "the array has more than the %zu numbers wanted", want);
@@ -96,7 +97,7 @@ static int column_items(pst_vm *vm, const pst_op *o, uint32_t pc, int depth)
     }
     if (!rc && filled != want)
         return pst_avro_in_fail(&vm->in, PST_EINVAL, "the array has %zu numbers, %zu are wanted", filled, want);
-    vm->missing[o->b] = vm->null_item;
+    vm->missing[o->b] = 0; /* a null item is a NaN in its slot, as in JSON: the others are there */
     return rc;
 }
 
@@ -348,7 +349,7 @@ static int run(pst_vm *vm, uint32_t pc, char *obj, int depth)
             pc = rc ? pc : end - 1;
             break;
         }
-        case PST_OP_COL_NULL: vm->null_item = true; break;
+        case PST_OP_COL_NULL: *(double *)(void *)(obj + o->a) = NAN; break;
         case PST_OP_COL_TEXT:
         case PST_OP_COL_FIXED:
         case PST_OP_COL_SYMBOL: rc = text(vm, o); break;

@@ -257,6 +257,65 @@ def test_alias_counts_from_exact_offsets(p):
     p.cli("models", "alias", "line", "champion", 1)
 
 
+def test_every_swap_is_recorded(p):
+    """Plain moves under load, three partitions, two workers that are killed in between: of all recorded offsets the last one at or below a score's
+    names its version; and a replay by them gives the same scores."""
+    path = p.pipeline("told", "told")
+    sent, stop, events = [0], threading.Event(), p.producer()
+
+    def stream():
+        producer = p.producer()
+        while not stop.is_set():
+            producer.produce("told", p.encode(p.sid, reading(sent[0])), key=str(sent[0]))
+            sent[0] += 1
+            producer.poll(0)
+            if sent[0] % 20 == 0:
+                time.sleep(0.02)
+        check(producer.flush(60) == 0, "flushed")
+    workers = [p.spawn("score", "run", "-c", path, log="told.log") for _ in range(2)]
+    t = threading.Thread(target=stream)
+    t.start()
+    try:
+        p.read("told.scores", lambda out: len(out) > 300, timeout=60)
+        for k in range(40):
+            events.produce(PREFIX + "models", json.dumps({"name": "line", "version": 1 + k % 3, "type": "ALIAS_SET", "alias": "champion", "actor": "test"}), key="line")
+            check(events.flush(20) == 0, "moved")
+            time.sleep(rng.uniform(0.05, 0.6))
+            if k % 8 == 7:
+                i = rng.randrange(2)
+                workers[i].kill(), workers[i].wait()
+                workers[i] = p.spawn("score", "run", "-c", path, log="told.log")
+    finally:
+        stop.set()
+        t.join()
+    until(lambda: len(p.read("told.scores")) >= sent[0], 90, lambda: f"all {sent[0]} are scored", step=1)
+    for w in workers:
+        w.send_signal(signal.SIGTERM)
+    check([w.wait(40) for w in workers] == [0, 0], "both drain")
+    out = p.scores("told.scores")
+    check(sorted(s["record"]["id"] for _, s in out) == list(range(sent[0])), "every record once")
+    told = {}
+    for k, e in enumerate(p.events("models")):
+        for x in e.get("effective", ()) if e["name"] == "line" and e["type"] == "ALIAS_SET" and e["alias"] == "champion" else ():
+            if x["topic"] == "told":
+                told.setdefault(x["partition"], []).append((x["offset"], k, e["version"]))
+    wrong = []
+    for _, s in out:
+        src, v = s["source"], s["model"]["version"]
+        says = [x for x in sorted(told.get(src["partition"], [])) if x[0] <= src["offset"]]
+        if not says or says[-1][2] != v or abs(s["score"][0] - want(reading(s["record"]["id"]), v)) > 1e-2:
+            wrong.append((src["partition"], src["offset"], v, says[-1:]))
+    used = {s["model"]["version"] for _, s in out}
+    check(not wrong and used == {1, 2, 3}, f"{len(wrong)} of {len(out)} contradict the record: {wrong[:5]}; versions {used}")
+    r = p.cli("score", "replay", "-c", path, "--from", "0", "--to", "1000000", "--out", p.dir / "replay.jsonl", ok=False)
+    check(r.returncode == 0, f"replay: exit status {r.returncode}: {r.stderr[-400:]}")
+    lines = {(l["source"]["partition"], l["source"]["offset"]): l for l in map(json.loads, (p.dir / "replay.jsonl").read_text().splitlines())}
+    check(len(lines) == len(out), f"{len(lines)} lines of {len(out)} scores")
+    differ = [s["source"] for _, s in out if (lambda l: (l["score"], l["model"]) != (s["score"], s["model"]))(lines[s["source"]["partition"], s["source"]["offset"]])]
+    check(not differ, f"{len(differ)} scores differ from their replay: {differ[:3]}")
+    p.cli("models", "alias", "line", "champion", 1)
+
+
 def test_waits_for_its_model_and_for_the_registry(p):
     path = p.pipeline("late", "late", "model: {name: later, alias: champion}\nfeatures: [{field: cpu.user, missing: value, value: 7}, {field: mem}]\n"
                                       "output: {topic: TOPIC.scores}\n")
@@ -399,7 +458,7 @@ def test_two_workers_under_one_slot(p):
     check(sorted(s["record"]["id"] for _, s in p.scores("twins.scores")) == list(range(1000)), "every record once")
 
 
-TESTS = [test_dry_run_needs_no_broker, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load,
+TESTS = [test_dry_run_needs_no_broker, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded,
          test_waits_for_its_model_and_for_the_registry, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
 with Bench() as p:
     p.metrics_port = free_ports(1)

@@ -285,6 +285,45 @@ static void test_core_a_refused_output_schema_is_said_of_each_record_and_asked_f
     end_world(&w, c, p);
 }
 
+/* An array with one null scores alike whichever format it comes in: its slot is what the policy says, the others are there. */
+static void test_core_a_null_in_an_array_means_the_same_in_avro_and_json(void **state)
+{
+    static const float w3[] = {1, 10, 100};
+    static const char *const policies[] = {"value, value: 7", "nan", "reject"};
+    for (int i = 0; i < 3; i++) {
+        for (int json = 0; json < 2; json++) {
+            world w = {0};
+            char text[300];
+            snprintf(text, sizeof(text), "name: p\ninput: {format: %s}\nmodel: {name: line}\nfeatures: [{field: v, missing: %s}]\n",
+                     json ? "json" : "avro", policies[i]);
+            pst_pipeline *p = kit_pipeline(text);
+            pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(3, 1, w3, NULL), 1));
+            pst_schema_free(w.schema);
+            w.schema = kit_schema("{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"v\",\"type\":{\"type\":\"array\","
+                                  "\"items\":[\"null\",\"double\"]}}]}");
+            pst_buf b = {0};
+            if (json)
+                pst_buf_adds(&b, "{\"v\":[1,null,3]}");
+            else
+                kit_value(w.schema, 1, "{\"v\":[1,null,3]}", &b);
+            pst_record r = rec(0, &b);
+            pst_fate f;
+            size_t usable = 0;
+            pst_err err = {0};
+            const double *scores;
+            const char *label;
+            assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+            assert_int_equal(f.kind, i == 2 ? PST_FATE_BAD : PST_FATE_SCORED);
+            if (i < 2) {
+                assert_int_equal(pst_core_score(c, &f, false, &scores, &label), 1);
+                assert_true(i == 0 ? scores[0] == 371 : isnan(scores[0]));
+            }
+            pst_buf_done(&b);
+            end_world(&w, c, p);
+        }
+    }
+}
+
 /* A binding of another width than the pipeline's two features; pst_core_fits says what of it. */
 static void test_core_says_whether_another_model_would_fit(void **state)
 {
@@ -878,6 +917,7 @@ int main(void)
         cmocka_unit_test(test_core_waits_for_what_is_away_and_uses_what_is_before),
         cmocka_unit_test(test_core_null_values_go_by_policy),
         cmocka_unit_test(test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once),
+        cmocka_unit_test(test_core_a_null_in_an_array_means_the_same_in_avro_and_json),
         cmocka_unit_test(test_core_says_whether_another_model_would_fit),
         cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
         cmocka_unit_test(test_core_refuses_a_schema_that_cannot_fit),

@@ -271,6 +271,10 @@ static bool json_numbers(const json_t *v, int slots, double *to, uint8_t *missin
         return false;
     for (int k = 0; k < slots; k++) {
         const json_t *x = json_is_array(v) ? json_array_get(v, (size_t)k) : slots == 1 ? v : NULL;
+        if (json_is_array(v) && json_is_null(x)) { /* as in Avro: this slot is missing, the others are there */
+            to[k] = NAN;
+            continue;
+        }
         if (!json_is_number(x) && !json_is_boolean(x))
             return false;
         to[k] = json_is_boolean(x) ? json_is_true(x) : json_number_value(x);
