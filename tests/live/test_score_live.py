@@ -316,6 +316,124 @@ def test_every_swap_is_recorded(p):
     p.cli("models", "alias", "line", "champion", 1)
 
 
+def topics(p):
+    from confluent_kafka.admin import AdminClient
+    return AdminClient({"bootstrap.servers": p.bootstrap}).list_topics(timeout=20).topics
+
+
+def set_config(p, topic, key, value):
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    admin = AdminClient({"bootstrap.servers": p.bootstrap})
+    for f in admin.incremental_alter_configs([ConfigResource("TOPIC", topic, incremental_configs=[entry])]).values():
+        f.result(20)
+
+
+def letters(p, topic):
+    return p.read(topic) if topic in topics(p) else []
+
+
+def test_a_stream_that_changes_its_types(p):
+    """A pass-through field of another type: dead letters, the others go on, also after a restart. A shadow whose subject refuses: left out. Whole
+    dead letters of any size, with all headers; a topic of letters that is too small is waited for."""
+    sid_text = p.register("types-value", READING)
+    body = json.dumps({"compatibility": "NONE"}).encode()
+    urllib.request.urlopen(urllib.request.Request(p.registry + "/config/types-value", body, {"Content-Type": "application/json"}, method="PUT"), timeout=10).read()
+    other = {**READING, "fields": [{"name": "id", "type": "long"}, {"name": "host", "type": "long"}, *READING["fields"][2:]]}
+    sid_long = p.register("types-value", other)
+    p.schema(sid_long)
+    p.register("types.shadow-value", {"type": "record", "name": "Other", "fields": [{"name": "zzz", "type": "int"}]})
+    p.cli("models", "alias", "line", "rival", 2)
+    path = p.pipeline("types", "types", "model: {name: line, alias: champion}\nfeatures: [{field: cpu.user, missing: value, value: 7}, {field: mem}]\n"
+                                        "output: {topic: TOPIC.scores, passthrough: [id, host]}\nguarantee: exactly_once\n"
+                                        "rollout: {shadow: {alias: rival, topic: types.shadow}}\nerrors: {dead_letter: {topic: types.dlq}}\n")
+    p.create("types.dlq")
+    set_config(p, "types.dlq", "max.message.bytes", "100000")
+    set_config(p, "types", "max.message.bytes", "5000000")
+    p.send("types", [reading(i) for i in range(20)], sid=sid_text)
+    w = p.spawn("score", "run", "-c", path, "--metrics-listen", p.metrics_port, log="types.log")
+    p.read("types.scores", lambda out: len(out) >= 20, timeout=60)
+    for i in range(20, 40):
+        p.send("types", [{**reading(i), "host": i}] if i % 2 else [reading(i)], keys=[str(i)], sid=sid_long if i % 2 else sid_text)
+    p.read("types.scores", lambda out: len(out) >= 30, timeout=60)
+    w.kill(), w.wait()
+    w = p.spawn("score", "run", "-c", path, "--metrics-listen", p.metrics_port, log="types.log")
+    p.send("types", [{**reading(40), "host": 1}], keys=["40"], sid=sid_long)
+    p.send("types", [reading(41)], keys=["41"], sid=sid_text)
+    p.read("types.scores", lambda out: len(out) >= 31, timeout=60)
+    until(lambda: len(p.read("types.dlq")) >= 11, 30, lambda: f"{len(p.read('types.dlq'))} of 11 dead letters")
+    got = p.read("types.dlq")
+    check(sorted(int(m.key()) for m in got) == [*range(21, 40, 2), 40], f"letters {[m.key() for m in got]}")
+    check({dict(m.headers())["__connect.errors.stage"] for m in got} == {b"ENCODE"}, "the stage")
+    check("types.shadow" not in topics(p) or not p.read("types.shadow"), "no shadow scores under a subject that refuses them")
+    text = urllib.request.urlopen(f"http://127.0.0.1:{p.metrics_port}/metrics").read().decode()
+    check("penstock_scorer_shadow_skipped_total" in text and (p.dir / "types.log").read_text().count("event=shadow_skipped") <= 2, "told once a start, and counted")
+
+    big, producer = b"\x07" + rng.randbytes(1_500_000), p.producer(**{"message.max.bytes": 5000000})
+    producer.produce("types", big, key="big", partition=0, headers=[(f"h{i}", str(i).encode()) for i in range(150)])
+    check(producer.flush(30) == 0, "sent")
+
+    def ready():
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{p.metrics_port}/readyz", timeout=5).read().decode()
+        except urllib.error.HTTPError as e:
+            return f"{e.code} {e.read().decode()}"
+    until(lambda: ready().startswith("503") and "types.dlq" in ready(), 30, lambda: f"it says that the letters' topic is too small: {ready()}")
+    check(not [m for m in p.read("types.dlq") if m.key() == b"big"], "nothing is cut")
+    set_config(p, "types.dlq", "max.message.bytes", "5000000")
+    until(lambda: [m for m in p.read("types.dlq") if m.key() == b"big"], 60, lambda: f"the letter comes once its topic takes it: {ready()}")
+    m = next(m for m in p.read("types.dlq") if m.key() == b"big")
+    check(m.value() == big and [h for h in m.headers() if h[0].startswith("h")] == [(f"h{i}", str(i).encode()) for i in range(150)], "whole, with every header")
+    until(lambda: ready() == "ready\n", 30, lambda: f"ready again: {ready()}")
+    w.send_signal(signal.SIGTERM)
+    check(w.wait(30) == 0, "ends")
+
+
+def test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses(p):
+    linear(p.dir / "wide.onnx", [1, 2, 3, 4, 5])
+    linear(p.dir / "right.onnx", [1, 10])
+    for f in ("right", "wide"):
+        p.cli("models", "register", p.dir / f"{f}.onnx", "--name", "fit")
+    p.cli("models", "alias", "fit", "champion", 1)
+    path = p.pipeline("fit", "fit", "model: {name: fit, alias: champion}\nfeatures: [{field: cpu.user, missing: value, value: 7}, {field: mem}]\n"
+                                    "output: {topic: TOPIC.scores, passthrough: [id]}\nguarantee: exactly_once\nerrors: {pause_after: 50}\n")
+    p.register("fit-value", READING)
+    p.send("fit", [reading(i) for i in range(20)])
+    w = p.spawn("score", "run", "-c", path, "--metrics-listen", p.metrics_port, log="fit.log")
+    p.read("fit.scores", lambda out: len(out) >= 20, timeout=60)
+    p.cli("models", "alias", "fit", "champion", 2)
+    until(lambda: "event=model_refused" in (p.dir / "fit.log").read_text(), 30, "it says that version 2 is refused")
+    p.send("fit", [reading(i) for i in range(20, 40)])
+    p.read("fit.scores", lambda out: len(out) >= 40, timeout=60)
+    w.kill(), w.wait()
+    w = p.spawn("score", "run", "-c", path, "--metrics-listen", p.metrics_port, log="fit.log")  # the alias still names the one that does not fit
+    p.send("fit", [reading(i) for i in range(40, 60)])
+    p.read("fit.scores", lambda out: len(out) >= 60, timeout=60)
+    check({s["model"]["version"] for _, s in p.scores("fit.scores")} == {1} and not letters(p, "fit.dlq"), "version 1 scored all of them")
+
+    rubbish, producer = 300, p.producer()
+    for i in range(rubbish):
+        producer.produce("fit", b"rubbish", key=str(i), partition=0)
+    check(producer.flush(30) == 0, "sent")
+    until(lambda: len(letters(p, "fit.dlq")) >= 50, 30, "letters")
+    time.sleep(3)
+    check(len(letters(p, "fit.dlq")) == 50, f"{len(letters(p, 'fit.dlq'))} letters, not 50")
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{p.metrics_port}/readyz", timeout=5)
+        check(False, "/readyz of a paused pipeline says 200")
+    except urllib.error.HTTPError as e:
+        said = e.read().decode()
+        check(e.code == 503 and "paused" in said and "bad-envelope" in said, f"/readyz: {e.code} {said}")
+    beat = until(lambda: [e for e in p.events("workers") if e["details"].get("pipeline") == "fit" and e["state"] == "paused"], 30, "a heartbeat says so")[-1]
+    check("50 records in a row" in beat["details"]["why"], f"{beat}")
+    w.send_signal(signal.SIGTERM)
+    check(w.wait(30) == 0, "a paused pipeline ends when it is told to")
+    r = p.cli("score", "run", "-c", path, "--exit-on-eof", ok=False, timeout=90)
+    check(r.returncode == 1 and "paused by dead letters" in r.stderr and len(letters(p, "fit.dlq")) == 100, f"a run to the end does not wait for anybody: {r.returncode} {r.stderr[-300:]}")
+    path.write_text(path.read_text().replace("pause_after: 50", "pause_after: 0"))
+    check(p.cli("score", "run", "-c", path, "--exit-on-eof", ok=False).returncode == 3 and len(letters(p, "fit.dlq")) == rubbish, "0 = never")
+
+
 def test_waits_for_its_model_and_for_the_registry(p):
     path = p.pipeline("late", "late", "model: {name: later, alias: champion}\nfeatures: [{field: cpu.user, missing: value, value: 7}, {field: mem}]\n"
                                       "output: {topic: TOPIC.scores}\n")
@@ -458,7 +576,7 @@ def test_two_workers_under_one_slot(p):
     check(sorted(s["record"]["id"] for _, s in p.scores("twins.scores")) == list(range(1000)), "every record once")
 
 
-TESTS = [test_dry_run_needs_no_broker, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded,
+TESTS = [test_dry_run_needs_no_broker, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded, test_a_stream_that_changes_its_types, test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses,
          test_waits_for_its_model_and_for_the_registry, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
 with Bench() as p:
     p.metrics_port = free_ports(1)

@@ -1,6 +1,7 @@
 pst_test(device SOURCES unit/test_device.c LIBS pst_inference)
 pst_test(score_pipeline SOURCES unit/test_score_pipeline.c LIBS pst_pipeline)
 pst_test(score_core SOURCES unit/test_score_core.c LIBS pst_scorer)
+pst_test(score_rules SOURCES unit/test_score_rules.c LIBS pst_scorer)
 pst_test(score_round SOURCES unit/test_score_round.c LIBS pst_inference)
 pst_test(score_slot SOURCES unit/test_score_slot.c LIBS pst_inference)
 add_executable(bench_scorer_core bench/scorer/core.c)

@@ -1,0 +1,155 @@
+/* test_score_rules.c - what the core does with output schemas that are refused, models that do not fit, scores that are no numbers, nulls in arrays. */
+#include "tests/unit/core_kit.h"
+
+static void test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\noutput: {topic: out}\nfeatures: [n]\n");
+    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    pst_buf good = {0}, out = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &good);
+    pst_record r[2] = {rec(0, &good), rec(1, &good)};
+    pst_fate f[2];
+    size_t usable = 0;
+    pst_err err = {0};
+    assert_int_equal(pst_core_run(c, r, 2, f, &usable, &err), 0);
+    w.refuse = PST_EUNREACH; /* an outage is asked about again each time */
+    for (int i = 0; i < 2; i++) {
+        pst_err_clear(&err);
+        assert_int_equal(pst_core_encode(c, &r[0], &f[0], false, 1, &out, &err), PST_EUNREACH);
+        assert_int_equal(err.cls, PST_CLASS_RETRY);
+    }
+    assert_int_equal(w.offered, 2);
+    w.refuse = PST_EINCOMPAT;
+    for (int i = 0; i < 2; i++) {
+        pst_err_clear(&err);
+        assert_int_equal(pst_core_encode(c, &r[i], &f[i], false, 1000 + i, &out, &err), PST_EINCOMPAT);
+        assert_int_equal(err.cls, PST_CLASS_DATA);
+        assert_string_equal(err.text, "no such thing");
+    }
+    assert_int_equal(w.offered, 3);
+    w.refuse = 0; /* after half a minute it may have been mended */
+    assert_int_equal(pst_core_encode(c, &r[0], &f[0], false, 29000000, &out, NULL), PST_EINCOMPAT);
+    assert_int_equal(pst_core_encode(c, &r[0], &f[0], false, 32000000, &out, NULL), 0);
+    assert_int_equal(w.offered, 4);
+    pst_buf_done(&good), pst_buf_done(&out);
+    end_world(&w, c, p);
+}
+
+/* An array with one null scores alike whichever format it comes in: its slot is what the policy says, the others are there. */
+static void test_core_a_null_in_an_array_means_the_same_in_avro_and_json(void **state)
+{
+    static const float w3[] = {1, 10, 100};
+    static const char *const policies[] = {"value, value: 7", "nan", "reject"};
+    for (int i = 0; i < 3; i++) {
+        for (int json = 0; json < 2; json++) {
+            world w = {0};
+            char text[300];
+            snprintf(text, sizeof(text), "name: p\ninput: {format: %s}\nmodel: {name: line}\nfeatures: [{field: v, missing: %s}]\n",
+                     json ? "json" : "avro", policies[i]);
+            pst_pipeline *p = kit_pipeline(text);
+            pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(3, 1, w3, NULL), 1));
+            pst_schema_free(w.schema);
+            w.schema = kit_schema("{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"v\",\"type\":{\"type\":\"array\","
+                                  "\"items\":[\"null\",\"double\"]}}]}");
+            pst_buf b = {0};
+            if (json)
+                pst_buf_adds(&b, "{\"v\":[1,null,3]}");
+            else
+                kit_value(w.schema, 1, "{\"v\":[1,null,3]}", &b);
+            pst_record r = rec(0, &b);
+            pst_fate f;
+            size_t usable = 0;
+            pst_err err = {0};
+            const double *scores;
+            const char *label;
+            assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+            assert_int_equal(f.kind, i == 2 ? PST_FATE_BAD : PST_FATE_SCORED);
+            if (i < 2) {
+                assert_int_equal(pst_core_score(c, &f, false, &scores, &label), 1);
+                assert_true(i == 0 ? scores[0] == 371 : isnan(scores[0]));
+            }
+            pst_buf_done(&b);
+            end_world(&w, c, p);
+        }
+    }
+}
+
+/* A binding of another width than the pipeline's two features; pst_core_fits says what of it. */
+static void test_core_says_whether_another_model_would_fit(void **state)
+{
+    static const float seven[7] = {1, 1, 1, 1, 1, 1, 1};
+    static const char *const heads[] = {"", "input: {format: json}\n"};
+    for (int json = 0; json < 2; json++) {
+        world w = {0};
+        char text[300];
+        snprintf(text, sizeof(text), "name: p\n%smodel: {name: line}\noutput: {topic: out}\nfeatures: [n, on]\n", heads[json]);
+        pst_pipeline *p = kit_pipeline(text);
+        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(2, 1, digits, NULL), 1));
+        pst_binding *wide = kit_bind(p, kit_linear(7, 1, seven, NULL), 2), *same = kit_bind(p, kit_linear(2, 1, digits, NULL), 3);
+        pst_err err = {0};
+        assert_int_equal(pst_core_fits(c, PST_VARIANT_PRIMARY, wide, &err), 0); /* nothing has been seen that it would not take */
+        pst_buf good = {0};
+        if (json)
+            pst_buf_adds(&good, "{\"n\":4,\"on\":true}");
+        else
+            kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4,\"on\":true}", &good);
+        pst_record r = rec(0, &good);
+        pst_fate f;
+        size_t usable = 0;
+        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(f.kind, PST_FATE_SCORED);
+        assert_true(pst_core_fits(c, PST_VARIANT_PRIMARY, wide, &err) < 0);
+        assert_int_equal(err.cls, PST_CLASS_DATA);
+        assert_non_null(strchr(err.text, '7'));
+        pst_err_clear(&err);
+        assert_int_equal(pst_core_fits(c, PST_VARIANT_PRIMARY, same, &err), 0);
+        assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, same, NULL, 0), 0); /* being asked has not worn it */
+        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        json_t *j = encoded(c, &w, &r, &f, false);
+        assert_true(score_of(j) == 14);
+        json_decref(j);
+        pst_binding_free(wide);
+        pst_buf_done(&good);
+        end_world(&w, c, p);
+    }
+}
+
+static void test_core_scores_that_are_no_numbers_go_by_policy(void **state)
+{
+    for (int dead = 0; dead < 2; dead++) {
+        world w = {0};
+        pst_pipeline *p = kit_pipeline(
+            dead ? "name: p\nmodel: {name: line}\nfeatures: [{field: cpu.user, missing: nan}]\nscore: {non_finite: dead_letter}\n"
+                 : "name: p\nmodel: {name: line}\nfeatures: [{field: cpu.user, missing: nan}]\n");
+        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+        pst_buf good = {0}, null = {0};
+        kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":{\"user\":3,\"sys\":1},\"n\":4}", &good);
+        kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &null);
+        pst_record r[2] = {rec(0, &good), rec(1, &null)};
+        pst_fate f[2];
+        size_t usable = 0;
+        pst_err err = {0};
+        assert_int_equal(pst_core_run(c, r, 2, f, &usable, &err), 0);
+        assert_int_equal(f[0].kind, PST_FATE_SCORED);
+        assert_true(pst_core_finite(c, &f[0]));
+        assert_int_equal(f[1].kind, dead ? PST_FATE_BAD : PST_FATE_SCORED);
+        if (dead)
+            assert_string_equal(f[1].reason, "non-finite");
+        else
+            assert_false(pst_core_finite(c, &f[1]));
+        pst_buf_done(&good), pst_buf_done(&null);
+        end_world(&w, c, p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once),
+        cmocka_unit_test(test_core_a_null_in_an_array_means_the_same_in_avro_and_json),
+        cmocka_unit_test(test_core_says_whether_another_model_would_fit),
+        cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
