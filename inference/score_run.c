@@ -378,6 +378,8 @@ static int step(pst_scorer *s)
         return rc < 0 ? rc : 0;
     if (!b.n)
         s->stats->lag = pst_consumer_lag(s->consumer);
+    if (b.lost && !pst_consumer_holds(s->consumer)) /* what it waited for is somebody else's now */
+        pst_scorer_waits(s, NULL);
     bool settled = !s->round.open;
     return settled && ((full && s->done >= max) || (b.eof && s->opts->exit_on_eof && !pst_consumer_holds(s->consumer)));
 }

@@ -234,6 +234,10 @@ static void fill_values(pst_stats *s, struct pst_stats_threads *t, pst_metric_po
         pst_dbl_map_set(&m->values, &m->n_values, "batch_size",
                         (double)(batch_records - t->seen_batch_records) / (double)(batches - t->seen_batches));
     pst_dbl_map_set(&m->values, &m->n_values, "model_version", s->model_version);
+    pthread_mutex_lock(&s->wait_lock);
+    pst_dbl_map_set(&m->values, &m->n_values, "waiting", s->waits || !s->ready);
+    pst_dbl_map_set(&m->values, &m->n_values, "paused", s->waits && !strcmp(s->wait_for, "paused"));
+    pthread_mutex_unlock(&s->wait_lock);
     t->seen_records = records;
     t->seen_batches = batches;
     t->seen_batch_records = batch_records;
@@ -335,7 +339,7 @@ static void *run(void *arg)
             send_heartbeat(s, p, NULL);
         stop = wait_second(t, &changed);
         pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
-        if (stop || s->records != t->seen_records || tick % IDLE_POINT_EVERY == 0)
+        if (stop || changed || s->records != t->seen_records || tick % IDLE_POINT_EVERY == 0)
             send_point(s, p);
         pst_producer_poll(p, 0);
     }

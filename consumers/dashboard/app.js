@@ -135,7 +135,7 @@ function takeScorer(m) {
     if (v.lag >= 0) p.charts.lag.add("lag", t, v.lag);
     p.charts.latency.add("p50", t, v.latency_p50_ms);
     p.charts.latency.add("p99", t, v.latency_p99_ms);
-    p.facts.replaceChildren(el("b", name), el("span", `  ${number(v.records_total)} scored, ${number(v.dead_letters_total)} dead letters` + (v.model_version ? `, model version ${v.model_version}` : "")));
+    p.facts.replaceChildren(el("b", name), el("span", `  ${number(v.scored_total)} scored, ${number(v.dead_letters_total)} dead letters` + (v.paused ? ", paused by dead letters" : v.waiting ? ", waiting; penstock status says for what" : "") + (v.model_version ? `, model version ${v.model_version}` : "")));
     paintTiles();
 }
 
