@@ -5,6 +5,7 @@
 #include "common/base/opt.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
+#include "common/base/term.h"
 #include "common/bus/bus.h"
 #include "deploy/local/local.h"
 #include "verbs.h"
@@ -95,6 +96,7 @@ int main(int argc, char **argv)
     pst_proc_private(); /* before anything secret is in memory */
     pst_handover_take();
     pst_stop_install();
+    pst_term_init();
     umask(077); /* state, stores, spools, models, logs: what this program writes is its user's alone */
     if (argc < 2) {
         print_help(stderr);

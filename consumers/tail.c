@@ -1,6 +1,7 @@
 /* tail.c - the verbs events, logs and metrics: one job's records, so far or as they come. */
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/term.h"
 #include "common/client/verb.h"
 #include "common/client/follow.h"
 #include "verbs.h"
@@ -147,14 +148,14 @@ static int one_line(void *arg, const pst_record *r, pst_err *err)
         pst_print_event(&pst_log_line_type, &l);
     else if (wanted) {
         const char *dim =
-            t->v->settings.color && l.stream != PST_LOG_STREAM_STDOUT ? l.stream == PST_LOG_STREAM_STDERR ? "\033[33m" : "\033[2m" : "";
+            t->v->settings.color && l.stream != PST_LOG_STREAM_STDOUT ? pst_tint(l.stream == PST_LOG_STREAM_STDERR ? 33 : 2) : "";
         if (t->many)
             printf("[%d/%s] ", l.generation, l.process);
         if (l.gap)
             printf("%s… %lld lines (%lld bytes) left out: %s%s\n", dim, (long long)l.gap->lines, (long long)l.gap->bytes, l.gap->why,
-                   *dim ? "\033[0m" : "");
+                   *dim ? pst_tint(0) : "");
         else
-            printf("%s%s%s\n", dim, l.text, *dim ? "\033[0m" : "");
+            printf("%s%s%s\n", dim, l.text, *dim ? pst_tint(0) : "");
     }
     if (t->o.follow)
         fflush(stdout);

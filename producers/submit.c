@@ -6,6 +6,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/base/term.h"
 #include "common/client/verb.h"
 #include "schemas/manifest.h"
 #include "verbs.h"
@@ -47,7 +48,7 @@ static int answer_open(answer *a, pst_err *err)
 
 static void show_event(answer *a, const pst_job_event *e)
 {
-    static const char *const tints[] = {"", "\033[32m", "\033[31m"};
+    static const int tints[] = {0, 32, 31};
     bool colour = isatty(2) && !getenv("NO_COLOR");
     int tint = !colour                                                                          ? 0
                : e->type == PST_JOB_EVENT_TYPE_COMPLETED                                        ? 1
@@ -58,7 +59,7 @@ static void show_event(answer *a, const pst_job_event *e)
         return;
     bool named = e->process && e->reason && !strncmp(e->reason, e->process, strlen(e->process)); /* "learner-1 exited …" says it itself */
     const char *who = e->process && !named ? e->process : "";
-    fprintf(stderr, "  %s%-20s%s %s%s%s\n", tints[tint], pst_job_event_type_text(e->type), tint ? "\033[0m" : "", who,
+    fprintf(stderr, "  %s%-20s%s %s%s%s\n", tint ? pst_tint(tints[tint]) : "", pst_job_event_type_text(e->type), tint ? pst_tint(0) : "", who,
             *who && e->reason ? ": " : "", e->reason ? e->reason : "");
     if (refused)
         for (size_t i = 0; i < e->n_details; i++)

@@ -2,6 +2,7 @@
 #include "common/base/log.h"
 
 #include "common/base/clock.h"
+#include "common/base/term.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -45,16 +46,21 @@ void pst_log(pst_log_level level, const char *component, const char *fmt, ...)
     bool tint = colour() && *tints[level];
     n += (size_t)snprintf(line + n, sizeof line - n, ".%03dZ %s%s%s %s ", (int)(now / 1000 % 1000), tint ? tints[level] : "", names[level],
                           tint ? "\033[0m" : "", component);
+    char text[1600];
     va_list ap;
     va_start(ap, fmt);
-    int m = vsnprintf(line + n, sizeof line - n - 1, fmt, ap);
+    int m = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    n += m < 0 ? 0 : (size_t)m;
-    if (n > sizeof line - 2)
-        n = sizeof line - 2;
-    for (size_t i = 0; i < n; i++)
-        if (line[i] == '\n')
-            line[i] = ' ';
+    size_t len = m < 0 ? 0 : (size_t)m < sizeof text ? (size_t)m : sizeof text - 1;
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == '\n')
+            text[i] = ' ';
+    pst_buf shown = {0}; /* reasons quote records and learners: whoever reads a log on a terminal is not to be steered by them */
+    pst_term_show(&shown, text, len);
+    len = shown.len < sizeof line - n - 2 ? shown.len : sizeof line - n - 2;
+    memcpy(line + n, shown.data ? shown.data : "", len);
+    n += len;
+    pst_buf_done(&shown);
     line[n++] = '\n';
     ssize_t ignored = write(2, line, n);
     (void)ignored;

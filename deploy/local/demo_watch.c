@@ -2,6 +2,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/stop.h"
+#include "common/base/term.h"
 #include "deploy/local/demo.h"
 
 #include <math.h>
@@ -165,8 +166,8 @@ static void metric(follow *f, const pst_record *r)
         for (int i = 0; i < bars; i++)
             memcpy(bar + 3 * i, "█", 4);
         if (o->epochs <= 3 || o->epochs % 5 == 0)
-            printf("      epoch %-3.0f loss %-9.5f %s%s%s\n", m.has_epoch ? m.epoch : o->epochs, loss, f->color ? "\033[36m" : "", bar,
-                   f->color ? "\033[0m" : "");
+            printf("      epoch %-3.0f loss %-9.5f %s%s%s\n", m.has_epoch ? m.epoch : o->epochs, loss, f->color ? pst_tint(36) : "", bar,
+                   f->color ? pst_tint(0) : "");
         fflush(stdout);
     } else if (!strcmp(m.group, "validation") && isfinite(loss))
         f->o->last_validation = loss;

@@ -6,6 +6,7 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/term.h"
 #include "common/client/client.h"
 #include "common/store/store.h"
 #include "deploy/local/local.h"
@@ -34,13 +35,14 @@ typedef struct doctor {
 
 static void tell(doctor *d, verdict v, const char *what, const char *found, const char *cure)
 {
-    static const char *const words[] = {"ok", "warn", "FAIL"}, *const tints[] = {"\033[32m", "\033[33m", "\033[31m"};
+    static const char *const words[] = {"ok", "warn", "FAIL"};
+    static const int tints[] = {32, 33, 31};
     if (d->json) {
         json_array_append_new(
             d->json, json_pack("{s:s, s:s, s:s, s:s}", "check", what, "verdict", words[v], "found", found, "cure", cure ? cure : ""));
         return;
     }
-    printf("  %s%-4s%s  %-12s %s\n", d->s->color ? tints[v] : "", words[v], d->s->color ? "\033[0m" : "", what, found);
+    printf("  %s%-4s%s  %-12s %s\n", d->s->color ? pst_tint(tints[v]) : "", words[v], d->s->color ? pst_tint(0) : "", what, found);
     if (v != OK && cure && *cure)
         printf("        %-12s → %s\n", "", cure);
 }

@@ -15,6 +15,7 @@
 #include "common/base/proc.h"
 #include "common/base/secret.h"
 #include "common/base/stop.h"
+#include "common/base/term.h"
 #include "common/client/client.h"
 #include "deploy/local/local.h"
 #include "deploy/local/pipelines_watch.h"
@@ -488,7 +489,7 @@ char *pst_page_address(const char *gateway, const char *state_dir)
 void pst_print_addresses(void *file, const json_t *status, bool color)
 {
     FILE *f = file;
-    const char *b = color ? "\033[1m" : "", *e = color ? "\033[0m" : "", *gateway = pst_json_str(status, "gateway", NULL);
+    const char *b = color ? pst_tint(1) : "", *e = color ? pst_tint(0) : "", *gateway = pst_json_str(status, "gateway", NULL);
     fprintf(f, "  %sbroker%s      %s%s\n", b, e, pst_json_str(status, "bootstrap", "?"),
             pst_json_bool(status, "embedded", false) ? "   in-memory cluster of librdkafka; nothing is kept" : "");
     fprintf(f, "  %sregistry%s    %s\n", b, e, pst_json_str(status, "registry", "?"));

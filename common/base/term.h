@@ -1,0 +1,19 @@
+/* term.h - terminals: what comes from learners, records and other people is shown, never obeyed.
+ *
+ *     pst_term_init();                                   // main, once: from here on stdout and stderr are safe where they are terminals
+ *     printf("%s%s%s\n", pst_tint(33), text, pst_tint(0)); // our own colours are told from those in the text
+ *
+ * On a terminal every C0 and C1 control (tab and newline excepted), DEL, bidirectional control, line separator and byte that is no UTF-8 appears as
+ * text (^[, <U+202E>, \x9b). Pipes and files get the bytes as they are. @thread main for init and tint, any for the rest. */
+#ifndef PST_BASE_TERM_H
+#define PST_BASE_TERM_H
+
+#include "common/base/buf.h"
+
+void pst_term_init(void);
+/* The escape sequence of a colour (SGR number: 0, 1, 2, 31 to 36), marked as ours where a terminal is watched. */
+const char *pst_tint(int sgr);
+/* Appends the text with its controls made visible. */
+void pst_term_show(pst_buf *to, const char *text, size_t len);
+
+#endif
