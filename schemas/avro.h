@@ -130,6 +130,9 @@ char *pst_columns_explain(const pst_columns *c); /* the op list as text; free() 
 /* Plain JSON (as kcat and people expect): unions unwrapped, enums as text, NaN and infinities as text. Bytes and fixed are the text itself
  * if they are printable UTF-8, else "base64:…"; what is text but begins so is written in base64 too, so reading back is never in doubt. */
 int pst_avro_to_json(const pst_schema *s, const void *bytes, size_t len, json_t **ret_json, pst_err *err);
+/* The same in about room bytes of memory, else PST_ELIMIT/DATA: values that take no bytes (null, empty records) multiply by the schema alone.
+ * pst_avro_to_json allows what honest data of that length needs at most. */
+int pst_avro_to_json_within(const pst_schema *s, const void *bytes, size_t len, size_t room, json_t **ret_json, pst_err *err);
 /* The reverse; missing fields take their defaults, unions take the first branch that fits (an object with one key that names a branch,
  * Avro's own JSON encoding, is understood where no branch fits plainly). Unknown keys are an error naming the nearest. Appends to out. */
 int pst_avro_from_json(const pst_schema *s, const json_t *json, pst_buf *out, pst_err *err);

@@ -34,6 +34,17 @@ bool pst_utf8_valid(const void *data, size_t len)
     return true;
 }
 
+/* What Jansson takes for a value, rounded up: its struct, its slot in an array or its pair in an object, malloc's part. */
+enum { VALUE_COST = 56, LIST_COST = 160, OBJECT_COST = 320, PAIR_COST = 88, ROOM_MIN = 4 << 20, ROOM_PER_BYTE = 640 };
+
+static int charge(pst_avro_in *in, size_t bytes)
+{
+    if (in->room < bytes)
+        return pst_avro_in_fail(in, PST_ELIMIT, "as JSON this value would take more memory than is given to one record");
+    in->room -= bytes;
+    return 0;
+}
+
 static json_t *text_json(const uint8_t *p, size_t len)
 {
     if (pst_utf8_valid(p, len))
@@ -82,13 +93,16 @@ static int read_json(pst_avro_in *in, const pst_node *n, int depth, json_t **ret
 static int read_items(pst_avro_in *in, const pst_node *n, int depth, json_t **ret)
 {
     bool map = n->kind == PST_AVRO_MAP;
-    json_t *j = map ? json_object() : json_array(), *v;
     int64_t count;
     pst_slice key;
-    int rc;
+    int rc = charge(in, map ? OBJECT_COST : LIST_COST);
+    if (rc < 0)
+        return rc;
+    json_t *j = map ? json_object() : json_array(), *v;
     while (!(rc = pst_avro_in_block(in, &count)) && count > 0)
         for (; count > 0; count--) {
-            if ((map && (rc = pst_avro_in_bytes(in, &key)) < 0) || (rc = read_json(in, n->item, depth + 1, &v)) < 0)
+            if ((map && ((rc = pst_avro_in_bytes(in, &key)) < 0 || (rc = charge(in, PAIR_COST + key.len)) < 0)) ||
+                (rc = read_json(in, n->item, depth + 1, &v)) < 0)
                 goto out;
             if (!map) {
                 json_array_append_new(j, v);
@@ -108,9 +122,12 @@ out:
 
 static int read_record(pst_avro_in *in, const pst_node *n, int depth, json_t **ret)
 {
+    int rc = charge(in, OBJECT_COST + n->n_fields * PAIR_COST);
+    if (rc < 0)
+        return rc;
     json_t *j = json_object(), *v;
     for (size_t i = 0; i < n->n_fields; i++) {
-        int rc = read_json(in, n->fields[i].type, depth + 1, &v);
+        rc = read_json(in, n->fields[i].type, depth + 1, &v);
         if (rc < 0) {
             json_decref(j);
             pst_err_prefix(in->err, "%s", n->fields[i].name);
@@ -132,6 +149,8 @@ static int read_json(pst_avro_in *in, const pst_node *n, int depth, json_t **ret
     if (!in->steps)
         return pst_avro_in_fail(in, PST_ELIMIT, "more than %d values", STEPS_MAX);
     in->steps--;
+    if ((rc = charge(in, VALUE_COST)) < 0)
+        return rc;
     switch (n->kind) {
     case PST_AVRO_NULL: *ret = json_null(); return 0;
     case PST_AVRO_BOOLEAN: {
@@ -159,7 +178,7 @@ static int read_json(pst_avro_in *in, const pst_node *n, int depth, json_t **ret
     }
     case PST_AVRO_STRING:
     case PST_AVRO_BYTES:
-        if ((rc = pst_avro_in_bytes(in, &text)) == 0)
+        if ((rc = pst_avro_in_bytes(in, &text)) == 0 && (rc = charge(in, text.len + text.len / 2)) == 0)
             *ret = n->kind == PST_AVRO_STRING ? text_json(text.data, text.len) : bytes_json(text.data, text.len);
         return rc;
     case PST_AVRO_FIXED:
@@ -181,9 +200,15 @@ static int read_json(pst_avro_in *in, const pst_node *n, int depth, json_t **ret
 
 int pst_avro_to_json(const pst_schema *s, const void *bytes, size_t len, json_t **ret_json, pst_err *err)
 {
+    return pst_avro_to_json_within(s, bytes, len, ROOM_MIN + len * ROOM_PER_BYTE, ret_json, err);
+}
+
+int pst_avro_to_json_within(const pst_schema *s, const void *bytes, size_t len, size_t room, json_t **ret_json, pst_err *err)
+{
     pst_avro_in in;
     json_t *j = NULL;
     int rc = pst_avro_in_init(&in, bytes, len, err);
+    in.room = room;
     if (!rc)
         rc = read_json(&in, s->root, 0, &j);
     if (!rc && in.p != in.end) {

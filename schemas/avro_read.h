@@ -11,6 +11,7 @@ typedef struct pst_avro_in {
     const uint8_t *p, *end, *begin;
     size_t items; /* array items and map entries left */
     size_t steps; /* values left, for walkers that build something of each */
+    size_t room;  /* memory left for what they build, in bytes */
     pst_err *err;
 } pst_avro_in;
 

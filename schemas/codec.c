@@ -207,7 +207,15 @@ int pst_codec_decode(pst_codec *c, const pst_type *type, const void *value, size
     return rc;
 }
 
+/* JSON text of `[[],[],…]` takes some fifty times its length once parsed. */
+#define TEXT_GROWTH 50
+
 int pst_codec_to_json(pst_codec *c, const void *value, size_t len, json_t **ret_json, int32_t *ret_id, pst_err *err)
+{
+    return pst_codec_to_json_within(c, value, len, 0, ret_json, ret_id, err);
+}
+
+int pst_codec_to_json_within(pst_codec *c, const void *value, size_t len, size_t room, json_t **ret_json, int32_t *ret_id, pst_err *err)
 {
     const pst_schema *schema;
     pst_slice body;
@@ -216,13 +224,17 @@ int pst_codec_to_json(pst_codec *c, const void *value, size_t len, json_t **ret_
     if (!value)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "avro", 0, "the record has no value");
     if (len && *(const uint8_t *)value) { /* not framed: JSON text or nothing of ours */
+        if (room && len > room / TEXT_GROWTH)
+            return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "json", 0, "%zu bytes of JSON text are more than is taken apart here", len);
         if ((rc = pst_json_parse(value, len, "the value", ret_json, err)) == 0)
             *ret_id = -1;
         return rc;
     }
     if ((rc = pst_frame_get(value, len, &id, &body, err)) < 0 || (rc = pst_codec_schema(c, id, &schema, err)) < 0)
         return rc;
-    if ((rc = pst_avro_to_json(schema, body.data, body.len, ret_json, err)) == 0)
+    rc = room ? pst_avro_to_json_within(schema, body.data, body.len, room, ret_json, err)
+              : pst_avro_to_json(schema, body.data, body.len, ret_json, err);
+    if (rc == 0)
         *ret_id = id;
     return rc;
 }

@@ -28,5 +28,7 @@ int pst_codec_decode(pst_codec *c, const pst_type *type, const void *value, size
 int pst_codec_schema(pst_codec *c, int32_t id, const pst_schema **ret_schema, pst_err *err);
 /* Any framed value → JSON (cat, SSE); text that is JSON already is parsed. ret_id -1 when not Avro. */
 int pst_codec_to_json(pst_codec *c, const void *value, size_t len, json_t **ret_json, int32_t *ret_id, pst_err *err);
+/* The same for services that read what anybody writes: within about room bytes of memory, else PST_ELIMIT/DATA. */
+int pst_codec_to_json_within(pst_codec *c, const void *value, size_t len, size_t room, json_t **ret_json, int32_t *ret_id, pst_err *err);
 
 #endif

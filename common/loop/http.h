@@ -129,11 +129,20 @@ size_t pst_http_stream_backlog(const pst_http_stream *st);
 void pst_http_stream_on_drained(pst_http_stream *st, void (*fn)(void *arg));
 void pst_http_stream_close(pst_http_stream *st); /* ends it properly; no on_close */
 
+void pst_http_stream_abort(pst_http_stream *st); /* the connection is closed now, unsent bytes are thrown away; on_close is called */
+
 /* Server-sent events: headers, heartbeats and the retry hint are set. Last-Event-ID: pst_http_last_event_id(req) before opening. */
 pst_http_stream *pst_http_sse_open(pst_http_req *r, void (*on_close)(void *arg), void *arg);
 /* id, event may be NULL; line breaks in data become several data lines. Returns as pst_http_stream_write. */
 int pst_http_sse_send(pst_http_stream *st, const char *id, const char *event, const char *data, size_t len);
 int pst_http_sse_comment(pst_http_stream *st, const char *text);
+/* An event that many streams send: its bytes are there once, however many clients have not taken them yet. Counted by the loop's thread. */
+typedef struct pst_http_piece pst_http_piece;
+/* As pst_http_sse_send. live (may be NULL) is raised by the size while the piece is in memory, and must outlive it. */
+pst_http_piece *pst_http_piece_new(const char *id, const char *event, const char *data, size_t len, size_t *live);
+void pst_http_piece_unref(pst_http_piece *p); /* NULL-safe */
+size_t pst_http_piece_size(const pst_http_piece *p);
+int pst_http_stream_send(pst_http_stream *st, pst_http_piece *p); /* borrows p; returns as pst_http_stream_write */
 /* Header Last-Event-ID, or ?last_event_id= (EventSource cannot set headers on its first request); NULL if neither. */
 const char *pst_http_last_event_id(const pst_http_req *r);
 

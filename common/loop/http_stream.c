@@ -94,16 +94,23 @@ static void drop(pst_http_stream *st, const char *why)
     http_conn_deadline(st->conn, FINAL_FLUSH_MS);
 }
 
-int pst_http_stream_write(pst_http_stream *st, const void *data, size_t len)
+/* Room for len more bytes; a client that has none left is on its way out. */
+static bool fits(pst_http_stream *st, size_t len)
 {
     if (st->ended)
-        return PST_ELIMIT;
+        return false;
     pst_http *s = st->conn->server;
-    if (pst_http_stream_backlog(st) + len > s->conf.stream_backlog_max) {
-        s->streams_dropped++;
-        drop(st, ": dropped: this client reads too slowly; reconnect with Last-Event-ID\n\n");
+    if (pst_http_stream_backlog(st) + len <= s->conf.stream_backlog_max)
+        return true;
+    s->streams_dropped++;
+    drop(st, ": dropped: this client reads too slowly; reconnect with Last-Event-ID\n\n");
+    return false;
+}
+
+int pst_http_stream_write(pst_http_stream *st, const void *data, size_t len)
+{
+    if (!fits(st, len))
         return PST_ELIMIT;
-    }
     put(st, data, len);
     return PST_OK;
 }
@@ -122,6 +129,11 @@ void pst_http_stream_close(pst_http_stream *st)
     c->server->streams_open--;
     stream_free(st);
     http_conn_replied(c, !c->close_after);
+}
+
+void pst_http_stream_abort(pst_http_stream *st)
+{
+    http_conn_close(st->conn);
 }
 
 void http_stream_conn_gone(pst_http_stream *st)
@@ -176,27 +188,95 @@ static void field(pst_buf *b, const char *name, const char *value)
     pst_buf_addc(b, '\n');
 }
 
-int pst_http_sse_send(pst_http_stream *st, const char *id, const char *event, const char *data, size_t len)
+/* The event as it travels. */
+static void encode(pst_buf *b, const char *id, const char *event, const char *data, size_t len)
 {
-    pst_buf b = {0};
     if (id)
-        field(&b, "id: ", id);
+        field(b, "id: ", id);
     if (event)
-        field(&b, "event: ", event);
+        field(b, "event: ", event);
     const char *p = data, *end = data + len;
     do {
         const char *stop = p;
         while (stop < end && *stop != '\n' && *stop != '\r')
             stop++;
-        pst_buf_adds(&b, "data: ");
-        pst_buf_add(&b, p, (size_t)(stop - p));
-        pst_buf_addc(&b, '\n');
+        pst_buf_adds(b, "data: ");
+        pst_buf_add(b, p, (size_t)(stop - p));
+        pst_buf_addc(b, '\n');
         p = stop + (stop + 1 < end && stop[0] == '\r' && stop[1] == '\n' ? 2 : 1);
     } while (p < end);
-    pst_buf_addc(&b, '\n');
+    pst_buf_addc(b, '\n');
+}
+
+int pst_http_sse_send(pst_http_stream *st, const char *id, const char *event, const char *data, size_t len)
+{
+    pst_buf b = {0};
+    encode(&b, id, event, data, len);
     int rc = pst_http_stream_write(st, b.data, b.len);
     pst_buf_done(&b);
     return rc;
+}
+
+/* ---- one event for many streams ---- */
+
+struct pst_http_piece {
+    char *bytes; /* the event with the framing of a chunk before and behind it */
+    size_t len, before, *live;
+    size_t refs; /* the owner's and one for each output buffer that has not sent it yet */
+};
+
+pst_http_piece *pst_http_piece_new(const char *id, const char *event, const char *data, size_t len, size_t *live)
+{
+    pst_http_piece *p = pst_alloc(sizeof *p);
+    pst_buf b = {0}, framed = {0};
+    encode(&b, id, event, data, len);
+    pst_buf_printf(&framed, "%zx\r\n", b.len);
+    size_t before = framed.len;
+    pst_buf_add(&framed, b.data, b.len);
+    pst_buf_adds(&framed, "\r\n");
+    pst_buf_done(&b);
+    /* Thousands of them are kept: not a byte more than needed. */
+    *p = (pst_http_piece){.bytes = pst_realloc(framed.data, framed.len), .len = framed.len, .before = before, .live = live, .refs = 1};
+    if (live)
+        *live += p->len;
+    return p;
+}
+
+void pst_http_piece_unref(pst_http_piece *p)
+{
+    if (!p || --p->refs)
+        return;
+    if (p->live)
+        *p->live -= p->len;
+    free(p->bytes);
+    free(p);
+}
+
+size_t pst_http_piece_size(const pst_http_piece *p)
+{
+    return p->len;
+}
+
+static void sent(const void *data, size_t len, void *piece)
+{
+    pst_http_piece_unref(piece);
+}
+
+int pst_http_stream_send(pst_http_stream *st, pst_http_piece *p)
+{
+    if (!fits(st, p->len))
+        return PST_ELIMIT;
+    if (st->head_only)
+        return PST_OK;
+    struct evbuffer *out = bufferevent_get_output(st->conn->bev);
+    /* One reference and nothing beside it: what libevent adds behind a reference gets a buffer as large as that. */
+    const char *from = st->chunked ? p->bytes : p->bytes + p->before;
+    size_t len = st->chunked ? p->len : p->len - p->before - 2;
+    p->refs++;
+    if (evbuffer_add_reference(out, from, len, sent, p) < 0)
+        PST_ASSERT(!"no memory");
+    st->last_us = pst_mono_us();
+    return PST_OK;
 }
 
 int pst_http_sse_comment(pst_http_stream *st, const char *text)

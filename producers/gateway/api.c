@@ -19,7 +19,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { BODY_MAX = 16 << 20, READERS_MAX = 4, LIMIT_MAX = 5000, READ_US = 10 * 1000000 };
+enum { BODY_MAX = 16 << 20, READERS_MAX = 4, LIMIT_MAX = 5000, READ_BYTES_MAX = 4 << 20, READ_US = 10 * 1000000 };
 
 /* ---- submit ---- */
 
@@ -218,8 +218,9 @@ typedef struct reading {
     pst_topic topic;
     char *id;
     size_t limit;
-    json_t **ring; /* the last `limit` records */
-    size_t n;
+    json_t **ring; /* the last `limit` records: [first, n), each at its number modulo limit */
+    size_t *sizes; /* of their values as they stand in the topic */
+    size_t first, n, bytes;
     pst_err err;
     int rc;
 } reading;
@@ -229,10 +230,19 @@ static int keep(void *arg, const pst_record *r, pst_err *err)
     reading *d = arg;
     json_t *j = NULL;
     int32_t id;
-    int rc = pst_codec_to_json(d->g->client->codec, r->value, r->value_len, &j, &id, err);
-    if (rc < 0)
+    int rc = pst_codec_to_json_within(d->g->client->codec, r->value, r->value_len, PST_GATEWAY_RECORD_ROOM, &j, &id, err);
+    if (rc == PST_ELIMIT) { /* said in its place */
+        j = json_pack("{s:{s:i, s:I, s:I}}", "skipped", "partition", (int)r->partition, "offset", (json_int_t)r->offset, "bytes",
+                      (json_int_t)r->value_len);
+        pst_err_clear(err);
+    } else if (rc < 0)
         return rc;
-    json_decref(d->ring[d->n % d->limit]);
+    while (d->n > d->first && (d->n - d->first == d->limit || d->bytes + r->value_len > READ_BYTES_MAX)) {
+        d->bytes -= d->sizes[d->first % d->limit];
+        json_decref(d->ring[d->first % d->limit]);
+        d->ring[d->first++ % d->limit] = NULL;
+    }
+    d->bytes += d->sizes[d->n % d->limit] = r->value_len;
     d->ring[d->n++ % d->limit] = j;
     return 0;
 }
@@ -245,13 +255,14 @@ static void answer(void *arg)
         pst_http_problem_err(d->req, &d->err);
     else {
         json_t *out = json_array();
-        for (size_t i = d->n > d->limit ? d->n - d->limit : 0; i < d->n; i++)
+        for (size_t i = d->first; i < d->n; i++)
             json_array_append(out, d->ring[i % d->limit]);
         pst_http_reply_json(d->req, 200, json_pack("{s:o, s:I}", "records", out, "total", (json_int_t)d->n));
     }
     for (size_t i = 0; i < d->limit; i++)
         json_decref(d->ring[i]);
     free(d->ring);
+    free(d->sizes);
     free(d->id);
     free(d);
 }
@@ -290,6 +301,7 @@ static void start_reading(pst_gateway *g, pst_http_req *req, pst_topic topic)
                    .id = pst_strdup(pst_http_param(req, "id")),
                    .limit = limit > 0 && limit <= LIMIT_MAX ? (size_t)limit : 1000};
     d->ring = pst_alloc(d->limit * sizeof(json_t *));
+    d->sizes = pst_alloc(d->limit * sizeof(size_t));
     pthread_attr_t attr;
     pthread_t thread;
     pthread_attr_init(&attr);

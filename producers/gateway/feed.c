@@ -6,13 +6,14 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGES_MAX = 512, TAIL_RECORDS = 300 };
+enum { RANGES_MAX = 512, TAIL_RECORDS = 300, LARGE_BYTES = 128 << 10 };
 
 static const struct {
     pst_topic topic;
@@ -32,13 +33,14 @@ struct pst_feed {
 typedef struct post {
     pst_hub *hub;
     const char *kind;
-    char *key, *id, *json;
+    char *key, *id, *json; /* json NULL: too large to be taken apart */
+    size_t len;
 } post;
 
 static void deliver(void *arg)
 {
     post *p = arg;
-    pst_hub_send(p->hub, p->kind, p->key, p->id, p->json, strlen(p->json));
+    pst_hub_send(p->hub, p->kind, p->key, p->id, p->json, p->json ? strlen(p->json) : p->len);
     free(p->key);
     free(p->id);
     free(p->json);
@@ -58,7 +60,8 @@ static void hand_over(pst_feed *f, const pst_record *r)
     json_t *j = NULL;
     int32_t id;
     pst_err err = {0};
-    if (r->value && pst_codec_to_json(f->g->client->codec, r->value, r->value_len, &j, &id, &err) < 0) {
+    int rc = !r->value ? 0 : pst_codec_to_json_within(f->g->client->codec, r->value, r->value_len, PST_GATEWAY_RECORD_ROOM, &j, &id, &err);
+    if (rc < 0 && rc != PST_ELIMIT) {
         pst_log(PST_LOG_DEBUG, "gateway", "event=undecodable topic=%s partition=%d offset=%lld reason=\"%s\"", r->topic, r->partition,
                 (long long)r->offset, err.text);
         return;
@@ -72,8 +75,13 @@ static void hand_over(pst_feed *f, const pst_record *r)
                 .kind = kind_of(f, r->topic),
                 .key = pst_strndup(r->key ? r->key : "", r->key ? r->key_len : 0),
                 .id = pst_sprintf("%s/%d/%lld", r->topic, r->partition, (long long)r->offset),
-                .json = j ? pst_json_text(j) : pst_strdup("null")};
+                .len = r->value_len,
+                .json = rc == PST_ELIMIT ? NULL
+                        : j              ? pst_json_text(j)
+                                         : pst_strdup("null")};
     json_decref(j);
+    if (rc == PST_ELIMIT || r->value_len > LARGE_BYTES) /* what its parts took is given back at once */
+        malloc_trim(0);
     while (pst_loop_post(f->g->loop, deliver, p) < 0 && !f->stop)
         pst_sleep_ms(10);
 }

@@ -21,6 +21,9 @@ typedef struct pst_hub pst_hub;
 typedef struct pst_feed pst_feed;
 typedef struct pst_publisher pst_publisher;
 
+/* Memory for one record as JSON: sixteen times the largest event of ours. */
+enum { PST_GATEWAY_RECORD_ROOM = 8 << 20 };
+
 typedef struct pst_gateway {
     pst_client *client;
     pst_loop *loop;
@@ -39,10 +42,12 @@ typedef struct pst_gateway {
 /* hub.c: fan-out of events to SSE streams, with a ring of the last ones for Last-Event-ID. @thread loop */
 pst_hub *pst_hub_new(void);
 void pst_hub_free(pst_hub *h);
-/* kind: "state", "event", "log", "metric", "model", "pipeline"; key: training id, model or pipeline name; id: "<topic>/<partition>/<offset>". */
+/* json NULL: the record could not be taken apart within bounds; it and what is larger than 256 KiB travel as an event `skipped` that names it.
+ * kind: "state", "event", "log", "metric", "model", "pipeline"; key: training id, model or pipeline name; id: "<topic>/<partition>/<offset>". */
 void pst_hub_send(pst_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len);
 /* Opens a stream for the request; query: kinds=state,log (all without), key=training-…; replays from Last-Event-ID, else the latest states. */
 void pst_hub_attach(pst_hub *h, pst_http_req *req);
+/* A client that falls out of the ring gets an event `missed` with the number of events it did not get. */
 size_t pst_hub_streams(const pst_hub *h);
 
 /* feed.c: the consumer thread. */

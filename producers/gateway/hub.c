@@ -1,30 +1,40 @@
-/* hub.c - see gateway.h. The ring keeps the last events as they were sent; the latest state of each job is kept beside it, so that a page
- * that opens knows every job without asking. */
+/* hub.c - see gateway.h. The ring keeps the last events as they travel, once for all clients. Each client has its place in the ring and is given
+ * the next events when it has taken the last ones: one that reads slowly holds a few of them, not all that came meanwhile, and one that falls
+ * out of the ring is told what it has missed. So neither many slow clients nor one large event take memory or disturb the others. */
 #include "producers/gateway/gateway.h"
 
-#include "common/base/map.h"
+#include "common/base/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RING = 8192, RING_BYTES_MAX = 32 << 20, STREAMS_MAX = 500 };
+enum {
+    RING = 8192,
+    RING_BYTES_MAX = 32 << 20,
+    HELD_BYTES_MAX = 16 << 20, /* of events that left the ring and that some slow client has not taken yet */
+    STREAMS_MAX = 500,
+    WINDOW_BYTES = 64 << 10,
+    ITEM_BYTES_MAX = 256 << 10
+};
 
 typedef struct item {
-    char *kind, *key, *id, *json;
-    size_t len;
+    char *kind, *key, *id;
+    pst_http_piece *piece;
 } item;
 
 typedef struct client {
     pst_hub *hub;
     pst_http_stream *stream;
     char *kinds, *key; /* NULL = all */
-    struct client *next;
+    uint64_t next;     /* the event it gets next, counted from the hub's first */
+    struct client *next_client;
 } client;
 
 struct pst_hub {
     item ring[RING];
-    size_t first, n, bytes;
+    uint64_t first, end; /* events in the ring: [first, end) */
+    size_t bytes, live;  /* of the ring; of all that is in memory */
     client *clients;
     size_t n_clients;
 };
@@ -39,7 +49,7 @@ static void item_done(item *i)
     free(i->kind);
     free(i->key);
     free(i->id);
-    free(i->json);
+    pst_http_piece_unref(i->piece);
     memset(i, 0, sizeof *i);
 }
 
@@ -58,7 +68,7 @@ void pst_hub_free(pst_hub *h)
         item_done(&h->ring[i]);
     while (h->clients) { /* their streams were closed with the server */
         client *c = h->clients;
-        h->clients = c->next;
+        h->clients = c->next_client;
         client_free(c);
     }
     free(h);
@@ -82,38 +92,87 @@ static bool wants(const client *c, const item *i)
     return !c->kinds;
 }
 
-static int send_item(client *c, const item *i)
+static void tell_missed(client *c)
 {
-    return wants(c, i) ? pst_http_sse_send(c->stream, i->id, i->kind, i->json, i->len) : 0;
+    char text[80];
+    int n = snprintf(text, sizeof text, "{\"missed\":%llu,\"why\":\"this client reads too slowly\"}",
+                     (unsigned long long)(c->hub->first - c->next));
+    c->next = c->hub->first;
+    pst_http_sse_send(c->stream, NULL, "missed", text, (size_t)n);
+}
+
+/* Gives the client what comes next, as much as its window takes. */
+static void advance(client *c)
+{
+    pst_hub *h = c->hub;
+    if (c->next < h->first && pst_http_stream_backlog(c->stream) < WINDOW_BYTES)
+        tell_missed(c);
+    while (c->next >= h->first && c->next < h->end && pst_http_stream_backlog(c->stream) < WINDOW_BYTES) {
+        const item *i = &h->ring[c->next++ % RING];
+        if (wants(c, i) && pst_http_stream_send(c->stream, i->piece) < 0)
+            return; /* it is being closed; on_close follows */
+    }
+}
+
+static void on_drained(void *arg)
+{
+    advance(arg);
 }
 
 static void drop_oldest(pst_hub *h)
 {
-    h->bytes -= h->ring[h->first].len;
-    item_done(&h->ring[h->first]);
-    h->first = (h->first + 1) % RING;
-    h->n--;
+    item *i = &h->ring[h->first++ % RING];
+    h->bytes -= pst_http_piece_size(i->piece);
+    item_done(i);
+}
+
+/* The client that is furthest behind holds what nobody else does. */
+static void drop_slowest(pst_hub *h)
+{
+    client *slowest = h->clients;
+    for (client *c = h->clients; c; c = c->next_client)
+        if (c->next < slowest->next)
+            slowest = c;
+    pst_http_stream_abort(slowest->stream);
+}
+
+/* What stands for an event that is too large for a stream: the reader learns that it is there and where. */
+static pst_http_piece *stand_in(const char *kind, const char *key, const char *id, size_t len, size_t *live)
+{
+    json_t *j = json_object(), *k = json_string(key);
+    json_object_set_new(j, "kind", json_string(kind));
+    json_object_set_new(j, "key", k ? k : json_null());
+    json_object_set_new(j, "position", json_string(id));
+    json_object_set_new(j, "bytes", json_integer((json_int_t)len));
+    json_object_set_new(j, "why",
+                        json_string("larger than 256 KiB, or than can be taken apart here; read it from its topic: penstock cat"));
+    char *text = pst_json_text(j);
+    pst_http_piece *p = pst_http_piece_new(id, "skipped", text, strlen(text), live);
+    free(text);
+    json_decref(j);
+    return p;
 }
 
 void pst_hub_send(pst_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len)
 {
-    while (h->n == RING || (h->n && h->bytes + len > RING_BYTES_MAX))
+    bool whole = json && len <= ITEM_BYTES_MAX;
+    pst_http_piece *piece = whole ? pst_http_piece_new(id, kind, json, len, &h->live) : stand_in(kind, key, id, len, &h->live);
+    while (h->end - h->first == RING || (h->end > h->first && h->bytes + pst_http_piece_size(piece) > RING_BYTES_MAX))
         drop_oldest(h);
-    item *i = &h->ring[(h->first + h->n++) % RING];
-    *i = (item){pst_strdup(kind), pst_strdup(key), pst_strdup(id), pst_strndup(json, len), len};
-    h->bytes += len;
-    for (client *c = h->clients, *next; c; c = next) { /* a slow one is dropped by the server and leaves through on_close */
-        next = c->next;
-        send_item(c, i);
-    }
+    h->ring[h->end++ % RING] = (item){pst_strdup(kind), pst_strdup(key), pst_strdup(id), piece};
+    h->bytes += pst_http_piece_size(piece);
+    for (client *c = h->clients; c; c = c->next_client)
+        advance(c);
+    while (h->live - h->bytes > HELD_BYTES_MAX && h->clients)
+        drop_slowest(h);
 }
 
 static void on_close(void *arg)
 {
     client *c = arg;
-    for (client **p = &c->hub->clients; *p; p = &(*p)->next)
+    for (client **p = &c->hub->clients; *p; p = &(*p)->next_client)
         if (*p == c) {
-            *p = c->next;
+            *p = c->next_client;
             c->hub->n_clients--;
             break;
         }
@@ -121,20 +180,15 @@ static void on_close(void *arg)
 }
 
 /* Everything after the event with this id; without one (or when it is too old) all that the ring holds, after a `reset`. */
-static void replay(pst_hub *h, client *c, const char *last_id)
+static void place(pst_hub *h, client *c, const char *last_id)
 {
-    size_t from = 0;
-    bool found = false;
-    for (size_t k = 0; last_id && k < h->n && !found; k++)
-        if (!strcmp(h->ring[(h->first + k) % RING].id, last_id)) {
-            from = k + 1;
-            found = true;
-        }
-    if (!found && pst_http_sse_send(c->stream, NULL, "reset", "{}", 2) < 0)
-        return;
-    for (size_t k = from; k < h->n; k++)
-        if (send_item(c, &h->ring[(h->first + k) % RING]) < 0)
+    c->next = h->first;
+    for (uint64_t k = h->end; last_id && k > h->first; k--)
+        if (!strcmp(h->ring[(k - 1) % RING].id, last_id)) {
+            c->next = k;
             return;
+        }
+    pst_http_sse_send(c->stream, NULL, "reset", "{}", 2);
 }
 
 void pst_hub_attach(pst_hub *h, pst_http_req *req)
@@ -151,10 +205,12 @@ void pst_hub_attach(pst_hub *h, pst_http_req *req)
     char *last = pst_strdup(last_id);
     c->stream = pst_http_sse_open(req, on_close, c);
     if (c->stream) {
-        c->next = h->clients;
+        c->next_client = h->clients;
         h->clients = c;
         h->n_clients++;
-        replay(h, c, last);
+        pst_http_stream_on_drained(c->stream, on_drained);
+        place(h, c, last);
+        advance(c);
     } else
         client_free(c);
     free(last);

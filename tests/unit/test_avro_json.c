@@ -1,6 +1,8 @@
 /* test_avro_json.c - any data ↔ plain JSON, framing, the primitives. */
 #include "avro_kit.h"
 
+#include <sys/resource.h>
+
 static void round_trip(const char *writer, const char *value, const char *want)
 {
     pst_schema *s = schema(writer);
@@ -129,8 +131,42 @@ static void test_json_hostile_bytes(void **state)
             pst_buf_adds(&b, "},{'name':'b','type':'null'},{'name':'c','type':'null'},{'name':'d','type':'null'}]}");
         else
             pst_buf_printf(&b, "},{'name':'b','type':'R%d'},{'name':'c','type':'R%d'},{'name':'d','type':'R%d'}]}", i + 1, i + 1, i + 1);
-    unreadable(b.data, "", PST_ELIMIT, "values");
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    unreadable(b.data, "", PST_ELIMIT, "memory");
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 24 << 10); /* KiB; the sanitizers' own included */
     pst_buf_done(&b);
+}
+
+/* What a service that reads anybody's records allows is less than what honest data may need. */
+static void test_json_within_bounds(void **state)
+{
+    pst_schema *s = schema("{'type':'array','items':" REC(F("a", "'int'")) "}");
+    pst_buf b = {0};
+    pst_avro_put_long(&b, 100000);
+    for (int i = 0; i < 100001; i++)
+        pst_buf_addc(&b, 0);
+    json_t *j = NULL;
+    pst_err err = {0};
+    assert_int_equal(pst_avro_to_json(s, b.data, b.len, &j, &err), 0);
+    assert_int_equal(json_array_size(j), 100000);
+    json_decref(j);
+    j = NULL;
+    assert_int_equal(pst_avro_to_json_within(s, b.data, b.len, 8 << 20, &j, &err), PST_ELIMIT);
+    assert_null(j);
+    pst_buf_done(&b);
+    pst_schema_free(s);
+    s = schema("'string'"); /* a text of the largest record is no problem */
+    pst_avro_put_long(&b, 950000);
+    for (int i = 0; i < 950000; i++)
+        pst_buf_addc(&b, '\n');
+    pst_err_clear(&err);
+    assert_int_equal(pst_avro_to_json_within(s, b.data, b.len, 8 << 20, &j, &err), 0);
+    assert_int_equal(json_string_length(j), 950000);
+    json_decref(j);
+    pst_buf_done(&b);
+    pst_schema_free(s);
 }
 
 static void test_json_text_that_is_not_utf8(void **state)
@@ -205,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_json_refused_values_say_where),
         cmocka_unit_test(test_json_endless_defaults),
         cmocka_unit_test(test_json_hostile_bytes),
+        cmocka_unit_test(test_json_within_bounds),
         cmocka_unit_test(test_json_text_that_is_not_utf8),
         cmocka_unit_test(test_frame),
         cmocka_unit_test(test_put_long),

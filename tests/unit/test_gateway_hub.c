@@ -1,0 +1,188 @@
+/* test_gateway_hub.c - event streams: one large event stands for itself by name, slow clients cost little and are told what they missed,
+ * resuming goes on where the client was. */
+#include "producers/gateway/gateway.h"
+#include "tests/unit/test.h"
+
+#include "common/base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static pst_loop *loop;
+static pst_http *http;
+static pst_hub *hub;
+
+static void attach(void *arg, pst_http_req *req)
+{
+    pst_hub_attach(hub, req);
+}
+
+static const pst_http_route routes[] = {{"GET", "/events/stream", attach, 0, 0}};
+
+static int setup(void **state)
+{
+    pst_err err = {0};
+    hub = pst_hub_new();
+    assert_int_equal(pst_loop_new(&loop, &err), 0);
+    assert_int_equal(pst_http_new(loop, &(pst_http_conf){.name = "test"}, &http, &err), 0);
+    pst_http_add_routes(http, routes, 1, NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    pst_http_free(http);
+    pst_hub_free(hub);
+    pst_loop_free(loop);
+    return 0;
+}
+
+static void turn(int ms)
+{
+    pst_loop_run_for(loop, ms);
+}
+
+static int dial(const char *last_id)
+{
+    char text[300];
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)pst_http_port(http)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    int n = snprintf(text, sizeof text, "GET /events/stream HTTP/1.1\r\nHost: localhost\r\n%s%s%s\r\n", last_id ? "Last-Event-ID: " : "",
+                     last_id ? last_id : "", last_id ? "\r\n" : "");
+    assert_int_equal(write(fd, text, (size_t)n), n);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    size_t before = pst_hub_streams(hub);
+    for (int i = 0; i < 100 && pst_hub_streams(hub) == before; i++)
+        turn(10);
+    assert_int_equal(pst_hub_streams(hub), before + 1);
+    return fd;
+}
+
+/* Reads until the word came, or the time is over; adds to b. */
+static bool hear(int fd, pst_buf *b, const char *word)
+{
+    char part[65536];
+    for (int64_t end = pst_mono_us() + 20 * 1000000; pst_mono_us() < end;) {
+        ssize_t n = read(fd, part, sizeof part);
+        size_t seen = b->len > strlen(word) ? b->len - strlen(word) : 0;
+        if (n > 0)
+            pst_buf_add(b, part, (size_t)n);
+        if (b->len && memmem(b->data + seen, b->len - seen, word, strlen(word)))
+            return true;
+        if (n == 0)
+            return false;
+        turn(n > 0 ? 0 : 1);
+    }
+    return false;
+}
+
+static void hang_up(int fd)
+{
+    size_t before = pst_hub_streams(hub);
+    close(fd);
+    for (int i = 0; i < 200 && pst_hub_streams(hub) == before; i++)
+        turn(10);
+}
+
+static void send_text(const char *kind, const char *id, char fill, size_t len)
+{
+    char *json = pst_alloc(len + 3);
+    memset(json, fill, len + 2);
+    json[0] = json[len + 1] = '"';
+    pst_hub_send(hub, kind, "key", id, json, len + 2);
+    free(json);
+}
+
+static void test_hub_large_event_is_named_not_sent(void **state)
+{
+    pst_buf b = {0};
+    int fd = dial(NULL);
+    send_text("pipeline", "p/0/1", 'x', 1900000);
+    pst_hub_send(hub, "pipeline", "key", "p/0/2", NULL, 900000); /* one that could not be taken apart */
+    send_text("event", "e/0/1", 'y', 10);
+    assert_true(hear(fd, &b, "yyyyyyyyyy"));
+    assert_non_null(strstr(b.data, "id: p/0/1\nevent: skipped\ndata: {\"kind\":\"pipeline\""));
+    assert_non_null(strstr(b.data, "id: p/0/2\nevent: skipped\n"));
+    assert_null(strstr(b.data, "xxxx"));
+    hang_up(fd);
+    /* A client that comes later, and one that was at the large event, go on behind it. */
+    for (int resumes = 0; resumes < 2; resumes++) {
+        pst_buf_clear(&b);
+        fd = dial(resumes ? "p/0/1" : NULL);
+        assert_true(hear(fd, &b, "yyyyyyyyyy"));
+        assert_int_equal(strstr(b.data, "event: reset") != NULL, !resumes);
+        assert_int_equal(strstr(b.data, "id: p/0/1\n") != NULL, !resumes);
+        hang_up(fd);
+    }
+    pst_buf_done(&b);
+}
+
+static void test_hub_new_client_gets_a_ring_of_many_megabytes(void **state)
+{
+    pst_buf b = {0};
+    char id[40];
+    for (int i = 0; i < 200; i++) { /* 20 MB: far beyond what a stream may lag behind */
+        snprintf(id, sizeof id, "l/0/%d", i);
+        send_text("log", id, 'z', 100000);
+    }
+    int fd = dial(NULL);
+    assert_true(hear(fd, &b, "id: l/0/199\n"));
+    for (int i = 0; i < 200; i++) {
+        snprintf(id, sizeof id, "id: l/0/%d\n", i);
+        assert_non_null(memmem(b.data, b.len, id, strlen(id)));
+    }
+    pst_buf_done(&b);
+    close(fd);
+}
+
+static void test_hub_slow_clients_cost_little(void **state)
+{
+    enum { CLIENTS = 200 };
+    int fds[CLIENTS];
+    char id[40];
+    for (int i = 0; i < CLIENTS; i++)
+        fds[i] = dial(NULL);
+    struct mallinfo2 before = mallinfo2();
+    for (int i = 0; i < 1000; i++) { /* 100 MB pass by; nobody reads */
+        snprintf(id, sizeof id, "m/0/%d", i);
+        send_text("log", id, 'w', 100000);
+        turn(0);
+    }
+    struct mallinfo2 after = mallinfo2();
+    size_t grown = after.uordblks + after.hblkhd > before.uordblks + before.hblkhd
+                       ? after.uordblks + after.hblkhd - before.uordblks - before.hblkhd
+                       : 0;
+    assert_in_range(grown, 0, 56 << 20); /* the ring's 32 MiB, 16 of what slow clients hold, and a little for each client */
+    pst_buf b = {0};
+    hang_up(fds[0]);
+    fds[0] = dial("m/0/999"); /* one that keeps up for a while, */
+    for (int i = 0; i < 500; i++)
+        send_text("event", "x", 'v', 100000); /* is late, */
+    pst_hub_send(hub, "event", "key", "last", "1", 1);
+    assert_true(hear(fds[0], &b, "id: last\n")); /* and is told what it has missed */
+    assert_non_null(memmem(b.data, b.len, "event: missed\n", 14));
+    pst_buf_done(&b);
+    for (int i = 0; i < CLIENTS; i++)
+        close(fds[i]);
+    for (int i = 0; i < 200 && pst_hub_streams(hub); i++)
+        turn(10);
+    assert_int_equal(pst_hub_streams(hub), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_hub_large_event_is_named_not_sent, setup, teardown),
+                                       cmocka_unit_test_setup_teardown(test_hub_new_client_gets_a_ring_of_many_megabytes, setup, teardown),
+                                       cmocka_unit_test_setup_teardown(test_hub_slow_clients_cost_little, setup, teardown)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
