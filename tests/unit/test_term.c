@@ -16,9 +16,9 @@ static void test_term_shows_what_steers(void **state)
                                           {"\033]0;evil\007", "^[]0;evil^G"},
                                           {"a\rb\bc\177", "a^Mb^Hc^?"},
                                           {"\302\2332J", "<U+009B>2J"}, /* CSI of C1, as UTF-8 */
-                                          {"\2332J", "\\x9b2J"},       /* and as a byte */
+                                          {"\2332J", "\\x9b2J"},        /* and as a byte */
                                           {"\302", "\\xc2"},
-                                          {"\300\233", "\\xc0\\x9b"},         /* overlong */
+                                          {"\300\233", "\\xc0\\x9b"},          /* overlong */
                                           {"\355\240\200", "\\xed\\xa0\\x80"}, /* a surrogate */
                                           {"\364\220\200\200", "\\xf4\\x90\\x80\\x80"},
                                           {"a\342\200\256b", "a<U+202E>b"},
