@@ -3,6 +3,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/base/seal.h"
 #include "common/client/client.h"
 #include "common/client/verb.h"
 #include "verbs.h"
@@ -57,7 +58,8 @@ static int gather_one(void *arg, const char *key, const pst_record *r, pst_err *
         if (s->state == PST_JOB_PUBLIC_STATE_UNKNOWN) { /* requests that wait for their submission: no job yet */
             job_free(s);
             s = NULL;
-        }
+        } else
+            pst_sealed_mask(s->manifest);
     }
     pst_job_state *old = s ? pst_map_put(&g->jobs, key, s) : pst_map_take(&g->jobs, key);
     if (old)

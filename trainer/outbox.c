@@ -4,12 +4,15 @@
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "common/base/map.h"
+#include "schemas/manifest_secrets.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADERS = 8 };
+enum { HEADERS = 8, SEALED_MAX = 512 };
 
 typedef struct letter {
     pst_topic topic;
@@ -23,14 +26,17 @@ typedef struct letter {
 
 struct pst_outbox {
     pst_client *client;
+    pst_seal_key key;
+    pst_map sealed; /* digest of (training id, manifest) → the manifest with its secrets sealed */
     char *source;
     letter *at;
     size_t n, cap;
 };
 
-pst_outbox *pst_outbox_new(pst_client *client)
+pst_outbox *pst_outbox_new(pst_client *client, const pst_seal_key *key)
 {
     pst_outbox *o = pst_alloc(sizeof *o);
+    o->key = *key;
     o->client = client;
     o->source = pst_sprintf("/%strainer", client->settings->prefix.value);
     return o;
@@ -52,6 +58,8 @@ void pst_outbox_free(pst_outbox *o)
     if (!o)
         return;
     pst_outbox_clear(o);
+    pst_map_done(&o->sealed, free);
+    explicit_bzero(&o->key, sizeof o->key);
     free(o->at);
     free(o->source);
     free(o);
@@ -72,11 +80,28 @@ static char *event_id(const pst_job_event *e)
     return pst_strdup(id);
 }
 
+/* A state is published at every step of a job, its manifest never changes: sealed once, as long as it is remembered. Borrowed. */
+static const char *sealed_manifest(pst_outbox *o, const pst_job_state *s)
+{
+    char hex[65], *both = pst_sprintf("%s %s", s->training_id, s->manifest);
+    pst_sha256_hex(both, strlen(both), hex);
+    free(both);
+    const char *known = pst_map_get(&o->sealed, hex);
+    if (known)
+        return known;
+    if (o->sealed.live >= SEALED_MAX)
+        pst_map_done(&o->sealed, free);
+    char *sealed = pst_manifest_seal(s->manifest, &o->key, s->training_id);
+    pst_map_put(&o->sealed, hex, sealed);
+    return sealed;
+}
+
 static int add(pst_outbox *o, const pst_action *a, const char *traceparent, pst_err *err)
 {
     letter l = {.key = pst_strdup(a->key), .traceparent = pst_strdup(traceparent)};
     const pst_type *type = NULL;
     const void *event = NULL;
+    pst_job_state state;
     switch (a->kind) {
     case PST_DO_EVENT:
         l.topic = PST_TOPIC_JOBS_EVENTS;
@@ -89,7 +114,9 @@ static int add(pst_outbox *o, const pst_action *a, const char *traceparent, pst_
     case PST_DO_STATE:
         l.topic = PST_TOPIC_JOBS_STATE;
         type = &pst_job_state_type;
-        event = a->state;
+        state = *a->state;
+        state.manifest = (char *)(uintptr_t)sealed_manifest(o, a->state); /* read only */
+        event = &state;
         l.id = pst_sprintf("%s/%lld/state", a->key, (long long)a->state->seq);
         l.type = "penstock.JobState";
         l.time_us = a->state->updated_at;

@@ -2,9 +2,11 @@
 #include "trainer/shell.h"
 
 #include "common/base/clock.h"
+#include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "schemas/manifest_secrets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +49,12 @@ int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *p
     *s = (pst_shell){.client = client, .stale = true};
     make_metrics(&s->metrics);
     s->core = pst_trainer_core_new(policy);
-    s->outbox = pst_outbox_new(client);
+    int rc = pst_fs_mkdirs(client->settings->state_dir.value, 0700, err);
+    if (!rc)
+        rc = pst_seal_key_make(client->settings->state_dir.value, &s->key, err);
+    if (rc < 0)
+        return rc;
+    s->outbox = pst_outbox_new(client, &s->key);
     return pst_objects_open(client->settings->objects.value, &s->objects, err);
 }
 
@@ -110,6 +117,21 @@ static int64_t deletion_time(const pst_record *r)
     return r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : pst_now_us();
 }
 
+/* The core works with the manifest as it was submitted; what it hands to an LCM must run. */
+static void open_manifest(pst_shell *s, pst_job_state *state)
+{
+    char *plain = pst_manifest_unseal(state->manifest, &s->key, state->training_id);
+    if (plain) {
+        free(state->manifest);
+        state->manifest = plain;
+    } else if (!pst_job_state_is_ended(state->state))
+        pst_log(
+            PST_LOG_ERROR, "trainer",
+            "event=sealed training_id=%s reason=\"the secrets of its manifest were sealed with another key: bring seal.key from the state "
+            "folder of the Trainer before this one; the job fails when it is deployed\"",
+            state->training_id);
+}
+
 static int load_state(void *arg, const char *key, const pst_record *r, pst_err *err)
 {
     pst_shell *s = arg;
@@ -121,6 +143,7 @@ static int load_state(void *arg, const char *key, const pst_record *r, pst_err *
     }
     int rc = pst_codec_decode(s->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, &state, &e);
     if (rc == 0 && !strcmp(state.training_id, key)) {
+        open_manifest(s, &state);
         pst_trainer_core_load(s->core, &state);
     } else if (rc == 0 || e.cls == PST_CLASS_DATA) { /* nobody but the Trainer writes here; a foreign record is no job */
         pst_log(PST_LOG_WARN, "trainer", "event=state_ignored topic=%s partition=%d offset=%lld reason=\"%s\"", r->topic, r->partition,

@@ -8,6 +8,7 @@
 #define PST_TRAINER_SHELL_H
 
 #include "common/base/metrics.h"
+#include "common/base/seal.h"
 #include "common/client/client.h"
 #include "trainer/trainer_core.h"
 
@@ -26,6 +27,7 @@ typedef struct pst_outbox pst_outbox;
 typedef struct pst_shell {
     pst_client *client;
     pst_objects *objects;
+    pst_seal_key key;
     pst_trainer_core *core;
     pst_consumer *inputs; /* requests and reports; NULL while standing by */
     pst_txn *txn;
@@ -52,7 +54,8 @@ int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *
 
 /* ---- outbox.c: encoded actions waiting for their transaction */
 
-pst_outbox *pst_outbox_new(pst_client *client);
+/* key: states are published with the secrets of their manifests sealed by it (copied). */
+pst_outbox *pst_outbox_new(pst_client *client, const pst_seal_key *key);
 void pst_outbox_free(pst_outbox *o);
 void pst_outbox_clear(pst_outbox *o);
 size_t pst_outbox_size(const pst_outbox *o);

@@ -278,3 +278,145 @@ int pst_yaml_check_keys(const pst_yaml *y, const json_t *obj, const char *where,
     }
     return 0;
 }
+
+/* ---- replacing scalars in the text ---- */
+
+typedef struct replacer {
+    yaml_parser_t parser;
+    const char *text, *end;
+    const char *at; /* where character number `chars` begins: libyaml counts characters, not bytes */
+    size_t chars;
+    const char *copied; /* the text up to here is in out */
+    pst_buf out, path;
+    pst_yaml_fn fn;
+    void *arg;
+    size_t nodes;
+    pst_err *err;
+} replacer;
+
+static const char *place(replacer *r, size_t index)
+{
+    while (r->chars < index && r->at < r->end) {
+        r->at++;
+        while (r->at < r->end && ((unsigned char)*r->at & 0xc0) == 0x80)
+            r->at++;
+        r->chars++;
+    }
+    return r->at;
+}
+
+static int replacer_next(replacer *r, yaml_event_t *ev)
+{
+    if (!yaml_parser_parse(&r->parser, ev))
+        return pst_err_set(r->err, PST_EPARSE, PST_CLASS_DATA, "yaml", 0, "line %zu: %s", r->parser.problem_mark.line + 1,
+                           r->parser.problem ? r->parser.problem : "cannot be read");
+    if (++r->nodes > NODES_MAX * 4) {
+        yaml_event_delete(ev);
+        return pst_err_set(r->err, PST_ELIMIT, PST_CLASS_DATA, "yaml", 0, "more than %d values", NODES_MAX);
+    }
+    return 0;
+}
+
+static void replace_scalar(replacer *r, const yaml_event_t *ev, const char *key)
+{
+    const char *from = place(r, ev->start_mark.index), *to = place(r, ev->end_mark.index);
+    while (to > from && (to[-1] == '\n' || to[-1] == '\r')) /* of a block scalar */
+        to--;
+    char *instead = r->fn(r->arg, r->path.data ? r->path.data : "", key, (const char *)ev->data.scalar.value, from, (size_t)(to - from));
+    if (!instead)
+        return;
+    pst_buf_add(&r->out, r->copied, (size_t)(from - r->copied));
+    pst_buf_adds(&r->out, instead);
+    r->copied = to;
+    free(instead);
+}
+
+static int replace_in(replacer *r, yaml_event_t *ev, const char *key, int depth);
+
+static void path_cut(replacer *r, size_t len)
+{
+    r->path.len = len;
+    if (r->path.data)
+        r->path.data[len] = 0;
+}
+
+static int replace_members(replacer *r, bool map, int depth)
+{
+    size_t base = r->path.len;
+    int rc = 0;
+    for (size_t i = 0; !rc; i++) {
+        yaml_event_t ev;
+        char *key = NULL;
+        if ((rc = replacer_next(r, &ev)) < 0)
+            return rc;
+        if (ev.type == YAML_MAPPING_END_EVENT || ev.type == YAML_SEQUENCE_END_EVENT) {
+            yaml_event_delete(&ev);
+            return 0;
+        }
+        if (map) {
+            bool text = ev.type == YAML_SCALAR_EVENT;
+            key = text ? pst_strdup((const char *)ev.data.scalar.value) : NULL;
+            yaml_event_delete(&ev);
+            rc = text ? replacer_next(r, &ev) : pst_err_set(r->err, PST_EPARSE, PST_CLASS_DATA, "yaml", 0, "a key must be text");
+            if (!rc)
+                pst_buf_printf(&r->path, "%s%s", base ? "." : "", key);
+        } else
+            pst_buf_printf(&r->path, "[%zu]", i);
+        if (!rc)
+            rc = replace_in(r, &ev, key ? key : "", depth + 1);
+        path_cut(r, base);
+        free(key);
+    }
+    return rc;
+}
+
+/* Consumes ev. */
+static int replace_in(replacer *r, yaml_event_t *ev, const char *key, int depth)
+{
+    yaml_event_type_t type = ev->type;
+    if (type == YAML_SCALAR_EVENT)
+        replace_scalar(r, ev, key);
+    yaml_event_delete(ev);
+    if (type == YAML_SCALAR_EVENT)
+        return 0;
+    if (depth > DEPTH_MAX || (type != YAML_MAPPING_START_EVENT && type != YAML_SEQUENCE_START_EVENT))
+        return pst_err_set(r->err, PST_EPARSE, PST_CLASS_DATA, "yaml", 0, "nested too deeply, or an alias");
+    return replace_members(r, type == YAML_MAPPING_START_EVENT, depth);
+}
+
+static int replace_document(replacer *r)
+{
+    yaml_event_t ev;
+    int rc;
+    for (;;) {
+        if ((rc = replacer_next(r, &ev)) < 0)
+            return rc;
+        switch (ev.type) {
+        case YAML_STREAM_END_EVENT: yaml_event_delete(&ev); return 0;
+        case YAML_STREAM_START_EVENT:
+        case YAML_DOCUMENT_START_EVENT:
+        case YAML_DOCUMENT_END_EVENT: yaml_event_delete(&ev); break;
+        default:
+            if ((rc = replace_in(r, &ev, "", 0)) < 0)
+                return rc;
+        }
+    }
+}
+
+int pst_yaml_replace(const char *text, size_t len, pst_yaml_fn fn, void *arg, char **ret_text, pst_err *err)
+{
+    replacer r = {.text = text, .end = text + len, .at = text, .copied = text, .fn = fn, .arg = arg, .err = err};
+    if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) /* a byte order mark counts for nothing */
+        r.at += 3;
+    if (!yaml_parser_initialize(&r.parser))
+        return pst_err_set(err, PST_ENOMEM, PST_CLASS_FATAL, "yaml", 0, "out of memory");
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
+    int rc = replace_document(&r);
+    yaml_parser_delete(&r.parser);
+    pst_buf_add(&r.out, r.copied, (size_t)(r.end - r.copied));
+    if (rc == 0)
+        *ret_text = r.out.len ? pst_buf_steal(&r.out) : pst_strdup("");
+    pst_buf_done(&r.out);
+    pst_buf_done(&r.path);
+    return rc;
+}

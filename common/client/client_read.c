@@ -1,4 +1,5 @@
 /* client_read.c - verbs that answer from the topics themselves: scan to the present end, the latest state of a job. */
+#include "common/base/seal.h"
 #include "common/client/client.h"
 
 #include "common/base/clock.h"
@@ -106,7 +107,9 @@ int pst_client_job(pst_client *c, const char *training_id, pst_job_state *ret_st
                          training_id);
     if (rc < 0)
         pst_event_clear(&pst_job_state_type, &state);
-    else
+    else {
+        pst_sealed_mask(state.manifest);
         *ret_state = state;
+    }
     return rc;
 }

@@ -9,6 +9,7 @@
  * Everything that can go wrong is an outage to this thread: it says so, waits and begins again at the store's own positions. */
 #include "common/store/view.h"
 
+#include "common/base/seal.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -55,6 +56,7 @@ static int apply_job(pst_view *v, const char *key, const pst_record *r, pst_err 
     if (rc < 0)
         return rc;
     if (s.state != PST_JOB_PUBLIC_STATE_UNKNOWN) { /* else requests that wait for their submission: no job yet */
+        pst_sealed_mask(s.manifest);
         json_t *doc = pst_event_to_json(&pst_job_state_type, &s);
         rc = pst_store_put(v->store, "jobs", s.training_id, s.seq, doc, &applied, err);
         json_decref(doc);
