@@ -405,8 +405,9 @@ int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest,
         return PST_EINVAL;
     }
     if (strstr(yaml, "\"" PST_SEALED)) /* only the Trainer that wrote it can open it: nothing is run with a sealed text for a password */
-        pst_complain(errors, "manifest", 0,
-                     "holds a secret that is sealed with the key of another state folder (seal.key); submit the manifest with the secret itself");
+        pst_complain(
+            errors, "manifest", 0,
+            "holds a secret that is sealed with the key of another state folder (seal.key); submit the manifest with the secret itself");
     if (json_is_object(y.root)) {
         pst_mf_reader r = {&y, errors, warnings};
         pst_mf_place top = {y.root, ""};

@@ -27,7 +27,7 @@ static bool connection_secret(const char *key, const char *value)
     for (size_t i = 0; i < sizeof open_keys / sizeof *open_keys; i++)
         if (!strcmp(key, open_keys[i]))
             return false;
-    return strcmp(key, "auth_url") != 0 || strpbrk(value, "@?") != NULL;
+    return strcmp(key, "auth_url") != 0 || strpbrk(value, "@?") != NULL || pst_is_sealed(value);
 }
 
 /* path: "data_stores[0].connection.password", "penstock.roles.ps.env.KEY" */

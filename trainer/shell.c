@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "schemas/manifest_secrets.h"
+#include "trainer/job_fsm.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -31,7 +31,8 @@ int pst_seal_key_make(const char *state_dir, pst_seal_key *ret_key, pst_err *err
     } else if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_mode & 077) || st.st_size != sizeof key.bytes ||
                read(fd, key.bytes, sizeof key.bytes) != sizeof key.bytes) {
         rc = pst_err_set(err, PST_EAUTH, PST_CLASS_FATAL, "seal", 0,
-                         "%s is not a key that only its user can read (32 bytes, mode 0600); secrets of manifests in jobs.state need it", path);
+                         "%s is not a key that only its user can read (32 bytes, mode 0600); secrets of manifests in jobs.state need it",
+                         path);
     }
     if (fd >= 0)
         close(fd);

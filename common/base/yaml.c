@@ -354,12 +354,14 @@ static int replace_members(replacer *r, bool map, int depth)
             return 0;
         }
         if (map) {
-            bool text = ev.type == YAML_SCALAR_EVENT;
-            key = text ? pst_strdup((const char *)ev.data.scalar.value) : NULL;
+            if (ev.type != YAML_SCALAR_EVENT) {
+                yaml_event_delete(&ev);
+                return pst_err_set(r->err, PST_EPARSE, PST_CLASS_DATA, "yaml", 0, "a key must be text");
+            }
+            key = pst_strdup((const char *)ev.data.scalar.value);
+            pst_buf_printf(&r->path, "%s%s", base ? "." : "", key);
             yaml_event_delete(&ev);
-            rc = text ? replacer_next(r, &ev) : pst_err_set(r->err, PST_EPARSE, PST_CLASS_DATA, "yaml", 0, "a key must be text");
-            if (!rc)
-                pst_buf_printf(&r->path, "%s%s", base ? "." : "", key);
+            rc = replacer_next(r, &ev);
         } else
             pst_buf_printf(&r->path, "[%zu]", i);
         if (!rc)

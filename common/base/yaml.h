@@ -34,7 +34,6 @@ int pst_yaml_key_line(const pst_yaml *y, const json_t *obj, const char *key);
 /* PST_EINVAL naming file, line and the nearest known key if obj has a key outside known. */
 int pst_yaml_check_keys(const pst_yaml *y, const json_t *obj, const char *where, const char *const *known, size_t n, pst_err *err);
 
-
 /* Replaces scalars where they stand, the rest stays byte for byte. fn: path "a.b[2].c", its last key, the value, the bytes in the text (quotes
  * and all, line breaks at the end left out); returns what stands there instead (free()d here), or NULL. Same limits as pst_yaml_parse. */
 typedef char *(*pst_yaml_fn)(void *arg, const char *path, const char *key, const char *value, const char *source, size_t len);

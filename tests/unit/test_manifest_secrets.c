@@ -6,27 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char text[] = "# für den Test\nname: x   # comment\n"
-                           "data_stores:\n"
-                           "  - id: s\n"
-                           "    type: mount_cos\n"
-                           "    training_data: {container: data}\n"
-                           "    connection: {auth_url: \"http://h:9000\", user_name: geheim1, password: 'geheim2 with '' quote', region: eu}\n"
-                           "  - id: t\n"
-                           "    connection:\n"
-                           "      auth_url: https://geheim3:geheim4@h/\n"
-                           "      extra: [geheim5, {deep: geheim6}]\n"
-                           "      password: |\n"
-                           "        geheim7\n"
-                           "        geheim7b\n"
-                           "      type: s3\n"
-                           "penstock:\n"
-                           "  queue: fast\n"
-                           "  env: {GRÜSSE: geheim8, NUMBER: \"geheim9\", EMPTY: \"\"}\n"
-                           "  roles:\n"
-                           "    ps: {count: 2, env: {A: geheim10}}\n"
-                           "  learner: {api_token: geheim11}\n"
-                           "command: run --fast äöü\n";
+static const char text[] =
+    "# für den Test\nname: x   # comment\n"
+    "data_stores:\n"
+    "  - id: s\n"
+    "    type: mount_cos\n"
+    "    training_data: {container: data}\n"
+    "    connection: {auth_url: \"http://h:9000\", user_name: geheim1, password: 'geheim2 with '' quote', region: eu}\n"
+    "  - id: t\n"
+    "    connection:\n"
+    "      auth_url: https://geheim3:geheim4@h/\n"
+    "      extra: [geheim5, {deep: geheim6}]\n"
+    "      password: |\n"
+    "        geheim7\n"
+    "        geheim7b\n"
+    "      type: s3\n"
+    "penstock:\n"
+    "  queue: fast\n"
+    "  env: {GRÜSSE: geheim8, NUMBER: \"geheim9\", EMPTY: \"\"}\n"
+    "  roles:\n"
+    "    ps: {count: 2, env: {A: geheim10}}\n"
+    "  learner: {api_token: geheim11}\n"
+    "command: run --fast äöü\n";
 
 static const pst_seal_key one = {{1}}, two = {{2}};
 
@@ -35,8 +36,16 @@ static void test_secrets_are_sealed_and_the_rest_stays(void **state)
     char *sealed = pst_manifest_seal(text, &one, "training-a"), *again = pst_manifest_seal(text, &one, "training-a");
     assert_null(strstr(sealed, "geheim"));
     assert_string_equal(sealed, again); /* a state that did not change stays equal */
-    static const char *const kept[] = {"# für den Test\nname: x   # comment\n", "http://h:9000", "region: eu}", "type: s3", "queue: fast",
-                                       "GRÜSSE: \"sealed:", "EMPTY: \"\"", "count: 2", "command: run --fast äöü\n", "container: data"};
+    static const char *const kept[] = {"# für den Test\nname: x   # comment\n",
+                                       "http://h:9000",
+                                       "region: eu}",
+                                       "type: s3",
+                                       "queue: fast",
+                                       "GRÜSSE: \"sealed:",
+                                       "EMPTY: \"\"",
+                                       "count: 2",
+                                       "command: run --fast äöü\n",
+                                       "container: data"};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (!strstr(sealed, kept[i]))
             fail_msg("%s is not kept in:\n%s", kept[i], sealed);
@@ -54,8 +63,12 @@ static void test_secrets_are_sealed_and_the_rest_stays(void **state)
 
 static void test_secrets_of_other_texts(void **state)
 {
-    static const char *const rows[] = {"", "name: x\n", "a: [b, c]\n", "\xef\xbb\xbfpenstock: {env: {A: \"\xf0\x9f\x8e\x88 geheim\"}}\r\nname: y\r\n",
-                                       "penstock:\n  env:\n    A: >-\n      geheim\n      more\n\n    B: 'geheim'\n", "{unclosed: [geheim"};
+    static const char *const rows[] = {"",
+                                       "name: x\n",
+                                       "a: [b, c]\n",
+                                       "\xef\xbb\xbfpenstock: {env: {A: \"\xf0\x9f\x8e\x88 geheim\"}}\r\nname: y\r\n",
+                                       "penstock:\n  env:\n    A: >-\n      geheim\n      more\n\n    B: 'geheim'\n",
+                                       "{unclosed: [geheim"};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *sealed = pst_manifest_seal(rows[i], &one, "c"), *back = pst_manifest_unseal(sealed, &one, "c");
         assert_null(strstr(sealed, "geheim"));
@@ -82,6 +95,7 @@ static void test_secrets_sealed_text_is_no_manifest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_secrets_are_sealed_and_the_rest_stays),
-                                       cmocka_unit_test(test_secrets_of_other_texts), cmocka_unit_test(test_secrets_sealed_text_is_no_manifest)};
+                                       cmocka_unit_test(test_secrets_of_other_texts),
+                                       cmocka_unit_test(test_secrets_sealed_text_is_no_manifest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
