@@ -59,8 +59,8 @@ static void show_event(answer *a, const pst_job_event *e)
         return;
     bool named = e->process && e->reason && !strncmp(e->reason, e->process, strlen(e->process)); /* "learner-1 exited …" says it itself */
     const char *who = e->process && !named ? e->process : "";
-    fprintf(stderr, "  %s%-20s%s %s%s%s\n", tint ? pst_tint(tints[tint]) : "", pst_job_event_type_text(e->type), tint ? pst_tint(0) : "", who,
-            *who && e->reason ? ": " : "", e->reason ? e->reason : "");
+    fprintf(stderr, "  %s%-20s%s %s%s%s\n", tint ? pst_tint(tints[tint]) : "", pst_job_event_type_text(e->type), tint ? pst_tint(0) : "",
+            who, *who && e->reason ? ": " : "", e->reason ? e->reason : "");
     if (refused)
         for (size_t i = 0; i < e->n_details; i++)
             fprintf(stderr, "    %s: %s\n", e->details[i].key, e->details[i].value);
