@@ -21,12 +21,12 @@ typedef struct cat_opts {
 #define AT(f) offsetof(cat_opts, f)
 static const pst_opt cat_table[] = {
     {"topic", 't', PST_OPT_STR, AT(topic), "TOPIC", NULL, "what to read"},
-    {"partition", 'p', PST_OPT_INT, AT(partition), "P", "-1", "only this one"},
+    {"partition", 'p', PST_OPT_INT, AT(partition), "P -1..100000", "-1", "only this one"},
     {"offset", 'o', PST_OPT_STR, AT(offset), "O", NULL,
      "beginning, end, stored, N, -N (the last N of each partition), s@MS or e@MS (from, until a time)"},
     {"from-beginning", 0, PST_OPT_BOOL, AT(from_beginning), NULL, NULL, "as -o beginning"},
     {"exit", 'e', PST_OPT_BOOL, AT(exit_at_end), NULL, NULL, "end at the topic's present end"},
-    {"count", 'c', PST_OPT_INT, AT(count), "N", "0", "end after N records"},
+    {"count", 'c', PST_OPT_INT, AT(count), "N 0..9000000000000000", "0", "end after N records; 0 = do not"},
     {"timeout", 0, PST_OPT_SPAN, AT(timeout_us), "T", NULL, "end after this time with nothing new"},
     {"envelope", 'J', PST_OPT_BOOL, AT(envelope), NULL, NULL, "one JSON object a record, kcat's field names"},
     {"format", 'f', PST_OPT_STR, AT(format), "FMT", NULL,

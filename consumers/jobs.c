@@ -22,7 +22,7 @@ static const pst_opt list_table[] = {
     {"state", 0, PST_OPT_STR, offsetof(list_opts, state), "S", NULL,
      "only jobs in this state: QUEUED PENDING DOWNLOADING PROCESSING STORING COMPLETED FAILED HALTED TERMINATED REJECTED"},
     {"user", 0, PST_OPT_STR, offsetof(list_opts, user), "U", NULL, "only this user's"},
-    {"limit", 'n', PST_OPT_INT, offsetof(list_opts, limit), "N", "50", "newest N; 0 = all"},
+    {"limit", 'n', PST_OPT_INT, offsetof(list_opts, limit), "N 1..1000000", "50", "the newest N"},
 };
 static const pst_usage list_usage = {"list",
                                      "",
@@ -112,7 +112,7 @@ static int list_run(int argc, char **argv)
             sorted[n++] = s;
     }
     qsort(sorted, n, sizeof *sorted, newest_first);
-    size_t shown = o.limit > 0 && (size_t)o.limit < n ? (size_t)o.limit : n;
+    size_t shown = (size_t)o.limit < n ? (size_t)o.limit : n;
     if (!rc && !v.settings.json && n)
         printf("%-34s %-12s %-24s %-12s %-9s %s\n", "ID", "STATE", "NAME", "USER", "AGE", "WHY");
     for (size_t i = 0; !rc && i < shown; i++)

@@ -53,11 +53,11 @@ static int lag_run(int argc, char **argv)
                 printf("%10lld\n", (long long)lag);
         }
     }
+    if (!rc && !n && o.group)
+        rc = pst_err_set(&v.err, PST_ENOTFOUND, PST_CLASS_DATA, "kafka", 0,
+                         "no consumer group %s has committed anything; penstock lag shows all that have", o.group);
     if (!rc && !v.settings.json && !shown && !v.settings.quiet)
-        fprintf(stderr, "%s\n",
-                n         ? "no group is behind (--all shows every partition)"
-                : o.group ? "no consumer group of that name"
-                          : "no consumer groups yet");
+        fprintf(stderr, "%s\n", n ? "no group is behind (--all shows every partition)" : "no consumer groups yet");
     pst_group_lag_free(rows, n);
     return pst_verb_end(&v, rc);
 }

@@ -4,6 +4,7 @@
 #include "common/base/term.h"
 #include "common/client/verb.h"
 #include "common/client/follow.h"
+#include "schemas/manifest.h"
 #include "verbs.h"
 
 #include <math.h>
@@ -33,6 +34,34 @@ typedef struct tail {
     size_t n_plots;
 } tail;
 
+/* --process must name one that the job has: learner-1 …, ps-1 …, as its manifest says. */
+static int check_process(const tail *t, const pst_job_state *s, pst_err *err)
+{
+    pst_manifest m = {0};
+    pst_complaints bad = {0}, remarks = {0};
+    const char *wanted = t->o.process;
+    bool there = !wanted;
+    if (there)
+        return 0;
+    pst_manifest_parse(s->manifest, strlen(s->manifest), &m, &bad, &remarks);
+    for (int kind = 0; kind < 2 && !there; kind++)
+        for (int i = 1; i <= (kind ? m.parameter_servers : s->learners) && !there; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "%s-%d", kind ? "ps" : "learner", i);
+            there = !strcmp(name, wanted);
+        }
+    char servers[48] = "";
+    if (m.parameter_servers)
+        snprintf(servers, sizeof servers, ", ps-1 to ps-%d", m.parameter_servers);
+    if (!there)
+        pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "jobs", 0, "%s has no process %s; there is learner-1 to learner-%d%s",
+                    s->training_id, wanted, s->learners, servers);
+    pst_manifest_done(&m);
+    pst_complaints_done(&bad);
+    pst_complaints_done(&remarks);
+    return there ? 0 : PST_ENOTFOUND;
+}
+
 /* Existence and submission time of the job; a job that is only queued in jobs.requests is not known yet. */
 static int begin(tail *t, const char *id, int64_t *ret_since, pst_err *err)
 {
@@ -41,7 +70,11 @@ static int begin(tail *t, const char *id, int64_t *ret_since, pst_err *err)
     if (!rc) {
         *ret_since = s.submitted_at ? s.submitted_at - 60 * 1000000LL : 0; /* clocks of computers differ a little */
         t->many = s.learners > 1 || s.generation > 1;
+        rc = check_process(t, &s, err);
     }
+    if (!rc && t->o.generation > s.generation)
+        rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "jobs", 0, "%s has no attempt %lld, its newest is %d", s.training_id,
+                         (long long)t->o.generation, s.generation);
     pst_event_clear(&pst_job_state_type, &s);
     return rc;
 }
@@ -123,7 +156,7 @@ static const pst_opt logs_table[] = {
     {"follow", 'f', PST_OPT_BOOL, offsetof(tail_opts, follow), NULL, NULL, "go on until the job has ended"},
     {"process", 0, PST_OPT_STR, offsetof(tail_opts, process), "P", NULL, "only this one: learner-1, ps-1, …"},
     {"generation", 0, PST_OPT_INT, offsetof(tail_opts, generation), "G", "0", "only this attempt; 0 = all"},
-    {"from", 0, PST_OPT_INT, offsetof(tail_opts, from), "N", "0", "from this rindex on"},
+    {"from", 0, PST_OPT_INT, offsetof(tail_opts, from), "N 0..9000000000000000", "0", "from this rindex on"},
 };
 static const pst_usage logs_usage = {
     "logs",

@@ -93,6 +93,9 @@ static void header(const pst_explained *e, pst_heap_text *t)
     if (i->opset)
         pst_heap_printf(t, ", opset %" PRId64, i->opset);
     pst_heap_printf(t, "\n");
+    const char *remark = pst_model_meta(e->p->m, "native.remark");
+    if (remark)
+        pst_heap_printf(t, "  %-10s %s\n", "remark", remark);
     for (size_t k = 0; k < i->n_inputs; k++)
         value_line(t, k ? "" : "inputs", &i->inputs[k]);
     for (size_t k = 0; k < i->n_outputs; k++)
@@ -326,6 +329,8 @@ void pst_explain_json(const pst_explained *e, pst_heap_text *t)
     if (e->file)
         field(t, "file", e->file);
     field(t, "producer", i->producer);
+    if (pst_model_meta(p->m, "native.remark"))
+        field(t, "remark", pst_model_meta(p->m, "native.remark"));
     pst_heap_printf(t, ",\"opset\":%" PRId64 ",\"file_bytes\":%zu,\"parameters\":%zu", i->opset, i->file_bytes, i->n_parameters);
     values_json(t, "inputs", i->inputs, i->n_inputs);
     values_json(t, "outputs", i->outputs, i->n_outputs);

@@ -1,6 +1,8 @@
 /* model.c - the public side of models: where a load begins and ends, whatever the format. Reading a format is onnx_load.c's matter.
  * A load has one way out when memory runs out: everything belongs to the model's heap, and goes with it (heap.h). */
 #include "engine/abi.h"
+#include "common/base/fs.h"
+#include "engine/foreign.h"
 #include "engine/native/native.h"
 #include "engine/onnx_read.h"
 #include "engine/ort/ort.h"
@@ -23,6 +25,9 @@ typedef struct loading {
 static int load_body(void *arg, pst_err *err)
 {
     loading *l = arg;
+    const char *foreign = pst_foreign_kind(l->data, l->len);
+    if (foreign)
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "model", 0, "this is no model that can be read, but %s", foreign);
     pst_native_kind native = pst_native_recognise(l->data, l->len); /* XGBoost's and LightGBM's own files */
     if (native)
         return pst_native_load(native, l->data, l->len, l->m, err);
@@ -114,9 +119,9 @@ int pst_model_load_file(const char *path, const pst_model_limits *limits, pst_mo
     if (!err)
         err = &own;
     pst_limits_default(&lim);
-    file f = {.path = path, .bytes_max = lim.file_bytes_max, .fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(0)};
+    file f = {.path = path, .bytes_max = lim.file_bytes_max, .fd = pst_fs_open_input(path, err)};
     if (f.fd < 0)
-        return pst_err_sys(err, errno, "cannot read %s", path);
+        return f.fd;
     int rc = pst_heap_run(&f.heap, read_body, &f, err);
     close(f.fd);
     if (rc == 0) {

@@ -405,6 +405,11 @@ const char *pst_binding_digest(const pst_binding *b)
     return b->info->digest;
 }
 
+const char *pst_binding_remark(const pst_binding *b)
+{
+    return pst_model_meta(b->model, "native.remark");
+}
+
 pst_score_type pst_binding_score_type(const pst_binding *b)
 {
     return b->type;

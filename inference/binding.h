@@ -32,6 +32,7 @@ void pst_binding_free(pst_binding *b);
 const char *pst_binding_name(const pst_binding *b);
 int pst_binding_version(const pst_binding *b);
 const char *pst_binding_digest(const pst_binding *b);
+const char *pst_binding_remark(const pst_binding *b); /* what one should know about the model's numbers; NULL = nothing */
 pst_score_type pst_binding_score_type(const pst_binding *b);
 bool pst_binding_threshold(const pst_binding *b, double *ret);
 /* In slot order: grouped by model input. */

@@ -39,8 +39,8 @@ static const pst_opt alias_table[] = {
     REASON};
 
 static const pst_opt explain_table[] = {
-    {"batch", 0, PST_OPT_INT, AT(batch), "N", "64", "rows of the run that memory and cost are told for"},
-    {"free-dim", 0, PST_OPT_INT, AT(free_dim), "N", "0",
+    {"batch", 0, PST_OPT_INT, AT(batch), "N 1..1048576", "64", "rows of the run that memory and cost are told for"},
+    {"free-dim", 0, PST_OPT_INT, AT(free_dim), "N 0..1048576", "0",
      "size of free dimensions after an input's first (a length, a height); 0 = the first of 8, 32, 224, 64, 1, 5 the model takes"},
     {"measure", 0, PST_OPT_BOOL, AT(measure), NULL, NULL, "also time it: ns per row at that batch, the best of eight spells"},
     {"isa", 0, PST_OPT_STR, AT(isa), "NAME", NULL, "portable, avx2 or avx512 instead of the best this CPU has"},
@@ -302,6 +302,8 @@ static int register_one(pst_verb_run *v, const models_opts *o)
         print_json(version_json(&e, o->alias ? o->alias : ""));
     else if (rc == 0)
         printf("%s:%d sha256 %s\n", e.name, e.version, e.digest);
+    if (rc == 0 && e.reason && (!o->reason || strcmp(e.reason, o->reason) != 0)) /* what registering found out about it */
+        fprintf(stderr, "%s:%d: %s\n", e.name, e.version, e.reason);
     pst_event_clear(&pst_model_event_type, &e);
     pst_objects_close(objects);
     return rc;

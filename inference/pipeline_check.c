@@ -151,6 +151,9 @@ static int load_roles(check *k)
         tell(k, "model %s version %d, score %s\n", pst_binding_name(b), pst_binding_version(b),
              pst_score_type_name(pst_binding_score_type(b)));
     }
+    const char *remark = pst_binding_remark(b);
+    if (remark)
+        tell(k, "model %s: %s\n", pst_binding_name(b), remark);
     return 0;
 }
 

@@ -327,8 +327,8 @@ static void read_model(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *
     PST_MF_REFUSE_UNKNOWN(r, &model, "name", "alias", "file");
     m->model_name = pst_mf_word(r, &model, "name", 128);
     m->model_alias = pst_mf_word(r, &model, "alias", 64);
-    if (m->model_alias && !pst_mf_value(&model, "name"))
-        pst_mf_wrong(r, &model, "name", "is missing: an alias needs the model's name");
+    if (!pst_mf_value(&model, "name"))
+        pst_mf_wrong(r, &model, "name", "is missing: the name that the model is to be registered under");
     m->model_file = pst_mf_text(r, &model, "file", 1024, true);
     if (m->model_file && (!*m->model_file || *m->model_file == '/' || strstr(m->model_file, "..")))
         pst_mf_wrong(r, &model, "file", "must be a path inside $RESULT_DIR/model, such as best.onnx, found \"%.60s\"", m->model_file);

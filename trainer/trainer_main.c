@@ -34,17 +34,17 @@ typedef struct trainer_opts {
 } trainer_opts;
 
 static const pst_opt opts[] = {
-    {"cpus", 0, PST_OPT_DOUBLE, offsetof(trainer_opts, cpus), "N", "0",
+    {"cpus", 0, PST_OPT_DOUBLE, offsetof(trainer_opts, cpus), "N 0..1000000", "0",
      "CPUs of every node, in place of what its LCM reports; 0 = as reported"},
     {"memory", 0, PST_OPT_BYTES, offsetof(trainer_opts, memory_bytes), "SIZE", "0", "memory of every node, likewise"},
-    {"gpus", 0, PST_OPT_INT, offsetof(trainer_opts, gpus), "N", "-1", "GPUs of every node, likewise; -1 = as reported"},
-    {"platform-retries", 0, PST_OPT_INT, offsetof(trainer_opts, platform_retries), "N", "3",
+    {"gpus", 0, PST_OPT_INT, offsetof(trainer_opts, gpus), "N -1..100000", "-1", "GPUs of every node, likewise; -1 = as reported"},
+    {"platform-retries", 0, PST_OPT_INT, offsetof(trainer_opts, platform_retries), "N 0..1000", "3",
      "new tries of a job after lost processes or failed deployments"},
     {"silent-after", 0, PST_OPT_SPAN, offsetof(trainer_opts, silent_us), "SPAN", "30s",
      "a node whose LCM has not reported for this long is silent: it gets no new jobs"},
     {"operators", 0, PST_OPT_STR, offsetof(trainer_opts, operators), "NAMES", NULL,
      "users, comma-separated, who may halt, resume, end and delete everybody's jobs [the user who runs this Trainer]"},
-    {"port", 0, PST_OPT_INT, offsetof(trainer_opts, port), "PORT", "0", "serve /health and /metrics on 127.0.0.1:PORT; 0 = not"},
+    {"port", 0, PST_OPT_INT, offsetof(trainer_opts, port), "PORT 0..65535", "0", "serve /health and /metrics on 127.0.0.1:PORT; 0 = not"},
     {"view", 0, PST_OPT_BOOL, offsetof(trainer_opts, view), NULL, "true", "keep the document store (--store) equal to the topics"},
     {"print-fsm", 0, PST_OPT_BOOL, offsetof(trainer_opts, print_fsm), NULL, NULL, "print the table of job states as Markdown and exit"},
 };

@@ -35,11 +35,54 @@ int pst_fs_mkdirs(const char *path, mode_t mode, pst_err *err)
     return rc;
 }
 
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISFIFO(mode) ? "a named pipe"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISLNK(mode)  ? "a link"
+                            : "a device";
+}
+
+int pst_fs_open_regular(const char *path, int flags, pst_err *err)
+{
+    struct stat st;
+    /* Nobody's FIFO holds us up, and no device is rewound or set. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+    if (fd < 0 && errno == ELOOP && (flags & O_NOFOLLOW))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "sys", ELOOP, "%s is a link, not a regular file", path);
+    if (fd < 0 && (errno == ENXIO || errno == ENODEV))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "sys", errno, "%s is a socket or a device, not a regular file", path);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        int code = errno;
+        if (fd >= 0)
+            close(fd);
+        return pst_err_sys(err, code, "cannot read %s", path);
+    }
+    if (S_ISREG(st.st_mode))
+        return fd;
+    close(fd);
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "sys", 0, "%s is %s, not a regular file", path, kind_of(st.st_mode));
+}
+
+/* Descriptors that we were given by whoever started us may be pipes: "-", and a shell's <(…). */
+int pst_fs_open_input(const char *path, pst_err *err)
+{
+    static const char *const given[] = {"/dev/fd/", "/proc/self/fd/", "/dev/stdin"};
+    int fd = -1;
+    if (!strcmp(path, "-"))
+        fd = dup(0);
+    for (size_t i = 0; i < sizeof given / sizeof *given && fd < 0; i++)
+        if (!strncmp(path, given[i], strlen(given[i])))
+            fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    return fd >= 0 ? fd : pst_fs_open_regular(path, 0, err);
+}
+
 int pst_fs_read(const char *path, size_t bytes_max, pst_buf *ret_buf, pst_err *err)
 {
-    int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(0);
+    int fd = pst_fs_open_input(path, err);
     if (fd < 0)
-        return pst_err_sys(err, errno, "cannot read %s", path);
+        return fd;
     pst_buf b = {0};
     int rc = 0;
     for (;;) {

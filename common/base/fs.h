@@ -8,6 +8,11 @@
 #include <sys/types.h>
 
 int pst_fs_mkdirs(const char *path, mode_t mode, pst_err *err);                      /* with parents; existing is fine */
+/* A descriptor for reading a regular file, or PST_E…: never waits for the other end of somebody's FIFO, opens no device. flags: O_NOFOLLOW or 0. */
+int pst_fs_open_regular(const char *path, int flags, pst_err *err);
+/* The same for what a person names: "-" is stdin, and /dev/fd/N, as a shell's <(…) gives them, may be a pipe. */
+int pst_fs_open_input(const char *path, pst_err *err);
+/* As open_input. */
 int pst_fs_read(const char *path, size_t bytes_max, pst_buf *ret_buf, pst_err *err); /* PST_ELIMIT when larger; path "-" = stdin */
 /* Writes path.tmp-<pid>, fsyncs, renames over path, fsyncs the folder: a reader sees the old or the whole new file. */
 int pst_fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, pst_err *err);

@@ -66,6 +66,29 @@ static int bad(const pst_opt *o, const char *value, const char *wanted, pst_err 
     return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--%s %s: wanted %s", o->name, value, wanted);
 }
 
+/* The range of a number stands behind its name ("N -1..1023"). Every number has one: a --limit of -5 means nothing that anybody could want. */
+static void range_of(const pst_opt *o, double *ret_lo, double *ret_hi)
+{
+    const char *at = o->value_name ? strchr(o->value_name, ' ') : NULL;
+    *ret_lo = o->def && *o->def == '-' ? strtod(o->def, NULL) : 0;
+    *ret_hi = INT32_MAX;
+    if (at) {
+        char *end;
+        *ret_lo = (double)strtoll(at, &end, 10);
+        PST_ASSERT(!strncmp(end, "..", 2));
+        *ret_hi = (double)strtoll(end + 2, NULL, 10);
+    }
+}
+
+static int check_range(const pst_opt *o, const char *value, double x, pst_err *err)
+{
+    double lo, hi;
+    range_of(o, &lo, &hi);
+    return x >= lo && x <= hi ? 0
+                              : pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--%s %s: wanted %s from %.15g to %.15g",
+                                            o->name, value, o->kind == PST_OPT_INT ? "a whole number" : "a number", lo, hi);
+}
+
 static int store_value(const pst_opt *o, const char *value, bool negated, void *base, pst_err *err)
 {
     void *to = (char *)base + o->offset;
@@ -76,10 +99,11 @@ static int store_value(const pst_opt *o, const char *value, bool negated, void *
     case PST_OPT_STR: *(const char **)to = value; return 0;
     case PST_OPT_INT:
         *(int64_t *)to = strtoll(value, &end, 0);
-        return *end || end == value || errno ? bad(o, value, "a whole number", err) : 0;
+        return *end || end == value || errno ? bad(o, value, "a whole number", err) : check_range(o, value, (double)*(int64_t *)to, err);
     case PST_OPT_DOUBLE:
         *(double *)to = strtod(value, &end);
-        return *end || end == value || !isfinite(*(double *)to) ? bad(o, value, "a number", err) : 0;
+        return *end || end == value || !isfinite(*(double *)to) ? bad(o, value, "a number", err)
+                                                                : check_range(o, value, *(double *)to, err);
     case PST_OPT_BYTES: return pst_bytes_parse(value, to) < 0 ? bad(o, value, "a size such as 64MiB", err) : 0;
     case PST_OPT_SPAN: return pst_span_parse(value, to) < 0 ? bad(o, value, "a time such as 5ms, 2s, 1m", err) : 0;
     case PST_OPT_LIST: {
@@ -188,8 +212,10 @@ static void print_option(FILE *f, const pst_opt *o)
     char left[96];
     if (!o->help)
         return;
-    snprintf(left, sizeof left, "%s%c%s --%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
-             o->value_name ? " " : "", o->value_name ? o->value_name : "");
+    bool number = o->kind == PST_OPT_INT || o->kind == PST_OPT_DOUBLE;
+    int name_len = o->value_name ? (int)(number ? strcspn(o->value_name, " ") : strlen(o->value_name)) : 0;
+    snprintf(left, sizeof left, "%s%c%s --%s%s%.*s", o->letter ? "-" : " ", o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
+             name_len ? " " : "", name_len, o->value_name ? o->value_name : "");
     int width = 0; /* characters, not bytes */
     for (const char *p = left; *p; p++)
         width += (*p & 0xc0) != 0x80;

@@ -34,7 +34,7 @@ typedef struct pst_opt {
     char letter; /* 0 = none */
     pst_opt_kind kind;
     size_t offset;          /* into the verb's struct */
-    const char *value_name; /* shown in the help: "N", "FILE" */
+    const char *value_name; /* shown in the help: "N", "FILE"; of numbers with their range: "N 1..100000", else 0..2147483647 */
     const char *def;        /* default as text; NULL = zero */
     const char *help;
 } pst_opt;

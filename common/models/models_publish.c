@@ -72,6 +72,12 @@ static int inspect(const pst_model_draft *d, pst_model_event *e, pst_err *err)
     take_signature(info->inputs, info->n_inputs, &e->inputs, &e->n_inputs);
     take_signature(info->outputs, info->n_outputs, &e->outputs, &e->n_outputs);
     take_features(model, e);
+    const char *remark = pst_model_meta(model, "native.remark");
+    if (remark) {
+        char *both = pst_sprintf("%s%s%s", e->reason ? e->reason : "", e->reason ? "; " : "", remark);
+        free(e->reason);
+        e->reason = both;
+    }
     pst_model_unref(model);
     return 0;
 }

@@ -226,14 +226,9 @@ int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char
     int rc = check_key(key, err);
     if (rc < 0)
         return rc;
-    struct stat st;
-    int in = open(path, O_RDONLY | O_CLOEXEC);
-    if (in < 0 || fstat(in, &st) < 0 || !S_ISREG(st.st_mode)) {
-        rc = pst_err_sys(err, in < 0 ? errno : EINVAL, "cannot read %s as a regular file", path);
-        if (in >= 0)
-            close(in);
-        return rc;
-    }
+    int in = pst_fs_open_regular(path, 0, err);
+    if (in < 0)
+        return in;
     draft d;
     char hex[65];
     int64_t bytes;

@@ -21,7 +21,7 @@ typedef struct registry_opts {
 } registry_opts;
 
 static const pst_opt opts[] = {
-    {"port", 0, PST_OPT_INT, offsetof(registry_opts, port), "N", "8081", "port to listen on; 0 = any free one, printed on stdout"},
+    {"port", 0, PST_OPT_INT, offsetof(registry_opts, port), "N 0..65535", "8081", "port to listen on; 0 = any free one, printed on stdout"},
     {"listen", 0, PST_OPT_STR, offsetof(registry_opts, listen), "ADDRESS", "127.0.0.1",
      "address to listen on; others than loopback need --password"},
     {"host", 0, PST_OPT_LIST, offsetof(registry_opts, hosts), "NAME", NULL, "accept this name in the Host header too; repeat for more"},

@@ -13,7 +13,7 @@ typedef struct broker_opts {
     int64_t port;
 } broker_opts;
 static const pst_opt broker_table[] = {
-    {"port", 0, PST_OPT_INT, offsetof(broker_opts, port), "P", "9092", "on 127.0.0.1; 0 = any free one"}};
+    {"port", 0, PST_OPT_INT, offsetof(broker_opts, port), "P 0..65535", "9092", "on 127.0.0.1; 0 = any free one"}};
 static const pst_usage broker_usage = {
     "broker",
     "",

@@ -26,9 +26,9 @@ static const pst_opt up_opts[] = {
     {"kafka", 0, PST_OPT_BOOL, offsetof(pst_up_opts, kafka), NULL, NULL, "start Apache Kafka too (deploy/kafka), data in the state folder"},
     {"embedded", 0, PST_OPT_BOOL, offsetof(pst_up_opts, embedded), NULL, NULL, "use librdkafka's in-memory cluster: no Java, nothing kept"},
     {"without", 0, PST_OPT_STR, offsetof(pst_up_opts, without), "LIST", NULL, "leave out: trainer, lcm, gateway, registry, scorers"},
-    {"registry-port", 0, PST_OPT_INT, offsetof(pst_up_opts, registry_port), "P", NULL,
+    {"registry-port", 0, PST_OPT_INT, offsetof(pst_up_opts, registry_port), "P 0..65535", NULL,
      "of the built-in registry; the last time's, 8081, or one near it"},
-    {"gateway-port", 0, PST_OPT_INT, offsetof(pst_up_opts, gateway_port), "P", NULL,
+    {"gateway-port", 0, PST_OPT_INT, offsetof(pst_up_opts, gateway_port), "P 0..65535", NULL,
      "of the page and the API; the last time's, 8080, or one near it"},
     {"timeout", 0, PST_OPT_SPAN, offsetof(pst_up_opts, max_wait_us), "T", "60s", "how long to wait for the broker"},
 };

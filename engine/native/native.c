@@ -54,7 +54,8 @@ static bool invented(const char *s, size_t i)
     return !strcmp(s, a) || !strcmp(s, b);
 }
 
-/* The scorer's feature mapping (penstock.features): one field per feature, what is missing stays missing. NULL when the names are no
+/* The scorer's feature mapping (penstock.features): one field per feature. The library's file says nothing about what
+ * a missing field should mean, so it is an error (missing: reject) until the pipeline says missing: nan. NULL when the names are no
  * distinct field paths. */
 static const char *mapping_of(pst_zone *zone, const pst_native *n)
 {
@@ -69,8 +70,7 @@ static const char *mapping_of(pst_zone *zone, const pst_native *n)
         pst_names_put(&seen, n->names[i], 0);
     }
     for (size_t i = 0; i < n->n_names && own; i++)
-        pst_heap_printf(&text, "%s{\"field\": \"%s\", \"missing\": \"nan\"}%s", i ? ", " : "[", n->names[i],
-                        i + 1 == n->n_names ? "]" : "");
+        pst_heap_printf(&text, "%s{\"field\": \"%s\"}%s", i ? ", " : "[", n->names[i], i + 1 == n->n_names ? "]" : "");
     if (own)
         ret = pst_zone_strdup(zone, text.data, text.len);
 out:
@@ -86,7 +86,8 @@ static void fill_meta(pst_model *m, const pst_native *n)
     const char *const pairs[][2] = {{"native.library", n->library},
                                     {"native.booster", n->booster},
                                     {"native.objective", n->objective},
-                                    {"penstock.features", features}};
+                                    {"penstock.features", features},
+                                    {"native.remark", n->remark}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         if (!pairs[i][1])
             continue;

@@ -43,6 +43,7 @@ typedef struct pst_native {
     const char *const *names; /* n_names of them: n_features, or 0 */
     size_t n_names;
     const char *version;
+    const char *remark; /* what a person should know who compares predictions; NULL = nothing */
 } pst_native;
 
 /* By the first bytes. */

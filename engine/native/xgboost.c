@@ -4,7 +4,7 @@
  * the end. Keys that do not change predictions are passed over. In a tree, a node whose left child is -1 is a leaf; its value stands in
  * split_conditions, or, for trees with a vector a leaf, in leaf_weights at right_children[node] (since 3.2) or in base_weights (before). A
  * categorical split sends members of its set to the right. Predictions are made as the library's Booster.predict does with its defaults:
- * all trees, whatever best_iteration says. */
+ * with all trees. A best_iteration that early stopping left is told (native.remark): XGBModel.predict, of the scikit-learn face, would stop there. */
 #include "engine/heap.h"
 #include "engine/native/draft.h"
 #include "engine/native/native.h"
@@ -46,6 +46,7 @@ typedef struct xgb {
     ints tree_info;
     floats weight_drop, weights, base_score;
     int64_t num_feature, num_class, num_target, leaf_size;
+    int64_t best_iteration; /* -1 = none */
     bool has_model, is_linear, is_dart, has_trees;
     int64_t version[3];
     const char **names;
@@ -551,13 +552,31 @@ static int read_names(xgb *x)
     return rc;
 }
 
+/* What early stopping left: the library keeps it as text. */
+static int read_best_iteration(xgb *x)
+{
+    pst_pull_token t;
+    int rc = pst_pull_next(&x->p, &t);
+    if (rc < 0 || t.kind == PST_PULL_INT || t.kind == PST_PULL_REAL || (rc = expect(x, &t, PST_PULL_TEXT, "attributes.best_iteration")) < 0)
+        return rc;
+    char *end;
+    long long best = strtoll(t.s, &end, 10);
+    if (end != t.s && !*end && best >= 0) /* anybody may set any attribute: what is no number is nobody's iteration */
+        x->best_iteration = best;
+    return 0;
+}
+
+static int read_attributes(xgb *x)
+{
+    static const field fields[] = {{"best_iteration", read_best_iteration}, {0}};
+    return read_object(x, "learner.attributes", fields);
+}
+
 static int read_learner(xgb *x)
 {
-    static const field fields[] = {{"gradient_booster", read_booster},
-                                   {"learner_model_param", read_learner_param},
-                                   {"objective", read_objective},
-                                   {"feature_names", read_names},
-                                   {0}};
+    static const field fields[] = {
+        {"attributes", read_attributes}, {"gradient_booster", read_booster}, {"learner_model_param", read_learner_param},
+        {"objective", read_objective},   {"feature_names", read_names},      {0}};
     return read_object(x, "learner", fields);
 }
 
@@ -646,6 +665,19 @@ static int take_start(xgb *x)
     return 0;
 }
 
+/* Early stopping, and rounds behind the best one: two predicts of the library differ then, so say which one this is. */
+static void take_remark(xgb *x)
+{
+    char text[300];
+    if (x->best_iteration < 0 || x->is_linear || (int64_t)x->d.n_trees / x->n->n_groups <= x->best_iteration + 1)
+        return;
+    snprintf(text, sizeof text,
+             "best_iteration is %lld, and all %zu trees are used, as Booster.predict does; XGBModel.predict stops at the best one: save "
+             "booster[:%lld] to have that here",
+             (long long)x->best_iteration, x->d.n_trees, (long long)x->best_iteration + 1);
+    x->n->remark = kept(x, text, strlen(text));
+}
+
 static int finish(xgb *x)
 {
     pst_native *n = x->n;
@@ -674,6 +706,7 @@ static int finish(xgb *x)
     }
     if (rc < 0)
         return rc;
+    take_remark(x);
     pst_draft_finish(&x->d, x->zone, &n->forest);
     n->forest.n_targets = n->n_groups;
     n->forest.start = n->start;
@@ -706,7 +739,7 @@ int pst_native_xgboost(const void *data, size_t len, bool ubjson, const pst_mode
                        pst_err *err)
 {
     xgb *x = pst_heap_alloc(sizeof *x);
-    *x = (xgb){.n = n, .zone = zone, .err = err, .far_feature = -1, .leaf_size = 1};
+    *x = (xgb){.n = n, .zone = zone, .err = err, .far_feature = -1, .leaf_size = 1, .best_iteration = -1};
     pst_pull_init(&x->p, ubjson ? PST_PULL_UBJSON : PST_PULL_JSON, data, len, limits->depth_max, err);
     pst_draft_init(&x->d, limits, err);
     int rc = read_document(x);

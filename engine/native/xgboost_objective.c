@@ -66,12 +66,14 @@ int pst_xgb_margin(const char *objective, bool before_1_3, float base_score, flo
     base_kind base = o ? o->base : BASE_AS_IT_IS;
     if (base == BASE_LOGIT_BEFORE_1_3)
         base = before_1_3 ? BASE_LOGIT : BASE_AS_IT_IS;
-    if (base == BASE_LOGIT && !(base_score > 0 && base_score < 1))
+    if (base == BASE_LOGIT && !(base_score >= 0 && base_score <= 1))
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "model", 0, "base_score is %g; with %s it lies between 0 and 1",
                            (double)base_score, objective);
     if (base == BASE_LOG && !(base_score > 0))
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "model", 0, "base_score is %g; with %s it is above 0", (double)base_score,
                            objective);
+    if (base == BASE_LOGIT) /* as the library's Logit: seen with 3.2.0 down to 0 and up to 1 */
+        base_score = base_score < 1e-6f ? 1e-6f : base_score > 1.0f - 1e-6f ? 1.0f - 1e-6f : base_score;
     *ret = base == BASE_LOGIT ? -logf(1.0f / base_score - 1.0f) : base == BASE_LOG ? logf(base_score) : base_score;
     return 0;
 }

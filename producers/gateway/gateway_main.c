@@ -18,7 +18,7 @@ typedef struct gateway_opts {
     pst_opt_list hosts;
 } gateway_opts;
 static const pst_opt gateway_table[] = {
-    {"port", 0, PST_OPT_INT, offsetof(gateway_opts, port), "P", "8080", "0 = any free one"},
+    {"port", 0, PST_OPT_INT, offsetof(gateway_opts, port), "P 0..65535", "8080", "0 = any free one"},
     {"listen", 0, PST_OPT_STR, offsetof(gateway_opts, listen), "ADDRESS", "127.0.0.1",
      "an address, or * for all; put a proxy with TLS before it then, and name it with --host"},
     {"auth", 0, PST_OPT_STR, offsetof(gateway_opts, auth), "HOW", "token",

@@ -27,7 +27,7 @@ static const pst_opt telemetry_table[] = {
      "where the records go; created with one partition if missing"},
     {"interval", 'i', PST_OPT_SPAN, offsetof(telemetry_opts, interval_us), "SPAN", "100ms", "time from record to record"},
     {"window", 0, PST_OPT_SPAN, offsetof(telemetry_opts, window_us), "SPAN", "500ms", "rates and shares are taken over this while"},
-    {"count", 'c', PST_OPT_INT, offsetof(telemetry_opts, count), "N", NULL, "end after N records"},
+    {"count", 'c', PST_OPT_INT, offsetof(telemetry_opts, count), "N 0..9000000000000000", NULL, "end after N records"},
     {"with-platform", 0, PST_OPT_BOOL, offsetof(telemetry_opts, with_platform), NULL, NULL,
      "end when the `penstock up` of this state dir has ended"},
 };

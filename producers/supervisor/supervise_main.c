@@ -23,7 +23,7 @@ typedef struct supervise_opts {
 
 static const pst_opt opts[] = {
     {"run-dir", 0, PST_OPT_STR, offsetof(supervise_opts, run_dir), "DIR", NULL, "the run directory, with spec.json in it"},
-    {"log-lines", 0, PST_OPT_DOUBLE, offsetof(supervise_opts, lines_per_s), "N", "10000",
+    {"log-lines", 0, PST_OPT_DOUBLE, offsetof(supervise_opts, lines_per_s), "N 0..1000000000", "10000",
      "log lines a second; more are left out and counted"},
     {"log-bytes", 0, PST_OPT_BYTES, offsetof(supervise_opts, bytes_per_s), "BYTES", "8MiB", "log bytes a second"},
     {"spool", 0, PST_OPT_BYTES, offsetof(supervise_opts, spool_bytes), "BYTES", "256MiB", "disk for output that waits for the broker"}};

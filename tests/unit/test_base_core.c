@@ -186,6 +186,31 @@ static void test_fs_writes_atomically_and_reads_bounded(void **state)
     assert_int_equal(pst_fs_read(file, 6, &b, &e), PST_ELIMIT);
     pst_err_clear(&e);
     assert_true(pst_fs_mkdirs(file, 0755, NULL) < 0); /* a file stands there */
+    const char *const odd[] = {"/dev/zero", deep}; /* what would never end, or is none; a FIFO without a writer would hold us up for ever */
+    for (size_t i = 0; i < 2; i++) {
+        pst_err_clear(&e);
+        assert_int_equal(pst_fs_read(odd[i], 100, &b, &e), PST_EINVAL);
+        assert_non_null(strstr(e.text, "not a regular file"));
+    }
+    char *fifo = pst_fs_join(deep, "fifo");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    pst_err_clear(&e);
+    alarm(10);
+    assert_int_equal(pst_fs_read(fifo, 100, &b, &e), PST_EINVAL);
+    alarm(0);
+    assert_non_null(strstr(e.text, "is a named pipe"));
+    free(fifo);
+    int given[2];
+    char name[32];
+    assert_int_equal(pipe(given), 0);
+    assert_int_equal(write(given[1], "by a shell", 10), 10);
+    close(given[1]);
+    snprintf(name, sizeof name, "/dev/fd/%d", given[0]);
+    pst_err_clear(&e);
+    assert_int_equal(pst_fs_read(name, 100, &b, &e), 0); /* <(…) goes on working */
+    assert_string_equal(b.data, "by a shell");
+    pst_buf_done(&b);
+    close(given[0]);
     char *link = pst_fs_join(deep, "out");
     assert_int_equal(symlink("/etc", link), 0);
     int fd = open(deep, O_RDONLY | O_DIRECTORY);

@@ -112,7 +112,7 @@ static void test_json_quote_repairs_bytes(void **state)
 typedef struct opts {
     bool wait, fast;
     const char *name;
-    int64_t n, size, age;
+    int64_t n, size, age, part;
     double share;
     pst_opt_list list;
 } opts;
@@ -120,8 +120,9 @@ typedef struct opts {
 static const pst_opt table[] = {
     {"wait", 'w', PST_OPT_BOOL, AT(wait), NULL, NULL, "wait"},   {"fast", 0, PST_OPT_BOOL, AT(fast), NULL, "true", "fast"},
     {"name", 'n', PST_OPT_STR, AT(name), "N", "anon", "name"},   {"count", 'c', PST_OPT_INT, AT(n), "N", "7", "count"},
-    {"size", 0, PST_OPT_BYTES, AT(size), "B", "1KiB", "size"},   {"age", 0, PST_OPT_SPAN, AT(age), "T", NULL, "age"},
-    {"share", 0, PST_OPT_DOUBLE, AT(share), "S", NULL, "share"}, {"item", 'i', PST_OPT_LIST, AT(list), "I", NULL, "item"},
+    {"part", 0, PST_OPT_INT, AT(part), "P -1..5", "-1", "part"}, {"size", 0, PST_OPT_BYTES, AT(size), "B", "1KiB", "size"},
+    {"age", 0, PST_OPT_SPAN, AT(age), "T", NULL, "age"},         {"share", 0, PST_OPT_DOUBLE, AT(share), "S", NULL, "share"},
+    {"item", 'i', PST_OPT_LIST, AT(list), "I", NULL, "item"},
 };
 static const pst_usage usage = {"try", "FILE", "Try.", NULL, "penstock try x", table, sizeof table / sizeof *table, false};
 
@@ -173,9 +174,18 @@ static void test_options_errors_name_what_and_the_neighbour(void **state)
 {
     static const struct {
         const char *line, *wanted;
-    } rows[] = {
-        {"try --wiat", "--wait"}, {"try --count many", "--count many"},  {"try --size 3parsecs", "64MiB"}, {"try --age", "needs a value"},
-        {"try -z", "-z"},         {"try -X nonsense", "property=value"}, {"try --color blue", "auto"}};
+    } rows[] = {{"try --wiat", "--wait"},
+                {"try --count many", "--count many"},
+                {"try --size 3parsecs", "64MiB"},
+                {"try --age", "needs a value"},
+                {"try --count -5", "from 0 to 2147483647"},
+                {"try --count 99999999999999", "from 0 to"},
+                {"try --part -2", "from -1 to 5"},
+                {"try --part 6", "from -1 to 5"},
+                {"try --share -1", "a number from 0"},
+                {"try -z", "-z"},
+                {"try -X nonsense", "property=value"},
+                {"try --color blue", "auto"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         opts o;
         pst_settings s = {0};

@@ -122,7 +122,7 @@ static void test_native_feature_names_become_the_scorers_mapping(void **state)
         if (i == 2)
             assert_null(features); /* it was trained without names */
         else
-            assert_non_null(strstr(features, "{\"field\": \"cpu.user\", \"missing\": \"nan\"}, "));
+            assert_non_null(strstr(features, "{\"field\": \"cpu.user\"}, "));
         pst_model_unref(m);
     }
 }
@@ -224,6 +224,7 @@ static void test_native_broken_xgboost_files_are_refused_with_the_place(void **s
         {"booster=\"gblinear\"", "weights has 0 elements; 3 features and 1 outputs need 4"},
         {"objective=\"reg:mine\"", "the objective \"reg:mine\" is not known"},
         {"objective=\"binary:logistic\";base_score=\"1.5\"", "base_score is 1.5"},
+        {"objective=\"reg:logistic\";base_score=\"-1E-9\"", "base_score is -1e-09"},
         {"objective=\"reg:gamma\";base_score=\"0\"", "base_score is 0"},
         {"base_score=\"[1,2]\"", "base_score has 2 numbers for 1 outputs"},
         {"base_score=\"[1,\"", "no finite number at its place 1"},
@@ -326,6 +327,94 @@ static size_t lgb_text(const char *changes, char *to, size_t cap)
                             "shrinkage=1\n\n\n%s\n\nparameters:\nend of parameters\n",
                             v[14], v[12], v[10], v[11], v[13], v[15], v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[17],
                             v[18], v[16]);
+}
+
+static float one_score(const char *changes)
+{
+    char text[4000];
+    pst_model *m = NULL;
+    pst_plan *plan = NULL;
+    pst_err err = {0};
+    size_t n = xgb_text(changes, text, sizeof text);
+    if (pst_model_load(text, n, NULL, NULL, &m, &err) < 0 || pst_plan_new(m, NULL, &plan, &err) < 0)
+        fail_msg("%s: %s", changes, err.text);
+    float x[3] = {0, 0, 0};
+    pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {1, 3}, .data = x}, out = {0};
+    if (pst_plan_run(plan, &in, 1, &out, 1, &err) < 0)
+        fail_msg("%s: %s", changes, err.text);
+    float got = *(const float *)out.data;
+    pst_plan_free(plan);
+    pst_model_unref(m);
+    return got;
+}
+
+/* As XGBoost 3.2.0 computes it: margins of -13.8155 at the least and 13.7452 at the most, with a leaf of -1 here. */
+static void test_native_base_score_of_logistic_is_kept_off_its_ends(void **state)
+{
+    static const char *const low[] = {"0E0", "1E-30", "1E-9", "1E-6"}, *const high[] = {"1E0", "9.9999994E-1", "9.99999E-1"};
+    char changes[120];
+    float least = 1.0f / (1.0f + expf(13.815509259700775f + 1)), most = 1.0f / (1.0f + expf(-13.745160639286041f + 1));
+    for (int i = 0; i < 4; i++) {
+        snprintf(changes, sizeof changes, "objective=\"binary:logistic\";base_score=\"%s\"", low[i]);
+        assert_true(fabsf(one_score(changes) / least - 1) < 1e-4f);
+    }
+    for (int i = 0; i < 3; i++) {
+        snprintf(changes, sizeof changes, "objective=\"binary:logistic\";base_score=\"%s\"", high[i]);
+        assert_true(fabsf(one_score(changes) - most) < 1e-6f);
+    }
+}
+
+static void test_native_best_iteration_is_told(void **state)
+{
+    char text[6000], two[6000];
+    pst_err err = {0};
+    xgb_text("tree_info=[0,0]", text, sizeof text);
+    const size_t head = strlen("{\"learner\": {");
+    const char *tree = strstr(text, "{\"left_children"), *end = strstr(tree, "}], \"tree_info");
+    for (int best = 0; best < 3; best++) {
+        pst_model *m = NULL;
+        int n = snprintf(two, sizeof two, "{\"learner\": {\"attributes\": {\"best_iteration\": \"%d\", \"best_score\": \"0.1\"}, ", best);
+        n += snprintf(two + n, sizeof two - (size_t)n, "%.*s, %s", (int)(end + 1 - (text + head)), text + head, tree); /* the tree, twice */
+        if (pst_model_load(two, (size_t)n, NULL, NULL, &m, &err) < 0)
+            fail_msg("%s\n%s", err.text, two);
+        const char *remark = pst_model_meta(m, "native.remark");
+        if (best == 0)
+            assert_non_null(strstr(remark, "best_iteration is 0, and all 2 trees are used"));
+        else
+            assert_null(remark);
+        pst_model_unref(m);
+    }
+}
+
+static void test_native_files_of_other_kinds_are_named_with_the_cure(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t len;
+        const char *seen, *cure;
+    } cases[] = {
+#define KIND(bytes, seen, cure) {bytes, sizeof(bytes) - 1, seen, cure}
+        KIND("\x80\x04\x95\xc1\x00", "pickle", "save_model(\"model.ubj\")"),
+        KIND("binf\0\0\0\x3f", "XGBoost's old binary format", "save_model"),
+        KIND("CBM1\x10\0\0\0", "CatBoost", "format=\"onnx\""),
+        KIND("\x1f\x8b\x08\0\0", "gzip", "gunzip"),
+        KIND("\x78\x9c\xed\xbd", "zlib", "Python"),
+        KIND("\x89HDF\r\n\x1a\n\0\0", "HDF5", "tf2onnx"),
+        KIND("PK\x03\x04....archive/data.pkl....", "PyTorch", "torch.onnx.export"),
+        KIND("PK\x03\x04....m/saved_model.pb..", "SavedModel", "tf2onnx"),
+        KIND("PK\x03\x04....x.txt", "zip archive", "unpack"),
+        KIND("<?xml version=\"1.0\"?>\n<PMML version=\"4.4\">", "PMML", "ONNX"),
+        KIND("<!DOCTYPE html><html>", "web page", "fetch"),
+        KIND("booster[0]:\n0:[f0<0.5] yes=1,no=2,missing=1\n", "text dump of XGBoost", "save_model"),
+        KIND("[{\"nodeid\": 0, \"split\": \"f0\"}]", "JSON dump of XGBoost", "save_model"),
+        KIND("{\"name\": \"tree\", \"tree_info\": [{\"tree_structure\": {}}]}", "JSON dump of LightGBM", "model.txt"),
+        KIND("\x08\x01\x12\x20 serving_default NoOp", "SavedModel", "tf2onnx"),
+        KIND("", "empty", ""),
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        refused(cases[i].bytes, cases[i].len, NULL, cases[i].seen);
+        refused(cases[i].bytes, cases[i].len, NULL, cases[i].cure);
+    }
 }
 
 static void test_native_broken_lightgbm_files_are_refused_with_the_place(void **state)
@@ -485,6 +574,9 @@ int main(void)
         cmocka_unit_test(test_native_broken_ubjson_is_refused_with_the_byte),
         cmocka_unit_test(test_native_broken_lightgbm_files_are_refused_with_the_place),
         cmocka_unit_test(test_native_pull_reads_texts_and_numbers),
+        cmocka_unit_test(test_native_base_score_of_logistic_is_kept_off_its_ends),
+        cmocka_unit_test(test_native_best_iteration_is_told),
+        cmocka_unit_test(test_native_files_of_other_kinds_are_named_with_the_cure),
         cmocka_unit_test(test_native_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
