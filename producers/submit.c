@@ -159,7 +159,10 @@ static int check_manifest(const char *file, const pst_buf *text, bool quiet, pst
     for (size_t i = 0; i < warnings.n && !quiet; i++)
         fprintf(stderr, "%s:%d: warning: %s: %s\n", file, warnings.at[i].line, warnings.at[i].field, warnings.at[i].text);
     for (size_t i = 0; i < errors.n; i++)
-        fprintf(stderr, "%s:%d: %s: %s\n", file, errors.at[i].line, errors.at[i].field, errors.at[i].text);
+        if (errors.at[i].line)
+            fprintf(stderr, "%s:%d: %s: %s\n", file, errors.at[i].line, errors.at[i].field, errors.at[i].text);
+        else
+            fprintf(stderr, "%s: %s: %s\n", file, errors.at[i].field, errors.at[i].text);
     if (rc < 0)
         pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "manifest", 0, "%s cannot run: %zu violation%s, listed above", file, errors.n,
                     errors.n == 1 ? "" : "s");

@@ -14,6 +14,7 @@
 static const char *const models[] = {"autoencoder", "mlp"};
 static const char *const activations[] = {"relu", "tanh", "sigmoid", "elu", "leaky_relu"};
 static const char *const losses[] = {"mse", "cross_entropy"};
+static const char *const others[] = {"error", "leave_out"};
 static const char *const missings[] = {"mean", "value", "reject"};
 
 typedef struct reader {
@@ -253,6 +254,9 @@ static void read_target(const reader *r, pst_learn_settings *s)
 {
     s->target = get_text(r, "target");
     read_classes(r, s);
+    s->leave_out_others = get_word(r, "other_classes", others, N(others), 0) == 1;
+    if (value_of(r, "other_classes") && !value_of(r, "classes"))
+        wrong(r, "other_classes", "needs classes: it says what becomes of records that have none of them");
     if (s->autoencoder) {
         if (value_of(r, "target"))
             wrong(r, "target", "an autoencoder has no target: it learns to give back its features; use model: mlp");
@@ -270,7 +274,7 @@ static void read_target(const reader *r, pst_learn_settings *s)
 int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn_settings *ret_settings, pst_complaints *errors)
 {
     static const char *const known[] = {
-        "model", "features",      "target",       "classes",    "loss", "hidden",   "activation",       "epochs",
+        "model", "features",      "target",       "classes",    "loss", "hidden",   "activation",       "epochs", "other_classes",
         "batch", "learning_rate", "weight_decay", "validation", "seed", "patience", "checkpoint_every", "data"};
     pst_learn_settings *s = ret_settings;
     *s = (pst_learn_settings){0};

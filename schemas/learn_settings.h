@@ -46,6 +46,7 @@ typedef struct pst_learn_settings {
     char *target;
     int n_classes;  /* 0 = regression */
     char **classes; /* names; NULL: the target is a number from 0 to n_classes − 1 */
+    bool leave_out_others; /* records of other classes are left out; else they are an error */
     pst_loss loss;
     int hidden[PST_LEARN_HIDDEN_MAX], n_hidden;
     pst_activation activation;

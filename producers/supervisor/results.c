@@ -270,12 +270,12 @@ int pst_run_store_model(pst_run *r, pst_err *err)
 {
     char *file = NULL;
     bool asked = r->manifest.model_name && *r->manifest.model_name;
-    if (r->spec.learner_id != 1 || !r->client)
+    if (r->spec.learner_id != 1)
         return 0;
     int rc = r->manifest.model_file ? named_model(r, &file, err) : usual_model(r, asked, &file, err);
     if (rc < 0)
         pst_run_say(r, "%s", err->text);
-    else if (file)
+    else if (file && r->client)
         rc = register_model(r, file, err);
     free(file);
     return rc < 0 ? rc : 0;

@@ -155,11 +155,22 @@ static void test_csv_rows_scaled_and_counted(void **state)
     assert_int_equal(read_csv("{features: [{field: a, scale: 2, offset: 1}, b], target: kind, classes: [x, y]}", &s, &d, &err), 0);
     assert_int_equal(d.rows, 2);    /* x and y */
     assert_int_equal(d.bad, 2);     /* "three", and the short line */
-    assert_int_equal(d.dropped, 2); /* class z, no class */
+    assert_int_equal(d.dropped, 1); /* no class */
+    assert_int_equal(d.outside, 1); /* class z */
+    pst_ready ready;
+    assert_int_equal(pst_prepare(&d, NULL, &ready, &err), PST_EINVAL);
+    assert_non_null(strstr(err.text, "1 records have a target kind that is none of the 2 classes: \"z\" (1)"));
+    assert_non_null(strstr(err.text, "other_classes: leave_out"));
+    pst_err_clear(&err);
     assert_non_null(strstr(d.why_bad, "a.csv:4"));
-    assert_non_null(strstr(d.why_dropped, "\"z\""));
     assert_true(d.x[0] == 3 && d.x[1] == 10 && d.x[2] == 5 && isnan(d.x[3]));
     assert_true(d.y[0] == 0 && d.y[1] == 1);
+    pst_data_done(&d);
+    pst_learn_settings_done(&s);
+    assert_int_equal(read_csv("{features: [b], target: kind, classes: [x, y], other_classes: leave_out}", &s, &d, &err), 0);
+    assert_int_equal(d.outside, 0);
+    assert_int_equal(d.dropped, 2);
+    assert_non_null(strstr(d.why_dropped, "\"z\""));
     pst_data_done(&d);
     pst_learn_settings_done(&s);
 }

@@ -299,7 +299,7 @@ static void test_what_goes_wrong_is_said(void **state)
     pst_err_clear(&err);
     assert_true(learn("{features: [power], target: state, classes: [a, b]}", "x", &err) < 0); /* all records dropped */
     assert_int_equal(err.cls, PST_CLASS_DATA);
-    assert_non_null(strstr(err.text, "none of the classes"));
+    assert_non_null(strstr(err.text, "none of the 2 classes"));
 }
 
 int main(void)

@@ -105,6 +105,8 @@ static void test_settings_wrong_ones_are_named(void **state)
     expect_bad("{target: y, classes: 1}", "from 2");
     expect_bad("{target: y, classes: [a, a]}", "a is there twice");
     expect_bad("{target: y, loss: cross_entropy}", "needs classes");
+    expect_bad("{target: y, other_classes: leave_out}", "needs classes");
+    expect_bad("{target: y, classes: 2, other_classes: ignore}", "error, leave_out");
     expect_bad("{target: y, classes: 2, loss: mse}", "does not go with classes");
     expect_bad("{patience: 3, validation: 0}", "needs a validation part");
     expect_bad("[1]", "must be a mapping");

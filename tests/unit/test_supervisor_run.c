@@ -566,6 +566,56 @@ static void test_run_hostile_archive_is_the_users_fault(void **state)
     drop_code(w);
 }
 
+/* What a learner leaves where its model should be: found by its usual names, or the reason why the job fails; never a hang. */
+static void test_run_model_is_found_or_the_reason_said(void **state)
+{
+    static const char asked[] = "penstock: {model: {name: m}}\n", other[] = "penstock: {model: {name: m, file: best.bin}}\n";
+    static const struct {
+        const char *leaves, *manifest, *why; /* NULL = all is well */
+    } cases[] = {
+        {"true", asked, "no model.onnx, model.ubj"},
+        {"true", NULL, NULL},
+        {"echo x > model.onnx", asked, NULL},
+        {"echo x > model.ubj", asked, NULL},
+        {"echo tree > model.txt", asked, NULL},
+        {"echo '{\"learner\": {}}' > model.json", asked, NULL},
+        {"echo x > model.ubj; echo '{\"metrics\": {}}' > model.json", asked, NULL},
+        {"echo x > model.ubj; echo '{\"learner\": {}}' > model.json", asked, "several models in $RESULT_DIR/model: model.ubj, model.json"},
+        {"echo x > model.ubj; echo x > model.onnx", asked, "model.onnx, model.ubj"},
+        {"echo x > model.txt", NULL, NULL},
+        {"mkfifo model.onnx", asked, "model.onnx is a named pipe"},
+        {"mkfifo model.txt", asked, "model.txt is a named pipe"},
+        {"mkfifo model.json; echo x > model.onnx", asked, "model.json is a named pipe"},
+        {"ln -s /dev/zero model.onnx", asked, "model.onnx is a link"},
+        {"ln -s /etc/passwd model.ubj", asked, "model.ubj is a link"},
+        {"mkdir model.onnx", asked, "model.onnx is a folder"},
+        {": > model.onnx", asked, "model.onnx is empty"},
+        {"truncate -s 513M model.onnx", asked, "more than the"},
+        {"cd ..; rmdir model; ln -s /tmp model", asked, "a link"},
+        {"echo x > model.onnx", other, "asks for best.bin"},
+        {"echo x > best.bin; echo x > model.onnx", other, NULL},
+        {"echo x > ../best.bin", other, NULL},
+        {"mkfifo best.bin", other, "best.bin is a named pipe"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        void *fresh = NULL;
+        assert_int_equal(setup(&fresh), 0);
+        world *w = fresh;
+        char *command = pst_sprintf("rm -rf $RESULT_DIR/model $RESULT_DIR/best.bin; mkdir -p $RESULT_DIR/model; cd $RESULT_DIR/model; %s",
+                                    cases[i].leaves);
+        alarm(60);
+        run(w, command, cases[i].manifest, NULL);
+        alarm(0);
+        const pst_process_report *end = end_of(w);
+        if (!cases[i].why ? end->reason_code != NULL
+                          : !end->reason_code || strcmp(end->reason_code, "S303") || !strstr(end->reason, cases[i].why))
+            fail_msg("%s: %s %s", cases[i].leaves, end->reason_code ? end->reason_code : "no code",
+                     end->reason ? end->reason : "no reason");
+        free(command);
+        teardown(&fresh);
+    }
+}
+
 static void test_run_data_stores_mount_files_and_the_unsupported(void **state)
 {
     world *w = *state;
@@ -703,6 +753,7 @@ int main(void)
         RUN(test_run_code_is_fetched_checked_and_the_working_folder),
         RUN(test_run_missing_code_and_damaged_code_have_their_codes),
         RUN(test_run_hostile_archive_is_the_users_fault),
+        cmocka_unit_test(test_run_model_is_found_or_the_reason_said),
         RUN(test_run_data_stores_mount_files_and_the_unsupported),
         RUN(test_run_missing_mount_says_which_and_what_to_do),
         RUN(test_run_files_are_linked_under_their_names),

@@ -88,6 +88,41 @@ static int class_of(const pst_learn_settings *s, const pst_target *t)
     return -1;
 }
 
+/* A word that is none of the classes. Left out in silence it would make a wrong list of classes look like a perfect model. */
+static int outside(pst_data *d, const pst_target *t)
+{
+    char word[sizeof d->others[0].word];
+    if (t->text.data)
+        snprintf(word, sizeof word, "%.*s", (int)(t->text.len < sizeof word ? t->text.len : sizeof word - 1), (const char *)t->text.data);
+    else
+        snprintf(word, sizeof word, "%.15g", t->number);
+    d->outside++;
+    size_t i = 0;
+    while (i < d->n_others && strcmp(d->others[i].word, word) != 0)
+        i++;
+    if (i == sizeof d->others / sizeof d->others[0])
+        return 1;
+    if (i == d->n_others)
+        memcpy(d->others[d->n_others++].word, word, sizeof word);
+    d->others[i].n++;
+    return 1;
+}
+
+static int refuse_outside(const pst_data *d, pst_err *err)
+{
+    const pst_learn_settings *s = d->settings;
+    char list[440] = "";
+    size_t at = 0;
+    int64_t told = 0;
+    for (size_t i = 0; i < d->n_others && at + 80 < sizeof list; i++, told = told + d->others[i - 1].n)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s\"%s\" (%lld)", i ? ", " : "", d->others[i].word, (long long)d->others[i].n);
+    return pst_err_set(
+        err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
+        "%lld records have a target %s that is none of the %d classes: %s%s; add them to classes, or leave such records out by "
+        "other_classes: leave_out",
+        (long long)d->outside, s->target, s->n_classes, list, told < d->outside ? ", …" : "");
+}
+
 static int target_of(pst_data *d, const pst_target *t, float *ret)
 {
     const pst_learn_settings *s = d->settings;
@@ -98,6 +133,8 @@ static int target_of(pst_data *d, const pst_target *t, float *ret)
         return isfinite(*ret) ? 0 : drop(d, "the target %s is %g, which float32 does not hold", s->target, t->number);
     }
     int class = class_of(s, t);
+    if (class < 0 && !s->leave_out_others)
+        return outside(d, t);
     if (class < 0)
         return t->text.data ? drop(d, "%s is \"%.*s\", which is none of the classes", s->target, (int)(t->text.len < 40 ? t->text.len : 40),
                                    (const char *)t->text.data)
@@ -276,6 +313,8 @@ static void take_statistics(const pst_data *d, const uint32_t *order, size_t tra
 static int count_parts(const pst_data *d, size_t *ret_train, pst_err *err)
 {
     double share = d->settings->validation;
+    if (d->outside)
+        return refuse_outside(d, err);
     size_t held = (size_t)(share * (double)d->rows + 0.5);
     if (share > 0 && held == 0)
         held = 1;

@@ -38,6 +38,12 @@ typedef struct pst_data {
     int64_t bad;                         /* records that could not be read */
     int64_t dropped;                     /* records without their target, with an unknown class, or with a missing value that is rejected */
     char why_bad[240], why_dropped[240]; /* of the first one */
+    int64_t outside; /* records whose target is none of the classes, where that is an error; the first few of those words */
+    struct pst_outside {
+        char word[48];
+        int64_t n;
+    } others[8];
+    size_t n_others;
 } pst_data;
 
 void pst_data_init(pst_data *d, const pst_learn_settings *s, size_t bytes_max);

@@ -130,8 +130,10 @@ static int one_row(csv_source *c, const pst_csv *csv, const char *file, const in
         const char *text = pst_csv_field(csv, (size_t)columns[i]);
         int what = pst_csv_number(text, &numbers[i]);
         if (what < 0) {
-            pst_data_bad(c->d, "%s:%lld: %s is \"%.40s\", which is no number", file, (long long)pst_csv_line(csv), s->features[i].field,
-                         text);
+            pst_data_bad(c->d,
+                         "%s:%lld: %s is \"%.40s\", which is no number (words are no features of the built-in learner: leave the column "
+                         "out, or number them)",
+                         file, (long long)pst_csv_line(csv), s->features[i].field, text);
             return 0;
         }
         missing[i] = what == 1;

@@ -289,7 +289,8 @@ static int fill_json(topics *t, const pst_record *r, const json_t *j, pst_err *e
         const pst_learn_feature *f = &t->s->features[i];
         if (!json_numbers(pst_json_at(j, f->field), f->slots, to, &t->missing[i])) {
             pst_data_bad(t->d, "%s[%d]@%lld: %s is not %s", r->topic, (int)r->partition, (long long)r->offset, f->field,
-                         f->slots == 1 ? "a number" : "an array of as many numbers as it has slots");
+                         f->slots == 1 ? "a number (words are no features of the built-in learner: leave the field out, or number them)"
+                                       : "an array of as many numbers as it has slots");
             return 0;
         }
         to += f->slots;

@@ -32,7 +32,8 @@ static const pst_usage learn_usage = {
     "",
     "The built-in learner: trains an autoencoder or MLP from a topic's range or CSV files, writes ONNX.",
     "Jobs with framework.name: native run it. Settings under penstock.learner: model (autoencoder, mlp), features, target, classes, loss,\n"
-    "hidden, activation, epochs, batch, learning_rate, weight_decay, validation, seed, patience, checkpoint_every, data.\n"
+    "other_classes (error, leave_out), hidden, activation, epochs, batch, learning_rate, weight_decay, validation, seed, patience, "
+    "checkpoint_every, data.\n"
     "A feature is a field's name or {field, scale, offset, missing: mean|value|reject, value, slots, noise}: the model sees x · scale + "
     "offset;\n"
     "noise is the size up to which differences mean nothing; without features all numbers of the records are taken.\n"
@@ -53,7 +54,10 @@ static int parse_manifest(const char *text, size_t len, pst_manifest *m, pst_err
     pst_complaints errors = {0}, warnings = {0};
     int rc = pst_manifest_parse(text, len, m, &errors, &warnings);
     for (size_t i = 0; i < errors.n; i++)
-        fprintf(stderr, "penstock learn: manifest: %s: %s\n", errors.at[i].field, errors.at[i].text);
+        if (errors.at[i].line)
+            fprintf(stderr, "penstock learn: manifest:%d: %s: %s\n", errors.at[i].line, errors.at[i].field, errors.at[i].text);
+        else
+            fprintf(stderr, "penstock learn: manifest: %s: %s\n", errors.at[i].field, errors.at[i].text);
     if (rc < 0)
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "the manifest cannot be used");
     else if (!m->native)
