@@ -44,8 +44,8 @@ typedef struct pst_learn_settings {
     pst_learn_feature *features; /* n_features 0: every number of the first record */
     int n_features;
     char *target;
-    int n_classes;  /* 0 = regression */
-    char **classes; /* names; NULL: the target is a number from 0 to n_classes − 1 */
+    int n_classes;         /* 0 = regression */
+    char **classes;        /* names; NULL: the target is a number from 0 to n_classes − 1 */
     bool leave_out_others; /* records of other classes are left out; else they are an error */
     pst_loss loss;
     int hidden[PST_LEARN_HIDDEN_MAX], n_hidden;

@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-int pst_fs_mkdirs(const char *path, mode_t mode, pst_err *err);                      /* with parents; existing is fine */
+int pst_fs_mkdirs(const char *path, mode_t mode, pst_err *err); /* with parents; existing is fine */
 /* A descriptor for reading a regular file, or PST_E…: never waits for the other end of somebody's FIFO, opens no device. flags: O_NOFOLLOW or 0. */
 int pst_fs_open_regular(const char *path, int flags, pst_err *err);
 /* The same for what a person names: "-" is stdin, and /dev/fd/N, as a shell's <(…) gives them, may be a pipe. */

@@ -28,7 +28,8 @@ static const pst_opt file_table[] = {
     {"schema", 0, PST_OPT_STR, offsetof(file_opts, schema), "FILE.avsc", NULL,
      "write Avro of this schema (registered as T-value); default: JSON text"},
     {"key", 'k', PST_OPT_STR, offsetof(file_opts, key), "FIELD", NULL, "this field becomes the record's key"},
-    {"rate", 0, PST_OPT_DOUBLE, offsetof(file_opts, rate), "N 0..1000000000", NULL, "records per second; default: as fast as Kafka takes them"},
+    {"rate", 0, PST_OPT_DOUBLE, offsetof(file_opts, rate), "N 0..1000000000", NULL,
+     "records per second; default: as fast as Kafka takes them"},
     {"partitions", 0, PST_OPT_INT, offsetof(file_opts, partitions), "N 1..10000", "1", "of the topic, if it is created"},
 };
 static const pst_usage file_usage = {
