@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CLOCKS_US (86400 * 1000000LL) /* clocks of computers differ, in bad cases by hours */
+
 typedef struct tail_opts {
     bool follow, plot;
     const char *process;
@@ -68,7 +70,7 @@ static int begin(tail *t, const char *id, int64_t *ret_since, pst_err *err)
     pst_job_state s = {0};
     int rc = pst_client_job(t->v->client, id, &s, err);
     if (!rc) {
-        *ret_since = s.submitted_at ? s.submitted_at - 60 * 1000000LL : 0; /* clocks of computers differ a little */
+        *ret_since = s.submitted_at ? s.submitted_at - CLOCKS_US : 0; /* a record is dated by the clock of whoever wrote it */
         t->many = s.learners > 1 || s.generation > 1;
         rc = check_process(t, &s, err);
     }

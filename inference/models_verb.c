@@ -279,7 +279,7 @@ static int fetch(pst_verb_run *v)
     const pst_model_event *e = NULL;
     int rc = pst_models_load(m, v->client, &v->err);
     if (rc == 0 && (rc = find(m, v->args[0], &e, &v->err)) == 0 && (rc = pst_objects_open(v->settings.objects.value, &o, &v->err)) == 0)
-        rc = pst_objects_get_file(o, e->uri, *e->digest ? e->digest : NULL, v->args[1], &v->err);
+        rc = pst_objects_get_file(o, e->uri, e->digest, v->args[1], &v->err);
     if (rc == 0 && !v->settings.quiet)
         fprintf(stderr, "%s version %d, sha256 %s\n", e->name, e->version, e->digest);
     pst_objects_close(o);
@@ -320,7 +320,7 @@ static int fetch_temporary(pst_verb_run *v, char **ret_path)
     int fd = mkstemp(path), rc = fd < 0 ? pst_err_sys(&v->err, errno, "cannot make %s", path) : 0;
     if (rc == 0 && (rc = pst_models_load(m, v->client, &v->err)) == 0 && (rc = find(m, v->args[0], &e, &v->err)) == 0 &&
         (rc = pst_objects_open(v->settings.objects.value, &o, &v->err)) == 0)
-        rc = pst_objects_get_file(o, e->uri, *e->digest ? e->digest : NULL, path, &v->err);
+        rc = pst_objects_get_file(o, e->uri, e->digest, path, &v->err);
     if (fd >= 0)
         close(fd);
     pst_objects_close(o);

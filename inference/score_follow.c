@@ -95,7 +95,7 @@ static int load(pst_follow *f, const pst_model_event *v, pst_binding **ret, pst_
     pst_buf data = {0};
     pst_model *m = NULL;
     int64_t start = pst_mono_us();
-    int rc = pst_objects_get(f->objects, v->uri, *v->digest ? v->digest : NULL, MODEL_BYTES_MAX, &data, err);
+    int rc = pst_objects_get(f->objects, v->uri, v->digest, MODEL_BYTES_MAX, &data, err);
     if (rc == 0)
         rc = pst_model_load(data.data ? data.data : "", data.len, NULL, NULL, &m, err);
     if (rc == 0)

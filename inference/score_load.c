@@ -32,7 +32,7 @@ static int load_version(const pst_settings *settings, const pst_pipeline *p, con
     pst_model *m = NULL;
     int rc = pst_objects_open(settings->objects.value, &o, err);
     if (rc == 0)
-        rc = pst_objects_get(o, v->uri, *v->digest ? v->digest : NULL, MODEL_BYTES_MAX, &data, err);
+        rc = pst_objects_get(o, v->uri, v->digest, MODEL_BYTES_MAX, &data, err);
     if (rc == 0)
         rc = pst_model_load(data.data ? data.data : "", data.len, NULL, NULL, &m, err);
     if (rc == 0)

@@ -37,6 +37,8 @@ typedef struct pst_job {
     int64_t checkpoint_us; /* time of the last checkpoint report: an older or equal one is a repetition */
     int64_t result_us;     /* the same for results that are no model */
     int64_t checked_us;    /* when its node was last asked whether it has the generation */
+    int64_t ready_us;      /* when the last command of the present generation began, by its reporter's clock; 0 = not known */
+    int64_t done_us;       /* when the last one was done, likewise */
     int64_t never_us;      /* queued, and since when its site is too small for it even when empty; 0 = it is not */
 } pst_job;
 
@@ -80,6 +82,8 @@ struct pst_trainer_core {
     pst_map early;       /* training_id → pst_early: requests whose submission has not come yet */
     size_t by_state[PST_JOB_PUBLIC_STATE_REJECTED + 1];
     int64_t now_us;       /* of the present step */
+    int64_t said_us;      /* when that happened which the present step is about */
+    bool unsettled;       /* now may be wrong by any amount */
     int64_t tick_us;      /* of the last tick */
     int64_t watch_us;     /* since when it has listened without a gap */
     int64_t submitted_us; /* of the last job admitted */

@@ -12,9 +12,9 @@
 
 enum { CODE_BYTES_MAX = 8 << 20 };
 
-static int64_t record_time_us(const pst_record *r)
+static int64_t record_time_us(const pst_shell *s, const pst_record *r)
 {
-    return r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : pst_now_us();
+    return r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : pst_shell_now(s);
 }
 
 /* The record's traceparent (W3C, 55 characters) goes on to what it leads to. */
@@ -32,7 +32,7 @@ static int step(pst_shell *s, const pst_trainer_in *in, const char *traceparent,
 {
     int64_t begun = pst_mono_us();
     pst_actions_clear(&s->actions);
-    pst_trainer_core_step(s->core, in, pst_now_us(), &s->actions);
+    pst_trainer_core_step(s->core, in, pst_shell_now(s), &s->actions);
     pst_metric_observe(s->metrics.step_seconds, (double)(pst_mono_us() - begun) / 1e6);
     return pst_outbox_add(s->outbox, &s->actions, traceparent, err);
 }
@@ -114,10 +114,14 @@ int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
             *err = e;
         rc = e.cls == PST_CLASS_RETRY ? PST_EAGAIN : rc;
     } else {
-        request.time = request.time > 0 ? request.time : record_time_us(r);
+        request.time = request.time > 0 ? request.time : record_time_us(s, r);
+        if (s->live)
+            pst_shell_heard(s, PST_TIMES_CLIENT, r);
         pst_trainer_in in = {.kind = PST_TRAINER_REQUEST,
                              .request = &request,
                              .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
+                             .live = s->live,
+                             .unsettled = !s->times.settled,
                              .code_uri = uri,
                              .code_sha256 = has_code ? sha256 : NULL,
                              .code_error = has_code ? code_problem(request.code) : NULL};
@@ -162,7 +166,13 @@ int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err)
         return rc > 0 ? 0 : rc;
     char *traceparent = traceparent_of(r);
     uint64_t untrusted = pst_trainer_core_counts(s->core)->reports_untrusted;
-    rc = step(s, &(pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &report}, traceparent, err);
+    rc = step(s,
+              &(pst_trainer_in){.kind = PST_TRAINER_REPORT,
+                                .report = &report,
+                                .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
+                                .live = s->live,
+                                .unsettled = !s->times.settled},
+              traceparent, err);
     if (pst_trainer_core_counts(s->core)->reports_untrusted > untrusted && said_now(untrusted))
         pst_log(PST_LOG_WARN, "trainer",
                 "event=report_not_believed training_id=%.100s generation=%d type=%s reporter=%.100s partition=%d offset=%lld count=%llu "
@@ -180,7 +190,9 @@ int pst_input_worker(pst_shell *s, const pst_record *r, bool live, pst_err *err)
     int rc = decode_own(s, r, &pst_worker_state_type, &worker, err);
     if (rc)
         return rc > 0 ? 0 : rc;
-    int64_t now = pst_now_us(), then = record_time_us(r);
+    if (live)
+        pst_shell_heard(s, PST_TIMES_NODE, r);
+    int64_t now = pst_shell_now(s), then = record_time_us(s, r);
     pst_trainer_in in = {.kind = PST_TRAINER_WORKER, .worker = &worker, .seen_us = live || then > now ? now : then};
     rc = step(s, &in, NULL, err);
     pst_event_clear(&pst_worker_state_type, &worker);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000, NEVER_S = 900 };
+enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000, NEVER_S = 900, CLOCK_DIFFERS_US = 10000000 };
 
 pst_needs pst_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus)
 {
@@ -131,7 +131,7 @@ static void deploy(pst_trainer_core *c, pst_job *j, const pst_node *node)
     pst_core_set_text(&j->s.node, node->name);
     pst_core_charge(c, j);
     make_processes(j);
-    j->checkpoint_us = j->result_us = 0;
+    j->checkpoint_us = j->result_us = j->ready_us = j->done_us = 0;
     j->s.generation++;
     j->s.has_started_at = false;
     j->s.started_at = 0;
@@ -145,10 +145,10 @@ static void deploy(pst_trainer_core *c, pst_job *j, const pst_node *node)
 }
 
 /* A retry waits 0.5 s, 1 s, 2 s, …, a minute at most: a fault that repeats at once must not spin. */
-static int64_t ready_at(const pst_job *j)
+static int64_t ready_at(const pst_trainer_core *c, const pst_job *j)
 {
     int used = j->s.attempts + j->s.platform_attempts;
-    if (!used)
+    if (!used || j->s.since > c->now_us + CLOCK_DIFFERS_US) /* another Trainer's clock said since when: it was waited long enough */
         return 0;
     int64_t delay = used > 10 ? RETRY_DELAY_MAX_US : (int64_t)RETRY_DELAY_US << (used - 1);
     return j->s.since + (delay < RETRY_DELAY_MAX_US ? delay : RETRY_DELAY_MAX_US);
@@ -180,7 +180,7 @@ static void deploy_what_fits(pst_trainer_core *c, pst_site *s)
         char *reason = NULL;
         bool bound = false;
         const pst_node *node = never ? NULL : pst_site_place(c, j, &reason, &bound);
-        bool waits_for_retry = ready_at(j) > c->now_us;
+        bool waits_for_retry = ready_at(c, j) > c->now_us;
         j->never_us = !never ? 0 : j->never_us ? j->never_us : c->now_us;
         if (never && c->now_us - j->never_us >= NEVER_S * (int64_t)1000000) {
             fail_never(c, j, never);

@@ -110,8 +110,9 @@ static void complete(pst_trainer_core *c, pst_job *j)
 {
     char span[32];
     char *who = j->s.learners == 1 ? pst_strdup("the learner") : pst_sprintf("all %d learners", j->s.learners), *reason;
-    if (j->s.has_started_at)
-        reason = pst_sprintf("%s exited with 0 after %s", who, pst_span_text(c->now_us - j->s.started_at, span));
+    int64_t from_us = j->ready_us ? j->ready_us : j->s.started_at;
+    if (j->s.has_started_at && j->done_us >= from_us)
+        reason = pst_sprintf("%s exited with 0 after %s", who, pst_span_text(j->done_us - from_us, span));
     else
         reason = pst_sprintf("%s exited with 0", who);
     free(who);
@@ -245,6 +246,10 @@ static bool move_process(pst_trainer_core *c, pst_job *j, pst_job_process *p, co
 {
     if (is_over(p->state) || step->state <= p->state)
         return false;
+    if (step->state == PST_JOB_PROCESS_STATE_RUNNING)
+        j->ready_us = r->time;
+    else if (is_learner(p) && (step->state == PST_JOB_PROCESS_STATE_STORING || !p->finished)) /* then it stores its results */
+        j->done_us = r->time;
     p->state = step->state;
     p->finished = p->finished || step->state == PST_JOB_PROCESS_STATE_STORING; /* said only by a command that ended by itself, with 0 */
     if (is_over(step->state)) {
@@ -256,7 +261,7 @@ static bool move_process(pst_trainer_core *c, pst_job *j, pst_job_process *p, co
         to = j->s.state;
     if (to == PST_JOB_PUBLIC_STATE_PROCESSING && j->s.state != to) {
         j->s.has_started_at = true;
-        j->s.started_at = c->now_us;
+        j->s.started_at = c->said_us > j->s.updated_at ? c->said_us : j->s.updated_at;
     }
     if (j->s.wish == PST_JOB_WISH_NONE && !pst_job_is_failing(j))
         pst_core_set_text(&j->s.reason, said(r->reason)); /* it moves: a remark on waiting is out of date */
@@ -395,7 +400,7 @@ void pst_core_report(pst_trainer_core *c, const pst_process_report *r)
 static void check_deadline(pst_trainer_core *c, pst_job *j)
 {
     char span[32];
-    if (!j->deadline_us || !j->s.has_started_at || j->s.wish != PST_JOB_WISH_NONE || pst_job_is_failing(j) ||
+    if (c->unsettled || !j->deadline_us || !j->s.has_started_at || j->s.wish != PST_JOB_WISH_NONE || pst_job_is_failing(j) ||
         c->now_us - j->s.started_at < j->deadline_us)
         return;
     char *reason = pst_sprintf("the deadline of %s was exceeded", pst_span_text(j->deadline_us, span));

@@ -108,12 +108,11 @@ static void check_code(pst_complaints *bad, const pst_trainer_in *in)
         pst_complain(bad, "code.sha256", 0, "does not match: the content's is %s", in->code_sha256);
 }
 
-/* When it was submitted: the request's own time unless that is plainly wrong. Within one millisecond (the resolution of record timestamps)
+/* When it was submitted: the time of the request. Within one millisecond (the resolution of record timestamps)
  * the order of arrival is kept, since the queue goes by this time. */
-static int64_t submission_time(pst_trainer_core *c, const pst_job_request *r)
+static int64_t submission_time(pst_trainer_core *c)
 {
-    const int64_t week_us = (int64_t)7 * 86400 * 1000000;
-    int64_t t = r->time > c->now_us - week_us && r->time <= c->now_us ? r->time : c->now_us;
+    int64_t t = c->said_us;
     if (t <= c->submitted_us && t / 1000 == c->submitted_us / 1000)
         t = c->submitted_us + 1;
     c->submitted_us = t;
@@ -128,8 +127,8 @@ static pst_job_state new_state(pst_trainer_core *c, const pst_trainer_in *in, co
                        .gpus = m->gpus,
                        .memory_bytes = m->memory_bytes,
                        .priority = m->priority,
-                       .submitted_at = submission_time(c, r),
-                       .since = c->now_us};
+                       .submitted_at = submission_time(c),
+                       .since = c->said_us};
     s.training_id = pst_strdup(training_id);
     s.request_id = pst_strdup(r->request_id);
     s.name = pst_strdup(m->name);

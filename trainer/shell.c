@@ -48,6 +48,7 @@ static void show_metrics(pst_shell *s)
 int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, pst_err *err)
 {
     *s = (pst_shell){.client = client, .stale = true};
+    pst_times_start(&s->times, pst_now_us(), pst_mono_us());
     make_metrics(&s->metrics);
     s->core = pst_trainer_core_new(policy);
     int rc = pst_fs_mkdirs(client->settings->state_dir.value, 0700, err);
@@ -106,6 +107,19 @@ void pst_shell_deactivate(pst_shell *s)
 }
 
 /* ---- state from the topic ---------------------------------------------------------------------------------------------------- */
+
+int64_t pst_shell_now(const pst_shell *s)
+{
+    return pst_times_now(&s->times, pst_mono_us());
+}
+
+void pst_shell_heard(pst_shell *s, pst_times_who who, const pst_record *r)
+{
+    if (r->timestamp_ms > 0 && pst_times_heard(&s->times, who, r->timestamp_ms * 1000, pst_mono_us()))
+        pst_log(PST_LOG_WARN, "trainer",
+                "event=clock_differs ahead_s=%.1f: this computer's clock agrees with neither the nodes' nor the clients'; theirs is taken",
+                -(double)s->times.shift_us / 1e6);
+}
 
 /* When the job was deleted; 0 = the tombstone only removes what is forgotten. */
 static int64_t deletion_time(const pst_record *r)
@@ -212,7 +226,9 @@ static int step_rest(pst_shell *s, const pst_batch *heartbeats, bool live, pst_e
     if (!rc && pst_mono_us() >= s->tick_us) {
         s->tick_us = pst_mono_us() + TICK_US;
         pst_actions_clear(&s->actions);
-        pst_trainer_core_step(s->core, &(pst_trainer_in){.kind = PST_TRAINER_TICK, .caught_up = s->caught_up}, pst_now_us(), &s->actions);
+        pst_trainer_core_step(s->core,
+                              &(pst_trainer_in){.kind = PST_TRAINER_TICK, .caught_up = s->caught_up, .unsettled = !s->times.settled},
+                              pst_shell_now(s), &s->actions);
         rc = pst_outbox_add(s->outbox, &s->actions, NULL, err);
         show_metrics(s);
     }
@@ -266,6 +282,7 @@ int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *
         rc = resync(s, err);
         return rc < 0 ? bear(s, rc, err) : 0; /* the batch comes again */
     }
+    s->live = s->caught_up; /* it was read to its end before these came */
     s->caught_up = !outage.code && pst_consumer_lag(s->inputs) == 0;
     pst_input_order(&b, order);
     int stuck = step_batch(s, &b, order, &done, err);

@@ -10,6 +10,7 @@
 #include "common/base/metrics.h"
 #include "common/base/seal.h"
 #include "common/client/client.h"
+#include "trainer/times.h"
 #include "trainer/trainer_core.h"
 
 typedef struct pst_shell_metrics {
@@ -34,7 +35,9 @@ typedef struct pst_shell {
     pst_outbox *outbox;
     pst_actions actions;
     pst_shell_metrics metrics;
+    pst_times times;
     bool caught_up;  /* the last poll found the inputs read to their end */
+    bool live;       /* the records of this round were published just now */
     bool stale;      /* the core's state is not that of the topics: read it again before the next round */
     int64_t tick_us; /* monotonic: of the next tick */
 } pst_shell;
@@ -51,6 +54,10 @@ char *pst_shell_instance(const pst_client *client);
  * heartbeats were taken into account; else give them again.
  * 0; PST_EFENCED: another instance took over; PST_ESTOPPED; else FATAL. Outages are waited for inside. */
 int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *ret_took, pst_err *err);
+
+int64_t pst_shell_now(const pst_shell *s);
+/* A record was published just now: compares the clocks until it is known whose to believe. */
+void pst_shell_heard(pst_shell *s, pst_times_who who, const pst_record *r);
 
 /* ---- outbox.c: encoded actions waiting for their transaction */
 

@@ -177,7 +177,7 @@ static pst_job_event *add_event(pst_trainer_core *c, const char *key, enum pst_j
 {
     pst_job_event *e = &add_action(c, PST_DO_EVENT, key)->event;
     e->type = type;
-    e->time = c->now_us;
+    e->time = c->said_us;
     e->training_id = pst_strdup("");
     e->actor = pst_strdup(say->actor ? say->actor : "trainer");
     e->process = pst_strdup(say->process);
@@ -196,22 +196,24 @@ pst_job_event *pst_core_emit(pst_trainer_core *c, pst_job *j, enum pst_job_event
     static const pst_say nothing = {0};
     say = say ? say : &nothing;
     PST_ASSERT(pst_job_fsm_allows(j->s.state, type, to));
+    int64_t at_us = c->said_us > j->s.updated_at ? c->said_us : j->s.updated_at;
     if (to != j->s.state) {
         c->by_state[j->s.state]--;
         c->by_state[to]++;
         j->s.state = to;
-        j->s.since = c->now_us;
+        j->s.since = at_us;
         j->s.has_ended_at = pst_job_state_is_ended(to);
-        j->s.ended_at = j->s.has_ended_at ? c->now_us : 0;
+        j->s.ended_at = j->s.has_ended_at ? at_us : 0;
         if (pst_job_state_is_live(to))
             live_add(c, j);
         else
             live_remove(c, j);
     }
     j->s.seq++;
-    j->s.updated_at = c->now_us;
+    j->s.updated_at = at_us;
     mark_dirty(c, j);
     pst_job_event *e = add_event(c, j->s.training_id, type, say);
+    e->time = at_us;
     pst_core_set_text(&e->training_id, j->s.training_id);
     e->request_id = pst_strdup(say->request_id ? say->request_id : j->s.request_id);
     e->generation = j->s.generation;
@@ -316,9 +318,27 @@ void pst_core_tell_node(pst_trainer_core *c, const pst_node *n, const char *stat
     w->version = pst_strdup("");
 }
 
+/* When did it happen? The requester's or reporter's own word, unless it cannot be: a clock that is ahead, or behind although the record came
+ * at once, is set right by the time that the record took from being written about to being published, which its own clock knows. */
+static int64_t said_time(const pst_trainer_in *in, int64_t now_us)
+{
+    const int64_t day_us = (int64_t)86400 * 1000000, ahead_us = 2000000, behind_us = 10000000;
+    int64_t said = in->kind == PST_TRAINER_REQUEST ? in->request->time : in->kind == PST_TRAINER_REPORT ? in->report->time : 0;
+    if (said <= now_us - 7 * day_us || said >= now_us + day_us)
+        return now_us;
+    if (in->unsettled || !in->published_us)
+        return in->unsettled || said < now_us ? said : now_us;
+    int64_t waited_us = in->published_us > said ? in->published_us - said : 0;
+    int64_t latest = now_us - waited_us;
+    bool wrong = said > latest + ahead_us || (in->live && said < latest - behind_us);
+    return wrong ? latest : said;
+}
+
 void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_t now_us, pst_actions *ret_actions)
 {
     c->now_us = now_us;
+    c->said_us = said_time(in, now_us);
+    c->unsettled = in->unsettled;
     c->out = ret_actions;
     switch (in->kind) {
     case PST_TRAINER_REQUEST: pst_core_request(c, in); break;

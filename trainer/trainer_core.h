@@ -15,6 +15,8 @@
  * its submission may stand on another partition. Only then is the job unknown. Submissions that cannot be met are published as states, too
  * (REJECTED), so that they can be found and are answered once. What is remembered of answers, rejections and deletions is forgotten by
  * age, oldest first, later than requests become too old to be taken: no order of restarts and expired offsets runs a request twice.
+ * Events carry the time at which the one who observed it says that it happened, as far as that is possible (pst_trainer_in); the times of a
+ * job's events never go back. Now must not jump while a core lives (times.h); from one core to the next it may.
  * Time comes in as data and decides only deadlines, retry delays and whether an LCM has gone silent.
  * @thread one owner. */
 #ifndef PST_TRAINER_CORE_H
@@ -67,7 +69,9 @@ typedef struct pst_trainer_in {
     const pst_process_report *report;
     const pst_worker_state *worker;
     int64_t seen_us;      /* when the heartbeat was published */
-    int64_t published_us; /* REQUEST: the record's timestamp; 0 = now */
+    int64_t published_us; /* REQUEST, REPORT: the record's timestamp; 0 = now */
+    bool live;            /* REQUEST, REPORT: it was published just now */
+    bool unsettled;       /* our own clock has not been compared with others' yet: it may be the wrong one */
     bool caught_up;       /* TICK: all requests have been read that were there a moment ago */
 } pst_trainer_in;
 

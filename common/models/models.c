@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/map.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,9 +76,33 @@ static version *find_version(const family *f, int number)
     return NULL;
 }
 
+static int highest(const family *f)
+{
+    return f && f->n_versions ? f->versions[f->n_versions - 1]->registered.version : 0;
+}
+
+bool pst_model_digest_ok(const char *digest)
+{
+    return digest && strlen(digest) == 64 && strspn(digest, "0123456789abcdefABCDEF") == 64;
+}
+
+const char *pst_models_refuses(const pst_models *m, const pst_model_event *e)
+{
+    const family *f = pst_map_get(&m->families, e->name);
+    if (e->type != PST_MODEL_EVENT_TYPE_VERSION_REGISTERED)
+        return NULL;
+    if (!pst_model_digest_ok(e->digest))
+        return "its digest is no SHA-256, so that its artefact could not be checked";
+    if (e->version < 1)
+        return "versions are numbered from 1";
+    if (e->version > highest(f) && e->version - 1 != highest(f))
+        return "its number is not the next one of this model";
+    return NULL;
+}
+
 static int add_version(family *f, const pst_model_event *e)
 {
-    if (e->version < 1 || find_version(f, e->version))
+    if (find_version(f, e->version))
         return 0;
     version *v = pst_alloc(sizeof(*v));
     pst_event_copy(&pst_model_event_type, e, &v->registered);
@@ -117,6 +142,8 @@ static int move_alias(family *f, const pst_model_event *e)
 int pst_models_apply(pst_models *m, const pst_model_event *e)
 {
     family *f = pst_map_get(&m->families, e->name);
+    if (pst_models_refuses(m, e))
+        return 0;
     bool adds = e->type == PST_MODEL_EVENT_TYPE_VERSION_REGISTERED || e->type == PST_MODEL_EVENT_TYPE_ALIAS_SET;
     if (!*e->name || (!f && !adds))
         return 0;
@@ -163,6 +190,10 @@ static int apply_record(void *arg, const char *key, const pst_record *r, pst_err
             *err = bad;
         return rc;
     }
+    const char *refused = pst_models_refuses(both[0], &e);
+    if (refused)
+        pst_log(PST_LOG_WARN, "models", "event=version_ignored model=%s version=%d topic=%s partition=%d offset=%lld reason=\"%s\"", e.name,
+                e.version, r->topic, r->partition, (long long)r->offset, refused);
     pst_models_apply(both[0], &e);
     pst_event_clear(&pst_model_event_type, &e);
     return 0;
@@ -263,7 +294,8 @@ void pst_models_each(const pst_models *m, const char *name, void (*fn)(void *arg
 int pst_models_next_version(const pst_models *m, const char *name)
 {
     const family *f = pst_map_get(&m->families, name);
-    return f && f->n_versions ? f->versions[f->n_versions - 1]->registered.version + 1 : 1;
+    int last = highest(f);
+    return last < INT_MAX ? last + 1 : INT_MAX;
 }
 
 bool pst_model_name_ok(const char *name)

@@ -1,5 +1,6 @@
 /* models.h - model versions and aliases, as the topic penstock.models tells them; registering artefacts. The topic is the truth: the first
- * VERSION_REGISTERED of (name, version) wins, an alias is what the last ALIAS_SET said.
+ * VERSION_REGISTERED of (name, version) wins, an alias is what the last ALIAS_SET said. Anybody may write there, so a registration counts
+ * only if its number is the next one (1, 2, 3 …) and its digest is one: no event can use up the numbers, or bring an artefact that nobody can check.
  *
  *     pst_models *m = pst_models_new();
  *     pst_models_load(m, client, &err);                                 // reads the topic to its end
@@ -27,6 +28,8 @@ typedef struct pst_models pst_models;
 
 pst_models *pst_models_new(void);
 void pst_models_free(pst_models *m);
+/* Why a VERSION_REGISTERED does not count at this place of the topic, a sentence; NULL = it does, or is another event, or lost its number. */
+const char *pst_models_refuses(const pst_models *m, const pst_model_event *e);
 /* Applies one event (copied). Returns 1 if it changed the view, 0 if it lost (duplicate version) or said nothing new. */
 int pst_models_apply(pst_models *m, const pst_model_event *e);
 int pst_models_load(pst_models *m, pst_client *c, pst_err *err);
@@ -40,7 +43,7 @@ const pst_model_event *pst_models_alias_back(const pst_models *m, const char *na
 /* Calls fn for each version that is there, names sorted, versions ascending; aliases: comma-separated text. */
 void pst_models_each(const pst_models *m, const char *name, void (*fn)(void *arg, const pst_model_event *v, const char *aliases),
                      void *arg);
-int pst_models_next_version(const pst_models *m, const char *name); /* highest ever + 1 */
+int pst_models_next_version(const pst_models *m, const char *name); /* highest that counted + 1; INT_MAX: there is none left */
 
 typedef struct pst_model_draft {
     const char *name;
@@ -64,6 +67,8 @@ int pst_models_set_alias_from(pst_client *c, const char *name, const char *alias
                               size_t n, const char *actor, const char *reason, pst_err *err);
 /* version 0: the alias. A version that an alias names is refused with PST_ESTATE. */
 int pst_models_delete(pst_client *c, const char *name, int version, const char *alias, const char *actor, pst_err *err);
+/* Hex SHA-256: 64 digits. */
+bool pst_model_digest_ok(const char *digest);
 /* Letters, digits, dot, dash, underscore; 1 to 200 of them. */
 bool pst_model_name_ok(const char *name);
 

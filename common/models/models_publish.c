@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PUBLISH_TIMEOUT_MS = 30000, RACES_MAX = 50 };
+enum { PUBLISH_TIMEOUT_MS = 30000, RACES_MAX = 20, RACE_PAUSE_MS = 50 };
 
 static void take_signature(const pst_value_info *infos, size_t n, pst_tensor_signature **ret, size_t *ret_n)
 {
@@ -179,8 +179,11 @@ static int claim_version(pst_client *c, pst_model_event *e, pst_err *err)
         pst_models_free(view);
         if (rc < 0 || ours)
             return rc;
+        pst_sleep_ms(RACE_PAUSE_MS *
+                     (1 + (int)((unsigned)(e->time ^ race * 2654435761u) % (unsigned)(race + 1)))); /* not in step with the others */
     }
-    return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "models", 0, "model %s: %d other writers took the version number first; try again",
+    /* No outage: whoever tried again without end would fill the topic with registrations that do not count. */
+    return pst_err_set(err, PST_EAGAIN, PST_CLASS_DATA, "models", 0, "model %s: others took the version number first, %d times in a row",
                        e->name, RACES_MAX);
 }
 

@@ -65,6 +65,11 @@ static int apply_job(pst_view *v, const char *key, const pst_record *r, pst_err 
     return rc;
 }
 
+static bool is_digest(const char *s)
+{
+    return strlen(s) == 64 && strspn(s, "0123456789abcdefABCDEF") == 64;
+}
+
 static int register_version(pst_view *v, const char *id, int64_t seq, const json_t *doc, pst_err *err)
 {
     json_t *old = NULL;
@@ -92,7 +97,9 @@ static int apply_model(pst_view *v, const pst_record *r, pst_err *err)
     char *version = pst_sprintf("%s:%d", e.name, e.version), *alias = pst_sprintf("%s/%s", e.name, e.alias ? e.alias : "");
     int64_t seq = r->offset + 1;
     switch (e.type) {
-    case PST_MODEL_EVENT_TYPE_VERSION_REGISTERED: rc = register_version(v, version, seq, doc, err); break;
+    case PST_MODEL_EVENT_TYPE_VERSION_REGISTERED: /* what every other reader refuses is not shown either */
+        rc = e.version < 1 || !is_digest(e.digest) ? 0 : register_version(v, version, seq, doc, err);
+        break;
     case PST_MODEL_EVENT_TYPE_VERSION_DELETED: rc = pst_store_delete(v->store, "models", version, seq, err); break;
     case PST_MODEL_EVENT_TYPE_ALIAS_SET: /* with a pipeline's name: a scorer's report, which moves nothing */
         if (!e.pipeline)

@@ -6,8 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int version(pst_models *m, const char *name, int number, const char *digest)
+/* Digests are made of short words, for people who read these tests. */
+static const char *digest_of(const char *word)
 {
+    static char hex[65];
+    size_t n = strlen(word);
+    memset(hex, '0', 64);
+    for (size_t i = 0; i < n && i < 32; i++)
+        snprintf(hex + 2 * i, 3, "%02x", (unsigned char)word[i]);
+    hex[2 * (n < 32 ? n : 32)] = '0';
+    hex[64] = '\0';
+    return hex;
+}
+
+static int version(pst_models *m, const char *name, int number, const char *word)
+{
+    const char *digest = digest_of(word);
     pst_model_event e = {.type = PST_MODEL_EVENT_TYPE_VERSION_REGISTERED,
                          .name = (char *)(uintptr_t)name,
                          .version = number,
@@ -58,14 +72,41 @@ static void test_models_a_scorers_report_moves_no_alias(void **state)
     pst_models_free(m);
 }
 
+static void test_models_no_event_uses_up_the_numbers_or_hides_its_bytes(void **state)
+{
+    static const char *const digests[] = {"", "0", "sha256:00", "zz00000000000000000000000000000000000000000000000000000000000000"};
+    pst_models *m = pst_models_new();
+    assert_int_equal(version(m, "a", INT32_MAX, "forged"), 0);
+    assert_int_equal(version(m, "a", -1, "forged"), 0);
+    assert_int_equal(pst_models_next_version(m, "a"), 1);
+    assert_int_equal(version(m, "a", 1, "one"), 1);
+    assert_int_equal(version(m, "a", INT32_MAX, "forged"), 0);
+    assert_int_equal(version(m, "a", 3, "a gap"), 0);
+    assert_int_equal(pst_models_next_version(m, "a"), 2);
+    for (size_t i = 0; i < sizeof digests / sizeof *digests; i++) {
+        pst_model_event e = {.type = PST_MODEL_EVENT_TYPE_VERSION_REGISTERED,
+                             .name = (char *)(uintptr_t) "a",
+                             .version = 2,
+                             .digest = (char *)(uintptr_t)digests[i],
+                             .uri = (char *)(uintptr_t) "",
+                             .format = (char *)(uintptr_t) "onnx",
+                             .actor = (char *)(uintptr_t) ""};
+        assert_non_null(strstr(pst_models_refuses(m, &e), "SHA-256"));
+        assert_int_equal(pst_models_apply(m, &e), 0);
+    }
+    assert_null(pst_models_resolve(m, "a", NULL, 2));
+    pst_models_free(m);
+}
+
 static void test_models_first_registration_wins(void **state)
 {
     pst_models *m = pst_models_new();
-    assert_int_equal(version(m, "a", 2, "two"), 1);
+    assert_int_equal(version(m, "a", 2, "two"), 0); /* not the next one */
     assert_int_equal(version(m, "a", 1, "one"), 1);
+    assert_int_equal(version(m, "a", 2, "two"), 1);
     assert_int_equal(version(m, "a", 2, "late"), 0);
     assert_int_equal(version(m, "a", 0, "zero"), 0);
-    assert_string_equal(pst_models_resolve(m, "a", NULL, 2)->digest, "two");
+    assert_string_equal(pst_models_resolve(m, "a", NULL, 2)->digest, digest_of("two"));
     assert_int_equal(number(m, "a", NULL, 0), 2);
     assert_int_equal(number(m, "a", "latest", 0), 2);
     assert_int_equal(number(m, "a", NULL, 3), 0);
@@ -92,10 +133,10 @@ static void test_models_aliases_follow_the_last_event(void **state)
     assert_int_equal(event(m, UNSET, "a", "champion", 0, 12), 1);
     assert_int_equal(event(m, UNSET, "a", "champion", 0, 12), 0);
     assert_int_equal(number(m, "a", "champion", 0), 0);
-    assert_int_equal(event(m, SET, "a", "champion", 9, 13), 1);
+    assert_int_equal(event(m, SET, "a", "champion", 3, 13), 1);
     assert_int_equal(number(m, "a", "champion", 0), 0); /* a version that is not there (yet) */
-    version(m, "a", 9, "nine");
-    assert_int_equal(number(m, "a", "champion", 0), 9);
+    version(m, "a", 3, "three");
+    assert_int_equal(number(m, "a", "champion", 0), 3);
     for (int i = 0; i < 50; i++)
         event(m, SET, "a", "champion", 1 + i % 2, 20 + i);
     assert_int_equal(number(m, "a", "champion", 0), 2);
@@ -130,8 +171,8 @@ static void test_models_each_is_sorted(void **state)
     pst_models *m = pst_models_new();
     char text[200] = "";
     version(m, "zeta", 1, "z");
-    version(m, "alpha", 2, "b");
     version(m, "alpha", 1, "a");
+    version(m, "alpha", 2, "b");
     event(m, SET, "alpha", "x", 2, 1);
     event(m, SET, "alpha", "y", 2, 1);
     pst_models_each(m, NULL, write_one, text);
@@ -156,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models_a_scorers_report_moves_no_alias),
         cmocka_unit_test(test_models_first_registration_wins),
+        cmocka_unit_test(test_models_no_event_uses_up_the_numbers_or_hides_its_bytes),
         cmocka_unit_test(test_models_aliases_follow_the_last_event),
         cmocka_unit_test(test_models_deleted_numbers_stay_used),
         cmocka_unit_test(test_models_each_is_sorted),

@@ -2,6 +2,7 @@
 #include "common/client/client.h"
 #include "trainer/job_fsm.h"
 #include "trainer/memory.h"
+#include "trainer/times.h"
 #include "trainer/trainer_core.h"
 
 #include <setjmp.h>
@@ -258,6 +259,85 @@ static void test_core_what_overtakes_its_submission_waits_for_it(void **unused)
     assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
     done(&b);
     done(&c);
+}
+
+/* What happened six seconds apart where it was seen took six seconds, whenever we hear of it and whatever the clock there. */
+static void test_core_times_are_the_observers(void **unused)
+{
+    static const int64_t off[] = {0, 600 * (int64_t)SECOND, -600 * (int64_t)SECOND, -40 * (int64_t)365 * 86400 * SECOND};
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
+        bench b = start();
+        lcm(&b, "running", 4);
+        const char *id = submit(&b, "r1", simple);
+        pst_process_report r = {
+            .training_id = (char *)id, .generation = 1, .process = (char *)"learner-1", .reporter = (char *)"supervisor:h"};
+        int64_t began = b.now + 50000;
+        r.type = PST_REPORT_TYPE_RUNNING;
+        r.time = began + off[i];
+        b.now += 400000;
+        feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &r, .published_us = r.time + 2000, .live = true});
+        if (!off[i])
+            assert_int_equal(event(&b, PST_JOB_EVENT_TYPE_PROCESS_READY)->time, began);
+        else
+            assert_in_range(event(&b, PST_JOB_EVENT_TYPE_PROCESS_READY)->time, began, b.now);
+        b.now += 9500000;
+        r.type = PST_REPORT_TYPE_EXITED;
+        r.has_exit_code = true;
+        r.time = began + off[i] + 6 * SECOND;
+        feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &r, .published_us = r.time + 3500000, .live = true});
+        assert_non_null(strstr(event(&b, PST_JOB_EVENT_TYPE_COMPLETED)->reason, "exited with 0 after 6.0 s"));
+        const pst_job_state *s = pst_trainer_core_job(b.core, id);
+        assert_true(s->ended_at >= s->started_at && s->started_at >= s->submitted_at && s->ended_at <= b.now);
+        done(&b);
+    }
+}
+
+/* Another Trainer goes on with another clock: deadlines wait until it is known whose is right, and no pause lasts for ever. */
+static void test_core_a_clock_that_jumped_ends_and_holds_up_nothing(void **unused)
+{
+    for (int sign = -1; sign <= 1; sign += 2) {
+        bench b = start(), c = start();
+        lcm(&b, "running", 4);
+        char id[64], other[64];
+        strcpy(id, submit(&b, "r1", "name: d\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock: {deadline: 1m}\n"));
+        told(&b, id, 1, "learner-1", PST_REPORT_TYPE_RUNNING, 0, NULL);
+        strcpy(other, submit(&b, "r2", "name: r\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock: {retries: 3}\n"));
+        told(&b, other, 1, "learner-1", PST_REPORT_TYPE_EXITED, 3, NULL);
+        assert_string_equal(shown(&b), "PROCESS_EXITED RETRYING QUEUED");
+        c.now = b.now + sign * 3600 * (int64_t)SECOND;
+        pst_trainer_core_load(c.core, pst_trainer_core_job(b.core, id));
+        pst_trainer_core_load(c.core, pst_trainer_core_job(b.core, other));
+        pst_trainer_core_loaded(c.core);
+        lcm(&c, "running", 4);
+        feed(&c, (pst_trainer_in){.kind = PST_TRAINER_TICK, .unsettled = true});
+        assert_int_equal(state(&c, id), PST_JOB_PUBLIC_STATE_PROCESSING);
+        assert_null(pst_trainer_core_job(c.core, id)->reason_code);
+        assert_int_equal(state(&c, other), PST_JOB_PUBLIC_STATE_PENDING);
+        done(&b);
+        done(&c);
+    }
+}
+
+static void test_times_the_clock_in_the_middle_is_taken_once(void **unused)
+{
+    static const struct {
+        int64_t own, node, client, want;
+    } cases[] = {{0, 0, 0, 0},    {-600, 0, 0, 0}, {600, 0, 0, 0},    {0, 600, 0, 0},
+                 {0, 0, -600, 0}, {-600, 1, 0, 0}, {-600, 600, 0, 0}, {3600, 0, 7200, 3600}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pst_times t;
+        int64_t mono = 5 * SECOND, real = 1700000000LL * SECOND;
+        pst_times_start(&t, real + cases[i].own * SECOND, mono);
+        mono += SECOND;
+        real += SECOND;
+        assert_int_equal(pst_times_now(&t, mono), real + cases[i].own * SECOND);
+        pst_times_heard(&t, PST_TIMES_NODE, real + cases[i].node * SECOND, mono);
+        pst_times_heard(&t, PST_TIMES_CLIENT, real + cases[i].client * SECOND, mono);
+        assert_true(t.settled);
+        assert_true(labs(pst_times_now(&t, mono) - (real + cases[i].want * SECOND)) <= SECOND);
+        pst_times_heard(&t, PST_TIMES_NODE, real + 9000 * (int64_t)SECOND, mono); /* jumps later on move nothing */
+        assert_true(labs(pst_times_now(&t, mono) - (real + cases[i].want * SECOND)) <= SECOND);
+    }
 }
 
 static void test_core_other_peoples_jobs_are_not_touched(void **unused)
@@ -722,6 +802,9 @@ int main(void)
         cmocka_unit_test(test_core_model_is_remembered_even_when_told_late),
         cmocka_unit_test(test_core_bad_manifest_is_rejected_once_with_all_reasons),
         cmocka_unit_test(test_core_what_overtakes_its_submission_waits_for_it),
+        cmocka_unit_test(test_core_times_are_the_observers),
+        cmocka_unit_test(test_core_a_clock_that_jumped_ends_and_holds_up_nothing),
+        cmocka_unit_test(test_times_the_clock_in_the_middle_is_taken_once),
         cmocka_unit_test(test_core_other_peoples_jobs_are_not_touched),
         cmocka_unit_test(test_core_what_was_done_wins_over_what_was_wished),
         cmocka_unit_test(test_core_parameter_servers_take_no_gpu),
