@@ -113,7 +113,7 @@ static void answer_late_ones(pst_trainer_core *c, bool caught_up)
 {
     for (size_t i = 0; i < c->early.n; i++) {
         pst_early *e = c->early.at[i].key ? c->early.at[i].value : NULL;
-        if (e && (!e->seen_us || e->seen_us > c->now_us))
+        if (e && (!e->seen_us || e->seen_us > c->now_us || c->unsettled)) /* else a clock that is set right would end its wait */
             e->seen_us = c->now_us;
         int64_t waited_us = e ? c->now_us - e->seen_us : 0;
         if (!e || waited_us < (int64_t)PST_TRAINER_EARLY_S * SECOND_US || (!caught_up && waited_us < (int64_t)EARLY_S_MAX * SECOND_US))

@@ -32,7 +32,9 @@ static int step(pst_shell *s, const pst_trainer_in *in, const char *traceparent,
 {
     int64_t begun = pst_mono_us();
     pst_actions_clear(&s->actions);
-    pst_trainer_core_step(s->core, in, pst_shell_now(s), &s->actions);
+    pst_trainer_in with = *in;
+    with.unsettled = pst_times_unsettled(&s->times, pst_mono_us());
+    pst_trainer_core_step(s->core, &with, pst_shell_now(s), &s->actions);
     pst_metric_observe(s->metrics.step_seconds, (double)(pst_mono_us() - begun) / 1e6);
     return pst_outbox_add(s->outbox, &s->actions, traceparent, err);
 }
@@ -121,7 +123,6 @@ int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
                              .request = &request,
                              .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
                              .live = s->live,
-                             .unsettled = !s->times.settled,
                              .code_uri = uri,
                              .code_sha256 = has_code ? sha256 : NULL,
                              .code_error = has_code ? code_problem(request.code) : NULL};
@@ -170,8 +171,7 @@ int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err)
               &(pst_trainer_in){.kind = PST_TRAINER_REPORT,
                                 .report = &report,
                                 .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
-                                .live = s->live,
-                                .unsettled = !s->times.settled},
+                                .live = s->live},
               traceparent, err);
     if (pst_trainer_core_counts(s->core)->reports_untrusted > untrusted && said_now(untrusted))
         pst_log(PST_LOG_WARN, "trainer",

@@ -181,8 +181,8 @@ static void deploy_what_fits(pst_trainer_core *c, pst_site *s)
         bool bound = false;
         const pst_node *node = never ? NULL : pst_site_place(c, j, &reason, &bound);
         bool waits_for_retry = ready_at(c, j) > c->now_us;
-        j->never_us = !never ? 0 : j->never_us ? j->never_us : c->now_us;
-        if (never && c->now_us - j->never_us >= NEVER_S * (int64_t)1000000) {
+        j->never_us = !never || c->unsettled ? 0 : j->never_us ? j->never_us : c->now_us;
+        if (never && j->never_us && c->now_us - j->never_us >= NEVER_S * (int64_t)1000000) {
             fail_never(c, j, never);
         } else if (never) { /* an LCM may have come back with less than it had: others need not wait for what it lost */
             char *text = pst_sprintf("%s; it waits for the site to grow, and fails when that has lasted %d minutes", never, NEVER_S / 60);

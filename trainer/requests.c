@@ -510,17 +510,32 @@ void pst_core_control(pst_trainer_core *c, const pst_job_request *r)
     free(mark);
 }
 
+static void reject_old(pst_trainer_core *c, pst_job *j, const pst_job_request *r, const char *mark, const char *why)
+{
+    pst_complaints details = {0};
+    char *actor = pst_sprintf("user:%s", r->user);
+    pst_complain(&details, "time", 0, "%s", why);
+    pst_core_remember(j, mark);
+    pst_core_reject(c, j, j->s.training_id, r->request_id,
+                    &(pst_say){.actor = actor, .reason_code = "TOO_OLD", .reason = why, .details = &details});
+    free(actor);
+    pst_complaints_done(&details);
+}
+
 /* A request of a job that is not known may have overtaken its submission, which has another key and so stands on another partition. */
-static void control(pst_trainer_core *c, const pst_trainer_in *in)
+static void control(pst_trainer_core *c, const pst_trainer_in *in, const char *mark)
 {
     const pst_job_request *r = in->request;
     const char *id = r->training_id ? r->training_id : "";
     pst_job *j = pst_map_get(&c->jobs, id);
     bool may_come = !j && *id && *r->request_id && r->action != PST_JOB_ACTION_UNKNOWN && !pst_memory_has(&c->deleted, id) &&
                     !pst_core_orphan_answered(c, r);
-    char *old = may_come ? pst_request_too_old(c, in) : NULL;
+    bool news = j ? !is_answered(j, mark) : may_come;
+    char *old = news ? pst_request_too_old(c, in) : NULL; /* a job remembers its last requests only */
     if (may_come && pst_early_has(c, r))
         c->counts.duplicates++;
+    else if (j && old)
+        reject_old(c, j, r, mark, old);
     else if (!may_come || old || !pst_early_keep(c, r))
         pst_core_control(c, r);
     free(old);
@@ -559,7 +574,7 @@ void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in)
     else if (action == PST_JOB_ACTION_NODE_DRAIN || action == PST_JOB_ACTION_NODE_RESUME || action == PST_JOB_ACTION_NODE_LOST)
         of_node(c, in->request);
     else
-        control(c, in);
+        control(c, in, mark);
     free(mark);
 }
 

@@ -227,7 +227,9 @@ static int step_rest(pst_shell *s, const pst_batch *heartbeats, bool live, pst_e
         s->tick_us = pst_mono_us() + TICK_US;
         pst_actions_clear(&s->actions);
         pst_trainer_core_step(s->core,
-                              &(pst_trainer_in){.kind = PST_TRAINER_TICK, .caught_up = s->caught_up, .unsettled = !s->times.settled},
+                              &(pst_trainer_in){.kind = PST_TRAINER_TICK,
+                                                .caught_up = s->caught_up,
+                                                .unsettled = pst_times_unsettled(&s->times, pst_mono_us())},
                               pst_shell_now(s), &s->actions);
         rc = pst_outbox_add(s->outbox, &s->actions, NULL, err);
         show_metrics(s);

@@ -22,7 +22,7 @@ static int64_t middle(int64_t a, int64_t b, int64_t c)
 
 bool pst_times_heard(pst_times *t, pst_times_who who, int64_t record_us, int64_t mono_us)
 {
-    if (t->settled)
+    if (t->settled || (t->start_us && mono_us - t->start_us >= 2 * (int64_t)ALONE_US))
         return false;
     t->ahead_us[who] = record_us - (mono_us + t->base_us);
     t->heard[who] = true;
@@ -36,4 +36,9 @@ bool pst_times_heard(pst_times *t, pst_times_who who, int64_t record_us, int64_t
         return false;
     t->shift_us = both ? middle(0, t->ahead_us[PST_TIMES_NODE], t->ahead_us[PST_TIMES_CLIENT]) : t->ahead_us[PST_TIMES_NODE];
     return t->shift_us != 0;
+}
+
+bool pst_times_unsettled(const pst_times *t, int64_t mono_us)
+{
+    return !t->settled && mono_us - t->start_us < 2 * (int64_t)ALONE_US;
 }

@@ -27,4 +27,7 @@ int64_t pst_times_now(const pst_times *t, int64_t mono_us);
 /* A record that was published just now by the clock of its producer. Returns true when it moved our clock. */
 bool pst_times_heard(pst_times *t, pst_times_who who, int64_t record_us, int64_t mono_us);
 
+/* Our clock may still be moved. Not for ever: where nobody else is heard, nobody disagrees. */
+bool pst_times_unsettled(const pst_times *t, int64_t mono_us);
+
 #endif

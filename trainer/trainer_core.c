@@ -318,12 +318,26 @@ void pst_core_tell_node(pst_trainer_core *c, const pst_node *n, const char *stat
     w->version = pst_strdup("");
 }
 
+/* Now may have jumped with this step: what is measured within this core's life begins anew. */
+static void clock_was_set(pst_trainer_core *c)
+{
+    for (size_t i = 0; i < c->early.n; i++)
+        if (c->early.at[i].key)
+            ((pst_early *)c->early.at[i].value)->seen_us = c->now_us;
+    for (size_t i = 0; i < c->jobs.n; i++)
+        if (c->jobs.at[i].key)
+            ((pst_job *)c->jobs.at[i].value)->never_us = 0;
+}
+
 /* When did it happen? The requester's or reporter's own word, unless it cannot be: a clock that is ahead, or behind although the record came
  * at once, is set right by the time that the record took from being written about to being published, which its own clock knows. */
 static int64_t said_time(const pst_trainer_in *in, int64_t now_us)
 {
     const int64_t day_us = (int64_t)86400 * 1000000, ahead_us = 2000000, behind_us = 10000000;
-    int64_t said = in->kind == PST_TRAINER_REQUEST ? in->request->time : in->kind == PST_TRAINER_REPORT ? in->report->time : 0;
+    int64_t said = in->kind == PST_TRAINER_REQUEST  ? in->request->time
+                   : in->kind == PST_TRAINER_REPORT ? in->report->time
+                   : in->kind == PST_TRAINER_WORKER ? in->worker->time
+                                                    : 0;
     if (said <= now_us - 7 * day_us || said >= now_us + day_us)
         return now_us;
     if (in->unsettled || !in->published_us)
@@ -338,6 +352,8 @@ void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_
 {
     c->now_us = now_us;
     c->said_us = said_time(in, now_us);
+    if (c->unsettled && !in->unsettled)
+        clock_was_set(c);
     c->unsettled = in->unsettled;
     c->out = ret_actions;
     switch (in->kind) {

@@ -83,12 +83,17 @@ int pst_client_publish(pst_client *c, pst_topic t, const pst_type *type, const c
 int pst_client_create_topics(pst_client *c, pst_err *err)
 {
     pst_topic_spec specs[PST_TOPIC_COUNT];
-    const char *configs[PST_TOPIC_COUNT][7];
+    const char *configs[PST_TOPIC_COUNT][9];
     char retention[PST_TOPIC_COUNT][24];
     for (int t = 0; t < PST_TOPIC_COUNT; t++) {
         const pst_topic_def *d = pst_topic_get((pst_topic)t);
         snprintf(retention[t], sizeof retention[t], "%lld", (long long)d->retention_ms);
-        const char *pairs[] = {"cleanup.policy", d->cleanup, "retention.ms", retention[t], "max.message.bytes", "1048588", NULL};
+        const char *pairs[] = {"cleanup.policy", d->cleanup, "retention.ms", retention[t], "max.message.bytes",
+                               "1048588",        NULL,       NULL,           NULL};
+        if (strstr(d->cleanup, "compact")) { /* what was deleted must be known for longer than old requests are taken (trainer_core.h) */
+            pairs[6] = "delete.retention.ms";
+            pairs[7] = "691200000";
+        }
         memcpy(configs[t], pairs, sizeof pairs);
         specs[t] = (pst_topic_spec){c->topics[t], d->partitions, -1, configs[t]};
     }

@@ -3,7 +3,7 @@
  * it had published. After every committed round a core rebuilt from the published states must equal the live one; in the end every job has
  * ended, and what was published is checked event by event.
  *
- *     sim_trainer [SEEDS] [FIRST]          default 2000 seeds from 1; a failure names its seed
+ *     sim_trainer [SEEDS] [FIRST]          default 1000 seeds from 1; a failure names its seed
  *     sim_trainer 1 77 -v                  one seed, told event by event */
 #include "common/base/clock.h"
 #include "common/base/hash.h"
@@ -18,7 +18,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SITE_CPUS = 4, SITE_GPUS = 1, REQUEST_PARTS = 2, REPORT_PARTS = 2, PARTS = REQUEST_PARTS + REPORT_PARTS, USER_STEPS = 160 };
+enum {
+    SITE_CPUS = 4,
+    SITE_GPUS = 1,
+    REQUEST_PARTS = 2,
+    REPORT_PARTS = 2,
+    PARTS = REQUEST_PARTS + REPORT_PARTS,
+    USER_STEPS = 160,
+    DEADLINE_S = 20,
+    LATE_US = 4000000
+};
 
 static uint64_t seed_now, rng_state;
 static bool verbose;
@@ -84,6 +93,8 @@ typedef struct history { /* of one job, checked as it is published */
     pst_job_public_state state;
     int generation, live_generation;
     bool deleted;
+    int64_t time_us;               /* of its last event */
+    int64_t queued_us, running_us; /* when it came into these states, really */
 } history;
 
 static struct world {
@@ -103,7 +114,11 @@ static struct world {
     pst_trainer_core *core;
     bool at_least_once;
     int64_t heartbeat_us, silent_until_us;
-    bool calm; /* no more users, crashes or silence: everything must come to its end */
+    int64_t ahead_us;       /* of the Trainer's clock: wrong after a restart, until it has heard others' */
+    int64_t settled_us;     /* … at this moment */
+    int64_t small_until_us; /* the LCM came back with less than it had */
+    pst_map raced;          /* requests published right behind their submission, on any partition */
+    bool calm;              /* no more users, crashes or silence: everything must come to its end */
     int n_requests;
     uint64_t events, crashes;
 } w;
@@ -147,6 +162,24 @@ static char *random_manifest(void)
     return pst_buf_steal(&b);
 }
 
+/* Something is asked of a job while its submission is still on its way, or a moment before it sets out. */
+static void user_races(const record *submission)
+{
+    static const pst_job_action actions[] = {PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_HALT,
+                                             PST_JOB_ACTION_DELETE};
+    record *r = pst_alloc(sizeof *r);
+    char training_id[64];
+    pst_training_id(submission->request.user, submission->request.request_id, training_id);
+    r->request.request_id = pst_sprintf("%s-race", submission->request.request_id);
+    r->request.user = pst_strdup(submission->request.user);
+    r->request.time = w.now_us;
+    r->request.action = actions[below(4)];
+    r->request.training_id = pst_strdup(training_id);
+    pst_map_put(&w.asked, r->request.request_id, &w);
+    pst_map_put(&w.raced, r->request.request_id, &w);
+    world_put(below(REQUEST_PARTS), r);
+}
+
 static void user_acts(void)
 {
     record *r = pst_alloc(sizeof *r);
@@ -177,6 +210,8 @@ static void user_acts(void)
     }
     if (!r->bad && !r->tombstone)
         pst_map_put(&w.asked, id, &w);
+    if (r->request.action == PST_JOB_ACTION_SUBMIT && !r->bad && !r->tombstone && chance(20))
+        user_races(r);
     int copies = chance(10) ? 2 : 1;
     for (int i = 0; i < copies; i++) {
         record *copy = i ? pst_alloc(sizeof *copy) : r;
@@ -193,6 +228,9 @@ static void user_acts(void)
 
 static void report(const char *id, int generation, const char *name, pst_report_type type, int exit_code, int sig)
 {
+    history *h = pst_map_get(&w.histories, id);
+    if (h && type == PST_REPORT_TYPE_RUNNING)
+        h->running_us = w.now_us;
     int copies = chance(15) ? 2 : 1;
     for (int i = 0; i < copies; i++) {
         record *r = pst_alloc(sizeof *r);
@@ -348,6 +386,19 @@ static void check_over(const pst_job_event *e)
     }
 }
 
+/* Neither a clock that jumped nor an LCM that came back smaller ends a job before its time. */
+static void check_patience(history *h, const pst_job_event *e)
+{
+    if (e->state != h->state && e->state == PST_JOB_PUBLIC_STATE_QUEUED)
+        h->queued_us = w.now_us;
+    const char *code = e->reason_code ? e->reason_code : "";
+    if (e->type == PST_JOB_EVENT_TYPE_OTHER && !strcmp(code, "DEADLINE") && w.now_us - h->running_us < DEADLINE_S * 1000000LL - LATE_US)
+        broken("%s: its deadline of %d s was exceeded after %lld us", e->training_id, DEADLINE_S, (long long)(w.now_us - h->running_us));
+    if (e->type == PST_JOB_EVENT_TYPE_FAILED && !strcmp(code, "INSUFFICIENT_RESOURCES") &&
+        w.now_us - h->queued_us < 900 * 1000000LL - LATE_US)
+        broken("%s: failed for want of room after %lld us", e->training_id, (long long)(w.now_us - h->queued_us));
+}
+
 static void check_event(const pst_job_event *e)
 {
     w.events++;
@@ -357,6 +408,8 @@ static void check_event(const pst_job_event *e)
                e->reason ? e->reason : "");
     if (e->request_id)
         pst_map_put(&w.answered, e->request_id, &w);
+    if (e->reason_code && !strcmp(e->reason_code, "UNKNOWN_JOB") && pst_map_get(&w.raced, e->request_id) && !strstr(e->reason, "deleted"))
+        broken("%s: %s overtook its submission and was refused: %s", e->training_id, e->request_id, e->reason);
     if (e->seq == 0) {
         if (e->type != PST_JOB_EVENT_TYPE_REJECTED || !e->reason_code || !e->reason)
             broken("an event without sequence that is no reasoned rejection: %s", pst_job_event_type_text(e->type));
@@ -369,6 +422,10 @@ static void check_event(const pst_job_event *e)
         *h = (history){0};
     if (e->seq != h->seq + 1)
         broken("%s: event %lld follows %lld", e->training_id, (long long)e->seq, (long long)h->seq);
+    if (e->time < h->time_us)
+        broken("%s: the time of event %lld is before that of the one before", e->training_id, (long long)e->seq);
+    h->time_us = e->time;
+    check_patience(h, e);
     if (!pst_job_fsm_allows(h->state, e->type, e->state))
         broken("%s: %s takes %s to %s", e->training_id, pst_job_event_type_text(e->type), pst_job_public_state_text(h->state),
                pst_job_public_state_text(e->state));
@@ -456,7 +513,11 @@ static void rebuild(pst_trainer_core *core)
 static void step(const pst_trainer_in *in, pst_actions *all, pst_job_state **states)
 {
     size_t before = all->n;
-    pst_trainer_core_step(w.core, in, w.now_us, all);
+    pst_trainer_in with = *in;
+    if (w.now_us >= w.settled_us)
+        w.ahead_us = 0; /* others were heard, and two of three agree */
+    with.unsettled = w.now_us < w.settled_us;
+    pst_trainer_core_step(w.core, &with, w.now_us + w.ahead_us, all);
     *states = pst_realloc(*states, (all->n + 1) * sizeof **states);
     for (size_t i = before; i < all->n; i++) {
         (*states)[i] = (pst_job_state){0};
@@ -484,6 +545,9 @@ static void trainer_round(void)
         if (p->position == p->n)
             continue;
         record *r = p->at[p->position++];
+        if (verbose && !r->is_report)
+            printf("%12.6f reads %s %s of %s\n", (double)w.now_us / 1e6, pst_job_action_text(r->request.action), r->request.request_id,
+                   r->request.user);
         pst_trainer_in in = {.kind = r->is_report   ? PST_TRAINER_REPORT
                                      : r->bad       ? PST_TRAINER_BAD_REQUEST
                                      : r->tombstone ? PST_TRAINER_TOMBSTONE
@@ -498,11 +562,12 @@ static void trainer_round(void)
                                .kind = (char *)"lcm",
                                .site = (char *)"local",
                                .state = (char *)(chance(3) && !w.calm ? "draining" : "running"),
-                               .cpus = SITE_CPUS,
+                               .cpus = w.now_us < w.small_until_us ? 1 : SITE_CPUS,
                                .memory_bytes = (int64_t)4 << 30,
                                .gpus = SITE_GPUS,
                                .time = w.now_us};
-        step(&(pst_trainer_in){.kind = PST_TRAINER_WORKER, .worker = &ws, .seen_us = w.now_us}, &actions, &states);
+        step(&(pst_trainer_in){.kind = PST_TRAINER_WORKER, .worker = &ws, .seen_us = w.now_us + (w.now_us < w.settled_us ? w.ahead_us : 0)},
+             &actions, &states);
         w.heartbeat_us = w.now_us + 5000000;
     }
     if (chance(40))
@@ -516,6 +581,9 @@ static void trainer_round(void)
         for (int i = 0; i < PARTS; i++)
             w.parts[i].position = w.parts[i].committed;
         rebuild(w.core);
+        static const int jumps_s[] = {0, 0, 600, -600, 86400, -86400};
+        w.ahead_us = jumps_s[below(6)] * 1000000LL;
+        w.settled_us = w.now_us + below(8000000);
     } else {
         for (int i = 0; i < PARTS; i++)
             w.parts[i].committed = w.parts[i].position;
@@ -552,6 +620,9 @@ static bool is_quiet(void)
             return false;
     if (w.n_pending)
         return false;
+    for (size_t i = 0; i < w.states.n; i++)
+        if (w.states.at[i].key && ((pst_job_state *)w.states.at[i].value)->state == PST_JOB_PUBLIC_STATE_UNKNOWN)
+            return false; /* requests that wait for their submission */
     for (size_t i = 0; i < w.histories.n; i++) {
         const history *h = w.histories.at[i].key ? w.histories.at[i].value : NULL;
         if (h && !h->deleted && !pst_job_state_is_ended(h->state))
@@ -590,6 +661,7 @@ static void world_done(void)
     pst_map_done(&w.histories, free_any);
     pst_map_done(&w.tombs, NULL);
     pst_map_done(&w.asked, NULL);
+    pst_map_done(&w.raced, NULL);
     pst_map_done(&w.answered, NULL);
     pst_map_done(&w.ids, NULL);
     pst_map_done(&w.done, NULL);
@@ -618,7 +690,9 @@ static void run(uint64_t seed)
             user_acts();
         if (!w.calm && chance(1))
             w.silent_until_us = w.now_us + 60000000;
-        w.now_us += below(400000);
+        if (!w.calm && chance(1))
+            w.small_until_us = w.now_us + 20000000;
+        w.now_us += below(w.calm ? 1500000 : 400000);
         processes_go_on();
         deliver_reports();
         trainer_round();
@@ -631,7 +705,7 @@ static void run(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    uint64_t seeds = argc > 1 ? strtoull(argv[1], NULL, 10) : 2000, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    uint64_t seeds = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     uint64_t events = 0, crashes = 0;
     verbose = argc > 3 && !strcmp(argv[3], "-v");
     for (uint64_t s = first; s < first + seeds; s++) {

@@ -424,6 +424,12 @@ static void test_core_nothing_old_runs_again(void **unused)
     again = (pst_job_request){.request_id = (char *)"x", .user = (char *)"ann", .action = PST_JOB_ACTION_RESUME, .training_id = id};
     feed(&c, in);
     assert_string_equal(event(&c, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "UNKNOWN_JOB"); /* nothing will come for it */
+    strcpy(id, submit(&c, "r9", simple));
+    again.training_id = id;
+    again.user = (char *)"ann";
+    again.request_id = (char *)"y";
+    feed(&c, in);
+    assert_string_equal(event(&c, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "TOO_OLD"); /* known or not */
     /* rejections are forgotten one by one, by age */
     char old[64];
     strcpy(old, submit(&c, "bad1", bad_manifest));
