@@ -37,7 +37,15 @@ static int answer_open(answer *a, pst_err *err)
     const char *topic = pst_client_topic(a->c, PST_TOPIC_JOBS_EVENTS);
     pst_topic_info info = {0};
     pst_range ranges[256];
-    int rc = pst_admin_topic(a->c->bus, topic, &info, 10000, err), n = 0;
+    pst_err e = {0};
+    int rc = pst_admin_topic(a->c->bus, topic, &info, 10000, &e), n = 0;
+    if (rc == PST_EUNREACH)
+        pst_err_set(err, rc, e.cls, "kafka", e.native,
+                    "nothing was published, for no broker answers at %s (%.200s); `penstock up --kafka` "
+                    "starts one here, -b names another",
+                    a->c->settings->bootstrap.value, e.text);
+    else if (rc < 0)
+        *err = e;
     for (; !rc && n < info.partitions && n < 256; n++)
         ranges[n] = (pst_range){topic, n, info.high[n], -1};
     if (!rc)
@@ -124,8 +132,9 @@ typedef struct submit_opts {
 } submit_opts;
 #define AT(f) offsetof(submit_opts, f)
 static const pst_opt submit_table[] = {
+    {"no-wait", 0, PST_OPT_BOOL, AT(no_wait), NULL, NULL,
+     "do not even wait for the Trainer's answer, only for Kafka's"}, /* before wait, whose negation it is not */
     {"wait", 'w', PST_OPT_BOOL, AT(wait), NULL, NULL, "follow until it has ended: 0 COMPLETED, 10 FAILED, 11 terminated or halted"},
-    {"no-wait", 0, PST_OPT_BOOL, AT(no_wait), NULL, NULL, "do not even wait for the Trainer's answer, only for Kafka's"},
     {"dry-run", 0, PST_OPT_BOOL, AT(dry_run), NULL, NULL,
      "print the request as it would be published, or every violation; publish nothing"},
     {"request-id", 0, PST_OPT_STR, AT(request_id), "R", NULL, "same user and request id: same job, however often it is submitted"},
@@ -427,6 +436,8 @@ static int ask(const pst_usage *usage, pst_job_action action, int argc, char **a
     if (!rc && a.rejected)
         rc = !strcmp(a.reason_code, "UNKNOWN_JOB")
                  ? pst_err_set(&v.err, PST_ENOTFOUND, PST_CLASS_DATA, "jobs", 0, "there is no job %s", v.args[0])
+             : !strcmp(a.reason_code, "NOT_YOURS")
+                 ? pst_err_set(&v.err, PST_EAUTH, PST_CLASS_DATA, "jobs", 0, "refused: job %s is somebody else's", v.args[0])
                  : pst_err_set(&v.err, PST_ESTATE, PST_CLASS_DATA, "jobs", 0, "refused (%s); `penstock why %s` tells where it is",
                                a.reason_code, v.args[0]);
     answer_close(&a);
