@@ -3,7 +3,7 @@
  * it had published. After every committed round a core rebuilt from the published states must equal the live one; in the end every job has
  * ended, and what was published is checked event by event.
  *
- *     sim_trainer [SEEDS] [FIRST]          default 1000 seeds from 1; a failure names its seed
+ *     sim_trainer [SEEDS] [FIRST]          default 1000 seeds from 1 (ctest runs 400); a failure names its seed
  *     sim_trainer 1 77 -v                  one seed, told event by event */
 #include "common/base/clock.h"
 #include "common/base/hash.h"
