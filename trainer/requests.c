@@ -482,7 +482,9 @@ void pst_core_control(pst_trainer_core *c, const pst_job_request *r)
     check_text(&bad, "user", r->user, false);
     if (r->action == PST_JOB_ACTION_UNKNOWN)
         pst_complain(&bad, "action", 0, "is none of SUBMIT HALT RESUME TERMINATE DELETE REPRIORITISE");
-    if (*r->request_id && j ? is_answered(j, mark) : pst_core_orphan_answered(c, r)) {
+    bool answered =
+        (j && *r->request_id && is_answered(j, mark)) || pst_core_orphan_answered(c, r); /* the latter before it was submitted */
+    if (answered) {
         c->counts.duplicates++;
     } else if (bad.n) {
         char *all = pst_complaints_text(&bad);

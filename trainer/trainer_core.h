@@ -38,7 +38,7 @@ typedef struct pst_trainer_policy {
     const char *operators; /* names, comma-separated, of those who may touch every job; NULL = none. Borrowed */
 } pst_trainer_policy;
 typedef enum {
-    PST_TRAINER_EARLY_S = 3,              /* a request waits at least this long for its submission */
+    PST_TRAINER_EARLY_S = 5,              /* a request waits at least this long for its submission */
     PST_TRAINER_TOO_OLD_S = 6 * 86400,    /* a request of an unknown job that was published before this is not taken */
     PST_TRAINER_REMEMBERED_S = 8 * 86400, /* deletions, rejections and answers; tombstones are kept as long (topics.def) */
     PST_TRAINER_REJECTED_KEPT = 10000,    /* rejected submissions that can be found */

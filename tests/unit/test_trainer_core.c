@@ -251,7 +251,7 @@ static void test_core_what_overtakes_its_submission_waits_for_it(void **unused)
     assert_string_equal(shown(&c), "");
     /* one that had no submission is none of a job that comes later */
     submit(&b, "other", simple);
-    tick(&b, 4, true);
+    tick(&b, 6, true);
     assert_string_equal(shown(&b), "REJECTED REJECTED REJECTED tombstone");
     assert_true(b.out.at[b.out.n - 1].expired);
     pst_trainer_core_drop(c.core, "training-late", 0);
@@ -506,8 +506,8 @@ static void test_core_unknown_job_and_no_event_are_answered(void **unused)
     ask(&b, "h1", PST_JOB_ACTION_HALT, "training-none");
     assert_string_equal(shown(&b), ""); /* its submission may be on its way */
     ask(&b, "h1", PST_JOB_ACTION_HALT, "training-none");
-    tick(&b, 2, true);
-    tick(&b, 2, false); /* long enough, but not everything is read */
+    tick(&b, 3, true);
+    tick(&b, 3, false); /* long enough, but not everything is read */
     assert_string_equal(shown(&b), "");
     tick(&b, 0, true);
     assert_string_equal(shown(&b), "REJECTED tombstone");
