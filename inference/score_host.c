@@ -106,6 +106,8 @@ int pst_scorer_configure(pst_scorer *s)
                                               {"queue.buffering.max.messages", "1000000"},
                                               {"queued.min.messages", "1000000"}, /* bytes bound the queue, not 100,000 records */
                                               {"socket.nagle.disable", "true"},
+                                              /* By it a member learns of a rebalance; the others wait for the last one to hear of it. */
+                                              {"heartbeat.interval.ms", "500"},
                                               /* How long a worker that was killed and does not come back holds up its partitions' heirs. */
                                               {"transaction.timeout.ms", "15000"}};
     s->conf = pst_bus_conf_copy(s->client->bus);
@@ -313,12 +315,18 @@ int pst_scorer_open(pst_scorer *s)
     return rc;
 }
 
-void pst_scorer_close(pst_scorer *s)
+/* The slot stays ours: nobody else is to take our name while we are away for a moment. */
+static void close_kafka(pst_scorer *s)
 {
     pst_txn_free(s->txn);
     s->txn = NULL;
     pst_consumer_free(s->consumer);
     s->consumer = NULL;
+}
+
+void pst_scorer_close(pst_scorer *s)
+{
+    close_kafka(s);
     pst_slot_release(&s->slot);
     s->slot.id[0] = 0;
 }
@@ -341,7 +349,10 @@ int pst_scorer_after_fencing(pst_scorer *s)
     s->stats->aborts++;
     s->stats->ready = false;
     s->next_slot = ghost ? s->slot.number : s->slot.number + 1;
-    pst_scorer_close(s);
+    if (ghost)
+        close_kafka(s);
+    else
+        pst_scorer_close(s);
     int turn = getpid() % 16; /* twins that wait equally long would meet, and fence each other, for ever */
     pst_scorer_idle_ms(ghost || chosen ? 300 + 50 * turn : 20000 + 1000 * turn);
     if (pst_stop_requested())
@@ -359,12 +370,7 @@ int pst_scorer_reopen(pst_scorer *s)
     s->again = 0;
     s->stats->aborts++;
     s->stats->ready = false;
-    int fd = s->slot.fd; /* the slot is kept meanwhile: nobody else is to take our name */
-    s->slot.fd = -1;
-    pst_slot kept = s->slot;
-    pst_scorer_close(s);
-    s->slot = kept;
-    s->slot.fd = fd;
+    close_kafka(s);
     pst_scorer_idle_ms(300);
     if (pst_stop_requested())
         return PST_ESTOPPED;

@@ -1,0 +1,51 @@
+/* test_score_work.c - what a batch may take is learned quickly when it grows, slowly when it falls, and not from a few records. */
+#include "inference/score_work.h"
+#include "tests/unit/test.h"
+
+static void test_pace_that_is_not_known_means_few_records(void **state)
+{
+    pst_pace p = {0};
+    assert_int_equal(pst_pace_expect_us(&p, 100), -1);
+    assert_int_equal(pst_pace_batch(&p, 512, 2000000), 32);
+    assert_int_equal(pst_pace_batch(&p, 8, 2000000), 8);
+}
+
+static void test_pace_cuts_the_batches_of_a_slow_model(void **state)
+{
+    pst_pace p = {0};
+    pst_pace_learn(&p, 32, 32 * 27000); /* 14 s for 512 */
+    assert_in_range(pst_pace_expect_us(&p, 512), 13000000, 14000000);
+    assert_in_range(pst_pace_batch(&p, 512, 2000000), 70, 75);
+    pst_pace_learn(&p, 1, 9000000);
+    assert_int_equal(pst_pace_batch(&p, 512, 2000000), 1); /* never none */
+}
+
+static void test_pace_of_a_quick_model_cuts_nothing(void **state)
+{
+    pst_pace p = {0};
+    pst_pace_learn(&p, 32, 300);
+    assert_int_equal(pst_pace_batch(&p, 512, 2000000), 512);
+    pst_pace_learn(&p, 1, 50000); /* somebody else had the processor */
+    assert_true(pst_pace_expect_us(&p, 512) < 10000);
+    pst_pace_learn(&p, 512, 0);
+    assert_true(pst_pace_expect_us(&p, 512) >= 0); /* known, however quick */
+}
+
+static void test_pace_falls_slowly(void **state)
+{
+    pst_pace p = {0};
+    pst_pace_learn(&p, 100, 100000);
+    pst_pace_learn(&p, 100, 1000);
+    assert_in_range(pst_pace_expect_us(&p, 100), 70000, 80000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pace_that_is_not_known_means_few_records),
+        cmocka_unit_test(test_pace_cuts_the_batches_of_a_slow_model),
+        cmocka_unit_test(test_pace_of_a_quick_model_cuts_nothing),
+        cmocka_unit_test(test_pace_falls_slowly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
