@@ -4,6 +4,7 @@
 #include "common/base/buf.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
+#include "common/base/properties.h"
 #include "common/base/secret.h"
 
 #include <ctype.h>
@@ -81,53 +82,26 @@ static void property(pst_settings *s, extras *x, const char *key, const char *va
     s->kafka[s->n_kafka++] = (pst_property){pst_strdup(key), pst_strdup(value), pst_strdup(origin)};
 }
 
-static char *trim(char *s)
+typedef struct reading {
+    pst_settings *s;
+    extras *x;
+} reading;
+
+static void take(void *arg, const char *key, const char *value, const char *origin)
 {
-    while (isspace((unsigned char)*s))
-        s++;
-    for (size_t n = strlen(s); n && isspace((unsigned char)s[n - 1]);)
-        s[--n] = 0;
-    return s;
+    reading *r = arg;
+    property(r->s, r->x, key, value, origin);
 }
 
-/* Java properties: key=value or key:value, # and ! comments, a backslash at the end joins lines. */
 static int read_file(pst_settings *s, extras *x, const char *path, pst_err *err)
 {
-    pst_buf text = {0}, line = {0};
+    pst_buf text = {0};
+    reading r = {s, x};
     int rc = pst_fs_read(path, 1 << 20, &text, err);
-    if (rc < 0) {
-        if (err && err->code == PST_ENOTFOUND)
-            err->code = PST_EINVAL;
-        return rc;
-    }
-    int number = 0, first = 0;
-    for (char *next = text.data, *at; rc == 0 && (at = next) && *at;) {
-        next = strchr(at, '\n');
-        if (next)
-            *next++ = 0;
-        number++;
-        if (!line.len)
-            first = number;
-        char *part = trim(at);
-        if (!line.len && (!*part || *part == '#' || *part == '!'))
-            continue;
-        size_t n = strlen(part);
-        bool more = n && part[n - 1] == '\\' && next;
-        pst_buf_add(&line, part, more ? n - 1 : n);
-        if (more)
-            continue;
-        char *eq = line.data + strcspn(line.data, "=:");
-        char *origin = pst_sprintf("%s:%d", path, first);
-        if (!*eq)
-            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: `%s` is not key=value", origin, line.data);
-        else {
-            *eq = 0;
-            property(s, x, trim(line.data), trim(eq + 1), origin);
-        }
-        free(origin);
-        pst_buf_clear(&line);
-    }
-    pst_buf_done(&line);
+    if (rc < 0 && err && err->code == PST_ENOTFOUND)
+        err->code = PST_EINVAL;
+    if (rc == 0)
+        rc = pst_properties_parse(text.data ? text.data : "", text.len, path, take, &r, err);
     pst_buf_done(&text);
     return rc;
 }

@@ -338,6 +338,7 @@ static int close_folder(const char *dir, pst_err *err)
             close(fd);
         return rc;
     }
+    int rc = 0;
     size_t known = 0, others = 0;
     DIR *d = fdopendir(fd);
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -349,10 +350,10 @@ static int close_folder(const char *dir, pst_err *err)
         struct stat f;
         if (!fstatat(fd, e->d_name, &f, AT_SYMLINK_NOFOLLOW) && S_ISREG(f.st_mode) && f.st_uid == geteuid() && (f.st_mode & 077) &&
             !(st.st_mode & S_ISVTX))
-            fchmodat(fd, e->d_name, f.st_mode & 0700, 0);
+            if (fchmodat(fd, e->d_name, f.st_mode & 0700, 0) < 0)
+                rc = pst_err_sys(err, errno, "cannot close %s/%s to other users", dir, e->d_name);
     }
-    int rc = 0;
-    if (st.st_mode & 077) {
+    if (rc == 0 && st.st_mode & 077) {
         bool mine = st.st_uid == geteuid() && !(st.st_mode & S_ISVTX) && (known || !others);
         if (!mine || fchmod(fd, 0700) < 0)
             rc = pst_err_set(

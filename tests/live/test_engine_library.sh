@@ -41,6 +41,8 @@ same "the map lists what the header declares" "$listed" \
     "$(gcc -fsyntax-only -x c -include "$prefix/include/penstock_engine.h" -aux-info "$dir/decl" /dev/null && sed -nE 's|^/\* .*penstock_engine.h:.* \*?(pst_[a-z0-9_]+) \(.*|\1|p' "$dir/decl" | sort)"
 same "needed: nothing of ours" "" "$(readelf -d "$so" | sed -nE 's/.*NEEDED.*\[(.*)\]/\1/p' | grep -E 'penstock|rdkafka|avro|jansson|event|cmocka' || true)"
 
+check "the library is built with what makes bugs harder to use" tests/tools/hardened "$so"
+
 # The sizes that callers compile in.
 cat >"$dir/abi.c" <<'C'
 #include <penstock_engine.h>
