@@ -3,12 +3,21 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/map.h"
 #include "common/objects/rundir.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOLD_US = 3000000, PROBE_EVERY_US = 1000000, HELD_MAX = 10000, HELD_BYTES_MAX = 64 << 20, SAID_A_SECOND = 10, RECENT_MS = 120000 };
+enum {
+    HOLD_US = 3000000,
+    YOUNG_US = 500000,
+    PROBE_EVERY_US = 1000000,
+    HELD_MAX = 10000,
+    HELD_BYTES_MAX = 64 << 20,
+    SAID_A_SECOND = 10,
+    RECENT_MS = 120000
+};
 
 typedef struct held {
     pst_job_command c;
@@ -20,6 +29,7 @@ struct pst_lcm_commands {
     pst_lcm_commands_conf conf;
     held *at;
     size_t n, cap, bytes;
+    pst_map ids; /* of the held: what comes after one of them waits behind it; values unused */
     int64_t probed_us, second_us;
     int said;
     uint64_t refused;
@@ -38,6 +48,7 @@ void pst_lcm_commands_free(pst_lcm_commands *cs)
         return;
     for (size_t i = 0; i < cs->n; i++)
         pst_event_clear(&pst_job_command_type, &cs->at[i].c);
+    pst_map_done(&cs->ids, NULL);
     free(cs->at);
     free(cs);
 }
@@ -45,6 +56,11 @@ void pst_lcm_commands_free(pst_lcm_commands *cs)
 size_t pst_lcm_commands_held(const pst_lcm_commands *cs)
 {
     return cs->n;
+}
+
+bool pst_lcm_commands_young(const pst_lcm_commands *cs)
+{
+    return cs->n && pst_mono_us() - cs->at[cs->n - 1].since_us < YOUNG_US;
 }
 
 /* A stranger who floods must not fill log and topic. */
@@ -81,14 +97,6 @@ static bool is_ours(const pst_lcm_commands *cs, const pst_job_command *c)
     return *c->node || !stops || cs->conf.generation(cs->conf.arg, c->training_id) >= c->generation;
 }
 
-static bool waits_behind(const pst_lcm_commands *cs, const char *training_id, size_t before)
-{
-    for (size_t i = 0; i < before; i++)
-        if (!strcmp(cs->at[i].c.training_id, training_id))
-            return true;
-    return false;
-}
-
 static pst_lcm_verdict judge(const pst_lcm_commands *cs, const pst_job_command *c)
 {
     /* Known already: doing it again is harmless, and whoever asks again may have missed the answer. */
@@ -105,13 +113,14 @@ static void hold(pst_lcm_commands *cs, pst_job_command *take, size_t bytes)
     }
     cs->at[cs->n++] = (held){.c = *take, .since_us = pst_mono_us(), .bytes = bytes};
     cs->bytes += bytes;
+    pst_map_put(&cs->ids, take->training_id, cs);
     memset(take, 0, sizeof *take);
 }
 
 static void decide(pst_lcm_commands *cs, const pst_record *r, pst_job_command *c)
 {
     bool old = pst_lcm_expected_is_old(cs->conf.expected, r) && pst_now_us() / 1000 - r->timestamp_ms > RECENT_MS;
-    bool behind = waits_behind(cs, c->training_id, cs->n);
+    bool behind = pst_map_get(&cs->ids, c->training_id);
     pst_lcm_verdict v = behind ? PST_LCM_WAIT : judge(cs, c);
     if (v == PST_LCM_FOLLOW)
         cs->conf.follow(cs->conf.arg, c);
@@ -155,13 +164,15 @@ void pst_lcm_commands_again(pst_lcm_commands *cs)
     int64_t now = pst_mono_us(), fresh = pst_lcm_expected_fresh(cs->conf.expected);
     size_t kept = 0;
     bool overdue = false;
+    pst_map_done(&cs->ids, NULL);
     for (size_t i = 0; i < cs->n; i++) {
         held h = cs->at[i];
-        pst_lcm_verdict v = waits_behind(cs, h.c.training_id, kept) ? PST_LCM_WAIT : judge(cs, &h.c);
+        pst_lcm_verdict v = pst_map_get(&cs->ids, h.c.training_id) ? PST_LCM_WAIT : judge(cs, &h.c);
         bool late = now - h.since_us >= HOLD_US;
         if (v == PST_LCM_WAIT && !(late && fresh > h.since_us)) {
             overdue |= late;
             cs->at[kept++] = h;
+            pst_map_put(&cs->ids, h.c.training_id, cs);
             continue;
         }
         if (v == PST_LCM_FOLLOW)

@@ -27,5 +27,7 @@ int pst_lcm_commands_take(pst_lcm_commands *cs, const pst_record *r, pst_err *er
 /* Judges the held ones again. */
 void pst_lcm_commands_again(pst_lcm_commands *cs);
 size_t pst_lcm_commands_held(const pst_lcm_commands *cs);
+/* Some came a moment ago: their states are about to come. */
+bool pst_lcm_commands_young(const pst_lcm_commands *cs);
 
 #endif

@@ -249,6 +249,12 @@ void pst_lcm_expected_each(const pst_lcm_expected *e, void (*fn)(void *arg, cons
     }
 }
 
+bool pst_lcm_expected_wants(const pst_lcm_expected *e, const char *training_id, int generation)
+{
+    const known *k = pst_map_get(&e->jobs, training_id);
+    return k && k->live && !k->elsewhere && k->generation == generation;
+}
+
 bool pst_lcm_expected_fences(const pst_lcm_expected *e, const char *training_id, int generation)
 {
     const known *k = pst_map_get(&e->jobs, training_id);

@@ -27,6 +27,8 @@ void pst_lcm_expected_probe(pst_lcm_expected *e);
 bool pst_lcm_expected_is_old(const pst_lcm_expected *e, const pst_record *r);
 /* Every job that should live on this node. */
 void pst_lcm_expected_each(const pst_lcm_expected *e, void (*fn)(void *arg, const char *training_id, int generation), void *arg);
+/* Does the Trainer count on this generation here? */
+bool pst_lcm_expected_wants(const pst_lcm_expected *e, const char *training_id, int generation);
 /* Is it known that this generation should not live here? */
 bool pst_lcm_expected_fences(const pst_lcm_expected *e, const char *training_id, int generation);
 

@@ -446,6 +446,12 @@ static int local_remove(void *launcher, const char *training_id, pst_err *err)
 {
     local *l = launcher;
     char *dir = pst_run_job_dir(l->state_dir, training_id);
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (!strncmp(e->d_name, "gen-", 4))
+            pst_run_nonce_remove(l->state_dir, training_id, atoi(e->d_name + 4));
+    if (d)
+        closedir(d);
     int rc = pst_fs_remove_tree(dir, err);
     free(dir);
     return rc;

@@ -677,3 +677,16 @@ int pst_lcm_generation(const pst_lcm *l, const char *training_id)
     const job *j = pst_map_get(&l->jobs, training_id);
     return j && j->n ? last_gang(j)->generation : 0;
 }
+
+bool pst_lcm_is_busy(const pst_lcm *l, const char *training_id)
+{
+    const job *j = pst_map_get(&l->jobs, training_id);
+    return j && j->busy_at;
+}
+
+void pst_lcm_forget(pst_lcm *l, const char *training_id, int generation)
+{
+    job *j = pst_map_get(&l->jobs, training_id);
+    if (j && !j->busy_at && j->n == 1 && j->gangs[0]->generation == generation)
+        job_free(pst_map_take(&l->jobs, training_id));
+}

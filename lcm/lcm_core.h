@@ -129,6 +129,10 @@ bool pst_lcm_idle(const pst_lcm *l);
 void pst_lcm_counts(const pst_lcm *l, int ret_counts[3]);
 /* Highest generation known of a job; 0 = unknown. */
 int pst_lcm_generation(const pst_lcm *l, const char *training_id);
+/* Is anything of it still to be looked after? */
+bool pst_lcm_is_busy(const pst_lcm *l, const char *training_id);
+/* Its folders are gone: nothing is remembered of an ended generation any more. */
+void pst_lcm_forget(pst_lcm *l, const char *training_id, int generation);
 /* Every generation of which a process may live. fn must not step the core. */
 void pst_lcm_each_living(const pst_lcm *l, void (*fn)(void *arg, const char *training_id, int generation), void *arg);
 

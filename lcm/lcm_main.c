@@ -18,13 +18,19 @@
 typedef struct lcm_opts {
     const char *site, *node;
     double overcommit;
+    int64_t keep_us, keep_bytes;
 } lcm_opts;
 
-static const pst_opt opts[] = {{"site", 0, PST_OPT_STR, offsetof(lcm_opts, site), "NAME", "local", "the site that this node belongs to"},
-                               {"node", 0, PST_OPT_STR, offsetof(lcm_opts, node), "NAME", NULL,
-                                "name of this node at its first start; then kept in the state folder [the host's name and a random part]"},
-                               {"overcommit", 0, PST_OPT_DOUBLE, offsetof(lcm_opts, overcommit), "FACTOR", "1",
-                                "offer this many times the processors that there are"}};
+static const pst_opt opts[] = {
+    {"site", 0, PST_OPT_STR, offsetof(lcm_opts, site), "NAME", "local", "the site that this node belongs to"},
+    {"node", 0, PST_OPT_STR, offsetof(lcm_opts, node), "NAME", NULL,
+     "name of this node at its first start; then kept in the state folder [the host's name and a random part]"},
+    {"overcommit", 0, PST_OPT_DOUBLE, offsetof(lcm_opts, overcommit), "FACTOR", "1", "offer this many times the processors that there are"},
+    {"keep-ended", 0, PST_OPT_SPAN, offsetof(lcm_opts, keep_us), "SPAN", "7d",
+     "how long folders of ended generations stay (code, data, supervisors' logs); 0s = for ever. Results and "
+     "checkpoints stay until their job is deleted"},
+    {"keep-ended-bytes", 0, PST_OPT_BYTES, offsetof(lcm_opts, keep_bytes), "SIZE", "0",
+     "of those, the oldest go first beyond this much in sum; 0 = no limit"}};
 static const pst_usage usage = {.verb = "lcm",
                                 .args = "",
                                 .summary = "Deploy, halt and end the processes of jobs on this computer, as the Trainer commands.",
@@ -84,6 +90,8 @@ static int run_site(const lcm_opts *o, const pst_settings *settings, const char 
                                .launcher = &pst_launcher_local,
                                .environ = (const char *const *)env,
                                .overcommit = o->overcommit,
+                               .keep_ended_us = o->keep_us,
+                               .keep_ended_bytes = o->keep_bytes,
                                .at_least_once = settings->embedded};
     if (!rc)
         rc = pst_lcm_shell_open(&conf, &s, err);

@@ -7,6 +7,7 @@
 #include "common/base/stop.h"
 #include "lcm/commands.h"
 #include "lcm/expected.h"
+#include "lcm/retention.h"
 #include "schemas/manifest.h"
 
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #define FENCED_WINDOW_US 60000000
 #define FENCED_MAX       5
 #define HELD_WAIT_MS     5
+#define RETENTION_US     600000000
 
 struct pst_lcm_shell {
     pst_lcm_shell_conf conf;
@@ -30,6 +32,7 @@ struct pst_lcm_shell {
     pst_producer *side; /* heartbeats; reports while the site is being stopped */
     pst_lcm_expected *expected;
     pst_lcm_commands *commands;
+    pst_retention *retention;
     pst_lcm_actions outbox;         /* REPORTs that are not committed */
     pst_lcm_actions deferred;       /* what follows their commit */
     pst_lcm_actions fenced_gangs;   /* while comparing */
@@ -283,6 +286,18 @@ static void on_command(void *arg, const pst_job_command *c)
     s->command = NULL;
 }
 
+static bool is_needed(void *arg, const char *training_id, int generation)
+{
+    const pst_lcm_shell *s = arg;
+    return pst_lcm_is_busy(s->core, training_id) || pst_lcm_expected_wants(s->expected, training_id, generation);
+}
+
+static void on_swept(void *arg, const char *training_id, int generation)
+{
+    pst_lcm_shell *s = arg;
+    pst_lcm_forget(s->core, training_id, generation);
+}
+
 static int generation_here(void *arg, const char *training_id)
 {
     pst_lcm_shell *s = arg;
@@ -399,6 +414,8 @@ static void tick(pst_lcm_shell *s, const char *state)
     s->conf.launcher->poll(s->launcher, on_news, s);
     if (now >= s->next_tick_us) {
         s->next_tick_us = now + TICK_US;
+        if (s->compared)
+            pst_retention_step(s->retention, now, pst_now_us());
         feed(s, (pst_lcm_event){.type = PST_LCM_TICK});
     }
     if (s->side && now >= s->next_heartbeat_us) {
@@ -491,7 +508,7 @@ int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
 {
     pst_batch b;
     bool waiting = s->outbox.n || s->deferred.n;
-    int wait_ms = waiting ? 0 : pst_lcm_commands_held(s->commands) ? HELD_WAIT_MS : timeout_ms;
+    int wait_ms = waiting ? 0 : pst_lcm_commands_young(s->commands) ? HELD_WAIT_MS : timeout_ms;
     int rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 100, .timeout_ms = wait_ms}, &b, err);
     if (rc == PST_EFENCED)
         return come_back(s, err);
@@ -632,6 +649,15 @@ int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
         rc = 0;
     }
     if (!rc)
+        s->retention = pst_retention_new(&(pst_retention_conf){.state_dir = s->conf.state_dir,
+                                                               .site = s->conf.site,
+                                                               .keep_us = s->conf.keep_ended_us,
+                                                               .bytes_max = s->conf.keep_ended_bytes,
+                                                               .every_us = RETENTION_US,
+                                                               .needed = is_needed,
+                                                               .swept = on_swept,
+                                                               .arg = s});
+    if (!rc)
         s->commands = pst_lcm_commands_new(&(pst_lcm_commands_conf){.client = c,
                                                                     .site = s->conf.site,
                                                                     .node = s->conf.node->name,
@@ -655,6 +681,7 @@ void pst_lcm_shell_close(pst_lcm_shell *s)
     }
     close_input(s);
     pst_producer_free(s->side);
+    pst_retention_free(s->retention);
     pst_lcm_commands_free(s->commands);
     pst_lcm_expected_free(s->expected);
     pst_lcm_actions_done(&s->outbox);

@@ -15,9 +15,10 @@ typedef struct pst_lcm_shell_conf {
     const char *site, *state_dir;
     pst_node_id *node; /* borrowed; DRAIN changes it */
     const pst_launcher_ops *launcher;
-    const char *const *environ; /* for supervisors */
-    double overcommit;          /* of processors */
-    bool at_least_once;         /* broker without transactions */
+    const char *const *environ;              /* for supervisors */
+    double overcommit;                       /* of processors */
+    int64_t keep_ended_us, keep_ended_bytes; /* of ended generations' folders; 0 = no limit */
+    bool at_least_once;                      /* broker without transactions */
 } pst_lcm_shell_conf;
 
 typedef struct pst_lcm_shell pst_lcm_shell;

@@ -76,6 +76,11 @@ void pst_core_attend(pst_trainer_core *c)
 {
     if (!c->tick_us || c->now_us < c->tick_us || c->now_us - c->tick_us > ATTENTIVE_US)
         c->watch_us = c->now_us; /* we were away ourselves: others get their full time to be heard from now on */
+    for (size_t i = 0; i < c->nodes.n && c->now_us < c->tick_us; i++) { /* the clock was set back: nobody was heard in the future */
+        pst_node *n = c->nodes.at[i].key ? c->nodes.at[i].value : NULL;
+        if (n && n->seen_us > c->now_us)
+            n->seen_us = c->now_us;
+    }
     c->tick_us = c->now_us;
 }
 
@@ -375,7 +380,7 @@ bool pst_core_force(pst_trainer_core *c, pst_job *j)
 {
     bool ends = j->s.wish == PST_JOB_WISH_TERMINATE || j->s.wish == PST_JOB_WISH_DELETE;
     const pst_node *n = pst_core_node(c, j->s.site, j->s.node);
-    if (!j->s.wish_force || !ends || !pst_job_state_is_live(j->s.state) || has_lease(c, n) || !(n->known || is_silent(c, n)))
+    if (!j->s.wish_force || !ends || !pst_job_state_is_live(j->s.state) || !is_silent(c, n))
         return false;
     char *actor = pst_sprintf("user:%s", j->s.wish_by);
     char *reason =

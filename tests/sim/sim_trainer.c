@@ -1,7 +1,8 @@
 /* sim_trainer.c - the Trainer's core in a seeded world: users who submit, halt, resume, delete and repeat themselves; an LCM that starts,
  * loses and stops processes; reports that are doubled and overtake each other; and a Trainer that crashes at any moment and goes on from what
  * it had published. After every committed round a core rebuilt from the published states must equal the live one; in the end every job has
- * ended, and what was published is checked event by event.
+ * ended, and what was published is checked event by event. The site has two nodes; each may die with what runs on it unseen, and come back;
+ * users use force, operators give nodes up, strangers publish reports.
  *
  *     sim_trainer [SEEDS] [FIRST]          default 1000 seeds from 1 (ctest runs 400); a failure names its seed
  *     sim_trainer 1 77 -v                  one seed, told event by event */
@@ -19,6 +20,7 @@
 #include <string.h>
 
 enum {
+    NODES = 2,
     SITE_CPUS = 4,
     SITE_GPUS = 1,
     REQUEST_PARTS = 2,
@@ -26,7 +28,8 @@ enum {
     PARTS = REQUEST_PARTS + REPORT_PARTS,
     USER_STEPS = 160,
     DEADLINE_S = 20,
-    LATE_US = 4000000
+    LATE_US = 4000000,
+    SILENT_US = 7000000
 };
 
 static uint64_t seed_now, rng_state;
@@ -80,9 +83,10 @@ typedef struct pending { /* a report on its way */
 
 typedef struct process {
     char id[64];
-    int generation;
+    int generation, node;
+    char nonce[40];
     char name[24];
-    bool over;
+    bool over, fenced; /* fenced: given up while its node was dead */
     int64_t next_us;
     int step, exit_code;
     bool will_be_lost;
@@ -96,6 +100,14 @@ typedef struct history { /* of one job, checked as it is published */
     int64_t time_us;               /* of its last event */
     int64_t queued_us, running_us; /* when it came into these states, really */
 } history;
+
+typedef struct snode { /* a node of the site */
+    char name[8];
+    bool dead;
+    int64_t back_us;
+    pst_job_command *waiting; /* what it has not read yet */
+    size_t n_waiting;
+} snode;
 
 static struct world {
     int64_t now_us;
@@ -114,6 +126,8 @@ static struct world {
     pst_trainer_core *core;
     bool at_least_once;
     int64_t heartbeat_us, silent_until_us;
+    snode nodes[NODES];
+    bool back; /* a node reads what it missed */
     int64_t ahead_us;       /* of the Trainer's clock: wrong after a restart, until it has heard others' */
     int64_t settled_us;     /* … at this moment */
     int64_t small_until_us; /* the LCM came back with less than it had */
@@ -205,6 +219,8 @@ static void user_acts(void)
     } else {
         r->request.action = actions[below(12)];
         r->request.training_id = pst_strdup(random_id());
+        if (chance(20))
+            pst_str_map_set(&r->request.options, &r->request.n_options, "force", "true");
         if (r->request.action == PST_JOB_ACTION_REPRIORITISE)
             pst_str_map_set(&r->request.options, &r->request.n_options, "priority", chance(90) ? "5" : "high");
     }
@@ -226,7 +242,8 @@ static void user_acts(void)
 
 /* ---- the LCM and its processes ----------------------------------------------------------------------------------------------- */
 
-static void report(const char *id, int generation, const char *name, pst_report_type type, int exit_code, int sig)
+static void report_by(int node, const char *nonce, const char *id, int generation, const char *name, pst_report_type type, int exit_code,
+                      int sig)
 {
     history *h = pst_map_get(&w.histories, id);
     if (h && type == PST_REPORT_TYPE_RUNNING)
@@ -241,6 +258,8 @@ static void report(const char *id, int generation, const char *name, pst_report_
                                          .type = type,
                                          .time = w.now_us,
                                          .reporter = pst_strdup("lcm:local"),
+                                         .node = pst_strdup(w.nodes[node].name),
+                                         .nonce = pst_strdup(nonce),
                                          .host = pst_strdup("h")};
         if (type == PST_REPORT_TYPE_EXITED) {
             r->report.has_exit_code = !sig;
@@ -258,6 +277,23 @@ static void report(const char *id, int generation, const char *name, pst_report_
     }
 }
 
+static void report(const process *p, pst_report_type type, int exit_code, int sig)
+{
+    report_by(p->node, p->nonce, p->id, p->generation, p->name, type, exit_code, sig);
+}
+
+/* Somebody who may write reports, and has read the states, says that something has ended which lives. */
+static void stranger_acts(void)
+{
+    static const pst_report_type types[] = {PST_REPORT_TYPE_EXITED, PST_REPORT_TYPE_LOST, PST_REPORT_TYPE_DEPLOY_FAILED};
+    if (!w.n_processes)
+        return;
+    const process *p = &w.processes[below((int)w.n_processes)];
+    const pst_job_state *s = pst_map_get(&w.states, p->id);
+    const char *nonce = s && chance(50) ? s->nonce_sha256 : chance(50) ? "" : "guessed";
+    report_by(p->node, nonce, p->id, s ? s->generation : p->generation, p->name, types[below(3)], 0, 0);
+}
+
 static void deliver_reports(void)
 {
     size_t kept = 0;
@@ -272,17 +308,26 @@ static void deliver_reports(void)
     w.n_pending = kept;
 }
 
-static void lcm_deploys(const pst_job_command *cmd)
+static void lcm_deploys(int node, const pst_job_command *cmd)
 {
+    const pst_job_state *s = pst_map_get(&w.states, cmd->training_id);
+    if (w.back && (!s || s->generation != cmd->generation || !pst_job_state_is_live(s->state)))
+        return; /* given up meanwhile: an LCM follows no DEPLOY that no state asks for */
     for (size_t i = 0; i < w.n_processes; i++) {
         process *p = &w.processes[i];
-        if (strcmp(p->id, cmd->training_id))
+        if (strcmp(p->id, cmd->training_id) || (p->over && p->node != node))
             continue;
         if (p->generation >= cmd->generation)
-            return; /* the same command again, or a fenced one */
-        if (!p->over)
-            broken("%s: generation %d is deployed while %s of generation %d lives", cmd->training_id, cmd->generation, p->name,
-                   p->generation);
+            return;                           /* the same command again, or a fenced one */
+        if (p->over || w.nodes[p->node].dead) /* given up by a person: it ends when its node is back */
+            continue;
+        if (p->node == node) { /* the node ends what is older before it starts what is newer */
+            p->over = true;
+            continue;
+        }
+        if (p->fenced)
+            continue;
+        broken("%s: generation %d is deployed while %s of generation %d lives", cmd->training_id, cmd->generation, p->name, p->generation);
     }
     bool failed = chance(5);
     pst_manifest m;
@@ -290,7 +335,8 @@ static void lcm_deploys(const pst_job_command *cmd)
     pst_manifest_parse(cmd->spec->manifest, strlen(cmd->spec->manifest), &m, &errors, &warnings);
     int fate = chance(70) ? 0 : below(3);
     for (int i = 0; i < m.learners + m.parameter_servers; i++) {
-        process p = {.generation = cmd->generation, .over = failed, .next_us = w.now_us + below(500000)};
+        process p = {.generation = cmd->generation, .node = node, .over = failed, .next_us = w.now_us + below(500000)};
+        snprintf(p.nonce, sizeof p.nonce, "%s", cmd->nonce);
         snprintf(p.id, sizeof p.id, "%s", cmd->training_id);
         snprintf(p.name, sizeof p.name, i < m.learners ? "learner-%d" : "ps-%d", i < m.learners ? i + 1 : i + 1 - m.learners);
         p.exit_code = fate == 1 && chance(60) ? 1 + below(3) : 0;
@@ -304,57 +350,118 @@ static void lcm_deploys(const pst_job_command *cmd)
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
     if (failed)
-        report(cmd->training_id, cmd->generation, NULL, PST_REPORT_TYPE_DEPLOY_FAILED, 0, 0);
+        report_by(node, cmd->nonce, cmd->training_id, cmd->generation, NULL, PST_REPORT_TYPE_DEPLOY_FAILED, 0, 0);
 }
 
 /* SIGTERM to all; also of a generation that was never seen: then it says so. */
-static void lcm_stops(const pst_job_command *cmd)
+static void lcm_stops(int node, const pst_job_command *cmd)
 {
     bool found = false;
     for (size_t i = 0; i < w.n_processes; i++) {
         process *p = &w.processes[i];
-        if (strcmp(p->id, cmd->training_id) || p->generation != cmd->generation)
+        if (strcmp(p->id, cmd->training_id) || p->generation != cmd->generation || p->node != node)
             continue;
         found = true;
-        if (p->over)
+        if (p->over || cmd->command == PST_JOB_COMMAND_TYPE_CHECK)
             continue;
         p->over = true;
-        report(p->id, p->generation, p->name, PST_REPORT_TYPE_EXITED, 0, chance(50) ? 15 : 0);
+        report(p, PST_REPORT_TYPE_EXITED, 0, chance(50) ? 15 : 0);
     }
     if (!found)
-        report(cmd->training_id, cmd->generation, NULL, PST_REPORT_TYPE_LOST, 0, 0);
+        report_by(node, cmd->nonce, cmd->training_id, cmd->generation, NULL, PST_REPORT_TYPE_LOST, 0, 0);
+}
+
+static void node_reads(int node, const pst_job_command *cmd)
+{
+    if (cmd->command == PST_JOB_COMMAND_TYPE_DEPLOY)
+        lcm_deploys(node, cmd);
+    else if (cmd->command == PST_JOB_COMMAND_TYPE_HALT || cmd->command == PST_JOB_COMMAND_TYPE_KILL ||
+             cmd->command == PST_JOB_COMMAND_TYPE_CHECK)
+        lcm_stops(node, cmd);
+}
+
+/* A command is read by the node that it names; a dead one reads it when it is back. */
+static void command_goes(const pst_job_command *cmd)
+{
+    for (int i = 0; i < NODES; i++) {
+        snode *n = &w.nodes[i];
+        if (strcmp(n->name, cmd->node))
+            continue;
+        for (size_t k = 0; k < w.n_processes && cmd->command == PST_JOB_COMMAND_TYPE_KILL; k++)
+            if (w.processes[k].node == i && !strcmp(w.processes[k].id, cmd->training_id) && w.processes[k].generation == cmd->generation)
+                w.processes[k].fenced = n->dead;
+        if (!n->dead) {
+            node_reads(i, cmd);
+            continue;
+        }
+        n->waiting = pst_realloc(n->waiting, (n->n_waiting + 1) * sizeof *n->waiting);
+        pst_event_copy(&pst_job_command_type, cmd, &n->waiting[n->n_waiting++]);
+    }
+}
+
+static void nodes_live_and_die(void)
+{
+    for (int i = 0; i < NODES; i++) {
+        snode *n = &w.nodes[i];
+        if (!n->dead && !w.calm && chance(1) && chance(30)) {
+            n->dead = true;
+            n->back_us = w.now_us + (chance(50) ? 10000000 : 90000000);
+        } else if (n->dead && (w.calm || w.now_us >= n->back_us)) {
+            n->dead = false;
+            for (size_t k = 0; k < n->n_waiting; k++) {
+                w.back = true;
+                node_reads(i, &n->waiting[k]);
+                w.back = false;
+                pst_event_clear(&pst_job_command_type, &n->waiting[k]);
+            }
+            n->n_waiting = 0;
+        }
+    }
+}
+
+static void operator_acts(void)
+{
+    record *r = pst_alloc(sizeof *r);
+    r->request.request_id = pst_sprintf("r%d", w.n_requests++);
+    r->request.user = pst_strdup("op");
+    r->request.time = w.now_us;
+    int i = below(NODES);
+    r->request.action = w.nodes[i].dead ? PST_JOB_ACTION_NODE_LOST : chance(50) ? PST_JOB_ACTION_NODE_DRAIN : PST_JOB_ACTION_NODE_RESUME;
+    pst_str_map_set(&r->request.options, &r->request.n_options, "node", chance(90) ? w.nodes[i].name : "nobody");
+    pst_map_put(&w.asked, r->request.request_id, &w);
+    world_put(below(REQUEST_PARTS), r);
 }
 
 static void processes_go_on(void)
 {
     for (size_t i = 0; i < w.n_processes; i++) {
         process *p = &w.processes[i];
-        if (p->over || p->next_us > w.now_us)
+        if (p->over || p->next_us > w.now_us || w.nodes[p->node].dead)
             continue;
         p->next_us = w.now_us + below(2000000);
         switch (p->step++) {
         case 0:
-        case 100: report(p->id, p->generation, p->name, PST_REPORT_TYPE_STARTED, 0, 0); break;
-        case 1: report(p->id, p->generation, p->name, PST_REPORT_TYPE_DOWNLOADING, 0, 0); break;
+        case 100: report(p, PST_REPORT_TYPE_STARTED, 0, 0); break;
+        case 1: report(p, PST_REPORT_TYPE_DOWNLOADING, 0, 0); break;
         case 2:
-        case 101: report(p->id, p->generation, p->name, PST_REPORT_TYPE_RUNNING, 0, 0); break;
+        case 101: report(p, PST_REPORT_TYPE_RUNNING, 0, 0); break;
         case 3:
-            report(p->id, p->generation, p->name, PST_REPORT_TYPE_CHECKPOINT, 0, 0);
+            report(p, PST_REPORT_TYPE_CHECKPOINT, 0, 0);
             if (chance(10))
                 p->next_us += 30000000; /* slow: may meet its deadline */
             break;
         case 4:
             if (p->will_be_lost || p->exit_code) {
                 p->over = true;
-                report(p->id, p->generation, p->name, p->will_be_lost ? PST_REPORT_TYPE_LOST : PST_REPORT_TYPE_EXITED, p->exit_code, 0);
+                report(p, p->will_be_lost ? PST_REPORT_TYPE_LOST : PST_REPORT_TYPE_EXITED, p->exit_code, 0);
             } else {
-                report(p->id, p->generation, p->name, PST_REPORT_TYPE_STORING, 0, 0);
+                report(p, PST_REPORT_TYPE_STORING, 0, 0);
             }
             break;
         case 5:
             if (!strcmp(p->name, "learner-1"))
-                report(p->id, p->generation, p->name, PST_REPORT_TYPE_RESULT_STORED, 0, 0);
-            report(p->id, p->generation, p->name, PST_REPORT_TYPE_EXITED, 0, 0);
+                report(p, PST_REPORT_TYPE_RESULT_STORED, 0, 0);
+            report(p, PST_REPORT_TYPE_EXITED, 0, 0);
             p->over = true;
             break;
         default: p->step--; break; /* a parameter server */
@@ -381,7 +488,7 @@ static void check_over(const pst_job_event *e)
 {
     for (size_t i = 0; i < w.n_processes; i++) {
         const process *p = &w.processes[i];
-        if (!strcmp(p->id, e->training_id) && p->generation == e->generation && !strcmp(p->name, e->process) && !p->over)
+        if (!p->fenced && !strcmp(p->id, e->training_id) && p->generation == e->generation && !strcmp(p->name, e->process) && !p->over)
             broken("%s: %s of generation %d is said to have ended and lives", p->id, p->name, p->generation);
     }
 }
@@ -411,6 +518,8 @@ static void check_event(const pst_job_event *e)
     if (e->reason_code && !strcmp(e->reason_code, "UNKNOWN_JOB") && pst_map_get(&w.raced, e->request_id) && !strstr(e->reason, "deleted"))
         broken("%s: %s overtook its submission and was refused: %s", e->training_id, e->request_id, e->reason);
     if (e->seq == 0) {
+        if (e->type == PST_JOB_EVENT_TYPE_OTHER && !*e->training_id && e->request_id && e->reason)
+            return; /* the answer to an operator */
         if (e->type != PST_JOB_EVENT_TYPE_REJECTED || !e->reason_code || !e->reason)
             broken("an event without sequence that is no reasoned rejection: %s", pst_job_event_type_text(e->type));
         return;
@@ -472,12 +581,7 @@ static void publish(pst_actions *a, pst_job_state *states)
         void *old;
         switch (x->kind) {
         case PST_DO_EVENT: check_event(&x->event); break;
-        case PST_DO_COMMAND:
-            if (x->command.command == PST_JOB_COMMAND_TYPE_DEPLOY)
-                lcm_deploys(&x->command);
-            else if (x->command.command != PST_JOB_COMMAND_TYPE_CLEAN)
-                lcm_stops(&x->command);
-            break;
+        case PST_DO_COMMAND: command_goes(&x->command); break;
         case PST_DO_STATE:
             old = pst_alloc(sizeof states[i]);
             memcpy(old, &states[i], sizeof states[i]);
@@ -558,16 +662,20 @@ static void trainer_round(void)
         step(&in, &actions, &states);
     }
     if (w.now_us >= w.heartbeat_us && w.now_us >= w.silent_until_us) {
-        pst_worker_state ws = {.worker_id = (char *)"lcm-1",
-                               .kind = (char *)"lcm",
-                               .site = (char *)"local",
-                               .state = (char *)(chance(3) && !w.calm ? "draining" : "running"),
-                               .cpus = w.now_us < w.small_until_us ? 1 : SITE_CPUS,
-                               .memory_bytes = (int64_t)4 << 30,
-                               .gpus = SITE_GPUS,
-                               .time = w.now_us};
-        step(&(pst_trainer_in){.kind = PST_TRAINER_WORKER, .worker = &ws, .seen_us = w.now_us + (w.now_us < w.settled_us ? w.ahead_us : 0)},
-             &actions, &states);
+        for (int i = 0; i < NODES; i++) {
+            pst_worker_state ws = {.worker_id = w.nodes[i].name,
+                                   .node = w.nodes[i].name,
+                                   .kind = (char *)"lcm",
+                                   .site = (char *)"local",
+                                   .state = (char *)(chance(3) && !w.calm ? "draining" : "running"),
+                                   .cpus = w.now_us < w.small_until_us ? 1 : SITE_CPUS,
+                                   .memory_bytes = (int64_t)4 << 30,
+                                   .gpus = i ? 0 : SITE_GPUS,
+                                   .time = w.now_us};
+            if (!w.nodes[i].dead)
+                step(&(pst_trainer_in){.kind = PST_TRAINER_WORKER, .worker = &ws, .seen_us = w.now_us + (w.now_us < w.settled_us ? w.ahead_us : 0)},
+                     &actions, &states);
+        }
         w.heartbeat_us = w.now_us + 5000000;
     }
     if (chance(40))
@@ -598,6 +706,7 @@ static void check_rebuilt_equals_live(void)
 {
     pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
     policy.operators = "ann";
+    policy.silent_us = SILENT_US;
     pst_trainer_core *other = pst_trainer_core_new(&policy);
     rebuild(other);
     if (!pst_trainer_core_equal(w.core, other))
@@ -608,8 +717,9 @@ static void check_rebuilt_equals_live(void)
     pst_trainer_core_used(other, "local", again);
     if (memcmp(used, again, sizeof used))
         broken("charges differ: %lld CPUs/1000 live, %lld rebuilt", (long long)used[0], (long long)again[0]);
-    if (used[0] < 0 || used[0] > SITE_CPUS * 1000 || used[2] > SITE_GPUS)
-        broken("charged %lld CPUs/1000 and %lld GPUs on a site of %d and %d", (long long)used[0], (long long)used[2], SITE_CPUS, SITE_GPUS);
+    if (used[0] < 0 || used[0] > NODES * SITE_CPUS * 1000 || used[2] > SITE_GPUS)
+        broken("charged %lld CPUs/1000 and %lld GPUs on a site of %d and %d", (long long)used[0], (long long)used[2], NODES * SITE_CPUS,
+               SITE_GPUS);
     pst_trainer_core_free(other);
 }
 
@@ -665,6 +775,8 @@ static void world_done(void)
     pst_map_done(&w.answered, NULL);
     pst_map_done(&w.ids, NULL);
     pst_map_done(&w.done, NULL);
+    for (int i = 0; i < NODES; i++)
+        free(w.nodes[i].waiting);
     pst_trainer_core_free(w.core);
 }
 
@@ -672,12 +784,15 @@ static void run(uint64_t seed)
 {
     pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
     policy.operators = "ann";
+    policy.silent_us = SILENT_US;
     memset(&w, 0, sizeof w);
     seed_now = rng_state = seed;
     w.now_us = 1700000000000000;
     w.heartbeat_us = w.now_us + (chance(30) ? 20000000 : 0);
     w.at_least_once = chance(30);
     w.core = pst_trainer_core_new(&policy);
+    for (int i = 0; i < NODES; i++)
+        snprintf(w.nodes[i].name, sizeof w.nodes[i].name, "n%d", i + 1);
     for (int i = 0; i < USER_STEPS + 20000; i++) {
         w.calm = i >= USER_STEPS;
         if (w.calm && is_quiet())
@@ -692,6 +807,11 @@ static void run(uint64_t seed)
             w.silent_until_us = w.now_us + 60000000;
         if (!w.calm && chance(1))
             w.small_until_us = w.now_us + 20000000;
+        if (!w.calm && chance(3))
+            operator_acts();
+        if (!w.calm && chance(5))
+            stranger_acts();
+        nodes_live_and_die();
         w.now_us += below(w.calm ? 1500000 : 400000);
         processes_go_on();
         deliver_reports();
