@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { JOBS_A_STEP = 20, DEPTH_MAX = 64 };
+enum { JOBS_A_STEP = 100, DEPTH_MAX = 64 };
 
 typedef struct ended {
     char *training_id;

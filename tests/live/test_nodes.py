@@ -154,7 +154,44 @@ def dead_node(p):
     print("a dead node: said, forced, given up, fenced when it came back; drained")
 
 
+def many_ended(p):
+    """6,000 ended jobs' folders: what has ended costs nothing; what is too old goes, results stay."""
+    exit_json = json.dumps({"wish": "none", "time_us": int(time.time() * 1e6), "lost": False, "exit_code": 0})
+    base = p.dir / "many/jobs"
+    for i in range(6000):
+        tid = f"training-ended{i:05d}"
+        run = base / tid / "gen-1/learner-1"
+        run.mkdir(parents=True)
+        spec = {"training_id": tid, "generation": 1, "site": "many", "state_dir": str(p.dir / "many"), "manifest": "x", "learners": 1, "grace_ms": 1000}
+        (base / tid / "gen-1/intent.json").write_text(json.dumps(spec))
+        (run / "spec.json").write_text(json.dumps({**spec, "process": "learner-1", "learner_id": 1}))
+        (run / "exit.json").write_text(exit_json)
+        (run / "published").touch()
+        if i < 500:
+            for f in (run / "published", run, base / tid / "gen-1/intent.json", base / tid / "gen-1"):
+                os.utime(f, (time.time() - 9 * 86400,) * 2)
+    (base / "training-ended00007/results").mkdir()
+    (base / "training-ended00007/results/kept").write_text("x")
+    since = time.monotonic()
+    w = lcm(p, "many", "--site", "many")
+    until(lambda: "event=ready" in (p.dir / "many.log").read_text(), 60, "the LCM did not become ready")
+    ready = time.monotonic() - since
+    ticks = lambda: sum(map(int, Path(f"/proc/{w.pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    time.sleep(3)
+    before = ticks()
+    time.sleep(15)
+    percent = (ticks() - before) / os.sysconf("SC_CLK_TCK") / 15 * 100
+    check(percent < 4, f"an LCM with 6,000 ended jobs and none that lives takes {percent:.1f} % of a core")
+    left = lambda: [i for i in range(500) if (base / f"training-ended{i:05d}/gen-1").exists()]
+    until(lambda: not left(), 300, lambda: f"{len(left())} of 500 old folders are there still", 1)
+    check((base / "training-ended00007/results/kept").exists(), "a result was swept")
+    check(len(list(base.iterdir())) == 5501, f"{len(list(base.iterdir()))} jobs' folders are left")
+    w.terminate()
+    w.wait(15)
+    print(f"6,000 ended jobs: ready after {ready:.1f} s, {percent:.1f} % of a core; 500 old ones swept")
+
+
 with Platform() as p:
-    for test in (two_lcms, forged, dead_node):
+    for test in (two_lcms, forged, dead_node, many_ended):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p)
