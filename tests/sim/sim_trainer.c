@@ -127,7 +127,7 @@ static struct world {
     bool at_least_once;
     int64_t heartbeat_us, silent_until_us;
     snode nodes[NODES];
-    bool back; /* a node reads what it missed */
+    bool back;              /* a node reads what it missed */
     int64_t ahead_us;       /* of the Trainer's clock: wrong after a restart, until it has heard others' */
     int64_t settled_us;     /* … at this moment */
     int64_t small_until_us; /* the LCM came back with less than it had */
@@ -673,7 +673,9 @@ static void trainer_round(void)
                                    .gpus = i ? 0 : SITE_GPUS,
                                    .time = w.now_us};
             if (!w.nodes[i].dead)
-                step(&(pst_trainer_in){.kind = PST_TRAINER_WORKER, .worker = &ws, .seen_us = w.now_us + (w.now_us < w.settled_us ? w.ahead_us : 0)},
+                step(&(pst_trainer_in){.kind = PST_TRAINER_WORKER,
+                                       .worker = &ws,
+                                       .seen_us = w.now_us + (w.now_us < w.settled_us ? w.ahead_us : 0)},
                      &actions, &states);
         }
         w.heartbeat_us = w.now_us + 5000000;
@@ -705,7 +707,7 @@ static void trainer_round(void)
 static void check_rebuilt_equals_live(void)
 {
     pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
-    policy.operators = "ann";
+    policy.operators = "ann,op";
     policy.silent_us = SILENT_US;
     pst_trainer_core *other = pst_trainer_core_new(&policy);
     rebuild(other);
@@ -783,7 +785,7 @@ static void world_done(void)
 static void run(uint64_t seed)
 {
     pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
-    policy.operators = "ann";
+    policy.operators = "ann,op";
     policy.silent_us = SILENT_US;
     memset(&w, 0, sizeof w);
     seed_now = rng_state = seed;
