@@ -4,9 +4,11 @@
 #include "common/base/confine.h"
 
 #include "common/base/buf.h"
+#include "common/base/confine_pids.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <pthread.h>
 #include <sched.h>
@@ -42,6 +44,10 @@ typedef struct __attribute__((packed)) landlock_path {
 #define OPEN_TREE_CLONE 1
 #endif
 #define TREE_RECURSIVE 0x8000 /* AT_RECURSIVE */
+#define ATTR_RDONLY    1      /* MOUNT_ATTR_RDONLY */
+#ifndef SYS_mount_setattr
+#define SYS_mount_setattr 442
+#endif
 
 /* What a job's command keeps of root's rights: to own and to reach files. It cannot look into processes, load, mount, trace, or change user. */
 static const int kept_caps[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_NET_BIND_SERVICE};
@@ -110,22 +116,56 @@ static void make_way(char *path, size_t from)
     mkdir(path, 0755);
 }
 
-static int hide_folders(const pst_confine_wish *w)
+/* Whether path is the folder, or below it. */
+static bool is_below(const char *path, const char *dir)
 {
-    int tree[PST_CONFINE_PATHS];
+    size_t n = strlen(dir);
+    return !strncmp(path, dir, n) && (path[n] == '/' || !path[n]);
+}
+
+static bool is_temporary(const char *path)
+{
+    return !strcmp(path, "/tmp") || !strcmp(path, "/var/tmp") || !strcmp(path, "/dev/shm");
+}
+
+/* Everything that is mounted, read-only: in our mount namespace alone. */
+static int lock_writes(void)
+{
+    struct {
+        uint64_t set, clear, propagation, userns;
+    } attr = {.set = ATTR_RDONLY};
+    return syscall(SYS_mount_setattr, AT_FDCWD, "/", TREE_RECURSIVE, &attr, sizeof attr) < 0 ? errno : 0;
+}
+
+static int cover(const char *path)
+{
+    bool scratch = is_temporary(path);
+    return mount("none", path, "tmpfs", MS_NOSUID | MS_NODEV, scratch ? "mode=1777" : "size=256k,mode=0755") < 0 ? errno : 0;
+}
+
+static int arrange_folders(const pst_confine_wish *w, bool sandbox)
+{
+    int tree[PST_CONFINE_PATHS], e = 0;
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) /* what the host mounts later is seen, what we do stays here */
         return errno;
     for (int i = 0; i < w->n_keep; i++)
         if ((tree[i] = (int)syscall(SYS_open_tree, AT_FDCWD, w->keep[i], OPEN_TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC)) < 0)
             return errno;
-    if (mount("none", w->hide, "tmpfs", MS_NOSUID | MS_NODEV, "size=256k,mode=0755") < 0)
-        return errno;
-    for (int i = 0; i < w->n_keep; i++) {
-        make_way((char *)w->keep[i], strlen(w->hide));
+    if (sandbox)
+        e = lock_writes();
+    for (int i = 0; i < w->n_hide && !e; i++)
+        e = cover(w->hide[i]);
+    for (int i = 0; i < w->n_keep && !e; i++) {
+        for (int k = 0; k < w->n_hide; k++)
+            if (is_below(w->keep[i], w->hide[k]))
+                make_way((char *)w->keep[i], strlen(w->hide[k]));
         if (syscall(SYS_move_mount, tree[i], "", AT_FDCWD, w->keep[i], MOVE_MOUNT_F_EMPTY_PATH) < 0)
-            return errno;
+            e = errno;
     }
-    return mount("none", w->hide, NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0 ? errno : 0;
+    for (int i = 0; i < w->n_hide && !e; i++)
+        if (!is_temporary(w->hide[i]) && mount("none", w->hide[i], NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+            e = errno;
+    return e;
 }
 
 /* The switches of the whole computer belong to root's uid, with or without its rights. Where they cannot be covered they stay as they are. */
@@ -200,19 +240,44 @@ static void limit(int what, int64_t most)
     setrlimit((__rlimit_resource_t)what, &r);
 }
 
+/* As the first process of a sandbox: what it sees. */
+static int furnish(void *arg)
+{
+    pst_confine *c = arg;
+    c->step = "arranging folders";
+    int e = arrange_folders(&c->wish, true);
+    if (!e) {
+        c->step = "a /proc of its own";
+        e = mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 ? errno : 0;
+    }
+    if (!e)
+        guard_switches();
+    return e;
+}
+
+static int become(uid_t user)
+{
+    gid_t group = (gid_t)user;
+    return setgroups(0, NULL) < 0 || setresgid(group, group, group) < 0 || setresuid(user, user, user) < 0 ? errno : 0;
+}
+
 int pst_confine_enter(pst_confine *c)
 {
     int e = 0;
+    bool sandbox = c->can & PST_CAN_SANDBOX;
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     limit(RLIMIT_FSIZE, c->wish.file_bytes_max);
     limit(RLIMIT_NPROC, c->wish.processes_max);
-    if (c->can & PST_CAN_MOUNTS) {
+    if (c->can & (PST_CAN_MOUNTS | PST_CAN_SANDBOX)) {
         c->step = "a mount namespace";
         e = own_mounts(c->uid, c->gid);
-        if (!e && c->wish.hide) {
-            c->step = "hiding the platform's folders";
-            e = hide_folders(&c->wish);
-        }
+    }
+    if (!e && sandbox) {
+        c->step = "a process namespace";
+        e = pst_confine_pids(furnish, c, c->wish.grace_ms);
+    } else if (!e && c->can & PST_CAN_MOUNTS) {
+        c->step = "hiding the platform's folders";
+        e = arrange_folders(&c->wish, false);
         if (!e && c->uid == 0)
             guard_switches();
     }
@@ -224,9 +289,13 @@ int pst_confine_enter(pst_confine *c)
         c->step = "Landlock";
         e = landlock(c->can & PST_CAN_SCOPE_SIGNALS);
     }
+    if (!e && sandbox && c->wish.user) {
+        c->step = "a user of its own";
+        e = become(c->wish.user);
+    }
     if (!e && c->can & PST_CAN_NO_NEW_PRIVS) {
         c->step = "giving up capabilities";
-        e = drop_caps(c->uid == 0 ? kept_mask() : 0);
+        e = drop_caps(c->uid == 0 && !sandbox ? kept_mask() : 0);
     }
     return e;
 }
@@ -237,8 +306,10 @@ int pst_confine_enter(pst_confine *c)
 static bool goes_through(unsigned can)
 {
     char dir[] = "/tmp/.penstock-probe-XXXXXX";
-    bool made = can & PST_CAN_MOUNTS && mkdtemp(dir);
-    pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = {.hide = made ? dir : NULL}};
+    bool made = can & (PST_CAN_MOUNTS | PST_CAN_SANDBOX) && mkdtemp(dir);
+    pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = {.hide = {dir}, .n_hide = made}};
+    if (can & PST_CAN_SANDBOX && c.uid == 0)
+        c.wish.user = PST_CONFINE_USERS;
     pid_t pid = fork();
     if (pid == 0)
         _exit(pst_confine_enter(&c) ? 1 : 0);
@@ -264,6 +335,8 @@ static void look(void)
         found |= PST_CAN_LANDLOCK;
     if (goes_through(found | PST_CAN_MOUNTS))
         found |= PST_CAN_MOUNTS;
+    if (found & PST_CAN_MOUNTS && goes_through(found | PST_CAN_SANDBOX))
+        found |= PST_CAN_SANDBOX;
 }
 
 unsigned pst_confine_probe(void)
@@ -281,7 +354,8 @@ void pst_confine_words(unsigned can, char *ret, size_t size)
     } words[] = {{PST_CAN_NO_NEW_PRIVS, "no_new_privs"},
                  {PST_CAN_LANDLOCK, "Landlock (no look into other processes)"},
                  {PST_CAN_SCOPE_SIGNALS, "no signals to them"},
-                 {PST_CAN_MOUNTS, "the platform's folders hidden"}};
+                 {PST_CAN_MOUNTS, "the platform's folders hidden"},
+                 {PST_CAN_SANDBOX, "sandbox on demand"}};
     size_t at = 0;
     *ret = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words && at < size; i++)
@@ -289,34 +363,36 @@ void pst_confine_words(unsigned can, char *ret, size_t size)
             at += (size_t)snprintf(ret + at, size - at, "%s%s", at ? ", " : "", words[i].word);
 }
 
-/* Whether path is the folder, or below it. */
-static bool is_below(const char *path, const char *dir)
+/* A folder in another of the list comes along with that. */
+static bool comes_along(const char *const *list, int n, int i)
 {
-    size_t n = strlen(dir);
-    return !strncmp(path, dir, n) && (path[n] == '/' || !path[n]);
+    for (int k = 0; k < n; k++)
+        if (k != i && is_below(list[i], list[k]) && (strcmp(list[i], list[k]) != 0 || k < i))
+            return true;
+    return false;
 }
 
 void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *ret)
 {
-    pst_confine c = {.can = can,
-                     .uid = geteuid(),
-                     .gid = getegid(),
-                     .wish = {.file_bytes_max = wish->file_bytes_max, .processes_max = wish->processes_max}};
-    c.wish.hide = wish->hide ? pst_strdup(wish->hide) : NULL;
+    pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = *wish};
+    c.wish.n_hide = c.wish.n_keep = 0;
+    for (int i = 0; i < wish->n_hide; i++)
+        if (!comes_along(wish->hide, wish->n_hide, i))
+            c.wish.hide[c.wish.n_hide++] = pst_strdup(wish->hide[i]);
     for (int i = 0; i < wish->n_keep; i++) {
-        bool inside = false; /* of another that stays: it comes along */
-        for (int k = 0; k < wish->n_keep && !inside; k++)
-            inside = k != i && is_below(wish->keep[i], wish->keep[k]) && (strcmp(wish->keep[i], wish->keep[k]) != 0 || k < i);
-        if (inside || !wish->hide || !is_below(wish->keep[i], wish->hide) || !strcmp(wish->keep[i], wish->hide))
-            continue;
-        c.wish.keep[c.wish.n_keep++] = pst_strdup(wish->keep[i]);
+        bool hidden = can & PST_CAN_SANDBOX; /* there everything is, as far as writing goes */
+        for (int k = 0; k < c.wish.n_hide; k++)
+            hidden = (hidden || is_below(wish->keep[i], c.wish.hide[k])) && strcmp(wish->keep[i], c.wish.hide[k]) != 0;
+        if (hidden && !comes_along(wish->keep, wish->n_keep, i))
+            c.wish.keep[c.wish.n_keep++] = pst_strdup(wish->keep[i]);
     }
     *ret = c;
 }
 
 void pst_confine_done(pst_confine *c)
 {
-    free((char *)c->wish.hide);
+    for (int i = 0; i < c->wish.n_hide; i++)
+        free((char *)c->wish.hide[i]);
     for (int i = 0; i < c->wish.n_keep; i++)
         free((char *)c->wish.keep[i]);
     memset(&c->wish, 0, sizeof c->wish);

@@ -20,16 +20,20 @@ enum {                            /* what a host lets us do */
        PST_CAN_LANDLOCK = 2,      /* no look into, no tracing of processes outside */
        PST_CAN_SCOPE_SIGNALS = 4, /* no signal to processes outside (Landlock ABI 6) */
        PST_CAN_MOUNTS = 8,        /* folders of its own: as root, or in a user namespace */
-       PST_CAN_PIDS = 16,         /* processes of its own, /proc too */
-       PST_CAN_USERS = 32         /* a user of its own: we are root */
+       PST_CAN_SANDBOX = 16       /* all of it, and processes, a user (as root) and temporary folders of its own, nothing else writable */
 };
 
-#define PST_CONFINE_PATHS 24
+#define PST_CONFINE_USERS  1900000000u /* the first of a hundred thousand uids for sandboxes, far above those of people and services */
+#define PST_CONFINE_PATHS  24
+#define PST_CONFINE_HIDDEN 6
 
 typedef struct pst_confine_wish {
-    const char *hide;                    /* a folder that is hidden, or NULL */
-    const char *keep[PST_CONFINE_PATHS]; /* folders below it that stay, as they are */
+    const char *hide[PST_CONFINE_HIDDEN]; /* folders that are hidden */
+    const char *keep[PST_CONFINE_PATHS];  /* folders, below those or elsewhere, that stay as they are */
+    int n_hide;
     int n_keep;
+    uid_t user;             /* sandbox, as root: whose the command is; 0 = ours */
+    int grace_ms;           /* sandbox: for what outlives the command */
     int64_t file_bytes_max; /* RLIMIT_FSIZE; 0 = none */
     int64_t processes_max;  /* RLIMIT_NPROC, over all that the user runs; 0 = none */
 } pst_confine_wish;
@@ -46,6 +50,7 @@ typedef struct pst_confine {
 unsigned pst_confine_probe(void);
 /* The words for doctor and logs: "no_new_privs, landlock, …". */
 void pst_confine_words(unsigned can, char *ret, size_t size);
+/* In a sandbox what enters comes back as another process: see confine_pids.h. */
 void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *ret);
 int pst_confine_enter(pst_confine *c);
 void pst_confine_done(pst_confine *c);

@@ -6,7 +6,7 @@ typedef enum {
     PST_ISOLATION_DEFAULT = 0, /* the manifest says nothing */
     PST_ISOLATION_NONE,        /* contained (nothing of it survives its end), not limited */
     PST_ISOLATION_USER,        /* limits enforced, no privileges, no sight of the platform's own files and processes */
-    PST_ISOLATION_SANDBOX      /* sees and writes nothing but its own folders, its own processes, its own users */
+    PST_ISOLATION_SANDBOX      /* and processes, a user and temporary folders of its own; writes its own folders alone */
 } pst_isolation;
 
 int pst_isolation_parse(const char *word, pst_isolation *ret); /* "none", "user", "sandbox"; else PST_EPARSE */

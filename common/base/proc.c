@@ -174,7 +174,9 @@ static void child(const pst_spawn *how, int report_fd, pid_t parent)
         setsid();
     if (how->new_group)
         setpgid(0, 0);
-    int e = how->enter ? how->enter(how->enter_arg) : 0;
+    if (how->parent_death_signal)
+        prctl(PR_SET_PDEATHSIG, how->parent_death_signal);
+    int e = getppid() != parent && how->parent_death_signal ? ESRCH : how->enter ? how->enter(how->enter_arg) : 0;
     /* The three may themselves be 0 to 2: lift them first. */
     in = fcntl(in < 0 ? null : in, F_DUPFD, 10);
     out = fcntl(out < 0 ? null : out, F_DUPFD, 10);
@@ -194,7 +196,7 @@ static void child(const pst_spawn *how, int report_fd, pid_t parent)
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (how->parent_death_signal) {
+    if (how->parent_death_signal && !(how->enter && how->enter_forks)) { /* again: a change of rights takes it away */
         prctl(PR_SET_PDEATHSIG, how->parent_death_signal);
         if (getppid() != parent)
             _exit(127);

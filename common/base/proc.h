@@ -30,6 +30,7 @@ typedef struct pst_spawn {
     bool new_group;                     /* setpgid(0, 0) */
     int parent_death_signal;            /* 0 = none */
     int (*enter)(void *arg);            /* in the child, first of all, with every descriptor still open; returns 0 or an errno, and then */
+    bool enter_forks;                   /* what comes back from it may be another process, whose parent ends with us */
     void *enter_arg;                    /* nothing is started. Async-signal-safe calls only: others may hold locks in this copy */
 } pst_spawn;
 /* All other descriptors are closed in the child; signals reset. */

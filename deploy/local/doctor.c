@@ -200,8 +200,11 @@ static void check_isolation(doctor *d)
     snprintf(groups, sizeof groups, "%s%s%s%s", g.have & PST_CGROUP_MEMORY ? " memory" : "",
              g.have & PST_CGROUP_PROCESSES ? " processes" : "", g.have & PST_CGROUP_CPUS ? " cpus" : "",
              g.have & PST_CGROUP_KILL ? " a certain end" : "");
-    snprintf(found, sizeof found, "%s: %s; control groups:%s", can & PST_CAN_NO_NEW_PRIVS ? "user" : "none", *words ? words : "nothing",
-             *groups ? groups : " none (limits are looked at by the supervisor)");
+    snprintf(found, sizeof found, "%s: %s; control groups:%s",
+             can & PST_CAN_SANDBOX        ? "user, sandbox"
+             : can & PST_CAN_NO_NEW_PRIVS ? "user"
+                                          : "none",
+             *words ? words : "nothing", *groups ? groups : " none (limits are looked at by the supervisor)");
     unsigned all = PST_CAN_NO_NEW_PRIVS | PST_CAN_LANDLOCK | PST_CAN_MOUNTS;
     tell(d, (can & all) == all ? OK : WARN, "isolation", found,
          "a job here can read more than its own folders; run only your own, or allow Landlock and user namespaces");

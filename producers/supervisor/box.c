@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/proc.h"
 #include "common/base/proc_tree.h"
@@ -33,13 +34,69 @@ static int choose_level(const pst_run *r, unsigned can, pst_isolation *ret, pst_
 {
     pst_isolation wanted = r->manifest.isolation;
     *ret = wanted == PST_ISOLATION_DEFAULT ? PST_ISOLATION_USER : wanted;
-    if (wanted == PST_ISOLATION_SANDBOX)
-        return refuse(err, wanted, "the local launcher has no namespaces of users and processes for a job");
+    if (wanted == PST_ISOLATION_SANDBOX && r->manifest.native)
+        return refuse(err, wanted, "a native job runs the platform's own program, with the platform's credentials");
+    if (wanted == PST_ISOLATION_SANDBOX && !(can & PST_CAN_SANDBOX))
+        return refuse(err, wanted, "namespaces of mounts, processes and users are refused");
     if (wanted == PST_ISOLATION_USER && !(can & PST_CAN_NO_NEW_PRIVS))
         return refuse(err, wanted, "no_new_privs is refused");
     if (!(can & PST_CAN_NO_NEW_PRIVS))
         *ret = PST_ISOLATION_NONE;
     return 0;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && strcmp(path, "/") != 0;
+}
+
+/* The first folder on the way to path that another user may not pass: covering it opens the way to what is put back below. Else path. */
+static char *first_closed(const char *path)
+{
+    char *part = pst_strdup(path);
+    for (char *p = part + 1; (p = strchr(p, '/')); p++) {
+        struct stat st;
+        *p = 0;
+        if (lstat(part, &st) == 0 && !(st.st_mode & S_IXOTH))
+            return part;
+        *p = '/';
+    }
+    return part;
+}
+
+/* A sandbox's user owns the job's folders; no link is followed, and nothing but what is there is touched. */
+static void give_to(int at, const char *name, uid_t user, int depth)
+{
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    if (fchown(fd, user, (gid_t)user) < 0)
+        pst_log(PST_LOG_WARN, "supervisor", "event=chown_refused folder=%s error=\"%s\"", name, strerror(errno));
+    for (struct dirent *e; (e = readdir(d));) {
+        struct stat st;
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
+            give_to(fd, e->d_name, user, depth + 1);
+        else if (!S_ISDIR(st.st_mode) && st.st_nlink == 1 && st.st_uid != user)
+            fchownat(fd, e->d_name, user, (gid_t)user, AT_SYMLINK_NOFOLLOW);
+    }
+    closedir(d);
+}
+
+/* One user a job, the same in every generation: what an earlier one wrote stays its own. */
+static uid_t user_of(const char *training_id)
+{
+    uint8_t digest[32];
+    uint32_t n;
+    pst_sha256_sum(training_id, strlen(training_id), digest);
+    memcpy(&n, digest, sizeof n);
+    return PST_CONFINE_USERS + n % 100000;
 }
 
 /* A custom learner sees of the platform's folders its own. The built-in one is the platform's own program and reads the run dir. */
@@ -55,11 +112,22 @@ static void plan(const pst_run *r, unsigned can, pst_box *b)
                    : 6;
     for (size_t i = 0; i < n; i++)
         w.keep[w.n_keep++] = keep[i];
-    if (r->manifest.native)
-        can &= ~(unsigned)PST_CAN_MOUNTS;
-    else
-        w.hide = r->spec.state_dir;
+    char *closed = NULL;
+    if (b->level == PST_ISOLATION_SANDBOX) {
+        const char *home = getenv("HOME");
+        closed = first_closed(r->spec.state_dir);
+        const char *hide[] = {"/tmp", "/var/tmp", "/dev/shm", closed, home && is_folder(home) ? home : closed};
+        for (size_t i = 0; i < sizeof hide / sizeof *hide; i++)
+            if (is_folder(hide[i]))
+                w.hide[w.n_hide++] = hide[i];
+        w.user = geteuid() == 0 ? b->user : 0;
+        w.grace_ms = r->spec.grace_ms;
+    } else {
+        can &= ~(unsigned)(r->manifest.native ? PST_CAN_MOUNTS | PST_CAN_SANDBOX : PST_CAN_SANDBOX);
+        w.hide[w.n_hide++] = r->spec.state_dir;
+    }
     pst_confine_plan(can, &w, &b->confine);
+    free(closed);
 }
 
 int pst_box_open(const pst_run *r, pst_box *ret_box, pst_err *err)
@@ -79,6 +147,9 @@ int pst_box_open(const pst_run *r, pst_box *ret_box, pst_err *err)
         b.watch_processes = !(b.group.enforced & PST_CGROUP_PROCESSES);
         const char *dirs[] = {r->code_dir, r->job_state_dir, r->checkpoint_dir, r->result_dir};
         memcpy(b.storage_dirs, dirs, sizeof dirs);
+        b.user = user_of(r->spec.training_id);
+        for (size_t i = 0; i < sizeof dirs / sizeof *dirs && b.level == PST_ISOLATION_SANDBOX && geteuid() == 0; i++)
+            give_to(AT_FDCWD, dirs[i], b.user, 0);
         plan(r, can, &b);
     }
     *ret_box = b;

@@ -11,6 +11,7 @@
 
 typedef struct pst_box {
     pst_isolation level;
+    uid_t user; /* of a sandbox, where we are root */
     pst_cgroup group;
     pst_confine confine;
     int64_t memory_bytes, storage_bytes; /* limits; 0 = none */

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/handover.h"
+#include "common/base/log.h"
 #include "common/base/proc.h"
 #include "common/base/proc_tree.h"
 #include "common/base/stop.h"
@@ -223,6 +224,7 @@ static int start(learner *l, pst_err *err)
                      .new_session = true,
                      .parent_death_signal = SIGKILL,
                      .enter = pst_box_enter,
+                     .enter_forks = l->box.level == PST_ISOLATION_SANDBOX,
                      .enter_arg = &l->box};
     if (!rc)
         rc = pst_proc_spawn(&how, &l->pid, err);
@@ -429,6 +431,11 @@ int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end
         close(l.child_fd);
         return rc;
     }
+    char words[300];
+    pst_confine_words(l.box.level == PST_ISOLATION_NONE ? 0 : l.box.confine.can, words, sizeof words);
+    pst_log(PST_LOG_INFO, "supervisor", "event=isolation level=%s host=\"%s\" limits_by_kernel=%s%s%s", pst_isolation_name(l.box.level),
+            words, l.box.group.enforced & PST_CGROUP_MEMORY ? "memory," : "",
+            l.box.group.enforced & PST_CGROUP_PROCESSES ? "processes," : "", l.box.group.enforced & PST_CGROUP_CPUS ? "cpus" : "");
     pst_pace_init(&l.points, POINTS_PER_S, pst_mono_us());
     open_files(&l);
     rc = start(&l, err);

@@ -496,13 +496,78 @@ static void test_run_storage_limit_is_kept_and_named(void **state)
     }
 }
 
+static void *stop_soon(void *arg)
+{
+    pst_sleep_ms(500);
+    kill(getpid(), SIGTERM);
+    return NULL;
+}
+
 static void test_run_isolation_that_cannot_be_had_is_an_error(void **state)
 {
     world *w = *state;
+    if (pst_confine_probe() & PST_CAN_SANDBOX)
+        return;
     run(w, "echo never", "penstock: {isolation: sandbox}\n", NULL);
     assert_null(line_with(w, "never"));
     assert_non_null(strstr(end_of(w)->reason, "penstock.isolation: sandbox"));
     assert_string_equal(end_of(w)->reason_code, "S101");
+}
+
+/* Its own processes, user and folders, nothing else writable; its end and its output come through as ever. */
+static void test_run_sandbox_has_processes_users_and_folders_of_its_own(void **state)
+{
+    world *w = *state;
+    if (!(pst_confine_probe() & PST_CAN_SANDBOX))
+        return;
+    char *outside = pst_sprintf("%s.out", w->dir), *bystander = pst_sprintf("%s.seen", w->dir);
+    assert_int_equal(pst_fs_write_atomic(bystander, "x", 1, 0644, NULL), 0);
+    w->spec.grace_ms = 300;
+    char *command = pst_sprintf(
+        "echo pid $$; echo user $(id -u); ls /proc | grep -c '^[0-9]'; for d in $CHECKPOINT_DIR $RESULT_DIR $MODEL_DIR $LOG_DIR "
+        "$JOB_STATE_DIR "
+        "/tmp; do echo x > $d/probe || echo lost $d; done; echo y > %s; cat %s && echo sees-tmp; touch /usr/probe && echo wrote-usr; "
+        "(setsid env -i $(command -v sleep) 300 &); echo m > $CHECKPOINT_DIR/mine; kill -9 1; exit 5",
+        outside, bystander);
+    int64_t begin = pst_mono_us();
+    run(w, command, "penstock: {isolation: sandbox}\n", NULL);
+    assert_int_equal(end_of(w)->exit_code, 5);
+    assert_true(pst_mono_us() - begin < 20000000);
+    assert_non_null(line_with(w, "pid 2"));
+    assert_null(line_with(w, "user 0"));
+    assert_null(line_with(w, "lost"));
+    assert_null(line_with(w, "sees-tmp"));
+    assert_null(line_with(w, "wrote-usr"));
+    assert_false(pst_fs_exists(outside));
+    char *mine = pst_fs_join(w->dir, "jobs/training-unit/checkpoints/mine");
+    assert_true(pst_fs_exists(mine));
+    unlink(bystander);
+    free(mine);
+    free(command);
+    free(bystander);
+    free(outside);
+}
+
+static void test_run_sandbox_ends_by_signal_and_on_halt(void **state)
+{
+    world *w = *state;
+    if (!(pst_confine_probe() & PST_CAN_SANDBOX))
+        return;
+    run(w, "kill -SEGV $$", "penstock: {isolation: sandbox}\n", NULL);
+    assert_true(end_of(w)->has_signal && end_of(w)->signal == SIGSEGV);
+    char *old = pst_fs_join(w->run_dir, "exit.json"), *told = pst_fs_join(w->run_dir, "published");
+    unlink(old);
+    unlink(told);
+    free(old);
+    free(told);
+    pthread_t t;
+    w->spec.grace_ms = 20000;
+    pst_stop_install();
+    pthread_create(&t, NULL, stop_soon, NULL);
+    run(w, "trap 'echo bye; exit 3' TERM; while :; do sleep 0.05; done", "penstock: {isolation: sandbox}\n", NULL);
+    pthread_join(t, NULL);
+    assert_non_null(line_with(w, "bye"));
+    assert_int_equal(end_of(w)->exit_code, 3);
 }
 
 static void put_code(world *w, const char *files[][2], size_t n)
@@ -695,13 +760,6 @@ static void test_run_end_on_disk_is_told_by_the_next_supervisor(void **state)
     assert_string_equal(end_of(w)->reason, "as before");
 }
 
-static void *stop_soon(void *arg)
-{
-    pst_sleep_ms(500);
-    kill(getpid(), SIGTERM);
-    return NULL;
-}
-
 static void test_run_sigterm_without_a_wish_never_looks_like_success(void **state)
 {
     world *w = *state;
@@ -750,6 +808,8 @@ int main(void)
         RUN(test_run_memory_limit_is_kept_and_named),
         RUN(test_run_storage_limit_is_kept_and_named),
         RUN(test_run_isolation_that_cannot_be_had_is_an_error),
+        RUN(test_run_sandbox_has_processes_users_and_folders_of_its_own),
+        RUN(test_run_sandbox_ends_by_signal_and_on_halt),
         RUN(test_run_code_is_fetched_checked_and_the_working_folder),
         RUN(test_run_missing_code_and_damaged_code_have_their_codes),
         RUN(test_run_hostile_archive_is_the_users_fault),
