@@ -1,7 +1,9 @@
 /* test_base_proc.c - processes by (pid, start time), spawning, marks, being told to stop. */
+#include "common/base/cgroup.h"
 #include "common/base/clock.h"
 #include "common/base/handover.h"
 #include "common/base/proc.h"
+#include "common/base/proc_tree.h"
 #include "common/base/stop.h"
 
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,12 +186,101 @@ static void test_private_process_is_closed_to_its_own_user(void **state)
     close(told[1]);
 }
 
+static int join(void *group)
+{
+    return pst_cgroup_join(group);
+}
+
+/* A bomb meets its limit, is told apart, and is gone when it is said to be gone; nobody else's group is touched. */
+static void test_control_group_holds_a_fork_bomb(void **state)
+{
+    pst_cgroup g, back;
+    char name[64];
+    snprintf(name, sizeof name, "penstock-unit-%d", (int)getpid());
+    pst_cgroup_make(name, &g);
+    if ((g.have & (PST_CGROUP_PROCESSES | PST_CGROUP_KILL)) != (PST_CGROUP_PROCESSES | PST_CGROUP_KILL)) {
+        pst_cgroup_close(&g);
+        pst_cgroup_remove(&g);
+        skip();
+    }
+    pst_cgroup_limit(&g, &(pst_cgroup_limits){.processes = 24});
+    assert_true(g.enforced & PST_CGROUP_PROCESSES);
+    const char *argv[] = {"/bin/sh", "-c", "while :; do (setsid env -i sleep 100 &) ; done 2>/dev/null", NULL};
+    pid_t pid = 0;
+    pst_spawn how = {.argv = argv, .stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1, .new_session = true, .enter = join, .enter_arg = &g};
+    assert_int_equal(pst_proc_spawn(&how, &pid, NULL), 0);
+    for (int i = 0; i < 1000 && !(pst_cgroup_hits(&g) & PST_CGROUP_PROCESSES); i++)
+        pst_sleep_ms(10);
+    assert_true(pst_cgroup_hits(&g) & PST_CGROUP_PROCESSES);
+    char *text = pst_cgroup_text(&g);
+    pst_cgroup_from_text(text, "penstock-another", &back); /* of another name: none of ours */
+    assert_int_equal(back.n, 0);
+    pst_cgroup_from_text(text, name, &back);
+    assert_int_equal(back.n, g.n);
+    free(text);
+    int left = 1;
+    for (int i = 0; i < 500 && (left = pst_cgroup_kill(&back)) > 0; i++) {
+        waitpid(pid, NULL, WNOHANG);
+        pst_sleep_ms(10);
+    }
+    assert_int_equal(left, 0);
+    pst_cgroup_close(&g);
+    pst_cgroup_remove(&g);
+    assert_int_equal(access(g.path[0], F_OK), -1);
+}
+
+static void test_control_groups_are_never_taken_from_a_folder_that_only_looks_like_one(void **state)
+{
+    char dir[] = "/tmp/pst-group-XXXXXX", path[64], name[128];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/penstock-fake", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(name, sizeof name, "%s/cgroup.procs", path);
+    int fd = open(name, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0 && write(fd, "1\n", 2) == 2);
+    close(fd);
+    pst_cgroup g;
+    pst_cgroup_from_text(path, "penstock-fake", &g);
+    assert_int_equal(g.n, 0);
+    unlink(name);
+    rmdir(path);
+    rmdir(dir);
+}
+
+/* A process that lives in its children only, never long enough to be killed by its number: it is stopped first. */
+static void test_tree_kill_catches_what_moves_from_child_to_child(void **state)
+{
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid)
+        for (;;) {
+            pid_t next = fork();
+            if (next)
+                _exit(0);
+        }
+    pst_sleep_ms(50);
+    bool gone = false;
+    for (int i = 0; i < 2000 && !gone; i++) {
+        pst_tree_kill(getpid());
+        pid_t reaped;
+        while ((reaped = waitpid(-1, NULL, WNOHANG)) > 0)
+            ;
+        gone = reaped < 0 && errno == ECHILD;
+    }
+    assert_true(gone);
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alive_means_that_very_process),
         cmocka_unit_test(test_group_and_mark_find_descendants),
         cmocka_unit_test(test_spawn_says_why_not),
+        cmocka_unit_test(test_control_group_holds_a_fork_bomb),
+        cmocka_unit_test(test_control_groups_are_never_taken_from_a_folder_that_only_looks_like_one),
+        cmocka_unit_test(test_tree_kill_catches_what_moves_from_child_to_child),
         cmocka_unit_test(test_handover_is_seen_by_its_program_alone),
         cmocka_unit_test(test_private_process_is_closed_to_its_own_user),
         cmocka_unit_test(test_stop_counts),
