@@ -83,8 +83,9 @@ static void give_to(int at, const char *name, uid_t user, int depth)
             continue;
         if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
             give_to(fd, e->d_name, user, depth + 1);
-        else if (!S_ISDIR(st.st_mode) && st.st_nlink == 1 && st.st_uid != user)
-            fchownat(fd, e->d_name, user, (gid_t)user, AT_SYMLINK_NOFOLLOW);
+        else if (!S_ISDIR(st.st_mode) && st.st_nlink == 1 && st.st_uid != user &&
+                 fchownat(fd, e->d_name, user, (gid_t)user, AT_SYMLINK_NOFOLLOW) < 0 && errno != ENOENT)
+            pst_log(PST_LOG_WARN, "supervisor", "event=chown_refused file=%s error=\"%s\"", e->d_name, strerror(errno));
     }
     closedir(d);
 }
