@@ -110,7 +110,8 @@ void pst_event_clear(const pst_type *t, void *event)
 static void copy_value(const pst_field_type *f, const void *from, void *to)
 {
     if (f->kind == PST_KIND_STRING) {
-        *(char **)to = pst_strdup(*(char *const *)from);
+        const char *text = *(char *const *)from; /* where null is not allowed NULL means "", as encode writes it: a copy says so */
+        *(char **)to = pst_strdup(text || f->shape == PST_SHAPE_NULLABLE ? text : "");
     } else if (f->kind == PST_KIND_BYTES) {
         const pst_bytes *b = from;
         pst_bytes *c = to;

@@ -237,6 +237,7 @@ static void test_core_what_overtakes_its_submission_waits_for_it(void **unused)
     ask(&b, "t1", PST_JOB_ACTION_TERMINATE, id);
     assert_int_equal(b.out.n, 1);
     assert_int_equal(b.out.at[0].kind, PST_DO_STATE);
+    assert_string_equal(b.out.at[0].state->manifest, ""); /* no text of it is NULL: the one who publishes it seals the manifest */
     assert_null(pst_trainer_core_job(b.core, id));
     /* another Trainer goes on from what was published */
     pst_trainer_core_load(c.core, b.out.at[0].state);
