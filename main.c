@@ -2,6 +2,7 @@
 #include "common/base/fs.h"
 #include "common/base/handover.h"
 #include "common/base/log.h"
+#include "common/base/log_file.h"
 #include "common/base/opt.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
@@ -95,6 +96,7 @@ int main(int argc, char **argv)
 {
     pst_proc_private(); /* before anything secret is in memory */
     pst_handover_take();
+    pst_log_file_take();
     pst_stop_install();
     pst_term_init();
     umask(077); /* state, stores, spools, models, logs: what this program writes is its user's alone */

@@ -139,7 +139,8 @@ static int encode_shadow(pst_scorer *s, const pst_record *r, const pst_fate *f, 
         return e.code;
     }
     if (!s->shadow_skipped++)
-        pst_log(PST_LOG_WARN, "score", "event=shadow_skipped pipeline=%s topic=%s why=\"%s\"", s->p->name, s->p->shadow_topic, e.text);
+        pst_log_limited(PST_LOG_WARN, "score", "shadow_skipped", "event=shadow_skipped pipeline=%s topic=%s why=\"%s\"", s->p->name,
+                        s->p->shadow_topic, e.text);
     s->round.shadow_skipped++;
     return 0;
 }
@@ -271,7 +272,7 @@ int pst_scorer_may_report(pst_scorer *s)
             s->err = err;
         return rc;
     }
-    pst_log(PST_LOG_WARN, "score", "event=model_not_recorded pipeline=%s why=\"%s\"", s->p->name, err.text);
+    pst_log_limited(PST_LOG_WARN, "score", "model_not_recorded", "event=model_not_recorded pipeline=%s why=\"%s\"", s->p->name, err.text);
     s->reports_silent_us = pst_mono_us();
     return 0;
 }
@@ -283,7 +284,7 @@ void pst_scorer_report(pst_scorer *s)
         return;
     s->reports_silent_us = 0;
     if (pst_reports_send(s->reports, s->txn, s->client, s->worker, &e) < 0)
-        pst_log(PST_LOG_WARN, "score", "event=model_not_recorded pipeline=%s why=\"%s\"", s->p->name, e.text);
+        pst_log_limited(PST_LOG_WARN, "score", "model_not_recorded", "event=model_not_recorded pipeline=%s why=\"%s\"", s->p->name, e.text);
 }
 
 /* Who may not write to the topic of models scores all the same, and says what a replay will lack. */
@@ -292,6 +293,6 @@ void pst_scorer_report_failed(pst_scorer *s)
     if (!pst_reports_sent(s->reports) || (s->err.code != PST_EAUTH && !strstr(s->err.text, "uthoriz")))
         return;
     s->reports_silent_us = pst_mono_us();
-    pst_log(PST_LOG_WARN, "score", "event=model_not_recorded pipeline=%s topic=%s why=\"%s\"", s->p->name,
-            pst_client_topic(s->client, PST_TOPIC_MODELS), s->err.text);
+    pst_log_limited(PST_LOG_WARN, "score", "model_not_recorded", "event=model_not_recorded pipeline=%s topic=%s why=\"%s\"", s->p->name,
+                    pst_client_topic(s->client, PST_TOPIC_MODELS), s->err.text);
 }

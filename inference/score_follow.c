@@ -150,8 +150,9 @@ static int ready(pst_follow *f, target *t, const pst_model_event *v, pst_binding
         if (t->variant == PST_VARIANT_PRIMARY && !t->version)
             set_why(f, "%s", err.text);
         if (!transient(&err) || attempt >= 8) {
-            pst_log(PST_LOG_ERROR, "score", "event=model_refused pipeline=%s model=%s version=%d kept=%d error=\"%s\"", f->p->name, v->name,
-                    v->version, t->version, err.text);
+            pst_log_limited(PST_LOG_ERROR, "score", "model_refused",
+                            "event=model_refused pipeline=%s model=%s version=%d kept=%d error=\"%s\"", f->p->name, v->name, v->version,
+                            t->version, err.text);
             pst_metric_add(f->stats->swap_failures, 1);
             pst_stats_refused(f->stats, v->name, v->version, err.text);
             return rc;
@@ -196,8 +197,8 @@ static void start_with_usable(pst_follow *f, target *t)
             return;
         if (!v || v->version == t->bad_version || ready(f, t, v, &b) < 0)
             continue;
-        pst_log(PST_LOG_WARN, "score", "event=model_kept pipeline=%s model=%s version=%d instead_of=%d", f->p->name, v->name, v->version,
-                t->bad_version);
+        pst_log_limited(PST_LOG_WARN, "score", "model_kept", "event=model_kept pipeline=%s model=%s version=%d instead_of=%d", f->p->name,
+                        v->name, v->version, t->bad_version);
         t->version = v->version;
         snprintf(t->digest, sizeof(t->digest), "%s", v->digest);
         post(f, t->variant, b, NULL, true);
@@ -274,8 +275,9 @@ static void apply(pst_follow *f, const pst_record *r)
             return;
         }
         if (err.cls == PST_CLASS_DATA) {
-            pst_log(PST_LOG_WARN, "score", "event=model_event_skipped topic=%s partition=%d offset=%lld error=\"%s\"", r->topic,
-                    r->partition, (long long)r->offset, err.text);
+            pst_log_limited(PST_LOG_WARN, "score", "model_event_skipped",
+                            "event=model_event_skipped topic=%s partition=%d offset=%lld error=\"%s\"", r->topic, r->partition,
+                            (long long)r->offset, err.text);
             return;
         }
         set_why(f, "%s", err.text);

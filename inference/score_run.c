@@ -39,8 +39,9 @@ static bool refused(pst_scorer *s, pst_model_news *n)
     const pst_binding *b = n->binding, *kept = pst_core_binding(s->core, n->variant);
     if (pst_core_fits(s->core, n->variant, n->binding, &why) == 0)
         return false;
-    pst_log(PST_LOG_ERROR, "score", "event=model_refused pipeline=%s variant=%s model=%s version=%d kept=%d error=\"%s\"", s->p->name,
-            variant_names[n->variant], pst_binding_name(b), pst_binding_version(b), kept ? pst_binding_version(kept) : 0, why.text);
+    pst_log_limited(PST_LOG_ERROR, "score", "model_refused",
+                    "event=model_refused pipeline=%s variant=%s model=%s version=%d kept=%d error=\"%s\"", s->p->name,
+                    variant_names[n->variant], pst_binding_name(b), pst_binding_version(b), kept ? pst_binding_version(kept) : 0, why.text);
     pst_metric_add(s->stats->swap_failures, 1);
     pst_stats_refused(s->stats, pst_binding_name(b), pst_binding_version(b), why.text);
     pst_model_news_done(n);
@@ -126,7 +127,7 @@ enum { ROUND_GONE = 1 };
 
 static void round_again(pst_scorer *s, const char *why)
 {
-    pst_log(PST_LOG_INFO, "score", "event=round_again pipeline=%s why=\"%s\"", s->p->name, why);
+    pst_log_limited(PST_LOG_INFO, "score", "round_again", "event=round_again pipeline=%s why=\"%s\"", s->p->name, why);
     pst_round_clear(&s->round);
     pst_metric_add(s->stats->aborts_total, 1);
     s->stats->aborts++;
@@ -147,8 +148,9 @@ static int commit(pst_scorer *s)
         s->done += s->round.records;
         s->dead += s->round.dead;
         if (s->round.dead)
-            pst_log(PST_LOG_INFO, "score", "event=dead_letters pipeline=%s count=%llu total=%llu first=%s/%s", s->p->name,
-                    (unsigned long long)s->round.dead, (unsigned long long)s->dead, s->round.reasons[0].stage, s->round.reasons[0].reason);
+            pst_log_limited(PST_LOG_INFO, "score", "dead_letters", "event=dead_letters pipeline=%s count=%llu total=%llu first=%s/%s",
+                            s->p->name, (unsigned long long)s->round.dead, (unsigned long long)s->dead, s->round.reasons[0].stage,
+                            s->round.reasons[0].reason);
         pst_metric_observe(s->stats->commit, (double)(end - start) / 1e6);
         pst_round_commit(&s->round, s->core, s->stats, pst_now_us());
         s->stats->lag = pst_consumer_lag(s->consumer);

@@ -151,7 +151,8 @@ int pst_lcm_commands_take(pst_lcm_commands *cs, const pst_record *r, pst_err *er
     if (!is_ours(cs, &c)) {
         /* another node's */
     } else if (!is_well_formed(&c)) {
-        pst_log(PST_LOG_WARN, "lcm", "event=command_malformed training_id=%.100s command=%d", c.training_id, (int)c.command);
+        pst_log_limited(PST_LOG_WARN, "lcm", "command_malformed", "event=command_malformed training_id=%.100s command=%d", c.training_id,
+                        (int)c.command);
     } else {
         decide(cs, r, &c);
     }

@@ -7,6 +7,7 @@
 #include "common/base/fs.h"
 #include "common/base/handover.h"
 #include "common/base/log.h"
+#include "common/base/log_file.h"
 #include "common/base/proc.h"
 #include "lcm/inventory.h"
 #include "lcm/sweep.h"
@@ -306,14 +307,14 @@ static int write_spec(local *l, const char *dir, const char *training_id, int ge
 
 /* What a supervisor is started with: the settings as they were resolved here go by a descriptor, credentials among them; what stays to be
  * read by everybody is what a program needs before it can read anything. */
-static const char **child_environ(void)
+static const char **child_environ(const char *log_file)
 {
     static const char *const names[] = {
         "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PENSTOCK_STATE_DIR"};
     size_t n = 0, at = 0;
     while (environ[n])
         n++;
-    const char **env = pst_alloc((n + 2) * sizeof *env);
+    const char **env = pst_alloc((n + 3) * sizeof *env);
     for (size_t i = 0; i < n; i++) {
         bool wanted = !strncmp(environ[i], "LC_", 3);
         for (size_t k = 0; k < sizeof names / sizeof *names && !wanted; k++) {
@@ -324,13 +325,15 @@ static const char **child_environ(void)
             env[at++] = environ[i];
     }
     env[at++] = PST_HANDOVER_MARK;
+    env[at++] = log_file;
     return env;
 }
 
 static int spawn(local *l, const char *dir, pid_t *ret_pid, pst_err *err)
 {
     char *self = pst_proc_self(), *log = pst_fs_join(dir, "supervisor.log");
-    const char **env = child_environ(), *argv[] = {self, "supervise", "--run-dir", dir, NULL};
+    char *log_file = pst_log_file_variable(log, PST_LOG_FILE_BYTES);
+    const char **env = child_environ(log_file), *argv[] = {self, "supervise", "--run-dir", dir, NULL};
     int in = -1, fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     int rc = fd < 0 ? pst_err_sys(err, errno, "cannot write %s", log) : pst_handover_new(l->settings, &in, err);
     if (!rc)
@@ -342,6 +345,7 @@ static int spawn(local *l, const char *dir, pid_t *ret_pid, pst_err *err)
     if (fd >= 0)
         close(fd);
     free(env);
+    free(log_file);
     free(log);
     free(self);
     return rc;

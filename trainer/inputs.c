@@ -144,19 +144,13 @@ static int decode_own(pst_shell *s, const pst_record *r, const pst_type *type, v
     int rc = pst_codec_decode(s->client->codec, type, r->value, r->value_len, r->timestamp_ms, ret_event, &e);
     if (rc < 0 && e.cls == PST_CLASS_DATA) {
         pst_metric_add(s->metrics.decode_errors, 1);
-        pst_log(PST_LOG_WARN, "trainer", "event=record_ignored topic=%s partition=%d offset=%lld reason=\"%s\"", r->topic, r->partition,
-                (long long)r->offset, e.text);
+        pst_log_limited(PST_LOG_WARN, "trainer", "record_ignored", "event=record_ignored topic=%s partition=%d offset=%lld reason=\"%s\"",
+                        r->topic, r->partition, (long long)r->offset, e.text);
         return 1;
     }
     if (rc < 0 && err && !err->code)
         *err = e;
     return rc < 0 && e.cls == PST_CLASS_RETRY ? PST_EAGAIN : rc;
-}
-
-/* The first hundred, then every thousandth: a flood of them must not fill the disk. */
-static bool said_now(uint64_t before)
-{
-    return before < 100 || before % 1000 == 999;
 }
 
 int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err)
@@ -173,12 +167,13 @@ int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err)
                                 .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
                                 .live = s->live},
               traceparent, err);
-    if (pst_trainer_core_counts(s->core)->reports_untrusted > untrusted && said_now(untrusted))
-        pst_log(PST_LOG_WARN, "trainer",
-                "event=report_not_believed training_id=%.100s generation=%d type=%s reporter=%.100s partition=%d offset=%lld count=%llu "
-                "reason=\"it does not have the nonce of the generation, or names another node\"",
-                report.training_id, report.generation, pst_report_type_text(report.type), report.reporter, r->partition,
-                (long long)r->offset, (unsigned long long)untrusted + 1);
+    if (pst_trainer_core_counts(s->core)->reports_untrusted > untrusted)
+        pst_log_limited(
+            PST_LOG_WARN, "trainer", "report_not_believed",
+            "event=report_not_believed training_id=%.100s generation=%d type=%s reporter=%.100s partition=%d offset=%lld count=%llu "
+            "reason=\"it does not have the nonce of the generation, or names another node\"",
+            report.training_id, report.generation, pst_report_type_text(report.type), report.reporter, r->partition, (long long)r->offset,
+            (unsigned long long)untrusted + 1);
     free(traceparent);
     pst_event_clear(&pst_process_report_type, &report);
     return rc;

@@ -161,8 +161,8 @@ static int load_state(void *arg, const char *key, const pst_record *r, pst_err *
         open_manifest(s, &state);
         pst_trainer_core_load(s->core, &state);
     } else if (rc == 0 || e.cls == PST_CLASS_DATA) { /* nobody but the Trainer writes here; a foreign record is no job */
-        pst_log(PST_LOG_WARN, "trainer", "event=state_ignored topic=%s partition=%d offset=%lld reason=\"%s\"", r->topic, r->partition,
-                (long long)r->offset, rc == 0 ? "its key is not its training_id" : e.text);
+        pst_log_limited(PST_LOG_WARN, "trainer", "state_ignored", "event=state_ignored topic=%s partition=%d offset=%lld reason=\"%s\"",
+                        r->topic, r->partition, (long long)r->offset, rc == 0 ? "its key is not its training_id" : e.text);
         rc = 0;
     } else if (err && !err->code) {
         *err = e;

@@ -2,6 +2,7 @@
 #include "common/base/log.h"
 
 #include "common/base/clock.h"
+#include "common/base/log_file.h"
 #include "common/base/term.h"
 
 #include <pthread.h>
@@ -31,12 +32,10 @@ static bool colour(void)
     return on;
 }
 
-void pst_log(pst_log_level level, const char *component, const char *fmt, ...)
+static void vlog(pst_log_level level, const char *component, const char *fmt, va_list ap)
 {
     static const char *const names[] = {"ERROR", "WARN", "INFO", "DEBUG"};
     static const char *const tints[] = {"\033[31m", "\033[33m", "", "\033[2m"};
-    if ((int)level > max_level)
-        return;
     char line[2048];
     int64_t now = pst_now_us();
     time_t sec = (time_t)(now / 1000000);
@@ -47,10 +46,7 @@ void pst_log(pst_log_level level, const char *component, const char *fmt, ...)
     n += (size_t)snprintf(line + n, sizeof line - n, ".%03dZ %s%s%s %s ", (int)(now / 1000 % 1000), tint ? tints[level] : "", names[level],
                           tint ? "\033[0m" : "", component);
     char text[1600];
-    va_list ap;
-    va_start(ap, fmt);
     int m = vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     size_t len = m < 0 ? 0 : (size_t)m < sizeof text ? (size_t)m : sizeof text - 1;
     for (size_t i = 0; i < len; i++)
         if (text[i] == '\n')
@@ -64,6 +60,137 @@ void pst_log(pst_log_level level, const char *component, const char *fmt, ...)
     line[n++] = '\n';
     ssize_t ignored = write(2, line, n);
     (void)ignored;
+    pst_log_file_step();
+}
+
+/* ---- kinds of lines that others can cause as often as they like ---- */
+
+enum { KINDS_MAX = 64 };
+
+typedef struct kind {
+    char component[24], name[40];
+    pst_log_level level;
+    pst_log_quota quota;
+} kind;
+
+static struct {
+    pthread_mutex_t lock;
+    kind at[KINDS_MAX];
+    size_t n;
+    _Atomic int64_t due_us; /* when a sum is to be told; INT64_MAX = none */
+} kinds = {.lock = PTHREAD_MUTEX_INITIALIZER, .due_us = INT64_MAX};
+
+static uint64_t hidden(const pst_log_quota *q)
+{
+    return q->seen > PST_LOG_KIND_MAX ? q->seen - PST_LOG_KIND_MAX : 0;
+}
+
+bool pst_log_quota_take(pst_log_quota *q, int64_t now_us, uint64_t *ret_more)
+{
+    *ret_more = 0;
+    if (!q->since_us || now_us - q->since_us >= PST_LOG_KIND_US) {
+        *ret_more = hidden(q);
+        *q = (pst_log_quota){.since_us = now_us};
+    }
+    return ++q->seen <= PST_LOG_KIND_MAX;
+}
+
+static void tell(pst_log_level level, const char *component, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void tell(pst_log_level level, const char *component, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vlog(level, component, fmt, ap);
+    va_end(ap);
+}
+
+static void tell_more(const kind *k, uint64_t more)
+{
+    if (more)
+        tell(k->level, k->component, "event=%s more=%llu note=\"so many more like it were not logged\"", k->name, (unsigned long long)more);
+}
+
+/* Tells the sums of minutes that are over; all of them when now_us is INT64_MAX. @locks kinds.lock */
+static void settle(int64_t now_us)
+{
+    int64_t due = INT64_MAX;
+    for (size_t i = 0; i < kinds.n; i++) {
+        kind *k = &kinds.at[i];
+        int64_t end = k->quota.since_us + PST_LOG_KIND_US;
+        if (!hidden(&k->quota))
+            continue;
+        if (now_us >= end) {
+            tell_more(k, hidden(&k->quota));
+            k->quota = (pst_log_quota){0};
+        } else if (end < due)
+            due = end;
+    }
+    kinds.due_us = due;
+}
+
+static void settle_now(void)
+{
+    if (pthread_mutex_trylock(&kinds.lock))
+        return; /* some thread logs while we exit */
+    settle(INT64_MAX);
+    pthread_mutex_unlock(&kinds.lock);
+}
+
+/* @locks kinds.lock. The table is as long as the program has such places; were it full, the last one is shared. */
+static kind *find_kind(pst_log_level level, const char *component, const char *name)
+{
+    for (size_t i = 0; i < kinds.n; i++)
+        if (!strcmp(kinds.at[i].name, name) && !strncmp(kinds.at[i].component, component, sizeof kinds.at[i].component - 1))
+            return &kinds.at[i];
+    if (!kinds.n)
+        atexit(settle_now);
+    if (kinds.n == KINDS_MAX)
+        return &kinds.at[KINDS_MAX - 1];
+    kind *k = &kinds.at[kinds.n++];
+    k->level = level;
+    snprintf(k->component, sizeof k->component, "%s", component);
+    snprintf(k->name, sizeof k->name, "%s", name);
+    return k;
+}
+
+void pst_log(pst_log_level level, const char *component, const char *fmt, ...)
+{
+    int64_t due = kinds.due_us;
+    if (due != INT64_MAX && pst_mono_us() >= due) {
+        pthread_mutex_lock(&kinds.lock);
+        settle(pst_mono_us());
+        pthread_mutex_unlock(&kinds.lock);
+    }
+    if ((int)level > max_level)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vlog(level, component, fmt, ap);
+    va_end(ap);
+}
+
+void pst_log_limited(pst_log_level level, const char *component, const char *name, const char *fmt, ...)
+{
+    if ((int)level > max_level)
+        return;
+    uint64_t more;
+    pthread_mutex_lock(&kinds.lock);
+    kind *k = find_kind(level, component, name);
+    int64_t now = pst_mono_us();
+    bool said = pst_log_quota_take(&k->quota, now, &more);
+    if (!said && k->quota.since_us + PST_LOG_KIND_US < kinds.due_us)
+        kinds.due_us = k->quota.since_us + PST_LOG_KIND_US;
+    bool first_hidden = k->quota.seen == PST_LOG_KIND_MAX + 1;
+    tell_more(k, more);
+    pthread_mutex_unlock(&kinds.lock);
+    if (first_hidden)
+        tell(level, component, "event=%s note=\"more like it follow; they are counted, not logged, for a minute\"", name);
+    if (!said)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vlog(level, component, fmt, ap);
+    va_end(ap);
 }
 
 void pst_log_err(const char *component, const pst_err *err)
@@ -93,8 +220,8 @@ void pst_log_err(const char *component, const pst_err *err)
     }
     pthread_mutex_unlock(&lock);
     if (!repeat)
-        pst_log(err->cls == PST_CLASS_RETRY ? PST_LOG_WARN : PST_LOG_ERROR, component, "event=error code=%s origin=%s reason=\"%s\"",
-                pst_code_name(err->code), err->origin, err->text);
+        pst_log_limited(err->cls == PST_CLASS_RETRY ? PST_LOG_WARN : PST_LOG_ERROR, component, "error",
+                        "event=error code=%s origin=%s reason=\"%s\"", pst_code_name(err->code), err->origin, err->text);
 }
 
 void pst_say_err(const char *verb, const pst_err *err)

@@ -410,7 +410,7 @@ int pst_txn_commit(pst_txn *t, pst_err *err)
     t->open = false;
     pst_err why = {0};
     if (t->consumer && !t->poison && bus_consumer_in_group(t->consumer) && bus_consumer_covered(t->consumer, &why) < 0) {
-        pst_log(PST_LOG_WARN, "bus", "event=round_refused id=%s why=\"%s\"", t->id, why.text);
+        pst_log_limited(PST_LOG_WARN, "bus", "round_refused", "event=round_refused id=%s why=\"%s\"", t->id, why.text);
         t->poison = TXN_ABORT;
         t->why = why;
     }

@@ -283,14 +283,16 @@ static void on_records(void *arg, const rlog_record *records, size_t n)
         const rlog_record *r = &records[i];
         pst_err err = {0};
         if (r->offset <= s->applied) {
-            pst_log(PST_LOG_WARN, "registry", "event=topic_began_anew offset=%lld had=%lld", (long long)r->offset, (long long)s->applied);
+            pst_log_limited(PST_LOG_WARN, "registry", "topic_began_anew", "event=topic_began_anew offset=%lld had=%lld",
+                            (long long)r->offset, (long long)s->applied);
             pst_rcore_clear(s->core);
         }
         s->applied = r->offset;
         if (*r->mark)
             on_mark(s, r->mark);
         if (pst_rcore_apply(s->core, r->key, r->key_len, r->value, r->value_len, &err) < 0)
-            pst_log(PST_LOG_WARN, "registry", "event=record_skipped offset=%lld reason=\"%s\"", (long long)r->offset, err.text);
+            pst_log_limited(PST_LOG_WARN, "registry", "record_skipped", "event=record_skipped offset=%lld reason=\"%s\"",
+                            (long long)r->offset, err.text);
     }
     s->trouble.code = 0;
     size_t counts[3];

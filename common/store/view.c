@@ -123,8 +123,8 @@ static int apply(pst_view *v, const pst_record *r, pst_err *err)
     int rc = job ? apply_job(v, key, r, &e) : apply_model(v, r, &e);
     free(key);
     if (rc < 0 && e.cls == PST_CLASS_DATA) { /* no document can be made of it: it has no place in the view */
-        pst_log(PST_LOG_WARN, "view", "event=record_ignored topic=%s partition=%d offset=%lld reason=\"%s\"", r->topic, r->partition,
-                (long long)r->offset, e.text);
+        pst_log_limited(PST_LOG_WARN, "view", "record_ignored", "event=record_ignored topic=%s partition=%d offset=%lld reason=\"%s\"",
+                        r->topic, r->partition, (long long)r->offset, e.text);
         return 0;
     }
     if (rc < 0 && err && !err->code)

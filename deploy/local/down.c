@@ -31,6 +31,8 @@ static const pst_opt up_opts[] = {
     {"gateway-port", 0, PST_OPT_INT, offsetof(pst_up_opts, gateway_port), "P 0..65535", NULL,
      "of the page and the API; the last time's, 8080, or one near it"},
     {"timeout", 0, PST_OPT_SPAN, offsetof(pst_up_opts, max_wait_us), "T", "60s", "how long to wait for the broker"},
+    {"log-mib", 0, PST_OPT_INT, offsetof(pst_up_opts, log_mib), "N 1..4096", "16",
+     "size at which a service puts its log aside (NAME.log.1 to .4 are kept) and begins a new one"},
 };
 static const pst_usage up_usage = {
     "up",

@@ -217,8 +217,8 @@ static void refuse(pst_pipelines_watch *w, pst_services *services, candidate *c,
     if (told)
         return;
     c->since_us = pst_now_us();
-    pst_log(PST_LOG_WARN, "up", "event=pipeline_refused pipeline=%s then=\"%s\" reason=\"%s\"", c->name,
-            runs ? "the version before goes on" : "it does not run", reason);
+    pst_log_limited(PST_LOG_WARN, "up", "pipeline_refused", "event=pipeline_refused pipeline=%s then=\"%s\" reason=\"%s\"", c->name,
+                    runs ? "the version before goes on" : "it does not run", reason);
     show(w, services);
 }
 
@@ -323,13 +323,16 @@ static void one(pst_pipelines_watch *w, pst_services *services, const pst_record
         pst_sleep_ms(200);
     }
     if (rc < 0)
-        pst_log(PST_LOG_WARN, "up", "event=pipeline_ignored offset=%lld reason=\"%s\"", (long long)r->offset, err.text);
+        pst_log_limited(PST_LOG_WARN, "up", "pipeline_ignored", "event=pipeline_ignored offset=%lld reason=\"%s\"", (long long)r->offset,
+                        err.text);
     else if (!fit_name(spec.name))
-        pst_log(PST_LOG_WARN, "up", "event=pipeline_ignored offset=%lld reason=\"a pipeline's name has letters, digits, . _ - only\"",
-                (long long)r->offset);
+        pst_log_limited(PST_LOG_WARN, "up", "pipeline_ignored",
+                        "event=pipeline_ignored offset=%lld reason=\"a pipeline's name has letters, digits, . _ - only\"",
+                        (long long)r->offset);
     else if (strcmp(spec.name, key)) /* its tombstone would not find it */
-        pst_log(PST_LOG_WARN, "up", "event=pipeline_ignored pipeline=%s offset=%lld reason=\"the record's key is not its name\"", spec.name,
-                (long long)r->offset);
+        pst_log_limited(PST_LOG_WARN, "up", "pipeline_ignored",
+                        "event=pipeline_ignored pipeline=%s offset=%lld reason=\"the record's key is not its name\"", spec.name,
+                        (long long)r->offset);
     else
         apply(w, services, spec.name, spec.spec);
     pst_event_clear(&pst_pipeline_spec_type, &spec);

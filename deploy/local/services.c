@@ -5,6 +5,7 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/log_file.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
 
@@ -53,20 +54,36 @@ void pst_services_done(pst_services *s)
     memset(s, 0, sizeof *s);
 }
 
+/* What the services share, and the name of this one's log, which it rotates itself. The strings stay whose they are but the last. */
+static const char **environ_of(const pst_services *s, const pst_service *v, char **ret_log)
+{
+    size_t n = 0;
+    while (s->env[n])
+        n++;
+    const char **env = pst_alloc((n + 2) * sizeof *env);
+    memcpy(env, s->env, n * sizeof *env);
+    env[n] = *ret_log = pst_log_file_variable(v->log_path, s->log_bytes_max ? s->log_bytes_max : PST_LOG_FILE_BYTES);
+    return env;
+}
+
 static int start(pst_services *s, pst_service *v, pst_err *err)
 {
     int log = open(v->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log < 0)
         return pst_err_sys(err, errno, "cannot write %s", v->log_path);
     /* A service ends by itself when the up process is killed outright; a learner does not, its supervisor has a session of its own. */
+    char *log_file = NULL;
+    const char **env = environ_of(s, v, &log_file);
     pst_spawn how = {.argv = (const char *const *)v->argv,
-                     .env = (const char *const *)s->env,
+                     .env = env,
                      .stdin_fd = -1,
                      .stdout_fd = log,
                      .stderr_fd = log,
                      .new_group = true,
                      .parent_death_signal = SIGTERM};
     int rc = pst_proc_spawn(&how, &v->pid, err);
+    free(env);
+    free(log_file);
     close(log);
     if (rc < 0) {
         v->pid = 0;

@@ -26,7 +26,8 @@ typedef struct pst_service {
 typedef struct pst_services {
     const pst_settings *settings; /* borrowed; what children get as environment */
     char **env;
-    char *log_dir, *file; /* <state-dir>/log, <state-dir>/up.json */
+    char *log_dir, *file;  /* <state-dir>/log, <state-dir>/up.json */
+    int64_t log_bytes_max; /* a service puts its log aside at this size (common/base/log_file.h); 0 = PST_LOG_FILE_BYTES */
     pst_service **at;
     size_t n;
     bool dirty;    /* the file must be written */

@@ -11,6 +11,7 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/log_file.h"
 #include "common/base/opt.h"
 #include "common/base/proc.h"
 #include "common/base/secret.h"
@@ -372,6 +373,7 @@ static int close_folder(const char *dir, pst_err *err)
 static int bring_up(up *u, pst_err *err)
 {
     int rc = pst_services_init(&u->services, u->settings, err);
+    u->services.log_bytes_max = u->o->log_mib << 20;
     const char *wanted = getenv("PENSTOCK_TOKEN");
     free(u->settings->token);
     u->settings->token = NULL;
@@ -533,6 +535,7 @@ static void be_daemon(up *u, int report_fd)
     if (log >= 0) {
         dup2(log, 1);
         dup2(log, 2);
+        pst_log_file_watch(path, u->o->log_mib > 0 ? u->o->log_mib << 20 : PST_LOG_FILE_BYTES);
     }
     if (!rc)
         rc = whole_life(u, ready_detached, &err);

@@ -1,7 +1,7 @@
 """halt with a checkpoint, resume as a new generation, terminate, delete; several learners; a failing gang; adoption of learners over `down --keep-jobs`."""
 from kit import *
 
-with Platform() as p:
+with Platform(up_args=("--log-mib", "1")) as p:
     marks = p.dir / "marks"
     marks.mkdir()
     code = p.dir / "code"
@@ -24,6 +24,13 @@ while :; do n=$((n + 1)); echo "step $n"; sleep 0.1; done
     check(state2["generation"] == state["generation"] + 1, f"generations {state['generation']} -> {state2['generation']}")
     starts = until(lambda: [l for l in text().splitlines() if l.startswith("start")][1:], 20, "no second start")
     check(int(starts[0].split()[1]) > 0, f"the checkpoint was not seen: {starts}")
+    # a log that is full is put aside by the service that writes it; what it writes from then on is in the new one
+    full = p.dir / "state/log/trainer.log"
+    p.cli("down", "--keep-jobs")
+    full.write_text("an old line\n" * (2 << 17))
+    p.up()
+    until(lambda: full.stat().st_size < 1 << 20 and "event=active" in full.read_text() + Path(f"{full}.1").read_text()[-4000:], 30, "a full log is not put aside")
+    check(Path(f"{full}.1").stat().st_size >= 12 * (2 << 17), "the lines of a log that was put aside are gone")
     # learners live through down --keep-jobs and are adopted
     p.cli("down", "--keep-jobs", timeout=120)
     size = len(list(marks.iterdir()))

@@ -1,4 +1,5 @@
 pst_test(base_core SOURCES unit/test_base_core.c LIBS pst_base LABELS unit threads)
+pst_test(log SOURCES unit/test_log.c LIBS pst_base LABELS unit threads)
 pst_test(term SOURCES unit/test_term.c LIBS pst_base)
 if(NOT PENSTOCK_ENGINE_ONLY)
   pst_test(base_text SOURCES unit/test_base_text.c LIBS pst_base)

@@ -217,6 +217,33 @@ log4j.appender.C=org.apache.log4j.ConsoleAppender
 log4j.appender.C.layout=org.apache.log4j.PatternLayout
 log4j.appender.C.layout.ConversionPattern=%d %p %c{1}: %m%n
 PROPERTIES
+    # Brokers: the same lines in files that are put aside at 8 MiB, four kept. Tools keep the console.
+    write_file "$DIR/conf/broker-log4j2.properties" <<'PROPERTIES'
+status=error
+appender.f.type=RollingFile
+appender.f.name=F
+appender.f.fileName=${sys:penstock.log}
+appender.f.filePattern=${sys:penstock.log}.%i
+appender.f.layout.type=PatternLayout
+appender.f.layout.pattern=%d %p %c{1}: %m%n
+appender.f.policies.type=Policies
+appender.f.policies.size.type=SizeBasedTriggeringPolicy
+appender.f.policies.size.size=8MB
+appender.f.strategy.type=DefaultRolloverStrategy
+appender.f.strategy.fileIndex=min
+appender.f.strategy.max=4
+rootLogger.level=warn
+rootLogger.appenderRef.f.ref=F
+PROPERTIES
+    write_file "$DIR/conf/broker-log4j.properties" <<'PROPERTIES'
+log4j.rootLogger=WARN, F
+log4j.appender.F=org.apache.log4j.RollingFileAppender
+log4j.appender.F.File=${penstock.log}
+log4j.appender.F.MaxFileSize=8MB
+log4j.appender.F.MaxBackupIndex=4
+log4j.appender.F.layout=org.apache.log4j.PatternLayout
+log4j.appender.F.layout.ConversionPattern=%d %p %c{1}: %m%n
+PROPERTIES
 }
 
 # --- storage --------------------------------------------------------------------------------------------------------------

@@ -55,16 +55,14 @@ launch_node() { # NODE: returns at once
     local node=$1 log mark options class_path
     node_log "$node"
     log=$REPLY
-    if [[ -f $log ]] && (($(stat -c %s "$log") > 8388608)); then
-        mv -f "$log" "$log.1"
-    fi
     node_mark "$node"
     mark=$REPLY
     cds_options "$node"
     case $S_VERSION in
-        3.*) options=(-Dlog4j.configuration=file:conf/log4j.properties) ;;
-        *) options=(-Dlog4j2.configurationFile=conf/log4j2.properties) ;;
+        3.*) options=(-Dlog4j.configuration=file:conf/broker-log4j.properties) ;;
+        *) options=(-Dlog4j2.configurationFile=conf/broker-log4j2.properties) ;;
     esac
+    options+=("-Dpenstock.log=$log")
     # Without C2 and with the serial collector the start is half as long and memory a third; no hsperfdata file in /tmp.
     options+=(-Xmx"${PENSTOCK_KAFKA_HEAP:-128m}" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.net.preferIPv4Stack=true
         -Djava.awt.headless=true "${CDS_OPTIONS[@]}" "$mark")
