@@ -146,6 +146,7 @@ static int ready(pst_follow *f, target *t, const pst_model_event *v, pst_binding
         int rc = load(f, v, ret, &err);
         if (rc == 0)
             return 0;
+        const pst_err bare = err;
         pst_err_prefix(&err, "model %s version %d", v->name, v->version);
         if (t->variant == PST_VARIANT_PRIMARY && !t->version)
             set_why(f, "%s", err.text);
@@ -154,7 +155,7 @@ static int ready(pst_follow *f, target *t, const pst_model_event *v, pst_binding
                             "event=model_refused pipeline=%s model=%s version=%d kept=%d error=\"%s\"", f->p->name, v->name, v->version,
                             t->version, err.text);
             pst_metric_add(f->stats->swap_failures, 1);
-            pst_stats_refused(f->stats, v->name, v->version, err.text);
+            pst_stats_refused(f->stats, v->name, v->version, bare.text);
             return rc;
         }
         pst_log_err("score", &err);
@@ -221,7 +222,7 @@ static void look(pst_follow *f, target *t)
         if (alias)
             t->alias_time = alias->time;
         if (v->version == t->version)
-            pst_stats_refused(f->stats, NULL, 0, NULL);
+            pst_stats_refused(f->stats, NULL, v->version, NULL); /* the pipeline itself may have refused it since */
         return;
     }
     if (!t->version && alias)

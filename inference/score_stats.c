@@ -90,51 +90,92 @@ void pst_stats_free(pst_stats *s)
 
 /* ---- waiting --------------------------------------------------------------------------------------------------------------- */
 
+/* Cut to the room that is there, between two characters: these texts travel as UTF-8. */
+static void put_text(char *to, size_t room, const char *text)
+{
+    size_t len = strlen(text), n = len < room ? len : room - 1;
+    if (n < len) {
+        while (n && (text[n] & 0xc0) == 0x80)
+            n--;
+    }
+    memcpy(to, text, n);
+    to[n] = 0;
+}
+
+static void add_said(pst_buf *b, const char *key, const char *text)
+{
+    pst_buf_printf(b, ",\"%s\":", key);
+    pst_json_quote(b, text, strlen(text));
+}
+
+/* @locks wait_lock */
 static void write_wait_file(const pst_stats *s)
 {
     if (!s->wait_file)
         return;
-    if (!s->waits) {
+    if (!s->waits && !*s->refused) {
         unlink(s->wait_file);
         return;
     }
-    json_t *j = json_pack("{s:s, s:s, s:I}", "for", s->wait_for, "why", s->wait_why, "since", (json_int_t)pst_now_us());
-    char *text = pst_json_text(j);
-    pst_fs_write_atomic(s->wait_file, text, strlen(text), 0600, NULL); /* it is told otherwise, too */
-    free(text);
-    json_decref(j);
+    pst_buf b = {0};
+    pst_buf_printf(&b, "{\"since\":%lld", (long long)pst_now_us());
+    if (s->waits) {
+        add_said(&b, "for", s->wait_for);
+        add_said(&b, "why", s->wait_why);
+    }
+    if (*s->refused)
+        add_said(&b, "model_refused", s->refused);
+    pst_buf_addc(&b, '}');
+    pst_fs_write_atomic(s->wait_file, b.data, b.len, 0600, NULL); /* it is told otherwise, too */
+    pst_buf_done(&b);
+}
+
+/* The next heartbeat goes now. */
+static void tell_now(pst_stats *s)
+{
+    if (!s->threads)
+        return;
+    pthread_mutex_lock(&s->threads->lock);
+    s->threads->changed = true;
+    pthread_cond_signal(&s->threads->wake);
+    pthread_mutex_unlock(&s->threads->lock);
 }
 
 void pst_stats_wait(pst_stats *s, const char *what, const char *why)
 {
     if (!what && !s->waits)
         return;
+    char text[sizeof(s->wait_why)];
+    put_text(text, sizeof text, what ? why : "");
     pthread_mutex_lock(&s->wait_lock);
-    bool changed = !what || !s->waits || strcmp(s->wait_for, what) != 0 || strncmp(s->wait_why, why, sizeof(s->wait_why) - 1) != 0;
-    snprintf(s->wait_for, sizeof(s->wait_for), "%s", what ? what : "");
-    snprintf(s->wait_why, sizeof(s->wait_why), "%s", what ? why : "");
+    bool changed = !what || !s->waits || strcmp(s->wait_for, what) != 0 || strcmp(s->wait_why, text) != 0;
+    put_text(s->wait_for, sizeof(s->wait_for), what ? what : "");
+    put_text(s->wait_why, sizeof(s->wait_why), text);
     s->waits = what != NULL;
     if (changed)
         write_wait_file(s);
     pthread_mutex_unlock(&s->wait_lock);
-    if (changed && s->threads) {
-        pthread_mutex_lock(&s->threads->lock);
-        s->threads->changed = true;
-        pthread_cond_signal(&s->threads->wake);
-        pthread_mutex_unlock(&s->threads->lock);
-    }
+    if (changed)
+        tell_now(s);
     if (changed)
         pst_metric_set(s->waiting_gauge, what ? 1 : 0);
 }
 
 void pst_stats_refused(pst_stats *s, const char *name, int version, const char *why)
 {
+    char *text = name ? pst_sprintf("%s version %d is not used: %s", name, version, why) : NULL;
     pthread_mutex_lock(&s->wait_lock);
-    if (name)
-        snprintf(s->refused, sizeof(s->refused), "%s version %d is not used: %s", name, version, why);
-    else
-        s->refused[0] = 0;
+    bool changed = text || (*s->refused && (!version || version != s->refused_version));
+    if (!changed)
+        goto out;
+    s->refused_version = text ? version : 0;
+    put_text(s->refused, sizeof(s->refused), text ? text : "");
+    write_wait_file(s);
+out:
     pthread_mutex_unlock(&s->wait_lock);
+    free(text);
+    if (changed)
+        tell_now(s);
 }
 
 /* A predecessor that was killed left its file behind. */

@@ -25,6 +25,7 @@ typedef struct pst_stats {
     _Atomic bool waits; /* the stream, or a part of it, stands still: see pst_stats_wait */
     pthread_mutex_t wait_lock;
     char wait_for[32], wait_why[480];
+    int refused_version;
     char refused[480]; /* the model version that an alias names and that is not in use; "" = none */
     char *wait_file;   /* the same for `penstock status`, while it waits */
     _Atomic uint64_t latency[PST_LATENCY_BUCKETS];
@@ -44,7 +45,8 @@ void pst_stats_stop(pst_stats *s);      /* last points, last heartbeat; bounded 
 /* The stream stands still, and for what ("model", "topics", "registry", "kafka", "paused" …) and why; what NULL = it flows. /readyz, heartbeats
  * and `penstock status` say so. Cheap when nothing changes. @thread the scorer's */
 void pst_stats_wait(pst_stats *s, const char *what, const char *why);
-/* An alias names a version that cannot be used here, so that another is kept; name NULL = all is as it should be. */
+/* An alias names a version that cannot be used here, so that another is kept; name NULL = all is as it should be,
+ * unless version is the one that was refused. */
 void pst_stats_refused(pst_stats *s, const char *name, int version, const char *why);
 void pst_stats_dead_letter(pst_stats *s, const char *stage, const char *reason);
 void pst_stats_model(pst_stats *s, const char *name, int version, const char *digest, const char *variant);

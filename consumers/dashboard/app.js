@@ -4,6 +4,7 @@
 
 const $ = id => document.getElementById(id);
 const LOG_LINES = 1000;
+const HEARD_MS = 25000; // a scorer that was not heard for longer is gone
 const RUNNING = new Set(["PENDING", "DOWNLOADING", "PROCESSING", "STORING"]);
 
 const jobs = new Map();      // id → state document
@@ -116,18 +117,22 @@ function takeLog(l) {
 
 /* ---- pipelines ---- */
 
-function takeScorer(m) {
-    const name = m.training_id.slice("pipeline:".length);
+function pipeline(name) {
     let p = pipelines.get(name);
     if (!p) {
-        const box = el("div", undefined, "pipe"), facts = el("p"), charts = el("div", undefined, "charts"), group = new ChartGroup();
-        box.append(facts, charts);
+        const box = el("div", undefined, "pipe"), facts = el("p"), says = el("ul", undefined, "says"), charts = el("div", undefined, "charts"), group = new ChartGroup();
+        box.append(facts, says, charts);
         $("pipes").append(box);
         $("pipes-none").hidden = true;
-        p = {facts, group, charts: {
+        p = {facts, says, workers: new Map(), group, charts: {
             rate: new Chart(charts, "records per second", group), lag: new Chart(charts, "lag, records", group), latency: new Chart(charts, "latency", group, " ms")}};
         pipelines.set(name, p);
     }
+    return p;
+}
+
+function takeScorer(m) {
+    const name = m.training_id.slice("pipeline:".length), p = pipeline(name);
     const v = m.values, t = m.time / 1e6;
     p.last = v;
     p.at = m.time;
@@ -135,8 +140,32 @@ function takeScorer(m) {
     if (v.lag >= 0) p.charts.lag.add("lag", t, v.lag);
     p.charts.latency.add("p50", t, v.latency_p50_ms);
     p.charts.latency.add("p99", t, v.latency_p99_ms);
-    p.facts.replaceChildren(el("b", name), el("span", `  ${number(v.scored_total)} scored, ${number(v.dead_letters_total)} dead letters` + (v.paused ? ", paused by dead letters" : v.waiting ? ", waiting; penstock status says for what" : "") + (v.model_version ? `, model version ${v.model_version}` : "")));
+    p.facts.replaceChildren(el("b", name), el("span", `  ${number(v.scored_total)} scored, ${number(v.dead_letters_total)} dead letters` + (v.paused ? ", paused by dead letters" : v.waiting ? ", waiting" : "") + (v.model_version ? `, model version ${v.model_version}` : "")));
     paintTiles();
+}
+
+/* A scorer's heartbeat: what it waits for, and the model that it would not take. Its own words, shown as text. */
+function takeWorker(w) {
+    const d = w.details || {};
+    if (w.kind !== "scorer" || !d.pipeline) return;
+    if (w.state === "stopped" && !pipelines.has(d.pipeline)) return;
+    const p = pipeline(d.pipeline);
+    if (!p.facts.firstChild) p.facts.append(el("b", d.pipeline));
+    if (w.state === "stopped") p.workers.delete(w.worker_id);
+    else p.workers.set(w.worker_id, {at: w.time, waits: d.waits_for ? (d.waits_for === "paused" ? "paused: " : `waiting for ${d.waits_for}: `) + (d.why || "") : "", refused: d.model_refused ? "model " + d.model_refused : ""});
+    paintSays(p);
+}
+
+function paintSays(p) {
+    const lines = new Set();
+    for (const w of p.workers.values()) {
+        if (Date.now() * 1000 - w.at > HEARD_MS * 1000) continue; // silent: it says nothing any more
+        if (w.waits) lines.add(w.waits);
+        if (w.refused) lines.add(w.refused);
+    }
+    const now = [...lines].sort();
+    if (now.join("\n") !== p.said) p.says.replaceChildren(...now.map(l => el("li", l)));
+    p.said = now.join("\n");
 }
 
 function paintTiles() {
@@ -170,7 +199,7 @@ function takeState(event) {
 }
 
 function connect() {
-    const stream = new EventSource("/events/stream?kinds=state,event,metric,log,model,pipeline");
+    const stream = new EventSource("/events/stream?kinds=state,event,metric,log,model,pipeline,worker");
     stream.onopen = () => link("live", "live");
     stream.onerror = () => link("lost", stream.readyState === EventSource.CLOSED ? "ended; reload the page" : "connection lost, trying again …");
     stream.addEventListener("state", takeState);
@@ -184,6 +213,10 @@ function connect() {
         if (m.training_id.startsWith("pipeline:")) takeScorer(m);
         else if (chosen && m.training_id === chosen.id) takeMetric(m);
     });
+    stream.addEventListener("worker", e => {
+        const w = JSON.parse(e.data);
+        if (w) takeWorker(w);
+    });
     stream.addEventListener("log", e => {
         const l = JSON.parse(e.data);
         if (l && chosen && l.training_id === chosen.id) takeLog(l);
@@ -192,7 +225,7 @@ function connect() {
 
 $("jobs").addEventListener("click", e => { const tr = e.target.closest("tr[data-id]"); if (tr) choose(tr.dataset.id); });
 $("jobs").addEventListener("keydown", e => { const tr = e.target.closest("tr[data-id]"); if (tr && (e.key === "Enter" || e.key === " ")) { e.preventDefault(); choose(tr.dataset.id); } });
-setInterval(() => { paintTiles(); if (jobs.size) paintJobsSoon(); }, 2000);
+setInterval(() => { paintTiles(); pipelines.forEach(paintSays); if (jobs.size) paintJobsSoon(); }, 2000);
 fetch("/v1/jobs?limit=200").then(r => r.ok ? r.json() : {jobs: []}).then(d => {
     for (const j of d.jobs) if (!jobs.has(j.training_id)) jobs.set(j.training_id, j);
     paintJobsSoon();

@@ -226,6 +226,8 @@ static void print_services(const json_t *root, bool color)
         printf("  %-28s %-12s %8s %9d  %s%s%s%s%s\n", pst_json_str(v, "name", "?"), state, pid, (int)pst_json_int(v, "restarts", 0),
                pst_span_text(pst_now_us() - pst_json_int(v, "since", 0), span), json_object_get(v, "last_exit") ? "   last: " : "",
                pst_json_str(v, "last_exit", ""), waits ? "   " : "", waits ? why : "");
+        if (json_object_get(v, "model_refused"))
+            printf("  %-28s model %s\n", "", pst_json_str(v, "model_refused", ""));
     }
     json_array_foreach(json_object_get(root, "pipelines_refused"), i, v)
     {

@@ -263,7 +263,7 @@ void pst_services_stop_all(pst_services *s, int timeout_ms)
         drop(s, s->n - 1);
 }
 
-/* A scorer that waits says so in a file of its own, named after its pipeline and its process. */
+/* A scorer that waits, or that was to take a model which does not fit, says so in a file of its own, named after its pipeline and its process. */
 static void add_wait(const char *state_dir, json_t *v)
 {
     const char *name = pst_json_str(v, "name", "");
@@ -274,8 +274,10 @@ static void add_wait(const char *state_dir, json_t *v)
     pst_buf b = {0};
     json_t *wait = NULL;
     if (pst_fs_read(path, 64 << 10, &b, NULL) == 0 && pst_json_parse(b.data, b.len, path, &wait, NULL) == 0) {
-        json_object_set_new(v, "waits_for", json_string(pst_json_str(wait, "for", "")));
-        json_object_set_new(v, "why", json_string(pst_json_str(wait, "why", "")));
+        const char *names[][2] = {{"for", "waits_for"}, {"why", "why"}, {"model_refused", "model_refused"}};
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (json_object_get(wait, names[i][0]))
+                json_object_set(v, names[i][1], json_object_get(wait, names[i][0]));
     }
     json_decref(wait);
     pst_buf_done(&b);

@@ -3,6 +3,7 @@
 #include "producers/gateway/gateway.h"
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
 
@@ -20,7 +21,8 @@ static const struct {
     const char *kind;
 
 } sources[] = {{PST_TOPIC_JOBS_EVENTS, "event"}, {PST_TOPIC_LOGS, "log"},     {PST_TOPIC_METRICS, "metric"},
-               {PST_TOPIC_JOBS_STATE, "state"},  {PST_TOPIC_MODELS, "model"}, {PST_TOPIC_PIPELINES, "pipeline"}};
+               {PST_TOPIC_JOBS_STATE, "state"},  {PST_TOPIC_MODELS, "model"}, {PST_TOPIC_PIPELINES, "pipeline"},
+               {PST_TOPIC_WORKERS, "worker"}};
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 
 struct pst_feed {
@@ -55,6 +57,32 @@ static const char *kind_of(const pst_feed *f, const char *topic)
     return "other";
 }
 
+/* Of a state: not what the page does not show and should not carry. Of heartbeats: those of scorers, and what they say of their pipeline.
+ * Returns false when nothing is left. */
+static bool reduce(const char *kind, json_t *j)
+{
+    if (!strcmp(kind, "state")) {
+        json_object_del(j, "manifest");
+        json_object_del(j, "requests");
+        return true;
+    }
+    if (strcmp(kind, "worker") != 0)
+        return true;
+    static const char *const shown[] = {"worker_id", "kind", "time", "state", "version", "details"};
+    const char *key;
+    json_t *v;
+    void *next;
+    json_object_foreach_safe(j, next, key, v)
+    {
+        bool keep = false;
+        for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+            keep |= !strcmp(key, shown[i]);
+        if (!keep)
+            json_object_del(j, key);
+    }
+    return !strcmp(pst_json_str(j, "kind", ""), "scorer");
+}
+
 static void hand_over(pst_feed *f, const pst_record *r)
 {
     json_t *j = NULL;
@@ -66,13 +94,14 @@ static void hand_over(pst_feed *f, const pst_record *r)
                 (long long)r->offset, err.text);
         return;
     }
-    if (json_is_object(j) && !strcmp(kind_of(f, r->topic), "state")) { /* what the page does not show and should not carry */
-        json_object_del(j, "manifest");
-        json_object_del(j, "requests");
+    const char *kind = kind_of(f, r->topic);
+    if (json_is_object(j) ? !reduce(kind, j) : !strcmp(kind, "worker") && rc != PST_ELIMIT) {
+        json_decref(j);
+        return;
     }
     post *p = pst_alloc(sizeof *p);
     *p = (post){.hub = f->g->hub,
-                .kind = kind_of(f, r->topic),
+                .kind = kind,
                 .key = pst_strndup(r->key ? r->key : "", r->key ? r->key_len : 0),
                 .id = pst_sprintf("%s/%d/%lld", r->topic, r->partition, (long long)r->offset),
                 .len = r->value_len,

@@ -403,6 +403,7 @@ def test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses(p):
     p.read("fit.scores", lambda out: len(out) >= 20, timeout=60)
     p.cli("models", "alias", "fit", "champion", 2)
     until(lambda: "event=model_refused" in (p.dir / "fit.log").read_text(), 30, "it says that version 2 is refused")
+    until(lambda: [e for e in p.events("workers") if "fit version 2 is not used" in e["details"].get("model_refused", "")], 8, "a heartbeat says so at once")
     p.send("fit", [reading(i) for i in range(20, 40)])
     p.read("fit.scores", lambda out: len(out) >= 40, timeout=60)
     w.kill(), w.wait()

@@ -55,6 +55,96 @@ class Browser:
         self.process.wait(20)
 
 
+# A page of another address in the same browser, which holds the gateway's cookie: what it may try without asking, and what it has to ask for.
+ATTACK = """<!doctype html><title>foreign</title><body><script>
+const gateway = %(gateway)s, registry = %(registry)s, job = %(job)s, yaml = %(yaml)s;
+const done = {}, note = (k, v) => { done[k] = v; };
+function wants(name, url, how) {
+    note(name, "…");
+    fetch(url, {credentials: "include", ...how}).then(r => r.text().then(t => note(name, r.type === "opaque" ? "sent blindly" : "read " + r.status + " " + t.slice(0, 40))), e => note(name, "refused"));
+}
+const post = type => ({method: "POST", body: yaml, headers: type ? {"Content-Type": type} : {}});
+for (const host of [gateway, gateway.replace("127.0.0.1", "localhost")]) {
+    for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""])
+        wants(host + " blind " + type, host + "/v1/jobs", {mode: "no-cors", ...post(type)});
+    for (const type of ["application/yaml", "application/json"])
+        wants(host + " asked " + type, host + "/v1/jobs", post(type));
+    wants(host + " read", host + "/v1/jobs", {});
+    wants(host + " read blind", host + "/v1/jobs", {mode: "no-cors"});
+    wants(host + " delete", host + "/v1/jobs/" + job, {method: "DELETE"});
+    wants(host + " terminate", host + "/v1/jobs/" + job + "/terminate", {method: "POST", mode: "no-cors"});
+    navigator.sendBeacon(host + "/v1/jobs", yaml);
+    for (const enctype of ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded"])
+        for (const path of ["/v1/jobs", "/v1/jobs/" + job + "/terminate", "/v1/jobs/" + job + "/halt"]) {
+            const frame = document.createElement("iframe"), form = document.createElement("form"), field = document.createElement("input");
+            frame.name = enctype + path + host;
+            Object.assign(form, {method: "POST", action: host + path, enctype, target: frame.name});
+            Object.assign(field, {name: "name: x", value: yaml});
+            form.append(field);
+            document.body.append(frame, form);
+            form.submit();
+        }
+    for (const path of ["/v1/jobs/" + job + "/terminate", "/v1/jobs", "/"]) {
+        const img = new Image();
+        img.onload = () => note(host + " img " + path, "shown");
+        img.src = host + path;
+    }
+    const stream = new EventSource(host + "/events/stream", {withCredentials: true});
+    note(host + " stream", "…");
+    stream.onopen = () => note(host + " stream", "open");
+    stream.onerror = () => { if (done[host + " stream"] !== "open") note(host + " stream", "refused"); };
+}
+for (const host of [registry, registry.replace("127.0.0.1", "localhost")]) {
+    for (const type of ["text/plain", ""])
+        wants(host + " schema " + type, host + "/subjects/foreign-value/versions", {method: "POST", mode: "no-cors", body: '{"schema": "\\"string\\""}', headers: type ? {"Content-Type": type} : {}});
+    wants(host + " schema asked", host + "/subjects/foreign-value/versions", {method: "POST", body: '{"schema": "\\"string\\""}', headers: {"Content-Type": "application/vnd.schemaregistry.v1+json"}});
+    wants(host + " delete", host + "/subjects/" + %(subject)s, {method: "DELETE"});
+    wants(host + " read", host + "/subjects", {});
+}
+</script></body>"""
+
+
+def foreign_pages(p, browser, running):
+    """Served from another port, under both names of this computer: nothing is published, ended, registered, deleted or read."""
+    import http.server, threading
+    sub = PREFIX + "logs-value"
+    html = (ATTACK % {"gateway": json.dumps(p.gateway), "registry": json.dumps(p.registry), "job": json.dumps(running), "yaml": json.dumps(manifest("foreign", f"touch {p.dir}/foreign")), "subject": json.dumps(sub)}).encode()
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(html)))
+            self.end_headers()
+            self.wfile.write(html)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    before = len(p.read(PREFIX + "jobs.requests"))
+    try:
+        for host in ("127.0.0.1", "localhost"):
+            browser.open(p.page)  # its cookie is there and fresh
+            browser.open(f"http://{host}:{server.server_address[1]}/")
+            until(lambda: browser.run("return Object.values(done).length > 20 && !Object.values(done).includes('…')"), 30, lambda: f"the foreign page waits: {browser.run('return done')}")
+            time.sleep(2)  # forms and images come to their end
+            done = browser.run("return done")
+            got = {k: v for k, v in done.items() if v not in ("refused", "sent blindly")}
+            check(not got, f"a page of {host} got through with {got}")
+    finally:
+        server.shutdown()
+    check(len(p.read(PREFIX + "jobs.requests")) == before, "a foreign page published a request")
+    check(not (p.dir / "foreign").exists() and p.show(running)["state"] == "PROCESSING", f"a foreign page ran or ended a job: {p.show(running)['state']}")
+    with urllib.request.urlopen(p.registry + "/subjects", timeout=10) as r:
+        subjects = json.loads(r.read())
+    check("foreign-value" not in subjects and sub in subjects, f"a foreign page changed the registry: {subjects}")
+    browser.errors()  # its own complaints are no errors of ours
+    browser.open(p.page)
+    until(lambda: browser.text("#link") == "live", 20, "the page does not work after that")
+
+
 with Platform() as p:
     browser = Browser(p.dir / "chromium")
     p.children.append(browser.process)
@@ -102,11 +192,37 @@ with Platform() as p:
     browser.open(p.gateway + "/", 420, 1500)
     time.sleep(2)
     browser.shot("narrow.png")
+    # What keeps a pipeline waiting, and a model that it does not take, stand on the page and in `penstock status` in the scorer's own words.
+    g.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((7, 1), dtype=np.float32), "w"))
+    g.input[0].CopyFrom(helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 7]))
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), p.dir / "m7.onnx")
+    p.cli("models", "register", p.dir / "m7.onnx", "--name", "sum", "--alias", "champion")
+    first = p.read(PREFIX + "pipelines")[-1].value()  # published by hand: `apply` would not let a pipeline wait for a model that nobody has registered
+    spec = p.decode(first)
+    spec |= {"name": "late", "spec": spec["spec"].replace("sums", "late").replace("name: sum,", "name: no-such-model,").replace('"name":"sum"', '"name":"no-such-model"')}
+    producer = p.producer()
+    producer.produce(PREFIX + "pipelines", p.encode(struct.unpack(">I", first[1:5])[0], spec), key="late")
+    check(producer.flush(30) == 0, "published")
+    until(lambda: "model sum version 2 is not used" in browser.text(".says") and "waiting for model" in browser.text(".says"), 30, lambda: f"the page says {browser.text('#pipes')}")
+    shown = p.cli("status").stdout
+    check("sum version 2 is not used" in shown and "no-such-model" in shown, f"status shows {shown}")
+    status = {s["name"]: s for s in json.loads(p.cli("status", "--json").stdout)["services"]}
+    check("version 2" in status["score:sums"]["model_refused"] and status["score:late"]["waits_for"] == "model", f"status --json: {status}")
+    browser.shot("waiting.png")
+    browser.open(p.gateway + "/")
+    until(lambda: "model sum version 2 is not used" in browser.text(".says") and "waiting for model" in browser.text(".says"), 30, lambda: f"a page that was opened later says {browser.text('#pipes')}")
+    p.cli("models", "alias", "sum", "champion", 1)
+    until(lambda: "version 2 is not used" not in browser.text(".says"), 30, "a refusal stays on the page")
+    check("version 2 is not used" not in p.cli("status").stdout, "a refusal stays in status")
+    errors = browser.errors()
+    foreign_pages(p, browser, running)
+    browser.open(p.gateway + "/")
+    until(lambda: browser.text("#link") == "live", 20, "the page is not live")
     # The gateway goes away and comes back: the page says so and finds its way by itself.
     os.kill(p.pids("gateway")[0], signal.SIGKILL)
     until(lambda: browser.text("#link") != "live", 20, "a lost connection is not shown")
     until(lambda: browser.text("#link") == "live", 40, lambda: f"after the gateway's restart: {browser.text('#link')}")
-    errors = [e for e in browser.errors() if "ERR_CONNECTION" not in e and "ERR_INCOMPLETE_CHUNKED" not in e and "ERR_EMPTY_RESPONSE" not in e and "401 (Unauthorized)" not in e]
+    errors = [e for e in errors + browser.errors() if "ERR_CONNECTION" not in e and "ERR_INCOMPLETE_CHUNKED" not in e and "ERR_EMPTY_RESPONSE" not in e and "401 (Unauthorized)" not in e]
     check(not errors, f"script errors: {errors[:3]}")
     browser.close()
 print(f"ok: pictures in {SHOTS}")
