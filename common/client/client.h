@@ -37,6 +37,8 @@ int pst_client_register_schemas(pst_client *c, pst_err *err);
  * every record (borrowed; key is NUL-terminated text). fn returns 0 to go on, 1 to stop, < 0 to fail. For verbs that answer from topics. */
 typedef int (*pst_record_fn)(void *arg, const char *key, const pst_record *r, pst_err *err);
 int pst_client_scan(pst_client *c, pst_topic t, const char *key, pst_record_fn fn, void *arg, pst_err *err);
+/* The same for the records of a key that are not older than since_ms (Unix, by the records' timestamps). */
+int pst_client_scan_since(pst_client *c, pst_topic t, const char *key, int64_t since_ms, pst_record_fn fn, void *arg, pst_err *err);
 /* The latest JobState of one job; PST_ENOTFOUND. */
 int pst_client_job(pst_client *c, const char *training_id, pst_job_state *ret_state, pst_err *err);
 /* "training-" + lower-case base32 of the first 15 bytes of sha256(user NUL request_id): 33 characters. ret ≥ 64 bytes. */

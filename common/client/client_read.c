@@ -61,6 +61,11 @@ static int scan_ranges(pst_client *c, const pst_range *ranges, size_t n, const c
 
 int pst_client_scan(pst_client *c, pst_topic t, const char *key, pst_record_fn fn, void *arg, pst_err *err)
 {
+    return pst_client_scan_since(c, t, key, 0, fn, arg, err);
+}
+
+int pst_client_scan_since(pst_client *c, pst_topic t, const char *key, int64_t since_ms, pst_record_fn fn, void *arg, pst_err *err)
+{
     pst_topic_info info = {0};
     int rc = pst_admin_topic(c->bus, c->topics[t], &info, 10000, err);
     if (rc < 0)
@@ -70,10 +75,16 @@ int pst_client_scan(pst_client *c, pst_topic t, const char *key, pst_record_fn f
     /* The partition our producers and Java's choose; on the embedded cluster and for foreign producers it may be another: read all then. */
     int only = key && !c->settings->embedded ? (int)((pst_murmur2(key, strlen(key)) & 0x7fffffff) % (uint32_t)info.partitions) : -1;
     /* The first offset as a number: asking for "the beginning" costs librdkafka another half second while no leader is known. */
-    for (int p = 0; p < info.partitions; p++)
-        if ((only < 0 || p == only) && info.high[p] > info.low[p])
-            ranges[n++] = (pst_range){c->topics[t], p, info.low[p], info.high[p]};
-    if (n)
+    for (int p = 0; p < info.partitions && !rc; p++) {
+        int64_t from = info.low[p];
+        if ((only >= 0 && p != only) || info.high[p] <= from)
+            continue;
+        if (since_ms > 0 && !c->settings->embedded) /* the in-memory cluster has no offsets by time */
+            rc = pst_admin_offset_at(c->bus, c->topics[t], p, since_ms, &from, err);
+        if (!rc && from < info.high[p])
+            ranges[n++] = (pst_range){c->topics[t], p, from, info.high[p]};
+    }
+    if (n && !rc)
         rc = scan_ranges(c, ranges, n, key, fn, arg, err);
     free(ranges);
     pst_topic_info_done(&info);

@@ -41,7 +41,13 @@ typedef struct state {
     uint64_t magic;
     int64_t next[2];        /* rindex of the next log line, of the next metric point */
     uint64_t segment, done; /* items of that spool segment that are acknowledged */
+    int64_t begun_ms;       /* Unix time of the first supervisor's start; 0 = a file of an older program */
+    int64_t unsure;         /* see below: numbers from next[] on may stand on the topic already */
 } state;
+
+/* What a successor has to find out. LEFT: unacknowledged items are in the spool, in order, and next[] is the number of their first.
+ * KILLED (set while a supervisor works): next[] is behind what was in flight, which is lost unless it came from the spool. */
+enum { SURE = 0, UNSURE_LEFT = 1, UNSURE_KILLED = 2 };
 
 struct pst_outlet {
     pst_outlet_conf conf;
@@ -60,6 +66,8 @@ struct pst_outlet {
     int64_t acked, dropped;
     int64_t acked_us;                         /* when the last was; monotonic */
     int64_t unspooled_lines, unspooled_bytes; /* the disk was full: told as a gap */
+    int64_t ask;                              /* SURE, or what the predecessor left to be found out */
+    int64_t last[2];                          /* numbers up to these were found on the topic when it was asked; -1 = none */
 };
 
 static void list_add(list *l, item *it)
@@ -378,9 +386,59 @@ static void unsend(pst_outlet *o, item *it)
     lane->bytes += it->len;
 }
 
+/* With the lock held: kind's last number on the topic is known. */
+static void learn_last(pst_outlet *o, int kind, int64_t last)
+{
+    int64_t *next = &o->st->next[kind - PST_OUTLET_LOG];
+    o->last[kind - PST_OUTLET_LOG] = last;
+    if (o->ask != UNSURE_KILLED || last + 1 >= *next)
+        return;
+    int64_t lost = *next - (last + 1);
+    *next = last + 1;
+    if (!o->st->segment && kind == PST_OUTLET_LOG) /* else they come again from the spool */
+        add_gap_item(o, &o->memory, lost, 0, "the supervisor was killed before they were stored");
+}
+
+/* Before anything is sent (again): what of it is on the topic? False: the sink cannot tell now. Without the lock. */
+static bool ask_sink(pst_outlet *o)
+{
+    for (int kind = PST_OUTLET_LOG; o->ask && o->conf.sink.last && kind <= PST_OUTLET_METRIC; kind++) {
+        int64_t last = -1;
+        pst_err err = {0};
+        int rc = o->conf.sink.last(o->conf.sink.arg, (pst_outlet_kind)kind, o->key, o->conf.generation, o->process, o->st->begun_ms, &last,
+                                   &err);
+        pthread_mutex_lock(&o->lock);
+        if (rc < 0)
+            complain(o, &err);
+        else
+            learn_last(o, kind, last);
+        pthread_mutex_unlock(&o->lock);
+        if (rc < 0)
+            return false;
+    }
+    o->ask = SURE;
+    return true;
+}
+
+/* With the lock held: an item that was sent before and stands on the topic is done, with its number. */
+static bool already_stored(pst_outlet *o, item *it)
+{
+    if (it->kind == PST_OUTLET_REPORT)
+        return false;
+    int64_t *next = &o->st->next[it->kind - PST_OUTLET_LOG], number = it->rindex >= 0 ? it->rindex : *next;
+    if (number > o->last[it->kind - PST_OUTLET_LOG])
+        return false;
+    if (it->rindex < 0)
+        ++*next;
+    finish_item(o, it);
+    return true;
+}
+
 /* Sends what there is room for. Returns false when the sink wants a pause. Without the lock. */
 static bool send_some(pst_outlet *o, pst_buf *scratch)
 {
+    if (!ask_sink(o))
+        return false;
     for (;;) {
         pthread_mutex_lock(&o->lock);
         if (!o->memory.n && o->unspooled_lines) {
@@ -391,6 +449,10 @@ static bool send_some(pst_outlet *o, pst_buf *scratch)
             load_segment(o);
         bool room = o->flight.n < PST_OUTLET_ITEMS_MAX && o->flight.bytes < PST_OUTLET_FLIGHT_MAX;
         item *it = o->reports.head ? list_pop(&o->reports) : room ? list_pop(&o->memory) : NULL;
+        if (it && already_stored(o, it)) {
+            pthread_mutex_unlock(&o->lock);
+            continue;
+        }
         if (it) {
             compose(o, it, scratch);
             list_add(&o->flight, it); /* before the send: its acknowledgement may come at once */
@@ -453,6 +515,7 @@ static void *outlet_thread(void *arg)
             o->conf.sink.reset(o->conf.sink.arg);
             pthread_mutex_lock(&o->lock);
             take_back(o);
+            o->ask = UNSURE_LEFT; /* an acknowledgement may be what was lost, not the record */
             if (!o->stop)
                 wait_ms(o, 500);
             pthread_mutex_unlock(&o->lock);
@@ -482,7 +545,11 @@ static int map_state(pst_outlet *o, pst_err *err)
     if (o->st->magic != STATE_MAGIC || o->st->next[0] < 0 || o->st->next[1] < 0) {
         memset(o->st, 0, sizeof *o->st);
         o->st->magic = STATE_MAGIC;
+        o->st->begun_ms = pst_now_us() / 1000;
     }
+    o->last[0] = o->last[1] = -1;
+    o->ask = o->st->unsure;
+    o->st->unsure = UNSURE_KILLED;
     return 0;
 }
 
@@ -582,11 +649,17 @@ void pst_outlet_counts(pst_outlet *o, int64_t ret_counts[4])
 static void leave_rest(pst_outlet *o)
 {
     pst_buf b = {0};
+    int64_t unsure = o->ask; /* never found out: still to be */
+    for (int k = 0; k < 2; k++)
+        if (o->st->next[k] <= o->last[k]) /* found out, and not yet passed over */
+            unsure = UNSURE_LEFT;
     take_back(o);
     for (item *it; (it = list_pop(&o->memory));) {
         int64_t *next = &o->st->next[it->kind - PST_OUTLET_LOG];
         if (it->rindex >= 0 && it->rindex < *next)
             *next = it->rindex;
+        if (it->rindex >= 0)
+            unsure = UNSURE_LEFT;
         pst_spool_item(&b, it->kind, it->data, it->len);
         free(it);
     }
@@ -597,6 +670,7 @@ static void leave_rest(pst_outlet *o)
         pst_spool_release(o->spool, o->st->segment);
         o->st->segment = o->st->done = 0;
     }
+    o->st->unsure = unsure;
     pst_buf_done(&b);
 }
 

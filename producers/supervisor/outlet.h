@@ -6,7 +6,9 @@
  *                            spool files in the run dir (bounded; the oldest is dropped, a gap record takes its place)
  *
  * Log lines and metric points get their rindex when they are sent, so that the numbers have no gap whatever was left out before; the next
- * numbers live in a mapped file of the run dir and survive a kill -9. Reports go first, among themselves in order; they are not spooled
+ * numbers live in a mapped file of the run dir and survive a kill -9. What was sent and not acknowledged when a supervisor ended may stand on
+ * the topic all the same: its successor asks the sink for the last number there before it sends anything, so that no number comes twice and
+ * none is left out. Reports go first, among themselves in order; they are not spooled
  * (exit.json holds the one that matters). @thread push functions: one thread; all else as said. */
 #ifndef PST_SUPERVISOR_OUTLET_H
 #define PST_SUPERVISOR_OUTLET_H
@@ -31,6 +33,10 @@ typedef struct pst_sink {
     int (*send)(void *arg, pst_outlet_kind kind, const char *key, const void *body, size_t len, void *token, pst_err *err);
     void (*pump)(void *arg, int timeout_ms, pst_outlet_done done, void *done_arg);
     void (*reset)(void *arg); /* forget everything in flight, without its tokens */
+    /* The highest rindex that stands on the topic among this process's records of this generation that are not older than since_ms (Unix);
+     * -1 = none. Class RETRY: not now. NULL: this sink keeps nothing to ask for. */
+    int (*last)(void *arg, pst_outlet_kind kind, const char *key, int generation, const char *process, int64_t since_ms,
+                int64_t *ret_rindex, pst_err *err);
     void (*close)(void *arg);
 } pst_sink;
 

@@ -1,5 +1,6 @@
 /* sink_kafka.c - see sink_kafka.h. Deliveries never time out by themselves: an outage of any length is waited through (the outlet bounds
- * what is in flight and spools the rest). */
+ * what is in flight and spools the rest). What a producer sent and nobody acknowledged is looked for on the topic before it is sent again by
+ * another producer: idempotence does not reach from one to the next. */
 #include "producers/supervisor/sink_kafka.h"
 
 #include <stdlib.h>
@@ -87,6 +88,56 @@ static void kafka_reset(void *arg)
     s->producer = NULL;
 }
 
+/* ---- what is stored already ---- */
+
+enum { CLOCKS_MS = 600000 }; /* the host's clock may have been set since the run began */
+
+typedef struct finding {
+    kafka_sink *sink;
+    pst_outlet_kind kind;
+    const char *process;
+    int generation;
+    int64_t last;
+} finding;
+
+/* What does not decode is not ours: it is passed over. An outage of the registry is none of the record's fault. */
+static int look(void *arg, const char *key, const pst_record *r, pst_err *err)
+{
+    finding *f = arg;
+    pst_err e = {0};
+    union {
+        pst_log_line line;
+        pst_metric_point point;
+    } got;
+    memset(&got, 0, sizeof got);
+    if (!r->value)
+        return 0;
+    int rc = pst_codec_decode(f->sink->client->codec, type_of(f->kind), r->value, r->value_len, r->timestamp_ms, &got, &e);
+    if (rc < 0 && e.cls != PST_CLASS_DATA) {
+        if (err && !err->code)
+            *err = e;
+        return rc;
+    }
+    bool log = f->kind == PST_OUTLET_LOG;
+    const char *process = rc < 0 ? NULL : log ? got.line.process : got.point.process;
+    int generation = log ? got.line.generation : got.point.generation;
+    int64_t number = log ? got.line.rindex : got.point.rindex;
+    if (process && !strcmp(process, f->process) && generation == f->generation && number > f->last)
+        f->last = number;
+    pst_event_clear(type_of(f->kind), &got);
+    return 0;
+}
+
+static int kafka_last(void *arg, pst_outlet_kind kind, const char *key, int generation, const char *process, int64_t since_ms,
+                      int64_t *ret_rindex, pst_err *err)
+{
+    finding f = {.sink = arg, .kind = kind, .process = process, .generation = generation, .last = -1};
+    int rc = pst_client_scan_since(f.sink->client, topic_of[kind], key, since_ms > CLOCKS_MS ? since_ms - CLOCKS_MS : 0, look, &f, err);
+    if (!rc)
+        *ret_rindex = f.last;
+    return rc;
+}
+
 static void kafka_close(void *arg)
 {
     kafka_sink *s = arg;
@@ -108,6 +159,7 @@ int pst_sink_kafka_new(pst_client *client, pst_sink *ret_sink, pst_err *err)
             return rc;
         }
     }
-    *ret_sink = (pst_sink){.arg = s, .send = kafka_send, .pump = kafka_pump, .reset = kafka_reset, .close = kafka_close};
+    *ret_sink =
+        (pst_sink){.arg = s, .send = kafka_send, .pump = kafka_pump, .reset = kafka_reset, .last = kafka_last, .close = kafka_close};
     return 0;
 }

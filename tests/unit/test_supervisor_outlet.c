@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "producers/supervisor/outlet.h"
 #include "producers/supervisor/spool.h"
+#include "schemas/avro_read.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,9 +34,11 @@ typedef struct fake {
         kept k;
     } flight[PST_OUTLET_ITEMS_MAX + 16];
     size_t n_flight;
-    atomic_bool down;     /* send says RETRY */
-    atomic_bool silent;   /* takes, but never acknowledges */
-    atomic_int fail_each; /* every n-th pump fails what is in flight */
+    atomic_bool down;          /* send says RETRY */
+    atomic_bool silent;        /* takes, but never acknowledges */
+    atomic_int fail_each;      /* every n-th pump fails what is in flight */
+    atomic_bool forgets;       /* keeps what it takes, and never acknowledges it */
+    atomic_bool asked_in_vain; /* last says RETRY */
     unsigned pumps, resets;
 } fake;
 
@@ -50,9 +53,25 @@ static int fake_send(void *arg, pst_outlet_kind kind, const char *key, const voi
     return 0;
 }
 
+static void keep(fake *f, kept k)
+{
+    pthread_mutex_lock(&f->lock);
+    if (f->n == f->cap)
+        f->at = pst_realloc(f->at, (f->cap = 2 * f->cap + 64) * sizeof *f->at);
+    f->at[f->n++] = k;
+    pthread_mutex_unlock(&f->lock);
+}
+
 static void fake_pump(void *arg, int timeout_ms, pst_outlet_done done, void *done_arg)
 {
     fake *f = arg;
+    if (f->forgets) {
+        for (size_t i = 0; i < f->n_flight; i++)
+            keep(f, f->flight[i].k);
+        f->n_flight = 0;
+        pst_sleep_ms(timeout_ms > 5 ? 5 : timeout_ms);
+        return;
+    }
     if (f->silent || f->down) {
         pst_sleep_ms(timeout_ms > 5 ? 5 : timeout_ms);
         return;
@@ -61,17 +80,39 @@ static void fake_pump(void *arg, int timeout_ms, pst_outlet_done done, void *don
     size_t n = f->n_flight, good = fail ? n / 2 : n; /* a failing broker took the first half */
     for (size_t i = 0; i < n; i++) {
         if (i < good) {
-            pthread_mutex_lock(&f->lock);
-            if (f->n == f->cap)
-                f->at = pst_realloc(f->at, (f->cap = 2 * f->cap + 64) * sizeof *f->at);
-            f->at[f->n++] = f->flight[i].k;
-            pthread_mutex_unlock(&f->lock);
+            keep(f, f->flight[i].k);
         } else {
             free(f->flight[i].k.body);
         }
         done(done_arg, f->flight[i].token, i < good ? 0 : PST_ETIMEDOUT);
     }
     f->n_flight = 0;
+}
+
+/* As the topic would be read: the number is the Avro long behind the run's names. */
+static int fake_last(void *arg, pst_outlet_kind kind, const char *key, int generation, const char *process, int64_t since_ms,
+                     int64_t *ret_rindex, pst_err *err)
+{
+    fake *f = arg;
+    if (f->asked_in_vain)
+        return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "fake", 0, "cannot tell");
+    assert_true(since_ms > 1500000000000);
+    pst_buf names = {0};
+    pst_avro_put_bytes(&names, key, strlen(key));
+    pst_avro_put_long(&names, generation);
+    pst_avro_put_bytes(&names, process, strlen(process));
+    int64_t last = -1, number;
+    for (size_t i = 0; i < f->n; i++) {
+        if (f->at[i].kind != (int)kind || memcmp(f->at[i].body, names.data, names.len))
+            continue;
+        const uint8_t *body = (const uint8_t *)f->at[i].body;
+        pst_avro_in in = {.p = body + names.len, .end = body + f->at[i].len};
+        assert_int_equal(pst_avro_in_long(&in, &number), 0);
+        last = number > last ? number : last;
+    }
+    pst_buf_done(&names);
+    *ret_rindex = last;
+    return 0;
 }
 
 static void fake_reset(void *arg)
@@ -103,7 +144,7 @@ static int setup(void **state)
                                 .generation = 2,
                                 .reporter = "supervisor:h",
                                 .host = "h",
-                                .sink = {.arg = p->f, .send = fake_send, .pump = fake_pump, .reset = fake_reset}};
+                                .sink = {.arg = p->f, .send = fake_send, .pump = fake_pump, .reset = fake_reset, .last = fake_last}};
     *state = p;
     return 0;
 }
@@ -302,6 +343,93 @@ static void test_outlet_rest_is_left_to_the_next_supervisor(void **state)
     check_sequence(p, 0, 9100);
 }
 
+static void wait_kept(place *p, size_t n)
+{
+    for (int64_t since = pst_mono_us(); waited_long(&since) == false;) {
+        pthread_mutex_lock(&p->f->lock);
+        size_t have = p->f->n;
+        pthread_mutex_unlock(&p->f->lock);
+        if (have >= n)
+            return;
+        pst_sleep_ms(5);
+    }
+    fail_msg("the sink did not take %zu records", n);
+}
+
+/* The broker stored what was sent and went away before it said so; the next supervisor must not tell it again, nor leave a number out. */
+static void test_outlet_what_was_stored_unacknowledged_is_not_told_twice(void **state)
+{
+    place *p = *state;
+    pst_outlet *o = open_outlet(p);
+    for (int i = 0; i < 50; i++)
+        say(o, i);
+    flush(o);
+    p->f->forgets = true;
+    for (int i = 50; i < 120; i++)
+        say(o, i);
+    wait_kept(p, 120);
+    p->f->forgets = false;
+    p->f->down = true;
+    for (int i = 120; i < 150; i++) /* and these reach nobody */
+        say(o, i);
+    pst_outlet_close(o);
+    p->f->asked_in_vain = true;
+    o = open_outlet(p); /* this one learns nothing and is ended, too */
+    pst_sleep_ms(50);
+    pst_outlet_close(o);
+    p->f->asked_in_vain = false;
+    p->f->down = false;
+    o = open_outlet(p);
+    for (int i = 150; i < 160; i++)
+        say(o, i);
+    flush(o);
+    pst_outlet_close(o);
+    assert_int_equal(p->f->n, 160);
+    for (int i = 0; i < 160; i++)
+        assert_true(is_said(&p->f->at[i], i, i));
+}
+
+/* After a kill -9 the numbers go on where the topic's end; what was lost in flight is told as a gap. */
+static void test_outlet_numbers_go_on_after_a_kill(void **state)
+{
+    place *p = *state;
+    char *kept_state = pst_fs_join(p->dir, "outlet.state");
+    pst_outlet *o = open_outlet(p);
+    for (int i = 0; i < 20; i++)
+        say(o, i);
+    flush(o);
+    p->f->silent = true;
+    for (int i = 20; i < 25; i++)
+        say(o, i);
+    for (int64_t since = pst_mono_us(); p->f->n_flight < 5 && !waited_long(&since);)
+        pst_sleep_ms(5);
+    pst_buf b = {0};
+    pst_err err = {0};
+    assert_int_equal(pst_fs_read(kept_state, 4096, &b, &err), 0); /* as a kill at this moment leaves it */
+    pst_outlet_close(o);
+    pst_fs_remove_tree(p->dir, NULL);
+    assert_int_equal(pst_fs_mkdirs(p->dir, 0700, &err), 0);
+    assert_int_equal(pst_fs_write_atomic(kept_state, b.data, b.len, 0600, &err), 0);
+    fake_reset(p->f);
+    p->f->silent = false;
+    o = open_outlet(p);
+    say(o, 30);
+    flush(o);
+    pst_outlet_close(o);
+    assert_int_equal(p->f->n, 22); /* 0 to 19, the gap, 30 */
+    int64_t last = -1;
+    assert_int_equal(fake_last(p->f, PST_OUTLET_LOG, "training-x", 2, "learner-1", INT64_MAX, &last, &err), 0);
+    assert_int_equal(last, 21);
+    bool told = false, gap = false;
+    for (size_t i = 0; i < p->f->n; i++) {
+        told |= is_said(&p->f->at[i], 30, 20) || is_said(&p->f->at[i], 30, 21);
+        gap |= memmem(p->f->at[i].body, p->f->at[i].len, "[5 lines", 8) != NULL;
+    }
+    assert_true(told && gap);
+    pst_buf_done(&b);
+    free(kept_state);
+}
+
 static void test_outlet_full_spool_drops_the_oldest_and_says_so(void **state)
 {
     place *p = *state;
@@ -413,6 +541,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_outlet_outage_goes_through_the_spool_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outlet_failed_deliveries_are_repeated_under_the_same_number, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outlet_rest_is_left_to_the_next_supervisor, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlet_what_was_stored_unacknowledged_is_not_told_twice, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlet_numbers_go_on_after_a_kill, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outlet_full_spool_drops_the_oldest_and_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outlet_reports_overtake_lines_and_keep_their_order, setup, teardown),
         cmocka_unit_test_setup_teardown(test_spool_torn_tail_and_junk_files_are_ignored, setup, teardown),
