@@ -393,8 +393,7 @@ static int loop(pst_scorer *s)
         take_models(s);
         rc = step(s);
         /* Whatever Kafka says against this consumer or producer is no reason to end, unless it will say the same to the next ones. */
-        bool kafka = rc == PST_EFENCED || (rc < 0 && !strcmp(s->err.origin, "kafka"));
-        if (kafka && rc != PST_EAUTH && rc != PST_EINVAL && rc != PST_ESTOPPED)
+        if (pst_bus_reopens(rc, &s->err))
             rc = rc == PST_EFENCED ? pst_scorer_after_fencing(s) : pst_scorer_reopen(s);
     }
     if (rc == 0 && (rc = commit(s)) > 0) /* told to stop: what is in hand is finished, or comes again at the next start */

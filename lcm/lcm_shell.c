@@ -326,6 +326,7 @@ static int commit_round(pst_lcm_shell *s, const pst_batch *b, pst_err *err)
         const pst_record *r = &b->records[done];
         if ((rc = pst_lcm_commands_take(s->commands, r, err)) < 0)
             break;
+        pst_txn_owes(s->txn, r);
         pst_consumer_mark(s->consumer, r->topic, r->partition, r->offset + 1);
     }
     if (!rc)
@@ -485,15 +486,16 @@ static void close_input(pst_lcm_shell *s)
 }
 
 /* Who holds the lock of its node's folder has no rival: being fenced comes from our own shadow (a request of ours that was answered while
- * we thought it lost). We come back under the same name; only if that happens again and again there is a copy of this state folder. */
-static int come_back(pst_lcm_shell *s, pst_err *err)
+ * we thought it lost). We come back under the same name; only if that happens again and again there is a copy of this state folder. So we do
+ * when the consumer's position is not known any more: a node does not leave its jobs because a broker was away for long. */
+static int come_back(pst_lcm_shell *s, int why, pst_err *err)
 {
     int64_t now = pst_mono_us();
     if (now - s->fenced_us > FENCED_WINDOW_US) {
         s->fenced_us = now;
         s->fenced = 0;
     }
-    if (++s->fenced > FENCED_MAX) {
+    if (why == PST_EFENCED && ++s->fenced > FENCED_MAX) {
         pst_err_prefix(err, "another LCM runs as node %s of site %s (a copy of the state folder %s?)", s->conf.node->name, s->conf.site,
                        s->conf.state_dir);
         return PST_EFENCED;
@@ -510,8 +512,8 @@ int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
     bool waiting = s->outbox.n || s->deferred.n;
     int wait_ms = waiting ? 0 : pst_lcm_commands_young(s->commands) ? HELD_WAIT_MS : timeout_ms;
     int rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 100, .timeout_ms = wait_ms}, &b, err);
-    if (rc == PST_EFENCED)
-        return come_back(s, err);
+    if (pst_bus_reopens(rc, err))
+        return come_back(s, rc, err);
     if (rc < 0)
         return rc;
     if (err->cls == PST_CLASS_RETRY) {
@@ -531,8 +533,8 @@ int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
     }
     if (b.n || s->outbox.n)
         rc = commit_round(s, &b, err);
-    if (rc == PST_EFENCED)
-        return come_back(s, err);
+    if (rc != PST_EAGAIN && pst_bus_reopens(rc, err))
+        return come_back(s, rc, err);
     if (rc == PST_EAGAIN) {
         pst_err_clear(err);
         rc = 0;

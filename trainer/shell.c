@@ -244,6 +244,7 @@ static int publish(pst_shell *s, const pst_batch *b, const size_t *order, size_t
         return rc;
     for (size_t i = 0; i < done; i++) {
         const pst_record *r = &b->records[order[i]];
+        pst_txn_owes(s->txn, r); /* what the core says now rests on it */
         pst_consumer_mark(s->inputs, r->topic, r->partition, r->offset + 1);
     }
     rc = pst_outbox_send(s->outbox, s->txn, err);

@@ -144,7 +144,8 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
 }
 
 /* After an outage the broker may have given our static membership to our own earlier session: that fences a consumer for good, and
- * nobody else need be there (another trainer of this state folder is kept out by its lock file). A new consumer goes on. */
+ * nobody else need be there (another trainer of this state folder is kept out by its lock file). A new consumer goes on; so it does where a
+ * consumer's position is not known any more. */
 static int after_fencing(trainer *t, pst_err *err)
 {
     pst_log_err("trainer", err);
@@ -167,11 +168,11 @@ static int serve(trainer *t, pst_err *err)
         rc = pst_consumer_poll(t->lock, &(pst_poll){.timeout_ms = 200}, &beats, &outage);
         if (rc < 0) {
             *err = outage;
-            if (rc == PST_EFENCED)
+            if (pst_bus_reopens(rc, err))
                 rc = after_fencing(t, err);
         } else if (owns_lock(t)) {
             rc = be_active(t, &beats, err);
-            if (rc == PST_EFENCED)
+            if (pst_bus_reopens(rc, err))
                 rc = after_fencing(t, err);
             said = false;
             since = pst_mono_us();

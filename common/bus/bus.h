@@ -233,6 +233,11 @@ int pst_txn_begin(pst_txn *t, pst_err *err);
 /* What is sent from here on is made of this record of the consumer (borrowed; NULL = of none). The round then commits only if a mark behind it
  * is set: nothing is sent twice because an offset was forgotten. */
 void pst_txn_of(pst_txn *t, const pst_record *r);
+/* What the round sends, as a whole, is made of this record among others: the same debt, for those who send after they have read all of them. */
+void pst_txn_owes(pst_txn *t, const pst_record *r);
+/* Is this Kafka's word against this consumer or producer (fenced, dead, its position not known), and not one that the next ones would hear as well
+ * (no right, a wrong setting, a record too large)? Then both are opened again, and what is not committed comes again. For what polls, rewinds and transactions say. */
+bool pst_bus_reopens(int rc, const pst_err *err);
 int pst_txn_timeout_ms(const pst_txn *t);                       /* the broker aborts a round that is older */
 int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err); /* PST_ELIMIT/DATA: record too large, the round is unharmed */
 /* What was learnt about the largest record that a topic takes is forgotten: its setting may have been changed. */

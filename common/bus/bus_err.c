@@ -44,6 +44,14 @@ bool bus_is_outage(rd_kafka_resp_err_t code)
     }
 }
 
+bool pst_bus_reopens(int rc, const pst_err *err)
+{
+    if (rc == PST_EFENCED)
+        return true;
+    bool same_again = rc == PST_EAUTH || rc == PST_EINVAL || rc == PST_EUNSUPPORTED || rc == PST_ESTOPPED || err->cls == PST_CLASS_DATA;
+    return rc < 0 && !same_again && !strcmp(err->origin, "kafka");
+}
+
 bool bus_is_purge(rd_kafka_resp_err_t code)
 {
     return code == RD_KAFKA_RESP_ERR__PURGE_QUEUE || code == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT;

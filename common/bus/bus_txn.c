@@ -58,7 +58,7 @@ void pst_txn_free(pst_txn *t)
     if (!t)
         return;
     pst_err ignored = {0};
-    if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->rk && !pst_stop_hurry()) {
+    if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->rk && !t->timed_out && !pst_stop_hurry()) {
         /* Left open it would hold back every read_committed reader until the broker times it out. */
         rd_kafka_purge(t->p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
         txn_guarded(t, (txn_call){.kind = CALL_ABORT, .timeout_ms = TXN_INIT_STEP_MS}, &ignored);
@@ -164,6 +164,12 @@ void pst_txn_of(pst_txn *t, const pst_record *r)
     t->of = r;
 }
 
+void pst_txn_owes(pst_txn *t, const pst_record *r)
+{
+    if (t->open && t->consumer)
+        bus_consumer_owe(t->consumer, r->topic, r->partition, r->offset);
+}
+
 int pst_txn_timeout_ms(const pst_txn *t)
 {
     return t->timeout_ms;
@@ -212,6 +218,13 @@ static int go_back(pst_txn *t, pst_err *err)
     return pst_consumer_rewind(t->consumer, err);
 }
 
+/* Never after a call that may still be under way inside librdkafka: a late answer to it meets a state machine that has gone on to "aborting", and
+ * librdkafka ends the process ("Invalid transaction state transition", 2.0.2). The next producer's init ends the transaction as well. */
+static bool may_abort(const pst_txn *t)
+{
+    return !t->commit_tried && !t->timed_out;
+}
+
 /* The round ended without a clear yes. Takes a new producer, finds out, and goes on as if it had been clear. */
 static int settle(pst_txn *t, txn_class c, const rd_kafka_topic_partition_list_t *wanted, pst_err *err)
 {
@@ -234,7 +247,7 @@ static int settle(pst_txn *t, txn_class c, const rd_kafka_topic_partition_list_t
             failed = p->failed;
     }
     t->refusals += no_right;
-    int rc = txn_renew(t, c == TXN_ABORT, err);
+    int rc = txn_renew(t, c == TXN_ABORT && may_abort(t), err);
     txn_fate f = {0};
     if (!rc && (t->commit_tried || c == TXN_FENCED))
         rc = txn_find_fate(t, wanted, &sent, t->commit_tried, &f, err);
@@ -275,12 +288,32 @@ static txn_class persist(pst_txn *t, txn_class c)
     return TXN_RETRY;
 }
 
+/* A member that the group has thrown out (it was frozen, say) has no id from the moment it hears of it, long before the consumer is polled and
+ * tells that its partitions are lost. The coordinator takes offsets from nobody for those of a consumer without a group, and asks for no
+ * generation: it would commit what the partitions' new owner has scored as well. Asked after the group's metadata were taken: a new id comes with
+ * the next poll only. */
+static bool is_member(const pst_txn *t)
+{
+    rd_kafka_t *rk = bus_consumer_native(t->consumer);
+    char *id = rd_kafka_memberid(rk);
+    bool is = id && *id;
+    if (id)
+        rd_kafka_mem_free(rk, id);
+    return is;
+}
+
 static txn_class send_offsets(pst_txn *t, const rd_kafka_topic_partition_list_t *offsets)
 {
     /* Fetched now: the generation changes with each rebalance. A retry has to pass the very same list and metadata. */
     rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata(bus_consumer_native(t->consumer));
     if (!group)
         return TXN_RECYCLE;
+    if (!is_member(t)) {
+        rd_kafka_consumer_group_metadata_destroy(group);
+        pst_err_set(&t->why, PST_EFENCED, PST_CLASS_RETRY, "kafka", RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
+                    "transaction %s: the group has thrown this member out during the round", t->id);
+        return TXN_ABORT;
+    }
     rd_kafka_topic_partition_list_t *copy = rd_kafka_topic_partition_list_copy(offsets);
     txn_class c;
     do
@@ -429,7 +462,7 @@ int pst_txn_abort(pst_txn *t, pst_err *err)
         rd_kafka_purge(t->p->rk, RD_KAFKA_PURGE_F_QUEUE);
         pst_producer_flush(t->p, 0, NULL);
     } else {
-        int rc = txn_renew(t, !t->poison, err);
+        int rc = txn_renew(t, !t->poison && may_abort(t), err);
         if (rc < 0)
             return ended(t, rc, err);
     }

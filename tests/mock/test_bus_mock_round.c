@@ -12,6 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+enum { PRODUCE = 0, HEARTBEAT = 12 };
+
 static pst_embedded *broker;
 static pst_bus_conf *conf;
 static rd_kafka_mock_cluster_t *cluster;
@@ -21,7 +23,7 @@ static char in[32];
 
 /* ---- calls of librdkafka that fail when told to; defined here they take precedence ------------------------------------------------- */
 
-static int seeks_fail, committed_fails;
+static int seeks_fail, committed_fails, aborts;
 static rd_kafka_t *dead; /* this client has a fatal error */
 
 rd_kafka_error_t *rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
@@ -38,6 +40,13 @@ rd_kafka_resp_err_t rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_
     if (committed_fails && committed_fails--)
         return RD_KAFKA_RESP_ERR__TIMED_OUT;
     return ((fn)dlsym(RTLD_NEXT, "rd_kafka_committed"))(rk, list, timeout_ms);
+}
+
+rd_kafka_error_t *rd_kafka_abort_transaction(rd_kafka_t *rk, int timeout_ms)
+{
+    typedef rd_kafka_error_t *(*fn)(rd_kafka_t *, int);
+    aborts++;
+    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_abort_transaction"))(rk, timeout_ms);
 }
 
 rd_kafka_resp_err_t rd_kafka_fatal_error(rd_kafka_t *rk, char *text, size_t size)
@@ -205,6 +214,47 @@ static void test_rewind_in_a_round_spoils_it(void **state)
     assert_int_equal(pst_txn_commit(t, &err), PST_EAGAIN);
 }
 
+/* The coordinator asks offsets from nobody for no generation: a member that was thrown out, and has not been polled since, must not send any. */
+static void test_member_that_was_thrown_out_commits_nothing(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    for (size_t i = 0; i < b.n; i++) {
+        begin_and_send(&b.records[i]);
+        mark(&b.records[i]);
+    }
+    rd_kafka_mock_push_request_errors(cluster, HEARTBEAT, 1, RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID);
+    bool out = false;
+    for (int64_t until = pst_mono_us() + 10000000; !out && pst_mono_us() < until; pst_sleep_ms(50)) {
+        char *id = rd_kafka_memberid(c->rk);
+        out = !id || !*id;
+        if (id)
+            rd_kafka_mem_free(c->rk, id);
+    }
+    assert_true(out);
+    assert_int_equal(pst_txn_commit(t, &err), PST_EAGAIN);
+    assert_non_null(strstr(err.text, "thrown"));
+}
+
+/* An abort while a commit may be under way ends the process by and by: not asked for. */
+static void test_nothing_is_aborted_after_a_commit_was_tried(void **state)
+{
+    pst_err err = {0};
+    pst_batch b = poll_some(20);
+    begin_and_send(&b.records[0]);
+    mark(&b.records[0]);
+    aborts = 0;
+    rd_kafka_mock_push_request_errors(cluster, PRODUCE, 1, RD_KAFKA_RESP_ERR_INVALID_RECORD);
+    assert_int_equal(pst_txn_commit(t, &err), PST_EAGAIN);
+    assert_true(t->counts[2] > 0);
+    assert_int_equal(aborts, 0);
+    b = poll_some(20);
+    begin_and_send(&b.records[0]);
+    pst_err_clear(&err);
+    assert_int_equal(pst_txn_abort(t, &err), 0); /* nothing under way: the quick end */
+    assert_int_equal(aborts, 1);
+}
+
 /* ---- positions ------------------------------------------------------------------------------------------------------------------------ */
 
 static void test_seek_that_fails_is_no_position(void **state)
@@ -354,6 +404,8 @@ int main(void)
         EACH(test_seek_behind_what_was_sent_spoils_the_round),
         EACH(test_seek_forward_in_a_round_is_refused),
         EACH(test_rewind_in_a_round_spoils_it),
+        EACH(test_member_that_was_thrown_out_commits_nothing),
+        EACH(test_nothing_is_aborted_after_a_commit_was_tried),
         EACH(test_seek_that_fails_is_no_position),
         EACH(test_rewind_that_fails_is_no_round_again),
         EACH(test_abort_whose_rewind_fails_is_no_round_again),

@@ -95,9 +95,38 @@ static void test_txn_fence_window_ends(void **state)
     assert_true(txn_fence_add(&f, 1002 + TXN_FENCE_WINDOW_US, false, false));
 }
 
+static void test_what_is_opened_again(void **state)
+{
+    const struct {
+        int rc;
+        pst_err_class cls;
+        const char *origin;
+        bool again;
+    } rows[] = {
+        {PST_EFENCED, PST_CLASS_FATAL, "kafka", true},
+        {PST_ESTATE, PST_CLASS_FATAL, "kafka", true},
+        {PST_ETIMEDOUT, PST_CLASS_FATAL, "kafka", true},
+        {PST_EUNREACH, PST_CLASS_FATAL, "kafka", true},
+        {PST_EAUTH, PST_CLASS_FATAL, "kafka", false},
+        {PST_EINVAL, PST_CLASS_FATAL, "kafka", false},
+        {PST_EUNSUPPORTED, PST_CLASS_FATAL, "kafka", false},
+        {PST_ESTOPPED, PST_CLASS_RETRY, "kafka", false},
+        {PST_ELIMIT, PST_CLASS_DATA, "kafka", false},
+        {PST_ESTATE, PST_CLASS_FATAL, "score", false},
+        {0, PST_CLASS_NONE, "", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pst_err e = {0};
+        pst_err_set(&e, rows[i].rc, rows[i].cls, rows[i].origin, 0, "x");
+        if (pst_bus_reopens(rows[i].rc, &e) != rows[i].again)
+            fail_msg("row %zu", i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_opened_again),
         cmocka_unit_test(test_txn_classify_rows),
         cmocka_unit_test(test_txn_fence_once_proves_nothing),
         cmocka_unit_test(test_txn_fence_twice_with_moved_offsets_is_somebody_else),
