@@ -14,10 +14,11 @@ enum { IDLE_US = 15000000, SETTLE_US = 1000000, ASK_MS = 2000, READ_MAX = 1000 }
 
 typedef struct known {
     int generation;
-    bool live, here; /* PENDING … STORING; on this node */
-    bool elsewhere;  /* on another */
-    bool stopping;   /* it is being ended, or part of it has ended */
-    char digest[65]; /* of its DEPLOY; "" = a Trainer that makes none */
+    bool live, here;  /* PENDING … STORING; on this node */
+    bool elsewhere;   /* on another */
+    bool stopping;    /* it is being ended, or part of it has ended */
+    bool ends, halts; /* all of it is to end; by a HALT */
+    char digest[65];  /* of its DEPLOY; "" = a Trainer that makes none */
 } known;
 
 struct pst_lcm_expected {
@@ -39,6 +40,18 @@ static bool part_is_over(const pst_job_state *s)
     return false;
 }
 
+/* The Trainer asks for the end of a generation by a wish, after a failure, and of parameter servers once every learner is done. */
+static bool is_to_end(const pst_job_state *s)
+{
+    size_t learners = 0, done = 0;
+    for (size_t i = 0; i < s->n_processes; i++)
+        if (!strncmp(s->processes[i].name, "learner-", 8)) {
+            learners++;
+            done += s->processes[i].state == PST_JOB_PROCESS_STATE_EXITED || s->processes[i].state == PST_JOB_PROCESS_STATE_LOST;
+        }
+    return s->wish != PST_JOB_WISH_NONE || s->reason_code || (learners && done == learners);
+}
+
 static void take_state(pst_lcm_expected *e, const pst_job_state *s)
 {
     known *k = pst_alloc(sizeof *k);
@@ -48,6 +61,8 @@ static void take_state(pst_lcm_expected *e, const pst_job_state *s)
     k->live = s->generation > 0 && (s->state == PST_JOB_PUBLIC_STATE_PENDING || s->state == PST_JOB_PUBLIC_STATE_DOWNLOADING ||
                                     s->state == PST_JOB_PUBLIC_STATE_PROCESSING || s->state == PST_JOB_PUBLIC_STATE_STORING);
     k->stopping = s->wish != PST_JOB_WISH_NONE || s->reason_code || part_is_over(s);
+    k->ends = is_to_end(s);
+    k->halts = s->wish == PST_JOB_WISH_HALT && !s->reason_code;
     snprintf(k->digest, sizeof k->digest, "%s", s->spec_sha256);
     free(pst_map_put(&e->jobs, s->training_id, k));
 }
@@ -259,4 +274,12 @@ bool pst_lcm_expected_fences(const pst_lcm_expected *e, const char *training_id,
 {
     const known *k = pst_map_get(&e->jobs, training_id);
     return k && (k->generation > generation || (k->generation == generation && (!k->live || k->elsewhere)));
+}
+
+bool pst_lcm_expected_stops(const pst_lcm_expected *e, const char *training_id, int generation, bool *ret_halt)
+{
+    const known *k = pst_map_get(&e->jobs, training_id);
+    bool stops = k && k->generation == generation && k->live && !k->elsewhere && k->ends;
+    *ret_halt = stops && k->halts;
+    return stops;
 }

@@ -3,7 +3,8 @@
  *   Should this command be followed? The Trainer writes a state and the commands that follow from it in one transaction: a command for which
  *   no state stands is not the Trainer's, or is long out of date (offsets can be lost: a group that was idle for long reads old ones again).
  *   What should live on this node and does not? Its run directories are gone: the Trainer is told.
- *   What lives here and should not? Its generation was given up while this node was silent: it is ended.
+ *   What lives here and should not? Its generation was given up while this node was silent, or is to stop, and the command was lost with
+ *   an LCM that died while it waited for the state: it is ended.
  *
  * The two topics become visible one after the other: a command may be here before its state. WAIT is then the answer, until
  * pst_lcm_expected_fresh() tells that the state would have come. @thread one. */
@@ -31,5 +32,7 @@ void pst_lcm_expected_each(const pst_lcm_expected *e, void (*fn)(void *arg, cons
 bool pst_lcm_expected_wants(const pst_lcm_expected *e, const char *training_id, int generation);
 /* Is it known that this generation should not live here? */
 bool pst_lcm_expected_fences(const pst_lcm_expected *e, const char *training_id, int generation);
+/* Should this generation, which lives here rightly, be ending? *ret_halt: a HALT, which asks for less than a KILL. */
+bool pst_lcm_expected_stops(const pst_lcm_expected *e, const char *training_id, int generation, bool *ret_halt);
 
 #endif

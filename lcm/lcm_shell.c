@@ -35,7 +35,7 @@ struct pst_lcm_shell {
     pst_retention *retention;
     pst_lcm_actions outbox;         /* REPORTs that are not committed */
     pst_lcm_actions deferred;       /* what follows their commit */
-    pst_lcm_actions fenced_gangs;   /* while comparing */
+    pst_lcm_actions unwanted;       /* while comparing */
     const pst_job_command *command; /* being stepped, for INTEND */
     char host[256];
     char *reporter, *worker_id;
@@ -435,29 +435,31 @@ static void on_expected(void *arg, const char *training_id, int generation)
 static void on_living(void *arg, const char *training_id, int generation)
 {
     pst_lcm_shell *s = arg;
-    if (!pst_lcm_expected_fences(s->expected, training_id, generation))
+    bool halt = false, fenced = pst_lcm_expected_fences(s->expected, training_id, generation);
+    if (!fenced && !pst_lcm_expected_stops(s->expected, training_id, generation, &halt))
         return;
-    pst_lcm_action x = {.generation = generation};
+    pst_lcm_action x = {.generation = generation, .force = fenced, .wish = halt ? PST_WISH_HALT : PST_WISH_KILL};
     snprintf(x.training_id, sizeof x.training_id, "%s", training_id);
-    push(&s->fenced_gangs, &x);
+    push(&s->unwanted, &x);
 }
 
-/* Both ways: what should live here and does not, what lives here and was given up while we were silent. */
+/* Both ways: what should live here and does not; what lives here and was given up while we were silent, or should be ending. */
 static void compare(pst_lcm_shell *s)
 {
     pst_lcm_expected_each(s->expected, on_expected, s);
     pst_lcm_each_living(s->core, on_living, s);
-    for (size_t i = 0; i < s->fenced_gangs.n; i++) {
-        const pst_lcm_action *x = &s->fenced_gangs.at[i];
-        pst_log(
-            PST_LOG_WARN, "lcm",
-            "event=fenced training_id=%s generation=%d reason=\"it was given up while this node was silent; what is left of it is ended\"",
-            x->training_id, x->generation);
-        feed(s,
-             (pst_lcm_event){
-                 .type = PST_LCM_COMMAND, .training_id = x->training_id, .generation = x->generation, .command = {.kind = PST_LCM_KILL}});
+    for (size_t i = 0; i < s->unwanted.n; i++) {
+        const pst_lcm_action *x = &s->unwanted.at[i];
+        pst_log(PST_LOG_WARN, "lcm", "event=%s training_id=%s generation=%d reason=\"%s\"", x->force ? "fenced" : "stopped", x->training_id,
+                x->generation,
+                x->force ? "it was given up while this node was silent; what is left of it is ended"
+                         : "the Trainer's state of it says so, whether the command came through or not");
+        feed(s, (pst_lcm_event){.type = PST_LCM_COMMAND,
+                                .training_id = x->training_id,
+                                .generation = x->generation,
+                                .command = {.kind = x->wish == PST_WISH_HALT ? PST_LCM_HALT : PST_LCM_KILL}});
     }
-    pst_lcm_actions_done(&s->fenced_gangs);
+    pst_lcm_actions_done(&s->unwanted);
 }
 
 /* A group, a member and a transactional id of its own for each node. Static membership: a restarted LCM takes the place of its dead predecessor at once instead of waiting for its session to time out. */

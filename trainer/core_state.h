@@ -84,6 +84,8 @@ struct pst_trainer_core {
     int64_t now_us;       /* of the present step */
     int64_t said_us;      /* when that happened which the present step is about */
     bool unsettled;       /* now may be wrong by any amount */
+    bool too_old;         /* the present request was published too long ago to be taken */
+    bool nodes_unread;    /* not every node is known yet that was known before */
     int64_t tick_us;      /* of the last tick */
     int64_t watch_us;     /* since when it has listened without a gap */
     int64_t submitted_us; /* of the last job admitted */

@@ -34,6 +34,7 @@ static int step(pst_shell *s, const pst_trainer_in *in, const char *traceparent,
     pst_actions_clear(&s->actions);
     pst_trainer_in with = *in;
     with.unsettled = pst_times_unsettled(&s->times, pst_mono_us());
+    with.nodes_unread = s->nodes_unread;
     pst_trainer_core_step(s->core, &with, pst_shell_now(s), &s->actions);
     pst_metric_observe(s->metrics.step_seconds, (double)(pst_mono_us() - begun) / 1e6);
     return pst_outbox_add(s->outbox, &s->actions, traceparent, err);

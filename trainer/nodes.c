@@ -398,7 +398,7 @@ void pst_core_silences(pst_trainer_core *c)
     for (size_t i = c->n_live; i-- > 0;) { /* from the end: one that ends is replaced by one seen already */
         pst_job *j = c->live[i];
         const pst_node *n = pst_core_node(c, j->s.site, j->s.node);
-        if (!*j->s.node || pst_core_force(c, j)) /* given to a site of before nodes had ids: nobody in particular is silent */
+        if (pst_core_force(c, j) || !*j->s.node) /* given to a site of before nodes had ids: nobody in particular is silent */
             continue;
         const char *remark = remark_in(j);
         if (is_silent(c, n) && !remark)

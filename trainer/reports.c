@@ -420,6 +420,8 @@ static void check_answer(pst_trainer_core *c, pst_job *j)
                                              : pst_sprintf("no process has started yet; no LCM of site %s has reported", j->site->name);
     pst_core_set_text(&j->s.reason, reason);
     pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason = reason});
+    if (*j->s.node) /* it may have refused the command (flooded, or of another version), and will then say that it has nothing */
+        pst_core_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, reason);
     free(reason);
 }
 

@@ -35,15 +35,20 @@ void pst_core_remember(pst_job *j, const char *mark)
     j->s.requests[j->s.n_requests++] = pst_strdup(mark);
 }
 
-static char *orphan_key(const pst_job_request *r)
+/* With what it asks for: who mends a request that was refused before it became a job's, or publishes an old one anew, is answered again. */
+static char *orphan_key(const pst_trainer_core *c, const pst_job_request *r)
 {
-    return pst_sprintf("%s:%s %s", pst_job_action_text(r->action), r->request_id, r->user);
+    const pst_job_code *code = r->code;
+    char asked[65];
+    pst_submission_digest(r->manifest, code ? (code->sha256 ? code->sha256 : code->uri) : NULL, asked);
+    return pst_sprintf("%s:%s %s %s %.16s%s", pst_job_action_text(r->action), r->request_id, r->user, r->training_id ? r->training_id : "",
+                       asked, c->too_old ? " too old" : "");
 }
 
 /* Rejections that belong to no job are remembered in memory only: after a restart such a request, published again, is answered again. */
 bool pst_core_orphan_answered(const pst_trainer_core *c, const pst_job_request *r)
 {
-    char *key = orphan_key(r);
+    char *key = orphan_key(c, r);
     bool seen = *r->request_id && pst_memory_has(&c->answered, key);
     free(key);
     return seen;
@@ -51,7 +56,7 @@ bool pst_core_orphan_answered(const pst_trainer_core *c, const pst_job_request *
 
 static void remember_orphan(pst_trainer_core *c, const pst_job_request *r)
 {
-    char *key = orphan_key(r);
+    char *key = orphan_key(c, r);
     pst_memory_put(&c->answered, key, c->now_us);
     free(key);
 }
@@ -174,7 +179,7 @@ static void admit(pst_trainer_core *c, const pst_trainer_in *in, const pst_manif
     char *actor = pst_sprintf("user:%s", in->request->user);
     pst_needs needs = pst_needs_of(m->learners, m->parameter_servers, m->cpus, m->memory_bytes, m->gpus);
     const pst_site *site = pst_core_site(c, m->site);
-    char *never = pst_queue_never(site, &needs);
+    char *never = c->nodes_unread ? NULL : pst_queue_never(site, &needs);
     const char *code = "INSUFFICIENT_RESOURCES";
     if (!never && site->n_queue >= PST_QUEUE_MAX) {
         never = pst_sprintf("the queue of site %s is full: %d jobs wait; submit it again, as a new request, when some have run", m->site,
@@ -348,7 +353,7 @@ static void resume(const asked *a)
         return;
     }
     pst_core_read_manifest(j);
-    char *never = pst_queue_never(j->site, &j->needs);
+    char *never = a->c->nodes_unread ? NULL : pst_queue_never(j->site, &j->needs);
     if (never) {
         refuse(a, "INSUFFICIENT_RESOURCES", "%s", never);
         free(never);

@@ -287,6 +287,7 @@ int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *
     }
     s->live = s->caught_up; /* it was read to its end before these came */
     s->caught_up = !outage.code && pst_consumer_lag(s->inputs) == 0;
+    s->nodes_unread = !live;
     pst_input_order(&b, order);
     int stuck = step_batch(s, &b, order, &done, err);
     if (stuck < 0 && stuck != PST_EAGAIN && err->cls != PST_CLASS_RETRY)

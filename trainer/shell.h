@@ -36,10 +36,11 @@ typedef struct pst_shell {
     pst_actions actions;
     pst_shell_metrics metrics;
     pst_times times;
-    bool caught_up;  /* the last poll found the inputs read to their end */
-    bool live;       /* the records of this round were published just now */
-    bool stale;      /* the core's state is not that of the topics: read it again before the next round */
-    int64_t tick_us; /* monotonic: of the next tick */
+    bool nodes_unread; /* heartbeats of before the start are not all read */
+    bool caught_up;    /* the last poll found the inputs read to their end */
+    bool live;         /* the records of this round were published just now */
+    bool stale;        /* the core's state is not that of the topics: read it again before the next round */
+    int64_t tick_us;   /* monotonic: of the next tick */
 } pst_shell;
 
 int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, pst_err *err);

@@ -355,6 +355,10 @@ void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_
     if (c->unsettled && !in->unsettled)
         clock_was_set(c);
     c->unsettled = in->unsettled;
+    c->nodes_unread = in->nodes_unread;
+    char *old = in->kind == PST_TRAINER_REQUEST ? pst_request_too_old(c, in) : NULL;
+    c->too_old = old;
+    free(old);
     c->out = ret_actions;
     switch (in->kind) {
     case PST_TRAINER_REQUEST: pst_core_request(c, in); break;

@@ -72,6 +72,7 @@ typedef struct pst_trainer_in {
     int64_t published_us; /* REQUEST, REPORT: the record's timestamp; 0 = now */
     bool live;            /* REQUEST, REPORT: it was published just now */
     bool unsettled;       /* our own clock has not been compared with others' yet: it may be the wrong one */
+    bool nodes_unread;    /* what nodes said before we came is being read still: a site may be wider than is known */
     bool caught_up;       /* TICK: all requests have been read that were there a moment ago */
 } pst_trainer_in;
 

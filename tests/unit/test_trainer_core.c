@@ -425,6 +425,10 @@ static void test_core_nothing_old_runs_again(void **unused)
     again = (pst_job_request){.request_id = (char *)"x", .user = (char *)"ann", .action = PST_JOB_ACTION_RESUME, .training_id = id};
     feed(&c, in);
     assert_string_equal(event(&c, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "UNKNOWN_JOB"); /* nothing will come for it */
+    pst_job_request same = {.request_id = (char *)"r1", .user = (char *)"ann", .action = PST_JOB_ACTION_SUBMIT, .manifest = (char *)simple};
+    feed(&c, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &same, .published_us = c.now});
+    event(&c, PST_JOB_EVENT_TYPE_RECEIVED); /* published anew, as the answer to the old one says */
+    assert_int_equal(state(&c, id), PST_JOB_PUBLIC_STATE_QUEUED);
     strcpy(id, submit(&c, "r9", simple));
     again.training_id = id;
     again.user = (char *)"ann";
@@ -686,6 +690,45 @@ static void test_core_more_than_the_site_has_is_rejected_at_once(void **unused)
     done(&b);
 }
 
+/* After a restart a small node may be heard first: what is too wide for it waits for the others. */
+static void test_core_nothing_is_too_wide_while_nodes_are_being_read(void **unused)
+{
+    bench b = start();
+    static const char wide[] = "name: w\ncpus: 4\nframework: {name: custom, version: 1, command: run}\n";
+    char id[64];
+    pst_job_request r = {.request_id = (char *)"w1", .user = (char *)"ann", .action = PST_JOB_ACTION_SUBMIT, .manifest = (char *)wide};
+    pst_training_id("ann", "w1", id);
+    lcm(&b, "running", 2);
+    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r, .nodes_unread = true});
+    assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
+    lcm(&b, "running", 4);
+    assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_PENDING);
+    done(&b);
+}
+
+/* Refused before it became a job's, then mended: the same request id is not poisoned, and each is answered once. */
+static void test_core_a_mended_request_is_answered(void **unused)
+{
+    bench b = start();
+    char id[64];
+    pst_job_request r = {.request_id = (char *)"m1",
+                         .user = (char *)"ann",
+                         .action = PST_JOB_ACTION_SUBMIT,
+                         .training_id = (char *)"training-mine",
+                         .manifest = (char *)simple};
+    pst_trainer_in in = {.kind = PST_TRAINER_REQUEST, .request = &r};
+    pst_training_id("ann", "m1", id);
+    feed(&b, in);
+    assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "BAD_REQUEST");
+    feed(&b, in);
+    assert_string_equal(shown(&b), "");
+    r.training_id = NULL;
+    feed(&b, in);
+    event(&b, PST_JOB_EVENT_TYPE_RECEIVED);
+    assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
+    done(&b);
+}
+
 static void test_core_silent_or_stopping_lcm_gets_nothing(void **unused)
 {
     bench b = start();
@@ -828,6 +871,8 @@ int main(void)
         cmocka_unit_test(test_core_parameter_servers_are_ended_when_the_learners_are_done),
         cmocka_unit_test(test_core_queue_is_by_priority_then_time_and_says_why),
         cmocka_unit_test(test_core_more_than_the_site_has_is_rejected_at_once),
+        cmocka_unit_test(test_core_nothing_is_too_wide_while_nodes_are_being_read),
+        cmocka_unit_test(test_core_a_mended_request_is_answered),
         cmocka_unit_test(test_core_silent_or_stopping_lcm_gets_nothing),
         cmocka_unit_test(test_core_deadline_ends_a_job_for_good),
         cmocka_unit_test(test_core_unanswered_deployment_is_remarked_on_once),

@@ -352,6 +352,28 @@ static void test_nodes_a_job_with_checkpoints_waits_for_them(void **unused)
     done(&b);
 }
 
+/* A node that refused a DEPLOY (too much waits there, or it reads the state otherwise) says nothing that counts: it is asked. */
+static void test_nodes_one_that_takes_nothing_up_is_asked(void **unused)
+{
+    bench b = start();
+    beat(&b, "a", "running");
+    char *id = submit(&b, simple);
+    bool asked = false;
+    for (int i = 0; i < 70 && !asked; i++) {
+        pass(&b, 1, "a");
+        asked = command(&b, PST_JOB_COMMAND_TYPE_CHECK);
+    }
+    assert_true(asked);
+    assert_string_equal(command(&b, PST_JOB_COMMAND_TYPE_CHECK)->node, "a");
+    assert_int_equal(job(&b, id)->state, PST_JOB_PUBLIC_STATE_PENDING);
+    told(&b, id, PST_REPORT_TYPE_LOST, "a", b.nonce);
+    assert_int_equal(job(&b, id)->state, PST_JOB_PUBLIC_STATE_QUEUED);
+    pass(&b, 2, "a");
+    assert_int_equal(job(&b, id)->generation, 2);
+    free(id);
+    done(&b);
+}
+
 /* What a Trainer of before nodes had ids has written, and an LCM that knows no nonce, go on as they did. */
 static void test_nodes_older_programs_are_understood(void **unused)
 {
@@ -388,6 +410,7 @@ int main(void)
                                        cmocka_unit_test(test_nodes_own_absence_is_nobodys_silence),
                                        cmocka_unit_test(test_nodes_a_lost_ones_jobs_go_on_elsewhere),
                                        cmocka_unit_test(test_nodes_a_job_with_checkpoints_waits_for_them),
+                                       cmocka_unit_test(test_nodes_one_that_takes_nothing_up_is_asked),
                                        cmocka_unit_test(test_nodes_older_programs_are_understood)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
