@@ -266,6 +266,27 @@ static int register_model(pst_run *r, const char *file, pst_err *err)
     return rc;
 }
 
+/* Does the Trainer count on this generation? What was given up while its node was silent (terminate --force, nodes lost) may have gone on
+ * elsewhere, or have ended: its model must not get a version, and an alias even less. RETRY: not to be known now. */
+static int still_wanted(pst_run *r, pst_err *err)
+{
+    pst_job_state s = {0};
+    int rc = pst_client_job(r->client, r->spec.training_id, &s, err);
+    if (rc == PST_ENOTFOUND)
+        return pst_err_set(err, PST_EFENCED, PST_CLASS_DATA, "model", 0, "its model is not registered: the job was deleted meanwhile");
+    if (rc < 0)
+        return rc;
+    bool live = s.state == PST_JOB_PUBLIC_STATE_PENDING || s.state == PST_JOB_PUBLIC_STATE_DOWNLOADING ||
+                s.state == PST_JOB_PUBLIC_STATE_PROCESSING || s.state == PST_JOB_PUBLIC_STATE_STORING;
+    if (!live || s.generation != r->spec.generation)
+        rc =
+            pst_err_set(err, PST_EFENCED, PST_CLASS_DATA, "model", 0,
+                        "its model is not registered: generation %d was given up while its node was silent; the job is %s in generation %d",
+                        r->spec.generation, pst_job_public_state_text(s.state), s.generation);
+    pst_event_clear(&pst_job_state_type, &s);
+    return rc;
+}
+
 int pst_run_store_model(pst_run *r, pst_err *err)
 {
     char *file = NULL;
@@ -273,6 +294,8 @@ int pst_run_store_model(pst_run *r, pst_err *err)
     if (r->spec.learner_id != 1)
         return 0;
     int rc = r->manifest.model_file ? named_model(r, &file, err) : usual_model(r, asked, &file, err);
+    if (!rc && file && r->client)
+        rc = still_wanted(r, err);
     if (rc < 0)
         pst_run_say(r, "%s", err->text);
     else if (file && r->client)

@@ -39,8 +39,8 @@ with Platform() as p:
                'exit ${WANT:-0}')
     jobs = {}
 
-    def job(want):
-        jobs[p.submit(manifest(f"job-{len(jobs)}", f"WANT={3 if want == 'FAILED' else 0}; {command}"))] = want
+    def job(want, *extra):
+        jobs[p.submit(manifest(f"job-{len(jobs)}", f"WANT={3 if want == 'FAILED' else 0}; {command}"), None, *extra)] = want
 
     job("COMPLETED")
     before = {s["name"]: (s["pid"], s["restarts"]) for s in p.status()["services"]}
@@ -55,7 +55,7 @@ with Platform() as p:
             os.kill(pid, signal.SIGSTOP)
         try:
             if what != "broker":
-                job("COMPLETED")  # admitted by a trainer that is frozen, or run by an LCM that is
+                job("COMPLETED", "--no-wait")  # admitted by a trainer that is frozen and cannot answer, or run by an LCM that is
             time.sleep(max(0.0, FREEZE - (time.monotonic() - started)))
         finally:
             for pid in pids:

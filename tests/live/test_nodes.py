@@ -112,8 +112,15 @@ def dead_node(p):
     extra = "penstock: {site: far}\n"
     a = p.submit(manifest("far-a", f"echo $$ >> {pids}; exec sleep 300", extra=extra))
     b = p.submit(manifest("far-b", "sleep 300", extra=extra))
+    import onnx
+    from onnx import helper, TensorProto
+    io = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 2]) for n in ("x", "y")]
+    model, go = p.dir / "zombie.onnx", p.dir / "far-go"
+    onnx.save(helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", io[:1], io[1:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    z = p.submit(manifest("far-z", f"while [ ! -e {go} ]; do sleep 0.1; done; mkdir -p $RESULT_DIR/model; cp {model} $RESULT_DIR/model/model.onnx",
+                          extra="penstock: {site: far, model: {name: zombie, alias: live}}\n"))
     c = p.submit(manifest("far-c", "[ $PENSTOCK_GENERATION -gt 1 ] || exec sleep 300", extra=extra))
-    for t in (a, b, c):
+    for t in (a, b, c, z):
         p.wait_state(t, "PROCESSING")
         check(p.show(t)["node"] == "far-1", f"on node {p.show(t)['node']}")
     w.kill()
@@ -127,6 +134,11 @@ def dead_node(p):
     r = p.cli("terminate", "--force", "--wait", a, ok=False)
     check(r.returncode in (0, 11) and p.show(a)["state"] == "TERMINATED", f"terminate --force: {r.returncode} {r.stderr}")
     check(alive(begun(pids)[0]), "the learner of the dead node died by itself: the test shows nothing")
+    p.cli("terminate", "--force", "--wait", z, ok=False)
+    check(p.show(z)["state"] == "TERMINATED", f"terminate --force: {p.show(z)}")
+    go.touch()  # what was given up finishes all the same
+    until(lambda: "given up" in " ".join(l["text"] for l in p.events("logs") if l["training_id"] == z), 30, "what was given up does not say that its model is not registered", 1)
+    check("zombie" not in p.cli("models", "list", "--json").stdout, "a generation that was given up registered a model")
     p.cli("delete", "--force", b)
     until(lambda: p.show(b)["state"].startswith("exit"), 10, "delete --force did not delete")
     second = lcm(p, "far2", "--site", "far", "--node", "far-2")
@@ -152,6 +164,54 @@ def dead_node(p):
         x.terminate()
         check(x.wait(15) == 0, f"an LCM ended with {x.returncode}")
     print("a dead node: said, forced, given up, fenced when it came back; drained")
+
+
+def lost_command(p):
+    """A stop whose command never reaches the node (an LCM died with it in its hands; the topic forgot it) happens when the LCM is back."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+    w = lcm(p, "deaf", "--site", "deaf", "--node", "deaf-1")
+    extra = "penstock: {site: deaf}\n"
+    ids = {verb: p.submit(manifest(f"deaf-{verb}", "exec sleep 300", extra=extra)) for verb in ("halt", "terminate", "delete", "show")}
+    for t in ids.values():
+        p.wait_state(t, "PROCESSING")
+    w.kill()
+    w.wait()
+    for verb, t in ids.items():
+        p.cli(verb, t)
+    until(lambda: all("by user" in (p.show(t)["reason"] or "") for verb, t in ids.items() if verb != "show"), 20, "the requests are not answered")
+    topic, admin = PREFIX + "jobs.commands", AdminClient({"bootstrap.servers": p.bootstrap})
+    for f in admin.delete_records([TopicPartition(topic, n, -1) for n in admin.list_topics(topic, timeout=10).topics[topic].partitions]).values():
+        f.result()
+    w = lcm(p, "deaf", "--site", "deaf")
+    p.wait_state(ids["halt"], "HALTED")
+    p.wait_state(ids["terminate"], "TERMINATED")
+    until(lambda: p.show(ids["delete"])["state"].startswith("exit"), 30, lambda: f"not deleted: {p.show(ids['delete'])}")
+    check(p.show(ids["show"])["state"] == "PROCESSING", "a job that nobody asked to stop was stopped")
+    p.cli("terminate", "--wait", ids["show"], ok=False)
+    w.terminate()
+    w.wait(15)
+    print("stops whose commands were lost: done when the LCM was back")
+
+
+def flooded(p):
+    """More forged commands than an LCM keeps: what it refuses of the Trainer's is asked for and runs all the same."""
+    import fastavro
+    status, body, _ = p.http(f"/subjects/{PREFIX}jobs.commands-value/versions/latest", p.registry)
+    sid, raw = json.loads(body)["id"], json.loads(json.loads(body)["schema"])
+    spec = {"name": "x", "user": "m", "manifest": "x", "code": None, "learners": 1, "cpus": 0.1, "gpus": 0, "memory_bytes": 1 << 20, "grace_ms": 1000}
+    producer = p.producer()
+    for i in range(30000):
+        fields = {"training_id": f"training-flood{i}", "generation": 1, "site": "local", "node": "", "command": "DEPLOY", "spec": spec}
+        producer.produce(PREFIX + "jobs.commands", p.encode(sid, {f["name"]: fields.get(f["name"], f.get("default")) for f in raw["fields"]}), key=str(i))
+        if i % 1000 == 0:
+            producer.poll(0)
+    ids = [p.submit(manifest(f"flood-{i}", "true")) for i in range(5)]
+    check(producer.flush(60) == 0, "the flood was not acknowledged")
+    ids += [p.submit(manifest(f"flood-{i}", "true")) for i in range(5, 10)]
+    for t in ids:
+        p.wait_state(t, "COMPLETED", timeout=150)
+    print("a flood of forged commands: the jobs ran")
 
 
 def many_ended(p):
@@ -192,6 +252,6 @@ def many_ended(p):
 
 
 with Platform() as p:
-    for test in (two_lcms, forged, dead_node, many_ended):
+    for test in (two_lcms, forged, dead_node, lost_command, flooded, many_ended):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p)
