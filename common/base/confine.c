@@ -105,15 +105,22 @@ static int own_mounts(uid_t uid, gid_t gid)
     return e;
 }
 
+/* For everybody to go through, whatever our umask: who goes there may be another user. */
+static void make_folder(const char *path)
+{
+    if (mkdir(path, 0755) == 0)
+        chmod(path, 0755);
+}
+
 /* mkdir -p inside the empty folder that covers the hidden one; path is writable memory. */
 static void make_way(char *path, size_t from)
 {
     for (char *p = path + from + 1; (p = strchr(p, '/')); p++) {
         *p = 0;
-        mkdir(path, 0755);
+        make_folder(path);
         *p = '/';
     }
-    mkdir(path, 0755);
+    make_folder(path);
 }
 
 /* Whether path is the folder, or below it. */

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define KEPT_MAX   60000
@@ -790,6 +791,7 @@ static void test_command_text_joins_only_breaks_before_options(void **state)
 
 int main(void)
 {
+    umask(077); /* as main.c does */
     const struct CMUnitTest tests[] = {
         RUN(test_run_tells_steps_lines_metrics_and_success),
         RUN(test_run_checkpoints_are_reported_the_last_of_many),
