@@ -74,8 +74,9 @@ static void refuse(pst_lcm_commands *cs, const pst_job_command *c, const char *r
     }
     if (cs->said++ >= SAID_A_SECOND)
         return;
-    pst_log(PST_LOG_WARN, "lcm", "event=command_refused command=%s training_id=%s generation=%d count=%llu reason=\"%s\"",
-            pst_job_command_type_text(c->command), c->training_id, c->generation, (unsigned long long)cs->refused, reason);
+    pst_log_limited(PST_LOG_WARN, "lcm", "command_refused",
+                    "event=command_refused command=%s training_id=%s generation=%d count=%llu reason=\"%s\"",
+                    pst_job_command_type_text(c->command), c->training_id, c->generation, (unsigned long long)cs->refused, reason);
     cs->conf.refused(cs->conf.arg, c, reason);
 }
 

@@ -219,9 +219,16 @@ void pst_log_err(const char *component, const pst_err *err)
         last[slot].at = now;
     }
     pthread_mutex_unlock(&lock);
-    if (!repeat)
-        pst_log_limited(err->cls == PST_CLASS_RETRY ? PST_LOG_WARN : PST_LOG_ERROR, component, "error",
-                        "event=error code=%s origin=%s reason=\"%s\"", pst_code_name(err->code), err->origin, err->text);
+    if (repeat)
+        return;
+    static const char text[] = "event=error code=%s origin=%s reason=\"%s\"";
+    const char *code = pst_code_name(err->code);
+    if (err->cls == PST_CLASS_DATA) { /* somebody's record: there may be as many as they like */
+        char name[40];
+        snprintf(name, sizeof name, "error code=%s", code);
+        pst_log_limited(PST_LOG_ERROR, component, name, text, code, err->origin, err->text);
+    } else
+        pst_log(err->cls == PST_CLASS_RETRY ? PST_LOG_WARN : PST_LOG_ERROR, component, text, code, err->origin, err->text);
 }
 
 void pst_say_err(const char *verb, const pst_err *err)

@@ -15,7 +15,7 @@ void pst_log_set_level(pst_log_level max);
 pst_log_level pst_log_get_level(void);
 void pst_log(pst_log_level level, const char *component, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* For what others can cause as often as they like (a bad record, a refused command): the first PST_LOG_KIND_MAX lines of a kind in a minute are
- * logged, then one says that more follow, and at the minute's end (or at exit) how many there were. kind: a literal, the line's event. */
+ * logged, then one says that more follow, and at the minute's end (or at exit) how many there were. kind: the line's event. */
 enum { PST_LOG_KIND_MAX = 10, PST_LOG_KIND_US = 60 * 1000000 };
 void pst_log_limited(pst_log_level level, const char *component, const char *kind, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -26,7 +26,7 @@ typedef struct pst_log_quota {
 } pst_log_quota;
 /* One more at now_us: is it said? ret_more: how many of the minute before were not, when this call begins a new one. */
 bool pst_log_quota_take(pst_log_quota *q, int64_t now_us, uint64_t *ret_more);
-/* The same error again and again (an outage) is logged at most once per 10 s and component. */
+/* The same error again and again (an outage) is logged at most once per 10 s and component; errors of data are limited by kind, as above. */
 void pst_log_err(const char *component, const pst_err *err);
 /* For verbs: "penstock <verb>: text" on stderr, without time; what a person at a terminal reads. */
 void pst_say_err(const char *verb, const pst_err *err);
