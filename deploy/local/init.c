@@ -24,7 +24,9 @@ static const char manifest_text[] =
     "  command: sh train.sh\n"
     "penstock:\n"
     "  retries: 0\n"
-    "  model: {name: %s, alias: champion}   # $RESULT_DIR/model/model.onnx is registered under this name\n";
+    "  # once train.sh leaves a model in $RESULT_DIR/model (model.onnx, model.ubj, model.json, model.txt), this registers it; without one "
+    "the job fails\n"
+    "  # model: {name: %s, alias: champion}\n";
 
 static const char train_text[] =
     "#!/bin/sh\n"
