@@ -54,6 +54,7 @@ typedef struct cat {
     pst_consumer *consumer;
     int64_t shown, undecoded, until_ms;
     pst_buf line;
+    pst_err gone; /* the registry is away: what cannot be decoded now is no defect of the record */
 } cat;
 
 /* ---- where to begin ---- */
@@ -146,6 +147,11 @@ static json_t *to_json(cat *c, const pst_record *r, const void *data, size_t len
     bool framed = len >= 5 && *(const char *)data == 0;
     if (framed && !c->o.raw && pst_codec_to_json(c->v->client->codec, data, len, &j, ret_id, &err) == 0)
         return j;
+    if (framed && !c->o.raw && (err.code == PST_EUNREACH || err.code == PST_EAUTH)) {
+        pst_err_set(&c->gone, err.code, err.cls, "registry", err.native, "%s of %s [%d] offset %lld: %s; --raw prints the bytes", what,
+                    r->topic, r->partition, (long long)r->offset, err.text);
+        return json_null();
+    }
     if (framed && !c->o.raw) {
         fprintf(stderr, "penstock cat: %s of %s [%d] offset %lld: %s\n", what, r->topic, r->partition, (long long)r->offset, err.text);
         c->undecoded++;
@@ -260,7 +266,8 @@ static void print_record(cat *c, const pst_record *r)
         add_plain(c, r, r->value, r->value_len, "value");
         pst_buf_addc(&c->line, '\n');
     }
-    fwrite(c->line.data, 1, c->line.len, stdout);
+    if (!c->gone.code)
+        fwrite(c->line.data, 1, c->line.len, stdout);
 }
 
 static int loop(cat *c, pst_err *err)
@@ -283,6 +290,10 @@ static int loop(cat *c, pst_err *err)
             if ((c->o.partition >= 0 && r->partition != c->o.partition) || (c->until_ms && r->timestamp_ms >= c->until_ms))
                 continue;
             print_record(c, r);
+            if (c->gone.code) {
+                *err = c->gone;
+                return c->gone.code;
+            }
             pst_consumer_mark(c->consumer, r->topic, r->partition, r->offset + 1);
             if (++c->shown == c->o.count)
                 break;

@@ -115,6 +115,42 @@ static void test_core_says_whether_another_model_would_fit(void **state)
     }
 }
 
+/* An array without `slots` takes the length that the model leaves it: the records seen say whether a successor leaves it the same. */
+static void test_core_a_model_that_wants_another_length_of_an_array_does_not_fit(void **state)
+{
+    static const float w3[] = {1, 10, 100}, w2[] = {1, 10};
+    for (int json = 0; json < 2; json++) {
+        world w = {0};
+        char text[200];
+        snprintf(text, sizeof(text), "name: p\ninput: {format: %s}\nmodel: {name: line}\nfeatures: [v]\n", json ? "json" : "avro");
+        pst_pipeline *p = kit_pipeline(text);
+        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(3, 1, w3, NULL), 1));
+        pst_schema_free(w.schema);
+        w.schema = kit_schema(
+            "{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"v\",\"type\":{\"type\":\"array\",\"items\":\"double\"}}]}");
+        pst_buf b = {0};
+        if (json)
+            pst_buf_adds(&b, "{\"v\":[1,2,3]}");
+        else
+            kit_value(w.schema, 1, "{\"v\":[1,2,3]}", &b);
+        pst_record r = rec(0, &b);
+        pst_fate f;
+        size_t usable = 0;
+        pst_err err = {0};
+        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(f.kind, PST_FATE_SCORED);
+        pst_binding *other = kit_bind(p, kit_linear(2, 1, w2, NULL), 2), *same = kit_bind(p, kit_linear(3, 1, w3, NULL), 3);
+        assert_true(pst_core_fits(c, PST_VARIANT_PRIMARY, other, &err) < 0);
+        assert_non_null(strstr(err.text, "2 "));
+        pst_err_clear(&err);
+        assert_int_equal(pst_core_fits(c, PST_VARIANT_PRIMARY, same, &err), 0);
+        pst_binding_free(other);
+        pst_binding_free(same);
+        pst_buf_done(&b);
+        end_world(&w, c, p);
+    }
+}
+
 static void test_core_scores_that_are_no_numbers_go_by_policy(void **state)
 {
     for (int dead = 0; dead < 2; dead++) {
@@ -148,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once),
         cmocka_unit_test(test_core_a_null_in_an_array_means_the_same_in_avro_and_json),
+        cmocka_unit_test(test_core_a_model_that_wants_another_length_of_an_array_does_not_fit),
         cmocka_unit_test(test_core_says_whether_another_model_would_fit),
         cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
     };
