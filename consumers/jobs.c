@@ -50,10 +50,10 @@ static int gather_one(void *arg, const char *key, const pst_record *r, pst_err *
     pst_job_state *s = NULL;
     if (r->value) {
         s = pst_alloc(sizeof *s);
-        int rc = pst_codec_decode(g->c->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, s, err);
-        if (rc < 0) {
+        int rc = pst_client_state(g->c, key, r, s, err);
+        if (rc) {
             free(s);
-            return rc;
+            return rc < 0 ? rc : 0;
         }
         if (s->state == PST_JOB_PUBLIC_STATE_UNKNOWN) { /* requests that wait for their submission: no job yet */
             job_free(s);

@@ -39,6 +39,8 @@ typedef int (*pst_record_fn)(void *arg, const char *key, const pst_record *r, ps
 int pst_client_scan(pst_client *c, pst_topic t, const char *key, pst_record_fn fn, void *arg, pst_err *err);
 /* The same for the records of a key that are not older than since_ms (Unix, by the records' timestamps). */
 int pst_client_scan_since(pst_client *c, pst_topic t, const char *key, int64_t since_ms, pst_record_fn fn, void *arg, pst_err *err);
+/* The JobState in a record of jobs.state. 1: there is none, somebody else wrote there; said on the log and left out, as the Trainer does. */
+int pst_client_state(pst_client *c, const char *key, const pst_record *r, pst_job_state *ret_state, pst_err *err);
 /* The latest JobState of one job; PST_ENOTFOUND. */
 int pst_client_job(pst_client *c, const char *training_id, pst_job_state *ret_state, pst_err *err);
 /* "training-" + lower-case base32 of the first 15 bytes of sha256(user NUL request_id): 33 characters. ret ≥ 64 bytes. */

@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "common/base/log.h"
 #include "common/base/stop.h"
 
 #include <stdlib.h>
@@ -91,6 +92,23 @@ int pst_client_scan_since(pst_client *c, pst_topic t, const char *key, int64_t s
     return rc;
 }
 
+int pst_client_state(pst_client *c, const char *key, const pst_record *r, pst_job_state *ret_state, pst_err *err)
+{
+    pst_err e = {0};
+    int rc = pst_codec_decode(c->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, ret_state, &e);
+    bool foreign = rc == 0 && strcmp(ret_state->training_id, key) != 0;
+    if (foreign)
+        pst_event_clear(&pst_job_state_type, ret_state);
+    if (foreign || (rc < 0 && e.cls == PST_CLASS_DATA)) {
+        pst_log_limited(PST_LOG_WARN, "client", "state_ignored", "event=state_ignored topic=%s partition=%d offset=%lld reason=\"%s\"",
+                        r->topic, r->partition, (long long)r->offset, foreign ? "its key is not its training_id" : e.text);
+        return 1;
+    }
+    if (rc < 0 && err)
+        *err = e;
+    return rc;
+}
+
 typedef struct latest {
     pst_client *client;
     pst_job_state *state;
@@ -100,12 +118,14 @@ typedef struct latest {
 static int keep_latest(void *arg, const char *key, const pst_record *r, pst_err *err)
 {
     latest *l = arg;
+    pst_job_state s = {0};
+    int rc = r->value ? pst_client_state(l->client, key, r, &s, err) : 0;
+    if (rc)
+        return rc < 0 ? rc : 0;
     pst_event_clear(&pst_job_state_type, l->state);
-    l->found = r->value != NULL;
-    int rc =
-        !r->value ? 0 : pst_codec_decode(l->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, l->state, err);
-    l->found = l->found && l->state->state != PST_JOB_PUBLIC_STATE_UNKNOWN; /* requests that wait for their submission are no job */
-    return rc;
+    *l->state = s;
+    l->found = r->value && s.state != PST_JOB_PUBLIC_STATE_UNKNOWN; /* requests that wait for their submission are no job */
+    return 0;
 }
 
 int pst_client_job(pst_client *c, const char *training_id, pst_job_state *ret_state, pst_err *err)

@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "common/base/log.h"
 #include "common/base/stop.h"
 
 #include <stdlib.h>
@@ -64,6 +65,7 @@ static int hand_out(run *r, const pst_batch *b, pst_err *err)
 {
     const char *id = r->f->training_id, *wanted = pst_client_topic(r->f->client, r->f->topic);
     const char *events = pst_client_topic(r->f->client, PST_TOPIC_JOBS_EVENTS);
+    pst_err e = {0};
     int rc = 0;
     for (size_t i = 0; i < b->n && !rc; i++) {
         const pst_record *rec = &b->records[i];
@@ -72,8 +74,17 @@ static int hand_out(run *r, const pst_batch *b, pst_err *err)
         if (r->f->follow && !strcmp(rec->topic, events))
             watch_end(r, rec);
         if (!strcmp(rec->topic, wanted))
-            rc = r->f->fn(r->f->arg, rec, err);
+            rc = r->f->fn(r->f->arg, rec, &e);
+        if (rc < 0 && e.cls == PST_CLASS_DATA) { /* whoever may write there cannot end what others read */
+            pst_log_limited(PST_LOG_WARN, "client", "record_ignored",
+                            "event=record_ignored topic=%s partition=%d offset=%lld reason=\"%s\"", rec->topic, rec->partition,
+                            (long long)rec->offset, e.text);
+            pst_err_clear(&e);
+            rc = 0;
+        }
     }
+    if (rc < 0 && err)
+        *err = e;
     return rc;
 }
 

@@ -56,4 +56,12 @@ with Platform() as p:
     r = p.cli("submit", "-", "--wait", input=manifest("four", "exit 3"), ok=False)
     check(r.returncode == 10, f"submit --wait of a failing job exits {r.returncode}: {r.stderr[-300:]}")
     check(p.show(r.stdout.strip())["reason_code"] == "C201", "a learner's exit status is not C201")
+    # whoever may write beside the platform cannot end what others read
+    w = p.producer()
+    for topic in ("jobs.state", "jobs.events", "logs"):
+        for value in (b"", b"{", b"\0\0\0\0\x01", b"\0\xff\xff\xff\xffx"):
+            w.produce(PREFIX + topic, key=tid, value=value)
+    w.flush(30)
+    check(tid in p.cli("list", "--json").stdout and p.show(tid)["state"] == "COMPLETED", "list or show ends at a record that is no state")
+    check("line 1" in p.cli("logs", tid).stdout and p.http(f"/v1/jobs/{tid}/logs")[0] == 200, "logs end at a record that is none")
 print("ok: Avro and JSON submissions, dedupe, logs, metrics, rejections, HTTP")
