@@ -98,6 +98,17 @@ static int check_dead_letters(const pst_settings *s, const pst_pipeline *p, pst_
     return rc;
 }
 
+/* Members of the platform's own groups take its partitions from it; only the scorer's default groups may begin so. */
+static int check_group(const pst_settings *s, const pst_pipeline *p, pst_err *err)
+{
+    size_t n = strlen(s->prefix.value);
+    bool own = p->group && n && !strncmp(p->group, s->prefix.value, n) && strncmp(p->group + n, "score.", 6);
+    return own ? pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "%s:%d: input.group: groups that begin with %s are the platform's own; choose another name, or leave it out",
+                             p->file, p->line.input, s->prefix.value)
+               : 0;
+}
+
 static int check_kafka(const pst_settings *settings, const pst_pipeline *p, pst_err *err)
 {
     pst_bus_conf *conf = NULL;
@@ -114,7 +125,7 @@ static int check_kafka(const pst_settings *settings, const pst_pipeline *p, pst_
 
 int pst_pipeline_check_here(const pst_settings *settings, const pst_pipeline *p, pst_err *err)
 {
-    int rc = 0;
+    int rc = check_group(settings, p, err);
     for (size_t i = 0; rc == 0 && i < p->n_topics; i++)
         rc = check_name(p, p->line.input, "input.topics", p->topics[i], err);
     if (rc == 0 && p->output_topic)

@@ -240,7 +240,7 @@ static void read_metrics(pst_mf_reader *r, const pst_mf_place *top, pst_manifest
 static bool steers_a_program(const char *name)
 {
     static const char *const
-        prefixes[] = {"LD_", "MALLOC_", "GLIBC_", "GCONV_", "OPENSSL_", "SSL_", "SASL_", "KRB5", "CURL_", "NSS_", "RES_"},
+        prefixes[] = {"LD_", "MALLOC_", "GLIBC_", "GCONV_", "OPENSSL_", "SSL", "SASL_", "KRB5", "CURL_", "NSS_", "RES_"},
         *const names[] = {
             "LOCPATH",   "NLSPATH",     "HOSTALIASES",    "LOCALDOMAIN", "RESOLV_HOST_CONF", "BASH_ENV",   "ENV",         "IFS",
             "SHELLOPTS", "TMPDIR",      "HOME",           "PATH",        "XDG_STATE_HOME",   "http_proxy", "https_proxy", "all_proxy",

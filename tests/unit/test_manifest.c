@@ -291,6 +291,7 @@ static void test_manifest_wrong_shapes_are_refused(void **state)
         {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {queue: \"a/b\"}\n", "penstock.queue"},
         {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {deadline: soon}\n", "penstock.deadline"},
         {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {env: {\"A-B\": 1}}\n", "penstock.env.A-B"},
+        {"name: a\nframework: {name: native}\npenstock: {env: {SSLKEYLOGFILE: /tmp/k}}\n", "penstock.env.SSLKEYLOGFILE"},
         {"name: a\nframework: {name: native}\npenstock: {env: {LD_PRELOAD: /tmp/x.so}}\n", "penstock.env.LD_PRELOAD"},
         {"name: a\nframework: {name: native}\npenstock: {env: {GLIBC_TUNABLES: x}}\n", "penstock.env.GLIBC_TUNABLES"},
         {"name: a\nframework: {name: native}\npenstock: {env: {https_proxy: x}}\n", "penstock.env.https_proxy"},
