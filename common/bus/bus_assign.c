@@ -87,42 +87,15 @@ static void drop_gathered(pst_consumer *c)
     c->n = kept;
 }
 
-/* Partitions without a committed offset start at a time. Asks until the broker answers: without the answer any start would be wrong. */
-static int start_at_time(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
-{
-    bool known = false;
-    bus_wait w = {.what = "start_offsets"};
-    int rc = 0;
-    while (rc == 0) {
-        rd_kafka_resp_err_t code = known ? 0 : rd_kafka_committed(c->rk, list, BUS_STEP_MS);
-        for (int i = 0; !known && !code && i < list->cnt; i++)
-            code = list->elems[i].err;
-        known = !code;
-        rd_kafka_topic_partition_list_t *fresh = rd_kafka_topic_partition_list_new(list->cnt);
-        for (int i = 0; known && i < list->cnt; i++) {
-            if (list->elems[i].offset < 0)
-                rd_kafka_topic_partition_list_add(fresh, list->elems[i].topic, list->elems[i].partition);
-        }
-        pst_err e = {0};
-        if (fresh->cnt && bus_offsets_at(c->rk, NULL, fresh, c->opts.start_ms, BUS_STEP_MS, &e) < 0)
-            code = e.native ? (rd_kafka_resp_err_t)e.native : RD_KAFKA_RESP_ERR__TIMED_OUT;
-        for (int i = 0; !code && i < fresh->cnt; i++)
-            rd_kafka_topic_partition_list_find(list, fresh->elems[i].topic, fresh->elems[i].partition)->offset = fresh->elems[i].offset;
-        rd_kafka_topic_partition_list_destroy(fresh);
-        if (!code)
-            break;
-        rc = bus_wait_more(c, &w, code, err);
-    }
-    bus_wait_over(c, &w);
-    return rc;
-}
-
 static void on_assign(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bool cooperative)
 {
     pst_err err = {0};
-    if (c->opts.start == PST_START_TIMESTAMP && list->cnt && start_at_time(c, list, &err) < 0) {
-        bus_consumer_astray(c, &err, NULL);
-        rd_kafka_assign(c->rk, NULL);
+    int rc = c->opts.start != PST_START_EARLIEST && list->cnt ? bus_start_places(c, list, &err) : 0;
+    if (rc < 0) {
+        if (rc != PST_EFENCED || err.cls == PST_CLASS_FATAL)
+            bus_consumer_astray(c, &err, NULL);
+        if (!cooperative)
+            rd_kafka_assign(c->rk, NULL);
         return;
     }
     if (cooperative) {
@@ -135,7 +108,7 @@ static void on_assign(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bo
         bus_health_note(&c->health, rd_kafka_assign(c->rk, list), NULL);
     }
     for (int i = 0; i < list->cnt; i++)
-        bus_part_add(c, list->elems[i].topic, list->elems[i].partition);
+        bus_start_noted(bus_part_add(c, list->elems[i].topic, list->elems[i].partition), &list->elems[i]);
     if (c->paused && list->cnt)
         rd_kafka_pause_partitions(c->rk, list);
     c->assigned = true;

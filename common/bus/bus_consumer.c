@@ -369,7 +369,7 @@ void pst_header_room_done(pst_header_room *room)
 
 /* ---- commit -------------------------------------------------------------------------------------------------------------------- */
 
-static int commit(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets, pst_err *err)
+int bus_consumer_commit(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets, pst_err *err)
 {
     if (!c->group)
         return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "a consumer without a group has nowhere to commit to");
@@ -419,8 +419,9 @@ int pst_consumer_commit(pst_consumer *c, const pst_batch *b, pst_err *err)
         if (tp->offset < r->offset + 1)
             tp->offset = r->offset + 1;
     }
+    bus_start_note(c, list);
     if (!rc)
-        rc = commit(c, list, err);
+        rc = bus_consumer_commit(c, list, err);
     rd_kafka_topic_partition_list_destroy(list);
     return rc;
 }
@@ -430,7 +431,7 @@ int pst_consumer_commit_marked(pst_consumer *c, pst_err *err)
     rd_kafka_topic_partition_list_t *list = bus_consumer_marked(c);
     if (!list)
         return 0;
-    int rc = commit(c, list, err);
+    int rc = bus_consumer_commit(c, list, err);
     rd_kafka_topic_partition_list_destroy(list);
     for (size_t i = 0; !rc && i < c->n_parts; i++)
         c->parts[i].marked = -1;

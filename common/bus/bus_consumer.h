@@ -46,6 +46,12 @@ void bus_consumer_event(pst_consumer *c, rd_kafka_message_t *m); /* an error or 
 void bus_consumer_release(pst_consumer *c);                      /* partitions that were held long enough go on */
 void bus_consumer_unpause(pst_consumer *c);                      /* all, before they are taken away: librdkafka remembers */
 
+/* Partitions with nothing committed begin at `latest` or a time: looked up, and committed. Fills in offsets. PST_EFENCED, RETRY: the group has gone on. */
+int bus_start_places(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err);
+void bus_start_noted(bus_part *p, const rd_kafka_topic_partition_t *tp);
+void bus_start_note(pst_consumer *c, rd_kafka_topic_partition_list_t *list); /* what goes with each offset that is committed */
+int bus_consumer_commit(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets, pst_err *err);
+
 #define BUS_STEP_MS 2000 /* one blocking question to the broker; repeated while it is away */
 /* The question was answered by `code`: 0 ask again (it has waited a moment), < 0 give up. */
 int bus_wait_more(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, pst_err *err);

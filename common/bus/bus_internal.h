@@ -102,6 +102,7 @@ typedef struct bus_part {
     int holds;                                       /* in a row at hold_offset */
     int64_t committed;                               /* last offset known to be committed, -1 = not known */
     int64_t from;                                    /* where it was told to start (ranges) */
+    int begun;                                       /* how many partitions its topic had when the group began, < 1 = not known */
     bool eof, done;                                  /* at its end now; reached `to` for good */
 } bus_part;
 

@@ -52,6 +52,8 @@ rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c)
             list = rd_kafka_topic_partition_list_new((int)c->n_parts);
         rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = p->marked;
     }
+    if (list)
+        bus_start_note(c, list);
     return list;
 }
 

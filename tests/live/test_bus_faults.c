@@ -203,6 +203,8 @@ int main(void)
         cmocka_unit_test(test_faults_outage_longer_than_the_transaction),
         cmocka_unit_test(test_faults_at_least_once_loses_nothing),
     };
+    if (getenv("PENSTOCK_TEST_ONLY"))
+        cmocka_set_test_filter(getenv("PENSTOCK_TEST_ONLY"));
     int failed = cmocka_run_group_tests(tests, NULL, stop);
     pst_bus_conf_free(conf);
     return failed;

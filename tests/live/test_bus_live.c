@@ -1,6 +1,6 @@
 /* test_bus_live.c - what common/bus promises, on a real Kafka: nothing here can be proved on librdkafka's in-memory cluster.
  * PENSTOCK_TEST_BOOTSTRAP names the broker (deploy/kafka/kafka start prints it); PENSTOCK_TEST_X may hold "key=value key=value" properties. */
-#include "common/bus/bus_internal.h"
+#include "common/bus/bus_admin.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
@@ -414,6 +414,97 @@ static void test_live_records_deleted_under_a_reader_are_told(void **state)
     pst_topic_info_done(&info);
 }
 
+/* ---- where a group begins ------------------------------------------------------------------------------------------------------ */
+
+static int take_all(pst_consumer *c, int want, int wait_s)
+{
+    int n = 0;
+    pst_err err = {0};
+    for (int64_t until = pst_mono_us() + wait_s * 1000000LL; n < want && pst_mono_us() < until;) {
+        pst_batch b;
+        ok(pst_consumer_poll(c, &quick, &b, &err), &err, "poll");
+        n += (int)b.n;
+    }
+    return n;
+}
+
+static pst_consumer *late_member(const char *group, const char *from, pst_start start)
+{
+    pst_consumer *c;
+    pst_err err = {0};
+    pst_bus_conf *mine = pst_bus_conf_copy(conf);
+    ok(pst_bus_conf_set(mine, "topic.metadata.refresh.interval.ms", "1000", "test", &err), &err, "set");
+    pst_consumer_opts opts = {.group = group, .topics = &from, .n_topics = 1, .start = start, .start_ms = pst_now_us() / 1000 + 3600000};
+    ok(pst_consumer_new(mine, &opts, &c, &err), &err, "consumer");
+    pst_bus_conf_free(mine);
+    return c;
+}
+
+static void grow(const char *t, int partitions)
+{
+    bus_admin a;
+    pst_err err = {0};
+    char text[200] = "";
+    ok(bus_admin_open(&a, conf, RD_KAFKA_PRODUCER, NULL, 20000, &err), &err, "admin");
+    rd_kafka_NewPartitions_t *more = rd_kafka_NewPartitions_new(t, (size_t)partitions, text, sizeof text);
+    rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
+    rd_kafka_CreatePartitions(a.rk, &more, 1, NULL, q);
+    rd_kafka_event_t *ev = rd_kafka_queue_poll(q, 20000);
+    assert_non_null(ev);
+    assert_int_equal(rd_kafka_event_error(ev), 0);
+    rd_kafka_event_destroy(ev);
+    rd_kafka_queue_destroy(q);
+    rd_kafka_NewPartitions_destroy(more);
+    bus_admin_close(&a);
+}
+
+/* "Latest" is the end when the group began, whatever comes until something is committed; what a new partition holds is later. */
+static void test_live_latest_loses_nothing(void **state)
+{
+    const char *in = topic("late", 2), *out = topic("lateout", 1), *g = name("g-late");
+    pst_err err = {0};
+    pst_batch b;
+    publish_n(in, 0, 0, 10);
+    publish_n(in, 1, 0, 10);
+    pst_consumer *c = late_member(g, in, PST_START_LATEST);
+    assert_int_equal(take_all(c, 1, 5), 0);
+    pst_consumer_free(c); /* it has committed nothing of its own */
+    publish_n(in, 0, 10, 5);
+    publish_n(in, 1, 10, 5);
+    c = late_member(g, in, PST_START_LATEST);
+    pst_txn *t = txn(name("t-late"), PST_TXN_EXACTLY_ONCE, c);
+    for (int n = 0; n < 10; n += (int)b.n) {
+        b = poll_some(c, 10);
+        assert_true(b.n > 0 && b.n <= 10);
+        ok(pst_txn_begin(t, &err), &err, "begin");
+        copy_batch(t, c, &b, out);
+        ok(pst_txn_commit(t, &err), &err, "commit");
+    }
+    for (int i = 0; i < 50 && committed(g, in, 0) != 15; i++) /* the marker is written after the answer */
+        pst_sleep_ms(100);
+    assert_int_equal(committed(g, in, 0), 15);
+    grow(in, 4);
+    publish_n(in, 2, 0, 7);
+    publish_n(in, 3, 0, 7);
+    assert_int_equal(take_all(c, 14, 25), 14);
+    pst_txn_free(t);
+    pst_consumer_free(c);
+}
+
+/* The same for a time that is to come: nothing of a topic is as late, and what it holds at the beginning is not read. */
+static void test_live_start_at_a_time_is_kept(void **state)
+{
+    const char *in = topic("timed", 1), *g = name("g-timed");
+    publish_n(in, 0, 0, 10);
+    pst_consumer *c = late_member(g, in, PST_START_TIMESTAMP);
+    assert_int_equal(take_all(c, 1, 5), 0);
+    pst_consumer_free(c);
+    publish_n(in, 0, 10, 5);
+    c = late_member(g, in, PST_START_TIMESTAMP);
+    assert_int_equal(take_all(c, 5, 20), 5);
+    pst_consumer_free(c);
+}
+
 /* ---- transactions -------------------------------------------------------------------------------------------------------------- */
 
 static void test_live_transaction_commits_offsets_and_records_together(void **state)
@@ -716,6 +807,8 @@ int main(void)
         cmocka_unit_test(test_live_seek_pause_rewind),
         cmocka_unit_test(test_live_static_member_comes_back_without_losing_its_partitions),
         cmocka_unit_test(test_live_records_deleted_under_a_reader_are_told),
+        cmocka_unit_test(test_live_latest_loses_nothing),
+        cmocka_unit_test(test_live_start_at_a_time_is_kept),
         cmocka_unit_test(test_live_transaction_commits_offsets_and_records_together),
         cmocka_unit_test(test_live_abort_hides_records_and_rewinds),
         cmocka_unit_test(test_live_fenced_though_alone_recovers),
@@ -726,6 +819,8 @@ int main(void)
         cmocka_unit_test(test_live_at_least_once_mode),
         cmocka_unit_test(test_live_read_committed_waits_uncommitted_sees),
     };
+    if (getenv("PENSTOCK_TEST_ONLY"))
+        cmocka_set_test_filter(getenv("PENSTOCK_TEST_ONLY"));
     int failed = cmocka_run_group_tests(tests, start, NULL);
     pst_bus_conf_free(conf);
     return failed;
