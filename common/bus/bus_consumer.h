@@ -7,7 +7,9 @@
 
 typedef struct bus_wait { /* one wait for the coordinator; begins as {.what = …} */
     const char *what;
+    const rd_kafka_topic_partition_list_t *about; /* NULL = what is assigned */
     int64_t begun_us, told_us;
+    int own_fault; /* how often in a row others were answered */
 } bus_wait;
 
 struct pst_consumer {

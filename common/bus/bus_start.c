@@ -143,7 +143,7 @@ static rd_kafka_resp_err_t find_places(pst_consumer *c, rd_kafka_topic_partition
 
 int bus_start_places(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
 {
-    bus_wait w = {.what = "start_offsets"};
+    bus_wait w = {.what = "start_offsets", .about = list};
     int rc = 0;
     for (bool done = false; rc == 0 && !done;) {
         rd_kafka_topic_partition_list_t *fresh = rd_kafka_topic_partition_list_new(list->cnt);

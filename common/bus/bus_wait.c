@@ -13,51 +13,89 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_MAX_US  (120 * 1000000LL) /* then a new consumer asks anew */
-#define FIRST_US     (3 * 1000000LL)   /* an election takes less */
-#define AGAIN_US     (10 * 1000000LL)
-#define LOOK_MS      2000
-#define STEP_BACK_MS 100
+#define WAIT_MAX_US     (120 * 1000000LL) /* then a new consumer asks anew */
+#define FIRST_US        (3 * 1000000LL)   /* an election takes less */
+#define AGAIN_US        (10 * 1000000LL)
+#define LOOK_MS         2000
+#define STEP_BACK_MS    100
+#define OWN_FAULT_TIMES 2 /* others were answered meanwhile, so often in a row */
 
-/* Why does the coordinator not tell the committed offsets? Asked without "stable": an answer then means that they are there, and some of them
- * are pending in a transaction that is open. */
-static void find_reason(pst_consumer *c, rd_kafka_resp_err_t code, char *ret, size_t size)
+/* Of which partitions? They have to be named: asked for all, a coordinator leaves out those of which nothing is committed, pending or not. */
+static rd_kafka_topic_partition_list_t *asked_for(const pst_consumer *c, const bus_wait *w)
 {
-    pst_err e = {0};
+    if (w->about)
+        return rd_kafka_topic_partition_list_copy(w->about);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
+    for (size_t i = 0; i < c->n_parts; i++)
+        rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
+    return list;
+}
+
+/* Does the coordinator tell a new client these offsets? stable: only if no open transaction holds some of them. 0 = yes. */
+static int ask_offsets(const pst_consumer *c, const rd_kafka_topic_partition_list_t *of, bool stable, pst_err *err)
+{
     bus_admin a;
-    bool answered = false;
-    snprintf(ret, size, "%s", rd_kafka_err2str(code));
-    if (bus_admin_open(&a, c->conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, &e) == 0 && !bus_admin_is_embedded(&a)) {
+    int rc = bus_admin_open(&a, c->conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, err);
+    if (!rc && bus_admin_is_embedded(&a)) {
+        rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_RETRY, "kafka", 0, "the in-memory broker does not tell");
+    } else if (!rc) {
         rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
-        rd_kafka_ListConsumerGroupOffsets_t *ask = rd_kafka_ListConsumerGroupOffsets_new(c->group, NULL);
-        rd_kafka_ListConsumerGroupOffsets(a.rk, &ask, 1, NULL, q);
-        rd_kafka_event_t *ev = bus_admin_answer(&a, q, "cannot read the group's offsets", &e);
-        rd_kafka_ListConsumerGroupOffsets_destroy(ask);
-        rd_kafka_queue_destroy(q);
-        answered = ev != NULL;
+        rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(a.rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
+        rd_kafka_ListConsumerGroupOffsets_t *ask = rd_kafka_ListConsumerGroupOffsets_new(c->group, of);
+        rd_kafka_error_destroy(rd_kafka_AdminOptions_set_require_stable_offsets(how, stable));
+        rd_kafka_ListConsumerGroupOffsets(a.rk, &ask, 1, how, q);
+        rd_kafka_event_t *ev = bus_admin_answer(&a, q, "cannot read the group's offsets", err);
+        const rd_kafka_group_result_t **groups = NULL;
+        size_t n = 0;
+        if (ev)
+            groups = rd_kafka_ListConsumerGroupOffsets_result_groups(rd_kafka_event_ListConsumerGroupOffsets_result(ev), &n);
+        const rd_kafka_error_t *e = n ? rd_kafka_group_result_error(groups[0]) : NULL;
+        const rd_kafka_topic_partition_list_t *list = n ? rd_kafka_group_result_partitions(groups[0]) : NULL;
+        rd_kafka_resp_err_t code = e ? rd_kafka_error_code(e) : 0;
+        for (int i = 0; list && !code && i < list->cnt; i++)
+            code = list->elems[i].err;
+        rc = !ev || !n ? PST_ETIMEDOUT : code ? bus_err(err, c->conf, code, NULL, "cannot read the offsets of group %s", c->group) : 0;
         if (ev)
             rd_kafka_event_destroy(ev);
+        rd_kafka_ListConsumerGroupOffsets_destroy(ask);
+        rd_kafka_AdminOptions_destroy(how);
+        rd_kafka_queue_destroy(q);
     }
     bus_admin_close(&a);
-    if (answered)
+    return rc;
+}
+
+/* Why does the coordinator not tell this consumer the committed offsets? True: it tells others, so the consumer itself is at fault. */
+static bool find_reason(const pst_consumer *c, const bus_wait *w, rd_kafka_resp_err_t code, char *ret, size_t size)
+{
+    pst_err e = {0}, ignored = {0};
+    rd_kafka_topic_partition_list_t *of = asked_for(c, w);
+    bool answered = of->cnt && ask_offsets(c, of, false, &e) == 0, stable = answered && ask_offsets(c, of, true, &ignored) == 0;
+    rd_kafka_topic_partition_list_destroy(of);
+    if (stable)
+        snprintf(ret, size, "the coordinator of group %s answers others, but not this consumer (%s)", c->group, rd_kafka_err2str(code));
+    else if (answered)
         snprintf(
             ret, size,
             "offsets of group %s are pending in an open transaction (UNSTABLE_OFFSET_COMMIT): another producer has not ended it, or was "
             "killed and its transaction.timeout.ms is not over",
             c->group);
-    else if (e.code)
-        snprintf(ret, size, "%.300s", e.text);
+    else
+        snprintf(ret, size, "%.300s", e.code ? e.text : rd_kafka_err2str(code));
+    return stable;
 }
 
-static void tell(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, int64_t now)
+/* True: this consumer is at fault, a new one would be answered. */
+static bool tell(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, int64_t now)
 {
     char why[400];
-    find_reason(c, code, why, sizeof why);
+    w->own_fault = find_reason(c, w, code, why, sizeof why) ? w->own_fault + 1 : 0;
     pst_log(PST_LOG_WARN, "bus", "event=waiting_for_%s group=%s seconds=%lld why=\"%s\"", w->what, c->group,
             (long long)((now - w->begun_us) / 1000000), why);
     w->told_us = now;
     if (c->opts.on_wait)
         c->opts.on_wait(c->opts.arg, why);
+    return w->own_fault >= OWN_FAULT_TIMES;
 }
 
 int bus_wait_more(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, pst_err *err)
@@ -79,8 +117,9 @@ int bus_wait_more(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, pst_er
         return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "kafka", code,
                            "the committed offsets of group %s did not come within %lld s: %s", c->group, WAIT_MAX_US / 1000000,
                            rd_kafka_err2str(code));
-    if (now - w->begun_us > FIRST_US && now - w->told_us > AGAIN_US)
-        tell(c, w, code, now);
+    if (now - w->begun_us > FIRST_US && now - w->told_us > (w->own_fault ? FIRST_US : AGAIN_US) && tell(c, w, code, now))
+        return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "kafka", code,
+                           "the coordinator of group %s answers others, but not this consumer: %s", c->group, rd_kafka_err2str(code));
     pst_sleep_ms(STEP_BACK_MS);
     return 0;
 }
@@ -89,7 +128,7 @@ void bus_wait_over(pst_consumer *c, bus_wait *w)
 {
     if (w->told_us && c->opts.on_wait)
         c->opts.on_wait(c->opts.arg, NULL);
-    *w = (bus_wait){.what = w->what};
+    *w = (bus_wait){.what = w->what, .about = w->about};
 }
 
 /* A partition that was assigned gives a record or its end at once; one that gives neither waits, inside librdkafka, for its committed offset. */
@@ -117,8 +156,9 @@ void bus_check_start(pst_consumer *c)
     c->start_wait.what = "start_offsets";
     if (!c->start_wait.begun_us)
         c->start_wait.begun_us = now - FIRST_US;
-    if (now - c->start_wait.told_us > AGAIN_US)
-        tell(c, &c->start_wait, code, now);
-    if (rd_kafka_fatal_error(c->rk, NULL, 0) && bus_wait_more(c, &c->start_wait, code, &e) < 0)
+    bool own_fault = now - c->start_wait.told_us > AGAIN_US && tell(c, &c->start_wait, code, now);
+    if (own_fault)
+        bus_err(&e, c->conf, code, NULL, "the coordinator of group %s answers others, but not this consumer", c->group);
+    if (own_fault || (rd_kafka_fatal_error(c->rk, NULL, 0) && bus_wait_more(c, &c->start_wait, code, &e) < 0))
         bus_consumer_astray(c, &e, NULL);
 }

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,14 @@
 #include <cmocka.h>
 
 static pst_bus_conf *conf;
+static bool deaf; /* no consumer is told its committed offsets */
+
+rd_kafka_resp_err_t rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
+{
+    typedef rd_kafka_resp_err_t (*fn)(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int);
+    return deaf ? RD_KAFKA_RESP_ERR__TIMED_OUT : ((fn)dlsym(RTLD_NEXT, "rd_kafka_committed"))(rk, list, timeout_ms);
+}
+
 static char unique[32];
 
 /* A fresh name per run, so that runs do not meet. */
@@ -444,7 +453,7 @@ static void grow(const char *t, int partitions)
 {
     bus_admin a;
     pst_err err = {0};
-    char text[200] = "";
+    char text[200];
     ok(bus_admin_open(&a, conf, RD_KAFKA_PRODUCER, NULL, 20000, &err), &err, "admin");
     rd_kafka_NewPartitions_t *more = rd_kafka_NewPartitions_new(t, (size_t)partitions, text, sizeof text);
     rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
@@ -464,13 +473,11 @@ static void test_live_latest_loses_nothing(void **state)
     const char *in = topic("late", 2), *out = topic("lateout", 1), *g = name("g-late");
     pst_err err = {0};
     pst_batch b;
-    publish_n(in, 0, 0, 10);
-    publish_n(in, 1, 0, 10);
+    publish_n(in, 0, 0, 10), publish_n(in, 1, 0, 10);
     pst_consumer *c = late_member(g, in, PST_START_LATEST);
     assert_int_equal(take_all(c, 1, 5), 0);
     pst_consumer_free(c); /* it has committed nothing of its own */
-    publish_n(in, 0, 10, 5);
-    publish_n(in, 1, 10, 5);
+    publish_n(in, 0, 10, 5), publish_n(in, 1, 10, 5);
     c = late_member(g, in, PST_START_LATEST);
     pst_txn *t = txn(name("t-late"), PST_TXN_EXACTLY_ONCE, c);
     for (int n = 0; n < 10; n += (int)b.n) {
@@ -484,14 +491,75 @@ static void test_live_latest_loses_nothing(void **state)
         pst_sleep_ms(100);
     assert_int_equal(committed(g, in, 0), 15);
     grow(in, 4);
-    publish_n(in, 2, 0, 7);
-    publish_n(in, 3, 0, 7);
+    publish_n(in, 2, 0, 7), publish_n(in, 3, 0, 7);
     assert_int_equal(take_all(c, 14, 25), 14);
     pst_txn_free(t);
     pst_consumer_free(c);
 }
 
-/* The same for a time that is to come: nothing of a topic is as late, and what it holds at the beginning is not read. */
+/* A consumer that alone is not answered is given up in seconds; where an open transaction holds the offsets, it is waited for and named. */
+static void test_live_who_is_at_fault_for_a_wait(void **state)
+{
+    const char *in = topic("deaf", 1), *g = name("g-deaf");
+    pst_err err = {0};
+    publish_n(in, 0, 0, 3);
+    pst_consumer *c = member(g, in);
+    pst_batch b = poll_some(c, 3);
+    ok(pst_consumer_commit(c, &b, &err), &err, "commit");
+    deaf = true;
+    int64_t begun = pst_mono_us();
+    assert_true(pst_consumer_rewind(c, &err) < 0);
+    deaf = false;
+    assert_int_equal(err.cls, PST_CLASS_FATAL);
+    assert_non_null(strstr(err.text, "answers others"));
+    assert_in_range(pst_mono_us() - begun, 3000000, 40000000);
+    pst_consumer_free(c);
+}
+
+static char waits_for[400];
+static int waits;
+static void on_wait(void *arg, const char *why)
+{
+    waits += why != NULL;
+    if (why)
+        snprintf(waits_for, sizeof waits_for, "%s", why);
+}
+
+/* Somebody else's transaction that holds offsets of the group: it is named, waited for, and its end is the end of the wait. */
+static void test_live_foreign_transaction_is_named_and_waited_for(void **state)
+{
+    const char *in = topic("held", 1), *g = name("g-held");
+    pst_err err = {0};
+    publish_n(in, 0, 0, 3);
+    pst_bus_conf *mine = pst_bus_conf_copy(conf);
+    ok(pst_bus_conf_set(mine, "transaction.timeout.ms", "10000", "test", &err), &err, "set");
+    pst_producer *p;
+    ok(pst_producer_new(mine, &(pst_producer_opts){.transactional_id = name("t-foreign"), .transaction_timeout_ms = 10000}, &p, &err), &err,
+       "producer");
+    assert_null(rd_kafka_init_transactions(p->rk, 20000));
+    assert_null(rd_kafka_begin_transaction(p->rk));
+    rd_kafka_topic_partition_list_t *at = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(at, in, 0)->offset = 2;
+    rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata_new(g);
+    assert_null(rd_kafka_send_offsets_to_transaction(p->rk, at, group, 20000));
+    rd_kafka_consumer_group_metadata_destroy(group);
+    rd_kafka_topic_partition_list_destroy(at);
+    pst_consumer *c;
+    ok(pst_consumer_new(conf, &(pst_consumer_opts){.group = g, .topics = &in, .n_topics = 1, .on_wait = on_wait}, &c, &err), &err,
+       "consumer");
+    int64_t begun = pst_mono_us();
+    pst_batch b = {0};
+    while (!b.n && pst_mono_us() - begun < 60000000)
+        ok(pst_consumer_poll(c, &quick, &b, &err), &err, "poll");
+    assert_int_equal(b.n, 3); /* it was aborted: from the beginning */
+    assert_true(waits >= 1);
+    assert_non_null(strstr(waits_for, "pending in an open transaction"));
+    pst_consumer_free(c);
+    pst_producer_free(p);
+    pst_bus_conf_free(mine);
+}
+
+/* The beginning is kept for a time that is to come, too: nothing of a topic is as late, and what it holds at the beginning is not read. */
 static void test_live_start_at_a_time_is_kept(void **state)
 {
     const char *in = topic("timed", 1), *g = name("g-timed");
@@ -809,6 +877,8 @@ int main(void)
         cmocka_unit_test(test_live_records_deleted_under_a_reader_are_told),
         cmocka_unit_test(test_live_latest_loses_nothing),
         cmocka_unit_test(test_live_start_at_a_time_is_kept),
+        cmocka_unit_test(test_live_who_is_at_fault_for_a_wait),
+        cmocka_unit_test(test_live_foreign_transaction_is_named_and_waited_for),
         cmocka_unit_test(test_live_transaction_commits_offsets_and_records_together),
         cmocka_unit_test(test_live_abort_hides_records_and_rewinds),
         cmocka_unit_test(test_live_fenced_though_alone_recovers),
