@@ -409,20 +409,30 @@ static void check_deadline(pst_trainer_core *c, pst_job *j)
     free(reason);
 }
 
-static void check_answer(pst_trainer_core *c, pst_job *j)
+static void say_unanswered(pst_trainer_core *c, pst_job *j)
 {
     char when[32];
-    if (j->s.state != PST_JOB_PUBLIC_STATE_PENDING || j->s.reason || c->now_us - j->s.since < NO_ANSWER_US ||
-        count_from(j, PST_JOB_PROCESS_STATE_STARTED, false) > 0)
-        return;
     char *reason = j->node && j->node->known ? pst_sprintf("no process has started yet; the LCM of site %s (node %s) last reported at %s",
                                                            j->site->name, j->node->name, pst_time_text(j->node->seen_us, when))
                                              : pst_sprintf("no process has started yet; no LCM of site %s has reported", j->site->name);
     pst_core_set_text(&j->s.reason, reason);
     pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason = reason});
-    if (*j->s.node) /* it may have refused the command (flooded, or of another version), and will then say that it has nothing */
-        pst_core_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, reason);
     free(reason);
+}
+
+/* A node that is heard and starts nothing may have refused the command (flooded, or of another version): asked, it says that it has nothing. */
+static void check_answer(pst_trainer_core *c, pst_job *j)
+{
+    if (j->s.state != PST_JOB_PUBLIC_STATE_PENDING || c->now_us - j->s.since < NO_ANSWER_US ||
+        count_from(j, PST_JOB_PROCESS_STATE_STARTED, false) > 0)
+        return;
+    if (!j->s.reason)
+        say_unanswered(c, j);
+    bool heard = j->node && *j->s.node && !j->node->lost && c->now_us - j->node->seen_us <= c->policy.silent_us;
+    if (!heard || c->now_us - j->checked_us < NO_ANSWER_US)
+        return;
+    j->checked_us = c->now_us;
+    pst_core_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, "nothing of it has started: is it there?");
 }
 
 void pst_core_deadlines(pst_trainer_core *c)

@@ -366,6 +366,12 @@ static void test_nodes_one_that_takes_nothing_up_is_asked(void **unused)
     assert_true(asked);
     assert_string_equal(command(&b, PST_JOB_COMMAND_TYPE_CHECK)->node, "a");
     assert_int_equal(job(&b, id)->state, PST_JOB_PUBLIC_STATE_PENDING);
+    asked = false; /* the question may have been refused, too */
+    for (int i = 0; i < 70 && !asked; i++) {
+        pass(&b, 1, "a");
+        asked = command(&b, PST_JOB_COMMAND_TYPE_CHECK);
+    }
+    assert_true(asked);
     told(&b, id, PST_REPORT_TYPE_LOST, "a", b.nonce);
     assert_int_equal(job(&b, id)->state, PST_JOB_PUBLIC_STATE_QUEUED);
     pass(&b, 2, "a");
