@@ -48,11 +48,21 @@ static void clear_batch(pst_consumer *c)
 
 /* librdkafka's static members do not leave when they are closed (KIP-345), so that a restart costs no rebalance; those that unsubscribe do. The
  * partitions are given back by the rebalance callback, the request follows by itself, and closing waits for its answer. */
+static bool is_member(const pst_consumer *c)
+{
+    char *id = rd_kafka_memberid(c->rk);
+    bool is = id && *id;
+    if (id)
+        rd_kafka_mem_free(c->rk, id);
+    return is;
+}
+
 static void leave(pst_consumer *c)
 {
     if (rd_kafka_unsubscribe(c->rk))
         return;
-    for (int64_t until = pst_mono_us() + LEAVE_WAIT_MS * 1000LL; c->n_parts && pst_mono_us() < until;) {
+    /* The id is given up when the request goes out. Closed before that, as in the middle of a rebalance, a static member would stay. */
+    for (int64_t until = pst_mono_us() + LEAVE_WAIT_MS * 1000LL; (c->n_parts || is_member(c)) && pst_mono_us() < until;) {
         rd_kafka_message_t *m = rd_kafka_consumer_poll(c->rk, 20);
         if (m)
             rd_kafka_message_destroy(m);
