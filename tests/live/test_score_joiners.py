@@ -1,0 +1,66 @@
+"""Scorers that join one after another, a second apart, and leave all at once: nothing is scored twice, and nobody waits for the session of one that left in the
+middle of a rebalance. Arrivals are what a reader sees, not the records' times."""
+import sys, os, threading, time
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from kit import *
+from collections import Counter
+
+SCHEMA = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}]}
+
+with Platform(without="trainer,lcm,scorers") as p:
+    import numpy as np, onnx
+    from confluent_kafka import Consumer, TopicPartition
+    from onnx import helper, TensorProto, numpy_helper
+    g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 1])],
+                          [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])], [numpy_helper.from_array(np.array([[2.0]], dtype=np.float32), "w")])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), p.dir / "m.onnx")
+    for t in ("in", "out"):
+        p.create(t, 4)
+    good = p.encode(p.register("in-value", SCHEMA), {"x": 1.0})
+    (p.dir / "pipe.yml").write_text(
+        f"name: grp\ninput: {{topics: [in], group: grp, start: earliest, format: avro}}\nmodel: {{file: {p.dir}/m.onnx}}\nfeatures: [{{field: x}}]\n"
+        "output: {topic: out, format: full}\nguarantee: exactly_once\nerrors: {tolerance: all}\n")
+    start = lambda n: p.spawn("score", "run", "-c", p.dir / "pipe.yml", log=f"score-{n}.log")
+    over, sent, seen = threading.Event(), [0], []
+
+    def write():
+        producer = p.producer()
+        while not over.is_set():
+            for part in range(4):
+                producer.produce("in", good, key=f"k{sent[0]}", partition=part)
+                sent[0] += 1
+            producer.poll(0.05)
+        producer.flush(20)
+
+    def read():
+        c = Consumer({"bootstrap.servers": p.bootstrap, "group.id": "reader", "isolation.level": "read_committed"})
+        c.assign([TopicPartition("out", i, 0) for i in range(4)])
+        while not over.is_set():
+            m = c.poll(0.2)
+            if m and not m.error():
+                seen.append((m.partition(), time.monotonic()))
+        c.close()
+
+    threads = [threading.Thread(target=f, daemon=True) for f in (write, read)]
+    a = start("a")
+    for t in threads:
+        t.start()
+    until(lambda: len({part for part, _ in seen}) == 4, 60, "the first scorer does not score")
+    begun, joiners = time.monotonic(), []
+    for i in range(20):
+        joiners.append(start(i))
+        time.sleep(1)
+    for j in joiners:
+        j.terminate()
+    for j in joiners:
+        check(j.wait(60) == 0, f"told to stop, a scorer exits {j.returncode}")
+    time.sleep(15)
+    over.set()
+    for t in threads:
+        t.join()
+    until(lambda: len(p.read("out", timeout=20)) >= sent[0], 60, lambda: f"{len(p.read('out', timeout=20))} of {sent[0]} scored", 1)
+    check(max(Counter(m.key() for m in p.read("out", timeout=20)).values()) == 1, "something was scored twice")
+    gap = max(y - x for part in range(4) for x, y in zip(*(lambda ts: (ts, ts[1:]))([t for q, t in seen if q == part and t >= begun])))
+    check(gap < 5, f"a partition waited for {gap:.1f} s while scorers came and went")
+    check(a.poll() is None, "the first scorer left")
+print(f"ok: {sent[0]} records scored once; 20 scorers came and went, the longest gap was {gap:.1f} s")
