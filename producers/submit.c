@@ -160,11 +160,14 @@ static const pst_usage submit_usage = {
     sizeof submit_table / sizeof *submit_table,
     false};
 
-static int check_manifest(const char *file, const pst_buf *text, bool quiet, pst_err *err)
+/* dry_run: what the Trainer alone would refuse is told, too. */
+static int check_manifest(const char *file, const pst_buf *text, bool dry_run, bool quiet, pst_err *err)
 {
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
     int rc = pst_manifest_parse(text->data ? text->data : "", text->len, &m, &errors, &warnings);
+    if (dry_run && pst_manifest_check_served(&m, &errors))
+        rc = PST_EINVAL;
     for (size_t i = 0; i < warnings.n && !quiet; i++)
         fprintf(stderr, "%s:%d: warning: %s: %s\n", file, warnings.at[i].line, warnings.at[i].field, warnings.at[i].text);
     for (size_t i = 0; i < errors.n; i++)
@@ -331,7 +334,7 @@ static int submit_run(int argc, char **argv)
     if (!rc)
         rc = pst_fs_read(v.args[0], 512 * 1024, &text, &v.err);
     if (!rc)
-        rc = check_manifest(v.args[0], &text, v.settings.quiet, &v.err);
+        rc = check_manifest(v.args[0], &text, o.dry_run, v.settings.quiet, &v.err);
     if (!rc && v.n_args > 1) {
         rc = attach_code(&v, v.args[1], o.dry_run, &code, &v.err);
         r.code = &code;

@@ -1,5 +1,7 @@
-/* who.c - see who.h. The cookie is not the token but a digest of it: cookies do not know ports, so that every server of this computer that the
- * browser visits is shown it, and what it is shown must not open the API to a program. */
+/* who.c - see who.h. The cookie is not the token but a digest of it, under a name with our port: cookies do not know ports, so every server of
+ * this computer that the browser visits is shown it. Such a server does not learn the token by it, and no page of its own gets anything done
+ * (http_guard.h: Origin, Sec-Fetch-Site); but a program that kept the cookie could send it back without a browser. The token is for computers
+ * whose other servers one trusts with that; elsewhere sign in by the header alone. */
 #include "producers/gateway/who.h"
 
 #include "common/base/hash.h"

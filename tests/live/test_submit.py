@@ -53,6 +53,9 @@ with Platform() as p:
     check(p.show(tid)["state"] == "COMPLETED" and not [s for s in p.status()["services"] if s["restarts"]], "a service ended of a request of an unknown job")
     r = p.cli("submit", "-", "--dry-run", input="name: x\nlearners: -2\n", ok=False)
     check(r.returncode == 2 and "learners" in r.stderr and "framework" in r.stderr, f"dry-run of a bad manifest: {r.returncode} {r.stderr}")
+    store = "data_stores: [{id: s, type: mount_cos, training_data: {container: a}, training_results: {container: b}, connection: {auth_url: 'http://127.0.0.1:1', user_name: u, password: w}}]\n"
+    r = p.cli("submit", "-", "--dry-run", input=manifest("store", "true", extra=store), ok=False)
+    check(r.returncode == 2 and "mount_cos" in r.stderr, f"dry-run with a store that the Trainer would refuse: {r.returncode} {r.stderr}")
     r = p.cli("submit", "-", "--wait", input=manifest("four", "exit 3"), ok=False)
     check(r.returncode == 10, f"submit --wait of a failing job exits {r.returncode}: {r.stderr[-300:]}")
     check(p.show(r.stdout.strip())["reason_code"] == "C201", "a learner's exit status is not C201")
