@@ -404,7 +404,8 @@ int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest,
         pst_complain(errors, "manifest", 0, "%s", err.text);
         return PST_EINVAL;
     }
-    if (strstr(yaml, "\"" PST_SEALED)) /* only the Trainer that wrote it can open it: nothing is run with a sealed text for a password */
+    /* Only the Trainer that wrote it can open it: nothing is run with a sealed text for a password. */
+    if (memmem(yaml, len, "\"" PST_SEALED, strlen("\"" PST_SEALED)))
         pst_complain(
             errors, "manifest", 0,
             "holds a secret that is sealed with the key of another state folder (seal.key); submit the manifest with the secret itself");

@@ -36,7 +36,10 @@ char *pst_url_public(const char *url)
         p = to;
     }
     pst_buf_adds(&b, p);
-    return b.len ? pst_buf_steal(&b) : pst_strdup("");
+    if (b.len)
+        return pst_buf_steal(&b);
+    pst_buf_done(&b); /* nothing was added, but there may be room */
+    return pst_strdup("");
 }
 
 bool pst_secret_key(const char *key)

@@ -41,7 +41,7 @@ typedef struct pst_gateway {
 
 /* hub.c: fan-out of events to SSE streams, with a ring of the last ones for Last-Event-ID. @thread loop */
 pst_hub *pst_hub_new(void);
-void pst_hub_free(pst_hub *h);
+void pst_hub_free(pst_hub *h); /* after the loop whose output buffers may still hold its pieces */
 /* json NULL: the record could not be taken apart within bounds; it and what is larger than 256 KiB travel as an event `skipped` that names it.
  * kind: "state", "event", "log", "metric", "model", "pipeline"; key: training id, model or pipeline name; id: "<topic>/<partition>/<offset>". */
 void pst_hub_send(pst_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len);

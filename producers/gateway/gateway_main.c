@@ -119,11 +119,11 @@ static void take_apart(pst_gateway *g)
     pst_publisher_free(g->publisher);
     pst_http_free(g->http);
     pst_who_free(g->who);
-    pst_hub_free(g->hub);
     pst_view_stop(g->view);
     pst_store_close(g->store);
     pst_metrics_free(g->metrics);
     pst_loop_free(g->loop);
+    pst_hub_free(g->hub); /* after the output buffers, which end with the loop: they hold pieces that the hub counts */
 }
 
 static int gateway_run(int argc, char **argv)
