@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 pst_sha256 *pst_sha256_new(void)
 {
@@ -150,17 +149,6 @@ uint32_t pst_murmur2(const void *data, size_t len)
     h ^= h >> 13;
     h *= m;
     return h ^ h >> 15;
-}
-
-void pst_random(void *ret, size_t len)
-{
-    uint8_t *p = ret;
-    while (len) {
-        ssize_t n = getrandom(p, len, 0);
-        PST_ASSERT(n > 0);
-        p += n;
-        len -= (size_t)n;
-    }
 }
 
 void pst_uuid7(char ret_text[37])

@@ -6,6 +6,7 @@
 #include "common/base/term.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,13 +27,13 @@ pst_log_level pst_log_get_level(void)
 
 static bool colour(void)
 {
-    static int on = -1;
+    static atomic_int on = -1; /* any thread may be the first; all find the same */
     if (on < 0)
         on = isatty(2) && !getenv("NO_COLOR");
     return on;
 }
 
-static void vlog(pst_log_level level, const char *component, const char *fmt, va_list ap)
+static void __attribute__((format(printf, 3, 0))) vlog(pst_log_level level, const char *component, const char *fmt, va_list ap)
 {
     static const char *const names[] = {"ERROR", "WARN", "INFO", "DEBUG"};
     static const char *const tints[] = {"\033[31m", "\033[33m", "", "\033[2m"};

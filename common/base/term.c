@@ -158,7 +158,8 @@ void pst_term_init(void)
     uint8_t number[MARK_LEN / 2];
     pst_random(number, sizeof number);
     mark[0] = 0x1b;
-    pst_hex(number, sizeof number, mark + 1);
+    for (size_t i = 0; i < sizeof number; i++)
+        snprintf(mark + 1 + 2 * i, 3, "%02x", number[i]);
     stdout = watch(1, isatty(1) ? _IOLBF : _IOFBF);
     stderr = watch(2, _IONBF);
     atexit(flush_pending);
