@@ -32,12 +32,7 @@ static int put(const char *dir, const char *name, const char *text)
 {
     char path[PST_CGROUP_PATH + 64];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno;
-    int rc = write(fd, text, strlen(text)) < 0 ? errno : 0;
-    close(fd);
-    return rc;
+    return pst_fs_put_text(path, text);
 }
 
 /* The whole small file; "" when it cannot be read. */

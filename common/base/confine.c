@@ -5,6 +5,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/confine_pids.h"
+#include "common/base/fs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,16 +55,6 @@ static const int kept_caps[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSE
 
 /* ---- steps, all of them safe after a fork ------------------------------------------------------------------------------------- */
 
-static int write_text(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno;
-    int rc = write(fd, text, strlen(text)) < 0 ? errno : 0;
-    close(fd);
-    return rc;
-}
-
 /* Decimal digits without printf, which may lock. Returns the end. */
 static char *put_number(char *to, unsigned long v)
 {
@@ -94,13 +85,13 @@ static int own_mounts(uid_t uid, gid_t gid)
     prctl(PR_SET_DUMPABLE, 1); /* else the maps belong to root; closed again below, before anything else runs */
     int e = unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ? errno : 0;
     if (!e)
-        e = write_text("/proc/self/setgroups", "deny");
+        e = pst_fs_put_text("/proc/self/setgroups", "deny");
     identity_map(map, uid);
     if (!e)
-        e = write_text("/proc/self/uid_map", map);
+        e = pst_fs_put_text("/proc/self/uid_map", map);
     identity_map(map, gid);
     if (!e)
-        e = write_text("/proc/self/gid_map", map);
+        e = pst_fs_put_text("/proc/self/gid_map", map);
     prctl(PR_SET_DUMPABLE, 0);
     return e;
 }

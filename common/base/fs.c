@@ -282,3 +282,13 @@ const char *pst_nearest(const char *word, const char *const *candidates, size_t 
     }
     return best;
 }
+
+int pst_fs_put_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    int rc = write(fd, text, strlen(text)) < 0 ? errno : 0;
+    close(fd);
+    return rc;
+}

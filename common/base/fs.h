@@ -23,6 +23,8 @@ char *pst_fs_join(const char *dir, const char *name); /* free() it */
 int pst_fs_open_beneath(int dirfd, const char *name, int flags, mode_t mode);
 /* write(2) all of it; 0 or PST_EIO. */
 int pst_fs_write_all(int fd, const void *data, size_t len);
+/* Writes text into an existing file in one write, as files of /proc and /sys want it. 0 or errno; async-signal-safe. */
+int pst_fs_put_text(const char *path, const char *text);
 /* A number or 0..; "1MiB", "512 MB", "4k", "10": bytes. Returns 0 or PST_EPARSE. */
 int pst_bytes_parse(const char *text, int64_t *ret_bytes);
 /* "5ms", "2s", "1m", "3h", "100us"; a bare number is seconds. Returns 0 or PST_EPARSE. */

@@ -26,20 +26,26 @@ typedef struct stat_line {
     long long start;
 } stat_line;
 
-/* Reads state, parent, pgrp and start time of /proc/<pid>/stat; the command name in parentheses may hold anything. */
-static int read_stat(pid_t pid, stat_line *ret)
+const char *pst_proc_stat(pid_t pid, char text[PST_PROC_STAT_BYTES])
 {
-    char path[64], text[1024];
+    char path[64];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return -1;
-    ssize_t n = read(fd, text, sizeof text - 1);
+        return NULL;
+    ssize_t n = read(fd, text, PST_PROC_STAT_BYTES - 1);
     close(fd);
     if (n <= 0)
-        return -1;
+        return NULL;
     text[n] = 0;
-    char *p = strrchr(text, ')');
+    return strrchr(text, ')');
+}
+
+/* Reads state, parent, pgrp and start time of /proc/<pid>/stat; the command name in parentheses may hold anything. */
+static int read_stat(pid_t pid, stat_line *ret)
+{
+    char text[PST_PROC_STAT_BYTES];
+    const char *p = pst_proc_stat(pid, text);
     stat_line l;
     if (!p || sscanf(p + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld", &l.state, &l.parent, &l.group,
                      &l.start) != 4)

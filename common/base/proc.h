@@ -6,6 +6,10 @@
 
 #include <sys/types.h>
 
+#define PST_PROC_STAT_BYTES 1024
+/* Reads /proc/<pid>/stat (proc(5)) into text; what is returned stands at the ')' behind the command's name, which may hold anything itself.
+ * NULL = no such process. */
+const char *pst_proc_stat(pid_t pid, char text[PST_PROC_STAT_BYTES]);
 int64_t pst_proc_start_time(pid_t pid); /* clock ticks since boot (/proc/<pid>/stat field 22); 0 = no such process, or a zombie */
 bool pst_proc_alive(pid_t pid, int64_t start_time); /* that very process, not a zombie */
 /* Processes of a process group that live (zombies not counted). */

@@ -1,7 +1,9 @@
-/* proc_tree.c - see proc_tree.h. */
+/* proc_tree.c - see proc_tree.h. One look at all of /proc, then parents are followed upwards with the answers kept: the cost grows with the
+ * number of processes, not with its square. */
 #include "common/base/proc_tree.h"
 
 #include "common/base/buf.h"
+#include "common/base/proc.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -29,17 +31,8 @@ typedef struct entry {
 /* Fields 3, 4, 14–17 and 24 of /proc/<pid>/stat (proc(5)); the name in parentheses may hold anything. */
 static bool read_entry(pid_t pid, entry *ret)
 {
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0)
-        return false;
-    text[n] = 0;
-    char *p = strrchr(text, ')');
+    char text[PST_PROC_STAT_BYTES];
+    const char *p = pst_proc_stat(pid, text);
     int parent;
     unsigned long long ut, st;
     long long cut, cst, rss;
