@@ -3,7 +3,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/stop.h"
-#include "common/client/verb.h"
+#include "common/platform/verb.h"
 #include "verbs.h"
 
 #include <ctype.h>

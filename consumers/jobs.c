@@ -4,8 +4,8 @@
 #include "common/base/log.h"
 #include "common/base/map.h"
 #include "common/base/seal.h"
-#include "common/client/client.h"
-#include "common/client/verb.h"
+#include "common/platform/client.h"
+#include "common/platform/verb.h"
 #include "verbs.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* lag.c - `penstock lag`: how far the consumer groups are behind, a row a partition. */
 #include "common/base/json.h"
-#include "common/client/verb.h"
+#include "common/platform/verb.h"
 #include "verbs.h"
 
 #include <stdio.h>

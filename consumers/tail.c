@@ -2,8 +2,8 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/term.h"
-#include "common/client/verb.h"
-#include "common/client/follow.h"
+#include "common/platform/verb.h"
+#include "common/platform/follow.h"
 #include "schemas/manifest.h"
 #include "verbs.h"
 

@@ -2,8 +2,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
-#include "common/client/verb.h"
-#include "inference/pipeline_check.h"
+#include "common/platform/verb.h"
+#include "inference/run/pipeline_check.h"
 #include "verbs.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* score_verb.c - penstock score run|check|dry-run|explain|replay. */
 #include "common/base/log.h"
 #include "common/base/opt.h"
-#include "inference/pipeline_check.h"
-#include "inference/score_offline.h"
-#include "inference/score_replay.h"
-#include "inference/score_run.h"
+#include "inference/run/pipeline_check.h"
+#include "inference/offline/score_offline.h"
+#include "inference/offline/score_replay.h"
+#include "inference/run/score_run.h"
 #include "verbs.h"
 
 #include <stdio.h>

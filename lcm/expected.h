@@ -11,7 +11,7 @@
 #ifndef PST_LCM_EXPECTED_H
 #define PST_LCM_EXPECTED_H
 
-#include "common/client/client.h"
+#include "common/platform/client.h"
 
 typedef struct pst_lcm_expected pst_lcm_expected;
 typedef enum { PST_LCM_FOLLOW, PST_LCM_WAIT, PST_LCM_REFUSE } pst_lcm_verdict;

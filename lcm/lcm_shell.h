@@ -6,7 +6,7 @@
 #ifndef PST_LCM_SHELL_H
 #define PST_LCM_SHELL_H
 
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "lcm/launcher.h"
 #include "lcm/node_id.h"
 

@@ -5,7 +5,7 @@
 #include "common/base/json.h"
 #include "common/base/map.h"
 #include "common/base/stop.h"
-#include "common/client/verb.h"
+#include "common/platform/verb.h"
 #include "verbs.h"
 
 #include <stdio.h>

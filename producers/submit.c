@@ -7,9 +7,10 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "common/base/term.h"
-#include "common/client/verb.h"
+#include "common/platform/verb.h"
 #include "schemas/manifest.h"
 #include "verbs.h"
+#include "schemas/training_id.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,9 @@
  * It is kept as a state UNKNOWN under the job's key, for a restarted Trainer reads its states and not its requests again. */
 #include "common/base/clock.h"
 #include "common/base/hash.h"
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "trainer/core_state.h"
+#include "schemas/training_id.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* job_fsm.c - see job_fsm.h. */
+/* job_fsm.c - the table of transitions as bit sets: a row says from which states an event may come and where it leads, so that the whole
+ * life of a job is read on one screen, and the printed form (ARCHITECTURE.md) cannot differ from what runs. */
 #include "trainer/job_fsm.h"
 
 enum {
@@ -60,16 +61,6 @@ bool pst_job_fsm_allows(pst_job_public_state from, enum pst_job_event_type event
         if (table[i].event == event && (table[i].from & 1u << from) && (table[i].to == SAME ? from == to : table[i].to == 1u << to))
             return true;
     return false;
-}
-
-bool pst_job_state_is_live(pst_job_public_state s)
-{
-    return (1u << s) & LIVE;
-}
-
-bool pst_job_state_is_ended(pst_job_public_state s)
-{
-    return (1u << s) & ENDED;
 }
 
 static void add_states(pst_buf *out, unsigned set)

@@ -17,14 +17,12 @@
 #define PST_TRAINER_JOB_FSM_H
 
 #include "common/base/buf.h"
-#include "schemas/events.h"
+#include "schemas/job_state.h"
 
 #include <stdbool.h>
 
 /* May this event take a job from one state to the other? From UNKNOWN: the job does not exist yet. */
 bool pst_job_fsm_allows(pst_job_public_state from, enum pst_job_event_type event, pst_job_public_state to);
-bool pst_job_state_is_live(pst_job_public_state s);  /* a generation is deployed: PENDING to STORING */
-bool pst_job_state_is_ended(pst_job_public_state s); /* COMPLETED FAILED HALTED TERMINATED REJECTED */
 /* The table as Markdown: `penstock trainer --print-fsm`. */
 void pst_job_fsm_markdown(pst_buf *out);
 

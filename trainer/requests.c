@@ -1,7 +1,8 @@
 /* requests.c - what users ask: submit, halt, resume, terminate, delete, reprioritise. Every request is answered by an event, once; a
  * repeated one is counted and ignored. All that is wrong with a request is listed, not only the first. */
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "trainer/core_state.h"
+#include "schemas/training_id.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 
 #include "common/base/metrics.h"
 #include "common/base/seal.h"
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "trainer/times.h"
 #include "trainer/trainer_core.h"
 

@@ -2,8 +2,9 @@
  * request does is in requests.c, what a report means in reports.c, who runs next in queue.c. */
 #include "trainer/trainer_core.h"
 
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "trainer/core_state.h"
+#include "schemas/training_id.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,9 +10,9 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
-#include "common/client/verb.h"
+#include "common/platform/verb.h"
 #include "common/loop/http.h"
-#include "common/store/view.h"
+#include "common/platform/view.h"
 #include "trainer/job_fsm.h"
 #include "trainer/shell.h"
 

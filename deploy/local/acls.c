@@ -5,7 +5,7 @@
  * One line a grant, so that the output can be read, diffed and run: `penstock topics acls --commands | sh` with kafka-acls.sh on the path. */
 #include "deploy/local/acls.h"
 #include "common/base/json.h"
-#include "inference/pipeline.h"
+#include "inference/pipeline/pipeline.h"
 #include "schemas/access.h"
 
 #include <stdio.h>

@@ -15,6 +15,7 @@
 #include "deploy/local/local.h"
 #include "deploy/local/services.h"
 #include "deploy/local/up.h"
+#include "schemas/training_id.h"
 
 #include <signal.h>
 #include <stdio.h>

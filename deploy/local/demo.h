@@ -2,7 +2,7 @@
 #ifndef PST_DEPLOY_DEMO_H
 #define PST_DEPLOY_DEMO_H
 
-#include "common/client/client.h"
+#include "common/platform/client.h"
 
 /* Threads that compute and yield until told to stop: CPU, run queue and context switches rise. */
 typedef struct pst_load pst_load;

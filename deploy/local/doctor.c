@@ -7,7 +7,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/term.h"
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "common/store/store.h"
 #include "deploy/local/local.h"
 #include "deploy/local/services.h"

@@ -4,7 +4,7 @@
 #ifndef PST_DEPLOY_PIPELINES_WATCH_H
 #define PST_DEPLOY_PIPELINES_WATCH_H
 
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "deploy/local/services.h"
 
 typedef struct pst_pipelines_watch pst_pipelines_watch;

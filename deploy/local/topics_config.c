@@ -1,7 +1,7 @@
 /* topics_config.c - the verbs `topics` (the platform's topics, what is in them, who may use them) and `config` (each setting and where it came from). */
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "deploy/local/acls.h"
 #include "deploy/local/local.h"
 

@@ -17,7 +17,7 @@
 #include "common/base/secret.h"
 #include "common/base/stop.h"
 #include "common/base/term.h"
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "deploy/local/local.h"
 #include "deploy/local/pipelines_watch.h"
 #include "deploy/local/services.h"

@@ -10,8 +10,9 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/json.h"
-#include "common/client/follow.h"
+#include "common/platform/follow.h"
 #include "schemas/manifest.h"
+#include "schemas/training_id.h"
 
 #include <pthread.h>
 #include <stdio.h>

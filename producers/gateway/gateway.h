@@ -10,11 +10,11 @@
 #define PST_PRODUCERS_GATEWAY_H
 
 #include "common/base/metrics.h"
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "common/loop/http.h"
 #include "common/loop/loop.h"
 #include "common/store/store.h"
-#include "common/store/view.h"
+#include "common/platform/view.h"
 #include "producers/gateway/who.h"
 
 typedef struct pst_hub pst_hub;
@@ -62,7 +62,7 @@ void pst_publisher_send(pst_publisher *p, pst_http_req *req, const pst_job_reque
 
 /* api.c: routes of /v1/jobs. */
 void pst_gateway_routes(pst_gateway *g);
-/* page.c: the dashboard's files, from inside the binary. */
+/* page.c: the page's files, from inside the binary. */
 void pst_gateway_page(pst_gateway *g);
 
 #endif

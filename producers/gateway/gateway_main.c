@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/secret.h"
 #include "common/base/stop.h"
-#include "common/client/verb.h"
+#include "common/platform/verb.h"
 #include "verbs.h"
 
 #include <stdlib.h>

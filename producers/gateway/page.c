@@ -1,4 +1,4 @@
-/* page.c - the dashboard's files (consumers/dashboard), put into the binary by the build; nothing is read from disk at run time. */
+/* page.c - the page's files (producers/gateway/web), put into the binary by the build; nothing is read from disk at run time. */
 #include "producers/gateway/gateway.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
-#include "common/client/verb.h"
+#include "common/platform/verb.h"
 #include "producers/sources/proc_stat.h"
 #include "producers/sources/sources.h"
 

@@ -2,7 +2,7 @@
 #ifndef PST_SOURCES_H
 #define PST_SOURCES_H
 
-#include "common/client/client.h"
+#include "common/platform/client.h"
 
 int pst_source_telemetry(int argc, char **argv); /* argv[0] = "telemetry"; exit status */
 int pst_source_file(int argc, char **argv);

@@ -1,6 +1,6 @@
 /* fuzz_learner_output.c - a learner writes what it likes: lines are valid and bounded however the bytes are cut, metrics parse or do not. */
-#include "producers/supervisor/lines.h"
-#include "producers/supervisor/metric_line.h"
+#include "lcm/supervisor/lines.h"
+#include "lcm/supervisor/metric_line.h"
 
 #include "common/base/err.h"
 

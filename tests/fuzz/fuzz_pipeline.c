@@ -1,5 +1,5 @@
 /* fuzz_pipeline.c - a pipeline file, from a folder and from the topic: refused with a sentence, or a pipeline within its limits. */
-#include "inference/pipeline.h"
+#include "inference/pipeline/pipeline.h"
 
 #include <string.h>
 

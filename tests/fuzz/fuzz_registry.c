@@ -1,7 +1,7 @@
 /* fuzz_registry.c - the registry's core: each line is a record of the topic (key TAB value) or, without TAB, the body of a request. Whatever the
  * topic holds, what the core writes itself must be understood by it, and a spelling of a spelling is the same spelling. */
-#include "common/registry/registry_canon.h"
-#include "common/registry/registry_core.h"
+#include "deploy/registry/registry_canon.h"
+#include "deploy/registry/registry_core.h"
 
 #include <stdlib.h>
 #include <string.h>

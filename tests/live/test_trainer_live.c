@@ -7,8 +7,9 @@
 #include "common/base/hash.h"
 #include "common/base/map.h"
 #include "common/base/proc.h"
-#include "common/client/client.h"
-#include "common/store/view.h"
+#include "common/platform/client.h"
+#include "common/platform/view.h"
+#include "schemas/training_id.h"
 
 #include <setjmp.h>
 #include <signal.h>

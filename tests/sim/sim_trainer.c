@@ -9,10 +9,11 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/map.h"
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "schemas/manifest.h"
 #include "trainer/job_fsm.h"
 #include "trainer/trainer_core.h"
+#include "schemas/training_id.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@ pst_test(avro_json SOURCES unit/test_avro_json.c LIBS pst_schemas)
 pst_test(access SOURCES unit/test_access.c LIBS pst_schemas)
 pst_test(avro_event SOURCES unit/test_avro_event.c LIBS pst_schemas)
 # The test plays the registry, so it takes codec.c itself and not the library with the real client.
-pst_test(codec SOURCES unit/test_codec.c ${CMAKE_SOURCE_DIR}/schemas/codec.c LIBS pst_schemas LABELS unit threads)
+pst_test(codec SOURCES unit/test_codec.c ${CMAKE_SOURCE_DIR}/common/platform/codec.c LIBS pst_schemas LABELS unit threads)
 # Against fastavro, through a pipe: run by whichever Python has it.
 add_executable(avro_peer unit/avro_peer.c ${kinds}/events.c)
 target_include_directories(avro_peer BEFORE PRIVATE ${CMAKE_BINARY_DIR}/tests)

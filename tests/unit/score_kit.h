@@ -3,7 +3,7 @@
 #define PST_TESTS_SCORE_KIT_H
 
 #include "engine/onnx_export.h"
-#include "inference/score_core.h"
+#include "inference/core/score_core.h"
 #include "tests/unit/test.h"
 
 #include <math.h>

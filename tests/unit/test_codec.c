@@ -1,7 +1,7 @@
 /* test_codec.c - framing, ids, caching and JSON text, with a registry that this test plays itself. */
 #include "avro_kit.h"
 
-#include "schemas/codec.h"
+#include "common/platform/codec.h"
 
 #include <pthread.h>
 

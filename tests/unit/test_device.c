@@ -1,6 +1,6 @@
 /* test_device.c - `device: cuda` where it cannot be had: what is missing is told apart, each with its cure. */
 #include "common/base/fs.h"
-#include "inference/device.h"
+#include "inference/run/device.h"
 
 #include <setjmp.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "common/base/json.h"
 #include "common/base/stop.h"
 #include "engine/penstock_engine.h"
-#include "inference/binding.h"
+#include "inference/core/binding.h"
 #include "trainer/learner/learner.h"
 #include "trainer/learner/random.h"
 

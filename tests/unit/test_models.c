@@ -1,5 +1,5 @@
 /* test_models.c - the view of penstock.models: first registration wins, aliases follow the last event, deleted numbers stay used. */
-#include "common/models/models.h"
+#include "common/platform/models.h"
 #include "tests/unit/test.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bus/bus.h"
-#include "common/registry/registry_server.h"
+#include "deploy/registry/registry_server.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* test_registry_core.c - the registry's core by vectors: request → status, error_code, and what the topic gets; replay; hostile records. */
-#include "common/registry/registry_canon.h"
-#include "common/registry/registry_core.h"
+#include "deploy/registry/registry_canon.h"
+#include "deploy/registry/registry_core.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "inference/ocf.h"
+#include "inference/offline/ocf.h"
 
 static const char full_pipeline[] =
     "name: p\ninput: {topics: [in]}\nmodel: {name: line}\noutput: {topic: out, passthrough: [host, cpu, tag, nope]}\n"

@@ -1,5 +1,5 @@
 /* test_score_pipeline.c - the pipeline file: every key of the contract's example arrives, every mistake is named with file, line and cure. */
-#include "inference/pipeline.h"
+#include "inference/pipeline/pipeline.h"
 
 #include <math.h>
 #include <setjmp.h>

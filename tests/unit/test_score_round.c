@@ -1,5 +1,5 @@
 /* test_score_round.c - what a round counts, and what becomes of it when the round is committed or thrown away. */
-#include "inference/score_round.h"
+#include "inference/run/score_round.h"
 #include "tests/unit/test.h"
 
 static void test_round_counts_dead_letters_in_a_row_over_rounds(void **state)

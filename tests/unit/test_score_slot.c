@@ -1,5 +1,5 @@
 /* test_score_slot.c - slots: never shared by two that live, the same again after a restart. */
-#include "inference/score_slot.h"
+#include "inference/run/score_slot.h"
 #include "tests/unit/test.h"
 
 #include <signal.h>

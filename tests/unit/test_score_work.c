@@ -1,5 +1,5 @@
 /* test_score_work.c - what a batch may take is learned quickly when it grows, slowly when it falls, and not from a few records. */
-#include "inference/score_work.h"
+#include "inference/run/score_work.h"
 #include "tests/unit/test.h"
 
 static void test_pace_that_is_not_known_means_few_records(void **state)

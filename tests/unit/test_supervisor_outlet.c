@@ -2,8 +2,8 @@
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
-#include "producers/supervisor/outlet.h"
-#include "producers/supervisor/spool.h"
+#include "lcm/supervisor/outlet.h"
+#include "lcm/supervisor/spool.h"
 #include "schemas/avro_read.h"
 
 #include <setjmp.h>

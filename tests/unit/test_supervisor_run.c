@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
-#include "producers/supervisor/run.h"
+#include "lcm/supervisor/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

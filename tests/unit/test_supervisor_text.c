@@ -1,8 +1,8 @@
 /* test_supervisor_text.c - what a learner writes → lines, metrics, gaps. */
 #include "common/base/clock.h"
-#include "producers/supervisor/limiter.h"
-#include "producers/supervisor/lines.h"
-#include "producers/supervisor/metric_line.h"
+#include "lcm/supervisor/limiter.h"
+#include "lcm/supervisor/lines.h"
+#include "lcm/supervisor/metric_line.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

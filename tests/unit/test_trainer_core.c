@@ -1,9 +1,10 @@
 /* test_trainer_core.c - the Trainer's decisions one by one: what a request or a report leads to, and how it is said. */
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "trainer/job_fsm.h"
 #include "trainer/memory.h"
 #include "trainer/times.h"
 #include "trainer/trainer_core.h"
+#include "schemas/training_id.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,9 @@
 /* test_trainer_nodes.c - nodes, leases and whom the Trainer believes: where jobs go, what silence means and what it does not, force, a lost node,
  * reports without the nonce of their generation. */
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "schemas/deploy_digest.h"
 #include "trainer/trainer_core.h"
+#include "schemas/training_id.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
  *     mlp, classes    input (N,k) → Sub → Div → Gemm, … → Softmax → probabilities (N,classes)
  *
  * The reconstruction error is taken in the standardised space: in the fields' own units the largest field would drown the others.
- * Metadata keys: common/models/models.h. Opset 17, IR 8. @thread any. */
+ * Metadata keys: common/platform/models.h. Opset 17, IR 8. @thread any. */
 #ifndef PST_LEARNER_EXPORT_H
 #define PST_LEARNER_EXPORT_H
 

@@ -7,7 +7,7 @@
 #ifndef PST_LEARNER_H
 #define PST_LEARNER_H
 
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "schemas/manifest.h"
 
 typedef struct pst_learn_job {

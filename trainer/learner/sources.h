@@ -4,7 +4,7 @@
 #ifndef PST_LEARNER_SOURCES_H
 #define PST_LEARNER_SOURCES_H
 
-#include "common/client/client.h"
+#include "common/platform/client.h"
 #include "trainer/learner/data.h"
 
 typedef struct pst_source_hooks {

@@ -4,7 +4,7 @@
  *     bench_scorer_core [batch] [full|slim]        prints: batch, format, ns per record, records per second and core */
 #include "common/base/clock.h"
 #include "engine/onnx_export.h"
-#include "inference/score_core.h"
+#include "inference/core/score_core.h"
 
 #include <stdio.h>
 #include <stdlib.h>

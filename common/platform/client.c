@@ -1,0 +1,117 @@
+/* client.c - see client.h. */
+#include "common/platform/client.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int pst_client_bus_conf(const pst_settings *settings, const char *client_id, pst_bus_conf **ret_conf, pst_err *err)
+{
+    pst_bus_conf *conf = pst_bus_conf_new(settings->bootstrap.value, client_id);
+    if (settings->embedded) /* the in-memory cluster answers an empty fetch only when its wait is over */
+        pst_bus_conf_set(conf, "fetch.wait.max.ms", "10", "embedded broker", NULL);
+    for (size_t i = 0; i < settings->n_kafka; i++) {
+        const pst_property *p = &settings->kafka[i];
+        int rc = pst_bus_conf_set(conf, p->key, p->value, p->origin, err);
+        if (rc < 0 && rc != PST_EAGAIN) {
+            pst_bus_conf_free(conf);
+            return rc;
+        }
+    }
+    *ret_conf = conf;
+    return 0;
+}
+
+int pst_client_open(const pst_settings *settings, const char *client_id, pst_client **ret_client, pst_err *err)
+{
+    pst_client *c = pst_alloc(sizeof *c);
+    c->settings = settings;
+    for (int t = 0; t < PST_TOPIC_COUNT; t++)
+        c->topics[t] = pst_topic_name(settings->prefix.value, (pst_topic)t);
+    pst_registry_conf rc_conf = {
+        .url = pst_setting_full(&settings->registry), .user = settings->registry_user, .password = settings->registry_password};
+    int rc = pst_client_bus_conf(settings, client_id, &c->bus, err);
+    if (!rc)
+        rc = pst_registry_new(&rc_conf, &c->registry, err);
+    if (rc < 0) {
+        pst_client_close(c);
+        return rc;
+    }
+    c->codec = pst_codec_new(c->registry);
+    const char *warning = pst_bus_conf_warning(c->bus);
+    if (warning)
+        pst_log(PST_LOG_WARN, client_id, "event=kafka_client reason=\"%s\"", warning);
+    *ret_client = c;
+    return 0;
+}
+
+void pst_client_close(pst_client *c)
+{
+    if (!c)
+        return;
+    pst_codec_free(c->codec);
+    pst_registry_free(c->registry);
+    pst_bus_conf_free(c->bus);
+    for (int t = 0; t < PST_TOPIC_COUNT; t++)
+        free(c->topics[t]);
+    free(c);
+}
+
+const char *pst_client_topic(const pst_client *c, pst_topic t)
+{
+    return c->topics[t];
+}
+
+int pst_client_publish(pst_client *c, pst_topic t, const pst_type *type, const char *key, const void *event, int timeout_ms,
+                       int32_t *ret_partition, int64_t *ret_offset, pst_err *err)
+{
+    pst_buf value = {0};
+    int rc = pst_codec_encode(c->codec, type, c->topics[t], event, &value, err);
+    if (!rc) {
+        pst_out out = {
+            .topic = c->topics[t], .partition = -1, .key = key, .key_len = strlen(key), .value = value.data, .value_len = value.len};
+        rc = pst_publish(c->bus, &out, timeout_ms, ret_partition, ret_offset, err);
+    }
+    pst_buf_done(&value);
+    return rc;
+}
+
+int pst_client_create_topics(pst_client *c, pst_err *err)
+{
+    pst_topic_spec specs[PST_TOPIC_COUNT];
+    const char *configs[PST_TOPIC_COUNT][9];
+    char retention[PST_TOPIC_COUNT][24];
+    for (int t = 0; t < PST_TOPIC_COUNT; t++) {
+        const pst_topic_def *d = pst_topic_get((pst_topic)t);
+        snprintf(retention[t], sizeof retention[t], "%lld", (long long)d->retention_ms);
+        const char *pairs[] = {"cleanup.policy", d->cleanup, "retention.ms", retention[t], "max.message.bytes",
+                               "1048588",        NULL,       NULL,           NULL};
+        if (strstr(d->cleanup, "compact")) { /* what was deleted must be known for longer than old requests are taken (trainer_core.h) */
+            pairs[6] = "delete.retention.ms";
+            pairs[7] = "691200000";
+        }
+        memcpy(configs[t], pairs, sizeof pairs);
+        specs[t] = (pst_topic_spec){c->topics[t], d->partitions, -1, configs[t]};
+    }
+    return pst_admin_create_topics(c->bus, specs, PST_TOPIC_COUNT, 30000, err);
+}
+
+int pst_client_register_schemas(pst_client *c, pst_err *err)
+{
+    int rc = 0;
+    for (int t = 0; t < PST_TOPIC_COUNT && !rc; t++) {
+        const pst_type *type = pst_type_find(pst_topic_get((pst_topic)t)->type_name);
+        PST_ASSERT(type);
+        char *subject = pst_sprintf("%s-value", c->topics[t]);
+        int32_t id;
+        rc = pst_registry_register(c->registry, subject, pst_type_schema(type), &id, err);
+        if (rc < 0)
+            pst_err_prefix(err, "cannot register %s", subject);
+        free(subject);
+    }
+    return rc;
+}

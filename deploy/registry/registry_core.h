@@ -1,0 +1,82 @@
+/* registry_core.h - a schema registry without I/O: state, requests → replies and the records to write first (ecosystem.md 1.4 to 1.6).
+ *
+ *     pst_rcore_apply(core, key, …)                     every record of the topic, in order, our own ones too
+ *     pst_rcore_handle(core, &request, &reply)          reply.n_writes == 0: answer it now
+ *                                                       else write them in order, wait until they came back through apply, then answer
+ *
+ * Nothing changes the state but apply, so what is answered is what the topic says. One writing request at a time: ids and versions are
+ * chosen from the state, so a second one must be asked (again) after the first one's records were applied. One owner, no clock. */
+#ifndef PST_DEPLOY_REGISTRY_REGISTRY_CORE_H
+#define PST_DEPLOY_REGISTRY_REGISTRY_CORE_H
+
+#include "common/base/json.h"
+
+typedef enum {
+    PST_ROP_SUBJECTS,     /* GET /subjects */
+    PST_ROP_VERSIONS,     /* GET /subjects/{s}/versions */
+    PST_ROP_VERSION,      /* GET /subjects/{s}/versions/{v} */
+    PST_ROP_VERSION_TEXT, /* GET …/schema */
+    PST_ROP_REFERENCED,   /* GET …/referencedby */
+    PST_ROP_METADATA,     /* GET /subjects/{s}/metadata */
+    PST_ROP_REGISTER,     /* POST /subjects/{s}/versions */
+    PST_ROP_LOOKUP,       /* POST /subjects/{s} */
+    PST_ROP_DELETE_SUBJECT,
+    PST_ROP_DELETE_VERSION,
+    PST_ROP_ID, /* GET /schemas/ids/{id} */
+    PST_ROP_ID_TEXT,
+    PST_ROP_ID_SUBJECTS,
+    PST_ROP_ID_VERSIONS,
+    PST_ROP_GUID,    /* GET /schemas/guids/{guid}: we give none */
+    PST_ROP_SCHEMAS, /* GET /schemas */
+    PST_ROP_TYPES,
+    PST_ROP_COMPATIBLE, /* POST /compatibility/subjects/{s}/versions[/{v}] */
+    PST_ROP_CONFIG_GET, /* subject NULL = global */
+    PST_ROP_CONFIG_PUT,
+    PST_ROP_CONFIG_DELETE,
+    PST_ROP_MODE_GET,
+    PST_ROP_MODE_PUT,
+    PST_ROP_MODE_DELETE,
+    PST_ROP_CONTEXTS
+} pst_rop;
+
+typedef struct pst_rrequest {
+    pst_rop op;
+    const char *subject, *version, *id; /* decoded path parts; NULL where the path has none */
+    const char *query_subject;          /* ?subject= */
+    const char *prefix;                 /* ?subjectPrefix= */
+    const char *body;
+    size_t body_len;
+    bool deleted, deleted_only, permanent, force, default_to_global, verbose, latest_only, max_id;
+    bool extras;           /* Confluent-Accept-Unknown-Properties: newer fields are welcome */
+    int64_t offset, limit; /* limit < 0 = all */
+} pst_rrequest;
+
+typedef struct pst_rwrite {
+    char *key;
+    char *value; /* NULL = tombstone */
+} pst_rwrite;
+
+typedef struct pst_rreply {
+    int status;
+    int error_code; /* 0 = none */
+    json_t *body;   /* or */
+    char *text;     /* a bare schema */
+    pst_rwrite *writes;
+    size_t n_writes;
+} pst_rreply;
+
+typedef struct pst_rcore pst_rcore;
+
+pst_rcore *pst_rcore_new(void);
+void pst_rcore_free(pst_rcore *c);
+void pst_rcore_clear(pst_rcore *c); /* the topic begins anew */
+int pst_rcore_apply(pst_rcore *c, const void *key, size_t key_len, const void *value, size_t value_len, pst_err *err);
+void pst_rcore_handle(pst_rcore *c, const pst_rrequest *request, pst_rreply *ret_reply);
+void pst_rreply_done(pst_rreply *r);
+/* {"error_code","message"} into an empty reply. */
+void pst_rreply_error(pst_rreply *r, int status, int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* {subjects live, versions live, schemas} for metrics and logs. */
+void pst_rcore_counts(const pst_rcore *c, size_t ret_counts[3]);
+#define PST_RKEY_NOOP "{\"keytype\":\"NOOP\",\"magic\":0}"
+
+#endif

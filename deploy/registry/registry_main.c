@@ -1,0 +1,165 @@
+/* registry_main.c - `penstock registry`: a schema registry for development and small sites, kept in a topic as Confluent's is. */
+#include "common/base/fs.h"
+#include "common/base/log.h"
+#include "common/base/opt.h"
+#include "common/base/secret.h"
+#include "common/base/stop.h"
+#include "common/platform/client.h"
+#include "deploy/registry/registry_server.h"
+#include "verbs.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct registry_opts {
+    int64_t port;
+    const char *listen, *topic, *password;
+    pst_opt_list hosts;
+    bool force;
+} registry_opts;
+
+static const pst_opt opts[] = {
+    {"port", 0, PST_OPT_INT, offsetof(registry_opts, port), "N 0..65535", "8081", "port to listen on; 0 = any free one, printed on stdout"},
+    {"listen", 0, PST_OPT_STR, offsetof(registry_opts, listen), "ADDRESS", "127.0.0.1",
+     "address to listen on; others than loopback need --password"},
+    {"host", 0, PST_OPT_LIST, offsetof(registry_opts, hosts), "NAME", NULL, "accept this name in the Host header too; repeat for more"},
+    {"password", 0, PST_OPT_STR, offsetof(registry_opts, password), "@FILE", NULL,
+     "ask every client for basic auth with the password in that file (or the text itself); -X basic.auth.user.info asks for a user, too"},
+    {"topic", 0, PST_OPT_STR, offsetof(registry_opts, topic), "T", "_schemas", "compacted topic with one partition that holds everything"},
+    {"force", 0, PST_OPT_BOOL, offsetof(registry_opts, force), NULL, NULL,
+     "take the topic over from another registry that is at work on it"},
+};
+
+static const pst_usage usage = {
+    .verb = "registry",
+    .args = "",
+    .summary = "Run a schema registry (Confluent-compatible REST, Avro).",
+    .text = "Schemas live in a compacted Kafka topic in the format that Confluent's registry uses, and survive restarts. One registry "
+            "writes a\n"
+            "topic at a time. Meant for development and small sites; with --registry URL every other verb uses any registry you have.",
+    .examples = "penstock registry\npenstock registry --port 0 -b broker:9092\ncurl localhost:8081/subjects",
+    .opts = opts,
+    .n_opts = sizeof opts / sizeof *opts,
+};
+
+typedef struct shell {
+    pst_loop *loop;
+    pst_rserver *server;
+} shell;
+
+static void on_drained(void *arg)
+{
+    pst_loop_stop(((shell *)arg)->loop);
+}
+
+static void on_stop(void *arg)
+{
+    shell *sh = arg;
+    pst_log(PST_LOG_INFO, "registry", "event=draining");
+    pst_rserver_drain(sh->server, on_drained, sh);
+}
+
+static void on_fatal(void *arg)
+{
+    pst_loop_stop(((shell *)arg)->loop);
+}
+
+/* @FILE, or the text itself, which is hidden from the list of processes at once. */
+static int read_password(const char *given, char **ret_password, pst_err *err)
+{
+    if (!given)
+        return PST_OK;
+    if (*given != '@') {
+        *ret_password = pst_strdup(given);
+        pst_secret_hide(given);
+        return PST_OK;
+    }
+    pst_buf b = {0};
+    int rc = pst_fs_read(given + 1, 4096, &b, err);
+    if (rc == PST_OK) {
+        b.len = strcspn(b.data ? b.data : "", "\r\n");
+        *ret_password = pst_strndup(b.data ? b.data : "", b.len);
+    }
+    pst_buf_done(&b);
+    if (rc == PST_OK && !**ret_password)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--password %s: the file holds no password", given);
+    return rc;
+}
+
+static int serve(const registry_opts *o, const pst_settings *settings, pst_err *err)
+{
+    shell sh = {0};
+    pst_bus_conf *bus = NULL;
+    char *password = NULL;
+    const char *names[34] = {0};
+    for (size_t i = 0; i < o->hosts.n && i < 32; i++)
+        names[i] = o->hosts.items[i];
+    int rc = read_password(o->password, &password, err);
+    if (rc == PST_OK)
+        rc = pst_client_bus_conf(settings, "penstock-registry", &bus, err);
+    if (rc == PST_OK)
+        rc = pst_loop_new(&sh.loop, err);
+    pst_rserver_conf conf = {.bus = bus,
+                             .topic = o->topic,
+                             .embedded = settings->embedded,
+                             .force = o->force,
+                             .listen = o->listen,
+                             .port = (int)o->port,
+                             .hosts = names,
+                             .user = password && !settings->registry_user ? "" : settings->registry_user,
+                             .password = password ? password : settings->registry_password};
+    if (rc == PST_OK)
+        rc = pst_rserver_new(sh.loop, &conf, on_fatal, &sh, &sh.server, err);
+    if (rc == PST_OK) {
+        pst_log(PST_LOG_INFO, "registry", "event=listening url=%s topic=%s bootstrap=%s", pst_rserver_url(sh.server), o->topic,
+                settings->bootstrap.value);
+        printf("%s\n", pst_rserver_url(sh.server));
+        fflush(stdout);
+        pst_loop_on_stop(sh.loop, on_stop, &sh);
+        pst_loop_run(sh.loop);
+        const pst_err *failure = pst_rserver_failure(sh.server);
+        if (failure)
+            rc = pst_err_set(err, failure->code, failure->cls, failure->origin, failure->native, "%s", failure->text);
+        else
+            pst_log(PST_LOG_INFO, "registry", "event=stopped");
+    }
+    pst_rserver_free(sh.server);
+    pst_loop_free(sh.loop);
+    pst_bus_conf_free(bus);
+    free(password);
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    registry_opts o = {0};
+    pst_settings settings = {0};
+    char **args = NULL;
+    int n_args = 0;
+    pst_err err = {0};
+    int rc = pst_opt_parse(&usage, argc, argv, &o, &settings, &args, &n_args, &err);
+    if (rc > 0)
+        return 0;
+    if (rc == PST_OK && n_args > 0)
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is not understood: this verb takes options only", args[0]);
+    if (rc == PST_OK && (o.port < 0 || o.port > 65535))
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--port must be 0 to 65535");
+    if (rc < 0) {
+        pst_say_err("registry", &err);
+        free(args);
+        pst_settings_done(&settings);
+        return 2;
+    }
+    pst_stop_install();
+    rc = serve(&o, &settings, &err);
+    if (rc < 0)
+        pst_say_err("registry", &err);
+    free(args);
+    free(o.hosts.items);
+    pst_settings_done(&settings);
+    return rc < 0 ? pst_err_exit(&err) : 0;
+}
+
+const pst_verb pst_registry_verb = {"registry", "Run a schema registry.", "services", run};

@@ -1,0 +1,116 @@
+/* registry_routes.c - see registry_routes.h. Subjects may hold an encoded slash, as Java class names of some serializers do. */
+#include "deploy/registry/registry_routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+typedef struct row {
+    const char *method, *pattern;
+    pst_rop op;
+} row;
+
+static const row rows[] = {
+    {"GET", "/subjects", PST_ROP_SUBJECTS},
+    {"POST", "/subjects/{subject}", PST_ROP_LOOKUP},
+    {"DELETE", "/subjects/{subject}", PST_ROP_DELETE_SUBJECT},
+    {"GET", "/subjects/{subject}/metadata", PST_ROP_METADATA},
+    {"GET", "/subjects/{subject}/versions", PST_ROP_VERSIONS},
+    {"POST", "/subjects/{subject}/versions", PST_ROP_REGISTER},
+    {"GET", "/subjects/{subject}/versions/{version}", PST_ROP_VERSION},
+    {"DELETE", "/subjects/{subject}/versions/{version}", PST_ROP_DELETE_VERSION},
+    {"GET", "/subjects/{subject}/versions/{version}/schema", PST_ROP_VERSION_TEXT},
+    {"GET", "/subjects/{subject}/versions/{version}/referencedby", PST_ROP_REFERENCED},
+    {"GET", "/schemas", PST_ROP_SCHEMAS},
+    {"GET", "/schemas/types", PST_ROP_TYPES},
+    {"GET", "/schemas/ids/{id}", PST_ROP_ID},
+    {"GET", "/schemas/ids/{id}/schema", PST_ROP_ID_TEXT},
+    {"GET", "/schemas/ids/{id}/subjects", PST_ROP_ID_SUBJECTS},
+    {"GET", "/schemas/ids/{id}/versions", PST_ROP_ID_VERSIONS},
+    {"GET", "/schemas/guids/{id}", PST_ROP_GUID},
+    {"POST", "/compatibility/subjects/{subject}/versions", PST_ROP_COMPATIBLE},
+    {"POST", "/compatibility/subjects/{subject}/versions/{version}", PST_ROP_COMPATIBLE},
+    {"GET", "/config", PST_ROP_CONFIG_GET},
+    {"PUT", "/config", PST_ROP_CONFIG_PUT},
+    {"DELETE", "/config", PST_ROP_CONFIG_DELETE},
+    {"GET", "/config/{subject}", PST_ROP_CONFIG_GET},
+    {"PUT", "/config/{subject}", PST_ROP_CONFIG_PUT},
+    {"DELETE", "/config/{subject}", PST_ROP_CONFIG_DELETE},
+    {"GET", "/mode", PST_ROP_MODE_GET},
+    {"PUT", "/mode", PST_ROP_MODE_PUT},
+    {"DELETE", "/mode", PST_ROP_MODE_DELETE},
+    {"GET", "/mode/{subject}", PST_ROP_MODE_GET},
+    {"PUT", "/mode/{subject}", PST_ROP_MODE_PUT},
+    {"DELETE", "/mode/{subject}", PST_ROP_MODE_DELETE},
+    {"GET", "/contexts", PST_ROP_CONTEXTS},
+};
+#define N_ROWS (sizeof rows / sizeof *rows)
+
+static void reply(pst_http_req *req, const char *text)
+{
+    pst_http_reply(req, 200, PST_REGISTRY_MEDIA_TYPE, text, strlen(text));
+}
+
+static void get_root(void *arg, pst_http_req *req)
+{
+    reply(req, "{}");
+}
+
+static void get_associations(void *arg, pst_http_req *req)
+{
+    reply(req, "[]"); /* asked by Confluent's JavaScript client before it falls back to the topic's name */
+}
+
+static void get_cluster(void *arg, pst_http_req *req)
+{
+    reply(req, "{\"scope\":{\"path\":[],\"clusters\":{\"schema-registry-cluster\":\"penstock\"}},\"id\":\"\"}");
+}
+
+static void get_build(void *arg, pst_http_req *req)
+{
+    reply(req, "{\"version\":\"penstock-" PST_VERSION "\",\"commitId\":\"\"}");
+}
+
+void registry_add_routes(pst_http *s, pst_http_handler handler, void *arg)
+{
+    static const pst_http_route about[] = {{"GET", "/", get_root, 0, 0},
+                                           {"GET", "/v1/metadata/id", get_cluster, 0, 0},
+                                           {"GET", "/v1/metadata/version", get_build, 0, 0},
+                                           {"GET", "/associations/resources/{namespace}/{name}", get_associations, 0, PST_HTTP_SLASH}};
+    static pst_http_route routes[N_ROWS]; /* the same for every server of this process */
+    for (size_t i = 0; i < N_ROWS; i++)
+        routes[i] = (pst_http_route){rows[i].method, rows[i].pattern, handler, 0, PST_HTTP_SLASH};
+    pst_http_add_routes(s, routes, N_ROWS, arg);
+    pst_http_add_routes(s, about, sizeof about / sizeof *about, arg);
+}
+
+void registry_request(const pst_http_req *req, pst_rrequest *ret_request)
+{
+    pst_slice body = pst_http_body(req);
+    const char *extras = pst_http_header(req, "Confluent-Accept-Unknown-Properties");
+    const char *method = pst_http_method(req), *pattern = pst_http_pattern(req);
+    pst_rrequest q = {.subject = pst_http_param(req, "subject"),
+                      .version = pst_http_param(req, "version"),
+                      .id = pst_http_param(req, "id"),
+                      .query_subject = pst_http_query(req, "subject"),
+                      .prefix = pst_http_query(req, "subjectPrefix"),
+                      .body = body.data,
+                      .body_len = body.len,
+                      .deleted = pst_http_query_bool(req, "deleted"),
+                      .deleted_only = pst_http_query_bool(req, "deletedOnly"),
+                      .permanent = pst_http_query_bool(req, "permanent"),
+                      .force = pst_http_query_bool(req, "force"),
+                      .default_to_global = pst_http_query_bool(req, "defaultToGlobal"),
+                      .verbose = pst_http_query_bool(req, "verbose"),
+                      .latest_only = pst_http_query_bool(req, "latestOnly"),
+                      .max_id = pst_http_query_bool(req, "fetchMaxId"),
+                      .extras = extras && !strcasecmp(extras, "true"),
+                      .offset = pst_http_query_int(req, "offset", 0),
+                      .limit = pst_http_query_int(req, "limit", -1)};
+    if (!strcmp(method, "HEAD"))
+        method = "GET";
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (rows[i].pattern == pattern && !strcmp(rows[i].method, method))
+            q.op = rows[i].op;
+    *ret_request = q;
+}

@@ -1,0 +1,499 @@
+/* registry_server.c - see registry_server.h. Everything here runs on the loop's thread.
+ *
+ * A request that needs a write: its records are produced, and it is answered once our own reader has seen them (read your writes, and what is
+ * answered is what a restart will find). One at a time; others queue. A write whose fate is unknown (no broker) is answered with 503 and 50002,
+ * and before the next one a NOOP is written and awaited, so that ids are never chosen from a state that may still change behind our back.
+ *
+ * Two registries on one topic would give one id to two schemas. So each start writes a NOOP marked "<instance> claim"; a living instance that
+ * reads a foreign claim after its own answers "alive", and the newcomer leaves, unless it came with --force: then the old one leaves. */
+#include "deploy/registry/registry_server.h"
+
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
+#include "deploy/registry/registry_core.h"
+#include "deploy/registry/registry_log.h"
+#include "deploy/registry/registry_routes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUEUE_MAX 256
+#define DRAIN_US  1500000 /* what writes under way get when told to stop */
+
+typedef struct waiter {
+    struct waiter *next;
+    pst_http_req *req; /* NULL: answered already (too late), or the barrier */
+    pst_rreply reply;
+    size_t acks_left;
+    bool failed;
+    int64_t offset; /* of its last record, once acknowledged */
+    int64_t until_us;
+} waiter;
+
+struct pst_rserver {
+    pst_loop *loop;
+    pst_http *http;
+    rlog *log;
+    pst_rcore *core;
+    pst_metrics *metrics;
+    pst_metric *m_requests, *m_writes, *m_failures, *m_subjects, *m_schemas;
+    pst_timer *tick;
+    void (*fatal)(void *arg);
+    void *fatal_arg;
+    pst_err failure, trouble;
+    char *user, *password;
+    char instance[37];
+    bool force, embedded, topic_ready, ready, claim_seen, barrier_needed, draining;
+    int64_t applied; /* offset of the last record that went through apply */
+    int64_t write_timeout_us, alive_us;
+    uint64_t token; /* of the write under way */
+    waiter *current;
+    waiter *first, **last;
+    size_t queued;
+};
+
+static void next_write(pst_rserver *s);
+
+/* ---- answers --------------------------------------------------------------------------------------------------------------- */
+
+static void answer(pst_rserver *s, pst_http_req *req, const pst_rreply *r)
+{
+    pst_buf b = {0};
+    if (r->text)
+        pst_buf_adds(&b, r->text);
+    else
+        pst_json_add(&b, r->body);
+    if (r->status == 503)
+        pst_http_add_header(req, "Retry-After", "2");
+    pst_http_reply(req, r->status, PST_REGISTRY_MEDIA_TYPE, b.data, b.len);
+    pst_buf_done(&b);
+}
+
+static void answer_away(pst_rserver *s, pst_http_req *req, const char *what)
+{
+    pst_rreply r = {0};
+    pst_metric_add(s->m_failures, 1);
+    if (s->trouble.code)
+        pst_rreply_error(&r, 503, 50002, "%s: %s", what, s->trouble.text);
+    else
+        pst_rreply_error(&r, 503, 50002, "%s", what);
+    answer(s, req, &r);
+    pst_rreply_done(&r);
+}
+
+static void waiter_free(waiter *w)
+{
+    pst_rreply_done(&w->reply);
+    free(w);
+}
+
+static void fail(pst_rserver *s, const pst_err *err)
+{
+    if (s->failure.code)
+        return;
+    s->failure = *err;
+    s->fatal(s->fatal_arg);
+}
+
+/* ---- one write at a time --------------------------------------------------------------------------------------------------- */
+
+static void finish(pst_rserver *s)
+{
+    waiter *w = s->current;
+    s->current = NULL;
+    s->token++;
+    if (w->failed)
+        s->barrier_needed = true;
+    if (w->req && w->failed)
+        answer_away(s, w->req, "the write was not acknowledged by the broker");
+    else if (w->req)
+        answer(s, w->req, &w->reply);
+    waiter_free(w);
+}
+
+static void check_current(pst_rserver *s)
+{
+    waiter *w = s->current;
+    if (!w || w->acks_left || (!w->failed && w->offset > s->applied))
+        return;
+    bool barrier = !w->reply.n_writes, failed = w->failed;
+    finish(s);
+    if (barrier && !failed) {
+        s->barrier_needed = false;
+        if (!s->ready) {
+            size_t n[3];
+            pst_rcore_counts(s->core, n);
+            pst_log(PST_LOG_INFO, "registry", "event=ready subjects=%zu versions=%zu schemas=%zu offset=%lld", n[0], n[1], n[2],
+                    (long long)s->applied);
+        }
+        s->ready = true;
+    }
+    if (!failed) /* else the next tick tries again: no use in hurrying while the broker is away */
+        next_write(s);
+}
+
+static void start(pst_rserver *s, waiter *w)
+{
+    static const pst_rwrite noop = {(char *)(uintptr_t)PST_RKEY_NOOP, NULL};
+    char mark[64];
+    bool barrier = !w->reply.n_writes;
+    const pst_rwrite *writes = barrier ? &noop : w->reply.writes;
+    size_t n = barrier ? 1 : w->reply.n_writes;
+    snprintf(mark, sizeof mark, "%s %s", s->instance, s->force ? "force" : "claim");
+    s->current = w;
+    w->acks_left = n;
+    pst_metric_add(s->m_writes, (double)n);
+    for (size_t i = 0; i < n; i++) {
+        pst_err err = {0};
+        if (rlog_write(s->log, s->token, writes[i].key, writes[i].value, barrier ? mark : NULL, &err) < 0) {
+            w->failed = true;
+            w->acks_left -= n - i; /* those before are still under way */
+            s->trouble = err;
+            break;
+        }
+    }
+    pst_timer_again(s->tick, 1000);
+}
+
+static void next_write(pst_rserver *s)
+{
+    if (!s->topic_ready || s->current)
+        return;
+    if (s->barrier_needed) {
+        waiter *w = pst_alloc(sizeof *w);
+        w->until_us = INT64_MAX;
+        start(s, w);
+        return;
+    }
+    while (s->first && !s->current) {
+        waiter *w = s->first;
+        pst_rrequest q;
+        s->first = w->next;
+        if (!s->first)
+            s->last = &s->first;
+        s->queued--;
+        registry_request(w->req, &q);
+        pst_rcore_handle(s->core, &q, &w->reply); /* asked anew: the write before it may have changed the answer */
+        if (w->reply.n_writes) {
+            start(s, w);
+        } else {
+            answer(s, w->req, &w->reply);
+            waiter_free(w);
+        }
+    }
+}
+
+static void expire(pst_rserver *s)
+{
+    int64_t now = pst_mono_us();
+    if (s->current && s->current->req && now > s->current->until_us) {
+        answer_away(s, s->current->req, "the write did not come through in time; it may still do");
+        s->current->req = NULL;
+    }
+    while (s->first && now > s->first->until_us) { /* all wait equally long, so the first is the oldest */
+        waiter *w = s->first;
+        s->first = w->next;
+        if (!s->first)
+            s->last = &s->first;
+        s->queued--;
+        answer_away(s, w->req, "the topic cannot be written at this moment");
+        waiter_free(w);
+    }
+}
+
+static void on_tick(void *arg)
+{
+    pst_rserver *s = arg;
+    if (s->log)
+        rlog_poll(s->log);
+    check_current(s);
+    expire(s);
+    next_write(s);
+    pst_timer_again(s->tick, s->current ? 2000 : 250000);
+}
+
+/* ---- the log's side -------------------------------------------------------------------------------------------------------- */
+
+static void on_topic_ready(void *arg)
+{
+    pst_rserver *s = arg;
+    s->topic_ready = s->barrier_needed = true;
+    next_write(s);
+}
+
+static void on_ack(void *arg, uint64_t token, int64_t offset, const char *failure)
+{
+    pst_rserver *s = arg;
+    waiter *w = s->current;
+    if (!w || token != s->token || !w->acks_left)
+        return;
+    w->acks_left--;
+    if (failure) {
+        pst_err err = {0};
+        pst_err_set(&err, PST_EUNREACH, PST_CLASS_RETRY, "kafka", 0, "%s", failure);
+        s->trouble = err;
+        pst_log_err("registry", &err);
+        w->failed = true;
+    } else if (offset > w->offset) {
+        w->offset = offset;
+    }
+}
+
+static void tell_alive(pst_rserver *s)
+{
+    char mark[64];
+    pst_err ignored = {0};
+    if (s->draining || pst_mono_us() - s->alive_us < 100000)
+        return;
+    s->alive_us = pst_mono_us();
+    snprintf(mark, sizeof mark, "%s alive", s->instance);
+    rlog_write(s->log, 0, PST_RKEY_NOOP, NULL, mark, &ignored);
+}
+
+static void on_mark(pst_rserver *s, const char *mark)
+{
+    const char *word = strchr(mark, ' ');
+    if (!word)
+        return;
+    bool ours = !strncmp(mark, s->instance, 36);
+    pst_err err = {0};
+    word++;
+    if (ours) {
+        s->claim_seen |= !strcmp(word, "claim") || !strcmp(word, "force");
+    } else if (!s->claim_seen) {
+        return; /* history */
+    } else if (!strcmp(word, "claim")) {
+        tell_alive(s);
+    } else if (!strcmp(word, "alive") && !s->force) {
+        pst_err_set(&err, PST_EEXIST, PST_CLASS_FATAL, "registry", 0,
+                    "another registry is at work on this topic; stop it, use its address, or take over with --force");
+        fail(s, &err);
+    } else if (!strcmp(word, "force")) {
+        pst_err_set(&err, PST_EFENCED, PST_CLASS_FATAL, "registry", 0, "another registry took this topic over with --force");
+        fail(s, &err);
+    }
+}
+
+static void on_records(void *arg, const rlog_record *records, size_t n)
+{
+    pst_rserver *s = arg;
+    for (size_t i = 0; i < n; i++) {
+        const rlog_record *r = &records[i];
+        pst_err err = {0};
+        if (r->offset <= s->applied) {
+            pst_log_limited(PST_LOG_WARN, "registry", "topic_began_anew", "event=topic_began_anew offset=%lld had=%lld",
+                            (long long)r->offset, (long long)s->applied);
+            pst_rcore_clear(s->core);
+        }
+        s->applied = r->offset;
+        if (*r->mark)
+            on_mark(s, r->mark);
+        if (pst_rcore_apply(s->core, r->key, r->key_len, r->value, r->value_len, &err) < 0)
+            pst_log_limited(PST_LOG_WARN, "registry", "record_skipped", "event=record_skipped offset=%lld reason=\"%s\"",
+                            (long long)r->offset, err.text);
+    }
+    s->trouble.code = 0;
+    size_t counts[3];
+    pst_rcore_counts(s->core, counts);
+    pst_metric_set(s->m_subjects, (double)counts[0]);
+    pst_metric_set(s->m_schemas, (double)counts[2]);
+    if (s->topic_ready)
+        rlog_poll(s->log);
+    check_current(s);
+}
+
+static void on_trouble(void *arg, const pst_err *err)
+{
+    pst_rserver *s = arg;
+    s->trouble = *err;
+    if (err->cls == PST_CLASS_FATAL)
+        fail(s, err);
+    else
+        pst_log_err("registry", err);
+}
+
+/* ---- HTTP ------------------------------------------------------------------------------------------------------------------ */
+
+static void on_request(void *arg, pst_http_req *req)
+{
+    pst_rserver *s = arg;
+    pst_rrequest q;
+    pst_metric_add(s->m_requests, 1);
+    if (!s->ready) {
+        answer_away(s, req, s->topic_ready ? "this registry is still reading its topic" : "this registry waits for its broker");
+        return;
+    }
+    waiter *w = pst_alloc(sizeof *w);
+    w->req = req;
+    w->until_us = pst_mono_us() + s->write_timeout_us;
+    registry_request(req, &q);
+    pst_rcore_handle(s->core, &q, &w->reply);
+    if (!w->reply.n_writes) {
+        answer(s, req, &w->reply);
+        waiter_free(w);
+    } else if (!s->current && !s->first && !s->barrier_needed) {
+        start(s, w);
+    } else if (s->queued >= QUEUE_MAX) {
+        answer_away(s, req, "too many writes are waiting");
+        waiter_free(w);
+    } else {
+        pst_rreply_done(&w->reply);
+        *s->last = w;
+        s->last = &w->next;
+        s->queued++;
+        next_write(s);
+    }
+}
+
+static bool may_enter(void *arg, pst_http_req *req)
+{
+    pst_rserver *s = arg;
+    char *user = NULL, *password = NULL;
+    if (!s->user || !strcmp(pst_http_pattern(req), "/health"))
+        return true;
+    bool ok = pst_http_basic(req, &user, &password) == PST_OK && (!*s->user || pst_secret_equal(user, s->user)) &&
+              pst_secret_equal(password, s->password);
+    free(user);
+    free(password);
+    if (ok)
+        return true;
+    pst_rreply r = {0};
+    pst_rreply_error(&r, 401, 401, "Unauthorized: this registry asks for a user and a password");
+    pst_http_add_header(req, "WWW-Authenticate", "Basic realm=\"schema registry\"");
+    answer(s, req, &r);
+    pst_rreply_done(&r);
+    return false;
+}
+
+static void on_unrouted(void *arg, pst_http_req *req, int status)
+{
+    pst_rreply r = {0};
+    pst_rreply_error(&r, status, status, "HTTP %d %s", status, pst_http_status_text(status));
+    answer(arg, req, &r);
+    pst_rreply_done(&r);
+}
+
+static void on_health(void *arg, pst_http_req *req)
+{
+    pst_rserver *s = arg;
+    json_t *j = json_object();
+    json_object_set_new(j, "status", json_string(s->ready ? "ok" : "starting"));
+    json_object_set_new(j, "offset", json_integer(s->applied));
+    if (s->trouble.code)
+        json_object_set_new(j, "trouble", json_string(s->trouble.text));
+    pst_http_reply_json(req, s->ready ? 200 : 503, j);
+}
+
+static void on_metrics(void *arg, pst_http_req *req)
+{
+    pst_rserver *s = arg;
+    pst_buf b = {0};
+    pst_metrics_text(s->metrics, &b);
+    pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
+    pst_buf_done(&b);
+}
+
+static const pst_http_route own_routes[] = {{"GET", "/health", on_health, 0, 0}, {"GET", "/metrics", on_metrics, 0, 0}};
+
+int pst_rserver_new(pst_loop *l, const pst_rserver_conf *conf, void (*fatal)(void *arg), void *arg, pst_rserver **ret_server, pst_err *err)
+{
+    pst_rserver *s = pst_alloc(sizeof *s);
+    s->loop = l;
+    s->fatal = fatal;
+    s->fatal_arg = arg;
+    s->force = conf->force;
+    s->embedded = conf->embedded;
+    s->last = &s->first;
+    s->token = 1;
+    s->applied = -1;
+    s->write_timeout_us = (int64_t)(conf->write_timeout_ms ? conf->write_timeout_ms : 5000) * 1000;
+    s->user = pst_strdup(conf->user);
+    s->password = pst_strdup(conf->password ? conf->password : "");
+    s->core = pst_rcore_new();
+    s->metrics = pst_metrics_new();
+    s->m_requests = pst_metric_counter(s->metrics, "penstock_registry_requests_total", "Requests about schemas.", NULL);
+    s->m_writes = pst_metric_counter(s->metrics, "penstock_registry_records_written_total", "Records written to the schemas topic.", NULL);
+    s->m_failures = pst_metric_counter(s->metrics, "penstock_registry_unavailable_total", "Requests answered with 503.", NULL);
+    s->m_subjects = pst_metric_gauge(s->metrics, "penstock_registry_subjects", "Subjects with a live version.", NULL);
+    s->m_schemas = pst_metric_gauge(s->metrics, "penstock_registry_schemas", "Schemas with an id.", NULL);
+    pst_uuid7(s->instance);
+    s->tick = pst_timer_new(l, 250000, 0, on_tick, s);
+    static const char *const types[] = {"application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", "application/json",
+                                        NULL};
+    pst_http_conf hc = {
+        .listen = conf->listen, .port = conf->port, .name = "registry", .body_bytes_max = 4u << 20, .types = types, .hosts = conf->hosts};
+    int rc = pst_http_new(l, &hc, &s->http, err);
+    if (rc == PST_OK && !pst_http_is_loopback(s->http) && !s->user)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "registry", 0,
+                         "a registry that others can reach must ask for a password: --password @FILE, or -F FILE with "
+                         "basic.auth.user.info=user:password; or "
+                         "listen on 127.0.0.1");
+    if (rc == PST_OK) {
+        pst_http_add_routes(s->http, own_routes, 2, s);
+        registry_add_routes(s->http, on_request, s);
+        pst_http_set_filter(s->http, may_enter, s);
+        pst_http_set_fallback(s->http, on_unrouted, s);
+        rlog_conf lc = {
+            conf->bus, conf->topic ? conf->topic : "_schemas", conf->embedded, l, on_topic_ready, on_records, on_ack, on_trouble, s};
+        rc = rlog_start(&lc, &s->log, err);
+    }
+    if (rc < 0) {
+        pst_rserver_free(s);
+        return rc;
+    }
+    *ret_server = s;
+    return PST_OK;
+}
+
+const char *pst_rserver_url(const pst_rserver *s)
+{
+    return pst_http_url(s->http);
+}
+
+bool pst_rserver_ready(const pst_rserver *s)
+{
+    return s->ready;
+}
+
+const pst_err *pst_rserver_failure(const pst_rserver *s)
+{
+    return s->failure.code ? &s->failure : NULL;
+}
+
+void pst_rserver_drain(pst_rserver *s, void (*done)(void *arg), void *arg)
+{
+    int64_t until = pst_mono_us() + DRAIN_US;
+    s->draining = true;
+    if (s->current && s->current->until_us > until)
+        s->current->until_us = until;
+    for (waiter *w = s->first; w; w = w->next)
+        w->until_us = until < w->until_us ? until : w->until_us;
+    pst_http_drain(s->http, done, arg);
+}
+
+void pst_rserver_free(pst_rserver *s)
+{
+    if (!s)
+        return;
+    rlog_stop(s->log);
+    pst_http_free(s->http);
+    pst_timer_free(s->tick);
+    if (s->current) {
+        waiter *w = s->current;
+        w->next = s->first;
+        s->first = w;
+    }
+    for (waiter *w; (w = s->first);) {
+        s->first = w->next;
+        if (w->req)
+            answer_away(s, w->req, "shutting down");
+        waiter_free(w);
+    }
+    pst_rcore_free(s->core);
+    pst_metrics_free(s->metrics);
+    free(s->user);
+    free(s->password);
+    free(s);
+}

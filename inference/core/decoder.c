@@ -1,0 +1,382 @@
+/* decoder.c - user records → rows. Avro goes through a column plan (schemas/), JSON through Jansson with the same dotted paths. */
+#include "inference/core/decoder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pst_decoder {
+    const pst_pipeline *pipeline;
+    pst_binding *binding;
+    const pst_feature *features;
+    size_t n_features, n_pass;
+    pst_columns *columns; /* NULL = JSON */
+    pst_layout *layout;   /* JSON: made at the first record */
+    bool words;           /* some features are text: numbers are not dense in columns' output */
+    double *numbers;      /* columns' output when it is not the row itself */
+    uint8_t *missing;     /* features, then pass-through */
+    pst_slice *texts;     /* the same */
+    char (*digits)[32];   /* JSON: numbers where a text is wanted */
+    bool *arrays;
+};
+
+static bool is_words(const pst_feature *f)
+{
+    return f->has_vocabulary || f->text;
+}
+
+/* Is this field an array, or a nullable one? */
+static bool is_array_schema(const char *text)
+{
+    json_t *j = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+    bool yes = false;
+    if (json_is_object(j)) {
+        const char *t = json_string_value(json_object_get(j, "type"));
+        yes = t && !strcmp(t, "array");
+    }
+    for (size_t i = 0; json_is_array(j) && i < json_array_size(j); i++) {
+        const char *t = json_string_value(json_object_get(json_array_get(j, i), "type"));
+        yes |= t && !strcmp(t, "array");
+    }
+    json_decref(j);
+    return yes;
+}
+
+/* Which features are arrays in the writer's schema: asked only when plain scalars would not fill the model's input. */
+static int find_arrays(pst_decoder *d, const pst_schema *writer, pst_err *err)
+{
+    size_t slots = 0, open = 0;
+    for (size_t i = 0; i < d->n_features; i++) {
+        slots += d->features[i].slots ? d->features[i].slots : 1;
+        open += !d->features[i].slots && !is_words(&d->features[i]);
+    }
+    if (!open || slots == pst_binding_width(d->binding))
+        return 0;
+    pst_want *wants = pst_alloc((d->n_features + 1) * sizeof(*wants));
+    for (size_t i = 0; i < d->n_features; i++)
+        wants[i] = (pst_want){d->features[i].field, PST_WANT_RAW, 1};
+    pst_columns *look = NULL;
+    int rc = pst_columns_new(writer, wants, d->n_features, &look, err);
+    for (size_t i = 0; rc == 0 && i < d->n_features; i++)
+        d->arrays[i] = !d->features[i].slots && !is_words(&d->features[i]) && is_array_schema(pst_columns_schema(look, i));
+    pst_columns_free(look);
+    free(wants);
+    return rc;
+}
+
+static int make_layout(pst_decoder *d, pst_err *err)
+{
+    pst_layout *l = NULL;
+    int rc = pst_layout_new(d->features, d->n_features, d->arrays, pst_binding_width(d->binding), &l, err);
+    if (rc == 0)
+        rc = pst_binding_set_width(d->binding, pst_layout_width(l), err);
+    if (rc < 0)
+        pst_layout_free(l);
+    else
+        d->layout = l;
+    return rc;
+}
+
+static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
+{
+    int rc = find_arrays(d, writer, err);
+    if (rc < 0 || (rc = make_layout(d, err)) < 0)
+        return rc;
+    pst_want *wants = pst_alloc((d->n_features + d->n_pass + 1) * sizeof(*wants));
+    for (size_t i = 0; i < d->n_features; i++) {
+        const pst_feature *f = &d->features[i];
+        wants[i] = (pst_want){f->field, is_words(f) ? PST_WANT_TEXT : PST_WANT_NUMBER, pst_layout_slots(d->layout, i)};
+    }
+    for (size_t i = 0; i < d->n_pass; i++)
+        wants[d->n_features + i] = (pst_want){d->pipeline->passthrough[i], PST_WANT_RAW, 1};
+    rc = pst_columns_new(writer, wants, d->n_features + d->n_pass, &d->columns, err);
+    free(wants);
+    for (size_t i = 0; rc == 0 && i < d->n_features; i++) {
+        if (pst_columns_absent(d->columns, i) && d->features[i].missing == PST_MISSING_REJECT)
+            rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "features", 0,
+                             "the records' schema %s has no field %s and its missing policy is reject; say missing: value, nan or mean to "
+                             "score without it",
+                             pst_schema_name(writer), d->features[i].field);
+    }
+    return rc;
+}
+
+int pst_decoder_new(const pst_pipeline *p, pst_binding *b, const pst_schema *writer, pst_decoder **ret_decoder, pst_err *err)
+{
+    pst_decoder *d = pst_alloc(sizeof(*d));
+    d->pipeline = p;
+    d->binding = b;
+    d->features = pst_binding_features(b, &d->n_features);
+    d->n_pass = p->n_passthrough;
+    d->arrays = pst_alloc((d->n_features + 1) * sizeof(bool));
+    d->missing = pst_alloc(d->n_features + d->n_pass + 1);
+    d->texts = pst_alloc((d->n_features + d->n_pass + 1) * sizeof(*d->texts));
+    d->digits = pst_alloc((d->n_features + 1) * sizeof(*d->digits));
+    for (size_t i = 0; i < d->n_features; i++)
+        d->words |= is_words(&d->features[i]);
+    int rc = writer ? plan_columns(d, writer, err) : 0;
+    if (rc == 0 && d->layout)
+        d->numbers = pst_alloc((pst_layout_width(d->layout) + 1) * sizeof(double));
+    if (rc < 0) {
+        pst_decoder_free(d);
+        return rc;
+    }
+    *ret_decoder = d;
+    return 0;
+}
+
+void pst_decoder_free(pst_decoder *d)
+{
+    if (!d)
+        return;
+    pst_columns_free(d->columns);
+    pst_layout_free(d->layout);
+    free(d->numbers);
+    free(d->missing);
+    free(d->texts);
+    free(d->digits);
+    free(d->arrays);
+    free(d);
+}
+
+const char *pst_decoder_pass_schema(const pst_decoder *d, size_t i)
+{
+    return d->columns ? pst_columns_schema(d->columns, d->n_features + i) : NULL;
+}
+
+bool pst_decoder_is_json(const pst_decoder *d)
+{
+    return !d->columns;
+}
+
+bool pst_decoder_is_laid_out(const pst_decoder *d)
+{
+    return d->layout != NULL;
+}
+
+static int fault(pst_decode_fault *f, int code, const char *stage, const char *reason)
+{
+    *f = (pst_decode_fault){stage, reason};
+    return code;
+}
+
+/* ---- Avro ------------------------------------------------------------------------------------------------------------------ */
+
+static int run_avro(pst_decoder *d, const void *bytes, size_t len, double *row, uint8_t *ret_missing, pst_slice *ret_pass,
+                    pst_decode_fault *ret_fault, pst_err *err)
+{
+    double *numbers = d->words ? d->numbers : row;
+    int rc = pst_columns_run(d->columns, bytes, len, numbers, d->missing, d->texts, err);
+    if (rc < 0)
+        return fault(ret_fault, rc, "DECODE", rc == PST_ELIMIT ? "limits" : "bad-input");
+    if (d->words) {
+        size_t from = 0;
+        for (size_t i = 0; i < d->n_features; i++) {
+            uint32_t slots = pst_layout_slots(d->layout, i);
+            if (is_words(&d->features[i]))
+                continue;
+            memcpy(row + pst_layout_start(d->layout, i), numbers + from, slots * sizeof(double));
+            from += slots;
+        }
+    }
+    memcpy(ret_missing, d->missing, d->n_features);
+    for (size_t i = 0; i < d->n_pass; i++)
+        ret_pass[i] = d->missing[d->n_features + i] ? (pst_slice){0} : d->texts[d->n_features + i];
+    return 0;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------------------ */
+
+/* "cpu.user": a top-level key of that very name, else the way down. */
+static const json_t *find(const json_t *root, const char *path)
+{
+    const json_t *v = json_object_get(root, path);
+    if (v)
+        return v;
+    const json_t *at = root;
+    char part[256];
+    while (at) {
+        const char *dot = strchr(path, '.');
+        size_t n = dot ? (size_t)(dot - path) : strlen(path);
+        if (n >= sizeof(part))
+            return NULL;
+        memcpy(part, path, n);
+        part[n] = 0;
+        at = json_object_get(at, part);
+        if (!dot)
+            return at;
+        path = dot + 1;
+        if (at && (v = json_object_get(at, path))) /* "a.b.c": key "b.c" inside a */
+            return v;
+    }
+    return NULL;
+}
+
+static bool json_to_number(const json_t *v, double *ret)
+{
+    if (json_is_number(v))
+        *ret = json_number_value(v);
+    else if (json_is_boolean(v))
+        *ret = json_is_true(v);
+    else
+        return false;
+    return true;
+}
+
+static int bad_field(const pst_feature *f, const char *wanted, pst_err *err)
+{
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "json", 0, "field %s is no %s", f->field, wanted);
+}
+
+static int json_feature(pst_decoder *d, const json_t *v, size_t i, double *x, pst_err *err)
+{
+    const pst_feature *f = &d->features[i];
+    uint32_t slots = pst_layout_slots(d->layout, i);
+    if (f->text && json_is_integer(v)) { /* a code that the model knows as text */
+        int n = snprintf(d->digits[i], sizeof(d->digits[i]), "%lld", (long long)json_integer_value(v));
+        d->texts[i] = (pst_slice){d->digits[i], (size_t)n};
+        return 0;
+    }
+    if (is_words(f)) {
+        if (!json_is_string(v))
+            return bad_field(f, "text", err);
+        d->texts[i] = (pst_slice){json_string_value(v), json_string_length(v)};
+        return 0;
+    }
+    if (!json_is_array(v)) {
+        if (slots != 1)
+            return bad_field(f, "list of numbers", err);
+        return json_to_number(v, x) ? 0 : bad_field(f, "number", err);
+    }
+    if (json_array_size(v) != slots)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "json", 0, "field %s has %zu elements, %u are wanted", f->field,
+                           json_array_size(v), slots);
+    for (uint32_t s = 0; s < slots; s++) {
+        const json_t *e = json_array_get(v, s);
+        if (json_is_null(e))
+            x[s] = NAN;
+        else if (!json_to_number(e, &x[s]))
+            return bad_field(f, "list of numbers", err);
+    }
+    return 0;
+}
+
+/* One value as Avro of PST_JSON_PASS_SCHEMA. */
+static void json_pass(const json_t *v, pst_buf *out)
+{
+    if (json_is_boolean(v)) {
+        pst_avro_put_long(out, 1);
+        pst_buf_addc(out, json_is_true(v) ? 1 : 0);
+    } else if (json_is_integer(v)) {
+        pst_avro_put_long(out, 2);
+        pst_avro_put_long(out, json_integer_value(v));
+    } else if (json_is_real(v)) {
+        pst_avro_put_long(out, 3);
+        pst_avro_put_double(out, json_real_value(v));
+    } else if (json_is_string(v)) {
+        pst_avro_put_long(out, 4);
+        pst_avro_put_bytes(out, json_string_value(v), json_string_length(v));
+    } else {
+        char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+        pst_avro_put_long(out, 4);
+        pst_avro_put_bytes(out, text ? text : "", text ? strlen(text) : 0);
+        free(text);
+    }
+}
+
+static int run_json(pst_decoder *d, const json_t *root, double **row, uint8_t *ret_missing, pst_slice *ret_pass, pst_buf *arena,
+                    pst_decode_fault *ret_fault, pst_err *err)
+{
+    int rc;
+    if (!d->layout) {
+        for (size_t i = 0; i < d->n_features; i++)
+            d->arrays[i] = !d->features[i].slots && json_is_array(find(root, d->features[i].field));
+        if ((rc = make_layout(d, err)) < 0)
+            return fault(ret_fault, rc, "MAP", "bad-input");
+        *row = pst_binding_scratch(d->binding, pst_layout_width(d->layout));
+    }
+    for (size_t i = 0; i < d->n_features; i++) {
+        const json_t *v = find(root, d->features[i].field);
+        ret_missing[i] = !v || json_is_null(v);
+        if (!ret_missing[i] && (rc = json_feature(d, v, i, *row + pst_layout_start(d->layout, i), err)) < 0)
+            return fault(ret_fault, rc, "DECODE", "bad-input");
+    }
+    for (size_t i = 0; i < d->n_pass; i++) {
+        const json_t *v = find(root, d->pipeline->passthrough[i]);
+        ret_pass[i] = (pst_slice){0};
+        if (!v || json_is_null(v))
+            continue;
+        size_t at = arena->len;
+        json_pass(v, arena);
+        ret_pass[i] = (pst_slice){(const void *)(uintptr_t)(at + 1), arena->len - at};
+    }
+    return 0;
+}
+
+static int parse_json(const void *bytes, size_t len, json_t **ret, pst_decode_fault *ret_fault, pst_err *err)
+{
+    json_error_t e;
+    if (len > PST_AVRO_BYTES_MAX)
+        return fault(
+            ret_fault,
+            pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "json", 0, "%zu bytes are more than the limit of %u", len, PST_AVRO_BYTES_MAX),
+            "DECODE", "limits");
+    json_t *j = json_loadb(bytes, len, 0, &e);
+    if (!j)
+        return fault(ret_fault,
+                     pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "json", 0, "is no JSON: %.120s at byte %d", e.text, e.position), "DECODE",
+                     "bad-envelope");
+    if (!json_is_object(j)) {
+        json_decref(j);
+        return fault(ret_fault, pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "json", 0, "is JSON, but no object with fields"), "DECODE",
+                     "bad-input");
+    }
+    *ret = j;
+    return 0;
+}
+
+static int put_texts(pst_decoder *d, size_t row, const uint8_t *missing, pst_decode_fault *ret_fault, pst_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && d->words && i < d->n_features; i++)
+        if (d->features[i].text)
+            rc =
+                pst_binding_put_text(d->binding, row, pst_layout_start(d->layout, i),
+                                     !missing[i]                 ? d->texts[i]
+                                     : d->features[i].value_text ? (pst_slice){d->features[i].value_text, strlen(d->features[i].value_text)}
+                                                                 : (pst_slice){0},
+                                     err);
+    return rc < 0 ? fault(ret_fault, rc, "MAP", "limits") : 0;
+}
+
+int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, uint8_t *ret_missing, pst_slice *ret_pass, pst_buf *arena,
+                    pst_decode_fault *ret_fault, pst_err *err)
+{
+    json_t *json = NULL;
+    double *x = d->layout ? pst_binding_scratch(d->binding, pst_layout_width(d->layout)) : NULL;
+    int rc;
+    if (d->columns) {
+        rc = run_avro(d, bytes, len, x, ret_missing, ret_pass, ret_fault, err);
+    } else {
+        rc = parse_json(bytes, len, &json, ret_fault, err);
+        if (rc == 0)
+            rc = run_json(d, json, &x, ret_missing, ret_pass, arena, ret_fault, err);
+    }
+    if (rc == 0) {
+        rc = pst_layout_row(d->layout, x, ret_missing, d->texts, x, err);
+        if (rc < 0) {
+            fault(ret_fault, rc, "MAP", "bad-input");
+        } else {
+            pst_binding_put(d->binding, row, x);
+            rc = put_texts(d, row, ret_missing, ret_fault, err);
+        }
+    }
+    json_decref(json);
+    return rc;
+}
+
+char *pst_decoder_explain(const pst_decoder *d)
+{
+    return d->columns ? pst_columns_explain(d->columns) : pst_strdup("JSON objects by dotted paths\n");
+}

@@ -1,0 +1,38 @@
+/* decoder.h - records of one writer schema (or JSON texts) → rows of a binding, and the fields that are passed through.
+ *
+ * A decoder belongs to one (schema, binding) pair: the Avro decode plan fetches the features of the model and the pass-through fields of the
+ * pipeline in one walk over the bytes. @thread one at a time (it has scratch memory). */
+#ifndef PST_INFERENCE_CORE_DECODER_H
+#define PST_INFERENCE_CORE_DECODER_H
+
+#include "inference/core/binding.h"
+#include "schemas/avro.h"
+
+typedef struct pst_decoder pst_decoder;
+
+/* writer NULL = JSON texts. p, b: borrowed for the decoder's life; the schema only for this call. PST_EINCOMPAT or PST_EINVAL, DATA: records
+ * of this schema can never be scored by this model. */
+int pst_decoder_new(const pst_pipeline *p, pst_binding *b, const pst_schema *writer, pst_decoder **ret_decoder, pst_err *err);
+void pst_decoder_free(pst_decoder *d);
+/* Schema texts of the pass-through fields, in the pipeline's order; NULL = the writer has no such field. For JSON: all NULL. */
+const char *pst_decoder_pass_schema(const pst_decoder *d, size_t i);
+bool pst_decoder_is_json(const pst_decoder *d);
+/* It is known which field lands where: JSON decoders learn it from their first record, which fields of it are arrays. */
+bool pst_decoder_is_laid_out(const pst_decoder *d);
+
+/* What went wrong, for the dead letter: where (DECODE, MAP) and the stable reason. */
+typedef struct pst_decode_fault {
+    const char *stage, *reason;
+} pst_decode_fault;
+
+/* bytes: Avro body without framing, or JSON text. Fills row `row` of the binding. ret_missing: one byte a feature, 1 = missing.
+ * ret_pass: one slice a pass-through field, data NULL = null; Avro: raw bytes inside `bytes`; JSON: encoded by pst_decoder_json_pass into arena,
+ * data = offset + 1 there. Returns 0 or PST_E…/DATA with ret_fault. */
+int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, uint8_t *ret_missing, pst_slice *ret_pass, pst_buf *arena,
+                    pst_decode_fault *ret_fault, pst_err *err);
+char *pst_decoder_explain(const pst_decoder *d); /* free() */
+
+/* The schema of every pass-through field of JSON records: what JSON can hold, objects and lists as JSON text. */
+#define PST_JSON_PASS_SCHEMA "[\"null\",\"boolean\",\"long\",\"double\",\"string\"]"
+
+#endif

@@ -1,0 +1,28 @@
+/* layout.h - where the fields of one kind of record (one writer schema, or JSON) land in a row of the model's input, and the arithmetic on
+ * the way: vocabulary, missing values, x · scale + offset, clip.
+ *
+ * A feature fills one slot, a feature whose field is an array as many as the array has elements. How many, the pipeline file may say
+ * (slots:), or it follows: what the model's width leaves is the length of the one array there is.
+ *
+ * Numbers come in feature order, all slots dense; rows go out in the order of the model's inputs. Immutable after new: @thread any. */
+#ifndef PST_INFERENCE_CORE_LAYOUT_H
+#define PST_INFERENCE_CORE_LAYOUT_H
+
+#include "inference/pipeline/pipeline.h"
+
+typedef struct pst_layout pst_layout;
+
+/* features: n, borrowed for the life of the layout; arrays[i]: the field is an array in these records; width: slots in all, 0 = whatever it
+ * comes to. PST_EINVAL/DATA when it does not come out even. */
+int pst_layout_new(const pst_feature *features, size_t n, const bool *arrays, size_t width, pst_layout **ret_layout, pst_err *err);
+void pst_layout_free(pst_layout *l);
+size_t pst_layout_width(const pst_layout *l);
+uint32_t pst_layout_slots(const pst_layout *l, size_t feature);
+size_t pst_layout_start(const pst_layout *l, size_t feature); /* first slot */
+
+/* One record → one row of width doubles (numbers may be row itself). missing[i]: 1 = the field is null or absent; on return also 1 where a
+ * NaN or a word outside the vocabulary was taken as missing. texts[i]: of features with a vocabulary.
+ * PST_EINVAL/DATA: a missing value whose policy is reject, naming the field. No heap use. */
+int pst_layout_row(const pst_layout *l, const double *numbers, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err);
+
+#endif

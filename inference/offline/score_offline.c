@@ -1,0 +1,192 @@
+/* score_offline.c - see the header. A dry run is the core itself over a file, so that what it says is what the stream will do. */
+#include "inference/offline/score_offline.h"
+
+#include "common/base/fs.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+#include "inference/offline/ocf.h"
+#include "inference/run/pipeline_check.h"
+#include "inference/core/score_core.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_BYTES_MAX = 2000 << 20 };
+
+typedef struct dry {
+    pst_pipeline *p;
+    pst_core *core;
+    pst_ocf *ocf; /* NULL = JSON lines */
+    pst_buf file;
+    size_t at; /* JSON: read so far */
+    const char *name;
+    FILE *out;
+    uint64_t records, bad;
+    pst_err err;
+} dry;
+
+static int host_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
+{
+    *ret_schema = pst_ocf_schema(((dry *)arg)->ocf);
+    return 0;
+}
+
+static int host_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err)
+{
+    *ret_id = 0;
+    return 0;
+}
+
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_string(isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
+}
+
+json_t *pst_score_line(const pst_core *core, const pst_fate *f)
+{
+    json_t *line = json_object();
+    if (f->kind == PST_FATE_SCORED) {
+        const double *scores;
+        const char *label;
+        const uint8_t *missing;
+        size_t n = pst_core_score(core, f, false, &scores, &label), n_features;
+        json_t *list = json_array();
+        for (size_t i = 0; i < n; i++)
+            json_array_append_new(list, number(scores[i]));
+        json_object_set_new(line, "score", list);
+        json_object_set_new(line, "label", label ? json_string(label) : json_null());
+        list = json_array();
+        const pst_feature *features = pst_core_missing(core, f, &missing, &n_features);
+        for (size_t i = 0; i < n_features; i++)
+            if (missing[i])
+                json_array_append_new(list, json_string(features[i].field));
+        json_object_set_new(line, "missing", list);
+    } else {
+        bool bad = f->kind == PST_FATE_BAD;
+        json_object_set_new(line, "error", json_string(bad ? pst_core_message(core, f) : "null value"));
+        json_object_set_new(line, "reason", json_string(bad ? f->reason : "null-value"));
+        json_object_set_new(line, "stage", json_string(bad ? f->stage : "DECODE"));
+    }
+    return line;
+}
+
+static void write_fate(dry *d, const pst_fate *f)
+{
+    json_t *line = pst_score_line(d->core, f);
+    d->bad += f->kind != PST_FATE_SCORED;
+    pst_json_print(d->out, line);
+    json_decref(line);
+}
+
+/* The next record of the file: 1, 0 at the end, < 0 broken. */
+static int next(dry *d, pst_slice *ret)
+{
+    if (d->ocf)
+        return pst_ocf_next(d->ocf, ret, &d->err);
+    while (d->at < d->file.len) {
+        const char *line = d->file.data + d->at, *end = memchr(line, '\n', d->file.len - d->at);
+        size_t n = end ? (size_t)(end - line) : d->file.len - d->at;
+        d->at += n + 1;
+        while (n && (line[n - 1] == '\r' || line[n - 1] == ' '))
+            n--;
+        if (!n)
+            continue;
+        *ret = (pst_slice){line, n};
+        return 1;
+    }
+    return 0;
+}
+
+static int score_file(dry *d)
+{
+    pst_record *records = pst_alloc(d->p->batch_count * sizeof(*records));
+    pst_fate *fates = pst_alloc(d->p->batch_count * sizeof(*fates));
+    pst_buf bodies = {0}; /* a container's block may be replaced by the next one in the middle of a batch */
+    size_t *at = pst_alloc(d->p->batch_count * sizeof(*at));
+    int rc = 1;
+    while (rc > 0 && !pst_stop_requested()) {
+        size_t n = 0, usable = 0;
+        pst_buf_clear(&bodies);
+        for (pst_slice s; n < d->p->batch_count && bodies.len < d->p->batch_bytes && (rc = next(d, &s)) > 0; n++) {
+            at[n] = bodies.len;
+            pst_buf_add(&bodies, s.data, s.len);
+            records[n] = (pst_record){.topic = d->name, .offset = (int64_t)(d->records + n), .timestamp_ms = -1, .value_len = s.len};
+        }
+        for (size_t i = 0; i < n; i++)
+            records[i].value = bodies.data ? bodies.data + at[i] : "";
+        int ran = n ? pst_core_run(d->core, records, n, fates, &usable, &d->err) : 0;
+        if (ran < 0) {
+            rc = ran;
+            break;
+        }
+        for (size_t i = 0; i < usable; i++)
+            write_fate(d, &fates[i]);
+        d->records += usable;
+    }
+    free(records);
+    free(fates);
+    free(at);
+    pst_buf_done(&bodies);
+    return rc;
+}
+
+static int finish(dry *d, int rc, const char *out)
+{
+    if (d->out && (fflush(d->out) || ferror(d->out)) && rc >= 0)
+        rc = pst_err_sys(&d->err, errno, "cannot write %s", out);
+    if (d->out && d->out != stdout)
+        fclose(d->out);
+    if (rc < 0)
+        pst_say_err("score dry-run", &d->err);
+    else
+        fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)d->records, (unsigned long long)d->bad);
+    int status = rc < 0 ? pst_err_exit(&d->err) : d->bad ? 3 : 0;
+    pst_core_free(d->core);
+    pst_ocf_free(d->ocf);
+    pst_buf_done(&d->file);
+    return status;
+}
+
+int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char *in, const char *out)
+{
+    dry d = {.p = p, .name = in};
+    pst_binding *b = NULL;
+    pst_check_opts o = {.told = settings->quiet ? NULL : stderr, .may_be_alone = p->model.file != NULL};
+    int rc = pst_pipeline_check(settings, p, &o, &b, &d.err);
+    if (rc == 0)
+        rc = pst_fs_read(in, FILE_BYTES_MAX, &d.file, &d.err);
+    if (rc == 0) {
+        bool avro = pst_ocf_is(d.file.data ? d.file.data : "", d.file.len);
+        p->format = avro ? PST_INPUT_AVRO : PST_INPUT_JSON;
+        if (avro)
+            rc = pst_ocf_open(d.file.data, d.file.len, in, &d.ocf, &d.err);
+    }
+    p->has_canary = p->has_shadow = false;
+    if (rc < 0)
+        pst_binding_free(b);
+    if (rc == 0) {
+        pst_core_host host = {.arg = &d, .schema = host_schema, .output_id = host_output_id, .unframed = true};
+        d.core = pst_core_new(p, &host);
+        pst_core_offer(d.core, PST_VARIANT_PRIMARY, b, NULL, 0);
+        d.out = !out || !strcmp(out, "-") ? stdout : fopen(out, "w");
+        rc = d.out ? score_file(&d) : pst_err_sys(&d.err, errno, "cannot write %s", out);
+    }
+    return finish(&d, rc, out);
+}
+
+/* ---- check, explain -------------------------------------------------------------------------------------------------------- */
+
+int pst_score_check(const pst_settings *settings, const pst_pipeline *p, bool verbose)
+{
+    pst_err err = {0};
+    pst_check_opts o = {.told = stdout, .verbose = verbose};
+    int rc = pst_pipeline_check(settings, p, &o, NULL, &err);
+    if (rc < 0)
+        pst_say_err(verbose ? "score explain" : "score check", &err);
+    else
+        printf("ok\n");
+    return rc < 0 ? pst_err_exit(&err) : 0;
+}

@@ -1,0 +1,324 @@
+/* score_replay.c - see the header. The record of who scored what is read once; then each batch is cut where a version changes, and every piece runs
+ * through a core that has just the models of its offsets. */
+#include "inference/offline/score_replay.h"
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+#include "common/platform/models.h"
+#include "inference/run/score_load.h"
+#include "inference/offline/score_offline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* From this offset on this version. Sorted by partition, offset and the order of events. */
+typedef struct change {
+    pst_variant variant;
+    char *topic;
+    int32_t partition;
+    int64_t offset;
+    size_t order;
+    int version;
+    bool own; /* said by a scorer of this very pipeline */
+} change;
+
+typedef struct pair {
+    int versions[2]; /* primary, canary; 0 = none */
+    pst_core *core;
+} pair;
+
+typedef struct replay {
+    const pst_settings *settings;
+    pst_pipeline *p;
+    pst_client *client;
+    change *changes;
+    size_t n_changes, order;
+    pair *pairs;
+    size_t n_pairs;
+    pst_range *ranges;
+    size_t n_ranges;
+    pst_fate *fates;
+    FILE *out;
+    uint64_t records, bad;
+    pst_err err;
+} replay;
+
+/* ---- what was recorded ----------------------------------------------------------------------------------------------------- */
+
+static const pst_model_choice *choice(const pst_pipeline *p, pst_variant v)
+{
+    return v == PST_VARIANT_PRIMARY ? &p->model : p->has_canary ? &p->canary : NULL;
+}
+
+static void take(replay *r, pst_variant v, const pst_model_event *e)
+{
+    const pst_model_choice *c = choice(r->p, v);
+    if (!c || !c->name || c->version || strcmp(c->name, e->name) != 0 ||
+        strcmp(c->alias ? c->alias : "latest", e->alias ? e->alias : "") != 0)
+        return;
+    for (size_t i = 0; i < e->n_effective; i++) {
+        const pst_effective_from *x = &e->effective[i];
+        r->changes = pst_realloc(r->changes, (r->n_changes + 1) * sizeof(*r->changes));
+        r->changes[r->n_changes++] = (change){.variant = v,
+                                              .topic = pst_strdup(x->topic),
+                                              .partition = x->partition,
+                                              .offset = x->offset,
+                                              .order = r->order,
+                                              .version = e->version,
+                                              .own = e->pipeline && !strcmp(e->pipeline, r->p->name)};
+    }
+}
+
+static int read_event(void *arg, const char *key, const pst_record *rec, pst_err *err)
+{
+    replay *r = arg;
+    pst_model_event e;
+    pst_err bad = {0};
+    r->order++;
+    if (!rec->value)
+        return 0;
+    int rc = pst_codec_decode(r->client->codec, &pst_model_event_type, rec->value, rec->value_len, rec->timestamp_ms, &e, &bad);
+    if (rc < 0 && bad.cls == PST_CLASS_DATA)
+        return 0;
+    if (rc < 0)
+        return pst_err_set(err, bad.code, bad.cls, bad.origin, bad.native, "%s", bad.text);
+    if (e.type == PST_MODEL_EVENT_TYPE_ALIAS_SET) {
+        take(r, PST_VARIANT_PRIMARY, &e);
+        take(r, PST_VARIANT_CANARY, &e);
+    }
+    pst_event_clear(&pst_model_event_type, &e);
+    return 0;
+}
+
+/* The version that had this offset, by the pipeline's own word where there is one; 0 = nobody has said. */
+static int version_at(const replay *r, pst_variant v, const pst_record *rec)
+{
+    const pst_model_choice *c = choice(r->p, v);
+    if (!c)
+        return 0;
+    if (c->version)
+        return c->version;
+    const change *best = NULL;
+    for (size_t i = 0; i < r->n_changes; i++) {
+        const change *x = &r->changes[i];
+        if (x->variant != v || x->partition != rec->partition || x->offset > rec->offset || strcmp(x->topic, rec->topic) != 0)
+            continue;
+        bool later = best && (x->offset > best->offset || (x->offset == best->offset && x->order >= best->order));
+        if (!best || x->own > best->own || (x->own == best->own && later))
+            best = x;
+    }
+    return best ? best->version : 0;
+}
+
+/* ---- models ---------------------------------------------------------------------------------------------------------------- */
+
+static int host_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
+{
+    return pst_codec_schema(((replay *)arg)->client->codec, id, ret_schema, err);
+}
+
+static int host_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err)
+{
+    *ret_id = 0;
+    return 0;
+}
+
+static int offer(replay *r, pst_core *core, pst_variant v, int version)
+{
+    const pst_model_choice *c = choice(r->p, v);
+    pst_model_choice exact = {.name = c->name, .version = version, .file = c->file};
+    pst_binding *b = NULL;
+    int rc = pst_score_load_choice(r->settings, r->p, &exact, &b, &r->err);
+    if (rc == 0)
+        pst_core_offer(core, v, b, NULL, 0);
+    return rc;
+}
+
+static int core_of(replay *r, const int versions[2], pst_core **ret)
+{
+    for (size_t i = 0; i < r->n_pairs; i++)
+        if (!memcmp(r->pairs[i].versions, versions, sizeof(r->pairs[i].versions))) {
+            *ret = r->pairs[i].core;
+            return 0;
+        }
+    pst_core_host host = {.arg = r, .schema = host_schema, .output_id = host_output_id};
+    pst_core *core = pst_core_new(r->p, &host);
+    int rc = offer(r, core, PST_VARIANT_PRIMARY, versions[0]);
+    if (rc == 0 && versions[1])
+        rc = offer(r, core, PST_VARIANT_CANARY, versions[1]);
+    if (rc < 0) {
+        pst_core_free(core);
+        return rc;
+    }
+    r->pairs = pst_realloc(r->pairs, (r->n_pairs + 1) * sizeof(*r->pairs));
+    r->pairs[r->n_pairs++] = (pair){{versions[0], versions[1]}, core};
+    *ret = core;
+    return 0;
+}
+
+/* ---- records --------------------------------------------------------------------------------------------------------------- */
+
+static void print(replay *r, const pst_record *rec, const pst_fate *f, json_t *take)
+{
+    json_object_set_new(take, "source",
+                        json_pack("{s:s, s:i, s:I, s:I}", "topic", rec->topic, "partition", (int)rec->partition, "offset",
+                                  (json_int_t)rec->offset, "timestamp", (json_int_t)rec->timestamp_ms));
+    if (f && f->by) {
+        static const char *const variants[] = {"PRIMARY", "CANARY", "SHADOW"};
+        const pst_binding *b = pst_core_lane_binding(f->by);
+        json_object_set_new(
+            take, "model",
+            json_pack("{s:s, s:i, s:s}", "name", pst_binding_name(b), "version", pst_binding_version(b), "digest", pst_binding_digest(b)));
+        json_object_set_new(take, "variant", json_string(variants[pst_core_lane_variant(f->by)]));
+    }
+    pst_json_print(r->out, take);
+    json_decref(take);
+    r->records++;
+}
+
+/* Nothing says who scored it, so that no score of it would be the one that was written. */
+static void print_unknown(replay *r, const pst_record *rec)
+{
+    json_t *line = json_object();
+    json_object_set_new(line, "error", json_string("no recorded effective offset says which version scored this record"));
+    json_object_set_new(line, "reason", json_string("unknown-version"));
+    json_object_set_new(line, "stage", json_string("INFER"));
+    print(r, rec, NULL, line);
+    r->bad++;
+}
+
+static int score_run(replay *r, const pst_record *records, size_t n, const int versions[2])
+{
+    pst_core *core = NULL;
+    if (!versions[0] && !r->p->model.file) {
+        for (size_t i = 0; i < n; i++)
+            print_unknown(r, &records[i]);
+        return 0;
+    }
+    int rc = core_of(r, versions, &core);
+    size_t usable = 0;
+    if (rc == 0)
+        rc = pst_core_run(core, records, n, r->fates, &usable, &r->err);
+    for (size_t i = 0; rc == 0 && i < usable; i++) {
+        print(r, &records[i], &r->fates[i], pst_score_line(core, &r->fates[i]));
+        r->bad += r->fates[i].kind == PST_FATE_BAD;
+    }
+    return rc == 0 && usable < n ? r->err.code : rc;
+}
+
+static int score_batch(replay *r, const pst_batch *b)
+{
+    int rc = 0;
+    for (size_t from = 0, to; rc == 0 && from < b->n; from = to) {
+        const pst_record *first = &b->records[from];
+        int versions[2] = {version_at(r, PST_VARIANT_PRIMARY, first), version_at(r, PST_VARIANT_CANARY, first)};
+        for (to = from + 1; to < b->n; to++)
+            if (version_at(r, PST_VARIANT_PRIMARY, &b->records[to]) != versions[0] ||
+                version_at(r, PST_VARIANT_CANARY, &b->records[to]) != versions[1])
+                break;
+        rc = score_run(r, first, to - from, versions);
+    }
+    return rc;
+}
+
+static int score_all(replay *r)
+{
+    pst_consumer *c = NULL;
+    pst_consumer_opts o = {.ranges = r->ranges, .n_ranges = r->n_ranges, .report_eof = true, .inflight_bytes_max = r->p->inflight_bytes};
+    int rc = r->n_ranges ? pst_consumer_new(r->client->bus, &o, &c, &r->err) : 0;
+    pst_poll how = {.records_max = r->p->batch_count, .bytes_max = r->p->batch_bytes, .timeout_ms = 1000};
+    for (bool end = !r->n_ranges; rc == 0 && !end && !pst_stop_requested();) {
+        pst_batch b = {0};
+        pst_err e = {0};
+        rc = pst_consumer_poll(c, &how, &b, &e);
+        if (rc < 0 || (e.code && !b.n))
+            r->err = e;
+        if (rc == 0)
+            rc = score_batch(r, &b);
+        end = b.eof;
+    }
+    pst_consumer_free(c);
+    return rc == 0 && pst_stop_requested() ? pst_err_set(&r->err, PST_ESTOPPED, PST_CLASS_RETRY, "score", 0, "told to stop") : rc;
+}
+
+/* ---- what is asked for ----------------------------------------------------------------------------------------------------- */
+
+/* A number is an offset; anything else a time. */
+static int bound(replay *r, const char *name, const char *text, const char *topic, int32_t partition, int64_t *ret)
+{
+    char *end;
+    long long offset = strtoll(text, &end, 10);
+    int64_t us;
+    if (end != text && !*end && offset >= 0) {
+        *ret = offset;
+        return 0;
+    }
+    if (pst_time_parse(text, &us) < 0)
+        return pst_err_set(&r->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                           "--%s %.80s is neither an offset nor a time such as 2026-01-31T12:00:00Z", name, text);
+    return pst_admin_offset_at(r->client->bus, topic, partition, us / 1000, ret, &r->err);
+}
+
+static int add_topic(replay *r, const char *topic, const char *from, const char *to)
+{
+    pst_topic_info info = {0};
+    int rc = pst_admin_topic(r->client->bus, topic, &info, 10000, &r->err);
+    for (int i = 0; rc == 0 && i < info.partitions; i++) {
+        pst_range x = {.topic = topic, .partition = i};
+        if ((rc = bound(r, "from", from, topic, i, &x.from)) < 0 || (rc = bound(r, "to", to, topic, i, &x.to)) < 0)
+            break;
+        x.from = x.from < info.low[i] ? info.low[i] : x.from;
+        x.to = x.to > info.high[i] ? info.high[i] : x.to;
+        if (x.from >= x.to)
+            continue;
+        r->ranges = pst_realloc(r->ranges, (r->n_ranges + 1) * sizeof(*r->ranges));
+        r->ranges[r->n_ranges++] = x;
+    }
+    pst_topic_info_done(&info);
+    return rc;
+}
+
+static int prepare(replay *r, const char *from, const char *to)
+{
+    if (!from || !to)
+        return pst_err_set(&r->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "from where to where? --from OFFSET|TIME --to OFFSET|TIME");
+    r->p->has_shadow = false; /* what the output topic holds is asked for */
+    int rc = pst_client_open(r->settings, "penstock-score-replay", &r->client, &r->err);
+    for (size_t i = 0; rc == 0 && i < r->p->n_topics; i++)
+        rc = add_topic(r, r->p->topics[i], from, to);
+    if (rc == 0 && r->p->model.name)
+        rc = pst_client_scan(r->client, PST_TOPIC_MODELS, NULL, read_event, r, &r->err);
+    return rc;
+}
+
+int pst_score_replay(const pst_settings *settings, pst_pipeline *p, const char *from, const char *to, const char *out)
+{
+    replay r = {.settings = settings, .p = p, .fates = pst_alloc(p->batch_count * sizeof(pst_fate))};
+    int rc = prepare(&r, from, to);
+    if (rc == 0) {
+        r.out = !out || !strcmp(out, "-") ? stdout : fopen(out, "w");
+        rc = r.out ? score_all(&r) : pst_err_sys(&r.err, errno, "cannot write %s", out);
+    }
+    if (r.out && (fflush(r.out) || ferror(r.out)) && rc >= 0)
+        rc = pst_err_sys(&r.err, errno, "cannot write %s", out);
+    if (r.out && r.out != stdout)
+        fclose(r.out);
+    if (rc < 0)
+        pst_say_err("score replay", &r.err);
+    else
+        fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)r.records, (unsigned long long)r.bad);
+    int status = rc < 0 ? pst_err_exit(&r.err) : r.bad ? 3 : 0;
+    for (size_t i = 0; i < r.n_pairs; i++)
+        pst_core_free(r.pairs[i].core);
+    for (size_t i = 0; i < r.n_changes; i++)
+        free(r.changes[i].topic);
+    free(r.pairs);
+    free(r.changes);
+    free(r.ranges);
+    free(r.fates);
+    pst_client_close(r.client);
+    return status;
+}

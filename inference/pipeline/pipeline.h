@@ -1,0 +1,130 @@
+/* pipeline.h - one scoring pipeline as its file says it (contract section 5): parsed, checked, nothing resolved yet.
+ *
+ *     pst_pipeline *p;
+ *     if (pst_pipeline_load("pipeline.yml", &p, &err) < 0) …     // "pipeline.yml:7: unknown key "topcis" in input; did you mean "topics"?"
+ *     pst_pipeline_free(p);
+ *
+ * Every string may hold ${NAME} or ${NAME:-default}, taken from the environment after the YAML was parsed, so that a value can never
+ * change the structure of the file; "$${" stands for "${". A pipeline is immutable after the load: @thread any. */
+#ifndef PST_INFERENCE_PIPELINE_PIPELINE_H
+#define PST_INFERENCE_PIPELINE_PIPELINE_H
+
+#include "common/bus/bus.h"
+
+#include <jansson.h>
+
+#define PST_PIPELINE_BYTES_MAX    (1u << 20)
+#define PST_PIPELINE_FEATURES_MAX 100000
+#define PST_FEATURE_SLOTS_MAX     1000000
+
+typedef enum { PST_MISSING_REJECT = 0, PST_MISSING_VALUE, PST_MISSING_NAN, PST_MISSING_MEAN } pst_missing;
+typedef enum { PST_SCORE_AUTO = 0, PST_SCORE_RAW, PST_SCORE_RECONSTRUCTION, PST_SCORE_CLASS } pst_score_type;
+typedef enum { PST_INPUT_AVRO = 0, PST_INPUT_JSON } pst_input_format;
+typedef enum { PST_NULL_PASS = 0, PST_NULL_SKIP, PST_NULL_DEAD_LETTER } pst_null_policy;
+
+typedef struct pst_vocabulary_entry {
+    char *text;
+    double number;
+} pst_vocabulary_entry;
+
+/* One field of a record → one slot of the model's input (an array: several). x · scale + offset, then clip. */
+typedef struct pst_feature {
+    char *field; /* dotted path */
+    char *input; /* name of the model input it belongs to; NULL = the only one, or the one named like the field */
+    double scale, offset;
+    pst_missing missing;
+    double value;     /* PST_MISSING_VALUE: stands for x, so it is scaled like x; NaN = only a text was given */
+    char *value_text; /* PST_MISSING_VALUE, for inputs of strings; NULL = none */
+    bool has_clip;
+    double clip_lo, clip_hi;
+    bool has_vocabulary; /* the field is text; words outside the vocabulary count as missing */
+    pst_vocabulary_entry *vocabulary;
+    size_t n_vocabulary;
+    uint32_t slots; /* 0 = found out: 1, or what the model's width leaves for the one array */
+    double *means;  /* in the field's units; one per slot or one for all; NULL = unknown */
+    size_t n_means;
+    bool text; /* set when a model is bound: it fills an input of strings, with the field's text as it is */
+    int line;  /* in the file; 0 = from the model */
+} pst_feature;
+
+typedef struct pst_model_choice {
+    char *name, *alias; /* alias NULL with version > 0 */
+    int version;        /* > 0: pinned */
+    char *file;         /* instead of name: a path */
+} pst_model_choice;
+
+typedef struct pst_pipeline {
+    char *file, *name;
+    char *text;     /* as read */
+    bool published; /* read under the rules of pipeline_published.h */
+    struct pst_pipeline_lines {
+        int input, model, features, output, errors, rollout, device;
+    } line; /* of the sections in the file, for refusals that come later; 0 = not there */
+
+    char **topics;
+    size_t n_topics;
+    char *group; /* NULL: derived from the name by the scorer */
+    pst_start start;
+    int64_t start_ms;
+    pst_input_format format;
+
+    pst_model_choice model;
+
+    bool has_features;
+    pst_feature *features;
+    size_t n_features;
+
+    char *output_topic; /* NULL only where nothing is published (dry-run) */
+    bool slim;
+    char **passthrough;
+    size_t n_passthrough;
+
+    pst_score_type score_type;
+    bool has_threshold;
+    double threshold;
+    bool non_finite_dead; /* a score that is NaN or infinite is a dead letter */
+
+    size_t batch_count, batch_bytes;
+    int64_t batch_age_us;
+    bool exactly_once;
+
+    bool tolerance_none;
+    char *dlq_topic; /* NULL: <input>.dlq */
+    pst_null_policy on_null;
+    int64_t pause_after; /* dead letters in a row; 0 = never */
+
+    bool has_canary;
+    pst_model_choice canary;
+    double canary_percent;
+    bool has_shadow;
+    pst_model_choice shadow;
+    char *shadow_topic;
+
+    size_t inflight_bytes;
+    char *device; /* "auto", "cpu", "cuda", "cuda:0" */
+
+    struct pst_pipeline_property {
+        char *key, *value, *origin; /* origin: "pipeline.yml:21" */
+    } * kafka;
+    size_t n_kafka;
+} pst_pipeline;
+
+/* PST_EINVAL (FATAL class: a configuration error, exit status 2) with file:line. file names the text in messages; a relative model file is
+ * looked for beside it. */
+int pst_pipeline_parse(const char *text, size_t len, const char *file, pst_pipeline **ret_pipeline, pst_err *err);
+int pst_pipeline_load(const char *path, pst_pipeline **ret_pipeline, pst_err *err); /* "-" = stdin */
+/* The same for a pipeline that was, or is about to be, published: what pipeline_published.h does not allow is refused by its line. */
+int pst_pipeline_parse_published(const char *text, size_t len, const char *file, pst_pipeline **ret_pipeline, pst_err *err);
+int pst_pipeline_load_published(const char *path, pst_pipeline **ret_pipeline, pst_err *err);
+void pst_pipeline_free(pst_pipeline *p);
+
+/* One feature from a JSON object of a model's own mapping (metadata "penstock.features"). PST_EINVAL/DATA. */
+int pst_feature_from_json(const json_t *obj, pst_feature *ret_feature, pst_err *err);
+void pst_feature_done(pst_feature *f);
+void pst_feature_copy(const pst_feature *f, pst_feature *ret_copy);
+
+const char *pst_score_type_name(pst_score_type t); /* "raw", … */
+bool pst_score_type_parse(const char *text, pst_score_type *ret_type);
+const char *pst_missing_name(pst_missing m);
+
+#endif

@@ -1,0 +1,358 @@
+/* pipeline_check.c - see pipeline_check.h. A decoder and an output are made for every kind of record that the topics are known to hold, by the
+ * very functions that the scorer uses, so that nothing passes here that would be refused there. */
+#include "inference/run/pipeline_check.h"
+
+#include "common/platform/client.h"
+#include "inference/core/decoder.h"
+#include "inference/run/device.h"
+#include "inference/core/output.h"
+#include "inference/run/score_load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOPIC_NAME_MAX = 249, ROLES = 3 };
+
+typedef struct check {
+    const pst_settings *settings;
+    const pst_pipeline *p;
+    const pst_check_opts *o;
+    pst_client *c;
+    pst_binding *roles[ROLES]; /* by pst_variant; NULL = not in use */
+    bool *passed;              /* a pass-through field: some schema has it */
+    size_t n_schemas;
+    pst_err *err;
+} check;
+
+static void tell(const check *k, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void tell(const check *k, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (k->o->told)
+        vfprintf(k->o->told, fmt, ap);
+    va_end(ap);
+}
+
+/* Puts the place in the file before the reason; a line of 0 is no line. */
+static int at_line(const check *k, int line, int rc)
+{
+    if (rc < 0 && line > 0)
+        pst_err_prefix(k->err, "%s:%d", k->p->file, line);
+    return rc;
+}
+
+/* ---- without a network ----------------------------------------------------------------------------------------------------- */
+
+static int check_name(const pst_pipeline *p, int line, const char *what, const char *topic, pst_err *err)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const char *why = NULL;
+    if (topic[0] == '^')
+        why = "is a pattern; topics are listed by name";
+    else if (topic[strspn(topic, letters)])
+        why = "is no name of a topic: letters, digits, dot, dash and underscore only";
+    else if (strlen(topic) > TOPIC_NAME_MAX)
+        why = "is longer than the 249 letters that Kafka allows";
+    else if (!strcmp(topic, ".") || !strcmp(topic, ".."))
+        why = "is no name of a topic";
+    return why ? pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s:%d: %s: \"%.260s\" %s", p->file, line, what, topic, why)
+               : 0;
+}
+
+/* Nothing but the platform itself writes its topics: a dead letter is a stranger's bytes as they came, there it would be an order. */
+static int check_target(const pst_settings *s, const pst_pipeline *p, int line, const char *what, const char *topic, pst_err *err)
+{
+    int rc = check_name(p, line, what, topic, err);
+    for (int t = 0; rc == 0 && t < PST_TOPIC_COUNT; t++) {
+        char *own = pst_topic_name(s->prefix.value, (pst_topic)t);
+        if (!strcmp(topic, own))
+            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "%s:%d: %s: %s is a topic of the platform itself; choose another name", p->file, line, what, topic);
+        free(own);
+    }
+    return rc;
+}
+
+static int same_topic(const pst_pipeline *p, int line, const char *what, const char *topic, const char *other, pst_err *err)
+{
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s:%d: %s: \"%.249s\" is %s too; choose another name", p->file, line,
+                       what, topic, other);
+}
+
+static int check_dead_letters(const pst_settings *s, const pst_pipeline *p, pst_err *err)
+{
+    int rc = 0, line = p->line.errors ? p->line.errors : p->line.input;
+    for (size_t i = 0; rc == 0 && !p->tolerance_none && i < (p->dlq_topic ? 1 : p->n_topics); i++) {
+        char *own = p->dlq_topic ? pst_strdup(p->dlq_topic) : pst_sprintf("%s.dlq", p->topics[i]);
+        rc = check_target(s, p, line, "errors.dead_letter.topic", own, err);
+        for (size_t k = 0; rc == 0 && k < p->n_topics; k++)
+            if (!strcmp(own, p->topics[k]))
+                rc = same_topic(p, line, "errors.dead_letter.topic", own, "an input", err);
+        if (rc == 0 && p->output_topic && !strcmp(own, p->output_topic))
+            rc = same_topic(p, line, "errors.dead_letter.topic", own, "the output", err);
+        if (rc == 0 && p->shadow_topic && !strcmp(own, p->shadow_topic))
+            rc = same_topic(p, line, "errors.dead_letter.topic", own, "the shadow's output", err);
+        free(own);
+    }
+    return rc;
+}
+
+/* Members of the platform's own groups take its partitions from it; only the scorer's default groups may begin so. */
+static int check_group(const pst_settings *s, const pst_pipeline *p, pst_err *err)
+{
+    size_t n = strlen(s->prefix.value);
+    bool own = p->group && n && !strncmp(p->group, s->prefix.value, n) && strncmp(p->group + n, "score.", 6);
+    return own ? pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "%s:%d: input.group: groups that begin with %s are the platform's own; choose another name, or leave it out",
+                             p->file, p->line.input, s->prefix.value)
+               : 0;
+}
+
+static int check_kafka(const pst_settings *settings, const pst_pipeline *p, pst_err *err)
+{
+    pst_bus_conf *conf = NULL;
+    int rc = pst_client_bus_conf(settings, "penstock-check", &conf, err);
+    for (size_t i = 0; rc == 0 && i < p->n_kafka; i++) {
+        rc = pst_bus_conf_set(conf, p->kafka[i].key, p->kafka[i].value, p->kafka[i].origin, err);
+        if (rc == PST_EAGAIN)
+            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "%s: %s is for the registry client; give it by -F or --registry", p->kafka[i].origin, p->kafka[i].key);
+    }
+    pst_bus_conf_free(conf);
+    return rc;
+}
+
+int pst_pipeline_check_here(const pst_settings *settings, const pst_pipeline *p, pst_err *err)
+{
+    int rc = check_group(settings, p, err);
+    for (size_t i = 0; rc == 0 && i < p->n_topics; i++)
+        rc = check_name(p, p->line.input, "input.topics", p->topics[i], err);
+    if (rc == 0 && p->output_topic)
+        rc = check_target(settings, p, p->line.output, "output.topic", p->output_topic, err);
+    if (rc == 0 && p->shadow_topic)
+        rc = check_target(settings, p, p->line.rollout, "rollout.shadow.topic", p->shadow_topic, err);
+    if (rc < 0 || (rc = check_dead_letters(settings, p, err)) < 0 || (rc = check_kafka(settings, p, err)) < 0)
+        return rc;
+    if ((rc = pst_device_check(p->device, err)) < 0)
+        pst_err_prefix(err, "%s:%d", p->file, p->line.device);
+    return rc;
+}
+
+/* ---- models ---------------------------------------------------------------------------------------------------------------- */
+
+static int load_roles(check *k)
+{
+    const pst_pipeline *p = k->p;
+    const pst_model_choice *choices[ROLES] = {&p->model, p->has_canary ? &p->canary : NULL, p->has_shadow ? &p->shadow : NULL};
+    for (size_t i = 0; i < ROLES; i++) {
+        if (!choices[i])
+            continue;
+        int rc = pst_score_load_choice(k->settings, p, choices[i], &k->roles[i], k->err);
+        if (rc < 0) /* a model that is not there is a fault of its line; one that does not take the features, of theirs */
+            return at_line(k, i ? p->line.rollout : rc == PST_EINVAL && p->line.features ? p->line.features : p->line.model, rc);
+    }
+    const pst_binding *b = k->roles[PST_VARIANT_PRIMARY];
+    tell(k, "pipeline %s: %s\n", p->name, p->file);
+    if (k->o->verbose) {
+        char *text = pst_binding_explain(b);
+        tell(k, "%s", text);
+        free(text);
+    } else {
+        tell(k, "model %s version %d, score %s\n", pst_binding_name(b), pst_binding_version(b),
+             pst_score_type_name(pst_binding_score_type(b)));
+    }
+    const char *remark = pst_binding_remark(b);
+    if (remark)
+        tell(k, "model %s: %s\n", pst_binding_name(b), remark);
+    return 0;
+}
+
+/* ---- schemas --------------------------------------------------------------------------------------------------------------- */
+
+/* The registry cannot be asked: for a dry run no failure. */
+static int not_reached(const check *k, const char *what, int rc, const pst_err *why)
+{
+    if (k->o->may_be_alone && (why->cls == PST_CLASS_RETRY || rc == PST_EUNREACH)) {
+        tell(k, "%s: not checked: %s\n", what, why->text);
+        return 0;
+    }
+    *k->err = *why;
+    if (why->cls == PST_CLASS_RETRY)
+        k->err->code = PST_EUNREACH;
+    pst_err_prefix(k->err, "%s cannot be checked", what);
+    return k->err->code;
+}
+
+/* Would the registry take this schema for the scores on this topic? Asked, not registered. */
+static int ask_registry(check *k, const char *topic, int line, const char *schema)
+{
+    if (!topic)
+        return 0;
+    char *subject = pst_sprintf("%s-value", topic);
+    pst_err e = {0};
+    bool yes = true;
+    int rc = pst_registry_compatible(k->c->registry, subject, schema, &yes, &e);
+    if (rc < 0)
+        rc = not_reached(k, subject, rc, &e);
+    else if (!yes)
+        rc = at_line(
+            k, line,
+            pst_err_set(k->err, PST_EINCOMPAT, PST_CLASS_FATAL, "registry", 0,
+                        "the registry refuses the scores' schema under %s: what is registered there does not go with it; choose another "
+                        "topic for the scores, or change what is passed through",
+                        subject));
+    free(subject);
+    return rc;
+}
+
+static int check_output(check *k, pst_variant role, const pst_decoder *d)
+{
+    const pst_pipeline *p = k->p;
+    const char **schemas = pst_alloc((p->n_passthrough + 1) * sizeof(*schemas));
+    pst_output *o = NULL;
+    for (size_t i = 0; d && i < p->n_passthrough; i++) {
+        schemas[i] = pst_decoder_is_json(d) ? PST_JSON_PASS_SCHEMA : pst_decoder_pass_schema(d, i);
+        k->passed[i] |= schemas[i] != NULL;
+    }
+    int rc = at_line(k, p->line.output, pst_output_new(p, schemas, &o, k->err));
+    bool shadow = role == PST_VARIANT_SHADOW;
+    if (rc == 0)
+        rc = ask_registry(k, shadow ? p->shadow_topic : p->output_topic, shadow ? p->line.rollout : p->line.output, pst_output_schema(o));
+    pst_output_free(o);
+    free(schemas);
+    return rc;
+}
+
+/* Records of this schema (NULL = JSON texts), for every model in use. */
+static int check_kind(check *k, const pst_schema *schema, char **ret_plan)
+{
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < ROLES; i++) {
+        pst_decoder *d = NULL;
+        if (!k->roles[i])
+            continue;
+        rc = at_line(k, k->p->line.features ? k->p->line.features : k->p->line.model,
+                     pst_decoder_new(k->p, k->roles[i], schema, &d, k->err));
+        if (rc == 0)
+            rc = check_output(k, (pst_variant)i, d);
+        if (rc == 0 && i == PST_VARIANT_PRIMARY && ret_plan)
+            *ret_plan = pst_decoder_explain(d);
+        pst_decoder_free(d);
+    }
+    return rc;
+}
+
+/* The newest schema of a topic. A topic without one yet is told, and no failure: its first record may come tomorrow. */
+static int check_topic(check *k, const char *topic)
+{
+    char *subject = pst_sprintf("%s-value", topic), *text = NULL, *plan = NULL, *what = pst_sprintf("topic %s", topic);
+    pst_schema *schema = NULL;
+    pst_err e = {0};
+    int32_t id;
+    int version, rc = pst_registry_latest(k->c->registry, subject, &id, &version, &text, &e);
+    if (rc == PST_ENOTFOUND) {
+        tell(k, "topic %s: schema not checked: %s\n", topic, e.text);
+        rc = 0;
+        goto out;
+    }
+    if (rc < 0) {
+        rc = not_reached(k, what, rc, &e);
+        goto out;
+    }
+    rc = pst_schema_parse(text, strlen(text), &schema, k->err);
+    if (rc == 0)
+        rc = check_kind(k, schema, k->o->verbose ? &plan : NULL);
+    if (rc < 0 && k->err->code != PST_EUNREACH) {
+        pst_err_prefix(k->err, "topic %s, schema id %d (version %d)", topic, id, version);
+        if (k->err->code != PST_EPARSE)
+            k->err->code = rc = PST_EINCOMPAT;
+    }
+    if (rc < 0)
+        goto out;
+    k->n_schemas++;
+    tell(k, "topic %s: schema id %d (%s, version %d) fits\n%s", topic, id, pst_schema_name(schema), version, plan ? plan : "");
+out:
+    pst_schema_free(schema);
+    free(subject);
+    free(what);
+    free(text);
+    free(plan);
+    return rc;
+}
+
+/* A pass-through field that no input has is a slip of the pen: scores would come without it, and nobody would be told. */
+static int check_passed(const check *k)
+{
+    for (size_t i = 0; k->n_schemas && i < k->p->n_passthrough; i++)
+        if (!k->passed[i])
+            return at_line(k, k->p->line.output,
+                           pst_err_set(k->err, PST_EINCOMPAT, PST_CLASS_FATAL, "config", 0,
+                                       "output.passthrough: no schema of the input topics has a field %s", k->p->passthrough[i]));
+    return 0;
+}
+
+/* JSON records have no schema. What can be counted is counted: fields that are single numbers, and at most one array among them. */
+static int check_json(check *k)
+{
+    for (int i = 0; i < ROLES; i++) {
+        size_t n, slots = 0, open = 0, width = k->roles[i] ? pst_binding_width(k->roles[i]) : 0;
+        const pst_feature *f = width ? pst_binding_features(k->roles[i], &n) : NULL;
+        for (size_t j = 0; f && j < n; j++) {
+            slots += f[j].slots ? f[j].slots : 1;
+            open += !f[j].slots && !f[j].has_vocabulary && !f[j].text;
+        }
+        if (!f || slots == width)
+            continue;
+        if (!open)
+            return at_line(k, k->p->line.features ? k->p->line.features : k->p->line.model,
+                           pst_err_set(k->err, PST_EINVAL, PST_CLASS_FATAL, "model", 0,
+                                       "model %s: its input has %zu slots, the features fill %zu", pst_binding_name(k->roles[i]), width,
+                                       slots));
+        tell(k, "features: %zu numbers for %zu slots: one of the fields has to be an array in every record (slots: N says so)\n", slots,
+             width);
+    }
+    return check_kind(k, NULL, NULL);
+}
+
+static int look(check *k)
+{
+    const pst_pipeline *p = k->p;
+    int rc = load_roles(k);
+    if (rc < 0)
+        return rc;
+    if (!p->n_topics || !p->output_topic)
+        tell(k, "%s: only dry runs are possible\n", p->n_topics ? "output.topic is missing" : "input.topics is missing");
+    if (p->format == PST_INPUT_JSON)
+        return check_json(k);
+    for (size_t i = 0; rc == 0 && i < p->n_topics; i++)
+        rc = check_topic(k, p->topics[i]);
+    if (rc == 0)
+        rc = check_passed(k);
+    if (rc == 0 && !k->n_schemas) /* what the scores will look like with nothing passed through is known all the same */
+        for (int i = 0; rc == 0 && i < ROLES; i++)
+            rc = k->roles[i] ? check_output(k, (pst_variant)i, NULL) : 0;
+    return rc;
+}
+
+int pst_pipeline_check(const pst_settings *settings, const pst_pipeline *p, const pst_check_opts *opts, pst_binding **ret_binding,
+                       pst_err *err)
+{
+    pst_err own = {0};
+    check k = {.settings = settings, .p = p, .o = opts, .err = err ? err : &own};
+    k.passed = pst_alloc(p->n_passthrough + 1);
+    int rc = pst_pipeline_check_here(settings, p, k.err);
+    if (rc == 0 && (rc = pst_client_open(settings, "penstock-check", &k.c, k.err)) == 0)
+        rc = look(&k);
+    for (size_t i = 0; rc == 0 && i < ROLES; i++) /* a model whose loop has no end would hold the stream for good */
+        rc = k.roles[i] ? at_line(&k, i ? p->line.rollout : p->line.model, pst_binding_probe(k.roles[i], k.err)) : 0;
+    if (rc == 0 && ret_binding) {
+        *ret_binding = k.roles[PST_VARIANT_PRIMARY];
+        k.roles[PST_VARIANT_PRIMARY] = NULL;
+    }
+    for (size_t i = 0; i < ROLES; i++)
+        pst_binding_free(k.roles[i]);
+    pst_client_close(k.c);
+    free(k.passed);
+    return rc;
+}

@@ -1,0 +1,380 @@
+/* score_host.c - the scorer's surroundings: schemas by id, output schemas, Kafka properties, topics, its place in the group. */
+#include "inference/run/score_priv.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SCHEMA_TRIES = 3, SCHEMA_FORGET_US = 60000000 };
+
+/* A dead letter is its record with some headers more. Its producer takes whatever a consumer can have read (a record may be far larger than its
+ * topic's limit, which is for what is left after compression); what the letters' topic takes, the broker says. */
+enum { RECORD_BYTES_DEFAULT = 1048588, SCORE_BYTES_DEFAULT = 1000000, LETTER_HEADERS_BYTES = 64 << 10 };
+#define LETTER_BYTES_MAX "1000000000"
+
+/* ---- what the core asks for ------------------------------------------------------------------------------------------------ */
+
+static pst_unknown_schema *find_unknown(pst_scorer *s, int32_t id, bool add)
+{
+    for (size_t i = 0; i < s->n_unknown; i++)
+        if (s->unknown[i].id == id)
+            return &s->unknown[i];
+    if (!add)
+        return NULL;
+    if (s->n_unknown == PST_SCHEMAS_UNKNOWN_MAX) /* rubbish by the thousand: the oldest verdicts go */
+        memmove(s->unknown, s->unknown + PST_SCHEMAS_UNKNOWN_MAX / 2, (s->n_unknown = PST_SCHEMAS_UNKNOWN_MAX / 2) * sizeof(*s->unknown));
+    s->unknown[s->n_unknown] = (pst_unknown_schema){.id = id};
+    return &s->unknown[s->n_unknown++];
+}
+
+/* Nobody leaves because of what a registry says while it is running: no right today may be a right tomorrow, and a proxy's 400 says nothing of a
+ * schema. What remains as DATA is a verdict on the schema itself. */
+static int wait_instead(pst_err *err, const pst_err *e)
+{
+    bool http = !strcmp(e->origin, "registry") && (e->code == PST_EAUTH || e->code == PST_EINVAL || e->code == PST_ELIMIT);
+    return pst_err_set(err, e->code, http ? PST_CLASS_RETRY : e->cls, e->origin, e->native, "%s", e->text);
+}
+
+/* An id may be minutes younger than its first record's arrival here, so "not found" is believed only when it is said three times over
+ * seconds; then for a minute without asking again. */
+int pst_scorer_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
+{
+    pst_scorer *s = arg;
+    int64_t now = pst_mono_us();
+    pst_unknown_schema *u = find_unknown(s, id, false);
+    if (u && u->verdict_us && now - u->verdict_us > SCHEMA_FORGET_US)
+        *u = (pst_unknown_schema){.id = id};
+    pst_err e = {0};
+    int rc = u && u->verdict_us ? PST_ENOTFOUND : pst_codec_schema(s->client->codec, id, ret_schema, &e);
+    if (rc == 0) {
+        if (u)
+            *u = s->unknown[--s->n_unknown];
+        return 0;
+    }
+    if (rc != PST_ENOTFOUND)
+        return wait_instead(err, &e);
+    u = find_unknown(s, id, true);
+    if (!u->verdict_us && now - u->asked_us >= (int64_t)(PST_SCHEMA_WAIT_MS - 100) * 1000) {
+        u->tries++;
+        u->asked_us = now;
+    }
+    if (u->tries >= SCHEMA_TRIES && !u->verdict_us)
+        u->verdict_us = now;
+    if (u->verdict_us)
+        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "registry", 404,
+                           "schema id %d is unknown to the registry %s, asked %d times", id, pst_registry_url(s->client->registry),
+                           SCHEMA_TRIES);
+    return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "registry", 404, "schema id %d is not known to the registry yet", id);
+}
+
+int pst_scorer_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err)
+{
+    pst_scorer *s = arg;
+    char *subject = pst_sprintf("%s-value", shadow ? s->p->shadow_topic : s->p->output_topic);
+    pst_err e = {0};
+    int rc = pst_registry_register(s->client->registry, subject, schema_text, ret_id, &e);
+    if (rc == PST_EINCOMPAT)
+        pst_err_prefix(&e, "the scores' schema does not fit what %s holds already", subject);
+    bool invalid = e.code == PST_EINVAL && (e.native == 422 || e.native / 100 == 422); /* 422, or 42201 … */
+    if (rc == PST_ENOTFOUND)                                                           /* a POST that finds nothing found no registry */
+        e.cls = PST_CLASS_RETRY;
+    if (rc < 0 && invalid)
+        rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "registry", e.native, "%s", e.text);
+    else if (rc < 0)
+        rc = wait_instead(err, &e);
+    free(subject);
+    return rc;
+}
+
+/* ---- Kafka ----------------------------------------------------------------------------------------------------------------- */
+
+static bool from_command_line(const pst_settings *settings, const char *key)
+{
+    for (size_t i = 0; i < settings->n_kafka; i++)
+        if (!strcmp(settings->kafka[i].key, key) && !strncmp(settings->kafka[i].origin, "-X", 2))
+            return true;
+    return false;
+}
+
+int pst_scorer_configure(pst_scorer *s)
+{
+    static const char *const defaults[][2] = {{"linger.ms", "5"},
+                                              {"queue.buffering.max.messages", "1000000"},
+                                              {"queued.min.messages", "1000000"}, /* bytes bound the queue, not 100,000 records */
+                                              {"socket.nagle.disable", "true"},
+                                              /* By it a member learns of a rebalance; the others wait for the last one to hear of it. */
+                                              {"heartbeat.interval.ms", "500"},
+                                              /* How long a worker that was killed and does not come back holds up its partitions' heirs. */
+                                              {"transaction.timeout.ms", "15000"}};
+    s->conf = pst_bus_conf_copy(s->client->bus);
+    int rc = s->settings->embedded && !pst_bus_conf_get(s->conf, "fetch.wait.max.ms") /* there an empty fetch sleeps it out */
+                 ? pst_bus_conf_set(s->conf, "fetch.wait.max.ms", "10", "default of score", &s->err)
+                 : 0;
+    for (size_t i = 0; rc == 0 && i < sizeof(defaults) / sizeof(defaults[0]); i++)
+        if (!pst_bus_conf_get(s->conf, defaults[i][0]))
+            rc = pst_bus_conf_set(s->conf, defaults[i][0], defaults[i][1], "default of score", &s->err);
+    for (size_t i = 0; rc == 0 && i < s->p->n_kafka; i++) {
+        const struct pst_pipeline_property *k = &s->p->kafka[i];
+        if (from_command_line(s->settings, k->key))
+            continue;
+        rc = pst_bus_conf_set(s->conf, k->key, k->value, k->origin, &s->err);
+        if (rc == PST_EAGAIN)
+            rc = pst_err_set(&s->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "%s: %s is for the registry client; give it by -F or --registry", k->origin, k->key);
+    }
+    return rc;
+}
+
+void pst_scorer_waits(pst_scorer *s, const pst_err *why)
+{
+    if (why)
+        pst_stats_wait(s->stats, why->code == PST_ESTATE && !strcmp(why->origin, "score") ? "paused" : why->origin, why->text);
+    else
+        pst_stats_wait(s->stats, NULL, NULL);
+}
+
+/* Sleeps, ready to stop. */
+void pst_scorer_idle_ms(int ms)
+{
+    for (; ms > 0 && !pst_stop_requested(); ms -= 50)
+        pst_sleep_ms(ms < 50 ? ms : 50);
+}
+
+/* The largest batch that a topic takes; 0 = it does not say. */
+static size_t topic_bytes_max(pst_scorer *s, const char *topic)
+{
+    char *value = NULL;
+    long long bytes = 0;
+    if (pst_admin_topic_config(s->client->bus, topic, "max.message.bytes", &value, 10000, NULL) == 0)
+        bytes = strtoll(value, NULL, 10);
+    free(value);
+    return bytes > 0 ? (size_t)bytes : 0;
+}
+
+/* bytes_max: of one record, when the broker's default is not to count; 0 = it is. */
+static int make_topic(pst_scorer *s, const char *name, int partitions, size_t bytes_max)
+{
+    pst_err e = {0};
+    char bytes[24];
+    snprintf(bytes, sizeof(bytes), "%zu", bytes_max);
+    const char *const configs[] = {"max.message.bytes", bytes, NULL};
+    pst_topic_spec spec = {.name = name, .partitions = partitions, .replication = -1, .configs = bytes_max ? configs : NULL};
+    int rc = pst_admin_create_topics(s->client->bus, &spec, 1, 15000, &e);
+    if (rc < 0 && e.cls != PST_CLASS_RETRY) { /* no right to create: it may well exist */
+        pst_log(PST_LOG_WARN, "score", "event=topic_not_created topic=%s error=\"%s\"", name, e.text);
+        return 0;
+    }
+    if (rc < 0 && !s->err.code)
+        s->err = e;
+    return rc;
+}
+
+/* Input topics are looked up, output and dead-letter topics made. */
+static int ensure_topics(pst_scorer *s)
+{
+    int most = 1, rc;
+    size_t bytes = 0;
+    for (size_t i = 0; i < s->p->n_topics; i++) {
+        pst_topic_info info = {0};
+        if ((rc = pst_admin_topic(s->client->bus, s->inputs[i].name, &info, 10000, &s->err)) < 0)
+            return rc;
+        s->inputs[i].partitions = info.partitions;
+        s->partitions_least = i && s->partitions_least < info.partitions ? s->partitions_least : info.partitions;
+        most = info.partitions > most ? info.partitions : most;
+        pst_topic_info_done(&info);
+        size_t here = topic_bytes_max(s, s->inputs[i].name);
+        bytes = here > bytes ? here : bytes;
+    }
+    if ((rc = make_topic(s, s->p->output_topic, most, 0)) < 0 ||
+        (s->p->shadow_topic && (rc = make_topic(s, s->p->shadow_topic, most, 0)) < 0))
+        return rc;
+    bytes = (bytes ? bytes : RECORD_BYTES_DEFAULT) + LETTER_HEADERS_BYTES;
+    for (size_t i = 0; i < s->p->n_topics && !s->p->tolerance_none; i++)
+        if ((rc = make_topic(s, s->inputs[i].dlq, 1, bytes)) < 0)
+            return rc;
+    const char *own = pst_bus_conf_get(s->conf, "message.max.bytes");
+    size_t out = topic_bytes_max(s, s->p->output_topic), least = own ? (size_t)strtoll(own, NULL, 10) : SCORE_BYTES_DEFAULT;
+    s->score_bytes_max = own || least > out ? least : out;
+    pst_topic_info info = {0};
+    pst_err e = {0};
+    if (pst_admin_topic(s->client->bus, s->p->output_topic, &info, 10000, &e) == 0)
+        s->output_partitions = info.partitions;
+    pst_topic_info_done(&info);
+    return pst_scorer_may_report(s);
+}
+
+/* Partitions are added while we run: the group is given the new ones, and from then on a record's partition decides whether output and input
+ * still match. Output that has grown, too, is seen at the same time. */
+static int count_partitions(pst_scorer *s)
+{
+    int least = 0;
+    for (size_t i = 0; i <= s->p->n_topics; i++) {
+        const char *topic = i < s->p->n_topics ? s->inputs[i].name : s->p->output_topic;
+        pst_topic_info info = {0};
+        int rc = pst_admin_topic(s->client->bus, topic, &info, 10000, &s->err);
+        if (rc == PST_ENOTFOUND) /* made anew, perhaps */
+            s->err.cls = PST_CLASS_RETRY;
+        if (rc < 0)
+            return rc;
+        int *count = i < s->p->n_topics ? &s->inputs[i].partitions : &s->output_partitions;
+        if (info.partitions != *count)
+            pst_log(PST_LOG_INFO, "score", "event=partitions_changed pipeline=%s topic=%s before=%d now=%d", s->p->name, topic, *count,
+                    info.partitions);
+        *count = info.partitions;
+        if (i < s->p->n_topics && (!least || info.partitions < least))
+            least = info.partitions;
+        pst_topic_info_done(&info);
+    }
+    s->partitions_least = least;
+    pst_txn_expect(s->txn, s->p->output_topic);
+    return 0;
+}
+
+int pst_scorer_meet(pst_scorer *s, const pst_record *records, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (records[i].partition < s->partitions_least)
+            continue;
+        for (size_t k = 0; k < s->p->n_topics; k++)
+            if (records[i].partition >= s->inputs[k].partitions && !strcmp(s->inputs[k].name, records[i].topic))
+                return count_partitions(s);
+    }
+    return 0;
+}
+
+int pst_scorer_await_topics(pst_scorer *s)
+{
+    int64_t told = 0;
+    for (int ms = 500; !pst_stop_requested(); ms = ms < 5000 ? ms * 2 : 5000) {
+        pst_err_clear(&s->err);
+        int rc = ensure_topics(s);
+        pst_stats_wait(s->stats, rc < 0 ? "topics" : NULL, s->err.text);
+        if (rc == 0)
+            return 0;
+        if (rc == PST_ENOTFOUND ? s->opts->exit_on_eof : s->err.cls == PST_CLASS_FATAL)
+            return rc;
+        if (pst_mono_us() - told > 30000000 || !told) {
+            pst_log(PST_LOG_INFO, "score", "event=waiting pipeline=%s for=topics why=\"%s\"", s->p->name, s->err.text);
+            told = pst_mono_us();
+        }
+        pst_scorer_idle_ms(ms);
+    }
+    return PST_ESTOPPED;
+}
+
+int pst_scorer_take_slot(pst_scorer *s)
+{
+    return pst_slot_take(s->settings->state_dir.value, s->p->name, s->opts->slot, s->next_slot, &s->slot, &s->err);
+}
+
+/* The group's coordinator keeps us waiting. */
+static void on_wait(void *arg, const char *why)
+{
+    pst_scorer *s = arg;
+    pst_stats_wait(s->stats, why ? "kafka" : NULL, why);
+}
+
+int pst_scorer_open(pst_scorer *s)
+{
+    int rc = s->slot.id[0] ? 0 : pst_scorer_take_slot(s);
+    if (rc < 0)
+        return rc;
+    free(s->txn_id);
+    free(s->instance_id);
+    s->txn_id = pst_sprintf("%sscore.%s", s->settings->prefix.value, s->slot.id);
+    s->instance_id = pst_sprintf("score.%s", s->slot.id);
+    pst_consumer_opts o = {.group = s->group,
+                           .topics = (const char *const *)s->p->topics,
+                           .n_topics = s->p->n_topics,
+                           .start = s->p->start,
+                           .start_ms = s->p->start_ms,
+                           .report_eof = s->opts->exit_on_eof,
+                           /* A run to the end leaves the group at once; a service keeps its place over a restart. */
+                           .instance_id = s->opts->exit_on_eof || s->opts->records_max ? NULL : s->instance_id,
+                           .inflight_bytes_max = s->p->inflight_bytes,
+                           .on_wait = on_wait,
+                           .arg = s};
+    if ((rc = pst_consumer_new(s->conf, &o, &s->consumer, &s->err)) < 0)
+        return rc;
+    pst_txn_mode mode = s->p->exactly_once && !s->settings->embedded ? PST_TXN_EXACTLY_ONCE : PST_TXN_AT_LEAST_ONCE;
+    if (s->p->exactly_once && s->settings->embedded)
+        pst_log(PST_LOG_WARN, "score",
+                "event=guarantee pipeline=%s wanted=exactly_once is=at_least_once why=\"the in-memory broker has no transactions\"",
+                s->p->name);
+    pst_bus_conf *conf = pst_bus_conf_copy(s->conf); /* of the producer alone: a consumer reserves what it may fetch */
+    rc = pst_bus_conf_set(conf, "message.max.bytes", LETTER_BYTES_MAX, "score", &s->err);
+    if (!rc)
+        rc = pst_txn_new(conf, s->txn_id, mode, s->consumer, &s->txn, &s->err);
+    pst_bus_conf_free(conf);
+    if (!rc)
+        pst_txn_expect(s->txn, s->p->output_topic);
+    return rc;
+}
+
+/* The slot stays ours: nobody else is to take our name while we are away for a moment. */
+static void close_kafka(pst_scorer *s)
+{
+    pst_txn_free(s->txn);
+    s->txn = NULL;
+    pst_consumer_free(s->consumer);
+    s->consumer = NULL;
+}
+
+void pst_scorer_close(pst_scorer *s)
+{
+    close_kafka(s);
+    pst_slot_release(&s->slot);
+    s->slot.id[0] = 0;
+}
+
+/* Told that somebody has our id. Often that is our own ghost: a join or a transaction that was on its way when a broker died. So the same id is
+ * tried again first; told so twice within a minute, a slot of our own choice is left to the other, and a given one waited for. */
+int pst_scorer_after_fencing(pst_scorer *s)
+{
+    int64_t now = pst_mono_us();
+    bool ghost = !s->fenced_us || now - s->fenced_us > 60000000, chosen = s->opts->slot < 0;
+    s->fenced_us = now;
+    pst_log(PST_LOG_WARN, "score", "event=fenced pipeline=%s id=%s then=\"%s\" why=\"%s\"", s->p->name, s->txn_id,
+            ghost    ? "the same id again"
+            : chosen ? "another slot"
+                     : "standby: another worker runs with this --slot",
+            s->err.text);
+    pst_err_clear(&s->err);
+    pst_round_clear(&s->round);
+    s->again = 0;
+    s->stats->aborts++;
+    s->stats->ready = false;
+    s->next_slot = ghost ? s->slot.number : s->slot.number + 1;
+    if (ghost)
+        close_kafka(s);
+    else
+        pst_scorer_close(s);
+    int turn = getpid() % 16; /* twins that wait equally long would meet, and fence each other, for ever */
+    pst_scorer_idle_ms(ghost || chosen ? 300 + 50 * turn : 20000 + 1000 * turn);
+    if (pst_stop_requested())
+        return PST_ESTOPPED;
+    int rc = pst_scorer_open(s);
+    s->stats->ready = rc == 0;
+    return rc == PST_EFENCED ? pst_scorer_after_fencing(s) : rc;
+}
+
+int pst_scorer_reopen(pst_scorer *s)
+{
+    pst_log(PST_LOG_WARN, "score", "event=reopened pipeline=%s id=%s why=\"%s\"", s->p->name, s->txn_id, s->err.text);
+    pst_err_clear(&s->err);
+    pst_round_clear(&s->round);
+    s->again = 0;
+    s->stats->aborts++;
+    s->stats->ready = false;
+    close_kafka(s);
+    pst_scorer_idle_ms(300);
+    if (pst_stop_requested())
+        return PST_ESTOPPED;
+    int rc = pst_scorer_open(s);
+    s->stats->ready = rc == 0;
+    return rc == PST_EFENCED ? pst_scorer_after_fencing(s) : rc;
+}

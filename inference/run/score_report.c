@@ -1,0 +1,192 @@
+/* score_report.c - one entry a role and partition says which version had it last; a record that another version has makes a line of the round's
+ * report. Nothing is read back from the topic: a worker tells of a partition anew when it gets it. */
+#include "inference/run/score_report.h"
+
+#include "common/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct entry {
+    pst_variant variant;
+    char *topic;
+    int32_t partition;
+    int version; /* 0 = not told yet */
+    int64_t last;
+} entry;
+
+typedef struct line {
+    pst_variant variant;
+    const char *topic; /* of an entry */
+    int32_t partition;
+    int64_t offset;
+    int version;
+    bool told; /* in an event already */
+} line;
+
+struct pst_reports {
+    const pst_pipeline *p;
+    entry **entries;
+    size_t n_entries;
+    entry *recent[3]; /* per role: records come in runs of one partition */
+    line *lines;
+    size_t n_lines, cap_lines;
+    bool sent;
+};
+
+static const pst_model_choice *choice(const pst_pipeline *p, pst_variant v)
+{
+    const pst_model_choice *c = v == PST_VARIANT_CANARY ? &p->canary : v == PST_VARIANT_SHADOW ? &p->shadow : &p->model;
+    bool there = v == PST_VARIANT_PRIMARY || (v == PST_VARIANT_CANARY ? p->has_canary : p->has_shadow);
+    return there && c->name && !c->version ? c : NULL;
+}
+
+pst_reports *pst_reports_new(const pst_pipeline *p)
+{
+    pst_reports *r = pst_alloc(sizeof(*r));
+    r->p = p;
+    return r;
+}
+
+void pst_reports_free(pst_reports *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; i < r->n_entries; i++) {
+        free(r->entries[i]->topic);
+        free(r->entries[i]);
+    }
+    free(r->entries);
+    free(r->lines);
+    free(r);
+}
+
+bool pst_reports_wanted(const pst_reports *r)
+{
+    return choice(r->p, PST_VARIANT_PRIMARY) || choice(r->p, PST_VARIANT_CANARY) || choice(r->p, PST_VARIANT_SHADOW);
+}
+
+static bool is(const entry *e, pst_variant v, const pst_record *rec)
+{
+    return e->variant == v && e->partition == rec->partition && !strcmp(e->topic, rec->topic);
+}
+
+static entry *find(pst_reports *r, pst_variant v, const pst_record *rec)
+{
+    if (r->recent[v] && is(r->recent[v], v, rec))
+        return r->recent[v];
+    for (size_t i = 0; i < r->n_entries; i++)
+        if (is(r->entries[i], v, rec))
+            return r->recent[v] = r->entries[i];
+    entry *e = pst_alloc(sizeof(*e));
+    *e = (entry){.variant = v, .topic = pst_strdup(rec->topic), .partition = rec->partition, .last = -1};
+    r->entries = pst_realloc(r->entries, (r->n_entries + 1) * sizeof(entry *));
+    r->entries[r->n_entries++] = e;
+    return r->recent[v] = e;
+}
+
+static void add(pst_reports *r, const entry *e, int64_t offset, int version)
+{
+    if (r->n_lines == r->cap_lines) {
+        r->cap_lines = r->cap_lines ? r->cap_lines * 2 : 16;
+        r->lines = pst_realloc(r->lines, r->cap_lines * sizeof(*r->lines));
+    }
+    r->lines[r->n_lines++] = (line){e->variant, e->topic, e->partition, offset, version, false};
+}
+
+static void note(pst_reports *r, const pst_lane *l, const pst_record *rec)
+{
+    pst_variant v = pst_core_lane_variant(l);
+    if (!choice(r->p, v))
+        return;
+    entry *e = find(r, v, rec);
+    int version = pst_binding_version(pst_core_lane_binding(l));
+    if (e->version != version) {
+        int64_t meant = pst_core_lane_from(l, rec->topic, rec->partition);
+        if (e->version && meant >= 0 && meant <= e->last) /* heard of too late: the version before went on beyond it */
+            add(r, e, meant, e->version);
+        add(r, e, rec->offset, version);
+        e->version = version;
+    }
+    e->last = rec->offset;
+}
+
+void pst_reports_record(pst_reports *r, const pst_fate *f, const pst_record *rec)
+{
+    if (f->by)
+        note(r, f->by, rec);
+    if (f->shadow)
+        note(r, f->shadow, rec);
+}
+
+/* All lines of one role and version in one event: offsets order them, and where two are equal, the order of events does. */
+static int send_event(pst_reports *r, size_t first, pst_txn *txn, pst_client *c, const char *actor, pst_err *err)
+{
+    const line *l = &r->lines[first];
+    const pst_model_choice *m = choice(r->p, l->variant);
+    pst_effective_from *from = pst_alloc((r->n_lines - first) * sizeof(*from));
+    size_t n = 0;
+    for (size_t i = first; i < r->n_lines; i++) {
+        line *k = &r->lines[i];
+        if (k->told || k->variant != l->variant || k->version != l->version)
+            continue;
+        from[n++] = (pst_effective_from){(char *)k->topic, k->partition, k->offset};
+        k->told = true;
+    }
+    pst_model_event e = {.name = m->name,
+                         .version = l->version,
+                         .type = PST_MODEL_EVENT_TYPE_ALIAS_SET,
+                         .alias = m->alias ? m->alias : (char *)"latest",
+                         .digest = (char *)"",
+                         .uri = (char *)"",
+                         .format = (char *)"onnx",
+                         .actor = (char *)actor,
+                         .reason = (char *)"scored with this version from these offsets on",
+                         .time = pst_now_us(),
+                         .effective = from,
+                         .n_effective = n,
+                         .pipeline = r->p->name};
+    pst_buf value = {0};
+    const char *topic = pst_client_topic(c, PST_TOPIC_MODELS);
+    int rc = pst_codec_encode(c->codec, &pst_model_event_type, topic, &e, &value, err);
+    if (rc == 0)
+        rc = pst_txn_send(
+            txn,
+            &(pst_out){
+                .topic = topic, .partition = -1, .key = e.name, .key_len = strlen(e.name), .value = value.data, .value_len = value.len},
+            err);
+    pst_buf_done(&value);
+    free(from);
+    return rc;
+}
+
+int pst_reports_send(pst_reports *r, pst_txn *txn, pst_client *c, const char *actor, pst_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < r->n_lines; i++) {
+        r->sent = true;
+        if (!r->lines[i].told)
+            rc = send_event(r, i, txn, c, actor, err);
+    }
+    return rc;
+}
+
+bool pst_reports_sent(const pst_reports *r)
+{
+    return r->sent;
+}
+
+void pst_reports_committed(pst_reports *r)
+{
+    r->n_lines = 0;
+    r->sent = false;
+}
+
+void pst_reports_forget(pst_reports *r)
+{
+    pst_reports_committed(r);
+    for (size_t i = 0; i < r->n_entries; i++) {
+        r->entries[i]->version = 0;
+        r->entries[i]->last = -1;
+    }
+}

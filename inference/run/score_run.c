@@ -1,0 +1,498 @@
+/* score_run.c - the shell of the scorer: wires Kafka, the registry and the models to the core, and loops.
+ *
+ *     poll ─ batch ─ core ─ fates ─ send ─ … ─ commit (offsets, scores, dead letters: one transaction)
+ *       │             │       │       │            │
+ *     lost: throw   slow:  must wait: too large:   EAGAIN: the round did not happen, the consumer is back where it was
+ *     the round     aside  hold its   dead letter  EFENCED: somebody has our id: take another one, or stand by
+ *     away                 partition               else: the position is not known: open consumer and producer again
+ *
+ * A round is committed as soon as the worker has caught up, else after 100 ms: a transaction costs four round trips however many records it
+ * holds. It is begun after the computing, and committed before a batch that may not fit into its time-out. Nothing here exits because of an
+ * outage: a partition whose next record has to wait is held, alone, and the consumer goes on being polled. */
+#include "inference/run/score_run.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+#include "inference/run/score_load.h"
+#include "inference/run/score_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { AGAIN_MAX = 5, ROUND_US = 100000, ROUND_RECORDS = 200000, ROUND_BYTES = 64 << 20 };
+enum { HOLD_MS = 100, HOLD_MAX_MS = 10000 }; /* a partition whose next record cannot be handled */
+enum {
+    BATCH_US = 2000000,
+    ASIDE_US = 200000,
+    ASIDE_MS = 100
+}; /* a batch is cut to this; one that takes longer than ASIDE_US is computed aside */
+
+/* ---- models ---------------------------------------------------------------------------------------------------------------- */
+
+static const char *const variant_names[] = {"PRIMARY", "CANARY", "SHADOW"};
+
+/* A model that would not take what the one in use takes is not taken: the other stays until the alias is moved again. */
+static bool refused(pst_scorer *s, pst_model_news *n)
+{
+    pst_err why = {0};
+    const pst_binding *b = n->binding, *kept = pst_core_binding(s->core, n->variant);
+    if (pst_core_fits(s->core, n->variant, n->binding, &why) == 0)
+        return false;
+    pst_log_limited(PST_LOG_ERROR, "score", "model_refused",
+                    "event=model_refused pipeline=%s variant=%s model=%s version=%d kept=%d error=\"%s\"", s->p->name,
+                    variant_names[n->variant], pst_binding_name(b), pst_binding_version(b), kept ? pst_binding_version(kept) : 0, why.text);
+    pst_metric_add(s->stats->swap_failures, 1);
+    pst_stats_refused(s->stats, pst_binding_name(b), pst_binding_version(b), why.text);
+    pst_model_news_done(n);
+    return true;
+}
+
+/* Between two batches: models that became ready go to work. */
+static void take_models(pst_scorer *s)
+{
+    if (!s->follow)
+        return;
+    for (int v = 0; v < 3; v++) {
+        pst_model_news *n = &s->held[v];
+        if (!n->binding || !s->consumer)
+            continue;
+        pst_range at[256]; /* a change that waits for offsets of partitions which are not ours waits for nothing */
+        size_t have = pst_consumer_assignment(s->consumer, at, 256);
+        pst_core_assigned(s->core, (pst_variant)v, at, have < 256 ? have : 256);
+        if (pst_core_offer(s->core, n->variant, n->binding, n->from, n->n_from) == PST_EAGAIN)
+            continue;
+        n->binding = NULL;
+        pst_model_news_done(n);
+    }
+    pst_model_news n;
+    while (!s->held[0].binding && !s->held[1].binding && !s->held[2].binding && pst_follow_take(s->follow, &n)) {
+        if (refused(s, &n))
+            continue;
+        const pst_binding *b = n.binding;
+        pst_log(PST_LOG_INFO, "score", "event=model_swap pipeline=%s variant=%s model=%s version=%d digest=%.12s at=%s", s->p->name,
+                variant_names[n.variant], pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b),
+                n.n_from ? "offsets" : "once");
+        pst_stats_model(s->stats, pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b), variant_names[n.variant]);
+        if (!n.kept)
+            pst_stats_refused(s->stats, NULL, 0, NULL);
+        s->round.row_kept = 0; /* what the model before could not score, this one may */
+        s->pace = (pst_pace){0};
+        if (pst_core_offer(s->core, n.variant, n.binding, n.from, n.n_from) == PST_EAGAIN) {
+            s->held[n.variant] = n;
+            continue;
+        }
+        n.binding = NULL;
+        pst_model_news_done(&n);
+    }
+}
+
+static int await_model(pst_scorer *s)
+{
+    if (s->p->model.file) {
+        pst_binding *b = NULL;
+        int rc = pst_score_load_file(s->p, s->p->model.file, &b, &s->err);
+        if (rc < 0)
+            return rc;
+        pst_stats_model(s->stats, pst_binding_name(b), 0, pst_binding_digest(b), "PRIMARY");
+        pst_core_offer(s->core, PST_VARIANT_PRIMARY, b, NULL, 0);
+        return 0;
+    }
+    int rc = pst_follow_start(s->settings, s->p, s->stats, &s->follow, &s->err);
+    int64_t told = 0;
+    char said[480] = "";
+    while (rc == 0 && !pst_stop_requested()) {
+        take_models(s);
+        bool there = pst_core_binding(s->core, PST_VARIANT_PRIMARY);
+        char why[480];
+        pst_follow_why(s->follow, why, sizeof(why));
+        pst_stats_wait(s->stats, there ? NULL : "model", why);
+        if (there)
+            return 0;
+        if (pst_mono_us() - told > 30000000 || (strcmp(why, said) && pst_mono_us() - told > 2000000)) {
+            if (told || why[0] != 't') /* "the topic … is being read": only when it takes long */
+                pst_log(PST_LOG_INFO, "score", "event=waiting pipeline=%s for=model why=\"%s\"", s->p->name, why);
+            told = pst_mono_us();
+            memcpy(said, why, sizeof(said));
+        }
+        pst_sleep_ms(50);
+    }
+    return rc < 0 ? rc : PST_ESTOPPED;
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------------------------------------- */
+
+/* What a step of a round came to, besides 0 and an error: the round was thrown away, its records come again, and so does the batch in hand. */
+enum { ROUND_GONE = 1 };
+
+static void round_again(pst_scorer *s, const char *why)
+{
+    pst_log_limited(PST_LOG_INFO, "score", "round_again", "event=round_again pipeline=%s why=\"%s\"", s->p->name, why);
+    pst_round_clear(&s->round);
+    pst_metric_add(s->stats->aborts_total, 1);
+    s->stats->aborts++;
+    pst_err_clear(&s->err);
+}
+
+/* 0, ROUND_GONE or an error. Only PST_EAGAIN says that the consumer is back where the round began: whatever else goes wrong, its position is not
+ * known, and it is opened again. */
+static int commit(pst_scorer *s)
+{
+    if (!s->round.open)
+        return 0;
+    int64_t start = pst_mono_us();
+    pst_scorer_report(s);
+    int rc = pst_txn_commit(s->txn, &s->err);
+    int64_t end = pst_mono_us();
+    if (rc == 0) {
+        s->done += s->round.records;
+        s->dead += s->round.dead;
+        if (s->round.dead)
+            pst_log_limited(PST_LOG_INFO, "score", "dead_letters", "event=dead_letters pipeline=%s count=%llu total=%llu first=%s/%s",
+                            s->p->name, (unsigned long long)s->round.dead, (unsigned long long)s->dead, s->round.reasons[0].stage,
+                            s->round.reasons[0].reason);
+        pst_metric_observe(s->stats->commit, (double)(end - start) / 1e6);
+        pst_round_commit(&s->round, s->core, s->stats, pst_now_us());
+        s->stats->lag = pst_consumer_lag(s->consumer);
+        s->again = 0;
+        return 0;
+    }
+    pst_scorer_report_failed(s);
+    pst_round_clear(&s->round);
+    if (rc != PST_EAGAIN)
+        return rc;
+    if (++s->again >= AGAIN_MAX) /* nothing gets through: the consumer or the producer is fenced and does not know */
+        return PST_EFENCED;
+    round_again(s, s->err.text);
+    return ROUND_GONE;
+}
+
+/* Back to the committed offsets, whether or not something was sent. */
+static int throw_away(pst_scorer *s, const char *why)
+{
+    bool open = s->round.open;
+    round_again(s, why);
+    int rc = open ? pst_txn_abort(s->txn, &s->err) : pst_consumer_rewind(s->consumer, &s->err);
+    return rc < 0 ? rc : ROUND_GONE;
+}
+
+/* This record cannot be handled now: its partition waits for it, alone. The round goes on, with what was marked before it. */
+static int hold(pst_scorer *s, const pst_record *r, const pst_err *why)
+{
+    pst_err reason = *why;
+    pst_err_clear(&s->err);
+    pst_scorer_waits(s, &reason);
+    if (pst_mono_us() - s->told_waiting_us > 10000000) {
+        pst_log(PST_LOG_WARN, "score", "event=waiting pipeline=%s topic=%s partition=%d offset=%lld why=\"%s\"", s->p->name, r->topic,
+                r->partition, (long long)r->offset, reason.text);
+        s->told_waiting_us = pst_mono_us();
+    }
+    bool known = reason.code == PST_EAGAIN; /* the registry's answer will not change before that */
+    return pst_consumer_hold(s->consumer, r->topic, r->partition, r->offset, known ? PST_SCHEMA_WAIT_MS : HOLD_MS,
+                             known ? PST_SCHEMA_WAIT_MS : HOLD_MAX_MS, &s->err);
+}
+
+static int hold_all(pst_scorer *s, const pst_record *records, size_t n, const pst_err *why)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if (!pst_consumer_held(s->consumer, records[i].topic, records[i].partition))
+            rc = hold(s, &records[i], why);
+    return rc;
+}
+
+/* ---- one batch ------------------------------------------------------------------------------------------------------------- */
+
+static bool retriable(int rc, const pst_err *e)
+{
+    return rc == PST_EAGAIN || e->cls == PST_CLASS_RETRY;
+}
+
+/* On the worker: the group is served meanwhile, so that nobody waits for us at a rebalance or takes us for dead. */
+static int run_aside(pst_scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
+{
+    int rc = 0;
+    pst_err e = {0};
+    pst_work_start(s->work, records, n, s->fates);
+    if (!pst_work_wait(s->work, ASIDE_MS)) {
+        rc = pst_consumer_pause(s->consumer, true);
+        while (!pst_work_wait(s->work, rc < 0 ? ASIDE_MS : 0))
+            if (rc == 0)
+                rc = pst_consumer_serve(s->consumer, ASIDE_MS, ret_lost, &e);
+        int back = pst_consumer_pause(s->consumer, false);
+        if (rc == 0 && back < 0)
+            rc = pst_err_set(&e, back, PST_CLASS_FATAL, "kafka", 0, "cannot resume the consumer");
+    }
+    if (rc < 0) {
+        s->err = e;
+        *ret_lost = true;
+        return rc;
+    }
+    return pst_work_result(s->work, ret_usable, why);
+}
+
+static int run_core(pst_scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
+{
+    int64_t start = pst_mono_us(), expect = pst_pace_expect_us(&s->pace, n);
+    int rc = expect >= 0 && expect < ASIDE_US ? pst_core_run(s->core, records, n, s->fates, ret_usable, why)
+                                              : run_aside(s, records, n, ret_usable, why, ret_lost);
+    int64_t took = pst_mono_us() - start;
+    if (rc == 0)
+        pst_pace_learn(&s->pace, *ret_usable, took);
+    pst_metric_observe(s->stats->decode, (double)took / 1e6);
+    return rc;
+}
+
+/* Of its transaction's time-out a round uses half, computing included; what comes later goes into a round of its own. */
+static bool fits(const pst_scorer *s, int64_t expect_us)
+{
+    return expect_us >= 0 && pst_mono_us() - s->round.begun_us + expect_us < pst_txn_timeout_ms(s->txn) * 500LL;
+}
+
+/* The fates of records [0, n) go out. */
+static int emit_all(pst_scorer *s, const pst_record *records, size_t n)
+{
+    int rc = 0;
+    int64_t now = pst_now_us();
+    if (!s->round.open && n) {
+        if ((rc = pst_txn_begin(s->txn, &s->err)) < 0)
+            return rc;
+        s->round.open = true;
+        s->round.begun_us = pst_mono_us();
+    }
+    for (size_t i = 0; i < n; i++) {
+        const pst_record *r = &records[i];
+        if (pst_consumer_held(s->consumer, r->topic, r->partition))
+            continue; /* it is behind one that waits */
+        pst_txn_of(s->txn, r);
+        rc = pst_scorer_emit(s, r, &s->fates[i], now);
+        pst_txn_of(s->txn, NULL);
+        if (rc < 0 && rc != PST_EFENCED && retriable(rc, &s->err)) {
+            if (rc == PST_EAGAIN) /* the producer's queue stays full: an outage */
+                return throw_away(s, s->err.text);
+            pst_err why = s->err;
+            if ((rc = hold(s, r, &why)) < 0)
+                return rc;
+            continue;
+        }
+        if (rc < 0) {
+            if (s->err.cls == PST_CLASS_DATA) { /* the pipeline's own word that it ends here */
+                pst_err bad = s->err;
+                pst_err_clear(&s->err);
+                commit(s); /* what was scored before it stays */
+                s->err = bad;
+            }
+            return rc;
+        }
+        pst_round_record(&s->round, r);
+        pst_consumer_mark(s->consumer, r->topic, r->partition, r->offset + 1);
+    }
+    return 0;
+}
+
+/* One run of the core. What is left to do afterwards: the records behind one that waits, of other partitions. */
+static int score_pass(pst_scorer *s, const pst_record **records, size_t *n)
+{
+    pst_err why = {0};
+    size_t usable = 0, left = 0;
+    bool lost = false;
+    if (s->round.open && !fits(s, pst_pace_expect_us(&s->pace, *n))) {
+        int rc = commit(s);
+        if (rc)
+            return rc;
+    }
+    int rc = run_core(s, *records, *n, &usable, &why, &lost);
+    if (lost)
+        return rc < 0 && s->err.code ? rc : throw_away(s, "partitions were given or taken");
+    if (rc < 0 || (usable < *n && why.cls == PST_CLASS_FATAL)) {
+        if (rc == 0 || s->opts->exit_on_eof || s->opts->records_max || why.cls != PST_CLASS_RETRY) {
+            s->err = why;
+            return why.code;
+        }
+        rc = hold_all(s, *records, *n, &why); /* the model fails on everything */
+        *n = 0;
+        return rc;
+    }
+    if (s->round.open && !fits(s, 0) && (rc = commit(s)) != 0)
+        return rc;
+    int64_t scored = pst_mono_us();
+    if ((rc = emit_all(s, *records, usable)) != 0)
+        return rc;
+    s->stats->batches++;
+    s->stats->batch_records += usable;
+    pst_metric_observe(s->stats->emit, (double)(pst_mono_us() - scored) / 1e6);
+    if (usable < *n && !pst_consumer_held(s->consumer, (*records)[usable].topic, (*records)[usable].partition) &&
+        (rc = hold(s, &(*records)[usable], &why)) < 0)
+        return rc;
+    for (size_t i = usable + 1; i < *n; i++)
+        if (!pst_consumer_held(s->consumer, (*records)[i].topic, (*records)[i].partition))
+            s->rest[left++] = (*records)[i];
+    *records = s->rest;
+    *n = left;
+    return 0;
+}
+
+/* 0: every record was used, or its partition waits for it. */
+static int score_batch(pst_scorer *s, const pst_record *records, size_t n)
+{
+    int rc = pst_scorer_meet(s, records, n);
+    if (rc < 0) {
+        pst_err why = s->err;
+        return retriable(rc, &why) ? hold_all(s, records, n, &why) : rc;
+    }
+    while (rc == 0 && n)
+        rc = score_pass(s, &records, &n);
+    if (rc == 0 && !pst_consumer_holds(s->consumer))
+        pst_scorer_waits(s, NULL);
+    return rc;
+}
+
+/* One poll and what follows from it. 1 = the end that the options asked for. */
+static int step(pst_scorer *s)
+{
+    const pst_pipeline *p = s->p;
+    pst_batch b = {0};
+    pst_err e = {0};
+    bool busy = s->round.open;
+    size_t most = pst_pace_batch(&s->pace, p->batch_count, BATCH_US);
+    pst_poll how = {
+        .records_max = most, .bytes_max = p->batch_bytes, .age_max_us = busy ? 0 : p->batch_age_us, .timeout_ms = busy ? 0 : 100};
+    int rc = pst_consumer_poll(s->consumer, &how, &b, &e);
+    if (rc < 0) {
+        s->err = e;
+        return rc;
+    }
+    if (e.code)
+        pst_log_err("score", &e);
+    if (b.lost && busy) { /* the round's records come again, here or elsewhere, and this batch's with them */
+        rc = throw_away(s, "partitions were given or taken");
+        return rc < 0 ? rc : 0;
+    }
+    size_t n = b.n;
+    uint64_t max = (uint64_t)s->opts->records_max, taken = s->done + s->round.records;
+    if (max && taken + n > max)
+        n = (size_t)(max - taken);
+    if (n && (rc = score_batch(s, b.records, n)) != 0)
+        return rc < 0 ? rc : 0;
+    bool full = max && s->done + s->round.records >= max;
+    bool long_enough = pst_mono_us() - s->round.begun_us >= ROUND_US || s->round.records >= ROUND_RECORDS || s->round.bytes >= ROUND_BYTES;
+    if (s->round.open && (b.n < most || long_enough || full || b.eof) && (rc = commit(s)) != 0)
+        return rc < 0 ? rc : 0;
+    if (!b.n)
+        s->stats->lag = pst_consumer_lag(s->consumer);
+    if (b.lost && !pst_consumer_holds(s->consumer)) /* what it waited for is somebody else's now */
+        pst_scorer_waits(s, NULL);
+    bool settled = !s->round.open;
+    return settled && ((full && s->done >= max) || (b.eof && s->opts->exit_on_eof && !pst_consumer_holds(s->consumer)));
+}
+
+static int loop(pst_scorer *s)
+{
+    int rc = 0;
+    while (rc == 0 && !pst_stop_requested()) {
+        take_models(s);
+        rc = step(s);
+        /* Whatever Kafka says against this consumer or producer is no reason to end, unless it will say the same to the next ones. */
+        if (pst_bus_reopens(rc, &s->err))
+            rc = rc == PST_EFENCED ? pst_scorer_after_fencing(s) : pst_scorer_reopen(s);
+    }
+    if (rc == 0 && (rc = commit(s)) > 0) /* told to stop: what is in hand is finished, or comes again at the next start */
+        rc = 0;
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------------ */
+
+static int set_up(pst_scorer *s)
+{
+    const pst_pipeline *p = s->p;
+    if (!p->n_topics)
+        return pst_err_set(&s->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: input.topics is missing; write input: {topics: [NAME]}",
+                           p->file);
+    if (!p->output_topic)
+        return pst_err_set(&s->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: output.topic is missing; write output: {topic: NAME}",
+                           p->file);
+    int rc = pst_client_open(s->settings, "penstock-score", &s->client, &s->err);
+    if (rc < 0 || (rc = pst_scorer_configure(s)) < 0)
+        return rc;
+    s->group = p->group ? pst_strdup(p->group) : pst_sprintf("%sscore.%s", s->settings->prefix.value, p->name);
+    s->inputs = pst_alloc((p->n_topics + 1) * sizeof(*s->inputs));
+    for (size_t i = 0; i < p->n_topics; i++)
+        s->inputs[i] = (pst_input_topic){p->topics[i], 0, p->dlq_topic ? pst_strdup(p->dlq_topic) : pst_sprintf("%s.dlq", p->topics[i])};
+    s->fates = pst_alloc(p->batch_count * sizeof(*s->fates));
+    s->rest = pst_alloc(p->batch_count * sizeof(*s->rest));
+    s->unknown = pst_alloc(PST_SCHEMAS_UNKNOWN_MAX * sizeof(*s->unknown));
+    pst_core_host host = {.arg = s, .schema = pst_scorer_schema, .output_id = pst_scorer_output_id};
+    s->core = pst_core_new(p, &host);
+    s->work = pst_work_new(s->core);
+    const char *warning = pst_bus_conf_warning(s->conf);
+    if (warning)
+        pst_log(PST_LOG_WARN, "score", "event=kafka_warning why=\"%s\"", warning);
+    if ((rc = pst_scorer_take_slot(s)) < 0)
+        return rc;
+    s->worker = pst_sprintf("scorer-%s", s->slot.id);
+    s->round.reports = s->reports = pst_reports_new(p);
+    rc = pst_stats_start(s->stats, s->settings, s->worker, s->opts->metrics_listen, &s->err);
+    if (rc == 0 && pst_stats_port(s->stats))
+        pst_log(PST_LOG_INFO, "score", "event=metrics pipeline=%s port=%d path=/metrics", p->name, pst_stats_port(s->stats));
+    return rc;
+}
+
+static void tear_down(pst_scorer *s)
+{
+    pst_follow_stop(s->follow);
+    pst_consumer_leave(s->consumer); /* a clean end: others take the partitions at once */
+    pst_scorer_close(s);
+    s->stats->ready = false;
+    pst_stats_stop(s->stats);
+    for (int v = 0; v < 3; v++)
+        pst_model_news_done(&s->held[v]);
+    pst_work_free(s->work);
+    pst_core_free(s->core);
+    for (size_t i = 0; s->inputs && i < s->p->n_topics; i++)
+        free(s->inputs[i].dlq);
+    free(s->inputs);
+    pst_round_done(&s->round);
+    free(s->fates);
+    free(s->rest);
+    free(s->unknown);
+    pst_reports_free(s->reports);
+    free(s->worker);
+    free(s->group);
+    free(s->txn_id);
+    free(s->instance_id);
+    pst_buf_done(&s->value);
+    pst_buf_done(&s->shadow_value);
+    pst_header_room_done(&s->headers);
+    pst_buf_done(&s->texts);
+    pst_bus_conf_free(s->conf);
+    pst_client_close(s->client);
+    pst_stats_free(s->stats);
+}
+
+int pst_score_run(const pst_settings *settings, const pst_pipeline *p, const pst_score_run_opts *opts)
+{
+    pst_scorer s = {.settings = settings, .p = p, .opts = opts, .slot = {.fd = -1}};
+    s.stats = pst_stats_new(p->name);
+    int rc = set_up(&s);
+    if (rc == 0 && (rc = await_model(&s)) == 0 && (rc = pst_scorer_await_topics(&s)) == 0 &&
+        ((rc = pst_scorer_open(&s)) == 0 || (rc == PST_EFENCED && (rc = pst_scorer_after_fencing(&s)) == 0))) {
+        const pst_binding *b = pst_core_binding(s.core, PST_VARIANT_PRIMARY);
+        s.stats->ready = true;
+        pst_log(PST_LOG_INFO, "score", "event=running pipeline=%s model=%s version=%d group=%s guarantee=%s id=%s", p->name,
+                pst_binding_name(b), pst_binding_version(b), s.group, p->exactly_once ? "exactly_once" : "at_least_once", s.txn_id);
+        rc = loop(&s);
+    }
+    bool stopped = rc == PST_ESTOPPED || (rc < 0 && pst_stop_requested() && s.err.cls == PST_CLASS_RETRY);
+    if (stopped)
+        rc = 0;
+    if (rc < 0)
+        pst_say_err("score run", &s.err);
+    uint64_t done = s.done, dead = s.dead;
+    tear_down(&s);
+    pst_log(PST_LOG_INFO, "score", "event=stopped pipeline=%s records=%llu dead_letters=%llu", p->name, (unsigned long long)done,
+            (unsigned long long)dead);
+    if (rc < 0)
+        return s.err.code ? pst_err_exit(&s.err) : 1;
+    return dead && (opts->exit_on_eof || opts->records_max) ? 3 : 0;
+}

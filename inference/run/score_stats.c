@@ -1,0 +1,491 @@
+/* score_stats.c - counters, /metrics, and a thread that publishes MetricPoints and heartbeats. Losing a point is harmless and losing the
+ * stream is not, so everything here gives up quietly: what cannot be encoded or sent is dropped, and the next second brings another. */
+#include "inference/run/score_stats.h"
+
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/platform/client.h"
+#include "common/loop/http.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { POINT_EVERY_US = 1000000, IDLE_POINT_EVERY = 5, HEARTBEAT_EVERY = 10 };
+
+struct pst_stats_threads {
+    pst_http_thread *http;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool stop, changed; /* changed: what it waits for */
+    pst_client *client;
+    char *worker_id, host[256];
+    int generation; /* seconds of the start: points are numbered from 0 again in each */
+    int64_t rindex;
+    uint64_t seen_records, seen_latency[PST_LATENCY_BUCKETS], seen_batches, seen_batch_records;
+    int64_t seen_us;
+};
+
+pst_stats *pst_stats_new(const char *pipeline)
+{
+    pst_stats *s = pst_alloc(sizeof(*s));
+    s->set = pst_metrics_new();
+    s->pipeline = pipeline;
+    s->lag = -1;
+    pthread_mutex_init(&s->wait_lock, NULL);
+    pst_metrics *m = s->set;
+    s->consumed = pst_metric_counter(m, "penstock_scorer_records_consumed_total", "Records read.", "pipeline", pipeline, NULL);
+    s->tombstones_total =
+        pst_metric_counter(m, "penstock_scorer_tombstones_total", "Records without a value, passed through.", "pipeline", pipeline, NULL);
+    s->missing_total = pst_metric_counter(m, "penstock_scorer_records_with_missing_total", "Records scored with a missing feature.",
+                                          "pipeline", pipeline, NULL);
+    s->anomalies_total = pst_metric_counter(m, "penstock_scorer_above_threshold_total", "Scores above the pipeline's threshold.",
+                                            "pipeline", pipeline, NULL);
+    s->commits_ok =
+        pst_metric_counter(m, "penstock_scorer_commits_total", "Rounds committed or given up.", "pipeline", pipeline, "result", "ok", NULL);
+    s->aborts_total = pst_metric_counter(m, "penstock_scorer_commits_total", "Rounds committed or given up.", "pipeline", pipeline,
+                                         "result", "aborted", NULL);
+    s->swaps =
+        pst_metric_counter(m, "penstock_scorer_model_swaps_total", "Models taken into use.", "pipeline", pipeline, "result", "ok", NULL);
+    s->swap_failures = pst_metric_counter(m, "penstock_scorer_model_swaps_total", "Models taken into use.", "pipeline", pipeline, "result",
+                                          "refused", NULL);
+    s->shadow_scored = pst_metric_counter(m, "penstock_scorer_shadow_scored_total", "Records also scored by the shadow model.", "pipeline",
+                                          pipeline, NULL);
+    s->shadow_disagree = pst_metric_counter(m, "penstock_scorer_shadow_disagreement_total",
+                                            "Shadow label, or side of the threshold, differs.", "pipeline", pipeline, NULL);
+    s->shadow_skipped = pst_metric_counter(m, "penstock_scorer_shadow_skipped_total",
+                                           "Shadow scores left out: refused schema, or too large.", "pipeline", pipeline, NULL);
+    s->non_finite = pst_metric_counter(m, "penstock_scorer_non_finite_total", "Records whose score is NaN or infinite, passed on.",
+                                       "pipeline", pipeline, NULL);
+    s->waiting_gauge = pst_metric_gauge(m, "penstock_scorer_waiting", "1 = the stream stands still.", "pipeline", pipeline, NULL);
+    s->lag_gauge =
+        pst_metric_gauge(m, "penstock_scorer_consumer_lag_records", "Records behind the end; NaN = not known.", "pipeline", pipeline, NULL);
+    s->load_seconds =
+        pst_metric_gauge(m, "penstock_scorer_model_load_seconds", "Time the last model took to load.", "pipeline", pipeline, NULL);
+    s->e2e = pst_metric_histogram(m, "penstock_scorer_e2e_seconds", "From a record's timestamp to its commit.", "pipeline", pipeline, NULL);
+    s->decode =
+        pst_metric_histogram(m, "penstock_scorer_stage_seconds", "Time of a batch by stage.", "pipeline", pipeline, "stage", "score", NULL);
+    s->emit = pst_metric_histogram(m, "penstock_scorer_stage_seconds", "Time of a batch by stage.", "pipeline", pipeline, "stage",
+                                   "produce", NULL);
+    s->commit = pst_metric_histogram(m, "penstock_scorer_stage_seconds", "Time of a batch by stage.", "pipeline", pipeline, "stage",
+                                     "commit", NULL);
+    return s;
+}
+
+void pst_stats_free(pst_stats *s)
+{
+    if (!s)
+        return;
+    pst_metrics_free(s->set);
+    pthread_mutex_destroy(&s->wait_lock);
+    free(s->wait_file);
+    free(s);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------------------------------- */
+
+/* Cut to the room that is there, between two characters: these texts travel as UTF-8. */
+static void put_text(char *to, size_t room, const char *text)
+{
+    size_t len = strlen(text), n = len < room ? len : room - 1;
+    if (n < len) {
+        while (n && (text[n] & 0xc0) == 0x80)
+            n--;
+    }
+    memcpy(to, text, n);
+    to[n] = 0;
+}
+
+static void add_said(pst_buf *b, const char *key, const char *text)
+{
+    pst_buf_printf(b, ",\"%s\":", key);
+    pst_json_quote(b, text, strlen(text));
+}
+
+/* @locks wait_lock */
+static void write_wait_file(const pst_stats *s)
+{
+    if (!s->wait_file)
+        return;
+    if (!s->waits && !*s->refused) {
+        unlink(s->wait_file);
+        return;
+    }
+    pst_buf b = {0};
+    pst_buf_printf(&b, "{\"since\":%lld", (long long)pst_now_us());
+    if (s->waits) {
+        add_said(&b, "for", s->wait_for);
+        add_said(&b, "why", s->wait_why);
+    }
+    if (*s->refused)
+        add_said(&b, "model_refused", s->refused);
+    pst_buf_addc(&b, '}');
+    pst_fs_write_atomic(s->wait_file, b.data, b.len, 0600, NULL); /* it is told otherwise, too */
+    pst_buf_done(&b);
+}
+
+/* The next heartbeat goes now. */
+static void tell_now(pst_stats *s)
+{
+    if (!s->threads)
+        return;
+    pthread_mutex_lock(&s->threads->lock);
+    s->threads->changed = true;
+    pthread_cond_signal(&s->threads->wake);
+    pthread_mutex_unlock(&s->threads->lock);
+}
+
+void pst_stats_wait(pst_stats *s, const char *what, const char *why)
+{
+    if (!what && !s->waits)
+        return;
+    char text[sizeof(s->wait_why)];
+    put_text(text, sizeof text, what ? why : "");
+    pthread_mutex_lock(&s->wait_lock);
+    bool changed = !what || !s->waits || strcmp(s->wait_for, what) != 0 || strcmp(s->wait_why, text) != 0;
+    put_text(s->wait_for, sizeof(s->wait_for), what ? what : "");
+    put_text(s->wait_why, sizeof(s->wait_why), text);
+    s->waits = what != NULL;
+    if (changed)
+        write_wait_file(s);
+    pthread_mutex_unlock(&s->wait_lock);
+    if (changed)
+        tell_now(s);
+    if (changed)
+        pst_metric_set(s->waiting_gauge, what ? 1 : 0);
+}
+
+void pst_stats_refused(pst_stats *s, const char *name, int version, const char *why)
+{
+    char *text = name ? pst_sprintf("%s version %d is not used: %s", name, version, why) : NULL;
+    pthread_mutex_lock(&s->wait_lock);
+    bool changed = text || (*s->refused && (!version || version != s->refused_version));
+    if (!changed)
+        goto out;
+    s->refused_version = text ? version : 0;
+    put_text(s->refused, sizeof(s->refused), text ? text : "");
+    write_wait_file(s);
+out:
+    pthread_mutex_unlock(&s->wait_lock);
+    free(text);
+    if (changed)
+        tell_now(s);
+}
+
+/* A predecessor that was killed left its file behind. */
+static void open_wait_file(pst_stats *s, const pst_settings *settings)
+{
+    char *dir = pst_fs_join(settings->state_dir.value, "waits");
+    if (pst_fs_mkdirs(dir, 0700, NULL) == 0) {
+        char *name = pst_sprintf("%s.%d", s->pipeline, (int)getpid());
+        s->wait_file = pst_fs_join(dir, name);
+        free(name);
+        unlink(s->wait_file);
+    }
+    free(dir);
+}
+
+void pst_stats_dead_letter(pst_stats *s, const char *stage, const char *reason)
+{
+    s->dead_letters++;
+    pst_metric_add(pst_metric_counter(s->set, "penstock_scorer_dead_letters_total", "Records sent to the dead-letter topic.", "pipeline",
+                                      s->pipeline, "stage", stage, "reason", reason, NULL),
+                   1);
+}
+
+void pst_stats_model(pst_stats *s, const char *name, int version, const char *digest, const char *variant)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", version);
+    if (!strcmp(variant, "PRIMARY")) {
+        if (s->loaded)
+            pst_metric_set(s->loaded, 0);
+        s->loaded = pst_metric_gauge(s->set, "penstock_scorer_model_loaded", "1 = in use.", "pipeline", s->pipeline, "name", name,
+                                     "version", text, "sha256", digest, NULL);
+        pst_metric_set(s->loaded, 1);
+        s->model_version = version;
+        s->scored_total = pst_metric_counter(s->set, "penstock_scorer_records_scored_total", "Records scored.", "pipeline", s->pipeline,
+                                             "model", name, "version", text, NULL);
+    }
+    pst_metric_add(s->swaps, 1);
+}
+
+static size_t latency_bucket(int64_t us)
+{
+    if (us < 8)
+        return us < 0 ? 0 : (size_t)us;
+    int top = 63 - __builtin_clzll((unsigned long long)us);
+    size_t b = (size_t)(top - 2) * 8 + (size_t)((us >> (top - 3)) & 7);
+    return b < PST_LATENCY_BUCKETS ? b : PST_LATENCY_BUCKETS - 1;
+}
+
+/* Upper edge of a bucket in microseconds. */
+static double latency_edge(size_t b)
+{
+    return b < 8 ? (double)b : (double)((8 + b % 8 + 1) * (1ull << (b / 8 - 1)));
+}
+
+void pst_stats_latency(pst_stats *s, int64_t us, uint64_t n)
+{
+    s->latency[latency_bucket(us)] += n;
+}
+
+/* ---- points ---------------------------------------------------------------------------------------------------------------- */
+
+static double quantile_ms(const uint64_t *counts, uint64_t total, double q)
+{
+    uint64_t want = (uint64_t)(q * (double)total), at = 0;
+    for (size_t b = 0; b < PST_LATENCY_BUCKETS; b++) {
+        at += counts[b];
+        if (at > want || (at == total && at))
+            return latency_edge(b) / 1000;
+    }
+    return 0;
+}
+
+static void fill_values(pst_stats *s, struct pst_stats_threads *t, pst_metric_point *m)
+{
+    int64_t now = pst_mono_us();
+    uint64_t records = s->records, batches = s->batches, batch_records = s->batch_records, window[PST_LATENCY_BUCKETS], total = 0;
+    for (size_t b = 0; b < PST_LATENCY_BUCKETS; b++) {
+        uint64_t c = s->latency[b];
+        window[b] = c - t->seen_latency[b];
+        total += window[b];
+        t->seen_latency[b] = c;
+    }
+    double seconds = (double)(now - t->seen_us) / 1e6;
+    pst_dbl_map_set(&m->values, &m->n_values, "records_per_s", seconds > 0 ? (double)(records - t->seen_records) / seconds : 0);
+    pst_dbl_map_set(&m->values, &m->n_values, "records_total", (double)records);
+    pst_dbl_map_set(&m->values, &m->n_values, "scored_total", (double)s->scored);
+    pst_dbl_map_set(&m->values, &m->n_values, "dead_letters_total", (double)s->dead_letters);
+    pst_dbl_map_set(&m->values, &m->n_values, "above_threshold_total", (double)s->anomalies);
+    if (s->lag >= 0) /* not known is not said */
+        pst_dbl_map_set(&m->values, &m->n_values, "lag", (double)s->lag);
+    if (total) {
+        pst_dbl_map_set(&m->values, &m->n_values, "latency_p50_ms", quantile_ms(window, total, 0.50));
+        pst_dbl_map_set(&m->values, &m->n_values, "latency_p99_ms", quantile_ms(window, total, 0.99));
+    }
+    if (batches > t->seen_batches)
+        pst_dbl_map_set(&m->values, &m->n_values, "batch_size",
+                        (double)(batch_records - t->seen_batch_records) / (double)(batches - t->seen_batches));
+    pst_dbl_map_set(&m->values, &m->n_values, "model_version", s->model_version);
+    pthread_mutex_lock(&s->wait_lock);
+    pst_dbl_map_set(&m->values, &m->n_values, "waiting", s->waits || !s->ready);
+    pst_dbl_map_set(&m->values, &m->n_values, "paused", s->waits && !strcmp(s->wait_for, "paused"));
+    pthread_mutex_unlock(&s->wait_lock);
+    t->seen_records = records;
+    t->seen_batches = batches;
+    t->seen_batch_records = batch_records;
+    t->seen_us = now;
+}
+
+static void send_event(struct pst_stats_threads *t, pst_producer *p, pst_topic topic, const pst_type *type, const char *key,
+                       const void *event)
+{
+    pst_buf value = {0};
+    pst_err err = {0};
+    const char *name = pst_client_topic(t->client, topic);
+    if (pst_codec_encode(t->client->codec, type, name, event, &value, &err) == 0)
+        pst_producer_send(
+            p, &(pst_out){.topic = name, .partition = -1, .key = key, .key_len = strlen(key), .value = value.data, .value_len = value.len},
+            &err);
+    if (err.code)
+        pst_log(PST_LOG_DEBUG, "score", "event=metrics_dropped error=\"%s\"", err.text);
+    pst_buf_done(&value);
+}
+
+static void send_point(pst_stats *s, pst_producer *p)
+{
+    struct pst_stats_threads *t = s->threads;
+    pst_metric_point m = {.training_id = pst_sprintf("pipeline:%s", s->pipeline),
+                          .generation = t->generation,
+                          .process = pst_strdup(t->worker_id),
+                          .rindex = t->rindex++,
+                          .time = pst_now_us(),
+                          .group = pst_strdup("scorer"),
+                          .has_step = true,
+                          .step = (int64_t)s->records};
+    fill_values(s, t, &m);
+    send_event(t, p, PST_TOPIC_METRICS, &pst_metric_point_type, m.training_id, &m);
+    pst_event_clear(&pst_metric_point_type, &m);
+}
+
+static void send_heartbeat(pst_stats *s, pst_producer *p, const char *state)
+{
+    struct pst_stats_threads *t = s->threads;
+    char version[16];
+    snprintf(version, sizeof(version), "%d", s->model_version);
+    pst_worker_state w = {.worker_id = pst_strdup(t->worker_id),
+                          .kind = pst_strdup("scorer"),
+                          .site = pst_strdup("local"),
+                          .host = pst_strdup(t->host),
+                          .time = pst_now_us(),
+                          .state = pst_strdup(state ? state : "running"),
+                          .cpus = 1,
+                          .version = pst_strdup(PST_VERSION)};
+    pst_str_map_set(&w.details, &w.n_details, "pipeline", s->pipeline);
+    pst_str_map_set(&w.details, &w.n_details, "model_version", version);
+    pthread_mutex_lock(&s->wait_lock);
+    if (!state) {
+        free(w.state);
+        w.state = pst_strdup(s->waits && !strcmp(s->wait_for, "paused") ? "paused" : s->waits || !s->ready ? "waiting" : "running");
+    }
+    if (s->waits) {
+        pst_str_map_set(&w.details, &w.n_details, "waits_for", s->wait_for);
+        pst_str_map_set(&w.details, &w.n_details, "why", s->wait_why);
+    }
+    if (*s->refused)
+        pst_str_map_set(&w.details, &w.n_details, "model_refused", s->refused);
+    pthread_mutex_unlock(&s->wait_lock);
+    send_event(t, p, PST_TOPIC_WORKERS, &pst_worker_state_type, t->worker_id, &w);
+    pst_event_clear(&pst_worker_state_type, &w);
+}
+
+/* Waits for the next second; true when it is time to end. */
+static bool wait_second(struct pst_stats_threads *t, bool *ret_changed)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += POINT_EVERY_US / 1000000;
+    pthread_mutex_lock(&t->lock);
+    if (!t->stop && !t->changed)
+        pthread_cond_timedwait(&t->wake, &t->lock, &until);
+    bool stop = t->stop;
+    *ret_changed = t->changed;
+    t->changed = false;
+    pthread_mutex_unlock(&t->lock);
+    return stop;
+}
+
+static void *run(void *arg)
+{
+    pst_stats *s = arg;
+    struct pst_stats_threads *t = s->threads;
+    pst_producer *p = NULL;
+    pst_err err = {0};
+    if (pst_producer_new(t->client->bus, &(pst_producer_opts){.linger_ms = 50}, &p, &err) < 0) {
+        pst_log_err("score", &err);
+        return NULL;
+    }
+    t->seen_us = pst_mono_us();
+    bool stop = false, changed = true;
+    for (unsigned tick = 0; !stop; tick++) {
+        if (changed || tick % HEARTBEAT_EVERY == 0)
+            send_heartbeat(s, p, NULL);
+        stop = wait_second(t, &changed);
+        pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
+        if (stop || changed || s->records != t->seen_records || tick % IDLE_POINT_EVERY == 0)
+            send_point(s, p);
+        pst_producer_poll(p, 0);
+    }
+    send_heartbeat(s, p, "stopped");
+    pst_producer_flush(p, 2000, NULL);
+    pst_producer_free(p);
+    return NULL;
+}
+
+/* ---- HTTP ------------------------------------------------------------------------------------------------------------------ */
+
+static void show_metrics(void *arg, pst_http_req *req)
+{
+    pst_stats *s = arg;
+    pst_buf text = {0};
+    pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
+    pst_metrics_text(s->set, &text);
+    pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", text.data, text.len);
+    pst_buf_done(&text);
+}
+
+static void show_alive(void *arg, pst_http_req *req)
+{
+    pst_http_reply_text(req, 200, "ok\n");
+}
+
+static void show_ready(void *arg, pst_http_req *req)
+{
+    pst_stats *s = arg;
+    pthread_mutex_lock(&s->wait_lock);
+    char *text = s->waits   ? pst_sprintf("waiting for %s: %s\n", s->wait_for, s->wait_why)
+                 : s->ready ? pst_strdup("ready\n")
+                            : pst_strdup("waiting for the broker\n");
+    pthread_mutex_unlock(&s->wait_lock);
+    pst_http_reply_text(req, s->ready && !s->waits ? 200 : 503, "%s", text);
+    free(text);
+}
+
+static const pst_http_route routes[] = {{"GET", "/metrics", show_metrics, 0, 0},
+                                        {"GET", "/healthz", show_alive, 0, 0},
+                                        {"GET", "/health", show_alive, 0, 0},
+                                        {"GET", "/readyz", show_ready, 0, 0}};
+
+static int listen_on(pst_stats *s, const char *listen, pst_err *err)
+{
+    char host[128] = "127.0.0.1";
+    const char *colon = strrchr(listen, ':'), *port = colon ? colon + 1 : listen;
+    char *end;
+    long number = strtol(port, &end, 10);
+    if (end == port || *end || number < 0 || number > 65535 || (colon && (size_t)(colon - listen) >= sizeof(host)))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--metrics-listen %.80s: expected PORT or ADDRESS:PORT", listen);
+    if (colon)
+        snprintf(host, sizeof(host), "%.*s", (int)(colon - listen), listen);
+    pst_http_conf conf = {.listen = host, .port = (int)number, .name = "score"};
+    return pst_http_thread_start(&conf, routes, sizeof(routes) / sizeof(routes[0]), s, &s->threads->http, err);
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------------ */
+
+int pst_stats_start(pst_stats *s, const pst_settings *settings, const char *worker_id, const char *listen, pst_err *err)
+{
+    struct pst_stats_threads *t = s->threads = pst_alloc(sizeof(*t));
+    t->worker_id = pst_strdup(worker_id);
+    t->generation = (int)(pst_now_us() / 1000000);
+    if (gethostname(t->host, sizeof(t->host) - 1))
+        snprintf(t->host, sizeof(t->host), "localhost");
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->wake, NULL);
+    open_wait_file(s, settings);
+    int rc = listen ? listen_on(s, listen, err) : 0;
+    if (rc == 0)
+        rc = pst_client_open(settings, "penstock-score-metrics", &t->client, err);
+    if (rc == 0 && pthread_create(&t->thread, NULL, run, s))
+        rc = pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "sys", 0, "cannot start the thread that publishes metrics");
+    t->started = rc == 0;
+    if (rc < 0)
+        pst_stats_stop(s);
+    else
+        pthread_setname_np(t->thread, "pst-metrics");
+    return rc;
+}
+
+int pst_stats_port(const pst_stats *s)
+{
+    return s->threads && s->threads->http ? pst_http_thread_port(s->threads->http) : 0;
+}
+
+void pst_stats_stop(pst_stats *s)
+{
+    struct pst_stats_threads *t = s->threads;
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+    if (t->started)
+        pthread_join(t->thread, NULL);
+    if (s->wait_file)
+        unlink(s->wait_file);
+    pst_http_thread_stop(t->http);
+    pst_client_close(t->client);
+    pthread_mutex_destroy(&t->lock);
+    pthread_cond_destroy(&t->wake);
+    free(t->worker_id);
+    free(t);
+    s->threads = NULL;
+}

@@ -1,0 +1,152 @@
+/* score_work.c - one worker thread, one task at a time, handed over by a condition variable; and how long a batch may take.
+ *
+ * A thread rather than slices of a batch: a model may need seconds for a single record, and only the thread that owns the consumer may poll it. */
+#include "inference/run/score_work.h"
+
+#include "common/base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { FIRST_RECORDS = 32, FEW_RECORDS = 8, LONG_US = 200000 };
+
+struct pst_work {
+    pst_core *core;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool runs, todo, done, quit; /* @locks lock */
+    const pst_record *records;
+    size_t n, usable;
+    pst_fate *fates;
+    pst_err err;
+    int rc;
+};
+
+static void work_off(pst_work *w)
+{
+    w->usable = 0;
+    pst_err_clear(&w->err);
+    w->rc = pst_core_run(w->core, w->records, w->n, w->fates, &w->usable, &w->err);
+}
+
+static void *work_thread(void *arg)
+{
+    pst_work *w = arg;
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        while (!w->todo && !w->quit)
+            pthread_cond_wait(&w->changed, &w->lock);
+        if (w->quit)
+            break;
+        w->todo = false;
+        pthread_mutex_unlock(&w->lock);
+        work_off(w);
+        pthread_mutex_lock(&w->lock);
+        w->done = true;
+        pthread_cond_broadcast(&w->changed);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+pst_work *pst_work_new(pst_core *core)
+{
+    pst_work *w = pst_alloc(sizeof(*w));
+    w->core = core;
+    w->done = true;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    w->runs = pthread_create(&w->thread, NULL, work_thread, w) == 0; /* else the owner does it itself: late is better than never */
+    return w;
+}
+
+void pst_work_free(pst_work *w)
+{
+    if (!w)
+        return;
+    while (!pst_work_wait(w, 1000))
+        ;
+    pthread_mutex_lock(&w->lock);
+    w->quit = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    if (w->runs)
+        pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+void pst_work_start(pst_work *w, const pst_record *records, size_t n, pst_fate *ret_fates)
+{
+    pthread_mutex_lock(&w->lock);
+    PST_ASSERT(w->done);
+    w->records = records;
+    w->n = n;
+    w->fates = ret_fates;
+    w->done = !w->runs;
+    w->todo = w->runs;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    if (!w->runs)
+        work_off(w);
+}
+
+bool pst_work_wait(pst_work *w, int timeout_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += timeout_ms % 1000 * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    pthread_mutex_lock(&w->lock);
+    while (!w->done && pthread_cond_timedwait(&w->changed, &w->lock, &until) != ETIMEDOUT)
+        ;
+    bool done = w->done;
+    pthread_mutex_unlock(&w->lock);
+    return done;
+}
+
+int pst_work_result(pst_work *w, size_t *ret_usable, pst_err *err)
+{
+    if (w->rc == 0)
+        *ret_usable = w->usable;
+    if (w->err.code && err && !err->code)
+        *err = w->err;
+    return w->rc;
+}
+
+/* ---- pace ------------------------------------------------------------------------------------------------------------------ */
+
+void pst_pace_learn(pst_pace *p, size_t records, int64_t us)
+{
+    if (!records || (p->us > 0 && records < FEW_RECORDS && us < LONG_US))
+        return; /* a few records say more of the computer's other business than of the model */
+    double now = (double)us / (double)records;
+    if (now < 0.01)
+        now = 0.01; /* known, however quick */
+    p->us = now > p->us ? now : 0.75 * p->us + 0.25 * now;
+}
+
+int64_t pst_pace_expect_us(const pst_pace *p, size_t records)
+{
+    return p->us > 0 ? (int64_t)(p->us * (double)records) : -1;
+}
+
+size_t pst_pace_batch(const pst_pace *p, size_t most, int64_t target_us)
+{
+    if (p->us <= 0)
+        return most < FIRST_RECORDS ? most : FIRST_RECORDS;
+    double fit = (double)target_us / p->us;
+    return fit < 1 ? 1 : fit < (double)most ? (size_t)fit : most;
+}

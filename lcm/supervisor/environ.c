@@ -1,0 +1,154 @@
+/* environ.c - what a learner sees of its surroundings: FfDL's variables (ffdl-contract.md 5.1), the manifest's, and of our own environment
+ * only names that carry no secret. No Kafka address and no credential is among them: a learner is the user's code. The built-in learner is
+ * our own code and gets the platform's settings by a descriptor (learner.c), not here. */
+#include "lcm/supervisor/run.h"
+
+#include "common/base/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char *const inherited[] = {"PATH",          "HOME",         "USER",      "LOGNAME",         "SHELL",
+                                        "LANG",          "LANGUAGE",     "TZ",        "TMPDIR",          "LD_LIBRARY_PATH",
+                                        "VIRTUAL_ENV",   "CONDA_PREFIX", "JAVA_HOME", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+                                        "http_proxy",    "https_proxy",  "no_proxy",  "SSL_CERT_FILE",   "SSL_CERT_DIR",
+                                        "PIP_INDEX_URL", "NO_COLOR"};
+static const char *const inherited_prefixes[] = {"LC_", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_", "NCCL_", "NVIDIA_"};
+
+typedef struct env {
+    char **at;
+    size_t n, cap;
+} env;
+
+/* Later wins. value is formatted. */
+__attribute__((format(printf, 3, 4))) static void set(env *e, const char *name, const char *fmt, ...)
+{
+    pst_buf b = {0};
+    va_list ap;
+    pst_buf_printf(&b, "%s=", name);
+    size_t head = b.len;
+    va_start(ap, fmt);
+    pst_buf_vprintf(&b, fmt, ap);
+    va_end(ap);
+    for (size_t i = 0; i < e->n; i++)
+        if (!strncmp(e->at[i], b.data, head)) {
+            free(e->at[i]);
+            e->at[i] = pst_buf_steal(&b);
+            return;
+        }
+    if (e->n + 2 > e->cap) {
+        e->cap = 2 * e->cap + 64;
+        e->at = pst_realloc(e->at, e->cap * sizeof *e->at);
+    }
+    e->at[e->n++] = pst_buf_steal(&b);
+    e->at[e->n] = NULL;
+}
+
+/* Proxies and package indexes may carry a password: https://user:secret@host. Such a value stays with us. */
+static bool holds_credentials(const char *value)
+{
+    const char *host = strstr(value, "://");
+    return host && memchr(host + 3, '@', strcspn(host + 3, "/"));
+}
+
+static void inherit(env *e)
+{
+    for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
+        if (getenv(inherited[i]) && !holds_credentials(getenv(inherited[i])))
+            set(e, inherited[i], "%s", getenv(inherited[i]));
+    for (char **v = environ; *v; v++)
+        for (size_t i = 0; i < sizeof inherited_prefixes / sizeof *inherited_prefixes; i++)
+            if (!strncmp(*v, inherited_prefixes[i], strlen(inherited_prefixes[i])) && strchr(*v, '=')) {
+                char *name = pst_strndup(*v, (size_t)(strchr(*v, '=') - *v));
+                set(e, name, "%s", strchr(*v, '=') + 1);
+                free(name);
+            }
+    if (!getenv("PATH"))
+        set(e, "PATH", "/usr/local/bin:/usr/bin:/bin");
+}
+
+static void ffdl(env *e, const pst_run *r)
+{
+    const pst_run_spec *s = &r->spec;
+    set(e, "MODEL_DIR", "%s", r->code_dir);
+    set(e, "DATA_DIR", "%s", r->data_dir);
+    set(e, "RESULT_DIR", "%s", r->result_dir);
+    set(e, "RESULT_BUCKET_DIR", "%s", r->result_bucket_dir);
+    set(e, "CHECKPOINT_DIR", "%s", r->checkpoint_dir);
+    set(e, "LOG_DIR", "%s", r->log_dir);
+    set(e, "JOB_STATE_DIR", "%s", r->job_state_dir);
+    set(e, "TRAINING_ID", "%s", s->training_id);
+    set(e, "TRAINING_JOB", "%s", s->name ? s->name : "");
+    char *command = pst_strdup(r->manifest.command ? r->manifest.command : "");
+    for (char *c = command; *c; c++)
+        if (*c == '\n' || *c == '\r')
+            *c = ' ';
+    set(e, "TRAINING_COMMAND", "%s", command);
+    free(command);
+    const char *tail = strrchr(s->training_id, '-');
+    set(e, "NUM_LEARNERS", "%d", s->learners);
+    set(e, "LEARNER_ID", "%d", s->learner_id);
+    set(e, "LEARNER_NAME_PREFIX", "learner-%s", tail ? tail + 1 : s->training_id);
+    set(e, "GPU_COUNT", "%f", (double)s->gpus);
+    set(e, "DOWNWARD_API_POD_NAME", "learner-%s-%d", tail ? tail + 1 : s->training_id, s->learner_id > 0 ? s->learner_id - 1 : 0);
+    set(e, "DOWNWARD_API_POD_NAMESPACE", "penstock");
+    set(e, "CUDA_VISIBLE_DEVICES", "%s", s->gpus && s->gpu_ids ? s->gpu_ids : "");
+    const char *path = getenv("PYTHONPATH");
+    set(e, "PYTHONPATH", "%s%s%s", r->code_dir, path && *path ? ":" : "", path ? path : "");
+    set(e, "PYTHONUNBUFFERED", "1"); /* its output is a pipe: without this lines and metrics come late */
+    set(e, "PENSTOCK_GENERATION", "%d", s->generation);
+    set(e, "PENSTOCK_RUN", "%s/%d/%s", s->training_id, s->generation, s->process);
+    char *mark = pst_run_mark(s->state_dir, s->training_id, s->generation, s->process);
+    set(e, "PENSTOCK_RUN_DIR", "%s", strchr(mark, '=') + 1); /* by this the LCM finds what a lost supervisor left */
+    free(mark);
+}
+
+static bool is_ours(const char *name)
+{
+    static const char *const fixed[] = {"MODEL_DIR",   "DATA_DIR",   "RESULT_DIR",   "CHECKPOINT_DIR", "LOG_DIR",
+                                        "TRAINING_ID", "LEARNER_ID", "NUM_LEARNERS", "JOB_STATE_DIR",  "RESULT_BUCKET_DIR"};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (!strcmp(name, fixed[i]))
+            return true;
+    return !strncmp(name, "PENSTOCK_", 9);
+}
+
+char **pst_run_environ(const pst_run *r)
+{
+    env e = {0};
+    inherit(&e);
+    ffdl(&e, r);
+    if (r->manifest.native && r->settings)
+        set(&e, "PENSTOCK_HANDOVER", "stdin");
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->manifest.env, key, value) if (json_is_string(value) && *key && !strchr(key, '=') && !is_ours(key))
+        set(&e, key, "%s", json_string_value(value));
+    return e.at;
+}
+
+void pst_run_environ_free(char **env_)
+{
+    for (char **v = env_; v && *v; v++)
+        free(*v);
+    free(env_);
+}
+
+char *pst_run_command_text(const char *command)
+{
+    pst_buf b = {0};
+    for (const char *p = command; *p; p++) {
+        const char *next = p + 1 + strspn(p + 1, " \t");
+        if (*p == '\n' && *next == '-') {
+            pst_buf_addc(&b, ' ');
+            p = next - 1;
+        } else if (*p != '\r') {
+            pst_buf_addc(&b, *p);
+        }
+    }
+    return pst_buf_steal(&b);
+}

@@ -1,0 +1,58 @@
+/* keeper.c - see keeper.h. */
+#include "lcm/supervisor/keeper.h"
+
+#include "common/base/clock.h"
+#include "common/base/proc_tree.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Until waitpid() says that there are no children: that is the proof. A process that forks while it is being looked for is found in the
+ * next round, because its child stays below us. */
+static void sweep(void)
+{
+    for (;;) {
+        pst_tree_kill(getpid());
+        pid_t pid;
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+            ;
+        if (pid < 0 && errno == ECHILD)
+            return;
+        pst_sleep_ms(10);
+    }
+}
+
+__attribute__((noreturn)) static void keep(pid_t child)
+{
+    int status = 0;
+    for (pid_t pid; (pid = waitpid(-1, &status, 0)) != child;)
+        if (pid < 0 && errno != EINTR)
+            break;
+    sweep();
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+int pst_keeper_start(int lock_fd, pid_t *ret_keeper, pst_err *err)
+{
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return pst_err_sys(err, errno, "cannot watch over child processes");
+    pid_t keeper = getpid(), pid = fork();
+    if (pid < 0)
+        return pst_err_sys(err, errno, "cannot start the supervisor below its keeper");
+    if (pid) {
+        signal(SIGTERM, SIG_IGN); /* whoever stops us stops the supervisor, which ends in its own time, and us with it */
+        signal(SIGINT, SIG_IGN);
+        if (lock_fd >= 0)
+            close(lock_fd);
+        keep(pid);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != keeper) /* it was gone before that held */
+        _exit(1);
+    *ret_keeper = keeper;
+    return 0;
+}

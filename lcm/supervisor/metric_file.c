@@ -1,0 +1,107 @@
+/* metric_file.c - see metric_file.h. */
+#include "lcm/supervisor/metric_file.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "lcm/supervisor/lines.h"
+#include "lcm/supervisor/metric_line.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define POLL_BYTES_MAX (1 << 20)
+#define DRAIN_ROUNDS   256 /* at the end: so many times the above */
+
+struct pst_metric_file {
+    char *path;
+    off_t at;
+    ino_t inode; /* a file that was replaced is read from its start */
+    pst_lines lines;
+    void (*point)(void *arg, const pst_metric_point *point);
+    void *arg;
+};
+
+static void on_line(void *arg, const char *text, size_t len)
+{
+    pst_metric_file *f = arg;
+    pst_metric_point p;
+    const char *why;
+    if (!len)
+        return;
+    if (pst_emetrics_line(text, len, pst_now_us(), &p, &why)) {
+        f->point(f->arg, &p);
+        pst_event_clear(&pst_metric_point_type, &p);
+    } else {
+        pst_log(PST_LOG_DEBUG, "supervisor", "event=metric_line_skipped file=%s reason=\"%s\"", f->path, why);
+    }
+}
+
+pst_metric_file *pst_metric_file_new(const char *path, void (*point)(void *arg, const pst_metric_point *point), void *arg)
+{
+    pst_metric_file *f = pst_alloc(sizeof *f);
+    struct stat st;
+    f->path = pst_strdup(path);
+    f->point = point;
+    f->arg = arg;
+    f->lines = (pst_lines){.line = on_line, .arg = f};
+    if (stat(path, &st) == 0) {
+        f->at = st.st_size;
+        f->inode = st.st_ino;
+    }
+    return f;
+}
+
+/* Returns whether there may be more. */
+static bool read_some(pst_metric_file *f)
+{
+    struct stat st;
+    bool more = false;
+    int fd = f ? open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        if (st.st_ino != f->inode || st.st_size < f->at) {
+            f->at = 0;
+            f->inode = st.st_ino;
+            pst_buf_clear(&f->lines.part);
+        }
+        char data[65536];
+        more = true;
+        for (size_t total = 0; total < POLL_BYTES_MAX;) {
+            ssize_t n = pread(fd, data, sizeof data, f->at);
+            if (n <= 0) {
+                more = false;
+                break;
+            }
+            pst_lines_feed(&f->lines, data, (size_t)n);
+            f->at += n;
+            total += (size_t)n;
+        }
+    }
+    close(fd);
+    return more;
+}
+
+void pst_metric_file_poll(pst_metric_file *f)
+{
+    read_some(f);
+}
+
+void pst_metric_file_drain(pst_metric_file *f)
+{
+    for (int i = 0; i < DRAIN_ROUNDS && read_some(f); i++)
+        ;
+}
+
+void pst_metric_file_free(pst_metric_file *f)
+{
+    if (!f)
+        return;
+    pst_lines_end(&f->lines);
+    free(f->path);
+    free(f);
+}

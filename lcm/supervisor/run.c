@@ -1,0 +1,102 @@
+/* run.c - see run.h. */
+#include "lcm/supervisor/run.h"
+
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "lcm/supervisor/lines.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_mount(const char *type)
+{
+    return type && (!strcmp(type, "mount") || !strcmp(type, "host_mount") || !strcmp(type, "mount_volume"));
+}
+
+/* Results go into the user's own folder where a mounted store names one (FfDL: <container>/<training id>), else into the job's. */
+static void choose_result_dir(pst_run *r, const char *job_dir)
+{
+    for (size_t i = 0; i < r->manifest.n_stores; i++) {
+        const pst_data_store *s = &r->manifest.stores[i];
+        const char *base = json_string_value(json_object_get(s->connection, "path"));
+        if (!is_mount(s->type) || !s->output || !base || access(base, W_OK) < 0)
+            continue;
+        r->result_bucket_dir = pst_fs_join(base, s->output);
+        r->result_dir = pst_fs_join(r->result_bucket_dir, r->spec.training_id);
+        return;
+    }
+    r->result_bucket_dir = pst_strdup(job_dir);
+    r->result_dir = pst_fs_join(job_dir, "results");
+}
+
+int pst_run_open(const char *run_dir, pst_run *ret_run, pst_err *err)
+{
+    pst_run r = {0};
+    char *absolute = realpath(run_dir, NULL);
+    r.dir = absolute ? absolute : pst_strdup(run_dir);
+    int rc = pst_run_spec_read(r.dir, &r.spec, err);
+    if (rc < 0) {
+        free(r.dir);
+        return rc;
+    }
+    pst_complaints errors = {0}, warnings = {0};
+    rc = pst_manifest_parse(r.spec.manifest, strlen(r.spec.manifest), &r.manifest, &errors, &warnings);
+    if (rc < 0) {
+        char *text = pst_complaints_text(&errors);
+        pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "manifest", 0, "the manifest cannot be run: %s", text);
+        free(text);
+    }
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
+    char *gen_dir = pst_run_gen_dir(r.spec.state_dir, r.spec.training_id, r.spec.generation);
+    char *job_dir = pst_run_job_dir(r.spec.state_dir, r.spec.training_id);
+    r.code_dir = pst_fs_join(r.dir, "code");
+    r.data_dir = pst_fs_join(r.dir, "data");
+    r.job_state_dir = pst_fs_join(gen_dir, "job");
+    r.log_dir = pst_fs_join(r.job_state_dir, "logs");
+    r.own_log_dir = pst_fs_join(r.log_dir, r.spec.process);
+    r.checkpoint_dir = pst_fs_join(job_dir, "checkpoints");
+    choose_result_dir(&r, job_dir);
+    free(gen_dir);
+    free(job_dir);
+    const char *dirs[] = {r.code_dir, r.data_dir, r.own_log_dir, r.checkpoint_dir, r.result_dir};
+    for (size_t i = 0; i < sizeof dirs / sizeof *dirs && !rc; i++)
+        rc = pst_fs_mkdirs(dirs[i], 0700, err);
+    if (rc < 0)
+        pst_run_close(&r);
+    else
+        *ret_run = r;
+    return rc;
+}
+
+void pst_run_close(pst_run *r)
+{
+    char *all[] = {r->dir,         r->code_dir,       r->data_dir,   r->job_state_dir,    r->log_dir,
+                   r->own_log_dir, r->checkpoint_dir, r->result_dir, r->result_bucket_dir};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    pst_manifest_done(&r->manifest);
+    pst_run_spec_done(&r->spec);
+    memset(r, 0, sizeof *r);
+}
+
+void pst_run_say(pst_run *r, const char *fmt, ...)
+{
+    pst_buf raw = {0}, text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    pst_buf_vprintf(&raw, fmt, ap);
+    va_end(ap);
+    pst_utf8_add(&text, raw.data, raw.len);
+    pst_outlet_log(r->outlet, PST_LOG_STREAM_SYSTEM, pst_now_us(), text.data ? text.data : "", text.len);
+    pst_buf_done(&raw);
+    pst_buf_done(&text);
+}
+
+void pst_run_report(pst_run *r, pst_report_type type, const char *reason)
+{
+    pst_process_report report = {.type = type, .has_pid = true, .pid = (int32_t)getpid(), .reason = (char *)reason};
+    pst_outlet_report(r->outlet, &report);
+}

@@ -1,0 +1,10 @@
+/* sink_kafka.h - Kafka behind an outlet: one idempotent producer for reports, logs and metrics. */
+#ifndef PST_LCM_SUPERVISOR_SINK_KAFKA_H
+#define PST_LCM_SUPERVISOR_SINK_KAFKA_H
+
+#include "common/platform/client.h"
+#include "lcm/supervisor/outlet.h"
+
+int pst_sink_kafka_new(pst_client *client, pst_sink *ret_sink, pst_err *err); /* client borrowed */
+
+#endif

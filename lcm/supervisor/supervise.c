@@ -1,0 +1,155 @@
+/* supervise.c - the sequence of one run: STARTED, DOWNLOADING, RUNNING, STORING, RESULT_STORED, EXITED. How it ended is on disk before it is
+ * told, so that whoever comes next (another supervisor, the LCM) tells the same. */
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/log.h"
+#include "common/base/stop.h"
+#include "lcm/supervisor/run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void set_text(char *to, size_t size, const char *text)
+{
+    snprintf(to, size, "%s", text);
+}
+
+static void apply_wish(pst_run_exit *x, pst_run_wish wish)
+{
+    x->wish = wish;
+    if (wish == PST_WISH_PLATFORM_DOWN)
+        set_text(x->reason_code, sizeof x->reason_code, "PLATFORM_DOWN");
+}
+
+/* What of the learner's end goes on record. A stop that nobody wished for (the computer is shut down) must not look like success, whatever
+ * the command makes of its SIGTERM. */
+static void describe(const pst_learner_end *end, pst_run_exit *x)
+{
+    char how[64] = "";
+    x->has_exit_code = WIFEXITED(end->status);
+    x->exit_code = x->has_exit_code ? WEXITSTATUS(end->status) : 0;
+    x->has_signal = WIFSIGNALED(end->status);
+    x->signal = x->has_signal ? WTERMSIG(end->status) : 0;
+    if (x->has_signal)
+        snprintf(how, sizeof how, "was ended by signal %d (%s)", x->signal, sigabbrev_np(x->signal) ? sigabbrev_np(x->signal) : "unknown");
+    else
+        snprintf(how, sizeof how, "exited with status %d", x->exit_code);
+    bool bad = x->has_signal || x->exit_code;
+    if (end->stopped)
+        snprintf(x->reason, sizeof x->reason, "%s: the command %s%s",
+                 end->wish == PST_WISH_HALT   ? "halted"
+                 : end->wish == PST_WISH_KILL ? "ended on request"
+                                              : "the platform was stopped",
+                 how, end->forced ? " after the grace time" : "");
+    else if (bad && *end->limit)
+        snprintf(x->reason, sizeof x->reason, "the command %s: %s", how, end->limit);
+    else if (bad && *end->last_error)
+        snprintf(x->reason, sizeof x->reason, "the command %s: %.190s", how, end->last_error);
+    else if (bad)
+        snprintf(x->reason, sizeof x->reason, "the command %s", how);
+    if (bad && !end->stopped)
+        set_text(x->reason_code, sizeof x->reason_code, "C201");
+    if (end->stopped)
+        apply_wish(x, end->wish == PST_WISH_NONE ? PST_WISH_PLATFORM_DOWN : end->wish);
+}
+
+static void describe_error(pst_run_exit *x, const char *code, const pst_err *err)
+{
+    set_text(x->reason_code, sizeof x->reason_code, code);
+    set_text(x->reason, sizeof x->reason, err->text);
+}
+
+/* The steps up to the end of the work. Returns with *x filled. */
+static void work(pst_run *r, const pst_output_limits *limits, pst_run_exit *x)
+{
+    const char *code = "S104";
+    pst_err err = {0};
+    pst_learner_end end = {0};
+    pst_run_report(r, PST_REPORT_TYPE_STARTED, NULL);
+    pst_run_report(r, PST_REPORT_TYPE_DOWNLOADING, NULL);
+    int rc = pst_run_prepare(r, &code, &err);
+    pst_run_wish wish = pst_run_wish_read(r->dir);
+    if (pst_stop_requested() || wish != PST_WISH_NONE) {
+        set_text(x->reason, sizeof x->reason, "stopped before the command was started");
+        apply_wish(x, wish == PST_WISH_NONE ? PST_WISH_PLATFORM_DOWN : wish);
+        return;
+    }
+    if (!rc) {
+        code = "S104";
+        rc = pst_learner_run(r, limits, &end, &err);
+        if (rc == PST_EUNSUPPORTED)
+            code = "S101";
+    }
+    if (rc < 0) {
+        describe_error(x, code, &err);
+        pst_run_say(r, "%s", err.text);
+        return;
+    }
+    describe(&end, x);
+    pst_run_keep_logs(r);
+    if (end.stopped || x->has_signal || x->exit_code)
+        return;
+    pst_run_report(r, PST_REPORT_TYPE_STORING, NULL);
+    /* The broker or the store being away is waited through; only a bad model, or being told to stop, ends the attempts. */
+    while ((rc = pst_run_store_model(r, &err)) < 0 && err.cls == PST_CLASS_RETRY && !pst_stop_requested()) {
+        pst_err_clear(&err);
+        pst_sleep_ms(2000);
+    }
+    if (rc < 0) {
+        describe_error(x, "S303", &err);
+        apply_wish(x, pst_run_wish_read(r->dir));
+        x->has_exit_code = false;
+    }
+}
+
+static bool told_to_stop(void *arg)
+{
+    return pst_stop_requested();
+}
+
+/* Logs first, then the end: whoever sees the end has everything of the run. */
+int pst_supervise_publish(const char *run_dir, pst_outlet *outlet, pst_err *err)
+{
+    pst_run_exit x;
+    int rc = pst_run_exit_read(run_dir, &x, err);
+    if (!rc)
+        rc = pst_outlet_flush(outlet, told_to_stop, NULL);
+    if (rc < 0 || pst_run_published(run_dir))
+        return rc;
+    if (!x.lost) { /* LOST was told by the LCM, which saw it */
+        pst_str_pair details[] = {{(char *)"wish", (char *)pst_run_wish_name(x.wish)}};
+        pst_outlet_report(outlet, &(pst_process_report){.type = PST_REPORT_TYPE_EXITED,
+                                                        .time = x.time_us,
+                                                        .has_exit_code = x.has_exit_code,
+                                                        .exit_code = x.exit_code,
+                                                        .has_signal = x.has_signal,
+                                                        .signal = x.signal,
+                                                        .reason_code = *x.reason_code ? x.reason_code : NULL,
+                                                        .reason = *x.reason ? x.reason : NULL,
+                                                        .details = details,
+                                                        .n_details = x.wish != PST_WISH_NONE});
+        rc = pst_outlet_flush(outlet, told_to_stop, NULL);
+    }
+    return rc < 0 ? rc : pst_run_published_mark(run_dir, err);
+}
+
+int pst_supervise(pst_run *r, const pst_output_limits *limits, pst_err *err)
+{
+    pst_run_exit x = {0};
+    work(r, limits, &x);
+    x.time_us = pst_now_us();
+    /* The disk may be full just now: without this record nobody may say that it ended, so it is tried until it is there. */
+    while (pst_run_exit_write(r->dir, &x, err) < 0) {
+        pst_log_err("supervisor", err);
+        if (pst_stop_hurry())
+            return PST_EIO;
+        pst_err_clear(err);
+        pst_sleep_ms(1000);
+    }
+    pst_stop_reset(); /* the signal that ended the learner must not end the publishing; a further one does */
+    return pst_supervise_publish(r->dir, r->outlet, err);
+}

@@ -1,0 +1,156 @@
+/* supervise_main.c - penstock supervise: started by the LCM beside each learner, in a session of its own. */
+#include "common/base/fs.h"
+#include "common/base/log.h"
+#include "common/base/proc.h"
+#include "common/base/stop.h"
+#include "common/base/clock.h"
+#include "lcm/supervisor/keeper.h"
+#include "lcm/supervisor/run.h"
+#include "lcm/supervisor/sink_kafka.h"
+#include "lcm/supervisor/supervisor.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct supervise_opts {
+    const char *run_dir;
+    double lines_per_s;
+    int64_t bytes_per_s, spool_bytes;
+} supervise_opts;
+
+static const pst_opt opts[] = {
+    {"run-dir", 0, PST_OPT_STR, offsetof(supervise_opts, run_dir), "DIR", NULL, "the run directory, with spec.json in it"},
+    {"log-lines", 0, PST_OPT_DOUBLE, offsetof(supervise_opts, lines_per_s), "N 0..1000000000", "10000",
+     "log lines a second; more are left out and counted"},
+    {"log-bytes", 0, PST_OPT_BYTES, offsetof(supervise_opts, bytes_per_s), "BYTES", "8MiB", "log bytes a second"},
+    {"spool", 0, PST_OPT_BYTES, offsetof(supervise_opts, spool_bytes), "BYTES", "256MiB", "disk for output that waits for the broker"}};
+static const pst_usage usage = {.verb = "supervise",
+                                .args = "--run-dir DIR",
+                                .summary = "Run one process of a job (started by the LCM).",
+                                .opts = opts,
+                                .n_opts = sizeof opts / sizeof *opts};
+
+/* A run that cannot even begin ends on record, so that the Trainer hears why. */
+static void end_unbegun(const char *dir, const char *code, const pst_err *why)
+{
+    pst_run_exit x = {.wish = pst_run_wish_read(dir), .time_us = pst_now_us()};
+    pst_err err = {0};
+    snprintf(x.reason_code, sizeof x.reason_code, "%s", code);
+    snprintf(x.reason, sizeof x.reason, "%s", why->text);
+    if (pst_run_exit_write(dir, &x, &err) < 0)
+        pst_log_err("supervisor", &err);
+}
+
+static int open_outlet(const supervise_opts *o, const pst_run_spec *spec, pst_client *client, pst_outlet **ret_outlet, pst_err *err)
+{
+    char host[256] = "localhost";
+    gethostname(host, sizeof host - 1);
+    char *reporter = pst_sprintf("supervisor:%s", host), nonce[PST_RUN_NONCE_MAX];
+    pst_run_nonce_read(spec->state_dir, spec->training_id, spec->generation, nonce);
+    pst_outlet_conf conf = {.run_dir = o->run_dir,
+                            .training_id = spec->training_id,
+                            .process = spec->process,
+                            .generation = spec->generation,
+                            .reporter = reporter,
+                            .host = host,
+                            .node = spec->node,
+                            .nonce = nonce,
+                            .spool_bytes_max = o->spool_bytes};
+    int rc = pst_sink_kafka_new(client, &conf.sink, err);
+    if (!rc)
+        rc = pst_outlet_open(&conf, ret_outlet, err);
+    free(reporter);
+    return rc;
+}
+
+static int supervise(const supervise_opts *o, const pst_settings *settings, const pst_run_spec *spec, pst_err *err)
+{
+    pst_client *client = NULL;
+    pst_objects *objects = NULL;
+    pst_outlet *outlet = NULL;
+    pst_run run = {0};
+    pst_run_exit x;
+    pst_err why = {0};
+    char *id = pst_sprintf("penstock-supervise-%s", spec->process);
+    int rc = pst_client_open(settings, id, &client, err);
+    if (!rc)
+        rc = open_outlet(o, spec, client, &outlet, err);
+    free(id);
+    if (rc < 0)
+        goto out;
+    if (pst_run_exit_read(o->run_dir, &x, NULL) == PST_ENOTFOUND) {
+        if (pst_objects_open(settings->objects.value, &objects, &why) < 0) {
+            end_unbegun(o->run_dir, "S301", &why);
+        } else if (pst_run_open(o->run_dir, &run, &why) < 0) {
+            end_unbegun(o->run_dir, why.cls == PST_CLASS_DATA ? "C101" : "S104", &why);
+        } else {
+            run.outlet = outlet;
+            run.objects = objects;
+            run.client = client;
+            run.settings = settings;
+            rc = pst_supervise(&run, &(pst_output_limits){.lines_per_s = o->lines_per_s, .bytes_per_s = (double)o->bytes_per_s}, err);
+            goto out;
+        }
+    }
+    rc = pst_supervise_publish(o->run_dir, outlet, err);
+out:
+    pst_outlet_close(outlet);
+    if (run.dir)
+        pst_run_close(&run);
+    pst_objects_close(objects);
+    pst_client_close(client);
+    return rc;
+}
+
+static int supervise_run(int argc, char **argv)
+{
+    supervise_opts o = {0};
+    pst_settings settings;
+    char **args;
+    int n_args, lock;
+    pst_err err = {0};
+    int rc = pst_opt_parse(&usage, argc, argv, &o, &settings, &args, &n_args, &err);
+    if (rc == 1)
+        return 0;
+    if (!rc && (n_args || !o.run_dir))
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "give the run directory: --run-dir DIR");
+    if (rc < 0) {
+        pst_say_err("supervise", &err);
+        return pst_err_exit(&err);
+    }
+    free(args);
+    pst_run_spec spec = {0};
+    pst_stop_install();
+    sigset_t children;
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &children, NULL); /* before any thread: the learner's end is read from a signalfd */
+    pid_t keeper = 0;
+    rc = pst_run_lock(o.run_dir, &lock, &err);
+    if (!rc)
+        rc = pst_keeper_start(lock, &keeper, &err); /* from here on below it */
+    if (!rc)
+        rc = pst_run_spec_read(o.run_dir, &spec, &err);
+    pst_run_owner before, owner = {.pid = getpid(),
+                                   .start_time = pst_proc_start_time(getpid()),
+                                   .keeper_pid = keeper,
+                                   .keeper_start_time = pst_proc_start_time(keeper)};
+    if (!rc && pst_run_owner_read(o.run_dir, &before, NULL) == 0) { /* a publisher: the learner's identity stays on record */
+        owner.learner_pid = before.learner_pid;
+        owner.learner_start_time = before.learner_start_time;
+    }
+    if (!rc)
+        rc = pst_run_owner_write(o.run_dir, &owner, &err);
+    if (!rc)
+        rc = supervise(&o, &settings, &spec, &err);
+    if (rc < 0 && rc != PST_ESTOPPED)
+        pst_log_err("supervisor", &err);
+    pst_run_spec_done(&spec);
+    pst_settings_done(&settings);
+    return rc == 0 || rc == PST_ESTOPPED ? 0 : pst_err_exit(&err);
+}
+
+const pst_verb pst_supervise_verb = {"supervise", "run one process of a job (started by the LCM)", NULL, supervise_run};
