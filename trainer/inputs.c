@@ -70,6 +70,23 @@ static int keep_code(pst_shell *s, const pst_job_request *r, char sha256[65], ch
     return pst_objects_put(s->objects, key, r->code->content.data, r->code->content.len, ret_uri, err);
 }
 
+/* Code that is named by its address is made new again, or it could be swept while it is being admitted. What this store
+ * does not have, no learner would get: told now, not when the job's turn has come. */
+static int renew_code(pst_shell *s, const pst_job_request *r, char **ret_error, pst_err *err)
+{
+    pst_err e = {0};
+    int rc = r->code->uri && *r->code->uri && pst_trainer_core_is_new(s->core, r) ? pst_objects_touch(s->objects, r->code->uri, &e) : 0;
+    if (rc < 0 && rc != PST_ENOTFOUND && e.cls == PST_CLASS_DATA)
+        return 0; /* of a store that we do not know */
+    if (rc == PST_ENOTFOUND) {
+        *ret_error = pst_sprintf("%s; put the archive there (penstock submit does), or send it as content", e.text);
+        return 0;
+    }
+    if (rc < 0)
+        *err = e;
+    return rc;
+}
+
 /* ---- requests ---------------------------------------------------------------------------------------------------------------- */
 
 /* JSON text that is no valid request may still say which one it is. */
@@ -99,7 +116,7 @@ int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
 {
     pst_job_request request = {0};
     pst_err e = {0};
-    char sha256[65], *uri = NULL;
+    char sha256[65], *uri = NULL, *missing = NULL;
     if (!r->value)
         return step(s, &(pst_trainer_in){.kind = PST_TRAINER_TOMBSTONE}, NULL, err);
     char *traceparent = traceparent_of(r);
@@ -112,6 +129,8 @@ int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
     bool has_code = !rc && request.action == PST_JOB_ACTION_SUBMIT && request.code && request.code->content.data;
     if (has_code)
         rc = keep_code(s, &request, sha256, &uri, &e);
+    else if (!rc && request.action == PST_JOB_ACTION_SUBMIT && request.code)
+        rc = renew_code(s, &request, &missing, &e);
     if (rc < 0) { /* away for a moment */
         if (err && !err->code)
             *err = e;
@@ -126,11 +145,12 @@ int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
                              .live = s->live,
                              .code_uri = uri,
                              .code_sha256 = has_code ? sha256 : NULL,
-                             .code_error = has_code ? code_problem(request.code) : NULL};
+                             .code_error = has_code ? code_problem(request.code) : missing};
         rc = step(s, &in, traceparent, err);
     }
     pst_event_clear(&pst_job_request_type, &request);
     free(traceparent);
+    free(missing);
     free(uri);
     return rc;
 }

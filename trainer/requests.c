@@ -107,7 +107,7 @@ static void check_code(pst_complaints *bad, const pst_trainer_in *in)
     if (code->content.data && code->uri)
         pst_complain(bad, "code", 0, "has both content and uri: which one is meant?");
     if (in->code_error)
-        pst_complain(bad, "code.content", 0, "%s", in->code_error);
+        pst_complain(bad, code->content.data ? "code.content" : "code.uri", 0, "%s", in->code_error);
     if (code->sha256 && strspn(code->sha256, "0123456789abcdefABCDEF") != 64)
         pst_complain(bad, "code.sha256", 0, "must be 64 hexadecimal digits");
     else if (code->sha256 && in->code_sha256 && strcasecmp(code->sha256, in->code_sha256))

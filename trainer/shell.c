@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "schemas/manifest_secrets.h"
+#include "trainer/code_sweep.h"
 #include "trainer/job_fsm.h"
 
 #include <stdlib.h>
@@ -45,7 +46,7 @@ static void show_metrics(pst_shell *s)
         pst_metric_set(s->metrics.jobs[i], (double)pst_trainer_core_jobs(s->core, (pst_job_public_state)i));
 }
 
-int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, pst_err *err)
+int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, int64_t keep_code_us, pst_err *err)
 {
     *s = (pst_shell){.client = client, .stale = true};
     pst_times_start(&s->times, pst_now_us(), pst_mono_us());
@@ -57,6 +58,7 @@ int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *p
     if (rc < 0)
         return rc;
     s->outbox = pst_outbox_new(client, &s->key);
+    s->codes = pst_code_sweep_new(keep_code_us);
     return pst_objects_open(client->settings->objects.value, &s->objects, err);
 }
 
@@ -64,6 +66,7 @@ void pst_shell_close(pst_shell *s)
 {
     pst_shell_deactivate(s);
     pst_outbox_free(s->outbox);
+    pst_code_sweep_free(s->codes);
     pst_actions_done(&s->actions);
     pst_trainer_core_free(s->core);
     pst_objects_close(s->objects);
@@ -256,6 +259,14 @@ static int publish(pst_shell *s, const pst_batch *b, const size_t *order, size_t
     return pst_txn_commit(s->txn, err);
 }
 
+/* Which archives are needed is known when all requests have been read, and how old they are when the clock is. */
+static void sweep_codes(pst_shell *s)
+{
+    int64_t now = pst_mono_us(), ours = pst_now_us(), theirs = pst_shell_now(s);
+    if (s->caught_up && !s->nodes_unread && !pst_times_unsettled(&s->times, now))
+        pst_code_sweep_step(s->codes, s->objects, s->core, now, ours < theirs ? ours : theirs);
+}
+
 /* Outages are nothing to end for: say it (rarely), wait a little, go on. Anything but RETRY ends the service. */
 static int bear(pst_shell *s, int rc, pst_err *err)
 {
@@ -312,5 +323,6 @@ int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *
         pst_consumer_rewind(s->inputs, &(pst_err){0});
         return bear(s, stuck, err);
     }
+    sweep_codes(s);
     return 0;
 }

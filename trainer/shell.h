@@ -24,6 +24,7 @@ typedef struct pst_shell_metrics {
 #define PST_EXPIRED_HEADER "penstock-expired"
 
 typedef struct pst_outbox pst_outbox;
+typedef struct pst_code_sweep pst_code_sweep;
 
 typedef struct pst_shell {
     pst_client *client;
@@ -33,6 +34,7 @@ typedef struct pst_shell {
     pst_consumer *inputs; /* requests and reports; NULL while standing by */
     pst_txn *txn;
     pst_outbox *outbox;
+    pst_code_sweep *codes;
     pst_actions actions;
     pst_shell_metrics metrics;
     pst_times times;
@@ -43,7 +45,8 @@ typedef struct pst_shell {
     int64_t tick_us;   /* monotonic: of the next tick */
 } pst_shell;
 
-int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, pst_err *err);
+/* keep_code_us: how long code archives stay that no job can use any more; 0 = for ever. */
+int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, int64_t keep_code_us, pst_err *err);
 void pst_shell_close(pst_shell *s);
 /* Joins the inputs' group and makes the transactional producer; state is read at the first round. */
 int pst_shell_activate(pst_shell *s, pst_err *err);

@@ -489,6 +489,17 @@ bool pst_trainer_core_is_new(const pst_trainer_core *c, const pst_job_request *r
     return !pst_map_get(&c->jobs, training_id) && !pst_memory_has(&c->deleted, training_id);
 }
 
+void pst_trainer_core_codes(const pst_trainer_core *c, void (*tell)(void *arg, const pst_code_ref *code), void *arg)
+{
+    for (size_t i = 0; i < c->jobs.n; i++) {
+        const pst_job *j = c->jobs.at[i].key ? c->jobs.at[i].value : NULL;
+        if (j && j->s.code &&
+            (!pst_job_state_is_ended(j->s.state) ||
+             pst_job_fsm_allows(j->s.state, PST_JOB_EVENT_TYPE_RESUMED, PST_JOB_PUBLIC_STATE_QUEUED)))
+            tell(arg, j->s.code);
+    }
+}
+
 const pst_trainer_counts *pst_trainer_core_counts(const pst_trainer_core *c)
 {
     return &c->counts;

@@ -64,7 +64,7 @@ typedef struct pst_trainer_in {
     pst_trainer_in_kind kind;
     const pst_job_request *request;
     const char *code_uri, *code_sha256;      /* of request->code->content, where the shell has stored it; NULL when there is none */
-    const char *code_error;                  /* why it could not be taken (not an archive); NULL */
+    const char *code_error;                  /* why it could not be taken (not an archive, not there); NULL */
     const char *bad_request_id, *bad_reason; /* the id if one could be made out, else NULL */
     const pst_process_report *report;
     const pst_worker_state *worker;
@@ -116,6 +116,8 @@ void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_
 const pst_job_state *pst_trainer_core_job(const pst_trainer_core *c, const char *training_id);
 /* Would this SUBMIT be news? Spares the shell from storing the code of a duplicate. */
 bool pst_trainer_core_is_new(const pst_trainer_core *c, const pst_job_request *r);
+/* Tells of the code of every job that runs, or still could: that is queued, can be tried again, or resumed. */
+void pst_trainer_core_codes(const pst_trainer_core *c, void (*tell)(void *arg, const pst_code_ref *code), void *arg);
 const pst_trainer_counts *pst_trainer_core_counts(const pst_trainer_core *c);
 size_t pst_trainer_core_jobs(const pst_trainer_core *c, pst_job_public_state state); /* how many are in that state */
 /* Charged at a site: CPUs in thousandths, bytes, GPUs. False: unknown site. */

@@ -28,7 +28,7 @@ enum { STANDBY_SAID_US = 5000000 }; /* joining the group takes a moment; longer 
 
 typedef struct trainer_opts {
     double cpus;
-    int64_t memory_bytes, gpus, platform_retries, silent_us, port;
+    int64_t memory_bytes, gpus, platform_retries, silent_us, port, keep_code_us;
     bool view, print_fsm;
     const char *operators;
 } trainer_opts;
@@ -44,6 +44,9 @@ static const pst_opt opts[] = {
      "a node whose LCM has not reported for this long is silent: it gets no new jobs"},
     {"operators", 0, PST_OPT_STR, offsetof(trainer_opts, operators), "NAMES", NULL,
      "users, comma-separated, who may halt, resume, end and delete everybody's jobs [the user who runs this Trainer]"},
+    {"keep-code", 0, PST_OPT_SPAN, offsetof(trainer_opts, keep_code_us), "SPAN", "8d",
+     "how long archives of submitted code stay in the object store that no job can use any more (none that waits, runs, or may be "
+     "resumed); counted from when they were last put or submitted, so it must be longer than a request may lie unread; 0s = for ever"},
     {"port", 0, PST_OPT_INT, offsetof(trainer_opts, port), "PORT 0..65535", "0", "serve /health and /metrics on 127.0.0.1:PORT; 0 = not"},
     {"view", 0, PST_OPT_BOOL, offsetof(trainer_opts, view), NULL, "true", "keep the document store (--store) equal to the topics"},
     {"print-fsm", 0, PST_OPT_BOOL, offsetof(trainer_opts, print_fsm), NULL, NULL, "print the table of job states as Markdown and exit"},
@@ -212,7 +215,7 @@ static int run(int argc, char **argv)
     t.grouped = !v.settings.embedded;
     int rc = lock_folder(&t, &v.err);
     if (!rc)
-        rc = pst_shell_open(&t.shell, v.client, &policy, &v.err);
+        rc = pst_shell_open(&t.shell, v.client, &policy, o.keep_code_us, &v.err);
     if (!rc && o.port)
         rc = pst_http_thread_metrics(&(pst_http_conf){.port = (int)o.port, .name = "trainer"}, t.shell.metrics.set, NULL, NULL, &http,
                                      &v.err);

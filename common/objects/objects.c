@@ -8,11 +8,13 @@
 #include "common/base/hash.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -158,14 +160,34 @@ static int open_folder(pst_objects *o, const char *key)
     return at;
 }
 
+/* The store's lock, for as long as an age counts: of a descriptor of its own, since threads share that of the root. Closing it unlocks. A
+ * file system without such locks has none: there the age that is asked for must be far above what a submission takes. */
+static int lock_store(const pst_objects *o, int how)
+{
+    int fd = openat(o->fd, TMP_NAME, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && flock(fd, how) < 0 && errno == EINTR)
+        ;
+    return fd;
+}
+
+static void unlock_store(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
 /* fsync, rename under the key, fsync the folder: only then is it there. */
 static int draft_commit(pst_objects *o, draft *d, const char *key, char **ret_uri, pst_err *err)
 {
     int rc = 0, folder = open_folder(o, key);
     const char *base = strrchr(key, '/');
     base = base ? base + 1 : key;
-    if (folder < 0 || fsync(d->fd) < 0 || renameat(o->fd, d->name, folder, base) < 0 || fsync(folder) < 0)
+    bool ready = folder >= 0 && fsync(d->fd) == 0;
+    int lock = ready ? lock_store(o, LOCK_SH) : -1;
+    /* Its age begins when it can be found: a large one takes long to be written. */
+    if (!ready || futimens(d->fd, NULL) < 0 || renameat(o->fd, d->name, folder, base) < 0 || fsync(folder) < 0)
         rc = pst_err_sys(err, errno, "cannot store the object %s in %s", key, o->root);
+    unlock_store(lock);
     if (folder >= 0)
         close(folder);
     if (rc) {
@@ -356,4 +378,81 @@ int pst_objects_delete(pst_objects *o, const char *uri, pst_err *err)
     if (fd >= 0)
         close(fd);
     return rc;
+}
+
+/* ---- age --------------------------------------------------------------------------------------------------------------------- */
+
+static int64_t put_time(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000000 + st->st_mtim.tv_nsec / 1000;
+}
+
+int pst_objects_touch(pst_objects *o, const char *uri, pst_err *err)
+{
+    int fd, lock = lock_store(o, LOCK_SH), rc = open_object(o, uri, &fd, err);
+    if (!rc) {
+        if (futimens(fd, NULL) < 0)
+            rc = pst_err_sys(err, errno, "cannot refresh the object %.200s", uri);
+        close(fd);
+    }
+    unlock_store(lock);
+    return rc;
+}
+
+int pst_objects_each(pst_objects *o, const char *folder, void (*tell)(void *arg, const char *key, int64_t put_us), void *arg, pst_err *err)
+{
+    int rc = check_key(folder, err);
+    if (rc < 0)
+        return rc;
+    int fd = pst_fs_open_beneath(o->fd, folder, O_RDONLY | O_DIRECTORY, 0);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d) {
+        rc = errno == ENOENT ? 0 : pst_err_sys(err, errno, "cannot read the folder %s of the object store %s", folder, o->root);
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    for (struct dirent *e; (e = readdir(d));) {
+        struct stat st;
+        char key[KEY_MAX + 1];
+        if (snprintf(key, sizeof key, "%s/%s", folder, e->d_name) < (int)sizeof key && key_ok(key) &&
+            fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            tell(arg, key, put_time(&st));
+    }
+    closedir(d);
+    return 0;
+}
+
+int pst_objects_expire(pst_objects *o, const char *key, int64_t before_us, bool *ret_removed, pst_err *err)
+{
+    int fd, rc = check_key(key, err);
+    struct stat st;
+    *ret_removed = false;
+    if (rc < 0)
+        return rc;
+    int lock = lock_store(o, LOCK_EX);
+    rc = open_object(o, key, &fd, NULL);
+    if (!rc) {
+        bool old = fstat(fd, &st) == 0 && put_time(&st) < before_us;
+        close(fd);
+        rc = old ? pst_objects_delete(o, key, err) : 0;
+        *ret_removed = old && !rc;
+    }
+    unlock_store(lock);
+    return rc == PST_ENOTFOUND ? 0 : rc;
+}
+
+void pst_objects_expire_drafts(pst_objects *o, int64_t before_us)
+{
+    int fd = openat(o->fd, TMP_NAME, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d && fd >= 0)
+        close(fd);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        if (*e->d_name != '.' && fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && put_time(&st) < before_us)
+            unlinkat(fd, e->d_name, 0);
+    }
+    if (d)
+        closedir(d);
 }

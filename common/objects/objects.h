@@ -6,6 +6,9 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 typedef struct pst_objects pst_objects;
 
 int pst_objects_open(const char *url, pst_objects **ret_objects, pst_err *err);
@@ -18,6 +21,17 @@ int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char
 int pst_objects_get(pst_objects *o, const char *uri, const char *sha256, size_t bytes_max, pst_buf *ret_data, pst_err *err);
 int pst_objects_get_file(pst_objects *o, const char *uri, const char *sha256, const char *to_path, pst_err *err);
 int pst_objects_delete(pst_objects *o, const char *uri, pst_err *err);
+
+/* Age. What nobody needs is removed by the one who knows; a writer and a sweeper in two processes agree by a lock of the store, so that an object
+ * that is put again (or touched) is either removed before that, and there again, or not removed. */
+/* As if it had been put again just now. PST_ENOTFOUND, class DATA: it is not there. */
+int pst_objects_touch(pst_objects *o, const char *uri, pst_err *err);
+/* Tells of every object directly below a folder ("code") its key and when it was put (microseconds, by the file system's clock). */
+int pst_objects_each(pst_objects *o, const char *folder, void (*tell)(void *arg, const char *key, int64_t put_us), void *arg, pst_err *err);
+/* Removes it unless it was put after before_us. */
+int pst_objects_expire(pst_objects *o, const char *key, int64_t before_us, bool *ret_removed, pst_err *err);
+/* Removes what writers that were killed left half written before then. */
+void pst_objects_expire_drafts(pst_objects *o, int64_t before_us);
 
 /* Archives of users (zip, tar, tar.gz by libarchive) are hostile: unpacks beneath dir only (openat2), no links out, no devices,
  * limits on entries (20,000), bytes (4 GiB) and depth (32). */
