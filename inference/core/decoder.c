@@ -43,6 +43,14 @@ static bool is_array_schema(const char *text)
     return yes;
 }
 
+static int no_such_field(const pst_schema *writer, const pst_feature *f, pst_err *err)
+{
+    return pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "features", 0,
+                       "the records' schema %s has no field %s and its missing policy is reject; say missing: value, nan or mean to "
+                       "score without it",
+                       pst_schema_name(writer), f->field);
+}
+
 /* Which features are arrays in the writer's schema: asked only when plain scalars would not fill the model's input. */
 static int find_arrays(pst_decoder *d, const pst_schema *writer, pst_err *err)
 {
@@ -58,8 +66,27 @@ static int find_arrays(pst_decoder *d, const pst_schema *writer, pst_err *err)
         wants[i] = (pst_want){d->features[i].field, PST_WANT_RAW, 1};
     pst_columns *look = NULL;
     int rc = pst_columns_new(writer, wants, d->n_features, &look, err);
-    for (size_t i = 0; rc == 0 && i < d->n_features; i++)
-        d->arrays[i] = !d->features[i].slots && !is_words(&d->features[i]) && is_array_schema(pst_columns_schema(look, i));
+    const pst_feature *gone = NULL;
+    for (size_t i = 0; rc == 0 && i < d->n_features; i++) {
+        const pst_feature *f = &d->features[i];
+        bool countable = !f->slots && !is_words(f);
+        d->arrays[i] = countable && is_array_schema(pst_columns_schema(look, i));
+        if (pst_columns_absent(look, i)) {
+            rc = f->missing == PST_MISSING_REJECT ? no_such_field(writer, f, err) : 0;
+            gone = countable && !gone ? f : gone;
+        }
+    }
+    /* A field that is not there is taken for one number; if it was to be the array, that is what went wrong, not the count. */
+    size_t filled = 0, n_arrays = 0;
+    for (size_t i = 0; i < d->n_features; i++) {
+        n_arrays += d->arrays[i];
+        filled += d->arrays[i] ? 0 : d->features[i].slots ? d->features[i].slots : 1;
+    }
+    if (rc == 0 && gone && !n_arrays && pst_binding_width(d->binding) && filled != pst_binding_width(d->binding))
+        rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "features", 0,
+                         "the records' schema %s has no field %s, so that its number of slots is not known; say slots: N there if it is an "
+                         "array",
+                         pst_schema_name(writer), gone->field);
     pst_columns_free(look);
     free(wants);
     return rc;
@@ -94,10 +121,7 @@ static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
     free(wants);
     for (size_t i = 0; rc == 0 && i < d->n_features; i++) {
         if (pst_columns_absent(d->columns, i) && d->features[i].missing == PST_MISSING_REJECT)
-            rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "features", 0,
-                             "the records' schema %s has no field %s and its missing policy is reject; say missing: value, nan or mean to "
-                             "score without it",
-                             pst_schema_name(writer), d->features[i].field);
+            rc = no_such_field(writer, &d->features[i], err);
     }
     return rc;
 }
@@ -373,6 +397,52 @@ int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, u
         }
     }
     json_decref(json);
+    return rc;
+}
+
+/* Slots and elements of one field; absent: a null, or nothing, may stand for any number of them. */
+static int field_fills(const pst_feature *f, const json_t *v, uint32_t slots, pst_err *err)
+{
+    if (is_words(f) || !v || json_is_null(v))
+        return 0;
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    if (n == slots)
+        return 0;
+    if (!json_is_array(v))
+        return pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "json", 0, "field %s is one number, a list of %u is wanted", f->field,
+                           slots);
+    return pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "json", 0, "field %s has %zu elements, %u are wanted", f->field, n, slots);
+}
+
+int pst_decoder_json_fills(const pst_decoder *d, const void *bytes, size_t len, pst_err *err)
+{
+    json_t *root = NULL;
+    pst_decode_fault fault_at;
+    pst_layout *l = NULL;
+    const char *absent = NULL;
+    int rc = parse_json(bytes, len, &root, &fault_at, err);
+    if (rc < 0)
+        return rc;
+    bool *arrays = pst_alloc((d->n_features + 1) * sizeof(bool));
+    for (size_t i = 0; i < d->n_features; i++) {
+        const json_t *v = find(root, d->features[i].field);
+        bool open = !d->features[i].slots && !is_words(&d->features[i]);
+        arrays[i] = open && json_is_array(v);
+        if (open && !absent && (!v || json_is_null(v)))
+            absent = d->features[i].field;
+    }
+    if (pst_layout_new(d->features, d->n_features, arrays, pst_binding_width(d->binding), &l, err) < 0) {
+        if (absent && err)
+            pst_err_prefix(err, "there is no field %s", absent);
+        rc = PST_EINCOMPAT;
+    }
+    for (size_t i = 0; rc == 0 && i < d->n_features; i++)
+        rc = field_fills(&d->features[i], find(root, d->features[i].field), pst_layout_slots(l, i), err);
+    if (rc == PST_EINCOMPAT && err)
+        err->code = rc;
+    pst_layout_free(l);
+    free(arrays);
+    json_decref(root);
     return rc;
 }
 

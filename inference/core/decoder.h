@@ -30,6 +30,9 @@ typedef struct pst_decode_fault {
  * data = offset + 1 there. Returns 0 or PST_E…/DATA with ret_fault. */
 int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, uint8_t *ret_missing, pst_slice *ret_pass, pst_buf *arena,
                     pst_decode_fault *ret_fault, pst_err *err);
+/* JSON: do the fields of this text fill the model's input, whatever is in them? 0 yes. PST_EINCOMPAT no, and why; PST_EPARSE, PST_EINVAL,
+ * PST_ELIMIT: it is no JSON object, so that it tells nothing. Changes nothing in the decoder. */
+int pst_decoder_json_fills(const pst_decoder *d, const void *bytes, size_t len, pst_err *err);
 char *pst_decoder_explain(const pst_decoder *d); /* free() */
 
 /* The schema of every pass-through field of JSON records: what JSON can hold, objects and lists as JSON text. */

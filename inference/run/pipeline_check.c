@@ -7,11 +7,12 @@
 #include "inference/run/device.h"
 #include "inference/core/output.h"
 #include "inference/run/score_load.h"
+#include "inference/run/topic_newest.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOPIC_NAME_MAX = 249, ROLES = 3 };
+enum { TOPIC_NAME_MAX = 249, ROLES = 3, NEWEST = 100, ASK_MS = 10000, ALONE_MS = 1500 };
 
 typedef struct check {
     const pst_settings *settings;
@@ -292,27 +293,131 @@ static int check_passed(const check *k)
     return 0;
 }
 
-/* JSON records have no schema. What can be counted is counted: fields that are single numbers, and at most one array among them. */
-static int check_json(check *k)
+/* ---- JSON topics ----------------------------------------------------------------------------------------------------------- */
+
+/* The newest records of one topic, as one model sees them. Records that are no objects tell nothing: they are dead letters, one by one. */
+typedef struct sample {
+    pst_decoder *decoder;
+    bool scorable; /* the width is known: records can be taken as the scorer would */
+    uint8_t *missing;
+    pst_slice *pass;
+    pst_buf arena;
+    int seen, told, fit, bad;
+    pst_err why_bad;
+    int32_t partition;
+    int64_t offset;
+    pst_err why; /* of the newest record that does not fill the model's input */
+} sample;
+
+static int look_at_record(void *arg, const pst_record *r, pst_err *err)
 {
-    for (int i = 0; i < ROLES; i++) {
-        size_t n, slots = 0, open = 0, width = k->roles[i] ? pst_binding_width(k->roles[i]) : 0;
-        const pst_feature *f = width ? pst_binding_features(k->roles[i], &n) : NULL;
-        for (size_t j = 0; f && j < n; j++) {
-            slots += f[j].slots ? f[j].slots : 1;
-            open += !f[j].slots && !f[j].has_vocabulary && !f[j].text;
+    sample *s = arg;
+    pst_err e = {0};
+    if (!r->value)
+        return 0;
+    s->seen++;
+    int rc = pst_decoder_json_fills(s->decoder, r->value, r->value_len, &e);
+    if (rc == 0) {
+        pst_decode_fault fault;
+        pst_err bad = {0};
+        s->fit++;
+        pst_buf_clear(&s->arena);
+        if (s->scorable && pst_decoder_run(s->decoder, r->value, r->value_len, 0, s->missing, s->pass, &s->arena, &fault, &bad) < 0) {
+            s->bad++;
+            s->why_bad = bad;
         }
-        if (!f || slots == width)
-            continue;
-        if (!open)
-            return at_line(k, k->p->line.features ? k->p->line.features : k->p->line.model,
-                           pst_err_set(k->err, PST_EINVAL, PST_CLASS_FATAL, "model", 0,
-                                       "model %s: its input has %zu slots, the features fill %zu", pst_binding_name(k->roles[i]), width,
-                                       slots));
+    } else if (rc == PST_EINCOMPAT) {
+        s->why = e;
+        s->partition = r->partition;
+        s->offset = r->offset;
+    }
+    s->told += rc == 0 || rc == PST_EINCOMPAT;
+    return 0;
+}
+
+static int judge_sample(check *k, const char *topic, const pst_binding *b, const sample *s)
+{
+    if (!s->seen) {
+        tell(k, "topic %s: holds no records yet, their fields are not checked\n", topic);
+    } else if (!s->told) {
+        tell(k, "topic %s: none of the %d newest records is a JSON object; they would all be dead letters\n", topic, s->seen);
+    } else if (!s->fit) {
+        pst_err_set(
+            k->err, PST_EINCOMPAT, PST_CLASS_FATAL, "model", 0,
+            "topic %s: none of the %d newest records fills the input of model %s (partition %d, offset %lld: %.300s); list the fields "
+            "that it was trained on, slots: N for one that is an array",
+            topic, s->told, pst_binding_name(b), s->partition, (long long)s->offset, s->why.text);
+        return at_line(k, k->p->line.features ? k->p->line.features : k->p->line.model, PST_EINCOMPAT);
+    } else {
+        tell(k, "topic %s: %d of the %d newest records fill the model's input\n", topic, s->fit, s->seen);
+        if (s->bad)
+            tell(k, "topic %s: %s of them would be dead letters: %s\n", topic, s->bad == s->fit ? "all" : "some", s->why_bad.text);
+    }
+    return 0;
+}
+
+/* JSON records have no schema: what the topic holds tells what its records are. A topic that nobody has yet is no failure. */
+static int check_newest(check *k, const char *topic, pst_binding *b)
+{
+    pst_decoder *d = NULL;
+    pst_err e = {0};
+    size_t n;
+    int rc = pst_decoder_new(k->p, b, NULL, &d, k->err);
+    if (rc < 0)
+        return rc;
+    pst_binding_features(b, &n);
+    sample s = {.decoder = d,
+                .scorable = pst_binding_width(b) > 0,
+                .missing = pst_alloc(n + 1),
+                .pass = pst_alloc((k->p->n_passthrough + 1) * sizeof(*s.pass))};
+    rc = pst_topic_newest(k->c, topic, NEWEST, k->o->may_be_alone ? ALONE_MS : ASK_MS, look_at_record, &s, &e);
+    if (rc == PST_ENOTFOUND || rc == PST_EAUTH) { /* whoever checks need not have the scorer's rights */
+        tell(k, "topic %s: records not checked: %s\n", topic, e.text);
+        rc = 0;
+    } else if (rc < 0) {
+        char *what = pst_sprintf("topic %s", topic);
+        rc = not_reached(k, what, rc, &e);
+        free(what);
+    } else {
+        rc = judge_sample(k, topic, b, &s);
+    }
+    pst_decoder_free(d);
+    free(s.missing);
+    free(s.pass);
+    pst_buf_done(&s.arena);
+    return rc;
+}
+
+/* What can be counted without a record: too many numbers, or too few and no field among them that could be an array. */
+static int count_slots(check *k, const pst_binding *b)
+{
+    size_t n, slots = 0, open = 0, width = pst_binding_width(b);
+    const pst_feature *f = pst_binding_features(b, &n);
+    for (size_t j = 0; j < n; j++) {
+        slots += f[j].slots ? f[j].slots : 1;
+        open += !f[j].slots && !f[j].has_vocabulary && !f[j].text;
+    }
+    if (!width || slots == width)
+        return 0;
+    if (open) {
         tell(k, "features: %zu numbers for %zu slots: one of the fields has to be an array in every record (slots: N says so)\n", slots,
              width);
+        return 0;
     }
-    return check_kind(k, NULL, NULL);
+    return at_line(k, k->p->line.features ? k->p->line.features : k->p->line.model,
+                   pst_err_set(k->err, PST_EINVAL, PST_CLASS_FATAL, "model", 0, "model %s: its input has %zu slots, the features fill %zu",
+                               pst_binding_name(b), width, slots));
+}
+
+static int check_json(check *k)
+{
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < ROLES; i++)
+        rc = k->roles[i] ? count_slots(k, k->roles[i]) : 0;
+    for (size_t t = 0; rc == 0 && t < k->p->n_topics; t++)
+        for (int i = 0; rc == 0 && i < ROLES; i++)
+            rc = k->roles[i] ? check_newest(k, k->p->topics[t], k->roles[i]) : 0;
+    return rc < 0 ? rc : check_kind(k, NULL, NULL);
 }
 
 static int look(check *k)

@@ -498,6 +498,28 @@ def test_killed_in_a_loop_nothing_is_lost_or_doubled(p):
     check(letters == [i for i in range(total) if i % 500 == 499], f"{len(letters)} dead letters")
 
 
+def test_a_json_topic_that_cannot_fill_the_model_is_refused(p):
+    """No schema tells what a JSON topic holds: its newest records do."""
+    p.create("narrow", 2)
+    path = p.dir / "narrow.yml"
+    text = "name: narrow\ninput: {topics: [narrow], format: json}\nmodel: {file: NAME.onnx}\nfeatures: [a, b]\noutput: {topic: narrow.scores}\n"
+    linear(p.dir / "five.onnx", [1, 2, 3, 4, 5])
+    verbs = [("score", "check", "-c", path), ("score", "dry-run", "-c", path, "--in", p.dir / "none.jsonl")]
+    (p.dir / "none.jsonl").write_text("")
+    path.write_text(text.replace("NAME", "five"))
+    for v in verbs:
+        r = p.cli(*v, ok=False)
+        check(r.returncode == 0 and "holds no records yet" in r.stdout + r.stderr, f"{v[1]} on an empty topic: {r.returncode} {r.stdout} {r.stderr}")
+    p.send("narrow", [b"rubbish", None] + [json.dumps({"a": i, "b": 1}).encode() for i in range(20)])
+    for v in verbs:
+        r = p.cli(*v, ok=False)
+        check(r.returncode == 7 and f"{path}:4" in r.stderr and "fill 2 slots, the model's input has 5" in r.stderr and "slots: N" in r.stderr, f"{v[1]}: {r.returncode} {r.stderr}")
+    p.send("narrow", [json.dumps({"a": [1, 2, 3, 4], "b": 1}).encode()])
+    for v in verbs:
+        r = p.cli(*v, ok=False)
+        check(r.returncode == 0, f"{v[1]}, one record fits: {r.returncode} {r.stderr}")
+
+
 def test_too_large_for_the_output(p):
     path = p.pipeline("large", "large", "model: {name: line, version: 1}\nfeatures: [{field: cpu.user, missing: value, value: 7}, {field: mem}]\n"
                                         "output: {topic: TOPIC.scores, passthrough: [host]}\nguarantee: exactly_once\nkafka: {message.max.bytes: 3000}\n")
@@ -577,7 +599,7 @@ def test_two_workers_under_one_slot(p):
     check(sorted(s["record"]["id"] for _, s in p.scores("twins.scores")) == list(range(1000)), "every record once")
 
 
-TESTS = [test_dry_run_needs_no_broker, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded, test_a_stream_that_changes_its_types, test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses,
+TESTS = [test_dry_run_needs_no_broker, test_a_json_topic_that_cannot_fill_the_model_is_refused, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded, test_a_stream_that_changes_its_types, test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses,
          test_waits_for_its_model_and_for_the_registry, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
 with Bench() as p:
     p.metrics_port = free_ports(1)

@@ -1,4 +1,5 @@
 /* test_score_rules.c - what the core does with output schemas that are refused, models that do not fit, scores that are no numbers, nulls in arrays. */
+#include "inference/core/decoder.h"
 #include "tests/unit/core_kit.h"
 
 static void test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once(void **state)
@@ -179,12 +180,71 @@ static void test_core_scores_that_are_no_numbers_go_by_policy(void **state)
     }
 }
 
+static void test_decoder_json_tells_whether_the_fields_fill_the_model(void **state)
+{
+    static const struct {
+        const char *features, *json;
+        int rc;
+        const char *says;
+    } rows[] = {
+        {"a, b, c, d", "{\"a\":1,\"b\":2,\"c\":3,\"d\":4}", 0, ""},
+        {"a, b, c, d", "{\"a\":1,\"b\":\"word\"}", 0, ""}, /* not what is in them */
+        {"a, b, c", "{\"a\":1,\"b\":2,\"c\":3}", PST_EINCOMPAT, "fill 3 slots, the model's input has 4"},
+        {"a, v", "{\"a\":1,\"v\":[1,2,3]}", 0, ""},
+        {"a, v", "{\"a\":1,\"v\":[1,2]}", PST_EINCOMPAT, "field v has 2 elements, 3 are wanted"},
+        {"a, v", "{\"a\":1,\"w\":[1,2,3]}", PST_EINCOMPAT, "no field v"},
+        {"a, {field: v, slots: 3}", "{\"a\":1,\"v\":7}", PST_EINCOMPAT, "field v is one number"},
+        {"a, {field: v, slots: 3}", "{\"a\":1}", 0, ""},
+        {"a, {field: m, vocabulary: [x, y]}, b, c", "{\"a\":1,\"m\":\"x\",\"b\":1,\"c\":1}", 0, ""},
+        {"a, b, c, d", "[1]", PST_EINVAL, "no object"},
+        {"a, b, c, d", "{", PST_EPARSE, "no JSON"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[200];
+        snprintf(text, sizeof(text), "name: p\ninput: {format: json}\nmodel: {name: line}\nfeatures: [%s]\n", rows[i].features);
+        pst_pipeline *p = kit_pipeline(text);
+        pst_binding *b = kit_bind(p, kit_linear(4, 1, digits, NULL), 1);
+        pst_decoder *d = NULL;
+        pst_err err = {0};
+        assert_int_equal(pst_decoder_new(p, b, NULL, &d, &err), 0);
+        int rc = pst_decoder_json_fills(d, rows[i].json, strlen(rows[i].json), &err);
+        if (rc != rows[i].rc || !strstr(err.text, rows[i].says))
+            fail_msg("%s with %s: %d %s", rows[i].features, rows[i].json, rc, err.text);
+        pst_decoder_free(d);
+        pst_binding_free(b);
+        pst_pipeline_free(p);
+    }
+}
+
+/* A field that was to be the array and is not there: its name is what helps, not a count of slots. */
+static void test_decoder_avro_names_an_array_field_that_the_schema_lacks(void **state)
+{
+    static const char *const policies[] = {"reject", "nan"};
+    for (int i = 0; i < 2; i++) {
+        char text[200];
+        snprintf(text, sizeof(text), "name: p\nmodel: {name: line}\nfeatures: [n, {field: vec, missing: %s}]\n", policies[i]);
+        pst_pipeline *p = kit_pipeline(text);
+        pst_binding *b = kit_bind(p, kit_linear(4, 1, digits, NULL), 1);
+        pst_schema *s = kit_schema("{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"n\",\"type\":\"int\"}]}");
+        pst_decoder *d = NULL;
+        pst_err err = {0};
+        assert_int_equal(pst_decoder_new(p, b, s, &d, &err), PST_EINCOMPAT);
+        if (!strstr(err.text, "no field vec"))
+            fail_msg("%s", err.text);
+        pst_schema_free(s);
+        pst_binding_free(b);
+        pst_pipeline_free(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once),
         cmocka_unit_test(test_core_a_null_in_an_array_means_the_same_in_avro_and_json),
         cmocka_unit_test(test_core_a_model_that_wants_another_length_of_an_array_does_not_fit),
+        cmocka_unit_test(test_decoder_avro_names_an_array_field_that_the_schema_lacks),
+        cmocka_unit_test(test_decoder_json_tells_whether_the_fields_fill_the_model),
         cmocka_unit_test(test_core_says_whether_another_model_would_fit),
         cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
     };
