@@ -9,8 +9,8 @@
 #include "common/base/log.h"
 #include "common/base/log_file.h"
 #include "common/base/proc.h"
-#include "lcm/inventory.h"
-#include "lcm/sweep.h"
+#include "lcm/local/inventory.h"
+#include "lcm/local/sweep.h"
 
 #include <dirent.h>
 #include <errno.h>

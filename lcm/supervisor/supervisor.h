@@ -9,7 +9,7 @@
  *     keeper.c          the process above it                        box.c         isolation and limits of the learner
  *
  * It outlives the LCM that started it (own session) and its learner never outlives it (PDEATHSIG, the keeper, a control group; the LCM asks
- * all of them before a successor starts: lcm/sweep.h). */
+ * all of them before a successor starts: lcm/local/sweep.h). */
 #ifndef PST_LCM_SUPERVISOR_SUPERVISOR_H
 #define PST_LCM_SUPERVISOR_SUPERVISOR_H
 

@@ -1,8 +1,8 @@
 /* sweep.h - ends what is left of one process of a job on this computer, by everything that can tell that it belongs there: the supervisor and
  * its keeper by pid and start time, the tree below the keeper, the control group, the process group, the mark in the environment.
  * @thread the LCM's. */
-#ifndef PST_LCM_SWEEP_H
-#define PST_LCM_SWEEP_H
+#ifndef PST_LCM_LOCAL_SWEEP_H
+#define PST_LCM_LOCAL_SWEEP_H
 
 #include "common/objects/rundir.h"
 

@@ -1,6 +1,6 @@
 /* sweep.c - see sweep.h. No one way finds everything on every host: a group needs a writable hierarchy, a tree a keeper that still lives, a
  * mark a process that kept its environment. Each is asked, and all must say zero. */
-#include "lcm/sweep.h"
+#include "lcm/local/sweep.h"
 
 #include "common/base/cgroup.h"
 #include "common/base/proc.h"

@@ -1,6 +1,6 @@
 /* inventory.h - what this computer has: processors, memory, NVIDIA GPUs as the kernel driver lists them. @thread any. */
-#ifndef PST_LCM_INVENTORY_H
-#define PST_LCM_INVENTORY_H
+#ifndef PST_LCM_LOCAL_INVENTORY_H
+#define PST_LCM_LOCAL_INVENTORY_H
 
 #include "lcm/launcher.h"
 

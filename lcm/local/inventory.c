@@ -1,5 +1,5 @@
 /* inventory.c - see inventory.h. */
-#include "lcm/inventory.h"
+#include "lcm/local/inventory.h"
 
 #include "common/base/fs.h"
 
