@@ -1,10 +1,11 @@
-/* pipeline.c - the pipeline file: YAML → pst_pipeline. Each section has its table of keys; an unknown key is an error that names file, line
- * and the nearest known key, since a silently ignored `treshold` would cost somebody a night. Values are read through small getters that
- * know where they are, so that every refusal says file:line, section and key. */
+/* pipeline.c - the pipeline file: YAML → pst_pipeline. The keys, their limits and defaults are rows of pipeline_keys.c; an unknown key is an
+ * error that names file, line and the nearest known key, since a silently ignored `treshold` would cost somebody a night. Values are read
+ * through small getters that know where they are, so that every refusal says file:line, section and key. */
 #include "inference/pipeline/pipeline.h"
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "inference/pipeline/pipeline_keys.h"
 #include "inference/pipeline/pipeline_published.h"
 #include "inference/pipeline/pipeline_reader.h"
 
@@ -18,16 +19,12 @@
 
 static int read_input(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const known[] = {"topics", "group", "start", "timestamp", "format"};
-    static const char *const formats[] = {"avro", "json"};
     json_t *o;
     int rc, format = PST_INPUT_AVRO;
-    if ((rc = pst_reader_section(r, root, "input", &o)) < 0 || !o)
+    if ((rc = pst_reader_section(r, root, "input", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "input", known, N(known))) < 0 ||
-        (rc = pst_reader_texts(r, o, "input", "topics", &p->topics, &p->n_topics)) < 0 ||
-        (rc = pst_reader_str(r, o, "input", "group", &p->group)) < 0 ||
-        (rc = pst_reader_word(r, o, "input", "format", formats, 2, &format)) < 0)
+    if ((rc = pst_reader_check_keys(r, o, "input")) < 0 || (rc = pst_reader_texts(r, o, "input", "topics", &p->topics, &p->n_topics)) < 0 ||
+        (rc = pst_reader_str(r, o, "input", "group", &p->group)) < 0 || (rc = pst_reader_word(r, o, "input", "format", &format)) < 0)
         return rc;
     p->format = (pst_input_format)format;
     char *start = NULL;
@@ -59,8 +56,7 @@ static int read_choice(pst_reader *r, const json_t *o, const char *where, pst_mo
     int64_t version = 0;
     int rc;
     if ((rc = pst_reader_str(r, o, where, "name", &m->name)) < 0 || (rc = pst_reader_str(r, o, where, "alias", &m->alias)) < 0 ||
-        (rc = pst_reader_str(r, o, where, "file", &m->file)) < 0 ||
-        (rc = pst_reader_whole(r, o, where, "version", 1, INT32_MAX, &version)) < 0)
+        (rc = pst_reader_str(r, o, where, "file", &m->file)) < 0 || (rc = pst_reader_whole(r, o, where, "version", &version)) < 0)
         return rc;
     m->version = (int)version;
     if (m->alias && m->version)
@@ -70,7 +66,6 @@ static int read_choice(pst_reader *r, const json_t *o, const char *where, pst_mo
 
 static int read_model(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const known[] = {"name", "alias", "version", "file"};
     json_t *o;
     int rc;
     if ((rc = pst_reader_section(r, root, "model", &o)) < 0)
@@ -78,7 +73,7 @@ static int read_model(pst_reader *r, const json_t *root, pst_pipeline *p)
     if (!o)
         return pst_reader_fail(r, 1, "model is missing; write model: {name: NAME, alias: champion} or model: {file: model.onnx}");
     int line = pst_yaml_key_line(&r->y, root, "model");
-    if ((rc = pst_reader_check_keys(r, o, "model", known, N(known))) < 0 || (rc = read_choice(r, o, "model", &p->model)) < 0)
+    if ((rc = pst_reader_check_keys(r, o, "model")) < 0 || (rc = read_choice(r, o, "model", &p->model)) < 0)
         return rc;
     pst_model_choice *m = &p->model;
     if (!m->name && !m->file)
@@ -159,15 +154,13 @@ static int read_means(pst_reader *r, const json_t *o, pst_feature *f)
     return 0;
 }
 
-static const char *const missing_words[] = {"reject", "value", "nan", "mean"};
-
 /* A number, or for inputs of strings a text. */
 static int read_value(pst_reader *r, const json_t *o, pst_feature *f)
 {
     const json_t *v = json_object_get(o, "value");
     double x;
     if (!json_is_string(v))
-        return pst_reader_num(r, o, "features", "value", -HUGE_VAL, HUGE_VAL, &f->value);
+        return pst_reader_num(r, o, "features", "value", &f->value);
     f->value_text = pst_strdup(json_string_value(v));
     if (pst_reader_number(v, &x) && isfinite(x))
         f->value = x;
@@ -176,7 +169,6 @@ static int read_value(pst_reader *r, const json_t *o, pst_feature *f)
 
 static int read_feature(pst_reader *r, const json_t *o, int line, pst_feature *f)
 {
-    static const char *const known[] = {"field", "scale", "offset", "missing", "value", "clip", "vocabulary", "slots", "input", "mean"};
     int rc, missing = PST_MISSING_REJECT;
     int64_t slots = 0;
     f->scale = 1;
@@ -188,17 +180,15 @@ static int read_feature(pst_reader *r, const json_t *o, int line, pst_feature *f
     }
     if (!json_is_object(o))
         return pst_reader_fail(r, line, "features: expected {field: name, …} or a field name");
-    if ((rc = pst_reader_check_keys(r, o, "features", known, N(known))) < 0 ||
-        (rc = pst_reader_str(r, o, "features", "field", &f->field)) < 0)
+    if ((rc = pst_reader_check_keys(r, o, "features")) < 0 || (rc = pst_reader_str(r, o, "features", "field", &f->field)) < 0)
         return rc;
     if (!f->field)
         return pst_reader_fail(r, line, "features: field is missing");
-    if ((rc = pst_reader_num(r, o, "features", "scale", -HUGE_VAL, HUGE_VAL, &f->scale)) < 0 ||
-        (rc = pst_reader_num(r, o, "features", "offset", -HUGE_VAL, HUGE_VAL, &f->offset)) < 0 ||
-        (rc = pst_reader_word(r, o, "features", "missing", missing_words, N(missing_words), &missing)) < 0 ||
-        (rc = read_value(r, o, f)) < 0 || (rc = pst_reader_whole(r, o, "features", "slots", 1, PST_FEATURE_SLOTS_MAX, &slots)) < 0 ||
-        (rc = pst_reader_str(r, o, "features", "input", &f->input)) < 0 || (rc = read_vocabulary(r, o, f)) < 0 ||
-        (rc = read_means(r, o, f)) < 0)
+    if ((rc = pst_reader_num(r, o, "features", "scale", &f->scale)) < 0 ||
+        (rc = pst_reader_num(r, o, "features", "offset", &f->offset)) < 0 ||
+        (rc = pst_reader_word(r, o, "features", "missing", &missing)) < 0 || (rc = read_value(r, o, f)) < 0 ||
+        (rc = pst_reader_whole(r, o, "features", "slots", &slots)) < 0 || (rc = pst_reader_str(r, o, "features", "input", &f->input)) < 0 ||
+        (rc = read_vocabulary(r, o, f)) < 0 || (rc = read_means(r, o, f)) < 0)
         return rc;
     f->missing = (pst_missing)missing;
     f->slots = (uint32_t)slots;
@@ -249,15 +239,12 @@ static int read_features(pst_reader *r, const json_t *root, pst_pipeline *p)
 
 static int read_output(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const known[] = {"topic", "format", "passthrough"};
-    static const char *const formats[] = {"full", "slim"};
     json_t *o;
     int rc, format = 0;
-    if ((rc = pst_reader_section(r, root, "output", &o)) < 0 || !o)
+    if ((rc = pst_reader_section(r, root, "output", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "output", known, N(known))) < 0 ||
-        (rc = pst_reader_str(r, o, "output", "topic", &p->output_topic)) < 0 ||
-        (rc = pst_reader_word(r, o, "output", "format", formats, 2, &format)) < 0 ||
+    if ((rc = pst_reader_check_keys(r, o, "output")) < 0 || (rc = pst_reader_str(r, o, "output", "topic", &p->output_topic)) < 0 ||
+        (rc = pst_reader_word(r, o, "output", "format", &format)) < 0 ||
         (rc = pst_reader_texts(r, o, "output", "passthrough", &p->passthrough, &p->n_passthrough)) < 0)
         return rc;
     p->slim = format == 1;
@@ -274,18 +261,14 @@ static int read_output(pst_reader *r, const json_t *root, pst_pipeline *p)
 
 static int read_score(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const known[] = {"type", "threshold", "non_finite"};
-    static const char *const non_finites[] = {"pass", "dead_letter"};
-    static const char *const types[] = {"auto", "raw", "reconstruction_error", "class"};
     json_t *o;
     int rc, type = 0, non_finite = 0;
     double threshold = NAN;
-    if ((rc = pst_reader_section(r, root, "score", &o)) < 0 || !o)
+    if ((rc = pst_reader_section(r, root, "score", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "score", known, N(known))) < 0 ||
-        (rc = pst_reader_word(r, o, "score", "type", types, N(types), &type)) < 0 ||
-        (rc = pst_reader_num(r, o, "score", "threshold", -HUGE_VAL, HUGE_VAL, &threshold)) < 0 ||
-        (rc = pst_reader_word(r, o, "score", "non_finite", non_finites, 2, &non_finite)) < 0)
+    if ((rc = pst_reader_check_keys(r, o, "score")) < 0 || (rc = pst_reader_word(r, o, "score", "type", &type)) < 0 ||
+        (rc = pst_reader_num(r, o, "score", "threshold", &threshold)) < 0 ||
+        (rc = pst_reader_word(r, o, "score", "non_finite", &non_finite)) < 0)
         return rc;
     p->non_finite_dead = non_finite == 1;
     p->score_type = (pst_score_type)type;
@@ -296,16 +279,13 @@ static int read_score(pst_reader *r, const json_t *root, pst_pipeline *p)
 
 static int read_batching(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const known[] = {"count", "bytes", "age"};
     json_t *o;
     int rc;
-    int64_t count = 512, bytes = 1 << 20, age = 5000;
+    int64_t count = 0, bytes = 0, age = 0;
     if ((rc = pst_reader_section(r, root, "batching", &o)) < 0)
         return rc;
-    if (o && ((rc = pst_reader_check_keys(r, o, "batching", known, N(known))) < 0 ||
-              (rc = pst_reader_whole(r, o, "batching", "count", 1, 100000, &count)) < 0 ||
-              (rc = pst_reader_unit(r, o, "batching", "bytes", false, 1, 1 << 30, &bytes)) < 0 ||
-              (rc = pst_reader_unit(r, o, "batching", "age", true, 0, 60000000, &age)) < 0))
+    if ((rc = pst_reader_check_keys(r, o, "batching")) < 0 || (rc = pst_reader_whole(r, o, "batching", "count", &count)) < 0 ||
+        (rc = pst_reader_unit(r, o, "batching", "bytes", &bytes)) < 0 || (rc = pst_reader_unit(r, o, "batching", "age", &age)) < 0)
         return rc;
     p->batch_count = (size_t)count;
     p->batch_bytes = (size_t)bytes;
@@ -315,24 +295,18 @@ static int read_batching(pst_reader *r, const json_t *root, pst_pipeline *p)
 
 static int read_errors(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const known[] = {"tolerance", "dead_letter", "null", "pause_after"};
-    static const char *const letter[] = {"topic"};
-    static const char *const tolerances[] = {"all", "none"};
-    static const char *const nulls[] = {"pass", "skip", "dead_letter"};
     json_t *o, *d;
     int rc, tolerance = 0, null_policy = 0;
-    p->pause_after = 1000;
-    if ((rc = pst_reader_section(r, root, "errors", &o)) < 0 || !o)
+    if ((rc = pst_reader_section(r, root, "errors", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "errors", known, N(known))) < 0 ||
-        (rc = pst_reader_word(r, o, "errors", "tolerance", tolerances, 2, &tolerance)) < 0 ||
-        (rc = pst_reader_word(r, o, "errors", "null", nulls, 3, &null_policy)) < 0 ||
-        (rc = pst_reader_whole(r, o, "errors", "pause_after", 0, 1000000000, &p->pause_after)) < 0 ||
+    if ((rc = pst_reader_check_keys(r, o, "errors")) < 0 || (rc = pst_reader_word(r, o, "errors", "tolerance", &tolerance)) < 0 ||
+        (rc = pst_reader_word(r, o, "errors", "null", &null_policy)) < 0 ||
+        (rc = pst_reader_whole(r, o, "errors", "pause_after", &p->pause_after)) < 0 ||
         (rc = pst_reader_section(r, o, "dead_letter", &d)) < 0)
         return rc;
     p->tolerance_none = tolerance == 1;
     p->on_null = (pst_null_policy)null_policy;
-    if (d && ((rc = pst_reader_check_keys(r, d, "errors.dead_letter", letter, 1)) < 0 ||
+    if (d && ((rc = pst_reader_check_keys(r, d, "errors.dead_letter")) < 0 ||
               (rc = pst_reader_str(r, d, "errors.dead_letter", "topic", &p->dlq_topic)) < 0))
         return rc;
     return 0;
@@ -340,14 +314,11 @@ static int read_errors(pst_reader *r, const json_t *root, pst_pipeline *p)
 
 static int read_rollout(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const known[] = {"canary", "shadow"};
-    static const char *const canary[] = {"alias", "version", "percent"};
-    static const char *const shadow[] = {"alias", "version", "topic"};
     json_t *o, *c, *s;
     int rc;
     if ((rc = pst_reader_section(r, root, "rollout", &o)) < 0 || !o)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "rollout", known, 2)) < 0 || (rc = pst_reader_section(r, o, "canary", &c)) < 0 ||
+    if ((rc = pst_reader_check_keys(r, o, "rollout")) < 0 || (rc = pst_reader_section(r, o, "canary", &c)) < 0 ||
         (rc = pst_reader_section(r, o, "shadow", &s)) < 0)
         return rc;
     if ((c || s) && !p->model.name)
@@ -355,9 +326,8 @@ static int read_rollout(pst_reader *r, const json_t *root, pst_pipeline *p)
     if (c) {
         p->has_canary = true;
         p->canary_percent = NAN;
-        if ((rc = pst_reader_check_keys(r, c, "rollout.canary", canary, N(canary))) < 0 ||
-            (rc = read_choice(r, c, "rollout.canary", &p->canary)) < 0 ||
-            (rc = pst_reader_num(r, c, "rollout.canary", "percent", 0, 100, &p->canary_percent)) < 0)
+        if ((rc = pst_reader_check_keys(r, c, "rollout.canary")) < 0 || (rc = read_choice(r, c, "rollout.canary", &p->canary)) < 0 ||
+            (rc = pst_reader_num(r, c, "rollout.canary", "percent", &p->canary_percent)) < 0)
             return rc;
         if (isnan(p->canary_percent) || (!p->canary.alias && !p->canary.version))
             return pst_reader_fail(r, pst_yaml_line(&r->y, c), "rollout.canary: give percent, and alias or version");
@@ -365,8 +335,7 @@ static int read_rollout(pst_reader *r, const json_t *root, pst_pipeline *p)
     }
     if (s) {
         p->has_shadow = true;
-        if ((rc = pst_reader_check_keys(r, s, "rollout.shadow", shadow, N(shadow))) < 0 ||
-            (rc = read_choice(r, s, "rollout.shadow", &p->shadow)) < 0 ||
+        if ((rc = pst_reader_check_keys(r, s, "rollout.shadow")) < 0 || (rc = read_choice(r, s, "rollout.shadow", &p->shadow)) < 0 ||
             (rc = pst_reader_str(r, s, "rollout.shadow", "topic", &p->shadow_topic)) < 0)
             return rc;
         if (!p->shadow_topic || (!p->shadow.alias && !p->shadow.version))
@@ -430,22 +399,17 @@ static int read_kafka(pst_reader *r, const json_t *root, pst_pipeline *p)
 
 static int read_rest(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
-    static const char *const limits[] = {"inflight_bytes"};
-    static const char *const guarantees[] = {"at_least_once", "exactly_once"};
     json_t *o;
     int rc, guarantee = 0;
-    int64_t inflight = 64 << 20;
+    int64_t inflight = 0;
     if ((rc = pst_reader_str(r, root, "pipeline", "name", &p->name)) < 0 ||
-        (rc = pst_reader_word(r, root, "pipeline", "guarantee", guarantees, 2, &guarantee)) < 0 ||
+        (rc = pst_reader_word(r, root, "pipeline", "guarantee", &guarantee)) < 0 ||
         (rc = pst_reader_str(r, root, "pipeline", "device", &p->device)) < 0 || (rc = pst_reader_section(r, root, "limits", &o)) < 0)
         return rc;
-    if (o && ((rc = pst_reader_check_keys(r, o, "limits", limits, 1)) < 0 ||
-              (rc = pst_reader_unit(r, o, "limits", "inflight_bytes", false, 1 << 16, 1ll << 40, &inflight)) < 0))
+    if ((rc = pst_reader_check_keys(r, o, "limits")) < 0 || (rc = pst_reader_unit(r, o, "limits", "inflight_bytes", &inflight)) < 0)
         return rc;
     p->exactly_once = guarantee == 1;
     p->inflight_bytes = (size_t)inflight;
-    if (!p->device)
-        p->device = pst_strdup("auto");
     char *end = NULL;
     if (strcmp(p->device, "auto") != 0 && strcmp(p->device, "cpu") != 0 && strcmp(p->device, "cuda") != 0 &&
         (strncmp(p->device, "cuda:", 5) != 0 || strtoul(p->device + 5, &end, 10) > 1023 || end == p->device + 5 || *end))
@@ -496,9 +460,7 @@ static int check_whole(pst_reader *r, const json_t *root, pst_pipeline *p)
 
 static int parse(const char *text, size_t len, const char *file, bool published, pst_pipeline **ret_pipeline, pst_err *err)
 {
-    static const char *const known[] = {"name",      "input",  "model",   "features", "output", "score", "batching",
-                                        "guarantee", "errors", "rollout", "limits",   "device", "kafka"};
-    pst_reader r = {.err = err, .may_see = published ? pst_published_variable : NULL};
+    pst_reader r = {.err = err, .keys = &pst_pipeline_keys, .may_see = published ? pst_published_variable : NULL};
     pst_pipeline *p = NULL;
     if (len > PST_PIPELINE_BYTES_MAX)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %zu bytes are more than the limit of %u for a pipeline file",
@@ -519,7 +481,7 @@ static int parse(const char *text, size_t len, const char *file, bool published,
         goto out;
     }
     note_lines(&r, root, &p->line);
-    if ((rc = pst_reader_expand(&r, root)) < 0 || (rc = pst_reader_check_keys(&r, root, NULL, known, N(known))) < 0 ||
+    if ((rc = pst_reader_expand(&r, root)) < 0 || (rc = pst_reader_check_keys(&r, root, "pipeline")) < 0 ||
         (rc = read_rest(&r, root, p)) < 0 || (rc = read_input(&r, root, p)) < 0 || (rc = read_model(&r, root, p)) < 0 ||
         (rc = read_features(&r, root, p)) < 0 || (rc = read_output(&r, root, p)) < 0 || (rc = read_score(&r, root, p)) < 0 ||
         (rc = read_batching(&r, root, p)) < 0 || (rc = read_errors(&r, root, p)) < 0 || (rc = read_rollout(&r, root, p)) < 0 ||
@@ -613,7 +575,7 @@ void pst_pipeline_free(pst_pipeline *p)
 
 int pst_feature_from_json(const json_t *obj, pst_feature *ret_feature, pst_err *err)
 {
-    pst_reader r = {.err = err, .y = {.file = (char *)"the model's mapping"}};
+    pst_reader r = {.err = err, .keys = &pst_pipeline_keys, .y = {.file = (char *)"the model's mapping"}};
     pst_feature f = {0};
     int rc = read_feature(&r, obj, 0, &f);
     if (rc < 0) {
@@ -657,8 +619,7 @@ void pst_feature_copy(const pst_feature *f, pst_feature *ret_copy)
 
 const char *pst_score_type_name(pst_score_type t)
 {
-    static const char *const names[] = {"auto", "raw", "reconstruction_error", "class"};
-    return names[t];
+    return pst_score_type_words[t];
 }
 
 bool pst_score_type_parse(const char *text, pst_score_type *ret_type)
@@ -674,5 +635,5 @@ bool pst_score_type_parse(const char *text, pst_score_type *ret_type)
 
 const char *pst_missing_name(pst_missing m)
 {
-    return missing_words[m];
+    return pst_missing_words[m];
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { KEYS_MAX = 32 }; /* of one section */
+
 int pst_reader_fail(pst_reader *r, int line, const char *fmt, ...)
 {
     char text[400];
@@ -19,17 +21,17 @@ int pst_reader_fail(pst_reader *r, int line, const char *fmt, ...)
     return pst_err_set(r->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s:%d: %s", r->y.file, line, text);
 }
 
-int pst_reader_check_keys(pst_reader *r, const json_t *obj, const char *where, const char *const *known, size_t n)
+int pst_reader_check_keys(pst_reader *r, const json_t *obj, const char *where)
 {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)obj, key, v)
     {
-        bool found = false;
-        for (size_t i = 0; i < n && !found; i++)
-            found = !strcmp(key, known[i]);
-        if (found)
+        if (pst_keys_find(r->keys, where, key))
             continue;
+        const char *known[KEYS_MAX];
+        size_t n = pst_keys_names(r->keys, where, known, KEYS_MAX);
+        bool top = !strcmp(where, "pipeline");
         char near[200] = "";
         const char *best = pst_nearest(key, known, n);
         if (best) {
@@ -39,10 +41,18 @@ int pst_reader_check_keys(pst_reader *r, const json_t *obj, const char *where, c
             for (size_t i = 0; i < n && at + 2 < sizeof(near); i++)
                 at += (size_t)snprintf(near + at, sizeof(near) - at, " %s", known[i]);
         }
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "unknown key \"%.80s\"%s%s%s", key, where ? " in " : "",
-                               where ? where : "", near);
+        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "unknown key \"%.80s\"%s%s%s", key, top ? "" : " in ",
+                               top ? "" : where, near);
     }
     return 0;
+}
+
+/* The row of a key that the code reads: there is one, or the code and the table are not about the same file. */
+static const pst_key *row_of(const pst_reader *r, const char *where, const char *key)
+{
+    const pst_key *k = pst_keys_find(r->keys, where, key);
+    PST_ASSERT(k);
+    return k;
 }
 
 /* A section: missing is fine (ret NULL), anything but a mapping is not. */
@@ -61,10 +71,14 @@ int pst_reader_section(pst_reader *r, const json_t *root, const char *key, json_
 int pst_reader_str(pst_reader *r, const json_t *obj, const char *where, const char *key, char **ret)
 {
     json_t *v = json_object_get(obj, key);
-    if (!v || json_is_null(v))
-        return 0;
     char text[64];
     const char *s = text;
+    if (!v || json_is_null(v)) {
+        const pst_key *k = pst_keys_find(r->keys, where, key); /* a model's choice is read in sections that have no name or file */
+        if (k && k->def && !*ret)
+            *ret = pst_strdup(k->def);
+        return 0;
+    }
     if (json_is_string(v))
         s = json_string_value(v);
     else if (json_is_integer(v))
@@ -96,24 +110,29 @@ bool pst_reader_number(const json_t *v, double *ret)
     return true;
 }
 
-int pst_reader_num(pst_reader *r, const json_t *obj, const char *where, const char *key, double lo, double hi, double *ret)
+int pst_reader_num(pst_reader *r, const json_t *obj, const char *where, const char *key, double *ret)
 {
     json_t *v = json_object_get(obj, key);
-    if (!v || json_is_null(v))
+    const pst_key *k = row_of(r, where, key);
+    if (!v || json_is_null(v)) {
+        if (k->def)
+            *ret = strtod(k->def, NULL);
         return 0;
+    }
     double x;
     if (!pst_reader_number(v, &x) || !isfinite(x))
         return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected a number", where, key);
-    if (x < lo || x > hi)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: %.12g is outside %.12g to %.12g", where, key, x, lo, hi);
+    if ((k->lo < k->hi) && (x < k->lo || x > k->hi))
+        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: %.12g is outside %.12g to %.12g", where, key, x, k->lo,
+                               k->hi);
     *ret = x;
     return 0;
 }
 
-int pst_reader_whole(pst_reader *r, const json_t *obj, const char *where, const char *key, int64_t lo, int64_t hi, int64_t *ret)
+int pst_reader_whole(pst_reader *r, const json_t *obj, const char *where, const char *key, int64_t *ret)
 {
     double x = NAN;
-    int rc = pst_reader_num(r, obj, where, key, (double)lo, (double)hi, &x);
+    int rc = pst_reader_num(r, obj, where, key, &x);
     if (rc < 0 || isnan(x))
         return rc;
     if (x != floor(x))
@@ -123,12 +142,17 @@ int pst_reader_whole(pst_reader *r, const json_t *obj, const char *where, const 
 }
 
 /* "1MiB", "5ms": texts with a unit, or plain numbers (bytes; seconds). */
-int pst_reader_unit(pst_reader *r, const json_t *obj, const char *where, const char *key, bool span, int64_t lo, int64_t hi, int64_t *ret)
+int pst_reader_unit(pst_reader *r, const json_t *obj, const char *where, const char *key, int64_t *ret)
 {
     json_t *v = json_object_get(obj, key);
-    if (!v || json_is_null(v))
-        return 0;
+    const pst_key *k = row_of(r, where, key);
+    bool span = k->kind == PST_KEY_SPAN;
     char text[64];
+    if (!v || json_is_null(v)) {
+        int bad = !k->def ? 0 : span ? pst_span_parse(k->def, ret) : pst_bytes_parse(k->def, ret);
+        PST_ASSERT(!bad);
+        return 0;
+    }
     if (json_is_string(v))
         snprintf(text, sizeof(text), "%s", json_string_value(v));
     else if (json_is_number(v))
@@ -140,29 +164,31 @@ int pst_reader_unit(pst_reader *r, const json_t *obj, const char *where, const c
     if (rc < 0)
         return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected %s", where, key,
                                span ? "a time such as 5ms or 2s" : "a size such as 1MiB");
-    if (x < lo || x > hi)
+    if ((double)x < k->lo || (double)x > k->hi)
         return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: \"%s\" is outside %lld to %lld %s", where, key, text,
-                               (long long)lo, (long long)hi, span ? "microseconds" : "bytes");
+                               (long long)k->lo, (long long)k->hi, span ? "microseconds" : "bytes");
     *ret = x;
     return 0;
 }
 
 /* One of the words; ret = its index. */
-int pst_reader_word(pst_reader *r, const json_t *obj, const char *where, const char *key, const char *const *words, size_t n, int *ret)
+int pst_reader_word(pst_reader *r, const json_t *obj, const char *where, const char *key, int *ret)
 {
     json_t *v = json_object_get(obj, key);
-    if (!v || json_is_null(v))
+    const pst_key *k = row_of(r, where, key);
+    bool absent = !v || json_is_null(v);
+    if (absent && !k->def)
         return 0;
-    const char *s = json_string_value(v);
-    for (size_t i = 0; s && i < n; i++) {
-        if (!strcmp(s, words[i])) {
-            *ret = (int)i;
-            return 0;
-        }
+    const char *s = absent ? k->def : json_string_value(v);
+    int at = s ? pst_key_word(k, s) : -1;
+    PST_ASSERT(at >= 0 || !absent);
+    if (at >= 0) {
+        *ret = at;
+        return 0;
     }
     char list[160] = "";
-    for (size_t i = 0, at = 0; i < n && at + 1 < sizeof(list); i++)
-        at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i ? " | " : "", words[i]);
+    for (size_t i = 0, n = 0; k->words[i] && n + 1 < sizeof(list); i++)
+        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? " | " : "", k->words[i]);
     return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: %s%.60s%s is none of %s", where, key, s ? "\"" : "",
                            s ? s : "the value", s ? "\"" : "", list);
 }

@@ -1,30 +1,34 @@
 /* pipeline_reader.h - reading a YAML tree with refusals that say file:line, section and key. Inside of inference/: the pipeline file.
- * Getters leave *ret as it is when the key is absent or null, so that defaults are set before the call. @thread any, one owner. */
+ * Limits, words and defaults come from the key's row. When a key is absent or null (or obj is NULL, for a section that is not there), *ret
+ * becomes the row's default, or stays as it is where there is none. @thread any, one owner. */
 #ifndef PST_INFERENCE_PIPELINE_PIPELINE_READER_H
 #define PST_INFERENCE_PIPELINE_PIPELINE_READER_H
 
+#include "common/base/keys.h"
 #include "common/base/yaml.h"
 
 typedef struct pst_reader {
     pst_yaml y;
     pst_err *err;
+    const pst_keys *keys;
     bool (*may_see)(const char *name, size_t len); /* of a variable of the environment; NULL = all of them */
 } pst_reader;
 
 /* Writes "file:line: …" and returns PST_EINVAL (FATAL: a configuration error). */
 int pst_reader_fail(pst_reader *r, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-int pst_reader_check_keys(pst_reader *r, const json_t *obj, const char *where, const char *const *known, size_t n);
+/* Every key of obj has a row in the section `where`. */
+int pst_reader_check_keys(pst_reader *r, const json_t *obj, const char *where);
 /* A mapping; absent gives NULL. */
 int pst_reader_section(pst_reader *r, const json_t *root, const char *key, json_t **ret);
 int pst_reader_str(pst_reader *r, const json_t *obj, const char *where, const char *key, char **ret); /* frees what *ret held */
 /* A number, also as text (what comes from the environment is text). */
 bool pst_reader_number(const json_t *v, double *ret);
-int pst_reader_num(pst_reader *r, const json_t *obj, const char *where, const char *key, double lo, double hi, double *ret);
-int pst_reader_whole(pst_reader *r, const json_t *obj, const char *where, const char *key, int64_t lo, int64_t hi, int64_t *ret);
-/* "1MiB" (bytes) or "5ms" (span: microseconds). */
-int pst_reader_unit(pst_reader *r, const json_t *obj, const char *where, const char *key, bool span, int64_t lo, int64_t hi, int64_t *ret);
-/* One of the words: *ret = its index. */
-int pst_reader_word(pst_reader *r, const json_t *obj, const char *where, const char *key, const char *const *words, size_t n, int *ret);
+int pst_reader_num(pst_reader *r, const json_t *obj, const char *where, const char *key, double *ret);
+int pst_reader_whole(pst_reader *r, const json_t *obj, const char *where, const char *key, int64_t *ret);
+/* "1MiB" (PST_KEY_BYTES) or "5ms" (PST_KEY_SPAN: microseconds). */
+int pst_reader_unit(pst_reader *r, const json_t *obj, const char *where, const char *key, int64_t *ret);
+/* One of the row's words: *ret = its index. */
+int pst_reader_word(pst_reader *r, const json_t *obj, const char *where, const char *key, int *ret);
 /* A list of names, or one name. */
 int pst_reader_texts(pst_reader *r, const json_t *obj, const char *where, const char *key, char ***ret, size_t *ret_n);
 /* ${NAME}, ${NAME:-default}, $${ in every text of the tree. */

@@ -1,0 +1,106 @@
+/* pipeline_keys.c - the table of pipeline_keys.h. Words stand in the order of the enums of pipeline.h. What a row cannot say (one of two
+ * keys, a width that must be the model's) is checked by pipeline.c and pipeline_check.c. */
+#include "inference/pipeline/pipeline_keys.h"
+
+#include "inference/pipeline/pipeline.h"
+
+const char *const pst_score_type_words[] = {"auto", "raw", "reconstruction_error", "class", NULL};
+const char *const pst_missing_words[] = {"reject", "value", "nan", "mean", NULL};
+
+#define WORDS(...)        \
+    (const char *const[]) \
+    {                     \
+        __VA_ARGS__, NULL \
+    }
+
+static const pst_key rows[] = {
+    {"pipeline", "name", PST_KEY_TEXT, .hi = 200, .help = "Required. Letters, digits, dot, dash, underscore."},
+    {"pipeline", "input", PST_KEY_MAPPING, .help = "What is read."},
+    {"pipeline", "model", PST_KEY_MAPPING, .help = "Required. What scores."},
+    {"pipeline", "features", PST_KEY_LIST,
+     .help = "Field by field, in the order of the model's input. Without it: the model's own mapping."},
+    {"pipeline", "output", PST_KEY_MAPPING, .help = "Where scores go."},
+    {"pipeline", "score", PST_KEY_MAPPING, .help = "What the model's output means."},
+    {"pipeline", "batching", PST_KEY_MAPPING, .help = "When a batch is scored: at the first of the three limits."},
+    {"pipeline", "guarantee", PST_KEY_WORD, .words = WORDS("at_least_once", "exactly_once"), .def = "at_least_once",
+     .help = "exactly_once: scores and offsets in one Kafka transaction."},
+    {"pipeline", "errors", PST_KEY_MAPPING, .help = "What becomes of records that cannot be scored."},
+    {"pipeline", "rollout", PST_KEY_MAPPING, .help = "A second version beside the one in use."},
+    {"pipeline", "limits", PST_KEY_MAPPING, .help = "What a scorer may hold."},
+    {"pipeline", "device", PST_KEY_TEXT, .form = "`auto`, `cpu`, `cuda`, `cuda:N`", .def = "auto",
+     .help = "Where the model runs. `auto` takes the CPU in this version; `cuda` is refused where it cannot be had."},
+    {"pipeline", "kafka", PST_KEY_MAPPING, .form = "librdkafka property: value",
+     .help = "For this pipeline's clients. A published pipeline takes tuning only: see below."},
+
+    {"input", "topics", PST_KEY_TEXTS, .help = "Topics to read."},
+    {"input", "group", PST_KEY_TEXT, .help = "Consumer group. Without it: made from the pipeline's name."},
+    {"input", "start", PST_KEY_TEXT, .form = "`earliest`, `latest`, `timestamp`, a time", .def = "earliest",
+     .help = "Where a group begins that has no committed offsets."},
+    {"input", "timestamp", PST_KEY_TEXT, .form = "a time", .help = "With `start: timestamp`: 2026-11-21T01:00:00Z, or seconds since 1970."},
+    {"input", "format", PST_KEY_WORD, .words = WORDS("avro", "json"), .def = "avro",
+     .help = "avro: Confluent framing with a schema registry. json: one object a record."},
+
+    {"model", "name", PST_KEY_TEXT, .help = "A registered model; or `file`."},
+    {"model", "alias", PST_KEY_TEXT,
+     .help = "Followed: when it moves, the next batch is scored by the new version. Without alias and version: "
+             "the newest version."},
+    {"model", "version", PST_KEY_WHOLE, .lo = 1, .hi = INT32_MAX, .help = "Pins a version; not together with `alias`."},
+    {"model", "file", PST_KEY_TEXT, .form = "path",
+     .help = "A model file, looked for beside the pipeline file. Not in a published pipeline, "
+             "unless it is a whole path on the scorer's host."},
+
+    {"features", "field", PST_KEY_TEXT, .form = "dotted path",
+     .help = "Required. Field of the record; `- cpu.user` is short for "
+             "`- {field: cpu.user}`."},
+    {"features", "scale", PST_KEY_NUMBER, .def = "1", .help = "The model sees x · scale + offset."},
+    {"features", "offset", PST_KEY_NUMBER, .def = "0", .help = "See `scale`."},
+    {"features", "missing", PST_KEY_WORD, .words = pst_missing_words, .def = "reject",
+     .help = "For a record without a value: dead letter, `value`, NaN, or the mean of the training data."},
+    {"features", "value", PST_KEY_OTHER, .form = "number, or text", .help = "With `missing: value`: what stands for x, before scaling."},
+    {"features", "clip", PST_KEY_OTHER, .form = "[low, high]", .help = "Limits after scaling."},
+    {"features", "vocabulary", PST_KEY_OTHER, .form = "{word: number} or [word]",
+     .help = "For a field of text. A list numbers its words from 0; other words count as missing."},
+    {"features", "slots", PST_KEY_WHOLE, .lo = 1, .hi = PST_FEATURE_SLOTS_MAX,
+     .help = "Inputs of the model that an array fills. Without it: 1, or what the model's width leaves for the only array."},
+    {"features", "input", PST_KEY_TEXT, .help = "The model's input, where it has several."},
+    {"features", "mean", PST_KEY_OTHER, .form = "number or [number]", .help = "For `missing: mean` where the model brings no means."},
+
+    {"output", "topic", PST_KEY_TEXT, .help = "Required to run; not for `score dry-run`."},
+    {"output", "format", PST_KEY_WORD, .words = WORDS("full", "slim"), .def = "full", .help = "slim: the score alone."},
+    {"output", "passthrough", PST_KEY_TEXTS, .help = "Fields of the input record that go into the score's `record`."},
+
+    {"score", "type", PST_KEY_WORD, .words = pst_score_type_words, .def = "auto",
+     .help = "auto: what the model's metadata (`penstock.score`) says, else class for a classifier, else raw."},
+    {"score", "threshold", PST_KEY_NUMBER,
+     .help =
+         "Scores above it are counted (`penstock_scorer_above_threshold_total`). Without it: the model's metadata `penstock.threshold`."},
+    {"score", "non_finite", PST_KEY_WORD, .words = WORDS("pass", "dead_letter"), .def = "pass", .help = "A score that is NaN or infinite."},
+
+    {"batching", "count", PST_KEY_WHOLE, .lo = 1, .hi = 100000, .def = "512", .help = "Records."},
+    {"batching", "bytes", PST_KEY_BYTES, .lo = 1, .hi = 1 << 30, .def = "1MiB", .help = "Bytes of their values."},
+    {"batching", "age", PST_KEY_SPAN, .lo = 0, .hi = 60e6, .def = "5ms", .help = "How long the first record waits."},
+
+    {"errors", "tolerance", PST_KEY_WORD, .words = WORDS("all", "none"), .def = "all",
+     .help = "none: the pipeline stops at the first bad record instead of writing a dead letter."},
+    {"errors", "dead_letter", PST_KEY_MAPPING, .help = "Where bad records go."},
+    {"errors", "null", PST_KEY_WORD, .words = WORDS("pass", "skip", "dead_letter"), .def = "pass",
+     .help = "A record without a value (tombstone): passed on, left out, or a dead letter."},
+    {"errors", "pause_after", PST_KEY_WHOLE, .lo = 0, .hi = 1e9, .def = "1000",
+     .help = "Dead letters in a row after which the pipeline pauses; "
+             "0 = never."},
+    {"errors.dead_letter", "topic", PST_KEY_TEXT, .help = "Without it: the input topic's name with `.dlq`."},
+
+    {"rollout", "canary", PST_KEY_MAPPING, .help = "A version that scores a part of the records, by key, into the same output."},
+    {"rollout", "shadow", PST_KEY_MAPPING, .help = "A version that scores the same records into another topic."},
+    {"rollout.canary", "alias", PST_KEY_TEXT, .help = "Of the same model; or `version`."},
+    {"rollout.canary", "version", PST_KEY_WHOLE, .lo = 1, .hi = INT32_MAX, .help = "See `alias`."},
+    {"rollout.canary", "percent", PST_KEY_NUMBER, .lo = 0, .hi = 100, .help = "Required. The part of the records."},
+    {"rollout.shadow", "alias", PST_KEY_TEXT, .help = "Of the same model; or `version`."},
+    {"rollout.shadow", "version", PST_KEY_WHOLE, .lo = 1, .hi = INT32_MAX, .help = "See `alias`."},
+    {"rollout.shadow", "topic", PST_KEY_TEXT, .help = "Required. Where its scores go."},
+
+    {"limits", "inflight_bytes", PST_KEY_BYTES, .lo = 1 << 16, .hi = 1099511627776.0, .def = "64MiB",
+     .help = "Records read and not yet committed; beyond it no more are fetched."},
+};
+
+const pst_keys pst_pipeline_keys = {rows, sizeof rows / sizeof *rows};
