@@ -134,3 +134,12 @@ const char *pst_foreign_kind(const void *bytes, size_t len)
         return "the graph of a TensorFlow SavedModel; convert its folder with tf2onnx (python -m tf2onnx.convert --saved-model)";
     return NULL;
 }
+
+const char *pst_foreign_text(const void *bytes, size_t len)
+{
+    const unsigned char *data = bytes;
+    for (size_t i = 0; i < len && i < LOOK_BYTES; i++)
+        if ((data[i] < ' ' && !memchr("\t\n\r\f", data[i], 4)) || data[i] == 0x7f)
+            return NULL;
+    return "a text; a model is wanted: ONNX, XGBoost's save_model(\"model.ubj\"), LightGBM's save_model(\"model.txt\")";
+}

@@ -26,9 +26,11 @@ static int load_body(void *arg, pst_err *err)
 {
     loading *l = arg;
     const char *foreign = pst_foreign_kind(l->data, l->len);
+    pst_native_kind native = foreign ? PST_NATIVE_NONE : pst_native_recognise(l->data, l->len); /* XGBoost's and LightGBM's own files */
+    if (!foreign && !native)
+        foreign = pst_foreign_text(l->data, l->len);
     if (foreign)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "model", 0, "this is no model that can be read, but %s", foreign);
-    pst_native_kind native = pst_native_recognise(l->data, l->len); /* XGBoost's and LightGBM's own files */
     if (native)
         return pst_native_load(native, l->data, l->len, l->m, err);
     return pst_onnx_load(l->m, l->data, l->len, l->base_dirfd, err);

@@ -72,7 +72,7 @@ static int scan_bytes(scan *s, const ProtobufCFieldDescriptor *f, const uint8_t 
     uint64_t n;
     if (!varint(p, end, &n) || n > (uint64_t)(end - *p))
         return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0,
-                           "not an ONNX file: a field reaches beyond the end of its message (truncated file?)");
+                           "no ONNX file: a field reaches beyond the end of its message; the file was cut short, or is of another kind");
     const uint8_t *at = *p;
     *p += n;
     bool packed = f && f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_BYTES;
@@ -99,7 +99,9 @@ static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint
     while (p < end) {
         uint64_t key, skip;
         if (!varint(&p, end, &key) || !(key >> 3) || key >> 3 > 0x1fffffff)
-            return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "not an ONNX file: bad field key");
+            return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0,
+                               "no model that can be read: neither ONNX (bad field key) nor a file of XGBoost or LightGBM; is it broken, "
+                               "or of another kind?");
         if (++s->fields > FIELDS_MAX || ++own > FIELDS_OF_ONE_MAX)
             return pst_err_set(s->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model has more than %zu fields, or %zu in one message",
                                FIELDS_MAX, FIELDS_OF_ONE_MAX);
@@ -119,8 +121,10 @@ static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint
         default: rc = -1; break;
         }
         if (rc < 0)
-            return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "not an ONNX file: bad field %u of %s", (unsigned)(key >> 3),
-                               d->short_name);
+            return pst_err_set(s->err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0,
+                               "no model that can be read: neither ONNX (bad field %u of %s) nor a file of XGBoost or LightGBM; is it "
+                               "broken, or of another kind?",
+                               (unsigned)(key >> 3), d->short_name);
     }
     return 0;
 }

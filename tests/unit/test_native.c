@@ -410,6 +410,10 @@ static void test_native_files_of_other_kinds_are_named_with_the_cure(void **stat
         KIND("{\"name\": \"tree\", \"tree_info\": [{\"tree_structure\": {}}]}", "JSON dump of LightGBM", "model.txt"),
         KIND("\x08\x01\x12\x20 serving_default NoOp", "SavedModel", "tf2onnx"),
         KIND("", "empty", ""),
+        KIND("hello world\n", "a text", "save_model"),
+        KIND("a,b,c\r\n1,2,3\r\n", "a text", "LightGBM"),
+        KIND("name: x\nmodel: {file: \xc3\xa9.onnx}\n", "a text", "ONNX"),
+        KIND("hello\0world", "no model that can be read", ""),
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         refused(cases[i].bytes, cases[i].len, NULL, cases[i].seen);
