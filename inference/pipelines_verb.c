@@ -9,18 +9,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { LIST, APPLY, SHOW, DELETE, N_VERBS, PUBLISH_TIMEOUT_MS = 30000 };
+enum { LIST, APPLY, SHOW, DELETE, N_VERBS, PUBLISH_TIMEOUT_MS = 30000, SHOWN_BYTES = 16384 };
 
 static const pst_usage usages[N_VERBS] = {
     [LIST] = {"pipelines list", "", "List the pipelines that are to run.", NULL, "penstock pipelines list\npenstock pipelines list --json",
               NULL, 0, false},
-    [APPLY] = {"pipelines apply", "FILE",
-               "Publish a pipeline file; a running platform starts a scorer for it, or changes the one that runs.",
-               "The file is checked first as `penstock score check` does, and nothing is published if it is wrong; what runs goes on.\n"
-               "kafka: takes consumer and producer tuning here, nothing that names a host, a file, a program or a credential. ${NAME} is\n"
-               "left as it is: the scorer's environment counts, of which it sees variables named PENSTOCK_PIPELINE_….",
-               "penstock pipelines apply pipeline.yml", NULL, 0, false},
+    [APPLY] =
+        {"pipelines apply", "FILE", "Publish a pipeline file; a running platform starts a scorer for it, or changes the one that runs.",
+         "The file is checked first as `penstock score check` does, and nothing is published if it is wrong; what runs goes on.\n"
+         "kafka: takes consumer and producer tuning here, nothing that names a host, a file, a program or a credential; the model is a\n"
+         "registered one, and the platform's own topics are no input. ${NAME} is\n"
+         "left as it is: the scorer's environment counts, of which it sees variables named PENSTOCK_PIPELINE_….",
+         "penstock pipelines apply pipeline.yml", NULL, 0, false},
     [SHOW] = {"pipelines show", "NAME", "Print a pipeline as it was published.", NULL, "penstock pipelines show turbine-anomalies", NULL, 0,
               false},
     [DELETE] = {"pipelines delete", "NAME", "Remove a pipeline; its scorer stops.", NULL, "penstock pipelines delete turbine-anomalies",
@@ -72,6 +74,23 @@ static int by_name(const void *a, const void *b)
     return strcmp((*(pst_pipeline_spec *const *)a)->name, (*(pst_pipeline_spec *const *)b)->name);
 }
 
+/* Read as the scorers' hosts read it, so that what they refuse is told here, too. Cut where a stranger was generous. */
+static void list_row(const pst_pipeline_spec *s)
+{
+    pst_pipeline *p = NULL;
+    pst_err e = {0};
+    char when[32], model[200] = "-";
+    if (pst_pipeline_parse_published(s->spec, strlen(s->spec), s->name, &p, &e) == 0)
+        snprintf(model, sizeof(model), "%s%s%s", p->model.name, p->model.alias ? ":" : "", p->model.alias ? p->model.alias : "");
+    printf("%-28.120s %-24.249s %-24.249s %-28s %.19s by %.80s\n", s->name, p && p->n_topics ? p->topics[0] : "-",
+           p && p->output_topic ? p->output_topic : "-", model, pst_time_text(s->time, when), *s->actor ? s->actor : "-");
+    if (!p) {
+        fflush(stdout);
+        fprintf(stderr, "%.120s is refused and does not run: %.400s\n", s->name, e.text);
+    }
+    pst_pipeline_free(p);
+}
+
 static int list(pst_verb_run *v, gather *g)
 {
     pst_pipeline_spec **sorted = pst_alloc((g->pipelines.live + 1) * sizeof(*sorted));
@@ -87,15 +106,7 @@ static int list(pst_verb_run *v, gather *g)
             pst_print_event(&pst_pipeline_spec_type, sorted[i]);
             continue;
         }
-        pst_pipeline *p = NULL;
-        char when[32], model[200] = "-";
-        if (pst_pipeline_parse(sorted[i]->spec, strlen(sorted[i]->spec), sorted[i]->name, &p, NULL) == 0)
-            snprintf(model, sizeof(model), "%s%s%s", p->model.name ? p->model.name : p->model.file, p->model.alias ? ":" : "",
-                     p->model.alias ? p->model.alias : "");
-        printf("%-28s %-24s %-24s %-28s %.19s by %s\n", sorted[i]->name, p && p->n_topics ? p->topics[0] : "-",
-               p && p->output_topic ? p->output_topic : "-", model, pst_time_text(sorted[i]->time, when),
-               *sorted[i]->actor ? sorted[i]->actor : "-");
-        pst_pipeline_free(p);
+        list_row(sorted[i]);
     }
     if (!n && !v->settings.json && !v->settings.quiet)
         fprintf(stderr, "no pipelines; penstock pipelines apply FILE adds one\n");
@@ -145,10 +156,19 @@ static int show(pst_verb_run *v, gather *g)
     const pst_pipeline_spec *s = pst_map_get(&g->pipelines, v->args[0]);
     if (!s)
         return not_there(v);
-    if (v->settings.json)
+    if (v->settings.json) {
         pst_print_event(&pst_pipeline_spec_type, s);
-    else
-        printf("%s%s", s->spec, *s->spec && s->spec[strlen(s->spec) - 1] != '\n' ? "\n" : "");
+        return 0;
+    }
+    size_t len = strlen(s->spec), shown = len;
+    if (isatty(STDOUT_FILENO) && len > SHOWN_BYTES) { /* whole lines, unless the first one alone is longer */
+        const char *end = memrchr(s->spec, '\n', SHOWN_BYTES);
+        shown = end ? (size_t)(end - s->spec) + 1 : SHOWN_BYTES;
+    }
+    printf("%.*s%s", (int)shown, s->spec, shown && s->spec[shown - 1] != '\n' ? "\n" : "");
+    fflush(stdout);
+    if (shown < len)
+        fprintf(stderr, "… %zu more bytes; penstock pipelines show %s > FILE writes all of it\n", len - shown, v->args[0]);
     return 0;
 }
 

@@ -80,11 +80,12 @@ static int read_model(pst_reader *r, const json_t *root, pst_pipeline *p)
         return pst_reader_fail(r, line, "model: give name (with alias or version) or file");
     if (m->file && (m->alias || m->version))
         return pst_reader_fail(r, line, "model: a file has neither alias nor version");
-    if (m->file && m->file[0] != '/' && p->published)
+    if (m->file && p->published)
         return pst_reader_fail(
             r, pst_yaml_key_line(&r->y, o, "file"),
-            "model.file: \"%.100s\" is a path beside this file, which the scorer's host does not have; register it (penstock models "
-            "register %.100s --name NAME) and name it, or give a whole path on that host",
+            "model.file: \"%.100s\" is a file of one host, which a published pipeline may not read; register it (penstock "
+            "models register %.100s --name NAME) and write model: {name: NAME}, or run the pipeline by hand (penstock "
+            "score run)",
             m->file, m->file);
     if (m->file && m->file[0] != '/') { /* beside the pipeline file first, so that a folder can be moved as a whole */
         const char *slash = strrchr(r->y.file, '/');
@@ -368,6 +369,16 @@ static int check_tuning(pst_reader *r, const json_t *kafka)
               : 0;
 }
 
+static int check_most(pst_reader *r, const json_t *kafka, const struct pst_pipeline_property *k)
+{
+    int64_t most = pst_published_most(k->key);
+    return most && strtod(k->value, NULL) > (double)most
+               ? pst_reader_fail(r, pst_yaml_key_line(&r->y, kafka, k->key),
+                                 "kafka.%s: %s is more than the %lld that a published pipeline may take of its host's memory", k->key,
+                                 k->value, (long long)most)
+               : 0;
+}
+
 static int read_kafka(pst_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
@@ -393,6 +404,8 @@ static int read_kafka(pst_reader *r, const json_t *root, pst_pipeline *p)
             return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, key), "kafka.%.80s: expected one value", key);
         p->kafka[p->n_kafka++] = (struct pst_pipeline_property){pst_strdup(key), pst_strdup(value),
                                                                 pst_sprintf("%s:%d", r->y.file, pst_yaml_key_line(&r->y, o, key))};
+        if (p->published && (rc = check_most(r, o, &p->kafka[p->n_kafka - 1])) < 0)
+            return rc;
     }
     return 0;
 }
@@ -408,6 +421,9 @@ static int read_rest(pst_reader *r, const json_t *root, pst_pipeline *p)
         return rc;
     if ((rc = pst_reader_check_keys(r, o, "limits")) < 0 || (rc = pst_reader_unit(r, o, "limits", "inflight_bytes", &inflight)) < 0)
         return rc;
+    if (p->published && inflight > PST_PUBLISHED_INFLIGHT_MAX)
+        return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "inflight_bytes"),
+                               "limits.inflight_bytes: at most 1 GiB in a published pipeline");
     p->exactly_once = guarantee == 1;
     p->inflight_bytes = (size_t)inflight;
     char *end = NULL;

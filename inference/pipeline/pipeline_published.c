@@ -79,6 +79,29 @@ bool pst_published_property(const char *key)
     return false;
 }
 
+int64_t pst_published_most(const char *key)
+{
+    static const struct {
+        const char *key;
+        int64_t most;
+    } rows[] = {{"fetch.max.bytes", 256 << 20},
+                {"fetch.message.max.bytes", 256 << 20},
+                {"max.partition.fetch.bytes", 256 << 20},
+                {"receive.message.max.bytes", 256 << 20},
+                {"message.max.bytes", 256 << 20},
+                {"max.request.size", 256 << 20},
+                {"batch.size", 256 << 20},
+                {"message.copy.max.bytes", 256 << 20},
+                {"queued.max.messages.kbytes", 1 << 20},
+                {"queue.buffering.max.kbytes", 1 << 20},
+                {"queue.buffering.max.messages", 10000000},
+                {"queued.min.messages", 10000000}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (!strcmp(key, rows[i].key))
+            return rows[i].most;
+    return 0;
+}
+
 bool pst_published_variable(const char *name, size_t len)
 {
     size_t n = strlen(PST_PUBLISHED_ENV);

@@ -3,7 +3,9 @@
  * Whoever may write that topic is not thereby allowed to run programs, read files, learn secrets or choose brokers on the hosts of the
  * scorers. So `kafka:` there takes names from a list of tuning properties and nothing else: a property that nobody has looked at yet is
  * refused, not passed on. ${NAME} sees variables whose names begin with PENSTOCK_PIPELINE_, since a pipeline's texts end up in names of
- * topics, in logs and in dead letters. A model's file must be given by its whole path: beside what would it be looked for? @thread any. */
+ * topics, in logs and in dead letters. A model is a registered one: whether a file of the scorer's host is there and what it holds is nobody's
+ * business who may only write the topic. The platform's own topics are no input: requests hold what users keep secret. Memory has an upper
+ * end. @thread any. */
 #ifndef PST_INFERENCE_PIPELINE_PIPELINE_PUBLISHED_H
 #define PST_INFERENCE_PIPELINE_PIPELINE_PUBLISHED_H
 
@@ -14,6 +16,9 @@
 
 /* Names consumer or producer tuning, by librdkafka's name or Java's. Exact: no other case, no spaces, no prefix of a topic. */
 bool pst_published_property(const char *key);
+/* The most that a property may be set to there, where it is memory of the scorer's host; 0 = what librdkafka allows. */
+int64_t pst_published_most(const char *key);
+#define PST_PUBLISHED_INFLIGHT_MAX (1ll << 30) /* limits.inflight_bytes */
 /* May ${name} be read by a published pipeline? */
 bool pst_published_variable(const char *name, size_t len);
 

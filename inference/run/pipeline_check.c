@@ -57,21 +57,42 @@ static int check_name(const pst_pipeline *p, int line, const char *what, const c
         why = "is longer than the 249 letters that Kafka allows";
     else if (!strcmp(topic, ".") || !strcmp(topic, ".."))
         why = "is no name of a topic";
+    else if (!strncmp(topic, "__", 2))
+        why = "is a topic of Kafka itself; choose another name";
     return why ? pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s:%d: %s: \"%.260s\" %s", p->file, line, what, topic, why)
                : 0;
+}
+
+static bool is_own(const pst_settings *s, const char *topic)
+{
+    bool own = !strcmp(topic, "_schemas"); /* the registry's: what is written there is every reader's idea of every record */
+    for (int t = 0; !own && t < PST_TOPIC_COUNT; t++) {
+        char *name = pst_topic_name(s->prefix.value, (pst_topic)t);
+        own = !strcmp(topic, name);
+        free(name);
+    }
+    return own;
 }
 
 /* Nothing but the platform itself writes its topics: a dead letter is a stranger's bytes as they came, there it would be an order. */
 static int check_target(const pst_settings *s, const pst_pipeline *p, int line, const char *what, const char *topic, pst_err *err)
 {
     int rc = check_name(p, line, what, topic, err);
-    for (int t = 0; rc == 0 && t < PST_TOPIC_COUNT; t++) {
-        char *own = pst_topic_name(s->prefix.value, (pst_topic)t);
-        if (!strcmp(topic, own))
-            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
-                             "%s:%d: %s: %s is a topic of the platform itself; choose another name", p->file, line, what, topic);
-        free(own);
-    }
+    if (rc == 0 && is_own(s, topic))
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                         "%s:%d: %s: %s is a topic of the platform itself; choose another name", p->file, line, what, topic);
+    return rc;
+}
+
+/* A published pipeline reads with the rights of the scorer, not with those of who published it: requests hold what users keep secret. */
+static int check_source(const pst_settings *s, const pst_pipeline *p, const char *topic, pst_err *err)
+{
+    int rc = check_name(p, p->line.input, "input.topics", topic, err);
+    if (rc == 0 && p->published && is_own(s, topic))
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                         "%s:%d: input.topics: %s is a topic of the platform itself, which a published pipeline may not read; run the file "
+                         "by hand (penstock score run), or copy what is to be scored to a topic of its own",
+                         p->file, p->line.input, topic);
     return rc;
 }
 
@@ -128,7 +149,7 @@ int pst_pipeline_check_here(const pst_settings *settings, const pst_pipeline *p,
 {
     int rc = check_group(settings, p, err);
     for (size_t i = 0; rc == 0 && i < p->n_topics; i++)
-        rc = check_name(p, p->line.input, "input.topics", p->topics[i], err);
+        rc = check_source(settings, p, p->topics[i], err);
     if (rc == 0 && p->output_topic)
         rc = check_target(settings, p, p->line.output, "output.topic", p->output_topic, err);
     if (rc == 0 && p->shadow_topic)

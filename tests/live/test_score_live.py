@@ -552,6 +552,17 @@ def test_verbs_of_models_and_pipelines(p):
     shown = json.loads(p.cli("pipelines", "show", "desired", "--json").stdout)
     check(shown["spec"] == path.read_text() and shown["name"] == "desired", "published as it is")
     check([json.loads(x)["name"] for x in p.cli("pipelines", "list", "--json").stdout.splitlines()] == ["desired"], "listed")
+    good = path.read_text()  # what a stranger must not have the scorer do for him
+    for said, text in (("model.file", good.replace("model: {name: line, alias: champion}", "model: {file: /etc/passwd}")),
+                       ("input.topics", good.replace("topics: [desired]", "topics: [penstock.jobs.requests]")),
+                       ("output.topic", good.replace("topic: desired.scores", "topic: _schemas")),
+                       ("kafka.fetch.max.bytes", good + "kafka: {fetch.max.bytes: 2000000000}\n")):
+        check(text != good, said)
+        path.write_text(text)
+        r = p.cli("pipelines", "apply", path, ok=False)
+        check(r.returncode == 2 and f"{path}:" in r.stderr and said in r.stderr, f"{said}: {r.returncode} {r.stderr}")
+    path.write_text(good)
+    check(json.loads(p.cli("pipelines", "show", "desired", "--json").stdout)["spec"] == good, "what was published stays")
     p.cli("pipelines", "delete", "desired")
     check(p.cli("pipelines", "show", "desired", ok=False).returncode == 4 and not p.cli("pipelines", "list", "--json").stdout, "deleted")
     path.write_text(path.read_text().replace("guarantee", "guarante"))

@@ -315,7 +315,21 @@ static void test_published_pipeline_sees_no_secrets_and_no_paths(void **state)
     assert_int_equal(parse_published("name: x\nmodel: {name: m}\noutput: {topic: \"o-${PENSTOCK_PIPELINE_SITE}\"}\n", &err), 0);
     assert_int_equal(parse_published("name: x\nmodel: {file: m.onnx}\n", &err), PST_EINVAL);
     assert_non_null(strstr(err.text, "pub.yml:2: model.file"));
-    assert_int_equal(parse_published("name: x\nmodel: {file: /srv/m.onnx}\n", &err), 0);
+    pst_err_clear(&err);
+    assert_int_equal(parse_published("name: x\nmodel: {file: /srv/m.onnx}\n", &err), PST_EINVAL);
+    assert_non_null(strstr(err.text, "pub.yml:2: model.file"));
+    assert_non_null(strstr(err.text, "penstock models register"));
+    static const char *const greedy[] = {"kafka: {queued.max.messages.kbytes: 2097151}", "kafka: {fetch.max.bytes: \"2147483135\"}",
+                                         "kafka: {message.max.bytes: 1e9}", "limits: {inflight_bytes: 2GiB}"};
+    for (size_t i = 0; i < sizeof(greedy) / sizeof(greedy[0]); i++) {
+        char text[200];
+        snprintf(text, sizeof(text), "name: x\nmodel: {name: m}\n%s\n", greedy[i]);
+        pst_err_clear(&err);
+        assert_int_equal(parse_published(text, &err), PST_EINVAL);
+        assert_non_null(strstr(err.text, "pub.yml:3: "));
+    }
+    pst_err_clear(&err);
+    assert_int_equal(parse_published("name: x\nmodel: {name: m}\nkafka: {queued.max.messages.kbytes: 65536}\n", &err), 0);
     assert_int_equal(parse_published("name: .x\nmodel: {name: m}\n", &err), PST_EINVAL);
 }
 
