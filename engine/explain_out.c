@@ -223,6 +223,8 @@ void pst_explain_text(const pst_explained *e, pst_heap_text *t)
                     "plan", p->isa, p->opts.no_fusion ? ", no fusion" : "", nodes, nodes == 1 ? "" : "s",
                     nodes_in(p, offsetof(pst_prog, n_folded)), nodes_in(p, offsetof(pst_prog, n_dropped)),
                     nodes_in(p, offsetof(pst_prog, n_fused)), steps, steps == 1 ? "" : "s");
+    if (pst_engine_warning())
+        pst_heap_printf(t, "  %-10s %s\n\n", "warning", pst_engine_warning());
     if (e->observed)
         pst_heap_printf(t, "%4s  %-23s %-29s %10s %10s %9s%s  %s\n", "#", "OPERATOR", "RESULT", e->has_batch ? "FLOP/ROW" : "FLOP",
                         e->has_batch ? "MOVED/ROW" : "MOVED", e->has_batch ? "OUT/ROW" : "OUT",
@@ -335,6 +337,8 @@ void pst_explain_json(const pst_explained *e, pst_heap_text *t)
     values_json(t, "inputs", i->inputs, i->n_inputs);
     values_json(t, "outputs", i->outputs, i->n_outputs);
     field(t, "isa", p->isa);
+    if (pst_engine_warning())
+        field(t, "warning", pst_engine_warning());
     pst_heap_printf(t, ",\"fusion\":%s,\"nodes\":%zu,\"folded\":%zu,\"dropped\":%zu,\"merged\":%zu,\"steps\":[",
                     p->opts.no_fusion ? "false" : "true", nodes_in(p, offsetof(pst_prog, n_nodes)),
                     nodes_in(p, offsetof(pst_prog, n_folded)), nodes_in(p, offsetof(pst_prog, n_dropped)),

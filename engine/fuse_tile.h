@@ -60,7 +60,7 @@ typedef struct pst_tile_kernels {
 } pst_tile_kernels;
 
 extern const pst_tile_kernels pst_tile_portable, pst_tile_avx2, pst_tile_avx512;
-/* isa: one that pst_isa_pick() has given. */
+/* isa: one that pst_isa_pick() has given (cpu/isa.c). */
 const pst_tile_kernels *pst_tile_pick(const char *isa);
 
 #endif

@@ -155,7 +155,9 @@ int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain
 
 size_t pst_dtype_size(pst_dtype t); /* bytes; PST_STR: sizeof(char *); 0 = unknown */
 const char *pst_dtype_name(pst_dtype t);
-const char *pst_engine_isa(void);     /* "avx512", "avx2", "portable": what plans without a wish get */
+const char *pst_engine_isa(void); /* "avx512", "avx2", "portable": what plans without a wish get */
+/* NULL, or a sentence: an instruction set of this CPU whose kernels did not give what the portable ones give; it is not used. */
+const char *pst_engine_warning(void);
 const char *pst_engine_version(void); /* "0.1.0": of the library that runs, not of this header */
 
 #ifdef __cplusplus

@@ -389,8 +389,8 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
         return rc;
     const char *want = opts ? opts->isa : NULL, *isa = pst_isa_pick(want);
     if (!isa)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "%s %s: not one of portable, avx2, avx512, or not of this CPU",
-                           want ? "isa" : "PENSTOCK_ISA", want ? want : pst_isa_wish());
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "%s %s: %s", want ? "isa" : "PENSTOCK_ISA",
+                           want ? want : pst_isa_wish(), pst_isa_why_not(want ? want : pst_isa_wish()));
     const pst_run_limits *run = opts ? opts->run : NULL;
     if (run && (rc = pst_reserved_check(run->reserved, sizeof run->reserved / sizeof *run->reserved, "pst_run_limits", err)) < 0)
         return rc;

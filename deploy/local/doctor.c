@@ -153,6 +153,8 @@ static void check_processor(doctor *d)
     char found[200];
     snprintf(found, sizeof found, "%ld CPUs, kernels for %s", sysconf(_SC_NPROCESSORS_ONLN), pst_engine_isa());
     tell(d, OK, "processor", found, NULL);
+    if (pst_engine_warning())
+        tell(d, WARN, "kernels", pst_engine_warning(), "models run right but slower; report it with the processor's name");
     bool nvidia = pst_fs_exists("/dev/nvidia0");
     tell(d, OK, "gpu", nvidia ? "an NVIDIA device is there; this build computes on the CPU" : "none found; models run on the CPU", NULL);
 }

@@ -160,14 +160,21 @@ static inline size_t pst_mlp_work_floats(const pst_cpu_kernels *k, int width)
 
 extern const pst_cpu_kernels pst_kernels_portable, pst_kernels_avx2, pst_kernels_avx512;
 
-/* The wanted one; without a wish what PENSTOCK_ISA names, else the best of this CPU. NULL when this CPU lacks it or the name is unknown. */
+/* The wanted one; without a wish what PENSTOCK_ISA names, else the best of this CPU. NULL when this CPU lacks it, the name is unknown, or
+ * its kernels do not give what the portable ones give; they are compared once, before an instruction set is first used. */
 const pst_cpu_kernels *pst_kernels_pick(const char *want);
 const char *pst_isa_pick(const char *want);
+/* Of a name for which there is nothing: the reason. */
+const char *pst_isa_why_not(const char *want);
 /* Never NULL: without a wish, and with one that cannot be met the best. */
 const pst_cpu_kernels *pst_kernels_default(void);
 /* What PENSTOCK_ISA names, known or not; NULL = nothing. */
 const char *pst_isa_wish(void);
-/* No other of this CPU is better. */
+/* No other of this CPU is better, be it used or not. */
 bool pst_isa_is_best(const char *isa);
+
+struct pst_tile_kernels;
+/* For tests, while nothing runs: other tables in the place of those of cpu->isa, to be compared again; not of portable. */
+void pst_isa_replace(const pst_cpu_kernels *cpu, const struct pst_tile_kernels *tile);
 
 #endif

@@ -481,6 +481,8 @@ int pst_score_run(const pst_settings *settings, const pst_pipeline *p, const pst
         s.stats->ready = true;
         pst_log(PST_LOG_INFO, "score", "event=running pipeline=%s model=%s version=%d group=%s guarantee=%s id=%s", p->name,
                 pst_binding_name(b), pst_binding_version(b), s.group, p->exactly_once ? "exactly_once" : "at_least_once", s.txn_id);
+        if (pst_engine_warning())
+            pst_log(PST_LOG_WARN, "score", "event=kernels pipeline=%s warning=\"%s\"", p->name, pst_engine_warning());
         rc = loop(&s);
     }
     bool stopped = rc == PST_ESTOPPED || (rc < 0 && pst_stop_requested() && s.err.cls == PST_CLASS_RETRY);
