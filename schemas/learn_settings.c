@@ -1,25 +1,22 @@
-/* learn_settings.c - see learn_settings.h. */
+/* learn_settings.c - the settings of the built-in learner: each value by its row of manifest_keys.c, every violation said, then what no row can
+ * see alone (a target that is also a feature, a loss that does not go with classes). */
 #include "schemas/learn_settings.h"
 
 #include "common/base/fs.h"
 #include "common/base/buf.h"
 #include "common/base/hash.h"
+#include "schemas/manifest_keys.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define N(a) (sizeof(a) / sizeof *(a))
-
-static const char *const models[] = {"autoencoder", "mlp"};
-static const char *const activations[] = {"relu", "tanh", "sigmoid", "elu", "leaky_relu"};
-static const char *const losses[] = {"mse", "cross_entropy"};
-static const char *const others[] = {"error", "leave_out"};
-static const char *const missings[] = {"mean", "value", "reject"};
+enum { KEYS_MAX = 32 }; /* of one section */
 
 typedef struct reader {
     const json_t *obj;
-    const char *path;
+    const char *path;    /* in the file, for complaints: "framework.command" as well */
+    const char *section; /* of the keys' rows */
     pst_complaints *errors;
 } reader;
 
@@ -51,29 +48,43 @@ static const json_t *value_of(const reader *r, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
-static int get_word(const reader *r, const char *key, const char *const *words, size_t n, int def)
+/* The row of a key that the code reads: there is one, or the code and the table are not about the same file. */
+static const pst_key *row_of(const reader *r, const char *key)
+{
+    const pst_key *k = pst_keys_find(&pst_manifest_keys, r->section, key);
+    PST_ASSERT(k);
+    return k;
+}
+
+/* Index among the row's words. otherwise: where the row has no default, because it depends on other keys. */
+static int get_word(const reader *r, const char *key, int otherwise)
 {
     char what[80];
+    const pst_key *k = row_of(r, key);
+    const int def = k->def ? pst_key_word(k, k->def) : otherwise;
     const json_t *v = value_of(r, key);
     if (!v)
         return def;
     const char *t = json_string_value(v);
-    for (size_t i = 0; t && i < n; i++)
-        if (!strcmp(t, words[i]))
-            return (int)i;
+    int at = t ? pst_key_word(k, t) : -1;
+    if (at >= 0)
+        return at;
     pst_buf list = {0};
-    for (size_t i = 0; i < n; i++)
-        pst_buf_printf(&list, "%s%s", i ? ", " : "", words[i]);
-    const char *near = t ? pst_nearest(t, words, n) : NULL;
+    size_t n = 0;
+    for (; k->words[n]; n++)
+        pst_buf_printf(&list, "%s%s", n ? ", " : "", k->words[n]);
+    const char *near = t ? pst_nearest(t, k->words, n) : NULL;
     wrong(r, key, "must be one of %s, found %s%s%s%s", list.data, found(v, what), near ? "; did you mean " : "", near ? near : "",
           near ? "?" : "");
     pst_buf_done(&list);
     return def;
 }
 
-static int64_t get_int(const reader *r, const char *key, int64_t min, int64_t max, int64_t def)
+static int64_t get_int(const reader *r, const char *key)
 {
     char what[80];
+    const pst_key *k = row_of(r, key);
+    const int64_t min = (int64_t)k->lo, max = pst_key_hi(k), def = k->def ? strtoll(k->def, NULL, 10) : 0;
     const json_t *v = value_of(r, key);
     if (!v)
         return def;
@@ -83,17 +94,18 @@ static int64_t get_int(const reader *r, const char *key, int64_t min, int64_t ma
     return def;
 }
 
-/* min < value (or ≤ where closed) and ≤ max. */
-static double get_num(const reader *r, const char *key, double min, bool closed, double max, double def)
+static double get_num(const reader *r, const char *key)
 {
     char what[80];
+    const pst_key *k = row_of(r, key);
+    const double def = k->def ? strtod(k->def, NULL) : 0;
     const json_t *v = value_of(r, key);
     if (!v)
         return def;
     double x = json_is_number(v) ? json_number_value(v) : NAN;
-    if ((closed ? x >= min : x > min) && x <= max)
+    if ((k->above ? x > k->lo : x >= k->lo) && x <= k->hi)
         return x;
-    wrong(r, key, "must be a number %s %g and at most %g, found %s", closed ? "from" : "above", min, max, found(v, what));
+    wrong(r, key, "must be a number %s %g and at most %g, found %s", k->above ? "above" : "from", k->lo, k->hi, found(v, what));
     return def;
 }
 
@@ -110,15 +122,14 @@ static char *get_text(const reader *r, const char *key)
     return NULL;
 }
 
-static void check_keys(const reader *r, const char *const *known, size_t n)
+static void check_keys(const reader *r)
 {
-    const char *key;
+    const char *key, *known[KEYS_MAX];
     json_t *v;
+    size_t n = pst_keys_names(&pst_manifest_keys, r->section, known, KEYS_MAX);
     json_object_foreach((json_t *)r->obj, key, v)
     {
-        bool is_known = false;
-        for (size_t i = 0; i < n; i++)
-            is_known = is_known || !strcmp(key, known[i]);
+        bool is_known = pst_keys_find(&pst_manifest_keys, r->section, key) != NULL;
         const char *near = is_known ? NULL : pst_nearest(key, known, n);
         if (!is_known && near)
             wrong(r, key, "is not a known key; did you mean %s?", near);
@@ -131,10 +142,9 @@ static void check_keys(const reader *r, const char *const *known, size_t n)
 
 static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
 {
-    static const char *const known[] = {"field", "scale", "offset", "missing", "value", "slots", "noise"};
     *f = (pst_learn_feature){.scale = 1, .slots = 1};
     if (json_is_string(v)) {
-        reader one = {json_pack("{s:O}", "field", (json_t *)v), r->path, r->errors};
+        reader one = {json_pack("{s:O}", "field", (json_t *)v), r->path, r->section, r->errors};
         f->field = get_text(&one, "field");
         json_decref((json_t *)one.obj);
         return;
@@ -143,20 +153,20 @@ static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
         wrong(r, "", "must be a field's name or {field, scale, offset, missing, value, slots, noise}");
         return;
     }
-    reader o = {v, r->path, r->errors};
-    check_keys(&o, known, N(known));
+    reader o = {v, r->path, r->section, r->errors};
+    check_keys(&o);
     f->field = get_text(&o, "field");
     if (!f->field && !value_of(&o, "field"))
         wrong(&o, "field", "is missing");
-    f->scale = get_num(&o, "scale", -1e300, true, 1e300, 1);
-    f->offset = get_num(&o, "offset", -1e300, true, 1e300, 0);
-    f->missing = (pst_learn_missing)get_word(&o, "missing", missings, N(missings), PST_LEARN_MISSING_MEAN);
-    f->noise = get_num(&o, "noise", 0, true, 1e300, 0);
-    f->slots = (int)get_int(&o, "slots", 1, PST_LEARN_COLUMNS_MAX, 1);
+    f->scale = get_num(&o, "scale");
+    f->offset = get_num(&o, "offset");
+    f->missing = (pst_learn_missing)get_word(&o, "missing", PST_LEARN_MISSING_MEAN);
+    f->noise = get_num(&o, "noise");
+    f->slots = (int)get_int(&o, "slots");
     if (f->scale == 0)
         wrong(&o, "scale", "is 0: the model would see the same number for every record");
     if (value_of(&o, "value")) {
-        f->value = get_num(&o, "value", -1e300, true, 1e300, 0);
+        f->value = get_num(&o, "value");
         if (f->missing != PST_LEARN_MISSING_VALUE && value_of(&o, "missing"))
             wrong(&o, "value", "is used only with missing: value");
         f->missing = PST_LEARN_MISSING_VALUE; /* a value alone says what it is for */
@@ -180,7 +190,7 @@ static void read_features(const reader *r, pst_learn_settings *s)
     int64_t columns = 0;
     for (size_t i = 0; i < n; i++) {
         char *path = pst_sprintf("%s.features[%zu]", r->path, i);
-        reader one = {NULL, path, r->errors};
+        reader one = {NULL, path, "penstock.learner.features[]", r->errors};
         pst_learn_feature *f = &s->features[s->n_features++];
         read_feature(&one, json_array_get(list, i), f);
         columns += f->slots;
@@ -204,7 +214,7 @@ static void read_classes(const reader *r, pst_learn_settings *s)
     if (!v)
         return;
     if (json_is_integer(v)) {
-        s->n_classes = (int)get_int(r, "classes", 2, PST_LEARN_CLASSES_MAX, 2);
+        s->n_classes = (int)get_int(r, "classes");
         return;
     }
     size_t n = json_array_size(v);
@@ -254,7 +264,7 @@ static void read_target(const reader *r, pst_learn_settings *s)
 {
     s->target = get_text(r, "target");
     read_classes(r, s);
-    s->leave_out_others = get_word(r, "other_classes", others, N(others), 0) == 1;
+    s->leave_out_others = get_word(r, "other_classes", 0) == 1;
     if (value_of(r, "other_classes") && !value_of(r, "classes"))
         wrong(r, "other_classes", "needs classes: it says what becomes of records that have none of them");
     if (s->autoencoder) {
@@ -264,7 +274,7 @@ static void read_target(const reader *r, pst_learn_settings *s)
             wrong(r, "classes", "an autoencoder has no classes; use model: mlp");
     } else if (!value_of(r, "target"))
         wrong(r, "target", "is missing: the field that model: mlp learns to tell from the features");
-    s->loss = (pst_loss)get_word(r, "loss", losses, N(losses), s->n_classes ? PST_LOSS_CROSS_ENTROPY : PST_LOSS_MSE);
+    s->loss = (pst_loss)get_word(r, "loss", s->n_classes ? PST_LOSS_CROSS_ENTROPY : PST_LOSS_MSE);
     if (s->loss == PST_LOSS_CROSS_ENTROPY && !s->n_classes && !value_of(r, "classes"))
         wrong(r, "loss", "cross_entropy needs classes: their number or names");
     if (s->loss == PST_LOSS_MSE && s->n_classes)
@@ -273,34 +283,30 @@ static void read_target(const reader *r, pst_learn_settings *s)
 
 int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn_settings *ret_settings, pst_complaints *errors)
 {
-    static const char *const known[] = {
-        "model", "features",      "target",       "classes",    "loss", "hidden",   "activation",       "epochs", "other_classes",
-        "batch", "learning_rate", "weight_decay", "validation", "seed", "patience", "checkpoint_every", "data"};
     pst_learn_settings *s = ret_settings;
     *s = (pst_learn_settings){0};
     size_t before = errors->n;
     json_t *empty = json_object();
-    reader r = {settings ? settings : empty, path, errors};
+    reader r = {settings ? settings : empty, path, "penstock.learner", errors};
     if (!json_is_object(r.obj)) {
         wrong(&r, "", "must be a mapping: model, features, hidden, epochs, …");
         json_decref(empty);
         return PST_EINVAL;
     }
-    check_keys(&r, known, N(known));
-    s->autoencoder = get_word(&r, "model", models, N(models), value_of(&r, "target") ? 1 : 0) == 0;
+    check_keys(&r);
+    s->autoencoder = get_word(&r, "model", value_of(&r, "target") ? 1 : 0) == 0;
     read_target(&r, s);
     read_features(&r, s);
     read_hidden(&r, s);
-    s->activation =
-        (pst_activation)get_word(&r, "activation", activations, N(activations), s->autoencoder ? PST_ACTIVATION_TANH : PST_ACTIVATION_RELU);
-    s->epochs = get_int(&r, "epochs", 1, 1000000, 20);
-    s->batch = (int)get_int(&r, "batch", 1, PST_LEARN_BATCH_MAX, 32);
-    s->learning_rate = get_num(&r, "learning_rate", 0, false, 10, 0.001);
-    s->weight_decay = get_num(&r, "weight_decay", 0, true, 10, 0);
-    s->validation = get_num(&r, "validation", 0, true, 0.9, 0.1);
-    s->seed = (uint64_t)get_int(&r, "seed", 0, INT64_MAX, 1);
-    s->patience = get_int(&r, "patience", 0, 1000000, 0);
-    s->checkpoint_every = get_int(&r, "checkpoint_every", 1, 1000000, 1);
+    s->activation = (pst_activation)get_word(&r, "activation", s->autoencoder ? PST_ACTIVATION_TANH : PST_ACTIVATION_RELU);
+    s->epochs = get_int(&r, "epochs");
+    s->batch = (int)get_int(&r, "batch");
+    s->learning_rate = get_num(&r, "learning_rate");
+    s->weight_decay = get_num(&r, "weight_decay");
+    s->validation = get_num(&r, "validation");
+    s->seed = (uint64_t)get_int(&r, "seed");
+    s->patience = get_int(&r, "patience");
+    s->checkpoint_every = get_int(&r, "checkpoint_every");
     s->data = get_text(&r, "data");
     if (s->patience && s->validation == 0)
         wrong(&r, "patience", "needs a validation part to watch; give validation: 0.1, say");
@@ -383,10 +389,10 @@ char *pst_learn_settings_digest(const pst_learn_settings *s)
 
 const char *pst_learn_missing_name(pst_learn_missing m)
 {
-    return missings[m];
+    return pst_learn_missing_words[m];
 }
 
 const char *pst_activation_name(pst_activation a)
 {
-    return activations[a];
+    return pst_activation_words[a];
 }

@@ -14,50 +14,22 @@
 #include <string.h>
 #include <strings.h>
 
-#define MANIFEST_BYTES_MAX (256 << 10) /* it travels in a command and a state record, together well below 1 MB */
-#define NAME_MAX_BYTES     256
-#define LEARNERS_MAX       PST_JOB_PROCESSES_MAX
-#define CPUS_MIN           0.001 /* less would be charged as nothing */
-#define CPUS_MAX           4096
-#define GPUS_MAX           1024
-#define STORES_MAX         16
-#define RETRIES_MAX        100
-#define PRIORITY_MAX       1000000
-#define ENV_MAX            500
-
-/* FfDL's trainer takes 5 CPUs and 12 GiB where a manifest is silent; on a laptop no such job would ever start. */
-#define CPUS_DEFAULT     1.0
-#define MEMORY_DEFAULT   ((int64_t)512 << 20)
-#define GRACE_DEFAULT_US 10000000
-
 /* ---- sections ---------------------------------------------------------------------------------------------------------------- */
 
 static void read_resources(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
 {
-    char what[64];
-    const json_t *v = pst_mf_value(top, "cpus");
-    m->cpus = CPUS_DEFAULT;
-    if (v && (!json_is_number(v) || !(json_number_value(v) >= CPUS_MIN) || json_number_value(v) > CPUS_MAX))
-        pst_mf_wrong(r, top, "cpus", "must be a number of CPUs from %g to %d (0.5 is half a CPU), found %s", CPUS_MIN, CPUS_MAX,
-                     pst_mf_found(v, what));
-    else if (v)
-        m->cpus = json_number_value(v);
-
-    v = pst_mf_value(top, "gpus");
-    if (v && (!json_is_number(v) || !(json_number_value(v) >= 0) || json_number_value(v) > GPUS_MAX))
-        pst_mf_wrong(r, top, "gpus", "must be a whole number of GPUs per learner from 0 to %d, found %s", GPUS_MAX, pst_mf_found(v, what));
-    else if (v) {
-        m->gpus = (int)json_number_value(v);
-        if (m->gpus != json_number_value(v))
-            pst_mf_warn(r, top, "gpus", "%g is taken as %d per learner, as FfDL does: a GPU is not divided", json_number_value(v), m->gpus);
-    }
-    m->gpu_type = pst_mf_text(r, top, "gpu_type", NAME_MAX_BYTES, true);
+    m->cpus = pst_mf_number(r, top, "cpus", "a number of CPUs", " (0.5 is half a CPU)");
+    double gpus = pst_mf_number(r, top, "gpus", "a whole number of GPUs per learner", "");
+    m->gpus = (int)gpus;
+    if (m->gpus != gpus)
+        pst_mf_warn(r, top, "gpus", "%g is taken as %d per learner, as FfDL does: a GPU is not divided", gpus, m->gpus);
+    m->gpu_type = pst_mf_text(r, top, "gpu_type");
     if (m->gpu_type)
         pst_mf_warn(r, top, "gpu_type", "is kept, but does not choose among GPUs yet");
 
-    m->learners = (int)pst_mf_int(r, top, "learners", 1, LEARNERS_MAX, 1);
-    m->memory_bytes = pst_mf_memory(r, top, "memory", MEMORY_DEFAULT);
-    m->storage_bytes = pst_mf_memory(r, top, "storage", 0);
+    m->learners = (int)pst_mf_int(r, top, "learners");
+    m->memory_bytes = pst_mf_memory(r, top, "memory");
+    m->storage_bytes = pst_mf_memory(r, top, "storage");
 }
 
 static void read_framework(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
@@ -69,20 +41,20 @@ static void read_framework(pst_mf_reader *r, const pst_mf_place *top, pst_manife
     pst_mf_place f = {pst_mf_mapping(r, top, "framework"), "framework"};
     if (!f.obj)
         return;
-    PST_MF_WARN_UNKNOWN(r, &f, "name", "version", "image_tag", "image_location", "command");
+    pst_mf_check_keys(r, &f, false);
     size_t before = r->errors->n;
-    m->framework = pst_mf_text(r, &f, "name", NAME_MAX_BYTES, true);
+    m->framework = pst_mf_text(r, &f, "name");
     if ((!m->framework || !*m->framework) && r->errors->n == before)
         pst_mf_wrong(r, &f, "name", "is missing: tensorflow, pytorch, custom, native, …");
     m->native = m->framework && !strcmp(m->framework, "native");
 
     before = r->errors->n;
-    m->framework_version = pst_mf_text(r, &f, "version", NAME_MAX_BYTES, true);
+    m->framework_version = pst_mf_text(r, &f, "version");
     if ((!m->framework_version || !*m->framework_version) && !m->native && r->errors->n == before)
         pst_mf_wrong(r, &f, "version", "is missing: the framework's version, quoted (\"1\" will do for a command of your own)");
 
     before = r->errors->n;
-    m->command = pst_mf_text(r, &f, "command", MANIFEST_BYTES_MAX, false);
+    m->command = pst_mf_text(r, &f, "command");
     bool blank = !m->command || m->command[strspn(m->command, " \t\r\n")] == '\0';
     if (blank && !m->native && r->errors->n == before)
         pst_mf_wrong(r, &f, "command", "is missing: the shell command that trains");
@@ -125,7 +97,7 @@ static void read_topic_store(pst_mf_reader *r, const pst_mf_place *p, const pst_
     pst_mf_place from = *connection; /* the range may stand beside the store's id or under connection */
     if (!from.obj || pst_mf_value(p, "topic") || pst_mf_value(p, "from") || pst_mf_value(p, "to"))
         from = *p;
-    s->topic = pst_mf_text(r, &from, "topic", 249, true);
+    s->topic = pst_mf_text(r, &from, "topic");
     if (!s->topic && s->input)
         s->topic = pst_strdup(s->input);
     if (!s->topic || !*s->topic) {
@@ -134,7 +106,7 @@ static void read_topic_store(pst_mf_reader *r, const pst_mf_place *p, const pst_
     }
     s->from = get_offset(r, &from, "from", "beginning", -2);
     s->to = get_offset(r, &from, "to", "end", -1);
-    s->records_max = pst_mf_int(r, &from, "records", 0, INT64_MAX, 0);
+    s->records_max = pst_mf_int(r, &from, "records");
     if (s->from >= 0 && s->to >= 0 && s->to < s->from)
         pst_mf_wrong(r, &from, "to", "%lld lies before from, %lld", (long long)s->to, (long long)s->from);
 }
@@ -142,12 +114,12 @@ static void read_topic_store(pst_mf_reader *r, const pst_mf_place *p, const pst_
 static void read_store(pst_mf_reader *r, const pst_mf_place *p, pst_data_store *s)
 {
     char path[3][160];
-    PST_MF_WARN_UNKNOWN(r, p, "id", "type", "training_data", "training_results", "connection", "topic", "from", "to", "records");
+    pst_mf_check_keys(r, p, false);
     s->from = -2;
     s->to = -1;
     s->line = pst_yaml_key_line(r->y, p->obj, "type");
-    s->id = pst_mf_text(r, p, "id", NAME_MAX_BYTES, true);
-    s->type = pst_mf_text(r, p, "type", NAME_MAX_BYTES, true);
+    s->id = pst_mf_text(r, p, "id");
+    s->type = pst_mf_text(r, p, "type");
     const char *const containers[] = {"training_data", "training_results"};
     char **const into[] = {&s->input, &s->output};
     for (int i = 0; i < 2; i++) {
@@ -155,8 +127,8 @@ static void read_store(pst_mf_reader *r, const pst_mf_place *p, pst_data_store *
         pst_mf_place c = {pst_mf_mapping(r, p, containers[i]), path[i]};
         if (!c.obj)
             continue;
-        PST_MF_WARN_UNKNOWN(r, &c, "container");
-        *into[i] = pst_mf_text(r, &c, "container", 4096, true);
+        pst_mf_check_keys(r, &c, false);
+        *into[i] = pst_mf_text(r, &c, "container");
         if (*into[i] && strstr(*into[i], ".."))
             pst_mf_wrong(r, &c, "container", "must not contain \"..\"");
     }
@@ -169,7 +141,7 @@ static void read_store(pst_mf_reader *r, const pst_mf_place *p, pst_data_store *
         if (!strcmp(s->type, store_types[i]))
             kind = i;
     if (kind <= STORE_TYPE_TOPIC && connection.obj) /* ours, or read by us alone */
-        PST_MF_REFUSE_UNKNOWN(r, &connection, "type", "name", "path", "paths", "topic", "from", "to", "records");
+        pst_mf_check_keys(r, &connection, true);
     if (!s->type || kind == STORE_TYPES) {
         const char *near = s->type ? pst_nearest(s->type, store_types, STORE_TYPES) : NULL;
         pst_mf_wrong(r, p, "type", "%s%s%s%s", s->type ? "is not a known type of data store" : "is missing",
@@ -196,8 +168,9 @@ static void read_stores(pst_mf_reader *r, const pst_mf_place *top, pst_manifest 
         pst_mf_wrong(r, top, "data_stores", "must be a list (lines that begin with \"- id:\"), found %s", pst_mf_found(v, what));
         return;
     }
-    if (json_array_size(v) > STORES_MAX) {
-        pst_mf_wrong(r, top, "data_stores", "has %zu entries, at most %d are allowed", json_array_size(v), STORES_MAX);
+    if (json_array_size(v) > pst_mf_most(top, "data_stores")) {
+        pst_mf_wrong(r, top, "data_stores", "has %zu entries, at most %zu are allowed", json_array_size(v),
+                     pst_mf_most(top, "data_stores"));
         return;
     }
     m->n_stores = json_array_size(v);
@@ -222,8 +195,8 @@ static void read_metrics(pst_mf_reader *r, const pst_mf_place *top, pst_manifest
         return;
     m->evaluation_metrics = json_deep_copy(v);
     pst_mf_place p = {v, "evaluation_metrics"};
-    PST_MF_WARN_UNKNOWN(r, &p, "type", "image_tag", "in", "line_lookahead", "eventTypes", "groups");
-    char *type = pst_mf_text(r, &p, "type", NAME_MAX_BYTES, true);
+    pst_mf_check_keys(r, &p, false);
+    char *type = pst_mf_text(r, &p, "type");
     bool is_known = !type;
     for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
         is_known = is_known || !strcmp(type, types[i]);
@@ -275,8 +248,8 @@ static json_t *read_env(pst_mf_reader *r, const pst_mf_place *own, bool native)
         return NULL;
     pst_mf_place p = {v, "penstock.env"};
     json_t *env = json_object();
-    if (json_object_size(v) > ENV_MAX)
-        pst_mf_wrong(r, own, "env", "has %zu variables, at most %d are allowed", json_object_size(v), ENV_MAX);
+    if (json_object_size(v) > pst_mf_most(own, "env"))
+        pst_mf_wrong(r, own, "env", "has %zu variables, at most %zu are allowed", json_object_size(v), pst_mf_most(own, "env"));
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)v, key, value)
@@ -298,7 +271,7 @@ static json_t *read_env(pst_mf_reader *r, const pst_mf_place *own, bool native)
 
 static void read_isolation(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *m)
 {
-    char *word = pst_mf_word(r, own, "isolation", 16);
+    char *word = pst_mf_word(r, own, "isolation");
     if (word && pst_isolation_parse(word, &m->isolation) < 0)
         pst_mf_wrong(r, own, "isolation", "must be none, user or sandbox, found \"%s\"", word);
     free(word);
@@ -310,13 +283,13 @@ static void read_roles(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *
     pst_mf_place roles = {pst_mf_mapping(r, own, "roles"), "penstock.roles"};
     if (!roles.obj)
         return;
-    PST_MF_REFUSE_UNKNOWN(r, &roles, "ps");
+    pst_mf_check_keys(r, &roles, true);
     if (json_is_object(pst_mf_value(&roles, "ps")))
         pst_mf_wrong(r, &roles, "ps",
                      "must be their number, such as ps: 1; roles with count, cpus, memory or gpus of their own are not run by this version "
                      "(a parameter server has the job's cpus and memory, and no GPU)");
     else
-        m->parameter_servers = (int)pst_mf_int(r, &roles, "ps", 0, LEARNERS_MAX, 0);
+        m->parameter_servers = (int)pst_mf_int(r, &roles, "ps");
 }
 
 static void read_model(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *m)
@@ -324,12 +297,12 @@ static void read_model(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *
     pst_mf_place model = {pst_mf_mapping(r, own, "model"), "penstock.model"};
     if (!model.obj)
         return;
-    PST_MF_REFUSE_UNKNOWN(r, &model, "name", "alias", "file");
-    m->model_name = pst_mf_word(r, &model, "name", 128);
-    m->model_alias = pst_mf_word(r, &model, "alias", 64);
+    pst_mf_check_keys(r, &model, true);
+    m->model_name = pst_mf_word(r, &model, "name");
+    m->model_alias = pst_mf_word(r, &model, "alias");
     if (!pst_mf_value(&model, "name"))
         pst_mf_wrong(r, &model, "name", "is missing: the name that the model is to be registered under");
-    m->model_file = pst_mf_text(r, &model, "file", 1024, true);
+    m->model_file = pst_mf_text(r, &model, "file");
     if (m->model_file && (!*m->model_file || *m->model_file == '/' || strstr(m->model_file, "..")))
         pst_mf_wrong(r, &model, "file", "must be a path inside $RESULT_DIR/model, such as best.onnx, found \"%.60s\"", m->model_file);
 }
@@ -338,17 +311,15 @@ static void read_model(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *
 static void read_penstock(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
 {
     pst_mf_place own = {pst_mf_mapping(r, top, "penstock"), "penstock"};
-    m->grace_us = GRACE_DEFAULT_US;
+    m->queue = pst_mf_word(r, &own, "queue");
+    m->site = pst_mf_word(r, &own, "site");
+    m->grace_us = pst_mf_span(r, &own, "grace");
     if (own.obj) {
-        PST_MF_REFUSE_UNKNOWN(r, &own, "queue", "priority", "deadline", "retries", "grace", "roles", "gpu_preference", "env", "model",
-                              "learner", "site", "isolation");
-        m->queue = pst_mf_word(r, &own, "queue", 64);
+        pst_mf_check_keys(r, &own, true);
         m->queue_line = pst_yaml_key_line(r->y, own.obj, "queue");
-        m->priority = (int)pst_mf_int(r, &own, "priority", -PRIORITY_MAX, PRIORITY_MAX, 0);
-        m->deadline_us = pst_mf_span(r, &own, "deadline", 1, (int64_t)366 * 86400 * 1000000, 0);
-        m->retries = (int)pst_mf_int(r, &own, "retries", 0, RETRIES_MAX, 0);
-        m->grace_us = pst_mf_span(r, &own, "grace", 0, (int64_t)86400 * 1000000, GRACE_DEFAULT_US);
-        m->site = pst_mf_word(r, &own, "site", 64);
+        m->priority = (int)pst_mf_int(r, &own, "priority");
+        m->deadline_us = pst_mf_span(r, &own, "deadline");
+        m->retries = (int)pst_mf_int(r, &own, "retries");
         m->env = read_env(r, &own, m->native);
         read_isolation(r, &own, m);
         read_roles(r, &own, m);
@@ -360,22 +331,17 @@ static void read_penstock(pst_mf_reader *r, const pst_mf_place *top, pst_manifes
         if (pst_mf_value(&own, "gpu_preference"))
             pst_mf_warn(r, &own, "gpu_preference", "is kept, but does not choose among GPUs yet");
     }
-    if (!m->queue)
-        m->queue = pst_strdup("default");
-    if (!m->site)
-        m->site = pst_strdup("local");
 }
 
 static void read_top(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
 {
-    PST_MF_WARN_UNKNOWN(r, top, "name", "description", "version", "cpus", "gpus", "gpu_type", "learners", "memory", "storage",
-                        "data_stores", "framework", "evaluation_metrics", "penstock");
+    pst_mf_check_keys(r, top, false);
     size_t before = r->errors->n;
-    m->name = pst_mf_text(r, top, "name", NAME_MAX_BYTES, true);
+    m->name = pst_mf_text(r, top, "name");
     if ((!m->name || !*m->name) && r->errors->n == before)
         pst_mf_wrong(r, top, "name", "is missing: what you call this job");
-    m->description = pst_mf_text(r, top, "description", 4096, false);
-    m->version = pst_mf_text(r, top, "version", NAME_MAX_BYTES, true);
+    m->description = pst_mf_text(r, top, "description");
+    m->version = pst_mf_text(r, top, "version");
     read_framework(r, top, m); /* before the rest: native decides what is missing */
     read_resources(r, top, m);
     read_stores(r, top, m);
@@ -396,8 +362,8 @@ int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest,
     pst_yaml y = {0};
     *ret_manifest = (pst_manifest){0};
     size_t before = errors->n;
-    if (len > MANIFEST_BYTES_MAX) {
-        pst_complain(errors, "manifest", 0, "is %zu bytes long, at most %d are allowed", len, MANIFEST_BYTES_MAX);
+    if (len > PST_MANIFEST_BYTES_MAX) {
+        pst_complain(errors, "manifest", 0, "is %zu bytes long, at most %d are allowed", len, PST_MANIFEST_BYTES_MAX);
         return PST_EINVAL;
     }
     if (pst_yaml_parse(yaml, len, "manifest", &y, &err) < 0) {

@@ -19,6 +19,8 @@ void pst_complain(pst_complaints *c, const char *field, int line, const char *fm
 void pst_complaints_done(pst_complaints *c);
 char *pst_complaints_text(const pst_complaints *c); /* "field: text; field: text"; free() */
 
+/* A manifest travels in a command and a state record, together well below 1 MB. */
+#define PST_MANIFEST_BYTES_MAX (256 << 10)
 /* Processes of one role; one number for manifest, Trainer and LCM, or a job would be admitted by one and fail at another. */
 #define PST_JOB_PROCESSES_MAX 256
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ERRORS_MAX 100 /* one line each in a rejection's details */
-#define MEMORY_MAX ((int64_t)1 << 50)
+#define ERRORS_MAX 100  /* one line each in a rejection's details */
+enum { KEYS_MAX = 32 }; /* of one section */
 
 /* ---- complaints ------------------------------------------------------------------------------------------------------------ */
 
@@ -126,10 +126,39 @@ char *pst_mf_scalar(const json_t *v)
     }
 }
 
-/* Text of a key, NULL when absent; complains about anything that is not one line of text where one_line. */
-char *pst_mf_text(pst_mf_reader *r, const pst_mf_place *p, const char *key, size_t bytes_max, bool one_line)
+/* The row of a key that the code reads: there is one, or the code and the table are not about the same file. */
+static const pst_key *row_of(const pst_mf_place *p, const char *key)
+{
+    const pst_key *k = pst_keys_find(&pst_manifest_keys, p->path, key);
+    PST_ASSERT(k);
+    return k;
+}
+
+size_t pst_mf_most(const pst_mf_place *p, const char *key)
+{
+    return (size_t)row_of(p, key)->hi;
+}
+
+static char *default_of(const pst_mf_place *p, const char *key)
+{
+    const pst_key *k = row_of(p, key);
+    return k->def ? pst_strdup(k->def) : NULL;
+}
+
+static bool has_control(const char *t)
+{
+    for (; *t; t++)
+        if ((unsigned char)*t < 0x20 || *t == 0x7f)
+            return true;
+    return false;
+}
+
+/* The text, or NULL when the key is absent or was complained of. */
+static char *text_given(pst_mf_reader *r, const pst_mf_place *p, const char *key)
 {
     char what[64];
+    const pst_key *k = row_of(p, key);
+    const size_t bytes_max = pst_mf_most(p, key);
     const json_t *v = pst_mf_value(p, key);
     if (!v)
         return NULL;
@@ -138,41 +167,41 @@ char *pst_mf_text(pst_mf_reader *r, const pst_mf_place *p, const char *key, size
         pst_mf_wrong(r, p, key, "must be text, found %s", pst_mf_found(v, what));
         return NULL;
     }
-    if (strlen(t) > bytes_max) {
+    if (strlen(t) > bytes_max)
         pst_mf_wrong(r, p, key, "is %zu bytes long, at most %zu are allowed", strlen(t), bytes_max);
-        free(t);
-        return NULL;
-    }
-    if (one_line)
-        for (const char *s = t; *s; s++)
-            if ((unsigned char)*s < 0x20 || *s == 0x7f) {
-                pst_mf_wrong(r, p, key, "must be one line of text without control characters");
-                free(t);
-                return NULL;
-            }
-    return t;
+    else if (k->kind != PST_KEY_BLOCK && has_control(t))
+        pst_mf_wrong(r, p, key, "must be one line of text without control characters");
+    else
+        return t;
+    free(t);
+    return NULL;
 }
 
-/* A word that becomes part of names and paths: letters, digits, . _ - ; must begin with a letter or digit. */
-char *pst_mf_word(pst_mf_reader *r, const pst_mf_place *p, const char *key, size_t bytes_max)
+char *pst_mf_text(pst_mf_reader *r, const pst_mf_place *p, const char *key)
 {
-    char *t = pst_mf_text(r, p, key, bytes_max, true);
-    if (!t)
-        return NULL;
-    bool good = isalnum((unsigned char)*t);
-    for (const char *s = t; *s; s++)
-        good = good && (isalnum((unsigned char)*s) || strchr("._-", *s));
-    if (!good) {
-        pst_mf_wrong(r, p, key, "\"%.40s\" must be letters, digits, '.', '_' and '-', beginning with a letter or digit", t);
-        free(t);
-        return NULL;
-    }
-    return t;
+    char *t = text_given(r, p, key);
+    return t ? t : default_of(p, key);
 }
 
-int64_t pst_mf_int(pst_mf_reader *r, const pst_mf_place *p, const char *key, int64_t min, int64_t max, int64_t def)
+char *pst_mf_word(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+{
+    char *t = text_given(r, p, key);
+    bool good = t && isalnum((unsigned char)*t);
+    for (const char *s = t; good && *s; s++)
+        good = isalnum((unsigned char)*s) || strchr("._-", *s);
+    if (good)
+        return t;
+    if (t)
+        pst_mf_wrong(r, p, key, "\"%.40s\" must be letters, digits, '.', '_' and '-', beginning with a letter or digit", t);
+    free(t);
+    return default_of(p, key);
+}
+
+int64_t pst_mf_int(pst_mf_reader *r, const pst_mf_place *p, const char *key)
 {
     char what[64];
+    const pst_key *k = row_of(p, key);
+    const int64_t min = (int64_t)k->lo, max = pst_key_hi(k), def = k->def ? strtoll(k->def, NULL, 10) : 0;
     const json_t *v = pst_mf_value(p, key);
     if (!v)
         return def;
@@ -182,9 +211,28 @@ int64_t pst_mf_int(pst_mf_reader *r, const pst_mf_place *p, const char *key, int
     return def;
 }
 
-int64_t pst_mf_span(pst_mf_reader *r, const pst_mf_place *p, const char *key, int64_t min_us, int64_t max_us, int64_t def)
+double pst_mf_number(pst_mf_reader *r, const pst_mf_place *p, const char *key, const char *wanted, const char *hint)
 {
     char what[64];
+    const pst_key *k = row_of(p, key);
+    const double def = k->def ? strtod(k->def, NULL) : 0;
+    const json_t *v = pst_mf_value(p, key);
+    if (!v)
+        return def;
+    if (json_is_number(v) && json_number_value(v) >= k->lo && json_number_value(v) <= k->hi)
+        return json_number_value(v);
+    pst_mf_wrong(r, p, key, "must be %s from %g to %g%s, found %s", wanted, k->lo, k->hi, hint, pst_mf_found(v, what));
+    return def;
+}
+
+int64_t pst_mf_span(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+{
+    char what[64];
+    const pst_key *k = row_of(p, key);
+    const int64_t min_us = (int64_t)k->lo, max_us = pst_key_hi(k);
+    int64_t def = 0;
+    int bad = k->def ? pst_span_parse(k->def, &def) : 0;
+    PST_ASSERT(!bad);
     const json_t *v = pst_mf_value(p, key);
     if (!v)
         return def;
@@ -200,9 +248,13 @@ int64_t pst_mf_span(pst_mf_reader *r, const pst_mf_place *p, const char *key, in
 }
 
 /* FfDL's grammar with decimals: a number, optional spaces, and a unit in any case. MB is 10^6 and MiB 2^20 bytes. */
-int64_t pst_mf_memory(pst_mf_reader *r, const pst_mf_place *p, const char *key, int64_t def)
+int64_t pst_mf_memory(pst_mf_reader *r, const pst_mf_place *p, const char *key)
 {
     char what[64];
+    const pst_key *k = row_of(p, key);
+    int64_t def = 0;
+    int bad = k->def ? pst_bytes_parse(k->def, &def) : 0;
+    PST_ASSERT(!bad);
     const json_t *v = pst_mf_value(p, key);
     if (!v)
         return def;
@@ -216,7 +268,7 @@ int64_t pst_mf_memory(pst_mf_reader *r, const pst_mf_place *p, const char *key, 
         size_t len = strlen(unit);
         bool known = (len == 2 || (len == 3 && tolower((unsigned char)unit[1]) == 'i')) && strchr("kmgt", tolower((unsigned char)*unit)) &&
                      tolower((unsigned char)unit[len - 1]) == 'b';
-        if (known && pst_bytes_parse(t, &bytes) == 0 && bytes > 0 && bytes <= MEMORY_MAX)
+        if (known && pst_bytes_parse(t, &bytes) == 0 && bytes > 0 && bytes <= pst_key_hi(k))
             return bytes;
     }
     pst_mf_wrong(r, p, key, "must be a number and a unit, such as \"512 MiB\" or \"2GB\" (MB, MiB, GB, GiB, TB, TiB), found %s",
@@ -235,17 +287,16 @@ const json_t *pst_mf_mapping(pst_mf_reader *r, const pst_mf_place *p, const char
     return NULL;
 }
 
-void pst_mf_check_keys(pst_mf_reader *r, const pst_mf_place *p, bool ours, const char *const *known, size_t n)
+void pst_mf_check_keys(pst_mf_reader *r, const pst_mf_place *p, bool ours)
 {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)p->obj, key, v)
     {
-        bool is_known = false;
-        for (size_t i = 0; i < n; i++)
-            is_known = is_known || !strcmp(key, known[i]);
-        if (is_known)
+        if (pst_keys_find(&pst_manifest_keys, p->path, key))
             continue;
+        const char *known[KEYS_MAX];
+        size_t n = pst_keys_names(&pst_manifest_keys, p->path, known, KEYS_MAX);
         char near[200] = "";
         const char *best = pst_nearest(key, known, n);
         if (best) {

@@ -1,0 +1,149 @@
+/* manifest_keys.c - the table of manifest_keys.h. Words stand in the order of the enums that their readers give. FfDL's keys that only
+ * warn are here as well: what is not here is unknown, and said to be. */
+#include "schemas/manifest_keys.h"
+
+#include "common/base/isolation.h"
+#include "schemas/learn_settings.h"
+
+const char *const pst_learn_missing_words[] = {"mean", "value", "reject", NULL};
+const char *const pst_activation_words[] = {"relu", "tanh", "sigmoid", "elu", "leaky_relu", NULL};
+
+#define WORDS(...)        \
+    (const char *const[]) \
+    {                     \
+        __VA_ARGS__, NULL \
+    }
+#define NAME_BYTES    256
+#define DAY_US        86400e6
+#define MEMORY_MAX    1125899906842624.0 /* 2^50 */
+#define ANY           1e300
+#define OFFSET_FORM   "offset from 0, or a word"
+#define IGNORED_IMAGE "FfDL's; ignored with a warning: the local launcher runs the command on its host, not in a container image."
+
+static const pst_key rows[] = {
+    {"", "name", PST_KEY_TEXT, .hi = NAME_BYTES, .help = "Required. What you call this job."},
+    {"", "description", PST_KEY_BLOCK, .hi = 4096, .help = "For people."},
+    {"", "version", PST_KEY_TEXT, .hi = NAME_BYTES, .help = "For people."},
+    /* FfDL takes 5 CPUs and 12 GiB where a manifest is silent; on a laptop no such job would ever start. Less than 0.001 CPU would be
+     * charged as nothing. */
+    {"", "cpus", PST_KEY_NUMBER, .lo = 0.001, .hi = 4096, .def = "1", .help = "Of each process."},
+    {"", "gpus", PST_KEY_NUMBER, .lo = 0, .hi = 1024, .def = "0", .help = "Of each learner; a fraction is cut, as FfDL does."},
+    {"", "gpu_type", PST_KEY_TEXT, .hi = NAME_BYTES, .help = "Kept, but does not choose among GPUs yet."},
+    {"", "learners", PST_KEY_WHOLE, .lo = 1, .hi = PST_JOB_PROCESSES_MAX, .def = "1", .help = "Processes that run the command."},
+    {"", "memory", PST_KEY_BYTES, .hi = MEMORY_MAX, .def = "512 MiB",
+     .help = "Of each process: a number and a unit (MB, MiB, GB, GiB, TB, TiB)."},
+    {"", "storage", PST_KEY_BYTES, .hi = MEMORY_MAX, .help = "Of each process, on disk. Without it: no limit."},
+    {"", "data_stores", PST_KEY_LIST, .hi = 16, .help = "Where data come from and results go."},
+    {"", "framework", PST_KEY_MAPPING, .help = "Required. What runs."},
+    {"", "evaluation_metrics", PST_KEY_MAPPING, .help = "FfDL's extractors of metrics."},
+    {"", "penstock", PST_KEY_MAPPING, .help = "All that FfDL's manifest does not have."},
+
+    {"framework", "name", PST_KEY_TEXT, .hi = NAME_BYTES,
+     .help = "Required. `native` is the built-in learner; every other name runs the command."},
+    {"framework", "version", PST_KEY_TEXT, .hi = NAME_BYTES, .help = "Required, except for `native`."},
+    {"framework", "command", PST_KEY_BLOCK, .hi = PST_MANIFEST_BYTES_MAX,
+     .help = "Required, except for `native`. Run by bash (else sh) in the folder of the submitted code."},
+    {"framework", "image_tag", PST_KEY_OTHER, .form = "text", .help = IGNORED_IMAGE},
+    {"framework", "image_location", PST_KEY_OTHER, .form = "mapping", .help = IGNORED_IMAGE},
+
+    {"data_stores[]", "id", PST_KEY_TEXT, .hi = NAME_BYTES, .help = "A name; with several stores, that of its link in `$DATA_DIR`."},
+    {"data_stores[]", "type", PST_KEY_TEXT, .form = "`mount`, `host_mount`, `mount_volume`, `files`, `topic`", .hi = NAME_BYTES,
+     .help = "Required. FfDL's object stores (`mount_cos`, `s3_datastore`, …) are known and REJECTED with C103 in this version."},
+    {"data_stores[]", "training_data", PST_KEY_MAPPING, .help = "What is read."},
+    {"data_stores[]", "training_results", PST_KEY_MAPPING, .help = "Where results go."},
+    {"data_stores[]", "connection", PST_KEY_MAPPING,
+     .help = "How the store is reached. Secrets in it never reach state, events, logs or answers."},
+    {"data_stores[]", "topic", PST_KEY_TEXT, .hi = 249,
+     .help = "Type `topic`: its name. It and its range may stand under `connection` as well."},
+    {"data_stores[]", "from", PST_KEY_OTHER, .form = OFFSET_FORM, .def = "beginning", .help = "The first offset of every partition."},
+    {"data_stores[]", "to", PST_KEY_OTHER, .form = OFFSET_FORM, .def = "end",
+     .help = "The first offset that is left out; `end` = the end when the "
+             "job starts."},
+    {"data_stores[]", "records", PST_KEY_WHOLE, .lo = 0, .hi = (double)INT64_MAX, .def = "0", .help = "At most so many; 0 = all."},
+    {"data_stores[].training_data", "container", PST_KEY_TEXT, .hi = 4096,
+     .help = "Folder below `connection.path`; a topic's name; a file."},
+    {"data_stores[].training_results", "container", PST_KEY_TEXT, .hi = 4096, .help = "Folder below `connection.path`."},
+    {"data_stores[].connection", "type", PST_KEY_OTHER, .form = "text", .help = "FfDL's; says nothing for these types."},
+    {"data_stores[].connection", "name", PST_KEY_OTHER, .form = "text", .help = "FfDL's; says nothing for these types."},
+    {"data_stores[].connection", "path", PST_KEY_TEXT, .form = "absolute path",
+     .help = "`mount`, `host_mount`, `mount_volume`: required, a folder of the host. `files`: one file or folder."},
+    {"data_stores[].connection", "paths", PST_KEY_LIST, .form = "[absolute path]", .help = "`files`: several."},
+    {"data_stores[].connection", "topic", PST_KEY_TEXT, .hi = 249, .help = "As beside `id`."},
+    {"data_stores[].connection", "from", PST_KEY_OTHER, .form = OFFSET_FORM, .def = "beginning", .help = "As beside `id`."},
+    {"data_stores[].connection", "to", PST_KEY_OTHER, .form = OFFSET_FORM, .def = "end", .help = "As beside `id`."},
+    {"data_stores[].connection", "records", PST_KEY_WHOLE, .lo = 0, .hi = (double)INT64_MAX, .def = "0", .help = "As beside `id`."},
+
+    {"evaluation_metrics", "type", PST_KEY_TEXT, .hi = NAME_BYTES,
+     .help =
+         "`emetrics_file`, `logger`: lines and `evaluation-metrics.txt` are read in any case. `tensorboard`, `regex_extractor`: not yet "
+         "read, with a warning."},
+    {"evaluation_metrics", "image_tag", PST_KEY_OTHER, .form = "text", .help = "FfDL's; ignored."},
+    {"evaluation_metrics", "in", PST_KEY_OTHER, .form = "path", .help = "FfDL's; kept."},
+    {"evaluation_metrics", "line_lookahead", PST_KEY_OTHER, .form = "whole number", .help = "FfDL's; kept."},
+    {"evaluation_metrics", "eventTypes", PST_KEY_OTHER, .form = "list", .help = "FfDL's; kept."},
+    {"evaluation_metrics", "groups", PST_KEY_OTHER, .form = "mapping", .help = "FfDL's; kept."},
+
+    {"penstock", "queue", PST_KEY_NAME, .hi = 64, .def = "default", .help = "`default` is the one there is in this version."},
+    {"penstock", "priority", PST_KEY_WHOLE, .lo = -1e6, .hi = 1e6, .def = "0", .help = "Higher runs first."},
+    {"penstock", "deadline", PST_KEY_SPAN, .lo = 1, .hi = 366 * DAY_US,
+     .help = "From the start of PROCESSING; then the job fails. Without it: none."},
+    {"penstock", "retries", PST_KEY_WHOLE, .lo = 0, .hi = 100, .def = "0", .help = "New generations after a failure of the job's own."},
+    {"penstock", "grace", PST_KEY_SPAN, .lo = 0, .hi = DAY_US, .def = "10s", .help = "Between SIGTERM and SIGKILL at halt and terminate."},
+    {"penstock", "roles", PST_KEY_MAPPING, .help = "Processes beside the learners."},
+    {"penstock", "gpu_preference", PST_KEY_OTHER, .form = "list", .help = "Kept, but does not choose among GPUs yet."},
+    {"penstock", "env", PST_KEY_MAPPING, .form = "NAME: text", .hi = 500,
+     .help = "Environment of the processes. Names beginning with "
+             "`PENSTOCK_` are ignored; a native job may not set what steers a program."},
+    {"penstock", "model", PST_KEY_MAPPING, .help = "The model that the job leaves."},
+    {"penstock", "learner", PST_KEY_MAPPING, .help = "Settings of the built-in learner (`framework.name: native`)."},
+    {"penstock", "site", PST_KEY_NAME, .hi = 64, .def = "local", .help = "Whose nodes may run it."},
+    {"penstock", "isolation", PST_KEY_NAME, .form = "`none`, `user`, `sandbox`", .hi = 16,
+     .help = "Without it: `user`, as far as the host allows."},
+    {"penstock.roles", "ps", PST_KEY_WHOLE, .lo = 0, .hi = PST_JOB_PROCESSES_MAX, .def = "0",
+     .help = "Parameter servers: the job's command, cpus and memory, no GPU."},
+    {"penstock.model", "name", PST_KEY_NAME, .hi = 128, .help = "Required. Registered under this name; a job that leaves none fails."},
+    {"penstock.model", "alias", PST_KEY_NAME, .hi = 64, .help = "Moved to the new version."},
+    {"penstock.model", "file", PST_KEY_TEXT, .hi = 1024,
+     .help = "Path inside `$RESULT_DIR/model`. Without it: model.onnx, model.ubj, model.json, model.txt."},
+
+    {"penstock.learner", "model", PST_KEY_WORD, .words = WORDS("autoencoder", "mlp"),
+     .help = "Without it: mlp with a `target`, else autoencoder."},
+    {"penstock.learner", "features", PST_KEY_LIST, .help = "Names, or mappings as below. Without it: every number of the records."},
+    {"penstock.learner", "target", PST_KEY_TEXT, .hi = 1000, .help = "mlp: required, the field to tell from the features."},
+    {"penstock.learner", "classes", PST_KEY_OTHER, .form = "[name], or their number", .lo = 2, .hi = PST_LEARN_CLASSES_MAX,
+     .help = "mlp: the target is one of them. Without it: regression."},
+    {"penstock.learner", "other_classes", PST_KEY_WORD, .words = WORDS("error", "leave_out"), .def = "error",
+     .help = "Records of none of `classes`."},
+    {"penstock.learner", "loss", PST_KEY_WORD, .words = WORDS("mse", "cross_entropy"),
+     .help = "Without it: cross_entropy with classes, else mse."},
+    {"penstock.learner", "hidden", PST_KEY_OTHER, .form = "[width]",
+     .help = "Widths of the hidden layers, 1 to 8192 each, at most 16. Without it: "
+             "[8, 4, 8] for an autoencoder, [16, 16] for an mlp."},
+    {"penstock.learner", "activation", PST_KEY_WORD, .words = pst_activation_words,
+     .help = "Without it: tanh for an autoencoder, relu for an mlp."},
+    {"penstock.learner", "epochs", PST_KEY_WHOLE, .lo = 1, .hi = 1e6, .def = "20", .help = "A resumed job may have more of them."},
+    {"penstock.learner", "batch", PST_KEY_WHOLE, .lo = 1, .hi = PST_LEARN_BATCH_MAX, .def = "32", .help = "Records of one step."},
+    {"penstock.learner", "learning_rate", PST_KEY_NUMBER, .lo = 0, .hi = 10, .above = true, .def = "0.001", .help = "Of Adam."},
+    {"penstock.learner", "weight_decay", PST_KEY_NUMBER, .lo = 0, .hi = 10, .def = "0", .help = "Decoupled, as in AdamW."},
+    {"penstock.learner", "validation", PST_KEY_NUMBER, .lo = 0, .hi = 0.9, .def = "0.1",
+     .help = "The part of the records that is held out."},
+    {"penstock.learner", "seed", PST_KEY_WHOLE, .lo = 0, .hi = (double)INT64_MAX, .def = "1",
+     .help = "The same data and seed give the same model."},
+    {"penstock.learner", "patience", PST_KEY_WHOLE, .lo = 0, .hi = 1e6, .def = "0",
+     .help = "Epochs without a better validation loss until it stops; 0 = never."},
+    {"penstock.learner", "checkpoint_every", PST_KEY_WHOLE, .lo = 1, .hi = 1e6, .def = "1", .help = "Epochs."},
+    {"penstock.learner", "data", PST_KEY_TEXT, .hi = 1000, .help = "CSV file or folder below `$DATA_DIR`. Without it: `$DATA_DIR` itself."},
+    {"penstock.learner.features[]", "field", PST_KEY_TEXT, .hi = 1000, .help = "Required. Dotted path, or a column of a CSV file."},
+    {"penstock.learner.features[]", "scale", PST_KEY_NUMBER, .lo = -ANY, .hi = ANY, .def = "1",
+     .help = "The model sees x · scale + offset."},
+    {"penstock.learner.features[]", "offset", PST_KEY_NUMBER, .lo = -ANY, .hi = ANY, .def = "0", .help = "See `scale`."},
+    {"penstock.learner.features[]", "missing", PST_KEY_WORD, .words = pst_learn_missing_words, .def = "mean",
+     .help = "For a record without a value; reject leaves it out."},
+    {"penstock.learner.features[]", "value", PST_KEY_NUMBER, .lo = -ANY, .hi = ANY, .help = "With `missing: value`: what stands for x."},
+    {"penstock.learner.features[]", "slots", PST_KEY_WHOLE, .lo = 1, .hi = PST_LEARN_COLUMNS_MAX, .def = "1",
+     .help = "An array of numbers fills several."},
+    {"penstock.learner.features[]", "noise", PST_KEY_NUMBER, .lo = 0, .hi = ANY, .def = "0",
+     .help = "Differences up to this size (of x) mean nothing: its deviation is never taken to be less."},
+};
+
+const pst_keys pst_manifest_keys = {rows, sizeof rows / sizeof *rows};
