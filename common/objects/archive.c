@@ -6,9 +6,8 @@
 #include "common/objects/objects.h"
 
 #include "common/base/fs.h"
+#include "common/objects/archive_lib.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -191,7 +190,9 @@ static void utf8_end(locale_t utf8, locale_t was)
 
 int pst_archive_unpack(const void *data, size_t len, const char *dir, pst_err *err)
 {
-    int rc = pst_fs_mkdirs(dir, 0700, err);
+    int rc = archive_lib_open(err);
+    if (!rc)
+        rc = pst_fs_mkdirs(dir, 0700, err);
     if (rc < 0)
         return rc;
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -365,7 +366,10 @@ int pst_archive_pack(const char *path, size_t bytes_max, pst_buf *ret_zip, char 
         *ret_zip = b;
         return 0;
     }
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+    int rc = archive_lib_open(err);
+    if (rc < 0)
+        return rc;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return pst_err_sys(err, errno, "cannot read folder %s", path);
     locale_t was, utf8 = utf8_begin(&was);

@@ -1,10 +1,12 @@
-/* registry_http.c - see registry_http.h. Answers are untrusted as well: at most 8 MiB, no redirects, http and https only. */
+/* registry_http.c - see registry_http.h. Answers are untrusted as well: at most 8 MiB, no redirects, http and https only.
+ * libcurl brings thirty libraries with it, so it is opened by the first request: a process whose schema ids are known already never does. */
 #include "common/registry/registry_http.h"
 
 #include "common/base/clock.h"
 #include "common/base/stop.h"
+#include "common/registry/curl_lib.h"
 
-#include <curl/curl.h>
+#include <ctype.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@ typedef struct address {
 
 struct pst_rhttp {
     pthread_mutex_t lock;
-    CURL *curl;
+    CURL *curl; /* NULL until the first request; its headers with it */
     struct curl_slist *headers;
     address at[URLS_MAX];
     size_t n, preferred; /* the one that answered last */
@@ -36,20 +38,36 @@ static void init_curl(void)
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-static char *unescape(const char *text, size_t len)
+static int hex(char c)
 {
-    char *got = curl_easy_unescape(NULL, text, (int)len, NULL);
-    char *copy = pst_strdup(got ? got : "");
-    curl_free(got);
-    return copy;
+    return isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10;
 }
 
+/* %XX in a user's name or password; anything else stands for itself (RFC 3986, 2.1). */
+static char *unescape(const char *text, size_t len)
+{
+    pst_buf out = {0};
+    pst_buf_adds(&out, "");
+    for (size_t i = 0; i < len; i++) {
+        bool coded = text[i] == '%' && i + 2 < len && isxdigit((unsigned char)text[i + 1]) && isxdigit((unsigned char)text[i + 2]);
+        pst_buf_addc(&out, coded ? (char)(hex(text[i + 1]) << 4 | hex(text[i + 2])) : text[i]);
+        i += coded ? 2 : 0;
+    }
+    return pst_buf_steal(&out);
+}
+
+/* All but the unreserved characters of RFC 3986, 2.3: what stands for a subject is one part of a path. */
 char *pst_rhttp_escape(const char *text)
 {
-    char *got = curl_easy_escape(NULL, text, (int)strlen(text));
-    char *copy = pst_strdup(got ? got : "");
-    curl_free(got);
-    return copy;
+    pst_buf out = {0};
+    pst_buf_adds(&out, "");
+    for (; *text; text++) {
+        if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~", *text))
+            pst_buf_addc(&out, *text);
+        else
+            pst_buf_printf(&out, "%%%02X", (unsigned char)*text);
+    }
+    return pst_buf_steal(&out);
 }
 
 /* "http://user:password@host:8081/base/" → address */
@@ -86,7 +104,6 @@ static int parse_address(const char *text, size_t len, address *ret, pst_err *er
 
 int pst_rhttp_new(const pst_registry_conf *conf, pst_rhttp **ret, pst_err *err)
 {
-    pthread_once(&once, init_curl);
     pst_rhttp *h = pst_alloc(sizeof *h);
     pthread_mutex_init(&h->lock, NULL);
     int rc = PST_OK;
@@ -109,15 +126,6 @@ int pst_rhttp_new(const pst_registry_conf *conf, pst_rhttp **ret, pst_err *err)
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "registry", 0, "no registry address was given (--registry, PENSTOCK_REGISTRY)");
         goto out;
     }
-    h->curl = curl_easy_init();
-    if (!h->curl) {
-        rc = pst_err_set(err, PST_ENOMEM, PST_CLASS_FATAL, "registry", 0, "libcurl could not be started");
-        goto out;
-    }
-    h->headers = curl_slist_append(h->headers,
-                                   "Accept: application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json");
-    h->headers = curl_slist_append(h->headers, "Content-Type: application/vnd.schemaregistry.v1+json");
-    h->headers = curl_slist_append(h->headers, "Expect:"); /* saves a round trip for schemas beyond 1 MiB */
     h->user = pst_strdup(conf->user);
     h->password = pst_strdup(conf->password);
     h->ca_file = pst_strdup(conf->ca_file);
@@ -138,9 +146,10 @@ void pst_rhttp_free(pst_rhttp *h)
         free(h->at[i].user);
         free(h->at[i].password);
     }
-    if (h->curl)
+    if (h->curl) {
         curl_easy_cleanup(h->curl);
-    curl_slist_free_all(h->headers);
+        curl_slist_free_all(h->headers);
+    }
     pthread_mutex_destroy(&h->lock);
     free(h->user);
     free(h->password);
@@ -276,11 +285,30 @@ static int attempt(pst_rhttp *h, const address *a, const char *method, const cha
     return rc;
 }
 
+/* Under the lock. */
+static int ready(pst_rhttp *h, pst_err *err)
+{
+    int rc = h->curl ? 0 : curl_lib_open(err);
+    if (rc < 0 || h->curl)
+        return rc;
+    pthread_once(&once, init_curl);
+    h->curl = curl_easy_init();
+    if (!h->curl)
+        return pst_err_set(err, PST_ENOMEM, PST_CLASS_FATAL, "registry", 0, "libcurl could not be started");
+    h->headers = curl_slist_append(h->headers,
+                                   "Accept: application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json");
+    h->headers = curl_slist_append(h->headers, "Content-Type: application/vnd.schemaregistry.v1+json");
+    h->headers = curl_slist_append(h->headers, "Expect:"); /* saves a round trip for schemas beyond 1 MiB */
+    return 0;
+}
+
 int pst_rhttp_call(pst_rhttp *h, const char *method, const char *path, const char *body, json_t **ret_json, pst_err *err)
 {
     pst_err last = {0};
     pthread_mutex_lock(&h->lock);
-    int rc = PST_EUNREACH;
+    int rc = ready(h, &last);
+    if (!rc)
+        rc = PST_EUNREACH;
     for (int round = 0; round < ROUNDS && rc == PST_EUNREACH; round++) {
         if (round && pst_stop_requested())
             break;

@@ -28,13 +28,6 @@ const char *pst_store_kind(const pst_store *s)
     return s->ops->kind;
 }
 
-pst_store_keys pst_store_keys_of(const json_t *doc)
-{
-    const char *state = json_string_value(json_object_get(doc, "state"));
-    const char *user = json_string_value(json_object_get(doc, "user"));
-    return (pst_store_keys){state ? state : "", user ? user : "", json_integer_value(json_object_get(doc, "submitted_at"))};
-}
-
 static int check_names(const char *collection, const char *id, pst_err *err)
 {
     size_t n = strlen(collection);

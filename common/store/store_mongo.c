@@ -10,11 +10,13 @@
 #include "common/store/store_internal.h"
 
 #include "common/base/clock.h"
+#include "common/store/mongo_lib.h"
 
-#include <mongoc/mongoc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { DUPLICATE_KEY = 11000, DEPTH_MAX = 60, DEFAULT_WAIT_MS = 3000 };
 
@@ -38,9 +40,15 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void silent(mongoc_log_level_t level, const char *domain, const char *message, void *arg)
 {
 }
+
+/* The library counts its operations in shared memory for a tool of its own, and takes it away at exit: a process that is killed leaves it for
+ * ever. Nobody watches these counters, so the name goes at once; the memory goes with the process. */
 static void init(void)
 {
+    char counters[32];
     mongoc_init();
+    snprintf(counters, sizeof counters, "/mongoc-%u", (unsigned)getpid());
+    shm_unlink(counters);
     mongoc_log_set_handler(silent, NULL); /* libraries do not print; errors come back as values */
 }
 
@@ -501,6 +509,9 @@ static const pst_store_ops mongo_ops = {"mongodb", put,          remove_doc,   g
 
 int pst_store_mongo_open(const char *uri, bool read_only, pst_store **ret_store, pst_err *err)
 {
+    int rc = mongo_lib_open(err);
+    if (rc < 0)
+        return rc;
     pthread_once(&once, init);
     bson_error_t e;
     mongoc_uri_t *parsed = mongoc_uri_new_with_error(uri, &e);
@@ -517,7 +528,6 @@ int pst_store_mongo_open(const char *uri, bool read_only, pst_store **ret_store,
     m->hosts = pst_buf_steal(&hosts);
     if (!mongoc_uri_has_option(parsed, MONGOC_URI_SERVERSELECTIONTIMEOUTMS))
         mongoc_uri_set_option_as_int32(parsed, MONGOC_URI_SERVERSELECTIONTIMEOUTMS, DEFAULT_WAIT_MS);
-    int rc = 0;
     m->client = mongoc_client_new_from_uri_with_error(parsed, &e);
     if (m->client) {
         mongoc_client_set_error_api(m->client, MONGOC_ERROR_API_VERSION_2);

@@ -7,10 +7,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/store/sqlite_lib.h"
 
 #include <errno.h>
 #include <libgen.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -435,11 +435,13 @@ static const pst_store_ops lite_ops = {"sqlite", put,          remove_doc,   get
 
 int pst_store_sqlite_open(const char *path, bool read_only, pst_store **ret_store, pst_err *err)
 {
+    int rc = sqlite_lib_open(err);
+    if (rc < 0)
+        return rc;
     lite *l = pst_alloc(sizeof *l);
     l->base.ops = &lite_ops;
     l->path = pst_strdup(path);
     l->read_only = read_only;
-    int rc = 0;
     if (!read_only) {
         char *copy = pst_strdup(path);
         rc = pst_fs_mkdirs(dirname(copy), 0700, err);
