@@ -66,6 +66,9 @@ int pst_http_new(pst_loop *l, const pst_http_conf *conf, pst_http **ret_server, 
 void pst_http_add_routes(pst_http *s, const pst_http_route *routes, size_t n, void *arg);
 /* Runs before every handler and before bodies are read; a filter that replied (authentication, rate limits) returns false. */
 void pst_http_set_filter(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), void *arg);
+/* A first segment that paths may begin with, and that is taken off before anything looks at them: /SEGMENT/v1/jobs is /v1/jobs. For cookies that
+ * are to be shown below one place alone. */
+void pst_http_set_place(pst_http *s, const char *segment);
 /* What is answered when no route matches; default: a 404 problem. Same duties as a handler. status 404 or 405 (Allow is set already). */
 void pst_http_set_fallback(pst_http *s, void (*fn)(void *arg, pst_http_req *req, int status), void *arg);
 int pst_http_port(const pst_http *s);

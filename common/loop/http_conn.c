@@ -144,6 +144,17 @@ static void answer_unrouted(pst_http *s, pst_http_req *r, int status, const char
     pst_buf_done(&text);
 }
 
+static void leave_place(const pst_http *s, pst_http_parts *path)
+{
+    if (!s->place || !path->n_segments || strcmp(path->segments[0], s->place) != 0)
+        return;
+    path->n_segments--;
+    for (size_t i = 0; i < path->n_segments; i++) {
+        path->segments[i] = path->segments[i + 1];
+        path->encoded_slash[i] = path->encoded_slash[i + 1];
+    }
+}
+
 /* Finds the route and lets the filter speak. True when the request goes on to its body. */
 static bool admit(conn *c, pst_http_req *r, bool has_body)
 {
@@ -235,6 +246,7 @@ static void begin_request(conn *c, pst_http_req *r, size_t len)
             return;
         }
     }
+    leave_place(c->server, &r->path);
     pst_buf text = {0};
     for (size_t i = 0; i < r->path.n_segments; i++)
         pst_buf_printf(&text, "/%s", r->path.segments[i]);

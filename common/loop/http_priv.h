@@ -21,7 +21,7 @@ typedef struct route_entry {
 struct pst_http {
     pst_loop *loop;
     pst_http_conf conf; /* defaults filled in */
-    char *name, *listen_text, *url;
+    char *name, *listen_text, *url, *place;
     char **hosts;
     int fd, port;
     bool loopback, draining;

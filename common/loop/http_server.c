@@ -251,6 +251,7 @@ void pst_http_free(pst_http *s)
     for (char **h = s->hosts; h && *h; h++)
         free(*h);
     free(s->hosts);
+    free(s->place);
     free(s->name);
     free(s->listen_text);
     free(s->url);
@@ -269,6 +270,12 @@ void pst_http_set_filter(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), 
 {
     s->filter = fn;
     s->filter_arg = arg;
+}
+
+void pst_http_set_place(pst_http *s, const char *segment)
+{
+    free(s->place);
+    s->place = pst_strdup(segment);
 }
 
 void pst_http_set_fallback(pst_http *s, void (*fn)(void *arg, pst_http_req *req, int status), void *arg)

@@ -1,7 +1,8 @@
-/* who.c - see who.h. The cookie is not the token but a digest of it, under a name with our port: cookies do not know ports, so every server of
- * this computer that the browser visits is shown it. Such a server does not learn the token by it, and no page of its own gets anything done
- * (http_guard.h: Origin, Sec-Fetch-Site); but a program that kept the cookie could send it back without a browser. The token is for computers
- * whose other servers one trusts with that; elsewhere sign in by the header alone. */
+/* who.c - see who.h. Cookies do not know ports: every server of this computer that the browser visits is shown those of this host, and a program
+ * that kept one could send it back without a browser. But they know paths. So the page lives at a place that nobody can guess, made of the token
+ * (/page-…/), the cookie is for paths below it alone, and no other server is ever asked for such a path. What `/` shows without a token knows the
+ * place from the browser's storage, which does know ports. No page elsewhere gets anything done by either (http_guard.h: Origin, Sec-Fetch-Site).
+ * The cookie is not the token but a digest of it. */
 #include "producers/gateway/who.h"
 
 #include "common/base/hash.h"
@@ -14,19 +15,27 @@
 enum { COOKIE_AGE_S = 30 * 86400 };
 
 struct pst_who {
-    char *token, *cookie; /* NULL: everybody may */
+    char *token, *cookie, *place; /* NULL: everybody may */
     char cookie_name[40];
 };
+
+static char *derive(const char *what, const char *token)
+{
+    char hex[65], *text = pst_sprintf("penstock: %s: %s", what, token);
+    pst_sha256_hex(text, strlen(text), hex);
+    free(text);
+    return pst_strdup(hex);
+}
 
 pst_who *pst_who_new(const char *token)
 {
     pst_who *w = pst_alloc(sizeof *w);
     if (token) {
-        char hex[65], *text = pst_sprintf("penstock page %s", token);
-        pst_sha256_hex(text, strlen(text), hex);
         w->token = pst_strdup(token);
-        w->cookie = pst_strdup(hex);
-        free(text);
+        w->cookie = derive("cookie of the page", token);
+        char *place = derive("place of the page", token);
+        w->place = pst_sprintf("page-%.32s", place);
+        free(place);
     }
     return w;
 }
@@ -37,6 +46,7 @@ void pst_who_free(pst_who *w)
         return;
     free(w->token);
     free(w->cookie);
+    free(w->place);
     free(w);
 }
 
@@ -78,12 +88,14 @@ static bool hand_out_cookie(pst_who *w, pst_http_req *req)
     const char *token = pst_http_query(req, "token");
     if (!token || strcmp(pst_http_path(req), "/") || !pst_secret_equal(token, w->token))
         return false;
-    char *cookie = pst_sprintf("%s=%s; Path=/; Max-Age=%d; HttpOnly; SameSite=Strict", w->cookie_name, w->cookie, COOKIE_AGE_S);
+    char *place = pst_sprintf("/%s/", w->place);
+    char *cookie = pst_sprintf("%s=%s; Path=%s; Max-Age=%d; HttpOnly; SameSite=Strict", w->cookie_name, w->cookie, place, COOKIE_AGE_S);
     pst_http_add_header(req, "Set-Cookie", cookie);
-    pst_http_add_header(req, "Location", "/");
+    pst_http_add_header(req, "Location", place);
     pst_http_add_header(req, "Referrer-Policy", "no-referrer");
     pst_http_reply(req, 303, NULL, NULL, 0);
     free(cookie);
+    free(place);
     return true;
 }
 
@@ -91,13 +103,17 @@ static void ask(pst_http_req *req)
 {
     static const char page[] =
         "<!doctype html><meta charset=utf-8><title>penstock</title><p>This page asks for a token. Open the address that "
-        "<code>penstock status</code> prints: it ends with <code>/?token=…</code> and is needed once for this browser.\n";
+        "<code>penstock status</code> prints: it ends with <code>/?token=…</code> and is needed once for this browser."
+        "<script>const place = localStorage.getItem(\"penstock\");"
+        "if (location.pathname === place) localStorage.removeItem(\"penstock\");" /* its token is no longer ours */
+        "else if (/^\\/page-[0-9a-f]+\\/$/.test(place)) location.replace(place);</script>\n";
     const char *accept = pst_http_header(req, "Accept");
     /* A browser that is challenged for a page would ask for user and password before it shows this text. */
     bool browser = accept && strstr(accept, "text/html");
     pst_http_add_header(req, "WWW-Authenticate",
                         browser ? "Bearer realm=\"penstock\"" : "Bearer realm=\"penstock\", Basic realm=\"penstock\"");
     pst_http_add_header(req, "Referrer-Policy", "no-referrer");
+    pst_http_add_header(req, "Cache-Control", "no-store");
     if (browser)
         pst_http_reply(req, 401, "text/html; charset=utf-8", page, sizeof page - 1);
     else
@@ -123,5 +139,7 @@ static bool may_enter(void *arg, pst_http_req *req)
 void pst_who_guard(pst_who *w, pst_http *http)
 {
     snprintf(w->cookie_name, sizeof w->cookie_name, "penstock_%d", pst_http_port(http));
+    if (w->place)
+        pst_http_set_place(http, w->place);
     pst_http_set_filter(http, may_enter, w);
 }

@@ -1,7 +1,7 @@
 /* who.h - who may: the filter before every handler of the gateway (contract section 6). What no credential allows (foreign Host, foreign page,
  * form bodies) was refused before by common/loop/http_guard.h.
  *
- *     Authorization: Bearer TOKEN · basic auth with the token as password · the cookie that GET /?token=TOKEN sets
+ *     Authorization: Bearer TOKEN · basic auth with the token as password · the cookie that GET /?token=TOKEN sets, for the page's own place alone
  *
  * /health asks nobody, /metrics nobody who comes from this computer. @thread loop */
 #ifndef PST_PRODUCERS_GATEWAY_WHO_H

@@ -1,5 +1,5 @@
 """Who may: token, cookie, Host, Origin, types of bodies; modes of files; secrets in argv, addresses and the profile."""
-import base64, http.client, stat, urllib.parse
+import base64, http.client, re, stat, urllib.parse
 from kit import *
 
 YAML, WORD = "application/yaml", f"Geheim{random.randrange(10**9):09d}"
@@ -77,9 +77,13 @@ def token_asked():
     check(ask(p.gateway, "/?token=" + "x" * 43)[0] == 401, "a wrong token in the page's address lets in")
     status, _, headers = ask(p.gateway, f"/?token={p.token}")
     cookie = headers.get("Set-Cookie", "")
-    check(status == 303 and headers["Location"] == "/" and "HttpOnly" in cookie and "SameSite=Strict" in cookie and p.token not in cookie, f"GET /?token=: {status} {headers}")
+    place = headers.get("Location", "")
+    check(status == 303 and re.fullmatch("/page-[0-9a-f]{32}/", place) and "HttpOnly" in cookie and "SameSite=Strict" in cookie and p.token not in cookie + place, f"GET /?token=: {status} {headers}")
+    check(f"; Path={place};" in cookie, f"the cookie is shown to servers on other ports, it is for {cookie}")
+    check(ask(p.gateway, place, headers={"Accept": "text/html"})[0] == 401 and ask(p.gateway, place + "v1/jobs")[0] == 401, "the place lets in without the cookie")
     mine = {"Cookie": "other=1; " + cookie.partition(";")[0]}
     check(b"<html" in ask(p.gateway, "/", headers=mine)[1] and ask(p.gateway, "/v1/jobs", headers=mine)[0] == 200, "the cookie does not let in")
+    check(b"<html" in ask(p.gateway, place, headers=mine)[1] and ask(p.gateway, place + "v1/jobs", headers=mine)[0] == 200 and ask(p.gateway, place + "app.js", headers=mine)[0] == 200, "nothing at the page's place")
     check(ask(p.gateway, "/events/stream", headers=mine, head=True)[0] == 200, "the cookie does not open the stream")
     check(ask(p.gateway, "/v1/jobs", headers={**mine, "Authorization": "Bearer wrong"})[0] == 401, "a cookie makes a wrong token good")
     secret = cookie.partition(";")[0].partition("=")[2]

@@ -110,8 +110,11 @@ def foreign_pages(p, browser, running):
     sub = PREFIX + "logs-value"
     html = (ATTACK % {"gateway": json.dumps(p.gateway), "registry": json.dumps(p.registry), "job": json.dumps(running), "yaml": json.dumps(manifest("foreign", f"touch {p.dir}/foreign")), "subject": json.dumps(sub)}).encode()
 
+    shown = []
+
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            shown.append(self.headers.get("Cookie"))
             self.send_response(200)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Length", str(len(html)))
@@ -135,13 +138,14 @@ def foreign_pages(p, browser, running):
             check(not got, f"a page of {host} got through with {got}")
     finally:
         server.shutdown()
+    check(len(shown) >= 2 and not any(shown), f"a server on another port is shown the page's cookie: {shown}")
     check(len(p.read(PREFIX + "jobs.requests")) == before, "a foreign page published a request")
     check(not (p.dir / "foreign").exists() and p.show(running)["state"] == "PROCESSING", f"a foreign page ran or ended a job: {p.show(running)['state']}")
     with urllib.request.urlopen(p.registry + "/subjects", timeout=10) as r:
         subjects = json.loads(r.read())
     check("foreign-value" not in subjects and sub in subjects, f"a foreign page changed the registry: {subjects}")
     browser.errors()  # its own complaints are no errors of ours
-    browser.open(p.page)
+    browser.open(p.gateway + "/")  # without the token: this browser has been here
     until(lambda: browser.text("#link") == "live", 20, "the page does not work after that")
 
 
@@ -151,7 +155,8 @@ with Platform() as p:
     browser.open(p.gateway + "/")
     check("token" in browser.text("body") and not browser.text("#link"), f"without the token the page shows {browser.text('body')[:200]}")
     browser.open(p.page)
-    check(browser.run("return location.href") == p.gateway + "/", f"the token stays in the address: {browser.run('return location.href')}")
+    at = browser.run("return location.href")
+    check(at.startswith(p.gateway + "/page-") and p.token not in at, f"the token stays in the address: {at}")
     until(lambda: browser.text("#link") == "live", 20, lambda: f"the page is {browser.text('#link')}")
     check("No jobs yet" in browser.text("#jobs-none"), "the empty page does not say what to do")
     browser.shot("empty.png")

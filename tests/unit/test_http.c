@@ -142,6 +142,7 @@ static int set_up(void **state)
     assert_int_equal(pst_http_new(w->loop, &plain, &w->http, &err), 0);
     pst_http_add_routes(w->http, routes, sizeof routes / sizeof *routes, NULL);
     pst_http_set_filter(w->http, filter, NULL);
+    pst_http_set_place(w->http, "place-7");
     w->port = pst_http_port(w->http);
     pthread_create(&w->thread, NULL, run, NULL);
     return 0;
@@ -258,6 +259,10 @@ static void test_http_routes_and_views(void **state)
            "body=5:hello");
     expect("GET /echo/p HTTP/1.1\r\n" H "Origin: http://evil.example\r\nSec-Fetch-Site: cross-site\r\n\r\n", 200, "x=p");
     expect("GET /nowhere HTTP/1.1\r\n" H "\r\n", 404, "application/problem+json");
+    expect("GET /place-7/echo/a HTTP/1.1\r\n" H "\r\n", 200, "x=a"); /* the place is taken off, once */
+    expect("GET /place-7/place-7/echo/a HTTP/1.1\r\n" H "\r\n", 404, "");
+    expect("GET /place-8/echo/a HTTP/1.1\r\n" H "\r\n", 404, "");
+    expect("GET /place-7/slash/a%2Fb HTTP/1.1\r\n" H "\r\n", 200, "x=a/b");
     expect("DELETE /echo/a HTTP/1.1\r\n" H "\r\n", 405, "Allow: GET, HEAD, POST, OPTIONS");
     expect("OPTIONS /echo/a HTTP/1.1\r\n" H "\r\n", 204, "Allow: GET, HEAD, POST, OPTIONS");
     expect("OPTIONS * HTTP/1.1\r\n" H "\r\n", 204, NULL);

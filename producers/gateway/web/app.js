@@ -2,6 +2,9 @@
  * once, when it is chosen. */
 "use strict";
 
+// The cookie is for this path alone; `/` finds its way here by what this origin, port and all, remembers.
+if (/^\/page-[0-9a-f]+\/$/.test(location.pathname)) localStorage.setItem("penstock", location.pathname);
+
 const $ = id => document.getElementById(id);
 const LOG_LINES = 1000;
 const HEARD_MS = 25000; // a scorer that was not heard for longer is gone
@@ -79,7 +82,7 @@ function choose(id) {
     paintJobsSoon();
     const now = chosen;
     for (const [what, take] of [["metrics", takeMetric], ["logs", takeLog]])
-        fetch(`/v1/jobs/${encodeURIComponent(id)}/${what}?limit=1000`).then(r => r.ok ? r.json() : {records: []}).then(d => {
+        fetch(`v1/jobs/${encodeURIComponent(id)}/${what}?limit=1000`).then(r => r.ok ? r.json() : {records: []}).then(d => {
             if (chosen === now) for (const record of d.records) take(record);
         }).catch(() => {});
 }
@@ -199,7 +202,7 @@ function takeState(event) {
 }
 
 function connect() {
-    const stream = new EventSource("/events/stream?kinds=state,event,metric,log,model,pipeline,worker");
+    const stream = new EventSource("events/stream?kinds=state,event,metric,log,model,pipeline,worker");
     stream.onopen = () => link("live", "live");
     stream.onerror = () => link("lost", stream.readyState === EventSource.CLOSED ? "ended; reload the page" : "connection lost, trying again …");
     stream.addEventListener("state", takeState);
@@ -226,7 +229,7 @@ function connect() {
 $("jobs").addEventListener("click", e => { const tr = e.target.closest("tr[data-id]"); if (tr) choose(tr.dataset.id); });
 $("jobs").addEventListener("keydown", e => { const tr = e.target.closest("tr[data-id]"); if (tr && (e.key === "Enter" || e.key === " ")) { e.preventDefault(); choose(tr.dataset.id); } });
 setInterval(() => { paintTiles(); pipelines.forEach(paintSays); if (jobs.size) paintJobsSoon(); }, 2000);
-fetch("/v1/jobs?limit=200").then(r => r.ok ? r.json() : {jobs: []}).then(d => {
+fetch("v1/jobs?limit=200").then(r => r.ok ? r.json() : {jobs: []}).then(d => {
     for (const j of d.jobs) if (!jobs.has(j.training_id)) jobs.set(j.training_id, j);
     paintJobsSoon();
 }).catch(() => {}).finally(connect);
