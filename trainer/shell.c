@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "schemas/manifest_secrets.h"
+#include "schemas/metric_list.h"
 #include "trainer/code_sweep.h"
 #include "trainer/job_fsm.h"
 
@@ -19,19 +20,17 @@ enum { POLL_MS = 25, RECORDS_MAX = 256, TICK_US = 200000, PAUSE_MS = 300 };
 static void make_metrics(pst_shell_metrics *m)
 {
     m->set = pst_metrics_new();
-    m->rounds = pst_metric_counter(m->set, "penstock_trainer_rounds_total", "Committed rounds.", NULL);
-    m->again = pst_metric_counter(m->set, "penstock_trainer_rounds_again_total", "Rounds dropped and done again.", NULL);
-    m->rebuilds = pst_metric_counter(m->set, "penstock_trainer_rebuilds_total", "Times the state was read from its topic.", NULL);
-    m->decode_errors = pst_metric_counter(m->set, "penstock_trainer_decode_errors_total", "Records that are no event.", NULL);
-    m->step_seconds = pst_metric_histogram(m->set, "penstock_trainer_step_seconds", "Time of one decision.", NULL);
-    m->requests = pst_metric_gauge(m->set, "penstock_trainer_requests", "Requests read since start.", NULL);
-    m->rejected = pst_metric_gauge(m->set, "penstock_trainer_rejected", "Requests rejected since start.", NULL);
-    m->duplicates = pst_metric_gauge(m->set, "penstock_trainer_duplicates", "Requests seen before, since start.", NULL);
-    m->reports_ignored =
-        pst_metric_gauge(m->set, "penstock_trainer_reports_ignored", "Late, repeated, unknown or unproven reports since start.", NULL);
+    m->rounds = pst_metric_of(m->set, PST_METRIC_TRAINER_ROUNDS, NULL);
+    m->again = pst_metric_of(m->set, PST_METRIC_TRAINER_AGAIN, NULL);
+    m->rebuilds = pst_metric_of(m->set, PST_METRIC_TRAINER_REBUILDS, NULL);
+    m->decode_errors = pst_metric_of(m->set, PST_METRIC_TRAINER_DECODE_ERRORS, NULL);
+    m->step_seconds = pst_metric_of(m->set, PST_METRIC_TRAINER_STEP, NULL);
+    m->requests = pst_metric_of(m->set, PST_METRIC_TRAINER_REQUESTS, NULL);
+    m->rejected = pst_metric_of(m->set, PST_METRIC_TRAINER_REJECTED, NULL);
+    m->duplicates = pst_metric_of(m->set, PST_METRIC_TRAINER_DUPLICATES, NULL);
+    m->reports_ignored = pst_metric_of(m->set, PST_METRIC_TRAINER_IGNORED, NULL);
     for (int i = 1; i <= PST_JOB_PUBLIC_STATE_REJECTED; i++)
-        m->jobs[i] = pst_metric_gauge(m->set, "penstock_trainer_jobs", "Jobs by state.", "state",
-                                      pst_job_public_state_text((pst_job_public_state)i), NULL);
+        m->jobs[i] = pst_metric_of(m->set, PST_METRIC_TRAINER_JOBS, pst_job_public_state_text((pst_job_public_state)i), NULL);
 }
 
 static void show_metrics(pst_shell *s)

@@ -11,11 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKETS = 20, METRICS_MAX = 1000 };
-typedef enum { COUNTER, GAUGE, HISTOGRAM } kind;
+enum { BUCKETS = 20, METRICS_MAX = 1000, LABELS_MAX = 8 };
 
 struct pst_metric {
-    kind kind;
+    pst_metric_kind kind;
     char *name, *help, *labels; /* labels: a="b",c="d" or "" */
     _Atomic double value;       /* histogram: sum of seconds */
     _Atomic uint64_t bucket[BUCKETS + 1];
@@ -64,11 +63,11 @@ static void add_label(pst_buf *b, const char *name, const char *value)
     pst_buf_addc(b, '"');
 }
 
-static pst_metric *get(pst_metrics *s, kind k, const char *name, const char *help, va_list ap)
+pst_metric *pst_metric_make(pst_metrics *s, pst_metric_kind k, const char *name, const char *help, const char *const *pairs)
 {
     pst_buf labels = {0}, key = {0};
-    for (const char *label; (label = va_arg(ap, const char *));)
-        add_label(&labels, label, va_arg(ap, const char *));
+    for (; *pairs; pairs += 2)
+        add_label(&labels, pairs[0], pairs[1]);
     pthread_mutex_lock(&s->lock);
     bool full = s->by_key.live >= METRICS_MAX;
     pst_buf_printf(&key, "%s{%s}", name, labels.len ? labels.data : "");
@@ -94,18 +93,28 @@ static pst_metric *get(pst_metrics *s, kind k, const char *name, const char *hel
     return m;
 }
 
+static pst_metric *make_by(pst_metrics *s, pst_metric_kind k, const char *name, const char *help, va_list ap)
+{
+    const char *pairs[2 * LABELS_MAX + 1] = {NULL};
+    for (size_t n = 0; (pairs[n] = va_arg(ap, const char *)); n += 2) {
+        PST_ASSERT(n + 2 < sizeof pairs / sizeof *pairs);
+        pairs[n + 1] = va_arg(ap, const char *);
+    }
+    return pst_metric_make(s, k, name, help, pairs);
+}
+
 #define DEFINE(fn, kind)                                                    \
     pst_metric *fn(pst_metrics *s, const char *name, const char *help, ...) \
     {                                                                       \
         va_list ap;                                                         \
         va_start(ap, help);                                                 \
-        pst_metric *m = get(s, kind, name, help, ap);                       \
+        pst_metric *m = make_by(s, kind, name, help, ap);                   \
         va_end(ap);                                                         \
         return m;                                                           \
     }
-DEFINE(pst_metric_counter, COUNTER)
-DEFINE(pst_metric_gauge, GAUGE)
-DEFINE(pst_metric_histogram, HISTOGRAM)
+DEFINE(pst_metric_counter, PST_METRIC_KIND_COUNTER)
+DEFINE(pst_metric_gauge, PST_METRIC_KIND_GAUGE)
+DEFINE(pst_metric_histogram, PST_METRIC_KIND_HISTOGRAM)
 
 void pst_metric_add(pst_metric *m, double v)
 {
@@ -136,7 +145,7 @@ void pst_metric_observe(pst_metric *m, double seconds)
 
 double pst_metric_get(const pst_metric *m)
 {
-    if (m->kind != HISTOGRAM)
+    if (m->kind != PST_METRIC_KIND_HISTOGRAM)
         return m->value;
     uint64_t n = 0;
     for (int i = 0; i <= BUCKETS; i++)
@@ -160,11 +169,11 @@ double pst_metric_quantile(const pst_metric *m, double q)
 
 static void print_one(pst_buf *out, const pst_metric *m)
 {
-    if (m->kind != HISTOGRAM && isnan((double)m->value)) {
+    if (m->kind != PST_METRIC_KIND_HISTOGRAM && isnan((double)m->value)) {
         pst_buf_printf(out, *m->labels ? "%s{%s} NaN\n" : "%s%s NaN\n", m->name, m->labels);
         return;
     }
-    if (m->kind != HISTOGRAM) {
+    if (m->kind != PST_METRIC_KIND_HISTOGRAM) {
         pst_buf_printf(out, *m->labels ? "%s{%s} %.17g\n" : "%s%s %.17g\n", m->name, m->labels, (double)m->value);
         return;
     }
@@ -182,9 +191,14 @@ static void print_one(pst_buf *out, const pst_metric *m)
     pst_buf_printf(out, "%s_count%s%s%s %llu\n", m->name, open, m->labels, close, (unsigned long long)sum);
 }
 
+const char *pst_metric_kind_name(pst_metric_kind kind)
+{
+    static const char *const names[] = {"counter", "gauge", "histogram"};
+    return names[kind];
+}
+
 void pst_metrics_text(pst_metrics *s, pst_buf *out)
 {
-    static const char *const kinds[] = {"counter", "gauge", "histogram"};
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < s->by_key.n; i++) {
         const pst_metric *m = s->by_key.at[i].value;
@@ -193,7 +207,7 @@ void pst_metrics_text(pst_metrics *s, pst_buf *out)
             first = strcmp(((const pst_metric *)s->by_key.at[j].value)->name, m->name) != 0;
         if (!first)
             continue;
-        pst_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, kinds[m->kind]);
+        pst_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, pst_metric_kind_name(m->kind));
         for (size_t j = i; j < s->by_key.n; j++)
             if (!strcmp(((const pst_metric *)s->by_key.at[j].value)->name, m->name))
                 print_one(out, s->by_key.at[j].value);

@@ -12,16 +12,20 @@
 
 typedef struct pst_metrics pst_metrics;
 typedef struct pst_metric pst_metric;
+typedef enum { PST_METRIC_KIND_COUNTER = 0, PST_METRIC_KIND_GAUGE, PST_METRIC_KIND_HISTOGRAM } pst_metric_kind;
 
 pst_metrics *pst_metrics_new(void);
 void pst_metrics_free(pst_metrics *s);
-/* Labels: name, value, … NULL. At most 1,000 metrics a set: beyond that a shared overflow metric is returned. */
+/* The services' metrics are listed in schemas/metrics.def and made by pst_metric_of. Labels: name, value, … NULL. At most 1,000 metrics a set: beyond that a shared overflow metric is returned. */
 pst_metric *pst_metric_counter(pst_metrics *s, const char *name, const char *help, ...) __attribute__((sentinel));
 pst_metric *pst_metric_gauge(pst_metrics *s, const char *name, const char *help, ...) __attribute__((sentinel));
 /* Seconds, 20 exponential buckets from 50 µs to 26 s. */
 pst_metric *pst_metric_histogram(pst_metrics *s, const char *name, const char *help, ...) __attribute__((sentinel));
-void pst_metric_add(pst_metric *m, double v); /* counter, gauge */
-void pst_metric_set(pst_metric *m, double v); /* gauge */
+/* The same from an array of label names and values, NULL-terminated. */
+pst_metric *pst_metric_make(pst_metrics *s, pst_metric_kind kind, const char *name, const char *help, const char *const *labels);
+const char *pst_metric_kind_name(pst_metric_kind kind); /* "counter" */
+void pst_metric_add(pst_metric *m, double v);           /* counter, gauge */
+void pst_metric_set(pst_metric *m, double v);           /* gauge */
 void pst_metric_observe(pst_metric *m, double seconds);
 double pst_metric_get(const pst_metric *m);                /* counter, gauge; histogram: count */
 double pst_metric_quantile(const pst_metric *m, double q); /* histogram: seconds, interpolated; 0 when empty */

@@ -14,6 +14,7 @@
 #include "deploy/registry/registry_core.h"
 #include "deploy/registry/registry_log.h"
 #include "deploy/registry/registry_routes.h"
+#include "schemas/metric_list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -413,11 +414,11 @@ int pst_rserver_new(pst_loop *l, const pst_rserver_conf *conf, void (*fatal)(voi
     s->password = pst_strdup(conf->password ? conf->password : "");
     s->core = pst_rcore_new();
     s->metrics = pst_metrics_new();
-    s->m_requests = pst_metric_counter(s->metrics, "penstock_registry_requests_total", "Requests about schemas.", NULL);
-    s->m_writes = pst_metric_counter(s->metrics, "penstock_registry_records_written_total", "Records written to the schemas topic.", NULL);
-    s->m_failures = pst_metric_counter(s->metrics, "penstock_registry_unavailable_total", "Requests answered with 503.", NULL);
-    s->m_subjects = pst_metric_gauge(s->metrics, "penstock_registry_subjects", "Subjects with a live version.", NULL);
-    s->m_schemas = pst_metric_gauge(s->metrics, "penstock_registry_schemas", "Schemas with an id.", NULL);
+    s->m_requests = pst_metric_of(s->metrics, PST_METRIC_REGISTRY_REQUESTS, NULL);
+    s->m_writes = pst_metric_of(s->metrics, PST_METRIC_REGISTRY_WRITES, NULL);
+    s->m_failures = pst_metric_of(s->metrics, PST_METRIC_REGISTRY_FAILURES, NULL);
+    s->m_subjects = pst_metric_of(s->metrics, PST_METRIC_REGISTRY_SUBJECTS, NULL);
+    s->m_schemas = pst_metric_of(s->metrics, PST_METRIC_REGISTRY_SCHEMAS, NULL);
     pst_uuid7(s->instance);
     s->tick = pst_timer_new(l, 250000, 0, on_tick, s);
     static const char *const types[] = {"application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", "application/json",

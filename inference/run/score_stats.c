@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/platform/client.h"
 #include "common/loop/http.h"
+#include "schemas/metric_list.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -40,41 +41,25 @@ pst_stats *pst_stats_new(const char *pipeline)
     s->lag = -1;
     pthread_mutex_init(&s->wait_lock, NULL);
     pst_metrics *m = s->set;
-    s->consumed = pst_metric_counter(m, "penstock_scorer_records_consumed_total", "Records read.", "pipeline", pipeline, NULL);
-    s->tombstones_total =
-        pst_metric_counter(m, "penstock_scorer_tombstones_total", "Records without a value, passed through.", "pipeline", pipeline, NULL);
-    s->missing_total = pst_metric_counter(m, "penstock_scorer_records_with_missing_total", "Records scored with a missing feature.",
-                                          "pipeline", pipeline, NULL);
-    s->anomalies_total = pst_metric_counter(m, "penstock_scorer_above_threshold_total", "Scores above the pipeline's threshold.",
-                                            "pipeline", pipeline, NULL);
-    s->commits_ok =
-        pst_metric_counter(m, "penstock_scorer_commits_total", "Rounds committed or given up.", "pipeline", pipeline, "result", "ok", NULL);
-    s->aborts_total = pst_metric_counter(m, "penstock_scorer_commits_total", "Rounds committed or given up.", "pipeline", pipeline,
-                                         "result", "aborted", NULL);
-    s->swaps =
-        pst_metric_counter(m, "penstock_scorer_model_swaps_total", "Models taken into use.", "pipeline", pipeline, "result", "ok", NULL);
-    s->swap_failures = pst_metric_counter(m, "penstock_scorer_model_swaps_total", "Models taken into use.", "pipeline", pipeline, "result",
-                                          "refused", NULL);
-    s->shadow_scored = pst_metric_counter(m, "penstock_scorer_shadow_scored_total", "Records also scored by the shadow model.", "pipeline",
-                                          pipeline, NULL);
-    s->shadow_disagree = pst_metric_counter(m, "penstock_scorer_shadow_disagreement_total",
-                                            "Shadow label, or side of the threshold, differs.", "pipeline", pipeline, NULL);
-    s->shadow_skipped = pst_metric_counter(m, "penstock_scorer_shadow_skipped_total",
-                                           "Shadow scores left out: refused schema, or too large.", "pipeline", pipeline, NULL);
-    s->non_finite = pst_metric_counter(m, "penstock_scorer_non_finite_total", "Records whose score is NaN or infinite, passed on.",
-                                       "pipeline", pipeline, NULL);
-    s->waiting_gauge = pst_metric_gauge(m, "penstock_scorer_waiting", "1 = the stream stands still.", "pipeline", pipeline, NULL);
-    s->lag_gauge =
-        pst_metric_gauge(m, "penstock_scorer_consumer_lag_records", "Records behind the end; NaN = not known.", "pipeline", pipeline, NULL);
-    s->load_seconds =
-        pst_metric_gauge(m, "penstock_scorer_model_load_seconds", "Time the last model took to load.", "pipeline", pipeline, NULL);
-    s->e2e = pst_metric_histogram(m, "penstock_scorer_e2e_seconds", "From a record's timestamp to its commit.", "pipeline", pipeline, NULL);
-    s->decode =
-        pst_metric_histogram(m, "penstock_scorer_stage_seconds", "Time of a batch by stage.", "pipeline", pipeline, "stage", "score", NULL);
-    s->emit = pst_metric_histogram(m, "penstock_scorer_stage_seconds", "Time of a batch by stage.", "pipeline", pipeline, "stage",
-                                   "produce", NULL);
-    s->commit = pst_metric_histogram(m, "penstock_scorer_stage_seconds", "Time of a batch by stage.", "pipeline", pipeline, "stage",
-                                     "commit", NULL);
+    s->consumed = pst_metric_of(m, PST_METRIC_SCORER_CONSUMED, pipeline, NULL);
+    s->tombstones_total = pst_metric_of(m, PST_METRIC_SCORER_TOMBSTONES, pipeline, NULL);
+    s->missing_total = pst_metric_of(m, PST_METRIC_SCORER_MISSING, pipeline, NULL);
+    s->anomalies_total = pst_metric_of(m, PST_METRIC_SCORER_ANOMALIES, pipeline, NULL);
+    s->commits_ok = pst_metric_of(m, PST_METRIC_SCORER_COMMITS, pipeline, "ok", NULL);
+    s->aborts_total = pst_metric_of(m, PST_METRIC_SCORER_COMMITS, pipeline, "aborted", NULL);
+    s->swaps = pst_metric_of(m, PST_METRIC_SCORER_SWAPS, pipeline, "ok", NULL);
+    s->swap_failures = pst_metric_of(m, PST_METRIC_SCORER_SWAPS, pipeline, "refused", NULL);
+    s->shadow_scored = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_SCORED, pipeline, NULL);
+    s->shadow_disagree = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_DISAGREES, pipeline, NULL);
+    s->shadow_skipped = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_SKIPPED, pipeline, NULL);
+    s->non_finite = pst_metric_of(m, PST_METRIC_SCORER_NON_FINITE, pipeline, NULL);
+    s->waiting_gauge = pst_metric_of(m, PST_METRIC_SCORER_WAITING, pipeline, NULL);
+    s->lag_gauge = pst_metric_of(m, PST_METRIC_SCORER_LAG, pipeline, NULL);
+    s->load_seconds = pst_metric_of(m, PST_METRIC_SCORER_MODEL_LOAD, pipeline, NULL);
+    s->e2e = pst_metric_of(m, PST_METRIC_SCORER_E2E, pipeline, NULL);
+    s->decode = pst_metric_of(m, PST_METRIC_SCORER_STAGE, pipeline, "score", NULL);
+    s->emit = pst_metric_of(m, PST_METRIC_SCORER_STAGE, pipeline, "produce", NULL);
+    s->commit = pst_metric_of(m, PST_METRIC_SCORER_STAGE, pipeline, "commit", NULL);
     return s;
 }
 
@@ -194,9 +179,7 @@ static void open_wait_file(pst_stats *s, const pst_settings *settings)
 void pst_stats_dead_letter(pst_stats *s, const char *stage, const char *reason)
 {
     s->dead_letters++;
-    pst_metric_add(pst_metric_counter(s->set, "penstock_scorer_dead_letters_total", "Records sent to the dead-letter topic.", "pipeline",
-                                      s->pipeline, "stage", stage, "reason", reason, NULL),
-                   1);
+    pst_metric_add(pst_metric_of(s->set, PST_METRIC_SCORER_DEAD_LETTERS, s->pipeline, stage, reason, NULL), 1);
 }
 
 void pst_stats_model(pst_stats *s, const char *name, int version, const char *digest, const char *variant)
@@ -206,12 +189,10 @@ void pst_stats_model(pst_stats *s, const char *name, int version, const char *di
     if (!strcmp(variant, "PRIMARY")) {
         if (s->loaded)
             pst_metric_set(s->loaded, 0);
-        s->loaded = pst_metric_gauge(s->set, "penstock_scorer_model_loaded", "1 = in use.", "pipeline", s->pipeline, "name", name,
-                                     "version", text, "sha256", digest, NULL);
+        s->loaded = pst_metric_of(s->set, PST_METRIC_SCORER_MODEL, s->pipeline, name, text, digest, NULL);
         pst_metric_set(s->loaded, 1);
         s->model_version = version;
-        s->scored_total = pst_metric_counter(s->set, "penstock_scorer_records_scored_total", "Records scored.", "pipeline", s->pipeline,
-                                             "model", name, "version", text, NULL);
+        s->scored_total = pst_metric_of(s->set, PST_METRIC_SCORER_SCORED, s->pipeline, name, text, NULL);
     }
     pst_metric_add(s->swaps, 1);
 }

@@ -7,6 +7,7 @@
 #include "common/base/secret.h"
 #include "common/base/stop.h"
 #include "common/platform/verb.h"
+#include "schemas/metric_list.h"
 #include "verbs.h"
 
 #include <stdlib.h>
@@ -96,11 +97,9 @@ static int wire(pst_gateway *g, const gateway_opts *o, pst_err *err)
     if (rc < 0)
         return rc;
     g->metrics = pst_metrics_new();
-    g->submitted =
-        pst_metric_counter(g->metrics, "penstock_gateway_requests_published_total", "Job requests acknowledged by the broker.", NULL);
-    g->refused =
-        pst_metric_counter(g->metrics, "penstock_gateway_requests_refused_total", "Job requests refused here, or by the broker.", NULL);
-    g->streams = pst_metric_gauge(g->metrics, "penstock_gateway_streams", "Open event streams.", NULL);
+    g->submitted = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_PUBLISHED, NULL);
+    g->refused = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_REFUSED, NULL);
+    g->streams = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_STREAMS, NULL);
     g->hub = pst_hub_new();
     pst_gateway_routes(g);
     pst_gateway_page(g);
