@@ -25,8 +25,8 @@ typedef struct held {
     size_t bytes;
 } held;
 
-struct pst_lcm_commands {
-    pst_lcm_commands_conf conf;
+struct lcm_commands {
+    lcm_commands_conf conf;
     held *at;
     size_t n, cap, bytes;
     pst_map ids; /* of the held: what comes after one of them waits behind it; values unused */
@@ -35,14 +35,14 @@ struct pst_lcm_commands {
     uint64_t refused;
 };
 
-pst_lcm_commands *pst_lcm_commands_new(const pst_lcm_commands_conf *conf)
+lcm_commands *lcm_commands_new(const lcm_commands_conf *conf)
 {
-    pst_lcm_commands *cs = pst_alloc(sizeof *cs);
+    lcm_commands *cs = pst_alloc(sizeof *cs);
     cs->conf = *conf;
     return cs;
 }
 
-void pst_lcm_commands_free(pst_lcm_commands *cs)
+void lcm_commands_free(lcm_commands *cs)
 {
     if (!cs)
         return;
@@ -53,18 +53,18 @@ void pst_lcm_commands_free(pst_lcm_commands *cs)
     free(cs);
 }
 
-size_t pst_lcm_commands_held(const pst_lcm_commands *cs)
+size_t lcm_commands_held(const lcm_commands *cs)
 {
     return cs->n;
 }
 
-bool pst_lcm_commands_young(const pst_lcm_commands *cs)
+bool lcm_commands_young(const lcm_commands *cs)
 {
     return cs->n && pst_mono_us() - cs->at[cs->n - 1].since_us < YOUNG_US;
 }
 
 /* A stranger who floods must not fill log and topic. */
-static void refuse(pst_lcm_commands *cs, const pst_job_command *c, const char *reason)
+static void refuse(lcm_commands *cs, const pst_job_command *c, const char *reason)
 {
     int64_t now = pst_mono_us();
     cs->refused++;
@@ -84,12 +84,12 @@ static bool is_well_formed(const pst_job_command *c)
 {
     if (c->command == PST_JOB_COMMAND_TYPE_DRAIN || c->command == PST_JOB_COMMAND_TYPE_ACCEPT)
         return true;
-    if (c->command == PST_JOB_COMMAND_TYPE_UNKNOWN || !pst_run_name_ok(c->training_id) || c->generation < 0)
+    if (c->command == PST_JOB_COMMAND_TYPE_UNKNOWN || !pst_rundir_name_ok(c->training_id) || c->generation < 0)
         return false;
     return c->command != PST_JOB_COMMAND_TYPE_DEPLOY || (c->spec && c->generation >= 1);
 }
 
-static bool is_ours(const pst_lcm_commands *cs, const pst_job_command *c)
+static bool is_ours(const lcm_commands *cs, const pst_job_command *c)
 {
     if (strcmp(c->site, cs->conf.site) || (*c->node && strcmp(c->node, cs->conf.node)))
         return false;
@@ -98,15 +98,15 @@ static bool is_ours(const pst_lcm_commands *cs, const pst_job_command *c)
     return *c->node || !stops || cs->conf.generation(cs->conf.arg, c->training_id) >= c->generation;
 }
 
-static pst_lcm_verdict judge(const pst_lcm_commands *cs, const pst_job_command *c)
+static pst_lcm_verdict judge(const lcm_commands *cs, const pst_job_command *c)
 {
     /* Known already: doing it again is harmless, and whoever asks again may have missed the answer. */
     if (c->command == PST_JOB_COMMAND_TYPE_DEPLOY && cs->conf.generation(cs->conf.arg, c->training_id) >= c->generation)
         return PST_LCM_FOLLOW;
-    return pst_lcm_expected_judge(cs->conf.expected, c);
+    return lcm_expected_judge(cs->conf.expected, c);
 }
 
-static void hold(pst_lcm_commands *cs, pst_job_command *take, size_t bytes)
+static void hold(lcm_commands *cs, pst_job_command *take, size_t bytes)
 {
     if (cs->n == cs->cap) {
         cs->cap = cs->cap ? 2 * cs->cap : 16;
@@ -118,9 +118,9 @@ static void hold(pst_lcm_commands *cs, pst_job_command *take, size_t bytes)
     memset(take, 0, sizeof *take);
 }
 
-static void decide(pst_lcm_commands *cs, const pst_record *r, pst_job_command *c)
+static void decide(lcm_commands *cs, const pst_record *r, pst_job_command *c)
 {
-    bool old = pst_lcm_expected_is_old(cs->conf.expected, r) && pst_now_us() / 1000 - r->timestamp_ms > RECENT_MS;
+    bool old = lcm_expected_is_old(cs->conf.expected, r) && pst_now_us() / 1000 - r->timestamp_ms > RECENT_MS;
     bool behind = pst_map_get(&cs->ids, c->training_id);
     pst_lcm_verdict v = behind ? PST_LCM_WAIT : judge(cs, c);
     if (v == PST_LCM_FOLLOW)
@@ -135,7 +135,7 @@ static void decide(pst_lcm_commands *cs, const pst_record *r, pst_job_command *c
         hold(cs, c, r->value_len);
 }
 
-int pst_lcm_commands_take(pst_lcm_commands *cs, const pst_record *r, pst_err *err)
+int lcm_commands_take(lcm_commands *cs, const pst_record *r, pst_err *err)
 {
     pst_job_command c;
     if (!r->value)
@@ -161,9 +161,9 @@ int pst_lcm_commands_take(pst_lcm_commands *cs, const pst_record *r, pst_err *er
     return 0;
 }
 
-void pst_lcm_commands_again(pst_lcm_commands *cs)
+void lcm_commands_again(lcm_commands *cs)
 {
-    int64_t now = pst_mono_us(), fresh = pst_lcm_expected_fresh(cs->conf.expected);
+    int64_t now = pst_mono_us(), fresh = lcm_expected_fresh(cs->conf.expected);
     size_t kept = 0;
     bool overdue = false;
     pst_map_done(&cs->ids, NULL);
@@ -189,6 +189,6 @@ void pst_lcm_commands_again(pst_lcm_commands *cs)
     cs->n = kept;
     if (overdue && now - cs->probed_us >= PROBE_EVERY_US) {
         cs->probed_us = now;
-        pst_lcm_expected_probe(cs->conf.expected);
+        lcm_expected_probe(cs->conf.expected);
     }
 }

@@ -8,26 +8,26 @@
 
 #include "lcm/expected.h"
 
-typedef struct pst_lcm_commands pst_lcm_commands;
+typedef struct lcm_commands lcm_commands;
 
-typedef struct pst_lcm_commands_conf {
+typedef struct lcm_commands_conf {
     pst_client *client;
     const char *site, *node;
-    pst_lcm_expected *expected;                                               /* borrowed */
+    lcm_expected *expected;                                                   /* borrowed */
     int (*generation)(void *arg, const char *training_id);                    /* the highest that is known here; 0 = none */
     void (*follow)(void *arg, const pst_job_command *c);                      /* c dies after the call */
     void (*refused)(void *arg, const pst_job_command *c, const char *reason); /* said in the log already; bounded in number */
     void *arg;
-} pst_lcm_commands_conf;
+} lcm_commands_conf;
 
-pst_lcm_commands *pst_lcm_commands_new(const pst_lcm_commands_conf *conf);
-void pst_lcm_commands_free(pst_lcm_commands *cs);
+lcm_commands *lcm_commands_new(const lcm_commands_conf *conf);
+void lcm_commands_free(lcm_commands *cs);
 /* 0, or RETRY: the record must be seen again. */
-int pst_lcm_commands_take(pst_lcm_commands *cs, const pst_record *r, pst_err *err);
+int lcm_commands_take(lcm_commands *cs, const pst_record *r, pst_err *err);
 /* Judges the held ones again. */
-void pst_lcm_commands_again(pst_lcm_commands *cs);
-size_t pst_lcm_commands_held(const pst_lcm_commands *cs);
+void lcm_commands_again(lcm_commands *cs);
+size_t lcm_commands_held(const lcm_commands *cs);
 /* Some came a moment ago: their states are about to come. */
-bool pst_lcm_commands_young(const pst_lcm_commands *cs);
+bool lcm_commands_young(const lcm_commands *cs);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct known {
     char digest[65];  /* of its DEPLOY; "" = a Trainer that makes none */
 } known;
 
-struct pst_lcm_expected {
+struct lcm_expected {
     pst_client *client;
     pst_consumer *states;
     char *node;
@@ -52,7 +52,7 @@ static bool is_to_end(const pst_job_state *s)
     return s->wish != PST_JOB_WISH_NONE || s->reason_code || (learners && done == learners);
 }
 
-static void take_state(pst_lcm_expected *e, const pst_job_state *s)
+static void take_state(lcm_expected *e, const pst_job_state *s)
 {
     known *k = pst_alloc(sizeof *k);
     k->generation = s->generation;
@@ -68,7 +68,7 @@ static void take_state(pst_lcm_expected *e, const pst_job_state *s)
 }
 
 /* < 0: RETRY, the registry is away: the record is still to be taken. */
-static int take(pst_lcm_expected *e, const pst_record *r, pst_err *err)
+static int take(lcm_expected *e, const pst_record *r, pst_err *err)
 {
     pst_job_state s;
     if (!r->key)
@@ -93,7 +93,7 @@ static int take(pst_lcm_expected *e, const pst_record *r, pst_err *err)
 }
 
 /* One poll; all of what it brought. Returns how many, or < 0. */
-static int poll_once(pst_lcm_expected *e, int timeout_ms, pst_err *err)
+static int poll_once(lcm_expected *e, int timeout_ms, pst_err *err)
 {
     pst_batch b;
     int rc = pst_consumer_poll(e->states, &(pst_poll){.records_max = READ_MAX, .bytes_max = 8 << 20, .timeout_ms = timeout_ms}, &b, err);
@@ -112,7 +112,7 @@ static int poll_once(pst_lcm_expected *e, int timeout_ms, pst_err *err)
     return (int)b.n;
 }
 
-static int read_all(pst_lcm_expected *e, pst_err *err)
+static int read_all(lcm_expected *e, pst_err *err)
 {
     int64_t last = pst_mono_us();
     while (!e->eof) {
@@ -138,7 +138,7 @@ static int topic_info(pst_client *c, pst_topic topic, int timeout_ms, pst_topic_
     return rc;
 }
 
-static int open_states(pst_lcm_expected *e, pst_err *err)
+static int open_states(lcm_expected *e, pst_err *err)
 {
     pst_topic_info info = {0};
     int rc = topic_info(e->client, PST_TOPIC_JOBS_STATE, 10000, &info, err);
@@ -154,9 +154,9 @@ static int open_states(pst_lcm_expected *e, pst_err *err)
     return rc ? rc : read_all(e, err);
 }
 
-int pst_lcm_expected_open(pst_client *client, const char *node, pst_lcm_expected **ret_expected, pst_err *err)
+int lcm_expected_open(pst_client *client, const char *node, lcm_expected **ret_expected, pst_err *err)
 {
-    pst_lcm_expected *e = pst_alloc(sizeof *e);
+    lcm_expected *e = pst_alloc(sizeof *e);
     pst_topic_info info = {0};
     e->client = client;
     e->node = pst_strdup(node);
@@ -169,7 +169,7 @@ int pst_lcm_expected_open(pst_client *client, const char *node, pst_lcm_expected
         rc = open_states(e, err);
     }
     if (rc < 0) {
-        pst_lcm_expected_free(e);
+        lcm_expected_free(e);
         return rc;
     }
     e->fresh_us = pst_mono_us();
@@ -177,7 +177,7 @@ int pst_lcm_expected_open(pst_client *client, const char *node, pst_lcm_expected
     return 0;
 }
 
-void pst_lcm_expected_free(pst_lcm_expected *e)
+void lcm_expected_free(lcm_expected *e)
 {
     if (!e)
         return;
@@ -188,7 +188,7 @@ void pst_lcm_expected_free(pst_lcm_expected *e)
     free(e);
 }
 
-void pst_lcm_expected_poll(pst_lcm_expected *e)
+void lcm_expected_poll(lcm_expected *e)
 {
     pst_err err = {0};
     int n;
@@ -206,12 +206,12 @@ void pst_lcm_expected_poll(pst_lcm_expected *e)
     }
 }
 
-int64_t pst_lcm_expected_fresh(const pst_lcm_expected *e)
+int64_t lcm_expected_fresh(const lcm_expected *e)
 {
     return e->fresh_us;
 }
 
-void pst_lcm_expected_probe(pst_lcm_expected *e)
+void lcm_expected_probe(lcm_expected *e)
 {
     pst_topic_info info = {0};
     pst_err err = {0};
@@ -224,7 +224,7 @@ void pst_lcm_expected_probe(pst_lcm_expected *e)
     pst_topic_info_done(&info);
 }
 
-bool pst_lcm_expected_is_old(const pst_lcm_expected *e, const pst_record *r)
+bool lcm_expected_is_old(const lcm_expected *e, const pst_record *r)
 {
     return r->partition < e->partitions && r->offset < e->horizon[r->partition];
 }
@@ -240,7 +240,7 @@ static pst_lcm_verdict judge_deploy(const known *k, const pst_job_command *c)
     return *k->digest && strcmp(hex, k->digest) ? PST_LCM_REFUSE : PST_LCM_FOLLOW;
 }
 
-pst_lcm_verdict pst_lcm_expected_judge(const pst_lcm_expected *e, const pst_job_command *c)
+pst_lcm_verdict lcm_expected_judge(const lcm_expected *e, const pst_job_command *c)
 {
     const known *k = pst_map_get(&e->jobs, c->training_id);
     switch (c->command) {
@@ -255,7 +255,7 @@ pst_lcm_verdict pst_lcm_expected_judge(const pst_lcm_expected *e, const pst_job_
     }
 }
 
-void pst_lcm_expected_each(const pst_lcm_expected *e, void (*fn)(void *arg, const char *training_id, int generation), void *arg)
+void lcm_expected_each(const lcm_expected *e, void (*fn)(void *arg, const char *training_id, int generation), void *arg)
 {
     for (size_t i = 0; i < e->jobs.n; i++) {
         const known *k = e->jobs.at[i].key ? e->jobs.at[i].value : NULL;
@@ -264,19 +264,19 @@ void pst_lcm_expected_each(const pst_lcm_expected *e, void (*fn)(void *arg, cons
     }
 }
 
-bool pst_lcm_expected_wants(const pst_lcm_expected *e, const char *training_id, int generation)
+bool lcm_expected_wants(const lcm_expected *e, const char *training_id, int generation)
 {
     const known *k = pst_map_get(&e->jobs, training_id);
     return k && k->live && !k->elsewhere && k->generation == generation;
 }
 
-bool pst_lcm_expected_fences(const pst_lcm_expected *e, const char *training_id, int generation)
+bool lcm_expected_fences(const lcm_expected *e, const char *training_id, int generation)
 {
     const known *k = pst_map_get(&e->jobs, training_id);
     return k && (k->generation > generation || (k->generation == generation && (!k->live || k->elsewhere)));
 }
 
-bool pst_lcm_expected_stops(const pst_lcm_expected *e, const char *training_id, int generation, bool *ret_halt)
+bool lcm_expected_stops(const lcm_expected *e, const char *training_id, int generation, bool *ret_halt)
 {
     const known *k = pst_map_get(&e->jobs, training_id);
     bool stops = k && k->generation == generation && k->live && !k->elsewhere && k->ends;

@@ -7,32 +7,32 @@
  *   an LCM that died while it waited for the state: it is ended.
  *
  * The two topics become visible one after the other: a command may be here before its state. WAIT is then the answer, until
- * pst_lcm_expected_fresh() tells that the state would have come. @thread one. */
+ * lcm_expected_fresh() tells that the state would have come. @thread one. */
 #ifndef PST_LCM_EXPECTED_H
 #define PST_LCM_EXPECTED_H
 
 #include "common/platform/client.h"
 
-typedef struct pst_lcm_expected pst_lcm_expected;
+typedef struct lcm_expected lcm_expected;
 typedef enum { PST_LCM_FOLLOW, PST_LCM_WAIT, PST_LCM_REFUSE } pst_lcm_verdict;
 
 /* Reads all there is. RETRY: broker away. */
-int pst_lcm_expected_open(pst_client *client, const char *node, pst_lcm_expected **ret_expected, pst_err *err);
-void pst_lcm_expected_free(pst_lcm_expected *e);
-void pst_lcm_expected_poll(pst_lcm_expected *e); /* takes what has come; does not wait */
-pst_lcm_verdict pst_lcm_expected_judge(const pst_lcm_expected *e, const pst_job_command *c);
+int lcm_expected_open(pst_client *client, const char *node, lcm_expected **ret_expected, pst_err *err);
+void lcm_expected_free(lcm_expected *e);
+void lcm_expected_poll(lcm_expected *e); /* takes what has come; does not wait */
+pst_lcm_verdict lcm_expected_judge(const lcm_expected *e, const pst_job_command *c);
 /* Monotonic: everything that was visible to the brokers then has been taken; 0 = not known. probe: somebody wants to know; asks the brokers. */
-int64_t pst_lcm_expected_fresh(const pst_lcm_expected *e);
-void pst_lcm_expected_probe(pst_lcm_expected *e);
+int64_t lcm_expected_fresh(const lcm_expected *e);
+void lcm_expected_probe(lcm_expected *e);
 /* Was it written before the start? Then it may be out of date without anybody having forged it. */
-bool pst_lcm_expected_is_old(const pst_lcm_expected *e, const pst_record *r);
+bool lcm_expected_is_old(const lcm_expected *e, const pst_record *r);
 /* Every job that should live on this node. */
-void pst_lcm_expected_each(const pst_lcm_expected *e, void (*fn)(void *arg, const char *training_id, int generation), void *arg);
+void lcm_expected_each(const lcm_expected *e, void (*fn)(void *arg, const char *training_id, int generation), void *arg);
 /* Does the Trainer count on this generation here? */
-bool pst_lcm_expected_wants(const pst_lcm_expected *e, const char *training_id, int generation);
+bool lcm_expected_wants(const lcm_expected *e, const char *training_id, int generation);
 /* Is it known that this generation should not live here? */
-bool pst_lcm_expected_fences(const pst_lcm_expected *e, const char *training_id, int generation);
+bool lcm_expected_fences(const lcm_expected *e, const char *training_id, int generation);
 /* Should this generation, which lives here rightly, be ending? *ret_halt: a HALT, which asks for less than a KILL. */
-bool pst_lcm_expected_stops(const pst_lcm_expected *e, const char *training_id, int generation, bool *ret_halt);
+bool lcm_expected_stops(const lcm_expected *e, const char *training_id, int generation, bool *ret_halt);
 
 #endif

@@ -20,12 +20,12 @@ typedef struct pst_launcher_news {
     const char *training_id;
     int generation;
     const char *process;
-    const pst_run_spec *spec;
+    const pst_rundir_spec *spec;
     const char *nonce; /* with spec */
     pst_lcm_seen seen;
-    pst_run_exit exit;
+    pst_rundir_exit exit;
     bool told;
-    pst_run_wish wish;
+    pst_rundir_wish wish;
     uint64_t gpu_mask;
 } pst_launcher_news;
 typedef void (*pst_launcher_fn)(void *arg, const pst_launcher_news *news);
@@ -45,15 +45,15 @@ typedef struct pst_launcher_ops {
     void (*inventory)(void *launcher, pst_inventory *ret);
     /* After a start of the LCM: every generation with an intent, each followed by its processes. What lives is watched from now on. */
     int (*scan)(void *launcher, pst_launcher_fn fn, void *arg, pst_err *err);
-    int (*intend)(void *launcher, const pst_run_spec *spec, const char *nonce, pst_err *err); /* durable */
+    int (*intend)(void *launcher, const pst_rundir_spec *spec, const char *nonce, pst_err *err); /* durable */
     int (*start)(void *launcher, const char *training_id, int generation, const char *process, uint64_t gpu_mask, pst_err *err);
     /* Puts the wish on disk; ret_first: there was none before, so the supervisor must be told by signal(). */
-    int (*wish)(void *launcher, const char *training_id, int generation, const char *process, pst_run_wish wish, bool *ret_first,
+    int (*wish)(void *launcher, const char *training_id, int generation, const char *process, pst_rundir_wish wish, bool *ret_first,
                 pst_err *err);
     void (*signal)(void *launcher, const char *training_id, int generation, const char *process); /* SIGTERM to the supervisor */
     /* SIGKILL to all of it. 0: nothing of it lives; PST_EAGAIN: ask again; PST_ESTATE: without force, its supervisor only publishes. */
     int (*end)(void *launcher, const char *training_id, int generation, const char *process, bool force);
-    int (*mark_ended)(void *launcher, const char *training_id, int generation, const char *process, const pst_run_exit *x, pst_err *err);
+    int (*mark_ended)(void *launcher, const char *training_id, int generation, const char *process, const pst_rundir_exit *x, pst_err *err);
     bool (*told)(void *launcher, const char *training_id, int generation, const char *process); /* nothing is left to publish */
     int (*remove)(void *launcher, const char *training_id, pst_err *err);
     void (*poll)(void *launcher, pst_launcher_fn fn, void *arg); /* what has ended since */

@@ -14,17 +14,17 @@ typedef enum { WAITING = 0, ALIVE, STOPPING, KILLING, FLUSHING, DRAINING, ENDED 
 typedef struct proc {
     char name[32];
     phase phase;
-    pst_run_wish wish;
+    pst_rundir_wish wish;
     int64_t deadline_us; /* STOPPING: when to use force; DRAINING: earliest restart of the publisher */
     int drains;          /* publishers started so far */
     bool hurried;
     uint64_t gpu_mask;
-    pst_run_exit exit; /* ENDED, DRAINING, KILLING (what will be said) */
+    pst_rundir_exit exit; /* ENDED, DRAINING, KILLING (what will be said) */
 } proc;
 
 typedef struct gang {
     int generation;
-    pst_lcm_command spec;
+    lcm_command spec;
     proc *processes;
     int n;
     bool intended; /* its intent is on disk */
@@ -36,10 +36,10 @@ typedef struct job {
     size_t n;
     bool clean; /* remove once nothing lives */
     int clean_generation;
-    size_t busy_at; /* place in pst_lcm.busy + 1; 0 = nothing of it is to be looked after */
+    size_t busy_at; /* place in lcm_core.busy + 1; 0 = nothing of it is to be looked after */
 } job;
 
-struct pst_lcm {
+struct lcm_core {
     pst_map jobs;
     job **busy; /* those of which something has not ended; the others cost nothing but their memory */
     size_t n_busy, cap_busy;
@@ -49,9 +49,9 @@ struct pst_lcm {
 
 /* ---- small things ----------------------------------------------------------------------------------------------------------- */
 
-pst_lcm *pst_lcm_new(int gpus)
+lcm_core *lcm_new(int gpus)
 {
-    pst_lcm *l = pst_alloc(sizeof *l);
+    lcm_core *l = pst_alloc(sizeof *l);
     l->gpus = gpus > PST_LCM_GPUS_MAX ? PST_LCM_GPUS_MAX : gpus;
     l->recovering = true;
     return l;
@@ -73,7 +73,7 @@ static void job_free(void *p)
     free(j);
 }
 
-void pst_lcm_free(pst_lcm *l)
+void lcm_free(lcm_core *l)
 {
     if (!l)
         return;
@@ -82,19 +82,19 @@ void pst_lcm_free(pst_lcm *l)
     free(l);
 }
 
-void pst_lcm_actions_done(pst_lcm_actions *a)
+void lcm_actions_done(lcm_actions *a)
 {
     free(a->at);
     memset(a, 0, sizeof *a);
 }
 
-static pst_lcm_action *add(pst_lcm_actions *a, pst_lcm_action_type type, const job *j, int generation, const char *name)
+static lcm_action *add(lcm_actions *a, lcm_action_type type, const job *j, int generation, const char *name)
 {
     if (a->n == a->cap) {
         a->cap = a->cap ? 2 * a->cap : 16;
         a->at = pst_realloc(a->at, a->cap * sizeof *a->at);
     }
-    pst_lcm_action *x = &a->at[a->n++];
+    lcm_action *x = &a->at[a->n++];
     memset(x, 0, sizeof *x);
     x->type = type;
     snprintf(x->training_id, sizeof x->training_id, "%s", j->training_id);
@@ -111,10 +111,9 @@ static gang *find_gang(const job *j, int generation)
     return NULL;
 }
 
-static pst_lcm_action *say(pst_lcm_actions *a, pst_lcm_say what, const job *j, int generation, const char *name, const char *code,
-                           const char *reason)
+static lcm_action *say(lcm_actions *a, lcm_say what, const job *j, int generation, const char *name, const char *code, const char *reason)
 {
-    pst_lcm_action *x = add(a, PST_LCM_REPORT, j, generation, name);
+    lcm_action *x = add(a, PST_LCM_REPORT, j, generation, name);
     const gang *g = find_gang(j, generation);
     x->say = what;
     snprintf(x->nonce, sizeof x->nonce, "%s", g ? g->spec.nonce : "");
@@ -152,7 +151,7 @@ static proc *find_process(gang *g, const char *name)
     return NULL;
 }
 
-static job *get_job(pst_lcm *l, const char *training_id, bool make)
+static job *get_job(lcm_core *l, const char *training_id, bool make)
 {
     job *j = pst_map_get(&l->jobs, training_id);
     if (!j && make) {
@@ -164,7 +163,7 @@ static job *get_job(pst_lcm *l, const char *training_id, bool make)
 }
 
 /* Keeps rising order: after a crash intents are found in any. */
-static gang *add_gang(job *j, int generation, const pst_lcm_command *spec)
+static gang *add_gang(job *j, int generation, const lcm_command *spec)
 {
     gang *g = pst_alloc(sizeof *g);
     g->generation = generation;
@@ -184,13 +183,13 @@ static gang *add_gang(job *j, int generation, const pst_lcm_command *spec)
     return g;
 }
 
-static bool spec_ok(const pst_lcm_command *c)
+static bool spec_ok(const lcm_command *c)
 {
     return c->learners >= 1 && c->learners <= PST_LCM_LEARNERS_MAX && c->parameter_servers >= 0 &&
            c->parameter_servers <= PST_LCM_LEARNERS_MAX && c->gpus >= 0 && c->grace_ms >= 0;
 }
 
-static uint64_t gpus_used(const pst_lcm *l)
+static uint64_t gpus_used(const lcm_core *l)
 {
     uint64_t used = 0;
     for (size_t i = 0; i < l->n_busy; i++)
@@ -204,7 +203,7 @@ static uint64_t gpus_used(const pst_lcm *l)
 }
 
 /* The lowest free devices; false when there are too few now. */
-static bool take_gpus(const pst_lcm *l, int wanted, uint64_t *ret_mask)
+static bool take_gpus(const lcm_core *l, int wanted, uint64_t *ret_mask)
 {
     uint64_t used = gpus_used(l), mask = 0;
     for (int i = 0; i < l->gpus && wanted > 0; i++)
@@ -219,21 +218,21 @@ static bool take_gpus(const pst_lcm *l, int wanted, uint64_t *ret_mask)
 /* ---- one process ------------------------------------------------------------------------------------------------------------ */
 
 /* It ended; exit says how. told: the Trainer heard of it. */
-static void tell_end(const job *j, const gang *g, const proc *p, pst_lcm_actions *a)
+static void tell_end(const job *j, const gang *g, const proc *p, lcm_actions *a)
 {
-    pst_lcm_action *x = add(a, PST_LCM_REPORT, j, g->generation, p->name);
+    lcm_action *x = add(a, PST_LCM_REPORT, j, g->generation, p->name);
     x->say = p->exit.lost ? PST_LCM_SAY_LOST : PST_LCM_SAY_EXITED;
     x->exit = p->exit;
     memcpy(x->nonce, g->spec.nonce, sizeof x->nonce);
 }
 
-static const char *wish_code(pst_run_wish w)
+static const char *wish_code(pst_rundir_wish w)
 {
     return w == PST_WISH_PLATFORM_DOWN ? "PLATFORM_DOWN" : NULL;
 }
 
 /* It ends without a supervisor that could tell: reported by us, and marked so that a restart does not do it again. */
-static void end_untold(const job *j, const gang *g, proc *p, const char *code, const char *reason, pst_lcm_actions *a)
+static void end_untold(const job *j, const gang *g, proc *p, const char *code, const char *reason, lcm_actions *a)
 {
     p->phase = ENDED;
     memset(&p->exit, 0, sizeof p->exit);
@@ -242,11 +241,11 @@ static void end_untold(const job *j, const gang *g, proc *p, const char *code, c
     snprintf(p->exit.reason_code, sizeof p->exit.reason_code, "%s", code ? code : "");
     snprintf(p->exit.reason, sizeof p->exit.reason, "%s", reason);
     tell_end(j, g, p, a);
-    pst_lcm_action *x = add(a, PST_LCM_MARK_ENDED, j, g->generation, p->name);
+    lcm_action *x = add(a, PST_LCM_MARK_ENDED, j, g->generation, p->name);
     x->exit = p->exit;
 }
 
-static void stop_process(const job *j, const gang *g, proc *p, pst_run_wish wish, int64_t now_us, pst_lcm_actions *a)
+static void stop_process(const job *j, const gang *g, proc *p, pst_rundir_wish wish, int64_t now_us, lcm_actions *a)
 {
     switch (p->phase) {
     case WAITING:
@@ -277,20 +276,20 @@ static void stop_process(const job *j, const gang *g, proc *p, pst_run_wish wish
     }
 }
 
-static void stop_gang(const job *j, gang *g, pst_run_wish wish, int64_t now_us, pst_lcm_actions *a)
+static void stop_gang(const job *j, gang *g, pst_rundir_wish wish, int64_t now_us, lcm_actions *a)
 {
     for (int i = 0; i < g->n; i++)
         stop_process(j, g, &g->processes[i], wish, now_us, a);
 }
 
-static void vanished(const job *j, const gang *g, proc *p, pst_lcm_actions *a)
+static void vanished(const job *j, const gang *g, proc *p, lcm_actions *a)
 {
     p->phase = KILLING;
     add(a, PST_LCM_END, j, g->generation, p->name);
 }
 
 /* Restarts the publisher, ever more rarely if it dies again and again: at once, after 1 s, 2 s … 32 s. deadline_us 0 = it runs. */
-static void drain(const job *j, const gang *g, proc *p, int64_t now_us, pst_lcm_actions *a)
+static void drain(const job *j, const gang *g, proc *p, int64_t now_us, lcm_actions *a)
 {
     p->phase = DRAINING;
     p->deadline_us = p->drains ? now_us + (1000000ll << (p->drains > 6 ? 5 : p->drains - 1)) : now_us + 1;
@@ -301,7 +300,7 @@ static void drain(const job *j, const gang *g, proc *p, int64_t now_us, pst_lcm_
     }
 }
 
-static void see(const pst_lcm *l, const job *j, const gang *g, proc *p, const pst_lcm_event *in, pst_lcm_actions *a)
+static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const lcm_event *in, lcm_actions *a)
 {
     bool living = p->phase == ALIVE || p->phase == STOPPING;
     if (p->phase == ENDED)
@@ -340,7 +339,7 @@ static void see(const pst_lcm *l, const job *j, const gang *g, proc *p, const ps
     }
 }
 
-static void emptied(const job *j, const gang *g, proc *p, bool left, int64_t now_us, pst_lcm_actions *a)
+static void emptied(const job *j, const gang *g, proc *p, bool left, int64_t now_us, lcm_actions *a)
 {
     if (p->phase != KILLING)
         return;
@@ -356,7 +355,7 @@ static void emptied(const job *j, const gang *g, proc *p, bool left, int64_t now
 
 /* ---- the gang --------------------------------------------------------------------------------------------------------------- */
 
-static void start_waiting(pst_lcm *l, const job *j, gang *g, int64_t now_us, pst_lcm_actions *a)
+static void start_waiting(lcm_core *l, const job *j, gang *g, int64_t now_us, lcm_actions *a)
 {
     for (int i = 0; i < g->n; i++) {
         proc *p = &g->processes[i];
@@ -380,7 +379,7 @@ static void start_waiting(pst_lcm *l, const job *j, gang *g, int64_t now_us, pst
 }
 
 /* What follows from the state of the whole job: older generations end first, then the newest starts, then cleaning. Repeated freely. */
-static void advance(pst_lcm *l, job *j, int64_t now_us, pst_lcm_actions *a)
+static void advance(lcm_core *l, job *j, int64_t now_us, lcm_actions *a)
 {
     if (l->recovering)
         return;
@@ -408,7 +407,7 @@ static bool is_busy(const job *j)
     return j->n && !gang_over(j->gangs[0]);
 }
 
-static void unbusy(pst_lcm *l, job *j)
+static void unbusy(lcm_core *l, job *j)
 {
     if (!j->busy_at)
         return;
@@ -419,7 +418,7 @@ static void unbusy(pst_lcm *l, job *j)
 }
 
 /* Keeps the list of those that have to be looked after. */
-static void note_busy(pst_lcm *l, job *j)
+static void note_busy(lcm_core *l, job *j)
 {
     bool busy = is_busy(j);
     if (busy && !j->busy_at) {
@@ -435,7 +434,7 @@ static void note_busy(pst_lcm *l, job *j)
 }
 
 /* Frees the job when it was cleaned. */
-static void finish_clean(pst_lcm *l, job *j, pst_lcm_actions *a)
+static void finish_clean(lcm_core *l, job *j, lcm_actions *a)
 {
     note_busy(l, j);
     if (!j->clean)
@@ -452,7 +451,7 @@ static void finish_clean(pst_lcm *l, job *j, pst_lcm_actions *a)
     job_free(pst_map_take(&l->jobs, j->training_id));
 }
 
-static void deploy(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+static void deploy(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
     job *j = get_job(l, in->training_id, true);
     gang *g = last_gang(j);
@@ -465,8 +464,8 @@ static void deploy(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
         return;
     }
     if (!spec_ok(&in->command)) {
-        pst_lcm_action *x = say(a, PST_LCM_SAY_DEPLOY_FAILED, j, in->generation, NULL, "S101",
-                                "the command names no possible number of learners, GPUs or grace time");
+        lcm_action *x = say(a, PST_LCM_SAY_DEPLOY_FAILED, j, in->generation, NULL, "S101",
+                            "the command names no possible number of learners, GPUs or grace time");
         memcpy(x->nonce, in->command.nonce, sizeof x->nonce);
         return;
     }
@@ -475,15 +474,15 @@ static void deploy(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
     add(a, PST_LCM_INTEND, j, g->generation, NULL)->command = in->command;
 }
 
-static void say_not_here(const pst_lcm_event *in, const char *reason, pst_lcm_actions *a)
+static void say_not_here(const lcm_event *in, const char *reason, lcm_actions *a)
 {
     job here = {.training_id = (char *)in->training_id};
-    pst_lcm_action *x = say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "S104", reason);
+    lcm_action *x = say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "S104", reason);
     x->exit.lost = true;
     memcpy(x->nonce, in->command.nonce, sizeof x->nonce);
 }
 
-static void stop(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+static void stop(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
     job *j = get_job(l, in->training_id, false);
     gang *g = j ? last_gang(j) : NULL;
@@ -499,7 +498,7 @@ static void stop(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
     stop_gang(j, g, in->command.kind == PST_LCM_HALT ? PST_WISH_HALT : PST_WISH_KILL, in->now_us, a);
 }
 
-static void clean(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+static void clean(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
     job *j = get_job(l, in->training_id, true);
     gang *g = last_gang(j);
@@ -513,7 +512,7 @@ static void clean(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
 }
 
 /* The Trainer asks whether the generation is here; only "no" needs an answer. */
-static void check(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+static void check(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
     job *j = get_job(l, in->training_id, false);
     gang *g = j ? find_gang(j, in->generation) : NULL;
@@ -524,14 +523,14 @@ static void check(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
         say_not_here(in, "its run directory does not exist on this node", a);
 }
 
-static void expected(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+static void expected(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
-    if (pst_lcm_generation(l, in->training_id) >= in->generation)
+    if (lcm_generation(l, in->training_id) >= in->generation)
         return;
     say_not_here(in, "its run directory does not exist on this node", a);
 }
 
-static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, pst_lcm_actions *a)
+static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, lcm_actions *a)
 {
     if (p->phase == KILLING) {
         add(a, PST_LCM_END, j, g->generation, p->name);
@@ -549,7 +548,7 @@ static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, p
     }
 }
 
-static void stop_for_good(const job *j, gang *g, int64_t now_us, pst_lcm_actions *a)
+static void stop_for_good(const job *j, gang *g, int64_t now_us, lcm_actions *a)
 {
     stop_gang(j, g, PST_WISH_PLATFORM_DOWN, now_us, a);
     for (int p = 0; p < g->n; p++)
@@ -559,7 +558,7 @@ static void stop_for_good(const job *j, gang *g, int64_t now_us, pst_lcm_actions
         }
 }
 
-static void whole_site(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
+static void whole_site(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
     if (in->type == PST_LCM_RECOVERED)
         l->recovering = false;
@@ -579,7 +578,7 @@ static void whole_site(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *a)
     }
 }
 
-void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_actions)
+void lcm_step(lcm_core *l, const lcm_event *in, lcm_actions *ret_actions)
 {
     switch (in->type) {
     case PST_LCM_RECOVERED:
@@ -637,7 +636,7 @@ void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_acti
 
 /* ---- questions -------------------------------------------------------------------------------------------------------------- */
 
-bool pst_lcm_idle(const pst_lcm *l)
+bool lcm_idle(const lcm_core *l)
 {
     for (size_t i = 0; i < l->n_busy; i++)
         for (size_t k = 0; k < l->busy[i]->n; k++) {
@@ -651,7 +650,7 @@ bool pst_lcm_idle(const pst_lcm *l)
     return true;
 }
 
-void pst_lcm_counts(const pst_lcm *l, int ret_counts[3])
+void lcm_counts(const lcm_core *l, int ret_counts[3])
 {
     ret_counts[0] = (int)l->jobs.live;
     ret_counts[1] = 0;
@@ -664,7 +663,7 @@ void pst_lcm_counts(const pst_lcm *l, int ret_counts[3])
         }
 }
 
-void pst_lcm_each_living(const pst_lcm *l, void (*fn)(void *arg, const char *training_id, int generation), void *arg)
+void lcm_each_living(const lcm_core *l, void (*fn)(void *arg, const char *training_id, int generation), void *arg)
 {
     for (size_t i = 0; i < l->n_busy; i++)
         for (size_t k = 0; k < l->busy[i]->n; k++)
@@ -672,19 +671,19 @@ void pst_lcm_each_living(const pst_lcm *l, void (*fn)(void *arg, const char *tra
                 fn(arg, l->busy[i]->training_id, l->busy[i]->gangs[k]->generation);
 }
 
-int pst_lcm_generation(const pst_lcm *l, const char *training_id)
+int lcm_generation(const lcm_core *l, const char *training_id)
 {
     const job *j = pst_map_get(&l->jobs, training_id);
     return j && j->n ? last_gang(j)->generation : 0;
 }
 
-bool pst_lcm_is_busy(const pst_lcm *l, const char *training_id)
+bool lcm_is_busy(const lcm_core *l, const char *training_id)
 {
     const job *j = pst_map_get(&l->jobs, training_id);
     return j && j->busy_at;
 }
 
-void pst_lcm_forget(pst_lcm *l, const char *training_id, int generation)
+void lcm_forget(lcm_core *l, const char *training_id, int generation)
 {
     job *j = pst_map_get(&l->jobs, training_id);
     if (j && !j->busy_at && j->n == 1 && j->gangs[0]->generation == generation)

@@ -1,10 +1,10 @@
 /* lcm_core.h - what the LCM decides: a pure function of events. No I/O, no clock, no threads; time comes in as data.
  *
- *     pst_lcm *l = pst_lcm_new(gpus);
- *     pst_lcm_actions a = {0};
- *     pst_lcm_step(l, &(pst_lcm_event){.type = PST_LCM_COMMAND, .now_us = now, .training_id = id, .generation = 1, .command = …}, &a);
+ *     lcm_core *l = lcm_new(gpus);
+ *     lcm_actions a = {0};
+ *     lcm_step(l, &(lcm_event){.type = PST_LCM_COMMAND, .now_us = now, .training_id = id, .generation = 1, .command = …}, &a);
  *     … perform a.at[0…n) in order; INTEND and REPORT before the commit, the rest after it …
- *     pst_lcm_actions_done(&a);
+ *     lcm_actions_done(&a);
  *
  * One process (a gang is the processes of one generation):
  *
@@ -27,17 +27,17 @@
 #define PST_LCM_GPUS_MAX     64
 #define PST_LCM_MARGIN_US    10000000 /* beyond the grace time, before a supervisor is given up */
 
-typedef struct pst_lcm pst_lcm;
+typedef struct lcm_core lcm_core;
 
 typedef enum { PST_LCM_DEPLOY = 1, PST_LCM_HALT, PST_LCM_KILL, PST_LCM_CLEAN, PST_LCM_CHECK } pst_lcm_command_kind;
 
-typedef struct pst_lcm_command {
+typedef struct lcm_command {
     pst_lcm_command_kind kind;
     int learners, parameter_servers; /* DEPLOY */
     int gpus;                        /* per learner, DEPLOY */
     int grace_ms;                    /* DEPLOY */
     char nonce[40];                  /* DEPLOY: of the generation, for every report about it; else for the answer that it is not here */
-} pst_lcm_command;
+} lcm_command;
 
 /* What the launcher sees of one process. */
 typedef enum {
@@ -61,23 +61,23 @@ typedef enum {
     PST_LCM_EXPECTED,      /* the Trainer's view, read after the commands were caught up: this generation should live here */
     PST_LCM_TICK,
     PST_LCM_STOP_SITE /* end everything, reason PLATFORM_DOWN */
-} pst_lcm_event_type;
+} lcm_event_type;
 
-typedef struct pst_lcm_event {
-    pst_lcm_event_type type;
+typedef struct lcm_event {
+    lcm_event_type type;
     int64_t now_us;
-    const char *training_id; /* a checked name (pst_run_name_ok) */
+    const char *training_id; /* a checked name (pst_rundir_name_ok) */
     int generation;
     const char *process;
-    pst_lcm_command command;
+    lcm_command command;
     pst_lcm_seen seen;
-    const pst_run_exit *exit; /* with SEEN_ENDED */
-    bool told;                /* everything of it was published and acknowledged */
-    bool left;                /* EMPTIED: output of it waits on disk */
-    pst_run_wish wish;        /* FOUND_PROCESS, NOTICED: wish.json */
-    uint64_t gpu_mask;        /* devices it holds */
+    const pst_rundir_exit *exit; /* with SEEN_ENDED */
+    bool told;                   /* everything of it was published and acknowledged */
+    bool left;                   /* EMPTIED: output of it waits on disk */
+    pst_rundir_wish wish;        /* FOUND_PROCESS, NOTICED: wish.json */
+    uint64_t gpu_mask;           /* devices it holds */
     const char *text;
-} pst_lcm_event;
+} lcm_event;
 
 typedef enum {
     PST_LCM_INTEND = 1, /* write the intent durably, answer INTENDED or INTENT_FAILED */
@@ -89,7 +89,7 @@ typedef enum {
                            only publishes is left alone: NOTICED, SEEN_FLUSHING */
     PST_LCM_MARK_ENDED, /* write exit.json and published for a process that has no supervisor to do it */
     PST_LCM_REMOVE      /* the job's folders */
-} pst_lcm_action_type;
+} lcm_action_type;
 
 typedef enum {
     PST_LCM_SAY_DEPLOYING = 1,
@@ -98,42 +98,42 @@ typedef enum {
     PST_LCM_SAY_LOST,
     PST_LCM_SAY_CLEANED,
     PST_LCM_SAY_REFUSED /* by the shell alone: a command that no Trainer gave */
-} pst_lcm_say;
+} lcm_say;
 
-typedef struct pst_lcm_action {
-    pst_lcm_action_type type;
+typedef struct lcm_action {
+    lcm_action_type type;
     char training_id[104];
     int generation;
-    char process[32];        /* "" = the whole generation */
-    pst_lcm_command command; /* INTEND */
-    uint64_t gpu_mask;       /* START */
-    pst_run_wish wish;       /* STOP */
-    bool force;              /* END */
-    pst_lcm_say say;         /* REPORT */
-    char nonce[40];          /* REPORT: what proves it; "" = none is known */
-    pst_run_exit exit;       /* REPORT of EXITED and LOST, MARK_ENDED; reason and reason_code of every report */
-} pst_lcm_action;
+    char process[32];     /* "" = the whole generation */
+    lcm_command command;  /* INTEND */
+    uint64_t gpu_mask;    /* START */
+    pst_rundir_wish wish; /* STOP */
+    bool force;           /* END */
+    lcm_say say;          /* REPORT */
+    char nonce[40];       /* REPORT: what proves it; "" = none is known */
+    pst_rundir_exit exit; /* REPORT of EXITED and LOST, MARK_ENDED; reason and reason_code of every report */
+} lcm_action;
 
-typedef struct pst_lcm_actions {
-    pst_lcm_action *at;
+typedef struct lcm_actions {
+    lcm_action *at;
     size_t n, cap;
-} pst_lcm_actions;
+} lcm_actions;
 
-pst_lcm *pst_lcm_new(int gpus); /* devices of the site */
-void pst_lcm_free(pst_lcm *l);
-void pst_lcm_step(pst_lcm *l, const pst_lcm_event *in, pst_lcm_actions *ret_actions); /* appends */
-void pst_lcm_actions_done(pst_lcm_actions *a);
+lcm_core *lcm_new(int gpus); /* devices of the site */
+void lcm_free(lcm_core *l);
+void lcm_step(lcm_core *l, const lcm_event *in, lcm_actions *ret_actions); /* appends */
+void lcm_actions_done(lcm_actions *a);
 /* After STOP_SITE: nothing is left to wait for. */
-bool pst_lcm_idle(const pst_lcm *l);
+bool lcm_idle(const lcm_core *l);
 /* {jobs known, processes that live, GPUs in use} for heartbeats. */
-void pst_lcm_counts(const pst_lcm *l, int ret_counts[3]);
+void lcm_counts(const lcm_core *l, int ret_counts[3]);
 /* Highest generation known of a job; 0 = unknown. */
-int pst_lcm_generation(const pst_lcm *l, const char *training_id);
+int lcm_generation(const lcm_core *l, const char *training_id);
 /* Is anything of it still to be looked after? */
-bool pst_lcm_is_busy(const pst_lcm *l, const char *training_id);
+bool lcm_is_busy(const lcm_core *l, const char *training_id);
 /* Its folders are gone: nothing is remembered of an ended generation any more. */
-void pst_lcm_forget(pst_lcm *l, const char *training_id, int generation);
+void lcm_forget(lcm_core *l, const char *training_id, int generation);
 /* Every generation of which a process may live. fn must not step the core. */
-void pst_lcm_each_living(const pst_lcm *l, void (*fn)(void *arg, const char *training_id, int generation), void *arg);
+void lcm_each_living(const lcm_core *l, void (*fn)(void *arg, const char *training_id, int generation), void *arg);
 
 #endif

@@ -80,35 +80,35 @@ static int lock_site(const char *state_dir, const char *site, pst_err *err)
 static int run_site(const lcm_opts *o, const pst_settings *settings, const char *state_dir, pst_client *client, pst_err *err)
 {
     char **env = pst_settings_environ(settings);
-    pst_lcm_shell *s = NULL;
-    pst_node_id node = {0};
-    int rc = pst_node_id_open(state_dir, o->site, o->node, &node, err);
-    pst_lcm_shell_conf conf = {.client = client,
-                               .site = o->site,
-                               .node = &node,
-                               .state_dir = state_dir,
-                               .launcher = &pst_launcher_local,
-                               .environ = (const char *const *)env,
-                               .overcommit = o->overcommit,
-                               .keep_ended_us = o->keep_us,
-                               .keep_ended_bytes = o->keep_bytes,
-                               .at_least_once = settings->embedded};
+    lcm_shell *s = NULL;
+    lcm_node_id node = {0};
+    int rc = lcm_node_id_open(state_dir, o->site, o->node, &node, err);
+    lcm_shell_conf conf = {.client = client,
+                           .site = o->site,
+                           .node = &node,
+                           .state_dir = state_dir,
+                           .launcher = &pst_launcher_local,
+                           .environ = (const char *const *)env,
+                           .overcommit = o->overcommit,
+                           .keep_ended_us = o->keep_us,
+                           .keep_ended_bytes = o->keep_bytes,
+                           .at_least_once = settings->embedded};
     if (!rc)
-        rc = pst_lcm_shell_open(&conf, &s, err);
+        rc = lcm_shell_open(&conf, &s, err);
     if (!rc)
-        rc = pst_lcm_shell_connect(s, err);
+        rc = lcm_shell_connect(s, err);
     if (!rc)
         pst_log(PST_LOG_INFO, "lcm", "event=ready site=%s node=%s epoch=%lld", o->site, node.name, (long long)node.epoch);
     while (!rc && !pst_stop_requested())
-        rc = pst_lcm_shell_round(s, 100, err);
+        rc = lcm_shell_round(s, 100, err);
     if (s && site_stop && (!rc || rc == PST_ESTOPPED)) {
         pst_stop_reset(); /* the request was ours; a SIGTERM from now on gives up waiting */
         pst_err_clear(err);
         pst_log(PST_LOG_INFO, "lcm", "event=stopping_site site=%s", o->site);
-        rc = pst_lcm_shell_stop_site(s, err);
+        rc = lcm_shell_stop_site(s, err);
     }
-    pst_lcm_shell_close(s);
-    pst_node_id_done(&node);
+    lcm_shell_close(s);
+    lcm_node_id_done(&node);
     for (char **v = env; v && *v; v++)
         free(*v);
     free(env);
@@ -127,9 +127,9 @@ static int lcm_run(int argc, char **argv)
         return 0;
     if (!rc && n_args)
         rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument '%s'", args[0]);
-    else if (!rc && !pst_run_name_ok(o.site))
+    else if (!rc && !pst_rundir_name_ok(o.site))
         rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no site name: letters, digits, . _ -", o.site);
-    else if (!rc && o.node && (!pst_run_name_ok(o.node) || strlen(o.node) > 60))
+    else if (!rc && o.node && (!pst_rundir_name_ok(o.node) || strlen(o.node) > 60))
         rc =
             pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no node name: letters, digits, . _ -, at most 60", o.node);
     else if (!rc && !(o.overcommit > 0 && o.overcommit <= 1000))

@@ -22,20 +22,20 @@
 #define HELD_WAIT_MS     5
 #define RETENTION_US     600000000
 
-struct pst_lcm_shell {
-    pst_lcm_shell_conf conf;
-    pst_lcm *core;
+struct lcm_shell {
+    lcm_shell_conf conf;
+    lcm_core *core;
     void *launcher;
     pst_inventory inventory;
     pst_consumer *consumer;
     pst_txn *txn;
     pst_producer *side; /* heartbeats; reports while the site is being stopped */
-    pst_lcm_expected *expected;
-    pst_lcm_commands *commands;
-    pst_retention *retention;
-    pst_lcm_actions outbox;         /* REPORTs that are not committed */
-    pst_lcm_actions deferred;       /* what follows their commit */
-    pst_lcm_actions unwanted;       /* while comparing */
+    lcm_expected *expected;
+    lcm_commands *commands;
+    lcm_retention *retention;
+    lcm_actions outbox;             /* REPORTs that are not committed */
+    lcm_actions deferred;           /* what follows their commit */
+    lcm_actions unwanted;           /* while comparing */
     const pst_job_command *command; /* being stepped, for INTEND */
     char host[256];
     char *reporter, *worker_id;
@@ -47,9 +47,9 @@ struct pst_lcm_shell {
 
 /* ---- actions ----------------------------------------------------------------------------------------------------------------- */
 
-static void feed(pst_lcm_shell *s, pst_lcm_event e);
+static void feed(lcm_shell *s, lcm_event e);
 
-static void push(pst_lcm_actions *to, const pst_lcm_action *x)
+static void push(lcm_actions *to, const lcm_action *x)
 {
     if (to->n == to->cap) {
         to->cap = to->cap ? 2 * to->cap : 16;
@@ -58,38 +58,38 @@ static void push(pst_lcm_actions *to, const pst_lcm_action *x)
     to->at[to->n++] = *x;
 }
 
-static void intend(pst_lcm_shell *s, const pst_lcm_action *a)
+static void intend(lcm_shell *s, const lcm_action *a)
 {
     const pst_deploy_spec *d = s->command->spec;
     pst_err err = {0};
-    pst_run_spec spec = {.training_id = (char *)a->training_id,
-                         .generation = a->generation,
-                         .site = (char *)s->conf.site,
-                         .node = s->conf.node->name,
-                         .state_dir = (char *)s->conf.state_dir,
-                         .name = d->name,
-                         .user = d->user,
-                         .manifest = d->manifest,
-                         .code_uri = d->code ? d->code->uri : NULL,
-                         .code_sha256 = d->code ? d->code->sha256 : NULL,
-                         .code_media_type = d->code ? d->code->media_type : NULL,
-                         .learners = a->command.learners,
-                         .parameter_servers = a->command.parameter_servers,
-                         .cpus = d->cpus,
-                         .gpus = d->gpus,
-                         .memory_bytes = d->memory_bytes,
-                         .grace_ms = d->grace_ms};
+    pst_rundir_spec spec = {.training_id = (char *)a->training_id,
+                            .generation = a->generation,
+                            .site = (char *)s->conf.site,
+                            .node = s->conf.node->name,
+                            .state_dir = (char *)s->conf.state_dir,
+                            .name = d->name,
+                            .user = d->user,
+                            .manifest = d->manifest,
+                            .code_uri = d->code ? d->code->uri : NULL,
+                            .code_sha256 = d->code ? d->code->sha256 : NULL,
+                            .code_media_type = d->code ? d->code->media_type : NULL,
+                            .learners = a->command.learners,
+                            .parameter_servers = a->command.parameter_servers,
+                            .cpus = d->cpus,
+                            .gpus = d->gpus,
+                            .memory_bytes = d->memory_bytes,
+                            .grace_ms = d->grace_ms};
     int rc = s->conf.launcher->intend(s->launcher, &spec, a->command.nonce, &err);
     if (rc < 0)
         pst_log_err("lcm", &err);
-    feed(s, (pst_lcm_event){.type = rc < 0 ? PST_LCM_INTENT_FAILED : PST_LCM_INTENDED,
-                            .training_id = a->training_id,
-                            .generation = a->generation,
-                            .text = rc < 0 ? err.text : NULL});
+    feed(s, (lcm_event){.type = rc < 0 ? PST_LCM_INTENT_FAILED : PST_LCM_INTENDED,
+                        .training_id = a->training_id,
+                        .generation = a->generation,
+                        .text = rc < 0 ? err.text : NULL});
 }
 
 /* The wish goes to disk before anything is committed; the signal follows the commit. */
-static void record_wish(pst_lcm_shell *s, const pst_lcm_action *a)
+static void record_wish(lcm_shell *s, const lcm_action *a)
 {
     bool first = false;
     pst_err err = {0};
@@ -98,16 +98,16 @@ static void record_wish(pst_lcm_shell *s, const pst_lcm_action *a)
         first = true; /* without a record of it the signal has to do */
     }
     pst_log(PST_LOG_INFO, "lcm", "event=stop training_id=%s generation=%d process=%s wish=%s", a->training_id, a->generation, a->process,
-            pst_run_wish_name(a->wish));
+            pst_rundir_wish_name(a->wish));
     if (first)
         push(&s->deferred, a);
 }
 
-static void feed(pst_lcm_shell *s, pst_lcm_event e)
+static void feed(lcm_shell *s, lcm_event e)
 {
-    pst_lcm_actions a = {0};
+    lcm_actions a = {0};
     e.now_us = pst_mono_us(); /* grace is time that passes, whatever becomes of the clock */
-    pst_lcm_step(s->core, &e, &a);
+    lcm_step(s->core, &e, &a);
     for (size_t i = 0; i < a.n; i++) {
         if (!a.at[i].exit.time_us)
             a.at[i].exit.time_us = pst_now_us();
@@ -118,10 +118,10 @@ static void feed(pst_lcm_shell *s, pst_lcm_event e)
         default: push(&s->deferred, &a.at[i]); break;
         }
     }
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
 }
 
-static void start(pst_lcm_shell *s, const pst_lcm_action *a)
+static void start(lcm_shell *s, const lcm_action *a)
 {
     pst_err err = {0};
     if (s->conf.launcher->start(s->launcher, a->training_id, a->generation, a->process, a->gpu_mask, &err) == 0) {
@@ -129,17 +129,17 @@ static void start(pst_lcm_shell *s, const pst_lcm_action *a)
         return;
     }
     pst_log_err("lcm", &err);
-    feed(s, (pst_lcm_event){.type = PST_LCM_START_FAILED,
-                            .training_id = a->training_id,
-                            .generation = a->generation,
-                            .process = a->process,
-                            .text = err.text});
+    feed(s, (lcm_event){.type = PST_LCM_START_FAILED,
+                        .training_id = a->training_id,
+                        .generation = a->generation,
+                        .process = a->process,
+                        .text = err.text});
 }
 
-static void end(pst_lcm_shell *s, const pst_lcm_action *a)
+static void end(lcm_shell *s, const lcm_action *a)
 {
     int rc = s->conf.launcher->end(s->launcher, a->training_id, a->generation, a->process, a->force);
-    pst_lcm_event e = {.training_id = a->training_id, .generation = a->generation, .process = a->process};
+    lcm_event e = {.training_id = a->training_id, .generation = a->generation, .process = a->process};
     if (rc == PST_ESTATE) {
         e.type = PST_LCM_NOTICED;
         e.seen = PST_LCM_SEEN_FLUSHING;
@@ -153,7 +153,7 @@ static void end(pst_lcm_shell *s, const pst_lcm_action *a)
     } /* else: asked again on a tick */
 }
 
-static void perform(pst_lcm_shell *s, const pst_lcm_action *a)
+static void perform(lcm_shell *s, const lcm_action *a)
 {
     const pst_launcher_ops *ops = s->conf.launcher;
     pst_err err = {0};
@@ -175,25 +175,25 @@ static void perform(pst_lcm_shell *s, const pst_lcm_action *a)
 }
 
 /* Actions may add to the queue while it is worked off; what they add waits for its own commit if a report came with it. */
-static void perform_deferred(pst_lcm_shell *s)
+static void perform_deferred(lcm_shell *s)
 {
-    pst_lcm_actions now = s->deferred;
+    lcm_actions now = s->deferred;
     memset(&s->deferred, 0, sizeof s->deferred);
     for (size_t i = 0; i < now.n; i++)
         perform(s, &now.at[i]);
-    pst_lcm_actions_done(&now);
+    lcm_actions_done(&now);
 }
 
 /* ---- reports ----------------------------------------------------------------------------------------------------------------- */
 
-static int encode_report(pst_lcm_shell *s, const pst_lcm_action *a, pst_buf *out, pst_err *err)
+static int encode_report(lcm_shell *s, const lcm_action *a, pst_buf *out, pst_err *err)
 {
     static const enum pst_report_type types[] = {
         [PST_LCM_SAY_DEPLOYING] = PST_REPORT_TYPE_DEPLOYING, [PST_LCM_SAY_DEPLOY_FAILED] = PST_REPORT_TYPE_DEPLOY_FAILED,
         [PST_LCM_SAY_EXITED] = PST_REPORT_TYPE_EXITED,       [PST_LCM_SAY_LOST] = PST_REPORT_TYPE_LOST,
         [PST_LCM_SAY_CLEANED] = PST_REPORT_TYPE_CLEANED,     [PST_LCM_SAY_REFUSED] = PST_REPORT_TYPE_OTHER};
-    const pst_run_exit *x = &a->exit;
-    pst_str_pair wish = {(char *)"wish", (char *)pst_run_wish_name(x->wish)};
+    const pst_rundir_exit *x = &a->exit;
+    pst_str_pair wish = {(char *)"wish", (char *)pst_rundir_wish_name(x->wish)};
     pst_process_report r = {.training_id = (char *)a->training_id,
                             .generation = a->generation,
                             .process = *a->process ? (char *)a->process : NULL,
@@ -216,12 +216,12 @@ static int encode_report(pst_lcm_shell *s, const pst_lcm_action *a, pst_buf *out
 }
 
 /* All of the outbox by the transaction or, while the site is being stopped, by the side producer. */
-static int send_outbox(pst_lcm_shell *s, bool by_txn, pst_err *err)
+static int send_outbox(lcm_shell *s, bool by_txn, pst_err *err)
 {
     pst_buf value = {0};
     int rc = 0;
     for (size_t i = 0; i < s->outbox.n && !rc; i++) {
-        const pst_lcm_action *a = &s->outbox.at[i];
+        const lcm_action *a = &s->outbox.at[i];
         pst_buf_clear(&value);
         rc = encode_report(s, a, &value, err);
         pst_out out = {.topic = pst_client_topic(s->conf.client, PST_TOPIC_JOBS_REPORTS),
@@ -239,14 +239,14 @@ static int send_outbox(pst_lcm_shell *s, bool by_txn, pst_err *err)
 
 /* ---- commands ---------------------------------------------------------------------------------------------------------------- */
 
-static pst_lcm_event to_event(const pst_job_command *c)
+static lcm_event to_event(const pst_job_command *c)
 {
     static const pst_lcm_command_kind kinds[] = {[PST_JOB_COMMAND_TYPE_DEPLOY] = PST_LCM_DEPLOY,
                                                  [PST_JOB_COMMAND_TYPE_HALT] = PST_LCM_HALT,
                                                  [PST_JOB_COMMAND_TYPE_KILL] = PST_LCM_KILL,
                                                  [PST_JOB_COMMAND_TYPE_CLEAN] = PST_LCM_CLEAN,
                                                  [PST_JOB_COMMAND_TYPE_CHECK] = PST_LCM_CHECK};
-    pst_lcm_event e = {
+    lcm_event e = {
         .type = PST_LCM_COMMAND, .training_id = c->training_id, .generation = c->generation, .command = {.kind = kinds[c->command]}};
     snprintf(e.command.nonce, sizeof e.command.nonce, "%s", c->nonce);
     if (c->command != PST_JOB_COMMAND_TYPE_DEPLOY)
@@ -265,10 +265,10 @@ static pst_lcm_event to_event(const pst_job_command *c)
     return e;
 }
 
-static void drain_node(pst_lcm_shell *s, bool draining)
+static void drain_node(lcm_shell *s, bool draining)
 {
     pst_err err = {0};
-    if (pst_node_id_drain(s->conf.node, draining, &err) < 0)
+    if (lcm_node_id_drain(s->conf.node, draining, &err) < 0)
         pst_log_err("lcm", &err);
     pst_log(PST_LOG_INFO, "lcm", "event=%s node=%s", draining ? "draining" : "accepting", s->conf.node->name);
     s->next_heartbeat_us = 0; /* said at once */
@@ -276,7 +276,7 @@ static void drain_node(pst_lcm_shell *s, bool draining)
 
 static void on_command(void *arg, const pst_job_command *c)
 {
-    pst_lcm_shell *s = arg;
+    lcm_shell *s = arg;
     if (c->command == PST_JOB_COMMAND_TYPE_DRAIN || c->command == PST_JOB_COMMAND_TYPE_ACCEPT) {
         drain_node(s, c->command == PST_JOB_COMMAND_TYPE_DRAIN);
         return;
@@ -288,27 +288,27 @@ static void on_command(void *arg, const pst_job_command *c)
 
 static bool is_needed(void *arg, const char *training_id, int generation)
 {
-    const pst_lcm_shell *s = arg;
-    return pst_lcm_is_busy(s->core, training_id) || pst_lcm_expected_wants(s->expected, training_id, generation);
+    const lcm_shell *s = arg;
+    return lcm_is_busy(s->core, training_id) || lcm_expected_wants(s->expected, training_id, generation);
 }
 
 static void on_swept(void *arg, const char *training_id, int generation)
 {
-    pst_lcm_shell *s = arg;
-    pst_lcm_forget(s->core, training_id, generation);
+    lcm_shell *s = arg;
+    lcm_forget(s->core, training_id, generation);
 }
 
 static int generation_here(void *arg, const char *training_id)
 {
-    pst_lcm_shell *s = arg;
-    return pst_lcm_generation(s->core, training_id);
+    lcm_shell *s = arg;
+    return lcm_generation(s->core, training_id);
 }
 
 /* For whoever looks into it: the topic keeps what was refused. The Trainer concludes nothing from it. */
 static void on_refused(void *arg, const pst_job_command *c, const char *reason)
 {
-    pst_lcm_shell *s = arg;
-    pst_lcm_action x = {.type = PST_LCM_REPORT, .generation = c->generation, .say = PST_LCM_SAY_REFUSED, .exit.time_us = pst_now_us()};
+    lcm_shell *s = arg;
+    lcm_action x = {.type = PST_LCM_REPORT, .generation = c->generation, .say = PST_LCM_SAY_REFUSED, .exit.time_us = pst_now_us()};
     snprintf(x.training_id, sizeof x.training_id, "%s", c->training_id);
     snprintf(x.exit.reason, sizeof x.exit.reason, "node %s refused a %s: %s", s->conf.node->name, pst_job_command_type_text(c->command),
              reason);
@@ -316,7 +316,7 @@ static void on_refused(void *arg, const pst_job_command *c, const char *reason)
 }
 
 /* One transaction around what was polled and what waits. */
-static int commit_round(pst_lcm_shell *s, const pst_batch *b, pst_err *err)
+static int commit_round(lcm_shell *s, const pst_batch *b, pst_err *err)
 {
     int rc = pst_txn_begin(s->txn, err);
     if (rc < 0)
@@ -324,7 +324,7 @@ static int commit_round(pst_lcm_shell *s, const pst_batch *b, pst_err *err)
     size_t done = 0;
     for (; done < b->n; done++) {
         const pst_record *r = &b->records[done];
-        if ((rc = pst_lcm_commands_take(s->commands, r, err)) < 0)
+        if ((rc = lcm_commands_take(s->commands, r, err)) < 0)
             break;
         pst_txn_owes(s->txn, r);
         pst_consumer_mark(s->consumer, r->topic, r->partition, r->offset + 1);
@@ -350,25 +350,25 @@ static int commit_round(pst_lcm_shell *s, const pst_batch *b, pst_err *err)
 
 static void on_news(void *arg, const pst_launcher_news *n)
 {
-    pst_lcm_shell *s = arg;
-    feed(s, (pst_lcm_event){.type = PST_LCM_NOTICED,
-                            .training_id = n->training_id,
-                            .generation = n->generation,
-                            .process = n->process,
-                            .seen = n->seen,
-                            .exit = n->seen == PST_LCM_SEEN_ENDED ? &n->exit : NULL,
-                            .told = n->told,
-                            .wish = n->wish});
+    lcm_shell *s = arg;
+    feed(s, (lcm_event){.type = PST_LCM_NOTICED,
+                        .training_id = n->training_id,
+                        .generation = n->generation,
+                        .process = n->process,
+                        .seen = n->seen,
+                        .exit = n->seen == PST_LCM_SEEN_ENDED ? &n->exit : NULL,
+                        .told = n->told,
+                        .wish = n->wish});
 }
 
-static void heartbeat(pst_lcm_shell *s, const char *state)
+static void heartbeat(lcm_shell *s, const char *state)
 {
     int counts[3];
     char texts[3][16];
     static const char *const names[] = {"jobs", "processes", "gpus_in_use"};
     pst_str_pair details[3];
     char *types[16];
-    pst_lcm_counts(s->core, counts);
+    lcm_counts(s->core, counts);
     for (int i = 0; i < 3; i++) {
         snprintf(texts[i], sizeof texts[i], "%d", counts[i]);
         details[i] = (pst_str_pair){(char *)names[i], texts[i]};
@@ -409,15 +409,15 @@ static void heartbeat(pst_lcm_shell *s, const char *state)
     pst_buf_done(&value);
 }
 
-static void tick(pst_lcm_shell *s, const char *state)
+static void tick(lcm_shell *s, const char *state)
 {
     int64_t now = pst_mono_us();
     s->conf.launcher->poll(s->launcher, on_news, s);
     if (now >= s->next_tick_us) {
         s->next_tick_us = now + TICK_US;
         if (s->compared)
-            pst_retention_step(s->retention, now, pst_now_us());
-        feed(s, (pst_lcm_event){.type = PST_LCM_TICK});
+            lcm_retention_step(s->retention, now, pst_now_us());
+        feed(s, (lcm_event){.type = PST_LCM_TICK});
     }
     if (s->side && now >= s->next_heartbeat_us) {
         s->next_heartbeat_us = now + HEARTBEAT_US;
@@ -429,41 +429,41 @@ static void tick(pst_lcm_shell *s, const char *state)
 
 static void on_expected(void *arg, const char *training_id, int generation)
 {
-    feed(arg, (pst_lcm_event){.type = PST_LCM_EXPECTED, .training_id = training_id, .generation = generation});
+    feed(arg, (lcm_event){.type = PST_LCM_EXPECTED, .training_id = training_id, .generation = generation});
 }
 
 static void on_living(void *arg, const char *training_id, int generation)
 {
-    pst_lcm_shell *s = arg;
-    bool halt = false, fenced = pst_lcm_expected_fences(s->expected, training_id, generation);
-    if (!fenced && !pst_lcm_expected_stops(s->expected, training_id, generation, &halt))
+    lcm_shell *s = arg;
+    bool halt = false, fenced = lcm_expected_fences(s->expected, training_id, generation);
+    if (!fenced && !lcm_expected_stops(s->expected, training_id, generation, &halt))
         return;
-    pst_lcm_action x = {.generation = generation, .force = fenced, .wish = halt ? PST_WISH_HALT : PST_WISH_KILL};
+    lcm_action x = {.generation = generation, .force = fenced, .wish = halt ? PST_WISH_HALT : PST_WISH_KILL};
     snprintf(x.training_id, sizeof x.training_id, "%s", training_id);
     push(&s->unwanted, &x);
 }
 
 /* Both ways: what should live here and does not; what lives here and was given up while we were silent, or should be ending. */
-static void compare(pst_lcm_shell *s)
+static void compare(lcm_shell *s)
 {
-    pst_lcm_expected_each(s->expected, on_expected, s);
-    pst_lcm_each_living(s->core, on_living, s);
+    lcm_expected_each(s->expected, on_expected, s);
+    lcm_each_living(s->core, on_living, s);
     for (size_t i = 0; i < s->unwanted.n; i++) {
-        const pst_lcm_action *x = &s->unwanted.at[i];
+        const lcm_action *x = &s->unwanted.at[i];
         pst_log(PST_LOG_WARN, "lcm", "event=%s training_id=%s generation=%d reason=\"%s\"", x->force ? "fenced" : "stopped", x->training_id,
                 x->generation,
                 x->force ? "it was given up while this node was silent; what is left of it is ended"
                          : "the Trainer's state of it says so, whether the command came through or not");
-        feed(s, (pst_lcm_event){.type = PST_LCM_COMMAND,
-                                .training_id = x->training_id,
-                                .generation = x->generation,
-                                .command = {.kind = x->wish == PST_WISH_HALT ? PST_LCM_HALT : PST_LCM_KILL}});
+        feed(s, (lcm_event){.type = PST_LCM_COMMAND,
+                            .training_id = x->training_id,
+                            .generation = x->generation,
+                            .command = {.kind = x->wish == PST_WISH_HALT ? PST_LCM_HALT : PST_LCM_KILL}});
     }
-    pst_lcm_actions_done(&s->unwanted);
+    lcm_actions_done(&s->unwanted);
 }
 
 /* A group, a member and a transactional id of its own for each node. Static membership: a restarted LCM takes the place of its dead predecessor at once instead of waiting for its session to time out. */
-static int open_input(pst_lcm_shell *s, pst_err *err)
+static int open_input(lcm_shell *s, pst_err *err)
 {
     const pst_client *c = s->conf.client;
     const char *topic = pst_client_topic(c, PST_TOPIC_JOBS_COMMANDS);
@@ -479,7 +479,7 @@ static int open_input(pst_lcm_shell *s, pst_err *err)
     return rc;
 }
 
-static void close_input(pst_lcm_shell *s)
+static void close_input(lcm_shell *s)
 {
     pst_txn_free(s->txn);
     s->txn = NULL;
@@ -490,7 +490,7 @@ static void close_input(pst_lcm_shell *s)
 /* Who holds the lock of its node's folder has no rival: being fenced comes from our own shadow (a request of ours that was answered while
  * we thought it lost). We come back under the same name; only if that happens again and again there is a copy of this state folder. So we do
  * when the consumer's position is not known any more: a node does not leave its jobs because a broker was away for long. */
-static int come_back(pst_lcm_shell *s, int why, pst_err *err)
+static int come_back(lcm_shell *s, int why, pst_err *err)
 {
     int64_t now = pst_mono_us();
     if (now - s->fenced_us > FENCED_WINDOW_US) {
@@ -508,11 +508,11 @@ static int come_back(pst_lcm_shell *s, int why, pst_err *err)
     return open_input(s, err);
 }
 
-int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
+int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err)
 {
     pst_batch b;
     bool waiting = s->outbox.n || s->deferred.n;
-    int wait_ms = waiting ? 0 : pst_lcm_commands_young(s->commands) ? HELD_WAIT_MS : timeout_ms;
+    int wait_ms = waiting ? 0 : lcm_commands_young(s->commands) ? HELD_WAIT_MS : timeout_ms;
     int rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 100, .timeout_ms = wait_ms}, &b, err);
     if (pst_bus_reopens(rc, err))
         return come_back(s, rc, err);
@@ -523,9 +523,9 @@ int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
         pst_err_clear(err);
     }
     tick(s, "running");
-    pst_lcm_expected_poll(s->expected);
-    pst_lcm_commands_again(s->commands);
-    if (!s->compared && !b.n && pst_consumer_lag(s->consumer) == 0 && !pst_lcm_commands_held(s->commands)) {
+    lcm_expected_poll(s->expected);
+    lcm_commands_again(s->commands);
+    if (!s->compared && !b.n && pst_consumer_lag(s->consumer) == 0 && !lcm_commands_held(s->commands)) {
         s->compared = true; /* caught up: what the Trainer thinks lives here must be known now */
         compare(s);
     }
@@ -544,9 +544,9 @@ int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err)
     return rc;
 }
 
-int pst_lcm_shell_stop_site(pst_lcm_shell *s, pst_err *err)
+int lcm_shell_stop_site(lcm_shell *s, pst_err *err)
 {
-    pst_lcm_actions never = {0};
+    lcm_actions never = {0};
     for (size_t i = 0; i < s->deferred.n; i++) /* their commit did not come; now they must not start any more */
         if (s->deferred.at[i].type == PST_LCM_START)
             push(&never, &s->deferred.at[i]);
@@ -555,21 +555,21 @@ int pst_lcm_shell_stop_site(pst_lcm_shell *s, pst_err *err)
         if (s->deferred.at[i].type != PST_LCM_START)
             s->deferred.at[kept++] = s->deferred.at[i];
     s->deferred.n = kept;
-    feed(s, (pst_lcm_event){.type = PST_LCM_STOP_SITE});
+    feed(s, (lcm_event){.type = PST_LCM_STOP_SITE});
     for (size_t i = 0; i < never.n; i++)
-        feed(s, (pst_lcm_event){.type = PST_LCM_NOTICED,
-                                .training_id = never.at[i].training_id,
-                                .generation = never.at[i].generation,
-                                .process = never.at[i].process,
-                                .seen = PST_LCM_SEEN_ABSENT});
-    pst_lcm_actions_done(&never);
-    while (!pst_lcm_idle(s->core) || s->deferred.n || s->outbox.n) {
+        feed(s, (lcm_event){.type = PST_LCM_NOTICED,
+                            .training_id = never.at[i].training_id,
+                            .generation = never.at[i].generation,
+                            .process = never.at[i].process,
+                            .seen = PST_LCM_SEEN_ABSENT});
+    lcm_actions_done(&never);
+    while (!lcm_idle(s->core) || s->deferred.n || s->outbox.n) {
         if (pst_stop_requested())
             return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "lcm", 0, "told to stop before every process of the site had ended");
         tick(s, "draining");
         if (s->outbox.n && s->side && send_outbox(s, false, err) == 0)
             s->outbox.n = 0;
-        if (s->outbox.n && pst_lcm_idle(s->core)) { /* nobody takes the reports: the next LCM of the site finds what there is to say */
+        if (s->outbox.n && lcm_idle(s->core)) { /* nobody takes the reports: the next LCM of the site finds what there is to say */
             pst_log_err("lcm", err);
             break;
         }
@@ -586,36 +586,36 @@ int pst_lcm_shell_stop_site(pst_lcm_shell *s, pst_err *err)
 
 static void on_found(void *arg, const pst_launcher_news *n)
 {
-    pst_lcm_shell *s = arg;
+    lcm_shell *s = arg;
     if (n->spec) {
-        pst_lcm_event e = {.type = PST_LCM_FOUND_GANG,
-                           .training_id = n->training_id,
-                           .generation = n->generation,
-                           .command = {.kind = PST_LCM_DEPLOY,
-                                       .learners = n->spec->learners,
-                                       .parameter_servers = n->spec->parameter_servers,
-                                       .gpus = n->spec->gpus,
-                                       .grace_ms = n->spec->grace_ms}};
+        lcm_event e = {.type = PST_LCM_FOUND_GANG,
+                       .training_id = n->training_id,
+                       .generation = n->generation,
+                       .command = {.kind = PST_LCM_DEPLOY,
+                                   .learners = n->spec->learners,
+                                   .parameter_servers = n->spec->parameter_servers,
+                                   .gpus = n->spec->gpus,
+                                   .grace_ms = n->spec->grace_ms}};
         snprintf(e.command.nonce, sizeof e.command.nonce, "%s", n->nonce);
         feed(s, e);
         return;
     }
     if (n->seen == PST_LCM_SEEN_ALIVE)
         pst_log(PST_LOG_INFO, "lcm", "event=adopted training_id=%s generation=%d process=%s", n->training_id, n->generation, n->process);
-    feed(s, (pst_lcm_event){.type = PST_LCM_FOUND_PROCESS,
-                            .training_id = n->training_id,
-                            .generation = n->generation,
-                            .process = n->process,
-                            .seen = n->seen,
-                            .exit = n->seen == PST_LCM_SEEN_ENDED ? &n->exit : NULL,
-                            .told = n->told,
-                            .wish = n->wish,
-                            .gpu_mask = n->gpu_mask});
+    feed(s, (lcm_event){.type = PST_LCM_FOUND_PROCESS,
+                        .training_id = n->training_id,
+                        .generation = n->generation,
+                        .process = n->process,
+                        .seen = n->seen,
+                        .exit = n->seen == PST_LCM_SEEN_ENDED ? &n->exit : NULL,
+                        .told = n->told,
+                        .wish = n->wish,
+                        .gpu_mask = n->gpu_mask});
 }
 
-int pst_lcm_shell_open(const pst_lcm_shell_conf *conf, pst_lcm_shell **ret_shell, pst_err *err)
+int lcm_shell_open(const lcm_shell_conf *conf, lcm_shell **ret_shell, pst_err *err)
 {
-    pst_lcm_shell *s = pst_alloc(sizeof *s);
+    lcm_shell *s = pst_alloc(sizeof *s);
     s->conf = *conf;
     gethostname(s->host, sizeof s->host - 1);
     s->reporter = pst_sprintf("lcm:%s", conf->node->name);
@@ -624,23 +624,23 @@ int pst_lcm_shell_open(const pst_lcm_shell_conf *conf, pst_lcm_shell **ret_shell
                                   &s->launcher, err);
     if (!rc) {
         conf->launcher->inventory(s->launcher, &s->inventory);
-        s->core = pst_lcm_new(s->inventory.gpus);
+        s->core = lcm_new(s->inventory.gpus);
         rc = conf->launcher->scan(s->launcher, on_found, s, err);
-        feed(s, (pst_lcm_event){.type = PST_LCM_RECOVERED});
+        feed(s, (lcm_event){.type = PST_LCM_RECOVERED});
     }
     if (rc < 0) {
-        pst_lcm_shell_close(s);
+        lcm_shell_close(s);
         return rc;
     }
     *ret_shell = s;
     return 0;
 }
 
-int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
+int lcm_shell_connect(lcm_shell *s, pst_err *err)
 {
     pst_client *c = s->conf.client;
     int rc = pst_producer_new(c->bus, &(pst_producer_opts){.linger_ms = 0}, &s->side, err);
-    while (!rc && (rc = pst_lcm_expected_open(c, s->conf.node->name, &s->expected, err)) < 0 && err->cls == PST_CLASS_RETRY) {
+    while (!rc && (rc = lcm_expected_open(c, s->conf.node->name, &s->expected, err)) < 0 && err->cls == PST_CLASS_RETRY) {
         pst_log_err("lcm", err);
         pst_err_clear(err);
         if (pst_stop_requested()) {
@@ -653,7 +653,7 @@ int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
         rc = 0;
     }
     if (!rc)
-        s->retention = pst_retention_new(&(pst_retention_conf){.state_dir = s->conf.state_dir,
+        s->retention = lcm_retention_new(&(lcm_retention_conf){.state_dir = s->conf.state_dir,
                                                                .site = s->conf.site,
                                                                .keep_us = s->conf.keep_ended_us,
                                                                .bytes_max = s->conf.keep_ended_bytes,
@@ -662,20 +662,20 @@ int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err)
                                                                .swept = on_swept,
                                                                .arg = s});
     if (!rc)
-        s->commands = pst_lcm_commands_new(&(pst_lcm_commands_conf){.client = c,
-                                                                    .site = s->conf.site,
-                                                                    .node = s->conf.node->name,
-                                                                    .expected = s->expected,
-                                                                    .generation = generation_here,
-                                                                    .follow = on_command,
-                                                                    .refused = on_refused,
-                                                                    .arg = s});
+        s->commands = lcm_commands_new(&(lcm_commands_conf){.client = c,
+                                                            .site = s->conf.site,
+                                                            .node = s->conf.node->name,
+                                                            .expected = s->expected,
+                                                            .generation = generation_here,
+                                                            .follow = on_command,
+                                                            .refused = on_refused,
+                                                            .arg = s});
     if (!rc)
         rc = open_input(s, err);
     return rc;
 }
 
-void pst_lcm_shell_close(pst_lcm_shell *s)
+void lcm_shell_close(lcm_shell *s)
 {
     if (!s)
         return;
@@ -685,12 +685,12 @@ void pst_lcm_shell_close(pst_lcm_shell *s)
     }
     close_input(s);
     pst_producer_free(s->side);
-    pst_retention_free(s->retention);
-    pst_lcm_commands_free(s->commands);
-    pst_lcm_expected_free(s->expected);
-    pst_lcm_actions_done(&s->outbox);
-    pst_lcm_actions_done(&s->deferred);
-    pst_lcm_free(s->core);
+    lcm_retention_free(s->retention);
+    lcm_commands_free(s->commands);
+    lcm_expected_free(s->expected);
+    lcm_actions_done(&s->outbox);
+    lcm_actions_done(&s->deferred);
+    lcm_free(s->core);
     s->conf.launcher->close(s->launcher);
     free(s->reporter);
     free(s->worker_id);

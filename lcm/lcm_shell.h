@@ -10,28 +10,28 @@
 #include "lcm/launcher.h"
 #include "lcm/node_id.h"
 
-typedef struct pst_lcm_shell_conf {
+typedef struct lcm_shell_conf {
     pst_client *client;
     const char *site, *state_dir;
-    pst_node_id *node; /* borrowed; DRAIN changes it */
+    lcm_node_id *node; /* borrowed; DRAIN changes it */
     const pst_launcher_ops *launcher;
     const char *const *environ;              /* for supervisors */
     double overcommit;                       /* of processors */
     int64_t keep_ended_us, keep_ended_bytes; /* of ended generations' folders; 0 = no limit */
     bool at_least_once;                      /* broker without transactions */
-} pst_lcm_shell_conf;
+} lcm_shell_conf;
 
-typedef struct pst_lcm_shell pst_lcm_shell;
+typedef struct lcm_shell lcm_shell;
 
 /* Takes up what is on disk: adopts, starts what was intended, ends what was left. Needs no broker. */
-int pst_lcm_shell_open(const pst_lcm_shell_conf *conf, pst_lcm_shell **ret_shell, pst_err *err);
+int lcm_shell_open(const lcm_shell_conf *conf, lcm_shell **ret_shell, pst_err *err);
 /* Waits for the broker, reads what the Trainer knows of this site. PST_ESTOPPED. */
-int pst_lcm_shell_connect(pst_lcm_shell *s, pst_err *err);
+int lcm_shell_connect(lcm_shell *s, pst_err *err);
 /* Waits at most timeout_ms for commands. < 0: PST_EFENCED, or FATAL; PST_ESTOPPED when told to stop. */
-int pst_lcm_shell_round(pst_lcm_shell *s, int timeout_ms, pst_err *err);
+int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err);
 /* Ends every process of the site and waits for it; told to stop: gives up. Reports go out without transactions (repeating one does no harm). */
-int pst_lcm_shell_stop_site(pst_lcm_shell *s, pst_err *err);
+int lcm_shell_stop_site(lcm_shell *s, pst_err *err);
 /* Says a last time how things are ("stopped"), closes. Processes go on. */
-void pst_lcm_shell_close(pst_lcm_shell *s);
+void lcm_shell_close(lcm_shell *s);
 
 #endif

@@ -14,7 +14,7 @@
 
 enum { FILE_MAX = 65536, HOST_MAX = 40 };
 
-static int save(const pst_node_id *id, pst_err *err)
+static int save(const lcm_node_id *id, pst_err *err)
 {
     char *path = pst_fs_join(id->dir, "node.json");
     json_t *j = json_pack("{s:s, s:I, s:b}", "node", id->name, "epoch", (json_int_t)id->epoch, "draining", id->draining);
@@ -44,7 +44,7 @@ static void make_name(char ret_name[64])
     pst_hex(some, sizeof some, ret_name + n);
 }
 
-static int load(pst_node_id *id, pst_err *err)
+static int load(lcm_node_id *id, pst_err *err)
 {
     char *path = pst_fs_join(id->dir, "node.json");
     pst_buf b = {0};
@@ -53,7 +53,7 @@ static int load(pst_node_id *id, pst_err *err)
     if (!rc)
         rc = pst_json_parse(b.data, b.len, path, &j, err);
     const char *name = rc ? NULL : pst_json_str(j, "node", "");
-    if (!rc && (!pst_run_name_ok(name) || strlen(name) >= sizeof id->name))
+    if (!rc && (!pst_rundir_name_ok(name) || strlen(name) >= sizeof id->name))
         rc =
             pst_err_set(err, PST_EPARSE, PST_CLASS_FATAL, "lcm", 0, "%s names no node: remove it, and this LCM becomes another node", path);
     if (!rc) {
@@ -67,9 +67,9 @@ static int load(pst_node_id *id, pst_err *err)
     return rc;
 }
 
-int pst_node_id_open(const char *state_dir, const char *site, const char *name, pst_node_id *ret_id, pst_err *err)
+int lcm_node_id_open(const char *state_dir, const char *site, const char *name, lcm_node_id *ret_id, pst_err *err)
 {
-    pst_node_id id = {.dir = pst_sprintf("%s/sites/%s", state_dir, site)};
+    lcm_node_id id = {.dir = pst_sprintf("%s/sites/%s", state_dir, site)};
     int rc = pst_fs_mkdirs(id.dir, 0700, err);
     if (!rc && (rc = load(&id, err)) == PST_ENOTFOUND) {
         pst_err_clear(err);
@@ -88,19 +88,19 @@ int pst_node_id_open(const char *state_dir, const char *site, const char *name, 
     if (!rc)
         rc = save(&id, err);
     if (rc < 0)
-        pst_node_id_done(&id);
+        lcm_node_id_done(&id);
     else
         *ret_id = id;
     return rc;
 }
 
-int pst_node_id_drain(pst_node_id *id, bool draining, pst_err *err)
+int lcm_node_id_drain(lcm_node_id *id, bool draining, pst_err *err)
 {
     id->draining = draining;
     return save(id, err);
 }
 
-void pst_node_id_done(pst_node_id *id)
+void lcm_node_id_done(lcm_node_id *id)
 {
     free(id->dir);
     id->dir = NULL;

@@ -13,17 +13,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct pst_node_id {
+typedef struct lcm_node_id {
     char *dir; /* <state-dir>/sites/<site> */
     char name[64];
     int64_t epoch;
     bool draining;
-} pst_node_id;
+} lcm_node_id;
 
 /* Reads or makes it and counts the start. name: NULL = as it is, else made from the host's name. Another name than the one that is there:
  * PST_EINVAL, since what runs here runs under that one. Call with the site's lock held. */
-int pst_node_id_open(const char *state_dir, const char *site, const char *name, pst_node_id *ret_id, pst_err *err);
-int pst_node_id_drain(pst_node_id *id, bool draining, pst_err *err); /* durable */
-void pst_node_id_done(pst_node_id *id);
+int lcm_node_id_open(const char *state_dir, const char *site, const char *name, lcm_node_id *ret_id, pst_err *err);
+int lcm_node_id_drain(lcm_node_id *id, bool draining, pst_err *err); /* durable */
+void lcm_node_id_done(lcm_node_id *id);
 
 #endif

@@ -23,8 +23,8 @@ typedef struct ended {
     int64_t since_us, bytes;
 } ended;
 
-struct pst_retention {
-    pst_retention_conf conf;
+struct lcm_retention {
+    lcm_retention_conf conf;
     char *jobs;
     DIR *at;         /* of the pass that is under way */
     int64_t next_us; /* monotonic, of the next pass */
@@ -34,15 +34,15 @@ struct pst_retention {
     int64_t swept; /* in this pass */
 };
 
-pst_retention *pst_retention_new(const pst_retention_conf *conf)
+lcm_retention *lcm_retention_new(const lcm_retention_conf *conf)
 {
-    pst_retention *r = pst_alloc(sizeof *r);
+    lcm_retention *r = pst_alloc(sizeof *r);
     r->conf = *conf;
     r->jobs = pst_fs_join(conf->state_dir, "jobs");
     return r;
 }
 
-static void forget_kept(pst_retention *r)
+static void forget_kept(lcm_retention *r)
 {
     for (size_t i = 0; i < r->n; i++)
         free(r->kept[i].training_id);
@@ -50,7 +50,7 @@ static void forget_kept(pst_retention *r)
     r->bytes = 0;
 }
 
-void pst_retention_free(pst_retention *r)
+void lcm_retention_free(lcm_retention *r)
 {
     if (!r)
         return;
@@ -102,15 +102,15 @@ static int64_t since(const char *gen_dir)
     return last;
 }
 
-static void sweep(pst_retention *r, const char *training_id, int generation)
+static void sweep(lcm_retention *r, const char *training_id, int generation)
 {
     pst_err err = {0};
-    char *dir = pst_run_gen_dir(r->conf.state_dir, training_id, generation), *job = pst_run_job_dir(r->conf.state_dir, training_id);
+    char *dir = pst_rundir_gen_dir(r->conf.state_dir, training_id, generation), *job = pst_rundir_job_dir(r->conf.state_dir, training_id);
     if (pst_fs_remove_tree(dir, &err) < 0) {
         pst_log_err("lcm", &err);
     } else {
         char *results = pst_fs_join(job, "results"), *checkpoints = pst_fs_join(job, "checkpoints");
-        pst_run_nonce_remove(r->conf.state_dir, training_id, generation);
+        pst_rundir_nonce_remove(r->conf.state_dir, training_id, generation);
         rmdir(results); /* these go when they are empty, and only then */
         rmdir(checkpoints);
         rmdir(job);
@@ -123,7 +123,7 @@ static void sweep(pst_retention *r, const char *training_id, int generation)
     free(dir);
 }
 
-static void keep(pst_retention *r, const char *training_id, int generation, int64_t since_us, int64_t bytes)
+static void keep(lcm_retention *r, const char *training_id, int generation, int64_t since_us, int64_t bytes)
 {
     if (r->n == r->cap) {
         r->cap = r->cap ? 2 * r->cap : 64;
@@ -134,17 +134,17 @@ static void keep(pst_retention *r, const char *training_id, int generation, int6
 }
 
 /* The LCM of another site may use the same state folder. */
-static bool is_ours(const pst_retention *r, const char *gen_dir)
+static bool is_ours(const lcm_retention *r, const char *gen_dir)
 {
-    pst_run_spec intent;
-    if (pst_run_intent_read(gen_dir, &intent, NULL) < 0)
+    pst_rundir_spec intent;
+    if (pst_rundir_intent_read(gen_dir, &intent, NULL) < 0)
         return false;
     bool ours = !intent.site || !strcmp(intent.site, r->conf.site);
-    pst_run_spec_done(&intent);
+    pst_rundir_spec_done(&intent);
     return ours;
 }
 
-static void look_at_job(pst_retention *r, const char *training_id, int64_t wall_us)
+static void look_at_job(lcm_retention *r, const char *training_id, int64_t wall_us)
 {
     char *job = pst_fs_join(r->jobs, training_id);
     DIR *d = opendir(job);
@@ -175,7 +175,7 @@ static int oldest_first(const void *a, const void *b)
     return x->since_us < y->since_us ? -1 : x->since_us > y->since_us;
 }
 
-static void end_pass(pst_retention *r)
+static void end_pass(lcm_retention *r)
 {
     closedir(r->at);
     r->at = NULL;
@@ -192,7 +192,7 @@ static void end_pass(pst_retention *r)
     r->swept = 0;
 }
 
-void pst_retention_step(pst_retention *r, int64_t mono_us, int64_t wall_us)
+void lcm_retention_step(lcm_retention *r, int64_t mono_us, int64_t wall_us)
 {
     if (!r->conf.keep_us && !r->conf.bytes_max)
         return;
@@ -209,7 +209,7 @@ void pst_retention_step(pst_retention *r, int64_t mono_us, int64_t wall_us)
             end_pass(r);
             return;
         }
-        if (pst_run_name_ok(e->d_name))
+        if (pst_rundir_name_ok(e->d_name))
             look_at_job(r, e->d_name, wall_us);
     }
 }

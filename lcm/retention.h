@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct pst_retention pst_retention;
+typedef struct lcm_retention lcm_retention;
 
-typedef struct pst_retention_conf {
+typedef struct lcm_retention_conf {
     const char *state_dir, *site;
     int64_t keep_us;   /* after the end; 0 = for ever */
     int64_t bytes_max; /* of all ended generations together; 0 = no limit */
@@ -18,11 +18,11 @@ typedef struct pst_retention_conf {
     bool (*needed)(void *arg, const char *training_id, int generation);
     void (*swept)(void *arg, const char *training_id, int generation);
     void *arg;
-} pst_retention_conf;
+} lcm_retention_conf;
 
-pst_retention *pst_retention_new(const pst_retention_conf *conf);
-void pst_retention_free(pst_retention *r);
+lcm_retention *lcm_retention_new(const lcm_retention_conf *conf);
+void lcm_retention_free(lcm_retention *r);
 /* A little of the work. mono_us decides when the next pass begins, wall_us how old things are. */
-void pst_retention_step(pst_retention *r, int64_t mono_us, int64_t wall_us);
+void lcm_retention_step(lcm_retention *r, int64_t mono_us, int64_t wall_us);
 
 #endif

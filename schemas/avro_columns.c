@@ -14,7 +14,7 @@ typedef struct {
 } wanted;
 
 struct pst_columns {
-    pst_program program;
+    av_program program;
     size_t n_wants, n_slots;
     bool any_text;
     bool *absent;
@@ -26,26 +26,26 @@ typedef struct {
     const pst_schema *writer;
     wanted *list; /* of the record being compiled */
     size_t n;
-    const wanted *one;    /* of the field being compiled */
-    const pst_node **raw; /* RAW: node found, by want */
+    const wanted *one;   /* of the field being compiled */
+    const av_node **raw; /* RAW: node found, by want */
     bool fits;
 } columns_arg;
 
-static void record(pst_builder *b, const pst_node *w, columns_arg *arg);
-static void inside(pst_builder *b, const pst_node *w, void *arg);
+static void record(av_builder *b, const av_node *w, columns_arg *arg);
+static void inside(av_builder *b, const av_node *w, void *arg);
 
 static const char *kind_word(pst_want_kind k)
 {
     return k == PST_WANT_NUMBER ? "a number" : k == PST_WANT_TEXT ? "text" : "bytes";
 }
 
-static bool is_number(pst_avro_kind k)
+static bool is_number(av_kind k)
 {
     return k == PST_AVRO_BOOLEAN || k == PST_AVRO_INT || k == PST_AVRO_LONG || k == PST_AVRO_FLOAT || k == PST_AVRO_DOUBLE;
 }
 
 /* bytes or fixed with the logical type decimal: its scale; -1 = another type. Scales that the specification forbids make it plain bytes. */
-static int decimal_scale(const pst_node *w)
+static int decimal_scale(const av_node *w)
 {
     const char *logical = json_string_value(json_object_get(w->json, "logicalType"));
     if ((w->kind != PST_AVRO_BYTES && w->kind != PST_AVRO_FIXED) || !logical || strcmp(logical, "decimal") != 0)
@@ -55,38 +55,38 @@ static int decimal_scale(const pst_node *w)
     return scale >= 0 && scale <= precision && precision <= 1000 ? (int)scale : -1;
 }
 
-static void misfit(pst_builder *b, const pst_node *w, const columns_arg *arg)
+static void misfit(av_builder *b, const av_node *w, const columns_arg *arg)
 {
-    pst_build_stop(b, "%s is wanted here, this record has %s", kind_word(arg->one->want->kind), pst_node_name(w));
+    av_build_stop(b, "%s is wanted here, this record has %s", kind_word(arg->one->want->kind), av_node_name(w));
 }
 
 /* A number to the double at byte `a` of the object; neighbours of one kind melt into one operation. */
-static void number(pst_builder *b, pst_avro_kind kind, uint32_t a, uint32_t want)
+static void number(av_builder *b, av_kind kind, uint32_t a, uint32_t want)
 {
-    pst_program *p = b->p;
-    pst_op *last = p->n > b->barrier ? &p->ops[p->n - 1] : NULL;
+    av_program *p = b->p;
+    av_op *last = p->n > b->barrier ? &p->ops[p->n - 1] : NULL;
     if (kind == PST_AVRO_DOUBLE && last && last->code == PST_OP_COL_DOUBLES && last->a + 8 * last->n == a && last->b + last->n == want) {
         last->n++;
         return;
     }
-    pst_op *o = pst_build_op(b,
-                             kind == PST_AVRO_BOOLEAN ? PST_OP_COL_BOOL
-                             : kind == PST_AVRO_INT   ? PST_OP_COL_INT
-                             : kind == PST_AVRO_LONG  ? PST_OP_COL_LONG
-                             : kind == PST_AVRO_FLOAT ? PST_OP_COL_FLOAT
-                                                      : PST_OP_COL_DOUBLES,
-                             a, want);
+    av_op *o = av_build_op(b,
+                           kind == PST_AVRO_BOOLEAN ? PST_OP_COL_BOOL
+                           : kind == PST_AVRO_INT   ? PST_OP_COL_INT
+                           : kind == PST_AVRO_LONG  ? PST_OP_COL_LONG
+                           : kind == PST_AVRO_FLOAT ? PST_OP_COL_FLOAT
+                                                    : PST_OP_COL_DOUBLES,
+                           a, want);
     o->n = 1;
 }
 
-static void decimal(pst_builder *b, const pst_node *w, uint32_t a, uint32_t want)
+static void decimal(av_builder *b, const av_node *w, uint32_t a, uint32_t want)
 {
-    pst_op *o = pst_build_op(b, PST_OP_COL_DECIMAL, a, want);
+    av_op *o = av_build_op(b, PST_OP_COL_DECIMAL, a, want);
     o->c = (uint32_t)decimal_scale(w);
     o->n = w->kind == PST_AVRO_FIXED ? w->size : SIZE_MAX;
 }
 
-static void item_branch(pst_builder *b, const pst_node *w, void *arg)
+static void item_branch(av_builder *b, const av_node *w, void *arg)
 {
     columns_arg *c = arg;
     if (is_number(w->kind)) {
@@ -96,38 +96,38 @@ static void item_branch(pst_builder *b, const pst_node *w, void *arg)
         c->fits = true;
         decimal(b, w, 0, c->one->index);
     } else if (w->kind == PST_AVRO_NULL) {
-        pst_build_op(b, PST_OP_COL_NULL, 0, 0);
+        av_build_op(b, PST_OP_COL_NULL, 0, 0);
     } else {
         misfit(b, w, c);
     }
 }
 
-static void array_of_numbers(pst_builder *b, const pst_node *w, columns_arg *c)
+static void array_of_numbers(av_builder *b, const av_node *w, columns_arg *c)
 {
     size_t at = b->p->n;
-    pst_build_op(b, PST_OP_COL_ITEMS, c->one->slot, c->one->index)->n = c->one->want->slots;
-    pst_build_label(b);
+    av_build_op(b, PST_OP_COL_ITEMS, c->one->slot, c->one->index)->n = c->one->want->slots;
+    av_build_label(b);
     if (w->item->kind == PST_AVRO_UNION)
-        pst_build_union(b, w->item, item_branch, c);
+        av_build_union(b, w->item, item_branch, c);
     else
         item_branch(b, w->item, c);
-    pst_build_op(b, PST_OP_END, 0, 0);
-    pst_build_label(b);
+    av_build_op(b, PST_OP_END, 0, 0);
+    av_build_label(b);
     if (!b->rc)
         b->p->ops[at].c = (uint32_t)b->p->n;
 }
 
-static void text(pst_builder *b, const pst_node *w, columns_arg *c)
+static void text(av_builder *b, const av_node *w, columns_arg *c)
 {
     if (w->kind == PST_AVRO_STRING || w->kind == PST_AVRO_BYTES) {
-        pst_build_op(b, PST_OP_COL_TEXT, 0, c->one->index);
+        av_build_op(b, PST_OP_COL_TEXT, 0, c->one->index);
     } else if (w->kind == PST_AVRO_FIXED) {
-        pst_build_op(b, PST_OP_COL_FIXED, 0, c->one->index)->n = w->size;
+        av_build_op(b, PST_OP_COL_FIXED, 0, c->one->index)->n = w->size;
     } else if (w->kind == PST_AVRO_ENUM) {
-        pst_slice *symbols = pst_build_own(b, pst_alloc(w->n_symbols * sizeof *symbols));
+        pst_slice *symbols = av_build_own(b, pst_alloc(w->n_symbols * sizeof *symbols));
         for (size_t i = 0; i < w->n_symbols; i++) /* a copy: the plan may outlive the schema */
-            symbols[i] = (pst_slice){pst_build_own(b, pst_strdup(w->symbols[i])), strlen(w->symbols[i])};
-        pst_op *o = pst_build_op(b, PST_OP_COL_SYMBOL, 0, c->one->index);
+            symbols[i] = (pst_slice){av_build_own(b, pst_strdup(w->symbols[i])), strlen(w->symbols[i])};
+        av_op *o = av_build_op(b, PST_OP_COL_SYMBOL, 0, c->one->index);
         o->c = (uint32_t)w->n_symbols;
         o->ptr = symbols;
     } else {
@@ -138,11 +138,11 @@ static void text(pst_builder *b, const pst_node *w, columns_arg *c)
 }
 
 /* The value of one want; null leaves it missing. */
-static void leaf(pst_builder *b, const pst_node *w, void *arg)
+static void leaf(av_builder *b, const av_node *w, void *arg)
 {
     columns_arg *c = arg;
     if (w->kind == PST_AVRO_UNION) {
-        pst_build_union(b, w, leaf, c);
+        av_build_union(b, w, leaf, c);
     } else if (w->kind == PST_AVRO_NULL) {
         return;
     } else if (c->one->want->kind == PST_WANT_TEXT) {
@@ -160,19 +160,19 @@ static void leaf(pst_builder *b, const pst_node *w, void *arg)
     }
 }
 
-static void raw(pst_builder *b, const pst_node *w, columns_arg *c)
+static void raw(av_builder *b, const av_node *w, columns_arg *c)
 {
     const wanted *one = c->one;
-    uint32_t mark = pst_build_mark(b);
-    pst_build_skip(b, w);
-    pst_build_op(b, PST_OP_COL_RAW, mark, one->index);
+    uint32_t mark = av_build_mark(b);
+    av_build_skip(b, w);
+    av_build_op(b, PST_OP_COL_RAW, mark, one->index);
     b->marks--;
     if (c->raw[one->index] && c->raw[one->index] != w)
-        pst_build_fail(b, PST_EINCOMPAT, "the field has different types in the branches of a union; it cannot be passed through");
+        av_build_fail(b, PST_EINCOMPAT, "the field has different types in the branches of a union; it cannot be passed through");
     c->raw[one->index] = w;
 }
 
-static void want_one(pst_builder *b, const pst_node *w, columns_arg *c, const wanted *one)
+static void want_one(av_builder *b, const av_node *w, columns_arg *c, const wanted *one)
 {
     c->one = one;
     c->c->absent[one->index] = false;
@@ -184,14 +184,14 @@ static void want_one(pst_builder *b, const pst_node *w, columns_arg *c, const wa
     leaf(b, w, c);
     if (!c->fits && w->kind != PST_AVRO_NULL) {
         pst_buf type = {0};
-        pst_node_text(c->writer, w, &type);
-        pst_build_fail(b, PST_EINCOMPAT, "field %s: %s is wanted%s, but its type is %.150s", one->want->path, kind_word(one->want->kind),
-                       one->want->slots > 1 ? " in several slots" : "", type.data);
+        av_node_text(c->writer, w, &type);
+        av_build_fail(b, PST_EINCOMPAT, "field %s: %s is wanted%s, but its type is %.150s", one->want->path, kind_word(one->want->kind),
+                      one->want->slots > 1 ? " in several slots" : "", type.data);
         pst_buf_done(&type);
     }
 }
 
-static bool holds_records(const pst_node *w)
+static bool holds_records(const av_node *w)
 {
     bool yes = w->kind == PST_AVRO_RECORD || w->kind == PST_AVRO_MAP;
     for (size_t i = 0; w->kind == PST_AVRO_UNION && i < w->n_branches; i++)
@@ -200,15 +200,15 @@ static bool holds_records(const pst_node *w)
 }
 
 /* The wants of one key of a map, leaves first: the value itself, and what is inside it. */
-static void map_value(pst_builder *b, const pst_node *item, columns_arg *c, size_t leaves)
+static void map_value(av_builder *b, const av_node *item, columns_arg *c, size_t leaves)
 {
     size_t left = leaves + (c->n > leaves);
     bool marked = left > 1;
-    uint32_t mark = marked ? pst_build_mark(b) : 0;
+    uint32_t mark = marked ? av_build_mark(b) : 0;
     for (size_t k = 0; k < leaves && !b->rc; k++) {
         want_one(b, item, c, &c->list[k]);
         if (--left)
-            pst_build_op(b, PST_OP_REWIND, mark, 0);
+            av_build_op(b, PST_OP_REWIND, mark, 0);
     }
     if (c->n > leaves && !b->rc) {
         columns_arg below = *c;
@@ -221,14 +221,14 @@ static void map_value(pst_builder *b, const pst_node *item, columns_arg *c, size
 }
 
 /* "tags.rack": the key is the whole rest of the path, dots and all, unless the values have fields themselves. */
-static void map_keys(pst_builder *b, const pst_node *w, columns_arg *c)
+static void map_keys(av_builder *b, const av_node *w, columns_arg *c)
 {
     bool nested = holds_records(w->item);
-    pst_map_key *keys = pst_build_own(b, pst_alloc((c->n + 1) * sizeof *keys));
+    av_map_key *keys = av_build_own(b, pst_alloc((c->n + 1) * sizeof *keys));
     bool *done = pst_alloc(c->n + 1);
     wanted *list = pst_alloc((c->n + 1) * sizeof *list);
     size_t at = b->p->n, n = 0;
-    pst_build_op(b, PST_OP_COL_KEYS, 0, 0)->ptr = keys;
+    av_build_op(b, PST_OP_COL_KEYS, 0, 0)->ptr = keys;
     for (size_t i = 0; i < c->n && !b->rc; i++) {
         const char *rest = c->list[i].rest, *dot = nested ? strchr(rest, '.') : NULL;
         size_t len = dot ? (size_t)(dot - rest) : strlen(rest);
@@ -251,20 +251,20 @@ static void map_keys(pst_builder *b, const pst_node *w, columns_arg *c)
                     leaves++;
                 below.n++;
             }
-        keys[n] = (pst_map_key){pst_build_own(b, pst_strndup(rest, len)), len, (uint32_t)b->p->n};
-        size_t old = pst_build_push(b, keys[n].key);
+        keys[n] = (av_map_key){av_build_own(b, pst_strndup(rest, len)), len, (uint32_t)b->p->n};
+        size_t old = av_build_push(b, keys[n].key);
         n++;
-        pst_build_label(b);
+        av_build_label(b);
         map_value(b, w->item, &below, leaves);
-        pst_build_op(b, PST_OP_END, 0, 0);
+        av_build_op(b, PST_OP_END, 0, 0);
         if (!b->rc)
-            pst_build_pop(b, old);
+            av_build_pop(b, old);
     }
     keys[n].start = (uint32_t)b->p->n;
-    pst_build_label(b);
-    pst_build_skip(b, w->item);
-    pst_build_op(b, PST_OP_END, 0, 0);
-    pst_build_label(b);
+    av_build_label(b);
+    av_build_skip(b, w->item);
+    av_build_op(b, PST_OP_END, 0, 0);
+    av_build_label(b);
     if (!b->rc) {
         b->p->ops[at].b = (uint32_t)n;
         b->p->ops[at].c = (uint32_t)b->p->n;
@@ -274,11 +274,11 @@ static void map_keys(pst_builder *b, const pst_node *w, columns_arg *c)
 }
 
 /* The wants below a field: through a record, a map, or the record branches of a union; null leaves them missing. */
-static void inside(pst_builder *b, const pst_node *w, void *arg)
+static void inside(av_builder *b, const av_node *w, void *arg)
 {
     columns_arg *c = arg;
     if (w->kind == PST_AVRO_UNION) {
-        pst_build_union(b, w, inside, c);
+        av_build_union(b, w, inside, c);
     } else if (w->kind == PST_AVRO_RECORD) {
         c->fits = true;
         record(b, w, c);
@@ -286,14 +286,14 @@ static void inside(pst_builder *b, const pst_node *w, void *arg)
         c->fits = true;
         map_keys(b, w, c);
     } else if (w->kind != PST_AVRO_NULL) {
-        pst_build_stop(b, "a record is wanted here for field %s, this is %s", c->list[0].want->path, pst_node_name(w));
+        av_build_stop(b, "a record is wanted here for field %s, this is %s", c->list[0].want->path, av_node_name(w));
     }
 }
 
-static int field_by_name(const pst_node *w, const char *name, size_t len)
+static int field_by_name(const av_node *w, const char *name, size_t len)
 {
     char *exact = pst_strndup(name, len);
-    int at = pst_node_find(w, exact);
+    int at = av_node_find(w, exact);
     free(exact);
     if (at >= 0)
         return at;
@@ -327,22 +327,22 @@ static void wants_of(const columns_arg *c, const routes *r, int i, size_t *ret_l
         }
 }
 
-static void field(pst_builder *b, const pst_node *w, size_t i, columns_arg *c, const routes *r)
+static void field(av_builder *b, const av_node *w, size_t i, columns_arg *c, const routes *r)
 {
     size_t leaves, inner;
-    const pst_node *type = w->fields[i].type;
+    const av_node *type = w->fields[i].type;
     wants_of(c, r, (int)i, &leaves, &inner);
     size_t left = leaves + (inner > 0);
     if (!left) {
-        pst_build_skip(b, type);
+        av_build_skip(b, type);
         return;
     }
-    uint32_t mark = left > 1 ? pst_build_mark(b) : 0;
+    uint32_t mark = left > 1 ? av_build_mark(b) : 0;
     bool marked = left > 1;
     for (size_t k = 0; k < leaves && !b->rc; k++) {
         want_one(b, type, c, &r->scratch[k]);
         if (--left)
-            pst_build_op(b, PST_OP_REWIND, mark, 0);
+            av_build_op(b, PST_OP_REWIND, mark, 0);
     }
     if (inner && !b->rc) {
         columns_arg below = *c;
@@ -351,14 +351,14 @@ static void field(pst_builder *b, const pst_node *w, size_t i, columns_arg *c, c
         below.fits = false;
         inside(b, type, &below);
         if (!below.fits)
-            pst_build_fail(b, PST_EINCOMPAT, "field %s: %s is %s, which has no fields", below.list[0].want->path, w->fields[i].name,
-                           pst_node_name(type));
+            av_build_fail(b, PST_EINCOMPAT, "field %s: %s is %s, which has no fields", below.list[0].want->path, w->fields[i].name,
+                          av_node_name(type));
     }
     if (marked)
         b->marks--;
 }
 
-static void record(pst_builder *b, const pst_node *w, columns_arg *c)
+static void record(av_builder *b, const av_node *w, columns_arg *c)
 {
     routes r = {pst_alloc(c->n * sizeof *r.field), pst_alloc(c->n * sizeof *r.whole), pst_alloc(c->n * sizeof *r.scratch)};
     for (size_t k = 0; k < c->n; k++) {
@@ -369,52 +369,52 @@ static void record(pst_builder *b, const pst_node *w, columns_arg *c)
             r.field[k] = field_by_name(w, rest, (size_t)(dot - rest));
     }
     for (size_t i = 0; i < w->n_fields && !b->rc; i++) {
-        size_t old = pst_build_push(b, w->fields[i].name);
+        size_t old = av_build_push(b, w->fields[i].name);
         field(b, w, i, c, &r);
         if (!b->rc)
-            pst_build_pop(b, old);
+            av_build_pop(b, old);
     }
     free(r.field);
     free(r.whole);
     free(r.scratch);
 }
 
-static void compile(pst_builder *b, columns_arg *c)
+static void compile(av_builder *b, columns_arg *c)
 {
     size_t cap = 0;
-    pst_build_sub(b, NULL, NULL, NULL); /* 0: the record; the others skip */
+    av_build_sub(b, NULL, NULL, NULL); /* 0: the record; the others skip */
     for (size_t i = 0; i < b->n_subs && !b->rc; i++) {
-        pst_sub s = b->subs[i];
+        av_sub s = b->subs[i];
         if (i == cap) {
             cap = cap ? cap * 2 : 16;
             b->p->starts = pst_realloc(b->p->starts, cap * sizeof *b->p->starts);
         }
         b->p->starts[i] = (uint32_t)b->p->n;
         b->p->n_starts = i + 1;
-        pst_build_label(b);
-        pst_build_pop(b, 0);
-        pst_build_push(b, i ? s.writer->base : pst_schema_name(c->writer));
+        av_build_label(b);
+        av_build_pop(b, 0);
+        av_build_push(b, i ? s.writer->base : pst_schema_name(c->writer));
         if (i) {
-            pst_build_skip_sub(b, s.writer);
+            av_build_skip_sub(b, s.writer);
             continue;
         }
         c->fits = false;
         if (c->n)
             inside(b, c->writer->root, c);
         else
-            pst_build_skip(b, c->writer->root);
+            av_build_skip(b, c->writer->root);
         if (c->n && !c->fits)
-            pst_build_fail(b, PST_EINCOMPAT, "the data is %s, which has no fields", pst_schema_name(c->writer));
-        pst_build_op(b, PST_OP_END, 0, 0);
+            av_build_fail(b, PST_EINCOMPAT, "the data is %s, which has no fields", pst_schema_name(c->writer));
+        av_build_op(b, PST_OP_END, 0, 0);
     }
 }
 
 int pst_columns_new(const pst_schema *writer, const pst_want *wants, size_t n_wants, pst_columns **ret_columns, pst_err *err)
 {
     pst_columns *c = pst_alloc(sizeof *c);
-    pst_builder b = {.p = &c->program, .err = err};
+    av_builder b = {.p = &c->program, .err = err};
     columns_arg arg = {.c = c, .writer = writer, .n = n_wants};
-    pst_want *own = pst_build_own(&b, pst_alloc(n_wants * sizeof *own));
+    pst_want *own = av_build_own(&b, pst_alloc(n_wants * sizeof *own));
     arg.list = pst_alloc(n_wants * sizeof *arg.list);
     arg.raw = pst_alloc(n_wants * sizeof *arg.raw);
     c->n_wants = n_wants;
@@ -423,7 +423,7 @@ int pst_columns_new(const pst_schema *writer, const pst_want *wants, size_t n_wa
     int rc = 0;
     for (size_t i = 0; i < n_wants && !rc; i++) {
         own[i] = wants[i];
-        own[i].path = pst_build_own(&b, pst_strdup(wants[i].path));
+        own[i].path = av_build_own(&b, pst_strdup(wants[i].path));
         if (wants[i].kind == PST_WANT_NUMBER && (!wants[i].slots || wants[i].slots > PST_AVRO_ITEMS_MAX))
             rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "avro", 0, "field %s: %u slots; 1 to %d are possible", wants[i].path,
                              wants[i].slots, PST_AVRO_ITEMS_MAX);
@@ -444,7 +444,7 @@ int pst_columns_new(const pst_schema *writer, const pst_want *wants, size_t n_wa
     for (size_t i = 0; i < n_wants && !rc; i++)
         if (arg.raw[i]) {
             pst_buf text_of_type = {0};
-            pst_node_text(writer, arg.raw[i], &text_of_type);
+            av_node_text(writer, arg.raw[i], &text_of_type);
             c->schemas[i] = pst_buf_steal(&text_of_type);
         }
     free(b.subs);
@@ -466,7 +466,7 @@ void pst_columns_free(pst_columns *c)
         free(c->schemas[i]);
     free(c->schemas);
     free(c->absent);
-    pst_program_done(&c->program);
+    av_program_done(&c->program);
     free(c);
 }
 
@@ -483,23 +483,23 @@ const char *pst_columns_schema(const pst_columns *c, size_t want)
 int pst_columns_run(const pst_columns *c, const void *bytes, size_t len, double *ret_numbers, uint8_t *ret_missing, pst_slice *ret_texts,
                     pst_err *err)
 {
-    pst_vm vm; /* not zeroed whole: the marks are written before they are read */
+    av_vm vm; /* not zeroed whole: the marks are written before they are read */
     vm.p = &c->program;
     vm.heap = 0;
     vm.numbers = ret_numbers;
     vm.missing = ret_missing;
     vm.texts = ret_texts;
     vm.placed = false;
-    int rc = pst_avro_in_init(&vm.in, bytes, len, err);
+    int rc = av_in_init(&vm.in, bytes, len, err);
     if (rc < 0)
         return rc;
     memset(ret_missing, 1, c->n_wants);
     if (c->any_text)
         memset(ret_texts, 0, c->n_wants * sizeof *ret_texts);
-    return pst_vm_run(&vm, ret_numbers);
+    return av_vm_run(&vm, ret_numbers);
 }
 
 char *pst_columns_explain(const pst_columns *c)
 {
-    return pst_program_text(&c->program);
+    return av_program_text(&c->program);
 }

@@ -12,7 +12,7 @@ enum { STEPS_MAX = 2000000, PATH_LEN = 256, REASONS_MAX = 50 };
 
 /* ---- rules for one pair ----------------------------------------------------------------------------------------------------- */
 
-bool pst_node_names_match(const pst_node *reader, const pst_node *writer)
+bool av_node_names_match(const av_node *reader, const av_node *writer)
 {
     if (!strcmp(reader->base, writer->base))
         return true;
@@ -24,20 +24,20 @@ bool pst_node_names_match(const pst_node *reader, const pst_node *writer)
     return false;
 }
 
-int pst_node_find(const pst_node *n, const char *name)
+int av_node_find(const av_node *n, const char *name)
 {
     return (int)(uintptr_t)pst_map_get(&n->index, name) - 1;
 }
 
-int pst_node_find_source(const pst_node *writer, const pst_avro_field *f)
+int av_node_find_source(const av_node *writer, const av_field *f)
 {
-    int at = pst_node_find(writer, f->name);
+    int at = av_node_find(writer, f->name);
     for (size_t a = 0; a < f->n_aliases && at < 0; a++)
-        at = pst_node_find(writer, f->aliases[a]);
+        at = av_node_find(writer, f->aliases[a]);
     return at;
 }
 
-bool pst_avro_promotes(pst_avro_kind r, pst_avro_kind w)
+bool av_promotes(av_kind r, av_kind w)
 {
     switch (w) {
     case PST_AVRO_INT: return r == PST_AVRO_INT || r == PST_AVRO_LONG || r == PST_AVRO_FLOAT || r == PST_AVRO_DOUBLE;
@@ -68,7 +68,7 @@ typedef struct {
     size_t n_path;
     pst_buf *why; /* NULL while trying branches of a union */
     int reasons;
-    bool lax; /* see pst_node_may_read */
+    bool lax; /* see av_node_may_read */
     bool too_much;
 } compare;
 
@@ -133,9 +133,9 @@ static void pop(compare *c, size_t old)
     c->path[old] = 0;
 }
 
-static bool can_read(compare *c, const pst_node *r, const pst_node *w, int depth);
+static bool can_read(compare *c, const av_node *r, const av_node *w, int depth);
 
-static bool quietly(compare *c, const pst_node *r, const pst_node *w, int depth)
+static bool quietly(compare *c, const av_node *r, const av_node *w, int depth)
 {
     pst_buf *why = c->why;
     c->why = NULL;
@@ -144,27 +144,27 @@ static bool quietly(compare *c, const pst_node *r, const pst_node *w, int depth)
     return yes;
 }
 
-static bool enums(compare *c, const pst_node *r, const pst_node *w)
+static bool enums(compare *c, const av_node *r, const av_node *w)
 {
     if (r->def >= 0 || c->lax)
         return true;
     c->steps += w->n_symbols;
     for (size_t i = 0; i < w->n_symbols; i++)
-        if (pst_node_find(r, w->symbols[i]) < 0)
+        if (av_node_find(r, w->symbols[i]) < 0)
             return no(c, "enum %s: the writer's symbol %s is missing in the reader, which has no default symbol", r->name, w->symbols[i]);
     return true;
 }
 
-static bool records(compare *c, const pst_node *r, const pst_node *w, int depth)
+static bool records(compare *c, const av_node *r, const av_node *w, int depth)
 {
     bool yes = true;
     for (size_t i = 0; i < r->n_fields; i++) {
-        const pst_avro_field *f = &r->fields[i];
+        const av_field *f = &r->fields[i];
         c->steps += f->n_aliases;
         if (c->steps > STEPS_MAX)
             return (c->too_much = true, false);
         size_t old = push(c, f->name);
-        int at = pst_node_find_source(w, f);
+        int at = av_node_find_source(w, f);
         if (at >= 0)
             yes &= can_read(c, f->type, w->fields[at].type, depth + 1);
         else if (!f->def)
@@ -176,7 +176,7 @@ static bool records(compare *c, const pst_node *r, const pst_node *w, int depth)
     return yes;
 }
 
-static bool same_kind(compare *c, const pst_node *r, const pst_node *w, int depth)
+static bool same_kind(compare *c, const av_node *r, const av_node *w, int depth)
 {
     bool yes;
     size_t old;
@@ -184,8 +184,8 @@ static bool same_kind(compare *c, const pst_node *r, const pst_node *w, int dept
     case PST_AVRO_FIXED:
     case PST_AVRO_ENUM:
     case PST_AVRO_RECORD:
-        if (!pst_node_names_match(r, w))
-            return no(c, "the reader's %s is named %s, the writer's %s", pst_avro_word(r->kind), r->name, w->name);
+        if (!av_node_names_match(r, w))
+            return no(c, "the reader's %s is named %s, the writer's %s", av_word(r->kind), r->name, w->name);
         if (r->kind == PST_AVRO_FIXED)
             return r->size == w->size ? true
                                       : no(c, "fixed %s has %zu bytes for the reader, %zu for the writer", r->name, r->size, w->size);
@@ -200,7 +200,7 @@ static bool same_kind(compare *c, const pst_node *r, const pst_node *w, int dept
     }
 }
 
-static bool compare_pair(compare *c, const pst_node *r, const pst_node *w, int depth)
+static bool compare_pair(compare *c, const av_node *r, const av_node *w, int depth)
 {
     if (w->kind == PST_AVRO_UNION && c->lax) {
         for (size_t i = 0; i < w->n_branches; i++)
@@ -220,16 +220,16 @@ static bool compare_pair(compare *c, const pst_node *r, const pst_node *w, int d
                 return true;
         /* The reason inside helps most when one branch was plainly meant. */
         for (size_t i = 0; i < r->n_branches && c->why; i++)
-            if (r->branches[i]->kind == w->kind && w->name && pst_node_names_match(r->branches[i], w))
+            if (r->branches[i]->kind == w->kind && w->name && av_node_names_match(r->branches[i], w))
                 return can_read(c, r->branches[i], w, depth + 1);
-        return no(c, "no branch of the reader's union takes the writer's %s", pst_node_name(w));
+        return no(c, "no branch of the reader's union takes the writer's %s", av_node_name(w));
     }
     if (r->kind == w->kind)
         return same_kind(c, r, w, depth);
-    return pst_avro_promotes(r->kind, w->kind) ? true : no(c, "the reader wants %s, the writer has %s", pst_node_name(r), pst_node_name(w));
+    return av_promotes(r->kind, w->kind) ? true : no(c, "the reader wants %s, the writer has %s", av_node_name(r), av_node_name(w));
 }
 
-static bool can_read(compare *c, const pst_node *r, const pst_node *w, int depth)
+static bool can_read(compare *c, const av_node *r, const av_node *w, int depth)
 {
     uint64_t key = ((uint64_t)r->id << 32 | w->id) + 1;
     uint8_t state = c->cap ? slot(c, key)->state : UNKNOWN;
@@ -273,7 +273,7 @@ int pst_schema_can_read(const pst_schema *reader, const pst_schema *writer, pst_
     return yes;
 }
 
-bool pst_node_may_read(const pst_node *reader, const pst_node *writer)
+bool av_node_may_read(const av_node *reader, const av_node *writer)
 {
     compare c = {.lax = true};
     bool yes = can_read(&c, reader, writer, 0);
@@ -282,18 +282,17 @@ bool pst_node_may_read(const pst_node *reader, const pst_node *writer)
 }
 
 /* Exact kind and full name first, then names by the lesser rules if the whole type can be read, then promotions in the reader's order. */
-int pst_node_match_branch(const pst_node *reader_union, const pst_node *writer)
+int av_node_match_branch(const av_node *reader_union, const av_node *writer)
 {
-    const pst_node *u = reader_union;
+    const av_node *u = reader_union;
     for (size_t i = 0; i < u->n_branches; i++)
         if (u->branches[i]->kind == writer->kind && (!writer->name || !strcmp(u->branches[i]->name, writer->name)))
             return (int)i;
     for (size_t i = 0; i < u->n_branches && writer->name; i++)
-        if (u->branches[i]->kind == writer->kind && pst_node_names_match(u->branches[i], writer) &&
-            pst_node_may_read(u->branches[i], writer))
+        if (u->branches[i]->kind == writer->kind && av_node_names_match(u->branches[i], writer) && av_node_may_read(u->branches[i], writer))
             return (int)i;
     for (size_t i = 0; i < u->n_branches && !writer->name; i++)
-        if (pst_avro_promotes(u->branches[i]->kind, writer->kind))
+        if (av_promotes(u->branches[i]->kind, writer->kind))
             return (int)i;
     return -1;
 }
@@ -321,9 +320,9 @@ static bool fits_number(const json_t *j)
     return json_is_number(j) || (s && (!strcmp(s, "NaN") || !strcmp(s, "Infinity") || !strcmp(s, "-Infinity")));
 }
 
-static bool fits(const pst_node *n, const json_t *j, int depth, size_t *steps);
+static bool fits(const av_node *n, const json_t *j, int depth, size_t *steps);
 
-static bool fits_record(const pst_node *n, const json_t *j, int depth, size_t *steps)
+static bool fits_record(const av_node *n, const json_t *j, int depth, size_t *steps)
 {
     for (size_t i = 0; i < n->n_fields; i++) {
         const json_t *v = json_object_get(j, n->fields[i].name);
@@ -333,7 +332,7 @@ static bool fits_record(const pst_node *n, const json_t *j, int depth, size_t *s
     return json_is_object(j);
 }
 
-static bool fits(const pst_node *n, const json_t *j, int depth, size_t *steps)
+static bool fits(const av_node *n, const json_t *j, int depth, size_t *steps)
 {
     const char *key;
     json_t *v;
@@ -351,7 +350,7 @@ static bool fits(const pst_node *n, const json_t *j, int depth, size_t *steps)
     case PST_AVRO_STRING: return json_is_string(j);
     case PST_AVRO_BYTES: return json_is_string(j) && byte_text_len(j) >= 0;
     case PST_AVRO_FIXED: return json_is_string(j) && byte_text_len(j) == (long)n->size;
-    case PST_AVRO_ENUM: return json_is_string(j) && pst_node_find(n, json_string_value(j)) >= 0;
+    case PST_AVRO_ENUM: return json_is_string(j) && av_node_find(n, json_string_value(j)) >= 0;
     case PST_AVRO_ARRAY: json_array_foreach(j, at, v) if (!fits(n->item, v, depth + 1, steps)) return false; return json_is_array(j);
     case PST_AVRO_MAP:
         json_object_foreach((json_t *)(uintptr_t)j, key, v) if (!fits(n->item, v, depth + 1, steps)) return false;
@@ -366,7 +365,7 @@ static bool fits(const pst_node *n, const json_t *j, int depth, size_t *steps)
     return false;
 }
 
-bool pst_node_default_fits(const pst_node *n, const json_t *json, size_t *steps)
+bool av_node_default_fits(const av_node *n, const json_t *json, size_t *steps)
 {
     return fits(n, json, 0, steps);
 }

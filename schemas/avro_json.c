@@ -17,7 +17,7 @@ enum { BASE64_MARK_LEN = sizeof BASE64_MARK - 1, STEPS_MAX = 4 * PST_AVRO_ITEMS_
 
 /* ---- Avro → JSON ------------------------------------------------------------------------------------------------------------ */
 
-bool pst_utf8_valid(const void *data, size_t len)
+bool av_utf8_valid(const void *data, size_t len)
 {
     const uint8_t *p = data, *end = p + len;
     while (p < end) {
@@ -37,17 +37,17 @@ bool pst_utf8_valid(const void *data, size_t len)
 /* What Jansson takes for a value, rounded up: its struct, its slot in an array or its pair in an object, malloc's part. */
 enum { VALUE_COST = 56, LIST_COST = 160, OBJECT_COST = 320, PAIR_COST = 88, ROOM_MIN = 4 << 20, ROOM_PER_BYTE = 640 };
 
-static int charge(pst_avro_in *in, size_t bytes)
+static int charge(av_in *in, size_t bytes)
 {
     if (in->room < bytes)
-        return pst_avro_in_fail(in, PST_ELIMIT, "as JSON this value would take more memory than is given to one record");
+        return av_in_fail(in, PST_ELIMIT, "as JSON this value would take more memory than is given to one record");
     in->room -= bytes;
     return 0;
 }
 
 static json_t *text_json(const uint8_t *p, size_t len)
 {
-    if (pst_utf8_valid(p, len))
+    if (av_utf8_valid(p, len))
         return json_stringn_nocheck((const char *)p, len);
     pst_buf b = {0};
     pst_json_quote(&b, (const char *)p, len);
@@ -58,7 +58,7 @@ static json_t *text_json(const uint8_t *p, size_t len)
 
 static json_t *bytes_json(const uint8_t *p, size_t len)
 {
-    bool plain = pst_utf8_valid(p, len) && !(len >= BASE64_MARK_LEN && !memcmp(p, BASE64_MARK, BASE64_MARK_LEN));
+    bool plain = av_utf8_valid(p, len) && !(len >= BASE64_MARK_LEN && !memcmp(p, BASE64_MARK, BASE64_MARK_LEN));
     for (size_t i = 0; i < len && plain; i++)
         plain = (p[i] >= 0x20 && p[i] != 0x7f) || p[i] == '\n' || p[i] == '\t' || p[i] == '\r';
     if (plain)
@@ -88,9 +88,9 @@ static double float_as_shown(float v)
     return (double)v;
 }
 
-static int read_json(pst_avro_in *in, const pst_node *n, int depth, json_t **ret);
+static int read_json(av_in *in, const av_node *n, int depth, json_t **ret);
 
-static int read_items(pst_avro_in *in, const pst_node *n, int depth, json_t **ret)
+static int read_items(av_in *in, const av_node *n, int depth, json_t **ret)
 {
     bool map = n->kind == PST_AVRO_MAP;
     int64_t count;
@@ -99,9 +99,9 @@ static int read_items(pst_avro_in *in, const pst_node *n, int depth, json_t **re
     if (rc < 0)
         return rc;
     json_t *j = map ? json_object() : json_array(), *v;
-    while (!(rc = pst_avro_in_block(in, &count)) && count > 0)
+    while (!(rc = av_in_block(in, &count)) && count > 0)
         for (; count > 0; count--) {
-            if ((map && ((rc = pst_avro_in_bytes(in, &key)) < 0 || (rc = charge(in, PAIR_COST + key.len)) < 0)) ||
+            if ((map && ((rc = av_in_bytes(in, &key)) < 0 || (rc = charge(in, PAIR_COST + key.len)) < 0)) ||
                 (rc = read_json(in, n->item, depth + 1, &v)) < 0)
                 goto out;
             if (!map) {
@@ -120,7 +120,7 @@ out:
     return rc;
 }
 
-static int read_record(pst_avro_in *in, const pst_node *n, int depth, json_t **ret)
+static int read_record(av_in *in, const av_node *n, int depth, json_t **ret)
 {
     int rc = charge(in, OBJECT_COST + n->n_fields * PAIR_COST);
     if (rc < 0)
@@ -139,15 +139,15 @@ static int read_record(pst_avro_in *in, const pst_node *n, int depth, json_t **r
     return 0;
 }
 
-static int read_json(pst_avro_in *in, const pst_node *n, int depth, json_t **ret)
+static int read_json(av_in *in, const av_node *n, int depth, json_t **ret)
 {
     int64_t v;
     pst_slice text;
     int rc = 0;
     if (depth > PST_AVRO_DEPTH_MAX)
-        return pst_avro_in_fail(in, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
+        return av_in_fail(in, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
     if (!in->steps)
-        return pst_avro_in_fail(in, PST_ELIMIT, "more than %d values", STEPS_MAX);
+        return av_in_fail(in, PST_ELIMIT, "more than %d values", STEPS_MAX);
     in->steps--;
     if ((rc = charge(in, VALUE_COST)) < 0)
         return rc;
@@ -155,42 +155,42 @@ static int read_json(pst_avro_in *in, const pst_node *n, int depth, json_t **ret
     case PST_AVRO_NULL: *ret = json_null(); return 0;
     case PST_AVRO_BOOLEAN: {
         bool b;
-        if ((rc = pst_avro_in_bool(in, &b)) == 0)
+        if ((rc = av_in_bool(in, &b)) == 0)
             *ret = json_boolean(b);
         return rc;
     }
     case PST_AVRO_INT:
     case PST_AVRO_LONG:
-        if ((rc = n->kind == PST_AVRO_INT ? pst_avro_in_int(in, &v) : pst_avro_in_long(in, &v)) == 0)
+        if ((rc = n->kind == PST_AVRO_INT ? av_in_int(in, &v) : av_in_long(in, &v)) == 0)
             *ret = json_integer(v);
         return rc;
     case PST_AVRO_FLOAT: {
         float f;
-        if ((rc = pst_avro_in_raw(in, &f, sizeof f)) == 0)
+        if ((rc = av_in_raw(in, &f, sizeof f)) == 0)
             *ret = number_json(float_as_shown(f));
         return rc;
     }
     case PST_AVRO_DOUBLE: {
         double d;
-        if ((rc = pst_avro_in_raw(in, &d, sizeof d)) == 0)
+        if ((rc = av_in_raw(in, &d, sizeof d)) == 0)
             *ret = number_json(d);
         return rc;
     }
     case PST_AVRO_STRING:
     case PST_AVRO_BYTES:
-        if ((rc = pst_avro_in_bytes(in, &text)) == 0 && (rc = charge(in, text.len + text.len / 2)) == 0)
+        if ((rc = av_in_bytes(in, &text)) == 0 && (rc = charge(in, text.len + text.len / 2)) == 0)
             *ret = n->kind == PST_AVRO_STRING ? text_json(text.data, text.len) : bytes_json(text.data, text.len);
         return rc;
     case PST_AVRO_FIXED:
-        if ((rc = pst_avro_in_skip(in, n->size)) == 0)
+        if ((rc = av_in_skip(in, n->size)) == 0)
             *ret = bytes_json(in->p - n->size, n->size);
         return rc;
     case PST_AVRO_ENUM:
-        if ((rc = pst_avro_in_index(in, n->n_symbols, "symbol", &v)) == 0)
+        if ((rc = av_in_index(in, n->n_symbols, "symbol", &v)) == 0)
             *ret = json_string_nocheck(n->symbols[v]);
         return rc;
     case PST_AVRO_UNION:
-        return (rc = pst_avro_in_index(in, n->n_branches, "branch", &v)) < 0 ? rc : read_json(in, n->branches[v], depth + 1, ret);
+        return (rc = av_in_index(in, n->n_branches, "branch", &v)) < 0 ? rc : read_json(in, n->branches[v], depth + 1, ret);
     case PST_AVRO_ARRAY:
     case PST_AVRO_MAP: return read_items(in, n, depth, ret);
     case PST_AVRO_RECORD: return read_record(in, n, depth, ret);
@@ -205,18 +205,18 @@ int pst_avro_to_json(const pst_schema *s, const void *bytes, size_t len, json_t 
 
 int pst_avro_to_json_within(const pst_schema *s, const void *bytes, size_t len, size_t room, json_t **ret_json, pst_err *err)
 {
-    pst_avro_in in;
+    av_in in;
     json_t *j = NULL;
-    int rc = pst_avro_in_init(&in, bytes, len, err);
+    int rc = av_in_init(&in, bytes, len, err);
     in.room = room;
     if (!rc)
         rc = read_json(&in, s->root, 0, &j);
     if (!rc && in.p != in.end) {
-        rc = pst_avro_in_fail(&in, PST_EPARSE, "%zu bytes too many after the data", (size_t)(in.end - in.p));
+        rc = av_in_fail(&in, PST_EPARSE, "%zu bytes too many after the data", (size_t)(in.end - in.p));
         json_decref(j);
     }
     if (rc < 0) {
-        pst_err_prefix(err, "%s", pst_node_name(s->root));
+        pst_err_prefix(err, "%s", av_node_name(s->root));
         return rc;
     }
     *ret_json = j;
@@ -225,7 +225,7 @@ int pst_avro_to_json_within(const pst_schema *s, const void *bytes, size_t len, 
 
 /* ---- JSON → Avro ------------------------------------------------------------------------------------------------------------ */
 
-static size_t push(pst_json_writer *w, const char *name, size_t index)
+static size_t push(av_json_writer *w, const char *name, size_t index)
 {
     size_t old = w->n_path;
     int n = name ? snprintf(w->path + old, sizeof w->path - old, "%s%s", old ? "." : "", name)
@@ -234,13 +234,13 @@ static size_t push(pst_json_writer *w, const char *name, size_t index)
     return old;
 }
 
-static void pop(pst_json_writer *w, size_t old)
+static void pop(av_json_writer *w, size_t old)
 {
     w->n_path = old;
     w->path[old] = 0;
 }
 
-__attribute__((format(printf, 3, 4))) static int bad(pst_json_writer *w, int code, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int bad(av_json_writer *w, int code, const char *fmt, ...)
 {
     char text[300];
     va_list ap;
@@ -259,12 +259,12 @@ static const char *json_word(const json_t *j)
     return names[json_typeof(j)];
 }
 
-static int mismatch(pst_json_writer *w, const pst_node *n, const json_t *j)
+static int mismatch(av_json_writer *w, const av_node *n, const json_t *j)
 {
-    return bad(w, PST_EINVAL, "%s is wanted, this is %s", pst_node_name(n), json_word(j));
+    return bad(w, PST_EINVAL, "%s is wanted, this is %s", av_node_name(n), json_word(j));
 }
 
-static int write_whole(pst_json_writer *w, const pst_node *n, const json_t *j)
+static int write_whole(av_json_writer *w, const av_node *n, const json_t *j)
 {
     int64_t v;
     if (json_is_integer(j))
@@ -279,7 +279,7 @@ static int write_whole(pst_json_writer *w, const pst_node *n, const json_t *j)
     return 0;
 }
 
-static int write_real(pst_json_writer *w, const pst_node *n, const json_t *j)
+static int write_real(av_json_writer *w, const av_node *n, const json_t *j)
 {
     const char *s = json_string_value(j);
     double v;
@@ -312,7 +312,7 @@ static void narrow(const json_t *j, pst_buf *b)
     }
 }
 
-static int write_bytes(pst_json_writer *w, const pst_node *n, const json_t *j)
+static int write_bytes(av_json_writer *w, const av_node *n, const json_t *j)
 {
     pst_buf b = {0};
     const char *s = json_string_value(j);
@@ -340,12 +340,12 @@ static int write_bytes(pst_json_writer *w, const pst_node *n, const json_t *j)
     return rc;
 }
 
-static int write_enum(pst_json_writer *w, const pst_node *n, const json_t *j)
+static int write_enum(av_json_writer *w, const av_node *n, const json_t *j)
 {
     const char *s = json_string_value(j);
     if (!s)
         return mismatch(w, n, j);
-    int at = pst_node_find(n, s);
+    int at = av_node_find(n, s);
     if (at >= 0) {
         pst_avro_put_long(w->out, at);
         return 0;
@@ -355,7 +355,7 @@ static int write_enum(pst_json_writer *w, const pst_node *n, const json_t *j)
                near ? "\"?" : "");
 }
 
-static int write_items(pst_json_writer *w, const pst_node *n, const json_t *j, int depth)
+static int write_items(av_json_writer *w, const av_node *n, const json_t *j, int depth)
 {
     bool map = n->kind == PST_AVRO_MAP;
     size_t count = map ? json_object_size(j) : json_array_size(j), at;
@@ -370,7 +370,7 @@ static int write_items(pst_json_writer *w, const pst_node *n, const json_t *j, i
         json_array_foreach(j, at, v)
         {
             size_t old = push(w, NULL, at);
-            if ((rc = pst_node_write_json(w, n->item, v, depth + 1)) < 0)
+            if ((rc = av_node_write_json(w, n->item, v, depth + 1)) < 0)
                 return rc;
             pop(w, old);
         }
@@ -380,7 +380,7 @@ static int write_items(pst_json_writer *w, const pst_node *n, const json_t *j, i
         {
             size_t old = push(w, key, 0);
             pst_avro_put_bytes(w->out, key, key_len);
-            if ((rc = pst_node_write_json(w, n->item, v, depth + 1)) < 0)
+            if ((rc = av_node_write_json(w, n->item, v, depth + 1)) < 0)
                 return rc;
             pop(w, old);
         }
@@ -389,13 +389,13 @@ static int write_items(pst_json_writer *w, const pst_node *n, const json_t *j, i
     return 0;
 }
 
-static int unknown_key(pst_json_writer *w, const pst_node *n, const json_t *j)
+static int unknown_key(av_json_writer *w, const av_node *n, const json_t *j)
 {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)(uintptr_t)j, key, v)
     {
-        if (pst_node_find(n, key) >= 0)
+        if (av_node_find(n, key) >= 0)
             continue;
         const char **names = pst_alloc((n->n_fields + 1) * sizeof *names);
         for (size_t i = 0; i < n->n_fields; i++)
@@ -408,23 +408,23 @@ static int unknown_key(pst_json_writer *w, const pst_node *n, const json_t *j)
     return 0;
 }
 
-static int write_record(pst_json_writer *w, const pst_node *n, const json_t *j, int depth)
+static int write_record(av_json_writer *w, const av_node *n, const json_t *j, int depth)
 {
     size_t used = 0;
     if (!json_is_object(j))
         return mismatch(w, n, j);
     for (size_t i = 0; i < n->n_fields; i++) {
-        const pst_avro_field *f = &n->fields[i];
+        const av_field *f = &n->fields[i];
         const json_t *v = json_object_get(j, f->name);
         size_t old = push(w, f->name, 0);
         int rc;
         used += v != NULL;
         if (v) {
-            rc = pst_node_write_json(w, f->type, v, depth + 1);
+            rc = av_node_write_json(w, f->type, v, depth + 1);
         } else if (f->def) {
             bool was = w->defaults;
             w->defaults = true;
-            rc = pst_node_write_json(w, f->type, f->def, depth + 1);
+            rc = av_node_write_json(w, f->type, f->def, depth + 1);
             w->defaults = was;
         } else {
             rc = bad(w, PST_EINVAL, "is missing and has no default");
@@ -437,7 +437,7 @@ static int write_record(pst_json_writer *w, const pst_node *n, const json_t *j, 
 }
 
 /* Tries branches without story; what a failed one has written is taken back. */
-static int write_union(pst_json_writer *w, const pst_node *n, const json_t *j, int depth)
+static int write_union(av_json_writer *w, const av_node *n, const json_t *j, int depth)
 {
     size_t mark = w->out->len, path = w->n_path;
     pst_err *err = w->err;
@@ -446,7 +446,7 @@ static int write_union(pst_json_writer *w, const pst_node *n, const json_t *j, i
     w->err = NULL;
     for (size_t i = 0; i < n->n_branches && rc < 0 && rc != PST_ELIMIT; i++) {
         pst_avro_put_long(w->out, (int64_t)i);
-        rc = pst_node_write_json(w, n->branches[i], j, depth + 1);
+        rc = av_node_write_json(w, n->branches[i], j, depth + 1);
         w->defaults = defaults;
         pop(w, path);
         if (rc < 0)
@@ -457,13 +457,13 @@ static int write_union(pst_json_writer *w, const pst_node *n, const json_t *j, i
         return rc == PST_ELIMIT ? bad(w, rc, "nested too deeply or too much work") : rc;
     /* Avro's JSON encoding: {"string": "x"}. Also the way to a story that names the field when one record branch was meant. */
     const char *tag = json_is_object(j) && json_object_size(j) == 1 ? json_object_iter_key(json_object_iter((json_t *)(uintptr_t)j)) : NULL;
-    const pst_node *only = NULL;
+    const av_node *only = NULL;
     size_t only_at = 0, records = 0;
     for (size_t i = 0; i < n->n_branches; i++) {
-        const pst_node *b = n->branches[i];
-        if (tag && !w->defaults && (!strcmp(pst_node_name(b), tag) || (b->name && !strcmp(b->base, tag)))) {
+        const av_node *b = n->branches[i];
+        if (tag && !w->defaults && (!strcmp(av_node_name(b), tag) || (b->name && !strcmp(b->base, tag)))) {
             pst_avro_put_long(w->out, (int64_t)i);
-            return pst_node_write_json(w, b, json_object_get(j, tag), depth + 1);
+            return av_node_write_json(w, b, json_object_get(j, tag), depth + 1);
         }
         if (b->kind == PST_AVRO_RECORD && json_is_object(j)) {
             only = b;
@@ -473,12 +473,12 @@ static int write_union(pst_json_writer *w, const pst_node *n, const json_t *j, i
     }
     if (records == 1) {
         pst_avro_put_long(w->out, (int64_t)only_at);
-        return pst_node_write_json(w, only, j, depth + 1);
+        return av_node_write_json(w, only, j, depth + 1);
     }
     return bad(w, PST_EINVAL, "%s fits no branch of the union", json_word(j));
 }
 
-int pst_node_write_json(pst_json_writer *w, const pst_node *n, const json_t *j, int depth)
+int av_node_write_json(av_json_writer *w, const av_node *n, const json_t *j, int depth)
 {
     if (depth > PST_AVRO_DEPTH_MAX)
         return bad(w, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
@@ -512,11 +512,11 @@ int pst_node_write_json(pst_json_writer *w, const pst_node *n, const json_t *j, 
     return 0;
 }
 
-int pst_node_write_default(const pst_avro_field *f, pst_buf *out, pst_err *err)
+int av_node_write_default(const av_field *f, pst_buf *out, pst_err *err)
 {
-    pst_json_writer w = {.out = out, .err = err, .steps = 100000, .defaults = true};
+    av_json_writer w = {.out = out, .err = err, .steps = 100000, .defaults = true};
     push(&w, f->name, 0);
-    int rc = pst_node_write_json(&w, f->type, f->def, 0);
+    int rc = av_node_write_json(&w, f->type, f->def, 0);
     if (rc < 0)
         pst_err_prefix(err, "default");
     return rc;
@@ -525,12 +525,12 @@ int pst_node_write_default(const pst_avro_field *f, pst_buf *out, pst_err *err)
 int pst_avro_from_json(const pst_schema *s, const json_t *json, pst_buf *out, pst_err *err)
 {
     pst_buf b = {0};
-    pst_json_writer w = {.out = &b, .err = err, .steps = STEPS_MAX};
+    av_json_writer w = {.out = &b, .err = err, .steps = STEPS_MAX};
     if (!json)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "avro", 0, "no JSON value was given");
-    int rc = pst_node_write_json(&w, s->root, json, 0);
+    int rc = av_node_write_json(&w, s->root, json, 0);
     if (rc < 0)
-        pst_err_prefix(err, "%s", pst_node_name(s->root));
+        pst_err_prefix(err, "%s", av_node_name(s->root));
     else
         pst_buf_add(out, b.data, b.len);
     pst_buf_done(&b);

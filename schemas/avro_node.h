@@ -22,21 +22,21 @@ typedef enum {
     PST_AVRO_ARRAY,
     PST_AVRO_MAP,
     PST_AVRO_UNION
-} pst_avro_kind;
+} av_kind;
 
-typedef struct pst_node pst_node;
+typedef struct av_node av_node;
 
-typedef struct pst_avro_field {
+typedef struct av_field {
     char *name;
     char **aliases;
     size_t n_aliases;
-    pst_node *type;
+    av_node *type;
     const json_t *def;  /* NULL = none; borrowed from the schema's JSON */
     const json_t *json; /* the field as written */
-} pst_avro_field;
+} av_field;
 
-struct pst_node {
-    pst_avro_kind kind;
+struct av_node {
+    av_kind kind;
     uint32_t id;      /* place in pst_schema.nodes */
     char *name;       /* full name; NULL for unnamed types */
     const char *base; /* the part of name after the last dot */
@@ -46,12 +46,12 @@ struct pst_node {
     size_t size;        /* FIXED */
     char **symbols;     /* ENUM */
     size_t n_symbols;
-    int def;                /* ENUM: index of the default symbol, -1 = none */
-    pst_avro_field *fields; /* RECORD */
+    int def;          /* ENUM: index of the default symbol, -1 = none */
+    av_field *fields; /* RECORD */
     size_t n_fields;
-    pst_node **branches; /* UNION */
+    av_node **branches; /* UNION */
     size_t n_branches;
-    pst_node *item;  /* ARRAY, MAP */
+    av_node *item;   /* ARRAY, MAP */
     pst_map index;   /* RECORD, ENUM: name of a field or symbol → its place + 1 */
     size_t min_size; /* bytes of the shortest encoding (a lower bound) */
     bool constant;   /* every encoding has exactly min_size bytes */
@@ -60,47 +60,47 @@ struct pst_node {
 struct pst_schema {
     char *text;
     json_t *json;
-    pst_node *root;
-    pst_node **nodes;
+    av_node *root;
+    av_node **nodes;
     size_t n_nodes, cap_nodes;
 };
 
-const char *pst_avro_word(pst_avro_kind kind); /* "string" */
-const char *pst_node_name(const pst_node *n);  /* full name, else the word */
+const char *av_word(av_kind kind);          /* "string" */
+const char *av_node_name(const av_node *n); /* full name, else the word */
 /* Self-contained JSON text of a node: names written out at first use, docs and defaults kept. */
-void pst_node_text(const pst_schema *s, const pst_node *n, pst_buf *out);
+void av_node_text(const pst_schema *s, const av_node *n, pst_buf *out);
 
 /* Does reader's name (or an alias) stand for the named type writer? Unqualified names count, as the specification says. */
-bool pst_node_names_match(const pst_node *reader, const pst_node *writer);
+bool av_node_names_match(const av_node *reader, const av_node *writer);
 /* Place of a field (RECORD) or symbol (ENUM) by its exact name; -1 = none. */
-int pst_node_find(const pst_node *n, const char *name);
+int av_node_find(const av_node *n, const char *name);
 /* Field of writer that fills reader field f: by name, then by the aliases of f; -1 = none. */
-int pst_node_find_source(const pst_node *writer, const pst_avro_field *f);
+int av_node_find_source(const av_node *writer, const av_field *f);
 /* May values of kind w be read as kind r by promotion (or equality of primitives)? */
-bool pst_avro_promotes(pst_avro_kind r, pst_avro_kind w);
+bool av_promotes(av_kind r, av_kind w);
 /* Can some data of writer be read? Laxer than pst_schema_can_read: of a writer's union one branch is enough, and enums always pass; what
  * remains impossible is found when such data is met. */
-bool pst_node_may_read(const pst_node *reader, const pst_node *writer);
+bool av_node_may_read(const av_node *reader, const av_node *writer);
 /* Branch of the reader's union that takes data of writer (no union): exact matches first, then promotions; -1 = none. */
-int pst_node_match_branch(const pst_node *reader_union, const pst_node *writer);
+int av_node_match_branch(const av_node *reader_union, const av_node *writer);
 
 /* Does json fit node as a default value? Bytes and fixed are text of code points 0-255; a union's default fits any of its branches.
  * steps: budget, counted down (nested unions can ask for exponential work); when it is spent nothing fits. */
-bool pst_node_default_fits(const pst_node *n, const json_t *json, size_t *steps);
+bool av_node_default_fits(const av_node *n, const json_t *json, size_t *steps);
 
-typedef struct pst_json_writer { /* state of writing JSON as Avro */
+typedef struct av_json_writer { /* state of writing JSON as Avro */
     pst_buf *out;
     pst_err *err;
     size_t steps;  /* left; bounds defaults that multiply and unions that are tried again and again */
     bool defaults; /* bytes are code points 0-255 and unknown keys are ignored, as in a schema's default */
     char path[160];
     size_t n_path;
-} pst_json_writer;
-int pst_node_write_json(pst_json_writer *w, const pst_node *n, const json_t *json, int depth);
+} av_json_writer;
+int av_node_write_json(av_json_writer *w, const av_node *n, const json_t *json, int depth);
 /* Encodes the default of a field. PST_EINCOMPAT/DATA if it does not fit or is endless. */
-int pst_node_write_default(const pst_avro_field *f, pst_buf *out, pst_err *err);
+int av_node_write_default(const av_field *f, pst_buf *out, pst_err *err);
 
 /* Length of the UTF-8 text at p (the whole of len bytes is valid)? */
-bool pst_utf8_valid(const void *p, size_t len);
+bool av_utf8_valid(const void *p, size_t len);
 
 #endif

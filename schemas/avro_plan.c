@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pst_program_done(pst_program *p)
+void av_program_done(av_program *p)
 {
     for (size_t i = 0; i < p->n_owned; i++)
         free(p->owned[i]);
@@ -16,9 +16,9 @@ void pst_program_done(pst_program *p)
     memset(p, 0, sizeof *p);
 }
 
-void *pst_build_own(pst_builder *b, void *memory)
+void *av_build_own(av_builder *b, void *memory)
 {
-    pst_program *p = b->p;
+    av_program *p = b->p;
     if (p->n_owned == p->cap_owned) {
         p->cap_owned = p->cap_owned ? p->cap_owned * 2 : 16;
         p->owned = pst_realloc(p->owned, p->cap_owned * sizeof *p->owned);
@@ -27,7 +27,7 @@ void *pst_build_own(pst_builder *b, void *memory)
     return memory;
 }
 
-int pst_build_fail(pst_builder *b, int code, const char *fmt, ...)
+int av_build_fail(av_builder *b, int code, const char *fmt, ...)
 {
     char text[360];
     va_list ap;
@@ -39,12 +39,12 @@ int pst_build_fail(pst_builder *b, int code, const char *fmt, ...)
     return b->rc;
 }
 
-pst_op *pst_build_op(pst_builder *b, pst_op_code code, uint32_t a, uint32_t bb)
+av_op *av_build_op(av_builder *b, av_op_code code, uint32_t a, uint32_t bb)
 {
-    static _Thread_local pst_op nowhere;
-    pst_program *p = b->p;
+    static _Thread_local av_op nowhere;
+    av_program *p = b->p;
     if (p->n == PST_AVRO_OPS_MAX)
-        pst_build_fail(b, PST_ELIMIT, "the schema needs a plan of more than %u steps", PST_AVRO_OPS_MAX);
+        av_build_fail(b, PST_ELIMIT, "the schema needs a plan of more than %u steps", PST_AVRO_OPS_MAX);
     if (b->rc)
         return &nowhere;
     if (p->n == p->cap) {
@@ -54,17 +54,17 @@ pst_op *pst_build_op(pst_builder *b, pst_op_code code, uint32_t a, uint32_t bb)
     }
     /* Neighbours mostly share their place; comparing with the last keeps one copy. */
     const char *last = p->n ? p->places[p->n - 1] : NULL;
-    p->places[p->n] = last && !strcmp(last, b->place) ? last : pst_build_own(b, pst_strdup(b->place));
-    p->ops[p->n] = (pst_op){.code = code, .a = a, .b = bb};
+    p->places[p->n] = last && !strcmp(last, b->place) ? last : av_build_own(b, pst_strdup(b->place));
+    p->ops[p->n] = (av_op){.code = code, .a = a, .b = bb};
     return &p->ops[p->n++];
 }
 
-void pst_build_label(pst_builder *b)
+void av_build_label(av_builder *b)
 {
     b->barrier = b->p->n;
 }
 
-size_t pst_build_push(pst_builder *b, const char *name)
+size_t av_build_push(av_builder *b, const char *name)
 {
     size_t old = b->n_place;
     int n = snprintf(b->place + old, sizeof b->place - old, "%s%s", old ? "." : "", name);
@@ -72,34 +72,34 @@ size_t pst_build_push(pst_builder *b, const char *name)
     return old;
 }
 
-void pst_build_pop(pst_builder *b, size_t old)
+void av_build_pop(av_builder *b, size_t old)
 {
     b->n_place = old;
     b->place[old] = 0;
 }
 
-void pst_build_stop(pst_builder *b, const char *fmt, ...)
+void av_build_stop(av_builder *b, const char *fmt, ...)
 {
     pst_buf text = {0};
     va_list ap;
     va_start(ap, fmt);
     pst_buf_vprintf(&text, fmt, ap);
     va_end(ap);
-    pst_build_op(b, PST_OP_FAIL, 0, 0)->ptr = pst_build_own(b, pst_buf_steal(&text));
+    av_build_op(b, PST_OP_FAIL, 0, 0)->ptr = av_build_own(b, pst_buf_steal(&text));
 }
 
-uint32_t pst_build_mark(pst_builder *b)
+uint32_t av_build_mark(av_builder *b)
 {
     if (b->marks == PST_AVRO_DEPTH_MAX) {
-        pst_build_fail(b, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
+        av_build_fail(b, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
         return 0;
     }
-    pst_build_op(b, PST_OP_MARK, b->marks, 0);
-    pst_build_label(b); /* code before and after a mark stays apart */
+    av_build_op(b, PST_OP_MARK, b->marks, 0);
+    av_build_label(b); /* code before and after a mark stays apart */
     return b->marks++;
 }
 
-uint32_t pst_build_sub(pst_builder *b, const pst_node *writer, const pst_node *reader, const pst_type *target)
+uint32_t av_build_sub(av_builder *b, const av_node *writer, const av_node *reader, const pst_type *target)
 {
     for (size_t i = 0; i < b->n_subs; i++)
         if (b->subs[i].writer == writer && b->subs[i].reader == reader && b->subs[i].target == target)
@@ -108,26 +108,26 @@ uint32_t pst_build_sub(pst_builder *b, const pst_node *writer, const pst_node *r
         b->cap_subs = b->cap_subs ? b->cap_subs * 2 : 16;
         b->subs = pst_realloc(b->subs, b->cap_subs * sizeof *b->subs);
     }
-    b->subs[b->n_subs] = (pst_sub){writer, reader, target};
+    b->subs[b->n_subs] = (av_sub){writer, reader, target};
     return (uint32_t)b->n_subs++;
 }
 
-void pst_build_union(pst_builder *b, const pst_node *writer, void (*branch)(pst_builder *b, const pst_node *branch, void *arg), void *arg)
+void av_build_union(av_builder *b, const av_node *writer, void (*branch)(av_builder *b, const av_node *branch, void *arg), void *arg)
 {
     size_t n = writer->n_branches, at = b->p->n;
-    uint32_t *targets = pst_build_own(b, pst_alloc(n * sizeof *targets));
+    uint32_t *targets = av_build_own(b, pst_alloc(n * sizeof *targets));
     size_t *jumps = pst_alloc(n * sizeof *jumps), n_jumps = 0;
-    pst_build_op(b, PST_OP_UNION, 0, (uint32_t)n)->ptr = targets;
+    av_build_op(b, PST_OP_UNION, 0, (uint32_t)n)->ptr = targets;
     for (size_t i = 0; i < n && !b->rc; i++) {
         size_t start = b->p->n;
-        pst_build_label(b);
+        av_build_label(b);
         targets[i] = (uint32_t)start;
         branch(b, writer->branches[i], arg);
         if (b->p->n == start) { /* nothing to do: straight to the end */
             targets[i] = UINT32_MAX;
         } else if (i + 1 < n && !b->rc) {
             jumps[n_jumps++] = b->p->n;
-            pst_build_op(b, PST_OP_JUMP, 0, 0);
+            av_build_op(b, PST_OP_JUMP, 0, 0);
         }
     }
     if (!b->rc) {
@@ -138,29 +138,29 @@ void pst_build_union(pst_builder *b, const pst_node *writer, void (*branch)(pst_
                 targets[i] = (uint32_t)b->p->n;
         PST_ASSERT(b->p->ops[at].code == PST_OP_UNION);
     }
-    pst_build_label(b);
+    av_build_label(b);
     free(jumps);
 }
 
 /* ---- skipping --------------------------------------------------------------------------------------------------------------- */
 
-static void skip_constant(pst_builder *b, size_t n)
+static void skip_constant(av_builder *b, size_t n)
 {
-    pst_program *p = b->p;
+    av_program *p = b->p;
     if (!n)
         return;
     if (p->n > b->barrier && p->ops[p->n - 1].code == PST_OP_SKIP && n < SIZE_MAX / 2 - p->ops[p->n - 1].n)
         p->ops[p->n - 1].n += n;
     else
-        pst_build_op(b, PST_OP_SKIP, 0, 0)->n = n;
+        av_build_op(b, PST_OP_SKIP, 0, 0)->n = n;
 }
 
-static void skip_branch(pst_builder *b, const pst_node *branch, void *arg)
+static void skip_branch(av_builder *b, const av_node *branch, void *arg)
 {
-    pst_build_skip(b, branch);
+    av_build_skip(b, branch);
 }
 
-void pst_build_skip(pst_builder *b, const pst_node *w)
+void av_build_skip(av_builder *b, const av_node *w)
 {
     if (w->constant) {
         skip_constant(b, w->min_size);
@@ -169,45 +169,45 @@ void pst_build_skip(pst_builder *b, const pst_node *w)
     switch (w->kind) {
     case PST_AVRO_INT:
     case PST_AVRO_LONG:
-    case PST_AVRO_ENUM: pst_build_op(b, PST_OP_SKIP_VARINT, 0, 0); return;
+    case PST_AVRO_ENUM: av_build_op(b, PST_OP_SKIP_VARINT, 0, 0); return;
     case PST_AVRO_BYTES:
-    case PST_AVRO_STRING: pst_build_op(b, PST_OP_SKIP_BYTES, 0, 0); return;
-    case PST_AVRO_UNION: pst_build_union(b, w, skip_branch, NULL); return;
+    case PST_AVRO_STRING: av_build_op(b, PST_OP_SKIP_BYTES, 0, 0); return;
+    case PST_AVRO_UNION: av_build_union(b, w, skip_branch, NULL); return;
     case PST_AVRO_ARRAY:
     case PST_AVRO_MAP: {
         size_t at = b->p->n;
-        pst_build_op(b, w->kind == PST_AVRO_ARRAY ? PST_OP_SKIP_ARRAY : PST_OP_SKIP_MAP, 0, 0)->n =
+        av_build_op(b, w->kind == PST_AVRO_ARRAY ? PST_OP_SKIP_ARRAY : PST_OP_SKIP_MAP, 0, 0)->n =
             w->item->constant ? w->item->min_size : SIZE_MAX;
         if (!w->item->constant) {
-            pst_build_label(b);
-            pst_build_skip(b, w->item);
-            pst_build_op(b, PST_OP_END, 0, 0);
+            av_build_label(b);
+            av_build_skip(b, w->item);
+            av_build_op(b, PST_OP_END, 0, 0);
         }
-        pst_build_label(b);
+        av_build_label(b);
         if (!b->rc)
             b->p->ops[at].c = (uint32_t)b->p->n;
         return;
     }
     default: /* a record of varying size: a program of its own, since it may be recursive */ {
-        uint32_t sub = pst_build_sub(b, w, NULL, NULL);
-        pst_build_op(b, PST_OP_CALL, 0, sub);
+        uint32_t sub = av_build_sub(b, w, NULL, NULL);
+        av_build_op(b, PST_OP_CALL, 0, sub);
     }
     }
 }
 
-void pst_build_skip_sub(pst_builder *b, const pst_node *w)
+void av_build_skip_sub(av_builder *b, const av_node *w)
 {
     for (size_t i = 0; i < w->n_fields && !b->rc; i++) {
-        size_t old = pst_build_push(b, w->fields[i].name);
-        pst_build_skip(b, w->fields[i].type);
-        pst_build_pop(b, old);
+        size_t old = av_build_push(b, w->fields[i].name);
+        av_build_skip(b, w->fields[i].type);
+        av_build_pop(b, old);
     }
-    pst_build_op(b, PST_OP_END, 0, 0);
+    av_build_op(b, PST_OP_END, 0, 0);
 }
 
 /* ---- text ------------------------------------------------------------------------------------------------------------------- */
 
-char *pst_program_text(const pst_program *p)
+char *av_program_text(const av_program *p)
 {
     static const char *const names[] = {
 #define X(name, doc) #name,
@@ -216,7 +216,7 @@ char *pst_program_text(const pst_program *p)
     };
     pst_buf out = {0};
     for (size_t i = 0; i < p->n; i++) {
-        const pst_op *o = &p->ops[i];
+        const av_op *o = &p->ops[i];
         for (size_t k = 0; k < p->n_starts; k++)
             if (p->starts[k] == i)
                 pst_buf_printf(&out, "program %zu:\n", k);
@@ -226,7 +226,7 @@ char *pst_program_text(const pst_program *p)
             for (uint32_t k = 0; k < o->b; k++)
                 pst_buf_printf(&out, "%s%u", k ? "," : " to ", targets[k]);
         } else if (o->code == PST_OP_COL_KEYS) {
-            const pst_map_key *keys = o->ptr;
+            const av_map_key *keys = o->ptr;
             for (uint32_t k = 0; k <= o->b; k++)
                 pst_buf_printf(&out, "%s%s at %u", k ? ", " : " ", k < o->b ? keys[k].key : "others", keys[k].start);
         } else if (o->code == PST_OP_FAIL) {

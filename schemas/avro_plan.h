@@ -68,45 +68,45 @@ typedef enum {
 #define X(name, doc) PST_OP_##name,
     PST_OPS(X)
 #undef X
-} pst_op_code;
+} av_op_code;
 
-typedef struct pst_op {
+typedef struct av_op {
     uint32_t code, a, b, c;
     union {
         size_t n;
         const void *ptr;
     };
-} pst_op;
+} av_op;
 
-typedef struct pst_map_key { /* COL_KEYS: b of them, and one with key NULL for what is not wanted */
+typedef struct av_map_key { /* COL_KEYS: b of them, and one with key NULL for what is not wanted */
     char *key;
     size_t len;
     uint32_t start;
-} pst_map_key;
+} av_map_key;
 
-typedef struct pst_program { /* compiled; immutable */
-    pst_op *ops;
+typedef struct av_program { /* compiled; immutable */
+    av_op *ops;
     const char **places; /* one per op: the field, for errors */
     size_t n, cap;
     uint32_t *starts; /* program → its first op */
     size_t n_starts;
     void **owned; /* what ops and places point into */
     size_t n_owned, cap_owned;
-} pst_program;
+} av_program;
 
-void pst_program_done(pst_program *p);
-char *pst_program_text(const pst_program *p); /* one op a line; free() */
+void av_program_done(av_program *p);
+char *av_program_text(const av_program *p); /* one op a line; free() */
 
 /* ---- compiling -------------------------------------------------------------------------------------------------------------- */
 
-typedef struct pst_sub { /* a program that was called and is or will be compiled */
-    const pst_node *writer, *reader;
+typedef struct av_sub { /* a program that was called and is or will be compiled */
+    const av_node *writer, *reader;
     const pst_type *target; /* NULL: skip only */
-} pst_sub;
+} av_sub;
 
-typedef struct pst_builder {
-    pst_program *p;
-    pst_sub *subs;
+typedef struct av_builder {
+    av_program *p;
+    av_sub *subs;
     size_t n_subs, cap_subs;
     size_t barrier; /* ops before this one may not be melted with later ones: something jumps to here */
     uint32_t marks; /* places in use */
@@ -114,38 +114,38 @@ typedef struct pst_builder {
     size_t n_place;
     int rc; /* the first failure */
     pst_err *err;
-} pst_builder;
+} av_builder;
 
-void *pst_build_own(pst_builder *b, void *memory);
-pst_op *pst_build_op(pst_builder *b, pst_op_code code, uint32_t a, uint32_t bb); /* valid until the next one */
-void pst_build_label(pst_builder *b);                                            /* something jumps to the next op */
-size_t pst_build_push(pst_builder *b, const char *name);                         /* place for errors; returns the old length */
-void pst_build_pop(pst_builder *b, size_t old);
-__attribute__((format(printf, 3, 4))) int pst_build_fail(pst_builder *b, int code, const char *fmt, ...);
+void *av_build_own(av_builder *b, void *memory);
+av_op *av_build_op(av_builder *b, av_op_code code, uint32_t a, uint32_t bb); /* valid until the next one */
+void av_build_label(av_builder *b);                                          /* something jumps to the next op */
+size_t av_build_push(av_builder *b, const char *name);                       /* place for errors; returns the old length */
+void av_build_pop(av_builder *b, size_t old);
+__attribute__((format(printf, 3, 4))) int av_build_fail(av_builder *b, int code, const char *fmt, ...);
 /* FAIL op with a message. */
-__attribute__((format(printf, 2, 3))) void pst_build_stop(pst_builder *b, const char *fmt, ...);
-uint32_t pst_build_mark(pst_builder *b);
+__attribute__((format(printf, 2, 3))) void av_build_stop(av_builder *b, const char *fmt, ...);
+uint32_t av_build_mark(av_builder *b);
 /* Number of the program for this pair; compiled later by the loop of whoever builds. */
-uint32_t pst_build_sub(pst_builder *b, const pst_node *writer, const pst_node *reader, const pst_type *target);
-void pst_build_skip(pst_builder *b, const pst_node *writer);
-void pst_build_skip_sub(pst_builder *b, const pst_node *writer); /* body of a program that skips a record */
+uint32_t av_build_sub(av_builder *b, const av_node *writer, const av_node *reader, const pst_type *target);
+void av_build_skip(av_builder *b, const av_node *writer);
+void av_build_skip_sub(av_builder *b, const av_node *writer); /* body of a program that skips a record */
 /* UNION with the code that branch() writes for each. */
-void pst_build_union(pst_builder *b, const pst_node *writer, void (*branch)(pst_builder *b, const pst_node *branch, void *arg), void *arg);
+void av_build_union(av_builder *b, const av_node *writer, void (*branch)(av_builder *b, const av_node *branch, void *arg), void *arg);
 
 /* ---- running ---------------------------------------------------------------------------------------------------------------- */
 
-typedef struct pst_vm {
-    pst_avro_in in;
-    const pst_program *p;
+typedef struct av_vm {
+    av_in in;
+    const av_program *p;
     size_t heap; /* bytes left */
     uint8_t *missing;
     pst_slice *texts;
     double *numbers;
     const uint8_t *marks[PST_AVRO_DEPTH_MAX];
     bool placed; /* the error names its field already */
-} pst_vm;
+} av_vm;
 
 /* Runs program 0 on obj; the whole input must be used. */
-int pst_vm_run(pst_vm *vm, void *obj);
+int av_vm_run(av_vm *vm, void *obj);
 
 #endif

@@ -6,22 +6,22 @@
 
 #include <math.h>
 
-static int run(pst_vm *vm, uint32_t pc, char *obj, int depth);
+static int run(av_vm *vm, uint32_t pc, char *obj, int depth);
 
 /* Charges n bytes of memory. */
-static int take(pst_vm *vm, size_t n)
+static int take(av_vm *vm, size_t n)
 {
     if (n > vm->heap)
-        return pst_avro_in_fail(&vm->in, PST_ELIMIT, "the record would need more than %u MiB of memory", PST_AVRO_HEAP_MAX >> 20);
+        return av_in_fail(&vm->in, PST_ELIMIT, "the record would need more than %u MiB of memory", PST_AVRO_HEAP_MAX >> 20);
     vm->heap -= n;
     return 0;
 }
 
 /* A copy of the text that comes next, with a NUL behind it. */
-static int new_text(pst_vm *vm, char **ret, size_t *ret_len)
+static int new_text(av_vm *vm, char **ret, size_t *ret_len)
 {
     pst_slice s;
-    int rc = pst_avro_in_bytes(&vm->in, &s);
+    int rc = av_in_bytes(&vm->in, &s);
     if (rc < 0 || (rc = take(vm, s.len + 1)) < 0)
         return rc;
     char *text = pst_realloc(NULL, s.len + 1);
@@ -32,19 +32,19 @@ static int new_text(pst_vm *vm, char **ret, size_t *ret_len)
     return 0;
 }
 
-static inline int deeper(pst_vm *vm, int depth)
+static inline int deeper(av_vm *vm, int depth)
 {
-    return depth < PST_AVRO_DEPTH_MAX ? 0 : pst_avro_in_fail(&vm->in, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
+    return depth < PST_AVRO_DEPTH_MAX ? 0 : av_in_fail(&vm->in, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
 }
 
 /* Items are zeroed and counted before they are read, so that an event can be cleared after any failure. */
-static int run_items(pst_vm *vm, const pst_op *o, uint32_t pc, char *obj, int depth)
+static int run_items(av_vm *vm, const av_op *o, uint32_t pc, char *obj, int depth)
 {
     char **items = (char **)(void *)(obj + o->a);
     size_t *n = (size_t *)(void *)(obj + o->b), cap = 0, key_len;
     int64_t count;
     int rc = deeper(vm, depth);
-    while (!rc && !(rc = pst_avro_in_block(&vm->in, &count)) && count)
+    while (!rc && !(rc = av_in_block(&vm->in, &count)) && count)
         for (; count > 0; count--) {
             if (*n == cap) {
                 size_t more = cap ? cap : (size_t)count < 64 ? (size_t)count : 64;
@@ -63,54 +63,54 @@ static int run_items(pst_vm *vm, const pst_op *o, uint32_t pc, char *obj, int de
     return rc;
 }
 
-static int skip_items(pst_vm *vm, const pst_op *o, uint32_t pc, int depth)
+static int skip_items(av_vm *vm, const av_op *o, uint32_t pc, int depth)
 {
     bool map = o->code == PST_OP_SKIP_MAP;
     int64_t count;
     pst_slice key;
     int rc = deeper(vm, depth);
-    while (!rc && !(rc = pst_avro_in_block_skip(&vm->in, &count)) && count) {
+    while (!rc && !(rc = av_in_block_skip(&vm->in, &count)) && count) {
         if (count > 0 && !map && o->n != SIZE_MAX) {
-            rc = pst_avro_in_skip(&vm->in, (size_t)count * o->n); /* 10^6 items of 16 MiB do not overflow */
+            rc = av_in_skip(&vm->in, (size_t)count * o->n); /* 10^6 items of 16 MiB do not overflow */
             continue;
         }
         for (; count > 0 && !rc; count--) {
-            if (map && (rc = pst_avro_in_bytes(&vm->in, &key)) < 0)
+            if (map && (rc = av_in_bytes(&vm->in, &key)) < 0)
                 return rc;
-            rc = o->n != SIZE_MAX ? pst_avro_in_skip(&vm->in, o->n) : run(vm, pc + 1, NULL, depth + 1);
+            rc = o->n != SIZE_MAX ? av_in_skip(&vm->in, o->n) : run(vm, pc + 1, NULL, depth + 1);
         }
     }
     return rc;
 }
 
 /* An array of numbers into n slots: exactly n items, or the record is bad. */
-static int column_items(pst_vm *vm, const pst_op *o, uint32_t pc, int depth)
+static int column_items(av_vm *vm, const av_op *o, uint32_t pc, int depth)
 {
     size_t filled = 0, want = o->n;
     int64_t count;
     int rc = deeper(vm, depth);
-    while (!rc && !(rc = pst_avro_in_block(&vm->in, &count)) && count) {
+    while (!rc && !(rc = av_in_block(&vm->in, &count)) && count) {
         if ((size_t)count > want - filled)
-            return pst_avro_in_fail(&vm->in, PST_EINVAL, "the array has more than the %zu numbers wanted", want);
+            return av_in_fail(&vm->in, PST_EINVAL, "the array has more than the %zu numbers wanted", want);
         for (; count > 0 && !rc; count--)
             rc = run(vm, pc + 1, (char *)(vm->numbers + o->a + filled++), depth + 1);
     }
     if (!rc && filled != want)
-        return pst_avro_in_fail(&vm->in, PST_EINVAL, "the array has %zu numbers, %zu are wanted", filled, want);
+        return av_in_fail(&vm->in, PST_EINVAL, "the array has %zu numbers, %zu are wanted", filled, want);
     vm->missing[o->b] = 0; /* a null item is a NaN in its slot, as in JSON: the others are there */
     return rc;
 }
 
 /* Chosen keys of a map; a key that comes twice counts as it came last. */
-static int column_keys(pst_vm *vm, const pst_op *o, char *obj, int depth)
+static int column_keys(av_vm *vm, const av_op *o, char *obj, int depth)
 {
-    const pst_map_key *keys = o->ptr;
+    const av_map_key *keys = o->ptr;
     int64_t count;
     int rc = deeper(vm, depth);
-    while (!rc && !(rc = pst_avro_in_block(&vm->in, &count)) && count)
+    while (!rc && !(rc = av_in_block(&vm->in, &count)) && count)
         for (; count > 0 && !rc; count--) {
             pst_slice key;
-            if ((rc = pst_avro_in_bytes(&vm->in, &key)) < 0)
+            if ((rc = av_in_bytes(&vm->in, &key)) < 0)
                 return rc;
             size_t k = 0;
             while (k < o->b && (keys[k].len != key.len || memcmp(keys[k].key, key.data, key.len) != 0))
@@ -121,10 +121,10 @@ static int column_keys(pst_vm *vm, const pst_op *o, char *obj, int depth)
 }
 
 /* Avro's decimal: the unscaled number in two's complement, big-endian, over 10^scale. */
-static int decimal(pst_vm *vm, const pst_op *o, double *at)
+static int decimal(av_vm *vm, const av_op *o, double *at)
 {
     pst_slice s = {.len = o->n};
-    int rc = o->n == SIZE_MAX ? pst_avro_in_bytes(&vm->in, &s) : pst_avro_in_skip(&vm->in, o->n);
+    int rc = o->n == SIZE_MAX ? av_in_bytes(&vm->in, &s) : av_in_skip(&vm->in, o->n);
     if (rc < 0)
         return rc;
     const uint8_t *p = o->n == SIZE_MAX ? (const uint8_t *)s.data : vm->in.p - o->n;
@@ -144,10 +144,10 @@ typedef struct {
     size_t len;
 } constant;
 
-static int run_default(pst_vm *vm, const pst_op *o, uint32_t pc, char *obj, int depth)
+static int run_default(av_vm *vm, const av_op *o, uint32_t pc, char *obj, int depth)
 {
     const constant *c = o->ptr;
-    pst_avro_in saved = vm->in;
+    av_in saved = vm->in;
     vm->in.p = vm->in.begin = c->data;
     vm->in.end = vm->in.begin + c->len;
     int rc = run(vm, pc + 1, obj, depth + 1);
@@ -158,22 +158,22 @@ static int run_default(pst_vm *vm, const pst_op *o, uint32_t pc, char *obj, int 
 }
 
 /* Reads a number of the writer's kind and stores it as the reader's. */
-static inline int number(pst_vm *vm, uint32_t code, char *at)
+static inline int number(av_vm *vm, uint32_t code, char *at)
 {
     int64_t v;
     float f;
     int rc;
     switch (code) {
-    case PST_OP_FLOAT: return pst_avro_in_raw(&vm->in, at, sizeof(float));
-    case PST_OP_DOUBLE: return pst_avro_in_raw(&vm->in, at, sizeof(double));
+    case PST_OP_FLOAT: return av_in_raw(&vm->in, at, sizeof(float));
+    case PST_OP_DOUBLE: return av_in_raw(&vm->in, at, sizeof(double));
     case PST_OP_FLOAT_DOUBLE:
-        if ((rc = pst_avro_in_raw(&vm->in, &f, sizeof f)) == 0)
+        if ((rc = av_in_raw(&vm->in, &f, sizeof f)) == 0)
             *(double *)(void *)at = (double)f;
         return rc;
     case PST_OP_LONG:
     case PST_OP_LONG_FLOAT:
-    case PST_OP_LONG_DOUBLE: rc = pst_avro_in_long(&vm->in, &v); break;
-    default: rc = pst_avro_in_int(&vm->in, &v); break;
+    case PST_OP_LONG_DOUBLE: rc = av_in_long(&vm->in, &v); break;
+    default: rc = av_in_int(&vm->in, &v); break;
     }
     if (rc < 0)
         return rc;
@@ -188,7 +188,7 @@ static inline int number(pst_vm *vm, uint32_t code, char *at)
     return 0;
 }
 
-static inline int column(pst_vm *vm, const pst_op *o, char *obj)
+static inline int column(av_vm *vm, const av_op *o, char *obj)
 {
     int64_t v;
     float f;
@@ -197,19 +197,19 @@ static inline int column(pst_vm *vm, const pst_op *o, char *obj)
     double *at = (double *)(void *)(obj + o->a);
     switch (o->code) {
     case PST_OP_COL_DOUBLES:
-        if ((rc = pst_avro_in_raw(&vm->in, at, o->n * sizeof *at)) == 0)
+        if ((rc = av_in_raw(&vm->in, at, o->n * sizeof *at)) == 0)
             memset(vm->missing + o->b, 0, o->n);
         return rc;
     case PST_OP_COL_FLOAT:
-        if ((rc = pst_avro_in_raw(&vm->in, &f, sizeof f)) == 0)
+        if ((rc = av_in_raw(&vm->in, &f, sizeof f)) == 0)
             *at = (double)f;
         break;
     case PST_OP_COL_BOOL:
-        if ((rc = pst_avro_in_bool(&vm->in, &t)) == 0)
+        if ((rc = av_in_bool(&vm->in, &t)) == 0)
             *at = t;
         break;
     default:
-        rc = o->code == PST_OP_COL_INT ? pst_avro_in_int(&vm->in, &v) : pst_avro_in_long(&vm->in, &v);
+        rc = o->code == PST_OP_COL_INT ? av_in_int(&vm->in, &v) : av_in_long(&vm->in, &v);
         if (!rc)
             *at = (double)v;
     }
@@ -218,17 +218,17 @@ static inline int column(pst_vm *vm, const pst_op *o, char *obj)
     return rc;
 }
 
-static inline int text(pst_vm *vm, const pst_op *o)
+static inline int text(av_vm *vm, const av_op *o)
 {
     int64_t v;
     int rc;
     if (o->code == PST_OP_COL_TEXT) {
-        rc = pst_avro_in_bytes(&vm->in, &vm->texts[o->b]);
+        rc = av_in_bytes(&vm->in, &vm->texts[o->b]);
     } else if (o->code == PST_OP_COL_FIXED) {
-        if ((rc = pst_avro_in_skip(&vm->in, o->n)) == 0)
+        if ((rc = av_in_skip(&vm->in, o->n)) == 0)
             vm->texts[o->b] = (pst_slice){vm->in.p - o->n, o->n};
     } else {
-        if ((rc = pst_avro_in_index(&vm->in, o->c, "symbol", &v)) == 0)
+        if ((rc = av_in_index(&vm->in, o->c, "symbol", &v)) == 0)
             vm->texts[o->b] = ((const pst_slice *)o->ptr)[v];
     }
     if (!rc)
@@ -236,21 +236,20 @@ static inline int text(pst_vm *vm, const pst_op *o)
     return rc;
 }
 
-static int symbol(pst_vm *vm, const pst_op *o, char *obj)
+static int symbol(av_vm *vm, const av_op *o, char *obj)
 {
     const int32_t *values = o->ptr;
     int64_t v;
-    int rc = pst_avro_in_index(&vm->in, o->b, "symbol", &v);
+    int rc = av_in_index(&vm->in, o->b, "symbol", &v);
     if (rc < 0)
         return rc;
     if (values[v] < 0)
-        return pst_avro_in_fail(&vm->in, PST_EINCOMPAT, "the writer's symbol %lld is not known and there is no default symbol",
-                                (long long)v);
+        return av_in_fail(&vm->in, PST_EINCOMPAT, "the writer's symbol %lld is not known and there is no default symbol", (long long)v);
     *(int *)(void *)(obj + o->a) = values[v];
     return 0;
 }
 
-static int call_new(pst_vm *vm, const pst_op *o, char *obj, int depth)
+static int call_new(av_vm *vm, const av_op *o, char *obj, int depth)
 {
     int rc = take(vm, o->n);
     if (rc < 0)
@@ -260,7 +259,7 @@ static int call_new(pst_vm *vm, const pst_op *o, char *obj, int depth)
 }
 
 /* The first failing op, in the innermost program, names the place. */
-static int failed(pst_vm *vm, uint32_t pc, int rc)
+static int failed(av_vm *vm, uint32_t pc, int rc)
 {
     if (!vm->placed) {
         vm->placed = true;
@@ -269,17 +268,17 @@ static int failed(pst_vm *vm, uint32_t pc, int rc)
     return rc;
 }
 
-static int run(pst_vm *vm, uint32_t pc, char *obj, int depth)
+static int run(av_vm *vm, uint32_t pc, char *obj, int depth)
 {
-    const pst_op *ops = vm->p->ops;
+    const av_op *ops = vm->p->ops;
     int64_t v;
     pst_slice skipped;
     size_t len;
     int rc;
     for (;; pc++) {
-        const pst_op *o = &ops[pc];
+        const av_op *o = &ops[pc];
         rc = 0;
-        switch ((pst_op_code)o->code) {
+        switch ((av_op_code)o->code) {
         case PST_OP_END: return 0;
         case PST_OP_JUMP: pc = o->c - 1; break;
         case PST_OP_CALL:
@@ -291,10 +290,10 @@ static int run(pst_vm *vm, uint32_t pc, char *obj, int depth)
                 rc = call_new(vm, o, obj, depth);
             break;
         case PST_OP_UNION:
-            if ((rc = pst_avro_in_index(&vm->in, o->b, "branch", &v)) == 0)
+            if ((rc = av_in_index(&vm->in, o->b, "branch", &v)) == 0)
                 pc = ((const uint32_t *)o->ptr)[v] - 1;
             break;
-        case PST_OP_FAIL: rc = pst_avro_in_fail(&vm->in, PST_EINCOMPAT, "%s", (const char *)o->ptr); break;
+        case PST_OP_FAIL: rc = av_in_fail(&vm->in, PST_EINCOMPAT, "%s", (const char *)o->ptr); break;
         case PST_OP_DEFAULT:
             rc = run_default(vm, o, pc, obj, depth);
             pc = rc ? pc : o->c - 1;
@@ -302,15 +301,15 @@ static int run(pst_vm *vm, uint32_t pc, char *obj, int depth)
         case PST_OP_FLAG: *(bool *)(obj + o->a) = true; break;
         case PST_OP_MARK: vm->marks[o->a] = vm->in.p; break;
         case PST_OP_REWIND: vm->in.p = vm->marks[o->a]; break;
-        case PST_OP_SKIP: rc = pst_avro_in_skip(&vm->in, o->n); break;
-        case PST_OP_SKIP_VARINT: rc = pst_avro_in_long(&vm->in, &v); break;
-        case PST_OP_SKIP_BYTES: rc = pst_avro_in_bytes(&vm->in, &skipped); break;
+        case PST_OP_SKIP: rc = av_in_skip(&vm->in, o->n); break;
+        case PST_OP_SKIP_VARINT: rc = av_in_long(&vm->in, &v); break;
+        case PST_OP_SKIP_BYTES: rc = av_in_bytes(&vm->in, &skipped); break;
         case PST_OP_SKIP_ARRAY:
         case PST_OP_SKIP_MAP:
             rc = skip_items(vm, o, pc, depth);
             pc = rc ? pc : o->c - 1;
             break;
-        case PST_OP_BOOL: rc = pst_avro_in_bool(&vm->in, (bool *)(obj + o->a)); break;
+        case PST_OP_BOOL: rc = av_in_bool(&vm->in, (bool *)(obj + o->a)); break;
         case PST_OP_INT:
         case PST_OP_INT_LONG:
         case PST_OP_INT_FLOAT:
@@ -363,10 +362,10 @@ static int run(pst_vm *vm, uint32_t pc, char *obj, int depth)
     }
 }
 
-int pst_vm_run(pst_vm *vm, void *obj)
+int av_vm_run(av_vm *vm, void *obj)
 {
     int rc = run(vm, vm->p->starts[0], obj, 0);
     if (!rc && vm->in.p != vm->in.end)
-        rc = pst_avro_in_fail(&vm->in, PST_EPARSE, "%zu bytes too many after the record", (size_t)(vm->in.end - vm->in.p));
+        rc = av_in_fail(&vm->in, PST_EPARSE, "%zu bytes too many after the record", (size_t)(vm->in.end - vm->in.p));
     return rc;
 }

@@ -7,29 +7,29 @@
 #include <string.h>
 
 struct pst_decode_plan {
-    pst_program program;
+    av_program program;
     const pst_type *target;
 };
 
 typedef struct { /* what a value goes to */
-    const pst_node *reader;
+    const av_node *reader;
     const pst_field_type *field;
 } goal;
 
-static void value(pst_builder *b, const pst_node *w, const pst_node *r, const pst_field_type *f);
+static void value(av_builder *b, const av_node *w, const av_node *r, const pst_field_type *f);
 
-static void value_branch(pst_builder *b, const pst_node *branch, void *arg)
+static void value_branch(av_builder *b, const av_node *branch, void *arg)
 {
     const goal *g = arg;
-    if (pst_node_may_read(g->reader, branch))
+    if (av_node_may_read(g->reader, branch))
         value(b, branch, g->reader, g->field);
     else
-        pst_build_stop(b, "the writer's %s cannot be read as %s", pst_node_name(branch), pst_node_name(g->reader));
+        av_build_stop(b, "the writer's %s cannot be read as %s", av_node_name(branch), av_node_name(g->reader));
 }
 
-static void scalar(pst_builder *b, pst_avro_kind w, const pst_field_type *f)
+static void scalar(av_builder *b, av_kind w, const pst_field_type *f)
 {
-    pst_op_code code = PST_OP_BOOL;
+    av_op_code code = PST_OP_BOOL;
     switch (f->kind) {
     case PST_KIND_INT: code = PST_OP_INT; break;
     case PST_KIND_LONG: code = w == PST_AVRO_INT ? PST_OP_INT_LONG : PST_OP_LONG; break;
@@ -44,20 +44,20 @@ static void scalar(pst_builder *b, pst_avro_kind w, const pst_field_type *f)
     case PST_KIND_BYTES: code = PST_OP_BYTES; break;
     default: break;
     }
-    pst_build_op(b, code, f->offset, 0);
+    av_build_op(b, code, f->offset, 0);
 }
 
-static void enumeration(pst_builder *b, const pst_node *w, const pst_node *r, const pst_field_type *f)
+static void enumeration(av_builder *b, const av_node *w, const av_node *r, const pst_field_type *f)
 {
-    int32_t *values = pst_build_own(b, pst_alloc(w->n_symbols * sizeof *values));
+    int32_t *values = av_build_own(b, pst_alloc(w->n_symbols * sizeof *values));
     for (size_t i = 0; i < w->n_symbols; i++) {
         int v = pst_enum_parse(f->enumeration, w->symbols[i]);
         values[i] = v >= 0 ? v : r->def;
     }
-    pst_build_op(b, PST_OP_ENUM, f->offset, (uint32_t)w->n_symbols)->ptr = values;
+    av_build_op(b, PST_OP_ENUM, f->offset, (uint32_t)w->n_symbols)->ptr = values;
 }
 
-static void items(pst_builder *b, const pst_node *w, const pst_node *r, const pst_field_type *f)
+static void items(av_builder *b, const av_node *w, const av_node *r, const pst_field_type *f)
 {
     bool map = f->shape == PST_SHAPE_MAP;
     pst_field_type item = *f;
@@ -65,49 +65,49 @@ static void items(pst_builder *b, const pst_node *w, const pst_node *r, const ps
     item.shape = PST_SHAPE_ONE;
     item.offset = map ? (uint32_t)offsetof(pst_str_pair, value) : 0;
     _Static_assert(offsetof(pst_str_pair, value) == offsetof(pst_dbl_pair, value), "one offset for both pairs");
-    pst_build_op(b, map ? PST_OP_MAP : PST_OP_ARRAY, f->offset, f->aux)->n = pst_field_item_size(f);
-    pst_build_label(b);
+    av_build_op(b, map ? PST_OP_MAP : PST_OP_ARRAY, f->offset, f->aux)->n = pst_field_item_size(f);
+    av_build_label(b);
     value(b, w->item, r->item, &item);
-    pst_build_op(b, PST_OP_END, 0, 0);
-    pst_build_label(b);
+    av_build_op(b, PST_OP_END, 0, 0);
+    av_build_label(b);
     if (!b->rc)
         b->p->ops[at].c = (uint32_t)b->p->n;
 }
 
 /* w and r fit each other and are no unions. */
-static void plain(pst_builder *b, const pst_node *w, const pst_node *r, const pst_field_type *f, bool nullable)
+static void plain(av_builder *b, const av_node *w, const av_node *r, const pst_field_type *f, bool nullable)
 {
     if (nullable && pst_kind_flagged(f->kind))
-        pst_build_op(b, PST_OP_FLAG, f->aux, 0);
+        av_build_op(b, PST_OP_FLAG, f->aux, 0);
     if (r->kind == PST_AVRO_ARRAY || r->kind == PST_AVRO_MAP) {
         items(b, w, r, f);
     } else if (f->kind == PST_KIND_ENUM) {
         enumeration(b, w, r, f);
     } else if (f->kind == PST_KIND_RECORD) {
-        uint32_t sub = pst_build_sub(b, w, r, f->record);
-        pst_build_op(b, nullable ? PST_OP_CALL_NEW : PST_OP_CALL, f->offset, sub)->n = f->record->size;
+        uint32_t sub = av_build_sub(b, w, r, f->record);
+        av_build_op(b, nullable ? PST_OP_CALL_NEW : PST_OP_CALL, f->offset, sub)->n = f->record->size;
     } else {
         scalar(b, w->kind, f);
     }
 }
 
-/* Of w something can be read as r (pst_node_may_read). */
-static void value(pst_builder *b, const pst_node *w, const pst_node *r, const pst_field_type *f)
+/* Of w something can be read as r (av_node_may_read). */
+static void value(av_builder *b, const av_node *w, const av_node *r, const pst_field_type *f)
 {
     if (b->rc)
         return;
     if (w->kind == PST_AVRO_UNION) {
         goal g = {r, f};
-        pst_build_union(b, w, value_branch, &g);
+        av_build_union(b, w, value_branch, &g);
         return;
     }
     if (r->kind != PST_AVRO_UNION) {
         plain(b, w, r, f, false);
         return;
     }
-    int at = pst_node_match_branch(r, w);
-    if (at < 0 || !pst_node_may_read(r->branches[at], w))
-        pst_build_stop(b, "the writer's %s fits no branch of the union", pst_node_name(w));
+    int at = av_node_match_branch(r, w);
+    if (at < 0 || !av_node_may_read(r->branches[at], w))
+        av_build_stop(b, "the writer's %s fits no branch of the union", av_node_name(w));
     else if (r->branches[at]->kind != PST_AVRO_NULL)
         plain(b, w, r->branches[at], f, true);
 }
@@ -118,30 +118,30 @@ typedef struct {
 } constant; /* as run_default() reads it */
 
 /* The reader's default becomes a few constant bytes that are decoded like data. What zeroed memory says already costs nothing. */
-static void fill_default(pst_builder *b, const pst_avro_field *rf, const pst_field_type *f)
+static void fill_default(av_builder *b, const av_field *rf, const pst_field_type *f)
 {
     pst_buf bytes = {0};
     if (!rf->def) {
-        pst_build_fail(b, PST_EINCOMPAT, "the field has no default and the writer does not have it");
+        av_build_fail(b, PST_EINCOMPAT, "the field has no default and the writer does not have it");
         return;
     }
     if (f->shape == PST_SHAPE_NULLABLE ? json_is_null(rf->def)
         : f->shape != PST_SHAPE_ONE    ? !json_array_size(rf->def) && !json_object_size(rf->def)
                                        : json_is_number(rf->def) && json_number_value(rf->def) == 0)
         return;
-    int rc = pst_node_write_default(rf, &bytes, b->rc ? NULL : b->err);
+    int rc = av_node_write_default(rf, &bytes, b->rc ? NULL : b->err);
     if (rc < 0) {
         b->rc = rc;
     } else {
-        constant *c = pst_build_own(b, pst_alloc(sizeof *c));
+        constant *c = av_build_own(b, pst_alloc(sizeof *c));
         c->len = bytes.len;
-        c->data = pst_build_own(b, pst_buf_steal(&bytes));
+        c->data = av_build_own(b, pst_buf_steal(&bytes));
         size_t at = b->p->n;
-        pst_build_op(b, PST_OP_DEFAULT, 0, 0)->ptr = c;
-        pst_build_label(b);
+        av_build_op(b, PST_OP_DEFAULT, 0, 0)->ptr = c;
+        av_build_label(b);
         value(b, rf->type, rf->type, f);
-        pst_build_op(b, PST_OP_END, 0, 0);
-        pst_build_label(b);
+        av_build_op(b, PST_OP_END, 0, 0);
+        av_build_label(b);
         if (!b->rc)
             b->p->ops[at].c = (uint32_t)b->p->n;
     }
@@ -149,74 +149,74 @@ static void fill_default(pst_builder *b, const pst_avro_field *rf, const pst_fie
 }
 
 /* One writer field into the reader's fields it fills: one, or none (skip), or several where an alias repeats a living name. */
-static void feed(pst_builder *b, const pst_node *w, size_t i, const pst_node *r, const int *sources, const pst_type *t)
+static void feed(av_builder *b, const av_node *w, size_t i, const av_node *r, const int *sources, const pst_type *t)
 {
-    const pst_node *from = w->fields[i].type;
+    const av_node *from = w->fields[i].type;
     size_t left = 0;
     for (size_t k = 0; k < r->n_fields; k++)
         left += sources[k] == (int)i;
     if (!left) {
-        pst_build_skip(b, from);
+        av_build_skip(b, from);
         return;
     }
-    uint32_t mark = left > 1 ? pst_build_mark(b) : 0; /* never given back: programs call each other */
+    uint32_t mark = left > 1 ? av_build_mark(b) : 0; /* never given back: programs call each other */
     for (size_t k = 0; k < r->n_fields && !b->rc; k++) {
         if (sources[k] != (int)i)
             continue;
-        size_t old = pst_build_push(b, t->fields[k].name);
-        if (pst_node_may_read(r->fields[k].type, from))
+        size_t old = av_build_push(b, t->fields[k].name);
+        if (av_node_may_read(r->fields[k].type, from))
             value(b, from, r->fields[k].type, &t->fields[k]);
         else
-            pst_build_fail(b, PST_EINCOMPAT, "%s is wanted, the writer has %s", pst_node_name(r->fields[k].type), pst_node_name(from));
+            av_build_fail(b, PST_EINCOMPAT, "%s is wanted, the writer has %s", av_node_name(r->fields[k].type), av_node_name(from));
         if (--left)
-            pst_build_op(b, PST_OP_REWIND, mark, 0);
-        pst_build_pop(b, old);
+            av_build_op(b, PST_OP_REWIND, mark, 0);
+        av_build_pop(b, old);
     }
 }
 
-static void record(pst_builder *b, const pst_node *w, const pst_node *r, const pst_type *t)
+static void record(av_builder *b, const av_node *w, const av_node *r, const pst_type *t)
 {
     int *sources = pst_alloc(r->n_fields * sizeof *sources);
     PST_ASSERT(r->n_fields == t->n_fields);
     for (size_t k = 0; k < r->n_fields; k++)
-        sources[k] = pst_node_find_source(w, &r->fields[k]);
+        sources[k] = av_node_find_source(w, &r->fields[k]);
     for (size_t i = 0; i < w->n_fields && !b->rc; i++)
         feed(b, w, i, r, sources, t);
     for (size_t k = 0; k < r->n_fields && !b->rc; k++) {
-        size_t old = pst_build_push(b, t->fields[k].name);
+        size_t old = av_build_push(b, t->fields[k].name);
         if (sources[k] < 0)
             fill_default(b, &r->fields[k], &t->fields[k]);
         if (!b->rc)
-            pst_build_pop(b, old);
+            av_build_pop(b, old);
     }
-    pst_build_op(b, PST_OP_END, 0, 0);
+    av_build_op(b, PST_OP_END, 0, 0);
     free(sources);
 }
 
 /* Compiles program 0 by root(), then every program that is called, until none is open. */
-static void compile(pst_builder *b, const pst_node *w, const pst_node *r, const pst_type *t)
+static void compile(av_builder *b, const av_node *w, const av_node *r, const pst_type *t)
 {
     pst_field_type self = {.name = t->name, .kind = PST_KIND_RECORD, .shape = PST_SHAPE_ONE, .record = t};
     size_t cap = 0;
-    pst_build_sub(b, NULL, NULL, NULL); /* 0: the entry */
+    av_build_sub(b, NULL, NULL, NULL); /* 0: the entry */
     for (size_t i = 0; i < b->n_subs && !b->rc; i++) {
-        pst_sub s = b->subs[i];
+        av_sub s = b->subs[i];
         if (i == cap) {
             cap = cap ? cap * 2 : 16;
             b->p->starts = pst_realloc(b->p->starts, cap * sizeof *b->p->starts);
         }
         b->p->starts[i] = (uint32_t)b->p->n;
         b->p->n_starts = i + 1;
-        pst_build_label(b);
-        pst_build_pop(b, 0);
-        pst_build_push(b, i == 0 ? t->name : s.target ? s.target->name : s.writer->base);
+        av_build_label(b);
+        av_build_pop(b, 0);
+        av_build_push(b, i == 0 ? t->name : s.target ? s.target->name : s.writer->base);
         if (i == 0) {
             value(b, w, r, &self);
-            pst_build_op(b, PST_OP_END, 0, 0);
+            av_build_op(b, PST_OP_END, 0, 0);
         } else if (s.target) {
             record(b, s.writer, s.reader, s.target);
         } else {
-            pst_build_skip_sub(b, s.writer);
+            av_build_skip_sub(b, s.writer);
         }
     }
 }
@@ -229,9 +229,9 @@ int pst_decode_plan_new(const pst_schema *writer, const pst_type *target, pst_de
     if (rc < 0)
         return rc;
     pst_decode_plan *p = pst_alloc(sizeof *p);
-    pst_builder b = {.p = &p->program, .err = err};
+    av_builder b = {.p = &p->program, .err = err};
     p->target = target;
-    if (!pst_node_may_read(reader->root, writer->root)) {
+    if (!av_node_may_read(reader->root, writer->root)) {
         pst_schema_can_read(reader, writer, &why);
         for (char *s = why.data; s && *s; s++)
             if (*s == '\n')
@@ -257,20 +257,20 @@ void pst_decode_plan_free(pst_decode_plan *p)
 {
     if (!p)
         return;
-    pst_program_done(&p->program);
+    av_program_done(&p->program);
     free(p);
 }
 
 int pst_decode_run(const pst_decode_plan *p, const void *bytes, size_t len, void *ret_event, pst_err *err)
 {
-    pst_vm vm; /* not zeroed whole: the marks are written before they are read */
+    av_vm vm; /* not zeroed whole: the marks are written before they are read */
     vm.p = &p->program;
     vm.heap = PST_AVRO_HEAP_MAX;
     vm.placed = false;
     memset(ret_event, 0, p->target->size);
-    int rc = pst_avro_in_init(&vm.in, bytes, len, err);
+    int rc = av_in_init(&vm.in, bytes, len, err);
     if (!rc)
-        rc = pst_vm_run(&vm, ret_event);
+        rc = av_vm_run(&vm, ret_event);
     if (rc < 0)
         pst_event_clear(p->target, ret_event);
     return rc;
@@ -278,5 +278,5 @@ int pst_decode_run(const pst_decode_plan *p, const void *bytes, size_t len, void
 
 char *pst_decode_plan_explain(const pst_decode_plan *p)
 {
-    return pst_program_text(&p->program);
+    return av_program_text(&p->program);
 }

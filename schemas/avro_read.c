@@ -3,18 +3,18 @@
 
 #include <stdio.h>
 
-int pst_avro_in_init(pst_avro_in *in, const void *bytes, size_t len, pst_err *err)
+int av_in_init(av_in *in, const void *bytes, size_t len, pst_err *err)
 {
     static const uint8_t none[1];
     const uint8_t *p = bytes ? bytes : none;
-    *in = (pst_avro_in){.p = p, .begin = p, .end = p + len, .items = PST_AVRO_ITEMS_MAX, .steps = 4 * PST_AVRO_ITEMS_MAX, .err = err};
+    *in = (av_in){.p = p, .begin = p, .end = p + len, .items = PST_AVRO_ITEMS_MAX, .steps = 4 * PST_AVRO_ITEMS_MAX, .err = err};
     if (len > PST_AVRO_BYTES_MAX)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "avro", 0, "%zu bytes are more than %u for one record", len,
                            PST_AVRO_BYTES_MAX);
     return 0;
 }
 
-int pst_avro_in_fail(pst_avro_in *in, int code, const char *fmt, ...)
+int av_in_fail(av_in *in, int code, const char *fmt, ...)
 {
     char text[300];
     va_list ap;
@@ -25,7 +25,7 @@ int pst_avro_in_fail(pst_avro_in *in, int code, const char *fmt, ...)
                        (size_t)(in->end - in->begin));
 }
 
-int pst_avro_in_varint_slow(pst_avro_in *in, int64_t *ret)
+int av_in_varint_slow(av_in *in, int64_t *ret)
 {
     uint64_t z = 0;
     const uint8_t *p = in->p;
@@ -44,7 +44,7 @@ int pst_avro_in_varint_slow(pst_avro_in *in, int64_t *ret)
     }
     for (unsigned shift = 0; shift < 70; shift += 7) {
         if (p == in->end)
-            return pst_avro_in_fail(in, PST_EPARSE, "the data ends inside a number");
+            return av_in_fail(in, PST_EPARSE, "the data ends inside a number");
         uint8_t b = *p++;
         if (shift == 63 && b > 1)
             break;
@@ -56,70 +56,70 @@ int pst_avro_in_varint_slow(pst_avro_in *in, int64_t *ret)
         }
     }
 too_long:
-    return pst_avro_in_fail(in, PST_EPARSE, "a number has more than 64 bits");
+    return av_in_fail(in, PST_EPARSE, "a number has more than 64 bits");
 }
 
-void pst_avro_in_short(pst_avro_in *in, size_t n)
+void av_in_short(av_in *in, size_t n)
 {
-    pst_avro_in_fail(in, PST_EPARSE, "%zu bytes are wanted, %zu are left", n, (size_t)(in->end - in->p));
+    av_in_fail(in, PST_EPARSE, "%zu bytes are wanted, %zu are left", n, (size_t)(in->end - in->p));
 }
 
-void pst_avro_in_bad_length(pst_avro_in *in, int64_t len)
+void av_in_bad_length(av_in *in, int64_t len)
 {
-    pst_avro_in_fail(in, PST_EPARSE, "a length of %lld, but %zu bytes are left", (long long)len, (size_t)(in->end - in->p));
+    av_in_fail(in, PST_EPARSE, "a length of %lld, but %zu bytes are left", (long long)len, (size_t)(in->end - in->p));
 }
 
-void pst_avro_in_bad_int(pst_avro_in *in, int64_t v)
+void av_in_bad_int(av_in *in, int64_t v)
 {
-    pst_avro_in_fail(in, PST_EPARSE, "%lld is no int of 32 bits", (long long)v);
+    av_in_fail(in, PST_EPARSE, "%lld is no int of 32 bits", (long long)v);
 }
 
-void pst_avro_in_bad_index(pst_avro_in *in, int64_t v, size_t n, const char *what)
+void av_in_bad_index(av_in *in, int64_t v, size_t n, const char *what)
 {
-    pst_avro_in_fail(in, PST_EPARSE, "%s %lld of %zu", what, (long long)v, n);
+    av_in_fail(in, PST_EPARSE, "%s %lld of %zu", what, (long long)v, n);
 }
 
-int pst_avro_in_bool(pst_avro_in *in, bool *ret)
+int av_in_bool(av_in *in, bool *ret)
 {
     if (in->p == in->end)
-        return pst_avro_in_fail(in, PST_EPARSE, "the data ends where a boolean should be");
+        return av_in_fail(in, PST_EPARSE, "the data ends where a boolean should be");
     if (*in->p > 1)
-        return pst_avro_in_fail(in, PST_EPARSE, "byte 0x%02x is no boolean", *in->p);
+        return av_in_fail(in, PST_EPARSE, "byte 0x%02x is no boolean", *in->p);
     *ret = *in->p++;
     return 0;
 }
 
 /* Reads a block's head. ret_size: its byte size, or -1 where the writer did not give it. */
-static int block_head(pst_avro_in *in, int64_t *ret_count, int64_t *ret_size)
+static int block_head(av_in *in, int64_t *ret_count, int64_t *ret_size)
 {
     int64_t count, size = -1;
-    int rc = pst_avro_in_long(in, &count);
+    int rc = av_in_long(in, &count);
     if (rc < 0)
         return rc;
     if (count < 0) {
         if (count == INT64_MIN)
-            return pst_avro_in_fail(in, PST_EPARSE, "a block of 2^63 items");
+            return av_in_fail(in, PST_EPARSE, "a block of 2^63 items");
         count = -count;
-        if ((rc = pst_avro_in_long(in, &size)) < 0)
+        if ((rc = av_in_long(in, &size)) < 0)
             return rc;
         if (size < 0 || size > in->end - in->p)
-            return pst_avro_in_fail(in, PST_EPARSE, "a block of %lld bytes, but %zu are left", (long long)size, (size_t)(in->end - in->p));
+            return av_in_fail(in, PST_EPARSE, "a block of %lld bytes, but %zu are left", (long long)size, (size_t)(in->end - in->p));
     }
     if ((uint64_t)count > in->items)
-        return pst_avro_in_fail(in, PST_ELIMIT, "more than %d array items and map entries in one record", PST_AVRO_ITEMS_MAX);
+        return av_in_fail(in, PST_ELIMIT, "more than %d array items and map entries in one record", PST_AVRO_ITEMS_MAX);
     in->items -= (size_t)count;
     *ret_count = count;
     *ret_size = size;
     return 0;
 }
 
-int pst_avro_in_block(pst_avro_in *in, int64_t *ret_count)
+int av_in_block(av_in *in, int64_t *ret_count)
 {
     int64_t size;
     return block_head(in, ret_count, &size);
 }
 
-int pst_avro_in_block_skip(pst_avro_in *in, int64_t *ret_count)
+int av_in_block_skip(av_in *in, int64_t *ret_count)
 {
     int64_t size = 0;
     int rc = block_head(in, ret_count, &size);

@@ -21,17 +21,17 @@ typedef struct {
 static const char *const words[] = {"null",   "boolean", "int",  "long",   "float", "double", "bytes",
                                     "string", "fixed",   "enum", "record", "array", "map",    "union"};
 
-const char *pst_avro_word(pst_avro_kind kind)
+const char *av_word(av_kind kind)
 {
     return words[kind];
 }
 
-const char *pst_node_name(const pst_node *n)
+const char *av_node_name(const av_node *n)
 {
     return n->name ? n->name : words[n->kind];
 }
 
-static int parse_type(parser *p, const json_t *j, const char *ns, int depth, pst_node **ret);
+static int parse_type(parser *p, const json_t *j, const char *ns, int depth, av_node **ret);
 
 __attribute__((format(printf, 3, 4))) static int fail(parser *p, int code, const char *fmt, ...)
 {
@@ -57,7 +57,7 @@ static void pop(parser *p, size_t old)
     p->path[old] = 0;
 }
 
-static int new_node(parser *p, pst_avro_kind kind, const json_t *j, pst_node **ret)
+static int new_node(parser *p, av_kind kind, const json_t *j, av_node **ret)
 {
     pst_schema *s = p->s;
     if (s->n_nodes == PST_AVRO_NODES_MAX)
@@ -66,7 +66,7 @@ static int new_node(parser *p, pst_avro_kind kind, const json_t *j, pst_node **r
         s->cap_nodes = s->cap_nodes ? s->cap_nodes * 2 : 16;
         s->nodes = pst_realloc(s->nodes, s->cap_nodes * sizeof *s->nodes);
     }
-    pst_node *n = pst_alloc(sizeof *n);
+    av_node *n = pst_alloc(sizeof *n);
     n->kind = kind;
     n->id = (uint32_t)s->n_nodes;
     n->json = json_is_object(j) ? j : NULL;
@@ -140,14 +140,14 @@ static int kind_of_word(const char *word)
 }
 
 /* A type word: primitive, or the name of a type that was defined before. */
-static int parse_word(parser *p, const json_t *j, const char *ns, pst_node **ret)
+static int parse_word(parser *p, const json_t *j, const char *ns, av_node **ret)
 {
     const char *word = json_string_value(j);
     int kind = kind_of_word(word);
     if (kind >= 0 && kind <= PST_AVRO_STRING)
-        return new_node(p, (pst_avro_kind)kind, NULL, ret);
+        return new_node(p, (av_kind)kind, NULL, ret);
     char *full = full_name(word, ns);
-    pst_node *n = pst_map_get(&p->names, full);
+    av_node *n = pst_map_get(&p->names, full);
     if (!n)
         n = pst_map_get(&p->names, word); /* a type of the null namespace, from inside another */
     free(full);
@@ -159,7 +159,7 @@ static int parse_word(parser *p, const json_t *j, const char *ns, pst_node **ret
 
 /* ---- types ------------------------------------------------------------------------------------------------------------------ */
 
-static int parse_enum(parser *p, pst_node *n, const json_t *j)
+static int parse_enum(parser *p, av_node *n, const json_t *j)
 {
     const json_t *list = json_object_get(j, "symbols"), *def = json_object_get(j, "default");
     size_t count = json_array_size(list);
@@ -184,7 +184,7 @@ static int parse_enum(parser *p, pst_node *n, const json_t *j)
     return rc;
 }
 
-static int parse_fixed(parser *p, pst_node *n, const json_t *j)
+static int parse_fixed(parser *p, av_node *n, const json_t *j)
 {
     const json_t *size = json_object_get(j, "size");
     if (!json_is_integer(size) || json_integer_value(size) < 0)
@@ -195,10 +195,10 @@ static int parse_fixed(parser *p, pst_node *n, const json_t *j)
     return 0;
 }
 
-static int parse_field(parser *p, pst_node *n, size_t at, const json_t *j, const char *ns, int depth)
+static int parse_field(parser *p, av_node *n, size_t at, const json_t *j, const char *ns, int depth)
 {
     static const char *const orders[] = {"ascending", "descending", "ignore"};
-    pst_avro_field *f = &n->fields[at];
+    av_field *f = &n->fields[at];
     const char *name;
     int rc;
     if (!json_is_object(j))
@@ -227,7 +227,7 @@ static int parse_field(parser *p, pst_node *n, size_t at, const json_t *j, const
     return 0;
 }
 
-static int parse_record(parser *p, pst_node *n, const json_t *j, const char *ns, int depth)
+static int parse_record(parser *p, av_node *n, const json_t *j, const char *ns, int depth)
 {
     const json_t *list = json_object_get(j, "fields");
     size_t count = json_array_size(list);
@@ -247,7 +247,7 @@ static int parse_record(parser *p, pst_node *n, const json_t *j, const char *ns,
     return rc;
 }
 
-static int parse_named(parser *p, pst_avro_kind kind, const json_t *j, const char *ns, int depth, pst_node **ret)
+static int parse_named(parser *p, av_kind kind, const json_t *j, const char *ns, int depth, av_node **ret)
 {
     const char *name, *own_ns = ns;
     const json_t *given = json_object_get(j, "namespace");
@@ -259,7 +259,7 @@ static int parse_named(parser *p, pst_avro_kind kind, const json_t *j, const cha
             return fail(p, PST_EPARSE, "the namespace of %s is not a dotted name", name);
         own_ns = json_string_value(given);
     }
-    pst_node *n = *ret;
+    av_node *n = *ret;
     n->name = full_name(name, own_ns);
     const char *dot = strrchr(n->name, '.');
     n->base = dot ? dot + 1 : n->name;
@@ -279,7 +279,7 @@ static int parse_named(parser *p, pst_avro_kind kind, const json_t *j, const cha
     return rc;
 }
 
-static int parse_union(parser *p, const json_t *j, const char *ns, int depth, pst_node **ret)
+static int parse_union(parser *p, const json_t *j, const char *ns, int depth, av_node **ret)
 {
     size_t count = json_array_size(j);
     unsigned unnamed = 0;
@@ -287,19 +287,19 @@ static int parse_union(parser *p, const json_t *j, const char *ns, int depth, ps
     int rc = new_node(p, PST_AVRO_UNION, NULL, ret);
     if (rc < 0)
         return rc;
-    pst_node *n = *ret;
+    av_node *n = *ret;
     if (!count && p->strict)
         return fail(p, PST_EPARSE, "a union has at least one branch");
     n->branches = pst_alloc(count * sizeof *n->branches);
     for (size_t i = 0; i < count && !rc; i++) {
-        pst_node *b = NULL;
+        av_node *b = NULL;
         if ((rc = parse_type(p, json_array_get(j, i), ns, depth + 1, &b)) < 0)
             break;
         n->branches[n->n_branches++] = b;
         if (b->kind == PST_AVRO_UNION)
             rc = fail(p, PST_EPARSE, "a union holds no other union directly");
         else if (b->name ? pst_map_put(&seen, b->name, b) != NULL : (unnamed >> b->kind & 1) != 0)
-            rc = fail(p, PST_EPARSE, "a union has %s twice", pst_node_name(b));
+            rc = fail(p, PST_EPARSE, "a union has %s twice", av_node_name(b));
         else if (!b->name)
             unnamed |= 1u << b->kind;
     }
@@ -307,7 +307,7 @@ static int parse_union(parser *p, const json_t *j, const char *ns, int depth, ps
     return rc;
 }
 
-static int parse_type(parser *p, const json_t *j, const char *ns, int depth, pst_node **ret)
+static int parse_type(parser *p, const json_t *j, const char *ns, int depth, av_node **ret)
 {
     if (depth > PST_AVRO_DEPTH_MAX)
         return fail(p, PST_ELIMIT, "nested deeper than %d", PST_AVRO_DEPTH_MAX);
@@ -326,15 +326,15 @@ static int parse_type(parser *p, const json_t *j, const char *ns, int depth, pst
     if (kind < 0)
         return parse_word(p, type, ns, ret);
     if (kind <= PST_AVRO_STRING)
-        return new_node(p, (pst_avro_kind)kind, j, ret);
+        return new_node(p, (av_kind)kind, j, ret);
     if (kind == PST_AVRO_FIXED || kind == PST_AVRO_ENUM || kind == PST_AVRO_RECORD)
-        return parse_named(p, (pst_avro_kind)kind, j, ns, depth, ret);
+        return parse_named(p, (av_kind)kind, j, ns, depth, ret);
     const char *key = kind == PST_AVRO_ARRAY ? "items" : "values";
     if (!json_object_get(j, key))
         return fail(p, PST_EPARSE, "%s needs \"%s\"", words[kind], key);
-    if ((rc = new_node(p, (pst_avro_kind)kind, j, ret)) < 0)
+    if ((rc = new_node(p, (av_kind)kind, j, ret)) < 0)
         return rc;
-    pst_node *n = *ret;
+    av_node *n = *ret;
     size_t old = push(p, kind == PST_AVRO_ARRAY ? "[]" : "{}");
     rc = parse_type(p, json_object_get(j, key), ns, depth + 1, &n->item);
     if (!rc)
@@ -350,7 +350,7 @@ static void measure(pst_schema *s)
 {
     static const size_t sizes[] = {0, 1, 1, 1, 4, 8, 1, 1};
     for (size_t k = s->n_nodes; k-- > 0;) {
-        pst_node *n = s->nodes[k];
+        av_node *n = s->nodes[k];
         switch (n->kind) {
         case PST_AVRO_FIXED:
             n->min_size = n->size;
@@ -360,7 +360,7 @@ static void measure(pst_schema *s)
             bool constant = true;
             size_t sum = 0;
             for (size_t i = 0; i < n->n_fields; i++) {
-                const pst_node *t = n->fields[i].type;
+                const av_node *t = n->fields[i].type;
                 bool known = t->id > n->id;
                 constant &= known && t->constant;
                 sum += known ? t->min_size : 0;
@@ -388,16 +388,16 @@ static int check_defaults(parser *p)
 {
     size_t steps = 2 * PST_AVRO_SCHEMA_MAX;
     for (size_t k = 0; k < p->s->n_nodes; k++) {
-        pst_node *n = p->s->nodes[k];
+        av_node *n = p->s->nodes[k];
         for (size_t i = 0; i < n->n_fields; i++) {
-            pst_avro_field *f = &n->fields[i];
-            if (!f->def || pst_node_default_fits(f->type, f->def, &steps))
+            av_field *f = &n->fields[i];
+            if (!f->def || av_node_default_fits(f->type, f->def, &steps))
                 continue;
             if (p->strict) {
                 pop(p, 0);
                 push(p, n->base);
                 push(p, f->name);
-                return fail(p, PST_EPARSE, "the default does not fit type %s", pst_node_name(f->type));
+                return fail(p, PST_EPARSE, "the default does not fit type %s", av_node_name(f->type));
             }
             f->def = NULL;
         }
@@ -454,7 +454,7 @@ void pst_schema_free(pst_schema *s)
     if (!s)
         return;
     for (size_t k = 0; k < s->n_nodes; k++) {
-        pst_node *n = s->nodes[k];
+        av_node *n = s->nodes[k];
         for (size_t i = 0; i < n->n_fields; i++) {
             free(n->fields[i].name);
             free_list(n->fields[i].aliases, n->fields[i].n_aliases);
@@ -480,5 +480,5 @@ const char *pst_schema_text(const pst_schema *s)
 
 const char *pst_schema_name(const pst_schema *s)
 {
-    return pst_node_name(s->root);
+    return av_node_name(s->root);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A named type is written out where it is met first, which is where it was defined: so the recursion is as deep as the text was. */
-static void canonical(const pst_node *n, bool *seen, pst_buf *out)
+static void canonical(const av_node *n, bool *seen, pst_buf *out)
 {
     if (n->name && seen[n->id]) {
         pst_buf_printf(out, "\"%s\"", n->name);
@@ -27,7 +27,7 @@ static void canonical(const pst_node *n, bool *seen, pst_buf *out)
         return;
     case PST_AVRO_ARRAY:
     case PST_AVRO_MAP:
-        pst_buf_printf(out, "{\"type\":\"%s\",\"%s\":", pst_avro_word(n->kind), n->kind == PST_AVRO_ARRAY ? "items" : "values");
+        pst_buf_printf(out, "{\"type\":\"%s\",\"%s\":", av_word(n->kind), n->kind == PST_AVRO_ARRAY ? "items" : "values");
         canonical(n->item, seen, out);
         break;
     case PST_AVRO_FIXED: pst_buf_printf(out, "{\"name\":\"%s\",\"type\":\"fixed\",\"size\":%zu", n->name, n->size); break;
@@ -48,7 +48,7 @@ static void canonical(const pst_node *n, bool *seen, pst_buf *out)
         pst_buf_addc(out, ']');
         break;
     }
-    default: pst_buf_printf(out, "\"%s\"", pst_avro_word(n->kind)); return;
+    default: pst_buf_printf(out, "\"%s\"", av_word(n->kind)); return;
     }
     pst_buf_addc(out, '}');
 }
@@ -96,7 +96,7 @@ static void others(const json_t *obj, const char *const *skip, pst_buf *out)
     }
 }
 
-static void full(const pst_node *n, bool *seen, pst_buf *out)
+static void full(const av_node *n, bool *seen, pst_buf *out)
 {
     static const char *const written[] = {"type", "name", "namespace", "aliases", "fields", "items", "values", NULL}, *const type_only[] = {
                                                                                                                           "type", NULL};
@@ -114,7 +114,7 @@ static void full(const pst_node *n, bool *seen, pst_buf *out)
         return;
     }
     if (!n->json) {
-        pst_buf_printf(out, "\"%s\"", pst_avro_word(n->kind));
+        pst_buf_printf(out, "\"%s\"", av_word(n->kind));
         return;
     }
     pst_buf_printf(out, "{\"type\":\"%s\"", json_string_value(json_object_get(n->json, "type")));
@@ -141,7 +141,7 @@ static void full(const pst_node *n, bool *seen, pst_buf *out)
     pst_buf_addc(out, '}');
 }
 
-void pst_node_text(const pst_schema *s, const pst_node *n, pst_buf *out)
+void av_node_text(const pst_schema *s, const av_node *n, pst_buf *out)
 {
     bool *seen = pst_alloc(s->n_nodes * sizeof *seen);
     full(n, seen, out);

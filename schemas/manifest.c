@@ -16,52 +16,52 @@
 
 /* ---- sections ---------------------------------------------------------------------------------------------------------------- */
 
-static void read_resources(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
+static void read_resources(mf_reader *r, const mf_place *top, pst_manifest *m)
 {
-    m->cpus = pst_mf_number(r, top, "cpus", "a number of CPUs", " (0.5 is half a CPU)");
-    double gpus = pst_mf_number(r, top, "gpus", "a whole number of GPUs per learner", "");
+    m->cpus = mf_number(r, top, "cpus", "a number of CPUs", " (0.5 is half a CPU)");
+    double gpus = mf_number(r, top, "gpus", "a whole number of GPUs per learner", "");
     m->gpus = (int)gpus;
     if (m->gpus != gpus)
-        pst_mf_warn(r, top, "gpus", "%g is taken as %d per learner, as FfDL does: a GPU is not divided", gpus, m->gpus);
-    m->gpu_type = pst_mf_text(r, top, "gpu_type");
+        mf_warn(r, top, "gpus", "%g is taken as %d per learner, as FfDL does: a GPU is not divided", gpus, m->gpus);
+    m->gpu_type = mf_text(r, top, "gpu_type");
     if (m->gpu_type)
-        pst_mf_warn(r, top, "gpu_type", "is kept, but does not choose among GPUs yet");
+        mf_warn(r, top, "gpu_type", "is kept, but does not choose among GPUs yet");
 
-    m->learners = (int)pst_mf_int(r, top, "learners");
-    m->memory_bytes = pst_mf_memory(r, top, "memory");
-    m->storage_bytes = pst_mf_memory(r, top, "storage");
+    m->learners = (int)mf_int(r, top, "learners");
+    m->memory_bytes = mf_memory(r, top, "memory");
+    m->storage_bytes = mf_memory(r, top, "storage");
 }
 
-static void read_framework(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
+static void read_framework(mf_reader *r, const mf_place *top, pst_manifest *m)
 {
-    if (!pst_mf_value(top, "framework")) {
-        pst_mf_wrong(r, top, "framework", "is missing: name, version and command of what is to run");
+    if (!mf_value(top, "framework")) {
+        mf_wrong(r, top, "framework", "is missing: name, version and command of what is to run");
         return;
     }
-    pst_mf_place f = {pst_mf_mapping(r, top, "framework"), "framework"};
+    mf_place f = {mf_mapping(r, top, "framework"), "framework"};
     if (!f.obj)
         return;
-    pst_mf_check_keys(r, &f, false);
+    mf_check_keys(r, &f, false);
     size_t before = r->errors->n;
-    m->framework = pst_mf_text(r, &f, "name");
+    m->framework = mf_text(r, &f, "name");
     if ((!m->framework || !*m->framework) && r->errors->n == before)
-        pst_mf_wrong(r, &f, "name", "is missing: tensorflow, pytorch, custom, native, …");
+        mf_wrong(r, &f, "name", "is missing: tensorflow, pytorch, custom, native, …");
     m->native = m->framework && !strcmp(m->framework, "native");
 
     before = r->errors->n;
-    m->framework_version = pst_mf_text(r, &f, "version");
+    m->framework_version = mf_text(r, &f, "version");
     if ((!m->framework_version || !*m->framework_version) && !m->native && r->errors->n == before)
-        pst_mf_wrong(r, &f, "version", "is missing: the framework's version, quoted (\"1\" will do for a command of your own)");
+        mf_wrong(r, &f, "version", "is missing: the framework's version, quoted (\"1\" will do for a command of your own)");
 
     before = r->errors->n;
-    m->command = pst_mf_text(r, &f, "command");
+    m->command = mf_text(r, &f, "command");
     bool blank = !m->command || m->command[strspn(m->command, " \t\r\n")] == '\0';
     if (blank && !m->native && r->errors->n == before)
-        pst_mf_wrong(r, &f, "command", "is missing: the shell command that trains");
-    if (pst_mf_value(&f, "image_tag"))
-        pst_mf_warn(r, &f, "image_tag", "is ignored: the local launcher runs the command on its host, not in a container image");
-    if (pst_mf_value(&f, "image_location"))
-        pst_mf_warn(r, &f, "image_location", "is ignored: the local launcher runs the command on its host, not in a container image");
+        mf_wrong(r, &f, "command", "is missing: the shell command that trains");
+    if (mf_value(&f, "image_tag"))
+        mf_warn(r, &f, "image_tag", "is ignored: the local launcher runs the command on its host, not in a container image");
+    if (mf_value(&f, "image_location"))
+        mf_warn(r, &f, "image_location", "is ignored: the local launcher runs the command on its host, not in a container image");
 }
 
 static const char *const store_types[] = {"mount",
@@ -78,62 +78,62 @@ static const char *const store_types[] = {"mount",
 enum { STORE_TYPES_MOUNT = 3, STORE_TYPE_TOPIC = 4, STORE_TYPES = sizeof store_types / sizeof *store_types };
 
 /* "beginning", "end" or an offset. */
-static int64_t get_offset(pst_mf_reader *r, const pst_mf_place *p, const char *key, const char *word, int64_t word_value)
+static int64_t get_offset(mf_reader *r, const mf_place *p, const char *key, const char *word, int64_t word_value)
 {
     char what[64];
-    const json_t *v = pst_mf_value(p, key);
+    const json_t *v = mf_value(p, key);
     const char *t = json_string_value(v);
     if (!v || (t && !strcmp(t, word)))
         return word_value;
     if (json_is_integer(v) && json_integer_value(v) >= 0)
         return json_integer_value(v);
-    pst_mf_wrong(r, p, key, "must be \"%s\" or an offset from 0, found %s", word, pst_mf_found(v, what));
+    mf_wrong(r, p, key, "must be \"%s\" or an offset from 0, found %s", word, mf_found(v, what));
     return word_value;
 }
 
-static void read_topic_store(pst_mf_reader *r, const pst_mf_place *p, const pst_mf_place *connection, pst_data_store *s)
+static void read_topic_store(mf_reader *r, const mf_place *p, const mf_place *connection, pst_data_store *s)
 {
     char field[160];
-    pst_mf_place from = *connection; /* the range may stand beside the store's id or under connection */
-    if (!from.obj || pst_mf_value(p, "topic") || pst_mf_value(p, "from") || pst_mf_value(p, "to"))
+    mf_place from = *connection; /* the range may stand beside the store's id or under connection */
+    if (!from.obj || mf_value(p, "topic") || mf_value(p, "from") || mf_value(p, "to"))
         from = *p;
-    s->topic = pst_mf_text(r, &from, "topic");
+    s->topic = mf_text(r, &from, "topic");
     if (!s->topic && s->input)
         s->topic = pst_strdup(s->input);
     if (!s->topic || !*s->topic) {
-        pst_mf_field(p, "connection.topic", field);
+        mf_field(p, "connection.topic", field);
         pst_complain(r->errors, field, pst_yaml_line(r->y, p->obj), "is missing: the Kafka topic to read");
     }
     s->from = get_offset(r, &from, "from", "beginning", -2);
     s->to = get_offset(r, &from, "to", "end", -1);
-    s->records_max = pst_mf_int(r, &from, "records");
+    s->records_max = mf_int(r, &from, "records");
     if (s->from >= 0 && s->to >= 0 && s->to < s->from)
-        pst_mf_wrong(r, &from, "to", "%lld lies before from, %lld", (long long)s->to, (long long)s->from);
+        mf_wrong(r, &from, "to", "%lld lies before from, %lld", (long long)s->to, (long long)s->from);
 }
 
-static void read_store(pst_mf_reader *r, const pst_mf_place *p, pst_data_store *s)
+static void read_store(mf_reader *r, const mf_place *p, pst_data_store *s)
 {
     char path[3][160];
-    pst_mf_check_keys(r, p, false);
+    mf_check_keys(r, p, false);
     s->from = -2;
     s->to = -1;
     s->line = pst_yaml_key_line(r->y, p->obj, "type");
-    s->id = pst_mf_text(r, p, "id");
-    s->type = pst_mf_text(r, p, "type");
+    s->id = mf_text(r, p, "id");
+    s->type = mf_text(r, p, "type");
     const char *const containers[] = {"training_data", "training_results"};
     char **const into[] = {&s->input, &s->output};
     for (int i = 0; i < 2; i++) {
-        pst_mf_field(p, containers[i], path[i]);
-        pst_mf_place c = {pst_mf_mapping(r, p, containers[i]), path[i]};
+        mf_field(p, containers[i], path[i]);
+        mf_place c = {mf_mapping(r, p, containers[i]), path[i]};
         if (!c.obj)
             continue;
-        pst_mf_check_keys(r, &c, false);
-        *into[i] = pst_mf_text(r, &c, "container");
+        mf_check_keys(r, &c, false);
+        *into[i] = mf_text(r, &c, "container");
         if (*into[i] && strstr(*into[i], ".."))
-            pst_mf_wrong(r, &c, "container", "must not contain \"..\"");
+            mf_wrong(r, &c, "container", "must not contain \"..\"");
     }
-    pst_mf_field(p, "connection", path[2]);
-    pst_mf_place connection = {pst_mf_mapping(r, p, "connection"), path[2]};
+    mf_field(p, "connection", path[2]);
+    mf_place connection = {mf_mapping(r, p, "connection"), path[2]};
     s->connection = connection.obj ? json_deep_copy(connection.obj) : json_object();
 
     size_t kind = STORE_TYPES;
@@ -141,70 +141,68 @@ static void read_store(pst_mf_reader *r, const pst_mf_place *p, pst_data_store *
         if (!strcmp(s->type, store_types[i]))
             kind = i;
     if (kind <= STORE_TYPE_TOPIC && connection.obj) /* ours, or read by us alone */
-        pst_mf_check_keys(r, &connection, true);
+        mf_check_keys(r, &connection, true);
     if (!s->type || kind == STORE_TYPES) {
         const char *near = s->type ? pst_nearest(s->type, store_types, STORE_TYPES) : NULL;
-        pst_mf_wrong(r, p, "type", "%s%s%s%s", s->type ? "is not a known type of data store" : "is missing",
-                     near ? "; did you mean \"" : ": mount, files, topic or mount_cos", near ? near : "", near ? "\"?" : "");
+        mf_wrong(r, p, "type", "%s%s%s%s", s->type ? "is not a known type of data store" : "is missing",
+                 near ? "; did you mean \"" : ": mount, files, topic or mount_cos", near ? near : "", near ? "\"?" : "");
     } else if (kind == STORE_TYPE_TOPIC) {
         read_topic_store(r, p, &connection, s);
     } else if (kind < STORE_TYPES_MOUNT) {
         const char *base = connection.obj ? json_string_value(json_object_get(connection.obj, "path")) : NULL;
         if (!base || *base != '/') {
-            pst_mf_field(p, "connection.path", path[2]);
+            mf_field(p, "connection.path", path[2]);
             pst_complain(r->errors, path[2], pst_yaml_line(r->y, p->obj), "%s: the folder on the host, beginning with /",
                          base ? "is not absolute" : "is missing");
         }
     }
 }
 
-static void read_stores(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
+static void read_stores(mf_reader *r, const mf_place *top, pst_manifest *m)
 {
     char what[64], path[40];
-    const json_t *v = pst_mf_value(top, "data_stores");
+    const json_t *v = mf_value(top, "data_stores");
     if (!v)
         return;
     if (!json_is_array(v)) {
-        pst_mf_wrong(r, top, "data_stores", "must be a list (lines that begin with \"- id:\"), found %s", pst_mf_found(v, what));
+        mf_wrong(r, top, "data_stores", "must be a list (lines that begin with \"- id:\"), found %s", mf_found(v, what));
         return;
     }
-    if (json_array_size(v) > pst_mf_most(top, "data_stores")) {
-        pst_mf_wrong(r, top, "data_stores", "has %zu entries, at most %zu are allowed", json_array_size(v),
-                     pst_mf_most(top, "data_stores"));
+    if (json_array_size(v) > mf_most(top, "data_stores")) {
+        mf_wrong(r, top, "data_stores", "has %zu entries, at most %zu are allowed", json_array_size(v), mf_most(top, "data_stores"));
         return;
     }
     m->n_stores = json_array_size(v);
     m->stores = pst_alloc((m->n_stores + 1) * sizeof *m->stores);
     for (size_t i = 0; i < m->n_stores; i++) {
-        pst_mf_place p = {json_array_get(v, i), path};
+        mf_place p = {json_array_get(v, i), path};
         snprintf(path, sizeof path, "data_stores[%zu]", i);
         if (json_is_object(p.obj))
             read_store(r, &p, &m->stores[i]);
         else
             pst_complain(r->errors, path, pst_yaml_line(r->y, p.obj), "must be a mapping with id, type and connection, found %s",
-                         pst_mf_found(p.obj, what));
+                         mf_found(p.obj, what));
     }
 }
 
-static void read_metrics(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
+static void read_metrics(mf_reader *r, const mf_place *top, pst_manifest *m)
 {
     static const char *const types[] = {
         "tensorboard", "tensorboard_extractor", "regex_extractor", "emetrics_file", "file", "optivist", "null", "nil", "none", "logger"};
-    const json_t *v = pst_mf_mapping(r, top, "evaluation_metrics");
+    const json_t *v = mf_mapping(r, top, "evaluation_metrics");
     if (!v)
         return;
     m->evaluation_metrics = json_deep_copy(v);
-    pst_mf_place p = {v, "evaluation_metrics"};
-    pst_mf_check_keys(r, &p, false);
-    char *type = pst_mf_text(r, &p, "type");
+    mf_place p = {v, "evaluation_metrics"};
+    mf_check_keys(r, &p, false);
+    char *type = mf_text(r, &p, "type");
     bool is_known = !type;
     for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
         is_known = is_known || !strcmp(type, types[i]);
     if (!is_known)
-        pst_mf_warn(r, &p, "type", "\"%.40s\" is not a known extractor: only lines and evaluation-metrics.txt are read", type);
+        mf_warn(r, &p, "type", "\"%.40s\" is not a known extractor: only lines and evaluation-metrics.txt are read", type);
     else if (type && (!strncmp(type, "tensorboard", 11) || !strcmp(type, "regex_extractor")))
-        pst_mf_warn(r, &p, "type", "%s is not read yet: print JSON lines with \"penstock\":\"metrics\", or write evaluation-metrics.txt",
-                    type);
+        mf_warn(r, &p, "type", "%s is not read yet: print JSON lines with \"penstock\":\"metrics\", or write evaluation-metrics.txt", type);
     free(type);
 }
 
@@ -228,28 +226,28 @@ static bool steers_a_program(const char *name)
 }
 
 /* True when the platform, not the manifest, gives this variable its value. */
-static bool check_env_name(pst_mf_reader *r, const pst_mf_place *env, const char *key, bool native)
+static bool check_env_name(mf_reader *r, const mf_place *env, const char *key, bool native)
 {
     bool ours = !strncmp(key, "PENSTOCK_", 9);
     if (native && (ours || steers_a_program(key)))
-        pst_mf_wrong(r, env, key,
-                     "may not be set for framework.name native: it steers the platform's own program, which holds credentials; "
-                     "leave it out, or run a program of yours as a custom framework");
+        mf_wrong(r, env, key,
+                 "may not be set for framework.name native: it steers the platform's own program, which holds credentials; "
+                 "leave it out, or run a program of yours as a custom framework");
     else if (ours)
-        pst_mf_warn(r, env, key, "is the platform's to set and is ignored");
+        mf_warn(r, env, key, "is the platform's to set and is ignored");
     return ours;
 }
 
-static json_t *read_env(pst_mf_reader *r, const pst_mf_place *own, bool native)
+static json_t *read_env(mf_reader *r, const mf_place *own, bool native)
 {
     char what[64];
-    const json_t *v = pst_mf_mapping(r, own, "env");
+    const json_t *v = mf_mapping(r, own, "env");
     if (!v)
         return NULL;
-    pst_mf_place p = {v, "penstock.env"};
+    mf_place p = {v, "penstock.env"};
     json_t *env = json_object();
-    if (json_object_size(v) > pst_mf_most(own, "env"))
-        pst_mf_wrong(r, own, "env", "has %zu variables, at most %zu are allowed", json_object_size(v), pst_mf_most(own, "env"));
+    if (json_object_size(v) > mf_most(own, "env"))
+        mf_wrong(r, own, "env", "has %zu variables, at most %zu are allowed", json_object_size(v), mf_most(own, "env"));
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)v, key, value)
@@ -257,11 +255,11 @@ static json_t *read_env(pst_mf_reader *r, const pst_mf_place *own, bool native)
         bool good = isalpha((unsigned char)*key) || *key == '_';
         for (const char *s = key; *s; s++)
             good = good && (isalnum((unsigned char)*s) || *s == '_');
-        char *t = json_is_null(value) ? pst_strdup("") : pst_mf_scalar(value);
+        char *t = json_is_null(value) ? pst_strdup("") : mf_scalar(value);
         if (!good)
-            pst_mf_wrong(r, &p, key, "is not a name for an environment variable (letters, digits and '_')");
+            mf_wrong(r, &p, key, "is not a name for an environment variable (letters, digits and '_')");
         else if (!t)
-            pst_mf_wrong(r, &p, key, "must be text, found %s", pst_mf_found(value, what));
+            mf_wrong(r, &p, key, "must be text, found %s", mf_found(value, what));
         else if (!check_env_name(r, &p, key, native))
             json_object_set_new(env, key, json_string(t));
         free(t);
@@ -269,79 +267,79 @@ static json_t *read_env(pst_mf_reader *r, const pst_mf_place *own, bool native)
     return env;
 }
 
-static void read_isolation(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *m)
+static void read_isolation(mf_reader *r, const mf_place *own, pst_manifest *m)
 {
-    char *word = pst_mf_word(r, own, "isolation");
+    char *word = mf_word(r, own, "isolation");
     if (word && pst_isolation_parse(word, &m->isolation) < 0)
-        pst_mf_wrong(r, own, "isolation", "must be none, user or sandbox, found \"%s\"", word);
+        mf_wrong(r, own, "isolation", "must be none, user or sandbox, found \"%s\"", word);
     free(word);
 }
 
 /* Parameter servers beside the learners. They get no GPU; roles with a command and resources of their own are not run. */
-static void read_roles(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *m)
+static void read_roles(mf_reader *r, const mf_place *own, pst_manifest *m)
 {
-    pst_mf_place roles = {pst_mf_mapping(r, own, "roles"), "penstock.roles"};
+    mf_place roles = {mf_mapping(r, own, "roles"), "penstock.roles"};
     if (!roles.obj)
         return;
-    pst_mf_check_keys(r, &roles, true);
-    if (json_is_object(pst_mf_value(&roles, "ps")))
-        pst_mf_wrong(r, &roles, "ps",
-                     "must be their number, such as ps: 1; roles with count, cpus, memory or gpus of their own are not run by this version "
-                     "(a parameter server has the job's cpus and memory, and no GPU)");
+    mf_check_keys(r, &roles, true);
+    if (json_is_object(mf_value(&roles, "ps")))
+        mf_wrong(r, &roles, "ps",
+                 "must be their number, such as ps: 1; roles with count, cpus, memory or gpus of their own are not run by this version "
+                 "(a parameter server has the job's cpus and memory, and no GPU)");
     else
-        m->parameter_servers = (int)pst_mf_int(r, &roles, "ps");
+        m->parameter_servers = (int)mf_int(r, &roles, "ps");
 }
 
-static void read_model(pst_mf_reader *r, const pst_mf_place *own, pst_manifest *m)
+static void read_model(mf_reader *r, const mf_place *own, pst_manifest *m)
 {
-    pst_mf_place model = {pst_mf_mapping(r, own, "model"), "penstock.model"};
+    mf_place model = {mf_mapping(r, own, "model"), "penstock.model"};
     if (!model.obj)
         return;
-    pst_mf_check_keys(r, &model, true);
-    m->model_name = pst_mf_word(r, &model, "name");
-    m->model_alias = pst_mf_word(r, &model, "alias");
-    if (!pst_mf_value(&model, "name"))
-        pst_mf_wrong(r, &model, "name", "is missing: the name that the model is to be registered under");
-    m->model_file = pst_mf_text(r, &model, "file");
+    mf_check_keys(r, &model, true);
+    m->model_name = mf_word(r, &model, "name");
+    m->model_alias = mf_word(r, &model, "alias");
+    if (!mf_value(&model, "name"))
+        mf_wrong(r, &model, "name", "is missing: the name that the model is to be registered under");
+    m->model_file = mf_text(r, &model, "file");
     if (m->model_file && (!*m->model_file || *m->model_file == '/' || strstr(m->model_file, "..")))
-        pst_mf_wrong(r, &model, "file", "must be a path inside $RESULT_DIR/model, such as best.onnx, found \"%.60s\"", m->model_file);
+        mf_wrong(r, &model, "file", "must be a path inside $RESULT_DIR/model, such as best.onnx, found \"%.60s\"", m->model_file);
 }
 
 /* The one key of our own. */
-static void read_penstock(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
+static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
 {
-    pst_mf_place own = {pst_mf_mapping(r, top, "penstock"), "penstock"};
-    m->queue = pst_mf_word(r, &own, "queue");
-    m->site = pst_mf_word(r, &own, "site");
-    m->grace_us = pst_mf_span(r, &own, "grace");
+    mf_place own = {mf_mapping(r, top, "penstock"), "penstock"};
+    m->queue = mf_word(r, &own, "queue");
+    m->site = mf_word(r, &own, "site");
+    m->grace_us = mf_span(r, &own, "grace");
     if (own.obj) {
-        pst_mf_check_keys(r, &own, true);
+        mf_check_keys(r, &own, true);
         m->queue_line = pst_yaml_key_line(r->y, own.obj, "queue");
-        m->priority = (int)pst_mf_int(r, &own, "priority");
-        m->deadline_us = pst_mf_span(r, &own, "deadline");
-        m->retries = (int)pst_mf_int(r, &own, "retries");
+        m->priority = (int)mf_int(r, &own, "priority");
+        m->deadline_us = mf_span(r, &own, "deadline");
+        m->retries = (int)mf_int(r, &own, "retries");
         m->env = read_env(r, &own, m->native);
         read_isolation(r, &own, m);
         read_roles(r, &own, m);
         read_model(r, &own, m);
-        const json_t *learner = pst_mf_mapping(r, &own, "learner");
+        const json_t *learner = mf_mapping(r, &own, "learner");
         m->learner = learner ? json_deep_copy(learner) : NULL;
         if (m->learner && !m->native)
-            pst_mf_wrong(r, &own, "learner", "is for framework.name native only; leave it out, or say framework: {name: native}");
-        if (pst_mf_value(&own, "gpu_preference"))
-            pst_mf_warn(r, &own, "gpu_preference", "is kept, but does not choose among GPUs yet");
+            mf_wrong(r, &own, "learner", "is for framework.name native only; leave it out, or say framework: {name: native}");
+        if (mf_value(&own, "gpu_preference"))
+            mf_warn(r, &own, "gpu_preference", "is kept, but does not choose among GPUs yet");
     }
 }
 
-static void read_top(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
+static void read_top(mf_reader *r, const mf_place *top, pst_manifest *m)
 {
-    pst_mf_check_keys(r, top, false);
+    mf_check_keys(r, top, false);
     size_t before = r->errors->n;
-    m->name = pst_mf_text(r, top, "name");
+    m->name = mf_text(r, top, "name");
     if ((!m->name || !*m->name) && r->errors->n == before)
-        pst_mf_wrong(r, top, "name", "is missing: what you call this job");
-    m->description = pst_mf_text(r, top, "description");
-    m->version = pst_mf_text(r, top, "version");
+        mf_wrong(r, top, "name", "is missing: what you call this job");
+    m->description = mf_text(r, top, "description");
+    m->version = mf_text(r, top, "version");
     read_framework(r, top, m); /* before the rest: native decides what is missing */
     read_resources(r, top, m);
     read_stores(r, top, m);
@@ -352,7 +350,7 @@ static void read_top(pst_mf_reader *r, const pst_mf_place *top, pst_manifest *m)
         before = r->errors->n;
         pst_learn_settings_of(m, &learner, r->errors);
         pst_learn_settings_done(&learner);
-        pst_mf_find_lines(r, top->obj, before);
+        mf_find_lines(r, top->obj, before);
     }
 }
 
@@ -376,8 +374,8 @@ int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest,
             errors, "manifest", 0,
             "holds a secret that is sealed with the key of another state folder (seal.key); submit the manifest with the secret itself");
     if (json_is_object(y.root)) {
-        pst_mf_reader r = {&y, errors, warnings};
-        pst_mf_place top = {y.root, ""};
+        mf_reader r = {&y, errors, warnings};
+        mf_place top = {y.root, ""};
         read_top(&r, &top, ret_manifest);
         ret_manifest->raw = json_incref(y.root);
     } else {

@@ -5,8 +5,8 @@
 #include "common/base/isolation.h"
 #include "schemas/learn_settings.h"
 
-const char *const pst_learn_missing_words[] = {"mean", "value", "reject", NULL};
-const char *const pst_activation_words[] = {"relu", "tanh", "sigmoid", "elu", "leaky_relu", NULL};
+const char *const av_learn_missing_words[] = {"mean", "value", "reject", NULL};
+const char *const av_activation_words[] = {"relu", "tanh", "sigmoid", "elu", "leaky_relu", NULL};
 
 #define WORDS(...)        \
     (const char *const[]) \
@@ -119,7 +119,7 @@ static const pst_key rows[] = {
     {"penstock.learner", "hidden", PST_KEY_OTHER, .form = "[width]",
      .help = "Widths of the hidden layers, 1 to 8192 each, at most 16. Without it: "
              "[8, 4, 8] for an autoencoder, [16, 16] for an mlp."},
-    {"penstock.learner", "activation", PST_KEY_WORD, .words = pst_activation_words,
+    {"penstock.learner", "activation", PST_KEY_WORD, .words = av_activation_words,
      .help = "Without it: tanh for an autoencoder, relu for an mlp."},
     {"penstock.learner", "epochs", PST_KEY_WHOLE, .lo = 1, .hi = 1e6, .def = "20", .help = "A resumed job may have more of them."},
     {"penstock.learner", "batch", PST_KEY_WHOLE, .lo = 1, .hi = PST_LEARN_BATCH_MAX, .def = "32", .help = "Records of one step."},
@@ -137,7 +137,7 @@ static const pst_key rows[] = {
     {"penstock.learner.features[]", "scale", PST_KEY_NUMBER, .lo = -ANY, .hi = ANY, .def = "1",
      .help = "The model sees x · scale + offset."},
     {"penstock.learner.features[]", "offset", PST_KEY_NUMBER, .lo = -ANY, .hi = ANY, .def = "0", .help = "See `scale`."},
-    {"penstock.learner.features[]", "missing", PST_KEY_WORD, .words = pst_learn_missing_words, .def = "mean",
+    {"penstock.learner.features[]", "missing", PST_KEY_WORD, .words = av_learn_missing_words, .def = "mean",
      .help = "For a record without a value; reject leaves it out."},
     {"penstock.learner.features[]", "value", PST_KEY_NUMBER, .lo = -ANY, .hi = ANY, .help = "With `missing: value`: what stands for x."},
     {"penstock.learner.features[]", "slots", PST_KEY_WHOLE, .lo = 1, .hi = PST_LEARN_COLUMNS_MAX, .def = "1",
@@ -146,4 +146,4 @@ static const pst_key rows[] = {
      .help = "Differences up to this size (of x) mean nothing: its deviation is never taken to be less."},
 };
 
-const pst_keys pst_manifest_keys = {rows, sizeof rows / sizeof *rows};
+const pst_keys av_manifest_keys = {rows, sizeof rows / sizeof *rows};

@@ -13,7 +13,7 @@ enum { KEYS_MAX = 32 }; /* of one section */
 
 /* ---- complaints ------------------------------------------------------------------------------------------------------------ */
 
-void pst_mf_complain(pst_complaints *c, const char *field, int line, const char *fmt, va_list ap)
+void mf_complain(pst_complaints *c, const char *field, int line, const char *fmt, va_list ap)
 {
     if (c->n >= ERRORS_MAX)
         return;
@@ -27,7 +27,7 @@ void pst_complain(pst_complaints *c, const char *field, int line, const char *fm
 {
     va_list ap;
     va_start(ap, fmt);
-    pst_mf_complain(c, field, line, fmt, ap);
+    mf_complain(c, field, line, fmt, ap);
     va_end(ap);
 }
 
@@ -53,40 +53,40 @@ char *pst_complaints_text(const pst_complaints *c)
 
 /* ---- reading one key --------------------------------------------------------------------------------------------------------- */
 
-void pst_mf_field(const pst_mf_place *p, const char *key, char ret[160])
+void mf_field(const mf_place *p, const char *key, char ret[160])
 {
     snprintf(ret, 160, "%s%s%s", p->path, *p->path ? "." : "", key);
 }
 
-void pst_mf_wrong(pst_mf_reader *r, const pst_mf_place *p, const char *key, const char *fmt, ...)
+void mf_wrong(mf_reader *r, const mf_place *p, const char *key, const char *fmt, ...)
 {
     char field[160];
     va_list ap;
-    pst_mf_field(p, key, field);
+    mf_field(p, key, field);
     va_start(ap, fmt);
-    pst_mf_complain(r->errors, field, pst_yaml_key_line(r->y, p->obj, key), fmt, ap);
+    mf_complain(r->errors, field, pst_yaml_key_line(r->y, p->obj, key), fmt, ap);
     va_end(ap);
 }
 
-void pst_mf_warn(pst_mf_reader *r, const pst_mf_place *p, const char *key, const char *fmt, ...)
+void mf_warn(mf_reader *r, const mf_place *p, const char *key, const char *fmt, ...)
 {
     char field[160];
     va_list ap;
-    pst_mf_field(p, key, field);
+    mf_field(p, key, field);
     va_start(ap, fmt);
-    pst_mf_complain(r->warnings, field, pst_yaml_key_line(r->y, p->obj, key), fmt, ap);
+    mf_complain(r->warnings, field, pst_yaml_key_line(r->y, p->obj, key), fmt, ap);
     va_end(ap);
 }
 
 /* NULL where the key is absent or has no value: `gpus:` says nothing, as in FfDL. */
-const json_t *pst_mf_value(const pst_mf_place *p, const char *key)
+const json_t *mf_value(const mf_place *p, const char *key)
 {
     const json_t *v = json_object_get(p->obj, key);
     return json_is_null(v) ? NULL : v;
 }
 
 /* What was found, for a person: "many", a list, … cut at 40 bytes. */
-const char *pst_mf_found(const json_t *v, char buf[64])
+const char *mf_found(const json_t *v, char buf[64])
 {
     switch (json_typeof(v)) {
     case JSON_STRING: snprintf(buf, 64, "\"%.40s\"", json_string_value(v)); break;
@@ -102,7 +102,7 @@ const char *pst_mf_found(const json_t *v, char buf[64])
 }
 
 /* A scalar as text: `version: 1` and `version: "1"` are the same version. NULL for lists and mappings. */
-char *pst_mf_scalar(const json_t *v)
+char *mf_scalar(const json_t *v)
 {
     switch (json_typeof(v)) {
     case JSON_STRING: return pst_strdup(json_string_value(v));
@@ -127,19 +127,19 @@ char *pst_mf_scalar(const json_t *v)
 }
 
 /* The row of a key that the code reads: there is one, or the code and the table are not about the same file. */
-static const pst_key *row_of(const pst_mf_place *p, const char *key)
+static const pst_key *row_of(const mf_place *p, const char *key)
 {
-    const pst_key *k = pst_keys_find(&pst_manifest_keys, p->path, key);
+    const pst_key *k = pst_keys_find(&av_manifest_keys, p->path, key);
     PST_ASSERT(k);
     return k;
 }
 
-size_t pst_mf_most(const pst_mf_place *p, const char *key)
+size_t mf_most(const mf_place *p, const char *key)
 {
     return (size_t)row_of(p, key)->hi;
 }
 
-static char *default_of(const pst_mf_place *p, const char *key)
+static char *default_of(const mf_place *p, const char *key)
 {
     const pst_key *k = row_of(p, key);
     return k->def ? pst_strdup(k->def) : NULL;
@@ -154,36 +154,36 @@ static bool has_control(const char *t)
 }
 
 /* The text, or NULL when the key is absent or was complained of. */
-static char *text_given(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+static char *text_given(mf_reader *r, const mf_place *p, const char *key)
 {
     char what[64];
     const pst_key *k = row_of(p, key);
-    const size_t bytes_max = pst_mf_most(p, key);
-    const json_t *v = pst_mf_value(p, key);
+    const size_t bytes_max = mf_most(p, key);
+    const json_t *v = mf_value(p, key);
     if (!v)
         return NULL;
-    char *t = pst_mf_scalar(v);
+    char *t = mf_scalar(v);
     if (!t) {
-        pst_mf_wrong(r, p, key, "must be text, found %s", pst_mf_found(v, what));
+        mf_wrong(r, p, key, "must be text, found %s", mf_found(v, what));
         return NULL;
     }
     if (strlen(t) > bytes_max)
-        pst_mf_wrong(r, p, key, "is %zu bytes long, at most %zu are allowed", strlen(t), bytes_max);
+        mf_wrong(r, p, key, "is %zu bytes long, at most %zu are allowed", strlen(t), bytes_max);
     else if (k->kind != PST_KEY_BLOCK && has_control(t))
-        pst_mf_wrong(r, p, key, "must be one line of text without control characters");
+        mf_wrong(r, p, key, "must be one line of text without control characters");
     else
         return t;
     free(t);
     return NULL;
 }
 
-char *pst_mf_text(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+char *mf_text(mf_reader *r, const mf_place *p, const char *key)
 {
     char *t = text_given(r, p, key);
     return t ? t : default_of(p, key);
 }
 
-char *pst_mf_word(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+char *mf_word(mf_reader *r, const mf_place *p, const char *key)
 {
     char *t = text_given(r, p, key);
     bool good = t && isalnum((unsigned char)*t);
@@ -192,40 +192,40 @@ char *pst_mf_word(pst_mf_reader *r, const pst_mf_place *p, const char *key)
     if (good)
         return t;
     if (t)
-        pst_mf_wrong(r, p, key, "\"%.40s\" must be letters, digits, '.', '_' and '-', beginning with a letter or digit", t);
+        mf_wrong(r, p, key, "\"%.40s\" must be letters, digits, '.', '_' and '-', beginning with a letter or digit", t);
     free(t);
     return default_of(p, key);
 }
 
-int64_t pst_mf_int(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+int64_t mf_int(mf_reader *r, const mf_place *p, const char *key)
 {
     char what[64];
     const pst_key *k = row_of(p, key);
     const int64_t min = (int64_t)k->lo, max = pst_key_hi(k), def = k->def ? strtoll(k->def, NULL, 10) : 0;
-    const json_t *v = pst_mf_value(p, key);
+    const json_t *v = mf_value(p, key);
     if (!v)
         return def;
     if (json_is_integer(v) && json_integer_value(v) >= min && json_integer_value(v) <= max)
         return json_integer_value(v);
-    pst_mf_wrong(r, p, key, "must be a whole number from %lld to %lld, found %s", (long long)min, (long long)max, pst_mf_found(v, what));
+    mf_wrong(r, p, key, "must be a whole number from %lld to %lld, found %s", (long long)min, (long long)max, mf_found(v, what));
     return def;
 }
 
-double pst_mf_number(pst_mf_reader *r, const pst_mf_place *p, const char *key, const char *wanted, const char *hint)
+double mf_number(mf_reader *r, const mf_place *p, const char *key, const char *wanted, const char *hint)
 {
     char what[64];
     const pst_key *k = row_of(p, key);
     const double def = k->def ? strtod(k->def, NULL) : 0;
-    const json_t *v = pst_mf_value(p, key);
+    const json_t *v = mf_value(p, key);
     if (!v)
         return def;
     if (json_is_number(v) && json_number_value(v) >= k->lo && json_number_value(v) <= k->hi)
         return json_number_value(v);
-    pst_mf_wrong(r, p, key, "must be %s from %g to %g%s, found %s", wanted, k->lo, k->hi, hint, pst_mf_found(v, what));
+    mf_wrong(r, p, key, "must be %s from %g to %g%s, found %s", wanted, k->lo, k->hi, hint, mf_found(v, what));
     return def;
 }
 
-int64_t pst_mf_span(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+int64_t mf_span(mf_reader *r, const mf_place *p, const char *key)
 {
     char what[64];
     const pst_key *k = row_of(p, key);
@@ -233,29 +233,29 @@ int64_t pst_mf_span(pst_mf_reader *r, const pst_mf_place *p, const char *key)
     int64_t def = 0;
     int bad = k->def ? pst_span_parse(k->def, &def) : 0;
     PST_ASSERT(!bad);
-    const json_t *v = pst_mf_value(p, key);
+    const json_t *v = mf_value(p, key);
     if (!v)
         return def;
     int64_t us = -1;
-    char *t = pst_mf_scalar(v);
+    char *t = mf_scalar(v);
     bool good = t && pst_span_parse(t, &us) == 0 && us >= min_us && us <= max_us;
     free(t);
     if (good)
         return us;
-    pst_mf_wrong(r, p, key, "must be a span such as 30s, 5m or 2h (%lld s at most), found %s", (long long)(max_us / 1000000),
-                 pst_mf_found(v, what));
+    mf_wrong(r, p, key, "must be a span such as 30s, 5m or 2h (%lld s at most), found %s", (long long)(max_us / 1000000),
+             mf_found(v, what));
     return def;
 }
 
 /* FfDL's grammar with decimals: a number, optional spaces, and a unit in any case. MB is 10^6 and MiB 2^20 bytes. */
-int64_t pst_mf_memory(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+int64_t mf_memory(mf_reader *r, const mf_place *p, const char *key)
 {
     char what[64];
     const pst_key *k = row_of(p, key);
     int64_t def = 0;
     int bad = k->def ? pst_bytes_parse(k->def, &def) : 0;
     PST_ASSERT(!bad);
-    const json_t *v = pst_mf_value(p, key);
+    const json_t *v = mf_value(p, key);
     if (!v)
         return def;
     int64_t bytes = 0;
@@ -271,32 +271,32 @@ int64_t pst_mf_memory(pst_mf_reader *r, const pst_mf_place *p, const char *key)
         if (known && pst_bytes_parse(t, &bytes) == 0 && bytes > 0 && bytes <= pst_key_hi(k))
             return bytes;
     }
-    pst_mf_wrong(r, p, key, "must be a number and a unit, such as \"512 MiB\" or \"2GB\" (MB, MiB, GB, GiB, TB, TiB), found %s",
-                 pst_mf_found(v, what));
+    mf_wrong(r, p, key, "must be a number and a unit, such as \"512 MiB\" or \"2GB\" (MB, MiB, GB, GiB, TB, TiB), found %s",
+             mf_found(v, what));
     return def;
 }
 
 /* A mapping under key; NULL when absent or wrong. */
-const json_t *pst_mf_mapping(pst_mf_reader *r, const pst_mf_place *p, const char *key)
+const json_t *mf_mapping(mf_reader *r, const mf_place *p, const char *key)
 {
     char what[64];
-    const json_t *v = pst_mf_value(p, key);
+    const json_t *v = mf_value(p, key);
     if (!v || json_is_object(v))
         return v;
-    pst_mf_wrong(r, p, key, "must be a mapping (key: value lines), found %s", pst_mf_found(v, what));
+    mf_wrong(r, p, key, "must be a mapping (key: value lines), found %s", mf_found(v, what));
     return NULL;
 }
 
-void pst_mf_check_keys(pst_mf_reader *r, const pst_mf_place *p, bool ours)
+void mf_check_keys(mf_reader *r, const mf_place *p, bool ours)
 {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)p->obj, key, v)
     {
-        if (pst_keys_find(&pst_manifest_keys, p->path, key))
+        if (pst_keys_find(&av_manifest_keys, p->path, key))
             continue;
         const char *known[KEYS_MAX];
-        size_t n = pst_keys_names(&pst_manifest_keys, p->path, known, KEYS_MAX);
+        size_t n = pst_keys_names(&av_manifest_keys, p->path, known, KEYS_MAX);
         char near[200] = "";
         const char *best = pst_nearest(key, known, n);
         if (best) {
@@ -307,9 +307,9 @@ void pst_mf_check_keys(pst_mf_reader *r, const pst_mf_place *p, bool ours)
                 at += (size_t)snprintf(near + at, sizeof near - at, " %s", known[i]);
         }
         if (ours)
-            pst_mf_wrong(r, p, key, "is not a known key%s", near);
+            mf_wrong(r, p, key, "is not a known key%s", near);
         else
-            pst_mf_warn(r, p, key, "is not a known key and is ignored%s", near);
+            mf_warn(r, p, key, "is not a known key and is ignored%s", near);
     }
 }
 
@@ -338,7 +338,7 @@ static int line_of(const pst_yaml *y, const json_t *at, const char *field)
     return line;
 }
 
-void pst_mf_find_lines(const pst_mf_reader *r, const json_t *root, size_t from)
+void mf_find_lines(const mf_reader *r, const json_t *root, size_t from)
 {
     for (size_t i = from; i < r->errors->n; i++)
         if (!r->errors->at[i].line)

@@ -17,9 +17,9 @@ enum { EARLY_JOBS_MAX = 10000, EARLY_REQUESTS_MAX = 16, EARLY_S_MAX = 600, SECON
 
 /* ---- before the submission --------------------------------------------------------------------------------------------------- */
 
-void pst_early_free(void *early)
+void trainer_early_free(void *early)
 {
-    pst_early *e = early;
+    trainer_early *e = early;
     if (!e)
         return;
     pst_event_clear(&pst_job_state_type, &e->s);
@@ -31,27 +31,27 @@ static bool matches(const pst_early_request *e, const pst_job_request *r)
     return !strcmp(e->request_id, r->request_id) && !strcmp(e->action, pst_job_action_text(r->action)) && !strcmp(e->user, r->user);
 }
 
-bool pst_early_has(const pst_trainer_core *c, const pst_job_request *r)
+bool trainer_early_has(const tcore *c, const pst_job_request *r)
 {
-    const pst_early *e = pst_map_get(&c->early, r->training_id);
+    const trainer_early *e = pst_map_get(&c->early, r->training_id);
     for (size_t i = 0; e && i < e->s.n_early; i++)
         if (matches(&e->s.early[i], r))
             return true;
     return false;
 }
 
-static pst_early *early_new(const char *training_id, int64_t now_us)
+static trainer_early *early_new(const char *training_id, int64_t now_us)
 {
-    pst_early *e = pst_alloc(sizeof *e);
+    trainer_early *e = pst_alloc(sizeof *e);
     pst_job_state empty = {.training_id = (char *)training_id};
     pst_event_copy(&pst_job_state_type, &empty, &e->s); /* no text is NULL in a state that travels */
     e->seen_us = now_us;
     return e;
 }
 
-bool pst_early_keep(pst_trainer_core *c, const pst_job_request *r)
+bool trainer_early_keep(tcore *c, const pst_job_request *r)
 {
-    pst_early *e = pst_map_get(&c->early, r->training_id);
+    trainer_early *e = pst_map_get(&c->early, r->training_id);
     if (e ? e->s.n_early >= EARLY_REQUESTS_MAX : c->early.live >= EARLY_JOBS_MAX)
         return false;
     if (!e)
@@ -66,27 +66,27 @@ bool pst_early_keep(pst_trainer_core *c, const pst_job_request *r)
     pst_event_copy(&pst_early_request_type, &kept, &e->s.early[e->s.n_early++]);
     e->s.updated_at = c->now_us;
     e->seen_us = c->now_us;
-    pst_core_publish(c, &e->s);
+    tcore_publish(c, &e->s);
     return true;
 }
 
-void pst_early_load(pst_trainer_core *c, const pst_job_state *s)
+void trainer_early_load(tcore *c, const pst_job_state *s)
 {
     if (!s->n_early)
         return;
-    pst_early *e = pst_alloc(sizeof *e);
+    trainer_early *e = pst_alloc(sizeof *e);
     pst_event_copy(&pst_job_state_type, s, &e->s);
     e->seen_us = 0; /* its time begins with the first tick */
     pst_map_put(&c->early, s->training_id, e);
 }
 
-void pst_early_drop(pst_trainer_core *c, const char *training_id)
+void trainer_early_drop(tcore *c, const char *training_id)
 {
-    pst_early_free(pst_map_take(&c->early, training_id));
+    trainer_early_free(pst_map_take(&c->early, training_id));
 }
 
 /* The map's entry is taken first: an answer that looks for it must not find it again. */
-static void answer_all(pst_trainer_core *c, pst_early *e)
+static void answer_all(tcore *c, trainer_early *e)
 {
     for (size_t i = 0; i < e->s.n_early; i++) {
         const pst_early_request *x = &e->s.early[i];
@@ -98,22 +98,22 @@ static void answer_all(pst_trainer_core *c, pst_early *e)
                              .time = x->time,
                              .options = x->options,
                              .n_options = x->n_options};
-        pst_core_control(c, &r);
+        tcore_control(c, &r);
     }
 }
 
-void pst_early_apply(pst_trainer_core *c, const char *training_id)
+void trainer_early_apply(tcore *c, const char *training_id)
 {
-    pst_early *e = pst_map_take(&c->early, training_id);
+    trainer_early *e = pst_map_take(&c->early, training_id);
     if (e)
         answer_all(c, e);
-    pst_early_free(e);
+    trainer_early_free(e);
 }
 
-static void answer_late_ones(pst_trainer_core *c, bool caught_up)
+static void answer_late_ones(tcore *c, bool caught_up)
 {
     for (size_t i = 0; i < c->early.n; i++) {
-        pst_early *e = c->early.at[i].key ? c->early.at[i].value : NULL;
+        trainer_early *e = c->early.at[i].key ? c->early.at[i].value : NULL;
         if (e && (!e->seen_us || e->seen_us > c->now_us || c->unsettled)) /* else a clock that is set right would end its wait */
             e->seen_us = c->now_us;
         int64_t waited_us = e ? c->now_us - e->seen_us : 0;
@@ -121,21 +121,21 @@ static void answer_late_ones(pst_trainer_core *c, bool caught_up)
             continue;
         pst_map_take(&c->early, e->s.training_id);
         answer_all(c, e);
-        pst_core_expire(c, e->s.training_id);
-        pst_early_free(e);
+        tcore_expire(c, e->s.training_id);
+        trainer_early_free(e);
     }
 }
 
 /* ---- a request id twice -------------------------------------------------------------------------------------------------------- */
 
-void pst_submit_digest(const pst_trainer_in *in, char *ret)
+void trainer_submit_digest(const trainer_in *in, char *ret)
 {
     const pst_job_request *r = in->request;
     const char *code = !r->code ? NULL : in->code_sha256 ? in->code_sha256 : r->code->sha256 ? r->code->sha256 : r->code->uri;
     pst_submission_digest(r->manifest, code, ret);
 }
 
-void pst_submit_again(pst_trainer_core *c, pst_job *j, const pst_trainer_in *in, const char *digest)
+void trainer_submit_again(tcore *c, trainer_job *j, const trainer_in *in, const char *digest)
 {
     const pst_job_request *r = in->request;
     bool known = *j->s.request_sha256; /* else it is of an older Trainer */
@@ -152,9 +152,9 @@ void pst_submit_again(pst_trainer_core *c, pst_job *j, const pst_trainer_in *in,
                         r->request_id, j->s.training_id, pst_job_public_state_text(j->s.state));
         pst_complaints details = {0};
         pst_complain(&details, "request_id", 0, "%s", reason);
-        pst_core_remember(j, mark);
-        pst_core_reject(c, j, j->s.training_id, r->request_id,
-                        &(pst_say){.actor = actor, .reason_code = "REQUEST_ID_REUSED", .reason = reason, .details = &details});
+        tcore_remember(j, mark);
+        tcore_reject(c, j, j->s.training_id, r->request_id,
+                     &(trainer_say){.actor = actor, .reason_code = "REQUEST_ID_REUSED", .reason = reason, .details = &details});
         pst_complaints_done(&details);
         free(reason);
         free(actor);
@@ -164,7 +164,7 @@ void pst_submit_again(pst_trainer_core *c, pst_job *j, const pst_trainer_in *in,
 
 /* ---- too old, not yours ------------------------------------------------------------------------------------------------------- */
 
-char *pst_request_too_old(const pst_trainer_core *c, const pst_trainer_in *in)
+char *trainer_request_too_old(const tcore *c, const trainer_in *in)
 {
     char then[32];
     int64_t age_us = in->published_us ? c->now_us - in->published_us : 0;
@@ -188,26 +188,26 @@ static bool is_listed(const char *names, const char *name)
     return false;
 }
 
-bool pst_request_of_operator(const pst_trainer_core *c, const pst_job_request *r)
+bool trainer_request_of_operator(const tcore *c, const pst_job_request *r)
 {
     return is_listed(c->policy.operators, r->user);
 }
 
 /* Who writes to the requests' topic is believed its name: who may do so is Kafka's to say (ACLs), and the gateway's. */
-bool pst_request_allowed(const pst_trainer_core *c, const pst_job *j, const pst_job_request *r)
+bool trainer_request_allowed(const tcore *c, const trainer_job *j, const pst_job_request *r)
 {
-    return !strcmp(j->s.user, r->user) || pst_request_of_operator(c, r);
+    return !strcmp(j->s.user, r->user) || trainer_request_of_operator(c, r);
 }
 
 /* ---- time ---------------------------------------------------------------------------------------------------------------------- */
 
-void pst_answers_tick(pst_trainer_core *c, bool caught_up)
+void trainer_answers_tick(tcore *c, bool caught_up)
 {
     int64_t before_us = c->now_us - (int64_t)PST_TRAINER_REMEMBERED_S * SECOND_US;
     const char *old;
     answer_late_ones(c, caught_up);
-    pst_memory_forget(&c->answered, before_us, PST_TRAINER_ANSWERED_KEPT);
-    pst_memory_forget(&c->deleted, before_us, PST_TRAINER_DELETED_KEPT);
-    while ((old = pst_memory_outdated(&c->rejected, before_us, PST_TRAINER_REJECTED_KEPT)))
-        pst_core_expire(c, old); /* takes it out of the memory, too */
+    trainer_memory_forget(&c->answered, before_us, PST_TRAINER_ANSWERED_KEPT);
+    trainer_memory_forget(&c->deleted, before_us, PST_TRAINER_DELETED_KEPT);
+    while ((old = trainer_memory_outdated(&c->rejected, before_us, PST_TRAINER_REJECTED_KEPT)))
+        tcore_expire(c, old); /* takes it out of the memory, too */
 }

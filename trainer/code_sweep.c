@@ -15,7 +15,7 @@ enum { STEP = 200, OLD_MAX = 20000, DIGEST = 64 };
 #define EVERY_US  ((int64_t)600 * 1000000)
 #define DRAFTS_US ((int64_t)86400 * 1000000) /* nobody writes one object for a day */
 
-struct pst_code_sweep {
+struct trainer_code_sweep {
     int64_t keep_us, every_us, next_us;
     char **old; /* keys, of the pass that is under way */
     size_t n, cap, at;
@@ -23,15 +23,15 @@ struct pst_code_sweep {
     int64_t removed;
 };
 
-pst_code_sweep *pst_code_sweep_new(int64_t keep_us)
+trainer_code_sweep *trainer_code_sweep_new(int64_t keep_us)
 {
-    pst_code_sweep *s = pst_alloc(sizeof *s);
+    trainer_code_sweep *s = pst_alloc(sizeof *s);
     s->keep_us = keep_us;
     s->every_us = keep_us < EVERY_US ? keep_us / 2 : EVERY_US;
     return s;
 }
 
-static void end_pass(pst_code_sweep *s)
+static void end_pass(trainer_code_sweep *s)
 {
     if (s->removed)
         pst_log(PST_LOG_INFO, "trainer", "event=code_swept archives=%lld", (long long)s->removed);
@@ -41,7 +41,7 @@ static void end_pass(pst_code_sweep *s)
     s->removed = 0;
 }
 
-void pst_code_sweep_free(pst_code_sweep *s)
+void trainer_code_sweep_free(trainer_code_sweep *s)
 {
     if (!s)
         return;
@@ -59,7 +59,7 @@ static const char *digest_in(const char *key)
 
 static void note(void *arg, const char *key, int64_t put_us)
 {
-    pst_code_sweep *s = arg;
+    trainer_code_sweep *s = arg;
     if (put_us >= s->before_us || !digest_in(key) || s->n == OLD_MAX)
         return;
     if (s->n == s->cap) {
@@ -84,10 +84,10 @@ static void need(void *arg, const pst_code_ref *code)
     pst_map_put(needed, lower, needed);
 }
 
-static void remove_some(pst_code_sweep *s, pst_objects *objects, const pst_trainer_core *core)
+static void remove_some(trainer_code_sweep *s, pst_objects *objects, const tcore *core)
 {
     pst_map needed = {0};
-    pst_trainer_core_codes(core, need, &needed);
+    tcore_codes(core, need, &needed);
     for (int i = 0; i < STEP && s->at < s->n; i++, s->at++) {
         pst_err err = {0};
         bool removed = false;
@@ -103,7 +103,7 @@ static void remove_some(pst_code_sweep *s, pst_objects *objects, const pst_train
         end_pass(s);
 }
 
-void pst_code_sweep_step(pst_code_sweep *s, pst_objects *objects, const pst_trainer_core *core, int64_t mono_us, int64_t wall_us)
+void trainer_code_sweep_step(trainer_code_sweep *s, pst_objects *objects, const tcore *core, int64_t mono_us, int64_t wall_us)
 {
     pst_err err = {0};
     if (!s->keep_us)

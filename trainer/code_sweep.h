@@ -9,11 +9,11 @@
 #include "common/objects/objects.h"
 #include "trainer/trainer_core.h"
 
-typedef struct pst_code_sweep pst_code_sweep;
+typedef struct trainer_code_sweep trainer_code_sweep;
 
-pst_code_sweep *pst_code_sweep_new(int64_t keep_us); /* 0: nothing is swept */
-void pst_code_sweep_free(pst_code_sweep *s);
+trainer_code_sweep *trainer_code_sweep_new(int64_t keep_us); /* 0: nothing is swept */
+void trainer_code_sweep_free(trainer_code_sweep *s);
 /* Between rounds, when all requests have been read. mono_us decides when the next pass begins, wall_us how old things are. */
-void pst_code_sweep_step(pst_code_sweep *s, pst_objects *objects, const pst_trainer_core *core, int64_t mono_us, int64_t wall_us);
+void trainer_code_sweep_step(trainer_code_sweep *s, pst_objects *objects, const tcore *core, int64_t mono_us, int64_t wall_us);
 
 #endif

@@ -14,24 +14,24 @@ enum {
     PST_CPU_UNIT = 1000     /* thousandths: sums stay exact */
 };
 
-typedef struct pst_needs {
+typedef struct trainer_needs {
     int64_t cpu, memory, gpus;
-} pst_needs;
+} trainer_needs;
 
-typedef struct pst_site pst_site;
-typedef struct pst_node pst_node;
+typedef struct trainer_site trainer_site;
+typedef struct trainer_node trainer_node;
 
-typedef struct pst_job {
+typedef struct trainer_job {
     pst_job_state s;
     /* From the manifest, whose text is in the state; read when the job is submitted, loaded unended, or resumed. */
     int retries, parameter_servers;
     int64_t deadline_us, grace_us;
-    pst_needs needs; /* of the whole gang */
-    pst_site *site;
-    pst_node *node; /* of the present generation, while charged */
-    bool queued;    /* stands in site->queue */
-    bool unsaid;    /* queued, and the QUEUED event with the reason is still to come */
-    bool dirty;     /* its state is to be published at the end of this step */
+    trainer_needs needs; /* of the whole gang */
+    trainer_site *site;
+    trainer_node *node; /* of the present generation, while charged */
+    bool queued;        /* stands in site->queue */
+    bool unsaid;        /* queued, and the QUEUED event with the reason is still to come */
+    bool dirty;         /* its state is to be published at the end of this step */
     bool charged;
     size_t live_at;        /* place in core->live + 1; 0 = not there */
     int64_t checkpoint_us; /* time of the last checkpoint report: an older or equal one is a repetition */
@@ -40,46 +40,46 @@ typedef struct pst_job {
     int64_t ready_us;      /* when the last command of the present generation began, by its reporter's clock; 0 = not known */
     int64_t done_us;       /* when the last one was done, likewise */
     int64_t never_us;      /* queued, and since when its site is too small for it even when empty; 0 = it is not */
-} pst_job;
+} trainer_job;
 
-typedef struct pst_early {
+typedef struct trainer_early {
     pst_job_state s; /* as published: UNKNOWN, with the requests */
     int64_t seen_us; /* when the last of them came, or this Trainer read of it */
-} pst_early;
+} trainer_early;
 
 /* One LCM: a computer, or a part of one. */
-struct pst_node {
+struct trainer_node {
     char *name;
-    pst_site *site;
+    trainer_site *site;
     bool known;     /* it has reported */
     bool accepting; /* its last report said running */
     bool stopped;   /* … stopped */
     bool lost;      /* a person said so; until it reports again */
     bool proves;    /* it knows nonces */
     int64_t epoch, seen_us;
-    pst_needs capacity, used;
+    trainer_needs capacity, used;
 };
 
-struct pst_site {
+struct trainer_site {
     char *name;
-    pst_node **nodes; /* by name */
+    trainer_node **nodes; /* by name */
     size_t n_nodes;
-    pst_job **queue; /* by (priority down, submitted_at, training_id) */
+    trainer_job **queue; /* by (priority down, submitted_at, training_id) */
     size_t n_queue, cap_queue, n_unsaid;
 };
 
-struct pst_trainer_core {
-    pst_trainer_policy policy;
-    pst_trainer_counts counts;
+struct tcore {
+    trainer_policy policy;
+    trainer_counts counts;
     pst_map jobs, sites, nodes; /* nodes: "site/name" */
-    pst_job **live;             /* deployed jobs, for deadlines */
+    trainer_job **live;         /* deployed jobs, for deadlines */
     size_t n_live, cap_live;
-    pst_job **dirty;
+    trainer_job **dirty;
     size_t n_dirty, cap_dirty;
-    pst_memory answered; /* "ACTION user request_id" of rejected requests without a job */
-    pst_memory deleted;  /* training ids whose tombstone is known */
-    pst_memory rejected; /* training ids of submissions that were rejected; their states are among the jobs */
-    pst_map early;       /* training_id → pst_early: requests whose submission has not come yet */
+    trainer_memory answered; /* "ACTION user request_id" of rejected requests without a job */
+    trainer_memory deleted;  /* training ids whose tombstone is known */
+    trainer_memory rejected; /* training ids of submissions that were rejected; their states are among the jobs */
+    pst_map early;           /* training_id → trainer_early: requests whose submission has not come yet */
     size_t by_state[PST_JOB_PUBLIC_STATE_REJECTED + 1];
     int64_t now_us;       /* of the present step */
     int64_t said_us;      /* when that happened which the present step is about */
@@ -89,106 +89,105 @@ struct pst_trainer_core {
     int64_t tick_us;      /* of the last tick */
     int64_t watch_us;     /* since when it has listened without a gap */
     int64_t submitted_us; /* of the last job admitted */
-    pst_actions *out;
+    trainer_actions *out;
 };
 
 /* What an event says beside its type; all optional. */
-typedef struct pst_say {
+typedef struct trainer_say {
     const char *actor;      /* default "trainer" */
     const char *request_id; /* default: the submission's */
     const char *process, *reason_code, *reason;
     const int *exit_code, *signal;
     const pst_complaints *details;
-} pst_say;
+} trainer_say;
 
 /* ---- trainer_core.c */
 /* The one setter of a job's state: checks the table, numbers the event, appends it, marks the state dirty. */
-pst_job_event *pst_core_emit(pst_trainer_core *c, pst_job *j, enum pst_job_event_type type, pst_job_public_state to, const pst_say *say);
-void pst_core_command(pst_trainer_core *c, pst_job *j, enum pst_job_command_type command, const char *request_id, const char *reason);
+pst_job_event *tcore_emit(tcore *c, trainer_job *j, enum pst_job_event_type type, pst_job_public_state to, const trainer_say *say);
+void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, const char *request_id, const char *reason);
 /* An answer REJECTED: of the job when there is one, else by itself with sequence 0. */
-void pst_core_reject(pst_trainer_core *c, pst_job *j, const char *training_id, const char *request_id, const pst_say *say);
-void pst_core_remove(pst_trainer_core *c, pst_job *j);              /* DELETED: tombstone, forget; j is freed */
-void pst_core_expire(pst_trainer_core *c, const char *training_id); /* the tombstone of what is no job; forgotten where it is known */
-void pst_core_publish(pst_trainer_core *c, const pst_job_state *s); /* a state that is no job's */
-pst_job *pst_core_adopt(pst_trainer_core *c, pst_job_state *take);  /* the state moves in; not queued, not charged */
-void pst_core_read_manifest(pst_job *j);
-void pst_core_set_text(char **text, const char *value); /* replaces; NULL = null */
+void tcore_reject(tcore *c, trainer_job *j, const char *training_id, const char *request_id, const trainer_say *say);
+void tcore_remove(tcore *c, trainer_job *j);             /* DELETED: tombstone, forget; j is freed */
+void tcore_expire(tcore *c, const char *training_id);    /* the tombstone of what is no job; forgotten where it is known */
+void tcore_publish(tcore *c, const pst_job_state *s);    /* a state that is no job's */
+trainer_job *tcore_adopt(tcore *c, pst_job_state *take); /* the state moves in; not queued, not charged */
+void tcore_read_manifest(trainer_job *j);
+void tcore_set_text(char **text, const char *value); /* replaces; NULL = null */
 
 /* The answer to a request that is about no job: sequence 0. */
-void pst_core_answer(pst_trainer_core *c, const char *request_id, const pst_say *say);
-void pst_core_command_node(pst_trainer_core *c, const pst_node *n, enum pst_job_command_type command, const char *request_id,
-                           const char *reason);
-void pst_core_tell_node(pst_trainer_core *c, const pst_node *n, const char *state); /* onto `workers`, under the node's key */
+void tcore_answer(tcore *c, const char *request_id, const trainer_say *say);
+void tcore_command_node(tcore *c, const trainer_node *n, enum pst_job_command_type command, const char *request_id, const char *reason);
+void tcore_tell_node(tcore *c, const trainer_node *n, const char *state); /* onto `workers`, under the node's key */
 
 /* ---- requests.c */
-void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in);
-void pst_core_bad_request(pst_trainer_core *c, const pst_trainer_in *in);
+void tcore_request(tcore *c, const trainer_in *in);
+void tcore_bad_request(tcore *c, const trainer_in *in);
 /* The generation is over and the wish that ended it is carried out: HALTED, TERMINATED, DELETED. j may be freed. */
-void pst_core_fulfil_wish(pst_trainer_core *c, pst_job *j);
+void tcore_fulfil_wish(tcore *c, trainer_job *j);
 /* The job has ended by itself before the wish could be carried out. A wish to delete is carried out all the same: j is freed then. */
-void pst_core_drop_wish(pst_trainer_core *c, pst_job *j);
+void tcore_drop_wish(tcore *c, trainer_job *j);
 
-void pst_core_remember(pst_job *j, const char *mark); /* an answered request; the oldest goes */
+void tcore_remember(trainer_job *j, const char *mark); /* an answered request; the oldest goes */
 /* Answers one control request of a job that is there, or not (then it is rejected). */
-void pst_core_control(pst_trainer_core *c, const pst_job_request *r);
+void tcore_control(tcore *c, const pst_job_request *r);
 /* An answer REJECTED that belongs to no job; remembered by (action, user, request id). */
-void pst_core_reject_orphan(pst_trainer_core *c, const pst_job_request *r, const char *training_id, const pst_say *say);
-bool pst_core_orphan_answered(const pst_trainer_core *c, const pst_job_request *r);
+void tcore_reject_orphan(tcore *c, const pst_job_request *r, const char *training_id, const trainer_say *say);
+bool tcore_orphan_answered(const tcore *c, const pst_job_request *r);
 
 /* ---- answers.c */
 /* Keeps a request of an unknown job until its submission comes. False: there are too many, answer it now. */
-bool pst_early_keep(pst_trainer_core *c, const pst_job_request *r);
-bool pst_early_has(const pst_trainer_core *c, const pst_job_request *r);
+bool trainer_early_keep(tcore *c, const pst_job_request *r);
+bool trainer_early_has(const tcore *c, const pst_job_request *r);
 /* The submission was answered: what came before it is answered now, in the order in which it came. */
-void pst_early_apply(pst_trainer_core *c, const char *training_id);
-void pst_early_load(pst_trainer_core *c, const pst_job_state *s);
-void pst_early_drop(pst_trainer_core *c, const char *training_id);
-void pst_early_free(void *early);
+void trainer_early_apply(tcore *c, const char *training_id);
+void trainer_early_load(tcore *c, const pst_job_state *s);
+void trainer_early_drop(tcore *c, const char *training_id);
+void trainer_early_free(void *early);
 /* A submission with a known (user, request id): the same again (counted), or another one (rejected). */
-void pst_submit_again(pst_trainer_core *c, pst_job *j, const pst_trainer_in *in, const char *digest);
+void trainer_submit_again(tcore *c, trainer_job *j, const trainer_in *in, const char *digest);
 /* Of the manifest and of the code that a submission brings. ret: 65 bytes. */
-void pst_submit_digest(const pst_trainer_in *in, char *ret);
+void trainer_submit_digest(const trainer_in *in, char *ret);
 /* The reason why a request is not taken any more (free()), or NULL. */
-char *pst_request_too_old(const pst_trainer_core *c, const pst_trainer_in *in);
-bool pst_request_of_operator(const pst_trainer_core *c, const pst_job_request *r);
+char *trainer_request_too_old(const tcore *c, const trainer_in *in);
+bool trainer_request_of_operator(const tcore *c, const pst_job_request *r);
 /* May this user touch this job? */
-bool pst_request_allowed(const pst_trainer_core *c, const pst_job *j, const pst_job_request *r);
-void pst_answers_tick(pst_trainer_core *c, bool caught_up); /* answers what waited long enough, forgets what is old */
+bool trainer_request_allowed(const tcore *c, const trainer_job *j, const pst_job_request *r);
+void trainer_answers_tick(tcore *c, bool caught_up); /* answers what waited long enough, forgets what is old */
 
 /* ---- reports.c */
-void pst_core_report(pst_trainer_core *c, const pst_process_report *r);
-void pst_core_deadlines(pst_trainer_core *c);
-void pst_core_conclude(pst_trainer_core *c, pst_job *j); /* nothing while a process lives; j may be freed */
-void pst_core_start_failing(pst_trainer_core *c, pst_job *j, const char *code, const char *reason);
+void tcore_report(tcore *c, const pst_process_report *r);
+void tcore_deadlines(tcore *c);
+void tcore_conclude(tcore *c, trainer_job *j); /* nothing while a process lives; j may be freed */
+void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char *reason);
 /* live, and being stopped because something failed: the first failure stands in s.reason_code */
-bool pst_job_is_failing(const pst_job *j);
+bool trainer_job_is_failing(const trainer_job *j);
 
 /* ---- queue.c */
-pst_site *pst_core_site(pst_trainer_core *c, const char *name); /* made when new */
-void pst_queue_add(pst_trainer_core *c, pst_job *j);            /* into its site's queue; the event comes from pst_queue_run */
-void pst_queue_remove(pst_trainer_core *c, pst_job *j);         /* fine when it is not queued */
-void pst_queue_run(pst_trainer_core *c);                        /* deploys what fits, says why the rest waits */
-void pst_site_free(void *site);
-pst_needs pst_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus);
+trainer_site *tcore_site(tcore *c, const char *name); /* made when new */
+void trainer_queue_add(tcore *c, trainer_job *j);     /* into its site's queue; the event comes from trainer_queue_run */
+void trainer_queue_remove(tcore *c, trainer_job *j);  /* fine when it is not queued */
+void trainer_queue_run(tcore *c);                     /* deploys what fits, says why the rest waits */
+void trainer_site_free(void *site);
+trainer_needs trainer_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus);
 
 /* ---- nodes.c */
-pst_node *pst_core_node(pst_trainer_core *c, const char *site, const char *name); /* made when new */
-void pst_node_free(void *node);
-void pst_core_worker(pst_trainer_core *c, const pst_worker_state *w, int64_t seen_us);
-void pst_core_attend(pst_trainer_core *c);              /* at each tick, first */
-void pst_core_charge(pst_trainer_core *c, pst_job *j);  /* to s.node */
-void pst_core_release(pst_trainer_core *c, pst_job *j); /* fine when it is not charged */
+trainer_node *tcore_node(tcore *c, const char *site, const char *name); /* made when new */
+void trainer_node_free(void *node);
+void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us);
+void tcore_attend(tcore *c);                  /* at each tick, first */
+void tcore_charge(tcore *c, trainer_job *j);  /* to s.node */
+void tcore_release(tcore *c, trainer_job *j); /* fine when it is not charged */
 /* More than any node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
-char *pst_queue_never(const pst_site *site, const pst_needs *needs);
+char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs);
 /* The node that takes it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */
-pst_node *pst_site_place(const pst_trainer_core *c, const pst_job *j, char **ret_why, bool *ret_bound);
+trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound);
 /* Node, epoch and nonce of a command; their digests into the state. */
-void pst_core_sign(pst_trainer_core *c, pst_job *j, pst_job_command *cmd);
+void tcore_sign(tcore *c, trainer_job *j, pst_job_command *cmd);
 /* Does the report come from where the generation was given to? Else it is counted, and its node asked where that may help. */
-bool pst_core_believes(pst_trainer_core *c, pst_job *j, const pst_process_report *r);
+bool tcore_believes(tcore *c, trainer_job *j, const pst_process_report *r);
 /* The wish that is to be forced, if its node is silent: true when the job has ended by it; j may be freed then. */
-bool pst_core_force(pst_trainer_core *c, pst_job *j);
-void pst_core_silences(pst_trainer_core *c); /* says which live jobs wait for a silent node, and when it is back */
-void pst_core_node_request(pst_trainer_core *c, const pst_job_request *r, const char *by);
+bool tcore_force(tcore *c, trainer_job *j);
+void tcore_silences(tcore *c); /* says which live jobs wait for a silent node, and when it is back */
+void tcore_node_request(tcore *c, const pst_job_request *r, const char *by);
 
 #endif

@@ -12,9 +12,9 @@
 
 enum { CODE_BYTES_MAX = 8 << 20 };
 
-static int64_t record_time_us(const pst_shell *s, const pst_record *r)
+static int64_t record_time_us(const trainer_shell *s, const pst_record *r)
 {
-    return r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : pst_shell_now(s);
+    return r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : trainer_shell_now(s);
 }
 
 /* The record's traceparent (W3C, 55 characters) goes on to what it leads to. */
@@ -28,16 +28,16 @@ static char *traceparent_of(const pst_record *r)
     return NULL;
 }
 
-static int step(pst_shell *s, const pst_trainer_in *in, const char *traceparent, pst_err *err)
+static int step(trainer_shell *s, const trainer_in *in, const char *traceparent, pst_err *err)
 {
     int64_t begun = pst_mono_us();
-    pst_actions_clear(&s->actions);
-    pst_trainer_in with = *in;
-    with.unsettled = pst_times_unsettled(&s->times, pst_mono_us());
+    trainer_actions_clear(&s->actions);
+    trainer_in with = *in;
+    with.unsettled = trainer_times_unsettled(&s->times, pst_mono_us());
     with.nodes_unread = s->nodes_unread;
-    pst_trainer_core_step(s->core, &with, pst_shell_now(s), &s->actions);
+    tcore_step(s->core, &with, trainer_shell_now(s), &s->actions);
     pst_metric_observe(s->metrics.step_seconds, (double)(pst_mono_us() - begun) / 1e6);
-    return pst_outbox_add(s->outbox, &s->actions, traceparent, err);
+    return trainer_outbox_add(s->outbox, &s->actions, traceparent, err);
 }
 
 /* ---- submitted code ---------------------------------------------------------------------------------------------------------- */
@@ -59,12 +59,12 @@ static const char *code_problem(const pst_job_code *code)
 }
 
 /* Content is stored under its digest before the job is admitted: storing it twice is harmless, admitting without it is not. */
-static int keep_code(pst_shell *s, const pst_job_request *r, char sha256[65], char **ret_uri, pst_err *err)
+static int keep_code(trainer_shell *s, const pst_job_request *r, char sha256[65], char **ret_uri, pst_err *err)
 {
     char key[80];
     pst_sha256_hex(r->code->content.data, r->code->content.len, sha256);
     bool matches = !r->code->sha256 || !strcasecmp(r->code->sha256, sha256);
-    if (!matches || code_problem(r->code) || !pst_trainer_core_is_new(s->core, r))
+    if (!matches || code_problem(r->code) || !tcore_is_new(s->core, r))
         return 0;
     snprintf(key, sizeof key, "code/%s", sha256);
     return pst_objects_put(s->objects, key, r->code->content.data, r->code->content.len, ret_uri, err);
@@ -72,10 +72,10 @@ static int keep_code(pst_shell *s, const pst_job_request *r, char sha256[65], ch
 
 /* Code that is named by its address is made new again, or it could be swept while it is being admitted. What this store
  * does not have, no learner would get: told now, not when the job's turn has come. */
-static int renew_code(pst_shell *s, const pst_job_request *r, char **ret_error, pst_err *err)
+static int renew_code(trainer_shell *s, const pst_job_request *r, char **ret_error, pst_err *err)
 {
     pst_err e = {0};
-    int rc = r->code->uri && *r->code->uri && pst_trainer_core_is_new(s->core, r) ? pst_objects_touch(s->objects, r->code->uri, &e) : 0;
+    int rc = r->code->uri && *r->code->uri && tcore_is_new(s->core, r) ? pst_objects_touch(s->objects, r->code->uri, &e) : 0;
     if (rc < 0 && rc != PST_ENOTFOUND && e.cls == PST_CLASS_DATA)
         return 0; /* of a store that we do not know */
     if (rc == PST_ENOTFOUND) {
@@ -101,24 +101,24 @@ static char *find_request_id(const pst_record *r)
     return copy;
 }
 
-static int bad_request(pst_shell *s, const pst_record *r, const char *text, const char *traceparent, pst_err *err)
+static int bad_request(trainer_shell *s, const pst_record *r, const char *text, const char *traceparent, pst_err *err)
 {
     char *id = find_request_id(r);
     char *reason = pst_sprintf("%s partition %d offset %lld is no job request: %s", r->topic, r->partition, (long long)r->offset, text);
     pst_metric_add(s->metrics.decode_errors, 1);
-    int rc = step(s, &(pst_trainer_in){.kind = PST_TRAINER_BAD_REQUEST, .bad_request_id = id, .bad_reason = reason}, traceparent, err);
+    int rc = step(s, &(trainer_in){.kind = PST_TRAINER_BAD_REQUEST, .bad_request_id = id, .bad_reason = reason}, traceparent, err);
     free(reason);
     free(id);
     return rc;
 }
 
-int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
+int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err)
 {
     pst_job_request request = {0};
     pst_err e = {0};
     char sha256[65], *uri = NULL, *missing = NULL;
     if (!r->value)
-        return step(s, &(pst_trainer_in){.kind = PST_TRAINER_TOMBSTONE}, NULL, err);
+        return step(s, &(trainer_in){.kind = PST_TRAINER_TOMBSTONE}, NULL, err);
     char *traceparent = traceparent_of(r);
     int rc = pst_codec_decode(s->client->codec, &pst_job_request_type, r->value, r->value_len, r->timestamp_ms, &request, &e);
     if (rc < 0 && e.cls == PST_CLASS_DATA) {
@@ -138,14 +138,14 @@ int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
     } else {
         request.time = request.time > 0 ? request.time : record_time_us(s, r);
         if (s->live)
-            pst_shell_heard(s, PST_TIMES_CLIENT, r);
-        pst_trainer_in in = {.kind = PST_TRAINER_REQUEST,
-                             .request = &request,
-                             .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
-                             .live = s->live,
-                             .code_uri = uri,
-                             .code_sha256 = has_code ? sha256 : NULL,
-                             .code_error = has_code ? code_problem(request.code) : missing};
+            trainer_shell_heard(s, PST_TIMES_CLIENT, r);
+        trainer_in in = {.kind = PST_TRAINER_REQUEST,
+                         .request = &request,
+                         .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
+                         .live = s->live,
+                         .code_uri = uri,
+                         .code_sha256 = has_code ? sha256 : NULL,
+                         .code_error = has_code ? code_problem(request.code) : missing};
         rc = step(s, &in, traceparent, err);
     }
     pst_event_clear(&pst_job_request_type, &request);
@@ -157,7 +157,7 @@ int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err)
 
 /* ---- reports and heartbeats: written by our own programs; what does not decode is logged and passed over ------------------------- */
 
-static int decode_own(pst_shell *s, const pst_record *r, const pst_type *type, void *ret_event, pst_err *err)
+static int decode_own(trainer_shell *s, const pst_record *r, const pst_type *type, void *ret_event, pst_err *err)
 {
     pst_err e = {0};
     if (!r->value)
@@ -174,21 +174,21 @@ static int decode_own(pst_shell *s, const pst_record *r, const pst_type *type, v
     return rc < 0 && e.cls == PST_CLASS_RETRY ? PST_EAGAIN : rc;
 }
 
-int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err)
+int trainer_input_report(trainer_shell *s, const pst_record *r, pst_err *err)
 {
     pst_process_report report = {0};
     int rc = decode_own(s, r, &pst_process_report_type, &report, err);
     if (rc)
         return rc > 0 ? 0 : rc;
     char *traceparent = traceparent_of(r);
-    uint64_t untrusted = pst_trainer_core_counts(s->core)->reports_untrusted;
+    uint64_t untrusted = tcore_counts(s->core)->reports_untrusted;
     rc = step(s,
-              &(pst_trainer_in){.kind = PST_TRAINER_REPORT,
-                                .report = &report,
-                                .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
-                                .live = s->live},
+              &(trainer_in){.kind = PST_TRAINER_REPORT,
+                            .report = &report,
+                            .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
+                            .live = s->live},
               traceparent, err);
-    if (pst_trainer_core_counts(s->core)->reports_untrusted > untrusted)
+    if (tcore_counts(s->core)->reports_untrusted > untrusted)
         pst_log_limited(
             PST_LOG_WARN, "trainer", "report_not_believed",
             "event=report_not_believed training_id=%.100s generation=%d type=%s reporter=%.100s partition=%d offset=%lld count=%llu "
@@ -200,16 +200,16 @@ int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err)
     return rc;
 }
 
-int pst_input_worker(pst_shell *s, const pst_record *r, bool live, pst_err *err)
+int trainer_input_worker(trainer_shell *s, const pst_record *r, bool live, pst_err *err)
 {
     pst_worker_state worker = {0};
     int rc = decode_own(s, r, &pst_worker_state_type, &worker, err);
     if (rc)
         return rc > 0 ? 0 : rc;
     if (live)
-        pst_shell_heard(s, PST_TIMES_NODE, r);
-    int64_t now = pst_shell_now(s), then = record_time_us(s, r);
-    pst_trainer_in in = {.kind = PST_TRAINER_WORKER, .worker = &worker, .seen_us = live || then > now ? now : then};
+        trainer_shell_heard(s, PST_TIMES_NODE, r);
+    int64_t now = trainer_shell_now(s), then = record_time_us(s, r);
+    trainer_in in = {.kind = PST_TRAINER_WORKER, .worker = &worker, .seen_us = live || then > now ? now : then};
     rc = step(s, &in, NULL, err);
     pst_event_clear(&pst_worker_state_type, &worker);
     return rc;
@@ -222,7 +222,7 @@ static bool same_partition(const pst_record *a, const pst_record *b)
     return a->partition == b->partition && !strcmp(a->topic, b->topic);
 }
 
-void pst_input_order(const pst_batch *b, size_t *ret_order)
+void trainer_input_order(const pst_batch *b, size_t *ret_order)
 {
     /* Insertion from the left: a record moves before later ones of other partitions, never past one of its own. Batches are small and
      * nearly sorted. */

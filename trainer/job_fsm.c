@@ -55,7 +55,7 @@ static const struct row {
 };
 enum { ROWS = sizeof table / sizeof *table };
 
-bool pst_job_fsm_allows(pst_job_public_state from, enum pst_job_event_type event, pst_job_public_state to)
+bool job_fsm_allows(pst_job_public_state from, enum pst_job_event_type event, pst_job_public_state to)
 {
     for (int i = 0; i < ROWS; i++)
         if (table[i].event == event && (table[i].from & 1u << from) && (table[i].to == SAME ? from == to : table[i].to == 1u << to))
@@ -86,7 +86,7 @@ static void add_states(pst_buf *out, unsigned set)
         }
 }
 
-void pst_job_fsm_markdown(pst_buf *out)
+void job_fsm_markdown(pst_buf *out)
 {
     pst_buf_adds(out, "| event | from | to | when |\n|---|---|---|---|\n");
     for (int i = 0; i < ROWS; i++) {

@@ -22,8 +22,8 @@
 #include <stdbool.h>
 
 /* May this event take a job from one state to the other? From UNKNOWN: the job does not exist yet. */
-bool pst_job_fsm_allows(pst_job_public_state from, enum pst_job_event_type event, pst_job_public_state to);
+bool job_fsm_allows(pst_job_public_state from, enum pst_job_event_type event, pst_job_public_state to);
 /* The table as Markdown: `penstock trainer --print-fsm`. */
-void pst_job_fsm_markdown(pst_buf *out);
+void job_fsm_markdown(pst_buf *out);
 
 #endif

@@ -7,13 +7,13 @@
 
 #include <stdlib.h>
 
-struct pst_memory_entry {
+struct trainer_memory_entry {
     char *key;
     int64_t time_us;
-    pst_memory_entry *before, *after;
+    trainer_memory_entry *before, *after;
 };
 
-static void unlink_entry(pst_memory *m, pst_memory_entry *e)
+static void unlink_entry(trainer_memory *m, trainer_memory_entry *e)
 {
     *(e->before ? &e->before->after : &m->first) = e->after;
     *(e->after ? &e->after->before : &m->last) = e->before;
@@ -21,48 +21,48 @@ static void unlink_entry(pst_memory *m, pst_memory_entry *e)
     free(e);
 }
 
-void pst_memory_take(pst_memory *m, const char *key)
+void trainer_memory_take(trainer_memory *m, const char *key)
 {
-    pst_memory_entry *e = pst_map_take(&m->at, key);
+    trainer_memory_entry *e = pst_map_take(&m->at, key);
     if (e)
         unlink_entry(m, e);
 }
 
-void pst_memory_put(pst_memory *m, const char *key, int64_t time_us)
+void trainer_memory_put(trainer_memory *m, const char *key, int64_t time_us)
 {
-    pst_memory_take(m, key);
-    pst_memory_entry *e = pst_alloc(sizeof *e);
-    *e = (pst_memory_entry){.key = pst_strdup(key), .time_us = time_us, .before = m->last};
+    trainer_memory_take(m, key);
+    trainer_memory_entry *e = pst_alloc(sizeof *e);
+    *e = (trainer_memory_entry){.key = pst_strdup(key), .time_us = time_us, .before = m->last};
     *(m->last ? &m->last->after : &m->first) = e;
     m->last = e;
     pst_map_put(&m->at, key, e);
 }
 
-bool pst_memory_has(const pst_memory *m, const char *key)
+bool trainer_memory_has(const trainer_memory *m, const char *key)
 {
     return pst_map_get(&m->at, key);
 }
 
-size_t pst_memory_size(const pst_memory *m)
+size_t trainer_memory_size(const trainer_memory *m)
 {
     return m->at.live;
 }
 
-const char *pst_memory_outdated(const pst_memory *m, int64_t before_us, size_t keep)
+const char *trainer_memory_outdated(const trainer_memory *m, int64_t before_us, size_t keep)
 {
     return m->first && (m->at.live > keep || m->first->time_us < before_us) ? m->first->key : NULL;
 }
 
-void pst_memory_forget(pst_memory *m, int64_t before_us, size_t keep)
+void trainer_memory_forget(trainer_memory *m, int64_t before_us, size_t keep)
 {
-    while (pst_memory_outdated(m, before_us, keep)) {
-        pst_memory_entry *e = pst_map_take(&m->at, m->first->key);
+    while (trainer_memory_outdated(m, before_us, keep)) {
+        trainer_memory_entry *e = pst_map_take(&m->at, m->first->key);
         PST_ASSERT(e == m->first);
         unlink_entry(m, e);
     }
 }
 
-void pst_memory_done(pst_memory *m)
+void trainer_memory_done(trainer_memory *m)
 {
     pst_map_done(&m->at, NULL);
     while (m->first)

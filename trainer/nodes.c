@@ -17,17 +17,17 @@ enum { ATTENTIVE_US = 5000000, CHECK_EVERY_US = 5000000 };
 
 /* ---- nodes and their leases ------------------------------------------------------------------------------------------------------ */
 
-pst_node *pst_core_node(pst_trainer_core *c, const char *site, const char *name)
+trainer_node *tcore_node(tcore *c, const char *site, const char *name)
 {
     char *key = pst_sprintf("%s/%s", site, name);
-    pst_node *n = pst_map_get(&c->nodes, key);
+    trainer_node *n = pst_map_get(&c->nodes, key);
     if (!n) {
         n = pst_alloc(sizeof *n);
         n->name = pst_strdup(name);
-        n->site = pst_core_site(c, site);
+        n->site = tcore_site(c, site);
         pst_map_put(&c->nodes, key, n);
-        pst_site *s = n->site;
-        s->nodes = pst_realloc(s->nodes, (s->n_nodes + 1) * sizeof(pst_node *));
+        trainer_site *s = n->site;
+        s->nodes = pst_realloc(s->nodes, (s->n_nodes + 1) * sizeof(trainer_node *));
         size_t at = s->n_nodes++;
         for (; at && strcmp(s->nodes[at - 1]->name, name) > 0; at--)
             s->nodes[at] = s->nodes[at - 1];
@@ -37,9 +37,9 @@ pst_node *pst_core_node(pst_trainer_core *c, const char *site, const char *name)
     return n;
 }
 
-void pst_node_free(void *node)
+void trainer_node_free(void *node)
 {
-    pst_node *n = node;
+    trainer_node *n = node;
     if (!n)
         return;
     free(n->name);
@@ -54,11 +54,11 @@ static const char *node_name(const pst_worker_state *w)
     return w->worker_id && *w->worker_id ? w->worker_id : "lcm";
 }
 
-void pst_core_worker(pst_trainer_core *c, const pst_worker_state *w, int64_t seen_us)
+void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us)
 {
     if (strcmp(w->kind, "lcm"))
         return;
-    pst_node *n = pst_core_node(c, w->site, node_name(w));
+    trainer_node *n = tcore_node(c, w->site, node_name(w));
     n->capacity.cpu = llround((c->policy.cpus > 0 ? c->policy.cpus : w->cpus) * PST_CPU_UNIT);
     n->capacity.memory = c->policy.memory_bytes > 0 ? c->policy.memory_bytes : w->memory_bytes;
     n->capacity.gpus = c->policy.gpus >= 0 ? c->policy.gpus : w->gpus;
@@ -72,25 +72,25 @@ void pst_core_worker(pst_trainer_core *c, const pst_worker_state *w, int64_t see
         n->seen_us = seen_us > n->seen_us ? seen_us : n->seen_us;
 }
 
-void pst_core_attend(pst_trainer_core *c)
+void tcore_attend(tcore *c)
 {
     if (!c->tick_us || c->now_us < c->tick_us || c->now_us - c->tick_us > ATTENTIVE_US)
         c->watch_us = c->now_us; /* we were away ourselves: others get their full time to be heard from now on */
     for (size_t i = 0; i < c->nodes.n && c->now_us < c->tick_us; i++) { /* the clock was set back: nobody was heard in the future */
-        pst_node *n = c->nodes.at[i].key ? c->nodes.at[i].value : NULL;
+        trainer_node *n = c->nodes.at[i].key ? c->nodes.at[i].value : NULL;
         if (n && n->seen_us > c->now_us)
             n->seen_us = c->now_us;
     }
     c->tick_us = c->now_us;
 }
 
-static bool has_lease(const pst_trainer_core *c, const pst_node *n)
+static bool has_lease(const tcore *c, const trainer_node *n)
 {
     return n->known && !n->lost && c->now_us - n->seen_us <= c->policy.silent_us;
 }
 
 /* Silent for certain: we have listened for the whole time. */
-static bool is_silent(const pst_trainer_core *c, const pst_node *n)
+static bool is_silent(const tcore *c, const trainer_node *n)
 {
     int64_t since = n->seen_us > c->watch_us ? n->seen_us : c->watch_us;
     return n->lost || (c->watch_us && c->now_us - since > c->policy.silent_us);
@@ -98,21 +98,21 @@ static bool is_silent(const pst_trainer_core *c, const pst_node *n)
 
 /* ---- charges --------------------------------------------------------------------------------------------------------------------- */
 
-void pst_core_charge(pst_trainer_core *c, pst_job *j)
+void tcore_charge(tcore *c, trainer_job *j)
 {
     PST_ASSERT(!j->charged);
-    j->node = pst_core_node(c, j->s.site, j->s.node);
+    j->node = tcore_node(c, j->s.site, j->s.node);
     j->charged = true;
     j->node->used.cpu += j->needs.cpu;
     j->node->used.memory += j->needs.memory;
     j->node->used.gpus += j->needs.gpus;
 }
 
-void pst_core_release(pst_trainer_core *c, pst_job *j)
+void tcore_release(tcore *c, trainer_job *j)
 {
     if (!j->charged)
         return;
-    pst_needs *used = &j->node->used;
+    trainer_needs *used = &j->node->used;
     j->charged = false;
     used->cpu -= j->needs.cpu;
     used->memory -= j->needs.memory;
@@ -128,11 +128,11 @@ static char *gib(int64_t bytes)
 }
 
 /* "2 CPUs: 1 of 4 free" for each thing of which there is not enough; NULL when it fits. */
-static char *shortage(const pst_needs *needs, const pst_needs *capacity, const pst_needs *used)
+static char *shortage(const trainer_needs *needs, const trainer_needs *capacity, const trainer_needs *used)
 {
     pst_buf b = {0};
-    pst_needs f = {capacity->cpu - used->cpu, capacity->memory - used->memory, capacity->gpus - used->gpus};
-    f = (pst_needs){f.cpu > 0 ? f.cpu : 0, f.memory > 0 ? f.memory : 0, f.gpus > 0 ? f.gpus : 0};
+    trainer_needs f = {capacity->cpu - used->cpu, capacity->memory - used->memory, capacity->gpus - used->gpus};
+    f = (trainer_needs){f.cpu > 0 ? f.cpu : 0, f.memory > 0 ? f.memory : 0, f.gpus > 0 ? f.gpus : 0};
     if (needs->cpu > f.cpu)
         pst_buf_printf(&b, "%.6g CPUs: %.6g of %.6g free", (double)needs->cpu / PST_CPU_UNIT, (double)f.cpu / PST_CPU_UNIT,
                        (double)capacity->cpu / PST_CPU_UNIT);
@@ -149,13 +149,13 @@ static char *shortage(const pst_needs *needs, const pst_needs *capacity, const p
     return b.len ? pst_buf_steal(&b) : NULL;
 }
 
-char *pst_queue_never(const pst_site *site, const pst_needs *needs)
+char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs)
 {
-    static const pst_needs nothing = {0};
-    const pst_node *widest = NULL;
+    static const trainer_needs nothing = {0};
+    const trainer_node *widest = NULL;
     size_t n = 0;
     for (size_t i = 0; i < site->n_nodes; i++) {
-        const pst_node *x = site->nodes[i];
+        const trainer_node *x = site->nodes[i];
         char *text = x->known && !x->lost ? shortage(needs, &x->capacity, &nothing) : NULL;
         if (x->known && !x->lost && !text)
             return NULL;
@@ -174,7 +174,7 @@ char *pst_queue_never(const pst_site *site, const pst_needs *needs)
 }
 
 /* Why the node takes nothing at the moment, or NULL. */
-static char *node_closed(const pst_trainer_core *c, const pst_node *n)
+static char *node_closed(const tcore *c, const trainer_node *n)
 {
     char when[32];
     if (n->lost)
@@ -190,25 +190,25 @@ static char *node_closed(const pst_trainer_core *c, const pst_node *n)
 }
 
 /* What the closed nodes of a site say: of the one heard last. */
-static char *site_closed(const pst_trainer_core *c, const pst_site *s)
+static char *site_closed(const tcore *c, const trainer_site *s)
 {
-    const pst_node *last = NULL;
+    const trainer_node *last = NULL;
     for (size_t i = 0; i < s->n_nodes; i++)
         if (s->nodes[i]->known && (!last || s->nodes[i]->seen_us > last->seen_us))
             last = s->nodes[i];
     return last ? node_closed(c, last) : pst_sprintf("no LCM of site %s has reported yet", s->name);
 }
 
-static int64_t free_cpu(const pst_node *n)
+static int64_t free_cpu(const trainer_node *n)
 {
     return n->capacity.cpu - n->used.cpu;
 }
 
 /* A job with checkpoints goes where they lie, unless that node is lost. "" = anywhere. */
-static const char *bound_to(const pst_job *j)
+static const char *bound_to(const trainer_job *j)
 {
     for (size_t i = 0; *j->s.checkpoint_node && i < j->site->n_nodes; i++) {
-        const pst_node *n = j->site->nodes[i];
+        const trainer_node *n = j->site->nodes[i];
         if (!strcmp(n->name, j->s.checkpoint_node) && n->known && !n->lost)
             return n->name;
     }
@@ -216,21 +216,21 @@ static const char *bound_to(const pst_job *j)
 }
 
 /* Where it ran before, since its folders are there; else where most is free. */
-static pst_node *better(const pst_job *j, pst_node *best, pst_node *n)
+static trainer_node *better(const trainer_job *j, trainer_node *best, trainer_node *n)
 {
     if (!best || !strcmp(n->name, j->s.node))
         return n;
     return strcmp(best->name, j->s.node) && free_cpu(n) > free_cpu(best) ? n : best;
 }
 
-pst_node *pst_site_place(const pst_trainer_core *c, const pst_job *j, char **ret_why, bool *ret_bound)
+trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound)
 {
     const char *bound = bound_to(j);
-    pst_node *best = NULL;
+    trainer_node *best = NULL;
     size_t open = 0;
     char *closed = NULL, *lacks = NULL;
     for (size_t i = 0; i < j->site->n_nodes; i++) {
-        pst_node *n = j->site->nodes[i];
+        trainer_node *n = j->site->nodes[i];
         if (!n->known || (*bound && strcmp(n->name, bound)))
             continue;
         char *why = node_closed(c, n);
@@ -258,7 +258,7 @@ pst_node *pst_site_place(const pst_trainer_core *c, const pst_job *j, char **ret
 /* ---- nonces ---------------------------------------------------------------------------------------------------------------------- */
 
 /* From a key that only this Trainer knows: the core stays a function of its inputs. */
-static char *make_nonce(const pst_trainer_core *c, const pst_job *j, const char *kind)
+static char *make_nonce(const tcore *c, const trainer_job *j, const char *kind)
 {
     char hex[65];
     char *text = pst_sprintf("%s %s %d %lld %lld", kind, j->s.training_id, j->s.generation, (long long)j->s.seq, (long long)c->now_us);
@@ -271,11 +271,11 @@ static char *make_nonce(const pst_trainer_core *c, const pst_job *j, const char 
     return pst_strndup(hex, 32);
 }
 
-void pst_core_sign(pst_trainer_core *c, pst_job *j, pst_job_command *cmd)
+void tcore_sign(tcore *c, trainer_job *j, pst_job_command *cmd)
 {
     char hex[65] = "";
     bool deploy = cmd->command == PST_JOB_COMMAND_TYPE_DEPLOY;
-    const pst_node *n = pst_core_node(c, j->s.site, j->s.node);
+    const trainer_node *n = tcore_node(c, j->s.site, j->s.node);
     cmd->node = pst_strdup(cmd->command == PST_JOB_COMMAND_TYPE_CLEAN ? "" : j->s.node); /* each node may hold folders of it */
     cmd->epoch = n->epoch;
     if (cmd->command == PST_JOB_COMMAND_TYPE_CLEAN || (deploy ? !n->proves : !*j->s.nonce_sha256)) {
@@ -285,13 +285,13 @@ void pst_core_sign(pst_trainer_core *c, pst_job *j, pst_job_command *cmd)
         pst_nonce_digest(cmd->nonce, hex);
     }
     if (deploy) {
-        pst_core_set_text(&j->s.nonce_sha256, hex);
-        pst_core_set_text(&j->s.claim_sha256, "");
+        tcore_set_text(&j->s.nonce_sha256, hex);
+        tcore_set_text(&j->s.claim_sha256, "");
         if (*hex)
             pst_deploy_digest(cmd, hex);
-        pst_core_set_text(&j->s.spec_sha256, hex);
+        tcore_set_text(&j->s.spec_sha256, hex);
     } else if (*hex) {
-        pst_core_set_text(&j->s.claim_sha256, hex);
+        tcore_set_text(&j->s.claim_sha256, hex);
     }
 }
 
@@ -301,7 +301,7 @@ static bool may_claim(const pst_process_report *r)
     return r->type == PST_REPORT_TYPE_LOST || r->type == PST_REPORT_TYPE_DEPLOY_FAILED;
 }
 
-bool pst_core_believes(pst_trainer_core *c, pst_job *j, const pst_process_report *r)
+bool tcore_believes(tcore *c, trainer_job *j, const pst_process_report *r)
 {
     char hex[65] = "";
     const char *nonce = r->nonce ? r->nonce : "", *node = r->node ? r->node : "";
@@ -317,8 +317,8 @@ bool pst_core_believes(pst_trainer_core *c, pst_job *j, const pst_process_report
         char *reason = pst_sprintf("node %s is asked whether it has generation %d: a report without its nonce says that it has not", node,
                                    j->s.generation);
         j->checked_us = c->now_us;
-        pst_core_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, reason);
-        pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason = reason});
+        tcore_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, reason);
+        tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason = reason});
         free(reason);
     }
     return false;
@@ -327,7 +327,7 @@ bool pst_core_believes(pst_trainer_core *c, pst_job *j, const pst_process_report
 /* ---- silence --------------------------------------------------------------------------------------------------------------------- */
 
 /* Where the remark on silence stands in the job's reason, or NULL. */
-static char *remark_in(const pst_job *j)
+static char *remark_in(const trainer_job *j)
 {
     char *head = pst_sprintf("node %s of site %s is silent", j->s.node, j->s.site);
     char *at = j->s.reason ? strstr(j->s.reason, head) : NULL;
@@ -335,7 +335,7 @@ static char *remark_in(const pst_job *j)
     return at;
 }
 
-static void say_silent(pst_trainer_core *c, pst_job *j, const pst_node *n)
+static void say_silent(tcore *c, trainer_job *j, const trainer_node *n)
 {
     char when[32] = "the Trainer was started";
     if (n->seen_us)
@@ -344,42 +344,42 @@ static void say_silent(pst_trainer_core *c, pst_job *j, const pst_node *n)
                                "`penstock terminate --force` ends the job without it, `penstock nodes lost %s` gives the node up",
                                j->s.node, j->s.site, when, j->s.node);
     char *reason = j->s.reason && *j->s.reason ? pst_sprintf("%s; %s", j->s.reason, remark) : pst_strdup(remark);
-    pst_core_set_text(&j->s.reason, reason);
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason_code = "NODE_SILENT", .reason = remark});
+    tcore_set_text(&j->s.reason, reason);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason_code = "NODE_SILENT", .reason = remark});
     free(reason);
     free(remark);
 }
 
-static void say_back(pst_trainer_core *c, pst_job *j, const char *remark)
+static void say_back(tcore *c, trainer_job *j, const char *remark)
 {
     size_t keep = (size_t)(remark - j->s.reason);
     char *base = pst_strndup(j->s.reason, keep > 2 ? keep - 2 : 0);
     char *reason = pst_sprintf("node %s of site %s reports again", j->s.node, j->s.site);
-    pst_core_set_text(&j->s.reason, *base ? base : NULL);
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason = reason});
+    tcore_set_text(&j->s.reason, *base ? base : NULL);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason = reason});
     free(reason);
     free(base);
 }
 
 /* Ends the generation without its node: what was not observed to have ended counts as lost, and whatever still runs is fenced. */
-static void give_up(pst_trainer_core *c, pst_job *j, const char *actor, const char *reason)
+static void give_up(tcore *c, trainer_job *j, const char *actor, const char *reason)
 {
-    pst_core_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
+    tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
     for (size_t i = 0; i < j->s.n_processes; i++)
         if (j->s.processes[i].state < PST_JOB_PROCESS_STATE_EXITED)
             j->s.processes[i].state = PST_JOB_PROCESS_STATE_LOST;
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.actor = actor, .reason_code = "S104", .reason = reason});
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.actor = actor, .reason_code = "S104", .reason = reason});
     if (j->s.wish == PST_JOB_WISH_NONE)
-        pst_core_start_failing(c, j, "S104", reason);
+        tcore_start_failing(c, j, "S104", reason);
     else
-        pst_core_set_text(&j->s.reason, reason);
-    pst_core_conclude(c, j);
+        tcore_set_text(&j->s.reason, reason);
+    tcore_conclude(c, j);
 }
 
-bool pst_core_force(pst_trainer_core *c, pst_job *j)
+bool tcore_force(tcore *c, trainer_job *j)
 {
     bool ends = j->s.wish == PST_JOB_WISH_TERMINATE || j->s.wish == PST_JOB_WISH_DELETE;
-    const pst_node *n = pst_core_node(c, j->s.site, j->s.node);
+    const trainer_node *n = tcore_node(c, j->s.site, j->s.node);
     if (!j->s.wish_force || !ends || !pst_job_state_is_live(j->s.state) || !is_silent(c, n))
         return false;
     char *actor = pst_sprintf("user:%s", j->s.wish_by);
@@ -393,12 +393,12 @@ bool pst_core_force(pst_trainer_core *c, pst_job *j)
     return true;
 }
 
-void pst_core_silences(pst_trainer_core *c)
+void tcore_silences(tcore *c)
 {
     for (size_t i = c->n_live; i-- > 0;) { /* from the end: one that ends is replaced by one seen already */
-        pst_job *j = c->live[i];
-        const pst_node *n = pst_core_node(c, j->s.site, j->s.node);
-        if (pst_core_force(c, j) || !*j->s.node) /* given to a site of before nodes had ids: nobody in particular is silent */
+        trainer_job *j = c->live[i];
+        const trainer_node *n = tcore_node(c, j->s.site, j->s.node);
+        if (tcore_force(c, j) || !*j->s.node) /* given to a site of before nodes had ids: nobody in particular is silent */
             continue;
         const char *remark = remark_in(j);
         if (is_silent(c, n) && !remark)
@@ -410,17 +410,17 @@ void pst_core_silences(pst_trainer_core *c)
 
 /* ---- what an operator says of a node --------------------------------------------------------------------------------------------- */
 
-static pst_node *find_node(const pst_trainer_core *c, const char *name)
+static trainer_node *find_node(const tcore *c, const char *name)
 {
     for (size_t i = 0; i < c->nodes.n; i++) {
-        pst_node *n = c->nodes.at[i].key ? c->nodes.at[i].value : NULL;
+        trainer_node *n = c->nodes.at[i].key ? c->nodes.at[i].value : NULL;
         if (n && n->known && !strcmp(n->name, name))
             return n;
     }
     return NULL;
 }
 
-static void node_lost(pst_trainer_core *c, pst_node *n, const char *actor, const char *by)
+static void node_lost(tcore *c, trainer_node *n, const char *actor, const char *by)
 {
     char *reason = pst_sprintf("node %s of site %s was declared lost by %s", n->name, n->site->name, by);
     n->lost = true;
@@ -428,23 +428,23 @@ static void node_lost(pst_trainer_core *c, pst_node *n, const char *actor, const
     for (size_t i = c->n_live; i-- > 0;)
         if (c->live[i]->node == n)
             give_up(c, c->live[i], actor, reason);
-    pst_core_tell_node(c, n, "lost");
+    tcore_tell_node(c, n, "lost");
     free(reason);
 }
 
-void pst_core_node_request(pst_trainer_core *c, const pst_job_request *r, const char *by)
+void tcore_node_request(tcore *c, const pst_job_request *r, const char *by)
 {
     const char *name = pst_str_map_get(r->options, r->n_options, "node");
-    pst_node *n = name ? find_node(c, name) : NULL;
+    trainer_node *n = name ? find_node(c, name) : NULL;
     char *actor = pst_sprintf("user:%s", r->user), *text;
     if (!n) {
         text = name ? pst_sprintf("no node %.100s is known; `penstock nodes` lists them", name)
                     : pst_strdup("options.node is missing: which node is meant?");
         pst_complaints details = {0};
         pst_complain(&details, "node", 0, "%s", text);
-        pst_core_reject(
+        tcore_reject(
             c, NULL, "", r->request_id,
-            &(pst_say){.actor = actor, .reason_code = name ? "UNKNOWN_NODE" : "BAD_REQUEST", .reason = text, .details = &details});
+            &(trainer_say){.actor = actor, .reason_code = name ? "UNKNOWN_NODE" : "BAD_REQUEST", .reason = text, .details = &details});
         pst_complaints_done(&details);
     } else {
         bool lost = r->action == PST_JOB_ACTION_NODE_LOST, drain = r->action == PST_JOB_ACTION_NODE_DRAIN;
@@ -453,12 +453,12 @@ void pst_core_node_request(pst_trainer_core *c, const pst_job_request *r, const 
                            : drain ? "takes no new jobs"
                                    : "takes jobs again",
                            by);
-        pst_core_answer(c, r->request_id, &(pst_say){.actor = actor, .reason = text});
+        tcore_answer(c, r->request_id, &(trainer_say){.actor = actor, .reason = text});
         if (lost) {
             node_lost(c, n, actor, by);
         } else {
             n->accepting = n->accepting && !drain;
-            pst_core_command_node(c, n, drain ? PST_JOB_COMMAND_TYPE_DRAIN : PST_JOB_COMMAND_TYPE_ACCEPT, r->request_id, text);
+            tcore_command_node(c, n, drain ? PST_JOB_COMMAND_TYPE_DRAIN : PST_JOB_COMMAND_TYPE_ACCEPT, r->request_id, text);
         }
     }
     free(text);

@@ -24,7 +24,7 @@ typedef struct letter {
     bool expired;
 } letter;
 
-struct pst_outbox {
+struct trainer_outbox {
     pst_client *client;
     pst_seal_key key;
     pst_map sealed; /* digest of (training id, manifest) → the manifest with its secrets sealed */
@@ -33,16 +33,16 @@ struct pst_outbox {
     size_t n, cap;
 };
 
-pst_outbox *pst_outbox_new(pst_client *client, const pst_seal_key *key)
+trainer_outbox *trainer_outbox_new(pst_client *client, const pst_seal_key *key)
 {
-    pst_outbox *o = pst_alloc(sizeof *o);
+    trainer_outbox *o = pst_alloc(sizeof *o);
     o->key = *key;
     o->client = client;
     o->source = pst_sprintf("/%strainer", client->settings->prefix.value);
     return o;
 }
 
-void pst_outbox_clear(pst_outbox *o)
+void trainer_outbox_clear(trainer_outbox *o)
 {
     for (size_t i = 0; i < o->n; i++) {
         free(o->at[i].key);
@@ -53,11 +53,11 @@ void pst_outbox_clear(pst_outbox *o)
     o->n = 0;
 }
 
-void pst_outbox_free(pst_outbox *o)
+void trainer_outbox_free(trainer_outbox *o)
 {
     if (!o)
         return;
-    pst_outbox_clear(o);
+    trainer_outbox_clear(o);
     pst_map_done(&o->sealed, free);
     explicit_bzero(&o->key, sizeof o->key);
     free(o->at);
@@ -65,7 +65,7 @@ void pst_outbox_free(pst_outbox *o)
     free(o);
 }
 
-size_t pst_outbox_size(const pst_outbox *o)
+size_t trainer_outbox_size(const trainer_outbox *o)
 {
     return o->n;
 }
@@ -81,7 +81,7 @@ static char *event_id(const pst_job_event *e)
 }
 
 /* A state is published at every step of a job, its manifest never changes: sealed once, as long as it is remembered. Borrowed. */
-static const char *sealed_manifest(pst_outbox *o, const pst_job_state *s)
+static const char *sealed_manifest(trainer_outbox *o, const pst_job_state *s)
 {
     char hex[65], *both = pst_sprintf("%s %s", s->training_id, s->manifest);
     pst_sha256_hex(both, strlen(both), hex);
@@ -96,7 +96,7 @@ static const char *sealed_manifest(pst_outbox *o, const pst_job_state *s)
     return sealed;
 }
 
-static int add(pst_outbox *o, const pst_action *a, const char *traceparent, pst_err *err)
+static int add(trainer_outbox *o, const trainer_action *a, const char *traceparent, pst_err *err)
 {
     letter l = {.key = pst_strdup(a->key), .traceparent = pst_strdup(traceparent)};
     const pst_type *type = NULL;
@@ -151,7 +151,7 @@ static int add(pst_outbox *o, const pst_action *a, const char *traceparent, pst_
     return rc;
 }
 
-int pst_outbox_add(pst_outbox *o, const pst_actions *actions, const char *traceparent, pst_err *err)
+int trainer_outbox_add(trainer_outbox *o, const trainer_actions *actions, const char *traceparent, pst_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < actions->n && !rc; i++)
@@ -159,7 +159,7 @@ int pst_outbox_add(pst_outbox *o, const pst_actions *actions, const char *tracep
     return rc;
 }
 
-int pst_outbox_send(const pst_outbox *o, pst_txn *txn, pst_err *err)
+int trainer_outbox_send(const trainer_outbox *o, pst_txn *txn, pst_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < o->n && !rc; i++) {

@@ -10,18 +10,18 @@
 
 enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000, NEVER_S = 900, CLOCK_DIFFERS_US = 10000000 };
 
-pst_needs pst_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus)
+trainer_needs trainer_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus)
 {
     int64_t processes = (int64_t)learners + parameter_servers;
     int64_t devices = (int64_t)learners * pst_process_gpus("learner-1", gpus) + (int64_t)parameter_servers * pst_process_gpus("ps-1", gpus);
-    return (pst_needs){processes * (int64_t)llround(cpus * PST_CPU_UNIT), processes * memory_bytes, devices};
+    return (trainer_needs){processes * (int64_t)llround(cpus * PST_CPU_UNIT), processes * memory_bytes, devices};
 }
 
 /* ---- sites ------------------------------------------------------------------------------------------------------------------- */
 
-pst_site *pst_core_site(pst_trainer_core *c, const char *name)
+trainer_site *tcore_site(tcore *c, const char *name)
 {
-    pst_site *s = pst_map_get(&c->sites, name);
+    trainer_site *s = pst_map_get(&c->sites, name);
     if (!s) {
         s = pst_alloc(sizeof *s);
         s->name = pst_strdup(name);
@@ -30,9 +30,9 @@ pst_site *pst_core_site(pst_trainer_core *c, const char *name)
     return s;
 }
 
-void pst_site_free(void *site)
+void trainer_site_free(void *site)
 {
-    pst_site *s = site;
+    trainer_site *s = site;
     if (!s)
         return;
     free(s->name);
@@ -43,7 +43,7 @@ void pst_site_free(void *site)
 
 /* ---- the queue of one site --------------------------------------------------------------------------------------------------- */
 
-static int compare(const pst_job *a, const pst_job *b)
+static int compare(const trainer_job *a, const trainer_job *b)
 {
     if (a->s.priority != b->s.priority)
         return a->s.priority > b->s.priority ? -1 : 1;
@@ -52,7 +52,7 @@ static int compare(const pst_job *a, const pst_job *b)
     return strcmp(a->s.training_id, b->s.training_id);
 }
 
-static size_t place_of(const pst_site *s, const pst_job *j)
+static size_t place_of(const trainer_site *s, const trainer_job *j)
 {
     size_t low = 0, high = s->n_queue;
     while (low < high) {
@@ -65,30 +65,30 @@ static size_t place_of(const pst_site *s, const pst_job *j)
     return low;
 }
 
-void pst_queue_add(pst_trainer_core *c, pst_job *j)
+void trainer_queue_add(tcore *c, trainer_job *j)
 {
-    pst_site *s = j->site;
+    trainer_site *s = j->site;
     PST_ASSERT(!j->queued && j->s.state == PST_JOB_PUBLIC_STATE_QUEUED);
     if (s->n_queue == s->cap_queue) {
         s->cap_queue = s->cap_queue ? s->cap_queue * 2 : 64;
-        s->queue = pst_realloc(s->queue, s->cap_queue * sizeof(pst_job *));
+        s->queue = pst_realloc(s->queue, s->cap_queue * sizeof(trainer_job *));
     }
     size_t at = place_of(s, j);
-    memmove(s->queue + at + 1, s->queue + at, (s->n_queue - at) * sizeof(pst_job *));
+    memmove(s->queue + at + 1, s->queue + at, (s->n_queue - at) * sizeof(trainer_job *));
     s->queue[at] = j;
     s->n_queue++;
     s->n_unsaid++;
     j->queued = j->unsaid = true;
 }
 
-void pst_queue_remove(pst_trainer_core *c, pst_job *j)
+void trainer_queue_remove(tcore *c, trainer_job *j)
 {
     if (!j->queued)
         return;
-    pst_site *s = j->site;
+    trainer_site *s = j->site;
     size_t at = place_of(s, j);
     PST_ASSERT(at < s->n_queue && s->queue[at] == j);
-    memmove(s->queue + at, s->queue + at + 1, (s->n_queue - at - 1) * sizeof(pst_job *));
+    memmove(s->queue + at, s->queue + at + 1, (s->n_queue - at - 1) * sizeof(trainer_job *));
     s->n_queue--;
     s->n_unsaid -= j->unsaid;
     j->queued = j->unsaid = false;
@@ -96,17 +96,17 @@ void pst_queue_remove(pst_trainer_core *c, pst_job *j)
 
 /* ---- running it -------------------------------------------------------------------------------------------------------------- */
 
-static void say_queued(pst_trainer_core *c, pst_job *j, const char *reason)
+static void say_queued(tcore *c, trainer_job *j, const char *reason)
 {
     if (!j->unsaid && j->s.reason && !strcmp(j->s.reason, reason))
         return;
     j->site->n_unsaid -= j->unsaid;
     j->unsaid = false;
-    pst_core_set_text(&j->s.reason, reason);
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_QUEUED, j->s.state, &(pst_say){.reason = reason});
+    tcore_set_text(&j->s.reason, reason);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_QUEUED, j->s.state, &(trainer_say){.reason = reason});
 }
 
-static void make_processes(pst_job *j)
+static void make_processes(trainer_job *j)
 {
     for (size_t i = 0; i < j->s.n_processes; i++)
         pst_event_clear(&pst_job_process_type, &j->s.processes[i]);
@@ -120,32 +120,32 @@ static void make_processes(pst_job *j)
     }
 }
 
-static void deploy(pst_trainer_core *c, pst_job *j, const pst_node *node)
+static void deploy(tcore *c, trainer_job *j, const trainer_node *node)
 {
     if (j->unsaid) {
         char *reason = pst_sprintf("it is next, and site %s has room", j->site->name);
         say_queued(c, j, reason);
         free(reason);
     }
-    pst_queue_remove(c, j);
-    pst_core_set_text(&j->s.node, node->name);
-    pst_core_charge(c, j);
+    trainer_queue_remove(c, j);
+    tcore_set_text(&j->s.node, node->name);
+    tcore_charge(c, j);
     make_processes(j);
     j->checkpoint_us = j->result_us = j->ready_us = j->done_us = 0;
     j->s.generation++;
     j->s.has_started_at = false;
     j->s.started_at = 0;
-    pst_core_set_text(&j->s.reason, NULL);
-    pst_core_set_text(&j->s.reason_code, NULL);
+    tcore_set_text(&j->s.reason, NULL);
+    tcore_set_text(&j->s.reason_code, NULL);
     c->counts.deployed++;
     char *reason = pst_sprintf("generation %d goes to node %s of site %s", j->s.generation, node->name, j->site->name);
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_DEPLOYING, PST_JOB_PUBLIC_STATE_PENDING, &(pst_say){.reason = reason});
-    pst_core_command(c, j, PST_JOB_COMMAND_TYPE_DEPLOY, NULL, reason);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_DEPLOYING, PST_JOB_PUBLIC_STATE_PENDING, &(trainer_say){.reason = reason});
+    tcore_command(c, j, PST_JOB_COMMAND_TYPE_DEPLOY, NULL, reason);
     free(reason);
 }
 
 /* A retry waits 0.5 s, 1 s, 2 s, …, a minute at most: a fault that repeats at once must not spin. */
-static int64_t ready_at(const pst_trainer_core *c, const pst_job *j)
+static int64_t ready_at(const tcore *c, const trainer_job *j)
 {
     int used = j->s.attempts + j->s.platform_attempts;
     if (!used || j->s.since > c->now_us + CLOCK_DIFFERS_US) /* another Trainer's clock said since when: it was waited long enough */
@@ -154,32 +154,32 @@ static int64_t ready_at(const pst_trainer_core *c, const pst_job *j)
     return j->s.since + (delay < RETRY_DELAY_MAX_US ? delay : RETRY_DELAY_MAX_US);
 }
 
-static void fail_never(pst_trainer_core *c, pst_job *j, const char *reason)
+static void fail_never(tcore *c, trainer_job *j, const char *reason)
 {
-    pst_queue_remove(c, j);
+    trainer_queue_remove(c, j);
     c->counts.failed++;
-    pst_core_set_text(&j->s.reason, reason);
-    pst_core_set_text(&j->s.reason_code, "INSUFFICIENT_RESOURCES");
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_FAILED, PST_JOB_PUBLIC_STATE_FAILED,
-                  &(pst_say){.reason_code = "INSUFFICIENT_RESOURCES", .reason = reason});
+    tcore_set_text(&j->s.reason, reason);
+    tcore_set_text(&j->s.reason_code, "INSUFFICIENT_RESOURCES");
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_FAILED, PST_JOB_PUBLIC_STATE_FAILED,
+               &(trainer_say){.reason_code = "INSUFFICIENT_RESOURCES", .reason = reason});
 }
 
-static char *behind(const pst_site *s, size_t place)
+static char *behind(const trainer_site *s, size_t place)
 {
     return pst_sprintf("%zu job%s of site %s %s ahead; the first, %s, says: %s", place, place == 1 ? "" : "s", s->name,
                        place == 1 ? "is" : "are", s->queue[0]->s.training_id, s->queue[0]->s.reason ? s->queue[0]->s.reason : "it is next");
 }
 
 /* Deploys from the front until one that is ready does not fit; jobs that pause before a retry are passed over. */
-static void deploy_what_fits(pst_trainer_core *c, pst_site *s)
+static void deploy_what_fits(tcore *c, trainer_site *s)
 {
     size_t at = 0;
     while (at < s->n_queue) {
-        pst_job *j = s->queue[at];
-        char *never = pst_queue_never(s, &j->needs);
+        trainer_job *j = s->queue[at];
+        char *never = trainer_queue_never(s, &j->needs);
         char *reason = NULL;
         bool bound = false;
-        const pst_node *node = never ? NULL : pst_site_place(c, j, &reason, &bound);
+        const trainer_node *node = never ? NULL : trainer_site_place(c, j, &reason, &bound);
         bool waits_for_retry = ready_at(c, j) > c->now_us;
         j->never_us = !never || c->unsettled ? 0 : j->never_us ? j->never_us : c->now_us;
         if (never && j->never_us && c->now_us - j->never_us >= NEVER_S * (int64_t)1000000) {
@@ -209,7 +209,7 @@ static void deploy_what_fits(pst_trainer_core *c, pst_site *s)
     }
 }
 
-static void run_site(pst_trainer_core *c, pst_site *s)
+static void run_site(tcore *c, trainer_site *s)
 {
     deploy_what_fits(c, s);
     for (size_t i = s->n_queue; i-- > 0 && s->n_unsaid;) /* those that came now mostly stand at the end */
@@ -220,9 +220,9 @@ static void run_site(pst_trainer_core *c, pst_site *s)
         }
 }
 
-void pst_queue_run(pst_trainer_core *c)
+void trainer_queue_run(tcore *c)
 {
     for (size_t i = 0; i < c->sites.n; i++)
-        if (c->sites.at[i].key && ((pst_site *)c->sites.at[i].value)->n_queue)
+        if (c->sites.at[i].key && ((trainer_site *)c->sites.at[i].value)->n_queue)
             run_site(c, c->sites.at[i].value);
 }

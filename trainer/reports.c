@@ -29,7 +29,7 @@ static bool has_succeeded(const pst_job_process *p)
 }
 
 /* How many of the gang (learners only, or all) are in a state of at least this rank. */
-static int count_from(const pst_job *j, pst_job_process_state least, bool learners_only)
+static int count_from(const trainer_job *j, pst_job_process_state least, bool learners_only)
 {
     int n = 0;
     for (size_t i = 0; i < j->s.n_processes; i++)
@@ -37,7 +37,7 @@ static int count_from(const pst_job *j, pst_job_process_state least, bool learne
     return n;
 }
 
-static bool learners_have_succeeded(const pst_job *j)
+static bool learners_have_succeeded(const trainer_job *j)
 {
     for (size_t i = 0; i < j->s.n_processes; i++)
         if (is_learner(&j->s.processes[i]) && !has_succeeded(&j->s.processes[i]))
@@ -46,7 +46,7 @@ static bool learners_have_succeeded(const pst_job *j)
 }
 
 /* Every learner's command was done, by itself, before it could be stopped: what was wished for came too late. */
-static bool learners_have_finished(const pst_job *j)
+static bool learners_have_finished(const trainer_job *j)
 {
     for (size_t i = 0; i < j->s.n_processes; i++)
         if (is_learner(&j->s.processes[i]) && !j->s.processes[i].finished)
@@ -54,7 +54,7 @@ static bool learners_have_finished(const pst_job *j)
     return learners_have_succeeded(j);
 }
 
-bool pst_job_is_failing(const pst_job *j)
+bool trainer_job_is_failing(const trainer_job *j)
 {
     return pst_job_state_is_live(j->s.state) && j->s.reason_code;
 }
@@ -80,33 +80,33 @@ static const char *said(const char *text)
     return text && *text ? text : NULL;
 }
 
-static void retry(pst_trainer_core *c, pst_job *j, int used, int budget)
+static void retry(tcore *c, trainer_job *j, int used, int budget)
 {
     char *reason = pst_sprintf("try %d of %d follows: %s", used + 1, budget + 1, j->s.reason);
     char *code = pst_strdup(j->s.reason_code);
     c->counts.retried++;
-    pst_core_set_text(&j->s.reason_code, NULL);
-    pst_core_set_text(&j->s.reason, reason);
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_RETRYING, PST_JOB_PUBLIC_STATE_QUEUED, &(pst_say){.reason_code = code, .reason = reason});
-    pst_queue_add(c, j);
+    tcore_set_text(&j->s.reason_code, NULL);
+    tcore_set_text(&j->s.reason, reason);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_RETRYING, PST_JOB_PUBLIC_STATE_QUEUED, &(trainer_say){.reason_code = code, .reason = reason});
+    trainer_queue_add(c, j);
     free(code);
     free(reason);
 }
 
-static void fail(pst_trainer_core *c, pst_job *j)
+static void fail(tcore *c, trainer_job *j)
 {
     int retries = j->s.attempts + j->s.platform_attempts;
     if (retries) {
         char *reason = pst_sprintf("%s (after %d %s)", j->s.reason, retries, retries == 1 ? "retry" : "retries");
-        pst_core_set_text(&j->s.reason, reason);
+        tcore_set_text(&j->s.reason, reason);
         free(reason);
     }
     c->counts.failed++;
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_FAILED, PST_JOB_PUBLIC_STATE_FAILED,
-                  &(pst_say){.reason_code = j->s.reason_code, .reason = j->s.reason});
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_FAILED, PST_JOB_PUBLIC_STATE_FAILED,
+               &(trainer_say){.reason_code = j->s.reason_code, .reason = j->s.reason});
 }
 
-static void complete(pst_trainer_core *c, pst_job *j)
+static void complete(tcore *c, trainer_job *j)
 {
     char span[32];
     char *who = j->s.learners == 1 ? pst_strdup("the learner") : pst_sprintf("all %d learners", j->s.learners), *reason;
@@ -122,24 +122,24 @@ static void complete(pst_trainer_core *c, pst_job *j)
         reason = both;
     }
     c->counts.completed++;
-    pst_core_set_text(&j->s.reason, reason);
-    pst_core_set_text(&j->s.reason_code, NULL);
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED, &(pst_say){.reason = reason});
+    tcore_set_text(&j->s.reason, reason);
+    tcore_set_text(&j->s.reason_code, NULL);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED, &(trainer_say){.reason = reason});
     free(reason);
-    pst_core_drop_wish(c, j);
+    tcore_drop_wish(c, j);
 }
 
 /* Called after every change of a process; does nothing while one of them lives. j may be freed (a wish to delete). */
-void pst_core_conclude(pst_trainer_core *c, pst_job *j)
+void tcore_conclude(tcore *c, trainer_job *j)
 {
     if (count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
         return;
-    pst_core_release(c, j);
+    tcore_release(c, j);
     if (j->s.wish != PST_JOB_WISH_NONE && learners_have_finished(j)) {
         complete(c, j);
     } else if (j->s.wish != PST_JOB_WISH_NONE) {
-        pst_core_fulfil_wish(c, j);
-    } else if (!pst_job_is_failing(j)) {
+        tcore_fulfil_wish(c, j);
+    } else if (!trainer_job_is_failing(j)) {
         complete(c, j);
     } else if (!strcmp(j->s.reason_code, "DEADLINE")) {
         fail(c, j);
@@ -157,15 +157,15 @@ void pst_core_conclude(pst_trainer_core *c, pst_job *j)
 }
 
 /* The first failure of a generation decides its reason; the rest of the gang is ended. */
-void pst_core_start_failing(pst_trainer_core *c, pst_job *j, const char *code, const char *reason)
+void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char *reason)
 {
-    if (pst_job_is_failing(j))
+    if (trainer_job_is_failing(j))
         return;
-    pst_core_set_text(&j->s.reason_code, code);
-    pst_core_set_text(&j->s.reason, reason);
+    tcore_set_text(&j->s.reason_code, code);
+    tcore_set_text(&j->s.reason, reason);
     bool all_over = count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) == (int)j->s.n_processes;
     if (!all_over && j->s.wish == PST_JOB_WISH_NONE)
-        pst_core_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
+        tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
 }
 
 /* ---- one process ------------------------------------------------------------------------------------------------------------- */
@@ -184,7 +184,7 @@ static const struct step {
 };
 
 /* The public state follows the gang: it only ever goes forward. */
-static pst_job_public_state public_state(const pst_job *j)
+static pst_job_public_state public_state(const trainer_job *j)
 {
     int all = (int)j->s.n_processes, learners = j->s.learners;
     pst_job_public_state now = j->s.state, then = now;
@@ -213,36 +213,36 @@ static char *end_text(const pst_process_report *r, const char *process)
     return pst_sprintf("%s exited with status %d", process, r->exit_code);
 }
 
-static void process_over(pst_trainer_core *c, pst_job *j, pst_job_process *p, const pst_process_report *r)
+static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst_process_report *r)
 {
     p->has_exit_code = r->type == PST_REPORT_TYPE_EXITED && r->has_exit_code;
     p->exit_code = p->has_exit_code ? r->exit_code : 0;
     p->has_signal = r->has_signal && r->signal;
     p->signal = p->has_signal ? r->signal : 0;
     char *text = end_text(r, p->name);
-    bool good = has_succeeded(p) && !is_platform_down(r->reason_code);    /* a learner may leave with 0 when it is told to stop */
-    bool asked = j->s.wish != PST_JOB_WISH_NONE || pst_job_is_failing(j); /* we end it: how it takes that is no fault of its own */
+    bool good = has_succeeded(p) && !is_platform_down(r->reason_code);        /* a learner may leave with 0 when it is told to stop */
+    bool asked = j->s.wish != PST_JOB_WISH_NONE || trainer_job_is_failing(j); /* we end it: how it takes that is no fault of its own */
     const char *fault = asked ? NULL : p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
     const char *code = good ? NULL : said(r->reason_code) ? r->reason_code : fault;
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_PROCESS_EXITED, j->s.state,
-                  &(pst_say){.actor = r->reporter,
-                             .process = p->name,
-                             .reason_code = code,
-                             .reason = text,
-                             .exit_code = p->has_exit_code ? &p->exit_code : NULL,
-                             .signal = p->has_signal ? &p->signal : NULL});
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_PROCESS_EXITED, j->s.state,
+               &(trainer_say){.actor = r->reporter,
+                              .process = p->name,
+                              .reason_code = code,
+                              .reason = text,
+                              .exit_code = p->has_exit_code ? &p->exit_code : NULL,
+                              .signal = p->has_signal ? &p->signal : NULL});
     /* Once every learner has done its work, how the parameter servers end (we end them) says nothing. */
     bool after_the_work = !is_learner(p) && learners_have_succeeded(j);
     if (!good && !after_the_work && j->s.wish == PST_JOB_WISH_NONE)
-        pst_core_start_failing(c, j, code, text);
-    else if (good && is_learner(p) && learners_have_succeeded(j) && j->s.wish == PST_JOB_WISH_NONE && !pst_job_is_failing(j) &&
+        tcore_start_failing(c, j, code, text);
+    else if (good && is_learner(p) && learners_have_succeeded(j) && j->s.wish == PST_JOB_WISH_NONE && !trainer_job_is_failing(j) &&
              count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
-        pst_core_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, "every learner is done; its parameter servers are ended");
+        tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, "every learner is done; its parameter servers are ended");
     free(text);
 }
 
 /* Returns false when the report said nothing new. */
-static bool move_process(pst_trainer_core *c, pst_job *j, pst_job_process *p, const struct step *step, const pst_process_report *r)
+static bool move_process(tcore *c, trainer_job *j, pst_job_process *p, const struct step *step, const pst_process_report *r)
 {
     if (is_over(p->state) || step->state <= p->state)
         return false;
@@ -257,20 +257,20 @@ static bool move_process(pst_trainer_core *c, pst_job *j, pst_job_process *p, co
         return true;
     }
     pst_job_public_state to = public_state(j);
-    if (!pst_job_fsm_allows(j->s.state, step->event, to)) /* reports were overtaken: each state has one event that leads into it */
+    if (!job_fsm_allows(j->s.state, step->event, to)) /* reports were overtaken: each state has one event that leads into it */
         to = j->s.state;
     if (to == PST_JOB_PUBLIC_STATE_PROCESSING && j->s.state != to) {
         j->s.has_started_at = true;
         j->s.started_at = c->said_us > j->s.updated_at ? c->said_us : j->s.updated_at;
     }
-    if (j->s.wish == PST_JOB_WISH_NONE && !pst_job_is_failing(j))
-        pst_core_set_text(&j->s.reason, said(r->reason)); /* it moves: a remark on waiting is out of date */
-    pst_core_emit(c, j, step->event, to,
-                  &(pst_say){.actor = r->reporter, .process = p->name, .reason_code = said(r->reason_code), .reason = said(r->reason)});
+    if (j->s.wish == PST_JOB_WISH_NONE && !trainer_job_is_failing(j))
+        tcore_set_text(&j->s.reason, said(r->reason)); /* it moves: a remark on waiting is out of date */
+    tcore_emit(c, j, step->event, to,
+               &(trainer_say){.actor = r->reporter, .process = p->name, .reason_code = said(r->reason_code), .reason = said(r->reason)});
     return true;
 }
 
-static void about_processes(pst_trainer_core *c, pst_job *j, const struct step *step, const pst_process_report *r)
+static void about_processes(tcore *c, trainer_job *j, const struct step *step, const pst_process_report *r)
 {
     bool news = false, found = false;
     for (size_t i = 0; i < j->s.n_processes; i++) {
@@ -285,13 +285,13 @@ static void about_processes(pst_trainer_core *c, pst_job *j, const struct step *
     else if (!news)
         c->counts.reports_repeated++;
     else
-        pst_core_conclude(c, j);
+        tcore_conclude(c, j);
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------------------- */
 
 /* The LCM could not start the generation: what never started counts as lost, what did start is ended and waited for. */
-static void deploy_failed(pst_trainer_core *c, pst_job *j, const pst_process_report *r)
+static void deploy_failed(tcore *c, trainer_job *j, const pst_process_report *r)
 {
     bool news = false;
     char *reason = pst_sprintf("the deployment failed: %s", said(r->reason) ? r->reason : "no reason was given");
@@ -304,18 +304,18 @@ static void deploy_failed(pst_trainer_core *c, pst_job *j, const pst_process_rep
         }
     }
     if (news) {
-        pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
-                      &(pst_say){.actor = r->reporter, .process = r->process, .reason_code = code, .reason = reason});
+        tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
+                   &(trainer_say){.actor = r->reporter, .process = r->process, .reason_code = code, .reason = reason});
         if (j->s.wish == PST_JOB_WISH_NONE)
-            pst_core_start_failing(c, j, code, reason);
-        pst_core_conclude(c, j);
+            tcore_start_failing(c, j, code, reason);
+        tcore_conclude(c, j);
     } else {
         c->counts.reports_repeated++;
     }
     free(reason);
 }
 
-static void result_stored(pst_trainer_core *c, pst_job *j, const pst_process_report *r)
+static void result_stored(tcore *c, trainer_job *j, const pst_process_report *r)
 {
     const pst_produced_model *m = r->model, *old = j->s.model;
     bool known = m ? old && !strcmp(m->name, old->name) && m->version == old->version : r->time <= j->result_us;
@@ -338,32 +338,32 @@ static void result_stored(pst_trainer_core *c, pst_job *j, const pst_process_rep
     for (size_t i = 0; i < r->n_details; i++)
         pst_complain(&details, r->details[i].key, 0, "%s", r->details[i].value);
     char *reason = m ? pst_sprintf("model %s version %d is registered", m->name, m->version) : pst_strdup(r->reason);
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_RESULT_STORED, j->s.state,
-                  &(pst_say){.actor = r->reporter, .process = r->process, .reason = reason, .details = &details});
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_RESULT_STORED, j->s.state,
+               &(trainer_say){.actor = r->reporter, .process = r->process, .reason = reason, .details = &details});
     pst_complaints_done(&details);
     free(reason);
 }
 
-static void checkpoint(pst_trainer_core *c, pst_job *j, const pst_process_report *r)
+static void checkpoint(tcore *c, trainer_job *j, const pst_process_report *r)
 {
     if (r->time <= j->checkpoint_us) {
         c->counts.reports_repeated++;
         return;
     }
     j->checkpoint_us = r->time;
-    pst_core_set_text(&j->s.checkpoint_node, j->s.node);
+    tcore_set_text(&j->s.checkpoint_node, j->s.node);
     pst_complaints details = {0};
     for (size_t i = 0; i < r->n_details; i++)
         pst_complain(&details, r->details[i].key, 0, "%s", r->details[i].value);
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_CHECKPOINT_COMMITTED, j->s.state,
-                  &(pst_say){.actor = r->reporter, .process = r->process, .reason = r->reason, .details = &details});
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_CHECKPOINT_COMMITTED, j->s.state,
+               &(trainer_say){.actor = r->reporter, .process = r->process, .reason = r->reason, .details = &details});
     pst_complaints_done(&details);
 }
 
-void pst_core_report(pst_trainer_core *c, const pst_process_report *r)
+void tcore_report(tcore *c, const pst_process_report *r)
 {
     c->counts.reports++;
-    pst_job *j = pst_map_get(&c->jobs, r->training_id);
+    trainer_job *j = pst_map_get(&c->jobs, r->training_id);
     if (!j) {
         c->counts.reports_unknown++;
         return;
@@ -374,7 +374,7 @@ void pst_core_report(pst_trainer_core *c, const pst_process_report *r)
         c->counts.reports_stale++;
         return;
     }
-    if (!pst_core_believes(c, j, r))
+    if (!tcore_believes(c, j, r))
         return;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         if (steps[i].report == r->type) {
@@ -387,9 +387,9 @@ void pst_core_report(pst_trainer_core *c, const pst_process_report *r)
     case PST_REPORT_TYPE_CHECKPOINT: checkpoint(c, j, r); break;
     case PST_REPORT_TYPE_OTHER:
         if (said(r->reason))
-            pst_core_emit(
+            tcore_emit(
                 c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
-                &(pst_say){.actor = r->reporter, .process = r->process, .reason_code = said(r->reason_code), .reason = r->reason});
+                &(trainer_say){.actor = r->reporter, .process = r->process, .reason_code = said(r->reason_code), .reason = r->reason});
         break;
     default: break; /* DEPLOYING: the LCM has the command; CLEANED: the folders are gone. Nothing follows from either. */
     }
@@ -397,31 +397,31 @@ void pst_core_report(pst_trainer_core *c, const pst_process_report *r)
 
 /* ---- time -------------------------------------------------------------------------------------------------------------------- */
 
-static void check_deadline(pst_trainer_core *c, pst_job *j)
+static void check_deadline(tcore *c, trainer_job *j)
 {
     char span[32];
-    if (c->unsettled || !j->deadline_us || !j->s.has_started_at || j->s.wish != PST_JOB_WISH_NONE || pst_job_is_failing(j) ||
+    if (c->unsettled || !j->deadline_us || !j->s.has_started_at || j->s.wish != PST_JOB_WISH_NONE || trainer_job_is_failing(j) ||
         c->now_us - j->s.started_at < j->deadline_us)
         return;
     char *reason = pst_sprintf("the deadline of %s was exceeded", pst_span_text(j->deadline_us, span));
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason_code = "DEADLINE", .reason = reason});
-    pst_core_start_failing(c, j, "DEADLINE", reason);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason_code = "DEADLINE", .reason = reason});
+    tcore_start_failing(c, j, "DEADLINE", reason);
     free(reason);
 }
 
-static void say_unanswered(pst_trainer_core *c, pst_job *j)
+static void say_unanswered(tcore *c, trainer_job *j)
 {
     char when[32];
     char *reason = j->node && j->node->known ? pst_sprintf("no process has started yet; the LCM of site %s (node %s) last reported at %s",
                                                            j->site->name, j->node->name, pst_time_text(j->node->seen_us, when))
                                              : pst_sprintf("no process has started yet; no LCM of site %s has reported", j->site->name);
-    pst_core_set_text(&j->s.reason, reason);
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(pst_say){.reason = reason});
+    tcore_set_text(&j->s.reason, reason);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason = reason});
     free(reason);
 }
 
 /* A node that is heard and starts nothing may have refused the command (flooded, or of another version): asked, it says that it has nothing. */
-static void check_answer(pst_trainer_core *c, pst_job *j)
+static void check_answer(tcore *c, trainer_job *j)
 {
     if (j->s.state != PST_JOB_PUBLIC_STATE_PENDING || c->now_us - j->s.since < NO_ANSWER_US ||
         count_from(j, PST_JOB_PROCESS_STATE_STARTED, false) > 0)
@@ -432,10 +432,10 @@ static void check_answer(pst_trainer_core *c, pst_job *j)
     if (!heard || c->now_us - j->checked_us < NO_ANSWER_US)
         return;
     j->checked_us = c->now_us;
-    pst_core_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, "nothing of it has started: is it there?");
+    tcore_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, "nothing of it has started: is it there?");
 }
 
-void pst_core_deadlines(pst_trainer_core *c)
+void tcore_deadlines(tcore *c)
 {
     for (size_t i = 0; i < c->n_live; i++) {
         check_deadline(c, c->live[i]);

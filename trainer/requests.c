@@ -17,7 +17,7 @@ static char *request_mark(const pst_job_request *r)
     return pst_sprintf("%s:%s", pst_job_action_text(r->action), r->request_id);
 }
 
-static bool is_answered(const pst_job *j, const char *mark)
+static bool is_answered(const trainer_job *j, const char *mark)
 {
     for (size_t i = 0; i < j->s.n_requests; i++)
         if (!strcmp(j->s.requests[i], mark))
@@ -25,7 +25,7 @@ static bool is_answered(const pst_job *j, const char *mark)
     return false;
 }
 
-void pst_core_remember(pst_job *j, const char *mark)
+void tcore_remember(trainer_job *j, const char *mark)
 {
     if (j->s.n_requests == PST_REQUESTS_KEPT) { /* the oldest goes */
         free(j->s.requests[0]);
@@ -37,7 +37,7 @@ void pst_core_remember(pst_job *j, const char *mark)
 }
 
 /* With what it asks for: who mends a request that was refused before it became a job's, or publishes an old one anew, is answered again. */
-static char *orphan_key(const pst_trainer_core *c, const pst_job_request *r)
+static char *orphan_key(const tcore *c, const pst_job_request *r)
 {
     const pst_job_code *code = r->code;
     char asked[65];
@@ -47,25 +47,25 @@ static char *orphan_key(const pst_trainer_core *c, const pst_job_request *r)
 }
 
 /* Rejections that belong to no job are remembered in memory only: after a restart such a request, published again, is answered again. */
-bool pst_core_orphan_answered(const pst_trainer_core *c, const pst_job_request *r)
+bool tcore_orphan_answered(const tcore *c, const pst_job_request *r)
 {
     char *key = orphan_key(c, r);
-    bool seen = *r->request_id && pst_memory_has(&c->answered, key);
+    bool seen = *r->request_id && trainer_memory_has(&c->answered, key);
     free(key);
     return seen;
 }
 
-static void remember_orphan(pst_trainer_core *c, const pst_job_request *r)
+static void remember_orphan(tcore *c, const pst_job_request *r)
 {
     char *key = orphan_key(c, r);
-    pst_memory_put(&c->answered, key, c->now_us);
+    trainer_memory_put(&c->answered, key, c->now_us);
     free(key);
 }
 
-void pst_core_reject_orphan(pst_trainer_core *c, const pst_job_request *r, const char *training_id, const pst_say *say)
+void tcore_reject_orphan(tcore *c, const pst_job_request *r, const char *training_id, const trainer_say *say)
 {
     remember_orphan(c, r);
-    pst_core_reject(c, NULL, training_id, r->request_id, say);
+    tcore_reject(c, NULL, training_id, r->request_id, say);
 }
 
 /* "user bar", "user bar: too slow" */
@@ -90,7 +90,7 @@ static void check_text(pst_complaints *bad, const char *field, const char *text,
         }
 }
 
-static void check_code(pst_complaints *bad, const pst_trainer_in *in)
+static void check_code(pst_complaints *bad, const trainer_in *in)
 {
     static const char *const media_types[] = {"application/zip", "application/x-tar", "application/gzip", "application/x-gzip"};
     const pst_job_code *code = in->request->code;
@@ -116,7 +116,7 @@ static void check_code(pst_complaints *bad, const pst_trainer_in *in)
 
 /* When it was submitted: the time of the request. Within one millisecond (the resolution of record timestamps)
  * the order of arrival is kept, since the queue goes by this time. */
-static int64_t submission_time(pst_trainer_core *c)
+static int64_t submission_time(tcore *c)
 {
     int64_t t = c->said_us;
     if (t <= c->submitted_us && t / 1000 == c->submitted_us / 1000)
@@ -125,7 +125,7 @@ static int64_t submission_time(pst_trainer_core *c)
     return t;
 }
 
-static pst_job_state new_state(pst_trainer_core *c, const pst_trainer_in *in, const pst_manifest *m, const char *training_id)
+static pst_job_state new_state(tcore *c, const trainer_in *in, const pst_manifest *m, const char *training_id)
 {
     const pst_job_request *r = in->request;
     pst_job_state s = {.learners = m->learners,
@@ -146,7 +146,7 @@ static pst_job_state new_state(pst_trainer_core *c, const pst_trainer_in *in, co
     s.manifest = pst_strdup(r->manifest ? r->manifest : "");
     s.wish_by = pst_strdup("");
     s.request_sha256 = pst_alloc(65);
-    pst_submit_digest(in, s.request_sha256);
+    trainer_submit_digest(in, s.request_sha256);
     if (r->code) {
         s.code = pst_alloc(sizeof *s.code);
         const char *uri = r->code->content.data ? in->code_uri : r->code->uri; /* NULL: refused code is not stored */
@@ -159,28 +159,28 @@ static pst_job_state new_state(pst_trainer_core *c, const pst_trainer_in *in, co
 }
 
 /* A submission that can be named is kept with its answer: found by list and show, and never run later under the same id. */
-static void reject_submission(pst_trainer_core *c, const pst_trainer_in *in, const pst_manifest *m, const char *training_id,
-                              const char *mark, const pst_say *say)
+static void reject_submission(tcore *c, const trainer_in *in, const pst_manifest *m, const char *training_id, const char *mark,
+                              const trainer_say *say)
 {
     pst_manifest none = {.name = (char *)"", .queue = (char *)"default", .site = (char *)"local", .framework = (char *)""};
     pst_job_state s = new_state(c, in, m && m->name ? m : &none, training_id);
-    pst_core_set_text(&s.manifest, ""); /* what was refused need not be kept, only known again */
-    pst_job *j = pst_core_adopt(c, &s);
-    pst_core_remember(j, mark);
-    pst_core_set_text(&j->s.reason_code, say->reason_code);
-    pst_core_set_text(&j->s.reason, say->reason);
+    tcore_set_text(&s.manifest, ""); /* what was refused need not be kept, only known again */
+    trainer_job *j = tcore_adopt(c, &s);
+    tcore_remember(j, mark);
+    tcore_set_text(&j->s.reason_code, say->reason_code);
+    tcore_set_text(&j->s.reason, say->reason);
     c->counts.rejected++;
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_REJECTED, PST_JOB_PUBLIC_STATE_REJECTED, say);
-    pst_memory_put(&c->rejected, training_id, c->now_us);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_REJECTED, PST_JOB_PUBLIC_STATE_REJECTED, say);
+    trainer_memory_put(&c->rejected, training_id, c->now_us);
 }
 
-static void admit(pst_trainer_core *c, const pst_trainer_in *in, const pst_manifest *m, const char *training_id, const char *mark,
+static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const char *training_id, const char *mark,
                   const pst_complaints *warnings)
 {
     char *actor = pst_sprintf("user:%s", in->request->user);
-    pst_needs needs = pst_needs_of(m->learners, m->parameter_servers, m->cpus, m->memory_bytes, m->gpus);
-    const pst_site *site = pst_core_site(c, m->site);
-    char *never = c->nodes_unread ? NULL : pst_queue_never(site, &needs);
+    trainer_needs needs = trainer_needs_of(m->learners, m->parameter_servers, m->cpus, m->memory_bytes, m->gpus);
+    const trainer_site *site = tcore_site(c, m->site);
+    char *never = c->nodes_unread ? NULL : trainer_queue_never(site, &needs);
     const char *code = "INSUFFICIENT_RESOURCES";
     if (!never && site->n_queue >= PST_QUEUE_MAX) {
         never = pst_sprintf("the queue of site %s is full: %d jobs wait; submit it again, as a new request, when some have run", m->site,
@@ -191,23 +191,23 @@ static void admit(pst_trainer_core *c, const pst_trainer_in *in, const pst_manif
         pst_complaints details = {0};
         pst_complain(&details, "resources", 0, "%s", never);
         reject_submission(c, in, m, training_id, mark,
-                          &(pst_say){.actor = actor, .reason_code = code, .reason = never, .details = &details});
+                          &(trainer_say){.actor = actor, .reason_code = code, .reason = never, .details = &details});
         pst_complaints_done(&details);
     } else {
         pst_job_state s = new_state(c, in, m, training_id);
-        pst_job *j = pst_core_adopt(c, &s);
-        pst_core_remember(j, mark);
-        pst_core_emit(c, j, PST_JOB_EVENT_TYPE_RECEIVED, PST_JOB_PUBLIC_STATE_QUEUED, &(pst_say){.actor = actor});
-        pst_core_emit(c, j, PST_JOB_EVENT_TYPE_ADMITTED, j->s.state,
-                      &(pst_say){.reason = warnings->n ? "admitted, with remarks on the manifest" : NULL, .details = warnings});
-        pst_queue_add(c, j);
+        trainer_job *j = tcore_adopt(c, &s);
+        tcore_remember(j, mark);
+        tcore_emit(c, j, PST_JOB_EVENT_TYPE_RECEIVED, PST_JOB_PUBLIC_STATE_QUEUED, &(trainer_say){.actor = actor});
+        tcore_emit(c, j, PST_JOB_EVENT_TYPE_ADMITTED, j->s.state,
+                   &(trainer_say){.reason = warnings->n ? "admitted, with remarks on the manifest" : NULL, .details = warnings});
+        trainer_queue_add(c, j);
     }
     free(never);
     free(actor);
 }
 
 /* A submission that is news: is anything wrong with it? What does not even say whose it is belongs to no job. */
-static void submit_new(pst_trainer_core *c, const pst_trainer_in *in, const char *training_id, const char *mark)
+static void submit_new(tcore *c, const trainer_in *in, const char *training_id, const char *mark)
 {
     const pst_job_request *r = in->request;
     pst_manifest m = {0};
@@ -216,7 +216,7 @@ static void submit_new(pst_trainer_core *c, const pst_trainer_in *in, const char
     check_text(&bad, "user", r->user, true);
     if (r->training_id && *r->training_id && strcmp(r->training_id, training_id))
         pst_complain(&bad, "training_id", 0, "is made from user and request_id (%s); leave it out", training_id);
-    if (pst_memory_has(&c->deleted, training_id))
+    if (trainer_memory_has(&c->deleted, training_id))
         pst_complain(&bad, "request_id", 0, "was the request of a job that has been deleted; use a new one");
     size_t of_request = bad.n;
     check_code(&bad, in);
@@ -240,9 +240,9 @@ static void submit_new(pst_trainer_core *c, const pst_trainer_in *in, const char
         char *actor = pst_sprintf("user:%s", r->user);
         char *all = pst_complaints_text(&bad);
         char *reason = pst_sprintf("the request cannot be met: %.2000s", all);
-        pst_say answer = {.actor = actor, .reason_code = code, .reason = reason, .details = &bad};
+        trainer_say answer = {.actor = actor, .reason_code = code, .reason = reason, .details = &bad};
         if (of_request)
-            pst_core_reject_orphan(c, r, training_id, &answer);
+            tcore_reject_orphan(c, r, training_id, &answer);
         else
             reject_submission(c, in, &m, training_id, mark, &answer);
         free(reason);
@@ -257,29 +257,30 @@ static void submit_new(pst_trainer_core *c, const pst_trainer_in *in, const char
     pst_complaints_done(&warnings);
 }
 
-static void submit(pst_trainer_core *c, const pst_trainer_in *in, const char *mark)
+static void submit(tcore *c, const trainer_in *in, const char *mark)
 {
     const pst_job_request *r = in->request;
     char training_id[64], digest[65];
     pst_training_id(r->user, r->request_id, training_id);
-    pst_submit_digest(in, digest);
-    pst_job *j = pst_map_get(&c->jobs, training_id);
-    char *old = j ? NULL : pst_request_too_old(c, in);
+    trainer_submit_digest(in, digest);
+    trainer_job *j = pst_map_get(&c->jobs, training_id);
+    char *old = j ? NULL : trainer_request_too_old(c, in);
     if (j) {
-        pst_submit_again(c, j, in, digest);
-    } else if (pst_core_orphan_answered(c, r)) {
+        trainer_submit_again(c, j, in, digest);
+    } else if (tcore_orphan_answered(c, r)) {
         c->counts.duplicates++;
     } else if (old) {
         pst_complaints details = {0};
         char *actor = pst_sprintf("user:%s", r->user);
         pst_complain(&details, "time", 0, "%s", old);
-        pst_core_reject_orphan(c, r, training_id, &(pst_say){.actor = actor, .reason_code = "TOO_OLD", .reason = old, .details = &details});
+        tcore_reject_orphan(c, r, training_id,
+                            &(trainer_say){.actor = actor, .reason_code = "TOO_OLD", .reason = old, .details = &details});
         free(actor);
         pst_complaints_done(&details);
     } else {
         submit_new(c, in, training_id, mark);
         if (pst_map_get(&c->jobs, training_id))
-            pst_early_apply(c, training_id);
+            trainer_early_apply(c, training_id);
     }
     free(old);
 }
@@ -287,8 +288,8 @@ static void submit(pst_trainer_core *c, const pst_trainer_in *in, const char *ma
 /* ---- what is asked of a job that is there ------------------------------------------------------------------------------------ */
 
 typedef struct asked {
-    pst_trainer_core *c;
-    pst_job *j;
+    tcore *c;
+    trainer_job *j;
     const pst_job_request *r;
     char *actor, *by;
 } asked;
@@ -303,16 +304,16 @@ static void refuse(const asked *a, const char *code, const char *fmt, ...)
     va_end(ap);
     pst_complaints details = {0};
     pst_complain(&details, "action", 0, "%s", reason.data);
-    pst_core_reject(a->c, a->j, a->r->training_id, a->r->request_id,
-                    &(pst_say){.actor = a->actor, .reason_code = code, .reason = reason.data, .details = &details});
+    tcore_reject(a->c, a->j, a->r->training_id, a->r->request_id,
+                 &(trainer_say){.actor = a->actor, .reason_code = code, .reason = reason.data, .details = &details});
     pst_complaints_done(&details);
     pst_buf_done(&reason);
 }
 
 static void say(const asked *a, enum pst_job_event_type type, pst_job_public_state to, const char *reason)
 {
-    pst_core_set_text(&a->j->s.reason, reason);
-    pst_core_emit(a->c, a->j, type, to, &(pst_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
+    tcore_set_text(&a->j->s.reason, reason);
+    tcore_emit(a->c, a->j, type, to, &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
 }
 
 /* A live generation is to stop; what follows is decided when nothing of it is left. */
@@ -320,23 +321,23 @@ static void stop(const asked *a, pst_job_wish wish, enum pst_job_event_type type
 {
     char *reason = pst_sprintf("%s by %s", verb, a->by);
     a->j->s.wish = wish;
-    pst_core_set_text(&a->j->s.wish_by, a->r->user);
-    pst_core_set_text(&a->j->s.wish_request, a->r->request_id);
+    tcore_set_text(&a->j->s.wish_by, a->r->user);
+    tcore_set_text(&a->j->s.wish_request, a->r->request_id);
     say(a, type, a->j->s.state, reason);
-    pst_core_command(a->c, a->j, command, a->r->request_id, reason);
+    tcore_command(a->c, a->j, command, a->r->request_id, reason);
     free(reason);
 }
 
 static void halt(const asked *a)
 {
-    pst_job *j = a->j;
+    trainer_job *j = a->j;
     if (pst_job_state_is_ended(j->s.state)) {
         refuse(a, "WRONG_STATE", "the job is %s already and cannot be halted", pst_job_public_state_text(j->s.state));
     } else if (j->s.wish != PST_JOB_WISH_NONE) {
         refuse(a, "WRONG_STATE", "the job is being stopped already: %s", j->s.reason ? j->s.reason : "asked before");
     } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
         char *reason = pst_sprintf("halted by %s while it was queued", a->by);
-        pst_queue_remove(a->c, j);
+        trainer_queue_remove(a->c, j);
         a->c->counts.halted++;
         say(a, PST_JOB_EVENT_TYPE_HALTED, PST_JOB_PUBLIC_STATE_HALTED, reason);
         free(reason);
@@ -347,14 +348,14 @@ static void halt(const asked *a)
 
 static void resume(const asked *a)
 {
-    pst_job *j = a->j;
+    trainer_job *j = a->j;
     if (j->s.state != PST_JOB_PUBLIC_STATE_HALTED && j->s.state != PST_JOB_PUBLIC_STATE_FAILED) {
         refuse(a, "WRONG_STATE", "the job is %s%s; only a HALTED or FAILED one can be resumed", pst_job_public_state_text(j->s.state),
                j->s.wish == PST_JOB_WISH_HALT ? " and still being halted" : "");
         return;
     }
-    pst_core_read_manifest(j);
-    char *never = a->c->nodes_unread ? NULL : pst_queue_never(j->site, &j->needs);
+    tcore_read_manifest(j);
+    char *never = a->c->nodes_unread ? NULL : trainer_queue_never(j->site, &j->needs);
     if (never) {
         refuse(a, "INSUFFICIENT_RESOURCES", "%s", never);
         free(never);
@@ -362,9 +363,9 @@ static void resume(const asked *a)
     }
     char *reason = pst_sprintf("resumed by %s", a->by);
     j->s.attempts = j->s.platform_attempts = 0;
-    pst_core_set_text(&j->s.reason_code, NULL);
+    tcore_set_text(&j->s.reason_code, NULL);
     say(a, PST_JOB_EVENT_TYPE_RESUMED, PST_JOB_PUBLIC_STATE_QUEUED, reason);
-    pst_queue_add(a->c, j);
+    trainer_queue_add(a->c, j);
     free(reason);
 }
 
@@ -379,15 +380,15 @@ static bool is_forced(const pst_job_request *r)
 static void stop_again(const asked *a, const char *verb)
 {
     char *reason = pst_sprintf("%s by %s, as asked before", verb, a->by);
-    pst_core_emit(a->c, a->j, PST_JOB_EVENT_TYPE_TERMINATING, a->j->s.state,
-                  &(pst_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
-    pst_core_command(a->c, a->j, PST_JOB_COMMAND_TYPE_KILL, a->r->request_id, reason);
+    tcore_emit(a->c, a->j, PST_JOB_EVENT_TYPE_TERMINATING, a->j->s.state,
+               &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
+    tcore_command(a->c, a->j, PST_JOB_COMMAND_TYPE_KILL, a->r->request_id, reason);
     free(reason);
 }
 
 static void terminate(const asked *a)
 {
-    pst_job *j = a->j;
+    trainer_job *j = a->j;
     bool ended = pst_job_state_is_ended(j->s.state) && j->s.state != PST_JOB_PUBLIC_STATE_HALTED;
     if (ended) {
         refuse(a, "WRONG_STATE", "the job is %s already", pst_job_public_state_text(j->s.state));
@@ -397,27 +398,27 @@ static void terminate(const asked *a)
         else
             stop(a, PST_JOB_WISH_TERMINATE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated");
         j->s.wish_force |= is_forced(a->r);
-        pst_core_force(a->c, j);
+        tcore_force(a->c, j);
     } else {
         char *reason = pst_sprintf("terminated by %s", a->by);
-        pst_queue_remove(a->c, j);
+        trainer_queue_remove(a->c, j);
         a->c->counts.terminated++;
         say(a, PST_JOB_EVENT_TYPE_TERMINATED, PST_JOB_PUBLIC_STATE_TERMINATED, reason);
         free(reason);
     }
 }
 
-static void delete_now(pst_trainer_core *c, pst_job *j, const char *actor, const char *request_id, const char *reason)
+static void delete_now(tcore *c, trainer_job *j, const char *actor, const char *request_id, const char *reason)
 {
-    pst_core_emit(c, j, PST_JOB_EVENT_TYPE_DELETED, j->s.state, &(pst_say){.actor = actor, .request_id = request_id, .reason = reason});
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_DELETED, j->s.state, &(trainer_say){.actor = actor, .request_id = request_id, .reason = reason});
     if (j->s.generation > 0)
-        pst_core_command(c, j, PST_JOB_COMMAND_TYPE_CLEAN, request_id, reason);
-    pst_core_remove(c, j);
+        tcore_command(c, j, PST_JOB_COMMAND_TYPE_CLEAN, request_id, reason);
+    tcore_remove(c, j);
 }
 
 static void delete_job(const asked *a)
 {
-    pst_job *j = a->j;
+    trainer_job *j = a->j;
     char *reason = pst_sprintf("deleted by %s", a->by);
     if (pst_job_state_is_live(j->s.state)) {
         if (j->s.wish == PST_JOB_WISH_DELETE)
@@ -425,10 +426,10 @@ static void delete_job(const asked *a)
         else
             stop(a, PST_JOB_WISH_DELETE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated and deleted");
         j->s.wish_force |= is_forced(a->r);
-        pst_core_force(a->c, j);
+        tcore_force(a->c, j);
     } else {
         if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) { /* every accepted job has an end */
-            pst_queue_remove(a->c, j);
+            trainer_queue_remove(a->c, j);
             a->c->counts.terminated++;
             say(a, PST_JOB_EVENT_TYPE_TERMINATED, PST_JOB_PUBLIC_STATE_TERMINATED, reason);
         }
@@ -439,7 +440,7 @@ static void delete_job(const asked *a)
 
 static void reprioritise(const asked *a)
 {
-    pst_job *j = a->j;
+    trainer_job *j = a->j;
     const char *text = pst_str_map_get(a->r->options, a->r->n_options, "priority");
     char *end = NULL;
     long v = text ? strtol(text, &end, 10) : 0;
@@ -455,12 +456,12 @@ static void reprioritise(const asked *a)
     }
     char *reason = pst_sprintf("priority %d, was %d, by %s", (int)v, j->s.priority, a->by);
     bool queued = j->queued;
-    pst_queue_remove(a->c, j); /* its place depends on the priority */
+    trainer_queue_remove(a->c, j); /* its place depends on the priority */
     j->s.priority = (int)v;
-    pst_core_emit(a->c, j, PST_JOB_EVENT_TYPE_REPRIORITISED, j->s.state,
-                  &(pst_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
+    tcore_emit(a->c, j, PST_JOB_EVENT_TYPE_REPRIORITISED, j->s.state,
+               &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
     if (queued)
-        pst_queue_add(a->c, j);
+        trainer_queue_add(a->c, j);
     free(reason);
 }
 
@@ -476,11 +477,11 @@ static void do_it(asked *a)
     }
 }
 
-void pst_core_control(pst_trainer_core *c, const pst_job_request *r)
+void tcore_control(tcore *c, const pst_job_request *r)
 {
     const char *id = r->training_id ? r->training_id : "";
     char *mark = request_mark(r);
-    pst_job *j = pst_map_get(&c->jobs, id);
+    trainer_job *j = pst_map_get(&c->jobs, id);
     asked a = {c, j, r, pst_sprintf("user:%s", r->user), asked_by(r)};
     pst_complaints bad = {0};
     check_text(&bad, "request_id", r->request_id, true);
@@ -488,26 +489,25 @@ void pst_core_control(pst_trainer_core *c, const pst_job_request *r)
     check_text(&bad, "user", r->user, false);
     if (r->action == PST_JOB_ACTION_UNKNOWN)
         pst_complain(&bad, "action", 0, "is none of SUBMIT HALT RESUME TERMINATE DELETE REPRIORITISE");
-    bool answered =
-        (j && *r->request_id && is_answered(j, mark)) || pst_core_orphan_answered(c, r); /* the latter before it was submitted */
+    bool answered = (j && *r->request_id && is_answered(j, mark)) || tcore_orphan_answered(c, r); /* the latter before it was submitted */
     if (answered) {
         c->counts.duplicates++;
     } else if (bad.n) {
         char *all = pst_complaints_text(&bad);
-        pst_say say_bad = {.actor = a.actor, .reason_code = "BAD_REQUEST", .reason = all, .details = &bad};
+        trainer_say say_bad = {.actor = a.actor, .reason_code = "BAD_REQUEST", .reason = all, .details = &bad};
         if (j)
-            pst_core_reject(c, j, id, r->request_id, &say_bad);
+            tcore_reject(c, j, id, r->request_id, &say_bad);
         else
-            pst_core_reject_orphan(c, r, id, &say_bad);
+            tcore_reject_orphan(c, r, id, &say_bad);
         free(all);
     } else if (!j) {
         pst_complain(&bad, "training_id", 0, "no job has the id %s%s", id,
-                     pst_memory_has(&c->deleted, id) ? " any more: it was deleted" : "");
-        pst_core_reject_orphan(c, r, id,
-                               &(pst_say){.actor = a.actor, .reason_code = "UNKNOWN_JOB", .reason = bad.at[0].text, .details = &bad});
+                     trainer_memory_has(&c->deleted, id) ? " any more: it was deleted" : "");
+        tcore_reject_orphan(c, r, id,
+                            &(trainer_say){.actor = a.actor, .reason_code = "UNKNOWN_JOB", .reason = bad.at[0].text, .details = &bad});
     } else {
-        pst_core_remember(j, mark);
-        if (pst_request_allowed(c, j, r))
+        tcore_remember(j, mark);
+        if (trainer_request_allowed(c, j, r))
             do_it(&a);
         else
             refuse(&a, "NOT_YOURS", "the job is not yours: it belongs to user %.100s, and user %.100s is no operator", j->s.user, r->user);
@@ -518,61 +518,61 @@ void pst_core_control(pst_trainer_core *c, const pst_job_request *r)
     free(mark);
 }
 
-static void reject_old(pst_trainer_core *c, pst_job *j, const pst_job_request *r, const char *mark, const char *why)
+static void reject_old(tcore *c, trainer_job *j, const pst_job_request *r, const char *mark, const char *why)
 {
     pst_complaints details = {0};
     char *actor = pst_sprintf("user:%s", r->user);
     pst_complain(&details, "time", 0, "%s", why);
-    pst_core_remember(j, mark);
-    pst_core_reject(c, j, j->s.training_id, r->request_id,
-                    &(pst_say){.actor = actor, .reason_code = "TOO_OLD", .reason = why, .details = &details});
+    tcore_remember(j, mark);
+    tcore_reject(c, j, j->s.training_id, r->request_id,
+                 &(trainer_say){.actor = actor, .reason_code = "TOO_OLD", .reason = why, .details = &details});
     free(actor);
     pst_complaints_done(&details);
 }
 
 /* A request of a job that is not known may have overtaken its submission, which has another key and so stands on another partition. */
-static void control(pst_trainer_core *c, const pst_trainer_in *in, const char *mark)
+static void control(tcore *c, const trainer_in *in, const char *mark)
 {
     const pst_job_request *r = in->request;
     const char *id = r->training_id ? r->training_id : "";
-    pst_job *j = pst_map_get(&c->jobs, id);
-    bool may_come = !j && *id && *r->request_id && r->action != PST_JOB_ACTION_UNKNOWN && !pst_memory_has(&c->deleted, id) &&
-                    !pst_core_orphan_answered(c, r);
+    trainer_job *j = pst_map_get(&c->jobs, id);
+    bool may_come = !j && *id && *r->request_id && r->action != PST_JOB_ACTION_UNKNOWN && !trainer_memory_has(&c->deleted, id) &&
+                    !tcore_orphan_answered(c, r);
     bool news = j ? !is_answered(j, mark) : may_come;
-    char *old = news ? pst_request_too_old(c, in) : NULL; /* a job remembers its last requests only */
-    if (may_come && pst_early_has(c, r))
+    char *old = news ? trainer_request_too_old(c, in) : NULL; /* a job remembers its last requests only */
+    if (may_come && trainer_early_has(c, r))
         c->counts.duplicates++;
     else if (j && old)
         reject_old(c, j, r, mark, old);
-    else if (!may_come || old || !pst_early_keep(c, r))
-        pst_core_control(c, r);
+    else if (!may_come || old || !trainer_early_keep(c, r))
+        tcore_control(c, r);
     free(old);
 }
 
 /* Of a node, not of a job. Asked again with the same id: counted, as long as we remember; doing it twice does no harm. */
-static void of_node(pst_trainer_core *c, const pst_job_request *r)
+static void of_node(tcore *c, const pst_job_request *r)
 {
     pst_complaints bad = {0};
     check_text(&bad, "request_id", r->request_id, true);
     check_text(&bad, "user", r->user, false);
-    if (!pst_request_of_operator(c, r))
+    if (!trainer_request_of_operator(c, r))
         pst_complain(&bad, "user", 0, "%.100s is no operator: only those have a say about nodes", r->user);
-    if (pst_core_orphan_answered(c, r)) {
+    if (tcore_orphan_answered(c, r)) {
         c->counts.duplicates++;
     } else if (bad.n) {
         char *all = pst_complaints_text(&bad);
-        pst_core_reject_orphan(c, r, "", &(pst_say){.reason_code = "BAD_REQUEST", .reason = all, .details = &bad});
+        tcore_reject_orphan(c, r, "", &(trainer_say){.reason_code = "BAD_REQUEST", .reason = all, .details = &bad});
         free(all);
     } else {
         char *by = asked_by(r);
         remember_orphan(c, r);
-        pst_core_node_request(c, r, by);
+        tcore_node_request(c, r, by);
         free(by);
     }
     pst_complaints_done(&bad);
 }
 
-void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in)
+void tcore_request(tcore *c, const trainer_in *in)
 {
     char *mark = request_mark(in->request);
     pst_job_action action = in->request->action;
@@ -586,30 +586,31 @@ void pst_core_request(pst_trainer_core *c, const pst_trainer_in *in)
     free(mark);
 }
 
-void pst_core_bad_request(pst_trainer_core *c, const pst_trainer_in *in)
+void tcore_bad_request(tcore *c, const trainer_in *in)
 {
     pst_complaints details = {0};
     c->counts.requests++;
     pst_complain(&details, "value", 0, "%s", in->bad_reason);
-    pst_core_reject(c, NULL, "", in->bad_request_id, &(pst_say){.reason_code = "BAD_EVENT", .reason = in->bad_reason, .details = &details});
+    tcore_reject(c, NULL, "", in->bad_request_id,
+                 &(trainer_say){.reason_code = "BAD_EVENT", .reason = in->bad_reason, .details = &details});
     pst_complaints_done(&details);
 }
 
-void pst_core_fulfil_wish(pst_trainer_core *c, pst_job *j)
+void tcore_fulfil_wish(tcore *c, trainer_job *j)
 {
     pst_job_wish wish = j->s.wish;
     char *actor = pst_sprintf("user:%s", j->s.wish_by);
     char *request_id = pst_strdup(j->s.wish_request), *reason = pst_strdup(j->s.reason);
     j->s.wish = PST_JOB_WISH_NONE;
     j->s.wish_force = false;
-    pst_core_set_text(&j->s.wish_by, "");
-    pst_core_set_text(&j->s.wish_request, NULL);
-    pst_core_set_text(&j->s.reason_code, NULL);
+    tcore_set_text(&j->s.wish_by, "");
+    tcore_set_text(&j->s.wish_request, NULL);
+    tcore_set_text(&j->s.reason_code, NULL);
     bool halted = wish == PST_JOB_WISH_HALT;
     *(halted ? &c->counts.halted : &c->counts.terminated) += 1;
-    pst_core_emit(c, j, halted ? PST_JOB_EVENT_TYPE_HALTED : PST_JOB_EVENT_TYPE_TERMINATED,
-                  halted ? PST_JOB_PUBLIC_STATE_HALTED : PST_JOB_PUBLIC_STATE_TERMINATED,
-                  &(pst_say){.actor = actor, .request_id = request_id, .reason = reason});
+    tcore_emit(c, j, halted ? PST_JOB_EVENT_TYPE_HALTED : PST_JOB_EVENT_TYPE_TERMINATED,
+               halted ? PST_JOB_PUBLIC_STATE_HALTED : PST_JOB_PUBLIC_STATE_TERMINATED,
+               &(trainer_say){.actor = actor, .request_id = request_id, .reason = reason});
     if (wish == PST_JOB_WISH_DELETE)
         delete_now(c, j, actor, request_id, reason);
     free(actor);
@@ -617,15 +618,15 @@ void pst_core_fulfil_wish(pst_trainer_core *c, pst_job *j)
     free(reason);
 }
 
-void pst_core_drop_wish(pst_trainer_core *c, pst_job *j)
+void tcore_drop_wish(tcore *c, trainer_job *j)
 {
     pst_job_wish wish = j->s.wish;
     char *actor = pst_sprintf("user:%s", j->s.wish_by);
     char *request_id = pst_strdup(j->s.wish_request);
     j->s.wish = PST_JOB_WISH_NONE;
     j->s.wish_force = false;
-    pst_core_set_text(&j->s.wish_by, "");
-    pst_core_set_text(&j->s.wish_request, NULL);
+    tcore_set_text(&j->s.wish_by, "");
+    tcore_set_text(&j->s.wish_request, NULL);
     if (wish == PST_JOB_WISH_DELETE) {
         char *reason = pst_sprintf("deleted by %s", actor);
         delete_now(c, j, actor, request_id, reason);

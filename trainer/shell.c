@@ -17,7 +17,7 @@
 
 enum { POLL_MS = 25, RECORDS_MAX = 256, TICK_US = 200000, PAUSE_MS = 300 };
 
-static void make_metrics(pst_shell_metrics *m)
+static void make_metrics(trainer_shell_metrics *m)
 {
     m->set = pst_metrics_new();
     m->rounds = pst_metric_of(m->set, PST_METRIC_TRAINER_ROUNDS, NULL);
@@ -33,46 +33,46 @@ static void make_metrics(pst_shell_metrics *m)
         m->jobs[i] = pst_metric_of(m->set, PST_METRIC_TRAINER_JOBS, pst_job_public_state_text((pst_job_public_state)i), NULL);
 }
 
-static void show_metrics(pst_shell *s)
+static void show_metrics(trainer_shell *s)
 {
-    const pst_trainer_counts *c = pst_trainer_core_counts(s->core);
+    const trainer_counts *c = tcore_counts(s->core);
     pst_metric_set(s->metrics.requests, (double)c->requests);
     pst_metric_set(s->metrics.rejected, (double)c->rejected);
     pst_metric_set(s->metrics.duplicates, (double)c->duplicates);
     pst_metric_set(s->metrics.reports_ignored,
                    (double)(c->reports_stale + c->reports_repeated + c->reports_unknown + c->reports_untrusted));
     for (int i = 1; i <= PST_JOB_PUBLIC_STATE_REJECTED; i++)
-        pst_metric_set(s->metrics.jobs[i], (double)pst_trainer_core_jobs(s->core, (pst_job_public_state)i));
+        pst_metric_set(s->metrics.jobs[i], (double)tcore_jobs(s->core, (pst_job_public_state)i));
 }
 
-int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, int64_t keep_code_us, pst_err *err)
+int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_policy *policy, int64_t keep_code_us, pst_err *err)
 {
-    *s = (pst_shell){.client = client, .stale = true};
-    pst_times_start(&s->times, pst_now_us(), pst_mono_us());
+    *s = (trainer_shell){.client = client, .stale = true};
+    trainer_times_start(&s->times, pst_now_us(), pst_mono_us());
     make_metrics(&s->metrics);
-    s->core = pst_trainer_core_new(policy);
+    s->core = tcore_new(policy);
     int rc = pst_fs_mkdirs(client->settings->state_dir.value, 0700, err);
     if (!rc)
         rc = pst_seal_key_make(client->settings->state_dir.value, &s->key, err);
     if (rc < 0)
         return rc;
-    s->outbox = pst_outbox_new(client, &s->key);
-    s->codes = pst_code_sweep_new(keep_code_us);
+    s->outbox = trainer_outbox_new(client, &s->key);
+    s->codes = trainer_code_sweep_new(keep_code_us);
     return pst_objects_open(client->settings->objects.value, &s->objects, err);
 }
 
-void pst_shell_close(pst_shell *s)
+void trainer_shell_close(trainer_shell *s)
 {
-    pst_shell_deactivate(s);
-    pst_outbox_free(s->outbox);
-    pst_code_sweep_free(s->codes);
-    pst_actions_done(&s->actions);
-    pst_trainer_core_free(s->core);
+    trainer_shell_deactivate(s);
+    trainer_outbox_free(s->outbox);
+    trainer_code_sweep_free(s->codes);
+    trainer_actions_done(&s->actions);
+    tcore_free(s->core);
     pst_objects_close(s->objects);
     pst_metrics_free(s->metrics.set);
 }
 
-char *pst_shell_instance(const pst_client *client)
+char *trainer_shell_instance(const pst_client *client)
 {
     char host[64] = "host";
     const char *dir = client->settings->state_dir.value;
@@ -80,10 +80,10 @@ char *pst_shell_instance(const pst_client *client)
     return pst_sprintf("%s-%08x", host, (unsigned)pst_fnv1a(dir, strlen(dir)));
 }
 
-int pst_shell_activate(pst_shell *s, pst_err *err)
+int trainer_shell_activate(trainer_shell *s, pst_err *err)
 {
     bool embedded = s->client->settings->embedded;
-    char *id = pst_settings_topic(s->client->settings, "trainer"), *instance = pst_shell_instance(s->client);
+    char *id = pst_settings_topic(s->client->settings, "trainer"), *instance = trainer_shell_instance(s->client);
     const char *topics[] = {pst_client_topic(s->client, PST_TOPIC_JOBS_REQUESTS), pst_client_topic(s->client, PST_TOPIC_JOBS_REPORTS)};
     pst_consumer_opts opts = {.group = id, .topics = topics, .n_topics = 2, .instance_id = embedded ? NULL : instance};
     int rc = pst_consumer_new(s->client->bus, &opts, &s->inputs, err);
@@ -100,7 +100,7 @@ int pst_shell_activate(pst_shell *s, pst_err *err)
     return rc;
 }
 
-void pst_shell_deactivate(pst_shell *s)
+void trainer_shell_deactivate(trainer_shell *s)
 {
     pst_txn_free(s->txn);
     pst_consumer_free(s->inputs);
@@ -110,14 +110,14 @@ void pst_shell_deactivate(pst_shell *s)
 
 /* ---- state from the topic ---------------------------------------------------------------------------------------------------- */
 
-int64_t pst_shell_now(const pst_shell *s)
+int64_t trainer_shell_now(const trainer_shell *s)
 {
-    return pst_times_now(&s->times, pst_mono_us());
+    return trainer_times_now(&s->times, pst_mono_us());
 }
 
-void pst_shell_heard(pst_shell *s, pst_times_who who, const pst_record *r)
+void trainer_shell_heard(trainer_shell *s, pst_times_who who, const pst_record *r)
 {
-    if (r->timestamp_ms > 0 && pst_times_heard(&s->times, who, r->timestamp_ms * 1000, pst_mono_us()))
+    if (r->timestamp_ms > 0 && trainer_times_heard(&s->times, who, r->timestamp_ms * 1000, pst_mono_us()))
         pst_log(PST_LOG_WARN, "trainer",
                 "event=clock_differs ahead_s=%.1f: this computer's clock agrees with neither the nodes' nor the clients'; theirs is taken",
                 -(double)s->times.shift_us / 1e6);
@@ -135,7 +135,7 @@ static int64_t deletion_time(const pst_record *r)
 }
 
 /* The core works with the manifest as it was submitted; what it hands to an LCM must run. */
-static void open_manifest(pst_shell *s, pst_job_state *state)
+static void open_manifest(trainer_shell *s, pst_job_state *state)
 {
     char *plain = pst_manifest_unseal(state->manifest, &s->key, state->training_id);
     if (plain) {
@@ -151,17 +151,17 @@ static void open_manifest(pst_shell *s, pst_job_state *state)
 
 static int load_state(void *arg, const char *key, const pst_record *r, pst_err *err)
 {
-    pst_shell *s = arg;
+    trainer_shell *s = arg;
     pst_job_state state = {0};
     pst_err e = {0};
     if (!r->value) {
-        pst_trainer_core_drop(s->core, key, deletion_time(r));
+        tcore_drop(s->core, key, deletion_time(r));
         return 0;
     }
     int rc = pst_codec_decode(s->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, &state, &e);
     if (rc == 0 && !strcmp(state.training_id, key)) {
         open_manifest(s, &state);
-        pst_trainer_core_load(s->core, &state);
+        tcore_load(s->core, &state);
     } else if (rc == 0 || e.cls == PST_CLASS_DATA) { /* nobody but the Trainer writes here; a foreign record is no job */
         pst_log_limited(PST_LOG_WARN, "trainer", "state_ignored", "event=state_ignored topic=%s partition=%d offset=%lld reason=\"%s\"",
                         r->topic, r->partition, (long long)r->offset, rc == 0 ? "its key is not its training_id" : e.text);
@@ -174,21 +174,21 @@ static int load_state(void *arg, const char *key, const pst_record *r, pst_err *
 }
 
 /* Waits until a predecessor is fenced (begin does), then reads what is committed: nothing can change it behind our back. */
-static int resync(pst_shell *s, pst_err *err)
+static int resync(trainer_shell *s, pst_err *err)
 {
     int64_t begun = pst_mono_us();
-    pst_outbox_clear(s->outbox);
+    trainer_outbox_clear(s->outbox);
     int rc = pst_txn_begin(s->txn, err);
     if (rc < 0)
         return rc;
-    pst_trainer_core_reset(s->core);
+    tcore_reset(s->core);
     rc = pst_client_scan(s->client, PST_TOPIC_JOBS_STATE, NULL, load_state, s, err);
     if (rc < 0) {
         pst_err unused = {0};
         pst_txn_abort(s->txn, &unused);
         return rc;
     }
-    pst_trainer_core_loaded(s->core);
+    tcore_loaded(s->core);
     rc = pst_txn_commit(s->txn, err); /* nothing in it */
     if (rc == 0)
         rc = pst_consumer_rewind(s->inputs, err);
@@ -198,21 +198,21 @@ static int resync(pst_shell *s, pst_err *err)
     pst_metric_add(s->metrics.rebuilds, 1);
     size_t jobs = 0;
     for (int i = 0; i <= PST_JOB_PUBLIC_STATE_REJECTED; i++)
-        jobs += pst_trainer_core_jobs(s->core, (pst_job_public_state)i);
+        jobs += tcore_jobs(s->core, (pst_job_public_state)i);
     pst_log(PST_LOG_INFO, "trainer", "event=state_read jobs=%zu ms=%lld", jobs, (long long)((pst_mono_us() - begun) / 1000));
     return 0;
 }
 
 /* ---- a round ----------------------------------------------------------------------------------------------------------------- */
 
-static int take(pst_shell *s, const pst_record *r, pst_err *err)
+static int take(trainer_shell *s, const pst_record *r, pst_err *err)
 {
     bool request = !strcmp(r->topic, pst_client_topic(s->client, PST_TOPIC_JOBS_REQUESTS));
-    return request ? pst_input_request(s, r, err) : pst_input_report(s, r, err);
+    return request ? trainer_input_request(s, r, err) : trainer_input_report(s, r, err);
 }
 
 /* Steps the core with all of the batch that can be read now. *ret_done: how many of order. PST_EAGAIN: the rest waits for an outage to end. */
-static int step_batch(pst_shell *s, const pst_batch *b, const size_t *order, size_t *ret_done, pst_err *err)
+static int step_batch(trainer_shell *s, const pst_batch *b, const size_t *order, size_t *ret_done, pst_err *err)
 {
     int rc = 0;
     for (*ret_done = 0; *ret_done < b->n && !rc; *ret_done += rc == 0)
@@ -220,26 +220,25 @@ static int step_batch(pst_shell *s, const pst_batch *b, const size_t *order, siz
     return rc;
 }
 
-static int step_rest(pst_shell *s, const pst_batch *heartbeats, bool live, pst_err *err)
+static int step_rest(trainer_shell *s, const pst_batch *heartbeats, bool live, pst_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < heartbeats->n && !rc; i++)
-        rc = pst_input_worker(s, &heartbeats->records[i], live, err);
+        rc = trainer_input_worker(s, &heartbeats->records[i], live, err);
     if (!rc && pst_mono_us() >= s->tick_us) {
         s->tick_us = pst_mono_us() + TICK_US;
-        pst_actions_clear(&s->actions);
-        pst_trainer_core_step(s->core,
-                              &(pst_trainer_in){.kind = PST_TRAINER_TICK,
-                                                .caught_up = s->caught_up,
-                                                .unsettled = pst_times_unsettled(&s->times, pst_mono_us())},
-                              pst_shell_now(s), &s->actions);
-        rc = pst_outbox_add(s->outbox, &s->actions, NULL, err);
+        trainer_actions_clear(&s->actions);
+        tcore_step(s->core,
+                   &(trainer_in){
+                       .kind = PST_TRAINER_TICK, .caught_up = s->caught_up, .unsettled = trainer_times_unsettled(&s->times, pst_mono_us())},
+                   trainer_shell_now(s), &s->actions);
+        rc = trainer_outbox_add(s->outbox, &s->actions, NULL, err);
         show_metrics(s);
     }
     return rc;
 }
 
-static int publish(pst_shell *s, const pst_batch *b, const size_t *order, size_t done, pst_err *err)
+static int publish(trainer_shell *s, const pst_batch *b, const size_t *order, size_t done, pst_err *err)
 {
     int rc = pst_txn_begin(s->txn, err);
     if (rc < 0)
@@ -249,7 +248,7 @@ static int publish(pst_shell *s, const pst_batch *b, const size_t *order, size_t
         pst_txn_owes(s->txn, r); /* what the core says now rests on it */
         pst_consumer_mark(s->inputs, r->topic, r->partition, r->offset + 1);
     }
-    rc = pst_outbox_send(s->outbox, s->txn, err);
+    rc = trainer_outbox_send(s->outbox, s->txn, err);
     if (rc < 0) {
         pst_err unused = {0};
         pst_txn_abort(s->txn, &unused);
@@ -259,15 +258,15 @@ static int publish(pst_shell *s, const pst_batch *b, const size_t *order, size_t
 }
 
 /* Which archives are needed is known when all requests have been read, and how old they are when the clock is. */
-static void sweep_codes(pst_shell *s)
+static void sweep_codes(trainer_shell *s)
 {
-    int64_t now = pst_mono_us(), ours = pst_now_us(), theirs = pst_shell_now(s);
-    if (s->caught_up && !s->nodes_unread && !pst_times_unsettled(&s->times, now))
-        pst_code_sweep_step(s->codes, s->objects, s->core, now, ours < theirs ? ours : theirs);
+    int64_t now = pst_mono_us(), ours = pst_now_us(), theirs = trainer_shell_now(s);
+    if (s->caught_up && !s->nodes_unread && !trainer_times_unsettled(&s->times, now))
+        trainer_code_sweep_step(s->codes, s->objects, s->core, now, ours < theirs ? ours : theirs);
 }
 
 /* Outages are nothing to end for: say it (rarely), wait a little, go on. Anything but RETRY ends the service. */
-static int bear(pst_shell *s, int rc, pst_err *err)
+static int bear(trainer_shell *s, int rc, pst_err *err)
 {
     if (rc == PST_EFENCED || rc == PST_ESTOPPED || (rc != PST_EAGAIN && err->cls != PST_CLASS_RETRY))
         return rc;
@@ -278,7 +277,7 @@ static int bear(pst_shell *s, int rc, pst_err *err)
     return 0;
 }
 
-int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *ret_took, pst_err *err)
+int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live, bool *ret_took, pst_err *err)
 {
     pst_batch b = {0};
     pst_err outage = {0};
@@ -298,7 +297,7 @@ int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *
     s->live = s->caught_up; /* it was read to its end before these came */
     s->caught_up = !outage.code && pst_consumer_lag(s->inputs) == 0;
     s->nodes_unread = !live;
-    pst_input_order(&b, order);
+    trainer_input_order(&b, order);
     int stuck = step_batch(s, &b, order, &done, err);
     if (stuck < 0 && stuck != PST_EAGAIN && err->cls != PST_CLASS_RETRY)
         return stuck;
@@ -308,11 +307,11 @@ int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *
         return bear(s, stuck, err);
     }
     rc = step_rest(s, heartbeats, live, err);
-    if (!rc && (done || pst_outbox_size(s->outbox))) {
+    if (!rc && (done || trainer_outbox_size(s->outbox))) {
         rc = publish(s, &b, order, done, err);
         pst_metric_add(rc == 0 ? s->metrics.rounds : s->metrics.again, 1);
     }
-    pst_outbox_clear(s->outbox);
+    trainer_outbox_clear(s->outbox);
     *ret_took = rc == 0;
     if (rc < 0) {
         s->stale = true; /* the core is ahead of the topics */

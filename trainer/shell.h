@@ -13,74 +13,74 @@
 #include "trainer/times.h"
 #include "trainer/trainer_core.h"
 
-typedef struct pst_shell_metrics {
+typedef struct trainer_shell_metrics {
     pst_metrics *set;
     pst_metric *rounds, *again, *rebuilds, *decode_errors, *step_seconds;
     pst_metric *jobs[PST_JOB_PUBLIC_STATE_REJECTED + 1];
     pst_metric *requests, *rejected, *duplicates, *reports_ignored;
-} pst_shell_metrics;
+} trainer_shell_metrics;
 
 /* On a tombstone of jobs.state: nothing was deleted; what stood there was no job (requests that waited for one), or a rejection of long ago. */
 #define PST_EXPIRED_HEADER "penstock-expired"
 
-typedef struct pst_outbox pst_outbox;
-typedef struct pst_code_sweep pst_code_sweep;
+typedef struct trainer_outbox trainer_outbox;
+typedef struct trainer_code_sweep trainer_code_sweep;
 
-typedef struct pst_shell {
+typedef struct trainer_shell {
     pst_client *client;
     pst_objects *objects;
     pst_seal_key key;
-    pst_trainer_core *core;
+    tcore *core;
     pst_consumer *inputs; /* requests and reports; NULL while standing by */
     pst_txn *txn;
-    pst_outbox *outbox;
-    pst_code_sweep *codes;
-    pst_actions actions;
-    pst_shell_metrics metrics;
-    pst_times times;
+    trainer_outbox *outbox;
+    trainer_code_sweep *codes;
+    trainer_actions actions;
+    trainer_shell_metrics metrics;
+    trainer_times times;
     bool nodes_unread; /* heartbeats of before the start are not all read */
     bool caught_up;    /* the last poll found the inputs read to their end */
     bool live;         /* the records of this round were published just now */
     bool stale;        /* the core's state is not that of the topics: read it again before the next round */
     int64_t tick_us;   /* monotonic: of the next tick */
-} pst_shell;
+} trainer_shell;
 
 /* keep_code_us: how long code archives stay that no job can use any more; 0 = for ever. */
-int pst_shell_open(pst_shell *s, pst_client *client, const pst_trainer_policy *policy, int64_t keep_code_us, pst_err *err);
-void pst_shell_close(pst_shell *s);
+int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_policy *policy, int64_t keep_code_us, pst_err *err);
+void trainer_shell_close(trainer_shell *s);
 /* Joins the inputs' group and makes the transactional producer; state is read at the first round. */
-int pst_shell_activate(pst_shell *s, pst_err *err);
-void pst_shell_deactivate(pst_shell *s);
+int trainer_shell_activate(trainer_shell *s, pst_err *err);
+void trainer_shell_deactivate(trainer_shell *s);
 /* Static membership of this host and state folder: an instance that was killed and started again takes its place in the group at once,
  * without waiting for the old session to time out. free() it. */
-char *pst_shell_instance(const pst_client *client);
+char *trainer_shell_instance(const pst_client *client);
 /* One round over what inputs have and over heartbeats (records of `workers`, borrowed; live: they were published just now). *ret_took: the
  * heartbeats were taken into account; else give them again.
  * 0; PST_EFENCED: another instance took over; PST_ESTOPPED; else FATAL. Outages are waited for inside. */
-int pst_shell_round(pst_shell *s, const pst_batch *heartbeats, bool live, bool *ret_took, pst_err *err);
+int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live, bool *ret_took, pst_err *err);
 
-int64_t pst_shell_now(const pst_shell *s);
+int64_t trainer_shell_now(const trainer_shell *s);
 /* A record was published just now: compares the clocks until it is known whose to believe. */
-void pst_shell_heard(pst_shell *s, pst_times_who who, const pst_record *r);
+void trainer_shell_heard(trainer_shell *s, pst_times_who who, const pst_record *r);
 
 /* ---- outbox.c: encoded actions waiting for their transaction */
 
 /* key: states are published with the secrets of their manifests sealed by it (copied). */
-pst_outbox *pst_outbox_new(pst_client *client, const pst_seal_key *key);
-void pst_outbox_free(pst_outbox *o);
-void pst_outbox_clear(pst_outbox *o);
-size_t pst_outbox_size(const pst_outbox *o);
+trainer_outbox *trainer_outbox_new(pst_client *client, const pst_seal_key *key);
+void trainer_outbox_free(trainer_outbox *o);
+void trainer_outbox_clear(trainer_outbox *o);
+size_t trainer_outbox_size(const trainer_outbox *o);
 /* RETRY: the registry is away. */
-int pst_outbox_add(pst_outbox *o, const pst_actions *actions, const char *traceparent, pst_err *err);
-int pst_outbox_send(const pst_outbox *o, pst_txn *txn, pst_err *err);
+int trainer_outbox_add(trainer_outbox *o, const trainer_actions *actions, const char *traceparent, pst_err *err);
+int trainer_outbox_send(const trainer_outbox *o, pst_txn *txn, pst_err *err);
 
 /* ---- inputs.c: records to steps */
 /* Steps the core with one record. PST_EAGAIN with class RETRY: the registry or the object store is away, the record is to come again. */
-int pst_input_request(pst_shell *s, const pst_record *r, pst_err *err);
-int pst_input_report(pst_shell *s, const pst_record *r, pst_err *err);
-int pst_input_worker(pst_shell *s, const pst_record *r, bool live, pst_err *err);
+int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err);
+int trainer_input_report(trainer_shell *s, const pst_record *r, pst_err *err);
+int trainer_input_worker(trainer_shell *s, const pst_record *r, bool live, pst_err *err);
 /* The batch in order of time across its partitions, each partition's own order kept: a halt published after its submission is read after it,
  * though it lies in another partition. ret_order: b->n indexes. */
-void pst_input_order(const pst_batch *b, size_t *ret_order);
+void trainer_input_order(const pst_batch *b, size_t *ret_order);
 
 #endif

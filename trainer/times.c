@@ -4,12 +4,12 @@
 
 enum { ALONE_US = 60000000, TOLERATED_US = 2000000 }; /* delivery takes its time, and computers' clocks differ a little */
 
-void pst_times_start(pst_times *t, int64_t now_us, int64_t mono_us)
+void trainer_times_start(trainer_times *t, int64_t now_us, int64_t mono_us)
 {
-    *t = (pst_times){.base_us = now_us - mono_us, .start_us = mono_us};
+    *t = (trainer_times){.base_us = now_us - mono_us, .start_us = mono_us};
 }
 
-int64_t pst_times_now(const pst_times *t, int64_t mono_us)
+int64_t trainer_times_now(const trainer_times *t, int64_t mono_us)
 {
     return mono_us + t->base_us + t->shift_us;
 }
@@ -20,7 +20,7 @@ static int64_t middle(int64_t a, int64_t b, int64_t c)
     return c < low ? low : c > high ? high : c;
 }
 
-bool pst_times_heard(pst_times *t, pst_times_who who, int64_t record_us, int64_t mono_us)
+bool trainer_times_heard(trainer_times *t, pst_times_who who, int64_t record_us, int64_t mono_us)
 {
     if (t->settled || (t->start_us && mono_us - t->start_us >= 2 * (int64_t)ALONE_US))
         return false;
@@ -38,7 +38,7 @@ bool pst_times_heard(pst_times *t, pst_times_who who, int64_t record_us, int64_t
     return t->shift_us != 0;
 }
 
-bool pst_times_unsettled(const pst_times *t, int64_t mono_us)
+bool trainer_times_unsettled(const trainer_times *t, int64_t mono_us)
 {
     return !t->settled && mono_us - t->start_us < 2 * (int64_t)ALONE_US;
 }

@@ -11,19 +11,19 @@
 
 /* ---- actions ----------------------------------------------------------------------------------------------------------------- */
 
-static pst_action *add_action(pst_trainer_core *c, pst_action_kind kind, const char *key)
+static trainer_action *add_action(tcore *c, pst_action_kind kind, const char *key)
 {
-    pst_actions *a = c->out;
+    trainer_actions *a = c->out;
     if (a->n == a->cap) {
         a->cap = a->cap ? a->cap * 2 : 16;
         a->at = pst_realloc(a->at, a->cap * sizeof *a->at);
     }
-    pst_action *x = &a->at[a->n++];
-    *x = (pst_action){.kind = kind, .key = pst_strdup(key)};
+    trainer_action *x = &a->at[a->n++];
+    *x = (trainer_action){.kind = kind, .key = pst_strdup(key)};
     return x;
 }
 
-void pst_actions_clear(pst_actions *a)
+void trainer_actions_clear(trainer_actions *a)
 {
     for (size_t i = 0; i < a->n; i++) {
         free(a->at[i].key);
@@ -34,16 +34,16 @@ void pst_actions_clear(pst_actions *a)
     a->n = 0;
 }
 
-void pst_actions_done(pst_actions *a)
+void trainer_actions_done(trainer_actions *a)
 {
-    pst_actions_clear(a);
+    trainer_actions_clear(a);
     free(a->at);
-    *a = (pst_actions){0};
+    *a = (trainer_actions){0};
 }
 
 /* ---- jobs -------------------------------------------------------------------------------------------------------------------- */
 
-void pst_core_set_text(char **text, const char *value)
+void tcore_set_text(char **text, const char *value)
 {
     char *copy = pst_strdup(value);
     free(*text);
@@ -52,7 +52,7 @@ void pst_core_set_text(char **text, const char *value)
 
 static void job_free(void *p)
 {
-    pst_job *j = p;
+    trainer_job *j = p;
     if (!j)
         return;
     pst_event_clear(&pst_job_state_type, &j->s);
@@ -61,7 +61,7 @@ static void job_free(void *p)
 
 /* What the state does not say itself. A manifest in a state was valid when it was admitted; should rules have become stricter since, what
  * could be read counts and the rest takes defaults: a running job is not hurt by an upgrade. */
-void pst_core_read_manifest(pst_job *j)
+void tcore_read_manifest(trainer_job *j)
 {
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
@@ -73,26 +73,26 @@ void pst_core_read_manifest(pst_job *j)
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
-    j->needs = pst_needs_of(j->s.learners, j->parameter_servers, j->s.cpus, j->s.memory_bytes, j->s.gpus);
+    j->needs = trainer_needs_of(j->s.learners, j->parameter_servers, j->s.cpus, j->s.memory_bytes, j->s.gpus);
 }
 
-pst_job *pst_core_adopt(pst_trainer_core *c, pst_job_state *take)
+trainer_job *tcore_adopt(tcore *c, pst_job_state *take)
 {
-    pst_job *j = pst_alloc(sizeof *j);
+    trainer_job *j = pst_alloc(sizeof *j);
     j->s = *take;
     *take = (pst_job_state){0};
     if (!pst_job_state_is_ended(j->s.state)) /* most jobs have ended long ago; a resume reads it then */
-        pst_core_read_manifest(j);
+        tcore_read_manifest(j);
     char **texts[] = {&j->s.node, &j->s.checkpoint_node, &j->s.nonce_sha256, &j->s.claim_sha256, &j->s.spec_sha256};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i] = *texts[i] ? *texts[i] : pst_strdup("");
-    j->site = pst_core_site(c, j->s.site);
+    j->site = tcore_site(c, j->s.site);
     PST_ASSERT(!pst_map_put(&c->jobs, j->s.training_id, j));
     c->by_state[j->s.state]++;
     return j;
 }
 
-static void live_add(pst_trainer_core *c, pst_job *j)
+static void live_add(tcore *c, trainer_job *j)
 {
     if (j->live_at)
         return;
@@ -104,17 +104,17 @@ static void live_add(pst_trainer_core *c, pst_job *j)
     j->live_at = c->n_live;
 }
 
-static void live_remove(pst_trainer_core *c, pst_job *j)
+static void live_remove(tcore *c, trainer_job *j)
 {
     if (!j->live_at)
         return;
-    pst_job *last = c->live[--c->n_live];
+    trainer_job *last = c->live[--c->n_live];
     c->live[j->live_at - 1] = last;
     last->live_at = j->live_at;
     j->live_at = 0;
 }
 
-static void mark_dirty(pst_trainer_core *c, pst_job *j)
+static void mark_dirty(tcore *c, trainer_job *j)
 {
     if (j->dirty)
         return;
@@ -126,38 +126,38 @@ static void mark_dirty(pst_trainer_core *c, pst_job *j)
     j->dirty = true;
 }
 
-static void forget(pst_trainer_core *c, pst_job *j)
+static void forget(tcore *c, trainer_job *j)
 {
-    pst_queue_remove(c, j);
-    pst_core_release(c, j);
+    trainer_queue_remove(c, j);
+    tcore_release(c, j);
     live_remove(c, j);
     c->by_state[j->s.state]--;
     for (size_t i = 0; j->dirty && i < c->n_dirty; i++)
         if (c->dirty[i] == j)
             c->dirty[i] = NULL;
-    pst_memory_take(&c->rejected, j->s.training_id);
+    trainer_memory_take(&c->rejected, j->s.training_id);
     pst_map_take(&c->jobs, j->s.training_id);
     job_free(j);
 }
 
-void pst_core_remove(pst_trainer_core *c, pst_job *j)
+void tcore_remove(tcore *c, trainer_job *j)
 {
     add_action(c, PST_DO_TOMBSTONE, j->s.training_id);
-    pst_memory_put(&c->deleted, j->s.training_id, c->now_us);
+    trainer_memory_put(&c->deleted, j->s.training_id, c->now_us);
     forget(c, j);
 }
 
-void pst_core_expire(pst_trainer_core *c, const char *training_id)
+void tcore_expire(tcore *c, const char *training_id)
 {
-    pst_action *a = add_action(c, PST_DO_TOMBSTONE, training_id); /* copies the id, which may end with the job */
-    pst_job *j = pst_map_get(&c->jobs, training_id);
+    trainer_action *a = add_action(c, PST_DO_TOMBSTONE, training_id); /* copies the id, which may end with the job */
+    trainer_job *j = pst_map_get(&c->jobs, training_id);
     a->expired = true;
-    pst_memory_take(&c->rejected, a->key);
+    trainer_memory_take(&c->rejected, a->key);
     if (j)
         forget(c, j);
 }
 
-void pst_core_publish(pst_trainer_core *c, const pst_job_state *s)
+void tcore_publish(tcore *c, const pst_job_state *s)
 {
     add_action(c, PST_DO_STATE, s->training_id)->state = s;
 }
@@ -174,7 +174,7 @@ static void add_details(pst_job_event *e, const pst_complaints *details)
     }
 }
 
-static pst_job_event *add_event(pst_trainer_core *c, const char *key, enum pst_job_event_type type, const pst_say *say)
+static pst_job_event *add_event(tcore *c, const char *key, enum pst_job_event_type type, const trainer_say *say)
 {
     pst_job_event *e = &add_action(c, PST_DO_EVENT, key)->event;
     e->type = type;
@@ -192,11 +192,11 @@ static pst_job_event *add_event(pst_trainer_core *c, const char *key, enum pst_j
     return e;
 }
 
-pst_job_event *pst_core_emit(pst_trainer_core *c, pst_job *j, enum pst_job_event_type type, pst_job_public_state to, const pst_say *say)
+pst_job_event *tcore_emit(tcore *c, trainer_job *j, enum pst_job_event_type type, pst_job_public_state to, const trainer_say *say)
 {
-    static const pst_say nothing = {0};
+    static const trainer_say nothing = {0};
     say = say ? say : &nothing;
-    PST_ASSERT(pst_job_fsm_allows(j->s.state, type, to));
+    PST_ASSERT(job_fsm_allows(j->s.state, type, to));
     int64_t at_us = c->said_us > j->s.updated_at ? c->said_us : j->s.updated_at;
     if (to != j->s.state) {
         c->by_state[j->s.state]--;
@@ -215,7 +215,7 @@ pst_job_event *pst_core_emit(pst_trainer_core *c, pst_job *j, enum pst_job_event
     mark_dirty(c, j);
     pst_job_event *e = add_event(c, j->s.training_id, type, say);
     e->time = at_us;
-    pst_core_set_text(&e->training_id, j->s.training_id);
+    tcore_set_text(&e->training_id, j->s.training_id);
     e->request_id = pst_strdup(say->request_id ? say->request_id : j->s.request_id);
     e->generation = j->s.generation;
     e->seq = j->s.seq;
@@ -224,35 +224,35 @@ pst_job_event *pst_core_emit(pst_trainer_core *c, pst_job *j, enum pst_job_event
 }
 
 /* An answer that belongs to no job: sequence 0. */
-static void reject_orphan(pst_trainer_core *c, const char *training_id, const char *request_id, const pst_say *say)
+static void reject_orphan(tcore *c, const char *training_id, const char *request_id, const trainer_say *say)
 {
     const char *key = training_id && *training_id ? training_id : request_id;
     pst_job_event *e = add_event(c, key, PST_JOB_EVENT_TYPE_REJECTED, say);
-    pst_core_set_text(&e->training_id, training_id ? training_id : "");
+    tcore_set_text(&e->training_id, training_id ? training_id : "");
     e->request_id = pst_strdup(request_id);
     e->state = PST_JOB_PUBLIC_STATE_UNKNOWN;
 }
 
-void pst_core_reject(pst_trainer_core *c, pst_job *j, const char *training_id, const char *request_id, const pst_say *say)
+void tcore_reject(tcore *c, trainer_job *j, const char *training_id, const char *request_id, const trainer_say *say)
 {
     c->counts.rejected++;
     if (j) {
-        pst_say answer = *say;
+        trainer_say answer = *say;
         answer.request_id = request_id;
-        pst_core_emit(c, j, PST_JOB_EVENT_TYPE_REJECTED, j->s.state, &answer);
+        tcore_emit(c, j, PST_JOB_EVENT_TYPE_REJECTED, j->s.state, &answer);
     } else {
         reject_orphan(c, training_id, request_id, say);
     }
 }
 
-void pst_core_answer(pst_trainer_core *c, const char *request_id, const pst_say *say)
+void tcore_answer(tcore *c, const char *request_id, const trainer_say *say)
 {
     pst_job_event *e = add_event(c, request_id, PST_JOB_EVENT_TYPE_OTHER, say);
     e->request_id = pst_strdup(request_id);
     e->state = PST_JOB_PUBLIC_STATE_UNKNOWN;
 }
 
-static void fill_spec(pst_job *j, pst_deploy_spec *spec)
+static void fill_spec(trainer_job *j, pst_deploy_spec *spec)
 {
     spec->name = pst_strdup(j->s.name);
     spec->user = pst_strdup(j->s.user);
@@ -268,7 +268,7 @@ static void fill_spec(pst_job *j, pst_deploy_spec *spec)
     }
 }
 
-void pst_core_command(pst_trainer_core *c, pst_job *j, enum pst_job_command_type command, const char *request_id, const char *reason)
+void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, const char *request_id, const char *reason)
 {
     pst_job_command *cmd = &add_action(c, PST_DO_COMMAND, j->s.training_id)->command;
     cmd->training_id = pst_strdup(j->s.training_id);
@@ -282,12 +282,11 @@ void pst_core_command(pst_trainer_core *c, pst_job *j, enum pst_job_command_type
         cmd->spec = pst_alloc(sizeof *cmd->spec);
         fill_spec(j, cmd->spec);
     }
-    pst_core_sign(c, j, cmd);
+    tcore_sign(c, j, cmd);
     mark_dirty(c, j);
 }
 
-void pst_core_command_node(pst_trainer_core *c, const pst_node *n, enum pst_job_command_type command, const char *request_id,
-                           const char *reason)
+void tcore_command_node(tcore *c, const trainer_node *n, enum pst_job_command_type command, const char *request_id, const char *reason)
 {
     pst_job_command *cmd = &add_action(c, PST_DO_COMMAND, n->name)->command;
     cmd->training_id = pst_strdup("");
@@ -301,7 +300,7 @@ void pst_core_command_node(pst_trainer_core *c, const pst_node *n, enum pst_job_
     cmd->reason = pst_strdup(reason);
 }
 
-void pst_core_tell_node(pst_trainer_core *c, const pst_node *n, const char *state)
+void tcore_tell_node(tcore *c, const trainer_node *n, const char *state)
 {
     char *key = n->proves ? pst_sprintf("lcm.%s", n->name) : pst_strdup(n->name);
     pst_worker_state *w = &add_action(c, PST_DO_WORKER, key)->worker;
@@ -320,19 +319,19 @@ void pst_core_tell_node(pst_trainer_core *c, const pst_node *n, const char *stat
 }
 
 /* Now may have jumped with this step: what is measured within this core's life begins anew. */
-static void clock_was_set(pst_trainer_core *c)
+static void clock_was_set(tcore *c)
 {
     for (size_t i = 0; i < c->early.n; i++)
         if (c->early.at[i].key)
-            ((pst_early *)c->early.at[i].value)->seen_us = c->now_us;
+            ((trainer_early *)c->early.at[i].value)->seen_us = c->now_us;
     for (size_t i = 0; i < c->jobs.n; i++)
         if (c->jobs.at[i].key)
-            ((pst_job *)c->jobs.at[i].value)->never_us = 0;
+            ((trainer_job *)c->jobs.at[i].value)->never_us = 0;
 }
 
 /* When did it happen? The requester's or reporter's own word, unless it cannot be: a clock that is ahead, or behind although the record came
  * at once, is set right by the time that the record took from being written about to being published, which its own clock knows. */
-static int64_t said_time(const pst_trainer_in *in, int64_t now_us)
+static int64_t said_time(const trainer_in *in, int64_t now_us)
 {
     const int64_t day_us = (int64_t)86400 * 1000000, ahead_us = 2000000, behind_us = 10000000;
     int64_t said = in->kind == PST_TRAINER_REQUEST  ? in->request->time
@@ -349,7 +348,7 @@ static int64_t said_time(const pst_trainer_in *in, int64_t now_us)
     return wrong ? latest : said;
 }
 
-void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_t now_us, pst_actions *ret_actions)
+void tcore_step(tcore *c, const trainer_in *in, int64_t now_us, trainer_actions *ret_actions)
 {
     c->now_us = now_us;
     c->said_us = said_time(in, now_us);
@@ -357,29 +356,29 @@ void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_
         clock_was_set(c);
     c->unsettled = in->unsettled;
     c->nodes_unread = in->nodes_unread;
-    char *old = in->kind == PST_TRAINER_REQUEST ? pst_request_too_old(c, in) : NULL;
+    char *old = in->kind == PST_TRAINER_REQUEST ? trainer_request_too_old(c, in) : NULL;
     c->too_old = old;
     free(old);
     c->out = ret_actions;
     switch (in->kind) {
-    case PST_TRAINER_REQUEST: pst_core_request(c, in); break;
-    case PST_TRAINER_BAD_REQUEST: pst_core_bad_request(c, in); break;
+    case PST_TRAINER_REQUEST: tcore_request(c, in); break;
+    case PST_TRAINER_BAD_REQUEST: tcore_bad_request(c, in); break;
     case PST_TRAINER_TOMBSTONE: c->counts.tombstones++; break;
-    case PST_TRAINER_REPORT: pst_core_report(c, in->report); break;
-    case PST_TRAINER_WORKER: pst_core_worker(c, in->worker, in->seen_us); break;
+    case PST_TRAINER_REPORT: tcore_report(c, in->report); break;
+    case PST_TRAINER_WORKER: tcore_worker(c, in->worker, in->seen_us); break;
     case PST_TRAINER_TICK:
-        pst_core_attend(c);
-        pst_core_deadlines(c);
-        pst_core_silences(c);
-        pst_answers_tick(c, in->caught_up);
+        tcore_attend(c);
+        tcore_deadlines(c);
+        tcore_silences(c);
+        trainer_answers_tick(c, in->caught_up);
         break;
     }
     /* Heartbeats of the past (read again after a restart) open no site: without this each one would be another remark on every queued job. */
     if (in->kind == PST_TRAINER_WORKER && now_us - in->seen_us > c->policy.silent_us)
         return;
-    pst_queue_run(c);
+    trainer_queue_run(c);
     for (size_t i = 0; i < c->n_dirty; i++) {
-        pst_job *j = c->dirty[i];
+        trainer_job *j = c->dirty[i];
         if (!j) /* deleted in this step */
             continue;
         j->dirty = false;
@@ -391,128 +390,127 @@ void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_
 
 /* ---- start, rebuild, looking in ---------------------------------------------------------------------------------------------- */
 
-pst_trainer_core *pst_trainer_core_new(const pst_trainer_policy *policy)
+tcore *tcore_new(const trainer_policy *policy)
 {
-    pst_trainer_core *c = pst_alloc(sizeof *c);
+    tcore *c = pst_alloc(sizeof *c);
     c->policy = *policy;
     return c;
 }
 
-void pst_trainer_core_reset(pst_trainer_core *c)
+void tcore_reset(tcore *c)
 {
     pst_map_done(&c->jobs, job_free);
     for (size_t i = 0; i < c->sites.n; i++)
         if (c->sites.at[i].key) {
-            pst_site *site = c->sites.at[i].value;
+            trainer_site *site = c->sites.at[i].value;
             site->n_queue = site->n_unsaid = 0;
         }
     for (size_t i = 0; i < c->nodes.n; i++)
         if (c->nodes.at[i].key)
-            ((pst_node *)c->nodes.at[i].value)->used = (pst_needs){0};
-    pst_memory_done(&c->answered);
-    pst_memory_done(&c->deleted);
-    pst_memory_done(&c->rejected);
-    pst_map_done(&c->early, pst_early_free);
+            ((trainer_node *)c->nodes.at[i].value)->used = (trainer_needs){0};
+    trainer_memory_done(&c->answered);
+    trainer_memory_done(&c->deleted);
+    trainer_memory_done(&c->rejected);
+    pst_map_done(&c->early, trainer_early_free);
     c->n_live = c->n_dirty = 0;
     memset(c->by_state, 0, sizeof c->by_state);
 }
 
-void pst_trainer_core_free(pst_trainer_core *c)
+void tcore_free(tcore *c)
 {
     if (!c)
         return;
-    pst_trainer_core_reset(c);
-    pst_map_done(&c->sites, pst_site_free);
-    pst_map_done(&c->nodes, pst_node_free);
+    tcore_reset(c);
+    pst_map_done(&c->sites, trainer_site_free);
+    pst_map_done(&c->nodes, trainer_node_free);
     free(c->live);
     free(c->dirty);
     free(c);
 }
 
-void pst_trainer_core_load(pst_trainer_core *c, const pst_job_state *s)
+void tcore_load(tcore *c, const pst_job_state *s)
 {
-    pst_job *old = pst_map_get(&c->jobs, s->training_id);
+    trainer_job *old = pst_map_get(&c->jobs, s->training_id);
     if (old)
         forget(c, old);
-    pst_memory_take(&c->deleted, s->training_id);
-    pst_early_drop(c, s->training_id);
+    trainer_memory_take(&c->deleted, s->training_id);
+    trainer_early_drop(c, s->training_id);
     if (s->state == PST_JOB_PUBLIC_STATE_UNKNOWN) { /* no job yet */
-        pst_early_load(c, s);
+        trainer_early_load(c, s);
         return;
     }
     pst_job_state copy;
     pst_event_copy(&pst_job_state_type, s, &copy);
-    pst_job *j = pst_core_adopt(c, &copy);
+    trainer_job *j = tcore_adopt(c, &copy);
     if (j->s.state == PST_JOB_PUBLIC_STATE_REJECTED)
-        pst_memory_put(&c->rejected, j->s.training_id, j->s.updated_at);
+        trainer_memory_put(&c->rejected, j->s.training_id, j->s.updated_at);
     if (j->s.submitted_at > c->submitted_us)
         c->submitted_us = j->s.submitted_at;
 }
 
-void pst_trainer_core_drop(pst_trainer_core *c, const char *training_id, int64_t deleted_us)
+void tcore_drop(tcore *c, const char *training_id, int64_t deleted_us)
 {
-    pst_job *old = pst_map_get(&c->jobs, training_id);
+    trainer_job *old = pst_map_get(&c->jobs, training_id);
     if (old)
         forget(c, old);
-    pst_early_drop(c, training_id);
+    trainer_early_drop(c, training_id);
     if (deleted_us)
-        pst_memory_put(&c->deleted, training_id, deleted_us);
+        trainer_memory_put(&c->deleted, training_id, deleted_us);
 }
 
-void pst_trainer_core_loaded(pst_trainer_core *c)
+void tcore_loaded(tcore *c)
 {
     for (size_t i = 0; i < c->jobs.n; i++) {
-        pst_job *j = c->jobs.at[i].key ? c->jobs.at[i].value : NULL;
+        trainer_job *j = c->jobs.at[i].key ? c->jobs.at[i].value : NULL;
         if (!j)
             continue;
         if (pst_job_state_is_live(j->s.state)) {
             live_add(c, j);
-            pst_core_charge(c, j);
+            tcore_charge(c, j);
         } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
-            pst_queue_add(c, j);
+            trainer_queue_add(c, j);
             j->unsaid = false; /* its reason is in the state already */
             j->site->n_unsaid--;
         }
     }
 }
 
-const pst_job_state *pst_trainer_core_job(const pst_trainer_core *c, const char *training_id)
+const pst_job_state *tcore_job(const tcore *c, const char *training_id)
 {
-    const pst_job *j = pst_map_get(&c->jobs, training_id);
+    const trainer_job *j = pst_map_get(&c->jobs, training_id);
     return j ? &j->s : NULL;
 }
 
-bool pst_trainer_core_is_new(const pst_trainer_core *c, const pst_job_request *r)
+bool tcore_is_new(const tcore *c, const pst_job_request *r)
 {
     char training_id[64];
     pst_training_id(r->user, r->request_id, training_id);
-    return !pst_map_get(&c->jobs, training_id) && !pst_memory_has(&c->deleted, training_id);
+    return !pst_map_get(&c->jobs, training_id) && !trainer_memory_has(&c->deleted, training_id);
 }
 
-void pst_trainer_core_codes(const pst_trainer_core *c, void (*tell)(void *arg, const pst_code_ref *code), void *arg)
+void tcore_codes(const tcore *c, void (*tell)(void *arg, const pst_code_ref *code), void *arg)
 {
     for (size_t i = 0; i < c->jobs.n; i++) {
-        const pst_job *j = c->jobs.at[i].key ? c->jobs.at[i].value : NULL;
+        const trainer_job *j = c->jobs.at[i].key ? c->jobs.at[i].value : NULL;
         if (j && j->s.code &&
-            (!pst_job_state_is_ended(j->s.state) ||
-             pst_job_fsm_allows(j->s.state, PST_JOB_EVENT_TYPE_RESUMED, PST_JOB_PUBLIC_STATE_QUEUED)))
+            (!pst_job_state_is_ended(j->s.state) || job_fsm_allows(j->s.state, PST_JOB_EVENT_TYPE_RESUMED, PST_JOB_PUBLIC_STATE_QUEUED)))
             tell(arg, j->s.code);
     }
 }
 
-const pst_trainer_counts *pst_trainer_core_counts(const pst_trainer_core *c)
+const trainer_counts *tcore_counts(const tcore *c)
 {
     return &c->counts;
 }
 
-size_t pst_trainer_core_jobs(const pst_trainer_core *c, pst_job_public_state state)
+size_t tcore_jobs(const tcore *c, pst_job_public_state state)
 {
     return c->by_state[state];
 }
 
-bool pst_trainer_core_used(const pst_trainer_core *c, const char *site, int64_t ret_used[3])
+bool tcore_used(const tcore *c, const char *site, int64_t ret_used[3])
 {
-    const pst_site *s = pst_map_get(&c->sites, site);
+    const trainer_site *s = pst_map_get(&c->sites, site);
     if (!s)
         return false;
     ret_used[0] = ret_used[1] = ret_used[2] = 0;
@@ -524,16 +522,17 @@ bool pst_trainer_core_used(const pst_trainer_core *c, const char *site, int64_t 
     return true;
 }
 
-bool pst_trainer_core_equal(const pst_trainer_core *a, const pst_trainer_core *b)
+bool tcore_equal(const tcore *a, const tcore *b)
 {
     bool equal = a->jobs.live == b->jobs.live && a->early.live == b->early.live;
     for (size_t i = 0; i < a->jobs.n && equal; i++) {
-        const pst_job *x = a->jobs.at[i].key ? a->jobs.at[i].value : NULL;
-        const pst_job *y = x ? pst_map_get(&b->jobs, x->s.training_id) : NULL;
+        const trainer_job *x = a->jobs.at[i].key ? a->jobs.at[i].value : NULL;
+        const trainer_job *y = x ? pst_map_get(&b->jobs, x->s.training_id) : NULL;
         equal = !x || (y && x->queued == y->queued && x->charged == y->charged && pst_event_equal(&pst_job_state_type, &x->s, &y->s));
     }
     for (size_t i = 0; i < a->early.n && equal; i++) {
-        const pst_early *x = a->early.at[i].key ? a->early.at[i].value : NULL, *y = x ? pst_map_get(&b->early, a->early.at[i].key) : NULL;
+        const trainer_early *x = a->early.at[i].key ? a->early.at[i].value : NULL,
+                            *y = x ? pst_map_get(&b->early, a->early.at[i].key) : NULL;
         equal = !x || (y && pst_event_equal(&pst_job_state_type, &x->s, &y->s));
     }
     return equal;
@@ -541,15 +540,15 @@ bool pst_trainer_core_equal(const pst_trainer_core *a, const pst_trainer_core *b
 
 static int by_id(const void *a, const void *b)
 {
-    const pst_job *const *x = a, *const *y = b;
+    const trainer_job *const *x = a, *const *y = b;
     return strcmp((*x)->s.training_id, (*y)->s.training_id);
 }
 
-char *pst_trainer_core_dump(const pst_trainer_core *c)
+char *tcore_dump(const tcore *c)
 {
     pst_buf b = {0};
     size_t n = 0;
-    const pst_job **jobs = pst_alloc((c->jobs.live + 1) * sizeof *jobs);
+    const trainer_job **jobs = pst_alloc((c->jobs.live + 1) * sizeof *jobs);
     for (size_t i = 0; i < c->jobs.n; i++)
         if (c->jobs.at[i].key)
             jobs[n++] = c->jobs.at[i].value;

@@ -1,11 +1,11 @@
 /* trainer_core.h - what the Trainer decides: admits, queues, commands, concludes. Pure: no I/O, no clock, no threads.
  *
- *     pst_trainer_core *c = pst_trainer_core_new(&policy);
- *     for (each record of jobs.state) pst_trainer_core_load(c, &state);         // or _drop for a tombstone
- *     pst_trainer_core_loaded(c);
- *     pst_trainer_core_step(c, &(pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r}, now_us, &actions);
+ *     tcore *c = tcore_new(&policy);
+ *     for (each record of jobs.state) tcore_load(c, &state);         // or _drop for a tombstone
+ *     tcore_loaded(c);
+ *     tcore_step(c, &(trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r}, now_us, &actions);
  *     … publish the actions in order, in one transaction with the input's offset …
- *     pst_actions_clear(&actions);
+ *     trainer_actions_clear(&actions);
  *
  * Invariants (checked by tests/sim/sim_trainer.c): a job's events are numbered from 1 without gaps; at most one generation of a job
  * lives; a generation ends by observed exits, or a person's
@@ -15,7 +15,7 @@
  * its submission may stand on another partition. Only then is the job unknown. Submissions that cannot be met are published as states, too
  * (REJECTED), so that they can be found and are answered once. What is remembered of answers, rejections and deletions is forgotten by
  * age, oldest first, later than requests become too old to be taken: no order of restarts and expired offsets runs a request twice.
- * Events carry the time at which the one who observed it says that it happened, as far as that is possible (pst_trainer_in); the times of a
+ * Events carry the time at which the one who observed it says that it happened, as far as that is possible (trainer_in); the times of a
  * job's events never go back. Now must not jump while a core lives (times.h); from one core to the next it may.
  * Time comes in as data and decides only deadlines, retry delays and whether an LCM has gone silent.
  * @thread one owner. */
@@ -26,9 +26,9 @@
 
 #include <stdbool.h>
 
-typedef struct pst_trainer_core pst_trainer_core;
+typedef struct tcore tcore;
 
-typedef struct pst_trainer_policy {
+typedef struct trainer_policy {
     double cpus; /* capacity of every node in place of what its LCM reports; 0 = as reported */
     int64_t memory_bytes;
     int gpus;              /* -1 = as reported */
@@ -36,7 +36,7 @@ typedef struct pst_trainer_policy {
     int64_t silent_us;     /* a node that has not reported for this long is silent: it gets no new jobs */
     uint8_t nonce_key[32]; /* secret: nonces of generations are made from it */
     const char *operators; /* names, comma-separated, of those who may touch every job; NULL = none. Borrowed */
-} pst_trainer_policy;
+} trainer_policy;
 typedef enum {
     PST_TRAINER_EARLY_S = 5,              /* a request waits at least this long for its submission */
     PST_TRAINER_TOO_OLD_S = 6 * 86400,    /* a request of an unknown job that was published before this is not taken */
@@ -44,7 +44,7 @@ typedef enum {
     PST_TRAINER_REJECTED_KEPT = 10000,    /* rejected submissions that can be found */
     PST_TRAINER_ANSWERED_KEPT = 100000,   /* answers that belong to no job */
     PST_TRAINER_DELETED_KEPT = 1000000
-} pst_trainer_memory;
+} trainer_core_memory;
 
 #define PST_TRAINER_POLICY_DEFAULT                               \
     {                                                            \
@@ -58,10 +58,10 @@ typedef enum {
     PST_TRAINER_REPORT,      /* report */
     PST_TRAINER_WORKER,      /* worker, seen_us */
     PST_TRAINER_TICK
-} pst_trainer_in_kind;
+} trainer_in_kind;
 
-typedef struct pst_trainer_in {
-    pst_trainer_in_kind kind;
+typedef struct trainer_in {
+    trainer_in_kind kind;
     const pst_job_request *request;
     const char *code_uri, *code_sha256;      /* of request->code->content, where the shell has stored it; NULL when there is none */
     const char *code_error;                  /* why it could not be taken (not an archive, not there); NULL */
@@ -74,11 +74,11 @@ typedef struct pst_trainer_in {
     bool unsettled;       /* our own clock has not been compared with others' yet: it may be the wrong one */
     bool nodes_unread;    /* what nodes said before we came is being read still: a site may be wider than is known */
     bool caught_up;       /* TICK: all requests have been read that were there a moment ago */
-} pst_trainer_in;
+} trainer_in;
 
 typedef enum { PST_DO_EVENT, PST_DO_STATE, PST_DO_COMMAND, PST_DO_TOMBSTONE, PST_DO_WORKER } pst_action_kind;
 
-typedef struct pst_action {
+typedef struct trainer_action {
     pst_action_kind kind;
     char *key;                  /* of the record; NULL = none */
     bool expired;               /* TOMBSTONE: of something that was no job or is forgotten; says nothing about a deletion */
@@ -86,45 +86,45 @@ typedef struct pst_action {
     pst_job_command command;    /* COMMAND */
     pst_worker_state worker;    /* WORKER */
     const pst_job_state *state; /* STATE: borrowed until the next step */
-} pst_action;
+} trainer_action;
 
-typedef struct pst_actions {
-    pst_action *at;
+typedef struct trainer_actions {
+    trainer_action *at;
     size_t n, cap;
-} pst_actions;
-void pst_actions_clear(pst_actions *a); /* keeps the array */
-void pst_actions_done(pst_actions *a);
+} trainer_actions;
+void trainer_actions_clear(trainer_actions *a); /* keeps the array */
+void trainer_actions_done(trainer_actions *a);
 
 /* Since start; for /metrics and tests. */
-typedef struct pst_trainer_counts {
+typedef struct trainer_counts {
     uint64_t requests, duplicates, rejected, tombstones;
     uint64_t reports, reports_stale, reports_repeated, reports_unknown, reports_untrusted;
     uint64_t deployed, completed, failed, halted, terminated, retried;
-} pst_trainer_counts;
+} trainer_counts;
 
-pst_trainer_core *pst_trainer_core_new(const pst_trainer_policy *policy);
-void pst_trainer_core_free(pst_trainer_core *c);
+tcore *tcore_new(const trainer_policy *policy);
+void tcore_free(tcore *c);
 /* Forgets all jobs; what LCMs reported and the counts stay. Then load again. */
-void pst_trainer_core_reset(pst_trainer_core *c);
-void pst_trainer_core_load(pst_trainer_core *c, const pst_job_state *s); /* copied; a later one of the same id replaces it */
-void pst_trainer_core_drop(pst_trainer_core *c, const char *training_id, int64_t deleted_us); /* 0 = it had only expired */
-void pst_trainer_core_loaded(pst_trainer_core *c); /* after the last load: queues and charges are made from the jobs */
+void tcore_reset(tcore *c);
+void tcore_load(tcore *c, const pst_job_state *s);                      /* copied; a later one of the same id replaces it */
+void tcore_drop(tcore *c, const char *training_id, int64_t deleted_us); /* 0 = it had only expired */
+void tcore_loaded(tcore *c);                                            /* after the last load: queues and charges are made from the jobs */
 /* Appends to ret_actions. Never fails: what is wrong with an input is answered or counted. */
-void pst_trainer_core_step(pst_trainer_core *c, const pst_trainer_in *in, int64_t now_us, pst_actions *ret_actions);
+void tcore_step(tcore *c, const trainer_in *in, int64_t now_us, trainer_actions *ret_actions);
 
 /* NULL = unknown. Borrowed until the next step. */
-const pst_job_state *pst_trainer_core_job(const pst_trainer_core *c, const char *training_id);
+const pst_job_state *tcore_job(const tcore *c, const char *training_id);
 /* Would this SUBMIT be news? Spares the shell from storing the code of a duplicate. */
-bool pst_trainer_core_is_new(const pst_trainer_core *c, const pst_job_request *r);
+bool tcore_is_new(const tcore *c, const pst_job_request *r);
 /* Tells of the code of every job that runs, or still could: that is queued, can be tried again, or resumed. */
-void pst_trainer_core_codes(const pst_trainer_core *c, void (*tell)(void *arg, const pst_code_ref *code), void *arg);
-const pst_trainer_counts *pst_trainer_core_counts(const pst_trainer_core *c);
-size_t pst_trainer_core_jobs(const pst_trainer_core *c, pst_job_public_state state); /* how many are in that state */
+void tcore_codes(const tcore *c, void (*tell)(void *arg, const pst_code_ref *code), void *arg);
+const trainer_counts *tcore_counts(const tcore *c);
+size_t tcore_jobs(const tcore *c, pst_job_public_state state); /* how many are in that state */
 /* Charged at a site: CPUs in thousandths, bytes, GPUs. False: unknown site. */
-bool pst_trainer_core_used(const pst_trainer_core *c, const char *site, int64_t ret_used[3]);
+bool tcore_used(const tcore *c, const char *site, int64_t ret_used[3]);
 /* The same jobs in the same states, queued and charged alike? */
-bool pst_trainer_core_equal(const pst_trainer_core *a, const pst_trainer_core *b);
+bool tcore_equal(const tcore *a, const tcore *b);
 /* Every job's state as canonical text, for a person who compares two. free() it. */
-char *pst_trainer_core_dump(const pst_trainer_core *c);
+char *tcore_dump(const tcore *c);
 
 #endif

@@ -67,7 +67,7 @@ static const pst_usage usage = {
 
 typedef struct trainer {
     pst_client *client;
-    pst_shell shell;
+    trainer_shell shell;
     pst_consumer *lock; /* workers: heartbeats, and who is active */
     pst_view *view;
     bool grouped; /* the lock is a group's (not on the embedded broker) */
@@ -100,7 +100,7 @@ static int lock_folder(const trainer *t, pst_err *err)
 static int open_lock(trainer *t, pst_err *err)
 {
     const char *topics[] = {pst_client_topic(t->client, PST_TOPIC_WORKERS)};
-    char *group = pst_settings_topic(t->client->settings, "trainer.active"), *instance = pst_shell_instance(t->client);
+    char *group = pst_settings_topic(t->client->settings, "trainer.active"), *instance = trainer_shell_instance(t->client);
     pst_consumer_opts how = {.topics = topics, .n_topics = 1, .report_eof = true};
     if (t->grouped) {
         how.group = group; /* never commits: every owner reads all heartbeats that are kept */
@@ -129,11 +129,11 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
 {
     pst_batch beats = *first;
     bool live = false; /* the heartbeats of the past are read */
-    int rc = pst_shell_activate(&t->shell, err);
+    int rc = trainer_shell_activate(&t->shell, err);
     pst_log(PST_LOG_INFO, "trainer", "event=active");
     while (!rc && !pst_stop_requested() && owns_lock(t)) {
         bool took = false;
-        rc = pst_shell_round(&t->shell, &beats, live, &took, err);
+        rc = trainer_shell_round(&t->shell, &beats, live, &took, err);
         if (rc || !took)
             continue;
         live = live || beats.eof;
@@ -142,7 +142,7 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
         if (rc < 0)
             *err = outage;
     }
-    pst_shell_deactivate(&t->shell);
+    trainer_shell_deactivate(&t->shell);
     return rc;
 }
 
@@ -198,24 +198,24 @@ static int run(int argc, char **argv)
         return status;
     if (o.print_fsm) {
         pst_buf text = {0};
-        pst_job_fsm_markdown(&text);
+        job_fsm_markdown(&text);
         fputs(text.data, stdout);
         pst_buf_done(&text);
         return pst_verb_end(&v, 0);
     }
     pst_stop_install();
-    pst_trainer_policy policy = {.cpus = o.cpus,
-                                 .memory_bytes = o.memory_bytes,
-                                 .gpus = (int)o.gpus,
-                                 .platform_retries = (int)o.platform_retries,
-                                 .silent_us = o.silent_us,
-                                 .operators = o.operators ? o.operators : pst_account_name(NULL)};
+    trainer_policy policy = {.cpus = o.cpus,
+                             .memory_bytes = o.memory_bytes,
+                             .gpus = (int)o.gpus,
+                             .platform_retries = (int)o.platform_retries,
+                             .silent_us = o.silent_us,
+                             .operators = o.operators ? o.operators : pst_account_name(NULL)};
     pst_random(policy.nonce_key, sizeof policy.nonce_key);
     t.client = v.client;
     t.grouped = !v.settings.embedded;
     int rc = lock_folder(&t, &v.err);
     if (!rc)
-        rc = pst_shell_open(&t.shell, v.client, &policy, o.keep_code_us, &v.err);
+        rc = trainer_shell_open(&t.shell, v.client, &policy, o.keep_code_us, &v.err);
     if (!rc && o.port)
         rc = pst_http_thread_metrics(&(pst_http_conf){.port = (int)o.port, .name = "trainer"}, t.shell.metrics.set, NULL, NULL, &http,
                                      &v.err);
@@ -230,7 +230,7 @@ static int run(int argc, char **argv)
     pst_view_stop(t.view);
     pst_consumer_free(t.lock);
     if (t.shell.core)
-        pst_shell_close(&t.shell);
+        trainer_shell_close(&t.shell);
     return pst_verb_end(&v, rc);
 }
 

@@ -99,7 +99,7 @@ static const char *own_address(const conn *c, char room[64])
 }
 
 /* What is refused before anybody asks who it is: see http_guard.h. */
-static bool guard(conn *c, const pst_http_head *h)
+static bool guard(conn *c, const http_head *h)
 {
     char room[64];
     const pst_http *s = c->server;
@@ -144,7 +144,7 @@ static void answer_unrouted(pst_http *s, pst_http_req *r, int status, const char
     pst_buf_done(&text);
 }
 
-static void leave_place(const pst_http *s, pst_http_parts *path)
+static void leave_place(const pst_http *s, http_parts *path)
 {
     if (!s->place || !path->n_segments || strcmp(path->segments[0], s->place) != 0)
         return;
@@ -204,7 +204,7 @@ static bool count_body(pst_http_req *r, size_t bytes)
 
 static void begin_body(conn *c, pst_http_req *r)
 {
-    const pst_http_head *h = &r->head;
+    const http_head *h = &r->head;
     if (h->length > r->body_max) {
         refuse(c, 413, "the body is larger than allowed here");
         return;
@@ -215,7 +215,7 @@ static void begin_body(conn *c, pst_http_req *r)
         return;
     }
     c->state = CONN_BODY;
-    c->chunks = (pst_http_chunks){0};
+    c->chunks = (http_chunks){0};
     int64_t most = (int64_t)(h->chunked ? r->body_max : h->length);
     http_conn_deadline(c, c->server->conf.body_timeout_ms + most * 1000 / BODY_RATE_MIN);
     if (h->expect_continue && !evbuffer_get_length(bufferevent_get_input(c->bev)))
@@ -226,12 +226,12 @@ static void begin_body(conn *c, pst_http_req *r)
 static void begin_request(conn *c, pst_http_req *r, size_t len)
 {
     const char *why = NULL;
-    int rc = pst_http_head_parse(r->raw, len, &r->head, &why);
+    int rc = http_head_parse(r->raw, len, &r->head, &why);
     if (rc < 0) {
         refuse(c, -rc, why);
         return;
     }
-    const pst_http_head *h = &r->head;
+    const http_head *h = &r->head;
     r->head_only = !strcmp(h->method, "HEAD");
     r->target = pst_strdup(h->target);
     r->keep = h->minor == 1 ? !h->close : h->keep_alive && !h->close;
@@ -240,7 +240,7 @@ static void begin_request(conn *c, pst_http_req *r, size_t len)
     size_t n = strlen(h->target);
     r->room = pst_alloc(n + 2);
     if (h->target[0] == '/') {
-        rc = pst_http_path_parse(h->target, r->room, &r->path, &why);
+        rc = http_path_parse(h->target, r->room, &r->path, &why);
         if (rc < 0) {
             refuse(c, -rc, why);
             return;
@@ -278,7 +278,7 @@ static bool read_head(conn *c, struct evbuffer *in)
     }
     size_t window = len < s->conf.header_bytes_max + 1 ? len : s->conf.header_bytes_max + 1;
     const char *data = (const char *)evbuffer_pullup(in, (ev_ssize_t)window);
-    long n = pst_http_head_find(data, window, s->conf.header_bytes_max, &c->scanned, &why);
+    long n = http_head_find(data, window, s->conf.header_bytes_max, &c->scanned, &why);
     if (n == 0)
         return false;
     if (n < 0) {
@@ -308,7 +308,7 @@ static bool read_chunked(conn *c, struct evbuffer *in)
         const char *data = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
         const char *why = NULL;
         size_t before = r->body.len;
-        long used = pst_http_chunks_feed(&c->chunks, data, n, r->body_max, add_body, r, &done, &why);
+        long used = http_chunks_feed(&c->chunks, data, n, r->body_max, add_body, r, &done, &why);
         if (used >= 0 && !count_body(r, r->body.len - before)) {
             why = "too many bodies are being received at this moment";
             used = -503;
@@ -424,8 +424,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 void http_conn_start(pst_http *s, conn *c, int fd)
 {
     c->server = s;
-    c->bev = bufferevent_socket_new(pst_loop_base(s->loop), fd, BEV_OPT_CLOSE_ON_FREE);
-    c->deadline = event_new(pst_loop_base(s->loop), -1, 0, on_deadline, c);
+    c->bev = bufferevent_socket_new(loop_base(s->loop), fd, BEV_OPT_CLOSE_ON_FREE);
+    c->deadline = event_new(loop_base(s->loop), -1, 0, on_deadline, c);
     PST_ASSERT(c->bev && c->deadline);
     struct timeval write_tv = {.tv_sec = s->conf.write_timeout_ms / 1000, .tv_usec = s->conf.write_timeout_ms % 1000 * 1000};
     bufferevent_set_timeouts(c->bev, NULL, &write_tv);

@@ -20,7 +20,7 @@ static bool loopback_literal(const char *name, bool bracketed)
 bool http_guard_host(const char *host, const char *const *names, const char *own)
 {
     char name[256];
-    if (!pst_http_host_parse(host, name))
+    if (!http_host_parse(host, name))
         return false;
     for (const char *const *n = names; n && *n; n++)
         if (!strcasecmp(*n, name))
@@ -35,7 +35,7 @@ static bool is_safe(const char *method)
 }
 
 /* Fields that decide here may come once only: which of two a proxy before us has looked at cannot be known. */
-static bool single(const pst_http_head *h, const char *name, const char **ret_value)
+static bool single(const http_head *h, const char *name, const char **ret_value)
 {
     *ret_value = NULL;
     for (size_t i = 0; i < h->n_fields; i++)
@@ -60,7 +60,7 @@ static bool same_origin(const char *origin, const char *host)
     return !strncasecmp(rest, host, n) && !strcmp(host + n, port);
 }
 
-bool http_guard_origin(const pst_http_head *h)
+bool http_guard_origin(const http_head *h)
 {
     const char *origin, *site;
     if (is_safe(h->method))
@@ -70,7 +70,7 @@ bool http_guard_origin(const pst_http_head *h)
     return (!origin || same_origin(origin, h->host)) && (!site || !strcmp(site, "same-origin") || !strcmp(site, "none"));
 }
 
-bool http_guard_type(const pst_http_head *h, const char *const *types)
+bool http_guard_type(const http_head *h, const char *const *types)
 {
     const char *type;
     if (is_safe(h->method))

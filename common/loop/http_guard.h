@@ -14,8 +14,8 @@
 bool http_guard_host(const char *host, const char *const *names, const char *own);
 /* May a request of this method, with these header fields, change anything? Safe methods always may; others need an Origin that is Host's own
  * and a Sec-Fetch-Site of `same-origin` or `none`, where they are sent. */
-bool http_guard_origin(const pst_http_head *h);
+bool http_guard_origin(const http_head *h);
 /* Is the Content-Type one of types (NULL-terminated, lower case, without parameters)? A body needs one; without a body none may be given. */
-bool http_guard_type(const pst_http_head *h, const char *const *types);
+bool http_guard_type(const http_head *h, const char *const *types);
 
 #endif

@@ -16,7 +16,7 @@ static int refuse(int status, const char **ret_why, const char *why)
     return -status;
 }
 
-long pst_http_head_find(const char *data, size_t len, size_t limit, size_t *scanned, const char **ret_why)
+long http_head_find(const char *data, size_t len, size_t limit, size_t *scanned, const char **ret_why)
 {
     for (size_t i = *scanned; i < len; i++) {
         if (i >= limit)
@@ -49,7 +49,7 @@ static char *take_line(char **p, char *end)
     return line;
 }
 
-static int parse_request_line(char *line, pst_http_head *h, const char **ret_why)
+static int parse_request_line(char *line, http_head *h, const char **ret_why)
 {
     char *p = line;
     h->method = p;
@@ -78,7 +78,7 @@ static int parse_request_line(char *line, pst_http_head *h, const char **ret_why
     return 0;
 }
 
-static int parse_field(char *line, pst_http_field *ret, const char **ret_why)
+static int parse_field(char *line, http_field *ret, const char **ret_why)
 {
     if (*line == ' ' || *line == '\t')
         return refuse(400, ret_why, "a folded header line");
@@ -97,11 +97,11 @@ static int parse_field(char *line, pst_http_field *ret, const char **ret_why)
     for (const char *q = p; *q; q++)
         if (((unsigned char)*q < 0x20 && *q != '\t') || *q == 0x7f)
             return refuse(400, ret_why, "a header value holds a control character");
-    *ret = (pst_http_field){line, p};
+    *ret = (http_field){line, p};
     return 0;
 }
 
-static int parse_length(const char *v, pst_http_head *h, const char **ret_why)
+static int parse_length(const char *v, http_head *h, const char **ret_why)
 {
     size_t n = strlen(v);
     if (n == 0 || strspn(v, "0123456789") != n)
@@ -132,7 +132,7 @@ static bool has_word(const char *list, const char *word)
 }
 
 /* The fields that decide where the request ends and to whom it goes may appear once only. */
-static int weigh_field(const pst_http_field *f, pst_http_head *h, const char **ret_why)
+static int weigh_field(const http_field *f, http_head *h, const char **ret_why)
 {
     if (!strcasecmp(f->name, "Content-Length")) {
         if (h->has_length)
@@ -162,9 +162,9 @@ static int weigh_field(const pst_http_field *f, pst_http_head *h, const char **r
     return 0;
 }
 
-int pst_http_head_parse(char *head, size_t len, pst_http_head *ret_head, const char **ret_why)
+int http_head_parse(char *head, size_t len, http_head *ret_head, const char **ret_why)
 {
-    pst_http_head *h = ret_head;
+    http_head *h = ret_head;
     memset(h, 0, sizeof *h);
     char *p = head, *end = head + len;
     char *line = take_line(&p, end);
@@ -193,7 +193,7 @@ int pst_http_head_parse(char *head, size_t len, pst_http_head *ret_head, const c
     return 0;
 }
 
-const char *pst_http_head_field(const pst_http_head *h, const char *name)
+const char *http_head_field(const http_head *h, const char *name)
 {
     for (size_t i = 0; i < h->n_fields; i++)
         if (!strcasecmp(h->fields[i].name, name))
@@ -201,7 +201,7 @@ const char *pst_http_head_field(const pst_http_head *h, const char *name)
     return NULL;
 }
 
-bool pst_http_host_parse(const char *host, char ret_name[256])
+bool http_host_parse(const char *host, char ret_name[256])
 {
     size_t n = 0;
     const char *p = host;
@@ -259,7 +259,7 @@ static char *decode(const char *p, const char *end, char *out, bool plus_is_spac
     return out;
 }
 
-static int parse_queries(const char *p, char *room, pst_http_parts *path, const char **ret_why)
+static int parse_queries(const char *p, char *room, http_parts *path, const char **ret_why)
 {
     while (*p) {
         size_t len = strcspn(p, "&");
@@ -271,7 +271,7 @@ static int parse_queries(const char *p, char *room, pst_http_parts *path, const 
             return refuse(400, ret_why, "more than 64 query parameters");
         const char *end = p + len;
         const char *eq = memchr(p, '=', len);
-        pst_http_field *q = &path->queries[path->n_queries++];
+        http_field *q = &path->queries[path->n_queries++];
         q->name = room;
         room = decode(p, eq ? eq : end, room, true, NULL);
         if (!room)
@@ -287,9 +287,9 @@ static int parse_queries(const char *p, char *room, pst_http_parts *path, const 
     return 0;
 }
 
-int pst_http_path_parse(const char *target, char *room, pst_http_parts *ret_path, const char **ret_why)
+int http_path_parse(const char *target, char *room, http_parts *ret_path, const char **ret_why)
 {
-    pst_http_parts *path = ret_path;
+    http_parts *path = ret_path;
     memset(path, 0, sizeof *path);
     const char *p = target + 1;
     size_t total = strcspn(p, "?#");
@@ -323,7 +323,7 @@ enum { SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF, TRAILER_START, TRAILER,
 #define SKIPPED_MAX 4096 /* extensions and trailers, all together: nobody needs them, attackers love them */
 
 /* One byte outside chunk data. */
-static int chunk_step(pst_http_chunks *c, unsigned char b, uint64_t limit, const char **ret_why)
+static int chunk_step(http_chunks *c, unsigned char b, uint64_t limit, const char **ret_why)
 {
     switch (c->state) {
     case SIZE:
@@ -364,8 +364,8 @@ static int chunk_step(pst_http_chunks *c, unsigned char b, uint64_t limit, const
     return 0;
 }
 
-long pst_http_chunks_feed(pst_http_chunks *c, const char *data, size_t len, uint64_t limit,
-                          void (*add)(void *arg, const char *data, size_t len), void *arg, bool *ret_done, const char **ret_why)
+long http_chunks_feed(http_chunks *c, const char *data, size_t len, uint64_t limit, void (*add)(void *arg, const char *data, size_t len),
+                      void *arg, bool *ret_done, const char **ret_why)
 {
     size_t i = 0;
     while (i < len && c->state != DONE) {

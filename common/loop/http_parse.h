@@ -13,49 +13,49 @@
 #define PST_HTTP_SEGMENTS_MAX 32
 #define PST_HTTP_QUERIES_MAX  64
 
-typedef struct pst_http_field {
+typedef struct http_field {
     char *name, *value;
-} pst_http_field;
+} http_field;
 
-typedef struct pst_http_head {
+typedef struct http_head {
     char *method, *target; /* in place: all texts point into the head's bytes */
     int minor;             /* HTTP/1.minor */
-    pst_http_field fields[PST_HTTP_FIELDS_MAX];
+    http_field fields[PST_HTTP_FIELDS_MAX];
     size_t n_fields;
     const char *host; /* NULL only in HTTP/1.0 */
     bool chunked, has_length, expect_continue, close, keep_alive;
     uint64_t length;
-} pst_http_head;
+} http_head;
 
 /* Is there a whole head in data? > 0: its length with the empty line; 0: not yet; < 0: minus the status to answer, why says what for.
  * *scanned (start with 0) remembers how far it looked, so that slow arrival costs linear time. */
-long pst_http_head_find(const char *data, size_t len, size_t limit, size_t *scanned, const char **ret_why);
+long http_head_find(const char *data, size_t len, size_t limit, size_t *scanned, const char **ret_why);
 /* Tokenises head (writable, head[len] == 0) in place. 0, or minus the status. */
-int pst_http_head_parse(char *head, size_t len, pst_http_head *ret_head, const char **ret_why);
-const char *pst_http_head_field(const pst_http_head *h, const char *name);
+int http_head_parse(char *head, size_t len, http_head *ret_head, const char **ret_why);
+const char *http_head_field(const http_head *h, const char *name);
 /* Is Host acceptable in form; ret_name (≥ 256 bytes) gets the host in lower case without port and brackets. */
-bool pst_http_host_parse(const char *host, char ret_name[256]);
+bool http_host_parse(const char *host, char ret_name[256]);
 
 /* Splits an origin-form target: decoded segments and query pairs, all in `room` (at least strlen(target) + 2 bytes, may not overlap). */
-typedef struct pst_http_parts {
+typedef struct http_parts {
     char *segments[PST_HTTP_SEGMENTS_MAX];
     bool encoded_slash[PST_HTTP_SEGMENTS_MAX];
     size_t n_segments; /* "/" has none; one trailing slash is ignored */
-    pst_http_field queries[PST_HTTP_QUERIES_MAX];
+    http_field queries[PST_HTTP_QUERIES_MAX];
     size_t n_queries;
-} pst_http_parts;
-int pst_http_path_parse(const char *target, char *room, pst_http_parts *ret_path, const char **ret_why);
+} http_parts;
+int http_path_parse(const char *target, char *room, http_parts *ret_path, const char **ret_why);
 
 /* Chunked bodies, fed piece by piece. */
-typedef struct pst_http_chunks {
+typedef struct http_chunks {
     int state;
     uint64_t left; /* of the chunk at hand */
     unsigned digits, skipped;
     uint64_t total;
-} pst_http_chunks;
+} http_chunks;
 /* Consumes from data; calls add for body bytes. Returns bytes consumed (≤ len); *ret_done once the last chunk and trailers are over;
  * < 0: minus the status. Bodies over limit: -413. */
-long pst_http_chunks_feed(pst_http_chunks *c, const char *data, size_t len, uint64_t limit,
-                          void (*add)(void *arg, const char *data, size_t len), void *arg, bool *ret_done, const char **ret_why);
+long http_chunks_feed(http_chunks *c, const char *data, size_t len, uint64_t limit, void (*add)(void *arg, const char *data, size_t len),
+                      void *arg, bool *ret_done, const char **ret_why);
 
 #endif

@@ -59,7 +59,7 @@ struct conn {
     char remote[72], peer[64];
     bool peer_loopback, close_after, eof, head_begun;
     size_t scanned, lingered;
-    pst_http_chunks chunks;
+    http_chunks chunks;
     pst_http_req *req;
     pst_http_stream *stream;
 };
@@ -76,11 +76,11 @@ struct pst_http_req {
     char *target; /* copy, as sent */
     char *room;   /* decoded path and query */
     char *path_text;
-    pst_http_head head;
-    pst_http_parts path;
+    http_head head;
+    http_parts path;
     const pst_http_route *route;
     void *route_arg;
-    pst_http_field params[8];
+    http_field params[8];
     size_t n_params;
     char *rest; /* value of {rest*} */
     pst_buf body;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-static char *rest_of(const pst_http_parts *path, size_t from)
+static char *rest_of(const http_parts *path, size_t from)
 {
     pst_buf b = {0};
     for (size_t i = from; i < path->n_segments; i++) {
@@ -22,7 +22,7 @@ static char *rest_of(const pst_http_parts *path, size_t from)
 /* Matches one pattern; on success the params are in r. Their names point at the brace in the pattern, which outlives the server. */
 static bool match(const char *pattern, pst_http_req *r, bool *ret_slash)
 {
-    const pst_http_parts *path = &r->path;
+    const http_parts *path = &r->path;
     size_t i = 0;
     r->n_params = 0;
     *ret_slash = false;
@@ -32,7 +32,7 @@ static bool match(const char *pattern, pst_http_req *r, bool *ret_slash)
         if (p[0] == '{' && len > 2 && p[len - 2] == '*') {
             free(r->rest);
             r->rest = rest_of(path, i);
-            r->params[r->n_params++] = (pst_http_field){(char *)(uintptr_t)p, r->rest};
+            r->params[r->n_params++] = (http_field){(char *)(uintptr_t)p, r->rest};
             return true;
         }
         if (i >= path->n_segments)
@@ -42,7 +42,7 @@ static bool match(const char *pattern, pst_http_req *r, bool *ret_slash)
             if (!path->segments[i][0])
                 return false;
             *ret_slash |= path->encoded_slash[i];
-            r->params[r->n_params++] = (pst_http_field){(char *)(uintptr_t)p, path->segments[i]};
+            r->params[r->n_params++] = (http_field){(char *)(uintptr_t)p, path->segments[i]};
         } else if (strlen(path->segments[i]) != len || memcmp(path->segments[i], p, len)) {
             return false;
         }
@@ -206,7 +206,7 @@ const char *pst_http_query_at(const pst_http_req *r, size_t i, const char **ret_
 
 const char *pst_http_header(const pst_http_req *r, const char *name)
 {
-    return pst_http_head_field(&r->head, name);
+    return http_head_field(&r->head, name);
 }
 
 pst_slice pst_http_body(const pst_http_req *r)

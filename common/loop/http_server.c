@@ -198,8 +198,8 @@ int pst_http_new(pst_loop *l, const pst_http_conf *conf, pst_http **ret_server, 
         pst_http_free(s);
         return rc;
     }
-    s->accept_ev = event_new(pst_loop_base(l), s->fd, EV_READ | EV_PERSIST, on_accept, s);
-    s->accept_retry = event_new(pst_loop_base(l), -1, 0, on_accept_retry, s);
+    s->accept_ev = event_new(loop_base(l), s->fd, EV_READ | EV_PERSIST, on_accept, s);
+    s->accept_retry = event_new(loop_base(l), -1, 0, on_accept_retry, s);
     PST_ASSERT(s->accept_ev && s->accept_retry);
     event_add(s->accept_ev, NULL);
     *ret_server = s;

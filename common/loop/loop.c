@@ -56,7 +56,7 @@ static struct timeval span(int64_t us)
     return (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
 }
 
-struct event_base *pst_loop_base(pst_loop *l)
+struct event_base *loop_base(pst_loop *l)
 {
     return l->base;
 }

@@ -5,6 +5,6 @@
 #include "common/loop/loop.h"
 
 struct event_base;
-struct event_base *pst_loop_base(pst_loop *l);
+struct event_base *loop_base(pst_loop *l);
 
 #endif

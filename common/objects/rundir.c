@@ -17,7 +17,7 @@
 
 #define FILE_MAX (2 << 20)
 
-bool pst_run_name_ok(const char *name)
+bool pst_rundir_name_ok(const char *name)
 {
     size_t n = name ? strlen(name) : 0;
     if (!n || n > 100 || *name == '.')
@@ -28,27 +28,27 @@ bool pst_run_name_ok(const char *name)
     return true;
 }
 
-char *pst_run_job_dir(const char *state_dir, const char *training_id)
+char *pst_rundir_job_dir(const char *state_dir, const char *training_id)
 {
-    PST_ASSERT(pst_run_name_ok(training_id));
+    PST_ASSERT(pst_rundir_name_ok(training_id));
     return pst_sprintf("%s/jobs/%s", state_dir, training_id);
 }
 
-char *pst_run_gen_dir(const char *state_dir, const char *training_id, int generation)
+char *pst_rundir_gen_dir(const char *state_dir, const char *training_id, int generation)
 {
-    PST_ASSERT(pst_run_name_ok(training_id));
+    PST_ASSERT(pst_rundir_name_ok(training_id));
     return pst_sprintf("%s/jobs/%s/gen-%d", state_dir, training_id, generation);
 }
 
-char *pst_run_dir(const char *state_dir, const char *training_id, int generation, const char *process)
+char *pst_rundir_dir(const char *state_dir, const char *training_id, int generation, const char *process)
 {
-    PST_ASSERT(pst_run_name_ok(training_id) && pst_run_name_ok(process));
+    PST_ASSERT(pst_rundir_name_ok(training_id) && pst_rundir_name_ok(process));
     return pst_sprintf("%s/jobs/%s/gen-%d/%s", state_dir, training_id, generation, process);
 }
 
-char *pst_run_mark(const char *state_dir, const char *training_id, int generation, const char *process)
+char *pst_rundir_mark(const char *state_dir, const char *training_id, int generation, const char *process)
 {
-    char *dir = pst_run_dir(state_dir, training_id, generation, process), *mark = pst_sprintf("PENSTOCK_RUN_DIR=%s", dir);
+    char *dir = pst_rundir_dir(state_dir, training_id, generation, process), *mark = pst_sprintf("PENSTOCK_RUN_DIR=%s", dir);
     free(dir);
     return mark;
 }
@@ -103,7 +103,7 @@ static char *get_str(const json_t *j, const char *key)
     return pst_strdup(pst_json_str(j, key, NULL));
 }
 
-static int write_spec(const char *dir, const char *file, const pst_run_spec *s, pst_err *err)
+static int write_spec(const char *dir, const char *file, const pst_rundir_spec *s, pst_err *err)
 {
     json_t *j = json_pack("{s:i, s:i, s:i, s:i, s:f, s:i, s:I, s:i}", "generation", s->generation, "learner_id", s->learner_id, "learners",
                           s->learners, "parameter_servers", s->parameter_servers, "cpus", s->cpus, "gpus", s->gpus, "memory_bytes",
@@ -127,47 +127,47 @@ static int write_spec(const char *dir, const char *file, const pst_run_spec *s, 
     return write_json(dir, file, j, err);
 }
 
-int pst_run_spec_write(const char *run_dir, const pst_run_spec *s, pst_err *err)
+int pst_rundir_spec_write(const char *run_dir, const pst_rundir_spec *s, pst_err *err)
 {
     return write_spec(run_dir, "spec.json", s, err);
 }
 
-int pst_run_intent_write(const char *gen_dir, const pst_run_spec *s, pst_err *err)
+int pst_rundir_intent_write(const char *gen_dir, const pst_rundir_spec *s, pst_err *err)
 {
     return write_spec(gen_dir, "intent.json", s, err);
 }
 
-static int read_spec(const char *dir, const char *file, bool intent, pst_run_spec *ret_spec, pst_err *err)
+static int read_spec(const char *dir, const char *file, bool intent, pst_rundir_spec *ret_spec, pst_err *err)
 {
     json_t *j;
     int rc = read_json(dir, file, &j, err);
     if (rc < 0)
         return rc;
     const json_t *code = json_object_get(j, "code");
-    pst_run_spec s = {.training_id = get_str(j, "training_id"),
-                      .generation = (int)pst_json_int(j, "generation", 0),
-                      .process = get_str(j, "process"),
-                      .learner_id = (int)pst_json_int(j, "learner_id", 0),
-                      .site = get_str(j, "site"),
-                      .node = pst_strdup(pst_json_str(j, "node", "")),
-                      .state_dir = get_str(j, "state_dir"),
-                      .name = get_str(j, "name"),
-                      .user = get_str(j, "user"),
-                      .manifest = get_str(j, "manifest"),
-                      .code_uri = get_str(code, "uri"),
-                      .code_sha256 = get_str(code, "sha256"),
-                      .code_media_type = get_str(code, "media_type"),
-                      .learners = (int)pst_json_int(j, "learners", 1),
-                      .parameter_servers = (int)pst_json_int(j, "parameter_servers", 0),
-                      .cpus = pst_json_num(j, "cpus", 0),
-                      .gpus = (int)pst_json_int(j, "gpus", 0),
-                      .gpu_ids = get_str(j, "gpu_ids"),
-                      .memory_bytes = pst_json_int(j, "memory_bytes", 0),
-                      .grace_ms = (int)pst_json_int(j, "grace_ms", 10000)};
+    pst_rundir_spec s = {.training_id = get_str(j, "training_id"),
+                         .generation = (int)pst_json_int(j, "generation", 0),
+                         .process = get_str(j, "process"),
+                         .learner_id = (int)pst_json_int(j, "learner_id", 0),
+                         .site = get_str(j, "site"),
+                         .node = pst_strdup(pst_json_str(j, "node", "")),
+                         .state_dir = get_str(j, "state_dir"),
+                         .name = get_str(j, "name"),
+                         .user = get_str(j, "user"),
+                         .manifest = get_str(j, "manifest"),
+                         .code_uri = get_str(code, "uri"),
+                         .code_sha256 = get_str(code, "sha256"),
+                         .code_media_type = get_str(code, "media_type"),
+                         .learners = (int)pst_json_int(j, "learners", 1),
+                         .parameter_servers = (int)pst_json_int(j, "parameter_servers", 0),
+                         .cpus = pst_json_num(j, "cpus", 0),
+                         .gpus = (int)pst_json_int(j, "gpus", 0),
+                         .gpu_ids = get_str(j, "gpu_ids"),
+                         .memory_bytes = pst_json_int(j, "memory_bytes", 0),
+                         .grace_ms = (int)pst_json_int(j, "grace_ms", 10000)};
     json_decref(j);
-    if (!pst_run_name_ok(s.training_id) || (!intent && !pst_run_name_ok(s.process)) || s.generation < 1 || !s.manifest || !s.state_dir ||
-        s.grace_ms < 0) {
-        pst_run_spec_done(&s);
+    if (!pst_rundir_name_ok(s.training_id) || (!intent && !pst_rundir_name_ok(s.process)) || s.generation < 1 || !s.manifest ||
+        !s.state_dir || s.grace_ms < 0) {
+        pst_rundir_spec_done(&s);
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "rundir", 0,
                            "%s/%s lacks one of training_id, process, generation, manifest, state_dir, or it is malformed", dir, file);
     }
@@ -175,17 +175,17 @@ static int read_spec(const char *dir, const char *file, bool intent, pst_run_spe
     return 0;
 }
 
-int pst_run_spec_read(const char *run_dir, pst_run_spec *ret_spec, pst_err *err)
+int pst_rundir_spec_read(const char *run_dir, pst_rundir_spec *ret_spec, pst_err *err)
 {
     return read_spec(run_dir, "spec.json", false, ret_spec, err);
 }
 
-int pst_run_intent_read(const char *gen_dir, pst_run_spec *ret_spec, pst_err *err)
+int pst_rundir_intent_read(const char *gen_dir, pst_rundir_spec *ret_spec, pst_err *err)
 {
     return read_spec(gen_dir, "intent.json", true, ret_spec, err);
 }
 
-void pst_run_spec_done(pst_run_spec *s)
+void pst_rundir_spec_done(pst_rundir_spec *s)
 {
     char *all[] = {s->node, s->training_id, s->process,  s->site,        s->state_dir,       s->name,
                    s->user, s->manifest,    s->code_uri, s->code_sha256, s->code_media_type, s->gpu_ids};
@@ -198,11 +198,11 @@ void pst_run_spec_done(pst_run_spec *s)
 
 static char *nonce_path(const char *state_dir, const char *training_id, int generation)
 {
-    PST_ASSERT(pst_run_name_ok(training_id));
+    PST_ASSERT(pst_rundir_name_ok(training_id));
     return pst_sprintf("%s/nonces/%s.%d", state_dir, training_id, generation);
 }
 
-int pst_run_nonce_write(const char *state_dir, const char *training_id, int generation, const char *nonce, pst_err *err)
+int pst_rundir_nonce_write(const char *state_dir, const char *training_id, int generation, const char *nonce, pst_err *err)
 {
     char *dir = pst_fs_join(state_dir, "nonces"), *path = nonce_path(state_dir, training_id, generation);
     int rc = pst_fs_mkdirs(dir, 0700, err);
@@ -213,18 +213,18 @@ int pst_run_nonce_write(const char *state_dir, const char *training_id, int gene
     return rc;
 }
 
-void pst_run_nonce_read(const char *state_dir, const char *training_id, int generation, char ret_nonce[PST_RUN_NONCE_MAX])
+void pst_rundir_nonce_read(const char *state_dir, const char *training_id, int generation, char ret_nonce[PST_RUNDIR_NONCE_MAX])
 {
     char *path = nonce_path(state_dir, training_id, generation);
     pst_buf b = {0};
     ret_nonce[0] = 0;
-    if (pst_fs_read(path, PST_RUN_NONCE_MAX - 1, &b, NULL) == 0)
-        snprintf(ret_nonce, PST_RUN_NONCE_MAX, "%.*s", (int)strcspn(b.data ? b.data : "", "\n"), b.data ? b.data : "");
+    if (pst_fs_read(path, PST_RUNDIR_NONCE_MAX - 1, &b, NULL) == 0)
+        snprintf(ret_nonce, PST_RUNDIR_NONCE_MAX, "%.*s", (int)strcspn(b.data ? b.data : "", "\n"), b.data ? b.data : "");
     pst_buf_done(&b);
     free(path);
 }
 
-void pst_run_nonce_remove(const char *state_dir, const char *training_id, int generation)
+void pst_rundir_nonce_remove(const char *state_dir, const char *training_id, int generation)
 {
     char *path = nonce_path(state_dir, training_id, generation);
     unlink(path);
@@ -240,7 +240,7 @@ static void this_boot(char ret_id[40])
     pst_buf_done(&b);
 }
 
-int pst_run_owner_write(const char *run_dir, const pst_run_owner *o, pst_err *err)
+int pst_rundir_owner_write(const char *run_dir, const pst_rundir_owner *o, pst_err *err)
 {
     char boot[40];
     this_boot(boot);
@@ -251,18 +251,18 @@ int pst_run_owner_write(const char *run_dir, const pst_run_owner *o, pst_err *er
                       err);
 }
 
-int pst_run_owner_read(const char *run_dir, pst_run_owner *ret_owner, pst_err *err)
+int pst_rundir_owner_read(const char *run_dir, pst_rundir_owner *ret_owner, pst_err *err)
 {
     json_t *j;
     int rc = read_json(run_dir, "supervisor.json", &j, err);
     if (rc < 0)
         return rc;
-    pst_run_owner o = {.pid = (pid_t)pst_json_int(j, "pid", 0),
-                       .start_time = pst_json_int(j, "start_time", 0),
-                       .learner_pid = (pid_t)pst_json_int(j, "learner_pid", 0),
-                       .learner_start_time = pst_json_int(j, "learner_start_time", 0),
-                       .keeper_pid = (pid_t)pst_json_int(j, "keeper_pid", 0),
-                       .keeper_start_time = pst_json_int(j, "keeper_start_time", 0)};
+    pst_rundir_owner o = {.pid = (pid_t)pst_json_int(j, "pid", 0),
+                          .start_time = pst_json_int(j, "start_time", 0),
+                          .learner_pid = (pid_t)pst_json_int(j, "learner_pid", 0),
+                          .learner_start_time = pst_json_int(j, "learner_start_time", 0),
+                          .keeper_pid = (pid_t)pst_json_int(j, "keeper_pid", 0),
+                          .keeper_start_time = pst_json_int(j, "keeper_start_time", 0)};
     snprintf(o.boot_id, sizeof o.boot_id, "%s", pst_json_str(j, "boot_id", ""));
     json_decref(j);
     if (o.pid <= 1 || o.learner_pid < 0 || o.learner_pid == 1 || o.keeper_pid < 0 || o.keeper_pid == 1)
@@ -271,7 +271,7 @@ int pst_run_owner_read(const char *run_dir, pst_run_owner *ret_owner, pst_err *e
     return 0;
 }
 
-bool pst_run_owner_same_boot(const pst_run_owner *o)
+bool pst_rundir_owner_same_boot(const pst_rundir_owner *o)
 {
     char boot[40];
     this_boot(boot);
@@ -286,7 +286,7 @@ static void group_name(const char *run_dir, char ret[40])
     snprintf(ret, 40, "penstock-%.24s", hex);
 }
 
-void pst_run_cgroup_make(const char *run_dir, pst_cgroup *ret_group)
+void pst_rundir_cgroup_make(const char *run_dir, pst_cgroup *ret_group)
 {
     char name[40];
     group_name(run_dir, name);
@@ -303,7 +303,7 @@ void pst_run_cgroup_make(const char *run_dir, pst_cgroup *ret_group)
     free(text);
 }
 
-bool pst_run_cgroup_read(const char *run_dir, pst_cgroup *ret_group)
+bool pst_rundir_cgroup_read(const char *run_dir, pst_cgroup *ret_group)
 {
     char name[40], *path = pst_fs_join(run_dir, "cgroup");
     pst_buf b = {0};
@@ -321,36 +321,36 @@ bool pst_run_cgroup_read(const char *run_dir, pst_cgroup *ret_group)
 
 static const char *const wish_names[] = {"none", "halt", "kill", "platform-down"};
 
-const char *pst_run_wish_name(pst_run_wish w)
+const char *pst_rundir_wish_name(pst_rundir_wish w)
 {
     return wish_names[w];
 }
 
-static pst_run_wish wish_of(const json_t *j)
+static pst_rundir_wish wish_of(const json_t *j)
 {
     const char *text = pst_json_str(j, "wish", "none");
     for (int i = 0; i < 4; i++)
         if (!strcmp(text, wish_names[i]))
-            return (pst_run_wish)i;
+            return (pst_rundir_wish)i;
     return PST_WISH_NONE;
 }
 
-int pst_run_wish_write(const char *run_dir, pst_run_wish w, pst_err *err)
+int pst_rundir_wish_write(const char *run_dir, pst_rundir_wish w, pst_err *err)
 {
     return write_json(run_dir, "wish.json", json_pack("{s:s}", "wish", wish_names[w]), err);
 }
 
-pst_run_wish pst_run_wish_read(const char *run_dir)
+pst_rundir_wish pst_rundir_wish_read(const char *run_dir)
 {
     json_t *j;
     if (read_json(run_dir, "wish.json", &j, NULL) < 0)
         return PST_WISH_NONE;
-    pst_run_wish w = wish_of(j);
+    pst_rundir_wish w = wish_of(j);
     json_decref(j);
     return w;
 }
 
-int pst_run_exit_write(const char *run_dir, const pst_run_exit *x, pst_err *err)
+int pst_rundir_exit_write(const char *run_dir, const pst_rundir_exit *x, pst_err *err)
 {
     json_t *j = json_pack("{s:s, s:I, s:b}", "wish", wish_names[x->wish], "time_us", (json_int_t)x->time_us, "lost", x->lost);
     if (x->has_exit_code)
@@ -364,19 +364,19 @@ int pst_run_exit_write(const char *run_dir, const pst_run_exit *x, pst_err *err)
     return write_json(run_dir, "exit.json", j, err);
 }
 
-int pst_run_exit_read(const char *run_dir, pst_run_exit *ret_exit, pst_err *err)
+int pst_rundir_exit_read(const char *run_dir, pst_rundir_exit *ret_exit, pst_err *err)
 {
     json_t *j;
     int rc = read_json(run_dir, "exit.json", &j, err);
     if (rc < 0)
         return rc;
-    pst_run_exit x = {.has_exit_code = json_is_integer(json_object_get(j, "exit_code")),
-                      .has_signal = json_is_integer(json_object_get(j, "signal")),
-                      .exit_code = (int)pst_json_int(j, "exit_code", 0),
-                      .signal = (int)pst_json_int(j, "signal", 0),
-                      .wish = wish_of(j),
-                      .time_us = pst_json_int(j, "time_us", 0),
-                      .lost = pst_json_bool(j, "lost", false)};
+    pst_rundir_exit x = {.has_exit_code = json_is_integer(json_object_get(j, "exit_code")),
+                         .has_signal = json_is_integer(json_object_get(j, "signal")),
+                         .exit_code = (int)pst_json_int(j, "exit_code", 0),
+                         .signal = (int)pst_json_int(j, "signal", 0),
+                         .wish = wish_of(j),
+                         .time_us = pst_json_int(j, "time_us", 0),
+                         .lost = pst_json_bool(j, "lost", false)};
     snprintf(x.reason_code, sizeof x.reason_code, "%s", pst_json_str(j, "reason_code", ""));
     snprintf(x.reason, sizeof x.reason, "%s", pst_json_str(j, "reason", ""));
     json_decref(j);
@@ -384,7 +384,7 @@ int pst_run_exit_read(const char *run_dir, pst_run_exit *ret_exit, pst_err *err)
     return 0;
 }
 
-int pst_run_published_mark(const char *run_dir, pst_err *err)
+int pst_rundir_published_mark(const char *run_dir, pst_err *err)
 {
     char *path = pst_fs_join(run_dir, "published");
     int rc = pst_fs_write_atomic(path, "", 0, 0600, err);
@@ -392,7 +392,7 @@ int pst_run_published_mark(const char *run_dir, pst_err *err)
     return rc;
 }
 
-bool pst_run_published(const char *run_dir)
+bool pst_rundir_published(const char *run_dir)
 {
     char *path = pst_fs_join(run_dir, "published");
     bool yes = pst_fs_exists(path);
@@ -400,7 +400,7 @@ bool pst_run_published(const char *run_dir)
     return yes;
 }
 
-bool pst_run_has_spool(const char *run_dir)
+bool pst_rundir_has_spool(const char *run_dir)
 {
     DIR *d = opendir(run_dir);
     bool found = false;
@@ -421,7 +421,7 @@ static int open_lock(const char *run_dir, int flags)
     return fd;
 }
 
-int pst_run_lock(const char *run_dir, int *ret_fd, pst_err *err)
+int pst_rundir_lock(const char *run_dir, int *ret_fd, pst_err *err)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int rc = 0, fd = open_lock(run_dir, O_CREAT);
@@ -440,7 +440,7 @@ int pst_run_lock(const char *run_dir, int *ret_fd, pst_err *err)
     return 0;
 }
 
-bool pst_run_locked(const char *run_dir)
+bool pst_rundir_locked(const char *run_dir)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int fd = open_lock(run_dir, 0);

@@ -13,7 +13,7 @@
  *
  *     <state-dir>/nonces/<training_id>.<g>                    the generation's nonce; beside the job's folders, which a learner may read
  *
- * Every name that comes from an event passes pst_run_name_ok() before it becomes part of a path. Files are written atomically.
+ * Every name that comes from an event passes pst_rundir_name_ok() before it becomes part of a path. Files are written atomically.
  * @thread any; each file has one writer. */
 #ifndef PST_OBJECTS_RUNDIR_H
 #define PST_OBJECTS_RUNDIR_H
@@ -25,13 +25,13 @@
 #include <sys/types.h>
 
 /* Letters, digits, . _ -, not starting with a dot, at most 100 bytes. */
-bool pst_run_name_ok(const char *name);
-char *pst_run_job_dir(const char *state_dir, const char *training_id);                 /* …/jobs/<tid>; free() */
-char *pst_run_gen_dir(const char *state_dir, const char *training_id, int generation); /* …/gen-<g> */
-char *pst_run_dir(const char *state_dir, const char *training_id, int generation, const char *process);
+bool pst_rundir_name_ok(const char *name);
+char *pst_rundir_job_dir(const char *state_dir, const char *training_id);                 /* …/jobs/<tid>; free() */
+char *pst_rundir_gen_dir(const char *state_dir, const char *training_id, int generation); /* …/gen-<g> */
+char *pst_rundir_dir(const char *state_dir, const char *training_id, int generation, const char *process);
 
 /* spec.json: everything the supervisor and the built-in learner need. Strings are owned. */
-typedef struct pst_run_spec {
+typedef struct pst_rundir_spec {
     char *training_id;
     int generation;
     char *process;                                  /* "learner-2" */
@@ -47,23 +47,23 @@ typedef struct pst_run_spec {
     char *gpu_ids; /* "0,1": the devices given to it; "" = none */
     int64_t memory_bytes;
     int grace_ms;
-} pst_run_spec;
+} pst_rundir_spec;
 
-int pst_run_spec_write(const char *run_dir, const pst_run_spec *s, pst_err *err);
-int pst_run_spec_read(const char *run_dir, pst_run_spec *ret_spec, pst_err *err); /* validated; clear with pst_run_spec_done */
-void pst_run_spec_done(pst_run_spec *s);
+int pst_rundir_spec_write(const char *run_dir, const pst_rundir_spec *s, pst_err *err);
+int pst_rundir_spec_read(const char *run_dir, pst_rundir_spec *ret_spec, pst_err *err); /* validated; clear with pst_rundir_spec_done */
+void pst_rundir_spec_done(pst_rundir_spec *s);
 /* intent.json of a generation: the same without process, learner_id and gpu_ids. */
-int pst_run_intent_write(const char *gen_dir, const pst_run_spec *s, pst_err *err);
-int pst_run_intent_read(const char *gen_dir, pst_run_spec *ret_spec, pst_err *err);
+int pst_rundir_intent_write(const char *gen_dir, const pst_rundir_spec *s, pst_err *err);
+int pst_rundir_intent_read(const char *gen_dir, pst_rundir_spec *ret_spec, pst_err *err);
 
 /* What proves that a report is of this generation. Never in an environment, an argument or the job's folders. "" = none. */
-enum { PST_RUN_NONCE_MAX = 40 };
-int pst_run_nonce_write(const char *state_dir, const char *training_id, int generation, const char *nonce, pst_err *err);
-void pst_run_nonce_read(const char *state_dir, const char *training_id, int generation, char ret_nonce[PST_RUN_NONCE_MAX]);
-void pst_run_nonce_remove(const char *state_dir, const char *training_id, int generation);
+enum { PST_RUNDIR_NONCE_MAX = 40 };
+int pst_rundir_nonce_write(const char *state_dir, const char *training_id, int generation, const char *nonce, pst_err *err);
+void pst_rundir_nonce_read(const char *state_dir, const char *training_id, int generation, char ret_nonce[PST_RUNDIR_NONCE_MAX]);
+void pst_rundir_nonce_remove(const char *state_dir, const char *training_id, int generation);
 
 /* supervisor.json: who runs it. */
-typedef struct pst_run_owner {
+typedef struct pst_rundir_owner {
     pid_t pid;
     int64_t start_time; /* pst_proc_start_time() */
     pid_t learner_pid;  /* also its process group and session; 0 = not started yet */
@@ -71,44 +71,44 @@ typedef struct pst_run_owner {
     pid_t keeper_pid; /* above it; 0 = none */
     int64_t keeper_start_time;
     char boot_id[40]; /* pids of an earlier boot mean nothing */
-} pst_run_owner;
+} pst_rundir_owner;
 
-int pst_run_owner_write(const char *run_dir, const pst_run_owner *o, pst_err *err);  /* fills boot_id by itself */
-int pst_run_owner_read(const char *run_dir, pst_run_owner *ret_owner, pst_err *err); /* PST_ENOTFOUND: none yet */
-bool pst_run_owner_same_boot(const pst_run_owner *o);
+int pst_rundir_owner_write(const char *run_dir, const pst_rundir_owner *o, pst_err *err);  /* fills boot_id by itself */
+int pst_rundir_owner_read(const char *run_dir, pst_rundir_owner *ret_owner, pst_err *err); /* PST_ENOTFOUND: none yet */
+bool pst_rundir_owner_same_boot(const pst_rundir_owner *o);
 
 /* cgroup: the control groups of the learner's processes, one path a line. Made and noted by the supervisor (none where the host has none for
  * us); read by whoever must end what is in them: false when there is nothing to end. */
-void pst_run_cgroup_make(const char *run_dir, pst_cgroup *ret_group);
-bool pst_run_cgroup_read(const char *run_dir, pst_cgroup *ret_group);
+void pst_rundir_cgroup_make(const char *run_dir, pst_cgroup *ret_group);
+bool pst_rundir_cgroup_read(const char *run_dir, pst_cgroup *ret_group);
 
 /* wish.json: why a process is being ended. */
-typedef enum { PST_WISH_NONE = 0, PST_WISH_HALT, PST_WISH_KILL, PST_WISH_PLATFORM_DOWN } pst_run_wish;
-const char *pst_run_wish_name(pst_run_wish w); /* "halt", "kill", "platform-down", "none" */
-int pst_run_wish_write(const char *run_dir, pst_run_wish w, pst_err *err);
-pst_run_wish pst_run_wish_read(const char *run_dir);
+typedef enum { PST_WISH_NONE = 0, PST_WISH_HALT, PST_WISH_KILL, PST_WISH_PLATFORM_DOWN } pst_rundir_wish;
+const char *pst_rundir_wish_name(pst_rundir_wish w); /* "halt", "kill", "platform-down", "none" */
+int pst_rundir_wish_write(const char *run_dir, pst_rundir_wish w, pst_err *err);
+pst_rundir_wish pst_rundir_wish_read(const char *run_dir);
 
 /* exit.json: how it ended. */
-typedef struct pst_run_exit {
+typedef struct pst_rundir_exit {
     bool has_exit_code, has_signal;
     int exit_code, signal;
     char reason_code[32]; /* "" = none */
     char reason[512];
-    pst_run_wish wish;
+    pst_rundir_wish wish;
     int64_t time_us;
     bool lost; /* the supervisor vanished; whatever was left was ended by the LCM */
-} pst_run_exit;
+} pst_rundir_exit;
 
-int pst_run_exit_write(const char *run_dir, const pst_run_exit *x, pst_err *err);
-int pst_run_exit_read(const char *run_dir, pst_run_exit *ret_exit, pst_err *err); /* PST_ENOTFOUND: has not ended */
-int pst_run_published_mark(const char *run_dir, pst_err *err);
-bool pst_run_published(const char *run_dir);
-bool pst_run_has_spool(const char *run_dir);
+int pst_rundir_exit_write(const char *run_dir, const pst_rundir_exit *x, pst_err *err);
+int pst_rundir_exit_read(const char *run_dir, pst_rundir_exit *ret_exit, pst_err *err); /* PST_ENOTFOUND: has not ended */
+int pst_rundir_published_mark(const char *run_dir, pst_err *err);
+bool pst_rundir_published(const char *run_dir);
+bool pst_rundir_has_spool(const char *run_dir);
 
 /* The one supervisor of a run dir: 0 and a descriptor to keep open, PST_EEXIST when another holds it. Not inherited by children. */
-int pst_run_lock(const char *run_dir, int *ret_fd, pst_err *err);
-bool pst_run_locked(const char *run_dir); /* looks without taking it */
+int pst_rundir_lock(const char *run_dir, int *ret_fd, pst_err *err);
+bool pst_rundir_locked(const char *run_dir); /* looks without taking it */
 /* "PENSTOCK_RUN_DIR=<run dir>": the mark in the environment of every process of a run, one of its kind on a computer. free() */
-char *pst_run_mark(const char *state_dir, const char *training_id, int generation, const char *process);
+char *pst_rundir_mark(const char *state_dir, const char *training_id, int generation, const char *process);
 
 #endif

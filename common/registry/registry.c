@@ -22,7 +22,7 @@ typedef struct missing {
 } missing;
 
 struct pst_registry {
-    pst_rhttp *http;
+    registry_http *http;
     pthread_mutex_t lock; /* of the three below */
     pst_map texts;        /* "7" → schema text */
     pst_map ids;          /* subject, newline, digest of the text → id + 1 */
@@ -31,8 +31,8 @@ struct pst_registry {
 
 int pst_registry_new(const pst_registry_conf *conf, pst_registry **ret_registry, pst_err *err)
 {
-    pst_rhttp *http = NULL;
-    int rc = pst_rhttp_new(conf, &http, err);
+    registry_http *http = NULL;
+    int rc = registry_http_new(conf, &http, err);
     if (rc < 0)
         return rc;
     pst_registry *r = pst_alloc(sizeof *r);
@@ -46,7 +46,7 @@ void pst_registry_free(pst_registry *r)
 {
     if (!r)
         return;
-    pst_rhttp_free(r->http);
+    registry_http_free(r->http);
     pst_map_done(&r->texts, free);
     pst_map_done(&r->ids, NULL);
     pthread_mutex_destroy(&r->lock);
@@ -55,7 +55,7 @@ void pst_registry_free(pst_registry *r)
 
 const char *pst_registry_url(const pst_registry *r)
 {
-    return pst_rhttp_url(r->http);
+    return registry_http_url(r->http);
 }
 
 /* ---- schema by id ---------------------------------------------------------------------------------------------------------- */
@@ -105,7 +105,7 @@ int pst_registry_schema(pst_registry *r, int32_t id, const char **ret_text, pst_
                            pst_registry_url(r));
     snprintf(path, sizeof path, "/schemas/ids/%d", id);
     json_t *j = NULL;
-    int rc = pst_rhttp_call(r->http, "GET", path, NULL, &j, err);
+    int rc = registry_http_call(r->http, "GET", path, NULL, &j, err);
     if (rc == PST_OK)
         rc = answer_text(j, what, &text, err);
     pthread_mutex_lock(&r->lock);
@@ -150,9 +150,9 @@ static int answer_id(const json_t *j, const char *what, int32_t *ret_id, pst_err
 static int post_schema(pst_registry *r, const char *format_head, const char *subject, const char *format_tail, const char *text,
                        json_t **ret_json, pst_err *err)
 {
-    char *escaped = pst_rhttp_escape(subject), *body = request_body(text);
+    char *escaped = registry_http_escape(subject), *body = request_body(text);
     char *path = pst_sprintf("%s%s%s", format_head, escaped, format_tail);
-    int rc = pst_rhttp_call(r->http, "POST", path, body, ret_json, err);
+    int rc = registry_http_call(r->http, "POST", path, body, ret_json, err);
     free(path);
     free(body);
     free(escaped);
@@ -204,12 +204,12 @@ int pst_registry_lookup(pst_registry *r, const char *subject, const char *schema
 
 int pst_registry_latest(pst_registry *r, const char *subject, int32_t *ret_id, int *ret_version, char **ret_text, pst_err *err)
 {
-    char *escaped = pst_rhttp_escape(subject);
+    char *escaped = registry_http_escape(subject);
     char *path = pst_sprintf("/subjects/%s/versions/latest", escaped);
     json_t *j = NULL;
     const char *text = NULL;
     int32_t id = 0;
-    int rc = pst_rhttp_call(r->http, "GET", path, NULL, &j, err);
+    int rc = registry_http_call(r->http, "GET", path, NULL, &j, err);
     if (rc == PST_OK)
         rc = answer_text(j, subject, &text, err);
     if (rc == PST_OK)
@@ -252,7 +252,7 @@ int pst_registry_subjects(pst_registry *r, char ***ret_names, size_t *ret_n, pst
 {
     json_t *j = NULL, *name;
     size_t i;
-    int rc = pst_rhttp_call(r->http, "GET", "/subjects", NULL, &j, err);
+    int rc = registry_http_call(r->http, "GET", "/subjects", NULL, &j, err);
     if (rc < 0)
         return rc;
     if (!json_is_array(j)) {
@@ -271,7 +271,7 @@ int pst_registry_subjects(pst_registry *r, char ***ret_names, size_t *ret_n, pst
 int pst_registry_ping(pst_registry *r, pst_err *err)
 {
     json_t *j = NULL; /* not "/": some registries serve a page there */
-    int rc = pst_rhttp_call(r->http, "GET", "/schemas/types", NULL, &j, err);
+    int rc = registry_http_call(r->http, "GET", "/schemas/types", NULL, &j, err);
     json_decref(j);
     return rc;
 }

@@ -21,7 +21,7 @@ typedef struct address {
     char *user, *password;
 } address;
 
-struct pst_rhttp {
+struct registry_http {
     pthread_mutex_t lock;
     CURL *curl; /* NULL until the first request; its headers with it */
     struct curl_slist *headers;
@@ -57,7 +57,7 @@ static char *unescape(const char *text, size_t len)
 }
 
 /* All but the unreserved characters of RFC 3986, 2.3: what stands for a subject is one part of a path. */
-char *pst_rhttp_escape(const char *text)
+char *registry_http_escape(const char *text)
 {
     pst_buf out = {0};
     pst_buf_adds(&out, "");
@@ -102,9 +102,9 @@ static int parse_address(const char *text, size_t len, address *ret, pst_err *er
     return PST_OK;
 }
 
-int pst_rhttp_new(const pst_registry_conf *conf, pst_rhttp **ret, pst_err *err)
+int registry_http_new(const pst_registry_conf *conf, registry_http **ret, pst_err *err)
 {
-    pst_rhttp *h = pst_alloc(sizeof *h);
+    registry_http *h = pst_alloc(sizeof *h);
     pthread_mutex_init(&h->lock, NULL);
     int rc = PST_OK;
     for (const char *p = conf->url ? conf->url : ""; *p;) {
@@ -133,11 +133,11 @@ int pst_rhttp_new(const pst_registry_conf *conf, pst_rhttp **ret, pst_err *err)
     *ret = h;
     h = NULL;
 out:
-    pst_rhttp_free(h);
+    registry_http_free(h);
     return rc;
 }
 
-void pst_rhttp_free(pst_rhttp *h)
+void registry_http_free(registry_http *h)
 {
     if (!h)
         return;
@@ -157,7 +157,7 @@ void pst_rhttp_free(pst_rhttp *h)
     free(h);
 }
 
-const char *pst_rhttp_url(const pst_rhttp *h)
+const char *registry_http_url(const registry_http *h)
 {
     return h->at[0].base;
 }
@@ -176,7 +176,7 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
     return pst_stop_hurry() ? 1 : 0;
 }
 
-static void prepare(pst_rhttp *h, const address *a, const char *method, const char *url, const char *body, pst_buf *answer, char *why)
+static void prepare(registry_http *h, const address *a, const char *method, const char *url, const char *body, pst_buf *answer, char *why)
 {
     CURL *c = h->curl;
     curl_easy_reset(c); /* keeps the connection */
@@ -255,7 +255,8 @@ static int status_error(long status, const pst_buf *answer, const char *base, co
     return code;
 }
 
-static int attempt(pst_rhttp *h, const address *a, const char *method, const char *path, const char *body, json_t **ret_json, pst_err *err)
+static int attempt(registry_http *h, const address *a, const char *method, const char *path, const char *body, json_t **ret_json,
+                   pst_err *err)
 {
     pst_buf answer = {0};
     char why[CURL_ERROR_SIZE] = "";
@@ -286,7 +287,7 @@ static int attempt(pst_rhttp *h, const address *a, const char *method, const cha
 }
 
 /* Under the lock. */
-static int ready(pst_rhttp *h, pst_err *err)
+static int ready(registry_http *h, pst_err *err)
 {
     int rc = h->curl ? 0 : curl_lib_open(err);
     if (rc < 0 || h->curl)
@@ -302,7 +303,7 @@ static int ready(pst_rhttp *h, pst_err *err)
     return 0;
 }
 
-int pst_rhttp_call(pst_rhttp *h, const char *method, const char *path, const char *body, json_t **ret_json, pst_err *err)
+int registry_http_call(registry_http *h, const char *method, const char *path, const char *body, json_t **ret_json, pst_err *err)
 {
     pst_err last = {0};
     pthread_mutex_lock(&h->lock);

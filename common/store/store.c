@@ -8,11 +8,11 @@
 int pst_store_open(const char *url, bool read_only, pst_store **ret_store, pst_err *err)
 {
     if (!strncmp(url, "sqlite:", 7) && url[7])
-        return pst_store_sqlite_open(url + 7, read_only, ret_store, err);
+        return store_sqlite_open(url + 7, read_only, ret_store, err);
     if (!strncmp(url, "mongodb://", 10) || !strncmp(url, "mongodb+srv://", 14))
-        return pst_store_mongo_open(url, read_only, ret_store, err);
+        return store_mongo_open(url, read_only, ret_store, err);
     if (!strcmp(url, "memory:") || !strcmp(url, "memory"))
-        return pst_store_memory_open(ret_store, err);
+        return store_memory_open(ret_store, err);
     return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                        "store \"%.100s\" is none of sqlite:PATH, mongodb://HOST/DATABASE, memory:", url);
 }

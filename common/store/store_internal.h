@@ -7,7 +7,7 @@
 
 enum { PST_STORE_DOC_MAX = 15 << 20, PST_STORE_LIMIT = 100, PST_STORE_LIMIT_MAX = 1000 };
 
-typedef struct pst_store_ops {
+typedef struct store_ops {
     const char *kind;
     int (*put)(pst_store *s, const char *collection, const char *id, int64_t seq, const json_t *doc, bool *ret_applied, pst_err *err);
     int (*remove)(pst_store *s, const char *collection, const char *id, int64_t seq, pst_err *err);
@@ -24,23 +24,23 @@ typedef struct pst_store_ops {
     int (*each)(pst_store *s, const char *collection, void (*fn)(void *arg, const char *id, int64_t seq, const json_t *doc), void *arg,
                 pst_err *err);
     void (*close)(pst_store *s);
-} pst_store_ops;
+} store_ops;
 
 struct pst_store { /* first member of every back end's own struct */
-    const pst_store_ops *ops;
+    const store_ops *ops;
     bool rebuilt;
     bool in_transaction;
 };
 
-int pst_store_memory_open(pst_store **ret_store, pst_err *err);
-int pst_store_sqlite_open(const char *path, bool read_only, pst_store **ret_store, pst_err *err);
-int pst_store_mongo_open(const char *uri, bool read_only, pst_store **ret_store, pst_err *err);
+int store_memory_open(pst_store **ret_store, pst_err *err);
+int store_sqlite_open(const char *path, bool read_only, pst_store **ret_store, pst_err *err);
+int store_mongo_open(const char *uri, bool read_only, pst_store **ret_store, pst_err *err);
 
 /* The fields of a document that queries look at; "" and 0 where they are missing. Borrowed. */
-typedef struct pst_store_keys {
+typedef struct store_keys {
     const char *state, *user;
     int64_t submitted_at;
-} pst_store_keys;
-pst_store_keys pst_store_keys_of(const json_t *doc);
+} store_keys;
+store_keys store_keys_of(const json_t *doc);
 
 #endif

@@ -2,9 +2,9 @@
  * document without them is no fault: it is found by none of them. */
 #include "common/store/store_internal.h"
 
-pst_store_keys pst_store_keys_of(const json_t *doc)
+store_keys store_keys_of(const json_t *doc)
 {
     const char *state = json_string_value(json_object_get(doc, "state"));
     const char *user = json_string_value(json_object_get(doc, "user"));
-    return (pst_store_keys){state ? state : "", user ? user : "", json_integer_value(json_object_get(doc, "submitted_at"))};
+    return (store_keys){state ? state : "", user ? user : "", json_integer_value(json_object_get(doc, "submitted_at"))};
 }

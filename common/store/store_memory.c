@@ -118,7 +118,7 @@ static found *sorted(const pst_map *c, int (*order)(const void *, const void *),
     for (size_t i = 0; i < c->n; i++) {
         const entry *e = c->at[i].key ? c->at[i].value : NULL;
         if (e && e->doc)
-            all[n++] = (found){c->at[i].key, e, pst_store_keys_of(e->doc).submitted_at};
+            all[n++] = (found){c->at[i].key, e, store_keys_of(e->doc).submitted_at};
     }
     qsort(all, n, sizeof *all, order);
     *ret_n = n;
@@ -140,7 +140,7 @@ static int list(pst_store *s, const char *collection, const pst_store_query *q, 
     }
     json_t *docs = json_array();
     for (; i < n && json_array_size(docs) < q->limit; i++) {
-        pst_store_keys k = pst_store_keys_of(all[i].e->doc);
+        store_keys k = store_keys_of(all[i].e->doc);
         if ((!q->state || !strcmp(q->state, k.state)) && (!q->user || !strcmp(q->user, k.user)))
             json_array_append_new(docs, json_deep_copy(all[i].e->doc));
     }
@@ -221,10 +221,10 @@ static void close_memory(pst_store *s)
     free(m);
 }
 
-static const pst_store_ops memory_ops = {"memory", put,          remove_doc,   get,  list, begin,       commit,
-                                         rollback, position_set, position_get, wipe, each, close_memory};
+static const store_ops memory_ops = {"memory", put,          remove_doc,   get,  list, begin,       commit,
+                                     rollback, position_set, position_get, wipe, each, close_memory};
 
-int pst_store_memory_open(pst_store **ret_store, pst_err *err)
+int store_memory_open(pst_store **ret_store, pst_err *err)
 {
     memory *m = pst_alloc(sizeof *m);
     m->base.ops = &memory_ops;

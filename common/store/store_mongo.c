@@ -210,7 +210,7 @@ static int upsert(mongo *m, const char *collection, const bson_t *filter, const 
 
 static int write_doc(mongo *m, const char *collection, const char *id, int64_t seq, const json_t *doc, bool *ret_applied, pst_err *err)
 {
-    pst_store_keys k = pst_store_keys_of(doc);
+    store_keys k = store_keys_of(doc);
     bson_t *filter = BCON_NEW("_id", BCON_UTF8(id), "seq", "{", "$lt", BCON_INT64(seq), "}");
     bson_t update, set, content;
     bson_init(&update);
@@ -504,10 +504,10 @@ static int make_index(mongo *m, pst_err *err)
     return rc;
 }
 
-static const pst_store_ops mongo_ops = {"mongodb", put,          remove_doc,   get,  list, begin,      commit,
-                                        rollback,  position_set, position_get, wipe, each, close_mongo};
+static const store_ops mongo_ops = {"mongodb", put,          remove_doc,   get,  list, begin,      commit,
+                                    rollback,  position_set, position_get, wipe, each, close_mongo};
 
-int pst_store_mongo_open(const char *uri, bool read_only, pst_store **ret_store, pst_err *err)
+int store_mongo_open(const char *uri, bool read_only, pst_store **ret_store, pst_err *err)
 {
     int rc = mongo_lib_open(err);
     if (rc < 0)

@@ -1,7 +1,7 @@
 /* store_mongo_none.c - in place of store_mongo.c where libmongoc was not found. */
 #include "common/store/store_internal.h"
 
-int pst_store_mongo_open(const char *uri, bool read_only, pst_store **ret_store, pst_err *err)
+int store_mongo_open(const char *uri, bool read_only, pst_store **ret_store, pst_err *err)
 {
     return pst_err_set(
         err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "config", 0,

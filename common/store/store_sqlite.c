@@ -222,7 +222,7 @@ static int write_doc(lite *l, const char *collection, const char *id, int64_t se
     int rc = use(l, SQL_PUT, &q, err);
     if (rc < 0)
         return rc;
-    pst_store_keys k = pst_store_keys_of(doc);
+    store_keys k = store_keys_of(doc);
     char *text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
     if (text && strlen(text) > PST_STORE_DOC_MAX) {
         free(text);
@@ -430,10 +430,10 @@ static void close_lite(pst_store *s)
     free(l);
 }
 
-static const pst_store_ops lite_ops = {"sqlite", put,          remove_doc,   get,  list, begin,     commit,
-                                       rollback, position_set, position_get, wipe, each, close_lite};
+static const store_ops lite_ops = {"sqlite", put,          remove_doc,   get,  list, begin,     commit,
+                                   rollback, position_set, position_get, wipe, each, close_lite};
 
-int pst_store_sqlite_open(const char *path, bool read_only, pst_store **ret_store, pst_err *err)
+int store_sqlite_open(const char *path, bool read_only, pst_store **ret_store, pst_err *err)
 {
     int rc = sqlite_lib_open(err);
     if (rc < 0)

@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct printer {
-    const pst_acls_opts *o;
+    const local_acls_opts *o;
     const char *component;
     char *principal;
 } printer;
@@ -91,7 +91,7 @@ static int give_pipeline(printer *p, const char *file, pst_err *err)
     return 0;
 }
 
-static int print_component(const pst_acls_opts *o, pst_component c, pst_err *err)
+static int print_component(const local_acls_opts *o, pst_component c, pst_err *err)
 {
     printer p = {.o = o, .component = pst_component_name(c)};
     const char *at = strstr(o->principal, "%s");
@@ -106,7 +106,7 @@ static int print_component(const pst_acls_opts *o, pst_component c, pst_err *err
     return rc;
 }
 
-int pst_acls_print(const pst_acls_opts *o, pst_err *err)
+int local_acls_print(const local_acls_opts *o, pst_err *err)
 {
     if (!o->component && !strstr(o->principal, "%s"))
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,

@@ -6,16 +6,16 @@
 
 #include <stdbool.h>
 
-typedef struct pst_acls_opts {
+typedef struct local_acls_opts {
     const char *prefix;       /* of the platform's topics */
     const char *component;    /* only this one; NULL = all */
     const char *principal;    /* "User:penstock-%s": %s is the component */
     const char *const *files; /* pipeline files: the scorer's rights on their topics */
     size_t n_files;
     bool commands, json;
-} pst_acls_opts;
+} local_acls_opts;
 
 /* Prints to stdout. PST_EINVAL: no such component, no %s in a principal for all, a pipeline file that cannot be read. */
-int pst_acls_print(const pst_acls_opts *opts, pst_err *err);
+int local_acls_print(const local_acls_opts *opts, pst_err *err);
 
 #endif

@@ -38,8 +38,8 @@ typedef struct demo {
     pid_t source;
     bool started_up;
     char id[64];
-    pst_job_outcome job;
-    pst_score_stats quiet, busy, total;
+    local_job_outcome job;
+    local_score_stats quiet, busy, total;
     int64_t began;
 } demo;
 
@@ -87,7 +87,7 @@ static char *broker_text(const demo *d)
 {
     if (d->s->embedded)
         return pst_strdup("embedded, in memory; nothing is kept");
-    char *script = pst_kafka_script(), *text = NULL, *dir = pst_fs_join(d->s->state_dir.value, "kafka");
+    char *script = local_kafka_script(), *text = NULL, *dir = pst_fs_join(d->s->state_dir.value, "kafka");
     if (script && d->started_up) {
         char *cmd = pst_sprintf("'%s' status --json --dir '%s' 2>/dev/null", script, dir);
         char line[2000] = "";
@@ -108,7 +108,7 @@ static char *broker_text(const demo *d)
 
 static int bring_up(demo *d, pst_err *err)
 {
-    json_t *running = pst_services_read(d->s->state_dir.value, NULL);
+    json_t *running = local_services_read(d->s->state_dir.value, NULL);
     int rc = 0;
     if (!running) {
         const char *args[] = {"up", "--detach", d->o.embedded ? "--embedded" : "--kafka", "--state-dir", d->s->state_dir.value, NULL};
@@ -125,7 +125,7 @@ static int bring_up(demo *d, pst_err *err)
     char **subjects = NULL;
     size_t n = 0;
     pst_registry_subjects(d->c->registry, &subjects, &n, NULL);
-    char *broker = broker_text(d), *page = pst_page_address(d->s->gateway.value, d->s->state_dir.value);
+    char *broker = broker_text(d), *page = local_page_address(d->s->gateway.value, d->s->state_dir.value);
     printf("\n  penstock %s — demonstration                    (Ctrl-C stops everything)\n", PST_VERSION);
     printf("  broker      %-22s %s\n  registry    %-22s %zu schemas registered\n  page        %s\n", d->s->bootstrap.value, broker,
            d->s->registry.value, n, page);
@@ -241,7 +241,7 @@ static int train(demo *d, int64_t from, pst_err *err)
     int64_t published = pst_now_us();
     rc = pst_client_publish(d->c, PST_TOPIC_JOBS_REQUESTS, &pst_job_request_type, d->id, &r, 30000, NULL, NULL, err);
     if (!rc)
-        rc = pst_demo_follow(d->c, d->id, published, 120 * 1000000LL, d->s->color, &d->job, err);
+        rc = local_demo_follow(d->c, d->id, published, 120 * 1000000LL, d->s->color, &d->job, err);
     if (!rc && strcmp(d->job.state, "COMPLETED"))
         rc = pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "demo", 0, "the job ended %s: %s (penstock logs %s)", d->job.state, d->job.reason,
                          d->id);
@@ -255,7 +255,7 @@ static int train(demo *d, int64_t from, pst_err *err)
 static int score(demo *d, pst_err *err)
 {
     pst_buf text = {0};
-    pst_score_watch *w = NULL;
+    local_score_watch *w = NULL;
     int rc = read_example("telemetry/pipeline.yml", &text, err);
     pst_pipeline_spec spec = {.name = (char *)"telemetry-anomalies", .spec = text.data, .actor = (char *)"demo", .time = pst_now_us()};
     if (!rc && d->s->embedded) { /* its transactions protect nothing, so do not pretend */
@@ -269,39 +269,39 @@ static int score(demo *d, pst_err *err)
         spec.spec = text.data;
     }
     if (!rc)
-        rc = pst_score_watch_new(d->c, topic_out, &w, err);
+        rc = local_score_watch_new(d->c, topic_out, &w, err);
     if (!rc)
         rc = pst_client_publish(d->c, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, spec.name, &spec, 30000, NULL, NULL, err);
     if (!rc) {
         printf("  4/5 scoring the live stream into `%s` …\n", topic_out);
         fflush(stdout);
-        pst_score_stats first;
-        rc = pst_score_watch_for(w, 60 * 1000000LL, 1, &first, err);
+        local_score_stats first;
+        rc = local_score_watch_for(w, 60 * 1000000LL, 1, &first, err);
         if (!rc && !first.records)
             rc = pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "demo", 0,
                              "no score came within 60 s; see log/score-telemetry-anomalies.log in %s", d->s->state_dir.value);
     }
     if (!rc)
-        rc = pst_score_watch_for(w, 1500000, 0, &d->quiet, err); /* the scorer's own start is over */
+        rc = local_score_watch_for(w, 1500000, 0, &d->quiet, err); /* the scorer's own start is over */
     if (!rc)
-        rc = pst_score_watch_for(w, 4000000, 0, &d->quiet, err);
+        rc = local_score_watch_for(w, 4000000, 0, &d->quiet, err);
     if (!rc) {
         printf("      quiet   %4lld records   anomaly score %.4f\n  5/5 a real load spike on all CPUs …\n", (long long)d->quiet.records,
                d->quiet.mean);
         fflush(stdout);
-        pst_load *load = pst_load_start((int)sysconf(_SC_NPROCESSORS_ONLN) * LOAD_THREADS_PER_CPU);
-        pst_score_stats rising;
-        rc = pst_score_watch_for(w, 1000000, 0, &rising, err);
+        local_load *load = local_load_start((int)sysconf(_SC_NPROCESSORS_ONLN) * LOAD_THREADS_PER_CPU);
+        local_score_stats rising;
+        rc = local_score_watch_for(w, 1000000, 0, &rising, err);
         if (!rc)
-            rc = pst_score_watch_for(w, 3000000, 0, &d->busy, err);
-        pst_load_stop(load);
+            rc = local_score_watch_for(w, 3000000, 0, &d->busy, err);
+        local_load_stop(load);
     }
     if (!rc)
         printf("      spiked  %4lld records   anomaly score %.4f   (%.0f times the quiet one)\n", (long long)d->busy.records, d->busy.mean,
                d->quiet.mean > 0 ? d->busy.mean / d->quiet.mean : 0);
     if (w)
-        pst_score_watch_total(w, &d->total);
-    pst_score_watch_free(w);
+        local_score_watch_total(w, &d->total);
+    local_score_watch_free(w);
     pst_buf_done(&text);
     return rc;
 }
@@ -318,7 +318,7 @@ static void summary(const demo *d)
     printf("  anomaly     quiet %.4f, spiked %.4f\n", d->quiet.mean, d->busy.mean);
     printf("  took        %s\n\n", pst_span_text(pst_mono_us() - d->began, took));
     if (d->o.keep) {
-        char *page = pst_page_address(d->s->gateway.value, d->s->state_dir.value);
+        char *page = local_page_address(d->s->gateway.value, d->s->state_dir.value);
         printf("  It goes on running. The page: %s\n", page);
         free(page);
         printf("      build/penstock logs %s\n      build/penstock cat -t telemetry.scores -o -3 -e\n      build/penstock down\n", d->id);
@@ -398,7 +398,7 @@ static int demo_run(int argc, char **argv)
     if (d.started_up && !stay) {
         pst_err e = {0};
         pst_stop_reset();
-        if (pst_down(&s, false, true, &e) < 0)
+        if (local_down(&s, false, true, &e) < 0)
             pst_say_err("demo", &e);
     }
     free(args);

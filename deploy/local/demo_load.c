@@ -10,7 +10,7 @@
 
 enum { THREADS_MAX = 64 };
 
-struct pst_load {
+struct local_load {
     _Atomic bool stop;
     int n;
     pthread_t threads[THREADS_MAX];
@@ -18,7 +18,7 @@ struct pst_load {
 
 static void *burn(void *arg)
 {
-    pst_load *l = arg;
+    local_load *l = arg;
     volatile double x = 1;
     while (!l->stop) {
         for (int i = 0; i < 200000; i++)
@@ -28,15 +28,15 @@ static void *burn(void *arg)
     return NULL;
 }
 
-pst_load *pst_load_start(int threads)
+local_load *local_load_start(int threads)
 {
-    pst_load *l = pst_alloc(sizeof *l);
+    local_load *l = pst_alloc(sizeof *l);
     while (l->n < threads && l->n < THREADS_MAX && !pthread_create(&l->threads[l->n], NULL, burn, l))
         l->n++;
     return l;
 }
 
-void pst_load_stop(pst_load *l)
+void local_load_stop(local_load *l)
 {
     if (!l)
         return;

@@ -18,18 +18,18 @@ typedef struct tally {
     double *latency_ms;
     size_t n;
     double sum, max;
-    pst_score_stats last;
+    local_score_stats last;
 } tally;
 
-struct pst_score_watch {
+struct local_score_watch {
     pst_client *client;
     pst_consumer *consumer;
     tally total;
 };
 
-int pst_score_watch_new(pst_client *c, const char *topic, pst_score_watch **ret_watch, pst_err *err)
+int local_score_watch_new(pst_client *c, const char *topic, local_score_watch **ret_watch, pst_err *err)
 {
-    pst_score_watch *w = pst_alloc(sizeof *w);
+    local_score_watch *w = pst_alloc(sizeof *w);
     w->client = c;
     pst_topic_info info = {0};
     pst_range ranges[64];
@@ -40,13 +40,13 @@ int pst_score_watch_new(pst_client *c, const char *topic, pst_score_watch **ret_
         rc = pst_consumer_new(c->bus, &(pst_consumer_opts){.ranges = ranges, .n_ranges = (size_t)n}, &w->consumer, err);
     pst_topic_info_done(&info);
     if (rc < 0)
-        pst_score_watch_free(w);
+        local_score_watch_free(w);
     else
         *ret_watch = w;
     return rc;
 }
 
-void pst_score_watch_free(pst_score_watch *w)
+void local_score_watch_free(local_score_watch *w)
 {
     if (!w)
         return;
@@ -67,7 +67,7 @@ static void count(tally *t, double score, double latency_ms)
         t->max = score;
 }
 
-static void one_score(pst_score_watch *w, tally *t, const pst_record *r)
+static void one_score(local_score_watch *w, tally *t, const pst_record *r)
 {
     json_t *j = NULL;
     int32_t id;
@@ -80,7 +80,7 @@ static void one_score(pst_score_watch *w, tally *t, const pst_record *r)
         count(t, score, latency_ms);
         count(&w->total, score, latency_ms);
     }
-    pst_score_stats *s = &t->last;
+    local_score_stats *s = &t->last;
     s->model_version = (int)pst_json_int(model, "version", 0);
     snprintf(s->model_name, sizeof s->model_name, "%s", pst_json_str(model, "name", ""));
     snprintf(s->digest, sizeof s->digest, "%s", pst_json_str(model, "digest", ""));
@@ -94,7 +94,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void summarise(const tally *t, pst_score_stats *ret)
+static void summarise(const tally *t, local_score_stats *ret)
 {
     *ret = t->last;
     ret->records = (int64_t)t->n;
@@ -110,7 +110,7 @@ static void summarise(const tally *t, pst_score_stats *ret)
     free(sorted);
 }
 
-int pst_score_watch_for(pst_score_watch *w, int64_t duration_us, int64_t until, pst_score_stats *ret_stats, pst_err *err)
+int local_score_watch_for(local_score_watch *w, int64_t duration_us, int64_t until, local_score_stats *ret_stats, pst_err *err)
 {
     tally t = {0};
     int rc = 0;
@@ -126,7 +126,7 @@ int pst_score_watch_for(pst_score_watch *w, int64_t duration_us, int64_t until, 
     return rc;
 }
 
-void pst_score_watch_total(const pst_score_watch *w, pst_score_stats *ret_stats)
+void local_score_watch_total(const local_score_watch *w, local_score_stats *ret_stats)
 {
     summarise(&w->total, ret_stats);
 }
@@ -136,7 +136,7 @@ void pst_score_watch_total(const pst_score_watch *w, pst_score_stats *ret_stats)
 typedef struct follow {
     pst_client *c;
     const char *id;
-    pst_job_outcome *o;
+    local_job_outcome *o;
     int64_t published_us;
     bool color, ended;
 } follow;
@@ -156,7 +156,7 @@ static void metric(follow *f, const pst_record *r)
         return;
     double loss = value_of(&m, "loss", NAN);
     if (!strcmp(m.group, "train") && isfinite(loss)) {
-        pst_job_outcome *o = f->o;
+        local_job_outcome *o = f->o;
         o->epochs++;
         if (o->epochs == 1)
             o->first_loss = loss;
@@ -179,7 +179,7 @@ static void event(follow *f, const pst_record *r)
     pst_job_event e;
     if (pst_codec_decode(f->c->codec, &pst_job_event_type, r->value, r->value_len, r->timestamp_ms, &e, NULL) < 0)
         return;
-    pst_job_outcome *o = f->o;
+    local_job_outcome *o = f->o;
     snprintf(o->state, sizeof o->state, "%s", pst_job_public_state_text(e.state));
     if (e.type == PST_JOB_EVENT_TYPE_PROCESS_READY && !o->running_us)
         o->running_us = e.time - f->published_us;
@@ -198,8 +198,8 @@ static void event(follow *f, const pst_record *r)
     pst_event_clear(&pst_job_event_type, &e);
 }
 
-int pst_demo_follow(pst_client *c, const char *training_id, int64_t published_us, int64_t timeout_us, bool color,
-                    pst_job_outcome *ret_outcome, pst_err *err)
+int local_demo_follow(pst_client *c, const char *training_id, int64_t published_us, int64_t timeout_us, bool color,
+                      local_job_outcome *ret_outcome, pst_err *err)
 {
     memset(ret_outcome, 0, sizeof *ret_outcome);
     follow f = {c, training_id, ret_outcome, published_us, color, false};

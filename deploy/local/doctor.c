@@ -175,7 +175,7 @@ static void check_onnxruntime(doctor *d)
 
 static void check_java(doctor *d)
 {
-    char *script = pst_kafka_script();
+    char *script = local_kafka_script();
     bool java = system("command -v java >/dev/null 2>&1") == 0, mvn = system("command -v mvn >/dev/null 2>&1") == 0;
     if (!script)
         tell(d, WARN, "own kafka", "the script deploy/kafka/kafka is not beside this program",

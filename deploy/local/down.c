@@ -22,16 +22,18 @@ enum { DOWN_MS = 90000, LEFTOVER_GRACE_MS = 15000 };
 /* ---- up ---- */
 
 static const pst_opt up_opts[] = {
-    {"detach", 'd', PST_OPT_BOOL, offsetof(pst_up_opts, detach), NULL, NULL, "go to the background once it is ready"},
-    {"kafka", 0, PST_OPT_BOOL, offsetof(pst_up_opts, kafka), NULL, NULL, "start Apache Kafka too (deploy/kafka), data in the state folder"},
-    {"embedded", 0, PST_OPT_BOOL, offsetof(pst_up_opts, embedded), NULL, NULL, "use librdkafka's in-memory cluster: no Java, nothing kept"},
-    {"without", 0, PST_OPT_STR, offsetof(pst_up_opts, without), "LIST", NULL, "leave out: trainer, lcm, gateway, registry, scorers"},
-    {"registry-port", 0, PST_OPT_INT, offsetof(pst_up_opts, registry_port), "P 0..65535", NULL,
+    {"detach", 'd', PST_OPT_BOOL, offsetof(local_up_opts, detach), NULL, NULL, "go to the background once it is ready"},
+    {"kafka", 0, PST_OPT_BOOL, offsetof(local_up_opts, kafka), NULL, NULL,
+     "start Apache Kafka too (deploy/kafka), data in the state folder"},
+    {"embedded", 0, PST_OPT_BOOL, offsetof(local_up_opts, embedded), NULL, NULL,
+     "use librdkafka's in-memory cluster: no Java, nothing kept"},
+    {"without", 0, PST_OPT_STR, offsetof(local_up_opts, without), "LIST", NULL, "leave out: trainer, lcm, gateway, registry, scorers"},
+    {"registry-port", 0, PST_OPT_INT, offsetof(local_up_opts, registry_port), "P 0..65535", NULL,
      "of the built-in registry; the last time's, 8081, or one near it"},
-    {"gateway-port", 0, PST_OPT_INT, offsetof(pst_up_opts, gateway_port), "P 0..65535", NULL,
+    {"gateway-port", 0, PST_OPT_INT, offsetof(local_up_opts, gateway_port), "P 0..65535", NULL,
      "of the page and the API; the last time's, 8080, or one near it"},
-    {"timeout", 0, PST_OPT_SPAN, offsetof(pst_up_opts, max_wait_us), "T", "60s", "how long to wait for the broker"},
-    {"log-mib", 0, PST_OPT_INT, offsetof(pst_up_opts, log_mib), "N 1..4096", "16",
+    {"timeout", 0, PST_OPT_SPAN, offsetof(local_up_opts, max_wait_us), "T", "60s", "how long to wait for the broker"},
+    {"log-mib", 0, PST_OPT_INT, offsetof(local_up_opts, log_mib), "N 1..4096", "16",
      "size at which a service puts its log aside (NAME.log.1 to .4 are kept) and begins a new one"},
 };
 static const pst_usage up_usage = {
@@ -68,7 +70,7 @@ static bool check_without(const char *list, pst_err *err)
 
 static int up_run(int argc, char **argv)
 {
-    pst_up_opts o = {0};
+    local_up_opts o = {0};
     pst_settings s = {0};
     pst_err err = {0};
     char **args = NULL;
@@ -82,22 +84,22 @@ static int up_run(int argc, char **argv)
     if (!rc && !check_without(o.without, &err))
         rc = PST_EINVAL;
     pid_t pid;
-    json_t *running = rc ? NULL : pst_services_read(s.state_dir.value, &pid);
+    json_t *running = rc ? NULL : local_services_read(s.state_dir.value, &pid);
     if (running) {
         fprintf(stderr, "penstock runs already (pid %d)\n", (int)pid);
-        pst_print_addresses(stderr, running, false);
+        local_print_addresses(stderr, running, false);
         json_decref(running);
         rc = o.detach ? 0 : pst_err_set(&err, PST_EEXIST, PST_CLASS_FATAL, "up", 0, "`penstock down` ends it");
     } else if (!rc) {
         /* A registry named by the user is used; one left in an old profile, or the default, is replaced by the built-in. */
         bool own = !strncmp(s.registry.origin, "profile", 7) || !strcmp(s.registry.origin, "default");
-        rc = pst_up(&o, &s, own, &err);
-        running = rc || !o.detach ? NULL : pst_services_read(s.state_dir.value, NULL);
+        rc = local_up(&o, &s, own, &err);
+        running = rc || !o.detach ? NULL : local_services_read(s.state_dir.value, NULL);
         if (running && s.json) {
             pst_json_print(stdout, running);
         } else if (running && !s.quiet) {
             printf("penstock %s is up in the background; `penstock down` ends it\n", PST_VERSION);
-            pst_print_addresses(stdout, running, s.color);
+            local_print_addresses(stdout, running, s.color);
         }
         json_decref(running);
     }
@@ -137,10 +139,10 @@ static int signal_leftovers(const char *state_dir, int sig)
     return live;
 }
 
-int pst_down(const pst_settings *settings, bool keep_jobs, bool quiet, pst_err *err)
+int local_down(const pst_settings *settings, bool keep_jobs, bool quiet, pst_err *err)
 {
     pid_t up = 0;
-    json_t *running = pst_services_read(settings->state_dir.value, &up);
+    json_t *running = local_services_read(settings->state_dir.value, &up);
     int64_t start = pst_proc_start_time(up), begin = pst_mono_us(), said = begin;
     json_decref(running);
     if (up)
@@ -197,7 +199,7 @@ static int down_run(int argc, char **argv)
     if (rc == 1)
         return 0;
     if (!rc)
-        rc = pst_down(&s, o.keep_jobs, s.quiet, &err);
+        rc = local_down(&s, o.keep_jobs, s.quiet, &err);
     if (rc < 0)
         pst_say_err("down", &err);
     free(args);
@@ -212,7 +214,7 @@ static const pst_usage status_usage = {
 
 static void print_services(const json_t *root, bool color)
 {
-    pst_print_addresses(stdout, root, color);
+    local_print_addresses(stdout, root, color);
     printf("\n  %-28s %-12s %8s %9s  %s\n", "SERVICE", "STATE", "PID", "RESTARTS", "SINCE");
     size_t i;
     json_t *v;
@@ -244,7 +246,7 @@ static int status_run(int argc, char **argv)
     int n = 0, none = 0, rc = pst_opt_parse(&status_usage, argc, argv, &none, &s, &args, &n, &err);
     if (rc == 1)
         return 0;
-    json_t *root = rc ? NULL : pst_services_read(s.state_dir.value, NULL);
+    json_t *root = rc ? NULL : local_services_read(s.state_dir.value, NULL);
     if (!rc && !root && s.json)
         root = json_pack("{s:[], s:s, s:s, s:n, s:b}", "services", "bootstrap", s.bootstrap.value, "registry", s.registry.value, "gateway",
                          "running", 0);

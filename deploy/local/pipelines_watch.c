@@ -43,7 +43,7 @@ typedef struct candidate {                 /* a published pipeline that is not w
     int again_ms;
 } candidate;
 
-struct pst_pipelines_watch {
+struct local_pipelines_watch {
     pst_client *client;
     pst_consumer *consumer;
     char *dir, *next_dir;
@@ -51,9 +51,9 @@ struct pst_pipelines_watch {
     size_t n;
 };
 
-int pst_pipelines_watch_new(pst_client *client, pst_pipelines_watch **ret_watch, pst_err *err)
+int local_pipelines_watch_new(pst_client *client, local_pipelines_watch **ret_watch, pst_err *err)
 {
-    pst_pipelines_watch *w = pst_alloc(sizeof *w);
+    local_pipelines_watch *w = pst_alloc(sizeof *w);
     w->client = client;
     w->dir = pst_fs_join(client->settings->state_dir.value, "pipelines");
     w->next_dir = pst_fs_join(w->dir, "next");
@@ -63,7 +63,7 @@ int pst_pipelines_watch_new(pst_client *client, pst_pipelines_watch **ret_watch,
     if (!rc)
         rc = pst_consumer_new(client->bus, &opts, &w->consumer, err);
     if (rc < 0)
-        pst_pipelines_watch_free(w);
+        local_pipelines_watch_free(w);
     else
         *ret_watch = w;
     return rc;
@@ -79,7 +79,7 @@ static void end_check(candidate *c)
     c->pid = 0;
 }
 
-static void drop(pst_pipelines_watch *w, size_t i)
+static void drop(local_pipelines_watch *w, size_t i)
 {
     candidate *c = &w->at[i];
     end_check(c);
@@ -91,7 +91,7 @@ static void drop(pst_pipelines_watch *w, size_t i)
     w->at[i] = w->at[--w->n];
 }
 
-void pst_pipelines_watch_free(pst_pipelines_watch *w)
+void local_pipelines_watch_free(local_pipelines_watch *w)
 {
     if (!w)
         return;
@@ -114,14 +114,14 @@ static bool fit_name(const char *name)
 /* ---- status ----------------------------------------------------------------------------------------------------------------- */
 
 /* up.json: "pipelines_refused": [{name, reason, since, runs}]; runs: an earlier version goes on. */
-static void show(const pst_pipelines_watch *w, pst_services *services)
+static void show(const local_pipelines_watch *w, local_services *services)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < w->n; i++)
         if (w->at[i].reason)
-            json_array_append_new(list,
-                                  json_pack("{s:s, s:s, s:I, s:b}", "name", w->at[i].name, "reason", w->at[i].reason, "since",
-                                            (json_int_t)w->at[i].since_us, "runs", pst_services_find(services, w->at[i].service) != NULL));
+            json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:b}", "name", w->at[i].name, "reason", w->at[i].reason, "since",
+                                                  (json_int_t)w->at[i].since_us, "runs",
+                                                  local_services_find(services, w->at[i].service) != NULL));
     if (json_array_size(list) || json_object_get(services->facts, "pipelines_refused")) {
         json_object_set_new(services->facts, "pipelines_refused", list);
         services->dirty = true;
@@ -132,18 +132,18 @@ static void show(const pst_pipelines_watch *w, pst_services *services)
 
 /* ---- what runs --------------------------------------------------------------------------------------------------------------- */
 
-static void start_scorer(pst_services *services, const candidate *c, pst_err *err)
+static void start_scorer(local_services *services, const candidate *c, pst_err *err)
 {
     const char *args[] = {"score", "run", "-c", c->accepted, "--published", c->name, NULL};
-    pst_services_stop(services, c->service, SIGTERM, STOP_MS);
-    if (pst_services_add(services, c->service, args, err) < 0)
+    local_services_stop(services, c->service, SIGTERM, STOP_MS);
+    if (local_services_add(services, c->service, args, err) < 0)
         pst_log_err("up", err);
     else
         pst_log(PST_LOG_INFO, "up", "event=scorer_started pipeline=%s", c->name);
 }
 
 /* The candidate becomes what runs. */
-static void install(pst_pipelines_watch *w, pst_services *services, size_t i)
+static void install(local_pipelines_watch *w, local_services *services, size_t i)
 {
     candidate *c = &w->at[i];
     pst_err err = {0};
@@ -157,7 +157,7 @@ static void install(pst_pipelines_watch *w, pst_services *services, size_t i)
 
 /* ---- judging ----------------------------------------------------------------------------------------------------------------- */
 
-static void begin_check(const pst_services *services, candidate *c)
+static void begin_check(const local_services *services, candidate *c)
 {
     char *self = pst_proc_self();
     const char *argv[] = {self, "score", "check", "-c", c->next, "--published", c->name, "-q", "--color", "never", NULL};
@@ -199,14 +199,14 @@ static char *read_reason(const candidate *c, int status)
     return reason;
 }
 
-static void refuse(pst_pipelines_watch *w, pst_services *services, candidate *c, char *reason)
+static void refuse(local_pipelines_watch *w, local_services *services, candidate *c, char *reason)
 {
     pst_err err = {0};
     bool told = c->reason && !strcmp(c->reason, reason);
-    bool runs = pst_services_find(services, c->service) != NULL;
+    bool runs = local_services_find(services, c->service) != NULL;
     if (!runs && pst_fs_exists(c->accepted)) { /* a restart of ours: what ran before runs again */
         start_scorer(services, c, &err);
-        runs = pst_services_find(services, c->service) != NULL;
+        runs = local_services_find(services, c->service) != NULL;
     }
     free(c->reason);
     c->reason = reason;
@@ -224,18 +224,18 @@ static void refuse(pst_pipelines_watch *w, pst_services *services, candidate *c,
 
 /* Exit statuses of contract section 1: 0 fits; 4 no such model; 5, 124, a signal: not to be known now. A new pipeline may wait for those by
  * itself, as its scorer does; one that would replace another must fit. */
-static void judge(pst_pipelines_watch *w, pst_services *services, size_t i, int status)
+static void judge(local_pipelines_watch *w, local_services *services, size_t i, int status)
 {
     candidate *c = &w->at[i];
     int exit = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-    bool runs = pst_services_find(services, c->service) || pst_fs_exists(c->accepted);
+    bool runs = local_services_find(services, c->service) || pst_fs_exists(c->accepted);
     if (exit == 0 || (!runs && (exit == 4 || exit == 5)))
         install(w, services, i);
     else
         refuse(w, services, c, read_reason(c, status));
 }
 
-static void tick(pst_pipelines_watch *w, pst_services *services)
+static void tick(local_pipelines_watch *w, local_services *services)
 {
     size_t busy = 0;
     for (size_t i = w->n; i-- > 0;) { /* from the end: a candidate that is through is replaced by the last one */
@@ -269,7 +269,7 @@ static bool holds(const char *path, const char *text)
 }
 
 /* spec NULL: deleted. */
-static void apply(pst_pipelines_watch *w, pst_services *services, const char *name, const char *spec)
+static void apply(local_pipelines_watch *w, local_services *services, const char *name, const char *spec)
 {
     pst_err err = {0};
     for (size_t i = 0; i < w->n; i++) {
@@ -286,13 +286,13 @@ static void apply(pst_pipelines_watch *w, pst_services *services, const char *na
     w->at = pst_realloc(w->at, (w->n + 1) * sizeof *w->at);
     w->at[w->n++] = c;
     if (!spec) {
-        pst_services_stop(services, c.service, SIGTERM, STOP_MS);
+        local_services_stop(services, c.service, SIGTERM, STOP_MS);
         unlink(c.accepted);
     } else if (holds(c.accepted, spec)) { /* judged before, by us or by the up before us */
-        const pst_service *there = pst_services_find(services, c.service);
-        if (there && pst_services_paused(w->client->settings->state_dir.value, there))
-            pst_services_stop(services, c.service, SIGTERM, STOP_MS);
-        if (!pst_services_find(services, c.service))
+        const local_service *there = local_services_find(services, c.service);
+        if (there && local_services_paused(w->client->settings->state_dir.value, there))
+            local_services_stop(services, c.service, SIGTERM, STOP_MS);
+        if (!local_services_find(services, c.service))
             start_scorer(services, &c, &err);
     } else if (pst_fs_write_atomic(c.next, spec, strlen(spec), 0600, &err) < 0) {
         pst_log_err("up", &err);
@@ -304,7 +304,7 @@ static void apply(pst_pipelines_watch *w, pst_services *services, const char *na
     show(w, services);
 }
 
-static void one(pst_pipelines_watch *w, pst_services *services, const pst_record *r)
+static void one(local_pipelines_watch *w, local_services *services, const pst_record *r)
 {
     char *key = pst_strndup(r->key ? r->key : "", r->key ? r->key_len : 0);
     pst_pipeline_spec spec = {0};
@@ -319,7 +319,7 @@ static void one(pst_pipelines_watch *w, pst_services *services, const pst_record
     while ((rc = pst_codec_decode(w->client->codec, &pst_pipeline_spec_type, r->value, r->value_len, r->timestamp_ms, &spec, &err)) < 0 &&
            err.cls == PST_CLASS_RETRY && !pst_stop_requested()) { /* the registry is away: keep the record, keep the services */
         pst_err_clear(&err);
-        pst_services_tick(services);
+        local_services_tick(services);
         pst_sleep_ms(200);
     }
     if (rc < 0)
@@ -339,7 +339,7 @@ static void one(pst_pipelines_watch *w, pst_services *services, const pst_record
     free(key);
 }
 
-void pst_pipelines_watch_step(pst_pipelines_watch *w, pst_services *services, int timeout_ms)
+void local_pipelines_watch_step(local_pipelines_watch *w, local_services *services, int timeout_ms)
 {
     pst_batch b;
     pst_err err = {0};

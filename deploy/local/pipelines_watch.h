@@ -7,11 +7,11 @@
 #include "common/platform/client.h"
 #include "deploy/local/services.h"
 
-typedef struct pst_pipelines_watch pst_pipelines_watch;
+typedef struct local_pipelines_watch local_pipelines_watch;
 
-int pst_pipelines_watch_new(pst_client *client, pst_pipelines_watch **ret_watch, pst_err *err);
+int local_pipelines_watch_new(pst_client *client, local_pipelines_watch **ret_watch, pst_err *err);
 /* Waits up to timeout_ms for news; starts, restarts (the file changed) or stops scorers named "score:<pipeline>". */
-void pst_pipelines_watch_step(pst_pipelines_watch *w, pst_services *services, int timeout_ms);
-void pst_pipelines_watch_free(pst_pipelines_watch *w);
+void local_pipelines_watch_step(local_pipelines_watch *w, local_services *services, int timeout_ms);
+void local_pipelines_watch_free(local_pipelines_watch *w);
 
 #endif

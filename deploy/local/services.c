@@ -20,16 +20,16 @@
 
 enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 10000, STEADY_US = 30 * 1000000 };
 
-int pst_services_init(pst_services *s, const pst_settings *settings, pst_err *err)
+int local_services_init(local_services *s, const pst_settings *settings, pst_err *err)
 {
-    *s = (pst_services){.settings = settings, .facts = json_object()};
+    *s = (local_services){.settings = settings, .facts = json_object()};
     s->env = pst_settings_environ(settings);
     s->log_dir = pst_fs_join(settings->state_dir.value, "log");
     s->file = pst_fs_join(settings->state_dir.value, "up.json");
     return pst_fs_mkdirs(s->log_dir, 0700, err);
 }
 
-static void service_free(pst_service *v)
+static void service_free(local_service *v)
 {
     for (size_t i = 0; v->argv[i]; i++)
         free(v->argv[i]);
@@ -40,7 +40,7 @@ static void service_free(pst_service *v)
     free(v);
 }
 
-void pst_services_done(pst_services *s)
+void local_services_done(local_services *s)
 {
     for (size_t i = 0; i < s->n; i++)
         service_free(s->at[i]);
@@ -55,7 +55,7 @@ void pst_services_done(pst_services *s)
 }
 
 /* What the services share, and the name of this one's log, which it rotates itself. The strings stay whose they are but the last. */
-static const char **environ_of(const pst_services *s, const pst_service *v, char **ret_log)
+static const char **environ_of(const local_services *s, const local_service *v, char **ret_log)
 {
     size_t n = 0;
     while (s->env[n])
@@ -66,7 +66,7 @@ static const char **environ_of(const pst_services *s, const pst_service *v, char
     return env;
 }
 
-static int start(pst_services *s, pst_service *v, pst_err *err)
+static int start(local_services *s, local_service *v, pst_err *err)
 {
     int log = open(v->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log < 0)
@@ -96,12 +96,12 @@ static int start(pst_services *s, pst_service *v, pst_err *err)
     return 0;
 }
 
-int pst_services_add(pst_services *s, const char *name, const char *const *args, pst_err *err)
+int local_services_add(local_services *s, const char *name, const char *const *args, pst_err *err)
 {
     size_t n = 0;
     while (args[n])
         n++;
-    pst_service *v = pst_alloc(sizeof *v);
+    local_service *v = pst_alloc(sizeof *v);
     v->name = pst_strdup(name);
     v->argv = pst_alloc((n + 2) * sizeof *v->argv);
     v->argv[0] = pst_proc_self();
@@ -119,12 +119,12 @@ int pst_services_add(pst_services *s, const char *name, const char *const *args,
         service_free(v);
         return rc;
     }
-    s->at = pst_realloc(s->at, (s->n + 1) * sizeof(pst_service *));
+    s->at = pst_realloc(s->at, (s->n + 1) * sizeof(local_service *));
     s->at[s->n++] = v;
     return 0;
 }
 
-pst_service *pst_services_find(pst_services *s, const char *name)
+local_service *local_services_find(local_services *s, const char *name)
 {
     for (size_t i = 0; i < s->n; i++)
         if (!strcmp(s->at[i]->name, name))
@@ -132,11 +132,11 @@ pst_service *pst_services_find(pst_services *s, const char *name)
     return NULL;
 }
 
-static void write_file(pst_services *s)
+static void write_file(local_services *s)
 {
     json_t *root = json_deep_copy(s->facts), *list = json_array();
     for (size_t i = 0; i < s->n; i++) {
-        pst_service *v = s->at[i];
+        local_service *v = s->at[i];
         json_t *o =
             json_pack("{s:s, s:o, s:s, s:i, s:I, s:I, s:s}", "name", v->name, "pid", v->pid ? json_integer(v->pid) : json_null(), "state",
                       v->stopping ? "stopping"
@@ -158,7 +158,7 @@ static void write_file(pst_services *s)
     json_decref(root);
 }
 
-static void ended(pst_services *s, pst_service *v, int status)
+static void ended(local_services *s, local_service *v, int status)
 {
     int64_t now = pst_mono_us();
     if (now - v->started_mono_us > STEADY_US)
@@ -176,7 +176,7 @@ static void ended(pst_services *s, pst_service *v, int status)
     s->dirty = true;
 }
 
-static void reap(pst_services *s)
+static void reap(local_services *s)
 {
     int status;
     for (size_t i = 0; i < s->n; i++)
@@ -184,11 +184,11 @@ static void reap(pst_services *s)
             ended(s, s->at[i], status);
 }
 
-void pst_services_tick(pst_services *s)
+void local_services_tick(local_services *s)
 {
     reap(s);
     for (size_t i = 0; i < s->n; i++) {
-        pst_service *v = s->at[i];
+        local_service *v = s->at[i];
         if (v->pid || v->stopping || pst_mono_us() < v->retry_mono_us)
             continue;
         pst_err err = {0};
@@ -202,7 +202,7 @@ void pst_services_tick(pst_services *s)
         write_file(s);
 }
 
-static void wait_gone(pst_services *s, pst_service *one, int timeout_ms)
+static void wait_gone(local_services *s, local_service *one, int timeout_ms)
 {
     int64_t end = pst_mono_us() + timeout_ms * 1000LL;
     for (bool killed = false;;) {
@@ -226,18 +226,18 @@ static void wait_gone(pst_services *s, pst_service *one, int timeout_ms)
     }
 }
 
-static void drop(pst_services *s, size_t i)
+static void drop(local_services *s, size_t i)
 {
     service_free(s->at[i]);
-    memmove(s->at + i, s->at + i + 1, (s->n - i - 1) * sizeof(pst_service *));
+    memmove(s->at + i, s->at + i + 1, (s->n - i - 1) * sizeof(local_service *));
     s->n--;
     s->dirty = true;
 }
 
-void pst_services_stop(pst_services *s, const char *name, int sig, int timeout_ms)
+void local_services_stop(local_services *s, const char *name, int sig, int timeout_ms)
 {
     for (size_t i = 0; i < s->n; i++) {
-        pst_service *v = s->at[i];
+        local_service *v = s->at[i];
         if (strcmp(v->name, name))
             continue;
         v->stopping = true;
@@ -251,7 +251,7 @@ void pst_services_stop(pst_services *s, const char *name, int sig, int timeout_m
     }
 }
 
-void pst_services_stop_all(pst_services *s, int timeout_ms)
+void local_services_stop_all(local_services *s, int timeout_ms)
 {
     for (size_t i = 0; i < s->n; i++) {
         s->at[i]->stopping = true;
@@ -284,7 +284,7 @@ static void add_wait(const char *state_dir, json_t *v)
     free(path);
 }
 
-bool pst_services_paused(const char *state_dir, const pst_service *v)
+bool local_services_paused(const char *state_dir, const local_service *v)
 {
     json_t *o = json_pack("{s:s, s:i}", "name", v->name, "pid", (int)v->pid);
     add_wait(state_dir, o);
@@ -293,7 +293,7 @@ bool pst_services_paused(const char *state_dir, const pst_service *v)
     return yes;
 }
 
-json_t *pst_services_read(const char *state_dir, pid_t *ret_up_pid)
+json_t *local_services_read(const char *state_dir, pid_t *ret_up_pid)
 {
     char *path = pst_fs_join(state_dir, "up.json");
     pst_buf b = {0};

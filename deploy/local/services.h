@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <sys/types.h>
 
-typedef struct pst_service {
+typedef struct local_service {
     char *name;  /* "trainer", "score:turbine" */
     char **argv; /* NULL-terminated, owned; argv[0] is the program */
     char *log_path;
@@ -21,34 +21,34 @@ typedef struct pst_service {
     int backoff_ms;
     bool stopping;
     char *last_exit; /* "exit status 2", "signal 9"; NULL = never ended */
-} pst_service;
+} local_service;
 
-typedef struct pst_services {
+typedef struct local_services {
     const pst_settings *settings; /* borrowed; what children get as environment */
     char **env;
     char *log_dir, *file;  /* <state-dir>/log, <state-dir>/up.json */
     int64_t log_bytes_max; /* a service puts its log aside at this size (common/base/log_file.h); 0 = PST_LOG_FILE_BYTES */
-    pst_service **at;
+    local_service **at;
     size_t n;
     bool dirty;    /* the file must be written */
     json_t *facts; /* bootstrap, registry, gateway, pid, … that go into the file as they are */
-} pst_services;
+} local_services;
 
-int pst_services_init(pst_services *s, const pst_settings *settings, pst_err *err);
-void pst_services_done(pst_services *s); /* does not stop anything */
+int local_services_init(local_services *s, const pst_settings *settings, pst_err *err);
+void local_services_done(local_services *s); /* does not stop anything */
 /* argv: arguments after the program itself, NULL-terminated. Starts at once. */
-int pst_services_add(pst_services *s, const char *name, const char *const *args, pst_err *err);
-pst_service *pst_services_find(pst_services *s, const char *name);
+int local_services_add(local_services *s, const char *name, const char *const *args, pst_err *err);
+local_service *local_services_find(local_services *s, const char *name);
 /* Reaps ended children, restarts those whose wait is over, writes the file if something changed. Call every 50 to 200 ms. */
-void pst_services_tick(pst_services *s);
+void local_services_tick(local_services *s);
 /* Signals one service and waits up to timeout_ms, then SIGKILL. It is not restarted, and leaves the list. */
-void pst_services_stop(pst_services *s, const char *name, int sig, int timeout_ms);
-void pst_services_stop_all(pst_services *s, int timeout_ms); /* all that are left, together */
+void local_services_stop(local_services *s, const char *name, int sig, int timeout_ms);
+void local_services_stop_all(local_services *s, int timeout_ms); /* all that are left, together */
 
 /* A scorer that paused itself: what was published for it is worth another start, though it says the same. */
-bool pst_services_paused(const char *state_dir, const pst_service *v);
+bool local_services_paused(const char *state_dir, const local_service *v);
 /* The file of a running up, pids checked against /proc now; NULL when there is none or its process is gone. Owned by the caller.
  * ret_up_pid may be NULL. */
-json_t *pst_services_read(const char *state_dir, pid_t *ret_up_pid);
+json_t *local_services_read(const char *state_dir, pid_t *ret_up_pid);
 
 #endif

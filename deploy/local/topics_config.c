@@ -133,14 +133,14 @@ static int check_topics_words(const topics_opts *o, char **args, int n, pst_err 
 
 static int topics_acls(const pst_settings *s, const topics_opts *o, pst_err *err)
 {
-    return pst_acls_print(&(pst_acls_opts){.prefix = s->prefix.value,
-                                           .component = o->component,
-                                           .principal = o->principal,
-                                           .files = o->pipelines.items,
-                                           .n_files = o->pipelines.n,
-                                           .commands = o->commands,
-                                           .json = s->json},
-                          err);
+    return local_acls_print(&(local_acls_opts){.prefix = s->prefix.value,
+                                               .component = o->component,
+                                               .principal = o->principal,
+                                               .files = o->pipelines.items,
+                                               .n_files = o->pipelines.n,
+                                               .commands = o->commands,
+                                               .json = s->json},
+                            err);
 }
 
 static int topics_run(int argc, char **argv)

@@ -37,11 +37,11 @@
 enum { GRACE_MS = 15000, LCM_GRACE_MS = 60000 };
 
 typedef struct up {
-    const pst_up_opts *o;
+    const local_up_opts *o;
     pst_settings *settings;
-    pst_services services;
+    local_services services;
     pst_client *client;
-    pst_pipelines_watch *pipelines;
+    local_pipelines_watch *pipelines;
     bool own_registry, started_kafka;
     int lock_fd;
     int report_fd; /* progress for the process in the foreground; -1 = stderr */
@@ -90,7 +90,7 @@ static void setting_put(pst_setting *s, char *value, const char *origin)
     free(value);
 }
 
-char *pst_kafka_script(void)
+char *local_kafka_script(void)
 {
     const char *env = getenv("PENSTOCK_KAFKA_SCRIPT");
     if (env && *env)
@@ -155,7 +155,7 @@ static int run_script(const up *u, const char *script, const char *verb, const c
 
 static int start_kafka(up *u, pst_err *err)
 {
-    char *script = pst_kafka_script(), *dir = pst_fs_join(u->settings->state_dir.value, "kafka");
+    char *script = local_kafka_script(), *dir = pst_fs_join(u->settings->state_dir.value, "kafka");
     pst_buf out = {0};
     int rc = script ? 0
                     : pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "up", 0,
@@ -188,7 +188,7 @@ static int start_embedded(up *u, pst_err *err)
     u->settings->embedded = true;
     say(u, "broker: librdkafka's in-memory cluster; nothing is kept, and it proves no guarantee");
     const char *args[] = {"broker", "--port", port_text, NULL};
-    return pst_services_add(&u->services, "broker", args, err);
+    return local_services_add(&u->services, "broker", args, err);
 }
 
 static int wait_for_broker(up *u, pst_err *err)
@@ -213,7 +213,7 @@ static int wait_for_broker(up *u, pst_err *err)
             said = pst_mono_us();
             say(u, "waiting for the broker at %s …", u->settings->bootstrap.value);
         }
-        pst_services_tick(&u->services);
+        local_services_tick(&u->services);
         pst_sleep_ms(100);
     }
 }
@@ -235,7 +235,7 @@ static int start_registry(up *u, pst_err *err)
     snprintf(port, sizeof port, "%d", choose_port(u->o->registry_port, &u->settings->registry, 8081));
     setting_put(&u->settings->registry, pst_sprintf("http://127.0.0.1:%s", port), "started by up");
     const char *args[] = {"registry", "--port", port, NULL};
-    return pst_services_add(&u->services, "registry", args, err);
+    return local_services_add(&u->services, "registry", args, err);
 }
 
 /* The environment of children names the addresses that were found meanwhile. */
@@ -261,7 +261,7 @@ static int wait_for_registry(up *u, pst_err *err)
         }
         if (pst_stop_requested())
             return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "up", 0, "stopped");
-        pst_services_tick(&u->services);
+        local_services_tick(&u->services);
         pst_sleep_ms(50);
     }
 }
@@ -283,7 +283,7 @@ static int wait_for_gateway(up *u, pst_err *err)
                              u->settings->gateway.value, u->services.log_dir);
             break;
         }
-        pst_services_tick(&u->services);
+        local_services_tick(&u->services);
         pst_sleep_ms(50);
     }
     pst_registry_free(probe);
@@ -299,13 +299,13 @@ static int start_services(up *u, pst_err *err)
         setting_put(&u->settings->gateway, pst_sprintf("http://127.0.0.1:%s", port), "started by up");
         refresh_environment(u);
         const char *args[] = {"gateway", "--port", port, NULL};
-        rc = pst_services_add(&u->services, "gateway", args, err);
+        rc = local_services_add(&u->services, "gateway", args, err);
     }
     const char *trainer[] = {"trainer", NULL}, *lcm[] = {"lcm", NULL};
     if (!rc && !left_out(u, "trainer"))
-        rc = pst_services_add(&u->services, "trainer", trainer, err);
+        rc = local_services_add(&u->services, "trainer", trainer, err);
     if (!rc && !left_out(u, "lcm"))
-        rc = pst_services_add(&u->services, "lcm", lcm, err);
+        rc = local_services_add(&u->services, "lcm", lcm, err);
     return rc;
 }
 
@@ -322,7 +322,7 @@ static int write_profile(up *u, pst_err *err)
     json_object_set_new(f, "pid_start", json_integer(pst_proc_start_time(getpid())));
     json_object_set_new(f, "kafka", json_boolean(u->started_kafka));
     u->services.dirty = true;
-    pst_services_tick(&u->services);
+    local_services_tick(&u->services);
     return pst_profile_write(s, err);
 }
 
@@ -372,7 +372,7 @@ static int close_folder(const char *dir, pst_err *err)
 
 static int bring_up(up *u, pst_err *err)
 {
-    int rc = pst_services_init(&u->services, u->settings, err);
+    int rc = local_services_init(&u->services, u->settings, err);
     u->services.log_bytes_max = u->o->log_mib << 20;
     const char *wanted = getenv("PENSTOCK_TOKEN");
     free(u->settings->token);
@@ -397,7 +397,7 @@ static int bring_up(up *u, pst_err *err)
         return rc;
     if (!left_out(u, "gateway") && (rc = wait_for_gateway(u, err)) < 0)
         return rc;
-    if (!left_out(u, "scorers") && (rc = pst_pipelines_watch_new(u->client, &u->pipelines, err)) < 0)
+    if (!left_out(u, "scorers") && (rc = local_pipelines_watch_new(u->client, &u->pipelines, err)) < 0)
         return rc;
     return write_profile(u, err);
 }
@@ -407,16 +407,16 @@ static void take_down(up *u)
     if (!u->services.settings)
         return;
     pst_log(PST_LOG_INFO, "up", "event=stopping keep_jobs=%d", (int)keep_jobs);
-    pst_services *s = &u->services;
+    local_services *s = &u->services;
     for (size_t i = s->n; i-- > 0;)
         if (!strncmp(s->at[i]->name, "score:", 6))
-            pst_services_stop(s, s->at[i]->name, SIGTERM, GRACE_MS);
-    pst_services_stop(s, "lcm", keep_jobs ? SIGTERM : SIGUSR2, LCM_GRACE_MS);
-    pst_services_stop(s, "gateway", SIGTERM, GRACE_MS);
-    pst_services_stop(s, "trainer", SIGTERM, GRACE_MS);
-    pst_services_stop_all(s, GRACE_MS);
+            local_services_stop(s, s->at[i]->name, SIGTERM, GRACE_MS);
+    local_services_stop(s, "lcm", keep_jobs ? SIGTERM : SIGUSR2, LCM_GRACE_MS);
+    local_services_stop(s, "gateway", SIGTERM, GRACE_MS);
+    local_services_stop(s, "trainer", SIGTERM, GRACE_MS);
+    local_services_stop_all(s, GRACE_MS);
     if (u->started_kafka) {
-        char *script = pst_kafka_script(), *dir = pst_fs_join(u->settings->state_dir.value, "kafka");
+        char *script = local_kafka_script(), *dir = pst_fs_join(u->settings->state_dir.value, "kafka");
         pst_buf out = {0};
         pst_err err = {0};
         pst_stop_reset(); /* the script shall run to its end */
@@ -432,9 +432,9 @@ static void take_down(up *u)
 static void run(up *u)
 {
     while (!pst_stop_requested()) {
-        pst_services_tick(&u->services);
+        local_services_tick(&u->services);
         if (u->pipelines)
-            pst_pipelines_watch_step(u->pipelines, &u->services, 100);
+            local_pipelines_watch_step(u->pipelines, &u->services, 100);
         else
             pst_sleep_ms(100);
     }
@@ -470,16 +470,16 @@ static int whole_life(up *u, void (*ready)(up *u), pst_err *err)
     }
     if (locked)
         take_down(u);
-    pst_pipelines_watch_free(u->pipelines);
+    local_pipelines_watch_free(u->pipelines);
     pst_client_close(u->client);
     if (u->services.settings)
-        pst_services_done(&u->services);
+        local_services_done(&u->services);
     if (u->lock_fd >= 0)
         close(u->lock_fd);
     return rc;
 }
 
-char *pst_page_address(const char *gateway, const char *state_dir)
+char *local_page_address(const char *gateway, const char *state_dir)
 {
     char *path = pst_token_path(state_dir), *token = NULL, *page = NULL;
     if (gateway)
@@ -489,14 +489,14 @@ char *pst_page_address(const char *gateway, const char *state_dir)
     return page;
 }
 
-void pst_print_addresses(void *file, const json_t *status, bool color)
+void local_print_addresses(void *file, const json_t *status, bool color)
 {
     FILE *f = file;
     const char *b = color ? pst_tint(1) : "", *e = color ? pst_tint(0) : "", *gateway = pst_json_str(status, "gateway", NULL);
     fprintf(f, "  %sbroker%s      %s%s\n", b, e, pst_json_str(status, "bootstrap", "?"),
             pst_json_bool(status, "embedded", false) ? "   in-memory cluster of librdkafka; nothing is kept" : "");
     fprintf(f, "  %sregistry%s    %s\n", b, e, pst_json_str(status, "registry", "?"));
-    char *page = pst_page_address(gateway, pst_json_str(status, "state_dir", ""));
+    char *page = local_page_address(gateway, pst_json_str(status, "state_dir", ""));
     if (page)
         fprintf(f, "  %spage%s        %s\n", b, e, page);
     free(page);
@@ -509,7 +509,7 @@ static void ready_foreground(up *u)
         pst_json_print(stdout, u->services.facts);
     } else if (!u->settings->quiet) {
         printf("penstock %s is up (Ctrl-C ends it, learners with it)\n", PST_VERSION);
-        pst_print_addresses(stdout, u->services.facts, u->settings->color);
+        local_print_addresses(stdout, u->services.facts, u->settings->color);
     }
     fflush(stdout);
 }
@@ -573,7 +573,7 @@ static int attend(int fd, pst_err *err)
     return rc;
 }
 
-int pst_up(const pst_up_opts *o, pst_settings *settings, bool own_registry, pst_err *err)
+int local_up(const local_up_opts *o, pst_settings *settings, bool own_registry, pst_err *err)
 {
     up u = {.o = o, .settings = settings, .own_registry = own_registry, .lock_fd = -1, .report_fd = -1};
     if (!o->detach)

@@ -6,23 +6,23 @@
 
 #include <jansson.h>
 
-typedef struct pst_up_opts {
+typedef struct local_up_opts {
     bool detach, kafka, embedded;
     const char *without; /* "trainer,lcm,…" or NULL */
     int64_t registry_port, gateway_port;
     int64_t max_wait_us; /* for the broker */
     int64_t log_mib;     /* a log is put aside at this size */
-} pst_up_opts;
+} local_up_opts;
 
 /* Runs the platform until told to stop; with detach returns once it is ready, or with the reason why not. */
-int pst_up(const pst_up_opts *o, pst_settings *settings, bool own_registry, pst_err *err);
+int local_up(const local_up_opts *o, pst_settings *settings, bool own_registry, pst_err *err);
 /* Ends a running platform. keep_jobs: learners go on. 0 also when nothing runs. */
-int pst_down(const pst_settings *settings, bool keep_jobs, bool quiet, pst_err *err);
+int local_down(const pst_settings *settings, bool keep_jobs, bool quiet, pst_err *err);
 /* The address that lets a browser in: with the state folder's token, where it has one. NULL without a gateway; free(). For people's eyes only:
  * neither logs nor files. */
-char *pst_page_address(const char *gateway, const char *state_dir);
-void pst_print_addresses(void *file, const json_t *status, bool color); /* the banner */
+char *local_page_address(const char *gateway, const char *state_dir);
+void local_print_addresses(void *file, const json_t *status, bool color); /* the banner */
 /* The broker script beside this program, in its source tree, or $PENSTOCK_KAFKA_SCRIPT; free(). NULL if there is none. */
-char *pst_kafka_script(void);
+char *local_kafka_script(void);
 
 #endif

@@ -120,7 +120,7 @@ static json_t *canon(const json_t *s, const char *space, int depth)
     return json_deep_copy(s);
 }
 
-char *pst_registry_canon(const char *text, size_t len)
+char *registry_canon(const char *text, size_t len)
 {
     json_t *j = NULL;
     if (pst_json_parse(text, len, "schema", &j, NULL) < 0)

@@ -7,6 +7,6 @@
 #include "common/base/json.h"
 
 /* One line of JSON, free() it; NULL when text is no JSON or nested deeper than 64. */
-char *pst_registry_canon(const char *text, size_t len);
+char *registry_canon(const char *text, size_t len);
 
 #endif

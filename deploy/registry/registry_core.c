@@ -17,7 +17,7 @@ static json_t *text_value(const char *text)
     return j ? j : json_string("(text that is not UTF-8)");
 }
 
-void pst_rreply_error(pst_rreply *r, int status, int code, const char *fmt, ...)
+void rcore_reply_error(rcore_reply *r, int status, int code, const char *fmt, ...)
 {
     pst_buf b = {0};
     va_list ap;
@@ -33,7 +33,7 @@ void pst_rreply_error(pst_rreply *r, int status, int code, const char *fmt, ...)
     pst_buf_done(&b);
 }
 
-void pst_rreply_done(pst_rreply *r)
+void rcore_reply_done(rcore_reply *r)
 {
     json_decref(r->body);
     free(r->text);
@@ -42,20 +42,20 @@ void pst_rreply_done(pst_rreply *r)
         free(r->writes[i].value);
     }
     free(r->writes);
-    *r = (pst_rreply){0};
+    *r = (rcore_reply){0};
 }
 
-void rcore_no_subject(pst_rreply *r, const char *subject)
+void rcore_no_subject(rcore_reply *r, const char *subject)
 {
-    pst_rreply_error(r, 404, 40401, "Subject '%s' not found.", subject);
+    rcore_reply_error(r, 404, 40401, "Subject '%s' not found.", subject);
 }
 
-void rcore_no_version(pst_rreply *r, int version)
+void rcore_no_version(rcore_reply *r, int version)
 {
-    pst_rreply_error(r, 404, 40402, "Version %d not found.", version);
+    rcore_reply_error(r, 404, 40402, "Version %d not found.", version);
 }
 
-int rcore_version_number(const char *text, pst_rreply *r)
+int rcore_version_number(const char *text, rcore_reply *r)
 {
     if (!strcmp(text, "latest") || !strcmp(text, "-1"))
         return 0;
@@ -63,7 +63,7 @@ int rcore_version_number(const char *text, pst_rreply *r)
     long v = n && n <= 10 && strspn(text, "0123456789") == n ? atol(text) : 0;
     if (v >= 1 && v <= INT32_MAX)
         return (int)v;
-    pst_rreply_error(
+    rcore_reply_error(
         r, 422, 42202,
         "The specified version '%s' is not a valid version id. Allowed values are between [1, 2^31-1] and the string \"latest\"", text);
     return -1;
@@ -71,12 +71,12 @@ int rcore_version_number(const char *text, pst_rreply *r)
 
 /* ---- bodies ---------------------------------------------------------------------------------------------------------------- */
 
-bool rcore_body(const pst_rrequest *q, json_t **ret_body, pst_rreply *r)
+bool rcore_body(const rcore_request *q, json_t **ret_body, rcore_reply *r)
 {
     pst_err err = {0};
     json_t *j = NULL;
     if (pst_json_parse(q->body ? q->body : "", q->body_len, "the request's body", &j, &err) < 0 || !json_is_object(j)) {
-        pst_rreply_error(r, 400, 400, "%s", err.code ? err.text : "the request's body is not a JSON object");
+        rcore_reply_error(r, 400, 400, "%s", err.code ? err.text : "the request's body is not a JSON object");
         json_decref(j);
         return false;
     }
@@ -92,7 +92,7 @@ void rcore_candidate_done(candidate *c)
     *c = (candidate){0};
 }
 
-bool rcore_candidate(const pst_rrequest *q, candidate *ret, pst_rreply *r)
+bool rcore_candidate(const rcore_request *q, candidate *ret, rcore_reply *r)
 {
     pst_err err = {0};
     candidate c = {0};
@@ -104,18 +104,18 @@ bool rcore_candidate(const pst_rrequest *q, candidate *ret, pst_rreply *r)
     c.version = pst_json_int(c.body, "version", -1);
     size_t len = c.text ? strlen(c.text) : 0;
     if (strcmp(type, "AVRO"))
-        pst_rreply_error(r, 422, 42201, "Invalid schema type %s: this registry keeps AVRO schemas only", type);
+        rcore_reply_error(r, 422, 42201, "Invalid schema type %s: this registry keeps AVRO schemas only", type);
     else if (json_array_size(json_object_get(c.body, "references")))
-        pst_rreply_error(r, 422, 42201,
-                         "Invalid schema: references to other subjects are not taken here; write the referenced types out in the schema");
+        rcore_reply_error(r, 422, 42201,
+                          "Invalid schema: references to other subjects are not taken here; write the referenced types out in the schema");
     else if (!len)
-        pst_rreply_error(r, 422, 42201, "Empty schema: the body must be {\"schema\": \"<Avro schema as a JSON string>\"}");
+        rcore_reply_error(r, 422, 42201, "Empty schema: the body must be {\"schema\": \"<Avro schema as a JSON string>\"}");
     else if (len > PST_AVRO_SCHEMA_MAX)
-        pst_rreply_error(r, 422, 42209, "Schema too large: %zu bytes, at most %d", len, PST_AVRO_SCHEMA_MAX);
+        rcore_reply_error(r, 422, 42209, "Schema too large: %zu bytes, at most %d", len, PST_AVRO_SCHEMA_MAX);
     else if (pst_schema_parse(c.text, len, &c.avro, &err) < 0)
-        pst_rreply_error(r, 422, 42201, "Invalid schema, details: %s", err.text);
-    else if (!(c.canon = pst_registry_canon(c.text, len)))
-        pst_rreply_error(r, 422, 42201, "Invalid schema: nested too deeply");
+        rcore_reply_error(r, 422, 42201, "Invalid schema, details: %s", err.text);
+    else if (!(c.canon = registry_canon(c.text, len)))
+        rcore_reply_error(r, 422, 42201, "Invalid schema: nested too deeply");
     else {
         *ret = c;
         return true;
@@ -199,7 +199,7 @@ bool rcore_compatible(const rstate *s, const rsubject *subject, const rversion *
     return ok;
 }
 
-static void get_compatible(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+static void get_compatible(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     candidate cand = {0};
     rsubject *s = rstate_subject(&c->state, q->subject);
@@ -230,7 +230,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Subjects in order of name that a listing shows; *ret_list is the caller's. */
-static size_t listed(const pst_rcore *c, const pst_rrequest *q, rsubject ***ret_list)
+static size_t listed(const rcore *c, const rcore_request *q, rsubject ***ret_list)
 {
     const char *prefix = q->prefix && strcmp(q->prefix, ":*:") ? registry_subject_plain(q->prefix) : "";
     rsubject **list = pst_alloc((c->state.subjects.n + 1) * sizeof *list);
@@ -248,12 +248,12 @@ static size_t listed(const pst_rcore *c, const pst_rrequest *q, rsubject ***ret_
     return n;
 }
 
-static bool in_window(const pst_rrequest *q, size_t i)
+static bool in_window(const rcore_request *q, size_t i)
 {
     return (int64_t)i >= q->offset && (q->limit < 0 || (int64_t)i < q->offset + q->limit);
 }
 
-static void get_subjects(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+static void get_subjects(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     rsubject **list;
     size_t n = listed(c, q, &list);
@@ -280,7 +280,7 @@ static json_t *version_json(const rsubject *s, const rversion *v)
     return j;
 }
 
-static void get_schemas(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+static void get_schemas(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     rsubject **list;
     size_t n = listed(c, q, &list), shown = 0;
@@ -298,7 +298,7 @@ static void get_schemas(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     free(list);
 }
 
-static void get_versions(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+static void get_versions(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     rsubject *s = rstate_subject(&c->state, q->subject);
     bool with_deleted = q->deleted || q->deleted_only;
@@ -313,7 +313,7 @@ static void get_versions(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
 }
 
 /* The version that the path names, or NULL and the reply says why not. */
-static rversion *named_version(pst_rcore *c, const pst_rrequest *q, rsubject **ret_subject, pst_rreply *r)
+static rversion *named_version(rcore *c, const rcore_request *q, rsubject **ret_subject, rcore_reply *r)
 {
     rsubject *s = *ret_subject = rstate_subject(&c->state, q->subject);
     int number = rcore_version_number(q->version ? q->version : "latest", r);
@@ -331,7 +331,7 @@ static rversion *named_version(pst_rcore *c, const pst_rrequest *q, rsubject **r
     return v;
 }
 
-static void get_version(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+static void get_version(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     rsubject *s;
     rversion *v = named_version(c, q, &s, r);
@@ -345,7 +345,7 @@ static void get_version(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
         r->body = version_json(s, v);
 }
 
-static void lookup(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+static void lookup(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     rsubject *s = rstate_subject(&c->state, q->subject);
     candidate cand = {0};
@@ -359,13 +359,13 @@ static void lookup(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     if (v)
         r->body = version_json(s, v);
     else
-        pst_rreply_error(r, 404, 40403, "Schema not found in subject '%s'", q->subject);
+        rcore_reply_error(r, 404, 40403, "Schema not found in subject '%s'", q->subject);
     rcore_candidate_done(&cand);
 }
 
 /* ---- ids ------------------------------------------------------------------------------------------------------------------- */
 
-static json_t *users_of(const pst_rcore *c, const rcontext *context, const rschema *schema, bool versions, bool deleted)
+static json_t *users_of(const rcore *c, const rcontext *context, const rschema *schema, bool versions, bool deleted)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < c->state.subjects.n; i++) {
@@ -389,14 +389,14 @@ static json_t *users_of(const pst_rcore *c, const rcontext *context, const rsche
     return list;
 }
 
-static void get_id(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+static void get_id(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     const rcontext *context = rstate_context(&c->state, q->query_subject ? q->query_subject : "");
     size_t n = strlen(q->id);
     long id = n && n <= 10 && strspn(q->id, "0123456789") == n ? atol(q->id) : -1;
     const rschema *s = context && id >= 0 && id <= INT32_MAX ? rcontext_by_id(context, (int32_t)id) : NULL;
     if (!s) {
-        pst_rreply_error(r, 404, 40403, "Schema %s not found", q->id);
+        rcore_reply_error(r, 404, 40403, "Schema %s not found", q->id);
     } else if (q->op == PST_ROP_ID_TEXT) {
         r->text = pst_strdup(s->text);
     } else if (q->op == PST_ROP_ID) {
@@ -415,14 +415,14 @@ static void get_id(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
 
 /* ---- levels and modes ------------------------------------------------------------------------------------------------------ */
 
-static void get_word(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+static void get_word(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     bool config = q->op == PST_ROP_CONFIG_GET;
     const rsubject *s = q->subject ? rstate_subject(&c->state, q->subject) : NULL;
     const char *own = s ? config ? s->level : s->mode : NULL;
     if (q->subject && !own && !q->default_to_global) {
-        pst_rreply_error(r, 404, config ? 40408 : 40409, "Subject '%s' does not have subject-level %s configured", q->subject,
-                         config ? "compatibility" : "mode");
+        rcore_reply_error(r, 404, config ? 40408 : 40409, "Subject '%s' does not have subject-level %s configured", q->subject,
+                          config ? "compatibility" : "mode");
         return;
     }
     const char *word = own ? own : config ? rstate_level(&c->state, NULL) : rstate_mode(&c->state, NULL);
@@ -431,7 +431,7 @@ static void get_word(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
                         text_value(word)); /* GET says compatibilityLevel, PUT compatibility */
 }
 
-static void get_contexts(pst_rcore *c, pst_rreply *r)
+static void get_contexts(rcore *c, rcore_reply *r)
 {
     r->body = json_array();
     json_array_append_new(r->body, json_string("."));
@@ -444,7 +444,7 @@ static void get_contexts(pst_rcore *c, pst_rreply *r)
 
 /* ---- the door -------------------------------------------------------------------------------------------------------------- */
 
-static bool subject_ok(const char *s, pst_rreply *r)
+static bool subject_ok(const char *s, rcore_reply *r)
 {
     size_t n = strlen(s);
     bool ok = n > 0 && n <= SUBJECT_MAX && strcmp(s, "__GLOBAL") && strcmp(s, "__EMPTY");
@@ -452,17 +452,17 @@ static bool subject_ok(const char *s, pst_rreply *r)
         ok &= (unsigned char)s[i] >= 0x20 && s[i] != 0x7f;
     json_t *utf8 = ok ? json_string(s) : NULL;
     if (!utf8)
-        pst_rreply_error(r, 422, 42208, "The specified subject is not valid: it must be 1 to %d bytes of UTF-8 without control characters",
-                         SUBJECT_MAX);
+        rcore_reply_error(r, 422, 42208, "The specified subject is not valid: it must be 1 to %d bytes of UTF-8 without control characters",
+                          SUBJECT_MAX);
     json_decref(utf8);
     return utf8 != NULL;
 }
 
-void pst_rcore_handle(pst_rcore *c, const pst_rrequest *request, pst_rreply *ret_reply)
+void rcore_handle(rcore *c, const rcore_request *request, rcore_reply *ret_reply)
 {
-    const pst_rrequest *q = request;
-    pst_rreply *r = ret_reply;
-    *r = (pst_rreply){.status = 200};
+    const rcore_request *q = request;
+    rcore_reply *r = ret_reply;
+    *r = (rcore_reply){.status = 200};
     if (q->subject && !subject_ok(q->subject, r))
         return;
     switch (q->op) {
@@ -480,7 +480,7 @@ void pst_rcore_handle(pst_rcore *c, const pst_rrequest *request, pst_rreply *ret
     case PST_ROP_ID_TEXT:
     case PST_ROP_ID_SUBJECTS:
     case PST_ROP_ID_VERSIONS: get_id(c, q, r); break;
-    case PST_ROP_GUID: pst_rreply_error(r, 404, 40403, "Schema %s not found", q->id); break;
+    case PST_ROP_GUID: rcore_reply_error(r, 404, 40403, "Schema %s not found", q->id); break;
     case PST_ROP_SCHEMAS: get_schemas(c, q, r); break;
     case PST_ROP_TYPES: r->body = json_pack("[s]", "AVRO"); break;
     case PST_ROP_COMPATIBLE: get_compatible(c, q, r); break;
@@ -495,17 +495,17 @@ void pst_rcore_handle(pst_rcore *c, const pst_rrequest *request, pst_rreply *ret
     PST_ASSERT(r->body || r->text);
 }
 
-pst_rcore *pst_rcore_new(void)
+rcore *rcore_new(void)
 {
-    return pst_alloc(sizeof(pst_rcore));
+    return pst_alloc(sizeof(rcore));
 }
 
-void pst_rcore_clear(pst_rcore *c)
+void rcore_clear(rcore *c)
 {
     rstate_clear(&c->state);
 }
 
-void pst_rcore_free(pst_rcore *c)
+void rcore_free(rcore *c)
 {
     if (!c)
         return;
@@ -513,12 +513,12 @@ void pst_rcore_free(pst_rcore *c)
     free(c);
 }
 
-int pst_rcore_apply(pst_rcore *c, const void *key, size_t key_len, const void *value, size_t value_len, pst_err *err)
+int rcore_apply(rcore *c, const void *key, size_t key_len, const void *value, size_t value_len, pst_err *err)
 {
     return rstate_apply(&c->state, key, key_len, value, value_len, err);
 }
 
-void pst_rcore_counts(const pst_rcore *c, size_t ret_counts[3])
+void rcore_counts(const rcore *c, size_t ret_counts[3])
 {
     size_t subjects = 0, versions = 0, schemas = 0;
     for (size_t i = 0; i < c->state.subjects.n; i++) {

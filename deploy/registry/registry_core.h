@@ -1,7 +1,7 @@
 /* registry_core.h - a schema registry without I/O: state, requests → replies and the records to write first (ecosystem.md 1.4 to 1.6).
  *
- *     pst_rcore_apply(core, key, …)                     every record of the topic, in order, our own ones too
- *     pst_rcore_handle(core, &request, &reply)          reply.n_writes == 0: answer it now
+ *     rcore_apply(core, key, …)                     every record of the topic, in order, our own ones too
+ *     rcore_handle(core, &request, &reply)          reply.n_writes == 0: answer it now
  *                                                       else write them in order, wait until they came back through apply, then answer
  *
  * Nothing changes the state but apply, so what is answered is what the topic says. One writing request at a time: ids and versions are
@@ -37,10 +37,10 @@ typedef enum {
     PST_ROP_MODE_PUT,
     PST_ROP_MODE_DELETE,
     PST_ROP_CONTEXTS
-} pst_rop;
+} rcore_op;
 
-typedef struct pst_rrequest {
-    pst_rop op;
+typedef struct rcore_request {
+    rcore_op op;
     const char *subject, *version, *id; /* decoded path parts; NULL where the path has none */
     const char *query_subject;          /* ?subject= */
     const char *prefix;                 /* ?subjectPrefix= */
@@ -49,34 +49,34 @@ typedef struct pst_rrequest {
     bool deleted, deleted_only, permanent, force, default_to_global, verbose, latest_only, max_id;
     bool extras;           /* Confluent-Accept-Unknown-Properties: newer fields are welcome */
     int64_t offset, limit; /* limit < 0 = all */
-} pst_rrequest;
+} rcore_request;
 
-typedef struct pst_rwrite {
+typedef struct rcore_write {
     char *key;
     char *value; /* NULL = tombstone */
-} pst_rwrite;
+} rcore_write;
 
-typedef struct pst_rreply {
+typedef struct rcore_reply {
     int status;
     int error_code; /* 0 = none */
     json_t *body;   /* or */
     char *text;     /* a bare schema */
-    pst_rwrite *writes;
+    rcore_write *writes;
     size_t n_writes;
-} pst_rreply;
+} rcore_reply;
 
-typedef struct pst_rcore pst_rcore;
+typedef struct rcore rcore;
 
-pst_rcore *pst_rcore_new(void);
-void pst_rcore_free(pst_rcore *c);
-void pst_rcore_clear(pst_rcore *c); /* the topic begins anew */
-int pst_rcore_apply(pst_rcore *c, const void *key, size_t key_len, const void *value, size_t value_len, pst_err *err);
-void pst_rcore_handle(pst_rcore *c, const pst_rrequest *request, pst_rreply *ret_reply);
-void pst_rreply_done(pst_rreply *r);
+rcore *rcore_new(void);
+void rcore_free(rcore *c);
+void rcore_clear(rcore *c); /* the topic begins anew */
+int rcore_apply(rcore *c, const void *key, size_t key_len, const void *value, size_t value_len, pst_err *err);
+void rcore_handle(rcore *c, const rcore_request *request, rcore_reply *ret_reply);
+void rcore_reply_done(rcore_reply *r);
 /* {"error_code","message"} into an empty reply. */
-void pst_rreply_error(pst_rreply *r, int status, int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void rcore_reply_error(rcore_reply *r, int status, int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* {subjects live, versions live, schemas} for metrics and logs. */
-void pst_rcore_counts(const pst_rcore *c, size_t ret_counts[3]);
+void rcore_counts(const rcore *c, size_t ret_counts[3]);
 #define PST_RKEY_NOOP "{\"keytype\":\"NOOP\",\"magic\":0}"
 
 #endif

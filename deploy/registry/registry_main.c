@@ -46,7 +46,7 @@ static const pst_usage usage = {
 
 typedef struct shell {
     pst_loop *loop;
-    pst_rserver *server;
+    rserver *server;
 } shell;
 
 static void on_drained(void *arg)
@@ -58,7 +58,7 @@ static void on_stop(void *arg)
 {
     shell *sh = arg;
     pst_log(PST_LOG_INFO, "registry", "event=draining");
-    pst_rserver_drain(sh->server, on_drained, sh);
+    rserver_drain(sh->server, on_drained, sh);
 }
 
 static void on_fatal(void *arg)
@@ -101,31 +101,31 @@ static int serve(const registry_opts *o, const pst_settings *settings, pst_err *
         rc = pst_client_bus_conf(settings, "penstock-registry", &bus, err);
     if (rc == PST_OK)
         rc = pst_loop_new(&sh.loop, err);
-    pst_rserver_conf conf = {.bus = bus,
-                             .topic = o->topic,
-                             .embedded = settings->embedded,
-                             .force = o->force,
-                             .listen = o->listen,
-                             .port = (int)o->port,
-                             .hosts = names,
-                             .user = password && !settings->registry_user ? "" : settings->registry_user,
-                             .password = password ? password : settings->registry_password};
+    rserver_conf conf = {.bus = bus,
+                         .topic = o->topic,
+                         .embedded = settings->embedded,
+                         .force = o->force,
+                         .listen = o->listen,
+                         .port = (int)o->port,
+                         .hosts = names,
+                         .user = password && !settings->registry_user ? "" : settings->registry_user,
+                         .password = password ? password : settings->registry_password};
     if (rc == PST_OK)
-        rc = pst_rserver_new(sh.loop, &conf, on_fatal, &sh, &sh.server, err);
+        rc = rserver_new(sh.loop, &conf, on_fatal, &sh, &sh.server, err);
     if (rc == PST_OK) {
-        pst_log(PST_LOG_INFO, "registry", "event=listening url=%s topic=%s bootstrap=%s", pst_rserver_url(sh.server), o->topic,
+        pst_log(PST_LOG_INFO, "registry", "event=listening url=%s topic=%s bootstrap=%s", rserver_url(sh.server), o->topic,
                 settings->bootstrap.value);
-        printf("%s\n", pst_rserver_url(sh.server));
+        printf("%s\n", rserver_url(sh.server));
         fflush(stdout);
         pst_loop_on_stop(sh.loop, on_stop, &sh);
         pst_loop_run(sh.loop);
-        const pst_err *failure = pst_rserver_failure(sh.server);
+        const pst_err *failure = rserver_failure(sh.server);
         if (failure)
             rc = pst_err_set(err, failure->code, failure->cls, failure->origin, failure->native, "%s", failure->text);
         else
             pst_log(PST_LOG_INFO, "registry", "event=stopped");
     }
-    pst_rserver_free(sh.server);
+    rserver_free(sh.server);
     pst_loop_free(sh.loop);
     pst_bus_conf_free(bus);
     free(password);

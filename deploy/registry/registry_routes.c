@@ -7,7 +7,7 @@
 
 typedef struct row {
     const char *method, *pattern;
-    pst_rop op;
+    rcore_op op;
 } row;
 
 static const row rows[] = {
@@ -84,29 +84,29 @@ void registry_add_routes(pst_http *s, pst_http_handler handler, void *arg)
     pst_http_add_routes(s, about, sizeof about / sizeof *about, arg);
 }
 
-void registry_request(const pst_http_req *req, pst_rrequest *ret_request)
+void registry_request(const pst_http_req *req, rcore_request *ret_request)
 {
     pst_slice body = pst_http_body(req);
     const char *extras = pst_http_header(req, "Confluent-Accept-Unknown-Properties");
     const char *method = pst_http_method(req), *pattern = pst_http_pattern(req);
-    pst_rrequest q = {.subject = pst_http_param(req, "subject"),
-                      .version = pst_http_param(req, "version"),
-                      .id = pst_http_param(req, "id"),
-                      .query_subject = pst_http_query(req, "subject"),
-                      .prefix = pst_http_query(req, "subjectPrefix"),
-                      .body = body.data,
-                      .body_len = body.len,
-                      .deleted = pst_http_query_bool(req, "deleted"),
-                      .deleted_only = pst_http_query_bool(req, "deletedOnly"),
-                      .permanent = pst_http_query_bool(req, "permanent"),
-                      .force = pst_http_query_bool(req, "force"),
-                      .default_to_global = pst_http_query_bool(req, "defaultToGlobal"),
-                      .verbose = pst_http_query_bool(req, "verbose"),
-                      .latest_only = pst_http_query_bool(req, "latestOnly"),
-                      .max_id = pst_http_query_bool(req, "fetchMaxId"),
-                      .extras = extras && !strcasecmp(extras, "true"),
-                      .offset = pst_http_query_int(req, "offset", 0),
-                      .limit = pst_http_query_int(req, "limit", -1)};
+    rcore_request q = {.subject = pst_http_param(req, "subject"),
+                       .version = pst_http_param(req, "version"),
+                       .id = pst_http_param(req, "id"),
+                       .query_subject = pst_http_query(req, "subject"),
+                       .prefix = pst_http_query(req, "subjectPrefix"),
+                       .body = body.data,
+                       .body_len = body.len,
+                       .deleted = pst_http_query_bool(req, "deleted"),
+                       .deleted_only = pst_http_query_bool(req, "deletedOnly"),
+                       .permanent = pst_http_query_bool(req, "permanent"),
+                       .force = pst_http_query_bool(req, "force"),
+                       .default_to_global = pst_http_query_bool(req, "defaultToGlobal"),
+                       .verbose = pst_http_query_bool(req, "verbose"),
+                       .latest_only = pst_http_query_bool(req, "latestOnly"),
+                       .max_id = pst_http_query_bool(req, "fetchMaxId"),
+                       .extras = extras && !strcasecmp(extras, "true"),
+                       .offset = pst_http_query_int(req, "offset", 0),
+                       .limit = pst_http_query_int(req, "limit", -1)};
     if (!strcmp(method, "HEAD"))
         method = "GET";
     for (size_t i = 0; i < N_ROWS; i++)

@@ -10,6 +10,6 @@
 /* All paths that concern schemas go to handler; the few that tell of the server alone are answered in here. */
 void registry_add_routes(pst_http *s, pst_http_handler handler, void *arg);
 /* The core's view of a request that came to handler; borrowed texts, valid until the reply. */
-void registry_request(const pst_http_req *req, pst_rrequest *ret_request);
+void registry_request(const pst_http_req *req, rcore_request *ret_request);
 
 #endif

@@ -26,18 +26,18 @@
 typedef struct waiter {
     struct waiter *next;
     pst_http_req *req; /* NULL: answered already (too late), or the barrier */
-    pst_rreply reply;
+    rcore_reply reply;
     size_t acks_left;
     bool failed;
     int64_t offset; /* of its last record, once acknowledged */
     int64_t until_us;
 } waiter;
 
-struct pst_rserver {
+struct rserver {
     pst_loop *loop;
     pst_http *http;
     rlog *log;
-    pst_rcore *core;
+    rcore *core;
     pst_metrics *metrics;
     pst_metric *m_requests, *m_writes, *m_failures, *m_subjects, *m_schemas;
     pst_timer *tick;
@@ -55,11 +55,11 @@ struct pst_rserver {
     size_t queued;
 };
 
-static void next_write(pst_rserver *s);
+static void next_write(rserver *s);
 
 /* ---- answers --------------------------------------------------------------------------------------------------------------- */
 
-static void answer(pst_rserver *s, pst_http_req *req, const pst_rreply *r)
+static void answer(rserver *s, pst_http_req *req, const rcore_reply *r)
 {
     pst_buf b = {0};
     if (r->text)
@@ -72,25 +72,25 @@ static void answer(pst_rserver *s, pst_http_req *req, const pst_rreply *r)
     pst_buf_done(&b);
 }
 
-static void answer_away(pst_rserver *s, pst_http_req *req, const char *what)
+static void answer_away(rserver *s, pst_http_req *req, const char *what)
 {
-    pst_rreply r = {0};
+    rcore_reply r = {0};
     pst_metric_add(s->m_failures, 1);
     if (s->trouble.code)
-        pst_rreply_error(&r, 503, 50002, "%s: %s", what, s->trouble.text);
+        rcore_reply_error(&r, 503, 50002, "%s: %s", what, s->trouble.text);
     else
-        pst_rreply_error(&r, 503, 50002, "%s", what);
+        rcore_reply_error(&r, 503, 50002, "%s", what);
     answer(s, req, &r);
-    pst_rreply_done(&r);
+    rcore_reply_done(&r);
 }
 
 static void waiter_free(waiter *w)
 {
-    pst_rreply_done(&w->reply);
+    rcore_reply_done(&w->reply);
     free(w);
 }
 
-static void fail(pst_rserver *s, const pst_err *err)
+static void fail(rserver *s, const pst_err *err)
 {
     if (s->failure.code)
         return;
@@ -100,7 +100,7 @@ static void fail(pst_rserver *s, const pst_err *err)
 
 /* ---- one write at a time --------------------------------------------------------------------------------------------------- */
 
-static void finish(pst_rserver *s)
+static void finish(rserver *s)
 {
     waiter *w = s->current;
     s->current = NULL;
@@ -114,7 +114,7 @@ static void finish(pst_rserver *s)
     waiter_free(w);
 }
 
-static void check_current(pst_rserver *s)
+static void check_current(rserver *s)
 {
     waiter *w = s->current;
     if (!w || w->acks_left || (!w->failed && w->offset > s->applied))
@@ -125,7 +125,7 @@ static void check_current(pst_rserver *s)
         s->barrier_needed = false;
         if (!s->ready) {
             size_t n[3];
-            pst_rcore_counts(s->core, n);
+            rcore_counts(s->core, n);
             pst_log(PST_LOG_INFO, "registry", "event=ready subjects=%zu versions=%zu schemas=%zu offset=%lld", n[0], n[1], n[2],
                     (long long)s->applied);
         }
@@ -135,12 +135,12 @@ static void check_current(pst_rserver *s)
         next_write(s);
 }
 
-static void start(pst_rserver *s, waiter *w)
+static void start(rserver *s, waiter *w)
 {
-    static const pst_rwrite noop = {(char *)(uintptr_t)PST_RKEY_NOOP, NULL};
+    static const rcore_write noop = {(char *)(uintptr_t)PST_RKEY_NOOP, NULL};
     char mark[64];
     bool barrier = !w->reply.n_writes;
-    const pst_rwrite *writes = barrier ? &noop : w->reply.writes;
+    const rcore_write *writes = barrier ? &noop : w->reply.writes;
     size_t n = barrier ? 1 : w->reply.n_writes;
     snprintf(mark, sizeof mark, "%s %s", s->instance, s->force ? "force" : "claim");
     s->current = w;
@@ -158,7 +158,7 @@ static void start(pst_rserver *s, waiter *w)
     pst_timer_again(s->tick, 1000);
 }
 
-static void next_write(pst_rserver *s)
+static void next_write(rserver *s)
 {
     if (!s->topic_ready || s->current)
         return;
@@ -170,13 +170,13 @@ static void next_write(pst_rserver *s)
     }
     while (s->first && !s->current) {
         waiter *w = s->first;
-        pst_rrequest q;
+        rcore_request q;
         s->first = w->next;
         if (!s->first)
             s->last = &s->first;
         s->queued--;
         registry_request(w->req, &q);
-        pst_rcore_handle(s->core, &q, &w->reply); /* asked anew: the write before it may have changed the answer */
+        rcore_handle(s->core, &q, &w->reply); /* asked anew: the write before it may have changed the answer */
         if (w->reply.n_writes) {
             start(s, w);
         } else {
@@ -186,7 +186,7 @@ static void next_write(pst_rserver *s)
     }
 }
 
-static void expire(pst_rserver *s)
+static void expire(rserver *s)
 {
     int64_t now = pst_mono_us();
     if (s->current && s->current->req && now > s->current->until_us) {
@@ -206,7 +206,7 @@ static void expire(pst_rserver *s)
 
 static void on_tick(void *arg)
 {
-    pst_rserver *s = arg;
+    rserver *s = arg;
     if (s->log)
         rlog_poll(s->log);
     check_current(s);
@@ -219,14 +219,14 @@ static void on_tick(void *arg)
 
 static void on_topic_ready(void *arg)
 {
-    pst_rserver *s = arg;
+    rserver *s = arg;
     s->topic_ready = s->barrier_needed = true;
     next_write(s);
 }
 
 static void on_ack(void *arg, uint64_t token, int64_t offset, const char *failure)
 {
-    pst_rserver *s = arg;
+    rserver *s = arg;
     waiter *w = s->current;
     if (!w || token != s->token || !w->acks_left)
         return;
@@ -242,7 +242,7 @@ static void on_ack(void *arg, uint64_t token, int64_t offset, const char *failur
     }
 }
 
-static void tell_alive(pst_rserver *s)
+static void tell_alive(rserver *s)
 {
     char mark[64];
     pst_err ignored = {0};
@@ -253,7 +253,7 @@ static void tell_alive(pst_rserver *s)
     rlog_write(s->log, 0, PST_RKEY_NOOP, NULL, mark, &ignored);
 }
 
-static void on_mark(pst_rserver *s, const char *mark)
+static void on_mark(rserver *s, const char *mark)
 {
     const char *word = strchr(mark, ' ');
     if (!word)
@@ -279,25 +279,25 @@ static void on_mark(pst_rserver *s, const char *mark)
 
 static void on_records(void *arg, const rlog_record *records, size_t n)
 {
-    pst_rserver *s = arg;
+    rserver *s = arg;
     for (size_t i = 0; i < n; i++) {
         const rlog_record *r = &records[i];
         pst_err err = {0};
         if (r->offset <= s->applied) {
             pst_log_limited(PST_LOG_WARN, "registry", "topic_began_anew", "event=topic_began_anew offset=%lld had=%lld",
                             (long long)r->offset, (long long)s->applied);
-            pst_rcore_clear(s->core);
+            rcore_clear(s->core);
         }
         s->applied = r->offset;
         if (*r->mark)
             on_mark(s, r->mark);
-        if (pst_rcore_apply(s->core, r->key, r->key_len, r->value, r->value_len, &err) < 0)
+        if (rcore_apply(s->core, r->key, r->key_len, r->value, r->value_len, &err) < 0)
             pst_log_limited(PST_LOG_WARN, "registry", "record_skipped", "event=record_skipped offset=%lld reason=\"%s\"",
                             (long long)r->offset, err.text);
     }
     s->trouble.code = 0;
     size_t counts[3];
-    pst_rcore_counts(s->core, counts);
+    rcore_counts(s->core, counts);
     pst_metric_set(s->m_subjects, (double)counts[0]);
     pst_metric_set(s->m_schemas, (double)counts[2]);
     if (s->topic_ready)
@@ -307,7 +307,7 @@ static void on_records(void *arg, const rlog_record *records, size_t n)
 
 static void on_trouble(void *arg, const pst_err *err)
 {
-    pst_rserver *s = arg;
+    rserver *s = arg;
     s->trouble = *err;
     if (err->cls == PST_CLASS_FATAL)
         fail(s, err);
@@ -319,8 +319,8 @@ static void on_trouble(void *arg, const pst_err *err)
 
 static void on_request(void *arg, pst_http_req *req)
 {
-    pst_rserver *s = arg;
-    pst_rrequest q;
+    rserver *s = arg;
+    rcore_request q;
     pst_metric_add(s->m_requests, 1);
     if (!s->ready) {
         answer_away(s, req, s->topic_ready ? "this registry is still reading its topic" : "this registry waits for its broker");
@@ -330,7 +330,7 @@ static void on_request(void *arg, pst_http_req *req)
     w->req = req;
     w->until_us = pst_mono_us() + s->write_timeout_us;
     registry_request(req, &q);
-    pst_rcore_handle(s->core, &q, &w->reply);
+    rcore_handle(s->core, &q, &w->reply);
     if (!w->reply.n_writes) {
         answer(s, req, &w->reply);
         waiter_free(w);
@@ -340,7 +340,7 @@ static void on_request(void *arg, pst_http_req *req)
         answer_away(s, req, "too many writes are waiting");
         waiter_free(w);
     } else {
-        pst_rreply_done(&w->reply);
+        rcore_reply_done(&w->reply);
         *s->last = w;
         s->last = &w->next;
         s->queued++;
@@ -350,7 +350,7 @@ static void on_request(void *arg, pst_http_req *req)
 
 static bool may_enter(void *arg, pst_http_req *req)
 {
-    pst_rserver *s = arg;
+    rserver *s = arg;
     char *user = NULL, *password = NULL;
     if (!s->user || !strcmp(pst_http_pattern(req), "/health"))
         return true;
@@ -360,25 +360,25 @@ static bool may_enter(void *arg, pst_http_req *req)
     free(password);
     if (ok)
         return true;
-    pst_rreply r = {0};
-    pst_rreply_error(&r, 401, 401, "Unauthorized: this registry asks for a user and a password");
+    rcore_reply r = {0};
+    rcore_reply_error(&r, 401, 401, "Unauthorized: this registry asks for a user and a password");
     pst_http_add_header(req, "WWW-Authenticate", "Basic realm=\"schema registry\"");
     answer(s, req, &r);
-    pst_rreply_done(&r);
+    rcore_reply_done(&r);
     return false;
 }
 
 static void on_unrouted(void *arg, pst_http_req *req, int status)
 {
-    pst_rreply r = {0};
-    pst_rreply_error(&r, status, status, "HTTP %d %s", status, pst_http_status_text(status));
+    rcore_reply r = {0};
+    rcore_reply_error(&r, status, status, "HTTP %d %s", status, pst_http_status_text(status));
     answer(arg, req, &r);
-    pst_rreply_done(&r);
+    rcore_reply_done(&r);
 }
 
 static void on_health(void *arg, pst_http_req *req)
 {
-    pst_rserver *s = arg;
+    rserver *s = arg;
     json_t *j = json_object();
     json_object_set_new(j, "status", json_string(s->ready ? "ok" : "starting"));
     json_object_set_new(j, "offset", json_integer(s->applied));
@@ -389,7 +389,7 @@ static void on_health(void *arg, pst_http_req *req)
 
 static void on_metrics(void *arg, pst_http_req *req)
 {
-    pst_rserver *s = arg;
+    rserver *s = arg;
     pst_buf b = {0};
     pst_metrics_text(s->metrics, &b);
     pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
@@ -398,9 +398,9 @@ static void on_metrics(void *arg, pst_http_req *req)
 
 static const pst_http_route own_routes[] = {{"GET", "/health", on_health, 0, 0}, {"GET", "/metrics", on_metrics, 0, 0}};
 
-int pst_rserver_new(pst_loop *l, const pst_rserver_conf *conf, void (*fatal)(void *arg), void *arg, pst_rserver **ret_server, pst_err *err)
+int rserver_new(pst_loop *l, const rserver_conf *conf, void (*fatal)(void *arg), void *arg, rserver **ret_server, pst_err *err)
 {
-    pst_rserver *s = pst_alloc(sizeof *s);
+    rserver *s = pst_alloc(sizeof *s);
     s->loop = l;
     s->fatal = fatal;
     s->fatal_arg = arg;
@@ -412,7 +412,7 @@ int pst_rserver_new(pst_loop *l, const pst_rserver_conf *conf, void (*fatal)(voi
     s->write_timeout_us = (int64_t)(conf->write_timeout_ms ? conf->write_timeout_ms : 5000) * 1000;
     s->user = pst_strdup(conf->user);
     s->password = pst_strdup(conf->password ? conf->password : "");
-    s->core = pst_rcore_new();
+    s->core = rcore_new();
     s->metrics = pst_metrics_new();
     s->m_requests = pst_metric_of(s->metrics, PST_METRIC_REGISTRY_REQUESTS, NULL);
     s->m_writes = pst_metric_of(s->metrics, PST_METRIC_REGISTRY_WRITES, NULL);
@@ -441,29 +441,29 @@ int pst_rserver_new(pst_loop *l, const pst_rserver_conf *conf, void (*fatal)(voi
         rc = rlog_start(&lc, &s->log, err);
     }
     if (rc < 0) {
-        pst_rserver_free(s);
+        rserver_free(s);
         return rc;
     }
     *ret_server = s;
     return PST_OK;
 }
 
-const char *pst_rserver_url(const pst_rserver *s)
+const char *rserver_url(const rserver *s)
 {
     return pst_http_url(s->http);
 }
 
-bool pst_rserver_ready(const pst_rserver *s)
+bool rserver_ready(const rserver *s)
 {
     return s->ready;
 }
 
-const pst_err *pst_rserver_failure(const pst_rserver *s)
+const pst_err *rserver_failure(const rserver *s)
 {
     return s->failure.code ? &s->failure : NULL;
 }
 
-void pst_rserver_drain(pst_rserver *s, void (*done)(void *arg), void *arg)
+void rserver_drain(rserver *s, void (*done)(void *arg), void *arg)
 {
     int64_t until = pst_mono_us() + DRAIN_US;
     s->draining = true;
@@ -474,7 +474,7 @@ void pst_rserver_drain(pst_rserver *s, void (*done)(void *arg), void *arg)
     pst_http_drain(s->http, done, arg);
 }
 
-void pst_rserver_free(pst_rserver *s)
+void rserver_free(rserver *s)
 {
     if (!s)
         return;
@@ -492,7 +492,7 @@ void pst_rserver_free(pst_rserver *s)
             answer_away(s, w->req, "shutting down");
         waiter_free(w);
     }
-    pst_rcore_free(s->core);
+    rcore_free(s->core);
     pst_metrics_free(s->metrics);
     free(s->user);
     free(s->password);

@@ -104,7 +104,7 @@ static void release(rcontext *c, rschema *s)
 static rschema *hold(rcontext *c, int32_t id, const json_t *value, const char *text)
 {
     const char *type = pst_json_str(value, "schemaType", "AVRO");
-    char *canon = strcmp(type, "AVRO") ? NULL : pst_registry_canon(text, strlen(text));
+    char *canon = strcmp(type, "AVRO") ? NULL : registry_canon(text, strlen(text));
     if (!canon)
         canon = pst_strdup(text);
     rschema *s = rcontext_by_id(c, id);

@@ -1,5 +1,5 @@
 /* registry_write.c - what changes a registry: registering, deleting, levels, modes. Each function reads the state and names the records that
- * would bring the change about; pst_rcore_apply makes it happen once they are in the topic. Key bytes are as ecosystem.md 1.6 says, because
+ * would bring the change about; rcore_apply makes it happen once they are in the topic. Key bytes are as ecosystem.md 1.6 says, because
  * compaction compares bytes. */
 #include "deploy/registry/registry_core_priv.h"
 
@@ -11,10 +11,10 @@
 
 /* ---- records --------------------------------------------------------------------------------------------------------------- */
 
-static void add_write(pst_rreply *r, pst_buf *key, pst_buf *value)
+static void add_write(rcore_reply *r, pst_buf *key, pst_buf *value)
 {
     r->writes = pst_realloc(r->writes, (r->n_writes + 1) * sizeof *r->writes);
-    r->writes[r->n_writes++] = (pst_rwrite){pst_buf_steal(key), value ? pst_buf_steal(value) : NULL};
+    r->writes[r->n_writes++] = (rcore_write){pst_buf_steal(key), value ? pst_buf_steal(value) : NULL};
 }
 
 static void quote(pst_buf *b, const char *text)
@@ -22,7 +22,7 @@ static void quote(pst_buf *b, const char *text)
     pst_json_quote(b, text, strlen(text));
 }
 
-static void write_schema(pst_rreply *r, const char *subject, int version, const rschema *schema, bool deleted)
+static void write_schema(rcore_reply *r, const char *subject, int version, const rschema *schema, bool deleted)
 {
     pst_buf key = {0}, value = {0};
     pst_buf_adds(&key, "{\"keytype\":\"SCHEMA\",\"subject\":");
@@ -48,7 +48,7 @@ static void write_schema(pst_rreply *r, const char *subject, int version, const 
 }
 
 /* CONFIG, MODE and DELETE_SUBJECT; subject NULL = global. field NULL = tombstone. */
-static void write_setting(pst_rreply *r, const char *type, const char *subject, const char *field, const char *word, int version)
+static void write_setting(rcore_reply *r, const char *type, const char *subject, const char *field, const char *word, int version)
 {
     pst_buf key = {0}, value = {0};
     pst_buf_printf(&key, "{\"keytype\":\"%s\",", type);
@@ -72,16 +72,16 @@ static void write_setting(pst_rreply *r, const char *type, const char *subject, 
 
 /* ---- registering ----------------------------------------------------------------------------------------------------------- */
 
-static bool writable(const pst_rcore *c, const char *subject, pst_rreply *r)
+static bool writable(const rcore *c, const char *subject, rcore_reply *r)
 {
     const char *mode = rstate_mode(&c->state, rstate_subject(&c->state, subject));
     if (!strcmp(mode, "READWRITE") || !strcmp(mode, "IMPORT"))
         return true;
-    pst_rreply_error(r, 422, 42205, "Subject %s is in read-only mode (%s)", subject, mode);
+    rcore_reply_error(r, 422, 42205, "Subject %s is in read-only mode (%s)", subject, mode);
     return false;
 }
 
-static void answer_id(const pst_rrequest *q, const candidate *cand, int32_t id, int version, pst_rreply *r)
+static void answer_id(const rcore_request *q, const candidate *cand, int32_t id, int version, rcore_reply *r)
 {
     r->body = json_object();
     json_object_set_new(r->body, "id", json_integer(id));
@@ -93,8 +93,8 @@ static void answer_id(const pst_rrequest *q, const candidate *cand, int32_t id, 
 }
 
 /* Which id and version would it get? False: the reply says why none. */
-static bool choose(const pst_rcore *c, const pst_rrequest *q, const rsubject *s, const candidate *cand, bool import, int64_t *ret_id,
-                   int64_t *ret_version, pst_rreply *r)
+static bool choose(const rcore *c, const rcore_request *q, const rsubject *s, const candidate *cand, bool import, int64_t *ret_id,
+                   int64_t *ret_version, rcore_reply *r)
 {
     const rcontext *context = rstate_context(&c->state, registry_subject_plain(q->subject));
     const rschema *equal = context ? pst_map_get(&context->by_canon, cand->canon) : NULL;
@@ -103,14 +103,14 @@ static bool choose(const pst_rcore *c, const pst_rrequest *q, const rsubject *s,
     if (!import && (cand->id >= 0 || cand->version > 0)) {
         bool same = (cand->id < 0 || cand->id == id) && (cand->version <= 0 || cand->version == version);
         if (!same) {
-            pst_rreply_error(r, 422, 42205, "Subject %s is not in import mode: id and version cannot be chosen", q->subject);
+            rcore_reply_error(r, 422, 42205, "Subject %s is not in import mode: id and version cannot be chosen", q->subject);
             return false;
         }
     }
     if (import && cand->id >= 0) {
         const rschema *other = context && cand->id <= INT32_MAX ? rcontext_by_id(context, (int32_t)cand->id) : NULL;
         if (cand->id > INT32_MAX || (other && strcmp(other->canon, cand->canon))) {
-            pst_rreply_error(r, 422, 42207, "Overwrite new schema with id %lld is not permitted.", (long long)cand->id);
+            rcore_reply_error(r, 422, 42207, "Overwrite new schema with id %lld is not permitted.", (long long)cand->id);
             return false;
         }
         id = cand->id;
@@ -118,7 +118,7 @@ static bool choose(const pst_rcore *c, const pst_rrequest *q, const rsubject *s,
     if (import && cand->version > 0)
         version = cand->version;
     if (id > INT32_MAX || version > INT32_MAX) {
-        pst_rreply_error(r, 422, 42202, "no ids or versions are left");
+        rcore_reply_error(r, 422, 42202, "no ids or versions are left");
         return false;
     }
     *ret_id = id;
@@ -126,7 +126,7 @@ static bool choose(const pst_rcore *c, const pst_rrequest *q, const rsubject *s,
     return true;
 }
 
-static bool allowed(const pst_rcore *c, const pst_rrequest *q, const rsubject *s, const candidate *cand, pst_rreply *r)
+static bool allowed(const rcore *c, const rcore_request *q, const rsubject *s, const candidate *cand, rcore_reply *r)
 {
     json_t *messages = json_array(), *line;
     bool ok = rcore_compatible(&c->state, s, NULL, cand, messages);
@@ -134,16 +134,16 @@ static bool allowed(const pst_rcore *c, const pst_rrequest *q, const rsubject *s
         pst_buf b = {0};
         size_t i;
         json_array_foreach(messages, i, line) pst_buf_printf(&b, "%s%s", i ? "; " : "", json_string_value(line));
-        pst_rreply_error(r, 409, 409,
-                         "Schema being registered is incompatible with an earlier schema for subject \"%s\", details: [%.4000s]",
-                         q->subject, b.data ? b.data : "");
+        rcore_reply_error(r, 409, 409,
+                          "Schema being registered is incompatible with an earlier schema for subject \"%s\", details: [%.4000s]",
+                          q->subject, b.data ? b.data : "");
         pst_buf_done(&b);
     }
     json_decref(messages);
     return ok;
 }
 
-void rcore_register(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+void rcore_register(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     const rsubject *s = rstate_subject(&c->state, q->subject);
     bool import = !strcmp(rstate_mode(&c->state, s), "IMPORT");
@@ -157,8 +157,8 @@ void rcore_register(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
         goto out;
     }
     if (same && !import) {
-        pst_rreply_error(r, 422, 42207, "Schema already registered in subject %s with id %d instead of input id %lld", q->subject,
-                         same->schema->id, (long long)cand.id);
+        rcore_reply_error(r, 422, 42207, "Schema already registered in subject %s with id %d instead of input id %lld", q->subject,
+                          same->schema->id, (long long)cand.id);
         goto out;
     }
     if (!import && !allowed(c, q, s, &cand, r))
@@ -168,8 +168,8 @@ void rcore_register(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     const rschema fresh = {.id = (int32_t)id, .text = (char *)(uintptr_t)cand.text, .type = (char *)(uintptr_t) "AVRO"};
     write_schema(r, registry_subject_plain(q->subject), (int)version, &fresh, false);
     if (strlen(r->writes[0].value) + strlen(r->writes[0].key) > RECORD_MAX) {
-        pst_rreply_done(r);
-        pst_rreply_error(r, 422, 42209, "Schema too large: its record would exceed %d bytes", RECORD_MAX);
+        rcore_reply_done(r);
+        rcore_reply_error(r, 422, 42209, "Schema too large: its record would exceed %d bytes", RECORD_MAX);
         goto out;
     }
     answer_id(q, &cand, (int32_t)id, (int)version, r);
@@ -179,7 +179,7 @@ out:
 
 /* ---- deleting -------------------------------------------------------------------------------------------------------------- */
 
-void rcore_delete_subject(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+void rcore_delete_subject(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     const rsubject *s = rstate_subject(&c->state, q->subject);
     size_t all = rsubject_count(s, true), live = rsubject_count(s, false);
@@ -190,11 +190,11 @@ void rcore_delete_subject(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
         return;
     }
     if (!live && !q->permanent) {
-        pst_rreply_error(r, 404, 40404, "Subject '%s' was soft deleted. Set permanent=true to delete permanently", q->subject);
+        rcore_reply_error(r, 404, 40404, "Subject '%s' was soft deleted. Set permanent=true to delete permanently", q->subject);
         return;
     }
     if (live && q->permanent) {
-        pst_rreply_error(r, 404, 40405, "Subject '%s' was not deleted first before being permanently deleted", q->subject);
+        rcore_reply_error(r, 404, 40405, "Subject '%s' was not deleted first before being permanently deleted", q->subject);
         return;
     }
     r->body = json_array();
@@ -215,7 +215,7 @@ void rcore_delete_subject(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
         write_setting(r, "MODE", s->name, NULL, NULL, 0);
 }
 
-void rcore_delete_version(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+void rcore_delete_version(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     const rsubject *s = rstate_subject(&c->state, q->subject);
     int number = rcore_version_number(q->version, r);
@@ -231,13 +231,13 @@ void rcore_delete_version(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
         return;
     }
     if (v->deleted && !q->permanent) {
-        pst_rreply_error(r, 404, 40406, "Subject '%s' Version %d was soft deleted. Set permanent=true to delete permanently", q->subject,
-                         v->version);
+        rcore_reply_error(r, 404, 40406, "Subject '%s' Version %d was soft deleted. Set permanent=true to delete permanently", q->subject,
+                          v->version);
         return;
     }
     if (!v->deleted && q->permanent) {
-        pst_rreply_error(r, 404, 40407, "Subject '%s' Version %d was not deleted first before being permanently deleted", q->subject,
-                         v->version);
+        rcore_reply_error(r, 404, 40407, "Subject '%s' Version %d was not deleted first before being permanently deleted", q->subject,
+                          v->version);
         return;
     }
     r->body = json_integer(v->version);
@@ -257,7 +257,7 @@ static const char *upper(const char *word, char room[32])
 
 /* ---- levels and modes ------------------------------------------------------------------------------------------------------ */
 
-void rcore_config_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+void rcore_config_put(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     json_t *body = NULL;
     if (!rcore_body(q, &body, r))
@@ -265,7 +265,7 @@ void rcore_config_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     char room[32];
     const char *level = upper(pst_json_str(body, "compatibility", pst_json_str(body, "compatibilityLevel", NULL)), room);
     if (!registry_level_ok(level)) {
-        pst_rreply_error(
+        rcore_reply_error(
             r, 422, 42203,
             "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, forward_transitive, and "
             "full_transitive");
@@ -277,7 +277,7 @@ void rcore_config_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     json_decref(body);
 }
 
-void rcore_config_delete(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+void rcore_config_delete(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     const rsubject *s = q->subject ? rstate_subject(&c->state, q->subject) : NULL;
     if (q->subject && (!s || !s->level)) {
@@ -289,7 +289,7 @@ void rcore_config_delete(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     write_setting(r, "CONFIG", s ? s->name : NULL, NULL, NULL, 0);
 }
 
-void rcore_mode_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+void rcore_mode_put(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     json_t *body = NULL;
     if (!rcore_body(q, &body, r))
@@ -302,10 +302,10 @@ void rcore_mode_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
         used |= s && rsubject_count(s, false) && (!q->subject || !strcmp(s->name, registry_subject_plain(q->subject)));
     }
     if (!registry_mode_ok(mode) || (q->subject && !strcmp(mode, "READONLY_OVERRIDE"))) {
-        pst_rreply_error(r, 422, 42204,
-                         "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE (global), IMPORT and FORWARD");
+        rcore_reply_error(r, 422, 42204,
+                          "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE (global), IMPORT and FORWARD");
     } else if (!strcmp(mode, "IMPORT") && used && !q->force) {
-        pst_rreply_error(r, 422, 42205, "Cannot import since found existing subjects; set force=true to do it all the same");
+        rcore_reply_error(r, 422, 42205, "Cannot import since found existing subjects; set force=true to do it all the same");
     } else {
         write_setting(r, "MODE", q->subject ? registry_subject_plain(q->subject) : NULL, "mode", mode, 0);
         r->body = json_object();
@@ -314,7 +314,7 @@ void rcore_mode_put(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
     json_decref(body);
 }
 
-void rcore_mode_delete(pst_rcore *c, const pst_rrequest *q, pst_rreply *r)
+void rcore_mode_delete(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     const rsubject *s = q->subject ? rstate_subject(&c->state, q->subject) : NULL;
     const char *mode = q->subject ? s ? s->mode : NULL : rstate_mode(&c->state, NULL);

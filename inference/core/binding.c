@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int pst_binding_refuse(pst_err *err, const pst_binding *b, const char *fmt, ...)
+int score_binding_refuse(pst_err *err, const pst_binding *b, const char *fmt, ...)
 {
     char text[400];
     va_list ap;
@@ -30,7 +30,7 @@ static int features_from_meta(pst_binding *b, const char *text, pst_err *err)
         return rc;
     size_t n = json_array_size(list);
     if (!json_is_array(list) || n == 0 || n > PST_PIPELINE_FEATURES_MAX)
-        rc = pst_binding_refuse(err, b, "its metadata penstock.features is no list of features");
+        rc = score_binding_refuse(err, b, "its metadata penstock.features is no list of features");
     b->features = pst_alloc((n + 1) * sizeof(*b->features));
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = pst_feature_from_json(json_array_get(list, i), &b->features[i], err);
@@ -62,7 +62,7 @@ static int borrow_means(pst_binding *b, pst_err *err)
             own.features[k].n_means = 0;
         }
         if (!f->n_means)
-            rc = pst_binding_refuse(
+            rc = score_binding_refuse(
                 err, b,
                 "feature %s has missing: mean, but the model's metadata holds no mean of it; use missing: value, or give mean: NUMBER",
                 f->field);
@@ -88,7 +88,7 @@ static int take_features(pst_binding *b, const pst_pipeline *p, pst_err *err)
         for (; b->n_features < b->info->n_inputs; b->n_features++)
             b->features[b->n_features] = (pst_feature){.field = pst_strdup(b->info->inputs[b->n_features].name), .scale = 1, .value = NAN};
     } else {
-        rc = pst_binding_refuse(
+        rc = score_binding_refuse(
             err, b, "it carries no feature mapping (metadata penstock.features) and the pipeline file has no features; list them there");
     }
     return rc < 0 ? rc : borrow_means(b, err);
@@ -121,7 +121,7 @@ static int make_text(pst_binding *b, pst_feature *f, pst_err *err)
     else if (f->missing == PST_MISSING_VALUE && !f->value_text)
         what = "a number as value (write a text)";
     if (what)
-        return pst_binding_refuse(err, b, "feature %s fills an input of strings with its text: %s does not go with that", f->field, what);
+        return score_binding_refuse(err, b, "feature %s fills an input of strings with its text: %s does not go with that", f->field, what);
     f->text = true;
     return 0;
 }
@@ -131,8 +131,8 @@ static int check_values(pst_binding *b, pst_err *err)
 {
     for (size_t i = 0; i < b->n_features; i++)
         if (!b->features[i].text && b->features[i].value_text && isnan(b->features[i].value))
-            return pst_binding_refuse(err, b, "feature %s fills an input of numbers, its value \"%.40s\" is none", b->features[i].field,
-                                      b->features[i].value_text);
+            return score_binding_refuse(err, b, "feature %s fills an input of numbers, its value \"%.40s\" is none", b->features[i].field,
+                                        b->features[i].value_text);
     return 0;
 }
 
@@ -164,20 +164,20 @@ static int group_features(pst_binding *b, pst_err *err)
             n++;
         }
         if (rc == 0 && n == before)
-            rc = pst_binding_refuse(err, b, "no feature feeds its input %s; name a feature like it or give a feature input: %s", in, in);
+            rc = score_binding_refuse(err, b, "no feature feeds its input %s; name a feature like it or give a feature input: %s", in, in);
         /* One array alone in its input: its length is the input's width. */
         if (n == before + 1 && b->inputs[k].width > 1 && !sorted[before].slots && !sorted[before].has_vocabulary && !sorted[before].text)
             slots = sorted[before].slots = (uint32_t)b->inputs[k].width;
         if (!b->inputs[k].width)
             b->inputs[k].width = slots;
         else if (rc == 0 && b->inputs[k].width != slots)
-            rc = pst_binding_refuse(err, b, "input %s has %zu slots, the features fill %zu", in, b->inputs[k].width, slots);
+            rc = score_binding_refuse(err, b, "input %s has %zu slots, the features fill %zu", in, b->inputs[k].width, slots);
         if (rc < 0)
             break;
     }
     for (size_t i = 0; rc == 0 && i < b->n_features; i++)
         if (!used[i])
-            rc = pst_binding_refuse(err, b, "feature %s belongs to none of its %zu inputs", b->features[i].field, b->n_inputs);
+            rc = score_binding_refuse(err, b, "feature %s belongs to none of its %zu inputs", b->features[i].field, b->n_inputs);
     if (rc == 0)
         memcpy(b->features, sorted, b->n_features * sizeof(*sorted));
     free(sorted);
@@ -187,7 +187,7 @@ static int group_features(pst_binding *b, pst_err *err)
 
 /* ---- inputs, outputs ------------------------------------------------------------------------------------------------------- */
 
-static int take_input(pst_binding *b, pst_binding_input *in, pst_err *err)
+static int take_input(pst_binding *b, score_binding_input *in, pst_err *err)
 {
     const pst_value_info *v = in->info;
     in->elem = pst_dtype_size(v->dtype);
@@ -205,28 +205,28 @@ static int take_input(pst_binding *b, pst_binding_input *in, pst_err *err)
     case PST_STR:
     case PST_BOOL: break;
     default:
-        return pst_binding_refuse(err, b, "input %s is of type %s, which features cannot fill; export the model with float inputs", v->name,
-                                  pst_dtype_name(v->dtype));
+        return score_binding_refuse(err, b, "input %s is of type %s, which features cannot fill; export the model with float inputs",
+                                    v->name, pst_dtype_name(v->dtype));
     }
     in->width = 1;
     if (v->rank < 0)
         in->width = 0;
     if (v->rank == 0)
-        return pst_binding_refuse(err, b, "input %s is a scalar: no room for a batch of records", v->name);
+        return score_binding_refuse(err, b, "input %s is a scalar: no room for a batch of records", v->name);
     for (int d = 1; d < v->rank; d++) {
         if (v->dims[d] < 0 && in->width && d == v->rank - 1 && in->width == 1)
             in->width = 0; /* (N, free): as wide as the features */
         else if (v->dims[d] <= 0)
-            return pst_binding_refuse(err, b, "input %s has more than one free dimension", v->name);
+            return score_binding_refuse(err, b, "input %s has more than one free dimension", v->name);
         else
             in->width *= (size_t)v->dims[d];
     }
     if (in->width > PST_FEATURE_SLOTS_MAX)
-        return pst_binding_refuse(err, b, "input %s has %zu slots a record, more than the limit of %d", v->name, in->width,
-                                  PST_FEATURE_SLOTS_MAX);
+        return score_binding_refuse(err, b, "input %s has %zu slots a record, more than the limit of %d", v->name, in->width,
+                                    PST_FEATURE_SLOTS_MAX);
     if (v->rank > 0 && v->dims[0] > 0) {
         if (b->fixed_rows && b->fixed_rows != (size_t)v->dims[0])
-            return pst_binding_refuse(err, b, "its inputs have different fixed batch sizes");
+            return score_binding_refuse(err, b, "its inputs have different fixed batch sizes");
         b->fixed_rows = (size_t)v->dims[0];
     }
     return 0;
@@ -243,13 +243,13 @@ static int take_own_outputs(pst_binding *b, pst_err *err)
     const char *error = pst_model_meta(b->model, "penstock.error_output"), *labels = pst_model_meta(b->model, "penstock.labels");
     b->error_out = -1;
     for (size_t i = 0; error && b->type == PST_SCORE_RECONSTRUCTION && i < b->info->n_outputs; i++)
-        if (!strcmp(b->info->outputs[i].name, error) && pst_binding_is_float(b->info->outputs[i].dtype))
+        if (!strcmp(b->info->outputs[i].name, error) && score_binding_is_float(b->info->outputs[i].dtype))
             b->error_out = (int)i;
     if (error && b->type == PST_SCORE_RECONSTRUCTION && b->error_out < 0)
-        return pst_binding_refuse(err, b, "its metadata penstock.error_output names %.100s, which is no float output of it", error);
+        return score_binding_refuse(err, b, "its metadata penstock.error_output names %.100s, which is no float output of it", error);
     if (labels && b->type == PST_SCORE_CLASS &&
         (pst_json_parse(labels, strlen(labels), "penstock.labels", &b->classes, NULL) < 0 || !json_is_array(b->classes)))
-        return pst_binding_refuse(err, b, "its metadata penstock.labels is no list of names");
+        return score_binding_refuse(err, b, "its metadata penstock.labels is no list of names");
     return 0;
 }
 
@@ -258,7 +258,7 @@ static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
     const pst_model_info *info = b->info;
     const char *meta = pst_model_meta(b->model, "penstock.score");
     if (info->n_outputs == 0)
-        return pst_binding_refuse(err, b, "it has no output");
+        return score_binding_refuse(err, b, "it has no output");
     const pst_value_info *last = &info->outputs[info->n_outputs - 1];
     b->label_out = -1;
     for (size_t i = 0; i + 1 < info->n_outputs && b->label_out < 0; i++)
@@ -266,9 +266,9 @@ static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
             b->label_out = (int)i;
     b->type = p->score_type;
     if (b->type == PST_SCORE_AUTO && meta && (!pst_score_type_parse(meta, &b->type)))
-        return pst_binding_refuse(err, b, "its metadata penstock.score is \"%.40s\", which is no score type", meta);
+        return score_binding_refuse(err, b, "its metadata penstock.score is \"%.40s\", which is no score type", meta);
     if (b->type == PST_SCORE_AUTO)
-        b->type = b->label_out >= 0 && pst_binding_is_float(last->dtype) ? PST_SCORE_CLASS : PST_SCORE_RAW;
+        b->type = b->label_out >= 0 && score_binding_is_float(last->dtype) ? PST_SCORE_CLASS : PST_SCORE_RAW;
     if (b->type != PST_SCORE_CLASS)
         b->label_out = -1;
     b->has_labels = b->type == PST_SCORE_CLASS;
@@ -284,13 +284,13 @@ static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
     if (rc < 0)
         return rc;
     if (b->type == PST_SCORE_RECONSTRUCTION && b->error_out < 0 && b->n_inputs != 1)
-        return pst_binding_refuse(err, b, "reconstruction_error needs one input, it has %zu", b->n_inputs);
+        return score_binding_refuse(err, b, "reconstruction_error needs one input, it has %zu", b->n_inputs);
     if (b->type == PST_SCORE_RECONSTRUCTION && b->error_out < 0 && b->inputs[0].info->dtype == PST_STR)
-        return pst_binding_refuse(err, b, "reconstruction_error needs an input of numbers, %s is text", b->inputs[0].info->name);
-    if (b->type == PST_SCORE_RECONSTRUCTION && !pst_binding_is_float(last->dtype))
-        return pst_binding_refuse(err, b, "reconstruction_error needs a float output, %s is %s", last->name, pst_dtype_name(last->dtype));
+        return score_binding_refuse(err, b, "reconstruction_error needs an input of numbers, %s is text", b->inputs[0].info->name);
+    if (b->type == PST_SCORE_RECONSTRUCTION && !score_binding_is_float(last->dtype))
+        return score_binding_refuse(err, b, "reconstruction_error needs a float output, %s is %s", last->name, pst_dtype_name(last->dtype));
     if (last->dtype == PST_STR && b->type != PST_SCORE_CLASS)
-        return pst_binding_refuse(err, b, "its last output %s is text: no score comes from it", last->name);
+        return score_binding_refuse(err, b, "its last output %s is text: no score comes from it", last->name);
     return 0;
 }
 
@@ -298,15 +298,15 @@ static int allocate(pst_binding *b, pst_err *err)
 {
     size_t at = 0, widest = 0;
     for (size_t k = 0; k < b->n_inputs; k++) {
-        pst_binding_input *in = &b->inputs[k];
+        score_binding_input *in = &b->inputs[k];
         in->at = at;
         at += in->width;
         if (b->fixed_rows && in->width * in->elem > widest)
             widest = in->width * in->elem;
         if (b->rows_max * in->width * in->elem > ((size_t)1 << 30))
-            return pst_binding_refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max,
-                                      in->width);
-        pst_binding_alloc_rows(b, in);
+            return score_binding_refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower",
+                                        b->rows_max, in->width);
+        score_binding_alloc_rows(b, in);
     }
     b->width = at;
     b->padded = b->fixed_rows ? pst_alloc(b->fixed_rows * widest * b->n_inputs + 64) : NULL;
@@ -315,7 +315,7 @@ static int allocate(pst_binding *b, pst_err *err)
 
 static int make_plan(pst_binding *b, pst_err *err)
 {
-    const pst_run_limits run = pst_model_run_limits(PST_MODEL_RUN_MS);
+    const pst_run_limits run = score_model_run_limits(PST_MODEL_RUN_MS);
     const pst_plan_opts opts = {.run = &run};
     return pst_plan_new(b->model, &opts, &b->plan, err);
 }
@@ -333,7 +333,7 @@ int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int v
     b->inputs = pst_alloc((b->n_inputs + 1) * sizeof(*b->inputs));
     b->tin = pst_alloc((b->n_inputs + 1) * sizeof(*b->tin));
     b->tout = pst_alloc((b->info->n_outputs + 1) * sizeof(*b->tout));
-    int rc = b->n_inputs ? 0 : pst_binding_refuse(err, b, "it has no input");
+    int rc = b->n_inputs ? 0 : score_binding_refuse(err, b, "it has no input");
     for (size_t k = 0; rc == 0 && k < b->n_inputs; k++) {
         b->inputs[k].info = &b->info->inputs[k];
         rc = take_input(b, &b->inputs[k], err);
@@ -349,7 +349,7 @@ int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int v
         for (size_t i = 0; i < b->n_features; i++)
             least += b->features[i].slots ? b->features[i].slots : 1;
         if (least > b->width)
-            rc = pst_binding_refuse(err, b, "its input has %zu slots, the features fill %zu", b->width, least);
+            rc = score_binding_refuse(err, b, "its input has %zu slots, the features fill %zu", b->width, least);
     }
     if (rc == 0 && b->has_labels)
         b->labels = pst_alloc(rows_max * sizeof(*b->labels));
@@ -368,7 +368,7 @@ void pst_binding_free(pst_binding *b)
     pst_plan_free(b->plan);
     pst_model_unref(b->model);
     for (size_t k = 0; k < b->n_inputs; k++) {
-        const pst_binding_input *in = &b->inputs[k];
+        const score_binding_input *in = &b->inputs[k];
         for (size_t i = 0; in->texts && i < b->rows_max * in->width; i++)
             free(in->texts[i].text);
         free(in->texts);

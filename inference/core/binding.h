@@ -2,10 +2,10 @@
  * Kafka or Avro.
  *
  *     pst_binding_new(pipeline, model, "telemetry-ae", 3, 512, &b, &err);
- *     pst_layout_new(pst_binding_features(b), n, arrays, pst_binding_width(b), &layout, &err);   // once per kind of record
- *     pst_binding_set_width(b, pst_layout_width(layout), &err);
+ *     score_layout_new(pst_binding_features(b), n, arrays, pst_binding_width(b), &layout, &err);   // once per kind of record
+ *     pst_binding_set_width(b, score_layout_width(layout), &err);
  *     double *x = pst_binding_scratch(b);
- *     … pst_layout_row(layout, numbers, missing, texts, x, &err); pst_binding_put(b, row, x); …     // and put_text for text features
+ *     … score_layout_row(layout, numbers, missing, texts, x, &err); pst_binding_put(b, row, x); …     // and put_text for text features
  *     pst_binding_run(b, 0, rows, &err);
  *     pst_binding_score(b, row, &scores, &label);
  *

@@ -6,19 +6,19 @@
 
 enum { PST_LABEL_BYTES = 64 };
 
-typedef struct pst_text_slot {
+typedef struct score_text_slot {
     char *text;
     size_t cap;
-} pst_text_slot;
+} score_text_slot;
 
-typedef struct pst_binding_input {
+typedef struct score_binding_input {
     const pst_value_info *info;
-    size_t width;         /* per row; 0 = as wide as the features */
-    size_t at;            /* first slot in the row */
-    size_t elem;          /* bytes of one element */
-    char *rows;           /* (rows_max, width); of strings: pointers into texts */
-    pst_text_slot *texts; /* (rows_max, width); NULL = numbers */
-} pst_binding_input;
+    size_t width;           /* per row; 0 = as wide as the features */
+    size_t at;              /* first slot in the row */
+    size_t elem;            /* bytes of one element */
+    char *rows;             /* (rows_max, width); of strings: pointers into texts */
+    score_text_slot *texts; /* (rows_max, width); NULL = numbers */
+} score_binding_input;
 
 struct pst_binding {
     pst_model *model;
@@ -31,7 +31,7 @@ struct pst_binding {
     double threshold;
     pst_feature *features;
     size_t n_features;
-    pst_binding_input *inputs;
+    score_binding_input *inputs;
     size_t n_inputs;
     size_t width; /* 0 = free until the first put */
     size_t rows_max;
@@ -49,9 +49,9 @@ struct pst_binding {
     json_t *classes; /* names of the probabilities, in order (penstock.labels); NULL = their numbers */
 };
 
-int pst_binding_refuse(pst_err *err, const pst_binding *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void pst_binding_alloc_rows(const pst_binding *b, pst_binding_input *in); /* in->width is known */
-static inline bool pst_binding_is_float(pst_dtype t)
+int score_binding_refuse(pst_err *err, const pst_binding *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void score_binding_alloc_rows(const pst_binding *b, score_binding_input *in); /* in->width is known */
+static inline bool score_binding_is_float(pst_dtype t)
 {
     return t == PST_F32 || t == PST_F64 || t == PST_F16 || t == PST_BF16;
 }

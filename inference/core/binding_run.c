@@ -58,7 +58,7 @@ static void store(pst_dtype t, void *to, const double *x, size_t n)
     }
 }
 
-void pst_binding_alloc_rows(const pst_binding *b, pst_binding_input *in)
+void score_binding_alloc_rows(const pst_binding *b, score_binding_input *in)
 {
     in->rows = pst_alloc(b->rows_max * in->width * in->elem + 64);
     if (in->info->dtype == PST_STR)
@@ -68,15 +68,15 @@ void pst_binding_alloc_rows(const pst_binding *b, pst_binding_input *in)
 int pst_binding_set_width(pst_binding *b, size_t width, pst_err *err)
 {
     if (b->width && b->width != width)
-        return pst_binding_refuse(err, b, "its input has %zu slots, these records fill %zu", b->width, width);
+        return score_binding_refuse(err, b, "its input has %zu slots, these records fill %zu", b->width, width);
     if (b->width || !width)
         return 0;
-    pst_binding_input *in = &b->inputs[0];
+    score_binding_input *in = &b->inputs[0];
     if (b->rows_max * width * in->elem > ((size_t)1 << 30))
-        return pst_binding_refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max,
-                                  width);
+        return score_binding_refuse(err, b, "%zu records of %zu slots are more than 1 GiB a batch; set batching.count lower", b->rows_max,
+                                    width);
     in->width = width;
-    pst_binding_alloc_rows(b, in);
+    score_binding_alloc_rows(b, in);
     b->padded = b->fixed_rows ? pst_alloc(b->fixed_rows * width * in->elem + 64) : NULL;
     b->width = width;
     return 0;
@@ -86,7 +86,7 @@ void pst_binding_put(pst_binding *b, size_t r, const double *x)
 {
     PST_ASSERT(r < b->rows_max && b->width > 0);
     for (size_t k = 0; k < b->n_inputs; k++) {
-        pst_binding_input *in = &b->inputs[k];
+        score_binding_input *in = &b->inputs[k];
         store(in->info->dtype, in->rows + r * in->width * in->elem, x + in->at, in->width);
     }
 }
@@ -96,13 +96,13 @@ int pst_binding_put_text(pst_binding *b, size_t r, size_t slot, pst_slice text, 
     size_t k = 0;
     while (k + 1 < b->n_inputs && slot >= b->inputs[k].at + b->inputs[k].width)
         k++;
-    pst_binding_input *in = &b->inputs[k];
+    score_binding_input *in = &b->inputs[k];
     PST_ASSERT(r < b->rows_max && in->texts && slot >= in->at && slot < in->at + in->width);
     if (text.len > PST_FEATURE_TEXT_MAX)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "features", 0, "the text for input %s has %zu bytes, the limit is %u",
                            in->info->name, text.len, PST_FEATURE_TEXT_MAX);
     size_t at = r * in->width + (slot - in->at);
-    pst_text_slot *to = &in->texts[at];
+    score_text_slot *to = &in->texts[at];
     if (to->cap <= text.len) {
         to->cap = (text.len + 32) & ~(size_t)31;
         to->text = pst_realloc(to->text, to->cap);
@@ -158,8 +158,8 @@ static int per_row(const pst_binding *b, size_t out, size_t rows, size_t *ret, p
     const pst_tensor *t = &b->tout[out];
     size_t n = count(t);
     if (n % rows || n == 0)
-        return pst_binding_refuse(err, b, "output %s has %zu elements for %zu records; the model does not score records one by one",
-                                  b->info->outputs[out].name, n, rows);
+        return score_binding_refuse(err, b, "output %s has %zu elements for %zu records; the model does not score records one by one",
+                                    b->info->outputs[out].name, n, rows);
     *ret = n / rows;
     return 0;
 }
@@ -169,10 +169,10 @@ static int widen(pst_binding *b, size_t k, pst_err *err)
     if (k == b->out_width)
         return 0;
     if (b->out_width) /* rows of earlier runs of this batch would change their meaning */
-        return pst_binding_refuse(err, b, "it gave %zu scores a record and now gives %zu", b->out_width, k);
+        return score_binding_refuse(err, b, "it gave %zu scores a record and now gives %zu", b->out_width, k);
     if (k * b->rows_max > ((size_t)1 << 27))
-        return pst_binding_refuse(err, b, "%zu scores a record are more than a batch of %zu records may hold; set batching.count lower", k,
-                                  b->rows_max);
+        return score_binding_refuse(err, b, "%zu scores a record are more than a batch of %zu records may hold; set batching.count lower",
+                                    k, b->rows_max);
     b->scores = pst_alloc(b->rows_max * k * sizeof(double));
     b->out_width = k;
     return 0;
@@ -206,7 +206,7 @@ static void take_label(pst_binding *b, const pst_tensor *labels, size_t i, size_
 /* Mean squared difference between what the model was given and what it gave back. */
 static void reconstruction(pst_binding *b, const pst_tensor *out, size_t rows, size_t row)
 {
-    const pst_binding_input *in = &b->inputs[0];
+    const score_binding_input *in = &b->inputs[0];
     size_t w = in->width;
     if (in->info->dtype == PST_F32 && out->dtype == PST_F32) {
         const float *x = (const float *)in->rows + row * w, *y = out->data;
@@ -243,7 +243,7 @@ static int take_scores(pst_binding *b, size_t given, size_t rows, size_t row, ps
         if ((rc = per_row(b, (size_t)b->error_out, given, &k, err)) < 0 || (rc = widen(b, k, err)) < 0)
             return rc;
         if (k != 1)
-            return pst_binding_refuse(err, b, "its error output gives %zu numbers a record", k);
+            return score_binding_refuse(err, b, "its error output gives %zu numbers a record", k);
         load(&b->tout[b->error_out], 0, rows, b->scores + row);
         return 0;
     }
@@ -252,12 +252,12 @@ static int take_scores(pst_binding *b, size_t given, size_t rows, size_t row, ps
         while (out-- > 0) {
             if ((rc = per_row(b, out, given, &k, err)) < 0)
                 return rc;
-            if (k == b->inputs[0].width && pst_binding_is_float(b->tout[out].dtype))
+            if (k == b->inputs[0].width && score_binding_is_float(b->tout[out].dtype))
                 break;
         }
         if (out == SIZE_MAX)
-            return pst_binding_refuse(err, b, "reconstruction_error needs an output as wide as the input (%zu); there is none",
-                                      b->inputs[0].width);
+            return score_binding_refuse(err, b, "reconstruction_error needs an output as wide as the input (%zu); there is none",
+                                        b->inputs[0].width);
         if ((rc = widen(b, 1, err)) < 0)
             return rc;
         reconstruction(b, &b->tout[out], rows, row);
@@ -270,7 +270,7 @@ static int take_scores(pst_binding *b, size_t given, size_t rows, size_t row, ps
         return 0;
     const pst_tensor *labels = b->label_out >= 0 ? &b->tout[b->label_out] : NULL;
     if (labels && ((rc = per_row(b, (size_t)b->label_out, given, &l, err)) < 0 || l != 1))
-        return rc < 0 ? rc : pst_binding_refuse(err, b, "its label output gives %zu labels a record", l);
+        return rc < 0 ? rc : score_binding_refuse(err, b, "its label output gives %zu labels a record", l);
     for (size_t r = 0; r < rows; r++)
         take_label(b, labels, r, row + r);
     return 0;
@@ -281,7 +281,7 @@ static int run_chunk(pst_binding *b, size_t from, size_t rows, pst_err *err)
     size_t given = b->fixed_rows ? b->fixed_rows : rows;
     char *pad = b->padded;
     for (size_t k = 0; k < b->n_inputs; k++) {
-        const pst_binding_input *in = &b->inputs[k];
+        const score_binding_input *in = &b->inputs[k];
         const pst_value_info *v = in->info;
         pst_tensor *t = &b->tin[k];
         *t = (pst_tensor){.dtype = v->dtype, .rank = v->rank < 0 ? 2 : v->rank, .data = in->rows + from * in->width * in->elem};
@@ -316,7 +316,7 @@ int pst_binding_run(pst_binding *b, size_t from, size_t to, pst_err *err)
 
 void pst_binding_limit(pst_binding *b, int ms_max)
 {
-    const pst_run_limits run = pst_model_run_limits(ms_max);
+    const pst_run_limits run = score_model_run_limits(ms_max);
     pst_plan_limit(b->plan, &run, NULL);
 }
 

@@ -12,7 +12,7 @@ struct pst_decoder {
     const pst_feature *features;
     size_t n_features, n_pass;
     pst_columns *columns; /* NULL = JSON */
-    pst_layout *layout;   /* JSON: made at the first record */
+    score_layout *layout; /* JSON: made at the first record */
     bool words;           /* some features are text: numbers are not dense in columns' output */
     double *numbers;      /* columns' output when it is not the row itself */
     uint8_t *missing;     /* features, then pass-through */
@@ -94,12 +94,12 @@ static int find_arrays(pst_decoder *d, const pst_schema *writer, pst_err *err)
 
 static int make_layout(pst_decoder *d, pst_err *err)
 {
-    pst_layout *l = NULL;
-    int rc = pst_layout_new(d->features, d->n_features, d->arrays, pst_binding_width(d->binding), &l, err);
+    score_layout *l = NULL;
+    int rc = score_layout_new(d->features, d->n_features, d->arrays, pst_binding_width(d->binding), &l, err);
     if (rc == 0)
-        rc = pst_binding_set_width(d->binding, pst_layout_width(l), err);
+        rc = pst_binding_set_width(d->binding, score_layout_width(l), err);
     if (rc < 0)
-        pst_layout_free(l);
+        score_layout_free(l);
     else
         d->layout = l;
     return rc;
@@ -113,7 +113,7 @@ static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
     pst_want *wants = pst_alloc((d->n_features + d->n_pass + 1) * sizeof(*wants));
     for (size_t i = 0; i < d->n_features; i++) {
         const pst_feature *f = &d->features[i];
-        wants[i] = (pst_want){f->field, is_words(f) ? PST_WANT_TEXT : PST_WANT_NUMBER, pst_layout_slots(d->layout, i)};
+        wants[i] = (pst_want){f->field, is_words(f) ? PST_WANT_TEXT : PST_WANT_NUMBER, score_layout_slots(d->layout, i)};
     }
     for (size_t i = 0; i < d->n_pass; i++)
         wants[d->n_features + i] = (pst_want){d->pipeline->passthrough[i], PST_WANT_RAW, 1};
@@ -141,7 +141,7 @@ int pst_decoder_new(const pst_pipeline *p, pst_binding *b, const pst_schema *wri
         d->words |= is_words(&d->features[i]);
     int rc = writer ? plan_columns(d, writer, err) : 0;
     if (rc == 0 && d->layout)
-        d->numbers = pst_alloc((pst_layout_width(d->layout) + 1) * sizeof(double));
+        d->numbers = pst_alloc((score_layout_width(d->layout) + 1) * sizeof(double));
     if (rc < 0) {
         pst_decoder_free(d);
         return rc;
@@ -155,7 +155,7 @@ void pst_decoder_free(pst_decoder *d)
     if (!d)
         return;
     pst_columns_free(d->columns);
-    pst_layout_free(d->layout);
+    score_layout_free(d->layout);
     free(d->numbers);
     free(d->missing);
     free(d->texts);
@@ -197,10 +197,10 @@ static int run_avro(pst_decoder *d, const void *bytes, size_t len, double *row, 
     if (d->words) {
         size_t from = 0;
         for (size_t i = 0; i < d->n_features; i++) {
-            uint32_t slots = pst_layout_slots(d->layout, i);
+            uint32_t slots = score_layout_slots(d->layout, i);
             if (is_words(&d->features[i]))
                 continue;
-            memcpy(row + pst_layout_start(d->layout, i), numbers + from, slots * sizeof(double));
+            memcpy(row + score_layout_start(d->layout, i), numbers + from, slots * sizeof(double));
             from += slots;
         }
     }
@@ -256,7 +256,7 @@ static int bad_field(const pst_feature *f, const char *wanted, pst_err *err)
 static int json_feature(pst_decoder *d, const json_t *v, size_t i, double *x, pst_err *err)
 {
     const pst_feature *f = &d->features[i];
-    uint32_t slots = pst_layout_slots(d->layout, i);
+    uint32_t slots = score_layout_slots(d->layout, i);
     if (f->text && json_is_integer(v)) { /* a code that the model knows as text */
         int n = snprintf(d->digits[i], sizeof(d->digits[i]), "%lld", (long long)json_integer_value(v));
         d->texts[i] = (pst_slice){d->digits[i], (size_t)n};
@@ -318,12 +318,12 @@ static int run_json(pst_decoder *d, const json_t *root, double **row, uint8_t *r
             d->arrays[i] = !d->features[i].slots && json_is_array(find(root, d->features[i].field));
         if ((rc = make_layout(d, err)) < 0)
             return fault(ret_fault, rc, "MAP", "bad-input");
-        *row = pst_binding_scratch(d->binding, pst_layout_width(d->layout));
+        *row = pst_binding_scratch(d->binding, score_layout_width(d->layout));
     }
     for (size_t i = 0; i < d->n_features; i++) {
         const json_t *v = find(root, d->features[i].field);
         ret_missing[i] = !v || json_is_null(v);
-        if (!ret_missing[i] && (rc = json_feature(d, v, i, *row + pst_layout_start(d->layout, i), err)) < 0)
+        if (!ret_missing[i] && (rc = json_feature(d, v, i, *row + score_layout_start(d->layout, i), err)) < 0)
             return fault(ret_fault, rc, "DECODE", "bad-input");
     }
     for (size_t i = 0; i < d->n_pass; i++) {
@@ -366,7 +366,7 @@ static int put_texts(pst_decoder *d, size_t row, const uint8_t *missing, pst_dec
     for (size_t i = 0; rc == 0 && d->words && i < d->n_features; i++)
         if (d->features[i].text)
             rc =
-                pst_binding_put_text(d->binding, row, pst_layout_start(d->layout, i),
+                pst_binding_put_text(d->binding, row, score_layout_start(d->layout, i),
                                      !missing[i]                 ? d->texts[i]
                                      : d->features[i].value_text ? (pst_slice){d->features[i].value_text, strlen(d->features[i].value_text)}
                                                                  : (pst_slice){0},
@@ -378,7 +378,7 @@ int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, u
                     pst_decode_fault *ret_fault, pst_err *err)
 {
     json_t *json = NULL;
-    double *x = d->layout ? pst_binding_scratch(d->binding, pst_layout_width(d->layout)) : NULL;
+    double *x = d->layout ? pst_binding_scratch(d->binding, score_layout_width(d->layout)) : NULL;
     int rc;
     if (d->columns) {
         rc = run_avro(d, bytes, len, x, ret_missing, ret_pass, ret_fault, err);
@@ -388,7 +388,7 @@ int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, u
             rc = run_json(d, json, &x, ret_missing, ret_pass, arena, ret_fault, err);
     }
     if (rc == 0) {
-        rc = pst_layout_row(d->layout, x, ret_missing, d->texts, x, err);
+        rc = score_layout_row(d->layout, x, ret_missing, d->texts, x, err);
         if (rc < 0) {
             fault(ret_fault, rc, "MAP", "bad-input");
         } else {
@@ -418,7 +418,7 @@ int pst_decoder_json_fills(const pst_decoder *d, const void *bytes, size_t len, 
 {
     json_t *root = NULL;
     pst_decode_fault fault_at;
-    pst_layout *l = NULL;
+    score_layout *l = NULL;
     const char *absent = NULL;
     int rc = parse_json(bytes, len, &root, &fault_at, err);
     if (rc < 0)
@@ -431,16 +431,16 @@ int pst_decoder_json_fills(const pst_decoder *d, const void *bytes, size_t len, 
         if (open && !absent && (!v || json_is_null(v)))
             absent = d->features[i].field;
     }
-    if (pst_layout_new(d->features, d->n_features, arrays, pst_binding_width(d->binding), &l, err) < 0) {
+    if (score_layout_new(d->features, d->n_features, arrays, pst_binding_width(d->binding), &l, err) < 0) {
         if (absent && err)
             pst_err_prefix(err, "there is no field %s", absent);
         rc = PST_EINCOMPAT;
     }
     for (size_t i = 0; rc == 0 && i < d->n_features; i++)
-        rc = field_fills(&d->features[i], find(root, d->features[i].field), pst_layout_slots(l, i), err);
+        rc = field_fills(&d->features[i], find(root, d->features[i].field), score_layout_slots(l, i), err);
     if (rc == PST_EINCOMPAT && err)
         err->code = rc;
-    pst_layout_free(l);
+    score_layout_free(l);
     free(arrays);
     json_decref(root);
     return rc;

@@ -12,7 +12,7 @@ typedef struct word {
     double number;
 } word;
 
-struct pst_layout {
+struct score_layout {
     const pst_feature *features;
     size_t n, width;
     uint32_t *slots;
@@ -32,7 +32,7 @@ static int by_word(const void *a, const void *b)
 }
 
 /* Gives every feature its number of slots. */
-static int share_slots(pst_layout *l, const bool *arrays, size_t width, pst_err *err)
+static int share_slots(score_layout *l, const bool *arrays, size_t width, pst_err *err)
 {
     size_t known = 0, open = 0, open_at = 0;
     for (size_t i = 0; i < l->n; i++) {
@@ -62,7 +62,7 @@ static int share_slots(pst_layout *l, const bool *arrays, size_t width, pst_err 
     return 0;
 }
 
-static void fill_slots(pst_layout *l)
+static void fill_slots(score_layout *l)
 {
     size_t at = 0;
     for (size_t i = 0; i < l->n; i++) {
@@ -91,9 +91,9 @@ static void fill_slots(pst_layout *l)
     }
 }
 
-int pst_layout_new(const pst_feature *features, size_t n, const bool *arrays, size_t width, pst_layout **ret_layout, pst_err *err)
+int score_layout_new(const pst_feature *features, size_t n, const bool *arrays, size_t width, score_layout **ret_layout, pst_err *err)
 {
-    pst_layout *l = pst_alloc(sizeof(*l));
+    score_layout *l = pst_alloc(sizeof(*l));
     l->features = features;
     l->n = n;
     l->slots = pst_alloc((n + 1) * sizeof(*l->slots));
@@ -103,7 +103,7 @@ int pst_layout_new(const pst_feature *features, size_t n, const bool *arrays, si
             rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "features", 0, "feature %s has %zu means for %u slots", features[i].field,
                              features[i].n_means, l->slots[i]);
     if (rc < 0) {
-        pst_layout_free(l);
+        score_layout_free(l);
         return rc;
     }
     l->start = pst_alloc((n + 1) * sizeof(*l->start));
@@ -118,7 +118,7 @@ int pst_layout_new(const pst_feature *features, size_t n, const bool *arrays, si
     return 0;
 }
 
-void pst_layout_free(pst_layout *l)
+void score_layout_free(score_layout *l)
 {
     if (!l)
         return;
@@ -135,22 +135,22 @@ void pst_layout_free(pst_layout *l)
     free(l);
 }
 
-size_t pst_layout_width(const pst_layout *l)
+size_t score_layout_width(const score_layout *l)
 {
     return l->width;
 }
 
-uint32_t pst_layout_slots(const pst_layout *l, size_t feature)
+uint32_t score_layout_slots(const score_layout *l, size_t feature)
 {
     return l->slots[feature];
 }
 
-size_t pst_layout_start(const pst_layout *l, size_t feature)
+size_t score_layout_start(const score_layout *l, size_t feature)
 {
     return l->start[feature];
 }
 
-static bool look_up(const pst_layout *l, size_t i, pst_slice text, double *ret)
+static bool look_up(const score_layout *l, size_t i, pst_slice text, double *ret)
 {
     word key = {text.data ? text.data : "", text.len, 0};
     const word *w = bsearch(&key, l->vocabularies[i], l->features[i].n_vocabulary, sizeof(key), by_word);
@@ -159,14 +159,14 @@ static bool look_up(const pst_layout *l, size_t i, pst_slice text, double *ret)
     return w != NULL;
 }
 
-static int reject(const pst_layout *l, size_t i, const char *why, pst_err *err)
+static int reject(const score_layout *l, size_t i, const char *why, pst_err *err)
 {
     return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "features", 0, "field %s %s and its missing policy is reject", l->features[i].field,
                        why);
 }
 
 /* The slow way, one feature after the other; numbers are in ret_row already. */
-static int mend(const pst_layout *l, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err)
+static int mend(const score_layout *l, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err)
 {
     for (size_t i = 0; i < l->n; i++) {
         const pst_feature *f = &l->features[i];
@@ -196,7 +196,7 @@ static int mend(const pst_layout *l, uint8_t *missing, const pst_slice *texts, d
     return 0;
 }
 
-int pst_layout_row(const pst_layout *l, const double *numbers, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err)
+int score_layout_row(const score_layout *l, const double *numbers, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err)
 {
     if (numbers != ret_row)
         memcpy(ret_row, numbers, l->width * sizeof(double));

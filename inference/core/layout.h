@@ -10,19 +10,19 @@
 
 #include "inference/pipeline/pipeline.h"
 
-typedef struct pst_layout pst_layout;
+typedef struct score_layout score_layout;
 
 /* features: n, borrowed for the life of the layout; arrays[i]: the field is an array in these records; width: slots in all, 0 = whatever it
  * comes to. PST_EINVAL/DATA when it does not come out even. */
-int pst_layout_new(const pst_feature *features, size_t n, const bool *arrays, size_t width, pst_layout **ret_layout, pst_err *err);
-void pst_layout_free(pst_layout *l);
-size_t pst_layout_width(const pst_layout *l);
-uint32_t pst_layout_slots(const pst_layout *l, size_t feature);
-size_t pst_layout_start(const pst_layout *l, size_t feature); /* first slot */
+int score_layout_new(const pst_feature *features, size_t n, const bool *arrays, size_t width, score_layout **ret_layout, pst_err *err);
+void score_layout_free(score_layout *l);
+size_t score_layout_width(const score_layout *l);
+uint32_t score_layout_slots(const score_layout *l, size_t feature);
+size_t score_layout_start(const score_layout *l, size_t feature); /* first slot */
 
 /* One record → one row of width doubles (numbers may be row itself). missing[i]: 1 = the field is null or absent; on return also 1 where a
  * NaN or a word outside the vocabulary was taken as missing. texts[i]: of features with a vocabulary.
  * PST_EINVAL/DATA: a missing value whose policy is reject, naming the field. No heap use. */
-int pst_layout_row(const pst_layout *l, const double *numbers, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err);
+int score_layout_row(const score_layout *l, const double *numbers, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err);
 
 #endif

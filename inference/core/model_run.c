@@ -22,7 +22,7 @@ static bool to_end(void *arg)
     return pst_stop_hurry() || now - atomic_load(&since_us) > GRACE_US;
 }
 
-pst_run_limits pst_model_run_limits(int ms)
+pst_run_limits score_model_run_limits(int ms)
 {
     return (pst_run_limits){.ms_max = (uint64_t)ms, .stop = to_end};
 }

@@ -8,6 +8,6 @@
 enum { PST_MODEL_RUN_MS = 120000, PST_MODEL_PROBE_MS = 5000 };
 
 /* At most ms; told to stop, a run may go on for some seconds, so that an ordinary batch is finished and committed, unless told twice. */
-pst_run_limits pst_model_run_limits(int ms);
+pst_run_limits score_model_run_limits(int ms);
 
 #endif

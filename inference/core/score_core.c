@@ -49,9 +49,9 @@ typedef struct role {
     pst_lane *now, *next;
 } role;
 
-struct pst_core {
+struct pst_score_core {
     const pst_pipeline *p;
-    pst_core_host host;
+    pst_score_core_host host;
     size_t rows_max, n_pass;
     role roles[3];
     pst_buf arena, messages;
@@ -89,7 +89,7 @@ static void lane_free(pst_lane *l)
     free(l);
 }
 
-static pst_lane *lane_new(const pst_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n)
+static pst_lane *lane_new(const pst_score_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n)
 {
     pst_lane *l = pst_alloc(sizeof(*l));
     l->variant = variant;
@@ -108,9 +108,9 @@ static pst_lane *lane_new(const pst_core *c, pst_variant variant, pst_binding *t
     return l;
 }
 
-pst_core *pst_core_new(const pst_pipeline *p, const pst_core_host *host)
+pst_score_core *pst_score_core_new(const pst_pipeline *p, const pst_score_core_host *host)
 {
-    pst_core *c = pst_alloc(sizeof(*c));
+    pst_score_core *c = pst_alloc(sizeof(*c));
     c->p = p;
     c->host = *host;
     c->rows_max = p->batch_count;
@@ -118,7 +118,7 @@ pst_core *pst_core_new(const pst_pipeline *p, const pst_core_host *host)
     return c;
 }
 
-void pst_core_free(pst_core *c)
+void pst_score_core_free(pst_score_core *c)
 {
     if (!c)
         return;
@@ -131,7 +131,7 @@ void pst_core_free(pst_core *c)
     free(c);
 }
 
-int pst_core_offer(pst_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n)
+int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n)
 {
     role *r = &c->roles[variant];
     if (r->next)
@@ -147,7 +147,7 @@ int pst_core_offer(pst_core *c, pst_variant variant, pst_binding *take, const ps
     return 0;
 }
 
-void pst_core_hurry(pst_core *c, pst_variant variant)
+void pst_score_core_hurry(pst_score_core *c, pst_variant variant)
 {
     role *r = &c->roles[variant];
     if (!r->next)
@@ -157,14 +157,14 @@ void pst_core_hurry(pst_core *c, pst_variant variant)
     r->next = NULL;
 }
 
-void pst_core_drop(pst_core *c, pst_variant variant)
+void pst_score_core_drop(pst_score_core *c, pst_variant variant)
 {
-    pst_core_hurry(c, variant);
+    pst_score_core_hurry(c, variant);
     lane_free(c->roles[variant].now);
     c->roles[variant].now = NULL;
 }
 
-const pst_binding *pst_core_binding(const pst_core *c, pst_variant variant)
+const pst_binding *pst_score_core_binding(const pst_score_core *c, pst_variant variant)
 {
     const role *r = &c->roles[variant];
     const pst_lane *l = r->next ? r->next : r->now;
@@ -184,7 +184,7 @@ static pst_lane *choose(role *r, const pst_record *rec)
     return r->next && covers(r->next, rec) ? r->next : r->now;
 }
 
-void pst_core_committed(pst_core *c, const char *topic, int32_t partition, int64_t offset)
+void pst_score_core_committed(pst_score_core *c, const char *topic, int32_t partition, int64_t offset)
 {
     for (size_t v = 0; v < 3; v++) {
         role *r = &c->roles[v];
@@ -198,11 +198,11 @@ void pst_core_committed(pst_core *c, const char *topic, int32_t partition, int64
             all &= r->next->passed[i];
         }
         if (all)
-            pst_core_hurry(c, (pst_variant)v);
+            pst_score_core_hurry(c, (pst_variant)v);
     }
 }
 
-void pst_core_assigned(pst_core *c, pst_variant variant, const pst_range *assignment, size_t n)
+void pst_score_core_assigned(pst_score_core *c, pst_variant variant, const pst_range *assignment, size_t n)
 {
     pst_lane *l = c->roles[variant].next;
     bool all = l != NULL;
@@ -213,12 +213,12 @@ void pst_core_assigned(pst_core *c, pst_variant variant, const pst_range *assign
         all &= l->passed[i] || !ours;
     }
     if (all)
-        pst_core_hurry(c, variant);
+        pst_score_core_hurry(c, variant);
 }
 
 /* ---- kinds of records ------------------------------------------------------------------------------------------------------ */
 
-static int make_output(pst_core *c, kind *k, pst_err *err)
+static int make_output(pst_score_core *c, kind *k, pst_err *err)
 {
     const char **schemas = pst_alloc((c->n_pass + 1) * sizeof(*schemas));
     for (size_t i = 0; i < c->n_pass; i++)
@@ -229,7 +229,7 @@ static int make_output(pst_core *c, kind *k, pst_err *err)
 }
 
 /* A schema that does not fit is remembered as such: its records are told apart by one comparison. */
-static kind *add_kind(pst_core *c, pst_lane *l, int32_t id, const pst_schema *schema)
+static kind *add_kind(pst_score_core *c, pst_lane *l, int32_t id, const pst_schema *schema)
 {
     if (l->n_kinds == KINDS_MAX) { /* somebody makes a schema per record: the oldest goes */
         bool used = false;
@@ -268,7 +268,7 @@ static kind *known_kind(pst_lane *l, int32_t id)
     return NULL;
 }
 
-static int find_kind(pst_core *c, pst_lane *l, int32_t id, kind **ret, pst_err *err)
+static int find_kind(pst_score_core *c, pst_lane *l, int32_t id, kind **ret, pst_err *err)
 {
     kind *k = known_kind(l, id);
     if (!k) {
@@ -285,7 +285,7 @@ static int find_kind(pst_core *c, pst_lane *l, int32_t id, kind **ret, pst_err *
 
 /* One record that the old model took, through the new one: its layout must come out even, its fields be of the kind and its arrays of the length
  * that the new one wants, and the model must run. What the record lacks for new features (MAP) is the record's affair. */
-static int try_sample(pst_core *c, pst_decoder *d, pst_binding *b, const pst_buf *sample, pst_err *err)
+static int try_sample(pst_score_core *c, pst_decoder *d, pst_binding *b, const pst_buf *sample, pst_err *err)
 {
     size_t n;
     pst_binding_features(b, &n);
@@ -308,7 +308,7 @@ static int try_sample(pst_core *c, pst_decoder *d, pst_binding *b, const pst_buf
     return rc;
 }
 
-static int try_kind(pst_core *c, const kind *k, pst_binding *b, pst_err *err)
+static int try_kind(pst_score_core *c, const kind *k, pst_binding *b, pst_err *err)
 {
     const pst_schema *schema = NULL;
     pst_decoder *d = NULL;
@@ -324,7 +324,7 @@ static int try_kind(pst_core *c, const kind *k, pst_binding *b, pst_err *err)
     return rc;
 }
 
-int pst_core_fits(pst_core *c, pst_variant variant, pst_binding *b, pst_err *err)
+int pst_score_core_fits(pst_score_core *c, pst_variant variant, pst_binding *b, pst_err *err)
 {
     const role *r = &c->roles[c->roles[variant].now ? variant : PST_VARIANT_PRIMARY];
     const pst_lane *l = r->now;
@@ -337,7 +337,7 @@ int pst_core_fits(pst_core *c, pst_variant variant, pst_binding *b, pst_err *err
 
 /* ---- pass 1: records → rows ------------------------------------------------------------------------------------------------ */
 
-static void bad(pst_core *c, pst_fate *f, const char *stage, const char *reason, const char *text)
+static void bad(pst_score_core *c, pst_fate *f, const char *stage, const char *reason, const char *text)
 {
     f->kind = PST_FATE_BAD;
     f->lane = NULL;
@@ -348,7 +348,7 @@ static void bad(pst_core *c, pst_fate *f, const char *stage, const char *reason,
 }
 
 /* Splits the value. 0 with id and body, or the record is bad. */
-static bool open_value(pst_core *c, const pst_record *r, int32_t *ret_id, pst_slice *ret_body, pst_fate *f)
+static bool open_value(pst_score_core *c, const pst_record *r, int32_t *ret_id, pst_slice *ret_body, pst_fate *f)
 {
     *ret_id = 0;
     *ret_body = (pst_slice){r->value, r->value_len};
@@ -362,7 +362,7 @@ static bool open_value(pst_core *c, const pst_record *r, int32_t *ret_id, pst_sl
 }
 
 /* One record into a lane. 1 = it has a row, 0 = it is bad (fate written if f), < 0 = wait or stop. */
-static int enter(pst_core *c, pst_lane *l, const pst_record *r, size_t index, int32_t id, pst_slice body, pst_fate *f, pst_err *err)
+static int enter(pst_score_core *c, pst_lane *l, const pst_record *r, size_t index, int32_t id, pst_slice body, pst_fate *f, pst_err *err)
 {
     kind *k = NULL;
     pst_err e = {0};
@@ -394,7 +394,7 @@ static int enter(pst_core *c, pst_lane *l, const pst_record *r, size_t index, in
     return 1;
 }
 
-static bool is_canary(const pst_core *c, const pst_record *r)
+static bool is_canary(const pst_score_core *c, const pst_record *r)
 {
     if (!c->p->has_canary || !c->roles[PST_VARIANT_CANARY].now)
         return false;
@@ -403,7 +403,7 @@ static bool is_canary(const pst_core *c, const pst_record *r)
     return (double)((h & 0x7fffffff) % 10000) < c->p->canary_percent * 100;
 }
 
-static int place(pst_core *c, const pst_record *r, size_t index, pst_fate *f, pst_err *err)
+static int place(pst_score_core *c, const pst_record *r, size_t index, pst_fate *f, pst_err *err)
 {
     memset(f, 0, sizeof(*f));
     if (!r->value) {
@@ -433,7 +433,7 @@ static int place(pst_core *c, const pst_record *r, size_t index, pst_fate *f, ps
 }
 
 /* Asks for the schemas of the records that follow a waiting one, so that several unknown ids wait at the same time. */
-static void ask_ahead(pst_core *c, const pst_record *records, size_t n)
+static void ask_ahead(pst_score_core *c, const pst_record *records, size_t n)
 {
     pst_lane *l = c->roles[PST_VARIANT_PRIMARY].now;
     for (size_t i = 0; i < n && l; i++) {
@@ -472,7 +472,7 @@ static bool gives_up(const pst_lane *l, const pst_err *why, inferring *r)
 }
 
 /* Runs rows [from, to); halves on failure. */
-static void infer(pst_core *c, pst_lane *l, size_t from, size_t to, pst_fate *fates, inferring *r)
+static void infer(pst_score_core *c, pst_lane *l, size_t from, size_t to, pst_fate *fates, inferring *r)
 {
     pst_err err = {0};
     if (from == to || r->err.code)
@@ -504,7 +504,7 @@ static void infer(pst_core *c, pst_lane *l, size_t from, size_t to, pst_fate *fa
         bad(c, f, "INFER", "bad-input", err.text);
 }
 
-static int infer_all(pst_core *c, pst_fate *fates, pst_err *err)
+static int infer_all(pst_score_core *c, pst_fate *fates, pst_err *err)
 {
     for (size_t v = 0; v < 3; v++) {
         pst_lane *const lanes[] = {c->roles[v].now, c->roles[v].next};
@@ -529,42 +529,42 @@ static int infer_all(pst_core *c, pst_fate *fates, pst_err *err)
             c->infer_failures = 0;
             return pst_err_set(err, PST_ESTATE, PST_CLASS_RETRY, "model", 0,
                                "model %s version %d fails on every record, so none is dead-lettered; the last said: %.200s",
-                               pst_binding_name(l->binding), pst_binding_version(l->binding), pst_core_message(c, f));
+                               pst_binding_name(l->binding), pst_binding_version(l->binding), pst_score_core_message(c, f));
         }
     }
     return 0;
 }
 
-bool pst_core_finite(const pst_core *c, const pst_fate *f)
+bool pst_score_core_finite(const pst_score_core *c, const pst_fate *f)
 {
     const double *scores;
     const char *label;
-    size_t n = pst_core_score(c, f, false, &scores, &label);
+    size_t n = pst_score_core_score(c, f, false, &scores, &label);
     bool finite = true;
     for (size_t i = 0; i < n; i++)
         finite &= isfinite(scores[i]) != 0;
     return finite;
 }
 
-static void refuse_non_finite(pst_core *c, pst_fate *f)
+static void refuse_non_finite(pst_score_core *c, pst_fate *f)
 {
-    if (f->kind != PST_FATE_SCORED || pst_core_finite(c, f))
+    if (f->kind != PST_FATE_SCORED || pst_score_core_finite(c, f))
         return;
     bad(c, f, "INFER", "non-finite", "the score is NaN or infinite and score.non_finite is dead_letter");
     f->shadow = NULL;
 }
 
-pst_variant pst_core_lane_variant(const pst_lane *l)
+pst_variant pst_score_core_lane_variant(const pst_lane *l)
 {
     return l->variant;
 }
 
-const pst_binding *pst_core_lane_binding(const pst_lane *l)
+const pst_binding *pst_score_core_lane_binding(const pst_lane *l)
 {
     return l->binding;
 }
 
-int64_t pst_core_lane_from(const pst_lane *l, const char *topic, int32_t partition)
+int64_t pst_score_core_lane_from(const pst_lane *l, const char *topic, int32_t partition)
 {
     for (size_t i = 0; i < l->n_from; i++)
         if (l->from[i].partition == partition && !strcmp(l->from[i].topic, topic))
@@ -572,7 +572,7 @@ int64_t pst_core_lane_from(const pst_lane *l, const char *topic, int32_t partiti
     return -1;
 }
 
-int pst_core_run(pst_core *c, const pst_record *records, size_t n, pst_fate *ret_fates, size_t *ret_usable, pst_err *err)
+int pst_score_core_run(pst_score_core *c, const pst_record *records, size_t n, pst_fate *ret_fates, size_t *ret_usable, pst_err *err)
 {
     PST_ASSERT(n <= c->rows_max && c->roles[PST_VARIANT_PRIMARY].now);
     pst_buf_clear(&c->arena);
@@ -603,30 +603,30 @@ int pst_core_run(pst_core *c, const pst_record *records, size_t n, pst_fate *ret
 
 /* ---- what came of it ------------------------------------------------------------------------------------------------------- */
 
-const char *pst_core_message(const pst_core *c, const pst_fate *f)
+const char *pst_score_core_message(const pst_score_core *c, const pst_fate *f)
 {
     return f->kind == PST_FATE_BAD && f->message < c->messages.len ? c->messages.data + f->message : "";
 }
 
-size_t pst_core_score(const pst_core *c, const pst_fate *f, bool shadow, const double **ret_scores, const char **ret_label)
+size_t pst_score_core_score(const pst_score_core *c, const pst_fate *f, bool shadow, const double **ret_scores, const char **ret_label)
 {
     return pst_binding_score(shadow ? f->shadow->binding : f->lane->binding, shadow ? f->shadow_row : f->row, ret_scores, ret_label);
 }
 
-const pst_feature *pst_core_missing(const pst_core *c, const pst_fate *f, const uint8_t **ret_missing, size_t *ret_n)
+const pst_feature *pst_score_core_missing(const pst_score_core *c, const pst_fate *f, const uint8_t **ret_missing, size_t *ret_n)
 {
     *ret_missing = f->lane->missing + f->row * f->lane->n_features;
     *ret_n = f->lane->n_features;
     return f->lane->features;
 }
 
-const pst_binding *pst_core_fate_binding(const pst_fate *f, bool shadow)
+const pst_binding *pst_score_core_fate_binding(const pst_fate *f, bool shadow)
 {
     return shadow ? f->shadow->binding : f->lane->binding;
 }
 
 /* The id under which scores of this kind are written. A refusal is remembered for a while: it is said of each record and asked for once. */
-static int output_id(pst_core *c, kind *k, bool shadow, int64_t now_us, pst_err *err)
+static int output_id(pst_score_core *c, kind *k, bool shadow, int64_t now_us, pst_err *err)
 {
     if (k->output_id >= 0)
         return 0;
@@ -644,7 +644,8 @@ static int output_id(pst_core *c, kind *k, bool shadow, int64_t now_us, pst_err 
     return pst_err_set(err, said.code, said.cls, said.origin, said.native, "%s", said.text);
 }
 
-int pst_core_encode(pst_core *c, const pst_record *r, const pst_fate *f, bool shadow, int64_t now_us, pst_buf *out, pst_err *err)
+int pst_score_core_encode(pst_score_core *c, const pst_record *r, const pst_fate *f, bool shadow, int64_t now_us, pst_buf *out,
+                          pst_err *err)
 {
     pst_lane *l = shadow ? f->shadow : f->lane;
     size_t row = shadow ? f->shadow_row : f->row;
@@ -675,7 +676,7 @@ int pst_core_encode(pst_core *c, const pst_record *r, const pst_fate *f, bool sh
     return 0;
 }
 
-int pst_core_explain(pst_core *c, const pst_schema *schema, char **ret_text, pst_err *err)
+int pst_score_core_explain(pst_score_core *c, const pst_schema *schema, char **ret_text, pst_err *err)
 {
     pst_lane *l = c->roles[PST_VARIANT_PRIMARY].now;
     pst_decoder *d = NULL;

@@ -16,7 +16,7 @@ typedef struct cursor {
     int64_t items; /* budget of array items and map entries */
 } cursor;
 
-struct pst_ocf {
+struct score_ocf {
     char *name;
     cursor file, block;
     uint8_t sync[SYNC];
@@ -29,7 +29,7 @@ struct pst_ocf {
     pst_map named; /* full and short names → json_t of the type, borrowed from tree */
 };
 
-static int broken(const pst_ocf *f, pst_err *err, const char *what)
+static int broken(const score_ocf *f, pst_err *err, const char *what)
 {
     return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "avro", 0, "%s is no sound Avro file: %s", f->name, what);
 }
@@ -70,9 +70,9 @@ static bool get_bytes(cursor *c, pst_slice *ret)
 
 /* ---- walking over one record ----------------------------------------------------------------------------------------------- */
 
-static bool walk(pst_ocf *f, const json_t *type, cursor *c, int depth);
+static bool walk(score_ocf *f, const json_t *type, cursor *c, int depth);
 
-static bool walk_blocks(pst_ocf *f, const json_t *item, bool keys, cursor *c, int depth)
+static bool walk_blocks(score_ocf *f, const json_t *item, bool keys, cursor *c, int depth)
 {
     for (int64_t n; get_long(c, &n);) {
         if (n == 0)
@@ -94,7 +94,7 @@ static bool walk_blocks(pst_ocf *f, const json_t *item, bool keys, cursor *c, in
     return false;
 }
 
-static bool walk_word(pst_ocf *f, const char *word, cursor *c, int depth)
+static bool walk_word(score_ocf *f, const char *word, cursor *c, int depth)
 {
     int64_t v;
     pst_slice s;
@@ -114,7 +114,7 @@ static bool walk_word(pst_ocf *f, const char *word, cursor *c, int depth)
     return named && walk(f, named, c, depth);
 }
 
-static bool walk(pst_ocf *f, const json_t *type, cursor *c, int depth)
+static bool walk(score_ocf *f, const json_t *type, cursor *c, int depth)
 {
     if (++depth > DEPTH_MAX)
         return false;
@@ -152,7 +152,7 @@ static bool walk(pst_ocf *f, const json_t *type, cursor *c, int depth)
 }
 
 /* Names may be written short or in full; inside a namespace the short one means that namespace's. The schema was parsed and checked before. */
-static void collect(pst_ocf *f, const json_t *type, const char *ns, int depth)
+static void collect(score_ocf *f, const json_t *type, const char *ns, int depth)
 {
     if (depth > DEPTH_MAX)
         return;
@@ -189,12 +189,12 @@ static void collect(pst_ocf *f, const json_t *type, const char *ns, int depth)
 
 /* ---- the file -------------------------------------------------------------------------------------------------------------- */
 
-bool pst_ocf_is(const void *bytes, size_t len)
+bool score_ocf_is(const void *bytes, size_t len)
 {
     return len >= 4 && !memcmp(bytes, "Obj\x01", 4);
 }
 
-static int read_head(pst_ocf *f, pst_err *err)
+static int read_head(score_ocf *f, pst_err *err)
 {
     cursor *c = &f->file;
     int64_t n, meta = 0;
@@ -237,26 +237,26 @@ static int read_head(pst_ocf *f, pst_err *err)
     return f->tree ? 0 : broken(f, err, "its schema is no JSON");
 }
 
-int pst_ocf_open(const void *bytes, size_t len, const char *name, pst_ocf **ret_file, pst_err *err)
+int score_ocf_open(const void *bytes, size_t len, const char *name, score_ocf **ret_file, pst_err *err)
 {
-    pst_ocf *f = pst_alloc(sizeof(*f));
+    score_ocf *f = pst_alloc(sizeof(*f));
     f->name = pst_strdup(name);
     f->file = (cursor){bytes, (const uint8_t *)bytes + len, 0};
-    int rc = pst_ocf_is(bytes, len) ? read_head(f, err) : broken(f, err, "it does not begin with Obj1");
+    int rc = score_ocf_is(bytes, len) ? read_head(f, err) : broken(f, err, "it does not begin with Obj1");
     if (rc < 0) {
-        pst_ocf_free(f);
+        score_ocf_free(f);
         return rc;
     }
     *ret_file = f;
     return 0;
 }
 
-const pst_schema *pst_ocf_schema(const pst_ocf *f)
+const pst_schema *score_ocf_schema(const score_ocf *f)
 {
     return f->schema;
 }
 
-static int inflate_block(pst_ocf *f, pst_slice in, pst_err *err)
+static int inflate_block(score_ocf *f, pst_slice in, pst_err *err)
 {
     z_stream z = {.next_in = (Bytef *)(uintptr_t)in.data, .avail_in = (uInt)in.len};
     if (inflateInit2(&z, -15) != Z_OK)
@@ -284,7 +284,7 @@ static int inflate_block(pst_ocf *f, pst_slice in, pst_err *err)
     return 0;
 }
 
-static int next_block(pst_ocf *f, pst_err *err)
+static int next_block(score_ocf *f, pst_err *err)
 {
     cursor *c = &f->file;
     int64_t bytes;
@@ -301,7 +301,7 @@ static int next_block(pst_ocf *f, pst_err *err)
     return 0;
 }
 
-int pst_ocf_next(pst_ocf *f, pst_slice *ret_body, pst_err *err)
+int score_ocf_next(score_ocf *f, pst_slice *ret_body, pst_err *err)
 {
     while (f->left == 0) {
         if (f->file.p == f->file.end)
@@ -321,7 +321,7 @@ int pst_ocf_next(pst_ocf *f, pst_slice *ret_body, pst_err *err)
     return 1;
 }
 
-void pst_ocf_free(pst_ocf *f)
+void score_ocf_free(score_ocf *f)
 {
     if (!f)
         return;

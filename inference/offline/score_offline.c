@@ -18,8 +18,8 @@ enum { FILE_BYTES_MAX = 2000 << 20 };
 
 typedef struct dry {
     pst_pipeline *p;
-    pst_core *core;
-    pst_ocf *ocf; /* NULL = JSON lines */
+    pst_score_core *core;
+    score_ocf *ocf; /* NULL = JSON lines */
     pst_buf file;
     size_t at; /* JSON: read so far */
     const char *name;
@@ -30,7 +30,7 @@ typedef struct dry {
 
 static int host_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
 {
-    *ret_schema = pst_ocf_schema(((dry *)arg)->ocf);
+    *ret_schema = score_ocf_schema(((dry *)arg)->ocf);
     return 0;
 }
 
@@ -45,28 +45,28 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_string(isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
 }
 
-json_t *pst_score_line(const pst_core *core, const pst_fate *f)
+json_t *pst_score_line(const pst_score_core *core, const pst_fate *f)
 {
     json_t *line = json_object();
     if (f->kind == PST_FATE_SCORED) {
         const double *scores;
         const char *label;
         const uint8_t *missing;
-        size_t n = pst_core_score(core, f, false, &scores, &label), n_features;
+        size_t n = pst_score_core_score(core, f, false, &scores, &label), n_features;
         json_t *list = json_array();
         for (size_t i = 0; i < n; i++)
             json_array_append_new(list, number(scores[i]));
         json_object_set_new(line, "score", list);
         json_object_set_new(line, "label", label ? json_string(label) : json_null());
         list = json_array();
-        const pst_feature *features = pst_core_missing(core, f, &missing, &n_features);
+        const pst_feature *features = pst_score_core_missing(core, f, &missing, &n_features);
         for (size_t i = 0; i < n_features; i++)
             if (missing[i])
                 json_array_append_new(list, json_string(features[i].field));
         json_object_set_new(line, "missing", list);
     } else {
         bool bad = f->kind == PST_FATE_BAD;
-        json_object_set_new(line, "error", json_string(bad ? pst_core_message(core, f) : "null value"));
+        json_object_set_new(line, "error", json_string(bad ? pst_score_core_message(core, f) : "null value"));
         json_object_set_new(line, "reason", json_string(bad ? f->reason : "null-value"));
         json_object_set_new(line, "stage", json_string(bad ? f->stage : "DECODE"));
     }
@@ -85,7 +85,7 @@ static void write_fate(dry *d, const pst_fate *f)
 static int next(dry *d, pst_slice *ret)
 {
     if (d->ocf)
-        return pst_ocf_next(d->ocf, ret, &d->err);
+        return score_ocf_next(d->ocf, ret, &d->err);
     while (d->at < d->file.len) {
         const char *line = d->file.data + d->at, *end = memchr(line, '\n', d->file.len - d->at);
         size_t n = end ? (size_t)(end - line) : d->file.len - d->at;
@@ -117,7 +117,7 @@ static int score_file(dry *d)
         }
         for (size_t i = 0; i < n; i++)
             records[i].value = bodies.data ? bodies.data + at[i] : "";
-        int ran = n ? pst_core_run(d->core, records, n, fates, &usable, &d->err) : 0;
+        int ran = n ? pst_score_core_run(d->core, records, n, fates, &usable, &d->err) : 0;
         if (ran < 0) {
             rc = ran;
             break;
@@ -144,8 +144,8 @@ static int finish(dry *d, int rc, const char *out)
     else
         fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)d->records, (unsigned long long)d->bad);
     int status = rc < 0 ? pst_err_exit(&d->err) : d->bad ? 3 : 0;
-    pst_core_free(d->core);
-    pst_ocf_free(d->ocf);
+    pst_score_core_free(d->core);
+    score_ocf_free(d->ocf);
     pst_buf_done(&d->file);
     return status;
 }
@@ -159,18 +159,18 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
     if (rc == 0)
         rc = pst_fs_read(in, FILE_BYTES_MAX, &d.file, &d.err);
     if (rc == 0) {
-        bool avro = pst_ocf_is(d.file.data ? d.file.data : "", d.file.len);
+        bool avro = score_ocf_is(d.file.data ? d.file.data : "", d.file.len);
         p->format = avro ? PST_INPUT_AVRO : PST_INPUT_JSON;
         if (avro)
-            rc = pst_ocf_open(d.file.data, d.file.len, in, &d.ocf, &d.err);
+            rc = score_ocf_open(d.file.data, d.file.len, in, &d.ocf, &d.err);
     }
     p->has_canary = p->has_shadow = false;
     if (rc < 0)
         pst_binding_free(b);
     if (rc == 0) {
-        pst_core_host host = {.arg = &d, .schema = host_schema, .output_id = host_output_id, .unframed = true};
-        d.core = pst_core_new(p, &host);
-        pst_core_offer(d.core, PST_VARIANT_PRIMARY, b, NULL, 0);
+        pst_score_core_host host = {.arg = &d, .schema = host_schema, .output_id = host_output_id, .unframed = true};
+        d.core = pst_score_core_new(p, &host);
+        pst_score_core_offer(d.core, PST_VARIANT_PRIMARY, b, NULL, 0);
         d.out = !out || !strcmp(out, "-") ? stdout : fopen(out, "w");
         rc = d.out ? score_file(&d) : pst_err_sys(&d.err, errno, "cannot write %s", out);
     }

@@ -9,7 +9,7 @@
  * p: its input format is set to what the file is. */
 int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char *in, const char *out);
 /* What a line of a dry run says of a record. New reference. */
-json_t *pst_score_line(const pst_core *core, const pst_fate *f);
+json_t *pst_score_line(const pst_score_core *core, const pst_fate *f);
 /* pst_pipeline_check, told on stdout. verbose: with plans and mapping (score explain). */
 int pst_score_check(const pst_settings *settings, const pst_pipeline *p, bool verbose);
 

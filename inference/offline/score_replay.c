@@ -27,7 +27,7 @@ typedef struct change {
 
 typedef struct pair {
     int versions[2]; /* primary, canary; 0 = none */
-    pst_core *core;
+    pst_score_core *core;
 } pair;
 
 typedef struct replay {
@@ -126,31 +126,31 @@ static int host_output_id(void *arg, const char *schema_text, bool shadow, int32
     return 0;
 }
 
-static int offer(replay *r, pst_core *core, pst_variant v, int version)
+static int offer(replay *r, pst_score_core *core, pst_variant v, int version)
 {
     const pst_model_choice *c = choice(r->p, v);
     pst_model_choice exact = {.name = c->name, .version = version, .file = c->file};
     pst_binding *b = NULL;
     int rc = pst_score_load_choice(r->settings, r->p, &exact, &b, &r->err);
     if (rc == 0)
-        pst_core_offer(core, v, b, NULL, 0);
+        pst_score_core_offer(core, v, b, NULL, 0);
     return rc;
 }
 
-static int core_of(replay *r, const int versions[2], pst_core **ret)
+static int core_of(replay *r, const int versions[2], pst_score_core **ret)
 {
     for (size_t i = 0; i < r->n_pairs; i++)
         if (!memcmp(r->pairs[i].versions, versions, sizeof(r->pairs[i].versions))) {
             *ret = r->pairs[i].core;
             return 0;
         }
-    pst_core_host host = {.arg = r, .schema = host_schema, .output_id = host_output_id};
-    pst_core *core = pst_core_new(r->p, &host);
+    pst_score_core_host host = {.arg = r, .schema = host_schema, .output_id = host_output_id};
+    pst_score_core *core = pst_score_core_new(r->p, &host);
     int rc = offer(r, core, PST_VARIANT_PRIMARY, versions[0]);
     if (rc == 0 && versions[1])
         rc = offer(r, core, PST_VARIANT_CANARY, versions[1]);
     if (rc < 0) {
-        pst_core_free(core);
+        pst_score_core_free(core);
         return rc;
     }
     r->pairs = pst_realloc(r->pairs, (r->n_pairs + 1) * sizeof(*r->pairs));
@@ -168,11 +168,11 @@ static void print(replay *r, const pst_record *rec, const pst_fate *f, json_t *t
                                   (json_int_t)rec->offset, "timestamp", (json_int_t)rec->timestamp_ms));
     if (f && f->by) {
         static const char *const variants[] = {"PRIMARY", "CANARY", "SHADOW"};
-        const pst_binding *b = pst_core_lane_binding(f->by);
+        const pst_binding *b = pst_score_core_lane_binding(f->by);
         json_object_set_new(
             take, "model",
             json_pack("{s:s, s:i, s:s}", "name", pst_binding_name(b), "version", pst_binding_version(b), "digest", pst_binding_digest(b)));
-        json_object_set_new(take, "variant", json_string(variants[pst_core_lane_variant(f->by)]));
+        json_object_set_new(take, "variant", json_string(variants[pst_score_core_lane_variant(f->by)]));
     }
     pst_json_print(r->out, take);
     json_decref(take);
@@ -192,7 +192,7 @@ static void print_unknown(replay *r, const pst_record *rec)
 
 static int score_run(replay *r, const pst_record *records, size_t n, const int versions[2])
 {
-    pst_core *core = NULL;
+    pst_score_core *core = NULL;
     if (!versions[0] && !r->p->model.file) {
         for (size_t i = 0; i < n; i++)
             print_unknown(r, &records[i]);
@@ -201,7 +201,7 @@ static int score_run(replay *r, const pst_record *records, size_t n, const int v
     int rc = core_of(r, versions, &core);
     size_t usable = 0;
     if (rc == 0)
-        rc = pst_core_run(core, records, n, r->fates, &usable, &r->err);
+        rc = pst_score_core_run(core, records, n, r->fates, &usable, &r->err);
     for (size_t i = 0; rc == 0 && i < usable; i++) {
         print(r, &records[i], &r->fates[i], pst_score_line(core, &r->fates[i]));
         r->bad += r->fates[i].kind == PST_FATE_BAD;
@@ -312,7 +312,7 @@ int pst_score_replay(const pst_settings *settings, pst_pipeline *p, const char *
         fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)r.records, (unsigned long long)r.bad);
     int status = rc < 0 ? pst_err_exit(&r.err) : r.bad ? 3 : 0;
     for (size_t i = 0; i < r.n_pairs; i++)
-        pst_core_free(r.pairs[i].core);
+        pst_score_core_free(r.pairs[i].core);
     for (size_t i = 0; i < r.n_changes; i++)
         free(r.changes[i].topic);
     free(r.pairs);

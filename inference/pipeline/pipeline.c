@@ -17,18 +17,20 @@
 
 /* ---- sections -------------------------------------------------------------------------------------------------------------- */
 
-static int read_input(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_input(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
     int rc, format = PST_INPUT_AVRO;
-    if ((rc = pst_reader_section(r, root, "input", &o)) < 0)
+    if ((rc = pipeline_reader_section(r, root, "input", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "input")) < 0 || (rc = pst_reader_texts(r, o, "input", "topics", &p->topics, &p->n_topics)) < 0 ||
-        (rc = pst_reader_str(r, o, "input", "group", &p->group)) < 0 || (rc = pst_reader_word(r, o, "input", "format", &format)) < 0)
+    if ((rc = pipeline_reader_check_keys(r, o, "input")) < 0 ||
+        (rc = pipeline_reader_texts(r, o, "input", "topics", &p->topics, &p->n_topics)) < 0 ||
+        (rc = pipeline_reader_str(r, o, "input", "group", &p->group)) < 0 ||
+        (rc = pipeline_reader_word(r, o, "input", "format", &format)) < 0)
         return rc;
     p->format = (pst_input_format)format;
     char *start = NULL;
-    if ((rc = pst_reader_str(r, o, "input", "start", &start)) < 0)
+    if ((rc = pipeline_reader_str(r, o, "input", "start", &start)) < 0)
         return rc;
     if (start && !strcmp(start, "latest")) {
         p->start = PST_START_LATEST;
@@ -38,12 +40,12 @@ static int read_input(pst_reader *r, const json_t *root, pst_pipeline *p)
             key = "timestamp";
             free(start);
             start = NULL;
-            rc = pst_reader_str(r, o, "input", key, &start);
+            rc = pipeline_reader_str(r, o, "input", key, &start);
         }
         int64_t us = 0;
         if (rc == 0 && (!start || pst_time_parse(start, &us) < 0))
-            rc = pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "start"),
-                                 "input.%s: expected earliest, latest, or a time (2026-11-21T01:00:00Z, or seconds since 1970)", key);
+            rc = pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "start"),
+                                      "input.%s: expected earliest, latest, or a time (2026-11-21T01:00:00Z, or seconds since 1970)", key);
         p->start = PST_START_TIMESTAMP;
         p->start_ms = us / 1000;
     }
@@ -51,37 +53,37 @@ static int read_input(pst_reader *r, const json_t *root, pst_pipeline *p)
     return rc;
 }
 
-static int read_choice(pst_reader *r, const json_t *o, const char *where, pst_model_choice *m)
+static int read_choice(pipeline_reader *r, const json_t *o, const char *where, pst_model_choice *m)
 {
     int64_t version = 0;
     int rc;
-    if ((rc = pst_reader_str(r, o, where, "name", &m->name)) < 0 || (rc = pst_reader_str(r, o, where, "alias", &m->alias)) < 0 ||
-        (rc = pst_reader_str(r, o, where, "file", &m->file)) < 0 || (rc = pst_reader_whole(r, o, where, "version", &version)) < 0)
+    if ((rc = pipeline_reader_str(r, o, where, "name", &m->name)) < 0 || (rc = pipeline_reader_str(r, o, where, "alias", &m->alias)) < 0 ||
+        (rc = pipeline_reader_str(r, o, where, "file", &m->file)) < 0 || (rc = pipeline_reader_whole(r, o, where, "version", &version)) < 0)
         return rc;
     m->version = (int)version;
     if (m->alias && m->version)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "version"), "%s: give alias or version, not both", where);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "version"), "%s: give alias or version, not both", where);
     return 0;
 }
 
-static int read_model(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_model(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
     int rc;
-    if ((rc = pst_reader_section(r, root, "model", &o)) < 0)
+    if ((rc = pipeline_reader_section(r, root, "model", &o)) < 0)
         return rc;
     if (!o)
-        return pst_reader_fail(r, 1, "model is missing; write model: {name: NAME, alias: champion} or model: {file: model.onnx}");
+        return pipeline_reader_fail(r, 1, "model is missing; write model: {name: NAME, alias: champion} or model: {file: model.onnx}");
     int line = pst_yaml_key_line(&r->y, root, "model");
-    if ((rc = pst_reader_check_keys(r, o, "model")) < 0 || (rc = read_choice(r, o, "model", &p->model)) < 0)
+    if ((rc = pipeline_reader_check_keys(r, o, "model")) < 0 || (rc = read_choice(r, o, "model", &p->model)) < 0)
         return rc;
     pst_model_choice *m = &p->model;
     if (!m->name && !m->file)
-        return pst_reader_fail(r, line, "model: give name (with alias or version) or file");
+        return pipeline_reader_fail(r, line, "model: give name (with alias or version) or file");
     if (m->file && (m->alias || m->version))
-        return pst_reader_fail(r, line, "model: a file has neither alias nor version");
+        return pipeline_reader_fail(r, line, "model: a file has neither alias nor version");
     if (m->file && p->published)
-        return pst_reader_fail(
+        return pipeline_reader_fail(
             r, pst_yaml_key_line(&r->y, o, "file"),
             "model.file: \"%.100s\" is a file of one host, which a published pipeline may not read; register it (penstock "
             "models register %.100s --name NAME) and write model: {name: NAME}, or run the pipeline by hand (penstock "
@@ -102,7 +104,7 @@ static int read_model(pst_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
-static int read_vocabulary(pst_reader *r, const json_t *o, pst_feature *f)
+static int read_vocabulary(pipeline_reader *r, const json_t *o, pst_feature *f)
 {
     json_t *v = json_object_get(o, "vocabulary");
     if (!v || json_is_null(v))
@@ -116,59 +118,59 @@ static int read_vocabulary(pst_reader *r, const json_t *o, pst_feature *f)
         json_array_foreach(v, i, w)
         {
             if (!json_is_string(w))
-                return pst_reader_fail(r, line, "features: vocabulary of %s: element %zu is no text", f->field, i + 1);
+                return pipeline_reader_fail(r, line, "features: vocabulary of %s: element %zu is no text", f->field, i + 1);
             f->vocabulary[f->n_vocabulary++] = (pst_vocabulary_entry){pst_strdup(json_string_value(w)), (double)i};
         }
         return 0;
     }
     if (!json_is_object(v))
-        return pst_reader_fail(r, line, "features: vocabulary of %s: expected {word: number, …} or a list of words", f->field);
+        return pipeline_reader_fail(r, line, "features: vocabulary of %s: expected {word: number, …} or a list of words", f->field);
     f->vocabulary = pst_alloc((json_object_size(v) + 1) * sizeof(*f->vocabulary));
     const char *key;
     json_t *x;
     json_object_foreach(v, key, x)
     {
         double number;
-        if (!pst_reader_number(x, &number))
-            return pst_reader_fail(r, line, "features: vocabulary of %s: the number of \"%.60s\" is missing", f->field, key);
+        if (!pipeline_reader_number(x, &number))
+            return pipeline_reader_fail(r, line, "features: vocabulary of %s: the number of \"%.60s\" is missing", f->field, key);
         f->vocabulary[f->n_vocabulary++] = (pst_vocabulary_entry){pst_strdup(key), number};
     }
     return 0;
 }
 
-static int read_means(pst_reader *r, const json_t *o, pst_feature *f)
+static int read_means(pipeline_reader *r, const json_t *o, pst_feature *f)
 {
     json_t *v = json_object_get(o, "mean");
     if (!v || json_is_null(v))
         return 0;
     size_t n = json_is_array(v) ? json_array_size(v) : 1;
     if (n == 0 || n > PST_FEATURE_SLOTS_MAX)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "mean"), "features: mean of %s: expected a number or a list of numbers",
-                               f->field);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "mean"), "features: mean of %s: expected a number or a list of numbers",
+                                    f->field);
     f->means = pst_alloc(n * sizeof(double));
     f->n_means = n;
     for (size_t i = 0; i < n; i++) {
-        if (!pst_reader_number(json_is_array(v) ? json_array_get(v, i) : v, &f->means[i]) || !isfinite(f->means[i]))
-            return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "mean"), "features: mean of %s: expected a number or a list of numbers",
-                                   f->field);
+        if (!pipeline_reader_number(json_is_array(v) ? json_array_get(v, i) : v, &f->means[i]) || !isfinite(f->means[i]))
+            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "mean"),
+                                        "features: mean of %s: expected a number or a list of numbers", f->field);
     }
     return 0;
 }
 
 /* A number, or for inputs of strings a text. */
-static int read_value(pst_reader *r, const json_t *o, pst_feature *f)
+static int read_value(pipeline_reader *r, const json_t *o, pst_feature *f)
 {
     const json_t *v = json_object_get(o, "value");
     double x;
     if (!json_is_string(v))
-        return pst_reader_num(r, o, "features", "value", &f->value);
+        return pipeline_reader_num(r, o, "features", "value", &f->value);
     f->value_text = pst_strdup(json_string_value(v));
-    if (pst_reader_number(v, &x) && isfinite(x))
+    if (pipeline_reader_number(v, &x) && isfinite(x))
         f->value = x;
     return 0;
 }
 
-static int read_feature(pst_reader *r, const json_t *o, int line, pst_feature *f)
+static int read_feature(pipeline_reader *r, const json_t *o, int line, pst_feature *f)
 {
     int rc, missing = PST_MISSING_REJECT;
     int64_t slots = 0;
@@ -177,44 +179,45 @@ static int read_feature(pst_reader *r, const json_t *o, int line, pst_feature *f
     f->line = line;
     if (json_is_string(o)) { /* `- cpu.user`: just the field */
         f->field = pst_strdup(json_string_value(o));
-        return *f->field ? 0 : pst_reader_fail(r, line, "features: an empty field name");
+        return *f->field ? 0 : pipeline_reader_fail(r, line, "features: an empty field name");
     }
     if (!json_is_object(o))
-        return pst_reader_fail(r, line, "features: expected {field: name, …} or a field name");
-    if ((rc = pst_reader_check_keys(r, o, "features")) < 0 || (rc = pst_reader_str(r, o, "features", "field", &f->field)) < 0)
+        return pipeline_reader_fail(r, line, "features: expected {field: name, …} or a field name");
+    if ((rc = pipeline_reader_check_keys(r, o, "features")) < 0 || (rc = pipeline_reader_str(r, o, "features", "field", &f->field)) < 0)
         return rc;
     if (!f->field)
-        return pst_reader_fail(r, line, "features: field is missing");
-    if ((rc = pst_reader_num(r, o, "features", "scale", &f->scale)) < 0 ||
-        (rc = pst_reader_num(r, o, "features", "offset", &f->offset)) < 0 ||
-        (rc = pst_reader_word(r, o, "features", "missing", &missing)) < 0 || (rc = read_value(r, o, f)) < 0 ||
-        (rc = pst_reader_whole(r, o, "features", "slots", &slots)) < 0 || (rc = pst_reader_str(r, o, "features", "input", &f->input)) < 0 ||
-        (rc = read_vocabulary(r, o, f)) < 0 || (rc = read_means(r, o, f)) < 0)
+        return pipeline_reader_fail(r, line, "features: field is missing");
+    if ((rc = pipeline_reader_num(r, o, "features", "scale", &f->scale)) < 0 ||
+        (rc = pipeline_reader_num(r, o, "features", "offset", &f->offset)) < 0 ||
+        (rc = pipeline_reader_word(r, o, "features", "missing", &missing)) < 0 || (rc = read_value(r, o, f)) < 0 ||
+        (rc = pipeline_reader_whole(r, o, "features", "slots", &slots)) < 0 ||
+        (rc = pipeline_reader_str(r, o, "features", "input", &f->input)) < 0 || (rc = read_vocabulary(r, o, f)) < 0 ||
+        (rc = read_means(r, o, f)) < 0)
         return rc;
     f->missing = (pst_missing)missing;
     f->slots = (uint32_t)slots;
     bool value = !isnan(f->value) || f->value_text;
     if (f->missing == PST_MISSING_VALUE && !value)
-        return pst_reader_fail(r, line, "features: %s has missing: value, but no value: NUMBER", f->field);
+        return pipeline_reader_fail(r, line, "features: %s has missing: value, but no value: NUMBER", f->field);
     if (f->missing != PST_MISSING_VALUE && value) {
         if (json_object_get(o, "missing"))
-            return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "value"), "features: %s: value is used only with missing: value",
-                                   f->field);
+            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "value"), "features: %s: value is used only with missing: value",
+                                        f->field);
         f->missing = PST_MISSING_VALUE; /* a value alone says what it is for */
     }
     if (f->has_vocabulary && f->slots > 1)
-        return pst_reader_fail(r, line, "features: %s: a vocabulary fills one slot", f->field);
+        return pipeline_reader_fail(r, line, "features: %s: a vocabulary fills one slot", f->field);
     json_t *clip = json_object_get(o, "clip");
     if (clip && !json_is_null(clip)) {
-        if (json_array_size(clip) != 2 || !pst_reader_number(json_array_get(clip, 0), &f->clip_lo) ||
-            !pst_reader_number(json_array_get(clip, 1), &f->clip_hi) || !(f->clip_lo <= f->clip_hi))
-            return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "clip"), "features: clip of %s: expected [low, high]", f->field);
+        if (json_array_size(clip) != 2 || !pipeline_reader_number(json_array_get(clip, 0), &f->clip_lo) ||
+            !pipeline_reader_number(json_array_get(clip, 1), &f->clip_hi) || !(f->clip_lo <= f->clip_hi))
+            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "clip"), "features: clip of %s: expected [low, high]", f->field);
         f->has_clip = true;
     }
     return 0;
 }
 
-static int read_features(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_features(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *list = json_object_get(root, "features");
     if (!list || json_is_null(list))
@@ -222,9 +225,9 @@ static int read_features(pst_reader *r, const json_t *root, pst_pipeline *p)
     int line = pst_yaml_key_line(&r->y, root, "features");
     size_t n = json_array_size(list);
     if (!json_is_array(list) || n == 0)
-        return pst_reader_fail(r, line, "features: expected a list of {field: name, …}; leave it out to use the model's own mapping");
+        return pipeline_reader_fail(r, line, "features: expected a list of {field: name, …}; leave it out to use the model's own mapping");
     if (n > PST_PIPELINE_FEATURES_MAX)
-        return pst_reader_fail(r, line, "features: %zu features are more than the limit of %d", n, PST_PIPELINE_FEATURES_MAX);
+        return pipeline_reader_fail(r, line, "features: %zu features are more than the limit of %d", n, PST_PIPELINE_FEATURES_MAX);
     p->has_features = true;
     p->features = pst_alloc(n * sizeof(*p->features));
     for (size_t i = 0; i < n; i++) {
@@ -238,38 +241,39 @@ static int read_features(pst_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
-static int read_output(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_output(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
     int rc, format = 0;
-    if ((rc = pst_reader_section(r, root, "output", &o)) < 0)
+    if ((rc = pipeline_reader_section(r, root, "output", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "output")) < 0 || (rc = pst_reader_str(r, o, "output", "topic", &p->output_topic)) < 0 ||
-        (rc = pst_reader_word(r, o, "output", "format", &format)) < 0 ||
-        (rc = pst_reader_texts(r, o, "output", "passthrough", &p->passthrough, &p->n_passthrough)) < 0)
+    if ((rc = pipeline_reader_check_keys(r, o, "output")) < 0 ||
+        (rc = pipeline_reader_str(r, o, "output", "topic", &p->output_topic)) < 0 ||
+        (rc = pipeline_reader_word(r, o, "output", "format", &format)) < 0 ||
+        (rc = pipeline_reader_texts(r, o, "output", "passthrough", &p->passthrough, &p->n_passthrough)) < 0)
         return rc;
     p->slim = format == 1;
     if (p->slim && p->n_passthrough)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "passthrough"),
-                               "output: slim holds the score alone; passthrough needs format: full");
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "passthrough"),
+                                    "output: slim holds the score alone; passthrough needs format: full");
     for (size_t i = 0; i < p->n_passthrough; i++)
         for (size_t k = 0; k < i; k++)
             if (!strcmp(p->passthrough[i], p->passthrough[k]))
-                return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "passthrough"), "output.passthrough: \"%.80s\" is there twice",
-                                       p->passthrough[i]);
+                return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "passthrough"), "output.passthrough: \"%.80s\" is there twice",
+                                            p->passthrough[i]);
     return 0;
 }
 
-static int read_score(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_score(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
     int rc, type = 0, non_finite = 0;
     double threshold = NAN;
-    if ((rc = pst_reader_section(r, root, "score", &o)) < 0)
+    if ((rc = pipeline_reader_section(r, root, "score", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "score")) < 0 || (rc = pst_reader_word(r, o, "score", "type", &type)) < 0 ||
-        (rc = pst_reader_num(r, o, "score", "threshold", &threshold)) < 0 ||
-        (rc = pst_reader_word(r, o, "score", "non_finite", &non_finite)) < 0)
+    if ((rc = pipeline_reader_check_keys(r, o, "score")) < 0 || (rc = pipeline_reader_word(r, o, "score", "type", &type)) < 0 ||
+        (rc = pipeline_reader_num(r, o, "score", "threshold", &threshold)) < 0 ||
+        (rc = pipeline_reader_word(r, o, "score", "non_finite", &non_finite)) < 0)
         return rc;
     p->non_finite_dead = non_finite == 1;
     p->score_type = (pst_score_type)type;
@@ -278,15 +282,16 @@ static int read_score(pst_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
-static int read_batching(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_batching(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
     int rc;
     int64_t count = 0, bytes = 0, age = 0;
-    if ((rc = pst_reader_section(r, root, "batching", &o)) < 0)
+    if ((rc = pipeline_reader_section(r, root, "batching", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "batching")) < 0 || (rc = pst_reader_whole(r, o, "batching", "count", &count)) < 0 ||
-        (rc = pst_reader_unit(r, o, "batching", "bytes", &bytes)) < 0 || (rc = pst_reader_unit(r, o, "batching", "age", &age)) < 0)
+    if ((rc = pipeline_reader_check_keys(r, o, "batching")) < 0 || (rc = pipeline_reader_whole(r, o, "batching", "count", &count)) < 0 ||
+        (rc = pipeline_reader_unit(r, o, "batching", "bytes", &bytes)) < 0 ||
+        (rc = pipeline_reader_unit(r, o, "batching", "age", &age)) < 0)
         return rc;
     p->batch_count = (size_t)count;
     p->batch_bytes = (size_t)bytes;
@@ -294,60 +299,60 @@ static int read_batching(pst_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
-static int read_errors(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_errors(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o, *d;
     int rc, tolerance = 0, null_policy = 0;
-    if ((rc = pst_reader_section(r, root, "errors", &o)) < 0)
+    if ((rc = pipeline_reader_section(r, root, "errors", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "errors")) < 0 || (rc = pst_reader_word(r, o, "errors", "tolerance", &tolerance)) < 0 ||
-        (rc = pst_reader_word(r, o, "errors", "null", &null_policy)) < 0 ||
-        (rc = pst_reader_whole(r, o, "errors", "pause_after", &p->pause_after)) < 0 ||
-        (rc = pst_reader_section(r, o, "dead_letter", &d)) < 0)
+    if ((rc = pipeline_reader_check_keys(r, o, "errors")) < 0 || (rc = pipeline_reader_word(r, o, "errors", "tolerance", &tolerance)) < 0 ||
+        (rc = pipeline_reader_word(r, o, "errors", "null", &null_policy)) < 0 ||
+        (rc = pipeline_reader_whole(r, o, "errors", "pause_after", &p->pause_after)) < 0 ||
+        (rc = pipeline_reader_section(r, o, "dead_letter", &d)) < 0)
         return rc;
     p->tolerance_none = tolerance == 1;
     p->on_null = (pst_null_policy)null_policy;
-    if (d && ((rc = pst_reader_check_keys(r, d, "errors.dead_letter")) < 0 ||
-              (rc = pst_reader_str(r, d, "errors.dead_letter", "topic", &p->dlq_topic)) < 0))
+    if (d && ((rc = pipeline_reader_check_keys(r, d, "errors.dead_letter")) < 0 ||
+              (rc = pipeline_reader_str(r, d, "errors.dead_letter", "topic", &p->dlq_topic)) < 0))
         return rc;
     return 0;
 }
 
-static int read_rollout(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_rollout(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o, *c, *s;
     int rc;
-    if ((rc = pst_reader_section(r, root, "rollout", &o)) < 0 || !o)
+    if ((rc = pipeline_reader_section(r, root, "rollout", &o)) < 0 || !o)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "rollout")) < 0 || (rc = pst_reader_section(r, o, "canary", &c)) < 0 ||
-        (rc = pst_reader_section(r, o, "shadow", &s)) < 0)
+    if ((rc = pipeline_reader_check_keys(r, o, "rollout")) < 0 || (rc = pipeline_reader_section(r, o, "canary", &c)) < 0 ||
+        (rc = pipeline_reader_section(r, o, "shadow", &s)) < 0)
         return rc;
     if ((c || s) && !p->model.name)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "rollout"), "rollout: needs a model by name, not by file");
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "rollout"), "rollout: needs a model by name, not by file");
     if (c) {
         p->has_canary = true;
         p->canary_percent = NAN;
-        if ((rc = pst_reader_check_keys(r, c, "rollout.canary")) < 0 || (rc = read_choice(r, c, "rollout.canary", &p->canary)) < 0 ||
-            (rc = pst_reader_num(r, c, "rollout.canary", "percent", &p->canary_percent)) < 0)
+        if ((rc = pipeline_reader_check_keys(r, c, "rollout.canary")) < 0 || (rc = read_choice(r, c, "rollout.canary", &p->canary)) < 0 ||
+            (rc = pipeline_reader_num(r, c, "rollout.canary", "percent", &p->canary_percent)) < 0)
             return rc;
         if (isnan(p->canary_percent) || (!p->canary.alias && !p->canary.version))
-            return pst_reader_fail(r, pst_yaml_line(&r->y, c), "rollout.canary: give percent, and alias or version");
+            return pipeline_reader_fail(r, pst_yaml_line(&r->y, c), "rollout.canary: give percent, and alias or version");
         p->canary.name = pst_strdup(p->model.name);
     }
     if (s) {
         p->has_shadow = true;
-        if ((rc = pst_reader_check_keys(r, s, "rollout.shadow")) < 0 || (rc = read_choice(r, s, "rollout.shadow", &p->shadow)) < 0 ||
-            (rc = pst_reader_str(r, s, "rollout.shadow", "topic", &p->shadow_topic)) < 0)
+        if ((rc = pipeline_reader_check_keys(r, s, "rollout.shadow")) < 0 || (rc = read_choice(r, s, "rollout.shadow", &p->shadow)) < 0 ||
+            (rc = pipeline_reader_str(r, s, "rollout.shadow", "topic", &p->shadow_topic)) < 0)
             return rc;
         if (!p->shadow_topic || (!p->shadow.alias && !p->shadow.version))
-            return pst_reader_fail(r, pst_yaml_line(&r->y, s), "rollout.shadow: give topic, and alias or version");
+            return pipeline_reader_fail(r, pst_yaml_line(&r->y, s), "rollout.shadow: give topic, and alias or version");
         p->shadow.name = pst_strdup(p->model.name);
     }
     return 0;
 }
 
 /* All that a published pipeline may not set, in one refusal, by the line of the first. */
-static int check_tuning(pst_reader *r, const json_t *kafka)
+static int check_tuning(pipeline_reader *r, const json_t *kafka)
 {
     char names[240] = "";
     size_t at = 0;
@@ -356,33 +361,34 @@ static int check_tuning(pst_reader *r, const json_t *kafka)
     json_t *v;
     json_object_foreach((json_t *)kafka, key, v)
     {
-        if (pst_published_property(key))
+        if (pipeline_published_property(key))
             continue;
         line = line ? line : pst_yaml_key_line(&r->y, kafka, key);
         if (at + 8 < sizeof(names))
             at += (size_t)snprintf(names + at, sizeof(names) - at, "%skafka.%.80s", at ? ", " : "", key);
     }
-    return at ? pst_reader_fail(r, line,
-                                "%s: not in a published pipeline, which takes tuning only (fetch.*, linger.ms, session.timeout.ms, …); "
-                                "set it for the scorers' host (up -X or -F), or run the file by hand",
-                                names)
+    return at ? pipeline_reader_fail(
+                    r, line,
+                    "%s: not in a published pipeline, which takes tuning only (fetch.*, linger.ms, session.timeout.ms, …); "
+                    "set it for the scorers' host (up -X or -F), or run the file by hand",
+                    names)
               : 0;
 }
 
-static int check_most(pst_reader *r, const json_t *kafka, const struct pst_pipeline_property *k)
+static int check_most(pipeline_reader *r, const json_t *kafka, const struct pst_pipeline_property *k)
 {
-    int64_t most = pst_published_most(k->key);
+    int64_t most = pipeline_published_most(k->key);
     return most && strtod(k->value, NULL) > (double)most
-               ? pst_reader_fail(r, pst_yaml_key_line(&r->y, kafka, k->key),
-                                 "kafka.%s: %s is more than the %lld that a published pipeline may take of its host's memory", k->key,
-                                 k->value, (long long)most)
+               ? pipeline_reader_fail(r, pst_yaml_key_line(&r->y, kafka, k->key),
+                                      "kafka.%s: %s is more than the %lld that a published pipeline may take of its host's memory", k->key,
+                                      k->value, (long long)most)
                : 0;
 }
 
-static int read_kafka(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_kafka(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
-    int rc = pst_reader_section(r, root, "kafka", &o);
+    int rc = pipeline_reader_section(r, root, "kafka", &o);
     if (rc < 0 || !o || (p->published && (rc = check_tuning(r, o)) < 0))
         return rc;
     p->kafka = pst_alloc((json_object_size(o) + 1) * sizeof(*p->kafka));
@@ -401,7 +407,7 @@ static int read_kafka(pst_reader *r, const json_t *root, pst_pipeline *p)
         else if (json_is_boolean(v))
             snprintf(text, sizeof(text), "%s", json_is_true(v) ? "true" : "false");
         else
-            return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, key), "kafka.%.80s: expected one value", key);
+            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, key), "kafka.%.80s: expected one value", key);
         p->kafka[p->n_kafka++] = (struct pst_pipeline_property){pst_strdup(key), pst_strdup(value),
                                                                 pst_sprintf("%s:%d", r->y.file, pst_yaml_key_line(&r->y, o, key))};
         if (p->published && (rc = check_most(r, o, &p->kafka[p->n_kafka - 1])) < 0)
@@ -410,30 +416,32 @@ static int read_kafka(pst_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
-static int read_rest(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int read_rest(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
     int rc, guarantee = 0;
     int64_t inflight = 0;
-    if ((rc = pst_reader_str(r, root, "pipeline", "name", &p->name)) < 0 ||
-        (rc = pst_reader_word(r, root, "pipeline", "guarantee", &guarantee)) < 0 ||
-        (rc = pst_reader_str(r, root, "pipeline", "device", &p->device)) < 0 || (rc = pst_reader_section(r, root, "limits", &o)) < 0)
+    if ((rc = pipeline_reader_str(r, root, "pipeline", "name", &p->name)) < 0 ||
+        (rc = pipeline_reader_word(r, root, "pipeline", "guarantee", &guarantee)) < 0 ||
+        (rc = pipeline_reader_str(r, root, "pipeline", "device", &p->device)) < 0 ||
+        (rc = pipeline_reader_section(r, root, "limits", &o)) < 0)
         return rc;
-    if ((rc = pst_reader_check_keys(r, o, "limits")) < 0 || (rc = pst_reader_unit(r, o, "limits", "inflight_bytes", &inflight)) < 0)
+    if ((rc = pipeline_reader_check_keys(r, o, "limits")) < 0 ||
+        (rc = pipeline_reader_unit(r, o, "limits", "inflight_bytes", &inflight)) < 0)
         return rc;
     if (p->published && inflight > PST_PUBLISHED_INFLIGHT_MAX)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, o, "inflight_bytes"),
-                               "limits.inflight_bytes: at most 1 GiB in a published pipeline");
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "inflight_bytes"),
+                                    "limits.inflight_bytes: at most 1 GiB in a published pipeline");
     p->exactly_once = guarantee == 1;
     p->inflight_bytes = (size_t)inflight;
     char *end = NULL;
     if (strcmp(p->device, "auto") != 0 && strcmp(p->device, "cpu") != 0 && strcmp(p->device, "cuda") != 0 &&
         (strncmp(p->device, "cuda:", 5) != 0 || strtoul(p->device + 5, &end, 10) > 1023 || end == p->device + 5 || *end))
-        return pst_reader_fail(r, p->line.device, "device: \"%.40s\" is none of auto | cpu | cuda | cuda:N", p->device);
+        return pipeline_reader_fail(r, p->line.device, "device: \"%.40s\" is none of auto | cpu | cuda | cuda:N", p->device);
     return 0;
 }
 
-static void note_lines(const pst_reader *r, const json_t *root, struct pst_pipeline_lines *l)
+static void note_lines(const pipeline_reader *r, const json_t *root, struct pst_pipeline_lines *l)
 {
     const struct {
         const char *key;
@@ -446,37 +454,37 @@ static void note_lines(const pst_reader *r, const json_t *root, struct pst_pipel
 }
 
 /* What no section can see alone. */
-static int check_whole(pst_reader *r, const json_t *root, pst_pipeline *p)
+static int check_whole(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     if (!p->name)
-        return pst_reader_fail(r, 1, "name is missing; every pipeline has one, such as name: turbine-anomalies");
+        return pipeline_reader_fail(r, 1, "name is missing; every pipeline has one, such as name: turbine-anomalies");
     if (strspn(p->name, letters) != strlen(p->name) || strlen(p->name) > 200)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "name"),
-                               "name: letters, digits, dot, dash and underscore only, at most 200");
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "name"),
+                                    "name: letters, digits, dot, dash and underscore only, at most 200");
     if (p->published && (p->name[0] == '.' || strlen(p->name) > PST_PUBLISHED_NAME_MAX)) /* it names a file and a service there */
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "name"),
-                               "name: of a published pipeline begins with no dot and has at most %d letters", PST_PUBLISHED_NAME_MAX);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "name"),
+                                    "name: of a published pipeline begins with no dot and has at most %d letters", PST_PUBLISHED_NAME_MAX);
     for (size_t i = 0; i < p->n_topics; i++) {
         const char *t = p->topics[i];
         if (p->output_topic && !strcmp(t, p->output_topic))
-            return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "output"),
-                                   "output.topic: \"%s\" is also an input; the pipeline would feed itself", t);
+            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "output"),
+                                        "output.topic: \"%s\" is also an input; the pipeline would feed itself", t);
         if (p->dlq_topic && !strcmp(t, p->dlq_topic))
-            return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "errors"),
-                                   "errors.dead_letter.topic: \"%s\" is also an input; bad records would go in circles", t);
+            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "errors"),
+                                        "errors.dead_letter.topic: \"%s\" is also an input; bad records would go in circles", t);
         if (p->shadow_topic && !strcmp(t, p->shadow_topic))
-            return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "rollout"), "rollout.shadow.topic: \"%s\" is also an input", t);
+            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "rollout"), "rollout.shadow.topic: \"%s\" is also an input", t);
     }
     if (p->output_topic && p->dlq_topic && !strcmp(p->output_topic, p->dlq_topic))
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, "errors"),
-                               "errors.dead_letter.topic: is the output topic too; scores and bad records must not mix");
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "errors"),
+                                    "errors.dead_letter.topic: is the output topic too; scores and bad records must not mix");
     return 0;
 }
 
 static int parse(const char *text, size_t len, const char *file, bool published, pst_pipeline **ret_pipeline, pst_err *err)
 {
-    pst_reader r = {.err = err, .keys = &pst_pipeline_keys, .may_see = published ? pst_published_variable : NULL};
+    pipeline_reader r = {.err = err, .keys = &pipeline_keys, .may_see = published ? pipeline_published_variable : NULL};
     pst_pipeline *p = NULL;
     if (len > PST_PIPELINE_BYTES_MAX)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %zu bytes are more than the limit of %u for a pipeline file",
@@ -493,11 +501,11 @@ static int parse(const char *text, size_t len, const char *file, bool published,
     p->text = pst_strndup(text, len);
     p->published = published;
     if (!json_is_object(root)) {
-        rc = pst_reader_fail(&r, 1, "expected a mapping of name, input, model, output, …");
+        rc = pipeline_reader_fail(&r, 1, "expected a mapping of name, input, model, output, …");
         goto out;
     }
     note_lines(&r, root, &p->line);
-    if ((rc = pst_reader_expand(&r, root)) < 0 || (rc = pst_reader_check_keys(&r, root, "pipeline")) < 0 ||
+    if ((rc = pipeline_reader_expand(&r, root)) < 0 || (rc = pipeline_reader_check_keys(&r, root, "pipeline")) < 0 ||
         (rc = read_rest(&r, root, p)) < 0 || (rc = read_input(&r, root, p)) < 0 || (rc = read_model(&r, root, p)) < 0 ||
         (rc = read_features(&r, root, p)) < 0 || (rc = read_output(&r, root, p)) < 0 || (rc = read_score(&r, root, p)) < 0 ||
         (rc = read_batching(&r, root, p)) < 0 || (rc = read_errors(&r, root, p)) < 0 || (rc = read_rollout(&r, root, p)) < 0 ||
@@ -591,7 +599,7 @@ void pst_pipeline_free(pst_pipeline *p)
 
 int pst_feature_from_json(const json_t *obj, pst_feature *ret_feature, pst_err *err)
 {
-    pst_reader r = {.err = err, .keys = &pst_pipeline_keys, .y = {.file = (char *)"the model's mapping"}};
+    pipeline_reader r = {.err = err, .keys = &pipeline_keys, .y = {.file = (char *)"the model's mapping"}};
     pst_feature f = {0};
     int rc = read_feature(&r, obj, 0, &f);
     if (rc < 0) {
@@ -635,7 +643,7 @@ void pst_feature_copy(const pst_feature *f, pst_feature *ret_copy)
 
 const char *pst_score_type_name(pst_score_type t)
 {
-    return pst_score_type_words[t];
+    return pipeline_score_type_words[t];
 }
 
 bool pst_score_type_parse(const char *text, pst_score_type *ret_type)
@@ -651,5 +659,5 @@ bool pst_score_type_parse(const char *text, pst_score_type *ret_type)
 
 const char *pst_missing_name(pst_missing m)
 {
-    return pst_missing_words[m];
+    return pipeline_missing_words[m];
 }

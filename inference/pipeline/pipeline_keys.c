@@ -4,8 +4,8 @@
 
 #include "inference/pipeline/pipeline.h"
 
-const char *const pst_score_type_words[] = {"auto", "raw", "reconstruction_error", "class", NULL};
-const char *const pst_missing_words[] = {"reject", "value", "nan", "mean", NULL};
+const char *const pipeline_score_type_words[] = {"auto", "raw", "reconstruction_error", "class", NULL};
+const char *const pipeline_missing_words[] = {"reject", "value", "nan", "mean", NULL};
 
 #define WORDS(...)        \
     (const char *const[]) \
@@ -54,7 +54,7 @@ static const pst_key rows[] = {
              "`- {field: cpu.user}`."},
     {"features", "scale", PST_KEY_NUMBER, .def = "1", .help = "The model sees x · scale + offset."},
     {"features", "offset", PST_KEY_NUMBER, .def = "0", .help = "See `scale`."},
-    {"features", "missing", PST_KEY_WORD, .words = pst_missing_words, .def = "reject",
+    {"features", "missing", PST_KEY_WORD, .words = pipeline_missing_words, .def = "reject",
      .help = "For a record without a value: dead letter, `value`, NaN, or the mean of the training data."},
     {"features", "value", PST_KEY_OTHER, .form = "number, or text", .help = "With `missing: value`: what stands for x, before scaling."},
     {"features", "clip", PST_KEY_OTHER, .form = "[low, high]", .help = "Limits after scaling."},
@@ -69,7 +69,7 @@ static const pst_key rows[] = {
     {"output", "format", PST_KEY_WORD, .words = WORDS("full", "slim"), .def = "full", .help = "slim: the score alone."},
     {"output", "passthrough", PST_KEY_TEXTS, .help = "Fields of the input record that go into the score's `record`."},
 
-    {"score", "type", PST_KEY_WORD, .words = pst_score_type_words, .def = "auto",
+    {"score", "type", PST_KEY_WORD, .words = pipeline_score_type_words, .def = "auto",
      .help = "auto: what the model's metadata (`penstock.score`) says, else class for a classifier, else raw."},
     {"score", "threshold", PST_KEY_NUMBER,
      .help =
@@ -103,4 +103,4 @@ static const pst_key rows[] = {
      .help = "Records read and not yet committed; beyond it no more are fetched."},
 };
 
-const pst_keys pst_pipeline_keys = {rows, sizeof rows / sizeof *rows};
+const pst_keys pipeline_keys = {rows, sizeof rows / sizeof *rows};

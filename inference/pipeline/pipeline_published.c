@@ -68,7 +68,7 @@ static const char *const tuning[] = {
     "statistics.interval.ms",
 };
 
-bool pst_published_property(const char *key)
+bool pipeline_published_property(const char *key)
 {
     for (size_t i = 0; i < sizeof(tuning) / sizeof(tuning[0]); i++) {
         size_t n = strlen(tuning[i]);
@@ -79,7 +79,7 @@ bool pst_published_property(const char *key)
     return false;
 }
 
-int64_t pst_published_most(const char *key)
+int64_t pipeline_published_most(const char *key)
 {
     static const struct {
         const char *key;
@@ -102,7 +102,7 @@ int64_t pst_published_most(const char *key)
     return 0;
 }
 
-bool pst_published_variable(const char *name, size_t len)
+bool pipeline_published_variable(const char *name, size_t len)
 {
     size_t n = strlen(PST_PUBLISHED_ENV);
     return len > n && !strncmp(name, PST_PUBLISHED_ENV, n);

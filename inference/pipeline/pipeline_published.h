@@ -15,11 +15,11 @@
 #define PST_PUBLISHED_NAME_MAX 120
 
 /* Names consumer or producer tuning, by librdkafka's name or Java's. Exact: no other case, no spaces, no prefix of a topic. */
-bool pst_published_property(const char *key);
+bool pipeline_published_property(const char *key);
 /* The most that a property may be set to there, where it is memory of the scorer's host; 0 = what librdkafka allows. */
-int64_t pst_published_most(const char *key);
+int64_t pipeline_published_most(const char *key);
 #define PST_PUBLISHED_INFLIGHT_MAX (1ll << 30) /* limits.inflight_bytes */
 /* May ${name} be read by a published pipeline? */
-bool pst_published_variable(const char *name, size_t len);
+bool pipeline_published_variable(const char *name, size_t len);
 
 #endif

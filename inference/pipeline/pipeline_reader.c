@@ -11,7 +11,7 @@
 
 enum { KEYS_MAX = 32 }; /* of one section */
 
-int pst_reader_fail(pst_reader *r, int line, const char *fmt, ...)
+int pipeline_reader_fail(pipeline_reader *r, int line, const char *fmt, ...)
 {
     char text[400];
     va_list ap;
@@ -21,7 +21,7 @@ int pst_reader_fail(pst_reader *r, int line, const char *fmt, ...)
     return pst_err_set(r->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s:%d: %s", r->y.file, line, text);
 }
 
-int pst_reader_check_keys(pst_reader *r, const json_t *obj, const char *where)
+int pipeline_reader_check_keys(pipeline_reader *r, const json_t *obj, const char *where)
 {
     const char *key;
     json_t *v;
@@ -41,14 +41,14 @@ int pst_reader_check_keys(pst_reader *r, const json_t *obj, const char *where)
             for (size_t i = 0; i < n && at + 2 < sizeof(near); i++)
                 at += (size_t)snprintf(near + at, sizeof(near) - at, " %s", known[i]);
         }
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "unknown key \"%.80s\"%s%s%s", key, top ? "" : " in ",
-                               top ? "" : where, near);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "unknown key \"%.80s\"%s%s%s", key, top ? "" : " in ",
+                                    top ? "" : where, near);
     }
     return 0;
 }
 
 /* The row of a key that the code reads: there is one, or the code and the table are not about the same file. */
-static const pst_key *row_of(const pst_reader *r, const char *where, const char *key)
+static const pst_key *row_of(const pipeline_reader *r, const char *where, const char *key)
 {
     const pst_key *k = pst_keys_find(r->keys, where, key);
     PST_ASSERT(k);
@@ -56,19 +56,19 @@ static const pst_key *row_of(const pst_reader *r, const char *where, const char 
 }
 
 /* A section: missing is fine (ret NULL), anything but a mapping is not. */
-int pst_reader_section(pst_reader *r, const json_t *root, const char *key, json_t **ret)
+int pipeline_reader_section(pipeline_reader *r, const json_t *root, const char *key, json_t **ret)
 {
     json_t *v = json_object_get(root, key);
     *ret = NULL;
     if (!v || json_is_null(v))
         return 0;
     if (!json_is_object(v))
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, root, key), "%s: expected a mapping, such as {key: value}", key);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, key), "%s: expected a mapping, such as {key: value}", key);
     *ret = v;
     return 0;
 }
 
-int pst_reader_str(pst_reader *r, const json_t *obj, const char *where, const char *key, char **ret)
+int pipeline_reader_str(pipeline_reader *r, const json_t *obj, const char *where, const char *key, char **ret)
 {
     json_t *v = json_object_get(obj, key);
     char text[64];
@@ -84,16 +84,16 @@ int pst_reader_str(pst_reader *r, const json_t *obj, const char *where, const ch
     else if (json_is_integer(v))
         snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(v));
     else
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected text", where, key);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected text", where, key);
     if (!*s)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: is empty", where, key);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: is empty", where, key);
     free(*ret);
     *ret = pst_strdup(s);
     return 0;
 }
 
 /* A number, also as text (a value that came from the environment is text). */
-bool pst_reader_number(const json_t *v, double *ret)
+bool pipeline_reader_number(const json_t *v, double *ret)
 {
     if (json_is_number(v)) {
         *ret = json_number_value(v);
@@ -110,7 +110,7 @@ bool pst_reader_number(const json_t *v, double *ret)
     return true;
 }
 
-int pst_reader_num(pst_reader *r, const json_t *obj, const char *where, const char *key, double *ret)
+int pipeline_reader_num(pipeline_reader *r, const json_t *obj, const char *where, const char *key, double *ret)
 {
     json_t *v = json_object_get(obj, key);
     const pst_key *k = row_of(r, where, key);
@@ -120,29 +120,29 @@ int pst_reader_num(pst_reader *r, const json_t *obj, const char *where, const ch
         return 0;
     }
     double x;
-    if (!pst_reader_number(v, &x) || !isfinite(x))
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected a number", where, key);
+    if (!pipeline_reader_number(v, &x) || !isfinite(x))
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected a number", where, key);
     if ((k->lo < k->hi) && (x < k->lo || x > k->hi))
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: %.12g is outside %.12g to %.12g", where, key, x, k->lo,
-                               k->hi);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: %.12g is outside %.12g to %.12g", where, key, x, k->lo,
+                                    k->hi);
     *ret = x;
     return 0;
 }
 
-int pst_reader_whole(pst_reader *r, const json_t *obj, const char *where, const char *key, int64_t *ret)
+int pipeline_reader_whole(pipeline_reader *r, const json_t *obj, const char *where, const char *key, int64_t *ret)
 {
     double x = NAN;
-    int rc = pst_reader_num(r, obj, where, key, &x);
+    int rc = pipeline_reader_num(r, obj, where, key, &x);
     if (rc < 0 || isnan(x))
         return rc;
     if (x != floor(x))
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected a whole number", where, key);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected a whole number", where, key);
     *ret = (int64_t)x;
     return 0;
 }
 
 /* "1MiB", "5ms": texts with a unit, or plain numbers (bytes; seconds). */
-int pst_reader_unit(pst_reader *r, const json_t *obj, const char *where, const char *key, int64_t *ret)
+int pipeline_reader_unit(pipeline_reader *r, const json_t *obj, const char *where, const char *key, int64_t *ret)
 {
     json_t *v = json_object_get(obj, key);
     const pst_key *k = row_of(r, where, key);
@@ -162,17 +162,17 @@ int pst_reader_unit(pst_reader *r, const json_t *obj, const char *where, const c
     int64_t x;
     int rc = !text[0] ? PST_EPARSE : span ? pst_span_parse(text, &x) : pst_bytes_parse(text, &x);
     if (rc < 0)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected %s", where, key,
-                               span ? "a time such as 5ms or 2s" : "a size such as 1MiB");
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected %s", where, key,
+                                    span ? "a time such as 5ms or 2s" : "a size such as 1MiB");
     if ((double)x < k->lo || (double)x > k->hi)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: \"%s\" is outside %lld to %lld %s", where, key, text,
-                               (long long)k->lo, (long long)k->hi, span ? "microseconds" : "bytes");
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: \"%s\" is outside %lld to %lld %s", where, key, text,
+                                    (long long)k->lo, (long long)k->hi, span ? "microseconds" : "bytes");
     *ret = x;
     return 0;
 }
 
 /* One of the words; ret = its index. */
-int pst_reader_word(pst_reader *r, const json_t *obj, const char *where, const char *key, int *ret)
+int pipeline_reader_word(pipeline_reader *r, const json_t *obj, const char *where, const char *key, int *ret)
 {
     json_t *v = json_object_get(obj, key);
     const pst_key *k = row_of(r, where, key);
@@ -189,18 +189,18 @@ int pst_reader_word(pst_reader *r, const json_t *obj, const char *where, const c
     char list[160] = "";
     for (size_t i = 0, n = 0; k->words[i] && n + 1 < sizeof(list); i++)
         n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? " | " : "", k->words[i]);
-    return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: %s%.60s%s is none of %s", where, key, s ? "\"" : "",
-                           s ? s : "the value", s ? "\"" : "", list);
+    return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: %s%.60s%s is none of %s", where, key, s ? "\"" : "",
+                                s ? s : "the value", s ? "\"" : "", list);
 }
 
-int pst_reader_texts(pst_reader *r, const json_t *obj, const char *where, const char *key, char ***ret, size_t *ret_n)
+int pipeline_reader_texts(pipeline_reader *r, const json_t *obj, const char *where, const char *key, char ***ret, size_t *ret_n)
 {
     json_t *v = json_object_get(obj, key);
     if (!v || json_is_null(v))
         return 0;
     size_t n = json_is_array(v) ? json_array_size(v) : 1;
     if (json_is_object(v) || n > 10000)
-        return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected a list of names", where, key);
+        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected a list of names", where, key);
     char **out = pst_alloc((n + 1) * sizeof(*out));
     for (size_t i = 0; i < n; i++) {
         const char *s = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);
@@ -208,7 +208,7 @@ int pst_reader_texts(pst_reader *r, const json_t *obj, const char *where, const 
             for (size_t k = 0; k < i; k++)
                 free(out[k]);
             free(out);
-            return pst_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: element %zu is no name", where, key, i + 1);
+            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: element %zu is no name", where, key, i + 1);
         }
         out[i] = pst_strdup(s);
     }
@@ -219,7 +219,7 @@ int pst_reader_texts(pst_reader *r, const json_t *obj, const char *where, const 
 
 /* ---- ${ENV} ---------------------------------------------------------------------------------------------------------------- */
 
-static int expand_text(pst_reader *r, json_t *node)
+static int expand_text(pipeline_reader *r, json_t *node)
 {
     const char *s = json_string_value(node);
     if (!strstr(s, "${"))
@@ -238,8 +238,8 @@ static int expand_text(pst_reader *r, json_t *node)
         }
         const char *end = strchr(s, '}');
         if (!end || end - s > 4000) {
-            rc = pst_reader_fail(r, pst_yaml_line(&r->y, node),
-                                 "\"%.40s\": the closing brace of ${…} is missing (write $${ for a literal ${)", s);
+            rc = pipeline_reader_fail(r, pst_yaml_line(&r->y, node),
+                                      "\"%.40s\": the closing brace of ${…} is missing (write $${ for a literal ${)", s);
             break;
         }
         char *name = pst_strndup(s + 2, (size_t)(end - s - 2));
@@ -253,23 +253,23 @@ static int expand_text(pst_reader *r, json_t *node)
         if (!value || !*value)
             value = def;
         if (hidden)
-            rc = pst_reader_fail(r, pst_yaml_line(&r->y, node),
-                                 "${%.80s}: a published pipeline reads no such variable of the scorer's environment", name);
+            rc = pipeline_reader_fail(r, pst_yaml_line(&r->y, node),
+                                      "${%.80s}: a published pipeline reads no such variable of the scorer's environment", name);
         else if (!value)
-            rc = pst_reader_fail(r, pst_yaml_line(&r->y, node),
-                                 "the environment variable %.80s is not set; set it or give a default: ${%.80s:-…}", name, name);
+            rc = pipeline_reader_fail(r, pst_yaml_line(&r->y, node),
+                                      "the environment variable %.80s is not set; set it or give a default: ${%.80s:-…}", name, name);
         else
             pst_buf_adds(&out, value);
         free(name);
         s = end + 1;
     }
     if (rc == 0 && json_string_setn(node, out.data ? out.data : "", out.len) < 0)
-        rc = pst_reader_fail(r, pst_yaml_line(&r->y, node), "the environment's value is not UTF-8 text");
+        rc = pipeline_reader_fail(r, pst_yaml_line(&r->y, node), "the environment's value is not UTF-8 text");
     pst_buf_done(&out);
     return rc;
 }
 
-int pst_reader_expand(pst_reader *r, json_t *node)
+int pipeline_reader_expand(pipeline_reader *r, json_t *node)
 {
     int rc = 0;
     if (json_is_string(node))
@@ -279,7 +279,7 @@ int pst_reader_expand(pst_reader *r, json_t *node)
         json_t *v;
         json_array_foreach(node, i, v)
         {
-            if ((rc = pst_reader_expand(r, v)) < 0)
+            if ((rc = pipeline_reader_expand(r, v)) < 0)
                 return rc;
         }
     } else if (json_is_object(node)) {
@@ -287,7 +287,7 @@ int pst_reader_expand(pst_reader *r, json_t *node)
         json_t *v;
         json_object_foreach(node, key, v)
         {
-            if ((rc = pst_reader_expand(r, v)) < 0)
+            if ((rc = pipeline_reader_expand(r, v)) < 0)
                 return rc;
         }
     }

@@ -71,7 +71,7 @@ static int refuse(pst_err *err, const char *device, const char *what)
     return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "device: %s cannot be had here: %s, %s", device, what, cure);
 }
 
-int pst_device_check_at(const char *device, const pst_device_places *places, pst_err *err)
+int score_device_check_at(const char *device, const score_device_places *places, pst_err *err)
 {
     if (strncmp(device, "cuda", 4) != 0)
         return 0;
@@ -104,7 +104,7 @@ int pst_device_check_at(const char *device, const pst_device_places *places, pst
              : "driver and device are there, but the plug-in libpenstock-cuda.so is not beside the program; install or build it");
 }
 
-int pst_device_check(const char *device, pst_err *err)
+int score_device_check(const char *device, pst_err *err)
 {
-    return pst_device_check_at(device, &(pst_device_places){0}, err);
+    return score_device_check_at(device, &(score_device_places){0}, err);
 }

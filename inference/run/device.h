@@ -6,14 +6,14 @@
 #include "common/base/err.h"
 
 /* device: "auto", "cpu", "cuda", "cuda:N". PST_EINVAL (FATAL: exit status 2) says what is missing and what to do about it. */
-int pst_device_check(const char *device, pst_err *err);
+int score_device_check(const char *device, pst_err *err);
 
 /* Where it looks; for tests. NULL members = this host's. */
-typedef struct pst_device_places {
+typedef struct score_device_places {
     const char *driver_version; /* /proc/driver/nvidia/version */
     const char *nodes;          /* /dev */
     const char *plugin;         /* libpenstock-cuda.so, beside the program or in ../lib */
-} pst_device_places;
-int pst_device_check_at(const char *device, const pst_device_places *places, pst_err *err);
+} score_device_places;
+int score_device_check_at(const char *device, const score_device_places *places, pst_err *err);
 
 #endif

@@ -156,7 +156,7 @@ int pst_pipeline_check_here(const pst_settings *settings, const pst_pipeline *p,
         rc = check_target(settings, p, p->line.rollout, "rollout.shadow.topic", p->shadow_topic, err);
     if (rc < 0 || (rc = check_dead_letters(settings, p, err)) < 0 || (rc = check_kafka(settings, p, err)) < 0)
         return rc;
-    if ((rc = pst_device_check(p->device, err)) < 0)
+    if ((rc = score_device_check(p->device, err)) < 0)
         pst_err_prefix(err, "%s:%d", p->file, p->line.device);
     return rc;
 }
@@ -391,7 +391,7 @@ static int check_newest(check *k, const char *topic, pst_binding *b)
                 .scorable = pst_binding_width(b) > 0,
                 .missing = pst_alloc(n + 1),
                 .pass = pst_alloc((k->p->n_passthrough + 1) * sizeof(*s.pass))};
-    rc = pst_topic_newest(k->c, topic, NEWEST, k->o->may_be_alone ? ALONE_MS : ASK_MS, look_at_record, &s, &e);
+    rc = score_topic_newest(k->c, topic, NEWEST, k->o->may_be_alone ? ALONE_MS : ASK_MS, look_at_record, &s, &e);
     if (rc == PST_ENOTFOUND || rc == PST_EAUTH) { /* whoever checks need not have the scorer's rights */
         tell(k, "topic %s: records not checked: %s\n", topic, e.text);
         rc = 0;

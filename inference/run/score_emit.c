@@ -11,7 +11,7 @@ enum { SHADOW_WAITS_US = 30000000, SILENT_US = 60000000 };
 
 /* ---- records out ----------------------------------------------------------------------------------------------------------- */
 
-static const pst_input_topic *input_of(const pst_scorer *s, const char *topic)
+static const score_input_topic *input_of(const scorer *s, const char *topic)
 {
     for (size_t i = 0; i < s->p->n_topics; i++)
         if (!strcmp(s->inputs[i].name, topic))
@@ -33,7 +33,7 @@ static char *put_number(char *to, int64_t v)
 
 /* The input's headers, all of them. Where the value does not say where the record comes from (slim, tombstones) and a record may come twice
  * (at least once), its identity goes into x-src; only there, since a header costs librdkafka more than all of the scoring. */
-static void out_headers(pst_scorer *s, const pst_record *r, bool value_tells, char *src, pst_out *out)
+static void out_headers(scorer *s, const pst_record *r, bool value_tells, char *src, pst_out *out)
 {
     size_t n = 0, have = pst_record_headers_all(r, &s->headers, 1);
     pst_header *h = s->headers.at;
@@ -56,7 +56,7 @@ static void out_headers(pst_scorer *s, const pst_record *r, bool value_tells, ch
 
 /* A letter that its topic does not take as it is waits until the topic takes it: cut, it would be lost. The setting is read again each time,
  * since raising it is the cure. */
-static int too_large_for_letters(pst_scorer *s, const pst_record *r, const char *topic, const pst_err *why)
+static int too_large_for_letters(scorer *s, const pst_record *r, const char *topic, const pst_err *why)
 {
     pst_txn_forget_limit(s->txn, topic);
     return pst_err_set(
@@ -66,7 +66,7 @@ static int too_large_for_letters(pst_scorer *s, const pst_record *r, const char 
         r->topic, r->partition, (long long)r->offset, r->value_len, topic, why->text);
 }
 
-static int send_dead_letter(pst_scorer *s, const pst_record *r, const char *stage, const char *reason, const char *message)
+static int send_dead_letter(scorer *s, const pst_record *r, const char *stage, const char *reason, const char *message)
 {
     pst_out out;
     const char *topic = input_of(s, r->topic)->dlq;
@@ -80,7 +80,7 @@ static int send_dead_letter(pst_scorer *s, const pst_record *r, const char *stag
         s->err = e;
         return rc;
     }
-    pst_round_dead(&s->round, stage, reason);
+    score_round_dead(&s->round, stage, reason);
     pst_log(PST_LOG_DEBUG, "score", "event=dead_letter pipeline=%s topic=%s partition=%d offset=%lld stage=%s reason=%s why=\"%s\"",
             s->p->name, r->topic, r->partition, (long long)r->offset, stage, reason, message);
     return 0;
@@ -88,7 +88,7 @@ static int send_dead_letter(pst_scorer *s, const pst_record *r, const char *stag
 
 /* Nearly everything is bad: something is wrong with the pipeline, not with the records. It keeps its place here until it is told otherwise: by
  * a model of another version, a new spec or a new start. A run that nobody watches ends. */
-static int enough_letters(pst_scorer *s, const char *stage, const char *reason, const char *message)
+static int enough_letters(scorer *s, const char *stage, const char *reason, const char *message)
 {
     bool ends = s->opts->exit_on_eof || s->opts->records_max;
     return pst_err_set(
@@ -98,9 +98,9 @@ static int enough_letters(pst_scorer *s, const char *stage, const char *reason, 
         (long long)s->p->pause_after, reason, stage, message);
 }
 
-static int bad_record(pst_scorer *s, const pst_record *r, const char *stage, const char *reason, const char *message)
+static int bad_record(scorer *s, const pst_record *r, const char *stage, const char *reason, const char *message)
 {
-    if (!s->p->tolerance_none && s->p->pause_after && pst_round_dead_row(&s->round) >= (uint64_t)s->p->pause_after)
+    if (!s->p->tolerance_none && s->p->pause_after && score_round_dead_row(&s->round) >= (uint64_t)s->p->pause_after)
         return enough_letters(s, stage, reason, message);
     if (!s->p->tolerance_none)
         return send_dead_letter(s, r, stage, reason, message);
@@ -109,25 +109,25 @@ static int bad_record(pst_scorer *s, const pst_record *r, const char *stage, con
                        (long long)r->offset, reason, stage, message);
 }
 
-static void compare_shadow(pst_scorer *s, const pst_fate *f)
+static void compare_shadow(scorer *s, const pst_fate *f)
 {
     const double *a, *b;
     const char *la, *lb;
     double threshold;
-    size_t na = pst_core_score(s->core, f, false, &a, &la), nb = pst_core_score(s->core, f, true, &b, &lb);
+    size_t na = pst_score_core_score(s->core, f, false, &a, &la), nb = pst_score_core_score(s->core, f, true, &b, &lb);
     s->round.shadowed++;
     if (la && lb)
         s->round.disagreed += strcmp(la, lb) != 0;
-    else if (na && nb && pst_binding_threshold(pst_core_fate_binding(f, false), &threshold))
+    else if (na && nb && pst_binding_threshold(pst_score_core_fate_binding(f, false), &threshold))
         s->round.disagreed += (a[0] > threshold) != (b[0] > threshold);
 }
 
 /* A shadow is a trial and holds the stream for half a minute at most: what cannot be encoded then is left out, said once, and counted. */
-static int encode_shadow(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us, bool *ret_there)
+static int encode_shadow(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us, bool *ret_there)
 {
     pst_err e = {0};
     pst_buf_clear(&s->shadow_value);
-    *ret_there = pst_core_encode(s->core, r, f, true, now_us, &s->shadow_value, &e) == 0;
+    *ret_there = pst_score_core_encode(s->core, r, f, true, now_us, &s->shadow_value, &e) == 0;
     if (*ret_there) {
         s->shadow_waits_us = s->shadow_skipped = 0;
         return 0;
@@ -145,11 +145,11 @@ static int encode_shadow(pst_scorer *s, const pst_record *r, const pst_fate *f, 
     return 0;
 }
 
-static int send_value(pst_scorer *s, const pst_record *r, bool shadow)
+static int send_value(scorer *s, const pst_record *r, bool shadow)
 {
     char src[320];
     const pst_buf *value = shadow ? &s->shadow_value : &s->value;
-    const pst_input_topic *in = input_of(s, r->topic);
+    const score_input_topic *in = input_of(s, r->topic);
     pst_out out = {.topic = shadow ? s->p->shadow_topic : s->p->output_topic,
                    .partition = in->partitions == s->output_partitions && !shadow ? r->partition : -1,
                    .key = r->key,
@@ -166,10 +166,10 @@ static int send_value(pst_scorer *s, const pst_record *r, bool shadow)
     return rc;
 }
 
-static int send_tombstone(pst_scorer *s, const pst_record *r)
+static int send_tombstone(scorer *s, const pst_record *r)
 {
     char src[320];
-    const pst_input_topic *in = input_of(s, r->topic);
+    const score_input_topic *in = input_of(s, r->topic);
     pst_out out = {.topic = s->p->output_topic,
                    .partition = in->partitions == s->output_partitions ? r->partition : -1,
                    .key = r->key,
@@ -179,28 +179,29 @@ static int send_tombstone(pst_scorer *s, const pst_record *r)
     return pst_txn_send(s->txn, &out, &s->err);
 }
 
-static void count_score(pst_scorer *s, const pst_fate *f)
+static void count_score(scorer *s, const pst_fate *f)
 {
     const double *scores;
     const char *label;
     const uint8_t *missing;
     size_t n;
     double threshold;
-    pst_round_scored(&s->round);
-    if (pst_core_score(s->core, f, false, &scores, &label) && pst_binding_threshold(pst_core_fate_binding(f, false), &threshold))
+    score_round_scored(&s->round);
+    if (pst_score_core_score(s->core, f, false, &scores, &label) &&
+        pst_binding_threshold(pst_score_core_fate_binding(f, false), &threshold))
         s->round.anomalies += scores[0] > threshold;
-    s->round.non_finite += !pst_core_finite(s->core, f);
-    pst_core_missing(s->core, f, &missing, &n);
+    s->round.non_finite += !pst_score_core_finite(s->core, f);
+    pst_score_core_missing(s->core, f, &missing, &n);
     s->round.missing += memchr(missing, 1, n) != NULL;
 }
 
 /* Everything about a record that can fail is made before anything of it is sent: a record that must wait has left no trace in the round. */
-static int emit_score(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
+static int emit_score(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
 {
     pst_err e = {0};
     bool shadow = false;
     pst_buf_clear(&s->value);
-    int rc = pst_core_encode(s->core, r, f, false, now_us, &s->value, &e);
+    int rc = pst_score_core_encode(s->core, r, f, false, now_us, &s->value, &e);
     if (rc < 0 && e.cls == PST_CLASS_DATA)
         return bad_record(s, r, "ENCODE", "output-schema", e.text);
     if (rc < 0) {
@@ -230,7 +231,7 @@ static int emit_score(pst_scorer *s, const pst_record *r, const pst_fate *f, int
     return rc;
 }
 
-static int emit(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
+static int emit(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
 {
     switch (f->kind) {
     case PST_FATE_SCORED: return emit_score(s, r, f, now_us);
@@ -240,27 +241,27 @@ static int emit(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t n
         return rc;
     }
     case PST_FATE_SKIP: s->round.skipped++; return 0;
-    case PST_FATE_BAD: return bad_record(s, r, f->stage, f->reason, pst_core_message(s->core, f));
+    case PST_FATE_BAD: return bad_record(s, r, f->stage, f->reason, pst_score_core_message(s->core, f));
     }
     return 0;
 }
 
-int pst_scorer_emit(pst_scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
+int scorer_emit(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
 {
     int rc = emit(s, r, f, now_us);
     uint64_t assignment = pst_consumer_epoch(s->consumer);
     if (assignment != s->assignment) { /* the last word on these partitions may be somebody else's */
-        pst_reports_forget(s->reports);
+        score_reports_forget(s->reports);
         s->assignment = assignment;
     }
     if (rc == 0)
-        pst_reports_record(s->reports, f, r);
+        score_reports_record(s->reports, f, r);
     return rc;
 }
 
-int pst_scorer_may_report(pst_scorer *s)
+int scorer_may_report(scorer *s)
 {
-    if (!pst_reports_wanted(s->reports))
+    if (!score_reports_wanted(s->reports))
         return 0;
     pst_model_event e = {.name = (char *)"", .digest = (char *)"", .uri = (char *)"", .format = (char *)"", .actor = (char *)""};
     pst_buf value = {0};
@@ -277,20 +278,20 @@ int pst_scorer_may_report(pst_scorer *s)
     return 0;
 }
 
-void pst_scorer_report(pst_scorer *s)
+void scorer_report(scorer *s)
 {
     pst_err e = {0};
     if (s->reports_silent_us && pst_mono_us() - s->reports_silent_us < SILENT_US)
         return;
     s->reports_silent_us = 0;
-    if (pst_reports_send(s->reports, s->txn, s->client, s->worker, &e) < 0)
+    if (score_reports_send(s->reports, s->txn, s->client, s->worker, &e) < 0)
         pst_log_limited(PST_LOG_WARN, "score", "model_not_recorded", "event=model_not_recorded pipeline=%s why=\"%s\"", s->p->name, e.text);
 }
 
 /* Who may not write to the topic of models scores all the same, and says what a replay will lack. */
-void pst_scorer_report_failed(pst_scorer *s)
+void scorer_report_failed(scorer *s)
 {
-    if (!pst_reports_sent(s->reports) || (s->err.code != PST_EAUTH && !strstr(s->err.text, "uthoriz")))
+    if (!score_reports_sent(s->reports) || (s->err.code != PST_EAUTH && !strstr(s->err.text, "uthoriz")))
         return;
     s->reports_silent_us = pst_mono_us();
     pst_log_limited(PST_LOG_WARN, "score", "model_not_recorded", "event=model_not_recorded pipeline=%s topic=%s why=\"%s\"", s->p->name,

@@ -13,7 +13,7 @@
 enum { MODEL_BYTES_MAX = 512 << 20, BACKOFF_FIRST_MS = 500, BACKOFF_MAX_MS = 30000 };
 
 typedef struct news_node {
-    pst_model_news news;
+    score_model_news news;
     struct news_node *next;
 } news_node;
 
@@ -27,9 +27,9 @@ typedef struct target {
     char digest[65];
 } target;
 
-struct pst_follow {
+struct score_follow {
     const pst_pipeline *p;
-    pst_stats *stats;
+    score_stats *stats;
     pst_client *client;
     pst_objects *objects;
     pst_models *models;
@@ -44,13 +44,13 @@ struct pst_follow {
     _Atomic bool stop;
 };
 
-static bool stopping(const pst_follow *f)
+static bool stopping(const score_follow *f)
 {
     return f->stop || pst_stop_requested();
 }
 
-static void set_why(pst_follow *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void set_why(pst_follow *f, const char *fmt, ...)
+static void set_why(score_follow *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void set_why(score_follow *f, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -60,7 +60,7 @@ static void set_why(pst_follow *f, const char *fmt, ...)
     va_end(ap);
 }
 
-static void pause_ms(pst_follow *f, int ms)
+static void pause_ms(score_follow *f, int ms)
 {
     for (; ms > 0 && !stopping(f); ms -= 50)
         pst_sleep_ms(ms < 50 ? ms : 50);
@@ -70,7 +70,7 @@ static void pause_ms(pst_follow *f, int ms)
 
 /* The features against the newest schema of each input: another width is known here, before the first record. Fields that are absent there say
  * nothing of the records that come, and an outage says nothing at all. */
-static int fits_topics(pst_follow *f, pst_binding *b, pst_err *err)
+static int fits_topics(score_follow *f, pst_binding *b, pst_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && f->p->format == PST_INPUT_AVRO && i < f->p->n_topics; i++) {
@@ -90,7 +90,7 @@ static int fits_topics(pst_follow *f, pst_binding *b, pst_err *err)
     return rc;
 }
 
-static int load(pst_follow *f, const pst_model_event *v, pst_binding **ret, pst_err *err)
+static int load(score_follow *f, const pst_model_event *v, pst_binding **ret, pst_err *err)
 {
     pst_buf data = {0};
     pst_model *m = NULL;
@@ -110,7 +110,7 @@ static int load(pst_follow *f, const pst_model_event *v, pst_binding **ret, pst_
     return rc;
 }
 
-static void post(pst_follow *f, pst_variant variant, pst_binding *b, const pst_model_event *alias, bool kept)
+static void post(score_follow *f, pst_variant variant, pst_binding *b, const pst_model_event *alias, bool kept)
 {
     news_node *n = pst_alloc(sizeof(*n));
     n->news.variant = variant;
@@ -138,7 +138,7 @@ static bool transient(const pst_err *e)
 }
 
 /* Loads one version, waiting out outages. 0 ready, < 0 it is of no use (said and counted). */
-static int ready(pst_follow *f, target *t, const pst_model_event *v, pst_binding **ret)
+static int ready(score_follow *f, target *t, const pst_model_event *v, pst_binding **ret)
 {
     int ms = BACKOFF_FIRST_MS;
     for (int attempt = 0; !stopping(f); attempt++) {
@@ -155,7 +155,7 @@ static int ready(pst_follow *f, target *t, const pst_model_event *v, pst_binding
                             "event=model_refused pipeline=%s model=%s version=%d kept=%d error=\"%s\"", f->p->name, v->name, v->version,
                             t->version, err.text);
             pst_metric_add(f->stats->swap_failures, 1);
-            pst_stats_refused(f->stats, v->name, v->version, bare.text);
+            score_stats_refused(f->stats, v->name, v->version, bare.text);
             return rc;
         }
         pst_log_err("score", &err);
@@ -175,7 +175,7 @@ static const char *choice_text(const pst_model_choice *c, char *buf, size_t size
 }
 
 /* A worker that starts behind the offsets from which the alias's last move counts begins with the version of the move before. */
-static void start_with_previous(pst_follow *f, target *t, const pst_model_event *alias)
+static void start_with_previous(score_follow *f, target *t, const pst_model_event *alias)
 {
     const pst_model_event *before = pst_models_alias_back(f->models, alias->name, t->choice->alias, 1);
     const pst_model_event *v = before ? pst_models_resolve(f->models, alias->name, NULL, before->version) : NULL;
@@ -187,7 +187,7 @@ static void start_with_previous(pst_follow *f, target *t, const pst_model_event 
 
 /* A worker that starts while the alias names a version that is of no use here begins with the last one that was, as one that was running then
  * has kept it. */
-static void start_with_usable(pst_follow *f, target *t)
+static void start_with_usable(score_follow *f, target *t)
 {
     const pst_model_choice *c = t->choice;
     for (size_t back = 1; c->alias && !c->version; back++) {
@@ -207,7 +207,7 @@ static void start_with_usable(pst_follow *f, target *t)
     }
 }
 
-static void look(pst_follow *f, target *t)
+static void look(score_follow *f, target *t)
 {
     const pst_model_choice *c = t->choice;
     char how[256];
@@ -222,7 +222,7 @@ static void look(pst_follow *f, target *t)
         if (alias)
             t->alias_time = alias->time;
         if (v->version == t->version)
-            pst_stats_refused(f->stats, NULL, v->version, NULL); /* the pipeline itself may have refused it since */
+            score_stats_refused(f->stats, NULL, v->version, NULL); /* the pipeline itself may have refused it since */
         return;
     }
     if (!t->version && alias)
@@ -246,7 +246,7 @@ static void look(pst_follow *f, target *t)
 /* ---- the topic ------------------------------------------------------------------------------------------------------------- */
 
 /* Connects; tries again until it works. */
-static void connect(pst_follow *f)
+static void connect(score_follow *f)
 {
     const char *topic = pst_client_topic(f->client, PST_TOPIC_MODELS);
     int ms = BACKOFF_FIRST_MS;
@@ -264,7 +264,7 @@ static void connect(pst_follow *f)
 }
 
 /* Applies one record; an unreachable registry is waited out, since a record that is skipped is an alias move that never happens. */
-static void apply(pst_follow *f, const pst_record *r)
+static void apply(score_follow *f, const pst_record *r)
 {
     int ms = BACKOFF_FIRST_MS;
     while (r->value && !stopping(f)) {
@@ -290,7 +290,7 @@ static void apply(pst_follow *f, const pst_record *r)
 
 static void *run(void *arg)
 {
-    pst_follow *f = arg;
+    score_follow *f = arg;
     connect(f);
     while (!stopping(f) && f->consumer) {
         pst_batch b = {0};
@@ -318,9 +318,9 @@ static void *run(void *arg)
     return NULL;
 }
 
-int pst_follow_start(const pst_settings *settings, const pst_pipeline *p, pst_stats *stats, pst_follow **ret_follow, pst_err *err)
+int score_follow_start(const pst_settings *settings, const pst_pipeline *p, score_stats *stats, score_follow **ret_follow, pst_err *err)
 {
-    pst_follow *f = pst_alloc(sizeof(*f));
+    score_follow *f = pst_alloc(sizeof(*f));
     f->p = p;
     f->stats = stats;
     f->last = &f->first;
@@ -349,7 +349,7 @@ int pst_follow_start(const pst_settings *settings, const pst_pipeline *p, pst_st
     return 0;
 }
 
-bool pst_follow_take(pst_follow *f, pst_model_news *ret_news)
+bool score_follow_take(score_follow *f, score_model_news *ret_news)
 {
     pthread_mutex_lock(&f->lock);
     news_node *n = f->first;
@@ -366,7 +366,7 @@ bool pst_follow_take(pst_follow *f, pst_model_news *ret_news)
     return true;
 }
 
-void pst_model_news_done(pst_model_news *n)
+void score_model_news_done(score_model_news *n)
 {
     for (size_t i = 0; i < n->n_from; i++)
         free(n->from[i].topic);
@@ -375,22 +375,22 @@ void pst_model_news_done(pst_model_news *n)
     memset(n, 0, sizeof(*n));
 }
 
-void pst_follow_why(pst_follow *f, char *ret_text, size_t size)
+void score_follow_why(score_follow *f, char *ret_text, size_t size)
 {
     pthread_mutex_lock(&f->lock);
     snprintf(ret_text, size, "%s", f->why);
     pthread_mutex_unlock(&f->lock);
 }
 
-void pst_follow_stop(pst_follow *f)
+void score_follow_stop(score_follow *f)
 {
     if (!f)
         return;
     f->stop = true;
     pthread_join(f->thread, NULL);
-    pst_model_news n;
-    while (pst_follow_take(f, &n))
-        pst_model_news_done(&n);
+    score_model_news n;
+    while (score_follow_take(f, &n))
+        score_model_news_done(&n);
     pst_objects_close(f->objects);
     pst_client_close(f->client);
     pst_models_free(f->models);

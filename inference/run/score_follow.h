@@ -10,22 +10,22 @@
 #include "inference/core/score_core.h"
 #include "inference/run/score_stats.h"
 
-typedef struct pst_follow pst_follow;
+typedef struct score_follow score_follow;
 
-typedef struct pst_model_news {
+typedef struct score_model_news {
     pst_variant variant;
     pst_binding *binding; /* owned by the taker */
     pst_effective *from;  /* of this pipeline's input topics; none = at once */
     size_t n_from;
     bool kept; /* not what the alias names, which is of no use here, but the last one that was */
-} pst_model_news;
+} score_model_news;
 
-int pst_follow_start(const pst_settings *settings, const pst_pipeline *p, pst_stats *stats, pst_follow **ret_follow, pst_err *err);
+int score_follow_start(const pst_settings *settings, const pst_pipeline *p, score_stats *stats, score_follow **ret_follow, pst_err *err);
 /* The next finished model, in order; false if there is none. */
-bool pst_follow_take(pst_follow *f, pst_model_news *ret_news);
-void pst_model_news_done(pst_model_news *n); /* also frees the binding if it is still there */
+bool score_follow_take(score_follow *f, score_model_news *ret_news);
+void score_model_news_done(score_model_news *n); /* also frees the binding if it is still there */
 /* One sentence on what the primary model waits for; "" when it waits for nothing. */
-void pst_follow_why(pst_follow *f, char *ret_text, size_t size);
-void pst_follow_stop(pst_follow *f); /* joins; NULL-safe */
+void score_follow_why(score_follow *f, char *ret_text, size_t size);
+void score_follow_stop(score_follow *f); /* joins; NULL-safe */
 
 #endif

@@ -18,7 +18,7 @@ enum { RECORD_BYTES_DEFAULT = 1048588, SCORE_BYTES_DEFAULT = 1000000, LETTER_HEA
 
 /* ---- what the core asks for ------------------------------------------------------------------------------------------------ */
 
-static pst_unknown_schema *find_unknown(pst_scorer *s, int32_t id, bool add)
+static score_unknown_schema *find_unknown(scorer *s, int32_t id, bool add)
 {
     for (size_t i = 0; i < s->n_unknown; i++)
         if (s->unknown[i].id == id)
@@ -27,7 +27,7 @@ static pst_unknown_schema *find_unknown(pst_scorer *s, int32_t id, bool add)
         return NULL;
     if (s->n_unknown == PST_SCHEMAS_UNKNOWN_MAX) /* rubbish by the thousand: the oldest verdicts go */
         memmove(s->unknown, s->unknown + PST_SCHEMAS_UNKNOWN_MAX / 2, (s->n_unknown = PST_SCHEMAS_UNKNOWN_MAX / 2) * sizeof(*s->unknown));
-    s->unknown[s->n_unknown] = (pst_unknown_schema){.id = id};
+    s->unknown[s->n_unknown] = (score_unknown_schema){.id = id};
     return &s->unknown[s->n_unknown++];
 }
 
@@ -41,13 +41,13 @@ static int wait_instead(pst_err *err, const pst_err *e)
 
 /* An id may be minutes younger than its first record's arrival here, so "not found" is believed only when it is said three times over
  * seconds; then for a minute without asking again. */
-int pst_scorer_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
+int scorer_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
 {
-    pst_scorer *s = arg;
+    scorer *s = arg;
     int64_t now = pst_mono_us();
-    pst_unknown_schema *u = find_unknown(s, id, false);
+    score_unknown_schema *u = find_unknown(s, id, false);
     if (u && u->verdict_us && now - u->verdict_us > SCHEMA_FORGET_US)
-        *u = (pst_unknown_schema){.id = id};
+        *u = (score_unknown_schema){.id = id};
     pst_err e = {0};
     int rc = u && u->verdict_us ? PST_ENOTFOUND : pst_codec_schema(s->client->codec, id, ret_schema, &e);
     if (rc == 0) {
@@ -71,9 +71,9 @@ int pst_scorer_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_
     return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "registry", 404, "schema id %d is not known to the registry yet", id);
 }
 
-int pst_scorer_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err)
+int scorer_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err)
 {
-    pst_scorer *s = arg;
+    scorer *s = arg;
     char *subject = pst_sprintf("%s-value", shadow ? s->p->shadow_topic : s->p->output_topic);
     pst_err e = {0};
     int rc = pst_registry_register(s->client->registry, subject, schema_text, ret_id, &e);
@@ -100,7 +100,7 @@ static bool from_command_line(const pst_settings *settings, const char *key)
     return false;
 }
 
-int pst_scorer_configure(pst_scorer *s)
+int scorer_configure(scorer *s)
 {
     static const char *const defaults[][2] = {{"linger.ms", "5"},
                                               {"queue.buffering.max.messages", "1000000"},
@@ -129,23 +129,23 @@ int pst_scorer_configure(pst_scorer *s)
     return rc;
 }
 
-void pst_scorer_waits(pst_scorer *s, const pst_err *why)
+void scorer_waits(scorer *s, const pst_err *why)
 {
     if (why)
-        pst_stats_wait(s->stats, why->code == PST_ESTATE && !strcmp(why->origin, "score") ? "paused" : why->origin, why->text);
+        score_stats_wait(s->stats, why->code == PST_ESTATE && !strcmp(why->origin, "score") ? "paused" : why->origin, why->text);
     else
-        pst_stats_wait(s->stats, NULL, NULL);
+        score_stats_wait(s->stats, NULL, NULL);
 }
 
 /* Sleeps, ready to stop. */
-void pst_scorer_idle_ms(int ms)
+void scorer_idle_ms(int ms)
 {
     for (; ms > 0 && !pst_stop_requested(); ms -= 50)
         pst_sleep_ms(ms < 50 ? ms : 50);
 }
 
 /* The largest batch that a topic takes; 0 = it does not say. */
-static size_t topic_bytes_max(pst_scorer *s, const char *topic)
+static size_t topic_bytes_max(scorer *s, const char *topic)
 {
     char *value = NULL;
     long long bytes = 0;
@@ -156,7 +156,7 @@ static size_t topic_bytes_max(pst_scorer *s, const char *topic)
 }
 
 /* bytes_max: of one record, when the broker's default is not to count; 0 = it is. */
-static int make_topic(pst_scorer *s, const char *name, int partitions, size_t bytes_max)
+static int make_topic(scorer *s, const char *name, int partitions, size_t bytes_max)
 {
     pst_err e = {0};
     char bytes[24];
@@ -174,7 +174,7 @@ static int make_topic(pst_scorer *s, const char *name, int partitions, size_t by
 }
 
 /* Input topics are looked up, output and dead-letter topics made. */
-static int ensure_topics(pst_scorer *s)
+static int ensure_topics(scorer *s)
 {
     int most = 1, rc;
     size_t bytes = 0;
@@ -204,12 +204,12 @@ static int ensure_topics(pst_scorer *s)
     if (pst_admin_topic(s->client->bus, s->p->output_topic, &info, 10000, &e) == 0)
         s->output_partitions = info.partitions;
     pst_topic_info_done(&info);
-    return pst_scorer_may_report(s);
+    return scorer_may_report(s);
 }
 
 /* Partitions are added while we run: the group is given the new ones, and from then on a record's partition decides whether output and input
  * still match. Output that has grown, too, is seen at the same time. */
-static int count_partitions(pst_scorer *s)
+static int count_partitions(scorer *s)
 {
     int least = 0;
     for (size_t i = 0; i <= s->p->n_topics; i++) {
@@ -234,7 +234,7 @@ static int count_partitions(pst_scorer *s)
     return 0;
 }
 
-int pst_scorer_meet(pst_scorer *s, const pst_record *records, size_t n)
+int scorer_meet(scorer *s, const pst_record *records, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (records[i].partition < s->partitions_least)
@@ -246,13 +246,13 @@ int pst_scorer_meet(pst_scorer *s, const pst_record *records, size_t n)
     return 0;
 }
 
-int pst_scorer_await_topics(pst_scorer *s)
+int scorer_await_topics(scorer *s)
 {
     int64_t told = 0;
     for (int ms = 500; !pst_stop_requested(); ms = ms < 5000 ? ms * 2 : 5000) {
         pst_err_clear(&s->err);
         int rc = ensure_topics(s);
-        pst_stats_wait(s->stats, rc < 0 ? "topics" : NULL, s->err.text);
+        score_stats_wait(s->stats, rc < 0 ? "topics" : NULL, s->err.text);
         if (rc == 0)
             return 0;
         if (rc == PST_ENOTFOUND ? s->opts->exit_on_eof : s->err.cls == PST_CLASS_FATAL)
@@ -261,26 +261,26 @@ int pst_scorer_await_topics(pst_scorer *s)
             pst_log(PST_LOG_INFO, "score", "event=waiting pipeline=%s for=topics why=\"%s\"", s->p->name, s->err.text);
             told = pst_mono_us();
         }
-        pst_scorer_idle_ms(ms);
+        scorer_idle_ms(ms);
     }
     return PST_ESTOPPED;
 }
 
-int pst_scorer_take_slot(pst_scorer *s)
+int scorer_take_slot(scorer *s)
 {
-    return pst_slot_take(s->settings->state_dir.value, s->p->name, s->opts->slot, s->next_slot, &s->slot, &s->err);
+    return score_slot_take(s->settings->state_dir.value, s->p->name, s->opts->slot, s->next_slot, &s->slot, &s->err);
 }
 
 /* The group's coordinator keeps us waiting. */
 static void on_wait(void *arg, const char *why)
 {
-    pst_scorer *s = arg;
-    pst_stats_wait(s->stats, why ? "kafka" : NULL, why);
+    scorer *s = arg;
+    score_stats_wait(s->stats, why ? "kafka" : NULL, why);
 }
 
-int pst_scorer_open(pst_scorer *s)
+int scorer_open(scorer *s)
 {
-    int rc = s->slot.id[0] ? 0 : pst_scorer_take_slot(s);
+    int rc = s->slot.id[0] ? 0 : scorer_take_slot(s);
     if (rc < 0)
         return rc;
     free(s->txn_id);
@@ -316,7 +316,7 @@ int pst_scorer_open(pst_scorer *s)
 }
 
 /* The slot stays ours: nobody else is to take our name while we are away for a moment. */
-static void close_kafka(pst_scorer *s)
+static void close_kafka(scorer *s)
 {
     pst_txn_free(s->txn);
     s->txn = NULL;
@@ -324,16 +324,16 @@ static void close_kafka(pst_scorer *s)
     s->consumer = NULL;
 }
 
-void pst_scorer_close(pst_scorer *s)
+void scorer_close(scorer *s)
 {
     close_kafka(s);
-    pst_slot_release(&s->slot);
+    score_slot_release(&s->slot);
     s->slot.id[0] = 0;
 }
 
 /* Told that somebody has our id. Often that is our own ghost: a join or a transaction that was on its way when a broker died. So the same id is
  * tried again first; told so twice within a minute, a slot of our own choice is left to the other, and a given one waited for. */
-int pst_scorer_after_fencing(pst_scorer *s)
+int scorer_after_fencing(scorer *s)
 {
     int64_t now = pst_mono_us();
     bool ghost = !s->fenced_us || now - s->fenced_us > 60000000, chosen = s->opts->slot < 0;
@@ -344,7 +344,7 @@ int pst_scorer_after_fencing(pst_scorer *s)
                      : "standby: another worker runs with this --slot",
             s->err.text);
     pst_err_clear(&s->err);
-    pst_round_clear(&s->round);
+    score_round_clear(&s->round);
     s->again = 0;
     s->stats->aborts++;
     s->stats->ready = false;
@@ -352,29 +352,29 @@ int pst_scorer_after_fencing(pst_scorer *s)
     if (ghost)
         close_kafka(s);
     else
-        pst_scorer_close(s);
+        scorer_close(s);
     int turn = getpid() % 16; /* twins that wait equally long would meet, and fence each other, for ever */
-    pst_scorer_idle_ms(ghost || chosen ? 300 + 50 * turn : 20000 + 1000 * turn);
+    scorer_idle_ms(ghost || chosen ? 300 + 50 * turn : 20000 + 1000 * turn);
     if (pst_stop_requested())
         return PST_ESTOPPED;
-    int rc = pst_scorer_open(s);
+    int rc = scorer_open(s);
     s->stats->ready = rc == 0;
-    return rc == PST_EFENCED ? pst_scorer_after_fencing(s) : rc;
+    return rc == PST_EFENCED ? scorer_after_fencing(s) : rc;
 }
 
-int pst_scorer_reopen(pst_scorer *s)
+int scorer_reopen(scorer *s)
 {
     pst_log(PST_LOG_WARN, "score", "event=reopened pipeline=%s id=%s why=\"%s\"", s->p->name, s->txn_id, s->err.text);
     pst_err_clear(&s->err);
-    pst_round_clear(&s->round);
+    score_round_clear(&s->round);
     s->again = 0;
     s->stats->aborts++;
     s->stats->ready = false;
     close_kafka(s);
-    pst_scorer_idle_ms(300);
+    scorer_idle_ms(300);
     if (pst_stop_requested())
         return PST_ESTOPPED;
-    int rc = pst_scorer_open(s);
+    int rc = scorer_open(s);
     s->stats->ready = rc == 0;
-    return rc == PST_EFENCED ? pst_scorer_after_fencing(s) : rc;
+    return rc == PST_EFENCED ? scorer_after_fencing(s) : rc;
 }

@@ -24,7 +24,7 @@ typedef struct line {
     bool told; /* in an event already */
 } line;
 
-struct pst_reports {
+struct score_reports {
     const pst_pipeline *p;
     entry **entries;
     size_t n_entries;
@@ -41,14 +41,14 @@ static const pst_model_choice *choice(const pst_pipeline *p, pst_variant v)
     return there && c->name && !c->version ? c : NULL;
 }
 
-pst_reports *pst_reports_new(const pst_pipeline *p)
+score_reports *score_reports_new(const pst_pipeline *p)
 {
-    pst_reports *r = pst_alloc(sizeof(*r));
+    score_reports *r = pst_alloc(sizeof(*r));
     r->p = p;
     return r;
 }
 
-void pst_reports_free(pst_reports *r)
+void score_reports_free(score_reports *r)
 {
     if (!r)
         return;
@@ -61,7 +61,7 @@ void pst_reports_free(pst_reports *r)
     free(r);
 }
 
-bool pst_reports_wanted(const pst_reports *r)
+bool score_reports_wanted(const score_reports *r)
 {
     return choice(r->p, PST_VARIANT_PRIMARY) || choice(r->p, PST_VARIANT_CANARY) || choice(r->p, PST_VARIANT_SHADOW);
 }
@@ -71,7 +71,7 @@ static bool is(const entry *e, pst_variant v, const pst_record *rec)
     return e->variant == v && e->partition == rec->partition && !strcmp(e->topic, rec->topic);
 }
 
-static entry *find(pst_reports *r, pst_variant v, const pst_record *rec)
+static entry *find(score_reports *r, pst_variant v, const pst_record *rec)
 {
     if (r->recent[v] && is(r->recent[v], v, rec))
         return r->recent[v];
@@ -85,7 +85,7 @@ static entry *find(pst_reports *r, pst_variant v, const pst_record *rec)
     return r->recent[v] = e;
 }
 
-static void add(pst_reports *r, const entry *e, int64_t offset, int version)
+static void add(score_reports *r, const entry *e, int64_t offset, int version)
 {
     if (r->n_lines == r->cap_lines) {
         r->cap_lines = r->cap_lines ? r->cap_lines * 2 : 16;
@@ -94,15 +94,15 @@ static void add(pst_reports *r, const entry *e, int64_t offset, int version)
     r->lines[r->n_lines++] = (line){e->variant, e->topic, e->partition, offset, version, false};
 }
 
-static void note(pst_reports *r, const pst_lane *l, const pst_record *rec)
+static void note(score_reports *r, const pst_lane *l, const pst_record *rec)
 {
-    pst_variant v = pst_core_lane_variant(l);
+    pst_variant v = pst_score_core_lane_variant(l);
     if (!choice(r->p, v))
         return;
     entry *e = find(r, v, rec);
-    int version = pst_binding_version(pst_core_lane_binding(l));
+    int version = pst_binding_version(pst_score_core_lane_binding(l));
     if (e->version != version) {
-        int64_t meant = pst_core_lane_from(l, rec->topic, rec->partition);
+        int64_t meant = pst_score_core_lane_from(l, rec->topic, rec->partition);
         if (e->version && meant >= 0 && meant <= e->last) /* heard of too late: the version before went on beyond it */
             add(r, e, meant, e->version);
         add(r, e, rec->offset, version);
@@ -111,7 +111,7 @@ static void note(pst_reports *r, const pst_lane *l, const pst_record *rec)
     e->last = rec->offset;
 }
 
-void pst_reports_record(pst_reports *r, const pst_fate *f, const pst_record *rec)
+void score_reports_record(score_reports *r, const pst_fate *f, const pst_record *rec)
 {
     if (f->by)
         note(r, f->by, rec);
@@ -120,7 +120,7 @@ void pst_reports_record(pst_reports *r, const pst_fate *f, const pst_record *rec
 }
 
 /* All lines of one role and version in one event: offsets order them, and where two are equal, the order of events does. */
-static int send_event(pst_reports *r, size_t first, pst_txn *txn, pst_client *c, const char *actor, pst_err *err)
+static int send_event(score_reports *r, size_t first, pst_txn *txn, pst_client *c, const char *actor, pst_err *err)
 {
     const line *l = &r->lines[first];
     const pst_model_choice *m = choice(r->p, l->variant);
@@ -160,7 +160,7 @@ static int send_event(pst_reports *r, size_t first, pst_txn *txn, pst_client *c,
     return rc;
 }
 
-int pst_reports_send(pst_reports *r, pst_txn *txn, pst_client *c, const char *actor, pst_err *err)
+int score_reports_send(score_reports *r, pst_txn *txn, pst_client *c, const char *actor, pst_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < r->n_lines; i++) {
@@ -171,20 +171,20 @@ int pst_reports_send(pst_reports *r, pst_txn *txn, pst_client *c, const char *ac
     return rc;
 }
 
-bool pst_reports_sent(const pst_reports *r)
+bool score_reports_sent(const score_reports *r)
 {
     return r->sent;
 }
 
-void pst_reports_committed(pst_reports *r)
+void score_reports_committed(score_reports *r)
 {
     r->n_lines = 0;
     r->sent = false;
 }
 
-void pst_reports_forget(pst_reports *r)
+void score_reports_forget(score_reports *r)
 {
-    pst_reports_committed(r);
+    score_reports_committed(r);
     for (size_t i = 0; i < r->n_entries; i++) {
         r->entries[i]->version = 0;
         r->entries[i]->last = -1;

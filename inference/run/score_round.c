@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pst_round_done(pst_round *r)
+void score_round_done(score_round *r)
 {
     for (size_t i = 0; i < r->n_ends; i++)
         free(r->ends[i].topic);
@@ -13,39 +13,39 @@ void pst_round_done(pst_round *r)
     memset(r, 0, sizeof(*r));
 }
 
-static void clear(pst_round *r)
+static void clear(score_round *r)
 {
-    pst_round keep = {.times = r->times, .ends = r->ends, .n_ends = r->n_ends, .row_kept = r->row_kept, .reports = r->reports};
+    score_round keep = {.times = r->times, .ends = r->ends, .n_ends = r->n_ends, .row_kept = r->row_kept, .reports = r->reports};
     for (size_t i = 0; i < keep.n_ends; i++)
         keep.ends[i].next = -1;
     *r = keep;
 }
 
-void pst_round_clear(pst_round *r)
+void score_round_clear(score_round *r)
 {
     if (r->reports)
-        pst_reports_forget(r->reports);
+        score_reports_forget(r->reports);
     clear(r);
 }
 
-static struct pst_round_end *find_end(pst_round *r, const char *topic, int32_t partition)
+static struct score_round_end *find_end(score_round *r, const char *topic, int32_t partition)
 {
     if (r->last_end < r->n_ends) { /* records come in runs of one partition */
-        struct pst_round_end *e = &r->ends[r->last_end];
+        struct score_round_end *e = &r->ends[r->last_end];
         if (e->partition == partition && !strcmp(e->topic, topic))
             return e;
     }
     for (r->last_end = 0; r->last_end < r->n_ends; r->last_end++) {
-        struct pst_round_end *e = &r->ends[r->last_end];
+        struct score_round_end *e = &r->ends[r->last_end];
         if (e->partition == partition && !strcmp(e->topic, topic))
             return e;
     }
     r->ends = pst_realloc(r->ends, (r->n_ends + 1) * sizeof(*r->ends));
-    r->ends[r->n_ends] = (struct pst_round_end){pst_strdup(topic), partition, -1};
+    r->ends[r->n_ends] = (struct score_round_end){pst_strdup(topic), partition, -1};
     return &r->ends[r->n_ends++];
 }
 
-void pst_round_record(pst_round *r, const pst_record *rec)
+void score_round_record(score_round *r, const pst_record *rec)
 {
     if (!r->times)
         r->times = pst_alloc(PST_ROUND_TIMES_MAX * sizeof(*r->times));
@@ -55,7 +55,7 @@ void pst_round_record(pst_round *r, const pst_record *rec)
     find_end(r, rec->topic, rec->partition)->next = rec->offset + 1;
 }
 
-void pst_round_dead(pst_round *r, const char *stage, const char *reason)
+void score_round_dead(score_round *r, const char *stage, const char *reason)
 {
     r->dead++;
     r->row++;
@@ -72,21 +72,21 @@ void pst_round_dead(pst_round *r, const char *stage, const char *reason)
     }
 }
 
-void pst_round_scored(pst_round *r)
+void score_round_scored(score_round *r)
 {
     r->scored++;
     r->row = 0;
     r->row_is_new = true;
 }
 
-uint64_t pst_round_dead_row(const pst_round *r)
+uint64_t score_round_dead_row(const score_round *r)
 {
     return r->row + (r->row_is_new ? 0 : r->row_kept);
 }
 
-void pst_round_commit(pst_round *r, pst_core *core, pst_stats *s, int64_t now_us)
+void score_round_commit(score_round *r, pst_score_core *core, score_stats *s, int64_t now_us)
 {
-    r->row_kept = pst_round_dead_row(r);
+    r->row_kept = score_round_dead_row(r);
     s->records += r->records;
     s->scored += r->scored;
     s->tombstones += r->tombstones;
@@ -107,17 +107,17 @@ void pst_round_commit(pst_round *r, pst_core *core, pst_stats *s, int64_t now_us
     pst_metric_add(s->commits_ok, 1);
     for (size_t i = 0; i < r->n_reasons; i++)
         for (uint64_t k = 0; k < r->reasons[i].n; k++)
-            pst_stats_dead_letter(s, r->reasons[i].stage, r->reasons[i].reason);
+            score_stats_dead_letter(s, r->reasons[i].stage, r->reasons[i].reason);
     size_t step = r->n_times > 4096 ? 16 : 1; /* a long round is told by a sample */
     for (size_t i = 0; i < r->n_times; i += step) {
         int64_t us = now_us - r->times[i] * 1000;
-        pst_stats_latency(s, us, step);
+        score_stats_latency(s, us, step);
         pst_metric_observe(s->e2e, us > 0 ? (double)us / 1e6 : 0);
     }
     for (size_t i = 0; core && i < r->n_ends; i++)
         if (r->ends[i].next >= 0)
-            pst_core_committed(core, r->ends[i].topic, r->ends[i].partition, r->ends[i].next);
+            pst_score_core_committed(core, r->ends[i].topic, r->ends[i].partition, r->ends[i].next);
     if (r->reports)
-        pst_reports_committed(r->reports);
+        score_reports_committed(r->reports);
     clear(r);
 }

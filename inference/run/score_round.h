@@ -9,9 +9,9 @@
 
 enum { PST_ROUND_TIMES_MAX = 65536, PST_ROUND_REASONS_MAX = 32 };
 
-typedef struct pst_round {
+typedef struct score_round {
     bool open;
-    pst_reports *reports; /* borrowed; NULL = none. Told what became of each round */
+    score_reports *reports; /* borrowed; NULL = none. Told what became of each round */
     int64_t begun_us;
     uint64_t records, scored, tombstones, skipped, dead, missing, anomalies, shadowed, disagreed, shadow_skipped, non_finite;
     uint64_t row;      /* dead letters in a row at the end of this round */
@@ -25,22 +25,22 @@ typedef struct pst_round {
         uint64_t n;
     } reasons[PST_ROUND_REASONS_MAX];
     size_t n_reasons;
-    struct pst_round_end {
+    struct score_round_end {
         char *topic;
         int32_t partition;
         int64_t next;
     } * ends; /* per partition: the offset after the last record */
     size_t n_ends, last_end;
-} pst_round;
+} score_round;
 
-void pst_round_done(pst_round *r);
-void pst_round_clear(pst_round *r); /* keeps memory */
-void pst_round_record(pst_round *r, const pst_record *rec);
-void pst_round_dead(pst_round *r, const char *stage, const char *reason);
-void pst_round_scored(pst_round *r);
+void score_round_done(score_round *r);
+void score_round_clear(score_round *r); /* keeps memory */
+void score_round_record(score_round *r, const pst_record *rec);
+void score_round_dead(score_round *r, const char *stage, const char *reason);
+void score_round_scored(score_round *r);
 /* Dead letters without a scored record among them, this round's included. */
-uint64_t pst_round_dead_row(const pst_round *r);
+uint64_t score_round_dead_row(const score_round *r);
 /* Committed at now_us: counts go to the statistics, positions to the core. */
-void pst_round_commit(pst_round *r, pst_core *core, pst_stats *s, int64_t now_us);
+void score_round_commit(score_round *r, pst_score_core *core, score_stats *s, int64_t now_us);
 
 #endif

@@ -33,80 +33,80 @@ enum {
 static const char *const variant_names[] = {"PRIMARY", "CANARY", "SHADOW"};
 
 /* A model that would not take what the one in use takes is not taken: the other stays until the alias is moved again. */
-static bool refused(pst_scorer *s, pst_model_news *n)
+static bool refused(scorer *s, score_model_news *n)
 {
     pst_err why = {0};
-    const pst_binding *b = n->binding, *kept = pst_core_binding(s->core, n->variant);
-    if (pst_core_fits(s->core, n->variant, n->binding, &why) == 0)
+    const pst_binding *b = n->binding, *kept = pst_score_core_binding(s->core, n->variant);
+    if (pst_score_core_fits(s->core, n->variant, n->binding, &why) == 0)
         return false;
     pst_log_limited(PST_LOG_ERROR, "score", "model_refused",
                     "event=model_refused pipeline=%s variant=%s model=%s version=%d kept=%d error=\"%s\"", s->p->name,
                     variant_names[n->variant], pst_binding_name(b), pst_binding_version(b), kept ? pst_binding_version(kept) : 0, why.text);
     pst_metric_add(s->stats->swap_failures, 1);
-    pst_stats_refused(s->stats, pst_binding_name(b), pst_binding_version(b), why.text);
-    pst_model_news_done(n);
+    score_stats_refused(s->stats, pst_binding_name(b), pst_binding_version(b), why.text);
+    score_model_news_done(n);
     return true;
 }
 
 /* Between two batches: models that became ready go to work. */
-static void take_models(pst_scorer *s)
+static void take_models(scorer *s)
 {
     if (!s->follow)
         return;
     for (int v = 0; v < 3; v++) {
-        pst_model_news *n = &s->held[v];
+        score_model_news *n = &s->held[v];
         if (!n->binding || !s->consumer)
             continue;
         pst_range at[256]; /* a change that waits for offsets of partitions which are not ours waits for nothing */
         size_t have = pst_consumer_assignment(s->consumer, at, 256);
-        pst_core_assigned(s->core, (pst_variant)v, at, have < 256 ? have : 256);
-        if (pst_core_offer(s->core, n->variant, n->binding, n->from, n->n_from) == PST_EAGAIN)
+        pst_score_core_assigned(s->core, (pst_variant)v, at, have < 256 ? have : 256);
+        if (pst_score_core_offer(s->core, n->variant, n->binding, n->from, n->n_from) == PST_EAGAIN)
             continue;
         n->binding = NULL;
-        pst_model_news_done(n);
+        score_model_news_done(n);
     }
-    pst_model_news n;
-    while (!s->held[0].binding && !s->held[1].binding && !s->held[2].binding && pst_follow_take(s->follow, &n)) {
+    score_model_news n;
+    while (!s->held[0].binding && !s->held[1].binding && !s->held[2].binding && score_follow_take(s->follow, &n)) {
         if (refused(s, &n))
             continue;
         const pst_binding *b = n.binding;
         pst_log(PST_LOG_INFO, "score", "event=model_swap pipeline=%s variant=%s model=%s version=%d digest=%.12s at=%s", s->p->name,
                 variant_names[n.variant], pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b),
                 n.n_from ? "offsets" : "once");
-        pst_stats_model(s->stats, pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b), variant_names[n.variant]);
+        score_stats_model(s->stats, pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b), variant_names[n.variant]);
         if (!n.kept)
-            pst_stats_refused(s->stats, NULL, 0, NULL);
+            score_stats_refused(s->stats, NULL, 0, NULL);
         s->round.row_kept = 0; /* what the model before could not score, this one may */
-        s->pace = (pst_pace){0};
-        if (pst_core_offer(s->core, n.variant, n.binding, n.from, n.n_from) == PST_EAGAIN) {
+        s->pace = (score_pace){0};
+        if (pst_score_core_offer(s->core, n.variant, n.binding, n.from, n.n_from) == PST_EAGAIN) {
             s->held[n.variant] = n;
             continue;
         }
         n.binding = NULL;
-        pst_model_news_done(&n);
+        score_model_news_done(&n);
     }
 }
 
-static int await_model(pst_scorer *s)
+static int await_model(scorer *s)
 {
     if (s->p->model.file) {
         pst_binding *b = NULL;
         int rc = pst_score_load_file(s->p, s->p->model.file, &b, &s->err);
         if (rc < 0)
             return rc;
-        pst_stats_model(s->stats, pst_binding_name(b), 0, pst_binding_digest(b), "PRIMARY");
-        pst_core_offer(s->core, PST_VARIANT_PRIMARY, b, NULL, 0);
+        score_stats_model(s->stats, pst_binding_name(b), 0, pst_binding_digest(b), "PRIMARY");
+        pst_score_core_offer(s->core, PST_VARIANT_PRIMARY, b, NULL, 0);
         return 0;
     }
-    int rc = pst_follow_start(s->settings, s->p, s->stats, &s->follow, &s->err);
+    int rc = score_follow_start(s->settings, s->p, s->stats, &s->follow, &s->err);
     int64_t told = 0;
     char said[480] = "";
     while (rc == 0 && !pst_stop_requested()) {
         take_models(s);
-        bool there = pst_core_binding(s->core, PST_VARIANT_PRIMARY);
+        bool there = pst_score_core_binding(s->core, PST_VARIANT_PRIMARY);
         char why[480];
-        pst_follow_why(s->follow, why, sizeof(why));
-        pst_stats_wait(s->stats, there ? NULL : "model", why);
+        score_follow_why(s->follow, why, sizeof(why));
+        score_stats_wait(s->stats, there ? NULL : "model", why);
         if (there)
             return 0;
         if (pst_mono_us() - told > 30000000 || (strcmp(why, said) && pst_mono_us() - told > 2000000)) {
@@ -125,10 +125,10 @@ static int await_model(pst_scorer *s)
 /* What a step of a round came to, besides 0 and an error: the round was thrown away, its records come again, and so does the batch in hand. */
 enum { ROUND_GONE = 1 };
 
-static void round_again(pst_scorer *s, const char *why)
+static void round_again(scorer *s, const char *why)
 {
     pst_log_limited(PST_LOG_INFO, "score", "round_again", "event=round_again pipeline=%s why=\"%s\"", s->p->name, why);
-    pst_round_clear(&s->round);
+    score_round_clear(&s->round);
     pst_metric_add(s->stats->aborts_total, 1);
     s->stats->aborts++;
     pst_err_clear(&s->err);
@@ -136,12 +136,12 @@ static void round_again(pst_scorer *s, const char *why)
 
 /* 0, ROUND_GONE or an error. Only PST_EAGAIN says that the consumer is back where the round began: whatever else goes wrong, its position is not
  * known, and it is opened again. */
-static int commit(pst_scorer *s)
+static int commit(scorer *s)
 {
     if (!s->round.open)
         return 0;
     int64_t start = pst_mono_us();
-    pst_scorer_report(s);
+    scorer_report(s);
     int rc = pst_txn_commit(s->txn, &s->err);
     int64_t end = pst_mono_us();
     if (rc == 0) {
@@ -152,13 +152,13 @@ static int commit(pst_scorer *s)
                             s->p->name, (unsigned long long)s->round.dead, (unsigned long long)s->dead, s->round.reasons[0].stage,
                             s->round.reasons[0].reason);
         pst_metric_observe(s->stats->commit, (double)(end - start) / 1e6);
-        pst_round_commit(&s->round, s->core, s->stats, pst_now_us());
+        score_round_commit(&s->round, s->core, s->stats, pst_now_us());
         s->stats->lag = pst_consumer_lag(s->consumer);
         s->again = 0;
         return 0;
     }
-    pst_scorer_report_failed(s);
-    pst_round_clear(&s->round);
+    scorer_report_failed(s);
+    score_round_clear(&s->round);
     if (rc != PST_EAGAIN)
         return rc;
     if (++s->again >= AGAIN_MAX) /* nothing gets through: the consumer or the producer is fenced and does not know */
@@ -168,7 +168,7 @@ static int commit(pst_scorer *s)
 }
 
 /* Back to the committed offsets, whether or not something was sent. */
-static int throw_away(pst_scorer *s, const char *why)
+static int throw_away(scorer *s, const char *why)
 {
     bool open = s->round.open;
     round_again(s, why);
@@ -177,11 +177,11 @@ static int throw_away(pst_scorer *s, const char *why)
 }
 
 /* This record cannot be handled now: its partition waits for it, alone. The round goes on, with what was marked before it. */
-static int hold(pst_scorer *s, const pst_record *r, const pst_err *why)
+static int hold(scorer *s, const pst_record *r, const pst_err *why)
 {
     pst_err reason = *why;
     pst_err_clear(&s->err);
-    pst_scorer_waits(s, &reason);
+    scorer_waits(s, &reason);
     if (pst_mono_us() - s->told_waiting_us > 10000000) {
         pst_log(PST_LOG_WARN, "score", "event=waiting pipeline=%s topic=%s partition=%d offset=%lld why=\"%s\"", s->p->name, r->topic,
                 r->partition, (long long)r->offset, reason.text);
@@ -192,7 +192,7 @@ static int hold(pst_scorer *s, const pst_record *r, const pst_err *why)
                              known ? PST_SCHEMA_WAIT_MS : HOLD_MAX_MS, &s->err);
 }
 
-static int hold_all(pst_scorer *s, const pst_record *records, size_t n, const pst_err *why)
+static int hold_all(scorer *s, const pst_record *records, size_t n, const pst_err *why)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < n; i++)
@@ -209,14 +209,14 @@ static bool retriable(int rc, const pst_err *e)
 }
 
 /* On the worker: the group is served meanwhile, so that nobody waits for us at a rebalance or takes us for dead. */
-static int run_aside(pst_scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
+static int run_aside(scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
 {
     int rc = 0;
     pst_err e = {0};
-    pst_work_start(s->work, records, n, s->fates);
-    if (!pst_work_wait(s->work, ASIDE_MS)) {
+    score_work_start(s->work, records, n, s->fates);
+    if (!score_work_wait(s->work, ASIDE_MS)) {
         rc = pst_consumer_pause(s->consumer, true);
-        while (!pst_work_wait(s->work, rc < 0 ? ASIDE_MS : 0))
+        while (!score_work_wait(s->work, rc < 0 ? ASIDE_MS : 0))
             if (rc == 0)
                 rc = pst_consumer_serve(s->consumer, ASIDE_MS, ret_lost, &e);
         int back = pst_consumer_pause(s->consumer, false);
@@ -228,29 +228,29 @@ static int run_aside(pst_scorer *s, const pst_record *records, size_t n, size_t 
         *ret_lost = true;
         return rc;
     }
-    return pst_work_result(s->work, ret_usable, why);
+    return score_work_result(s->work, ret_usable, why);
 }
 
-static int run_core(pst_scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
+static int run_core(scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
 {
-    int64_t start = pst_mono_us(), expect = pst_pace_expect_us(&s->pace, n);
-    int rc = expect >= 0 && expect < ASIDE_US ? pst_core_run(s->core, records, n, s->fates, ret_usable, why)
+    int64_t start = pst_mono_us(), expect = score_pace_expect_us(&s->pace, n);
+    int rc = expect >= 0 && expect < ASIDE_US ? pst_score_core_run(s->core, records, n, s->fates, ret_usable, why)
                                               : run_aside(s, records, n, ret_usable, why, ret_lost);
     int64_t took = pst_mono_us() - start;
     if (rc == 0)
-        pst_pace_learn(&s->pace, *ret_usable, took);
+        score_pace_learn(&s->pace, *ret_usable, took);
     pst_metric_observe(s->stats->decode, (double)took / 1e6);
     return rc;
 }
 
 /* Of its transaction's time-out a round uses half, computing included; what comes later goes into a round of its own. */
-static bool fits(const pst_scorer *s, int64_t expect_us)
+static bool fits(const scorer *s, int64_t expect_us)
 {
     return expect_us >= 0 && pst_mono_us() - s->round.begun_us + expect_us < pst_txn_timeout_ms(s->txn) * 500LL;
 }
 
 /* The fates of records [0, n) go out. */
-static int emit_all(pst_scorer *s, const pst_record *records, size_t n)
+static int emit_all(scorer *s, const pst_record *records, size_t n)
 {
     int rc = 0;
     int64_t now = pst_now_us();
@@ -265,7 +265,7 @@ static int emit_all(pst_scorer *s, const pst_record *records, size_t n)
         if (pst_consumer_held(s->consumer, r->topic, r->partition))
             continue; /* it is behind one that waits */
         pst_txn_of(s->txn, r);
-        rc = pst_scorer_emit(s, r, &s->fates[i], now);
+        rc = scorer_emit(s, r, &s->fates[i], now);
         pst_txn_of(s->txn, NULL);
         if (rc < 0 && rc != PST_EFENCED && retriable(rc, &s->err)) {
             if (rc == PST_EAGAIN) /* the producer's queue stays full: an outage */
@@ -284,19 +284,19 @@ static int emit_all(pst_scorer *s, const pst_record *records, size_t n)
             }
             return rc;
         }
-        pst_round_record(&s->round, r);
+        score_round_record(&s->round, r);
         pst_consumer_mark(s->consumer, r->topic, r->partition, r->offset + 1);
     }
     return 0;
 }
 
 /* One run of the core. What is left to do afterwards: the records behind one that waits, of other partitions. */
-static int score_pass(pst_scorer *s, const pst_record **records, size_t *n)
+static int score_pass(scorer *s, const pst_record **records, size_t *n)
 {
     pst_err why = {0};
     size_t usable = 0, left = 0;
     bool lost = false;
-    if (s->round.open && !fits(s, pst_pace_expect_us(&s->pace, *n))) {
+    if (s->round.open && !fits(s, score_pace_expect_us(&s->pace, *n))) {
         int rc = commit(s);
         if (rc)
             return rc;
@@ -333,9 +333,9 @@ static int score_pass(pst_scorer *s, const pst_record **records, size_t *n)
 }
 
 /* 0: every record was used, or its partition waits for it. */
-static int score_batch(pst_scorer *s, const pst_record *records, size_t n)
+static int score_batch(scorer *s, const pst_record *records, size_t n)
 {
-    int rc = pst_scorer_meet(s, records, n);
+    int rc = scorer_meet(s, records, n);
     if (rc < 0) {
         pst_err why = s->err;
         return retriable(rc, &why) ? hold_all(s, records, n, &why) : rc;
@@ -343,18 +343,18 @@ static int score_batch(pst_scorer *s, const pst_record *records, size_t n)
     while (rc == 0 && n)
         rc = score_pass(s, &records, &n);
     if (rc == 0 && !pst_consumer_holds(s->consumer))
-        pst_scorer_waits(s, NULL);
+        scorer_waits(s, NULL);
     return rc;
 }
 
 /* One poll and what follows from it. 1 = the end that the options asked for. */
-static int step(pst_scorer *s)
+static int step(scorer *s)
 {
     const pst_pipeline *p = s->p;
     pst_batch b = {0};
     pst_err e = {0};
     bool busy = s->round.open;
-    size_t most = pst_pace_batch(&s->pace, p->batch_count, BATCH_US);
+    size_t most = score_pace_batch(&s->pace, p->batch_count, BATCH_US);
     pst_poll how = {
         .records_max = most, .bytes_max = p->batch_bytes, .age_max_us = busy ? 0 : p->batch_age_us, .timeout_ms = busy ? 0 : 100};
     int rc = pst_consumer_poll(s->consumer, &how, &b, &e);
@@ -381,12 +381,12 @@ static int step(pst_scorer *s)
     if (!b.n)
         s->stats->lag = pst_consumer_lag(s->consumer);
     if (b.lost && !pst_consumer_holds(s->consumer)) /* what it waited for is somebody else's now */
-        pst_scorer_waits(s, NULL);
+        scorer_waits(s, NULL);
     bool settled = !s->round.open;
     return settled && ((full && s->done >= max) || (b.eof && s->opts->exit_on_eof && !pst_consumer_holds(s->consumer)));
 }
 
-static int loop(pst_scorer *s)
+static int loop(scorer *s)
 {
     int rc = 0;
     while (rc == 0 && !pst_stop_requested()) {
@@ -394,7 +394,7 @@ static int loop(pst_scorer *s)
         rc = step(s);
         /* Whatever Kafka says against this consumer or producer is no reason to end, unless it will say the same to the next ones. */
         if (pst_bus_reopens(rc, &s->err))
-            rc = rc == PST_EFENCED ? pst_scorer_after_fencing(s) : pst_scorer_reopen(s);
+            rc = rc == PST_EFENCED ? scorer_after_fencing(s) : scorer_reopen(s);
     }
     if (rc == 0 && (rc = commit(s)) > 0) /* told to stop: what is in hand is finished, or comes again at the next start */
         rc = 0;
@@ -403,7 +403,7 @@ static int loop(pst_scorer *s)
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
-static int set_up(pst_scorer *s)
+static int set_up(scorer *s)
 {
     const pst_pipeline *p = s->p;
     if (!p->n_topics)
@@ -413,50 +413,50 @@ static int set_up(pst_scorer *s)
         return pst_err_set(&s->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: output.topic is missing; write output: {topic: NAME}",
                            p->file);
     int rc = pst_client_open(s->settings, "penstock-score", &s->client, &s->err);
-    if (rc < 0 || (rc = pst_scorer_configure(s)) < 0)
+    if (rc < 0 || (rc = scorer_configure(s)) < 0)
         return rc;
     s->group = p->group ? pst_strdup(p->group) : pst_sprintf("%sscore.%s", s->settings->prefix.value, p->name);
     s->inputs = pst_alloc((p->n_topics + 1) * sizeof(*s->inputs));
     for (size_t i = 0; i < p->n_topics; i++)
-        s->inputs[i] = (pst_input_topic){p->topics[i], 0, p->dlq_topic ? pst_strdup(p->dlq_topic) : pst_sprintf("%s.dlq", p->topics[i])};
+        s->inputs[i] = (score_input_topic){p->topics[i], 0, p->dlq_topic ? pst_strdup(p->dlq_topic) : pst_sprintf("%s.dlq", p->topics[i])};
     s->fates = pst_alloc(p->batch_count * sizeof(*s->fates));
     s->rest = pst_alloc(p->batch_count * sizeof(*s->rest));
     s->unknown = pst_alloc(PST_SCHEMAS_UNKNOWN_MAX * sizeof(*s->unknown));
-    pst_core_host host = {.arg = s, .schema = pst_scorer_schema, .output_id = pst_scorer_output_id};
-    s->core = pst_core_new(p, &host);
-    s->work = pst_work_new(s->core);
+    pst_score_core_host host = {.arg = s, .schema = scorer_schema, .output_id = scorer_output_id};
+    s->core = pst_score_core_new(p, &host);
+    s->work = score_work_new(s->core);
     const char *warning = pst_bus_conf_warning(s->conf);
     if (warning)
         pst_log(PST_LOG_WARN, "score", "event=kafka_warning why=\"%s\"", warning);
-    if ((rc = pst_scorer_take_slot(s)) < 0)
+    if ((rc = scorer_take_slot(s)) < 0)
         return rc;
     s->worker = pst_sprintf("scorer-%s", s->slot.id);
-    s->round.reports = s->reports = pst_reports_new(p);
-    rc = pst_stats_start(s->stats, s->settings, s->worker, s->opts->metrics_listen, &s->err);
-    if (rc == 0 && pst_stats_port(s->stats))
-        pst_log(PST_LOG_INFO, "score", "event=metrics pipeline=%s port=%d path=/metrics", p->name, pst_stats_port(s->stats));
+    s->round.reports = s->reports = score_reports_new(p);
+    rc = score_stats_start(s->stats, s->settings, s->worker, s->opts->metrics_listen, &s->err);
+    if (rc == 0 && score_stats_port(s->stats))
+        pst_log(PST_LOG_INFO, "score", "event=metrics pipeline=%s port=%d path=/metrics", p->name, score_stats_port(s->stats));
     return rc;
 }
 
-static void tear_down(pst_scorer *s)
+static void tear_down(scorer *s)
 {
-    pst_follow_stop(s->follow);
+    score_follow_stop(s->follow);
     pst_consumer_leave(s->consumer); /* a clean end: others take the partitions at once */
-    pst_scorer_close(s);
+    scorer_close(s);
     s->stats->ready = false;
-    pst_stats_stop(s->stats);
+    score_stats_stop(s->stats);
     for (int v = 0; v < 3; v++)
-        pst_model_news_done(&s->held[v]);
-    pst_work_free(s->work);
-    pst_core_free(s->core);
+        score_model_news_done(&s->held[v]);
+    score_work_free(s->work);
+    pst_score_core_free(s->core);
     for (size_t i = 0; s->inputs && i < s->p->n_topics; i++)
         free(s->inputs[i].dlq);
     free(s->inputs);
-    pst_round_done(&s->round);
+    score_round_done(&s->round);
     free(s->fates);
     free(s->rest);
     free(s->unknown);
-    pst_reports_free(s->reports);
+    score_reports_free(s->reports);
     free(s->worker);
     free(s->group);
     free(s->txn_id);
@@ -467,17 +467,17 @@ static void tear_down(pst_scorer *s)
     pst_buf_done(&s->texts);
     pst_bus_conf_free(s->conf);
     pst_client_close(s->client);
-    pst_stats_free(s->stats);
+    score_stats_free(s->stats);
 }
 
 int pst_score_run(const pst_settings *settings, const pst_pipeline *p, const pst_score_run_opts *opts)
 {
-    pst_scorer s = {.settings = settings, .p = p, .opts = opts, .slot = {.fd = -1}};
-    s.stats = pst_stats_new(p->name);
+    scorer s = {.settings = settings, .p = p, .opts = opts, .slot = {.fd = -1}};
+    s.stats = score_stats_new(p->name);
     int rc = set_up(&s);
-    if (rc == 0 && (rc = await_model(&s)) == 0 && (rc = pst_scorer_await_topics(&s)) == 0 &&
-        ((rc = pst_scorer_open(&s)) == 0 || (rc == PST_EFENCED && (rc = pst_scorer_after_fencing(&s)) == 0))) {
-        const pst_binding *b = pst_core_binding(s.core, PST_VARIANT_PRIMARY);
+    if (rc == 0 && (rc = await_model(&s)) == 0 && (rc = scorer_await_topics(&s)) == 0 &&
+        ((rc = scorer_open(&s)) == 0 || (rc == PST_EFENCED && (rc = scorer_after_fencing(&s)) == 0))) {
+        const pst_binding *b = pst_score_core_binding(s.core, PST_VARIANT_PRIMARY);
         s.stats->ready = true;
         pst_log(PST_LOG_INFO, "score", "event=running pipeline=%s model=%s version=%d group=%s guarantee=%s id=%s", p->name,
                 pst_binding_name(b), pst_binding_version(b), s.group, p->exactly_once ? "exactly_once" : "at_least_once", s.txn_id);

@@ -35,9 +35,9 @@ static void place(const char *state_dir, char *ret, size_t size)
     free(real);
 }
 
-int pst_slot_take(const char *state_dir, const char *pipeline, int wanted, int from, pst_slot *ret_slot, pst_err *err)
+int score_slot_take(const char *state_dir, const char *pipeline, int wanted, int from, score_slot *ret_slot, pst_err *err)
 {
-    pst_slot s = {.fd = -1, .number = wanted};
+    score_slot s = {.fd = -1, .number = wanted};
     if (wanted >= 0) {
         snprintf(s.id, sizeof(s.id), "%.150s.%d", pipeline, wanted);
         *ret_slot = s;
@@ -73,7 +73,7 @@ int pst_slot_take(const char *state_dir, const char *pipeline, int wanted, int f
     return 0;
 }
 
-void pst_slot_release(pst_slot *s)
+void score_slot_release(score_slot *s)
 {
     if (s->fd >= 0)
         close(s->fd);

@@ -9,14 +9,14 @@
 
 #include "common/base/err.h"
 
-typedef struct pst_slot {
+typedef struct score_slot {
     int fd; /* -1: nothing is locked (the number was given, or the folder cannot be written) */
     int number;
     char id[200]; /* "<pipeline>.<host>-<6 hex>.<number>", or "<pipeline>.<number>" when the number was given */
-} pst_slot;
+} score_slot;
 
 /* wanted ≥ 0: that number, unlocked: whoever gives numbers keeps them apart. from: the first number to try. */
-int pst_slot_take(const char *state_dir, const char *pipeline, int wanted, int from, pst_slot *ret_slot, pst_err *err);
-void pst_slot_release(pst_slot *s);
+int score_slot_take(const char *state_dir, const char *pipeline, int wanted, int from, score_slot *ret_slot, pst_err *err);
+void score_slot_release(score_slot *s);
 
 #endif

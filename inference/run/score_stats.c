@@ -33,9 +33,9 @@ struct pst_stats_threads {
     int64_t seen_us;
 };
 
-pst_stats *pst_stats_new(const char *pipeline)
+score_stats *score_stats_new(const char *pipeline)
 {
-    pst_stats *s = pst_alloc(sizeof(*s));
+    score_stats *s = pst_alloc(sizeof(*s));
     s->set = pst_metrics_new();
     s->pipeline = pipeline;
     s->lag = -1;
@@ -63,7 +63,7 @@ pst_stats *pst_stats_new(const char *pipeline)
     return s;
 }
 
-void pst_stats_free(pst_stats *s)
+void score_stats_free(score_stats *s)
 {
     if (!s)
         return;
@@ -94,7 +94,7 @@ static void add_said(pst_buf *b, const char *key, const char *text)
 }
 
 /* @locks wait_lock */
-static void write_wait_file(const pst_stats *s)
+static void write_wait_file(const score_stats *s)
 {
     if (!s->wait_file)
         return;
@@ -116,7 +116,7 @@ static void write_wait_file(const pst_stats *s)
 }
 
 /* The next heartbeat goes now. */
-static void tell_now(pst_stats *s)
+static void tell_now(score_stats *s)
 {
     if (!s->threads)
         return;
@@ -126,7 +126,7 @@ static void tell_now(pst_stats *s)
     pthread_mutex_unlock(&s->threads->lock);
 }
 
-void pst_stats_wait(pst_stats *s, const char *what, const char *why)
+void score_stats_wait(score_stats *s, const char *what, const char *why)
 {
     if (!what && !s->waits)
         return;
@@ -146,7 +146,7 @@ void pst_stats_wait(pst_stats *s, const char *what, const char *why)
         pst_metric_set(s->waiting_gauge, what ? 1 : 0);
 }
 
-void pst_stats_refused(pst_stats *s, const char *name, int version, const char *why)
+void score_stats_refused(score_stats *s, const char *name, int version, const char *why)
 {
     char *text = name ? pst_sprintf("%s version %d is not used: %s", name, version, why) : NULL;
     pthread_mutex_lock(&s->wait_lock);
@@ -164,7 +164,7 @@ out:
 }
 
 /* A predecessor that was killed left its file behind. */
-static void open_wait_file(pst_stats *s, const pst_settings *settings)
+static void open_wait_file(score_stats *s, const pst_settings *settings)
 {
     char *dir = pst_fs_join(settings->state_dir.value, "waits");
     if (pst_fs_mkdirs(dir, 0700, NULL) == 0) {
@@ -176,13 +176,13 @@ static void open_wait_file(pst_stats *s, const pst_settings *settings)
     free(dir);
 }
 
-void pst_stats_dead_letter(pst_stats *s, const char *stage, const char *reason)
+void score_stats_dead_letter(score_stats *s, const char *stage, const char *reason)
 {
     s->dead_letters++;
     pst_metric_add(pst_metric_of(s->set, PST_METRIC_SCORER_DEAD_LETTERS, s->pipeline, stage, reason, NULL), 1);
 }
 
-void pst_stats_model(pst_stats *s, const char *name, int version, const char *digest, const char *variant)
+void score_stats_model(score_stats *s, const char *name, int version, const char *digest, const char *variant)
 {
     char text[16];
     snprintf(text, sizeof(text), "%d", version);
@@ -212,7 +212,7 @@ static double latency_edge(size_t b)
     return b < 8 ? (double)b : (double)((8 + b % 8 + 1) * (1ull << (b / 8 - 1)));
 }
 
-void pst_stats_latency(pst_stats *s, int64_t us, uint64_t n)
+void score_stats_latency(score_stats *s, int64_t us, uint64_t n)
 {
     s->latency[latency_bucket(us)] += n;
 }
@@ -230,7 +230,7 @@ static double quantile_ms(const uint64_t *counts, uint64_t total, double q)
     return 0;
 }
 
-static void fill_values(pst_stats *s, struct pst_stats_threads *t, pst_metric_point *m)
+static void fill_values(score_stats *s, struct pst_stats_threads *t, pst_metric_point *m)
 {
     int64_t now = pst_mono_us();
     uint64_t records = s->records, batches = s->batches, batch_records = s->batch_records, window[PST_LATENCY_BUCKETS], total = 0;
@@ -281,7 +281,7 @@ static void send_event(struct pst_stats_threads *t, pst_producer *p, pst_topic t
     pst_buf_done(&value);
 }
 
-static void send_point(pst_stats *s, pst_producer *p)
+static void send_point(score_stats *s, pst_producer *p)
 {
     struct pst_stats_threads *t = s->threads;
     pst_metric_point m = {.training_id = pst_sprintf("pipeline:%s", s->pipeline),
@@ -297,7 +297,7 @@ static void send_point(pst_stats *s, pst_producer *p)
     pst_event_clear(&pst_metric_point_type, &m);
 }
 
-static void send_heartbeat(pst_stats *s, pst_producer *p, const char *state)
+static void send_heartbeat(score_stats *s, pst_producer *p, const char *state)
 {
     struct pst_stats_threads *t = s->threads;
     char version[16];
@@ -346,7 +346,7 @@ static bool wait_second(struct pst_stats_threads *t, bool *ret_changed)
 
 static void *run(void *arg)
 {
-    pst_stats *s = arg;
+    score_stats *s = arg;
     struct pst_stats_threads *t = s->threads;
     pst_producer *p = NULL;
     pst_err err = {0};
@@ -375,7 +375,7 @@ static void *run(void *arg)
 
 static void show_metrics(void *arg, pst_http_req *req)
 {
-    pst_stats *s = arg;
+    score_stats *s = arg;
     pst_buf text = {0};
     pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
     pst_metrics_text(s->set, &text);
@@ -390,7 +390,7 @@ static void show_alive(void *arg, pst_http_req *req)
 
 static void show_ready(void *arg, pst_http_req *req)
 {
-    pst_stats *s = arg;
+    score_stats *s = arg;
     pthread_mutex_lock(&s->wait_lock);
     char *text = s->waits   ? pst_sprintf("waiting for %s: %s\n", s->wait_for, s->wait_why)
                  : s->ready ? pst_strdup("ready\n")
@@ -405,7 +405,7 @@ static const pst_http_route routes[] = {{"GET", "/metrics", show_metrics, 0, 0},
                                         {"GET", "/health", show_alive, 0, 0},
                                         {"GET", "/readyz", show_ready, 0, 0}};
 
-static int listen_on(pst_stats *s, const char *listen, pst_err *err)
+static int listen_on(score_stats *s, const char *listen, pst_err *err)
 {
     char host[128] = "127.0.0.1";
     const char *colon = strrchr(listen, ':'), *port = colon ? colon + 1 : listen;
@@ -421,7 +421,7 @@ static int listen_on(pst_stats *s, const char *listen, pst_err *err)
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
-int pst_stats_start(pst_stats *s, const pst_settings *settings, const char *worker_id, const char *listen, pst_err *err)
+int score_stats_start(score_stats *s, const pst_settings *settings, const char *worker_id, const char *listen, pst_err *err)
 {
     struct pst_stats_threads *t = s->threads = pst_alloc(sizeof(*t));
     t->worker_id = pst_strdup(worker_id);
@@ -438,18 +438,18 @@ int pst_stats_start(pst_stats *s, const pst_settings *settings, const char *work
         rc = pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "sys", 0, "cannot start the thread that publishes metrics");
     t->started = rc == 0;
     if (rc < 0)
-        pst_stats_stop(s);
+        score_stats_stop(s);
     else
         pthread_setname_np(t->thread, "pst-metrics");
     return rc;
 }
 
-int pst_stats_port(const pst_stats *s)
+int score_stats_port(const score_stats *s)
 {
     return s->threads && s->threads->http ? pst_http_thread_port(s->threads->http) : 0;
 }
 
-void pst_stats_stop(pst_stats *s)
+void score_stats_stop(score_stats *s)
 {
     struct pst_stats_threads *t = s->threads;
     if (!t)

@@ -14,7 +14,7 @@
 
 enum { PST_LATENCY_BUCKETS = 320 }; /* 8 a power of two, from 1 µs to some months */
 
-typedef struct pst_stats {
+typedef struct score_stats {
     pst_metrics *set;
     const char *pipeline;
     _Atomic uint64_t records, scored, tombstones, skipped, dead_letters, missing_records, anomalies, batches, batch_records, commits,
@@ -22,7 +22,7 @@ typedef struct pst_stats {
     _Atomic int64_t lag; /* -1 = not known */
     _Atomic int model_version;
     _Atomic bool ready; /* a model is there and partitions are assigned or may be */
-    _Atomic bool waits; /* the stream, or a part of it, stands still: see pst_stats_wait */
+    _Atomic bool waits; /* the stream, or a part of it, stands still: see score_stats_wait */
     pthread_mutex_t wait_lock;
     char wait_for[32], wait_why[480];
     int refused_version;
@@ -33,24 +33,24 @@ typedef struct pst_stats {
         *consumed, *missing_total, *anomalies_total, *commits_ok, *aborts_total, *shadow_scored, *shadow_disagree, *shadow_skipped,
         *non_finite, *tombstones_total;
     struct pst_stats_threads *threads;
-} pst_stats;
+} score_stats;
 
-pst_stats *pst_stats_new(const char *pipeline);
-void pst_stats_free(pst_stats *s);
+score_stats *score_stats_new(const char *pipeline);
+void score_stats_free(score_stats *s);
 /* listen: "PORT", "HOST:PORT", NULL = no HTTP. worker_id: of the heartbeat. */
-int pst_stats_start(pst_stats *s, const pst_settings *settings, const char *worker_id, const char *listen, pst_err *err);
-int pst_stats_port(const pst_stats *s); /* of /metrics; 0 = none */
-void pst_stats_stop(pst_stats *s);      /* last points, last heartbeat; bounded in time */
+int score_stats_start(score_stats *s, const pst_settings *settings, const char *worker_id, const char *listen, pst_err *err);
+int score_stats_port(const score_stats *s); /* of /metrics; 0 = none */
+void score_stats_stop(score_stats *s);      /* last points, last heartbeat; bounded in time */
 
 /* The stream stands still, and for what ("model", "topics", "registry", "kafka", "paused" …) and why; what NULL = it flows. /readyz, heartbeats
  * and `penstock status` say so. Cheap when nothing changes. @thread the scorer's */
-void pst_stats_wait(pst_stats *s, const char *what, const char *why);
+void score_stats_wait(score_stats *s, const char *what, const char *why);
 /* An alias names a version that cannot be used here, so that another is kept; name NULL = all is as it should be,
  * unless version is the one that was refused. */
-void pst_stats_refused(pst_stats *s, const char *name, int version, const char *why);
-void pst_stats_dead_letter(pst_stats *s, const char *stage, const char *reason);
-void pst_stats_model(pst_stats *s, const char *name, int version, const char *digest, const char *variant);
+void score_stats_refused(score_stats *s, const char *name, int version, const char *why);
+void score_stats_dead_letter(score_stats *s, const char *stage, const char *reason);
+void score_stats_model(score_stats *s, const char *name, int version, const char *digest, const char *variant);
 /* n records of that age (from their timestamp to their commit). */
-void pst_stats_latency(pst_stats *s, int64_t us, uint64_t n);
+void score_stats_latency(score_stats *s, int64_t us, uint64_t n);
 
 #endif

@@ -12,8 +12,8 @@
 
 enum { FIRST_RECORDS = 32, FEW_RECORDS = 8, LONG_US = 200000 };
 
-struct pst_work {
-    pst_core *core;
+struct score_work {
+    pst_score_core *core;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -25,16 +25,16 @@ struct pst_work {
     int rc;
 };
 
-static void work_off(pst_work *w)
+static void work_off(score_work *w)
 {
     w->usable = 0;
     pst_err_clear(&w->err);
-    w->rc = pst_core_run(w->core, w->records, w->n, w->fates, &w->usable, &w->err);
+    w->rc = pst_score_core_run(w->core, w->records, w->n, w->fates, &w->usable, &w->err);
 }
 
 static void *work_thread(void *arg)
 {
-    pst_work *w = arg;
+    score_work *w = arg;
     pthread_mutex_lock(&w->lock);
     for (;;) {
         while (!w->todo && !w->quit)
@@ -52,9 +52,9 @@ static void *work_thread(void *arg)
     return NULL;
 }
 
-pst_work *pst_work_new(pst_core *core)
+score_work *score_work_new(pst_score_core *core)
 {
-    pst_work *w = pst_alloc(sizeof(*w));
+    score_work *w = pst_alloc(sizeof(*w));
     w->core = core;
     w->done = true;
     pthread_condattr_t attr;
@@ -67,11 +67,11 @@ pst_work *pst_work_new(pst_core *core)
     return w;
 }
 
-void pst_work_free(pst_work *w)
+void score_work_free(score_work *w)
 {
     if (!w)
         return;
-    while (!pst_work_wait(w, 1000))
+    while (!score_work_wait(w, 1000))
         ;
     pthread_mutex_lock(&w->lock);
     w->quit = true;
@@ -84,7 +84,7 @@ void pst_work_free(pst_work *w)
     free(w);
 }
 
-void pst_work_start(pst_work *w, const pst_record *records, size_t n, pst_fate *ret_fates)
+void score_work_start(score_work *w, const pst_record *records, size_t n, pst_fate *ret_fates)
 {
     pthread_mutex_lock(&w->lock);
     PST_ASSERT(w->done);
@@ -99,7 +99,7 @@ void pst_work_start(pst_work *w, const pst_record *records, size_t n, pst_fate *
         work_off(w);
 }
 
-bool pst_work_wait(pst_work *w, int timeout_ms)
+bool score_work_wait(score_work *w, int timeout_ms)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -117,7 +117,7 @@ bool pst_work_wait(pst_work *w, int timeout_ms)
     return done;
 }
 
-int pst_work_result(pst_work *w, size_t *ret_usable, pst_err *err)
+int score_work_result(score_work *w, size_t *ret_usable, pst_err *err)
 {
     if (w->rc == 0)
         *ret_usable = w->usable;
@@ -128,7 +128,7 @@ int pst_work_result(pst_work *w, size_t *ret_usable, pst_err *err)
 
 /* ---- pace ------------------------------------------------------------------------------------------------------------------ */
 
-void pst_pace_learn(pst_pace *p, size_t records, int64_t us)
+void score_pace_learn(score_pace *p, size_t records, int64_t us)
 {
     if (!records || (p->us > 0 && records < FEW_RECORDS && us < LONG_US))
         return; /* a few records say more of the computer's other business than of the model */
@@ -138,12 +138,12 @@ void pst_pace_learn(pst_pace *p, size_t records, int64_t us)
     p->us = now > p->us ? now : 0.75 * p->us + 0.25 * now;
 }
 
-int64_t pst_pace_expect_us(const pst_pace *p, size_t records)
+int64_t score_pace_expect_us(const score_pace *p, size_t records)
 {
     return p->us > 0 ? (int64_t)(p->us * (double)records) : -1;
 }
 
-size_t pst_pace_batch(const pst_pace *p, size_t most, int64_t target_us)
+size_t score_pace_batch(const score_pace *p, size_t most, int64_t target_us)
 {
     if (p->us <= 0)
         return most < FIRST_RECORDS ? most : FIRST_RECORDS;

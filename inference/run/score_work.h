@@ -1,8 +1,8 @@
 /* score_work.h - the core at work on a thread of its own, so that the scorer's thread can serve the group while a model is slow.
  *
- *     pst_work_start(w, records, n, fates);
- *     while (!pst_work_wait(w, 100)) serve the group;
- *     rc = pst_work_result(w, &usable, &err);
+ *     score_work_start(w, records, n, fates);
+ *     while (!score_work_wait(w, 100)) serve the group;
+ *     rc = score_work_result(w, &usable, &err);
  *
  * From start until wait says true the core, the records and the fates are the worker's. @thread one owner. */
 #ifndef PST_INFERENCE_RUN_SCORE_WORK_H
@@ -10,23 +10,23 @@
 
 #include "inference/core/score_core.h"
 
-typedef struct pst_work pst_work;
+typedef struct score_work score_work;
 
-pst_work *pst_work_new(pst_core *core);
-void pst_work_free(pst_work *w); /* NULL-safe; waits for what runs */
-void pst_work_start(pst_work *w, const pst_record *records, size_t n, pst_fate *ret_fates);
-bool pst_work_wait(pst_work *w, int timeout_ms);
-/* As pst_core_run. */
-int pst_work_result(pst_work *w, size_t *ret_usable, pst_err *err);
+score_work *score_work_new(pst_score_core *core);
+void score_work_free(score_work *w); /* NULL-safe; waits for what runs */
+void score_work_start(score_work *w, const pst_record *records, size_t n, pst_fate *ret_fates);
+bool score_work_wait(score_work *w, int timeout_ms);
+/* As pst_score_core_run. */
+int score_work_result(score_work *w, size_t *ret_usable, pst_err *err);
 
 /* How long a batch may take to compute: learned from those before it. @thread one owner. */
-typedef struct pst_pace {
+typedef struct score_pace {
     double us; /* a record; 0 = not known (yet, or since another model came) */
-} pst_pace;
+} score_pace;
 
-void pst_pace_learn(pst_pace *p, size_t records, int64_t us);
-int64_t pst_pace_expect_us(const pst_pace *p, size_t records); /* -1 = not known */
+void score_pace_learn(score_pace *p, size_t records, int64_t us);
+int64_t score_pace_expect_us(const score_pace *p, size_t records); /* -1 = not known */
 /* So many records at once, most at most, that a batch takes about target_us; few while the pace is not known. */
-size_t pst_pace_batch(const pst_pace *p, size_t most, int64_t target_us);
+size_t score_pace_batch(const score_pace *p, size_t most, int64_t target_us);
 
 #endif

@@ -19,7 +19,7 @@ static size_t shares(const pst_topic_info *info, int most, pst_range *ranges)
     return n;
 }
 
-static int read_shares(pst_client *c, const pst_range *ranges, size_t n, int timeout_ms, pst_newest_fn fn, void *arg, pst_err *err)
+static int read_shares(pst_client *c, const pst_range *ranges, size_t n, int timeout_ms, score_newest_fn fn, void *arg, pst_err *err)
 {
     pst_consumer *consumer = NULL;
     pst_consumer_opts opts = {.ranges = ranges, .n_ranges = n, .report_eof = true, .read_uncommitted = true};
@@ -45,7 +45,7 @@ static int read_shares(pst_client *c, const pst_range *ranges, size_t n, int tim
     return rc > 0 ? 0 : rc;
 }
 
-int pst_topic_newest(pst_client *c, const char *topic, int most, int timeout_ms, pst_newest_fn fn, void *arg, pst_err *err)
+int score_topic_newest(pst_client *c, const char *topic, int most, int timeout_ms, score_newest_fn fn, void *arg, pst_err *err)
 {
     pst_topic_info info = {0};
     int rc = pst_admin_topic(c->bus, topic, &info, timeout_ms, err);

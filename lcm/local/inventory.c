@@ -53,7 +53,7 @@ static void read_gpus(pst_inventory *v)
         closedir(d);
 }
 
-void pst_inventory_read(pst_inventory *ret)
+void host_inventory_read(pst_inventory *ret)
 {
     memset(ret, 0, sizeof *ret);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);

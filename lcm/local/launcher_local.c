@@ -53,7 +53,7 @@ static int local_open(const pst_launcher_conf *conf, void **ret_launcher, pst_er
     l->state_dir = pst_strdup(conf->state_dir);
     l->site = pst_strdup(conf->site);
     l->settings = conf->environ;
-    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what loses its supervisor and its keeper comes to us, where pst_sweep_orphans finds it */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what loses its supervisor and its keeper comes to us, where host_sweep_orphans finds it */
     *ret_launcher = l;
     return 0;
 }
@@ -84,34 +84,34 @@ static void local_close(void *launcher)
 
 static void local_inventory(void *launcher, pst_inventory *ret)
 {
-    pst_inventory_read(ret);
+    host_inventory_read(ret);
 }
 
 /* ---- looking ---------------------------------------------------------------------------------------------------------------- */
 
 static bool supervisor_lives(const char *dir, pid_t *ret_pid)
 {
-    pst_run_owner o;
+    pst_rundir_owner o;
     *ret_pid = 0;
-    bool known = pst_run_owner_read(dir, &o, NULL) == 0 && pst_run_owner_same_boot(&o) && pst_proc_alive(o.pid, o.start_time);
+    bool known = pst_rundir_owner_read(dir, &o, NULL) == 0 && pst_rundir_owner_same_boot(&o) && pst_proc_alive(o.pid, o.start_time);
     if (known)
         *ret_pid = o.pid;
-    return known || pst_run_locked(dir);
+    return known || pst_rundir_locked(dir);
 }
 
 static void observe(const char *dir, pst_launcher_news *news)
 {
     pid_t pid;
-    bool lives = supervisor_lives(dir, &pid), over = pst_run_exit_read(dir, &news->exit, NULL) == 0;
-    pst_run_owner o;
-    news->wish = pst_run_wish_read(dir);
-    news->told = over && pst_run_published(dir) && !pst_run_has_spool(dir);
+    bool lives = supervisor_lives(dir, &pid), over = pst_rundir_exit_read(dir, &news->exit, NULL) == 0;
+    pst_rundir_owner o;
+    news->wish = pst_rundir_wish_read(dir);
+    news->told = over && pst_rundir_published(dir) && !pst_rundir_has_spool(dir);
     if (over)
         news->seen = lives ? PST_LCM_SEEN_FLUSHING : PST_LCM_SEEN_ENDED;
     else if (lives)
         news->seen = PST_LCM_SEEN_ALIVE;
     else
-        news->seen = pst_run_owner_read(dir, &o, NULL) == PST_ENOTFOUND ? PST_LCM_SEEN_ABSENT : PST_LCM_SEEN_VANISHED;
+        news->seen = pst_rundir_owner_read(dir, &o, NULL) == PST_ENOTFOUND ? PST_LCM_SEEN_ABSENT : PST_LCM_SEEN_VANISHED;
 }
 
 static void watch(local *l, const char *training_id, int generation, const char *process, const char *dir, pid_t started, pid_t pid)
@@ -161,7 +161,7 @@ static void local_poll(void *launcher, pst_launcher_fn fn, void *arg)
             i++;
             continue;
         }
-        pst_sweep_keeper(w->dir);
+        host_sweep_keeper(w->dir);
         pst_launcher_news news = {.training_id = w->training_id, .generation = w->generation, .process = w->process};
         observe(w->dir, &news);
         watched over = *w;
@@ -192,16 +192,16 @@ static uint64_t mask_of(const char *ids)
     return mask;
 }
 
-static void found_process(local *l, const pst_run_spec *intent, const char *process, pst_launcher_fn fn, void *arg)
+static void found_process(local *l, const pst_rundir_spec *intent, const char *process, pst_launcher_fn fn, void *arg)
 {
-    char *dir = pst_run_dir(l->state_dir, intent->training_id, intent->generation, process);
+    char *dir = pst_rundir_dir(l->state_dir, intent->training_id, intent->generation, process);
     pst_launcher_news news = {.training_id = intent->training_id, .generation = intent->generation, .process = process};
-    pst_run_spec spec;
+    pst_rundir_spec spec;
     pid_t pid;
     observe(dir, &news);
-    if (pst_run_spec_read(dir, &spec, NULL) == 0) {
+    if (pst_rundir_spec_read(dir, &spec, NULL) == 0) {
         news.gpu_mask = mask_of(spec.gpu_ids);
-        pst_run_spec_done(&spec);
+        pst_rundir_spec_done(&spec);
     }
     if ((news.seen == PST_LCM_SEEN_ALIVE || news.seen == PST_LCM_SEEN_FLUSHING) && supervisor_lives(dir, &pid))
         watch(l, intent->training_id, intent->generation, process, dir, 0, pid);
@@ -211,9 +211,9 @@ static void found_process(local *l, const pst_run_spec *intent, const char *proc
 
 static void found_gang(local *l, const char *gen_dir, const char *training_id, int generation, pst_launcher_fn fn, void *arg)
 {
-    pst_run_spec intent;
+    pst_rundir_spec intent;
     pst_err err = {0};
-    int rc = pst_run_intent_read(gen_dir, &intent, &err);
+    int rc = pst_rundir_intent_read(gen_dir, &intent, &err);
     if (rc == PST_ENOTFOUND)
         return;
     if (rc < 0) {
@@ -221,8 +221,8 @@ static void found_gang(local *l, const char *gen_dir, const char *training_id, i
         return;
     }
     if (!strcmp(intent.training_id, training_id) && intent.generation == generation && (!intent.site || !strcmp(intent.site, l->site))) {
-        char nonce[PST_RUN_NONCE_MAX];
-        pst_run_nonce_read(l->state_dir, training_id, generation, nonce);
+        char nonce[PST_RUNDIR_NONCE_MAX];
+        pst_rundir_nonce_read(l->state_dir, training_id, generation, nonce);
         fn(arg, &(pst_launcher_news){.training_id = training_id, .generation = generation, .spec = &intent, .nonce = nonce});
         for (int i = 1; i <= intent.learners + intent.parameter_servers && i <= 2 * PST_LCM_LEARNERS_MAX; i++) {
             char name[32];
@@ -230,12 +230,12 @@ static void found_gang(local *l, const char *gen_dir, const char *training_id, i
             found_process(l, &intent, name, fn, arg);
         }
     }
-    pst_run_spec_done(&intent);
+    pst_rundir_spec_done(&intent);
 }
 
 static void found_job(local *l, const char *training_id, pst_launcher_fn fn, void *arg)
 {
-    char *job_dir = pst_run_job_dir(l->state_dir, training_id);
+    char *job_dir = pst_rundir_job_dir(l->state_dir, training_id);
     DIR *d = opendir(job_dir);
     for (struct dirent *e; d && (e = readdir(d));) {
         char *end;
@@ -258,7 +258,7 @@ static int local_scan(void *launcher, pst_launcher_fn fn, void *arg, pst_err *er
     DIR *d = opendir(jobs);
     int rc = d ? 0 : pst_err_sys(err, errno, "cannot read %s", jobs);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (pst_run_name_ok(e->d_name))
+        if (pst_rundir_name_ok(e->d_name))
             found_job(l, e->d_name, fn, arg);
     if (d)
         closedir(d);
@@ -268,15 +268,15 @@ static int local_scan(void *launcher, pst_launcher_fn fn, void *arg, pst_err *er
 
 /* ---- acting ------------------------------------------------------------------------------------------------------------------ */
 
-static int local_intend(void *launcher, const pst_run_spec *spec, const char *nonce, pst_err *err)
+static int local_intend(void *launcher, const pst_rundir_spec *spec, const char *nonce, pst_err *err)
 {
     local *l = launcher;
-    char *dir = pst_run_gen_dir(l->state_dir, spec->training_id, spec->generation);
-    int rc = *nonce ? pst_run_nonce_write(l->state_dir, spec->training_id, spec->generation, nonce, err) : 0;
+    char *dir = pst_rundir_gen_dir(l->state_dir, spec->training_id, spec->generation);
+    int rc = *nonce ? pst_rundir_nonce_write(l->state_dir, spec->training_id, spec->generation, nonce, err) : 0;
     if (!rc)
         rc = pst_fs_mkdirs(dir, 0700, err);
     if (!rc)
-        rc = pst_run_intent_write(dir, spec, err);
+        rc = pst_rundir_intent_write(dir, spec, err);
     free(dir);
     return rc;
 }
@@ -284,10 +284,10 @@ static int local_intend(void *launcher, const pst_run_spec *spec, const char *no
 static int write_spec(local *l, const char *dir, const char *training_id, int generation, const char *process, uint64_t gpu_mask,
                       pst_err *err)
 {
-    char *gen_dir = pst_run_gen_dir(l->state_dir, training_id, generation);
-    pst_run_spec spec;
+    char *gen_dir = pst_rundir_gen_dir(l->state_dir, training_id, generation);
+    pst_rundir_spec spec;
     pst_buf gpus = {0};
-    int rc = pst_run_intent_read(gen_dir, &spec, err);
+    int rc = pst_rundir_intent_read(gen_dir, &spec, err);
     free(gen_dir);
     if (rc < 0)
         return rc;
@@ -300,8 +300,8 @@ static int write_spec(local *l, const char *dir, const char *training_id, int ge
     spec.gpu_ids = pst_buf_steal(&gpus);
     spec.gpus = __builtin_popcountll(gpu_mask);
     spec.learner_id = !strncmp(process, "learner-", 8) ? atoi(process + 8) : 0;
-    rc = pst_run_spec_write(dir, &spec, err);
-    pst_run_spec_done(&spec);
+    rc = pst_rundir_spec_write(dir, &spec, err);
+    pst_rundir_spec_done(&spec);
     return rc;
 }
 
@@ -354,7 +354,7 @@ static int spawn(local *l, const char *dir, pid_t *ret_pid, pst_err *err)
 static int local_start(void *launcher, const char *training_id, int generation, const char *process, uint64_t gpu_mask, pst_err *err)
 {
     local *l = launcher;
-    char *dir = pst_run_dir(l->state_dir, training_id, generation, process), *spec = pst_fs_join(dir, "spec.json");
+    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process), *spec = pst_fs_join(dir, "spec.json");
     pid_t pid;
     int rc = pst_fs_mkdirs(dir, 0700, err);
     if (!rc && !pst_fs_exists(spec))
@@ -368,15 +368,15 @@ static int local_start(void *launcher, const char *training_id, int generation, 
     return rc;
 }
 
-static int local_wish(void *launcher, const char *training_id, int generation, const char *process, pst_run_wish wish, bool *ret_first,
+static int local_wish(void *launcher, const char *training_id, int generation, const char *process, pst_rundir_wish wish, bool *ret_first,
                       pst_err *err)
 {
     local *l = launcher;
-    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
-    bool first = pst_run_wish_read(dir) == PST_WISH_NONE;
+    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
+    bool first = pst_rundir_wish_read(dir) == PST_WISH_NONE;
     int rc = pst_fs_mkdirs(dir, 0700, err);
     if (!rc)
-        rc = pst_run_wish_write(dir, wish, err);
+        rc = pst_rundir_wish_write(dir, wish, err);
     if (!rc)
         *ret_first = first;
     free(dir);
@@ -387,9 +387,9 @@ static int local_wish(void *launcher, const char *training_id, int generation, c
 static void local_signal(void *launcher, const char *training_id, int generation, const char *process)
 {
     local *l = launcher;
-    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
-    pst_run_owner o;
-    if (pst_run_owner_read(dir, &o, NULL) == 0 && pst_run_owner_same_boot(&o) && pst_proc_alive(o.pid, o.start_time))
+    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
+    pst_rundir_owner o;
+    if (pst_rundir_owner_read(dir, &o, NULL) == 0 && pst_rundir_owner_same_boot(&o) && pst_proc_alive(o.pid, o.start_time))
         kill(o.pid, SIGTERM);
     free(dir);
 }
@@ -406,15 +406,15 @@ static bool is_watched(void *arg, pid_t pid)
 static int local_end(void *launcher, const char *training_id, int generation, const char *process, bool force)
 {
     local *l = launcher;
-    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
-    char *mark = pst_run_mark(l->state_dir, training_id, generation, process);
-    pst_run_exit x;
+    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
+    char *mark = pst_rundir_mark(l->state_dir, training_id, generation, process);
+    pst_rundir_exit x;
     pid_t pid;
     int rc;
-    if (!force && supervisor_lives(dir, &pid) && pst_run_exit_read(dir, &x, NULL) == 0)
+    if (!force && supervisor_lives(dir, &pid) && pst_rundir_exit_read(dir, &x, NULL) == 0)
         rc = PST_ESTATE;
     else
-        rc = pst_sweep(dir, mark) + pst_sweep_orphans(is_watched, l) ? PST_EAGAIN : 0;
+        rc = host_sweep(dir, mark) + host_sweep_orphans(is_watched, l) ? PST_EAGAIN : 0;
     for (size_t i = 0; i < l->n; i++) /* one that never wrote who it is */
         if (rc == PST_EAGAIN && l->at[i].started > 0 && l->at[i].generation == generation && !strcmp(l->at[i].dir, dir))
             kill(l->at[i].started, SIGKILL);
@@ -423,16 +423,16 @@ static int local_end(void *launcher, const char *training_id, int generation, co
     return rc;
 }
 
-static int local_mark_ended(void *launcher, const char *training_id, int generation, const char *process, const pst_run_exit *x,
+static int local_mark_ended(void *launcher, const char *training_id, int generation, const char *process, const pst_rundir_exit *x,
                             pst_err *err)
 {
     local *l = launcher;
-    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
+    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
     int rc = pst_fs_mkdirs(dir, 0700, err);
     if (!rc)
-        rc = pst_run_exit_write(dir, x, err);
+        rc = pst_rundir_exit_write(dir, x, err);
     if (!rc)
-        rc = pst_run_published_mark(dir, err);
+        rc = pst_rundir_published_mark(dir, err);
     free(dir);
     return rc;
 }
@@ -440,8 +440,8 @@ static int local_mark_ended(void *launcher, const char *training_id, int generat
 static bool local_told(void *launcher, const char *training_id, int generation, const char *process)
 {
     local *l = launcher;
-    char *dir = pst_run_dir(l->state_dir, training_id, generation, process);
-    bool yes = !pst_run_has_spool(dir);
+    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
+    bool yes = !pst_rundir_has_spool(dir);
     free(dir);
     return yes;
 }
@@ -449,11 +449,11 @@ static bool local_told(void *launcher, const char *training_id, int generation, 
 static int local_remove(void *launcher, const char *training_id, pst_err *err)
 {
     local *l = launcher;
-    char *dir = pst_run_job_dir(l->state_dir, training_id);
+    char *dir = pst_rundir_job_dir(l->state_dir, training_id);
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));)
         if (!strncmp(e->d_name, "gen-", 4))
-            pst_run_nonce_remove(l->state_dir, training_id, atoi(e->d_name + 4));
+            pst_rundir_nonce_remove(l->state_dir, training_id, atoi(e->d_name + 4));
     if (d)
         closedir(d);
     int rc = pst_fs_remove_tree(dir, err);

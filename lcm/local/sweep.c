@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Members of the learner's group, unless its id belongs to another process by now. */
-static int kill_group(const pst_run_owner *o)
+static int kill_group(const pst_rundir_owner *o)
 {
     int64_t now = o->learner_pid ? pst_proc_start_time(o->learner_pid) : 0;
     if (!o->learner_pid || (now && now != o->learner_start_time))
@@ -26,7 +26,7 @@ static int kill_group(const pst_run_owner *o)
 }
 
 /* While the keeper lives, even a frozen one, nothing below it can get away: so it goes last. */
-static int kill_below_keeper(const pst_run_owner *o)
+static int kill_below_keeper(const pst_rundir_owner *o)
 {
     if (!pst_proc_alive(o->keeper_pid, o->keeper_start_time))
         return 0;
@@ -39,7 +39,7 @@ static int kill_below_keeper(const pst_run_owner *o)
 static int kill_cgroup(const char *run_dir)
 {
     pst_cgroup g;
-    if (!pst_run_cgroup_read(run_dir, &g))
+    if (!pst_rundir_cgroup_read(run_dir, &g))
         return 0;
     int n = pst_cgroup_kill(&g);
     if (!n)
@@ -47,16 +47,16 @@ static int kill_cgroup(const char *run_dir)
     return n;
 }
 
-int pst_sweep(const char *run_dir, const char *mark)
+int host_sweep(const char *run_dir, const char *mark)
 {
-    pst_run_owner o = {0};
+    pst_rundir_owner o = {0};
     int left = 0;
-    bool known = pst_run_owner_read(run_dir, &o, NULL) == 0 && pst_run_owner_same_boot(&o);
+    bool known = pst_rundir_owner_read(run_dir, &o, NULL) == 0 && pst_rundir_owner_same_boot(&o);
     if (known && pst_proc_alive(o.pid, o.start_time)) {
         kill(o.pid, SIGKILL);
         left++;
     } else if (!known) {
-        left += pst_run_locked(run_dir);
+        left += pst_rundir_locked(run_dir);
     }
     left += kill_cgroup(run_dir);
     if (known)
@@ -64,14 +64,14 @@ int pst_sweep(const char *run_dir, const char *mark)
     return left + pst_proc_kill_marked(mark, known ? o.start_time : 0, SIGKILL);
 }
 
-void pst_sweep_keeper(const char *run_dir)
+void host_sweep_keeper(const char *run_dir)
 {
-    pst_run_owner o;
-    if (pst_run_owner_read(run_dir, &o, NULL) == 0 && pst_run_owner_same_boot(&o) && !pst_proc_alive(o.pid, o.start_time))
+    pst_rundir_owner o;
+    if (pst_rundir_owner_read(run_dir, &o, NULL) == 0 && pst_rundir_owner_same_boot(&o) && !pst_proc_alive(o.pid, o.start_time))
         kill_below_keeper(&o);
 }
 
-int pst_sweep_orphans(bool (*watched)(void *arg, pid_t pid), void *arg)
+int host_sweep_orphans(bool (*watched)(void *arg, pid_t pid), void *arg)
 {
     DIR *d = opendir("/proc");
     int n = 0;

@@ -6,12 +6,12 @@
 
 #include "common/objects/rundir.h"
 
-/* SIGKILL to all of it; returns how many processes were seen alive: 0 = nothing of it is left. mark: pst_run_mark(). */
-int pst_sweep(const char *run_dir, const char *mark);
+/* SIGKILL to all of it; returns how many processes were seen alive: 0 = nothing of it is left. mark: pst_rundir_mark(). */
+int host_sweep(const char *run_dir, const char *mark);
 /* The supervisor has ended: its keeper has nothing to wait for any more, and if something keeps it from ending it is ended. */
-void pst_sweep_keeper(const char *run_dir);
+void host_sweep_keeper(const char *run_dir);
 /* Children of ours that nobody started (watched tells): a supervisor and its keeper were killed, and what was below them came to us as the
  * next subreaper. Returns how many. */
-int pst_sweep_orphans(bool (*watched)(void *arg, pid_t pid), void *arg);
+int host_sweep_orphans(bool (*watched)(void *arg, pid_t pid), void *arg);
 
 #endif

@@ -30,7 +30,7 @@ static int refuse(pst_err *err, pst_isolation wanted, const char *why)
         pst_isolation_name(wanted), why);
 }
 
-static int choose_level(const pst_run *r, unsigned can, pst_isolation *ret, pst_err *err)
+static int choose_level(const sup_run *r, unsigned can, pst_isolation *ret, pst_err *err)
 {
     pst_isolation wanted = r->manifest.isolation;
     *ret = wanted == PST_ISOLATION_DEFAULT ? PST_ISOLATION_USER : wanted;
@@ -101,7 +101,7 @@ static uid_t user_of(const char *training_id)
 }
 
 /* A custom learner sees of the platform's folders its own. The built-in one is the platform's own program and reads the run dir. */
-static void plan(const pst_run *r, unsigned can, pst_box *b)
+static void plan(const sup_run *r, unsigned can, sup_box *b)
 {
     pst_confine_wish w = {.file_bytes_max = b->storage_bytes,
                           .processes_max = b->watch_processes ? pst_proc_count(geteuid()) + PST_BOX_PROCESSES_MAX : 0};
@@ -131,14 +131,14 @@ static void plan(const pst_run *r, unsigned can, pst_box *b)
     free(closed);
 }
 
-int pst_box_open(const pst_run *r, pst_box *ret_box, pst_err *err)
+int sup_box_open(const sup_run *r, sup_box *ret_box, pst_err *err)
 {
-    pst_box b = {.level = PST_ISOLATION_NONE};
+    sup_box b = {.level = PST_ISOLATION_NONE};
     unsigned can = r->manifest.isolation == PST_ISOLATION_NONE ? 0 : pst_confine_probe();
     int rc = choose_level(r, can, &b.level, err);
     if (rc < 0)
         return rc;
-    pst_run_cgroup_make(r->dir, &b.group);
+    pst_rundir_cgroup_make(r->dir, &b.group);
     if (b.level != PST_ISOLATION_NONE) {
         b.memory_bytes = r->manifest.memory_bytes;
         b.storage_bytes = r->manifest.storage_bytes;
@@ -157,9 +157,9 @@ int pst_box_open(const pst_run *r, pst_box *ret_box, pst_err *err)
     return 0;
 }
 
-int pst_box_enter(void *box)
+int sup_box_enter(void *box)
 {
-    pst_box *b = box;
+    sup_box *b = box;
     int e = pst_cgroup_join(&b->group);
     return e || b->level == PST_ISOLATION_NONE ? e : pst_confine_enter(&b->confine);
 }
@@ -185,13 +185,13 @@ static int64_t usage(int at, const char *name, int64_t most, int depth)
     return sum;
 }
 
-static void say_storage(pst_box *b)
+static void say_storage(sup_box *b)
 {
     snprintf(b->hit, sizeof b->hit, "its files take more than the %.1f MiB of the manifest's storage",
              (double)b->storage_bytes / (1 << 20));
 }
 
-static bool storage_over(pst_box *b)
+static bool storage_over(sup_box *b)
 {
     int64_t sum = 0;
     for (size_t i = 0; i < sizeof b->storage_dirs / sizeof *b->storage_dirs && b->storage_dirs[i]; i++)
@@ -201,18 +201,18 @@ static bool storage_over(pst_box *b)
     return *b->hit;
 }
 
-static void say_memory(pst_box *b)
+static void say_memory(sup_box *b)
 {
     snprintf(b->hit, sizeof b->hit, "out of memory: it wanted more than the memory limit of %.1f MiB that the manifest sets",
              (double)b->memory_bytes / (1 << 20));
 }
 
-static void say_processes(pst_box *b)
+static void say_processes(sup_box *b)
 {
     snprintf(b->hit, sizeof b->hit, "it reached the limit of %d processes and threads", PST_BOX_PROCESSES_MAX);
 }
 
-bool pst_box_over(pst_box *b, int64_t now_us)
+bool sup_box_over(sup_box *b, int64_t now_us)
 {
     if (b->level == PST_ISOLATION_NONE || *b->hit || now_us < b->next_look_us)
         return false;
@@ -232,12 +232,12 @@ bool pst_box_over(pst_box *b, int64_t now_us)
     return *b->hit != 0;
 }
 
-void pst_box_kill(pst_box *b)
+void sup_box_kill(sup_box *b)
 {
     pst_cgroup_kill(&b->group);
 }
 
-void pst_box_judge(pst_box *b, int status)
+void sup_box_judge(sup_box *b, int status)
 {
     unsigned hits = pst_cgroup_hits(&b->group);
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); /* a shell tells the end of what it ran alike */
@@ -251,7 +251,7 @@ void pst_box_judge(pst_box *b, int status)
         say_storage(b);
 }
 
-void pst_box_close(pst_box *b)
+void sup_box_close(sup_box *b)
 {
     pst_cgroup_close(&b->group);
     pst_cgroup_remove(&b->group);

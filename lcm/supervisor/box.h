@@ -9,7 +9,7 @@
 
 #define PST_BOX_PROCESSES_MAX 4096 /* threads count */
 
-typedef struct pst_box {
+typedef struct sup_box {
     pst_isolation level;
     uid_t user; /* of a sandbox, where we are root */
     pst_cgroup group;
@@ -19,18 +19,18 @@ typedef struct pst_box {
     bool watch_memory, watch_processes;  /* no group keeps the limit, so the supervisor looks */
     int64_t next_look_us, next_storage_us;
     char hit[300]; /* "" or the sentence: which limit ended it */
-} pst_box;
+} sup_box;
 
 /* PST_EUNSUPPORTED class FATAL: the manifest asks for what this host does not give; the text says what is missing. */
-int pst_box_open(const pst_run *r, pst_box *ret_box, pst_err *err);
+int sup_box_open(const sup_run *r, sup_box *ret_box, pst_err *err);
 /* For pst_spawn.enter: in the child. */
-int pst_box_enter(void *box);
+int sup_box_enter(void *box);
 /* Looks at the limits that no kernel keeps for us. True once: one is exceeded, hit says which, everything in it must be ended. */
-bool pst_box_over(pst_box *b, int64_t now_us);
+bool sup_box_over(sup_box *b, int64_t now_us);
 /* SIGKILL to all that is in it. */
-void pst_box_kill(pst_box *b);
+void sup_box_kill(sup_box *b);
 /* After its end, with the status of wait(2): did a limit end it? Fills hit. */
-void pst_box_judge(pst_box *b, int status);
-void pst_box_close(pst_box *b);
+void sup_box_judge(sup_box *b, int status);
+void sup_box_close(sup_box *b);
 
 #endif

@@ -71,9 +71,9 @@ static void inherit(env *e)
         set(e, "PATH", "/usr/local/bin:/usr/bin:/bin");
 }
 
-static void ffdl(env *e, const pst_run *r)
+static void ffdl(env *e, const sup_run *r)
 {
-    const pst_run_spec *s = &r->spec;
+    const pst_rundir_spec *s = &r->spec;
     set(e, "MODEL_DIR", "%s", r->code_dir);
     set(e, "DATA_DIR", "%s", r->data_dir);
     set(e, "RESULT_DIR", "%s", r->result_dir);
@@ -102,7 +102,7 @@ static void ffdl(env *e, const pst_run *r)
     set(e, "PYTHONUNBUFFERED", "1"); /* its output is a pipe: without this lines and metrics come late */
     set(e, "PENSTOCK_GENERATION", "%d", s->generation);
     set(e, "PENSTOCK_RUN", "%s/%d/%s", s->training_id, s->generation, s->process);
-    char *mark = pst_run_mark(s->state_dir, s->training_id, s->generation, s->process);
+    char *mark = pst_rundir_mark(s->state_dir, s->training_id, s->generation, s->process);
     set(e, "PENSTOCK_RUN_DIR", "%s", strchr(mark, '=') + 1); /* by this the LCM finds what a lost supervisor left */
     free(mark);
 }
@@ -117,7 +117,7 @@ static bool is_ours(const char *name)
     return !strncmp(name, "PENSTOCK_", 9);
 }
 
-char **pst_run_environ(const pst_run *r)
+char **sup_run_environ(const sup_run *r)
 {
     env e = {0};
     inherit(&e);
@@ -131,14 +131,14 @@ char **pst_run_environ(const pst_run *r)
     return e.at;
 }
 
-void pst_run_environ_free(char **env_)
+void sup_run_environ_free(char **env_)
 {
     for (char **v = env_; v && *v; v++)
         free(*v);
     free(env_);
 }
 
-char *pst_run_command_text(const char *command)
+char *sup_run_command_text(const char *command)
 {
     pst_buf b = {0};
     for (const char *p = command; *p; p++) {

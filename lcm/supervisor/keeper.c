@@ -36,7 +36,7 @@ __attribute__((noreturn)) static void keep(pid_t child)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-int pst_keeper_start(int lock_fd, pid_t *ret_keeper, pst_err *err)
+int sup_keeper_start(int lock_fd, pid_t *ret_keeper, pst_err *err)
 {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         return pst_err_sys(err, errno, "cannot watch over child processes");

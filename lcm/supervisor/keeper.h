@@ -14,6 +14,6 @@
 
 /* Forks. Returns 0 in the supervisor, which dies with the keeper; ret_keeper: whose child it is. The keeper does not return: it closes
  * lock_fd, so that the lock is the supervisor's alone, waits, sweeps, and exits with the supervisor's status. */
-int pst_keeper_start(int lock_fd, pid_t *ret_keeper, pst_err *err);
+int sup_keeper_start(int lock_fd, pid_t *ret_keeper, pst_err *err);
 
 #endif

@@ -46,19 +46,19 @@
 typedef struct stream {
     int fd; /* -1 = at its end */
     pst_log_stream kind;
-    pst_lines lines;
+    sup_lines lines;
     struct learner *l;
 } stream;
 
 typedef struct learner {
-    pst_run *run;
-    pst_learner_end *end;
+    sup_run *run;
+    sup_learner_end *end;
     pid_t pid;
-    pst_box box;
+    sup_box box;
     stream out, err;
-    pst_limiter limiter;
-    pst_pace points;
-    pst_metric_file *files[2];
+    sup_limiter limiter;
+    sup_pace points;
+    sup_metric_file *files[2];
     int tee;
     int64_t tee_bytes;
     int child_fd; /* signalfd: SIGCHLD */
@@ -76,7 +76,7 @@ typedef struct learner {
 static void tell_kept(void *arg, int kind, int64_t time_us, const char *text, size_t len)
 {
     learner *l = arg;
-    pst_outlet_log(l->run->outlet, (pst_log_stream)kind, time_us, text, len);
+    sup_outlet_log(l->run->outlet, (pst_log_stream)kind, time_us, text, len);
 }
 
 /* At the end the last of the lines that had no room are told all the same: how it ended is what people look for. */
@@ -84,14 +84,14 @@ static void tell_gap(learner *l, bool at_end)
 {
     int64_t lines, bytes;
     char why[128];
-    if (!pst_limiter_gap(&l->limiter, pst_mono_us(), at_end, &lines, &bytes))
+    if (!sup_limiter_gap(&l->limiter, pst_mono_us(), at_end, &lines, &bytes))
         return;
     if (lines) {
         snprintf(why, sizeof why, "more than %.0f lines or %.0f bytes a second", l->limiter.lines_per_s, l->limiter.bytes_per_s);
-        pst_outlet_gap(l->run->outlet, pst_now_us(), lines, bytes, why);
+        sup_outlet_gap(l->run->outlet, pst_now_us(), lines, bytes, why);
     }
     if (at_end)
-        pst_limiter_tail(&l->limiter, tell_kept, l);
+        sup_limiter_tail(&l->limiter, tell_kept, l);
 }
 
 static void tell_checkpoint(learner *l, int64_t now, bool force)
@@ -100,7 +100,7 @@ static void tell_checkpoint(learner *l, int64_t now, bool force)
         return;
     l->next_checkpoint_us = now + CHECKPOINT_US;
     l->checkpoint_waits = false;
-    pst_outlet_report(l->run->outlet, &l->checkpoint);
+    sup_outlet_report(l->run->outlet, &l->checkpoint);
     pst_event_clear(&pst_process_report_type, &l->checkpoint);
 }
 
@@ -113,14 +113,14 @@ static void on_line(void *arg, const char *text, size_t len)
     int64_t now = pst_mono_us();
     if (s->kind == PST_LOG_STREAM_STDERR && len)
         snprintf(l->end->last_error, sizeof l->end->last_error, "%s", text);
-    if (s->kind == PST_LOG_STREAM_STDOUT && pst_metric_line(text, len, pst_now_us(), &point)) {
-        pst_pace_take(&l->points, now);
-        pst_outlet_metric(l->run->outlet, &point);
+    if (s->kind == PST_LOG_STREAM_STDOUT && sup_metric_line(text, len, pst_now_us(), &point)) {
+        sup_pace_take(&l->points, now);
+        sup_outlet_metric(l->run->outlet, &point);
         pst_event_clear(&pst_metric_point_type, &point);
         return;
     }
     pst_process_report checkpoint;
-    if (s->kind == PST_LOG_STREAM_STDOUT && pst_checkpoint_line(text, len, pst_now_us(), &checkpoint)) {
+    if (s->kind == PST_LOG_STREAM_STDOUT && sup_checkpoint_line(text, len, pst_now_us(), &checkpoint)) {
         if (l->checkpoint_waits)
             pst_event_clear(&pst_process_report_type, &l->checkpoint);
         l->checkpoint = checkpoint;
@@ -129,16 +129,16 @@ static void on_line(void *arg, const char *text, size_t len)
         return;
     }
     tell_gap(l, false);
-    if (pst_limiter_take(&l->limiter, len, now))
-        pst_outlet_log(l->run->outlet, s->kind, pst_now_us(), text, len);
+    if (sup_limiter_take(&l->limiter, len, now))
+        sup_outlet_log(l->run->outlet, s->kind, pst_now_us(), text, len);
     else
-        pst_limiter_keep(&l->limiter, (int)s->kind, pst_now_us(), text, len);
+        sup_limiter_keep(&l->limiter, (int)s->kind, pst_now_us(), text, len);
 }
 
 static void on_file_point(void *arg, const pst_metric_point *point)
 {
     learner *l = arg;
-    pst_outlet_metric(l->run->outlet, point);
+    sup_outlet_metric(l->run->outlet, point);
 }
 
 static void keep_copy(learner *l, const char *data, size_t len)
@@ -147,9 +147,9 @@ static void keep_copy(learner *l, const char *data, size_t len)
         return;
     l->tee_bytes += (int64_t)len;
     if (l->tee_bytes >= TEE_BYTES_MAX)
-        pst_run_say(l->run, "training-log.txt ends here: it has %d MiB; the log topic goes on", TEE_BYTES_MAX >> 20);
+        sup_run_say(l->run, "training-log.txt ends here: it has %d MiB; the log topic goes on", TEE_BYTES_MAX >> 20);
     if (pst_fs_write_all(l->tee, data, len) < 0) {
-        pst_run_say(l->run, "training-log.txt ends here: %s", strerror(errno));
+        sup_run_say(l->run, "training-log.txt ends here: %s", strerror(errno));
         close(l->tee);
         l->tee = -1;
     }
@@ -159,7 +159,7 @@ static void keep_copy(learner *l, const char *data, size_t len)
  * then the disk would fill and the oldest be lost. A broker that is away holds nobody up: that is what the spool is for. */
 static bool held_up(learner *l)
 {
-    return pst_pace_wait_us(&l->points, pst_mono_us()) > 0 || pst_outlet_crowded(l->run->outlet);
+    return sup_pace_wait_us(&l->points, pst_mono_us()) > 0 || sup_outlet_crowded(l->run->outlet);
 }
 
 /* Reads what is there, up to a bound, so that neither stream starves the other nor the timers. */
@@ -176,27 +176,27 @@ static void read_stream(learner *l, stream *s, bool hold)
             return;
         }
         keep_copy(l, data, (size_t)n);
-        pst_lines_feed(&s->lines, data, (size_t)n);
+        sup_lines_feed(&s->lines, data, (size_t)n);
     }
 }
 
 /* ---- the process ------------------------------------------------------------------------------------------------------------ */
 
 /* The built-in learner is our own program and gets the platform's settings; everybody else reads nothing. */
-static int open_stdin(const pst_run *r, int *ret_fd, pst_err *err)
+static int open_stdin(const sup_run *r, int *ret_fd, pst_err *err)
 {
     *ret_fd = -1;
     if (!r->manifest.native || !r->settings)
         return 0;
     char **env = pst_settings_environ(r->settings);
     int rc = pst_handover_new((const char *const *)env, ret_fd, err);
-    pst_run_environ_free(env);
+    sup_run_environ_free(env);
     return rc;
 }
 
 static int start(learner *l, pst_err *err)
 {
-    pst_run *r = l->run;
+    sup_run *r = l->run;
     int out[2] = {-1, -1}, errs[2] = {-1, -1};
     if (pipe2(out, O_CLOEXEC) < 0)
         return pst_err_sys(err, errno, "cannot make a pipe for the learner's output");
@@ -211,8 +211,8 @@ static int start(learner *l, pst_err *err)
     fcntl(out[0], F_SETFL, O_NONBLOCK);
     fcntl(errs[0], F_SETFL, O_NONBLOCK);
     fcntl(out[0], F_SETPIPE_SZ, 1 << 20); /* refused for unprivileged users beyond a limit: then the usual size */
-    char *self = pst_proc_self(), *command = pst_run_command_text(r->manifest.command ? r->manifest.command : "");
-    char **env = pst_run_environ(r);
+    char *self = pst_proc_self(), *command = sup_run_command_text(r->manifest.command ? r->manifest.command : "");
+    char **env = sup_run_environ(r);
     int in, rc = open_stdin(r, &in, err);
     const char *shell[] = {"/bin/sh", "-c", command, NULL}, *own[] = {self, "learn", "--run-dir", r->dir, NULL};
     pst_spawn how = {.argv = r->manifest.native ? own : shell,
@@ -223,29 +223,29 @@ static int start(learner *l, pst_err *err)
                      .stderr_fd = errs[1],
                      .new_session = true,
                      .parent_death_signal = SIGKILL,
-                     .enter = pst_box_enter,
+                     .enter = sup_box_enter,
                      .enter_forks = l->box.level == PST_ISOLATION_SANDBOX,
                      .enter_arg = &l->box};
     if (!rc)
         rc = pst_proc_spawn(&how, &l->pid, err);
     if (in >= 0)
         close(in);
-    pst_run_environ_free(env);
+    sup_run_environ_free(env);
     free(command);
     free(self);
     close(out[1]);
     close(errs[1]);
     if (rc < 0)
         return rc;
-    pst_run_owner owner = {0};
-    pst_run_owner_read(r->dir, &owner, NULL); /* ours: the keeper is in it */
+    pst_rundir_owner owner = {0};
+    pst_rundir_owner_read(r->dir, &owner, NULL); /* ours: the keeper is in it */
     owner.pid = getpid();
     owner.start_time = pst_proc_start_time(getpid());
     owner.learner_pid = l->pid;
     owner.learner_start_time = pst_proc_start_time(l->pid);
     pst_err ignored = {0};
-    if (pst_run_owner_write(r->dir, &owner, &ignored) < 0)
-        pst_run_say(r, "%s", ignored.text);
+    if (pst_rundir_owner_write(r->dir, &owner, &ignored) < 0)
+        sup_run_say(r, "%s", ignored.text);
     return 0;
 }
 
@@ -271,12 +271,12 @@ static void reap(learner *l)
     }
 }
 
-static void begin_stop(learner *l, pst_run_wish wish, int64_t now)
+static void begin_stop(learner *l, pst_rundir_wish wish, int64_t now)
 {
     l->end->stopped = true;
     l->end->wish = wish;
     l->deadline_us = now + (int64_t)l->run->spec.grace_ms * 1000 + 1;
-    pst_run_say(l->run, "%s: SIGTERM to the process group, %.1f s to finish",
+    sup_run_say(l->run, "%s: SIGTERM to the process group, %.1f s to finish",
                 wish == PST_WISH_HALT            ? "halted"
                 : wish == PST_WISH_KILL          ? "ended on request"
                 : wish == PST_WISH_PLATFORM_DOWN ? "the platform is being stopped"
@@ -295,15 +295,15 @@ static void check_stop(learner *l, int64_t now)
     if (l->end->stopped || (!told && now < l->next_wish_us))
         return;
     l->next_wish_us = now + WISH_EVERY_US;
-    pst_run_wish wish = pst_run_wish_read(l->run->dir);
+    pst_rundir_wish wish = pst_rundir_wish_read(l->run->dir);
     if (told || wish != PST_WISH_NONE)
         begin_stop(l, wish, now);
 }
 
 static void enforce(learner *l, int64_t now)
 {
-    if (pst_box_over(&l->box, now)) {
-        pst_run_say(l->run, "%s: SIGKILL", l->box.hit);
+    if (sup_box_over(&l->box, now)) {
+        sup_run_say(l->run, "%s: SIGKILL", l->box.hit);
         l->end->forced = true;
         l->deadline_us = now;
     }
@@ -313,12 +313,12 @@ static void enforce(learner *l, int64_t now)
         return;
     if (!l->end->forced) {
         l->end->forced = true;
-        pst_run_say(l->run,
+        sup_run_say(l->run,
                     l->end->stopped ? "the grace time is over: SIGKILL" : "the command ended, but processes of it live on: SIGKILL");
     }
     l->next_kill_us = now + KILL_EVERY_US;
     kill(-l->pid, SIGKILL);
-    pst_box_kill(&l->box);
+    sup_box_kill(&l->box);
     pst_tree_kill(getpid());
 }
 
@@ -332,7 +332,7 @@ static void sample(learner *l)
     pst_dbl_map_set(&p.values, &p.n_values, "cpu_seconds", l->reaped_cpu + t.cpu_seconds);
     pst_dbl_map_set(&p.values, &p.n_values, "rss_bytes", (double)t.rss_bytes);
     pst_dbl_map_set(&p.values, &p.n_values, "processes", t.processes);
-    pst_outlet_metric(l->run->outlet, &p);
+    sup_outlet_metric(l->run->outlet, &p);
     p.group = NULL; /* borrowed */
     pst_event_clear(&pst_metric_point_type, &p);
 }
@@ -346,7 +346,7 @@ static void timers(learner *l, int64_t now)
     if (now >= l->next_files_us) {
         l->next_files_us = now + FILES_EVERY_US;
         for (int i = 0; i < 2; i++)
-            pst_metric_file_poll(l->files[i]);
+            sup_metric_file_poll(l->files[i]);
     }
     if (now >= l->next_system_us) {
         l->next_system_us = now + SYSTEM_EVERY_US;
@@ -387,27 +387,27 @@ static void stream_init(learner *l, stream *s, pst_log_stream kind)
     s->fd = -1;
     s->kind = kind;
     s->l = l;
-    s->lines = (pst_lines){.line = on_line, .arg = s};
+    s->lines = (sup_lines){.line = on_line, .arg = s};
 }
 
 static void open_files(learner *l)
 {
-    pst_run *r = l->run;
+    sup_run *r = l->run;
     /* FfDL's learners share one log folder; the first one answers for the file in its top. */
     if (r->spec.learner_id <= 1) {
         char *path = pst_fs_join(r->log_dir, "evaluation-metrics.txt");
-        l->files[0] = pst_metric_file_new(path, on_file_point, l);
+        l->files[0] = sup_metric_file_new(path, on_file_point, l);
         free(path);
     }
     char *path = pst_fs_join(r->own_log_dir, "evaluation-metrics.txt");
-    l->files[1] = pst_metric_file_new(path, on_file_point, l);
+    l->files[1] = sup_metric_file_new(path, on_file_point, l);
     free(path);
     path = pst_fs_join(r->own_log_dir, "training-log.txt");
     l->tee = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     free(path);
 }
 
-int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end *ret_end, pst_err *err)
+int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end *ret_end, pst_err *err)
 {
     sigset_t children;
     sigemptyset(&children);
@@ -424,9 +424,9 @@ int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     stream_init(&l, &l.out, PST_LOG_STREAM_STDOUT);
     stream_init(&l, &l.err, PST_LOG_STREAM_STDERR);
-    pst_limiter_init(&l.limiter, limits && limits->lines_per_s > 0 ? limits->lines_per_s : LINES_PER_S,
+    sup_limiter_init(&l.limiter, limits && limits->lines_per_s > 0 ? limits->lines_per_s : LINES_PER_S,
                      limits && limits->bytes_per_s > 0 ? limits->bytes_per_s : BYTES_PER_S, pst_mono_us());
-    int rc = pst_box_open(r, &l.box, err);
+    int rc = sup_box_open(r, &l.box, err);
     if (rc < 0) {
         close(l.child_fd);
         return rc;
@@ -436,29 +436,29 @@ int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end
     pst_log(PST_LOG_INFO, "supervisor", "event=isolation level=%s host=\"%s\" limits_by_kernel=%s%s%s", pst_isolation_name(l.box.level),
             words, l.box.group.enforced & PST_CGROUP_MEMORY ? "memory," : "",
             l.box.group.enforced & PST_CGROUP_PROCESSES ? "processes," : "", l.box.group.enforced & PST_CGROUP_CPUS ? "cpus" : "");
-    pst_pace_init(&l.points, POINTS_PER_S, pst_mono_us());
+    sup_pace_init(&l.points, POINTS_PER_S, pst_mono_us());
     open_files(&l);
     rc = start(&l, err);
     if (!rc) {
         ret_end->started = true;
         l.next_system_us = pst_mono_us() + SYSTEM_EVERY_US;
-        pst_run_report(r, PST_REPORT_TYPE_RUNNING, NULL);
+        sup_run_report(r, PST_REPORT_TYPE_RUNNING, NULL);
         watch(&l);
     }
-    pst_lines_end(&l.out.lines);
-    pst_lines_end(&l.err.lines);
+    sup_lines_end(&l.out.lines);
+    sup_lines_end(&l.err.lines);
     tell_gap(&l, true);
     tell_checkpoint(&l, pst_mono_us(), true);
     for (int i = 0; i < 2; i++) {
-        pst_metric_file_drain(l.files[i]);
-        pst_metric_file_free(l.files[i]);
+        sup_metric_file_drain(l.files[i]);
+        sup_metric_file_free(l.files[i]);
     }
-    pst_limiter_done(&l.limiter);
+    sup_limiter_done(&l.limiter);
     if (!rc) {
-        pst_box_judge(&l.box, ret_end->status);
+        sup_box_judge(&l.box, ret_end->status);
         memcpy(ret_end->limit, l.box.hit, sizeof ret_end->limit);
     }
-    pst_box_close(&l.box);
+    sup_box_close(&l.box);
     ret_end->cpu_seconds = l.reaped_cpu;
     int fds[] = {l.out.fd, l.err.fd, l.tee, l.child_fd};
     for (int i = 0; i < 4; i++)

@@ -17,7 +17,7 @@ static size_t sequence(const unsigned char *p, size_t left)
     return n;
 }
 
-void pst_utf8_add(pst_buf *out, const char *text, size_t len)
+void sup_utf8_add(pst_buf *out, const char *text, size_t len)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + len, *good = p;
     while (p < end) {
@@ -33,7 +33,7 @@ void pst_utf8_add(pst_buf *out, const char *text, size_t len)
     pst_buf_add(out, good, (size_t)(end - good));
 }
 
-static void emit(pst_lines *l, const char *data, size_t len, bool more)
+static void emit(sup_lines *l, const char *data, size_t len, bool more)
 {
     if (!more && len && data[len - 1] == '\r')
         len--;
@@ -45,7 +45,7 @@ static void emit(pst_lines *l, const char *data, size_t len, bool more)
     pst_buf out = {0};
     if (l->continued)
         pst_buf_adds(&out, "[continued] ");
-    pst_utf8_add(&out, data, len);
+    sup_utf8_add(&out, data, len);
     if (more)
         pst_buf_adds(&out, " [continues]");
     l->continued = more;
@@ -62,7 +62,7 @@ static size_t cut_before_character(const char *data, size_t len)
     return len;
 }
 
-void pst_lines_feed(pst_lines *l, const char *data, size_t len)
+void sup_lines_feed(sup_lines *l, const char *data, size_t len)
 {
     while (len) {
         const char *newline = memchr(data, '\n', len);
@@ -93,7 +93,7 @@ void pst_lines_feed(pst_lines *l, const char *data, size_t len)
     }
 }
 
-void pst_lines_end(pst_lines *l)
+void sup_lines_end(sup_lines *l)
 {
     if (l->part.len || l->continued)
         emit(l, l->part.data ? l->part.data : "", l->part.len, false);

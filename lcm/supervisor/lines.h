@@ -11,17 +11,17 @@
 
 #define PST_LINE_MAX 65536 /* bytes of one piece, before invalid bytes grow to U+FFFD */
 
-typedef struct pst_lines {
+typedef struct sup_lines {
     pst_buf part;   /* the unfinished line */
     bool continued; /* earlier pieces of it went out */
     void (*line)(void *arg, const char *text, size_t len);
     void *arg;
-} pst_lines;
+} sup_lines;
 
-void pst_lines_feed(pst_lines *l, const char *data, size_t len);
-void pst_lines_end(pst_lines *l); /* the last line without a newline; frees */
+void sup_lines_feed(sup_lines *l, const char *data, size_t len);
+void sup_lines_end(sup_lines *l); /* the last line without a newline; frees */
 
 /* Appends text as valid UTF-8: bad bytes and NUL become U+FFFD. */
-void pst_utf8_add(pst_buf *out, const char *text, size_t len);
+void sup_utf8_add(pst_buf *out, const char *text, size_t len);
 
 #endif

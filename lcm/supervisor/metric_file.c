@@ -16,23 +16,23 @@
 #define POLL_BYTES_MAX (1 << 20)
 #define DRAIN_ROUNDS   256 /* at the end: so many times the above */
 
-struct pst_metric_file {
+struct sup_metric_file {
     char *path;
     off_t at;
     ino_t inode; /* a file that was replaced is read from its start */
-    pst_lines lines;
+    sup_lines lines;
     void (*point)(void *arg, const pst_metric_point *point);
     void *arg;
 };
 
 static void on_line(void *arg, const char *text, size_t len)
 {
-    pst_metric_file *f = arg;
+    sup_metric_file *f = arg;
     pst_metric_point p;
     const char *why;
     if (!len)
         return;
-    if (pst_emetrics_line(text, len, pst_now_us(), &p, &why)) {
+    if (sup_emetrics_line(text, len, pst_now_us(), &p, &why)) {
         f->point(f->arg, &p);
         pst_event_clear(&pst_metric_point_type, &p);
     } else {
@@ -40,14 +40,14 @@ static void on_line(void *arg, const char *text, size_t len)
     }
 }
 
-pst_metric_file *pst_metric_file_new(const char *path, void (*point)(void *arg, const pst_metric_point *point), void *arg)
+sup_metric_file *sup_metric_file_new(const char *path, void (*point)(void *arg, const pst_metric_point *point), void *arg)
 {
-    pst_metric_file *f = pst_alloc(sizeof *f);
+    sup_metric_file *f = pst_alloc(sizeof *f);
     struct stat st;
     f->path = pst_strdup(path);
     f->point = point;
     f->arg = arg;
-    f->lines = (pst_lines){.line = on_line, .arg = f};
+    f->lines = (sup_lines){.line = on_line, .arg = f};
     if (stat(path, &st) == 0) {
         f->at = st.st_size;
         f->inode = st.st_ino;
@@ -56,7 +56,7 @@ pst_metric_file *pst_metric_file_new(const char *path, void (*point)(void *arg, 
 }
 
 /* Returns whether there may be more. */
-static bool read_some(pst_metric_file *f)
+static bool read_some(sup_metric_file *f)
 {
     struct stat st;
     bool more = false;
@@ -77,7 +77,7 @@ static bool read_some(pst_metric_file *f)
                 more = false;
                 break;
             }
-            pst_lines_feed(&f->lines, data, (size_t)n);
+            sup_lines_feed(&f->lines, data, (size_t)n);
             f->at += n;
             total += (size_t)n;
         }
@@ -86,22 +86,22 @@ static bool read_some(pst_metric_file *f)
     return more;
 }
 
-void pst_metric_file_poll(pst_metric_file *f)
+void sup_metric_file_poll(sup_metric_file *f)
 {
     read_some(f);
 }
 
-void pst_metric_file_drain(pst_metric_file *f)
+void sup_metric_file_drain(sup_metric_file *f)
 {
     for (int i = 0; i < DRAIN_ROUNDS && read_some(f); i++)
         ;
 }
 
-void pst_metric_file_free(pst_metric_file *f)
+void sup_metric_file_free(sup_metric_file *f)
 {
     if (!f)
         return;
-    pst_lines_end(&f->lines);
+    sup_lines_end(&f->lines);
     free(f->path);
     free(f);
 }

@@ -4,12 +4,12 @@
 
 #include "schemas/events.h"
 
-typedef struct pst_metric_file pst_metric_file;
+typedef struct sup_metric_file sup_metric_file;
 
 /* The file need not exist yet. From its present end if it is there already: an earlier generation's lines were told. */
-pst_metric_file *pst_metric_file_new(const char *path, void (*point)(void *arg, const pst_metric_point *point), void *arg);
-void pst_metric_file_poll(pst_metric_file *f);  /* reads what was added, at most 1 MiB; NULL-safe */
-void pst_metric_file_drain(pst_metric_file *f); /* at the end: all that is left, at most 256 MiB */
-void pst_metric_file_free(pst_metric_file *f);
+sup_metric_file *sup_metric_file_new(const char *path, void (*point)(void *arg, const pst_metric_point *point), void *arg);
+void sup_metric_file_poll(sup_metric_file *f);  /* reads what was added, at most 1 MiB; NULL-safe */
+void sup_metric_file_drain(sup_metric_file *f); /* at the end: all that is left, at most 256 MiB */
+void sup_metric_file_free(sup_metric_file *f);
 
 #endif

@@ -117,7 +117,7 @@ static json_t *told(const char *text, size_t len, const char *what)
     return j;
 }
 
-int pst_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point)
+int sup_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point)
 {
     json_t *j = told(text, len, "metrics");
     if (!j)
@@ -143,7 +143,7 @@ int pst_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_poi
     return 1;
 }
 
-int pst_checkpoint_line(const char *text, size_t len, int64_t now_us, pst_process_report *ret_report)
+int sup_checkpoint_line(const char *text, size_t len, int64_t now_us, pst_process_report *ret_report)
 {
     json_t *j = told(text, len, "checkpoint");
     if (!j)
@@ -186,7 +186,7 @@ static bool any_number(const json_t *v, double *ret)
     return end != s && !*end;
 }
 
-int pst_emetrics_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point, const char **ret_why)
+int sup_emetrics_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point, const char **ret_why)
 {
     json_t *j = parse(text, len);
     const json_t *values = json_object_get(j, "values"), *etimes = json_object_get(j, "etimes");

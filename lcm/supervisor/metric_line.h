@@ -9,12 +9,12 @@
 
 /* 1: it is a metrics line, the point holds time (now_us if the line has none), group, step, epoch, values; clear it.
  * 0: it is an ordinary line. */
-int pst_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point);
+int sup_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point);
 /* 1: the learner wrote a checkpoint; the report says when (now_us if the line does not), and has what the line says (step, epoch, file, …;
  * short texts and numbers, at most PST_CHECKPOINT_DETAILS_MAX) as details; clear it. 0: an ordinary line. */
 #define PST_CHECKPOINT_DETAILS_MAX 16
-int pst_checkpoint_line(const char *text, size_t len, int64_t now_us, pst_process_report *ret_report);
+int sup_checkpoint_line(const char *text, size_t len, int64_t now_us, pst_process_report *ret_report);
 /* One line of evaluation-metrics.txt. 1, or 0 when it is none (the reason in ret_why, borrowed). */
-int pst_emetrics_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point, const char **ret_why);
+int sup_emetrics_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point, const char **ret_why);
 
 #endif

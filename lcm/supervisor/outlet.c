@@ -49,12 +49,12 @@ typedef struct state {
  * KILLED (set while a supervisor works): next[] is behind what was in flight, which is lost unless it came from the spool. */
 enum { SURE = 0, UNSURE_LEFT = 1, UNSURE_KILLED = 2 };
 
-struct pst_outlet {
-    pst_outlet_conf conf;
+struct sup_outlet {
+    sup_outlet_conf conf;
     char *key, *process, *reporter, *host, *node, *nonce;
     pst_buf prefix;
     state *st;
-    pst_spool *spool;
+    sup_spool *spool;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
@@ -112,7 +112,7 @@ static item *item_new(int kind, const void *data, size_t len)
 }
 
 /* With the lock held. */
-static void complain(pst_outlet *o, const pst_err *err)
+static void complain(sup_outlet *o, const pst_err *err)
 {
     int64_t now = pst_mono_us();
     o->complaints++;
@@ -128,14 +128,14 @@ static void complain(pst_outlet *o, const pst_err *err)
 /* ---- pushing (main thread) -------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. */
-static void enqueue(pst_outlet *o, int kind, const void *data, size_t len)
+static void enqueue(sup_outlet *o, int kind, const void *data, size_t len)
 {
-    if (pst_spool_empty(o->spool) && o->memory.bytes < o->conf.memory_bytes_max) {
+    if (sup_spool_empty(o->spool) && o->memory.bytes < o->conf.memory_bytes_max) {
         list_add(&o->memory, item_new(kind, data, len));
         return;
     }
     pst_err err = {0};
-    if (pst_spool_append(o->spool, kind, kind == PST_OUTLET_LOG, data, len, &err) < 0) {
+    if (sup_spool_append(o->spool, kind, kind == PST_OUTLET_LOG, data, len, &err) < 0) {
         complain(o, &err);
         o->unspooled_lines++;
         o->unspooled_bytes += (int64_t)len;
@@ -144,7 +144,7 @@ static void enqueue(pst_outlet *o, int kind, const void *data, size_t len)
 }
 
 /* Appends the part of an event behind its rindex; the event was given the run's names and rindex 0. */
-static void push_rest(pst_outlet *o, int kind, const pst_type *type, const void *event)
+static void push_rest(sup_outlet *o, int kind, const pst_type *type, const void *event)
 {
     pst_buf b = {0};
     pst_event_encode(type, event, &b);
@@ -157,7 +157,7 @@ static void push_rest(pst_outlet *o, int kind, const pst_type *type, const void 
     pst_buf_done(&b);
 }
 
-static void encode_gap(const pst_outlet *o, int64_t time_us, int64_t lines, int64_t bytes, const char *why, pst_buf *out)
+static void encode_gap(const sup_outlet *o, int64_t time_us, int64_t lines, int64_t bytes, const char *why, pst_buf *out)
 {
     char *text = pst_sprintf("[%lld lines (%lld bytes) left out: %s]", (long long)lines, (long long)bytes, why);
     pst_log_gap gap = {.lines = lines, .bytes = bytes, .why = (char *)why};
@@ -172,7 +172,7 @@ static void encode_gap(const pst_outlet *o, int64_t time_us, int64_t lines, int6
     free(text);
 }
 
-void pst_outlet_log(pst_outlet *o, pst_log_stream stream, int64_t time_us, const char *text, size_t len)
+void sup_outlet_log(sup_outlet *o, pst_log_stream stream, int64_t time_us, const char *text, size_t len)
 {
     char *copy = pst_strndup(text, len);
     pst_log_line line = {
@@ -181,7 +181,7 @@ void pst_outlet_log(pst_outlet *o, pst_log_stream stream, int64_t time_us, const
     free(copy);
 }
 
-void pst_outlet_gap(pst_outlet *o, int64_t time_us, int64_t lines, int64_t bytes, const char *why)
+void sup_outlet_gap(sup_outlet *o, int64_t time_us, int64_t lines, int64_t bytes, const char *why)
 {
     pst_buf b = {0};
     encode_gap(o, time_us, lines, bytes, why, &b);
@@ -193,7 +193,7 @@ void pst_outlet_gap(pst_outlet *o, int64_t time_us, int64_t lines, int64_t bytes
     pst_buf_done(&b);
 }
 
-void pst_outlet_metric(pst_outlet *o, const pst_metric_point *point)
+void sup_outlet_metric(sup_outlet *o, const pst_metric_point *point)
 {
     pst_metric_point p = *point;
     p.training_id = o->key;
@@ -205,7 +205,7 @@ void pst_outlet_metric(pst_outlet *o, const pst_metric_point *point)
     push_rest(o, PST_OUTLET_METRIC, &pst_metric_point_type, &p);
 }
 
-void pst_outlet_report(pst_outlet *o, const pst_process_report *report)
+void sup_outlet_report(sup_outlet *o, const pst_process_report *report)
 {
     pst_process_report r = *report;
     r.training_id = o->key;
@@ -236,7 +236,7 @@ static void zigzag(pst_buf *out, int64_t v)
     pst_buf_addc(out, (char)u);
 }
 
-static void compose(pst_outlet *o, item *it, pst_buf *out)
+static void compose(sup_outlet *o, item *it, pst_buf *out)
 {
     pst_buf_clear(out);
     if (it->kind != PST_OUTLET_REPORT) {
@@ -249,7 +249,7 @@ static void compose(pst_outlet *o, item *it, pst_buf *out)
 }
 
 typedef struct loading {
-    pst_outlet *o;
+    sup_outlet *o;
     uint64_t segment;
     list got;
 } loading;
@@ -261,7 +261,7 @@ static void load_item(void *arg, int kind, const void *data, size_t len)
         list_add(&l->got, item_new(kind, data, len));
 }
 
-static void add_gap_item(pst_outlet *o, list *to, int64_t lines, int64_t bytes, const char *why)
+static void add_gap_item(sup_outlet *o, list *to, int64_t lines, int64_t bytes, const char *why)
 {
     pst_buf b = {0};
     size_t head = o->prefix.len + 1;
@@ -271,14 +271,14 @@ static void add_gap_item(pst_outlet *o, list *to, int64_t lines, int64_t bytes, 
 }
 
 /* With the lock held: the oldest spool segment becomes memory. */
-static void load_segment(pst_outlet *o)
+static void load_segment(sup_outlet *o)
 {
     loading l = {.o = o};
-    pst_spool_lost lost;
+    sup_spool_lost lost;
     pst_err err = {0};
-    uint64_t first = pst_spool_first(o->spool), number;
+    uint64_t first = sup_spool_first(o->spool), number;
     size_t skip = first == o->st->segment ? o->st->done : 0;
-    if (pst_spool_take(o->spool, skip, load_item, &l, &number, &lost, &err) < 0) {
+    if (sup_spool_take(o->spool, skip, load_item, &l, &number, &lost, &err) < 0) {
         complain(o, &err);
         return;
     }
@@ -296,20 +296,20 @@ static void load_segment(pst_outlet *o)
         list_add(&o->memory, it);
     }
     if (!o->segment_left) {
-        pst_spool_release(o->spool, number);
+        sup_spool_release(o->spool, number);
         o->st->segment = o->st->done = 0;
     }
 }
 
 /* With the lock held: one item less of the loaded segment; the last one takes the file with it. */
-static void finish_item(pst_outlet *o, item *it)
+static void finish_item(sup_outlet *o, item *it)
 {
     o->acked++;
     o->acked_us = pst_mono_us();
     if (it->segment) {
         o->st->done++;
         if (--o->segment_left == 0) {
-            pst_spool_release(o->spool, it->segment);
+            sup_spool_release(o->spool, it->segment);
             o->st->segment = o->st->done = 0;
         }
     }
@@ -317,7 +317,7 @@ static void finish_item(pst_outlet *o, item *it)
 }
 
 /* With the lock held: acknowledged items leave at the head, so that what is left is always the unfinished rest in order. */
-static void retire(pst_outlet *o)
+static void retire(sup_outlet *o)
 {
     while (o->flight.head && o->flight.head->acked)
         finish_item(o, list_pop(&o->flight));
@@ -325,7 +325,7 @@ static void retire(pst_outlet *o)
 }
 
 /* With the lock held: everything that was sent and not acknowledged goes back in front, in order. */
-static void take_back(pst_outlet *o)
+static void take_back(sup_outlet *o)
 {
     list reports = {0}, rest = {0};
     for (item *it; (it = list_pop(&o->flight));)
@@ -342,7 +342,7 @@ static void take_back(pst_outlet *o)
 }
 
 typedef struct outcome {
-    pst_outlet *o;
+    sup_outlet *o;
     bool failed;
 } outcome;
 
@@ -365,7 +365,7 @@ static void on_done(void *arg, void *token, int code)
 }
 
 /* With the lock held: the item, the last in flight, was not taken by the sink: back to the front of its lane. */
-static void unsend(pst_outlet *o, item *it)
+static void unsend(sup_outlet *o, item *it)
 {
     item *before = NULL;
     for (item *x = o->flight.head; x != it; x = x->next)
@@ -387,7 +387,7 @@ static void unsend(pst_outlet *o, item *it)
 }
 
 /* With the lock held: kind's last number on the topic is known. */
-static void learn_last(pst_outlet *o, int kind, int64_t last)
+static void learn_last(sup_outlet *o, int kind, int64_t last)
 {
     int64_t *next = &o->st->next[kind - PST_OUTLET_LOG];
     o->last[kind - PST_OUTLET_LOG] = last;
@@ -400,7 +400,7 @@ static void learn_last(pst_outlet *o, int kind, int64_t last)
 }
 
 /* Before anything is sent (again): what of it is on the topic? False: the sink cannot tell now. Without the lock. */
-static bool ask_sink(pst_outlet *o)
+static bool ask_sink(sup_outlet *o)
 {
     for (int kind = PST_OUTLET_LOG; o->ask && o->conf.sink.last && kind <= PST_OUTLET_METRIC; kind++) {
         int64_t last = -1;
@@ -421,7 +421,7 @@ static bool ask_sink(pst_outlet *o)
 }
 
 /* With the lock held: an item that was sent before and stands on the topic is done, with its number. */
-static bool already_stored(pst_outlet *o, item *it)
+static bool already_stored(sup_outlet *o, item *it)
 {
     if (it->kind == PST_OUTLET_REPORT)
         return false;
@@ -435,7 +435,7 @@ static bool already_stored(pst_outlet *o, item *it)
 }
 
 /* Sends what there is room for. Returns false when the sink wants a pause. Without the lock. */
-static bool send_some(pst_outlet *o, pst_buf *scratch)
+static bool send_some(sup_outlet *o, pst_buf *scratch)
 {
     if (!ask_sink(o))
         return false;
@@ -445,7 +445,7 @@ static bool send_some(pst_outlet *o, pst_buf *scratch)
             add_gap_item(o, &o->memory, o->unspooled_lines, o->unspooled_bytes, "the disk of the run directory was full");
             o->unspooled_lines = o->unspooled_bytes = 0;
         }
-        if (!o->memory.n && !pst_spool_empty(o->spool) && !o->segment_left)
+        if (!o->memory.n && !sup_spool_empty(o->spool) && !o->segment_left)
             load_segment(o);
         bool room = o->flight.n < PST_OUTLET_ITEMS_MAX && o->flight.bytes < PST_OUTLET_FLIGHT_MAX;
         item *it = o->reports.head ? list_pop(&o->reports) : room ? list_pop(&o->memory) : NULL;
@@ -478,7 +478,7 @@ static bool send_some(pst_outlet *o, pst_buf *scratch)
     }
 }
 
-static void wait_ms(pst_outlet *o, int ms)
+static void wait_ms(sup_outlet *o, int ms)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -493,7 +493,7 @@ static void wait_ms(pst_outlet *o, int ms)
 
 static void *outlet_thread(void *arg)
 {
-    pst_outlet *o = arg;
+    sup_outlet *o = arg;
     pst_buf scratch = {0};
     int pause_ms = 0;
     for (;;) {
@@ -501,7 +501,7 @@ static void *outlet_thread(void *arg)
         pause_ms = flowing ? 0 : pause_ms ? (pause_ms < 1000 ? 2 * pause_ms : 2000) : 100;
         pthread_mutex_lock(&o->lock);
         bool in_flight = o->flight.n > 0;
-        if (!in_flight && !o->stop && (pause_ms || (!o->memory.n && !o->reports.n && pst_spool_empty(o->spool))))
+        if (!in_flight && !o->stop && (pause_ms || (!o->memory.n && !o->reports.n && sup_spool_empty(o->spool))))
             wait_ms(o, pause_ms ? pause_ms : 1000);
         bool stop = o->stop;
         pthread_mutex_unlock(&o->lock);
@@ -527,7 +527,7 @@ static void *outlet_thread(void *arg)
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------- */
 
-static int map_state(pst_outlet *o, pst_err *err)
+static int map_state(sup_outlet *o, pst_err *err)
 {
     char *path = pst_fs_join(o->conf.run_dir, "outlet.state");
     int rc = 0, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -553,12 +553,12 @@ static int map_state(pst_outlet *o, pst_err *err)
     return 0;
 }
 
-static void free_all(pst_outlet *o)
+static void free_all(sup_outlet *o)
 {
     list_free(&o->reports);
     list_free(&o->memory);
     list_free(&o->flight);
-    pst_spool_close(o->spool);
+    sup_spool_close(o->spool);
     if (o->st)
         munmap(o->st, sizeof *o->st);
     pst_buf_done(&o->prefix);
@@ -572,9 +572,9 @@ static void free_all(pst_outlet *o)
     free(o);
 }
 
-int pst_outlet_open(const pst_outlet_conf *conf, pst_outlet **ret_outlet, pst_err *err)
+int sup_outlet_open(const sup_outlet_conf *conf, sup_outlet **ret_outlet, pst_err *err)
 {
-    pst_outlet *o = pst_alloc(sizeof *o);
+    sup_outlet *o = pst_alloc(sizeof *o);
     o->conf = *conf;
     o->conf.run_dir = pst_strdup(conf->run_dir);
     if (!o->conf.spool_bytes_max)
@@ -597,7 +597,7 @@ int pst_outlet_open(const pst_outlet_conf *conf, pst_outlet **ret_outlet, pst_er
     pthread_mutex_init(&o->lock, NULL);
     int rc = map_state(o, err);
     if (!rc)
-        rc = pst_spool_open(conf->run_dir, o->conf.spool_bytes_max, &o->spool, err);
+        rc = sup_spool_open(conf->run_dir, o->conf.spool_bytes_max, &o->spool, err);
     if (!rc) {
         int e = pthread_create(&o->thread, NULL, outlet_thread, o);
         if (e)
@@ -612,11 +612,11 @@ int pst_outlet_open(const pst_outlet_conf *conf, pst_outlet **ret_outlet, pst_er
     return 0;
 }
 
-int pst_outlet_flush(pst_outlet *o, bool (*give_up)(void *arg), void *arg)
+int sup_outlet_flush(sup_outlet *o, bool (*give_up)(void *arg), void *arg)
 {
     int rc = 0;
     pthread_mutex_lock(&o->lock);
-    while (o->reports.n || o->memory.n || o->flight.n || !pst_spool_empty(o->spool) || o->unspooled_lines) {
+    while (o->reports.n || o->memory.n || o->flight.n || !sup_spool_empty(o->spool) || o->unspooled_lines) {
         wait_ms(o, 100);
         if (give_up && give_up(arg)) {
             rc = PST_ESTOPPED;
@@ -627,26 +627,26 @@ int pst_outlet_flush(pst_outlet *o, bool (*give_up)(void *arg), void *arg)
     return rc;
 }
 
-bool pst_outlet_crowded(pst_outlet *o)
+bool sup_outlet_crowded(sup_outlet *o)
 {
     pthread_mutex_lock(&o->lock);
-    bool yes = pst_spool_bytes(o->spool) > o->conf.spool_bytes_max / 2 && pst_mono_us() - o->acked_us < ANSWERS_US;
+    bool yes = sup_spool_bytes(o->spool) > o->conf.spool_bytes_max / 2 && pst_mono_us() - o->acked_us < ANSWERS_US;
     pthread_mutex_unlock(&o->lock);
     return yes;
 }
 
-void pst_outlet_counts(pst_outlet *o, int64_t ret_counts[4])
+void sup_outlet_counts(sup_outlet *o, int64_t ret_counts[4])
 {
     pthread_mutex_lock(&o->lock);
     ret_counts[0] = o->acked;
     ret_counts[1] = (int64_t)(o->reports.n + o->memory.n + o->flight.n);
-    ret_counts[2] = pst_spool_bytes(o->spool);
+    ret_counts[2] = sup_spool_bytes(o->spool);
     ret_counts[3] = o->dropped;
     pthread_mutex_unlock(&o->lock);
 }
 
 /* What was not acknowledged is written in front of the spool; numbers already given are taken back, so that a repetition has the same. */
-static void leave_rest(pst_outlet *o)
+static void leave_rest(sup_outlet *o)
 {
     pst_buf b = {0};
     int64_t unsure = o->ask; /* never found out: still to be */
@@ -660,21 +660,21 @@ static void leave_rest(pst_outlet *o)
             *next = it->rindex;
         if (it->rindex >= 0)
             unsure = UNSURE_LEFT;
-        pst_spool_item(&b, it->kind, it->data, it->len);
+        sup_spool_item(&b, it->kind, it->data, it->len);
         free(it);
     }
     pst_err err = {0};
-    if (pst_spool_prepend(o->spool, b.data, b.len, &err) < 0) {
+    if (sup_spool_prepend(o->spool, b.data, b.len, &err) < 0) {
         pst_log_err("supervisor", &err);
     } else if (o->segment_left) { /* what was left of the loaded segment is in the new file */
-        pst_spool_release(o->spool, o->st->segment);
+        sup_spool_release(o->spool, o->st->segment);
         o->st->segment = o->st->done = 0;
     }
     o->st->unsure = unsure;
     pst_buf_done(&b);
 }
 
-void pst_outlet_close(pst_outlet *o)
+void sup_outlet_close(sup_outlet *o)
 {
     if (!o)
         return;

@@ -23,24 +23,24 @@
 
 typedef enum { PST_OUTLET_REPORT = 0, PST_OUTLET_LOG, PST_OUTLET_METRIC } pst_outlet_kind;
 
-typedef void (*pst_outlet_done)(void *arg, void *token, int code); /* code: 0 or PST_E… of the delivery */
+typedef void (*sup_outlet_done)(void *arg, void *token, int code); /* code: 0 or PST_E… of the delivery */
 
 /* Where records go: Kafka, or a test. Called on the outlet's thread only. */
-typedef struct pst_sink {
+typedef struct sup_sink {
     void *arg;
     /* body: Avro binary without framing, key: training_id. 0: taken, the token comes back by pump exactly once, unless reset comes first.
      * Class RETRY: not now. Class DATA: never (too large). */
     int (*send)(void *arg, pst_outlet_kind kind, const char *key, const void *body, size_t len, void *token, pst_err *err);
-    void (*pump)(void *arg, int timeout_ms, pst_outlet_done done, void *done_arg);
+    void (*pump)(void *arg, int timeout_ms, sup_outlet_done done, void *done_arg);
     void (*reset)(void *arg); /* forget everything in flight, without its tokens */
     /* The highest rindex that stands on the topic among this process's records of this generation that are not older than since_ms (Unix);
      * -1 = none. Class RETRY: not now. NULL: this sink keeps nothing to ask for. */
     int (*last)(void *arg, pst_outlet_kind kind, const char *key, int generation, const char *process, int64_t since_ms,
                 int64_t *ret_rindex, pst_err *err);
     void (*close)(void *arg);
-} pst_sink;
+} sup_sink;
 
-typedef struct pst_outlet_conf {
+typedef struct sup_outlet_conf {
     const char *run_dir;
     const char *training_id, *process;
     int generation;
@@ -48,27 +48,27 @@ typedef struct pst_outlet_conf {
     const char *node, *nonce; /* in every report; NULL = "" */
     int64_t spool_bytes_max;  /* 0 = PST_OUTLET_SPOOL_MAX */
     size_t memory_bytes_max;  /* 0 = PST_OUTLET_MEMORY_MAX */
-    pst_sink sink;            /* closed by pst_outlet_close */
-} pst_outlet_conf;
+    sup_sink sink;            /* closed by sup_outlet_close */
+} sup_outlet_conf;
 
-typedef struct pst_outlet pst_outlet;
+typedef struct sup_outlet sup_outlet;
 
 /* Takes up what an earlier supervisor of the run dir has spooled. Starts the thread. */
-int pst_outlet_open(const pst_outlet_conf *conf, pst_outlet **ret_outlet, pst_err *err);
+int sup_outlet_open(const sup_outlet_conf *conf, sup_outlet **ret_outlet, pst_err *err);
 /* text: valid UTF-8. */
-void pst_outlet_log(pst_outlet *o, pst_log_stream stream, int64_t time_us, const char *text, size_t len);
-void pst_outlet_gap(pst_outlet *o, int64_t time_us, int64_t lines, int64_t bytes, const char *why);
+void sup_outlet_log(sup_outlet *o, pst_log_stream stream, int64_t time_us, const char *text, size_t len);
+void sup_outlet_gap(sup_outlet *o, int64_t time_us, int64_t lines, int64_t bytes, const char *why);
 /* training_id, generation, process and rindex are filled in. */
-void pst_outlet_metric(pst_outlet *o, const pst_metric_point *point);
+void sup_outlet_metric(sup_outlet *o, const pst_metric_point *point);
 /* training_id, generation, process, reporter, host, node, nonce are filled in; time where it is 0. */
-void pst_outlet_report(pst_outlet *o, const pst_process_report *report);
+void sup_outlet_report(sup_outlet *o, const pst_process_report *report);
 /* More than half of the spool is used although the broker answers: whoever pushes should wait rather than have the oldest dropped. */
-bool pst_outlet_crowded(pst_outlet *o);
+bool sup_outlet_crowded(sup_outlet *o);
 /* Waits until everything is acknowledged. give_up is asked every 100 ms; true: PST_ESTOPPED, nothing is lost yet. */
-int pst_outlet_flush(pst_outlet *o, bool (*give_up)(void *arg), void *arg);
+int sup_outlet_flush(sup_outlet *o, bool (*give_up)(void *arg), void *arg);
 /* {records acknowledged, records waiting, bytes spooled now, records dropped}. */
-void pst_outlet_counts(pst_outlet *o, int64_t ret_counts[4]);
+void sup_outlet_counts(sup_outlet *o, int64_t ret_counts[4]);
 /* Stops the thread; what was not acknowledged (reports excepted) is left in the spool, in order. */
-void pst_outlet_close(pst_outlet *o);
+void sup_outlet_close(sup_outlet *o);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define CODE_BYTES_MAX (1ull << 30)
 
-static int unpack_code(pst_run *r, const char **ret_code, pst_err *err)
+static int unpack_code(sup_run *r, const char **ret_code, pst_err *err)
 {
     pst_buf archive = {0};
     if (!r->spec.code_uri)
@@ -67,7 +67,7 @@ static int link_into(const char *dir, const char *name, const char *target, pst_
 }
 
 /* A mount is DATA_DIR itself when it is the only store, as in FfDL; else a link named like the store. */
-static int mount_store(pst_run *r, const pst_data_store *s, pst_err *err)
+static int mount_store(sup_run *r, const pst_data_store *s, pst_err *err)
 {
     const char *base = json_string_value(json_object_get(s->connection, "path"));
     if (!base)
@@ -78,13 +78,13 @@ static int mount_store(pst_run *r, const pst_data_store *s, pst_err *err)
         free(r->data_dir);
         r->data_dir = pst_strdup(path);
     } else if (!rc) {
-        rc = link_into(r->data_dir, pst_run_name_ok(s->id) ? s->id : "mount", path, err);
+        rc = link_into(r->data_dir, pst_rundir_name_ok(s->id) ? s->id : "mount", path, err);
     }
     free(path);
     return rc;
 }
 
-static int link_file(pst_run *r, const char *path, pst_err *err)
+static int link_file(sup_run *r, const char *path, pst_err *err)
 {
     const char *base = strrchr(path, '/');
     if (*path != '/' || !base[1])
@@ -96,7 +96,7 @@ static int link_file(pst_run *r, const char *path, pst_err *err)
     return link_into(r->data_dir, base + 1, path, err);
 }
 
-static int files_store(pst_run *r, const pst_data_store *s, pst_err *err)
+static int files_store(sup_run *r, const pst_data_store *s, pst_err *err)
 {
     const json_t *paths = json_object_get(s->connection, "paths"), *one = json_object_get(s->connection, "path");
     int rc = 0;
@@ -122,7 +122,7 @@ static int files_store(pst_run *r, const pst_data_store *s, pst_err *err)
     return rc;
 }
 
-static int fetch_data(pst_run *r, const char **ret_code, pst_err *err)
+static int fetch_data(sup_run *r, const char **ret_code, pst_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < r->manifest.n_stores && !rc; i++) {
@@ -137,7 +137,7 @@ static int fetch_data(pst_run *r, const char **ret_code, pst_err *err)
         } else if (!strcmp(s->type, "topic")) {
             if (r->manifest.native)
                 continue; /* the built-in learner reads the topic itself */
-            rc = pst_run_topic_data(r, s, r->data_dir, err);
+            rc = sup_run_topic_data(r, s, r->data_dir, err);
             if (rc < 0 && err->cls != PST_CLASS_DATA)
                 *ret_code = "S302";
         } else {
@@ -149,7 +149,7 @@ static int fetch_data(pst_run *r, const char **ret_code, pst_err *err)
     return rc;
 }
 
-static void say_metrics_support(pst_run *r)
+static void say_metrics_support(sup_run *r)
 {
     const char *type = json_string_value(json_object_get(r->manifest.evaluation_metrics, "type"));
     static const char *const known[] = {"emetrics_file", "file", "optivist", "null", "nil", "none", "logger"};
@@ -157,14 +157,14 @@ static void say_metrics_support(pst_run *r)
         if (!strcmp(type, known[i]))
             return;
     if (type)
-        pst_run_say(r,
+        sup_run_say(r,
                     "evaluation_metrics of type %s are not extracted yet; lines of stdout like "
                     "{\"penstock\":\"metrics\",\"step\":1,\"loss\":0.5} and "
                     "$JOB_STATE_DIR/logs/evaluation-metrics.txt are",
                     type);
 }
 
-int pst_run_prepare(pst_run *r, const char **ret_code, pst_err *err)
+int sup_run_prepare(sup_run *r, const char **ret_code, pst_err *err)
 {
     say_metrics_support(r);
     int rc = unpack_code(r, ret_code, err);

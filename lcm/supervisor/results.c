@@ -44,7 +44,7 @@ static int copy_file(int from, int to, const char *name)
     return rc;
 }
 
-static void copy_folder(pst_run *r, int from, int to)
+static void copy_folder(sup_run *r, int from, int to)
 {
     DIR *d = from < 0 ? NULL : fdopendir(from);
     if (!d && from >= 0)
@@ -54,7 +54,7 @@ static void copy_folder(pst_run *r, int from, int to)
         if (*e->d_name == '.' || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
             continue;
         if (copy_file(dirfd(d), to, e->d_name) < 0)
-            pst_run_say(r, "could not keep the log file %s with the results: %s", e->d_name, strerror(errno));
+            sup_run_say(r, "could not keep the log file %s with the results: %s", e->d_name, strerror(errno));
     }
     if (d)
         closedir(d);
@@ -72,14 +72,14 @@ static int open_below(const char *dir, const char *name)
 }
 
 /* FfDL's layout: <result>/learner-N/ holds training-log.txt, evaluation-metrics.txt and other files of LOG_DIR. */
-void pst_run_keep_logs(pst_run *r)
+void sup_run_keep_logs(sup_run *r)
 {
     char *made = pst_fs_join(r->result_dir, r->spec.process), *own = pst_fs_join("logs", r->spec.process);
     if (mkdir(made, 0700) < 0 && errno != EEXIST)
-        pst_run_say(r, "the logs are not kept with the results: cannot make %s: %s", made, strerror(errno));
+        sup_run_say(r, "the logs are not kept with the results: cannot make %s: %s", made, strerror(errno));
     int to = open_below(r->result_dir, r->spec.process);
     if (to < 0) {
-        pst_run_say(r, "the logs are not kept with the results: %s is no folder that can be written", made);
+        sup_run_say(r, "the logs are not kept with the results: %s is no folder that can be written", made);
     } else {
         if (r->spec.learner_id == 1)
             copy_folder(r, open_below(r->job_state_dir, "logs"), to);
@@ -91,7 +91,7 @@ void pst_run_keep_logs(pst_run *r)
 }
 
 /* model.json beside the model: fields of ModelEvent that only the learner knows. Unknown fields are left alone: it is the user's file. */
-static void read_info(pst_run *r, const char *path, pst_model_event *ret_info)
+static void read_info(sup_run *r, const char *path, pst_model_event *ret_info)
 {
     static const char *const taken[] = {"features", "trained_on", "metrics"};
     pst_buf b = {0};
@@ -111,7 +111,7 @@ static void read_info(pst_run *r, const char *path, pst_model_event *ret_info)
         json_decref(known);
     }
     if (rc < 0)
-        pst_run_say(r, "model.json is not used: %s", err.text);
+        sup_run_say(r, "model.json is not used: %s", err.text);
     json_decref(j);
     pst_buf_done(&b);
 }
@@ -128,7 +128,7 @@ static int not_usable(pst_err *err, const char *name, const char *what)
 
 /* Is there a file of that name below $RESULT_DIR? 1, 0, or an error when something else has its name. What a learner left is opened without
  * waiting and without following links: not for the other end of a FIFO, and not out of the folder. */
-static int probe(const pst_run *r, const char *name, off_t *ret_size, pst_err *err)
+static int probe(const sup_run *r, const char *name, off_t *ret_size, pst_err *err)
 {
     struct stat st;
     int dir = open(r->result_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -172,7 +172,7 @@ static bool is_xgboost_json(const char *path, off_t size)
 }
 
 /* The file that penstock.model.file names: below $RESULT_DIR/model, or below $RESULT_DIR. */
-static int named_model(const pst_run *r, char **ret_name, pst_err *err)
+static int named_model(const sup_run *r, char **ret_name, pst_err *err)
 {
     off_t size;
     for (int i = 0; i < 2; i++) {
@@ -190,7 +190,7 @@ static int named_model(const pst_run *r, char **ret_name, pst_err *err)
 }
 
 /* One of the usual names. What is not asked for by penstock.model is taken only as model.onnx, as ever; the others are told. */
-static int usual_model(pst_run *r, bool asked, char **ret_name, pst_err *err)
+static int usual_model(sup_run *r, bool asked, char **ret_name, pst_err *err)
 {
     int found = -1, others = 0, rc = 0;
     char list[120] = "";
@@ -220,13 +220,13 @@ static int usual_model(pst_run *r, bool asked, char **ret_name, pst_err *err)
                            "penstock.model asks for a model, and the learner left none in $RESULT_DIR/model: no model.onnx, model.ubj, "
                            "model.json, model.txt (penstock.model.file names another)");
     if (!asked && found != MODEL_ONNX && found >= 0)
-        pst_run_say(r, "%s in $RESULT_DIR/model is not registered: penstock.model names no model", list);
+        sup_run_say(r, "%s in $RESULT_DIR/model is not registered: penstock.model names no model", list);
     if (found >= 0 && (asked || found == MODEL_ONNX))
         *ret_name = pst_sprintf("model/%s", model_names[found]);
     return 0;
 }
 
-static int register_model(pst_run *r, const char *file, pst_err *err)
+static int register_model(sup_run *r, const char *file, pst_err *err)
 {
     pst_model_event info = {0}, registered = {0};
     char *path = pst_fs_join(r->result_dir, file), *info_path = pst_fs_join(r->result_dir, "model/model.json");
@@ -249,13 +249,13 @@ static int register_model(pst_run *r, const char *file, pst_err *err)
         &registered, err);
     if (rc < 0) {
         pst_err_prefix(err, "the model of $RESULT_DIR/%s could not be registered", file);
-        pst_run_say(r, "%s", err->text);
+        sup_run_say(r, "%s", err->text);
     } else {
         pst_produced_model ref = {.name = registered.name, .version = registered.version, .digest = registered.digest};
         pst_process_report report = {.type = PST_REPORT_TYPE_RESULT_STORED, .model = &ref};
-        pst_run_say(r, "model %s version %d (%s, %s) is registered (sha256 %.12s…)", ref.name, ref.version, file, registered.format,
+        sup_run_say(r, "model %s version %d (%s, %s) is registered (sha256 %.12s…)", ref.name, ref.version, file, registered.format,
                     ref.digest);
-        pst_outlet_report(r->outlet, &report);
+        sup_outlet_report(r->outlet, &report);
     }
     pst_event_clear(&pst_model_event_type, &info);
     pst_event_clear(&pst_model_event_type, &registered);
@@ -268,7 +268,7 @@ static int register_model(pst_run *r, const char *file, pst_err *err)
 
 /* Does the Trainer count on this generation? What was given up while its node was silent (terminate --force, nodes lost) may have gone on
  * elsewhere, or have ended: its model must not get a version, and an alias even less. RETRY: not to be known now. */
-static int still_wanted(pst_run *r, pst_err *err)
+static int still_wanted(sup_run *r, pst_err *err)
 {
     pst_job_state s = {0};
     int rc = pst_client_job(r->client, r->spec.training_id, &s, err);
@@ -287,7 +287,7 @@ static int still_wanted(pst_run *r, pst_err *err)
     return rc;
 }
 
-int pst_run_store_model(pst_run *r, pst_err *err)
+int sup_run_store_model(sup_run *r, pst_err *err)
 {
     char *file = NULL;
     bool asked = r->manifest.model_name && *r->manifest.model_name;
@@ -297,7 +297,7 @@ int pst_run_store_model(pst_run *r, pst_err *err)
     if (!rc && file && r->client)
         rc = still_wanted(r, err);
     if (rc < 0)
-        pst_run_say(r, "%s", err->text);
+        sup_run_say(r, "%s", err->text);
     else if (file && r->client)
         rc = register_model(r, file, err);
     free(file);

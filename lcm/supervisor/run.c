@@ -16,7 +16,7 @@ static bool is_mount(const char *type)
 }
 
 /* Results go into the user's own folder where a mounted store names one (FfDL: <container>/<training id>), else into the job's. */
-static void choose_result_dir(pst_run *r, const char *job_dir)
+static void choose_result_dir(sup_run *r, const char *job_dir)
 {
     for (size_t i = 0; i < r->manifest.n_stores; i++) {
         const pst_data_store *s = &r->manifest.stores[i];
@@ -31,12 +31,12 @@ static void choose_result_dir(pst_run *r, const char *job_dir)
     r->result_dir = pst_fs_join(job_dir, "results");
 }
 
-int pst_run_open(const char *run_dir, pst_run *ret_run, pst_err *err)
+int sup_run_open(const char *run_dir, sup_run *ret_run, pst_err *err)
 {
-    pst_run r = {0};
+    sup_run r = {0};
     char *absolute = realpath(run_dir, NULL);
     r.dir = absolute ? absolute : pst_strdup(run_dir);
-    int rc = pst_run_spec_read(r.dir, &r.spec, err);
+    int rc = pst_rundir_spec_read(r.dir, &r.spec, err);
     if (rc < 0) {
         free(r.dir);
         return rc;
@@ -50,8 +50,8 @@ int pst_run_open(const char *run_dir, pst_run *ret_run, pst_err *err)
     }
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
-    char *gen_dir = pst_run_gen_dir(r.spec.state_dir, r.spec.training_id, r.spec.generation);
-    char *job_dir = pst_run_job_dir(r.spec.state_dir, r.spec.training_id);
+    char *gen_dir = pst_rundir_gen_dir(r.spec.state_dir, r.spec.training_id, r.spec.generation);
+    char *job_dir = pst_rundir_job_dir(r.spec.state_dir, r.spec.training_id);
     r.code_dir = pst_fs_join(r.dir, "code");
     r.data_dir = pst_fs_join(r.dir, "data");
     r.job_state_dir = pst_fs_join(gen_dir, "job");
@@ -65,38 +65,38 @@ int pst_run_open(const char *run_dir, pst_run *ret_run, pst_err *err)
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs && !rc; i++)
         rc = pst_fs_mkdirs(dirs[i], 0700, err);
     if (rc < 0)
-        pst_run_close(&r);
+        sup_run_close(&r);
     else
         *ret_run = r;
     return rc;
 }
 
-void pst_run_close(pst_run *r)
+void sup_run_close(sup_run *r)
 {
     char *all[] = {r->dir,         r->code_dir,       r->data_dir,   r->job_state_dir,    r->log_dir,
                    r->own_log_dir, r->checkpoint_dir, r->result_dir, r->result_bucket_dir};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     pst_manifest_done(&r->manifest);
-    pst_run_spec_done(&r->spec);
+    pst_rundir_spec_done(&r->spec);
     memset(r, 0, sizeof *r);
 }
 
-void pst_run_say(pst_run *r, const char *fmt, ...)
+void sup_run_say(sup_run *r, const char *fmt, ...)
 {
     pst_buf raw = {0}, text = {0};
     va_list ap;
     va_start(ap, fmt);
     pst_buf_vprintf(&raw, fmt, ap);
     va_end(ap);
-    pst_utf8_add(&text, raw.data, raw.len);
-    pst_outlet_log(r->outlet, PST_LOG_STREAM_SYSTEM, pst_now_us(), text.data ? text.data : "", text.len);
+    sup_utf8_add(&text, raw.data, raw.len);
+    sup_outlet_log(r->outlet, PST_LOG_STREAM_SYSTEM, pst_now_us(), text.data ? text.data : "", text.len);
     pst_buf_done(&raw);
     pst_buf_done(&text);
 }
 
-void pst_run_report(pst_run *r, pst_report_type type, const char *reason)
+void sup_run_report(sup_run *r, pst_report_type type, const char *reason)
 {
     pst_process_report report = {.type = type, .has_pid = true, .pid = (int32_t)getpid(), .reason = (char *)reason};
-    pst_outlet_report(r->outlet, &report);
+    sup_outlet_report(r->outlet, &report);
 }

@@ -8,66 +8,66 @@
 #include "lcm/supervisor/outlet.h"
 #include "schemas/manifest.h"
 
-typedef struct pst_run {
+typedef struct sup_run {
     char *dir;
-    pst_run_spec spec;
+    pst_rundir_spec spec;
     pst_manifest manifest;
     /* absolute folders; see rundir.h */
     char *code_dir, *data_dir, *job_state_dir, *log_dir, *own_log_dir, *checkpoint_dir, *result_dir, *result_bucket_dir;
     /* borrowed */
-    pst_outlet *outlet;
+    sup_outlet *outlet;
     pst_objects *objects;
     pst_client *client;           /* NULL in tests: no topic data, no model registration, no built-in learner */
     const pst_settings *settings; /* NULL in tests */
-} pst_run;
+} sup_run;
 
 /* Reads spec.json and the manifest in it, makes the folders that need nothing from outside. */
-int pst_run_open(const char *run_dir, pst_run *ret_run, pst_err *err);
-void pst_run_close(pst_run *r);
+int sup_run_open(const char *run_dir, sup_run *ret_run, pst_err *err);
+void sup_run_close(sup_run *r);
 /* A SYSTEM line in the job's log. */
-void pst_run_say(pst_run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void pst_run_report(pst_run *r, pst_report_type type, const char *reason);
+void sup_run_say(sup_run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sup_run_report(sup_run *r, pst_report_type type, const char *reason);
 
 /* Code: fetched by uri and sha256, unpacked. Data: what the data stores name. Fails with a reason code of ffdl-contract.md 4.2 in ret_code.
  * PST_ESTOPPED when told to stop meanwhile. */
-int pst_run_prepare(pst_run *r, const char **ret_code, pst_err *err);
+int sup_run_prepare(sup_run *r, const char **ret_code, pst_err *err);
 /* The range of a topic as JSON lines in <dir>/<topic>.jsonl. */
-int pst_run_topic_data(pst_run *r, const pst_data_store *s, const char *dir, pst_err *err);
+int sup_run_topic_data(sup_run *r, const pst_data_store *s, const char *dir, pst_err *err);
 /* The learner's environment: built from nothing, a short list of harmless inherited names, FfDL's variables, the manifest's.
- * NULL-terminated; free with pst_run_environ_free. */
-char **pst_run_environ(const pst_run *r);
-void pst_run_environ_free(char **env);
+ * NULL-terminated; free with sup_run_environ_free. */
+char **sup_run_environ(const sup_run *r);
+void sup_run_environ_free(char **env);
 /* The text that sh -c gets. FfDL's examples break long commands before options ("\n  --flag"): such breaks are joined, others kept. free() */
-char *pst_run_command_text(const char *command);
+char *sup_run_command_text(const char *command);
 
 /* How the learner ended. */
-typedef struct pst_learner_end {
+typedef struct sup_learner_end {
     bool started;
     int status;           /* of wait(2), of the process that was started */
     bool stopped;         /* it was being stopped */
-    pst_run_wish wish;    /* why */
+    pst_rundir_wish wish; /* why */
     bool forced;          /* SIGKILL was needed */
     char limit[300];      /* the limit that ended it, a sentence; "" = none */
     char last_error[200]; /* last line of stderr, for the reason */
     double cpu_seconds;
     int64_t rss_max_bytes;
-} pst_learner_end;
+} sup_learner_end;
 
-typedef struct pst_output_limits { /* 0 = default */
+typedef struct sup_output_limits { /* 0 = default */
     double lines_per_s, bytes_per_s;
-} pst_output_limits;
+} sup_output_limits;
 
 /* Starts the command and returns once it and everything it started are gone; its output became events. */
-int pst_learner_run(pst_run *r, const pst_output_limits *limits, pst_learner_end *ret_end, pst_err *err);
+int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end *ret_end, pst_err *err);
 
 /* Log files to <result>/learner-N. */
-void pst_run_keep_logs(pst_run *r);
+void sup_run_keep_logs(sup_run *r);
 /* Registers <result>/model/model.onnx if it is there (learner-1); reports RESULT_STORED. */
-int pst_run_store_model(pst_run *r, pst_err *err);
+int sup_run_store_model(sup_run *r, pst_err *err);
 
 /* The whole sequence: STARTED … EXITED. Returns 0 once the end was published, PST_ESTOPPED when it is left to the next supervisor. */
-int pst_supervise(pst_run *r, const pst_output_limits *limits, pst_err *err);
+int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err);
 /* The last part of it: exit.json is there; everything spooled and the end are published. Told to stop: PST_ESTOPPED. */
-int pst_supervise_publish(const char *run_dir, pst_outlet *outlet, pst_err *err);
+int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err);
 
 #endif

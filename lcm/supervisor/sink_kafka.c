@@ -12,7 +12,7 @@ typedef struct kafka_sink {
     pst_producer *producer; /* NULL after a reset, until the next send */
     int32_t ids[3];         /* schema ids; 0 = not asked yet */
     pst_buf scratch;
-    pst_outlet_done done; /* during pump */
+    sup_outlet_done done; /* during pump */
     void *done_arg;
 } kafka_sink;
 
@@ -70,7 +70,7 @@ static int kafka_send(void *arg, pst_outlet_kind kind, const char *key, const vo
                              err);
 }
 
-static void kafka_pump(void *arg, int timeout_ms, pst_outlet_done done, void *done_arg)
+static void kafka_pump(void *arg, int timeout_ms, sup_outlet_done done, void *done_arg)
 {
     kafka_sink *s = arg;
     if (!s->producer)
@@ -147,7 +147,7 @@ static void kafka_close(void *arg)
     free(s);
 }
 
-int pst_sink_kafka_new(pst_client *client, pst_sink *ret_sink, pst_err *err)
+int sup_sink_kafka_new(pst_client *client, sup_sink *ret_sink, pst_err *err)
 {
     kafka_sink *s = pst_alloc(sizeof *s);
     s->client = client;
@@ -160,6 +160,6 @@ int pst_sink_kafka_new(pst_client *client, pst_sink *ret_sink, pst_err *err)
         }
     }
     *ret_sink =
-        (pst_sink){.arg = s, .send = kafka_send, .pump = kafka_pump, .reset = kafka_reset, .last = kafka_last, .close = kafka_close};
+        (sup_sink){.arg = s, .send = kafka_send, .pump = kafka_pump, .reset = kafka_reset, .last = kafka_last, .close = kafka_close};
     return 0;
 }

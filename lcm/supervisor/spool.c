@@ -19,11 +19,11 @@
 typedef struct segment {
     uint64_t number;
     int64_t bytes, lines, line_bytes, metrics;
-    pst_spool_lost lost; /* dropped just before it */
+    sup_spool_lost lost; /* dropped just before it */
     bool taken;
 } segment;
 
-struct pst_spool {
+struct sup_spool {
     char *dir;
     int64_t bytes_max, bytes;
     segment *at; /* oldest first */
@@ -31,12 +31,12 @@ struct pst_spool {
     int fd; /* of the last segment; -1 = none open */
 };
 
-static char *path_of(const pst_spool *s, uint64_t number)
+static char *path_of(const sup_spool *s, uint64_t number)
 {
     return pst_sprintf("%s/spool-%010" PRIu64, s->dir, number);
 }
 
-static segment *add_segment(pst_spool *s, uint64_t number, size_t at)
+static segment *add_segment(sup_spool *s, uint64_t number, size_t at)
 {
     s->at = pst_realloc(s->at, (s->n + 1) * sizeof *s->at);
     memmove(&s->at[at + 1], &s->at[at], (s->n - at) * sizeof *s->at);
@@ -46,7 +46,7 @@ static segment *add_segment(pst_spool *s, uint64_t number, size_t at)
     return &s->at[at];
 }
 
-static void remove_segment(pst_spool *s, size_t at)
+static void remove_segment(sup_spool *s, size_t at)
 {
     char *path = path_of(s, s->at[at].number);
     unlink(path);
@@ -87,12 +87,12 @@ static int by_number(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-int pst_spool_open(const char *dir, int64_t bytes_max, pst_spool **ret_spool, pst_err *err)
+int sup_spool_open(const char *dir, int64_t bytes_max, sup_spool **ret_spool, pst_err *err)
 {
     DIR *d = opendir(dir);
     if (!d)
         return pst_err_sys(err, errno, "cannot read the run directory %s", dir);
-    pst_spool *s = pst_alloc(sizeof *s);
+    sup_spool *s = pst_alloc(sizeof *s);
     s->dir = pst_strdup(dir);
     s->bytes_max = bytes_max;
     s->fd = -1;
@@ -119,7 +119,7 @@ int pst_spool_open(const char *dir, int64_t bytes_max, pst_spool **ret_spool, ps
     return 0;
 }
 
-void pst_spool_close(pst_spool *s)
+void sup_spool_close(sup_spool *s)
 {
     if (!s)
         return;
@@ -130,7 +130,7 @@ void pst_spool_close(pst_spool *s)
     free(s);
 }
 
-static int next_segment(pst_spool *s, pst_err *err)
+static int next_segment(sup_spool *s, pst_err *err)
 {
     if (s->fd >= 0)
         close(s->fd);
@@ -145,13 +145,13 @@ static int next_segment(pst_spool *s, pst_err *err)
 }
 
 /* The oldest segment that nobody reads goes; its successor remembers what it held. */
-static bool drop_oldest(pst_spool *s)
+static bool drop_oldest(sup_spool *s)
 {
     size_t at = s->n && s->at[0].taken ? 1 : 0;
     if (at + 1 >= s->n) /* never the one that is being written */
         return false;
     const segment *g = &s->at[at];
-    pst_spool_lost *to = &s->at[at + 1].lost;
+    sup_spool_lost *to = &s->at[at + 1].lost;
     to->lines += g->lost.lines + g->lines;
     to->bytes += g->lost.bytes + g->line_bytes;
     to->metrics += g->lost.metrics + g->metrics;
@@ -159,7 +159,7 @@ static bool drop_oldest(pst_spool *s)
     return true;
 }
 
-void pst_spool_item(pst_buf *out, int kind, const void *data, size_t len)
+void sup_spool_item(pst_buf *out, int kind, const void *data, size_t len)
 {
     uint32_t n = (uint32_t)len;
     char head[HEAD] = {0};
@@ -169,7 +169,7 @@ void pst_spool_item(pst_buf *out, int kind, const void *data, size_t len)
     pst_buf_add(out, data, len);
 }
 
-int pst_spool_append(pst_spool *s, int kind, bool is_line, const void *data, size_t len, pst_err *err)
+int sup_spool_append(sup_spool *s, int kind, bool is_line, const void *data, size_t len, pst_err *err)
 {
     int64_t size = (int64_t)(HEAD + len);
     if (s->fd < 0 || s->at[s->n - 1].bytes + size > PST_OUTLET_SEGMENT_MAX) {
@@ -180,7 +180,7 @@ int pst_spool_append(pst_spool *s, int kind, bool is_line, const void *data, siz
     while (s->bytes + size > s->bytes_max && drop_oldest(s))
         ;
     pst_buf b = {0};
-    pst_spool_item(&b, kind, data, len);
+    sup_spool_item(&b, kind, data, len);
     segment *g = &s->at[s->n - 1];
     int rc = 0;
     if (pst_fs_write_all(s->fd, b.data, b.len) < 0) {
@@ -201,7 +201,7 @@ int pst_spool_append(pst_spool *s, int kind, bool is_line, const void *data, siz
     return rc;
 }
 
-int pst_spool_prepend(pst_spool *s, const void *items, size_t len, pst_err *err)
+int sup_spool_prepend(sup_spool *s, const void *items, size_t len, pst_err *err)
 {
     uint64_t number = (s->n ? s->at[0].number : FIRST_NUMBER) - 1;
     char *path = path_of(s, number);
@@ -216,17 +216,17 @@ int pst_spool_prepend(pst_spool *s, const void *items, size_t len, pst_err *err)
     return rc;
 }
 
-bool pst_spool_empty(const pst_spool *s)
+bool sup_spool_empty(const sup_spool *s)
 {
     return !s->n || (s->n == 1 && s->at[0].taken);
 }
 
-int64_t pst_spool_bytes(const pst_spool *s)
+int64_t sup_spool_bytes(const sup_spool *s)
 {
     return s->bytes;
 }
 
-uint64_t pst_spool_first(const pst_spool *s)
+uint64_t sup_spool_first(const sup_spool *s)
 {
     return s->n ? s->at[0].number : 0;
 }
@@ -246,8 +246,8 @@ static void after_skip(void *arg, int kind, const void *data, size_t len)
         k->fn(k->arg, kind, data, len);
 }
 
-int pst_spool_take(pst_spool *s, size_t skip, void (*fn)(void *arg, int kind, const void *data, size_t len), void *arg,
-                   uint64_t *ret_number, pst_spool_lost *ret_lost, pst_err *err)
+int sup_spool_take(sup_spool *s, size_t skip, void (*fn)(void *arg, int kind, const void *data, size_t len), void *arg,
+                   uint64_t *ret_number, sup_spool_lost *ret_lost, pst_err *err)
 {
     PST_ASSERT(s->n && !s->at[0].taken);
     segment *g = &s->at[0];
@@ -270,7 +270,7 @@ int pst_spool_take(pst_spool *s, size_t skip, void (*fn)(void *arg, int kind, co
     return rc;
 }
 
-void pst_spool_release(pst_spool *s, uint64_t number)
+void sup_spool_release(sup_spool *s, uint64_t number)
 {
     for (size_t i = 0; i < s->n && i < 2; i++) /* a prepended one may lie before it */
         if (s->at[i].number == number && s->at[i].taken) {

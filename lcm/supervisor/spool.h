@@ -8,26 +8,26 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 
-typedef struct pst_spool_lost { /* what was dropped at the front */
+typedef struct sup_spool_lost { /* what was dropped at the front */
     int64_t lines, bytes, metrics;
-} pst_spool_lost;
+} sup_spool_lost;
 
-typedef struct pst_spool pst_spool;
+typedef struct sup_spool sup_spool;
 
-int pst_spool_open(const char *dir, int64_t bytes_max, pst_spool **ret_spool, pst_err *err); /* takes up what is there */
-void pst_spool_close(pst_spool *s);
+int sup_spool_open(const char *dir, int64_t bytes_max, sup_spool **ret_spool, pst_err *err); /* takes up what is there */
+void sup_spool_close(sup_spool *s);
 /* is_line: counted as a line when it must be dropped, else as a metric. Drops the oldest segments that are not being read when full. */
-int pst_spool_append(pst_spool *s, int kind, bool is_line, const void *data, size_t len, pst_err *err);
+int sup_spool_append(sup_spool *s, int kind, bool is_line, const void *data, size_t len, pst_err *err);
 /* The same in front of everything (once, at the end): items that had been taken out before. */
-int pst_spool_prepend(pst_spool *s, const void *items, size_t len, pst_err *err);
-void pst_spool_item(pst_buf *out, int kind, const void *data, size_t len); /* one item as bytes, for prepend */
-bool pst_spool_empty(const pst_spool *s); /* nothing left to take (a segment that was taken and not released does not count) */
-int64_t pst_spool_bytes(const pst_spool *s);
+int sup_spool_prepend(sup_spool *s, const void *items, size_t len, pst_err *err);
+void sup_spool_item(pst_buf *out, int kind, const void *data, size_t len); /* one item as bytes, for prepend */
+bool sup_spool_empty(const sup_spool *s); /* nothing left to take (a segment that was taken and not released does not count) */
+int64_t sup_spool_bytes(const sup_spool *s);
 /* The oldest segment: fn is called per item; skip: that many are passed over. ret_lost: dropped before it. */
-int pst_spool_take(pst_spool *s, size_t skip, void (*fn)(void *arg, int kind, const void *data, size_t len), void *arg,
-                   uint64_t *ret_number, pst_spool_lost *ret_lost, pst_err *err);
+int sup_spool_take(sup_spool *s, size_t skip, void (*fn)(void *arg, int kind, const void *data, size_t len), void *arg,
+                   uint64_t *ret_number, sup_spool_lost *ret_lost, pst_err *err);
 /* The segment that was taken is acknowledged as a whole: removed. */
-void pst_spool_release(pst_spool *s, uint64_t number);
-uint64_t pst_spool_first(const pst_spool *s); /* number of the oldest segment; 0 = none */
+void sup_spool_release(sup_spool *s, uint64_t number);
+uint64_t sup_spool_first(const sup_spool *s); /* number of the oldest segment; 0 = none */
 
 #endif

@@ -18,7 +18,7 @@ static void set_text(char *to, size_t size, const char *text)
     snprintf(to, size, "%s", text);
 }
 
-static void apply_wish(pst_run_exit *x, pst_run_wish wish)
+static void apply_wish(pst_rundir_exit *x, pst_rundir_wish wish)
 {
     x->wish = wish;
     if (wish == PST_WISH_PLATFORM_DOWN)
@@ -27,7 +27,7 @@ static void apply_wish(pst_run_exit *x, pst_run_wish wish)
 
 /* What of the learner's end goes on record. A stop that nobody wished for (the computer is shut down) must not look like success, whatever
  * the command makes of its SIGTERM. */
-static void describe(const pst_learner_end *end, pst_run_exit *x)
+static void describe(const sup_learner_end *end, pst_rundir_exit *x)
 {
     char how[64] = "";
     x->has_exit_code = WIFEXITED(end->status);
@@ -57,22 +57,22 @@ static void describe(const pst_learner_end *end, pst_run_exit *x)
         apply_wish(x, end->wish == PST_WISH_NONE ? PST_WISH_PLATFORM_DOWN : end->wish);
 }
 
-static void describe_error(pst_run_exit *x, const char *code, const pst_err *err)
+static void describe_error(pst_rundir_exit *x, const char *code, const pst_err *err)
 {
     set_text(x->reason_code, sizeof x->reason_code, code);
     set_text(x->reason, sizeof x->reason, err->text);
 }
 
 /* The steps up to the end of the work. Returns with *x filled. */
-static void work(pst_run *r, const pst_output_limits *limits, pst_run_exit *x)
+static void work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x)
 {
     const char *code = "S104";
     pst_err err = {0};
-    pst_learner_end end = {0};
-    pst_run_report(r, PST_REPORT_TYPE_STARTED, NULL);
-    pst_run_report(r, PST_REPORT_TYPE_DOWNLOADING, NULL);
-    int rc = pst_run_prepare(r, &code, &err);
-    pst_run_wish wish = pst_run_wish_read(r->dir);
+    sup_learner_end end = {0};
+    sup_run_report(r, PST_REPORT_TYPE_STARTED, NULL);
+    sup_run_report(r, PST_REPORT_TYPE_DOWNLOADING, NULL);
+    int rc = sup_run_prepare(r, &code, &err);
+    pst_rundir_wish wish = pst_rundir_wish_read(r->dir);
     if (pst_stop_requested() || wish != PST_WISH_NONE) {
         set_text(x->reason, sizeof x->reason, "stopped before the command was started");
         apply_wish(x, wish == PST_WISH_NONE ? PST_WISH_PLATFORM_DOWN : wish);
@@ -80,28 +80,28 @@ static void work(pst_run *r, const pst_output_limits *limits, pst_run_exit *x)
     }
     if (!rc) {
         code = "S104";
-        rc = pst_learner_run(r, limits, &end, &err);
+        rc = sup_learner_run(r, limits, &end, &err);
         if (rc == PST_EUNSUPPORTED)
             code = "S101";
     }
     if (rc < 0) {
         describe_error(x, code, &err);
-        pst_run_say(r, "%s", err.text);
+        sup_run_say(r, "%s", err.text);
         return;
     }
     describe(&end, x);
-    pst_run_keep_logs(r);
+    sup_run_keep_logs(r);
     if (end.stopped || x->has_signal || x->exit_code)
         return;
-    pst_run_report(r, PST_REPORT_TYPE_STORING, NULL);
+    sup_run_report(r, PST_REPORT_TYPE_STORING, NULL);
     /* The broker or the store being away is waited through; only a bad model, or being told to stop, ends the attempts. */
-    while ((rc = pst_run_store_model(r, &err)) < 0 && err.cls == PST_CLASS_RETRY && !pst_stop_requested()) {
+    while ((rc = sup_run_store_model(r, &err)) < 0 && err.cls == PST_CLASS_RETRY && !pst_stop_requested()) {
         pst_err_clear(&err);
         pst_sleep_ms(2000);
     }
     if (rc < 0) {
         describe_error(x, "S303", &err);
-        apply_wish(x, pst_run_wish_read(r->dir));
+        apply_wish(x, pst_rundir_wish_read(r->dir));
         x->has_exit_code = false;
     }
 }
@@ -112,17 +112,17 @@ static bool told_to_stop(void *arg)
 }
 
 /* Logs first, then the end: whoever sees the end has everything of the run. */
-int pst_supervise_publish(const char *run_dir, pst_outlet *outlet, pst_err *err)
+int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err)
 {
-    pst_run_exit x;
-    int rc = pst_run_exit_read(run_dir, &x, err);
+    pst_rundir_exit x;
+    int rc = pst_rundir_exit_read(run_dir, &x, err);
     if (!rc)
-        rc = pst_outlet_flush(outlet, told_to_stop, NULL);
-    if (rc < 0 || pst_run_published(run_dir))
+        rc = sup_outlet_flush(outlet, told_to_stop, NULL);
+    if (rc < 0 || pst_rundir_published(run_dir))
         return rc;
     if (!x.lost) { /* LOST was told by the LCM, which saw it */
-        pst_str_pair details[] = {{(char *)"wish", (char *)pst_run_wish_name(x.wish)}};
-        pst_outlet_report(outlet, &(pst_process_report){.type = PST_REPORT_TYPE_EXITED,
+        pst_str_pair details[] = {{(char *)"wish", (char *)pst_rundir_wish_name(x.wish)}};
+        sup_outlet_report(outlet, &(pst_process_report){.type = PST_REPORT_TYPE_EXITED,
                                                         .time = x.time_us,
                                                         .has_exit_code = x.has_exit_code,
                                                         .exit_code = x.exit_code,
@@ -132,18 +132,18 @@ int pst_supervise_publish(const char *run_dir, pst_outlet *outlet, pst_err *err)
                                                         .reason = *x.reason ? x.reason : NULL,
                                                         .details = details,
                                                         .n_details = x.wish != PST_WISH_NONE});
-        rc = pst_outlet_flush(outlet, told_to_stop, NULL);
+        rc = sup_outlet_flush(outlet, told_to_stop, NULL);
     }
-    return rc < 0 ? rc : pst_run_published_mark(run_dir, err);
+    return rc < 0 ? rc : pst_rundir_published_mark(run_dir, err);
 }
 
-int pst_supervise(pst_run *r, const pst_output_limits *limits, pst_err *err)
+int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err)
 {
-    pst_run_exit x = {0};
+    pst_rundir_exit x = {0};
     work(r, limits, &x);
     x.time_us = pst_now_us();
     /* The disk may be full just now: without this record nobody may say that it ended, so it is tried until it is there. */
-    while (pst_run_exit_write(r->dir, &x, err) < 0) {
+    while (pst_rundir_exit_write(r->dir, &x, err) < 0) {
         pst_log_err("supervisor", err);
         if (pst_stop_hurry())
             return PST_EIO;
@@ -151,5 +151,5 @@ int pst_supervise(pst_run *r, const pst_output_limits *limits, pst_err *err)
         pst_sleep_ms(1000);
     }
     pst_stop_reset(); /* the signal that ended the learner must not end the publishing; a further one does */
-    return pst_supervise_publish(r->dir, r->outlet, err);
+    return sup_publish(r->dir, r->outlet, err);
 }

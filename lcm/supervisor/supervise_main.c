@@ -36,21 +36,21 @@ static const pst_usage usage = {.verb = "supervise",
 /* A run that cannot even begin ends on record, so that the Trainer hears why. */
 static void end_unbegun(const char *dir, const char *code, const pst_err *why)
 {
-    pst_run_exit x = {.wish = pst_run_wish_read(dir), .time_us = pst_now_us()};
+    pst_rundir_exit x = {.wish = pst_rundir_wish_read(dir), .time_us = pst_now_us()};
     pst_err err = {0};
     snprintf(x.reason_code, sizeof x.reason_code, "%s", code);
     snprintf(x.reason, sizeof x.reason, "%s", why->text);
-    if (pst_run_exit_write(dir, &x, &err) < 0)
+    if (pst_rundir_exit_write(dir, &x, &err) < 0)
         pst_log_err("supervisor", &err);
 }
 
-static int open_outlet(const supervise_opts *o, const pst_run_spec *spec, pst_client *client, pst_outlet **ret_outlet, pst_err *err)
+static int open_outlet(const supervise_opts *o, const pst_rundir_spec *spec, pst_client *client, sup_outlet **ret_outlet, pst_err *err)
 {
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
-    char *reporter = pst_sprintf("supervisor:%s", host), nonce[PST_RUN_NONCE_MAX];
-    pst_run_nonce_read(spec->state_dir, spec->training_id, spec->generation, nonce);
-    pst_outlet_conf conf = {.run_dir = o->run_dir,
+    char *reporter = pst_sprintf("supervisor:%s", host), nonce[PST_RUNDIR_NONCE_MAX];
+    pst_rundir_nonce_read(spec->state_dir, spec->training_id, spec->generation, nonce);
+    sup_outlet_conf conf = {.run_dir = o->run_dir,
                             .training_id = spec->training_id,
                             .process = spec->process,
                             .generation = spec->generation,
@@ -59,20 +59,20 @@ static int open_outlet(const supervise_opts *o, const pst_run_spec *spec, pst_cl
                             .node = spec->node,
                             .nonce = nonce,
                             .spool_bytes_max = o->spool_bytes};
-    int rc = pst_sink_kafka_new(client, &conf.sink, err);
+    int rc = sup_sink_kafka_new(client, &conf.sink, err);
     if (!rc)
-        rc = pst_outlet_open(&conf, ret_outlet, err);
+        rc = sup_outlet_open(&conf, ret_outlet, err);
     free(reporter);
     return rc;
 }
 
-static int supervise(const supervise_opts *o, const pst_settings *settings, const pst_run_spec *spec, pst_err *err)
+static int supervise(const supervise_opts *o, const pst_settings *settings, const pst_rundir_spec *spec, pst_err *err)
 {
     pst_client *client = NULL;
     pst_objects *objects = NULL;
-    pst_outlet *outlet = NULL;
-    pst_run run = {0};
-    pst_run_exit x;
+    sup_outlet *outlet = NULL;
+    sup_run run = {0};
+    pst_rundir_exit x;
     pst_err why = {0};
     char *id = pst_sprintf("penstock-supervise-%s", spec->process);
     int rc = pst_client_open(settings, id, &client, err);
@@ -81,25 +81,25 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
     free(id);
     if (rc < 0)
         goto out;
-    if (pst_run_exit_read(o->run_dir, &x, NULL) == PST_ENOTFOUND) {
+    if (pst_rundir_exit_read(o->run_dir, &x, NULL) == PST_ENOTFOUND) {
         if (pst_objects_open(settings->objects.value, &objects, &why) < 0) {
             end_unbegun(o->run_dir, "S301", &why);
-        } else if (pst_run_open(o->run_dir, &run, &why) < 0) {
+        } else if (sup_run_open(o->run_dir, &run, &why) < 0) {
             end_unbegun(o->run_dir, why.cls == PST_CLASS_DATA ? "C101" : "S104", &why);
         } else {
             run.outlet = outlet;
             run.objects = objects;
             run.client = client;
             run.settings = settings;
-            rc = pst_supervise(&run, &(pst_output_limits){.lines_per_s = o->lines_per_s, .bytes_per_s = (double)o->bytes_per_s}, err);
+            rc = sup_supervise(&run, &(sup_output_limits){.lines_per_s = o->lines_per_s, .bytes_per_s = (double)o->bytes_per_s}, err);
             goto out;
         }
     }
-    rc = pst_supervise_publish(o->run_dir, outlet, err);
+    rc = sup_publish(o->run_dir, outlet, err);
 out:
-    pst_outlet_close(outlet);
+    sup_outlet_close(outlet);
     if (run.dir)
-        pst_run_close(&run);
+        sup_run_close(&run);
     pst_objects_close(objects);
     pst_client_close(client);
     return rc;
@@ -122,33 +122,33 @@ static int supervise_run(int argc, char **argv)
         return pst_err_exit(&err);
     }
     free(args);
-    pst_run_spec spec = {0};
+    pst_rundir_spec spec = {0};
     pst_stop_install();
     sigset_t children;
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &children, NULL); /* before any thread: the learner's end is read from a signalfd */
     pid_t keeper = 0;
-    rc = pst_run_lock(o.run_dir, &lock, &err);
+    rc = pst_rundir_lock(o.run_dir, &lock, &err);
     if (!rc)
-        rc = pst_keeper_start(lock, &keeper, &err); /* from here on below it */
+        rc = sup_keeper_start(lock, &keeper, &err); /* from here on below it */
     if (!rc)
-        rc = pst_run_spec_read(o.run_dir, &spec, &err);
-    pst_run_owner before, owner = {.pid = getpid(),
-                                   .start_time = pst_proc_start_time(getpid()),
-                                   .keeper_pid = keeper,
-                                   .keeper_start_time = pst_proc_start_time(keeper)};
-    if (!rc && pst_run_owner_read(o.run_dir, &before, NULL) == 0) { /* a publisher: the learner's identity stays on record */
+        rc = pst_rundir_spec_read(o.run_dir, &spec, &err);
+    pst_rundir_owner before, owner = {.pid = getpid(),
+                                      .start_time = pst_proc_start_time(getpid()),
+                                      .keeper_pid = keeper,
+                                      .keeper_start_time = pst_proc_start_time(keeper)};
+    if (!rc && pst_rundir_owner_read(o.run_dir, &before, NULL) == 0) { /* a publisher: the learner's identity stays on record */
         owner.learner_pid = before.learner_pid;
         owner.learner_start_time = before.learner_start_time;
     }
     if (!rc)
-        rc = pst_run_owner_write(o.run_dir, &owner, &err);
+        rc = pst_rundir_owner_write(o.run_dir, &owner, &err);
     if (!rc)
         rc = supervise(&o, &settings, &spec, &err);
     if (rc < 0 && rc != PST_ESTOPPED)
         pst_log_err("supervisor", &err);
-    pst_run_spec_done(&spec);
+    pst_rundir_spec_done(&spec);
     pst_settings_done(&settings);
     return rc == 0 || rc == PST_ESTOPPED ? 0 : pst_err_exit(&err);
 }

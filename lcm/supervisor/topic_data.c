@@ -16,7 +16,7 @@
 #define METADATA_MS        30000
 
 typedef struct copy {
-    pst_run *run;
+    sup_run *run;
     const pst_data_store *store;
     FILE *file;
     int64_t written, records, unreadable, nulls;
@@ -114,7 +114,7 @@ static int copy_ranges(copy *c, const pst_range *ranges, size_t n, pst_err *err)
     return rc;
 }
 
-int pst_run_topic_data(pst_run *r, const pst_data_store *s, const char *dir, pst_err *err)
+int sup_run_topic_data(sup_run *r, const pst_data_store *s, const char *dir, pst_err *err)
 {
     if (!r->client)
         return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "data", 0, "topic data need a broker");
@@ -130,10 +130,10 @@ int pst_run_topic_data(pst_run *r, const pst_data_store *s, const char *dir, pst
     if (!rc && rename(tmp, path) < 0)
         rc = pst_err_sys(err, errno, "cannot put %s in place", path);
     if (!rc)
-        pst_run_say(r, "%lld records of topic %s are in $DATA_DIR/%s%s", (long long)c.records, s->topic, name,
+        sup_run_say(r, "%lld records of topic %s are in $DATA_DIR/%s%s", (long long)c.records, s->topic, name,
                     c.full && !s->records_max ? "; it ended there because 2 GiB were reached" : "");
     if (!rc && (c.unreadable || c.nulls))
-        pst_run_say(r, "left out: %lld records that could not be read (first: %s), %lld without a value", (long long)c.unreadable,
+        sup_run_say(r, "left out: %lld records that could not be read (first: %s), %lld without a value", (long long)c.unreadable,
                     c.unreadable ? c.first_reason : "none", (long long)c.nulls);
     free(ranges);
     free(tmp);

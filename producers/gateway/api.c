@@ -88,7 +88,7 @@ static void complete(pst_http_req *req, pst_job_request *r)
         pst_uuid7(uuid);
         text_set(&r->request_id, uuid);
     }
-    char *known = user && *user ? NULL : pst_who_name(req); /* of basic auth: taken where the request names nobody itself */
+    char *known = user && *user ? NULL : gw_who_name(req); /* of basic auth: taken where the request names nobody itself */
     if (user && *user)
         text_set(&r->user, user);
     else if (known && !strcmp(r->user, "anonymous"))
@@ -99,7 +99,7 @@ static void complete(pst_http_req *req, pst_job_request *r)
 
 static void submit(void *arg, pst_http_req *req)
 {
-    pst_gateway *g = arg;
+    gw_state *g = arg;
     pst_job_request r = {0};
     pst_err err = {0};
     char id[64];
@@ -115,21 +115,21 @@ static void submit(void *arg, pst_http_req *req)
     else {
         complete(req, &r);
         pst_training_id(r.user, r.request_id, id);
-        pst_publisher_send(g->publisher, req, &r, id, id);
+        gw_publisher_send(g->publisher, req, &r, id, id);
     }
     pst_event_clear(&pst_job_request_type, &r);
 }
 
 /* ---- halt, resume, terminate, delete ---- */
 
-static void act(pst_gateway *g, pst_http_req *req, pst_job_action action)
+static void act(gw_state *g, pst_http_req *req, pst_job_action action)
 {
     const char *id = pst_http_param(req, "id");
     pst_job_request r = {.request_id = pst_strdup(""), .user = pst_strdup("anonymous"), .action = action, .training_id = pst_strdup(id)};
     complete(req, &r);
     if (!strcmp(r.user, "anonymous")) /* whoever has the platform's one token acts for the account that runs it */
         text_set(&r.user, pst_account_name(NULL));
-    pst_publisher_send(g->publisher, req, &r, id, id);
+    gw_publisher_send(g->publisher, req, &r, id, id);
     pst_event_clear(&pst_job_request_type, &r);
 }
 
@@ -155,7 +155,7 @@ static void delete (void *arg, pst_http_req *req)
 
 /* ---- list and show: the store ---- */
 
-static pst_store *store_lock(pst_gateway *g, pst_err *err)
+static pst_store *store_lock(gw_state *g, pst_err *err)
 {
     if (g->view)
         return pst_view_lock(g->view);
@@ -164,7 +164,7 @@ static pst_store *store_lock(pst_gateway *g, pst_err *err)
     return g->store;
 }
 
-static void store_unlock(pst_gateway *g)
+static void store_unlock(gw_state *g)
 {
     if (g->view)
         pst_view_unlock(g->view);
@@ -172,7 +172,7 @@ static void store_unlock(pst_gateway *g)
 
 static void list(void *arg, pst_http_req *req)
 {
-    pst_gateway *g = arg;
+    gw_state *g = arg;
     pst_err err = {0};
     json_t *docs = NULL;
     int64_t limit = pst_http_query_int(req, "limit", 100);
@@ -195,7 +195,7 @@ static void list(void *arg, pst_http_req *req)
 
 static void show(void *arg, pst_http_req *req)
 {
-    pst_gateway *g = arg;
+    gw_state *g = arg;
     pst_err err = {0};
     json_t *doc = NULL;
     const char *id = pst_http_param(req, "id");
@@ -214,7 +214,7 @@ static void show(void *arg, pst_http_req *req)
 /* ---- records of a job, read from the topic by a thread ---- */
 
 typedef struct reading {
-    pst_gateway *g;
+    gw_state *g;
     pst_http_req *req;
     pst_topic topic;
     char *id;
@@ -287,7 +287,7 @@ static void *read_topic(void *arg)
     return NULL;
 }
 
-static void start_reading(pst_gateway *g, pst_http_req *req, pst_topic topic)
+static void start_reading(gw_state *g, pst_http_req *req, pst_topic topic)
 {
     int64_t limit = pst_http_query_int(req, "limit", 1000);
     if (g->readers >= READERS_MAX) {
@@ -334,18 +334,18 @@ static void read_metrics(void *arg, pst_http_req *req)
 
 static void health(void *arg, pst_http_req *req)
 {
-    pst_gateway *g = arg;
+    gw_state *g = arg;
     pst_http_reply_json(req, 200,
                         json_pack("{s:s, s:s, s:I, s:I, s:s}", "status", "ok", "version", PST_VERSION, "feed_lag",
-                                  (json_int_t)pst_feed_lag(g->feed), "streams", (json_int_t)pst_hub_streams(g->hub), "bootstrap",
+                                  (json_int_t)gw_feed_lag(g->feed), "streams", (json_int_t)gw_hub_streams(g->hub), "bootstrap",
                                   g->client->settings->bootstrap.value));
 }
 
 static void metrics(void *arg, pst_http_req *req)
 {
-    pst_gateway *g = arg;
+    gw_state *g = arg;
     pst_buf b = {0};
-    pst_metric_set(g->streams, (double)pst_hub_streams(g->hub));
+    pst_metric_set(g->streams, (double)gw_hub_streams(g->hub));
     pst_metrics_text(g->metrics, &b);
     pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
     pst_buf_done(&b);
@@ -353,7 +353,7 @@ static void metrics(void *arg, pst_http_req *req)
 
 static void stream(void *arg, pst_http_req *req)
 {
-    pst_hub_attach(((pst_gateway *)arg)->hub, req);
+    gw_hub_attach(((gw_state *)arg)->hub, req);
 }
 
 static const pst_http_route routes[] = {
@@ -372,7 +372,7 @@ static const pst_http_route routes[] = {
     {"GET", "/events/stream", stream, 0, 0},
 };
 
-void pst_gateway_routes(pst_gateway *g)
+void gw_routes(gw_state *g)
 {
     pst_http_add_routes(g->http, routes, sizeof routes / sizeof *routes, g);
 }

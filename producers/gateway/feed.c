@@ -25,15 +25,15 @@ static const struct {
                {PST_TOPIC_WORKERS, "worker"}};
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 
-struct pst_feed {
-    pst_gateway *g;
+struct gw_feed {
+    gw_state *g;
     pthread_t thread;
     _Atomic bool stop;
     _Atomic int64_t lag;
 };
 
 typedef struct post {
-    pst_hub *hub;
+    gw_hub *hub;
     const char *kind;
     char *key, *id, *json; /* json NULL: too large to be taken apart */
     size_t len;
@@ -42,14 +42,14 @@ typedef struct post {
 static void deliver(void *arg)
 {
     post *p = arg;
-    pst_hub_send(p->hub, p->kind, p->key, p->id, p->json, p->json ? strlen(p->json) : p->len);
+    gw_hub_send(p->hub, p->kind, p->key, p->id, p->json, p->json ? strlen(p->json) : p->len);
     free(p->key);
     free(p->id);
     free(p->json);
     free(p);
 }
 
-static const char *kind_of(const pst_feed *f, const char *topic)
+static const char *kind_of(const gw_feed *f, const char *topic)
 {
     for (size_t i = 0; i < N_SOURCES; i++)
         if (!strcmp(pst_client_topic(f->g->client, sources[i].topic), topic))
@@ -83,7 +83,7 @@ static bool reduce(const char *kind, json_t *j)
     return !strcmp(pst_json_str(j, "kind", ""), "scorer");
 }
 
-static void hand_over(pst_feed *f, const pst_record *r)
+static void hand_over(gw_feed *f, const pst_record *r)
 {
     json_t *j = NULL;
     int32_t id;
@@ -115,7 +115,7 @@ static void hand_over(pst_feed *f, const pst_record *r)
         pst_sleep_ms(10);
 }
 
-static int open_consumer(pst_feed *f, pst_consumer **ret_consumer, pst_err *err)
+static int open_consumer(gw_feed *f, pst_consumer **ret_consumer, pst_err *err)
 {
     pst_range ranges[RANGES_MAX];
     size_t n = 0;
@@ -137,7 +137,7 @@ static int open_consumer(pst_feed *f, pst_consumer **ret_consumer, pst_err *err)
 
 static void *run(void *arg)
 {
-    pst_feed *f = arg;
+    gw_feed *f = arg;
     pst_consumer *c = NULL;
     while (!f->stop) {
         pst_err err = {0};
@@ -163,9 +163,9 @@ static void *run(void *arg)
     return NULL;
 }
 
-int pst_feed_start(pst_gateway *g, pst_feed **ret_feed, pst_err *err)
+int gw_feed_start(gw_state *g, gw_feed **ret_feed, pst_err *err)
 {
-    pst_feed *f = pst_alloc(sizeof *f);
+    gw_feed *f = pst_alloc(sizeof *f);
     f->g = g;
     f->lag = -1;
     int rc = pthread_create(&f->thread, NULL, run, f);
@@ -177,12 +177,12 @@ int pst_feed_start(pst_gateway *g, pst_feed **ret_feed, pst_err *err)
     return 0;
 }
 
-int64_t pst_feed_lag(const pst_feed *f)
+int64_t gw_feed_lag(const gw_feed *f)
 {
     return f->lag;
 }
 
-void pst_feed_stop(pst_feed *f)
+void gw_feed_stop(gw_feed *f)
 {
     if (!f)
         return;

@@ -17,52 +17,52 @@
 #include "common/platform/view.h"
 #include "producers/gateway/who.h"
 
-typedef struct pst_hub pst_hub;
-typedef struct pst_feed pst_feed;
-typedef struct pst_publisher pst_publisher;
+typedef struct gw_hub gw_hub;
+typedef struct gw_feed gw_feed;
+typedef struct gw_publisher gw_publisher;
 
 /* Memory for one record as JSON: sixteen times the largest event of ours. */
 enum { PST_GATEWAY_RECORD_ROOM = 8 << 20 };
 
-typedef struct pst_gateway {
+typedef struct gw_state {
     pst_client *client;
     pst_loop *loop;
     pst_http *http;
-    pst_who *who;
-    pst_hub *hub;
-    pst_feed *feed;
-    pst_publisher *publisher;
+    gw_who *who;
+    gw_hub *hub;
+    gw_feed *feed;
+    gw_publisher *publisher;
     pst_store *store; /* sqlite:, mongodb:; opened at first use, NULL until it is there */
     pst_view *view;   /* memory: only */
     pst_metrics *metrics;
     pst_metric *submitted, *refused, *streams;
     _Atomic int readers; /* threads reading a topic for a request */
-} pst_gateway;
+} gw_state;
 
 /* hub.c: fan-out of events to SSE streams, with a ring of the last ones for Last-Event-ID. @thread loop */
-pst_hub *pst_hub_new(void);
-void pst_hub_free(pst_hub *h); /* after the loop whose output buffers may still hold its pieces */
+gw_hub *gw_hub_new(void);
+void gw_hub_free(gw_hub *h); /* after the loop whose output buffers may still hold its pieces */
 /* json NULL: the record could not be taken apart within bounds; it and what is larger than 256 KiB travel as an event `skipped` that names it.
  * kind: "state", "event", "log", "metric", "model", "pipeline"; key: training id, model or pipeline name; id: "<topic>/<partition>/<offset>". */
-void pst_hub_send(pst_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len);
+void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len);
 /* Opens a stream for the request; query: kinds=state,log (all without), key=training-…; replays from Last-Event-ID, else the latest states. */
-void pst_hub_attach(pst_hub *h, pst_http_req *req);
+void gw_hub_attach(gw_hub *h, pst_http_req *req);
 /* A client that falls out of the ring gets an event `missed` with the number of events it did not get. */
-size_t pst_hub_streams(const pst_hub *h);
+size_t gw_hub_streams(const gw_hub *h);
 
 /* feed.c: the consumer thread. */
-int pst_feed_start(pst_gateway *g, pst_feed **ret_feed, pst_err *err);
-void pst_feed_stop(pst_feed *f);
-int64_t pst_feed_lag(const pst_feed *f);
+int gw_feed_start(gw_state *g, gw_feed **ret_feed, pst_err *err);
+void gw_feed_stop(gw_feed *f);
+int64_t gw_feed_lag(const gw_feed *f);
 
 /* publisher.c: requests → jobs.requests; answers 202 or a problem when the broker has decided. Takes req. @thread loop */
-int pst_publisher_new(pst_gateway *g, pst_publisher **ret_publisher, pst_err *err);
-void pst_publisher_free(pst_publisher *p); /* waits a moment for what is under way */
-void pst_publisher_send(pst_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id);
+int gw_publisher_new(gw_state *g, gw_publisher **ret_publisher, pst_err *err);
+void gw_publisher_free(gw_publisher *p); /* waits a moment for what is under way */
+void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id);
 
 /* api.c: routes of /v1/jobs. */
-void pst_gateway_routes(pst_gateway *g);
+void gw_routes(gw_state *g);
 /* page.c: the page's files, from inside the binary. */
-void pst_gateway_page(pst_gateway *g);
+void gw_page(gw_state *g);
 
 #endif

@@ -47,7 +47,7 @@ static void drained(void *arg)
 
 static void on_stop(void *arg)
 {
-    pst_gateway *g = arg;
+    gw_state *g = arg;
     pst_http_drain(g->http, drained, g->loop);
 }
 
@@ -59,7 +59,7 @@ static int make_token(const char *state_dir, char **ret_token, pst_err *err)
 }
 
 /* Who is asked for what; on the server that listens already, before its first request. */
-static int let_in(pst_gateway *g, const gateway_opts *o, pst_err *err)
+static int let_in(gw_state *g, const gateway_opts *o, pst_err *err)
 {
     bool asks = !strcmp(o->auth, "token");
     char *token = NULL;
@@ -75,14 +75,14 @@ static int let_in(pst_gateway *g, const gateway_opts *o, pst_err *err)
     else if (asks)
         rc = make_token(g->client->settings->state_dir.value, &token, err);
     if (!rc) {
-        g->who = pst_who_new(token);
-        pst_who_guard(g->who, g->http);
+        g->who = gw_who_new(token);
+        gw_who_guard(g->who, g->http);
     }
     free(token);
     return rc;
 }
 
-static int wire(pst_gateway *g, const gateway_opts *o, pst_err *err)
+static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
 {
     static const char *const types[] = {"application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", NULL};
     const char *names[34] = {0};
@@ -100,35 +100,35 @@ static int wire(pst_gateway *g, const gateway_opts *o, pst_err *err)
     g->submitted = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_PUBLISHED, NULL);
     g->refused = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_REFUSED, NULL);
     g->streams = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_STREAMS, NULL);
-    g->hub = pst_hub_new();
-    pst_gateway_routes(g);
-    pst_gateway_page(g);
+    g->hub = gw_hub_new();
+    gw_routes(g);
+    gw_page(g);
     if (!strncmp(g->client->settings->store.value, "memory:", 7) && (rc = pst_view_start(g->client, "memory:", &g->view, err)) < 0)
         return rc;
-    if ((rc = pst_publisher_new(g, &g->publisher, err)) < 0)
+    if ((rc = gw_publisher_new(g, &g->publisher, err)) < 0)
         return rc;
-    return pst_feed_start(g, &g->feed, err);
+    return gw_feed_start(g, &g->feed, err);
 }
 
-static void take_apart(pst_gateway *g)
+static void take_apart(gw_state *g)
 {
-    pst_feed_stop(g->feed);
+    gw_feed_stop(g->feed);
     for (int i = 0; g->readers > 0 && i < 500; i++) /* their answers are posted to the loop */
         pst_loop_run_for(g->loop, 20);
-    pst_publisher_free(g->publisher);
+    gw_publisher_free(g->publisher);
     pst_http_free(g->http);
-    pst_who_free(g->who);
+    gw_who_free(g->who);
     pst_view_stop(g->view);
     pst_store_close(g->store);
     pst_metrics_free(g->metrics);
     pst_loop_free(g->loop);
-    pst_hub_free(g->hub); /* after the output buffers, which end with the loop: they hold pieces that the hub counts */
+    gw_hub_free(g->hub); /* after the output buffers, which end with the loop: they hold pieces that the hub counts */
 }
 
 static int gateway_run(int argc, char **argv)
 {
     gateway_opts o = {0};
-    pst_gateway g = {0};
+    gw_state g = {0};
     pst_verb_run v;
     int status = pst_verb_begin(&v, &gateway_usage, argc, argv, &o, 0, 0);
     if (status >= 0)

@@ -24,14 +24,14 @@ typedef struct item {
 } item;
 
 typedef struct client {
-    pst_hub *hub;
+    gw_hub *hub;
     pst_http_stream *stream;
     char *kinds, *key; /* NULL = all */
     uint64_t next;     /* the event it gets next, counted from the hub's first */
     struct client *next_client;
 } client;
 
-struct pst_hub {
+struct gw_hub {
     item ring[RING];
     uint64_t first, end; /* events in the ring: [first, end) */
     size_t bytes, live;  /* of the ring; of all that is in memory */
@@ -39,9 +39,9 @@ struct pst_hub {
     size_t n_clients;
 };
 
-pst_hub *pst_hub_new(void)
+gw_hub *gw_hub_new(void)
 {
-    return pst_alloc(sizeof(pst_hub));
+    return pst_alloc(sizeof(gw_hub));
 }
 
 static void item_done(item *i)
@@ -60,7 +60,7 @@ static void client_free(client *c)
     free(c);
 }
 
-void pst_hub_free(pst_hub *h)
+void gw_hub_free(gw_hub *h)
 {
     if (!h)
         return;
@@ -74,7 +74,7 @@ void pst_hub_free(pst_hub *h)
     free(h);
 }
 
-size_t pst_hub_streams(const pst_hub *h)
+size_t gw_hub_streams(const gw_hub *h)
 {
     return h->n_clients;
 }
@@ -104,7 +104,7 @@ static void tell_missed(client *c)
 /* Gives the client what comes next, as much as its window takes. */
 static void advance(client *c)
 {
-    pst_hub *h = c->hub;
+    gw_hub *h = c->hub;
     if (c->next < h->first && pst_http_stream_backlog(c->stream) < WINDOW_BYTES)
         tell_missed(c);
     while (c->next >= h->first && c->next < h->end && pst_http_stream_backlog(c->stream) < WINDOW_BYTES) {
@@ -119,7 +119,7 @@ static void on_drained(void *arg)
     advance(arg);
 }
 
-static void drop_oldest(pst_hub *h)
+static void drop_oldest(gw_hub *h)
 {
     item *i = &h->ring[h->first++ % RING];
     h->bytes -= pst_http_piece_size(i->piece);
@@ -127,7 +127,7 @@ static void drop_oldest(pst_hub *h)
 }
 
 /* The client that is furthest behind holds what nobody else does. */
-static void drop_slowest(pst_hub *h)
+static void drop_slowest(gw_hub *h)
 {
     client *slowest = h->clients;
     for (client *c = h->clients; c; c = c->next_client)
@@ -153,7 +153,7 @@ static pst_http_piece *stand_in(const char *kind, const char *key, const char *i
     return p;
 }
 
-void pst_hub_send(pst_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len)
+void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len)
 {
     bool whole = json && len <= ITEM_BYTES_MAX;
     pst_http_piece *piece = whole ? pst_http_piece_new(id, kind, json, len, &h->live) : stand_in(kind, key, id, len, &h->live);
@@ -180,7 +180,7 @@ static void on_close(void *arg)
 }
 
 /* Everything after the event with this id; without one (or when it is too old) all that the ring holds, after a `reset`. */
-static void place(pst_hub *h, client *c, const char *last_id)
+static void place(gw_hub *h, client *c, const char *last_id)
 {
     c->next = h->first;
     for (uint64_t k = h->end; last_id && k > h->first; k--)
@@ -191,7 +191,7 @@ static void place(pst_hub *h, client *c, const char *last_id)
     pst_http_sse_send(c->stream, NULL, "reset", "{}", 2);
 }
 
-void pst_hub_attach(pst_hub *h, pst_http_req *req)
+void gw_hub_attach(gw_hub *h, pst_http_req *req)
 {
     if (h->n_clients >= STREAMS_MAX) {
         pst_http_add_header(req, "Retry-After", "5");

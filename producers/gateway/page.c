@@ -44,7 +44,7 @@ static const pst_http_route routes[] = {
     {"GET", "/style.css", style_css, 0, 0},
 };
 
-void pst_gateway_page(pst_gateway *g)
+void gw_page(gw_state *g)
 {
     pst_http_add_routes(g->http, routes, sizeof routes / sizeof *routes, NULL);
 }

@@ -9,15 +9,15 @@
 
 enum { WAITING_MAX = 10000, POLL_US = 2000, END_MS = 5000 };
 
-struct pst_publisher {
-    pst_gateway *g;
+struct gw_publisher {
+    gw_state *g;
     pst_producer *producer;
     pst_timer *timer;
     size_t waiting;
 };
 
 typedef struct pending {
-    pst_publisher *p;
+    gw_publisher *p;
     pst_http_req *req;
     char *request_id, *training_id;
 } pending;
@@ -51,15 +51,15 @@ static void on_delivery(void *arg, const pst_delivery *d)
 
 static void serve(void *arg)
 {
-    pst_publisher *p = arg;
+    gw_publisher *p = arg;
     pst_producer_poll(p->producer, 0);
     if (!p->waiting)
         pst_timer_stop(p->timer);
 }
 
-int pst_publisher_new(pst_gateway *g, pst_publisher **ret_publisher, pst_err *err)
+int gw_publisher_new(gw_state *g, gw_publisher **ret_publisher, pst_err *err)
 {
-    pst_publisher *p = pst_alloc(sizeof *p);
+    gw_publisher *p = pst_alloc(sizeof *p);
     p->g = g;
     int rc =
         pst_producer_new(g->client->bus, &(pst_producer_opts){.linger_ms = 0, .on_delivery = on_delivery, .arg = p}, &p->producer, err);
@@ -73,7 +73,7 @@ int pst_publisher_new(pst_gateway *g, pst_publisher **ret_publisher, pst_err *er
     return 0;
 }
 
-void pst_publisher_free(pst_publisher *p)
+void gw_publisher_free(gw_publisher *p)
 {
     if (!p)
         return;
@@ -83,7 +83,7 @@ void pst_publisher_free(pst_publisher *p)
     free(p);
 }
 
-void pst_publisher_send(pst_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id)
+void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id)
 {
     pst_client *c = p->g->client;
     pst_buf value = {0};

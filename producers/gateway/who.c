@@ -14,7 +14,7 @@
 
 enum { COOKIE_AGE_S = 30 * 86400 };
 
-struct pst_who {
+struct gw_who {
     char *token, *cookie, *place; /* NULL: everybody may */
     char cookie_name[40];
 };
@@ -27,9 +27,9 @@ static char *derive(const char *what, const char *token)
     return pst_strdup(hex);
 }
 
-pst_who *pst_who_new(const char *token)
+gw_who *gw_who_new(const char *token)
 {
-    pst_who *w = pst_alloc(sizeof *w);
+    gw_who *w = pst_alloc(sizeof *w);
     if (token) {
         w->token = pst_strdup(token);
         w->cookie = derive("cookie of the page", token);
@@ -40,7 +40,7 @@ pst_who *pst_who_new(const char *token)
     return w;
 }
 
-void pst_who_free(pst_who *w)
+void gw_who_free(gw_who *w)
 {
     if (!w)
         return;
@@ -50,7 +50,7 @@ void pst_who_free(pst_who *w)
     free(w);
 }
 
-char *pst_who_name(const pst_http_req *req)
+char *gw_who_name(const pst_http_req *req)
 {
     char *user = NULL, *password = NULL;
     if (pst_http_basic(req, &user, &password) < 0)
@@ -62,7 +62,7 @@ char *pst_who_name(const pst_http_req *req)
     return NULL;
 }
 
-static bool knows_token(const pst_who *w, const pst_http_req *req)
+static bool knows_token(const gw_who *w, const pst_http_req *req)
 {
     const char *v = pst_http_header(req, "Authorization");
     if (v && !strncasecmp(v, "Bearer ", 7))
@@ -74,7 +74,7 @@ static bool knows_token(const pst_who *w, const pst_http_req *req)
     return yes;
 }
 
-static bool has_cookie(const pst_who *w, const pst_http_req *req)
+static bool has_cookie(const gw_who *w, const pst_http_req *req)
 {
     char *value = pst_http_cookie(req, w->cookie_name);
     bool yes = pst_secret_equal(value, w->cookie);
@@ -83,7 +83,7 @@ static bool has_cookie(const pst_who *w, const pst_http_req *req)
 }
 
 /* The printed address: the token is exchanged for the cookie and leaves the address bar, the history and every Referer. */
-static bool hand_out_cookie(pst_who *w, pst_http_req *req)
+static bool hand_out_cookie(gw_who *w, pst_http_req *req)
 {
     const char *token = pst_http_query(req, "token");
     if (!token || strcmp(pst_http_path(req), "/") || !pst_secret_equal(token, w->token))
@@ -123,7 +123,7 @@ static void ask(pst_http_req *req)
 
 static bool may_enter(void *arg, pst_http_req *req)
 {
-    pst_who *w = arg;
+    gw_who *w = arg;
     const char *pattern = pst_http_pattern(req);
     if (!w->token || !strcmp(pattern, "/health") || (!strcmp(pattern, "/metrics") && pst_http_is_local(req)))
         return true;
@@ -136,7 +136,7 @@ static bool may_enter(void *arg, pst_http_req *req)
     return false;
 }
 
-void pst_who_guard(pst_who *w, pst_http *http)
+void gw_who_guard(gw_who *w, pst_http *http)
 {
     snprintf(w->cookie_name, sizeof w->cookie_name, "penstock_%d", pst_http_port(http));
     if (w->place)

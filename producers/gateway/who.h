@@ -9,14 +9,14 @@
 
 #include "common/loop/http.h"
 
-typedef struct pst_who pst_who;
+typedef struct gw_who gw_who;
 
 /* token NULL: nobody is asked (--auth none). */
-pst_who *pst_who_new(const char *token);
-void pst_who_free(pst_who *w);
+gw_who *gw_who_new(const char *token);
+void gw_who_free(gw_who *w);
 /* Puts itself before all handlers of the server, which must be listening. */
-void pst_who_guard(pst_who *w, pst_http *http);
+void gw_who_guard(gw_who *w, pst_http *http);
 /* The name that came with basic auth, or NULL; free(). */
-char *pst_who_name(const pst_http_req *req);
+char *gw_who_name(const pst_http_req *req);
 
 #endif

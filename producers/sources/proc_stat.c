@@ -35,7 +35,7 @@ static double number_of(const char *text, const char *word)
     return p ? strtod(p, NULL) : 0;
 }
 
-static int read_stat(const char *text, pst_proc_sample *s, pst_err *err)
+static int read_stat(const char *text, source_proc_sample *s, pst_err *err)
 {
     double t[8] = {0}; /* user nice system idle iowait irq softirq steal */
     const char *p = line_of(text, "cpu");
@@ -70,7 +70,7 @@ static bool whole_disk(const char *proc, const char *name)
     return yes;
 }
 
-static void read_disks(const char *proc, const char *text, pst_proc_sample *s)
+static void read_disks(const char *proc, const char *text, source_proc_sample *s)
 {
     char name[64];
     double read, written;
@@ -85,7 +85,7 @@ static void read_disks(const char *proc, const char *text, pst_proc_sample *s)
     }
 }
 
-static void read_network(const char *text, pst_proc_sample *s)
+static void read_network(const char *text, source_proc_sample *s)
 {
     char name[64];
     double rx, tx;
@@ -100,9 +100,9 @@ static void read_network(const char *text, pst_proc_sample *s)
     }
 }
 
-int pst_proc_read(const char *proc, int64_t mono_us, pst_proc_sample *ret_sample, pst_err *err)
+int source_proc_read(const char *proc, int64_t mono_us, source_proc_sample *ret_sample, pst_err *err)
 {
-    pst_proc_sample s = {.mono_us = mono_us};
+    source_proc_sample s = {.mono_us = mono_us};
     pst_buf b = {0};
     int rc = slurp(proc, "stat", &b, err);
     if (!rc)
@@ -133,12 +133,12 @@ static double risen(double from, double to)
     return to > from ? to - from : 0;
 }
 
-void pst_proc_rates_of(const pst_proc_sample *from, const pst_proc_sample *to, pst_proc_rates *ret)
+void source_proc_rates_of(const source_proc_sample *from, const source_proc_sample *to, source_proc_rates *ret)
 {
     double seconds = (double)(to->mono_us - from->mono_us) / 1e6;
     double user = risen(from->user, to->user), system = risen(from->system, to->system), iowait = risen(from->iowait, to->iowait),
            idle = risen(from->idle, to->idle), all = user + system + iowait + idle;
-    *ret = (pst_proc_rates){0};
+    *ret = (source_proc_rates){0};
     if (all > 0) {
         ret->user = user / all;
         ret->system = system / all;
@@ -155,7 +155,7 @@ void pst_proc_rates_of(const pst_proc_sample *from, const pst_proc_sample *to, p
     ret->tx_bytes = risen(from->tx_bytes, to->tx_bytes) / seconds;
 }
 
-bool pst_proc_window_add(pst_proc_window *w, const pst_proc_sample *s, pst_proc_sample *ret_from)
+bool source_proc_window_add(source_proc_window *w, const source_proc_sample *s, source_proc_sample *ret_from)
 {
     while (w->n > 1 &&
            w->at[(w->first + 1) % PST_PROC_WINDOW_MAX].mono_us <= s->mono_us - w->window_us) { /* the next one is old enough too */

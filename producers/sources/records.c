@@ -9,7 +9,7 @@
 
 enum { ADMIN_TIMEOUT_MS = 10000, POLL_MS = 50, RETRY_MS = 500 };
 
-bool pst_feed_wait(pst_err *e)
+bool source_feed_wait(pst_err *e)
 {
     pst_log_err("source", e);
     pst_err_clear(e);
@@ -20,16 +20,16 @@ bool pst_feed_wait(pst_err *e)
 
 static void on_delivery(void *arg, const pst_delivery *d)
 {
-    pst_feed *f = arg;
+    source_feed *f = arg;
     if (!d->code)
         f->delivered++;
     else if (!f->lost++)
         snprintf(f->why, sizeof f->why, "%s", d->text ? d->text : "not acknowledged");
 }
 
-int pst_feed_open(pst_feed *f, pst_client *client, const char *topic, int partitions, pst_err *err)
+int source_feed_open(source_feed *f, pst_client *client, const char *topic, int partitions, pst_err *err)
 {
-    *f = (pst_feed){.client = client, .topic = topic};
+    *f = (source_feed){.client = client, .topic = topic};
     const pst_topic_spec spec = {topic, partitions, -1, NULL};
     for (;;) {
         pst_err e = {0};
@@ -40,14 +40,14 @@ int pst_feed_open(pst_feed *f, pst_client *client, const char *topic, int partit
             *err = e;
             return rc;
         }
-        if (!pst_feed_wait(&e))
+        if (!source_feed_wait(&e))
             return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "source", 0, "stopped");
     }
     return pst_producer_new(client->bus, &(pst_producer_opts){.linger_ms = 5, .on_delivery = on_delivery, .arg = f}, &f->producer, err);
 }
 
-int pst_feed_send(pst_feed *f, const void *key, size_t key_len, const void *value, size_t len, int64_t timestamp_ms, bool wait,
-                  pst_err *err)
+int source_feed_send(source_feed *f, const void *key, size_t key_len, const void *value, size_t len, int64_t timestamp_ms, bool wait,
+                     pst_err *err)
 {
     const pst_out out = {
         .topic = f->topic, .partition = -1, .key = key, .key_len = key_len, .value = value, .value_len = len, .timestamp_ms = timestamp_ms};
@@ -68,23 +68,23 @@ int pst_feed_send(pst_feed *f, const void *key, size_t key_len, const void *valu
             *err = e;
             return rc;
         }
-        if (!pst_feed_wait(&e))
+        if (!source_feed_wait(&e))
             return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "source", 0, "stopped");
     }
 }
 
-int pst_feed_flush(pst_feed *f, int timeout_ms, pst_err *err)
+int source_feed_flush(source_feed *f, int timeout_ms, pst_err *err)
 {
     return f->producer ? pst_producer_flush(f->producer, timeout_ms, err) : 0;
 }
 
-void pst_feed_close(pst_feed *f)
+void source_feed_close(source_feed *f)
 {
     pst_producer_free(f->producer);
     f->producer = NULL;
 }
 
-bool pst_feed_until(pst_feed *f, int64_t mono_us)
+bool source_feed_until(source_feed *f, int64_t mono_us)
 {
     pst_producer_poll(f->producer, 0);
     for (int64_t left; !pst_stop_requested() && (left = mono_us - pst_mono_us()) > 0;) {

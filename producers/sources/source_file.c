@@ -47,7 +47,7 @@ static const pst_usage file_usage = {
 typedef struct file_source {
     const file_opts *o;
     const char *path;
-    pst_feed feed;
+    source_feed feed;
     pst_schema *schema;
     pst_buf value, line;
     int64_t bad, began_us, tried;
@@ -62,7 +62,7 @@ static void bad_line(file_source *s, int64_t line, const char *why)
 
 static int pace(file_source *s)
 {
-    if (s->o->rate > 0 && !pst_feed_until(&s->feed, s->began_us + (int64_t)((double)s->tried * 1e6 / s->o->rate)))
+    if (s->o->rate > 0 && !source_feed_until(&s->feed, s->began_us + (int64_t)((double)s->tried * 1e6 / s->o->rate)))
         return PST_ESTOPPED;
     s->tried++;
     if (pst_stop_requested())
@@ -91,7 +91,7 @@ static int send_object(file_source *s, const json_t *j, const char *text, size_t
     else
         pst_json_add(&s->value, j);
     if (!rc)
-        rc = pst_feed_send(&s->feed, key.data, key.len, s->value.data, s->value.len, 0, true, &e);
+        rc = source_feed_send(&s->feed, key.data, key.len, s->value.data, s->value.len, 0, true, &e);
     if (rc < 0 && e.cls == PST_CLASS_DATA) { /* does not fit the schema, or is larger than a record may be */
         bad_line(s, line, e.text);
         rc = 0;
@@ -241,7 +241,7 @@ static int take_schema(file_source *s, pst_client *c, pst_err *err)
     for (bool again = !rc; again;) {
         pst_err e = {0};
         rc = pst_registry_register(c->registry, subject, text.data, &s->feed.schema_id, &e);
-        again = rc < 0 && e.cls == PST_CLASS_RETRY && pst_feed_wait(&e);
+        again = rc < 0 && e.cls == PST_CLASS_RETRY && source_feed_wait(&e);
         if (rc < 0 && !again)
             *err = e;
     }
@@ -264,7 +264,7 @@ static int run(file_source *s, pst_client *c, pst_err *err)
     FILE *f = strcmp(s->path, "-") ? fopen(s->path, "re") : stdin;
     if (!f)
         return pst_err_sys(err, errno, "cannot read %s", s->path);
-    int rc = pst_feed_open(&s->feed, c, o->topic, (int)o->partitions, err);
+    int rc = source_feed_open(&s->feed, c, o->topic, (int)o->partitions, err);
     if (!rc && o->schema)
         rc = take_schema(s, c, err);
     s->began_us = pst_mono_us();
@@ -276,7 +276,7 @@ static int run(file_source *s, pst_client *c, pst_err *err)
         fclose(f);
     }
     pst_err late = {0};
-    int flushed = pst_feed_flush(&s->feed, FLUSH_MS, &late);
+    int flushed = source_feed_flush(&s->feed, FLUSH_MS, &late);
     if (!rc && flushed < 0) {
         *err = late;
         rc = flushed;
@@ -284,7 +284,7 @@ static int run(file_source *s, pst_client *c, pst_err *err)
     return rc == PST_ESTOPPED ? 0 : rc;
 }
 
-int pst_source_file(int argc, char **argv)
+int source_file(int argc, char **argv)
 {
     file_opts o = {0};
     pst_verb_run v;
@@ -302,7 +302,7 @@ int pst_source_file(int argc, char **argv)
     if (!rc && lost)
         rc = pst_err_set(&v.err, PST_EUNREACH, PST_CLASS_RETRY, "kafka", 0, "%lld records were not acknowledged: %s", (long long)lost,
                          s.feed.why);
-    pst_feed_close(&s.feed);
+    source_feed_close(&s.feed);
     pst_schema_free(s.schema);
     pst_buf_done(&s.value);
     pst_buf_done(&s.line);

@@ -44,8 +44,8 @@ static const pst_usage telemetry_usage = {
 typedef struct telemetry {
     const telemetry_opts *o;
     pst_client *client;
-    pst_feed feed;
-    pst_proc_window window;
+    source_feed feed;
+    source_proc_window window;
     char host[256];
     pst_buf value;
     int64_t seen_us, checked_us; /* the platform */
@@ -76,7 +76,7 @@ static bool platform_gone(telemetry *t)
     return now - t->seen_us > PLATFORM_GONE_US;
 }
 
-static void fill(const telemetry *t, const pst_proc_sample *s, const pst_proc_rates *r, int64_t time_us, pst_telemetry *e,
+static void fill(const telemetry *t, const source_proc_sample *s, const source_proc_rates *r, int64_t time_us, pst_telemetry *e,
                  pst_disk_telemetry *disk, pst_network_telemetry *network)
 {
     double total = s->memory_total > 0 ? s->memory_total : 1;
@@ -98,17 +98,17 @@ static void fill(const telemetry *t, const pst_proc_sample *s, const pst_proc_ra
 /* One sample; one record once the window is full. A registry that is away costs this record, not the source. */
 static int one(telemetry *t, pst_err *err)
 {
-    pst_proc_sample now, from;
-    pst_proc_rates rates;
+    source_proc_sample now, from;
+    source_proc_rates rates;
     pst_telemetry e;
     pst_disk_telemetry disk;
     pst_network_telemetry network;
     pst_err why = {0};
-    int rc = pst_proc_read("/proc", pst_mono_us(), &now, err);
-    if (rc < 0 || !pst_proc_window_add(&t->window, &now, &from))
+    int rc = source_proc_read("/proc", pst_mono_us(), &now, err);
+    if (rc < 0 || !source_proc_window_add(&t->window, &now, &from))
         return rc;
     int64_t time_us = pst_now_us();
-    pst_proc_rates_of(&from, &now, &rates);
+    source_proc_rates_of(&from, &now, &rates);
     fill(t, &now, &rates, time_us, &e, &disk, &network);
     pst_buf_clear(&t->value);
     rc = pst_codec_encode(t->client->codec, &pst_telemetry_type, t->o->topic, &e, &t->value, &why);
@@ -122,12 +122,12 @@ static int one(telemetry *t, pst_err *err)
         *err = why;
         return rc;
     }
-    return pst_feed_send(&t->feed, t->host, strlen(t->host), t->value.data, t->value.len, time_us / 1000, false, err);
+    return source_feed_send(&t->feed, t->host, strlen(t->host), t->value.data, t->value.len, time_us / 1000, false, err);
 }
 
 static int stream(telemetry *t, pst_err *err)
 {
-    int rc = pst_feed_open(&t->feed, t->client, t->o->topic, 1, err);
+    int rc = source_feed_open(&t->feed, t->client, t->o->topic, 1, err);
     int64_t next = pst_mono_us();
     t->seen_us = next;
     while (!rc && (!t->o->count || t->feed.sent < t->o->count) && !platform_gone(t)) {
@@ -136,11 +136,11 @@ static int stream(telemetry *t, pst_err *err)
         int64_t now = pst_mono_us();
         if (next < now) /* a slept or overloaded computer does not catch up in a burst */
             next = now;
-        if (!pst_feed_until(&t->feed, next))
+        if (!source_feed_until(&t->feed, next))
             break;
     }
     pst_err last = {0};
-    int flushed = pst_feed_flush(&t->feed, FLUSH_MS, &last);
+    int flushed = source_feed_flush(&t->feed, FLUSH_MS, &last);
     if (!rc && flushed < 0 && !pst_stop_requested()) {
         *err = last;
         rc = flushed;
@@ -148,7 +148,7 @@ static int stream(telemetry *t, pst_err *err)
     return rc == PST_ESTOPPED ? 0 : rc;
 }
 
-int pst_source_telemetry(int argc, char **argv)
+int source_telemetry(int argc, char **argv)
 {
     telemetry_opts o = {0};
     pst_verb_run v;
@@ -176,7 +176,7 @@ int pst_source_telemetry(int argc, char **argv)
         fprintf(stderr, "%lld records produced\n", (long long)t->feed.delivered);
     if (!rc && t->feed.lost)
         pst_log(PST_LOG_WARN, "source", "event=lost records=%lld why=\"%s\"", (long long)t->feed.lost, t->feed.why);
-    pst_feed_close(&t->feed);
+    source_feed_close(&t->feed);
     pst_buf_done(&t->value);
     free(t);
     return pst_verb_end(&v, rc);

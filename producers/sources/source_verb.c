@@ -11,8 +11,8 @@ static const struct kind {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 } kinds[] = {
-    {"telemetry", "this computer's figures, as Avro", pst_source_telemetry},
-    {"file", "lines of a JSON-lines or CSV file", pst_source_file},
+    {"telemetry", "this computer's figures, as Avro", source_telemetry},
+    {"file", "lines of a JSON-lines or CSV file", source_file},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 

@@ -10,21 +10,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    pst_checkpoint c;
+    learn_checkpoint c;
     uint8_t *bytes = malloc(len + 1);
     memcpy(bytes, data, len);
     if (len >= 4) {
         uint32_t crc = pst_crc32c(0, bytes, len - 4);
         memcpy(bytes + len - 4, &crc, 4);
     }
-    if (pst_checkpoint_decode(bytes, len, &c, NULL) == 0) {
+    if (learn_checkpoint_decode(bytes, len, &c, NULL) == 0) {
         pst_buf b = {0};
-        pst_checkpoint again;
-        pst_checkpoint_encode(&c, &b);
-        if (pst_checkpoint_decode(b.data, b.len, &again, NULL) < 0 || again.n_params != c.n_params || again.n_fields != c.n_fields)
+        learn_checkpoint again;
+        learn_checkpoint_encode(&c, &b);
+        if (learn_checkpoint_decode(b.data, b.len, &again, NULL) < 0 || again.n_params != c.n_params || again.n_fields != c.n_fields)
             abort();
-        pst_checkpoint_done(&again);
-        pst_checkpoint_done(&c);
+        learn_checkpoint_done(&again);
+        learn_checkpoint_done(&c);
         pst_buf_done(&b);
     }
     free(bytes);

@@ -26,8 +26,8 @@ static void parse_path(const char *target, seen *s)
 {
     const char *why = NULL;
     char *room = malloc(strlen(target) + 2);
-    pst_http_parts parts;
-    s->path = pst_http_path_parse(target, room, &parts, &why);
+    http_parts parts;
+    s->path = http_path_parse(target, room, &parts, &why);
     for (size_t i = 0; s->path == 0 && i < parts.n_segments; i++)
         PST_ASSERT(strcmp(parts.segments[i], "..") && !strchr(parts.segments[i], '\\'));
     for (size_t i = 0; s->path == 0 && i < parts.n_queries; i++)
@@ -41,28 +41,28 @@ static void feed(const char *data, size_t size, size_t step, seen *s)
     size_t scanned = 0;
     for (size_t have = 0; have < size && s->head == 0;) {
         have = have + step < size ? have + step : size;
-        s->head = pst_http_head_find(data, have, 16384, &scanned, &why);
+        s->head = http_head_find(data, have, 16384, &scanned, &why);
     }
     if (s->head <= 0)
         return;
     char *copy = malloc((size_t)s->head + 1), host[256];
     memcpy(copy, data, (size_t)s->head);
     copy[s->head] = 0;
-    pst_http_head h;
-    s->parsed = pst_http_head_parse(copy, (size_t)s->head, &h, &why);
+    http_head h;
+    s->parsed = http_head_parse(copy, (size_t)s->head, &h, &why);
     if (s->parsed == 0) {
         PST_ASSERT(!(h.chunked && h.has_length));
         if (h.host)
-            pst_http_host_parse(h.host, host);
+            http_host_parse(h.host, host);
         if (h.target[0] == '/')
             parse_path(h.target, s);
     }
     bool chunked = s->parsed == 0 && h.chunked;
     free(copy);
-    pst_http_chunks c = {0};
+    http_chunks c = {0};
     for (size_t at = (size_t)s->head; chunked && at < size && !s->done && s->chunk_status == 0;) {
         size_t n = size - at < step ? size - at : step;
-        long used = pst_http_chunks_feed(&c, data + at, n, 1 << 16, add, s, &s->done, &why);
+        long used = http_chunks_feed(&c, data + at, n, 1 << 16, add, s, &s->done, &why);
         if (used < 0)
             s->chunk_status = (int)used;
         else

@@ -16,9 +16,9 @@ static void on_line(void *arg, const char *text, size_t len)
     json_t *valid = json_stringn(text, len); /* checks UTF-8 */
     PST_ASSERT(valid);
     json_decref(valid);
-    if (pst_metric_line(text, len, 1, &p))
+    if (sup_metric_line(text, len, 1, &p))
         pst_event_clear(&pst_metric_point_type, &p);
-    if (pst_emetrics_line(text, len, 1, &p, &why))
+    if (sup_emetrics_line(text, len, 1, &p, &why))
         pst_event_clear(&pst_metric_point_type, &p);
 }
 
@@ -26,12 +26,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t whole = 0, pieces = 0, step = size ? data[0] % 13 + 1 : 1;
-    pst_lines a = {.line = on_line, .arg = &whole}, b = {.line = on_line, .arg = &pieces};
-    pst_lines_feed(&a, (const char *)data, size);
-    pst_lines_end(&a);
+    sup_lines a = {.line = on_line, .arg = &whole}, b = {.line = on_line, .arg = &pieces};
+    sup_lines_feed(&a, (const char *)data, size);
+    sup_lines_end(&a);
     for (size_t at = 0; at < size; at += step)
-        pst_lines_feed(&b, (const char *)data + at, size - at < step ? size - at : step);
-    pst_lines_end(&b);
+        sup_lines_feed(&b, (const char *)data + at, size - at < step ? size - at : step);
+    sup_lines_end(&b);
     PST_ASSERT(whole == pieces);
     return 0;
 }

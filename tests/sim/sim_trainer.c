@@ -124,7 +124,7 @@ static struct world {
     pst_map answered;  /* request ids seen in events */
     pst_map done;      /* "HALTING id request": what was done for a request */
     pst_map ids;       /* training ids that were made */
-    pst_trainer_core *core;
+    tcore *core;
     bool at_least_once;
     int64_t heartbeat_us, silent_until_us;
     snode nodes[NODES];
@@ -536,7 +536,7 @@ static void check_event(const pst_job_event *e)
         broken("%s: the time of event %lld is before that of the one before", e->training_id, (long long)e->seq);
     h->time_us = e->time;
     check_patience(h, e);
-    if (!pst_job_fsm_allows(h->state, e->type, e->state))
+    if (!job_fsm_allows(h->state, e->type, e->state))
         broken("%s: %s takes %s to %s", e->training_id, pst_job_event_type_text(e->type), pst_job_public_state_text(h->state),
                pst_job_public_state_text(e->state));
     if (e->type == PST_JOB_EVENT_TYPE_DEPLOYING) {
@@ -575,10 +575,10 @@ static void free_any(void *p)
 }
 
 /* What a round has produced becomes visible: commit. */
-static void publish(pst_actions *a, pst_job_state *states)
+static void publish(trainer_actions *a, pst_job_state *states)
 {
     for (size_t i = 0; i < a->n; i++) {
-        pst_action *x = &a->at[i];
+        trainer_action *x = &a->at[i];
         void *old;
         switch (x->kind) {
         case PST_DO_EVENT: check_event(&x->event); break;
@@ -602,27 +602,27 @@ static void publish(pst_actions *a, pst_job_state *states)
     }
 }
 
-static void rebuild(pst_trainer_core *core)
+static void rebuild(tcore *core)
 {
-    pst_trainer_core_reset(core);
+    tcore_reset(core);
     for (size_t i = 0; i < w.tombs.n; i++)
         if (w.tombs.at[i].key)
-            pst_trainer_core_drop(core, w.tombs.at[i].key, w.now_us);
+            tcore_drop(core, w.tombs.at[i].key, w.now_us);
     for (size_t i = 0; i < w.states.n; i++)
         if (w.states.at[i].key)
-            pst_trainer_core_load(core, w.states.at[i].value);
-    pst_trainer_core_loaded(core);
+            tcore_load(core, w.states.at[i].value);
+    tcore_loaded(core);
 }
 
 /* Keeps copies of the states, since actions only borrow them. */
-static void step(const pst_trainer_in *in, pst_actions *all, pst_job_state **states)
+static void step(const trainer_in *in, trainer_actions *all, pst_job_state **states)
 {
     size_t before = all->n;
-    pst_trainer_in with = *in;
+    trainer_in with = *in;
     if (w.now_us >= w.settled_us)
         w.ahead_us = 0; /* others were heard, and two of three agree */
     with.unsettled = w.now_us < w.settled_us;
-    pst_trainer_core_step(w.core, &with, w.now_us + w.ahead_us, all);
+    tcore_step(w.core, &with, w.now_us + w.ahead_us, all);
     *states = pst_realloc(*states, (all->n + 1) * sizeof **states);
     for (size_t i = before; i < all->n; i++) {
         (*states)[i] = (pst_job_state){0};
@@ -642,7 +642,7 @@ static bool requests_are_read(void)
 /* One round: some inputs, then commit, or a crash. */
 static void trainer_round(void)
 {
-    pst_actions actions = {0};
+    trainer_actions actions = {0};
     pst_job_state *states = NULL;
     int n = 1 + below(6);
     for (int i = 0; i < n; i++) {
@@ -653,13 +653,13 @@ static void trainer_round(void)
         if (verbose && !r->is_report)
             printf("%12.6f reads %s %s of %s\n", (double)w.now_us / 1e6, pst_job_action_text(r->request.action), r->request.request_id,
                    r->request.user);
-        pst_trainer_in in = {.kind = r->is_report   ? PST_TRAINER_REPORT
-                                     : r->bad       ? PST_TRAINER_BAD_REQUEST
-                                     : r->tombstone ? PST_TRAINER_TOMBSTONE
-                                                    : PST_TRAINER_REQUEST,
-                             .request = &r->request,
-                             .report = &r->report,
-                             .bad_reason = "no event"};
+        trainer_in in = {.kind = r->is_report   ? PST_TRAINER_REPORT
+                                 : r->bad       ? PST_TRAINER_BAD_REQUEST
+                                 : r->tombstone ? PST_TRAINER_TOMBSTONE
+                                                : PST_TRAINER_REQUEST,
+                         .request = &r->request,
+                         .report = &r->report,
+                         .bad_reason = "no event"};
         step(&in, &actions, &states);
     }
     if (w.now_us >= w.heartbeat_us && w.now_us >= w.silent_until_us) {
@@ -674,15 +674,15 @@ static void trainer_round(void)
                                    .gpus = i ? 0 : SITE_GPUS,
                                    .time = w.now_us};
             if (!w.nodes[i].dead)
-                step(&(pst_trainer_in){.kind = PST_TRAINER_WORKER,
-                                       .worker = &ws,
-                                       .seen_us = w.now_us + (w.now_us < w.settled_us ? w.ahead_us : 0)},
+                step(&(trainer_in){.kind = PST_TRAINER_WORKER,
+                                   .worker = &ws,
+                                   .seen_us = w.now_us + (w.now_us < w.settled_us ? w.ahead_us : 0)},
                      &actions, &states);
         }
         w.heartbeat_us = w.now_us + 5000000;
     }
     if (chance(40))
-        step(&(pst_trainer_in){.kind = PST_TRAINER_TICK, .caught_up = requests_are_read()}, &actions, &states);
+        step(&(trainer_in){.kind = PST_TRAINER_TICK, .caught_up = requests_are_read()}, &actions, &states);
 
     bool crash = !w.calm && chance(6);
     if (!crash || w.at_least_once)
@@ -702,28 +702,27 @@ static void trainer_round(void)
     for (size_t i = 0; i < actions.n; i++)
         pst_event_clear(&pst_job_state_type, &states[i]);
     free(states);
-    pst_actions_done(&actions);
+    trainer_actions_done(&actions);
 }
 
 static void check_rebuilt_equals_live(void)
 {
-    pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
     policy.operators = "ann,op";
     policy.silent_us = SILENT_US;
-    pst_trainer_core *other = pst_trainer_core_new(&policy);
+    tcore *other = tcore_new(&policy);
     rebuild(other);
-    if (!pst_trainer_core_equal(w.core, other))
-        broken("a rebuilt core differs from the live one:\nlive:\n%s\nrebuilt:\n%s", pst_trainer_core_dump(w.core),
-               pst_trainer_core_dump(other));
+    if (!tcore_equal(w.core, other))
+        broken("a rebuilt core differs from the live one:\nlive:\n%s\nrebuilt:\n%s", tcore_dump(w.core), tcore_dump(other));
     int64_t used[3] = {0}, again[3] = {0};
-    pst_trainer_core_used(w.core, "local", used);
-    pst_trainer_core_used(other, "local", again);
+    tcore_used(w.core, "local", used);
+    tcore_used(other, "local", again);
     if (memcmp(used, again, sizeof used))
         broken("charges differ: %lld CPUs/1000 live, %lld rebuilt", (long long)used[0], (long long)again[0]);
     if (used[0] < 0 || used[0] > NODES * SITE_CPUS * 1000 || used[2] > SITE_GPUS)
         broken("charged %lld CPUs/1000 and %lld GPUs on a site of %d and %d", (long long)used[0], (long long)used[2], NODES * SITE_CPUS,
                SITE_GPUS);
-    pst_trainer_core_free(other);
+    tcore_free(other);
 }
 
 static bool is_quiet(void)
@@ -747,7 +746,7 @@ static bool is_quiet(void)
 static void check_end(void)
 {
     int64_t used[3] = {0};
-    pst_trainer_core_used(w.core, "local", used);
+    tcore_used(w.core, "local", used);
     if (used[0] || used[1] || used[2])
         broken("all jobs have ended, but %lld CPUs/1000 are still charged", (long long)used[0]);
     for (size_t i = 0; i < w.n_processes; i++)
@@ -780,12 +779,12 @@ static void world_done(void)
     pst_map_done(&w.done, NULL);
     for (int i = 0; i < NODES; i++)
         free(w.nodes[i].waiting);
-    pst_trainer_core_free(w.core);
+    tcore_free(w.core);
 }
 
 static void run(uint64_t seed)
 {
-    pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
     policy.operators = "ann,op";
     policy.silent_us = SILENT_US;
     memset(&w, 0, sizeof w);
@@ -793,7 +792,7 @@ static void run(uint64_t seed)
     w.now_us = 1700000000000000;
     w.heartbeat_us = w.now_us + (chance(30) ? 20000000 : 0);
     w.at_least_once = chance(30);
-    w.core = pst_trainer_core_new(&policy);
+    w.core = tcore_new(&policy);
     for (int i = 0; i < NODES; i++)
         snprintf(w.nodes[i].name, sizeof w.nodes[i].name, "n%d", i + 1);
     for (int i = 0; i < USER_STEPS + 20000; i++) {
@@ -801,7 +800,7 @@ static void run(uint64_t seed)
         if (w.calm && is_quiet())
             break;
         if (i == USER_STEPS + 19999) {
-            char *dump = pst_trainer_core_dump(w.core);
+            char *dump = tcore_dump(w.core);
             broken("jobs do not come to their end:\n%s", dump);
         }
         if (!w.calm && chance(25))

@@ -51,32 +51,32 @@ static int host_output_id(void *arg, const char *text, bool shadow, int32_t *ret
     return 0;
 }
 
-static pst_core *make_core(world *w, const pst_pipeline *p, pst_binding *b)
+static pst_score_core *make_core(world *w, const pst_pipeline *p, pst_binding *b)
 {
     w->schema = kit_schema(record_schema);
-    pst_core_host host = {.arg = w, .schema = host_schema, .output_id = host_output_id};
-    pst_core *c = pst_core_new(p, &host);
-    assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, b, NULL, 0), 0);
+    pst_score_core_host host = {.arg = w, .schema = host_schema, .output_id = host_output_id};
+    pst_score_core *c = pst_score_core_new(p, &host);
+    assert_int_equal(pst_score_core_offer(c, PST_VARIANT_PRIMARY, b, NULL, 0), 0);
     return c;
 }
 
-static void end_world(world *w, pst_core *c, pst_pipeline *p)
+static void end_world(world *w, pst_score_core *c, pst_pipeline *p)
 {
-    pst_core_free(c);
+    pst_score_core_free(c);
     pst_pipeline_free(p);
     pst_schema_free(w->schema);
     free(w->output_schema);
 }
 
 /* The output record of a fate as JSON, decoded by the schema that was registered for it. */
-static json_t *encoded(pst_core *c, world *w, const pst_record *r, const pst_fate *f, bool shadow)
+static json_t *encoded(pst_score_core *c, world *w, const pst_record *r, const pst_fate *f, bool shadow)
 {
     pst_buf out = {0};
     pst_err err = {0};
     int32_t id;
     pst_slice body;
     json_t *j = NULL;
-    if (pst_core_encode(c, r, f, shadow, 1234567, &out, &err) < 0)
+    if (pst_score_core_encode(c, r, f, shadow, 1234567, &out, &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(pst_frame_get(out.data, out.len, &id, &body, &err), 0);
     assert_int_equal(id, 42);

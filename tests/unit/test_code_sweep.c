@@ -20,8 +20,8 @@
 typedef struct place {
     char dir[64], *url;
     pst_objects *o;
-    pst_trainer_core *core;
-    pst_code_sweep *sweep;
+    tcore *core;
+    trainer_code_sweep *sweep;
     int64_t mono;
 } place;
 
@@ -31,16 +31,16 @@ static void place_open(place *p, int64_t keep_us)
     assert_non_null(mkdtemp(p->dir));
     p->url = pst_sprintf("file:%s", p->dir);
     assert_int_equal(pst_objects_open(p->url, &p->o, NULL), 0);
-    pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
-    p->core = pst_trainer_core_new(&policy);
-    p->sweep = pst_code_sweep_new(keep_us);
+    trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    p->core = tcore_new(&policy);
+    p->sweep = trainer_code_sweep_new(keep_us);
     p->mono = 1;
 }
 
 static void place_close(place *p)
 {
-    pst_code_sweep_free(p->sweep);
-    pst_trainer_core_free(p->core);
+    trainer_code_sweep_free(p->sweep);
+    tcore_free(p->core);
     pst_objects_close(p->o);
     pst_fs_remove_tree(p->dir, NULL);
     free(p->url);
@@ -87,7 +87,7 @@ static void load(place *p, const char *id, pst_job_public_state state, const cha
                        .code = uri || sha256 ? &code : NULL,
                        .seq = 1,
                        .submitted_at = 1};
-    pst_trainer_core_load(p->core, &s);
+    tcore_load(p->core, &s);
 }
 
 /* A pass, and the steps that it takes. */
@@ -95,7 +95,7 @@ static void pass(place *p, int64_t wall_us)
 {
     p->mono += 24 * HOUR_US;
     for (int i = 0; i < 10; i++)
-        pst_code_sweep_step(p->sweep, p->o, p->core, p->mono, wall_us);
+        trainer_code_sweep_step(p->sweep, p->o, p->core, p->mono, wall_us);
 }
 
 static void test_sweep_keeps_what_a_job_can_still_use(void **state)
@@ -119,7 +119,7 @@ static void test_sweep_keeps_what_a_job_can_still_use(void **state)
     load(&p, "j5", PST_JOB_PUBLIC_STATE_COMPLETED, uri[4], strchr(done, '/') + 1);
     load(&p, "j6", PST_JOB_PUBLIC_STATE_TERMINATED, uri[5], NULL);
     load(&p, "j7", PST_JOB_PUBLIC_STATE_COMPLETED, uri[0], NULL); /* shares the archive of one that waits */
-    pst_trainer_core_loaded(p.core);
+    tcore_loaded(p.core);
     pass(&p, pst_now_us());
     assert_true(there(&p, queued));
     assert_true(there(&p, runs));

@@ -41,15 +41,15 @@ static void test_device_tells_apart_what_is_missing(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pst_err err = {0};
-        pst_device_places at = {cases[i].driver, cases[i].nodes, cases[i].plugin};
-        assert_int_equal(pst_device_check_at(cases[i].device, &at, &err), PST_EINVAL);
+        score_device_places at = {cases[i].driver, cases[i].nodes, cases[i].plugin};
+        assert_int_equal(score_device_check_at(cases[i].device, &at, &err), PST_EINVAL);
         if (!strstr(err.text, cases[i].want) || !strstr(err.text, "device: cpu or device: auto"))
             fail_msg("case %zu: %s", i, err.text);
         assert_int_equal(pst_err_exit(&err), 2);
     }
-    pst_device_places nothing = {none, empty, none};
-    assert_int_equal(pst_device_check_at("auto", &nothing, NULL), 0);
-    assert_int_equal(pst_device_check_at("cpu", &nothing, NULL), 0);
+    score_device_places nothing = {none, empty, none};
+    assert_int_equal(score_device_check_at("auto", &nothing, NULL), 0);
+    assert_int_equal(score_device_check_at("cpu", &nothing, NULL), 0);
     char *paths[] = {none, plugin, node, ctl, new, open, old};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         remove(paths[i]);

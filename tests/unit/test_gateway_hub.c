@@ -18,11 +18,11 @@
 
 static pst_loop *loop;
 static pst_http *http;
-static pst_hub *hub;
+static gw_hub *hub;
 
 static void attach(void *arg, pst_http_req *req)
 {
-    pst_hub_attach(hub, req);
+    gw_hub_attach(hub, req);
 }
 
 static const pst_http_route routes[] = {{"GET", "/events/stream", attach, 0, 0}};
@@ -30,7 +30,7 @@ static const pst_http_route routes[] = {{"GET", "/events/stream", attach, 0, 0}}
 static int setup(void **state)
 {
     pst_err err = {0};
-    hub = pst_hub_new();
+    hub = gw_hub_new();
     assert_int_equal(pst_loop_new(&loop, &err), 0);
     assert_int_equal(pst_http_new(loop, &(pst_http_conf){.name = "test"}, &http, &err), 0);
     pst_http_add_routes(http, routes, 1, NULL);
@@ -41,7 +41,7 @@ static int teardown(void **state)
 {
     pst_http_free(http);
     pst_loop_free(loop); /* output buffers end with it: they hold pieces that the hub counts */
-    pst_hub_free(hub);
+    gw_hub_free(hub);
     return 0;
 }
 
@@ -61,10 +61,10 @@ static int dial(const char *last_id)
                      last_id ? last_id : "", last_id ? "\r\n" : "");
     assert_int_equal(write(fd, text, (size_t)n), n);
     fcntl(fd, F_SETFL, O_NONBLOCK);
-    size_t before = pst_hub_streams(hub);
-    for (int i = 0; i < 100 && pst_hub_streams(hub) == before; i++)
+    size_t before = gw_hub_streams(hub);
+    for (int i = 0; i < 100 && gw_hub_streams(hub) == before; i++)
         turn(10);
-    assert_int_equal(pst_hub_streams(hub), before + 1);
+    assert_int_equal(gw_hub_streams(hub), before + 1);
     return fd;
 }
 
@@ -88,9 +88,9 @@ static bool hear(int fd, pst_buf *b, const char *word)
 
 static void hang_up(int fd)
 {
-    size_t before = pst_hub_streams(hub);
+    size_t before = gw_hub_streams(hub);
     close(fd);
-    for (int i = 0; i < 200 && pst_hub_streams(hub) == before; i++)
+    for (int i = 0; i < 200 && gw_hub_streams(hub) == before; i++)
         turn(10);
 }
 
@@ -99,7 +99,7 @@ static void send_text(const char *kind, const char *id, char fill, size_t len)
     char *json = pst_alloc(len + 3);
     memset(json, fill, len + 2);
     json[0] = json[len + 1] = '"';
-    pst_hub_send(hub, kind, "key", id, json, len + 2);
+    gw_hub_send(hub, kind, "key", id, json, len + 2);
     free(json);
 }
 
@@ -108,7 +108,7 @@ static void test_hub_large_event_is_named_not_sent(void **state)
     pst_buf b = {0};
     int fd = dial(NULL);
     send_text("pipeline", "p/0/1", 'x', 1900000);
-    pst_hub_send(hub, "pipeline", "key", "p/0/2", NULL, 900000); /* one that could not be taken apart */
+    gw_hub_send(hub, "pipeline", "key", "p/0/2", NULL, 900000); /* one that could not be taken apart */
     send_text("event", "e/0/1", 'y', 10);
     assert_true(hear(fd, &b, "yyyyyyyyyy"));
     assert_non_null(strstr(b.data, "id: p/0/1\nevent: skipped\ndata: {\"kind\":\"pipeline\""));
@@ -168,15 +168,15 @@ static void test_hub_slow_clients_cost_little(void **state)
     fds[0] = dial("m/0/999"); /* one that keeps up for a while, */
     for (int i = 0; i < 500; i++)
         send_text("event", "x", 'v', 100000); /* is late, */
-    pst_hub_send(hub, "event", "key", "last", "1", 1);
+    gw_hub_send(hub, "event", "key", "last", "1", 1);
     assert_true(hear(fds[0], &b, "id: last\n")); /* and is told what it has missed */
     assert_non_null(memmem(b.data, b.len, "event: missed\n", 14));
     pst_buf_done(&b);
     for (int i = 0; i < CLIENTS; i++)
         close(fds[i]);
-    for (int i = 0; i < 200 && pst_hub_streams(hub); i++)
+    for (int i = 0; i < 200 && gw_hub_streams(hub); i++)
         turn(10);
-    assert_int_equal(pst_hub_streams(hub), 0);
+    assert_int_equal(gw_hub_streams(hub), 0);
 }
 
 int main(void)

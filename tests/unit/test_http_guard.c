@@ -60,9 +60,9 @@ static bool check(const char *method, const char *const *fields, const char *con
     for (; *fields; fields += 2)
         n += snprintf(text + n, sizeof text - (size_t)n, "%s: %s\r\n", fields[0], fields[1]);
     n += snprintf(text + n, sizeof text - (size_t)n, "\r\n");
-    pst_http_head h;
+    http_head h;
     const char *why = NULL;
-    assert_int_equal(pst_http_head_parse(text, (size_t)n, &h, &why), 0);
+    assert_int_equal(http_head_parse(text, (size_t)n, &h, &why), 0);
     return types ? http_guard_type(&h, types) : http_guard_origin(&h);
 }
 

@@ -12,19 +12,19 @@
 #include <cmocka.h>
 
 /* Status of a head: 0 = good, -1 = incomplete. step = bytes that arrive at once. */
-static int weigh(const char *text, size_t len, size_t step, pst_http_head *head, char **ret_copy)
+static int weigh(const char *text, size_t len, size_t step, http_head *head, char **ret_copy)
 {
     size_t scanned = 0;
     const char *why = NULL;
     for (size_t have = step < len ? step : len;; have = have + step < len ? have + step : len) {
-        long n = pst_http_head_find(text, have, 16384, &scanned, &why);
+        long n = http_head_find(text, have, 16384, &scanned, &why);
         if (n < 0)
             return (int)-n;
         if (n > 0) {
             char *copy = malloc((size_t)n + 1);
             memcpy(copy, text, (size_t)n);
             copy[n] = 0;
-            int rc = pst_http_head_parse(copy, (size_t)n, head, &why);
+            int rc = http_head_parse(copy, (size_t)n, head, &why);
             if (rc < 0)
                 assert_non_null(why);
             if (ret_copy)
@@ -100,20 +100,20 @@ static void test_http_parse_heads(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (size_t step = 1; step < 2000; step = step == 1 ? 7 : 10000) {
-            pst_http_head h;
+            http_head h;
             int got = weigh(rows[i].text, strlen(rows[i].text), step, &h, NULL);
             if (got != rows[i].status)
                 fail_msg("%s: got %d, wanted %d", rows[i].text, got, rows[i].status);
         }
     static const char nul[] = "GET / HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n";
-    pst_http_head h;
+    http_head h;
     assert_int_equal(weigh(nul, sizeof nul - 1, 100, &h, NULL), 400);
 }
 
 static void test_http_parse_limits(void **state)
 {
     char *big = malloc(40000);
-    pst_http_head h;
+    http_head h;
     memset(big, 'a', 40000);
     memcpy(big, GET "X: ", strlen(GET "X: "));
     assert_int_equal(weigh(big, 40000, 1000, &h, NULL), 431);
@@ -132,7 +132,7 @@ static void test_http_parse_limits(void **state)
 
 static void test_http_parse_head_values(void **state)
 {
-    pst_http_head h;
+    http_head h;
     char *copy = NULL;
     static const char text[] =
         "POST /a?b HTTP/1.1\r\nhost: H:1\r\nCONTENT-length: 12\r\nConnection: Foo, close\r\nExpect: 100-continue\r\nX-Y: \t v w \r\n\r\n";
@@ -143,8 +143,8 @@ static void test_http_parse_head_values(void **state)
     assert_int_equal(h.length, 12);
     assert_true(h.close);
     assert_true(h.expect_continue);
-    assert_string_equal(pst_http_head_field(&h, "x-y"), "v w");
-    assert_null(pst_http_head_field(&h, "absent"));
+    assert_string_equal(http_head_field(&h, "x-y"), "v w");
+    assert_null(http_head_field(&h, "absent"));
     free(copy);
 }
 
@@ -169,17 +169,17 @@ static void test_http_parse_hosts(void **state)
                 {"[::1]x", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char name[256];
-        assert_int_equal(pst_http_host_parse(rows[i].host, name), rows[i].name != NULL);
+        assert_int_equal(http_host_parse(rows[i].host, name), rows[i].name != NULL);
         if (rows[i].name)
             assert_string_equal(name, rows[i].name);
     }
 }
 
-static int path(const char *target, pst_http_parts *p, char **room)
+static int path(const char *target, http_parts *p, char **room)
 {
     const char *why = NULL;
     *room = malloc(strlen(target) + 2);
-    return -pst_http_path_parse(target, *room, p, &why);
+    return -http_path_parse(target, *room, p, &why);
 }
 
 static void test_http_parse_paths(void **state)
@@ -202,14 +202,14 @@ static void test_http_parse_paths(void **state)
         {"/a#b", 400, 0},     {"/?%zz=1", 400, 0},
         {"/?a=%00", 400, 0},  {"/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18/19/20/21/22/23/24/25/26/27/28/29/30/31/32/33", 414, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        pst_http_parts p;
+        http_parts p;
         char *room;
         int got = path(rows[i].target, &p, &room);
         if (got != rows[i].status || (!got && p.n_segments != rows[i].segments))
             fail_msg("%s: got %d and %zu segments", rows[i].target, got, p.n_segments);
         free(room);
     }
-    pst_http_parts p;
+    http_parts p;
     char *room;
     assert_int_equal(path("/a%2Fb/%2525?x=1+2&&y&z=%26%3D=&=v", &p, &room), 0);
     assert_string_equal(p.segments[0], "a/b");
@@ -238,14 +238,14 @@ static void add(void *arg, const char *data, size_t len)
 
 static int chunks(const char *text, size_t step, sink *s, size_t *ret_used)
 {
-    pst_http_chunks c = {0};
+    http_chunks c = {0};
     bool done = false;
     const char *why = NULL;
     size_t len = strlen(text), at = 0;
     *s = (sink){0};
     while (at < len && !done) {
         size_t n = len - at < step ? len - at : step;
-        long used = pst_http_chunks_feed(&c, text + at, n, 100, add, s, &done, &why);
+        long used = http_chunks_feed(&c, text + at, n, 100, add, s, &done, &why);
         if (used < 0)
             return (int)-used;
         at += (size_t)used;

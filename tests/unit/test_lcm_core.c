@@ -15,24 +15,24 @@
 
 #define ID "training-a"
 
-static pst_lcm_actions run(pst_lcm *l, pst_lcm_event e)
+static lcm_actions run(lcm_core *l, lcm_event e)
 {
-    pst_lcm_actions a = {0};
+    lcm_actions a = {0};
     if (!e.training_id)
         e.training_id = ID;
-    pst_lcm_step(l, &e, &a);
+    lcm_step(l, &e, &a);
     return a;
 }
 
-static pst_lcm_event command(pst_lcm_command_kind kind, int generation, int learners, int64_t now_us)
+static lcm_event command(pst_lcm_command_kind kind, int generation, int learners, int64_t now_us)
 {
-    return (pst_lcm_event){.type = PST_LCM_COMMAND,
-                           .now_us = now_us,
-                           .generation = generation,
-                           .command = {.kind = kind, .learners = learners, .grace_ms = 1000}};
+    return (lcm_event){.type = PST_LCM_COMMAND,
+                       .now_us = now_us,
+                       .generation = generation,
+                       .command = {.kind = kind, .learners = learners, .grace_ms = 1000}};
 }
 
-static int count(const pst_lcm_actions *a, pst_lcm_action_type type)
+static int count(const lcm_actions *a, lcm_action_type type)
 {
     int n = 0;
     for (size_t i = 0; i < a->n; i++)
@@ -40,7 +40,7 @@ static int count(const pst_lcm_actions *a, pst_lcm_action_type type)
     return n;
 }
 
-static const pst_lcm_action *find(const pst_lcm_actions *a, pst_lcm_action_type type, pst_lcm_say what)
+static const lcm_action *find(const lcm_actions *a, lcm_action_type type, lcm_say what)
 {
     for (size_t i = 0; i < a->n; i++)
         if (a->at[i].type == type && (!what || a->at[i].say == what))
@@ -49,199 +49,199 @@ static const pst_lcm_action *find(const pst_lcm_actions *a, pst_lcm_action_type 
 }
 
 /* Steps and drops the actions, checking how many of a type there were. */
-static void expect(pst_lcm *l, pst_lcm_event e, pst_lcm_action_type type, int n)
+static void expect(lcm_core *l, lcm_event e, lcm_action_type type, int n)
 {
-    pst_lcm_actions a = run(l, e);
+    lcm_actions a = run(l, e);
     if (count(&a, type) != n)
         fail_msg("event %d: %d actions of type %d, wanted %d", e.type, count(&a, type), type, n);
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
 }
 
-static pst_lcm *fresh(void)
+static lcm_core *fresh(void)
 {
-    pst_lcm *l = pst_lcm_new(2);
-    expect(l, (pst_lcm_event){.type = PST_LCM_RECOVERED}, PST_LCM_REPORT, 0);
+    lcm_core *l = lcm_new(2);
+    expect(l, (lcm_event){.type = PST_LCM_RECOVERED}, PST_LCM_REPORT, 0);
     return l;
 }
 
-static void deploy(pst_lcm *l, int generation, int learners)
+static void deploy(lcm_core *l, int generation, int learners)
 {
-    pst_lcm_actions a = run(l, command(PST_LCM_DEPLOY, generation, learners, 0));
+    lcm_actions a = run(l, command(PST_LCM_DEPLOY, generation, learners, 0));
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].type, PST_LCM_INTEND); /* nothing starts and nothing is said before the intent is on disk */
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
 }
 
-static pst_lcm_event intended(int generation)
+static lcm_event intended(int generation)
 {
-    return (pst_lcm_event){.type = PST_LCM_INTENDED, .generation = generation};
+    return (lcm_event){.type = PST_LCM_INTENDED, .generation = generation};
 }
 
-static pst_lcm_event noticed(int generation, const char *process, pst_lcm_seen seen, const pst_run_exit *exit, bool told)
+static lcm_event noticed(int generation, const char *process, pst_lcm_seen seen, const pst_rundir_exit *exit, bool told)
 {
-    return (pst_lcm_event){.type = PST_LCM_NOTICED, .generation = generation, .process = process, .seen = seen, .exit = exit, .told = told};
+    return (lcm_event){.type = PST_LCM_NOTICED, .generation = generation, .process = process, .seen = seen, .exit = exit, .told = told};
 }
 
 static void test_lcm_deploy_writes_intent_then_reports_then_starts_all(void **state)
 {
-    pst_lcm *l = fresh();
+    lcm_core *l = fresh();
     deploy(l, 1, 3);
-    pst_lcm_actions a = run(l, intended(1));
+    lcm_actions a = run(l, intended(1));
     assert_int_equal(a.n, 4);
     assert_int_equal(a.at[0].type, PST_LCM_REPORT);
     assert_int_equal(a.at[0].say, PST_LCM_SAY_DEPLOYING);
     assert_string_equal(a.at[3].process, "learner-3");
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     expect(l, command(PST_LCM_DEPLOY, 1, 3, 0), PST_LCM_START, 0); /* the same command again */
     expect(l, intended(1), PST_LCM_START, 0);
-    pst_lcm_free(l);
+    lcm_free(l);
 }
 
 static void test_lcm_failed_intent_is_reported_and_nothing_starts(void **state)
 {
-    pst_lcm *l = fresh();
+    lcm_core *l = fresh();
     deploy(l, 1, 1);
-    pst_lcm_actions a = run(l, (pst_lcm_event){.type = PST_LCM_INTENT_FAILED, .generation = 1, .text = "disk full"});
+    lcm_actions a = run(l, (lcm_event){.type = PST_LCM_INTENT_FAILED, .generation = 1, .text = "disk full"});
     assert_int_equal(count(&a, PST_LCM_START), 0);
-    const pst_lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_SAY_DEPLOY_FAILED);
+    const lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_SAY_DEPLOY_FAILED);
     assert_non_null(r);
     assert_string_equal(r->exit.reason, "disk full");
-    pst_lcm_actions_done(&a);
-    pst_lcm_free(l);
+    lcm_actions_done(&a);
+    lcm_free(l);
 }
 
 static void test_lcm_older_generations_commands_are_ignored(void **state)
 {
-    pst_lcm *l = fresh();
+    lcm_core *l = fresh();
     deploy(l, 3, 1);
     expect(l, intended(3), PST_LCM_START, 1);
-    pst_lcm_actions a = run(l, command(PST_LCM_DEPLOY, 2, 1, 0));
+    lcm_actions a = run(l, command(PST_LCM_DEPLOY, 2, 1, 0));
     assert_int_equal(a.n, 0);
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     a = run(l, command(PST_LCM_KILL, 2, 0, 0));
     assert_int_equal(a.n, 0);
-    pst_lcm_actions_done(&a);
-    assert_int_equal(pst_lcm_generation(l, ID), 3);
-    pst_lcm_free(l);
+    lcm_actions_done(&a);
+    assert_int_equal(lcm_generation(l, ID), 3);
+    lcm_free(l);
 }
 
 static void test_lcm_next_generation_waits_until_the_last_process_of_the_old_is_gone(void **state)
 {
-    pst_lcm *l = fresh();
-    pst_run_exit x = {.has_signal = true, .signal = 15};
+    lcm_core *l = fresh();
+    pst_rundir_exit x = {.has_signal = true, .signal = 15};
     deploy(l, 1, 2);
     expect(l, intended(1), PST_LCM_START, 2);
     deploy(l, 2, 1);
-    pst_lcm_actions a = run(l, intended(2));
+    lcm_actions a = run(l, intended(2));
     assert_int_equal(count(&a, PST_LCM_STOP), 2);
     assert_int_equal(count(&a, PST_LCM_START), 0);
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     expect(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, true), PST_LCM_START, 0);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 1}, PST_LCM_START, 0);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1}, PST_LCM_START, 0);
     expect(l, noticed(1, "learner-2", PST_LCM_SEEN_VANISHED, NULL, false), PST_LCM_END, 1);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 2}, PST_LCM_START, 0);
-    expect(l, (pst_lcm_event){.type = PST_LCM_EMPTIED, .generation = 1, .process = "learner-2"}, PST_LCM_START, 1);
-    pst_lcm_free(l);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 2}, PST_LCM_START, 0);
+    expect(l, (lcm_event){.type = PST_LCM_EMPTIED, .generation = 1, .process = "learner-2"}, PST_LCM_START, 1);
+    lcm_free(l);
 }
 
 static void test_lcm_halt_stops_once_then_uses_force_after_grace_and_margin(void **state)
 {
-    pst_lcm *l = fresh();
+    lcm_core *l = fresh();
     deploy(l, 1, 1);
     expect(l, intended(1), PST_LCM_START, 1);
-    pst_lcm_actions a = run(l, command(PST_LCM_HALT, 1, 0, 0));
+    lcm_actions a = run(l, command(PST_LCM_HALT, 1, 0, 0));
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].type, PST_LCM_STOP);
     assert_int_equal(a.at[0].wish, PST_WISH_HALT);
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     a = run(l, command(PST_LCM_HALT, 1, 0, 0)); /* again: nothing more */
     assert_int_equal(a.n, 0);
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     a = run(l, command(PST_LCM_KILL, 1, 0, 0)); /* stronger: goes on record */
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].wish, PST_WISH_KILL);
-    pst_lcm_actions_done(&a);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 1000000 + PST_LCM_MARGIN_US - 1}, PST_LCM_END, 0);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 1000000 + PST_LCM_MARGIN_US}, PST_LCM_END, 1);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 1000001 + PST_LCM_MARGIN_US}, PST_LCM_END, 1); /* until confirmed */
-    a = run(l, (pst_lcm_event){.type = PST_LCM_EMPTIED, .generation = 1, .process = "learner-1"});
-    const pst_lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_SAY_LOST);
+    lcm_actions_done(&a);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000000 + PST_LCM_MARGIN_US - 1}, PST_LCM_END, 0);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000000 + PST_LCM_MARGIN_US}, PST_LCM_END, 1);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000001 + PST_LCM_MARGIN_US}, PST_LCM_END, 1); /* until confirmed */
+    a = run(l, (lcm_event){.type = PST_LCM_EMPTIED, .generation = 1, .process = "learner-1"});
+    const lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_SAY_LOST);
     assert_non_null(r);
     assert_non_null(strstr(r->exit.reason, "force"));
     assert_int_equal(count(&a, PST_LCM_MARK_ENDED), 1);
-    pst_lcm_actions_done(&a);
-    pst_lcm_free(l);
+    lcm_actions_done(&a);
+    lcm_free(l);
 }
 
 static void test_lcm_supervisor_that_only_publishes_is_left_alone(void **state)
 {
-    pst_lcm *l = fresh();
-    pst_run_exit x = {.has_exit_code = true};
+    lcm_core *l = fresh();
+    pst_rundir_exit x = {.has_exit_code = true};
     deploy(l, 1, 1);
     expect(l, intended(1), PST_LCM_START, 1);
     expect(l, command(PST_LCM_HALT, 1, 0, 0), PST_LCM_STOP, 1);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 60000000}, PST_LCM_END, 1);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 60000000}, PST_LCM_END, 1);
     expect(l, noticed(1, "learner-1", PST_LCM_SEEN_FLUSHING, NULL, false), PST_LCM_REPORT, 0);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 600000000}, PST_LCM_END, 0);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 600000000}, PST_LCM_END, 0);
     /* It does not count as living: the next generation may start. */
     deploy(l, 2, 1);
     expect(l, intended(2), PST_LCM_START, 1);
     expect(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, true), PST_LCM_REPORT, 0);
-    pst_lcm_free(l);
+    lcm_free(l);
 }
 
 static void test_lcm_unpublished_end_starts_a_publisher_with_back_off(void **state)
 {
-    pst_lcm *l = fresh();
-    pst_run_exit x = {.has_exit_code = true};
+    lcm_core *l = fresh();
+    pst_rundir_exit x = {.has_exit_code = true};
     deploy(l, 1, 1);
     expect(l, intended(1), PST_LCM_START, 1);
     expect(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, false), PST_LCM_START, 1);
     expect(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, false), PST_LCM_START, 0);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 999999}, PST_LCM_START, 0);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 1000000}, PST_LCM_START, 1);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 9000000}, PST_LCM_START, 0); /* it runs */
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 999999}, PST_LCM_START, 0);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000000}, PST_LCM_START, 1);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 9000000}, PST_LCM_START, 0); /* it runs */
     expect(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, true), PST_LCM_START, 0);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 900000000}, PST_LCM_START, 0);
-    assert_true(pst_lcm_idle(l));
-    pst_lcm_free(l);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 900000000}, PST_LCM_START, 0);
+    assert_true(lcm_idle(l));
+    lcm_free(l);
 }
 
 static void test_lcm_halt_of_what_is_not_here_is_answered(void **state)
 {
-    pst_lcm *l = fresh();
-    pst_lcm_actions a = run(l, command(PST_LCM_HALT, 4, 0, 0));
+    lcm_core *l = fresh();
+    lcm_actions a = run(l, command(PST_LCM_HALT, 4, 0, 0));
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].say, PST_LCM_SAY_LOST);
     assert_string_equal(a.at[0].process, "");
     assert_int_equal(a.at[0].generation, 4);
-    pst_lcm_actions_done(&a);
-    expect(l, (pst_lcm_event){.type = PST_LCM_EXPECTED, .generation = 4}, PST_LCM_REPORT, 1);
+    lcm_actions_done(&a);
+    expect(l, (lcm_event){.type = PST_LCM_EXPECTED, .generation = 4}, PST_LCM_REPORT, 1);
     deploy(l, 5, 1);
-    expect(l, (pst_lcm_event){.type = PST_LCM_EXPECTED, .generation = 5}, PST_LCM_REPORT, 0);
-    pst_lcm_free(l);
+    expect(l, (lcm_event){.type = PST_LCM_EXPECTED, .generation = 5}, PST_LCM_REPORT, 0);
+    lcm_free(l);
 }
 
 static void test_lcm_halt_before_the_start_ends_it_on_record(void **state)
 {
-    pst_lcm *l = fresh();
+    lcm_core *l = fresh();
     deploy(l, 1, 2);
-    pst_lcm_actions a = run(l, command(PST_LCM_HALT, 1, 0, 0)); /* the intent is not even on disk */
+    lcm_actions a = run(l, command(PST_LCM_HALT, 1, 0, 0)); /* the intent is not even on disk */
     assert_int_equal(count(&a, PST_LCM_REPORT), 2);
     assert_int_equal(count(&a, PST_LCM_MARK_ENDED), 2);
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     expect(l, intended(1), PST_LCM_START, 0);
     expect(l, command(PST_LCM_HALT, 1, 0, 0), PST_LCM_REPORT, 2); /* asked again: told again */
-    pst_lcm_free(l);
+    lcm_free(l);
 }
 
 static void test_lcm_recovery_adopts_starts_ends_and_publishes(void **state)
 {
-    pst_lcm *l = pst_lcm_new(2);
-    pst_run_exit x = {.has_exit_code = true, .exit_code = 3};
-    pst_lcm_event g = {.type = PST_LCM_FOUND_GANG, .generation = 2, .command = {.kind = PST_LCM_DEPLOY, .learners = 5, .grace_ms = 1}};
+    lcm_core *l = lcm_new(2);
+    pst_rundir_exit x = {.has_exit_code = true, .exit_code = 3};
+    lcm_event g = {.type = PST_LCM_FOUND_GANG, .generation = 2, .command = {.kind = PST_LCM_DEPLOY, .learners = 5, .grace_ms = 1}};
     expect(l, g, PST_LCM_START, 0);
-    pst_lcm_event p = {.type = PST_LCM_FOUND_PROCESS, .generation = 2, .process = "learner-1", .seen = PST_LCM_SEEN_ALIVE};
+    lcm_event p = {.type = PST_LCM_FOUND_PROCESS, .generation = 2, .process = "learner-1", .seen = PST_LCM_SEEN_ALIVE};
     expect(l, p, PST_LCM_START, 0);
     p.process = "learner-2";
     p.seen = PST_LCM_SEEN_ABSENT;
@@ -256,35 +256,35 @@ static void test_lcm_recovery_adopts_starts_ends_and_publishes(void **state)
     p.process = "learner-5";
     p.told = true;
     expect(l, p, PST_LCM_START, 0);
-    pst_lcm_actions a = run(l, (pst_lcm_event){.type = PST_LCM_RECOVERED});
+    lcm_actions a = run(l, (lcm_event){.type = PST_LCM_RECOVERED});
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].type, PST_LCM_START);
     assert_string_equal(a.at[0].process, "learner-2");
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     a = run(l, command(PST_LCM_DEPLOY, 2, 5, 0)); /* redelivered: known, and what had ended is told again */
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].say, PST_LCM_SAY_EXITED);
     assert_int_equal(a.at[0].exit.exit_code, 3);
-    pst_lcm_actions_done(&a);
-    pst_lcm_free(l);
+    lcm_actions_done(&a);
+    lcm_free(l);
 }
 
 static void test_lcm_gpus_are_given_once_and_waited_for(void **state)
 {
-    pst_lcm *l = fresh();
-    pst_lcm_event e = command(PST_LCM_DEPLOY, 1, 3, 0);
+    lcm_core *l = fresh();
+    lcm_event e = command(PST_LCM_DEPLOY, 1, 3, 0);
     e.command.gpus = 1;
     expect(l, e, PST_LCM_INTEND, 1);
-    pst_lcm_actions a = run(l, intended(1));
+    lcm_actions a = run(l, intended(1));
     assert_int_equal(count(&a, PST_LCM_START), 2);
     assert_int_equal(a.at[1].gpu_mask | a.at[2].gpu_mask, 3);
     assert_int_equal(a.at[1].gpu_mask & a.at[2].gpu_mask, 0);
-    pst_lcm_actions_done(&a);
-    pst_run_exit x = {.has_exit_code = true};
+    lcm_actions_done(&a);
+    pst_rundir_exit x = {.has_exit_code = true};
     a = run(l, noticed(1, "learner-2", PST_LCM_SEEN_ENDED, &x, true));
     assert_int_equal(count(&a, PST_LCM_START), 1);
     assert_int_equal(a.at[0].gpu_mask, 2);
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     e = command(PST_LCM_DEPLOY, 1, 1, 0);
     e.training_id = "training-b";
     e.command.gpus = 3;
@@ -294,55 +294,55 @@ static void test_lcm_gpus_are_given_once_and_waited_for(void **state)
     a = run(l, e);
     assert_int_equal(count(&a, PST_LCM_START), 0);
     assert_non_null(find(&a, PST_LCM_REPORT, PST_LCM_SAY_DEPLOY_FAILED));
-    pst_lcm_actions_done(&a);
-    pst_lcm_free(l);
+    lcm_actions_done(&a);
+    lcm_free(l);
 }
 
 static void test_lcm_stop_site_ends_all_with_its_reason_and_becomes_idle(void **state)
 {
-    pst_lcm *l = fresh();
-    pst_run_exit x = {.has_signal = true, .signal = 15, .wish = PST_WISH_PLATFORM_DOWN};
+    lcm_core *l = fresh();
+    pst_rundir_exit x = {.has_signal = true, .signal = 15, .wish = PST_WISH_PLATFORM_DOWN};
     deploy(l, 1, 2);
     expect(l, intended(1), PST_LCM_START, 2);
-    pst_lcm_actions a = run(l, (pst_lcm_event){.type = PST_LCM_STOP_SITE, .now_us = 5});
+    lcm_actions a = run(l, (lcm_event){.type = PST_LCM_STOP_SITE, .now_us = 5});
     assert_int_equal(count(&a, PST_LCM_STOP), 2);
     assert_int_equal(a.at[0].wish, PST_WISH_PLATFORM_DOWN);
-    pst_lcm_actions_done(&a);
-    assert_false(pst_lcm_idle(l));
+    lcm_actions_done(&a);
+    assert_false(lcm_idle(l));
     expect(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, true), PST_LCM_START, 0);
-    assert_false(pst_lcm_idle(l));
+    assert_false(lcm_idle(l));
     /* The other one cannot publish (no broker): hurried, and left to the next start. */
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 60000000}, PST_LCM_END, 1);
-    pst_lcm_event flushing = noticed(1, "learner-2", PST_LCM_SEEN_FLUSHING, NULL, false);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 60000000}, PST_LCM_END, 1);
+    lcm_event flushing = noticed(1, "learner-2", PST_LCM_SEEN_FLUSHING, NULL, false);
     flushing.now_us = 61000000;
     expect(l, flushing, PST_LCM_START, 0);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 80000000}, PST_LCM_HURRY, 1);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 80000001}, PST_LCM_HURRY, 0);
-    expect(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = 99000000}, PST_LCM_END, 1); /* it hangs: force */
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 80000000}, PST_LCM_HURRY, 1);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 80000001}, PST_LCM_HURRY, 0);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 99000000}, PST_LCM_END, 1); /* it hangs: force */
     expect(l, noticed(1, "learner-2", PST_LCM_SEEN_ENDED, &x, false), PST_LCM_START, 0);
-    assert_true(pst_lcm_idle(l));
-    pst_lcm_free(l);
+    assert_true(lcm_idle(l));
+    lcm_free(l);
 }
 
 static void test_lcm_clean_ends_what_lives_then_removes(void **state)
 {
-    pst_lcm *l = fresh();
-    pst_run_exit x = {.has_exit_code = true};
+    lcm_core *l = fresh();
+    pst_rundir_exit x = {.has_exit_code = true};
     deploy(l, 1, 1);
     expect(l, intended(1), PST_LCM_START, 1);
-    pst_lcm_actions a = run(l, command(PST_LCM_CLEAN, 1, 0, 0));
+    lcm_actions a = run(l, command(PST_LCM_CLEAN, 1, 0, 0));
     assert_int_equal(count(&a, PST_LCM_STOP), 1);
     assert_int_equal(count(&a, PST_LCM_REMOVE), 0);
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     a = run(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, true));
     assert_int_equal(count(&a, PST_LCM_REMOVE), 1);
     assert_non_null(find(&a, PST_LCM_REPORT, PST_LCM_SAY_CLEANED));
-    pst_lcm_actions_done(&a);
-    assert_int_equal(pst_lcm_generation(l, ID), 0);
+    lcm_actions_done(&a);
+    assert_int_equal(lcm_generation(l, ID), 0);
     a = run(l, command(PST_LCM_CLEAN, 1, 0, 0)); /* unknown here: says so at once */
     assert_int_equal(count(&a, PST_LCM_REMOVE), 1);
-    pst_lcm_actions_done(&a);
-    pst_lcm_free(l);
+    lcm_actions_done(&a);
+    lcm_free(l);
 }
 
 /* ---- a simulated site ------------------------------------------------------------------------------------------------------- */
@@ -352,16 +352,16 @@ static void test_lcm_clean_ends_what_lives_then_removes(void **state)
 
 typedef struct sim_process {
     bool supervisor, learner, exit, told, lost_marked;
-    pst_run_wish wish;
+    pst_rundir_wish wish;
     int starts, ends_reported;
 } sim_process;
 
 typedef struct sim {
     bool intent[GENS + 1], deployed_reported[GENS + 1];
     sim_process p[GENS + 1][LEARN];
-    pst_lcm_action *deferred; /* waiting for a commit; lost in a crash */
+    lcm_action *deferred; /* waiting for a commit; lost in a crash */
     size_t n_deferred, cap;
-    pst_lcm *l;
+    lcm_core *l;
     int64_t now;
     unsigned seed;
     int highest;
@@ -373,9 +373,9 @@ static unsigned rnd(sim *s, unsigned n)
     return (s->seed >> 16) % n;
 }
 
-static void feed(sim *s, pst_lcm_event e);
+static void feed(sim *s, lcm_event e);
 
-static sim_process *at(sim *s, const pst_lcm_action *a)
+static sim_process *at(sim *s, const lcm_action *a)
 {
     int i = atoi(a->process + 8) - 1;
     assert_true(i >= 0 && i < LEARN);
@@ -390,10 +390,10 @@ static pst_lcm_seen observe(const sim_process *p)
                            : PST_LCM_SEEN_ABSENT;
 }
 
-static void perform(sim *s, const pst_lcm_action *a)
+static void perform(sim *s, const lcm_action *a)
 {
     sim_process *p = *a->process ? at(s, a) : NULL;
-    static const pst_run_exit killed = {.has_signal = true, .signal = 9};
+    static const pst_rundir_exit killed = {.has_signal = true, .signal = 9};
     switch (a->type) {
     case PST_LCM_START:
         assert_false(p->supervisor);
@@ -420,7 +420,7 @@ static void perform(sim *s, const pst_lcm_action *a)
             feed(s, noticed(a->generation, a->process, PST_LCM_SEEN_FLUSHING, NULL, false));
         } else if (rnd(s, 2)) {
             p->supervisor = p->learner = false;
-            feed(s, (pst_lcm_event){.type = PST_LCM_EMPTIED, .generation = a->generation, .process = a->process});
+            feed(s, (lcm_event){.type = PST_LCM_EMPTIED, .generation = a->generation, .process = a->process});
             if (p->exit)
                 feed(s, noticed(a->generation, a->process, PST_LCM_SEEN_ENDED, &killed, p->told));
         }
@@ -430,14 +430,14 @@ static void perform(sim *s, const pst_lcm_action *a)
     }
 }
 
-static void feed(sim *s, pst_lcm_event e)
+static void feed(sim *s, lcm_event e)
 {
     if (!s->l)
         return;
     e.now_us = s->now;
-    pst_lcm_actions a = run(s->l, e);
+    lcm_actions a = run(s->l, e);
     for (size_t i = 0; i < a.n; i++) {
-        pst_lcm_action *x = &a.at[i];
+        lcm_action *x = &a.at[i];
         if (x->type == PST_LCM_INTEND) {
             s->intent[x->generation] = true;
             if (s->l)
@@ -450,13 +450,13 @@ static void feed(sim *s, pst_lcm_event e)
             s->deferred[s->n_deferred++] = *x;
         }
     }
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
 }
 
 static void commit(sim *s)
 {
     for (size_t done = 0; done < s->n_deferred; done++) {
-        pst_lcm_action a = s->deferred[done];
+        lcm_action a = s->deferred[done];
         perform(s, &a);
     }
     s->n_deferred = 0;
@@ -464,30 +464,29 @@ static void commit(sim *s)
 
 static void crash_and_restart(sim *s)
 {
-    pst_lcm_free(s->l);
+    lcm_free(s->l);
     s->n_deferred = 0;
-    s->l = pst_lcm_new(0);
+    s->l = lcm_new(0);
     for (int g = GENS; g >= 1; g--) {
         if (!s->intent[g])
             continue;
-        pst_lcm_event e = {
-            .type = PST_LCM_FOUND_GANG, .generation = g, .command = {.kind = PST_LCM_DEPLOY, .learners = LEARN, .grace_ms = 1}};
+        lcm_event e = {.type = PST_LCM_FOUND_GANG, .generation = g, .command = {.kind = PST_LCM_DEPLOY, .learners = LEARN, .grace_ms = 1}};
         feed(s, e);
         for (int i = 0; i < LEARN; i++) {
             char name[32];
             snprintf(name, sizeof name, "learner-%d", i + 1);
-            pst_run_exit x = {.has_exit_code = true};
+            pst_rundir_exit x = {.has_exit_code = true};
             sim_process *p = &s->p[g][i];
-            feed(s, (pst_lcm_event){.type = PST_LCM_FOUND_PROCESS,
-                                    .generation = g,
-                                    .process = name,
-                                    .seen = observe(p),
-                                    .exit = &x,
-                                    .told = p->told,
-                                    .wish = p->wish});
+            feed(s, (lcm_event){.type = PST_LCM_FOUND_PROCESS,
+                                .generation = g,
+                                .process = name,
+                                .seen = observe(p),
+                                .exit = &x,
+                                .told = p->told,
+                                .wish = p->wish});
         }
     }
-    feed(s, (pst_lcm_event){.type = PST_LCM_RECOVERED});
+    feed(s, (lcm_event){.type = PST_LCM_RECOVERED});
 }
 
 /* One process of the world moves by itself. */
@@ -506,17 +505,17 @@ static void world(sim *s, int g, int i, bool only_good)
         p->told = true;
         p->supervisor = false;
         p->ends_reported++;
-        feed(s, noticed(g, name, PST_LCM_SEEN_ENDED, &(pst_run_exit){.has_exit_code = true}, true));
+        feed(s, noticed(g, name, PST_LCM_SEEN_ENDED, &(pst_rundir_exit){.has_exit_code = true}, true));
     } else if (what == 5 && rnd(s, 6) == 0) { /* kill -9 of the supervisor; what it left lives on */
         p->supervisor = false;
-        feed(s, noticed(g, name, observe(p), &(pst_run_exit){.has_exit_code = true}, false));
+        feed(s, noticed(g, name, observe(p), &(pst_rundir_exit){.has_exit_code = true}, false));
     }
 }
 
 static void simulate(unsigned seed)
 {
-    sim s = {.l = pst_lcm_new(0), .seed = seed};
-    feed(&s, (pst_lcm_event){.type = PST_LCM_RECOVERED});
+    sim s = {.l = lcm_new(0), .seed = seed};
+    feed(&s, (lcm_event){.type = PST_LCM_RECOVERED});
     for (int step = 0; step < 400; step++) {
         s.now += 1 + (int64_t)rnd(&s, 3000000);
         int g = 1 + (int)rnd(&s, GENS);
@@ -528,7 +527,7 @@ static void simulate(unsigned seed)
                 feed(&s, command(PST_LCM_DEPLOY, g, LEARN, s.now)); /* old ones and duplicates too */
             break;
         case 1: feed(&s, command(rnd(&s, 2) ? PST_LCM_HALT : PST_LCM_KILL, g, 0, s.now)); break;
-        case 2: feed(&s, (pst_lcm_event){.type = PST_LCM_TICK}); break;
+        case 2: feed(&s, (lcm_event){.type = PST_LCM_TICK}); break;
         case 3:
             if (rnd(&s, 4) == 0)
                 crash_and_restart(&s);
@@ -540,16 +539,16 @@ static void simulate(unsigned seed)
     }
     /* Afterwards everything settles: the site is stopped, and each process that ever was intended has ended and was told. */
     commit(&s);
-    feed(&s, (pst_lcm_event){.type = PST_LCM_STOP_SITE});
-    for (int round = 0; round < 2000 && !(pst_lcm_idle(s.l) && !s.n_deferred); round++) {
+    feed(&s, (lcm_event){.type = PST_LCM_STOP_SITE});
+    for (int round = 0; round < 2000 && !(lcm_idle(s.l) && !s.n_deferred); round++) {
         s.now += 1000000;
         commit(&s);
         for (int g = 1; g <= GENS; g++)
             for (int i = 0; i < LEARN; i++)
                 world(&s, g, i, true);
-        feed(&s, (pst_lcm_event){.type = PST_LCM_TICK});
+        feed(&s, (lcm_event){.type = PST_LCM_TICK});
     }
-    if (!pst_lcm_idle(s.l))
+    if (!lcm_idle(s.l))
         fail_msg("seed %u: the site does not come to rest", seed);
     for (int g = 1; g <= GENS; g++)
         for (int i = 0; s.intent[g] && i < LEARN; i++) {
@@ -559,7 +558,7 @@ static void simulate(unsigned seed)
             if (!p->ends_reported && !p->exit)
                 fail_msg("seed %u: generation %d learner-%d ended and nobody was told", seed, g, i + 1);
         }
-    pst_lcm_free(s.l);
+    lcm_free(s.l);
     free(s.deferred);
 }
 

@@ -22,28 +22,28 @@
 #define NONCE "0123456789abcdef0123456789abcdef"
 enum { MANY = 20000 };
 
-static pst_lcm_actions step(pst_lcm *l, pst_lcm_event e)
+static lcm_actions step(lcm_core *l, lcm_event e)
 {
-    pst_lcm_actions a = {0};
-    pst_lcm_step(l, &e, &a);
+    lcm_actions a = {0};
+    lcm_step(l, &e, &a);
     return a;
 }
 
-static void quiet(pst_lcm *l, pst_lcm_event e)
+static void quiet(lcm_core *l, lcm_event e)
 {
-    pst_lcm_actions a = step(l, e);
-    pst_lcm_actions_done(&a);
+    lcm_actions a = step(l, e);
+    lcm_actions_done(&a);
 }
 
-static pst_lcm_event command(pst_lcm_command_kind kind, const char *id, int generation, const char *nonce)
+static lcm_event command(pst_lcm_command_kind kind, const char *id, int generation, const char *nonce)
 {
-    pst_lcm_event e = {
+    lcm_event e = {
         .type = PST_LCM_COMMAND, .training_id = id, .generation = generation, .command = {.kind = kind, .learners = 1, .grace_ms = 1000}};
     snprintf(e.command.nonce, sizeof e.command.nonce, "%s", nonce);
     return e;
 }
 
-static const pst_lcm_action *report_in(const pst_lcm_actions *a, pst_lcm_say say)
+static const lcm_action *report_in(const lcm_actions *a, lcm_say say)
 {
     for (size_t i = 0; i < a->n; i++)
         if (a->at[i].type == PST_LCM_REPORT && a->at[i].say == say)
@@ -54,42 +54,42 @@ static const pst_lcm_action *report_in(const pst_lcm_actions *a, pst_lcm_say say
 
 static void test_node_reports_repeat_the_nonce_of_their_generation(void **unused)
 {
-    pst_lcm *l = pst_lcm_new(0);
-    pst_run_exit x = {.has_exit_code = true};
-    quiet(l, (pst_lcm_event){.type = PST_LCM_RECOVERED});
+    lcm_core *l = lcm_new(0);
+    pst_rundir_exit x = {.has_exit_code = true};
+    quiet(l, (lcm_event){.type = PST_LCM_RECOVERED});
     quiet(l, command(PST_LCM_DEPLOY, "a", 1, NONCE));
-    pst_lcm_actions a = step(l, (pst_lcm_event){.type = PST_LCM_INTENDED, .training_id = "a", .generation = 1});
+    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_INTENDED, .training_id = "a", .generation = 1});
     assert_string_equal(report_in(&a, PST_LCM_SAY_DEPLOYING)->nonce, NONCE);
-    pst_lcm_actions_done(&a);
+    lcm_actions_done(&a);
     quiet(l, command(PST_LCM_DEPLOY, "a", 1, "another")); /* a second DEPLOY of it changes nothing */
-    quiet(l, (pst_lcm_event){.type = PST_LCM_NOTICED,
-                             .training_id = "a",
-                             .generation = 1,
-                             .process = "learner-1",
-                             .seen = PST_LCM_SEEN_ENDED,
-                             .exit = &x,
-                             .told = true});
+    quiet(l, (lcm_event){.type = PST_LCM_NOTICED,
+                         .training_id = "a",
+                         .generation = 1,
+                         .process = "learner-1",
+                         .seen = PST_LCM_SEEN_ENDED,
+                         .exit = &x,
+                         .told = true});
     a = step(l, command(PST_LCM_CHECK, "a", 1, "question")); /* it is here: what has ended is told again, by its own nonce */
     assert_string_equal(report_in(&a, PST_LCM_SAY_EXITED)->nonce, NONCE);
-    pst_lcm_actions_done(&a);
-    pst_lcm_free(l);
+    lcm_actions_done(&a);
+    lcm_free(l);
 }
 
 static void test_node_answers_for_what_it_does_not_have_with_the_questions_nonce(void **unused)
 {
-    pst_lcm *l = pst_lcm_new(0);
-    quiet(l, (pst_lcm_event){.type = PST_LCM_RECOVERED});
+    lcm_core *l = lcm_new(0);
+    quiet(l, (lcm_event){.type = PST_LCM_RECOVERED});
     const pst_lcm_command_kind kinds[] = {PST_LCM_CHECK, PST_LCM_KILL, PST_LCM_HALT};
     for (size_t i = 0; i < 3; i++) {
-        pst_lcm_actions a = step(l, command(kinds[i], "gone", 3, "question"));
+        lcm_actions a = step(l, command(kinds[i], "gone", 3, "question"));
         assert_int_equal(a.n, 1);
         assert_string_equal(report_in(&a, PST_LCM_SAY_LOST)->nonce, "question");
-        pst_lcm_actions_done(&a);
+        lcm_actions_done(&a);
     }
-    pst_lcm_actions a = step(l, (pst_lcm_event){.type = PST_LCM_EXPECTED, .training_id = "gone", .generation = 3});
+    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_EXPECTED, .training_id = "gone", .generation = 3});
     assert_string_equal(report_in(&a, PST_LCM_SAY_LOST)->nonce, ""); /* said without proof: the Trainer will ask */
-    pst_lcm_actions_done(&a);
-    pst_lcm_free(l);
+    lcm_actions_done(&a);
+    lcm_free(l);
 }
 
 static void count_one(void *arg, const char *training_id, int generation)
@@ -99,42 +99,42 @@ static void count_one(void *arg, const char *training_id, int generation)
 
 static void test_node_ended_jobs_cost_nothing(void **unused)
 {
-    pst_lcm *l = pst_lcm_new(0);
-    pst_run_exit x = {.has_exit_code = true};
+    lcm_core *l = lcm_new(0);
+    pst_rundir_exit x = {.has_exit_code = true};
     char id[32];
     for (int i = 0; i < MANY; i++) {
         snprintf(id, sizeof id, "job-%d", i);
-        pst_lcm_event found = command(PST_LCM_DEPLOY, id, 1, "");
+        lcm_event found = command(PST_LCM_DEPLOY, id, 1, "");
         found.type = PST_LCM_FOUND_GANG;
         quiet(l, found);
-        quiet(l, (pst_lcm_event){.type = PST_LCM_FOUND_PROCESS,
-                                 .training_id = id,
-                                 .generation = 1,
-                                 .process = "learner-1",
-                                 .seen = i % 5000 ? PST_LCM_SEEN_ENDED : PST_LCM_SEEN_ALIVE,
-                                 .exit = &x,
-                                 .told = true});
+        quiet(l, (lcm_event){.type = PST_LCM_FOUND_PROCESS,
+                             .training_id = id,
+                             .generation = 1,
+                             .process = "learner-1",
+                             .seen = i % 5000 ? PST_LCM_SEEN_ENDED : PST_LCM_SEEN_ALIVE,
+                             .exit = &x,
+                             .told = true});
     }
-    quiet(l, (pst_lcm_event){.type = PST_LCM_RECOVERED});
+    quiet(l, (lcm_event){.type = PST_LCM_RECOVERED});
     int living = 0, counts[3];
-    pst_lcm_each_living(l, count_one, &living);
-    pst_lcm_counts(l, counts);
+    lcm_each_living(l, count_one, &living);
+    lcm_counts(l, counts);
     assert_int_equal(living, MANY / 5000);
     assert_int_equal(counts[1], MANY / 5000);
     assert_int_equal(counts[0], MANY);
-    assert_true(pst_lcm_is_busy(l, "job-5000"));
-    assert_false(pst_lcm_is_busy(l, "job-5001"));
+    assert_true(lcm_is_busy(l, "job-5000"));
+    assert_false(lcm_is_busy(l, "job-5001"));
     int64_t begun = pst_mono_us();
     for (int i = 0; i < 10000; i++)
-        quiet(l, (pst_lcm_event){.type = PST_LCM_TICK, .now_us = i});
+        quiet(l, (lcm_event){.type = PST_LCM_TICK, .now_us = i});
     int64_t each_ns = (pst_mono_us() - begun) / 10;
-    assert_true(each_ns < 50000);     /* 20,000 jobs one by one take some 500 µs */
-    pst_lcm_forget(l, "job-5000", 1); /* lives: stays */
-    pst_lcm_forget(l, "job-5001", 1);
-    pst_lcm_forget(l, "job-5002", 2); /* another generation than the one that is gone */
-    pst_lcm_counts(l, counts);
+    assert_true(each_ns < 50000); /* 20,000 jobs one by one take some 500 µs */
+    lcm_forget(l, "job-5000", 1); /* lives: stays */
+    lcm_forget(l, "job-5001", 1);
+    lcm_forget(l, "job-5002", 2); /* another generation than the one that is gone */
+    lcm_counts(l, counts);
     assert_int_equal(counts[0], MANY - 1);
-    pst_lcm_free(l);
+    lcm_free(l);
 }
 
 /* ---- on disk ----------------------------------------------------------------------------------------------------------------- */
@@ -149,25 +149,25 @@ static char *folder(void)
 static void test_node_id_stays_with_its_folder(void **unused)
 {
     char *one = folder(), *two = folder();
-    pst_node_id a, b, c;
-    assert_int_equal(pst_node_id_open(one, "local", NULL, &a, NULL), 0);
-    assert_int_equal(pst_node_id_open(two, "local", NULL, &b, NULL), 0);
+    lcm_node_id a, b, c;
+    assert_int_equal(lcm_node_id_open(one, "local", NULL, &a, NULL), 0);
+    assert_int_equal(lcm_node_id_open(two, "local", NULL, &b, NULL), 0);
     assert_string_not_equal(a.name, b.name);
     assert_int_equal(a.epoch, 1);
-    assert_int_equal(pst_node_id_drain(&a, true, NULL), 0);
-    assert_int_equal(pst_node_id_open(one, "local", NULL, &c, NULL), 0);
+    assert_int_equal(lcm_node_id_drain(&a, true, NULL), 0);
+    assert_int_equal(lcm_node_id_open(one, "local", NULL, &c, NULL), 0);
     assert_string_equal(a.name, c.name);
     assert_int_equal(c.epoch, 2);
     assert_true(c.draining);
-    pst_node_id_done(&c);
+    lcm_node_id_done(&c);
     pst_err err = {0};
-    assert_int_equal(pst_node_id_open(one, "local", "other", &c, &err), PST_EINVAL);
+    assert_int_equal(lcm_node_id_open(one, "local", "other", &c, &err), PST_EINVAL);
     assert_non_null(strstr(err.text, a.name));
-    assert_int_equal(pst_node_id_open(one, "far", "mine", &c, NULL), 0); /* another site: another node */
+    assert_int_equal(lcm_node_id_open(one, "far", "mine", &c, NULL), 0); /* another site: another node */
     assert_string_equal(c.name, "mine");
-    pst_node_id_done(&a);
-    pst_node_id_done(&b);
-    pst_node_id_done(&c);
+    lcm_node_id_done(&a);
+    lcm_node_id_done(&b);
+    lcm_node_id_done(&c);
     pst_fs_remove_tree(one, NULL);
     pst_fs_remove_tree(two, NULL);
     free(one);
@@ -176,21 +176,21 @@ static void test_node_id_stays_with_its_folder(void **unused)
 
 static void make_ended(const char *dir, const char *id, int generation, const char *site, int days_old, int kib)
 {
-    char *gen = pst_run_gen_dir(dir, id, generation), *run = pst_run_dir(dir, id, generation, "learner-1");
-    char *job = pst_run_job_dir(dir, id), *results = pst_fs_join(job, "results"), *checkpoints = pst_fs_join(job, "checkpoints");
+    char *gen = pst_rundir_gen_dir(dir, id, generation), *run = pst_rundir_dir(dir, id, generation, "learner-1");
+    char *job = pst_rundir_job_dir(dir, id), *results = pst_fs_join(job, "results"), *checkpoints = pst_fs_join(job, "checkpoints");
     char *data = pst_fs_join(run, "data"), *bytes = calloc(1, (size_t)kib * 1024 + 1);
     struct timespec then[2] = {{.tv_sec = time(NULL) - days_old * 86400}, {.tv_sec = time(NULL) - days_old * 86400}};
-    pst_run_spec spec = {.training_id = (char *)id,
-                         .generation = generation,
-                         .site = (char *)site,
-                         .state_dir = (char *)dir,
-                         .manifest = (char *)"x",
-                         .learners = 1};
+    pst_rundir_spec spec = {.training_id = (char *)id,
+                            .generation = generation,
+                            .site = (char *)site,
+                            .state_dir = (char *)dir,
+                            .manifest = (char *)"x",
+                            .learners = 1};
     pst_fs_mkdirs(run, 0700, NULL);
     pst_fs_mkdirs(results, 0700, NULL);
     pst_fs_mkdirs(checkpoints, 0700, NULL);
-    assert_int_equal(pst_run_intent_write(gen, &spec, NULL), 0);
-    assert_int_equal(pst_run_nonce_write(dir, id, generation, NONCE, NULL), 0);
+    assert_int_equal(pst_rundir_intent_write(gen, &spec, NULL), 0);
+    assert_int_equal(pst_rundir_nonce_write(dir, id, generation, NONCE, NULL), 0);
     assert_int_equal(pst_fs_write_atomic(data, bytes, (size_t)kib * 1024, 0600, NULL), 0);
     char *all[] = {run, gen};
     for (int i = 0; i < 2; i++)
@@ -219,12 +219,12 @@ static void swept(void *arg, const char *training_id, int generation)
     ++*(int *)arg;
 }
 
-static void pass(const pst_retention_conf *conf)
+static void pass(const lcm_retention_conf *conf)
 {
-    pst_retention *r = pst_retention_new(conf);
+    lcm_retention *r = lcm_retention_new(conf);
     for (int i = 0; i < 100; i++)
-        pst_retention_step(r, 1, pst_now_us());
-    pst_retention_free(r);
+        lcm_retention_step(r, 1, pst_now_us());
+    lcm_retention_free(r);
 }
 
 static void test_retention_removes_what_is_old_and_never_results(void **unused)
@@ -239,7 +239,7 @@ static void test_retention_removes_what_is_old_and_never_results(void **unused)
     make_ended(dir, "result", 1, "local", 80, 1);
     char *result = pst_fs_join(dir, "jobs/result/results/model.onnx");
     pst_fs_write_atomic(result, "m", 1, 0600, NULL);
-    pst_retention_conf conf = {
+    lcm_retention_conf conf = {
         .state_dir = dir, .site = "local", .keep_us = 7 * 86400000000ll, .every_us = 1000000, .needed = needed, .swept = swept, .arg = &n};
     pass(&conf);
     assert_int_equal(n, 3);
@@ -267,7 +267,7 @@ static void test_retention_by_size_takes_the_oldest_first(void **unused)
     make_ended(dir, "b", 1, "local", 1, 200);
     make_ended(dir, "c", 1, "local", 2, 200);
     make_ended(dir, "lives", 1, "local", 80, 400);
-    pst_retention_conf conf = {
+    lcm_retention_conf conf = {
         .state_dir = dir, .site = "local", .bytes_max = 300 * 1024, .every_us = 1000000, .needed = needed, .swept = swept, .arg = &n};
     pass(&conf);
     assert_int_equal(n, 2);

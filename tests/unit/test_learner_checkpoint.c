@@ -15,9 +15,9 @@
 
 typedef struct world {
     pst_learn_settings s;
-    pst_data d;
-    pst_ready r;
-    pst_training *t;
+    learn_data d;
+    learn_ready r;
+    learn_training *t;
     long calls, stop_at; /* stopped() says yes at this call */
 } world;
 
@@ -35,23 +35,24 @@ static void open_world(world *w, const char *yaml)
 {
     *w = (world){.stop_at = -1};
     settings(yaml, &w->s);
-    pst_data_init(&w->d, &w->s, 1 << 20);
-    pst_rng r;
-    pst_rng_seed(&r, 1, 1);
+    learn_data_init(&w->d, &w->s, 1 << 20);
+    learn_rng r;
+    learn_rng_seed(&r, 1, 1);
     for (int i = 0; i < 103; i++) {
-        double a = pst_rng_normal(&r), b = pst_rng_normal(&r);
-        assert_int_equal(pst_data_add(&w->d, (double[]){a, b, a * b, a - b}, (uint8_t[4]){0}, &(pst_target){.number = a + b > 0}, NULL), 0);
+        double a = learn_rng_normal(&r), b = learn_rng_normal(&r);
+        assert_int_equal(learn_data_add(&w->d, (double[]){a, b, a * b, a - b}, (uint8_t[4]){0}, &(learn_target){.number = a + b > 0}, NULL),
+                         0);
     }
-    pst_data_add_range(&w->d, "telemetry", 3, 100, 203);
-    assert_int_equal(pst_prepare(&w->d, NULL, &w->r, NULL), 0);
-    w->t = pst_training_new(&w->s, &w->r);
+    learn_data_add_range(&w->d, "telemetry", 3, 100, 203);
+    assert_int_equal(learn_prepare(&w->d, NULL, &w->r, NULL), 0);
+    w->t = learn_training_new(&w->s, &w->r);
 }
 
 static void close_world(world *w)
 {
-    pst_training_free(w->t);
-    pst_ready_done(&w->r);
-    pst_data_done(&w->d);
+    learn_training_free(w->t);
+    learn_ready_done(&w->r);
+    learn_data_done(&w->d);
     pst_learn_settings_done(&w->s);
 }
 
@@ -64,7 +65,7 @@ static bool stopped(void *arg)
 static int run(world *w)
 {
     pst_err err = {0};
-    int rc = pst_training_run(w->t, &(pst_training_hooks){.arg = w, .stopped = stopped}, &err);
+    int rc = learn_training_run(w->t, &(learn_training_hooks){.arg = w, .stopped = stopped}, &err);
     if (rc < 0 && rc != PST_ESTOPPED)
         fail_msg("%s", err.text);
     return rc;
@@ -72,12 +73,12 @@ static int run(world *w)
 
 static void same_training(const world *a, const world *b)
 {
-    size_t bytes = pst_net_parameters(a->t->net) * sizeof(float);
-    assert_memory_equal(pst_net_values(a->t->net), pst_net_values(b->t->net), bytes);
-    assert_memory_equal(pst_net_moments(a->t->net, 1), pst_net_moments(b->t->net, 1), bytes);
-    assert_memory_equal(pst_net_moments(a->t->net, 2), pst_net_moments(b->t->net, 2), bytes);
-    assert_int_equal(pst_net_steps(a->t->net), pst_net_steps(b->t->net));
-    const pst_progress *p = &a->t->progress, *q = &b->t->progress;
+    size_t bytes = learn_net_parameters(a->t->net) * sizeof(float);
+    assert_memory_equal(learn_net_values(a->t->net), learn_net_values(b->t->net), bytes);
+    assert_memory_equal(learn_net_moments(a->t->net, 1), learn_net_moments(b->t->net, 1), bytes);
+    assert_memory_equal(learn_net_moments(a->t->net, 2), learn_net_moments(b->t->net, 2), bytes);
+    assert_int_equal(learn_net_steps(a->t->net), learn_net_steps(b->t->net));
+    const learn_progress *p = &a->t->progress, *q = &b->t->progress;
     assert_true(p->epoch == q->epoch && p->best_epoch == q->best_epoch && p->finished == q->finished);
     assert_memory_equal(&p->train_loss, &q->train_loss, sizeof p->train_loss);
     assert_memory_equal(&p->validation_loss, &q->validation_loss, sizeof p->train_loss);
@@ -92,26 +93,26 @@ static void check_resume(const char *yaml)
     assert_int_equal(run(&whole), 0);
     for (long stop = 0; stop < whole.calls; stop += 1 + whole.calls / 23) {
         world one, two;
-        pst_checkpoint c, back;
+        learn_checkpoint c, back;
         pst_buf bytes = {0};
         pst_err err = {0};
         open_world(&one, yaml);
         one.stop_at = stop;
         assert_int_equal(run(&one), PST_ESTOPPED);
-        pst_checkpoint_take(one.t, &one.d, "training-x", 2, &c);
-        pst_checkpoint_encode(&c, &bytes);
-        if (pst_checkpoint_decode(bytes.data, bytes.len, &back, &err) < 0)
+        learn_checkpoint_take(one.t, &one.d, "training-x", 2, &c);
+        learn_checkpoint_encode(&c, &bytes);
+        if (learn_checkpoint_decode(bytes.data, bytes.len, &back, &err) < 0)
             fail_msg("%s", err.text);
         open_world(&two, yaml);
-        assert_int_equal(pst_checkpoint_restore(&back, two.t, &err), 0);
+        assert_int_equal(learn_checkpoint_restore(&back, two.t, &err), 0);
         assert_int_equal(run(&two), 0);
         same_training(&whole, &two);
         assert_int_equal(back.n_ranges, 1);
         assert_string_equal(back.ranges[0].topic, "telemetry");
         assert_true(back.ranges[0].partition == 3 && back.ranges[0].from == 100 && back.ranges[0].to == 203);
         assert_true(back.data_crc == two.r.crc && back.generation == 2);
-        pst_checkpoint_done(&c);
-        pst_checkpoint_done(&back);
+        learn_checkpoint_done(&c);
+        learn_checkpoint_done(&back);
         pst_buf_done(&bytes);
         close_world(&one);
         close_world(&two);
@@ -133,7 +134,7 @@ static void test_patience_keeps_the_best_epoch(void **state)
     open_world(
         &w, "{features: [a, b, c, d], target: y, hidden: [32], epochs: 300, batch: 8, validation: 0.5, learning_rate: 0.03, patience: 5}");
     assert_int_equal(run(&w), 0);
-    const pst_progress *p = &w.t->progress;
+    const learn_progress *p = &w.t->progress;
     assert_true(p->finished && p->epoch < 300 && p->epoch == p->best_epoch + 5);
     assert_true(p->validation_loss == p->best_loss); /* the model is that of the best epoch */
     close_world(&w);
@@ -146,7 +147,7 @@ static void test_training_that_runs_away_says_what_to_do(void **state)
     open_world(&w, "{features: [a, b, c, d], target: y, hidden: [], epochs: 5, batch: 8}");
     for (size_t i = 0; i < w.r.rows * 4; i++)
         w.r.z[i] = 3e38f;
-    int rc = pst_training_run(w.t, &(pst_training_hooks){0}, &err);
+    int rc = learn_training_run(w.t, &(learn_training_hooks){0}, &err);
     assert_int_equal(rc, PST_EINVAL);
     assert_non_null(strstr(err.text, "Lower learning_rate"));
     close_world(&w);
@@ -175,22 +176,22 @@ static void skipped(void *arg, const char *file, const char *why)
 
 static void write_one(world *w, int generation, int64_t steps)
 {
-    pst_checkpoint c;
+    learn_checkpoint c;
     pst_err err = {0};
-    pst_checkpoint_take(w->t, &w->d, "training-x", generation, &c);
+    learn_checkpoint_take(w->t, &w->d, "training-x", generation, &c);
     c.steps = steps;
-    if (pst_checkpoint_write(dir, &c, &err) < 0)
+    if (learn_checkpoint_write(dir, &c, &err) < 0)
         fail_msg("%s", err.text);
-    pst_checkpoint_done(&c);
+    learn_checkpoint_done(&c);
 }
 
 static void expect_last(int generation, int64_t steps)
 {
-    pst_checkpoint c;
-    assert_int_equal(pst_checkpoint_read_last(dir, &c, skipped, NULL), 1);
+    learn_checkpoint c;
+    assert_int_equal(learn_checkpoint_read_last(dir, &c, skipped, NULL), 1);
     assert_int_equal(c.generation, generation);
     assert_int_equal(c.steps, steps);
-    pst_checkpoint_done(&c);
+    learn_checkpoint_done(&c);
 }
 
 static bool there(const char *name)
@@ -243,16 +244,16 @@ static void test_damaged_checkpoint_falls_back_to_the_one_before(void **state)
 static void test_no_bytes_are_believed_unseen(void **state)
 {
     world w;
-    pst_checkpoint c, back;
+    learn_checkpoint c, back;
     pst_buf b = {0};
     open_world(&w, "{features: [a, b, c, d], hidden: [3]}");
-    pst_checkpoint_take(w.t, &w.d, "training-x", 1, &c);
-    pst_checkpoint_encode(&c, &b);
+    learn_checkpoint_take(w.t, &w.d, "training-x", 1, &c);
+    learn_checkpoint_encode(&c, &b);
     for (size_t len = 0; len < b.len; len += 7) {
         char *exact = malloc(len + 1); /* so that a sanitizer sees a read behind the end */
         memcpy(exact, b.data, len);
         pst_err err = {0};
-        assert_true(pst_checkpoint_decode(exact, len, &back, &err) < 0);
+        assert_true(learn_checkpoint_decode(exact, len, &back, &err) < 0);
         free(exact);
     }
     uint32_t crc;
@@ -261,11 +262,11 @@ static void test_no_bytes_are_believed_unseen(void **state)
         b.data[at] = (char)(keep ^ 0x15);
         crc = pst_crc32c(0, b.data, b.len - 4);
         memcpy(b.data + b.len - 4, &crc, 4);
-        if (pst_checkpoint_decode(b.data, b.len, &back, NULL) == 0)
-            pst_checkpoint_done(&back);
+        if (learn_checkpoint_decode(b.data, b.len, &back, NULL) == 0)
+            learn_checkpoint_done(&back);
         b.data[at] = keep;
     }
-    pst_checkpoint_done(&c);
+    learn_checkpoint_done(&c);
     pst_buf_done(&b);
     close_world(&w);
 }
@@ -273,13 +274,13 @@ static void test_no_bytes_are_believed_unseen(void **state)
 static void test_another_network_is_refused(void **state)
 {
     world a, b;
-    pst_checkpoint c;
+    learn_checkpoint c;
     pst_err err = {0};
     open_world(&a, "{features: [a, b, c, d], hidden: [3]}");
     open_world(&b, "{features: [a, b, c, d], hidden: [4]}");
-    pst_checkpoint_take(a.t, &a.d, NULL, 1, &c);
-    assert_int_equal(pst_checkpoint_restore(&c, b.t, &err), PST_EINCOMPAT);
-    pst_checkpoint_done(&c);
+    learn_checkpoint_take(a.t, &a.d, NULL, 1, &c);
+    assert_int_equal(learn_checkpoint_restore(&c, b.t, &err), PST_EINCOMPAT);
+    learn_checkpoint_done(&c);
     close_world(&a);
     close_world(&b);
 }

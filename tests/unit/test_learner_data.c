@@ -42,7 +42,7 @@ static void silent(void *arg, const char *fmt, ...)
 {
 }
 
-static const pst_source_hooks hooks = {NULL, never, silent};
+static const learn_source_hooks hooks = {NULL, never, silent};
 
 static void settings(const char *yaml, pst_learn_settings *s)
 {
@@ -138,11 +138,11 @@ static void test_csv_numbers(void **state)
         assert_int_equal(pst_csv_number((const char *[]){"0x10", "inf", "1,5", "1 2", "abc", "1e999"}[i], &v), -1);
 }
 
-static int read_csv(const char *yaml, pst_learn_settings *s, pst_data *d, pst_err *err)
+static int read_csv(const char *yaml, pst_learn_settings *s, learn_data *d, pst_err *err)
 {
     settings(yaml, s);
-    pst_data_init(d, s, 1 << 20);
-    return pst_data_read_csv(d, s, dir, s->data, 0, &hooks, err);
+    learn_data_init(d, s, 1 << 20);
+    return learn_data_read_csv(d, s, dir, s->data, 0, &hooks, err);
 }
 
 static void test_csv_rows_scaled_and_counted(void **state)
@@ -150,28 +150,28 @@ static void test_csv_rows_scaled_and_counted(void **state)
     static const char text[] = "time,a,b,kind\n1,1,10,x\n2,2,,y\n3,three,30,x\n4,4,40,z\n5,5\n6,6,60,\n";
     put("a.csv", text, sizeof text - 1);
     pst_learn_settings s;
-    pst_data d;
+    learn_data d;
     pst_err err = {0};
     assert_int_equal(read_csv("{features: [{field: a, scale: 2, offset: 1}, b], target: kind, classes: [x, y]}", &s, &d, &err), 0);
     assert_int_equal(d.rows, 2);    /* x and y */
     assert_int_equal(d.bad, 2);     /* "three", and the short line */
     assert_int_equal(d.dropped, 1); /* no class */
     assert_int_equal(d.outside, 1); /* class z */
-    pst_ready ready;
-    assert_int_equal(pst_prepare(&d, NULL, &ready, &err), PST_EINVAL);
+    learn_ready ready;
+    assert_int_equal(learn_prepare(&d, NULL, &ready, &err), PST_EINVAL);
     assert_non_null(strstr(err.text, "1 records have a target kind that is none of the 2 classes: \"z\" (1)"));
     assert_non_null(strstr(err.text, "other_classes: leave_out"));
     pst_err_clear(&err);
     assert_non_null(strstr(d.why_bad, "a.csv:4"));
     assert_true(d.x[0] == 3 && d.x[1] == 10 && d.x[2] == 5 && isnan(d.x[3]));
     assert_true(d.y[0] == 0 && d.y[1] == 1);
-    pst_data_done(&d);
+    learn_data_done(&d);
     pst_learn_settings_done(&s);
     assert_int_equal(read_csv("{features: [b], target: kind, classes: [x, y], other_classes: leave_out}", &s, &d, &err), 0);
     assert_int_equal(d.outside, 0);
     assert_int_equal(d.dropped, 2);
     assert_non_null(strstr(d.why_dropped, "\"z\""));
-    pst_data_done(&d);
+    learn_data_done(&d);
     pst_learn_settings_done(&s);
 }
 
@@ -180,14 +180,14 @@ static void test_csv_features_left_out_are_found(void **state)
     static const char text[] = "time,a,name,b,updated_at\n1,1,x,NA,9\n2,2,y,5,9\n3,4,z,5,9\n";
     put("a.csv", text, sizeof text - 1);
     pst_learn_settings s;
-    pst_data d;
+    learn_data d;
     pst_err err = {0};
     assert_int_equal(read_csv("{data: a.csv}", &s, &d, &err), 0);
     assert_int_equal(s.n_features, 2);
     assert_string_equal(s.features[0].field, "a");
     assert_string_equal(s.features[1].field, "b");
     assert_int_equal(d.rows, 3);
-    pst_data_done(&d);
+    learn_data_done(&d);
     pst_learn_settings_done(&s);
 }
 
@@ -205,34 +205,34 @@ static void test_csv_wrong_places_are_refused(void **state)
                  {"{features: [{field: b, slots: 2}]}", "one number a record"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pst_learn_settings s;
-        pst_data d;
+        learn_data d;
         pst_err err = {0};
         int rc = read_csv(cases[i].yaml, &s, &d, &err);
         if (rc >= 0 || !strstr(err.text, cases[i].part))
             fail_msg("%s: %d \"%s\"", cases[i].yaml, rc, err.text);
-        pst_data_done(&d);
+        learn_data_done(&d);
         pst_learn_settings_done(&s);
     }
 }
 
 /* ---- rows ---- */
 
-static void add(pst_data *d, double a, double b)
+static void add(learn_data *d, double a, double b)
 {
-    assert_int_equal(pst_data_add(d, (double[]){a, b}, (uint8_t[]){isnan(a), isnan(b)}, NULL, NULL), 0);
+    assert_int_equal(learn_data_add(d, (double[]){a, b}, (uint8_t[]){isnan(a), isnan(b)}, NULL, NULL), 0);
 }
 
 static void test_prepared_rows_are_standardised(void **state)
 {
     pst_learn_settings s;
-    pst_data d;
-    pst_ready r;
+    learn_data d;
+    learn_ready r;
     pst_err err = {0};
     settings("{features: [a, {field: b, scale: 0.5, noise: 6}], validation: 0.25, seed: 4}", &s);
-    pst_data_init(&d, &s, 1 << 20);
+    learn_data_init(&d, &s, 1 << 20);
     for (int i = 0; i < 40; i++)
         add(&d, i == 7 ? NAN : 100 + i, 5);
-    assert_int_equal(pst_prepare(&d, NULL, &r, &err), 0);
+    assert_int_equal(learn_prepare(&d, NULL, &r, &err), 0);
     assert_int_equal(r.train, 30);
     double sum = 0, squares = 0;
     for (size_t i = 0; i < r.train; i++) {
@@ -243,8 +243,8 @@ static void test_prepared_rows_are_standardised(void **state)
     assert_true(fabs(sum / 30) < 1e-5 && fabs(squares / 30 - 1) < 0.05);
     assert_true(r.stats.std[1] == 3 && r.stats.mean[1] == 2.5f); /* noise: 6 of the field, halved like it */
     assert_true(r.stats.min[0] >= 100 && r.stats.max[0] <= 139);
-    pst_ready_done(&r);
-    pst_data_done(&d);
+    learn_ready_done(&r);
+    learn_data_done(&d);
     pst_learn_settings_done(&s);
 }
 
@@ -254,17 +254,17 @@ static void test_split_depends_on_seed_alone(void **state)
     float first[3][20];
     for (int run = 0; run < 3; run++) {
         pst_learn_settings s;
-        pst_data d;
-        pst_ready r;
+        learn_data d;
+        learn_ready r;
         settings(run == 2 ? "{features: [a, b], seed: 5}" : "{features: [a, b], seed: 4}", &s);
-        pst_data_init(&d, &s, 1 << 20);
+        learn_data_init(&d, &s, 1 << 20);
         for (int i = 0; i < 10; i++)
             add(&d, i, i * i);
-        assert_int_equal(pst_prepare(&d, NULL, &r, NULL), 0);
+        assert_int_equal(learn_prepare(&d, NULL, &r, NULL), 0);
         crc[run] = r.crc;
         memcpy(first[run], r.z, sizeof first[run]);
-        pst_ready_done(&r);
-        pst_data_done(&d);
+        learn_ready_done(&r);
+        learn_data_done(&d);
         pst_learn_settings_done(&s);
     }
     assert_true(crc[0] == crc[1] && crc[0] == crc[2]); /* the records, whatever the seed */
@@ -275,58 +275,58 @@ static void test_split_depends_on_seed_alone(void **state)
 static void test_too_few_and_too_many_records(void **state)
 {
     pst_learn_settings s;
-    pst_data d;
-    pst_ready r;
+    learn_data d;
+    learn_ready r;
     pst_err err = {0};
     settings("{features: [a, b]}", &s);
-    pst_data_init(&d, &s, 4096);
+    learn_data_init(&d, &s, 4096);
     add(&d, 1, 2);
-    pst_data_bad(&d, "line %d is bad", 7);
-    assert_int_equal(pst_prepare(&d, NULL, &r, &err), PST_EINVAL);
+    learn_data_bad(&d, "line %d is bad", 7);
+    assert_int_equal(learn_prepare(&d, NULL, &r, &err), PST_EINVAL);
     assert_non_null(strstr(err.text, "line 7 is bad"));
     int rc = 0;
     pst_err_clear(&err);
     for (int i = 0; i < 1000 && !rc; i++)
-        rc = pst_data_add(&d, (double[]){1, 2}, (uint8_t[]){0, 0}, NULL, &err);
+        rc = learn_data_add(&d, (double[]){1, 2}, (uint8_t[]){0, 0}, NULL, &err);
     assert_int_equal(rc, PST_ELIMIT);
     assert_non_null(strstr(err.text, "memory"));
-    pst_data_done(&d);
+    learn_data_done(&d);
     pst_learn_settings_done(&s);
 }
 
 static void test_missing_policies(void **state)
 {
     pst_learn_settings s;
-    pst_data d;
+    learn_data d;
     settings("{features: [{field: a, missing: value, value: 9, scale: 10}, {field: b, missing: reject}]}", &s);
-    pst_data_init(&d, &s, 1 << 20);
-    assert_int_equal(pst_data_add(&d, (double[]){1, 2}, (uint8_t[]){1, 0}, NULL, NULL), 0);
+    learn_data_init(&d, &s, 1 << 20);
+    assert_int_equal(learn_data_add(&d, (double[]){1, 2}, (uint8_t[]){1, 0}, NULL, NULL), 0);
     assert_true(d.x[0] == 90 && d.x[1] == 2);
-    assert_int_equal(pst_data_add(&d, (double[]){1, 2}, (uint8_t[]){0, 1}, NULL, NULL), 1);
-    assert_int_equal(pst_data_add(&d, (double[]){1e300, 2}, (uint8_t[]){0, 0}, NULL, NULL), 1); /* beyond float32 */
+    assert_int_equal(learn_data_add(&d, (double[]){1, 2}, (uint8_t[]){0, 1}, NULL, NULL), 1);
+    assert_int_equal(learn_data_add(&d, (double[]){1e300, 2}, (uint8_t[]){0, 0}, NULL, NULL), 1); /* beyond float32 */
     assert_int_equal(d.dropped, 2);
     assert_int_equal(d.rows, 1);
-    pst_data_done(&d);
+    learn_data_done(&d);
     pst_learn_settings_done(&s);
 }
 
 static void test_rows_of_several_ranges_are_ordered(void **state)
 {
     pst_learn_settings s;
-    pst_data d;
+    learn_data d;
     settings("{features: [a, b]}", &s);
-    pst_data_init(&d, &s, 1 << 20);
+    learn_data_init(&d, &s, 1 << 20);
     for (int p = 0; p < 3; p++)
-        pst_data_add_range(&d, "t", p, 0, 3);
+        learn_data_add_range(&d, "t", p, 0, 3);
     static const uint32_t order[] = {2, 0, 1, 1, 0, 2};
     for (size_t i = 0; i < 6; i++) {
         d.part_now = order[i];
         add(&d, order[i], (double)i);
     }
-    pst_data_sort(&d);
+    learn_data_sort(&d);
     static const float want[] = {0, 1, 0, 4, 1, 2, 1, 3, 2, 0, 2, 5};
     assert_memory_equal(d.x, want, sizeof want);
-    pst_data_done(&d);
+    learn_data_done(&d);
     pst_learn_settings_done(&s);
 }
 
@@ -356,11 +356,11 @@ static void test_fields_of_schema(void **state)
         "{\"name\":\"list\",\"type\":{\"type\":\"array\",\"items\":\"double\"}},{\"name\":\"timestamp\",\"type\":\"long\"},"
         "{\"name\":\"e\",\"type\":{\"type\":\"enum\",\"name\":\"E\",\"symbols\":[\"A\"]}}]}";
     char **fields;
-    size_t n = pst_fields_of_schema(schema, &fields);
+    size_t n = learn_fields_of_schema(schema, &fields);
     expect_fields(n, fields, "cpu.user other.user n on");
-    n = pst_fields_of_schema("\"double\"", &fields);
+    n = learn_fields_of_schema("\"double\"", &fields);
     expect_fields(n, fields, "");
-    n = pst_fields_of_schema("{not json", &fields);
+    n = learn_fields_of_schema("{not json", &fields);
     expect_fields(n, fields, "");
 }
 
@@ -371,12 +371,12 @@ static void test_fields_of_json(void **state)
     json_t *j = NULL;
     char **fields;
     assert_int_equal(pst_json_parse(text, strlen(text), "t", &j, NULL), 0);
-    size_t n = pst_fields_of_json(j, &fields);
+    size_t n = learn_fields_of_json(j, &fields);
     expect_fields(n, fields, "a b.c f dotted.key");
-    assert_true(json_integer_value(pst_json_at(j, "dotted.key")) == 6);
-    assert_true(json_real_value(pst_json_at(j, "b.c")) == 2.5);
-    assert_null(pst_json_at(j, "b.c.d"));
-    assert_null(pst_json_at(j, "x.y"));
+    assert_true(json_integer_value(learn_json_at(j, "dotted.key")) == 6);
+    assert_true(json_real_value(learn_json_at(j, "b.c")) == 2.5);
+    assert_null(learn_json_at(j, "b.c.d"));
+    assert_null(learn_json_at(j, "x.y"));
     json_decref(j);
 }
 

@@ -42,11 +42,11 @@ static char *at(const char *name)
 static void write_csv(int rows)
 {
     pst_buf b = {0};
-    pst_rng r;
-    pst_rng_seed(&r, 8, 8);
+    learn_rng r;
+    learn_rng_seed(&r, 8, 8);
     pst_buf_adds(&b, "time,load,pressure,ratio,fixed,state,power\n");
     for (int i = 0; i < rows; i++) {
-        double x = pst_rng_normal(&r), y = pst_rng_normal(&r);
+        double x = learn_rng_normal(&r), y = learn_rng_normal(&r);
         pst_buf_printf(&b, "%d,%.6f,%.3f,%.9f,42,%s,%.6f\n", i, 50 + 10 * x, 101325 + 30 * y, 0.001 * (x + y), x > y ? "high" : "low",
                        3 * x - 2 * y + 1000);
     }
@@ -67,9 +67,9 @@ static int learn(const char *learner, const char *result, pst_err *err)
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
     bool valid = pst_manifest_parse(text, strlen(text), &m, &errors, &warnings) == 0; /* wrong settings are found by it already */
-    pst_learn_job job = {
+    learn_job job = {
         .manifest = &m, .training_id = "training-t", .generation = 1, .data_dir = data, .result_dir = to, .checkpoint_dir = checkpoints};
-    int rc = valid ? pst_learn(&job, err)
+    int rc = valid ? learn_train(&job, err)
                    : pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "manifest", 0, "%s: %s", errors.at[0].field, errors.at[0].text);
     pst_manifest_done(&m);
     pst_complaints_done(&errors);

@@ -28,7 +28,7 @@
 
 typedef struct site {
     pst_loop *loop;
-    pst_rserver *server;
+    rserver *server;
     pthread_t thread;
     atomic_bool failed;
 } site;
@@ -57,7 +57,7 @@ static pst_registry *client(const char *url)
     return r;
 }
 
-static void site_begin(site *s, pst_rserver_conf conf)
+static void site_begin(site *s, rserver_conf conf)
 {
     pst_err err = {0};
     memset(s, 0, sizeof *s);
@@ -65,7 +65,7 @@ static void site_begin(site *s, pst_rserver_conf conf)
     conf.embedded = true;
     assert_int_equal(pst_loop_new(&s->loop, &err), 0);
     pst_loop_ignore_stop(s->loop);
-    if (pst_rserver_new(s->loop, &conf, on_fatal, s, &s->server, &err) < 0)
+    if (rserver_new(s->loop, &conf, on_fatal, s, &s->server, &err) < 0)
         fail_msg("%s", err.text);
     pthread_create(&s->thread, NULL, run, s);
 }
@@ -74,13 +74,13 @@ static void site_end(site *s)
 {
     pst_loop_stop(s->loop);
     pthread_join(s->thread, NULL);
-    pst_rserver_free(s->server);
+    rserver_free(s->server);
     pst_loop_free(s->loop);
 }
 
 static void wait_ready(const site *s)
 {
-    pst_registry *r = client(pst_rserver_url(s->server));
+    pst_registry *r = client(rserver_url(s->server));
     pst_err err = {0};
     char **names = NULL;
     size_t n = 0;
@@ -118,9 +118,9 @@ static int stop_broker(void **state)
 static void test_registry_client_and_server(void **state)
 {
     site s;
-    site_begin(&s, (pst_rserver_conf){.topic = "schemas-a"});
+    site_begin(&s, (rserver_conf){.topic = "schemas-a"});
     wait_ready(&s);
-    pst_registry *r = client(pst_rserver_url(s.server)), *fresh = client(pst_rserver_url(s.server));
+    pst_registry *r = client(rserver_url(s.server)), *fresh = client(rserver_url(s.server));
     pst_err err = {0};
     int32_t id = 0, again = 0, id2 = 0;
     const char *text = NULL;
@@ -202,10 +202,10 @@ static void test_registry_concurrent_registrations_agree(void **state)
     site s;
     racer x[8];
     pthread_t t[8];
-    site_begin(&s, (pst_rserver_conf){.topic = "schemas-b"});
+    site_begin(&s, (rserver_conf){.topic = "schemas-b"});
     wait_ready(&s);
     for (int k = 0; k < 8; k++) {
-        x[k] = (racer){.url = pst_rserver_url(s.server), .k = k};
+        x[k] = (racer){.url = rserver_url(s.server), .k = k};
         pthread_create(&t[k], NULL, race, &x[k]);
     }
     bool used[200] = {0};
@@ -230,9 +230,9 @@ static void test_registry_restart_keeps_ids(void **state)
     int32_t a = 0, b = 0;
     const char *text = NULL;
     for (int i = 0; i < 2; i++) {
-        site_begin(&s, (pst_rserver_conf){.topic = "schemas-c"});
+        site_begin(&s, (rserver_conf){.topic = "schemas-c"});
         wait_ready(&s);
-        pst_registry *r = client(pst_rserver_url(s.server));
+        pst_registry *r = client(rserver_url(s.server));
         if (i == 0)
             assert_int_equal(pst_registry_register(r, "s", V1, &a, &err), 0);
         else {
@@ -249,19 +249,19 @@ static void test_registry_restart_keeps_ids(void **state)
 static void test_registry_second_writer_leaves(void **state)
 {
     site first, second, third;
-    site_begin(&first, (pst_rserver_conf){.topic = "schemas-d"});
+    site_begin(&first, (rserver_conf){.topic = "schemas-d"});
     wait_ready(&first);
-    site_begin(&second, (pst_rserver_conf){.topic = "schemas-d"});
+    site_begin(&second, (rserver_conf){.topic = "schemas-d"});
     for (int i = 0; i < 500 && !second.failed; i++)
         pst_sleep_ms(10);
     assert_true(second.failed);
-    assert_non_null(strstr(pst_rserver_failure(second.server)->text, "--force"));
+    assert_non_null(strstr(rserver_failure(second.server)->text, "--force"));
     assert_false(first.failed);
-    site_begin(&third, (pst_rserver_conf){.topic = "schemas-d", .force = true});
+    site_begin(&third, (rserver_conf){.topic = "schemas-d", .force = true});
     for (int i = 0; i < 500 && !first.failed; i++)
         pst_sleep_ms(10);
     assert_true(first.failed);
-    assert_int_equal(pst_rserver_failure(first.server)->code, PST_EFENCED);
+    assert_int_equal(rserver_failure(first.server)->code, PST_EFENCED);
     wait_ready(&third);
     assert_false(third.failed);
     site_end(&first);
@@ -275,12 +275,12 @@ static void test_registry_asks_for_the_password(void **state)
     pst_err err = {0};
     char **names;
     size_t n;
-    site_begin(&s, (pst_rserver_conf){.topic = "schemas-e", .user = "anna", .password = "s:cret/%"});
-    pst_registry *bare = client(pst_rserver_url(s.server));
+    site_begin(&s, (rserver_conf){.topic = "schemas-e", .user = "anna", .password = "s:cret/%"});
+    pst_registry *bare = client(rserver_url(s.server));
     assert_int_equal(pst_registry_subjects(bare, &names, &n, &err), PST_EAUTH);
     assert_int_equal(err.cls, PST_CLASS_FATAL);
     pst_registry_free(bare);
-    char *url = pst_sprintf("http://anna:s%%3Acret%%2F%%25@%s", pst_rserver_url(s.server) + 7);
+    char *url = pst_sprintf("http://anna:s%%3Acret%%2F%%25@%s", rserver_url(s.server) + 7);
     pst_registry *r = client(url);
     assert_null(strstr(pst_registry_url(r), "cret"));
     int rc = -1;
@@ -293,7 +293,7 @@ static void test_registry_asks_for_the_password(void **state)
     pst_registry_free(r);
     free(url);
     r = NULL;
-    pst_registry_new(&(pst_registry_conf){.url = pst_rserver_url(s.server), .user = "anna", .password = "wrong"}, &r, &err);
+    pst_registry_new(&(pst_registry_conf){.url = rserver_url(s.server), .user = "anna", .password = "wrong"}, &r, &err);
     assert_int_equal(pst_registry_ping(r, &err), PST_EAUTH);
     pst_registry_free(r);
     site_end(&s);
@@ -303,9 +303,9 @@ static void test_registry_open_to_others_needs_a_password(void **state)
 {
     pst_loop *l;
     pst_err err = {0};
-    pst_rserver *s = NULL;
+    rserver *s = NULL;
     pst_loop_new(&l, &err);
-    assert_int_equal(pst_rserver_new(l, &(pst_rserver_conf){.bus = bus, .listen = "0.0.0.0"}, on_fatal, NULL, &s, &err), PST_EINVAL);
+    assert_int_equal(rserver_new(l, &(rserver_conf){.bus = bus, .listen = "0.0.0.0"}, on_fatal, NULL, &s, &err), PST_EINVAL);
     assert_non_null(strstr(err.text, "basic.auth.user.info"));
     pst_loop_free(l);
 }

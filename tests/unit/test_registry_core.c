@@ -24,16 +24,16 @@ typedef struct log_record {
 } log_record;
 
 typedef struct world {
-    pst_rcore *core;
+    rcore *core;
     log_record *log; /* the topic, as written */
     size_t n;
-    pst_rreply last;
+    rcore_reply last;
 } world;
 
 static int set_up(void **state)
 {
     world *w = pst_alloc(sizeof *w);
-    w->core = pst_rcore_new();
+    w->core = rcore_new();
     *state = w;
     return 0;
 }
@@ -46,28 +46,28 @@ static int tear_down(void **state)
         free(w->log[i].value);
     }
     free(w->log);
-    pst_rreply_done(&w->last);
-    pst_rcore_free(w->core);
+    rcore_reply_done(&w->last);
+    rcore_free(w->core);
     free(w);
     return 0;
 }
 
-static int apply(pst_rcore *core, const char *key, const char *value)
+static int apply(rcore *core, const char *key, const char *value)
 {
     pst_err err = {0};
-    return pst_rcore_apply(core, key, strlen(key), value, value ? strlen(value) : 0, &err);
+    return rcore_apply(core, key, strlen(key), value, value ? strlen(value) : 0, &err);
 }
 
 /* Asks, writes what is to be written, and returns status * 100000 + error_code. */
-static int ask(world *w, pst_rrequest q)
+static int ask(world *w, rcore_request q)
 {
-    pst_rreply_done(&w->last);
+    rcore_reply_done(&w->last);
     if (!q.limit)
         q.limit = -1;
     q.body_len = q.body ? strlen(q.body) : 0;
-    pst_rcore_handle(w->core, &q, &w->last);
+    rcore_handle(w->core, &q, &w->last);
     for (size_t i = 0; i < w->last.n_writes; i++) {
-        const pst_rwrite *r = &w->last.writes[i];
+        const rcore_write *r = &w->last.writes[i];
         w->log = pst_realloc(w->log, (w->n + 1) * sizeof *w->log);
         w->log[w->n++] = (log_record){pst_strdup(r->key), pst_strdup(r->value)};
         assert_int_equal(apply(w->core, r->key, r->value), 0);
@@ -76,7 +76,7 @@ static int ask(world *w, pst_rrequest q)
 }
 
 #define OK       20000000
-#define ASK(...) ask(w, (pst_rrequest){__VA_ARGS__})
+#define ASK(...) ask(w, (rcore_request){__VA_ARGS__})
 
 static char *body_of(const char *schema)
 {
@@ -89,7 +89,7 @@ static char *body_of(const char *schema)
     return last = pst_buf_steal(&b);
 }
 
-static int post(world *w, pst_rop op, const char *subject, const char *schema)
+static int post(world *w, rcore_op op, const char *subject, const char *schema)
 {
     return ASK(.op = op, .subject = subject, .body = body_of(schema));
 }
@@ -173,7 +173,7 @@ static void test_registry_reads(void **state)
     assert_int_equal(post(w, PST_ROP_LOOKUP, "t-value", V1S), OK);
     assert_int_equal(id_of(w), 1);
     size_t counts[3];
-    pst_rcore_counts(w->core, counts);
+    rcore_counts(w->core, counts);
     assert_int_equal(counts[0], 2);
     assert_int_equal(counts[1], 3);
     assert_int_equal(counts[2], 2);
@@ -403,7 +403,7 @@ static void test_registry_replay_gives_the_same_state(void **state)
     ASK(.op = PST_ROP_SCHEMAS, .deleted = true);
     char *expected = json_dumps(w->last.body, JSON_COMPACT);
     for (int compacted = 0; compacted < 2; compacted++) {
-        world other = {.core = pst_rcore_new()};
+        world other = {.core = rcore_new()};
         for (size_t i = 0; i < w->n; i++) {
             bool last = true;
             for (size_t k = i + 1; compacted && k < w->n; k++)
@@ -412,12 +412,12 @@ static void test_registry_replay_gives_the_same_state(void **state)
                 assert_int_equal(apply(other.core, w->log[i].key, w->log[i].value), 0);
         }
         world *o = &other;
-        ask(o, (pst_rrequest){.op = PST_ROP_SCHEMAS, .deleted = true});
+        ask(o, (rcore_request){.op = PST_ROP_SCHEMAS, .deleted = true});
         expect_text(o, expected);
-        ask(o, (pst_rrequest){.op = PST_ROP_CONFIG_GET, .subject = "s"});
+        ask(o, (rcore_request){.op = PST_ROP_CONFIG_GET, .subject = "s"});
         expect_text(o, "{\"compatibilityLevel\":\"FULL\"}");
-        pst_rreply_done(&other.last);
-        pst_rcore_free(other.core);
+        rcore_reply_done(&other.last);
+        rcore_free(other.core);
     }
     free(expected);
 }
@@ -474,7 +474,7 @@ static void test_registry_hostile_records_are_refused(void **state)
                      PST_EPARSE);
     assert_int_equal(ASK(.op = PST_ROP_VERSION_TEXT, .subject = "s", .version = "1"), OK);
     assert_string_equal(w->last.text, "not a schema"); /* the first that claimed id 1 is kept */
-    pst_rcore_clear(w->core);
+    rcore_clear(w->core);
     ASK(.op = PST_ROP_SUBJECTS, .deleted = true);
     expect_text(w, "[]");
 }
@@ -497,21 +497,21 @@ static void test_registry_canon_sees_spelling_only(void **state)
         {"{\"type\":\"map\",\"values\":{\"type\":\"string\"}}", "{\"values\":\"string\",\"type\":\"map\"}", true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *a = pst_registry_canon(rows[i].a, strlen(rows[i].a)), *b = pst_registry_canon(rows[i].b, strlen(rows[i].b));
+        char *a = registry_canon(rows[i].a, strlen(rows[i].a)), *b = registry_canon(rows[i].b, strlen(rows[i].b));
         assert_non_null(a);
         assert_non_null(b);
         assert_int_equal(strcmp(a, b) == 0, rows[i].same);
         free(a);
         free(b);
     }
-    assert_null(pst_registry_canon("{", 1));
+    assert_null(registry_canon("{", 1));
     pst_buf deep = {0};
     for (int i = 0; i < 200; i++)
         pst_buf_adds(&deep, "{\"type\":\"array\",\"items\":");
     pst_buf_adds(&deep, "\"int\"");
     for (int i = 0; i < 200; i++)
         pst_buf_adds(&deep, "}");
-    assert_null(pst_registry_canon(deep.data, deep.len));
+    assert_null(registry_canon(deep.data, deep.len));
     pst_buf_done(&deep);
 }
 

@@ -31,11 +31,11 @@ static void test_rundir_names_that_could_leave_the_folder_are_refused(void **sta
 {
     static const char *const bad[] = {"", ".", "..", "../x", "a/b", "/a", ".hidden", "a b", "a\n", "\xc3\xa4"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_false(pst_run_name_ok(bad[i]));
-    assert_false(pst_run_name_ok(NULL));
-    assert_true(pst_run_name_ok("training-abc234"));
-    assert_true(pst_run_name_ok("learner-1"));
-    char *d = pst_run_dir("/s", "training-a", 3, "ps-1");
+        assert_false(pst_rundir_name_ok(bad[i]));
+    assert_false(pst_rundir_name_ok(NULL));
+    assert_true(pst_rundir_name_ok("training-abc234"));
+    assert_true(pst_rundir_name_ok("learner-1"));
+    char *d = pst_rundir_dir("/s", "training-a", 3, "ps-1");
     assert_string_equal(d, "/s/jobs/training-a/gen-3/ps-1");
     free(d);
 }
@@ -43,29 +43,29 @@ static void test_rundir_names_that_could_leave_the_folder_are_refused(void **sta
 static void test_rundir_spec_round_trip(void **state)
 {
     const char *dir = *state;
-    pst_run_spec s = {.training_id = (char *)"training-a",
-                      .generation = 2,
-                      .process = (char *)"learner-1",
-                      .learner_id = 1,
-                      .site = (char *)"local",
-                      .state_dir = (char *)"/tmp/s",
-                      .name = (char *)"n\xc3\xa4me",
-                      .user = (char *)"u",
-                      .manifest = (char *)"name: x\n",
-                      .code_uri = (char *)"file:/a/b",
-                      .code_sha256 = (char *)"00",
-                      .code_media_type = (char *)"application/zip",
-                      .learners = 3,
-                      .cpus = 0.5,
-                      .gpus = 1,
-                      .gpu_ids = (char *)"0",
-                      .memory_bytes = 5000000000,
-                      .grace_ms = 1234};
+    pst_rundir_spec s = {.training_id = (char *)"training-a",
+                         .generation = 2,
+                         .process = (char *)"learner-1",
+                         .learner_id = 1,
+                         .site = (char *)"local",
+                         .state_dir = (char *)"/tmp/s",
+                         .name = (char *)"n\xc3\xa4me",
+                         .user = (char *)"u",
+                         .manifest = (char *)"name: x\n",
+                         .code_uri = (char *)"file:/a/b",
+                         .code_sha256 = (char *)"00",
+                         .code_media_type = (char *)"application/zip",
+                         .learners = 3,
+                         .cpus = 0.5,
+                         .gpus = 1,
+                         .gpu_ids = (char *)"0",
+                         .memory_bytes = 5000000000,
+                         .grace_ms = 1234};
     pst_err err = {0};
-    pst_run_spec r;
-    assert_int_equal(pst_run_spec_read(dir, &r, &err), PST_ENOTFOUND);
-    assert_int_equal(pst_run_spec_write(dir, &s, NULL), 0);
-    assert_int_equal(pst_run_spec_read(dir, &r, NULL), 0);
+    pst_rundir_spec r;
+    assert_int_equal(pst_rundir_spec_read(dir, &r, &err), PST_ENOTFOUND);
+    assert_int_equal(pst_rundir_spec_write(dir, &s, NULL), 0);
+    assert_int_equal(pst_rundir_spec_read(dir, &r, NULL), 0);
     assert_string_equal(r.name, s.name);
     assert_string_equal(r.manifest, s.manifest);
     assert_string_equal(r.code_uri, s.code_uri);
@@ -75,40 +75,40 @@ static void test_rundir_spec_round_trip(void **state)
     assert_int_equal(r.learners, 3);
     assert_true(r.cpus == 0.5);
     assert_int_equal(r.grace_ms, 1234);
-    pst_run_spec_done(&r);
+    pst_rundir_spec_done(&r);
     char *path = pst_fs_join(dir, "spec.json");
     assert_int_equal(pst_fs_write_atomic(path, "{\"training_id\":\"../x\"}", 22, 0600, NULL), 0);
-    assert_int_equal(pst_run_spec_read(dir, &r, NULL), PST_EPARSE);
+    assert_int_equal(pst_rundir_spec_read(dir, &r, NULL), PST_EPARSE);
     free(path);
 }
 
 static void test_rundir_exit_wish_owner_lock(void **state)
 {
     const char *dir = *state;
-    pst_run_exit x = {.has_signal = true, .signal = 15, .wish = PST_WISH_HALT, .time_us = 7, .reason = "cut in the middle \xc3"}, r;
-    assert_int_equal(pst_run_exit_read(dir, &r, NULL), PST_ENOTFOUND);
-    assert_int_equal(pst_run_exit_write(dir, &x, NULL), 0);
-    assert_int_equal(pst_run_exit_read(dir, &r, NULL), 0);
+    pst_rundir_exit x = {.has_signal = true, .signal = 15, .wish = PST_WISH_HALT, .time_us = 7, .reason = "cut in the middle \xc3"}, r;
+    assert_int_equal(pst_rundir_exit_read(dir, &r, NULL), PST_ENOTFOUND);
+    assert_int_equal(pst_rundir_exit_write(dir, &x, NULL), 0);
+    assert_int_equal(pst_rundir_exit_read(dir, &r, NULL), 0);
     assert_true(r.has_signal && !r.has_exit_code && r.signal == 15 && r.wish == PST_WISH_HALT && !r.lost);
     assert_string_equal(r.reason, "cut in the middle ");
-    assert_int_equal(pst_run_wish_read(dir), PST_WISH_NONE);
-    assert_int_equal(pst_run_wish_write(dir, PST_WISH_PLATFORM_DOWN, NULL), 0);
-    assert_int_equal(pst_run_wish_read(dir), PST_WISH_PLATFORM_DOWN);
-    assert_false(pst_run_published(dir));
-    assert_int_equal(pst_run_published_mark(dir, NULL), 0);
-    assert_true(pst_run_published(dir));
-    pst_run_owner o = {.pid = getpid(), .start_time = pst_proc_start_time(getpid())}, got;
-    assert_int_equal(pst_run_owner_write(dir, &o, NULL), 0);
-    assert_int_equal(pst_run_owner_read(dir, &got, NULL), 0);
-    assert_true(pst_run_owner_same_boot(&got));
+    assert_int_equal(pst_rundir_wish_read(dir), PST_WISH_NONE);
+    assert_int_equal(pst_rundir_wish_write(dir, PST_WISH_PLATFORM_DOWN, NULL), 0);
+    assert_int_equal(pst_rundir_wish_read(dir), PST_WISH_PLATFORM_DOWN);
+    assert_false(pst_rundir_published(dir));
+    assert_int_equal(pst_rundir_published_mark(dir, NULL), 0);
+    assert_true(pst_rundir_published(dir));
+    pst_rundir_owner o = {.pid = getpid(), .start_time = pst_proc_start_time(getpid())}, got;
+    assert_int_equal(pst_rundir_owner_write(dir, &o, NULL), 0);
+    assert_int_equal(pst_rundir_owner_read(dir, &got, NULL), 0);
+    assert_true(pst_rundir_owner_same_boot(&got));
     assert_true(pst_proc_alive(got.pid, got.start_time));
     int fd, other;
-    assert_int_equal(pst_run_lock(dir, &fd, NULL), 0);
-    assert_int_equal(pst_run_lock(dir, &other, NULL), PST_EEXIST);
-    assert_true(pst_run_locked(dir));
+    assert_int_equal(pst_rundir_lock(dir, &fd, NULL), 0);
+    assert_int_equal(pst_rundir_lock(dir, &other, NULL), PST_EEXIST);
+    assert_true(pst_rundir_locked(dir));
     close(fd);
-    assert_false(pst_run_locked(dir));
-    assert_int_equal(pst_run_lock(dir, &fd, NULL), 0);
+    assert_false(pst_rundir_locked(dir));
+    assert_int_equal(pst_rundir_lock(dir, &fd, NULL), 0);
     close(fd);
 }
 

@@ -23,7 +23,7 @@ static void test_core_scores_and_encodes_the_whole_record(void **state)
 {
     world w = {0};
     pst_pipeline *p = kit_pipeline(full_pipeline);
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(5, 1, digits, NULL), 3));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(5, 1, digits, NULL), 3));
     pst_buf v[3] = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":{\"user\":3,\"sys\":0.5},\"n\":4,\"on\":true,\"mode\":\"busy\",\"tag\":\"t\"}", &v[0]);
     kit_value(w.schema, 1, "{\"host\":\"b\",\"cpu\":{\"user\":null,\"sys\":2},\"n\":400,\"on\":false,\"mode\":\"odd\",\"tag\":null}",
@@ -33,11 +33,11 @@ static void test_core_scores_and_encodes_the_whole_record(void **state)
     pst_fate f[3];
     size_t usable;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, r, 3, f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, r, 3, f, &usable, &err), 0);
     assert_int_equal(usable, 3);
     for (size_t i = 0; i < 3; i++)
         if (f[i].kind != PST_FATE_SCORED)
-            fail_msg("record %zu: %s", i, pst_core_message(c, &f[i]));
+            fail_msg("record %zu: %s", i, pst_score_core_message(c, &f[i]));
     json_t *j = encoded(c, &w, &r[0], &f[0], false);
     assert_true(fabs(score_of(j) - (7 + 5 + 400 + 1000 + 20000)) < 1e-3);
     assert_true(json_is_null(json_object_get(j, "label")));
@@ -67,7 +67,7 @@ static void test_core_scores_and_encodes_the_whole_record(void **state)
 
     const double *scores;
     const char *label;
-    assert_int_equal(pst_core_score(c, &f[2], false, &scores, &label), 1);
+    assert_int_equal(pst_score_core_score(c, &f[2], false, &scores, &label), 1);
     assert_true(isnan(scores[0])); /* cpu.sys is missing: nan */
     j = encoded(c, &w, &r[2], &f[2], false);
     assert_true(json_is_null(json_object_get(json_object_get(j, "record"), "cpu")));
@@ -82,7 +82,7 @@ static void test_core_one_bad_record_never_harms_its_batch(void **state)
     world w = {0};
     pst_pipeline *p = kit_pipeline(
         "name: p\ninput: {topics: [in]}\nmodel: {name: line}\noutput: {topic: out}\nfeatures: [cpu.user, n]\nbatching: {count: 16}\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(2, 1, digits, NULL), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(2, 1, digits, NULL), 1));
     pst_buf good = {0}, null_user = {0}, unknown = {0}, cut = {0}, text = {0}, tail = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":{\"user\":3,\"sys\":1},\"n\":4}", &good);
     kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":null,\"n\":4}", &null_user);
@@ -100,16 +100,16 @@ static void test_core_one_bad_record_never_harms_its_batch(void **state)
     pst_fate f[8];
     size_t usable;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, r, 8, f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, r, 8, f, &usable, &err), 0);
     assert_int_equal(usable, 8);
     assert_int_equal(f[0].kind, PST_FATE_SCORED);
     for (int i = 1; i < 6; i++) {
         assert_int_equal(f[i].kind, PST_FATE_BAD);
         assert_string_equal(f[i].reason, reasons[i]);
         assert_string_equal(f[i].stage, stages[i]);
-        assert_true(*pst_core_message(c, &f[i]));
+        assert_true(*pst_score_core_message(c, &f[i]));
     }
-    assert_non_null(strstr(pst_core_message(c, &f[1]), "cpu.user"));
+    assert_non_null(strstr(pst_score_core_message(c, &f[1]), "cpu.user"));
     assert_int_equal(f[6].kind, PST_FATE_TOMBSTONE);
     assert_int_equal(f[7].kind, PST_FATE_SCORED);
     json_t *j = encoded(c, &w, &r[7], &f[7], false);
@@ -123,7 +123,7 @@ static void test_core_waits_for_what_is_away_and_uses_what_is_before(void **stat
 {
     world w = {0};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
     pst_buf good = {0}, young = {0}, away = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &good);
     kit_value(w.schema, 9, "{\"host\":\"a\",\"n\":4}", &young);
@@ -132,7 +132,7 @@ static void test_core_waits_for_what_is_away_and_uses_what_is_before(void **stat
     pst_fate f[4];
     size_t usable = 99;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, r, 4, f, &usable, &err), 0);
     assert_int_equal(usable, 1);
     assert_int_equal(err.code, PST_EAGAIN);
     assert_int_equal(err.cls, PST_CLASS_RETRY);
@@ -141,7 +141,7 @@ static void test_core_waits_for_what_is_away_and_uses_what_is_before(void **stat
     w.registry_away = true;
     pst_err_clear(&err);
     r[0] = rec(0, &away);
-    assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, r, 4, f, &usable, &err), 0);
     assert_int_equal(usable, 0);
     assert_int_equal(err.code, PST_EUNREACH);
     pst_buf_done(&good), pst_buf_done(&young), pst_buf_done(&away);
@@ -157,12 +157,12 @@ static void test_core_null_values_go_by_policy(void **state)
         char text[200];
         snprintf(text, sizeof(text), "name: p\nmodel: {name: line}\nfeatures: [n]\nerrors: {\"null\": %s}\n", policies[i]);
         pst_pipeline *p = kit_pipeline(text);
-        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+        pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
         pst_record r = {.topic = "in"};
         pst_fate f;
         size_t usable;
         pst_err err = {0};
-        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
         assert_int_equal(f.kind, kinds[i]);
         if (i == 2)
             assert_string_equal(f.reason, "null-value");
@@ -174,17 +174,17 @@ static void test_core_refuses_a_schema_that_cannot_fit(void **state)
 {
     world w = {0};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [host]\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
     pst_buf v = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &v);
     pst_record r = rec(0, &v);
     pst_fate f;
     size_t usable;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
     assert_int_equal(f.kind, PST_FATE_BAD);
     assert_string_equal(f.reason, "schema-mismatch");
-    assert_non_null(strstr(pst_core_message(c, &f), "host"));
+    assert_non_null(strstr(pst_score_core_message(c, &f), "host"));
     pst_buf_done(&v);
     end_world(&w, c, p);
     memset(&w, 0, sizeof(w));
@@ -192,9 +192,9 @@ static void test_core_refuses_a_schema_that_cannot_fit(void **state)
     c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &v);
     r = rec(0, &v);
-    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
     assert_string_equal(f.reason, "schema-mismatch");
-    assert_non_null(strstr(pst_core_message(c, &f), "not.there"));
+    assert_non_null(strstr(pst_score_core_message(c, &f), "not.there"));
     pst_buf_done(&v);
     end_world(&w, c, p);
 }
@@ -205,7 +205,7 @@ static void test_core_reads_json_by_the_same_paths(void **state)
     pst_pipeline *p = kit_pipeline(
         "name: p\ninput: {topics: [in], format: json}\nmodel: {name: line}\noutput: {topic: out, passthrough: [host, cpu, q]}\n"
         "features: [{field: cpu.user}, {field: a.b}, {field: on, missing: value, value: 1}, {field: mode, vocabulary: [idle, busy]}]\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(4, 1, digits, NULL), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(4, 1, digits, NULL), 1));
     static const char *const texts[] = {"{\"cpu\":{\"user\":1},\"a.b\":2,\"on\":true,\"mode\":\"busy\",\"host\":\"h\",\"q\":2.5}",
                                         "{\"cpu\":{\"user\":1},\"a\":{\"b\":3},\"mode\":\"idle\",\"host\":7}",
                                         "{\"cpu\":{\"user\":\"x\"},\"a.b\":2,\"mode\":\"busy\"}",
@@ -220,7 +220,7 @@ static void test_core_reads_json_by_the_same_paths(void **state)
         r[i] = (pst_record){.topic = "in", .offset = (int64_t)i, .value = texts[i], .value_len = strlen(texts[i])};
     size_t usable;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, r, 7, f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, r, 7, f, &usable, &err), 0);
     assert_int_equal(usable, 7);
     for (size_t i = 0; i < 7; i++) {
         assert_int_equal(f[i].kind, reasons[i] ? PST_FATE_BAD : PST_FATE_SCORED);
@@ -247,14 +247,14 @@ static void test_core_slim_output_is_the_score_alone(void **state)
 {
     world w = {0};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\noutput: {topic: o, format: slim}\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 2, digits, NULL), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 2, digits, NULL), 1));
     pst_buf v = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &v);
     pst_record r = rec(0, &v);
     pst_fate f;
     size_t usable;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
     json_t *j = encoded(c, &w, &r, &f, false);
     assert_int_equal(json_object_size(j), 1);
     assert_int_equal(json_array_size(json_object_get(j, "score")), 2);
@@ -281,14 +281,14 @@ static void test_core_takes_mapping_means_and_score_from_the_model(void **state)
     double threshold;
     assert_int_equal(pst_binding_score_type(b), PST_SCORE_RECONSTRUCTION);
     assert_true(pst_binding_threshold(b, &threshold) && threshold == 0.25);
-    pst_core *c = make_core(&w, p, b);
+    pst_score_core *c = make_core(&w, p, b);
     pst_buf v = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &v);
     pst_record r = rec(0, &v);
     pst_fate f;
     size_t usable;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
     json_t *j = encoded(c, &w, &r, &f, false);
     assert_true(score_of(j) == 0); /* the identity reconstructs */
     assert_true(json_number_value(json_object_get(j, "threshold")) == 0.25);
@@ -300,7 +300,7 @@ static void test_core_takes_mapping_means_and_score_from_the_model(void **state)
     p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [{field: n}, {field: cpu.user, missing: mean, scale: 2}]\nscore: {type: "
                      "reconstruction_error}\n");
     c = make_core(&w, p, kit_bind(p, kit_linear(2, 2, twice, meta), 1));
-    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
     j = encoded(c, &w, &r, &f, false);
     assert_true(fabs(score_of(j) - (4 * 4 + 6 * 6) / 2.0) < 1e-6);
     json_decref(j);
@@ -335,7 +335,7 @@ static void test_core_arrays_fill_the_slots_that_are_left(void **state)
         "{\"name\":\"n\",\"type\":\"int\"}]}";
     world w = {0};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [v, n]\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(4, 1, digits, NULL), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(4, 1, digits, NULL), 1));
     pst_schema_free(w.schema);
     w.schema = kit_schema(schema);
     pst_buf v[2] = {0};
@@ -345,9 +345,9 @@ static void test_core_arrays_fill_the_slots_that_are_left(void **state)
     pst_fate f[2];
     size_t usable;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, r, 2, f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, r, 2, f, &usable, &err), 0);
     if (f[0].kind != PST_FATE_SCORED)
-        fail_msg("%s", pst_core_message(c, &f[0]));
+        fail_msg("%s", pst_score_core_message(c, &f[0]));
     json_t *j = encoded(c, &w, &r[0], &f[0], false);
     assert_true(score_of(j) == 4321);
     json_decref(j);
@@ -361,14 +361,14 @@ static void test_core_classes_have_a_label(void **state)
     world w = {0};
     static const float w3[] = {1, 5, 2};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\nscore: {type: class}\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 3, w3, NULL), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 3, w3, NULL), 1));
     pst_buf v = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":1}", &v);
     pst_record r = rec(0, &v);
     pst_fate f;
     size_t usable;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
     json_t *j = encoded(c, &w, &r, &f, false);
     assert_string_equal(json_string_value(json_object_get(j, "label")), "1");
     assert_int_equal(json_array_size(json_object_get(j, "score")), 3);
@@ -413,7 +413,7 @@ static void test_core_feeds_inputs_of_strings(void **state)
 {
     world w = {0};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n, mode, {field: tag, value: \"7\"}]\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, text_model(), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, text_model(), 1));
     pst_buf v[4] = {{0}}, longer = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":100,\"mode\":\"busy\",\"tag\":\"a\"}", &v[0]);
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":200,\"mode\":\"odd\",\"tag\":null}", &v[1]);
@@ -430,7 +430,7 @@ static void test_core_feeds_inputs_of_strings(void **state)
     size_t usable;
     pst_err err = {0};
     for (int again = 0; again < 2; again++) { /* texts of an earlier batch leave nothing behind */
-        assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+        assert_int_equal(pst_score_core_run(c, r, 4, f, &usable, &err), 0);
         static const double want[] = {112, 275, 0, 391};
         for (int i = 0; i < 4; i++) {
             if (i == 2) {
@@ -455,7 +455,7 @@ static void test_core_feeds_inputs_of_strings(void **state)
     pst_buf text = {0};
     pst_buf_adds(&text, "{\"n\":1,\"mode\":\"idle\",\"tag\":7}"); /* a code as number */
     pst_record one = rec(0, &text);
-    assert_int_equal(pst_core_run(c, &one, 1, f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, &one, 1, f, &usable, &err), 0);
     json_t *j = encoded(c, &w, &one, f, false);
     assert_true(score_of(j) == 72);
     json_decref(j);
@@ -553,11 +553,11 @@ static void test_core_changes_models_at_exact_offsets(void **state)
     world w = {0};
     static const float one[] = {1}, two[] = {2}, three[] = {3};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, one, NULL), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, one, NULL), 1));
     pst_effective from[] = {{(char *)"in", 2, 5}};
-    assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, kit_bind(p, kit_linear(1, 1, two, NULL), 2), from, 1), 0);
+    assert_int_equal(pst_score_core_offer(c, PST_VARIANT_PRIMARY, kit_bind(p, kit_linear(1, 1, two, NULL), 2), from, 1), 0);
     pst_binding *third = kit_bind(p, kit_linear(1, 1, three, NULL), 3);
-    assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, third, NULL, 0), PST_EAGAIN);
+    assert_int_equal(pst_score_core_offer(c, PST_VARIANT_PRIMARY, third, NULL, 0), PST_EAGAIN);
     pst_buf v = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":1}", &v);
     pst_record r[4] = {rec(3, &v), rec(4, &v), rec(5, &v), rec(6, &v)};
@@ -565,7 +565,7 @@ static void test_core_changes_models_at_exact_offsets(void **state)
     size_t usable;
     pst_err err = {0};
     for (int again = 0; again < 2; again++) { /* a replay gives the same scores */
-        assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+        assert_int_equal(pst_score_core_run(c, r, 4, f, &usable, &err), 0);
         static const double want[] = {1, 1, 2, 2};
         for (size_t i = 0; i < 4; i++) {
             json_t *j = encoded(c, &w, &r[i], &f[i], false);
@@ -574,9 +574,9 @@ static void test_core_changes_models_at_exact_offsets(void **state)
             json_decref(j);
         }
     }
-    pst_core_committed(c, "in", 2, 5);
-    assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, third, NULL, 0), 0);
-    assert_int_equal(pst_core_run(c, r, 4, f, &usable, &err), 0);
+    pst_score_core_committed(c, "in", 2, 5);
+    assert_int_equal(pst_score_core_offer(c, PST_VARIANT_PRIMARY, third, NULL, 0), 0);
+    assert_int_equal(pst_score_core_run(c, r, 4, f, &usable, &err), 0);
     json_t *j = encoded(c, &w, &r[0], &f[0], false);
     assert_true(score_of(j) == 3);
     json_decref(j);
@@ -590,9 +590,9 @@ static void test_core_canary_and_shadow(void **state)
     static const float one[] = {1}, two[] = {2}, three[] = {3};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\nbatching: {count: 1000}\n"
                                    "rollout: {canary: {alias: c, percent: 25}, shadow: {alias: s, topic: t}}\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, one, NULL), 1));
-    pst_core_offer(c, PST_VARIANT_CANARY, kit_bind(p, kit_linear(1, 1, two, NULL), 2), NULL, 0);
-    pst_core_offer(c, PST_VARIANT_SHADOW, kit_bind(p, kit_linear(1, 1, three, NULL), 3), NULL, 0);
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, one, NULL), 1));
+    pst_score_core_offer(c, PST_VARIANT_CANARY, kit_bind(p, kit_linear(1, 1, two, NULL), 2), NULL, 0);
+    pst_score_core_offer(c, PST_VARIANT_SHADOW, kit_bind(p, kit_linear(1, 1, three, NULL), 3), NULL, 0);
     pst_buf v = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":1}", &v);
     static pst_record r[1000];
@@ -605,7 +605,7 @@ static void test_core_canary_and_shadow(void **state)
         r[i].key_len = (size_t)snprintf(keys[i], sizeof(keys[i]), "k%d", i);
         r[i].key = keys[i];
     }
-    assert_int_equal(pst_core_run(c, r, 1000, f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, r, 1000, f, &usable, &err), 0);
     for (int i = 0; i < 1000; i++) {
         json_t *j = encoded(c, &w, &r[i], &f[i], false);
         bool canary = !strcmp(json_string_value(json_object_get(j, "variant")), "CANARY");
@@ -626,7 +626,7 @@ static void test_core_survives_damaged_records(void **state)
 {
     world w = {0};
     pst_pipeline *p = kit_pipeline(full_pipeline);
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(5, 1, digits, NULL), 3));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(5, 1, digits, NULL), 3));
     pst_buf v = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":{\"user\":3,\"sys\":0.5},\"n\":4,\"on\":true,\"mode\":\"busy\",\"tag\":\"t\"}", &v);
     unsigned seed = 7;
@@ -640,11 +640,11 @@ static void test_core_survives_damaged_records(void **state)
         pst_fate f;
         size_t usable;
         pst_err err = {0};
-        if (pst_core_run(c, &r, 1, &f, &usable, &err) < 0)
+        if (pst_score_core_run(c, &r, 1, &f, &usable, &err) < 0)
             fail_msg("round %d: %s", round, err.text);
         if (f.kind == PST_FATE_SCORED) {
             pst_buf out = {0};
-            assert_int_equal(pst_core_encode(c, &r, &f, false, 1, &out, &err), 0);
+            assert_int_equal(pst_score_core_encode(c, &r, &f, false, 1, &out, &err), 0);
             pst_buf_done(&out);
             scored++;
         }
@@ -657,11 +657,11 @@ static void test_core_survives_damaged_records(void **state)
 
 static void test_ocf_refuses_what_is_no_file(void **state)
 {
-    pst_ocf *f = NULL;
+    score_ocf *f = NULL;
     pst_err err = {0};
-    assert_true(pst_ocf_open("hello", 5, "x", &f, &err) < 0);
+    assert_true(score_ocf_open("hello", 5, "x", &f, &err) < 0);
     pst_err_clear(&err);
-    assert_true(pst_ocf_open("Obj\x01\x02", 5, "x", &f, &err) < 0);
+    assert_true(score_ocf_open("Obj\x01\x02", 5, "x", &f, &err) < 0);
     assert_non_null(strstr(err.text, "cut off"));
 }
 

@@ -6,32 +6,32 @@ static void test_core_a_refused_output_schema_is_said_of_each_record_and_asked_f
 {
     world w = {0};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\noutput: {topic: out}\nfeatures: [n]\n");
-    pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
     pst_buf good = {0}, out = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &good);
     pst_record r[2] = {rec(0, &good), rec(1, &good)};
     pst_fate f[2];
     size_t usable = 0;
     pst_err err = {0};
-    assert_int_equal(pst_core_run(c, r, 2, f, &usable, &err), 0);
+    assert_int_equal(pst_score_core_run(c, r, 2, f, &usable, &err), 0);
     w.refuse = PST_EUNREACH; /* an outage is asked about again each time */
     for (int i = 0; i < 2; i++) {
         pst_err_clear(&err);
-        assert_int_equal(pst_core_encode(c, &r[0], &f[0], false, 1, &out, &err), PST_EUNREACH);
+        assert_int_equal(pst_score_core_encode(c, &r[0], &f[0], false, 1, &out, &err), PST_EUNREACH);
         assert_int_equal(err.cls, PST_CLASS_RETRY);
     }
     assert_int_equal(w.offered, 2);
     w.refuse = PST_EINCOMPAT;
     for (int i = 0; i < 2; i++) {
         pst_err_clear(&err);
-        assert_int_equal(pst_core_encode(c, &r[i], &f[i], false, 1000 + i, &out, &err), PST_EINCOMPAT);
+        assert_int_equal(pst_score_core_encode(c, &r[i], &f[i], false, 1000 + i, &out, &err), PST_EINCOMPAT);
         assert_int_equal(err.cls, PST_CLASS_DATA);
         assert_string_equal(err.text, "no such thing");
     }
     assert_int_equal(w.offered, 3);
     w.refuse = 0; /* after half a minute it may have been mended */
-    assert_int_equal(pst_core_encode(c, &r[0], &f[0], false, 29000000, &out, NULL), PST_EINCOMPAT);
-    assert_int_equal(pst_core_encode(c, &r[0], &f[0], false, 32000000, &out, NULL), 0);
+    assert_int_equal(pst_score_core_encode(c, &r[0], &f[0], false, 29000000, &out, NULL), PST_EINCOMPAT);
+    assert_int_equal(pst_score_core_encode(c, &r[0], &f[0], false, 32000000, &out, NULL), 0);
     assert_int_equal(w.offered, 4);
     pst_buf_done(&good), pst_buf_done(&out);
     end_world(&w, c, p);
@@ -49,7 +49,7 @@ static void test_core_a_null_in_an_array_means_the_same_in_avro_and_json(void **
             snprintf(text, sizeof(text), "name: p\ninput: {format: %s}\nmodel: {name: line}\nfeatures: [{field: v, missing: %s}]\n",
                      json ? "json" : "avro", policies[i]);
             pst_pipeline *p = kit_pipeline(text);
-            pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(3, 1, w3, NULL), 1));
+            pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(3, 1, w3, NULL), 1));
             pst_schema_free(w.schema);
             w.schema = kit_schema("{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"v\",\"type\":{\"type\":\"array\","
                                   "\"items\":[\"null\",\"double\"]}}]}");
@@ -64,10 +64,10 @@ static void test_core_a_null_in_an_array_means_the_same_in_avro_and_json(void **
             pst_err err = {0};
             const double *scores;
             const char *label;
-            assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+            assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
             assert_int_equal(f.kind, i == 2 ? PST_FATE_BAD : PST_FATE_SCORED);
             if (i < 2) {
-                assert_int_equal(pst_core_score(c, &f, false, &scores, &label), 1);
+                assert_int_equal(pst_score_core_score(c, &f, false, &scores, &label), 1);
                 assert_true(i == 0 ? scores[0] == 371 : isnan(scores[0]));
             }
             pst_buf_done(&b);
@@ -76,7 +76,7 @@ static void test_core_a_null_in_an_array_means_the_same_in_avro_and_json(void **
     }
 }
 
-/* A binding of another width than the pipeline's two features; pst_core_fits says what of it. */
+/* A binding of another width than the pipeline's two features; pst_score_core_fits says what of it. */
 static void test_core_says_whether_another_model_would_fit(void **state)
 {
     static const float seven[7] = {1, 1, 1, 1, 1, 1, 1};
@@ -86,10 +86,10 @@ static void test_core_says_whether_another_model_would_fit(void **state)
         char text[300];
         snprintf(text, sizeof(text), "name: p\n%smodel: {name: line}\noutput: {topic: out}\nfeatures: [n, on]\n", heads[json]);
         pst_pipeline *p = kit_pipeline(text);
-        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(2, 1, digits, NULL), 1));
+        pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(2, 1, digits, NULL), 1));
         pst_binding *wide = kit_bind(p, kit_linear(7, 1, seven, NULL), 2), *same = kit_bind(p, kit_linear(2, 1, digits, NULL), 3);
         pst_err err = {0};
-        assert_int_equal(pst_core_fits(c, PST_VARIANT_PRIMARY, wide, &err), 0); /* nothing has been seen that it would not take */
+        assert_int_equal(pst_score_core_fits(c, PST_VARIANT_PRIMARY, wide, &err), 0); /* nothing has been seen that it would not take */
         pst_buf good = {0};
         if (json)
             pst_buf_adds(&good, "{\"n\":4,\"on\":true}");
@@ -98,15 +98,15 @@ static void test_core_says_whether_another_model_would_fit(void **state)
         pst_record r = rec(0, &good);
         pst_fate f;
         size_t usable = 0;
-        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
         assert_int_equal(f.kind, PST_FATE_SCORED);
-        assert_true(pst_core_fits(c, PST_VARIANT_PRIMARY, wide, &err) < 0);
+        assert_true(pst_score_core_fits(c, PST_VARIANT_PRIMARY, wide, &err) < 0);
         assert_int_equal(err.cls, PST_CLASS_DATA);
         assert_non_null(strchr(err.text, '7'));
         pst_err_clear(&err);
-        assert_int_equal(pst_core_fits(c, PST_VARIANT_PRIMARY, same, &err), 0);
-        assert_int_equal(pst_core_offer(c, PST_VARIANT_PRIMARY, same, NULL, 0), 0); /* being asked has not worn it */
-        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(pst_score_core_fits(c, PST_VARIANT_PRIMARY, same, &err), 0);
+        assert_int_equal(pst_score_core_offer(c, PST_VARIANT_PRIMARY, same, NULL, 0), 0); /* being asked has not worn it */
+        assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
         json_t *j = encoded(c, &w, &r, &f, false);
         assert_true(score_of(j) == 14);
         json_decref(j);
@@ -125,7 +125,7 @@ static void test_core_a_model_that_wants_another_length_of_an_array_does_not_fit
         char text[200];
         snprintf(text, sizeof(text), "name: p\ninput: {format: %s}\nmodel: {name: line}\nfeatures: [v]\n", json ? "json" : "avro");
         pst_pipeline *p = kit_pipeline(text);
-        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(3, 1, w3, NULL), 1));
+        pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(3, 1, w3, NULL), 1));
         pst_schema_free(w.schema);
         w.schema = kit_schema(
             "{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"v\",\"type\":{\"type\":\"array\",\"items\":\"double\"}}]}");
@@ -138,13 +138,13 @@ static void test_core_a_model_that_wants_another_length_of_an_array_does_not_fit
         pst_fate f;
         size_t usable = 0;
         pst_err err = {0};
-        assert_int_equal(pst_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
         assert_int_equal(f.kind, PST_FATE_SCORED);
         pst_binding *other = kit_bind(p, kit_linear(2, 1, w2, NULL), 2), *same = kit_bind(p, kit_linear(3, 1, w3, NULL), 3);
-        assert_true(pst_core_fits(c, PST_VARIANT_PRIMARY, other, &err) < 0);
+        assert_true(pst_score_core_fits(c, PST_VARIANT_PRIMARY, other, &err) < 0);
         assert_non_null(strstr(err.text, "2 "));
         pst_err_clear(&err);
-        assert_int_equal(pst_core_fits(c, PST_VARIANT_PRIMARY, same, &err), 0);
+        assert_int_equal(pst_score_core_fits(c, PST_VARIANT_PRIMARY, same, &err), 0);
         pst_binding_free(other);
         pst_binding_free(same);
         pst_buf_done(&b);
@@ -159,7 +159,7 @@ static void test_core_scores_that_are_no_numbers_go_by_policy(void **state)
         pst_pipeline *p = kit_pipeline(
             dead ? "name: p\nmodel: {name: line}\nfeatures: [{field: cpu.user, missing: nan}]\nscore: {non_finite: dead_letter}\n"
                  : "name: p\nmodel: {name: line}\nfeatures: [{field: cpu.user, missing: nan}]\n");
-        pst_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+        pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
         pst_buf good = {0}, null = {0};
         kit_value(w.schema, 1, "{\"host\":\"a\",\"cpu\":{\"user\":3,\"sys\":1},\"n\":4}", &good);
         kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &null);
@@ -167,14 +167,14 @@ static void test_core_scores_that_are_no_numbers_go_by_policy(void **state)
         pst_fate f[2];
         size_t usable = 0;
         pst_err err = {0};
-        assert_int_equal(pst_core_run(c, r, 2, f, &usable, &err), 0);
+        assert_int_equal(pst_score_core_run(c, r, 2, f, &usable, &err), 0);
         assert_int_equal(f[0].kind, PST_FATE_SCORED);
-        assert_true(pst_core_finite(c, &f[0]));
+        assert_true(pst_score_core_finite(c, &f[0]));
         assert_int_equal(f[1].kind, dead ? PST_FATE_BAD : PST_FATE_SCORED);
         if (dead)
             assert_string_equal(f[1].reason, "non-finite");
         else
-            assert_false(pst_core_finite(c, &f[1]));
+            assert_false(pst_score_core_finite(c, &f[1]));
         pst_buf_done(&good), pst_buf_done(&null);
         end_world(&w, c, p);
     }

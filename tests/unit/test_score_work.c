@@ -4,39 +4,39 @@
 
 static void test_pace_that_is_not_known_means_few_records(void **state)
 {
-    pst_pace p = {0};
-    assert_int_equal(pst_pace_expect_us(&p, 100), -1);
-    assert_int_equal(pst_pace_batch(&p, 512, 2000000), 32);
-    assert_int_equal(pst_pace_batch(&p, 8, 2000000), 8);
+    score_pace p = {0};
+    assert_int_equal(score_pace_expect_us(&p, 100), -1);
+    assert_int_equal(score_pace_batch(&p, 512, 2000000), 32);
+    assert_int_equal(score_pace_batch(&p, 8, 2000000), 8);
 }
 
 static void test_pace_cuts_the_batches_of_a_slow_model(void **state)
 {
-    pst_pace p = {0};
-    pst_pace_learn(&p, 32, 32 * 27000); /* 14 s for 512 */
-    assert_in_range(pst_pace_expect_us(&p, 512), 13000000, 14000000);
-    assert_in_range(pst_pace_batch(&p, 512, 2000000), 70, 75);
-    pst_pace_learn(&p, 1, 9000000);
-    assert_int_equal(pst_pace_batch(&p, 512, 2000000), 1); /* never none */
+    score_pace p = {0};
+    score_pace_learn(&p, 32, 32 * 27000); /* 14 s for 512 */
+    assert_in_range(score_pace_expect_us(&p, 512), 13000000, 14000000);
+    assert_in_range(score_pace_batch(&p, 512, 2000000), 70, 75);
+    score_pace_learn(&p, 1, 9000000);
+    assert_int_equal(score_pace_batch(&p, 512, 2000000), 1); /* never none */
 }
 
 static void test_pace_of_a_quick_model_cuts_nothing(void **state)
 {
-    pst_pace p = {0};
-    pst_pace_learn(&p, 32, 300);
-    assert_int_equal(pst_pace_batch(&p, 512, 2000000), 512);
-    pst_pace_learn(&p, 1, 50000); /* somebody else had the processor */
-    assert_true(pst_pace_expect_us(&p, 512) < 10000);
-    pst_pace_learn(&p, 512, 0);
-    assert_true(pst_pace_expect_us(&p, 512) >= 0); /* known, however quick */
+    score_pace p = {0};
+    score_pace_learn(&p, 32, 300);
+    assert_int_equal(score_pace_batch(&p, 512, 2000000), 512);
+    score_pace_learn(&p, 1, 50000); /* somebody else had the processor */
+    assert_true(score_pace_expect_us(&p, 512) < 10000);
+    score_pace_learn(&p, 512, 0);
+    assert_true(score_pace_expect_us(&p, 512) >= 0); /* known, however quick */
 }
 
 static void test_pace_falls_slowly(void **state)
 {
-    pst_pace p = {0};
-    pst_pace_learn(&p, 100, 100000);
-    pst_pace_learn(&p, 100, 1000);
-    assert_in_range(pst_pace_expect_us(&p, 100), 70000, 80000);
+    score_pace p = {0};
+    score_pace_learn(&p, 100, 100000);
+    score_pace_learn(&p, 100, 1000);
+    assert_in_range(score_pace_expect_us(&p, 100), 70000, 80000);
 }
 
 int main(void)

@@ -58,19 +58,19 @@ static void computer(const char *cpu, const char *sectors, const char *bytes)
 
 static void test_proc_numbers_are_those_of_the_files(void **state)
 {
-    pst_proc_sample a, b;
-    pst_proc_rates r;
+    source_proc_sample a, b;
+    source_proc_rates r;
     pst_err err = {0};
     computer("100 10 50 1000 20 5 5 0 0 0", "1000", "2000");
-    assert_int_equal(pst_proc_read(dir, 0, &a, &err), 0);
+    assert_int_equal(source_proc_read(dir, 0, &a, &err), 0);
     assert_true(a.user == 110 && a.system == 60 && a.idle == 1000 && a.iowait == 20);
     assert_true(a.context_switches == 5000 && a.interrupts == 1000 && a.running == 3 && a.blocked == 1 && a.load1 == 1.25);
     assert_true(a.memory_total == 1000 && a.memory_available == 400 && a.memory_cached == 250);
     assert_true(a.has_disk && a.sectors_read == 1000 && a.sectors_written == 400); /* neither loop nor the partition */
     assert_true(a.has_network && a.rx_bytes == 2050 && a.tx_bytes == 760);         /* not lo */
     computer("150 10 70 1025 25 5 5 0 0 0", "1500", "1000");
-    assert_int_equal(pst_proc_read(dir, 500000, &b, &err), 0);
-    pst_proc_rates_of(&a, &b, &r);
+    assert_int_equal(source_proc_read(dir, 500000, &b, &err), 0);
+    source_proc_rates_of(&a, &b, &r);
     assert_true(fabs(r.user - 0.5) < 1e-9 && fabs(r.system - 0.2) < 1e-9 && fabs(r.idle - 0.25) < 1e-9 && fabs(r.iowait - 0.05) < 1e-9);
     assert_true(r.sectors_read == 1000 && r.sectors_written == 0);
     assert_true(r.rx_bytes == 0); /* a counter that fell: an interface came anew */
@@ -78,32 +78,32 @@ static void test_proc_numbers_are_those_of_the_files(void **state)
 
 static void test_proc_without_disks_and_networks(void **state)
 {
-    pst_proc_sample s;
+    source_proc_sample s;
     pst_err err = {0};
     put("stat", "cpu  1 2 3 4\nctxt 1\n");
     put("loadavg", "");
     put("meminfo", "");
-    assert_int_equal(pst_proc_read(dir, 0, &s, &err), 0);
+    assert_int_equal(source_proc_read(dir, 0, &s, &err), 0);
     assert_false(s.has_disk || s.has_network);
     put("stat", "no such thing\n");
-    assert_int_equal(pst_proc_read(dir, 0, &s, &err), PST_EPARSE);
+    assert_int_equal(source_proc_read(dir, 0, &s, &err), PST_EPARSE);
 }
 
 static void test_real_proc_adds_up(void **state)
 {
-    pst_proc_sample s;
+    source_proc_sample s;
     pst_err err = {0};
-    assert_int_equal(pst_proc_read("/proc", 0, &s, &err), 0);
+    assert_int_equal(source_proc_read("/proc", 0, &s, &err), 0);
     assert_true(s.user + s.system + s.idle > 0 && s.memory_total > s.memory_available && s.running >= 1 && s.context_switches > 0);
 }
 
 static void test_window_slides(void **state)
 {
-    pst_proc_window *w = calloc(1, sizeof *w);
-    pst_proc_sample from;
+    source_proc_window *w = calloc(1, sizeof *w);
+    source_proc_sample from;
     w->window_us = 500;
     for (int64_t t = 0; t < 100000; t += 20) {
-        bool full = pst_proc_window_add(w, &(pst_proc_sample){.mono_us = t, .user = (double)t}, &from);
+        bool full = source_proc_window_add(w, &(source_proc_sample){.mono_us = t, .user = (double)t}, &from);
         assert_int_equal(full, t >= 500);
         if (full)
             assert_true(from.mono_us == t - 500 || from.mono_us == t - 520 + t % 20);
@@ -112,7 +112,7 @@ static void test_window_slides(void **state)
     w->window_us = 1000000; /* longer than the ring holds: the oldest there is */
     bool full = false;
     for (int64_t t = 100000; !full; t += 20)
-        full = pst_proc_window_add(w, &(pst_proc_sample){.mono_us = t}, &from);
+        full = source_proc_window_add(w, &(source_proc_sample){.mono_us = t}, &from);
     assert_int_equal(w->n, PST_PROC_WINDOW_MAX);
     free(w);
 }

@@ -62,7 +62,7 @@ static void keep(fake *f, kept k)
     pthread_mutex_unlock(&f->lock);
 }
 
-static void fake_pump(void *arg, int timeout_ms, pst_outlet_done done, void *done_arg)
+static void fake_pump(void *arg, int timeout_ms, sup_outlet_done done, void *done_arg)
 {
     fake *f = arg;
     if (f->forgets) {
@@ -106,8 +106,8 @@ static int fake_last(void *arg, pst_outlet_kind kind, const char *key, int gener
         if (f->at[i].kind != (int)kind || memcmp(f->at[i].body, names.data, names.len))
             continue;
         const uint8_t *body = (const uint8_t *)f->at[i].body;
-        pst_avro_in in = {.p = body + names.len, .end = body + f->at[i].len};
-        assert_int_equal(pst_avro_in_long(&in, &number), 0);
+        av_in in = {.p = body + names.len, .end = body + f->at[i].len};
+        assert_int_equal(av_in_long(&in, &number), 0);
         last = number > last ? number : last;
     }
     pst_buf_done(&names);
@@ -127,7 +127,7 @@ static void fake_reset(void *arg)
 typedef struct place {
     char dir[64];
     fake *f;
-    pst_outlet_conf conf;
+    sup_outlet_conf conf;
 } place;
 
 static int setup(void **state)
@@ -138,7 +138,7 @@ static int setup(void **state)
     assert_non_null(mkdtemp(p->dir));
     p->f = pst_alloc(sizeof *p->f);
     pthread_mutex_init(&p->f->lock, NULL);
-    p->conf = (pst_outlet_conf){.run_dir = p->dir,
+    p->conf = (sup_outlet_conf){.run_dir = p->dir,
                                 .training_id = "training-x",
                                 .process = "learner-1",
                                 .generation = 2,
@@ -162,20 +162,20 @@ static int teardown(void **state)
     return 0;
 }
 
-static pst_outlet *open_outlet(place *p)
+static sup_outlet *open_outlet(place *p)
 {
-    pst_outlet *o = NULL;
+    sup_outlet *o = NULL;
     pst_err err = {0};
-    if (pst_outlet_open(&p->conf, &o, &err) < 0)
+    if (sup_outlet_open(&p->conf, &o, &err) < 0)
         fail_msg("%s", err.text);
     return o;
 }
 
-static void say(pst_outlet *o, int n)
+static void say(sup_outlet *o, int n)
 {
     char text[200];
     int len = snprintf(text, sizeof text, "line %d %0*d", n, n % 100, n);
-    pst_outlet_log(o, PST_LOG_STREAM_STDOUT, n, text, (size_t)len);
+    sup_outlet_log(o, PST_LOG_STREAM_STDOUT, n, text, (size_t)len);
 }
 
 /* The record that say(n) must have become under this number: byte for byte, so the layout of prefix, number and rest holds. */
@@ -202,10 +202,10 @@ static bool waited_long(void *arg)
     return pst_mono_us() - *(int64_t *)arg > 60000000;
 }
 
-static void flush(pst_outlet *o)
+static void flush(sup_outlet *o)
 {
     int64_t since = pst_mono_us();
-    assert_int_equal(pst_outlet_flush(o, waited_long, &since), 0);
+    assert_int_equal(sup_outlet_flush(o, waited_long, &since), 0);
 }
 
 static bool at_once(void *arg)
@@ -218,18 +218,18 @@ static bool at_once(void *arg)
 static void test_outlet_lines_and_points_are_numbered_apart_and_in_order(void **state)
 {
     place *p = *state;
-    pst_outlet *o = open_outlet(p);
+    sup_outlet *o = open_outlet(p);
     for (int i = 0; i < 1000; i++) {
         say(o, i);
         if (i % 10 == 0) {
             pst_metric_point m = {.time = i, .has_step = true, .step = i};
             pst_dbl_map_set(&m.values, &m.n_values, "loss", i * 0.5);
-            pst_outlet_metric(o, &m);
+            sup_outlet_metric(o, &m);
             pst_event_clear(&pst_metric_point_type, &m);
         }
     }
     flush(o);
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     assert_int_equal(p->f->n, 1100);
     int line = 0, point = 0;
     for (size_t i = 0; i < p->f->n; i++) {
@@ -283,23 +283,23 @@ static void test_outlet_outage_goes_through_the_spool_in_order(void **state)
     place *p = *state;
     p->conf.memory_bytes_max = 10000;
     p->f->down = true;
-    pst_outlet *o = open_outlet(p);
+    sup_outlet *o = open_outlet(p);
     int64_t start = pst_mono_us();
     for (int i = 0; i < 20000; i++)
         say(o, i);
     assert_true(pst_mono_us() - start < 5000000); /* the learner is not held up by an outage */
     int64_t counts[4];
-    pst_outlet_counts(o, counts);
+    sup_outlet_counts(o, counts);
     assert_int_equal(counts[0], 0);
     assert_true(counts[2] > 1000000);
     p->f->down = false;
     for (int i = 20000; i < 25000; i++)
         say(o, i);
     flush(o);
-    pst_outlet_counts(o, counts);
+    sup_outlet_counts(o, counts);
     assert_int_equal(counts[2], 0);
     assert_int_equal(counts[3], 0);
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     assert_int_equal(p->f->n, 25000);
     check_sequence(p, 0, 25000);
 }
@@ -309,14 +309,14 @@ static void test_outlet_failed_deliveries_are_repeated_under_the_same_number(voi
     place *p = *state;
     p->conf.memory_bytes_max = 3000;
     p->f->fail_each = 3;
-    pst_outlet *o = open_outlet(p);
+    sup_outlet *o = open_outlet(p);
     for (int i = 0; i < 3000; i++) {
         say(o, i);
         if (i % 300 == 299)
             pst_sleep_ms(100);
     }
     flush(o);
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     assert_true(p->f->resets > 0);
     check_sequence(p, 0, 3000);
 }
@@ -326,12 +326,12 @@ static void test_outlet_rest_is_left_to_the_next_supervisor(void **state)
     place *p = *state;
     p->conf.memory_bytes_max = 20000;
     p->f->silent = true; /* takes records, then the broker hangs */
-    pst_outlet *o = open_outlet(p);
+    sup_outlet *o = open_outlet(p);
     for (int i = 0; i < 9000; i++)
         say(o, i);
     pst_sleep_ms(300);
-    assert_int_equal(pst_outlet_flush(o, at_once, NULL), PST_ESTOPPED);
-    pst_outlet_close(o);
+    assert_int_equal(sup_outlet_flush(o, at_once, NULL), PST_ESTOPPED);
+    sup_outlet_close(o);
     fake_reset(p->f);
     assert_int_equal(p->f->n, 0);
     p->f->silent = false;
@@ -339,7 +339,7 @@ static void test_outlet_rest_is_left_to_the_next_supervisor(void **state)
     for (int i = 9000; i < 9100; i++)
         say(o, i);
     flush(o);
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     check_sequence(p, 0, 9100);
 }
 
@@ -360,7 +360,7 @@ static void wait_kept(place *p, size_t n)
 static void test_outlet_what_was_stored_unacknowledged_is_not_told_twice(void **state)
 {
     place *p = *state;
-    pst_outlet *o = open_outlet(p);
+    sup_outlet *o = open_outlet(p);
     for (int i = 0; i < 50; i++)
         say(o, i);
     flush(o);
@@ -372,18 +372,18 @@ static void test_outlet_what_was_stored_unacknowledged_is_not_told_twice(void **
     p->f->down = true;
     for (int i = 120; i < 150; i++) /* and these reach nobody */
         say(o, i);
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     p->f->asked_in_vain = true;
     o = open_outlet(p); /* this one learns nothing and is ended, too */
     pst_sleep_ms(50);
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     p->f->asked_in_vain = false;
     p->f->down = false;
     o = open_outlet(p);
     for (int i = 150; i < 160; i++)
         say(o, i);
     flush(o);
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     assert_int_equal(p->f->n, 160);
     for (int i = 0; i < 160; i++)
         assert_true(is_said(&p->f->at[i], i, i));
@@ -394,7 +394,7 @@ static void test_outlet_numbers_go_on_after_a_kill(void **state)
 {
     place *p = *state;
     char *kept_state = pst_fs_join(p->dir, "outlet.state");
-    pst_outlet *o = open_outlet(p);
+    sup_outlet *o = open_outlet(p);
     for (int i = 0; i < 20; i++)
         say(o, i);
     flush(o);
@@ -406,7 +406,7 @@ static void test_outlet_numbers_go_on_after_a_kill(void **state)
     pst_buf b = {0};
     pst_err err = {0};
     assert_int_equal(pst_fs_read(kept_state, 4096, &b, &err), 0); /* as a kill at this moment leaves it */
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     pst_fs_remove_tree(p->dir, NULL);
     assert_int_equal(pst_fs_mkdirs(p->dir, 0700, &err), 0);
     assert_int_equal(pst_fs_write_atomic(kept_state, b.data, b.len, 0600, &err), 0);
@@ -415,7 +415,7 @@ static void test_outlet_numbers_go_on_after_a_kill(void **state)
     o = open_outlet(p);
     say(o, 30);
     flush(o);
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     assert_int_equal(p->f->n, 22); /* 0 to 19, the gap, 30 */
     int64_t last = -1;
     assert_int_equal(fake_last(p->f, PST_OUTLET_LOG, "training-x", 2, "learner-1", INT64_MAX, &last, &err), 0);
@@ -436,17 +436,17 @@ static void test_outlet_full_spool_drops_the_oldest_and_says_so(void **state)
     p->conf.memory_bytes_max = 10000;
     p->conf.spool_bytes_max = 3 * (int64_t)PST_OUTLET_SEGMENT_MAX;
     p->f->down = true;
-    pst_outlet *o = open_outlet(p);
+    sup_outlet *o = open_outlet(p);
     int n = 300000;
     for (int i = 0; i < n; i++)
         say(o, i);
     int64_t counts[4];
-    pst_outlet_counts(o, counts);
+    sup_outlet_counts(o, counts);
     assert_true(counts[2] <= 3 * (int64_t)PST_OUTLET_SEGMENT_MAX);
     p->f->down = false;
     flush(o);
-    pst_outlet_counts(o, counts);
-    pst_outlet_close(o);
+    sup_outlet_counts(o, counts);
+    sup_outlet_close(o);
     assert_true(counts[3] > 0);
     /* Numbers run on without a gap; one record says how many lines are missing. */
     int64_t lost = 0;
@@ -471,15 +471,15 @@ static void test_outlet_reports_overtake_lines_and_keep_their_order(void **state
 {
     place *p = *state;
     p->f->down = true;
-    pst_outlet *o = open_outlet(p);
+    sup_outlet *o = open_outlet(p);
     for (int i = 0; i < 50; i++)
         say(o, i);
-    pst_outlet_report(o, &(pst_process_report){.type = PST_REPORT_TYPE_STARTED, .time = 1});
-    pst_outlet_report(o, &(pst_process_report){.type = PST_REPORT_TYPE_RUNNING, .time = 2});
+    sup_outlet_report(o, &(pst_process_report){.type = PST_REPORT_TYPE_STARTED, .time = 1});
+    sup_outlet_report(o, &(pst_process_report){.type = PST_REPORT_TYPE_RUNNING, .time = 2});
     pst_sleep_ms(50);
     p->f->down = false;
     flush(o);
-    pst_outlet_close(o);
+    sup_outlet_close(o);
     assert_int_equal(p->f->n, 52);
     pst_process_report r = {.training_id = (char *)"training-x",
                             .generation = 2,
@@ -508,28 +508,28 @@ static void count_items(void *arg, int kind, const void *data, size_t len)
 static void test_spool_torn_tail_and_junk_files_are_ignored(void **state)
 {
     place *p = *state;
-    pst_spool *s = NULL;
-    assert_int_equal(pst_spool_open(p->dir, 1 << 20, &s, NULL), 0);
-    assert_true(pst_spool_empty(s));
+    sup_spool *s = NULL;
+    assert_int_equal(sup_spool_open(p->dir, 1 << 20, &s, NULL), 0);
+    assert_true(sup_spool_empty(s));
     for (int i = 0; i < 10; i++)
-        assert_int_equal(pst_spool_append(s, PST_OUTLET_LOG, true, "hello", 5, NULL), 0);
-    pst_spool_close(s);
+        assert_int_equal(sup_spool_append(s, PST_OUTLET_LOG, true, "hello", 5, NULL), 0);
+    sup_spool_close(s);
     char *path = pst_fs_join(p->dir, "spool-0001000000"), *junk = pst_fs_join(p->dir, "spool-junk");
     pst_buf b = {0};
     assert_int_equal(pst_fs_read(path, 1 << 20, &b, NULL), 0);
     assert_int_equal(pst_fs_write_atomic(path, b.data, b.len - 3, 0600, NULL), 0);
     assert_int_equal(pst_fs_write_atomic(junk, "x", 1, 0600, NULL), 0);
     pst_buf_done(&b);
-    assert_int_equal(pst_spool_open(p->dir, 1 << 20, &s, NULL), 0);
+    assert_int_equal(sup_spool_open(p->dir, 1 << 20, &s, NULL), 0);
     int n = 0;
     uint64_t number;
-    pst_spool_lost lost;
-    assert_int_equal(pst_spool_take(s, 2, count_items, &n, &number, &lost, NULL), 0);
+    sup_spool_lost lost;
+    assert_int_equal(sup_spool_take(s, 2, count_items, &n, &number, &lost, NULL), 0);
     assert_int_equal(n, 7);
-    pst_spool_release(s, number);
-    assert_true(pst_spool_empty(s));
+    sup_spool_release(s, number);
+    assert_true(sup_spool_empty(s));
     assert_false(pst_fs_exists(path));
-    pst_spool_close(s);
+    sup_spool_close(s);
     free(path);
     free(junk);
 }

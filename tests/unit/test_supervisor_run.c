@@ -31,8 +31,8 @@ typedef struct world {
     char dir[64];
     char *run_dir;
     pst_objects *objects;
-    pst_run_spec spec;
-    pst_outlet *outlet;
+    pst_rundir_spec spec;
+    sup_outlet *outlet;
     /* what came out */
     pst_process_report reports[32];
     pst_log_line *lines;
@@ -59,7 +59,7 @@ static int sink_send(void *arg, pst_outlet_kind kind, const char *key, const voi
     return 0;
 }
 
-static void sink_pump(void *arg, int timeout_ms, pst_outlet_done done, void *done_arg)
+static void sink_pump(void *arg, int timeout_ms, sup_outlet_done done, void *done_arg)
 {
     world *w = arg;
     for (size_t i = 0; i < w->n_tokens; i++)
@@ -81,17 +81,17 @@ static int setup(void **state)
     char *url = pst_sprintf("file:%s/objects", w->dir);
     assert_int_equal(pst_objects_open(url, &w->objects, NULL), 0);
     free(url);
-    w->spec = (pst_run_spec){.training_id = (char *)"training-unit",
-                             .generation = 1,
-                             .process = (char *)"learner-1",
-                             .learner_id = 1,
-                             .site = (char *)"local",
-                             .state_dir = w->dir,
-                             .name = (char *)"unit",
-                             .user = (char *)"tester",
-                             .learners = 1,
-                             .grace_ms = 400};
-    w->run_dir = pst_run_dir(w->dir, "training-unit", 1, "learner-1");
+    w->spec = (pst_rundir_spec){.training_id = (char *)"training-unit",
+                                .generation = 1,
+                                .process = (char *)"learner-1",
+                                .learner_id = 1,
+                                .site = (char *)"local",
+                                .state_dir = w->dir,
+                                .name = (char *)"unit",
+                                .user = (char *)"tester",
+                                .learners = 1,
+                                .grace_ms = 400};
+    w->run_dir = pst_rundir_dir(w->dir, "training-unit", 1, "learner-1");
     assert_int_equal(pst_fs_mkdirs(w->run_dir, 0700, NULL), 0);
     for (int i = 0; i < 3; i++) {
         pst_schema *s = NULL;
@@ -123,10 +123,10 @@ static int teardown(void **state)
     return 0;
 }
 
-static pst_outlet *open_outlet(world *w)
+static sup_outlet *open_outlet(world *w)
 {
-    pst_outlet *o = NULL;
-    assert_int_equal(pst_outlet_open(&(pst_outlet_conf){.run_dir = w->run_dir,
+    sup_outlet *o = NULL;
+    assert_int_equal(sup_outlet_open(&(sup_outlet_conf){.run_dir = w->run_dir,
                                                         .training_id = "training-unit",
                                                         .process = "learner-1",
                                                         .generation = 1,
@@ -139,7 +139,7 @@ static pst_outlet *open_outlet(world *w)
 }
 
 /* Runs a shell command as a job; extra: further YAML. */
-static void run(world *w, const char *command, const char *extra, const pst_output_limits *limits)
+static void run(world *w, const char *command, const char *extra, const sup_output_limits *limits)
 {
     pst_buf y = {0};
     pst_buf_printf(&y, "name: unit\nversion: \"1\"\ncpus: 0.1\nmemory: 64MiB\nframework:\n  name: custom\n  version: \"1\"\n  command: ");
@@ -147,15 +147,15 @@ static void run(world *w, const char *command, const char *extra, const pst_outp
     pst_buf_printf(&y, "\n%s", extra ? extra : "");
     w->spec.manifest = y.data;
     pst_err err = {0};
-    pst_run r;
-    if (pst_run_spec_write(w->run_dir, &w->spec, &err) < 0 || pst_run_open(w->run_dir, &r, &err) < 0)
+    sup_run r;
+    if (pst_rundir_spec_write(w->run_dir, &w->spec, &err) < 0 || sup_run_open(w->run_dir, &r, &err) < 0)
         fail_msg("%s", err.text);
     r.outlet = open_outlet(w);
     r.objects = w->objects;
-    if (pst_supervise(&r, limits, &err) < 0)
+    if (sup_supervise(&r, limits, &err) < 0)
         fail_msg("%s", err.text);
-    pst_outlet_close(r.outlet);
-    pst_run_close(&r);
+    sup_outlet_close(r.outlet);
+    sup_run_close(&r);
     pst_buf_done(&y);
     w->spec.manifest = NULL;
 }
@@ -177,7 +177,7 @@ static void check_reports(const world *w, const int *wanted, size_t n)
         assert_int_equal(w->lines[i].rindex, i);
     for (size_t i = 0; i < w->n_points; i++)
         assert_int_equal(w->points[i].rindex, i);
-    assert_true(pst_run_published(w->run_dir));
+    assert_true(pst_rundir_published(w->run_dir));
 }
 #define REPORTS(w, ...) check_reports(w, (int[]){__VA_ARGS__}, sizeof((int[]){__VA_ARGS__}) / sizeof(int))
 enum {
@@ -363,7 +363,7 @@ static void test_run_flood_is_bounded_and_the_gap_told(void **state)
 {
     world *w = *state;
     run(w, "i=0; while [ $i -lt 200000 ]; do echo $i; i=$((i+1)); done; sleep 0.3; echo end", NULL,
-        &(pst_output_limits){.lines_per_s = 5000});
+        &(sup_output_limits){.lines_per_s = 5000});
     REPORTS(w, STARTED, DOWNLOADING, RUNNING, STORING, EXITED);
     int64_t told = 0, lost = 0;
     for (size_t i = 0; i < w->n_lines; i++)
@@ -382,7 +382,7 @@ static void test_run_flood_loses_no_metric_no_checkpoint_and_not_the_end(void **
     run(w,
         "seq 40000 | sed 's/.*/{\"penstock\":\"metrics\",\"step\":&,\"loss\":0.5}/'; seq 30000; "
         "echo '{\"penstock\":\"checkpoint\",\"step\":40000}'; seq 30000; echo last-line",
-        NULL, &(pst_output_limits){.lines_per_s = 1000});
+        NULL, &(sup_output_limits){.lines_per_s = 1000});
     REPORTS(w, STARTED, DOWNLOADING, RUNNING, CHECKPOINT, STORING, EXITED);
     assert_int_equal(w->n_points, 40000);
     for (size_t i = 0; i < w->n_points; i++)
@@ -740,7 +740,7 @@ static void test_run_evaluation_metrics_file_becomes_points(void **state)
 static void test_run_wish_that_is_there_already_prevents_the_start(void **state)
 {
     world *w = *state;
-    assert_int_equal(pst_run_wish_write(w->run_dir, PST_WISH_PLATFORM_DOWN, NULL), 0);
+    assert_int_equal(pst_rundir_wish_write(w->run_dir, PST_WISH_PLATFORM_DOWN, NULL), 0);
     run(w, "echo never", NULL, NULL);
     REPORTS(w, STARTED, DOWNLOADING, EXITED);
     assert_string_equal(end_of(w)->reason_code, "PLATFORM_DOWN");
@@ -750,12 +750,12 @@ static void test_run_wish_that_is_there_already_prevents_the_start(void **state)
 static void test_run_end_on_disk_is_told_by_the_next_supervisor(void **state)
 {
     world *w = *state;
-    pst_run_exit x = {.has_exit_code = true, .exit_code = 5, .reason_code = "C201", .reason = "as before", .time_us = 77};
-    assert_int_equal(pst_run_exit_write(w->run_dir, &x, NULL), 0);
-    pst_outlet *o = open_outlet(w);
-    assert_int_equal(pst_supervise_publish(w->run_dir, o, NULL), 0);
-    assert_int_equal(pst_supervise_publish(w->run_dir, o, NULL), 0); /* once */
-    pst_outlet_close(o);
+    pst_rundir_exit x = {.has_exit_code = true, .exit_code = 5, .reason_code = "C201", .reason = "as before", .time_us = 77};
+    assert_int_equal(pst_rundir_exit_write(w->run_dir, &x, NULL), 0);
+    sup_outlet *o = open_outlet(w);
+    assert_int_equal(sup_publish(w->run_dir, o, NULL), 0);
+    assert_int_equal(sup_publish(w->run_dir, o, NULL), 0); /* once */
+    sup_outlet_close(o);
     assert_int_equal(w->n_reports, 1);
     assert_true(end_of(w)->exit_code == 5 && end_of(w)->time == 77);
     assert_string_equal(end_of(w)->reason, "as before");
@@ -781,7 +781,7 @@ static void test_command_text_joins_only_breaks_before_options(void **state)
                                            {"a \\\n b", "a \\\n b"},
                                            {"for i in 1; do\r\n  echo $i\r\ndone", "for i in 1; do\n  echo $i\ndone"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *got = pst_run_command_text(cases[i][0]);
+        char *got = sup_run_command_text(cases[i][0]);
         assert_string_equal(got, cases[i][1]);
         free(got);
     }

@@ -38,10 +38,10 @@ static void check(const char *data, size_t len, const char *const *wanted, size_
 {
     for (size_t piece = 1; piece <= len; piece++) {
         got g = {0};
-        pst_lines l = {.line = take, .arg = &g};
+        sup_lines l = {.line = take, .arg = &g};
         for (size_t at = 0; at < len; at += piece)
-            pst_lines_feed(&l, data + at, len - at < piece ? len - at : piece);
-        pst_lines_end(&l);
+            sup_lines_feed(&l, data + at, len - at < piece ? len - at : piece);
+        sup_lines_end(&l);
         assert_int_equal(g.n, n);
         for (size_t i = 0; i < n; i++)
             assert_string_equal(g.lines[i], wanted[i]);
@@ -81,11 +81,11 @@ static void test_lines_too_long_come_in_marked_pieces(void **state)
     data[len] = '\n';
     for (size_t piece = 1000; piece < len; piece += 77777) {
         got g = {0};
-        pst_lines l = {.line = take, .arg = &g};
+        sup_lines l = {.line = take, .arg = &g};
         for (size_t at = 0; at < len + 1; at += piece)
-            pst_lines_feed(&l, data + at, len + 1 - at < piece ? len + 1 - at : piece);
-        pst_lines_feed(&l, "next\n", 5);
-        pst_lines_end(&l);
+            sup_lines_feed(&l, data + at, len + 1 - at < piece ? len + 1 - at : piece);
+        sup_lines_feed(&l, "next\n", 5);
+        sup_lines_end(&l);
         assert_in_range(g.n, 4, 5);
         size_t total = 0;
         for (size_t i = 0; i + 1 < g.n; i++) {
@@ -117,7 +117,7 @@ static void test_metric_line_takes_numbers_and_the_four_named_fields(void **stat
     const char *text =
         "{\"penstock\":\"metrics\",\"step\":7,\"epoch\":1.5,\"group\":\"validation\",\"time\":\"2026-11-21T00:00:00Z\",\"loss\":0.25,"
         "\"n\":3,\"note\":\"x\",\"ok\":true,\"none\":null}";
-    assert_int_equal(pst_metric_line(text, strlen(text), 5, &p), 1);
+    assert_int_equal(sup_metric_line(text, strlen(text), 5, &p), 1);
     assert_true(p.has_step && p.step == 7 && p.has_epoch && p.epoch == 1.5);
     assert_string_equal(p.group, "validation");
     int64_t wanted;
@@ -127,7 +127,7 @@ static void test_metric_line_takes_numbers_and_the_four_named_fields(void **stat
     assert_true(value(&p, "loss") == 0.25 && value(&p, "n") == 3);
     pst_event_clear(&pst_metric_point_type, &p);
     text = "  {\"penstock\": \"metrics\", \"loss\": NaN, \"a\": -Infinity, \"b\": Infinity, \"s\": \"NaN in text \\\" NaN\"}";
-    assert_int_equal(pst_metric_line(text, strlen(text), 5, &p), 1);
+    assert_int_equal(sup_metric_line(text, strlen(text), 5, &p), 1);
     assert_true(isnan(value(&p, "loss")) && isinf(value(&p, "a")) && value(&p, "a") < 0 && value(&p, "b") > 0);
     assert_int_equal(p.n_values, 3);
     assert_string_equal(p.group, "train");
@@ -147,7 +147,7 @@ static void test_metric_line_leaves_other_lines_alone(void **state)
                                          "{\"penstock\":\"metrics\",}"};
     pst_metric_point p;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        assert_int_equal(pst_metric_line(others[i], strlen(others[i]), 0, &p), 0);
+        assert_int_equal(sup_metric_line(others[i], strlen(others[i]), 0, &p), 0);
 }
 
 static void test_checkpoint_line_keeps_short_scalars(void **state)
@@ -155,7 +155,7 @@ static void test_checkpoint_line_keeps_short_scalars(void **state)
     const char *text =
         "{\"penstock\":\"checkpoint\",\"time\":1700000000,\"step\":40,\"file\":\"a.pt\",\"best\":true,\"deep\":{\"x\":1},\"loss\":0.1}";
     pst_process_report r;
-    assert_int_equal(pst_checkpoint_line(text, strlen(text), 5, &r), 1);
+    assert_int_equal(sup_checkpoint_line(text, strlen(text), 5, &r), 1);
     assert_int_equal(r.type, PST_REPORT_TYPE_CHECKPOINT);
     assert_true(r.time == 1700000000000000);
     assert_string_equal(r.reason, "checkpoint of step 40");
@@ -171,13 +171,13 @@ static void test_checkpoint_line_keeps_short_scalars(void **state)
     for (int i = 0; i < 100; i++)
         pst_buf_printf(&many, ",\"k%d\":%d", i, i);
     pst_buf_addc(&many, '}');
-    assert_int_equal(pst_checkpoint_line(many.data, many.len, 5, &r), 1);
+    assert_int_equal(sup_checkpoint_line(many.data, many.len, 5, &r), 1);
     assert_string_equal(r.reason, "checkpoint");
     assert_true(r.n_details == PST_CHECKPOINT_DETAILS_MAX && r.time == 5);
     assert_null(pst_str_map_get(r.details, r.n_details, "long"));
     pst_event_clear(&pst_process_report_type, &r);
     pst_buf_done(&many);
-    assert_int_equal(pst_checkpoint_line("{\"penstock\":\"metrics\"}", 22, 5, &r), 0);
+    assert_int_equal(sup_checkpoint_line("{\"penstock\":\"metrics\"}", 22, 5, &r), 0);
 }
 
 static void test_emetrics_line_as_ffdl_writes_it(void **state)
@@ -188,36 +188,36 @@ static void test_emetrics_line_as_ffdl_writes_it(void **state)
         "{\"meta\":{\"training_id\":\"t\",\"time\":\"1700000000000\",\"rindex\":3},\"grouplabel\":\"test\",\"etimes\":{\"iteration\":"
         "{\"type\":1,\"value\":\"300\"},\"epoch\":{\"value\":2}},\"values\":{\"accuracy\":{\"type\":2,\"value\":\"0.9\"},\"w\":{\"type\":0,"
         "\"value\":\"text\"},\"bare\":4}}";
-    assert_int_equal(pst_emetrics_line(text, strlen(text), 5, &p, &why), 1);
+    assert_int_equal(sup_emetrics_line(text, strlen(text), 5, &p, &why), 1);
     assert_string_equal(p.group, "test");
     assert_true(p.has_step && p.step == 300 && p.has_epoch && p.epoch == 2);
     assert_true(value(&p, "accuracy") == 0.9 && value(&p, "bare") == 4);
     assert_int_equal(p.n_values, 2);
     assert_true(p.time == 1700000000000000);
     pst_event_clear(&pst_metric_point_type, &p);
-    assert_int_equal(pst_emetrics_line("not json", 8, 5, &p, &why), 0);
-    assert_int_equal(pst_emetrics_line("{}", 2, 5, &p, &why), 0);
+    assert_int_equal(sup_emetrics_line("not json", 8, 5, &p, &why), 0);
+    assert_int_equal(sup_emetrics_line("{}", 2, 5, &p, &why), 0);
     assert_non_null(strstr(why, "values"));
 }
 
 static void test_limiter_counts_what_it_leaves_out_and_tells_once(void **state)
 {
-    pst_limiter l;
+    sup_limiter l;
     int64_t lines, bytes, now = 1000000;
-    pst_limiter_init(&l, 100, 1e6, now);
+    sup_limiter_init(&l, 100, 1e6, now);
     int passed = 0, total = 0;
     int64_t told = 0, told_bytes = 0;
     int gaps = 0;
     for (int ms = 0; ms < 10000; ms++, now += 1000) /* 1,000 lines a second for ten seconds */
         for (int i = 0; i < 1; i++, total++) {
-            if (pst_limiter_gap(&l, now, false, &lines, &bytes)) {
+            if (sup_limiter_gap(&l, now, false, &lines, &bytes)) {
                 told += lines;
                 told_bytes += bytes;
                 gaps++;
             }
-            passed += pst_limiter_take(&l, 10, now);
+            passed += sup_limiter_take(&l, 10, now);
         }
-    if (pst_limiter_gap(&l, now, true, &lines, &bytes)) {
+    if (sup_limiter_gap(&l, now, true, &lines, &bytes)) {
         told += lines;
         told_bytes += bytes;
     }
@@ -225,14 +225,14 @@ static void test_limiter_counts_what_it_leaves_out_and_tells_once(void **state)
     assert_int_equal(told_bytes, told * 10);
     assert_in_range(passed, 950, 1110);
     assert_in_range(gaps, 50, 110);
-    assert_false(pst_limiter_gap(&l, now, true, &lines, &bytes));
+    assert_false(sup_limiter_gap(&l, now, true, &lines, &bytes));
     /* Bytes bound it too, and one line larger than the whole budget still passes in the end. */
-    pst_limiter_init(&l, 1e9, 1000, now);
-    assert_true(pst_limiter_take(&l, 1000, now));
-    assert_false(pst_limiter_take(&l, 1, now));
+    sup_limiter_init(&l, 1e9, 1000, now);
+    assert_true(sup_limiter_take(&l, 1000, now));
+    assert_false(sup_limiter_take(&l, 1, now));
     now += 2000000;
-    assert_true(pst_limiter_gap(&l, now, false, &lines, &bytes));
-    assert_true(pst_limiter_take(&l, 5000, now));
+    assert_true(sup_limiter_gap(&l, now, false, &lines, &bytes));
+    assert_true(sup_limiter_take(&l, 5000, now));
 }
 
 int main(void)

@@ -17,37 +17,37 @@
 static const char simple[] = "name: one\ncpus: 1\nmemory: 256 MiB\nframework: {name: custom, version: 1, command: run}\n";
 
 typedef struct bench {
-    pst_trainer_core *core;
-    pst_actions out;
+    tcore *core;
+    trainer_actions out;
     int64_t now;
 } bench;
 
 static bench start(void)
 {
-    pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
     policy.operators = "carol, bob";
-    return (bench){.core = pst_trainer_core_new(&policy), .now = 1700000000LL * SECOND};
+    return (bench){.core = tcore_new(&policy), .now = 1700000000LL * SECOND};
 }
 
 static void done(bench *b)
 {
-    pst_actions_done(&b->out);
-    pst_trainer_core_free(b->core);
+    trainer_actions_done(&b->out);
+    tcore_free(b->core);
 }
 
 /* Each step shows its own actions only. */
-static void feed(bench *b, pst_trainer_in in)
+static void feed(bench *b, trainer_in in)
 {
     b->now += 1000;
-    pst_actions_clear(&b->out);
-    pst_trainer_core_step(b->core, &in, b->now, &b->out);
+    trainer_actions_clear(&b->out);
+    tcore_step(b->core, &in, b->now, &b->out);
 }
 
 static void lcm(bench *b, const char *state, double cpus)
 {
     pst_worker_state w = {
         .kind = (char *)"lcm", .site = (char *)"local", .state = (char *)state, .cpus = cpus, .memory_bytes = (int64_t)8 << 30, .gpus = 1};
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_WORKER, .worker = &w, .seen_us = b->now});
+    feed(b, (trainer_in){.kind = PST_TRAINER_WORKER, .worker = &w, .seen_us = b->now});
 }
 
 static const char *submit_as(bench *b, const char *request_id, const char *manifest, pst_job_code *code, const char *stored_sha256)
@@ -58,7 +58,7 @@ static const char *submit_as(bench *b, const char *request_id, const char *manif
                          .action = PST_JOB_ACTION_SUBMIT,
                          .manifest = (char *)manifest,
                          .code = code};
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r, .code_uri = "file:/objects/code/x", .code_sha256 = stored_sha256});
+    feed(b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r, .code_uri = "file:/objects/code/x", .code_sha256 = stored_sha256});
     pst_training_id("ann", request_id, id);
     return id;
 }
@@ -77,7 +77,7 @@ static void ask(bench *b, const char *request_id, pst_job_action action, const c
                          .training_id = (char *)id,
                          .options = options,
                          .n_options = action == PST_JOB_ACTION_REPRIORITISE};
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    feed(b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
 }
 
 static void told(bench *b, const char *id, int generation, const char *process, pst_report_type type, int exit_code, const char *code)
@@ -92,13 +92,13 @@ static void told(bench *b, const char *id, int generation, const char *process, 
                             .has_exit_code = type == PST_REPORT_TYPE_EXITED,
                             .exit_code = exit_code,
                             .reason_code = (char *)code};
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+    feed(b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
 }
 
 static void tick(bench *b, int64_t after_s, bool caught_up)
 {
     b->now += after_s * SECOND;
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_TICK, .caught_up = caught_up});
+    feed(b, (trainer_in){.kind = PST_TRAINER_TICK, .caught_up = caught_up});
 }
 
 /* "RECEIVED ADMITTED | DEPLOY": events, then commands, then +STATE and +TOMBSTONE marks. */
@@ -108,7 +108,7 @@ static const char *shown(const bench *b)
     char commands[200] = "", marks[100] = "";
     *text = '\0';
     for (size_t i = 0; i < b->out.n; i++) {
-        const pst_action *a = &b->out.at[i];
+        const trainer_action *a = &b->out.at[i];
         if (a->kind == PST_DO_EVENT)
             sprintf(text + strlen(text), "%s%s", *text ? " " : "", pst_job_event_type_text(a->event.type));
         else if (a->kind == PST_DO_COMMAND)
@@ -133,7 +133,7 @@ static const pst_job_event *event(const bench *b, enum pst_job_event_type type)
 
 static pst_job_public_state state(const bench *b, const char *id)
 {
-    const pst_job_state *s = pst_trainer_core_job(b->core, id);
+    const pst_job_state *s = tcore_job(b->core, id);
     return s ? s->state : PST_JOB_PUBLIC_STATE_UNKNOWN;
 }
 
@@ -167,9 +167,9 @@ static void test_core_good_job_goes_through_all_states(void **unused)
         assert_int_equal(state(&b, id), path[i].state);
     }
     int64_t used[3];
-    assert_true(pst_trainer_core_used(b.core, "local", used));
+    assert_true(tcore_used(b.core, "local", used));
     assert_int_equal(used[0], 0);
-    assert_int_equal(pst_trainer_core_counts(b.core)->completed, 1);
+    assert_int_equal(tcore_counts(b.core)->completed, 1);
     done(&b);
 }
 
@@ -187,11 +187,11 @@ static void test_core_model_is_remembered_even_when_told_late(void **unused)
                             .reporter = (char *)"supervisor:h",
                             .host = (char *)"",
                             .model = &m};
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
     const pst_job_event *e = event(&b, PST_JOB_EVENT_TYPE_RESULT_STORED);
     assert_string_equal(pst_str_map_get(e->details, e->n_details, "version"), "3");
-    assert_string_equal(pst_trainer_core_job(b.core, id)->model->name, "ae");
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+    assert_string_equal(tcore_job(b.core, id)->model->name, "ae");
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
     assert_string_equal(shown(&b), "");
     done(&b);
 }
@@ -213,8 +213,8 @@ static void test_core_bad_manifest_is_rejected_once_with_all_reasons(void **unus
     submit(&b, "r1", bad_manifest);
     assert_string_equal(shown(&b), ""); /* answered before */
     assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_REJECTED);
-    assert_string_equal(pst_trainer_core_job(b.core, id)->reason_code, "C101");
-    assert_string_equal(pst_trainer_core_job(b.core, id)->manifest, "");
+    assert_string_equal(tcore_job(b.core, id)->reason_code, "C101");
+    assert_string_equal(tcore_job(b.core, id)->manifest, "");
     submit(&b, "r1", simple); /* mended, but under the same id */
     assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "REQUEST_ID_REUSED");
     submit(&b, "r1", simple);
@@ -239,11 +239,11 @@ static void test_core_what_overtakes_its_submission_waits_for_it(void **unused)
     assert_int_equal(b.out.n, 1);
     assert_int_equal(b.out.at[0].kind, PST_DO_STATE);
     assert_string_equal(b.out.at[0].state->manifest, ""); /* no text of it is NULL: the one who publishes it seals the manifest */
-    assert_null(pst_trainer_core_job(b.core, id));
+    assert_null(tcore_job(b.core, id));
     /* another Trainer goes on from what was published */
-    pst_trainer_core_load(c.core, b.out.at[0].state);
-    pst_trainer_core_loaded(c.core);
-    assert_true(pst_trainer_core_equal(b.core, c.core));
+    tcore_load(c.core, b.out.at[0].state);
+    tcore_loaded(c.core);
+    assert_true(tcore_equal(b.core, c.core));
     lcm(&c, "running", 4);
     submit(&c, "r1", simple);
     assert_string_equal(shown(&c), "RECEIVED ADMITTED HALTED RESUMED TERMINATED");
@@ -256,7 +256,7 @@ static void test_core_what_overtakes_its_submission_waits_for_it(void **unused)
     tick(&b, 6, true);
     assert_string_equal(shown(&b), "REJECTED REJECTED REJECTED tombstone");
     assert_true(b.out.at[b.out.n - 1].expired);
-    pst_trainer_core_drop(c.core, "training-late", 0);
+    tcore_drop(c.core, "training-late", 0);
     submit(&b, "r1", simple);
     assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
     done(&b);
@@ -277,7 +277,7 @@ static void test_core_times_are_the_observers(void **unused)
         r.type = PST_REPORT_TYPE_RUNNING;
         r.time = began + off[i];
         b.now += 400000;
-        feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &r, .published_us = r.time + 2000, .live = true});
+        feed(&b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r, .published_us = r.time + 2000, .live = true});
         if (!off[i])
             assert_int_equal(event(&b, PST_JOB_EVENT_TYPE_PROCESS_READY)->time, began);
         else
@@ -286,9 +286,9 @@ static void test_core_times_are_the_observers(void **unused)
         r.type = PST_REPORT_TYPE_EXITED;
         r.has_exit_code = true;
         r.time = began + off[i] + 6 * SECOND;
-        feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &r, .published_us = r.time + 3500000, .live = true});
+        feed(&b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r, .published_us = r.time + 3500000, .live = true});
         assert_non_null(strstr(event(&b, PST_JOB_EVENT_TYPE_COMPLETED)->reason, "exited with 0 after 6.0 s"));
-        const pst_job_state *s = pst_trainer_core_job(b.core, id);
+        const pst_job_state *s = tcore_job(b.core, id);
         assert_true(s->ended_at >= s->started_at && s->started_at >= s->submitted_at && s->ended_at <= b.now);
         done(&b);
     }
@@ -307,13 +307,13 @@ static void test_core_a_clock_that_jumped_ends_and_holds_up_nothing(void **unuse
         told(&b, other, 1, "learner-1", PST_REPORT_TYPE_EXITED, 3, NULL);
         assert_string_equal(shown(&b), "PROCESS_EXITED RETRYING QUEUED");
         c.now = b.now + sign * 3600 * (int64_t)SECOND;
-        pst_trainer_core_load(c.core, pst_trainer_core_job(b.core, id));
-        pst_trainer_core_load(c.core, pst_trainer_core_job(b.core, other));
-        pst_trainer_core_loaded(c.core);
+        tcore_load(c.core, tcore_job(b.core, id));
+        tcore_load(c.core, tcore_job(b.core, other));
+        tcore_loaded(c.core);
         lcm(&c, "running", 4);
-        feed(&c, (pst_trainer_in){.kind = PST_TRAINER_TICK, .unsettled = true});
+        feed(&c, (trainer_in){.kind = PST_TRAINER_TICK, .unsettled = true});
         assert_int_equal(state(&c, id), PST_JOB_PUBLIC_STATE_PROCESSING);
-        assert_null(pst_trainer_core_job(c.core, id)->reason_code);
+        assert_null(tcore_job(c.core, id)->reason_code);
         assert_int_equal(state(&c, other), PST_JOB_PUBLIC_STATE_PENDING);
         done(&b);
         done(&c);
@@ -327,18 +327,18 @@ static void test_times_the_clock_in_the_middle_is_taken_once(void **unused)
     } cases[] = {{0, 0, 0, 0},    {-600, 0, 0, 0}, {600, 0, 0, 0},    {0, 600, 0, 0},
                  {0, 0, -600, 0}, {-600, 1, 0, 0}, {-600, 600, 0, 0}, {3600, 0, 7200, 3600}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        pst_times t;
+        trainer_times t;
         int64_t mono = 5 * SECOND, real = 1700000000LL * SECOND;
-        pst_times_start(&t, real + cases[i].own * SECOND, mono);
+        trainer_times_start(&t, real + cases[i].own * SECOND, mono);
         mono += SECOND;
         real += SECOND;
-        assert_int_equal(pst_times_now(&t, mono), real + cases[i].own * SECOND);
-        pst_times_heard(&t, PST_TIMES_NODE, real + cases[i].node * SECOND, mono);
-        pst_times_heard(&t, PST_TIMES_CLIENT, real + cases[i].client * SECOND, mono);
+        assert_int_equal(trainer_times_now(&t, mono), real + cases[i].own * SECOND);
+        trainer_times_heard(&t, PST_TIMES_NODE, real + cases[i].node * SECOND, mono);
+        trainer_times_heard(&t, PST_TIMES_CLIENT, real + cases[i].client * SECOND, mono);
         assert_true(t.settled);
-        assert_true(labs(pst_times_now(&t, mono) - (real + cases[i].want * SECOND)) <= SECOND);
-        pst_times_heard(&t, PST_TIMES_NODE, real + 9000 * (int64_t)SECOND, mono); /* jumps later on move nothing */
-        assert_true(labs(pst_times_now(&t, mono) - (real + cases[i].want * SECOND)) <= SECOND);
+        assert_true(labs(trainer_times_now(&t, mono) - (real + cases[i].want * SECOND)) <= SECOND);
+        trainer_times_heard(&t, PST_TIMES_NODE, real + 9000 * (int64_t)SECOND, mono); /* jumps later on move nothing */
+        assert_true(labs(trainer_times_now(&t, mono) - (real + cases[i].want * SECOND)) <= SECOND);
     }
 }
 
@@ -353,7 +353,7 @@ static void test_core_other_peoples_jobs_are_not_touched(void **unused)
         char request[16];
         sprintf(request, "m%zu", i);
         pst_job_request r = {.request_id = request, .user = (char *)"bo", .action = all[i], .training_id = (char *)id};
-        feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+        feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
         assert_string_equal(shown(&b), "REJECTED");
         assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "NOT_YOURS");
         assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_PENDING);
@@ -377,7 +377,7 @@ static void test_core_what_was_done_wins_over_what_was_wished(void **unused)
         assert_string_equal(shown(&b), i < 2 ? "PROCESS_EXITED COMPLETED" : "PROCESS_EXITED COMPLETED DELETED | CLEAN tombstone");
         assert_non_null(strstr(event(&b, PST_JOB_EVENT_TYPE_COMPLETED)->reason, "before it could be"));
         if (i == 0)
-            assert_int_equal(pst_trainer_core_job(b.core, id)->wish, PST_JOB_WISH_NONE);
+            assert_int_equal(tcore_job(b.core, id)->wish, PST_JOB_WISH_NONE);
         done(&b);
     }
 }
@@ -391,7 +391,7 @@ static void test_core_parameter_servers_take_no_gpu(void **unused)
            "name: g\ncpus: 1\nmemory: 256 MiB\ngpus: 1\nframework: {name: custom, version: 1, command: run}\n"
            "penstock: {roles: {ps: 1}}\n");
     assert_string_equal(shown(&b), "RECEIVED ADMITTED QUEUED DEPLOYING | DEPLOY");
-    pst_trainer_core_used(b.core, "local", used);
+    tcore_used(b.core, "local", used);
     assert_int_equal(used[2], 1);
     done(&b);
 }
@@ -409,8 +409,8 @@ static void test_core_nothing_old_runs_again(void **unused)
     int64_t deleted = b.now;
     pst_job_request again = {
         .request_id = (char *)"r1", .user = (char *)"ann", .action = PST_JOB_ACTION_SUBMIT, .manifest = (char *)simple};
-    pst_trainer_in in = {.kind = PST_TRAINER_REQUEST, .request = &again, .published_us = published};
-    pst_trainer_core_drop(c.core, id, deleted); /* the tombstone, read after a restart */
+    trainer_in in = {.kind = PST_TRAINER_REQUEST, .request = &again, .published_us = published};
+    tcore_drop(c.core, id, deleted); /* the tombstone, read after a restart */
     c.now += 5 * day;
     tick(&c, 0, true);
     feed(&c, in);
@@ -420,14 +420,14 @@ static void test_core_nothing_old_runs_again(void **unused)
     c.now += 7 * day;
     feed(&c, in);
     assert_string_equal(event(&c, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "TOO_OLD");
-    assert_null(pst_trainer_core_job(c.core, id));
+    assert_null(tcore_job(c.core, id));
     feed(&c, in);
     assert_string_equal(shown(&c), "");
     again = (pst_job_request){.request_id = (char *)"x", .user = (char *)"ann", .action = PST_JOB_ACTION_RESUME, .training_id = id};
     feed(&c, in);
     assert_string_equal(event(&c, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "UNKNOWN_JOB"); /* nothing will come for it */
     pst_job_request same = {.request_id = (char *)"r1", .user = (char *)"ann", .action = PST_JOB_ACTION_SUBMIT, .manifest = (char *)simple};
-    feed(&c, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &same, .published_us = c.now});
+    feed(&c, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &same, .published_us = c.now});
     event(&c, PST_JOB_EVENT_TYPE_RECEIVED); /* published anew, as the answer to the old one says */
     assert_int_equal(state(&c, id), PST_JOB_PUBLIC_STATE_QUEUED);
     strcpy(id, submit(&c, "r9", simple));
@@ -444,30 +444,30 @@ static void test_core_nothing_old_runs_again(void **unused)
     c.now += 4 * day;
     tick(&c, 0, true);
     assert_string_equal(shown(&c), " tombstone");
-    assert_null(pst_trainer_core_job(c.core, old));
-    assert_non_null(pst_trainer_core_job(c.core, id));
+    assert_null(tcore_job(c.core, old));
+    assert_non_null(tcore_job(c.core, id));
     done(&b);
     done(&c);
 }
 
 static void test_memory_loses_the_oldest_first(void **unused)
 {
-    pst_memory m = {0};
+    trainer_memory m = {0};
     char key[16];
     for (int i = 0; i < 1000; i++) {
         sprintf(key, "k%d", i);
-        pst_memory_put(&m, key, i);
-        pst_memory_forget(&m, INT64_MIN, 100);
+        trainer_memory_put(&m, key, i);
+        trainer_memory_forget(&m, INT64_MIN, 100);
     }
-    assert_int_equal(pst_memory_size(&m), 100);
-    assert_false(pst_memory_has(&m, "k899"));
-    assert_true(pst_memory_has(&m, "k900"));
-    pst_memory_take(&m, "k900");
-    pst_memory_put(&m, "k901", 2000);
-    pst_memory_forget(&m, 950, 100);
-    assert_int_equal(pst_memory_size(&m), 51);
-    assert_true(pst_memory_has(&m, "k901"));
-    pst_memory_done(&m);
+    assert_int_equal(trainer_memory_size(&m), 100);
+    assert_false(trainer_memory_has(&m, "k899"));
+    assert_true(trainer_memory_has(&m, "k900"));
+    trainer_memory_take(&m, "k900");
+    trainer_memory_put(&m, "k901", 2000);
+    trainer_memory_forget(&m, 950, 100);
+    assert_int_equal(trainer_memory_size(&m), 51);
+    assert_true(trainer_memory_has(&m, "k901"));
+    trainer_memory_done(&m);
 }
 
 static void test_core_code_is_checked(void **unused)
@@ -483,7 +483,7 @@ static void test_core_code_is_checked(void **unused)
     assert_string_equal(e->reason_code, "C102");
     assert_non_null(strstr(pst_str_map_get(e->details, e->n_details, "code.sha256"), twos));
     const char *id = submit_as(&b, "r2", simple, &code, ones);
-    assert_string_equal(pst_trainer_core_job(b.core, id)->code->uri, "file:/objects/code/x");
+    assert_string_equal(tcore_job(b.core, id)->code->uri, "file:/objects/code/x");
     code = (pst_job_code){.media_type = (char *)"text/plain"};
     submit_as(&b, "r3", simple, &code, NULL);
     e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
@@ -497,12 +497,12 @@ static void test_core_same_submission_is_one_job(void **unused)
     const char *id = submit(&b, "r1", simple);
     submit(&b, "r1", simple);
     assert_string_equal(shown(&b), "");
-    assert_int_equal(pst_trainer_core_counts(b.core)->duplicates, 1);
+    assert_int_equal(tcore_counts(b.core)->duplicates, 1);
     submit(&b, "r1", "name: two\nframework: {name: custom, version: 1, command: run}\n");
     const pst_job_event *e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
     assert_string_equal(e->reason_code, "REQUEST_ID_REUSED");
     assert_int_equal(e->state, PST_JOB_PUBLIC_STATE_QUEUED);
-    assert_string_equal(pst_trainer_core_job(b.core, id)->name, "one");
+    assert_string_equal(tcore_job(b.core, id)->name, "one");
     done(&b);
 }
 
@@ -525,14 +525,14 @@ static void test_core_unknown_job_and_no_event_are_answered(void **unused)
     e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
     assert_string_equal(e->reason_code, "BAD_REQUEST");
     assert_int_equal(e->n_details, 2); /* action and training_id */
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_BAD_REQUEST, .bad_reason = "the first byte is neither 0 nor {"});
+    feed(&b, (trainer_in){.kind = PST_TRAINER_BAD_REQUEST, .bad_reason = "the first byte is neither 0 nor {"});
     e = event(&b, PST_JOB_EVENT_TYPE_REJECTED);
     assert_string_equal(e->reason_code, "BAD_EVENT");
     assert_string_equal(e->training_id, "");
     assert_null(e->request_id);
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_TOMBSTONE});
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TOMBSTONE});
     assert_string_equal(shown(&b), "");
-    assert_int_equal(pst_trainer_core_counts(b.core)->tombstones, 1);
+    assert_int_equal(tcore_counts(b.core)->tombstones, 1);
     done(&b);
 }
 
@@ -559,10 +559,10 @@ static void test_core_halt_waits_for_the_exits_and_resume_is_a_new_generation(vo
     assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_HALTED)->reason, "halted by user bob");
     ask(&b, "r3", PST_JOB_ACTION_RESUME, id);
     assert_string_equal(shown(&b), "RESUMED QUEUED DEPLOYING | DEPLOY");
-    assert_int_equal(pst_trainer_core_job(b.core, id)->generation, 2);
+    assert_int_equal(tcore_job(b.core, id)->generation, 2);
     told(&b, id, 1, "learner-1", PST_REPORT_TYPE_EXITED, 1, NULL); /* of the fenced generation */
     assert_string_equal(shown(&b), "");
-    assert_int_equal(pst_trainer_core_counts(b.core)->reports_stale, 1);
+    assert_int_equal(tcore_counts(b.core)->reports_stale, 1);
     done(&b);
 }
 
@@ -587,7 +587,7 @@ static void test_core_failure_ends_the_gang_then_retries_then_fails(void **unuse
     assert_string_equal(e->reason_code, "C201");
     assert_string_equal(e->reason, "learner-1 exited with status 4 (after 1 retry)");
     ask(&b, "r2", PST_JOB_ACTION_RESUME, id);
-    assert_int_equal(pst_trainer_core_job(b.core, id)->generation, 3);
+    assert_int_equal(tcore_job(b.core, id)->generation, 3);
     done(&b);
 }
 
@@ -602,7 +602,7 @@ static void test_core_lost_processes_have_their_own_budget(void **unused)
         b.now += 10 * SECOND;
         lcm(&b, "running", 4);
     }
-    assert_string_equal(pst_trainer_core_job(b.core, id)->reason_code, "S104");
+    assert_string_equal(tcore_job(b.core, id)->reason_code, "S104");
     done(&b);
 }
 
@@ -616,7 +616,7 @@ static void test_core_platform_down_uses_up_no_retry(void **unused)
         assert_string_equal(shown(&b), g == 1 ? "PROCESS_EXITED RETRYING QUEUED DEPLOYING | DEPLOY"
                                               : "PROCESS_EXITED RETRYING QUEUED DEPLOYING | DEPLOY");
     }
-    assert_int_equal(pst_trainer_core_job(b.core, id)->platform_attempts, 0);
+    assert_int_equal(tcore_job(b.core, id)->platform_attempts, 0);
     done(&b);
 }
 
@@ -650,14 +650,14 @@ static void test_core_queue_is_by_priority_then_time_and_says_why(void **unused)
 {
     bench b = start();
     const char *none = submit(&b, "r0", simple);
-    assert_string_equal(pst_trainer_core_job(b.core, none)->reason, "no LCM of site local has reported yet");
+    assert_string_equal(tcore_job(b.core, none)->reason, "no LCM of site local has reported yet");
     lcm(&b, "running", 2);
     assert_string_equal(shown(&b), "DEPLOYING | DEPLOY");
     char wide[64], narrow[64], urgent[64];
     strcpy(wide, submit(&b, "r1", "name: w\ncpus: 2\nframework: {name: custom, version: 1, command: run}\n"));
-    assert_string_equal(pst_trainer_core_job(b.core, wide)->reason, "it waits for 2 CPUs: 1 of 2 free");
+    assert_string_equal(tcore_job(b.core, wide)->reason, "it waits for 2 CPUs: 1 of 2 free");
     strcpy(narrow, submit(&b, "r2", simple)); /* would fit, but the wide one is first */
-    assert_non_null(strstr(pst_trainer_core_job(b.core, narrow)->reason, "1 job of site local is ahead"));
+    assert_non_null(strstr(tcore_job(b.core, narrow)->reason, "1 job of site local is ahead"));
     strcpy(urgent, submit(&b, "r3", "name: u\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock: {priority: 5}\n"));
     assert_int_equal(state(&b, urgent), PST_JOB_PUBLIC_STATE_PENDING);
     ask(&b, "p1", PST_JOB_ACTION_REPRIORITISE, narrow);
@@ -676,7 +676,7 @@ static void test_core_more_than_the_site_has_is_rejected_at_once(void **unused)
     assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
     lcm(&b, "running", 2);
     assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
-    assert_non_null(strstr(pst_trainer_core_job(b.core, id)->reason, "it waits for the site to grow, and fails"));
+    assert_non_null(strstr(tcore_job(b.core, id)->reason, "it waits for the site to grow, and fails"));
     const char *small = submit(&b, "r3", simple); /* need not wait behind it */
     assert_int_equal(state(&b, small), PST_JOB_PUBLIC_STATE_PENDING);
     tick(&b, 880, true);
@@ -700,7 +700,7 @@ static void test_core_nothing_is_too_wide_while_nodes_are_being_read(void **unus
     pst_job_request r = {.request_id = (char *)"w1", .user = (char *)"ann", .action = PST_JOB_ACTION_SUBMIT, .manifest = (char *)wide};
     pst_training_id("ann", "w1", id);
     lcm(&b, "running", 2);
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r, .nodes_unread = true});
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r, .nodes_unread = true});
     assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_QUEUED);
     lcm(&b, "running", 4);
     assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_PENDING);
@@ -717,7 +717,7 @@ static void test_core_a_mended_request_is_answered(void **unused)
                          .action = PST_JOB_ACTION_SUBMIT,
                          .training_id = (char *)"training-mine",
                          .manifest = (char *)simple};
-    pst_trainer_in in = {.kind = PST_TRAINER_REQUEST, .request = &r};
+    trainer_in in = {.kind = PST_TRAINER_REQUEST, .request = &r};
     pst_training_id("ann", "m1", id);
     feed(&b, in);
     assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "BAD_REQUEST");
@@ -735,12 +735,12 @@ static void test_core_silent_or_stopping_lcm_gets_nothing(void **unused)
     bench b = start();
     lcm(&b, "draining", 4);
     const char *id = submit(&b, "r1", simple);
-    assert_non_null(strstr(pst_trainer_core_job(b.core, id)->reason, "is stopping"));
+    assert_non_null(strstr(tcore_job(b.core, id)->reason, "is stopping"));
     lcm(&b, "running", 4);
     assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_PENDING);
     b.now += 40 * SECOND;
     id = submit(&b, "r2", simple);
-    assert_non_null(strstr(pst_trainer_core_job(b.core, id)->reason, "has not reported since 2023-11-14T"));
+    assert_non_null(strstr(tcore_job(b.core, id)->reason, "has not reported since 2023-11-14T"));
     done(&b);
 }
 
@@ -752,12 +752,12 @@ static void test_core_deadline_ends_a_job_for_good(void **unused)
         submit(&b, "r1", "name: d\nframework: {name: custom, version: 1, command: run}\npenstock: {deadline: 1m, retries: 5}\n");
     told(&b, id, 1, "learner-1", PST_REPORT_TYPE_RUNNING, 0, NULL);
     b.now += 30 * SECOND;
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_TICK});
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
     assert_string_equal(shown(&b), "");
     b.now += 31 * SECOND;
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_TICK});
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
     assert_string_equal(shown(&b), "OTHER | KILL");
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_TICK});
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
     assert_string_equal(shown(&b), "");
     told(&b, id, 1, "learner-1", PST_REPORT_TYPE_EXITED, 143, NULL);
     assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_FAILED)->reason_code, "DEADLINE");
@@ -770,9 +770,9 @@ static void test_core_unanswered_deployment_is_remarked_on_once(void **unused)
     lcm(&b, "running", 4);
     submit(&b, "r1", simple);
     b.now += 61 * SECOND;
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_TICK});
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
     assert_non_null(strstr(event(&b, PST_JOB_EVENT_TYPE_OTHER)->reason, "no process has started yet"));
-    feed(&b, (pst_trainer_in){.kind = PST_TRAINER_TICK});
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
     assert_string_equal(shown(&b), "");
     done(&b);
 }
@@ -786,7 +786,7 @@ static void test_core_delete_ends_what_runs_and_leaves_a_tombstone(void **unused
     assert_string_equal(shown(&b), "TERMINATING | KILL");
     told(&b, id, 1, "learner-1", PST_REPORT_TYPE_EXITED, 143, NULL);
     assert_string_equal(shown(&b), "PROCESS_EXITED TERMINATED DELETED | CLEAN tombstone");
-    assert_null(pst_trainer_core_job(b.core, id));
+    assert_null(tcore_job(b.core, id));
     submit(&b, "r1", simple);
     assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "BAD_REQUEST");
     id = submit(&b, "r2", "name: q\ncpus: 4\nframework: {name: custom, version: 1, command: run}\n");
@@ -815,9 +815,9 @@ static void test_core_loaded_from_states_goes_on(void **unused)
         strcpy(ids[i], submit(&b, r, simple));
     }
     for (int i = 0; i < 3; i++)
-        pst_trainer_core_load(c.core, pst_trainer_core_job(b.core, ids[i]));
-    pst_trainer_core_loaded(c.core);
-    char *x = pst_trainer_core_dump(b.core), *y = pst_trainer_core_dump(c.core);
+        tcore_load(c.core, tcore_job(b.core, ids[i]));
+    tcore_loaded(c.core);
+    char *x = tcore_dump(b.core), *y = tcore_dump(c.core);
     assert_string_equal(x, y);
     free(x);
     free(y);
@@ -832,16 +832,16 @@ static void test_fsm_table_has_no_way_out_of_what_is_final(void **unused)
     for (int from = 0; from <= PST_JOB_PUBLIC_STATE_REJECTED; from++)
         for (int e = 0; e <= PST_JOB_EVENT_TYPE_OTHER; e++)
             for (int to = 0; to <= PST_JOB_PUBLIC_STATE_REJECTED; to++) {
-                bool allowed = pst_job_fsm_allows((pst_job_public_state)from, (enum pst_job_event_type)e, (pst_job_public_state)to);
+                bool allowed = job_fsm_allows((pst_job_public_state)from, (enum pst_job_event_type)e, (pst_job_public_state)to);
                 if (from == PST_JOB_PUBLIC_STATE_COMPLETED || from == PST_JOB_PUBLIC_STATE_REJECTED ||
                     from == PST_JOB_PUBLIC_STATE_TERMINATED)
                     assert_true(!allowed || from == to);
                 if (to == PST_JOB_PUBLIC_STATE_UNKNOWN)
                     assert_true(!allowed || e == PST_JOB_EVENT_TYPE_REJECTED);
             }
-    assert_false(pst_job_fsm_allows(PST_JOB_PUBLIC_STATE_QUEUED, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED));
+    assert_false(job_fsm_allows(PST_JOB_PUBLIC_STATE_QUEUED, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED));
     pst_buf text = {0};
-    pst_job_fsm_markdown(&text);
+    job_fsm_markdown(&text);
     assert_non_null(strstr(text.data, "| DEPLOYING | QUEUED | PENDING |"));
     pst_buf_done(&text);
 }

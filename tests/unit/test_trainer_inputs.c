@@ -12,7 +12,7 @@ static void order_is(const pst_record *records, size_t n, const char *want)
     size_t order[32];
     char text[64];
     pst_batch b = {.records = records, .n = n};
-    pst_input_order(&b, order);
+    trainer_input_order(&b, order);
     for (size_t i = 0; i < n; i++)
         text[i] = (char)('a' + (int)order[i]);
     text[n] = '\0';

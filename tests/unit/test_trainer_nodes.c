@@ -17,8 +17,8 @@ static const char simple[] = "name: one\ncpus: 1\nmemory: 256 MiB\nframework: {n
 static const char wide[] = "name: wide\ncpus: 4\nmemory: 256 MiB\nframework: {name: custom, version: 1, command: run}\n";
 
 typedef struct bench {
-    pst_trainer_core *core;
-    pst_actions out;
+    tcore *core;
+    trainer_actions out;
     int64_t now;
     char nonce[40], node[64]; /* of the last DEPLOY, or KILL, HALT, CHECK */
     int requests;
@@ -26,23 +26,23 @@ typedef struct bench {
 
 static bench start(void)
 {
-    pst_trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
+    trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
     memset(policy.nonce_key, 7, sizeof policy.nonce_key);
     policy.operators = "ann";
-    return (bench){.core = pst_trainer_core_new(&policy), .now = 1700000000LL * SECOND};
+    return (bench){.core = tcore_new(&policy), .now = 1700000000LL * SECOND};
 }
 
 static void done(bench *b)
 {
-    pst_actions_done(&b->out);
-    pst_trainer_core_free(b->core);
+    trainer_actions_done(&b->out);
+    tcore_free(b->core);
 }
 
-static void feed(bench *b, pst_trainer_in in)
+static void feed(bench *b, trainer_in in)
 {
     b->now += 1000;
-    pst_actions_clear(&b->out);
-    pst_trainer_core_step(b->core, &in, b->now, &b->out);
+    trainer_actions_clear(&b->out);
+    tcore_step(b->core, &in, b->now, &b->out);
     for (size_t i = 0; i < b->out.n; i++)
         if (b->out.at[i].kind == PST_DO_COMMAND && *b->out.at[i].command.nonce) {
             snprintf(b->nonce, sizeof b->nonce, "%s", b->out.at[i].command.nonce);
@@ -59,12 +59,12 @@ static void beat(bench *b, const char *node, const char *state)
                           .state = (char *)state,
                           .cpus = 4,
                           .memory_bytes = (int64_t)8 << 30};
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_WORKER, .worker = &w, .seen_us = b->now});
+    feed(b, (trainer_in){.kind = PST_TRAINER_WORKER, .worker = &w, .seen_us = b->now});
 }
 
 static void tick(bench *b)
 {
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_TICK});
+    feed(b, (trainer_in){.kind = PST_TRAINER_TICK});
 }
 
 /* Time passes; those named are heard. */
@@ -83,7 +83,7 @@ static char *submit(bench *b, const char *manifest)
     char id[64], request_id[16];
     snprintf(request_id, sizeof request_id, "r%d", ++b->requests);
     pst_job_request r = {.request_id = request_id, .user = (char *)"ann", .action = PST_JOB_ACTION_SUBMIT, .manifest = (char *)manifest};
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    feed(b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
     pst_training_id("ann", request_id, id);
     return strdup(id);
 }
@@ -99,13 +99,13 @@ static void ask(bench *b, pst_job_action action, const char *id, const char *key
                          .training_id = (char *)id,
                          .options = &option,
                          .n_options = key != NULL};
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    feed(b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
 }
 
 static void told(bench *b, const char *id, pst_report_type type, const char *node, const char *nonce)
 {
     pst_process_report r = {.training_id = (char *)id,
-                            .generation = pst_trainer_core_job(b->core, id)->generation,
+                            .generation = tcore_job(b->core, id)->generation,
                             .process = (char *)"learner-1",
                             .type = type,
                             .time = b->now,
@@ -114,12 +114,12 @@ static void told(bench *b, const char *id, pst_report_type type, const char *nod
                             .node = (char *)node,
                             .nonce = (char *)nonce,
                             .has_exit_code = type == PST_REPORT_TYPE_EXITED};
-    feed(b, (pst_trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+    feed(b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
 }
 
 static const pst_job_state *job(const bench *b, const char *id)
 {
-    return pst_trainer_core_job(b->core, id);
+    return tcore_job(b->core, id);
 }
 
 static const pst_job_command *command(const bench *b, enum pst_job_command_type type)
@@ -192,7 +192,7 @@ static void test_nodes_a_strangers_report_ends_nothing(void **unused)
         told(&b, id, types[i], "b", nonce); /* known, but not from where the generation is */
     }
     assert_int_equal(job(&b, id)->state, PST_JOB_PUBLIC_STATE_PROCESSING);
-    assert_int_equal(pst_trainer_core_counts(b.core)->reports_untrusted, 3 * 6);
+    assert_int_equal(tcore_counts(b.core)->reports_untrusted, 3 * 6);
     told(&b, id, PST_REPORT_TYPE_EXITED, "a", nonce);
     assert_int_equal(job(&b, id)->state, PST_JOB_PUBLIC_STATE_COMPLETED);
     free(id);
@@ -262,7 +262,7 @@ static void test_nodes_force_ends_where_the_node_is_silent_only(void **unused)
     pass(&b, 60, NULL);
     assert_int_equal(job(&b, id)->state, PST_JOB_PUBLIC_STATE_TERMINATED);
     int64_t used[3];
-    pst_trainer_core_used(b.core, "local", used);
+    tcore_used(b.core, "local", used);
     assert_int_equal(used[0], 0);
     told(&b, id, PST_REPORT_TYPE_EXITED, "a", b.nonce); /* the zombie */
     assert_int_equal(job(&b, id)->state, PST_JOB_PUBLIC_STATE_TERMINATED);
@@ -394,9 +394,9 @@ static void test_nodes_older_programs_are_understood(void **unused)
     pst_event_copy(&pst_job_state_type, job(&b, id), &old);
     free(old.node);
     old.node = strdup("");
-    pst_trainer_core_reset(b.core);
-    pst_trainer_core_load(b.core, &old);
-    pst_trainer_core_loaded(b.core);
+    tcore_reset(b.core);
+    tcore_load(b.core, &old);
+    tcore_loaded(b.core);
     pst_event_clear(&pst_job_state_type, &old);
     beat(&b, "new", "running");
     pass(&b, 100, "new");

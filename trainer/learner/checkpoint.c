@@ -16,7 +16,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "checkpoints are writt
 static const char magic[8] = {'P', 'S', 'T', 'L', 'E', 'A', 'R', 'N'};
 enum { VERSION = 1, FRONT = 16, HEADER_MAX = 16 << 20, FILES_MAX = 10000, RANGES_MAX = 100000 };
 
-void pst_checkpoint_done(pst_checkpoint *c)
+void learn_checkpoint_done(learn_checkpoint *c)
 {
     if (!c)
         return;
@@ -27,8 +27,8 @@ void pst_checkpoint_done(pst_checkpoint *c)
     void *all[] = {c->settings_digest, c->training_id, c->fields, c->ranges, c->values, c->m, c->v, c->best};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
-    pst_statistics_done(&c->stats);
-    *c = (pst_checkpoint){0};
+    learn_statistics_done(&c->stats);
+    *c = (learn_checkpoint){0};
 }
 
 static float *copy(const float *from, size_t n)
@@ -39,17 +39,17 @@ static float *copy(const float *from, size_t n)
     return to;
 }
 
-void pst_checkpoint_take(const pst_training *t, const pst_data *d, const char *training_id, int generation, pst_checkpoint *ret)
+void learn_checkpoint_take(const learn_training *t, const learn_data *d, const char *training_id, int generation, learn_checkpoint *ret)
 {
     const pst_learn_settings *s = t->settings;
-    *ret = (pst_checkpoint){.settings_digest = pst_learn_settings_digest(s),
-                            .training_id = pst_strdup(training_id ? training_id : ""),
-                            .generation = generation,
-                            .data_rows = (int64_t)t->data->rows,
-                            .data_crc = t->data->crc,
-                            .progress = t->progress,
-                            .steps = pst_net_steps(t->net),
-                            .n_params = pst_net_parameters(t->net)};
+    *ret = (learn_checkpoint){.settings_digest = pst_learn_settings_digest(s),
+                              .training_id = pst_strdup(training_id ? training_id : ""),
+                              .generation = generation,
+                              .data_rows = (int64_t)t->data->rows,
+                              .data_crc = t->data->crc,
+                              .progress = t->progress,
+                              .steps = learn_net_steps(t->net),
+                              .n_params = learn_net_parameters(t->net)};
     ret->fields = pst_alloc(((size_t)s->n_features + 1) * sizeof *ret->fields);
     for (int i = 0; i < s->n_features; i++)
         ret->fields[ret->n_fields++] = pst_strdup(s->features[i].field);
@@ -59,24 +59,24 @@ void pst_checkpoint_take(const pst_training *t, const pst_data *d, const char *t
         ret->ranges[i].topic = pst_strdup(d->ranges[i].topic);
     }
     ret->n_ranges = d->n_ranges;
-    pst_statistics_copy(&t->data->stats, &ret->stats);
-    ret->values = copy(pst_net_values(t->net), ret->n_params);
-    ret->m = copy(pst_net_moments(t->net, 1), ret->n_params);
-    ret->v = copy(pst_net_moments(t->net, 2), ret->n_params);
+    learn_statistics_copy(&t->data->stats, &ret->stats);
+    ret->values = copy(learn_net_values(t->net), ret->n_params);
+    ret->m = copy(learn_net_moments(t->net, 1), ret->n_params);
+    ret->v = copy(learn_net_moments(t->net, 2), ret->n_params);
     ret->best = t->best ? copy(t->best, ret->n_params) : NULL;
 }
 
-int pst_checkpoint_restore(const pst_checkpoint *c, pst_training *t, pst_err *err)
+int learn_checkpoint_restore(const learn_checkpoint *c, learn_training *t, pst_err *err)
 {
-    if (c->n_params != pst_net_parameters(t->net) || c->stats.columns != t->data->columns)
+    if (c->n_params != learn_net_parameters(t->net) || c->stats.columns != t->data->columns)
         return pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "learner", 0,
                            "it holds %zu parameters for %d columns, this network has %zu for %d", c->n_params, c->stats.columns,
-                           pst_net_parameters(t->net), t->data->columns);
+                           learn_net_parameters(t->net), t->data->columns);
     size_t bytes = c->n_params * sizeof(float);
-    memcpy(pst_net_values(t->net), c->values, bytes);
-    memcpy(pst_net_moments(t->net, 1), c->m, bytes);
-    memcpy(pst_net_moments(t->net, 2), c->v, bytes);
-    pst_net_set_steps(t->net, c->steps);
+    memcpy(learn_net_values(t->net), c->values, bytes);
+    memcpy(learn_net_moments(t->net, 1), c->m, bytes);
+    memcpy(learn_net_moments(t->net, 2), c->v, bytes);
+    learn_net_set_steps(t->net, c->steps);
     t->progress = c->progress;
     if (c->best)
         t->best = copy(c->best, c->n_params);
@@ -90,9 +90,9 @@ static json_t *number(double x) /* JSON has no NaN */
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-static json_t *header_of(const pst_checkpoint *c)
+static json_t *header_of(const learn_checkpoint *c)
 {
-    const pst_progress *p = &c->progress;
+    const learn_progress *p = &c->progress;
     json_t *fields = json_array(), *ranges = json_array();
     for (int i = 0; i < c->n_fields; i++)
         json_array_append_new(fields, json_string(c->fields[i]));
@@ -116,7 +116,7 @@ static void put_u32(pst_buf *out, uint32_t v)
     pst_buf_add(out, &v, sizeof v);
 }
 
-void pst_checkpoint_encode(const pst_checkpoint *c, pst_buf *out)
+void learn_checkpoint_encode(const learn_checkpoint *c, pst_buf *out)
 {
     size_t begin = out->len, k = (size_t)c->stats.columns;
     json_t *header = header_of(c);
@@ -148,7 +148,7 @@ static double number_of(const json_t *o, const char *key)
     return pst_json_num(o, key, NAN);
 }
 
-static int header_texts(const json_t *h, pst_checkpoint *c, pst_err *err)
+static int header_texts(const json_t *h, learn_checkpoint *c, pst_err *err)
 {
     const json_t *fields = json_object_get(h, "features"), *ranges = json_object_get(h, "ranges");
     size_t n = json_array_size(fields), n_ranges = json_array_size(ranges);
@@ -171,12 +171,12 @@ static int header_texts(const json_t *h, pst_checkpoint *c, pst_err *err)
         int64_t partition = pst_json_int(r, "partition", -1), from = pst_json_int(r, "from", -1), to = pst_json_int(r, "to", -1);
         if (!topic || partition < 0 || partition > INT32_MAX || from < 0 || to < from)
             return bad(err, "its header has a range that is none");
-        c->ranges[c->n_ranges++] = (pst_data_range){pst_strdup(topic), (int32_t)partition, from, to};
+        c->ranges[c->n_ranges++] = (learn_data_range){pst_strdup(topic), (int32_t)partition, from, to};
     }
     return 0;
 }
 
-static int header_numbers(const json_t *h, pst_checkpoint *c, bool *ret_best, pst_err *err)
+static int header_numbers(const json_t *h, learn_checkpoint *c, bool *ret_best, pst_err *err)
 {
     const json_t *p = json_object_get(h, "progress");
     int64_t columns = pst_json_int(h, "columns", 0), parameters = pst_json_int(h, "parameters", 0);
@@ -186,19 +186,19 @@ static int header_numbers(const json_t *h, pst_checkpoint *c, bool *ret_best, ps
     c->steps = pst_json_int(h, "steps", -1);
     c->stats.target_mean = (float)number_of(h, "target_mean");
     c->stats.target_std = (float)number_of(h, "target_std");
-    c->progress = (pst_progress){.epoch = pst_json_int(p, "epoch", -1),
-                                 .batch = pst_json_int(p, "batch", -1),
-                                 .loss_sum = number_of(p, "loss_sum"),
-                                 .rows = pst_json_int(p, "rows", -1),
-                                 .right = pst_json_int(p, "right", -1),
-                                 .train_loss = number_of(p, "train_loss"),
-                                 .validation_loss = number_of(p, "validation_loss"),
-                                 .best_loss = number_of(p, "best_loss"),
-                                 .train_accuracy = number_of(p, "train_accuracy"),
-                                 .validation_accuracy = number_of(p, "validation_accuracy"),
-                                 .best_epoch = pst_json_int(p, "best_epoch", -1),
-                                 .finished = pst_json_bool(p, "finished", false)};
-    const pst_progress *q = &c->progress;
+    c->progress = (learn_progress){.epoch = pst_json_int(p, "epoch", -1),
+                                   .batch = pst_json_int(p, "batch", -1),
+                                   .loss_sum = number_of(p, "loss_sum"),
+                                   .rows = pst_json_int(p, "rows", -1),
+                                   .right = pst_json_int(p, "right", -1),
+                                   .train_loss = number_of(p, "train_loss"),
+                                   .validation_loss = number_of(p, "validation_loss"),
+                                   .best_loss = number_of(p, "best_loss"),
+                                   .train_accuracy = number_of(p, "train_accuracy"),
+                                   .validation_accuracy = number_of(p, "validation_accuracy"),
+                                   .best_epoch = pst_json_int(p, "best_epoch", -1),
+                                   .finished = pst_json_bool(p, "finished", false)};
+    const learn_progress *q = &c->progress;
     if (columns < 1 || columns > PST_LEARN_COLUMNS_MAX || parameters < 1 || parameters > (int64_t)(PST_CHECKPOINT_BYTES_MAX / 16) ||
         c->data_rows < 2 || c->steps < 0 || q->epoch < 0 || q->batch < 0 || q->rows < 0 || q->right < 0 || q->best_epoch < 0 ||
         !isfinite(q->loss_sum) || !isfinite(c->stats.target_mean) || !(c->stats.target_std > 0))
@@ -217,7 +217,7 @@ static float *take(const char **at, size_t n)
     return to;
 }
 
-static int decode(const char *bytes, size_t len, json_t **header, pst_checkpoint *c, pst_err *err)
+static int decode(const char *bytes, size_t len, json_t **header, learn_checkpoint *c, pst_err *err)
 {
     uint32_t version, header_len, crc;
     bool best = false;
@@ -257,14 +257,14 @@ static int decode(const char *bytes, size_t len, json_t **header, pst_checkpoint
     return 0;
 }
 
-int pst_checkpoint_decode(const void *bytes, size_t len, pst_checkpoint *ret, pst_err *err)
+int learn_checkpoint_decode(const void *bytes, size_t len, learn_checkpoint *ret, pst_err *err)
 {
-    pst_checkpoint c = {0};
+    learn_checkpoint c = {0};
     json_t *header = NULL;
     int rc = decode(bytes, len, &header, &c, err);
     json_decref(header);
     if (rc < 0)
-        pst_checkpoint_done(&c);
+        learn_checkpoint_done(&c);
     else
         *ret = c;
     return rc;
@@ -317,11 +317,11 @@ static entry *list(const char *dir, bool stale, size_t *ret_n)
     return at;
 }
 
-int pst_checkpoint_write(const char *dir, const pst_checkpoint *c, pst_err *err)
+int learn_checkpoint_write(const char *dir, const learn_checkpoint *c, pst_err *err)
 {
     pst_buf b = {0};
     char *path = pst_sprintf("%s/learner-%06d-%012lld.ckpt", dir, c->generation, (long long)c->steps);
-    pst_checkpoint_encode(c, &b);
+    learn_checkpoint_encode(c, &b);
     int rc = pst_fs_mkdirs(dir, 0755, err);
     if (!rc)
         rc = pst_fs_write_atomic(path, b.data, b.len, 0644, err);
@@ -341,7 +341,8 @@ int pst_checkpoint_write(const char *dir, const pst_checkpoint *c, pst_err *err)
     return rc;
 }
 
-int pst_checkpoint_read_last(const char *dir, pst_checkpoint *ret, void (*skipped)(void *arg, const char *file, const char *why), void *arg)
+int learn_checkpoint_read_last(const char *dir, learn_checkpoint *ret, void (*skipped)(void *arg, const char *file, const char *why),
+                               void *arg)
 {
     size_t n;
     int found = 0;
@@ -352,7 +353,7 @@ int pst_checkpoint_read_last(const char *dir, pst_checkpoint *ret, void (*skippe
         char *path = pst_fs_join(dir, at[i].name);
         int rc = pst_fs_read(path, PST_CHECKPOINT_BYTES_MAX, &b, &err);
         if (!rc)
-            rc = pst_checkpoint_decode(b.data, b.len, ret, &err);
+            rc = learn_checkpoint_decode(b.data, b.len, ret, &err);
         found = !rc;
         if (rc < 0 && skipped)
             skipped(arg, at[i].name, err.text);

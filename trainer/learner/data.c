@@ -13,13 +13,13 @@ enum { SAMPLE_ROWS = 256, STREAM_SPLIT = 1 };
 /* A column that moves by less than this share of its own size is all rounding noise: dividing by so small a deviation would blow it up. */
 static const double deviation_floor = 1e-4;
 
-void pst_data_init(pst_data *d, const pst_learn_settings *s, size_t bytes_max)
+void learn_data_init(learn_data *d, const pst_learn_settings *s, size_t bytes_max)
 {
-    *d = (pst_data){.settings = s, .bytes_max = bytes_max};
-    pst_data_set_columns(d);
+    *d = (learn_data){.settings = s, .bytes_max = bytes_max};
+    learn_data_set_columns(d);
 }
 
-void pst_data_done(pst_data *d)
+void learn_data_done(learn_data *d)
 {
     if (!d)
         return;
@@ -29,21 +29,21 @@ void pst_data_done(pst_data *d)
     free(d->x);
     free(d->y);
     free(d->part);
-    *d = (pst_data){0};
+    *d = (learn_data){0};
 }
 
-void pst_data_set_columns(pst_data *d)
+void learn_data_set_columns(learn_data *d)
 {
     d->columns = pst_learn_columns(d->settings);
 }
 
-void pst_data_add_range(pst_data *d, const char *topic, int32_t partition, int64_t from, int64_t to)
+void learn_data_add_range(learn_data *d, const char *topic, int32_t partition, int64_t from, int64_t to)
 {
     d->ranges = pst_realloc(d->ranges, (d->n_ranges + 1) * sizeof *d->ranges);
-    d->ranges[d->n_ranges++] = (pst_data_range){pst_strdup(topic), partition, from, to};
+    d->ranges[d->n_ranges++] = (learn_data_range){pst_strdup(topic), partition, from, to};
 }
 
-void pst_data_bad(pst_data *d, const char *fmt, ...)
+void learn_data_bad(learn_data *d, const char *fmt, ...)
 {
     if (d->bad++)
         return;
@@ -53,8 +53,8 @@ void pst_data_bad(pst_data *d, const char *fmt, ...)
     va_end(ap);
 }
 
-static int drop(pst_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int drop(pst_data *d, const char *fmt, ...)
+static int drop(learn_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int drop(learn_data *d, const char *fmt, ...)
 {
     if (!d->dropped++) {
         va_list ap;
@@ -71,7 +71,7 @@ static bool same_text(pst_slice t, const char *name)
 }
 
 /* The class a target names; -1 = none. Numbers and booleans match names by their text. */
-static int class_of(const pst_learn_settings *s, const pst_target *t)
+static int class_of(const pst_learn_settings *s, const learn_target *t)
 {
     char number[40];
     if (!s->classes)
@@ -89,7 +89,7 @@ static int class_of(const pst_learn_settings *s, const pst_target *t)
 }
 
 /* A word that is none of the classes. Left out in silence it would make a wrong list of classes look like a perfect model. */
-static int outside(pst_data *d, const pst_target *t)
+static int outside(learn_data *d, const learn_target *t)
 {
     char word[sizeof d->others[0].word];
     if (t->text.data)
@@ -108,7 +108,7 @@ static int outside(pst_data *d, const pst_target *t)
     return 1;
 }
 
-static int refuse_outside(const pst_data *d, pst_err *err)
+static int refuse_outside(const learn_data *d, pst_err *err)
 {
     const pst_learn_settings *s = d->settings;
     char list[440] = "";
@@ -123,7 +123,7 @@ static int refuse_outside(const pst_data *d, pst_err *err)
         (long long)d->outside, s->target, s->n_classes, list, told < d->outside ? ", …" : "");
 }
 
-static int target_of(pst_data *d, const pst_target *t, float *ret)
+static int target_of(learn_data *d, const learn_target *t, float *ret)
 {
     const pst_learn_settings *s = d->settings;
     if (!t->text.data && !isfinite(t->number))
@@ -143,7 +143,7 @@ static int target_of(pst_data *d, const pst_target *t, float *ret)
     return 0;
 }
 
-static int grow(pst_data *d, pst_err *err)
+static int grow(learn_data *d, pst_err *err)
 {
     if (d->rows < d->cap)
         return 0;
@@ -164,7 +164,7 @@ static int grow(pst_data *d, pst_err *err)
     return 0;
 }
 
-int pst_data_add(pst_data *d, const double *numbers, const uint8_t *missing, const pst_target *target, pst_err *err)
+int learn_data_add(learn_data *d, const double *numbers, const uint8_t *missing, const learn_target *target, pst_err *err)
 {
     const pst_learn_settings *s = d->settings;
     PST_ASSERT(d->columns > 0);
@@ -192,7 +192,7 @@ int pst_data_add(pst_data *d, const double *numbers, const uint8_t *missing, con
     return 0;
 }
 
-void pst_data_sort(pst_data *d)
+void learn_data_sort(learn_data *d)
 {
     size_t k = (size_t)d->columns, *at = pst_alloc((d->n_ranges + 1) * sizeof *at);
     if (d->n_ranges < 2 || !d->rows) {
@@ -222,13 +222,13 @@ void pst_data_sort(pst_data *d)
 
 /* ---- preparation --------------------------------------------------------------------------------------------------------------- */
 
-void pst_statistics_done(pst_statistics *s)
+void learn_statistics_done(learn_statistics *s)
 {
     free(s->mean);
     free(s->std);
     free(s->min);
     free(s->max);
-    *s = (pst_statistics){0};
+    *s = (learn_statistics){0};
 }
 
 static float *copy_floats(const float *from, size_t n)
@@ -239,9 +239,9 @@ static float *copy_floats(const float *from, size_t n)
     return to;
 }
 
-void pst_statistics_copy(const pst_statistics *s, pst_statistics *ret_copy)
+void learn_statistics_copy(const learn_statistics *s, learn_statistics *ret_copy)
 {
-    pst_statistics c = *s;
+    learn_statistics c = *s;
     size_t n = (size_t)s->columns;
     c.mean = copy_floats(s->mean, n);
     c.std = copy_floats(s->std, n);
@@ -250,7 +250,7 @@ void pst_statistics_copy(const pst_statistics *s, pst_statistics *ret_copy)
     *ret_copy = c;
 }
 
-void pst_ready_done(pst_ready *r)
+void learn_ready_done(learn_ready *r)
 {
     if (!r)
         return;
@@ -258,8 +258,8 @@ void pst_ready_done(pst_ready *r)
         free(r->target);
     free(r->z);
     free(r->sample);
-    pst_statistics_done(&r->stats);
-    *r = (pst_ready){0};
+    learn_statistics_done(&r->stats);
+    *r = (learn_ready){0};
 }
 
 /* Mean, deviation and range of every stride-th number of the first n picks; two passes in double. Values that are NaN do not count. */
@@ -289,7 +289,7 @@ static void measure(const float *x, size_t stride, const uint32_t *picks, size_t
         *std = 1;
 }
 
-static void take_statistics(const pst_data *d, const uint32_t *order, size_t train, pst_statistics *s)
+static void take_statistics(const learn_data *d, const uint32_t *order, size_t train, learn_statistics *s)
 {
     size_t k = (size_t)d->columns;
     float **arrays[] = {&s->mean, &s->std, &s->min, &s->max}, least, most;
@@ -310,7 +310,7 @@ static void take_statistics(const pst_data *d, const uint32_t *order, size_t tra
         measure(d->y, 1, order, train, &s->target_mean, &s->target_std, &least, &most);
 }
 
-static int count_parts(const pst_data *d, size_t *ret_train, pst_err *err)
+static int count_parts(const learn_data *d, size_t *ret_train, pst_err *err)
 {
     double share = d->settings->validation;
     if (d->outside)
@@ -329,13 +329,13 @@ static int count_parts(const pst_data *d, size_t *ret_train, pst_err *err)
     return 0;
 }
 
-int pst_prepare(pst_data *d, const pst_statistics *stats, pst_ready *ret_ready, pst_err *err)
+int learn_prepare(learn_data *d, const learn_statistics *stats, learn_ready *ret_ready, pst_err *err)
 {
     size_t train = 0, k = (size_t)d->columns;
     int rc = count_parts(d, &train, err);
     if (rc < 0)
         return rc;
-    pst_ready r = {.rows = d->rows, .train = train, .columns = d->columns};
+    learn_ready r = {.rows = d->rows, .train = train, .columns = d->columns};
     r.crc = pst_crc32c(0, d->x, d->rows * k * sizeof(float));
     if (d->y)
         r.crc = pst_crc32c(r.crc, d->y, d->rows * sizeof(float));
@@ -343,11 +343,11 @@ int pst_prepare(pst_data *d, const pst_statistics *stats, pst_ready *ret_ready, 
     uint32_t *order = pst_alloc(d->rows * sizeof *order);
     for (size_t i = 0; i < d->rows; i++)
         order[i] = (uint32_t)i;
-    pst_rng rng;
-    pst_rng_seed(&rng, d->settings->seed, STREAM_SPLIT);
-    pst_rng_shuffle(&rng, order, d->rows);
+    learn_rng rng;
+    learn_rng_seed(&rng, d->settings->seed, STREAM_SPLIT);
+    learn_rng_shuffle(&rng, order, d->rows);
     if (stats)
-        pst_statistics_copy(stats, &r.stats);
+        learn_statistics_copy(stats, &r.stats);
     else
         take_statistics(d, order, train, &r.stats);
 

@@ -15,9 +15,9 @@
 enum { SNIFF_ROWS = 200, FILES_MAX = 10000 };
 
 typedef struct csv_source {
-    pst_data *d;
+    learn_data *d;
     pst_learn_settings *s;
-    const pst_source_hooks *hooks;
+    const learn_source_hooks *hooks;
     const char *dir; /* for messages */
     int dirfd;
     int64_t left; /* records that may still be read; -1 = all */
@@ -72,12 +72,12 @@ static int sniff_features(csv_source *c, const char *name, pst_err *err)
         }
     char **fields = pst_alloc((n + 1) * sizeof *fields);
     for (size_t i = 0; i < n; i++)
-        if (seen[i] > 0 && !pst_field_is_time(pst_csv_name(csv, i)))
+        if (seen[i] > 0 && !learn_field_is_time(pst_csv_name(csv, i)))
             fields[kept++] = pst_strdup(pst_csv_name(csv, i));
     if (rc >= 0)
-        rc = pst_fields_take(c->s, fields, kept, name, err);
+        rc = learn_fields_take(c->s, fields, kept, name, err);
     if (!rc)
-        pst_data_set_columns(c->d);
+        learn_data_set_columns(c->d);
     for (size_t i = 0; i < kept; i++)
         free(fields[i]);
     free(fields);
@@ -122,34 +122,34 @@ static int one_row(csv_source *c, const pst_csv *csv, const char *file, const in
 {
     const pst_learn_settings *s = c->s;
     if (pst_csv_fields(csv) != pst_csv_columns(csv)) {
-        pst_data_bad(c->d, "%s:%lld has %zu fields, the header has %zu", file, (long long)pst_csv_line(csv), pst_csv_fields(csv),
-                     pst_csv_columns(csv));
+        learn_data_bad(c->d, "%s:%lld has %zu fields, the header has %zu", file, (long long)pst_csv_line(csv), pst_csv_fields(csv),
+                       pst_csv_columns(csv));
         return 0;
     }
     for (int i = 0; i < s->n_features; i++) {
         const char *text = pst_csv_field(csv, (size_t)columns[i]);
         int what = pst_csv_number(text, &numbers[i]);
         if (what < 0) {
-            pst_data_bad(c->d,
-                         "%s:%lld: %s is \"%.40s\", which is no number (words are no features of the built-in learner: leave the column "
-                         "out, or number them)",
-                         file, (long long)pst_csv_line(csv), s->features[i].field, text);
+            learn_data_bad(c->d,
+                           "%s:%lld: %s is \"%.40s\", which is no number (words are no features of the built-in learner: leave the column "
+                           "out, or number them)",
+                           file, (long long)pst_csv_line(csv), s->features[i].field, text);
             return 0;
         }
         missing[i] = what == 1;
     }
-    pst_target target = {.number = NAN};
+    learn_target target = {.number = NAN};
     if (s->target) {
         const char *text = pst_csv_field(csv, (size_t)columns[s->n_features]);
         if (s->classes)
             target.text = *text ? (pst_slice){text, strlen(text)} : (pst_slice){0};
         else if (pst_csv_number(text, &target.number) < 0) {
-            pst_data_bad(c->d, "%s:%lld: the target %s is \"%.40s\", which is no number", file, (long long)pst_csv_line(csv), s->target,
-                         text);
+            learn_data_bad(c->d, "%s:%lld: the target %s is \"%.40s\", which is no number", file, (long long)pst_csv_line(csv), s->target,
+                           text);
             return 0;
         }
     }
-    return pst_data_add(c->d, numbers, missing, &target, err);
+    return learn_data_add(c->d, numbers, missing, &target, err);
 }
 
 static int one_file(csv_source *c, const char *name, pst_err *err)
@@ -207,8 +207,8 @@ static size_t list_folder(csv_source *c, const char *folder, char ***ret)
     return n;
 }
 
-int pst_data_read_csv(pst_data *d, pst_learn_settings *s, const char *data_dir, const char *path, int64_t records_max,
-                      const pst_source_hooks *hooks, pst_err *err)
+int learn_data_read_csv(learn_data *d, pst_learn_settings *s, const char *data_dir, const char *path, int64_t records_max,
+                        const learn_source_hooks *hooks, pst_err *err)
 {
     csv_source c = {d, s, hooks, data_dir, open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), records_max > 0 ? records_max : -1};
     if (c.dirfd < 0)

@@ -20,10 +20,10 @@ typedef struct plan { /* one writer schema → the features */
 } plan;
 
 typedef struct topics {
-    pst_data *d;
+    learn_data *d;
     pst_learn_settings *s;
     pst_client *client;
-    const pst_source_hooks *hooks;
+    const learn_source_hooks *hooks;
     pst_consumer *consumer;
     plan *plans;
     size_t n_plans;
@@ -116,7 +116,7 @@ static int resolve_store(topics *t, const pst_data_store *store, pst_err *err)
             gone += (to < info.low[p] ? to : info.low[p]) - from;
             from = info.low[p];
         }
-        pst_data_add_range(t->d, store->topic, p, from, to > from ? to : from);
+        learn_data_add_range(t->d, store->topic, p, from, to > from ? to : from);
     }
     if (gone > 0)
         t->hooks->say(t->hooks->arg, "warning: %lld records of the range of %s are gone from Kafka (retention); learning from the rest",
@@ -125,12 +125,12 @@ static int resolve_store(topics *t, const pst_data_store *store, pst_err *err)
     return rc;
 }
 
-static int resolve(topics *t, const pst_data_store *stores, size_t n_stores, const pst_data_range *resume, size_t n_resume, pst_err *err)
+static int resolve(topics *t, const pst_data_store *stores, size_t n_stores, const learn_data_range *resume, size_t n_resume, pst_err *err)
 {
     int rc = 0;
     size_t known = 0;
     for (size_t i = 0; i < n_resume; i++)
-        pst_data_add_range(t->d, resume[i].topic, resume[i].partition, resume[i].from, resume[i].to);
+        learn_data_add_range(t->d, resume[i].topic, resume[i].partition, resume[i].from, resume[i].to);
     for (size_t i = 0; !rc && !resume && i < n_stores; i++) {
         if (strcmp(stores[i].type, "topic"))
             continue;
@@ -160,7 +160,7 @@ static int resolve(topics *t, const pst_data_store *stores, size_t n_stores, con
 static int features_known(topics *t)
 {
     size_t k = (size_t)t->s->n_features + 1;
-    pst_data_set_columns(t->d);
+    learn_data_set_columns(t->d);
     t->numbers = pst_alloc(((size_t)t->d->columns + 1) * sizeof *t->numbers);
     t->missing = pst_alloc(k);
     t->texts = pst_alloc(k * sizeof *t->texts);
@@ -169,7 +169,7 @@ static int features_known(topics *t)
 
 static int take_fields(topics *t, char **fields, size_t n, const char *where, pst_err *err)
 {
-    int rc = pst_fields_take(t->s, fields, n, where, err);
+    int rc = learn_fields_take(t->s, fields, n, where, err);
     for (size_t i = 0; i < n; i++)
         free(fields[i]);
     free(fields);
@@ -209,7 +209,7 @@ static int plan_of(topics *t, int32_t id, const plan **ret, pst_err *err)
     plan p = {.id = id};
     if (!rc && !t->s->n_features) {
         char **fields;
-        size_t n = pst_fields_of_schema(pst_schema_text(schema), &fields);
+        size_t n = learn_fields_of_schema(pst_schema_text(schema), &fields);
         if ((rc = take_fields(t, fields, n, pst_schema_name(schema), err)) < 0)
             return rc;
     }
@@ -239,7 +239,7 @@ static int one_avro(topics *t, const pst_record *r, pst_err *err)
     pst_err e = {0};
     const plan *p = NULL;
     if (pst_frame_get(r->value, r->value_len, &id, &body, &e) < 0) {
-        pst_data_bad(t->d, "%s[%d]@%lld: %s", r->topic, (int)r->partition, (long long)r->offset, e.text);
+        learn_data_bad(t->d, "%s[%d]@%lld: %s", r->topic, (int)r->partition, (long long)r->offset, e.text);
         return 0;
     }
     int rc = plan_of(t, id, &p, err);
@@ -247,15 +247,15 @@ static int one_avro(topics *t, const pst_record *r, pst_err *err)
         return rc;
     size_t n = (size_t)t->s->n_features;
     if (!p->columns || pst_columns_run(p->columns, body.data, body.len, t->numbers, t->missing, t->texts, &e) < 0) {
-        pst_data_bad(t->d, "%s[%d]@%lld: %s", r->topic, (int)r->partition, (long long)r->offset, p->columns ? e.text : p->why);
+        learn_data_bad(t->d, "%s[%d]@%lld: %s", r->topic, (int)r->partition, (long long)r->offset, p->columns ? e.text : p->why);
         return 0;
     }
-    pst_target target = {.number = NAN};
+    learn_target target = {.number = NAN};
     if (t->s->target && !t->missing[n]) {
         target.number = p->text_target ? NAN : t->numbers[t->d->columns];
         target.text = p->text_target ? t->texts[n] : (pst_slice){0};
     }
-    return pst_data_add(t->d, t->numbers, t->missing, &target, err);
+    return learn_data_add(t->d, t->numbers, t->missing, &target, err);
 }
 
 /* One feature from JSON. false: it is there, but no number (or not as many as there are slots). */
@@ -287,26 +287,26 @@ static int fill_json(topics *t, const pst_record *r, const json_t *j, pst_err *e
     double *to = t->numbers;
     for (int i = 0; i < t->s->n_features; i++) {
         const pst_learn_feature *f = &t->s->features[i];
-        if (!json_numbers(pst_json_at(j, f->field), f->slots, to, &t->missing[i])) {
-            pst_data_bad(t->d, "%s[%d]@%lld: %s is not %s", r->topic, (int)r->partition, (long long)r->offset, f->field,
-                         f->slots == 1 ? "a number (words are no features of the built-in learner: leave the field out, or number them)"
-                                       : "an array of as many numbers as it has slots");
+        if (!json_numbers(learn_json_at(j, f->field), f->slots, to, &t->missing[i])) {
+            learn_data_bad(t->d, "%s[%d]@%lld: %s is not %s", r->topic, (int)r->partition, (long long)r->offset, f->field,
+                           f->slots == 1 ? "a number (words are no features of the built-in learner: leave the field out, or number them)"
+                                         : "an array of as many numbers as it has slots");
             return 0;
         }
         to += f->slots;
     }
-    pst_target target = {.number = NAN};
-    const json_t *v = t->s->target ? pst_json_at(j, t->s->target) : NULL;
+    learn_target target = {.number = NAN};
+    const json_t *v = t->s->target ? learn_json_at(j, t->s->target) : NULL;
     if (json_is_string(v))
         target.text = (pst_slice){json_string_value(v), json_string_length(v)};
     else if (json_is_number(v) || json_is_boolean(v))
         target.number = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
     if (target.text.data && !t->s->classes) {
-        pst_data_bad(t->d, "%s[%d]@%lld: the target %s is a text; give the classes' names", r->topic, (int)r->partition,
-                     (long long)r->offset, t->s->target);
+        learn_data_bad(t->d, "%s[%d]@%lld: the target %s is a text; give the classes' names", r->topic, (int)r->partition,
+                       (long long)r->offset, t->s->target);
         return 0;
     }
-    return pst_data_add(t->d, t->numbers, t->missing, &target, err);
+    return learn_data_add(t->d, t->numbers, t->missing, &target, err);
 }
 
 static int one_json(topics *t, const pst_record *r, pst_err *err)
@@ -315,14 +315,14 @@ static int one_json(topics *t, const pst_record *r, pst_err *err)
     pst_err e = {0};
     int rc = pst_json_parse(r->value, r->value_len, "the value", &j, &e);
     if (rc < 0 || !json_is_object(j)) {
-        pst_data_bad(t->d, "%s[%d]@%lld: %s", r->topic, (int)r->partition, (long long)r->offset, rc < 0 ? e.text : "not a JSON object");
+        learn_data_bad(t->d, "%s[%d]@%lld: %s", r->topic, (int)r->partition, (long long)r->offset, rc < 0 ? e.text : "not a JSON object");
         json_decref(j);
         return 0;
     }
     rc = 0;
     if (!t->s->n_features) {
         char **fields;
-        size_t n = pst_fields_of_json(j, &fields);
+        size_t n = learn_fields_of_json(j, &fields);
         rc = take_fields(t, fields, n, r->topic, err);
     }
     if (!rc)
@@ -348,7 +348,7 @@ static int one_record(topics *t, const pst_record *r, pst_err *err)
     t->next[i] = r->offset + 1;
     t->d->part_now = (uint32_t)i;
     if (!r->value || !r->value_len) {
-        pst_data_bad(t->d, "%s[%d]@%lld has no value", r->topic, (int)r->partition, (long long)r->offset);
+        learn_data_bad(t->d, "%s[%d]@%lld has no value", r->topic, (int)r->partition, (long long)r->offset);
         return 0;
     }
     const char *text = r->value;
@@ -356,7 +356,7 @@ static int one_record(topics *t, const pst_record *r, pst_err *err)
         return one_avro(t, r, err);
     if (*text == '{')
         return one_json(t, r, err);
-    pst_data_bad(t->d, "%s[%d]@%lld is neither framed Avro nor a JSON object", r->topic, (int)r->partition, (long long)r->offset);
+    learn_data_bad(t->d, "%s[%d]@%lld is neither framed Avro nor a JSON object", r->topic, (int)r->partition, (long long)r->offset);
     return 0;
 }
 
@@ -407,7 +407,7 @@ static void settle_ranges(topics *t, bool resumed)
     pst_range *at = pst_alloc((n + 1) * sizeof *at);
     size_t known = n ? pst_consumer_assignment(t->consumer, at, n) : 0;
     for (size_t i = 0; i < n; i++) {
-        pst_data_range *r = &t->d->ranges[i];
+        learn_data_range *r = &t->d->ranges[i];
         bool limited = !resumed && t->limits && t->limits[t->store_of[i]] == 0;
         int64_t position = t->next[i]; /* the position also passes over markers that are no records */
         for (size_t k = 0; k < known && !limited; k++)
@@ -419,8 +419,8 @@ static void settle_ranges(topics *t, bool resumed)
     free(at);
 }
 
-int pst_data_read_topics(pst_data *d, pst_learn_settings *s, pst_client *client, const pst_data_store *stores, size_t n_stores,
-                         const pst_data_range *resume, size_t n_resume, const pst_source_hooks *hooks, pst_err *err)
+int learn_data_read_topics(learn_data *d, pst_learn_settings *s, pst_client *client, const pst_data_store *stores, size_t n_stores,
+                           const learn_data_range *resume, size_t n_resume, const learn_source_hooks *hooks, pst_err *err)
 {
     topics t = {.d = d, .s = s, .client = client, .hooks = hooks};
     if (s->n_features)
@@ -431,7 +431,7 @@ int pst_data_read_topics(pst_data *d, pst_learn_settings *s, pst_client *client,
     if (!rc) {
         settle_ranges(&t, resume != NULL);
         if (d->columns)
-            pst_data_sort(d);
+            learn_data_sort(d);
     }
     pst_consumer_free(t.consumer);
     for (size_t i = 0; i < t.n_plans; i++) {

@@ -30,30 +30,30 @@ static void add_activation(pst_onnx_builder *b, pst_activation a, const char *in
 }
 
 /* z → last (linear) */
-static void add_layers(pst_onnx_builder *b, const pst_net *n, const char *z, const char *last)
+static void add_layers(pst_onnx_builder *b, const learn_net *n, const char *z, const char *last)
 {
     char in[32], out[32], w[32], bias[32];
     snprintf(in, sizeof in, "%s", z);
-    for (int l = 0; l < pst_net_layers(n); l++) {
-        bool end = l + 1 == pst_net_layers(n);
-        int64_t wide = pst_net_width(n, l + 1), from = pst_net_width(n, l);
+    for (int l = 0; l < learn_net_layers(n); l++) {
+        bool end = l + 1 == learn_net_layers(n);
+        int64_t wide = learn_net_width(n, l + 1), from = learn_net_width(n, l);
         snprintf(w, sizeof w, "weights%d", l);
         snprintf(bias, sizeof bias, "bias%d", l);
         snprintf(out, sizeof out, "sum%d", l);
-        pst_onnx_floats(b, w, 2, (int64_t[]){wide, from}, pst_net_weights(n, l));
-        pst_onnx_floats(b, bias, 1, (int64_t[]){wide}, pst_net_biases(n, l));
+        pst_onnx_floats(b, w, 2, (int64_t[]){wide, from}, learn_net_weights(n, l));
+        pst_onnx_floats(b, bias, 1, (int64_t[]){wide}, learn_net_biases(n, l));
         pst_onnx_node(b, "Gemm", (const char *[]){in, w, bias}, 3, (const char *[]){end ? last : out}, 1);
         pst_onnx_attr_int(b, "transB", 1);
         if (end)
             break;
         snprintf(in, sizeof in, "hidden%d", l);
-        add_activation(b, pst_net_activation(n), out, in);
+        add_activation(b, learn_net_activation(n), out, in);
     }
 }
 
-static void add_graph(pst_onnx_builder *b, const pst_training *t)
+static void add_graph(pst_onnx_builder *b, const learn_training *t)
 {
-    const pst_statistics *s = &t->data->stats;
+    const learn_statistics *s = &t->data->stats;
     int64_t k = s->columns, classes = t->settings->n_classes;
     pst_onnx_input(b, "input", PST_F32, 2, (int64_t[]){-1, k}, "N");
     pst_onnx_floats(b, "mean", 1, &k, s->mean);
@@ -91,10 +91,10 @@ static void add_graph(pst_onnx_builder *b, const pst_training *t)
 
 /* ---- what the model says about itself ------------------------------------------------------------------------------------------- */
 
-static json_t *features_of(const pst_training *t)
+static json_t *features_of(const learn_training *t)
 {
     json_t *list = json_array();
-    const pst_statistics *st = &t->data->stats;
+    const learn_statistics *st = &t->data->stats;
     int column = 0;
     for (int i = 0; i < t->settings->n_features; i++) {
         const pst_learn_feature *f = &t->settings->features[i];
@@ -116,10 +116,10 @@ static json_t *features_of(const pst_training *t)
     return list;
 }
 
-static json_t *statistics_of(const pst_training *t)
+static json_t *statistics_of(const learn_training *t)
 {
     json_t *list = json_array();
-    const pst_statistics *s = &t->data->stats;
+    const learn_statistics *s = &t->data->stats;
     int column = 0;
     for (int i = 0; i < t->settings->n_features; i++)
         for (int k = 0; k < t->settings->features[i].slots; k++, column++)
@@ -129,7 +129,7 @@ static json_t *statistics_of(const pst_training *t)
     return list;
 }
 
-static json_t *ranges_of(const pst_result *r)
+static json_t *ranges_of(const learn_result *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->n_ranges; i++)
@@ -144,9 +144,9 @@ static void put(json_t *o, const char *key, double v)
         json_object_set_new(o, key, json_real(v));
 }
 
-static json_t *metrics_of(const pst_training *t, const pst_result *r)
+static json_t *metrics_of(const learn_training *t, const learn_result *r)
 {
-    const pst_progress *p = &t->progress;
+    const learn_progress *p = &t->progress;
     json_t *o = json_object();
     put(o, "loss", p->train_loss);
     put(o, "validation_loss", p->validation_loss);
@@ -169,7 +169,7 @@ static void meta_json(pst_onnx_builder *b, const char *key, json_t *value) /* ta
     json_decref(value);
 }
 
-static void add_meta(pst_onnx_builder *b, const pst_training *t, const pst_result *r)
+static void add_meta(pst_onnx_builder *b, const learn_training *t, const learn_result *r)
 {
     const pst_learn_settings *s = t->settings;
     char text[64];
@@ -201,7 +201,7 @@ static void add_meta(pst_onnx_builder *b, const pst_training *t, const pst_resul
     }
 }
 
-void pst_export_onnx(pst_training *t, const pst_result *r, pst_buf *out)
+void learn_export_onnx(learn_training *t, const learn_result *r, pst_buf *out)
 {
     pst_onnx_builder *b = pst_onnx_new(t->settings->autoencoder ? "autoencoder" : "mlp", OPSET, IR_VERSION);
     add_graph(b, t);
@@ -210,7 +210,7 @@ void pst_export_onnx(pst_training *t, const pst_result *r, pst_buf *out)
     pst_onnx_free(b);
 }
 
-char *pst_export_json(const pst_training *t, const pst_result *r)
+char *learn_export_json(const learn_training *t, const learn_result *r)
 {
     json_t *fields = json_array();
     for (int i = 0; i < t->settings->n_features; i++)
@@ -232,10 +232,10 @@ static void compare(double a, double b, double *worst)
 }
 
 /* One sample row: what the network says itself against the graph's outputs (reconstruction and error, or the only one). */
-static void compare_row(const pst_training *t, const float *own, const float *z, size_t row, const pst_tensor *out, double *worst)
+static void compare_row(const learn_training *t, const float *own, const float *z, size_t row, const pst_tensor *out, double *worst)
 {
-    const pst_statistics *s = &t->data->stats;
-    size_t k = (size_t)s->columns, wide = (size_t)pst_net_width(t->net, pst_net_layers(t->net));
+    const learn_statistics *s = &t->data->stats;
+    size_t k = (size_t)s->columns, wide = (size_t)learn_net_width(t->net, learn_net_layers(t->net));
     const float *given = (const float *)out[0].data + row * wide;
     double error = 0;
     for (size_t j = 0; j < wide; j++) {
@@ -251,9 +251,9 @@ static void compare_row(const pst_training *t, const float *own, const float *z,
         compare(error / (double)k, (double)((const float *)out[1].data)[row], worst);
 }
 
-int pst_export_verify(pst_training *t, const void *onnx, size_t len, double *ret_difference, pst_err *err)
+int learn_export_verify(learn_training *t, const void *onnx, size_t len, double *ret_difference, pst_err *err)
 {
-    const pst_ready *d = t->data;
+    const learn_ready *d = t->data;
     pst_model *model = NULL;
     pst_plan *plan = NULL;
     size_t n_out = t->settings->autoencoder ? 2 : 1;
@@ -266,7 +266,7 @@ int pst_export_verify(pst_training *t, const void *onnx, size_t len, double *ret
     if (!rc)
         rc = pst_plan_run(plan, &in, 1, out, n_out, err);
     for (size_t i = 0; !rc && i < d->sample_rows; i++) { /* the sample rows are the first ones of z */
-        const float *z = d->z + i * (size_t)k, *own = pst_net_forward(t->net, z, 1);
+        const float *z = d->z + i * (size_t)k, *own = learn_net_forward(t->net, z, 1);
         compare_row(t, own, z, i, out, &worst);
     }
     if (!rc && !(worst <= difference_max))

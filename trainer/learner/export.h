@@ -13,22 +13,22 @@
 #include "common/base/buf.h"
 #include "trainer/learner/training.h"
 
-typedef struct pst_result {
+typedef struct learn_result {
     const char *name; /* of the model */
     const char *training_id;
     int generation;
-    const pst_data_range *ranges;
+    const learn_data_range *ranges;
     size_t n_ranges;
     int64_t records;
     double threshold; /* NaN = none */
-} pst_result;
+} learn_result;
 
 /* Appends the ModelProto. */
-void pst_export_onnx(pst_training *t, const pst_result *r, pst_buf *out);
+void learn_export_onnx(learn_training *t, const learn_result *r, pst_buf *out);
 /* model.json: fields of a ModelEvent (features, trained_on, metrics). */
-char *pst_export_json(const pst_training *t, const pst_result *r);
+char *learn_export_json(const learn_training *t, const learn_result *r);
 /* Runs the exported bytes in the engine on the sample rows and compares with the network's own forward pass. ret_difference: the largest
  * one, relative to max(1, |value|). PST_EINVAL when it is more than float32 arithmetic explains. */
-int pst_export_verify(pst_training *t, const void *onnx, size_t len, double *ret_difference, pst_err *err);
+int learn_export_verify(learn_training *t, const void *onnx, size_t len, double *ret_difference, pst_err *err);
 
 #endif

@@ -16,7 +16,7 @@ typedef struct fields {
     const json_t *open[DEPTH_MAX]; /* records being walked: a type inside itself ends there */
 } fields;
 
-bool pst_field_is_time(const char *name)
+bool learn_field_is_time(const char *name)
 {
     static const char *const names[] = {"time", "timestamp", "ts", "date", "datetime", "epoch"};
     static const char *const ends[] = {"_time", "_timestamp", "_ts", "_date", "_at"};
@@ -33,7 +33,7 @@ bool pst_field_is_time(const char *name)
 
 static void add(fields *f, const char *path)
 {
-    if (f->n >= PST_LEARN_COLUMNS_MAX || pst_field_is_time(path))
+    if (f->n >= PST_LEARN_COLUMNS_MAX || learn_field_is_time(path))
         return;
     f->at = pst_realloc(f->at, (f->n + 1) * sizeof *f->at);
     f->at[f->n++] = pst_strdup(path);
@@ -131,7 +131,7 @@ static void collect(fields *f, json_t *type, const char *space, int depth)
     free(own);
 }
 
-size_t pst_fields_of_schema(const char *schema_text, char ***ret_fields)
+size_t learn_fields_of_schema(const char *schema_text, char ***ret_fields)
 {
     fields f = {.named = json_object()};
     json_t *schema = NULL;
@@ -164,7 +164,7 @@ static void walk_json(fields *f, const json_t *v, const char *path, int depth)
     }
 }
 
-size_t pst_fields_of_json(const json_t *record, char ***ret_fields)
+size_t learn_fields_of_json(const json_t *record, char ***ret_fields)
 {
     fields f = {0};
     if (json_is_object(record))
@@ -173,7 +173,7 @@ size_t pst_fields_of_json(const json_t *record, char ***ret_fields)
     return f.n;
 }
 
-int pst_fields_take(pst_learn_settings *s, char **list, size_t n, const char *where, pst_err *err)
+int learn_fields_take(pst_learn_settings *s, char **list, size_t n, const char *where, pst_err *err)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
@@ -189,7 +189,7 @@ int pst_fields_take(pst_learn_settings *s, char **list, size_t n, const char *wh
     return 0;
 }
 
-const json_t *pst_json_at(const json_t *record, const char *path)
+const json_t *learn_json_at(const json_t *record, const char *path)
 {
     const json_t *v = json_object_get(record, path);
     if (v || !strchr(path, '.'))

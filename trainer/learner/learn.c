@@ -18,13 +18,13 @@ enum { SAY_EVERY_US = 200000 };
 static const double threshold_quantile = 0.995;
 
 typedef struct learn {
-    const pst_learn_job *job;
+    const learn_job *job;
     pst_learn_settings s;
     pst_client *client;
-    pst_data data;
-    pst_ready ready;
-    pst_training *training;
-    pst_checkpoint last; /* to go on from */
+    learn_data data;
+    learn_ready ready;
+    learn_training *training;
+    learn_checkpoint last; /* to go on from */
     bool resumed;
     int64_t epoch_began_us, said_us;
     bool save_failed;
@@ -71,7 +71,7 @@ static void passed_over(void *arg, const char *file, const char *why)
     say(arg, "warning: checkpoint %s cannot be used: %s", file, why);
 }
 
-static bool same_features(const pst_checkpoint *c, const pst_learn_settings *s)
+static bool same_features(const learn_checkpoint *c, const pst_learn_settings *s)
 {
     bool same = !s->n_features || s->n_features == c->n_fields;
     for (int i = 0; same && i < s->n_features; i++)
@@ -81,14 +81,14 @@ static bool same_features(const pst_checkpoint *c, const pst_learn_settings *s)
 
 static void find_checkpoint(learn *l)
 {
-    if (pst_checkpoint_read_last(l->job->checkpoint_dir, &l->last, passed_over, l) != 1)
+    if (learn_checkpoint_read_last(l->job->checkpoint_dir, &l->last, passed_over, l) != 1)
         return;
     char *digest = pst_learn_settings_digest(&l->s);
     l->resumed = !strcmp(digest, l->last.settings_digest) && same_features(&l->last, &l->s);
     free(digest);
     if (!l->resumed) {
         say(l, "warning: the checkpoint of generation %d was made with other settings; starting anew", l->last.generation);
-        pst_checkpoint_done(&l->last);
+        learn_checkpoint_done(&l->last);
         return;
     }
     say(l, "resuming from the checkpoint of generation %d: epoch %lld, step %lld%s", l->last.generation, (long long)l->last.progress.epoch,
@@ -97,14 +97,14 @@ static void find_checkpoint(learn *l)
         pst_learn_settings_take_fields(&l->s, (const char *const *)l->last.fields, l->last.n_fields);
 }
 
-static int save(void *arg, const pst_training *t, pst_err *err)
+static int save(void *arg, const learn_training *t, pst_err *err)
 {
     learn *l = arg;
-    pst_checkpoint c;
+    learn_checkpoint c;
     pst_err e = {0};
-    pst_checkpoint_take(t, &l->data, l->job->training_id, l->job->generation, &c);
-    int rc = pst_checkpoint_write(l->job->checkpoint_dir, &c, &e);
-    pst_checkpoint_done(&c);
+    learn_checkpoint_take(t, &l->data, l->job->training_id, l->job->generation, &c);
+    int rc = learn_checkpoint_write(l->job->checkpoint_dir, &c, &e);
+    learn_checkpoint_done(&c);
     if (rc < 0 && pst_stop_requested()) {
         *err = e;
         return rc;
@@ -115,7 +115,7 @@ static int save(void *arg, const pst_training *t, pst_err *err)
         say(l, "checkpoints can be written again");
     if (rc == 0)
         printf("{\"penstock\":\"checkpoint\",\"epoch\":%lld,\"step\":%lld}\n", (long long)t->progress.epoch,
-               (long long)pst_net_steps(t->net));
+               (long long)learn_net_steps(t->net));
     l->save_failed = rc < 0;
     return 0;
 }
@@ -125,22 +125,22 @@ static int save(void *arg, const pst_training *t, pst_err *err)
 static int read_data(learn *l, pst_err *err)
 {
     const pst_manifest *m = l->job->manifest;
-    const pst_source_hooks hooks = {l, told_to_stop, say};
+    const learn_source_hooks hooks = {l, told_to_stop, say};
     int64_t began = pst_mono_us();
     bool topics = false;
     for (size_t i = 0; i < m->n_stores; i++)
         topics = topics || !strcmp(m->stores[i].type, "topic");
-    pst_data_init(&l->data, &l->s, (size_t)(m->memory_bytes > 0 ? m->memory_bytes / 2 : 256 << 20));
+    learn_data_init(&l->data, &l->s, (size_t)(m->memory_bytes > 0 ? m->memory_bytes / 2 : 256 << 20));
     int rc = 0;
     if (topics && !l->s.data) {
         rc = pst_client_open(l->job->settings, "penstock-learner", &l->client, err);
         if (!rc)
-            rc = pst_data_read_topics(&l->data, &l->s, l->client, m->stores, m->n_stores, l->resumed ? l->last.ranges : NULL,
-                                      l->resumed ? l->last.n_ranges : 0, &hooks, err);
+            rc = learn_data_read_topics(&l->data, &l->s, l->client, m->stores, m->n_stores, l->resumed ? l->last.ranges : NULL,
+                                        l->resumed ? l->last.n_ranges : 0, &hooks, err);
         pst_client_close(l->client);
         l->client = NULL;
     } else if (l->job->data_dir && *l->job->data_dir)
-        rc = pst_data_read_csv(&l->data, &l->s, l->job->data_dir, l->s.data, 0, &hooks, err);
+        rc = learn_data_read_csv(&l->data, &l->s, l->job->data_dir, l->s.data, 0, &hooks, err);
     else
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "learner", 0,
                          "there is nothing to learn from: DATA_DIR is not set, and no data store is of type topic");
@@ -152,28 +152,28 @@ static int read_data(learn *l, pst_err *err)
         say(l, "warning: %lld records could not be read; the first: %s", (long long)l->data.bad, l->data.why_bad);
     if (l->data.dropped)
         say(l, "warning: %lld records are left out; the first: %s", (long long)l->data.dropped, l->data.why_dropped);
-    return pst_prepare(&l->data, l->resumed ? &l->last.stats : NULL, &l->ready, err);
+    return learn_prepare(&l->data, l->resumed ? &l->last.stats : NULL, &l->ready, err);
 }
 
 static int set_up(learn *l, pst_err *err)
 {
-    l->training = pst_training_new(&l->s, &l->ready);
+    l->training = learn_training_new(&l->s, &l->ready);
     say(l, "%s of %zu parameters, %zu records to train on, %zu to validate", l->s.autoencoder ? "autoencoder" : "mlp",
-        pst_net_parameters(l->training->net), l->ready.train, l->ready.rows - l->ready.train);
+        learn_net_parameters(l->training->net), l->ready.train, l->ready.rows - l->ready.train);
     if (!l->resumed)
         return save(l, l->training, err); /* from here on every generation learns from the same records */
     if (l->ready.crc != l->last.data_crc || (int64_t)l->ready.rows != l->last.data_rows)
         say(l, "warning: the records are not those of the earlier generation (%zu now, %lld then); going on with them", l->ready.rows,
             (long long)l->last.data_rows);
-    return pst_checkpoint_restore(&l->last, l->training, err);
+    return learn_checkpoint_restore(&l->last, l->training, err);
 }
 
 /* ---- training ------------------------------------------------------------------------------------------------------------------ */
 
-static void metrics_line(const char *group, const pst_training *t, double loss, double accuracy, double records_per_s)
+static void metrics_line(const char *group, const learn_training *t, double loss, double accuracy, double records_per_s)
 {
     json_t *o = json_pack("{s:s,s:s,s:I,s:I,s:f}", "penstock", "metrics", "group", group, "epoch", (json_int_t)t->progress.epoch, "step",
-                          (json_int_t)pst_net_steps(t->net), "loss", loss);
+                          (json_int_t)learn_net_steps(t->net), "loss", loss);
     if (isfinite(accuracy))
         json_object_set_new(o, "accuracy", json_real(accuracy));
     if (records_per_s > 0)
@@ -184,10 +184,10 @@ static void metrics_line(const char *group, const pst_training *t, double loss, 
     json_decref(o);
 }
 
-static void on_epoch(void *arg, const pst_training *t, int64_t rows)
+static void on_epoch(void *arg, const learn_training *t, int64_t rows)
 {
     learn *l = arg;
-    const pst_progress *p = &t->progress;
+    const learn_progress *p = &t->progress;
     int64_t now = pst_mono_us();
     double rate = (double)rows * 1e6 / (double)(now > l->epoch_began_us ? now - l->epoch_began_us : 1);
     metrics_line("train", t, p->train_loss, p->train_accuracy, rate);
@@ -213,12 +213,12 @@ static void on_epoch(void *arg, const pst_training *t, int64_t rows)
 
 static int train(learn *l, pst_err *err)
 {
-    const pst_training_hooks hooks = {l, on_epoch, save, told_to_stop};
+    const learn_training_hooks hooks = {l, on_epoch, save, told_to_stop};
     l->epoch_began_us = pst_mono_us();
-    int rc = pst_training_run(l->training, &hooks, err);
+    int rc = learn_training_run(l->training, &hooks, err);
     if (rc == PST_ESTOPPED)
         say(l, "told to stop: checkpoint written in epoch %lld, step %lld", (long long)l->training->progress.epoch + 1,
-            (long long)pst_net_steps(l->training->net));
+            (long long)learn_net_steps(l->training->net));
     return rc;
 }
 
@@ -241,18 +241,18 @@ static int write_result(learn *l, const pst_buf *onnx, const char *json, char **
 static int finish(learn *l, pst_err *err)
 {
     const pst_manifest *m = l->job->manifest;
-    pst_result r = {.name = m->model_name ? m->model_name : m->name,
-                    .training_id = l->job->training_id,
-                    .generation = l->job->generation,
-                    .ranges = l->data.ranges,
-                    .n_ranges = l->data.n_ranges,
-                    .records = (int64_t)l->ready.rows,
-                    .threshold = l->s.autoencoder ? pst_training_error_quantile(l->training, threshold_quantile) : NAN};
+    learn_result r = {.name = m->model_name ? m->model_name : m->name,
+                      .training_id = l->job->training_id,
+                      .generation = l->job->generation,
+                      .ranges = l->data.ranges,
+                      .n_ranges = l->data.n_ranges,
+                      .records = (int64_t)l->ready.rows,
+                      .threshold = l->s.autoencoder ? learn_training_error_quantile(l->training, threshold_quantile) : NAN};
     pst_buf onnx = {0};
     double difference = 0;
-    pst_export_onnx(l->training, &r, &onnx);
-    char *json = pst_export_json(l->training, &r), *path = NULL, digest[65];
-    int rc = pst_export_verify(l->training, onnx.data, onnx.len, &difference, err);
+    learn_export_onnx(l->training, &r, &onnx);
+    char *json = learn_export_json(l->training, &r), *path = NULL, digest[65];
+    int rc = learn_export_verify(l->training, onnx.data, onnx.len, &difference, err);
     if (!rc)
         rc = write_result(l, &onnx, json, &path, err);
     if (!rc) {
@@ -265,7 +265,7 @@ static int finish(learn *l, pst_err *err)
     return rc;
 }
 
-int pst_learn(const pst_learn_job *job, pst_err *err)
+int learn_train(const learn_job *job, pst_err *err)
 {
     learn l = {.job = job};
     int rc = read_settings(&l, err);
@@ -281,10 +281,10 @@ int pst_learn(const pst_learn_job *job, pst_err *err)
         if (!rc)
             rc = finish(&l, err);
     }
-    pst_training_free(l.training);
-    pst_ready_done(&l.ready);
-    pst_data_done(&l.data);
-    pst_checkpoint_done(&l.last);
+    learn_training_free(l.training);
+    learn_ready_done(&l.ready);
+    learn_data_done(&l.data);
+    learn_checkpoint_done(&l.last);
     pst_learn_settings_done(&l.s);
     return rc;
 }

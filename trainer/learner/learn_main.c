@@ -1,4 +1,4 @@
-/* learn_main.c - `penstock learn`: finds out what to train and where its folders are, then pst_learn(). */
+/* learn_main.c - `penstock learn`: finds out what to train and where its folders are, then learn_train(). */
 #include "common/base/fs.h"
 #include "common/base/log.h"
 #include "common/base/opt.h"
@@ -70,24 +70,24 @@ static int parse_manifest(const char *text, size_t len, pst_manifest *m, pst_err
 
 static int learn(const learn_opts *o, const pst_settings *settings, pst_err *err)
 {
-    pst_run_spec spec = {0};
+    pst_rundir_spec spec = {0};
     pst_manifest m = {0};
     pst_buf text = {0};
     int rc;
     if (!o->run_dir == !o->manifest)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "wanted either --run-dir or --manifest");
-    rc = o->run_dir ? pst_run_spec_read(o->run_dir, &spec, err) : pst_fs_read(o->manifest, 1 << 20, &text, err);
+    rc = o->run_dir ? pst_rundir_spec_read(o->run_dir, &spec, err) : pst_fs_read(o->manifest, 1 << 20, &text, err);
     if (!rc && o->run_dir)
         pst_buf_adds(&text, spec.manifest);
     if (!rc)
         rc = parse_manifest(text.data ? text.data : "", text.len, &m, err);
-    pst_learn_job job = {.manifest = &m,
-                         .settings = settings,
-                         .training_id = first(spec.training_id, getenv("TRAINING_ID")),
-                         .generation = o->run_dir ? spec.generation : 1,
-                         .data_dir = first(o->data_dir, getenv("DATA_DIR")),
-                         .result_dir = first(o->result_dir, getenv("RESULT_DIR")),
-                         .check = o->check};
+    learn_job job = {.manifest = &m,
+                     .settings = settings,
+                     .training_id = first(spec.training_id, getenv("TRAINING_ID")),
+                     .generation = o->run_dir ? spec.generation : 1,
+                     .data_dir = first(o->data_dir, getenv("DATA_DIR")),
+                     .result_dir = first(o->result_dir, getenv("RESULT_DIR")),
+                     .check = o->check};
     char *beside = job.result_dir ? pst_fs_join(job.result_dir, "checkpoints") : NULL;
     job.checkpoint_dir = first(first(o->checkpoint_dir, getenv("CHECKPOINT_DIR")), beside);
     job.training_id = job.training_id ? job.training_id : "";
@@ -96,11 +96,11 @@ static int learn(const learn_opts *o, const pst_settings *settings, pst_err *err
     if (!rc && spec.learner_id > 1) { /* it would train the same model again and write the same files */
         printf("the built-in learner trains in one process, learner-1; learner-%d has nothing to do\n", spec.learner_id);
     } else if (!rc)
-        rc = pst_learn(&job, err);
+        rc = learn_train(&job, err);
     free(beside);
     pst_buf_done(&text);
     pst_manifest_done(&m);
-    pst_run_spec_done(&spec);
+    pst_rundir_spec_done(&spec);
     return rc;
 }
 
@@ -108,7 +108,7 @@ static int learn(const learn_opts *o, const pst_settings *settings, pst_err *err
  * job count as completed. */
 static int stopped_status(const learn_opts *o)
 {
-    return o->run_dir && pst_run_wish_read(o->run_dir) == PST_WISH_NONE ? 128 + pst_stop_signal() : 0;
+    return o->run_dir && pst_rundir_wish_read(o->run_dir) == PST_WISH_NONE ? 128 + pst_stop_signal() : 0;
 }
 
 static int learn_run(int argc, char **argv)

@@ -10,16 +10,16 @@
 #include "common/platform/client.h"
 #include "schemas/manifest.h"
 
-typedef struct pst_learn_job {
+typedef struct learn_job {
     const pst_manifest *manifest; /* borrowed */
     const pst_settings *settings; /* where Kafka is; borrowed */
     const char *training_id;      /* "" outside a job */
     int generation;
     const char *data_dir, *result_dir, *checkpoint_dir;
     bool check; /* only say whether the settings are right */
-} pst_learn_job;
+} learn_job;
 
 /* 0; PST_ESTOPPED after the checkpoint was written; PST_EINVAL/FATAL: settings, all violations on stderr; else: training failed. */
-int pst_learn(const pst_learn_job *job, pst_err *err);
+int learn_train(const learn_job *job, pst_err *err);
 
 #endif

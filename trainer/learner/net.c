@@ -14,7 +14,7 @@ typedef struct layer {
     size_t at; /* of w in the parameters; b follows */
 } layer;
 
-struct pst_net {
+struct learn_net {
     int n, rows_max;
     layer *layers;
     pst_activation act;
@@ -26,11 +26,11 @@ struct pst_net {
     float *delta[2]; /* (rows_max, widest): loss by pre-activation, ping and pong */
 };
 
-pst_net *pst_net_new(const int *widths, int n_widths, pst_activation act, pst_loss loss, int rows_max)
+learn_net *learn_net_new(const int *widths, int n_widths, pst_activation act, pst_loss loss, int rows_max)
 {
     PST_ASSERT(n_widths >= 2 && rows_max > 0);
-    pst_net *n = pst_alloc(sizeof *n);
-    *n = (pst_net){.n = n_widths - 1, .rows_max = rows_max, .act = act, .loss = loss};
+    learn_net *n = pst_alloc(sizeof *n);
+    *n = (learn_net){.n = n_widths - 1, .rows_max = rows_max, .act = act, .loss = loss};
     n->layers = pst_alloc((size_t)n->n * sizeof *n->layers);
     n->out = pst_alloc((size_t)n->n * sizeof *n->out);
     int widest = 0;
@@ -50,7 +50,7 @@ pst_net *pst_net_new(const int *widths, int n_widths, pst_activation act, pst_lo
     return n;
 }
 
-void pst_net_free(pst_net *n)
+void learn_net_free(learn_net *n)
 {
     if (!n)
         return;
@@ -64,7 +64,7 @@ void pst_net_free(pst_net *n)
     free(n);
 }
 
-void pst_net_init(pst_net *n, pst_rng *rng)
+void learn_net_init(learn_net *n, learn_rng *rng)
 {
     for (int l = 0; l < n->n; l++) {
         const layer *y = &n->layers[l];
@@ -72,7 +72,7 @@ void pst_net_init(pst_net *n, pst_rng *rng)
         double deviation = sqrt(2.0 / (he ? y->in : y->in + y->out));
         size_t weights = (size_t)y->in * (size_t)y->out;
         for (size_t i = 0; i < weights; i++)
-            n->values[y->at + i] = (float)(deviation * pst_rng_normal(rng));
+            n->values[y->at + i] = (float)(deviation * learn_rng_normal(rng));
         memset(n->values + y->at + weights, 0, (size_t)y->out * sizeof(float));
     }
     memset(n->m, 0, n->n_params * sizeof(float));
@@ -148,7 +148,7 @@ static void softmax(float *y, int rows, int width)
     }
 }
 
-const float *pst_net_forward(pst_net *n, const float *x, int rows)
+const float *learn_net_forward(learn_net *n, const float *x, int rows)
 {
     PST_ASSERT(rows >= 0 && rows <= n->rows_max);
     for (int l = 0; l < n->n; l++) {
@@ -169,7 +169,7 @@ const float *pst_net_forward(pst_net *n, const float *x, int rows)
 /* ---- loss -------------------------------------------------------------------------------------------------------------------- */
 
 /* Loss of one row; its derivative by the last layer's sums, times scale, into delta if given. */
-static double row_loss(const pst_net *n, const float *y, const float *target, float *delta, float scale, int *right)
+static double row_loss(const learn_net *n, const float *y, const float *target, float *delta, float scale, int *right)
 {
     int width = n->layers[n->n - 1].out;
     double sum = 0;
@@ -193,7 +193,7 @@ static double row_loss(const pst_net *n, const float *y, const float *target, fl
     return p != p ? p : -log(p > 1e-30 ? p : 1e-30); /* a probability that vanished in float32 costs 69, not infinity */
 }
 
-static double all_losses(const pst_net *n, const float *y, const float *target, int rows, float *delta, float *ret_rows, int *ret_right)
+static double all_losses(const learn_net *n, const float *y, const float *target, int rows, float *delta, float *ret_rows, int *ret_right)
 {
     int width = n->layers[n->n - 1].out, step = n->loss == PST_LOSS_MSE ? width : 1, right = 0;
     double sum = 0;
@@ -209,16 +209,16 @@ static double all_losses(const pst_net *n, const float *y, const float *target, 
     return rows ? sum / rows : 0;
 }
 
-double pst_net_loss(pst_net *n, const float *x, const float *target, int rows, float *ret_rows, int *ret_right)
+double learn_net_loss(learn_net *n, const float *x, const float *target, int rows, float *ret_rows, int *ret_right)
 {
-    return all_losses(n, pst_net_forward(n, x, rows), target, rows, NULL, ret_rows, ret_right);
+    return all_losses(n, learn_net_forward(n, x, rows), target, rows, NULL, ret_rows, ret_right);
 }
 
 /* ---- gradient ---------------------------------------------------------------------------------------------------------------- */
 
-double pst_net_backward(pst_net *n, const float *x, const float *target, int rows, int *ret_right)
+double learn_net_backward(learn_net *n, const float *x, const float *target, int rows, int *ret_right)
 {
-    const float *y = pst_net_forward(n, x, rows);
+    const float *y = learn_net_forward(n, x, rows);
     float *delta = n->delta[0], *next = n->delta[1];
     double loss = all_losses(n, y, target, rows, delta, NULL, ret_right);
     for (int l = n->n - 1; l >= 0; l--) {
@@ -241,7 +241,7 @@ double pst_net_backward(pst_net *n, const float *x, const float *target, int row
     return loss;
 }
 
-static void adam_step(pst_net *n, const pst_adam *a)
+static void adam_step(learn_net *n, const learn_adam *a)
 {
     const double beta1 = 0.9, beta2 = 0.999;
     n->steps++;
@@ -261,9 +261,9 @@ static void adam_step(pst_net *n, const pst_adam *a)
     }
 }
 
-double pst_net_step(pst_net *n, const float *x, const float *target, int rows, const pst_adam *adam, int *ret_right)
+double learn_net_step(learn_net *n, const float *x, const float *target, int rows, const learn_adam *adam, int *ret_right)
 {
-    double loss = pst_net_backward(n, x, target, rows, ret_right);
+    double loss = learn_net_backward(n, x, target, rows, ret_right);
     if (isfinite(loss))
         adam_step(n, adam);
     return loss;
@@ -271,62 +271,62 @@ double pst_net_step(pst_net *n, const float *x, const float *target, int rows, c
 
 /* ---- looking in ---------------------------------------------------------------------------------------------------------------- */
 
-int pst_net_layers(const pst_net *n)
+int learn_net_layers(const learn_net *n)
 {
     return n->n;
 }
 
-int pst_net_width(const pst_net *n, int l)
+int learn_net_width(const learn_net *n, int l)
 {
     return l ? n->layers[l - 1].out : n->layers[0].in;
 }
 
-pst_activation pst_net_activation(const pst_net *n)
+pst_activation learn_net_activation(const learn_net *n)
 {
     return n->act;
 }
 
-pst_loss pst_net_loss_kind(const pst_net *n)
+pst_loss learn_net_loss_kind(const learn_net *n)
 {
     return n->loss;
 }
 
-const float *pst_net_weights(const pst_net *n, int l)
+const float *learn_net_weights(const learn_net *n, int l)
 {
     return n->values + n->layers[l].at;
 }
 
-const float *pst_net_biases(const pst_net *n, int l)
+const float *learn_net_biases(const learn_net *n, int l)
 {
     return n->values + n->layers[l].at + (size_t)n->layers[l].in * (size_t)n->layers[l].out;
 }
 
-size_t pst_net_parameters(const pst_net *n)
+size_t learn_net_parameters(const learn_net *n)
 {
     return n->n_params;
 }
 
-float *pst_net_values(pst_net *n)
+float *learn_net_values(learn_net *n)
 {
     return n->values;
 }
 
-const float *pst_net_gradient(const pst_net *n)
+const float *learn_net_gradient(const learn_net *n)
 {
     return n->gradient;
 }
 
-float *pst_net_moments(pst_net *n, int which)
+float *learn_net_moments(learn_net *n, int which)
 {
     return which == 1 ? n->m : n->v;
 }
 
-int64_t pst_net_steps(const pst_net *n)
+int64_t learn_net_steps(const learn_net *n)
 {
     return n->steps;
 }
 
-void pst_net_set_steps(pst_net *n, int64_t steps)
+void learn_net_set_steps(learn_net *n, int64_t steps)
 {
     n->steps = steps;
 }

@@ -11,7 +11,7 @@ static uint64_t split_mix(uint64_t *x)
     return z ^ (z >> 31);
 }
 
-void pst_rng_seed(pst_rng *r, uint64_t seed, uint64_t stream)
+void learn_rng_seed(learn_rng *r, uint64_t seed, uint64_t stream)
 {
     uint64_t x = seed;
     x = split_mix(&x) ^ (stream * 0xd1342543de82ef95u);
@@ -24,7 +24,7 @@ static uint64_t rotate(uint64_t x, int k)
     return (x << k) | (x >> (64 - k));
 }
 
-uint64_t pst_rng_next(pst_rng *r)
+uint64_t learn_rng_next(learn_rng *r)
 {
     uint64_t *s = r->s, out = rotate(s[1] * 5, 7) * 9, t = s[1] << 17;
     s[2] ^= s[0];
@@ -36,30 +36,30 @@ uint64_t pst_rng_next(pst_rng *r)
     return out;
 }
 
-double pst_rng_unit(pst_rng *r)
+double learn_rng_unit(learn_rng *r)
 {
-    return (double)(pst_rng_next(r) >> 11) * 0x1p-53;
+    return (double)(learn_rng_next(r) >> 11) * 0x1p-53;
 }
 
-double pst_rng_normal(pst_rng *r)
+double learn_rng_normal(learn_rng *r)
 {
-    double u = 1 - pst_rng_unit(r), v = pst_rng_unit(r); /* u > 0: its logarithm is finite */
+    double u = 1 - learn_rng_unit(r), v = learn_rng_unit(r); /* u > 0: its logarithm is finite */
     return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
 }
 
-uint64_t pst_rng_below(pst_rng *r, uint64_t n)
+uint64_t learn_rng_below(learn_rng *r, uint64_t n)
 {
     uint64_t reject = (0 - n) % n, x; /* the lowest 2^64 mod n values would come once too often */
     do
-        x = pst_rng_next(r);
+        x = learn_rng_next(r);
     while (x < reject);
     return x % n;
 }
 
-void pst_rng_shuffle(pst_rng *r, uint32_t *at, size_t n)
+void learn_rng_shuffle(learn_rng *r, uint32_t *at, size_t n)
 {
     for (size_t i = n; i > 1; i--) {
-        size_t k = (size_t)pst_rng_below(r, i);
+        size_t k = (size_t)learn_rng_below(r, i);
         uint32_t t = at[i - 1];
         at[i - 1] = at[k];
         at[k] = t;

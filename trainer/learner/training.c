@@ -6,33 +6,33 @@
 
 enum { STREAM_WEIGHTS = 2, STREAM_EPOCHS = 1000, EVALUATE_ROWS = 256 };
 
-pst_training *pst_training_new(const pst_learn_settings *s, const pst_ready *data)
+learn_training *learn_training_new(const pst_learn_settings *s, const learn_ready *data)
 {
-    pst_training *t = pst_alloc(sizeof *t);
+    learn_training *t = pst_alloc(sizeof *t);
     int widths[PST_LEARN_HIDDEN_MAX + 2], n = 0;
     widths[n++] = data->columns;
     for (int i = 0; i < s->n_hidden; i++)
         widths[n++] = s->hidden[i];
     widths[n++] = s->autoencoder ? data->columns : s->n_classes ? s->n_classes : 1;
     int rows_max = s->batch > EVALUATE_ROWS ? s->batch : EVALUATE_ROWS;
-    *t = (pst_training){.settings = s, .data = data};
-    t->net = pst_net_new(widths, n, s->activation, s->loss, rows_max);
-    pst_rng rng;
-    pst_rng_seed(&rng, s->seed, STREAM_WEIGHTS);
-    pst_net_init(t->net, &rng);
+    *t = (learn_training){.settings = s, .data = data};
+    t->net = learn_net_new(widths, n, s->activation, s->loss, rows_max);
+    learn_rng rng;
+    learn_rng_seed(&rng, s->seed, STREAM_WEIGHTS);
+    learn_net_init(t->net, &rng);
     t->progress =
-        (pst_progress){.train_loss = NAN, .validation_loss = NAN, .best_loss = NAN, .train_accuracy = NAN, .validation_accuracy = NAN};
+        (learn_progress){.train_loss = NAN, .validation_loss = NAN, .best_loss = NAN, .train_accuracy = NAN, .validation_accuracy = NAN};
     t->batch_x = pst_alloc((size_t)s->batch * (size_t)data->columns * sizeof(float));
     t->batch_y = pst_alloc((size_t)s->batch * (size_t)data->target_width * sizeof(float));
     t->order = pst_alloc(data->train * sizeof *t->order);
     return t;
 }
 
-void pst_training_free(pst_training *t)
+void learn_training_free(learn_training *t)
 {
     if (!t)
         return;
-    pst_net_free(t->net);
+    learn_net_free(t->net);
     free(t->best);
     free(t->batch_x);
     free(t->batch_y);
@@ -40,20 +40,20 @@ void pst_training_free(pst_training *t)
     free(t);
 }
 
-static void shuffle_epoch(pst_training *t)
+static void shuffle_epoch(learn_training *t)
 {
     for (size_t i = 0; i < t->data->train; i++)
         t->order[i] = (uint32_t)i;
-    pst_rng rng;
-    pst_rng_seed(&rng, t->settings->seed, STREAM_EPOCHS + (uint64_t)t->progress.epoch);
-    pst_rng_shuffle(&rng, t->order, t->data->train);
+    learn_rng rng;
+    learn_rng_seed(&rng, t->settings->seed, STREAM_EPOCHS + (uint64_t)t->progress.epoch);
+    learn_rng_shuffle(&rng, t->order, t->data->train);
 }
 
 /* One minibatch from the shuffled order; returns its rows, or PST_EINVAL when training has run away. */
-static int64_t one_batch(pst_training *t, size_t from, pst_err *err)
+static int64_t one_batch(learn_training *t, size_t from, pst_err *err)
 {
     const pst_learn_settings *s = t->settings;
-    const pst_ready *d = t->data;
+    const learn_ready *d = t->data;
     size_t rows = d->train - from < (size_t)s->batch ? d->train - from : (size_t)s->batch;
     size_t k = (size_t)d->columns, w = (size_t)d->target_width;
     for (size_t i = 0; i < rows; i++) {
@@ -64,7 +64,7 @@ static int64_t one_batch(pst_training *t, size_t from, pst_err *err)
     }
     int right = 0;
     const float *y = d->target == d->z ? t->batch_x : t->batch_y;
-    double loss = pst_net_step(t->net, t->batch_x, y, (int)rows, &(pst_adam){s->learning_rate, s->weight_decay}, &right);
+    double loss = learn_net_step(t->net, t->batch_x, y, (int)rows, &(learn_adam){s->learning_rate, s->weight_decay}, &right);
     if (!isfinite(loss))
         return pst_err_set(
             err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
@@ -79,15 +79,15 @@ static int64_t one_batch(pst_training *t, size_t from, pst_err *err)
     return (int64_t)rows;
 }
 
-static void validate(pst_training *t)
+static void validate(learn_training *t)
 {
-    const pst_ready *d = t->data;
-    pst_progress *p = &t->progress;
+    const learn_ready *d = t->data;
+    learn_progress *p = &t->progress;
     double sum = 0;
     int64_t right = 0;
     for (size_t at = d->train; at < d->rows; at += EVALUATE_ROWS) {
         int rows = d->rows - at < EVALUATE_ROWS ? (int)(d->rows - at) : EVALUATE_ROWS, good = 0;
-        sum += rows * pst_net_loss(t->net, d->z + at * (size_t)d->columns, d->target + at * (size_t)d->target_width, rows, NULL, &good);
+        sum += rows * learn_net_loss(t->net, d->z + at * (size_t)d->columns, d->target + at * (size_t)d->target_width, rows, NULL, &good);
         right += good;
     }
     double n = (double)(d->rows - d->train);
@@ -96,25 +96,25 @@ static void validate(pst_training *t)
 }
 
 /* Whether this epoch was one too many. */
-static bool judge(pst_training *t)
+static bool judge(learn_training *t)
 {
-    pst_progress *p = &t->progress;
-    size_t bytes = pst_net_parameters(t->net) * sizeof(float);
+    learn_progress *p = &t->progress;
+    size_t bytes = learn_net_parameters(t->net) * sizeof(float);
     if (isnan(p->best_loss) || p->validation_loss < p->best_loss) {
         p->best_loss = p->validation_loss;
         p->best_epoch = p->epoch;
         if (t->settings->patience) {
             if (!t->best)
                 t->best = pst_alloc(bytes);
-            memcpy(t->best, pst_net_values(t->net), bytes);
+            memcpy(t->best, learn_net_values(t->net), bytes);
         }
     }
     return t->settings->patience && p->epoch - p->best_epoch >= t->settings->patience;
 }
 
-static void end_epoch(pst_training *t)
+static void end_epoch(learn_training *t)
 {
-    pst_progress *p = &t->progress;
+    learn_progress *p = &t->progress;
     p->epoch++;
     p->train_loss = p->rows ? p->loss_sum / (double)p->rows : NAN;
     p->train_accuracy = p->rows && t->settings->n_classes ? (double)p->right / (double)p->rows : NAN;
@@ -126,17 +126,17 @@ static void end_epoch(pst_training *t)
 }
 
 /* With patience, the best epoch is the model. */
-static void take_best(pst_training *t)
+static void take_best(learn_training *t)
 {
     if (!t->best)
         return;
-    memcpy(pst_net_values(t->net), t->best, pst_net_parameters(t->net) * sizeof(float));
+    memcpy(learn_net_values(t->net), t->best, learn_net_parameters(t->net) * sizeof(float));
     validate(t);
 }
 
-int pst_training_run(pst_training *t, const pst_training_hooks *hooks, pst_err *err)
+int learn_training_run(learn_training *t, const learn_training_hooks *hooks, pst_err *err)
 {
-    pst_progress *p = &t->progress;
+    learn_progress *p = &t->progress;
     if (p->epoch >= t->settings->epochs)
         p->finished = true;
     while (!p->finished) {
@@ -173,13 +173,13 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-double pst_training_error_quantile(pst_training *t, double q)
+double learn_training_error_quantile(learn_training *t, double q)
 {
-    const pst_ready *d = t->data;
+    const learn_ready *d = t->data;
     float *errors = pst_alloc((d->train + EVALUATE_ROWS) * sizeof *errors);
     for (size_t at = 0; at < d->train; at += EVALUATE_ROWS) {
         int rows = d->train - at < EVALUATE_ROWS ? (int)(d->train - at) : EVALUATE_ROWS;
-        pst_net_loss(t->net, d->z + at * (size_t)d->columns, d->target + at * (size_t)d->target_width, rows, errors + at, NULL);
+        learn_net_loss(t->net, d->z + at * (size_t)d->columns, d->target + at * (size_t)d->target_width, rows, errors + at, NULL);
     }
     qsort(errors, d->train, sizeof *errors, by_value);
     double out = d->train ? (double)errors[(size_t)(q * (double)(d->train - 1) + 0.5)] : 0;

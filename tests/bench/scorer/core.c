@@ -124,8 +124,8 @@ int main(int argc, char **argv)
     pst_record *records = make_records(&bytes);
     pst_model *m = autoencoder();
     PST_ASSERT(pst_binding_new(p, m, "m", 1, batch, &b, &err) == 0);
-    pst_core *c = pst_core_new(p, &(pst_core_host){.schema = host_schema, .output_id = host_output_id});
-    pst_core_offer(c, PST_VARIANT_PRIMARY, b, NULL, 0);
+    pst_score_core *c = pst_score_core_new(p, &(pst_score_core_host){.schema = host_schema, .output_id = host_output_id});
+    pst_score_core_offer(c, PST_VARIANT_PRIMARY, b, NULL, 0);
     pst_fate *fates = pst_alloc(batch * sizeof(*fates));
     double best = 1e18;
     for (int round = 0; round < ROUNDS; round++) {
@@ -134,11 +134,11 @@ int main(int argc, char **argv)
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t0);
         for (; n + batch <= DISTINCT; n += batch) {
             size_t usable;
-            PST_ASSERT(pst_core_run(c, records + n, batch, fates, &usable, &err) == 0 && usable == batch);
+            PST_ASSERT(pst_score_core_run(c, records + n, batch, fates, &usable, &err) == 0 && usable == batch);
             for (size_t i = 0; i < batch; i++) {
                 PST_ASSERT(fates[i].kind == PST_FATE_SCORED);
                 pst_buf_clear(&out);
-                pst_core_encode(c, &records[n + i], &fates[i], false, 1700000000000000, &out, &err);
+                pst_score_core_encode(c, &records[n + i], &fates[i], false, 1700000000000000, &out, &err);
             }
         }
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t1);
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
     printf("%zu %s %.0f ns %.0f records/s\n", batch, format, best, 1e9 / best);
     free(fates);
     free(records);
-    pst_core_free(c);
+    pst_score_core_free(c);
     pst_model_unref(m);
     pst_pipeline_free(p);
     pst_schema_free(schema);
