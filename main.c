@@ -1,12 +1,8 @@
 /* main.c - one program, many verbs: finds the verb, prints the list, writes shell completions. Each service brings its own verb. */
 #include "common/base/fs.h"
-#include "common/base/handover.h"
 #include "common/base/log.h"
-#include "common/base/log_file.h"
 #include "common/base/opt.h"
-#include "common/base/proc.h"
-#include "common/base/stop.h"
-#include "common/base/term.h"
+#include "common/base/program.h"
 #include "common/bus/bus.h"
 #include "deploy/local/local.h"
 #include "verbs.h"
@@ -14,18 +10,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static int completion_run(int argc, char **argv);
 static const pst_verb completion_verb = {"completion", "completions for bash, zsh, fish", "this computer", completion_run};
 
+/* Programs of their own beside this one, penstock-NAME. */
+static const pst_verb broker_verb = {"broker", "librdkafka's in-memory Kafka, for a look without Java", "this computer", NULL},
+                      supervise_verb = {"supervise", "run one process of a job (started by the LCM)", NULL, NULL};
+
 static const pst_verb *const verbs[] = {
-    &pst_submit_verb,    &pst_list_verb,    &pst_show_verb,      &pst_why_verb,       &pst_events_verb, &pst_logs_verb,   &pst_metrics_verb,
-    &pst_halt_verb,      &pst_resume_verb,  &pst_terminate_verb, &pst_delete_verb,    &pst_nodes_verb,  &pst_init_verb,   &pst_models_verb,
-    &pst_pipelines_verb, &pst_score_verb,   &pst_cat_verb,       &pst_lag_verb,       &pst_topics_verb, &pst_source_verb, &pst_trainer_verb,
-    &pst_lcm_verb,       &pst_gateway_verb, &pst_registry_verb,  &pst_supervise_verb, &pst_learn_verb,  &pst_up_verb,     &pst_down_verb,
-    &pst_status_verb,    &pst_demo_verb,    &pst_doctor_verb,    &pst_config_verb,    &pst_broker_verb, &completion_verb,
+    &pst_submit_verb,    &pst_list_verb,    &pst_show_verb,      &pst_why_verb,    &pst_events_verb, &pst_logs_verb,   &pst_metrics_verb,
+    &pst_halt_verb,      &pst_resume_verb,  &pst_terminate_verb, &pst_delete_verb, &pst_nodes_verb,  &pst_init_verb,   &pst_models_verb,
+    &pst_pipelines_verb, &pst_score_verb,   &pst_cat_verb,       &pst_lag_verb,    &pst_topics_verb, &pst_source_verb, &pst_trainer_verb,
+    &pst_lcm_verb,       &pst_gateway_verb, &pst_registry_verb,  &supervise_verb,  &pst_learn_verb,  &pst_up_verb,     &pst_down_verb,
+    &pst_status_verb,    &pst_demo_verb,    &pst_doctor_verb,    &pst_config_verb, &broker_verb,     &completion_verb,
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
@@ -92,38 +91,48 @@ static int unknown(const char *word)
     return 2;
 }
 
+static const pst_verb *find(const char *name)
+{
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (!strcmp(verbs[i]->name, name))
+            return verbs[i];
+    return NULL;
+}
+
+/* penstock help VERB, penstock --help */
+static int help(const char *name)
+{
+    const pst_verb *verb = name && *name != '-' ? find(name) : NULL;
+    if (verb && verb->run)
+        return verb->run(2, (char *[]){(char *)(uintptr_t)name, (char *)"--help", NULL});
+    if (verb)
+        return pst_program_become(name, (char *[]){(char *)"penstock", (char *)(uintptr_t)name, (char *)"--help", NULL});
+    if (name && *name != '-')
+        return unknown(name);
+    print_help(stdout);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    pst_proc_private(); /* before anything secret is in memory */
-    pst_handover_take();
-    pst_log_file_take();
-    pst_stop_install();
-    pst_term_init();
-    umask(077); /* state, stores, spools, models, logs: what this program writes is its user's alone */
+    const pst_verb *verb = argc > 1 ? find(argv[1]) : NULL;
+    if (verb && !verb->run)
+        return pst_program_become(verb->name, argv);
+    pst_program_begin();
     if (argc < 2) {
         print_help(stderr);
         return 2;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-        if (argc > 2 && argv[2][0] != '-') { /* penstock help VERB */
-            for (size_t i = 0; i < N_VERBS; i++)
-                if (!strcmp(verbs[i]->name, argv[2]))
-                    return verbs[i]->run(2, (char *[]){argv[2], (char *)"--help", NULL});
-            return unknown(argv[2]);
-        }
-        print_help(stdout);
-        return 0;
-    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return help(argc > 2 ? argv[2] : NULL);
     if (!strcmp(argv[1], "--version")) {
         printf("penstock %s (%s)\n", PST_VERSION, pst_bus_version());
         return 0;
     }
-    for (size_t i = 0; i < N_VERBS; i++)
-        if (!strcmp(verbs[i]->name, argv[1])) {
-            int rc = verbs[i]->run(argc - 1, argv + 1);
-            if (fflush(stdout) && !rc)
-                rc = 1;
-            return rc;
-        }
-    return unknown(argv[1]);
+    if (!verb)
+        return unknown(argv[1]);
+    int rc = verb->run(argc - 1, argv + 1);
+    if (fflush(stdout) && !rc)
+        rc = 1;
+    return rc;
 }

@@ -71,6 +71,12 @@ function(pst_library target)
   target_link_libraries(${target} PUBLIC pst_flags ${A_LIBS} PRIVATE ${A_PRIVATE_LIBS})
 endfunction()
 
+# av_program(<target>): one of the programs that lie in one folder, in the build tree and installed; each finds the others beside itself.
+function(av_program target)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  install(TARGETS ${target})
+endfunction()
+
 # pst_test(<name> SOURCES … [LIBS …] [LABELS unit|sim|mock|live|gpu|fuzz|slow] [TIMEOUT s] [ENVIRONMENT …]): one cmocka program = one ctest.
 function(pst_test name)
   cmake_parse_arguments(A "" "TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT;ARGS" ${ARGN})

@@ -210,10 +210,11 @@ static void child(const pst_spawn *how, int report_fd, pid_t parent)
     if (!e && how->dir && chdir(how->dir) < 0)
         e = errno;
     if (!e) {
+        const char *file = how->file ? how->file : how->argv[0];
         if (how->env)
-            execve(how->argv[0], (char *const *)how->argv, (char *const *)how->env);
+            execve(file, (char *const *)how->argv, (char *const *)how->env);
         else
-            execv(how->argv[0], (char *const *)how->argv);
+            execv(file, (char *const *)how->argv);
         e = errno;
     }
     ssize_t ignored = write(report_fd, &e, sizeof e);

@@ -26,7 +26,8 @@ void pst_proc_private(void);
 char *pst_proc_self(void);
 
 typedef struct pst_spawn {
-    const char *const *argv;            /* NULL-terminated; argv[0] is the path */
+    const char *const *argv;            /* NULL-terminated; argv[0] is the path unless file is given */
+    const char *file;                   /* NULL = argv[0] */
     const char *const *env;             /* NULL = inherit */
     const char *dir;                    /* NULL = same */
     int stdin_fd, stdout_fd, stderr_fd; /* -1 = /dev/null */

@@ -300,12 +300,4 @@ typedef struct pst_group_lag {
 int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **ret_rows, size_t *ret_n, int timeout_ms, pst_err *err);
 void pst_group_lag_free(pst_group_lag *rows, size_t n);
 
-/* ---- librdkafka's in-memory cluster --------------------------------------------------------------------------------------- */
-
-typedef struct pst_embedded pst_embedded;
-/* Serves on 127.0.0.1:port (0 = any free; taken = PST_EEXIST) inside this process. Nothing is kept; transactions do not protect (embedded is never a proof). */
-int pst_embedded_start(int port, pst_embedded **ret_broker, pst_err *err);
-const char *pst_embedded_bootstrap(const pst_embedded *b);
-void pst_embedded_stop(pst_embedded *b);
-
 #endif

@@ -9,7 +9,6 @@
 #include "common/bus/bus.h"
 
 #include <librdkafka/rdkafka.h>
-#include <librdkafka/rdkafka_mock.h>
 
 /* ---- configuration ------------------------------------------------------------------------------------------------------- */
 
@@ -189,9 +188,5 @@ int bus_partitions(rd_kafka_t *rk, bus_health *h, const char *topic, int timeout
 /* First offset at or after the time; RD_KAFKA_OFFSET_END when there is none. Uses rk. */
 int bus_offsets_at(rd_kafka_t *rk, bus_health *h, rd_kafka_topic_partition_list_t *list, int64_t timestamp_ms, int timeout_ms,
                    pst_err *err);
-
-/* ---- embedded ------------------------------------------------------------------------------------------------------------------- */
-
-rd_kafka_mock_cluster_t *bus_embedded_cluster(pst_embedded *b); /* tests inject errors */
 
 #endif

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/log_file.h"
 #include "common/base/proc.h"
+#include "common/base/program.h"
 #include "lcm/local/inventory.h"
 #include "lcm/local/sweep.h"
 
@@ -36,7 +37,7 @@ typedef struct watched {
 } watched;
 
 typedef struct local {
-    char *state_dir, *site;
+    char *state_dir, *site, *supervisor; /* the program */
     const char *const *settings;
     watched *at;
     size_t n;
@@ -44,14 +45,17 @@ typedef struct local {
 
 static int local_open(const pst_launcher_conf *conf, void **ret_launcher, pst_err *err)
 {
-    char *jobs = pst_fs_join(conf->state_dir, "jobs");
+    char *jobs = pst_fs_join(conf->state_dir, "jobs"), *supervisor = NULL;
     int rc = pst_fs_mkdirs(jobs, 0700, err);
     free(jobs);
+    if (!rc)
+        rc = pst_program_find("penstock-supervise", &supervisor, err);
     if (rc < 0)
         return rc;
     local *l = pst_alloc(sizeof *l);
     l->state_dir = pst_strdup(conf->state_dir);
     l->site = pst_strdup(conf->site);
+    l->supervisor = supervisor;
     l->settings = conf->environ;
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* what loses its supervisor and its keeper comes to us, where host_sweep_orphans finds it */
     *ret_launcher = l;
@@ -79,6 +83,7 @@ static void local_close(void *launcher)
     free(l->at);
     free(l->state_dir);
     free(l->site);
+    free(l->supervisor);
     free(l);
 }
 
@@ -331,15 +336,21 @@ static const char **child_environ(const char *log_file)
 
 static int spawn(local *l, const char *dir, pid_t *ret_pid, pst_err *err)
 {
-    char *self = pst_proc_self(), *log = pst_fs_join(dir, "supervisor.log");
+    char *self = pst_proc_self(), *log = pst_fs_join(dir, "supervisor.log"); /* shown as `penstock supervise`, whatever the file */
     char *log_file = pst_log_file_variable(log, PST_LOG_FILE_BYTES);
     const char **env = child_environ(log_file), *argv[] = {self, "supervise", "--run-dir", dir, NULL};
     int in = -1, fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     int rc = fd < 0 ? pst_err_sys(err, errno, "cannot write %s", log) : pst_handover_new(l->settings, &in, err);
     if (!rc)
-        rc = pst_proc_spawn(
-            &(pst_spawn){.argv = argv, .env = env, .dir = "/", .stdin_fd = in, .stdout_fd = fd, .stderr_fd = fd, .new_session = true},
-            ret_pid, err);
+        rc = pst_proc_spawn(&(pst_spawn){.argv = argv,
+                                         .file = l->supervisor,
+                                         .env = env,
+                                         .dir = "/",
+                                         .stdin_fd = in,
+                                         .stdout_fd = fd,
+                                         .stderr_fd = fd,
+                                         .new_session = true},
+                            ret_pid, err);
     if (in >= 0)
         close(in);
     if (fd >= 0)

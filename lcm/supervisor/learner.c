@@ -12,6 +12,7 @@
 #include "common/base/handover.h"
 #include "common/base/log.h"
 #include "common/base/proc.h"
+#include "common/base/program.h"
 #include "common/base/proc_tree.h"
 #include "common/base/stop.h"
 #include "lcm/supervisor/box.h"
@@ -211,9 +212,11 @@ static int start(learner *l, pst_err *err)
     fcntl(out[0], F_SETFL, O_NONBLOCK);
     fcntl(errs[0], F_SETFL, O_NONBLOCK);
     fcntl(out[0], F_SETPIPE_SZ, 1 << 20); /* refused for unprivileged users beyond a limit: then the usual size */
-    char *self = pst_proc_self(), *command = sup_run_command_text(r->manifest.command ? r->manifest.command : "");
+    char *self = NULL, *command = sup_run_command_text(r->manifest.command ? r->manifest.command : "");
     char **env = sup_run_environ(r);
-    int in, rc = open_stdin(r, &in, err);
+    int in = -1, rc = r->manifest.native ? pst_program_find("penstock", &self, err) : 0;
+    if (!rc)
+        rc = open_stdin(r, &in, err);
     const char *shell[] = {"/bin/sh", "-c", command, NULL}, *own[] = {self, "learn", "--run-dir", r->dir, NULL};
     pst_spawn how = {.argv = r->manifest.native ? own : shell,
                      .env = (const char *const *)env,

@@ -1,11 +1,13 @@
 /* test_bus_mock_round.c - a round that has sent anything for a record cannot commit without the offset behind it, and a position is known or the
  * consumer says that it is not: each way in which a mark was once forgotten, with the calls of librdkafka made to fail here. */
 #include "common/bus/bus_consumer.h"
+#include "common/bus/embedded.h"
 #include "common/bus/bus_txn.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
 #include <dlfcn.h>
+#include <librdkafka/rdkafka_mock.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,11 +2,13 @@
  * request kind. The cluster stores neither transactional offsets nor markers, so only the behaviour is proved here: commits, aborts, recycles,
  * refusals. That nothing is lost or doubled is proved on a real Kafka (test_bus_live). */
 #include "common/bus/bus_txn.h"
+#include "common/bus/embedded.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <librdkafka/rdkafka_mock.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bus/bus.h"
+#include "common/bus/embedded.h"
 #include "deploy/registry/registry_server.h"
 
 #include <pthread.h>

@@ -1,9 +1,9 @@
-/* broker.c - `penstock broker`: librdkafka's in-memory cluster as a process of its own, for `up --embedded` and for trying things without Java. */
-#include "common/base/clock.h"
+/* broker_main.c - `penstock broker`: librdkafka's in-memory cluster, for `up --embedded` and for trying things without Java. A program of its own,
+ * penstock-broker, because it stands before the C library's bind() (common/bus/embedded.c), which nothing that runs in earnest may. */
 #include "common/base/log.h"
+#include "common/base/program.h"
 #include "common/base/stop.h"
-#include "common/bus/bus.h"
-#include "deploy/local/local.h"
+#include "common/bus/embedded.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -54,4 +54,8 @@ static int broker_run(int argc, char **argv)
     return rc < 0 ? pst_err_exit(&err) : 0;
 }
 
-const pst_verb pst_broker_verb = {"broker", "librdkafka's in-memory Kafka, for a look without Java", "this computer", broker_run};
+int main(int argc, char **argv)
+{
+    const pst_verb verb = {"broker", NULL, NULL, broker_run};
+    return pst_program_main(&verb, argc, argv);
+}

@@ -1,12 +1,15 @@
-/* bus_embedded.c - librdkafka's in-memory cluster, on a port of our choice.
+/* embedded.c - librdkafka's in-memory cluster, on a port of our choice.
  *
- * The library always binds port 0 and has no option. This file therefore defines bind() for the whole program: it passes every call on as it
- * is, except on a thread that is inside pst_embedded_start() with a wanted port, where port 0 becomes that port. The cluster's listeners are
- * bound in that very call on that very thread, so nothing else can be hit. */
+ * The library always binds port 0 and has no option. Programs that link this file therefore have a bind() of their own, broker_bind() under
+ * another name (CMakeLists.txt): it passes every call on as it is, except on a thread that is inside pst_embedded_start() with a wanted port,
+ * where port 0 becomes that port. The cluster's listeners are bound in that very call on that very thread, so nothing else can be hit. */
+#include "common/bus/embedded.h"
+
 #include "common/bus/bus_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <librdkafka/rdkafka_mock.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +27,8 @@ struct pst_embedded {
 
 static __thread int wanted_port;
 
-int bind(int fd, const struct sockaddr *address, socklen_t len)
+int broker_bind(int fd, const struct sockaddr *address, socklen_t len); /* called by nobody under this name */
+int broker_bind(int fd, const struct sockaddr *address, socklen_t len)
 {
     struct sockaddr_in in;
     if (wanted_port && address->sa_family == AF_INET && len >= sizeof in && !((const struct sockaddr_in *)address)->sin_port) {
