@@ -14,7 +14,7 @@ _Static_assert(sizeof(pst_explain_opts) == 80, "ABI");
 _Static_assert(sizeof(pst_run_limits) == 64, "ABI");
 #endif
 
-int pst_reserved_check(const uint64_t *words, size_t n, const char *what, pst_err *err)
+int eng_reserved_check(const uint64_t *words, size_t n, const char *what, pst_err *err)
 {
     for (size_t i = 0; i < n; i++)
         if (words[i])

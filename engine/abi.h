@@ -5,6 +5,6 @@
 #include "common/base/err.h"
 
 /* Words that a later version gives a meaning must be 0: a caller who sets one, or who hands in an uninitialised struct, is told. */
-int pst_reserved_check(const uint64_t *words, size_t n, const char *what, pst_err *err);
+int eng_reserved_check(const uint64_t *words, size_t n, const char *what, pst_err *err);
 
 #endif

@@ -17,7 +17,7 @@
 
 /* What one file holds, as values whose tensors lie in the zone. */
 typedef struct bench_zone {
-    pst_zone zone;
+    eng_zone zone;
     void **protos; /* PstOnnx__…; tensors may borrow their bytes */
     size_t n_protos;
 } bench_zone;
@@ -33,38 +33,38 @@ static void zone_done(bench_zone *z)
     for (size_t i = 0; i < z->n_protos; i++)
         protobuf_c_message_free_unpacked(z->protos[i], NULL);
     free(z->protos);
-    pst_zone_done(&z->zone);
+    eng_zone_done(&z->zone);
 }
 
-static int tensor_value(bench_zone *z, PstOnnx__TensorProto *tp, pst_val *v, pst_err *err)
+static int tensor_value(bench_zone *z, PstOnnx__TensorProto *tp, eng_val *v, pst_err *err)
 {
     pst_model_limits limits = {0};
-    pst_limits_default(&limits);
-    v->kind = PST_VAL_TENSOR;
+    eng_limits_default(&limits);
+    v->kind = ENG_VAL_TENSOR;
     v->blk = NULL;
     v->seq = NULL;
-    pst_onnx_room room = {.left = SIZE_MAX, .base_dirfd = -1};
-    return pst_onnx_tensor(&z->zone, tp, &room, &limits, &v->t, err);
+    eng_onnx_room room = {.left = SIZE_MAX, .base_dirfd = -1};
+    return eng_onnx_tensor(&z->zone, tp, &room, &limits, &v->t, err);
 }
 
-static int sequence_value(bench_zone *z, PstOnnx__SequenceProto *sp, pst_val *v, pst_err *err)
+static int sequence_value(bench_zone *z, PstOnnx__SequenceProto *sp, eng_val *v, pst_err *err)
 {
-    pst_seq *s = pst_zone_alloc(&z->zone, sizeof *s);
+    eng_seq *s = eng_zone_alloc(&z->zone, sizeof *s);
     s->refs = 1 << 20; /* the zone owns it: nobody's last reference frees it */
     s->n = (int64_t)sp->n_tensor_values;
-    s->items = pst_zone_alloc(&z->zone, (sp->n_tensor_values + 1) * sizeof *s->items);
+    s->items = eng_zone_alloc(&z->zone, (sp->n_tensor_values + 1) * sizeof *s->items);
     int rc = 0;
     for (size_t i = 0; i < sp->n_tensor_values && rc == 0; i++)
         rc = tensor_value(z, sp->tensor_values[i], &s->items[i], err);
-    *v = (pst_val){.kind = PST_VAL_SEQ, .seq = s};
+    *v = (eng_val){.kind = ENG_VAL_SEQ, .seq = s};
     return rc;
 }
 
 static int unpack(bench_zone *z, const ProtobufCMessageDescriptor *d, const pst_buf *b, ProtobufCMessage **ret, pst_err *err)
 {
     pst_model_limits limits = {0};
-    pst_limits_default(&limits);
-    int rc = pst_onnx_scan(d, b->data, b->len, &limits, err);
+    eng_limits_default(&limits);
+    int rc = eng_onnx_scan(d, b->data, b->len, &limits, err);
     if (rc < 0)
         return rc;
     *ret = protobuf_c_message_unpack(d, NULL, b->len, (const uint8_t *)b->data);
@@ -74,21 +74,21 @@ static int unpack(bench_zone *z, const ProtobufCMessageDescriptor *d, const pst_
     return 0;
 }
 
-static int read_value(bench_zone *z, const char *path, pst_kind kind, pst_val *ret, pst_err *err)
+static int read_value(bench_zone *z, const char *path, eng_kind kind, eng_val *ret, pst_err *err)
 {
     pst_buf b = {0};
     ProtobufCMessage *m = NULL;
     int rc = pst_fs_read(path, FILE_BYTES_MAX, &b, err);
     if (rc < 0)
         goto out;
-    if (kind == PST_KIND_SEQ) {
+    if (kind == ENG_KIND_SEQ) {
         rc = unpack(z, &pst_onnx__sequence_proto__descriptor, &b, &m, err);
         if (rc == 0)
             rc = sequence_value(z, (PstOnnx__SequenceProto *)m, ret, err);
-    } else if (kind == PST_KIND_OPT) {
+    } else if (kind == ENG_KIND_OPT) {
         rc = unpack(z, &pst_onnx__optional_proto__descriptor, &b, &m, err);
         const PstOnnx__OptionalProto *o = (const PstOnnx__OptionalProto *)m;
-        *ret = (pst_val){0};
+        *ret = (eng_val){0};
         if (rc == 0 && o->tensor_value)
             rc = tensor_value(z, o->tensor_value, ret, err);
         else if (rc == 0 && o->sequence_value)
@@ -129,7 +129,7 @@ static int compare_tensors(const pst_tensor *got, const pst_tensor *want, double
             n += snprintf(b + n, sizeof b - (size_t)n, "%s%" PRId64, i ? "," : "", want->dims[i]);
         return mismatch(err, "shape (%s), expected (%s)", a, b);
     }
-    int64_t n = pst_count(want);
+    int64_t n = eng_count(want);
     size_t size = pst_dtype_size(want->dtype);
     for (int64_t i = 0; i < n; i++) {
         const char *pg = (const char *)got->data + (size_t)i * size, *pw = (const char *)want->data + (size_t)i * size;
@@ -140,7 +140,7 @@ static int compare_tensors(const pst_tensor *got, const pst_tensor *want, double
             continue;
         }
         double g, w;
-        if (pst_convert(PST_F64, &g, got->dtype, pg, 1, true) < 0 || pst_convert(PST_F64, &w, want->dtype, pw, 1, true) < 0)
+        if (eng_convert(PST_F64, &g, got->dtype, pg, 1, true) < 0 || eng_convert(PST_F64, &w, want->dtype, pw, 1, true) < 0)
             return memcmp(got->data, want->data, (size_t)n * size) ? mismatch(err, "elements differ") : 0;
         bool ok = g == w || (isnan(g) && isnan(w)) || fabs(g - w) <= atol + rtol * fabs(w);
         if (!ok || isnan(g) != isnan(w) || isinf(g) != isinf(w))
@@ -149,13 +149,13 @@ static int compare_tensors(const pst_tensor *got, const pst_tensor *want, double
     return 0;
 }
 
-static int compare_values(const pst_val *got, const pst_val *want, double rtol, double atol, pst_err *err)
+static int compare_values(const eng_val *got, const eng_val *want, double rtol, double atol, pst_err *err)
 {
     if (got->kind != want->kind)
         return mismatch(err, "another kind of value than expected (%d, %d)", got->kind, want->kind);
-    if (got->kind == PST_VAL_TENSOR)
+    if (got->kind == ENG_VAL_TENSOR)
         return compare_tensors(&got->t, &want->t, rtol, atol, err);
-    if (got->kind == PST_VAL_SEQ) {
+    if (got->kind == ENG_VAL_SEQ) {
         if (got->seq->n != want->seq->n)
             return mismatch(err, "a sequence of %" PRId64 ", expected %" PRId64, got->seq->n, want->seq->n);
         for (int64_t i = 0; i < got->seq->n; i++) {
@@ -172,8 +172,8 @@ static int run_set(pst_plan *p, const char *dir, double rtol, double atol, pst_e
     const pst_model *m = p->m;
     bench_zone z = {0};
     size_t n_in = m->info.n_inputs, n_out = m->info.n_outputs;
-    pst_val *in = pst_alloc((n_in + 1) * sizeof *in), want = {0};
-    const pst_val **out = pst_alloc((n_out + 1) * sizeof *out);
+    eng_val *in = pst_alloc((n_in + 1) * sizeof *in), want = {0};
+    const eng_val **out = pst_alloc((n_out + 1) * sizeof *out);
     int rc = 0;
     for (size_t i = 0; i < n_in && rc == 0; i++) {
         char *path = pst_sprintf("%s/input_%zu.pb", dir, i);
@@ -182,7 +182,7 @@ static int run_set(pst_plan *p, const char *dir, double rtol, double atol, pst_e
         free(path);
     }
     if (rc == 0)
-        rc = pst_plan_run_vals(p, in, n_in, out, n_out, err);
+        rc = eng_plan_run_vals(p, in, n_in, out, n_out, err);
     for (size_t i = 0; i < n_out && rc == 0; i++) {
         char *path = pst_sprintf("%s/output_%zu.pb", dir, i);
         if (pst_fs_exists(path)) {
@@ -194,9 +194,9 @@ static int run_set(pst_plan *p, const char *dir, double rtol, double atol, pst_e
     }
     for (size_t i = 0; i < n_in; i++) /* inputs are borrowed from the zone: the plan must let go of them first */
         if (!p->ort)
-            pst_val_clear(p, &p->vals[m->graph.in[i]]);
+            eng_val_clear(p, &p->vals[m->graph.in[i]]);
     if (!p->ort)
-        pst_prog_clear(p, &p->progs[0]);
+        eng_prog_clear(p, &p->progs[0]);
     zone_done(&z);
     free(in);
     free(out);

@@ -8,7 +8,7 @@
 static const struct {
     const char *name;
     uint8_t size;
-} dtypes[PST_DTYPE_END] = {
+} dtypes[ENG_DTYPE_END] = {
     [PST_F32] = {"float32", 4},
     [PST_U8] = {"uint8", 1},
     [PST_I8] = {"int8", 1},
@@ -22,47 +22,47 @@ static const struct {
     [PST_F64] = {"float64", 8},
     [PST_U32] = {"uint32", 4},
     [PST_U64] = {"uint64", 8},
-    [PST_C64] = {"complex64", 8},
-    [PST_C128] = {"complex128", 16},
+    [ENG_C64] = {"complex64", 8},
+    [ENG_C128] = {"complex128", 16},
     [PST_BF16] = {"bfloat16", 2},
-    [PST_F8E4M3FN] = {"float8e4m3fn", 1},
-    [PST_F8E4M3FNUZ] = {"float8e4m3fnuz", 1},
-    [PST_F8E5M2] = {"float8e5m2", 1},
-    [PST_F8E5M2FNUZ] = {"float8e5m2fnuz", 1},
-    [PST_U4] = {"uint4", 1},
-    [PST_I4] = {"int4", 1},
-    [PST_F4E2M1] = {"float4e2m1", 1},
-    [PST_F8E8M0] = {"float8e8m0", 1},
-    [PST_U2] = {"uint2", 1},
-    [PST_I2] = {"int2", 1},
+    [ENG_F8E4M3FN] = {"float8e4m3fn", 1},
+    [ENG_F8E4M3FNUZ] = {"float8e4m3fnuz", 1},
+    [ENG_F8E5M2] = {"float8e5m2", 1},
+    [ENG_F8E5M2FNUZ] = {"float8e5m2fnuz", 1},
+    [ENG_U4] = {"uint4", 1},
+    [ENG_I4] = {"int4", 1},
+    [ENG_F4E2M1] = {"float4e2m1", 1},
+    [ENG_F8E8M0] = {"float8e8m0", 1},
+    [ENG_U2] = {"uint2", 1},
+    [ENG_I2] = {"int2", 1},
 };
 
 size_t pst_dtype_size(pst_dtype t)
 {
-    return (unsigned)t < PST_DTYPE_END ? dtypes[t].size : 0;
+    return (unsigned)t < ENG_DTYPE_END ? dtypes[t].size : 0;
 }
 
 const char *pst_dtype_name(pst_dtype t)
 {
-    return (unsigned)t < PST_DTYPE_END && dtypes[t].name ? dtypes[t].name : "undefined";
+    return (unsigned)t < ENG_DTYPE_END && dtypes[t].name ? dtypes[t].name : "undefined";
 }
 
-bool pst_dtype_is_float(int t)
+bool eng_dtype_is_float(int t)
 {
     return t == PST_F32 || t == PST_F64 || t == PST_F16 || t == PST_BF16;
 }
 
-bool pst_dtype_is_int(int t)
+bool eng_dtype_is_int(int t)
 {
     return (t >= PST_U8 && t <= PST_I64) || t == PST_U32 || t == PST_U64;
 }
 
-bool pst_dtype_is_narrow(int t)
+bool eng_dtype_is_narrow(int t)
 {
-    return t >= PST_F8E4M3FN && t <= PST_I2;
+    return t >= ENG_F8E4M3FN && t <= ENG_I2;
 }
 
-float pst_half_to_float(uint16_t h)
+float eng_half_to_float(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exp = h >> 10 & 31, man = h & 1023, u;
     float f;
@@ -78,7 +78,7 @@ float pst_half_to_float(uint16_t h)
     return f;
 }
 
-uint16_t pst_float_to_half(float f)
+uint16_t eng_float_to_half(float f)
 {
     uint32_t u;
     memcpy(&u, &f, 4);
@@ -99,7 +99,7 @@ uint16_t pst_float_to_half(float f)
     return (uint16_t)(sign | u >> 13);
 }
 
-uint16_t pst_float_to_bf16(float f)
+uint16_t eng_float_to_bf16(float f)
 {
     uint32_t u;
     memcpy(&u, &f, 4);
@@ -122,24 +122,24 @@ static const narrow_format *narrow_of(int dtype)
                                e5m2 = {5, 2, 15, true, false, 57344.0f}, e5m2fnuz = {5, 2, 16, false, true, 57344.0f},
                                e2m1 = {2, 1, 1, false, false, 6.0f};
     switch (dtype) {
-    case PST_F8E4M3FN: return &e4m3fn;
-    case PST_F8E4M3FNUZ: return &e4m3fnuz;
-    case PST_F8E5M2: return &e5m2;
-    case PST_F8E5M2FNUZ: return &e5m2fnuz;
-    case PST_F4E2M1: return &e2m1;
+    case ENG_F8E4M3FN: return &e4m3fn;
+    case ENG_F8E4M3FNUZ: return &e4m3fnuz;
+    case ENG_F8E5M2: return &e5m2;
+    case ENG_F8E5M2FNUZ: return &e5m2fnuz;
+    case ENG_F4E2M1: return &e2m1;
     default: return NULL;
     }
 }
 
-float pst_narrow_to_float(int dtype, uint8_t v)
+float eng_narrow_to_float(int dtype, uint8_t v)
 {
     const narrow_format *nf = narrow_of(dtype);
     switch (dtype) {
-    case PST_U4: return v & 15;
-    case PST_I4: return (float)((v & 15) >= 8 ? (v & 15) - 16 : v & 15);
-    case PST_U2: return v & 3;
-    case PST_I2: return (float)((v & 3) >= 2 ? (v & 3) - 4 : v & 3);
-    case PST_F8E8M0: return v == 255 ? NAN : ldexpf(1.0f, v - 127);
+    case ENG_U4: return v & 15;
+    case ENG_I4: return (float)((v & 15) >= 8 ? (v & 15) - 16 : v & 15);
+    case ENG_U2: return v & 3;
+    case ENG_I2: return (float)((v & 3) >= 2 ? (v & 3) - 4 : v & 3);
+    case ENG_F8E8M0: return v == 255 ? NAN : ldexpf(1.0f, v - 127);
     default: break;
     }
     if (!nf)
@@ -151,7 +151,7 @@ float pst_narrow_to_float(int dtype, uint8_t v)
         return NAN;
     if (nf->ieee && exp == (1 << nf->exp_bits) - 1)
         return man ? NAN : neg ? -INFINITY : INFINITY;
-    if (dtype == PST_F8E4M3FN && code == 0x7f)
+    if (dtype == ENG_F8E4M3FN && code == 0x7f)
         return NAN;
     float m =
         exp ? ldexpf((float)(man | 1 << nf->man_bits), exp - nf->bias - nf->man_bits) : ldexpf((float)man, 1 - nf->bias - nf->man_bits);
@@ -171,21 +171,21 @@ static uint8_t float_to_e8m0(float f, bool saturate)
     return (uint8_t)exp;
 }
 
-uint8_t pst_float_to_narrow(int dtype, float f, bool saturate)
+uint8_t eng_float_to_narrow(int dtype, float f, bool saturate)
 {
     const narrow_format *nf = narrow_of(dtype);
-    if (dtype == PST_F8E8M0)
+    if (dtype == ENG_F8E8M0)
         return float_to_e8m0(f, saturate);
     if (!nf)
         return 0;
     int bits = nf->exp_bits + nf->man_bits;
     uint8_t sign = signbit(f) ? (uint8_t)(1 << bits) : 0, nan = nf->fnuz ? 0x80 : (uint8_t)((1 << bits) - 1);
-    uint8_t top = dtype == PST_F8E4M3FN ? 0x7e : dtype == PST_F8E5M2 ? 0x7b : (uint8_t)((1 << bits) - 1);
+    uint8_t top = dtype == ENG_F8E4M3FN ? 0x7e : dtype == ENG_F8E5M2 ? 0x7b : (uint8_t)((1 << bits) - 1);
     if (isnan(f))
-        return dtype == PST_F4E2M1 ? 8 : nf->fnuz ? nan : sign | nan; /* e2m1 has no NaN: negative zero stands for it */
+        return dtype == ENG_F4E2M1 ? 8 : nf->fnuz ? nan : sign | nan; /* e2m1 has no NaN: negative zero stands for it */
     float a = fabsf(f);
     if (isinf(a)) {
-        if (saturate || dtype == PST_F4E2M1)
+        if (saturate || dtype == ENG_F4E2M1)
             return sign | top;
         return nf->ieee ? sign | 0x7c : nf->fnuz ? nan : sign | nan;
     }
@@ -201,7 +201,7 @@ uint8_t pst_float_to_narrow(int dtype, float f, bool saturate)
         }
         float value = ldexpf(q, e - nf->man_bits);
         if (value > nf->max) {
-            if (saturate || dtype == PST_F4E2M1)
+            if (saturate || dtype == ENG_F4E2M1)
                 return sign | top;
             return nf->ieee ? sign | 0x7c : nf->fnuz ? nan : sign | nan;
         }
@@ -231,10 +231,10 @@ static double get_f(int t, const void *src, int64_t i)
     switch (t) {
     case PST_F32: return ((const float *)src)[i];
     case PST_F64: return ((const double *)src)[i];
-    case PST_F16: return pst_half_to_float(((const uint16_t *)src)[i]);
-    case PST_BF16: return pst_bf16_to_float(((const uint16_t *)src)[i]);
+    case PST_F16: return eng_half_to_float(((const uint16_t *)src)[i]);
+    case PST_BF16: return eng_bf16_to_float(((const uint16_t *)src)[i]);
     case PST_U64: return (double)((const uint64_t *)src)[i];
-    default: return pst_narrow_to_float(t, ((const uint8_t *)src)[i]);
+    default: return eng_narrow_to_float(t, ((const uint8_t *)src)[i]);
     }
 }
 
@@ -250,7 +250,7 @@ static int64_t get_i(int t, const void *src, int64_t i)
     case PST_BOOL: return ((const uint8_t *)src)[i] != 0;
     case PST_U64: return (int64_t)((const uint64_t *)src)[i];
     case PST_I64: return ((const int64_t *)src)[i];
-    default: return (int64_t)pst_narrow_to_float(t, ((const uint8_t *)src)[i]);
+    default: return (int64_t)eng_narrow_to_float(t, ((const uint8_t *)src)[i]);
     }
 }
 
@@ -263,10 +263,10 @@ static void put_i(int t, void *dst, int64_t i, int64_t v)
     case PST_I16: ((int16_t *)dst)[i] = (int16_t)v; break;
     case PST_I32: ((int32_t *)dst)[i] = (int32_t)v; break;
     case PST_U32: ((uint32_t *)dst)[i] = (uint32_t)v; break;
-    case PST_U4: ((uint8_t *)dst)[i] = (uint8_t)v & 15; break;
-    case PST_I4: ((uint8_t *)dst)[i] = (uint8_t)v & 15; break;
-    case PST_U2: ((uint8_t *)dst)[i] = (uint8_t)v & 3; break;
-    case PST_I2: ((uint8_t *)dst)[i] = (uint8_t)v & 3; break;
+    case ENG_U4: ((uint8_t *)dst)[i] = (uint8_t)v & 15; break;
+    case ENG_I4: ((uint8_t *)dst)[i] = (uint8_t)v & 15; break;
+    case ENG_U2: ((uint8_t *)dst)[i] = (uint8_t)v & 3; break;
+    case ENG_I2: ((uint8_t *)dst)[i] = (uint8_t)v & 3; break;
     default: ((int64_t *)dst)[i] = v; break;
     }
 }
@@ -276,21 +276,21 @@ static void put_f(int t, void *dst, int64_t i, double d, bool saturate)
     switch (t) {
     case PST_F32: ((float *)dst)[i] = (float)d; break;
     case PST_F64: ((double *)dst)[i] = d; break;
-    case PST_F16: ((uint16_t *)dst)[i] = pst_float_to_half((float)d); break;
-    case PST_BF16: ((uint16_t *)dst)[i] = pst_float_to_bf16((float)d); break;
-    default: ((uint8_t *)dst)[i] = pst_float_to_narrow(t, (float)d, saturate); break;
+    case PST_F16: ((uint16_t *)dst)[i] = eng_float_to_half((float)d); break;
+    case PST_BF16: ((uint16_t *)dst)[i] = eng_float_to_bf16((float)d); break;
+    default: ((uint8_t *)dst)[i] = eng_float_to_narrow(t, (float)d, saturate); break;
     }
 }
 
 static bool int_like(int t)
 {
-    return pst_dtype_is_int(t) || t == PST_BOOL || t == PST_U4 || t == PST_I4 || t == PST_U2 || t == PST_I2;
+    return eng_dtype_is_int(t) || t == PST_BOOL || t == ENG_U4 || t == ENG_I4 || t == ENG_U2 || t == ENG_I2;
 }
 
-int pst_convert(int to, void *dst, int from, const void *src, int64_t n, bool saturate)
+int eng_convert(int to, void *dst, int from, const void *src, int64_t n, bool saturate)
 {
-    bool bad_from = !pst_dtype_size((pst_dtype)from) || from == PST_STR || from == PST_C64 || from == PST_C128;
-    if (bad_from || !pst_dtype_size((pst_dtype)to) || to == PST_STR || to == PST_C64 || to == PST_C128)
+    bool bad_from = !pst_dtype_size((pst_dtype)from) || from == PST_STR || from == ENG_C64 || from == ENG_C128;
+    if (bad_from || !pst_dtype_size((pst_dtype)to) || to == PST_STR || to == ENG_C64 || to == ENG_C128)
         return PST_EUNSUPPORTED;
     if (to == from) {
         if (n)
@@ -299,12 +299,12 @@ int pst_convert(int to, void *dst, int from, const void *src, int64_t n, bool sa
     }
     if (to == PST_F32 && from == PST_F16) { /* the two that are hot */
         for (int64_t i = 0; i < n; i++)
-            ((float *)dst)[i] = pst_half_to_float(((const uint16_t *)src)[i]);
+            ((float *)dst)[i] = eng_half_to_float(((const uint16_t *)src)[i]);
         return 0;
     }
     if (to == PST_F16 && from == PST_F32) {
         for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)dst)[i] = pst_float_to_half(((const float *)src)[i]);
+            ((uint16_t *)dst)[i] = eng_float_to_half(((const float *)src)[i]);
         return 0;
     }
     bool fi = int_like(from), ti = int_like(to);

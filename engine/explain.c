@@ -14,7 +14,7 @@
 
 enum { RUN_MS = 5000 };
 
-const char *pst_explain_kernel(const pst_plan *p, const pst_step *s)
+const char *eng_explain_kernel(const pst_plan *p, const eng_step *s)
 {
     static const struct {
         const char *op, *fused, *plain;
@@ -40,9 +40,9 @@ const char *pst_explain_kernel(const pst_plan *p, const pst_step *s)
     return "plain C";
 }
 
-int64_t pst_explain_dim(const pst_explained *e, const pst_step *s, int k, char *ret, size_t size)
+int64_t eng_explain_dim(const eng_explained *e, const eng_step *s, int k, char *ret, size_t size)
 {
-    const pst_seen *n = s->seen;
+    const eng_seen *n = s->seen;
     int64_t d = n->out.dims[k];
     *ret = 0;
     if (!e->has_batch || n->probes < 2)
@@ -63,7 +63,7 @@ int64_t pst_explain_dim(const pst_explained *e, const pst_step *s, int k, char *
     return -1;
 }
 
-void pst_explain_shape(const pst_explained *e, const pst_step *s, char *ret, size_t size)
+void eng_explain_shape(const eng_explained *e, const eng_step *s, char *ret, size_t size)
 {
     size_t n = 0;
     *ret = 0;
@@ -78,7 +78,7 @@ void pst_explain_shape(const pst_explained *e, const pst_step *s, char *ret, siz
     n += (size_t)snprintf(ret, size, "%s (", pst_dtype_name(s->seen->out.dtype));
     for (int k = 0; k < s->seen->out.rank && n < size; k++) {
         char dim[40];
-        int64_t d = pst_explain_dim(e, s, k, dim, sizeof dim);
+        int64_t d = eng_explain_dim(e, s, k, dim, sizeof dim);
         if (*dim)
             n += (size_t)snprintf(ret + n, size - n, "%s%s", k ? ", " : "", dim);
         else
@@ -91,12 +91,12 @@ void pst_explain_shape(const pst_explained *e, const pst_step *s, char *ret, siz
 /* ---- gathering ---- */
 
 typedef struct gathering {
-    pst_explained e;
+    eng_explained e;
     const pst_explain_opts *o;
-    pst_heap_text text;
+    eng_heap_text text;
 } gathering;
 
-static void look_at_inputs(pst_explained *e, bool *ret_other)
+static void look_at_inputs(eng_explained *e, bool *ret_other)
 {
     const pst_model_info *info = &e->p->m->info;
     for (size_t i = 0; i < info->n_inputs; i++)
@@ -108,7 +108,7 @@ static void look_at_inputs(pst_explained *e, bool *ret_other)
 }
 
 /* Runs at batch 2, 3 and 1, then at the batch asked for; other free dimensions at the first size of a list that the model takes. */
-static int observe(pst_explained *e, const pst_explain_opts *o, pst_err *err)
+static int observe(eng_explained *e, const pst_explain_opts *o, pst_err *err)
 {
     static const int64_t sizes[] = {8, 32, 224, 64, 1, 5};
     bool other = false;
@@ -120,7 +120,7 @@ static int observe(pst_explained *e, const pst_explain_opts *o, pst_err *err)
         size_t peak;
         int64_t size = !other ? 1 : o && o->free_dim ? (int64_t)o->free_dim : sizes[i];
         pst_err why = {0};
-        rc = pst_observe_run(e->p, e->has_batch ? 2 : 1, size, &peak, &why);
+        rc = eng_observe_run(e->p, e->has_batch ? 2 : 1, size, &peak, &why);
         if (rc < 0 && !err->code)
             *err = why;
         e->other = other ? size : 0;
@@ -128,17 +128,17 @@ static int observe(pst_explained *e, const pst_explain_opts *o, pst_err *err)
     if (rc < 0)
         return rc;
     *err = (pst_err){0};
-    pst_observe_probe(e->p);
+    eng_observe_probe(e->p);
     if (e->has_batch) {
         size_t peak, at_one;
-        if ((rc = pst_observe_run(e->p, 3, e->other, &peak, err)) < 0)
+        if ((rc = eng_observe_run(e->p, 3, e->other, &peak, err)) < 0)
             return rc;
-        pst_observe_probe(e->p);
+        eng_observe_probe(e->p);
         pst_err one = {0};
-        e->peak_one = pst_observe_run(e->p, 1, e->other, &at_one, &one) < 0 ? 0 : at_one; /* some models take no single row */
+        e->peak_one = eng_observe_run(e->p, 1, e->other, &at_one, &one) < 0 ? 0 : at_one; /* some models take no single row */
     }
-    pst_pool_drop(&e->p->pool);
-    rc = pst_observe_run(e->p, e->batch, e->other, &e->peak, err);
+    eng_pool_drop(&e->p->pool);
+    rc = eng_observe_run(e->p, e->batch, e->other, &e->peak, err);
     e->peak_one = e->has_batch ? e->peak_one : e->peak;
     e->reserved = e->p->pool.bytes;
     return rc;
@@ -152,22 +152,22 @@ static double cpu_ns(void)
 }
 
 /* The best of eight spells of at least 40 ms and one run each. */
-static int measure(pst_explained *e, pst_err *err)
+static int measure(eng_explained *e, pst_err *err)
 {
     const pst_model_info *info = &e->p->m->info;
-    pst_tensor *in = pst_heap_array(info->n_inputs + 1, sizeof *in);
-    pst_val *vals = pst_heap_array(info->n_inputs + 1, sizeof *vals);
-    const pst_val **out = pst_heap_array(info->n_outputs + 1, sizeof *out);
-    int rc = pst_observe_inputs(e->p->m, e->batch, e->other ? e->other : 1, in, err);
+    pst_tensor *in = eng_heap_array(info->n_inputs + 1, sizeof *in);
+    eng_val *vals = eng_heap_array(info->n_inputs + 1, sizeof *vals);
+    const eng_val **out = eng_heap_array(info->n_outputs + 1, sizeof *out);
+    int rc = eng_observe_inputs(e->p->m, e->batch, e->other ? e->other : 1, in, err);
     for (size_t i = 0; i < info->n_inputs && rc == 0; i++)
-        vals[i] = (pst_val){.kind = PST_VAL_TENSOR, .t = in[i]};
+        vals[i] = (eng_val){.kind = ENG_VAL_TENSOR, .t = in[i]};
     e->ns_row = INFINITY;
     for (int spell = 0; spell < 8 && rc == 0; spell++) {
         double from = cpu_ns(), now = from;
         uint64_t runs = 0, few = e->batch < 64 ? 16 : 1;
         for (; now - from < 40e6 && rc == 0; now = cpu_ns())
             for (uint64_t k = 0; k < few && rc == 0; k++, runs++)
-                rc = pst_plan_run_vals(e->p, vals, info->n_inputs, out, info->n_outputs, err);
+                rc = eng_plan_run_vals(e->p, vals, info->n_inputs, out, info->n_outputs, err);
         if (runs) {
             double ns = (now - from) / (double)runs / (double)e->batch;
             e->ns_row = ns < e->ns_row ? ns : e->ns_row;
@@ -175,8 +175,8 @@ static int measure(pst_explained *e, pst_err *err)
     }
     for (int i = 0; i < 5 && rc == 0 && e->observed; i++) { /* step by step, the clock's own 40 ns included */
         size_t peak;
-        if ((rc = pst_observe_run(e->p, e->batch, e->other ? e->other : 1, &peak, err)) == 0)
-            pst_observe_time(e->p);
+        if ((rc = eng_observe_run(e->p, e->batch, e->other ? e->other : 1, &peak, err)) == 0)
+            eng_observe_time(e->p);
     }
     e->measured = rc == 0;
     return rc;
@@ -187,11 +187,11 @@ static double constants_of(const pst_model *m)
     double bytes = 0;
     for (int i = 0; i < m->n_values; i++)
         if (m->values[i].konst)
-            bytes += (double)pst_count(m->values[i].konst) * (double)pst_dtype_size(m->values[i].konst->dtype);
+            bytes += (double)eng_count(m->values[i].konst) * (double)pst_dtype_size(m->values[i].konst->dtype);
     for (size_t i = 0; i < m->graph.n_nodes; i++) /* trees and linear models keep theirs in attributes */
         for (int k = 0; k < m->graph.nodes[i].n_attrs; k++) {
-            const pst_attr *a = &m->graph.nodes[i].attrs[k];
-            bytes += a->type == PST_ATTR_FLOATS ? 4 * (double)a->n : a->type == PST_ATTR_INTS ? 8 * (double)a->n : 0;
+            const eng_attr *a = &m->graph.nodes[i].attrs[k];
+            bytes += a->type == ENG_ATTR_FLOATS ? 4 * (double)a->n : a->type == ENG_ATTR_INTS ? 8 * (double)a->n : 0;
         }
     return bytes;
 }
@@ -199,7 +199,7 @@ static double constants_of(const pst_model *m)
 static int gather(void *arg, pst_err *err)
 {
     gathering *g = arg;
-    pst_explained *e = &g->e;
+    eng_explained *e = &g->e;
     pst_err why = {0};
     bool other = false;
     int rc = e->p->ort ? 0 : observe(e, g->o, &why);
@@ -207,7 +207,7 @@ static int gather(void *arg, pst_err *err)
         look_at_inputs(e, &other);
         e->batch = e->has_batch ? g->o && g->o->batch ? (int64_t)g->o->batch : 64 : 1;
         e->other = other ? g->o && g->o->free_dim ? (int64_t)g->o->free_dim : 8 : 0;
-        e->elsewhere = pst_ort_describe(e->p->m);
+        e->elsewhere = eng_ort_describe(e->p->m);
         rc = 0;
     }
     if (rc == PST_ETIMEDOUT || rc == PST_ESTOPPED) { /* its shapes are the least of what is wrong with it */
@@ -219,48 +219,48 @@ static int gather(void *arg, pst_err *err)
         snprintf(e->why, sizeof e->why, "%s", why.text);
     for (size_t i = 0; i < e->p->n_progs; i++)
         for (size_t k = 0; k < e->p->progs[i].n_steps && e->observed; k++) {
-            const pst_seen *s = e->p->progs[i].steps[k].seen;
+            const eng_seen *s = e->p->progs[i].steps[k].seen;
             e->flops += s ? s->flops / (double)e->batch : 0;
             e->moved += s ? s->bytes / (double)e->batch : 0;
         }
     e->weights = (size_t)constants_of(e->p->m);
-    e->plan_bytes = pst_zone_bytes(&e->p->zone);
+    e->plan_bytes = eng_zone_bytes(&e->p->zone);
     if ((e->observed || e->elsewhere) && g->o && g->o->measure && (rc = measure(e, err)) < 0)
         return rc;
     if (g->o && g->o->json)
-        pst_explain_json(e, &g->text);
+        eng_explain_json(e, &g->text);
     else
-        pst_explain_text(e, &g->text);
+        eng_explain_text(e, &g->text);
     return 0;
 }
 
-static char *copy_out(const pst_heap_text *t, pst_err *err)
+static char *copy_out(const eng_heap_text *t, pst_err *err)
 {
-    char *copy = pst_heap_raw(t->len + 1);
+    char *copy = eng_heap_raw(t->len + 1);
     if (copy && t->len)
         memcpy(copy, t->data, t->len);
     if (!copy)
-        pst_heap_none(t->len + 1, err);
+        eng_heap_none(t->len + 1, err);
     return copy;
 }
 
 int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain_opts *what, char **ret_text, pst_err *err)
 {
     pst_err own = {0};
-    pst_heap heap = {0};
+    eng_heap heap = {0};
     gathering g = {.o = what, .e = {.file = what ? what->file : NULL}};
     err = err ? err : &own;
-    int rc = what ? pst_reserved_check(what->reserved, sizeof what->reserved / sizeof *what->reserved, "pst_explain_opts", err) : 0;
+    int rc = what ? eng_reserved_check(what->reserved, sizeof what->reserved / sizeof *what->reserved, "pst_explain_opts", err) : 0;
     const pst_run_limits some = {.ms_max = RUN_MS};
     pst_plan_opts bounded = opts ? *opts : (pst_plan_opts){0};
     bounded.run = bounded.run ? bounded.run : &some;
     if (rc == 0)
         rc = pst_plan_new(m, &bounded, &g.e.p, err);
     if (rc == 0)
-        rc = pst_heap_run(&heap, gather, &g, err);
+        rc = eng_heap_run(&heap, gather, &g, err);
     if (rc == 0 && !(*ret_text = copy_out(&g.text, err)))
         rc = PST_ENOMEM;
-    pst_heap_release(&heap);
+    eng_heap_release(&heap);
     pst_plan_free(g.e.p);
     return rc;
 }
@@ -268,18 +268,18 @@ int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain
 static int explain_plain(void *arg, pst_err *err)
 {
     gathering *g = arg;
-    pst_explain_text(&g->e, &g->text);
+    eng_explain_text(&g->e, &g->text);
     return 0;
 }
 
 char *pst_plan_explain(const pst_plan *p)
 {
     pst_err err = {0};
-    pst_heap heap = {0};
+    eng_heap heap = {0};
     gathering g = {.e = {.p = (pst_plan *)p}};
     if (p->ort)
-        return pst_ort_explain(p);
-    char *text = pst_heap_run(&heap, explain_plain, &g, &err) < 0 ? NULL : copy_out(&g.text, &err);
-    pst_heap_release(&heap);
+        return eng_ort_explain(p);
+    char *text = eng_heap_run(&heap, explain_plain, &g, &err) < 0 ? NULL : copy_out(&g.text, &err);
+    eng_heap_release(&heap);
     return text;
 }

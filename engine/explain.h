@@ -4,7 +4,7 @@
 
 #include "engine/shape_observe.h"
 
-typedef struct pst_explained {
+typedef struct eng_explained {
     pst_plan *p;
     const char *file;      /* NULL = not given */
     int64_t batch;         /* rows of the run that was observed; 1 when nothing is free */
@@ -17,15 +17,15 @@ typedef struct pst_explained {
     size_t weights, plan_bytes; /* constants of the model; what the plan itself keeps, packed copies included */
     double flops, moved;        /* per row */
     double ns_row;              /* measured */
-} pst_explained;
+} eng_explained;
 
 /* Text of the kernel that serves a step. */
-const char *pst_explain_kernel(const pst_plan *p, const pst_step *s);
+const char *eng_explain_kernel(const pst_plan *p, const eng_step *s);
 /* "f32 (N, 30)" with the batch as N where two probes show it; "" when nothing was seen. */
-void pst_explain_shape(const pst_explained *e, const pst_step *s, char *ret, size_t size);
+void eng_explain_shape(const eng_explained *e, const eng_step *s, char *ret, size_t size);
 /* Dimension k of a step's output: a number, or -1 and "N", "8N", "2N+1" in ret. */
-int64_t pst_explain_dim(const pst_explained *e, const pst_step *s, int k, char *ret, size_t size);
-void pst_explain_text(const pst_explained *e, pst_heap_text *t);
-void pst_explain_json(const pst_explained *e, pst_heap_text *t);
+int64_t eng_explain_dim(const eng_explained *e, const eng_step *s, int k, char *ret, size_t size);
+void eng_explain_text(const eng_explained *e, eng_heap_text *t);
+void eng_explain_json(const eng_explained *e, eng_heap_text *t);
 
 #endif

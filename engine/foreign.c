@@ -108,7 +108,7 @@ static bool text_begins(const char *data, size_t len, const char *word)
     return len - i >= n && !strncasecmp(data + i, word, n);
 }
 
-const char *pst_foreign_kind(const void *bytes, size_t len)
+const char *eng_foreign_kind(const void *bytes, size_t len)
 {
     const char *data = bytes;
     if (!len)
@@ -135,7 +135,7 @@ const char *pst_foreign_kind(const void *bytes, size_t len)
     return NULL;
 }
 
-const char *pst_foreign_text(const void *bytes, size_t len)
+const char *eng_foreign_text(const void *bytes, size_t len)
 {
     const unsigned char *data = bytes;
     for (size_t i = 0; i < len && i < LOOK_BYTES; i++)

@@ -7,9 +7,9 @@
 
 /* By the bytes alone: "a Python pickle; …", or NULL when it is none of the known ones. Never a file that ONNX, XGBoost or LightGBM writes for
  * loading. */
-const char *pst_foreign_kind(const void *data, size_t len);
+const char *eng_foreign_kind(const void *data, size_t len);
 /* Text that is none of the kinds that models are written in: NULL, or what to say of it. Asked after all else, of what nobody has recognised: an
  * ONNX file has bytes below the space. */
-const char *pst_foreign_text(const void *data, size_t len);
+const char *eng_foreign_text(const void *data, size_t len);
 
 #endif

@@ -17,35 +17,35 @@
 #define CHAIN_MAX         64
 
 typedef struct fused_mlp {
-    const pst_cpu_kernels *kernels;
-    pst_fused_step *steps;
+    const eng_cpu_kernels *kernels;
+    eng_fused_step *steps;
     int n_steps, width, n_in, n_out;
     int rank_min, rank_max; /* of the input: a Gemm wants a matrix, an operand (1, K) makes one of a vector */
 } fused_mlp;
 
-static int prepare_mlp(pst_op_ctx *c)
+static int prepare_mlp(eng_op_ctx *c)
 {
     const fused_mlp *f = c->node->fused;
     char text[64];
     snprintf(text, sizeof text, "fused MLP %s, tile %dx%d", f->kernels->isa, f->kernels->mr, f->kernels->nr);
-    char *kept = pst_keep(c, sizeof text);
+    char *kept = eng_op_keep(c, sizeof text);
     memcpy(kept, text, sizeof text);
     c->kernel = kept;
     return 0;
 }
 
-static int run_mlp(pst_op_ctx *c)
+static int run_mlp(eng_op_ctx *c)
 {
     const fused_mlp *f = c->node->fused;
-    const pst_tensor *in = pst_in(c, 0);
+    const pst_tensor *in = eng_in(c, 0);
     if (!in || in->dtype != PST_F32 || in->rank < f->rank_min || in->rank > f->rank_max || in->dims[in->rank - 1] != f->n_in)
-        return pst_parts_run(c, (pst_step **)c->state);
+        return eng_parts_run(c, (eng_step **)c->state);
     pst_tensor x = *in, o = x;
     o.dims[o.rank - 1] = f->n_out;
-    float *y = pst_out_like(c, 0, &o), *work = pst_scratch(c, pst_mlp_work_floats(f->kernels, f->width) * sizeof(float));
+    float *y = eng_out_like(c, 0, &o), *work = eng_op_scratch(c, eng_mlp_work_floats(f->kernels, f->width) * sizeof(float));
     if (!y || !work)
         return PST_ELIMIT;
-    f->kernels->mlp(f->steps, f->n_steps, f->width, x.data, (size_t)(f->n_in ? pst_count(&x) / f->n_in : 0), y, work);
+    f->kernels->mlp(f->steps, f->n_steps, f->width, x.data, (size_t)(f->n_in ? eng_count(&x) / f->n_in : 0), y, work);
     return 0;
 }
 
@@ -66,13 +66,13 @@ static bool run_direct(pst_plan *p, const pst_tensor *in, pst_tensor *ret_out)
     return true;
 }
 
-static const pst_op fused_op = {.domain = "+", .name = "FusedMLP", .min_opset = 1, .run = run_mlp, .prepare = prepare_mlp};
+static const eng_op fused_op = {.domain = "+", .name = "FusedMLP", .min_opset = 1, .run = run_mlp, .prepare = prepare_mlp};
 
 typedef struct link {
     size_t at; /* index in the node list */
     enum { LINK_DENSE, LINK_ELT, LINK_BN, LINK_SCALER, LINK_ACT, LINK_PASS } what;
-    pst_fused_kind kind;
-    pst_act act;
+    eng_fused_kind kind;
+    eng_act act;
     float alpha;
     const float *v; /* operand of an elementwise step */
     int64_t v_n;
@@ -85,24 +85,24 @@ static int64_t vector_width(const pst_tensor *t)
 {
     if (t->rank > 2 || (t->rank == 2 && t->dims[0] != 1))
         return -1;
-    return pst_count(t);
+    return eng_count(t);
 }
 
-static bool classify_dense(const pst_fuser *f, const pst_node *n, int in, link *l)
+static bool classify_dense(const eng_fuser *f, const eng_node *n, int in, link *l)
 {
     bool gemm = !strcmp(n->op_type, "Gemm");
     if ((!gemm && strcmp(n->op_type, "MatMul")) || n->n_in < 2 || n->in[0] != in)
         return false;
-    const pst_tensor *b = pst_fuse_konst(f, n->in[1]);
-    bool tb = gemm && pst_attr_int(n, "transB", 0);
-    if (!b || b->rank != 2 || (gemm && pst_attr_int(n, "transA", 0)) || b->dims[0] > 65536 || b->dims[1] > 65536 || !b->dims[0] ||
+    const pst_tensor *b = eng_fuse_konst(f, n->in[1]);
+    bool tb = gemm && eng_attr_int(n, "transB", 0);
+    if (!b || b->rank != 2 || (gemm && eng_attr_int(n, "transA", 0)) || b->dims[0] > 65536 || b->dims[1] > 65536 || !b->dims[0] ||
         !b->dims[1])
         return false;
     l->what = LINK_DENSE;
     l->dense_in = (int)b->dims[tb];
     l->dense_out = (int)b->dims[!tb];
     if (gemm && n->n_in > 2 && n->in[2] >= 0) {
-        const pst_tensor *c = pst_fuse_konst(f, n->in[2]);
+        const pst_tensor *c = eng_fuse_konst(f, n->in[2]);
         int64_t w = c ? vector_width(c) : -1;
         if (w != 1 && w != l->dense_out)
             return false;
@@ -111,14 +111,14 @@ static bool classify_dense(const pst_fuser *f, const pst_node *n, int in, link *
 }
 
 /* A Scaler: x - offset, then times scale; lengths 0 and 1 stand for any width. It also takes other types: float32 must be sure. */
-static bool classify_scaler(const pst_fuser *f, const pst_node *n, int in, link *l)
+static bool classify_scaler(const eng_fuser *f, const eng_node *n, int in, link *l)
 {
     size_t n_off, n_scale;
     if (strcmp(n->domain, "ai.onnx.ml") != 0 || strcmp(n->op_type, "Scaler") != 0 || n->n_in != 1 || n->out[0] < 0 ||
         f->types[in] != PST_F32)
         return false;
-    pst_attr_floats(n, "offset", &n_off);
-    pst_attr_floats(n, "scale", &n_scale);
+    eng_attr_floats(n, "offset", &n_off);
+    eng_attr_floats(n, "scale", &n_scale);
     if (n_off > 1 && n_scale > 1 && n_off != n_scale)
         return false;
     l->what = LINK_SCALER;
@@ -127,24 +127,24 @@ static bool classify_scaler(const pst_fuser *f, const pst_node *n, int in, link 
 }
 
 /* What node n does to the value in, or false when the chain ends before it. */
-static bool classify(const pst_fuser *f, const pst_node *n, int in, link *l)
+static bool classify(const eng_fuser *f, const eng_node *n, int in, link *l)
 {
     static const struct {
         const char *name;
-        pst_act act;
+        eng_act act;
         float alpha;
-    } acts[] = {{"Relu", PST_ACT_RELU, 0},
-                {"LeakyRelu", PST_ACT_LEAKY, 0.01f},
-                {"Elu", PST_ACT_ELU, 1},
-                {"Sigmoid", PST_ACT_SIGMOID, 0},
-                {"Tanh", PST_ACT_TANH, 0}};
+    } acts[] = {{"Relu", ENG_ACT_RELU, 0},
+                {"LeakyRelu", ENG_ACT_LEAKY, 0.01f},
+                {"Elu", ENG_ACT_ELU, 1},
+                {"Sigmoid", ENG_ACT_SIGMOID, 0},
+                {"Tanh", ENG_ACT_TANH, 0}};
     static const struct {
         const char *name;
-        pst_fused_kind kind;
-    } elts[] = {{"Add", PST_FUSED_ADD}, {"Sub", PST_FUSED_SUB}, {"Mul", PST_FUSED_MUL}, {"Div", PST_FUSED_DIV}};
+        eng_fused_kind kind;
+    } elts[] = {{"Add", ENG_FUSED_ADD}, {"Sub", ENG_FUSED_SUB}, {"Mul", ENG_FUSED_MUL}, {"Div", ENG_FUSED_DIV}};
     if (classify_scaler(f, n, in, l))
         return true;
-    if (!pst_fuse_is(n, n->op_type))
+    if (!eng_fuse_is(n, n->op_type))
         return false;
     if (classify_dense(f, n, in, l))
         return true;
@@ -152,19 +152,19 @@ static bool classify(const pst_fuser *f, const pst_node *n, int in, link *l)
         if (!strcmp(n->op_type, acts[i].name)) {
             l->what = LINK_ACT;
             l->act = acts[i].act;
-            l->alpha = pst_attr_float(n, "alpha", acts[i].alpha);
+            l->alpha = eng_attr_float(n, "alpha", acts[i].alpha);
             return n->n_in == 1;
         }
     if (!strcmp(n->op_type, "Identity") || (!strcmp(n->op_type, "Dropout") && n->n_in == 1)) {
         l->what = LINK_PASS;
         return n->n_in == 1;
     }
-    if (!strcmp(n->op_type, "BatchNormalization") && n->n_in == 5 && n->in[0] == in && !pst_attr_int(n, "training_mode", 0) &&
+    if (!strcmp(n->op_type, "BatchNormalization") && n->n_in == 5 && n->in[0] == in && !eng_attr_int(n, "training_mode", 0) &&
         n->opset >= 9) {
         l->what = LINK_BN;
         l->v_n = -1;
         for (int i = 1; i < 5; i++) {
-            const pst_tensor *t = pst_fuse_konst(f, n->in[i]);
+            const pst_tensor *t = eng_fuse_konst(f, n->in[i]);
             if (!t || t->rank != 1 || (i > 1 && t->dims[0] != l->v_n))
                 return false;
             l->v_n = t->dims[0];
@@ -174,8 +174,8 @@ static bool classify(const pst_fuser *f, const pst_node *n, int in, link *l)
     for (size_t i = 0; i < sizeof elts / sizeof *elts; i++)
         if (!strcmp(n->op_type, elts[i].name) && n->n_in == 2 && n->opset >= 7) {
             int other = n->in[0] == in ? n->in[1] : n->in[0];
-            bool commutes = elts[i].kind == PST_FUSED_ADD || elts[i].kind == PST_FUSED_MUL;
-            const pst_tensor *t = pst_fuse_konst(f, other);
+            bool commutes = elts[i].kind == ENG_FUSED_ADD || elts[i].kind == ENG_FUSED_MUL;
+            const pst_tensor *t = eng_fuse_konst(f, other);
             if (!t || (n->in[0] != in && !commutes) || vector_width(t) < 1)
                 return false;
             l->what = LINK_ELT;
@@ -214,23 +214,23 @@ static int fit_chain(link *l, int n, int *ret_in, size_t *ret_bytes)
     return dense ? last : 0;
 }
 
-static float *padded(pst_fuser *f, int nr, int width, const float *v, int64_t n, float pad)
+static float *padded(eng_fuser *f, int nr, int width, const float *v, int64_t n, float pad)
 {
     int ld = (width + nr - 1) / nr * nr;
-    float *to = pst_zone_alloc(&f->p->zone, (size_t)ld * sizeof *to);
+    float *to = eng_zone_alloc(&f->p->zone, (size_t)ld * sizeof *to);
     for (int i = 0; i < ld; i++)
         to[i] = i >= width ? pad : v ? v[n == 1 ? 0 : i] : 0;
     return to;
 }
 
 /* Constant B (and C) of a Gemm or MatMul as column panels with alpha and beta applied. */
-static void pack_dense(pst_fuser *f, const pst_node *n, const link *l, int nr, pst_fused_step *s)
+static void pack_dense(eng_fuser *f, const eng_node *n, const link *l, int nr, eng_fused_step *s)
 {
-    bool gemm = !strcmp(n->op_type, "Gemm"), tb = gemm && pst_attr_int(n, "transB", 0);
-    const float *b = pst_fuse_konst(f, n->in[1])->data;
-    float alpha = gemm ? pst_attr_float(n, "alpha", 1) : 1, beta = gemm ? pst_attr_float(n, "beta", 1) : 1;
+    bool gemm = !strcmp(n->op_type, "Gemm"), tb = gemm && eng_attr_int(n, "transB", 0);
+    const float *b = eng_fuse_konst(f, n->in[1])->data;
+    float alpha = gemm ? eng_attr_float(n, "alpha", 1) : 1, beta = gemm ? eng_attr_float(n, "beta", 1) : 1;
     int in = l->dense_in, out = l->dense_out, panels = (out + nr - 1) / nr;
-    float *w = pst_zone_alloc(&f->p->zone, (size_t)panels * (size_t)nr * (size_t)in * sizeof *w);
+    float *w = eng_zone_alloc(&f->p->zone, (size_t)panels * (size_t)nr * (size_t)in * sizeof *w);
     for (int p = 0; p < panels; p++)
         for (int i = 0; i < in; i++)
             for (int j = 0; j < nr && p * nr + j < out; j++) {
@@ -238,86 +238,86 @@ static void pack_dense(pst_fuser *f, const pst_node *n, const link *l, int nr, p
                 w[((size_t)p * (size_t)in + (size_t)i) * (size_t)nr + (size_t)j] =
                     alpha * (tb ? b[col * (size_t)in + (size_t)i] : b[(size_t)i * (size_t)out + col]);
             }
-    const pst_tensor *c = gemm && n->n_in > 2 ? pst_fuse_konst(f, n->in[2]) : NULL;
-    float *bias = padded(f, nr, out, c ? c->data : NULL, c ? pst_count(c) : 0, 0);
+    const pst_tensor *c = gemm && n->n_in > 2 ? eng_fuse_konst(f, n->in[2]) : NULL;
+    float *bias = padded(f, nr, out, c ? c->data : NULL, c ? eng_count(c) : 0, 0);
     for (int i = 0; i < out; i++)
         bias[i] *= beta;
-    *s = (pst_fused_step){.kind = PST_FUSED_DENSE, .in = in, .out = out, .w = w, .v = bias};
+    *s = (eng_fused_step){.kind = ENG_FUSED_DENSE, .in = in, .out = out, .w = w, .v = bias};
 }
 
 /* An elementwise step behind a layer without activation changes the layer's weights instead. */
-static bool fold_into(pst_fused_step *s, int nr, pst_fused_kind kind, const float *v, int64_t n)
+static bool fold_into(eng_fused_step *s, int nr, eng_fused_kind kind, const float *v, int64_t n)
 {
-    if (s->kind != PST_FUSED_DENSE || s->act != PST_ACT_NONE)
+    if (s->kind != ENG_FUSED_DENSE || s->act != ENG_ACT_NONE)
         return false;
     float *bias = (float *)s->v, *w = (float *)s->w;
     for (int j = 0; j < s->out; j++) { /* an infinite or zero factor would turn finite sums into NaN */
         float a = v[n == 1 ? 0 : j];
-        if (!isfinite(a) || (kind == PST_FUSED_DIV && a == 0))
+        if (!isfinite(a) || (kind == ENG_FUSED_DIV && a == 0))
             return false;
     }
     for (int j = 0; j < s->out; j++) {
         float a = v[n == 1 ? 0 : j];
-        if (kind == PST_FUSED_ADD)
+        if (kind == ENG_FUSED_ADD)
             bias[j] += a;
-        else if (kind == PST_FUSED_SUB)
+        else if (kind == ENG_FUSED_SUB)
             bias[j] -= a;
         else {
-            bias[j] = kind == PST_FUSED_MUL ? bias[j] * a : bias[j] / a;
+            bias[j] = kind == ENG_FUSED_MUL ? bias[j] * a : bias[j] / a;
             for (int i = 0; i < s->in; i++) {
                 float *at = &w[((size_t)(j / nr) * (size_t)s->in + (size_t)i) * (size_t)nr + (size_t)(j % nr)];
-                *at = kind == PST_FUSED_MUL ? *at * a : *at / a;
+                *at = kind == ENG_FUSED_MUL ? *at * a : *at / a;
             }
         }
     }
     return true;
 }
 
-static void add_elt(pst_fuser *f, pst_fused_step *steps, int *n, int nr, int width, pst_fused_kind kind, const float *v, int64_t v_n)
+static void add_elt(eng_fuser *f, eng_fused_step *steps, int *n, int nr, int width, eng_fused_kind kind, const float *v, int64_t v_n)
 {
     if (*n && fold_into(&steps[*n - 1], nr, kind, v, v_n))
         return;
     steps[(*n)++] =
-        (pst_fused_step){.kind = kind, .in = width, .out = width, .v = padded(f, nr, width, v, v_n, kind == PST_FUSED_DIV ? 1 : 0)};
+        (eng_fused_step){.kind = kind, .in = width, .out = width, .v = padded(f, nr, width, v, v_n, kind == ENG_FUSED_DIV ? 1 : 0)};
 }
 
-static void add_batchnorm(pst_fuser *f, const pst_node *n, pst_fused_step *steps, int *n_steps, int nr, int width)
+static void add_batchnorm(eng_fuser *f, const eng_node *n, eng_fused_step *steps, int *n_steps, int nr, int width)
 {
-    const float *scale = pst_fuse_konst(f, n->in[1])->data, *bias = pst_fuse_konst(f, n->in[2])->data,
-                *mean = pst_fuse_konst(f, n->in[3])->data, *var = pst_fuse_konst(f, n->in[4])->data;
-    double eps = (double)pst_attr_float(n, "epsilon", 1e-5f);
-    float *mul = pst_zone_alloc(&f->p->zone, (size_t)width * sizeof *mul), *add = pst_zone_alloc(&f->p->zone, (size_t)width * sizeof *add);
+    const float *scale = eng_fuse_konst(f, n->in[1])->data, *bias = eng_fuse_konst(f, n->in[2])->data,
+                *mean = eng_fuse_konst(f, n->in[3])->data, *var = eng_fuse_konst(f, n->in[4])->data;
+    double eps = (double)eng_attr_float(n, "epsilon", 1e-5f);
+    float *mul = eng_zone_alloc(&f->p->zone, (size_t)width * sizeof *mul), *add = eng_zone_alloc(&f->p->zone, (size_t)width * sizeof *add);
     for (int i = 0; i < width; i++) {
         double by = (double)scale[i] / sqrt((double)var[i] + eps);
         mul[i] = (float)by;
         add[i] = (float)((double)bias[i] - (double)mean[i] * by);
     }
-    add_elt(f, steps, n_steps, nr, width, PST_FUSED_MUL, mul, width);
-    add_elt(f, steps, n_steps, nr, width, PST_FUSED_ADD, add, width);
+    add_elt(f, steps, n_steps, nr, width, ENG_FUSED_MUL, mul, width);
+    add_elt(f, steps, n_steps, nr, width, ENG_FUSED_ADD, add, width);
 }
 
-static void add_scaler(pst_fuser *f, const pst_node *n, pst_fused_step *steps, int *n_steps, int nr, int width)
+static void add_scaler(eng_fuser *f, const eng_node *n, eng_fused_step *steps, int *n_steps, int nr, int width)
 {
     size_t n_off, n_scale;
-    const float *off = pst_attr_floats(n, "offset", &n_off), *scale = pst_attr_floats(n, "scale", &n_scale);
+    const float *off = eng_attr_floats(n, "offset", &n_off), *scale = eng_attr_floats(n, "scale", &n_scale);
     if (n_off)
-        add_elt(f, steps, n_steps, nr, width, PST_FUSED_SUB, off, (int64_t)n_off);
+        add_elt(f, steps, n_steps, nr, width, ENG_FUSED_SUB, off, (int64_t)n_off);
     if (n_scale)
-        add_elt(f, steps, n_steps, nr, width, PST_FUSED_MUL, scale, (int64_t)n_scale);
+        add_elt(f, steps, n_steps, nr, width, ENG_FUSED_MUL, scale, (int64_t)n_scale);
 }
 
-static void build(pst_fuser *f, const link *l, int n, int n_in)
+static void build(eng_fuser *f, const link *l, int n, int n_in)
 {
-    fused_mlp *m = pst_zone_alloc(&f->p->zone, sizeof *m);
-    m->kernels = pst_kernels_pick(f->p->isa);
-    m->steps = pst_zone_alloc(&f->p->zone, (size_t)(2 * n) * sizeof *m->steps);
+    fused_mlp *m = eng_zone_alloc(&f->p->zone, sizeof *m);
+    m->kernels = eng_kernels_pick(f->p->isa);
+    m->steps = eng_zone_alloc(&f->p->zone, (size_t)(2 * n) * sizeof *m->steps);
     int width = n_in, nr = m->kernels->nr, dense = 0;
     size_t parts[CHAIN_MAX];
     m->n_in = m->width = n_in;
     m->rank_min = 1;
     m->rank_max = PST_MAX_RANK;
     for (int i = 0; i < n; i++) {
-        const pst_node *node = f->nodes[l[i].at].node;
+        const eng_node *node = f->nodes[l[i].at].node;
         parts[i] = l[i].at;
         switch (l[i].what) {
         case LINK_DENSE:
@@ -341,8 +341,8 @@ static void build(pst_fuser *f, const link *l, int n, int n_in)
             m->rank_min = m->rank_max = 2;
             break;
         case LINK_ACT:
-            if (!m->n_steps || m->steps[m->n_steps - 1].act != PST_ACT_NONE)
-                m->steps[m->n_steps++] = (pst_fused_step){.kind = PST_FUSED_ACT, .in = width, .out = width};
+            if (!m->n_steps || m->steps[m->n_steps - 1].act != ENG_ACT_NONE)
+                m->steps[m->n_steps++] = (eng_fused_step){.kind = ENG_FUSED_ACT, .in = width, .out = width};
             m->steps[m->n_steps - 1].act = l[i].act;
             m->steps[m->n_steps - 1].alpha = l[i].alpha;
             break;
@@ -350,20 +350,20 @@ static void build(pst_fuser *f, const link *l, int n, int n_in)
         }
     }
     m->n_out = width;
-    const pst_node *first = f->nodes[l[0].at].node, *last = f->nodes[l[n - 1].at].node;
+    const eng_node *first = f->nodes[l[0].at].node, *last = f->nodes[l[n - 1].at].node;
     char text[120];
     snprintf(text, sizeof text, "%d nodes, %d layers, %d -> %d, %s tile %dx%d", n, dense, n_in, width, m->kernels->isa, m->kernels->mr, nr);
     int in = first->in[0]; /* the variable input of an elementwise link may be its second */
     if (first->n_in == 2 && f->p->folded[in])
         in = first->in[1];
-    pst_fuse_replace(f, parts, n, &fused_op, m, &in, 1, last->out[0], text);
+    eng_fuse_replace(f, parts, n, &fused_op, m, &in, 1, last->out[0], text);
 }
 
-static void try_chain(pst_fuser *f, size_t start)
+static void try_chain(eng_fuser *f, size_t start)
 {
     link l[CHAIN_MAX];
     int n = 0;
-    const pst_node *node = f->nodes[start].node;
+    const eng_node *node = f->nodes[start].node;
     int in = -1;
     for (int k = 0; k < node->n_in && in < 0; k++)
         if (node->in[k] >= 0 && !f->p->folded[node->in[k]])
@@ -388,14 +388,14 @@ static void try_chain(pst_fuser *f, size_t start)
     build(f, l, n, n_in);
 }
 
-void pst_fuse_direct(pst_plan *p)
+void eng_fuse_direct(pst_plan *p)
 {
     enum { ROWS_MAX = 64, FLOATS_MAX = 16384 };
-    const pst_prog *g = &p->progs[0];
+    const eng_prog *g = &p->progs[0];
     const pst_model_info *info = &p->m->info;
-    const pst_node *n = g->n_steps == 1 ? g->steps[0].node : NULL;
+    const eng_node *n = g->n_steps == 1 ? g->steps[0].node : NULL;
     if (!n || n->op != &fused_op || info->n_inputs != 1 || info->n_outputs != 1 || n->in[0] != p->m->graph.in[0] ||
-        n->out[0] != p->m->graph.out[0] || p->m->in_kinds[0] != PST_KIND_TENSOR)
+        n->out[0] != p->m->graph.out[0] || p->m->in_kinds[0] != ENG_KIND_TENSOR)
         return;
     const fused_mlp *f = n->fused;
     const pst_value_info *w = &info->inputs[0];
@@ -407,8 +407,8 @@ void pst_fuse_direct(pst_plan *p)
     size_t bytes = (size_t)(rows * f->n_out) * sizeof(float);
     if (bytes > p->m->limits.tensor_bytes_max)
         return;
-    p->direct.out = pst_fuse_room(p, bytes);
-    p->direct.work = pst_fuse_room(p, pst_mlp_work_floats(f->kernels, f->width) * sizeof(float));
+    p->direct.out = eng_fuse_room(p, bytes);
+    p->direct.work = eng_fuse_room(p, eng_mlp_work_floats(f->kernels, f->width) * sizeof(float));
     if (!p->direct.out || !p->direct.work)
         return;
     p->direct.of = f;
@@ -417,7 +417,7 @@ void pst_fuse_direct(pst_plan *p)
     p->direct.run = run_direct;
 }
 
-void pst_fuse_mlp(pst_fuser *f)
+void eng_fuse_mlp(eng_fuser *f)
 {
     for (size_t i = 0; i < f->n; i++)
         if (!f->nodes[i].dead && f->nodes[i].node->domain[0] != '+')

@@ -7,20 +7,20 @@
 
 #include <string.h>
 
-const pst_tensor *pst_fuse_konst(const pst_fuser *f, int id)
+const pst_tensor *eng_fuse_konst(const eng_fuser *f, int id)
 {
-    const pst_val *v = id >= 0 && f->p->folded[id] ? &f->p->vals[id] : NULL;
-    return v && v->kind == PST_VAL_TENSOR && v->t.dtype == PST_F32 ? &v->t : NULL;
+    const eng_val *v = id >= 0 && f->p->folded[id] ? &f->p->vals[id] : NULL;
+    return v && v->kind == ENG_VAL_TENSOR && v->t.dtype == PST_F32 ? &v->t : NULL;
 }
 
-bool pst_fuse_scalar(const pst_fuser *f, int id, double *ret)
+bool eng_fuse_scalar(const eng_fuser *f, int id, double *ret)
 {
-    const pst_val *v = id >= 0 && f->p->folded[id] ? &f->p->vals[id] : NULL;
-    return v && v->kind == PST_VAL_TENSOR && v->t.dtype != PST_STR && pst_count(&v->t) == 1 &&
-           pst_convert(PST_F64, ret, v->t.dtype, v->t.data, 1, true) == 0;
+    const eng_val *v = id >= 0 && f->p->folded[id] ? &f->p->vals[id] : NULL;
+    return v && v->kind == ENG_VAL_TENSOR && v->t.dtype != PST_STR && eng_count(&v->t) == 1 &&
+           eng_convert(PST_F64, ret, v->t.dtype, v->t.data, 1, true) == 0;
 }
 
-bool pst_fuse_is(const pst_node *n, const char *op_type)
+bool eng_fuse_is(const eng_node *n, const char *op_type)
 {
     if (*n->domain || n->n_out < 1 || n->out[0] < 0 || strcmp(n->op_type, op_type) != 0)
         return false;
@@ -30,7 +30,7 @@ bool pst_fuse_is(const pst_node *n, const char *op_type)
     return true;
 }
 
-const pst_node *pst_fuse_maker(const pst_fuser *f, int id, size_t *ret_at)
+const eng_node *eng_fuse_maker(const eng_fuser *f, int id, size_t *ret_at)
 {
     if (id < 0 || f->maker[id] < 0 || f->nodes[f->maker[id]].dead)
         return NULL;
@@ -38,41 +38,41 @@ const pst_node *pst_fuse_maker(const pst_fuser *f, int id, size_t *ret_at)
     return f->nodes[*ret_at].node;
 }
 
-void *pst_fuse_room(pst_plan *p, size_t bytes)
+void *eng_fuse_room(pst_plan *p, size_t bytes)
 {
     if (bytes > p->pool.bytes_max - p->fused_bytes)
         return NULL;
     p->fused_bytes += bytes;
-    return pst_zone_alloc(&p->zone, bytes ? bytes : 1);
+    return eng_zone_alloc(&p->zone, bytes ? bytes : 1);
 }
 
-pst_node *pst_fuse_replace(pst_fuser *f, const size_t *parts, int n, const pst_op *op, const void *state, const int *in, int n_in, int out,
+eng_node *eng_fuse_replace(eng_fuser *f, const size_t *parts, int n, const eng_op *op, const void *state, const int *in, int n_in, int out,
                            const char *text)
 {
-    pst_zone *z = &f->p->zone;
-    pst_node *fused = pst_zone_alloc(z, sizeof *fused);
-    const pst_node **list = pst_zone_alloc(z, (size_t)(n + 1) * sizeof *list);
+    eng_zone *z = &f->p->zone;
+    eng_node *fused = eng_zone_alloc(z, sizeof *fused);
+    const eng_node **list = eng_zone_alloc(z, (size_t)(n + 1) * sizeof *list);
     size_t last = 0;
     for (int i = 0; i < n; i++) {
         list[i] = f->nodes[parts[i]].node;
         f->nodes[parts[i]].dead = true;
         last = parts[i] > last ? parts[i] : last;
     }
-    *fused = (pst_node){.domain = "+",
+    *fused = (eng_node){.domain = "+",
                         .op_type = op->name,
-                        .name = pst_zone_strdup(z, text, strlen(text)),
+                        .name = eng_zone_strdup(z, text, strlen(text)),
                         .op = op,
                         .n_in = n_in,
                         .n_out = 1,
                         .fused = state,
                         .parts = list,
                         .n_parts = n};
-    fused->in = pst_zone_alloc(z, (size_t)(n_in + 2) * sizeof(int));
+    fused->in = eng_zone_alloc(z, (size_t)(n_in + 2) * sizeof(int));
     for (int i = 0; i < n_in; i++)
         fused->in[i] = in[i];
     fused->out = fused->in + n_in;
     fused->out[0] = out;
-    f->nodes[last] = (pst_node_ref){.node = fused};
+    f->nodes[last] = (eng_node_ref){.node = fused};
     f->maker[out] = (int)last;
     return fused;
 }
@@ -84,14 +84,14 @@ static void count_reader(void *arg, int id)
     ((int *)arg)[id]++;
 }
 
-static void find_readers(pst_fuser *f)
+static void find_readers(eng_fuser *f)
 {
     int n_values = f->p->m->n_values;
     memset(f->readers, 0, (size_t)n_values * sizeof *f->readers);
     for (int i = 0; i < n_values; i++)
         f->maker[i] = -1;
     for (size_t i = 0; i < f->n; i++) {
-        const pst_node *n = f->nodes[i].node;
+        const eng_node *n = f->nodes[i].node;
         if (f->nodes[i].dead)
             continue;
         for (int k = 0; k < n->n_in; k++)
@@ -100,17 +100,17 @@ static void find_readers(pst_fuser *f)
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] >= 0)
                 f->maker[n->out[k]] = (int)i;
-        pst_visit_uses(n, count_reader, f->readers);
+        eng_visit_uses(n, count_reader, f->readers);
         for (int k = 0; k < n->n_attrs; k++)
             if (n->attrs[k].graph) /* read from inside a graph: never a link of a chain */
-                pst_visit_uses(n, count_reader, f->readers);
+                eng_visit_uses(n, count_reader, f->readers);
     }
     for (int i = 0; i < f->graph->n_out; i++)
         f->readers[f->graph->out[i]] += 2;
 }
 
 /* The type of a node's first result where it follows from the types of its inputs alone; 0 = not known. */
-static int result_type(const pst_fuser *f, const pst_node *n)
+static int result_type(const eng_fuser *f, const eng_node *n)
 {
     static const char *const bools[] = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And",
                                         "Or",   "Xor",         "Not",     "IsNaN",          "IsInf"};
@@ -203,7 +203,7 @@ static int result_type(const pst_fuser *f, const pst_node *n)
         return floats && !strcmp(n->domain, "ai.onnx.ml") ? PST_F32 : 0;
     }
     if (!strcmp(n->op_type, "Cast"))
-        return (int)pst_attr_int(n, "to", 0);
+        return (int)eng_attr_int(n, "to", 0);
     for (size_t i = 0; i < sizeof bools / sizeof *bools; i++)
         if (!strcmp(n->op_type, bools[i]))
             return PST_BOOL;
@@ -216,34 +216,34 @@ static int result_type(const pst_fuser *f, const pst_node *n)
     return 0;
 }
 
-static void find_types(pst_fuser *f)
+static void find_types(eng_fuser *f)
 {
     const pst_model *m = f->p->m;
     for (int i = 0; i < m->n_values; i++)
-        if (f->p->folded[i] && f->p->vals[i].kind == PST_VAL_TENSOR)
+        if (f->p->folded[i] && f->p->vals[i].kind == ENG_VAL_TENSOR)
             f->types[i] = (uint8_t)f->p->vals[i].t.dtype;
     for (int i = 0; f->graph == &m->graph && i < f->graph->n_in; i++)
-        if (m->in_kinds[i] == PST_KIND_TENSOR)
+        if (m->in_kinds[i] == ENG_KIND_TENSOR)
             f->types[f->graph->in[i]] = (uint8_t)m->info.inputs[i].dtype; /* every run checks it */
     for (size_t i = 0; i < f->n; i++) {
-        const pst_node *n = f->nodes[i].node;
+        const eng_node *n = f->nodes[i].node;
         if (!f->nodes[i].dead && n->n_out && n->out[0] >= 0)
             f->types[n->out[0]] = (uint8_t)result_type(f, n);
     }
 }
 
 /* A Cast to the type a value has already, in front of a reader of this graph, is only a second name. */
-static void drop_casts(pst_fuser *f)
+static void drop_casts(eng_fuser *f)
 {
     for (size_t i = 0; i < f->n; i++) {
-        const pst_node *n = f->nodes[i].node;
-        if (f->nodes[i].dead || !pst_fuse_is(n, "Cast") || n->in[0] < 0 || !f->types[n->in[0]] ||
-            f->types[n->in[0]] != pst_attr_int(n, "to", 0) || f->readers[n->out[0]] != 1)
+        const eng_node *n = f->nodes[i].node;
+        if (f->nodes[i].dead || !eng_fuse_is(n, "Cast") || n->in[0] < 0 || !f->types[n->in[0]] ||
+            f->types[n->in[0]] != eng_attr_int(n, "to", 0) || f->readers[n->out[0]] != 1)
             continue;
         size_t at = (size_t)f->reader[n->out[0]];
-        pst_node *copy = pst_zone_alloc(&f->p->zone, sizeof *copy);
+        eng_node *copy = eng_zone_alloc(&f->p->zone, sizeof *copy);
         *copy = *f->nodes[at].node;
-        copy->in = pst_zone_alloc(&f->p->zone, (size_t)copy->n_in * sizeof(int));
+        copy->in = eng_zone_alloc(&f->p->zone, (size_t)copy->n_in * sizeof(int));
         for (int k = 0; k < copy->n_in; k++) {
             int id = f->nodes[at].node->in[k];
             copy->in[k] = id == n->out[0] ? n->in[0] : id;
@@ -253,38 +253,38 @@ static void drop_casts(pst_fuser *f)
     }
 }
 
-void pst_fuse_all(pst_plan *p, const pst_graph *g, pst_node_ref *nodes, size_t n)
+void eng_fuse_all(pst_plan *p, const eng_graph *g, eng_node_ref *nodes, size_t n)
 {
-    static void (*const passes[])(pst_fuser *) = {drop_casts, pst_fuse_conv, pst_fuse_norm, pst_fuse_mlp, pst_fuse_elts};
+    static void (*const passes[])(eng_fuser *) = {drop_casts, eng_fuse_conv, eng_fuse_norm, eng_fuse_mlp, eng_fuse_elts};
     size_t n_values = (size_t)p->m->n_values + 1;
-    pst_fuser f = {.p = p,
+    eng_fuser f = {.p = p,
                    .graph = g,
                    .nodes = nodes,
                    .n = n,
-                   .readers = pst_heap_array(n_values, sizeof *f.readers),
-                   .reader = pst_heap_array(n_values, sizeof *f.reader),
-                   .maker = pst_heap_array(n_values, sizeof *f.maker),
-                   .types = pst_heap_alloc(n_values)};
+                   .readers = eng_heap_array(n_values, sizeof *f.readers),
+                   .reader = eng_heap_array(n_values, sizeof *f.reader),
+                   .maker = eng_heap_array(n_values, sizeof *f.maker),
+                   .types = eng_heap_alloc(n_values)};
     find_types(&f);
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         find_readers(&f);
         passes[i](&f);
     }
-    pst_heap_free(f.readers);
-    pst_heap_free(f.reader);
-    pst_heap_free(f.maker);
-    pst_heap_free(f.types);
+    eng_heap_free(f.readers);
+    eng_heap_free(f.reader);
+    eng_heap_free(f.maker);
+    eng_heap_free(f.types);
 }
 
 /* ---- parts ---- */
 
 /* Made at the first use: most plans never need them. */
-static int parts_make(pst_op_ctx *c, pst_step **ret)
+static int parts_make(eng_op_ctx *c, eng_step **ret)
 {
-    const pst_node *n = c->node;
-    pst_step *s = pst_keep(c, (size_t)(n->n_parts + 1) * sizeof *s);
+    const eng_node *n = c->node;
+    eng_step *s = eng_op_keep(c, (size_t)(n->n_parts + 1) * sizeof *s);
     for (int i = 0; i < n->n_parts; i++) {
-        int rc = pst_step_make(c->plan, n->parts[i], &s[i], c->err);
+        int rc = eng_step_make(c->plan, n->parts[i], &s[i], c->err);
         if (rc < 0)
             return rc;
     }
@@ -292,17 +292,17 @@ static int parts_make(pst_op_ctx *c, pst_step **ret)
     return 0;
 }
 
-int pst_parts_run(pst_op_ctx *c, pst_step **parts)
+int eng_parts_run(eng_op_ctx *c, eng_step **parts)
 {
     int rc = *parts ? 0 : parts_make(c, parts), n = rc == 0 ? c->node->n_parts : 0;
-    for (int i = 0; i < n; i++) /* a run that was unwound may have left something here: pst_plan_reset has freed it */
+    for (int i = 0; i < n; i++) /* a run that was unwound may have left something here: eng_plan_reset has freed it */
         for (int k = 0; k < (*parts)[i].n_out; k++)
-            (*parts)[i].dummy[k] = (pst_val){.kind = PST_VAL_NONE};
+            (*parts)[i].dummy[k] = (eng_val){.kind = ENG_VAL_NONE};
     for (int i = 0; i < n && rc == 0; i++)
-        rc = pst_step_run(c->plan, &(*parts)[i], c->err);
+        rc = eng_step_run(c->plan, &(*parts)[i], c->err);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < (*parts)[i].n_out; k++)
             if ((*parts)[i].out[k] != c->out[0])
-                pst_val_clear(c->plan, (*parts)[i].out[k]);
+                eng_val_clear(c->plan, (*parts)[i].out[k]);
     return rc;
 }

@@ -1,5 +1,5 @@
 /* fuse_conv.c - a convolution and what follows it become one node: BatchNormalization, or a constant per channel that is multiplied or
- * added, goes into weights and bias; a residual that is added and an activation go into the epilogue (pst_epilogue in ops/ops.h),
+ * added, goes into weights and bias; a residual that is added and an activation go into the epilogue (eng_epilogue in ops/ops.h),
  * which the kernel applies while it writes or this file afterwards, in place.
  *
  * Folding changes sums by rounding only: factors are computed in double and must be finite. Input, weights and residual must be
@@ -15,27 +15,27 @@
 enum { PARTS_MAX = 8 };
 
 typedef struct fused_conv {
-    const pst_node *conv; /* the node as the file has it */
-    pst_val weights, bias;
+    const eng_node *conv; /* the node as the file has it */
+    eng_val weights, bias;
     bool own_weights, has_bias;
     bool has_add;
-    pst_act act;
+    eng_act act;
     float alpha;
-    const pst_node *pool; /* NULL = none */
+    const eng_node *pool; /* NULL = none */
 } fused_conv;
 
 typedef struct conv_state {
-    pst_step *parts;
+    eng_step *parts;
     void *inner; /* of the convolution's kernel */
 } conv_state;
 
 /* The context the convolution's kernel sees: its own node, folded weights. */
-static pst_op_ctx inner_ctx(pst_op_ctx *c, const fused_conv *f, conv_state *s, pst_val **in, pst_epilogue *e)
+static eng_op_ctx inner_ctx(eng_op_ctx *c, const fused_conv *f, conv_state *s, eng_val **in, eng_epilogue *e)
 {
-    pst_op_ctx k = *c;
+    eng_op_ctx k = *c;
     in[0] = c->in[0];
-    in[1] = f->own_weights ? (pst_val *)&f->weights : c->in[1];
-    in[2] = f->has_bias ? (pst_val *)&f->bias : NULL;
+    in[1] = f->own_weights ? (eng_val *)&f->weights : c->in[1];
+    in[2] = f->has_bias ? (eng_val *)&f->bias : NULL;
     k.node = f->conv;
     k.in = in;
     k.n_in = 3;
@@ -45,16 +45,16 @@ static pst_op_ctx inner_ctx(pst_op_ctx *c, const fused_conv *f, conv_state *s, p
     return k;
 }
 
-static int prepare_conv(pst_op_ctx *c)
+static int prepare_conv(eng_op_ctx *c)
 {
     const fused_conv *f = c->node->fused;
-    conv_state *s = pst_keep(c, sizeof *s);
-    pst_val *in[3];
+    conv_state *s = eng_op_keep(c, sizeof *s);
+    eng_val *in[3];
     *c->state = s;
     if (!f->conv->op->prepare)
         return 0;
-    pst_epilogue e = {.act = f->act, .alpha = f->alpha, .pool = f->pool};
-    pst_op_ctx k = inner_ctx(c, f, s, in, &e);
+    eng_epilogue e = {.act = f->act, .alpha = f->alpha, .pool = f->pool};
+    eng_op_ctx k = inner_ctx(c, f, s, in, &e);
     int rc = f->conv->op->prepare(&k);
     c->kernel = k.kernel;
     c->note = k.note;
@@ -66,29 +66,29 @@ static bool same_shape(const pst_tensor *a, const pst_tensor *b)
     return a->dtype == b->dtype && a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
 }
 
-static void finish(const pst_op_ctx *c, const pst_epilogue *e, pst_tensor *y)
+static void finish(const eng_op_ctx *c, const eng_epilogue *e, pst_tensor *y)
 {
     float *o = y->data;
-    int64_t n = pst_count(y);
+    int64_t n = eng_count(y);
     if (e->add) {
         const float *r = e->add->data;
         for (int64_t i = 0; i < n; i++)
             o[i] += r[i];
     }
-    if (e->act != PST_ACT_NONE)
-        pst_kernels_pick(c->plan->isa)->act(e->act, e->alpha, o, o, (size_t)n);
+    if (e->act != ENG_ACT_NONE)
+        eng_kernels_pick(c->plan->isa)->act(e->act, e->alpha, o, o, (size_t)n);
 }
 
-static int run_conv(pst_op_ctx *c)
+static int run_conv(eng_op_ctx *c)
 {
     const fused_conv *f = c->node->fused;
     conv_state *s = *c->state;
-    const pst_tensor *x = pst_in(c, 0), *w = pst_in(c, 1), *add = f->has_add ? pst_in(c, 2) : NULL;
-    pst_val *in[3];
+    const pst_tensor *x = eng_in(c, 0), *w = eng_in(c, 1), *add = f->has_add ? eng_in(c, 2) : NULL;
+    eng_val *in[3];
     if (!x || x->dtype != PST_F32 || !w || w->dtype != PST_F32 || (f->has_add && (!add || add->dtype != PST_F32)))
-        return pst_parts_run(c, &s->parts);
-    pst_epilogue e = {.add = add, .act = f->act, .alpha = f->alpha, .pool = f->pool};
-    pst_op_ctx k = inner_ctx(c, f, s, in, &e);
+        return eng_parts_run(c, &s->parts);
+    eng_epilogue e = {.add = add, .act = f->act, .alpha = f->alpha, .pool = f->pool};
+    eng_op_ctx k = inner_ctx(c, f, s, in, &e);
     int rc = f->conv->op->run(&k);
     c->kernel = k.kernel;
     c->note = k.note;
@@ -96,24 +96,24 @@ static int run_conv(pst_op_ctx *c)
         return rc;
     if (f->pool) {
         c->note = "no kernel pools such windows at once: node by node";
-        return pst_parts_run(c, &s->parts);
+        return eng_parts_run(c, &s->parts);
     }
     pst_tensor *y = &c->out[0]->t;
     if (add && !same_shape(add, y)) {
         c->note = "what is added has another shape: node by node";
-        return pst_parts_run(c, &s->parts);
+        return eng_parts_run(c, &s->parts);
     }
     finish(c, &e, y);
     return 0;
 }
 
-static const pst_op fused_op = {.domain = "+", .name = "FusedConv", .min_opset = 1, .run = run_conv, .prepare = prepare_conv};
+static const eng_op fused_op = {.domain = "+", .name = "FusedConv", .min_opset = 1, .run = run_conv, .prepare = prepare_conv};
 
 /* ---- building ---- */
 
 typedef struct builder {
-    pst_fuser *f;
-    const pst_node *conv;
+    eng_fuser *f;
+    const eng_node *conv;
     const pst_tensor *w;
     int64_t m;         /* output channels */
     double *mul, *add; /* of the convolution's result, per channel */
@@ -128,16 +128,16 @@ static bool finite_all(const double *v, int64_t n)
     return true;
 }
 
-static bool fold_batchnorm(builder *b, const pst_node *n)
+static bool fold_batchnorm(builder *b, const eng_node *n)
 {
     const pst_tensor *p[4];
-    if (n->n_in != 5 || pst_attr_int(n, "training_mode", 0) || n->opset < 9)
+    if (n->n_in != 5 || eng_attr_int(n, "training_mode", 0) || n->opset < 9)
         return false;
     for (int i = 0; i < 4; i++)
-        if (!(p[i] = pst_fuse_konst(b->f, n->in[i + 1])) || pst_count(p[i]) != b->m)
+        if (!(p[i] = eng_fuse_konst(b->f, n->in[i + 1])) || eng_count(p[i]) != b->m)
             return false;
-    double eps = (double)pst_attr_float(n, "epsilon", 1e-5f);
-    double *mul = pst_fuse_room(b->f->p, (size_t)b->m * sizeof *mul), *add = pst_fuse_room(b->f->p, (size_t)b->m * sizeof *add);
+    double eps = (double)eng_attr_float(n, "epsilon", 1e-5f);
+    double *mul = eng_fuse_room(b->f->p, (size_t)b->m * sizeof *mul), *add = eng_fuse_room(b->f->p, (size_t)b->m * sizeof *add);
     if (!mul || !add)
         return false;
     for (int64_t i = 0; i < b->m; i++) {
@@ -158,24 +158,24 @@ static bool per_channel(const builder *b, const pst_tensor *t)
     int rank = b->w->rank, axis = t->rank - (rank - 1); /* where the channels are in t */
     if (!t || t->rank > rank)
         return false;
-    if (pst_count(t) == 1)
+    if (eng_count(t) == 1)
         return true;
-    return axis >= 0 && t->dims[axis] == b->m && pst_count(t) == b->m;
+    return axis >= 0 && t->dims[axis] == b->m && eng_count(t) == b->m;
 }
 
-static bool fold_elt(builder *b, const pst_node *n, int value)
+static bool fold_elt(builder *b, const eng_node *n, int value)
 {
-    bool mul = pst_fuse_is(n, "Mul"), add = pst_fuse_is(n, "Add");
+    bool mul = eng_fuse_is(n, "Mul"), add = eng_fuse_is(n, "Add");
     if ((!mul && !add) || n->n_in != 2 || n->opset < 7)
         return false;
-    const pst_tensor *t = pst_fuse_konst(b->f, n->in[n->in[0] == value]);
+    const pst_tensor *t = eng_fuse_konst(b->f, n->in[n->in[0] == value]);
     if (!t || !per_channel(b, t))
         return false;
     const float *v = t->data;
-    for (int64_t i = 0, one = pst_count(t) == 1; i < b->m; i++)
+    for (int64_t i = 0, one = eng_count(t) == 1; i < b->m; i++)
         if (!isfinite(v[one ? 0 : i]))
             return false;
-    for (int64_t i = 0, one = pst_count(t) == 1; i < b->m; i++) {
+    for (int64_t i = 0, one = eng_count(t) == 1; i < b->m; i++) {
         double a = (double)v[one ? 0 : i];
         b->mul[i] *= mul ? a : 1;
         b->add[i] = mul ? b->add[i] * a : b->add[i] + a;
@@ -185,21 +185,21 @@ static bool fold_elt(builder *b, const pst_node *n, int value)
     return true;
 }
 
-static bool as_activation(const pst_node *n, fused_conv *c)
+static bool as_activation(const eng_node *n, fused_conv *c)
 {
     static const struct {
         const char *name;
-        pst_act act;
+        eng_act act;
         float alpha;
-    } acts[] = {{"Relu", PST_ACT_RELU, 0},
-                {"LeakyRelu", PST_ACT_LEAKY, 0.01f},
-                {"Elu", PST_ACT_ELU, 1},
-                {"Sigmoid", PST_ACT_SIGMOID, 0},
-                {"Tanh", PST_ACT_TANH, 0}};
+    } acts[] = {{"Relu", ENG_ACT_RELU, 0},
+                {"LeakyRelu", ENG_ACT_LEAKY, 0.01f},
+                {"Elu", ENG_ACT_ELU, 1},
+                {"Sigmoid", ENG_ACT_SIGMOID, 0},
+                {"Tanh", ENG_ACT_TANH, 0}};
     for (size_t i = 0; i < sizeof acts / sizeof *acts && n->n_in == 1; i++)
-        if (pst_fuse_is(n, acts[i].name)) {
+        if (eng_fuse_is(n, acts[i].name)) {
             c->act = acts[i].act;
-            c->alpha = pst_attr_float(n, "alpha", acts[i].alpha);
+            c->alpha = eng_attr_float(n, "alpha", acts[i].alpha);
             return true;
         }
     return false;
@@ -208,11 +208,11 @@ static bool as_activation(const pst_node *n, fused_conv *c)
 /* Copies of weights and bias with the factors in them; false when the plan has had its share of copies. */
 static bool make_weights(builder *b, fused_conv *c)
 {
-    size_t n = (size_t)pst_count(b->w), m = (size_t)b->m;
-    c->weights = (pst_val){.kind = PST_VAL_TENSOR, .t = *b->w};
-    c->bias = (pst_val){.kind = PST_VAL_TENSOR, .t = {.dtype = PST_F32, .rank = 1, .dims = {b->m}}};
+    size_t n = (size_t)eng_count(b->w), m = (size_t)b->m;
+    c->weights = (eng_val){.kind = ENG_VAL_TENSOR, .t = *b->w};
+    c->bias = (eng_val){.kind = ENG_VAL_TENSOR, .t = {.dtype = PST_F32, .rank = 1, .dims = {b->m}}};
     if (b->scaled) {
-        float *w = pst_fuse_room(b->f->p, n * sizeof *w);
+        float *w = eng_fuse_room(b->f->p, n * sizeof *w);
         if (!w)
             return false;
         for (size_t i = 0; i < n; i++)
@@ -221,7 +221,7 @@ static bool make_weights(builder *b, fused_conv *c)
         c->own_weights = true;
     }
     if (b->shifted || (b->conv->n_in > 2 && b->conv->in[2] >= 0)) {
-        float *v = pst_fuse_room(b->f->p, m * sizeof *v);
+        float *v = eng_fuse_room(b->f->p, m * sizeof *v);
         if (!v)
             return false;
         for (size_t i = 0; i < m; i++)
@@ -234,19 +234,19 @@ static bool make_weights(builder *b, fused_conv *c)
 
 /* A maximum pool, if the convolution's kernel will be the one that takes it in. Activations change places with a maximum when they never
  * fall; behind a residual there is none. */
-static bool as_pool(const builder *b, const pst_node *n, fused_conv *c)
+static bool as_pool(const builder *b, const eng_node *n, fused_conv *c)
 {
     static const struct {
         const char *name;
         int64_t max;
-    } sizes[] = {{"kernel_shape", PST_CONV_LANES_POOL_MAX}, {"strides", PST_CONV_LANES_POOL_MAX}, {"dilations", 1}};
-    const pst_cpu_kernels *kn = pst_kernels_pick(b->f->p->isa);
-    if (!pst_fuse_is(n, "MaxPool") || c->has_add || !(c->alpha >= 0) || b->w->rank != 4 ||
-        !pst_conv_lanes_kernels(kn, b->w, pst_attr_int(b->conv, "group", 1), true))
+    } sizes[] = {{"kernel_shape", ENG_CONV_LANES_POOL_MAX}, {"strides", ENG_CONV_LANES_POOL_MAX}, {"dilations", 1}};
+    const eng_cpu_kernels *kn = eng_kernels_pick(b->f->p->isa);
+    if (!eng_fuse_is(n, "MaxPool") || c->has_add || !(c->alpha >= 0) || b->w->rank != 4 ||
+        !eng_conv_lanes_kernels(kn, b->w, eng_attr_int(b->conv, "group", 1), true))
         return false;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t many;
-        const int64_t *v = pst_attr_ints(n, sizes[i].name, &many);
+        const int64_t *v = eng_attr_ints(n, sizes[i].name, &many);
         for (size_t k = 0; v && k < many; k++)
             if (v[k] > sizes[i].max)
                 return false;
@@ -257,15 +257,15 @@ static bool as_pool(const builder *b, const pst_node *n, fused_conv *c)
 
 static bool begin(builder *b)
 {
-    b->w = pst_fuse_konst(b->f, b->conv->in[1]);
-    if (!b->w || b->w->rank < 3 || pst_count(b->w) < 1)
+    b->w = eng_fuse_konst(b->f, b->conv->in[1]);
+    if (!b->w || b->w->rank < 3 || eng_count(b->w) < 1)
         return false;
     b->m = b->w->dims[0];
     const pst_tensor *bias = NULL;
-    if (b->conv->n_in > 2 && b->conv->in[2] >= 0 && (!(bias = pst_fuse_konst(b->f, b->conv->in[2])) || pst_count(bias) != b->m))
+    if (b->conv->n_in > 2 && b->conv->in[2] >= 0 && (!(bias = eng_fuse_konst(b->f, b->conv->in[2])) || eng_count(bias) != b->m))
         return false;
-    b->mul = pst_fuse_room(b->f->p, (size_t)b->m * sizeof *b->mul);
-    b->add = pst_fuse_room(b->f->p, (size_t)b->m * sizeof *b->add);
+    b->mul = eng_fuse_room(b->f->p, (size_t)b->m * sizeof *b->mul);
+    b->add = eng_fuse_room(b->f->p, (size_t)b->m * sizeof *b->add);
     if (!b->mul || !b->add)
         return false;
     for (int64_t i = 0; i < b->m; i++) {
@@ -275,7 +275,7 @@ static bool begin(builder *b)
     return true;
 }
 
-static void try_conv(pst_fuser *f, size_t at)
+static void try_conv(eng_fuser *f, size_t at)
 {
     builder b = {.f = f, .conv = f->nodes[at].node};
     fused_conv c = {.conv = b.conv};
@@ -285,16 +285,16 @@ static void try_conv(pst_fuser *f, size_t at)
         return;
     if (!begin(&b))
         return;
-    while (n < PARTS_MAX && f->readers[value] == 1 && (c.act == PST_ACT_NONE || !c.pool)) {
+    while (n < PARTS_MAX && f->readers[value] == 1 && (c.act == ENG_ACT_NONE || !c.pool)) {
         size_t next = (size_t)f->reader[value];
-        const pst_node *q = f->nodes[next].node;
+        const eng_node *q = f->nodes[next].node;
         if (f->nodes[next].dead || *q->domain)
             break;
-        bool last = c.act != PST_ACT_NONE || c.pool,
+        bool last = c.act != ENG_ACT_NONE || c.pool,
              folds = !last && !c.has_add &&
-                     (pst_fuse_is(q, "BatchNormalization") && q->in[0] == value ? fold_batchnorm(&b, q) : fold_elt(&b, q, value));
-        if (!folds && !(c.act == PST_ACT_NONE && as_activation(q, &c)) && !(!c.pool && as_pool(&b, q, &c))) {
-            bool add = !last && pst_fuse_is(q, "Add") && q->n_in == 2 && q->opset >= 7 && !c.has_add && q->in[0] != q->in[1];
+                     (eng_fuse_is(q, "BatchNormalization") && q->in[0] == value ? fold_batchnorm(&b, q) : fold_elt(&b, q, value));
+        if (!folds && !(c.act == ENG_ACT_NONE && as_activation(q, &c)) && !(!c.pool && as_pool(&b, q, &c))) {
+            bool add = !last && eng_fuse_is(q, "Add") && q->n_in == 2 && q->opset >= 7 && !c.has_add && q->in[0] != q->in[1];
             int other = add ? q->in[q->in[0] == value] : -1;
             if (other < 0 || f->p->folded[other])
                 break;
@@ -306,18 +306,18 @@ static void try_conv(pst_fuser *f, size_t at)
     }
     if (n < 2 || !make_weights(&b, &c))
         return;
-    fused_conv *kept = pst_zone_alloc(&f->p->zone, sizeof *kept);
+    fused_conv *kept = eng_zone_alloc(&f->p->zone, sizeof *kept);
     *kept = c;
     char text[96];
     snprintf(text, sizeof text, "%d nodes%s%s%s%s", n, b.scaled || b.shifted ? ", factors in the weights" : "",
-             c.has_add ? ", residual" : "", c.act != PST_ACT_NONE ? ", activation" : "", c.pool ? ", max pool" : "");
-    pst_fuse_replace(f, parts, n, &fused_op, kept, in, 3, value, text);
+             c.has_add ? ", residual" : "", c.act != ENG_ACT_NONE ? ", activation" : "", c.pool ? ", max pool" : "");
+    eng_fuse_replace(f, parts, n, &fused_op, kept, in, 3, value, text);
 }
 
-void pst_fuse_conv(pst_fuser *f)
+void eng_fuse_conv(eng_fuser *f)
 {
     for (size_t i = 0; i < f->n; i++)
-        if (!f->nodes[i].dead && pst_fuse_is(f->nodes[i].node, "Conv") && f->nodes[i].node->n_in >= 2 && f->nodes[i].node->in[0] >= 0 &&
+        if (!f->nodes[i].dead && eng_fuse_is(f->nodes[i].node, "Conv") && f->nodes[i].node->n_in >= 2 && f->nodes[i].node->in[0] >= 0 &&
             f->nodes[i].node->in[1] >= 0)
             try_conv(f, i);
 }

@@ -17,7 +17,7 @@
 enum { NODES_MAX = 48, INPUTS_MAX = 12 };
 
 typedef struct elt_ins {
-    pst_tile_code code;
+    eng_tile_code code;
     int a, b, out; /* slots: inputs first, then registers; b -1 = one operand */
     float alpha, beta;
 } elt_ins;
@@ -29,7 +29,7 @@ typedef struct elt_program {
 
 static const int costs[] = {
 #define X(NAME, COST) COST,
-    PST_TILE_BINARY(X) PST_TILE_UNARY(X)
+    ENG_TILE_BINARY(X) ENG_TILE_UNARY(X)
 #undef X
 };
 
@@ -37,80 +37,80 @@ static const int costs[] = {
 
 typedef struct elt_kind {
     const char *op;
-    pst_tile_code code;
+    eng_tile_code code;
     const char *alpha, *beta; /* attributes */
     float alpha_def, beta_def;
 } elt_kind;
 
 static const elt_kind unary_kinds[] = {
-    {"Sqrt", PST_TILE_SQRT, NULL, NULL, 0, 0},
-    {"Exp", PST_TILE_EXP, NULL, NULL, 0, 0},
-    {"Log", PST_TILE_LOG, NULL, NULL, 0, 0},
-    {"Erf", PST_TILE_ERF, NULL, NULL, 0, 0},
-    {"Reciprocal", PST_TILE_RECIPROCAL, NULL, NULL, 0, 0},
-    {"Floor", PST_TILE_FLOOR, NULL, NULL, 0, 0},
-    {"Ceil", PST_TILE_CEIL, NULL, NULL, 0, 0},
-    {"Round", PST_TILE_ROUND, NULL, NULL, 0, 0},
-    {"Neg", PST_TILE_NEG, NULL, NULL, 0, 0},
-    {"Abs", PST_TILE_ABS, NULL, NULL, 0, 0},
-    {"Relu", PST_TILE_RELU, NULL, NULL, 0, 0},
-    {"LeakyRelu", PST_TILE_LEAKY, "alpha", NULL, 0.01f, 0},
-    {"Elu", PST_TILE_ELU, "alpha", NULL, 1, 0},
-    {"Sigmoid", PST_TILE_SIGMOID, NULL, NULL, 0, 0},
-    {"Tanh", PST_TILE_TANH, NULL, NULL, 0, 0},
-    {"HardSigmoid", PST_TILE_HARDSIGMOID, "alpha", "beta", 0.2f, 0.5f},
-    {"HardSwish", PST_TILE_HARDSWISH, NULL, NULL, 0, 0},
-    {"Softsign", PST_TILE_SOFTSIGN, NULL, NULL, 0, 0},
-    {"Softplus", PST_TILE_SOFTPLUS, NULL, NULL, 0, 0},
-    {"Swish", PST_TILE_SWISH, "alpha", NULL, 1, 0},
+    {"Sqrt", ENG_TILE_SQRT, NULL, NULL, 0, 0},
+    {"Exp", ENG_TILE_EXP, NULL, NULL, 0, 0},
+    {"Log", ENG_TILE_LOG, NULL, NULL, 0, 0},
+    {"Erf", ENG_TILE_ERF, NULL, NULL, 0, 0},
+    {"Reciprocal", ENG_TILE_RECIPROCAL, NULL, NULL, 0, 0},
+    {"Floor", ENG_TILE_FLOOR, NULL, NULL, 0, 0},
+    {"Ceil", ENG_TILE_CEIL, NULL, NULL, 0, 0},
+    {"Round", ENG_TILE_ROUND, NULL, NULL, 0, 0},
+    {"Neg", ENG_TILE_NEG, NULL, NULL, 0, 0},
+    {"Abs", ENG_TILE_ABS, NULL, NULL, 0, 0},
+    {"Relu", ENG_TILE_RELU, NULL, NULL, 0, 0},
+    {"LeakyRelu", ENG_TILE_LEAKY, "alpha", NULL, 0.01f, 0},
+    {"Elu", ENG_TILE_ELU, "alpha", NULL, 1, 0},
+    {"Sigmoid", ENG_TILE_SIGMOID, NULL, NULL, 0, 0},
+    {"Tanh", ENG_TILE_TANH, NULL, NULL, 0, 0},
+    {"HardSigmoid", ENG_TILE_HARDSIGMOID, "alpha", "beta", 0.2f, 0.5f},
+    {"HardSwish", ENG_TILE_HARDSWISH, NULL, NULL, 0, 0},
+    {"Softsign", ENG_TILE_SOFTSIGN, NULL, NULL, 0, 0},
+    {"Softplus", ENG_TILE_SOFTPLUS, NULL, NULL, 0, 0},
+    {"Swish", ENG_TILE_SWISH, "alpha", NULL, 1, 0},
 };
 static const elt_kind binary_kinds[] = {
-    {"Add", PST_TILE_ADD, NULL, NULL, 0, 0},     {"Sub", PST_TILE_SUB, NULL, NULL, 0, 0}, {"Mul", PST_TILE_MUL, NULL, NULL, 0, 0},
-    {"Div", PST_TILE_DIV, NULL, NULL, 0, 0},     {"Min", PST_TILE_MIN, NULL, NULL, 0, 0}, {"Max", PST_TILE_MAX, NULL, NULL, 0, 0},
-    {"PRelu", PST_TILE_PRELU, NULL, NULL, 0, 0}, {"Sum", PST_TILE_ADD, NULL, NULL, 0, 0}, {"Pow", PST_TILE_POW, NULL, NULL, 0, 0},
+    {"Add", ENG_TILE_ADD, NULL, NULL, 0, 0},     {"Sub", ENG_TILE_SUB, NULL, NULL, 0, 0}, {"Mul", ENG_TILE_MUL, NULL, NULL, 0, 0},
+    {"Div", ENG_TILE_DIV, NULL, NULL, 0, 0},     {"Min", ENG_TILE_MIN, NULL, NULL, 0, 0}, {"Max", ENG_TILE_MAX, NULL, NULL, 0, 0},
+    {"PRelu", ENG_TILE_PRELU, NULL, NULL, 0, 0}, {"Sum", ENG_TILE_ADD, NULL, NULL, 0, 0}, {"Pow", ENG_TILE_POW, NULL, NULL, 0, 0},
 };
 
 /* A bound of Clip: an attribute, a constant, or not there. */
-static bool clip_bound(const pst_fuser *f, const pst_node *n, int i, const char *attr, float def, float *ret)
+static bool clip_bound(const eng_fuser *f, const eng_node *n, int i, const char *attr, float def, float *ret)
 {
-    *ret = n->opset < 11 ? pst_attr_float(n, attr, def) : def;
+    *ret = n->opset < 11 ? eng_attr_float(n, attr, def) : def;
     if (n->opset < 11 || i >= n->n_in || n->in[i] < 0)
         return true;
-    const pst_tensor *t = pst_fuse_konst(f, n->in[i]);
-    if (!t || pst_count(t) != 1)
+    const pst_tensor *t = eng_fuse_konst(f, n->in[i]);
+    if (!t || eng_count(t) != 1)
         return false;
     *ret = *(const float *)t->data;
     return true;
 }
 
 /* Powers that have a loop of their own. The exponent is still an input when it is a float32: its rank may shape the result. */
-static void power(const pst_fuser *f, const pst_node *n, elt_ins *ins)
+static void power(const eng_fuser *f, const eng_node *n, elt_ins *ins)
 {
     double e;
-    if (pst_fuse_scalar(f, n->in[1], &e) && (e == 2 || e == 3)) {
-        ins->code = e == 2 ? PST_TILE_SQUARE : PST_TILE_CUBE;
-        if (!pst_fuse_konst(f, n->in[1]) && f->p->vals[n->in[1]].t.rank == 0)
+    if (eng_fuse_scalar(f, n->in[1], &e) && (e == 2 || e == 3)) {
+        ins->code = e == 2 ? ENG_TILE_SQUARE : ENG_TILE_CUBE;
+        if (!eng_fuse_konst(f, n->in[1]) && f->p->vals[n->in[1]].t.rank == 0)
             ins->b = -1;
     }
 }
 
-static bool known_other(const pst_fuser *f, int id)
+static bool known_other(const eng_fuser *f, int id)
 {
     return f->types[id] && f->types[id] != PST_F32;
 }
 
 /* What a node does, with value ids as operands; false if it is no node for a group. */
-static bool classify(const pst_fuser *f, const pst_node *n, elt_ins *ins)
+static bool classify(const eng_fuser *f, const eng_node *n, elt_ins *ins)
 {
-    if (!pst_fuse_is(n, n->op_type) || n->n_in < 1 || n->in[0] < 0 || known_other(f, n->in[0]))
+    if (!eng_fuse_is(n, n->op_type) || n->n_in < 1 || n->in[0] < 0 || known_other(f, n->in[0]))
         return false;
     *ins = (elt_ins){.a = n->in[0], .b = -1};
     if (!strcmp(n->op_type, "Clip") && n->opset >= 6) {
-        ins->code = PST_TILE_CLIP;
+        ins->code = ENG_TILE_CLIP;
         return clip_bound(f, n, 1, "min", -INFINITY, &ins->alpha) && clip_bound(f, n, 2, "max", INFINITY, &ins->beta);
     }
     if (!strcmp(n->op_type, "Gelu")) {
-        ins->code = !strcmp(pst_attr_str(n, "approximate", "none"), "tanh") ? PST_TILE_GELU_TANH : PST_TILE_GELU;
+        ins->code = !strcmp(eng_attr_str(n, "approximate", "none"), "tanh") ? ENG_TILE_GELU_TANH : ENG_TILE_GELU;
         return true;
     }
     for (size_t i = 0; i < sizeof unary_kinds / sizeof *unary_kinds && n->n_in == 1; i++) {
@@ -118,8 +118,8 @@ static bool classify(const pst_fuser *f, const pst_node *n, elt_ins *ins)
         if (strcmp(n->op_type, k->op) != 0)
             continue;
         ins->code = k->code;
-        ins->alpha = k->alpha ? pst_attr_float(n, k->alpha, k->alpha_def) : 0;
-        ins->beta = k->beta ? pst_attr_float(n, k->beta, k->beta_def) : 0;
+        ins->alpha = k->alpha ? eng_attr_float(n, k->alpha, k->alpha_def) : 0;
+        ins->beta = k->beta ? eng_attr_float(n, k->beta, k->beta_def) : 0;
         return true;
     }
     for (size_t i = 0; i < sizeof binary_kinds / sizeof *binary_kinds && n->n_in == 2 && n->opset >= 8; i++) {
@@ -127,7 +127,7 @@ static bool classify(const pst_fuser *f, const pst_node *n, elt_ins *ins)
             continue;
         ins->code = binary_kinds[i].code;
         ins->b = n->in[1];
-        if (ins->code == PST_TILE_POW)
+        if (ins->code == ENG_TILE_POW)
             power(f, n, ins);
         return ins->b < 0 || !known_other(f, ins->b);
     }
@@ -146,8 +146,8 @@ typedef struct elt_ext {
 } elt_ext;
 
 typedef struct elt_state {
-    pst_step *parts;
-    const pst_tile_kernels *kernels;
+    eng_step *parts;
+    const eng_tile_kernels *kernels;
     bool known, as_parts;
     int rank;
     int64_t dims[PST_MAX_RANK];
@@ -176,9 +176,9 @@ static void place(const elt_state *s, elt_ext *e)
     int64_t st[PST_MAX_RANK];
     pst_tensor t = {.rank = e->rank};
     memcpy(t.dims, e->dims, sizeof t.dims);
-    int64_t count = pst_count(&t);
-    e->kind = count == pst_dims_count(s->dims, s->rank) ? EXT_FULL : count == 1 ? EXT_ONE : EXT_SPREAD;
-    pst_broadcast_strides(&t, s->rank, st);
+    int64_t count = eng_count(&t);
+    e->kind = count == eng_dims_count(s->dims, s->rank) ? EXT_FULL : count == 1 ? EXT_ONE : EXT_SPREAD;
+    eng_broadcast_strides(&t, s->rank, st);
     e->n = 0;
     for (int i = s->rank - 1; i >= 0; i--) {
         if (s->dims[i] == 1)
@@ -213,13 +213,13 @@ static void analyse(const elt_program *g, elt_state *s)
             return;
         ranks[k->out] = r;
         memcpy(dims[k->out], d, sizeof d);
-        int64_t n = pst_dims_count(d, r);
+        int64_t n = eng_dims_count(d, r);
         if (n < 0 || !widen(&s->rank, s->dims, r, d))
             return;
         own += (double)n * costs[k->code];
         whole += costs[k->code];
     }
-    int64_t n = pst_dims_count(s->dims, s->rank);
+    int64_t n = eng_dims_count(s->dims, s->rank);
     if (n < 0 || whole * (double)n > 2 * own + 10000)
         return;
     for (int i = 0; i < g->n_in; i++)
@@ -258,50 +258,50 @@ static void spread(const elt_ext *e, const float *src, int64_t start, int n, flo
 
 static void run_tiles(const elt_program *g, const elt_state *s, const float *const *in, float *out, int64_t count, float *work)
 {
-    float *regs = work + (size_t)g->n_in * PST_TILE;
-    for (int64_t start = 0; start < count; start += PST_TILE) {
-        int n = count - start < PST_TILE ? (int)(count - start) : PST_TILE;
+    float *regs = work + (size_t)g->n_in * ENG_TILE;
+    for (int64_t start = 0; start < count; start += ENG_TILE) {
+        int n = count - start < ENG_TILE ? (int)(count - start) : ENG_TILE;
         const float *at[INPUTS_MAX];
         for (int i = 0; i < g->n_in; i++) {
-            at[i] = s->ext[i].kind == EXT_FULL ? in[i] + start : s->ext[i].kind == EXT_ONE ? in[i] : work + (size_t)i * PST_TILE;
+            at[i] = s->ext[i].kind == EXT_FULL ? in[i] + start : s->ext[i].kind == EXT_ONE ? in[i] : work + (size_t)i * ENG_TILE;
             if (s->ext[i].kind == EXT_SPREAD)
-                spread(&s->ext[i], in[i], start, n, work + (size_t)i * PST_TILE);
+                spread(&s->ext[i], in[i], start, n, work + (size_t)i * ENG_TILE);
         }
         for (int i = 0; i < g->n_ins; i++) {
             const elt_ins *k = &g->ins[i];
-            const float *a = k->a < g->n_in ? at[k->a] : regs + (size_t)(k->a - g->n_in) * PST_TILE, *b = a;
+            const float *a = k->a < g->n_in ? at[k->a] : regs + (size_t)(k->a - g->n_in) * ENG_TILE, *b = a;
             int sa = k->a >= g->n_in || s->ext[k->a].kind != EXT_ONE, sb = sa;
             if (k->b >= 0) {
-                b = k->b < g->n_in ? at[k->b] : regs + (size_t)(k->b - g->n_in) * PST_TILE;
+                b = k->b < g->n_in ? at[k->b] : regs + (size_t)(k->b - g->n_in) * ENG_TILE;
                 sb = k->b >= g->n_in || s->ext[k->b].kind != EXT_ONE;
             }
-            float *o = i == g->n_ins - 1 ? out + start : regs + (size_t)(k->out - g->n_in) * PST_TILE;
+            float *o = i == g->n_ins - 1 ? out + start : regs + (size_t)(k->out - g->n_in) * ENG_TILE;
             s->kernels->op(k->code, a, sa, b, sb, o, n, k->alpha, k->beta);
         }
     }
 }
 
-static int prepare_elts(pst_op_ctx *c)
+static int prepare_elts(eng_op_ctx *c)
 {
-    elt_state *s = pst_keep(c, sizeof *s);
+    elt_state *s = eng_op_keep(c, sizeof *s);
     *c->state = s;
-    s->kernels = pst_tile_pick(c->plan->isa);
+    s->kernels = eng_tile_pick(c->plan->isa);
     c->kernel = "elementwise tiles";
     return 0;
 }
 
-static int run_elts(pst_op_ctx *c)
+static int run_elts(eng_op_ctx *c)
 {
     const elt_program *g = c->node->fused;
     elt_state *s = *c->state;
     const float *in[INPUTS_MAX];
     bool same = s->known;
     for (int i = 0; i < g->n_in; i++) {
-        const pst_tensor *t = pst_in(c, i);
+        const pst_tensor *t = eng_in(c, i);
         elt_ext *e = &s->ext[i];
         if (!t || t->dtype != PST_F32) {
             c->note = "not float32: node by node";
-            return pst_parts_run(c, &s->parts);
+            return eng_parts_run(c, &s->parts);
         }
         in[i] = t->data;
         if (!same || e->rank != t->rank || memcmp(e->dims, t->dims, (size_t)t->rank * sizeof *t->dims) != 0) {
@@ -314,23 +314,23 @@ static int run_elts(pst_op_ctx *c)
         analyse(g, s);
     if (s->as_parts) {
         c->note = "shapes differ too much: node by node";
-        return pst_parts_run(c, &s->parts);
+        return eng_parts_run(c, &s->parts);
     }
-    float *work = pst_scratch(c, (size_t)(g->n_in + g->n_regs) * PST_TILE * sizeof *work), *o = NULL;
+    float *work = eng_op_scratch(c, (size_t)(g->n_in + g->n_regs) * ENG_TILE * sizeof *work), *o = NULL;
     if (!work)
         return PST_ELIMIT;
     for (int i = 0; i < g->n_in && !o; i++) /* tile by tile it is read before it is written */
         if (s->ext[i].kind == EXT_FULL && s->ext[i].rank == s->rank && c->dies && c->dies[i])
-            o = pst_out_over(c, 0, i);
+            o = eng_out_over(c, 0, i);
     if (!o)
-        o = pst_out(c, 0, PST_F32, s->rank, s->dims);
+        o = eng_out(c, 0, PST_F32, s->rank, s->dims);
     if (!o)
         return PST_ELIMIT;
-    run_tiles(g, s, in, o, pst_dims_count(s->dims, s->rank), work);
+    run_tiles(g, s, in, o, eng_dims_count(s->dims, s->rank), work);
     return 0;
 }
 
-static const pst_op fused_op = {.domain = "+", .name = "Elementwise", .min_opset = 1, .run = run_elts, .prepare = prepare_elts};
+static const eng_op fused_op = {.domain = "+", .name = "Elementwise", .min_opset = 1, .run = run_elts, .prepare = prepare_elts};
 
 /* ---- grouping ---- */
 
@@ -357,7 +357,7 @@ static bool is_in(const group *g, size_t at)
 }
 
 /* Takes in makers of operands whose every reader is in the group, until none is left. */
-static void grow(const pst_fuser *f, group *g)
+static void grow(const eng_fuser *f, group *g)
 {
     for (bool more = true; more;) {
         more = false;
@@ -366,7 +366,7 @@ static void grow(const pst_fuser *f, group *g)
                 int id = side ? g->ins[i].b : g->ins[i].a;
                 size_t at;
                 elt_ins ins;
-                const pst_node *n = pst_fuse_maker(f, id, &at);
+                const eng_node *n = eng_fuse_maker(f, id, &at);
                 if (!n || g->n == NODES_MAX || n->out[0] != id || is_in(g, at) || f->readers[id] != reads_of(g, id) ||
                     !classify(f, n, &ins))
                     continue;
@@ -387,7 +387,7 @@ static void grow(const pst_fuser *f, group *g)
 }
 
 /* Value ids become slots; registers are given back after their last reader. False when there are too many inputs. */
-static bool number(const pst_fuser *f, group *g, elt_program *prog, int *inputs)
+static bool number(const eng_fuser *f, group *g, elt_program *prog, int *inputs)
 {
     int made[NODES_MAX], last[NODES_MAX], reg[NODES_MAX];
     bool busy[NODES_MAX] = {0};
@@ -436,7 +436,7 @@ static bool number(const pst_fuser *f, group *g, elt_program *prog, int *inputs)
     return true;
 }
 
-static void try_group(pst_fuser *f, size_t at)
+static void try_group(eng_fuser *f, size_t at)
 {
     group g = {.n = 1, .at = {at}};
     int inputs[INPUTS_MAX], out = f->nodes[at].node->out[0];
@@ -447,16 +447,16 @@ static void try_group(pst_fuser *f, size_t at)
     elt_program prog;
     if (g.n < 2 || !number(f, &g, &prog, inputs))
         return;
-    pst_zone *z = &f->p->zone;
-    elt_program *kept = pst_zone_alloc(z, sizeof *kept);
+    eng_zone *z = &f->p->zone;
+    elt_program *kept = eng_zone_alloc(z, sizeof *kept);
     *kept = prog;
-    kept->ins = pst_zone_alloc(z, (size_t)g.n * sizeof *kept->ins);
+    kept->ins = eng_zone_alloc(z, (size_t)g.n * sizeof *kept->ins);
     memcpy(kept->ins, g.ins, (size_t)g.n * sizeof *g.ins);
     snprintf(text, sizeof text, "%d nodes in one pass", g.n);
-    pst_fuse_replace(f, g.at, g.n, &fused_op, kept, inputs, prog.n_in, out, text);
+    eng_fuse_replace(f, g.at, g.n, &fused_op, kept, inputs, prog.n_in, out, text);
 }
 
-void pst_fuse_elts(pst_fuser *f)
+void eng_fuse_elts(eng_fuser *f)
 {
     for (size_t i = f->n; i-- > 0;) /* from the end: a group is found at its last node, as large as it gets */
         if (!f->nodes[i].dead && *f->nodes[i].node->domain == 0)

@@ -164,16 +164,16 @@ UNARY(CLIP, (x < alpha ? alpha : x) > beta ? beta : (x < alpha ? alpha : x))
 UNARY(SQUARE, x *x)
 UNARY(CUBE, x *x *x)
 
-static void op(pst_tile_code code, const float *a, int sa, const float *b, int sb, float *o, int n, float alpha, float beta)
+static void op(eng_tile_code code, const float *a, int sa, const float *b, int sb, float *o, int n, float alpha, float beta)
 {
     switch (code) {
 #define X(NAME, COST) \
-    case PST_TILE_##NAME: do_##NAME(a, sa, b, sb, o, n); break;
-        PST_TILE_BINARY(X)
+    case ENG_TILE_##NAME: do_##NAME(a, sa, b, sb, o, n); break;
+        ENG_TILE_BINARY(X)
 #undef X
 #define X(NAME, COST) \
-    case PST_TILE_##NAME: do_##NAME(a, sa, o, n, alpha, beta); break;
-        PST_TILE_UNARY(X)
+    case ENG_TILE_##NAME: do_##NAME(a, sa, o, n, alpha, beta); break;
+        ENG_TILE_UNARY(X)
 #undef X
     default: break;
     }
@@ -246,7 +246,7 @@ static float top_of(const float *x, int64_t n)
 /* Short rows take the exponential together: one call of it fills its vectors. */
 static void softmax_rows(const float *x, float *o, int64_t rows, int64_t n)
 {
-    int64_t together = n < PST_TILE ? PST_TILE / n : 1;
+    int64_t together = n < ENG_TILE ? ENG_TILE / n : 1;
     for (int64_t r = 0; r < rows; r += together) {
         int64_t few = rows - r < together ? rows - r : together;
         const float *from = x + r * n;
@@ -271,4 +271,4 @@ static void softmax(const float *x, float *o, int64_t n)
     softmax_rows(x, o, 1, n);
 }
 
-const pst_tile_kernels KERNELS = {.isa = ISA_NAME, .op = op, .layer_norm = layer_norm, .softmax = softmax, .softmax_rows = softmax_rows};
+const eng_tile_kernels KERNELS = {.isa = ISA_NAME, .op = op, .layer_norm = layer_norm, .softmax = softmax, .softmax_rows = softmax_rows};

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct pst_heap_node {
-    struct pst_heap_node *next, **at; /* at: what points here; NULL = owned by nobody */
+typedef struct eng_heap_node {
+    struct eng_heap_node *next, **at; /* at: what points here; NULL = owned by nobody */
     void *base;                       /* what malloc gave */
     void *unused;                     /* keeps what follows aligned */
 } node;
@@ -20,7 +20,7 @@ _Static_assert(sizeof(node) % _Alignof(max_align_t) == 0, "what follows a node m
 
 typedef struct frame {
     jmp_buf back;
-    pst_heap *owner;
+    eng_heap *owner;
     struct frame *outer;
 } frame;
 
@@ -32,7 +32,7 @@ static _Thread_local struct {
     bool fail_on;
 } here;
 
-uint64_t pst_heap_test_fail(uint64_t n, bool on)
+uint64_t eng_heap_test_fail(uint64_t n, bool on)
 {
     uint64_t asked = here.asked;
     here.asked = 0;
@@ -41,7 +41,7 @@ uint64_t pst_heap_test_fail(uint64_t n, bool on)
     return asked;
 }
 
-/* Asked by what can say no: below a pst_heap_run, and for plain memory. */
+/* Asked by what can say no: below a eng_heap_run, and for plain memory. */
 static bool refused(void)
 {
     here.asked++;
@@ -54,7 +54,7 @@ static void link_in(node *n, void *base)
     n->next = NULL;
     n->at = NULL;
     if (here.top) {
-        pst_heap *h = here.top->owner;
+        eng_heap *h = here.top->owner;
         n->at = &h->first;
         n->next = h->first;
         if (n->next)
@@ -82,36 +82,36 @@ static void *take(size_t bytes, bool zeroed)
     return n + 1;
 }
 
-void *pst_heap_try(size_t bytes)
+void *eng_heap_try(size_t bytes)
 {
     return take(bytes, false);
 }
 
-void *pst_heap_bytes(size_t bytes)
+void *eng_heap_bytes(size_t bytes)
 {
     void *p = take(bytes, false);
     if (!p)
-        pst_heap_fail(bytes);
+        eng_heap_fail(bytes);
     return p;
 }
 
-void *pst_heap_alloc(size_t bytes)
+void *eng_heap_alloc(size_t bytes)
 {
     void *p = take(bytes, true);
     if (!p)
-        pst_heap_fail(bytes);
+        eng_heap_fail(bytes);
     return p;
 }
 
-void *pst_heap_array(size_t n, size_t size)
+void *eng_heap_array(size_t n, size_t size)
 {
     size_t bytes;
     if (__builtin_mul_overflow(n, size, &bytes))
-        pst_heap_fail(SIZE_MAX);
-    return pst_heap_alloc(bytes);
+        eng_heap_fail(SIZE_MAX);
+    return eng_heap_alloc(bytes);
 }
 
-void *pst_heap_try64(size_t bytes)
+void *eng_heap_try64(size_t bytes)
 {
     size_t all = 0;
     bool wrong = __builtin_add_overflow(bytes, (size_t)127, &all);
@@ -123,23 +123,23 @@ void *pst_heap_try64(size_t bytes)
     return n + 1;
 }
 
-void *pst_heap_alloc64(size_t bytes)
+void *eng_heap_alloc64(size_t bytes)
 {
-    void *p = pst_heap_try64(bytes);
+    void *p = eng_heap_try64(bytes);
     if (!p)
-        pst_heap_fail(bytes);
+        eng_heap_fail(bytes);
     return p;
 }
 
-void *pst_heap_realloc(void *p, size_t bytes)
+void *eng_heap_realloc(void *p, size_t bytes)
 {
     if (!p)
-        return pst_heap_bytes(bytes);
+        return eng_heap_bytes(bytes);
     node *n = (node *)p - 1;
     PST_ASSERT(n->base == n);
     node *grown = (here.top && refused()) || bytes > PTRDIFF_MAX - sizeof(node) ? NULL : realloc(n, sizeof *n + bytes);
     if (!grown)
-        pst_heap_fail(bytes);
+        eng_heap_fail(bytes);
     grown->base = grown; /* it may have moved: its neighbours are told */
     if (grown->at)
         *grown->at = grown;
@@ -148,16 +148,16 @@ void *pst_heap_realloc(void *p, size_t bytes)
     return grown + 1;
 }
 
-char *pst_heap_strndup(const char *s, size_t len)
+char *eng_heap_strndup(const char *s, size_t len)
 {
-    char *p = pst_heap_bytes(len + 1);
+    char *p = eng_heap_bytes(len + 1);
     if (len)
         memcpy(p, s, len);
     p[len] = 0;
     return p;
 }
 
-void pst_heap_free(void *p)
+void eng_heap_free(void *p)
 {
     if (!p)
         return;
@@ -166,7 +166,7 @@ void pst_heap_free(void *p)
     free(n->base);
 }
 
-void pst_heap_release(pst_heap *owner)
+void eng_heap_release(eng_heap *owner)
 {
     for (node *n = owner->first, *next; n; n = next) {
         next = n->next;
@@ -175,7 +175,7 @@ void pst_heap_release(pst_heap *owner)
     owner->first = NULL;
 }
 
-void pst_heap_printf(pst_heap_text *t, const char *fmt, ...)
+void eng_heap_printf(eng_heap_text *t, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -185,7 +185,7 @@ void pst_heap_printf(pst_heap_text *t, const char *fmt, ...)
     size_t need = t->len + (size_t)n + 1;
     if (need > t->cap) {
         size_t cap = need > 2 * t->cap ? need + 64 : 2 * t->cap;
-        t->data = pst_heap_realloc(t->data, cap);
+        t->data = eng_heap_realloc(t->data, cap);
         t->cap = cap;
     }
     va_start(ap, fmt);
@@ -194,30 +194,30 @@ void pst_heap_printf(pst_heap_text *t, const char *fmt, ...)
     t->len += (size_t)n;
 }
 
-void *pst_heap_raw(size_t bytes)
+void *eng_heap_raw(size_t bytes)
 {
     return refused() ? NULL : calloc(1, bytes ? bytes : 1);
 }
 
-void *pst_heap_raw64(size_t bytes)
+void *eng_heap_raw64(size_t bytes)
 {
     return refused() || bytes > PTRDIFF_MAX - 64 ? NULL : aligned_alloc(64, (bytes + 63) & ~(size_t)63);
 }
 
-int pst_heap_none(size_t bytes, pst_err *err)
+int eng_heap_none(size_t bytes, pst_err *err)
 {
     return pst_err_set(err, PST_ENOMEM, PST_CLASS_RETRY, "onnx", 0,
                        "out of memory: %zu more bytes were needed; give the process more memory, or use smaller batches or models", bytes);
 }
 
-_Noreturn void pst_heap_fail(size_t bytes)
+_Noreturn void eng_heap_fail(size_t bytes)
 {
     PST_ASSERT(here.top);
     here.wanted = bytes;
     longjmp(here.top->back, 1);
 }
 
-int pst_heap_run(pst_heap *owner, int (*body)(void *arg, pst_err *err), void *arg, pst_err *err)
+int eng_heap_run(eng_heap *owner, int (*body)(void *arg, pst_err *err), void *arg, pst_err *err)
 {
     frame f = {.owner = owner, .outer = here.top};
     bool was_clear = !err || !err->code;
@@ -225,7 +225,7 @@ int pst_heap_run(pst_heap *owner, int (*body)(void *arg, pst_err *err), void *ar
         here.top = f.outer;
         if (was_clear)
             pst_err_clear(err); /* what a kernel wrote before it ran out is not the story */
-        return pst_heap_none(here.wanted, err);
+        return eng_heap_none(here.wanted, err);
     }
     here.top = &f;
     int rc = body(arg, err);

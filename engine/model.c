@@ -25,15 +25,15 @@ typedef struct loading {
 static int load_body(void *arg, pst_err *err)
 {
     loading *l = arg;
-    const char *foreign = pst_foreign_kind(l->data, l->len);
-    pst_native_kind native = foreign ? PST_NATIVE_NONE : pst_native_recognise(l->data, l->len); /* XGBoost's and LightGBM's own files */
+    const char *foreign = eng_foreign_kind(l->data, l->len);
+    eng_native_kind native = foreign ? ENG_NATIVE_NONE : eng_native_recognise(l->data, l->len); /* XGBoost's and LightGBM's own files */
     if (!foreign && !native)
-        foreign = pst_foreign_text(l->data, l->len);
+        foreign = eng_foreign_text(l->data, l->len);
     if (foreign)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "model", 0, "this is no model that can be read, but %s", foreign);
     if (native)
-        return pst_native_load(native, l->data, l->len, l->m, err);
-    return pst_onnx_load(l->m, l->data, l->len, l->base_dirfd, err);
+        return eng_native_load(native, l->data, l->len, l->m, err);
+    return eng_onnx_load(l->m, l->data, l->len, l->base_dirfd, err);
 }
 
 int pst_model_load(const void *data, size_t len, const char *base_dir, const pst_model_limits *limits, pst_model **ret_model, pst_err *err)
@@ -42,24 +42,24 @@ int pst_model_load(const void *data, size_t len, const char *base_dir, const pst
     pst_model_limits lim = limits ? *limits : (pst_model_limits){0};
     if (!err)
         err = &own;
-    int rc = pst_reserved_check(lim.reserved, sizeof lim.reserved / sizeof *lim.reserved, "pst_model_limits", err);
+    int rc = eng_reserved_check(lim.reserved, sizeof lim.reserved / sizeof *lim.reserved, "pst_model_limits", err);
     if (rc < 0)
         return rc;
-    pst_limits_default(&lim);
+    eng_limits_default(&lim);
     if (len > lim.file_bytes_max)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "the model is %zu bytes; at most %zu are allowed (file_bytes_max)",
                            len, lim.file_bytes_max);
-    loading l = {.m = pst_heap_raw(sizeof(pst_model)), .data = data, .len = len, .base_dirfd = -1};
+    loading l = {.m = eng_heap_raw(sizeof(pst_model)), .data = data, .len = len, .base_dirfd = -1};
     if (!l.m)
-        return pst_heap_none(sizeof(pst_model), err);
+        return eng_heap_none(sizeof(pst_model), err);
     l.m->refs = 1;
     l.m->limits = lim;
     l.m->info.file_bytes = len;
     l.m->info.format = "onnx";
-    pst_engine_sha256(data, len, l.m->info.digest);
+    eng_sha256(data, len, l.m->info.digest);
     if (base_dir)
         l.base_dirfd = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    rc = pst_heap_run(&l.m->heap, load_body, &l, err);
+    rc = eng_heap_run(&l.m->heap, load_body, &l, err);
     if (l.base_dirfd >= 0)
         close(l.base_dirfd);
     if (rc < 0) {
@@ -71,7 +71,7 @@ int pst_model_load(const void *data, size_t len, const char *base_dir, const pst
 }
 
 typedef struct file {
-    pst_heap heap;
+    eng_heap heap;
     int fd;
     const char *path;
     size_t bytes_max;
@@ -89,10 +89,10 @@ static int read_body(void *arg, pst_err *err)
     if (size > 0 && (uint64_t)size > f->bytes_max)
         goto large;
     f->cap = size > 0 ? (size_t)size + 1 : 65536;
-    f->data = pst_heap_bytes(f->cap);
+    f->data = eng_heap_bytes(f->cap);
     for (;;) {
         if (f->len == f->cap) {
-            f->data = pst_heap_realloc(f->data, 2 * f->cap);
+            f->data = eng_heap_realloc(f->data, 2 * f->cap);
             f->cap *= 2;
         }
         ssize_t n = read(f->fd, f->data + f->len, f->cap - f->len);
@@ -107,7 +107,7 @@ static int read_body(void *arg, pst_err *err)
             goto large;
     }
     const char *slash = strrchr(f->path, '/');
-    f->dir = slash ? pst_heap_strndup(f->path, (size_t)(slash - f->path) + 1) : pst_heap_strndup(".", 1);
+    f->dir = slash ? eng_heap_strndup(f->path, (size_t)(slash - f->path) + 1) : eng_heap_strndup(".", 1);
     return 0;
 large:
     return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "%s is larger than the limit of %zu bytes (file_bytes_max)", f->path,
@@ -120,18 +120,18 @@ int pst_model_load_file(const char *path, const pst_model_limits *limits, pst_mo
     pst_model_limits lim = limits ? *limits : (pst_model_limits){0};
     if (!err)
         err = &own;
-    pst_limits_default(&lim);
+    eng_limits_default(&lim);
     file f = {.path = path, .bytes_max = lim.file_bytes_max, .fd = pst_fs_open_input(path, err)};
     if (f.fd < 0)
         return f.fd;
-    int rc = pst_heap_run(&f.heap, read_body, &f, err);
+    int rc = eng_heap_run(&f.heap, read_body, &f, err);
     close(f.fd);
     if (rc == 0) {
         rc = pst_model_load(f.data, f.len, f.dir, limits, ret_model, err);
         if (rc < 0)
             pst_err_prefix(err, "%s", path);
     }
-    pst_heap_release(&f.heap);
+    eng_heap_release(&f.heap);
     return rc;
 }
 
@@ -145,8 +145,8 @@ void pst_model_unref(pst_model *m)
 {
     if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    pst_ort_close(m->ort);
-    pst_heap_release(&m->heap); /* the zone and the unpacked file among it */
+    eng_ort_close(m->ort);
+    eng_heap_release(&m->heap); /* the zone and the unpacked file among it */
     free(m);
 }
 

@@ -28,7 +28,7 @@ static uint32_t hash_of(const char *s)
     return (uint32_t)(h >> 32);
 }
 
-static uint32_t *place(const pst_names *t, const char *name, uint32_t hash)
+static uint32_t *place(const eng_names *t, const char *name, uint32_t hash)
 {
     size_t mask = 2 * t->cap - 1;
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
@@ -38,14 +38,14 @@ static uint32_t *place(const pst_names *t, const char *name, uint32_t hash)
     }
 }
 
-static void grow(pst_names *t)
+static void grow(eng_names *t)
 {
     size_t cap = t->cap ? 2 * t->cap : 16;
     PST_ASSERT(cap < UINT32_MAX / 2);
-    t->at = pst_heap_realloc(t->at, cap * sizeof *t->at);
-    pst_heap_free(t->index);
+    t->at = eng_heap_realloc(t->at, cap * sizeof *t->at);
+    eng_heap_free(t->index);
     t->index = NULL;
-    t->index = pst_heap_array(2 * cap, sizeof *t->index);
+    t->index = eng_heap_array(2 * cap, sizeof *t->index);
     t->cap = cap;
     for (size_t i = 0; i < t->n; i++) {
         size_t at = t->at[i].hash & (2 * cap - 1);
@@ -55,7 +55,7 @@ static void grow(pst_names *t)
     }
 }
 
-int pst_names_get(const pst_names *t, const char *name)
+int eng_names_get(const eng_names *t, const char *name)
 {
     if (!t->n)
         return -1;
@@ -63,7 +63,7 @@ int pst_names_get(const pst_names *t, const char *name)
     return at ? t->at[at - 1].value : -1;
 }
 
-void pst_names_put(pst_names *t, const char *name, int value)
+void eng_names_put(eng_names *t, const char *name, int value)
 {
     uint32_t hash = hash_of(name);
     if (t->n == t->cap)
@@ -73,13 +73,13 @@ void pst_names_put(pst_names *t, const char *name, int value)
         t->at[*p - 1].value = value;
         return;
     }
-    t->at[t->n] = (pst_name){.name = name, .hash = hash, .value = value};
+    t->at[t->n] = (eng_name){.name = name, .hash = hash, .value = value};
     *p = (uint32_t)++t->n;
 }
 
-void pst_names_done(pst_names *t)
+void eng_names_done(eng_names *t)
 {
-    pst_heap_free(t->at);
-    pst_heap_free(t->index);
-    *t = (pst_names){0};
+    eng_heap_free(t->at);
+    eng_heap_free(t->index);
+    *t = (eng_names){0};
 }

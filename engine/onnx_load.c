@@ -21,29 +21,29 @@
 /* Names that can be seen at one place: a graph's own, then its parent's. A function body has no parent. */
 typedef struct scope {
     struct scope *parent;
-    pst_names names; /* → id */
+    eng_names names; /* → id */
 } scope;
 
 /* A function call in progress: its attributes stand in for ref_attr_name. */
 typedef struct call {
     const struct call *caller;
-    const pst_attr *attrs;
+    const eng_attr *attrs;
     int n_attrs;
     const PstOnnx__FunctionProto *fn;
     int depth;
 } call;
 
 typedef struct node_list {
-    pst_node *at;
+    eng_node *at;
     size_t n, cap;
 } node_list;
 
 typedef struct loader {
     pst_model *m;
-    pst_onnx_room room; /* of tensors and texts that take memory beside the file */
+    eng_onnx_room room; /* of tensors and texts that take memory beside the file */
     size_t nodes, parts, graphs, values_cap;
-    pst_names unsupported;
-    pst_names functions; /* "domain:name:overload" → index */
+    eng_names unsupported;
+    eng_names functions; /* "domain:name:overload" → index */
     pst_err *err;
 } loader;
 
@@ -63,16 +63,16 @@ static int new_value(loader *l, const char *name, const pst_tensor *konst)
     pst_model *m = l->m;
     if ((size_t)m->n_values == l->values_cap) {
         l->values_cap = l->values_cap ? 2 * l->values_cap : 256;
-        m->values = pst_heap_realloc(m->values, l->values_cap * sizeof *m->values);
+        m->values = eng_heap_realloc(m->values, l->values_cap * sizeof *m->values);
     }
-    m->values[m->n_values] = (pst_value_def){.name = name, .konst = konst};
+    m->values[m->n_values] = (eng_value_def){.name = name, .konst = konst};
     return m->n_values++;
 }
 
 static int scope_find(const scope *s, const char *name)
 {
     for (; s; s = s->parent) {
-        int id = pst_names_get(&s->names, name);
+        int id = eng_names_get(&s->names, name);
         if (id >= 0)
             return id;
     }
@@ -81,15 +81,15 @@ static int scope_find(const scope *s, const char *name)
 
 static void scope_put(scope *s, const char *name, int id)
 {
-    pst_names_put(&s->names, name, id);
+    eng_names_put(&s->names, name, id);
 }
 
-static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, pst_graph *ret);
+static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, eng_graph *ret);
 
 static int tensor_new(loader *l, PstOnnx__TensorProto *tp, const pst_tensor **ret)
 {
-    pst_tensor *t = pst_zone_alloc(&l->m->zone, sizeof *t);
-    int rc = pst_onnx_tensor(&l->m->zone, tp, &l->room, &l->m->limits, t, l->err);
+    pst_tensor *t = eng_zone_alloc(&l->m->zone, sizeof *t);
+    int rc = eng_onnx_tensor(&l->m->zone, tp, &l->room, &l->m->limits, t, l->err);
     *ret = t;
     return rc;
 }
@@ -97,78 +97,78 @@ static int tensor_new(loader *l, PstOnnx__TensorProto *tp, const pst_tensor **re
 /* A text of the file as ours; a function's texts are copied at each of its calls. NULL after an error. */
 static const char *text_new(loader *l, const ProtobufCBinaryData *b)
 {
-    if (pst_onnx_take(&l->room, b->len + 1, "attribute texts", l->err) < 0)
+    if (eng_onnx_take(&l->room, b->len + 1, "attribute texts", l->err) < 0)
         return NULL;
-    return pst_zone_strdup(&l->m->zone, (const char *)b->data, b->len);
+    return eng_zone_strdup(&l->m->zone, (const char *)b->data, b->len);
 }
 
 static int guess_attr_type(const PstOnnx__AttributeProto *p)
 {
     if (p->has_type && p->type)
         return p->type;
-    return p->has_f       ? PST_ATTR_FLOAT
-           : p->has_i     ? PST_ATTR_INT
-           : p->has_s     ? PST_ATTR_STRING
-           : p->t         ? PST_ATTR_TENSOR
-           : p->g         ? PST_ATTR_GRAPH
-           : p->n_floats  ? PST_ATTR_FLOATS
-           : p->n_ints    ? PST_ATTR_INTS
-           : p->n_strings ? PST_ATTR_STRINGS
-           : p->n_tensors ? PST_ATTR_TENSORS
+    return p->has_f       ? ENG_ATTR_FLOAT
+           : p->has_i     ? ENG_ATTR_INT
+           : p->has_s     ? ENG_ATTR_STRING
+           : p->t         ? ENG_ATTR_TENSOR
+           : p->g         ? ENG_ATTR_GRAPH
+           : p->n_floats  ? ENG_ATTR_FLOATS
+           : p->n_ints    ? ENG_ATTR_INTS
+           : p->n_strings ? ENG_ATTR_STRINGS
+           : p->n_tensors ? ENG_ATTR_TENSORS
                           : 0;
 }
 
-static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, const call *in_call, int depth, pst_attr *a)
+static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, const call *in_call, int depth, eng_attr *a)
 {
-    pst_zone *z = &l->m->zone;
+    eng_zone *z = &l->m->zone;
     int rc = 0;
-    *a = (pst_attr){.name = p->name ? p->name : "", .type = (pst_attr_type)guess_attr_type(p)};
+    *a = (eng_attr){.name = p->name ? p->name : "", .type = (eng_attr_type)guess_attr_type(p)};
     switch (a->type) {
-    case PST_ATTR_FLOAT: a->f = p->f; break;
-    case PST_ATTR_INT: a->i = p->i; break;
-    case PST_ATTR_STRING:
+    case ENG_ATTR_FLOAT: a->f = p->f; break;
+    case ENG_ATTR_INT: a->i = p->i; break;
+    case ENG_ATTR_STRING:
         a->s = text_new(l, &p->s);
         a->n = p->s.len;
         rc = a->s ? 0 : PST_ELIMIT;
         break;
-    case PST_ATTR_TENSOR:
+    case ENG_ATTR_TENSOR:
         if (!p->t)
             return bad(l, "attribute %s: no tensor in it", a->name);
         a->n = 1;
         rc = tensor_new(l, p->t, &a->t);
         break;
-    case PST_ATTR_TENSORS: {
-        pst_tensor *ts = pst_zone_alloc(z, (p->n_tensors + 1) * sizeof *ts);
+    case ENG_ATTR_TENSORS: {
+        pst_tensor *ts = eng_zone_alloc(z, (p->n_tensors + 1) * sizeof *ts);
         for (size_t i = 0; i < p->n_tensors && rc == 0; i++)
-            rc = pst_onnx_tensor(z, p->tensors[i], &l->room, &l->m->limits, &ts[i], l->err);
+            rc = eng_onnx_tensor(z, p->tensors[i], &l->room, &l->m->limits, &ts[i], l->err);
         a->t = ts;
         a->n = p->n_tensors;
         break;
     }
-    case PST_ATTR_GRAPH:
+    case ENG_ATTR_GRAPH:
         if (!p->g)
             return bad(l, "attribute %s: no graph in it", a->name);
-        a->graph = pst_zone_alloc(z, sizeof *a->graph);
+        a->graph = eng_zone_alloc(z, sizeof *a->graph);
         rc = load_graph(l, p->g, s, in_call, depth + 1, a->graph);
         break;
-    case PST_ATTR_FLOATS:
+    case ENG_ATTR_FLOATS:
         a->floats = p->floats;
         a->n = p->n_floats;
         break;
-    case PST_ATTR_INTS:
+    case ENG_ATTR_INTS:
         a->ints = p->ints;
         a->n = p->n_ints;
         break;
-    case PST_ATTR_STRINGS: {
-        const char **ss = pst_zone_alloc(z, (p->n_strings + 1) * sizeof *ss);
-        rc = pst_onnx_take(&l->room, (p->n_strings + 1) * sizeof *ss, "attribute texts", l->err);
+    case ENG_ATTR_STRINGS: {
+        const char **ss = eng_zone_alloc(z, (p->n_strings + 1) * sizeof *ss);
+        rc = eng_onnx_take(&l->room, (p->n_strings + 1) * sizeof *ss, "attribute texts", l->err);
         for (size_t i = 0; i < p->n_strings && rc == 0; i++)
             rc = (ss[i] = text_new(l, &p->strings[i])) ? 0 : PST_ELIMIT;
         a->strings = ss;
         a->n = p->n_strings;
         break;
     }
-    case PST_ATTR_TYPE: {
+    case ENG_ATTR_TYPE: {
         const PstOnnx__TypeProto *tp = p->tp;
         while (tp && (tp->sequence_type || tp->optional_type))
             tp = tp->sequence_type ? tp->sequence_type->elem_type : tp->optional_type->elem_type;
@@ -177,9 +177,9 @@ static int load_attr(loader *l, const PstOnnx__AttributeProto *p, scope *s, cons
     }
     default: /* sparse constants become dense ones; other kinds have no operator that reads them */
         if (p->sparse_tensor) {
-            pst_tensor *t = pst_zone_alloc(z, sizeof *t);
-            rc = pst_onnx_sparse(z, p->sparse_tensor, &l->room, &l->m->limits, t, l->err);
-            a->type = PST_ATTR_TENSOR;
+            pst_tensor *t = eng_zone_alloc(z, sizeof *t);
+            rc = eng_onnx_sparse(z, p->sparse_tensor, &l->room, &l->m->limits, t, l->err);
+            a->type = ENG_ATTR_TENSOR;
             a->name = "value";
             a->t = t;
             a->n = 1;
@@ -198,12 +198,12 @@ static int count_nodes(loader *l, size_t more)
                              "the model has more than %zu nodes with its functions inlined (nodes_max)", l->m->limits.nodes_max);
 }
 
-static int load_attrs(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, pst_attr **ret, int *ret_n)
+static int load_attrs(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, eng_attr **ret, int *ret_n)
 {
     if (np->n_attribute > ATTRS_MAX)
         return bad(l, "node %s (%s) has %zu attributes; at most %d are supported", np->name ? np->name : "", np->op_type, np->n_attribute,
                    ATTRS_MAX);
-    pst_attr *attrs = pst_zone_alloc(&l->m->zone, (np->n_attribute + 1) * sizeof *attrs);
+    eng_attr *attrs = eng_zone_alloc(&l->m->zone, (np->n_attribute + 1) * sizeof *attrs);
     int n = 0;
     for (size_t i = 0; i < np->n_attribute; i++) {
         const PstOnnx__AttributeProto *p = np->attribute[i];
@@ -241,11 +241,11 @@ static int64_t opset_of(const loader *l, const call *in_call, const char *domain
     return *domain ? 1 : 0;
 }
 
-/* What a function is found by; the text belongs to the model's heap, free it with pst_heap_free. */
+/* What a function is found by; the text belongs to the model's heap, free it with eng_heap_free. */
 static char *function_key(const char *domain, const char *name, const char *overload)
 {
-    pst_heap_text t = {0};
-    pst_heap_printf(&t, "%s:%s:%s", domain ? domain : "", name, overload ? overload : "");
+    eng_heap_text t = {0};
+    eng_heap_printf(&t, "%s:%s:%s", domain ? domain : "", name, overload ? overload : "");
     return t.data;
 }
 
@@ -259,9 +259,9 @@ static int list_functions(loader *l)
         char *key = function_key(f->domain, f->name, f->overload);
         if (f->n_opset_import > IMPORTS_MAX || f->n_attribute_proto > ATTRS_MAX)
             return bad(l, "function %s has more than %d opset imports or %d attributes", f->name, IMPORTS_MAX, ATTRS_MAX);
-        if (pst_names_get(&l->functions, key) >= 0)
+        if (eng_names_get(&l->functions, key) >= 0)
             return bad(l, "function %s is there twice", f->name);
-        pst_names_put(&l->functions, key, (int)i);
+        eng_names_put(&l->functions, key, (int)i);
     }
     return 0;
 }
@@ -271,16 +271,16 @@ static const PstOnnx__FunctionProto *function_of(const loader *l, const char *do
     if (!l->functions.n)
         return NULL;
     char *key = function_key(domain, np->op_type, np->overload);
-    int i = pst_names_get(&l->functions, key);
-    pst_heap_free(key);
+    int i = eng_names_get(&l->functions, key);
+    eng_heap_free(key);
     return i >= 0 ? l->m->proto->functions[i] : NULL;
 }
 
-static pst_node *push_node(node_list *list)
+static eng_node *push_node(node_list *list)
 {
     if (list->n == list->cap) {
         list->cap = list->cap ? 2 * list->cap : 64;
-        list->at = pst_heap_realloc(list->at, list->cap * sizeof *list->at);
+        list->at = eng_heap_realloc(list->at, list->cap * sizeof *list->at);
     }
     return &list->at[list->n++];
 }
@@ -288,20 +288,20 @@ static pst_node *push_node(node_list *list)
 static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, node_list *list);
 
 /* The body takes the caller's values for its inputs and gives its results the caller's names: a call leaves no trace. */
-static int inline_function(loader *l, const PstOnnx__FunctionProto *f, const pst_node *n, const call *in_call, int depth, node_list *list)
+static int inline_function(loader *l, const PstOnnx__FunctionProto *f, const eng_node *n, const call *in_call, int depth, node_list *list)
 {
     if (in_call && in_call->depth >= FUNCTION_DEPTH_MAX)
         return bad(l, "function %s: calls nest deeper than %d", f->name, FUNCTION_DEPTH_MAX);
     size_t cap = (size_t)n->n_attrs + f->n_attribute_proto;
     call c = {.caller = in_call, .fn = f, .depth = in_call ? in_call->depth + 1 : 1, .n_attrs = n->n_attrs};
-    pst_attr *attrs = pst_zone_alloc(&l->m->zone, (cap + 1) * sizeof *attrs);
+    eng_attr *attrs = eng_zone_alloc(&l->m->zone, (cap + 1) * sizeof *attrs);
     if (n->n_attrs)
         memcpy(attrs, n->attrs, (size_t)n->n_attrs * sizeof *attrs);
     scope s = {0};
     int rc = 0;
     for (size_t i = 0; i < f->n_attribute_proto && rc == 0; i++) {
         const PstOnnx__AttributeProto *p = f->attribute_proto[i];
-        if (p->name && !pst_attr_find(n, p->name))
+        if (p->name && !eng_attr_find(n, p->name))
             rc = load_attr(l, p, &s, NULL, depth, &attrs[c.n_attrs++]);
     }
     c.attrs = attrs;
@@ -326,23 +326,23 @@ static int inline_function(loader *l, const PstOnnx__FunctionProto *f, const pst
             rc = bad(l, "function %s: nothing makes its output %s", f->name, f->output[i]);
             break;
         }
-        pst_node *idn = push_node(list); /* an Identity; the plan compiler removes it */
-        pst_node fresh = {.domain = "", .op_type = "Identity", .name = "", .opset = 13, .n_in = 1, .n_out = 1};
-        fresh.in = pst_zone_alloc(&l->m->zone, 2 * sizeof(int));
+        eng_node *idn = push_node(list); /* an Identity; the plan compiler removes it */
+        eng_node fresh = {.domain = "", .op_type = "Identity", .name = "", .opset = 13, .n_in = 1, .n_out = 1};
+        fresh.in = eng_zone_alloc(&l->m->zone, 2 * sizeof(int));
         fresh.out = fresh.in + 1;
         fresh.in[0] = id;
         fresh.out[0] = n->out[i];
-        fresh.op = pst_op_find("", "Identity", 13);
+        fresh.op = eng_op_find("", "Identity", 13);
         *idn = fresh;
     }
 
-    pst_names_done(&s.names);
+    eng_names_done(&s.names);
     return rc;
 }
 
 static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, node_list *list)
 {
-    pst_zone *z = &l->m->zone;
+    eng_zone *z = &l->m->zone;
     if (!np->op_type || !*np->op_type)
         return bad(l, "a node without an operator");
     l->parts += np->n_input + np->n_output + np->n_attribute;
@@ -355,10 +355,10 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
     const char *domain = np->domain ? np->domain : "";
     if (!strcmp(domain, "ai.onnx"))
         domain = "";
-    pst_node n = {
+    eng_node n = {
         .domain = domain, .op_type = np->op_type, .name = np->name ? np->name : "", .n_in = (int)np->n_input, .n_out = (int)np->n_output};
-    n.in = pst_zone_alloc(z, (np->n_input + 1) * sizeof(int));
-    n.out = pst_zone_alloc(z, (np->n_output + 1) * sizeof(int));
+    n.in = eng_zone_alloc(z, (np->n_input + 1) * sizeof(int));
+    n.out = eng_zone_alloc(z, (np->n_output + 1) * sizeof(int));
     for (int i = 0; i < n.n_in; i++) {
         const char *name = np->input[i];
         n.in[i] = *name ? scope_find(s, name) : -1;
@@ -374,7 +374,7 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
         n.out[i] = -1;
         if (!*name)
             continue;
-        if (pst_names_get(&s->names, name) >= 0)
+        if (eng_names_get(&s->names, name) >= 0)
             return bad(l, "node %s (%s): value %s is made twice", n.name, n.op_type, name);
         n.out[i] = new_value(l, name, NULL);
         scope_put(s, name, n.out[i]);
@@ -383,12 +383,12 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
     if (f)
         return inline_function(l, f, &n, in_call, depth, list);
     n.opset = opset_of(l, in_call, domain);
-    n.op = pst_op_find(domain, n.op_type, n.opset);
+    n.op = eng_op_find(domain, n.op_type, n.opset);
     if (!n.op) {
         char text[160];
         snprintf(text, sizeof text, "%s%s%s-%" PRId64, domain, *domain ? "." : "", n.op_type, n.opset);
-        if (pst_names_get(&l->unsupported, text) < 0)
-            pst_names_put(&l->unsupported, pst_zone_strdup(z, text, strlen(text)), 0);
+        if (eng_names_get(&l->unsupported, text) < 0)
+            eng_names_put(&l->unsupported, eng_zone_strdup(z, text, strlen(text)), 0);
         return 0;
     }
     if (n.n_out) /* without results it would be run for nothing, and kernels count on output 0 */
@@ -404,30 +404,30 @@ static int load_initializers(loader *l, const PstOnnx__GraphProto *g, scope *s)
         if (rc < 0)
             return rc;
         const char *name = g->initializer[i]->name ? g->initializer[i]->name : "";
-        if (pst_names_get(&s->names, name) >= 0)
+        if (eng_names_get(&s->names, name) >= 0)
             return bad(l, "initializer %s is there twice", name);
         scope_put(s, name, new_value(l, name, t));
     }
     for (size_t i = 0; i < g->n_sparse_initializer; i++) {
         PstOnnx__SparseTensorProto *sp = g->sparse_initializer[i];
-        pst_tensor *t = pst_zone_alloc(&l->m->zone, sizeof *t);
-        int rc = pst_onnx_sparse(&l->m->zone, sp, &l->room, &l->m->limits, t, l->err);
+        pst_tensor *t = eng_zone_alloc(&l->m->zone, sizeof *t);
+        int rc = eng_onnx_sparse(&l->m->zone, sp, &l->room, &l->m->limits, t, l->err);
         if (rc < 0)
             return rc;
         const char *name = sp->values->name ? sp->values->name : "";
-        if (pst_names_get(&s->names, name) >= 0)
+        if (eng_names_get(&s->names, name) >= 0)
             return bad(l, "initializer %s is there twice", name);
         scope_put(s, name, new_value(l, name, t));
     }
     return 0;
 }
 
-static int load_inputs(loader *l, const PstOnnx__GraphProto *g, scope *s, pst_graph *ret)
+static int load_inputs(loader *l, const PstOnnx__GraphProto *g, scope *s, eng_graph *ret)
 {
-    ret->in = pst_zone_alloc(&l->m->zone, (g->n_input + 1) * sizeof(int));
+    ret->in = eng_zone_alloc(&l->m->zone, (g->n_input + 1) * sizeof(int));
     for (size_t i = 0; i < g->n_input; i++) {
         const char *name = g->input[i]->name ? g->input[i]->name : "";
-        int id = pst_names_get(&s->names, name);
+        int id = eng_names_get(&s->names, name);
         if (!*name)
             return bad(l, "input %zu of a graph has no name", i);
         if (id >= 0 && l->m->values[id].konst)
@@ -441,14 +441,14 @@ static int load_inputs(loader *l, const PstOnnx__GraphProto *g, scope *s, pst_gr
     return 0;
 }
 
-static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, pst_graph *ret)
+static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, eng_graph *ret)
 {
     l->graphs++;
     if (depth > l->m->limits.depth_max)
         return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "graphs nest deeper than %d (depth_max)", l->m->limits.depth_max);
     scope s = {.parent = parent};
     node_list list = {0};
-    pst_zone *z = &l->m->zone;
+    eng_zone *z = &l->m->zone;
     size_t before = l->nodes;
     int rc = load_initializers(l, g, &s);
     if (rc == 0)
@@ -460,7 +460,7 @@ static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, co
         if (rc < 0)
             goto out;
     }
-    ret->out = pst_zone_alloc(z, (g->n_output + 1) * sizeof(int));
+    ret->out = eng_zone_alloc(z, (g->n_output + 1) * sizeof(int));
     for (size_t i = 0; i < g->n_output; i++) {
         const char *name = g->output[i]->name ? g->output[i]->name : "";
         int id = scope_find(&s, name);
@@ -472,32 +472,32 @@ static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, co
     }
     ret->weight = l->nodes - before + 1;
     ret->n_nodes = list.n;
-    ret->nodes = pst_zone_alloc(z, (list.n + 1) * sizeof *ret->nodes);
+    ret->nodes = eng_zone_alloc(z, (list.n + 1) * sizeof *ret->nodes);
     if (list.n)
         memcpy(ret->nodes, list.at, list.n * sizeof *ret->nodes);
 out:
-    pst_heap_free(list.at);
-    pst_names_done(&s.names);
+    eng_heap_free(list.at);
+    eng_names_done(&s.names);
     return rc;
 }
 
 /* A declared type: sequences and optionals show the type of what is inside; a sequence of maps (ZipMap) is served as (N, classes) floats. */
-static pst_kind fill_info(pst_value_info *v, const PstOnnx__ValueInfoProto *p)
+static eng_kind fill_info(pst_value_info *v, const PstOnnx__ValueInfoProto *p)
 {
-    pst_kind kind = PST_KIND_TENSOR;
+    eng_kind kind = ENG_KIND_TENSOR;
     const PstOnnx__TypeProto *tp = p->type;
     v->name = p->name ? p->name : "";
     v->rank = -1;
     while (tp && (tp->sequence_type || tp->optional_type)) {
-        if (kind == PST_KIND_TENSOR) /* the outermost decides */
-            kind = tp->optional_type ? PST_KIND_OPT : PST_KIND_SEQ;
+        if (kind == ENG_KIND_TENSOR) /* the outermost decides */
+            kind = tp->optional_type ? ENG_KIND_OPT : ENG_KIND_SEQ;
         tp = tp->sequence_type ? tp->sequence_type->elem_type : tp->optional_type->elem_type;
     }
     if (tp && tp->map_type) {
         v->dtype = PST_F32;
         v->rank = 2;
         v->dims[0] = v->dims[1] = -1;
-        return PST_KIND_MAPS;
+        return ENG_KIND_MAPS;
     }
     if (!tp || !tp->tensor_type)
         return kind;
@@ -517,9 +517,9 @@ static void fill_infos(loader *l, const PstOnnx__GraphProto *g)
 {
     pst_model *m = l->m;
     pst_model_info *info = &m->info;
-    pst_value_info *in = pst_zone_alloc(&m->zone, ((size_t)m->graph.n_in + 1) * sizeof *in);
-    pst_value_info *out = pst_zone_alloc(&m->zone, ((size_t)m->graph.n_out + 1) * sizeof *out);
-    pst_kind *kinds = pst_zone_alloc(&m->zone, (size_t)(m->graph.n_in + m->graph.n_out + 2) * sizeof *kinds);
+    pst_value_info *in = eng_zone_alloc(&m->zone, ((size_t)m->graph.n_in + 1) * sizeof *in);
+    pst_value_info *out = eng_zone_alloc(&m->zone, ((size_t)m->graph.n_out + 1) * sizeof *out);
+    eng_kind *kinds = eng_zone_alloc(&m->zone, (size_t)(m->graph.n_in + m->graph.n_out + 2) * sizeof *kinds);
     m->in_kinds = kinds;
     size_t k = 0;
     for (size_t i = 0; i < g->n_input && k < (size_t)m->graph.n_in; i++)
@@ -538,7 +538,7 @@ static void fill_infos(loader *l, const PstOnnx__GraphProto *g)
     info->n_nodes = l->nodes;
     for (size_t i = 0; i < g->n_initializer; i++) {
         pst_tensor t = {.rank = (int)g->initializer[i]->n_dims};
-        info->n_parameters += (size_t)pst_dims_count(g->initializer[i]->dims, t.rank);
+        info->n_parameters += (size_t)eng_dims_count(g->initializer[i]->dims, t.rank);
     }
 }
 
@@ -548,7 +548,7 @@ static void fill_model(loader *l)
     const PstOnnx__ModelProto *mp = l->m->proto;
     info->opset = opset_of(l, NULL, "");
     info->producer = mp->producer_name ? mp->producer_name : "";
-    const char **keys = pst_zone_alloc(&l->m->zone, (2 * mp->n_metadata_props + 1) * sizeof *keys);
+    const char **keys = eng_zone_alloc(&l->m->zone, (2 * mp->n_metadata_props + 1) * sizeof *keys);
     const char **values = keys + mp->n_metadata_props;
     for (size_t i = 0; i < mp->n_metadata_props; i++) {
         keys[i] = mp->metadata_props[i]->key ? mp->metadata_props[i]->key : "";
@@ -562,7 +562,7 @@ static void fill_model(loader *l)
 /* Operators that are not ours: ONNX Runtime serves the whole model, where it may. */
 static int serve_unsupported(loader *l)
 {
-    const pst_names *u = &l->unsupported;
+    const eng_names *u = &l->unsupported;
     if (!u->n)
         return 0;
     char text[320];
@@ -578,27 +578,27 @@ static int serve_unsupported(loader *l)
         if ((unsigned char)*c < ' ' || *c == '"' || *c == 127)
             *c = '?';
     l->m->foreign = true;
-    return pst_ort_serve(l->m, text, l->err);
+    return eng_ort_serve(l->m, text, l->err);
 }
 
 /* The unpacked file belongs to the model's heap, like everything else of it; a failure unwinds through protobuf-c. */
 static void *proto_alloc(void *arg, size_t bytes)
 {
-    return pst_heap_bytes(bytes);
+    return eng_heap_bytes(bytes);
 }
 
 static void proto_free(void *arg, void *p)
 {
-    pst_heap_free(p);
+    eng_heap_free(p);
 }
 
-int pst_onnx_load(pst_model *m, const void *data, size_t len, int base_dirfd, pst_err *err)
+int eng_onnx_load(pst_model *m, const void *data, size_t len, int base_dirfd, pst_err *err)
 {
     static ProtobufCAllocator heap = {.alloc = proto_alloc, .free = proto_free};
     /* lists in the file become at most eight times as large; the rest of what a file may ask for has a limit of its own */
     size_t room = m->limits.file_bytes_max + 8 * len;
     loader l = {.m = m, .room = {.left = room, .max = room, .base_dirfd = base_dirfd}, .err = err};
-    int rc = pst_onnx_scan(&pst_onnx__model_proto__descriptor, data, len, &m->limits, err);
+    int rc = eng_onnx_scan(&pst_onnx__model_proto__descriptor, data, len, &m->limits, err);
     if (rc < 0)
         return rc;
     m->proto = pst_onnx__model_proto__unpack(&heap, len, data);

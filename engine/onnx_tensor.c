@@ -16,7 +16,7 @@
 #define FIELDS_OF_ONE_MAX ((size_t)16 << 20) /* protobuf-c notes every field of a message (40 bytes) before it reads them */
 #define PARTS_MAX         ((size_t)4 << 20)  /* messages, texts and unknown fields: each costs an allocation */
 
-void pst_limits_default(pst_model_limits *l)
+void eng_limits_default(pst_model_limits *l)
 {
     if (!l->file_bytes_max)
         l->file_bytes_max = (size_t)512 << 20;
@@ -129,14 +129,14 @@ static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint
     return 0;
 }
 
-int pst_onnx_scan(const ProtobufCMessageDescriptor *root, const void *data, size_t len, const pst_model_limits *limits, pst_err *err)
+int eng_onnx_scan(const ProtobufCMessageDescriptor *root, const void *data, size_t len, const pst_model_limits *limits, pst_err *err)
 {
     /* graph → node → attribute → graph is three levels per nested graph; types and tensors end within eight more */
     scan s = {.limits = limits, .err = err, .depth_max = 3 * (limits->depth_max + 1) + 8};
     return scan_message(&s, root, data, len, 0);
 }
 
-int pst_onnx_take(pst_onnx_room *room, size_t bytes, const char *what, pst_err *err)
+int eng_onnx_take(eng_onnx_room *room, size_t bytes, const char *what, pst_err *err)
 {
     if (bytes > room->left)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
@@ -186,7 +186,7 @@ static int external_place(const PstOnnx__TensorProto *tp, const char *name, size
 
 /* External data: location, offset and length are texts; the file must lie beneath the model's folder, links are not followed, and
  * a named pipe in it does not make us wait. */
-static int read_external(pst_zone *zone, PstOnnx__TensorProto *tp, pst_onnx_room *room, size_t want, pst_err *err)
+static int read_external(eng_zone *zone, PstOnnx__TensorProto *tp, eng_onnx_room *room, size_t want, pst_err *err)
 {
     const char *name = tp->name ? tp->name : "";
     place at;
@@ -196,7 +196,7 @@ static int read_external(pst_zone *zone, PstOnnx__TensorProto *tp, pst_onnx_room
     if (room->base_dirfd < 0)
         return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
                            "tensor %s keeps its data outside the file (%s); save the model as one file", name, at.location);
-    rc = pst_onnx_take(room, want, "external data", err);
+    rc = eng_onnx_take(room, want, "external data", err);
     if (rc < 0)
         return rc;
     int fd = pst_fs_open_beneath(room->base_dirfd, at.location, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
@@ -214,9 +214,9 @@ static int read_external(pst_zone *zone, PstOnnx__TensorProto *tp, pst_onnx_room
                          at.location);
         goto out;
     }
-    char *data = pst_zone_try(zone, want ? want : 1);
+    char *data = eng_zone_try(zone, want ? want : 1);
     if (!data) {
-        rc = pst_heap_none(want, err);
+        rc = eng_heap_none(want, err);
         goto out;
     }
     for (size_t got = 0; got < want;) {
@@ -243,11 +243,11 @@ out:
 static int bits_of(int dtype)
 {
     switch (dtype) {
-    case PST_U4:
-    case PST_I4:
-    case PST_F4E2M1: return 4;
-    case PST_U2:
-    case PST_I2: return 2;
+    case ENG_U4:
+    case ENG_I4:
+    case ENG_F4E2M1: return 4;
+    case ENG_U2:
+    case ENG_I2: return 2;
     default: return (int)pst_dtype_size((pst_dtype)dtype) * 8;
     }
 }
@@ -266,9 +266,9 @@ static bool list_fits(const PstOnnx__TensorProto *tp, int dtype, size_t n)
     int bits = bits_of(dtype);
     switch (dtype) {
     case PST_F32: return tp->n_float_data == n;
-    case PST_C64: return tp->n_float_data == 2 * n;
+    case ENG_C64: return tp->n_float_data == 2 * n;
     case PST_F64: return tp->n_double_data == n;
-    case PST_C128: return tp->n_double_data == 2 * n;
+    case ENG_C128: return tp->n_double_data == 2 * n;
     case PST_I64: return tp->n_int64_data == n;
     case PST_U64:
     case PST_U32: return tp->n_uint64_data == n;
@@ -278,13 +278,13 @@ static bool list_fits(const PstOnnx__TensorProto *tp, int dtype, size_t n)
 }
 
 /* Typed lists instead of raw bytes. Everything up to 32 bits sits in int32_data: halves as bit patterns, packed types as packed bytes. */
-static void *from_lists(pst_zone *zone, const PstOnnx__TensorProto *tp, int dtype, size_t n)
+static void *from_lists(eng_zone *zone, const PstOnnx__TensorProto *tp, int dtype, size_t n)
 {
     size_t size = pst_dtype_size((pst_dtype)dtype);
     int bits = bits_of(dtype);
-    char *d = pst_zone_alloc(zone, n * size + 1);
-    const void *same = dtype == PST_F32 || dtype == PST_C64    ? (const void *)tp->float_data
-                       : dtype == PST_F64 || dtype == PST_C128 ? (const void *)tp->double_data
+    char *d = eng_zone_alloc(zone, n * size + 1);
+    const void *same = dtype == PST_F32 || dtype == ENG_C64    ? (const void *)tp->float_data
+                       : dtype == PST_F64 || dtype == ENG_C128 ? (const void *)tp->double_data
                        : dtype == PST_I64                      ? (const void *)tp->int64_data
                        : dtype == PST_U64                      ? (const void *)tp->uint64_data
                                                                : NULL;
@@ -294,7 +294,7 @@ static void *from_lists(pst_zone *zone, const PstOnnx__TensorProto *tp, int dtyp
         return d;
     for (size_t i = 0; i < n; i++) {
         if (dtype == PST_STR) {
-            ((const char **)d)[i] = pst_zone_strdup(zone, (const char *)tp->string_data[i].data, tp->string_data[i].len);
+            ((const char **)d)[i] = eng_zone_strdup(zone, (const char *)tp->string_data[i].data, tp->string_data[i].len);
         } else if (dtype == PST_U32) {
             ((uint32_t *)d)[i] = (uint32_t)tp->uint64_data[i];
         } else if (bits < 8) {
@@ -308,20 +308,20 @@ static void *from_lists(pst_zone *zone, const PstOnnx__TensorProto *tp, int dtyp
 }
 
 /* Before lists are copied. A text takes its own bytes and, in the zone, 64 at least. */
-static int take_lists(const PstOnnx__TensorProto *tp, int dtype, size_t n, size_t size, pst_onnx_room *room, pst_err *err)
+static int take_lists(const PstOnnx__TensorProto *tp, int dtype, size_t n, size_t size, eng_onnx_room *room, pst_err *err)
 {
     size_t bytes = n * size;
     for (size_t i = 0; dtype == PST_STR && i < n; i++)
         bytes += 64 + tp->string_data[i].len;
-    return pst_onnx_take(room, bytes, tp->name && *tp->name ? tp->name : "a tensor", err);
+    return eng_onnx_take(room, bytes, tp->name && *tp->name ? tp->name : "a tensor", err);
 }
 
-int pst_onnx_tensor(pst_zone *zone, PstOnnx__TensorProto *tp, pst_onnx_room *room, const pst_model_limits *limits, pst_tensor *ret,
+int eng_onnx_tensor(eng_zone *zone, PstOnnx__TensorProto *tp, eng_onnx_room *room, const pst_model_limits *limits, pst_tensor *ret,
                     pst_err *err)
 {
     const char *name = tp->name ? tp->name : "";
     int dtype = tp->data_type;
-    size_t size = dtype > 0 && dtype < PST_DTYPE_END ? pst_dtype_size((pst_dtype)dtype) : 0;
+    size_t size = dtype > 0 && dtype < ENG_DTYPE_END ? pst_dtype_size((pst_dtype)dtype) : 0;
     if (!size)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "tensor %s: unknown data type %d", name, dtype);
     if (tp->n_dims > PST_MAX_RANK)
@@ -330,7 +330,7 @@ int pst_onnx_tensor(pst_zone *zone, PstOnnx__TensorProto *tp, pst_onnx_room *roo
     pst_tensor t = {.dtype = (pst_dtype)dtype, .rank = (int)tp->n_dims};
     for (int i = 0; i < t.rank; i++)
         t.dims[i] = tp->dims[i];
-    int64_t n = pst_dims_count(t.dims, t.rank);
+    int64_t n = eng_dims_count(t.dims, t.rank);
     if (n < 0 || (uint64_t)n > limits->tensor_bytes_max / size)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "tensor %s: bad shape or more than %zu bytes (tensor_bytes_max)",
                            name, limits->tensor_bytes_max);
@@ -359,42 +359,42 @@ int pst_onnx_tensor(pst_zone *zone, PstOnnx__TensorProto *tp, pst_onnx_room *roo
         bits = 8;
     }
     if (bits < 8) {
-        if ((rc = pst_onnx_take(room, (size_t)n, "packed values", err)) < 0)
+        if ((rc = eng_onnx_take(room, (size_t)n, "packed values", err)) < 0)
             return rc;
-        uint8_t *wide = pst_zone_alloc(zone, (size_t)n + 1);
+        uint8_t *wide = eng_zone_alloc(zone, (size_t)n + 1);
         unpack_bits(raw, wide, n, bits);
         raw = wide;
     }
     if (!raw)
-        raw = pst_zone_alloc(zone, 1);
+        raw = eng_zone_alloc(zone, 1);
     t.data = raw;
     *ret = t;
     return 0;
 }
 
-int pst_onnx_sparse(pst_zone *zone, PstOnnx__SparseTensorProto *sp, pst_onnx_room *room, const pst_model_limits *limits, pst_tensor *ret,
+int eng_onnx_sparse(eng_zone *zone, PstOnnx__SparseTensorProto *sp, eng_onnx_room *room, const pst_model_limits *limits, pst_tensor *ret,
                     pst_err *err)
 {
     pst_tensor v, ix, t = {.rank = (int)sp->n_dims};
     if (!sp->values || !sp->indices || sp->n_dims > PST_MAX_RANK)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0,
                            "a sparse tensor without values or indices, or of too many dimensions");
-    int rc = pst_onnx_tensor(zone, sp->values, room, limits, &v, err);
+    int rc = eng_onnx_tensor(zone, sp->values, room, limits, &v, err);
     if (rc == 0)
-        rc = pst_onnx_tensor(zone, sp->indices, room, limits, &ix, err);
+        rc = eng_onnx_tensor(zone, sp->indices, room, limits, &ix, err);
     if (rc < 0)
         return rc;
     t.dtype = v.dtype;
     for (int i = 0; i < t.rank; i++)
         t.dims[i] = sp->dims[i];
-    int64_t n = pst_dims_count(t.dims, t.rank), nnz = pst_count(&v), per = ix.rank == 2 ? ix.dims[1] : 1;
+    int64_t n = eng_dims_count(t.dims, t.rank), nnz = eng_count(&v), per = ix.rank == 2 ? ix.dims[1] : 1;
     size_t size = pst_dtype_size(t.dtype);
     bool shape_ok = ix.dtype == PST_I64 && v.rank == 1 && (ix.rank == 1 || (ix.rank == 2 && per == t.rank)) && ix.dims[0] == nnz;
     if (n < 0 || (uint64_t)n > limits->tensor_bytes_max / size || !shape_ok || t.dtype == PST_STR)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "onnx", 0, "a sparse tensor of bad shape, indices or type");
-    if ((rc = pst_onnx_take(room, (size_t)n * size, "a sparse tensor", err)) < 0)
+    if ((rc = eng_onnx_take(room, (size_t)n * size, "a sparse tensor", err)) < 0)
         return rc;
-    char *d = pst_zone_alloc(zone, (size_t)n * size + 1);
+    char *d = eng_zone_alloc(zone, (size_t)n * size + 1);
     for (int64_t i = 0; i < nnz; i++) {
         int64_t at = 0;
         for (int64_t k = 0; k < per; k++) {

@@ -15,10 +15,10 @@
 #define FOLD_TEXT_MAX  ((size_t)16 << 20) /* of the whole plan */
 
 /* Value ids read by graphs nested in a node, their own locals included (harmless). */
-static void visit_nested(const pst_graph *g, void (*use)(void *arg, int id), void *arg)
+static void visit_nested(const eng_graph *g, void (*use)(void *arg, int id), void *arg)
 {
     for (size_t i = 0; i < g->n_nodes; i++) {
-        const pst_node *n = &g->nodes[i];
+        const eng_node *n = &g->nodes[i];
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0)
                 use(arg, n->in[k]);
@@ -30,7 +30,7 @@ static void visit_nested(const pst_graph *g, void (*use)(void *arg, int id), voi
         use(arg, g->out[i]);
 }
 
-void pst_visit_uses(const pst_node *n, void (*use)(void *arg, int id), void *arg)
+void eng_visit_uses(const eng_node *n, void (*use)(void *arg, int id), void *arg)
 {
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] >= 0)
@@ -46,15 +46,15 @@ static void mark_bool(void *arg, int id)
 }
 
 /* Without the operator's prepare. */
-static void make_step(pst_plan *p, const pst_node *n, pst_step *s)
+static void make_step(pst_plan *p, const eng_node *n, eng_step *s)
 {
-    pst_zone *z = &p->zone;
-    *s = (pst_step){.node = n, .run = n->op->run, .n_in = n->n_in, .n_out = n->n_out, .half = n->op->flags & PST_OP_HALF};
-    s->in = pst_zone_alloc(z, ((size_t)n->n_in + 1) * sizeof *s->in);
-    s->out = pst_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->out);
-    s->dummy = pst_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->dummy);
-    s->wanted = pst_zone_alloc(z, (size_t)n->n_out + 1);
-    s->dies = pst_zone_alloc(z, (size_t)n->n_in + 1);
+    eng_zone *z = &p->zone;
+    *s = (eng_step){.node = n, .run = n->op->run, .n_in = n->n_in, .n_out = n->n_out, .half = n->op->flags & ENG_OP_HALF};
+    s->in = eng_zone_alloc(z, ((size_t)n->n_in + 1) * sizeof *s->in);
+    s->out = eng_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->out);
+    s->dummy = eng_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->dummy);
+    s->wanted = eng_zone_alloc(z, (size_t)n->n_out + 1);
+    s->dies = eng_zone_alloc(z, (size_t)n->n_in + 1);
     for (int k = 0; k < n->n_in; k++)
         s->in[k] = n->in[k] >= 0 ? &p->vals[n->in[k]] : NULL;
     for (int k = 0; k < n->n_out; k++) {
@@ -63,12 +63,12 @@ static void make_step(pst_plan *p, const pst_node *n, pst_step *s)
     }
 }
 
-static int prepare_step(pst_plan *p, pst_step *s, pst_err *err)
+static int prepare_step(pst_plan *p, eng_step *s, pst_err *err)
 {
     if (!s->node->op->prepare)
         return 0;
-    pst_blk *mark = p->scratch;
-    pst_op_ctx c = {.node = s->node,
+    eng_blk *mark = p->scratch;
+    eng_op_ctx c = {.node = s->node,
                     .plan = p,
                     .in = s->in,
                     .n_in = s->n_in,
@@ -78,19 +78,19 @@ static int prepare_step(pst_plan *p, pst_step *s, pst_err *err)
                     .state = &s->state,
                     .err = err};
     int rc = s->node->op->prepare(&c);
-    pst_scratch_free(p, mark);
+    eng_scratch_free(p, mark);
     s->kernel = c.kernel;
     s->note = c.note;
     return rc;
 }
 
-int pst_step_make(pst_plan *p, const pst_node *n, pst_step *s, pst_err *err)
+int eng_step_make(pst_plan *p, const eng_node *n, eng_step *s, pst_err *err)
 {
     make_step(p, n, s);
     return prepare_step(p, s, err);
 }
 
-static bool has_graph(const pst_node *n)
+static bool has_graph(const eng_node *n)
 {
     for (int k = 0; k < n->n_attrs; k++)
         if (n->attrs[k].graph)
@@ -98,32 +98,32 @@ static bool has_graph(const pst_node *n)
     return false;
 }
 
-static size_t val_bytes(const pst_val *v)
+static size_t val_bytes(const eng_val *v)
 {
-    return v->kind == PST_VAL_TENSOR ? (size_t)pst_count(&v->t) * pst_dtype_size(v->t.dtype) : 0;
+    return v->kind == ENG_VAL_TENSOR ? (size_t)eng_count(&v->t) * pst_dtype_size(v->t.dtype) : 0;
 }
 
 /* Runs a node now if everything it reads is known. Failure leaves it for the run, where it may never be reached. */
-static bool try_fold(pst_plan *p, const pst_node *n)
+static bool try_fold(pst_plan *p, const eng_node *n)
 {
-    if (n->op->flags & PST_OP_IMPURE || has_graph(n) || p->fold_bytes > FOLD_ALL_MAX)
+    if (n->op->flags & ENG_OP_IMPURE || has_graph(n) || p->fold_bytes > FOLD_ALL_MAX)
         return false;
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] >= 0 && !p->folded[n->in[k]])
             return false;
     for (int k = 0; k < n->n_in; k++)
         p->fold_bytes += n->in[k] >= 0 ? val_bytes(&p->vals[n->in[k]]) : 0;
-    pst_step s;
+    eng_step s;
     pst_err err = {0};
     p->steps_left = FOLD_STEPS_MAX;
     p->out_bytes_max = FOLD_BYTES_MAX < p->out_bytes_max ? FOLD_BYTES_MAX : p->out_bytes_max;
-    int rc = pst_step_make(p, n, &s, &err);
+    int rc = eng_step_make(p, n, &s, &err);
     if (rc == 0)
-        rc = pst_step_run(p, &s, &err);
+        rc = eng_step_run(p, &s, &err);
     p->out_bytes_max = p->m->limits.tensor_bytes_max;
     bool ok = rc == 0 && (p->fold_text_bytes += p->text_bytes) < FOLD_TEXT_MAX;
     for (int k = 0; k < n->n_out; k++) {
-        pst_val_clear(p, &s.dummy[k]);
+        eng_val_clear(p, &s.dummy[k]);
         p->fold_bytes += val_bytes(s.out[k]);
         if (val_bytes(s.out[k]) > FOLD_BYTES_MAX) /* what shares an input's data is made without asking for room */
             ok = false;
@@ -132,23 +132,23 @@ static bool try_fold(pst_plan *p, const pst_node *n)
         if (n->out[k] < 0)
             continue;
         if (!ok) {
-            pst_val_clear(p, &p->vals[n->out[k]]);
+            eng_val_clear(p, &p->vals[n->out[k]]);
         } else {
-            pst_val *v = &p->vals[n->out[k]];
-            if (v->kind == PST_VAL_TENSOR && v->t.dtype == PST_STR && v->blk) { /* texts made by a kernel live for one run only */
+            eng_val *v = &p->vals[n->out[k]];
+            if (v->kind == ENG_VAL_TENSOR && v->t.dtype == PST_STR && v->blk) { /* texts made by a kernel live for one run only */
                 const char **texts = v->t.data;
-                for (int64_t i = 0, cnt = pst_count(&v->t); i < cnt; i++)
-                    texts[i] = pst_zone_strdup(&p->zone, texts[i], strlen(texts[i]));
+                for (int64_t i = 0, cnt = eng_count(&v->t); i < cnt; i++)
+                    texts[i] = eng_zone_strdup(&p->zone, texts[i], strlen(texts[i]));
             }
             p->folded[n->out[k]] = true;
         }
     }
-    pst_plan_texts_reset(p);
+    eng_plan_texts_reset(p);
     return ok;
 }
 
 /* An Identity or an inference-time Dropout between two values of this graph is only a second name: readers take the first. */
-static bool is_alias(const pst_node *n)
+static bool is_alias(const eng_node *n)
 {
     if (*n->domain || n->n_in < 1 || n->in[0] < 0 || n->n_out < 1 || n->out[0] < 0)
         return false;
@@ -156,24 +156,24 @@ static bool is_alias(const pst_node *n)
     return dropout || !strcmp(n->op_type, "Identity");
 }
 
-static const pst_node *with_inputs(pst_plan *p, const pst_node *n, const int *alias)
+static const eng_node *with_inputs(pst_plan *p, const eng_node *n, const int *alias)
 {
     bool change = false;
     for (int k = 0; k < n->n_in; k++)
         change |= n->in[k] >= 0 && alias[n->in[k]] != n->in[k];
     if (!change)
         return n;
-    pst_node *copy = pst_zone_alloc(&p->zone, sizeof *copy);
+    eng_node *copy = eng_zone_alloc(&p->zone, sizeof *copy);
     *copy = *n;
-    copy->in = pst_zone_alloc(&p->zone, (size_t)n->n_in * sizeof(int));
+    copy->in = eng_zone_alloc(&p->zone, (size_t)n->n_in * sizeof(int));
     for (int k = 0; k < n->n_in; k++)
         copy->in[k] = n->in[k] >= 0 ? alias[n->in[k]] : -1;
     return copy;
 }
 
-static int compile(pst_plan *p, const pst_graph *g, pst_err *err);
+static int compile(pst_plan *p, const eng_graph *g, pst_err *err);
 
-static int compile_nested(pst_plan *p, const pst_node *n, pst_err *err)
+static int compile_nested(pst_plan *p, const eng_node *n, pst_err *err)
 {
     for (int k = 0; k < n->n_attrs; k++)
         if (n->attrs[k].graph) {
@@ -185,7 +185,7 @@ static int compile_nested(pst_plan *p, const pst_node *n, pst_err *err)
 }
 
 /* Which nodes are worth running: from the outputs backwards. */
-static void drop_dead(const pst_plan *p, const pst_graph *g, pst_node_ref *refs, size_t n, bool *needed)
+static void drop_dead(const pst_plan *p, const eng_graph *g, eng_node_ref *refs, size_t n, bool *needed)
 {
     for (int i = 0; i < g->n_out; i++)
         needed[g->out[i]] = true;
@@ -197,7 +197,7 @@ static void drop_dead(const pst_plan *p, const pst_graph *g, pst_node_ref *refs,
             live |= refs[i].node->out[k] >= 0 && needed[refs[i].node->out[k]] && !p->folded[refs[i].node->out[k]];
         refs[i].dead = !live;
         if (live)
-            pst_visit_uses(refs[i].node, mark_bool, needed);
+            eng_visit_uses(refs[i].node, mark_bool, needed);
     }
 }
 
@@ -213,10 +213,10 @@ static void mark_use(void *arg, int id)
 }
 
 /* Inputs whose buffer a kernel may take over: they die in this step and it reads them once. */
-static void set_dies(pst_prog *prog)
+static void set_dies(eng_prog *prog)
 {
     for (size_t i = 0; i < prog->n_steps; i++) {
-        pst_step *s = &prog->steps[i];
+        eng_step *s = &prog->steps[i];
         for (int k = 0; k < s->n_in; k++) {
             int id = s->node->in[k], times = 0;
             for (int q = 0; q < s->n_in; q++)
@@ -228,28 +228,28 @@ static void set_dies(pst_prog *prog)
 }
 
 /* A value made in this graph dies after its last reader; outputs and inputs stay until the caller is done. */
-static void set_lifetimes(pst_plan *p, const pst_graph *g, pst_prog *prog)
+static void set_lifetimes(pst_plan *p, const eng_graph *g, eng_prog *prog)
 {
     int n_values = p->m->n_values;
-    last_use u = {.step = pst_heap_array((size_t)n_values + 1, sizeof(int))};
-    bool *keep = pst_heap_alloc((size_t)n_values + 1);
+    last_use u = {.step = eng_heap_array((size_t)n_values + 1, sizeof(int))};
+    bool *keep = eng_heap_alloc((size_t)n_values + 1);
     for (int i = 0; i < n_values; i++)
         u.step[i] = -1;
     for (size_t i = 0; i < prog->n_steps; i++) {
         u.at = (int)i;
-        pst_visit_uses(prog->steps[i].node, mark_use, &u);
+        eng_visit_uses(prog->steps[i].node, mark_use, &u);
     }
     for (int i = 0; i < g->n_out; i++)
         keep[g->out[i]] = true;
-    prog->locals = pst_zone_alloc(&p->zone, (size_t)(g->n_in + g->n_out + 1) * sizeof(int));
+    prog->locals = eng_zone_alloc(&p->zone, (size_t)(g->n_in + g->n_out + 1) * sizeof(int));
     for (int i = 0; i < g->n_in; i++)
         prog->locals[prog->n_locals++] = g->in[i];
-    int *count = pst_heap_array(prog->n_steps + 1, sizeof(int));
+    int *count = eng_heap_array(prog->n_steps + 1, sizeof(int));
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < prog->n_steps; i++) {
-            pst_step *s = &prog->steps[i];
+            eng_step *s = &prog->steps[i];
             if (pass == 1)
-                s->kill = pst_zone_alloc(&p->zone, (size_t)(count[i] + 1) * sizeof(int));
+                s->kill = eng_zone_alloc(&p->zone, (size_t)(count[i] + 1) * sizeof(int));
         }
         for (size_t i = 0; i < prog->n_steps; i++)
             for (int k = 0; k < prog->steps[i].n_out; k++) {
@@ -272,17 +272,17 @@ static void set_lifetimes(pst_plan *p, const pst_graph *g, pst_prog *prog)
             }
         }
     set_dies(prog);
-    pst_heap_free(count);
-    pst_heap_free(keep);
-    pst_heap_free(u.step);
+    eng_heap_free(count);
+    eng_heap_free(keep);
+    eng_heap_free(u.step);
 }
 
 /* Aliases are resolved in the main graph only: a nested graph may read the outer value by its second name. */
-static void resolve_aliases(pst_plan *p, const pst_graph *g, pst_node_ref *refs, size_t n)
+static void resolve_aliases(pst_plan *p, const eng_graph *g, eng_node_ref *refs, size_t n)
 {
     int n_values = p->m->n_values;
-    int *alias = pst_heap_array((size_t)n_values + 1, sizeof(int));
-    bool *fixed = pst_heap_alloc((size_t)n_values + 1); /* graph outputs and what nested graphs read keep their node */
+    int *alias = eng_heap_array((size_t)n_values + 1, sizeof(int));
+    bool *fixed = eng_heap_alloc((size_t)n_values + 1); /* graph outputs and what nested graphs read keep their node */
     for (int i = 0; i < n_values; i++)
         alias[i] = i;
     for (int i = 0; i < g->n_out; i++)
@@ -300,25 +300,25 @@ static void resolve_aliases(pst_plan *p, const pst_graph *g, pst_node_ref *refs,
             refs[i].dead = true;
         }
     }
-    pst_heap_free(alias);
-    pst_heap_free(fixed);
+    eng_heap_free(alias);
+    eng_heap_free(fixed);
 }
 
-static int compile(pst_plan *p, const pst_graph *g, pst_err *err)
+static int compile(pst_plan *p, const eng_graph *g, pst_err *err)
 {
     size_t n = g->n_nodes, at = p->n_progs++;
     if (p->n_progs > p->progs_cap) {
         p->progs_cap = p->progs_cap ? 2 * p->progs_cap : 8;
-        p->progs = pst_heap_realloc(p->progs, p->progs_cap * sizeof *p->progs);
+        p->progs = eng_heap_realloc(p->progs, p->progs_cap * sizeof *p->progs);
     }
-    p->progs[at] = (pst_prog){.graph = g};
-    pst_node_ref *refs = pst_heap_array(n + 1, sizeof *refs);
-    bool *needed = pst_heap_alloc((size_t)p->m->n_values + 1);
+    p->progs[at] = (eng_prog){.graph = g};
+    eng_node_ref *refs = eng_heap_array(n + 1, sizeof *refs);
+    bool *needed = eng_heap_alloc((size_t)p->m->n_values + 1);
     size_t folded = 0, left = 0, live = 0;
     int rc = 0;
     for (size_t i = 0; i < n; i++) {
         refs[i].node = &g->nodes[i];
-        if (rc == 0 && (rc = pst_watch_check(&p->watch, err)) == 0 && try_fold(p, refs[i].node)) {
+        if (rc == 0 && (rc = eng_watch_check(&p->watch, err)) == 0 && try_fold(p, refs[i].node)) {
             refs[i].dead = true;
             folded++;
         }
@@ -329,22 +329,22 @@ static int compile(pst_plan *p, const pst_graph *g, pst_err *err)
     for (size_t i = 0; i < n; i++)
         left += !refs[i].dead;
     if (!p->opts.no_fusion)
-        pst_fuse_all(p, g, refs, n);
+        eng_fuse_all(p, g, refs, n);
     for (size_t i = 0; i < n; i++)
         live += !refs[i].dead;
-    pst_step *steps = pst_zone_alloc(&p->zone, (live + 1) * sizeof *steps);
+    eng_step *steps = eng_zone_alloc(&p->zone, (live + 1) * sizeof *steps);
     size_t k = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         if (refs[i].dead)
             continue;
-        pst_step *s = &steps[k++];
-        rc = pst_watch_check(&p->watch, err);
+        eng_step *s = &steps[k++];
+        rc = eng_watch_check(&p->watch, err);
         if (rc == 0)
-            rc = pst_step_make(p, refs[i].node, s, err);
+            rc = eng_step_make(p, refs[i].node, s, err);
         if (rc == 0)
             rc = compile_nested(p, s->node, err);
     }
-    p->progs[at] = (pst_prog){.graph = g,
+    p->progs[at] = (eng_prog){.graph = g,
                               .steps = steps,
                               .n_steps = live,
                               .n_nodes = n,
@@ -353,8 +353,8 @@ static int compile(pst_plan *p, const pst_graph *g, pst_err *err)
                               .n_fused = left - live};
     if (rc == 0)
         set_lifetimes(p, g, &p->progs[at]);
-    pst_heap_free(refs);
-    pst_heap_free(needed);
+    eng_heap_free(refs);
+    eng_heap_free(needed);
     return rc;
 }
 
@@ -362,21 +362,21 @@ static int build(void *arg, pst_err *err)
 {
     pst_plan *p = arg;
     const pst_model *m = p->m;
-    p->vals = pst_heap_array((size_t)m->n_values + 1, sizeof *p->vals);
-    p->folded = pst_heap_alloc((size_t)m->n_values + 1);
+    p->vals = eng_heap_array((size_t)m->n_values + 1, sizeof *p->vals);
+    p->folded = eng_heap_alloc((size_t)m->n_values + 1);
     for (int i = 0; i < m->n_values; i++)
         if (m->values[i].konst) {
-            p->vals[i] = (pst_val){.kind = PST_VAL_TENSOR, .t = *m->values[i].konst};
+            p->vals[i] = (eng_val){.kind = ENG_VAL_TENSOR, .t = *m->values[i].konst};
             p->folded[i] = true;
         }
-    p->io_in = pst_zone_alloc(&p->zone, (m->info.n_inputs + 1) * sizeof *p->io_in);
-    p->io_out = pst_zone_alloc(&p->zone, (m->info.n_outputs + 1) * sizeof *p->io_out);
+    p->io_in = eng_zone_alloc(&p->zone, (m->info.n_inputs + 1) * sizeof *p->io_in);
+    p->io_out = eng_zone_alloc(&p->zone, (m->info.n_outputs + 1) * sizeof *p->io_out);
     int rc = compile(p, &m->graph, err);
     for (int i = 0; i < m->n_values && rc == 0; i++)
         if (p->folded[i] && p->vals[i].blk)
             p->vals[i].blk->pinned = true;
     if (rc == 0)
-        pst_fuse_direct(p);
+        eng_fuse_direct(p);
     return rc;
 }
 
@@ -384,37 +384,37 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
 {
     pst_err own = {0};
     err = err ? err : &own;
-    int rc = opts ? pst_reserved_check(opts->reserved, sizeof opts->reserved / sizeof *opts->reserved, "pst_plan_opts", err) : 0;
+    int rc = opts ? eng_reserved_check(opts->reserved, sizeof opts->reserved / sizeof *opts->reserved, "pst_plan_opts", err) : 0;
     if (rc < 0)
         return rc;
-    const char *want = opts ? opts->isa : NULL, *isa = pst_isa_pick(want);
+    const char *want = opts ? opts->isa : NULL, *isa = eng_isa_pick(want);
     if (!isa)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "%s %s: %s", want ? "isa" : "PENSTOCK_ISA",
-                           want ? want : pst_isa_wish(), pst_isa_why_not(want ? want : pst_isa_wish()));
+                           want ? want : eng_isa_wish(), eng_isa_why_not(want ? want : eng_isa_wish()));
     const pst_run_limits *run = opts ? opts->run : NULL;
-    if (run && (rc = pst_reserved_check(run->reserved, sizeof run->reserved / sizeof *run->reserved, "pst_run_limits", err)) < 0)
+    if (run && (rc = eng_reserved_check(run->reserved, sizeof run->reserved / sizeof *run->reserved, "pst_run_limits", err)) < 0)
         return rc;
-    pst_plan *p = pst_heap_raw(sizeof *p);
+    pst_plan *p = eng_heap_raw(sizeof *p);
     if (!p)
-        return pst_heap_none(sizeof *p, err);
+        return eng_heap_none(sizeof *p, err);
     p->m = pst_model_ref(m);
     if (opts)
         p->opts = *opts;
     if (run)
         p->watch.limits = *run;
     p->out_bytes_max = m->limits.tensor_bytes_max;
-    pst_watch_begin(&p->watch);
+    eng_watch_begin(&p->watch);
     p->isa = isa;
     p->pool.bytes_max = m->limits.arena_bytes_max;
     bool elsewhere = false;
     int before = err->code;
-    rc = pst_ort_wanted(p, &elsewhere, err);
+    rc = eng_ort_wanted(p, &elsewhere, err);
     if (rc == 0)
-        rc = elsewhere ? pst_ort_take_plan(p, err) : pst_heap_run(&p->heap, build, p, err);
+        rc = elsewhere ? eng_ort_take_plan(p, err) : eng_heap_run(&p->heap, build, p, err);
     if (rc < 0 && before == 0 && err->code < 0)
         rc = err->code;
     if (rc == PST_EUNSUPPORTED && !elsewhere)
-        rc = pst_ort_take_over(p, false, err);
+        rc = eng_ort_take_over(p, false, err);
     if (rc < 0) {
         pst_plan_free(p);
         return rc;
@@ -423,16 +423,16 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
     return 0;
 }
 
-struct pst_owned {
-    struct pst_owned *next;
+struct eng_owned {
+    struct eng_owned *next;
     void *what;
     void (*release)(void *what);
 };
 
-void pst_plan_own(pst_plan *p, void *what, void (*release)(void *what))
+void eng_plan_own(pst_plan *p, void *what, void (*release)(void *what))
 {
-    struct pst_owned *o = pst_zone_alloc(&p->zone, sizeof *o);
-    *o = (struct pst_owned){p->owned, what, release};
+    struct eng_owned *o = eng_zone_alloc(&p->zone, sizeof *o);
+    *o = (struct eng_owned){p->owned, what, release};
     p->owned = o;
 }
 
@@ -440,10 +440,10 @@ void pst_plan_free(pst_plan *p)
 {
     if (!p)
         return;
-    for (struct pst_owned *o = p->owned; o; o = o->next)
+    for (struct eng_owned *o = p->owned; o; o = o->next)
         o->release(o->what);
-    pst_ort_run_free(p->ort);
-    pst_heap_release(&p->heap);
+    eng_ort_run_free(p->ort);
+    eng_heap_release(&p->heap);
     pst_model_unref(p->m);
     free(p);
 }

@@ -120,12 +120,12 @@ static void digest(blocks_fn blocks, const void *data, size_t len, char ret_hex[
     ret_hex[64] = 0;
 }
 
-void pst_engine_sha256(const void *data, size_t len, char ret_hex[65])
+void eng_sha256(const void *data, size_t len, char ret_hex[65])
 {
     digest(best(), data, len, ret_hex);
 }
 
-void pst_engine_sha256_plain(const void *data, size_t len, char ret_hex[65])
+void eng_sha256_plain(const void *data, size_t len, char ret_hex[65])
 {
     digest(blocks_plain, data, len, ret_hex);
 }

@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 /* Lower-case hex and a NUL. */
-void pst_engine_sha256(const void *data, size_t len, char ret_hex[65]);
+void eng_sha256(const void *data, size_t len, char ret_hex[65]);
 /* For tests: the readable form alone. */
-void pst_engine_sha256_plain(const void *data, size_t len, char ret_hex[65]);
+void eng_sha256_plain(const void *data, size_t len, char ret_hex[65]);
 
 #endif

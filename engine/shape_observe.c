@@ -26,7 +26,7 @@ static uint64_t now_ns(void)
 
 static double count_of(const pst_tensor *t)
 {
-    return t ? (double)pst_count(t) : 0;
+    return t ? (double)eng_count(t) : 0;
 }
 
 static double bytes_of(const pst_tensor *t)
@@ -42,10 +42,10 @@ static bool one_of(const char *name, const char *const *list)
     return false;
 }
 
-static double window_of(const pst_node *n)
+static double window_of(const eng_node *n)
 {
     size_t k;
-    const int64_t *v = pst_attr_ints(n, "kernel_shape", &k);
+    const int64_t *v = eng_attr_ints(n, "kernel_shape", &k);
     double w = 1;
     for (size_t i = 0; i < k; i++)
         w *= (double)v[i];
@@ -53,12 +53,12 @@ static double window_of(const pst_node *n)
 }
 
 /* Results of a convolution for each one of the pool that was taken into it: windows that do not overlap. */
-static double pooled_by(const pst_node *n)
+static double pooled_by(const eng_node *n)
 {
     double by = 1;
     for (int i = 0; i < n->n_parts; i++) {
         size_t k = 0;
-        const int64_t *stride = !strcmp(n->parts[i]->op_type, "MaxPool") ? pst_attr_ints(n->parts[i], "strides", &k) : NULL;
+        const int64_t *stride = !strcmp(n->parts[i]->op_type, "MaxPool") ? eng_attr_ints(n->parts[i], "strides", &k) : NULL;
         for (size_t d = 0; stride && d < k; d++)
             by *= (double)stride[d];
     }
@@ -66,16 +66,16 @@ static double pooled_by(const pst_node *n)
 }
 
 /* Comparisons on the way down, from the sizes in the file: trees times the depth of trees as full as these. */
-static double tree_steps(const pst_node *n)
+static double tree_steps(const eng_node *n)
 {
     size_t n_ids, n_roots, n_splits;
-    const int64_t *ids = pst_attr_ints(n, "nodes_treeids", &n_ids);
+    const int64_t *ids = eng_attr_ints(n, "nodes_treeids", &n_ids);
     double trees = 0;
     for (size_t i = 0; i < n_ids; i++)
         trees += !i || ids[i] != ids[i - 1];
     if (!ids) {
-        pst_attr_ints(n, "tree_roots", &n_roots);
-        pst_attr_ints(n, "nodes_featureids", &n_splits);
+        eng_attr_ints(n, "tree_roots", &n_roots);
+        eng_attr_ints(n, "nodes_featureids", &n_splits);
         trees = (double)n_roots;
         n_ids = 2 * n_splits;
     }
@@ -88,13 +88,13 @@ static double rows_of(const pst_tensor *x)
 }
 
 /* A chain of layers: every layer's products, one operation per number for the rest. */
-static double mlp_flops(const pst_plan *p, const pst_node *n, const pst_tensor *x)
+static double mlp_flops(const pst_plan *p, const eng_node *n, const pst_tensor *x)
 {
     double rows = rows_of(x), width = x && x->rank ? (double)x->dims[x->rank - 1] : 1, sum = 0;
     for (int i = 0; i < n->n_parts; i++) {
-        const pst_node *q = n->parts[i];
+        const eng_node *q = n->parts[i];
         bool dense = !strcmp(q->op_type, "Gemm") || !strcmp(q->op_type, "MatMul");
-        if (dense && p->vals[q->in[1]].kind == PST_VAL_TENSOR) {
+        if (dense && p->vals[q->in[1]].kind == ENG_VAL_TENSOR) {
             const pst_tensor *w = &p->vals[q->in[1]].t;
             sum += rows * 2 * count_of(w);
             width = width > 0 ? count_of(w) / width : 0;
@@ -105,7 +105,7 @@ static double mlp_flops(const pst_plan *p, const pst_node *n, const pst_tensor *
     return sum;
 }
 
-static double flops_of(const pst_plan *p, const pst_node *n, const pst_seen *s, const pst_tensor *y)
+static double flops_of(const pst_plan *p, const eng_node *n, const eng_seen *s, const pst_tensor *y)
 {
     static const char *const moves[] = {"Reshape",
                                         "Flatten",
@@ -157,7 +157,7 @@ static double flops_of(const pst_plan *p, const pst_node *n, const pst_seen *s, 
     if (!strcmp(op, "Elementwise"))
         return count_of(y) * n->n_parts;
     if (!strcmp(op, "Gemm") || !strcmp(op, "MatMul") || !strcmp(op, "MatMulInteger") || !strcmp(op, "QLinearMatMul")) {
-        double k = x && x->rank ? (double)x->dims[pst_attr_int(n, "transA", 0) ? 0 : x->rank - 1] : 0;
+        double k = x && x->rank ? (double)x->dims[eng_attr_int(n, "transA", 0) ? 0 : x->rank - 1] : 0;
         return count_of(y) * (2 * k + (!strcmp(op, "Gemm") && r && r->rank >= 0));
     }
     if (!strcmp(op, "Conv") || !strcmp(op, "FusedConv") || !strcmp(op, "ConvInteger"))
@@ -169,7 +169,7 @@ static double flops_of(const pst_plan *p, const pst_node *n, const pst_seen *s, 
     if (!strcmp(op, "Attention"))
         return w && w->rank > 1 ? 4 * count_of(x) * (double)w->dims[w->rank - 2] : 0;
     if (!strcmp(n->domain, "native")) {
-        const pst_native *m = n->fused;
+        const eng_native *m = n->fused;
         double trees = (double)m->forest.n_trees;
         return rows_of(x) * (m->weights  ? 2.0 * m->n_features * m->n_groups
                              : trees > 0 ? trees * log2((double)m->forest.n_nodes / trees + 1)
@@ -179,7 +179,7 @@ static double flops_of(const pst_plan *p, const pst_node *n, const pst_seen *s, 
         return rows_of(x) * tree_steps(n);
     if (!strncmp(op, "Linear", 6)) {
         size_t coefs;
-        pst_attr_floats(n, "coefficients", &coefs);
+        eng_attr_floats(n, "coefficients", &coefs);
         return 2 * rows_of(x) * (double)coefs;
     }
     if (!strcmp(op, "MaxPool") || !strcmp(op, "AveragePool") || !strcmp(op, "LpPool"))
@@ -195,14 +195,14 @@ static double flops_of(const pst_plan *p, const pst_node *n, const pst_seen *s, 
 
 /* ---- around a step ---- */
 
-void pst_seen_before(pst_step *s)
+void eng_seen_before(eng_step *s)
 {
-    pst_seen *e = s->seen;
+    eng_seen *e = s->seen;
     if (!e)
         return;
     e->n_in = 0;
-    for (int i = 0; i < s->n_in && i < PST_SEEN_INPUTS; i++) {
-        bool tensor = s->in[i] && s->in[i]->kind == PST_VAL_TENSOR;
+    for (int i = 0; i < s->n_in && i < ENG_SEEN_INPUTS; i++) {
+        bool tensor = s->in[i] && s->in[i]->kind == ENG_VAL_TENSOR;
         e->in[e->n_in++] = tensor ? s->in[i]->t : (pst_tensor){.rank = -1};
         if (!tensor)
             e->in[i].dims[0] = 0;
@@ -211,16 +211,16 @@ void pst_seen_before(pst_step *s)
 }
 
 /* A result in an input's buffer is either a view, or was written over an input that dies. */
-static bool is_view(const pst_node *n)
+static bool is_view(const eng_node *n)
 {
     static const char *const views[] = {"Reshape", "Flatten", "Squeeze",  "Unsqueeze", "Identity",
                                         "Dropout", "Cast",    "CastLike", "If",        NULL};
     return one_of(n->op_type, views);
 }
 
-void pst_seen_after(const pst_plan *p, pst_step *s)
+void eng_seen_after(const pst_plan *p, eng_step *s)
 {
-    pst_seen *e = s->seen;
+    eng_seen *e = s->seen;
     if (!e)
         return;
     e->ns += now_ns() - e->started_ns;
@@ -228,8 +228,8 @@ void pst_seen_after(const pst_plan *p, pst_step *s)
     const pst_tensor *y = NULL;
     bool views = true;
     for (int i = 0; i < s->n_out; i++) {
-        const pst_val *v = s->out[i];
-        if (v->kind != PST_VAL_TENSOR)
+        const eng_val *v = s->out[i];
+        if (v->kind != ENG_VAL_TENSOR)
             continue;
         y = y ? y : &v->t;
         bool view = false; /* the same bytes under another shape, or another name */
@@ -245,7 +245,7 @@ void pst_seen_after(const pst_plan *p, pst_step *s)
     e->has_out = y != NULL;
     if (y)
         e->out = *y;
-    e->is_seq = s->n_out && s->out[0]->kind == PST_VAL_SEQ;
+    e->is_seq = s->n_out && s->out[0]->kind == ENG_VAL_SEQ;
 }
 
 /* ---- made-up inputs ---- */
@@ -271,25 +271,25 @@ static void fill(pst_tensor *t, int64_t n)
         ((const char **)t->data)[i] = "";
 }
 
-int pst_observe_inputs(const pst_model *m, int64_t batch, int64_t other, pst_tensor *ret, pst_err *err)
+int eng_observe_inputs(const pst_model *m, int64_t batch, int64_t other, pst_tensor *ret, pst_err *err)
 {
     for (size_t i = 0; i < m->info.n_inputs; i++) {
         const pst_value_info *v = &m->info.inputs[i];
         pst_tensor t = {.dtype = v->dtype, .rank = v->rank};
         size_t size = pst_dtype_size(v->dtype);
         bool first = true;
-        if (m->in_kinds[i] != PST_KIND_TENSOR || v->rank < 0 || !size)
+        if (m->in_kinds[i] != ENG_KIND_TENSOR || v->rank < 0 || !size)
             return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
                                "input %s is no tensor of a declared type and rank: its shape cannot be made up", v->name);
         for (int k = 0; k < v->rank; k++) {
             t.dims[k] = v->dims[k] >= 0 ? v->dims[k] : first ? batch : other;
             first = first && v->dims[k] >= 0;
         }
-        int64_t n = pst_dims_count(t.dims, t.rank);
+        int64_t n = eng_dims_count(t.dims, t.rank);
         if (n < 0 || (uint64_t)n > m->limits.tensor_bytes_max / size)
             return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "input %s would be larger than %zu bytes (tensor_bytes_max)",
                                v->name, m->limits.tensor_bytes_max);
-        t.data = pst_heap_alloc64((size_t)n * size + 64);
+        t.data = eng_heap_alloc64((size_t)n * size + 64);
         memset(t.data, 0, (size_t)n * size + 64);
         fill(&t, n);
         ret[i] = t;
@@ -297,60 +297,60 @@ int pst_observe_inputs(const pst_model *m, int64_t batch, int64_t other, pst_ten
     return 0;
 }
 
-void pst_observe_clear(pst_plan *p)
+void eng_observe_clear(pst_plan *p)
 {
     for (size_t g = 0; g < p->n_progs; g++)
         for (size_t i = 0; i < p->progs[g].n_steps; i++) {
-            pst_step *s = &p->progs[g].steps[i];
+            eng_step *s = &p->progs[g].steps[i];
             if (!s->seen)
-                s->seen = pst_zone_alloc(&p->zone, sizeof *s->seen);
-            pst_seen fresh = {.probes = s->seen->probes, .best_ns = s->seen->best_ns};
+                s->seen = eng_zone_alloc(&p->zone, sizeof *s->seen);
+            eng_seen fresh = {.probes = s->seen->probes, .best_ns = s->seen->best_ns};
             memcpy(fresh.probe, s->seen->probe, sizeof fresh.probe);
             *s->seen = fresh;
         }
 }
 
-int pst_observe_run(pst_plan *p, int64_t batch, int64_t other, size_t *ret_peak, pst_err *err)
+int eng_observe_run(pst_plan *p, int64_t batch, int64_t other, size_t *ret_peak, pst_err *err)
 {
     const pst_model *m = p->m;
-    pst_tensor *in = pst_heap_array(m->info.n_inputs + 1, sizeof *in), *out = pst_heap_array(m->info.n_outputs + 1, sizeof *out);
-    int rc = pst_observe_inputs(m, batch, other, in, err);
+    pst_tensor *in = eng_heap_array(m->info.n_inputs + 1, sizeof *in), *out = eng_heap_array(m->info.n_outputs + 1, sizeof *out);
+    int rc = eng_observe_inputs(m, batch, other, in, err);
     if (rc == 0) {
-        pst_observe_clear(p);
+        eng_observe_clear(p);
         p->observing = true;
-        const pst_val **got = pst_heap_array(m->info.n_outputs + 1, sizeof *got);
-        pst_val *vals = pst_heap_array(m->info.n_inputs + 1, sizeof *vals);
+        const eng_val **got = eng_heap_array(m->info.n_outputs + 1, sizeof *got);
+        eng_val *vals = eng_heap_array(m->info.n_inputs + 1, sizeof *vals);
         for (size_t i = 0; i < m->info.n_inputs; i++)
-            vals[i] = (pst_val){.kind = PST_VAL_TENSOR, .t = in[i]};
-        rc = pst_plan_run_vals(p, vals, m->info.n_inputs, got, m->info.n_outputs, err);
+            vals[i] = (eng_val){.kind = ENG_VAL_TENSOR, .t = in[i]};
+        rc = eng_plan_run_vals(p, vals, m->info.n_inputs, got, m->info.n_outputs, err);
         p->observing = false;
         *ret_peak = p->pool.peak;
-        pst_prog_clear(p, &p->progs[0]); /* the made-up inputs go away */
-        pst_heap_free(vals);
-        pst_heap_free(got);
+        eng_prog_clear(p, &p->progs[0]); /* the made-up inputs go away */
+        eng_heap_free(vals);
+        eng_heap_free(got);
     }
     for (size_t i = 0; i < m->info.n_inputs; i++)
-        pst_heap_free(in[i].data);
-    pst_heap_free(in);
-    pst_heap_free(out);
+        eng_heap_free(in[i].data);
+    eng_heap_free(in);
+    eng_heap_free(out);
     return rc;
 }
 
-void pst_observe_probe(pst_plan *p)
+void eng_observe_probe(pst_plan *p)
 {
     for (size_t g = 0; g < p->n_progs; g++)
         for (size_t i = 0; i < p->progs[g].n_steps; i++) {
-            pst_seen *e = p->progs[g].steps[i].seen;
+            eng_seen *e = p->progs[g].steps[i].seen;
             if (e && e->has_out && e->probes < 2)
                 e->probe[e->probes++] = e->out;
         }
 }
 
-void pst_observe_time(pst_plan *p)
+void eng_observe_time(pst_plan *p)
 {
     for (size_t g = 0; g < p->n_progs; g++)
         for (size_t i = 0; i < p->progs[g].n_steps; i++) {
-            pst_seen *e = p->progs[g].steps[i].seen;
+            eng_seen *e = p->progs[g].steps[i].seen;
             if (e && e->runs && (!e->best_ns || e->ns < e->best_ns))
                 e->best_ns = e->ns ? e->ns : 1;
         }

@@ -4,29 +4,29 @@
 
 #include "engine/plan.h"
 
-enum { PST_SEEN_INPUTS = 8 };
+enum { ENG_SEEN_INPUTS = 8 };
 
-typedef struct pst_seen {
+typedef struct eng_seen {
     uint64_t runs, ns, started_ns;
     double flops, bytes, out_bytes; /* of all runs together; bytes: read and written */
     bool has_out, is_seq;
     pst_tensor out; /* of the last run; the data is not to be read */
     int n_in;
-    pst_tensor in[PST_SEEN_INPUTS];
+    pst_tensor in[ENG_SEEN_INPUTS];
     uint64_t best_ns; /* least of the timed runs; 0 = none */
     int probes;       /* outputs at batch 2 and 3 */
     pst_tensor probe[2];
-} pst_seen;
+} eng_seen;
 
-/* Tensors for every input, data from pst_heap_…: the first free dimension of each is batch, its other free ones `other`. */
-int pst_observe_inputs(const pst_model *m, int64_t batch, int64_t other, pst_tensor *ret, pst_err *err);
-/* One run; every step's `seen` is of this run. ret_peak: bytes of values alive at once at most. Below a pst_heap_run.
+/* Tensors for every input, data from eng_heap_…: the first free dimension of each is batch, its other free ones `other`. */
+int eng_observe_inputs(const pst_model *m, int64_t batch, int64_t other, pst_tensor *ret, pst_err *err);
+/* One run; every step's `seen` is of this run. ret_peak: bytes of values alive at once at most. Below a eng_heap_run.
  * What the pool has cached is used: drop it first to see what this run alone reserves. */
-int pst_observe_run(pst_plan *p, int64_t batch, int64_t other, size_t *ret_peak, pst_err *err);
-void pst_observe_clear(pst_plan *p);
+int eng_observe_run(pst_plan *p, int64_t batch, int64_t other, size_t *ret_peak, pst_err *err);
+void eng_observe_clear(pst_plan *p);
 /* Keeps the time of the run just made where it is the least so far. */
-void pst_observe_time(pst_plan *p);
+void eng_observe_time(pst_plan *p);
 /* Keeps the outputs of the run just made as a probe: after batch 2, then after batch 3. */
-void pst_observe_probe(pst_plan *p);
+void eng_observe_probe(pst_plan *p);
 
 #endif

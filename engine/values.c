@@ -28,7 +28,7 @@ static int class_of(size_t bytes, size_t *ret_cap)
     return 1 + (e - 8) * 4 + (int)q;
 }
 
-static void blk_free(pst_pool *pool, pst_blk *b)
+static void blk_free(eng_pool *pool, eng_blk *b)
 {
     pool->bytes -= b->cap;
     if (b->all_next)
@@ -37,32 +37,32 @@ static void blk_free(pst_pool *pool, pst_blk *b)
         b->all_prev->all_next = b->all_next;
     else
         pool->all = b->all_next;
-    pst_heap_free(b);
+    eng_heap_free(b);
 }
 
-void pst_pool_drop(pst_pool *pool)
+void eng_pool_drop(eng_pool *pool)
 {
-    for (int i = 0; i < PST_POOL_CLASSES; i++)
-        for (pst_blk *f = pool->free[i], *next; f; f = next) {
+    for (int i = 0; i < ENG_POOL_CLASSES; i++)
+        for (eng_blk *f = pool->free[i], *next; f; f = next) {
             next = f->next;
             blk_free(pool, f);
             pool->free[i] = next;
         }
 }
 
-void pst_plan_reset(pst_plan *p)
+void eng_plan_reset(pst_plan *p)
 {
     for (int i = 0; i < p->m->n_values; i++)
         if (!p->folded[i])
-            p->vals[i] = (pst_val){.kind = PST_VAL_NONE};
+            p->vals[i] = (eng_val){.kind = ENG_VAL_NONE};
     for (size_t g = 0; g < p->n_progs; g++)
         for (size_t i = 0; i < p->progs[g].n_steps; i++)
             for (int k = 0; k < p->progs[g].steps[i].n_out; k++)
-                p->progs[g].steps[i].dummy[k] = (pst_val){.kind = PST_VAL_NONE};
+                p->progs[g].steps[i].dummy[k] = (eng_val){.kind = ENG_VAL_NONE};
     p->scratch = NULL;
     memset(p->pool.free, 0, sizeof p->pool.free);
     p->pool.live = 0;
-    for (pst_blk *b = p->pool.all, *next; b; b = next) {
+    for (eng_blk *b = p->pool.all, *next; b; b = next) {
         next = b->all_next;
         if (!b->pinned)
             blk_free(&p->pool, b);
@@ -72,18 +72,18 @@ void pst_plan_reset(pst_plan *p)
 }
 
 /* Room for cap more bytes from the heap, giving up what is cached if need be. */
-static bool pool_room(pst_pool *pool, size_t cap)
+static bool pool_room(eng_pool *pool, size_t cap)
 {
     if (cap > pool->bytes_max)
         return false;
     if (pool->bytes + cap > pool->bytes_max)
-        pst_pool_drop(pool);
+        eng_pool_drop(pool);
     return pool->bytes + cap <= pool->bytes_max;
 }
 
-pst_blk *pst_blk_new(pst_plan *p, size_t bytes, pst_err *err)
+eng_blk *eng_blk_new(pst_plan *p, size_t bytes, pst_err *err)
 {
-    pst_pool *pool = &p->pool;
+    eng_pool *pool = &p->pool;
     size_t cap;
     if (bytes > pool->bytes_max) {
         pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
@@ -91,9 +91,9 @@ pst_blk *pst_blk_new(pst_plan *p, size_t bytes, pst_err *err)
         return NULL;
     }
     int c = class_of(bytes, &cap), at = c;
-    while (at < c + 4 && at < PST_POOL_CLASSES - 1 && !pool->free[at]) /* one up to twice as large will do: batches differ in size */
+    while (at < c + 4 && at < ENG_POOL_CLASSES - 1 && !pool->free[at]) /* one up to twice as large will do: batches differ in size */
         at++;
-    pst_blk *b = pool->free[at];
+    eng_blk *b = pool->free[at];
     if (b) {
         pool->free[at] = b->next;
     } else {
@@ -102,8 +102,8 @@ pst_blk *pst_blk_new(pst_plan *p, size_t bytes, pst_err *err)
                         pool->bytes_max);
             return NULL;
         }
-        b = pst_heap_alloc64(sizeof *b + cap); /* unwinds: folding would take a NULL for a node that cannot be folded */
-        *b = (pst_blk){.cap = cap, .all_next = pool->all};
+        b = eng_heap_alloc64(sizeof *b + cap); /* unwinds: folding would take a NULL for a node that cannot be folded */
+        *b = (eng_blk){.cap = cap, .all_next = pool->all};
         if (pool->all)
             pool->all->all_prev = b;
         pool->all = b;
@@ -117,7 +117,7 @@ pst_blk *pst_blk_new(pst_plan *p, size_t bytes, pst_err *err)
     return b;
 }
 
-void pst_blk_unref(pst_plan *p, pst_blk *b)
+void eng_blk_unref(pst_plan *p, eng_blk *b)
 {
     if (!b || --b->refs > 0)
         return;
@@ -130,27 +130,27 @@ void pst_blk_unref(pst_plan *p, pst_blk *b)
 
 /* ---- values ---- */
 
-void pst_val_clear(pst_plan *p, pst_val *v)
+void eng_val_clear(pst_plan *p, eng_val *v)
 {
-    if (v->kind == PST_VAL_NONE)
+    if (v->kind == ENG_VAL_NONE)
         return;
-    pst_blk_unref(p, v->blk);
+    eng_blk_unref(p, v->blk);
     if (v->seq && --v->seq->refs == 0) {
         for (int64_t i = 0; i < v->seq->n; i++)
-            pst_val_clear(p, &v->seq->items[i]);
-        pst_blk_unref(p, v->seq->blk);
+            eng_val_clear(p, &v->seq->items[i]);
+        eng_blk_unref(p, v->seq->blk);
     }
-    v->kind = PST_VAL_NONE;
+    v->kind = ENG_VAL_NONE;
     v->blk = NULL;
     v->seq = NULL;
 }
 
-void pst_val_set(pst_plan *p, pst_val *dst, const pst_val *src)
+void eng_val_set(pst_plan *p, eng_val *dst, const eng_val *src)
 {
     if (dst == src)
         return;
-    pst_val copy = *src;
-    if (copy.kind == PST_VAL_NONE) {
+    eng_val copy = *src;
+    if (copy.kind == ENG_VAL_NONE) {
         copy.blk = NULL;
         copy.seq = NULL;
     }
@@ -158,13 +158,13 @@ void pst_val_set(pst_plan *p, pst_val *dst, const pst_val *src)
         copy.blk->refs++;
     if (copy.seq)
         copy.seq->refs++;
-    pst_val_clear(p, dst);
+    eng_val_clear(p, dst);
     *dst = copy;
 }
 
 /* ---- what kernels call ---- */
 
-int pst_op_fail(pst_op_ctx *c, int code, const char *fmt, ...)
+int eng_op_fail(eng_op_ctx *c, int code, const char *fmt, ...)
 {
     char text[300];
     va_list ap;
@@ -175,59 +175,59 @@ int pst_op_fail(pst_op_ctx *c, int code, const char *fmt, ...)
                        text);
 }
 
-int pst_op_tick(pst_op_ctx *c)
+int eng_op_tick(eng_op_ctx *c)
 {
     if (c->plan->steps_left) {
         c->plan->steps_left--;
-        return pst_op_pause(c);
+        return eng_op_pause(c);
     }
-    return pst_op_fail(c, PST_ELIMIT, "the model ran %" PRIu64 " steps in one evaluation without an end (steps_max)",
-                       pst_plan_steps_max(c->plan));
+    return eng_op_fail(c, PST_ELIMIT, "the model ran %" PRIu64 " steps in one evaluation without an end (steps_max)",
+                       eng_plan_steps_max(c->plan));
 }
 
-int pst_op_work(pst_op_ctx *c, double n)
+int eng_op_work(eng_op_ctx *c, double n)
 {
     double steps = n / 65536;
     if (steps < (double)c->plan->steps_left) {
         c->plan->steps_left -= (uint64_t)steps;
         return 0;
     }
-    return pst_op_fail(c, PST_ELIMIT, "%.3g multiplications are more than the %" PRIu64 " steps of one evaluation allow (steps_max)", n,
-                       pst_plan_steps_max(c->plan));
+    return eng_op_fail(c, PST_ELIMIT, "%.3g multiplications are more than the %" PRIu64 " steps of one evaluation allow (steps_max)", n,
+                       eng_plan_steps_max(c->plan));
 }
 
-int pst_op_type(pst_op_ctx *c, int dtype)
+int eng_op_type(eng_op_ctx *c, int dtype)
 {
-    return pst_op_fail(c, PST_EUNSUPPORTED, "type %s is not covered here", pst_dtype_name((pst_dtype)dtype));
+    return eng_op_fail(c, PST_EUNSUPPORTED, "type %s is not covered here", pst_dtype_name((pst_dtype)dtype));
 }
 
-int pst_need(pst_op_ctx *c, int n)
+int eng_op_need(eng_op_ctx *c, int n)
 {
     for (int i = 0; i < n; i++)
-        if (!pst_in(c, i))
-            return pst_op_fail(c, PST_EINVAL, "input %d is missing", i);
+        if (!eng_in(c, i))
+            return eng_op_fail(c, PST_EINVAL, "input %d is missing", i);
     return 0;
 }
 
-void *pst_out(pst_op_ctx *c, int i, pst_dtype dtype, int rank, const int64_t *dims)
+void *eng_out(eng_op_ctx *c, int i, pst_dtype dtype, int rank, const int64_t *dims)
 {
     size_t size = pst_dtype_size(dtype);
     if (i >= c->n_out || rank < 0 || rank > PST_MAX_RANK || !size) {
-        pst_op_fail(c, PST_EINVAL, "output %d cannot be made (%d outputs, rank %d, %s)", i, c->n_out, rank, pst_dtype_name(dtype));
+        eng_op_fail(c, PST_EINVAL, "output %d cannot be made (%d outputs, rank %d, %s)", i, c->n_out, rank, pst_dtype_name(dtype));
         return NULL;
     }
-    int64_t n = pst_dims_count(dims, rank);
+    int64_t n = eng_dims_count(dims, rank);
     size_t max = c->plan->out_bytes_max;
     if (n < 0 || (uint64_t)n > max / size) {
-        pst_op_fail(c, PST_ELIMIT, "output %d would be larger than %zu bytes (tensor_bytes_max)", i, max);
+        eng_op_fail(c, PST_ELIMIT, "output %d would be larger than %zu bytes (tensor_bytes_max)", i, max);
         return NULL;
     }
-    pst_blk *b = pst_blk_new(c->plan, (size_t)n * size + 64, c->err);
+    eng_blk *b = eng_blk_new(c->plan, (size_t)n * size + 64, c->err);
     if (!b)
         return NULL;
-    pst_val *v = c->out[i];
-    pst_val_clear(c->plan, v);
-    v->kind = PST_VAL_TENSOR;
+    eng_val *v = c->out[i];
+    eng_val_clear(c->plan, v);
+    v->kind = ENG_VAL_TENSOR;
     v->blk = b;
     v->t = (pst_tensor){.dtype = dtype, .rank = rank, .data = b->data};
     for (int k = 0; k < rank; k++)
@@ -235,53 +235,53 @@ void *pst_out(pst_op_ctx *c, int i, pst_dtype dtype, int rank, const int64_t *di
     return b->data;
 }
 
-void *pst_out_typed(pst_op_ctx *c, int i, pst_dtype dtype, const pst_tensor *shape)
+void *eng_out_typed(eng_op_ctx *c, int i, pst_dtype dtype, const pst_tensor *shape)
 {
-    return pst_out(c, i, dtype, shape->rank, shape->dims);
+    return eng_out(c, i, dtype, shape->rank, shape->dims);
 }
 
-void *pst_out_like(pst_op_ctx *c, int i, const pst_tensor *shape)
+void *eng_out_like(eng_op_ctx *c, int i, const pst_tensor *shape)
 {
-    return pst_out(c, i, shape->dtype, shape->rank, shape->dims);
+    return eng_out(c, i, shape->dtype, shape->rank, shape->dims);
 }
 
-void *pst_out_over(pst_op_ctx *c, int i, int j)
+void *eng_out_over(eng_op_ctx *c, int i, int j)
 {
-    const pst_tensor shape = *pst_in(c, j);
-    pst_val *from = c->in[j], *to = c->out[i];
+    const pst_tensor shape = *eng_in(c, j);
+    eng_val *from = c->in[j], *to = c->out[i];
     if (!c->dies || !c->dies[j] || !from->blk || from->blk->refs != 1 || from == to)
-        return pst_out_like(c, i, &shape);
-    pst_val taken = *from;
-    *from = (pst_val){.kind = PST_VAL_NONE};
-    pst_val_clear(c->plan, to);
+        return eng_out_like(c, i, &shape);
+    eng_val taken = *from;
+    *from = (eng_val){.kind = ENG_VAL_NONE};
+    eng_val_clear(c->plan, to);
     *to = taken;
     return to->t.data;
 }
 
-void pst_out_share(pst_op_ctx *c, int i, const pst_val *v)
+void eng_out_share(eng_op_ctx *c, int i, const eng_val *v)
 {
     if (i < c->n_out)
-        pst_val_set(c->plan, c->out[i], v);
+        eng_val_set(c->plan, c->out[i], v);
 }
 
-int pst_out_view(pst_op_ctx *c, int i, int j, int rank, const int64_t *dims)
+int eng_out_view(eng_op_ctx *c, int i, int j, int rank, const int64_t *dims)
 {
-    const pst_tensor *x = pst_in(c, j);
-    if (rank > PST_MAX_RANK || pst_dims_count(dims, rank) != pst_count(x))
-        return pst_op_fail(c, PST_EINVAL, "the new shape does not hold the %" PRId64 " elements there are", pst_count(x));
+    const pst_tensor *x = eng_in(c, j);
+    if (rank > PST_MAX_RANK || eng_dims_count(dims, rank) != eng_count(x))
+        return eng_op_fail(c, PST_EINVAL, "the new shape does not hold the %" PRId64 " elements there are", eng_count(x));
     int64_t copy[PST_MAX_RANK];
     for (int k = 0; k < rank; k++)
         copy[k] = dims[k];
-    pst_out_share(c, i, c->in[j]);
+    eng_out_share(c, i, c->in[j]);
     c->out[i]->t.rank = rank;
     for (int k = 0; k < rank; k++)
         c->out[i]->t.dims[k] = copy[k];
     return 0;
 }
 
-void *pst_scratch(pst_op_ctx *c, size_t bytes)
+void *eng_op_scratch(eng_op_ctx *c, size_t bytes)
 {
-    pst_blk *b = pst_blk_new(c->plan, bytes + 64, c->err);
+    eng_blk *b = eng_blk_new(c->plan, bytes + 64, c->err);
     if (!b)
         return NULL;
     b->next = c->plan->scratch;
@@ -289,21 +289,21 @@ void *pst_scratch(pst_op_ctx *c, size_t bytes)
     return b->data;
 }
 
-void *pst_keep(pst_op_ctx *c, size_t bytes)
+void *eng_op_keep(eng_op_ctx *c, size_t bytes)
 {
-    return pst_zone_alloc(&c->plan->zone, bytes);
+    return eng_zone_alloc(&c->plan->zone, bytes);
 }
 
-typedef struct pst_text_chunk {
-    struct pst_text_chunk *next;
+typedef struct eng_text_chunk {
+    struct eng_text_chunk *next;
     size_t used, cap;
     char data[];
-} pst_text_chunk;
+} eng_text_chunk;
 
 /* A chunk with room for len + 1 bytes behind the one in use; chunks count as memory of the pool and stay until the plan is freed. */
-static pst_text_chunk *text_room(pst_plan *p, size_t len)
+static eng_text_chunk *text_room(pst_plan *p, size_t len)
 {
-    pst_text_chunk *t = p->text_at;
+    eng_text_chunk *t = p->text_at;
     while (t && t->cap - t->used < len + 1) {
         t = t->next;
         if (t)
@@ -314,8 +314,8 @@ static pst_text_chunk *text_room(pst_plan *p, size_t len)
     size_t cap = len + 1 > 65536 ? len + 1 : 65536;
     if (len >= p->pool.bytes_max || !pool_room(&p->pool, cap))
         return NULL;
-    t = pst_heap_bytes(sizeof *t + cap);
-    *t = (pst_text_chunk){.cap = cap};
+    t = eng_heap_bytes(sizeof *t + cap);
+    *t = (eng_text_chunk){.cap = cap};
     p->pool.bytes += cap;
     if (p->text_at) {
         t->next = p->text_at->next;
@@ -326,10 +326,10 @@ static pst_text_chunk *text_room(pst_plan *p, size_t len)
     return t;
 }
 
-char *pst_text(pst_op_ctx *c, const char *s, size_t len)
+char *eng_op_text(eng_op_ctx *c, const char *s, size_t len)
 {
     pst_plan *p = c->plan;
-    pst_text_chunk *t = p->text_over ? NULL : text_room(p, len);
+    eng_text_chunk *t = p->text_over ? NULL : text_room(p, len);
     if (!t) { /* said when the kernel returns */
         p->text_over = true;
         return p->no_text;
@@ -344,7 +344,7 @@ char *pst_text(pst_op_ctx *c, const char *s, size_t len)
     return d;
 }
 
-void pst_plan_texts_reset(pst_plan *p)
+void eng_plan_texts_reset(pst_plan *p)
 {
     p->text_at = p->texts;
     p->text_bytes = 0;
@@ -353,34 +353,34 @@ void pst_plan_texts_reset(pst_plan *p)
         p->texts->used = 0;
 }
 
-int pst_in_ints(pst_op_ctx *c, int i, int64_t *ret, int max)
+int eng_in_ints(eng_op_ctx *c, int i, int64_t *ret, int max)
 {
-    const pst_tensor *t = pst_in(c, i);
-    int64_t n = t ? pst_count(t) : -1;
-    if (!t || n > max || pst_convert(PST_I64, ret, t->dtype, t->data, n, true) < 0) {
-        pst_op_fail(c, PST_EINVAL, "input %d must be a list of at most %d integers", i, max);
+    const pst_tensor *t = eng_in(c, i);
+    int64_t n = t ? eng_count(t) : -1;
+    if (!t || n > max || eng_convert(PST_I64, ret, t->dtype, t->data, n, true) < 0) {
+        eng_op_fail(c, PST_EINVAL, "input %d must be a list of at most %d integers", i, max);
         return -1;
     }
     return (int)n;
 }
 
-int pst_in_scalar(pst_op_ctx *c, int i, double *ret)
+int eng_in_scalar(eng_op_ctx *c, int i, double *ret)
 {
-    const pst_tensor *t = pst_in(c, i);
-    if (!t || pst_count(t) != 1 || pst_convert(PST_F64, ret, t->dtype, t->data, 1, true) < 0)
-        return pst_op_fail(c, PST_EINVAL, "input %d must be one number", i);
+    const pst_tensor *t = eng_in(c, i);
+    if (!t || eng_count(t) != 1 || eng_convert(PST_F64, ret, t->dtype, t->data, 1, true) < 0)
+        return eng_op_fail(c, PST_EINVAL, "input %d must be one number", i);
     return 0;
 }
 
-int pst_axis(pst_op_ctx *c, int64_t axis, int rank, int *ret)
+int eng_op_axis(eng_op_ctx *c, int64_t axis, int rank, int *ret)
 {
     if (axis < -rank || axis >= rank)
-        return pst_op_fail(c, PST_EINVAL, "axis %" PRId64 " is outside a tensor of rank %d", axis, rank);
+        return eng_op_fail(c, PST_EINVAL, "axis %" PRId64 " is outside a tensor of rank %d", axis, rank);
     *ret = (int)(axis < 0 ? axis + rank : axis);
     return 0;
 }
 
-void pst_strides(const int64_t *dims, int rank, int64_t *ret)
+void eng_strides(const int64_t *dims, int rank, int64_t *ret)
 {
     int64_t s = 1;
     for (int i = rank - 1; i >= 0; i--) {
@@ -389,21 +389,21 @@ void pst_strides(const int64_t *dims, int rank, int64_t *ret)
     }
 }
 
-int pst_broadcast(pst_op_ctx *c, const pst_tensor *a, const pst_tensor *b, int *rank, int64_t *dims)
+int eng_broadcast(eng_op_ctx *c, const pst_tensor *a, const pst_tensor *b, int *rank, int64_t *dims)
 {
     int r = a->rank > b->rank ? a->rank : b->rank;
     for (int i = 0; i < r; i++) {
         int ia = i - (r - a->rank), ib = i - (r - b->rank);
         int64_t da = ia >= 0 ? a->dims[ia] : 1, db = ib >= 0 ? b->dims[ib] : 1;
         if (da != db && da != 1 && db != 1)
-            return pst_op_fail(c, PST_EINVAL, "shapes do not broadcast: dimension %d is %" PRId64 " here and %" PRId64 " there", i, da, db);
+            return eng_op_fail(c, PST_EINVAL, "shapes do not broadcast: dimension %d is %" PRId64 " here and %" PRId64 " there", i, da, db);
         dims[i] = da == 1 ? db : da;
     }
     *rank = r;
     return 0;
 }
 
-void pst_broadcast_strides(const pst_tensor *t, int rank, int64_t *ret)
+void eng_broadcast_strides(const pst_tensor *t, int rank, int64_t *ret)
 {
     int64_t s = 1;
     for (int i = rank - 1; i >= 0; i--) {
@@ -414,21 +414,21 @@ void pst_broadcast_strides(const pst_tensor *t, int rank, int64_t *ret)
     }
 }
 
-pst_seq *pst_out_seq(pst_op_ctx *c, int i, int64_t n)
+eng_seq *eng_out_seq(eng_op_ctx *c, int i, int64_t n)
 {
     if (n < 0 || n > 1000000) {
-        pst_op_fail(c, PST_ELIMIT, "a sequence of %" PRId64 " items; at most 1000000 are allowed", n);
+        eng_op_fail(c, PST_ELIMIT, "a sequence of %" PRId64 " items; at most 1000000 are allowed", n);
         return NULL;
     }
-    size_t bytes = sizeof(pst_seq) + (size_t)n * sizeof(pst_val);
-    pst_blk *b = pst_blk_new(c->plan, bytes, c->err);
+    size_t bytes = sizeof(eng_seq) + (size_t)n * sizeof(eng_val);
+    eng_blk *b = eng_blk_new(c->plan, bytes, c->err);
     if (!b)
         return NULL;
     memset(b->data, 0, bytes);
-    pst_seq *s = (pst_seq *)b->data;
-    *s = (pst_seq){.refs = 1, .n = n, .items = (pst_val *)(s + 1), .blk = b};
-    pst_val_clear(c->plan, c->out[i]);
-    c->out[i]->kind = PST_VAL_SEQ;
+    eng_seq *s = (eng_seq *)b->data;
+    *s = (eng_seq){.refs = 1, .n = n, .items = (eng_val *)(s + 1), .blk = b};
+    eng_val_clear(c->plan, c->out[i]);
+    c->out[i]->kind = ENG_VAL_SEQ;
     c->out[i]->seq = s;
     c->out[i]->blk = NULL;
     return s;

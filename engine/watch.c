@@ -1,6 +1,6 @@
 /* watch.c - ends a run that takes too long or that nobody wants any more: the bounds of pst_run_limits.
  *
- * A run looks between nodes and between the rounds of loops; the large products look inside (pst_op_pause). Being told to stop is a load of a
+ * A run looks between nodes and between the rounds of loops; the large products look inside (eng_op_pause). Being told to stop is a load of a
  * flag, so it is asked each time; the clock takes longer than a small node does, so it is read every few looks only, and each time
  * again once two readings were far apart. Why not a timer or a second thread: the library starts none and owns no signal, and a
  * kernel cannot be left half way. */
@@ -21,7 +21,7 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-void pst_watch_begin(pst_watch *w)
+void eng_watch_begin(eng_watch *w)
 {
     w->on = w->limits.ms_max || w->limits.stop;
     w->every = w->to_clock = 1;
@@ -29,7 +29,7 @@ void pst_watch_begin(pst_watch *w)
         w->began_ns = w->looked_ns = now_ns();
 }
 
-int pst_watch_look(pst_watch *w, pst_err *err)
+int eng_watch_look(eng_watch *w, pst_err *err)
 {
     if (w->limits.stop && w->limits.stop(w->limits.stop_arg))
         return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "onnx", 0, "told to stop while the model ran");
@@ -46,12 +46,12 @@ int pst_watch_look(pst_watch *w, pst_err *err)
                        w->limits.ms_max);
 }
 
-int pst_op_pause(pst_op_ctx *c)
+int eng_op_pause(eng_op_ctx *c)
 {
-    return pst_watch_check(&c->plan->watch, c->err);
+    return eng_watch_check(&c->plan->watch, c->err);
 }
 
-uint64_t pst_plan_steps_max(const pst_plan *p)
+uint64_t eng_plan_steps_max(const pst_plan *p)
 {
     uint64_t own = p->watch.limits.steps_max, all = p->m->limits.steps_max;
     return own && own < all ? own : all;
@@ -60,10 +60,10 @@ uint64_t pst_plan_steps_max(const pst_plan *p)
 int pst_plan_limit(pst_plan *p, const pst_run_limits *limits, pst_err *err)
 {
     pst_err own = {0};
-    int rc = limits ? pst_reserved_check(limits->reserved, sizeof limits->reserved / sizeof *limits->reserved, "pst_run_limits",
+    int rc = limits ? eng_reserved_check(limits->reserved, sizeof limits->reserved / sizeof *limits->reserved, "pst_run_limits",
                                          err ? err : &own)
                     : 0;
     if (rc == 0)
-        p->watch = (pst_watch){.limits = limits ? *limits : (pst_run_limits){0}};
+        p->watch = (eng_watch){.limits = limits ? *limits : (pst_run_limits){0}};
     return rc;
 }

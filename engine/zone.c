@@ -6,19 +6,19 @@
 
 #define ZONE_CHUNK ((size_t)64 << 10)
 
-typedef struct pst_zone_chunk {
-    struct pst_zone_chunk *next;
+typedef struct eng_zone_chunk {
+    struct eng_zone_chunk *next;
     size_t used, cap;
     _Alignas(64) unsigned char data[];
-} pst_zone_chunk;
+} eng_zone_chunk;
 
 /* Room for bytes (a multiple of 64) in a fresh chunk. */
-static pst_zone_chunk *add_chunk(pst_zone *z, size_t bytes)
+static eng_zone_chunk *add_chunk(eng_zone *z, size_t bytes)
 {
-    pst_zone_chunk *c = z->chunks;
+    eng_zone_chunk *c = z->chunks;
     bool own = bytes > ZONE_CHUNK / 2; /* a big block gets a chunk of its own, behind the one in use */
     size_t cap = own ? bytes : ZONE_CHUNK;
-    pst_zone_chunk *fresh = pst_heap_try64(sizeof *fresh + cap);
+    eng_zone_chunk *fresh = eng_heap_try64(sizeof *fresh + cap);
     if (!fresh)
         return NULL;
     memset(fresh, 0, sizeof *fresh + cap);
@@ -33,12 +33,12 @@ static pst_zone_chunk *add_chunk(pst_zone *z, size_t bytes)
     return fresh;
 }
 
-void *pst_zone_try(pst_zone *z, size_t bytes)
+void *eng_zone_try(eng_zone *z, size_t bytes)
 {
     if (bytes > PTRDIFF_MAX - 4096)
         return NULL;
     bytes = (bytes + 63) & ~(size_t)63;
-    pst_zone_chunk *c = z->chunks;
+    eng_zone_chunk *c = z->chunks;
     if (!c || c->cap - c->used < bytes)
         c = add_chunk(z, bytes);
     if (!c)
@@ -48,40 +48,40 @@ void *pst_zone_try(pst_zone *z, size_t bytes)
     return p;
 }
 
-void *pst_zone_alloc(pst_zone *z, size_t bytes)
+void *eng_zone_alloc(eng_zone *z, size_t bytes)
 {
-    void *p = pst_zone_try(z, bytes);
+    void *p = eng_zone_try(z, bytes);
     if (!p)
-        pst_heap_fail(bytes);
+        eng_heap_fail(bytes);
     return p;
 }
 
-char *pst_zone_strdup(pst_zone *z, const char *s, size_t len)
+char *eng_zone_strdup(eng_zone *z, const char *s, size_t len)
 {
-    char *p = pst_zone_alloc(z, len + 1);
+    char *p = eng_zone_alloc(z, len + 1);
     if (len)
         memcpy(p, s, len);
     return p;
 }
 
-size_t pst_zone_bytes(const pst_zone *z)
+size_t eng_zone_bytes(const eng_zone *z)
 {
     size_t n = 0;
-    for (const pst_zone_chunk *c = z->chunks; c; c = c->next)
+    for (const eng_zone_chunk *c = z->chunks; c; c = c->next)
         n += c->used;
     return n;
 }
 
-void pst_zone_done(pst_zone *z)
+void eng_zone_done(eng_zone *z)
 {
-    for (pst_zone_chunk *c = z->chunks, *next; c; c = next) {
+    for (eng_zone_chunk *c = z->chunks, *next; c; c = next) {
         next = c->next;
-        pst_heap_free(c);
+        eng_heap_free(c);
     }
     z->chunks = NULL;
 }
 
-int64_t pst_dims_count(const int64_t *dims, int rank)
+int64_t eng_dims_count(const int64_t *dims, int rank)
 {
     int64_t n = 1;
     bool zero = false;
@@ -96,7 +96,7 @@ int64_t pst_dims_count(const int64_t *dims, int rank)
     return zero ? 0 : n;
 }
 
-const pst_attr *pst_attr_find(const pst_node *n, const char *name)
+const eng_attr *eng_attr_find(const eng_node *n, const char *name)
 {
     for (int i = 0; i < n->n_attrs; i++)
         if (!strcmp(n->attrs[i].name, name))
@@ -104,44 +104,44 @@ const pst_attr *pst_attr_find(const pst_node *n, const char *name)
     return NULL;
 }
 
-int64_t pst_attr_int(const pst_node *n, const char *name, int64_t def)
+int64_t eng_attr_int(const eng_node *n, const char *name, int64_t def)
 {
-    const pst_attr *a = pst_attr_find(n, name);
-    return a && (a->type == PST_ATTR_INT || a->type == PST_ATTR_TYPE) ? a->i : def;
+    const eng_attr *a = eng_attr_find(n, name);
+    return a && (a->type == ENG_ATTR_INT || a->type == ENG_ATTR_TYPE) ? a->i : def;
 }
 
-float pst_attr_float(const pst_node *n, const char *name, float def)
+float eng_attr_float(const eng_node *n, const char *name, float def)
 {
-    const pst_attr *a = pst_attr_find(n, name);
-    return a && a->type == PST_ATTR_FLOAT ? a->f : def;
+    const eng_attr *a = eng_attr_find(n, name);
+    return a && a->type == ENG_ATTR_FLOAT ? a->f : def;
 }
 
-const char *pst_attr_str(const pst_node *n, const char *name, const char *def)
+const char *eng_attr_str(const eng_node *n, const char *name, const char *def)
 {
-    const pst_attr *a = pst_attr_find(n, name);
-    return a && a->type == PST_ATTR_STRING ? a->s : def;
+    const eng_attr *a = eng_attr_find(n, name);
+    return a && a->type == ENG_ATTR_STRING ? a->s : def;
 }
 
-const int64_t *pst_attr_ints(const pst_node *n, const char *name, size_t *ret_n)
+const int64_t *eng_attr_ints(const eng_node *n, const char *name, size_t *ret_n)
 {
-    const pst_attr *a = pst_attr_find(n, name);
-    bool ok = a && a->type == PST_ATTR_INTS;
+    const eng_attr *a = eng_attr_find(n, name);
+    bool ok = a && a->type == ENG_ATTR_INTS;
     *ret_n = ok ? a->n : 0;
     return ok ? a->ints : NULL;
 }
 
-const float *pst_attr_floats(const pst_node *n, const char *name, size_t *ret_n)
+const float *eng_attr_floats(const eng_node *n, const char *name, size_t *ret_n)
 {
-    const pst_attr *a = pst_attr_find(n, name);
-    bool ok = a && a->type == PST_ATTR_FLOATS;
+    const eng_attr *a = eng_attr_find(n, name);
+    bool ok = a && a->type == ENG_ATTR_FLOATS;
     *ret_n = ok ? a->n : 0;
     return ok ? a->floats : NULL;
 }
 
-const char *const *pst_attr_strings(const pst_node *n, const char *name, size_t *ret_n)
+const char *const *eng_attr_strings(const eng_node *n, const char *name, size_t *ret_n)
 {
-    const pst_attr *a = pst_attr_find(n, name);
-    bool ok = a && a->type == PST_ATTR_STRINGS;
+    const eng_attr *a = eng_attr_find(n, name);
+    bool ok = a && a->type == ENG_ATTR_STRINGS;
     *ret_n = ok ? a->n : 0;
     return ok ? a->strings : NULL;
 }

@@ -31,9 +31,9 @@ static float *room(void)
     if (!pack_room) {
         pthread_once(&room_once, make_key);
         size_t bytes = sizeof(float) * (MC * KC + KC * (NC + NR_MAX));
-        pack_room = pst_heap_raw64(bytes);
+        pack_room = eng_heap_raw64(bytes);
         if (!pack_room)
-            pst_heap_fail(bytes);
+            eng_heap_fail(bytes);
         pthread_setspecific(room_key, pack_room);
     }
     return pack_room;
@@ -92,12 +92,12 @@ static void pack_lines(int n, int k, const float *from, size_t ls, size_t es, fl
     }
 }
 
-/* a (mc,kc) with strides rs, cs → the tiles of pst_tile_rows(), each (kc, rows) */
+/* a (mc,kc) with strides rs, cs → the tiles of eng_tile_rows(), each (kc, rows) */
 static void pack_a(int mr, int mc, int kc, const float *a, size_t rs, size_t cs, float *to)
 {
     int tiles = (mc + mr - 1) / mr;
     for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
-        rows = pst_tile_rows(mc, tiles, i);
+        rows = eng_tile_rows(mc, tiles, i);
         /* The next tile's rows: each is a short run far from the one before, which the hardware is slow to see. */
         for (int r = row + rows; cs == 1 && r < row + 2 * rows && r < mc; r++)
             for (int p = 0; p < kc; p += 16)
@@ -133,7 +133,7 @@ static int part_of_k(int k)
 }
 
 /* Products of few rows read b once: as it lies, a part of k at a time so that the rows of a stay in L1. */
-static void in_place(const pst_cpu_kernels *kn, pst_block *g, size_t ldb)
+static void in_place(const eng_cpu_kernels *kn, eng_block *g, size_t ldb)
 {
     int whole = g->n / kn->nr * kn->nr, k = g->k, part = g->m <= kn->mr && k <= 4 * KC ? k : part_of_k(k);
     const float *a = g->a, *b = g->b;
@@ -155,16 +155,16 @@ static void in_place(const pst_cpu_kernels *kn, pst_block *g, size_t ldb)
 }
 
 /* a is packed when every row is read many times over or its elements lie apart; rows read in place spare the copy. */
-static bool wants_packed_a(const pst_block *g)
+static bool wants_packed_a(const eng_block *g)
 {
     if (g->m <= 16 && g->acs == 1)
         return false;
     return g->acs != 1 || (g->n >= 128 && g->ars >= 512);
 }
 
-static void blocks_of_m(const pst_cpu_kernels *kn, const pst_block *whole, float *pa)
+static void blocks_of_m(const eng_cpu_kernels *kn, const eng_block *whole, float *pa)
 {
-    pst_block g = *whole;
+    eng_block g = *whole;
     bool pack = wants_packed_a(whole);
     int step = pack ? MC : A_FLOATS / whole->k / kn->mr * kn->mr;
     step = step > MC ? step : MC;
@@ -181,7 +181,7 @@ static void blocks_of_m(const pst_cpu_kernels *kn, const pst_block *whole, float
     }
 }
 
-void pst_sgemm_isa(const pst_cpu_kernels *kn, bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
+void eng_sgemm_isa(const eng_cpu_kernels *kn, bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
                    int ldb, float beta, float *c, int ldc)
 {
     if (m <= 0 || n <= 0)
@@ -193,7 +193,7 @@ void pst_sgemm_isa(const pst_cpu_kernels *kn, bool ta, bool tb, int m, int n, in
     if (beta != 0)
         scale(m, n, beta, c, ldc);
     size_t brs = tb ? 1 : (size_t)ldb, bcs = tb ? (size_t)ldb : 1;
-    pst_block g = {.m = m,
+    eng_block g = {.m = m,
                    .n = n,
                    .k = k,
                    .a = a,
@@ -234,31 +234,31 @@ void pst_sgemm_isa(const pst_cpu_kernels *kn, bool ta, bool tb, int m, int n, in
         }
 }
 
-size_t pst_packed_floats(const pst_cpu_kernels *kn, int n, int k)
+size_t eng_packed_floats(const eng_cpu_kernels *kn, int n, int k)
 {
     return (size_t)((n + kn->nr - 1) / kn->nr) * (size_t)kn->nr * (size_t)(k > 0 ? k : 0);
 }
 
-void pst_sgemm_pack(const pst_cpu_kernels *kn, bool tb, int n, int k, const float *b, int ldb, float *room_for_it, pst_packed *ret)
+void eng_sgemm_pack(const eng_cpu_kernels *kn, bool tb, int n, int k, const float *b, int ldb, float *room_for_it, eng_packed *ret)
 {
-    *ret = (pst_packed){.kernels = kn, .n = n, .k = k, .stride = (ptrdiff_t)k * kn->nr, .data = room_for_it};
+    *ret = (eng_packed){.kernels = kn, .n = n, .k = k, .stride = (ptrdiff_t)k * kn->nr, .data = room_for_it};
     if (n > 0 && k > 0)
         pack_b(kn->nr, k, n, b, tb ? 1 : (size_t)ldb, tb ? (size_t)ldb : 1, room_for_it, (size_t)k * (size_t)kn->nr);
 }
 
-void pst_pack_turned(int n, int k, const float *from, size_t ld_from, float *to, size_t ld_to)
+void eng_pack_turned(int n, int k, const float *from, size_t ld_from, float *to, size_t ld_to)
 {
     pack_lines(n, k, from, ld_from, 1, to, ld_to);
 }
 
-void pst_sgemm_pack_left(const pst_cpu_kernels *kn, int m, int k, const float *a, int lda, float *to)
+void eng_sgemm_pack_left(const eng_cpu_kernels *kn, int m, int k, const float *a, int lda, float *to)
 {
     pack_a(kn->mr, m, k, a, (size_t)lda, 1, to);
 }
 
-void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc)
+void eng_sgemm_packed(const eng_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc)
 {
-    const pst_cpu_kernels *kn = b->kernels;
+    const eng_cpu_kernels *kn = b->kernels;
     if (m <= 0 || b->n <= 0)
         return;
     if (beta != 0 || b->k <= 0 || alpha == 0)
@@ -266,7 +266,7 @@ void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, i
     if (b->k <= 0 || alpha == 0)
         return;
     int part = m <= kn->mr ? b->k : part_of_k(b->k);
-    pst_block g = {.m = m, .n = b->n, .ars = lda, .acs = 1, .brs = kn->nr, .bps = b->stride, .alpha = alpha, .c = c, .ldc = ldc};
+    eng_block g = {.m = m, .n = b->n, .ars = lda, .acs = 1, .brs = kn->nr, .bps = b->stride, .alpha = alpha, .c = c, .ldc = ldc};
     for (int p = 0; p < b->k; p += part) {
         g.k = b->k - p < part ? b->k - p : part;
         g.a = a + p;
@@ -279,16 +279,16 @@ void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, i
 void pst_sgemm(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,
                int ldc)
 {
-    static const pst_cpu_kernels *best;
-    const pst_cpu_kernels *kn = __atomic_load_n(&best, __ATOMIC_RELAXED);
+    static const eng_cpu_kernels *best;
+    const eng_cpu_kernels *kn = __atomic_load_n(&best, __ATOMIC_RELAXED);
     if (!kn) {
-        kn = pst_kernels_default();
+        kn = eng_kernels_default();
         __atomic_store_n(&best, kn, __ATOMIC_RELAXED);
     }
-    pst_sgemm_isa(kn, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    eng_sgemm_isa(kn, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-void pst_sgemm_ref(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta,
+void eng_sgemm_ref(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta,
                    float *c, int ldc)
 {
     for (int i = 0; i < m; i++)

@@ -11,31 +11,31 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct pst_cpu_kernels;
+struct eng_cpu_kernels;
 
 void pst_sgemm(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,
                int ldc);
 /* The same with the kernels of one instruction set. */
-void pst_sgemm_isa(const struct pst_cpu_kernels *kernels, bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda,
+void eng_sgemm_isa(const struct eng_cpu_kernels *kernels, bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda,
                    const float *b, int ldb, float beta, float *c, int ldc);
-/* A right-hand matrix packed once, for products with many left ones. data: the caller's room of pst_packed_floats() floats, 64-byte
+/* A right-hand matrix packed once, for products with many left ones. data: the caller's room of eng_packed_floats() floats, 64-byte
  * aligned. b (k,n), or (n,k) with tb. */
-typedef struct pst_packed {
-    const struct pst_cpu_kernels *kernels;
+typedef struct eng_packed {
+    const struct eng_cpu_kernels *kernels;
     int n, k;
     ptrdiff_t stride; /* floats from one panel of columns to the next */
     const float *data;
-} pst_packed;
-size_t pst_packed_floats(const struct pst_cpu_kernels *kernels, int n, int k);
-void pst_sgemm_pack(const struct pst_cpu_kernels *kernels, bool tb, int n, int k, const float *b, int ldb, float *room, pst_packed *ret);
+} eng_packed;
+size_t eng_packed_floats(const struct eng_cpu_kernels *kernels, int n, int k);
+void eng_sgemm_pack(const struct eng_cpu_kernels *kernels, bool tb, int n, int k, const float *b, int ldb, float *room, eng_packed *ret);
 /* n rows of length k, ld_from apart → (k,n), rows ld_to apart: what panels are made of. */
-void pst_pack_turned(int n, int k, const float *from, size_t ld_from, float *to, size_t ld_to);
+void eng_pack_turned(int n, int k, const float *from, size_t ld_from, float *to, size_t ld_to);
 /* A left-hand matrix a (m,k) in the order the kernels' conv reads it: m · k floats. */
-void pst_sgemm_pack_left(const struct pst_cpu_kernels *kernels, int m, int k, const float *a, int lda, float *to);
+void eng_sgemm_pack_left(const struct eng_cpu_kernels *kernels, int m, int k, const float *a, int lda, float *to);
 /* c (m,n) = alpha · a (m,k) · b + beta · c */
-void pst_sgemm_packed(const pst_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc);
+void eng_sgemm_packed(const eng_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc);
 /* The readable twin: three loops, double accumulation. */
-void pst_sgemm_ref(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta,
+void eng_sgemm_ref(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta,
                    float *c, int ldc);
 
 #endif

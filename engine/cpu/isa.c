@@ -16,17 +16,17 @@
 #include <string.h>
 
 typedef struct known_isa {
-    pst_isa_set set;
+    eng_isa_set set;
     atomic_int trusted; /* 0 = to be compared, -1 = no: why says it */
     char why[160];
 } known_isa;
 
 static known_isa all[] = {
 #if defined(__x86_64__)
-    {.set = {&pst_kernels_avx512, &pst_tile_avx512}},
-    {.set = {&pst_kernels_avx2, &pst_tile_avx2}, .trusted = 1},
+    {.set = {&eng_kernels_avx512, &eng_tile_avx512}},
+    {.set = {&eng_kernels_avx2, &eng_tile_avx2}, .trusted = 1},
 #endif
-    {.set = {&pst_kernels_portable, &pst_tile_portable}, .trusted = 1}};
+    {.set = {&eng_kernels_portable, &eng_tile_portable}, .trusted = 1}};
 enum { KNOWN = sizeof all / sizeof *all };
 
 static bool trusted(known_isa *k)
@@ -37,7 +37,7 @@ static bool trusted(known_isa *k)
         return is > 0;
     pthread_mutex_lock(&comparing);
     if (!atomic_load(&k->trusted)) {
-        const char *kernel = pst_twins_differ(&k->set);
+        const char *kernel = eng_twins_differ(&k->set);
         if (kernel) {
             snprintf(k->why, sizeof k->why, "%s is not used: its kernel \"%s\" does not give on this machine what the portable one gives",
                      k->set.cpu->isa, kernel);
@@ -51,7 +51,7 @@ static bool trusted(known_isa *k)
 }
 
 /* NULL = the best. */
-static const pst_cpu_kernels *named(const char *want)
+static const eng_cpu_kernels *named(const char *want)
 {
     for (known_isa *k = all; k < all + KNOWN; k++)
         if ((!want || !strcmp(want, k->set.cpu->isa)) && k->set.cpu->supported() && trusted(k))
@@ -59,24 +59,24 @@ static const pst_cpu_kernels *named(const char *want)
     return NULL;
 }
 
-const char *pst_isa_wish(void)
+const char *eng_isa_wish(void)
 {
     const char *wish = secure_getenv("PENSTOCK_ISA");
     return wish && *wish ? wish : NULL;
 }
 
-const pst_cpu_kernels *pst_kernels_pick(const char *want)
+const eng_cpu_kernels *eng_kernels_pick(const char *want)
 {
-    return named(want ? want : pst_isa_wish());
+    return named(want ? want : eng_isa_wish());
 }
 
-const char *pst_isa_pick(const char *want)
+const char *eng_isa_pick(const char *want)
 {
-    const pst_cpu_kernels *k = pst_kernels_pick(want);
+    const eng_cpu_kernels *k = eng_kernels_pick(want);
     return k ? k->isa : NULL;
 }
 
-const char *pst_isa_why_not(const char *want)
+const char *eng_isa_why_not(const char *want)
 {
     for (known_isa *k = all; k < all + KNOWN; k++)
         if (!strcmp(want, k->set.cpu->isa))
@@ -84,7 +84,7 @@ const char *pst_isa_why_not(const char *want)
     return "not one of portable, avx2, avx512";
 }
 
-bool pst_isa_is_best(const char *isa)
+bool eng_isa_is_best(const char *isa)
 {
     const known_isa *k = all;
     while (!k->set.cpu->supported())
@@ -92,37 +92,37 @@ bool pst_isa_is_best(const char *isa)
     return !strcmp(isa, k->set.cpu->isa);
 }
 
-const pst_cpu_kernels *pst_kernels_default(void)
+const eng_cpu_kernels *eng_kernels_default(void)
 {
-    const pst_cpu_kernels *k = pst_kernels_pick(NULL);
+    const eng_cpu_kernels *k = eng_kernels_pick(NULL);
     return k ? k : named(NULL);
 }
 
-const pst_tile_kernels *pst_tile_pick(const char *isa)
+const eng_tile_kernels *eng_tile_pick(const char *isa)
 {
     for (const known_isa *k = all; k < all + KNOWN; k++)
         if (!strcmp(isa, k->set.cpu->isa))
             return k->set.tile;
-    return &pst_tile_portable;
+    return &eng_tile_portable;
 }
 
-void pst_isa_replace(const pst_cpu_kernels *cpu, const pst_tile_kernels *tile)
+void eng_isa_replace(const eng_cpu_kernels *cpu, const eng_tile_kernels *tile)
 {
     for (known_isa *k = all; k < all + KNOWN - 1; k++)
         if (!strcmp(cpu->isa, k->set.cpu->isa)) {
-            k->set = (pst_isa_set){cpu, tile};
+            k->set = (eng_isa_set){cpu, tile};
             atomic_store(&k->trusted, 0);
         }
 }
 
 const char *pst_engine_isa(void)
 {
-    return pst_kernels_default()->isa;
+    return eng_kernels_default()->isa;
 }
 
 const char *pst_engine_warning(void)
 {
-    pst_kernels_default(); /* what it passes over has been compared */
+    eng_kernels_default(); /* what it passes over has been compared */
     for (known_isa *k = all; k < all + KNOWN; k++)
         if (atomic_load_explicit(&k->trusted, memory_order_acquire) < 0)
             return k->why;

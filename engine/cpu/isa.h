@@ -7,22 +7,22 @@
 #include <stdint.h>
 
 /* One dense layer or one elementwise step of a fused network; see tile.inc.h. */
-typedef enum { PST_ACT_NONE, PST_ACT_RELU, PST_ACT_LEAKY, PST_ACT_ELU, PST_ACT_SIGMOID, PST_ACT_TANH } pst_act;
-typedef enum { PST_FUSED_DENSE, PST_FUSED_ADD, PST_FUSED_SUB, PST_FUSED_MUL, PST_FUSED_DIV, PST_FUSED_ACT } pst_fused_kind;
+typedef enum { ENG_ACT_NONE, ENG_ACT_RELU, ENG_ACT_LEAKY, ENG_ACT_ELU, ENG_ACT_SIGMOID, ENG_ACT_TANH } eng_act;
+typedef enum { ENG_FUSED_DENSE, ENG_FUSED_ADD, ENG_FUSED_SUB, ENG_FUSED_MUL, ENG_FUSED_DIV, ENG_FUSED_ACT } eng_fused_kind;
 
-typedef struct pst_fused_step {
-    pst_fused_kind kind;
-    pst_act act;    /* applied last */
+typedef struct eng_fused_step {
+    eng_fused_kind kind;
+    eng_act act;    /* applied last */
     float alpha;    /* of LEAKY and ELU */
     int in, out;    /* widths */
     const float *w; /* DENSE: panels of nr columns, panel p at w + p·in·nr, row-major (in, nr), zero padded */
     const float *v; /* DENSE: bias; others: the operand; padded to whole panels */
-} pst_fused_step;
+} eng_fused_step;
 
 /* c (m, n) = alpha · a · b, or c += …. b: panels of nr columns, panel p at b + p·bps, the next k after brs; so packed panels (brs = nr) and
  * a matrix as it lies (brs = its row stride, bps = nr) are read alike. tail: the last panel when n is no multiple of nr and b ends there;
- * NULL when b is padded. a: strides ars and acs, or packed in the tiles of pst_tile_rows(), each (k, rows). */
-typedef struct pst_block {
+ * NULL when b is padded. a: strides ars and acs, or packed in the tiles of eng_tile_rows(), each (k, rows). */
+typedef struct eng_block {
     int m, n, k;
     const float *a;
     ptrdiff_t ars, acs;
@@ -34,12 +34,12 @@ typedef struct pst_block {
     float *c;
     ptrdiff_t ldc;
     const int32_t *off; /* of conv: where each k of b lies */
-} pst_block;
+} eng_block;
 
 /* Rows of a convolution with the filters in the lanes. Pixel i of row r, filter f: y[r·ldy + i·m' + f] = bias[f] + Σ over k of
  * w[k][f] · x[r·ldx + i·step + off[k]], Relu if wanted; m' is m up to whole vectors, and so many numbers are written. w: panels of nr
- * filters (pst_sgemm_pack); bias: up to whole panels. */
-typedef struct pst_conv_rows {
+ * filters (eng_sgemm_pack); bias: up to whole panels. */
+typedef struct eng_conv_rows {
     int rows, n, m, k;
     const float *x;
     ptrdiff_t ldx, step;
@@ -48,16 +48,16 @@ typedef struct pst_conv_rows {
     bool relu;
     float *y;
     ptrdiff_t ldy;
-} pst_conv_rows;
+} eng_conv_rows;
 
 /* Rows of tile i when m rows are shared evenly among tiles: 8 rows are 4 + 4, not 6 + 2. */
-static inline int pst_tile_rows(int m, int tiles, int i)
+static inline int eng_tile_rows(int m, int tiles, int i)
 {
     return m / tiles + (i < m % tiles);
 }
 
 /* Rows of a fused network that go through all layers together: two blocks of activations take about half of L1. */
-static inline int pst_mlp_rows(int mr, int ld)
+static inline int eng_mlp_rows(int mr, int ld)
 {
     int n = 2048 / ld / mr;
     return mr * (n < 2 ? 2 : n > 16 ? 16 : n);
@@ -65,64 +65,64 @@ static inline int pst_mlp_rows(int mr, int ld)
 
 /* A loop that vanishes: only then do small arrays become registers. */
 #if defined(__clang__)
-#define PST_UNROLLED(i, from, to) _Pragma("clang loop unroll(full)") for (int i = from; i < (to); i++)
+#define ENG_UNROLLED(i, from, to) _Pragma("clang loop unroll(full)") for (int i = from; i < (to); i++)
 #else
-#define PST_UNROLLED(i, from, to) _Pragma("GCC unroll 64") for (int i = from; i < (to); i++)
+#define ENG_UNROLLED(i, from, to) _Pragma("GCC unroll 64") for (int i = from; i < (to); i++)
 #endif
 
 /* The vector form of a tree works on 64 rows at once, one byte a row. A split is x[col] <= rank ? yes : no, ranks offset by 128; col counts
  * 64 bytes into the ranks. Results stand in the work area, which starts with 256 leaf numbers (64 copies each). */
-#define PST_TREE_ROWS 64
+#define ENG_TREE_ROWS 64
 
 /* A split of results: yes and no count 64 bytes into the work area. */
-typedef struct pst_tree_code {
+typedef struct eng_tree_code {
     int8_t rank;
     uint16_t col, yes, no;
-} pst_tree_code;
+} eng_tree_code;
 
 /* A complete tree of one, two or three levels: its splits in level order, its leaves numbered from `leaf` on, yes before no. */
-typedef struct pst_tree_bush {
+typedef struct eng_tree_bush {
     int8_t rank[7];
     uint8_t leaf;
     uint16_t col[7];
-} pst_tree_bush;
+} eng_tree_bush;
 
 /* First n_bushes[k] bushes of k + 1 levels each, then n splits, children before parents; each writes the next place behind the leaf
  * numbers, and the last one is the tree's leaf. */
-typedef struct pst_tree_program {
-    const pst_tree_bush *bushes;
-    const pst_tree_code *code;
+typedef struct eng_tree_program {
+    const eng_tree_bush *bushes;
+    const eng_tree_code *code;
     int32_t n_bushes[3], n;
-} pst_tree_program;
+} eng_tree_program;
 
 /* How many thresholds lie below a number: its bucket (a monotone function of it) says how many at least, then a search of few steps. */
-typedef struct pst_rank_table {
+typedef struct eng_rank_table {
     float from, scale; /* bucket = (x - from) · scale, cut to 0…last; of the number's bits in order where by_bits */
     bool by_bits;
     int32_t last, steps;   /* 2^steps - 1 thresholds at most lie in a bucket */
     const uint16_t *below; /* thresholds below those of a bucket */
     const float *tf;       /* one of the two: thresholds in order, 2^steps infinities behind them */
     const double *td;
-} pst_rank_table;
+} eng_rank_table;
 
 /* One step of LSTM cells: the gates of rows as bias + x·w, then the cells from what is in L1. x (rows, k): input and state side by side;
- * w: panels of nr columns as in pst_block, panel p at w + p·k·nr, columns and signs as the lstm kernel has them; h may not be in x. */
-typedef struct pst_lstm_step {
+ * w: panels of nr columns as in eng_block, panel p at w + p·k·nr, columns and signs as the lstm kernel has them; h may not be in x. */
+typedef struct eng_lstm_step {
     int rows, units, k;
     const float *x, *w, *bias;
     ptrdiff_t ldx, ldc, ldh;
     float *c, *h;
-} pst_lstm_step;
+} eng_lstm_step;
 
 /* The kernels of one instruction set. Tiles are mr × nr; a vector has so many lanes. */
-typedef struct pst_cpu_kernels {
+typedef struct eng_cpu_kernels {
     const char *isa;
     int mr, nr, lanes;
     bool (*supported)(void);
-    void (*block)(const pst_block *g);
-    /* c (m, n) = a · b, a packed (pst_sgemm_pack_left), b[k][j] at b + off[k] + j, read and c written up to a multiple of nr */
-    void (*conv)(const pst_block *g);
-    void (*conv_rows)(const pst_conv_rows *g);
+    void (*block)(const eng_block *g);
+    /* c (m, n) = a · b, a packed (eng_sgemm_pack_left), b[k][j] at b + off[k] + j, read and c written up to a multiple of nr */
+    void (*conv)(const eng_block *g);
+    void (*conv_rows)(const eng_conv_rows *g);
     /* What conv_rows has written. Windows of kh × kw pixels, rows ld apart, the next one `step` pixels on: n pixels, the largest of each
      * filter, NaN above all. m: numbers of a pixel, whole vectors. */
     void (*pool_rows)(int n, int m, const float *from, ptrdiff_t ld, int kh, int kw, int step, float *to);
@@ -130,12 +130,12 @@ typedef struct pst_cpu_kernels {
     void (*turn)(int n, int m, const float *from, ptrdiff_t ldfrom, const float *add, bool relu, float *to, ptrdiff_t ldto);
     /* to (rows, n) = from + bias + add, Relu if wanted; add (NULL = none) has to's stride; from is read up to whole vectors */
     void (*plane)(int rows, int n, const float *from, ptrdiff_t ldfrom, float bias, const float *add, bool relu, float *to, ptrdiff_t ldto);
-    /* x (rows, in) → y (rows, out); work: pst_mlp_work_floats() floats, 64-byte aligned */
-    void (*mlp)(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work);
+    /* x (rows, in) → y (rows, out); work: eng_mlp_work_floats() floats, 64-byte aligned */
+    void (*mlp)(const eng_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work);
     /* LSTM cells with sigmoid and tanh, for whole vectors of units. g (rows, units / lanes, i o f c, lanes): the gates before their
      * activations, i, o and f negated, c doubled; c and h (rows, units) are updated, g is overwritten. */
     void (*lstm)(int rows, int units, float *g, ptrdiff_t ldg, float *c, ptrdiff_t ldc, float *h, ptrdiff_t ldh);
-    void (*lstm_step)(const pst_lstm_step *s);
+    void (*lstm_step)(const eng_lstm_step *s);
     /* h = (1 - z)·tanh(x + r·s) + z·h; r NULL: without the second term */
     void (*gru)(int n, const float *z, const float *x, const float *r, const float *s, float *h);
     /* For pools: to[i] = the largest (NaN above all) or the sum of from[i·step + j·apart], j < k; to is not from. roomy: two vectors behind
@@ -143,38 +143,38 @@ typedef struct pst_cpu_kernels {
     void (*gather)(bool max, int64_t n, int k, const float *from, int64_t apart, int64_t step, float *to, bool roomy);
     float (*dot)(const float *a, const float *b, int n);
     /* Leaf numbers of 64 rows → leaf. */
-    void (*tree)(const pst_tree_program *p, const int8_t *ranks, int8_t *work, uint8_t *leaf);
+    void (*tree)(const eng_tree_program *p, const int8_t *ranks, int8_t *work, uint8_t *leaf);
     /* Ranks of 64 numbers; true when one of them is NaN, whose rank says nothing. */
-    bool (*rank_f)(const pst_rank_table *t, const float *x, int32_t *rank);
-    bool (*rank_d)(const pst_rank_table *t, const double *x, int32_t *rank);
+    bool (*rank_f)(const eng_rank_table *t, const float *x, int32_t *rank);
+    bool (*rank_d)(const eng_rank_table *t, const double *x, int32_t *rank);
     /* Ranks from `from` on as bytes, cut to 0…255 and offset by 128. */
     void (*rank_bytes)(const int32_t *rank, int32_t from, int8_t *to);
-    void (*act)(pst_act act, float alpha, const float *x, float *y, size_t n);
-} pst_cpu_kernels;
+    void (*act)(eng_act act, float alpha, const float *x, float *y, size_t n);
+} eng_cpu_kernels;
 
-static inline size_t pst_mlp_work_floats(const pst_cpu_kernels *k, int width)
+static inline size_t eng_mlp_work_floats(const eng_cpu_kernels *k, int width)
 {
     int ld = (width + k->nr - 1) / k->nr * k->nr;
-    return 2 * (size_t)pst_mlp_rows(k->mr, ld) * (size_t)ld;
+    return 2 * (size_t)eng_mlp_rows(k->mr, ld) * (size_t)ld;
 }
 
-extern const pst_cpu_kernels pst_kernels_portable, pst_kernels_avx2, pst_kernels_avx512;
+extern const eng_cpu_kernels eng_kernels_portable, eng_kernels_avx2, eng_kernels_avx512;
 
 /* The wanted one; without a wish what PENSTOCK_ISA names, else the best of this CPU. NULL when this CPU lacks it, the name is unknown, or
  * its kernels do not give what the portable ones give; they are compared once, before an instruction set is first used. */
-const pst_cpu_kernels *pst_kernels_pick(const char *want);
-const char *pst_isa_pick(const char *want);
+const eng_cpu_kernels *eng_kernels_pick(const char *want);
+const char *eng_isa_pick(const char *want);
 /* Of a name for which there is nothing: the reason. */
-const char *pst_isa_why_not(const char *want);
+const char *eng_isa_why_not(const char *want);
 /* Never NULL: without a wish, and with one that cannot be met the best. */
-const pst_cpu_kernels *pst_kernels_default(void);
+const eng_cpu_kernels *eng_kernels_default(void);
 /* What PENSTOCK_ISA names, known or not; NULL = nothing. */
-const char *pst_isa_wish(void);
+const char *eng_isa_wish(void);
 /* No other of this CPU is better, be it used or not. */
-bool pst_isa_is_best(const char *isa);
+bool eng_isa_is_best(const char *isa);
 
-struct pst_tile_kernels;
+struct eng_tile_kernels;
 /* For tests, while nothing runs: other tables in the place of those of cpu->isa, to be compared again; not of portable. */
-void pst_isa_replace(const pst_cpu_kernels *cpu, const struct pst_tile_kernels *tile);
+void eng_isa_replace(const eng_cpu_kernels *cpu, const struct eng_tile_kernels *tile);
 
 #endif

@@ -46,7 +46,7 @@ static bool supported(void)
     return ISA_SUPPORTED;
 }
 
-const pst_cpu_kernels KERNELS = {.isa = ISA_NAME,
+const eng_cpu_kernels KERNELS = {.isa = ISA_NAME,
                                  .mr = MR,
                                  .nr = NR,
                                  .lanes = VL,

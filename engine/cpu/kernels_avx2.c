@@ -4,5 +4,5 @@
 #define NV            2
 #define ISA_NAME      "avx2"
 #define ISA_SUPPORTED (__builtin_cpu_init(), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-#define KERNELS       pst_kernels_avx2
+#define KERNELS       eng_kernels_avx2
 #include "engine/cpu/kernels.inc.h"

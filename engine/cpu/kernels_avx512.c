@@ -6,5 +6,5 @@
 #define ISA_SUPPORTED                                                                                 \
     (__builtin_cpu_init(), __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && \
                                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-#define KERNELS pst_kernels_avx512
+#define KERNELS eng_kernels_avx512
 #include "engine/cpu/kernels.inc.h"

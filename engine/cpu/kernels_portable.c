@@ -4,5 +4,5 @@
 #define NV            2
 #define ISA_NAME      "portable"
 #define ISA_SUPPORTED true
-#define KERNELS       pst_kernels_portable
+#define KERNELS       eng_kernels_portable
 #include "engine/cpu/kernels.inc.h"

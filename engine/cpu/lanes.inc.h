@@ -4,7 +4,7 @@
  * of any width fill the lanes and the image needs no rearranging. A maximum of pixels is then one of vectors. */
 
 /* The same columns of all rows: R pixels × V vectors. */
-INLINE void tile_pixels(const int R, const int V, const int S, const pst_conv_rows *g, tile_at t, const float *bias)
+INLINE void tile_pixels(const int R, const int V, const int S, const eng_conv_rows *g, tile_at t, const float *bias)
 {
     for (int row = 0; row < g->rows; row++, t.a += g->ldx, t.c += g->ldy) {
         vf acc[ACC_MAX];
@@ -31,12 +31,12 @@ INLINE void tile_pixels(const int R, const int V, const int S, const pst_conv_ro
 #endif
 
 #define PIXELS(R, P, S)                                                              \
-    static void pixels_##R(const pst_conv_rows *g, const tile_at *t, const float *b) \
+    static void pixels_##R(const eng_conv_rows *g, const tile_at *t, const float *b) \
     {                                                                                \
         tile_pixels(R, NV, S, g, *t, b);                                             \
     }
 #define PIXELS_ONE(R, S)                                                                 \
-    static void one_pixels_##R(const pst_conv_rows *g, const tile_at *t, const float *b) \
+    static void one_pixels_##R(const eng_conv_rows *g, const tile_at *t, const float *b) \
     {                                                                                    \
         tile_pixels(R, 1, S, g, *t, b);                                                  \
     }
@@ -46,10 +46,10 @@ ONE_VECTOR(PIXELS_ONE)
 
 #define PIXELS_AT(R, P, S)  [R] = pixels_##R,
 #define PIXELS_ONE_AT(R, S) [R] = one_pixels_##R,
-static void (*const pixels_of[MR + 1])(const pst_conv_rows *, const tile_at *, const float *) = {FEW_ROWS(PIXELS_AT) MANY_ROWS(PIXELS_AT)};
-static void (*const one_pixels_of[ONE_MAX + 1])(const pst_conv_rows *, const tile_at *, const float *) = {ONE_VECTOR(PIXELS_ONE_AT)};
+static void (*const pixels_of[MR + 1])(const eng_conv_rows *, const tile_at *, const float *) = {FEW_ROWS(PIXELS_AT) MANY_ROWS(PIXELS_AT)};
+static void (*const one_pixels_of[ONE_MAX + 1])(const eng_conv_rows *, const tile_at *, const float *) = {ONE_VECTOR(PIXELS_ONE_AT)};
 
-static void conv_rows(const pst_conv_rows *g)
+static void conv_rows(const eng_conv_rows *g)
 {
     ptrdiff_t pixel = (g->m + VL - 1) / VL * VL;
     tile_at t = {.k = g->k, .ars = g->step, .bps = NR, .off = g->off, .ldc = pixel, .b = g->w};

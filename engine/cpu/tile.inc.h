@@ -201,7 +201,7 @@ INLINE int interleave(int rows, int panels, int together)
     }
 }
 
-static void block(const pst_block *g)
+static void block(const eng_block *g)
 {
     int panels = (g->n + NR - 1) / NR, tiles = (g->m + MR - 1) / MR;
     tile_at t = {.k = g->k, .ars = g->a_packed ? 1 : g->ars, .acs = g->acs, .brs = g->brs, .bps = g->bps, .ldc = g->ldc};
@@ -213,7 +213,7 @@ static void block(const pst_block *g)
         t.b = apart ? g->tail : g->b + p * g->bps;
         t.brs = apart ? NR : g->brs;
         for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
-            rows = pst_tile_rows(g->m, tiles, i);
+            rows = eng_tile_rows(g->m, tiles, i);
             t.a = g->a + row * (g->a_packed ? g->k : g->ars);
             t.acs = g->a_packed ? rows : g->acs;
             t.c = g->c + row * g->ldc + p * NR;
@@ -224,7 +224,7 @@ static void block(const pst_block *g)
 }
 
 /* k in parts whose columns stay in L1; then panels outside while the weights of a part fit L2, else tiles outside. */
-static void conv(const pst_block *g)
+static void conv(const eng_block *g)
 {
     enum { K_PART = 384, L2_FLOATS = 64 << 10 };
     int panels = (g->n + NR - 1) / NR, tiles = (g->m + MR - 1) / MR, parts = (g->k + K_PART - 1) / K_PART,
@@ -244,7 +244,7 @@ static void conv(const pst_block *g)
             continue;
         }
         bool by_panel = (int64_t)g->m * t.k <= L2_FLOATS;
-        int base = g->m / tiles, more = g->m % tiles; /* as pst_tile_rows() shares them */
+        int base = g->m / tiles, more = g->m % tiles; /* as eng_tile_rows() shares them */
         if (by_panel) {
             for (int p = 0; p < panels; p++) {
                 t.b = g->b + p * NR;
@@ -271,30 +271,30 @@ static void conv(const pst_block *g)
 }
 
 /* One layer for a few rows: y (rows, out); pad: y has room for whole panels. */
-static void dense(const pst_fused_step *s, const float *x, ptrdiff_t ldx, int rows, float *y, ptrdiff_t ldy, bool pad)
+static void dense(const eng_fused_step *s, const float *x, ptrdiff_t ldx, int rows, float *y, ptrdiff_t ldy, bool pad)
 {
     int panels = (s->out + NR - 1) / NR, tiles = (rows + MR - 1) / MR;
-    bool relu = s->act == PST_ACT_RELU;
+    bool relu = s->act == ENG_ACT_RELU;
     tile_at t = {.k = s->in, .ars = ldx, .bps = (ptrdiff_t)s->in * NR, .ldc = ldy};
     for (int p = 0, at_once; p < panels; p += at_once) {
         at_once = tiles == 1 ? panels_at_once(rows, panels - p) : 1;
         t.cols = pad || s->out - p * NR > at_once * NR ? at_once * NR : s->out - p * NR;
         t.b = s->w + p * t.bps;
         for (int i = 0, row = 0, n; i < tiles; i++, row += n) {
-            n = pst_tile_rows(rows, tiles, i);
+            n = eng_tile_rows(rows, tiles, i);
             t.a = x + row * ldx;
             t.c = y + row * ldy + p * NR;
             dense_of[interleave(n, panels, tiles == 1 ? panels : 1) / 2][at_once / 2][n](&t, s->v + p * NR, relu);
         }
     }
-    if (s->act <= PST_ACT_RELU)
+    if (s->act <= ENG_ACT_RELU)
         return;
     for (int r = 0; r < rows; r++)
         act_array(s->act, s->alpha, y + r * ldy, y + r * ldy, (size_t)s->out);
 }
 
 /* The gates of VL units are 4 / NV panels; rows of a tile take them all, and their cells follow while they are in L1. */
-static void lstm_step(const pst_lstm_step *s)
+static void lstm_step(const eng_lstm_step *s)
 {
     enum { GATES = 4 * VL, PANELS = GATES / NR };
     int tiles = (s->rows + MR - 1) / MR;
@@ -302,7 +302,7 @@ static void lstm_step(const pst_lstm_step *s)
     tile_at t = {.k = s->k, .cols = NR, .ars = s->ldx, .bps = (ptrdiff_t)s->k * NR, .ldc = GATES};
     for (int u = 0; u < s->units; u += VL)
         for (int i = 0, row = 0, n; i < tiles; i++, row += n) {
-            n = pst_tile_rows(s->rows, tiles, i);
+            n = eng_tile_rows(s->rows, tiles, i);
             t.a = s->x + row * s->ldx;
             for (int p = 0; p < PANELS; p++) {
                 t.b = s->w + (u / VL * PANELS + p) * t.bps;
@@ -314,17 +314,17 @@ static void lstm_step(const pst_lstm_step *s)
 }
 
 /* An elementwise step on rows padded to whole vectors; the divisor's padding is 1. */
-static void elementwise(const pst_fused_step *s, float *x, int ldx, int rows)
+static void elementwise(const eng_fused_step *s, float *x, int ldx, int rows)
 {
     vf alpha = splat(s->alpha);
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < s->out; j += VL) {
             vf *at = (vf *)(x + (size_t)r * (size_t)ldx + j), a = *at, b = s->v ? *(const vf *)(s->v + j) : a;
             switch (s->kind) {
-            case PST_FUSED_ADD: a = a + b; break;
-            case PST_FUSED_SUB: a = a - b; break;
-            case PST_FUSED_MUL: a = a * b; break;
-            case PST_FUSED_DIV: a = a / b; break;
+            case ENG_FUSED_ADD: a = a + b; break;
+            case ENG_FUSED_SUB: a = a - b; break;
+            case ENG_FUSED_MUL: a = a * b; break;
+            case ENG_FUSED_DIV: a = a / b; break;
             default: break;
             }
             *at = activate(s->act, alpha, a);
@@ -332,10 +332,10 @@ static void elementwise(const pst_fused_step *s, float *x, int ldx, int rows)
 }
 
 /* One row: panels in fours, twos, ones, with nothing between them that the tiles of many rows need. y has room for whole panels. */
-INLINE void dense_row(const pst_fused_step *s, const float *x, float *y)
+INLINE void dense_row(const eng_fused_step *s, const float *x, float *y)
 {
     int panels = (s->out + NR - 1) / NR, p = 0;
-    bool relu = s->act == PST_ACT_RELU;
+    bool relu = s->act == ENG_ACT_RELU;
     tile_at t = {.k = s->in, .cols = 4 * NR, .a = x, .b = s->w, .bps = (ptrdiff_t)s->in * NR, .c = y};
     const int sums = interleave(1, panels, panels);
     for (; p + 4 <= panels; p += 4, t.b += 4 * t.bps, t.c += 4 * NR)
@@ -353,21 +353,21 @@ INLINE void dense_row(const pst_fused_step *s, const float *x, float *y)
         tile_dense(1, NV, 2, &t, s->v + p * NR, relu);
     else if (p < panels)
         tile_dense(1, NV, 1, &t, s->v + p * NR, relu);
-    if (s->act > PST_ACT_RELU)
+    if (s->act > ENG_ACT_RELU)
         act_array(s->act, s->alpha, y, y, (size_t)s->out);
 }
 
-static void mlp_row(const pst_fused_step *steps, int n_steps, int ld, const float *x, float *y, float *work)
+static void mlp_row(const eng_fused_step *steps, int n_steps, int ld, const float *x, float *y, float *work)
 {
     int n_in = steps[0].in, which = 0;
-    if (steps[0].kind != PST_FUSED_DENSE) {
+    if (steps[0].kind != ENG_FUSED_DENSE) {
         memcpy(work, x, (size_t)n_in * sizeof *x);
         memset(work + n_in, 0, (size_t)(ld - n_in) * sizeof *x);
         x = work;
         which = ld;
     }
-    for (const pst_fused_step *s = steps; s < steps + n_steps; s++) {
-        if (s->kind != PST_FUSED_DENSE) {
+    for (const eng_fused_step *s = steps; s < steps + n_steps; s++) {
+        if (s->kind != ENG_FUSED_DENSE) {
             elementwise(s, (float *)x, ld, 1);
             continue;
         }
@@ -380,21 +380,21 @@ static void mlp_row(const pst_fused_step *steps, int n_steps, int ld, const floa
 
 /* A block of rows goes through all layers before the next starts: activations stay in L1, each panel of weights comes once per block.
  * work: two blocks of activations, rows padded to whole panels. */
-static void mlp(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work)
+static void mlp(const eng_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work)
 {
     int ld = (width + NR - 1) / NR * NR, n_in = steps[0].in, n_out = steps[n_steps - 1].out;
-    size_t many = (size_t)pst_mlp_rows(MR, ld);
+    size_t many = (size_t)eng_mlp_rows(MR, ld);
     if (rows == 1) {
         mlp_row(steps, n_steps, ld, x, y, work);
         return;
     }
     float *bufs[2] = {work, work + many * (size_t)ld};
-    bool to_end = steps[n_steps - 1].kind == PST_FUSED_DENSE;
+    bool to_end = steps[n_steps - 1].kind == ENG_FUSED_DENSE;
     for (size_t at = 0; at < rows; at += many) {
         int r = rows - at < many ? (int)(rows - at) : (int)many, which = 0;
         const float *in = x + at * (size_t)n_in;
         ptrdiff_t ldin = n_in;
-        if (steps[0].kind != PST_FUSED_DENSE) { /* elementwise steps work in place on padded rows */
+        if (steps[0].kind != ENG_FUSED_DENSE) { /* elementwise steps work in place on padded rows */
             for (int i = 0; i < r; i++) {
                 float *row = bufs[0] + (size_t)i * (size_t)ld;
                 memcpy(row, in + (size_t)i * (size_t)n_in, (size_t)n_in * sizeof(float));
@@ -405,7 +405,7 @@ static void mlp(const pst_fused_step *steps, int n_steps, int width, const float
             which = 1;
         }
         for (int k = 0; k < n_steps; k++) {
-            if (steps[k].kind != PST_FUSED_DENSE) {
+            if (steps[k].kind != ENG_FUSED_DENSE) {
                 elementwise(&steps[k], bufs[which ^ 1], ld, r);
             } else if (to_end && k == n_steps - 1) {
                 dense(&steps[k], in, ldin, r, y + at * (size_t)n_out, n_out, false);

@@ -40,53 +40,53 @@ INLINE vb next_leaf(vm gone, vb leaf)
 }
 
 /* Split `at` of a bush and what hangs from it, by levels. x: the ranks, at the rows at hand. */
-INLINE vm bush_gone(const pst_tree_bush *b, int at, const int8_t *x)
+INLINE vm bush_gone(const eng_tree_bush *b, int at, const int8_t *x)
 {
-    return beyond(x + (size_t)b->col[at] * PST_TREE_ROWS, b->rank[at]);
+    return beyond(x + (size_t)b->col[at] * ENG_TREE_ROWS, b->rank[at]);
 }
 
-INLINE vb bush_1(const pst_tree_bush *b, int at, const int8_t *x, vb leaf)
+INLINE vb bush_1(const eng_tree_bush *b, int at, const int8_t *x, vb leaf)
 {
     return next_leaf(bush_gone(b, at, x), leaf);
 }
 
-INLINE vb bush_2(const pst_tree_bush *b, int at, const int8_t *x, vb leaf)
+INLINE vb bush_2(const eng_tree_bush *b, int at, const int8_t *x, vb leaf)
 {
     vb yes = bush_1(b, 2 * at + 1, x, leaf), no = bush_1(b, 2 * at + 2, x, leaf + 2);
     return tree_pick(bush_gone(b, at, x), yes, no);
 }
 
-INLINE vb bush_3(const pst_tree_bush *b, int at, const int8_t *x, vb leaf)
+INLINE vb bush_3(const eng_tree_bush *b, int at, const int8_t *x, vb leaf)
 {
     vb yes = bush_2(b, 2 * at + 1, x, leaf), no = bush_2(b, 2 * at + 2, x, leaf + 4);
     return tree_pick(bush_gone(b, at, x), yes, no);
 }
 
 #define BUSHES(LEVELS)                                                          \
-    for (int i = 0; i < p->n_bushes[LEVELS - 1]; i++, b++, to += PST_TREE_ROWS) \
-        UNROLLED (v, 0, PST_TREE_ROWS / VBYTES)                                 \
+    for (int i = 0; i < p->n_bushes[LEVELS - 1]; i++, b++, to += ENG_TREE_ROWS) \
+        UNROLLED (v, 0, ENG_TREE_ROWS / VBYTES)                                 \
             *(vb *)(to + v * VBYTES) = bush_##LEVELS(b, 0, ranks + v * VBYTES, (int8_t)b->leaf - (vb){0});
 
-static void tree(const pst_tree_program *p, const int8_t *ranks, int8_t *work, uint8_t *leaf)
+static void tree(const eng_tree_program *p, const int8_t *ranks, int8_t *work, uint8_t *leaf)
 {
-    int8_t *to = work + 256 * PST_TREE_ROWS;
-    const pst_tree_bush *b = p->bushes;
+    int8_t *to = work + 256 * ENG_TREE_ROWS;
+    const eng_tree_bush *b = p->bushes;
     BUSHES(1)
     BUSHES(2)
     BUSHES(3)
-    for (const pst_tree_code *c = p->code; c < p->code + p->n; c++, to += PST_TREE_ROWS) {
-        const int8_t *x = ranks + (size_t)c->col * PST_TREE_ROWS, *yes = work + (size_t)c->yes * PST_TREE_ROWS,
-                     *no = work + (size_t)c->no * PST_TREE_ROWS;
-        UNROLLED (v, 0, PST_TREE_ROWS / VBYTES)
+    for (const eng_tree_code *c = p->code; c < p->code + p->n; c++, to += ENG_TREE_ROWS) {
+        const int8_t *x = ranks + (size_t)c->col * ENG_TREE_ROWS, *yes = work + (size_t)c->yes * ENG_TREE_ROWS,
+                     *no = work + (size_t)c->no * ENG_TREE_ROWS;
+        UNROLLED (v, 0, ENG_TREE_ROWS / VBYTES)
             *(vb *)(to + v * VBYTES) =
                 tree_pick(beyond(x + v * VBYTES, c->rank), *(const vb *)(yes + v * VBYTES), *(const vb *)(no + v * VBYTES));
     }
-    memcpy(leaf, to - PST_TREE_ROWS, PST_TREE_ROWS);
+    memcpy(leaf, to - ENG_TREE_ROWS, ENG_TREE_ROWS);
 }
 #undef BUSHES
 
 /* Buckets of VL numbers; NaN is in the first. Every step keeps the order of numbers, so a threshold in an earlier bucket lies below them. */
-INLINE vi bucket(const pst_rank_table *t, vf x)
+INLINE vi bucket(const eng_rank_table *t, vf x)
 {
     if (t->by_bits) {
         vi bits = (vi)x;
@@ -98,20 +98,20 @@ INLINE vi bucket(const pst_rank_table *t, vf x)
 }
 
 #define RANK(NAME, T, BUCKETS)                                                  \
-    static bool rank_##NAME(const pst_rank_table *t, const T *x, int32_t *rank) \
+    static bool rank_##NAME(const eng_rank_table *t, const T *x, int32_t *rank) \
     {                                                                           \
         const T *th = t->t##NAME;                                               \
         const int32_t first = t->steps ? 1 << (t->steps - 1) : 0;               \
-        int32_t at[PST_TREE_ROWS];                                              \
+        int32_t at[ENG_TREE_ROWS];                                              \
         bool nan = false;                                                       \
-        for (int r = 0; r < PST_TREE_ROWS; r++)                                 \
+        for (int r = 0; r < ENG_TREE_ROWS; r++)                                 \
             nan |= x[r] != x[r];                                                \
-        for (int r = 0; r < PST_TREE_ROWS; r += VL) {                           \
+        for (int r = 0; r < ENG_TREE_ROWS; r += VL) {                           \
             vf v;                                                               \
             BUCKETS                                                             \
             *(vi *)(at + r) = bucket(t, v);                                     \
         }                                                                       \
-        for (int r = 0; r < PST_TREE_ROWS; r += 8) {                            \
+        for (int r = 0; r < ENG_TREE_ROWS; r += 8) {                            \
             int32_t k[8];                                                       \
             UNROLLED (i, 0, 8)                                                  \
                 k[i] = t->below[at[r + i]];                                     \
@@ -129,7 +129,7 @@ RANK(d, double, for (int i = 0; i < VL; i++) v[i] = (float)x[r + i];)
 
 static void rank_bytes(const int32_t *rank, int32_t from, int8_t *to)
 {
-    for (int r = 0; r < PST_TREE_ROWS; r++) {
+    for (int r = 0; r < ENG_TREE_ROWS; r++) {
         int32_t k = rank[r] - from;
         to[r] = (int8_t)((k < 0 ? 0 : k > 255 ? 255 : k) - 128);
     }

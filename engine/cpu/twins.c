@@ -46,30 +46,30 @@ static void fill(float *x, int n, uint32_t seed)
 }
 
 /* Panels as they lie or packed, rows as they lie or packed, added or not. */
-static int products(const pst_isa_set *s, int round, float *out)
+static int products(const eng_isa_set *s, int round, float *out)
 {
-    const pst_cpu_kernels *kn = s->cpu;
+    const eng_cpu_kernels *kn = s->cpu;
     int m = shapes[round / 2].rows, n = shapes[round / 2].cols, form = (round + round / 2) % 3, whole = n / kn->nr * kn->nr;
     float a[M * K], b[K * N + 64], rows[M * K];
     _Alignas(64) float panels[K * N_ROOM];
-    pst_packed p;
+    eng_packed p;
     fill(a, m * K, 1);
     fill(b, K * n + 64, 2);
     fill(out, m * n, 3);
-    pst_block g = {.m = m, .n = n, .k = K, .a = a, .ars = K, .acs = 1, .b = panels, .brs = kn->nr, .alpha = 0.5f, .c = out, .ldc = n};
+    eng_block g = {.m = m, .n = n, .k = K, .a = a, .ars = K, .acs = 1, .b = panels, .brs = kn->nr, .alpha = 0.5f, .c = out, .ldc = n};
     if (form == 1) { /* columns as they lie */
-        pst_sgemm_pack(kn, false, n - whole, K, b + whole, n, panels, &p);
+        eng_sgemm_pack(kn, false, n - whole, K, b + whole, n, panels, &p);
         g.b = b;
         g.tail = whole < n ? panels : NULL;
         g.brs = n;
         g.bps = kn->nr;
     } else {
-        pst_sgemm_pack(kn, false, n, K, b, n, panels, &p);
+        eng_sgemm_pack(kn, false, n, K, b, n, panels, &p);
         g.bps = p.stride;
         g.add = true;
     }
     if (form == 2) {
-        pst_sgemm_pack_left(kn, m, K, a, K, rows);
+        eng_sgemm_pack_left(kn, m, K, a, K, rows);
         g.a = rows;
         g.a_packed = true;
     }
@@ -78,7 +78,7 @@ static int products(const pst_isa_set *s, int round, float *out)
 }
 
 /* The last shape once more with a depth that is taken in parts. */
-static int convolutions(const pst_isa_set *s, int round, float *out)
+static int convolutions(const eng_isa_set *s, int round, float *out)
 {
     enum { DEEP = 400, SHALLOW = 3 };
     bool deep = round == SHAPES;
@@ -89,33 +89,33 @@ static int convolutions(const pst_isa_set *s, int round, float *out)
     fill(image, 13 * K + DEEP + N_ROOM, 2);
     for (int i = 0; i < k; i++)
         off[i] = deep ? i : 13 * i;
-    pst_sgemm_pack_left(s->cpu, m, k, a, k, rows);
+    eng_sgemm_pack_left(s->cpu, m, k, a, k, rows);
     s->cpu->conv(
-        &(pst_block){.m = m, .n = n, .k = k, .a = rows, .a_packed = true, .b = image, .off = off, .alpha = 1, .c = c, .ldc = N_ROOM});
+        &(eng_block){.m = m, .n = n, .k = k, .a = rows, .a_packed = true, .b = image, .off = off, .alpha = 1, .c = c, .ldc = N_ROOM});
     for (int i = 0; i < m; i++)
         memcpy(out + i * n, c + i * N_ROOM, (size_t)n * sizeof *c);
     return m * n;
 }
 
 /* Filters in the lanes: 40 are whole panels and one vector, at every number of pixels; then less than a vector and less than a panel. */
-static int filters(const pst_isa_set *s, int round, float *out)
+static int filters(const eng_isa_set *s, int round, float *out)
 {
     enum { ROWS = 2, PIXEL = 64 };
-    const pst_cpu_kernels *kn = s->cpu;
+    const eng_cpu_kernels *kn = s->cpu;
     static const int fewer[] = {5, 13, 20};
     int n = height(round % HEIGHTS), m = round < HEIGHTS ? 40 : fewer[round - HEIGHTS], pixel = (m + kn->lanes - 1) / kn->lanes * kn->lanes,
         at = 0;
     float w[40 * K], bias[PIXEL], x[ROWS * (2 * M + 5 * K)], y[ROWS * M * PIXEL];
     _Alignas(64) float panels[K * PIXEL];
     int32_t off[K];
-    pst_packed p;
+    eng_packed p;
     fill(w, 40 * K, 1);
     fill(bias, PIXEL, 2);
     fill(x, ROWS * (2 * M + 5 * K), 3);
     for (int i = 0; i < K; i++)
         off[i] = 5 * i;
-    pst_sgemm_pack(kn, true, m, K, w, K, panels, &p);
-    kn->conv_rows(&(pst_conv_rows){.rows = ROWS,
+    eng_sgemm_pack(kn, true, m, K, w, K, panels, &p);
+    kn->conv_rows(&(eng_conv_rows){.rows = ROWS,
                                    .n = n,
                                    .m = m,
                                    .k = K,
@@ -134,7 +134,7 @@ static int filters(const pst_isa_set *s, int round, float *out)
 }
 
 /* What follows filters in the lanes. */
-static int windows(const pst_isa_set *s, int round, float *out)
+static int windows(const eng_isa_set *s, int round, float *out)
 {
     enum { FILTERS = 32, WIDE = 9 };
     float from[3 * WIDE * FILTERS];
@@ -144,7 +144,7 @@ static int windows(const pst_isa_set *s, int round, float *out)
     return 4 * FILTERS;
 }
 
-static int turns(const pst_isa_set *s, int round, float *out)
+static int turns(const eng_isa_set *s, int round, float *out)
 {
     enum { WIDE = 21, FILTERS = 6 };
     float from[(WIDE + 8) * 8], add[FILTERS * WIDE];
@@ -155,7 +155,7 @@ static int turns(const pst_isa_set *s, int round, float *out)
     return n * FILTERS;
 }
 
-static int planes(const pst_isa_set *s, int round, float *out)
+static int planes(const eng_isa_set *s, int round, float *out)
 {
     enum { ROWS = 3, WIDE = 37, LD = 64 };
     float from[ROWS * LD], add[ROWS * WIDE];
@@ -167,33 +167,33 @@ static int planes(const pst_isa_set *s, int round, float *out)
 }
 
 /* Every kind of step, every activation, every height and number of panels. */
-static int networks(const pst_isa_set *s, int round, float *out)
+static int networks(const eng_isa_set *s, int round, float *out)
 {
-    const pst_cpu_kernels *kn = s->cpu;
+    const eng_cpu_kernels *kn = s->cpu;
     int rows = shapes[round].rows, mid = shapes[round].cols, end = 7;
     float x[M * K], w[K * N], v[N_ROOM];
     _Alignas(64) float first[K * N_ROOM], second[N * 32], work[2 * 24 * 224];
-    pst_packed p, q;
+    eng_packed p, q;
     fill(x, rows * K, 1);
     fill(w, (mid > K ? mid : K) * K, 2);
     fill(v, N_ROOM, 3);
     for (int i = 0; i < N_ROOM; i++)
         v[i] = v[i] / 2 + 2; /* a divisor, too */
-    pst_sgemm_pack(kn, false, mid, K, w, mid, first, &p);
-    pst_sgemm_pack(kn, false, end, mid, w, end, second, &q);
-    pst_act act = (pst_act)(round % (PST_ACT_TANH + 1));
-    pst_fused_step steps[] = {{.kind = PST_FUSED_SUB, .in = K, .out = K, .v = v},
-                              {.kind = PST_FUSED_MUL, .in = K, .out = K, .v = v},
-                              {.kind = PST_FUSED_DENSE, .act = PST_ACT_RELU, .in = K, .out = mid, .w = first, .v = v},
-                              {.kind = PST_FUSED_DIV, .in = mid, .out = mid, .v = v},
-                              {.kind = PST_FUSED_ADD, .act = act, .alpha = 0.25f, .in = mid, .out = mid, .v = v},
-                              {.kind = PST_FUSED_DENSE, .act = act, .alpha = 0.25f, .in = mid, .out = end, .w = second, .v = v}};
+    eng_sgemm_pack(kn, false, mid, K, w, mid, first, &p);
+    eng_sgemm_pack(kn, false, end, mid, w, end, second, &q);
+    eng_act act = (eng_act)(round % (ENG_ACT_TANH + 1));
+    eng_fused_step steps[] = {{.kind = ENG_FUSED_SUB, .in = K, .out = K, .v = v},
+                              {.kind = ENG_FUSED_MUL, .in = K, .out = K, .v = v},
+                              {.kind = ENG_FUSED_DENSE, .act = ENG_ACT_RELU, .in = K, .out = mid, .w = first, .v = v},
+                              {.kind = ENG_FUSED_DIV, .in = mid, .out = mid, .v = v},
+                              {.kind = ENG_FUSED_ADD, .act = act, .alpha = 0.25f, .in = mid, .out = mid, .v = v},
+                              {.kind = ENG_FUSED_DENSE, .act = act, .alpha = 0.25f, .in = mid, .out = end, .w = second, .v = v}};
     kn->mlp(steps, 6, mid > K ? mid : K, x, (size_t)rows, out, work);
     return rows * end;
 }
 
 /* Column of a unit's gate in the order that the LSTM kernels read. */
-static int gate_at(const pst_cpu_kernels *kn, int unit, int gate)
+static int gate_at(const eng_cpu_kernels *kn, int unit, int gate)
 {
     return unit / kn->lanes * 4 * kn->lanes + gate * kn->lanes + unit % kn->lanes;
 }
@@ -201,14 +201,14 @@ static int gate_at(const pst_cpu_kernels *kn, int unit, int gate)
 /* The tiles are those of mlp: rows are here for what is around them. */
 static const int cell_rows[] = {1, 2, 7, 13, M};
 
-static int cells(const pst_isa_set *s, int round, float *out)
+static int cells(const eng_isa_set *s, int round, float *out)
 {
     enum { GATES = 4 * UNITS };
-    const pst_cpu_kernels *kn = s->cpu;
+    const eng_cpu_kernels *kn = s->cpu;
     float x[M * K], plain[K * GATES], w[K * GATES], bias[GATES], *c = out, *h = out + M * UNITS;
     _Alignas(64) float panels[K * GATES];
     int rows = cell_rows[round];
-    pst_packed p;
+    eng_packed p;
     fill(x, M * K, 1);
     fill(plain, K * GATES, 2);
     fill(out, 2 * M * UNITS, 3);
@@ -218,13 +218,13 @@ static int cells(const pst_isa_set *s, int round, float *out)
                 w[k * GATES + gate_at(kn, u, gate)] = plain[k * GATES + u * 4 + gate];
             bias[gate_at(kn, u, gate)] = plain[u * 4 + gate];
         }
-    pst_sgemm_pack(kn, false, GATES, K, w, GATES, panels, &p);
-    kn->lstm_step(&(pst_lstm_step){
+    eng_sgemm_pack(kn, false, GATES, K, w, GATES, panels, &p);
+    kn->lstm_step(&(eng_lstm_step){
         .rows = rows, .units = UNITS, .k = K, .x = x, .w = panels, .bias = bias, .ldx = K, .ldc = UNITS, .ldh = UNITS, .c = c, .h = h});
     return 2 * M * UNITS;
 }
 
-static int gates(const pst_isa_set *s, int round, float *out)
+static int gates(const eng_isa_set *s, int round, float *out)
 {
     enum { ROWS = 3, GATES = 4 * UNITS };
     float plain[ROWS * GATES], g[ROWS * GATES];
@@ -238,7 +238,7 @@ static int gates(const pst_isa_set *s, int round, float *out)
     return 2 * ROWS * UNITS;
 }
 
-static int grus(const pst_isa_set *s, int round, float *out)
+static int grus(const eng_isa_set *s, int round, float *out)
 {
     enum { WIDE = 37 };
     float x[4 * WIDE];
@@ -248,7 +248,7 @@ static int grus(const pst_isa_set *s, int round, float *out)
     return WIDE;
 }
 
-static int gathers(const pst_isa_set *s, int round, float *out)
+static int gathers(const eng_isa_set *s, int round, float *out)
 {
     enum { WIDE = 37, APART = 150, TAKEN = 3 };
     float from[TAKEN * APART + 64];
@@ -260,7 +260,7 @@ static int gathers(const pst_isa_set *s, int round, float *out)
     return n;
 }
 
-static int dots(const pst_isa_set *s, int round, float *out)
+static int dots(const eng_isa_set *s, int round, float *out)
 {
     float a[81], b[81];
     (void)round;
@@ -272,7 +272,7 @@ static int dots(const pst_isa_set *s, int round, float *out)
 }
 
 /* Activations near 0, ordinary, large and beyond; whole groups of vectors and what is left. */
-static int activations(const pst_isa_set *s, int round, float *out)
+static int activations(const eng_isa_set *s, int round, float *out)
 {
     enum { WIDE = 90 };
     float x[WIDE];
@@ -282,62 +282,62 @@ static int activations(const pst_isa_set *s, int round, float *out)
     x[3] = NAN;
     x[4] = 1000;
     x[85] = -1000;
-    s->cpu->act((pst_act)round, 0.25f, x, out, WIDE);
+    s->cpu->act((eng_act)round, 0.25f, x, out, WIDE);
     return WIDE;
 }
 
 /* A bush of each height, two splits behind them. */
-static int trees(const pst_isa_set *s, int round, float *out)
+static int trees(const eng_isa_set *s, int round, float *out)
 {
     enum { COLS = 7, PLACES = 256 + 5 };
-    static const pst_tree_bush bushes[] = {{.rank = {3}, .leaf = 0, .col = {1}},
+    static const eng_tree_bush bushes[] = {{.rank = {3}, .leaf = 0, .col = {1}},
                                            {.rank = {-9, 20, -50}, .leaf = 2, .col = {2, 3, 1}},
                                            {.rank = {5, -70, 90, 0, 30, -30, 11}, .leaf = 6, .col = {4, 5, 6, 0, 1, 2, 3}}};
-    static const pst_tree_code code[] = {{.rank = -4, .col = 5, .yes = 256, .no = 257}, {.rank = 8, .col = 6, .yes = 259, .no = 258}};
-    const pst_tree_program p = {.bushes = bushes, .code = code, .n_bushes = {1, 1, 1}, .n = round};
-    _Alignas(64) int8_t ranks[COLS * PST_TREE_ROWS], work[PLACES * PST_TREE_ROWS];
-    uint8_t leaf[PST_TREE_ROWS];
-    for (int i = 0; i < COLS * PST_TREE_ROWS; i++)
+    static const eng_tree_code code[] = {{.rank = -4, .col = 5, .yes = 256, .no = 257}, {.rank = 8, .col = 6, .yes = 259, .no = 258}};
+    const eng_tree_program p = {.bushes = bushes, .code = code, .n_bushes = {1, 1, 1}, .n = round};
+    _Alignas(64) int8_t ranks[COLS * ENG_TREE_ROWS], work[PLACES * ENG_TREE_ROWS];
+    uint8_t leaf[ENG_TREE_ROWS];
+    for (int i = 0; i < COLS * ENG_TREE_ROWS; i++)
         ranks[i] = (int8_t)((int)((uint32_t)i * 2654435761u >> 24) - 128);
     for (int i = 0; i < 256; i++)
-        memset(work + i * PST_TREE_ROWS, i, PST_TREE_ROWS);
+        memset(work + i * ENG_TREE_ROWS, i, ENG_TREE_ROWS);
     s->cpu->tree(&p, ranks, work, leaf);
-    for (int i = 0; i < PST_TREE_ROWS; i++)
+    for (int i = 0; i < ENG_TREE_ROWS; i++)
         out[i] = leaf[i];
-    return PST_TREE_ROWS;
+    return ENG_TREE_ROWS;
 }
 
 /* Ranks among sixteen thresholds, a quarter apart from -2 on, four to a bucket; or all in one bucket of bits. */
-static int ranks(const pst_isa_set *s, int round, float *out)
+static int ranks(const eng_isa_set *s, int round, float *out)
 {
     enum { THRESHOLDS = 16, ROOM = THRESHOLDS + 32 };
     static const uint16_t fours[] = {0, 4, 8, 12}, none[] = {0, 0, 0, 0};
     bool by_bits = round & 1, nan = round & 2, doubles = round & 4;
-    float t[ROOM], x[PST_TREE_ROWS];
-    double td[ROOM], xd[PST_TREE_ROWS];
-    int32_t rank[PST_TREE_ROWS];
-    int8_t bytes[PST_TREE_ROWS];
+    float t[ROOM], x[ENG_TREE_ROWS];
+    double td[ROOM], xd[ENG_TREE_ROWS];
+    int32_t rank[ENG_TREE_ROWS];
+    int8_t bytes[ENG_TREE_ROWS];
     for (int i = 0; i < ROOM; i++)
         td[i] = t[i] = i < THRESHOLDS ? (float)i / 4 - 2 : INFINITY;
-    fill(x, PST_TREE_ROWS, 1);
-    for (int i = 0; i < PST_TREE_ROWS; i++)
+    fill(x, ENG_TREE_ROWS, 1);
+    for (int i = 0; i < ENG_TREE_ROWS; i++)
         xd[i] = x[i] *= i % 3 ? 1.0f : i % 2 ? 1.3f : 4.0f;
     xd[40] = x[40] = nan ? NAN : x[40];
-    pst_rank_table table = {.from = -2, .scale = 1, .last = 3, .steps = 3, .below = fours, .tf = t, .td = td};
+    eng_rank_table table = {.from = -2, .scale = 1, .last = 3, .steps = 3, .below = fours, .tf = t, .td = td};
     if (by_bits)
-        table = (pst_rank_table){.from = -2e9f, .scale = 1e-9f, .by_bits = true, .last = 3, .steps = 5, .below = none, .tf = t, .td = td};
+        table = (eng_rank_table){.from = -2e9f, .scale = 1e-9f, .by_bits = true, .last = 3, .steps = 5, .below = none, .tf = t, .td = td};
     out[0] = doubles ? s->cpu->rank_d(&table, xd, rank) : s->cpu->rank_f(&table, x, rank);
     rank[40] = nan ? 0 : rank[40];
     s->cpu->rank_bytes(rank, 5, bytes);
-    for (int i = 0; i < PST_TREE_ROWS; i++) {
+    for (int i = 0; i < ENG_TREE_ROWS; i++) {
         out[1 + i] = (float)rank[i];
-        out[1 + PST_TREE_ROWS + i] = bytes[i];
+        out[1 + ENG_TREE_ROWS + i] = bytes[i];
     }
-    return 1 + 2 * PST_TREE_ROWS;
+    return 1 + 2 * ENG_TREE_ROWS;
 }
 
 /* One operation of a fused group: both operands many, and each of them one. */
-static int operations(const pst_isa_set *s, int round, float *out)
+static int operations(const eng_isa_set *s, int round, float *out)
 {
     enum { WIDE = 77 };
     float a[WIDE], b[WIDE];
@@ -349,13 +349,13 @@ static int operations(const pst_isa_set *s, int round, float *out)
     a[4] = INFINITY;
     a[6] = -1000;
     for (int way = 0; way < 3; way++)
-        s->tile->op((pst_tile_code)round, way == 1 ? a + 9 : a, way != 1, way == 2 ? b + 9 : b, way != 2, out + way * WIDE, WIDE, -0.25f,
+        s->tile->op((eng_tile_code)round, way == 1 ? a + 9 : a, way != 1, way == 2 ? b + 9 : b, way != 2, out + way * WIDE, WIDE, -0.25f,
                     0.75f);
     return 3 * WIDE;
 }
 
 /* Row normalisations. */
-static int norms(const pst_isa_set *s, int round, float *out)
+static int norms(const eng_isa_set *s, int round, float *out)
 {
     enum { WIDE = 77, SHORT = 5, ROWS = 15 };
     float x[WIDE], scale[WIDE], bias[WIDE];
@@ -375,7 +375,7 @@ static const struct family {
     const char *name;
     int rounds;
     float tol; /* of what stands in both, and of 1 */
-    int (*run)(const pst_isa_set *s, int round, float *out);
+    int (*run)(const eng_isa_set *s, int round, float *out);
 } families[] = {{"block", 2 * SHAPES, 0, products},
                 {"conv", SHAPES + 1, 0, convolutions},
                 {"conv_rows", HEIGHTS + 3, 0, filters},
@@ -388,10 +388,10 @@ static const struct family {
                 {"gru", 2, 5e-6f, grus},
                 {"gather", 24, 0, gathers},
                 {"dot", 1, 0, dots},
-                {"act", PST_ACT_TANH + 1, 5e-6f, activations},
+                {"act", ENG_ACT_TANH + 1, 5e-6f, activations},
                 {"tree", 3, 0, trees},
                 {"rank", 8, 0, ranks},
-                {"operation of fused groups", PST_TILE_CODES, 5e-6f, operations},
+                {"operation of fused groups", ENG_TILE_CODES, 5e-6f, operations},
                 {"normalisation", 3, 5e-6f, norms}};
 
 static bool same(const float *got, const float *want, int n, float tol)
@@ -402,9 +402,9 @@ static bool same(const float *got, const float *want, int n, float tol)
     return true;
 }
 
-const char *pst_twins_differ(const pst_isa_set *set)
+const char *eng_twins_differ(const eng_isa_set *set)
 {
-    static const pst_isa_set twin = {&pst_kernels_portable, &pst_tile_portable};
+    static const eng_isa_set twin = {&eng_kernels_portable, &eng_tile_portable};
     float got[OUT_MAX], want[OUT_MAX];
     for (const struct family *f = families; f < families + sizeof families / sizeof *families; f++)
         for (int round = 0; round < f->rounds; round++) {

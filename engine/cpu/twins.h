@@ -5,12 +5,12 @@
 #include "engine/cpu/isa.h"
 #include "engine/fuse_tile.h"
 
-typedef struct pst_isa_set {
-    const pst_cpu_kernels *cpu;
-    const pst_tile_kernels *tile;
-} pst_isa_set;
+typedef struct eng_isa_set {
+    const eng_cpu_kernels *cpu;
+    const eng_tile_kernels *tile;
+} eng_isa_set;
 
 /* The first kernel that gives something else than its twin; NULL = none does. Takes less than two milliseconds and no heap. */
-const char *pst_twins_differ(const pst_isa_set *set);
+const char *eng_twins_differ(const eng_isa_set *set);
 
 #endif

@@ -4,7 +4,7 @@ typedef float vf __attribute__((vector_size(VBYTES), aligned(4), may_alias));
 typedef int32_t vi __attribute__((vector_size(VBYTES), aligned(4), may_alias));
 
 #define INLINE   static inline __attribute__((always_inline))
-#define UNROLLED PST_UNROLLED
+#define UNROLLED ENG_UNROLLED
 #if defined(__clang__)
 #define UNROLLED_4 _Pragma("clang loop unroll_count(4)") for /* takes a for's head */
 #else
@@ -116,19 +116,19 @@ INLINE void vtanhs(const int many, vf *x)
         x[i] = x[i] / (x[i] + 2.0f);
 }
 
-INLINE vf activate(pst_act act, vf alpha, vf x)
+INLINE vf activate(eng_act act, vf alpha, vf x)
 {
     vf zero = splat(0);
     switch (act) {
-    case PST_ACT_RELU: return vrelu(x);
-    case PST_ACT_LEAKY: return pick(x < zero, x * alpha, x);
-    case PST_ACT_ELU: {
+    case ENG_ACT_RELU: return vrelu(x);
+    case ENG_ACT_LEAKY: return pick(x < zero, x * alpha, x);
+    case ENG_ACT_ELU: {
         vf m = x;
         vexpm1s(1, (const float[]){EXP_MOST}, &m);
         return pick(x < zero, alpha * m, x);
     }
-    case PST_ACT_SIGMOID: vsigmoids(1, &x); return x;
-    case PST_ACT_TANH: vtanhs(1, &x); return x;
+    case ENG_ACT_SIGMOID: vsigmoids(1, &x); return x;
+    case ENG_ACT_TANH: vtanhs(1, &x); return x;
     default: return x;
     }
 }
@@ -171,16 +171,16 @@ INLINE void store_part(float *to, vf x, int n)
         to[i] = t[i];
 }
 
-static void act_array(pst_act act, float alpha, const float *x, float *y, size_t n)
+static void act_array(eng_act act, float alpha, const float *x, float *y, size_t n)
 {
     enum { MANY = 4 };
     vf al = splat(alpha);
     size_t i = 0;
-    for (; (act == PST_ACT_SIGMOID || act == PST_ACT_TANH) && i + MANY * VL <= n; i += MANY * VL) {
+    for (; (act == ENG_ACT_SIGMOID || act == ENG_ACT_TANH) && i + MANY * VL <= n; i += MANY * VL) {
         vf t[MANY];
         UNROLLED (k, 0, MANY)
             t[k] = *(const vf *)(x + i + k * VL);
-        if (act == PST_ACT_TANH)
+        if (act == ENG_ACT_TANH)
             vtanhs(MANY, t);
         else
             vsigmoids(MANY, t);

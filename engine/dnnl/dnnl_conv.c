@@ -58,7 +58,7 @@ static void open_lib(void)
     lib.there = lib.engine_create(&lib.engine, dnnl_cpu, 0) == dnnl_success;
 }
 
-bool pst_dnnl_pays(const pst_dnnl_shape *s)
+bool eng_dnnl_pays(const eng_dnnl_shape *s)
 {
     return s->c >= 64 && s->m >= 64 && s->oh > 1 && s->ow > 1 &&
            (double)s->c * (double)s->m * (double)(s->kh * s->kw) * (double)(s->oh * s->ow) >= 5e6;
@@ -66,8 +66,8 @@ bool pst_dnnl_pays(const pst_dnnl_shape *s)
 
 enum { TRIES_MAX = 4 };
 
-struct pst_dnnl_conv {
-    pst_dnnl_shape shape; /* what the primitives are for */
+struct eng_dnnl_conv {
+    eng_dnnl_shape shape; /* what the primitives are for */
     int tries;            /* sizes seen: a model whose images change all the time is left to our own kernel */
     bool ready;
     dnnl_stream_t stream;
@@ -76,7 +76,7 @@ struct pst_dnnl_conv {
     size_t x_bytes, y_bytes;
 };
 
-static void drop(pst_dnnl_conv *d)
+static void drop(eng_dnnl_conv *d)
 {
     dnnl_primitive_t *p[] = {&d->conv, &d->in, &d->out};
     dnnl_memory_t *m[] = {&d->x, &d->w, &d->b, &d->y, &d->own_x, &d->own_y};
@@ -95,7 +95,7 @@ static void drop(pst_dnnl_conv *d)
 
 static void drop_all(void *arg)
 {
-    pst_dnnl_conv *d = arg;
+    eng_dnnl_conv *d = arg;
     drop(d);
     if (d->stream)
         lib.stream_destroy(d->stream);
@@ -120,7 +120,7 @@ static void many_threads(int threads)
         lib.omp_set(threads);
 }
 
-static bool execute(const pst_dnnl_conv *d, dnnl_primitive_t p, int n, const dnnl_exec_arg_t *args)
+static bool execute(const eng_dnnl_conv *d, dnnl_primitive_t p, int n, const dnnl_exec_arg_t *args)
 {
     return OK(lib.primitive_execute(p, d->stream, n, args)) && OK(lib.stream_wait(d->stream));
 }
@@ -135,7 +135,7 @@ static bool make_copy(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *
 }
 
 /* The convolution with layouts of its choice. */
-static dnnl_primitive_desc_t choose(const pst_dnnl_shape *s)
+static dnnl_primitive_desc_t choose(const eng_dnnl_shape *s)
 {
     dnnl_dims_t xd = {1, s->c, s->h, s->w}, wd = {s->m, s->c, s->kh, s->kw}, bd = {s->m}, yd = {1, s->m, s->oh, s->ow},
                 stride = {s->sh, s->sw}, dil = {s->dh - 1, s->dw - 1}, before = {s->pad_top, s->pad_left},
@@ -164,9 +164,9 @@ static dnnl_primitive_desc_t choose(const pst_dnnl_shape *s)
 }
 
 /* Primitives and handles for one shape; *ret_w: the layout it wants the weights in. */
-static bool make_primitives(pst_dnnl_conv *d, dnnl_memory_desc_t *ret_w)
+static bool make_primitives(eng_dnnl_conv *d, dnnl_memory_desc_t *ret_w)
 {
-    const pst_dnnl_shape *s = &d->shape;
+    const eng_dnnl_shape *s = &d->shape;
     dnnl_dims_t xd = {1, s->c, s->h, s->w}, bd = {s->m}, yd = {1, s->m, s->oh, s->ow};
     dnnl_memory_desc_t x, b, y, qx, qy;
     dnnl_primitive_desc_t pd = choose(s);
@@ -193,9 +193,9 @@ static bool make_primitives(pst_dnnl_conv *d, dnnl_memory_desc_t *ret_w)
     return ok;
 }
 
-static bool fill_weights(pst_dnnl_conv *d, const dnnl_memory_desc_t *own, const float *w)
+static bool fill_weights(eng_dnnl_conv *d, const dnnl_memory_desc_t *own, const float *w)
 {
-    const pst_dnnl_shape *s = &d->shape;
+    const eng_dnnl_shape *s = &d->shape;
     dnnl_dims_t wd = {s->m, s->c, s->kh, s->kw};
     dnnl_memory_desc_t plain_desc;
     dnnl_primitive_t copy = NULL;
@@ -215,13 +215,13 @@ static bool fill_weights(pst_dnnl_conv *d, const dnnl_memory_desc_t *own, const 
 
 /* Everything for one shape. Room for the weights may unwind: it is asked for between the parts that hold one thread, and all handles
  * are in d by then, which the plan frees. */
-static bool make(pst_op_ctx *c, pst_dnnl_conv *d, const float *w)
+static bool make(eng_op_ctx *c, eng_dnnl_conv *d, const float *w)
 {
     dnnl_memory_desc_t own;
     int threads = one_thread();
     bool ok = make_primitives(d, &own);
     many_threads(threads);
-    float *room = ok ? pst_fuse_room(c->plan, lib.memory_desc_get_size(&own)) : NULL;
+    float *room = ok ? eng_fuse_room(c->plan, lib.memory_desc_get_size(&own)) : NULL;
     if (!room || !OK(lib.memory_set_data_handle(d->w, room)))
         return false;
     threads = one_thread();
@@ -230,7 +230,7 @@ static bool make(pst_op_ctx *c, pst_dnnl_conv *d, const float *w)
     return ok;
 }
 
-static bool run_image(const pst_dnnl_conv *d, const float *x, float *y)
+static bool run_image(const eng_dnnl_conv *d, const float *x, float *y)
 {
     dnnl_memory_t src = d->in ? d->own_x : d->x, dst = d->out ? d->own_y : d->y;
     dnnl_exec_arg_t in[] = {{DNNL_ARG_FROM, d->x}, {DNNL_ARG_TO, d->own_x}}, out[] = {{DNNL_ARG_FROM, d->own_y}, {DNNL_ARG_TO, d->y}},
@@ -239,16 +239,16 @@ static bool run_image(const pst_dnnl_conv *d, const float *x, float *y)
            (!d->in || execute(d, d->in, 2, in)) && execute(d, d->conv, d->b ? 4 : 3, args) && (!d->out || execute(d, d->out, 2, out));
 }
 
-int pst_dnnl_conv_run(pst_op_ctx *c, pst_dnnl_conv **state, const pst_dnnl_shape *s, const float *w, const float *bias, int64_t n,
+int eng_dnnl_conv_run(eng_op_ctx *c, eng_dnnl_conv **state, const eng_dnnl_shape *s, const float *w, const float *bias, int64_t n,
                       const float *x, float *y)
 {
     pthread_once(&lib_once, open_lib);
     if (!lib.there)
         return 1;
-    pst_dnnl_conv *d = *state;
+    eng_dnnl_conv *d = *state;
     if (!d) {
-        d = pst_keep(c, sizeof *d);
-        pst_plan_own(c->plan, d, drop_all);
+        d = eng_op_keep(c, sizeof *d);
+        eng_plan_own(c->plan, d, drop_all);
         *state = d;
     }
     if ((!d->ready || memcmp(&d->shape, s, sizeof *s) != 0) && d->tries >= TRIES_MAX)
@@ -265,7 +265,7 @@ int pst_dnnl_conv_run(pst_op_ctx *c, pst_dnnl_conv **state, const pst_dnnl_shape
         if (!d->ready)
             return 1;
     }
-    if ((d->in && !(own_x = pst_scratch(c, d->x_bytes))) || (d->out && !(own_y = pst_scratch(c, d->y_bytes))))
+    if ((d->in && !(own_x = eng_op_scratch(c, d->x_bytes))) || (d->out && !(own_y = eng_op_scratch(c, d->y_bytes))))
         return PST_ELIMIT;
     if ((d->in && !OK(lib.memory_set_data_handle(d->own_x, own_x))) || (d->out && !OK(lib.memory_set_data_handle(d->own_y, own_y))) ||
         (d->b && !OK(lib.memory_set_data_handle(d->b, (void *)bias))))

@@ -10,18 +10,18 @@
 #include "engine/plan.h"
 
 /* One image, one group. */
-typedef struct pst_dnnl_shape {
+typedef struct eng_dnnl_shape {
     int64_t c, h, w, m, kh, kw, oh, ow, sh, sw, dh, dw, pad_top, pad_left, pad_bottom, pad_right;
     int64_t bias, relu; /* whether */
-} pst_dnnl_shape;
+} eng_dnnl_shape;
 
-typedef struct pst_dnnl_conv pst_dnnl_conv;
+typedef struct eng_dnnl_conv eng_dnnl_conv;
 
 /* Shapes for which it was measured to be faster, with both copies into its own layouts counted (tests/bench/RESULTS.md). */
-bool pst_dnnl_pays(const pst_dnnl_shape *s);
+bool eng_dnnl_pays(const eng_dnnl_shape *s);
 /* y (n, m, oh, ow) of x (n, c, h, w). *state: NULL at first, of the plan's life; the weights must stay the same. 0, an error, or
  * 1 = oneDNN is not there or has no kernel for it: nothing was done. */
-int pst_dnnl_conv_run(pst_op_ctx *c, pst_dnnl_conv **state, const pst_dnnl_shape *s, const float *w, const float *bias, int64_t n,
+int eng_dnnl_conv_run(eng_op_ctx *c, eng_dnnl_conv **state, const eng_dnnl_shape *s, const float *w, const float *bias, int64_t n,
                       const float *x, float *y);
 
 #endif

@@ -5,18 +5,18 @@
 
 #include "engine/ops/tree.h"
 
-typedef struct pst_draft {
+typedef struct eng_draft {
     pst_err *err;
     size_t bytes, bytes_max; /* of all lists */
-    pst_tree_node *nodes;
+    eng_tree_node *nodes;
     size_t n_nodes, cap_nodes;
-    pst_tree_leaf *leaves;
+    eng_tree_leaf *leaves;
     size_t n_leaves, cap_leaves;
-    pst_tree_weight *weights;
+    eng_tree_weight *weights;
     size_t n_weights, cap_weights;
     uint32_t *bits;
     size_t n_bits, cap_bits;
-    pst_tree_line *lines; /* as many as leaves, or none */
+    eng_tree_line *lines; /* as many as leaves, or none */
     size_t n_lines, cap_lines;
     int32_t *line_features;
     size_t n_line_features, cap_line_features;
@@ -28,22 +28,22 @@ typedef struct pst_draft {
     size_t n_weight_at, cap_weight_at;
     int32_t *seen; /* of the check of one tree */
     size_t cap_seen;
-} pst_draft;
+} eng_draft;
 
-void pst_draft_init(pst_draft *d, const pst_model_limits *limits, pst_err *err);
-void pst_draft_done(pst_draft *d);
+void eng_draft_init(eng_draft *d, const pst_model_limits *limits, pst_err *err);
+void eng_draft_done(eng_draft *d);
 /* An error of class DATA; returns code. */
-int pst_draft_fail(pst_draft *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int eng_draft_fail(eng_draft *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Makes room for n more elements of one list; `elem` bytes each. */
-int pst_draft_grow(pst_draft *d, void *list, size_t n, size_t *cap, size_t more, size_t elem);
+int eng_draft_grow(eng_draft *d, void *list, size_t n, size_t *cap, size_t more, size_t elem);
 
 /* One tree. Its nodes have just been appended with children numbered inside the tree (node, or ~leaf), its leaves and weights too; the
  * first node is the root, no node means one leaf. Checks that every node and leaf is reached from the root exactly once, then renumbers
  * children into the whole. n_nodes, n_leaves: how many were appended. */
-int pst_draft_tree(pst_draft *d, size_t n_nodes, size_t n_leaves);
+int eng_draft_tree(eng_draft *d, size_t n_nodes, size_t n_leaves);
 /* A set of whole numbers as words of bits: words zeroed words for the node. */
-int pst_draft_bits(pst_draft *d, size_t words, pst_tree_node *node);
+int eng_draft_bits(eng_draft *d, size_t words, eng_tree_node *node);
 /* The finished forest; its lists move to zone. n_targets and what is not lists are the caller's. */
-void pst_draft_finish(pst_draft *d, pst_zone *zone, pst_forest *f);
+void eng_draft_finish(eng_draft *d, eng_zone *zone, eng_forest *f);
 
 #endif

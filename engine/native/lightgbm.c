@@ -47,9 +47,9 @@ typedef struct span {
 } span;
 
 typedef struct lgbm {
-    pst_draft d;
-    pst_native *n;
-    pst_zone *zone;
+    eng_draft d;
+    eng_native *n;
+    eng_zone *zone;
     pst_err *err;
     locale_t c_locale;
     const char *begin, *at, *end;
@@ -67,7 +67,7 @@ static int bad(lgbm *g, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return pst_draft_fail(&g->d, PST_EPARSE, "%s (before byte %zu of the file)", text, (size_t)(g->at - g->begin));
+    return eng_draft_fail(&g->d, PST_EPARSE, "%s (before byte %zu of the file)", text, (size_t)(g->at - g->begin));
 }
 
 /* ---- numbers ---- */
@@ -146,21 +146,21 @@ static int at_end(lgbm *g, int key, span s)
 /* As the library compares after it has set tiny values to 0: 0 <= t for all of them or for none. */
 static double threshold_beyond_zero(double t)
 {
-    if (t < -PST_TREE_ZERO || t > PST_TREE_ZERO)
+    if (t < -ENG_TREE_ZERO || t > ENG_TREE_ZERO)
         return t;
-    return t >= 0 ? PST_TREE_ZERO : nextafter(-PST_TREE_ZERO, -INFINITY);
+    return t >= 0 ? ENG_TREE_ZERO : nextafter(-ENG_TREE_ZERO, -INFINITY);
 }
 
 static int add_set(lgbm *g, size_t i, double threshold, long long num_cat, const uint32_t *words, const long long *bounds,
-                   pst_tree_node *to)
+                   eng_tree_node *to)
 {
     if (!(threshold >= 0 && threshold < (double)num_cat))
         return bad(g, "tree %zu: node %zu takes category set %g; there are %lld", g->d.n_trees, i, threshold, num_cat);
     size_t k = (size_t)threshold, n = (size_t)(bounds[k + 1] - bounds[k]);
-    int rc = pst_draft_bits(&g->d, n, to);
+    int rc = eng_draft_bits(&g->d, n, to);
     if (rc == 0 && n)
         memcpy(g->d.bits + to->set_at, words + bounds[k], n * sizeof *words);
-    to->mode = PST_TREE_BITS;
+    to->mode = ENG_TREE_BITS;
     to->split = -1; /* -0.5 is category 0, as in C */
     to->missing_yes = false;
     to->zero_missing = false;
@@ -170,7 +170,7 @@ static int add_set(lgbm *g, size_t i, double threshold, long long num_cat, const
 static int read_sets(lgbm *g, long long num_cat, long long **ret_bounds, uint32_t **ret_words)
 {
     span s = g->tree[CAT_BOUNDARIES];
-    long long *bounds = *ret_bounds = pst_heap_alloc(((size_t)num_cat + 2) * sizeof *bounds);
+    long long *bounds = *ret_bounds = eng_heap_alloc(((size_t)num_cat + 2) * sizeof *bounds);
     int rc = 0;
     for (long long i = 0; i <= num_cat && rc == 0; i++)
         rc = tree_int(g, CAT_BOUNDARIES, &s, (size_t)i, i ? bounds[i - 1] : 0, i ? LEAVES_MAX : 0, &bounds[i]);
@@ -179,7 +179,7 @@ static int read_sets(lgbm *g, long long num_cat, long long **ret_bounds, uint32_
     s = g->tree[CAT_THRESHOLD];
     if (bounds[num_cat] > (s.end - s.at) / 2 + 1)
         return bad(g, "tree %zu: cat_threshold is too short for %lld words", g->d.n_trees, bounds[num_cat]);
-    uint32_t *words = *ret_words = pst_heap_alloc(((size_t)bounds[num_cat] + 1) * sizeof *words);
+    uint32_t *words = *ret_words = eng_heap_alloc(((size_t)bounds[num_cat] + 1) * sizeof *words);
     for (long long i = 0, v; i < bounds[num_cat] && rc == 0; i++) {
         rc = tree_int(g, CAT_THRESHOLD, &s, (size_t)i, 0, UINT32_MAX, &v);
         words[i] = (uint32_t)v;
@@ -193,7 +193,7 @@ static int add_nodes(lgbm *g, size_t n_nodes, long long num_cat, const long long
          right = g->tree[RIGHT_CHILD];
     long long f, t, l, r, children = (long long)n_nodes;
     double v;
-    int rc = pst_draft_grow(&g->d, &g->d.nodes, g->d.n_nodes, &g->d.cap_nodes, n_nodes, sizeof *g->d.nodes);
+    int rc = eng_draft_grow(&g->d, &g->d.nodes, g->d.n_nodes, &g->d.cap_nodes, n_nodes, sizeof *g->d.nodes);
     for (size_t i = 0; i < n_nodes && rc == 0; i++) {
         if ((rc = tree_int(g, SPLIT_FEATURE, &feature, i, 0, g->max_feature, &f)) < 0 ||
             (rc = tree_double(g, THRESHOLD, &threshold, i, &v)) < 0 || (rc = tree_int(g, DECISION_TYPE, &type, i, 0, 15, &t)) < 0 ||
@@ -206,8 +206,8 @@ static int add_nodes(lgbm *g, size_t n_nodes, long long num_cat, const long long
             return bad(g, "tree %zu: node %zu has decision_type %lld", g->d.n_trees, i, t);
         bool to_left = t & 2;
         double zero = threshold_beyond_zero(v);
-        pst_tree_node *n = &g->d.nodes[g->d.n_nodes];
-        *n = (pst_tree_node){.feature = (int32_t)f, .mode = PST_TREE_LEQ, .split = zero, .yes = (int32_t)l, .no = (int32_t)r};
+        eng_tree_node *n = &g->d.nodes[g->d.n_nodes];
+        *n = (eng_tree_node){.feature = (int32_t)f, .mode = ENG_TREE_LEQ, .split = zero, .yes = (int32_t)l, .no = (int32_t)r};
         n->missing_yes = t >> 2 == MISSING_NONE ? 0 <= v : to_left;
         /* Where zero goes to its side of the threshold anyway, the plain comparison serves. */
         n->zero_missing = t >> 2 == MISSING_ZERO && to_left != (0 <= v);
@@ -224,45 +224,45 @@ static int add_nodes(lgbm *g, size_t n_nodes, long long num_cat, const long long
 
 static int add_leaves(lgbm *g, size_t n)
 {
-    pst_draft *d = &g->d;
+    eng_draft *d = &g->d;
     span s = g->tree[LEAF_VALUE];
-    int rc = pst_draft_grow(d, &d->leaves, d->n_leaves, &d->cap_leaves, n, sizeof *d->leaves);
+    int rc = eng_draft_grow(d, &d->leaves, d->n_leaves, &d->cap_leaves, n, sizeof *d->leaves);
     if (rc == 0)
-        rc = pst_draft_grow(d, &d->weights, d->n_weights, &d->cap_weights, n, sizeof *d->weights);
+        rc = eng_draft_grow(d, &d->weights, d->n_weights, &d->cap_weights, n, sizeof *d->weights);
     int32_t target = (int32_t)(d->n_trees % (size_t)g->per_iteration);
     for (size_t i = 0; i < n && rc == 0; i++) {
         double v = 0;
         rc = tree_double(g, LEAF_VALUE, &s, i, &v);
-        d->leaves[d->n_leaves++] = (pst_tree_leaf){.at = (int32_t)d->n_weights, .n = 1};
-        d->weights[d->n_weights++] = (pst_tree_weight){.target = target, .value = v};
+        d->leaves[d->n_leaves++] = (eng_tree_leaf){.at = (int32_t)d->n_weights, .n = 1};
+        d->weights[d->n_weights++] = (eng_tree_weight){.target = target, .value = v};
     }
     return rc < 0 ? rc : at_end(g, LEAF_VALUE, s);
 }
 
 /* Leaves without a line of their own become constants: linear and plain trees stand in one model. */
-static int pad_lines(pst_draft *d, size_t n_leaves)
+static int pad_lines(eng_draft *d, size_t n_leaves)
 {
-    int rc = d->n_lines < n_leaves ? pst_draft_grow(d, &d->lines, d->n_lines, &d->cap_lines, n_leaves - d->n_lines, sizeof *d->lines) : 0;
+    int rc = d->n_lines < n_leaves ? eng_draft_grow(d, &d->lines, d->n_lines, &d->cap_lines, n_leaves - d->n_lines, sizeof *d->lines) : 0;
     for (; rc == 0 && d->n_lines < n_leaves; d->n_lines++)
-        d->lines[d->n_lines] = (pst_tree_line){.constant = d->weights[d->leaves[d->n_lines].at].value, .at = (int32_t)d->n_line_features};
+        d->lines[d->n_lines] = (eng_tree_line){.constant = d->weights[d->leaves[d->n_lines].at].value, .at = (int32_t)d->n_line_features};
     return rc;
 }
 
 static int add_lines(lgbm *g, size_t n_leaves)
 {
-    pst_draft *d = &g->d;
+    eng_draft *d = &g->d;
     span constant = g->tree[LEAF_CONST], count = g->tree[NUM_FEATURES], feature = g->tree[LEAF_FEATURES], factor = g->tree[LEAF_COEFF];
     int rc = pad_lines(d, d->n_leaves - n_leaves);
     if (rc == 0)
-        rc = pst_draft_grow(d, &d->lines, d->n_lines, &d->cap_lines, n_leaves, sizeof *d->lines);
+        rc = eng_draft_grow(d, &d->lines, d->n_lines, &d->cap_lines, n_leaves, sizeof *d->lines);
     for (size_t i = 0; i < n_leaves && rc == 0; i++) {
-        pst_tree_line line = {.at = (int32_t)d->n_line_features};
+        eng_tree_line line = {.at = (int32_t)d->n_line_features};
         long long n = 0, f;
         if ((rc = tree_double(g, LEAF_CONST, &constant, i, &line.constant)) < 0 ||
             (rc = tree_int(g, NUM_FEATURES, &count, i, 0, g->max_feature + 1, &n)) < 0 ||
-            (rc = pst_draft_grow(d, &d->line_features, d->n_line_features, &d->cap_line_features, (size_t)n, sizeof *d->line_features)) <
+            (rc = eng_draft_grow(d, &d->line_features, d->n_line_features, &d->cap_line_features, (size_t)n, sizeof *d->line_features)) <
                 0 ||
-            (rc = pst_draft_grow(d, &d->line_factors, d->n_line_factors, &d->cap_line_factors, (size_t)n, sizeof *d->line_factors)) < 0)
+            (rc = eng_draft_grow(d, &d->line_factors, d->n_line_factors, &d->cap_line_factors, (size_t)n, sizeof *d->line_factors)) < 0)
             return rc;
         for (long long k = 0; k < n && rc == 0; k++) {
             double v = 0;
@@ -315,9 +315,9 @@ static int finish_tree(lgbm *g)
     if (rc == 0 && linear)
         rc = add_lines(g, (size_t)n_leaves);
     if (rc == 0)
-        rc = pst_draft_tree(&g->d, n_nodes, (size_t)n_leaves);
-    pst_heap_free(bounds);
-    pst_heap_free(words);
+        rc = eng_draft_tree(&g->d, n_nodes, (size_t)n_leaves);
+    eng_heap_free(bounds);
+    eng_heap_free(words);
     return rc;
 }
 
@@ -367,11 +367,11 @@ static int header_line(lgbm *g, span line)
     if (!v.at)
         return 0;
     if (is_text(key, "num_class"))
-        return header_int(g, key, v, 1, PST_NATIVE_GROUPS_MAX, &g->num_class);
+        return header_int(g, key, v, 1, ENG_NATIVE_GROUPS_MAX, &g->num_class);
     if (is_text(key, "num_tree_per_iteration"))
-        return header_int(g, key, v, 1, PST_NATIVE_GROUPS_MAX, &g->per_iteration);
+        return header_int(g, key, v, 1, ENG_NATIVE_GROUPS_MAX, &g->per_iteration);
     if (is_text(key, "max_feature_idx"))
-        return header_int(g, key, v, 0, PST_NATIVE_FEATURES_MAX - 1, &g->max_feature);
+        return header_int(g, key, v, 0, ENG_NATIVE_FEATURES_MAX - 1, &g->max_feature);
     if (is_text(key, "objective"))
         g->objective = v;
     else if (is_text(key, "feature_names"))
@@ -389,7 +389,7 @@ static int end_header(lgbm *g)
     if (g->max_feature < 0)
         return bad(g, "no LightGBM model: it has no max_feature_idx");
     if (g->version.at && !is_text(g->version, "v4") && !is_text(g->version, "v3") && !is_text(g->version, "v2"))
-        return pst_draft_fail(&g->d, PST_EUNSUPPORTED, "the file's version is \"%.*s\"; v2, v3 and v4 are covered",
+        return eng_draft_fail(&g->d, PST_EUNSUPPORTED, "the file's version is \"%.*s\"; v2, v3 and v4 are covered",
                               (int)(g->version.end - g->version.at < 20 ? g->version.end - g->version.at : 20), g->version.at);
     if (!g->per_iteration)
         g->per_iteration = g->num_class;
@@ -435,37 +435,37 @@ static int read_file(lgbm *g)
 
 static const struct objective {
     const char *name;
-    pst_link link;
+    eng_link link;
     bool square; /* "sqrt" behind it counts */
 } objectives[] = {
-    {"regression", PST_LINK_NONE, true},
-    {"regression_l1", PST_LINK_NONE, true},
-    {"huber", PST_LINK_NONE, false},
-    {"fair", PST_LINK_NONE, true},
-    {"quantile", PST_LINK_NONE, true},
-    {"mape", PST_LINK_NONE, true},
-    {"poisson", PST_LINK_EXP, false},
-    {"gamma", PST_LINK_EXP, false},
-    {"tweedie", PST_LINK_EXP, false},
-    {"binary", PST_LINK_SIGMOID, false},
-    {"multiclass", PST_LINK_SOFTMAX, false},
-    {"multiclassova", PST_LINK_SIGMOID, false},
-    {"cross_entropy", PST_LINK_SIGMOID, false},
-    {"xentropy", PST_LINK_SIGMOID, false},
-    {"cross_entropy_lambda", PST_LINK_LOG1P_EXP, false},
-    {"xentlambda", PST_LINK_LOG1P_EXP, false},
-    {"lambdarank", PST_LINK_NONE, false},
-    {"rank_xendcg", PST_LINK_NONE, false},
-    {"custom", PST_LINK_NONE, false},
-    {"none", PST_LINK_NONE, false},
+    {"regression", ENG_LINK_NONE, true},
+    {"regression_l1", ENG_LINK_NONE, true},
+    {"huber", ENG_LINK_NONE, false},
+    {"fair", ENG_LINK_NONE, true},
+    {"quantile", ENG_LINK_NONE, true},
+    {"mape", ENG_LINK_NONE, true},
+    {"poisson", ENG_LINK_EXP, false},
+    {"gamma", ENG_LINK_EXP, false},
+    {"tweedie", ENG_LINK_EXP, false},
+    {"binary", ENG_LINK_SIGMOID, false},
+    {"multiclass", ENG_LINK_SOFTMAX, false},
+    {"multiclassova", ENG_LINK_SIGMOID, false},
+    {"cross_entropy", ENG_LINK_SIGMOID, false},
+    {"xentropy", ENG_LINK_SIGMOID, false},
+    {"cross_entropy_lambda", ENG_LINK_LOG1P_EXP, false},
+    {"xentlambda", ENG_LINK_LOG1P_EXP, false},
+    {"lambdarank", ENG_LINK_NONE, false},
+    {"rank_xendcg", ENG_LINK_NONE, false},
+    {"custom", ENG_LINK_NONE, false},
+    {"none", ENG_LINK_NONE, false},
 };
 
 static int take_objective(lgbm *g)
 {
-    pst_native *n = g->n;
+    eng_native *n = g->n;
     span s = g->objective, w;
     n->objective = "custom";
-    n->link = PST_LINK_NONE;
+    n->link = ENG_LINK_NONE;
     n->scale = 1;
     if (!next_word(&s, &w)) /* trained with a function of the user's own: sums as they are */
         return 0;
@@ -473,14 +473,14 @@ static int take_objective(lgbm *g)
     while (i < sizeof objectives / sizeof *objectives && !is_text(w, objectives[i].name))
         i++;
     if (i == sizeof objectives / sizeof *objectives)
-        return pst_draft_fail(&g->d, PST_EUNSUPPORTED,
+        return eng_draft_fail(&g->d, PST_EUNSUPPORTED,
                               "the objective \"%.*s\" is not known, so neither is what it makes of the sums; export the model as ONNX",
                               (int)(w.end - w.at < 60 ? w.end - w.at : 60), w.at);
     n->objective = objectives[i].name;
     n->link = objectives[i].link;
     while (next_word(&s, &w)) {
         if (is_text(w, "sqrt") && objectives[i].square)
-            n->link = PST_LINK_SQUARE;
+            n->link = ENG_LINK_SQUARE;
         if (w.end - w.at > 8 && !memcmp(w.at, "sigmoid:", 8)) {
             w.at += 8;
             if (!to_double(g, w, &n->scale) || !(n->scale > 0) || !isfinite(n->scale))
@@ -492,33 +492,33 @@ static int take_objective(lgbm *g)
 
 static int take_names(lgbm *g)
 {
-    pst_native *n = g->n;
+    eng_native *n = g->n;
     span s = g->names, w;
     const char **names = NULL;
     size_t cap = 0;
     int rc = 0;
     while (rc == 0 && next_word(&s, &w)) {
-        if (n->n_names >= PST_NATIVE_NAMES_MAX)
-            rc = pst_draft_fail(&g->d, PST_ELIMIT, "more than %d feature names", PST_NATIVE_NAMES_MAX);
-        else if ((rc = pst_draft_grow(&g->d, &names, n->n_names, &cap, 1, sizeof *names)) == 0)
-            names[n->n_names++] = pst_zone_strdup(g->zone, w.at, (size_t)(w.end - w.at));
+        if (n->n_names >= ENG_NATIVE_NAMES_MAX)
+            rc = eng_draft_fail(&g->d, PST_ELIMIT, "more than %d feature names", ENG_NATIVE_NAMES_MAX);
+        else if ((rc = eng_draft_grow(&g->d, &names, n->n_names, &cap, 1, sizeof *names)) == 0)
+            names[n->n_names++] = eng_zone_strdup(g->zone, w.at, (size_t)(w.end - w.at));
     }
     if (rc == 0 && n->n_names && n->n_names != (size_t)n->n_features)
         rc = bad(g, "feature_names has %zu names for %d features", n->n_names, n->n_features);
-    const char **kept = pst_zone_alloc(g->zone, (n->n_names + 1) * sizeof *kept);
+    const char **kept = eng_zone_alloc(g->zone, (n->n_names + 1) * sizeof *kept);
     if (n->n_names)
         memcpy(kept, names, n->n_names * sizeof *kept);
     n->names = kept;
-    pst_heap_free(names);
+    eng_heap_free(names);
     return rc;
 }
 
 static int finish(lgbm *g)
 {
-    pst_native *n = g->n;
+    eng_native *n = g->n;
     n->library = "LightGBM";
     n->booster = g->average ? "rf" : g->d.n_lines ? "gbdt, linear trees" : "gbdt";
-    n->version = pst_zone_strdup(g->zone, g->version.at ? g->version.at : "", (size_t)(g->version.end - g->version.at));
+    n->version = eng_zone_strdup(g->zone, g->version.at ? g->version.at : "", (size_t)(g->version.end - g->version.at));
     n->n_features = (int32_t)(g->max_feature + 1);
     n->n_groups = n->n_outputs = (int32_t)g->per_iteration;
     if (g->average)
@@ -529,22 +529,22 @@ static int finish(lgbm *g)
     if (rc == 0 && g->d.n_lines)
         rc = pad_lines(&g->d, g->d.n_leaves);
     if (rc == 0)
-        pst_draft_finish(&g->d, g->zone, &n->forest);
+        eng_draft_finish(&g->d, g->zone, &n->forest);
     n->forest.n_targets = n->n_groups;
     n->forest.wide = true;
     return rc;
 }
 
-int pst_native_lightgbm(const void *data, size_t len, const pst_model_limits *limits, pst_zone *zone, pst_native *n, pst_err *err)
+int eng_native_lightgbm(const void *data, size_t len, const pst_model_limits *limits, eng_zone *zone, eng_native *n, pst_err *err)
 {
     lgbm g = {.n = n, .zone = zone, .err = err, .begin = data, .at = data, .end = (const char *)data + len, .num_class = 1};
     g.max_feature = -1;
     g.n_sizes = -1;
-    g.c_locale = pst_c_locale();
-    pst_draft_init(&g.d, limits, err);
+    g.c_locale = eng_c_locale();
+    eng_draft_init(&g.d, limits, err);
     int rc = read_file(&g);
     if (rc == 0)
         rc = finish(&g);
-    pst_draft_done(&g.d);
+    eng_draft_done(&g.d);
     return rc;
 }

@@ -13,30 +13,30 @@
 #include "engine/graph.h"
 #include "engine/ops/tree.h"
 
-typedef enum { PST_NATIVE_NONE, PST_NATIVE_XGB_JSON, PST_NATIVE_XGB_UBJ, PST_NATIVE_LGBM } pst_native_kind;
+typedef enum { ENG_NATIVE_NONE, ENG_NATIVE_XGB_JSON, ENG_NATIVE_XGB_UBJ, ENG_NATIVE_LGBM } eng_native_kind;
 
 /* From sums to what the library's predict returns. …_F: computed in float32. */
 typedef enum {
-    PST_LINK_NONE,
-    PST_LINK_SIGMOID_F,
-    PST_LINK_EXP_F,
-    PST_LINK_SOFTMAX_F,
-    PST_LINK_ARGMAX_F, /* one output: the class */
-    PST_LINK_STEP_F,   /* 1 above 0 */
-    PST_LINK_SQUARE,   /* sign(x) · x² */
-    PST_LINK_SIGMOID,  /* of scale · x */
-    PST_LINK_EXP,
-    PST_LINK_SOFTMAX,
-    PST_LINK_LOG1P_EXP
-} pst_link;
+    ENG_LINK_NONE,
+    ENG_LINK_SIGMOID_F,
+    ENG_LINK_EXP_F,
+    ENG_LINK_SOFTMAX_F,
+    ENG_LINK_ARGMAX_F, /* one output: the class */
+    ENG_LINK_STEP_F,   /* 1 above 0 */
+    ENG_LINK_SQUARE,   /* sign(x) · x² */
+    ENG_LINK_SIGMOID,  /* of scale · x */
+    ENG_LINK_EXP,
+    ENG_LINK_SOFTMAX,
+    ENG_LINK_LOG1P_EXP
+} eng_link;
 
 /* What a node of a native model runs; in the model's zone. */
-typedef struct pst_native {
-    pst_forest forest;    /* no trees for a linear model */
+typedef struct eng_native {
+    eng_forest forest;    /* no trees for a linear model */
     const float *weights; /* linear: (n_features + 1, n_groups), the last row is the bias; NULL for trees */
     const float *start;   /* n_groups: the base scores as sums begin with; NULL = 0 */
-    pst_link link;
-    double scale;    /* of PST_LINK_SIGMOID */
+    eng_link link;
+    double scale;    /* of ENG_LINK_SIGMOID */
     int32_t divisor; /* sums are divided by it (random forests of LightGBM); 0 = not */
     int32_t n_features, n_groups, n_outputs;
     const char *library, *booster, *objective;
@@ -44,23 +44,23 @@ typedef struct pst_native {
     size_t n_names;
     const char *version;
     const char *remark; /* what a person should know who compares predictions; NULL = nothing */
-} pst_native;
+} eng_native;
 
 /* By the first bytes. */
-pst_native_kind pst_native_recognise(const void *data, size_t len);
+eng_native_kind eng_native_recognise(const void *data, size_t len);
 /* Fills m's graph, values and info; m->limits are set. PST_EUNSUPPORTED names what is not covered. */
-int pst_native_load(pst_native_kind kind, const void *data, size_t len, pst_model *m, pst_err *err);
+int eng_native_load(eng_native_kind kind, const void *data, size_t len, pst_model *m, pst_err *err);
 
 /* The readers: fill n from the bytes, in zone. */
-int pst_native_xgboost(const void *data, size_t len, bool ubjson, const pst_model_limits *limits, pst_zone *zone, pst_native *n,
+int eng_native_xgboost(const void *data, size_t len, bool ubjson, const pst_model_limits *limits, eng_zone *zone, eng_native *n,
                        pst_err *err);
-int pst_native_lightgbm(const void *data, size_t len, const pst_model_limits *limits, pst_zone *zone, pst_native *n, pst_err *err);
+int eng_native_lightgbm(const void *data, size_t len, const pst_model_limits *limits, eng_zone *zone, eng_native *n, pst_err *err);
 
 /* What the node runs (native_op.c). */
-extern const pst_op pst_native_op;
+extern const eng_op eng_native_op;
 
-#define PST_NATIVE_FEATURES_MAX 16777216
-#define PST_NATIVE_GROUPS_MAX   65536
-#define PST_NATIVE_NAMES_MAX    1000000
+#define ENG_NATIVE_FEATURES_MAX 16777216
+#define ENG_NATIVE_GROUPS_MAX   65536
+#define ENG_NATIVE_NAMES_MAX    1000000
 
 #endif

@@ -51,25 +51,25 @@ static int class_of(const float *v, int n)
 }
 
 /* Sums in float32 (XGBoost): v has n_groups, what stays are n_outputs. */
-static void finish_f(const pst_native *n, float *v)
+static void finish_f(const eng_native *n, float *v)
 {
     int k = n->n_groups;
     switch (n->link) {
-    case PST_LINK_SIGMOID_F:
+    case ENG_LINK_SIGMOID_F:
         for (int i = 0; i < k; i++)
             v[i] = sigmoid_f(v[i]);
         break;
-    case PST_LINK_EXP_F:
+    case ENG_LINK_EXP_F:
         for (int i = 0; i < k; i++)
             v[i] = expf(v[i]);
         break;
-    case PST_LINK_EXP: /* survival:aft, by the double exponential */
+    case ENG_LINK_EXP: /* survival:aft, by the double exponential */
         for (int i = 0; i < k; i++)
             v[i] = (float)exp((double)v[i]);
         break;
-    case PST_LINK_SOFTMAX_F: softmax_f(v, k); break;
-    case PST_LINK_ARGMAX_F: v[0] = (float)class_of(v, k); break;
-    case PST_LINK_STEP_F:
+    case ENG_LINK_SOFTMAX_F: softmax_f(v, k); break;
+    case ENG_LINK_ARGMAX_F: v[0] = (float)class_of(v, k); break;
+    case ENG_LINK_STEP_F:
         for (int i = 0; i < k; i++)
             v[i] = v[i] > 0 ? 1 : 0;
         break;
@@ -78,21 +78,21 @@ static void finish_f(const pst_native *n, float *v)
 }
 
 /* Sums in double (LightGBM). */
-static void finish_d(const pst_native *n, double *v)
+static void finish_d(const eng_native *n, double *v)
 {
     int k = n->n_groups;
     for (int i = 0; i < k && n->divisor; i++)
         v[i] /= n->divisor;
-    if (n->link == PST_LINK_SOFTMAX) {
+    if (n->link == ENG_LINK_SOFTMAX) {
         softmax_d(v, k);
         return;
     }
     for (int i = 0; i < k; i++)
         switch (n->link) {
-        case PST_LINK_SQUARE: v[i] = v[i] < 0 ? -v[i] * v[i] : v[i] * v[i]; break;
-        case PST_LINK_SIGMOID: v[i] = 1 / (1 + exp(-n->scale * v[i])); break;
-        case PST_LINK_EXP: v[i] = exp(v[i]); break;
-        case PST_LINK_LOG1P_EXP: v[i] = log1p(exp(v[i])); break;
+        case ENG_LINK_SQUARE: v[i] = v[i] < 0 ? -v[i] * v[i] : v[i] * v[i]; break;
+        case ENG_LINK_SIGMOID: v[i] = 1 / (1 + exp(-n->scale * v[i])); break;
+        case ENG_LINK_EXP: v[i] = exp(v[i]); break;
+        case ENG_LINK_LOG1P_EXP: v[i] = log1p(exp(v[i])); break;
         default: break;
         }
 }
@@ -100,7 +100,7 @@ static void finish_d(const pst_native *n, double *v)
 /* ---- running ---- */
 
 /* bias + base, then features in order; missing ones are passed over, as the library's sparse rows do not have them. */
-static void linear_row(const pst_native *n, const float *x, float *v)
+static void linear_row(const eng_native *n, const float *x, float *v)
 {
     const float *w = n->weights, *bias = w + (size_t)n->n_features * (size_t)n->n_groups;
     for (int g = 0; g < n->n_groups; g++) {
@@ -112,30 +112,30 @@ static void linear_row(const pst_native *n, const float *x, float *v)
     }
 }
 
-static int sums_of(pst_op_ctx *c, const pst_native *n, const pst_tensor *x, double *sums)
+static int sums_of(eng_op_ctx *c, const eng_native *n, const pst_tensor *x, double *sums)
 {
-    const pst_forest *f = *c->state;
+    const eng_forest *f = *c->state;
     int64_t rows = x->dims[0], cols = x->dims[1];
     if (f->fast && !c->plan->opts.no_fusion)
-        return pst_forest_fast_run(c, f, x->data, rows, cols, sums, NULL);
+        return eng_forest_fast_run(c, f, x->data, rows, cols, sums, NULL);
     if (f->wide)
-        pst_forest_eval_d(f, x->data, rows, cols, sums, NULL);
+        eng_forest_eval_d(f, x->data, rows, cols, sums, NULL);
     else
-        pst_forest_eval_f(f, x->data, rows, cols, sums, NULL);
+        eng_forest_eval_f(f, x->data, rows, cols, sums, NULL);
     return 0;
 }
 
-static int run(pst_op_ctx *c)
+static int run(eng_op_ctx *c)
 {
-    const pst_native *n = c->node->fused;
-    const pst_tensor *x = pst_in(c, 0);
+    const eng_native *n = c->node->fused;
+    const pst_tensor *x = eng_in(c, 0);
     pst_dtype want = n->forest.wide ? PST_F64 : PST_F32;
     if (!x || x->rank != 2 || x->dtype != want || x->dims[1] != n->n_features)
-        return pst_op_fail(c, PST_EINVAL, "a %s tensor (N, %d) is needed", pst_dtype_name(want), n->n_features);
+        return eng_op_fail(c, PST_EINVAL, "a %s tensor (N, %d) is needed", pst_dtype_name(want), n->n_features);
     int64_t rows = x->dims[0];
-    float *y = pst_out(c, 0, PST_F32, 2, (int64_t[]){rows, n->n_outputs});
-    double *sums = pst_scratch(c, (size_t)rows * (size_t)n->n_groups * sizeof *sums + 8);
-    float *v = pst_scratch(c, (size_t)n->n_groups * sizeof *v);
+    float *y = eng_out(c, 0, PST_F32, 2, (int64_t[]){rows, n->n_outputs});
+    double *sums = eng_op_scratch(c, (size_t)rows * (size_t)n->n_groups * sizeof *sums + 8);
+    float *v = eng_op_scratch(c, (size_t)n->n_groups * sizeof *v);
     if (!y || !sums || !v)
         return PST_ELIMIT;
     int rc = n->weights ? 0 : sums_of(c, n, x, sums);
@@ -155,19 +155,19 @@ static int run(pst_op_ctx *c)
 }
 
 /* The forest of the model is shared and immutable; its vector form is the plan's. */
-static int prepare(pst_op_ctx *c)
+static int prepare(eng_op_ctx *c)
 {
-    const pst_native *n = c->node->fused;
+    const eng_native *n = c->node->fused;
     if (n->weights) {
         c->kernel = "linear sums";
         return 0;
     }
-    pst_forest *f = pst_keep(c, sizeof *f);
+    eng_forest *f = eng_op_keep(c, sizeof *f);
     *f = n->forest;
     *c->state = f;
-    pst_forest_fast_new(c, f);
-    pst_forest_tell(c, f);
+    eng_forest_fast_new(c, f);
+    eng_forest_tell(c, f);
     return 0;
 }
 
-const pst_op pst_native_op = {.domain = "native", .name = "Native", .min_opset = 1, .run = run, .prepare = prepare};
+const eng_op eng_native_op = {.domain = "native", .name = "Native", .min_opset = 1, .run = run, .prepare = prepare};

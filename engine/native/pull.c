@@ -17,35 +17,35 @@ static void make_c_locale(void)
     PST_ASSERT(c_locale);
 }
 
-locale_t pst_c_locale(void)
+locale_t eng_c_locale(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_c_locale);
     return c_locale;
 }
 
-void pst_pull_init(pst_pull *p, pst_pull_syntax syntax, const void *data, size_t len, int depth_max, pst_err *err)
+void eng_pull_init(eng_pull *p, eng_pull_syntax syntax, const void *data, size_t len, int depth_max, pst_err *err)
 {
-    *p = (pst_pull){.syntax = syntax,
+    *p = (eng_pull){.syntax = syntax,
                     .begin = data,
                     .at = data,
                     .end = (const uint8_t *)data + len,
-                    .depth_max = depth_max < PST_PULL_DEPTH_MAX ? depth_max : PST_PULL_DEPTH_MAX,
+                    .depth_max = depth_max < ENG_PULL_DEPTH_MAX ? depth_max : ENG_PULL_DEPTH_MAX,
                     .err = err};
-    p->c_locale = pst_c_locale();
+    p->c_locale = eng_c_locale();
 }
 
-void pst_pull_done(pst_pull *p)
+void eng_pull_done(eng_pull *p)
 {
-    pst_heap_free(p->text);
+    eng_heap_free(p->text);
     p->text = NULL;
 }
 
-void pst_pull_add(pst_pull *p, const void *s, size_t n)
+void eng_pull_add(eng_pull *p, const void *s, size_t n)
 {
     if (p->text_n + n + 1 > p->text_cap) {
         p->text_cap = 2 * p->text_cap > p->text_n + n + 64 ? 2 * p->text_cap : p->text_n + n + 64;
-        p->text = pst_heap_realloc(p->text, p->text_cap);
+        p->text = eng_heap_realloc(p->text, p->text_cap);
     }
     if (n)
         memcpy(p->text + p->text_n, s, n);
@@ -53,7 +53,7 @@ void pst_pull_add(pst_pull *p, const void *s, size_t n)
     p->text[p->text_n] = 0;
 }
 
-int pst_pull_fail(pst_pull *p, int code, const char *fmt, ...)
+int eng_pull_fail(eng_pull *p, int code, const char *fmt, ...)
 {
     char text[300];
     va_list ap;
@@ -63,44 +63,44 @@ int pst_pull_fail(pst_pull *p, int code, const char *fmt, ...)
     return pst_err_set(p->err, code, PST_CLASS_DATA, "model", 0, "%s (at byte %zu of the file)", text, (size_t)(p->at - p->begin));
 }
 
-int pst_pull_push(pst_pull *p, pst_pull_frame f)
+int eng_pull_push(eng_pull *p, eng_pull_frame f)
 {
     if (p->depth >= p->depth_max)
-        return pst_pull_fail(p, PST_ELIMIT, "lists and objects nest deeper than %d (depth_max)", p->depth_max);
+        return eng_pull_fail(p, PST_ELIMIT, "lists and objects nest deeper than %d (depth_max)", p->depth_max);
     f.first = true;
     p->frames[p->depth++] = f;
     return 0;
 }
 
-int pst_pull_next(pst_pull *p, pst_pull_token *t)
+int eng_pull_next(eng_pull *p, eng_pull_token *t)
 {
-    *t = (pst_pull_token){0};
-    return p->syntax == PST_PULL_JSON ? pst_pull_json_next(p, t) : pst_pull_ubj_next(p, t);
+    *t = (eng_pull_token){0};
+    return p->syntax == ENG_PULL_JSON ? eng_pull_json_next(p, t) : eng_pull_ubj_next(p, t);
 }
 
-int pst_pull_skip(pst_pull *p, const pst_pull_token *t)
+int eng_pull_skip(eng_pull *p, const eng_pull_token *t)
 {
     int rc = 0, depth = p->depth - 1;
-    if (t->kind != PST_PULL_OBJECT && t->kind != PST_PULL_ARRAY)
+    if (t->kind != ENG_PULL_OBJECT && t->kind != ENG_PULL_ARRAY)
         return 0;
-    pst_pull_token next;
+    eng_pull_token next;
     while (p->depth > depth && rc == 0)
-        rc = pst_pull_next(p, &next);
+        rc = eng_pull_next(p, &next);
     return rc;
 }
 
-const char *pst_pull_kind_name(pst_pull_kind kind)
+const char *eng_pull_kind_name(eng_pull_kind kind)
 {
-    static const char *const names[] = {[PST_PULL_END] = "the end of the file",
-                                        [PST_PULL_OBJECT] = "an object",
-                                        [PST_PULL_OBJECT_END] = "an object's end",
-                                        [PST_PULL_ARRAY] = "a list",
-                                        [PST_PULL_ARRAY_END] = "a list's end",
-                                        [PST_PULL_KEY] = "a key",
-                                        [PST_PULL_TEXT] = "a text",
-                                        [PST_PULL_INT] = "a whole number",
-                                        [PST_PULL_REAL] = "a number",
-                                        [PST_PULL_BOOL] = "true or false",
-                                        [PST_PULL_NULL] = "null"};
+    static const char *const names[] = {[ENG_PULL_END] = "the end of the file",
+                                        [ENG_PULL_OBJECT] = "an object",
+                                        [ENG_PULL_OBJECT_END] = "an object's end",
+                                        [ENG_PULL_ARRAY] = "a list",
+                                        [ENG_PULL_ARRAY_END] = "a list's end",
+                                        [ENG_PULL_KEY] = "a key",
+                                        [ENG_PULL_TEXT] = "a text",
+                                        [ENG_PULL_INT] = "a whole number",
+                                        [ENG_PULL_REAL] = "a number",
+                                        [ENG_PULL_BOOL] = "true or false",
+                                        [ENG_PULL_NULL] = "null"};
     return names[kind];
 }

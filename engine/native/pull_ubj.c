@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-static int byte(pst_pull *p, uint8_t *ret)
+static int byte(eng_pull *p, uint8_t *ret)
 {
     if (p->at == p->end)
-        return pst_pull_fail(p, PST_EPARSE, "the file ends inside a value");
+        return eng_pull_fail(p, PST_EPARSE, "the file ends inside a value");
     *ret = *p->at++;
     return 0;
 }
@@ -26,10 +26,10 @@ static int width_of(uint8_t marker)
     }
 }
 
-static int bits(pst_pull *p, int width, uint64_t *ret)
+static int bits(eng_pull *p, int width, uint64_t *ret)
 {
     if (p->end - p->at < width)
-        return pst_pull_fail(p, PST_EPARSE, "the file ends inside a number");
+        return eng_pull_fail(p, PST_EPARSE, "the file ends inside a number");
     uint64_t v = 0;
     for (int i = 0; i < width; i++)
         v = v << 8 | *p->at++;
@@ -37,13 +37,13 @@ static int bits(pst_pull *p, int width, uint64_t *ret)
     return 0;
 }
 
-static int number(pst_pull *p, uint8_t marker, pst_pull_token *t)
+static int number(eng_pull *p, uint8_t marker, eng_pull_token *t)
 {
     uint64_t v;
     int rc = bits(p, width_of(marker), &v);
     if (rc < 0)
         return rc;
-    t->kind = PST_PULL_INT;
+    t->kind = ENG_PULL_INT;
     switch (marker) {
     case 'i': t->i = (int8_t)v; break;
     case 'U': t->i = (uint8_t)v; break;
@@ -52,13 +52,13 @@ static int number(pst_pull *p, uint8_t marker, pst_pull_token *t)
     case 'L': t->i = (int64_t)v; break;
     case 'd': {
         uint32_t low = (uint32_t)v;
-        t->kind = PST_PULL_REAL;
+        t->kind = ENG_PULL_REAL;
         memcpy(&t->f, &low, sizeof t->f);
         return 0;
     }
     default: {
         double d;
-        t->kind = PST_PULL_REAL;
+        t->kind = ENG_PULL_REAL;
         memcpy(&d, &v, sizeof d);
         t->f = (float)d;
         return 0;
@@ -68,83 +68,83 @@ static int number(pst_pull *p, uint8_t marker, pst_pull_token *t)
     return 0;
 }
 
-static int length(pst_pull *p, uint64_t *ret)
+static int length(eng_pull *p, uint64_t *ret)
 {
     uint8_t marker;
-    pst_pull_token t = {0};
+    eng_pull_token t = {0};
     int rc = byte(p, &marker);
     if (rc < 0)
         return rc;
     if (!width_of(marker) || marker == 'd' || marker == 'D')
-        return pst_pull_fail(p, PST_EPARSE, "a length that is no whole number");
+        return eng_pull_fail(p, PST_EPARSE, "a length that is no whole number");
     if ((rc = number(p, marker, &t)) < 0)
         return rc;
     if (t.i < 0 || t.i > p->end - p->at)
-        return pst_pull_fail(p, PST_EPARSE, "a length of %lld; %lld bytes are left", (long long)t.i, (long long)(p->end - p->at));
+        return eng_pull_fail(p, PST_EPARSE, "a length of %lld; %lld bytes are left", (long long)t.i, (long long)(p->end - p->at));
     *ret = (uint64_t)t.i;
     return 0;
 }
 
-static int text(pst_pull *p, pst_pull_token *t, pst_pull_kind kind)
+static int text(eng_pull *p, eng_pull_token *t, eng_pull_kind kind)
 {
     uint64_t n;
     int rc = length(p, &n);
     if (rc < 0)
         return rc;
     p->text_n = 0;
-    pst_pull_add(p, p->at, (size_t)n);
+    eng_pull_add(p, p->at, (size_t)n);
     p->at += n;
-    *t = (pst_pull_token){.kind = kind, .s = p->text, .n = (size_t)n};
+    *t = (eng_pull_token){.kind = kind, .s = p->text, .n = (size_t)n};
     return 0;
 }
 
 /* Behind [ or {: the element type ($) and the count (#), where given. Each element takes a byte at least, so length() bounds the count. */
-static int open_container(pst_pull *p, bool object)
+static int open_container(eng_pull *p, bool object)
 {
-    pst_pull_frame f = {.object = object};
+    eng_pull_frame f = {.object = object};
     int rc = 0;
     if (p->at < p->end && *p->at == '$') {
         p->at++;
         if ((rc = byte(p, &f.type)) < 0)
             return rc;
         if (!width_of(f.type) && f.type != 'S' && f.type != 'C')
-            return pst_pull_fail(p, PST_EUNSUPPORTED, "a typed %s of elements 0x%02x", object ? "object" : "list", f.type);
+            return eng_pull_fail(p, PST_EUNSUPPORTED, "a typed %s of elements 0x%02x", object ? "object" : "list", f.type);
         if (p->at == p->end || *p->at != '#')
-            return pst_pull_fail(p, PST_EPARSE, "a typed %s without a count", object ? "object" : "list");
+            return eng_pull_fail(p, PST_EPARSE, "a typed %s without a count", object ? "object" : "list");
     }
     if (p->at < p->end && *p->at == '#') {
         p->at++;
         f.counted = true;
         rc = length(p, &f.left);
     }
-    return rc < 0 ? rc : pst_pull_push(p, f);
+    return rc < 0 ? rc : eng_pull_push(p, f);
 }
 
-static int value(pst_pull *p, uint8_t marker, pst_pull_token *t)
+static int value(eng_pull *p, uint8_t marker, eng_pull_token *t)
 {
     uint8_t c;
     int rc;
     switch (marker) {
-    case 'Z': t->kind = PST_PULL_NULL; return 0;
+    case 'Z': t->kind = ENG_PULL_NULL; return 0;
     case 'T':
-    case 'F': *t = (pst_pull_token){.kind = PST_PULL_BOOL, .i = marker == 'T', .f = marker == 'T'}; return 0;
+    case 'F': *t = (eng_pull_token){.kind = ENG_PULL_BOOL, .i = marker == 'T', .f = marker == 'T'}; return 0;
     case 'C':
         if ((rc = byte(p, &c)) < 0)
             return rc;
         p->text_n = 0;
-        pst_pull_add(p, &c, 1);
-        *t = (pst_pull_token){.kind = PST_PULL_TEXT, .s = p->text, .n = 1};
+        eng_pull_add(p, &c, 1);
+        *t = (eng_pull_token){.kind = ENG_PULL_TEXT, .s = p->text, .n = 1};
         return 0;
-    case 'S': return text(p, t, PST_PULL_TEXT);
+    case 'S': return text(p, t, ENG_PULL_TEXT);
     case '[':
-    case '{': t->kind = marker == '{' ? PST_PULL_OBJECT : PST_PULL_ARRAY; return open_container(p, marker == '{');
+    case '{': t->kind = marker == '{' ? ENG_PULL_OBJECT : ENG_PULL_ARRAY; return open_container(p, marker == '{');
     default:
         return width_of(marker) ? number(p, marker, t)
-                                : pst_pull_fail(p, marker == 'H' ? PST_EUNSUPPORTED : PST_EPARSE, "0x%02x begins no value", marker);
+                                : eng_pull_fail(p, marker == 'H' ? PST_EUNSUPPORTED : PST_EPARSE, "0x%02x begins no value", marker);
     }
 }
 
-static int next_marker(pst_pull *p, uint8_t *ret)
+static int next_marker(eng_pull *p, uint8_t *ret)
 {
     int rc;
     do
@@ -153,19 +153,19 @@ static int next_marker(pst_pull *p, uint8_t *ret)
     return rc;
 }
 
-int pst_pull_ubj_next(pst_pull *p, pst_pull_token *t)
+int eng_pull_ubj_next(eng_pull *p, eng_pull_token *t)
 {
     uint8_t marker;
     int rc;
     if (!p->depth) {
         if (p->started) {
-            t->kind = PST_PULL_END;
-            return p->at == p->end ? 0 : pst_pull_fail(p, PST_EPARSE, "more bytes behind the document");
+            t->kind = ENG_PULL_END;
+            return p->at == p->end ? 0 : eng_pull_fail(p, PST_EPARSE, "more bytes behind the document");
         }
         p->started = true;
         return (rc = next_marker(p, &marker)) < 0 ? rc : value(p, marker, t);
     }
-    pst_pull_frame *f = &p->frames[p->depth - 1];
+    eng_pull_frame *f = &p->frames[p->depth - 1];
     if (f->after_key) {
         f->after_key = false;
         marker = f->type;
@@ -176,19 +176,19 @@ int pst_pull_ubj_next(pst_pull *p, pst_pull_token *t)
         while (p->at < p->end && *p->at == 'N')
             p->at++;
         if (p->at == p->end)
-            return pst_pull_fail(p, PST_EPARSE, "the file ends inside %s", f->object ? "an object" : "a list");
+            return eng_pull_fail(p, PST_EPARSE, "the file ends inside %s", f->object ? "an object" : "a list");
         over = *p->at == (f->object ? '}' : ']');
         p->at += over;
     }
     if (over) {
         p->depth--;
-        t->kind = f->object ? PST_PULL_OBJECT_END : PST_PULL_ARRAY_END;
+        t->kind = f->object ? ENG_PULL_OBJECT_END : ENG_PULL_ARRAY_END;
         return 0;
     }
     f->left -= f->counted;
     if (f->object) {
         f->after_key = true;
-        return text(p, t, PST_PULL_KEY);
+        return text(p, t, ENG_PULL_KEY);
     }
     marker = f->type;
     return !marker && (rc = next_marker(p, &marker)) < 0 ? rc : value(p, marker, t);

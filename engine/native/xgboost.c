@@ -37,10 +37,10 @@ typedef struct xgb_tree {
 } xgb_tree;
 
 typedef struct xgb {
-    pst_pull p;
-    pst_draft d;
-    pst_native *n;
-    pst_zone *zone;
+    eng_pull p;
+    eng_draft d;
+    eng_native *n;
+    eng_zone *zone;
     pst_err *err;
     xgb_tree tree;
     ints tree_info;
@@ -57,24 +57,24 @@ typedef struct xgb {
 
 /* ---- lists and numbers ---- */
 
-static int expect(xgb *x, const pst_pull_token *t, pst_pull_kind kind, const char *what)
+static int expect(xgb *x, const eng_pull_token *t, eng_pull_kind kind, const char *what)
 {
     return t->kind == kind ? 0
-                           : pst_pull_fail(&x->p, PST_EPARSE, "%s is %s where XGBoost writes %s", what, pst_pull_kind_name(t->kind),
-                                           pst_pull_kind_name(kind));
+                           : eng_pull_fail(&x->p, PST_EPARSE, "%s is %s where XGBoost writes %s", what, eng_pull_kind_name(t->kind),
+                                           eng_pull_kind_name(kind));
 }
 
 static int read_ints(xgb *x, const char *what, ints *to)
 {
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
-    if (rc < 0 || (rc = expect(x, &t, PST_PULL_ARRAY, what)) < 0)
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
+    if (rc < 0 || (rc = expect(x, &t, ENG_PULL_ARRAY, what)) < 0)
         return rc;
-    for (to->n = 0; (rc = pst_pull_next(&x->p, &t)) == 0 && t.kind != PST_PULL_ARRAY_END;) {
-        if (t.kind != PST_PULL_INT && t.kind != PST_PULL_BOOL)
-            return pst_pull_fail(&x->p, PST_EPARSE, "tree %zu: %s[%zu] is %s, not a whole number", x->d.n_trees, what, to->n,
-                                 pst_pull_kind_name(t.kind));
-        if ((rc = pst_draft_grow(&x->d, &to->at, to->n, &to->cap, 1, sizeof *to->at)) < 0)
+    for (to->n = 0; (rc = eng_pull_next(&x->p, &t)) == 0 && t.kind != ENG_PULL_ARRAY_END;) {
+        if (t.kind != ENG_PULL_INT && t.kind != ENG_PULL_BOOL)
+            return eng_pull_fail(&x->p, PST_EPARSE, "tree %zu: %s[%zu] is %s, not a whole number", x->d.n_trees, what, to->n,
+                                 eng_pull_kind_name(t.kind));
+        if ((rc = eng_draft_grow(&x->d, &to->at, to->n, &to->cap, 1, sizeof *to->at)) < 0)
             return rc;
         to->at[to->n++] = t.i;
     }
@@ -83,15 +83,15 @@ static int read_ints(xgb *x, const char *what, ints *to)
 
 static int read_floats(xgb *x, const char *what, floats *to)
 {
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
-    if (rc < 0 || (rc = expect(x, &t, PST_PULL_ARRAY, what)) < 0)
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
+    if (rc < 0 || (rc = expect(x, &t, ENG_PULL_ARRAY, what)) < 0)
         return rc;
-    for (to->n = 0; (rc = pst_pull_next(&x->p, &t)) == 0 && t.kind != PST_PULL_ARRAY_END;) {
-        if (t.kind != PST_PULL_INT && t.kind != PST_PULL_REAL)
-            return pst_pull_fail(&x->p, PST_EPARSE, "tree %zu: %s[%zu] is %s, not a number", x->d.n_trees, what, to->n,
-                                 pst_pull_kind_name(t.kind));
-        if ((rc = pst_draft_grow(&x->d, &to->at, to->n, &to->cap, 1, sizeof *to->at)) < 0)
+    for (to->n = 0; (rc = eng_pull_next(&x->p, &t)) == 0 && t.kind != ENG_PULL_ARRAY_END;) {
+        if (t.kind != ENG_PULL_INT && t.kind != ENG_PULL_REAL)
+            return eng_pull_fail(&x->p, PST_EPARSE, "tree %zu: %s[%zu] is %s, not a number", x->d.n_trees, what, to->n,
+                                 eng_pull_kind_name(t.kind));
+        if ((rc = eng_draft_grow(&x->d, &to->at, to->n, &to->cap, 1, sizeof *to->at)) < 0)
             return rc;
         to->at[to->n++] = t.f;
     }
@@ -101,21 +101,21 @@ static int read_floats(xgb *x, const char *what, floats *to)
 /* Parameters are written as texts ("7"); numbers are taken too. */
 static int read_param(xgb *x, const char *what, int64_t max, int64_t *ret)
 {
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
     if (rc < 0)
         return rc;
     int64_t v = t.i;
-    if (t.kind == PST_PULL_TEXT) {
+    if (t.kind == ENG_PULL_TEXT) {
         v = t.n && t.n <= 18 ? 0 : -1;
         for (size_t i = 0; v >= 0 && i < t.n; i++)
             v = t.s[i] >= '0' && t.s[i] <= '9' ? v * 10 + (t.s[i] - '0') : -1;
-    } else if (t.kind != PST_PULL_INT) {
+    } else if (t.kind != ENG_PULL_INT) {
         v = -1;
     }
     if (v < 0 || v > max)
-        return pst_pull_fail(&x->p, PST_EPARSE, "%s is \"%.40s\"; a whole number from 0 to %lld was expected", what,
-                             t.kind == PST_PULL_TEXT ? t.s : pst_pull_kind_name(t.kind), (long long)max);
+        return eng_pull_fail(&x->p, PST_EPARSE, "%s is \"%.40s\"; a whole number from 0 to %lld was expected", what,
+                             t.kind == ENG_PULL_TEXT ? t.s : eng_pull_kind_name(t.kind), (long long)max);
     *ret = v;
     return 0;
 }
@@ -123,18 +123,18 @@ static int read_param(xgb *x, const char *what, int64_t max, int64_t *ret)
 /* A number, "5E-1" or "[4.58E-1,1E0]": how versions 1, 2 and 3 write it. */
 static int read_base_score(xgb *x)
 {
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
     if (rc < 0)
         return rc;
     x->base_score.n = 0;
-    if ((rc = pst_draft_grow(&x->d, &x->base_score.at, 0, &x->base_score.cap, 1, sizeof(float))) < 0)
+    if ((rc = eng_draft_grow(&x->d, &x->base_score.at, 0, &x->base_score.cap, 1, sizeof(float))) < 0)
         return rc;
-    if (t.kind == PST_PULL_INT || t.kind == PST_PULL_REAL) {
+    if (t.kind == ENG_PULL_INT || t.kind == ENG_PULL_REAL) {
         x->base_score.at[x->base_score.n++] = t.f;
         return 0;
     }
-    if ((rc = expect(x, &t, PST_PULL_TEXT, "base_score")) < 0)
+    if ((rc = expect(x, &t, ENG_PULL_TEXT, "base_score")) < 0)
         return rc;
     bool list = t.s[0] == '[';
     const char *at = t.s + list;
@@ -142,8 +142,8 @@ static int read_base_score(xgb *x)
         char *end;
         float v = strtof_l(at, &end, x->p.c_locale);
         if (end == at || !isfinite(v))
-            return pst_pull_fail(&x->p, PST_EPARSE, "base_score is \"%.60s\": no finite number at its place %zu", t.s, x->base_score.n);
-        if ((rc = pst_draft_grow(&x->d, &x->base_score.at, x->base_score.n, &x->base_score.cap, 1, sizeof(float))) < 0)
+            return eng_pull_fail(&x->p, PST_EPARSE, "base_score is \"%.60s\": no finite number at its place %zu", t.s, x->base_score.n);
+        if ((rc = eng_draft_grow(&x->d, &x->base_score.at, x->base_score.n, &x->base_score.cap, 1, sizeof(float))) < 0)
             return rc;
         x->base_score.at[x->base_score.n++] = v;
         at = end;
@@ -152,13 +152,13 @@ static int read_base_score(xgb *x)
         at++;
     }
     if (list ? strcmp(at, "]") != 0 : *at != 0)
-        return pst_pull_fail(&x->p, PST_EPARSE, "base_score is \"%.60s\": more behind its numbers", t.s);
+        return eng_pull_fail(&x->p, PST_EPARSE, "base_score is \"%.60s\": more behind its numbers", t.s);
     return 0;
 }
 
 static const char *kept(xgb *x, const char *s, size_t n)
 {
-    return pst_zone_strdup(x->zone, s, n);
+    return eng_zone_strdup(x->zone, s, n);
 }
 
 /* ---- objects: a table of keys each ---- */
@@ -170,16 +170,16 @@ typedef struct field {
 
 static int read_fields(xgb *x, const field *fields) /* behind the brace */
 {
-    pst_pull_token t;
+    eng_pull_token t;
     int rc;
-    while ((rc = pst_pull_next(&x->p, &t)) == 0 && t.kind != PST_PULL_OBJECT_END) {
+    while ((rc = eng_pull_next(&x->p, &t)) == 0 && t.kind != ENG_PULL_OBJECT_END) {
         const field *f = fields;
         while (f->key && strcmp(f->key, t.s))
             f++;
         if (f->key)
             rc = f->read(x);
-        else if ((rc = pst_pull_next(&x->p, &t)) == 0)
-            rc = pst_pull_skip(&x->p, &t);
+        else if ((rc = eng_pull_next(&x->p, &t)) == 0)
+            rc = eng_pull_skip(&x->p, &t);
         if (rc < 0)
             return rc;
     }
@@ -188,9 +188,9 @@ static int read_fields(xgb *x, const field *fields) /* behind the brace */
 
 static int read_object(xgb *x, const char *what, const field *fields)
 {
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
-    return rc < 0 || (rc = expect(x, &t, PST_PULL_OBJECT, what)) < 0 ? rc : read_fields(x, fields);
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
+    return rc < 0 || (rc = expect(x, &t, ENG_PULL_OBJECT, what)) < 0 ? rc : read_fields(x, fields);
 }
 
 #define READ_INTS(NAME, KEY)                     \
@@ -218,7 +218,7 @@ READ_FLOATS(leaf_weights, "leaf_weights")
 
 static int read_leaf_size(xgb *x)
 {
-    return read_param(x, "size_leaf_vector", PST_NATIVE_GROUPS_MAX, &x->tree.leaf_size);
+    return read_param(x, "size_leaf_vector", ENG_NATIVE_GROUPS_MAX, &x->tree.leaf_size);
 }
 
 static int read_tree_param(xgb *x)
@@ -251,10 +251,10 @@ static int find_nodes(xgb *x, int32_t *place, int32_t *stack, size_t *ret_splits
         for (int side = 1; side >= 0; side--) {
             int64_t to = side ? t->right.at[at] : t->left.at[at];
             if (to < 0 || (uint64_t)to >= n)
-                return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: %s[%d] is %lld; the tree has %zu nodes", x->d.n_trees,
+                return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: %s[%d] is %lld; the tree has %zu nodes", x->d.n_trees,
                                       side ? "right_children" : "left_children", at, (long long)to, n);
             if (place[to] != UNSEEN)
-                return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %lld has two parents or stands above itself", x->d.n_trees,
+                return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %lld has two parents or stands above itself", x->d.n_trees,
                                       (long long)to);
             place[to] = 0;
             stack[top++] = (int32_t)to;
@@ -275,72 +275,72 @@ static int check_lengths(xgb *x)
                  {"split_conditions", t->condition.n, true}, {"default_left", t->default_left.n, true},
                  {"split_type", t->split_type.n, false},     {"categories_segments", t->cat_segments.n, false}};
     if (!n || n > INT32_MAX / 4)
-        return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: left_children has %zu elements", x->d.n_trees, n);
+        return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: left_children has %zu elements", x->d.n_trees, n);
     for (size_t i = 0; i < 5; i++)
         if (lists[i].n != n && (lists[i].needed || lists[i].n))
-            return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: %s has %zu elements, left_children has %zu", x->d.n_trees, lists[i].key,
+            return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: %s has %zu elements, left_children has %zu", x->d.n_trees, lists[i].key,
                                   lists[i].n, n);
     if (t->cat_segments.n != t->cat_nodes.n || t->cat_sizes.n != t->cat_nodes.n)
-        return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: categories_nodes, _segments and _sizes differ in length", x->d.n_trees);
+        return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: categories_nodes, _segments and _sizes differ in length", x->d.n_trees);
     if (t->leaf_size > 1 && t->leaf_weights.n % (size_t)t->leaf_size)
-        return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: leaf_weights has %zu elements, no multiple of size_leaf_vector %lld",
+        return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: leaf_weights has %zu elements, no multiple of size_leaf_vector %lld",
                               x->d.n_trees, t->leaf_weights.n, (long long)t->leaf_size);
     if (t->leaf_size > 1 && !t->leaf_weights.n && t->base_weights.n != n * (size_t)t->leaf_size)
-        return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: base_weights has %zu elements for %zu nodes of %lld values", x->d.n_trees,
+        return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: base_weights has %zu elements for %zu nodes of %lld values", x->d.n_trees,
                               t->base_weights.n, n, (long long)t->leaf_size);
     return 0;
 }
 
-static int add_categories(xgb *x, size_t node, size_t *cat_at, pst_tree_node *to)
+static int add_categories(xgb *x, size_t node, size_t *cat_at, eng_tree_node *to)
 {
     const xgb_tree *t = &x->tree;
     while (*cat_at < t->cat_nodes.n && t->cat_nodes.at[*cat_at] < (int64_t)node) /* ascending in the file */
         ++*cat_at;
     if (*cat_at == t->cat_nodes.n || t->cat_nodes.at[*cat_at] != (int64_t)node)
-        return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %zu is categorical and not in categories_nodes", x->d.n_trees, node);
+        return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %zu is categorical and not in categories_nodes", x->d.n_trees, node);
     int64_t from = t->cat_segments.at[*cat_at], size = t->cat_sizes.at[*cat_at], top = -1;
     if (from < 0 || size < 0 || from > (int64_t)t->cat.n || size > (int64_t)t->cat.n - from)
-        return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: the categories of node %zu lie outside its list of %zu", x->d.n_trees, node,
+        return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: the categories of node %zu lie outside its list of %zu", x->d.n_trees, node,
                               t->cat.n);
     for (int64_t i = from; i < from + size; i++) {
         if (t->cat.at[i] < 0 || t->cat.at[i] >= CATEGORY_END)
-            return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %zu has category %lld; 0 to %d are possible", x->d.n_trees, node,
+            return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %zu has category %lld; 0 to %d are possible", x->d.n_trees, node,
                                   (long long)t->cat.at[i], CATEGORY_END - 1);
         top = t->cat.at[i] > top ? t->cat.at[i] : top;
     }
-    int rc = pst_draft_bits(&x->d, (size_t)(top / 32 + 1), to);
+    int rc = eng_draft_bits(&x->d, (size_t)(top / 32 + 1), to);
     for (int64_t i = from; i < from + size && rc == 0; i++)
         x->d.bits[to->set_at + t->cat.at[i] / 32] |= UINT32_C(1) << (t->cat.at[i] % 32);
     return rc;
 }
 
-static int add_split(xgb *x, size_t i, const int32_t *place, size_t *cat_at, pst_tree_node *to)
+static int add_split(xgb *x, size_t i, const int32_t *place, size_t *cat_at, eng_tree_node *to)
 {
     const xgb_tree *t = &x->tree;
     int64_t feature = t->feature.at[i];
     bool categorical = t->split_type.n && t->split_type.at[i] == 1;
-    if (feature < 0 || feature >= PST_NATIVE_FEATURES_MAX)
-        return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %zu splits by feature %lld", x->d.n_trees, i, (long long)feature);
+    if (feature < 0 || feature >= ENG_NATIVE_FEATURES_MAX)
+        return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %zu splits by feature %lld", x->d.n_trees, i, (long long)feature);
     if (t->split_type.n && (t->split_type.at[i] < 0 || t->split_type.at[i] > 1))
-        return pst_draft_fail(&x->d, PST_EUNSUPPORTED, "tree %zu: node %zu has split_type %lld; 0 and 1 are known", x->d.n_trees, i,
+        return eng_draft_fail(&x->d, PST_EUNSUPPORTED, "tree %zu: node %zu has split_type %lld; 0 and 1 are known", x->d.n_trees, i,
                               (long long)t->split_type.at[i]);
     if (!categorical && isnan(t->condition.at[i]))
-        return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %zu compares with NaN", x->d.n_trees, i);
+        return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %zu compares with NaN", x->d.n_trees, i);
     if (feature >= x->far_feature) {
         x->far_feature = (int32_t)feature;
         x->far_tree = x->d.n_trees;
         x->far_node = (int32_t)i;
     }
     bool left = t->default_left.at[i] != 0;
-    *to = (pst_tree_node){.feature = (int32_t)feature,
-                          .mode = PST_TREE_LT,
+    *to = (eng_tree_node){.feature = (int32_t)feature,
+                          .mode = ENG_TREE_LT,
                           .split = (double)t->condition.at[i],
                           .yes = place[t->left.at[i]],
                           .no = place[t->right.at[i]],
                           .missing_yes = left};
     if (!categorical)
         return 0;
-    to->mode = PST_TREE_BITS; /* members go to the right */
+    to->mode = ENG_TREE_BITS; /* members go to the right */
     to->split = 0;
     to->yes = place[t->right.at[i]];
     to->no = place[t->left.at[i]];
@@ -356,38 +356,38 @@ static int add_leaf(xgb *x, size_t i, int32_t place)
     if (k > 1 && t->leaf_weights.n) {
         int64_t at = t->right.at[i];
         if (at < 0 || (uint64_t)at >= t->leaf_weights.n / k)
-            return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: leaf %zu takes vector %lld of leaf_weights; there are %zu", x->d.n_trees, i,
+            return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: leaf %zu takes vector %lld of leaf_weights; there are %zu", x->d.n_trees, i,
                                   (long long)at, t->leaf_weights.n / k);
         from = &t->leaf_weights.at[(size_t)at * k];
     } else if (k > 1) {
         from = &t->base_weights.at[i * k];
     }
-    int rc = pst_draft_grow(&x->d, &x->d.weights, x->d.n_weights, &x->d.cap_weights, k, sizeof *x->d.weights);
+    int rc = eng_draft_grow(&x->d, &x->d.weights, x->d.n_weights, &x->d.cap_weights, k, sizeof *x->d.weights);
     if (rc < 0)
         return rc;
-    x->d.leaves[x->d.n_leaves + (size_t)~place] = (pst_tree_leaf){.at = (int32_t)x->d.n_weights, .n = (int32_t)k};
+    x->d.leaves[x->d.n_leaves + (size_t)~place] = (eng_tree_leaf){.at = (int32_t)x->d.n_weights, .n = (int32_t)k};
     for (size_t q = 0; q < k; q++)
-        x->d.weights[x->d.n_weights++] = (pst_tree_weight){.target = (int32_t)q, .value = (double)from[q]};
+        x->d.weights[x->d.n_weights++] = (eng_tree_weight){.target = (int32_t)q, .value = (double)from[q]};
     return 0;
 }
 
 static int finish_tree(xgb *x)
 {
     const xgb_tree *t = &x->tree;
-    pst_draft *d = &x->d;
+    eng_draft *d = &x->d;
     size_t n = t->left.n, splits = 0, leaves = 0, cat_at = 0;
     int32_t *place = NULL;
     int rc = check_lengths(x);
     if (rc < 0)
         return rc;
     if (d->n_trees && (t->leaf_size > 1 ? t->leaf_size : 1) != x->leaf_size)
-        return pst_draft_fail(d, PST_EPARSE, "tree %zu: size_leaf_vector is %lld, that of the trees before is %lld", d->n_trees,
+        return eng_draft_fail(d, PST_EPARSE, "tree %zu: size_leaf_vector is %lld, that of the trees before is %lld", d->n_trees,
                               (long long)t->leaf_size, (long long)x->leaf_size);
     x->leaf_size = t->leaf_size > 1 ? t->leaf_size : 1;
-    place = pst_heap_alloc((2 * n + 2) * sizeof *place);
+    place = eng_heap_alloc((2 * n + 2) * sizeof *place);
     if ((rc = find_nodes(x, place, place + n, &splits, &leaves)) < 0 ||
-        (rc = pst_draft_grow(d, &d->nodes, d->n_nodes, &d->cap_nodes, splits, sizeof *d->nodes)) < 0 ||
-        (rc = pst_draft_grow(d, &d->leaves, d->n_leaves, &d->cap_leaves, leaves, sizeof *d->leaves)) < 0)
+        (rc = eng_draft_grow(d, &d->nodes, d->n_nodes, &d->cap_nodes, splits, sizeof *d->nodes)) < 0 ||
+        (rc = eng_draft_grow(d, &d->leaves, d->n_leaves, &d->cap_leaves, leaves, sizeof *d->leaves)) < 0)
         goto out;
     for (size_t i = 0; i < n && rc == 0; i++) {
         if (place[i] == INT32_MIN)
@@ -398,9 +398,9 @@ static int finish_tree(xgb *x)
         goto out;
     d->n_nodes += splits;
     d->n_leaves += leaves;
-    rc = pst_draft_tree(d, splits, leaves);
+    rc = eng_draft_tree(d, splits, leaves);
 out:
-    pst_heap_free(place);
+    eng_heap_free(place);
     return rc;
 }
 
@@ -428,16 +428,16 @@ static int read_trees(xgb *x)
                                    {"leaf_weights", read_leaf_weights},
                                    {"tree_param", read_tree_param},
                                    {0}};
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
-    if (rc < 0 || (rc = expect(x, &t, PST_PULL_ARRAY, "trees")) < 0)
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
+    if (rc < 0 || (rc = expect(x, &t, ENG_PULL_ARRAY, "trees")) < 0)
         return rc;
     if (x->has_trees)
-        return pst_pull_fail(&x->p, PST_EPARSE, "a second list of trees");
+        return eng_pull_fail(&x->p, PST_EPARSE, "a second list of trees");
     x->has_trees = true;
-    while ((rc = pst_pull_next(&x->p, &t)) == 0 && t.kind != PST_PULL_ARRAY_END) {
+    while ((rc = eng_pull_next(&x->p, &t)) == 0 && t.kind != ENG_PULL_ARRAY_END) {
         clear_tree(&x->tree);
-        if ((rc = expect(x, &t, PST_PULL_OBJECT, "a tree")) < 0 || (rc = read_fields(x, fields)) < 0 || (rc = finish_tree(x)) < 0)
+        if ((rc = expect(x, &t, ENG_PULL_OBJECT, "a tree")) < 0 || (rc = read_fields(x, fields)) < 0 || (rc = finish_tree(x)) < 0)
             return rc;
     }
     return rc;
@@ -463,14 +463,14 @@ static int read_model(xgb *x)
 
 static int read_booster_name(xgb *x)
 {
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
-    if (rc < 0 || (rc = expect(x, &t, PST_PULL_TEXT, "gradient_booster.name")) < 0)
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
+    if (rc < 0 || (rc = expect(x, &t, ENG_PULL_TEXT, "gradient_booster.name")) < 0)
         return rc;
     x->is_linear = !strcmp(t.s, "gblinear");
     x->is_dart = !strcmp(t.s, "dart");
     if (!x->is_linear && !x->is_dart && strcmp(t.s, "gbtree"))
-        return pst_draft_fail(&x->d, PST_EUNSUPPORTED, "the booster is \"%.60s\"; gbtree, dart and gblinear are covered", t.s);
+        return eng_draft_fail(&x->d, PST_EUNSUPPORTED, "the booster is \"%.60s\"; gbtree, dart and gblinear are covered", t.s);
     x->n->booster = kept(x, t.s, t.n);
     return 0;
 }
@@ -496,17 +496,17 @@ static int read_booster(xgb *x)
 
 static int read_num_feature(xgb *x)
 {
-    return read_param(x, "num_feature", PST_NATIVE_FEATURES_MAX, &x->num_feature);
+    return read_param(x, "num_feature", ENG_NATIVE_FEATURES_MAX, &x->num_feature);
 }
 
 static int read_num_class(xgb *x)
 {
-    return read_param(x, "num_class", PST_NATIVE_GROUPS_MAX, &x->num_class);
+    return read_param(x, "num_class", ENG_NATIVE_GROUPS_MAX, &x->num_class);
 }
 
 static int read_num_target(xgb *x)
 {
-    return read_param(x, "num_target", PST_NATIVE_GROUPS_MAX, &x->num_target);
+    return read_param(x, "num_target", ENG_NATIVE_GROUPS_MAX, &x->num_target);
 }
 
 static int read_learner_param(xgb *x)
@@ -521,9 +521,9 @@ static int read_learner_param(xgb *x)
 
 static int read_objective_name(xgb *x)
 {
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
-    if (rc < 0 || (rc = expect(x, &t, PST_PULL_TEXT, "objective.name")) < 0)
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
+    if (rc < 0 || (rc = expect(x, &t, ENG_PULL_TEXT, "objective.name")) < 0)
         return rc;
     x->n->objective = kept(x, t.s, t.n);
     return 0;
@@ -537,16 +537,16 @@ static int read_objective(xgb *x)
 
 static int read_names(xgb *x)
 {
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
-    if (rc < 0 || (rc = expect(x, &t, PST_PULL_ARRAY, "feature_names")) < 0)
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
+    if (rc < 0 || (rc = expect(x, &t, ENG_PULL_ARRAY, "feature_names")) < 0)
         return rc;
-    for (x->n_names = 0; (rc = pst_pull_next(&x->p, &t)) == 0 && t.kind != PST_PULL_ARRAY_END;) {
-        if ((rc = expect(x, &t, PST_PULL_TEXT, "a name in feature_names")) < 0 ||
-            (rc = pst_draft_grow(&x->d, &x->names, x->n_names, &x->cap_names, 1, sizeof *x->names)) < 0)
+    for (x->n_names = 0; (rc = eng_pull_next(&x->p, &t)) == 0 && t.kind != ENG_PULL_ARRAY_END;) {
+        if ((rc = expect(x, &t, ENG_PULL_TEXT, "a name in feature_names")) < 0 ||
+            (rc = eng_draft_grow(&x->d, &x->names, x->n_names, &x->cap_names, 1, sizeof *x->names)) < 0)
             return rc;
-        if (x->n_names >= PST_NATIVE_NAMES_MAX)
-            return pst_draft_fail(&x->d, PST_ELIMIT, "more than %d feature names", PST_NATIVE_NAMES_MAX);
+        if (x->n_names >= ENG_NATIVE_NAMES_MAX)
+            return eng_draft_fail(&x->d, PST_ELIMIT, "more than %d feature names", ENG_NATIVE_NAMES_MAX);
         x->names[x->n_names++] = kept(x, t.s, t.n);
     }
     return rc;
@@ -555,9 +555,9 @@ static int read_names(xgb *x)
 /* What early stopping left: the library keeps it as text. */
 static int read_best_iteration(xgb *x)
 {
-    pst_pull_token t;
-    int rc = pst_pull_next(&x->p, &t);
-    if (rc < 0 || t.kind == PST_PULL_INT || t.kind == PST_PULL_REAL || (rc = expect(x, &t, PST_PULL_TEXT, "attributes.best_iteration")) < 0)
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
+    if (rc < 0 || t.kind == ENG_PULL_INT || t.kind == ENG_PULL_REAL || (rc = expect(x, &t, ENG_PULL_TEXT, "attributes.best_iteration")) < 0)
         return rc;
     char *end;
     long long best = strtoll(t.s, &end, 10);
@@ -586,19 +586,19 @@ static int read_version(xgb *x)
     int rc = read_ints(x, "version", &v);
     for (size_t i = 0; rc == 0 && i < v.n && i < 3; i++)
         x->version[i] = v.at[i];
-    pst_heap_free(v.at);
+    eng_heap_free(v.at);
     return rc;
 }
 
 static int read_document(xgb *x)
 {
     static const field fields[] = {{"learner", read_learner}, {"version", read_version}, {0}};
-    pst_pull_token t;
+    eng_pull_token t;
     int rc = read_object(x, "the document", fields);
     if (rc == 0)
-        rc = pst_pull_next(&x->p, &t); /* the end, and nothing behind it */
+        rc = eng_pull_next(&x->p, &t); /* the end, and nothing behind it */
     if (rc == 0 && (!x->has_model || !x->n->objective || !x->n->booster || !x->base_score.n))
-        rc = pst_draft_fail(&x->d, PST_EPARSE,
+        rc = eng_draft_fail(&x->d, PST_EPARSE,
                             "no XGBoost model: it has no %s; Booster.save_model writes model files, dump_model and save_config do not",
                             !x->has_model      ? "learner.gradient_booster"
                             : !x->n->booster   ? "learner.gradient_booster.name"
@@ -611,20 +611,20 @@ static int read_document(xgb *x)
 
 static int give_groups(xgb *x)
 {
-    pst_draft *d = &x->d;
+    eng_draft *d = &x->d;
     size_t n = d->n_trees;
     if (x->leaf_size > 1 && x->leaf_size != x->n->n_groups)
-        return pst_draft_fail(d, PST_EPARSE, "leaves have %lld values, the model has %d outputs", (long long)x->leaf_size, x->n->n_groups);
+        return eng_draft_fail(d, PST_EPARSE, "leaves have %lld values, the model has %d outputs", (long long)x->leaf_size, x->n->n_groups);
     if (x->tree_info.n != n)
-        return pst_draft_fail(d, PST_EPARSE, "tree_info has %zu elements for %zu trees", x->tree_info.n, n);
+        return eng_draft_fail(d, PST_EPARSE, "tree_info has %zu elements for %zu trees", x->tree_info.n, n);
     if (x->is_dart && x->weight_drop.n != n)
-        return pst_draft_fail(d, PST_EPARSE, "weight_drop has %zu elements for %zu trees", x->weight_drop.n, n);
+        return eng_draft_fail(d, PST_EPARSE, "weight_drop has %zu elements for %zu trees", x->weight_drop.n, n);
     for (size_t t = 0; t < n; t++) {
         int64_t group = x->tree_info.at[t];
         if (group < 0 || group >= x->n->n_groups)
-            return pst_draft_fail(d, PST_EPARSE, "tree_info[%zu] is %lld; the model has %d outputs", t, (long long)group, x->n->n_groups);
+            return eng_draft_fail(d, PST_EPARSE, "tree_info[%zu] is %lld; the model has %d outputs", t, (long long)group, x->n->n_groups);
         for (size_t i = d->weight_at[t]; i < d->weight_at[t + 1]; i++) {
-            pst_tree_weight *w = &d->weights[i];
+            eng_tree_weight *w = &d->weights[i];
             if (x->leaf_size == 1)
                 w->target = (int32_t)group;
             if (x->is_dart) /* the product is rounded to float32 as the library rounds it */
@@ -636,12 +636,12 @@ static int give_groups(xgb *x)
 
 static int take_linear(xgb *x)
 {
-    pst_native *n = x->n;
+    eng_native *n = x->n;
     size_t want = ((size_t)n->n_features + 1) * (size_t)n->n_groups;
     if (x->weights.n != want)
-        return pst_draft_fail(&x->d, PST_EPARSE, "weights has %zu elements; %d features and %d outputs need %zu", x->weights.n,
+        return eng_draft_fail(&x->d, PST_EPARSE, "weights has %zu elements; %d features and %d outputs need %zu", x->weights.n,
                               n->n_features, n->n_groups, want);
-    float *w = pst_zone_alloc(x->zone, want * sizeof *w + 4);
+    float *w = eng_zone_alloc(x->zone, want * sizeof *w + 4);
     memcpy(w, x->weights.at, want * sizeof *w);
     n->weights = w;
     return 0;
@@ -649,16 +649,16 @@ static int take_linear(xgb *x)
 
 static int take_start(xgb *x)
 {
-    pst_native *n = x->n;
-    float *start = pst_zone_alloc(x->zone, (size_t)n->n_groups * sizeof *start);
+    eng_native *n = x->n;
+    float *start = eng_zone_alloc(x->zone, (size_t)n->n_groups * sizeof *start);
     bool old = x->version[0] == 1 && x->version[1] < 3;
     n->start = start;
     if (x->base_score.n != 1 && x->base_score.n != (size_t)n->n_groups)
-        return pst_draft_fail(&x->d, PST_EPARSE, "base_score has %zu numbers for %d outputs", x->base_score.n, n->n_groups);
+        return eng_draft_fail(&x->d, PST_EPARSE, "base_score has %zu numbers for %d outputs", x->base_score.n, n->n_groups);
     for (int32_t i = 0; i < n->n_groups; i++) {
         /* gblinear takes the first for all its outputs, as the library does */
         float base = x->base_score.at[x->base_score.n == 1 || x->is_linear ? 0 : i];
-        int rc = pst_xgb_margin(n->objective, old, base, &start[i], x->err);
+        int rc = eng_xgb_margin(n->objective, old, base, &start[i], x->err);
         if (rc < 0)
             return rc;
     }
@@ -680,7 +680,7 @@ static void take_remark(xgb *x)
 
 static int finish(xgb *x)
 {
-    pst_native *n = x->n;
+    eng_native *n = x->n;
     char version[80];
     n->library = "XGBoost";
     snprintf(version, sizeof version, "%lld.%lld.%lld", (long long)x->version[0], (long long)x->version[1], (long long)x->version[2]);
@@ -688,31 +688,31 @@ static int finish(xgb *x)
     n->n_groups = (int32_t)(x->num_class > x->num_target ? x->num_class : x->num_target);
     n->n_groups = n->n_groups ? n->n_groups : 1;
     n->n_features = (int32_t)x->num_feature;
-    int rc = pst_xgb_link(n->objective, n->n_groups, &n->link, x->err);
+    int rc = eng_xgb_link(n->objective, n->n_groups, &n->link, x->err);
     if (rc < 0 || (rc = take_start(x)) < 0)
         return rc;
-    n->n_outputs = n->link == PST_LINK_ARGMAX_F ? 1 : n->n_groups;
+    n->n_outputs = n->link == ENG_LINK_ARGMAX_F ? 1 : n->n_groups;
     if (!n->n_features)
-        return pst_draft_fail(&x->d, PST_EPARSE, "num_feature is 0 or not there");
+        return eng_draft_fail(&x->d, PST_EPARSE, "num_feature is 0 or not there");
     if (x->is_linear) {
         rc = take_linear(x);
     } else {
         if (!x->has_trees)
-            return pst_draft_fail(&x->d, PST_EPARSE, "gradient_booster.model has no trees");
+            return eng_draft_fail(&x->d, PST_EPARSE, "gradient_booster.model has no trees");
         if (x->d.n_nodes && x->far_feature >= n->n_features)
-            return pst_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %d splits by feature %d; the model has %d (num_feature)", x->far_tree,
+            return eng_draft_fail(&x->d, PST_EPARSE, "tree %zu: node %d splits by feature %d; the model has %d (num_feature)", x->far_tree,
                                   x->far_node, x->far_feature, n->n_features);
         rc = give_groups(x);
     }
     if (rc < 0)
         return rc;
     take_remark(x);
-    pst_draft_finish(&x->d, x->zone, &n->forest);
+    eng_draft_finish(&x->d, x->zone, &n->forest);
     n->forest.n_targets = n->n_groups;
     n->forest.start = n->start;
     if (x->n_names && x->n_names != (size_t)n->n_features)
-        return pst_draft_fail(&x->d, PST_EPARSE, "feature_names has %zu names for %d features", x->n_names, n->n_features);
-    const char **names = pst_zone_alloc(x->zone, (x->n_names + 1) * sizeof *names);
+        return eng_draft_fail(&x->d, PST_EPARSE, "feature_names has %zu names for %d features", x->n_names, n->n_features);
+    const char **names = eng_zone_alloc(x->zone, (x->n_names + 1) * sizeof *names);
     if (x->n_names)
         memcpy(names, x->names, x->n_names * sizeof *names);
     n->names = names;
@@ -727,25 +727,25 @@ static void done(xgb *x)
                      &t->cat,  &t->cat_nodes, &t->cat_segments, &t->cat_sizes,    &x->tree_info};
     floats *real[] = {&t->condition, &t->base_weights, &t->leaf_weights, &x->weight_drop, &x->weights, &x->base_score};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-        pst_heap_free(whole[i]->at);
+        eng_heap_free(whole[i]->at);
     for (size_t i = 0; i < sizeof real / sizeof *real; i++)
-        pst_heap_free(real[i]->at);
-    pst_heap_free(x->names);
-    pst_draft_done(&x->d);
-    pst_pull_done(&x->p);
+        eng_heap_free(real[i]->at);
+    eng_heap_free(x->names);
+    eng_draft_done(&x->d);
+    eng_pull_done(&x->p);
 }
 
-int pst_native_xgboost(const void *data, size_t len, bool ubjson, const pst_model_limits *limits, pst_zone *zone, pst_native *n,
+int eng_native_xgboost(const void *data, size_t len, bool ubjson, const pst_model_limits *limits, eng_zone *zone, eng_native *n,
                        pst_err *err)
 {
-    xgb *x = pst_heap_alloc(sizeof *x);
+    xgb *x = eng_heap_alloc(sizeof *x);
     *x = (xgb){.n = n, .zone = zone, .err = err, .far_feature = -1, .leaf_size = 1, .best_iteration = -1};
-    pst_pull_init(&x->p, ubjson ? PST_PULL_UBJSON : PST_PULL_JSON, data, len, limits->depth_max, err);
-    pst_draft_init(&x->d, limits, err);
+    eng_pull_init(&x->p, ubjson ? ENG_PULL_UBJSON : ENG_PULL_JSON, data, len, limits->depth_max, err);
+    eng_draft_init(&x->d, limits, err);
     int rc = read_document(x);
     if (rc == 0)
         rc = finish(x);
     done(x);
-    pst_heap_free(x);
+    eng_heap_free(x);
     return rc;
 }

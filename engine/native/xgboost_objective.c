@@ -11,29 +11,29 @@ typedef enum { BASE_AS_IT_IS, BASE_LOGIT, BASE_LOG, BASE_LOGIT_BEFORE_1_3 } base
 
 static const struct objective {
     const char *name;
-    pst_link link;
+    eng_link link;
     base_kind base;
 } objectives[] = {
-    {"reg:squarederror", PST_LINK_NONE, BASE_AS_IT_IS},
-    {"reg:linear", PST_LINK_NONE, BASE_AS_IT_IS},
-    {"reg:squaredlogerror", PST_LINK_NONE, BASE_AS_IT_IS},
-    {"reg:pseudohubererror", PST_LINK_NONE, BASE_AS_IT_IS},
-    {"reg:absoluteerror", PST_LINK_NONE, BASE_AS_IT_IS},
-    {"reg:quantileerror", PST_LINK_NONE, BASE_AS_IT_IS},
-    {"reg:logistic", PST_LINK_SIGMOID_F, BASE_LOGIT},
-    {"binary:logistic", PST_LINK_SIGMOID_F, BASE_LOGIT},
-    {"binary:logitraw", PST_LINK_NONE, BASE_LOGIT_BEFORE_1_3},
-    {"binary:hinge", PST_LINK_STEP_F, BASE_AS_IT_IS},
-    {"reg:gamma", PST_LINK_EXP_F, BASE_LOG},
-    {"reg:tweedie", PST_LINK_EXP_F, BASE_LOG},
-    {"count:poisson", PST_LINK_EXP_F, BASE_LOG},
-    {"survival:cox", PST_LINK_EXP_F, BASE_LOG},
-    {"survival:aft", PST_LINK_EXP, BASE_LOG},
-    {"multi:softprob", PST_LINK_SOFTMAX_F, BASE_AS_IT_IS},
-    {"multi:softmax", PST_LINK_ARGMAX_F, BASE_AS_IT_IS},
-    {"rank:pairwise", PST_LINK_NONE, BASE_AS_IT_IS},
-    {"rank:ndcg", PST_LINK_NONE, BASE_AS_IT_IS},
-    {"rank:map", PST_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:squarederror", ENG_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:linear", ENG_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:squaredlogerror", ENG_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:pseudohubererror", ENG_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:absoluteerror", ENG_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:quantileerror", ENG_LINK_NONE, BASE_AS_IT_IS},
+    {"reg:logistic", ENG_LINK_SIGMOID_F, BASE_LOGIT},
+    {"binary:logistic", ENG_LINK_SIGMOID_F, BASE_LOGIT},
+    {"binary:logitraw", ENG_LINK_NONE, BASE_LOGIT_BEFORE_1_3},
+    {"binary:hinge", ENG_LINK_STEP_F, BASE_AS_IT_IS},
+    {"reg:gamma", ENG_LINK_EXP_F, BASE_LOG},
+    {"reg:tweedie", ENG_LINK_EXP_F, BASE_LOG},
+    {"count:poisson", ENG_LINK_EXP_F, BASE_LOG},
+    {"survival:cox", ENG_LINK_EXP_F, BASE_LOG},
+    {"survival:aft", ENG_LINK_EXP, BASE_LOG},
+    {"multi:softprob", ENG_LINK_SOFTMAX_F, BASE_AS_IT_IS},
+    {"multi:softmax", ENG_LINK_ARGMAX_F, BASE_AS_IT_IS},
+    {"rank:pairwise", ENG_LINK_NONE, BASE_AS_IT_IS},
+    {"rank:ndcg", ENG_LINK_NONE, BASE_AS_IT_IS},
+    {"rank:map", ENG_LINK_NONE, BASE_AS_IT_IS},
 };
 
 static const struct objective *find(const char *name)
@@ -46,7 +46,7 @@ static const struct objective *find(const char *name)
     return NULL;
 }
 
-int pst_xgb_link(const char *objective, int32_t n_groups, pst_link *ret, pst_err *err)
+int eng_xgb_link(const char *objective, int32_t n_groups, eng_link *ret, pst_err *err)
 {
     const struct objective *o = find(objective);
     if (!o)
@@ -60,7 +60,7 @@ int pst_xgb_link(const char *objective, int32_t n_groups, pst_link *ret, pst_err
     return 0;
 }
 
-int pst_xgb_margin(const char *objective, bool before_1_3, float base_score, float *ret, pst_err *err)
+int eng_xgb_margin(const char *objective, bool before_1_3, float base_score, float *ret, pst_err *err)
 {
     const struct objective *o = find(objective);
     base_kind base = o ? o->base : BASE_AS_IT_IS;

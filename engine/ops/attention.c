@@ -18,11 +18,11 @@ typedef struct heads {
     int64_t sb, sh, ss;
 } heads;
 
-static int heads_of(pst_op_ctx *c, int i, int64_t n_heads, heads *ret)
+static int heads_of(eng_op_ctx *c, int i, int64_t n_heads, heads *ret)
 {
-    const pst_tensor *t = pst_in(c, i);
+    const pst_tensor *t = eng_in(c, i);
     if (t->dtype != PST_F32)
-        return pst_op_type(c, t->dtype);
+        return eng_op_type(c, t->dtype);
     *ret = (heads){.data = t->data, .b = t->dims[0]};
     if (t->rank == 4) {
         ret->h = t->dims[1];
@@ -37,26 +37,26 @@ static int heads_of(pst_op_ctx *c, int i, int64_t n_heads, heads *ret)
         ret->ss = t->dims[2];
         ret->sh = ret->d;
     } else {
-        return pst_op_fail(c, PST_EINVAL, "input %d must be (B, heads, S, D) or (B, S, heads*D)", i);
+        return eng_op_fail(c, PST_EINVAL, "input %d must be (B, heads, S, D) or (B, S, heads*D)", i);
     }
     ret->sb = ret->h * ret->s * ret->d;
     return 0;
 }
 
 /* past (B, h, P, D) and now → present (B, h, P + S, D) at out[i]; without a wanted output it is scratch. */
-static int present(pst_op_ctx *c, int past_at, int out_at, const heads *now, heads *ret)
+static int present(eng_op_ctx *c, int past_at, int out_at, const heads *now, heads *ret)
 {
-    const pst_tensor *past = pst_in(c, past_at);
+    const pst_tensor *past = eng_in(c, past_at);
     int64_t p = 0;
     if (past) {
         if (past->rank != 4 || past->dtype != PST_F32 || past->dims[0] != now->b || past->dims[1] != now->h || past->dims[3] != now->d)
-            return pst_op_fail(c, PST_EINVAL, "input %d does not fit the new keys and values", past_at);
+            return eng_op_fail(c, PST_EINVAL, "input %d does not fit the new keys and values", past_at);
         p = past->dims[2];
     }
-    int64_t dims[4] = {now->b, now->h, p + now->s, now->d}, n = pst_dims_count(dims, 4);
+    int64_t dims[4] = {now->b, now->h, p + now->s, now->d}, n = eng_dims_count(dims, 4);
     if (n < 0 || (uint64_t)n > c->plan->m->limits.tensor_bytes_max / 4)
-        return pst_op_fail(c, PST_ELIMIT, "too large");
-    float *o = c->n_out > out_at ? pst_out(c, out_at, PST_F32, 4, dims) : pst_scratch(c, (size_t)n * sizeof *o);
+        return eng_op_fail(c, PST_ELIMIT, "too large");
+    float *o = c->n_out > out_at ? eng_out(c, out_at, PST_F32, 4, dims) : eng_op_scratch(c, (size_t)n * sizeof *o);
     if (!o)
         return PST_ELIMIT;
     *ret = (heads){.data = o, .b = now->b, .h = now->h, .s = p + now->s, .d = now->d, .ss = now->d};
@@ -97,14 +97,14 @@ static double bias_of(const mask *m, int64_t b, int64_t h, int64_t i, int64_t j)
     return v;
 }
 
-static int mask_of(pst_op_ctx *c, const heads *q, const heads *k, mask *m)
+static int mask_of(eng_op_ctx *c, const heads *q, const heads *k, mask *m)
 {
-    const pst_tensor *t = pst_in(c, 3), *len = pst_in(c, 6);
-    m->causal = pst_attr_int(c->node, "is_causal", 0);
-    m->past = pst_in(c, 4) && pst_in(c, 4)->rank == 4 ? pst_in(c, 4)->dims[2] : 0;
+    const pst_tensor *t = eng_in(c, 3), *len = eng_in(c, 6);
+    m->causal = eng_attr_int(c->node, "is_causal", 0);
+    m->past = eng_in(c, 4) && eng_in(c, 4)->rank == 4 ? eng_in(c, 4)->dims[2] : 0;
     if (len) {
-        if (len->dtype != PST_I64 || pst_count(len) != q->b)
-            return pst_op_fail(c, PST_EINVAL, "nonpad_kv_seqlen must have one length per batch row");
+        if (len->dtype != PST_I64 || eng_count(len) != q->b)
+            return eng_op_fail(c, PST_EINVAL, "nonpad_kv_seqlen must have one length per batch row");
         m->lengths = len->data;
     }
     if (!t)
@@ -117,8 +117,8 @@ static int mask_of(pst_op_ctx *c, const heads *q, const heads *k, mask *m)
     for (int i = 0; i < t->rank - 1 && ok; i++)
         ok = t->dims[i] == 1 || t->dims[i] == want[4 - t->rank + i];
     if (!ok)
-        return pst_op_fail(c, PST_EINVAL, "attn_mask does not fit (B, heads, %lld, %lld)", (long long)q->s, (long long)k->s);
-    pst_broadcast_strides(t, 4, m->strides);
+        return eng_op_fail(c, PST_EINVAL, "attn_mask does not fit (B, heads, %lld, %lld)", (long long)q->s, (long long)k->s);
+    eng_broadcast_strides(t, 4, m->strides);
     if (m->width == 1 && k->s != 1) {
         m->strides[3] = 0; /* one column broadcasts only when it is meant for one: it is padded instead */
     }
@@ -150,34 +150,34 @@ static bool mask_row(const mask *m, int64_t b, int64_t h, int64_t i, int64_t n, 
 }
 
 /* Scores and results of one head by matrix products, some query rows at a time; all in float32. */
-static int attend(pst_op_ctx *c, const heads *q, const heads *k, const heads *v, const mask *m, float scale, float cap, float *y, bool flat)
+static int attend(eng_op_ctx *c, const heads *q, const heads *k, const heads *v, const mask *m, float scale, float cap, float *y, bool flat)
 {
     enum { ROWS = 64 };
-    const pst_cpu_kernels *kn = pst_kernels_pick(c->plan->isa);
-    const pst_tile_kernels *tile = pst_tile_pick(c->plan->isa);
+    const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
+    const eng_tile_kernels *tile = eng_tile_pick(c->plan->isa);
     int64_t per = q->h / k->h, rows = q->s < ROWS ? q->s : ROWS, ldy = flat ? q->h * v->d : v->d;
     if (k->s > INT_MAX / ROWS || q->ss > INT_MAX || k->ss > INT_MAX || v->ss > INT_MAX || ldy > INT_MAX || !k->s)
         return 1;
-    float *p = pst_scratch(c, (size_t)(rows * k->s) * sizeof *p);
+    float *p = eng_op_scratch(c, (size_t)(rows * k->s) * sizeof *p);
     if (!p)
         return PST_ELIMIT;
     int n = (int)k->s;
     for (int64_t b = 0; b < q->b; b++)
         for (int64_t h = 0; h < q->h; h++)
             for (int64_t i = 0; i < q->s; i += ROWS) {
-                int rc = pst_op_pause(c);
+                int rc = eng_op_pause(c);
                 if (rc < 0)
                     return rc;
                 int some = (int)(q->s - i < ROWS ? q->s - i : ROWS);
                 const float *kd = k->data + b * k->sb + h / per * k->sh, *vd = v->data + b * v->sb + h / per * v->sh;
-                pst_sgemm_isa(kn, false, true, some, n, (int)q->d, scale, q->data + b * q->sb + h * q->sh + i * q->ss, (int)q->ss, kd,
+                eng_sgemm_isa(kn, false, true, some, n, (int)q->d, scale, q->data + b * q->sb + h * q->sh + i * q->ss, (int)q->ss, kd,
                               (int)k->ss, 0, p, n);
                 for (int r = 0; r < some; r++) {
                     float *row = p + (int64_t)r * n;
                     for (int64_t j = 0; j < n && cap > 0; j++)
                         row[j] = row[j] / cap;
                     if (cap > 0)
-                        kn->act(PST_ACT_TANH, 0, row, row, (size_t)n);
+                        kn->act(ENG_ACT_TANH, 0, row, row, (size_t)n);
                     for (int64_t j = 0; j < n && cap > 0; j++)
                         row[j] *= cap;
                     if ((m->t || m->causal || m->lengths) && mask_row(m, b, h, i + r, n, row))
@@ -185,39 +185,39 @@ static int attend(pst_op_ctx *c, const heads *q, const heads *k, const heads *v,
                     else
                         tile->softmax(row, row, n);
                 }
-                pst_sgemm_isa(kn, false, false, some, (int)v->d, n, 1, p, n, vd, (int)v->ss, 0,
+                eng_sgemm_isa(kn, false, false, some, (int)v->d, n, 1, p, n, vd, (int)v->ss, 0,
                               flat ? y + (b * q->s + i) * ldy + h * v->d : y + ((b * q->h + h) * q->s + i) * ldy, (int)ldy);
             }
     c->kernel = "attention by products";
     return 0;
 }
 
-int pst_op_attention(pst_op_ctx *c)
+int eng_op_attention(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 3);
+    int rc = eng_op_need(c, 3);
     if (rc < 0)
         return rc;
     heads q, nk, nv, k, v;
     mask m = {0};
-    int64_t qh = pst_attr_int(c->node, "q_num_heads", 0), kh = pst_attr_int(c->node, "kv_num_heads", 0),
-            mode = pst_attr_int(c->node, "qk_matmul_output_mode", 0);
+    int64_t qh = eng_attr_int(c->node, "q_num_heads", 0), kh = eng_attr_int(c->node, "kv_num_heads", 0),
+            mode = eng_attr_int(c->node, "qk_matmul_output_mode", 0);
     if ((rc = heads_of(c, 0, qh, &q)) < 0 || (rc = heads_of(c, 1, kh, &nk)) < 0 || (rc = heads_of(c, 2, kh, &nv)) < 0)
         return rc;
     if (nk.b != q.b || nv.b != q.b || nk.d != q.d || nk.s != nv.s || nk.h != nv.h || !nk.h || q.h % nk.h)
-        return pst_op_fail(c, PST_EINVAL, "queries, keys and values do not fit each other");
+        return eng_op_fail(c, PST_EINVAL, "queries, keys and values do not fit each other");
     if ((rc = present(c, 4, 1, &nk, &k)) < 0 || (rc = present(c, 5, 2, &nv, &v)) < 0 || (rc = mask_of(c, &q, &k, &m)) < 0)
         return rc;
     if (k.s != v.s)
-        return pst_op_fail(c, PST_EINVAL, "past keys and values differ in length");
-    double scale = (double)pst_attr_float(c->node, "scale", 0), cap = (double)pst_attr_float(c->node, "softcap", 0);
-    scale = pst_attr_find(c->node, "scale") ? scale : q.d ? 1 / sqrt((double)q.d) : 1;
-    bool flat = pst_in(c, 0)->rank == 3;
+        return eng_op_fail(c, PST_EINVAL, "past keys and values differ in length");
+    double scale = (double)eng_attr_float(c->node, "scale", 0), cap = (double)eng_attr_float(c->node, "softcap", 0);
+    scale = eng_attr_find(c->node, "scale") ? scale : q.d ? 1 / sqrt((double)q.d) : 1;
+    bool flat = eng_in(c, 0)->rank == 3;
     int64_t dims4[4] = {q.b, q.h, q.s, v.d}, dims3[3] = {q.b, q.s, q.h * v.d}, per = q.h / k.h;
-    float *y = flat ? pst_out(c, 0, PST_F32, 3, dims3) : pst_out(c, 0, PST_F32, 4, dims4);
-    float *qk = c->n_out > 3 ? pst_out(c, 3, PST_F32, 4, (int64_t[]){q.b, q.h, q.s, k.s}) : NULL;
+    float *y = flat ? eng_out(c, 0, PST_F32, 3, dims3) : eng_out(c, 0, PST_F32, 4, dims4);
+    float *qk = c->n_out > 3 ? eng_out(c, 3, PST_F32, 4, (int64_t[]){q.b, q.h, q.s, k.s}) : NULL;
     if (y && c->n_out <= 3 && !c->plan->opts.no_fusion && (rc = attend(c, &q, &k, &v, &m, (float)scale, (float)cap, y, flat)) <= 0)
         return rc;
-    double *row = pst_scratch(c, (size_t)k.s * 8 + 8), *sum = pst_scratch(c, (size_t)v.d * 8 + 8);
+    double *row = eng_op_scratch(c, (size_t)k.s * 8 + 8), *sum = eng_op_scratch(c, (size_t)v.d * 8 + 8);
     if (!y || (c->n_out > 3 && !qk) || !row || !sum)
         return PST_ELIMIT;
     for (int64_t b = 0; b < q.b; b++)
@@ -261,32 +261,32 @@ int pst_op_attention(pst_op_ctx *c)
     return 0;
 }
 
-int pst_op_rotary(pst_op_ctx *c)
+int eng_op_rotary(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 3);
+    int rc = eng_op_need(c, 3);
     if (rc < 0)
         return rc;
     heads x;
-    const pst_tensor cs = *pst_in(c, 1), sn = *pst_in(c, 2), *pos = pst_in(c, 3);
-    if ((rc = heads_of(c, 0, pst_attr_int(c->node, "num_heads", 0), &x)) < 0)
+    const pst_tensor cs = *eng_in(c, 1), sn = *eng_in(c, 2), *pos = eng_in(c, 3);
+    if ((rc = heads_of(c, 0, eng_attr_int(c->node, "num_heads", 0), &x)) < 0)
         return rc;
-    bool inter = pst_attr_int(c->node, "interleaved", 0);
-    int64_t rot = pst_attr_int(c->node, "rotary_embedding_dim", 0), half = (rot ? rot : x.d) / 2;
+    bool inter = eng_attr_int(c->node, "interleaved", 0);
+    int64_t rot = eng_attr_int(c->node, "rotary_embedding_dim", 0), half = (rot ? rot : x.d) / 2;
     rot = 2 * half;
-    bool fits = rot <= x.d && rot >= 0 && cs.dtype == PST_F32 && sn.dtype == PST_F32 && pst_count(&cs) == pst_count(&sn) && cs.rank >= 2 &&
+    bool fits = rot <= x.d && rot >= 0 && cs.dtype == PST_F32 && sn.dtype == PST_F32 && eng_count(&cs) == eng_count(&sn) && cs.rank >= 2 &&
                 cs.dims[cs.rank - 1] == half &&
-                (pos ? pos->dtype == PST_I64 && pst_count(pos) == x.b * x.s : pst_count(&cs) == x.b * x.s * half);
+                (pos ? pos->dtype == PST_I64 && eng_count(pos) == x.b * x.s : eng_count(&cs) == x.b * x.s * half);
     if (!fits)
-        return pst_op_fail(c, PST_EINVAL, "caches or positions do not fit the input");
-    int64_t rows = half ? pst_count(&cs) / half : 0;
-    float *y = pst_out_like(c, 0, pst_in(c, 0));
+        return eng_op_fail(c, PST_EINVAL, "caches or positions do not fit the input");
+    int64_t rows = half ? eng_count(&cs) / half : 0;
+    float *y = eng_out_like(c, 0, eng_in(c, 0));
     if (!y)
         return PST_ELIMIT;
     for (int64_t b = 0; b < x.b; b++)
         for (int64_t s = 0; s < x.s; s++) {
             int64_t p = pos ? ((const int64_t *)pos->data)[b * x.s + s] : b * x.s + s;
             if (half && (p < 0 || p >= rows))
-                return pst_op_fail(c, PST_EINVAL, "a position is outside the cache");
+                return eng_op_fail(c, PST_EINVAL, "a position is outside the cache");
             const float *cr = (const float *)cs.data + p * half, *sr = (const float *)sn.data + p * half;
             for (int64_t h = 0; h < x.h; h++) {
                 int64_t at = b * x.sb + h * x.sh + s * x.ss;

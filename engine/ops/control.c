@@ -3,103 +3,103 @@
 
 #include <string.h>
 
-static const pst_graph *graph_of(const pst_op_ctx *c, const char *name)
+static const eng_graph *graph_of(const eng_op_ctx *c, const char *name)
 {
-    const pst_attr *a = pst_attr_find(c->node, name);
-    return a && a->type == PST_ATTR_GRAPH ? a->graph : NULL;
+    const eng_attr *a = eng_attr_find(c->node, name);
+    return a && a->type == ENG_ATTR_GRAPH ? a->graph : NULL;
 }
 
 /* n values that are not set, for the time of this kernel; NULL after an error. */
-static pst_val *values(pst_op_ctx *c, int n)
+static eng_val *values(eng_op_ctx *c, int n)
 {
-    pst_val *v = pst_scratch(c, (size_t)(n + 1) * sizeof *v);
+    eng_val *v = eng_op_scratch(c, (size_t)(n + 1) * sizeof *v);
     if (v)
         memset(v, 0, (size_t)(n + 1) * sizeof *v);
     return v;
 }
 
-int pst_op_if(pst_op_ctx *c)
+int eng_op_if(eng_op_ctx *c)
 {
     double cond;
-    int rc = pst_in_scalar(c, 0, &cond);
+    int rc = eng_in_scalar(c, 0, &cond);
     if (rc < 0)
         return rc;
-    const pst_graph *g = graph_of(c, cond != 0 ? "then_branch" : "else_branch");
+    const eng_graph *g = graph_of(c, cond != 0 ? "then_branch" : "else_branch");
     if (!g || g->n_out < c->n_out)
-        return pst_op_fail(c, PST_EINVAL, "a branch is missing or has too few outputs");
-    pst_val *out = values(c, c->n_out);
+        return eng_op_fail(c, PST_EINVAL, "a branch is missing or has too few outputs");
+    eng_val *out = values(c, c->n_out);
     if (!out)
         return PST_ELIMIT;
-    rc = pst_run_graph(c, g, NULL, 0, out, c->n_out);
+    rc = eng_run_graph(c, g, NULL, 0, out, c->n_out);
     for (int i = 0; i < c->n_out; i++) {
         if (rc == 0)
-            pst_out_share(c, i, &out[i]);
-        pst_val_clear(c->plan, &out[i]);
+            eng_out_share(c, i, &out[i]);
+        eng_val_clear(c->plan, &out[i]);
     }
     return rc;
 }
 
 /* Tensors of one shape, collected step by step and then joined. */
 typedef struct collector {
-    pst_val *items; /* in blk, which counts as memory of the run */
-    pst_blk *blk;
+    eng_val *items; /* in blk, which counts as memory of the run */
+    eng_blk *blk;
     int64_t n, cap;
 } collector;
 
-static int collect(pst_op_ctx *c, collector *k, const pst_val *v)
+static int collect(eng_op_ctx *c, collector *k, const eng_val *v)
 {
     if (k->n == k->cap) {
         int64_t cap = k->cap ? 2 * k->cap : 16;
-        pst_blk *b = pst_blk_new(c->plan, (size_t)cap * sizeof *k->items, c->err);
+        eng_blk *b = eng_blk_new(c->plan, (size_t)cap * sizeof *k->items, c->err);
         if (!b)
             return PST_ELIMIT;
         memset(b->data, 0, (size_t)cap * sizeof *k->items);
         if (k->n)
             memcpy(b->data, k->items, (size_t)k->n * sizeof *k->items);
-        pst_blk_unref(c->plan, k->blk);
+        eng_blk_unref(c->plan, k->blk);
         k->blk = b;
-        k->items = (pst_val *)b->data;
+        k->items = (eng_val *)b->data;
         k->cap = cap;
     }
-    pst_val_set(c->plan, &k->items[k->n++], v);
+    eng_val_set(c->plan, &k->items[k->n++], v);
     return 0;
 }
 
-static void collector_done(pst_op_ctx *c, collector *k)
+static void collector_done(eng_op_ctx *c, collector *k)
 {
     for (int64_t i = 0; i < k->n; i++)
-        pst_val_clear(c->plan, &k->items[i]);
-    pst_blk_unref(c->plan, k->blk);
+        eng_val_clear(c->plan, &k->items[i]);
+    eng_blk_unref(c->plan, k->blk);
 }
 
-static collector *collectors(pst_op_ctx *c, int n)
+static collector *collectors(eng_op_ctx *c, int n)
 {
-    collector *k = pst_scratch(c, (size_t)(n + 1) * sizeof *k);
+    collector *k = eng_op_scratch(c, (size_t)(n + 1) * sizeof *k);
     if (k)
         memset(k, 0, (size_t)(n + 1) * sizeof *k);
     return k;
 }
 
 /* Stacks along a new axis at `axis`; reversed when the scan asks for it. */
-static int stack(pst_op_ctx *c, int out, const collector *k, int64_t axis_attr, bool reversed)
+static int stack(eng_op_ctx *c, int out, const collector *k, int64_t axis_attr, bool reversed)
 {
     if (!k->n) {
         int64_t none = 0;
-        return pst_out(c, out, PST_F32, 1, &none) ? 0 : PST_ELIMIT;
+        return eng_out(c, out, PST_F32, 1, &none) ? 0 : PST_ELIMIT;
     }
     const pst_tensor *t = &k->items[0].t;
     int axis, rc;
     for (int64_t i = 0; i < k->n; i++) {
         const pst_tensor *o = &k->items[i].t;
-        bool same = k->items[i].kind == PST_VAL_TENSOR && o->dtype == t->dtype && o->rank == t->rank;
+        bool same = k->items[i].kind == ENG_VAL_TENSOR && o->dtype == t->dtype && o->rank == t->rank;
         for (int q = 0; same && q < t->rank; q++)
             same = o->dims[q] == t->dims[q];
         if (!same)
-            return pst_op_fail(c, PST_EINVAL, "steps give results of different shapes");
+            return eng_op_fail(c, PST_EINVAL, "steps give results of different shapes");
     }
     if (t->rank + 1 > PST_MAX_RANK)
-        return pst_op_fail(c, PST_ELIMIT, "more than %d dimensions", PST_MAX_RANK);
-    if ((rc = pst_axis(c, axis_attr, t->rank + 1, &axis)) < 0)
+        return eng_op_fail(c, PST_ELIMIT, "more than %d dimensions", PST_MAX_RANK);
+    if ((rc = eng_op_axis(c, axis_attr, t->rank + 1, &axis)) < 0)
         return rc;
     int64_t dims[PST_MAX_RANK], outer = 1;
     size_t inner = pst_dtype_size(t->dtype);
@@ -111,87 +111,87 @@ static int stack(pst_op_ctx *c, int out, const collector *k, int64_t axis_attr, 
         else
             inner *= (size_t)t->dims[q];
     }
-    char *o = pst_out(c, out, t->dtype, t->rank + 1, dims);
+    char *o = eng_out(c, out, t->dtype, t->rank + 1, dims);
     if (!o)
         return PST_ELIMIT;
     for (int64_t p = 0; p < outer; p++)
         for (int64_t i = 0; i < k->n; i++) {
-            const pst_val *v = &k->items[reversed ? k->n - 1 - i : i];
+            const eng_val *v = &k->items[reversed ? k->n - 1 - i : i];
             memcpy(o, (const char *)v->t.data + (size_t)p * inner, inner);
             o += inner;
         }
     return 0;
 }
 
-static bool truth(const pst_val *v)
+static bool truth(const eng_val *v)
 {
-    return v->kind == PST_VAL_TENSOR && v->t.dtype == PST_BOOL && pst_count(&v->t) == 1 && *(const uint8_t *)v->t.data;
+    return v->kind == ENG_VAL_TENSOR && v->t.dtype == PST_BOOL && eng_count(&v->t) == 1 && *(const uint8_t *)v->t.data;
 }
 
 /* A fresh scalar each time: a body may hand it on as a result. */
-static int scalar(pst_op_ctx *c, pst_dtype t, const void *value, pst_val *ret)
+static int scalar(eng_op_ctx *c, pst_dtype t, const void *value, eng_val *ret)
 {
-    pst_blk *b = pst_blk_new(c->plan, 64, c->err);
+    eng_blk *b = eng_blk_new(c->plan, 64, c->err);
     if (!b)
         return PST_ELIMIT;
     memcpy(b->data, value, pst_dtype_size(t));
-    pst_val_clear(c->plan, ret);
-    *ret = (pst_val){.kind = PST_VAL_TENSOR, .t = {.dtype = t, .data = b->data}, .blk = b};
+    eng_val_clear(c->plan, ret);
+    *ret = (eng_val){.kind = ENG_VAL_TENSOR, .t = {.dtype = t, .data = b->data}, .blk = b};
     return 0;
 }
 
-int pst_op_loop(pst_op_ctx *c)
+int eng_op_loop(eng_op_ctx *c)
 {
-    const pst_graph *g = graph_of(c, "body");
+    const eng_graph *g = graph_of(c, "body");
     int carried = c->n_in - 2, scans = c->n_out - carried, rc = 0;
     double trips = 9e18;
     if (!g || carried < 0 || scans < 0 || g->n_in != carried + 2 || g->n_out != 1 + carried + scans)
-        return pst_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
-    if (pst_in(c, 0) && (rc = pst_in_scalar(c, 0, &trips)) < 0)
+        return eng_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
+    if (eng_in(c, 0) && (rc = eng_in_scalar(c, 0, &trips)) < 0)
         return rc;
-    pst_val *in = values(c, carried + 2), *out = values(c, g->n_out);
+    eng_val *in = values(c, carried + 2), *out = values(c, g->n_out);
     collector *k = collectors(c, scans);
     if (!in || !out || !k)
         return PST_ELIMIT;
     int64_t iter = 0;
-    uint8_t go = !c->in[1] || c->in[1]->kind == PST_VAL_NONE || truth(c->in[1]);
+    uint8_t go = !c->in[1] || c->in[1]->kind == ENG_VAL_NONE || truth(c->in[1]);
     for (int i = 0; i < carried; i++)
         if (c->in[i + 2])
-            pst_val_set(c->plan, &in[i + 2], c->in[i + 2]);
+            eng_val_set(c->plan, &in[i + 2], c->in[i + 2]);
     for (; go && (double)iter < trips && rc == 0; iter++) {
         rc = scalar(c, PST_I64, &iter, &in[0]);
         rc = rc < 0 ? rc : scalar(c, PST_BOOL, &go, &in[1]);
         if (rc < 0)
             break;
-        rc = pst_run_graph(c, g, in, carried + 2, out, g->n_out);
+        rc = eng_run_graph(c, g, in, carried + 2, out, g->n_out);
         if (rc < 0)
             break;
         go = truth(&out[0]);
         for (int i = 0; i < carried; i++)
-            pst_val_set(c->plan, &in[i + 2], &out[1 + i]);
+            eng_val_set(c->plan, &in[i + 2], &out[1 + i]);
         for (int i = 0; i < scans && rc == 0; i++)
             rc = collect(c, &k[i], &out[1 + carried + i]);
-        rc = rc < 0 ? rc : pst_op_tick(c);
+        rc = rc < 0 ? rc : eng_op_tick(c);
     }
     for (int i = 0; i < carried && rc == 0; i++)
-        pst_out_share(c, i, &in[i + 2]);
+        eng_out_share(c, i, &in[i + 2]);
     for (int i = 0; i < scans && rc == 0; i++)
         rc = stack(c, carried + i, &k[i], 0, false);
     for (int i = 0; i < carried + 2; i++)
-        pst_val_clear(c->plan, &in[i]);
+        eng_val_clear(c->plan, &in[i]);
     for (int i = 0; i < g->n_out; i++)
-        pst_val_clear(c->plan, &out[i]);
+        eng_val_clear(c->plan, &out[i]);
     for (int i = 0; i < scans; i++)
         collector_done(c, &k[i]);
     return rc;
 }
 
 /* Element `at` along `axis`, as a copy in scratch. */
-static int slice_at(pst_op_ctx *c, const pst_tensor *x, int axis, int64_t at, pst_val *ret)
+static int slice_at(eng_op_ctx *c, const pst_tensor *x, int axis, int64_t at, eng_val *ret)
 {
     size_t inner = pst_dtype_size(x->dtype);
     int64_t outer = 1;
-    *ret = (pst_val){.kind = PST_VAL_TENSOR, .t = {.dtype = x->dtype, .rank = x->rank - 1}};
+    *ret = (eng_val){.kind = ENG_VAL_TENSOR, .t = {.dtype = x->dtype, .rank = x->rank - 1}};
     for (int q = 0, r = 0; q < x->rank; q++) {
         if (q != axis)
             ret->t.dims[r++] = x->dims[q];
@@ -200,7 +200,7 @@ static int slice_at(pst_op_ctx *c, const pst_tensor *x, int axis, int64_t at, ps
         else if (q > axis)
             inner *= (size_t)x->dims[q];
     }
-    pst_blk *b = pst_blk_new(c->plan, (size_t)outer * inner + 64, c->err);
+    eng_blk *b = eng_blk_new(c->plan, (size_t)outer * inner + 64, c->err);
     if (!b)
         return PST_ELIMIT;
     ret->blk = b;
@@ -211,56 +211,56 @@ static int slice_at(pst_op_ctx *c, const pst_tensor *x, int axis, int64_t at, ps
 }
 
 /* Scan from opset 9: states first, then scanned inputs, every one along its own axis and direction. */
-int pst_op_scan(pst_op_ctx *c)
+int eng_op_scan(eng_op_ctx *c)
 {
-    const pst_graph *g = graph_of(c, "body");
-    int64_t m = pst_attr_int(c->node, "num_scan_inputs", 0), len = -1;
+    const eng_graph *g = graph_of(c, "body");
+    int64_t m = eng_attr_int(c->node, "num_scan_inputs", 0), len = -1;
     int states = c->n_in - (int)m, scans = c->n_out - states, rc = 0, axis;
     size_t n_ax, n_dir, n_oax, n_odir;
-    const int64_t *ax = pst_attr_ints(c->node, "scan_input_axes", &n_ax), *dir = pst_attr_ints(c->node, "scan_input_directions", &n_dir),
-                  *oax = pst_attr_ints(c->node, "scan_output_axes", &n_oax),
-                  *odir = pst_attr_ints(c->node, "scan_output_directions", &n_odir);
+    const int64_t *ax = eng_attr_ints(c->node, "scan_input_axes", &n_ax), *dir = eng_attr_ints(c->node, "scan_input_directions", &n_dir),
+                  *oax = eng_attr_ints(c->node, "scan_output_axes", &n_oax),
+                  *odir = eng_attr_ints(c->node, "scan_output_directions", &n_odir);
     if (!g || m < 1 || m > c->n_in || scans < 0 || g->n_in != c->n_in || g->n_out != c->n_out)
-        return pst_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
-    if ((rc = pst_need(c, c->n_in)) < 0)
+        return eng_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
+    if ((rc = eng_op_need(c, c->n_in)) < 0)
         return rc;
     for (int i = 0; i < m; i++) {
-        const pst_tensor *x = pst_in(c, states + i);
-        if ((rc = pst_axis(c, ax && (size_t)i < n_ax ? ax[i] : 0, x->rank, &axis)) < 0)
+        const pst_tensor *x = eng_in(c, states + i);
+        if ((rc = eng_op_axis(c, ax && (size_t)i < n_ax ? ax[i] : 0, x->rank, &axis)) < 0)
             return rc;
         if (len >= 0 && x->dims[axis] != len)
-            return pst_op_fail(c, PST_EINVAL, "scanned inputs differ in length");
+            return eng_op_fail(c, PST_EINVAL, "scanned inputs differ in length");
         len = x->dims[axis];
     }
-    pst_val *in = values(c, c->n_in), *out = values(c, g->n_out);
+    eng_val *in = values(c, c->n_in), *out = values(c, g->n_out);
     collector *k = collectors(c, scans);
     if (!in || !out || !k)
         return PST_ELIMIT;
     for (int i = 0; i < states; i++)
-        pst_val_set(c->plan, &in[i], c->in[i]);
+        eng_val_set(c->plan, &in[i], c->in[i]);
     for (int64_t t = 0; t < len && rc == 0; t++) {
         for (int i = 0; i < m && rc == 0; i++) {
-            const pst_tensor *x = pst_in(c, states + i);
-            pst_axis(c, ax && (size_t)i < n_ax ? ax[i] : 0, x->rank, &axis);
-            pst_val_clear(c->plan, &in[states + i]);
+            const pst_tensor *x = eng_in(c, states + i);
+            eng_op_axis(c, ax && (size_t)i < n_ax ? ax[i] : 0, x->rank, &axis);
+            eng_val_clear(c->plan, &in[states + i]);
             rc = slice_at(c, x, axis, dir && (size_t)i < n_dir && dir[i] ? len - 1 - t : t, &in[states + i]);
         }
         if (rc == 0)
-            rc = pst_run_graph(c, g, in, c->n_in, out, g->n_out);
+            rc = eng_run_graph(c, g, in, c->n_in, out, g->n_out);
         for (int i = 0; i < states && rc == 0; i++)
-            pst_val_set(c->plan, &in[i], &out[i]);
+            eng_val_set(c->plan, &in[i], &out[i]);
         for (int i = 0; i < scans && rc == 0; i++)
             rc = collect(c, &k[i], &out[states + i]);
-        rc = rc < 0 ? rc : pst_op_tick(c);
+        rc = rc < 0 ? rc : eng_op_tick(c);
     }
     for (int i = 0; i < states && rc == 0; i++)
-        pst_out_share(c, i, &in[i]);
+        eng_out_share(c, i, &in[i]);
     for (int i = 0; i < scans && rc == 0; i++)
         rc = stack(c, states + i, &k[i], oax && (size_t)i < n_oax ? oax[i] : 0, odir && (size_t)i < n_odir && odir[i]);
     for (int i = 0; i < c->n_in; i++)
-        pst_val_clear(c->plan, &in[i]);
+        eng_val_clear(c->plan, &in[i]);
     for (int i = 0; i < g->n_out; i++)
-        pst_val_clear(c->plan, &out[i]);
+        eng_val_clear(c->plan, &out[i]);
     for (int i = 0; i < scans; i++)
         collector_done(c, &k[i]);
     return rc;
@@ -268,103 +268,103 @@ int pst_op_scan(pst_op_ctx *c)
 
 /* ---- sequences ---- */
 
-static pst_seq *seq_in(pst_op_ctx *c, int i)
+static eng_seq *seq_in(eng_op_ctx *c, int i)
 {
-    if (i < c->n_in && c->in[i] && c->in[i]->kind == PST_VAL_SEQ)
+    if (i < c->n_in && c->in[i] && c->in[i]->kind == ENG_VAL_SEQ)
         return c->in[i]->seq;
-    pst_op_fail(c, PST_EINVAL, "input %d must be a sequence", i);
+    eng_op_fail(c, PST_EINVAL, "input %d must be a sequence", i);
     return NULL;
 }
 
-int pst_op_sequence_empty(pst_op_ctx *c)
+int eng_op_sequence_empty(eng_op_ctx *c)
 {
-    return pst_out_seq(c, 0, 0) ? 0 : PST_ELIMIT;
+    return eng_out_seq(c, 0, 0) ? 0 : PST_ELIMIT;
 }
 
-int pst_op_sequence_construct(pst_op_ctx *c)
+int eng_op_sequence_construct(eng_op_ctx *c)
 {
-    int rc = pst_need(c, c->n_in ? c->n_in : 1);
-    pst_seq *s = rc < 0 ? NULL : pst_out_seq(c, 0, c->n_in);
+    int rc = eng_op_need(c, c->n_in ? c->n_in : 1);
+    eng_seq *s = rc < 0 ? NULL : eng_out_seq(c, 0, c->n_in);
     for (int i = 0; s && i < c->n_in; i++)
-        pst_val_set(c->plan, &s->items[i], c->in[i]);
+        eng_val_set(c->plan, &s->items[i], c->in[i]);
     return s ? 0 : rc < 0 ? rc : PST_ELIMIT;
 }
 
-static int position(pst_op_ctx *c, int i, int64_t n, int64_t def, int64_t *ret)
+static int position(eng_op_ctx *c, int i, int64_t n, int64_t def, int64_t *ret)
 {
     *ret = def;
-    if (!pst_in(c, i))
+    if (!eng_in(c, i))
         return 0;
-    if (pst_in_ints(c, i, ret, 1) != 1)
+    if (eng_in_ints(c, i, ret, 1) != 1)
         return PST_EINVAL;
     *ret += *ret < 0 ? n : 0;
-    return *ret < 0 || *ret > n ? pst_op_fail(c, PST_EINVAL, "a position is outside the sequence of %lld", (long long)n) : 0;
+    return *ret < 0 || *ret > n ? eng_op_fail(c, PST_EINVAL, "a position is outside the sequence of %lld", (long long)n) : 0;
 }
 
-int pst_op_sequence_insert(pst_op_ctx *c)
+int eng_op_sequence_insert(eng_op_ctx *c)
 {
-    pst_seq *s = seq_in(c, 0);
+    eng_seq *s = seq_in(c, 0);
     int64_t at;
-    if (!s || !pst_in(c, 1) || position(c, 2, s->n, s->n, &at) < 0)
-        return pst_op_fail(c, PST_EINVAL, "a sequence and a tensor are needed");
-    pst_seq *o = pst_out_seq(c, 0, s->n + 1);
+    if (!s || !eng_in(c, 1) || position(c, 2, s->n, s->n, &at) < 0)
+        return eng_op_fail(c, PST_EINVAL, "a sequence and a tensor are needed");
+    eng_seq *o = eng_out_seq(c, 0, s->n + 1);
     for (int64_t i = 0; o && i <= s->n; i++)
-        pst_val_set(c->plan, &o->items[i], i == at ? c->in[1] : &s->items[i - (i > at)]);
+        eng_val_set(c->plan, &o->items[i], i == at ? c->in[1] : &s->items[i - (i > at)]);
     return o ? 0 : PST_ELIMIT;
 }
 
-int pst_op_sequence_erase(pst_op_ctx *c)
+int eng_op_sequence_erase(eng_op_ctx *c)
 {
-    pst_seq *s = seq_in(c, 0);
+    eng_seq *s = seq_in(c, 0);
     int64_t at;
     if (!s || position(c, 1, s->n, s->n - 1, &at) < 0 || at < 0 || at >= s->n)
-        return pst_op_fail(c, PST_EINVAL, "nothing to erase there");
-    pst_seq *o = pst_out_seq(c, 0, s->n - 1);
+        return eng_op_fail(c, PST_EINVAL, "nothing to erase there");
+    eng_seq *o = eng_out_seq(c, 0, s->n - 1);
     for (int64_t i = 0; o && i < s->n - 1; i++)
-        pst_val_set(c->plan, &o->items[i], &s->items[i + (i >= at)]);
+        eng_val_set(c->plan, &o->items[i], &s->items[i + (i >= at)]);
     return o ? 0 : PST_ELIMIT;
 }
 
-int pst_op_sequence_at(pst_op_ctx *c)
+int eng_op_sequence_at(eng_op_ctx *c)
 {
-    pst_seq *s = seq_in(c, 0);
+    eng_seq *s = seq_in(c, 0);
     int64_t at;
     if (!s || position(c, 1, s->n, 0, &at) < 0 || at >= s->n)
-        return pst_op_fail(c, PST_EINVAL, "no such position");
-    pst_out_share(c, 0, &s->items[at]);
+        return eng_op_fail(c, PST_EINVAL, "no such position");
+    eng_out_share(c, 0, &s->items[at]);
     return 0;
 }
 
-int pst_op_sequence_length(pst_op_ctx *c)
+int eng_op_sequence_length(eng_op_ctx *c)
 {
-    pst_seq *s = seq_in(c, 0);
-    int64_t *o = s ? pst_out(c, 0, PST_I64, 0, NULL) : NULL;
+    eng_seq *s = seq_in(c, 0);
+    int64_t *o = s ? eng_out(c, 0, PST_I64, 0, NULL) : NULL;
     if (!o)
         return PST_EINVAL;
     *o = s->n;
     return 0;
 }
 
-int pst_op_split_to_sequence(pst_op_ctx *c)
+int eng_op_split_to_sequence(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1), axis;
+    int rc = eng_op_need(c, 1), axis;
     if (rc < 0)
         return rc;
-    const pst_tensor x = *pst_in(c, 0), *sp = pst_in(c, 1);
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
+    const pst_tensor x = *eng_in(c, 0), *sp = eng_in(c, 1);
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
         return rc;
     int64_t d = x.dims[axis], each = 1, n, at = 0, *sizes = NULL;
-    bool drop = !sp && !pst_attr_int(c->node, "keepdims", 1);
+    bool drop = !sp && !eng_attr_int(c->node, "keepdims", 1);
     if (sp && sp->rank == 0) {
-        if (pst_in_ints(c, 1, &each, 1) != 1 || each < 1)
-            return pst_op_fail(c, PST_EINVAL, "bad split");
+        if (eng_in_ints(c, 1, &each, 1) != 1 || each < 1)
+            return eng_op_fail(c, PST_EINVAL, "bad split");
     } else if (sp) {
-        n = pst_count(sp);
-        sizes = pst_scratch(c, (size_t)n * 8 + 8);
-        if (!sizes || n > d + 1000 || pst_in_ints(c, 1, sizes, (int)n) < 0)
-            return pst_op_fail(c, PST_EINVAL, "bad split");
+        n = eng_count(sp);
+        sizes = eng_op_scratch(c, (size_t)n * 8 + 8);
+        if (!sizes || n > d + 1000 || eng_in_ints(c, 1, sizes, (int)n) < 0)
+            return eng_op_fail(c, PST_EINVAL, "bad split");
     }
-    n = sizes ? pst_count(sp) : (d + each - 1) / each;
+    n = sizes ? eng_count(sp) : (d + each - 1) / each;
     size_t inner = pst_dtype_size(x.dtype);
     int64_t outer = 1;
     for (int q = 0; q < x.rank; q++) {
@@ -373,16 +373,16 @@ int pst_op_split_to_sequence(pst_op_ctx *c)
         else if (q > axis)
             inner *= (size_t)x.dims[q];
     }
-    pst_seq *s = pst_out_seq(c, 0, n);
+    eng_seq *s = eng_out_seq(c, 0, n);
     for (int64_t i = 0; s && i < n; i++) {
         int64_t len = sizes ? sizes[i] : at + each <= d ? each : d - at;
         if (len < 0 || len > d - at)
-            return pst_op_fail(c, PST_EINVAL, "sizes do not add up");
-        pst_blk *b = pst_blk_new(c->plan, (size_t)(outer * len) * inner + 64, c->err);
+            return eng_op_fail(c, PST_EINVAL, "sizes do not add up");
+        eng_blk *b = eng_blk_new(c->plan, (size_t)(outer * len) * inner + 64, c->err);
         if (!b)
             return PST_ELIMIT;
-        pst_val *v = &s->items[i];
-        *v = (pst_val){.kind = PST_VAL_TENSOR, .t = x, .blk = b};
+        eng_val *v = &s->items[i];
+        *v = (eng_val){.kind = ENG_VAL_TENSOR, .t = x, .blk = b};
         v->t.data = b->data;
         v->t.dims[axis] = len;
         if (drop) {
@@ -396,88 +396,88 @@ int pst_op_split_to_sequence(pst_op_ctx *c)
     return s ? 0 : PST_ELIMIT;
 }
 
-int pst_op_concat_from_sequence(pst_op_ctx *c)
+int eng_op_concat_from_sequence(eng_op_ctx *c)
 {
-    pst_seq *s = seq_in(c, 0);
+    eng_seq *s = seq_in(c, 0);
     if (!s || !s->n)
-        return pst_op_fail(c, PST_EINVAL, "a sequence with something in it is needed");
+        return eng_op_fail(c, PST_EINVAL, "a sequence with something in it is needed");
     collector k = {.items = s->items, .n = s->n};
     for (int64_t i = 0; i < s->n; i++)
-        if (s->items[i].kind != PST_VAL_TENSOR)
-            return pst_op_fail(c, PST_EINVAL, "a sequence of tensors is needed");
-    if (pst_attr_int(c->node, "new_axis", 0))
-        return stack(c, 0, &k, pst_attr_int(c->node, "axis", 0), false);
+        if (s->items[i].kind != ENG_VAL_TENSOR)
+            return eng_op_fail(c, PST_EINVAL, "a sequence of tensors is needed");
+    if (eng_attr_int(c->node, "new_axis", 0))
+        return stack(c, 0, &k, eng_attr_int(c->node, "axis", 0), false);
     /* the same as Concat of the items */
-    pst_val **in = pst_scratch(c, (size_t)s->n * sizeof *in);
+    eng_val **in = eng_op_scratch(c, (size_t)s->n * sizeof *in);
     if (!in)
         return PST_ELIMIT;
     for (int64_t i = 0; i < s->n; i++)
         in[i] = &s->items[i];
-    pst_op_ctx sub = *c;
+    eng_op_ctx sub = *c;
     sub.in = in;
     sub.n_in = (int)s->n;
-    return pst_op_concat(&sub);
+    return eng_op_concat(&sub);
 }
 
 /* The body runs once per item; other sequences are walked along, tensors are given whole. */
-int pst_op_sequence_map(pst_op_ctx *c)
+int eng_op_sequence_map(eng_op_ctx *c)
 {
-    const pst_graph *g = graph_of(c, "body");
-    pst_seq *first = seq_in(c, 0);
+    const eng_graph *g = graph_of(c, "body");
+    eng_seq *first = seq_in(c, 0);
     if (!first || !g || g->n_in != c->n_in || g->n_out != c->n_out)
-        return pst_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
-    pst_val *in = values(c, c->n_in), *out = values(c, c->n_out);
-    pst_seq **made = pst_scratch(c, (size_t)(c->n_out + 1) * sizeof *made);
+        return eng_op_fail(c, PST_EINVAL, "its body does not fit its inputs and outputs");
+    eng_val *in = values(c, c->n_in), *out = values(c, c->n_out);
+    eng_seq **made = eng_op_scratch(c, (size_t)(c->n_out + 1) * sizeof *made);
     int rc = in && out && made ? 0 : PST_ELIMIT;
     if (rc < 0)
         return rc;
     for (int i = 0; i < c->n_out && rc == 0; i++)
-        rc = (made[i] = pst_out_seq(c, i, first->n)) ? 0 : PST_ELIMIT;
+        rc = (made[i] = eng_out_seq(c, i, first->n)) ? 0 : PST_ELIMIT;
     for (int64_t t = 0; t < first->n && rc == 0; t++) {
         for (int i = 0; i < c->n_in; i++) {
-            const pst_val *v = c->in[i];
-            if (v && v->kind == PST_VAL_SEQ && v->seq->n != first->n) {
-                rc = pst_op_fail(c, PST_EINVAL, "sequences differ in length");
+            const eng_val *v = c->in[i];
+            if (v && v->kind == ENG_VAL_SEQ && v->seq->n != first->n) {
+                rc = eng_op_fail(c, PST_EINVAL, "sequences differ in length");
                 break;
             }
             if (v)
-                pst_val_set(c->plan, &in[i], v->kind == PST_VAL_SEQ ? &v->seq->items[t] : v);
+                eng_val_set(c->plan, &in[i], v->kind == ENG_VAL_SEQ ? &v->seq->items[t] : v);
         }
         if (rc == 0)
-            rc = pst_run_graph(c, g, in, c->n_in, out, c->n_out);
+            rc = eng_run_graph(c, g, in, c->n_in, out, c->n_out);
         for (int i = 0; i < c->n_out && rc == 0; i++)
-            pst_val_set(c->plan, &made[i]->items[t], &out[i]);
-        rc = rc < 0 ? rc : pst_op_tick(c);
+            eng_val_set(c->plan, &made[i]->items[t], &out[i]);
+        rc = rc < 0 ? rc : eng_op_tick(c);
     }
     for (int i = 0; i < c->n_in; i++)
-        pst_val_clear(c->plan, &in[i]);
+        eng_val_clear(c->plan, &in[i]);
     for (int i = 0; i < c->n_out; i++)
-        pst_val_clear(c->plan, &out[i]);
+        eng_val_clear(c->plan, &out[i]);
     return rc;
 }
 
 /* ---- optionals: an empty one is a value that is not set ---- */
 
-int pst_op_optional(pst_op_ctx *c)
+int eng_op_optional(eng_op_ctx *c)
 {
     if (c->n_in && c->in[0])
-        pst_out_share(c, 0, c->in[0]);
+        eng_out_share(c, 0, c->in[0]);
     return 0;
 }
 
-int pst_op_optional_has(pst_op_ctx *c)
+int eng_op_optional_has(eng_op_ctx *c)
 {
-    uint8_t has = c->n_in && c->in[0] && c->in[0]->kind != PST_VAL_NONE, *o = pst_out(c, 0, PST_BOOL, 0, NULL);
+    uint8_t has = c->n_in && c->in[0] && c->in[0]->kind != ENG_VAL_NONE, *o = eng_out(c, 0, PST_BOOL, 0, NULL);
     if (!o)
         return PST_ELIMIT;
     *o = has;
     return 0;
 }
 
-int pst_op_optional_get(pst_op_ctx *c)
+int eng_op_optional_get(eng_op_ctx *c)
 {
-    if (!c->n_in || !c->in[0] || c->in[0]->kind == PST_VAL_NONE)
-        return pst_op_fail(c, PST_EINVAL, "the optional is empty");
-    pst_out_share(c, 0, c->in[0]);
+    if (!c->n_in || !c->in[0] || c->in[0]->kind == ENG_VAL_NONE)
+        return eng_op_fail(c, PST_EINVAL, "the optional is empty");
+    eng_out_share(c, 0, c->in[0]);
     return 0;
 }

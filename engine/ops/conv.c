@@ -13,27 +13,27 @@
 #include <math.h>
 #include <string.h>
 
-static int attr_list(pst_op_ctx *c, const char *name, int n, int64_t def, int64_t min, int64_t *ret)
+static int attr_list(eng_op_ctx *c, const char *name, int n, int64_t def, int64_t min, int64_t *ret)
 {
     size_t got;
-    const int64_t *v = pst_attr_ints(c->node, name, &got);
+    const int64_t *v = eng_attr_ints(c->node, name, &got);
     for (int i = 0; i < n; i++)
         ret[i] = v && (size_t)i < got ? v[i] : def;
     for (int i = 0; i < n; i++)
         if (ret[i] < min || ret[i] > INT_MAX)
-            return pst_op_fail(c, PST_EINVAL, "bad %s", name);
-    return v && (int)got != n ? pst_op_fail(c, PST_EINVAL, "%s has %zu entries, %d are needed", name, got, n) : 0;
+            return eng_op_fail(c, PST_EINVAL, "bad %s", name);
+    return v && (int)got != n ? eng_op_fail(c, PST_EINVAL, "%s has %zu entries, %d are needed", name, got, n) : 0;
 }
 
-int pst_window_of(pst_op_ctx *c, const pst_tensor *x, const int64_t *kernel, pst_window *w)
+int eng_window_of(eng_op_ctx *c, const pst_tensor *x, const int64_t *kernel, eng_window *w)
 {
     int n = x->rank - 2, rc;
-    int64_t pads[2 * PST_WINDOW_DIMS];
-    const char *autop = pst_attr_str(c->node, "auto_pad", "NOTSET");
-    bool ceil_mode = pst_attr_int(c->node, "ceil_mode", 0), same = !strncmp(autop, "SAME", 4);
-    if (n < 1 || n > PST_WINDOW_DIMS)
-        return pst_op_fail(c, PST_EINVAL, "an input (N, C, D…) is needed");
-    *w = (pst_window){.n = n, .in_count = 1, .out_count = 1, .k_count = 1};
+    int64_t pads[2 * ENG_WINDOW_DIMS];
+    const char *autop = eng_attr_str(c->node, "auto_pad", "NOTSET");
+    bool ceil_mode = eng_attr_int(c->node, "ceil_mode", 0), same = !strncmp(autop, "SAME", 4);
+    if (n < 1 || n > ENG_WINDOW_DIMS)
+        return eng_op_fail(c, PST_EINVAL, "an input (N, C, D…) is needed");
+    *w = (eng_window){.n = n, .in_count = 1, .out_count = 1, .k_count = 1};
     if ((rc = attr_list(c, "strides", n, 1, 1, w->stride)) < 0 || (rc = attr_list(c, "dilations", n, 1, 1, w->dil)) < 0 ||
         (rc = attr_list(c, "pads", 2 * n, 0, 0, pads)) < 0 || (!kernel && (rc = attr_list(c, "kernel_shape", n, 0, 1, w->k)) < 0))
         return rc;
@@ -42,7 +42,7 @@ int pst_window_of(pst_op_ctx *c, const pst_tensor *x, const int64_t *kernel, pst
         w->in[i] = x->dims[i + 2];
         int64_t reach = (w->k[i] - 1) * w->dil[i] + 1;
         if (w->k[i] < 1 || w->k[i] > INT_MAX || w->in[i] > INT_MAX)
-            return pst_op_fail(c, PST_EINVAL, "bad kernel shape");
+            return eng_op_fail(c, PST_EINVAL, "bad kernel shape");
         if (same) {
             w->out[i] = (w->in[i] + w->stride[i] - 1) / w->stride[i];
             int64_t total = (w->out[i] - 1) * w->stride[i] + reach - w->in[i];
@@ -60,13 +60,13 @@ int pst_window_of(pst_op_ctx *c, const pst_tensor *x, const int64_t *kernel, pst
         }
         if (__builtin_mul_overflow(w->out_count, w->out[i], &w->out_count) || __builtin_mul_overflow(w->k_count, w->k[i], &w->k_count) ||
             __builtin_mul_overflow(w->in_count, w->in[i], &w->in_count))
-            return pst_op_fail(c, PST_ELIMIT, "too large");
+            return eng_op_fail(c, PST_ELIMIT, "too large");
     }
     return 0;
 }
 
 /* The columns one group of one image needs: (channels · k_count, out_count), zero in the padding. */
-static void columns(const pst_window *w, const float *x, int64_t channels, float *col)
+static void columns(const eng_window *w, const float *x, int64_t channels, float *col)
 {
     int last = w->n - 1;
     int64_t ow = w->out[last], rows = ow ? w->out_count / ow : 0;
@@ -99,41 +99,41 @@ static void columns(const pst_window *w, const float *x, int64_t channels, float
 }
 
 typedef struct conv_state {
-    const pst_cpu_kernels *kernels;
-    pst_conv_weights weights;
-    pst_packed lanes;
-    struct pst_dnnl_conv *dnnl;
+    const eng_cpu_kernels *kernels;
+    eng_conv_weights weights;
+    eng_packed lanes;
+    struct eng_dnnl_conv *dnnl;
 } conv_state;
 
-int pst_prepare_conv(pst_op_ctx *c)
+int eng_prepare_conv(eng_op_ctx *c)
 {
-    const pst_tensor *w = pst_in(c, 1);
-    conv_state *s = pst_keep(c, sizeof *s);
+    const pst_tensor *w = eng_in(c, 1);
+    conv_state *s = eng_op_keep(c, sizeof *s);
     *c->state = s;
-    s->kernels = pst_kernels_pick(c->plan->isa);
+    s->kernels = eng_kernels_pick(c->plan->isa);
     if (!w || c->plan->opts.no_fusion)
         return 0;
-    int64_t groups = pst_attr_int(c->node, "group", 1);
-    pst_conv_lanes_prepare(c, s->kernels, w, groups, &s->lanes);
-    return s->lanes.data ? 0 : pst_conv_fast_prepare(c, s->kernels, w, groups, &s->weights);
+    int64_t groups = eng_attr_int(c->node, "group", 1);
+    eng_conv_lanes_prepare(c, s->kernels, w, groups, &s->lanes);
+    return s->lanes.data ? 0 : eng_conv_fast_prepare(c, s->kernels, w, groups, &s->weights);
 }
 
-static int conv_f32(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *x, const pst_tensor *wt, const float *bias,
-                    const pst_window *w, float *y)
+static int conv_f32(eng_op_ctx *c, const eng_cpu_kernels *kn, const pst_tensor *x, const pst_tensor *wt, const float *bias,
+                    const eng_window *w, float *y)
 {
-    int64_t groups = pst_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups, depth = cg * w->k_count;
+    int64_t groups = eng_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups, depth = cg * w->k_count;
     bool direct = w->k_count == 1 && w->in_count == w->out_count; /* 1×1: the image is its own columns */
     for (int i = 0; i < w->n; i++)
         direct &= !w->pad[i] && w->stride[i] == 1;
     if (depth > INT_MAX || w->out_count > INT_MAX || mg > INT_MAX ||
         (uint64_t)depth * (uint64_t)w->out_count > c->plan->m->limits.tensor_bytes_max / 4)
-        return pst_op_fail(c, PST_ELIMIT, "too large");
-    float *col = direct ? NULL : pst_scratch(c, (size_t)(depth * w->out_count) * sizeof *col);
+        return eng_op_fail(c, PST_ELIMIT, "too large");
+    float *col = direct ? NULL : eng_op_scratch(c, (size_t)(depth * w->out_count) * sizeof *col);
     if (!direct && !col)
         return PST_ELIMIT;
     for (int64_t n = 0; n < x->dims[0]; n++)
         for (int64_t g = 0; g < groups; g++) {
-            int rc = pst_op_pause(c);
+            int rc = eng_op_pause(c);
             if (rc < 0)
                 return rc;
             const float *in = (const float *)x->data + (n * x->dims[1] + g * cg) * w->in_count;
@@ -142,35 +142,35 @@ static int conv_f32(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *
                 columns(w, in, cg, col);
             for (int64_t i = 0; i < mg * w->out_count; i++)
                 out[i] = bias ? bias[g * mg + i / w->out_count] : 0;
-            pst_sgemm_isa(kn, false, false, (int)mg, (int)w->out_count, (int)depth, 1, (const float *)wt->data + g * mg * depth, (int)depth,
+            eng_sgemm_isa(kn, false, false, (int)mg, (int)w->out_count, (int)depth, 1, (const float *)wt->data + g * mg * depth, (int)depth,
                           direct ? in : col, (int)w->out_count, 1, out, (int)w->out_count);
         }
     return 0;
 }
 
 /* Multiplications of a convolution. */
-static int conv_work(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, const pst_window *w)
+static int conv_work(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, const eng_window *w)
 {
-    return pst_op_work(c, (double)x->dims[0] * (double)pst_count(wt) * (double)w->out_count);
+    return eng_op_work(c, (double)x->dims[0] * (double)eng_count(wt) * (double)w->out_count);
 }
 
-static int check_conv(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *w)
+static int check_conv(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *w)
 {
-    int64_t groups = pst_attr_int(c->node, "group", 1);
+    int64_t groups = eng_attr_int(c->node, "group", 1);
     if (x->rank < 3 || w->rank != x->rank || groups < 1 || x->dims[1] != w->dims[1] * groups || w->dims[0] % groups)
-        return pst_op_fail(c, PST_EINVAL, "weights do not fit the input");
+        return eng_op_fail(c, PST_EINVAL, "weights do not fit the input");
     return 0;
 }
 
 #ifdef PST_HAVE_DNNL
 /* 1 = not by oneDNN. An activation other than Relu and a residual are left to whoever asked for them. */
-static int conv_dnnl(pst_op_ctx *c, conv_state *s, const pst_tensor *x, const pst_tensor *wt, const float *bias, const pst_window *w,
+static int conv_dnnl(eng_op_ctx *c, conv_state *s, const pst_tensor *x, const pst_tensor *wt, const float *bias, const eng_window *w,
                      float *y)
 {
-    pst_epilogue *e = c->epilogue;
-    if (w->n != 2 || s->weights.of != wt->data || pst_attr_int(c->node, "group", 1) != 1 || (e && e->add) || !pst_isa_is_best(c->plan->isa))
+    eng_epilogue *e = c->epilogue;
+    if (w->n != 2 || s->weights.of != wt->data || eng_attr_int(c->node, "group", 1) != 1 || (e && e->add) || !eng_isa_is_best(c->plan->isa))
         return 1;
-    pst_dnnl_shape d = {.c = wt->dims[1],
+    eng_dnnl_shape d = {.c = wt->dims[1],
                         .h = w->in[0],
                         .w = w->in[1],
                         .m = wt->dims[0],
@@ -187,82 +187,82 @@ static int conv_dnnl(pst_op_ctx *c, conv_state *s, const pst_tensor *x, const ps
                         .pad_bottom = w->pad_end[0],
                         .pad_right = w->pad_end[1],
                         .bias = bias != NULL,
-                        .relu = e && e->act == PST_ACT_RELU};
-    int rc = pst_dnnl_pays(&d) ? pst_dnnl_conv_run(c, &s->dnnl, &d, wt->data, bias, x->dims[0], x->data, y) : 1;
+                        .relu = e && e->act == ENG_ACT_RELU};
+    int rc = eng_dnnl_pays(&d) ? eng_dnnl_conv_run(c, &s->dnnl, &d, wt->data, bias, x->dims[0], x->data, y) : 1;
     if (rc == 0 && e)
-        e->done = d.relu || e->act == PST_ACT_NONE;
+        e->done = d.relu || e->act == ENG_ACT_NONE;
     return rc;
 }
 #endif
 
 /* With the maximum pool of the epilogue; nothing is done where that does not fit. */
-static int conv_pool(pst_op_ctx *c, const pst_packed *lanes, const pst_tensor *x, int64_t m, const float *bias, const pst_window *w)
+static int conv_pool(eng_op_ctx *c, const eng_packed *lanes, const pst_tensor *x, int64_t m, const float *bias, const eng_window *w)
 {
-    pst_op_ctx k = *c;
-    pst_window pool;
+    eng_op_ctx k = *c;
+    eng_window pool;
     pst_tensor conv = {.dtype = PST_F32, .rank = x->rank, .dims = {x->dims[0], m}};
     memcpy(conv.dims + 2, w->out, (size_t)w->n * sizeof *w->out);
     k.node = c->epilogue->pool;
-    int rc = pst_window_of(&k, &conv, NULL, &pool);
-    if (rc < 0 || (rc = pst_op_work(&k, (double)(x->dims[0] * m) * (double)pool.out_count * (double)pool.k_count)) < 0)
+    int rc = eng_window_of(&k, &conv, NULL, &pool);
+    if (rc < 0 || (rc = eng_op_work(&k, (double)(x->dims[0] * m) * (double)pool.out_count * (double)pool.k_count)) < 0)
         return rc;
     memcpy(conv.dims + 2, pool.out, (size_t)pool.n * sizeof *pool.out);
-    float *y = pst_out_like(c, 0, &conv);
-    rc = y ? pst_conv_lanes(c, lanes, x, bias, w, &pool, y) : PST_ELIMIT;
+    float *y = eng_out_like(c, 0, &conv);
+    rc = y ? eng_conv_lanes(c, lanes, x, bias, w, &pool, y) : PST_ELIMIT;
     return rc > 0 ? 0 : rc;
 }
 
-int pst_op_conv(pst_op_ctx *c)
+int eng_op_conv(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2);
+    int rc = eng_op_need(c, 2);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 1);
-    const pst_tensor *b = pst_in(c, 2);
-    pst_window w;
-    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0)
+    pst_tensor x = *eng_in(c, 0), wt = *eng_in(c, 1);
+    const pst_tensor *b = eng_in(c, 2);
+    eng_window w;
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = eng_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0)
         return rc;
-    if (x.dtype != PST_F32 || wt.dtype != PST_F32 || (b && (b->dtype != PST_F32 || pst_count(b) != wt.dims[0])))
-        return b && pst_count(b) != wt.dims[0] ? pst_op_fail(c, PST_EINVAL, "bias does not fit") : pst_op_type(c, x.dtype);
+    if (x.dtype != PST_F32 || wt.dtype != PST_F32 || (b && (b->dtype != PST_F32 || eng_count(b) != wt.dims[0])))
+        return b && eng_count(b) != wt.dims[0] ? eng_op_fail(c, PST_EINVAL, "bias does not fit") : eng_op_type(c, x.dtype);
     conv_state *s = *c->state;
     const float *bias = b ? b->data : NULL;
     if (c->epilogue && c->epilogue->pool)
         return conv_pool(c, &s->lanes, &x, wt.dims[0], bias, &w);
     int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]};
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
-    float *y = pst_out(c, 0, PST_F32, x.rank, dims);
+    float *y = eng_out(c, 0, PST_F32, x.rank, dims);
     if (!y)
         return PST_ELIMIT;
 #ifdef PST_HAVE_DNNL
     if (!c->plan->opts.no_fusion && (rc = conv_dnnl(c, s, &x, &wt, bias, &w, y)) <= 0)
         return rc;
 #endif
-    rc = c->plan->opts.no_fusion ? 1 : pst_conv_lanes(c, &s->lanes, &x, bias, &w, NULL, y);
+    rc = c->plan->opts.no_fusion ? 1 : eng_conv_lanes(c, &s->lanes, &x, bias, &w, NULL, y);
     if (rc > 0 && !c->plan->opts.no_fusion)
-        rc = pst_conv_fast(c, s->kernels, &s->weights, &x, &wt, bias, &w, y);
+        rc = eng_conv_fast(c, s->kernels, &s->weights, &x, &wt, bias, &w, y);
     return rc > 0 ? conv_f32(c, s->kernels, &x, &wt, bias, &w, y) : rc;
 }
 
 /* Every input element is spread over the outputs its kernel covers. */
-int pst_op_conv_transpose(pst_op_ctx *c)
+int eng_op_conv_transpose(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2);
+    int rc = eng_op_need(c, 2);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 1);
-    const pst_tensor *b = pst_in(c, 2);
+    pst_tensor x = *eng_in(c, 0), wt = *eng_in(c, 1);
+    const pst_tensor *b = eng_in(c, 2);
     int n = x.rank - 2;
-    int64_t groups = pst_attr_int(c->node, "group", 1), stride[PST_WINDOW_DIMS], dil[PST_WINDOW_DIMS], pads[2 * PST_WINDOW_DIMS],
-            extra[PST_WINDOW_DIMS];
-    if (n < 1 || n > PST_WINDOW_DIMS || wt.rank != x.rank || groups < 1 || x.dims[1] != wt.dims[0] || wt.dims[0] % groups)
-        return pst_op_fail(c, PST_EINVAL, "weights do not fit the input");
+    int64_t groups = eng_attr_int(c->node, "group", 1), stride[ENG_WINDOW_DIMS], dil[ENG_WINDOW_DIMS], pads[2 * ENG_WINDOW_DIMS],
+            extra[ENG_WINDOW_DIMS];
+    if (n < 1 || n > ENG_WINDOW_DIMS || wt.rank != x.rank || groups < 1 || x.dims[1] != wt.dims[0] || wt.dims[0] % groups)
+        return eng_op_fail(c, PST_EINVAL, "weights do not fit the input");
     int64_t m = wt.dims[1] * groups, cg = wt.dims[0] / groups, in_count = 1, k_count = 1, out_count = 1,
             dims[PST_MAX_RANK] = {x.dims[0], m};
-    if (x.dtype != PST_F32 || wt.dtype != PST_F32 || (b && (b->dtype != PST_F32 || pst_count(b) != m)))
-        return pst_op_type(c, x.dtype);
+    if (x.dtype != PST_F32 || wt.dtype != PST_F32 || (b && (b->dtype != PST_F32 || eng_count(b) != m)))
+        return eng_op_type(c, x.dtype);
     size_t n_shape;
-    const int64_t *shape = pst_attr_ints(c->node, "output_shape", &n_shape);
-    const char *autop = pst_attr_str(c->node, "auto_pad", "NOTSET");
+    const int64_t *shape = eng_attr_ints(c->node, "output_shape", &n_shape);
+    const char *autop = eng_attr_str(c->node, "auto_pad", "NOTSET");
     if ((rc = attr_list(c, "strides", n, 1, 1, stride)) < 0 || (rc = attr_list(c, "dilations", n, 1, 1, dil)) < 0 ||
         (rc = attr_list(c, "pads", 2 * n, 0, 0, pads)) < 0 || (rc = attr_list(c, "output_padding", n, 0, 0, extra)) < 0)
         return rc;
@@ -277,14 +277,14 @@ int pst_op_conv_transpose(pst_op_ctx *c)
                 pads[i] = total - total / 2 == total / 2 ? total / 2 : total / 2;
         }
         if (out < 0 || __builtin_mul_overflow(out_count, out, &out_count))
-            return pst_op_fail(c, PST_EINVAL, "bad output size");
+            return eng_op_fail(c, PST_EINVAL, "bad output size");
         dims[i + 2] = out;
         in_count *= x.dims[i + 2];
         k_count *= wt.dims[i + 2];
     }
-    if ((rc = pst_op_work(c, (double)in_count * (double)(pst_count(&wt) + k_count) * (double)(x.dims[0] + 1))) < 0)
+    if ((rc = eng_op_work(c, (double)in_count * (double)(eng_count(&wt) + k_count) * (double)(x.dims[0] + 1))) < 0)
         return rc;
-    float *y = pst_out(c, 0, PST_F32, x.rank, dims);
+    float *y = eng_out(c, 0, PST_F32, x.rank, dims);
     if (!y)
         return PST_ELIMIT;
     if (!x.dims[0] || !m) /* the loops below go over places first */
@@ -319,12 +319,12 @@ int pst_op_conv_transpose(pst_op_ctx *c)
 /* ---- integers ---- */
 
 /* Zero point of input i for channel k: scalar or one per channel; 0 when not given. */
-static int32_t zero_of(const pst_op_ctx *c, int i, int64_t k)
+static int32_t zero_of(const eng_op_ctx *c, int i, int64_t k)
 {
-    const pst_tensor *t = pst_in(c, i);
-    int64_t v = 0, n = t ? pst_count(t) : 0;
+    const pst_tensor *t = eng_in(c, i);
+    int64_t v = 0, n = t ? eng_count(t) : 0;
     if (n)
-        pst_convert(PST_I64, &v, t->dtype, (const char *)t->data + (n > 1 ? k % n : 0), 1, true);
+        eng_convert(PST_I64, &v, t->dtype, (const char *)t->data + (n > 1 ? k % n : 0), 1, true);
     return (int32_t)v;
 }
 
@@ -339,12 +339,12 @@ static int64_t byte_at(const pst_tensor *t, int64_t i)
 }
 
 /* acc (N, M, out) = Σ (x - zx)(w - zw); zx_at and zw_at name the zero point inputs. */
-static int conv_int(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const pst_window *w, int32_t *acc)
+static int conv_int(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const eng_window *w, int32_t *acc)
 {
-    int64_t groups = pst_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups;
-    const pst_tensor *tx = pst_in(c, zx_at), *tw = pst_in(c, zw_at);
+    int64_t groups = eng_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups;
+    const pst_tensor *tx = eng_in(c, zx_at), *tw = eng_in(c, zw_at);
     if ((tx && !is_byte(tx)) || (tw && !is_byte(tw))) /* zero_of steps by bytes */
-        return pst_op_fail(c, PST_EINVAL, "a zero point that is no 8-bit integer");
+        return eng_op_fail(c, PST_EINVAL, "a zero point that is no 8-bit integer");
     int32_t zx = zero_of(c, zx_at, 0);
     for (int64_t n = 0; n < x->dims[0]; n++)
         for (int64_t q = 0; q < m; q++) {
@@ -352,7 +352,7 @@ static int conv_int(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, in
             for (int64_t o = 0; o < w->out_count; o++) {
                 int64_t s = 0;
                 for (int64_t k = 0; k < w->k_count; k++) {
-                    int64_t at = pst_window_at(w, o, k);
+                    int64_t at = eng_window_at(w, o, k);
                     for (int64_t ch = 0; ch < cg && at >= 0; ch++)
                         s += (byte_at(x, (n * x->dims[1] + q / mg * cg + ch) * w->in_count + at) - zx) *
                              (byte_at(wt, (q * cg + ch) * w->k_count + k) - zw);
@@ -363,45 +363,45 @@ static int conv_int(pst_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, in
     return 0;
 }
 
-int pst_op_conv_integer(pst_op_ctx *c)
+int eng_op_conv_integer(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2);
+    int rc = eng_op_need(c, 2);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 1);
-    pst_window w;
-    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0)
+    pst_tensor x = *eng_in(c, 0), wt = *eng_in(c, 1);
+    eng_window w;
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = eng_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0)
         return rc;
     if (!is_byte(&x) || !is_byte(&wt))
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]};
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
-    int32_t *y = pst_out(c, 0, PST_I32, x.rank, dims);
+    int32_t *y = eng_out(c, 0, PST_I32, x.rank, dims);
     return y ? conv_int(c, &x, &wt, 2, 3, &w, y) : PST_ELIMIT;
 }
 
-int pst_op_qlinear_conv(pst_op_ctx *c)
+int eng_op_qlinear_conv(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 8);
+    int rc = eng_op_need(c, 8);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), wt = *pst_in(c, 3), zy = *pst_in(c, 7);
-    const pst_tensor *b = pst_in(c, 8), *sw = pst_in(c, 4);
+    pst_tensor x = *eng_in(c, 0), wt = *eng_in(c, 3), zy = *eng_in(c, 7);
+    const pst_tensor *b = eng_in(c, 8), *sw = eng_in(c, 4);
     double sx, sy;
-    pst_window w;
-    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = pst_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0 ||
-        (rc = pst_in_scalar(c, 1, &sx)) < 0 || (rc = pst_in_scalar(c, 6, &sy)) < 0)
+    eng_window w;
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = eng_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0 ||
+        (rc = eng_in_scalar(c, 1, &sx)) < 0 || (rc = eng_in_scalar(c, 6, &sy)) < 0)
         return rc;
-    int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]}, m = wt.dims[0], n_sw = pst_count(sw);
-    if (!is_byte(&x) || !is_byte(&wt) || !is_byte(&zy) || (b && (b->dtype != PST_I32 || pst_count(b) != m)) || sw->dtype != PST_F32 ||
+    int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]}, m = wt.dims[0], n_sw = eng_count(sw);
+    if (!is_byte(&x) || !is_byte(&wt) || !is_byte(&zy) || (b && (b->dtype != PST_I32 || eng_count(b) != m)) || sw->dtype != PST_F32 ||
         (n_sw != 1 && n_sw != m))
-        return pst_op_fail(c, PST_EINVAL, "types or scales do not fit");
+        return eng_op_fail(c, PST_EINVAL, "types or scales do not fit");
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
-    int64_t n = pst_dims_count(dims, x.rank);
+    int64_t n = eng_dims_count(dims, x.rank);
     if (n < 0 || (uint64_t)n > c->plan->m->limits.tensor_bytes_max / 4)
-        return pst_op_fail(c, PST_ELIMIT, "too large");
-    int32_t *acc = pst_scratch(c, (size_t)n * sizeof *acc);
-    uint8_t *y = pst_out(c, 0, zy.dtype, x.rank, dims);
+        return eng_op_fail(c, PST_ELIMIT, "too large");
+    int32_t *acc = eng_op_scratch(c, (size_t)n * sizeof *acc);
+    uint8_t *y = eng_out(c, 0, zy.dtype, x.rank, dims);
     if (!acc || !y)
         return PST_ELIMIT;
     if ((rc = conv_int(c, &x, &wt, 2, 5, &w, acc)) < 0)

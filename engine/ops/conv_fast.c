@@ -16,8 +16,8 @@
 enum { CHUNK_FLOATS = 16384, CHUNK_LARGE = 65536, DEPTH_MAX = 1 << 20 };
 
 typedef struct job {
-    const pst_cpu_kernels *kn;
-    const pst_conv_image *g;
+    const eng_cpu_kernels *kn;
+    const eng_conv_image *g;
     const float *a; /* packed weights of the group */
     const int32_t *off;
     int m, depth;
@@ -30,8 +30,8 @@ typedef struct job {
 /* All outputs of one group of one image. */
 static void run_group(const job *j)
 {
-    const pst_conv_image *g = j->g;
-    pst_block b = {.m = j->m, .k = j->depth, .a = j->a, .off = j->off, .c = j->chunk, .ldc = j->ldc};
+    const eng_conv_image *g = j->g;
+    eng_block b = {.m = j->m, .k = j->depth, .a = j->a, .off = j->off, .c = j->chunk, .ldc = j->ldc};
     for (int64_t row = 0; row < g->out_h; row += j->chunk_rows) {
         int64_t rows = g->out_h - row < j->chunk_rows ? g->out_h - row : j->chunk_rows;
         b.n = (int)((rows - 1) * g->qw + g->out_w);
@@ -45,27 +45,27 @@ static void run_group(const job *j)
     }
 }
 
-int pst_conv_fast_prepare(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *w, int64_t groups, pst_conv_weights *ret)
+int eng_conv_fast_prepare(eng_op_ctx *c, const eng_cpu_kernels *kn, const pst_tensor *w, int64_t groups, eng_conv_weights *ret)
 {
-    int64_t n = pst_count(w), m = w->rank ? w->dims[0] : 0, depth = m ? n / m : 0, mg = groups > 0 ? m / groups : 0;
-    *ret = (pst_conv_weights){0};
+    int64_t n = eng_count(w), m = w->rank ? w->dims[0] : 0, depth = m ? n / m : 0, mg = groups > 0 ? m / groups : 0;
+    *ret = (eng_conv_weights){0};
     if (!n || w->dtype != PST_F32 || w->rank < 3 || w->rank > 4 || groups < 1 || m % groups || depth > DEPTH_MAX)
         return 0;
-    float *to = pst_keep(c, (size_t)n * sizeof *to);
+    float *to = eng_op_keep(c, (size_t)n * sizeof *to);
     for (int64_t i = 0; i < groups; i++)
-        pst_sgemm_pack_left(kn, (int)mg, (int)depth, (const float *)w->data + i * mg * depth, (int)depth, to + i * mg * depth);
+        eng_sgemm_pack_left(kn, (int)mg, (int)depth, (const float *)w->data + i * mg * depth, (int)depth, to + i * mg * depth);
     ret->packed = to;
     ret->of = w->data;
     return 0;
 }
 
-int pst_conv_fast(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_conv_weights *kept, const pst_tensor *x, const pst_tensor *wt,
-                  const float *bias, const pst_window *w, float *y)
+int eng_conv_fast(eng_op_ctx *c, const eng_cpu_kernels *kn, const eng_conv_weights *kept, const pst_tensor *x, const pst_tensor *wt,
+                  const float *bias, const eng_window *w, float *y)
 {
-    int64_t groups = pst_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups, depth = cg * w->k_count,
-            n = pst_count(wt);
-    pst_conv_image g;
-    if (!w->out_count || !n || depth > DEPTH_MAX || mg > DEPTH_MAX || !pst_conv_image_plan(w, cg, true, &g))
+    int64_t groups = eng_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups, depth = cg * w->k_count,
+            n = eng_count(wt);
+    eng_conv_image g;
+    if (!w->out_count || !n || depth > DEPTH_MAX || mg > DEPTH_MAX || !eng_conv_image_plan(w, cg, true, &g))
         return 1;
     int64_t slack = 8 * kn->nr,
             rows = (n / groups > 32768 ? CHUNK_LARGE : CHUNK_FLOATS) / (mg * g.qw); /* large weights should pass few times */
@@ -75,22 +75,22 @@ int pst_conv_fast(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_conv_weigh
     if ((uint64_t)g.image > max || (uint64_t)(mg * ldc) > max)
         return 1;
     const float *a = kept && kept->packed && kept->of == wt->data ? kept->packed : NULL;
-    float *image = pst_scratch(c, (size_t)(g.image + slack) * sizeof *image), *chunk = pst_scratch(c, (size_t)(mg * ldc) * sizeof *chunk),
-          *own = a ? NULL : pst_scratch(c, (size_t)n * sizeof *own);
-    int32_t *off = pst_scratch(c, (size_t)depth * sizeof *off);
+    float *image = eng_op_scratch(c, (size_t)(g.image + slack) * sizeof *image),
+          *chunk = eng_op_scratch(c, (size_t)(mg * ldc) * sizeof *chunk), *own = a ? NULL : eng_op_scratch(c, (size_t)n * sizeof *own);
+    int32_t *off = eng_op_scratch(c, (size_t)depth * sizeof *off);
     if (!image || !chunk || !off || (!a && !own))
         return PST_ELIMIT;
     for (int64_t i = 0; own && i < groups; i++)
-        pst_sgemm_pack_left(kn, (int)mg, (int)depth, (const float *)wt->data + i * mg * depth, (int)depth, own + i * mg * depth);
+        eng_sgemm_pack_left(kn, (int)mg, (int)depth, (const float *)wt->data + i * mg * depth, (int)depth, own + i * mg * depth);
     a = a ? a : own;
     memset(image, 0, (size_t)(g.image + slack) * sizeof *image);
-    pst_conv_image_offsets(&g, cg, off);
-    pst_epilogue *e = c->epilogue;
+    eng_conv_image_offsets(&g, cg, off);
+    eng_epilogue *e = c->epilogue;
     const float *add = NULL;
     bool relu = false;
-    if (pst_conv_takes(e, x->dims[0], m, w)) {
+    if (eng_conv_takes(e, x->dims[0], m, w)) {
         add = e->add ? e->add->data : NULL;
-        relu = e->act == PST_ACT_RELU;
+        relu = e->act == ENG_ACT_RELU;
         e->done = true;
     }
     job j = {.kn = kn,
@@ -105,17 +105,17 @@ int pst_conv_fast(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_conv_weigh
              .ldc = ldc};
     for (int64_t i = 0; i < x->dims[0]; i++)
         for (int64_t k = 0; k < groups; k++) {
-            int rc = pst_op_pause(c);
+            int rc = eng_op_pause(c);
             if (rc < 0)
                 return rc;
-            pst_conv_image_fill(&g, (const float *)x->data + (i * x->dims[1] + k * cg) * w->in_count, cg, image);
+            eng_conv_image_fill(&g, (const float *)x->data + (i * x->dims[1] + k * cg) * w->in_count, cg, image);
             j.a = a + k * mg * depth;
             j.bias = bias ? bias + k * mg : NULL;
             j.y = y + (i * m + k * mg) * w->out_count;
             j.add = add ? add + (i * m + k * mg) * w->out_count : NULL;
             run_group(&j);
         }
-    if (e && e->done && e->act != PST_ACT_NONE && !relu)
+    if (e && e->done && e->act != ENG_ACT_NONE && !relu)
         kn->act(e->act, e->alpha, y, y, (size_t)(x->dims[0] * m * w->out_count));
     c->kernel = cg == 1 && mg == 1 ? "depthwise tiles" : "convolution tiles";
     return 0;

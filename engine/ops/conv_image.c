@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-bool pst_conv_image_plan(const pst_window *w, int64_t channels, bool split, pst_conv_image *g)
+bool eng_conv_image_plan(const eng_window *w, int64_t channels, bool split, eng_conv_image *g)
 {
     bool two = w->n == 2;
     int y = 0, x = two ? 1 : 0;
     if (w->n > 2)
         return false;
     int64_t sh = two ? w->stride[y] : 1, sw = w->stride[x];
-    *g = (pst_conv_image){.in_h = two ? w->in[y] : 1,
+    *g = (eng_conv_image){.in_h = two ? w->in[y] : 1,
                           .in_w = w->in[x],
                           .out_h = two ? w->out[y] : 1,
                           .out_w = w->out[x],
@@ -37,7 +37,7 @@ bool pst_conv_image_plan(const pst_window *w, int64_t channels, bool split, pst_
     return !__builtin_mul_overflow(g->channel, channels, &g->image) && g->image < INT32_MAX / 2;
 }
 
-void pst_conv_image_offsets(const pst_conv_image *g, int64_t channels, int32_t *off)
+void eng_conv_image_offsets(const eng_conv_image *g, int64_t channels, int32_t *off)
 {
     int64_t n = g->kh * g->kw;
     for (int64_t k = 0; k < n && channels; k++) {
@@ -73,10 +73,10 @@ static void pick_rows(int64_t rows, int64_t n, const float *from, int64_t ldfrom
             to[i] = from[i * step];
 }
 
-bool pst_conv_takes(const pst_epilogue *e, int64_t images, int64_t m, const pst_window *w)
+bool eng_conv_takes(const eng_epilogue *e, int64_t images, int64_t m, const eng_window *w)
 {
     const pst_tensor *a = e ? e->add : NULL;
-    return e && (!a || (a->rank == w->n + 2 && pst_count(a) == images * m * w->out_count && a->dims[1] == m &&
+    return e && (!a || (a->rank == w->n + 2 && eng_count(a) == images * m * w->out_count && a->dims[1] == m &&
                         !memcmp(a->dims + 2, w->out, (size_t)w->n * sizeof *w->out)));
 }
 
@@ -118,7 +118,7 @@ static void split_rows(int64_t rows, int64_t n, const float *from, int64_t ldfro
 }
 
 /* Rows of one channel, stride 2: both phases of the columns at once. to: row 0 of the first phase. */
-static void fill_both(const pst_conv_image *g, int64_t rows, const float *from, float *to)
+static void fill_both(const eng_conv_image *g, int64_t rows, const float *from, float *to)
 {
     int64_t phase = g->qh * g->qw, ld = g->sh * g->in_w, at = g->pl / 2, at2 = (g->pl + 1) / 2, n = (g->in_w + 1) / 2, n2 = g->in_w / 2;
     float *first = to + (g->pl % 2) * phase + at, *second = to + (1 - g->pl % 2) * phase + at2;
@@ -130,7 +130,7 @@ static void fill_both(const pst_conv_image *g, int64_t rows, const float *from, 
 }
 
 /* Rows of one channel that one phase of the columns takes. */
-static void fill_phase(const pst_conv_image *g, int64_t px, int64_t rows, const float *from, float *to)
+static void fill_phase(const eng_conv_image *g, int64_t px, int64_t rows, const float *from, float *to)
 {
     int64_t col, end;
     inside(px - g->pl, g->sw, g->in_w, g->qw, &col, &end);
@@ -142,7 +142,7 @@ static void fill_phase(const pst_conv_image *g, int64_t px, int64_t rows, const 
         pick_rows(rows, end - col, from, g->sh * g->in_w, g->sw, to, g->qw);
 }
 
-void pst_conv_image_fill(const pst_conv_image *g, const float *x, int64_t channels, float *to)
+void eng_conv_image_fill(const eng_conv_image *g, const float *x, int64_t channels, float *to)
 {
     bool both = g->sw == 2 && wanted(0, g->kw, g->dw, 2) && wanted(1, g->kw, g->dw, 2);
     for (int64_t py = 0; py < g->sh; py++) {

@@ -1,7 +1,7 @@
 /* conv_lanes.c - convolutions of few channels with the filters in the lanes, and a maximum pool behind.
  *
  * Some rows of the image at a time: convolved into a chunk that stays in L1, pixel by pixel with all filters of a pixel side by side
- * (pst_cpu_kernels.conv_rows); bias and Relu are applied in registers. Pooled there (pool_rows), then turned into the planes of the
+ * (eng_cpu_kernels.conv_rows); bias and Relu are applied in registers. Pooled there (pool_rows), then turned into the planes of the
  * result (turn). With the filters in the lanes no lane is lost to the width of the image, nothing is computed between rows, and a pool
  * needs no shuffles. It pays while the weights of a tile stay in L1: conv_fast.c is for deeper sums. */
 #include "engine/ops/conv_lanes.h"
@@ -17,7 +17,7 @@ static const char *const kernel_names[] = {"filters in the lanes", "filters in t
 
 /* Thirds of a product for each kernel position of a pixel. A last vector on its own takes a third longer: it loads a pixel for every
  * product. */
-static int64_t thirds_of(const pst_cpu_kernels *kn, int64_t m)
+static int64_t thirds_of(const eng_cpu_kernels *kn, int64_t m)
 {
     int64_t rest = m % kn->nr;
     return 3 * (m - rest) + (rest > kn->lanes ? 3 * kn->nr : rest ? 4 * kn->lanes : 0);
@@ -25,42 +25,42 @@ static int64_t thirds_of(const pst_cpu_kernels *kn, int64_t m)
 
 /* conv_fast.c computes a tenth more than m, between the rows, but no empty lanes; a pool that is not taken in costs it as much as 24
  * positions. Kernels of one position have nothing between the rows. */
-static bool pays(const pst_cpu_kernels *kn, const pst_tensor *w, bool pooled)
+static bool pays(const eng_cpu_kernels *kn, const pst_tensor *w, bool pooled)
 {
-    int64_t m = w->dims[0], depth = pst_count(w) / m, thirds = thirds_of(kn, m);
+    int64_t m = w->dims[0], depth = eng_count(w) / m, thirds = thirds_of(kn, m);
     return pooled ? 10 * thirds * depth <= 33 * m * (depth + 24) : 10 * thirds <= 33 * m && depth > w->dims[1];
 }
 
-const pst_cpu_kernels *pst_conv_lanes_kernels(const pst_cpu_kernels *kn, const pst_tensor *w, int64_t groups, bool pooled)
+const eng_cpu_kernels *eng_conv_lanes_kernels(const eng_cpu_kernels *kn, const pst_tensor *w, int64_t groups, bool pooled)
 {
-    int64_t n = pst_count(w), m = w->rank ? w->dims[0] : 0;
+    int64_t n = eng_count(w), m = w->rank ? w->dims[0] : 0;
     if (n <= 0 || w->dtype != PST_F32 || w->rank < 3 || w->rank > 4 || groups != 1 || m > FILTERS_MAX || n / m > DEPTH_MAX)
         return NULL;
     /* Kernels of 16 lanes follow the rule of those of 8: measured there, they take 0.6 to 0.9 of their time wherever it says yes, even
      * with a third of the lanes empty, as long as 8 do not hold all filters. */
-    const pst_cpu_kernels *narrow = kn->lanes > 8 ? pst_kernels_pick("avx2") : NULL;
+    const eng_cpu_kernels *narrow = kn->lanes > 8 ? eng_kernels_pick("avx2") : NULL;
     if (!pays(narrow ? narrow : kn, w, pooled))
         return NULL;
     return narrow && m <= narrow->lanes ? narrow : kn;
 }
 
-void pst_conv_lanes_prepare(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_tensor *w, int64_t groups, pst_packed *ret)
+void eng_conv_lanes_prepare(eng_op_ctx *c, const eng_cpu_kernels *kn, const pst_tensor *w, int64_t groups, eng_packed *ret)
 {
-    *ret = (pst_packed){0};
+    *ret = (eng_packed){0};
     bool pooled = c->epilogue && c->epilogue->pool;
-    kn = pst_conv_lanes_kernels(kn, w, groups, pooled);
+    kn = eng_conv_lanes_kernels(kn, w, groups, pooled);
     if (!kn)
         return;
     c->kernel = kernel_names[pooled];
-    int m = (int)w->dims[0], depth = (int)(pst_count(w) / m);
-    pst_sgemm_pack(kn, true, m, depth, w->data, depth, pst_keep(c, pst_packed_floats(kn, m, depth) * sizeof(float)), ret);
+    int m = (int)w->dims[0], depth = (int)(eng_count(w) / m);
+    eng_sgemm_pack(kn, true, m, depth, w->data, depth, eng_op_keep(c, eng_packed_floats(kn, m, depth) * sizeof(float)), ret);
 }
 
 typedef struct job {
-    const pst_cpu_kernels *kn;
-    pst_conv_image g;
-    pst_conv_rows rows;
-    const pst_window *pool;
+    const eng_cpu_kernels *kn;
+    eng_conv_image g;
+    eng_conv_rows rows;
+    const eng_window *pool;
     int64_t stride, pixel;                    /* of the convolution, downwards; floats */
     int64_t out_h, out_w, kh, sh, pt, kw, sw; /* of the pool; a window of one if there is none */
     int64_t left, width;                      /* pixels of a row of the chunk: in front of the convolution's, and in all */
@@ -71,9 +71,9 @@ typedef struct job {
 
 /* The pool's windows over the convolution's results. Padding to the sides is -infinity in the chunk; rows are clipped. False: windows
  * that might be empty, or that this file has no chunk for. */
-static bool plan_pool(const pst_window *w, job *j)
+static bool plan_pool(const eng_window *w, job *j)
 {
-    const pst_window *p = j->pool;
+    const eng_window *p = j->pool;
     if (!p) {
         j->out_h = j->g.out_h;
         j->out_w = j->width = j->g.out_w;
@@ -83,7 +83,7 @@ static bool plan_pool(const pst_window *w, job *j)
     if (p->n != 2 || w->n != 2 || !p->out_count)
         return false;
     for (int i = 0; i < 2; i++)
-        if (p->k[i] > PST_CONV_LANES_POOL_MAX || p->stride[i] > PST_CONV_LANES_POOL_MAX || p->dil[i] != 1 || p->pad[i] >= p->k[i] ||
+        if (p->k[i] > ENG_CONV_LANES_POOL_MAX || p->stride[i] > ENG_CONV_LANES_POOL_MAX || p->dil[i] != 1 || p->pad[i] >= p->k[i] ||
             p->pad_end[i] >= p->k[i])
             return false;
     j->out_h = p->out[0];
@@ -100,9 +100,9 @@ static bool plan_pool(const pst_window *w, job *j)
 }
 
 /* Sizes; false for what is left to others. */
-static bool plan_job(const pst_op_ctx *c, const pst_window *w, int64_t channels, int64_t m, job *j)
+static bool plan_job(const eng_op_ctx *c, const eng_window *w, int64_t channels, int64_t m, job *j)
 {
-    if (!w->out_count || !pst_conv_image_plan(w, channels, false, &j->g) || !plan_pool(w, j))
+    if (!w->out_count || !eng_conv_image_plan(w, channels, false, &j->g) || !plan_pool(w, j))
         return false;
     j->stride = w->n == 2 ? w->stride[0] : 1;
     j->pixel = (m + j->kn->lanes - 1) / j->kn->lanes * j->kn->lanes;
@@ -115,13 +115,13 @@ static bool plan_job(const pst_op_ctx *c, const pst_window *w, int64_t channels,
 }
 
 /* Buffers, offsets and the bias. */
-static int make_room(pst_op_ctx *c, const pst_packed *weights, int64_t channels, const float *bias, const pst_window *w, job *j)
+static int make_room(eng_op_ctx *c, const eng_packed *weights, int64_t channels, const float *bias, const eng_window *w, job *j)
 {
     int64_t chunk = ((j->step - 1) * j->sh + j->kh) * j->width * j->pixel, pooled = j->pool ? j->step * j->out_w * j->pixel : 0,
             more = TURNED * j->pixel, padded = (weights->n + j->kn->nr - 1) / j->kn->nr * j->kn->nr;
-    float *room = pst_scratch(c, (size_t)(chunk + more + pooled + more + padded) * sizeof *room),
-          *image = pst_scratch(c, (size_t)j->g.image * sizeof *image);
-    int32_t *off = pst_scratch(c, (size_t)weights->k * sizeof *off);
+    float *room = eng_op_scratch(c, (size_t)(chunk + more + pooled + more + padded) * sizeof *room),
+          *image = eng_op_scratch(c, (size_t)j->g.image * sizeof *image);
+    int32_t *off = eng_op_scratch(c, (size_t)weights->k * sizeof *off);
     if (!room || !image || !off)
         return PST_ELIMIT;
     j->image = image;
@@ -134,8 +134,8 @@ static int make_room(pst_op_ctx *c, const pst_packed *weights, int64_t channels,
         for (int64_t i = 0; i < chunk; i++)
             room[i] = -INFINITY;
     memset(image, 0, (size_t)j->g.image * sizeof *image);
-    pst_conv_image_offsets(&j->g, channels, off);
-    j->rows = (pst_conv_rows){.n = (int)j->g.out_w,
+    eng_conv_image_offsets(&j->g, channels, off);
+    j->rows = (eng_conv_rows){.n = (int)j->g.out_w,
                               .m = weights->n,
                               .k = weights->k,
                               .ldx = j->stride * j->g.qw,
@@ -163,8 +163,8 @@ static int64_t end_row(const job *j, int64_t row)
 /* All results of one image. */
 static void run_image(const job *j, const float *add, float *y)
 {
-    const pst_conv_image *g = &j->g;
-    pst_conv_rows c = j->rows;
+    const eng_conv_image *g = &j->g;
+    eng_conv_rows c = j->rows;
     int64_t row_floats = j->width * j->pixel, begin = 0, have = 0, planes = j->out_h * j->out_w;
     for (int64_t row = 0; row < j->out_h; row += j->step) {
         int64_t rows = j->out_h - row < j->step ? j->out_h - row : j->step, first = first_row(j, row), end = end_row(j, row + rows - 1);
@@ -190,8 +190,8 @@ static void run_image(const job *j, const float *add, float *y)
     }
 }
 
-int pst_conv_lanes(pst_op_ctx *c, const pst_packed *weights, const pst_tensor *x, const float *bias, const pst_window *w,
-                   const pst_window *pool, float *y)
+int eng_conv_lanes(eng_op_ctx *c, const eng_packed *weights, const pst_tensor *x, const float *bias, const eng_window *w,
+                   const eng_window *pool, float *y)
 {
     job j = {.kn = weights->kernels, .pool = pool};
     int64_t channels = x->dims[1], images = x->dims[0], m = weights->n, results;
@@ -200,21 +200,21 @@ int pst_conv_lanes(pst_op_ctx *c, const pst_packed *weights, const pst_tensor *x
     int rc = make_room(c, weights, channels, bias, w, &j);
     if (rc < 0)
         return rc;
-    pst_epilogue *e = c->epilogue;
+    eng_epilogue *e = c->epilogue;
     const float *add = NULL;
-    if (pst_conv_takes(e, images, m, w)) {
+    if (eng_conv_takes(e, images, m, w)) {
         add = e->add ? e->add->data : NULL;
-        *(add ? &j.relu : &j.rows.relu) = e->act == PST_ACT_RELU;
+        *(add ? &j.relu : &j.rows.relu) = e->act == ENG_ACT_RELU;
         e->done = true;
     }
     results = m * j.out_h * j.out_w;
     for (int64_t i = 0; i < images; i++) {
-        if ((rc = pst_op_pause(c)) < 0)
+        if ((rc = eng_op_pause(c)) < 0)
             return rc;
-        pst_conv_image_fill(&j.g, (const float *)x->data + i * channels * w->in_count, channels, j.image);
+        eng_conv_image_fill(&j.g, (const float *)x->data + i * channels * w->in_count, channels, j.image);
         run_image(&j, add ? add + i * results : NULL, y + i * results);
     }
-    if (e && e->done && e->act > PST_ACT_RELU)
+    if (e && e->done && e->act > ENG_ACT_RELU)
         j.kn->act(e->act, e->alpha, y, y, (size_t)(images * results));
     c->kernel = kernel_names[pool != NULL];
     return 0;

@@ -40,24 +40,24 @@ static float overlap(const float *a, const float *b)
     return all > 0 ? both / all : 0;
 }
 
-int pst_op_nms(pst_op_ctx *c)
+int eng_op_nms(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2);
+    int rc = eng_op_need(c, 2);
     double most = 0, iou = 0, floor_score = 0;
-    if (rc < 0 || (pst_in(c, 2) && (rc = pst_in_scalar(c, 2, &most)) < 0) || (pst_in(c, 3) && (rc = pst_in_scalar(c, 3, &iou)) < 0) ||
-        (pst_in(c, 4) && (rc = pst_in_scalar(c, 4, &floor_score)) < 0))
+    if (rc < 0 || (eng_in(c, 2) && (rc = eng_in_scalar(c, 2, &most)) < 0) || (eng_in(c, 3) && (rc = eng_in_scalar(c, 3, &iou)) < 0) ||
+        (eng_in(c, 4) && (rc = eng_in_scalar(c, 4, &floor_score)) < 0))
         return rc;
-    pst_tensor b = *pst_in(c, 0), s = *pst_in(c, 1);
-    bool center = pst_attr_int(c->node, "center_point_box", 0), has_floor = pst_in(c, 4);
+    pst_tensor b = *eng_in(c, 0), s = *eng_in(c, 1);
+    bool center = eng_attr_int(c->node, "center_point_box", 0), has_floor = eng_in(c, 4);
     if (b.dtype != PST_F32 || s.dtype != PST_F32 || b.rank != 3 || s.rank != 3 || b.dims[2] != 4 || b.dims[0] != s.dims[0] ||
         b.dims[1] != s.dims[2])
-        return pst_op_fail(c, PST_EINVAL, "boxes (N, B, 4) and scores (N, C, B) are needed");
+        return eng_op_fail(c, PST_EINVAL, "boxes (N, B, 4) and scores (N, C, B) are needed");
     int64_t nb = b.dims[1], classes = s.dims[1], limit = most < 0 ? 0 : most > (double)nb ? nb : (int64_t)most, found = 0, room = 0;
-    cand *list = pst_scratch(c, (size_t)nb * sizeof *list);
-    float *kept = pst_scratch(c, (size_t)nb * 4 * sizeof *kept);
+    cand *list = eng_op_scratch(c, (size_t)nb * sizeof *list);
+    float *kept = eng_op_scratch(c, (size_t)nb * 4 * sizeof *kept);
     if (__builtin_mul_overflow(b.dims[0] * classes, limit * 3, &room) || (uint64_t)room > c->plan->m->limits.tensor_bytes_max / 8)
-        return pst_op_fail(c, PST_ELIMIT, "too many results");
-    int64_t *all = pst_scratch(c, (size_t)room * 8 + 8);
+        return eng_op_fail(c, PST_ELIMIT, "too many results");
+    int64_t *all = eng_op_scratch(c, (size_t)room * 8 + 8);
     if (!list || !kept || !all)
         return PST_ELIMIT;
     for (int64_t g = 0; g < b.dims[0] * classes; g++) {
@@ -81,7 +81,7 @@ int pst_op_nms(pst_op_ctx *c)
             all[found++ * 3 + 2] = list[i].box;
         }
     }
-    int64_t *o = pst_out(c, 0, PST_I64, 2, (int64_t[]){found, 3});
+    int64_t *o = eng_out(c, 0, PST_I64, 2, (int64_t[]){found, 3});
     if (!o)
         return PST_ELIMIT;
     memcpy(o, all, (size_t)(found * 3) * 8);

@@ -60,7 +60,7 @@ typedef void (*loop_fn)(const void *a, int64_t sa, const void *b, int64_t sb, vo
     DEF_LOOP(le_##T, T, uint8_t, a <= b)                                                                      \
     DEF_LOOP(gt_##T, T, uint8_t, a > b)                                                                       \
     DEF_LOOP(ge_##T, T, uint8_t, a >= b)
-PST_FOR_INTS(INT_LOOPS)
+ENG_FOR_INTS(INT_LOOPS)
 
 static inline double floor_mod(double a, double b)
 {
@@ -83,7 +83,7 @@ static inline double floor_mod(double a, double b)
     DEF_LOOP(gt_##T, T, uint8_t, a > b)                      \
     DEF_LOOP(ge_##T, T, uint8_t, a >= b)                     \
     DEF_LOOP(prelu_##T, T, T, a < 0 ? a * b : a)
-PST_FOR_FLOATS(FLOAT_LOOPS)
+ENG_FOR_FLOATS(FLOAT_LOOPS)
 
 DEF_LOOP(pow_float, float, float, b == 2.0f ? a * a : powf(a, b))
 DEF_LOOP(pow_double, double, double, pow(a, b))
@@ -119,10 +119,10 @@ static void walk(loop_fn f, const pst_tensor *a, const pst_tensor *b, int rank, 
     size_t asize = pst_dtype_size(a->dtype), bsize = pst_dtype_size(b->dtype);
     int64_t sa[PST_MAX_RANK], sb[PST_MAX_RANK], d[PST_MAX_RANK + 1] = {1}, ca[PST_MAX_RANK + 1] = {0}, cb[PST_MAX_RANK + 1] = {0},
                                                                  at[PST_MAX_RANK] = {0};
-    if (pst_dims_count(dims, rank) <= 0)
+    if (eng_dims_count(dims, rank) <= 0)
         return;
-    pst_broadcast_strides(a, rank, sa);
-    pst_broadcast_strides(b, rank, sb);
+    eng_broadcast_strides(a, rank, sa);
+    eng_broadcast_strides(b, rank, sb);
     int n = 0; /* merged dimensions, innermost first */
     for (int i = rank - 1; i >= 0; i--) {
         if (dims[i] == 1)
@@ -165,7 +165,7 @@ static void walk(loop_fn f, const pst_tensor *a, const pst_tensor *b, int rank, 
     static loop_fn NAME##_loop(int t)  \
     {                                  \
         switch (t) {                   \
-            PST_FOR_NUMBERS(PICK_CASE) \
+            ENG_FOR_NUMBERS(PICK_CASE) \
         default: return NULL;          \
         }                              \
     }
@@ -173,7 +173,7 @@ static void walk(loop_fn f, const pst_tensor *a, const pst_tensor *b, int rank, 
     static loop_fn NAME##_loop(int t) \
     {                                 \
         switch (t) {                  \
-            PST_FOR_INTS(PICK_CASE)   \
+            ENG_FOR_INTS(PICK_CASE)   \
         default: return NULL;         \
         }                             \
     }
@@ -258,7 +258,7 @@ static loop_fn prelu_loop(int t)
 }
 
 /* Before opset 7 broadcasting was asked for: B's dimensions start at `axis` of A. B is viewed with trailing ones. */
-static int old_broadcast(pst_op_ctx *c, const pst_tensor *a, pst_tensor *b)
+static int old_broadcast(eng_op_ctx *c, const pst_tensor *a, pst_tensor *b)
 {
     if (!strcmp(c->node->op_type, "PRelu") && c->node->opset < 7 && b->rank == 1 && b->dims[0] != 1 &&
         a->rank > 2) { /* one slope per channel */
@@ -267,15 +267,15 @@ static int old_broadcast(pst_op_ctx *c, const pst_tensor *a, pst_tensor *b)
         b->rank = a->rank - 1;
         return 0;
     }
-    if (*c->node->domain || c->node->opset >= 7 || !pst_attr_int(c->node, "broadcast", 0))
+    if (*c->node->domain || c->node->opset >= 7 || !eng_attr_int(c->node, "broadcast", 0))
         return 0;
-    const pst_attr *axis = pst_attr_find(c->node, "axis");
+    const eng_attr *axis = eng_attr_find(c->node, "axis");
     int at;
     if (!axis || b->rank >= a->rank)
         return 0;
-    int rc = pst_axis(c, axis->i, a->rank, &at);
+    int rc = eng_op_axis(c, axis->i, a->rank, &at);
     if (rc < 0 || at + b->rank > a->rank)
-        return pst_op_fail(c, PST_EINVAL, "bad axis for its broadcast");
+        return eng_op_fail(c, PST_EINVAL, "bad axis for its broadcast");
     for (int rank = b->rank; rank < a->rank - at; rank++)
         b->dims[rank] = 1;
     b->rank = a->rank - at;
@@ -287,28 +287,28 @@ static bool same_shape(const pst_tensor *t, int rank, const int64_t *dims)
     return t->rank == rank && !memcmp(t->dims, dims, (size_t)rank * sizeof *dims);
 }
 
-static int binary(pst_op_ctx *c, loop_fn (*loop_of)(int), bool to_bool)
+static int binary(eng_op_ctx *c, loop_fn (*loop_of)(int), bool to_bool)
 {
-    int rc = pst_need(c, 2), rank;
+    int rc = eng_op_need(c, 2), rank;
     if (rc < 0)
         return rc;
-    const pst_tensor *a = pst_in(c, 0);
-    pst_tensor b = *pst_in(c, 1);
+    const pst_tensor *a = eng_in(c, 0);
+    pst_tensor b = *eng_in(c, 1);
     int64_t dims[PST_MAX_RANK];
     if (a->dtype != b.dtype)
-        return pst_op_fail(c, PST_EINVAL, "inputs of different types %s and %s", pst_dtype_name(a->dtype), pst_dtype_name(b.dtype));
+        return eng_op_fail(c, PST_EINVAL, "inputs of different types %s and %s", pst_dtype_name(a->dtype), pst_dtype_name(b.dtype));
     loop_fn f = loop_of(a->dtype);
     if (!f)
-        return pst_op_type(c, a->dtype);
-    if ((rc = old_broadcast(c, a, &b)) < 0 || (rc = pst_broadcast(c, a, &b, &rank, dims)) < 0)
+        return eng_op_type(c, a->dtype);
+    if ((rc = old_broadcast(c, a, &b)) < 0 || (rc = eng_broadcast(c, a, &b, &rank, dims)) < 0)
         return rc;
-    pst_tensor av = *a, bv = *pst_in(c, 1);
+    pst_tensor av = *a, bv = *eng_in(c, 1);
     void *o = NULL;
     for (int i = 0; i < 2 && !o && !to_bool; i++) /* element by element: it may be written over an input of its own shape */
         if (same_shape(i ? &bv : &av, rank, dims) && c->dies && c->dies[i])
-            o = pst_out_over(c, 0, i);
+            o = eng_out_over(c, 0, i);
     if (!o)
-        o = pst_out(c, 0, to_bool ? PST_BOOL : av.dtype, rank, dims);
+        o = eng_out(c, 0, to_bool ? PST_BOOL : av.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
     walk(f, &av, &b, rank, dims, o, to_bool ? 1 : pst_dtype_size(av.dtype));
@@ -316,7 +316,7 @@ static int binary(pst_op_ctx *c, loop_fn (*loop_of)(int), bool to_bool)
 }
 
 #define BINARY(NAME, TO_BOOL)                   \
-    int pst_op_##NAME(pst_op_ctx *c)            \
+    int eng_op_##NAME(eng_op_ctx *c)            \
     {                                           \
         return binary(c, NAME##_loop, TO_BOOL); \
     }
@@ -337,45 +337,45 @@ BINARY(or, false)
 BINARY(xor, false)
 BINARY(prelu, false)
 
-int pst_op_mod(pst_op_ctx *c)
+int eng_op_mod(eng_op_ctx *c)
 {
-    const pst_tensor *a = pst_in(c, 0);
-    bool f = pst_attr_int(c->node, "fmod", 0) != 0;
-    if (a && pst_dtype_is_float(a->dtype) && !f)
-        return pst_op_fail(c, PST_EINVAL, "fmod must be 1 for floats");
+    const pst_tensor *a = eng_in(c, 0);
+    bool f = eng_attr_int(c->node, "fmod", 0) != 0;
+    if (a && eng_dtype_is_float(a->dtype) && !f)
+        return eng_op_fail(c, PST_EINVAL, "fmod must be 1 for floats");
     return binary(c, f ? fmod_loop : mod_loop, false);
 }
 
-int pst_op_shift(pst_op_ctx *c)
+int eng_op_shift(eng_op_ctx *c)
 {
-    return binary(c, !strcmp(pst_attr_str(c->node, "direction", ""), "LEFT") ? shl_loop : shr_loop, false);
+    return binary(c, !strcmp(eng_attr_str(c->node, "direction", ""), "LEFT") ? shl_loop : shr_loop, false);
 }
 
 /* Base and exponent may differ in type; the result has the base's. */
-int pst_op_pow(pst_op_ctx *c)
+int eng_op_pow(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2), rank;
+    int rc = eng_op_need(c, 2), rank;
     if (rc < 0)
         return rc;
-    pst_tensor a = *pst_in(c, 0), b = *pst_in(c, 1);
+    pst_tensor a = *eng_in(c, 0), b = *eng_in(c, 1);
     int64_t dims[PST_MAX_RANK];
-    if ((rc = old_broadcast(c, &a, &b)) < 0 || (rc = pst_broadcast(c, &a, &b, &rank, dims)) < 0)
+    if ((rc = old_broadcast(c, &a, &b)) < 0 || (rc = eng_broadcast(c, &a, &b, &rank, dims)) < 0)
         return rc;
-    void *o = pst_out(c, 0, a.dtype, rank, dims);
+    void *o = eng_out(c, 0, a.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
     if (a.dtype == PST_F32 && b.dtype == PST_F32) {
         walk(pow_float, &a, &b, rank, dims, o, 4);
         return 0;
     }
-    bool ints = pst_dtype_is_int(a.dtype) && pst_dtype_is_int(b.dtype);
+    bool ints = eng_dtype_is_int(a.dtype) && eng_dtype_is_int(b.dtype);
     pst_dtype wide = ints ? PST_I64 : PST_F64;
-    int64_t na = pst_count(&a), nb = pst_count(&b), no = pst_dims_count(dims, rank);
-    void *wa = pst_scratch(c, (size_t)na * 8), *wb = pst_scratch(c, (size_t)nb * 8), *wo = pst_scratch(c, (size_t)no * 8);
+    int64_t na = eng_count(&a), nb = eng_count(&b), no = eng_dims_count(dims, rank);
+    void *wa = eng_op_scratch(c, (size_t)na * 8), *wb = eng_op_scratch(c, (size_t)nb * 8), *wo = eng_op_scratch(c, (size_t)no * 8);
     if (!wa || !wb || !wo)
         return PST_ELIMIT;
-    if (pst_convert(wide, wa, a.dtype, a.data, na, true) < 0 || pst_convert(wide, wb, b.dtype, b.data, nb, true) < 0)
-        return pst_op_type(c, a.dtype);
+    if (eng_convert(wide, wa, a.dtype, a.data, na, true) < 0 || eng_convert(wide, wb, b.dtype, b.data, nb, true) < 0)
+        return eng_op_type(c, a.dtype);
     pst_dtype to = a.dtype;
     a.data = wa;
     b.data = wb;
@@ -384,9 +384,9 @@ int pst_op_pow(pst_op_ctx *c)
         walk(pow_double, &a, &b, rank, dims, wo, 8);
     } else {
         int64_t sa[PST_MAX_RANK], sb[PST_MAX_RANK], so[PST_MAX_RANK];
-        pst_broadcast_strides(&a, rank, sa);
-        pst_broadcast_strides(&b, rank, sb);
-        pst_strides(dims, rank, so);
+        eng_broadcast_strides(&a, rank, sa);
+        eng_broadcast_strides(&b, rank, sb);
+        eng_strides(dims, rank, so);
         for (int64_t i = 0; i < no; i++) {
             int64_t ia = 0, ib = 0;
             for (int k = 0; k < rank; k++) {
@@ -396,42 +396,42 @@ int pst_op_pow(pst_op_ctx *c)
             ((int64_t *)wo)[i] = int_pow(((int64_t *)wa)[ia], ((int64_t *)wb)[ib]);
         }
     }
-    pst_convert(to, o, wide, wo, no, true);
+    eng_convert(to, o, wide, wo, no, true);
     return 0;
 }
 
 /* Sum, Mean, Min, Max of any number of inputs: folded from the left. */
-static int variadic(pst_op_ctx *c, loop_fn (*loop_of)(int), bool mean)
+static int variadic(eng_op_ctx *c, loop_fn (*loop_of)(int), bool mean)
 {
-    const pst_tensor *first = pst_in(c, 0);
-    int rc = pst_need(c, c->n_in ? c->n_in : 1);
+    const pst_tensor *first = eng_in(c, 0);
+    int rc = eng_op_need(c, c->n_in ? c->n_in : 1);
     if (rc < 0)
         return rc;
     loop_fn f = loop_of(first->dtype);
     if (!f)
-        return pst_op_type(c, first->dtype);
+        return eng_op_type(c, first->dtype);
     size_t size = pst_dtype_size(first->dtype);
     pst_tensor acc = *first;
     for (int i = 1; i < c->n_in; i++) {
-        const pst_tensor *b = pst_in(c, i);
+        const pst_tensor *b = eng_in(c, i);
         pst_tensor next = {.dtype = first->dtype};
         if (b->dtype != first->dtype)
-            return pst_op_fail(c, PST_EINVAL, "inputs of different types");
-        if ((rc = pst_broadcast(c, &acc, b, &next.rank, next.dims)) < 0)
+            return eng_op_fail(c, PST_EINVAL, "inputs of different types");
+        if ((rc = eng_broadcast(c, &acc, b, &next.rank, next.dims)) < 0)
             return rc;
-        int64_t n = pst_dims_count(next.dims, next.rank);
+        int64_t n = eng_dims_count(next.dims, next.rank);
         if (n < 0 || (uint64_t)n * size > c->plan->m->limits.tensor_bytes_max)
-            return pst_op_fail(c, PST_ELIMIT, "the result is too large");
-        next.data = pst_scratch(c, (size_t)n * size);
+            return eng_op_fail(c, PST_ELIMIT, "the result is too large");
+        next.data = eng_op_scratch(c, (size_t)n * size);
         if (!next.data)
             return PST_ELIMIT;
         walk(f, &acc, b, next.rank, next.dims, next.data, size);
         acc = next;
     }
-    void *o = pst_out_like(c, 0, &acc);
+    void *o = eng_out_like(c, 0, &acc);
     if (!o)
         return PST_ELIMIT;
-    int64_t n = pst_count(&acc);
+    int64_t n = eng_count(&acc);
     if (mean && acc.dtype == PST_F32) {
         for (int64_t i = 0; i < n; i++)
             ((float *)o)[i] = ((const float *)acc.data)[i] / (float)c->n_in;
@@ -444,48 +444,48 @@ static int variadic(pst_op_ctx *c, loop_fn (*loop_of)(int), bool mean)
     return 0;
 }
 
-int pst_op_sum(pst_op_ctx *c)
+int eng_op_sum(eng_op_ctx *c)
 {
     return variadic(c, add_loop, false);
 }
 
-int pst_op_mean(pst_op_ctx *c)
+int eng_op_mean(eng_op_ctx *c)
 {
     return variadic(c, add_loop, true);
 }
 
-int pst_op_min(pst_op_ctx *c)
+int eng_op_min(eng_op_ctx *c)
 {
     return variadic(c, min_loop, false);
 }
 
-int pst_op_max(pst_op_ctx *c)
+int eng_op_max(eng_op_ctx *c)
 {
     return variadic(c, max_loop, false);
 }
 
 /* out = cond ? x : y, all three broadcast; by element size, so any type. */
-int pst_op_where(pst_op_ctx *c)
+int eng_op_where(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 3), rank;
+    int rc = eng_op_need(c, 3), rank;
     if (rc < 0)
         return rc;
-    const pst_tensor *k = pst_in(c, 0), *x = pst_in(c, 1), *y = pst_in(c, 2);
+    const pst_tensor *k = eng_in(c, 0), *x = eng_in(c, 1), *y = eng_in(c, 2);
     pst_tensor xy = {0};
     int64_t dims[PST_MAX_RANK], sk[PST_MAX_RANK], sx[PST_MAX_RANK], sy[PST_MAX_RANK], at[PST_MAX_RANK] = {0};
     if (k->dtype != PST_BOOL || x->dtype != y->dtype)
-        return pst_op_fail(c, PST_EINVAL, "the condition must be bool and both values of one type");
-    if ((rc = pst_broadcast(c, x, y, &xy.rank, xy.dims)) < 0 || (rc = pst_broadcast(c, k, &xy, &rank, dims)) < 0)
+        return eng_op_fail(c, PST_EINVAL, "the condition must be bool and both values of one type");
+    if ((rc = eng_broadcast(c, x, y, &xy.rank, xy.dims)) < 0 || (rc = eng_broadcast(c, k, &xy, &rank, dims)) < 0)
         return rc;
     pst_tensor kv = *k, xv = *x, yv = *y;
-    char *o = pst_out(c, 0, xv.dtype, rank, dims);
+    char *o = eng_out(c, 0, xv.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
-    pst_broadcast_strides(&kv, rank, sk);
-    pst_broadcast_strides(&xv, rank, sx);
-    pst_broadcast_strides(&yv, rank, sy);
+    eng_broadcast_strides(&kv, rank, sk);
+    eng_broadcast_strides(&xv, rank, sx);
+    eng_broadcast_strides(&yv, rank, sy);
     size_t size = pst_dtype_size(xv.dtype);
-    int64_t n = pst_dims_count(dims, rank), ik = 0, ix = 0, iy = 0;
+    int64_t n = eng_dims_count(dims, rank), ik = 0, ix = 0, iy = 0;
     for (int64_t i = 0; i < n; i++) {
         const char *from =
             ((const uint8_t *)kv.data)[ik] ? (const char *)xv.data + (size_t)ix * size : (const char *)yv.data + (size_t)iy * size;

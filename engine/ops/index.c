@@ -6,48 +6,48 @@
 #include <string.h>
 
 /* The index tensor as int64 with negatives counted from the end; each must lie in [0, d) of its axis (checked by the caller). */
-static const int64_t *indices(pst_op_ctx *c, int i)
+static const int64_t *indices(eng_op_ctx *c, int i)
 {
-    const pst_tensor *t = pst_in(c, i);
+    const pst_tensor *t = eng_in(c, i);
     if (t->dtype == PST_I64)
         return t->data;
     if (t->dtype != PST_I32) {
-        pst_op_type(c, t->dtype);
+        eng_op_type(c, t->dtype);
         return NULL;
     }
-    int64_t n = pst_count(t), *v = pst_scratch(c, (size_t)n * 8);
+    int64_t n = eng_count(t), *v = eng_op_scratch(c, (size_t)n * 8);
     if (v)
-        pst_convert(PST_I64, v, PST_I32, t->data, n, true);
+        eng_convert(PST_I64, v, PST_I32, t->data, n, true);
     return v;
 }
 
-static int outside(pst_op_ctx *c, int64_t at, int64_t d)
+static int outside(eng_op_ctx *c, int64_t at, int64_t d)
 {
-    return pst_op_fail(c, PST_EINVAL, "index %lld is outside %lld", (long long)at, (long long)d);
+    return eng_op_fail(c, PST_EINVAL, "index %lld is outside %lld", (long long)at, (long long)d);
 }
 
 /* ---- gather ---- */
 
-int pst_op_gather_elements(pst_op_ctx *c)
+int eng_op_gather_elements(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2), axis;
+    int rc = eng_op_need(c, 2), axis;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), ix = *pst_in(c, 1);
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
+    pst_tensor x = *eng_in(c, 0), ix = *eng_in(c, 1);
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
         return rc;
     const int64_t *at = indices(c, 1);
     if (!at || ix.rank != x.rank)
-        return pst_op_fail(c, PST_EINVAL, "indices must have the rank of the data");
+        return eng_op_fail(c, PST_EINVAL, "indices must have the rank of the data");
     for (int k = 0; k < x.rank; k++)
         if (k != axis && ix.dims[k] > x.dims[k])
-            return pst_op_fail(c, PST_EINVAL, "indices reach beyond the data");
-    char *o = pst_out(c, 0, x.dtype, ix.rank, ix.dims);
+            return eng_op_fail(c, PST_EINVAL, "indices reach beyond the data");
+    char *o = eng_out(c, 0, x.dtype, ix.rank, ix.dims);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(x.dtype);
-    int64_t sx[PST_MAX_RANK], n = pst_count(&ix), d = x.dims[axis];
-    pst_strides(x.dims, x.rank, sx);
+    int64_t sx[PST_MAX_RANK], n = eng_count(&ix), d = x.dims[axis];
+    eng_strides(x.dims, x.rank, sx);
     for (int64_t i = 0; i < n; i++) {
         int64_t from = 0, rest = i, v = at[i] + (at[i] < 0 ? d : 0);
         if (v < 0 || v >= d)
@@ -61,21 +61,21 @@ int pst_op_gather_elements(pst_op_ctx *c)
     return 0;
 }
 
-int pst_op_gather_nd(pst_op_ctx *c)
+int eng_op_gather_nd(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2), rank = 0;
+    int rc = eng_op_need(c, 2), rank = 0;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), ix = *pst_in(c, 1);
-    int64_t batch = pst_attr_int(c->node, "batch_dims", 0), depth = ix.rank ? ix.dims[ix.rank - 1] : 0, dims[2 * PST_MAX_RANK], batches = 1,
+    pst_tensor x = *eng_in(c, 0), ix = *eng_in(c, 1);
+    int64_t batch = eng_attr_int(c->node, "batch_dims", 0), depth = ix.rank ? ix.dims[ix.rank - 1] : 0, dims[2 * PST_MAX_RANK], batches = 1,
             per = 1, inner = 1;
     const int64_t *at = indices(c, 1);
     if (!at || !ix.rank || batch < 0 || batch >= ix.rank || batch + depth > x.rank || depth < 1 ||
         ix.rank - 1 + x.rank - batch - depth > PST_MAX_RANK)
-        return pst_op_fail(c, PST_EINVAL, "indices do not fit the data");
+        return eng_op_fail(c, PST_EINVAL, "indices do not fit the data");
     for (int k = 0; k < batch; k++) {
         if (ix.dims[k] != x.dims[k])
-            return pst_op_fail(c, PST_EINVAL, "batch dimensions differ");
+            return eng_op_fail(c, PST_EINVAL, "batch dimensions differ");
         batches *= x.dims[k];
     }
     for (int k = 0; k < ix.rank - 1; k++) {
@@ -84,7 +84,7 @@ int pst_op_gather_nd(pst_op_ctx *c)
     }
     for (int k = (int)(batch + depth); k < x.rank; k++)
         inner *= dims[rank++] = x.dims[k];
-    char *o = pst_out(c, 0, x.dtype, rank, dims);
+    char *o = eng_out(c, 0, x.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
     size_t bytes = (size_t)inner * pst_dtype_size(x.dtype);
@@ -106,9 +106,9 @@ int pst_op_gather_nd(pst_op_ctx *c)
 
 typedef enum { S_NONE, S_ADD, S_MUL, S_MAX, S_MIN } scatter_how;
 
-static scatter_how how_of(const pst_node *n)
+static scatter_how how_of(const eng_node *n)
 {
-    const char *s = pst_attr_str(n, "reduction", "none");
+    const char *s = eng_attr_str(n, "reduction", "none");
     return !strcmp(s, "add") ? S_ADD : !strcmp(s, "mul") ? S_MUL : !strcmp(s, "max") ? S_MAX : !strcmp(s, "min") ? S_MIN : S_NONE;
 }
 
@@ -126,7 +126,7 @@ static int put(scatter_how how, pst_dtype t, void *to, const void *from)
         return 0;
     }
     switch (t) {
-        PST_FOR_FLOATS(SCATTER_CASE)
+        ENG_FOR_FLOATS(SCATTER_CASE)
     case PST_I64:
     case PST_I32:
     case PST_I16:
@@ -136,55 +136,55 @@ static int put(scatter_how how, pst_dtype t, void *to, const void *from)
     case PST_U32:
     case PST_U64: {
         int64_t a, b, v;
-        pst_convert(PST_I64, &a, t, to, 1, true);
-        pst_convert(PST_I64, &b, t, from, 1, true);
+        eng_convert(PST_I64, &a, t, to, 1, true);
+        eng_convert(PST_I64, &b, t, from, 1, true);
         v = how == S_ADD                ? (int64_t)((uint64_t)a + (uint64_t)b)
             : how == S_MUL              ? (int64_t)((uint64_t)a * (uint64_t)b)
             : (how == S_MAX) == (a > b) ? a
                                         : b;
-        return pst_convert(t, to, PST_I64, &v, 1, true);
+        return eng_convert(t, to, PST_I64, &v, 1, true);
     }
     case PST_F16:
     case PST_BF16: {
         float a, b;
-        pst_convert(PST_F32, &a, t, to, 1, true);
-        pst_convert(PST_F32, &b, t, from, 1, true);
+        eng_convert(PST_F32, &a, t, to, 1, true);
+        eng_convert(PST_F32, &b, t, from, 1, true);
         a = how == S_ADD ? a + b : how == S_MUL ? a * b : how == S_MAX ? fmaxf(a, b) : fminf(a, b);
-        return pst_convert(t, to, PST_F32, &a, 1, true);
+        return eng_convert(t, to, PST_F32, &a, 1, true);
     }
     default: return PST_EUNSUPPORTED;
     }
 }
 
-static char *copy_in(pst_op_ctx *c, const pst_tensor *x)
+static char *copy_in(eng_op_ctx *c, const pst_tensor *x)
 {
-    char *o = pst_out_like(c, 0, x);
-    if (o && pst_count(x))
-        memcpy(o, x->data, (size_t)pst_count(x) * pst_dtype_size(x->dtype));
+    char *o = eng_out_like(c, 0, x);
+    if (o && eng_count(x))
+        memcpy(o, x->data, (size_t)eng_count(x) * pst_dtype_size(x->dtype));
     return o;
 }
 
-int pst_op_scatter_elements(pst_op_ctx *c)
+int eng_op_scatter_elements(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 3), axis;
+    int rc = eng_op_need(c, 3), axis;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), ix = *pst_in(c, 1), u = *pst_in(c, 2);
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
+    pst_tensor x = *eng_in(c, 0), ix = *eng_in(c, 1), u = *eng_in(c, 2);
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
         return rc;
     const int64_t *at = indices(c, 1);
     bool fits = at && ix.rank == x.rank && u.rank == x.rank && u.dtype == x.dtype;
     for (int k = 0; k < x.rank && fits; k++)
         fits = ix.dims[k] == u.dims[k] && (k == axis || ix.dims[k] <= x.dims[k]);
     if (!fits)
-        return pst_op_fail(c, PST_EINVAL, "indices and updates must fit the data");
+        return eng_op_fail(c, PST_EINVAL, "indices and updates must fit the data");
     char *o = copy_in(c, &x);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(x.dtype);
-    int64_t sx[PST_MAX_RANK], n = pst_count(&ix), d = x.dims[axis];
+    int64_t sx[PST_MAX_RANK], n = eng_count(&ix), d = x.dims[axis];
     scatter_how how = how_of(c->node);
-    pst_strides(x.dims, x.rank, sx);
+    eng_strides(x.dims, x.rank, sx);
     for (int64_t i = 0; i < n; i++) {
         int64_t to = 0, rest = i, v = at[i] + (at[i] < 0 ? d : 0);
         if (v < 0 || v >= d)
@@ -194,27 +194,27 @@ int pst_op_scatter_elements(pst_op_ctx *c)
             rest /= ix.dims[k];
         }
         if (put(how, x.dtype, o + (size_t)to * size, (const char *)u.data + (size_t)i * size) < 0)
-            return pst_op_type(c, x.dtype);
+            return eng_op_type(c, x.dtype);
     }
     return 0;
 }
 
-int pst_op_scatter_nd(pst_op_ctx *c)
+int eng_op_scatter_nd(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 3);
+    int rc = eng_op_need(c, 3);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), ix = *pst_in(c, 1), u = *pst_in(c, 2);
+    pst_tensor x = *eng_in(c, 0), ix = *eng_in(c, 1), u = *eng_in(c, 2);
     int64_t depth = ix.rank ? ix.dims[ix.rank - 1] : 0, inner = 1, n = 1;
     const int64_t *at = indices(c, 1);
     if (!at || depth < 1 || depth > x.rank || u.dtype != x.dtype)
-        return pst_op_fail(c, PST_EINVAL, "indices and updates must fit the data");
+        return eng_op_fail(c, PST_EINVAL, "indices and updates must fit the data");
     for (int k = 0; k < ix.rank - 1; k++)
         n *= ix.dims[k];
     for (int k = (int)depth; k < x.rank; k++)
         inner *= x.dims[k];
-    if (pst_count(&u) != n * inner)
-        return pst_op_fail(c, PST_EINVAL, "updates do not fit the indices");
+    if (eng_count(&u) != n * inner)
+        return eng_op_fail(c, PST_EINVAL, "updates do not fit the indices");
     char *o = copy_in(c, &x);
     if (!o)
         return PST_ELIMIT;
@@ -231,34 +231,34 @@ int pst_op_scatter_nd(pst_op_ctx *c)
         }
         for (int64_t k = 0; k < inner; k++)
             if (put(how, x.dtype, o + (size_t)(to * inner + k) * size, (const char *)u.data + (size_t)(i * inner + k) * size) < 0)
-                return pst_op_type(c, x.dtype);
+                return eng_op_type(c, x.dtype);
     }
     return 0;
 }
 
 /* ---- making indices ---- */
 
-int pst_op_one_hot(pst_op_ctx *c)
+int eng_op_one_hot(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 3), axis, rank = 0;
+    int rc = eng_op_need(c, 3), axis, rank = 0;
     double depth;
-    if (rc < 0 || (rc = pst_in_scalar(c, 1, &depth)) < 0)
+    if (rc < 0 || (rc = eng_in_scalar(c, 1, &depth)) < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), v = *pst_in(c, 2);
-    if (x.rank + 1 > PST_MAX_RANK || !(depth >= 0 && depth < 1e9) || pst_count(&v) != 2)
-        return pst_op_fail(c, PST_EINVAL, "depth or values are bad");
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", -1), x.rank + 1, &axis)) < 0)
+    pst_tensor x = *eng_in(c, 0), v = *eng_in(c, 2);
+    if (x.rank + 1 > PST_MAX_RANK || !(depth >= 0 && depth < 1e9) || eng_count(&v) != 2)
+        return eng_op_fail(c, PST_EINVAL, "depth or values are bad");
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", -1), x.rank + 1, &axis)) < 0)
         return rc;
-    int64_t d = (int64_t)depth, dims[PST_MAX_RANK], inner = 1, n = pst_count(&x), *at = pst_scratch(c, (size_t)n * 8);
+    int64_t d = (int64_t)depth, dims[PST_MAX_RANK], inner = 1, n = eng_count(&x), *at = eng_op_scratch(c, (size_t)n * 8);
     for (int k = 0; k <= x.rank; k++)
         dims[rank++] = k == axis ? d : x.dims[k - (k > axis)];
     for (int k = axis; k < x.rank; k++)
         inner *= x.dims[k];
-    char *o = pst_out(c, 0, v.dtype, rank, dims);
+    char *o = eng_out(c, 0, v.dtype, rank, dims);
     if (!o || !at)
         return PST_ELIMIT;
-    if (pst_convert(PST_I64, at, x.dtype, x.data, n, true) < 0)
-        return pst_op_type(c, x.dtype);
+    if (eng_convert(PST_I64, at, x.dtype, x.data, n, true) < 0)
+        return eng_op_type(c, x.dtype);
     size_t size = pst_dtype_size(v.dtype);
     for (int64_t i = 0; i < n * d; i++) {
         int64_t outer = i / (d * inner), k = i / inner % d, in = i % inner, want = at[outer * inner + in];
@@ -268,24 +268,24 @@ int pst_op_one_hot(pst_op_ctx *c)
     return 0;
 }
 
-int pst_op_nonzero(pst_op_ctx *c)
+int eng_op_nonzero(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    int64_t n = pst_count(&x), found = 0, st[PST_MAX_RANK];
-    uint8_t *is = pst_scratch(c, (size_t)n);
+    pst_tensor x = *eng_in(c, 0);
+    int64_t n = eng_count(&x), found = 0, st[PST_MAX_RANK];
+    uint8_t *is = eng_op_scratch(c, (size_t)n);
     if (!is)
         return PST_ELIMIT;
-    if (pst_convert(PST_BOOL, is, x.dtype, x.data, n, true) < 0)
-        return pst_op_type(c, x.dtype);
+    if (eng_convert(PST_BOOL, is, x.dtype, x.data, n, true) < 0)
+        return eng_op_type(c, x.dtype);
     for (int64_t i = 0; i < n; i++)
         found += is[i] != 0;
-    int64_t *o = pst_out(c, 0, PST_I64, 2, (int64_t[]){x.rank, found}), at = 0;
+    int64_t *o = eng_out(c, 0, PST_I64, 2, (int64_t[]){x.rank, found}), at = 0;
     if (!o)
         return PST_ELIMIT;
-    pst_strides(x.dims, x.rank, st);
+    eng_strides(x.dims, x.rank, st);
     for (int64_t i = 0; i < n; i++) {
         if (!is[i])
             continue;
@@ -296,18 +296,18 @@ int pst_op_nonzero(pst_op_ctx *c)
     return 0;
 }
 
-int pst_op_compress(pst_op_ctx *c)
+int eng_op_compress(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2), axis = 0;
+    int rc = eng_op_need(c, 2), axis = 0;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), k = *pst_in(c, 1);
+    pst_tensor x = *eng_in(c, 0), k = *eng_in(c, 1);
     if (k.dtype != PST_BOOL || k.rank != 1)
-        return pst_op_fail(c, PST_EINVAL, "the condition must be a list of bool");
-    if (!pst_attr_find(c->node, "axis")) {
-        x.dims[0] = pst_count(&x);
+        return eng_op_fail(c, PST_EINVAL, "the condition must be a list of bool");
+    if (!eng_attr_find(c->node, "axis")) {
+        x.dims[0] = eng_count(&x);
         x.rank = 1;
-    } else if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0) {
+    } else if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0) {
         return rc;
     }
     int64_t d = x.dims[axis], n = k.dims[0] < d ? k.dims[0] : d, found = 0, outer = 1;
@@ -316,7 +316,7 @@ int pst_op_compress(pst_op_ctx *c)
         found += is[i] != 0;
     pst_tensor y = x;
     y.dims[axis] = found;
-    char *o = pst_out_like(c, 0, &y);
+    char *o = eng_out_like(c, 0, &y);
     if (!o)
         return PST_ELIMIT;
     size_t inner = pst_dtype_size(x.dtype);
@@ -354,30 +354,30 @@ static int descending(const void *va, const void *vb)
     return a->v > b->v ? -1 : a->v < b->v ? 1 : (a->at > b->at) - (a->at < b->at);
 }
 
-int pst_op_topk(pst_op_ctx *c)
+int eng_op_topk(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1), axis;
-    double kd = (double)pst_attr_int(c->node, "k", 1);
-    if (rc < 0 || (c->node->opset >= 10 && (rc = pst_in_scalar(c, 1, &kd)) < 0))
+    int rc = eng_op_need(c, 1), axis;
+    double kd = (double)eng_attr_int(c->node, "k", 1);
+    if (rc < 0 || (c->node->opset >= 10 && (rc = eng_in_scalar(c, 1, &kd)) < 0))
         return rc;
-    pst_tensor x = *pst_in(c, 0), y = x;
-    bool largest = pst_attr_int(c->node, "largest", 1);
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", -1), x.rank, &axis)) < 0)
+    pst_tensor x = *eng_in(c, 0), y = x;
+    bool largest = eng_attr_int(c->node, "largest", 1);
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", -1), x.rank, &axis)) < 0)
         return rc;
-    int64_t d = x.dims[axis], inner = 1, n = pst_count(&x);
+    int64_t d = x.dims[axis], inner = 1, n = eng_count(&x);
     if (!(kd >= 0 && kd <= (double)d))
-        return pst_op_fail(c, PST_EINVAL, "k %g of %lld", kd, (long long)d);
+        return eng_op_fail(c, PST_EINVAL, "k %g of %lld", kd, (long long)d);
     int64_t k = y.dims[axis] = (int64_t)kd;
     for (int i = axis + 1; i < x.rank; i++)
         inner *= x.dims[i];
-    char *o = pst_out_like(c, 0, &y);
-    int64_t *oi = pst_out_typed(c, 1, PST_I64, &y);
-    item *items = pst_scratch(c, (size_t)d * sizeof *items);
-    double *v = pst_scratch(c, (size_t)n * 8);
+    char *o = eng_out_like(c, 0, &y);
+    int64_t *oi = eng_out_typed(c, 1, PST_I64, &y);
+    item *items = eng_op_scratch(c, (size_t)d * sizeof *items);
+    double *v = eng_op_scratch(c, (size_t)n * 8);
     if (!o || !oi || !items || !v)
         return PST_ELIMIT;
-    if (pst_convert(PST_F64, v, x.dtype, x.data, n, true) < 0)
-        return pst_op_type(c, x.dtype);
+    if (eng_convert(PST_F64, v, x.dtype, x.data, n, true) < 0)
+        return eng_op_type(c, x.dtype);
     size_t size = pst_dtype_size(x.dtype);
     for (int64_t line = 0; d && line < n / d; line++) {
         int64_t from = line / inner * d * inner + line % inner, to = line / inner * k * inner + line % inner;
@@ -423,30 +423,30 @@ static int by_place(const void *va, const void *vb)
     return (*a > *b) - (*a < *b);
 }
 
-int pst_op_unique(pst_op_ctx *c)
+int eng_op_unique(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1), axis = 0;
+    int rc = eng_op_need(c, 1), axis = 0;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    bool flat = !pst_attr_find(c->node, "axis"), sorted = pst_attr_int(c->node, "sorted", 1);
+    pst_tensor x = *eng_in(c, 0);
+    bool flat = !eng_attr_find(c->node, "axis"), sorted = eng_attr_int(c->node, "sorted", 1);
     if (flat) {
-        x.dims[0] = pst_count(&x);
+        x.dims[0] = eng_count(&x);
         x.rank = 1;
-    } else if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0) {
+    } else if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0) {
         return rc;
     }
-    int64_t n = x.dims[axis], total = pst_count(&x), inner = 1;
+    int64_t n = x.dims[axis], total = eng_count(&x), inner = 1;
     for (int k = axis + 1; k < x.rank; k++)
         inner *= x.dims[k];
     slices s = {.len = n ? total / n : 0};
-    double *wide = pst_scratch(c, (size_t)total * 8), *v = pst_scratch(c, (size_t)total * 8);
-    int64_t *order = pst_scratch(c, (size_t)n * 8), *group = pst_scratch(c, (size_t)n * 8), *firsts = pst_scratch(c, (size_t)n * 16),
-            groups = 0;
+    double *wide = eng_op_scratch(c, (size_t)total * 8), *v = eng_op_scratch(c, (size_t)total * 8);
+    int64_t *order = eng_op_scratch(c, (size_t)n * 8), *group = eng_op_scratch(c, (size_t)n * 8),
+            *firsts = eng_op_scratch(c, (size_t)n * 16), groups = 0;
     if (!wide || !v || !order || !group || !firsts)
         return PST_ELIMIT;
-    if (pst_convert(PST_F64, wide, x.dtype, x.data, total, true) < 0)
-        return pst_op_type(c, x.dtype);
+    if (eng_convert(PST_F64, wide, x.dtype, x.data, total, true) < 0)
+        return eng_op_type(c, x.dtype);
     for (int64_t i = 0; i < n; i++)
         for (int64_t q = 0; q < s.len; q++)
             v[i * s.len + q] = wide[(q / inner * n + i) * inner + q % inner];
@@ -462,7 +462,7 @@ int pst_op_unique(pst_op_ctx *c)
         }
         group[order[i]] = groups - 1;
     }
-    int64_t *rank = pst_scratch(c, (size_t)groups * 8);
+    int64_t *rank = eng_op_scratch(c, (size_t)groups * 8);
     if (!rank)
         return PST_ELIMIT;
     if (!sorted) /* in the order of first appearance */
@@ -471,7 +471,7 @@ int pst_op_unique(pst_op_ctx *c)
         rank[firsts[2 * g + 1]] = g;
     pst_tensor y = x;
     y.dims[axis] = groups;
-    char *o = pst_out_like(c, 0, &y);
+    char *o = eng_out_like(c, 0, &y);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(x.dtype);
@@ -479,8 +479,8 @@ int pst_op_unique(pst_op_ctx *c)
         for (int64_t q = 0; q < s.len; q++)
             memcpy(o + (size_t)((q / inner * groups + g) * inner + q % inner) * size,
                    (const char *)x.data + (size_t)((q / inner * n + firsts[2 * g]) * inner + q % inner) * size, size);
-    int64_t *o1 = c->n_out > 1 ? pst_out(c, 1, PST_I64, 1, &groups) : NULL, *o2 = c->n_out > 2 ? pst_out(c, 2, PST_I64, 1, &n) : NULL,
-            *o3 = c->n_out > 3 ? pst_out(c, 3, PST_I64, 1, &groups) : NULL;
+    int64_t *o1 = c->n_out > 1 ? eng_out(c, 1, PST_I64, 1, &groups) : NULL, *o2 = c->n_out > 2 ? eng_out(c, 2, PST_I64, 1, &n) : NULL,
+            *o3 = c->n_out > 3 ? eng_out(c, 3, PST_I64, 1, &groups) : NULL;
     for (int64_t g = 0; g < groups; g++) {
         if (o1)
             o1[g] = firsts[2 * g];

@@ -24,45 +24,45 @@ static int ref_product(int dtype, const void *a, int64_t ras, int64_t cas, const
                        int64_t n, int64_t k)
 {
     switch (dtype) {
-        PST_FOR_NUMBERS(REF_PRODUCT)
+        ENG_FOR_NUMBERS(REF_PRODUCT)
     default: return PST_EUNSUPPORTED;
     }
 }
 
 /* A constant right side, packed once: products of any number of rows read it in the order the tiles want. */
 typedef struct right_side {
-    pst_packed b;
+    eng_packed b;
     const void *of; /* NULL = not packed */
 } right_side;
 
-static int prepare_right(pst_op_ctx *c, bool tb)
+static int prepare_right(eng_op_ctx *c, bool tb)
 {
     enum { SMALL = 1 << 12 }; /* a few panels are read where they lie as fast */
-    const pst_tensor *b = pst_in(c, 1);
-    right_side *s = pst_keep(c, sizeof *s);
+    const pst_tensor *b = eng_in(c, 1);
+    right_side *s = eng_op_keep(c, sizeof *s);
     *c->state = s;
-    if (!b || b->dtype != PST_F32 || b->rank != 2 || c->plan->opts.no_fusion || pst_count(b) < SMALL || b->dims[0] > 1 << 20 ||
+    if (!b || b->dtype != PST_F32 || b->rank != 2 || c->plan->opts.no_fusion || eng_count(b) < SMALL || b->dims[0] > 1 << 20 ||
         b->dims[1] > 1 << 20)
         return 0;
-    const pst_cpu_kernels *kn = pst_kernels_pick(c->plan->isa);
+    const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
     int k = (int)b->dims[tb], n = (int)b->dims[!tb];
-    float *room = pst_fuse_room(c->plan, pst_packed_floats(kn, n, k) * sizeof *room);
+    float *room = eng_fuse_room(c->plan, eng_packed_floats(kn, n, k) * sizeof *room);
     if (!room)
         return 0;
-    pst_sgemm_pack(kn, tb, n, k, b->data, (int)b->dims[1], room, &s->b);
+    eng_sgemm_pack(kn, tb, n, k, b->data, (int)b->dims[1], room, &s->b);
     s->of = b->data;
     c->kernel = "packed GEMM";
     return 0;
 }
 
-int pst_prepare_matmul(pst_op_ctx *c)
+int eng_prepare_matmul(eng_op_ctx *c)
 {
     return prepare_right(c, false);
 }
 
-int pst_prepare_gemm(pst_op_ctx *c)
+int eng_prepare_gemm(eng_op_ctx *c)
 {
-    return prepare_right(c, pst_attr_int(c->node, "transB", 0));
+    return prepare_right(c, eng_attr_int(c->node, "transB", 0));
 }
 
 /* Rows of a large product between two looks at whether the run is to end: about a second's work at most. */
@@ -73,35 +73,35 @@ static int64_t rows_at_once(int64_t n, int64_t k, bool fast)
 }
 
 /* o (m, n) = a (m, k) · b (k, n), rows as they come. packed: b once more, or NULL. */
-static int product(pst_op_ctx *c, const pst_cpu_kernels *kn, const pst_packed *packed, pst_dtype type, int64_t m, int64_t n, int64_t k,
+static int product(eng_op_ctx *c, const eng_cpu_kernels *kn, const eng_packed *packed, pst_dtype type, int64_t m, int64_t n, int64_t k,
                    const char *a, const char *b, char *o)
 {
     size_t size = pst_dtype_size(type);
     int rc = 0;
-    for (int64_t at = 0, some = rows_at_once(n, k, kn != NULL); at < m && rc == 0; at += some, rc = pst_op_pause(c)) {
+    for (int64_t at = 0, some = rows_at_once(n, k, kn != NULL); at < m && rc == 0; at += some, rc = eng_op_pause(c)) {
         int64_t rows = m - at < some ? m - at : some;
         const char *pa = a + (size_t)(at * k) * size;
         char *po = o + (size_t)(at * n) * size;
         if (type == PST_F32 && kn && packed)
-            pst_sgemm_packed(packed, (int)rows, 1, (const float *)(const void *)pa, (int)k, 0, (float *)(void *)po, (int)n);
+            eng_sgemm_packed(packed, (int)rows, 1, (const float *)(const void *)pa, (int)k, 0, (float *)(void *)po, (int)n);
         else if (type == PST_F32 && kn)
-            pst_sgemm_isa(kn, false, false, (int)rows, (int)n, (int)k, 1, (const float *)(const void *)pa, (int)k,
+            eng_sgemm_isa(kn, false, false, (int)rows, (int)n, (int)k, 1, (const float *)(const void *)pa, (int)k,
                           (const float *)(const void *)b, (int)n, 0, (float *)(void *)po, (int)n);
         else if (ref_product(type, pa, k, 1, b, n, 1, po, rows, n, k) < 0)
-            return pst_op_type(c, type);
+            return eng_op_type(c, type);
     }
     return rc;
 }
 
-int pst_op_matmul(pst_op_ctx *c)
+int eng_op_matmul(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2), rank;
+    int rc = eng_op_need(c, 2), rank;
     if (rc < 0)
         return rc;
-    pst_tensor a = *pst_in(c, 0), b = *pst_in(c, 1);
+    pst_tensor a = *eng_in(c, 0), b = *eng_in(c, 1);
     bool va = a.rank == 1, vb = b.rank == 1;
     if (!a.rank || !b.rank || a.dtype != b.dtype)
-        return pst_op_fail(c, PST_EINVAL, "two tensors of one type and at least one dimension are needed");
+        return eng_op_fail(c, PST_EINVAL, "two tensors of one type and at least one dimension are needed");
     if (va) { /* a row */
         a.rank = 2;
         a.dims[1] = a.dims[0];
@@ -113,19 +113,19 @@ int pst_op_matmul(pst_op_ctx *c)
     }
     int64_t m = a.dims[a.rank - 2], k = a.dims[a.rank - 1], n = b.dims[b.rank - 1], dims[PST_MAX_RANK];
     if (b.dims[b.rank - 2] != k)
-        return pst_op_fail(c, PST_EINVAL, "(%lld, %lld) does not multiply (%lld, %lld)", (long long)m, (long long)k,
+        return eng_op_fail(c, PST_EINVAL, "(%lld, %lld) does not multiply (%lld, %lld)", (long long)m, (long long)k,
                            (long long)b.dims[b.rank - 2], (long long)n);
     if (m > INT_MAX || n > INT_MAX || k > INT_MAX)
-        return pst_op_fail(c, PST_ELIMIT, "a dimension above 2^31");
+        return eng_op_fail(c, PST_ELIMIT, "a dimension above 2^31");
     pst_tensor ba = a, bb = b;
     ba.rank -= 2;
     bb.rank -= 2;
-    if ((rc = pst_broadcast(c, &ba, &bb, &rank, dims)) < 0)
+    if ((rc = eng_broadcast(c, &ba, &bb, &rank, dims)) < 0)
         return rc;
-    int64_t sa[PST_MAX_RANK], sb[PST_MAX_RANK], st[PST_MAX_RANK], batches = pst_dims_count(dims, rank);
-    pst_broadcast_strides(&ba, rank, sa);
-    pst_broadcast_strides(&bb, rank, sb);
-    pst_strides(dims, rank, st);
+    int64_t sa[PST_MAX_RANK], sb[PST_MAX_RANK], st[PST_MAX_RANK], batches = eng_dims_count(dims, rank);
+    eng_broadcast_strides(&ba, rank, sa);
+    eng_broadcast_strides(&bb, rank, sb);
+    eng_strides(dims, rank, st);
     int64_t out_dims[PST_MAX_RANK];
     int out_rank = rank;
     memcpy(out_dims, dims, sizeof dims);
@@ -133,13 +133,13 @@ int pst_op_matmul(pst_op_ctx *c)
         out_dims[out_rank++] = m;
     if (!vb)
         out_dims[out_rank++] = n;
-    char *o = pst_out(c, 0, a.dtype, out_rank, out_dims);
+    char *o = eng_out(c, 0, a.dtype, out_rank, out_dims);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(a.dtype);
-    const pst_cpu_kernels *kn = c->plan->opts.no_fusion ? NULL : pst_kernels_pick(c->plan->isa);
+    const eng_cpu_kernels *kn = c->plan->opts.no_fusion ? NULL : eng_kernels_pick(c->plan->isa);
     const right_side *packed = *c->state;
-    if (a.dtype == PST_F32 && batches > 1 && pst_count(&bb) == 1 && pst_count(&ba) == batches && m * batches <= INT_MAX) {
+    if (a.dtype == PST_F32 && batches > 1 && eng_count(&bb) == 1 && eng_count(&ba) == batches && m * batches <= INT_MAX) {
         m *= batches; /* one matrix on the right: all rows at once */
         batches = 1;
     }
@@ -170,31 +170,31 @@ int pst_op_matmul(pst_op_ctx *c)
             }                                                                                   \
         break;
 
-int pst_op_gemm(pst_op_ctx *c)
+int eng_op_gemm(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2);
+    int rc = eng_op_need(c, 2);
     if (rc < 0)
         return rc;
-    pst_tensor a = *pst_in(c, 0), b = *pst_in(c, 1), cc = {0};
-    const pst_tensor *bias = pst_in(c, 2);
-    bool ta = pst_attr_int(c->node, "transA", 0), tb = pst_attr_int(c->node, "transB", 0);
-    float alpha = pst_attr_float(c->node, "alpha", 1), beta = pst_attr_float(c->node, "beta", 1);
+    pst_tensor a = *eng_in(c, 0), b = *eng_in(c, 1), cc = {0};
+    const pst_tensor *bias = eng_in(c, 2);
+    bool ta = eng_attr_int(c->node, "transA", 0), tb = eng_attr_int(c->node, "transB", 0);
+    float alpha = eng_attr_float(c->node, "alpha", 1), beta = eng_attr_float(c->node, "beta", 1);
     if (a.rank != 2 || b.rank != 2 || a.dtype != b.dtype || (bias && bias->dtype != a.dtype))
-        return pst_op_fail(c, PST_EINVAL, "two matrices of one type are needed");
+        return eng_op_fail(c, PST_EINVAL, "two matrices of one type are needed");
     int64_t m = a.dims[ta], k = a.dims[!ta], n = b.dims[!tb], dims[2] = {m, n}, sc[2];
     if (b.dims[tb] != k || m > INT_MAX || n > INT_MAX || k > INT_MAX)
-        return pst_op_fail(c, PST_EINVAL, "inner dimensions %lld and %lld differ", (long long)k, (long long)b.dims[tb]);
+        return eng_op_fail(c, PST_EINVAL, "inner dimensions %lld and %lld differ", (long long)k, (long long)b.dims[tb]);
     if (bias) {
         bool fits = bias->rank <= 2;
         for (int i = 0; fits && i < bias->rank; i++)
             fits = bias->dims[i] == 1 || bias->dims[i] == dims[2 - bias->rank + i];
         if (!fits)
-            return pst_op_fail(c, PST_EINVAL, "C does not broadcast to (%lld, %lld)", (long long)m, (long long)n);
+            return eng_op_fail(c, PST_EINVAL, "C does not broadcast to (%lld, %lld)", (long long)m, (long long)n);
         cc = *bias;
         bias = &cc;
-        pst_broadcast_strides(bias, 2, sc);
+        eng_broadcast_strides(bias, 2, sc);
     }
-    void *o = pst_out(c, 0, a.dtype, 2, dims);
+    void *o = eng_out(c, 0, a.dtype, 2, dims);
     if (!o)
         return PST_ELIMIT;
     if (a.dtype == PST_F32 && !c->plan->opts.no_fusion) {
@@ -204,17 +204,17 @@ int pst_op_gemm(pst_op_ctx *c)
                 y[i * n + j] = beta * ((const float *)bias->data)[i * sc[0] + j * sc[1]];
         const right_side *packed = *c->state;
         if (packed && packed->of == b.data && !ta) {
-            pst_sgemm_packed(&packed->b, (int)m, alpha, a.data, (int)a.dims[1], bias ? 1 : 0, y, (int)n);
+            eng_sgemm_packed(&packed->b, (int)m, alpha, a.data, (int)a.dims[1], bias ? 1 : 0, y, (int)n);
             return 0;
         }
-        pst_sgemm_isa(pst_kernels_pick(c->plan->isa), ta, tb, (int)m, (int)n, (int)k, alpha, a.data, (int)a.dims[1], b.data, (int)b.dims[1],
+        eng_sgemm_isa(eng_kernels_pick(c->plan->isa), ta, tb, (int)m, (int)n, (int)k, alpha, a.data, (int)a.dims[1], b.data, (int)b.dims[1],
                       bias ? 1 : 0, y, (int)n);
         return 0;
     }
     if (ref_product(a.dtype, a.data, ta ? 1 : k, ta ? m : 1, b.data, tb ? 1 : n, tb ? k : 1, o, m, n, k) < 0)
-        return pst_op_type(c, a.dtype);
+        return eng_op_type(c, a.dtype);
     switch (a.dtype) {
-        PST_FOR_NUMBERS(GEMM_EPILOGUE)
+        ENG_FOR_NUMBERS(GEMM_EPILOGUE)
     default: break;
     }
     return 0;

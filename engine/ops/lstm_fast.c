@@ -11,12 +11,12 @@
 
 enum { FEW_ROWS = 2, SLICE_FLOATS = 4 << 10, PART_FLOATS = 1 << 16 };
 
-static int64_t whole_vectors(const pst_cpu_kernels *kn, int64_t hidden)
+static int64_t whole_vectors(const eng_cpu_kernels *kn, int64_t hidden)
 {
     return (hidden + kn->lanes - 1) / kn->lanes * kn->lanes;
 }
 
-size_t pst_lstm_floats(const pst_cpu_kernels *kn, int64_t hidden, int64_t in)
+size_t eng_lstm_floats(const eng_cpu_kernels *kn, int64_t hidden, int64_t in)
 {
     return 4 * (size_t)whole_vectors(kn, hidden) * (size_t)(in + hidden);
 }
@@ -27,24 +27,24 @@ static float sign_of(int gate)
     return gate == 3 ? 2 : -1;
 }
 
-void pst_lstm_pack(const pst_cpu_kernels *kn, int64_t hidden, int64_t in, const float *w, const float *r, float *room, pst_rnn_packed *ret)
+void eng_lstm_pack(const eng_cpu_kernels *kn, int64_t hidden, int64_t in, const float *w, const float *r, float *room, eng_rnn_packed *ret)
 {
     int64_t units = whole_vectors(kn, hidden), k = in + hidden;
     int per_panel = kn->nr / kn->lanes;
-    pst_packed wide = {.kernels = kn, .n = (int)(4 * units), .k = (int)in, .stride = (ptrdiff_t)k * kn->nr, .data = room};
-    memset(room, 0, pst_lstm_floats(kn, hidden, in) * sizeof *room);
+    eng_packed wide = {.kernels = kn, .n = (int)(4 * units), .k = (int)in, .stride = (ptrdiff_t)k * kn->nr, .data = room};
+    memset(room, 0, eng_lstm_floats(kn, hidden, in) * sizeof *room);
     for (int64_t v = 0; v < 4 * units / kn->lanes; v++) { /* a vector of columns: some units of one gate */
         int gate = (int)(v % 4);
         int64_t first = v / 4 * kn->lanes, row = gate * hidden + first;
         int n = hidden - first < kn->lanes ? (int)(hidden - first) : kn->lanes;
         float *to = room + v / per_panel * wide.stride + v % per_panel * kn->lanes;
-        pst_pack_turned(n, (int)in, w + row * in, (size_t)in, to, (size_t)kn->nr);
-        pst_pack_turned(n, (int)hidden, r + row * hidden, (size_t)hidden, to + in * kn->nr, (size_t)kn->nr);
+        eng_pack_turned(n, (int)in, w + row * in, (size_t)in, to, (size_t)kn->nr);
+        eng_pack_turned(n, (int)hidden, r + row * hidden, (size_t)hidden, to + in * kn->nr, (size_t)kn->nr);
         for (int64_t p = 0; p < k; p++)
             for (int i = 0; i < n; i++)
                 to[p * kn->nr + i] *= sign_of(gate);
     }
-    *ret = (pst_rnn_packed){.w = wide, .r = wide};
+    *ret = (eng_rnn_packed){.w = wide, .r = wide};
     ret->r.k = (int)hidden;
     ret->r.data = room + in * kn->nr;
 }
@@ -52,9 +52,9 @@ void pst_lstm_pack(const pst_cpu_kernels *kn, int64_t hidden, int64_t in, const 
 /* Rows of the batch on their way in one direction. xh (rows, lead + units) twice: this step's and the next one's; the state stands behind
  * the input, or, when the input side is a product of its own (gates: so many steps of it), alone. */
 typedef struct walk {
-    const pst_rnn *s;
-    const pst_cpu_kernels *kn;
-    const pst_rnn_packed *w;
+    const eng_rnn *s;
+    const eng_cpu_kernels *kn;
+    const eng_rnn_packed *w;
     int64_t dir, begin, rows, units, lead, ld, part;
     bool back;
     float *bias, *x, *gates, *c, *keep, *xh[2];
@@ -63,7 +63,7 @@ typedef struct walk {
 /* The place of a row's step in x's order, or -1 when its sequence has ended. */
 static int64_t place_of(const walk *k, int64_t b, int64_t step, int64_t *ret_t)
 {
-    int64_t len = pst_rnn_length(k->s, b), t = k->back ? len - 1 - step : step;
+    int64_t len = eng_rnn_length(k->s, b), t = k->back ? len - 1 - step : step;
     *ret_t = t;
     return step >= len ? -1 : k->s->batch_first ? b * k->s->seq + t : t * k->s->batch + b;
 }
@@ -84,7 +84,7 @@ static void fetch(const walk *k, int64_t step, float *to, int64_t ldto)
 /* The rows' states after a step to y; those that had ended before it are put back. */
 static void deliver(const walk *k, int64_t step, float *y)
 {
-    const pst_rnn *s = k->s;
+    const eng_rnn *s = k->s;
     const float *was = k->xh[step % 2] + k->lead;
     float *is = k->xh[(step + 1) % 2] + k->lead;
     size_t bytes = (size_t)s->hidden * sizeof *y;
@@ -108,19 +108,19 @@ static void begin_part(const walk *k, int64_t step)
         fetch(k, step + i / k->rows, k->x + i * k->s->in, k->s->in);
     for (int64_t i = 0; i < n; i++)
         memcpy(k->gates + i * g, k->bias, (size_t)g * sizeof(float));
-    pst_sgemm_packed(&k->w->w, (int)n, 1, k->x, (int)k->s->in, 1, k->gates, (int)g);
+    eng_sgemm_packed(&k->w->w, (int)n, 1, k->x, (int)k->s->in, 1, k->gates, (int)g);
 }
 
 static void walk_steps(const walk *k, float *y)
 {
-    const pst_rnn *s = k->s;
+    const eng_rnn *s = k->s;
     for (int64_t step = 0; step < s->seq; step++) {
         float *from = k->xh[step % 2], *h = k->xh[(step + 1) % 2] + k->lead;
         if (s->lengths)
             memcpy(k->keep, k->c, (size_t)(k->rows * k->units) * sizeof(float));
         if (k->lead) {
             fetch(k, step, from, k->ld);
-            k->kn->lstm_step(&(pst_lstm_step){.rows = (int)k->rows,
+            k->kn->lstm_step(&(eng_lstm_step){.rows = (int)k->rows,
                                               .units = (int)k->units,
                                               .k = (int)(s->in + s->hidden),
                                               .x = from,
@@ -135,7 +135,7 @@ static void walk_steps(const walk *k, float *y)
             float *gates = k->gates + step % k->part * k->rows * 4 * k->units;
             if (step % k->part == 0)
                 begin_part(k, step);
-            pst_sgemm_packed(&k->w->r, (int)k->rows, 1, from, (int)k->ld, 1, gates, (int)(4 * k->units));
+            eng_sgemm_packed(&k->w->r, (int)k->rows, 1, from, (int)k->ld, 1, gates, (int)(4 * k->units));
             k->kn->lstm((int)k->rows, (int)k->units, gates, 4 * k->units, k->c, k->units, h, k->ld);
         }
         deliver(k, step, y);
@@ -145,7 +145,7 @@ static void walk_steps(const walk *k, float *y)
 /* h0, c0 → the rows' states, or back: the states → yh, yc. */
 static void states_in(const walk *k)
 {
-    const pst_rnn *s = k->s;
+    const eng_rnn *s = k->s;
     for (int64_t r = 0; r < k->rows; r++) {
         int64_t b = k->begin + r, at = (s->batch_first ? b * s->dirs + k->dir : k->dir * s->batch + b) * s->hidden;
         float *h = k->xh[0] + r * k->ld + k->lead, *c = k->c + r * k->units;
@@ -158,7 +158,7 @@ static void states_in(const walk *k)
 
 static void states_out(const walk *k, float *yh, float *yc)
 {
-    const pst_rnn *s = k->s;
+    const eng_rnn *s = k->s;
     for (int64_t r = 0; r < k->rows; r++) {
         int64_t b = k->begin + r, at = (s->batch_first ? b * s->dirs + k->dir : k->dir * s->batch + b) * s->hidden;
         if (yh)
@@ -170,7 +170,7 @@ static void states_out(const walk *k, float *yh, float *yc)
 
 static void fill_bias(const walk *k)
 {
-    const pst_rnn *s = k->s;
+    const eng_rnn *s = k->s;
     const float *b = s->b ? s->b + k->dir * 8 * s->hidden : NULL;
     int lanes = k->kn->lanes;
     for (int64_t i = 0; i < 4 * k->units; i++) {
@@ -180,9 +180,9 @@ static void fill_bias(const walk *k)
     }
 }
 
-int pst_lstm_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc)
+int eng_lstm_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc)
 {
-    const pst_rnn_state *st = *c->state;
+    const eng_rnn_state *st = *c->state;
     walk k = {.s = s, .kn = st->kernels, .units = whole_vectors(st->kernels, s->hidden)};
     int64_t g = 4 * k.units, mr = k.kn->mr;
     k.lead = s->batch > FEW_ROWS ? s->in : 0;
@@ -191,24 +191,24 @@ int pst_lstm_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *y
     slice = slice < s->batch ? slice : s->batch;
     k.part = PART_FLOATS / (s->batch * g);
     k.part = k.part > s->seq ? s->seq : k.part < 1 ? 1 : k.part;
-    k.bias = pst_scratch(c, (size_t)g * 4);
-    k.x = pst_scratch(c, k.lead ? 4 : (size_t)(k.part * s->batch * s->in) * 4);
-    k.gates = pst_scratch(c, k.lead ? 4 : (size_t)(k.part * s->batch * g) * 4);
-    k.c = pst_scratch(c, (size_t)(slice * k.units) * 4);
-    k.keep = pst_scratch(c, (size_t)(slice * k.units) * 4);
-    k.xh[0] = pst_scratch(c, (size_t)(slice * k.ld) * 4);
-    k.xh[1] = pst_scratch(c, (size_t)(slice * k.ld) * 4);
+    k.bias = eng_op_scratch(c, (size_t)g * 4);
+    k.x = eng_op_scratch(c, k.lead ? 4 : (size_t)(k.part * s->batch * s->in) * 4);
+    k.gates = eng_op_scratch(c, k.lead ? 4 : (size_t)(k.part * s->batch * g) * 4);
+    k.c = eng_op_scratch(c, (size_t)(slice * k.units) * 4);
+    k.keep = eng_op_scratch(c, (size_t)(slice * k.units) * 4);
+    k.xh[0] = eng_op_scratch(c, (size_t)(slice * k.ld) * 4);
+    k.xh[1] = eng_op_scratch(c, (size_t)(slice * k.ld) * 4);
     if (!k.bias || !k.x || !k.gates || !k.c || !k.keep || !k.xh[0] || !k.xh[1])
         return PST_ELIMIT;
     for (k.dir = 0; k.dir < s->dirs; k.dir++) {
         const float *wd = s->w + k.dir * 4 * s->hidden * s->in, *rd = s->r + k.dir * 4 * s->hidden * s->hidden;
-        pst_rnn_packed own;
+        eng_rnn_packed own;
         k.w = &st->dir[k.dir];
         if (k.w->of_w != wd || k.w->of_r != rd) {
-            float *room = pst_scratch(c, pst_lstm_floats(k.kn, s->hidden, s->in) * 4);
+            float *room = eng_op_scratch(c, eng_lstm_floats(k.kn, s->hidden, s->in) * 4);
             if (!room)
                 return PST_ELIMIT;
-            pst_lstm_pack(k.kn, s->hidden, s->in, wd, rd, room, &own);
+            eng_lstm_pack(k.kn, s->hidden, s->in, wd, rd, room, &own);
             k.w = &own;
         }
         k.back = k.dir == 1 || s->reverse;

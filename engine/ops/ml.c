@@ -12,17 +12,17 @@
 
 /* ---- linear models ---- */
 
-static int linear_scores(pst_op_ctx *c, int n, int64_t *ret_rows, float **ret)
+static int linear_scores(eng_op_ctx *c, int n, int64_t *ret_rows, float **ret)
 {
     size_t n_coef, n_icept;
-    const float *coef = pst_attr_floats(c->node, "coefficients", &n_coef), *icept = pst_attr_floats(c->node, "intercepts", &n_icept);
+    const float *coef = eng_attr_floats(c->node, "coefficients", &n_coef), *icept = eng_attr_floats(c->node, "intercepts", &n_icept);
     int64_t rows, cols;
-    const float *x = pst_in_rows(c, 0, &rows, &cols);
+    const float *x = eng_in_rows(c, 0, &rows, &cols);
     if (!x)
         return PST_EINVAL;
     if (n < 1 || (int64_t)n_coef != n * cols || (n_icept && n_icept != (size_t)n) || rows > INT_MAX || cols > INT_MAX)
-        return pst_op_fail(c, PST_EINVAL, "%zu coefficients do not fit %d outputs of %lld features", n_coef, n, (long long)cols);
-    float *s = pst_scratch(c, (size_t)rows * (size_t)n * sizeof *s);
+        return eng_op_fail(c, PST_EINVAL, "%zu coefficients do not fit %d outputs of %lld features", n_coef, n, (long long)cols);
+    float *s = eng_op_scratch(c, (size_t)rows * (size_t)n * sizeof *s);
     if (!s)
         return PST_ELIMIT;
     for (int64_t i = 0; i < rows * n; i++)
@@ -33,42 +33,42 @@ static int linear_scores(pst_op_ctx *c, int n, int64_t *ret_rows, float **ret)
     return 0;
 }
 
-int pst_op_linear_regressor(pst_op_ctx *c)
+int eng_op_linear_regressor(eng_op_ctx *c)
 {
-    int64_t targets = pst_attr_int(c->node, "targets", 1), rows;
+    int64_t targets = eng_attr_int(c->node, "targets", 1), rows;
     float *s;
-    int rc = targets < 1 || targets > 1000000 ? pst_op_fail(c, PST_EINVAL, "bad targets") : linear_scores(c, (int)targets, &rows, &s);
+    int rc = targets < 1 || targets > 1000000 ? eng_op_fail(c, PST_EINVAL, "bad targets") : linear_scores(c, (int)targets, &rows, &s);
     if (rc < 0)
         return rc;
-    pst_post post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
-    float *o = pst_out(c, 0, PST_F32, 2, (int64_t[]){rows, targets});
+    eng_post post = eng_post_of(eng_attr_str(c->node, "post_transform", "NONE"));
+    float *o = eng_out(c, 0, PST_F32, 2, (int64_t[]){rows, targets});
     if (!o)
         return PST_ELIMIT;
     memcpy(o, s, (size_t)(rows * targets) * sizeof *s);
     for (int64_t r = 0; r < rows; r++)
-        pst_post_row(post, o + r * targets, (int)targets);
+        eng_post_row(post, o + r * targets, (int)targets);
     return 0;
 }
 
-int pst_op_linear_classifier(pst_op_ctx *c)
+int eng_op_linear_classifier(eng_op_ctx *c)
 {
-    pst_labels l;
+    eng_labels l;
     size_t n_icept, n_coef;
-    pst_labels_of(c->node, &l);
-    pst_attr_floats(c->node, "intercepts", &n_icept);
-    pst_attr_floats(c->node, "coefficients", &n_coef);
-    const pst_tensor *x = pst_in(c, 0);
+    eng_labels_of(c->node, &l);
+    eng_attr_floats(c->node, "intercepts", &n_icept);
+    eng_attr_floats(c->node, "coefficients", &n_coef);
+    const pst_tensor *x = eng_in(c, 0);
     int64_t cols = x && x->rank ? x->dims[x->rank - 1] : 1, rows;
     int n = n_icept ? (int)n_icept : cols ? (int)((int64_t)n_coef / cols) : 0;
     float *s;
     int rc = linear_scores(c, n, &rows, &s);
     if (rc < 0)
         return rc;
-    pst_post post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
+    eng_post post = eng_post_of(eng_attr_str(c->node, "post_transform", "NONE"));
     bool pair = n == 1 && l.n == 2; /* one score for two classes */
     int n_out = pair ? 2 : n;
-    void *labels = pst_labels_out(c, &l, rows);
-    float *z = pst_out(c, 1, PST_F32, 2, (int64_t[]){rows, n_out});
+    void *labels = eng_labels_out(c, &l, rows);
+    float *z = eng_out(c, 1, PST_F32, 2, (int64_t[]){rows, n_out});
     if (!labels || !z)
         return PST_ELIMIT;
     for (int64_t r = 0; r < rows; r++) {
@@ -76,63 +76,63 @@ int pst_op_linear_classifier(pst_op_ctx *c)
         int best = 0;
         for (int i = 1; i < n; i++)
             best = v[i] > v[best] ? i : best;
-        pst_label_put(&l, labels, r, n == 1 ? v[0] > 0 : best);
+        eng_label_put(&l, labels, r, n == 1 ? v[0] > 0 : best);
         if (!pair) {
             memcpy(o, v, (size_t)n * sizeof *v);
-            pst_post_row(post, o, n);
+            eng_post_row(post, o, n);
             continue;
         }
-        o[1] = post == PST_POST_LOGISTIC ? pst_logistic(v[0]) : post == PST_POST_PROBIT ? pst_probit(v[0]) : v[0];
-        o[0] = post == PST_POST_LOGISTIC ? pst_logistic(-v[0]) : 1 - o[1];
+        o[1] = post == ENG_POST_LOGISTIC ? eng_logistic(v[0]) : post == ENG_POST_PROBIT ? eng_probit(v[0]) : v[0];
+        o[0] = post == ENG_POST_LOGISTIC ? eng_logistic(-v[0]) : 1 - o[1];
     }
     return 0;
 }
 
 /* ---- numbers in, numbers out ---- */
 
-static float *float_out(pst_op_ctx *c, const float **ret_x, int64_t *ret_n, int64_t *ret_cols)
+static float *float_out(eng_op_ctx *c, const float **ret_x, int64_t *ret_n, int64_t *ret_cols)
 {
-    const pst_tensor *x = pst_in(c, 0);
+    const pst_tensor *x = eng_in(c, 0);
     if (!x) {
-        pst_op_fail(c, PST_EINVAL, "input 0 is missing");
+        eng_op_fail(c, PST_EINVAL, "input 0 is missing");
         return NULL;
     }
     pst_tensor t = *x;
-    int64_t n = pst_count(&t);
+    int64_t n = eng_count(&t);
     *ret_n = n;
     *ret_cols = t.rank ? t.dims[t.rank - 1] : 1;
     *ret_x = t.data;
     if (t.dtype != PST_F32) {
-        float *f = pst_scratch(c, (size_t)n * 4);
+        float *f = eng_op_scratch(c, (size_t)n * 4);
         if (!f)
             return NULL;
-        if (pst_convert(PST_F32, f, t.dtype, t.data, n, true) < 0) {
-            pst_op_type(c, t.dtype);
+        if (eng_convert(PST_F32, f, t.dtype, t.data, n, true) < 0) {
+            eng_op_type(c, t.dtype);
             return NULL;
         }
         *ret_x = f;
     }
-    return pst_out_typed(c, 0, PST_F32, &t);
+    return eng_out_typed(c, 0, PST_F32, &t);
 }
 
-int pst_op_scaler(pst_op_ctx *c)
+int eng_op_scaler(eng_op_ctx *c)
 {
     size_t n_off, n_scale;
-    const float *off = pst_attr_floats(c->node, "offset", &n_off), *scale = pst_attr_floats(c->node, "scale", &n_scale), *x;
+    const float *off = eng_attr_floats(c->node, "offset", &n_off), *scale = eng_attr_floats(c->node, "scale", &n_scale), *x;
     int64_t n, cols;
     float *o = float_out(c, &x, &n, &cols);
     if (!o)
         return PST_EINVAL;
     if ((n_off > 1 && (int64_t)n_off != cols) || (n_scale > 1 && (int64_t)n_scale != cols))
-        return pst_op_fail(c, PST_EINVAL, "%zu offsets and %zu scales for %lld features", n_off, n_scale, (long long)cols);
+        return eng_op_fail(c, PST_EINVAL, "%zu offsets and %zu scales for %lld features", n_off, n_scale, (long long)cols);
     for (int64_t i = 0; i < n; i++)
         o[i] = (x[i] - (n_off ? off[n_off == 1 ? 0 : i % cols] : 0)) * (n_scale ? scale[n_scale == 1 ? 0 : i % cols] : 1);
     return 0;
 }
 
-int pst_op_normalizer(pst_op_ctx *c)
+int eng_op_normalizer(eng_op_ctx *c)
 {
-    const char *norm = pst_attr_str(c->node, "norm", "MAX");
+    const char *norm = eng_attr_str(c->node, "norm", "MAX");
     const float *x;
     int64_t n, cols;
     float *o = float_out(c, &x, &n, &cols);
@@ -150,42 +150,42 @@ int pst_op_normalizer(pst_op_ctx *c)
     return 0;
 }
 
-int pst_op_binarizer(pst_op_ctx *c)
+int eng_op_binarizer(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    double threshold = (double)pst_attr_float(c->node, "threshold", 0);
-    int64_t n = pst_count(&x);
-    double *d = pst_scratch(c, (size_t)n * 8);
-    void *o = pst_out_like(c, 0, &x);
+    pst_tensor x = *eng_in(c, 0);
+    double threshold = (double)eng_attr_float(c->node, "threshold", 0);
+    int64_t n = eng_count(&x);
+    double *d = eng_op_scratch(c, (size_t)n * 8);
+    void *o = eng_out_like(c, 0, &x);
     if (!d || !o)
         return PST_ELIMIT;
-    if (pst_convert(PST_F64, d, x.dtype, x.data, n, true) < 0)
-        return pst_op_type(c, x.dtype);
+    if (eng_convert(PST_F64, d, x.dtype, x.data, n, true) < 0)
+        return eng_op_type(c, x.dtype);
     for (int64_t i = 0; i < n; i++)
         d[i] = d[i] > threshold;
-    return pst_convert(x.dtype, o, PST_F64, d, n, true);
+    return eng_convert(x.dtype, o, PST_F64, d, n, true);
 }
 
-int pst_op_imputer(pst_op_ctx *c)
+int eng_op_imputer(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    int64_t n = pst_count(&x), cols = x.rank ? x.dims[x.rank - 1] : 1;
+    pst_tensor x = *eng_in(c, 0);
+    int64_t n = eng_count(&x), cols = x.rank ? x.dims[x.rank - 1] : 1;
     size_t nf, ni;
-    const float *vf = pst_attr_floats(c->node, "imputed_value_floats", &nf);
-    const int64_t *vi = pst_attr_ints(c->node, "imputed_value_int64s", &ni);
-    float gone = pst_attr_float(c->node, "replaced_value_float", 0);
-    int64_t gone_i = pst_attr_int(c->node, "replaced_value_int64", 0);
+    const float *vf = eng_attr_floats(c->node, "imputed_value_floats", &nf);
+    const int64_t *vi = eng_attr_ints(c->node, "imputed_value_int64s", &ni);
+    float gone = eng_attr_float(c->node, "replaced_value_float", 0);
+    int64_t gone_i = eng_attr_int(c->node, "replaced_value_int64", 0);
     bool ints = x.dtype == PST_I64 || x.dtype == PST_I32;
     size_t have = ints ? ni : nf;
     if (!have || (have > 1 && (int64_t)have != cols))
-        return pst_op_fail(c, PST_EINVAL, "%zu imputed values for %lld features", have, (long long)cols);
-    void *o = pst_out_like(c, 0, &x);
+        return eng_op_fail(c, PST_EINVAL, "%zu imputed values for %lld features", have, (long long)cols);
+    void *o = eng_out_like(c, 0, &x);
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < n; i++) {
@@ -211,33 +211,33 @@ int pst_op_imputer(pst_op_ctx *c)
             ((int32_t *)o)[i] = v == gone_i ? (int32_t)vi[k] : v;
             break;
         }
-        default: return pst_op_type(c, x.dtype);
+        default: return eng_op_type(c, x.dtype);
         }
     }
     return 0;
 }
 
-int pst_op_one_hot_encoder(pst_op_ctx *c)
+int eng_op_one_hot_encoder(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     size_t ni, ns;
-    const int64_t *ci = pst_attr_ints(c->node, "cats_int64s", &ni);
-    const char *const *cs = pst_attr_strings(c->node, "cats_strings", &ns);
-    bool zeros = pst_attr_int(c->node, "zeros", 1);
-    int64_t n = pst_count(&x), cats = (int64_t)(x.dtype == PST_STR ? ns : ni), dims[PST_MAX_RANK + 1];
+    const int64_t *ci = eng_attr_ints(c->node, "cats_int64s", &ni);
+    const char *const *cs = eng_attr_strings(c->node, "cats_strings", &ns);
+    bool zeros = eng_attr_int(c->node, "zeros", 1);
+    int64_t n = eng_count(&x), cats = (int64_t)(x.dtype == PST_STR ? ns : ni), dims[PST_MAX_RANK + 1];
     if (x.rank + 1 > PST_MAX_RANK || !cats)
-        return pst_op_fail(c, PST_EINVAL, "no categories of the input's type");
+        return eng_op_fail(c, PST_EINVAL, "no categories of the input's type");
     memcpy(dims, x.dims, sizeof x.dims);
     dims[x.rank] = cats;
-    float *o = pst_out(c, 0, PST_F32, x.rank + 1, dims);
-    int64_t *v = x.dtype == PST_STR ? NULL : pst_scratch(c, (size_t)n * 8);
+    float *o = eng_out(c, 0, PST_F32, x.rank + 1, dims);
+    int64_t *v = x.dtype == PST_STR ? NULL : eng_op_scratch(c, (size_t)n * 8);
     if (!o || (x.dtype != PST_STR && !v))
         return PST_ELIMIT;
-    if (v && pst_convert(PST_I64, v, x.dtype, x.data, n, true) < 0)
-        return pst_op_type(c, x.dtype);
+    if (v && eng_convert(PST_I64, v, x.dtype, x.data, n, true) < 0)
+        return eng_op_type(c, x.dtype);
     memset(o, 0, (size_t)(n * cats) * sizeof *o);
     for (int64_t i = 0; i < n; i++) {
         int64_t k = 0;
@@ -246,20 +246,20 @@ int pst_op_one_hot_encoder(pst_op_ctx *c)
         if (k < cats)
             o[i * cats + k] = 1;
         else if (!zeros)
-            return pst_op_fail(c, PST_EINVAL, "a value is none of the categories (zeros=0)");
+            return eng_op_fail(c, PST_EINVAL, "a value is none of the categories (zeros=0)");
     }
     return 0;
 }
 
-int pst_op_array_feature_extractor(pst_op_ctx *c)
+int eng_op_array_feature_extractor(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2);
+    int rc = eng_op_need(c, 2);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), ix = *pst_in(c, 1);
-    int64_t n = pst_count(&ix), cols = x.rank ? x.dims[x.rank - 1] : 1, rows = cols ? pst_count(&x) / cols : 0, dims[PST_MAX_RANK];
+    pst_tensor x = *eng_in(c, 0), ix = *eng_in(c, 1);
+    int64_t n = eng_count(&ix), cols = x.rank ? x.dims[x.rank - 1] : 1, rows = cols ? eng_count(&x) / cols : 0, dims[PST_MAX_RANK];
     if (ix.dtype != PST_I64 || !x.rank)
-        return pst_op_fail(c, PST_EINVAL, "int64 indices into the last axis are needed");
+        return eng_op_fail(c, PST_EINVAL, "int64 indices into the last axis are needed");
     memcpy(dims, x.dims, sizeof dims);
     int rank = x.rank;
     if (rank == 1) {
@@ -267,7 +267,7 @@ int pst_op_array_feature_extractor(pst_op_ctx *c)
         rank = 2;
     }
     dims[rank - 1] = n;
-    char *o = pst_out(c, 0, x.dtype, rank, dims);
+    char *o = eng_out(c, 0, x.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(x.dtype);
@@ -275,35 +275,35 @@ int pst_op_array_feature_extractor(pst_op_ctx *c)
         for (int64_t k = 0; k < n; k++) {
             int64_t at = ((const int64_t *)ix.data)[k];
             if (at < 0 || at >= cols)
-                return pst_op_fail(c, PST_EINVAL, "index %lld is outside %lld features", (long long)at, (long long)cols);
+                return eng_op_fail(c, PST_EINVAL, "index %lld is outside %lld features", (long long)at, (long long)cols);
             memcpy(o + (size_t)(r * n + k) * size, (const char *)x.data + (size_t)(r * cols + at) * size, size);
         }
     return 0;
 }
 
-int pst_op_feature_vectorizer(pst_op_ctx *c)
+int eng_op_feature_vectorizer(eng_op_ctx *c)
 {
-    int rc = pst_need(c, c->n_in ? c->n_in : 1);
+    int rc = eng_op_need(c, c->n_in ? c->n_in : 1);
     if (rc < 0)
         return rc;
     size_t n_dims;
-    const int64_t *want = pst_attr_ints(c->node, "inputdimensions", &n_dims);
+    const int64_t *want = eng_attr_ints(c->node, "inputdimensions", &n_dims);
     int64_t rows = -1, total = 0, r, cols, at = 0;
     for (int i = 0; i < c->n_in; i++) {
-        const pst_tensor *x = pst_in(c, i);
+        const pst_tensor *x = eng_in(c, i);
         r = x->rank == 2 ? x->dims[0] : 1;
         cols = x->rank ? x->dims[x->rank - 1] : 1;
         if ((rows >= 0 && r != rows) || x->rank > 2)
-            return pst_op_fail(c, PST_EINVAL, "inputs of different rows");
+            return eng_op_fail(c, PST_EINVAL, "inputs of different rows");
         rows = r;
         total += want && (size_t)i < n_dims && want[i] >= 0 && want[i] < 1000000 ? want[i] : cols;
     }
-    float *o = pst_out(c, 0, PST_F32, 2, (int64_t[]){rows, total});
+    float *o = eng_out(c, 0, PST_F32, 2, (int64_t[]){rows, total});
     if (!o)
         return PST_ELIMIT;
     memset(o, 0, (size_t)(rows * total) * sizeof *o);
     for (int i = 0; i < c->n_in; i++) {
-        const float *x = pst_in_rows(c, i, &r, &cols);
+        const float *x = eng_in_rows(c, i, &r, &cols);
         if (!x)
             return PST_EINVAL;
         int64_t w = want && (size_t)i < n_dims && want[i] >= 0 && want[i] < 1000000 ? want[i] : cols, take = cols < w ? cols : w;
@@ -315,12 +315,12 @@ int pst_op_feature_vectorizer(pst_op_ctx *c)
 }
 
 /* A sequence of maps class → probability becomes the tensor it was made from: (N, classes), columns in the order of the labels. */
-int pst_op_zipmap(pst_op_ctx *c)
+int eng_op_zipmap(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_out_share(c, 0, c->in[0]);
+    eng_out_share(c, 0, c->in[0]);
     return 0;
 }
 
@@ -344,44 +344,44 @@ typedef struct encoder {
     double default_number;
 } encoder;
 
-static bool side_of(pst_op_ctx *c, const char *what, side *s)
+static bool side_of(eng_op_ctx *c, const char *what, side *s)
 {
     char name[40];
     size_t n;
     snprintf(name, sizeof name, "%s_strings", what);
-    if ((s->texts = pst_attr_strings(c->node, name, &n)) && n) {
+    if ((s->texts = eng_attr_strings(c->node, name, &n)) && n) {
         *s = (side){.type = PST_STR, .as = PST_STR, .texts = s->texts, .n = (int64_t)n};
         return true;
     }
     snprintf(name, sizeof name, "%s_int64s", what);
-    if ((s->ints = pst_attr_ints(c->node, name, &n)) && n) {
+    if ((s->ints = eng_attr_ints(c->node, name, &n)) && n) {
         *s = (side){.type = PST_I64, .as = PST_I64, .ints = s->ints, .n = (int64_t)n};
         return true;
     }
     snprintf(name, sizeof name, "%s_floats", what);
-    const float *f = pst_attr_floats(c->node, name, &n);
+    const float *f = eng_attr_floats(c->node, name, &n);
     if (f && n) {
-        double *d = pst_keep(c, n * sizeof *d);
-        pst_convert(PST_F64, d, PST_F32, f, (int64_t)n, true);
+        double *d = eng_op_keep(c, n * sizeof *d);
+        eng_convert(PST_F64, d, PST_F32, f, (int64_t)n, true);
         *s = (side){.type = PST_F64, .as = PST_F32, .numbers = d, .n = (int64_t)n};
         return true;
     }
     snprintf(name, sizeof name, "%s_tensor", what);
-    const pst_attr *a = pst_attr_find(c->node, name);
-    if (!a || a->type != PST_ATTR_TENSOR)
+    const eng_attr *a = eng_attr_find(c->node, name);
+    if (!a || a->type != ENG_ATTR_TENSOR)
         return false;
-    s->n = pst_count(a->t);
+    s->n = eng_count(a->t);
     s->as = a->t->dtype;
     if (a->t->dtype == PST_STR) {
         s->type = PST_STR;
         s->texts = a->t->data;
         return true;
     }
-    s->type = pst_dtype_is_int(a->t->dtype) ? PST_I64 : PST_F64;
-    void *v = pst_keep(c, (size_t)s->n * 8 + 8);
+    s->type = eng_dtype_is_int(a->t->dtype) ? PST_I64 : PST_F64;
+    void *v = eng_op_keep(c, (size_t)s->n * 8 + 8);
     s->ints = v;
     s->numbers = v;
-    return pst_convert(s->type, v, a->t->dtype, a->t->data, s->n, true) == 0;
+    return eng_convert(s->type, v, a->t->dtype, a->t->data, s->n, true) == 0;
 }
 
 /* Keys compare by type; NaN equals NaN and sorts last. */
@@ -405,46 +405,46 @@ static int by_order(const void *va, const void *vb, void *arg)
     return cmp ? cmp : (a > b) - (a < b);
 }
 
-static int finish_encoder(pst_op_ctx *c, encoder *e)
+static int finish_encoder(eng_op_ctx *c, encoder *e)
 {
     if (e->from.n != e->to.n)
-        return pst_op_fail(c, PST_EINVAL, "%lld keys and %lld values", (long long)e->from.n, (long long)e->to.n);
-    e->order = pst_keep(c, (size_t)e->from.n * sizeof *e->order + 8);
+        return eng_op_fail(c, PST_EINVAL, "%lld keys and %lld values", (long long)e->from.n, (long long)e->to.n);
+    e->order = eng_op_keep(c, (size_t)e->from.n * sizeof *e->order + 8);
     for (int64_t i = 0; i < e->from.n; i++)
         e->order[i] = i;
     qsort_r(e->order, (size_t)e->from.n, sizeof *e->order, by_order, &e->from);
     return 0;
 }
 
-int pst_prepare_label_encoder(pst_op_ctx *c)
+int eng_prepare_label_encoder(eng_op_ctx *c)
 {
-    encoder *e = *c->state = pst_keep(c, sizeof *e);
-    e->default_text = pst_attr_str(c->node, "default_string", c->node->opset < 2 ? "_Unused" : "_Unused");
-    e->default_int = pst_attr_int(c->node, "default_int64", -1);
-    e->default_number = (double)pst_attr_float(c->node, "default_float", 0);
+    encoder *e = *c->state = eng_op_keep(c, sizeof *e);
+    e->default_text = eng_attr_str(c->node, "default_string", c->node->opset < 2 ? "_Unused" : "_Unused");
+    e->default_int = eng_attr_int(c->node, "default_int64", -1);
+    e->default_number = (double)eng_attr_float(c->node, "default_float", 0);
     if (c->node->opset < 2)
         return 0; /* texts to positions or back: which, the input tells */
     if (!side_of(c, "keys", &e->from) || !side_of(c, "values", &e->to))
-        return pst_op_fail(c, PST_EINVAL, "keys or values are missing");
-    const pst_attr *d = pst_attr_find(c->node, "default_tensor");
-    if (d && d->type == PST_ATTR_TENSOR && pst_count(d->t) == 1) {
+        return eng_op_fail(c, PST_EINVAL, "keys or values are missing");
+    const eng_attr *d = eng_attr_find(c->node, "default_tensor");
+    if (d && d->type == ENG_ATTR_TENSOR && eng_count(d->t) == 1) {
         if (d->t->dtype == PST_STR) {
             e->default_text = *(const char *const *)d->t->data;
         } else {
-            pst_convert(PST_I64, &e->default_int, d->t->dtype, d->t->data, 1, true);
-            pst_convert(PST_F64, &e->default_number, d->t->dtype, d->t->data, 1, true);
+            eng_convert(PST_I64, &e->default_int, d->t->dtype, d->t->data, 1, true);
+            eng_convert(PST_F64, &e->default_number, d->t->dtype, d->t->data, 1, true);
         }
     }
     return finish_encoder(c, e);
 }
 
 /* Positions and texts: LabelEncoder 1 and CategoryMapper give both directions. */
-static int by_position(pst_op_ctx *c, const encoder *e, const char *const *texts, const int64_t *ints, int64_t n)
+static int by_position(eng_op_ctx *c, const encoder *e, const char *const *texts, const int64_t *ints, int64_t n)
 {
-    pst_tensor x = *pst_in(c, 0);
-    int64_t count = pst_count(&x);
+    pst_tensor x = *eng_in(c, 0);
+    int64_t count = eng_count(&x);
     if (x.dtype == PST_STR) {
-        int64_t *o = pst_out_typed(c, 0, PST_I64, &x);
+        int64_t *o = eng_out_typed(c, 0, PST_I64, &x);
         if (!o)
             return PST_ELIMIT;
         for (int64_t i = 0; i < count; i++) {
@@ -456,8 +456,8 @@ static int by_position(pst_op_ctx *c, const encoder *e, const char *const *texts
         return 0;
     }
     if (x.dtype != PST_I64)
-        return pst_op_type(c, x.dtype);
-    const char **o = pst_out_typed(c, 0, PST_STR, &x);
+        return eng_op_type(c, x.dtype);
+    const char **o = eng_out_typed(c, 0, PST_STR, &x);
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < count; i++) {
@@ -469,32 +469,32 @@ static int by_position(pst_op_ctx *c, const encoder *e, const char *const *texts
     return 0;
 }
 
-int pst_op_label_encoder(pst_op_ctx *c)
+int eng_op_label_encoder(eng_op_ctx *c)
 {
     const encoder *e = *c->state;
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
     if (c->node->opset < 2) {
         size_t n;
-        const char *const *texts = pst_attr_strings(c->node, "classes_strings", &n);
+        const char *const *texts = eng_attr_strings(c->node, "classes_strings", &n);
         return by_position(c, e, texts, NULL, (int64_t)n);
     }
-    pst_tensor x = *pst_in(c, 0);
-    int64_t n = pst_count(&x), *xi = NULL;
+    pst_tensor x = *eng_in(c, 0);
+    int64_t n = eng_count(&x), *xi = NULL;
     double *xd = NULL;
     if ((x.dtype == PST_STR) != (e->from.type == PST_STR))
-        return pst_op_fail(c, PST_EINVAL, "input %s does not match the keys", pst_dtype_name(x.dtype));
+        return eng_op_fail(c, PST_EINVAL, "input %s does not match the keys", pst_dtype_name(x.dtype));
     if (x.dtype != PST_STR) {
-        void *v = pst_scratch(c, (size_t)n * 8);
+        void *v = eng_op_scratch(c, (size_t)n * 8);
         if (!v)
             return PST_ELIMIT;
         xi = v;
         xd = v;
-        if (pst_convert(e->from.type, v, x.dtype, x.data, n, true) < 0)
-            return pst_op_type(c, x.dtype);
+        if (eng_convert(e->from.type, v, x.dtype, x.data, n, true) < 0)
+            return eng_op_type(c, x.dtype);
     }
-    void *o = pst_out_typed(c, 0, e->to.as, &x);
+    void *o = eng_out_typed(c, 0, e->to.as, &x);
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < n; i++) {
@@ -517,23 +517,23 @@ int pst_op_label_encoder(pst_op_ctx *c)
             size_t size = pst_dtype_size(e->to.as);
             int64_t vi = found && e->to.type == PST_I64 ? e->to.ints[k] : e->default_int;
             double vd = found && e->to.type == PST_F64 ? e->to.numbers[k] : e->default_number;
-            pst_convert(e->to.as, (char *)o + (size_t)i * size, e->to.type, e->to.type == PST_I64 ? (void *)&vi : (void *)&vd, 1, true);
+            eng_convert(e->to.as, (char *)o + (size_t)i * size, e->to.type, e->to.type == PST_I64 ? (void *)&vi : (void *)&vd, 1, true);
         }
     }
     return 0;
 }
 
-int pst_op_category_mapper(pst_op_ctx *c)
+int eng_op_category_mapper(eng_op_ctx *c)
 {
     size_t n, ni;
-    const char *const *texts = pst_attr_strings(c->node, "cats_strings", &n);
-    const int64_t *ints = pst_attr_ints(c->node, "cats_int64s", &ni);
-    encoder e = {.default_text = pst_attr_str(c->node, "default_string", "_Unused"),
-                 .default_int = pst_attr_int(c->node, "default_int64", -1)};
-    int rc = pst_need(c, 1);
+    const char *const *texts = eng_attr_strings(c->node, "cats_strings", &n);
+    const int64_t *ints = eng_attr_ints(c->node, "cats_int64s", &ni);
+    encoder e = {.default_text = eng_attr_str(c->node, "default_string", "_Unused"),
+                 .default_int = eng_attr_int(c->node, "default_int64", -1)};
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
     if (!n || n != ni)
-        return pst_op_fail(c, PST_EINVAL, "%zu texts and %zu integers", n, ni);
+        return eng_op_fail(c, PST_EINVAL, "%zu texts and %zu integers", n, ni);
     return by_position(c, &e, texts, ints, (int64_t)n);
 }

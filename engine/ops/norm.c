@@ -43,20 +43,20 @@ SOFTMAX_ROW(float, expf, log)
 SOFTMAX_ROW(double, exp, log)
 
 /* Up to opset 12 the tensor is flattened to two dimensions at axis (default 1); from 13 one axis (default -1) is normalised. */
-static int softmax(pst_op_ctx *c, softmax_kind kind)
+static int softmax(eng_op_ctx *c, softmax_kind kind)
 {
-    int rc = pst_need(c, 1), axis;
+    int rc = eng_op_need(c, 1), axis;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     bool flat = c->node->opset < 13;
     if (x.dtype != PST_F32 && x.dtype != PST_F64)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     if (!x.rank)
         x.rank = 1, x.dims[0] = 1;
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", flat ? 1 : -1), x.rank, &axis)) < 0)
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", flat ? 1 : -1), x.rank, &axis)) < 0)
         return rc;
-    void *o = pst_out_like(c, 0, pst_in(c, 0));
+    void *o = eng_out_like(c, 0, eng_in(c, 0));
     if (!o)
         return PST_ELIMIT;
     int64_t outer = 1, n = 1, inner = 1;
@@ -78,48 +78,48 @@ static int softmax(pst_op_ctx *c, softmax_kind kind)
     return 0;
 }
 
-int pst_op_softmax(pst_op_ctx *c)
+int eng_op_softmax(eng_op_ctx *c)
 {
     return softmax(c, SOFTMAX);
 }
 
-int pst_op_logsoftmax(pst_op_ctx *c)
+int eng_op_logsoftmax(eng_op_ctx *c)
 {
     return softmax(c, LOGSOFTMAX);
 }
 
-int pst_op_hardmax(pst_op_ctx *c)
+int eng_op_hardmax(eng_op_ctx *c)
 {
     return softmax(c, HARDMAX);
 }
 
 /* x (N, C, …). Training mode also gives the running statistics. Parameters may be wider than x. */
-int pst_op_batchnorm(pst_op_ctx *c)
+int eng_op_batchnorm(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 5);
+    int rc = eng_op_need(c, 5);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     int64_t ch = x.rank > 1 ? x.dims[1] : 1, n = x.rank ? x.dims[0] : 1, inner = 1;
-    bool train = pst_attr_int(c->node, "training_mode", 0);
-    double eps = (double)pst_attr_float(c->node, "epsilon", 1e-5f), momentum = (double)pst_attr_float(c->node, "momentum", 0.9f), *p[4];
+    bool train = eng_attr_int(c->node, "training_mode", 0);
+    double eps = (double)eng_attr_float(c->node, "epsilon", 1e-5f), momentum = (double)eng_attr_float(c->node, "momentum", 0.9f), *p[4];
     if (x.dtype != PST_F32 && x.dtype != PST_F64)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     for (int k = 2; k < x.rank; k++)
         inner *= x.dims[k];
     for (int k = 0; k < 4; k++) { /* scale, bias, mean, variance */
-        const pst_tensor *t = pst_in(c, k + 1);
-        if (pst_count(t) != ch)
-            return pst_op_fail(c, PST_EINVAL, "input %d must have one value per channel (%lld)", k + 1, (long long)ch);
-        p[k] = pst_scratch(c, (size_t)ch * 8);
+        const pst_tensor *t = eng_in(c, k + 1);
+        if (eng_count(t) != ch)
+            return eng_op_fail(c, PST_EINVAL, "input %d must have one value per channel (%lld)", k + 1, (long long)ch);
+        p[k] = eng_op_scratch(c, (size_t)ch * 8);
         if (!p[k])
             return PST_ELIMIT;
-        if (pst_convert(PST_F64, p[k], t->dtype, t->data, ch, true) < 0)
-            return pst_op_type(c, t->dtype);
+        if (eng_convert(PST_F64, p[k], t->dtype, t->data, ch, true) < 0)
+            return eng_op_type(c, t->dtype);
     }
-    pst_dtype stat_type = pst_in(c, 3)->dtype;
+    pst_dtype stat_type = eng_in(c, 3)->dtype;
     if (train) {
-        double *running[2] = {pst_scratch(c, (size_t)ch * 8), pst_scratch(c, (size_t)ch * 8)};
+        double *running[2] = {eng_op_scratch(c, (size_t)ch * 8), eng_op_scratch(c, (size_t)ch * 8)};
         if (!running[0] || !running[1])
             return PST_ELIMIT;
         for (int64_t k = 0; k < ch; k++) {
@@ -140,13 +140,13 @@ int pst_op_batchnorm(pst_op_ctx *c)
         }
         for (int k = 0; k < 2; k++)
             if (c->n_out > 1 + k) {
-                void *r = pst_out(c, 1 + k, stat_type, 1, &ch);
+                void *r = eng_out(c, 1 + k, stat_type, 1, &ch);
                 if (!r)
                     return PST_ELIMIT;
-                pst_convert(stat_type, r, PST_F64, running[k], ch, true);
+                eng_convert(stat_type, r, PST_F64, running[k], ch, true);
             }
     }
-    void *o = pst_out_like(c, 0, &x);
+    void *o = eng_out_like(c, 0, &x);
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < n; i++)
@@ -164,26 +164,26 @@ int pst_op_batchnorm(pst_op_ctx *c)
 }
 
 /* Inference passes x through; training mode with a ratio above 0 is random and belongs to a trainer. */
-int pst_op_dropout(pst_op_ctx *c)
+int eng_op_dropout(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    double ratio = (double)pst_attr_float(c->node, "ratio", 0.5f), train = 0;
+    double ratio = (double)eng_attr_float(c->node, "ratio", 0.5f), train = 0;
     if (c->node->opset >= 12) {
         ratio = 0.5;
-        if ((pst_in(c, 1) && (rc = pst_in_scalar(c, 1, &ratio)) < 0) || (pst_in(c, 2) && (rc = pst_in_scalar(c, 2, &train)) < 0))
+        if ((eng_in(c, 1) && (rc = eng_in_scalar(c, 1, &ratio)) < 0) || (eng_in(c, 2) && (rc = eng_in_scalar(c, 2, &train)) < 0))
             return rc;
     }
     if (train != 0 && ratio > 0)
-        return pst_op_fail(c, PST_EUNSUPPORTED, "training mode is not covered: export the model for inference");
-    pst_tensor x = *pst_in(c, 0);
-    pst_out_share(c, 0, c->in[0]);
-    if (c->n_out > 1 && pst_wanted(c, 1)) {
-        uint8_t *mask = pst_out_typed(c, 1, PST_BOOL, &x);
+        return eng_op_fail(c, PST_EUNSUPPORTED, "training mode is not covered: export the model for inference");
+    pst_tensor x = *eng_in(c, 0);
+    eng_out_share(c, 0, c->in[0]);
+    if (c->n_out > 1 && eng_op_wanted(c, 1)) {
+        uint8_t *mask = eng_out_typed(c, 1, PST_BOOL, &x);
         if (!mask)
             return PST_ELIMIT;
-        memset(mask, 1, (size_t)pst_count(&x));
+        memset(mask, 1, (size_t)eng_count(&x));
     }
     return 0;
 }

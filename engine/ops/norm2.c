@@ -5,28 +5,28 @@
 #include <string.h>
 
 /* Input i as doubles; NULL after an error. */
-static double *doubles(pst_op_ctx *c, int i)
+static double *doubles(eng_op_ctx *c, int i)
 {
-    const pst_tensor *t = pst_in(c, i);
-    int64_t n = pst_count(t);
-    double *d = pst_scratch(c, (size_t)n * 8);
-    if (d && pst_convert(PST_F64, d, t->dtype, t->data, n, true) < 0) {
-        pst_op_type(c, t->dtype);
+    const pst_tensor *t = eng_in(c, i);
+    int64_t n = eng_count(t);
+    double *d = eng_op_scratch(c, (size_t)n * 8);
+    if (d && eng_convert(PST_F64, d, t->dtype, t->data, n, true) < 0) {
+        eng_op_type(c, t->dtype);
         return NULL;
     }
     return d;
 }
 
 /* Normalises rows of n elements; scale and bias broadcast to the normalised shape. */
-static int layer_norm(pst_op_ctx *c, bool rms)
+static int layer_norm(eng_op_ctx *c, bool rms)
 {
-    int rc = pst_need(c, 2), axis;
+    int rc = eng_op_need(c, 2), axis;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), sc = *pst_in(c, 1), stat = x;
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", -1), x.rank, &axis)) < 0)
+    pst_tensor x = *eng_in(c, 0), sc = *eng_in(c, 1), stat = x;
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", -1), x.rank, &axis)) < 0)
         return rc;
-    double eps = (double)pst_attr_float(c->node, "epsilon", 1e-5f);
+    double eps = (double)eng_attr_float(c->node, "epsilon", 1e-5f);
     int64_t n = 1, rows = 1;
     for (int k = 0; k < x.rank; k++) {
         if (k < axis)
@@ -35,23 +35,23 @@ static int layer_norm(pst_op_ctx *c, bool rms)
             n *= x.dims[k];
         stat.dims[k] = k < axis ? x.dims[k] : 1;
     }
-    const pst_tensor *bias = rms ? NULL : pst_in(c, 2);
+    const pst_tensor *bias = rms ? NULL : eng_in(c, 2);
     if (sc.rank > x.rank || (bias && bias->rank > x.rank))
-        return pst_op_fail(c, PST_EINVAL, "scale or bias do not broadcast to the input");
+        return eng_op_fail(c, PST_EINVAL, "scale or bias do not broadcast to the input");
     int64_t ss[PST_MAX_RANK], sb[PST_MAX_RANK] = {0};
     for (int p = 0; p < 2; p++) {
         const pst_tensor *t = p ? bias : &sc;
         for (int k = 0; t && k < t->rank; k++)
             if (t->dims[k] != 1 && t->dims[k] != x.dims[x.rank - t->rank + k])
-                return pst_op_fail(c, PST_EINVAL, "scale or bias do not broadcast to the input");
+                return eng_op_fail(c, PST_EINVAL, "scale or bias do not broadcast to the input");
     }
-    pst_broadcast_strides(&sc, x.rank, ss);
+    eng_broadcast_strides(&sc, x.rank, ss);
     if (bias)
-        pst_broadcast_strides(bias, x.rank, sb);
+        eng_broadcast_strides(bias, x.rank, sb);
     double *v = doubles(c, 0), *s = doubles(c, 1), *b = bias ? doubles(c, 2) : NULL;
-    char *o = pst_out_like(c, 0, &x);
-    float *mean = !rms && c->n_out > 1 ? pst_out_typed(c, 1, PST_F32, &stat) : NULL,
-          *inv = !rms && c->n_out > 2 ? pst_out_typed(c, 2, PST_F32, &stat) : NULL;
+    char *o = eng_out_like(c, 0, &x);
+    float *mean = !rms && c->n_out > 1 ? eng_out_typed(c, 1, PST_F32, &stat) : NULL,
+          *inv = !rms && c->n_out > 2 ? eng_out_typed(c, 2, PST_F32, &stat) : NULL;
     if (!v || !s || !o || (bias && !b))
         return PST_ELIMIT;
     for (int64_t r = 0; r < rows; r++) {
@@ -75,34 +75,34 @@ static int layer_norm(pst_op_ctx *c, bool rms)
             row[i] = (row[i] - m) * by * s[as] + (b ? b[ab] : 0);
         }
     }
-    return pst_convert(x.dtype, o, PST_F64, v, rows * n, true);
+    return eng_convert(x.dtype, o, PST_F64, v, rows * n, true);
 }
 
-int pst_op_layer_norm(pst_op_ctx *c)
+int eng_op_layer_norm(eng_op_ctx *c)
 {
     return layer_norm(c, false);
 }
 
-int pst_op_rms_norm(pst_op_ctx *c)
+int eng_op_rms_norm(eng_op_ctx *c)
 {
     return layer_norm(c, true);
 }
 
 /* Channels in groups share statistics over their pixels; one group per channel = instance normalisation. */
-static int group_norm(pst_op_ctx *c, int64_t groups)
+static int group_norm(eng_op_ctx *c, int64_t groups)
 {
-    int rc = pst_need(c, 3);
+    int rc = eng_op_need(c, 3);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    int64_t ch = x.rank > 1 ? x.dims[1] : 1, n = pst_count(&x), batch = x.rank ? x.dims[0] : 1;
+    pst_tensor x = *eng_in(c, 0);
+    int64_t ch = x.rank > 1 ? x.dims[1] : 1, n = eng_count(&x), batch = x.rank ? x.dims[0] : 1;
     groups = groups ? groups : ch;
-    double eps = (double)pst_attr_float(c->node, "epsilon", 1e-5f);
-    int64_t n_scale = pst_count(pst_in(c, 1));
-    if (groups < 1 || ch % groups || (n_scale != ch && n_scale != groups) || pst_count(pst_in(c, 2)) != n_scale || !batch || !ch)
-        return pst_op_fail(c, PST_EINVAL, "scale and bias do not fit the channels");
+    double eps = (double)eng_attr_float(c->node, "epsilon", 1e-5f);
+    int64_t n_scale = eng_count(eng_in(c, 1));
+    if (groups < 1 || ch % groups || (n_scale != ch && n_scale != groups) || eng_count(eng_in(c, 2)) != n_scale || !batch || !ch)
+        return eng_op_fail(c, PST_EINVAL, "scale and bias do not fit the channels");
     double *v = doubles(c, 0), *s = doubles(c, 1), *b = doubles(c, 2);
-    void *o = pst_out_like(c, 0, &x);
+    void *o = eng_out_like(c, 0, &x);
     if (!v || !s || !b || !o)
         return PST_ELIMIT;
     int64_t len = n / batch / groups, inner = n / batch / ch;
@@ -119,32 +119,32 @@ static int group_norm(pst_op_ctx *c, int64_t groups)
             p[i] = (p[i] - m) * by * s[k] + b[k];
         }
     }
-    return pst_convert(x.dtype, o, PST_F64, v, n, true);
+    return eng_convert(x.dtype, o, PST_F64, v, n, true);
 }
 
-int pst_op_instance_norm(pst_op_ctx *c)
+int eng_op_instance_norm(eng_op_ctx *c)
 {
     return group_norm(c, 0);
 }
 
-int pst_op_group_norm(pst_op_ctx *c)
+int eng_op_group_norm(eng_op_ctx *c)
 {
-    return group_norm(c, pst_attr_int(c->node, "num_groups", 1));
+    return group_norm(c, eng_attr_int(c->node, "num_groups", 1));
 }
 
-int pst_op_lp_norm(pst_op_ctx *c)
+int eng_op_lp_norm(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1), axis;
+    int rc = eng_op_need(c, 1), axis;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    int64_t p = pst_attr_int(c->node, "p", 2), inner = 1, n = pst_count(&x);
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", -1), x.rank, &axis)) < 0)
+    pst_tensor x = *eng_in(c, 0);
+    int64_t p = eng_attr_int(c->node, "p", 2), inner = 1, n = eng_count(&x);
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", -1), x.rank, &axis)) < 0)
         return rc;
     for (int k = axis + 1; k < x.rank; k++)
         inner *= x.dims[k];
     double *v = doubles(c, 0);
-    void *o = pst_out_like(c, 0, &x);
+    void *o = eng_out_like(c, 0, &x);
     if (!v || !o)
         return PST_ELIMIT;
     int64_t d = x.dims[axis];
@@ -156,22 +156,22 @@ int pst_op_lp_norm(pst_op_ctx *c)
         for (int64_t k = 0; k < d; k++)
             at[k * inner] = s != 0 ? at[k * inner] / s : 0;
     }
-    return pst_convert(x.dtype, o, PST_F64, v, n, true);
+    return eng_convert(x.dtype, o, PST_F64, v, n, true);
 }
 
-int pst_op_lrn(pst_op_ctx *c)
+int eng_op_lrn(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    int64_t size = pst_attr_int(c->node, "size", 1), ch = x.rank > 1 ? x.dims[1] : 0, n = pst_count(&x);
-    double alpha = (double)pst_attr_float(c->node, "alpha", 1e-4f), beta = (double)pst_attr_float(c->node, "beta", 0.75f),
-           bias = (double)pst_attr_float(c->node, "bias", 1);
+    pst_tensor x = *eng_in(c, 0);
+    int64_t size = eng_attr_int(c->node, "size", 1), ch = x.rank > 1 ? x.dims[1] : 0, n = eng_count(&x);
+    double alpha = (double)eng_attr_float(c->node, "alpha", 1e-4f), beta = (double)eng_attr_float(c->node, "beta", 0.75f),
+           bias = (double)eng_attr_float(c->node, "bias", 1);
     if (x.rank < 2 || size < 1 || size > 100000 || !ch)
-        return pst_op_fail(c, PST_EINVAL, "(N, C, …) and a size of at least 1 are needed");
-    double *v = doubles(c, 0), *y = pst_scratch(c, (size_t)n * 8);
-    void *o = pst_out_like(c, 0, &x);
+        return eng_op_fail(c, PST_EINVAL, "(N, C, …) and a size of at least 1 are needed");
+    double *v = doubles(c, 0), *y = eng_op_scratch(c, (size_t)n * 8);
+    void *o = eng_out_like(c, 0, &x);
     if (!v || !y || !o)
         return PST_ELIMIT;
     int64_t inner = x.dims[0] ? n / x.dims[0] / ch : 0, lo = (size - 1) / 2, hi = size - 1 - lo;
@@ -182,18 +182,18 @@ int pst_op_lrn(pst_op_ctx *c)
             s += v[i + (q - k) * inner] * v[i + (q - k) * inner];
         y[i] = v[i] / pow(bias + alpha / (double)size * s, beta);
     }
-    return pst_convert(x.dtype, o, PST_F64, y, n, true);
+    return eng_convert(x.dtype, o, PST_F64, y, n, true);
 }
 
-int pst_op_mvn(pst_op_ctx *c)
+int eng_op_mvn(eng_op_ctx *c)
 {
     static const int64_t usual[] = {0, 2, 3};
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     size_t n_axes;
-    const int64_t *axes = pst_attr_ints(c->node, "axes", &n_axes);
+    const int64_t *axes = eng_attr_ints(c->node, "axes", &n_axes);
     if (!axes) {
         axes = usual;
         n_axes = 3;
@@ -201,18 +201,18 @@ int pst_op_mvn(pst_op_ctx *c)
     bool set[PST_MAX_RANK] = {0};
     for (size_t i = 0; i < n_axes; i++) {
         int at;
-        if ((rc = pst_axis(c, axes[i], x.rank, &at)) < 0)
+        if ((rc = eng_op_axis(c, axes[i], x.rank, &at)) < 0)
             return rc;
         set[at] = true;
     }
-    int64_t n = pst_count(&x), groups = 1, per[PST_MAX_RANK];
+    int64_t n = eng_count(&x), groups = 1, per[PST_MAX_RANK];
     for (int k = x.rank - 1; k >= 0; k--) {
         per[k] = set[k] ? 0 : groups;
         groups *= set[k] ? 1 : x.dims[k];
     }
-    double *v = doubles(c, 0), *m = pst_scratch(c, (size_t)groups * 8), *q = pst_scratch(c, (size_t)groups * 8);
-    int64_t *of = pst_scratch(c, (size_t)n * 8);
-    void *o = pst_out_like(c, 0, &x);
+    double *v = doubles(c, 0), *m = eng_op_scratch(c, (size_t)groups * 8), *q = eng_op_scratch(c, (size_t)groups * 8);
+    int64_t *of = eng_op_scratch(c, (size_t)n * 8);
+    void *o = eng_out_like(c, 0, &x);
     if (!v || !m || !q || !of || !o)
         return PST_ELIMIT;
     double count = groups ? (double)n / (double)groups : 1;
@@ -231,5 +231,5 @@ int pst_op_mvn(pst_op_ctx *c)
         q[of[i]] += (v[i] - m[of[i]]) * (v[i] - m[of[i]]) / count;
     for (int64_t i = 0; i < n; i++)
         v[i] = (v[i] - m[of[i]]) / (sqrt(q[of[i]]) + 1e-9);
-    return pst_convert(x.dtype, o, PST_F64, v, n, true);
+    return eng_convert(x.dtype, o, PST_F64, v, n, true);
 }

@@ -16,7 +16,7 @@ typedef struct pool_args {
 } pool_args;
 
 /* Kernel positions of window o that lie within the padded input: the divisor when padding counts. */
-static int64_t padded_positions(const pst_window *w, int64_t o)
+static int64_t padded_positions(const eng_window *w, int64_t o)
 {
     int64_t n = 1;
     for (int i = w->n - 1; i >= 0; i--) {
@@ -29,9 +29,9 @@ static int64_t padded_positions(const pst_window *w, int64_t o)
     return n;
 }
 
-static int64_t column_major_index(const pst_window *w, int64_t at)
+static int64_t column_major_index(const eng_window *w, int64_t at)
 {
-    int64_t pos[PST_WINDOW_DIMS], r = 0;
+    int64_t pos[ENG_WINDOW_DIMS], r = 0;
     for (int i = w->n - 1; i >= 0; i--) {
         pos[i] = at % w->in[i];
         at /= w->in[i];
@@ -42,7 +42,7 @@ static int64_t column_major_index(const pst_window *w, int64_t at)
 }
 
 #define POOL(NAME, T)                                                                                                                \
-    static void NAME(const pst_window *w, const pool_args *a, const T *x, T *y, int64_t *index, int64_t images)                      \
+    static void NAME(const eng_window *w, const pool_args *a, const T *x, T *y, int64_t *index, int64_t images)                      \
     {                                                                                                                                \
         for (int64_t o = 0; o < w->out_count; o++) {                                                                                 \
             int64_t counted = a->include_pad ? padded_positions(w, o) : 0;                                                           \
@@ -51,7 +51,7 @@ static int64_t column_major_index(const pst_window *w, int64_t at)
                 T top = 0;                                                                                                           \
                 int64_t n = 0, best = -1;                                                                                            \
                 for (int64_t k = 0; k < w->k_count; k++) {                                                                           \
-                    int64_t at = pst_window_at(w, o, k);                                                                             \
+                    int64_t at = eng_window_at(w, o, k);                                                                             \
                     if (at < 0)                                                                                                      \
                         continue;                                                                                                    \
                     T v = x[s * w->in_count + at];                                                                                   \
@@ -104,7 +104,7 @@ typedef struct axis {
     int64_t in, out, k, stride, dil, pad, pad_end;
 } axis;
 
-static axis axis_of(const pst_window *w, int i)
+static axis axis_of(const eng_window *w, int i)
 {
     return i < 0 ? (axis){1, 1, 1, 1, 1, 0, 0} : (axis){w->in[i], w->out[i], w->k[i], w->stride[i], w->dil[i], w->pad[i], w->pad_end[i]};
 }
@@ -130,14 +130,14 @@ typedef struct pool_plan {
     float *row;
 } pool_plan;
 
-static bool plan_pool(pst_op_ctx *c, const pst_window *w, const pool_args *a, pool_plan *p)
+static bool plan_pool(eng_op_ctx *c, const eng_window *w, const pool_args *a, pool_plan *p)
 {
     *p = (pool_plan){.v = axis_of(w, w->n - 2), .x = axis_of(w, w->n - 1), .max = a->kind == P_MAX};
-    p->from = pst_scratch(c, (size_t)p->v.out * sizeof *p->from);
-    p->to = pst_scratch(c, (size_t)p->v.out * sizeof *p->to);
-    p->rows = pst_scratch(c, (size_t)p->v.out * sizeof *p->rows);
-    p->cols = pst_scratch(c, (size_t)p->x.out * sizeof *p->cols);
-    p->row = pst_scratch(c, (size_t)(p->x.in + 64) * sizeof *p->row);
+    p->from = eng_op_scratch(c, (size_t)p->v.out * sizeof *p->from);
+    p->to = eng_op_scratch(c, (size_t)p->v.out * sizeof *p->to);
+    p->rows = eng_op_scratch(c, (size_t)p->v.out * sizeof *p->rows);
+    p->cols = eng_op_scratch(c, (size_t)p->x.out * sizeof *p->cols);
+    p->row = eng_op_scratch(c, (size_t)(p->x.in + 64) * sizeof *p->row);
     if (!p->from || !p->to || !p->rows || !p->cols || !p->row)
         return false;
     for (int64_t o = 0; o < p->v.out; o++) {
@@ -157,7 +157,7 @@ static bool plan_pool(pst_op_ctx *c, const pst_window *w, const pool_args *a, po
 }
 
 /* One row of outputs from the column-wise result of its window, p->row (in, and room for vectors behind). Windows in the middle together, those at the edges one by one. */
-static void pool_row(const pst_cpu_kernels *kn, const pool_plan *p, float *to)
+static void pool_row(const eng_cpu_kernels *kn, const pool_plan *p, float *to)
 {
     const axis *x = &p->x;
     const float *row = p->row;
@@ -177,14 +177,14 @@ static void pool_row(const pst_cpu_kernels *kn, const pool_plan *p, float *to)
 }
 
 /* Rows of the window are combined first, over the whole width, then columns. Returns 1 when this is no case for it. */
-static int pool_fast(pst_op_ctx *c, const pst_window *w, const pool_args *a, const float *px, float *y, int64_t images)
+static int pool_fast(eng_op_ctx *c, const eng_window *w, const pool_args *a, const float *px, float *y, int64_t images)
 {
     pool_plan p;
     if (c->plan->opts.no_fusion || w->n > 2 || a->kind == P_LP || !w->out_count || !w->in_count)
         return 1;
     if (!plan_pool(c, w, a, &p))
         return PST_ELIMIT;
-    const pst_cpu_kernels *kn = pst_kernels_pick(c->plan->isa);
+    const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
     int64_t in = p.x.in, out = p.x.out;
     for (int64_t s = 0; s < images; s++, px += w->in_count)
         for (int64_t oy = 0; oy < p.v.out; oy++, y += out) {
@@ -202,37 +202,37 @@ static int pool_fast(pst_op_ctx *c, const pst_window *w, const pool_args *a, con
     return 0;
 }
 
-static int pool(pst_op_ctx *c, pool_kind kind, bool global)
+static int pool(eng_op_ctx *c, pool_kind kind, bool global)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    pst_window w;
+    pst_tensor x = *eng_in(c, 0);
+    eng_window w;
     pool_args a = {.kind = kind,
-                   .include_pad = kind == P_AVERAGE && !global && pst_attr_int(c->node, "count_include_pad", 0),
-                   .column_major = pst_attr_int(c->node, "storage_order", 0),
-                   .p = pst_attr_int(c->node, "p", 2)};
+                   .include_pad = kind == P_AVERAGE && !global && eng_attr_int(c->node, "count_include_pad", 0),
+                   .column_major = eng_attr_int(c->node, "storage_order", 0),
+                   .p = eng_attr_int(c->node, "p", 2)};
     if (global) {
-        if (x.rank < 3 || x.rank - 2 > PST_WINDOW_DIMS)
-            return pst_op_fail(c, PST_EINVAL, "an input (N, C, D…) is needed");
-        w = (pst_window){.n = x.rank - 2, .in_count = 1, .out_count = 1, .k_count = 1};
+        if (x.rank < 3 || x.rank - 2 > ENG_WINDOW_DIMS)
+            return eng_op_fail(c, PST_EINVAL, "an input (N, C, D…) is needed");
+        w = (eng_window){.n = x.rank - 2, .in_count = 1, .out_count = 1, .k_count = 1};
         for (int i = 0; i < w.n; i++) {
             w.in[i] = w.k[i] = x.dims[i + 2];
             w.out[i] = w.stride[i] = w.dil[i] = 1;
             w.in_count *= w.in[i];
             w.k_count *= w.k[i];
         }
-    } else if ((rc = pst_window_of(c, &x, NULL, &w)) < 0) {
+    } else if ((rc = eng_window_of(c, &x, NULL, &w)) < 0) {
         return rc;
     }
-    int64_t dims[PST_MAX_RANK] = {x.dims[0], x.dims[1]}, images = x.dims[0] * x.dims[1], n = pst_count(&x);
-    if ((rc = pst_op_work(c, (double)images * (double)w.out_count * (double)w.k_count)) < 0)
+    int64_t dims[PST_MAX_RANK] = {x.dims[0], x.dims[1]}, images = x.dims[0] * x.dims[1], n = eng_count(&x);
+    if ((rc = eng_op_work(c, (double)images * (double)w.out_count * (double)w.k_count)) < 0)
         return rc;
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
-    void *y = pst_out(c, 0, x.dtype, x.rank, dims);
-    int64_t *index = kind == P_MAX && c->n_out > 1 && pst_wanted(c, 1) ? pst_out(c, 1, PST_I64, x.rank, dims) : NULL;
-    if (!y || (kind == P_MAX && c->n_out > 1 && pst_wanted(c, 1) && !index))
+    void *y = eng_out(c, 0, x.dtype, x.rank, dims);
+    int64_t *index = kind == P_MAX && c->n_out > 1 && eng_op_wanted(c, 1) ? eng_out(c, 1, PST_I64, x.rank, dims) : NULL;
+    if (!y || (kind == P_MAX && c->n_out > 1 && eng_op_wanted(c, 1) && !index))
         return PST_ELIMIT;
     if (!images) /* the loops go over places first */
         return 0;
@@ -242,79 +242,79 @@ static int pool(pst_op_ctx *c, pool_kind kind, bool global)
         pool_f32(&w, &a, x.data, y, index, images);
         return 0;
     }
-    double *xd = pst_scratch(c, (size_t)n * 8), *yd = pst_scratch(c, (size_t)(images * w.out_count) * 8);
+    double *xd = eng_op_scratch(c, (size_t)n * 8), *yd = eng_op_scratch(c, (size_t)(images * w.out_count) * 8);
     if (!xd || !yd)
         return PST_ELIMIT;
-    if (pst_convert(PST_F64, xd, x.dtype, x.data, n, true) < 0)
-        return pst_op_type(c, x.dtype);
+    if (eng_convert(PST_F64, xd, x.dtype, x.data, n, true) < 0)
+        return eng_op_type(c, x.dtype);
     pool_f64(&w, &a, xd, yd, index, images);
-    return pst_convert(x.dtype, y, PST_F64, yd, images * w.out_count, true);
+    return eng_convert(x.dtype, y, PST_F64, yd, images * w.out_count, true);
 }
 
-int pst_op_max_pool(pst_op_ctx *c)
+int eng_op_max_pool(eng_op_ctx *c)
 {
     return pool(c, P_MAX, false);
 }
 
-int pst_op_average_pool(pst_op_ctx *c)
+int eng_op_average_pool(eng_op_ctx *c)
 {
     return pool(c, P_AVERAGE, false);
 }
 
-int pst_op_lp_pool(pst_op_ctx *c)
+int eng_op_lp_pool(eng_op_ctx *c)
 {
     return pool(c, P_LP, false);
 }
 
-int pst_op_global_max_pool(pst_op_ctx *c)
+int eng_op_global_max_pool(eng_op_ctx *c)
 {
     return pool(c, P_MAX, true);
 }
 
-int pst_op_global_average_pool(pst_op_ctx *c)
+int eng_op_global_average_pool(eng_op_ctx *c)
 {
     return pool(c, P_AVERAGE, true);
 }
 
-int pst_op_global_lp_pool(pst_op_ctx *c)
+int eng_op_global_lp_pool(eng_op_ctx *c)
 {
     return pool(c, P_LP, true);
 }
 
 /* Values go back to where MaxPool found them; the size is given or follows from the window. */
-int pst_op_max_unpool(pst_op_ctx *c)
+int eng_op_max_unpool(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2), n;
+    int rc = eng_op_need(c, 2), n;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), ix = *pst_in(c, 1);
+    pst_tensor x = *eng_in(c, 0), ix = *eng_in(c, 1);
     int64_t dims[PST_MAX_RANK], inferred[PST_MAX_RANK];
     size_t nk, ns, np;
-    const int64_t *k = pst_attr_ints(c->node, "kernel_shape", &nk), *s = pst_attr_ints(c->node, "strides", &ns),
-                  *p = pst_attr_ints(c->node, "pads", &np);
-    if (ix.dtype != PST_I64 || pst_count(&ix) != pst_count(&x) || x.rank < 3 || (int)nk != x.rank - 2 || (s && ns != nk) ||
+    const int64_t *k = eng_attr_ints(c->node, "kernel_shape", &nk), *s = eng_attr_ints(c->node, "strides", &ns),
+                  *p = eng_attr_ints(c->node, "pads", &np);
+    if (ix.dtype != PST_I64 || eng_count(&ix) != eng_count(&x) || x.rank < 3 || (int)nk != x.rank - 2 || (s && ns != nk) ||
         (p && np != 2 * nk))
-        return pst_op_fail(c, PST_EINVAL, "indices or attributes do not fit the input");
+        return eng_op_fail(c, PST_EINVAL, "indices or attributes do not fit the input");
     memcpy(inferred, x.dims, sizeof inferred);
     for (int i = 0; i < (int)nk; i++)
         inferred[i + 2] = (x.dims[i + 2] - 1) * (s ? s[i] : 1) + k[i] - (p ? p[i] + p[i + (int)nk] : 0);
     memcpy(dims, inferred, sizeof dims);
-    if (pst_in(c, 2) && (n = pst_in_ints(c, 2, dims, PST_MAX_RANK)) != x.rank)
-        return pst_op_fail(c, PST_EINVAL, "output_shape has another rank");
-    char *y = pst_out(c, 0, x.dtype, x.rank, dims);
+    if (eng_in(c, 2) && (n = eng_in_ints(c, 2, dims, PST_MAX_RANK)) != x.rank)
+        return eng_op_fail(c, PST_EINVAL, "output_shape has another rank");
+    char *y = eng_out(c, 0, x.dtype, x.rank, dims);
     if (!y)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(x.dtype);
-    int64_t total = pst_dims_count(dims, x.rank), old = pst_dims_count(inferred, x.rank);
+    int64_t total = eng_dims_count(dims, x.rank), old = eng_dims_count(inferred, x.rank);
     memset(y, 0, (size_t)total * size);
-    for (int64_t i = 0, cnt = pst_count(&x); i < cnt; i++) {
+    for (int64_t i = 0, cnt = eng_count(&x); i < cnt; i++) {
         int64_t at = ((const int64_t *)ix.data)[i], to = 0, step = 1;
         if (at < 0 || at >= old)
-            return pst_op_fail(c, PST_EINVAL, "an index is outside the output");
+            return eng_op_fail(c, PST_EINVAL, "an index is outside the output");
         for (int q = x.rank - 1; q >= 0; q--) {
             int64_t v = at % inferred[q];
             if (v >= dims[q])
-                return pst_op_fail(c, PST_EINVAL, "an index is outside the output");
+                return eng_op_fail(c, PST_EINVAL, "an index is outside the output");
             to += v * step;
             step *= dims[q];
             at /= inferred[q];

@@ -74,7 +74,7 @@ static int64_t get_int(int dtype, const void *x, int64_t at)
 static int64_t float_to_int(double d)
 {
     int64_t v = 0;
-    pst_convert(PST_I64, &v, PST_F64, &d, 1, true);
+    eng_convert(PST_I64, &v, PST_F64, &d, 1, true);
     return v;
 }
 
@@ -103,27 +103,27 @@ static int64_t reduce_ints(const reduction *r, int dtype, const void *x, int64_t
 }
 
 /* Which axes: an attribute, or input 1 from opset 13 (ReduceSum) and 18 (the others); none = all, unless noop_with_empty_axes. */
-static int axes_of(pst_op_ctx *c, int rank, int since, bool *ret_set, bool *ret_noop)
+static int axes_of(eng_op_ctx *c, int rank, int since, bool *ret_set, bool *ret_noop)
 {
     int64_t list[PST_MAX_RANK];
     size_t n_attr;
-    const int64_t *attr = pst_attr_ints(c->node, "axes", &n_attr);
+    const int64_t *attr = eng_attr_ints(c->node, "axes", &n_attr);
     int n = 0;
     if (c->node->opset >= since) {
-        if (pst_in(c, 1) && (n = pst_in_ints(c, 1, list, PST_MAX_RANK)) < 0)
+        if (eng_in(c, 1) && (n = eng_in_ints(c, 1, list, PST_MAX_RANK)) < 0)
             return PST_EINVAL;
     } else {
         if (n_attr > PST_MAX_RANK)
-            return pst_op_fail(c, PST_EINVAL, "too many axes");
+            return eng_op_fail(c, PST_EINVAL, "too many axes");
         n = (int)n_attr;
         for (int i = 0; i < n; i++)
             list[i] = attr[i];
     }
-    *ret_noop = !n && c->node->opset >= since && pst_attr_int(c->node, "noop_with_empty_axes", 0);
+    *ret_noop = !n && c->node->opset >= since && eng_attr_int(c->node, "noop_with_empty_axes", 0);
     for (int i = 0; i < rank; i++)
         ret_set[i] = !n && !*ret_noop;
     for (int i = 0; i < n; i++) {
-        int at, rc = pst_axis(c, list[i], rank, &at);
+        int at, rc = eng_op_axis(c, list[i], rank, &at);
         if (rc < 0)
             return rc;
         ret_set[at] = true;
@@ -135,7 +135,7 @@ static void plan_reduction(const pst_tensor *x, const bool *set, reduction *r)
 {
     int64_t strides[PST_MAX_RANK];
     *r = (reduction){.n_out = 1, .n_in = 1};
-    pst_strides(x->dims, x->rank, strides);
+    eng_strides(x->dims, x->rank, strides);
     for (int k = 0; k < x->rank; k++) {
         bool joins = k && set[k] == set[k - 1]; /* neighbours are one dimension */
         if (set[k]) {
@@ -217,13 +217,13 @@ static bool reduce_sums(const reduction *r, const float *x, float *o, reduce_kin
     return true;
 }
 
-static int reduce(pst_op_ctx *c, reduce_kind kind, int since)
+static int reduce(eng_op_ctx *c, reduce_kind kind, int since)
 {
-    int rc = pst_need(c, 1), rank = 0;
+    int rc = eng_op_need(c, 1), rank = 0;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    bool set[PST_MAX_RANK], noop, keep = pst_attr_int(c->node, "keepdims", 1);
+    pst_tensor x = *eng_in(c, 0);
+    bool set[PST_MAX_RANK], noop, keep = eng_attr_int(c->node, "keepdims", 1);
     if ((rc = axes_of(c, x.rank, since, set, &noop)) < 0)
         return rc;
     reduction r;
@@ -232,15 +232,15 @@ static int reduce(pst_op_ctx *c, reduce_kind kind, int since)
     for (int k = 0; k < x.rank; k++)
         if (!set[k] || keep)
             dims[rank++] = set[k] ? 1 : x.dims[k];
-    char *o = pst_out(c, 0, x.dtype, rank, dims);
+    char *o = eng_out(c, 0, x.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(x.dtype);
     bool floats = x.dtype == PST_F32 || x.dtype == PST_F64, logic = x.dtype == PST_BOOL && (kind == R_MAX || kind == R_MIN);
-    if (!floats && !logic && !pst_dtype_is_int(x.dtype))
-        return pst_op_type(c, x.dtype);
+    if (!floats && !logic && !eng_dtype_is_int(x.dtype))
+        return eng_op_type(c, x.dtype);
     if (!floats && kind == R_LOGSUMEXP)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     if (!r.n_in && !floats && (kind == R_MAX || kind == R_MIN)) { /* nothing to compare: the type's own end */
         bool lowest = kind == R_MAX, sign = x.dtype == PST_I8 || x.dtype == PST_I16 || x.dtype == PST_I32 || x.dtype == PST_I64;
         for (int64_t i = 0; i < r.n_out; i++) {
@@ -268,7 +268,7 @@ static int reduce(pst_op_ctx *c, reduce_kind kind, int since)
 }
 
 #define REDUCE(NAME, KIND, SINCE)      \
-    int pst_op_##NAME(pst_op_ctx *c)   \
+    int eng_op_##NAME(eng_op_ctx *c)   \
     {                                  \
         return reduce(c, KIND, SINCE); \
     }
@@ -283,16 +283,16 @@ REDUCE(reduce_logsum, R_LOGSUM, 18)
 REDUCE(reduce_logsumexp, R_LOGSUMEXP, 18)
 REDUCE(reduce_sumsquare, R_SUMSQUARE, 18)
 
-static int arg(pst_op_ctx *c, bool max)
+static int arg(eng_op_ctx *c, bool max)
 {
-    int rc = pst_need(c, 1), axis, rank = 0;
+    int rc = eng_op_need(c, 1), axis, rank = 0;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    bool keep = pst_attr_int(c->node, "keepdims", 1), last = pst_attr_int(c->node, "select_last_index", 0);
+    pst_tensor x = *eng_in(c, 0);
+    bool keep = eng_attr_int(c->node, "keepdims", 1), last = eng_attr_int(c->node, "select_last_index", 0);
     if (!x.rank)
         x.rank = 1, x.dims[0] = 1;
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
         return rc;
     int64_t dims[PST_MAX_RANK], n = x.dims[axis], inner = 1, total = 1;
     for (int k = 0; k < x.rank; k++) {
@@ -304,14 +304,14 @@ static int arg(pst_op_ctx *c, bool max)
             total *= x.dims[k];
     }
     if (!n)
-        return pst_op_fail(c, PST_EINVAL, "nothing to choose from");
-    int64_t count = pst_count(&x), *o = pst_out(c, 0, PST_I64, rank, dims);
-    double *d = pst_scratch(c, (size_t)count * 8);
+        return eng_op_fail(c, PST_EINVAL, "nothing to choose from");
+    int64_t count = eng_count(&x), *o = eng_out(c, 0, PST_I64, rank, dims);
+    double *d = eng_op_scratch(c, (size_t)count * 8);
     if (!o || !d)
         return PST_ELIMIT;
-    bool ints = pst_dtype_is_int(x.dtype);
-    if (pst_convert(ints ? PST_I64 : PST_F64, d, x.dtype, x.data, count, true) < 0)
-        return pst_op_type(c, x.dtype);
+    bool ints = eng_dtype_is_int(x.dtype);
+    if (eng_convert(ints ? PST_I64 : PST_F64, d, x.dtype, x.data, count, true) < 0)
+        return eng_op_type(c, x.dtype);
     for (int64_t i = 0; i < total; i++) {
         int64_t base = i / inner * n * inner + i % inner, best = 0;
         for (int64_t k = 1; k < n; k++) {
@@ -327,12 +327,12 @@ static int arg(pst_op_ctx *c, bool max)
     return 0;
 }
 
-int pst_op_argmax(pst_op_ctx *c)
+int eng_op_argmax(eng_op_ctx *c)
 {
     return arg(c, true);
 }
 
-int pst_op_argmin(pst_op_ctx *c)
+int eng_op_argmin(eng_op_ctx *c)
 {
     return arg(c, false);
 }

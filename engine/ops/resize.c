@@ -78,17 +78,17 @@ static int taps(const axis_spec *a, const modes *m, double x, int64_t *ret_first
 }
 
 /* One axis: v (outer, in, inner) → r (outer, out, inner). */
-static int apply_axis(pst_op_ctx *c, const axis_spec *a, const modes *m, const double *v, double *r, int64_t outer, int64_t inner)
+static int apply_axis(eng_op_ctx *c, const axis_spec *a, const modes *m, const double *v, double *r, int64_t outer, int64_t inner)
 {
     int max = (int)fmin(1 << 20, 2 * ceil(2 / (a->scale < 1 ? fmax(a->scale, 1e-5) : 1)) + 4);
-    double *w = pst_scratch(c, (size_t)max * sizeof *w);
+    double *w = eng_op_scratch(c, (size_t)max * sizeof *w);
     if (!w)
         return PST_ELIMIT;
     for (int64_t o = 0; o < a->out; o++) {
         int64_t first;
         double x = coordinate(a, m->coord, (double)o);
         if (!(fabs(x) < 1e15))
-            return pst_op_fail(c, PST_EINVAL, "bad scale");
+            return eng_op_fail(c, PST_EINVAL, "bad scale");
         int n = taps(a, m, x, &first, w, max);
         for (int64_t p = 0; p < outer; p++)
             for (int64_t q = 0; q < inner; q++) {
@@ -104,23 +104,23 @@ static int apply_axis(pst_op_ctx *c, const axis_spec *a, const modes *m, const d
     return 0;
 }
 
-static int run(pst_op_ctx *c, axis_spec *axes, const modes *m, double extrapolation)
+static int run(eng_op_ctx *c, axis_spec *axes, const modes *m, double extrapolation)
 {
-    pst_tensor x = *pst_in(c, 0), y = x;
-    int64_t n = pst_count(&x);
+    pst_tensor x = *eng_in(c, 0), y = x;
+    int64_t n = eng_count(&x);
     for (int k = 0; k < x.rank; k++) {
         y.dims[k] = axes[k].out;
         if (!x.dims[k] && axes[k].out)
-            return pst_op_fail(c, PST_EINVAL, "an empty axis cannot grow");
+            return eng_op_fail(c, PST_EINVAL, "an empty axis cannot grow");
     }
-    void *o = pst_out_like(c, 0, &y);
-    double *v = pst_scratch(c, (size_t)n * 8);
+    void *o = eng_out_like(c, 0, &y);
+    double *v = eng_op_scratch(c, (size_t)n * 8);
     if (!o || !v)
         return PST_ELIMIT;
-    if (!pst_count(&y)) /* its other dimensions may be as large as they like */
+    if (!eng_count(&y)) /* its other dimensions may be as large as they like */
         return 0;
-    if (pst_convert(PST_F64, v, x.dtype, x.data, n, true) < 0)
-        return pst_op_type(c, x.dtype);
+    if (eng_convert(PST_F64, v, x.dtype, x.data, n, true) < 0)
+        return eng_op_type(c, x.dtype);
     pst_tensor t = x;
     bool crop = !strcmp(m->coord, "tf_crop_and_resize");
     for (int k = 0; k < x.rank; k++) {
@@ -134,16 +134,16 @@ static int run(pst_op_ctx *c, axis_spec *axes, const modes *m, double extrapolat
                 inner *= t.dims[q];
         }
         t.dims[k] = axes[k].out;
-        int64_t count = pst_dims_count(t.dims, t.rank);
+        int64_t count = eng_dims_count(t.dims, t.rank);
         if (count < 0 || (uint64_t)count > c->plan->m->limits.tensor_bytes_max / 8)
-            return pst_op_fail(c, PST_ELIMIT, "too large");
-        double *r = pst_scratch(c, (size_t)count * 8);
+            return eng_op_fail(c, PST_ELIMIT, "too large");
+        double *r = eng_op_scratch(c, (size_t)count * 8);
         int rc = r ? apply_axis(c, &axes[k], m, v, r, outer, inner) : PST_ELIMIT;
         if (rc < 0)
             return rc;
         v = r;
     }
-    int64_t total = pst_count(&y);
+    int64_t total = eng_count(&y);
     for (int64_t i = 0; i < total && crop; i++) {
         int64_t rest = i;
         for (int k = x.rank - 1; k >= 0; k--) {
@@ -153,53 +153,53 @@ static int run(pst_op_ctx *c, axis_spec *axes, const modes *m, double extrapolat
             rest /= y.dims[k];
         }
     }
-    if (pst_dtype_is_int(x.dtype))
+    if (eng_dtype_is_int(x.dtype))
         for (int64_t i = 0; i < total; i++)
             v[i] = rint(v[i]);
-    return pst_convert(x.dtype, o, PST_F64, v, total, true);
+    return eng_convert(x.dtype, o, PST_F64, v, total, true);
 }
 
-static int numbers(pst_op_ctx *c, int i, double *ret, int max)
+static int numbers(eng_op_ctx *c, int i, double *ret, int max)
 {
-    const pst_tensor *t = pst_in(c, i);
-    int64_t n = t ? pst_count(t) : 0;
-    if (n > max || (n && pst_convert(PST_F64, ret, t->dtype, t->data, n, true) < 0)) {
-        pst_op_fail(c, PST_EINVAL, "input %d is bad", i);
+    const pst_tensor *t = eng_in(c, i);
+    int64_t n = t ? eng_count(t) : 0;
+    if (n > max || (n && eng_convert(PST_F64, ret, t->dtype, t->data, n, true) < 0)) {
+        eng_op_fail(c, PST_EINVAL, "input %d is bad", i);
         return -1;
     }
     return (int)n;
 }
 
-int pst_op_resize(pst_op_ctx *c)
+int eng_op_resize(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     bool old = c->node->opset < 11;
-    modes m = {.mode = pst_attr_str(c->node, "mode", "nearest"),
-               .coord = pst_attr_str(c->node, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel"),
-               .nearest = pst_attr_str(c->node, "nearest_mode", old ? "floor" : "round_prefer_floor"),
-               .cubic_a = (double)pst_attr_float(c->node, "cubic_coeff_a", -0.75f),
-               .exclude_outside = pst_attr_int(c->node, "exclude_outside", 0),
-               .antialias = pst_attr_int(c->node, "antialias", 0)};
+    modes m = {.mode = eng_attr_str(c->node, "mode", "nearest"),
+               .coord = eng_attr_str(c->node, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel"),
+               .nearest = eng_attr_str(c->node, "nearest_mode", old ? "floor" : "round_prefer_floor"),
+               .cubic_a = (double)eng_attr_float(c->node, "cubic_coeff_a", -0.75f),
+               .exclude_outside = eng_attr_int(c->node, "exclude_outside", 0),
+               .antialias = eng_attr_int(c->node, "antialias", 0)};
     double roi[2 * PST_MAX_RANK], scales[PST_MAX_RANK], sizes[PST_MAX_RANK];
     int n_roi = old ? 0 : numbers(c, 1, roi, 2 * PST_MAX_RANK), n_scales = numbers(c, old ? 1 : 2, scales, PST_MAX_RANK),
         n_sizes = old ? 0 : numbers(c, 3, sizes, PST_MAX_RANK), which[PST_MAX_RANK];
     if (n_roi < 0 || n_scales < 0 || n_sizes < 0)
         return PST_EINVAL;
     size_t n_attr;
-    const int64_t *attr = pst_attr_ints(c->node, "axes", &n_attr);
+    const int64_t *attr = eng_attr_ints(c->node, "axes", &n_attr);
     int n = attr ? (int)n_attr : x.rank;
     if (n > x.rank || (n_scales ? n_scales != n : n_sizes != n) || (n_roi && n_roi != 2 * n))
-        return pst_op_fail(c, PST_EINVAL, "scales, sizes or roi do not fit %d axes", n);
+        return eng_op_fail(c, PST_EINVAL, "scales, sizes or roi do not fit %d axes", n);
     axis_spec axes[PST_MAX_RANK];
     for (int k = 0; k < x.rank; k++)
         axes[k] = (axis_spec){.in = x.dims[k], .out = x.dims[k], .scale = 1, .end = 1};
-    const char *policy = pst_attr_str(c->node, "keep_aspect_ratio_policy", "stretch");
+    const char *policy = eng_attr_str(c->node, "keep_aspect_ratio_policy", "stretch");
     double common = 0;
     for (int i = 0; i < n; i++) {
-        if ((rc = pst_axis(c, attr ? attr[i] : i, x.rank, &which[i])) < 0)
+        if ((rc = eng_op_axis(c, attr ? attr[i] : i, x.rank, &which[i])) < 0)
             return rc;
         double s = n_scales ? scales[i] : x.dims[which[i]] ? sizes[i] / (double)x.dims[which[i]] : 1;
         common = !i || (!strcmp(policy, "not_larger") ? s < common : s > common) ? s : common;
@@ -209,7 +209,7 @@ int pst_op_resize(pst_op_ctx *c)
         axis_spec *a = &axes[which[i]];
         double out = n_scales ? floor((double)a->in * scales[i]) : keep ? floor((double)a->in * common + 0.5) : sizes[i];
         if (!(out >= 0 && out < 1e12))
-            return pst_op_fail(c, PST_EINVAL, "bad scale or size");
+            return eng_op_fail(c, PST_EINVAL, "bad scale or size");
         a->out = (int64_t)out;
         a->scale = n_scales ? scales[i] : keep ? common : a->in ? out / (double)a->in : 1;
         if (n_roi) {
@@ -217,35 +217,35 @@ int pst_op_resize(pst_op_ctx *c)
             a->end = roi[n + i];
         }
         if (a->out && !(a->scale > 0))
-            return pst_op_fail(c, PST_EINVAL, "bad scale");
+            return eng_op_fail(c, PST_EINVAL, "bad scale");
     }
-    return run(c, axes, &m, (double)pst_attr_float(c->node, "extrapolation_value", 0));
+    return run(c, axes, &m, (double)eng_attr_float(c->node, "extrapolation_value", 0));
 }
 
-int pst_op_upsample(pst_op_ctx *c)
+int eng_op_upsample(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1), n;
+    int rc = eng_op_need(c, 1), n;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    modes m = {.mode = pst_attr_str(c->node, "mode", "nearest"), .coord = "asymmetric", .nearest = "floor", .cubic_a = -0.75};
+    pst_tensor x = *eng_in(c, 0);
+    modes m = {.mode = eng_attr_str(c->node, "mode", "nearest"), .coord = "asymmetric", .nearest = "floor", .cubic_a = -0.75};
     double scales[PST_MAX_RANK];
     axis_spec axes[PST_MAX_RANK];
     if (c->node->opset >= 9) {
         n = numbers(c, 1, scales, PST_MAX_RANK);
     } else {
         size_t got;
-        const float *f = pst_attr_floats(c->node, "scales", &got);
+        const float *f = eng_attr_floats(c->node, "scales", &got);
         n = (int)(got > PST_MAX_RANK ? 0 : got);
         for (int i = 0; i < n; i++)
             scales[i] = (double)f[i];
     }
     if (n != x.rank)
-        return pst_op_fail(c, PST_EINVAL, "one scale per axis is needed");
+        return eng_op_fail(c, PST_EINVAL, "one scale per axis is needed");
     for (int k = 0; k < n; k++) {
         double out = floor((double)x.dims[k] * scales[k]);
         if (!(out >= 0 && out < 1e12) || !(scales[k] > 0))
-            return pst_op_fail(c, PST_EINVAL, "bad scale");
+            return eng_op_fail(c, PST_EINVAL, "bad scale");
         axes[k] = (axis_spec){.in = x.dims[k], .out = (int64_t)out, .scale = scales[k], .end = 1};
     }
     return run(c, axes, &m, 0);

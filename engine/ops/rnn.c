@@ -10,10 +10,10 @@
 #include <string.h>
 #include <strings.h>
 
-typedef pst_rnn_act act;
-typedef pst_rnn rnn;
+typedef eng_rnn_act act;
+typedef eng_rnn rnn;
 
-/* The first three are pst_rnn_act_kind. */
+/* The first three are eng_rnn_act_kind. */
 static const char *const act_names[] = {"Relu",       "Tanh",        "Sigmoid", "Affine",   "LeakyRelu", "ThresholdedRelu",
                                         "ScaledTanh", "HardSigmoid", "Elu",     "Softsign", "Softplus"};
 
@@ -34,13 +34,13 @@ static float apply(const act *a, float x)
     }
 }
 
-static int read_acts(pst_op_ctx *c, rnn *s)
+static int read_acts(eng_op_ctx *c, rnn *s)
 {
     static const int usual[5][3] = {{0}, {1}, {0}, {2, 1}, {2, 1, 1}};
     static const float alphas[] = {0, 0, 0, 1, 0.01f, 1, 1, 0.2f, 1, 0, 0}, betas[] = {0, 0, 0, 0, 0, 0, 1, 0.5f, 0, 0, 0};
     size_t n, na, nb;
-    const char *const *names = pst_attr_strings(c->node, "activations", &n);
-    const float *al = pst_attr_floats(c->node, "activation_alpha", &na), *be = pst_attr_floats(c->node, "activation_beta", &nb);
+    const char *const *names = eng_attr_strings(c->node, "activations", &n);
+    const float *al = eng_attr_floats(c->node, "activation_alpha", &na), *be = eng_attr_floats(c->node, "activation_beta", &nb);
     int per = s->gates == 1 ? 1 : s->gates - 1, total = per * (int)s->dirs;
     size_t ia = 0, ib = 0;
     for (int i = 0; i < total; i++) {
@@ -50,7 +50,7 @@ static int read_acts(pst_op_ctx *c, rnn *s)
             for (int k = 0; k < 11; k++)
                 kind = strcasecmp(names[i], act_names[k]) ? kind : k;
             if (kind < 0)
-                return pst_op_fail(c, PST_EUNSUPPORTED, "activation %s is not covered", names[i]);
+                return eng_op_fail(c, PST_EUNSUPPORTED, "activation %s is not covered", names[i]);
         }
         s->acts[i] = (act){kind, alphas[kind], betas[kind]};
         bool has_alpha = (kind >= 3 && kind <= 8), has_beta = kind == 3 || kind == 6 || kind == 7;
@@ -67,23 +67,23 @@ static bool shape_is(const pst_tensor *t, int rank, int64_t a, int64_t b, int64_
     return !t || (t->dtype == PST_F32 && t->rank == rank && t->dims[0] == a && t->dims[1] == b && (rank < 3 || t->dims[2] == d));
 }
 
-static int read_rnn(pst_op_ctx *c, int gates, rnn *s)
+static int read_rnn(eng_op_ctx *c, int gates, rnn *s)
 {
-    int rc = pst_need(c, 3);
+    int rc = eng_op_need(c, 3);
     if (rc < 0)
         return rc;
-    const pst_tensor *x = pst_in(c, 0), *w = pst_in(c, 1), *r = pst_in(c, 2), *b = pst_in(c, 3), *len = pst_in(c, 4), *h0 = pst_in(c, 5),
-                     *c0 = gates == 4 ? pst_in(c, 6) : NULL, *p = gates == 4 ? pst_in(c, 7) : NULL;
+    const pst_tensor *x = eng_in(c, 0), *w = eng_in(c, 1), *r = eng_in(c, 2), *b = eng_in(c, 3), *len = eng_in(c, 4), *h0 = eng_in(c, 5),
+                     *c0 = gates == 4 ? eng_in(c, 6) : NULL, *p = gates == 4 ? eng_in(c, 7) : NULL;
     *s = (rnn){.gates = gates,
-               .batch_first = pst_attr_int(c->node, "layout", 0),
-               .clip = pst_attr_float(c->node, "clip", 0),
-               .linear_before_reset = pst_attr_int(c->node, "linear_before_reset", 0),
-               .input_forget = pst_attr_int(c->node, "input_forget", 0)};
+               .batch_first = eng_attr_int(c->node, "layout", 0),
+               .clip = eng_attr_float(c->node, "clip", 0),
+               .linear_before_reset = eng_attr_int(c->node, "linear_before_reset", 0),
+               .input_forget = eng_attr_int(c->node, "input_forget", 0)};
     if (x->dtype != PST_F32 || w->dtype != PST_F32 || r->dtype != PST_F32)
-        return pst_op_type(c, x->dtype);
+        return eng_op_type(c, x->dtype);
     if (x->rank != 3 || w->rank != 3 || r->rank != 3)
-        return pst_op_fail(c, PST_EINVAL, "X, W and R must have three dimensions");
-    const char *dir = pst_attr_str(c->node, "direction", "forward");
+        return eng_op_fail(c, PST_EINVAL, "X, W and R must have three dimensions");
+    const char *dir = eng_attr_str(c->node, "direction", "forward");
     s->dirs = !strcmp(dir, "bidirectional") ? 2 : 1;
     s->reverse = !strcmp(dir, "reverse");
     s->hidden = r->dims[2];
@@ -93,9 +93,9 @@ static int read_rnn(pst_op_ctx *c, int gates, rnn *s)
     int64_t g = gates * s->hidden, b0 = s->batch_first ? s->batch : s->dirs, b1 = s->batch_first ? s->dirs : s->batch;
     if (!shape_is(w, 3, s->dirs, g, s->in) || !shape_is(r, 3, s->dirs, g, s->hidden) || !shape_is(b, 2, s->dirs, 2 * g, 0) ||
         !shape_is(h0, 3, b0, b1, s->hidden) || !shape_is(c0, 3, b0, b1, s->hidden) || !shape_is(p, 2, s->dirs, 3 * s->hidden, 0) ||
-        (len && (len->dtype != PST_I32 || pst_count(len) != s->batch)) || g > INT_MAX / 4 || s->in > INT_MAX || s->seq > INT_MAX / 4 ||
+        (len && (len->dtype != PST_I32 || eng_count(len) != s->batch)) || g > INT_MAX / 4 || s->in > INT_MAX || s->seq > INT_MAX / 4 ||
         s->batch > INT_MAX / 4 || s->seq * s->batch > INT_MAX)
-        return pst_op_fail(c, PST_EINVAL, "weights, biases or states do not fit the input");
+        return eng_op_fail(c, PST_EINVAL, "weights, biases or states do not fit the input");
     s->x = x->data;
     s->w = w->data;
     s->r = r->data;
@@ -157,7 +157,7 @@ static void gru_hidden(const rnn *s, int64_t dir, const float *xg, const float *
     pst_sgemm(false, true, 1, (int)n, (int)n, 1, reset, (int)n, r, (int)n, 1, rh, (int)n);
 }
 
-static int run_rnn(pst_op_ctx *c, int gates)
+static int run_rnn(eng_op_ctx *c, int gates)
 {
     rnn s;
     int rc = read_rnn(c, gates, &s);
@@ -165,19 +165,20 @@ static int run_rnn(pst_op_ctx *c, int gates)
         return rc;
     int64_t n = s.hidden, g = gates * n, T = s.seq, B = s.batch;
     int64_t ydims[4] = {T, s.dirs, B, n}, ybf[4] = {B, T, s.dirs, n}, hdims[3] = {s.dirs, B, n}, hbf[3] = {B, s.dirs, n};
-    float *y = pst_out(c, 0, PST_F32, 4, s.batch_first ? ybf : ydims);
-    float *yh = c->n_out > 1 ? pst_out(c, 1, PST_F32, 3, s.batch_first ? hbf : hdims) : NULL;
-    float *yc = c->n_out > 2 ? pst_out(c, 2, PST_F32, 3, s.batch_first ? hbf : hdims) : NULL;
+    float *y = eng_out(c, 0, PST_F32, 4, s.batch_first ? ybf : ydims);
+    float *yh = c->n_out > 1 ? eng_out(c, 1, PST_F32, 3, s.batch_first ? hbf : hdims) : NULL;
+    float *yc = c->n_out > 2 ? eng_out(c, 2, PST_F32, 3, s.batch_first ? hbf : hdims) : NULL;
     if ((uint64_t)(T * B) * (uint64_t)g > c->plan->m->limits.tensor_bytes_max / 4)
-        return pst_op_fail(c, PST_ELIMIT, "too large");
+        return eng_op_fail(c, PST_ELIMIT, "too large");
     if (!y || (c->n_out > 1 && !yh) || (c->n_out > 2 && !yc))
         return PST_ELIMIT;
     if (s.lengths) /* steps behind a row's end are 0 */
         memset(y, 0, (size_t)(T * B * s.dirs * n) * sizeof *y);
-    if (!c->plan->opts.no_fusion && (rc = pst_rnn_fast(c, &s, y, yh, yc)) <= 0)
+    if (!c->plan->opts.no_fusion && (rc = eng_rnn_fast(c, &s, y, yh, yc)) <= 0)
         return rc;
-    float *xg = pst_scratch(c, (size_t)(T * B * g) * 4), *hg = pst_scratch(c, (size_t)(B * g) * 4),
-          *h = pst_scratch(c, (size_t)(B * n) * 4), *cc = pst_scratch(c, (size_t)(B * n) * 4), *tmp = pst_scratch(c, (size_t)(2 * n) * 4);
+    float *xg = eng_op_scratch(c, (size_t)(T * B * g) * 4), *hg = eng_op_scratch(c, (size_t)(B * g) * 4),
+          *h = eng_op_scratch(c, (size_t)(B * n) * 4), *cc = eng_op_scratch(c, (size_t)(B * n) * 4),
+          *tmp = eng_op_scratch(c, (size_t)(2 * n) * 4);
     if (!xg || !hg || !h || !cc || !tmp)
         return PST_ELIMIT;
     for (int64_t d = 0; d < s.dirs; d++) {
@@ -222,32 +223,32 @@ static int run_rnn(pst_op_ctx *c, int gates)
     return 0;
 }
 
-int pst_prepare_rnn(pst_op_ctx *c)
+int eng_prepare_rnn(eng_op_ctx *c)
 {
-    return pst_rnn_fast_prepare(c, 1);
+    return eng_rnn_fast_prepare(c, 1);
 }
 
-int pst_op_rnn(pst_op_ctx *c)
+int eng_op_rnn(eng_op_ctx *c)
 {
     return run_rnn(c, 1);
 }
 
-int pst_prepare_gru(pst_op_ctx *c)
+int eng_prepare_gru(eng_op_ctx *c)
 {
-    return pst_rnn_fast_prepare(c, 3);
+    return eng_rnn_fast_prepare(c, 3);
 }
 
-int pst_op_gru(pst_op_ctx *c)
+int eng_op_gru(eng_op_ctx *c)
 {
     return run_rnn(c, 3);
 }
 
-int pst_prepare_lstm(pst_op_ctx *c)
+int eng_prepare_lstm(eng_op_ctx *c)
 {
-    return pst_rnn_fast_prepare(c, 4);
+    return eng_rnn_fast_prepare(c, 4);
 }
 
-int pst_op_lstm(pst_op_ctx *c)
+int eng_op_lstm(eng_op_ctx *c)
 {
     return run_rnn(c, 4);
 }

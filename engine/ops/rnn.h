@@ -5,49 +5,49 @@
 #include "engine/cpu/gemm.h"
 #include "engine/plan.h"
 
-typedef enum { PST_RNN_RELU, PST_RNN_TANH, PST_RNN_SIGMOID, PST_RNN_OTHER } pst_rnn_act_kind; /* the first of rnn.c's list */
+typedef enum { ENG_RNN_RELU, ENG_RNN_TANH, ENG_RNN_SIGMOID, ENG_RNN_OTHER } eng_rnn_act_kind; /* the first of rnn.c's list */
 
-typedef struct pst_rnn_act {
+typedef struct eng_rnn_act {
     int kind;
     float alpha, beta;
-} pst_rnn_act;
+} eng_rnn_act;
 
 /* Shapes: x (T,B,in), or (B,T,in) when batch_first; w (dirs, gates·hidden, in); r (dirs, gates·hidden, hidden); b (dirs, 2·gates·hidden). */
-typedef struct pst_rnn {
+typedef struct eng_rnn {
     int gates; /* 1 RNN, 3 GRU (z r h), 4 LSTM (i o f c) */
     int64_t seq, batch, in, hidden, dirs;
     bool batch_first, reverse; /* reverse: the only direction walks backwards */
     const float *x, *w, *r, *b, *h0, *c0, *peep;
     const int32_t *lengths;
-    pst_rnn_act acts[6];
+    eng_rnn_act acts[6];
     float clip;
     bool linear_before_reset, input_forget;
-} pst_rnn;
+} eng_rnn;
 
 /* The weights of one direction as right-hand sides: wᵀ, rᵀ, and for GRUs the first two gates and the last of rᵀ apart; for LSTMs columns
  * and signs as the lstm kernels have them, each panel of rᵀ behind that of wᵀ. */
-typedef struct pst_rnn_packed {
-    pst_packed w, r, last;
+typedef struct eng_rnn_packed {
+    eng_packed w, r, last;
     const void *of_w, *of_r;
-} pst_rnn_packed;
+} eng_rnn_packed;
 
-typedef struct pst_rnn_state {
-    const pst_cpu_kernels *kernels;
-    pst_rnn_packed dir[2];
-} pst_rnn_state;
+typedef struct eng_rnn_state {
+    const eng_cpu_kernels *kernels;
+    eng_rnn_packed dir[2];
+} eng_rnn_state;
 
 /* Packs constant weights into the plan's memory. */
-int pst_rnn_fast_prepare(pst_op_ctx *c, int gates);
+int eng_rnn_fast_prepare(eng_op_ctx *c, int gates);
 /* y (T,dirs,B,hidden) or (B,T,dirs,hidden), zeroed when there are lengths; yh, yc may be NULL. 0, an error, or 1 = unusual cell: nothing
  * was done. */
-int pst_rnn_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc);
+int eng_rnn_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc);
 
 /* Steps of a sequence that a row takes part in, 0 to s->seq. */
-int64_t pst_rnn_length(const pst_rnn *s, int64_t b);
+int64_t eng_rnn_length(const eng_rnn *s, int64_t b);
 
-/* lstm_fast.c: one direction's weights into room of pst_lstm_floats() floats; the walk of all directions, as pst_rnn_fast(). */
-size_t pst_lstm_floats(const pst_cpu_kernels *kn, int64_t hidden, int64_t in);
-void pst_lstm_pack(const pst_cpu_kernels *kn, int64_t hidden, int64_t in, const float *w, const float *r, float *room, pst_rnn_packed *ret);
-int pst_lstm_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc);
+/* lstm_fast.c: one direction's weights into room of eng_lstm_floats() floats; the walk of all directions, as eng_rnn_fast(). */
+size_t eng_lstm_floats(const eng_cpu_kernels *kn, int64_t hidden, int64_t in);
+void eng_lstm_pack(const eng_cpu_kernels *kn, int64_t hidden, int64_t in, const float *w, const float *r, float *room, eng_rnn_packed *ret);
+int eng_lstm_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc);
 
 #endif

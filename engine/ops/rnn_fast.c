@@ -9,13 +9,13 @@
 
 enum { WIDTH_MAX = 1 << 20 };
 
-static bool usual(const pst_rnn *s)
+static bool usual(const eng_rnn *s)
 {
     static const int want[5][3] = {
-        {0}, {PST_RNN_TANH}, {0}, {PST_RNN_SIGMOID, PST_RNN_TANH}, {PST_RNN_SIGMOID, PST_RNN_TANH, PST_RNN_TANH}};
+        {0}, {ENG_RNN_TANH}, {0}, {ENG_RNN_SIGMOID, ENG_RNN_TANH}, {ENG_RNN_SIGMOID, ENG_RNN_TANH, ENG_RNN_TANH}};
     int per = s->gates == 1 ? 1 : s->gates - 1;
     for (int i = 0; i < per * (int)s->dirs; i++)
-        if (s->acts[i].kind != want[s->gates][i % per] && !(s->gates == 1 && s->acts[i].kind <= PST_RNN_SIGMOID))
+        if (s->acts[i].kind != want[s->gates][i % per] && !(s->gates == 1 && s->acts[i].kind <= ENG_RNN_SIGMOID))
             return false;
     return !(s->clip > 0) && !s->peep && !s->input_forget && s->hidden > 0 && s->in > 0 && s->batch > 0 &&
            s->gates * s->hidden <= WIDTH_MAX && s->in <= WIDTH_MAX;
@@ -27,45 +27,45 @@ static int64_t first_rows(int gates, bool linear_before_reset, int64_t hidden)
     return gates == 3 && !linear_before_reset ? 2 * hidden : gates * hidden;
 }
 
-static size_t floats_of(const pst_cpu_kernels *kn, int gates, int64_t first, int64_t hidden, int64_t in)
+static size_t floats_of(const eng_cpu_kernels *kn, int gates, int64_t first, int64_t hidden, int64_t in)
 {
     if (gates == 4)
-        return pst_lstm_floats(kn, hidden, in);
-    return pst_packed_floats(kn, (int)(gates * hidden), (int)in) + pst_packed_floats(kn, (int)first, (int)hidden) +
-           pst_packed_floats(kn, (int)hidden, (int)hidden);
+        return eng_lstm_floats(kn, hidden, in);
+    return eng_packed_floats(kn, (int)(gates * hidden), (int)in) + eng_packed_floats(kn, (int)first, (int)hidden) +
+           eng_packed_floats(kn, (int)hidden, (int)hidden);
 }
 
-static void pack(const pst_cpu_kernels *kn, int gates, int64_t first, int64_t hidden, int64_t in, const float *w, const float *r,
-                 float *room, pst_rnn_packed *ret)
+static void pack(const eng_cpu_kernels *kn, int gates, int64_t first, int64_t hidden, int64_t in, const float *w, const float *r,
+                 float *room, eng_rnn_packed *ret)
 {
     if (gates == 4) {
-        pst_lstm_pack(kn, hidden, in, w, r, room, ret);
+        eng_lstm_pack(kn, hidden, in, w, r, room, ret);
         return;
     }
     int n = (int)hidden, all = (int)(gates * hidden);
-    pst_sgemm_pack(kn, true, all, (int)in, w, (int)in, room, &ret->w);
-    room += pst_packed_floats(kn, all, (int)in);
-    pst_sgemm_pack(kn, true, (int)first, n, r, n, room, &ret->r);
-    room += pst_packed_floats(kn, (int)first, n);
+    eng_sgemm_pack(kn, true, all, (int)in, w, (int)in, room, &ret->w);
+    room += eng_packed_floats(kn, all, (int)in);
+    eng_sgemm_pack(kn, true, (int)first, n, r, n, room, &ret->r);
+    room += eng_packed_floats(kn, (int)first, n);
     if (first < all)
-        pst_sgemm_pack(kn, true, n, n, r + first * hidden, n, room, &ret->last);
+        eng_sgemm_pack(kn, true, n, n, r + first * hidden, n, room, &ret->last);
 }
 
-int pst_rnn_fast_prepare(pst_op_ctx *c, int gates)
+int eng_rnn_fast_prepare(eng_op_ctx *c, int gates)
 {
-    pst_rnn_state *s = pst_keep(c, sizeof *s);
+    eng_rnn_state *s = eng_op_keep(c, sizeof *s);
     *c->state = s;
-    s->kernels = pst_kernels_pick(c->plan->isa);
-    const pst_tensor *w = pst_in(c, 1), *r = pst_in(c, 2);
+    s->kernels = eng_kernels_pick(c->plan->isa);
+    const pst_tensor *w = eng_in(c, 1), *r = eng_in(c, 2);
     if (c->plan->opts.no_fusion || !w || !r || w->dtype != PST_F32 || r->dtype != PST_F32 || w->rank != 3 || r->rank != 3)
         return 0;
     int64_t dirs = w->dims[0], all = w->dims[1], in = w->dims[2], hidden = r->dims[2],
-            first = first_rows(gates, pst_attr_int(c->node, "linear_before_reset", 0), hidden);
+            first = first_rows(gates, eng_attr_int(c->node, "linear_before_reset", 0), hidden);
     if (dirs < 1 || dirs > 2 || all != gates * hidden || r->dims[0] != dirs || r->dims[1] != all || in < 1 || hidden < 1 ||
         all > WIDTH_MAX || in > WIDTH_MAX)
         return 0;
     for (int64_t d = 0; d < dirs; d++) {
-        float *room = pst_keep(c, floats_of(s->kernels, gates, first, hidden, in) * sizeof *room);
+        float *room = eng_op_keep(c, floats_of(s->kernels, gates, first, hidden, in) * sizeof *room);
         const float *wd = (const float *)w->data + d * all * in, *rd = (const float *)r->data + d * all * hidden;
         pack(s->kernels, gates, first, hidden, in, wd, rd, room, &s->dir[d]);
         s->dir[d].of_w = wd;
@@ -77,57 +77,57 @@ int pst_rnn_fast_prepare(pst_op_ctx *c, int gates)
 /* One direction's buffers. xg (part·B, gates·hidden) in the order of x: the input side of so many steps as L2 holds, or of all when rows
  * have lengths of their own or the batch comes first, hg (B, gates·hidden), h and reset (B, hidden). */
 typedef struct walk {
-    const pst_rnn *s;
-    const pst_cpu_kernels *kn;
-    const pst_rnn_packed *w;
+    const eng_rnn *s;
+    const eng_cpu_kernels *kn;
+    const eng_rnn_packed *w;
     int64_t part;
     const float *bias; /* (gates·hidden), added when a step takes its gates */
     const float *rb;   /* recurrent bias of what is not in xg: a GRU's last gate; NULL = none */
     float *xg, *hg, *h, *reset, *hidden;
 } walk;
 
-static pst_act act_of(int kind)
+static eng_act act_of(int kind)
 {
-    return kind == PST_RNN_RELU ? PST_ACT_RELU : kind == PST_RNN_TANH ? PST_ACT_TANH : PST_ACT_SIGMOID;
+    return kind == ENG_RNN_RELU ? ENG_ACT_RELU : kind == ENG_RNN_TANH ? ENG_ACT_TANH : ENG_ACT_SIGMOID;
 }
 
 /* hg: the gates' input side of this step for all rows, hidden: the rows' states, both replaced. */
 static void cells(const walk *k, int64_t dir)
 {
-    const pst_rnn *s = k->s;
+    const eng_rnn *s = k->s;
     int n = (int)s->hidden, b_n = (int)s->batch, g = s->gates * n;
     if (s->gates == 1) {
-        pst_sgemm_packed(&k->w->r, b_n, 1, k->h, n, 1, k->hg, g);
+        eng_sgemm_packed(&k->w->r, b_n, 1, k->h, n, 1, k->hg, g);
         k->kn->act(act_of(s->acts[dir].kind), 0, k->hg, k->h, (size_t)b_n * (size_t)n);
         return;
     }
     if (s->linear_before_reset) { /* the last gate's recurrent side stays apart from its input side */
-        pst_sgemm_packed(&k->w->r, b_n, 1, k->h, n, 0, k->hidden, g);
+        eng_sgemm_packed(&k->w->r, b_n, 1, k->h, n, 0, k->hidden, g);
         for (int b = 0; b < b_n; b++) {
             float *x = k->hg + b * g, *r = k->hidden + b * g;
             k->kn->plane(1, 2 * n, r, 0, 0, x, false, x, 0);
             if (k->rb)
                 k->kn->plane(1, n, r + 2 * n, 0, 0, k->rb, false, r + 2 * n, 0);
-            k->kn->act(PST_ACT_SIGMOID, 0, x, x, (size_t)(2 * n));
+            k->kn->act(ENG_ACT_SIGMOID, 0, x, x, (size_t)(2 * n));
             k->kn->gru(n, x, x + 2 * n, x + n, r + 2 * n, k->h + b * n);
         }
         return;
     }
-    pst_sgemm_packed(&k->w->r, b_n, 1, k->h, n, 1, k->hg, g);
+    eng_sgemm_packed(&k->w->r, b_n, 1, k->h, n, 1, k->hg, g);
     for (int b = 0; b < b_n; b++) {
         float *x = k->hg + b * g, *reset = k->reset + b * n;
-        k->kn->act(PST_ACT_SIGMOID, 0, x, x, (size_t)(2 * n));
+        k->kn->act(ENG_ACT_SIGMOID, 0, x, x, (size_t)(2 * n));
         for (int i = 0; i < n; i++)
             reset[i] = x[n + i] * k->h[b * n + i];
     }
-    pst_sgemm_packed(&k->w->last, b_n, 1, k->reset, n, 1, k->hg + 2 * n, g);
+    eng_sgemm_packed(&k->w->last, b_n, 1, k->reset, n, 1, k->hg + 2 * n, g);
     for (int b = 0; b < b_n; b++) {
         float *x = k->hg + b * g;
         k->kn->gru(n, x, x + 2 * n, NULL, NULL, k->h + b * n);
     }
 }
 
-int64_t pst_rnn_length(const pst_rnn *s, int64_t b)
+int64_t eng_rnn_length(const eng_rnn *s, int64_t b)
 {
     int64_t len = s->lengths ? s->lengths[b] : s->seq;
     return len < 0 ? 0 : len > s->seq ? s->seq : len;
@@ -136,15 +136,15 @@ int64_t pst_rnn_length(const pst_rnn *s, int64_t b)
 /* The input side of the steps whose part begins with this one. */
 static void begin_part(const walk *k, int64_t step, bool back)
 {
-    const pst_rnn *s = k->s;
+    const eng_rnn *s = k->s;
     int64_t n = s->seq - step < k->part ? s->seq - step : k->part, from = back ? s->seq - step - n : step;
     const float *x = k->part < s->seq ? s->x + from * s->batch * s->in : s->x;
-    pst_sgemm_packed(&k->w->w, (int)((k->part < s->seq ? n : s->seq) * s->batch), 1, x, (int)s->in, 0, k->xg, (int)(s->gates * s->hidden));
+    eng_sgemm_packed(&k->w->w, (int)((k->part < s->seq ? n : s->seq) * s->batch), 1, x, (int)s->in, 0, k->xg, (int)(s->gates * s->hidden));
 }
 
 static void walk_steps(const walk *k, int64_t d, bool back, float *y, float *keep)
 {
-    const pst_rnn *s = k->s;
+    const eng_rnn *s = k->s;
     int64_t n = s->hidden, T = s->seq, B = s->batch;
     int g = (int)(s->gates * n);
     for (int64_t step = 0; step < T; step++) {
@@ -153,7 +153,7 @@ static void walk_steps(const walk *k, int64_t d, bool back, float *y, float *kee
         if (!in_part)
             begin_part(k, step, back);
         for (int64_t b = 0; b < B; b++) {
-            int64_t len = pst_rnn_length(s, b), t = back ? len - 1 - step : step;
+            int64_t len = eng_rnn_length(s, b), t = back ? len - 1 - step : step;
             int64_t row = k->part < T ? back ? size - 1 - in_part : in_part : t;
             ended |= step >= len;
             row = s->batch_first ? b * T + t : row * B + b;
@@ -166,7 +166,7 @@ static void walk_steps(const walk *k, int64_t d, bool back, float *y, float *kee
             memcpy(keep, k->h, (size_t)(B * n) * sizeof(float));
         cells(k, d);
         for (int64_t b = 0; b < B; b++) {
-            int64_t len = pst_rnn_length(s, b), t = back ? len - 1 - step : step;
+            int64_t len = eng_rnn_length(s, b), t = back ? len - 1 - step : step;
             if (step < len) {
                 memcpy(y + (s->batch_first ? (b * T + t) * s->dirs + d : (t * s->dirs + d) * B + b) * n, k->h + b * n,
                        (size_t)n * sizeof *y);
@@ -178,7 +178,7 @@ static void walk_steps(const walk *k, int64_t d, bool back, float *y, float *kee
 }
 
 /* The biases that may be added before the walk: all of the input side, and of the recurrent side what no reset gate multiplies. */
-static void fill_biases(const pst_rnn *s, int64_t d, float *bias)
+static void fill_biases(const eng_rnn *s, int64_t d, float *bias)
 {
     int64_t g = s->gates * s->hidden, sum = s->gates == 3 ? s->linear_before_reset ? 2 * s->hidden : g : g;
     const float *wb = s->b ? s->b + d * 2 * g : NULL;
@@ -186,31 +186,31 @@ static void fill_biases(const pst_rnn *s, int64_t d, float *bias)
         bias[i] = wb ? i < sum ? wb[i] + wb[g + i] : wb[i] : 0;
 }
 
-int pst_rnn_fast(pst_op_ctx *c, const pst_rnn *s, float *y, float *yh, float *yc)
+int eng_rnn_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc)
 {
     if (!usual(s))
         return 1;
     if (s->gates == 4)
-        return pst_lstm_fast(c, s, y, yh, yc);
-    const pst_rnn_state *st = *c->state;
-    const pst_cpu_kernels *kn = st->kernels;
+        return eng_lstm_fast(c, s, y, yh, yc);
+    const eng_rnn_state *st = *c->state;
+    const eng_cpu_kernels *kn = st->kernels;
     int64_t n = s->hidden, g = s->gates * n, T = s->seq, B = s->batch, first = first_rows(s->gates, s->linear_before_reset, n);
     enum { PART_FLOATS = 1 << 16 };
     walk k = {.s = s, .kn = kn, .part = PART_FLOATS / (B * g)};
     k.part = s->lengths || s->batch_first || k.part > T ? T : k.part < 1 ? 1 : k.part;
-    float *bias = pst_scratch(c, (size_t)g * 4), *keep = pst_scratch(c, (size_t)(B * n) * 4),
-          *room = pst_scratch(c, floats_of(kn, s->gates, first, n, s->in) * 4);
+    float *bias = eng_op_scratch(c, (size_t)g * 4), *keep = eng_op_scratch(c, (size_t)(B * n) * 4),
+          *room = eng_op_scratch(c, floats_of(kn, s->gates, first, n, s->in) * 4);
     k.bias = bias;
-    k.xg = pst_scratch(c, (size_t)(k.part * B * g) * 4);
-    k.hg = pst_scratch(c, (size_t)(B * g) * 4);
-    k.hidden = pst_scratch(c, (size_t)(B * g) * 4);
-    k.h = pst_scratch(c, (size_t)(B * n) * 4);
-    k.reset = pst_scratch(c, (size_t)(B * n) * 4);
+    k.xg = eng_op_scratch(c, (size_t)(k.part * B * g) * 4);
+    k.hg = eng_op_scratch(c, (size_t)(B * g) * 4);
+    k.hidden = eng_op_scratch(c, (size_t)(B * g) * 4);
+    k.h = eng_op_scratch(c, (size_t)(B * n) * 4);
+    k.reset = eng_op_scratch(c, (size_t)(B * n) * 4);
     if (!bias || !keep || !room || !k.xg || !k.hg || !k.hidden || !k.h || !k.reset)
         return PST_ELIMIT;
     for (int64_t d = 0; d < s->dirs; d++) {
         const float *wd = s->w + d * g * s->in, *rd = s->r + d * g * n;
-        pst_rnn_packed own;
+        eng_rnn_packed own;
         k.w = &st->dir[d];
         if (k.w->of_w != wd || k.w->of_r != rd) {
             pack(kn, s->gates, first, n, s->in, wd, rd, room, &own);

@@ -102,43 +102,43 @@ static float sample(const sampler *s, const float *x)
     return sum;
 }
 
-static int sampler_of(pst_op_ctx *c, const pst_tensor *x, sampler *s)
+static int sampler_of(eng_op_ctx *c, const pst_tensor *x, sampler *s)
 {
-    const char *how = pst_attr_str(c->node, "mode", "linear"), *pad = pst_attr_str(c->node, "padding_mode", "zeros");
-    *s = (sampler){.n = x->rank - 2, .dims = x->dims + 2, .align = pst_attr_int(c->node, "align_corners", 0)};
+    const char *how = eng_attr_str(c->node, "mode", "linear"), *pad = eng_attr_str(c->node, "padding_mode", "zeros");
+    *s = (sampler){.n = x->rank - 2, .dims = x->dims + 2, .align = eng_attr_int(c->node, "align_corners", 0)};
     s->how = !strcmp(how, "nearest") ? NEAREST : strstr(how, "cubic") ? CUBIC : LINEAR;
     s->pad = !strcmp(pad, "border") ? PAD_BORDER : !strcmp(pad, "reflection") ? PAD_REFLECTION : PAD_ZEROS;
     s->taps = s->how == NEAREST ? 1 : s->how == CUBIC ? 4 : 2;
     for (int i = 0; i < s->n; i++)
         if (s->dims[i] < 1 || s->dims[i] > 1 << 24) /* beyond, float coordinates cannot tell neighbours apart */
-            return pst_op_fail(c, PST_EINVAL, "an image of size %" PRId64, s->dims[i]);
+            return eng_op_fail(c, PST_EINVAL, "an image of size %" PRId64, s->dims[i]);
     return 0;
 }
 
-int pst_op_grid_sample(pst_op_ctx *c)
+int eng_op_grid_sample(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2);
+    int rc = eng_op_need(c, 2);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), g = *pst_in(c, 1);
+    pst_tensor x = *eng_in(c, 0), g = *eng_in(c, 1);
     int n = x.rank - 2;
     sampler s;
     if (x.dtype != PST_F32 || g.dtype != PST_F32)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     if (n < 1 || n > SPACE_MAX || g.rank != x.rank || g.dims[0] != x.dims[0] || g.dims[g.rank - 1] != n)
-        return pst_op_fail(c, PST_EINVAL, "images (N, C, D…) of up to %d dimensions and a grid (N, …, %d) are needed", SPACE_MAX, n);
+        return eng_op_fail(c, PST_EINVAL, "images (N, C, D…) of up to %d dimensions and a grid (N, …, %d) are needed", SPACE_MAX, n);
     int64_t dims[PST_MAX_RANK] = {x.dims[0], x.dims[1]}, places = 1, size = 1;
     for (int i = 0; i < n; i++) {
         dims[2 + i] = g.dims[1 + i];
         places *= g.dims[1 + i];
         size *= x.dims[2 + i];
     }
-    float *y = pst_out(c, 0, PST_F32, x.rank, dims);
+    float *y = eng_out(c, 0, PST_F32, x.rank, dims);
     if (!y)
         return PST_ELIMIT;
     if (!x.dims[0] || !x.dims[1] || !places)
         return 0;
-    if ((rc = sampler_of(c, &x, &s)) < 0 || (rc = pst_op_work(c, (double)(x.dims[0] * x.dims[1]) * (double)places * pow(s.taps, n))) < 0)
+    if ((rc = sampler_of(c, &x, &s)) < 0 || (rc = eng_op_work(c, (double)(x.dims[0] * x.dims[1]) * (double)places * pow(s.taps, n))) < 0)
         return rc;
     for (int64_t b = 0; b < x.dims[0]; b++)
         for (int64_t p = 0; p < places; p++) {
@@ -158,23 +158,23 @@ static float grid_at(int64_t i, int64_t dim, bool align)
     return align ? (dim > 1 ? -1 + 2 * (float)i / (float)(dim - 1) : -1) : (2 * (float)i + 1) / (float)dim - 1;
 }
 
-int pst_op_affine_grid(pst_op_ctx *c)
+int eng_op_affine_grid(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2), n;
+    int rc = eng_op_need(c, 2), n;
     int64_t size[5], dims[5], places = 1;
-    if (rc < 0 || (n = pst_in_ints(c, 1, size, 5) - 2) < 0)
+    if (rc < 0 || (n = eng_in_ints(c, 1, size, 5) - 2) < 0)
         return PST_EINVAL;
-    pst_tensor t = *pst_in(c, 0);
-    bool align = pst_attr_int(c->node, "align_corners", 0);
+    pst_tensor t = *eng_in(c, 0);
+    bool align = eng_attr_int(c->node, "align_corners", 0);
     if (t.dtype != PST_F32)
-        return pst_op_type(c, t.dtype);
+        return eng_op_type(c, t.dtype);
     if (n < 2 || n > 3 || t.rank != 3 || t.dims[0] != size[0] || t.dims[1] != n || t.dims[2] != n + 1)
-        return pst_op_fail(c, PST_EINVAL, "theta (N, 2, 3) with 4 sizes, or (N, 3, 4) with 5, are needed");
+        return eng_op_fail(c, PST_EINVAL, "theta (N, 2, 3) with 4 sizes, or (N, 3, 4) with 5, are needed");
     dims[0] = size[0];
     for (int i = 0; i < n; i++)
         dims[1 + i] = size[2 + i];
     dims[1 + n] = n;
-    float *y = pst_out(c, 0, PST_F32, n + 2, dims);
+    float *y = eng_out(c, 0, PST_F32, n + 2, dims);
     if (!y)
         return PST_ELIMIT;
     for (int i = 0; i < n; i++)
@@ -246,7 +246,7 @@ static float roi_value(const roi *r, const float *x, int64_t height, int64_t wid
     return max ? most : sum / (float)(count > 0 ? count : 1);
 }
 
-static int roi_of(pst_op_ctx *c, const float *box, float scale, bool half, int64_t oh, int64_t ow, int64_t ratio, roi *ret)
+static int roi_of(eng_op_ctx *c, const float *box, float scale, bool half, int64_t oh, int64_t ow, int64_t ratio, roi *ret)
 {
     float offset = half ? 0.5f : 0, x0 = box[0] * scale - offset, y0 = box[1] * scale - offset;
     float width = box[2] * scale - offset - x0, height = box[3] * scale - offset - y0;
@@ -256,7 +256,7 @@ static int roi_of(pst_op_ctx *c, const float *box, float scale, bool half, int64
     }
     *ret = (roi){.x = x0, .y = y0, .bin_w = width / (float)ow, .bin_h = height / (float)oh, .grid_w = ratio, .grid_h = ratio};
     if (!(fabsf(ret->bin_w) < 1e6f) || !(fabsf(ret->bin_h) < 1e6f) || !(fabsf(x0) < FAR) || !(fabsf(y0) < FAR))
-        return pst_op_fail(c, PST_EINVAL, "a region of interest without bounds");
+        return eng_op_fail(c, PST_EINVAL, "a region of interest without bounds");
     if (ratio <= 0) {
         ret->grid_w = ret->bin_w > 0 ? (int64_t)ceilf(ret->bin_w) : 0;
         ret->grid_h = ret->bin_h > 0 ? (int64_t)ceilf(ret->bin_h) : 0;
@@ -264,33 +264,33 @@ static int roi_of(pst_op_ctx *c, const float *box, float scale, bool half, int64
     return 0;
 }
 
-int pst_op_roi_align(pst_op_ctx *c)
+int eng_op_roi_align(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 3);
+    int rc = eng_op_need(c, 3);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0), rois = *pst_in(c, 1), batch = *pst_in(c, 2);
-    int64_t oh = pst_attr_int(c->node, "output_height", 1), ow = pst_attr_int(c->node, "output_width", 1),
-            ratio = pst_attr_int(c->node, "sampling_ratio", 0), n = rois.dims[0];
-    float scale = pst_attr_float(c->node, "spatial_scale", 1);
-    const char *mode = pst_attr_str(c->node, "mode", "avg"),
-               *where = pst_attr_str(c->node, "coordinate_transformation_mode", c->node->opset >= 16 ? "half_pixel" : "output_half_pixel");
+    pst_tensor x = *eng_in(c, 0), rois = *eng_in(c, 1), batch = *eng_in(c, 2);
+    int64_t oh = eng_attr_int(c->node, "output_height", 1), ow = eng_attr_int(c->node, "output_width", 1),
+            ratio = eng_attr_int(c->node, "sampling_ratio", 0), n = rois.dims[0];
+    float scale = eng_attr_float(c->node, "spatial_scale", 1);
+    const char *mode = eng_attr_str(c->node, "mode", "avg"),
+               *where = eng_attr_str(c->node, "coordinate_transformation_mode", c->node->opset >= 16 ? "half_pixel" : "output_half_pixel");
     bool max = !strcmp(mode, "max");
     if (x.dtype != PST_F32 || rois.dtype != PST_F32)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     if (x.rank != 4 || rois.rank != 2 || rois.dims[1] != 4 || batch.dtype != PST_I64 || batch.rank != 1 || batch.dims[0] != n || oh < 1 ||
         ow < 1 || oh > 1 << 20 || ow > 1 << 20 || ratio > 1 << 20 || x.dims[2] < 1 || x.dims[3] < 1)
-        return pst_op_fail(c, PST_EINVAL, "images (N, C, H, W), boxes (R, 4) and batch indices (R) are needed");
-    float *y = pst_out(c, 0, PST_F32, 4, (int64_t[]){n, x.dims[1], oh, ow});
+        return eng_op_fail(c, PST_EINVAL, "images (N, C, H, W), boxes (R, 4) and batch indices (R) are needed");
+    float *y = eng_out(c, 0, PST_F32, 4, (int64_t[]){n, x.dims[1], oh, ow});
     if (!y)
         return PST_ELIMIT;
     for (int64_t r = 0; r < n; r++) {
         int64_t b = ((const int64_t *)batch.data)[r];
         roi at;
         if (b < 0 || b >= x.dims[0])
-            return pst_op_fail(c, PST_EINVAL, "batch index %" PRId64 " of %" PRId64 " images", b, x.dims[0]);
+            return eng_op_fail(c, PST_EINVAL, "batch index %" PRId64 " of %" PRId64 " images", b, x.dims[0]);
         if ((rc = roi_of(c, (const float *)rois.data + 4 * r, scale, !strcmp(where, "half_pixel"), oh, ow, ratio, &at)) < 0 ||
-            (rc = pst_op_work(c, (double)x.dims[1] * (double)(oh * ow) * (double)at.grid_h * (double)at.grid_w * 4)) < 0)
+            (rc = eng_op_work(c, (double)x.dims[1] * (double)(oh * ow) * (double)at.grid_h * (double)at.grid_w * 4)) < 0)
             return rc;
         for (int64_t ch = 0; ch < x.dims[1]; ch++)
             for (int64_t p = 0; p < oh * ow; p++)
@@ -302,30 +302,30 @@ int pst_op_roi_align(pst_op_ctx *c)
 
 /* ---- CenterCropPad ---- */
 
-int pst_op_center_crop_pad(pst_op_ctx *c)
+int eng_op_center_crop_pad(eng_op_ctx *c)
 {
     int64_t want[PST_MAX_RANK], dims[PST_MAX_RANK], from[PST_MAX_RANK] = {0}, to[PST_MAX_RANK] = {0}, both[PST_MAX_RANK];
-    int rc = pst_need(c, 2), n;
-    if (rc < 0 || (n = pst_in_ints(c, 1, want, PST_MAX_RANK)) < 0)
+    int rc = eng_op_need(c, 2), n;
+    if (rc < 0 || (n = eng_in_ints(c, 1, want, PST_MAX_RANK)) < 0)
         return PST_EINVAL;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     size_t n_axes = 0, size = pst_dtype_size(x.dtype);
-    const int64_t *axes = pst_attr_ints(c->node, "axes", &n_axes);
+    const int64_t *axes = eng_attr_ints(c->node, "axes", &n_axes);
     if ((axes ? (int)n_axes : x.rank) != n || n > x.rank)
-        return pst_op_fail(c, PST_EINVAL, "%d sizes for %d axes", n, axes ? (int)n_axes : x.rank);
+        return eng_op_fail(c, PST_EINVAL, "%d sizes for %d axes", n, axes ? (int)n_axes : x.rank);
     memcpy(dims, x.dims, sizeof dims);
     for (int i = 0; i < n; i++) {
         int k = i;
-        if (axes && (rc = pst_axis(c, axes[i], x.rank, &k)) < 0)
+        if (axes && (rc = eng_op_axis(c, axes[i], x.rank, &k)) < 0)
             return rc;
         if (want[i] < 0)
-            return pst_op_fail(c, PST_EINVAL, "size %" PRId64, want[i]);
+            return eng_op_fail(c, PST_EINVAL, "size %" PRId64, want[i]);
         dims[k] = want[i];
     }
-    char *y = pst_out(c, 0, x.dtype, x.rank, dims);
+    char *y = eng_out(c, 0, x.dtype, x.rank, dims);
     if (!y)
         return PST_ELIMIT;
-    int64_t total = pst_dims_count(dims, x.rank), rows = 1;
+    int64_t total = eng_dims_count(dims, x.rank), rows = 1;
     memset(y, 0, (size_t)total * size);
     if (x.dtype == PST_STR)
         for (int64_t i = 0; i < total; i++)
@@ -362,19 +362,19 @@ typedef struct columns {
     int64_t image_count, block_count, place_count;
 } columns;
 
-static int64_t attr_at(const pst_op_ctx *c, const char *name, int i, int64_t def)
+static int64_t attr_at(const eng_op_ctx *c, const char *name, int i, int64_t def)
 {
     size_t n;
-    const int64_t *v = pst_attr_ints(c->node, name, &n);
+    const int64_t *v = eng_attr_ints(c->node, name, &n);
     return v && (size_t)i < n ? v[i] : def;
 }
 
-static int columns_of(pst_op_ctx *c, columns *k)
+static int columns_of(eng_op_ctx *c, columns *k)
 {
     *k = (columns){.image_count = 1, .block_count = 1, .place_count = 1};
-    k->n = pst_in_ints(c, 1, k->image, PST_MAX_RANK - 2);
-    if (k->n < 1 || pst_in_ints(c, 2, k->block, PST_MAX_RANK - 2) != k->n)
-        return pst_op_fail(c, PST_EINVAL, "image_shape and block_shape must be of one length");
+    k->n = eng_in_ints(c, 1, k->image, PST_MAX_RANK - 2);
+    if (k->n < 1 || eng_in_ints(c, 2, k->block, PST_MAX_RANK - 2) != k->n)
+        return eng_op_fail(c, PST_EINVAL, "image_shape and block_shape must be of one length");
     for (int i = 0; i < k->n; i++) {
         int64_t end = attr_at(c, "pads", k->n + i, 0);
         k->stride[i] = attr_at(c, "strides", i, 1);
@@ -383,15 +383,15 @@ static int columns_of(pst_op_ctx *c, columns *k)
         const int64_t all[] = {k->image[i], k->block[i], k->stride[i], k->dil[i]};
         for (int q = 0; q < 4; q++)
             if (all[q] < 1 || all[q] > INT32_MAX)
-                return pst_op_fail(c, PST_EINVAL, "a shape, stride or dilation of %" PRId64, all[q]);
+                return eng_op_fail(c, PST_EINVAL, "a shape, stride or dilation of %" PRId64, all[q]);
         if (k->pad[i] < 0 || end < 0 || k->pad[i] > INT32_MAX || end > INT32_MAX)
-            return pst_op_fail(c, PST_EINVAL, "bad pads");
+            return eng_op_fail(c, PST_EINVAL, "bad pads");
         int64_t room = k->image[i] + k->pad[i] + end - (k->dil[i] * (k->block[i] - 1) + 1);
         k->places[i] = room < 0 ? 0 : room / k->stride[i] + 1;
         if (__builtin_mul_overflow(k->image_count, k->image[i], &k->image_count) ||
             __builtin_mul_overflow(k->block_count, k->block[i], &k->block_count) ||
             __builtin_mul_overflow(k->place_count, k->places[i], &k->place_count))
-            return pst_op_fail(c, PST_ELIMIT, "too large");
+            return eng_op_fail(c, PST_ELIMIT, "too large");
     }
     return 0;
 }
@@ -412,23 +412,23 @@ static int64_t column_at(const columns *k, int64_t b, int64_t p)
     return at;
 }
 
-int pst_op_col2im(pst_op_ctx *c)
+int eng_op_col2im(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 3);
+    int rc = eng_op_need(c, 3);
     columns k;
     if (rc < 0 || (rc = columns_of(c, &k)) < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     if (x.dtype != PST_F32)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     if (x.rank != 3 || x.dims[1] % k.block_count || x.dims[2] != k.place_count)
-        return pst_op_fail(c, PST_EINVAL, "columns (N, C × %" PRId64 ", %" PRId64 ") are needed", k.block_count, k.place_count);
+        return eng_op_fail(c, PST_EINVAL, "columns (N, C × %" PRId64 ", %" PRId64 ") are needed", k.block_count, k.place_count);
     int64_t channels = x.dims[1] / k.block_count, dims[PST_MAX_RANK] = {x.dims[0], channels};
     memcpy(dims + 2, k.image, (size_t)k.n * sizeof *dims);
-    float *y = pst_out(c, 0, PST_F32, k.n + 2, dims);
+    float *y = eng_out(c, 0, PST_F32, k.n + 2, dims);
     if (!y)
         return PST_ELIMIT;
-    memset(y, 0, (size_t)pst_dims_count(dims, k.n + 2) * sizeof *y);
+    memset(y, 0, (size_t)eng_dims_count(dims, k.n + 2) * sizeof *y);
     const float *from = x.data;
     for (int64_t ch = 0; ch < x.dims[0] * channels && k.place_count; ch++)
         for (int64_t b = 0; b < k.block_count; b++)
@@ -467,28 +467,28 @@ static double determinant(double *a, int64_t n)
     return det;
 }
 
-int pst_op_det(pst_op_ctx *c)
+int eng_op_det(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     if (x.dtype != PST_F32 && x.dtype != PST_F64)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     if (x.rank < 2 || x.dims[x.rank - 1] != x.dims[x.rank - 2])
-        return pst_op_fail(c, PST_EINVAL, "square matrices are needed");
-    int64_t n = x.dims[x.rank - 1], count = pst_dims_count(x.dims, x.rank - 2);
+        return eng_op_fail(c, PST_EINVAL, "square matrices are needed");
+    int64_t n = x.dims[x.rank - 1], count = eng_dims_count(x.dims, x.rank - 2);
     size_t size = pst_dtype_size(x.dtype);
-    char *y = pst_out(c, 0, x.dtype, x.rank - 2, x.dims);
-    double *a = pst_scratch(c, (size_t)(n * n) * sizeof *a);
+    char *y = eng_out(c, 0, x.dtype, x.rank - 2, x.dims);
+    double *a = eng_op_scratch(c, (size_t)(n * n) * sizeof *a);
     if (!y || !a)
         return PST_ELIMIT;
-    if ((rc = pst_op_work(c, (double)count * (double)n * (double)n * (double)n)) < 0)
+    if ((rc = eng_op_work(c, (double)count * (double)n * (double)n * (double)n)) < 0)
         return rc;
     for (int64_t i = 0; i < count; i++) {
-        pst_convert(PST_F64, a, x.dtype, (const char *)x.data + (size_t)(i * n * n) * size, n * n, true);
+        eng_convert(PST_F64, a, x.dtype, (const char *)x.data + (size_t)(i * n * n) * size, n * n, true);
         double det = determinant(a, n);
-        pst_convert(x.dtype, y + (size_t)i * size, PST_F64, &det, 1, true);
+        eng_convert(x.dtype, y + (size_t)i * size, PST_F64, &det, 1, true);
     }
     return 0;
 }

@@ -6,85 +6,85 @@
 #include <stdlib.h>
 #include <string.h>
 
-int pst_op_identity(pst_op_ctx *c)
+int eng_op_identity(eng_op_ctx *c)
 {
     if (c->n_in && c->in[0])
-        pst_out_share(c, 0, c->in[0]);
+        eng_out_share(c, 0, c->in[0]);
     return 0;
 }
 
-int pst_op_reshape(pst_op_ctx *c)
+int eng_op_reshape(eng_op_ctx *c)
 {
     int64_t want[PST_MAX_RANK], known = 1;
-    int rank, hole = -1, rc = pst_need(c, 1);
+    int rank, hole = -1, rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    const pst_tensor *x = pst_in(c, 0);
+    const pst_tensor *x = eng_in(c, 0);
     if (c->node->opset < 5) {
         size_t n;
-        const int64_t *shape = pst_attr_ints(c->node, "shape", &n);
+        const int64_t *shape = eng_attr_ints(c->node, "shape", &n);
         if (n > PST_MAX_RANK)
-            return pst_op_fail(c, PST_EINVAL, "shape of more than %d dimensions", PST_MAX_RANK);
+            return eng_op_fail(c, PST_EINVAL, "shape of more than %d dimensions", PST_MAX_RANK);
         for (size_t i = 0; i < n; i++)
             want[i] = shape[i];
         rank = (int)n;
-    } else if ((rank = pst_in_ints(c, 1, want, PST_MAX_RANK)) < 0) {
+    } else if ((rank = eng_in_ints(c, 1, want, PST_MAX_RANK)) < 0) {
         return PST_EINVAL;
     }
-    bool zero_is_zero = pst_attr_int(c->node, "allowzero", 0);
+    bool zero_is_zero = eng_attr_int(c->node, "allowzero", 0);
     for (int i = 0; i < rank; i++) {
         if (!want[i] && !zero_is_zero) {
             if (i >= x->rank)
-                return pst_op_fail(c, PST_EINVAL, "0 in the shape copies dimension %d, which the input has not", i);
+                return eng_op_fail(c, PST_EINVAL, "0 in the shape copies dimension %d, which the input has not", i);
             want[i] = x->dims[i];
         }
         if (want[i] == -1 && hole < 0)
             hole = i;
         else if (want[i] < 0 || __builtin_mul_overflow(known, want[i], &known))
-            return pst_op_fail(c, PST_EINVAL, "bad shape");
+            return eng_op_fail(c, PST_EINVAL, "bad shape");
     }
     if (hole >= 0) {
-        int64_t n = pst_count(x);
+        int64_t n = eng_count(x);
         if (!known ? n != 0 : n % known)
-            return pst_op_fail(c, PST_EINVAL, "its elements do not divide into the shape");
+            return eng_op_fail(c, PST_EINVAL, "its elements do not divide into the shape");
         want[hole] = known ? n / known : 0;
     }
-    return pst_out_view(c, 0, 0, rank, want);
+    return eng_out_view(c, 0, 0, rank, want);
 }
 
-int pst_op_flatten(pst_op_ctx *c)
+int eng_op_flatten(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    const pst_tensor *x = pst_in(c, 0);
-    int64_t axis = pst_attr_int(c->node, "axis", 1), dims[2] = {1, 1};
+    const pst_tensor *x = eng_in(c, 0);
+    int64_t axis = eng_attr_int(c->node, "axis", 1), dims[2] = {1, 1};
     axis += axis < 0 ? x->rank : 0;
     if (axis < 0 || axis > x->rank)
-        return pst_op_fail(c, PST_EINVAL, "bad axis");
+        return eng_op_fail(c, PST_EINVAL, "bad axis");
     for (int i = 0; i < x->rank; i++)
         dims[i >= axis] *= x->dims[i];
-    return pst_out_view(c, 0, 0, 2, dims);
+    return eng_out_view(c, 0, 0, 2, dims);
 }
 
 /* axes come as an attribute (up to opset 12) or as input 1; -1 = neither. */
-static int axes_of(pst_op_ctx *c, int rank, bool *ret_set)
+static int axes_of(eng_op_ctx *c, int rank, bool *ret_set)
 {
     int64_t axes[PST_MAX_RANK];
     int n = -1;
     memset(ret_set, 0, PST_MAX_RANK * sizeof *ret_set);
     if (c->node->opset >= 13) {
-        if (!pst_in(c, 1))
+        if (!eng_in(c, 1))
             return -1;
-        if ((n = pst_in_ints(c, 1, axes, PST_MAX_RANK)) < 0)
+        if ((n = eng_in_ints(c, 1, axes, PST_MAX_RANK)) < 0)
             return -2;
     } else {
         size_t count;
-        const int64_t *list = pst_attr_ints(c->node, "axes", &count);
-        if (!pst_attr_find(c->node, "axes"))
+        const int64_t *list = eng_attr_ints(c->node, "axes", &count);
+        if (!eng_attr_find(c->node, "axes"))
             return -1;
         if (count > PST_MAX_RANK) {
-            pst_op_fail(c, PST_EINVAL, "too many axes");
+            eng_op_fail(c, PST_EINVAL, "too many axes");
             return -2;
         }
         n = (int)count;
@@ -93,10 +93,10 @@ static int axes_of(pst_op_ctx *c, int rank, bool *ret_set)
     }
     for (int i = 0; i < n; i++) {
         int at;
-        if (pst_axis(c, axes[i], rank, &at) < 0)
+        if (eng_op_axis(c, axes[i], rank, &at) < 0)
             return -2;
         if (ret_set[at]) {
-            pst_op_fail(c, PST_EINVAL, "an axis is named twice");
+            eng_op_fail(c, PST_EINVAL, "an axis is named twice");
             return -2;
         }
         ret_set[at] = true;
@@ -104,12 +104,12 @@ static int axes_of(pst_op_ctx *c, int rank, bool *ret_set)
     return n;
 }
 
-int pst_op_squeeze(pst_op_ctx *c)
+int eng_op_squeeze(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1), rank = 0;
+    int rc = eng_op_need(c, 1), rank = 0;
     if (rc < 0)
         return rc;
-    const pst_tensor *x = pst_in(c, 0);
+    const pst_tensor *x = eng_in(c, 0);
     bool set[PST_MAX_RANK];
     int64_t dims[PST_MAX_RANK];
     int n = axes_of(c, x->rank, set);
@@ -118,57 +118,57 @@ int pst_op_squeeze(pst_op_ctx *c)
     for (int i = 0; i < x->rank; i++) {
         bool drop = n < 0 ? x->dims[i] == 1 : set[i];
         if (drop && x->dims[i] != 1)
-            return pst_op_fail(c, PST_EINVAL, "axis %d is not 1", i);
+            return eng_op_fail(c, PST_EINVAL, "axis %d is not 1", i);
         if (!drop)
             dims[rank++] = x->dims[i];
     }
-    return pst_out_view(c, 0, 0, rank, dims);
+    return eng_out_view(c, 0, 0, rank, dims);
 }
 
-int pst_op_unsqueeze(pst_op_ctx *c)
+int eng_op_unsqueeze(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    const pst_tensor *x = pst_in(c, 0);
+    const pst_tensor *x = eng_in(c, 0);
     int64_t axes[PST_MAX_RANK], dims[PST_MAX_RANK];
     bool set[PST_MAX_RANK];
     size_t count = 0;
     int n;
     if (c->node->opset >= 13) {
-        if ((n = pst_in_ints(c, 1, axes, PST_MAX_RANK)) < 0)
+        if ((n = eng_in_ints(c, 1, axes, PST_MAX_RANK)) < 0)
             return PST_EINVAL;
     } else {
-        pst_attr_ints(c->node, "axes", &count);
+        eng_attr_ints(c->node, "axes", &count);
         n = (int)(count > PST_MAX_RANK ? PST_MAX_RANK : count);
     }
     if (x->rank + n > PST_MAX_RANK)
-        return pst_op_fail(c, PST_ELIMIT, "more than %d dimensions", PST_MAX_RANK);
+        return eng_op_fail(c, PST_ELIMIT, "more than %d dimensions", PST_MAX_RANK);
     int rank = x->rank + n, got = axes_of(c, rank, set);
     if (got < 0)
-        return got < -1 ? PST_EINVAL : pst_op_fail(c, PST_EINVAL, "axes are missing");
+        return got < -1 ? PST_EINVAL : eng_op_fail(c, PST_EINVAL, "axes are missing");
     for (int i = 0, k = 0; i < rank; i++)
         dims[i] = set[i] ? 1 : x->dims[k++];
-    return pst_out_view(c, 0, 0, rank, dims);
+    return eng_out_view(c, 0, 0, rank, dims);
 }
 
-int pst_op_concat(pst_op_ctx *c)
+int eng_op_concat(eng_op_ctx *c)
 {
-    int rc = pst_need(c, c->n_in ? c->n_in : 1), axis;
+    int rc = eng_op_need(c, c->n_in ? c->n_in : 1), axis;
     if (rc < 0)
         return rc;
-    pst_tensor t = *pst_in(c, 0);
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", c->node->opset < 4 ? 1 : 0), t.rank, &axis)) < 0)
+    pst_tensor t = *eng_in(c, 0);
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", c->node->opset < 4 ? 1 : 0), t.rank, &axis)) < 0)
         return rc;
     for (int i = 1; i < c->n_in; i++) {
-        const pst_tensor *x = pst_in(c, i);
+        const pst_tensor *x = eng_in(c, i);
         bool same = x->rank == t.rank && x->dtype == t.dtype;
         for (int k = 0; same && k < t.rank; k++)
             same = k == axis || x->dims[k] == t.dims[k];
         if (!same || __builtin_add_overflow(t.dims[axis], x->dims[axis], &t.dims[axis]))
-            return pst_op_fail(c, PST_EINVAL, "input %d does not fit the first along axis %d", i, axis);
+            return eng_op_fail(c, PST_EINVAL, "input %d does not fit the first along axis %d", i, axis);
     }
-    char *o = pst_out_like(c, 0, &t);
+    char *o = eng_out_like(c, 0, &t);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(t.dtype), inner = size;
@@ -181,7 +181,7 @@ int pst_op_concat(pst_op_ctx *c)
     }
     size_t row = (size_t)t.dims[axis] * inner, at = 0;
     for (int i = 0; i < c->n_in; i++) {
-        const pst_tensor *x = pst_in(c, i);
+        const pst_tensor *x = eng_in(c, i);
         size_t part = (size_t)x->dims[axis] * inner;
         for (int64_t k = 0; k < outer && part; k++)
             memcpy(o + (size_t)k * row + at, (const char *)x->data + (size_t)k * part, part);
@@ -191,15 +191,15 @@ int pst_op_concat(pst_op_ctx *c)
 }
 
 /* Copies elements of x at start + i·step of each dimension; step may be negative. */
-static int strided_copy(pst_op_ctx *c, const pst_tensor *x, const int64_t *start, const int64_t *step, const int64_t *dims)
+static int strided_copy(eng_op_ctx *c, const pst_tensor *x, const int64_t *start, const int64_t *step, const int64_t *dims)
 {
     pst_tensor in = *x;
-    char *o = pst_out(c, 0, in.dtype, in.rank, dims);
+    char *o = eng_out(c, 0, in.dtype, in.rank, dims);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(in.dtype);
-    int64_t stride[PST_MAX_RANK], at[PST_MAX_RANK] = {0}, from = 0, n = pst_dims_count(dims, in.rank);
-    pst_strides(in.dims, in.rank, stride);
+    int64_t stride[PST_MAX_RANK], at[PST_MAX_RANK] = {0}, from = 0, n = eng_dims_count(dims, in.rank);
+    eng_strides(in.dims, in.rank, stride);
     for (int k = 0; k < in.rank; k++)
         from += start[k] * stride[k];
     int last = in.rank - 1;
@@ -218,21 +218,21 @@ static int strided_copy(pst_op_ctx *c, const pst_tensor *x, const int64_t *start
     return 0;
 }
 
-static int slice(pst_op_ctx *c, const int64_t *starts, const int64_t *ends, const int64_t *axes, const int64_t *steps, int n)
+static int slice(eng_op_ctx *c, const int64_t *starts, const int64_t *ends, const int64_t *axes, const int64_t *steps, int n)
 {
-    const pst_tensor *x = pst_in(c, 0);
+    const pst_tensor *x = eng_in(c, 0);
     int64_t start[PST_MAX_RANK] = {0}, step[PST_MAX_RANK], dims[PST_MAX_RANK];
     for (int k = 0; k < x->rank; k++) {
         step[k] = 1;
         dims[k] = x->dims[k];
     }
     for (int i = 0; i < n; i++) {
-        int at, rc = pst_axis(c, axes ? axes[i] : i, x->rank, &at);
+        int at, rc = eng_op_axis(c, axes ? axes[i] : i, x->rank, &at);
         if (rc < 0)
             return rc;
         int64_t d = x->dims[at], s = starts[i], e = ends[i], by = steps ? steps[i] : 1;
         if (!by || by == INT64_MIN)
-            return pst_op_fail(c, PST_EINVAL, "bad step");
+            return eng_op_fail(c, PST_EINVAL, "bad step");
         s = s < 0 ? (s < -d ? -1 : s + d) : s;
         e = e < 0 ? (e < -d ? -1 : e + d) : e;
         if (by > 0) {
@@ -251,47 +251,47 @@ static int slice(pst_op_ctx *c, const int64_t *starts, const int64_t *ends, cons
     return strided_copy(c, x, start, step, dims);
 }
 
-int pst_op_slice_1(pst_op_ctx *c)
+int eng_op_slice_1(eng_op_ctx *c)
 {
     size_t ns, ne, na;
-    const int64_t *s = pst_attr_ints(c->node, "starts", &ns), *e = pst_attr_ints(c->node, "ends", &ne),
-                  *a = pst_attr_ints(c->node, "axes", &na);
-    int rc = pst_need(c, 1);
+    const int64_t *s = eng_attr_ints(c->node, "starts", &ns), *e = eng_attr_ints(c->node, "ends", &ne),
+                  *a = eng_attr_ints(c->node, "axes", &na);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    if (ns != ne || (na && na != ns) || ns > PST_MAX_RANK || (!na && (int)ns > pst_in(c, 0)->rank))
-        return pst_op_fail(c, PST_EINVAL, "starts, ends and axes differ in length");
+    if (ns != ne || (na && na != ns) || ns > PST_MAX_RANK || (!na && (int)ns > eng_in(c, 0)->rank))
+        return eng_op_fail(c, PST_EINVAL, "starts, ends and axes differ in length");
     return slice(c, s, e, na ? a : NULL, NULL, (int)ns);
 }
 
-int pst_op_slice_10(pst_op_ctx *c)
+int eng_op_slice_10(eng_op_ctx *c)
 {
     int64_t s[PST_MAX_RANK], e[PST_MAX_RANK], a[PST_MAX_RANK], st[PST_MAX_RANK];
-    int rc = pst_need(c, 3);
+    int rc = eng_op_need(c, 3);
     if (rc < 0)
         return rc;
-    int n = pst_in_ints(c, 1, s, PST_MAX_RANK), ne = pst_in_ints(c, 2, e, PST_MAX_RANK), na = n, nt = n;
-    if (n < 0 || ne < 0 || (pst_in(c, 3) && (na = pst_in_ints(c, 3, a, PST_MAX_RANK)) < 0) ||
-        (pst_in(c, 4) && (nt = pst_in_ints(c, 4, st, PST_MAX_RANK)) < 0))
+    int n = eng_in_ints(c, 1, s, PST_MAX_RANK), ne = eng_in_ints(c, 2, e, PST_MAX_RANK), na = n, nt = n;
+    if (n < 0 || ne < 0 || (eng_in(c, 3) && (na = eng_in_ints(c, 3, a, PST_MAX_RANK)) < 0) ||
+        (eng_in(c, 4) && (nt = eng_in_ints(c, 4, st, PST_MAX_RANK)) < 0))
         return PST_EINVAL;
-    if (n != ne || n != na || n != nt || (!pst_in(c, 3) && n > pst_in(c, 0)->rank))
-        return pst_op_fail(c, PST_EINVAL, "starts, ends, axes and steps differ in length");
-    return slice(c, s, e, pst_in(c, 3) ? a : NULL, pst_in(c, 4) ? st : NULL, n);
+    if (n != ne || n != na || n != nt || (!eng_in(c, 3) && n > eng_in(c, 0)->rank))
+        return eng_op_fail(c, PST_EINVAL, "starts, ends, axes and steps differ in length");
+    return slice(c, s, e, eng_in(c, 3) ? a : NULL, eng_in(c, 4) ? st : NULL, n);
 }
 
-int pst_op_gather(pst_op_ctx *c)
+int eng_op_gather(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2), axis, rank = 0;
+    int rc = eng_op_need(c, 2), axis, rank = 0;
     if (rc < 0)
         return rc;
-    const pst_tensor x = *pst_in(c, 0), ix = *pst_in(c, 1);
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
+    const pst_tensor x = *eng_in(c, 0), ix = *eng_in(c, 1);
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
         return rc;
     if (ix.dtype != PST_I64 && ix.dtype != PST_I32)
-        return pst_op_type(c, ix.dtype);
+        return eng_op_type(c, ix.dtype);
     if (x.rank - 1 + ix.rank > PST_MAX_RANK)
-        return pst_op_fail(c, PST_ELIMIT, "more than %d dimensions", PST_MAX_RANK);
-    int64_t dims[2 * PST_MAX_RANK], outer = 1, n = pst_count(&ix), d = x.dims[axis];
+        return eng_op_fail(c, PST_ELIMIT, "more than %d dimensions", PST_MAX_RANK);
+    int64_t dims[2 * PST_MAX_RANK], outer = 1, n = eng_count(&ix), d = x.dims[axis];
     size_t inner = pst_dtype_size(x.dtype);
     for (int k = 0; k < axis; k++)
         outer *= dims[rank++] = x.dims[k];
@@ -299,7 +299,7 @@ int pst_op_gather(pst_op_ctx *c)
         dims[rank++] = ix.dims[k];
     for (int k = axis + 1; k < x.rank; k++)
         inner *= (size_t)(dims[rank++] = x.dims[k]);
-    char *o = pst_out(c, 0, x.dtype, rank, dims);
+    char *o = eng_out(c, 0, x.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < outer; i++)
@@ -307,26 +307,26 @@ int pst_op_gather(pst_op_ctx *c)
             int64_t at = ix.dtype == PST_I64 ? ((const int64_t *)ix.data)[k] : ((const int32_t *)ix.data)[k];
             at += at < 0 ? d : 0;
             if (at < 0 || at >= d)
-                return pst_op_fail(c, PST_EINVAL, "an index is outside the axis of %lld", (long long)d);
+                return eng_op_fail(c, PST_EINVAL, "an index is outside the axis of %lld", (long long)d);
             memcpy(o, (const char *)x.data + (size_t)(i * d + at) * inner, inner);
             o += inner;
         }
     return 0;
 }
 
-int pst_op_shape(pst_op_ctx *c)
+int eng_op_shape(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    const pst_tensor *x = pst_in(c, 0);
-    int64_t from = pst_attr_int(c->node, "start", 0), to = pst_attr_int(c->node, "end", x->rank), dims[PST_MAX_RANK];
+    const pst_tensor *x = eng_in(c, 0);
+    int64_t from = eng_attr_int(c->node, "start", 0), to = eng_attr_int(c->node, "end", x->rank), dims[PST_MAX_RANK];
     from += from < 0 ? x->rank : 0;
     to += to < 0 ? x->rank : 0;
     from = from < 0 ? 0 : from > x->rank ? x->rank : from;
     to = to < from ? from : to > x->rank ? x->rank : to;
     memcpy(dims, x->dims, sizeof dims);
-    int64_t n = to - from, *o = pst_out(c, 0, PST_I64, 1, &n);
+    int64_t n = to - from, *o = eng_out(c, 0, PST_I64, 1, &n);
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < n; i++)
@@ -334,72 +334,72 @@ int pst_op_shape(pst_op_ctx *c)
     return 0;
 }
 
-int pst_op_size(pst_op_ctx *c)
+int eng_op_size(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    int64_t n = pst_count(pst_in(c, 0)), *o = pst_out(c, 0, PST_I64, 0, NULL);
+    int64_t n = eng_count(eng_in(c, 0)), *o = eng_out(c, 0, PST_I64, 0, NULL);
     if (!o)
         return PST_ELIMIT;
     *o = n;
     return 0;
 }
 
-int pst_op_constant(pst_op_ctx *c)
+int eng_op_constant(eng_op_ctx *c)
 {
-    const pst_attr *a = NULL;
+    const eng_attr *a = NULL;
     static const char *const names[] = {"value",      "value_float",  "value_int",     "value_floats",
                                         "value_ints", "value_string", "value_strings", "sparse_value"};
     for (size_t i = 0; i < sizeof names / sizeof *names && !a; i++)
-        a = pst_attr_find(c->node, names[i]);
+        a = eng_attr_find(c->node, names[i]);
     if (!a)
-        return pst_op_fail(c, PST_EINVAL, "it has no value");
-    pst_val v = {.kind = PST_VAL_TENSOR};
+        return eng_op_fail(c, PST_EINVAL, "it has no value");
+    eng_val v = {.kind = ENG_VAL_TENSOR};
     switch (a->type) {
-    case PST_ATTR_TENSOR: v.t = *a->t; break;
-    case PST_ATTR_FLOAT: v.t = (pst_tensor){.dtype = PST_F32, .data = (void *)&a->f}; break;
-    case PST_ATTR_INT: v.t = (pst_tensor){.dtype = PST_I64, .data = (void *)&a->i}; break;
-    case PST_ATTR_STRING: v.t = (pst_tensor){.dtype = PST_STR, .data = (void *)&a->s}; break;
-    case PST_ATTR_FLOATS: v.t = (pst_tensor){.dtype = PST_F32, .rank = 1, .dims = {(int64_t)a->n}, .data = (void *)a->floats}; break;
-    case PST_ATTR_INTS: v.t = (pst_tensor){.dtype = PST_I64, .rank = 1, .dims = {(int64_t)a->n}, .data = (void *)a->ints}; break;
-    case PST_ATTR_STRINGS: v.t = (pst_tensor){.dtype = PST_STR, .rank = 1, .dims = {(int64_t)a->n}, .data = (void *)a->strings}; break;
-    default: return pst_op_fail(c, PST_EUNSUPPORTED, "a constant of this kind is not covered");
+    case ENG_ATTR_TENSOR: v.t = *a->t; break;
+    case ENG_ATTR_FLOAT: v.t = (pst_tensor){.dtype = PST_F32, .data = (void *)&a->f}; break;
+    case ENG_ATTR_INT: v.t = (pst_tensor){.dtype = PST_I64, .data = (void *)&a->i}; break;
+    case ENG_ATTR_STRING: v.t = (pst_tensor){.dtype = PST_STR, .data = (void *)&a->s}; break;
+    case ENG_ATTR_FLOATS: v.t = (pst_tensor){.dtype = PST_F32, .rank = 1, .dims = {(int64_t)a->n}, .data = (void *)a->floats}; break;
+    case ENG_ATTR_INTS: v.t = (pst_tensor){.dtype = PST_I64, .rank = 1, .dims = {(int64_t)a->n}, .data = (void *)a->ints}; break;
+    case ENG_ATTR_STRINGS: v.t = (pst_tensor){.dtype = PST_STR, .rank = 1, .dims = {(int64_t)a->n}, .data = (void *)a->strings}; break;
+    default: return eng_op_fail(c, PST_EUNSUPPORTED, "a constant of this kind is not covered");
     }
-    pst_out_share(c, 0, &v); /* attributes live as long as the model: nothing is copied */
+    eng_out_share(c, 0, &v); /* attributes live as long as the model: nothing is copied */
     return 0;
 }
 
-int pst_op_constant_of_shape(pst_op_ctx *c)
+int eng_op_constant_of_shape(eng_op_ctx *c)
 {
     int64_t dims[PST_MAX_RANK];
-    int rank = pst_in_ints(c, 0, dims, PST_MAX_RANK);
+    int rank = eng_in_ints(c, 0, dims, PST_MAX_RANK);
     if (rank < 0)
         return PST_EINVAL;
-    const pst_attr *a = pst_attr_find(c->node, "value");
+    const eng_attr *a = eng_attr_find(c->node, "value");
     float zero = 0;
     pst_tensor v = {.dtype = PST_F32, .data = &zero};
-    if (a && a->type == PST_ATTR_TENSOR)
+    if (a && a->type == ENG_ATTR_TENSOR)
         v = *a->t;
-    if (pst_count(&v) != 1)
-        return pst_op_fail(c, PST_EINVAL, "value must hold one element");
-    char *o = pst_out(c, 0, v.dtype, rank, dims);
+    if (eng_count(&v) != 1)
+        return eng_op_fail(c, PST_EINVAL, "value must hold one element");
+    char *o = eng_out(c, 0, v.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(v.dtype);
-    for (int64_t i = 0, n = pst_dims_count(dims, rank); i < n; i++)
+    for (int64_t i = 0, n = eng_dims_count(dims, rank); i < n; i++)
         memcpy(o + (size_t)i * size, v.data, size);
     return 0;
 }
 
 /* Numbers from texts: the whole text must be one, spaces at the ends aside; "nan", "inf" as strtod reads them. */
-static int from_texts(pst_op_ctx *c, int to, void *o, const pst_tensor *x)
+static int from_texts(eng_op_ctx *c, int to, void *o, const pst_tensor *x)
 {
-    int64_t n = pst_count(x);
-    double *d = pst_scratch(c, (size_t)n * 8);
+    int64_t n = eng_count(x);
+    double *d = eng_op_scratch(c, (size_t)n * 8);
     if (!d)
         return PST_ELIMIT;
-    bool ints = pst_dtype_is_int(to);
+    bool ints = eng_dtype_is_int(to);
     for (int64_t i = 0; i < n; i++) {
         const char *s = ((const char *const *)x->data)[i];
         char *end;
@@ -408,24 +408,24 @@ static int from_texts(pst_op_ctx *c, int to, void *o, const pst_tensor *x)
         } else {
             double v = strtod(s, &end);
             if (ints)
-                pst_convert(PST_I64, &d[i], PST_F64, &v, 1, true);
+                eng_convert(PST_I64, &d[i], PST_F64, &v, 1, true);
             else
                 d[i] = v;
         }
         if (end == s)
-            return pst_op_fail(c, PST_EINVAL, "a text is not a number");
+            return eng_op_fail(c, PST_EINVAL, "a text is not a number");
     }
-    return pst_convert(to, o, ints ? PST_I64 : PST_F64, d, n, true);
+    return eng_convert(to, o, ints ? PST_I64 : PST_F64, d, n, true);
 }
 
-static int to_texts(pst_op_ctx *c, const char **o, const pst_tensor *x)
+static int to_texts(eng_op_ctx *c, const char **o, const pst_tensor *x)
 {
     char text[64];
-    for (int64_t i = 0, n = pst_count(x); i < n; i++) {
+    for (int64_t i = 0, n = eng_count(x); i < n; i++) {
         const char *at = (const char *)x->data + (size_t)i * pst_dtype_size(x->dtype);
-        if (pst_dtype_is_float(x->dtype)) {
+        if (eng_dtype_is_float(x->dtype)) {
             double d;
-            pst_convert(PST_F64, &d, x->dtype, at, 1, true);
+            eng_convert(PST_F64, &d, x->dtype, at, 1, true);
             if (isnan(d) || isinf(d)) {
                 snprintf(text, sizeof text, "%s", isnan(d) ? "NaN" : d < 0 ? "-INF" : "INF");
             } else { /* the shortest text that reads back the same */
@@ -441,21 +441,21 @@ static int to_texts(pst_op_ctx *c, const char **o, const pst_tensor *x)
             snprintf(text, sizeof text, "%llu", *(const unsigned long long *)at);
         } else {
             int64_t v;
-            if (pst_convert(PST_I64, &v, x->dtype, at, 1, true) < 0)
-                return pst_op_type(c, x->dtype);
+            if (eng_convert(PST_I64, &v, x->dtype, at, 1, true) < 0)
+                return eng_op_type(c, x->dtype);
             snprintf(text, sizeof text, "%lld", (long long)v);
         }
-        o[i] = pst_text(c, text, strlen(text));
+        o[i] = eng_op_text(c, text, strlen(text));
     }
     return 0;
 }
 
 /* float → float8e8m0 rounds the exponent: up (default), down, or nearest (half up). */
-static void to_e8m0(pst_op_ctx *c, uint8_t *o, const float *f, int64_t n, bool saturate)
+static void to_e8m0(eng_op_ctx *c, uint8_t *o, const float *f, int64_t n, bool saturate)
 {
-    const char *mode = pst_attr_str(c->node, "round_mode", "up");
+    const char *mode = eng_attr_str(c->node, "round_mode", "up");
     for (int64_t i = 0; i < n; i++) {
-        uint8_t e = pst_float_to_narrow(PST_F8E8M0, f[i], saturate);
+        uint8_t e = eng_float_to_narrow(ENG_F8E8M0, f[i], saturate);
         uint32_t u;
         float a = fabsf(f[i]);
         memcpy(&u, &a, 4);
@@ -466,77 +466,77 @@ static void to_e8m0(pst_op_ctx *c, uint8_t *o, const float *f, int64_t n, bool s
     }
 }
 
-static int cast_to(pst_op_ctx *c, int to)
+static int cast_to(eng_op_ctx *c, int to)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    bool saturate = pst_attr_int(c->node, "saturate", 1);
+    pst_tensor x = *eng_in(c, 0);
+    bool saturate = eng_attr_int(c->node, "saturate", 1);
     if (x.dtype == (pst_dtype)to) {
-        pst_out_share(c, 0, c->in[0]);
+        eng_out_share(c, 0, c->in[0]);
         return 0;
     }
-    void *o = to > 0 && to < PST_DTYPE_END ? pst_out_typed(c, 0, (pst_dtype)to, &x) : NULL;
+    void *o = to > 0 && to < ENG_DTYPE_END ? eng_out_typed(c, 0, (pst_dtype)to, &x) : NULL;
     if (!o)
-        return pst_op_fail(c, PST_EUNSUPPORTED, "cannot cast to type %d", to);
-    int64_t n = pst_count(&x);
+        return eng_op_fail(c, PST_EUNSUPPORTED, "cannot cast to type %d", to);
+    int64_t n = eng_count(&x);
     if (x.dtype == PST_STR)
         rc = from_texts(c, to, o, &x);
     else if (to == PST_STR)
         rc = to_texts(c, o, &x);
-    else if (to == PST_F8E8M0) {
-        float *f = pst_scratch(c, (size_t)n * 4);
+    else if (to == ENG_F8E8M0) {
+        float *f = eng_op_scratch(c, (size_t)n * 4);
         if (!f)
             return PST_ELIMIT;
-        rc = pst_convert(PST_F32, f, x.dtype, x.data, n, true);
+        rc = eng_convert(PST_F32, f, x.dtype, x.data, n, true);
         to_e8m0(c, o, f, n, saturate);
     } else {
-        rc = pst_convert(to, o, x.dtype, x.data, n, saturate);
+        rc = eng_convert(to, o, x.dtype, x.data, n, saturate);
     }
-    return rc == PST_EUNSUPPORTED ? pst_op_fail(c, rc, "no cast from %s to %s", pst_dtype_name(x.dtype), pst_dtype_name((pst_dtype)to))
+    return rc == PST_EUNSUPPORTED ? eng_op_fail(c, rc, "no cast from %s to %s", pst_dtype_name(x.dtype), pst_dtype_name((pst_dtype)to))
                                   : rc;
 }
 
-int pst_op_cast(pst_op_ctx *c)
+int eng_op_cast(eng_op_ctx *c)
 {
-    return cast_to(c, (int)pst_attr_int(c->node, "to", 0));
+    return cast_to(c, (int)eng_attr_int(c->node, "to", 0));
 }
 
-int pst_op_cast_like(pst_op_ctx *c)
+int eng_op_cast_like(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2);
-    return rc < 0 ? rc : cast_to(c, pst_in(c, 1)->dtype);
+    int rc = eng_op_need(c, 2);
+    return rc < 0 ? rc : cast_to(c, eng_in(c, 1)->dtype);
 }
 
-int pst_op_transpose(pst_op_ctx *c)
+int eng_op_transpose(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     size_t n_perm, size = pst_dtype_size(x.dtype);
-    const int64_t *perm = pst_attr_ints(c->node, "perm", &n_perm);
+    const int64_t *perm = eng_attr_ints(c->node, "perm", &n_perm);
     int64_t dims[PST_MAX_RANK], stride[PST_MAX_RANK], by[PST_MAX_RANK], at[PST_MAX_RANK] = {0}, from = 0;
     bool seen[PST_MAX_RANK] = {0};
     if (perm && (int)n_perm != x.rank)
-        return pst_op_fail(c, PST_EINVAL, "perm has %zu entries for rank %d", n_perm, x.rank);
-    pst_strides(x.dims, x.rank, stride);
+        return eng_op_fail(c, PST_EINVAL, "perm has %zu entries for rank %d", n_perm, x.rank);
+    eng_strides(x.dims, x.rank, stride);
     for (int k = 0; k < x.rank; k++) {
         int p;
-        if ((rc = pst_axis(c, perm ? perm[k] : x.rank - 1 - k, x.rank, &p)) < 0)
+        if ((rc = eng_op_axis(c, perm ? perm[k] : x.rank - 1 - k, x.rank, &p)) < 0)
             return rc;
         if (seen[p])
-            return pst_op_fail(c, PST_EINVAL, "perm names a dimension twice");
+            return eng_op_fail(c, PST_EINVAL, "perm names a dimension twice");
         seen[p] = true;
         dims[k] = x.dims[p];
         by[k] = stride[p];
     }
-    char *o = pst_out(c, 0, x.dtype, x.rank, dims);
+    char *o = eng_out(c, 0, x.dtype, x.rank, dims);
     if (!o)
         return PST_ELIMIT;
     int last = x.rank - 1;
-    int64_t n = pst_count(&x), run = last >= 0 ? dims[last] : 1;
+    int64_t n = eng_count(&x), run = last >= 0 ? dims[last] : 1;
     for (int64_t i = 0; i < n; i += run) {
         int64_t step = last >= 0 ? by[last] : 0;
         const char *p = (const char *)x.data + (size_t)from * size;
@@ -561,22 +561,22 @@ int pst_op_transpose(pst_op_ctx *c)
     return 0;
 }
 
-int pst_op_expand(pst_op_ctx *c)
+int eng_op_expand(eng_op_ctx *c)
 {
     pst_tensor want = {0};
-    int rank, rc = pst_need(c, 2);
-    if (rc < 0 || (want.rank = pst_in_ints(c, 1, want.dims, PST_MAX_RANK)) < 0)
+    int rank, rc = eng_op_need(c, 2);
+    if (rc < 0 || (want.rank = eng_in_ints(c, 1, want.dims, PST_MAX_RANK)) < 0)
         return PST_EINVAL;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     int64_t dims[PST_MAX_RANK], by[PST_MAX_RANK], at[PST_MAX_RANK] = {0}, from = 0;
-    if ((rc = pst_broadcast(c, &x, &want, &rank, dims)) < 0)
+    if ((rc = eng_broadcast(c, &x, &want, &rank, dims)) < 0)
         return rc;
-    char *o = pst_out(c, 0, x.dtype, rank, dims);
+    char *o = eng_out(c, 0, x.dtype, rank, dims);
     if (!o)
         return PST_ELIMIT;
-    pst_broadcast_strides(&x, rank, by);
+    eng_broadcast_strides(&x, rank, by);
     size_t size = pst_dtype_size(x.dtype);
-    for (int64_t i = 0, n = pst_dims_count(dims, rank); i < n; i++) {
+    for (int64_t i = 0, n = eng_dims_count(dims, rank); i < n; i++) {
         memcpy(o + (size_t)i * size, (const char *)x.data + (size_t)from * size, size);
         for (int k = rank - 1; k >= 0; k--) {
             from += by[k];
@@ -589,25 +589,25 @@ int pst_op_expand(pst_op_ctx *c)
     return 0;
 }
 
-int pst_op_split(pst_op_ctx *c)
+int eng_op_split(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1), axis;
+    int rc = eng_op_need(c, 1), axis;
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    if ((rc = pst_axis(c, pst_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
+    pst_tensor x = *eng_in(c, 0);
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", 0), x.rank, &axis)) < 0)
         return rc;
-    int64_t d = x.dims[axis], n = c->n_out, at = 0, outer = 1, *sizes = pst_scratch(c, (size_t)n * 8 + 8);
+    int64_t d = x.dims[axis], n = c->n_out, at = 0, outer = 1, *sizes = eng_op_scratch(c, (size_t)n * 8 + 8);
     if (!sizes)
         return PST_ELIMIT;
     size_t n_attr;
-    const int64_t *attr = pst_attr_ints(c->node, "split", &n_attr);
-    if (c->node->opset >= 13 && pst_in(c, 1)) {
-        if (pst_count(pst_in(c, 1)) != n || pst_in_ints(c, 1, sizes, (int)n) < 0)
-            return pst_op_fail(c, PST_EINVAL, "split must have one size per output");
+    const int64_t *attr = eng_attr_ints(c->node, "split", &n_attr);
+    if (c->node->opset >= 13 && eng_in(c, 1)) {
+        if (eng_count(eng_in(c, 1)) != n || eng_in_ints(c, 1, sizes, (int)n) < 0)
+            return eng_op_fail(c, PST_EINVAL, "split must have one size per output");
     } else if (attr) {
         if ((int64_t)n_attr != n)
-            return pst_op_fail(c, PST_EINVAL, "split must have one size per output");
+            return eng_op_fail(c, PST_EINVAL, "split must have one size per output");
         memcpy(sizes, attr, (size_t)n * 8);
     } else {
         int64_t each = (d + n - 1) / n;
@@ -626,10 +626,10 @@ int pst_op_split(pst_op_ctx *c)
     }
     for (int i = 0; i < n; i++) {
         if (sizes[i] < 0 || sizes[i] > d - at)
-            return pst_op_fail(c, PST_EINVAL, "sizes do not add up to %lld", (long long)d);
+            return eng_op_fail(c, PST_EINVAL, "sizes do not add up to %lld", (long long)d);
         pst_tensor t = x;
         t.dims[axis] = sizes[i];
-        char *o = pst_out_like(c, i, &t);
+        char *o = eng_out_like(c, i, &t);
         if (!o)
             return PST_ELIMIT;
         size_t part = (size_t)sizes[i] * inner;
@@ -637,5 +637,5 @@ int pst_op_split(pst_op_ctx *c)
             memcpy(o + (size_t)k * part, (const char *)x.data + (size_t)(k * d + at) * inner, part);
         at += sizes[i];
     }
-    return at == d ? 0 : pst_op_fail(c, PST_EINVAL, "sizes do not add up to %lld", (long long)d);
+    return at == d ? 0 : eng_op_fail(c, PST_EINVAL, "sizes do not add up to %lld", (long long)d);
 }

@@ -10,35 +10,35 @@
 /* ---- windows ---- */
 
 /* a0 - a1 cos(2πi/n) + a2 cos(4πi/n) */
-static int window(pst_op_ctx *c, double a0, double a1, double a2)
+static int window(eng_op_ctx *c, double a0, double a1, double a2)
 {
-    int64_t size, dtype = pst_attr_int(c->node, "output_datatype", PST_F32);
-    if (pst_in_ints(c, 0, &size, 1) != 1 || size < 0)
-        return pst_op_fail(c, PST_EINVAL, "the size must be one number that is not negative");
-    if (!pst_dtype_is_float((int)dtype) && !pst_dtype_is_int((int)dtype))
-        return pst_op_type(c, (int)dtype);
-    char *o = pst_out(c, 0, (pst_dtype)dtype, 1, &size);
+    int64_t size, dtype = eng_attr_int(c->node, "output_datatype", PST_F32);
+    if (eng_in_ints(c, 0, &size, 1) != 1 || size < 0)
+        return eng_op_fail(c, PST_EINVAL, "the size must be one number that is not negative");
+    if (!eng_dtype_is_float((int)dtype) && !eng_dtype_is_int((int)dtype))
+        return eng_op_type(c, (int)dtype);
+    char *o = eng_out(c, 0, (pst_dtype)dtype, 1, &size);
     if (!o)
         return PST_ELIMIT;
-    double n = pst_attr_int(c->node, "periodic", 1) ? (double)size : (double)size - 1;
+    double n = eng_attr_int(c->node, "periodic", 1) ? (double)size : (double)size - 1;
     for (int64_t i = 0; i < size; i++) {
         double at = n > 0 ? 2 * M_PI * (double)i / n : 0, v = a0 - a1 * cos(at) + a2 * cos(2 * at);
-        pst_convert((int)dtype, o + (size_t)i * pst_dtype_size((pst_dtype)dtype), PST_F64, &v, 1, true);
+        eng_convert((int)dtype, o + (size_t)i * pst_dtype_size((pst_dtype)dtype), PST_F64, &v, 1, true);
     }
     return 0;
 }
 
-int pst_op_hann_window(pst_op_ctx *c)
+int eng_op_hann_window(eng_op_ctx *c)
 {
     return window(c, 0.5, 0.5, 0);
 }
 
-int pst_op_hamming_window(pst_op_ctx *c)
+int eng_op_hamming_window(eng_op_ctx *c)
 {
     return window(c, 25.0 / 46, 21.0 / 46, 0);
 }
 
-int pst_op_blackman_window(pst_op_ctx *c)
+int eng_op_blackman_window(eng_op_ctx *c)
 {
     return window(c, 0.42, 0.5, 0.08);
 }
@@ -52,15 +52,15 @@ typedef struct dft {
     double *in, *out; /* n complex numbers */
 } dft;
 
-static int dft_new(pst_op_ctx *c, int64_t n, bool inverse, int64_t times, dft *ret)
+static int dft_new(eng_op_ctx *c, int64_t n, bool inverse, int64_t times, dft *ret)
 {
     bool direct = n & (n - 1);
     if (n < 1 || n > INT32_MAX)
-        return pst_op_fail(c, PST_EINVAL, "a transform of %" PRId64 " points", n);
-    int rc = pst_op_work(c, (double)times * (double)n * (direct ? (double)n : 64));
+        return eng_op_fail(c, PST_EINVAL, "a transform of %" PRId64 " points", n);
+    int rc = eng_op_work(c, (double)times * (double)n * (direct ? (double)n : 64));
     if (rc < 0)
         return rc;
-    double *room = pst_scratch(c, (size_t)n * 6 * sizeof *room);
+    double *room = eng_op_scratch(c, (size_t)n * 6 * sizeof *room);
     if (!room)
         return PST_ELIMIT;
     *ret = (dft){.n = n, .inverse = inverse, .roots = room, .in = room + 2 * n, .out = room + 4 * n};
@@ -142,21 +142,21 @@ typedef struct lines {
     int64_t length, outer, inner, parts; /* parts: 1 = real, 2 = complex */
 } lines;
 
-static int find_lines(pst_op_ctx *c, const pst_tensor *x, lines *ret)
+static int find_lines(eng_op_ctx *c, const pst_tensor *x, lines *ret)
 {
-    int64_t axis = pst_attr_int(c->node, "axis", 1);
+    int64_t axis = eng_attr_int(c->node, "axis", 1);
     if (c->node->opset >= 20) {
         axis = -2;
-        if (pst_in(c, 2) && pst_in_ints(c, 2, &axis, 1) != 1)
+        if (eng_in(c, 2) && eng_in_ints(c, 2, &axis, 1) != 1)
             return PST_EINVAL;
     }
     *ret = (lines){.outer = 1, .inner = 1};
-    int rc = pst_axis(c, axis, x->rank, &ret->axis);
+    int rc = eng_op_axis(c, axis, x->rank, &ret->axis);
     if (rc < 0)
         return rc;
     ret->parts = x->dims[x->rank - 1];
     if (x->rank < 2 || ret->axis == x->rank - 1 || (ret->parts != 1 && ret->parts != 2))
-        return pst_op_fail(c, PST_EINVAL, "the last dimension holds real and imaginary part and is not transformed");
+        return eng_op_fail(c, PST_EINVAL, "the last dimension holds real and imaginary part and is not transformed");
     ret->length = x->dims[ret->axis];
     for (int i = 0; i < ret->axis; i++)
         ret->outer *= x->dims[i];
@@ -177,21 +177,21 @@ static void gather(const dft *d, const pst_tensor *x, const lines *l, int64_t o,
     }
 }
 
-int pst_op_dft(pst_op_ctx *c)
+int eng_op_dft(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    bool inverse = pst_attr_int(c->node, "inverse", 0), onesided = pst_attr_int(c->node, "onesided", 0);
+    pst_tensor x = *eng_in(c, 0);
+    bool inverse = eng_attr_int(c->node, "inverse", 0), onesided = eng_attr_int(c->node, "onesided", 0);
     lines l;
     dft d;
     if (x.dtype != PST_F32 && x.dtype != PST_F64)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     if ((rc = find_lines(c, &x, &l)) < 0)
         return rc;
     int64_t n = inverse && onesided ? 2 * (l.length - 1) : l.length, dims[PST_MAX_RANK];
-    if (pst_in(c, 1) && pst_in_ints(c, 1, &n, 1) != 1)
+    if (eng_in(c, 1) && eng_in_ints(c, 1, &n, 1) != 1)
         return PST_EINVAL;
     if ((rc = dft_new(c, n, inverse, l.outer * l.inner, &d)) < 0)
         return rc;
@@ -199,7 +199,7 @@ int pst_op_dft(pst_op_ctx *c)
     memcpy(dims, x.dims, sizeof dims);
     dims[l.axis] = out_n;
     dims[x.rank - 1] = parts;
-    void *y = pst_out(c, 0, x.dtype, x.rank, dims);
+    void *y = eng_out(c, 0, x.dtype, x.rank, dims);
     if (!y)
         return PST_ELIMIT;
     for (int64_t o = 0; o < l.outer && l.inner; o++)
@@ -213,28 +213,28 @@ int pst_op_dft(pst_op_ctx *c)
     return 0;
 }
 
-int pst_op_stft(pst_op_ctx *c)
+int eng_op_stft(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2);
+    int rc = eng_op_need(c, 2);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    const pst_tensor *w = pst_in(c, 2);
+    pst_tensor x = *eng_in(c, 0);
+    const pst_tensor *w = eng_in(c, 2);
     int64_t step, n = 0;
     dft d;
     if (x.dtype != PST_F32 && x.dtype != PST_F64)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     if (x.rank != 3 || (x.dims[2] != 1 && x.dims[2] != 2) || (w && (w->dtype != x.dtype || w->rank != 1)))
-        return pst_op_fail(c, PST_EINVAL, "a signal (batch, length, 1 or 2) and a window of its type are needed");
+        return eng_op_fail(c, PST_EINVAL, "a signal (batch, length, 1 or 2) and a window of its type are needed");
     n = w ? w->dims[0] : x.dims[1];
-    if (pst_in_ints(c, 1, &step, 1) != 1 || (pst_in(c, 3) && pst_in_ints(c, 3, &n, 1) != 1))
+    if (eng_in_ints(c, 1, &step, 1) != 1 || (eng_in(c, 3) && eng_in_ints(c, 3, &n, 1) != 1))
         return PST_EINVAL;
     if (step < 1 || n < 1 || n > x.dims[1] || (w && w->dims[0] > n))
-        return pst_op_fail(c, PST_EINVAL, "frames of %" PRId64 " at steps of %" PRId64 " do not fit the signal", n, step);
-    int64_t frames = 1 + (x.dims[1] - n) / step, bins = pst_attr_int(c->node, "onesided", 1) ? n / 2 + 1 : n, parts = x.dims[2];
+        return eng_op_fail(c, PST_EINVAL, "frames of %" PRId64 " at steps of %" PRId64 " do not fit the signal", n, step);
+    int64_t frames = 1 + (x.dims[1] - n) / step, bins = eng_attr_int(c->node, "onesided", 1) ? n / 2 + 1 : n, parts = x.dims[2];
     if ((rc = dft_new(c, n, false, x.dims[0] * frames, &d)) < 0)
         return rc;
-    void *y = pst_out(c, 0, x.dtype, 4, (int64_t[]){x.dims[0], frames, bins, 2});
+    void *y = eng_out(c, 0, x.dtype, 4, (int64_t[]){x.dims[0], frames, bins, 2});
     if (!y)
         return PST_ELIMIT;
     for (int64_t f = 0; f < x.dims[0] * frames; f++) {
@@ -254,23 +254,23 @@ int pst_op_stft(pst_op_ctx *c)
 /* ---- mel filters ---- */
 
 /* Triangles between neighbours of n + 2 places that are equally far apart on the mel scale. */
-int pst_op_mel_weight_matrix(pst_op_ctx *c)
+int eng_op_mel_weight_matrix(eng_op_ctx *c)
 {
-    int64_t mels, length, rate, dtype = pst_attr_int(c->node, "output_datatype", PST_F32);
+    int64_t mels, length, rate, dtype = eng_attr_int(c->node, "output_datatype", PST_F32);
     double low, high;
     int rc;
-    if (pst_in_ints(c, 0, &mels, 1) != 1 || pst_in_ints(c, 1, &length, 1) != 1 || pst_in_ints(c, 2, &rate, 1) != 1)
+    if (eng_in_ints(c, 0, &mels, 1) != 1 || eng_in_ints(c, 1, &length, 1) != 1 || eng_in_ints(c, 2, &rate, 1) != 1)
         return PST_EINVAL;
-    if ((rc = pst_in_scalar(c, 3, &low)) < 0 || (rc = pst_in_scalar(c, 4, &high)) < 0)
+    if ((rc = eng_in_scalar(c, 3, &low)) < 0 || (rc = eng_in_scalar(c, 4, &high)) < 0)
         return rc;
     if (mels < 1 || mels > INT32_MAX || length < 1 || length > INT32_MAX || rate < 1 || !(low >= 0) || !(high >= low) || high > 1e9)
-        return pst_op_fail(c, PST_EINVAL, "bins, length, rate and edges make no filters");
-    if (!pst_dtype_is_float((int)dtype) && !pst_dtype_is_int((int)dtype))
-        return pst_op_type(c, (int)dtype);
+        return eng_op_fail(c, PST_EINVAL, "bins, length, rate and edges make no filters");
+    if (!eng_dtype_is_float((int)dtype) && !eng_dtype_is_int((int)dtype))
+        return eng_op_type(c, (int)dtype);
     int64_t bins = length / 2 + 1;
     size_t size = pst_dtype_size((pst_dtype)dtype);
-    char *y = pst_out(c, 0, (pst_dtype)dtype, 2, (int64_t[]){bins, mels});
-    int64_t *at = pst_scratch(c, (size_t)(mels + 2) * sizeof *at);
+    char *y = eng_out(c, 0, (pst_dtype)dtype, 2, (int64_t[]){bins, mels});
+    int64_t *at = eng_op_scratch(c, (size_t)(mels + 2) * sizeof *at);
     if (!y || !at)
         return PST_ELIMIT;
     memset(y, 0, (size_t)(bins * mels) * size);
@@ -281,7 +281,7 @@ int pst_op_mel_weight_matrix(pst_op_ctx *c)
         for (int64_t j = at[i]; j <= at[i + 2] && j < bins; j++) {
             int64_t up = at[i + 1] - at[i], down = at[i + 2] - at[i + 1];
             double v = j < at[i + 1] ? (double)(j - at[i]) / (double)up : j == at[i + 1] ? 1 : (double)(at[i + 2] - j) / (double)down;
-            pst_convert((int)dtype, y + (size_t)(j * mels + i) * size, PST_F64, &v, 1, true);
+            eng_convert((int)dtype, y + (size_t)(j * mels + i) * size, PST_F64, &v, 1, true);
         }
     return 0;
 }

@@ -18,20 +18,20 @@ typedef struct svm {
     int64_t n_sv, cols;
 } svm;
 
-static void read_svm(pst_op_ctx *c, svm *s)
+static void read_svm(eng_op_ctx *c, svm *s)
 {
     size_t n;
-    const float *params = pst_attr_floats(c->node, "kernel_params", &n);
-    *s = (svm){.kernel = pst_attr_str(c->node, "kernel_type", "LINEAR")};
+    const float *params = eng_attr_floats(c->node, "kernel_params", &n);
+    *s = (svm){.kernel = eng_attr_str(c->node, "kernel_type", "LINEAR")};
     s->gamma = n > 0 ? (double)params[0] : 0;
     s->coef0 = n > 1 ? (double)params[1] : 0;
     s->degree = n > 2 ? (double)params[2] : 0;
-    s->coef = pst_attr_floats(c->node, "coefficients", &s->n_coef);
-    s->sv = pst_attr_floats(c->node, "support_vectors", &s->n_sv_floats);
-    s->rho = pst_attr_floats(c->node, "rho", &s->n_rho);
-    s->proba = pst_attr_floats(c->node, "prob_a", &s->n_proba);
-    s->probb = pst_attr_floats(c->node, "prob_b", &s->n_probb);
-    s->per_class = pst_attr_ints(c->node, "vectors_per_class", &s->n_per_class);
+    s->coef = eng_attr_floats(c->node, "coefficients", &s->n_coef);
+    s->sv = eng_attr_floats(c->node, "support_vectors", &s->n_sv_floats);
+    s->rho = eng_attr_floats(c->node, "rho", &s->n_rho);
+    s->proba = eng_attr_floats(c->node, "prob_a", &s->n_proba);
+    s->probb = eng_attr_floats(c->node, "prob_b", &s->n_probb);
+    s->per_class = eng_attr_ints(c->node, "vectors_per_class", &s->n_per_class);
 }
 
 static double kernel(const svm *s, const float *a, const float *b, int64_t n)
@@ -49,21 +49,21 @@ static double kernel(const svm *s, const float *a, const float *b, int64_t n)
     return s->kernel[0] == 'P' ? pow(s->gamma * d + s->coef0, s->degree) : s->kernel[0] == 'S' ? tanh(s->gamma * d + s->coef0) : d;
 }
 
-int pst_op_svm_regressor(pst_op_ctx *c)
+int eng_op_svm_regressor(eng_op_ctx *c)
 {
     svm s;
     int64_t rows, cols;
     read_svm(c, &s);
-    const float *x = pst_in_rows(c, 0, &rows, &cols);
+    const float *x = eng_in_rows(c, 0, &rows, &cols);
     if (!x)
         return PST_EINVAL;
-    s.n_sv = pst_attr_int(c->node, "n_supports", 0);
-    bool linear = s.n_sv <= 0, one_class = pst_attr_int(c->node, "one_class", 0);
+    s.n_sv = eng_attr_int(c->node, "n_supports", 0);
+    bool linear = s.n_sv <= 0, one_class = eng_attr_int(c->node, "one_class", 0);
     if (!s.n_rho || (linear ? s.n_coef != (size_t)cols
                             : s.n_sv > 100000000 || s.n_coef != (size_t)s.n_sv || s.n_sv_floats != (size_t)s.n_sv * (size_t)cols))
-        return pst_op_fail(c, PST_EINVAL, "its lists do not fit %lld features", (long long)cols);
-    pst_post post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
-    float *o = pst_out(c, 0, PST_F32, 2, (int64_t[]){rows, 1});
+        return eng_op_fail(c, PST_EINVAL, "its lists do not fit %lld features", (long long)cols);
+    eng_post post = eng_post_of(eng_attr_str(c->node, "post_transform", "NONE"));
+    float *o = eng_out(c, 0, PST_F32, 2, (int64_t[]){rows, 1});
     if (!o)
         return PST_ELIMIT;
     for (int64_t r = 0; r < rows; r++) {
@@ -73,7 +73,7 @@ int pst_op_svm_regressor(pst_op_ctx *c)
         for (int64_t k = 0; !linear && k < s.n_sv; k++)
             sum += (double)s.coef[k] * kernel(&s, x + r * cols, s.sv + k * cols, cols);
         o[r] = one_class ? (sum > 0 ? 1.0f : -1.0f) : (float)sum;
-        pst_post_row(post, o + r, 1);
+        eng_post_row(post, o + r, 1);
     }
     return 0;
 }
@@ -157,15 +157,15 @@ static void probabilities(const svm *s, int classes, const double *dec, double *
 }
 
 /* Without support vectors each class has a row of coefficients: its score is the kernel of row and coefficients, plus rho. */
-static int linear_classes(pst_op_ctx *c, const svm *s, const pst_labels *l, const float *x, int64_t rows, int64_t cols)
+static int linear_classes(eng_op_ctx *c, const svm *s, const eng_labels *l, const float *x, int64_t rows, int64_t cols)
 {
     int64_t n = l->n;
     if (n < 2 || n > INT_MAX || !s->n_rho || s->n_coef % (size_t)n || (int64_t)(s->n_coef / (size_t)n) != cols)
-        return pst_op_fail(c, PST_EINVAL, "%zu coefficients and %zu rho do not fit %lld classes of %lld features", s->n_coef, s->n_rho,
+        return eng_op_fail(c, PST_EINVAL, "%zu coefficients and %zu rho do not fit %lld classes of %lld features", s->n_coef, s->n_rho,
                            (long long)n, (long long)cols);
-    pst_post post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
-    void *labels = pst_labels_out(c, l, rows);
-    float *z = pst_out(c, 1, PST_F32, 2, (int64_t[]){rows, n});
+    eng_post post = eng_post_of(eng_attr_str(c->node, "post_transform", "NONE"));
+    void *labels = eng_labels_out(c, l, rows);
+    float *z = eng_out(c, 1, PST_F32, 2, (int64_t[]){rows, n});
     if (!labels || !z)
         return PST_ELIMIT;
     for (int64_t r = 0; r < rows; r++) {
@@ -175,20 +175,20 @@ static int linear_classes(pst_op_ctx *c, const svm *s, const pst_labels *l, cons
             o[k] = (float)(kernel(s, x + r * cols, s->coef + k * cols, cols) + (double)s->rho[0]);
             best = o[k] > o[best] ? k : best;
         }
-        pst_label_put(l, labels, r, best);
-        pst_post_row(post, o, (int)n);
+        eng_label_put(l, labels, r, best);
+        eng_post_row(post, o, (int)n);
     }
     return 0;
 }
 
-int pst_op_svm_classifier(pst_op_ctx *c)
+int eng_op_svm_classifier(eng_op_ctx *c)
 {
     svm s;
-    pst_labels l;
+    eng_labels l;
     int64_t rows, cols;
     read_svm(c, &s);
-    pst_labels_of(c->node, &l);
-    const float *x = pst_in_rows(c, 0, &rows, &cols);
+    eng_labels_of(c->node, &l);
+    const float *x = eng_in_rows(c, 0, &rows, &cols);
     if (!x)
         return PST_EINVAL;
     int classes = (int)s.n_per_class, pairs = classes * (classes - 1) / 2;
@@ -201,14 +201,14 @@ int pst_op_svm_classifier(pst_op_ctx *c)
     }
     if (!fits || (int64_t)s.n_sv_floats != s.n_sv * cols || (int64_t)s.n_coef != s.n_sv * (classes - 1) || s.n_rho != (size_t)pairs ||
         l.n != classes || (s.n_proba && (s.n_proba != (size_t)pairs || s.n_probb != (size_t)pairs)))
-        return pst_op_fail(c, PST_EINVAL, "its lists do not fit %d classes of %lld features", classes, (long long)cols);
-    pst_post post = pst_post_of(pst_attr_str(c->node, "post_transform", "NONE"));
+        return eng_op_fail(c, PST_EINVAL, "its lists do not fit %d classes of %lld features", classes, (long long)cols);
+    eng_post post = eng_post_of(eng_attr_str(c->node, "post_transform", "NONE"));
     bool proba = s.n_proba;
     int n_out = proba ? classes : pairs == 1 ? 2 : pairs;
-    void *labels = pst_labels_out(c, &l, rows);
-    float *z = pst_out(c, 1, PST_F32, 2, (int64_t[]){rows, n_out});
-    double *work = pst_scratch(c, ((size_t)s.n_sv + (size_t)pairs + (size_t)(2 * classes * classes + 2 * classes)) * sizeof *work);
-    int *votes = pst_scratch(c, (size_t)classes * sizeof *votes);
+    void *labels = eng_labels_out(c, &l, rows);
+    float *z = eng_out(c, 1, PST_F32, 2, (int64_t[]){rows, n_out});
+    double *work = eng_op_scratch(c, ((size_t)s.n_sv + (size_t)pairs + (size_t)(2 * classes * classes + 2 * classes)) * sizeof *work);
+    int *votes = eng_op_scratch(c, (size_t)classes * sizeof *votes);
     if (!labels || !z || !work || !votes)
         return PST_ELIMIT;
     double *dec = work + s.n_sv;
@@ -224,9 +224,9 @@ int pst_op_svm_classifier(pst_op_ctx *c)
             for (int i = 0; i < pairs; i++)
                 o[i] = (float)dec[i];
         }
-        pst_label_put(&l, labels, r, best);
-        if (!proba || post != PST_POST_NONE)
-            pst_post_row(post, o, n_out);
+        eng_label_put(&l, labels, r, best);
+        if (!proba || post != ENG_POST_NONE)
+            eng_post_row(post, o, n_out);
     }
     return 0;
 }

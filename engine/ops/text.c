@@ -6,25 +6,25 @@
 #include <string.h>
 #include <strings.h>
 
-int pst_op_string_concat(pst_op_ctx *c)
+int eng_op_string_concat(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 2), rank;
+    int rc = eng_op_need(c, 2), rank;
     if (rc < 0)
         return rc;
-    pst_tensor a = *pst_in(c, 0), b = *pst_in(c, 1);
+    pst_tensor a = *eng_in(c, 0), b = *eng_in(c, 1);
     int64_t dims[PST_MAX_RANK], sa[PST_MAX_RANK], sb[PST_MAX_RANK];
     if (a.dtype != PST_STR || b.dtype != PST_STR)
-        return pst_op_type(c, a.dtype);
-    if ((rc = pst_broadcast(c, &a, &b, &rank, dims)) < 0)
+        return eng_op_type(c, a.dtype);
+    if ((rc = eng_broadcast(c, &a, &b, &rank, dims)) < 0)
         return rc;
-    const char **o = pst_out(c, 0, PST_STR, rank, dims);
+    const char **o = eng_out(c, 0, PST_STR, rank, dims);
     if (!o)
         return PST_ELIMIT;
-    pst_broadcast_strides(&a, rank, sa);
-    pst_broadcast_strides(&b, rank, sb);
+    eng_broadcast_strides(&a, rank, sa);
+    eng_broadcast_strides(&b, rank, sb);
     size_t total = 0, room = 0;
     char *both = NULL;
-    for (int64_t i = 0, n = pst_dims_count(dims, rank); i < n; i++) {
+    for (int64_t i = 0, n = eng_dims_count(dims, rank); i < n; i++) {
         int64_t ia = 0, ib = 0, rest = i;
         for (int k = rank - 1; k >= 0; k--) {
             ia += rest % dims[k] * sa[k];
@@ -34,34 +34,34 @@ int pst_op_string_concat(pst_op_ctx *c)
         const char *x = ((const char *const *)a.data)[ia], *y = ((const char *const *)b.data)[ib];
         size_t nx = strlen(x), ny = strlen(y);
         if ((total += nx + ny) > c->plan->m->limits.tensor_bytes_max)
-            return pst_op_fail(c, PST_ELIMIT, "texts of more than %zu bytes", c->plan->m->limits.tensor_bytes_max);
+            return eng_op_fail(c, PST_ELIMIT, "texts of more than %zu bytes", c->plan->m->limits.tensor_bytes_max);
         if (nx + ny + 1 > room) {
             room = 2 * (nx + ny) + 64;
-            if (!(both = pst_scratch(c, room)))
+            if (!(both = eng_op_scratch(c, room)))
                 return PST_ELIMIT;
         }
         memcpy(both, x, nx);
         memcpy(both + nx, y, ny);
-        o[i] = pst_text(c, both, nx + ny);
+        o[i] = eng_op_text(c, both, nx + ny);
     }
     return 0;
 }
 
 /* Stop words out, then case: (C) or (1, C). Nothing left gives one empty text. */
-int pst_op_string_normalizer(pst_op_ctx *c)
+int eng_op_string_normalizer(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     size_t n_stop;
-    const char *const *stop = pst_attr_strings(c->node, "stopwords", &n_stop);
-    const char *how = pst_attr_str(c->node, "case_change_action", "NONE");
-    bool exact = pst_attr_int(c->node, "is_case_sensitive", 0);
+    const char *const *stop = eng_attr_strings(c->node, "stopwords", &n_stop);
+    const char *how = eng_attr_str(c->node, "case_change_action", "NONE");
+    bool exact = eng_attr_int(c->node, "is_case_sensitive", 0);
     if (x.dtype != PST_STR || x.rank < 1 || x.rank > 2 || (x.rank == 2 && x.dims[0] != 1))
-        return pst_op_fail(c, PST_EINVAL, "texts of shape (C) or (1, C) are needed");
-    int64_t n = pst_count(&x), left = 0;
-    const char **kept = pst_scratch(c, (size_t)(n + 1) * sizeof *kept);
+        return eng_op_fail(c, PST_EINVAL, "texts of shape (C) or (1, C) are needed");
+    int64_t n = eng_count(&x), left = 0;
+    const char **kept = eng_op_scratch(c, (size_t)(n + 1) * sizeof *kept);
     if (!kept)
         return PST_ELIMIT;
     for (int64_t i = 0; i < n; i++) {
@@ -75,11 +75,11 @@ int pst_op_string_normalizer(pst_op_ctx *c)
     if (!left)
         kept[left++] = "";
     int64_t dims[2] = {x.rank == 2 ? 1 : left, left};
-    const char **o = pst_out(c, 0, PST_STR, x.rank, dims);
+    const char **o = eng_out(c, 0, PST_STR, x.rank, dims);
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < left; i++) {
-        char *t = pst_text(c, kept[i], strlen(kept[i]));
+        char *t = eng_op_text(c, kept[i], strlen(kept[i]));
         for (char *p = t; *p && *how != 'N'; p++) {
             if (*how == 'L' && *p >= 'A' && *p <= 'Z')
                 *p = (char)(*p + 32);
@@ -116,18 +116,18 @@ static const char *next_part(const char **at, const char *delim, bool last, size
     return s;
 }
 
-int pst_op_string_split(pst_op_ctx *c)
+int eng_op_string_split(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    const char *delim = pst_attr_str(c->node, "delimiter", "");
-    int64_t most = pst_attr_int(c->node, "maxsplit", INT64_MAX - 1), n = pst_count(&x), widest = 0, dims[PST_MAX_RANK + 1];
+    pst_tensor x = *eng_in(c, 0);
+    const char *delim = eng_attr_str(c->node, "delimiter", "");
+    int64_t most = eng_attr_int(c->node, "maxsplit", INT64_MAX - 1), n = eng_count(&x), widest = 0, dims[PST_MAX_RANK + 1];
     if (x.dtype != PST_STR || x.rank >= PST_MAX_RANK)
-        return pst_op_type(c, x.dtype);
+        return eng_op_type(c, x.dtype);
     most = most < 0 ? INT64_MAX - 1 : most;
-    int64_t *count = pst_out_typed(c, 1, PST_I64, &x);
+    int64_t *count = eng_out_typed(c, 1, PST_I64, &x);
     if (!count)
         return PST_ELIMIT;
     const char **o = NULL;
@@ -138,7 +138,7 @@ int pst_op_string_split(pst_op_ctx *c)
             int64_t k = 0;
             for (; (part = next_part(&at, delim, k >= most, &len)); k++)
                 if (pass)
-                    o[i * widest + k] = pst_text(c, part, len);
+                    o[i * widest + k] = eng_op_text(c, part, len);
             count[i] = k;
             widest = k > widest ? k : widest;
             for (; pass && k < widest; k++)
@@ -147,7 +147,7 @@ int pst_op_string_split(pst_op_ctx *c)
         if (!pass) {
             memcpy(dims, x.dims, sizeof x.dims);
             dims[x.rank] = widest;
-            o = pst_out(c, 0, PST_STR, x.rank + 1, dims);
+            o = eng_out(c, 0, PST_STR, x.rank + 1, dims);
             if (!o)
                 return PST_ELIMIT;
         }
@@ -167,35 +167,35 @@ static bool gram_at(const pst_tensor *x, int64_t row, int64_t i, int64_t gap, in
     return true;
 }
 
-int pst_op_tfidf(pst_op_ctx *c)
+int eng_op_tfidf(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     size_t n_counts, n_index, n_weights, n_texts, n_ints;
-    const int64_t *starts = pst_attr_ints(c->node, "ngram_counts", &n_counts), *index = pst_attr_ints(c->node, "ngram_indexes", &n_index),
-                  *ints = pst_attr_ints(c->node, "pool_int64s", &n_ints);
-    const float *weights = pst_attr_floats(c->node, "weights", &n_weights);
-    const char *const *texts = pst_attr_strings(c->node, "pool_strings", &n_texts);
-    const char *mode = pst_attr_str(c->node, "mode", "TF");
-    int64_t min = pst_attr_int(c->node, "min_gram_length", 1), max = pst_attr_int(c->node, "max_gram_length", 1),
-            skips = pst_attr_int(c->node, "max_skip_count", 0);
+    const int64_t *starts = eng_attr_ints(c->node, "ngram_counts", &n_counts), *index = eng_attr_ints(c->node, "ngram_indexes", &n_index),
+                  *ints = eng_attr_ints(c->node, "pool_int64s", &n_ints);
+    const float *weights = eng_attr_floats(c->node, "weights", &n_weights);
+    const char *const *texts = eng_attr_strings(c->node, "pool_strings", &n_texts);
+    const char *mode = eng_attr_str(c->node, "mode", "TF");
+    int64_t min = eng_attr_int(c->node, "min_gram_length", 1), max = eng_attr_int(c->node, "max_gram_length", 1),
+            skips = eng_attr_int(c->node, "max_skip_count", 0);
     int64_t rows = x.rank == 2 ? x.dims[0] : 1, cols = x.rank ? x.dims[x.rank - 1] : 0, width = 0,
             pool = (int64_t)(x.dtype == PST_STR ? n_texts : n_ints);
     if ((x.dtype != PST_STR && x.dtype != PST_I64 && x.dtype != PST_I32) || x.rank < 1 || x.rank > 2 || min < 1 || max < min || max > 64 ||
         skips < 0 || skips > 1000000 || (n_weights && n_weights != n_index))
-        return pst_op_fail(c, PST_EINVAL, "its input or attributes do not fit");
+        return eng_op_fail(c, PST_EINVAL, "its input or attributes do not fit");
     for (size_t i = 0; i < n_index; i++) {
         if (index[i] < 0 || index[i] > 100000000)
-            return pst_op_fail(c, PST_EINVAL, "bad ngram_indexes");
+            return eng_op_fail(c, PST_EINVAL, "bad ngram_indexes");
         width = index[i] >= width ? index[i] + 1 : width;
     }
     for (size_t i = 0; i < n_counts; i++)
         if (starts[i] < (i ? starts[i - 1] : 0) || starts[i] > pool)
-            return pst_op_fail(c, PST_EINVAL, "bad ngram_counts");
+            return eng_op_fail(c, PST_EINVAL, "bad ngram_counts");
     int64_t dims[2] = {x.rank == 2 ? rows : width, width};
-    float *o = pst_out(c, 0, PST_F32, x.rank, dims);
+    float *o = eng_out(c, 0, PST_F32, x.rank, dims);
     if (!o)
         return PST_ELIMIT;
     memset(o, 0, (size_t)(rows * width) * sizeof *o);
@@ -203,10 +203,10 @@ int pst_op_tfidf(pst_op_ctx *c)
     for (int64_t n = 1; n <= (int64_t)n_counts; n++) {
         int64_t from = starts[n - 1], to = n < (int64_t)n_counts ? starts[n] : pool;
         if ((to - from) % n)
-            return pst_op_fail(c, PST_EINVAL, "the pool of %lld-grams is cut", (long long)n);
+            return eng_op_fail(c, PST_EINVAL, "the pool of %lld-grams is cut", (long long)n);
         for (; from < to; from += n, gram++) {
             if (gram >= n_index)
-                return pst_op_fail(c, PST_EINVAL, "more n-grams than indexes");
+                return eng_op_fail(c, PST_EINVAL, "more n-grams than indexes");
             if (n < min || n > max)
                 continue;
             for (int64_t gap = 1; gap <= skips + 1 && (n > 1 || gap == 1); gap++)

@@ -10,19 +10,19 @@
 
 #include <string.h>
 
-enum { LEAVES = PST_FAST_LEAVES, LEVELS = 3 };
+enum { LEAVES = ENG_FAST_LEAVES, LEVELS = 3 };
 #define TABLE_FLOATS_MAX ((int64_t)16 << 20)
 
 /* Half cycles for 64 rows, measured on Zen 3: a split of results, and bushes by levels. */
 static const int split_cost = 11, bush_cost[LEVELS + 1] = {0, 7, 13, 24};
 
 typedef struct code_builder {
-    pst_op_ctx *c;
-    const pst_forest *f;
-    pst_forest_fast *q;
-    const pst_fast_split *splits;
-    pst_tree_bush *bushes;
-    pst_tree_code *code;
+    eng_op_ctx *c;
+    const eng_forest *f;
+    eng_forest_fast *q;
+    const eng_fast_split *splits;
+    eng_tree_bush *bushes;
+    eng_tree_code *code;
     int64_t n_bushes, bushes_cap, n_code, code_cap;
     double *tables_d;
     int32_t *targets;
@@ -93,11 +93,11 @@ static int32_t new_leaf(code_builder *b, int32_t to)
 
 static void add_bush(code_builder *b, int32_t root, int levels)
 {
-    pst_tree_bush *to = &b->bushes[b->n_bushes++];
+    eng_tree_bush *to = &b->bushes[b->n_bushes++];
     int32_t at[(1 << (LEVELS + 1)) - 1] = {root}, n = (1 << levels) - 1;
-    *to = (pst_tree_bush){.leaf = (uint8_t)b->n_leaves};
+    *to = (eng_tree_bush){.leaf = (uint8_t)b->n_leaves};
     for (int32_t i = 0; i < n; i++) {
-        const pst_fast_split *s = at[i] >= 0 ? &b->splits[at[i]] : NULL;
+        const eng_fast_split *s = at[i] >= 0 ? &b->splits[at[i]] : NULL;
         to->rank[i] = s ? (int8_t)(s->rank - 128) : INT8_MAX; /* no rank is beyond that */
         to->col[i] = s ? (uint16_t)s->column : to->col[0];
         at[2 * i + 1] = s ? s->yes : at[i];
@@ -117,11 +117,11 @@ static void *roomier(void *p, int64_t need, int64_t *cap, size_t size)
     if (need <= *cap)
         return p;
     *cap = 2 * need;
-    return pst_heap_realloc(p, (size_t)*cap * size);
+    return eng_heap_realloc(p, (size_t)*cap * size);
 }
 
 /* False when the tree does not fit. Offsets stand in the program until keep_programs. */
-static bool add_program(code_builder *b, int32_t root, pst_fast_tree *t)
+static bool add_program(code_builder *b, int32_t root, eng_fast_tree *t)
 {
     b->n_leaves = 0;
     t->split = root >= 0;
@@ -144,7 +144,7 @@ static bool add_program(code_builder *b, int32_t root, pst_fast_tree *t)
     b->bushes = roomier(b->bushes, b->n_bushes + b->n, &b->bushes_cap, sizeof *b->bushes);
     b->code = roomier(b->code, b->n_code + b->n, &b->code_cap, sizeof *b->code);
     int32_t place = 256;
-    pst_tree_program *p = &t->program;
+    eng_tree_program *p = &t->program;
     for (int levels = 1; levels <= LEVELS; levels++)
         for (int32_t i = b->n; i-- > 0;)
             if (live[i] && b->levels[i] == levels) {
@@ -154,9 +154,9 @@ static bool add_program(code_builder *b, int32_t root, pst_fast_tree *t)
             }
     for (int32_t i = b->n; i-- > 0;)
         if (live[i] && !b->levels[i]) {
-            const pst_fast_split *s = &b->splits[b->order[i]];
+            const eng_fast_split *s = &b->splits[b->order[i]];
             uint16_t yes = (uint16_t)operand(b, s->yes), no = (uint16_t)operand(b, s->no);
-            b->code[b->n_code++] = (pst_tree_code){.rank = (int8_t)(s->rank - 128), .col = (uint16_t)s->column, .yes = yes, .no = no};
+            b->code[b->n_code++] = (eng_tree_code){.rank = (int8_t)(s->rank - 128), .col = (uint16_t)s->column, .yes = yes, .no = no};
             b->place[b->order[i]] = place++;
             p->n++;
         }
@@ -167,29 +167,29 @@ static bool add_program(code_builder *b, int32_t root, pst_fast_tree *t)
 
 static void keep_programs(code_builder *b)
 {
-    pst_tree_bush *bushes = pst_keep(b->c, (size_t)b->n_bushes * sizeof *bushes + 8);
-    pst_tree_code *code = pst_keep(b->c, (size_t)b->n_code * sizeof *code + 8);
+    eng_tree_bush *bushes = eng_op_keep(b->c, (size_t)b->n_bushes * sizeof *bushes + 8);
+    eng_tree_code *code = eng_op_keep(b->c, (size_t)b->n_code * sizeof *code + 8);
     if (b->n_bushes)
         memcpy(bushes, b->bushes, (size_t)b->n_bushes * sizeof *bushes);
     if (b->n_code)
         memcpy(code, b->code, (size_t)b->n_code * sizeof *code);
     for (int32_t i = 0; i < b->f->n_trees; i++) {
-        pst_tree_program *p = &b->q->trees[i].program;
+        eng_tree_program *p = &b->q->trees[i].program;
         p->bushes = bushes;
         p->code = code;
         bushes += p->n_bushes[0] + p->n_bushes[1] + p->n_bushes[2];
         code += p->n;
     }
-    pst_heap_free(b->bushes);
-    pst_heap_free(b->code);
+    eng_heap_free(b->bushes);
+    eng_heap_free(b->code);
 }
 
 /* ---- tables ---- */
 
 /* Leaf weights as tables by target; leaves of one tree with different targets, or one twice, stay with the walk. */
-static bool add_tables(code_builder *b, pst_fast_tree *t)
+static bool add_tables(code_builder *b, eng_fast_tree *t)
 {
-    const pst_forest *f = b->f;
+    const eng_forest *f = b->f;
     const int32_t *leaf_no = b->leaf_no;
     int32_t n = f->leaves[leaf_no[0]].n, n_leaves = t->n_leaves;
     int64_t need = (int64_t)n * n_leaves;
@@ -203,7 +203,7 @@ static bool add_tables(code_builder *b, pst_fast_tree *t)
         if (targets[k] <= targets[k - 1])
             return false;
     for (int32_t i = 0; i < n_leaves; i++) {
-        const pst_tree_leaf *l = &f->leaves[leaf_no[i]];
+        const eng_tree_leaf *l = &f->leaves[leaf_no[i]];
         if (l->n != n)
             return false;
         for (int32_t k = 0; k < n; k++)
@@ -227,39 +227,39 @@ static bool add_tables(code_builder *b, pst_fast_tree *t)
 
 static void keep_tables(code_builder *b)
 {
-    pst_forest_fast *q = b->q;
+    eng_forest_fast *q = b->q;
     if (b->no_floats) {
-        q->tables_d = pst_keep(b->c, (size_t)b->n_tables * sizeof *q->tables_d + 8);
+        q->tables_d = eng_op_keep(b->c, (size_t)b->n_tables * sizeof *q->tables_d + 8);
         if (b->n_tables)
             memcpy(q->tables_d, b->tables_d, (size_t)b->n_tables * sizeof *q->tables_d);
     } else {
-        q->tables_f = pst_keep(b->c, (size_t)b->n_tables * sizeof *q->tables_f + 8);
+        q->tables_f = eng_op_keep(b->c, (size_t)b->n_tables * sizeof *q->tables_f + 8);
         for (int64_t i = 0; i < b->n_tables; i++)
             q->tables_f[i] = (float)b->tables_d[i];
     }
-    pst_heap_free(b->tables_d);
-    q->targets = pst_keep(b->c, (size_t)b->n_targets * sizeof *q->targets + 8);
+    eng_heap_free(b->tables_d);
+    q->targets = eng_op_keep(b->c, (size_t)b->n_targets * sizeof *q->targets + 8);
     if (b->n_targets)
         memcpy(q->targets, b->targets, (size_t)b->n_targets * sizeof *q->targets);
-    pst_heap_free(b->targets);
+    eng_heap_free(b->targets);
 }
 
-void pst_fast_programs(pst_op_ctx *c, const pst_forest *f, pst_forest_fast *q, const pst_fast_split *splits, bool ranked)
+void eng_fast_programs(eng_op_ctx *c, const eng_forest *f, eng_forest_fast *q, const eng_fast_split *splits, bool ranked)
 {
-    code_builder *b = pst_heap_alloc(sizeof *b);
+    code_builder *b = eng_heap_alloc(sizeof *b);
     int32_t n_ids = 0;
     *b = (code_builder){.c = c, .f = f, .q = q, .splits = splits};
-    b->place = pst_heap_alloc((size_t)f->n_nodes * sizeof *b->place);
+    b->place = eng_heap_alloc((size_t)f->n_nodes * sizeof *b->place);
     int64_t ids_cap = 0;
     int32_t *ids = NULL;
     for (int32_t i = 0; i < f->n_trees; i++) {
-        pst_fast_tree *t = &q->trees[i];
+        eng_fast_tree *t = &q->trees[i];
         int64_t bushes = b->n_bushes, code = b->n_code;
         t->walked = !ranked || !add_program(b, f->roots[i], t) || !add_tables(b, t);
         if (t->walked) {
             b->n_bushes = bushes;
             b->n_code = code;
-            t->program = (pst_tree_program){0};
+            t->program = (eng_tree_program){0};
             continue;
         }
         q->n_ranked++;
@@ -273,10 +273,10 @@ void pst_fast_programs(pst_op_ctx *c, const pst_forest *f, pst_forest_fast *q, c
     keep_programs(b);
     keep_tables(b);
     if (ids) {
-        q->ids = pst_keep(c, (size_t)n_ids * sizeof *ids);
+        q->ids = eng_op_keep(c, (size_t)n_ids * sizeof *ids);
         memcpy(q->ids, ids, (size_t)n_ids * sizeof *ids);
     }
-    pst_heap_free(ids);
-    pst_heap_free(b->place);
-    pst_heap_free(b);
+    eng_heap_free(ids);
+    eng_heap_free(b->place);
+    eng_heap_free(b);
 }

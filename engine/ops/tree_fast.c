@@ -19,18 +19,18 @@ static double float_floor(double d)
     return (double)((double)f > d ? nextafterf(f, -INFINITY) : f);
 }
 
-static bool as_split(const pst_forest *f, const pst_tree_node *n, pst_fast_split *s)
+static bool as_split(const eng_forest *f, const eng_tree_node *n, eng_fast_split *s)
 {
     *s =
-        (pst_fast_split){.feature = n->feature, .yes = n->yes, .no = n->no, .missing_yes = n->missing_yes, .zero_missing = n->zero_missing};
-    if (n->mode == PST_TREE_BITS) {
+        (eng_fast_split){.feature = n->feature, .yes = n->yes, .no = n->no, .missing_yes = n->missing_yes, .zero_missing = n->zero_missing};
+    if (n->mode == ENG_TREE_BITS) {
         s->set = true;
         return true;
     }
-    bool below = n->mode == PST_TREE_LT || n->mode == PST_TREE_GTE;
-    if (n->mode > PST_TREE_GT || isnan(n->split) || (below && n->split == -INFINITY)) /* nothing lies below -infinity */
+    bool below = n->mode == ENG_TREE_LT || n->mode == ENG_TREE_GTE;
+    if (n->mode > ENG_TREE_GT || isnan(n->split) || (below && n->split == -INFINITY)) /* nothing lies below -infinity */
         return false;
-    bool swap = n->mode == PST_TREE_GTE || n->mode == PST_TREE_GT;
+    bool swap = n->mode == ENG_TREE_GTE || n->mode == ENG_TREE_GT;
     s->t = f->wide ? n->split : float_floor(n->split);
     if (below && s->t == n->split) /* x < t is x <= the number before t */
         s->t = f->wide ? nextafter(s->t, -INFINITY) : (double)nextafterf((float)s->t, -INFINITY);
@@ -43,61 +43,61 @@ static bool as_split(const pst_forest *f, const pst_tree_node *n, pst_fast_split
 }
 
 /* One number a leaf, all for one target: a row's sum needs no lists. */
-static void keep_values(pst_op_ctx *c, const pst_forest *f, pst_forest_fast *q)
+static void keep_values(eng_op_ctx *c, const eng_forest *f, eng_forest_fast *q)
 {
     if (f->lines)
         return;
     for (int32_t i = 0; i < f->n_leaves; i++)
         if (f->leaves[i].n != 1 || f->weights[f->leaves[i].at].target != f->weights[f->leaves[0].at].target)
             return;
-    q->values = pst_keep(c, (size_t)f->n_leaves * sizeof *q->values + 8);
+    q->values = eng_op_keep(c, (size_t)f->n_leaves * sizeof *q->values + 8);
     for (int32_t i = 0; i < f->n_leaves; i++)
         q->values[i] = f->weights[f->leaves[i].at].value;
     q->values_target = f->n_leaves ? f->weights[f->leaves[0].at].target : 0;
 }
 
 /* A tree that is listed twice: all trees together may then be larger than their nodes, without a bound. */
-static bool listed_twice(const pst_forest *f)
+static bool listed_twice(const eng_forest *f)
 {
-    uint8_t *seen = pst_heap_alloc((size_t)f->n_nodes);
+    uint8_t *seen = eng_heap_alloc((size_t)f->n_nodes);
     bool twice = false;
     for (int32_t t = 0; t < f->n_trees && !twice; t++)
         if (f->roots[t] >= 0)
             twice = seen[f->roots[t]]++;
-    pst_heap_free(seen);
+    eng_heap_free(seen);
     return twice;
 }
 
-void pst_forest_fast_new(pst_op_ctx *c, pst_forest *f)
+void eng_forest_fast_new(eng_op_ctx *c, eng_forest *f)
 {
-    if ((f->aggregate != PST_AGG_SUM && f->aggregate != PST_AGG_AVERAGE) || !f->n_nodes || f->n_features > FEATURES_MAX || listed_twice(f))
+    if ((f->aggregate != ENG_AGG_SUM && f->aggregate != ENG_AGG_AVERAGE) || !f->n_nodes || f->n_features > FEATURES_MAX || listed_twice(f))
         return;
-    pst_forest_fast *q = pst_keep(c, sizeof *q);
-    pst_fast_split *splits = pst_heap_alloc((size_t)f->n_nodes * sizeof *splits);
+    eng_forest_fast *q = eng_op_keep(c, sizeof *q);
+    eng_fast_split *splits = eng_heap_alloc((size_t)f->n_nodes * sizeof *splits);
     bool ok = true, plain = true;
-    q->kernels = pst_kernels_pick(c->plan->isa);
+    q->kernels = eng_kernels_pick(c->plan->isa);
     for (int32_t i = 0; i < f->n_nodes && ok; i++) {
         ok = as_split(f, &f->nodes[i], &splits[i]);
         plain &= !splits[i].set && !splits[i].zero_missing;
     }
     if (ok) {
-        q->trees = pst_keep(c, ((size_t)f->n_trees + 1) * sizeof *q->trees);
+        q->trees = eng_op_keep(c, ((size_t)f->n_trees + 1) * sizeof *q->trees);
         for (int32_t t = 0; t < f->n_trees; t++)
             q->trees[t].root = f->roots[t];
         if (plain)
-            pst_fast_walk_new(c, f, q, splits);
-        pst_fast_programs(c, f, q, splits, pst_fast_columns(c, f, q, splits));
+            eng_fast_walk_new(c, f, q, splits);
+        eng_fast_programs(c, f, q, splits, eng_fast_columns(c, f, q, splits));
         keep_values(c, f, q);
         f->fast = q;
     }
-    pst_heap_free(splits);
+    eng_heap_free(splits);
 }
 
-void pst_forest_tell(pst_op_ctx *c, const pst_forest *f)
+void eng_forest_tell(eng_op_ctx *c, const eng_forest *f)
 {
     bool asked = c->plan->opts.no_fusion;
-    const pst_forest_fast *q = asked ? NULL : f->fast;
-    char *kernel = pst_keep(c, TELL_BYTES), *note = pst_keep(c, TELL_BYTES);
+    const eng_forest_fast *q = asked ? NULL : f->fast;
+    char *kernel = eng_op_keep(c, TELL_BYTES), *note = eng_op_keep(c, TELL_BYTES);
     int32_t walked = q ? f->n_trees - q->n_ranked : 0;
     c->kernel = kernel;
     if (q && q->n_ranked)

@@ -4,12 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = PST_FAST_ROWS };
+enum { ROWS = ENG_FAST_ROWS };
 
 /* What runs needs besides the forest. x: at the rows at hand. */
 typedef struct run {
-    const pst_forest *f;
-    const pst_forest_fast *q;
+    const eng_forest *f;
+    const eng_forest_fast *q;
     int64_t cols;
     int8_t *ranks, *work;
     double *acc; /* sums of a block, 64 a target; float32 sums in acc_f */
@@ -24,7 +24,7 @@ static const void *row_at(const run *k, const void *x, int64_t r)
 }
 
 /* Whole parts as places in sets; what no set can hold goes to the place behind the last. */
-static int32_t set_place(const pst_fast_feature *k, double v)
+static int32_t set_place(const eng_fast_feature *k, double v)
 {
     bool in = (k->half_open ? v > -1 : v >= 0) && v < (double)k->set_bits;
     return in ? (int32_t)v : k->set_bits;
@@ -32,7 +32,7 @@ static int32_t set_place(const pst_fast_feature *k, double v)
 
 /* Columns of one feature, whose 64 numbers are v. */
 #define FILL(NAME, T)                                                                                            \
-    static void fill_##NAME(const run *k, const pst_fast_feature *ft, const T *x, int n)                         \
+    static void fill_##NAME(const run *k, const eng_fast_feature *ft, const T *x, int n)                         \
     {                                                                                                            \
         T v[ROWS];                                                                                               \
         int32_t rank[ROWS], place[ROWS];                                                                         \
@@ -44,14 +44,14 @@ static int32_t set_place(const pst_fast_feature *k, double v)
         for (int r = 0; ft->set_bits && r < ROWS; r++)                                                           \
             place[r] = set_place(ft, (double)v[r]);                                                              \
         for (int32_t i = ft->column; i < ft->column + ft->n_columns; i++) {                                      \
-            const pst_fast_column *c = &k->q->columns[i];                                                        \
+            const eng_fast_column *c = &k->q->columns[i];                                                        \
             int8_t *to = k->ranks + (size_t)i * ROWS, side = c->missing_yes ? -128 : 127;                        \
             if (!c->set)                                                                                         \
                 k->q->kernels->rank_bytes(rank, c->from, to);                                                    \
             for (int r = 0; c->set && r < ROWS; r++)                                                             \
                 to[r] = c->set[place[r] >> 5] >> (place[r] & 31) & 1 ? -128 : 127;                               \
             for (int r = 0; (nan || c->zero_missing) && r < ROWS; r++)                                           \
-                to[r] = v[r] != v[r] || (c->zero_missing && fabs((double)v[r]) <= PST_TREE_ZERO) ? side : to[r]; \
+                to[r] = v[r] != v[r] || (c->zero_missing && fabs((double)v[r]) <= ENG_TREE_ZERO) ? side : to[r]; \
         }                                                                                                        \
     }
 FILL(f, float)
@@ -60,7 +60,7 @@ FILL(d, double)
 static void fill_columns(const run *k, const void *x, int n)
 {
     for (int32_t i = 0; i < k->q->n_features; i++) {
-        const pst_fast_feature *ft = &k->q->features[i];
+        const eng_fast_feature *ft = &k->q->features[i];
         if (k->f->wide)
             fill_d(k, ft, (const double *)x + ft->feature, n);
         else
@@ -68,19 +68,19 @@ static void fill_columns(const run *k, const void *x, int n)
     }
 }
 
-static double weight_of(const run *k, int32_t leaf, const pst_tree_weight *w, const void *row)
+static double weight_of(const run *k, int32_t leaf, const eng_tree_weight *w, const void *row)
 {
     if (!k->f->lines)
         return w->value;
-    return k->f->wide ? pst_forest_line_d(k->f, leaf, row) : pst_forest_line_f(k->f, leaf, row);
+    return k->f->wide ? eng_forest_line_d(k->f, leaf, row) : eng_forest_line_f(k->f, leaf, row);
 }
 
 /* Adds what a leaf gives to one row's sums. */
 static void add_leaf(const run *k, int32_t leaf, const void *row, double *to, uint8_t *has)
 {
-    const pst_tree_leaf *l = &k->f->leaves[leaf];
+    const eng_tree_leaf *l = &k->f->leaves[leaf];
     for (int32_t i = 0; i < l->n; i++) {
-        const pst_tree_weight *w = &k->f->weights[l->at + i];
+        const eng_tree_weight *w = &k->f->weights[l->at + i];
         double v = weight_of(k, leaf, w, row), *sum = &to[w->target];
         *sum = k->f->start ? (double)((float)*sum + (float)v) : *sum + v;
         if (has)
@@ -91,9 +91,9 @@ static void add_leaf(const run *k, int32_t leaf, const void *row, double *to, ui
 /* The same in a block, where the sums of a target stand together. */
 static void add_leaf_at(const run *k, int32_t leaf, const void *row, int r, uint8_t *has)
 {
-    const pst_tree_leaf *l = &k->f->leaves[leaf];
+    const eng_tree_leaf *l = &k->f->leaves[leaf];
     for (int32_t i = 0; i < l->n; i++) {
-        const pst_tree_weight *w = &k->f->weights[l->at + i];
+        const eng_tree_weight *w = &k->f->weights[l->at + i];
         double v = weight_of(k, leaf, w, row);
         if (k->f->start)
             k->acc_f[w->target * ROWS + r] += (float)v;
@@ -105,7 +105,7 @@ static void add_leaf_at(const run *k, int32_t leaf, const void *row, int r, uint
 }
 
 /* One tree's weights by leaf number, for 64 rows. Rows beyond n have leaf numbers too: what they get is never read. */
-static void add_table(const run *k, const pst_fast_tree *tree, const uint8_t *leaf)
+static void add_table(const run *k, const eng_fast_tree *tree, const uint8_t *leaf)
 {
     for (int32_t i = 0; i < tree->n_targets; i++) {
         size_t target = (size_t)k->q->targets[tree->targets + i];
@@ -126,14 +126,14 @@ static void add_table(const run *k, const pst_fast_tree *tree, const uint8_t *le
 }
 
 /* walk: the rows as the walk wants them. */
-static void walk_tree(const run *k, const pst_fast_tree *tree, const void *x, const void *walk, int64_t stride, int n, uint8_t *has)
+static void walk_tree(const run *k, const eng_fast_tree *tree, const void *x, const void *walk, int64_t stride, int n, uint8_t *has)
 {
     if (k->q->walk_leaf)
-        pst_fast_walk_tree(k->q, tree, walk, stride, n, k->leaf);
+        eng_fast_walk_tree(k->q, tree, walk, stride, n, k->leaf);
     else
         for (int r = 0; r < n; r++) {
             const void *row = row_at(k, x, r);
-            k->leaf[r] = k->f->wide ? pst_forest_leaf_d(k->f, tree->root, row) : pst_forest_leaf_f(k->f, tree->root, row);
+            k->leaf[r] = k->f->wide ? eng_forest_leaf_d(k->f, tree->root, row) : eng_forest_leaf_f(k->f, tree->root, row);
         }
     if (k->q->values) {
         size_t at = (size_t)k->q->values_target * ROWS;
@@ -153,14 +153,14 @@ static const void *walk_rows(const run *k, const void *x, int n, int64_t *ret_st
     if (!k->walk)
         return x;
     *ret_stride = 2 * k->q->n_walk;
-    pst_fast_walk_rows(k->f, x, k->cols, n, k->walk);
+    eng_fast_walk_rows(k->f, x, k->cols, n, k->walk);
     return k->walk;
 }
 
 /* Up to 64 rows, tree after tree. */
 static void run_block(const run *k, const void *x, int n, double *out, uint8_t *has)
 {
-    const pst_forest *f = k->f;
+    const eng_forest *f = k->f;
     int nt = f->n_targets;
     if (k->q->n_ranked)
         fill_columns(k, x, n);
@@ -172,7 +172,7 @@ static void run_block(const run *k, const void *x, int n, double *out, uint8_t *
     int64_t stride = 0;
     const void *walk = k->q->n_ranked < f->n_trees ? walk_rows(k, x, n, &stride) : NULL;
     for (int32_t t = 0; t < f->n_trees; t++) {
-        const pst_fast_tree *tree = &k->q->trees[t];
+        const eng_fast_tree *tree = &k->q->trees[t];
         _Alignas(64) uint8_t leaf[ROWS] = {0};
         if (tree->walked) {
             walk_tree(k, tree, x, walk, stride, n, has);
@@ -192,7 +192,7 @@ static void run_block(const run *k, const void *x, int n, double *out, uint8_t *
 
 static void run_row(const run *k, const void *x, double *out, uint8_t *has)
 {
-    const pst_forest *f = k->f;
+    const eng_forest *f = k->f;
     for (int i = 0; i < f->n_targets; i++)
         out[i] = f->start ? (double)f->start[i] : 0;
     if (has)
@@ -201,16 +201,16 @@ static void run_row(const run *k, const void *x, double *out, uint8_t *has)
     const void *walk = walk_rows(k, x, 1, &stride);
     if (k->q->walk_leaf && k->q->values) {
         int target = k->q->values_target;
-        out[target] = pst_fast_walk_sum(f, walk, out[target]);
+        out[target] = eng_fast_walk_sum(f, walk, out[target]);
         if (has)
             has[target] = f->n_trees > 0;
         return;
     }
     if (k->q->walk_leaf)
-        pst_fast_walk_row(f, walk, k->leaf);
+        eng_fast_walk_row(f, walk, k->leaf);
     else
         for (int32_t t = 0; t < f->n_trees; t++)
-            k->leaf[t] = f->wide ? pst_forest_leaf_d(f, f->roots[t], x) : pst_forest_leaf_f(f, f->roots[t], x);
+            k->leaf[t] = f->wide ? eng_forest_leaf_d(f, f->roots[t], x) : eng_forest_leaf_f(f, f->roots[t], x);
     for (int32_t t = 0; t < f->n_trees; t++)
         add_leaf(k, k->leaf[t], x, out, has);
 }
@@ -218,7 +218,7 @@ static void run_row(const run *k, const void *x, double *out, uint8_t *has)
 /* A ranked tree gives every row the same targets; walked ones mark theirs row by row. */
 static void mark_targets(const run *k, int64_t rows, uint8_t *has)
 {
-    const pst_forest *f = k->f;
+    const eng_forest *f = k->f;
     size_t nt = (size_t)f->n_targets;
     memset(has, 0, (size_t)rows * nt);
     for (int32_t t = 0; t < f->n_trees; t++)
@@ -230,23 +230,23 @@ static void mark_targets(const run *k, int64_t rows, uint8_t *has)
         memcpy(has + (size_t)r * nt, has, nt);
 }
 
-int pst_forest_fast_run(pst_op_ctx *c, const pst_forest *f, const void *x, int64_t rows, int64_t cols, double *out, uint8_t *has)
+int eng_forest_fast_run(eng_op_ctx *c, const eng_forest *f, const void *x, int64_t rows, int64_t cols, double *out, uint8_t *has)
 {
-    const pst_forest_fast *q = f->fast;
+    const eng_forest_fast *q = f->fast;
     run k = {.f = f, .q = q, .cols = cols};
     int nt = f->n_targets;
     int64_t at = 0;
-    k.leaf = pst_scratch(c, (size_t)(f->n_trees > ROWS ? f->n_trees : ROWS) * sizeof *k.leaf);
+    k.leaf = eng_op_scratch(c, (size_t)(f->n_trees > ROWS ? f->n_trees : ROWS) * sizeof *k.leaf);
     bool copied = q->walk_features != NULL;
     if (copied)
-        k.walk =
-            pst_scratch(c, 2 * (size_t)q->n_walk * (rows < PST_FOREST_RANKED_ROWS ? 1 : ROWS) * (f->wide ? sizeof(double) : sizeof(float)));
+        k.walk = eng_op_scratch(c, 2 * (size_t)q->n_walk * (rows < ENG_FOREST_RANKED_ROWS ? 1 : ROWS) *
+                                       (f->wide ? sizeof(double) : sizeof(float)));
     if (!k.leaf || (copied && !k.walk))
         return PST_ELIMIT;
-    if (rows >= PST_FOREST_RANKED_ROWS) {
-        k.ranks = pst_scratch(c, (size_t)q->n_columns * ROWS + 64);
-        k.work = pst_scratch(c, (size_t)(256 + q->places_max) * ROWS);
-        void *acc = pst_scratch(c, (size_t)nt * ROWS * sizeof *k.acc);
+    if (rows >= ENG_FOREST_RANKED_ROWS) {
+        k.ranks = eng_op_scratch(c, (size_t)q->n_columns * ROWS + 64);
+        k.work = eng_op_scratch(c, (size_t)(256 + q->places_max) * ROWS);
+        void *acc = eng_op_scratch(c, (size_t)nt * ROWS * sizeof *k.acc);
         if (!k.ranks || !k.work || !acc)
             return PST_ELIMIT;
         k.acc_f = f->start ? acc : NULL;
@@ -255,14 +255,14 @@ int pst_forest_fast_run(pst_op_ctx *c, const pst_forest *f, const void *x, int64
             memset(k.work + i * ROWS, i, ROWS);
         if (has)
             mark_targets(&k, rows, has);
-        for (; rows - at >= PST_FOREST_RANKED_ROWS; at += ROWS) {
+        for (; rows - at >= ENG_FOREST_RANKED_ROWS; at += ROWS) {
             int n = rows - at < ROWS ? (int)(rows - at) : ROWS;
             run_block(&k, row_at(&k, x, at), n, out + at * nt, has ? has + at * nt : NULL);
         }
     }
     for (; at < rows; at++)
         run_row(&k, row_at(&k, x, at), out + at * nt, has ? has + at * nt : NULL);
-    for (int64_t i = 0; i < rows * nt && f->aggregate == PST_AGG_AVERAGE && f->n_trees; i++)
+    for (int64_t i = 0; i < rows * nt && f->aggregate == ENG_AGG_AVERAGE && f->n_trees; i++)
         out[i] /= f->n_trees;
     return 0;
 }

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = PST_FAST_RANKS, COLUMNS_MAX = 16384, BUCKETS_MIN = 16, BUCKETS_MAX = 4096 };
+enum { RANKS = ENG_FAST_RANKS, COLUMNS_MAX = 16384, BUCKETS_MIN = 16, BUCKETS_MAX = 4096 };
 #define SET_BYTES_MAX ((int64_t)32 << 20) /* all sets at their feature's width */
 
 typedef struct rank_builder {
-    pst_op_ctx *c;
-    const pst_forest *f;
-    pst_forest_fast *q;
-    pst_fast_split *splits;
+    eng_op_ctx *c;
+    const eng_forest *f;
+    eng_forest_fast *q;
+    eng_fast_split *splits;
     double **t; /* by feature: its thresholds, sorted, distinct */
     int32_t *n_t;
     int32_t *order; /* node numbers by feature, then by what makes a column */
@@ -33,11 +33,11 @@ static int by_number(const void *a, const void *b)
 
 static void find_thresholds(rank_builder *b)
 {
-    const pst_forest *f = b->f;
+    const eng_forest *f = b->f;
     for (int32_t i = 0; i < f->n_nodes; i++)
         b->n_t[b->splits[i].feature] += !b->splits[i].set;
     for (int32_t k = 0; k < f->n_features; k++) {
-        b->t[k] = pst_heap_alloc(((size_t)b->n_t[k] + 1) * sizeof(double));
+        b->t[k] = eng_heap_alloc(((size_t)b->n_t[k] + 1) * sizeof(double));
         b->n_t[k] = 0;
     }
     for (int32_t i = 0; i < f->n_nodes; i++)
@@ -52,7 +52,7 @@ static void find_thresholds(rank_builder *b)
         b->n_t[k] = n;
     }
     for (int32_t i = 0; i < f->n_nodes; i++) {
-        pst_fast_split *s = &b->splits[i];
+        eng_fast_split *s = &b->splits[i];
         const double *t = b->t[s->feature];
         s->rank = s->set ? 0 : (int32_t)((const double *)bsearch(&s->t, t, (size_t)b->n_t[s->feature], sizeof *t, by_number) - t);
     }
@@ -68,8 +68,8 @@ static int by_column(const void *va, const void *vb, void *arg)
 {
     const rank_builder *b = arg;
     int32_t ia = *(const int32_t *)va, ib = *(const int32_t *)vb;
-    const pst_fast_split *x = &b->splits[ia], *y = &b->splits[ib];
-    const pst_tree_node *nx = &b->f->nodes[ia], *ny = &b->f->nodes[ib];
+    const eng_fast_split *x = &b->splits[ia], *y = &b->splits[ib];
+    const eng_tree_node *nx = &b->f->nodes[ia], *ny = &b->f->nodes[ib];
     int k = compare(x->feature, y->feature);
     if (!k)
         k = compare(x->set, y->set);
@@ -87,13 +87,13 @@ static int by_column(const void *va, const void *vb, void *arg)
 /* Counts columns; false when they are too many to be worth it. */
 static bool count_columns(rank_builder *b)
 {
-    const pst_forest *f = b->f;
+    const eng_forest *f = b->f;
     int64_t columns = 0, sets = 0, words = 0, set_bytes = 0, of_feature = 0;
     for (int32_t i = 0; i < f->n_nodes; i++)
         b->order[i] = i;
     qsort_r(b->order, (size_t)f->n_nodes, sizeof *b->order, by_column, b);
     for (int32_t i = 0; i < f->n_nodes; i++) {
-        const pst_fast_split *s = &b->splits[b->order[i]], *before = i ? &b->splits[b->order[i - 1]] : NULL;
+        const eng_fast_split *s = &b->splits[b->order[i]], *before = i ? &b->splits[b->order[i - 1]] : NULL;
         bool fresh = !i || by_column(&b->order[i], &b->order[i - 1], b), turn = before && before->feature != s->feature;
         if (turn) {
             set_bytes += of_feature * (words + 1) * 4;
@@ -115,7 +115,7 @@ static bool count_columns(rank_builder *b)
 
 /* ---- buckets: as bucket() of trees.inc.h, number by number ---- */
 
-static int32_t bucket_of(const pst_rank_table *k, double t)
+static int32_t bucket_of(const eng_rank_table *k, double t)
 {
     float x = (float)t;
     if (k->by_bits) {
@@ -129,9 +129,9 @@ static int32_t bucket_of(const pst_rank_table *k, double t)
 }
 
 /* Numbers between the first threshold and the last in even buckets; steps is what the fullest needs. False where the numbers do not allow it. */
-static bool spread(pst_rank_table *k, const double *t, int32_t n, int32_t buckets, bool by_bits)
+static bool spread(eng_rank_table *k, const double *t, int32_t n, int32_t buckets, bool by_bits)
 {
-    *k = (pst_rank_table){.by_bits = by_bits};
+    *k = (eng_rank_table){.by_bits = by_bits};
     float ends[2] = {(float)t[0], (float)t[n - 1]};
     for (int i = 0; i < 2 && by_bits; i++) {
         int32_t bits;
@@ -155,20 +155,20 @@ static bool spread(pst_rank_table *k, const double *t, int32_t n, int32_t bucket
 }
 
 /* Evenly by value or by the logarithm, whichever needs fewer steps; all in one bucket where neither serves. */
-static void make_table(rank_builder *b, pst_rank_table *k, const double *t, int32_t n)
+static void make_table(rank_builder *b, eng_rank_table *k, const double *t, int32_t n)
 {
     int32_t buckets = BUCKETS_MIN;
     while (buckets < BUCKETS_MAX && buckets < 2 * n)
         buckets *= 2;
-    *k = (pst_rank_table){0};
+    *k = (eng_rank_table){0};
     while ((1 << k->steps) - 1 < n)
         k->steps++;
     for (int by_bits = 0; by_bits < 2 && n > 1 && n < UINT16_MAX; by_bits++) {
-        pst_rank_table one;
+        eng_rank_table one;
         if (spread(&one, t, n, buckets, by_bits) && one.steps < k->steps)
             *k = one;
     }
-    uint16_t *below = pst_keep(b->c, ((size_t)k->last + 1) * sizeof *below);
+    uint16_t *below = eng_op_keep(b->c, ((size_t)k->last + 1) * sizeof *below);
     for (int32_t i = 0, j = 0; i <= k->last; i++) {
         while (k->last && j < n && bucket_of(k, t[j]) < i)
             j++;
@@ -176,8 +176,8 @@ static void make_table(rank_builder *b, pst_rank_table *k, const double *t, int3
     }
     k->below = below;
     size_t room = (size_t)n + ((size_t)1 << k->steps);
-    float *tf = b->f->wide ? NULL : pst_keep(b->c, room * sizeof *tf);
-    double *td = b->f->wide ? pst_keep(b->c, room * sizeof *td) : NULL;
+    float *tf = b->f->wide ? NULL : eng_op_keep(b->c, room * sizeof *tf);
+    double *td = b->f->wide ? eng_op_keep(b->c, room * sizeof *td) : NULL;
     for (size_t i = 0; i < room; i++)
         if (tf)
             tf[i] = i < (size_t)n ? (float)t[i] : INFINITY;
@@ -187,14 +187,14 @@ static void make_table(rank_builder *b, pst_rank_table *k, const double *t, int3
     k->td = td;
 }
 
-static void open_feature(rank_builder *b, pst_fast_feature *ft, int32_t from)
+static void open_feature(rank_builder *b, eng_fast_feature *ft, int32_t from)
 {
-    const pst_forest *f = b->f;
+    const eng_forest *f = b->f;
     int32_t feature = b->splits[b->order[from]].feature, words = 0;
-    *ft = (pst_fast_feature){.feature = feature, .column = b->q->n_columns};
+    *ft = (eng_fast_feature){.feature = feature, .column = b->q->n_columns};
     for (int32_t i = from; i < f->n_nodes && b->splits[b->order[i]].feature == feature; i++) {
-        const pst_tree_node *n = &f->nodes[b->order[i]];
-        if (n->mode == PST_TREE_BITS) {
+        const eng_tree_node *n = &f->nodes[b->order[i]];
+        if (n->mode == ENG_TREE_BITS) {
             words = n->set_n > words ? n->set_n : words;
             ft->half_open = n->split < 0;
             ft->set_bits = 1;
@@ -207,22 +207,22 @@ static void open_feature(rank_builder *b, pst_fast_feature *ft, int32_t from)
 
 static void make_columns(rank_builder *b)
 {
-    const pst_forest *f = b->f;
-    pst_forest_fast *q = b->q;
-    q->columns = pst_keep(b->c, ((size_t)q->n_columns + 1) * sizeof *q->columns);
-    q->features = pst_keep(b->c, ((size_t)f->n_features + 1) * sizeof *q->features);
+    const eng_forest *f = b->f;
+    eng_forest_fast *q = b->q;
+    q->columns = eng_op_keep(b->c, ((size_t)q->n_columns + 1) * sizeof *q->columns);
+    q->features = eng_op_keep(b->c, ((size_t)f->n_features + 1) * sizeof *q->features);
     q->n_columns = 0;
     for (int32_t i = 0; i < f->n_nodes; i++) {
-        pst_fast_split *s = &b->splits[b->order[i]];
-        const pst_tree_node *n = &f->nodes[b->order[i]];
+        eng_fast_split *s = &b->splits[b->order[i]];
+        const eng_tree_node *n = &f->nodes[b->order[i]];
         if (!i || b->splits[b->order[i - 1]].feature != s->feature)
             open_feature(b, &q->features[q->n_features++], i);
-        pst_fast_feature *ft = &q->features[q->n_features - 1];
+        eng_fast_feature *ft = &q->features[q->n_features - 1];
         if (!i || by_column(&b->order[i], &b->order[i - 1], b)) {
-            pst_fast_column *c = &q->columns[q->n_columns++];
-            *c = (pst_fast_column){.from = s->rank / RANKS * RANKS, .missing_yes = s->missing_yes, .zero_missing = s->zero_missing};
+            eng_fast_column *c = &q->columns[q->n_columns++];
+            *c = (eng_fast_column){.from = s->rank / RANKS * RANKS, .missing_yes = s->missing_yes, .zero_missing = s->zero_missing};
             if (s->set) { /* widened to the feature's width and one word of nothing */
-                uint32_t *set = pst_keep(b->c, ((size_t)ft->set_bits / 32 + 1) * sizeof *set);
+                uint32_t *set = eng_op_keep(b->c, ((size_t)ft->set_bits / 32 + 1) * sizeof *set);
                 memcpy(set, f->bits + n->set_at, (size_t)n->set_n * sizeof *set);
                 c->set = set;
             }
@@ -234,20 +234,20 @@ static void make_columns(rank_builder *b)
         b->splits[i].rank -= q->columns[b->splits[i].column].from;
 }
 
-bool pst_fast_columns(pst_op_ctx *c, const pst_forest *f, pst_forest_fast *q, pst_fast_split *splits)
+bool eng_fast_columns(eng_op_ctx *c, const eng_forest *f, eng_forest_fast *q, eng_fast_split *splits)
 {
     rank_builder b = {.c = c, .f = f, .q = q, .splits = splits};
-    b.order = pst_heap_alloc((size_t)f->n_nodes * sizeof *b.order);
-    b.t = pst_heap_alloc((size_t)f->n_features * sizeof *b.t);
-    b.n_t = pst_heap_alloc((size_t)f->n_features * sizeof *b.n_t);
+    b.order = eng_heap_alloc((size_t)f->n_nodes * sizeof *b.order);
+    b.t = eng_heap_alloc((size_t)f->n_features * sizeof *b.t);
+    b.n_t = eng_heap_alloc((size_t)f->n_features * sizeof *b.n_t);
     find_thresholds(&b);
     bool ok = count_columns(&b);
     if (ok)
         make_columns(&b);
     for (int32_t i = 0; i < f->n_features; i++)
-        pst_heap_free(b.t[i]);
-    pst_heap_free(b.order);
-    pst_heap_free(b.t);
-    pst_heap_free(b.n_t);
+        eng_heap_free(b.t[i]);
+    eng_heap_free(b.order);
+    eng_heap_free(b.t);
+    eng_heap_free(b.n_t);
     return ok;
 }

@@ -84,32 +84,32 @@ DEF_UNARY(gelu, 0.5f * x * (1 + erff(x * 0.70710678f)), 0.5 * x * (1 + erf(x * M
 DEF_UNARY(gelu_tanh, 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x))),
           0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))))
 
-static int unary(pst_op_ctx *c, void (*f32)(const float *, float *, int64_t, unary_args),
+static int unary(eng_op_ctx *c, void (*f32)(const float *, float *, int64_t, unary_args),
                  void (*f64)(const double *, double *, int64_t, unary_args), double alpha, double beta)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     unary_args u = {.alpha = alpha, .beta = beta};
     if (x.dtype != PST_F32 && x.dtype != PST_F64)
-        return pst_op_type(c, x.dtype);
-    void *o = pst_out_over(c, 0, 0);
+        return eng_op_type(c, x.dtype);
+    void *o = eng_out_over(c, 0, 0);
     if (!o)
         return PST_ELIMIT;
     if (x.dtype == PST_F32)
-        f32(x.data, o, pst_count(&x), u);
+        f32(x.data, o, eng_count(&x), u);
     else
-        f64(x.data, o, pst_count(&x), u);
+        f64(x.data, o, eng_count(&x), u);
     return 0;
 }
 
 #define UNARY(NAME, ALPHA, BETA)                                                  \
-    int pst_op_##NAME(pst_op_ctx *c)                                              \
+    int eng_op_##NAME(eng_op_ctx *c)                                              \
     {                                                                             \
         return unary(c, NAME##_f32, NAME##_f64, (double)(ALPHA), (double)(BETA)); \
     }
-#define ATTR(NAME, DEF) pst_attr_float(c->node, NAME, DEF)
+#define ATTR(NAME, DEF) eng_attr_float(c->node, NAME, DEF)
 UNARY(sqrt, 0, 0)
 UNARY(exp, 0, 0)
 UNARY(log, 0, 0)
@@ -139,39 +139,39 @@ UNARY(softsign, 0, 0)
 UNARY(mish, 0, 0)
 UNARY(swish, ATTR("alpha", 1.0f), 0)
 
-int pst_op_gelu(pst_op_ctx *c)
+int eng_op_gelu(eng_op_ctx *c)
 {
-    bool t = !strcmp(pst_attr_str(c->node, "approximate", "none"), "tanh");
+    bool t = !strcmp(eng_attr_str(c->node, "approximate", "none"), "tanh");
     return unary(c, t ? gelu_tanh_f32 : gelu_f32, t ? gelu_tanh_f64 : gelu_f64, 0, 0);
 }
 
 /* The activations of hidden layers: vector kernels unless the reference is asked for. */
-static int activation(pst_op_ctx *c, pst_act act, void (*f32)(const float *, float *, int64_t, unary_args),
+static int activation(eng_op_ctx *c, eng_act act, void (*f32)(const float *, float *, int64_t, unary_args),
                       void (*f64)(const double *, double *, int64_t, unary_args), double alpha)
 {
-    const pst_tensor *x = pst_in(c, 0);
+    const pst_tensor *x = eng_in(c, 0);
     if (!x || x->dtype != PST_F32 || c->plan->opts.no_fusion)
         return unary(c, f32, f64, alpha, 0);
     pst_tensor t = *x;
-    float *o = pst_out_over(c, 0, 0);
+    float *o = eng_out_over(c, 0, 0);
     if (!o)
         return PST_ELIMIT;
-    pst_kernels_pick(c->plan->isa)->act(act, (float)alpha, t.data, o, (size_t)pst_count(&t));
+    eng_kernels_pick(c->plan->isa)->act(act, (float)alpha, t.data, o, (size_t)eng_count(&t));
     return 0;
 }
 
 /* Relu and the sign-like operators also take integers. */
 #define INT_UNARY(NAME, EXPR)                                  \
-    static int NAME##_ints(pst_op_ctx *c, const pst_tensor *x) \
+    static int NAME##_ints(eng_op_ctx *c, const pst_tensor *x) \
     {                                                          \
         pst_tensor t = *x;                                     \
-        void *o = pst_out_like(c, 0, &t);                      \
-        int64_t n = pst_count(&t);                             \
+        void *o = eng_out_like(c, 0, &t);                      \
+        int64_t n = eng_count(&t);                             \
         if (!o)                                                \
             return PST_ELIMIT;                                 \
         switch (t.dtype) {                                     \
-            PST_FOR_INTS(EXPR)                                 \
-        default: return pst_op_type(c, t.dtype);               \
+            ENG_FOR_INTS(EXPR)                                 \
+        default: return eng_op_type(c, t.dtype);               \
         }                                                      \
         return 0;                                              \
     }
@@ -197,10 +197,10 @@ DEF_UNARY(abs, fabsf(x), fabs(x))
 DEF_UNARY(sign, (float)((x > 0) - (x < 0)), (double)((x > 0) - (x < 0)))
 
 #define INT_OR_FLOAT(NAME)                             \
-    int pst_op_##NAME(pst_op_ctx *c)                   \
+    int eng_op_##NAME(eng_op_ctx *c)                   \
     {                                                  \
-        const pst_tensor *x = pst_in(c, 0);            \
-        if (x && pst_dtype_is_int(x->dtype))           \
+        const pst_tensor *x = eng_in(c, 0);            \
+        if (x && eng_dtype_is_int(x->dtype))           \
             return NAME##_ints(c, x);                  \
         return unary(c, NAME##_f32, NAME##_f64, 0, 0); \
     }
@@ -208,121 +208,121 @@ INT_OR_FLOAT(neg)
 INT_OR_FLOAT(abs)
 INT_OR_FLOAT(sign)
 
-int pst_op_relu(pst_op_ctx *c)
+int eng_op_relu(eng_op_ctx *c)
 {
-    const pst_tensor *x = pst_in(c, 0);
-    if (x && pst_dtype_is_int(x->dtype))
+    const pst_tensor *x = eng_in(c, 0);
+    if (x && eng_dtype_is_int(x->dtype))
         return relu_ints(c, x);
-    return activation(c, PST_ACT_RELU, relu_f32, relu_f64, 0);
+    return activation(c, ENG_ACT_RELU, relu_f32, relu_f64, 0);
 }
 
-int pst_op_leakyrelu(pst_op_ctx *c)
+int eng_op_leakyrelu(eng_op_ctx *c)
 {
-    return activation(c, PST_ACT_LEAKY, leakyrelu_f32, leakyrelu_f64, (double)pst_attr_float(c->node, "alpha", 0.01f));
+    return activation(c, ENG_ACT_LEAKY, leakyrelu_f32, leakyrelu_f64, (double)eng_attr_float(c->node, "alpha", 0.01f));
 }
 
-int pst_op_elu(pst_op_ctx *c)
+int eng_op_elu(eng_op_ctx *c)
 {
-    return activation(c, PST_ACT_ELU, elu_f32, elu_f64, (double)pst_attr_float(c->node, "alpha", 1.0f));
+    return activation(c, ENG_ACT_ELU, elu_f32, elu_f64, (double)eng_attr_float(c->node, "alpha", 1.0f));
 }
 
-int pst_op_sigmoid(pst_op_ctx *c)
+int eng_op_sigmoid(eng_op_ctx *c)
 {
-    return activation(c, PST_ACT_SIGMOID, sigmoid_f32, sigmoid_f64, 0);
+    return activation(c, ENG_ACT_SIGMOID, sigmoid_f32, sigmoid_f64, 0);
 }
 
-int pst_op_tanh(pst_op_ctx *c)
+int eng_op_tanh(eng_op_ctx *c)
 {
-    return activation(c, PST_ACT_TANH, tanh_f32, tanh_f64, 0);
+    return activation(c, ENG_ACT_TANH, tanh_f32, tanh_f64, 0);
 }
 
-int pst_op_shrink(pst_op_ctx *c)
+int eng_op_shrink(eng_op_ctx *c)
 {
-    double bias = (double)pst_attr_float(c->node, "bias", 0), lambd = (double)pst_attr_float(c->node, "lambd", 0.5f);
-    const pst_tensor *x = pst_in(c, 0);
-    if (!x || !pst_dtype_is_int(x->dtype))
+    double bias = (double)eng_attr_float(c->node, "bias", 0), lambd = (double)eng_attr_float(c->node, "lambd", 0.5f);
+    const pst_tensor *x = eng_in(c, 0);
+    if (!x || !eng_dtype_is_int(x->dtype))
         return unary(c, shrink_f32, shrink_f64, bias, lambd);
     pst_tensor t = *x;
-    int64_t n = pst_count(&t);
-    double *d = pst_scratch(c, (size_t)n * 8);
-    void *o = pst_out_like(c, 0, &t);
+    int64_t n = eng_count(&t);
+    double *d = eng_op_scratch(c, (size_t)n * 8);
+    void *o = eng_out_like(c, 0, &t);
     if (!o || !d)
         return PST_ELIMIT;
-    pst_convert(PST_F64, d, t.dtype, t.data, n, true);
+    eng_convert(PST_F64, d, t.dtype, t.data, n, true);
     shrink_f64(d, d, n, (unary_args){bias, lambd});
-    return pst_convert(t.dtype, o, PST_F64, d, n, true);
+    return eng_convert(t.dtype, o, PST_F64, d, n, true);
 }
 
-int pst_op_bitnot(pst_op_ctx *c)
+int eng_op_bitnot(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
-    return rc < 0 ? rc : bitnot_ints(c, pst_in(c, 0));
+    int rc = eng_op_need(c, 1);
+    return rc < 0 ? rc : bitnot_ints(c, eng_in(c, 0));
 }
 
-int pst_op_not(pst_op_ctx *c)
+int eng_op_not(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
+    pst_tensor x = *eng_in(c, 0);
     if (x.dtype != PST_BOOL)
-        return pst_op_type(c, x.dtype);
-    uint8_t *o = pst_out_like(c, 0, &x);
+        return eng_op_type(c, x.dtype);
+    uint8_t *o = eng_out_like(c, 0, &x);
     if (!o)
         return PST_ELIMIT;
-    for (int64_t i = 0, n = pst_count(&x); i < n; i++)
+    for (int64_t i = 0, n = eng_count(&x); i < n; i++)
         o[i] = !((const uint8_t *)x.data)[i];
     return 0;
 }
 
 /* IsNaN, IsInf: any float type, also the narrow ones. */
-static int classify(pst_op_ctx *c, bool nan)
+static int classify(eng_op_ctx *c, bool nan)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    bool pos = pst_attr_int(c->node, "detect_positive", 1), neg = pst_attr_int(c->node, "detect_negative", 1);
-    int64_t n = pst_count(&x);
-    double *d = pst_scratch(c, (size_t)n * 8);
-    uint8_t *o = pst_out_typed(c, 0, PST_BOOL, &x);
+    pst_tensor x = *eng_in(c, 0);
+    bool pos = eng_attr_int(c->node, "detect_positive", 1), neg = eng_attr_int(c->node, "detect_negative", 1);
+    int64_t n = eng_count(&x);
+    double *d = eng_op_scratch(c, (size_t)n * 8);
+    uint8_t *o = eng_out_typed(c, 0, PST_BOOL, &x);
     if (!o || !d)
         return PST_ELIMIT;
-    if (pst_convert(PST_F64, d, x.dtype, x.data, n, true) < 0)
-        return pst_op_type(c, x.dtype);
+    if (eng_convert(PST_F64, d, x.dtype, x.data, n, true) < 0)
+        return eng_op_type(c, x.dtype);
     for (int64_t i = 0; i < n; i++)
         o[i] = nan ? isnan(d[i]) : isinf(d[i]) && (d[i] > 0 ? pos : neg);
     return 0;
 }
 
-int pst_op_isnan(pst_op_ctx *c)
+int eng_op_isnan(eng_op_ctx *c)
 {
     return classify(c, true);
 }
 
-int pst_op_isinf(pst_op_ctx *c)
+int eng_op_isinf(eng_op_ctx *c)
 {
     return classify(c, false);
 }
 
 /* Clip: bounds are attributes up to opset 10, optional scalar inputs after. */
-int pst_op_clip(pst_op_ctx *c)
+int eng_op_clip(eng_op_ctx *c)
 {
-    int rc = pst_need(c, 1);
+    int rc = eng_op_need(c, 1);
     if (rc < 0)
         return rc;
-    pst_tensor x = *pst_in(c, 0);
-    const pst_tensor *lo = c->node->opset >= 11 ? pst_in(c, 1) : NULL, *hi = c->node->opset >= 11 ? pst_in(c, 2) : NULL;
-    if ((lo && (lo->dtype != x.dtype || pst_count(lo) != 1)) || (hi && (hi->dtype != x.dtype || pst_count(hi) != 1)))
-        return pst_op_fail(c, PST_EINVAL, "min and max must be scalars of the input's type");
-    float flo = pst_attr_float(c->node, "min", -INFINITY), fhi = pst_attr_float(c->node, "max", INFINITY);
+    pst_tensor x = *eng_in(c, 0);
+    const pst_tensor *lo = c->node->opset >= 11 ? eng_in(c, 1) : NULL, *hi = c->node->opset >= 11 ? eng_in(c, 2) : NULL;
+    if ((lo && (lo->dtype != x.dtype || eng_count(lo) != 1)) || (hi && (hi->dtype != x.dtype || eng_count(hi) != 1)))
+        return eng_op_fail(c, PST_EINVAL, "min and max must be scalars of the input's type");
+    float flo = eng_attr_float(c->node, "min", -INFINITY), fhi = eng_attr_float(c->node, "max", INFINITY);
     bool attrs = c->node->opset < 11;
-    void *o = pst_out_like(c, 0, &x);
-    int64_t n = pst_count(&x);
+    void *o = eng_out_like(c, 0, &x);
+    int64_t n = eng_count(&x);
     if (!o)
         return PST_ELIMIT;
-    if (attrs && !pst_dtype_is_float(x.dtype))
-        return pst_op_type(c, x.dtype);
+    if (attrs && !eng_dtype_is_float(x.dtype))
+        return eng_op_type(c, x.dtype);
     switch (x.dtype) {
 #define CLIP_CASE(D, T)                                                                                           \
     case D: {                                                                                                     \
@@ -334,7 +334,7 @@ int pst_op_clip(pst_op_ctx *c)
         }                                                                                                         \
         break;                                                                                                    \
     }
-        PST_FOR_FLOATS(CLIP_CASE)
+        ENG_FOR_FLOATS(CLIP_CASE)
 #undef CLIP_CASE
 #define CLIP_CASE(D, T)                                                         \
     case D: {                                                                   \
@@ -346,8 +346,8 @@ int pst_op_clip(pst_op_ctx *c)
         }                                                                       \
         break;                                                                  \
     }
-        PST_FOR_INTS(CLIP_CASE)
-    default: return pst_op_type(c, x.dtype);
+        ENG_FOR_INTS(CLIP_CASE)
+    default: return eng_op_type(c, x.dtype);
     }
     return 0;
 }

@@ -10,7 +10,7 @@
  * shared by its plans, one thread, no telemetry; the memory of all sessions of a process lies in one arena of bounded size. What
  * is not bounded there: texts. A run of limited time gets a thread that ends it (ort_watch.h).
  *
- * Threads: a pst_ort belongs to a model and may be shared; a pst_ort_run belongs to one thread at a time, as plans do. */
+ * Threads: a eng_ort belongs to a model and may be shared; a eng_ort_run belongs to one thread at a time, as plans do. */
 #ifndef PST_ENGINE_ORT_H
 #define PST_ENGINE_ORT_H
 
@@ -19,18 +19,18 @@
 
 /* Opens m's session, once, and logs one line saying so and why. PST_EUNSUPPORTED with the cure when there is no library, the
  * model's limits forbid it or the model is no ONNX file. @locks one of the process */
-int pst_ort_serve(pst_model *m, const char *why, pst_err *err);
-void pst_ort_close(struct pst_ort *o); /* NULL-safe */
+int eng_ort_serve(pst_model *m, const char *why, pst_err *err);
+void eng_ort_close(struct eng_ort *o); /* NULL-safe */
 
-typedef struct pst_ort_run pst_ort_run;
+typedef struct eng_ort_run eng_ort_run;
 /* The session must be open. @thread the plan's */
-int pst_ort_run_new(const pst_model *m, pst_ort_run **ret, pst_err *err);
-void pst_ort_run_free(pst_ort_run *r); /* NULL-safe */
-/* As pst_plan_run_vals: the inputs were checked; what ret_out points to is valid until the next run of r. */
-struct pst_watch;
-int pst_ort_run_vals(pst_ort_run *r, const struct pst_watch *watch, const pst_val *in, size_t n_in, const pst_val **ret_out, size_t n_out,
+int eng_ort_run_new(const pst_model *m, eng_ort_run **ret, pst_err *err);
+void eng_ort_run_free(eng_ort_run *r); /* NULL-safe */
+/* As eng_plan_run_vals: the inputs were checked; what ret_out points to is valid until the next run of r. */
+struct eng_watch;
+int eng_ort_run_vals(eng_ort_run *r, const struct eng_watch *watch, const eng_val *in, size_t n_in, const eng_val **ret_out, size_t n_out,
                      pst_err *err);
 /* "ONNX Runtime 1.22.0 (/usr/lib/…): operators … are not the engine's own". Lives as long as the model. */
-const char *pst_ort_describe(const pst_model *m);
+const char *eng_ort_describe(const pst_model *m);
 
 #endif

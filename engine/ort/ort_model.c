@@ -58,9 +58,9 @@ static int pack(PstOnnx__ModelProto *mp, void **ret_bytes, size_t *ret_len, pst_
     size_t len = pst_onnx__model_proto__get_packed_size(mp);
     if (len > PROTO_BYTES_MAX)
         return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "the model is too large for ONNX Runtime (%zu bytes)", len);
-    *ret_bytes = pst_heap_raw(len + 1);
+    *ret_bytes = eng_heap_raw(len + 1);
     if (!*ret_bytes)
-        return pst_heap_none(len, err);
+        return eng_heap_none(len, err);
     *ret_len = pst_onnx__model_proto__pack(mp, *ret_bytes);
     return 0;
 }
@@ -79,10 +79,10 @@ int ort_model_bytes(const pst_model *m, void **ret_bytes, size_t *ret_len, pst_e
     floats.has_elem_type = 1;
     floats.elem_type = PST_F32;
     type.tensor_type = &floats;
-    zipmap *zs = pst_heap_raw((g->n_output + 1) * sizeof *zs);
-    imports = pst_heap_raw((n_imports + 1) * sizeof *imports);
+    zipmap *zs = eng_heap_raw((g->n_output + 1) * sizeof *zs);
+    imports = eng_heap_raw((n_imports + 1) * sizeof *imports);
     if (!zs || !imports) {
-        rc = pst_heap_none((g->n_output + 1) * sizeof *zs, err);
+        rc = eng_heap_none((g->n_output + 1) * sizeof *zs, err);
         goto out;
     }
     for (size_t i = 0; i < g->n_output; i++)

@@ -9,18 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pst_ort_run {
+struct eng_ort_run {
     const pst_model *m;
-    const pst_ort *o;
-    pst_heap heap, run_heap; /* of its life; of its last run */
+    const eng_ort *o;
+    eng_heap heap, run_heap; /* of its life; of its last run */
     const char **in_names, **out_names;
     ort_value **in, **out;
-    pst_val *vals;     /* of the outputs */
+    eng_val *vals;     /* of the outputs */
     ort_value **items; /* of sequences */
     size_t n_items, cap_items;
     /* of the run in progress */
-    const pst_val *given;
-    const pst_watch *watch;
+    const eng_val *given;
+    const eng_watch *watch;
     size_t n_in, n_out;
 };
 
@@ -28,7 +28,7 @@ struct pst_ort_run {
 
 static bool is_half_byte(int dtype)
 {
-    return dtype == PST_U4 || dtype == PST_I4 || dtype == PST_F4E2M1;
+    return dtype == ENG_U4 || dtype == ENG_I4 || dtype == ENG_F4E2M1;
 }
 
 /* Numbers up to here are the same in both; beyond, ONNX Runtime counts otherwise than ONNX does. */
@@ -38,7 +38,7 @@ static int refuse_type(int dtype, const char *name, pst_err *err)
                        pst_dtype_name((pst_dtype)dtype));
 }
 
-static void drop_values(pst_ort_run *r)
+static void drop_values(eng_ort_run *r)
 {
     const ort_api *a = &r->o->lib->api;
     for (size_t i = 0; i < r->m->info.n_inputs; i++)
@@ -55,28 +55,28 @@ static void drop_values(pst_ort_run *r)
         a->value_free(r->items[i]);
     r->n_items = r->cap_items = 0;
     r->items = NULL;
-    pst_heap_release(&r->run_heap);
+    eng_heap_release(&r->run_heap);
 }
 
 /* Room for n more values of sequences, so that storing one cannot fail. */
-static void items_room(pst_ort_run *r, size_t n)
+static void items_room(eng_ort_run *r, size_t n)
 {
     if (r->n_items + n <= r->cap_items)
         return;
     r->cap_items = 2 * r->cap_items + n;
-    r->items = pst_heap_realloc(r->items, r->cap_items * sizeof *r->items);
+    r->items = eng_heap_realloc(r->items, r->cap_items * sizeof *r->items);
 }
 
 /* ---- in ---- */
 
-static int tensor_in(pst_ort_run *r, const pst_tensor *t, const char *name, ort_value **ret, pst_err *err)
+static int tensor_in(eng_ort_run *r, const pst_tensor *t, const char *name, ort_value **ret, pst_err *err)
 {
     const ort_lib *lib = r->o->lib;
     static char nothing[8];
-    int64_t n = pst_count(t);
+    int64_t n = eng_count(t);
     size_t bytes = (size_t)n * pst_dtype_size(t->dtype);
     void *data = n ? t->data : nothing;
-    if ((int)t->dtype > PST_F4E2M1)
+    if ((int)t->dtype > ENG_F4E2M1)
         return refuse_type((int)t->dtype, name, err);
     if (t->dtype == PST_STR) {
         int rc = ORT_CHECK(r, lib->api.tensor_new(lib->allocator, t->dims, (size_t)t->rank, PST_STR, ret), name, err);
@@ -84,7 +84,7 @@ static int tensor_in(pst_ort_run *r, const pst_tensor *t, const char *name, ort_
     }
     if (is_half_byte((int)t->dtype)) {
         bytes = (bytes + 1) / 2;
-        uint8_t *packed = pst_heap_alloc(bytes + 1);
+        uint8_t *packed = eng_heap_alloc(bytes + 1);
         for (int64_t i = 0; i < n; i++)
             packed[i / 2] |= (uint8_t)((((const uint8_t *)t->data)[i] & 15) << (i % 2 * 4));
         data = packed;
@@ -92,12 +92,12 @@ static int tensor_in(pst_ort_run *r, const pst_tensor *t, const char *name, ort_
     return ORT_CHECK(r, lib->api.tensor_over(lib->memory, data, bytes, t->dims, (size_t)t->rank, (int)t->dtype, ret), name, err);
 }
 
-static int seq_in(pst_ort_run *r, const pst_seq *s, const char *name, ort_value **ret, pst_err *err)
+static int seq_in(eng_ort_run *r, const eng_seq *s, const char *name, ort_value **ret, pst_err *err)
 {
     size_t first = r->n_items;
     items_room(r, (size_t)s->n);
     for (int64_t i = 0; i < s->n; i++) {
-        if (s->items[i].kind != PST_VAL_TENSOR)
+        if (s->items[i].kind != ENG_VAL_TENSOR)
             return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "input %s: only sequences of tensors can be given", name);
         ort_value *v = NULL;
         int rc = tensor_in(r, &s->items[i].t, name, &v, err);
@@ -112,10 +112,10 @@ static int seq_in(pst_ort_run *r, const pst_seq *s, const char *name, ort_value 
 
 /* ---- out ---- */
 
-static int texts_out(pst_ort_run *r, ort_value *v, pst_tensor *t, const char *name, pst_err *err)
+static int texts_out(eng_ort_run *r, ort_value *v, pst_tensor *t, const char *name, pst_err *err)
 {
     const ort_api *a = &r->o->lib->api;
-    size_t n = (size_t)pst_count(t), len = 0;
+    size_t n = (size_t)eng_count(t), len = 0;
     int rc = ORT_CHECK(r, a->texts_len(v, &len), name, err);
     if (rc < 0)
         return rc;
@@ -123,9 +123,9 @@ static int texts_out(pst_ort_run *r, ort_value *v, pst_tensor *t, const char *na
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
                            "output %s: %zu bytes of text, at most %zu are allowed (arena_bytes_max)", name, len,
                            r->m->limits.arena_bytes_max);
-    size_t *at = pst_heap_array(n + 1, sizeof *at);
-    char *bytes = pst_heap_bytes(len + 1), *copy = pst_heap_bytes(len + n + 1);
-    const char **texts = pst_heap_array(n + 1, sizeof *texts);
+    size_t *at = eng_heap_array(n + 1, sizeof *at);
+    char *bytes = eng_heap_bytes(len + 1), *copy = eng_heap_bytes(len + n + 1);
+    const char **texts = eng_heap_array(n + 1, sizeof *texts);
     rc = n ? ORT_CHECK(r, a->texts_get(v, bytes, len, at, n), name, err) : 0;
     at[n] = len;
     for (size_t i = 0; i < n && rc == 0; i++) { /* what is between two offsets gets its end */
@@ -139,7 +139,7 @@ static int texts_out(pst_ort_run *r, ort_value *v, pst_tensor *t, const char *na
     return rc;
 }
 
-static int shape_out(pst_ort_run *r, ort_value *v, pst_tensor *t, const char *name, pst_err *err)
+static int shape_out(eng_ort_run *r, ort_value *v, pst_tensor *t, const char *name, pst_err *err)
 {
     const ort_api *a = &r->o->lib->api;
     ort_shape *s = NULL;
@@ -154,7 +154,7 @@ static int shape_out(pst_ort_run *r, ort_value *v, pst_tensor *t, const char *na
                          rank, PST_MAX_RANK);
     if (rc == 0)
         rc = ORT_CHECK(r, a->shape_dims(s, t->dims, rank), name, err);
-    if (rc == 0 && (dtype < 1 || dtype > PST_F4E2M1))
+    if (rc == 0 && (dtype < 1 || dtype > ENG_F4E2M1))
         rc = refuse_type(dtype, name, err);
     t->rank = (int)rank;
     t->dtype = (pst_dtype)dtype;
@@ -163,7 +163,7 @@ static int shape_out(pst_ort_run *r, ort_value *v, pst_tensor *t, const char *na
     return rc;
 }
 
-static int tensor_out(pst_ort_run *r, ort_value *v, pst_val *ret, const char *name, pst_err *err)
+static int tensor_out(eng_ort_run *r, ort_value *v, eng_val *ret, const char *name, pst_err *err)
 {
     pst_tensor t = {0};
     int rc = shape_out(r, v, &t, name, err);
@@ -172,31 +172,31 @@ static int tensor_out(pst_ort_run *r, ort_value *v, pst_val *ret, const char *na
     else if (rc == 0)
         rc = ORT_CHECK(r, r->o->lib->api.tensor_data(v, &t.data), name, err);
     if (rc == 0 && is_half_byte((int)t.dtype)) {
-        int64_t n = pst_count(&t);
-        uint8_t *wide = pst_heap_alloc((size_t)n + 1);
+        int64_t n = eng_count(&t);
+        uint8_t *wide = eng_heap_alloc((size_t)n + 1);
         for (int64_t i = 0; i < n; i++)
             wide[i] = (uint8_t)(((const uint8_t *)t.data)[i / 2] >> (i % 2 * 4)) & 15;
         t.data = wide;
     }
     if (rc == 0 && !t.data)
-        t.data = pst_heap_alloc(1);
-    *ret = (pst_val){.kind = PST_VAL_TENSOR, .t = t};
+        t.data = eng_heap_alloc(1);
+    *ret = (eng_val){.kind = ENG_VAL_TENSOR, .t = t};
     return rc;
 }
 
-static int value_out(pst_ort_run *r, ort_value *v, pst_val *ret, const char *name, pst_err *err);
+static int value_out(eng_ort_run *r, ort_value *v, eng_val *ret, const char *name, pst_err *err);
 
-static int seq_out(pst_ort_run *r, ort_value *v, pst_val *ret, const char *name, pst_err *err)
+static int seq_out(eng_ort_run *r, ort_value *v, eng_val *ret, const char *name, pst_err *err)
 {
     const ort_lib *lib = r->o->lib;
     size_t n = 0;
     int rc = ORT_CHECK(r, lib->api.value_items(v, &n), name, err);
     if (rc < 0)
         return rc;
-    pst_seq *s = pst_heap_alloc(sizeof *s);
+    eng_seq *s = eng_heap_alloc(sizeof *s);
     s->refs = 1 << 20; /* ours: nobody's last reference frees it */
     s->n = (int64_t)n;
-    s->items = pst_heap_array(n + 1, sizeof *s->items);
+    s->items = eng_heap_array(n + 1, sizeof *s->items);
     for (size_t i = 0; i < n && rc == 0; i++) {
         ort_value *item = NULL;
         items_room(r, 1);
@@ -206,11 +206,11 @@ static int seq_out(pst_ort_run *r, ort_value *v, pst_val *ret, const char *name,
         r->items[r->n_items++] = item;
         rc = value_out(r, item, &s->items[i], name, err);
     }
-    *ret = (pst_val){.kind = PST_VAL_SEQ, .seq = s};
+    *ret = (eng_val){.kind = ENG_VAL_SEQ, .seq = s};
     return rc;
 }
 
-static int value_out(pst_ort_run *r, ort_value *v, pst_val *ret, const char *name, pst_err *err)
+static int value_out(eng_ort_run *r, ort_value *v, eng_val *ret, const char *name, pst_err *err)
 {
     const ort_api *a = &r->o->lib->api;
     int type = 0, set = 1;
@@ -230,7 +230,7 @@ static int value_out(pst_ort_run *r, ort_value *v, pst_val *ret, const char *nam
 
 static int session_run(void *arg, const void *options, pst_err *err)
 {
-    pst_ort_run *r = arg;
+    eng_ort_run *r = arg;
     return ORT_CHECK(r,
                      r->o->lib->api.session_run(r->o->session, options, r->in_names, (const ort_value *const *)r->in, r->n_in, r->out_names,
                                                 r->n_out, r->out),
@@ -239,15 +239,15 @@ static int session_run(void *arg, const void *options, pst_err *err)
 
 static int run_body(void *arg, pst_err *err)
 {
-    pst_ort_run *r = arg;
+    eng_ort_run *r = arg;
     const pst_model_info *info = &r->m->info;
     int rc = 0;
     for (size_t i = 0; i < r->n_in && rc == 0; i++) {
-        const pst_val *v = &r->given[i];
+        const eng_val *v = &r->given[i];
         const char *name = info->inputs[i].name;
-        if (v->kind == PST_VAL_TENSOR)
+        if (v->kind == ENG_VAL_TENSOR)
             rc = tensor_in(r, &v->t, name, &r->in[i], err);
-        else if (v->kind == PST_VAL_SEQ)
+        else if (v->kind == ENG_VAL_SEQ)
             rc = seq_in(r, v->seq, name, &r->in[i], err);
         else
             rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "input %s: an empty value cannot be given to ONNX Runtime",
@@ -260,7 +260,7 @@ static int run_body(void *arg, pst_err *err)
     return rc;
 }
 
-int pst_ort_run_vals(pst_ort_run *r, const pst_watch *watch, const pst_val *in, size_t n_in, const pst_val **ret_out, size_t n_out,
+int eng_ort_run_vals(eng_ort_run *r, const eng_watch *watch, const eng_val *in, size_t n_in, const eng_val **ret_out, size_t n_out,
                      pst_err *err)
 {
     drop_values(r);
@@ -269,7 +269,7 @@ int pst_ort_run_vals(pst_ort_run *r, const pst_watch *watch, const pst_val *in, 
     r->watch = watch;
     r->n_in = n_in;
     r->n_out = n_out;
-    int rc = pst_heap_run(&r->run_heap, run_body, r, err);
+    int rc = eng_heap_run(&r->run_heap, run_body, r, err);
     r->given = NULL;
     if (rc < 0) {
         drop_values(r);
@@ -282,13 +282,13 @@ int pst_ort_run_vals(pst_ort_run *r, const pst_watch *watch, const pst_val *in, 
 
 static int new_body(void *arg, pst_err *err)
 {
-    pst_ort_run *r = arg;
+    eng_ort_run *r = arg;
     const pst_model_info *info = &r->m->info;
-    r->in_names = pst_heap_array(info->n_inputs + 1, sizeof *r->in_names);
-    r->out_names = pst_heap_array(info->n_outputs + 1, sizeof *r->out_names);
-    r->vals = pst_heap_array(info->n_outputs + 1, sizeof *r->vals);
-    ort_value **in = pst_heap_array(info->n_inputs + 1, sizeof *in);
-    r->out = pst_heap_array(info->n_outputs + 1, sizeof *r->out);
+    r->in_names = eng_heap_array(info->n_inputs + 1, sizeof *r->in_names);
+    r->out_names = eng_heap_array(info->n_outputs + 1, sizeof *r->out_names);
+    r->vals = eng_heap_array(info->n_outputs + 1, sizeof *r->vals);
+    ort_value **in = eng_heap_array(info->n_inputs + 1, sizeof *in);
+    r->out = eng_heap_array(info->n_outputs + 1, sizeof *r->out);
     for (size_t i = 0; i < info->n_inputs; i++)
         r->in_names[i] = info->inputs[i].name;
     for (size_t i = 0; i < info->n_outputs; i++)
@@ -297,28 +297,28 @@ static int new_body(void *arg, pst_err *err)
     return 0;
 }
 
-int pst_ort_run_new(const pst_model *m, pst_ort_run **ret, pst_err *err)
+int eng_ort_run_new(const pst_model *m, eng_ort_run **ret, pst_err *err)
 {
-    pst_ort_run *r = pst_heap_raw(sizeof *r);
+    eng_ort_run *r = eng_heap_raw(sizeof *r);
     if (!r)
-        return pst_heap_none(sizeof *r, err);
+        return eng_heap_none(sizeof *r, err);
     r->m = m;
     r->o = __atomic_load_n(&m->ort, __ATOMIC_ACQUIRE);
-    int rc = pst_heap_run(&r->heap, new_body, r, err);
+    int rc = eng_heap_run(&r->heap, new_body, r, err);
     if (rc < 0) {
-        pst_ort_run_free(r);
+        eng_ort_run_free(r);
         return rc;
     }
     *ret = r;
     return 0;
 }
 
-void pst_ort_run_free(pst_ort_run *r)
+void eng_ort_run_free(eng_ort_run *r)
 {
     if (!r)
         return;
     if (r->in) /* the last thing new_body makes */
         drop_values(r);
-    pst_heap_release(&r->heap);
+    eng_heap_release(&r->heap);
     free(r);
 }

@@ -39,7 +39,7 @@ static int options_new(const ort_lib *lib, ort_options **ret, pst_err *err)
     return rc;
 }
 
-static int session_open(pst_model *m, pst_ort *o, pst_err *err)
+static int session_open(pst_model *m, eng_ort *o, pst_err *err)
 {
     const ort_lib *lib = o->lib;
     ort_options *options = NULL;
@@ -59,13 +59,13 @@ static int session_open(pst_model *m, pst_ort *o, pst_err *err)
 
 static int open_locked(pst_model *m, const ort_lib *lib, const char *why, pst_err *err)
 {
-    pst_ort *o = pst_heap_raw(sizeof *o);
+    eng_ort *o = eng_heap_raw(sizeof *o);
     if (!o)
-        return pst_heap_none(sizeof *o, err);
+        return eng_heap_none(sizeof *o, err);
     o->lib = lib;
     int rc = session_open(m, o, err);
     if (rc < 0) {
-        pst_ort_close(o);
+        eng_ort_close(o);
         return rc;
     }
     snprintf(o->text, sizeof o->text, "ONNX Runtime %s (%s): %s", lib->version, lib->path, why);
@@ -75,7 +75,7 @@ static int open_locked(pst_model *m, const ort_lib *lib, const char *why, pst_er
     return 0;
 }
 
-int pst_ort_serve(pst_model *m, const char *why, pst_err *err)
+int eng_ort_serve(pst_model *m, const char *why, pst_err *err)
 {
     if (__atomic_load_n(&m->ort, __ATOMIC_ACQUIRE))
         return 0;
@@ -95,7 +95,7 @@ int pst_ort_serve(pst_model *m, const char *why, pst_err *err)
     return rc;
 }
 
-void pst_ort_close(pst_ort *o)
+void eng_ort_close(eng_ort *o)
 {
     if (!o)
         return;
@@ -104,8 +104,8 @@ void pst_ort_close(pst_ort *o)
     free(o);
 }
 
-const char *pst_ort_describe(const pst_model *m)
+const char *eng_ort_describe(const pst_model *m)
 {
-    const pst_ort *o = __atomic_load_n(&m->ort, __ATOMIC_ACQUIRE);
+    const eng_ort *o = __atomic_load_n(&m->ort, __ATOMIC_ACQUIRE);
     return o ? o->text : "";
 }

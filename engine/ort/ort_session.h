@@ -4,10 +4,10 @@
 
 #include "engine/ort/ort_lib.h"
 
-typedef struct pst_ort {
+typedef struct eng_ort {
     const ort_lib *lib;
     ort_session *session;
-    char text[900]; /* what pst_ort_describe says */
-} pst_ort;
+    char text[900]; /* what eng_ort_describe says */
+} eng_ort;
 
 #endif

@@ -10,7 +10,7 @@ enum { LOOK_MS = 50 };
 typedef struct watcher {
     const ort_lib *lib;
     void *options;
-    pst_watch watch; /* its own copy: the clock is read at every look */
+    eng_watch watch; /* its own copy: the clock is read at every look */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool done;
@@ -30,7 +30,7 @@ static void *look(void *arg)
         t.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&w->wake, &w->lock, &t);
         w->watch.to_clock = 1;
-        if (!w->done && (w->rc = pst_watch_look(&w->watch, &w->err)) < 0) {
+        if (!w->done && (w->rc = eng_watch_look(&w->watch, &w->err)) < 0) {
             ort_status *s = w->lib->api.run_terminate(w->options);
             if (s)
                 w->lib->api.status_free(s);
@@ -41,19 +41,19 @@ static void *look(void *arg)
     return NULL;
 }
 
-int ort_run_watched(const ort_lib *lib, const pst_watch *watch, ort_run_fn run, void *arg, pst_err *err)
+int ort_run_watched(const ort_lib *lib, const eng_watch *watch, ort_run_fn run, void *arg, pst_err *err)
 {
     watcher w = {.lib = lib, .watch = *watch, .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
     pthread_t thread;
     if (!watch->limits.ms_max && !watch->limits.stop)
         return run(arg, NULL, err);
-    pst_watch_begin(&w.watch);
+    eng_watch_begin(&w.watch);
     int rc = ort_check(lib, lib->api.run_options_new(&w.options), PST_EINVAL, "options of a run", err);
     if (rc < 0)
         return rc;
     if (pthread_create(&thread, NULL, look, &w)) {
         lib->api.run_options_free(w.options);
-        return pst_heap_none(1 << 20, err);
+        return eng_heap_none(1 << 20, err);
     }
     pst_err why = {0};
     rc = run(arg, w.options, &why);

@@ -8,6 +8,6 @@
 /* options: of the run; NULL = none. It may allocate nothing of the engine's. */
 typedef int (*ort_run_fn)(void *arg, const void *options, pst_err *err);
 /* Calls run; ends it with PST_ETIMEDOUT or PST_ESTOPPED when watch says so. */
-int ort_run_watched(const ort_lib *lib, const pst_watch *watch, ort_run_fn run, void *arg, pst_err *err);
+int ort_run_watched(const ort_lib *lib, const eng_watch *watch, ort_run_fn run, void *arg, pst_err *err);
 
 #endif

@@ -165,14 +165,14 @@ static void peer_run(const peer *p, int m, int n, int k, const float *a, const f
         p->f32(ROW_MAJOR, NO_TRANS, NO_TRANS, m, n, k, 1, a, k, b, n, 0, c, n);
 }
 
-static double time_gemm(const peer *p, const pst_packed *packed, int m, int n, int k, const float *a, const float *b, float *c, int calls)
+static double time_gemm(const peer *p, const eng_packed *packed, int m, int n, int k, const float *a, const float *b, float *c, int calls)
 {
     double t = pst_cpu_ns();
     for (int i = 0; i < calls; i++)
         if (p)
             peer_run(p, m, n, k, a, b, c);
         else if (packed)
-            pst_sgemm_packed(packed, m, 1, a, k, 0, c, n);
+            eng_sgemm_packed(packed, m, 1, a, k, 0, c, n);
         else
             pst_sgemm(false, false, m, n, k, 1, a, k, b, n, 0, c, n);
     return (pst_cpu_ns() - t) / calls;
@@ -182,10 +182,10 @@ static void bench_product(const peer *p, int m, int n, int k, double top)
 {
     float *a = rnds((size_t)m * (size_t)k, 1), *b = rnds((size_t)k * (size_t)n, 1), *c = rnds((size_t)m * (size_t)n, 1),
           *want = rnds((size_t)m * (size_t)n, 1);
-    const pst_cpu_kernels *kn = pst_kernels_pick(NULL);
-    pst_packed packed = {0};
-    float *room = rnds(pst_packed_floats(kn, n, k), 0);
-    pst_sgemm_pack(kn, false, n, k, b, n, room, &packed);
+    const eng_cpu_kernels *kn = eng_kernels_pick(NULL);
+    eng_packed packed = {0};
+    float *room = rnds(eng_packed_floats(kn, n, k), 0);
+    eng_sgemm_pack(kn, false, n, k, b, n, room, &packed);
     double best[3] = {1e18, 1e18, 1e18}, flops = 2.0 * m * n * k;
     int calls = (int)(2e6 / flops) + 1, reps = flops > 1e9 ? 5 : flops > 1e8 ? 15 : 60;
     for (int form = 0; form < 2; form++) {

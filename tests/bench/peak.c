@@ -108,7 +108,7 @@ static double best(double (*f)(void))
 
 pst_peak pst_peak_measure(const char *isa)
 {
-    if (!pst_kernels_pick(isa))
+    if (!eng_kernels_pick(isa))
         return (pst_peak){0, 0};
 #if defined(__x86_64__)
     if (!strcmp(isa, "avx512"))

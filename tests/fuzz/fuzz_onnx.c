@@ -104,7 +104,7 @@ static float odd_float(void)
 
 static void change_text(const parts *p, const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, char **s)
 {
-    const char *with = m->descriptor == &pst_onnx__node_proto__descriptor && f->id == 4 ? pst_op_table[dice(pst_op_count)].name
+    const char *with = m->descriptor == &pst_onnx__node_proto__descriptor && f->id == 4 ? eng_op_table[dice(eng_op_count)].name
                        : p->n_texts                                                     ? p->texts[dice(p->n_texts)]
                                                                                         : "";
     char *copy = strdup(dice(16) ? with : "");
@@ -190,10 +190,10 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t len, size_t max) __attribute__((we
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t len, size_t max, unsigned int from)
 {
     pst_model_limits limits = {0};
-    pst_limits_default(&limits);
+    eng_limits_default(&limits);
     seed = from | (uint64_t)from << 32 | 1;
     PstOnnx__ModelProto *m = NULL;
-    if (dice(4) && pst_onnx_scan(&pst_onnx__model_proto__descriptor, data, len, &limits, NULL) == 0)
+    if (dice(4) && eng_onnx_scan(&pst_onnx__model_proto__descriptor, data, len, &limits, NULL) == 0)
         m = pst_onnx__model_proto__unpack(NULL, len, data);
     if (!m)
         return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, len, max) : len;

@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     const pst_plan_opts ways[] = {{0}, {.isa = "portable"}, {.isa = "avx2"}, {.isa = "avx512"}, {.no_fusion = true}, {0}, {0}, {0}};
     const int64_t batches[] = {n, n, n, n, n, 1, 7, 70};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        if (ways[i].isa && !pst_kernels_pick(ways[i].isa))
+        if (ways[i].isa && !eng_kernels_pick(ways[i].isa))
             continue;
         run(m, &ways[i], x, elem, n, batches[i], i ? got : want);
         for (size_t k = 0; i && k < results; k++)

@@ -7,17 +7,17 @@
 
 #include <stdlib.h>
 
-extern const pst_cpu_kernels pst_kernels_lowered;
-extern const pst_tile_kernels pst_tile_lowered;
+extern const eng_cpu_kernels pst_kernels_lowered;
+extern const eng_tile_kernels pst_tile_lowered;
 
 __attribute__((constructor)) static void put_lowered_in_place(void)
 {
-    static pst_cpu_kernels cpu;
-    static pst_tile_kernels tile;
+    static eng_cpu_kernels cpu;
+    static eng_tile_kernels tile;
     if (!getenv("PENSTOCK_TEST_LOWERED"))
         return;
     cpu = pst_kernels_lowered;
     tile = pst_tile_lowered;
     cpu.isa = tile.isa = "avx512";
-    pst_isa_replace(&cpu, &tile);
+    eng_isa_replace(&cpu, &tile);
 }

@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef struct job {
-    pst_heap inner;
+    eng_heap inner;
     int reached;
 } job;
 
@@ -23,21 +23,21 @@ static int mixed(void *arg, pst_err *err)
 {
     unsigned char *p[64] = {0};
     for (int i = 0; i < 64; i++) {
-        p[i] = i % 3 == 0 ? pst_heap_alloc((size_t)i) : i % 3 == 1 ? pst_heap_bytes((size_t)i) : pst_heap_alloc64((size_t)i);
+        p[i] = i % 3 == 0 ? eng_heap_alloc((size_t)i) : i % 3 == 1 ? eng_heap_bytes((size_t)i) : eng_heap_alloc64((size_t)i);
         assert_int_equal((uintptr_t)p[i] % (i % 3 == 2 ? 64 : 16), 0);
         memset(p[i], i, (size_t)i);
     }
     for (int i = 0; i < 64; i += 3) {
-        p[i] = pst_heap_realloc(p[i], (size_t)(i + 1) * 1000);
+        p[i] = eng_heap_realloc(p[i], (size_t)(i + 1) * 1000);
         for (int k = 0; k < i; k++)
             assert_int_equal(p[i][k], i);
     }
     for (int i = 63; i >= 0; i -= 2)
-        pst_heap_free(p[i]);
-    pst_heap_free(NULL);
-    pst_heap_text t = {0};
+        eng_heap_free(p[i]);
+    eng_heap_free(NULL);
+    eng_heap_text t = {0};
     for (int i = 0; i < 500; i++)
-        pst_heap_printf(&t, "%d,", i);
+        eng_heap_printf(&t, "%d,", i);
     assert_int_equal(t.len, 1890);
     assert_int_equal(strlen(t.data), 1890);
     ((job *)arg)->reached++;
@@ -47,8 +47,8 @@ static int mixed(void *arg, pst_err *err)
 static int too_much(void *arg, pst_err *err)
 {
     pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "onnx", 0, "something else, said before");
-    pst_heap_alloc(100);
-    pst_heap_array(SIZE_MAX / 4, 8);
+    eng_heap_alloc(100);
+    eng_heap_array(SIZE_MAX / 4, 8);
     ((job *)arg)->reached = 1000;
     return 0;
 }
@@ -56,62 +56,62 @@ static int too_much(void *arg, pst_err *err)
 static int nested(void *arg, pst_err *err)
 {
     job *j = arg;
-    pst_heap_alloc(10);
-    int rc = pst_heap_run(&j->inner, too_much, j, err);
-    pst_heap_release(&j->inner);
+    eng_heap_alloc(10);
+    int rc = eng_heap_run(&j->inner, too_much, j, err);
+    eng_heap_release(&j->inner);
     assert_int_equal(rc, PST_ENOMEM);
     pst_err_clear(err);
-    pst_heap_alloc(10); /* the outer run goes on */
+    eng_heap_alloc(10); /* the outer run goes on */
     j->reached++;
     return 7;
 }
 
 static void test_memory_belongs_to_its_owner(void **state)
 {
-    pst_heap h = {0};
+    eng_heap h = {0};
     job j = {0};
     pst_err err = {0};
-    assert_int_equal(pst_heap_run(&h, mixed, &j, &err), 0);
-    pst_heap_release(&h);
+    assert_int_equal(eng_heap_run(&h, mixed, &j, &err), 0);
+    eng_heap_release(&h);
     assert_null(h.first);
-    assert_int_equal(pst_heap_run(&h, nested, &j, &err), 7);
+    assert_int_equal(eng_heap_run(&h, nested, &j, &err), 7);
     assert_int_equal(j.reached, 2);
     assert_int_equal(err.code, 0);
-    assert_int_equal(pst_heap_run(&h, too_much, &j, &err), PST_ENOMEM);
+    assert_int_equal(eng_heap_run(&h, too_much, &j, &err), PST_ENOMEM);
     assert_int_equal(err.code, PST_ENOMEM); /* not what was said before memory ran out */
-    assert_int_equal(pst_heap_run(&h, too_much, &j, NULL), PST_ENOMEM);
-    pst_heap_release(&h);
+    assert_int_equal(eng_heap_run(&h, too_much, &j, NULL), PST_ENOMEM);
+    eng_heap_release(&h);
     assert_int_equal(j.reached, 2);
 }
 
 static int many_names(void *arg, pst_err *err)
 {
     enum { N = 20000 };
-    char(*text)[16] = pst_heap_array(N, sizeof *text);
-    pst_names n = {0};
-    assert_int_equal(pst_names_get(&n, "x"), -1);
+    char(*text)[16] = eng_heap_array(N, sizeof *text);
+    eng_names n = {0};
+    assert_int_equal(eng_names_get(&n, "x"), -1);
     for (int i = 0; i < N; i++) {
         snprintf(text[i], sizeof text[i], "name/%d", i);
-        pst_names_put(&n, text[i], i);
+        eng_names_put(&n, text[i], i);
     }
-    pst_names_put(&n, "name/7", 77); /* replaces, and keeps its place */
+    eng_names_put(&n, "name/7", 77); /* replaces, and keeps its place */
     assert_int_equal(n.n, N);
     for (int i = 0; i < N; i++) {
-        assert_int_equal(pst_names_get(&n, text[i]), i == 7 ? 77 : i);
+        assert_int_equal(eng_names_get(&n, text[i]), i == 7 ? 77 : i);
         assert_string_equal(n.at[i].name, text[i]);
     }
-    assert_int_equal(pst_names_get(&n, "name/20000"), -1);
-    assert_int_equal(pst_names_get(&n, ""), -1);
-    pst_names_done(&n);
-    assert_int_equal(pst_names_get(&n, "name/1"), -1);
+    assert_int_equal(eng_names_get(&n, "name/20000"), -1);
+    assert_int_equal(eng_names_get(&n, ""), -1);
+    eng_names_done(&n);
+    assert_int_equal(eng_names_get(&n, "name/1"), -1);
     return 0;
 }
 
 static void test_names_find_what_was_put(void **state)
 {
-    pst_heap h = {0};
-    assert_int_equal(pst_heap_run(&h, many_names, NULL, NULL), 0);
-    pst_heap_release(&h);
+    eng_heap h = {0};
+    assert_int_equal(eng_heap_run(&h, many_names, NULL, NULL), 0);
+    eng_heap_release(&h);
 }
 
 static void test_digest_is_sha256(void **state)
@@ -123,8 +123,8 @@ static void test_digest_is_sha256(void **state)
         data[i] = (unsigned char)((unsigned)i * 2654435761u >> 13);
     for (size_t n = 0; n <= LEN; n++) {
         pst_sha256_hex(data, n, want);
-        pst_engine_sha256(data, n, ours);
-        pst_engine_sha256_plain(data, n, plain);
+        eng_sha256(data, n, ours);
+        eng_sha256_plain(data, n, plain);
         assert_string_equal(ours, want);
         assert_string_equal(plain, want);
     }

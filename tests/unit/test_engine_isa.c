@@ -23,16 +23,16 @@
 #endif
 
 #if defined(__x86_64__)
-extern const pst_cpu_kernels pst_kernels_lowered; /* the 512-bit text on narrower vectors */
-extern const pst_tile_kernels pst_tile_lowered;
+extern const eng_cpu_kernels pst_kernels_lowered; /* the 512-bit text on narrower vectors */
+extern const eng_tile_kernels pst_tile_lowered;
 
-static const pst_isa_set sets[] = {
-    {&pst_kernels_avx2, &pst_tile_avx2}, {&pst_kernels_avx512, &pst_tile_avx512}, {&pst_kernels_lowered, &pst_tile_lowered}};
+static const eng_isa_set sets[] = {
+    {&eng_kernels_avx2, &eng_tile_avx2}, {&eng_kernels_avx512, &eng_tile_avx512}, {&pst_kernels_lowered, &pst_tile_lowered}};
 
 static void test_every_set_gives_what_the_portable_one_gives(void **state)
 {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        const char *kernel = sets[i].cpu->supported() ? pst_twins_differ(&sets[i]) : NULL;
+        const char *kernel = sets[i].cpu->supported() ? eng_twins_differ(&sets[i]) : NULL;
         if (kernel)
             fail_msg("%s: %s", sets[i].cpu->isa, kernel);
     }
@@ -46,7 +46,7 @@ static void test_the_comparison_is_short(void **state)
         for (int k = 0; k < 10 && sets[i].cpu->supported(); k++) {
             struct timespec from, to;
             clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-            pst_twins_differ(&sets[i]);
+            eng_twins_differ(&sets[i]);
             clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
             double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
             printf("%s: %.2f ms%s", sets[i].cpu->isa, ms, k < 9 ? ", " : "\n");
@@ -59,22 +59,22 @@ static void test_the_comparison_is_short(void **state)
 }
 
 /* Kernels with a small fault: one number of many, in some calls only. */
-static const pst_isa_set *right = &sets[0];
+static const eng_isa_set *right = &sets[0];
 
-static void wrong_block(const pst_block *g)
+static void wrong_block(const eng_block *g)
 {
     right->cpu->block(g);
     if (g->m == 3)
         g->c[2 * g->ldc + g->n - 1] += 0.01f;
 }
 
-static void wrong_conv(const pst_block *g)
+static void wrong_conv(const eng_block *g)
 {
     right->cpu->conv(g);
     g->c[(g->m - 1) * g->ldc + 1] *= g->m == 25 ? 1.001f : 1;
 }
 
-static void wrong_conv_rows(const pst_conv_rows *g)
+static void wrong_conv_rows(const eng_conv_rows *g)
 {
     right->cpu->conv_rows(g);
     g->y[g->ldy] += g->m == 40 ? 1 : 0;
@@ -100,7 +100,7 @@ static void wrong_plane(int rows, int n, const float *from, ptrdiff_t ldfrom, fl
     (void)relu;
 }
 
-static void wrong_mlp(const pst_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work)
+static void wrong_mlp(const eng_fused_step *steps, int n_steps, int width, const float *x, size_t rows, float *y, float *work)
 {
     right->cpu->mlp(steps, n_steps, width, x, rows, y, work);
     y[0] += rows == 1 ? 0.5f : 0;
@@ -112,7 +112,7 @@ static void wrong_lstm(int rows, int units, float *g, ptrdiff_t ldg, float *c, p
     h[units - 1] = c[units - 1];
 }
 
-static void wrong_lstm_step(const pst_lstm_step *s)
+static void wrong_lstm_step(const eng_lstm_step *s)
 {
     right->cpu->lstm_step(s);
     s->h[0] += s->rows == 7 ? 1e-3f : 0;
@@ -134,19 +134,19 @@ static float wrong_dot(const float *a, const float *b, int n)
     return right->cpu->dot(a, b, n > 70 ? 70 : n);
 }
 
-static void wrong_tree(const pst_tree_program *p, const int8_t *ranks, int8_t *work, uint8_t *leaf)
+static void wrong_tree(const eng_tree_program *p, const int8_t *ranks, int8_t *work, uint8_t *leaf)
 {
     right->cpu->tree(p, ranks, work, leaf);
     leaf[63] ^= 1;
 }
 
-static bool wrong_rank_f(const pst_rank_table *t, const float *x, int32_t *rank)
+static bool wrong_rank_f(const eng_rank_table *t, const float *x, int32_t *rank)
 {
     right->cpu->rank_f(t, x, rank);
     return false;
 }
 
-static bool wrong_rank_d(const pst_rank_table *t, const double *x, int32_t *rank)
+static bool wrong_rank_d(const eng_rank_table *t, const double *x, int32_t *rank)
 {
     bool nan = right->cpu->rank_d(t, x, rank);
     rank[7]++;
@@ -155,18 +155,18 @@ static bool wrong_rank_d(const pst_rank_table *t, const double *x, int32_t *rank
 
 static void wrong_rank_bytes(const int32_t *rank, int32_t from, int8_t *to)
 {
-    for (int i = 0; i < PST_TREE_ROWS; i++)
+    for (int i = 0; i < ENG_TREE_ROWS; i++)
         to[i] = (int8_t)(rank[i] - from - 128); /* not cut */
 }
 
-static void wrong_act(pst_act act, float alpha, const float *x, float *y, size_t n)
+static void wrong_act(eng_act act, float alpha, const float *x, float *y, size_t n)
 {
-    right->cpu->act(act == PST_ACT_ELU ? PST_ACT_LEAKY : act, alpha, x, y, n);
+    right->cpu->act(act == ENG_ACT_ELU ? ENG_ACT_LEAKY : act, alpha, x, y, n);
 }
 
-static void wrong_op(pst_tile_code code, const float *a, int sa, const float *b, int sb, float *o, int n, float alpha, float beta)
+static void wrong_op(eng_tile_code code, const float *a, int sa, const float *b, int sb, float *o, int n, float alpha, float beta)
 {
-    right->tile->op(code == PST_TILE_GELU ? PST_TILE_GELU_TANH : code, a, sa, b, sb, o, n, alpha, beta);
+    right->tile->op(code == ENG_TILE_GELU ? ENG_TILE_GELU_TANH : code, a, sa, b, sb, o, n, alpha, beta);
 }
 
 static void wrong_layer_norm(const float *x, const float *scale, const float *bias, double eps, float *o, int64_t n)
@@ -207,9 +207,9 @@ static void wrong_softmax(const float *x, float *o, int64_t n)
 #define TILE_KERNELS(X) \
     X(op, "operation of fused groups") X(layer_norm, "normalisation") X(softmax, "normalisation") X(softmax_rows, "normalisation")
 
-static void found(const pst_cpu_kernels *cpu, const pst_tile_kernels *tile, const char *want)
+static void found(const eng_cpu_kernels *cpu, const eng_tile_kernels *tile, const char *want)
 {
-    const char *kernel = pst_twins_differ(&(pst_isa_set){cpu, tile});
+    const char *kernel = eng_twins_differ(&(eng_isa_set){cpu, tile});
     if (!kernel || strcmp(kernel, want))
         fail_msg("%s, expected %s", kernel ? kernel : "nothing found", want);
 }
@@ -218,8 +218,8 @@ static void test_every_kernel_that_is_wrong_is_found_by_name(void **state)
 {
     if (!right->cpu->supported())
         return;
-    pst_cpu_kernels cpu = *right->cpu;
-    pst_tile_kernels tile = *right->tile;
+    eng_cpu_kernels cpu = *right->cpu;
+    eng_tile_kernels tile = *right->tile;
 #define X(KERNEL, NAME)             \
     cpu.KERNEL = wrong_##KERNEL;    \
     found(&cpu, right->tile, NAME); \
@@ -271,15 +271,15 @@ static void test_a_set_with_a_wrong_kernel_is_not_used_and_said_to_be_so(void **
             continue;
         const char *isa = sets[i].cpu->isa;
         assert_string_equal(pst_engine_isa(), isa);
-        static pst_cpu_kernels wrong[2]; /* they stay the engine's until the end of the test */
-        pst_cpu_kernels *cpu = &wrong[i];
+        static eng_cpu_kernels wrong[2]; /* they stay the engine's until the end of the test */
+        eng_cpu_kernels *cpu = &wrong[i];
         *cpu = *sets[i].cpu;
         cpu->act = wrong_act;
-        pst_isa_replace(cpu, sets[i].tile);
+        eng_isa_replace(cpu, sets[i].tile);
         assert_string_not_equal(pst_engine_isa(), isa);
         assert_non_null(pst_engine_warning());
         assert_non_null(strstr(pst_engine_warning(), i ? "avx512 is not used: its kernel \"act\"" : "is not used: its kernel \"act\""));
-        assert_false(pst_isa_is_best(pst_engine_isa())); /* so oneDNN, which would take the best, is not asked either */
+        assert_false(eng_isa_is_best(pst_engine_isa())); /* so oneDNN, which would take the best, is not asked either */
         assert_null(plan(m, isa, &err));
         assert_non_null(strstr(err.text, isa));
         assert_non_null(strstr(err.text, "its kernel \"act\" does not give"));
@@ -297,7 +297,7 @@ static void test_a_set_with_a_wrong_kernel_is_not_used_and_said_to_be_so(void **
     assert_null(plan(m, "sse9", &err));
     assert_non_null(strstr(err.text, "not one of portable, avx2, avx512"));
     for (int i = 0; i < 2; i++)
-        pst_isa_replace(sets[i].cpu, sets[i].tile);
+        eng_isa_replace(sets[i].cpu, sets[i].tile);
     assert_null(pst_engine_warning());
     pst_model_unref(m);
 }

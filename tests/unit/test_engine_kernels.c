@@ -18,17 +18,17 @@
 
 static const char *const isas[] = {"portable", "avx2", "avx512", "lowered"};
 #if defined(__x86_64__)
-extern const pst_cpu_kernels pst_kernels_lowered; /* the 512-bit text on narrower vectors */
+extern const eng_cpu_kernels pst_kernels_lowered; /* the 512-bit text on narrower vectors */
 #endif
 
 static uint32_t seed = 12345;
 
 /* NULL, with a word about it once, where this CPU lacks it. The numbers drawn after it are the same for each. */
-static const pst_cpu_kernels *kernels_of(size_t i)
+static const eng_cpu_kernels *kernels_of(size_t i)
 {
     seed = 12345;
     static bool said[4];
-    const pst_cpu_kernels *k = pst_kernels_pick(isas[i]);
+    const eng_cpu_kernels *k = eng_kernels_pick(isas[i]);
 #if defined(__x86_64__)
     if (!strcmp(isas[i], "lowered") && pst_kernels_lowered.supported())
         k = &pst_kernels_lowered;
@@ -60,25 +60,25 @@ static void close_to(float got, float want, float tol)
 }
 
 /* One product in all its forms: as it lies or turned, packed before or on the way. c has a margin that must stay. */
-static void check_product(const pst_cpu_kernels *kn, int m, int n, int d, int mode)
+static void check_product(const eng_cpu_kernels *kn, int m, int n, int d, int mode)
 {
     bool ta = mode & 1, tb = mode & 2, packed = mode & 8;
     float alpha = mode & 4 ? 0.5f : 1, beta = mode & 4 ? 2.0f : 0;
     int ldc = n + 3, lda = (ta ? m : d) + 2, ldb = (tb ? d : n) + 1;
     float *a = rnds((size_t)(ta ? d : m) * (size_t)lda), *b = rnds((size_t)(tb ? n : d) * (size_t)ldb), *c = rnds((size_t)(m * ldc)),
-          *want = malloc((size_t)(m * ldc) * sizeof *want), *room = aligned_alloc(64, (pst_packed_floats(kn, n, d) * 4 + 127) / 64 * 64);
+          *want = malloc((size_t)(m * ldc) * sizeof *want), *room = aligned_alloc(64, (eng_packed_floats(kn, n, d) * 4 + 127) / 64 * 64);
     if (beta == 0) /* what was there is not read */
         for (int i = 0; i < m; i++)
             for (int j = 0; j < n; j++)
                 c[i * ldc + j] = NAN;
     memcpy(want, c, (size_t)(m * ldc) * sizeof *want);
-    pst_sgemm_ref(ta, tb, m, n, d, alpha, a, lda, b, ldb, beta, want, ldc);
+    eng_sgemm_ref(ta, tb, m, n, d, alpha, a, lda, b, ldb, beta, want, ldc);
     if (packed) {
-        pst_packed p;
-        pst_sgemm_pack(kn, tb, n, d, b, ldb, room, &p);
-        pst_sgemm_packed(&p, m, alpha, a, lda, beta, c, ldc);
+        eng_packed p;
+        eng_sgemm_pack(kn, tb, n, d, b, ldb, room, &p);
+        eng_sgemm_packed(&p, m, alpha, a, lda, beta, c, ldc);
     } else {
-        pst_sgemm_isa(kn, ta, tb, m, n, d, alpha, a, lda, b, ldb, beta, c, ldc);
+        eng_sgemm_isa(kn, ta, tb, m, n, d, alpha, a, lda, b, ldb, beta, c, ldc);
     }
     for (int i = 0; i < m * ldc; i++)
         close_to(c[i], want[i], i % ldc < n ? 2e-5f : 0);
@@ -95,7 +95,7 @@ static void test_gemm_every_isa_equals_the_reference(void **state)
                                    {6, 16, 8}, {7, 129, 300}, {64, 64, 64},   {8, 30, 64},   {150, 70, 260}, {13, 1100, 9}, {2, 3, 0},
                                    {25, 1, 9}, {300, 5, 700}, {29, 130, 530}, {1, 40, 1500}, {700, 33, 17}};
     for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
-        const pst_cpu_kernels *kn = kernels_of(k);
+        const eng_cpu_kernels *kn = kernels_of(k);
         for (size_t s = 0; kn && s < sizeof sizes / sizeof *sizes; s++)
             for (int mode = 0; mode < 16; mode++)
                 if (!(mode & 8) || !(mode & 1))
@@ -111,18 +111,18 @@ static void test_equal_columns_give_equal_results(void **state)
     for (int i = 0; i < M_MAX * K; i++)
         a[i] = sinf((float)i) * 100;
     for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
-        const pst_cpu_kernels *kn = kernels_of(isa);
+        const eng_cpu_kernels *kn = kernels_of(isa);
         for (int m = 1; kn && m <= M_MAX; m++)
             for (int n = 1; n <= N_MAX; n++)
                 for (int way = 0; way < 2; way++) {
-                    pst_packed p;
+                    eng_packed p;
                     for (int i = 0; i < K * n; i++)
                         b[i] = cosf((float)(i / n));
-                    pst_sgemm_pack(kn, false, n, K, b, n, packed, &p);
+                    eng_sgemm_pack(kn, false, n, K, b, n, packed, &p);
                     if (way)
-                        pst_sgemm_packed(&p, m, 1, a, K, 0, c, n);
+                        eng_sgemm_packed(&p, m, 1, a, K, 0, c, n);
                     else
-                        pst_sgemm_isa(kn, false, false, m, n, K, 1, a, K, b, n, 0, c, n);
+                        eng_sgemm_isa(kn, false, false, m, n, K, 1, a, K, b, n, 0, c, n);
                     for (int i = 0; i < m * n; i++)
                         assert_true(c[i] == c[i / n * n]);
                 }
@@ -138,19 +138,19 @@ static void test_activations_every_isa_equal_libm(void **state)
     x[201] = 1000;
     x[202] = -1000;
     for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
-        const pst_cpu_kernels *kn = kernels_of(k);
+        const eng_cpu_kernels *kn = kernels_of(k);
         if (!kn)
             continue;
-        for (int act = PST_ACT_NONE; act <= PST_ACT_TANH; act++) {
-            kn->act((pst_act)act, 0.3f, x, y, 203);
+        for (int act = ENG_ACT_NONE; act <= ENG_ACT_TANH; act++) {
+            kn->act((eng_act)act, 0.3f, x, y, 203);
             for (int i = 0; i < 203; i++) {
                 float v = x[i], want = v;
                 switch (act) {
-                case PST_ACT_RELU: want = v < 0 ? 0 : v; break;
-                case PST_ACT_LEAKY: want = v < 0 ? 0.3f * v : v; break;
-                case PST_ACT_ELU: want = v < 0 ? 0.3f * expm1f(v) : v; break;
-                case PST_ACT_SIGMOID: want = 1 / (1 + expf(-v)); break;
-                case PST_ACT_TANH: want = tanhf(v); break;
+                case ENG_ACT_RELU: want = v < 0 ? 0 : v; break;
+                case ENG_ACT_LEAKY: want = v < 0 ? 0.3f * v : v; break;
+                case ENG_ACT_ELU: want = v < 0 ? 0.3f * expm1f(v) : v; break;
+                case ENG_ACT_SIGMOID: want = 1 / (1 + expf(-v)); break;
+                case ENG_ACT_TANH: want = tanhf(v); break;
                 default: break;
                 }
                 close_to(y[i], want, 3e-7f);
@@ -167,12 +167,12 @@ static void test_small_results_of_activations_are_good_to_their_size(void **stat
     for (int i = 0; i < N; i++)
         x[i] = (i % 2 ? 1.0f : -1.0f) * expf(-20 + 24.3f * (float)i / N); /* to ±73 */
     for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
-        const pst_cpu_kernels *kn = kernels_of(k);
-        for (int act = PST_ACT_SIGMOID; kn && act <= PST_ACT_TANH; act++) {
-            kn->act((pst_act)act, 0, x, y, N);
+        const eng_cpu_kernels *kn = kernels_of(k);
+        for (int act = ENG_ACT_SIGMOID; kn && act <= ENG_ACT_TANH; act++) {
+            kn->act((eng_act)act, 0, x, y, N);
             for (int i = 0; i < N; i++) {
-                double v = (double)x[i], want = act == PST_ACT_TANH ? tanh(v) : 1 / (1 + exp(-v)),
-                       tol = act == PST_ACT_SIGMOID && v < -10 ? 5e-6 : 1e-6; /* e^-v: its argument is rounded */
+                double v = (double)x[i], want = act == ENG_ACT_TANH ? tanh(v) : 1 / (1 + exp(-v)),
+                       tol = act == ENG_ACT_SIGMOID && v < -10 ? 5e-6 : 1e-6; /* e^-v: its argument is rounded */
                 if (!(fabs((double)y[i] - want) <= tol * fabs(want)))
                     fail_msg("%s, activation %d of %.9g: %.9g, expected %.9g", kn->isa, act, v, (double)y[i], want);
             }
@@ -181,24 +181,24 @@ static void test_small_results_of_activations_are_good_to_their_size(void **stat
 }
 
 /* A step of LSTM cells in both forms, gates made on the way and before, beside the formula. */
-static void check_lstm(const pst_cpu_kernels *kn, int rows, int hidden, int in)
+static void check_lstm(const eng_cpu_kernels *kn, int rows, int hidden, int in)
 {
     int lanes = kn->lanes, units = (hidden + lanes - 1) / lanes * lanes, k = in + hidden, g = 4 * units;
     float *x = rnds((size_t)(rows * k)), *c = rnds((size_t)(rows * units)), *c2 = malloc((size_t)(rows * units) * 4),
           *bias = rnds((size_t)g), *h = rnds((size_t)(rows * units)), *h2 = rnds((size_t)(rows * units)), *w = rnds((size_t)(g * k)),
-          *gates = malloc((size_t)(rows * g) * 4), *room = aligned_alloc(64, (pst_packed_floats(kn, g, k) * 4 + 127) / 64 * 64);
+          *gates = malloc((size_t)(rows * g) * 4), *room = aligned_alloc(64, (eng_packed_floats(kn, g, k) * 4 + 127) / 64 * 64);
     float *was = malloc((size_t)(rows * units) * 4);
     for (int i = 0; i < g; i++)
         bias[i] *= i % 5 ? 1.0f : 30.0f; /* some gates shut, some wide open */
     memcpy(was, c, (size_t)(rows * units) * 4);
     memcpy(c2, c, (size_t)(rows * units) * 4);
-    pst_packed packed;
-    pst_sgemm_pack(kn, false, g, k, w, g, room, &packed);
-    kn->lstm_step(&(pst_lstm_step){
+    eng_packed packed;
+    eng_sgemm_pack(kn, false, g, k, w, g, room, &packed);
+    kn->lstm_step(&(eng_lstm_step){
         .rows = rows, .units = units, .k = k, .x = x, .w = room, .bias = bias, .ldx = k, .ldc = units, .ldh = units, .c = c, .h = h});
     for (int r = 0; r < rows; r++)
         memcpy(gates + r * g, bias, (size_t)g * 4);
-    pst_sgemm_ref(false, false, rows, g, k, 1, x, k, w, g, 1, gates, g);
+    eng_sgemm_ref(false, false, rows, g, k, 1, x, k, w, g, 1, gates, g);
     for (int r = 0; r < rows; r++)
         for (int u = 0; u < units; u++) {
             const float *at = gates + r * g + u / lanes * 4 * lanes + u % lanes;
@@ -222,7 +222,7 @@ static void test_lstm_cells_every_isa_equal_the_formula(void **state)
 {
     static const int sizes[][3] = {{1, 1, 1}, {2, 5, 3}, {3, 8, 7}, {5, 17, 1}, {7, 16, 20}, {13, 40, 9}, {31, 64, 16}, {50, 3, 2}};
     for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
-        const pst_cpu_kernels *kn = kernels_of(k);
+        const eng_cpu_kernels *kn = kernels_of(k);
         for (size_t s = 0; kn && s < sizeof sizes / sizeof *sizes; s++)
             check_lstm(kn, sizes[s][0], sizes[s][1], sizes[s][2]);
     }
@@ -310,7 +310,7 @@ static void test_fused_networks_equal_the_reference_on_every_isa(void **state)
             pst_model *m = load(&b);
             pst_plan *ref = plan(m, NULL, true);
             for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-                if (!pst_kernels_pick(isas[i]))
+                if (!eng_kernels_pick(isas[i]))
                     continue;
                 seed = 12345;
                 pst_plan *p = plan(m, isas[i], false);
@@ -342,19 +342,19 @@ static void test_fused_steps_equal_plain_loops(void **state)
 {
     enum { IN = 19, MID = 45, OUT = 30, ROWS = 131 };
     for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
-        const pst_cpu_kernels *kn = kernels_of(k);
+        const eng_cpu_kernels *kn = kernels_of(k);
         for (int rows = 1; kn && rows <= ROWS; rows += rows < 30 ? 1 : 20) {
             float *w1 = rnds(IN * MID), *w2 = rnds(MID * OUT), *x = rnds((size_t)(rows * IN)), *shift = rnds(64), *v1 = rnds(128),
                   *v2 = rnds(128), *room = aligned_alloc(64, 65536),
-                  *work = aligned_alloc(64, (pst_mlp_work_floats(kn, MID) * 4 + 63) / 64 * 64);
+                  *work = aligned_alloc(64, (eng_mlp_work_floats(kn, MID) * 4 + 63) / 64 * 64);
             float *y = rnds((size_t)(rows * OUT + 8)), *keep = malloc(8 * sizeof(float));
             memcpy(keep, y + rows * OUT, 8 * sizeof *keep);
-            pst_packed p1, p2;
-            pst_sgemm_pack(kn, false, MID, IN, w1, MID, room, &p1);
-            pst_sgemm_pack(kn, false, OUT, MID, w2, OUT, room + 4096, &p2);
-            pst_fused_step steps[] = {{.kind = PST_FUSED_SUB, .in = IN, .out = IN, .v = shift},
-                                      {.kind = PST_FUSED_DENSE, .act = PST_ACT_RELU, .in = IN, .out = MID, .w = p1.data, .v = v1},
-                                      {.kind = PST_FUSED_DENSE, .act = PST_ACT_TANH, .in = MID, .out = OUT, .w = p2.data, .v = v2}};
+            eng_packed p1, p2;
+            eng_sgemm_pack(kn, false, MID, IN, w1, MID, room, &p1);
+            eng_sgemm_pack(kn, false, OUT, MID, w2, OUT, room + 4096, &p2);
+            eng_fused_step steps[] = {{.kind = ENG_FUSED_SUB, .in = IN, .out = IN, .v = shift},
+                                      {.kind = ENG_FUSED_DENSE, .act = ENG_ACT_RELU, .in = IN, .out = MID, .w = p1.data, .v = v1},
+                                      {.kind = ENG_FUSED_DENSE, .act = ENG_ACT_TANH, .in = MID, .out = OUT, .w = p2.data, .v = v2}};
             kn->mlp(steps, 3, MID, x, (size_t)rows, y, work);
             for (int r = 0; r < rows; r++) {
                 double mid[MID];
@@ -384,7 +384,7 @@ static void test_filters_in_the_lanes_equal_plain_loops(void **state)
 {
     enum { ROWS = 3, K = 11, WIDE = 64, KEPT = 8 };
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-        const pst_cpu_kernels *kn = kernels_of(i);
+        const eng_cpu_kernels *kn = kernels_of(i);
         for (int round = 0; kn && round < 400; round++) {
             int m = 1 + round * 7 % 67, n = 1 + round % 29, k = round % 5 ? K : 1 + round % 3, step = 1 + round % 3,
                 pixel = (m + kn->lanes - 1) / kn->lanes * kn->lanes, panels = (m + kn->nr - 1) / kn->nr, ldx = n * step + WIDE,
@@ -394,12 +394,12 @@ static void test_filters_in_the_lanes_equal_plain_loops(void **state)
             for (int q = 0; q < K; q++)
                 off[q] = q * 13 % WIDE;
             float *w = rnds((size_t)(m * k)), *x = rnds((size_t)(ROWS * ldx)), *y = rnds((size_t)(ROWS * ldy + 8 * pixel)),
-                  *bias = rnds((size_t)(panels * kn->nr)), *room = aligned_alloc(64, (pst_packed_floats(kn, m, k) * 4 + 63) / 64 * 64),
+                  *bias = rnds((size_t)(panels * kn->nr)), *room = aligned_alloc(64, (eng_packed_floats(kn, m, k) * 4 + 63) / 64 * 64),
                   *kept = malloc(KEPT * sizeof *kept);
-            pst_packed packed;
-            pst_sgemm_pack(kn, true, m, k, w, k, room, &packed);
+            eng_packed packed;
+            eng_sgemm_pack(kn, true, m, k, w, k, room, &packed);
             memcpy(kept, y + ROWS * ldy - 5, 5 * sizeof *kept);
-            kn->conv_rows(&(pst_conv_rows){.rows = ROWS,
+            kn->conv_rows(&(eng_conv_rows){.rows = ROWS,
                                            .n = n,
                                            .m = m,
                                            .k = k,

@@ -19,7 +19,7 @@ static void every_isa_of(pst_model *m, const pst_tensor *in, size_t n_in, size_t
 {
     pst_plan *plain = kit_plan(m, NULL, true);
     for (int i = 0; i < ISAS; i++) {
-        if (!pst_kernels_pick(isas[i]))
+        if (!eng_kernels_pick(isas[i]))
             continue;
         char text[300];
         snprintf(text, sizeof text, "%s, %s", what, isas[i]);
@@ -102,7 +102,7 @@ static void test_convolutions(void **state)
 static void count_lanes(pst_model *m, const char *isa, const pst_tensor *in, int *pooled, int *alone)
 {
     pst_tensor out;
-    if (!pst_kernels_pick(isa))
+    if (!eng_kernels_pick(isa))
         return;
     pst_plan *p = kit_plan(m, isa, false);
     assert_int_equal(pst_plan_run(p, in, 1, &out, 1, NULL), 0);
@@ -181,9 +181,9 @@ static void test_convolutions_with_pools(void **state)
         free(x);
     }
     for (int k = 0; k < ISAS; k++) /* what was compared is what it is about */
-        if (pst_kernels_pick(isas[k]) && (pooled[k] < 100 || alone[k] < 30))
+        if (eng_kernels_pick(isas[k]) && (pooled[k] < 100 || alone[k] < 30))
             fail_msg("%s: %d pooled and %d alone had the filters in the lanes", isas[k], pooled[k], alone[k]);
-    if (pst_kernels_pick("avx512")) { /* by the same rule as AVX2 */
+    if (eng_kernels_pick("avx512")) { /* by the same rule as AVX2 */
         assert_int_equal(pooled[AVX512], pooled[AVX2]);
         assert_int_equal(alone[AVX512], alone[AVX2]);
     }

@@ -20,7 +20,7 @@ static uint64_t failures; /* met in all */
 /* Whether the n-th allocation was reached; if so the call must have said so. */
 static bool met(uint64_t n, int rc, const pst_err *err, const char *what)
 {
-    if (pst_heap_test_fail(0, false) < n) {
+    if (eng_heap_test_fail(0, false) < n) {
         if (rc < 0)
             fail_msg("%s: %s", what, err->text);
         return false;
@@ -45,7 +45,7 @@ static void load_fails(const pst_buf *file, const char *path, const char *name, 
     for (uint64_t n = 1, hit = 1; hit; n++) {
         pst_err err = {0};
         pst_model *m = NULL;
-        pst_heap_test_fail(n, on);
+        eng_heap_test_fail(n, on);
         int rc = path ? pst_model_load_file(path, NULL, &m, &err) : pst_model_load(file->data, file->len, NULL, NULL, &m, &err);
         hit = met(n, rc, &err, name);
         assert_true(hit ? m == NULL : m != NULL);
@@ -58,7 +58,7 @@ static void plan_fails(pst_model *m, const pst_plan_opts *opts, const char *name
     for (uint64_t n = 1, hit = 1; hit; n++) {
         pst_err err = {0};
         pst_plan *p = NULL;
-        pst_heap_test_fail(n, on);
+        eng_heap_test_fail(n, on);
         int rc = pst_plan_new(m, opts, &p, &err);
         hit = met(n, rc, &err, name);
         assert_true(hit ? p == NULL : p != NULL);
@@ -71,9 +71,9 @@ static void explain_fails(pst_model *m, const kit_model *k, bool on)
     for (uint64_t n = 1, hit = 1; hit; n++) {
         pst_err err = {0};
         char *text = NULL;
-        pst_heap_test_fail(n, on);
+        eng_heap_test_fail(n, on);
         int rc = pst_model_explain(m, NULL, NULL, &text, &err);
-        hit = pst_heap_test_fail(0, false) >= n;
+        hit = eng_heap_test_fail(0, false) >= n;
         failures += hit;
         if (hit ? rc == 0 && on : rc < 0 || !text) /* a failure that passes may end in a text without shapes */
             fail_msg("%s, allocation %llu: %d, \"%s\"", k->name, (unsigned long long)n, rc, err.text);
@@ -106,13 +106,13 @@ static void run_fails(pst_model *m, const pst_plan_opts *opts, const kit_model *
     for (uint64_t n = 1, hit = 1; hit; n++) {
         if (n % 2)
             assert_int_equal(run(p, k, 1, &got, &err), 0); /* a smaller batch before, every other time */
-        pst_heap_test_fail(n, on);
+        eng_heap_test_fail(n, on);
         pst_err why = {0};
         int rc = run(p, k, 5, &got, &why);
         hit = met(n, rc, &why, k->name);
         for (uint64_t q = 1; hit && q < 200; q += 1 + q / 3) { /* and again, while the next run builds the plan */
             pst_err again = {0};
-            pst_heap_test_fail(q, on);
+            eng_heap_test_fail(q, on);
             rc = run(p, k, 5, &got, &again);
             if (!met(q, rc, &again, k->name))
                 break;
@@ -125,9 +125,9 @@ static void run_fails(pst_model *m, const pst_plan_opts *opts, const kit_model *
         assert_memory_equal(got.data, want.data, want.len);
     }
     for (uint64_t n = 1, hit = 1; hit; n++) {
-        pst_heap_test_fail(n, on);
+        eng_heap_test_fail(n, on);
         char *text = pst_plan_explain(p);
-        hit = pst_heap_test_fail(0, false) >= n;
+        hit = eng_heap_test_fail(0, false) >= n;
         assert_true(hit == !text);
         free(text);
     }
@@ -212,22 +212,22 @@ static void test_operators_run_out_of_memory(void **state)
             continue;
         at++;
         snprintf(dir, sizeof dir, "%s/%s", root, e->d_name);
-        pst_heap_test_fail(0, false);
+        eng_heap_test_fail(0, false);
         unsigned how = 0;
         if (pst_node_test(dir, how, NULL) != PST_NODE_TEST_PASS) { /* what the engine does not cover: ONNX Runtime, where there is one */
             how = PST_NODE_TEST_ONNXRUNTIME;
-            pst_heap_test_fail(0, false);
+            eng_heap_test_fail(0, false);
             if (pst_node_test(dir, how, NULL) != PST_NODE_TEST_SERVED)
                 continue;
             theirs++;
         }
-        uint64_t asked = pst_heap_test_fail(0, false);
+        uint64_t asked = eng_heap_test_fail(0, false);
         ran++;
         for (uint64_t n = 1; n <= asked; n++) {
             pst_err err = {0};
-            pst_heap_test_fail(n, n % 2);
+            eng_heap_test_fail(n, n % 2);
             pst_node_test_result r = pst_node_test(dir, how, &err);
-            bool hit = pst_heap_test_fail(0, false) >= n;
+            bool hit = eng_heap_test_fail(0, false) >= n;
             failures += hit;
             if (hit ? r != PST_NODE_TEST_FAIL || err.code != PST_ENOMEM : r != (how ? PST_NODE_TEST_SERVED : PST_NODE_TEST_PASS))
                 fail_msg("%s, allocation %llu of %llu: result %d, \"%s\"", e->d_name, (unsigned long long)n, (unsigned long long)asked, r,

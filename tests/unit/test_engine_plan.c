@@ -90,7 +90,7 @@ static void compare_expression(pst_model *m, bool exact, const char *what)
     pst_plan *plain = kit_plan(m, NULL, true);
     uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
     for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
-        if (!pst_kernels_pick(isas[k]))
+        if (!eng_kernels_pick(isas[k]))
             continue;
         kit_seed = drawn;
         pst_plan *p = kit_plan(m, isas[k], false);
@@ -146,7 +146,7 @@ static void test_plan_elementwise_groups_with_functions_are_close(void **state)
         spoil(x, 400);
         uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
         for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-            if (!pst_kernels_pick(isas[i]))
+            if (!eng_kernels_pick(isas[i]))
                 continue;
             kit_seed = drawn;
             pst_plan *p = kit_plan(m, isas[i], false);
@@ -308,7 +308,7 @@ static void test_plan_layer_normalisation_in_pieces_is_one_step(void **state)
             pst_plan *plain = kit_plan(m, NULL, true);
             uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
             for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-                if (!pst_kernels_pick(isas[i]))
+                if (!eng_kernels_pick(isas[i]))
                     continue;
                 kit_seed = drawn;
                 pst_plan *p = kit_plan(m, isas[i], false);
@@ -358,7 +358,7 @@ static void test_plan_softmax_and_layer_norm_nodes_equal_their_plain_kernels(voi
         pst_plan *plain = kit_plan(m, NULL, true);
         uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
         for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-            if (!pst_kernels_pick(isas[i]))
+            if (!eng_kernels_pick(isas[i]))
                 continue;
             kit_seed = drawn;
             pst_plan *p = kit_plan(m, isas[i], false);
@@ -435,7 +435,7 @@ static void test_plan_convolutions_take_what_follows(void **state)
         pst_plan *plain = kit_plan(m, NULL, true);
         uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
         for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-            if (!pst_kernels_pick(isas[i]))
+            if (!eng_kernels_pick(isas[i]))
                 continue;
             kit_seed = drawn;
             pst_plan *p = kit_plan(m, isas[i], false);
@@ -669,7 +669,7 @@ static void test_plan_convolutions_take_a_pool(void **state)
         pst_tensor in = {.dtype = PST_F32, .rank = 4, .dims = {3, 2, 23, 20}, .data = x};
         uint64_t drawn = kit_seed; /* each instruction set gets the same numbers */
         for (size_t q = 0; q < sizeof isas / sizeof *isas; q++) {
-            if (!pst_kernels_pick(isas[q]))
+            if (!eng_kernels_pick(isas[q]))
                 continue;
             kit_seed = drawn;
             char what[80], steps[40];

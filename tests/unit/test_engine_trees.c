@@ -132,7 +132,7 @@ static void compare(pst_model *m)
     for (size_t i = 0; i < 3; i++) {
         pst_plan *p = NULL;
         pst_plan_opts opts = {.isa = isas[i]};
-        if (!pst_kernels_pick(isas[i]))
+        if (!eng_kernels_pick(isas[i]))
             continue;
         seed = drawn;
         assert_int_equal(pst_plan_new(m, &opts, &p, &err), 0);

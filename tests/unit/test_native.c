@@ -483,52 +483,52 @@ static void test_native_pull_reads_texts_and_numbers(void **state)
     static const char json[] =
         " {\"a\\u00e9\\ud83d\\ude00\\n\": [1, -2.5e-1, -0, 123456789012345678901, NaN, -Infinity, true, null, \"\"]} ";
     static const struct {
-        pst_pull_kind kind;
+        eng_pull_kind kind;
         int64_t i;
         float f;
-    } want[] = {{PST_PULL_OBJECT, 0, 0},
-                {PST_PULL_KEY, 0, 0},
-                {PST_PULL_ARRAY, 0, 0},
-                {PST_PULL_INT, 1, 1},
-                {PST_PULL_REAL, 0, -.25f},
-                {PST_PULL_REAL, 0, -0.0f},
-                {PST_PULL_REAL, 0, 123456789012345678901.0f},
-                {PST_PULL_REAL, 0, NAN},
-                {PST_PULL_REAL, 0, -INFINITY},
-                {PST_PULL_BOOL, 1, 1},
-                {PST_PULL_NULL, 0, 0},
-                {PST_PULL_TEXT, 0, 0},
-                {PST_PULL_ARRAY_END, 0, 0},
-                {PST_PULL_OBJECT_END, 0, 0},
-                {PST_PULL_END, 0, 0}};
-    pst_pull p;
-    pst_pull_token t;
+    } want[] = {{ENG_PULL_OBJECT, 0, 0},
+                {ENG_PULL_KEY, 0, 0},
+                {ENG_PULL_ARRAY, 0, 0},
+                {ENG_PULL_INT, 1, 1},
+                {ENG_PULL_REAL, 0, -.25f},
+                {ENG_PULL_REAL, 0, -0.0f},
+                {ENG_PULL_REAL, 0, 123456789012345678901.0f},
+                {ENG_PULL_REAL, 0, NAN},
+                {ENG_PULL_REAL, 0, -INFINITY},
+                {ENG_PULL_BOOL, 1, 1},
+                {ENG_PULL_NULL, 0, 0},
+                {ENG_PULL_TEXT, 0, 0},
+                {ENG_PULL_ARRAY_END, 0, 0},
+                {ENG_PULL_OBJECT_END, 0, 0},
+                {ENG_PULL_END, 0, 0}};
+    eng_pull p;
+    eng_pull_token t;
     pst_err err = {0};
-    pst_pull_init(&p, PST_PULL_JSON, json, sizeof json - 1, 8, &err);
+    eng_pull_init(&p, ENG_PULL_JSON, json, sizeof json - 1, 8, &err);
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        assert_int_equal(pst_pull_next(&p, &t), 0);
+        assert_int_equal(eng_pull_next(&p, &t), 0);
         assert_int_equal(t.kind, want[i].kind);
         assert_int_equal(t.i, want[i].i);
         assert_true(isnan(want[i].f) ? isnan(t.f) : !memcmp(&t.f, &want[i].f, sizeof t.f));
-        if (t.kind == PST_PULL_KEY)
+        if (t.kind == ENG_PULL_KEY)
             assert_string_equal(t.s, "a\xc3\xa9\xf0\x9f\x98\x80\n");
     }
-    pst_pull_done(&p);
+    eng_pull_done(&p);
     static const char ubj[] = "{U\1a[$I#i\2\xff\xfe\1\0i\1b{$U#U\1I\0\1k\7U\1c[NZD\x3f\xd0\0\0\0\0\0\0CxSU\2hi]}";
     static const int64_t numbers[] = {-2, 256, 7};
     size_t n = 0, texts = 0;
-    pst_pull_init(&p, PST_PULL_UBJSON, ubj, sizeof ubj - 1, 8, &err);
-    while (pst_pull_next(&p, &t) == 0 && t.kind != PST_PULL_END) {
-        if (t.kind == PST_PULL_INT)
+    eng_pull_init(&p, ENG_PULL_UBJSON, ubj, sizeof ubj - 1, 8, &err);
+    while (eng_pull_next(&p, &t) == 0 && t.kind != ENG_PULL_END) {
+        if (t.kind == ENG_PULL_INT)
             assert_int_equal(t.i, numbers[n++]);
-        if (t.kind == PST_PULL_REAL)
+        if (t.kind == ENG_PULL_REAL)
             assert_true(t.f == .25f);
-        texts += t.kind == PST_PULL_TEXT;
+        texts += t.kind == ENG_PULL_TEXT;
     }
     assert_int_equal(err.code, 0);
     assert_int_equal(n, 3);
     assert_int_equal(texts, 2);
-    pst_pull_done(&p);
+    eng_pull_done(&p);
 }
 
 /* ---- memory ---- */
@@ -558,9 +558,9 @@ static void test_native_every_allocation_may_fail(void **state)
         uint64_t n = 1, rc = 1;
         for (; rc; n++) {
             pst_err err = {0};
-            pst_heap_test_fail(n, false);
+            eng_heap_test_fail(n, false);
             int got = load_and_run(files[i], &err);
-            pst_heap_test_fail(0, false);
+            eng_heap_test_fail(0, false);
             rc = got != 0;
             if (got)
                 assert_int_equal(err.code, PST_ENOMEM);
