@@ -17,10 +17,10 @@ static const pst_opt lag_table[] = {
 };
 static const pst_usage lag_usage = {
     "lag",
-    "",
+    "[GROUP]",
     "Show how many records each consumer group has still to read.",
     "On transactional topics the last control record counts as one: a lag of 1 with nothing to read is normal.",
-    "penstock lag\npenstock lag -G telemetry-scorer --all --json",
+    "penstock lag\npenstock lag telemetry-scorer --all --json",
     lag_table,
     2,
     false};
@@ -29,11 +29,15 @@ static int lag_run(int argc, char **argv)
 {
     lag_opts o = {0};
     pst_verb_run v;
-    int status = pst_verb_begin(&v, &lag_usage, argc, argv, &o, 0, 0);
+    int status = pst_verb_begin(&v, &lag_usage, argc, argv, &o, 0, 1);
     if (status >= 0)
         return status;
     pst_group_lag *rows = NULL;
     size_t n = 0, shown = 0;
+    if (v.n_args && o.group)
+        return pst_verb_end(&v, pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                                            "the group is named twice, %.80s and %.80s; leave one out", o.group, v.args[0]));
+    o.group = v.n_args ? v.args[0] : o.group;
     int rc = pst_admin_lag(v.client->bus, o.group, &rows, &n, 15000, &v.err);
     for (size_t i = 0; !rc && i < n; i++) {
         const pst_group_lag *r = &rows[i];

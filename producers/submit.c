@@ -41,9 +41,7 @@ static int answer_open(answer *a, pst_err *err)
     pst_err e = {0};
     int rc = pst_admin_topic(a->c->bus, topic, &info, 10000, &e), n = 0;
     if (rc == PST_EUNREACH)
-        pst_err_set(err, rc, e.cls, "kafka", e.native,
-                    "nothing was published, for no broker answers at %s (%.200s); `penstock up --kafka` "
-                    "starts one here, -b names another",
+        pst_err_set(err, rc, e.cls, "kafka", e.native, "nothing was published, for no broker answers at %s (%.200s)",
                     a->c->settings->bootstrap.value, e.text);
     else if (rc < 0)
         *err = e;

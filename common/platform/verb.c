@@ -8,6 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What is missing, where one thing alone is wanted: "ID". */
+static void count_args(pst_verb_run *v, int args_min, int args_max)
+{
+    const pst_usage *u = v->usage;
+    const char *gap = *u->args ? " " : "";
+    int word = (int)strcspn(u->args, " [|");
+    if (v->n_args < args_min && v->n_args == 0 && word > 0)
+        pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%.*s is missing; usage: penstock %s%s%s", word, u->args, u->verb,
+                    gap, u->args);
+    else if (v->n_args < args_min)
+        pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "something is missing after \"%.80s\"; usage: penstock %s%s%s",
+                    v->args[v->n_args - 1], u->verb, gap, u->args);
+    else if (args_max >= 0 && v->n_args > args_max)
+        pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "\"%.80s\" is one argument too many; usage: penstock %s%s%s",
+                    v->args[args_max], u->verb, gap, u->args);
+}
+
 int pst_verb_begin(pst_verb_run *v, const pst_usage *usage, int argc, char **argv, void *opts, int args_min, int args_max)
 {
     memset(v, 0, sizeof *v);
@@ -15,9 +32,10 @@ int pst_verb_begin(pst_verb_run *v, const pst_usage *usage, int argc, char **arg
     int rc = pst_opt_parse(usage, argc, argv, opts, &v->settings, &v->args, &v->n_args, &v->err);
     if (rc == 1)
         return 0;
-    if (!rc && (v->n_args < args_min || (args_max >= 0 && v->n_args > args_max)))
-        rc = pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: usage: penstock %s %s",
-                         v->n_args < args_min ? "something is missing" : "too many arguments", usage->verb, usage->args);
+    if (!rc) {
+        count_args(v, args_min, args_max);
+        rc = v->err.code;
+    }
     if (!rc) {
         char id[64];
         snprintf(id, sizeof id, "penstock-%s", usage->verb);
@@ -29,6 +47,18 @@ int pst_verb_begin(pst_verb_run *v, const pst_usage *usage, int argc, char **arg
     return rc < 0 ? pst_verb_end(v, rc) : -1;
 }
 
+void pst_verb_say(const char *verb, const pst_settings *s, const pst_err *err)
+{
+    pst_say_err(verb, err);
+    bool registry = !strcmp(err->origin, "registry");
+    const pst_setting *at = registry ? &s->registry : &s->bootstrap;
+    if (err->code != PST_EUNREACH || (!registry && strcmp(err->origin, "kafka") != 0) || !at->value)
+        return;
+    fprintf(stderr, "  %s is from: %s; %s another address, %s, `penstock doctor` looks closer\n", at->value,
+            at->origin ? at->origin : "default", registry ? "--registry URL gives" : "-b HOST:PORT gives",
+            registry ? "`penstock registry` starts one here" : "`penstock up --kafka` starts a broker here");
+}
+
 int pst_verb_end(pst_verb_run *v, int rc)
 {
     int status = 0;
@@ -36,7 +66,7 @@ int pst_verb_end(pst_verb_run *v, int rc)
         if (!v->err.code)
             pst_err_set(&v->err, rc, PST_CLASS_FATAL, "", 0, "failed (%s)", pst_code_name(rc));
         if (v->err.code != PST_ESTOPPED)
-            pst_say_err(v->usage->verb, &v->err);
+            pst_verb_say(v->usage->verb, &v->settings, &v->err);
         status = pst_err_exit(&v->err);
     }
     pst_client_close(v->client);

@@ -1,7 +1,7 @@
 /* topics_config.c - the verbs `topics` (the platform's topics, what is in them, who may use them) and `config` (each setting and where it came from). */
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/platform/client.h"
+#include "common/platform/verb.h"
 #include "deploy/local/acls.h"
 #include "deploy/local/local.h"
 
@@ -53,8 +53,6 @@ static int64_t records(const pst_topic_info *t)
 static int topics_list(pst_client *c, pst_err *err)
 {
     bool json = c->settings->json;
-    if (!json)
-        printf("%-28s %10s %12s  %-16s %s\n", "TOPIC", "PARTITIONS", "RECORDS", "CLEANUP", "HOLDS");
     for (int t = 0; t < PST_TOPIC_COUNT; t++) {
         const pst_topic_def *d = pst_topic_get((pst_topic)t);
         pst_topic_info info = {0};
@@ -64,6 +62,8 @@ static int topics_list(pst_client *c, pst_err *err)
             *err = e;
             return rc;
         }
+        if (!json && t == 0)
+            printf("%-28s %10s %12s  %-16s %s\n", "TOPIC", "PARTITIONS", "RECORDS", "CLEANUP", "HOLDS");
         if (json) {
             json_t *o = json_pack("{s:s, s:b, s:i, s:I, s:s, s:s, s:s}", "topic", c->topics[t], "exists", !rc, "partitions",
                                   rc ? 0 : info.partitions, "records", (json_int_t)(rc ? 0 : records(&info)), "cleanup", d->cleanup,
@@ -166,7 +166,7 @@ static int topics_run(int argc, char **argv)
                                        : topics_create_all(c, &err);
     }
     if (rc < 0)
-        pst_say_err("topics", &err);
+        pst_verb_say("topics", &s, &err);
     pst_client_close(c);
     free(o.pipelines.items);
     free(args);

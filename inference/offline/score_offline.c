@@ -5,6 +5,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/platform/verb.h"
 #include "inference/offline/ocf.h"
 #include "inference/run/pipeline_check.h"
 #include "inference/core/score_core.h"
@@ -185,7 +186,7 @@ int pst_score_check(const pst_settings *settings, const pst_pipeline *p, bool ve
     pst_check_opts o = {.told = stdout, .verbose = verbose};
     int rc = pst_pipeline_check(settings, p, &o, NULL, &err);
     if (rc < 0)
-        pst_say_err(verbose ? "score explain" : "score check", &err);
+        pst_verb_say(verbose ? "score explain" : "score check", settings, &err);
     else
         printf("ok\n");
     return rc < 0 ? pst_err_exit(&err) : 0;

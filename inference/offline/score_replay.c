@@ -6,6 +6,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/platform/verb.h"
 #include "common/platform/models.h"
 #include "inference/run/score_load.h"
 #include "inference/offline/score_offline.h"
@@ -307,7 +308,7 @@ int pst_score_replay(const pst_settings *settings, pst_pipeline *p, const char *
     if (r.out && r.out != stdout)
         fclose(r.out);
     if (rc < 0)
-        pst_say_err("score replay", &r.err);
+        pst_verb_say("score replay", r.settings, &r.err);
     else
         fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)r.records, (unsigned long long)r.bad);
     int status = rc < 0 ? pst_err_exit(&r.err) : r.bad ? 3 : 0;

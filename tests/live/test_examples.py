@@ -26,7 +26,12 @@ with Platform() as p:
     lines = p.cli("cat", "-t", PREFIX + "jobs.events", "-e", "-J").stdout.splitlines()
     rows = [json.loads(l) for l in lines]
     check(rows and all({"topic", "partition", "offset", "ts", "key", "payload", "value_schema_id"} <= r.keys() for r in rows), f"penstock cat -J: {lines[:1]}")
+    for verb in (("list",), ("topics", "list")):
+        away = p.cli(*verb, "-b", "127.0.0.1:1", ok=False)
+        check(away.returncode == 5 and not away.stdout and "127.0.0.1:1 is from: flag; -b HOST:PORT" in away.stderr, f"{verb} without a broker: {away.returncode} {away.stdout} {away.stderr}")
+    alone = p.cli("show", ok=False)
+    check(alone.returncode == 2 and "ID is missing; usage: penstock show ID" in alone.stderr, f"show: {alone.stderr}")
     away = p.cli("cat", "--registry", "http://127.0.0.1:1", "-t", PREFIX + "jobs.events", "-e", ok=False)
-    check(away.returncode == 5 and not away.stdout and len(away.stderr.splitlines()) == 1 and "--raw" in away.stderr,
+    check(away.returncode == 5 and not away.stdout and len(away.stderr.splitlines()) == 2 and "--raw" in away.stderr and "is from: flag; --registry URL" in away.stderr,
           f"penstock cat without its registry: exit {away.returncode}: {away.stdout[:200]} {away.stderr[:300]}")
 print("ok: examples")
