@@ -40,7 +40,7 @@ static const pst_usage cat_usage = {
     "cat",
     "[TOPIC]",
     "Print the records of a topic, Avro decoded.",
-    "Without -o: with -G from the group's offsets, else from the beginning when -e is given, from the end when not.\nA record that does "
+    "Without -o: with -G from the group's offsets, else from the beginning with -e or -c, and from the end without.\nA record that does "
     "not decode is shown with its reason on stderr; reading goes on (exit status 3).",
     "penstock cat -t penstock.jobs.events -e\npenstock cat -t telemetry.scores -o -5 -e -J | jq .payload.score\npenstock cat -t "
     "penstock.logs -f '%k %s\\n'\npenstock cat -t orders -o s@1700000000000 -c 10",
@@ -67,7 +67,7 @@ static int range_of(cat *c, const char *topic, const pst_topic_info *info, int p
     if (c->o.from_beginning || (o && !strcmp(o, "beginning")))
         return 0;
     if (!o)
-        r->from = c->o.exit_at_end ? PST_OFFSET_BEGINNING : PST_OFFSET_END;
+        r->from = c->o.exit_at_end || c->o.count > 0 ? PST_OFFSET_BEGINNING : PST_OFFSET_END;
     else if (!strcmp(o, "end"))
         r->from = info->high[p];
     else if (!strncmp(o, "s@", 2) || !strncmp(o, "e@", 2)) {

@@ -51,6 +51,8 @@ void pst_verb_say(const char *verb, const pst_settings *s, const pst_err *err)
 {
     pst_say_err(verb, err);
     bool registry = !strcmp(err->origin, "registry");
+    if (registry && err->native >= 400) /* it is there, and answers that it cannot now */
+        return;
     const pst_setting *at = registry ? &s->registry : &s->bootstrap;
     if (err->code != PST_EUNREACH || (!registry && strcmp(err->origin, "kafka") != 0) || !at->value)
         return;

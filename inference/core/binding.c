@@ -140,7 +140,12 @@ static int check_values(pst_binding *b, pst_err *err)
 static int group_features(pst_binding *b, pst_err *err)
 {
     if (b->n_inputs == 1) {
+        const char *in = b->inputs[0].info->name;
         int one = 0;
+        for (size_t i = 0; i < b->n_features; i++)
+            if (b->features[i].input && strcmp(b->features[i].input, in) != 0)
+                return score_binding_refuse(err, b, "feature %s is for the input %.80s, its only input is %s", b->features[i].field,
+                                            b->features[i].input, in);
         for (size_t i = 0; one == 0 && b->inputs[0].info->dtype == PST_STR && i < b->n_features; i++)
             one = make_text(b, &b->features[i], err);
         return one;

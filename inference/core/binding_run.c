@@ -255,9 +255,14 @@ static int take_scores(pst_binding *b, size_t given, size_t rows, size_t row, ps
             if (k == b->inputs[0].width && score_binding_is_float(b->tout[out].dtype))
                 break;
         }
-        if (out == SIZE_MAX)
-            return score_binding_refuse(err, b, "reconstruction_error needs an output as wide as the input (%zu); there is none",
-                                        b->inputs[0].width);
+        if (out == SIZE_MAX) {
+            score_binding_refuse(err, b,
+                                 "reconstruction_error needs an output as wide as the input (%zu); there is none; use score: {type: raw}",
+                                 b->inputs[0].width);
+            if (err)
+                err->code = PST_EINCOMPAT;
+            return PST_EINCOMPAT;
+        }
         if ((rc = widen(b, 1, err)) < 0)
             return rc;
         reconstruction(b, &b->tout[out], rows, row);
@@ -334,6 +339,10 @@ int pst_binding_probe(pst_binding *b, pst_err *err)
     pst_binding_limit(b, PST_MODEL_PROBE_MS);
     int rc = pst_binding_run(b, 0, 1, &why);
     pst_binding_limit(b, PST_MODEL_RUN_MS);
+    if (rc == PST_EINCOMPAT) { /* whatever is in a row, this model's output does not make such a score */
+        pst_err_set(err, rc, why.cls, why.origin, 0, "%s", why.text);
+        return rc;
+    }
     if (rc != PST_ETIMEDOUT && rc != PST_ELIMIT && rc != PST_ESTOPPED)
         return 0;
     rc = rc == PST_ETIMEDOUT ? PST_ELIMIT : rc; /* nobody waited in vain: the model is at fault */

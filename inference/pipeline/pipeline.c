@@ -15,6 +15,8 @@
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
+enum { VOCABULARY_LOOKED_AT = 4096 }; /* words that are compared with all before */
+
 /* ---- sections -------------------------------------------------------------------------------------------------------------- */
 
 static int read_input(pipeline_reader *r, const json_t *root, pst_pipeline *p)
@@ -28,6 +30,11 @@ static int read_input(pipeline_reader *r, const json_t *root, pst_pipeline *p)
         (rc = pipeline_reader_str(r, o, "input", "group", &p->group)) < 0 ||
         (rc = pipeline_reader_word(r, o, "input", "format", &format)) < 0)
         return rc;
+    for (size_t i = 0; i < p->n_topics; i++)
+        for (size_t k = 0; k < i; k++)
+            if (!strcmp(p->topics[i], p->topics[k]))
+                return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "topics"), "input.topics: \"%.80s\" is there twice",
+                                            p->topics[i]);
     p->format = (pst_input_format)format;
     char *start = NULL;
     if ((rc = pipeline_reader_str(r, o, "input", "start", &start)) < 0)
@@ -111,6 +118,9 @@ static int read_vocabulary(pipeline_reader *r, const json_t *o, pst_feature *f)
         return 0;
     int line = pst_yaml_key_line(&r->y, o, "vocabulary");
     f->has_vocabulary = true;
+    if ((json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v)))
+        return pipeline_reader_fail(r, line, "features: vocabulary of %s is empty: every word would be a missing one; list the words",
+                                    f->field);
     if (json_is_array(v)) { /* a list: words are numbered from 0 */
         f->vocabulary = pst_alloc((json_array_size(v) + 1) * sizeof(*f->vocabulary));
         size_t i;
@@ -119,6 +129,10 @@ static int read_vocabulary(pipeline_reader *r, const json_t *o, pst_feature *f)
         {
             if (!json_is_string(w))
                 return pipeline_reader_fail(r, line, "features: vocabulary of %s: element %zu is no text", f->field, i + 1);
+            for (size_t k = 0; k < f->n_vocabulary && i < VOCABULARY_LOOKED_AT; k++)
+                if (!strcmp(f->vocabulary[k].text, json_string_value(w)))
+                    return pipeline_reader_fail(r, line, "features: vocabulary of %s: \"%.60s\" is there twice, as %zu and as %zu",
+                                                f->field, f->vocabulary[k].text, k, i);
             f->vocabulary[f->n_vocabulary++] = (pst_vocabulary_entry){pst_strdup(json_string_value(w)), (double)i};
         }
         return 0;
@@ -196,6 +210,9 @@ static int read_feature(pipeline_reader *r, const json_t *o, int line, pst_featu
         return rc;
     f->missing = (pst_missing)missing;
     f->slots = (uint32_t)slots;
+    if (line && f->scale == 0) /* a model's own mapping may have one, of a field that never changed */
+        return pipeline_reader_fail(
+            r, line, "features: scale of %s is 0, which makes every value the same; leave the field out, or give its scale", f->field);
     bool value = !isnan(f->value) || f->value_text;
     if (f->missing == PST_MISSING_VALUE && !value)
         return pipeline_reader_fail(r, line, "features: %s has missing: value, but no value: NUMBER", f->field);

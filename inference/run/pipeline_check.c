@@ -131,12 +131,43 @@ static int check_group(const pst_settings *s, const pst_pipeline *p, pst_err *er
                : 0;
 }
 
+/* What the scorer sets itself, since its guarantees rest on it: asked for otherwise it would be left out in silence. */
+static int check_own_property(const pst_pipeline *p, const struct pst_pipeline_property *k, pst_err *err)
+{
+    static const struct {
+        const char *key, *may, *why;
+    } rows[] = {{"group.id", NULL, "input.group names the group"},
+                {"group.instance.id", NULL, "the scorer names its members itself"},
+                {"transactional.id", NULL, "the scorer names its transactions itself"},
+                {"enable.auto.commit", "false", "offsets are committed with the scores"},
+                {"enable.auto.offset.store", "false", "offsets are committed with the scores"},
+                {"isolation.level", "read_committed", "what was taken back is not scored"},
+                {"enable.idempotence", "true", "the guarantee rests on it"},
+                {"acks", "all", "the guarantee rests on it"},
+                {"request.required.acks", "-1", "the guarantee rests on it"},
+                {"auto.offset.reset", "earliest", "input.start says where to begin"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (strcmp(k->key, rows[i].key) != 0)
+            continue;
+        const char *may = i == 0 ? p->group : rows[i].may;
+        if (!strcmp(k->key, "auto.offset.reset") && p->start == PST_START_LATEST)
+            may = "latest";
+        bool same = may && (!strcmp(k->value, may) || (!strcmp(k->key, "acks") && !strcmp(k->value, "-1")));
+        if (!same)
+            return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                               "%s: kafka.%s: %.80s cannot be had here: %s; take the line out", k->origin, k->key, k->value, rows[i].why);
+    }
+    return 0;
+}
+
 static int check_kafka(const pst_settings *settings, const pst_pipeline *p, pst_err *err)
 {
     pst_bus_conf *conf = NULL;
     int rc = pst_client_bus_conf(settings, "penstock-check", &conf, err);
     for (size_t i = 0; rc == 0 && i < p->n_kafka; i++) {
-        rc = pst_bus_conf_set(conf, p->kafka[i].key, p->kafka[i].value, p->kafka[i].origin, err);
+        rc = check_own_property(p, &p->kafka[i], err);
+        if (rc == 0)
+            rc = pst_bus_conf_set(conf, p->kafka[i].key, p->kafka[i].value, p->kafka[i].origin, err);
         if (rc == PST_EAGAIN)
             rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                              "%s: %s is for the registry client; give it by -F or --registry", p->kafka[i].origin, p->kafka[i].key);
@@ -322,6 +353,8 @@ typedef struct sample {
     bool scorable; /* the width is known: records can be taken as the scorer would */
     uint8_t *missing;
     pst_slice *pass;
+    bool *passed; /* some record has the field that is passed through */
+    size_t n_pass;
     pst_buf arena;
     int seen, told, fit, bad;
     pst_err why_bad;
@@ -347,6 +380,8 @@ static int look_at_record(void *arg, const pst_record *r, pst_err *err)
             s->bad++;
             s->why_bad = bad;
         }
+        for (size_t i = 0; i < s->n_pass; i++)
+            s->passed[i] |= s->pass[i].data != NULL;
     } else if (rc == PST_EINCOMPAT) {
         s->why = e;
         s->partition = r->partition;
@@ -373,6 +408,9 @@ static int judge_sample(check *k, const char *topic, const pst_binding *b, const
         tell(k, "topic %s: %d of the %d newest records fill the model's input\n", topic, s->fit, s->seen);
         if (s->bad)
             tell(k, "topic %s: %s of them would be dead letters: %s\n", topic, s->bad == s->fit ? "all" : "some", s->why_bad.text);
+        for (size_t i = 0; i < s->n_pass && s->scorable && s->bad < s->fit; i++)
+            if (!s->passed[i])
+                tell(k, "topic %s: output.passthrough: none of them has a field %s\n", topic, k->p->passthrough[i]);
     }
     return 0;
 }
@@ -390,7 +428,9 @@ static int check_newest(check *k, const char *topic, pst_binding *b)
     sample s = {.decoder = d,
                 .scorable = pst_binding_width(b) > 0,
                 .missing = pst_alloc(n + 1),
-                .pass = pst_alloc((k->p->n_passthrough + 1) * sizeof(*s.pass))};
+                .pass = pst_alloc((k->p->n_passthrough + 1) * sizeof(*s.pass)),
+                .passed = pst_alloc((k->p->n_passthrough + 1) * sizeof(*s.passed)),
+                .n_pass = k->p->n_passthrough};
     rc = score_topic_newest(k->c, topic, NEWEST, k->o->may_be_alone ? ALONE_MS : ASK_MS, look_at_record, &s, &e);
     if (rc == PST_ENOTFOUND || rc == PST_EAUTH) { /* whoever checks need not have the scorer's rights */
         tell(k, "topic %s: records not checked: %s\n", topic, e.text);
@@ -405,6 +445,7 @@ static int check_newest(check *k, const char *topic, pst_binding *b)
     pst_decoder_free(d);
     free(s.missing);
     free(s.pass);
+    free(s.passed);
     pst_buf_done(&s.arena);
     return rc;
 }

@@ -237,12 +237,39 @@ static void test_decoder_avro_names_an_array_field_that_the_schema_lacks(void **
     }
 }
 
+/* What the check runs for one row of zeros finds a score that the model's outputs can never make. */
+static void test_binding_probe_finds_an_output_that_makes_no_such_score(void **state)
+{
+    static const char *const types[] = {"raw", "reconstruction_error"};
+    for (int i = 0; i < 2; i++) {
+        char text[200];
+        snprintf(text, sizeof(text), "name: p\nmodel: {name: line}\nfeatures: [a, b, c, d]\nscore: {type: %s}\n", types[i]);
+        pst_pipeline *p = kit_pipeline(text);
+        pst_binding *b = kit_bind(p, kit_linear(4, 1, digits, NULL), 1);
+        pst_err err = {0};
+        assert_int_equal(pst_binding_probe(b, &err), i ? PST_EINCOMPAT : 0);
+        if (i)
+            assert_non_null(strstr(err.text, "as wide as the input (4)"));
+        pst_binding_free(b);
+        pst_pipeline_free(p);
+    }
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [a, b, c, {field: d, input: z}]\n");
+    pst_model *m = kit_linear(4, 1, digits, NULL);
+    pst_binding *none = NULL;
+    pst_err err = {0};
+    assert_int_equal(pst_binding_new(p, m, "line", 1, 1, &none, &err), PST_EINVAL);
+    assert_non_null(strstr(err.text, "input z, its only input is x"));
+    pst_model_unref(m);
+    pst_pipeline_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_core_a_refused_output_schema_is_said_of_each_record_and_asked_for_once),
         cmocka_unit_test(test_core_a_null_in_an_array_means_the_same_in_avro_and_json),
         cmocka_unit_test(test_core_a_model_that_wants_another_length_of_an_array_does_not_fit),
+        cmocka_unit_test(test_binding_probe_finds_an_output_that_makes_no_such_score),
         cmocka_unit_test(test_decoder_avro_names_an_array_field_that_the_schema_lacks),
         cmocka_unit_test(test_decoder_json_tells_whether_the_fields_fill_the_model),
         cmocka_unit_test(test_core_says_whether_another_model_would_fit),
