@@ -42,8 +42,9 @@ size_t pst_binding_width(const pst_binding *b); /* slots of a row; 0 = free, as 
 int pst_binding_set_width(pst_binding *b, size_t width, pst_err *err);
 double *pst_binding_scratch(pst_binding *b, size_t width); /* room for one row */
 
-/* Row r < rows_max becomes x (width doubles, as set); slots of text inputs are given by pst_binding_put_text. */
-void pst_binding_put(pst_binding *b, size_t r, const double *x);
+/* Row r < rows_max becomes x (width doubles, as set); slots of text inputs are given by pst_binding_put_text. Returns the slot of the first finite
+ * number that the model's element type cannot hold (it is now infinite, or the type's nearest), or width: there is none. */
+size_t pst_binding_put(pst_binding *b, size_t r, const double *x);
 /* Slot `slot` of row r, which belongs to an input of strings: copied, cut at a NUL; data NULL = the empty text. No heap use once texts of that
  * length were seen there. PST_ELIMIT/DATA beyond PST_FEATURE_TEXT_MAX. */
 int pst_binding_put_text(pst_binding *b, size_t r, size_t slot, pst_slice text, pst_err *err);

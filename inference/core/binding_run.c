@@ -6,6 +6,7 @@
 
 #include "inference/core/model_run.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,20 +20,45 @@ static double within(double x, double lo, double hi)
     return !(x > lo) ? (x != x ? 0 : lo) : x > hi ? hi : x;
 }
 
-static void store(pst_dtype t, void *to, const double *x, size_t n)
+#define BEYOND_FLOAT 0x1.ffffffp127 /* from here on a double becomes an infinite float */
+
+/* Is this finite number outside of what the type holds? */
+static bool beyond(pst_dtype t, double x)
 {
     switch (t) {
-#define STORE(TAG, type, lo, hi)               \
-    case TAG: {                                \
-        type *d = to;                          \
-        for (size_t i = 0; i < n; i++)         \
-            d[i] = (type)within(x[i], lo, hi); \
-        break;                                 \
+    case PST_F32: return fabs(x) >= BEYOND_FLOAT && fabs(x) <= DBL_MAX;
+    case PST_I8: return x < -128 || x > 127;
+    case PST_U8: return x < 0 || x > 255;
+    case PST_I16: return x < -32768 || x > 32767;
+    case PST_U16: return x < 0 || x > 65535;
+    case PST_I32: return x < -2147483648.0 || x > 2147483647.0;
+    case PST_U32: return x < 0 || x > 4294967295.0;
+    case PST_I64: return x < -9223372036854775808.0 || x >= 9223372036854775808.0;
+    case PST_U64: return x < 0 || x >= 18446744073709551616.0;
+    default: return false;
+    }
+}
+
+/* True: something is beyond. */
+static bool store(pst_dtype t, void *to, const double *x, size_t n)
+{
+    unsigned odd = 0;
+    switch (t) {
+#define STORE(TAG, type, lo, hi)                           \
+    case TAG: {                                            \
+        type *d = to;                                      \
+        for (size_t i = 0; i < n; i++) {                   \
+            d[i] = (type)within(x[i], lo, hi);             \
+            odd |= (unsigned)(x[i] < (lo) || x[i] > (hi)); \
+        }                                                  \
+        break;                                             \
     }
     case PST_F32: {
         float *d = to;
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
             d[i] = (float)x[i];
+            odd |= (unsigned)(fabs(x[i]) >= BEYOND_FLOAT);
+        }
         break;
     }
     case PST_F64:
@@ -56,6 +82,7 @@ static void store(pst_dtype t, void *to, const double *x, size_t n)
     case PST_STR: break; /* pst_binding_put_text */
     default: PST_ASSERT(false);
     }
+    return odd;
 }
 
 void score_binding_alloc_rows(const pst_binding *b, score_binding_input *in)
@@ -82,13 +109,18 @@ int pst_binding_set_width(pst_binding *b, size_t width, pst_err *err)
     return 0;
 }
 
-void pst_binding_put(pst_binding *b, size_t r, const double *x)
+size_t pst_binding_put(pst_binding *b, size_t r, const double *x)
 {
     PST_ASSERT(r < b->rows_max && b->width > 0);
+    size_t first = b->width;
     for (size_t k = 0; k < b->n_inputs; k++) {
         score_binding_input *in = &b->inputs[k];
-        store(in->info->dtype, in->rows + r * in->width * in->elem, x + in->at, in->width);
+        bool odd = store(in->info->dtype, in->rows + r * in->width * in->elem, x + in->at, in->width);
+        for (size_t i = 0; odd && i < in->width && first == b->width; i++)
+            if (beyond(in->info->dtype, x[in->at + i]))
+                first = in->at + i;
     }
+    return first;
 }
 
 int pst_binding_put_text(pst_binding *b, size_t r, size_t slot, pst_slice text, pst_err *err)

@@ -374,6 +374,18 @@ static int put_texts(pst_decoder *d, size_t row, const uint8_t *missing, pst_dec
     return rc < 0 ? fault(ret_fault, rc, "MAP", "limits") : 0;
 }
 
+/* The row is in its place, as far as the model's type goes. */
+static void tell_beyond(const pst_decoder *d, size_t slot, double x, pst_decode_fault *ret_fault, pst_err *err)
+{
+    size_t i = 0;
+    while (i + 1 < d->n_features &&
+           (slot < score_layout_start(d->layout, i) || slot >= score_layout_start(d->layout, i) + score_layout_slots(d->layout, i)))
+        i++;
+    *ret_fault = (pst_decode_fault){"MAP", "non-finite"};
+    pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "features", 0, "field %s: %.17g is beyond the numbers of the model's input",
+                d->features[i].field, x);
+}
+
 int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, uint8_t *ret_missing, pst_slice *ret_pass, pst_buf *arena,
                     pst_decode_fault *ret_fault, pst_err *err)
 {
@@ -392,8 +404,10 @@ int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, u
         if (rc < 0) {
             fault(ret_fault, rc, "MAP", "bad-input");
         } else {
-            pst_binding_put(d->binding, row, x);
+            size_t slot = pst_binding_put(d->binding, row, x);
             rc = put_texts(d, row, ret_missing, ret_fault, err);
+            if (rc == 0 && slot < score_layout_width(d->layout))
+                tell_beyond(d, slot, x[slot], ret_fault, err);
         }
     }
     json_decref(json);

@@ -27,7 +27,8 @@ typedef struct pst_decode_fault {
 
 /* bytes: Avro body without framing, or JSON text. Fills row `row` of the binding. ret_missing: one byte a feature, 1 = missing.
  * ret_pass: one slice a pass-through field, data NULL = null; Avro: raw bytes inside `bytes`; JSON: encoded by pst_decoder_json_pass into arena,
- * data = offset + 1 there. Returns 0 or PST_E…/DATA with ret_fault. */
+ * data = offset + 1 there. Returns 0 or PST_E…/DATA with ret_fault. 0 with a ret_fault that has a reason: the row is there, but a finite number of
+ * the record is beyond what the model's input holds (err says which field); otherwise ret_fault stays as it is. */
 int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, uint8_t *ret_missing, pst_slice *ret_pass, pst_buf *arena,
                     pst_decode_fault *ret_fault, pst_err *err);
 /* JSON: do the fields of this text fill the model's input, whatever is in them? 0 yes. PST_EINCOMPAT no, and why; PST_EPARSE, PST_EINVAL,

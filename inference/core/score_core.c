@@ -39,6 +39,7 @@ struct pst_lane {
     kind **row_kind;      /* (rows_max) */
     uint32_t *row_record; /* index into the batch */
     uint8_t *missing;     /* (rows_max, n_features) */
+    uint8_t *beyond;      /* (rows_max) 1: a finite number of the record is beyond what the model's input holds */
     pst_slice *pass;      /* (rows_max, n_pass) */
     pst_effective *from;
     bool *passed;
@@ -81,6 +82,7 @@ static void lane_free(pst_lane *l)
     free(l->row_kind);
     free(l->row_record);
     free(l->missing);
+    free(l->beyond);
     free(l->pass);
     free(l->from);
     free(l->passed);
@@ -100,6 +102,7 @@ static pst_lane *lane_new(const pst_score_core *c, pst_variant variant, pst_bind
     l->row_kind = pst_alloc(c->rows_max * sizeof(*l->row_kind));
     l->row_record = pst_alloc(c->rows_max * sizeof(*l->row_record));
     l->missing = pst_alloc(c->rows_max * l->n_features + 1);
+    l->beyond = pst_alloc(c->rows_max + 1);
     l->pass = pst_alloc((c->rows_max * c->n_pass + 1) * sizeof(*l->pass));
     l->from = pst_alloc((n + 1) * sizeof(*l->from));
     l->passed = pst_alloc(n + 1);
@@ -378,12 +381,13 @@ static int enter(pst_score_core *c, pst_lane *l, const pst_record *r, size_t ind
         return 0;
     }
     size_t row = l->n_rows;
-    pst_decode_fault why = {"DECODE", "bad-input"};
+    pst_decode_fault why = {0};
     rc = pst_decoder_run(k->decoder, body.data, body.len, row, l->missing + row * l->n_features, l->pass + row * c->n_pass, &c->arena, &why,
                          &e);
-    if (rc < 0) {
+    l->beyond[row] = rc == 0 && why.reason;
+    if (rc < 0 || (l->beyond[row] && c->p->non_finite_dead)) {
         if (f)
-            bad(c, f, why.stage, why.reason, e.text);
+            bad(c, f, why.stage ? why.stage : "DECODE", why.reason ? why.reason : "bad-input", e.text);
         return 0;
     }
     if (!k->sample.len && body.len <= SAMPLE_BYTES_MAX)
@@ -540,7 +544,7 @@ bool pst_score_core_finite(const pst_score_core *c, const pst_fate *f)
     const double *scores;
     const char *label;
     size_t n = pst_score_core_score(c, f, false, &scores, &label);
-    bool finite = true;
+    bool finite = !f->lane || !f->lane->beyond[f->row];
     for (size_t i = 0; i < n; i++)
         finite &= isfinite(scores[i]) != 0;
     return finite;

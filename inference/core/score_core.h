@@ -79,7 +79,8 @@ const char *pst_score_core_message(const pst_score_core *c, const pst_fate *f);
 /* Of a SCORED record, borrowed until the next run. missing: one byte a feature. ret_features may be NULL. */
 size_t pst_score_core_score(const pst_score_core *c, const pst_fate *f, bool shadow, const double **ret_scores, const char **ret_label);
 const pst_feature *pst_score_core_missing(const pst_score_core *c, const pst_fate *f, const uint8_t **ret_missing, size_t *ret_n);
-bool pst_score_core_finite(const pst_score_core *c, const pst_fate *f); /* SCORED: no NaN, nothing infinite among the scores */
+/* SCORED: no NaN, nothing infinite among the scores, and no finite number of the record was too large for the model's input. */
+bool pst_score_core_finite(const pst_score_core *c, const pst_fate *f);
 const pst_binding *pst_score_core_fate_binding(const pst_fate *f, bool shadow);
 /* A lane lives until the next change of models: its role, its model, and the offset from which it was to count on a partition (-1 = none). */
 pst_variant pst_score_core_lane_variant(const pst_lane *l);

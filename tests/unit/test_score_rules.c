@@ -263,6 +263,38 @@ static void test_binding_probe_finds_an_output_that_makes_no_such_score(void **s
     pst_pipeline_free(p);
 }
 
+/* 1e300 is a number in the record and would be infinite, or another one, in the model. */
+static void test_core_numbers_beyond_the_models_type_go_by_policy(void **state)
+{
+    static const char *const texts[] = {"{\"a\": 1e300}", "{\"a\": -3.5e38}", "{\"a\": 3.4e38}", "{\"a\": 2}"};
+    for (int dead = 0; dead < 2; dead++) {
+        world w = {0};
+        pst_pipeline *p = kit_pipeline(
+            dead ? "name: p\ninput: {topics: [in], format: json}\nmodel: {name: line}\nfeatures: [a]\nscore: {non_finite: dead_letter}\n"
+                 : "name: p\ninput: {topics: [in], format: json}\nmodel: {name: line}\nfeatures: [a]\n");
+        static const float small[] = {1e-6f, 0};
+        pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, small, NULL), 1));
+        for (size_t i = 0; i < 4; i++) {
+            bool finite = i >= 2;
+            pst_record r = {.topic = "in", .offset = (int64_t)i, .value = texts[i], .value_len = strlen(texts[i])};
+            pst_fate f;
+            size_t usable = 0;
+            pst_err err = {0};
+            assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
+            assert_int_equal(usable, 1);
+            assert_int_equal(f.kind, dead && !finite ? PST_FATE_BAD : PST_FATE_SCORED);
+            if (f.kind == PST_FATE_SCORED) {
+                assert_int_equal(pst_score_core_finite(c, &f), finite);
+                continue;
+            }
+            assert_string_equal(f.stage, "MAP");
+            assert_string_equal(f.reason, "non-finite");
+            assert_non_null(strstr(pst_score_core_message(c, &f), "field a: "));
+        }
+        end_world(&w, c, p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_decoder_json_tells_whether_the_fields_fill_the_model),
         cmocka_unit_test(test_core_says_whether_another_model_would_fit),
         cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
+        cmocka_unit_test(test_core_numbers_beyond_the_models_type_go_by_policy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
