@@ -107,7 +107,10 @@ typedef struct pst_consumer_opts {
     int64_t start_ms;      /* PST_START_TIMESTAMP */
     bool read_uncommitted; /* default read_committed */
     bool report_eof;
-    const char *instance_id;   /* static membership; NULL = dynamic */
+    const char *instance_id; /* static membership; NULL = dynamic */
+    /* A static member whose transactional id is a prefix and its instance id. How those of its peers in the group begin; then what a killed one left
+     * open is ended as soon as it has left the group, instead of after its time-out. NULL = there are none. */
+    const char *peers;
     size_t inflight_bytes_max; /* librdkafka's queue; 0 = 64 MiB */
     /* The coordinator keeps the consumer waiting (why), and has answered (NULL). On the consumer's thread, inside its calls; may be NULL. */
     void (*on_wait)(void *arg, const char *why);
@@ -151,6 +154,8 @@ int pst_consumer_serve(pst_consumer *c, int timeout_ms, bool *ret_lost, pst_err 
 void pst_consumer_leave(pst_consumer *c);
 /* Partitions now assigned; ret_ranges[i].from = position. Returns the count. */
 size_t pst_consumer_assignment(pst_consumer *c, pst_range *ret_ranges, size_t max);
+/* The group has given it its share, if only an empty one. */
+bool pst_consumer_joined(const pst_consumer *c);
 /* Changes whenever partitions are taken away. */
 uint64_t pst_consumer_epoch(const pst_consumer *c);
 /* Known lag (high watermark or last stable offset − position) over the assignment; -1 = not known yet. No round trip. */

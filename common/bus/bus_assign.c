@@ -90,6 +90,7 @@ static void drop_gathered(pst_consumer *c)
 static void on_assign(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bool cooperative)
 {
     pst_err err = {0};
+    bus_peers_inherit(c, list);
     int rc = c->opts.start != PST_START_EARLIEST && list->cnt ? bus_start_places(c, list, &err) : 0;
     if (rc < 0) {
         if (rc != PST_EFENCED || err.cls == PST_CLASS_FATAL)
@@ -251,6 +252,11 @@ size_t pst_consumer_assignment(pst_consumer *c, pst_range *ret_ranges, size_t ma
         ret_ranges[i] = (pst_range){.topic = p->topic, .partition = p->partition, .from = p->next < 0 ? -1 : p->next, .to = p->to};
     }
     return c->n_parts;
+}
+
+bool pst_consumer_joined(const pst_consumer *c)
+{
+    return c->assigned;
 }
 
 int64_t pst_consumer_lag(pst_consumer *c)

@@ -27,6 +27,7 @@ static void copy_opts(pst_consumer *c, const pst_consumer_opts *opts)
     c->group = pst_strdup(opts->group);
     c->opts.group = c->group;
     c->opts.instance_id = pst_strdup(opts->instance_id);
+    c->opts.peers = pst_strdup(opts->peers);
     char **topics = opts->n_topics ? pst_alloc(opts->n_topics * sizeof *topics) : NULL;
     for (size_t i = 0; i < opts->n_topics; i++)
         topics[i] = pst_strdup(opts->topics[i]);
@@ -92,6 +93,9 @@ static void close_and_free(void *arg)
     free((void *)c->opts.topics);
     free((void *)c->opts.ranges);
     free((char *)c->opts.instance_id);
+    free((char *)c->opts.peers);
+    bus_peers_done(c);
+    free(c->signature);
     free(c->group);
     pst_bus_conf_free(c->conf);
     free(c);
@@ -114,7 +118,8 @@ void pst_consumer_free(pst_consumer *c)
 
 static rd_kafka_conf_t *configure(pst_consumer *c, pst_err *err)
 {
-    char kbytes[24], made_up[64];
+    char kbytes[24], made_up[64], poll_ms[24];
+    snprintf(poll_ms, sizeof poll_ms, "%d", BUS_POLL_INTERVAL_MS);
     size_t inflight = c->opts.inflight_bytes_max ? c->opts.inflight_bytes_max : INFLIGHT_DEFAULT;
     snprintf(kbytes, sizeof kbytes, "%zu", inflight >= 1024 ? inflight / 1024 : 1);
     snprintf(made_up, sizeof made_up, "penstock-reader-%d-%llx", (int)getpid(), (unsigned long long)pst_mono_us());
@@ -126,7 +131,7 @@ static rd_kafka_conf_t *configure(pst_consumer *c, pst_err *err)
         {"auto.offset.reset", reset},
         {"partition.assignment.strategy", "range"}, /* cooperative-sticky has five bugs in 2.0.2 that would touch us */
         {"session.timeout.ms", "10000"},
-        {"max.poll.interval.ms", "300000"},
+        {"max.poll.interval.ms", poll_ms},
         {"check.crcs", "true"},
         {"fetch.wait.max.ms", "100"},
         {"fetch.error.backoff.ms", "100"},
@@ -343,6 +348,8 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
     c->lost = false;
     if (!c->n && !c->group && !c->checked && !ret_batch->eof)
         bus_check_ranges(c);
+    if (c->group && c->n_parts && !c->paused)
+        bus_check_peers(c);
     if (!c->n && c->group && c->n_parts && !c->paused)
         bus_check_start(c);
     if (c->n)

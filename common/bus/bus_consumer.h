@@ -1,5 +1,5 @@
-/* bus_consumer.h - the consumer's state, shared by bus_consumer.c (polling, committing), bus_assign.c (partitions), bus_place.c (positions, marks) and
- * bus_wait.c (waits for the coordinator). */
+/* bus_consumer.h - the consumer's state, shared by bus_consumer.c (polling, committing), bus_assign.c (partitions), bus_place.c (positions, marks),
+ * bus_wait.c (waits for the coordinator) and bus_peers.c (other members). */
 #ifndef PST_BUS_CONSUMER_H
 #define PST_BUS_CONSUMER_H
 
@@ -11,6 +11,8 @@ typedef struct bus_wait { /* one wait for the coordinator; begins as {.what = â€
     int64_t begun_us, told_us;
     int own_fault; /* how often in a row others were answered */
 } bus_wait;
+
+#define BUS_PEERS_MAX 16
 
 struct pst_consumer {
     bus_health health; /* first: see bus_internal.h */
@@ -34,6 +36,11 @@ struct pst_consumer {
     int64_t release_us;     /* when the first partition that is held goes on; 0 = none is held */
     int64_t start_check_us; /* when bus_check_start looks again */
     bus_wait start_wait;
+    uint64_t peers_epoch; /* 1 + the epoch in which offsets that are held back were last looked for; 0 = none */
+    struct bus_hand *peers_hand;
+    char *heirlooms[BUS_PEERS_MAX]; /* under which names our partitions' last offsets were committed */
+    size_t n_heirlooms;
+    char *signature; /* goes with each offset that is committed: the transactional id; NULL = none */
 };
 
 bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition);
@@ -54,10 +61,24 @@ void bus_start_noted(bus_part *p, const rd_kafka_topic_partition_t *tp);
 void bus_start_note(pst_consumer *c, rd_kafka_topic_partition_list_t *list); /* what goes with each offset that is committed */
 int bus_consumer_commit(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets, pst_err *err);
 
+char *bus_note_by(const rd_kafka_topic_partition_t *tp); /* who committed it; free(), NULL = it does not say */
+
+/* Is every one of these offsets told (0)? stable: also if an open transaction holds some of them back. *ret (may be NULL): what is committed. */
+int bus_group_offsets(const pst_bus_conf *conf, const char *group, const rd_kafka_topic_partition_list_t *of, bool stable,
+                      rd_kafka_topic_partition_list_t **ret, pst_err *err);
+/* Partitions were given to us, and nothing of them was read yet: who had them before? */
+void bus_peers_inherit(pst_consumer *c, const rd_kafka_topic_partition_list_t *list);
+/* Ends what those left open, if they have left the group, and what holds back these offsets (NULL = none). Does not wait. */
+void bus_peers_end(pst_consumer *c, const rd_kafka_topic_partition_list_t *pending);
+void bus_check_peers(pst_consumer *c); /* at each poll, in a group */
+void bus_peers_done(pst_consumer *c);
+
 #define BUS_STEP_MS 2000 /* one blocking question to the broker; repeated while it is away */
 /* The question was answered by `code`: 0 ask again (it has waited a moment), < 0 give up. */
 int bus_wait_more(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, pst_err *err);
 void bus_wait_over(pst_consumer *c, bus_wait *w);
+/* Partitions that were assigned before that time and have given nothing yet. */
+rd_kafka_topic_partition_list_t *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us);
 void bus_check_start(pst_consumer *c); /* in a group, while nothing comes: says what holds partitions up */
 
 #endif

@@ -1,19 +1,16 @@
 /* bus_err.c - librdkafka's and the broker's error codes as PST_E… and class; the health of one client; bounded destruction.
  * The classes follow what was measured against Kafka 4.3 and 3.9 with librdkafka 2.0.2 and 2.16. */
 #include "common/bus/bus_internal.h"
+#include "common/bus/bus_hand.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/stop.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A refusal after the client has worked may be passing (a broker that restarts and has not read its user database yet). */
 #define REFUSED_PATIENCE_US (30 * 1000000LL)
-#define WATCH_US            200000  /* how often a bounded wait looks whether it is told to hurry */
-#define HURRY_US            1000000 /* what is left to it then */
 
 bool bus_is_outage(rd_kafka_resp_err_t code)
 {
@@ -227,75 +224,18 @@ int bus_health_take(bus_health *h, pst_err *err)
 
 /* ---- bounded ---------------------------------------------------------------------------------------------------------------- */
 
-typedef struct errand {
-    pthread_mutex_t lock;
-    pthread_cond_t done_cond;
-    void (*fn)(void *arg);
-    void *arg;
-    bool done, alone; /* finished; nobody waits any more: the thread frees this */
-} errand;
-
-static void errand_free(errand *e)
-{
-    pthread_mutex_destroy(&e->lock);
-    pthread_cond_destroy(&e->done_cond);
-    free(e);
-}
-
-static void *errand_run(void *arg)
-{
-    errand *e = arg;
-    e->fn(e->arg);
-    pthread_mutex_lock(&e->lock);
-    e->done = true;
-    bool alone = e->alone;
-    pthread_cond_signal(&e->done_cond);
-    pthread_mutex_unlock(&e->lock);
-    if (alone)
-        errand_free(e);
-    return NULL;
-}
-
 bool bus_bounded(void (*fn)(void *arg), void *arg, int timeout_ms, const char *what)
 {
-    errand *e = pst_alloc(sizeof *e);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_mutex_init(&e->lock, NULL);
-    pthread_cond_init(&e->done_cond, &attr);
-    pthread_condattr_destroy(&attr);
-    e->fn = fn;
-    e->arg = arg;
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, errand_run, e)) {
+    bus_hand *h = bus_hand_new();
+    if (!h) {
         fn(arg); /* no thread to be had: do it here, unbounded rather than not at all */
-        errand_free(e);
         return true;
     }
-    int64_t start = pst_mono_us(), most = timeout_ms * 1000LL;
-    pthread_mutex_lock(&e->lock);
-    while (!e->done) {
-        int64_t waited = pst_mono_us() - start;
-        if (waited >= most || (pst_stop_hurry() && waited >= HURRY_US))
-            break;
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        int64_t ns = until.tv_nsec + 1000 * (most - waited < WATCH_US ? most - waited : WATCH_US);
-        until.tv_sec += ns / 1000000000LL;
-        until.tv_nsec = ns % 1000000000LL;
-        pthread_cond_timedwait(&e->done_cond, &e->lock, &until);
-    }
-    bool done = e->done;
-    e->alone = !done;
-    pthread_mutex_unlock(&e->lock);
-    if (done) {
-        pthread_join(thread, NULL);
-        errand_free(e);
-    } else {
-        pthread_detach(thread);
+    bus_hand_start(h, fn, arg);
+    bool done = bus_hand_wait(h, timeout_ms);
+    bus_hand_free(h);
+    if (!done)
         pst_log(PST_LOG_DEBUG, "bus", "event=left_running what=%s after_ms=%d", what, timeout_ms);
-    }
     return done;
 }
 

@@ -87,6 +87,15 @@ bool bus_is_purge(rd_kafka_resp_err_t code);
 bool bus_bounded(void (*fn)(void *arg), void *arg, int timeout_ms, const char *what);
 bool bus_destroy(rd_kafka_t *rk); /* bounded rd_kafka_destroy; NULL-safe; false = it goes on alone */
 
+/* ---- how long things may take ---------------------------------------------------------------------------------------------- */
+
+/* The consumer is polled within max.poll.interval.ms whatever else its thread does, or the group throws it out: a rebalance that comes meanwhile
+ * waits for us as long. Waits for the coordinator end after BUS_WAIT_MAX_MS; calls of the transactional API serve the group while they last
+ * (txn_serve), so that the longest time without a poll is one such wait and what goes before it. */
+#define BUS_POLL_INTERVAL_MS 300000
+#define BUS_WAIT_MAX_MS      120000
+_Static_assert(2 * BUS_WAIT_MAX_MS < BUS_POLL_INTERVAL_MS, "the group must not throw out a member that waits for its coordinator");
+
 /* ---- consumer, seen by pst_txn ---------------------------------------------------------------------------------------------- */
 
 typedef struct bus_part {
@@ -110,6 +119,8 @@ rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c);
 /* A round begins and ends: its marks and debts are forgotten. */
 void bus_consumer_begin(pst_consumer *c);
 void bus_consumer_end(pst_consumer *c);
+/* Offsets are committed under this transactional id: it goes with them, if the consumer has peers. */
+void bus_consumer_sign(pst_consumer *c, const char *transactional_id);
 /* Something was sent for this record. */
 void bus_consumer_owe(pst_consumer *c, const char *topic, int32_t partition, int64_t offset);
 /* 0: every debt is paid by a mark; else why the round cannot be committed (PST_ESTATE, RETRY). */

@@ -15,6 +15,7 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define POSITION_UNKNOWN (-2) /* after a seek to a logical offset; -1 is "nothing was handed out yet" */
@@ -55,6 +56,12 @@ rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c)
     if (list)
         bus_start_note(c, list);
     return list;
+}
+
+void bus_consumer_sign(pst_consumer *c, const char *transactional_id)
+{
+    free(c->signature);
+    c->signature = c->opts.peers && c->opts.instance_id ? pst_strdup(transactional_id) : NULL;
 }
 
 void bus_consumer_begin(pst_consumer *c)
@@ -112,6 +119,10 @@ int bus_consumer_astray(pst_consumer *c, const pst_err *why, pst_err *err)
                 "the position of this consumer%s%s is not known any more, it has to be opened again: %.300s", c->group ? " of group " : "",
                 c->group ? c->group : "", why->text);
     c->spoiled = "the consumer's position is not known";
+    char text[300];
+    rd_kafka_resp_err_t dead = c->rk ? rd_kafka_fatal_error(c->rk, text, sizeof text) : 0;
+    if (dead) /* what moved or read it is only the first to notice */
+        bus_health_note(&c->health, dead, text);
     if (!c->health.fatal.code) {
         c->health.fatal = e;
         c->health.fatal_code = RD_KAFKA_RESP_ERR__STATE;

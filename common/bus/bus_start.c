@@ -12,36 +12,59 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOTE "penstock begun="
+#define NOTE  "penstock"
+#define BEGUN " begun="
+#define BY    " by="
+
+/* What follows this key in the note, up to the next blank. */
+static char *note_word(const rd_kafka_topic_partition_t *tp, const char *key)
+{
+    size_t n = strlen(NOTE);
+    if (!tp->metadata || tp->metadata_size <= n || memcmp(tp->metadata, NOTE, n))
+        return NULL;
+    char *text = pst_strndup(tp->metadata, tp->metadata_size), *at = strstr(text, key), *word = NULL;
+    if (at) {
+        at += strlen(key);
+        word = pst_strndup(at, strcspn(at, " "));
+    }
+    free(text);
+    return word;
+}
 
 static int note_of(const rd_kafka_topic_partition_t *tp)
 {
-    size_t n = strlen(NOTE);
-    const char *text = tp->metadata;
-    int begun = 0;
-    if (!text || tp->metadata_size <= n || memcmp(text, NOTE, n))
-        return -1;
-    for (size_t i = n; i < tp->metadata_size && text[i] >= '0' && text[i] <= '9' && begun < 10000000; i++)
-        begun = begun * 10 + (text[i] - '0');
-    return begun > 0 ? begun : -1;
+    char *word = note_word(tp, BEGUN);
+    long begun = word ? strtol(word, NULL, 10) : -1;
+    free(word);
+    return begun > 0 && begun < 100000000 ? (int)begun : -1;
+}
+
+char *bus_note_by(const rd_kafka_topic_partition_t *tp)
+{
+    return note_word(tp, BY);
+}
+
+static void put_note(rd_kafka_topic_partition_t *tp, int begun, const char *by)
+{
+    char number[24] = "";
+    if (begun > 0)
+        snprintf(number, sizeof number, BEGUN "%d", begun);
+    free(tp->metadata); /* librdkafka's are malloc's, too */
+    tp->metadata = pst_sprintf(NOTE "%s%s%s", number, by ? BY : "", by ? by : "");
+    tp->metadata_size = strlen(tp->metadata);
 }
 
 static void set_note(rd_kafka_topic_partition_t *tp, int begun)
 {
-    char text[48];
-    int n = snprintf(text, sizeof text, NOTE "%d", begun);
-    free(tp->metadata); /* librdkafka's are malloc's, too */
-    tp->metadata = pst_alloc((size_t)n + 1);
-    memcpy(tp->metadata, text, (size_t)n + 1);
-    tp->metadata_size = (size_t)n;
+    put_note(tp, begun, NULL);
 }
 
 void bus_start_note(pst_consumer *c, rd_kafka_topic_partition_list_t *list)
 {
     for (int i = 0; i < list->cnt; i++) {
         const bus_part *p = bus_part_find(c, list->elems[i].topic, list->elems[i].partition);
-        if (p && p->begun > 0)
-            set_note(&list->elems[i], p->begun);
+        if (p && (p->begun > 0 || c->signature))
+            put_note(&list->elems[i], p->begun, c->signature);
     }
 }
 

@@ -12,6 +12,7 @@
  * Why: librdkafka speaks the older transaction protocol, in which a delayed or re-sent EndTxn can end a LATER transaction of the same
  * producer epoch (reliability.md 1.6). A new producer means a new epoch, which the stale request cannot touch. It costs one round trip. */
 #include "common/bus/bus_txn.h"
+#include "common/bus/bus_hand.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -36,6 +37,8 @@ int pst_txn_new(const pst_bus_conf *conf, const char *transactional_id, pst_txn_
     t->id = pst_strdup(transactional_id);
     t->mode = mode;
     t->consumer = consumer;
+    if (consumer && mode == PST_TXN_EXACTLY_ONCE)
+        bus_consumer_sign(consumer, transactional_id);
     t->timeout_ms = (int)bus_conf_number(conf, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS);
     for (int i = 0; i < TXN_CALLS; i++)
         t->hang_ms[i] = HANG_MS;
@@ -57,6 +60,7 @@ void pst_txn_free(pst_txn *t)
 {
     if (!t)
         return;
+    t->consumer = NULL; /* borrowed, and perhaps gone */
     pst_err ignored = {0};
     if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->rk && !t->timed_out && !pst_stop_hurry()) {
         /* Left open it would hold back every read_committed reader until the broker times it out. */
@@ -64,6 +68,7 @@ void pst_txn_free(pst_txn *t)
         txn_guarded(t, (txn_call){.kind = CALL_ABORT, .timeout_ms = TXN_INIT_STEP_MS}, &ignored);
     }
     pst_producer_free(t->p);
+    bus_hand_free(t->hand);
     for (size_t i = 0; i < t->n_topics; i++)
         free(t->topics[i]);
     free(t->topics);
@@ -77,22 +82,18 @@ void pst_txn_free(pst_txn *t)
 
 /* ---- begin and send ------------------------------------------------------------------------------------------------------------ */
 
-int pst_txn_begin(pst_txn *t, pst_err *err)
+/* A producer that has begun. */
+static int begin(pst_txn *t, pst_err *err)
 {
-    if (t->open)
-        return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "transaction %s is open already", t->id);
-    int rc;
-    if (t->mode == PST_TXN_AT_LEAST_ONCE) {
-        rc = t->p ? 0 : txn_make_producer(t, err);
-        if (rc < 0)
-            return rc;
-    }
-    while (t->mode == PST_TXN_EXACTLY_ONCE) {
+    int rc = 0;
+    if (t->mode == PST_TXN_AT_LEAST_ONCE)
+        return t->p ? 0 : txn_make_producer(t, err);
+    for (;;) {
         if (!t->ready && (rc = txn_renew(t, false, err)) < 0)
             return rc;
         txn_class c = txn_guarded(t, (txn_call){.kind = CALL_BEGIN}, &t->why);
         if (c == TXN_OK)
-            break;
+            return 0;
         t->ready = false;
         if (c == TXN_REFUSED) {
             if (err && !err->code)
@@ -105,6 +106,17 @@ int pst_txn_begin(pst_txn *t, pst_err *err)
         if (pst_stop_requested())
             return txn_stopped(t, err);
     }
+}
+
+int pst_txn_begin(pst_txn *t, pst_err *err)
+{
+    if (t->open)
+        return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "transaction %s is open already", t->id);
+    uint64_t epoch = t->consumer ? bus_consumer_epoch(t->consumer) : 0; /* of the records in hand: the group may be served from here on */
+    int rc = begin(t, err);
+    txn_served(t);
+    if (rc < 0)
+        return rc;
     t->open = true;
     t->of = NULL;
     if (t->consumer)
@@ -115,7 +127,7 @@ int pst_txn_begin(pst_txn *t, pst_err *err)
     t->timed_out = false;
     pst_err_clear(&t->why);
     t->begun_us = pst_mono_us();
-    t->epoch = t->consumer ? bus_consumer_epoch(t->consumer) : 0;
+    t->epoch = epoch;
     t->outages = t->p->health.outages;
     __atomic_store_n(t->p->end_requests, 0, __ATOMIC_RELAXED);
     t->p->done_offset = -1;
@@ -192,9 +204,11 @@ int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
     while ((code = bus_produce(t->p, out)) == RD_KAFKA_RESP_ERR__QUEUE_FULL ||
            (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && has_grown(t, out))) {
         rd_kafka_poll(t->p->rk, 100);
+        txn_serve(t, 0);
         if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
             break;
     }
+    txn_served(t);
     rd_kafka_poll(t->p->rk, 0);
     t->sends += !code;
     if (!code) {
@@ -382,8 +396,10 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
     if (t->poison)
         rc = t->why.code;
     else {
-        while ((rc = pst_producer_flush(t->p, 1000, &e)) == PST_ETIMEDOUT && t->p->pending && !txn_given_up(t))
+        while ((rc = pst_producer_flush(t->p, 1000, &e)) == PST_ETIMEDOUT && t->p->pending && !txn_given_up(t)) {
             pst_err_clear(&e);
+            txn_serve(t, 0);
+        }
         if (rc == PST_ETIMEDOUT && t->p->pending)
             return txn_stopped(t, err);
     }
@@ -427,6 +443,7 @@ static int ended(pst_txn *t, int rc, pst_err *err)
 {
     if (!t->consumer)
         return rc;
+    txn_served(t);
     pst_err why = {0};
     if (rc < 0 && rc != PST_EAGAIN) {
         pst_err_set(&why, rc, PST_CLASS_FATAL, "kafka", err ? err->native : 0, "a round came to no end: %.300s", err ? err->text : "");

@@ -1,5 +1,7 @@
 /* bus_txn_call.c - calls of librdkafka's transactional API under a watchdog, and producers that replace one another. */
 #include "common/bus/bus_txn.h"
+#include "common/bus/bus_consumer.h"
+#include "common/bus/bus_hand.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -10,6 +12,8 @@
 
 #define STOPPING_MS       10000 /* how long an outage is waited for once told to stop */
 #define RECYCLES_IN_A_ROW 10
+#define SERVE_AFTER_MS    500 /* pausing throws away what was fetched ahead */
+#define SLICE_MS          100
 #define LINGER_MS         5 /* a commit flushes anyway */
 
 /* Class of e, which is destroyed; its story goes to why (replacing an older one). */
@@ -40,9 +44,14 @@ static txn_class take_error(pst_txn *t, rd_kafka_error_t *e, const char *what, p
  *
  * These calls take a time-out, yet rd_kafka_send_offsets_to_transaction() waits for its own reply without one: after an outage it was seen to
  * sleep for ever (librdkafka 2.16.0; 2.1.1 has a report of begin_transaction, issue 4420), and one that waits for a broker that is away comes
- * back only after socket.timeout.ms. So each runs on a thread of its own; one that is late is left there with its producer, which nobody else
+ * back only after socket.timeout.ms. So they run on another thread; one that is late is left there with its producer, which nobody else
  * touches again, and a new producer takes over: its init ends the old transaction, and what became of that is looked up. Should the call come
- * back after all, its thread throws both away. */
+ * back after all, its thread throws both away.
+ *
+ * Most take milliseconds. One that does not may be waiting for a transaction coordinator that is away while the group's is not: the group is
+ * served then, or a member that joins would be kept waiting for us, and with it everybody. What is taken away meanwhile makes no harm: offsets are
+ * refused from a member of an older generation, and those that the coordinator has taken already hold back the partition's new owner until the
+ * transaction has ended. */
 enum { CALL_RUNS, CALL_BACK, CALL_LEFT };
 
 static void run_call(void *arg)
@@ -69,6 +78,51 @@ static void run_call(void *arg)
     free(c);
 }
 
+bool txn_serve(pst_txn *t, int ms)
+{
+    if (!t->consumer || !bus_consumer_in_group(t->consumer))
+        return false;
+    if (!t->consumer->paused) {
+        if (pst_consumer_pause(t->consumer, true) < 0)
+            return false;
+        t->paused = true;
+    }
+    bool lost;
+    pst_err ignored = {0}; /* what is fatal stays so: the next poll tells */
+    return pst_consumer_serve(t->consumer, ms, &lost, &ignored) == 0;
+}
+
+void txn_served(pst_txn *t)
+{
+    pst_err why = {0};
+    int rc = t->paused ? pst_consumer_pause(t->consumer, false) : 0;
+    t->paused = false;
+    if (rc < 0) {
+        pst_err_set(&why, rc, PST_CLASS_FATAL, "kafka", 0, "cannot resume the consumer");
+        bus_consumer_astray(t->consumer, &why, NULL);
+    }
+}
+
+/* True: it has come back within limit_ms. */
+static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
+{
+    if (!t->hand && !(t->hand = bus_hand_new())) {
+        run_call(c); /* no thread to be had: unbounded rather than not at all */
+        return true;
+    }
+    bus_hand_start(t->hand, run_call, c);
+    bool back = bus_hand_wait(t->hand, limit_ms < SERVE_AFTER_MS ? limit_ms : SERVE_AFTER_MS);
+    while (!back && !bus_hand_late(t->hand, limit_ms)) {
+        bool served = txn_serve(t, SLICE_MS);
+        back = bus_hand_wait(t->hand, served ? 0 : SLICE_MS);
+    }
+    if (!back) {
+        bus_hand_free(t->hand);
+        t->hand = NULL;
+    }
+    return back;
+}
+
 txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why)
 {
     static const char *const names[] = {"init", "begin", "send offsets", "commit", "abort"};
@@ -76,7 +130,7 @@ txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why)
     *heap = c;
     heap->p = t->p;
     heap->state = CALL_RUNS;
-    if (bus_bounded(run_call, heap, c.timeout_ms + t->hang_ms[c.kind], names[c.kind]) ||
+    if (carried_out(t, heap, c.timeout_ms + t->hang_ms[c.kind]) ||
         __atomic_exchange_n(&heap->state, CALL_LEFT, __ATOMIC_ACQ_REL) == CALL_BACK) { /* back in the last moment */
         rd_kafka_error_t *e = heap->error;
         free(heap);

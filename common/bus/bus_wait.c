@@ -3,7 +3,6 @@
  * librdkafka never connects again once its consumer has a fatal error (a static member that was fenced), yet goes on answering "timed out"; and
  * it hides UNSTABLE_OFFSET_COMMIT, which a broker gives while offsets of the group lie in an open transaction, behind the same time-out. So a
  * loop that believes the code alone may wait for ever. */
-#include "common/bus/bus_admin.h"
 #include "common/bus/bus_consumer.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -13,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_MAX_US     (120 * 1000000LL) /* then a new consumer asks anew */
-#define FIRST_US        (3 * 1000000LL)   /* an election takes less */
+#define WAIT_MAX_US     (BUS_WAIT_MAX_MS * 1000LL) /* then a new consumer asks anew */
+#define FIRST_US        (3 * 1000000LL)            /* an election takes less */
 #define AGAIN_US        (10 * 1000000LL)
 #define LOOK_MS         2000
 #define STEP_BACK_MS    100
@@ -31,46 +30,15 @@ static rd_kafka_topic_partition_list_t *asked_for(const pst_consumer *c, const b
     return list;
 }
 
-/* Does the coordinator tell a new client these offsets? stable: only if no open transaction holds some of them. 0 = yes. */
-static int ask_offsets(const pst_consumer *c, const rd_kafka_topic_partition_list_t *of, bool stable, pst_err *err)
-{
-    bus_admin a;
-    int rc = bus_admin_open(&a, c->conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, err);
-    if (!rc && bus_admin_is_embedded(&a)) {
-        rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_RETRY, "kafka", 0, "the in-memory broker does not tell");
-    } else if (!rc) {
-        rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
-        rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(a.rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
-        rd_kafka_ListConsumerGroupOffsets_t *ask = rd_kafka_ListConsumerGroupOffsets_new(c->group, of);
-        rd_kafka_error_destroy(rd_kafka_AdminOptions_set_require_stable_offsets(how, stable));
-        rd_kafka_ListConsumerGroupOffsets(a.rk, &ask, 1, how, q);
-        rd_kafka_event_t *ev = bus_admin_answer(&a, q, "cannot read the group's offsets", err);
-        const rd_kafka_group_result_t **groups = NULL;
-        size_t n = 0;
-        if (ev)
-            groups = rd_kafka_ListConsumerGroupOffsets_result_groups(rd_kafka_event_ListConsumerGroupOffsets_result(ev), &n);
-        const rd_kafka_error_t *e = n ? rd_kafka_group_result_error(groups[0]) : NULL;
-        const rd_kafka_topic_partition_list_t *list = n ? rd_kafka_group_result_partitions(groups[0]) : NULL;
-        rd_kafka_resp_err_t code = e ? rd_kafka_error_code(e) : 0;
-        for (int i = 0; list && !code && i < list->cnt; i++)
-            code = list->elems[i].err;
-        rc = !ev || !n ? PST_ETIMEDOUT : code ? bus_err(err, c->conf, code, NULL, "cannot read the offsets of group %s", c->group) : 0;
-        if (ev)
-            rd_kafka_event_destroy(ev);
-        rd_kafka_ListConsumerGroupOffsets_destroy(ask);
-        rd_kafka_AdminOptions_destroy(how);
-        rd_kafka_queue_destroy(q);
-    }
-    bus_admin_close(&a);
-    return rc;
-}
-
 /* Why does the coordinator not tell this consumer the committed offsets? True: it tells others, so the consumer itself is at fault. */
-static bool find_reason(const pst_consumer *c, const bus_wait *w, rd_kafka_resp_err_t code, char *ret, size_t size)
+static bool find_reason(pst_consumer *c, const bus_wait *w, rd_kafka_resp_err_t code, char *ret, size_t size)
 {
     pst_err e = {0}, ignored = {0};
     rd_kafka_topic_partition_list_t *of = asked_for(c, w);
-    bool answered = of->cnt && ask_offsets(c, of, false, &e) == 0, stable = answered && ask_offsets(c, of, true, &ignored) == 0;
+    bool answered = of->cnt && bus_group_offsets(c->conf, c->group, of, false, NULL, &e) == 0,
+         stable = answered && bus_group_offsets(c->conf, c->group, of, true, NULL, &ignored) == 0;
+    if (answered && !stable)
+        bus_peers_end(c, of);
     rd_kafka_topic_partition_list_destroy(of);
     if (stable)
         snprintf(ret, size, "the coordinator of group %s answers others, but not this consumer (%s)", c->group, rd_kafka_err2str(code));
@@ -131,6 +99,17 @@ void bus_wait_over(pst_consumer *c, bus_wait *w)
     *w = (bus_wait){.what = w->what, .about = w->about};
 }
 
+rd_kafka_topic_partition_list_t *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(4);
+    for (size_t i = 0; i < c->n_parts; i++) {
+        const bus_part *p = &c->parts[i];
+        if (p->base < 0 && p->next == -1 && !p->done && p->assigned_us < before_us)
+            rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
+    }
+    return list;
+}
+
 /* A partition that was assigned gives a record or its end at once; one that gives neither waits, inside librdkafka, for its committed offset. */
 void bus_check_start(pst_consumer *c)
 {
@@ -138,12 +117,7 @@ void bus_check_start(pst_consumer *c)
     if (now < c->start_check_us)
         return;
     c->start_check_us = now + FIRST_US;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(4);
-    for (size_t i = 0; i < c->n_parts; i++) {
-        const bus_part *p = &c->parts[i];
-        if (p->base < 0 && p->next == -1 && !p->done && now - p->assigned_us > FIRST_US)
-            rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
-    }
+    rd_kafka_topic_partition_list_t *list = bus_consumer_unbegun(c, now - FIRST_US);
     rd_kafka_resp_err_t code = list->cnt ? rd_kafka_committed(c->rk, list, LOOK_MS) : 0;
     for (int i = 0; !code && i < list->cnt; i++)
         code = list->elems[i].err;

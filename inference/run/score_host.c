@@ -287,6 +287,7 @@ int scorer_open(scorer *s)
     free(s->instance_id);
     s->txn_id = pst_sprintf("%sscore.%s", s->settings->prefix.value, s->slot.id);
     s->instance_id = pst_sprintf("score.%s", s->slot.id);
+    char *peers = pst_sprintf("%sscore.%s.", s->settings->prefix.value, s->p->name);
     pst_consumer_opts o = {.group = s->group,
                            .topics = (const char *const *)s->p->topics,
                            .n_topics = s->p->n_topics,
@@ -295,10 +296,13 @@ int scorer_open(scorer *s)
                            .report_eof = s->opts->exit_on_eof,
                            /* A run to the end leaves the group at once; a service keeps its place over a restart. */
                            .instance_id = s->opts->exit_on_eof || s->opts->records_max ? NULL : s->instance_id,
+                           .peers = peers,
                            .inflight_bytes_max = s->p->inflight_bytes,
                            .on_wait = on_wait,
                            .arg = s};
-    if ((rc = pst_consumer_new(s->conf, &o, &s->consumer, &s->err)) < 0)
+    rc = pst_consumer_new(s->conf, &o, &s->consumer, &s->err);
+    free(peers);
+    if (rc < 0)
         return rc;
     pst_txn_mode mode = s->p->exactly_once && !s->settings->embedded ? PST_TXN_EXACTLY_ONCE : PST_TXN_AT_LEAST_ONCE;
     if (s->p->exactly_once && s->settings->embedded)
@@ -331,6 +335,35 @@ void scorer_close(scorer *s)
     s->slot.id[0] = 0;
 }
 
+/* What is in hand is void, and whoever asks hears why until the group has taken us in again. */
+static void begin_anew(scorer *s)
+{
+    pst_err why = s->err;
+    s->stats->ready = false;
+    s->reopened = true;
+    score_stats_wait(s->stats, "kafka", why.text);
+    pst_err_clear(&s->err);
+    score_round_clear(&s->round);
+    s->again = 0;
+    s->stats->aborts++;
+}
+
+void scorer_rejoined(scorer *s)
+{
+    if (!s->reopened || !pst_consumer_joined(s->consumer))
+        return;
+    s->reopened = false;
+    s->stats->ready = true;
+    pst_log(PST_LOG_INFO, "score", "event=rejoined pipeline=%s group=%s id=%s", s->p->name, s->group, s->txn_id);
+    score_stats_wait(s->stats, NULL, NULL);
+}
+
+static int open_anew(scorer *s)
+{
+    int rc = pst_stop_requested() ? PST_ESTOPPED : scorer_open(s);
+    return rc == PST_EFENCED ? scorer_after_fencing(s) : rc;
+}
+
 /* Told that somebody has our id. Often that is our own ghost: a join or a transaction that was on its way when a broker died. So the same id is
  * tried again first; told so twice within a minute, a slot of our own choice is left to the other, and a given one waited for. */
 int scorer_after_fencing(scorer *s)
@@ -343,11 +376,7 @@ int scorer_after_fencing(scorer *s)
             : chosen ? "another slot"
                      : "standby: another worker runs with this --slot",
             s->err.text);
-    pst_err_clear(&s->err);
-    score_round_clear(&s->round);
-    s->again = 0;
-    s->stats->aborts++;
-    s->stats->ready = false;
+    begin_anew(s);
     s->next_slot = ghost ? s->slot.number : s->slot.number + 1;
     if (ghost)
         close_kafka(s);
@@ -355,26 +384,14 @@ int scorer_after_fencing(scorer *s)
         scorer_close(s);
     int turn = getpid() % 16; /* twins that wait equally long would meet, and fence each other, for ever */
     scorer_idle_ms(ghost || chosen ? 300 + 50 * turn : 20000 + 1000 * turn);
-    if (pst_stop_requested())
-        return PST_ESTOPPED;
-    int rc = scorer_open(s);
-    s->stats->ready = rc == 0;
-    return rc == PST_EFENCED ? scorer_after_fencing(s) : rc;
+    return open_anew(s);
 }
 
 int scorer_reopen(scorer *s)
 {
     pst_log(PST_LOG_WARN, "score", "event=reopened pipeline=%s id=%s why=\"%s\"", s->p->name, s->txn_id, s->err.text);
-    pst_err_clear(&s->err);
-    score_round_clear(&s->round);
-    s->again = 0;
-    s->stats->aborts++;
-    s->stats->ready = false;
+    begin_anew(s);
     close_kafka(s);
     scorer_idle_ms(300);
-    if (pst_stop_requested())
-        return PST_ESTOPPED;
-    int rc = scorer_open(s);
-    s->stats->ready = rc == 0;
-    return rc == PST_EFENCED ? scorer_after_fencing(s) : rc;
+    return open_anew(s);
 }

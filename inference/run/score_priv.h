@@ -65,6 +65,7 @@ typedef struct scorer {
     uint64_t dead; /* of them dead-lettered */
     int again;     /* rounds in a row that were thrown away at their commit */
     int64_t told_waiting_us, fenced_us;
+    bool reopened; /* the group has not taken it in again yet */
     pst_err err;
 } scorer;
 
@@ -80,6 +81,8 @@ int scorer_open(scorer *s); /* slot, consumer, transactions */
 int scorer_meet(scorer *s, const pst_record *records, size_t n);
 /* Consumer and producer again, under the same id: what is not committed comes again. */
 int scorer_reopen(scorer *s);
+/* Has the group taken it in? Then it is ready again. */
+void scorer_rejoined(scorer *s);
 void scorer_close(scorer *s);
 /* Told that somebody has our id: closes and opens again, by and by under another one. */
 int scorer_after_fencing(scorer *s);

@@ -364,6 +364,7 @@ static int step(scorer *s)
     }
     if (e.code)
         pst_log_err("score", &e);
+    scorer_rejoined(s);
     if (b.lost && busy) { /* the round's records come again, here or elsewhere, and this batch's with them */
         rc = throw_away(s, "partitions were given or taken");
         return rc < 0 ? rc : 0;

@@ -1,0 +1,128 @@
+/* bus_hand.c - see the header. The thread and its owner share one lock; whoever is the last to need the struct frees it. */
+#include "common/bus/bus_hand.h"
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/clock.h"
+#include "common/base/stop.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define HURRY_US 1000000
+#define WATCH_US 200000 /* how often a wait looks whether it was told to hurry */
+
+struct bus_hand {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    void (*fn)(void *arg); /* @locks lock; NULL = idle */
+    void *arg;
+    int64_t begun_us;
+    bool over; /* nobody waits any more: the thread ends, and frees this if it was at work */
+};
+
+static void dispose(bus_hand *h)
+{
+    pthread_mutex_destroy(&h->lock);
+    pthread_cond_destroy(&h->changed);
+    free(h);
+}
+
+static void *hand_run(void *arg)
+{
+    bus_hand *h = arg;
+    pthread_mutex_lock(&h->lock);
+    for (;;) {
+        while (!h->fn && !h->over)
+            pthread_cond_wait(&h->changed, &h->lock);
+        if (!h->fn)
+            break; /* it is joined */
+        void (*fn)(void *arg) = h->fn;
+        void *of = h->arg;
+        pthread_mutex_unlock(&h->lock);
+        fn(of);
+        pthread_mutex_lock(&h->lock);
+        h->fn = NULL;
+        if (h->over) {
+            pthread_mutex_unlock(&h->lock);
+            dispose(h);
+            return NULL;
+        }
+        pthread_cond_broadcast(&h->changed);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+bus_hand *bus_hand_new(void)
+{
+    bus_hand *h = pst_alloc(sizeof *h);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    if (!pthread_create(&h->thread, NULL, hand_run, h))
+        return h;
+    dispose(h);
+    return NULL;
+}
+
+void bus_hand_start(bus_hand *h, void (*fn)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&h->lock);
+    PST_ASSERT(!h->fn);
+    h->fn = fn;
+    h->arg = arg;
+    h->begun_us = pst_mono_us();
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+}
+
+bool bus_hand_late(const bus_hand *h, int timeout_ms)
+{
+    int64_t waited = pst_mono_us() - h->begun_us;
+    return waited >= timeout_ms * 1000LL || (pst_stop_hurry() && waited >= HURRY_US);
+}
+
+bool bus_hand_wait(bus_hand *h, int timeout_ms)
+{
+    int64_t end = pst_mono_us() + timeout_ms * 1000LL;
+    pthread_mutex_lock(&h->lock);
+    while (h->fn) {
+        int64_t left = end - pst_mono_us();
+        if (left <= 0 || (pst_stop_hurry() && bus_hand_late(h, timeout_ms)))
+            break;
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        int64_t ns = until.tv_nsec + 1000 * (left < WATCH_US ? left : WATCH_US);
+        until.tv_sec += ns / 1000000000LL;
+        until.tv_nsec = ns % 1000000000LL;
+        pthread_cond_timedwait(&h->changed, &h->lock, &until);
+    }
+    bool back = !h->fn;
+    pthread_mutex_unlock(&h->lock);
+    return back;
+}
+
+void bus_hand_free(bus_hand *h)
+{
+    if (!h)
+        return;
+    pthread_t thread = h->thread;
+    pthread_mutex_lock(&h->lock);
+    h->over = true;
+    bool busy = h->fn != NULL;
+    if (busy)
+        pthread_detach(thread);
+    else
+        pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+    if (busy)
+        return;
+    pthread_join(thread, NULL);
+    dispose(h);
+}

@@ -1,0 +1,219 @@
+/* bus_peers.c - what the group's coordinator tells about its members, and the transactions of those that are gone.
+ *
+ * A member that is killed leaves a transaction open. Until the coordinator of transactions has timed it out (transaction.timeout.ms, and up to ten
+ * seconds more) nobody reads beyond what it had written, and if offsets were in it, its partitions' heirs are not told where to begin. Whoever takes
+ * its transactional id over ends it at once. So each offset that a member commits carries the id it was committed under (in its metadata). Whoever
+ * is given a partition looks at the last committed offset of it before anything else, asks whether the group still has the member that wrote it, and if
+ * not, takes its id over for a moment; on a thread of its own.
+ *
+ * That makes no harm when the judgement is wrong, as when the member was frozen, or comes back in this very moment: it is no member of the group, so
+ * its round could not be committed any more; it is told that it was fenced, once, and goes on with a new producer. An id is only taken over if it
+ * begins as those of this consumer's peers do: what stands in metadata may have been written by anybody who may commit. */
+#include "common/bus/bus_admin.h"
+#include "common/bus/bus_consumer.h"
+#include "common/bus/bus_hand.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_MS    2000
+#define INHERIT_MS 300     /* an answer that takes longer is one that is held back: see bus_check_peers */
+#define PENDING_US 1000000 /* so long after a rebalance a partition has begun, or its offset is held back */
+#define TAKE_MS    5000    /* init waits until the transaction has ended */
+#define TIMEOUT_MS 10000   /* of a producer that never begins */
+
+typedef struct errand { /* owned by the thread that runs it */
+    pst_bus_conf *conf;
+    char *group, *peers, *own;
+    rd_kafka_topic_partition_list_t *pending; /* whose offsets may be held back; NULL = none */
+    char *names[BUS_PEERS_MAX];
+    size_t n;
+} errand;
+
+int bus_group_offsets(const pst_bus_conf *conf, const char *group, const rd_kafka_topic_partition_list_t *of, bool stable,
+                      rd_kafka_topic_partition_list_t **ret, pst_err *err)
+{
+    bus_admin a;
+    int rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, err);
+    if (!rc && bus_admin_is_embedded(&a)) {
+        rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_RETRY, "kafka", 0, "the in-memory broker does not tell");
+    } else if (!rc) {
+        rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
+        rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(a.rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
+        rd_kafka_ListConsumerGroupOffsets_t *ask = rd_kafka_ListConsumerGroupOffsets_new(group, of);
+        rd_kafka_error_destroy(rd_kafka_AdminOptions_set_require_stable_offsets(how, stable));
+        rd_kafka_ListConsumerGroupOffsets(a.rk, &ask, 1, how, q);
+        rd_kafka_event_t *ev = bus_admin_answer(&a, q, "cannot read the group's offsets", err);
+        const rd_kafka_group_result_t **groups = NULL;
+        size_t n = 0;
+        if (ev)
+            groups = rd_kafka_ListConsumerGroupOffsets_result_groups(rd_kafka_event_ListConsumerGroupOffsets_result(ev), &n);
+        const rd_kafka_error_t *e = n ? rd_kafka_group_result_error(groups[0]) : NULL;
+        const rd_kafka_topic_partition_list_t *list = n ? rd_kafka_group_result_partitions(groups[0]) : NULL;
+        rd_kafka_resp_err_t code = e ? rd_kafka_error_code(e) : 0;
+        for (int i = 0; list && !code && i < list->cnt; i++)
+            code = list->elems[i].err;
+        rc = !ev || !n ? PST_ETIMEDOUT : code ? bus_err(err, conf, code, NULL, "cannot read the offsets of group %s", group) : 0;
+        if (!rc && ret)
+            *ret = rd_kafka_topic_partition_list_copy(list);
+        if (ev)
+            rd_kafka_event_destroy(ev);
+        rd_kafka_ListConsumerGroupOffsets_destroy(ask);
+        rd_kafka_AdminOptions_destroy(how);
+        rd_kafka_queue_destroy(q);
+    }
+    bus_admin_close(&a);
+    return rc;
+}
+
+/* ---- who is there ------------------------------------------------------------------------------------------------------------------ */
+
+/* A transactional id is a prefix, and the member's group.instance.id. */
+static bool belongs(const char *transactional_id, const char *instance)
+{
+    size_t all = strlen(transactional_id), own = instance ? strlen(instance) : 0;
+    return own && own <= all && !strcmp(transactional_id + all - own, instance) && (own == all || transactional_id[all - own - 1] == '.');
+}
+
+/* Strikes out those whose member the group has. False: it was not told. */
+static bool strike_living(errand *w)
+{
+    bus_admin a;
+    pst_err ignored = {0};
+    bool told = false;
+    if (!bus_admin_open(&a, w->conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, &ignored)) {
+        rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
+        rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(a.rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
+        const char *group = w->group;
+        size_t groups_n = 0;
+        rd_kafka_DescribeConsumerGroups(a.rk, &group, 1, how, q);
+        rd_kafka_event_t *ev = bus_admin_answer(&a, q, "cannot describe the group", &ignored);
+        const rd_kafka_ConsumerGroupDescription_t **groups =
+            ev ? rd_kafka_DescribeConsumerGroups_result_groups(rd_kafka_event_DescribeConsumerGroups_result(ev), &groups_n) : NULL;
+        told = groups_n == 1 && !rd_kafka_ConsumerGroupDescription_error(groups[0]);
+        for (size_t m = 0; told && m < rd_kafka_ConsumerGroupDescription_member_count(groups[0]); m++) {
+            const char *instance = rd_kafka_MemberDescription_group_instance_id(rd_kafka_ConsumerGroupDescription_member(groups[0], m));
+            for (size_t i = w->n; i-- > 0;)
+                if (belongs(w->names[i], instance)) {
+                    free(w->names[i]);
+                    w->names[i] = w->names[--w->n];
+                }
+        }
+        if (ev)
+            rd_kafka_event_destroy(ev);
+        rd_kafka_AdminOptions_destroy(how);
+        rd_kafka_queue_destroy(q);
+    }
+    bus_admin_close(&a);
+    return told;
+}
+
+/* ---- ending what they left --------------------------------------------------------------------------------------------------------- */
+
+/* The names under which these offsets were committed are added, each once. */
+static size_t add_names(const char *peers, const char *own, const rd_kafka_topic_partition_list_t *list, char **names, size_t n)
+{
+    for (int i = 0; i < list->cnt && n < BUS_PEERS_MAX; i++) {
+        char *by = bus_note_by(&list->elems[i]);
+        bool no = !by || strncmp(by, peers, strlen(peers)) != 0 || !strcmp(by, own);
+        for (size_t k = 0; !no && k < n; k++)
+            no = !strcmp(names[k], by);
+        if (no)
+            free(by);
+        else
+            names[n++] = by;
+    }
+    return n;
+}
+
+static void take_over(const errand *w, const char *id)
+{
+    pst_producer *p = NULL;
+    pst_err err = {0};
+    int64_t begun = pst_mono_us();
+    pst_producer_opts opts = {.transactional_id = id, .transaction_timeout_ms = TIMEOUT_MS, .linger_ms = 0};
+    rd_kafka_error_t *e = NULL;
+    if (pst_producer_new(w->conf, &opts, &p, &err) == 0 && (e = rd_kafka_init_transactions(p->rk, TAKE_MS)) != NULL)
+        bus_err_take(&err, w->conf, e, "cannot take it over");
+    pst_producer_free(p);
+    pst_log(PST_LOG_INFO, "bus", "event=transaction_ended id=%s group=%s after_ms=%lld why=\"its worker has left the group\"%s%s%s", id,
+            w->group, (long long)((pst_mono_us() - begun) / 1000), err.code ? " error=\"" : "", err.text, err.code ? "\"" : "");
+}
+
+static void run_errand(void *arg)
+{
+    errand *w = arg;
+    rd_kafka_topic_partition_list_t *last = NULL;
+    pst_err held = {0}, ignored = {0};
+    if (w->pending && bus_group_offsets(w->conf, w->group, w->pending, true, NULL, &held) < 0 &&
+        bus_group_offsets(w->conf, w->group, w->pending, false, &last, &ignored) == 0)
+        w->n = add_names(w->peers, w->own, last, w->names, w->n);
+    if (last)
+        rd_kafka_topic_partition_list_destroy(last);
+    if (w->n && strike_living(w))
+        for (size_t i = 0; i < w->n; i++)
+            take_over(w, w->names[i]);
+    for (size_t i = 0; i < w->n; i++)
+        free(w->names[i]);
+    if (w->pending)
+        rd_kafka_topic_partition_list_destroy(w->pending);
+    pst_bus_conf_free(w->conf);
+    free(w->group);
+    free(w->peers);
+    free(w->own);
+    free(w);
+}
+
+void bus_peers_inherit(pst_consumer *c, const rd_kafka_topic_partition_list_t *list)
+{
+    if (!c->signature || !list->cnt)
+        return;
+    rd_kafka_topic_partition_list_t *last = rd_kafka_topic_partition_list_copy(list);
+    if (rd_kafka_committed(c->rk, last, INHERIT_MS) == 0)
+        c->n_heirlooms = add_names(c->opts.peers, c->signature, last, c->heirlooms, c->n_heirlooms);
+    rd_kafka_topic_partition_list_destroy(last);
+}
+
+void bus_peers_end(pst_consumer *c, const rd_kafka_topic_partition_list_t *pending)
+{
+    if (!c->signature || (!c->peers_hand && !(c->peers_hand = bus_hand_new())) || !bus_hand_wait(c->peers_hand, 0))
+        return;
+    errand *w = pst_alloc(sizeof *w);
+    w->conf = pst_bus_conf_copy(c->conf);
+    w->group = pst_strdup(c->group);
+    w->peers = pst_strdup(c->opts.peers);
+    w->own = pst_strdup(c->signature);
+    w->pending = pending ? rd_kafka_topic_partition_list_copy(pending) : NULL;
+    memcpy(w->names, c->heirlooms, sizeof w->names);
+    w->n = c->n_heirlooms;
+    c->n_heirlooms = 0;
+    bus_hand_start(c->peers_hand, run_errand, w);
+}
+
+void bus_check_peers(pst_consumer *c)
+{
+    if (c->n_heirlooms)
+        bus_peers_end(c, NULL);
+    if (!c->signature || c->peers_epoch == c->epoch + 1)
+        return;
+    int64_t youngest = 0, now = pst_mono_us();
+    for (size_t i = 0; i < c->n_parts; i++)
+        youngest = c->parts[i].assigned_us > youngest ? c->parts[i].assigned_us : youngest;
+    if (now - youngest < PENDING_US || (c->peers_hand && !bus_hand_wait(c->peers_hand, 0)))
+        return;
+    c->peers_epoch = c->epoch + 1;
+    rd_kafka_topic_partition_list_t *list = bus_consumer_unbegun(c, now);
+    if (list->cnt)
+        bus_peers_end(c, list);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+void bus_peers_done(pst_consumer *c)
+{
+    bus_hand_free(c->peers_hand);
+    for (size_t i = 0; i < c->n_heirlooms; i++)
+        free(c->heirlooms[i]);
+}
