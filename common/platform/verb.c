@@ -3,7 +3,9 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/stop.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,9 +49,8 @@ int pst_verb_begin(pst_verb_run *v, const pst_usage *usage, int argc, char **arg
     return rc < 0 ? pst_verb_end(v, rc) : -1;
 }
 
-void pst_verb_say(const char *verb, const pst_settings *s, const pst_err *err)
+static void say_address(const pst_settings *s, const pst_err *err)
 {
-    pst_say_err(verb, err);
     bool registry = !strcmp(err->origin, "registry");
     if (registry && err->native >= 400) /* it is there, and answers that it cannot now */
         return;
@@ -61,15 +62,24 @@ void pst_verb_say(const char *verb, const pst_settings *s, const pst_err *err)
             registry ? "`penstock registry` starts one here" : "`penstock up --kafka` starts a broker here");
 }
 
+int pst_verb_say(const char *verb, const pst_settings *s, const pst_err *err)
+{
+    if (err->code == PST_EUNREACH && pst_stop_signal() == SIGINT) /* the wait was ended, not lost */
+        return 130;
+    if (err->code != PST_ESTOPPED) {
+        pst_say_err(verb, err);
+        say_address(s, err);
+    }
+    return pst_err_exit(err);
+}
+
 int pst_verb_end(pst_verb_run *v, int rc)
 {
     int status = 0;
     if (rc < 0) {
         if (!v->err.code)
             pst_err_set(&v->err, rc, PST_CLASS_FATAL, "", 0, "failed (%s)", pst_code_name(rc));
-        if (v->err.code != PST_ESTOPPED)
-            pst_verb_say(v->usage->verb, &v->settings, &v->err);
-        status = pst_err_exit(&v->err);
+        status = pst_verb_say(v->usage->verb, &v->settings, &v->err);
     }
     pst_client_close(v->client);
     pst_settings_done(&v->settings);

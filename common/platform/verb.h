@@ -24,8 +24,9 @@ typedef struct pst_verb_run {
 /* args_max < 0: no limit. Returns an exit status (≥ 0) when there is nothing to do, -1 to go on. */
 int pst_verb_begin(pst_verb_run *v, const pst_usage *usage, int argc, char **argv, void *opts, int args_min, int args_max);
 int pst_verb_end(pst_verb_run *v, int rc); /* says the error, frees, returns the exit status */
-/* pst_say_err, and where a broker or the registry is not reached: which address, who gave it, what to do. */
-void pst_verb_say(const char *verb, const pst_settings *settings, const pst_err *err);
+/* pst_say_err, and where a broker or the registry is not reached: which address, who gave it, what to do. Returns the exit status; who was
+ * interrupted while waiting is told nothing (130). */
+int pst_verb_say(const char *verb, const pst_settings *settings, const pst_err *err);
 /* One event as one JSON line on stdout. */
 void pst_print_event(const pst_type *type, const void *event);
 

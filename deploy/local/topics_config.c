@@ -165,13 +165,12 @@ static int topics_run(int argc, char **argv)
                  : n == 2              ? topics_create_one(c, args[1], &o, &err)
                                        : topics_create_all(c, &err);
     }
-    if (rc < 0)
-        pst_verb_say("topics", &s, &err);
+    int status = rc < 0 ? pst_verb_say("topics", &s, &err) : 0;
     pst_client_close(c);
     free(o.pipelines.items);
     free(args);
     pst_settings_done(&s);
-    return rc < 0 ? pst_err_exit(&err) : 0;
+    return status;
 }
 
 /* ---- config ---- */

@@ -134,17 +134,15 @@ static int score_file(dry *d)
     return rc;
 }
 
-static int finish(dry *d, int rc, const char *out)
+static int finish(const pst_settings *settings, dry *d, int rc, const char *out)
 {
     if (d->out && (fflush(d->out) || ferror(d->out)) && rc >= 0)
         rc = pst_err_sys(&d->err, errno, "cannot write %s", out);
     if (d->out && d->out != stdout)
         fclose(d->out);
-    if (rc < 0)
-        pst_say_err("score dry-run", &d->err);
-    else
+    int status = rc < 0 ? pst_verb_say("score dry-run", settings, &d->err) : d->bad ? 3 : 0;
+    if (rc >= 0)
         fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)d->records, (unsigned long long)d->bad);
-    int status = rc < 0 ? pst_err_exit(&d->err) : d->bad ? 3 : 0;
     pst_score_core_free(d->core);
     score_ocf_free(d->ocf);
     pst_buf_done(&d->file);
@@ -175,7 +173,7 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
         d.out = !out || !strcmp(out, "-") ? stdout : fopen(out, "w");
         rc = d.out ? score_file(&d) : pst_err_sys(&d.err, errno, "cannot write %s", out);
     }
-    return finish(&d, rc, out);
+    return finish(settings, &d, rc, out);
 }
 
 /* ---- check, explain -------------------------------------------------------------------------------------------------------- */
@@ -186,8 +184,7 @@ int pst_score_check(const pst_settings *settings, const pst_pipeline *p, bool ve
     pst_check_opts o = {.told = stdout, .verbose = verbose};
     int rc = pst_pipeline_check(settings, p, &o, NULL, &err);
     if (rc < 0)
-        pst_verb_say(verbose ? "score explain" : "score check", settings, &err);
-    else
-        printf("ok\n");
-    return rc < 0 ? pst_err_exit(&err) : 0;
+        return pst_verb_say(verbose ? "score explain" : "score check", settings, &err);
+    printf("ok\n");
+    return 0;
 }

@@ -307,11 +307,9 @@ int pst_score_replay(const pst_settings *settings, pst_pipeline *p, const char *
         rc = pst_err_sys(&r.err, errno, "cannot write %s", out);
     if (r.out && r.out != stdout)
         fclose(r.out);
-    if (rc < 0)
-        pst_verb_say("score replay", r.settings, &r.err);
-    else
+    int status = rc < 0 ? pst_verb_say("score replay", r.settings, &r.err) : r.bad ? 3 : 0;
+    if (rc >= 0)
         fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)r.records, (unsigned long long)r.bad);
-    int status = rc < 0 ? pst_err_exit(&r.err) : r.bad ? 3 : 0;
     for (size_t i = 0; i < r.n_pairs; i++)
         pst_score_core_free(r.pairs[i].core);
     for (size_t i = 0; i < r.n_changes; i++)

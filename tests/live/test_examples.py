@@ -29,6 +29,10 @@ with Platform() as p:
     for verb in (("list",), ("topics", "list")):
         away = p.cli(*verb, "-b", "127.0.0.1:1", ok=False)
         check(away.returncode == 5 and not away.stdout and "127.0.0.1:1 is from: flag; -b HOST:PORT" in away.stderr, f"{verb} without a broker: {away.returncode} {away.stdout} {away.stderr}")
+    waits = p.spawn("list", "-b", "127.0.0.1:1", log="waits.log")
+    time.sleep(1.5)
+    waits.send_signal(signal.SIGINT)
+    check(waits.wait(10) == 130 and not (p.dir / "waits.log").read_text().strip(), f"interrupted: {waits.returncode} {(p.dir / 'waits.log').read_text()}")
     alone = p.cli("show", ok=False)
     check(alone.returncode == 2 and "ID is missing; usage: penstock show ID" in alone.stderr, f"show: {alone.stderr}")
     away = p.cli("cat", "--registry", "http://127.0.0.1:1", "-t", PREFIX + "jobs.events", "-e", ok=False)
