@@ -196,6 +196,8 @@ with Platform() as p:
     browser.shot("live.png")
     browser.open(p.gateway + "/", 420, 1500)
     time.sleep(2)
+    widths = browser.run("return [...document.querySelectorAll('#jobs .why')].map(e => e.clientWidth)")
+    check(widths and min(widths) > 250, f"on a phone the reasons of jobs are {widths} wide")
     browser.shot("narrow.png")
     # What keeps a pipeline waiting, and a model that it does not take, stand on the page and in `penstock status` in the scorer's own words.
     g.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((7, 1), dtype=np.float32), "w"))

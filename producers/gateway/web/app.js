@@ -54,7 +54,9 @@ function paintJobs() {
         const state = el("td");
         state.append(el("span", j.state, "state " + j.state));
         const made = j.model ? ` → ${j.model.name}:${j.model.version}` : "";
-        tr.append(state, el("td", j.name + made), el("td", j.reason || ""), el("td", ago(j.since || j.updated_at)));
+        const why = el("td");
+        why.append(el("span", j.reason || "", "why")); // its first lines; all of it stands in the job's box
+        tr.append(state, el("td", j.name + made), why, el("td", ago(j.since || j.updated_at)));
         rows.push(tr);
     }
     const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.id : null;
@@ -183,8 +185,8 @@ function paintTiles() {
     }
     $("t-rate").textContent = n ? number(rate) : "–";
     $("t-lag").textContent = n ? number(lag) : "–";
-    $("t-p50").textContent = n ? number(p50) + " ms" : "–";
-    $("t-p99").textContent = n ? number(p99) + " ms" : "–";
+    $("t-p50").textContent = p50 ? number(p50) + " ms" : "–"; // nothing was scored: no latency
+    $("t-p99").textContent = p99 ? number(p99) + " ms" : "–";
 }
 
 /* ---- the stream ---- */
