@@ -1,5 +1,6 @@
 /* exec.c - running a plan: the step loop, half types, nested graphs, the public run; see plan.h. */
 #include "engine/plan.h"
+#include "engine/seen.h"
 
 #include "engine/ort/ort_plan.h"
 

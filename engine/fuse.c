@@ -407,8 +407,8 @@ void eng_fuse_direct(pst_plan *p)
     size_t bytes = (size_t)(rows * f->n_out) * sizeof(float);
     if (bytes > p->m->limits.tensor_bytes_max)
         return;
-    p->direct.out = eng_fuse_room(p, bytes);
-    p->direct.work = eng_fuse_room(p, eng_mlp_work_floats(f->kernels, f->width) * sizeof(float));
+    p->direct.out = eng_plan_room(p, bytes);
+    p->direct.work = eng_plan_room(p, eng_mlp_work_floats(f->kernels, f->width) * sizeof(float));
     if (!p->direct.out || !p->direct.work)
         return;
     p->direct.of = f;

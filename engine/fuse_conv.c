@@ -137,7 +137,7 @@ static bool fold_batchnorm(builder *b, const eng_node *n)
         if (!(p[i] = eng_fuse_konst(b->f, n->in[i + 1])) || eng_count(p[i]) != b->m)
             return false;
     double eps = (double)eng_attr_float(n, "epsilon", 1e-5f);
-    double *mul = eng_fuse_room(b->f->p, (size_t)b->m * sizeof *mul), *add = eng_fuse_room(b->f->p, (size_t)b->m * sizeof *add);
+    double *mul = eng_plan_room(b->f->p, (size_t)b->m * sizeof *mul), *add = eng_plan_room(b->f->p, (size_t)b->m * sizeof *add);
     if (!mul || !add)
         return false;
     for (int64_t i = 0; i < b->m; i++) {
@@ -212,7 +212,7 @@ static bool make_weights(builder *b, fused_conv *c)
     c->weights = (eng_val){.kind = ENG_VAL_TENSOR, .t = *b->w};
     c->bias = (eng_val){.kind = ENG_VAL_TENSOR, .t = {.dtype = PST_F32, .rank = 1, .dims = {b->m}}};
     if (b->scaled) {
-        float *w = eng_fuse_room(b->f->p, n * sizeof *w);
+        float *w = eng_plan_room(b->f->p, n * sizeof *w);
         if (!w)
             return false;
         for (size_t i = 0; i < n; i++)
@@ -221,7 +221,7 @@ static bool make_weights(builder *b, fused_conv *c)
         c->own_weights = true;
     }
     if (b->shifted || (b->conv->n_in > 2 && b->conv->in[2] >= 0)) {
-        float *v = eng_fuse_room(b->f->p, m * sizeof *v);
+        float *v = eng_plan_room(b->f->p, m * sizeof *v);
         if (!v)
             return false;
         for (size_t i = 0; i < m; i++)
@@ -264,8 +264,8 @@ static bool begin(builder *b)
     const pst_tensor *bias = NULL;
     if (b->conv->n_in > 2 && b->conv->in[2] >= 0 && (!(bias = eng_fuse_konst(b->f, b->conv->in[2])) || eng_count(bias) != b->m))
         return false;
-    b->mul = eng_fuse_room(b->f->p, (size_t)b->m * sizeof *b->mul);
-    b->add = eng_fuse_room(b->f->p, (size_t)b->m * sizeof *b->add);
+    b->mul = eng_plan_room(b->f->p, (size_t)b->m * sizeof *b->mul);
+    b->add = eng_plan_room(b->f->p, (size_t)b->m * sizeof *b->add);
     if (!b->mul || !b->add)
         return false;
     for (int64_t i = 0; i < b->m; i++) {

@@ -128,6 +128,10 @@ const int64_t *eng_attr_ints(const eng_node *n, const char *name, size_t *ret_n)
 const float *eng_attr_floats(const eng_node *n, const char *name, size_t *ret_n);
 const char *const *eng_attr_strings(const eng_node *n, const char *name, size_t *ret_n);
 
+/* Every value that a node reads, also in graphs nested in it; that a graph reads, its own among them (harmless). */
+void eng_visit_uses(const eng_node *n, void (*use)(void *arg, int id), void *arg);
+void eng_visit_graph(const eng_graph *g, void (*use)(void *arg, int id), void *arg);
+
 /* Scalar conversions (dtype.c). */
 float eng_half_to_float(uint16_t h);
 uint16_t eng_float_to_half(float f);

@@ -134,31 +134,3 @@ int pst_model_load_file(const char *path, const pst_model_limits *limits, pst_mo
     eng_heap_release(&f.heap);
     return rc;
 }
-
-pst_model *pst_model_ref(pst_model *m)
-{
-    __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
-    return m;
-}
-
-void pst_model_unref(pst_model *m)
-{
-    if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
-        return;
-    eng_ort_close(m->ort);
-    eng_heap_release(&m->heap); /* the zone and the unpacked file among it */
-    free(m);
-}
-
-const pst_model_info *pst_model_info_get(const pst_model *m)
-{
-    return &m->info;
-}
-
-const char *pst_model_meta(const pst_model *m, const char *key)
-{
-    for (size_t i = 0; i < m->info.n_meta; i++)
-        if (!strcmp(m->info.meta_keys[i], key))
-            return m->info.meta_values[i];
-    return NULL;
-}

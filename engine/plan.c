@@ -14,80 +14,9 @@
 #define FOLD_STEPS_MAX 100000             /* of one node */
 #define FOLD_TEXT_MAX  ((size_t)16 << 20) /* of the whole plan */
 
-/* Value ids read by graphs nested in a node, their own locals included (harmless). */
-static void visit_nested(const eng_graph *g, void (*use)(void *arg, int id), void *arg)
-{
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const eng_node *n = &g->nodes[i];
-        for (int k = 0; k < n->n_in; k++)
-            if (n->in[k] >= 0)
-                use(arg, n->in[k]);
-        for (int k = 0; k < n->n_attrs; k++)
-            if (n->attrs[k].graph)
-                visit_nested(n->attrs[k].graph, use, arg);
-    }
-    for (int i = 0; i < g->n_out; i++)
-        use(arg, g->out[i]);
-}
-
-void eng_visit_uses(const eng_node *n, void (*use)(void *arg, int id), void *arg)
-{
-    for (int k = 0; k < n->n_in; k++)
-        if (n->in[k] >= 0)
-            use(arg, n->in[k]);
-    for (int k = 0; k < n->n_attrs; k++)
-        if (n->attrs[k].graph)
-            visit_nested(n->attrs[k].graph, use, arg);
-}
-
 static void mark_bool(void *arg, int id)
 {
     ((bool *)arg)[id] = true;
-}
-
-/* Without the operator's prepare. */
-static void make_step(pst_plan *p, const eng_node *n, eng_step *s)
-{
-    eng_zone *z = &p->zone;
-    *s = (eng_step){.node = n, .run = n->op->run, .n_in = n->n_in, .n_out = n->n_out, .half = n->op->flags & ENG_OP_HALF};
-    s->in = eng_zone_alloc(z, ((size_t)n->n_in + 1) * sizeof *s->in);
-    s->out = eng_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->out);
-    s->dummy = eng_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->dummy);
-    s->wanted = eng_zone_alloc(z, (size_t)n->n_out + 1);
-    s->dies = eng_zone_alloc(z, (size_t)n->n_in + 1);
-    for (int k = 0; k < n->n_in; k++)
-        s->in[k] = n->in[k] >= 0 ? &p->vals[n->in[k]] : NULL;
-    for (int k = 0; k < n->n_out; k++) {
-        s->wanted[k] = n->out[k] >= 0;
-        s->out[k] = n->out[k] >= 0 ? &p->vals[n->out[k]] : &s->dummy[k];
-    }
-}
-
-static int prepare_step(pst_plan *p, eng_step *s, pst_err *err)
-{
-    if (!s->node->op->prepare)
-        return 0;
-    eng_blk *mark = p->scratch;
-    eng_op_ctx c = {.node = s->node,
-                    .plan = p,
-                    .in = s->in,
-                    .n_in = s->n_in,
-                    .out = s->out,
-                    .wanted = s->wanted,
-                    .n_out = s->n_out,
-                    .state = &s->state,
-                    .err = err};
-    int rc = s->node->op->prepare(&c);
-    eng_scratch_free(p, mark);
-    s->kernel = c.kernel;
-    s->note = c.note;
-    return rc;
-}
-
-int eng_step_make(pst_plan *p, const eng_node *n, eng_step *s, pst_err *err)
-{
-    make_step(p, n, s);
-    return prepare_step(p, s, err);
 }
 
 static bool has_graph(const eng_node *n)
@@ -290,7 +219,7 @@ static void resolve_aliases(pst_plan *p, const eng_graph *g, eng_node_ref *refs,
     for (size_t i = 0; i < n; i++)
         for (int k = 0; k < refs[i].node->n_attrs; k++)
             if (refs[i].node->attrs[k].graph)
-                visit_nested(refs[i].node->attrs[k].graph, mark_bool, fixed);
+                eng_visit_graph(refs[i].node->attrs[k].graph, mark_bool, fixed);
     for (size_t i = 0; i < n; i++) {
         if (refs[i].dead)
             continue;
@@ -423,25 +352,11 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
     return 0;
 }
 
-struct eng_owned {
-    struct eng_owned *next;
-    void *what;
-    void (*release)(void *what);
-};
-
-void eng_plan_own(pst_plan *p, void *what, void (*release)(void *what))
-{
-    struct eng_owned *o = eng_zone_alloc(&p->zone, sizeof *o);
-    *o = (struct eng_owned){p->owned, what, release};
-    p->owned = o;
-}
-
 void pst_plan_free(pst_plan *p)
 {
     if (!p)
         return;
-    for (struct eng_owned *o = p->owned; o; o = o->next)
-        o->release(o->what);
+    eng_plan_disown(p);
     eng_ort_run_free(p->ort);
     eng_heap_release(&p->heap);
     pst_model_unref(p->m);

@@ -107,6 +107,9 @@ void eng_plan_texts_reset(pst_plan *p);
 /* After a run that an allocation failure unwound: every value and buffer but the constants is given back. */
 void eng_plan_reset(pst_plan *p);
 
+/* Room for copied weights of the plan's life; NULL when the plan has had its share (then: do not fuse). */
+void *eng_plan_room(pst_plan *p, size_t bytes);
+
 /* Running (exec.c). */
 int eng_prog_run(pst_plan *p, const eng_prog *g, pst_err *err);
 int eng_step_run(pst_plan *p, const eng_step *s, pst_err *err);
@@ -117,13 +120,10 @@ int eng_plan_run_vals(pst_plan *p, const eng_val *in, size_t n_in, const eng_val
 
 /* release(what) is called when the plan is freed, before its memory goes. To be called before anything is put into what. */
 void eng_plan_own(pst_plan *p, void *what, void (*release)(void *what));
+void eng_plan_disown(pst_plan *p); /* releases all of it */
 
-/* Steps of a node (plan.c): with the operator's prepare, for fused nodes that may have to run their parts. */
+/* Steps of a node (step.c): with the operator's prepare, for fused nodes that may have to run their parts. */
 int eng_step_make(pst_plan *p, const eng_node *n, eng_step *s, pst_err *err);
-
-/* What a run shows of a step (shape_observe.c): before it, with its inputs still there, and after it. */
-void eng_seen_before(eng_step *s);
-void eng_seen_after(const pst_plan *p, eng_step *s);
 
 /* ---- fusion: replaces groups of the node list by fused nodes, before steps are made ---- */
 
@@ -155,10 +155,6 @@ const eng_node *eng_fuse_maker(const eng_fuser *f, int id, size_t *ret_at); /* N
 bool eng_fuse_is(const eng_node *n, const char *op_type);                   /* of ONNX's own domain, with one wanted result */
 /* A scalar constant of any number type; false otherwise. */
 bool eng_fuse_scalar(const eng_fuser *f, int id, double *ret);
-/* Room for copied weights of the plan's life; NULL when the plan has had its share (then: do not fuse). */
-void *eng_fuse_room(pst_plan *p, size_t bytes);
-/* Every value a node reads, also in graphs nested in it (plan.c). */
-void eng_visit_uses(const eng_node *n, void (*use)(void *arg, int id), void *arg);
 /* For a fused operator whose assumption does not hold: runs the nodes it stands for. *parts (NULL at first) keeps their steps. */
 int eng_parts_run(eng_op_ctx *c, eng_step **parts);
 /* A node in the place of parts[0..n): they die, it stands where the last of them stood. op and state as given, inputs are copied. */

@@ -3,20 +3,7 @@
 #define PST_ENGINE_SHAPE_OBSERVE_H
 
 #include "engine/plan.h"
-
-enum { ENG_SEEN_INPUTS = 8 };
-
-typedef struct eng_seen {
-    uint64_t runs, ns, started_ns;
-    double flops, bytes, out_bytes; /* of all runs together; bytes: read and written */
-    bool has_out, is_seq;
-    pst_tensor out; /* of the last run; the data is not to be read */
-    int n_in;
-    pst_tensor in[ENG_SEEN_INPUTS];
-    uint64_t best_ns; /* least of the timed runs; 0 = none */
-    int probes;       /* outputs at batch 2 and 3 */
-    pst_tensor probe[2];
-} eng_seen;
+#include "engine/seen.h"
 
 /* Tensors for every input, data from eng_heap_…: the first free dimension of each is batch, its other free ones `other`. */
 int eng_observe_inputs(const pst_model *m, int64_t batch, int64_t other, pst_tensor *ret, pst_err *err);

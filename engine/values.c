@@ -294,6 +294,14 @@ void *eng_op_keep(eng_op_ctx *c, size_t bytes)
     return eng_zone_alloc(&c->plan->zone, bytes);
 }
 
+void *eng_plan_room(pst_plan *p, size_t bytes)
+{
+    if (bytes > p->pool.bytes_max - p->fused_bytes)
+        return NULL;
+    p->fused_bytes += bytes;
+    return eng_zone_alloc(&p->zone, bytes ? bytes : 1);
+}
+
 typedef struct eng_text_chunk {
     struct eng_text_chunk *next;
     size_t used, cap;
@@ -432,4 +440,26 @@ eng_seq *eng_out_seq(eng_op_ctx *c, int i, int64_t n)
     c->out[i]->seq = s;
     c->out[i]->blk = NULL;
     return s;
+}
+
+/* ---- what libraries gave ---- */
+
+struct eng_owned {
+    struct eng_owned *next;
+    void *what;
+    void (*release)(void *what);
+};
+
+void eng_plan_own(pst_plan *p, void *what, void (*release)(void *what))
+{
+    struct eng_owned *o = eng_zone_alloc(&p->zone, sizeof *o);
+    *o = (struct eng_owned){p->owned, what, release};
+    p->owned = o;
+}
+
+void eng_plan_disown(pst_plan *p)
+{
+    for (struct eng_owned *o = p->owned; o; o = o->next)
+        o->release(o->what);
+    p->owned = NULL;
 }

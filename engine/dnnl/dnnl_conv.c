@@ -221,7 +221,7 @@ static bool make(eng_op_ctx *c, eng_dnnl_conv *d, const float *w)
     int threads = one_thread();
     bool ok = make_primitives(d, &own);
     many_threads(threads);
-    float *room = ok ? eng_fuse_room(c->plan, lib.memory_desc_get_size(&own)) : NULL;
+    float *room = ok ? eng_plan_room(c->plan, lib.memory_desc_get_size(&own)) : NULL;
     if (!room || !OK(lib.memory_set_data_handle(d->w, room)))
         return false;
     threads = one_thread();

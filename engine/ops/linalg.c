@@ -46,7 +46,7 @@ static int prepare_right(eng_op_ctx *c, bool tb)
         return 0;
     const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
     int k = (int)b->dims[tb], n = (int)b->dims[!tb];
-    float *room = eng_fuse_room(c->plan, eng_packed_floats(kn, n, k) * sizeof *room);
+    float *room = eng_plan_room(c->plan, eng_packed_floats(kn, n, k) * sizeof *room);
     if (!room)
         return 0;
     eng_sgemm_pack(kn, tb, n, k, b->data, (int)b->dims[1], room, &s->b);

@@ -43,7 +43,11 @@ int eng_rnn_fast_prepare(eng_op_ctx *c, int gates);
 int eng_rnn_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc);
 
 /* Steps of a sequence that a row takes part in, 0 to s->seq. */
-int64_t eng_rnn_length(const eng_rnn *s, int64_t b);
+static inline int64_t eng_rnn_length(const eng_rnn *s, int64_t b)
+{
+    int64_t len = s->lengths ? s->lengths[b] : s->seq;
+    return len < 0 ? 0 : len > s->seq ? s->seq : len;
+}
 
 /* lstm_fast.c: one direction's weights into room of eng_lstm_floats() floats; the walk of all directions, as eng_rnn_fast(). */
 size_t eng_lstm_floats(const eng_cpu_kernels *kn, int64_t hidden, int64_t in);

@@ -127,12 +127,6 @@ static void cells(const walk *k, int64_t dir)
     }
 }
 
-int64_t eng_rnn_length(const eng_rnn *s, int64_t b)
-{
-    int64_t len = s->lengths ? s->lengths[b] : s->seq;
-    return len < 0 ? 0 : len > s->seq ? s->seq : len;
-}
-
 /* The input side of the steps whose part begins with this one. */
 static void begin_part(const walk *k, int64_t step, bool back)
 {
