@@ -21,6 +21,7 @@
 #define FENCED_MAX       5
 #define HELD_WAIT_MS     5
 #define RETENTION_US     600000000
+#define STALE_GROUPS_S   600 /* far longer than from making a group to joining it */
 
 struct lcm_shell {
     lcm_shell_conf conf;
@@ -652,6 +653,9 @@ int lcm_shell_connect(lcm_shell *s, pst_err *err)
         pst_sleep_ms(500);
         rc = 0;
     }
+    int stale = rc ? 0 : pst_cgroup_remove_stale(PST_RUN_CGROUP_PREFIX, STALE_GROUPS_S);
+    if (stale)
+        pst_log(PST_LOG_INFO, "lcm", "event=control_groups_removed count=%d reason=\"empty, and their folders were wiped\"", stale);
     if (!rc)
         s->retention = lcm_retention_new(&(lcm_retention_conf){.state_dir = s->conf.state_dir,
                                                                .site = s->conf.site,

@@ -6,6 +6,7 @@
 #include "common/base/buf.h"
 #include "common/base/fs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CPU_PERIOD_US 100000
@@ -271,6 +273,18 @@ unsigned pst_cgroup_hits(const pst_cgroup *g)
     return hits;
 }
 
+int64_t pst_cgroup_refused(const pst_cgroup *g)
+{
+    int64_t most = 0;
+    char text[256];
+    for (int i = 0; i < g->n; i++) {
+        get(g->path[i], "pids.events", text, sizeof text);
+        int64_t n = field(text, "max");
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 /* Counts the members of a folder; with sig signals each. A pid of 0 is a process of a namespace that we do not see. */
 static int members(const char *dir, int sig)
 {
@@ -313,6 +327,47 @@ void pst_cgroup_remove(const pst_cgroup *g)
 {
     for (int i = 0; i < g->n; i++)
         rmdir(g->path[i]);
+}
+
+static int remove_stale_in(const char *parent, const char *prefix, time_t before)
+{
+    DIR *d = opendir(parent);
+    struct stat st;
+    int n = 0;
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (!strncmp(e->d_name, prefix, strlen(prefix)) && fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISDIR(st.st_mode) && st.st_mtime < before &&
+            unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR) == 0) /* refused while anything is in it */
+            n++;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+int pst_cgroup_remove_stale(const char *prefix, int64_t older_than_s)
+{
+    static const char *const controllers[] = {"", "memory", "pids", "cpu"};
+    pst_buf mounts = {0}, groups = {0};
+    int n = 0;
+    if (pst_fs_read("/proc/self/mountinfo", 4 << 20, &mounts, NULL) == 0 && pst_fs_read("/proc/self/cgroup", 1 << 20, &groups, NULL) == 0 &&
+        mounts.len && groups.len) {
+        pst_buf_addc(&mounts, 0);
+        pst_buf_addc(&groups, 0);
+        for (size_t i = 0; i < sizeof controllers / sizeof *controllers; i++) {
+            char at[512], own[512], parent[PST_CGROUP_PATH];
+            if (!mount_of(mounts.data, controllers[i], at, sizeof at) || !own_group(groups.data, controllers[i], own, sizeof own) ||
+                snprintf(parent, sizeof parent, "%s%s", at, own) >= (int)sizeof parent)
+                continue;
+            n += remove_stale_in(parent, prefix, time(NULL) - (time_t)older_than_s);
+            if (*own && !*controllers[i]) { /* make_v2: beside us */
+                *strrchr(parent, '/') = 0;
+                n += remove_stale_in(parent, prefix, time(NULL) - (time_t)older_than_s);
+            }
+        }
+    }
+    pst_buf_done(&mounts);
+    pst_buf_done(&groups);
+    return n;
 }
 
 char *pst_cgroup_text(const pst_cgroup *g)

@@ -43,9 +43,13 @@ int pst_cgroup_join(const pst_cgroup *g);
 void pst_cgroup_close(pst_cgroup *g); /* the descriptors; the folders stay */
 /* Which limits were hit since it was made: PST_CGROUP_MEMORY (something was killed for want of memory), PST_CGROUP_PROCESSES. */
 unsigned pst_cgroup_hits(const pst_cgroup *g);
+/* How often a process more was refused since it was made. */
+int64_t pst_cgroup_refused(const pst_cgroup *g);
 /* SIGKILL to everything in it, now and while it forks. Returns how many processes still are in it. */
 int pst_cgroup_kill(const pst_cgroup *g);
 void pst_cgroup_remove(const pst_cgroup *g);
+/* Removes groups whose name begins so, in which nothing is and which were made that long ago: those of folders that were wiped. How many. */
+int pst_cgroup_remove_stale(const char *prefix, int64_t older_than_s);
 /* One path a line, for whoever must end it after a crash; paths that are no folders of that name below a control-group mount are refused. */
 char *pst_cgroup_text(const pst_cgroup *g); /* free() */
 void pst_cgroup_from_text(const char *text, const char *name, pst_cgroup *ret);

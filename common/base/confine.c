@@ -4,6 +4,7 @@
 #include "common/base/confine.h"
 
 #include "common/base/buf.h"
+#include "common/base/confine_mount.h"
 #include "common/base/confine_pids.h"
 #include "common/base/fs.h"
 
@@ -37,18 +38,6 @@ typedef struct __attribute__((packed)) landlock_path {
     uint64_t allowed;
     int32_t parent;
 } landlock_path;
-
-#ifndef MOVE_MOUNT_F_EMPTY_PATH
-#define MOVE_MOUNT_F_EMPTY_PATH 4
-#endif
-#ifndef OPEN_TREE_CLONE
-#define OPEN_TREE_CLONE 1
-#endif
-#define TREE_RECURSIVE 0x8000 /* AT_RECURSIVE */
-#define ATTR_RDONLY    1      /* MOUNT_ATTR_RDONLY */
-#ifndef SYS_mount_setattr
-#define SYS_mount_setattr 442
-#endif
 
 /* What a job's command keeps of root's rights: to own and to reach files. It cannot look into processes, load, mount, trace, or change user. */
 static const int kept_caps[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_NET_BIND_SERVICE};
@@ -96,22 +85,15 @@ static int own_mounts(uid_t uid, gid_t gid)
     return e;
 }
 
-/* For everybody to go through, whatever our umask: who goes there may be another user. */
-static void make_folder(const char *path)
-{
-    if (mkdir(path, 0755) == 0)
-        chmod(path, 0755);
-}
-
 /* mkdir -p inside the empty folder that covers the hidden one; path is writable memory. */
 static void make_way(char *path, size_t from)
 {
     for (char *p = path + from + 1; (p = strchr(p, '/')); p++) {
         *p = 0;
-        make_folder(path);
+        pst_confine_folder(path);
         *p = '/';
     }
-    make_folder(path);
+    pst_confine_folder(path);
 }
 
 /* Whether path is the folder, or below it. */
@@ -126,40 +108,65 @@ static bool is_temporary(const char *path)
     return !strcmp(path, "/tmp") || !strcmp(path, "/var/tmp") || !strcmp(path, "/dev/shm");
 }
 
-/* Everything that is mounted, read-only: in our mount namespace alone. */
-static int lock_writes(void)
-{
-    struct {
-        uint64_t set, clear, propagation, userns;
-    } attr = {.set = ATTR_RDONLY};
-    return syscall(SYS_mount_setattr, AT_FDCWD, "/", TREE_RECURSIVE, &attr, sizeof attr) < 0 ? errno : 0;
-}
-
 static int cover(const char *path)
 {
     bool scratch = is_temporary(path);
     return mount("none", path, "tmpfs", MS_NOSUID | MS_NODEV, scratch ? "mode=1777" : "size=256k,mode=0755") < 0 ? errno : 0;
 }
 
-static int arrange_folders(const pst_confine_wish *w, bool sandbox)
+/* A file that is nobody's business looks empty and takes nothing; a folder is empty. Sockets are files: whoever listens there hears nothing. */
+static int mask(const char *path)
 {
-    int tree[PST_CONFINE_PATHS], e = 0;
-    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) /* what the host mounts later is seen, what we do stays here */
-        return errno;
-    for (int i = 0; i < w->n_keep; i++)
-        if ((tree[i] = (int)syscall(SYS_open_tree, AT_FDCWD, w->keep[i], OPEN_TREE_CLONE | TREE_RECURSIVE | O_CLOEXEC)) < 0)
-            return errno;
-    if (sandbox)
-        e = lock_writes();
-    for (int i = 0; i < w->n_hide && !e; i++)
-        e = cover(w->hide[i]);
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return 0;
+    return S_ISDIR(st.st_mode) ? cover(path) : mount("/dev/null", path, NULL, MS_BIND, NULL) < 0 ? errno : 0;
+}
+
+/* As it is, but nothing in it can be changed. */
+static int fix(const char *path)
+{
+    int tree = pst_confine_take(path), e = tree < 0 ? errno : pst_confine_set(tree, "", PST_CONFINE_RDONLY);
+    if (!e)
+        e = pst_confine_put(tree, path, true);
+    if (tree >= 0)
+        close(tree);
+    return e == ENOENT || e == ENOSYS ? 0 : e;
+}
+
+static int put_back(const pst_confine_wish *w, const int *tree)
+{
+    int e = 0;
     for (int i = 0; i < w->n_keep && !e; i++) {
         for (int k = 0; k < w->n_hide; k++)
             if (is_below(w->keep[i], w->hide[k]))
                 make_way((char *)w->keep[i], strlen(w->hide[k]));
-        if (syscall(SYS_move_mount, tree[i], "", AT_FDCWD, w->keep[i], MOVE_MOUNT_F_EMPTY_PATH) < 0)
-            e = errno;
+        e = pst_confine_put(tree[i], w->keep[i], true);
     }
+    return e;
+}
+
+static int arrange_folders(const pst_confine *c, bool sandbox)
+{
+    const pst_confine_wish *w = &c->wish;
+    int tree[PST_CONFINE_PATHS], e = 0;
+    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) /* what the host mounts later is seen, what we do stays here */
+        return errno;
+    if (c->can & PST_CAN_DEVICES)
+        e = pst_confine_devices_enter(&c->devices);
+    for (int i = 0; i < w->n_keep && !e; i++)
+        if ((tree[i] = pst_confine_take(w->keep[i])) < 0)
+            e = errno;
+    if (sandbox && !e)
+        e = pst_confine_set(-1, "/", PST_CONFINE_RDONLY);
+    for (int i = 0; i < w->n_fix && !sandbox && !e; i++)
+        e = fix(w->fix[i]);
+    for (int i = 0; i < w->n_hide && !e; i++)
+        e = cover(w->hide[i]);
+    for (int i = 0; i < w->n_mask && !e; i++)
+        e = mask(w->mask[i]);
+    if (!e)
+        e = put_back(w, tree);
     for (int i = 0; i < w->n_hide && !e; i++)
         if (!is_temporary(w->hide[i]) && mount("none", w->hide[i], NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
             e = errno;
@@ -238,19 +245,25 @@ static void limit(int what, int64_t most)
     setrlimit((__rlimit_resource_t)what, &r);
 }
 
+static int own_root(pst_confine *c)
+{
+    c->step = "a root folder with /job";
+    return c->can & PST_CAN_ROOT ? pst_confine_root_enter(&c->root) : 0;
+}
+
 /* As the first process of a sandbox: what it sees. */
 static int furnish(void *arg)
 {
     pst_confine *c = arg;
     c->step = "arranging folders";
-    int e = arrange_folders(&c->wish, true);
+    int e = arrange_folders(c, true);
     if (!e) {
         c->step = "a /proc of its own";
         e = mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 ? errno : 0;
     }
     if (!e)
         guard_switches();
-    return e;
+    return e ? e : own_root(c);
 }
 
 static int become(uid_t user)
@@ -275,9 +288,11 @@ int pst_confine_enter(pst_confine *c)
         e = pst_confine_pids(furnish, c, c->wish.grace_ms);
     } else if (!e && c->can & PST_CAN_MOUNTS) {
         c->step = "hiding the platform's folders";
-        e = arrange_folders(&c->wish, false);
+        e = arrange_folders(c, false);
         if (!e && c->uid == 0)
             guard_switches();
+        if (!e)
+            e = own_root(c);
     }
     if (!e && c->can & PST_CAN_NO_NEW_PRIVS) {
         c->step = "no_new_privs";
@@ -308,6 +323,10 @@ static bool goes_through(unsigned can)
     pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = {.hide = {dir}, .n_hide = made}};
     if (can & PST_CAN_SANDBOX && c.uid == 0)
         c.wish.user = PST_CONFINE_USERS;
+    if (can & PST_CAN_DEVICES)
+        pst_confine_devices_plan(&c.devices);
+    if (can & PST_CAN_ROOT)
+        pst_confine_root_plan(made ? dir : NULL, &c.root);
     pid_t pid = fork();
     if (pid == 0)
         _exit(pst_confine_enter(&c) ? 1 : 0);
@@ -316,6 +335,8 @@ static bool goes_through(unsigned can)
         ;
     if (made)
         rmdir(dir);
+    pst_confine_devices_done(&c.devices);
+    pst_confine_root_done(&c.root);
     return pid > 0 && status == 0;
 }
 
@@ -333,6 +354,10 @@ static void look(void)
         found |= PST_CAN_LANDLOCK;
     if (goes_through(found | PST_CAN_MOUNTS))
         found |= PST_CAN_MOUNTS;
+    if (found & PST_CAN_MOUNTS && goes_through(found | PST_CAN_DEVICES))
+        found |= PST_CAN_DEVICES;
+    if (found & PST_CAN_MOUNTS && goes_through(found | PST_CAN_ROOT))
+        found |= PST_CAN_ROOT;
     if (found & PST_CAN_MOUNTS && goes_through(found | PST_CAN_SANDBOX))
         found |= PST_CAN_SANDBOX;
 }
@@ -353,6 +378,8 @@ void pst_confine_words(unsigned can, char *ret, size_t size)
                  {PST_CAN_LANDLOCK, "Landlock (no look into other processes)"},
                  {PST_CAN_SCOPE_SIGNALS, "no signals to them"},
                  {PST_CAN_MOUNTS, "the platform's folders hidden"},
+                 {PST_CAN_DEVICES, "a /dev without disks and consoles"},
+                 {PST_CAN_ROOT, "/job"},
                  {PST_CAN_SANDBOX, "sandbox on demand"}};
     size_t at = 0;
     *ret = 0;
@@ -370,20 +397,41 @@ static bool comes_along(const char *const *list, int n, int i)
     return false;
 }
 
+static bool is_in_any(const char *path, const char *const *list, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (is_below(path, list[i]))
+            return true;
+    return false;
+}
+
 void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *ret)
 {
     pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = *wish};
-    c.wish.n_hide = c.wish.n_keep = 0;
+    bool mounts = can & (PST_CAN_MOUNTS | PST_CAN_SANDBOX);
+    c.wish.n_hide = c.wish.n_keep = c.wish.n_mask = c.wish.n_fix = 0;
     for (int i = 0; i < wish->n_hide; i++)
         if (!comes_along(wish->hide, wish->n_hide, i))
             c.wish.hide[c.wish.n_hide++] = pst_strdup(wish->hide[i]);
+    for (int i = 0; i < wish->n_mask; i++)
+        if (!is_in_any(wish->mask[i], c.wish.hide, c.wish.n_hide))
+            c.wish.mask[c.wish.n_mask++] = pst_strdup(wish->mask[i]);
+    for (int i = 0; i < wish->n_fix; i++)
+        c.wish.fix[c.wish.n_fix++] = pst_strdup(wish->fix[i]);
     for (int i = 0; i < wish->n_keep; i++) {
-        bool hidden = can & PST_CAN_SANDBOX; /* there everything is, as far as writing goes */
+        const char *path = wish->keep[i];
+        bool lost = can & PST_CAN_SANDBOX; /* there everything is, as far as writing goes */
+        lost = lost || is_in_any(path, c.wish.hide, c.wish.n_hide) || is_in_any(path, c.wish.fix, c.wish.n_fix);
         for (int k = 0; k < c.wish.n_hide; k++)
-            hidden = (hidden || is_below(wish->keep[i], c.wish.hide[k])) && strcmp(wish->keep[i], c.wish.hide[k]) != 0;
-        if (hidden && !comes_along(wish->keep, wish->n_keep, i))
-            c.wish.keep[c.wish.n_keep++] = pst_strdup(wish->keep[i]);
+            lost = lost && strcmp(path, c.wish.hide[k]) != 0;
+        if (lost && !comes_along(wish->keep, wish->n_keep, i))
+            c.wish.keep[c.wish.n_keep++] = pst_strdup(path);
     }
+    if (mounts && can & PST_CAN_DEVICES)
+        pst_confine_devices_plan(&c.devices);
+    if (mounts && can & PST_CAN_ROOT)
+        pst_confine_root_plan(wish->job, &c.root);
+    c.wish.job = NULL;
     *ret = c;
 }
 
@@ -393,5 +441,11 @@ void pst_confine_done(pst_confine *c)
         free((char *)c->wish.hide[i]);
     for (int i = 0; i < c->wish.n_keep; i++)
         free((char *)c->wish.keep[i]);
+    for (int i = 0; i < c->wish.n_mask; i++)
+        free((char *)c->wish.mask[i]);
+    for (int i = 0; i < c->wish.n_fix; i++)
+        free((char *)c->wish.fix[i]);
+    pst_confine_devices_done(&c->devices);
+    pst_confine_root_done(&c->root);
     memset(&c->wish, 0, sizeof c->wish);
 }

@@ -11,6 +11,8 @@
 #ifndef PST_BASE_CONFINE_H
 #define PST_BASE_CONFINE_H
 
+#include "common/base/confine_dev.h"
+#include "common/base/confine_root.h"
 #include "common/base/err.h"
 
 #include <sys/types.h>
@@ -20,18 +22,27 @@ enum {                            /* what a host lets us do */
        PST_CAN_LANDLOCK = 2,      /* no look into, no tracing of processes outside */
        PST_CAN_SCOPE_SIGNALS = 4, /* no signal to processes outside (Landlock ABI 6) */
        PST_CAN_MOUNTS = 8,        /* folders of its own: as root, or in a user namespace */
+       PST_CAN_DEVICES = 32,      /* a /dev of its own: see confine_dev.h */
+       PST_CAN_ROOT = 64,         /* a root folder of its own, with /job: see confine_root.h */
        PST_CAN_SANDBOX = 16       /* all of it, and processes, a user (as root) and temporary folders of its own, nothing else writable */
 };
 
 #define PST_CONFINE_USERS  1900000000u /* the first of a hundred thousand uids for sandboxes, far above those of people and services */
 #define PST_CONFINE_PATHS  24
-#define PST_CONFINE_HIDDEN 6
+#define PST_CONFINE_HIDDEN 8
+#define PST_CONFINE_MASKED 48
+#define PST_CONFINE_FIXED  16
 
 typedef struct pst_confine_wish {
     const char *hide[PST_CONFINE_HIDDEN]; /* folders that are hidden */
     const char *keep[PST_CONFINE_PATHS];  /* folders, below those or elsewhere, that stay as they are */
+    const char *mask[PST_CONFINE_MASKED]; /* files, sockets and folders that look empty; not there: nothing to do */
+    const char *fix[PST_CONFINE_FIXED]; /* files and folders that nothing can change; only without a sandbox, where that is all but keep */
     int n_hide;
     int n_keep;
+    int n_mask;
+    int n_fix;
+    const char *job;        /* what is at /job; NULL = nothing */
     uid_t user;             /* sandbox, as root: whose the command is; 0 = ours */
     int grace_ms;           /* sandbox: for what outlives the command */
     int64_t file_bytes_max; /* RLIMIT_FSIZE; 0 = none */
@@ -43,6 +54,8 @@ typedef struct pst_confine {
     uid_t uid;
     gid_t gid;
     pst_confine_wish wish; /* with strings of its own */
+    pst_confine_devices devices;
+    pst_confine_root root;
     const char *step;
 } pst_confine;
 

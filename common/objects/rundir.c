@@ -283,7 +283,7 @@ static void group_name(const char *run_dir, char ret[40])
 {
     char hex[65];
     pst_sha256_hex(run_dir, strlen(run_dir), hex);
-    snprintf(ret, 40, "penstock-%.24s", hex);
+    snprintf(ret, 40, PST_RUN_CGROUP_PREFIX "%.24s", hex);
 }
 
 void pst_rundir_cgroup_make(const char *run_dir, pst_cgroup *ret_group)

@@ -77,6 +77,7 @@ int pst_rundir_owner_write(const char *run_dir, const pst_rundir_owner *o, pst_e
 int pst_rundir_owner_read(const char *run_dir, pst_rundir_owner *ret_owner, pst_err *err); /* PST_ENOTFOUND: none yet */
 bool pst_rundir_owner_same_boot(const pst_rundir_owner *o);
 
+#define PST_RUN_CGROUP_PREFIX "penstock-"
 /* cgroup: the control groups of the learner's processes, one path a line. Made and noted by the supervisor (none where the host has none for
  * us); read by whoever must end what is in them: false when there is nothing to end. */
 void pst_rundir_cgroup_make(const char *run_dir, pst_cgroup *ret_group);

@@ -20,7 +20,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEPTH_MAX 40
+#define DEPTH_MAX    40
+#define REFUSALS_MAX 3  /* looks that found refused processes */
+#define REFUSED_MANY 20 /* in one look */
+#define WATCHED_MORE 64 /* processes: so that the limit can be seen to be passed */
 
 static int refuse(pst_err *err, pst_isolation wanted, const char *why)
 {
@@ -49,6 +52,12 @@ static bool is_folder(const char *path)
 {
     struct stat st;
     return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && strcmp(path, "/") != 0;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 /* The first folder on the way to path that another user may not pass: covering it opens the way to what is put back below. Else path. */
@@ -100,11 +109,64 @@ static uid_t user_of(const char *training_id)
     return PST_CONFINE_USERS + n % 100000;
 }
 
+static void wish_mask(pst_confine_wish *w, const char *path)
+{
+    if (path && *path == '/' && w->n_mask < PST_CONFINE_MASKED)
+        w->mask[w->n_mask++] = path;
+}
+
+/* Doors to what runs with more rights than a job: they let in by user id, which is ours. */
+static void mask_services(pst_confine_wish *w)
+{
+    static const char *const doors[] = {"/run/user",
+                                        "/run/systemd/private",
+                                        "/run/dbus/system_bus_socket",
+                                        "/run/docker.sock",
+                                        "/run/containerd",
+                                        "/run/crio",
+                                        "/run/podman",
+                                        "/run/libvirt",
+                                        "/run/snapd.socket",
+                                        "/var/lib/lxd/unix.socket",
+                                        "/var/lib/incus/unix.socket",
+                                        "/var/snap/lxd/common/lxd/unix.socket"};
+    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++)
+        wish_mask(w, doors[i]);
+}
+
+/* What of the platform's own may stand outside its state folder. */
+static void mask_platform(const sup_run *r, pst_confine_wish *w, char *store[3])
+{
+    const pst_settings *s = r->settings;
+    if (!s)
+        return;
+    const char *objects = s->objects.value, *db = s->store.value;
+    const char *folder = objects && !strncmp(objects, "file:", 5) ? objects + (strncmp(objects, "file:///", 8) ? 5 : 7) : "";
+    if (is_folder(folder) && *folder == '/')
+        w->hide[w->n_hide++] = folder;
+    static const char *const parts[] = {"", "-wal", "-shm"};
+    for (int i = 0; i < 3 && db && !strncmp(db, "sqlite:", 7); i++)
+        wish_mask(w, store[i] = pst_sprintf("%s%s", db + 7, parts[i]));
+    for (size_t i = 0; i < s->n_kafka; i++) /* keys, certificates, keytabs */
+        if (*s->kafka[i].value == '/' && is_file(s->kafka[i].value))
+            wish_mask(w, s->kafka[i].value);
+}
+
+/* As root's, a command could write what everybody runs, and be more than a job at the next start of anything. */
+static void fix_system(pst_confine_wish *w, const char *self)
+{
+    static const char *const system[] = {"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/var/spool"};
+    for (size_t i = 0; i < sizeof system / sizeof *system && geteuid() == 0; i++)
+        if (is_folder(system[i]))
+            w->fix[w->n_fix++] = system[i];
+    w->fix[w->n_fix++] = self;
+}
+
 /* A custom learner sees of the platform's folders its own. The built-in one is the platform's own program and reads the run dir. */
 static void plan(const sup_run *r, unsigned can, sup_box *b)
 {
     pst_confine_wish w = {.file_bytes_max = b->storage_bytes,
-                          .processes_max = b->watch_processes ? pst_proc_count(geteuid()) + PST_BOX_PROCESSES_MAX : 0};
+                          .processes_max = b->watch_processes ? pst_proc_count(geteuid()) + PST_BOX_PROCESSES_MAX + WATCHED_MORE : 0};
     const char *keep[] = {r->code_dir, r->data_dir, r->job_state_dir, r->log_dir, r->checkpoint_dir, r->result_dir, r->result_bucket_dir};
     /* The bucket of a job without a store of its own is the job's whole folder, with what other processes of it are given. */
     size_t n = strcmp(r->result_bucket_dir, r->checkpoint_dir) != 0 &&
@@ -113,7 +175,11 @@ static void plan(const sup_run *r, unsigned can, sup_box *b)
                    : 6;
     for (size_t i = 0; i < n; i++)
         w.keep[w.n_keep++] = keep[i];
-    char *closed = NULL;
+    char *closed = NULL, *store[3] = {NULL}, *self = pst_proc_self();
+    w.job = r->job_state_dir; /* which scripts of FfDL call so */
+    mask_services(&w);
+    mask_platform(r, &w, store);
+    fix_system(&w, self);
     if (b->level == PST_ISOLATION_SANDBOX) {
         const char *home = getenv("HOME");
         closed = first_closed(r->spec.state_dir);
@@ -128,6 +194,9 @@ static void plan(const sup_run *r, unsigned can, sup_box *b)
         w.hide[w.n_hide++] = r->spec.state_dir;
     }
     pst_confine_plan(can, &w, &b->confine);
+    for (int i = 0; i < 3; i++)
+        free(store[i]);
+    free(self);
     free(closed);
 }
 
@@ -212,6 +281,17 @@ static void say_processes(sup_box *b)
     snprintf(b->hit, sizeof b->hit, "it reached the limit of %d processes and threads", PST_BOX_PROCESSES_MAX);
 }
 
+/* A program that met the limit once may cope; one that runs into it again and again is a bomb, and keeps the computer busy with nothing else. */
+static bool processes_over(sup_box *b, const pst_tree *t)
+{
+    if (b->watch_processes)
+        return t->processes > PST_BOX_PROCESSES_MAX;
+    int64_t refused = pst_cgroup_refused(&b->group), more = refused - b->refused;
+    b->refused = refused;
+    b->refusals += more > 0;
+    return b->refusals >= REFUSALS_MAX || more >= REFUSED_MANY;
+}
+
 bool sup_box_over(sup_box *b, int64_t now_us)
 {
     if (b->level == PST_ISOLATION_NONE || *b->hit || now_us < b->next_look_us)
@@ -222,7 +302,7 @@ bool sup_box_over(sup_box *b, int64_t now_us)
         pst_tree_walk(getpid(), 0, &t);
     if (b->watch_memory && b->memory_bytes > 0 && t.own_bytes > b->memory_bytes)
         say_memory(b);
-    else if (b->watch_processes && t.processes > PST_BOX_PROCESSES_MAX)
+    else if (processes_over(b, &t))
         say_processes(b);
     else if (b->storage_bytes > 0 && now_us >= b->next_storage_us) {
         int64_t begin = pst_mono_us();

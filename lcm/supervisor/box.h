@@ -18,7 +18,9 @@ typedef struct sup_box {
     const char *storage_dirs[6];         /* what counts as its storage; borrowed of the run */
     bool watch_memory, watch_processes;  /* no group keeps the limit, so the supervisor looks */
     int64_t next_look_us, next_storage_us;
-    char hit[300]; /* "" or the sentence: which limit ended it */
+    int64_t refused; /* processes that the group refused until the last look */
+    int refusals;    /* looks that found more of them */
+    char hit[300];   /* "" or the sentence: which limit ended it */
 } sup_box;
 
 /* PST_EUNSUPPORTED class FATAL: the manifest asks for what this host does not give; the text says what is missing. */

@@ -211,6 +211,10 @@ static int start(learner *l, pst_err *err)
     l->err.fd = errs[0];
     fcntl(out[0], F_SETFL, O_NONBLOCK);
     fcntl(errs[0], F_SETFL, O_NONBLOCK);
+    if (l->box.level == PST_ISOLATION_SANDBOX && geteuid() == 0) /* /dev/stdout is opened anew by name, as that user */
+        for (int i = 0; i < 2; i++)
+            if (fchown(i ? errs[1] : out[1], l->box.user, (gid_t)l->box.user) < 0)
+                pst_log(PST_LOG_WARN, "supervisor", "event=chown_refused file=%s error=\"%s\"", i ? "stderr" : "stdout", strerror(errno));
     fcntl(out[0], F_SETPIPE_SZ, 1 << 20); /* refused for unprivileged users beyond a limit: then the usual size */
     char *self = NULL, *command = sup_run_command_text(r->manifest.command ? r->manifest.command : "");
     char **env = sup_run_environ(r);

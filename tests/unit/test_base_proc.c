@@ -272,6 +272,15 @@ static void test_tree_kill_catches_what_moves_from_child_to_child(void **state)
     prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
+static void test_cgroup_of_nobody_is_removed(void **state)
+{
+    pst_cgroup g;
+    pst_cgroup_make("penstock-unit-stale", &g);
+    pst_cgroup_close(&g);
+    assert_int_equal(pst_cgroup_remove_stale("penstock-unit-stale", 3600), 0);
+    assert_int_equal(pst_cgroup_remove_stale("penstock-unit-stale", -10), g.n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_stop_counts),
         cmocka_unit_test(test_stop_is_heard_though_a_parent_blocked_it),
         cmocka_unit_test(test_stop_is_seen_by_other_threads),
+        cmocka_unit_test(test_cgroup_of_nobody_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

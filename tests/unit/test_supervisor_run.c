@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define KEPT_MAX   60000
@@ -142,7 +143,8 @@ static sup_outlet *open_outlet(world *w)
 static void run(world *w, const char *command, const char *extra, const sup_output_limits *limits)
 {
     pst_buf y = {0};
-    pst_buf_printf(&y, "name: unit\nversion: \"1\"\ncpus: 0.1\nmemory: 64MiB\nframework:\n  name: custom\n  version: \"1\"\n  command: ");
+    pst_buf_printf(&y, "name: unit\nversion: \"1\"\n%sframework:\n  name: custom\n  version: \"1\"\n  command: ",
+                   extra && strstr(extra, "memory:") ? "" : "cpus: 0.1\nmemory: 64MiB\n");
     pst_json_quote(&y, command, strlen(command));
     pst_buf_printf(&y, "\n%s", extra ? extra : "");
     w->spec.manifest = y.data;
@@ -158,6 +160,19 @@ static void run(world *w, const char *command, const char *extra, const sup_outp
     sup_run_close(&r);
     pst_buf_done(&y);
     w->spec.manifest = NULL;
+}
+
+/* The same run once more, as if it had not been. */
+static void again(world *w)
+{
+    char *old = pst_fs_join(w->run_dir, "exit.json"), *told = pst_fs_join(w->run_dir, "published");
+    unlink(old);
+    unlink(told);
+    free(old);
+    free(told);
+    for (size_t i = 0; i < w->n_lines; i++)
+        pst_event_clear(&pst_log_line_type, &w->lines[i]);
+    w->n_lines = 0;
 }
 
 static const char *line_with(const world *w, const char *start)
@@ -497,6 +512,58 @@ static void test_run_storage_limit_is_kept_and_named(void **state)
     }
 }
 
+static void test_run_fork_bomb_is_ended_soon_and_named(void **state)
+{
+    world *w = *state;
+    int64_t begin = pst_mono_us();
+    run(w, "f() { f | f & }; f; sleep 100", "memory: 2GiB\ncpus: 2\n", NULL);
+    assert_true(pst_mono_us() - begin < 60000000); /* seconds, but on a loaded machine */
+    assert_non_null(strstr(end_of(w)->reason, "limit of 4096 processes"));
+}
+
+/* What root might read and write by its user id alone is not there for a job: disks, devices elsewhere, the system's folders. */
+static void test_run_devices_and_the_system_are_out_of_reach(void **state)
+{
+    world *w = *state;
+    unsigned can = pst_confine_probe();
+    if (!(can & PST_CAN_MOUNTS))
+        return;
+    char *node = pst_sprintf("%s.node", w->dir);
+    bool made = mknod(node, S_IFBLK | 0666, makedev(7, 0)) == 0; /* loop0, which need not have a file */
+    char *command =
+        pst_sprintf("for f in /dev/* /dev/*/*; do [ -b $f ] && echo block $f; done; ls -l %s && head -c 1 < %s && echo opened; "
+                    "for f in kmsg mem sda vda tty0 loop-control watchdog; do [ -e /dev/$f ] && echo there $f; done; "
+                    "echo x > /dev/null && echo null; head -c 4 /dev/urandom | wc -c; echo err > /dev/stderr; echo out > /dev/stdout; "
+                    "touch /dev/shm/pst-probe && rm /dev/shm/pst-probe && echo shm; "
+                    "touch /usr/pst-probe && echo wrote-usr; touch /etc/pst-probe && echo wrote-etc; ls -d /dev/pts/* | head -3; "
+                    "echo x > /job/probe; [ -s $JOB_STATE_DIR/probe ] && echo job; touch /pst-probe && echo wrote-root; [ -d /proc/self ] "
+                    "&& echo proc; pwd; exit 0",
+                    node, node);
+    for (int sandbox = 0; sandbox < 2; sandbox++) {
+        if (sandbox && !(can & PST_CAN_SANDBOX))
+            break;
+        run(w, command, sandbox ? "penstock: {isolation: sandbox}\n" : NULL, NULL);
+        assert_null(line_with(w, "opened"));
+        assert_null(line_with(w, "wrote-"));
+        assert_non_null(line_with(w, "null"));
+        assert_non_null(line_with(w, "4"));
+        assert_non_null(line_with(w, "out"));
+        assert_non_null(line_with(w, "shm"));
+        assert_non_null(line_with(w, "proc"));
+        if (can & PST_CAN_DEVICES) {
+            assert_null(line_with(w, "block"));
+            assert_null(line_with(w, "there"));
+        }
+        if (can & PST_CAN_ROOT)
+            assert_non_null(line_with(w, "job"));
+        again(w);
+    }
+    if (made)
+        unlink(node);
+    free(command);
+    free(node);
+}
+
 static void *stop_soon(void *arg)
 {
     pst_sleep_ms(500);
@@ -809,6 +876,8 @@ int main(void)
         RUN(test_run_links_do_not_lend_the_supervisors_sight),
         RUN(test_run_memory_limit_is_kept_and_named),
         RUN(test_run_storage_limit_is_kept_and_named),
+        RUN(test_run_fork_bomb_is_ended_soon_and_named),
+        RUN(test_run_devices_and_the_system_are_out_of_reach),
         RUN(test_run_isolation_that_cannot_be_had_is_an_error),
         RUN(test_run_sandbox_has_processes_users_and_folders_of_its_own),
         RUN(test_run_sandbox_ends_by_signal_and_on_halt),
@@ -826,5 +895,6 @@ int main(void)
         cmocka_unit_test(test_command_text_joins_only_breaks_before_options),
     };
     setvbuf(stdout, NULL, _IONBF, 0);
+    cmocka_set_test_filter(getenv("PENSTOCK_TEST")); /* the name of one */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
