@@ -80,13 +80,6 @@ static const pst_usage usages[N_VERBS] = {
          explain_table, sizeof explain_table / sizeof *explain_table, false},
 };
 
-static const char *actor(void)
-{
-    const char *u = getenv("PENSTOCK_USER");
-    u = u && *u ? u : getenv("USER");
-    return u && *u ? u : "unknown";
-}
-
 static json_t *version_json(const pst_model_event *v, const char *aliases)
 {
     json_t *j = pst_event_to_json(&pst_model_event_type, v), *list = json_array();
@@ -245,7 +238,8 @@ static int set_alias(pst_verb_run *v, const models_opts *o)
     for (size_t i = 0; rc == 0 && i < o->from_end.n; i++)
         rc = add_ends(v, o->from_end.items[i], &from, &n);
     if (rc == 0)
-        rc = pst_models_set_alias_from(v->client, v->args[0], v->args[1], (int)version, from, n, actor(), o->reason, &v->err);
+        rc =
+            pst_models_set_alias_from(v->client, v->args[0], v->args[1], (int)version, from, n, pst_account_name(NULL), o->reason, &v->err);
     for (size_t i = 0; i < n; i++)
         free(from[i].topic);
     free(from);
@@ -265,8 +259,9 @@ static int remove_one(pst_verb_run *v)
         *colon = 0;
         char *end;
         long version = strtol(colon + 1, &end, 10);
-        rc = *end == 0 && version > 0 && version <= INT32_MAX ? pst_models_delete(v->client, name, (int)version, NULL, actor(), &v->err)
-                                                              : pst_models_delete(v->client, name, 0, colon + 1, actor(), &v->err);
+        rc = *end == 0 && version > 0 && version <= INT32_MAX
+                 ? pst_models_delete(v->client, name, (int)version, NULL, pst_account_name(NULL), &v->err)
+                 : pst_models_delete(v->client, name, 0, colon + 1, pst_account_name(NULL), &v->err);
     }
     free(name);
     return rc;
@@ -294,7 +289,8 @@ static int register_one(pst_verb_run *v, const models_opts *o)
                            v->args[0]);
     pst_objects *objects = NULL;
     pst_model_event e = {0};
-    pst_model_draft d = {.name = o->name, .path = v->args[0], .format = "onnx", .alias = o->alias, .actor = actor(), .reason = o->reason};
+    pst_model_draft d = {
+        .name = o->name, .path = v->args[0], .format = "onnx", .alias = o->alias, .actor = pst_account_name(NULL), .reason = o->reason};
     int rc = pst_objects_open(v->settings.objects.value, &objects, &v->err);
     if (rc == 0)
         rc = pst_models_register(v->client, objects, &d, &e, &v->err);

@@ -29,13 +29,6 @@ static const pst_usage usages[N_VERBS] = {
                 NULL, 0, false},
 };
 
-static const char *actor(void)
-{
-    const char *u = getenv("PENSTOCK_USER");
-    u = u && *u ? u : getenv("USER");
-    return u && *u ? u : "unknown";
-}
-
 typedef struct gather {
     pst_client *c;
     pst_map pipelines; /* name → pst_pipeline_spec, latest */
@@ -126,7 +119,7 @@ static int apply(pst_verb_run *v)
                          p->n_topics ? "output.topic" : "input.topics");
     if (rc == 0)
         rc = pst_pipeline_check(&v->settings, p, &o, NULL, &v->err);
-    pst_pipeline_spec s = {.name = p->name, .spec = p->text, .actor = (char *)(uintptr_t)actor(), .time = pst_now_us()};
+    pst_pipeline_spec s = {.name = p->name, .spec = p->text, .actor = (char *)(uintptr_t)pst_account_name(NULL), .time = pst_now_us()};
     if (rc == 0)
         rc = pst_client_publish(v->client, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, p->name, &s, PUBLISH_TIMEOUT_MS, NULL, NULL,
                                 &v->err);

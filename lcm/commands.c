@@ -103,7 +103,20 @@ static pst_lcm_verdict judge(const lcm_commands *cs, const pst_job_command *c)
     /* Known already: doing it again is harmless, and whoever asks again may have missed the answer. */
     if (c->command == PST_JOB_COMMAND_TYPE_DEPLOY && cs->conf.generation(cs->conf.arg, c->training_id) >= c->generation)
         return PST_LCM_FOLLOW;
-    return lcm_expected_judge(cs->conf.expected, c);
+    pst_lcm_verdict v = lcm_expected_judge(cs->conf.expected, c);
+    if (v != PST_LCM_FOLLOW || c->command != PST_JOB_COMMAND_TYPE_DEPLOY || *c->node)
+        return v;
+    /* Of a Trainer of before nodes had ids. Two that follow it are one job twice. */
+    int alone = cs->conf.alone(cs->conf.arg);
+    return alone > 0 ? PST_LCM_FOLLOW : alone < 0 ? PST_LCM_WAIT : PST_LCM_REFUSE;
+}
+
+static const char *why_refused(const pst_job_command *c)
+{
+    return c->command == PST_JOB_COMMAND_TYPE_DEPLOY && !*c->node
+               ? "the Trainer that gave it is of an older version and names no node, and this site has several: upgrade the Trainer, which "
+                 "then gives the job to one of them"
+               : "the Trainer's state of the job asks for something else";
 }
 
 static void hold(lcm_commands *cs, pst_job_command *take, size_t bytes)
@@ -128,7 +141,7 @@ static void decide(lcm_commands *cs, const pst_record *r, pst_job_command *c)
     else if (old && !behind)
         pst_log(PST_LOG_DEBUG, "lcm", "event=command_outdated training_id=%s generation=%d", c->training_id, c->generation);
     else if (v == PST_LCM_REFUSE)
-        refuse(cs, c, "the Trainer's state of the job asks for something else");
+        refuse(cs, c, why_refused(c));
     else if (cs->n >= HELD_MAX || cs->bytes + r->value_len > HELD_BYTES_MAX)
         refuse(cs, c, "too many commands wait for the Trainer's state of their job");
     else
@@ -180,9 +193,7 @@ void lcm_commands_again(lcm_commands *cs)
         if (v == PST_LCM_FOLLOW)
             cs->conf.follow(cs->conf.arg, &h.c);
         else
-            refuse(cs, &h.c,
-                   v == PST_LCM_WAIT ? "no Trainer gave it: no state of the job asks for it"
-                                     : "the Trainer's state of the job asks for something else");
+            refuse(cs, &h.c, v == PST_LCM_WAIT ? "no Trainer gave it: no state of the job asks for it" : why_refused(&h.c));
         cs->bytes -= h.bytes;
         pst_event_clear(&pst_job_command_type, &h.c);
     }

@@ -7,6 +7,7 @@
 #include "common/base/stop.h"
 #include "lcm/commands.h"
 #include "lcm/expected.h"
+#include "lcm/neighbours.h"
 #include "lcm/retention.h"
 #include "schemas/manifest.h"
 
@@ -30,6 +31,7 @@ struct lcm_shell {
     pst_inventory inventory;
     pst_consumer *consumer;
     pst_txn *txn;
+    pst_neighbours neighbours;
     pst_producer *side; /* heartbeats; reports while the site is being stopped */
     lcm_expected *expected;
     lcm_commands *commands;
@@ -305,6 +307,12 @@ static int generation_here(void *arg, const char *training_id)
     return lcm_generation(s->core, training_id);
 }
 
+static int no_other_here(void *arg)
+{
+    lcm_shell *s = arg;
+    return pst_neighbours_alone(&s->neighbours);
+}
+
 /* For whoever looks into it: the topic keeps what was refused. The Trainer concludes nothing from it. */
 static void on_refused(void *arg, const pst_job_command *c, const char *reason)
 {
@@ -423,6 +431,7 @@ static void tick(lcm_shell *s, const char *state)
     if (s->side && now >= s->next_heartbeat_us) {
         s->next_heartbeat_us = now + HEARTBEAT_US;
         heartbeat(s, state);
+        s->neighbours.since_us = s->neighbours.since_us ? s->neighbours.since_us : now;
     }
     if (s->side)
         pst_producer_poll(s->side, 0);
@@ -665,12 +674,16 @@ int lcm_shell_connect(lcm_shell *s, pst_err *err)
                                                                .needed = is_needed,
                                                                .swept = on_swept,
                                                                .arg = s});
+    s->neighbours.client = c;
+    s->neighbours.site = s->conf.site;
+    s->neighbours.node = s->conf.node->name;
     if (!rc)
         s->commands = lcm_commands_new(&(lcm_commands_conf){.client = c,
                                                             .site = s->conf.site,
                                                             .node = s->conf.node->name,
                                                             .expected = s->expected,
                                                             .generation = generation_here,
+                                                            .alone = no_other_here,
                                                             .follow = on_command,
                                                             .refused = on_refused,
                                                             .arg = s});

@@ -226,10 +226,8 @@ static int wait_for_answer(pst_verb_run *v, pst_consumer *answers, const char *r
 static int tell(pst_verb_run *v, const nodes_opts *o, pst_job_action action, const char *name)
 {
     char uuid[37];
-    const char *user = o->user ? o->user : getenv("PENSTOCK_USER");
-    user = user && *user ? user : getenv("USER");
     pst_uuid7(uuid);
-    pst_job_request r = {.request_id = uuid, .action = action, .user = (char *)(user && *user ? user : "anonymous"), .time = pst_now_us()};
+    pst_job_request r = {.request_id = uuid, .action = action, .user = (char *)pst_account_name(o->user), .time = pst_now_us()};
     pst_str_map_set(&r.options, &r.n_options, "node", name);
     if (o->reason)
         pst_str_map_set(&r.options, &r.n_options, "reason", o->reason);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ATTENTIVE_US = 5000000, CHECK_EVERY_US = 5000000 };
+enum { ATTENTIVE_US = 5000000, CHECK_EVERY_US = 5000000, UNTAKEN_US = 60000000 };
 
 /* ---- nodes and their leases ------------------------------------------------------------------------------------------------------ */
 
@@ -173,6 +173,17 @@ char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs)
     return never;
 }
 
+/* An LCM of before nodes had ids follows every DEPLOY of its site, whomever it is for: beside it nobody else may be given anything. */
+static const trainer_node *takes_all(const tcore *c, const trainer_node *beside)
+{
+    for (size_t i = 0; i < beside->site->n_nodes; i++) {
+        const trainer_node *n = beside->site->nodes[i];
+        if (n != beside && !n->proves && !n->stopped && has_lease(c, n))
+            return n;
+    }
+    return NULL;
+}
+
 /* Why the node takes nothing at the moment, or NULL. */
 static char *node_closed(const tcore *c, const trainer_node *n)
 {
@@ -186,6 +197,11 @@ static char *node_closed(const tcore *c, const trainer_node *n)
                            pst_time_text(n->seen_us, when));
     if (!n->accepting)
         return pst_sprintf("the LCM of site %s (node %s) is stopping or draining and takes no new jobs", n->site->name, n->name);
+    const trainer_node *old = takes_all(c, n);
+    if (old)
+        return pst_sprintf("the LCM %s of site %s is of an older version that starts every job of its site, also those for node %s, which "
+                           "gets none until that one is stopped or upgraded",
+                           old->name, n->site->name, n->name);
     return NULL;
 }
 
@@ -393,11 +409,36 @@ bool tcore_force(tcore *c, trainer_job *j)
     return true;
 }
 
+/* Given to a site as a whole, by a Trainer of before nodes had ids, and nobody took it up: where several LCMs could have, none may. Now that
+ * nodes can be told apart it is given to one. */
+static bool is_untaken(const tcore *c, const trainer_job *j)
+{
+    if (*j->s.node || j->s.state != PST_JOB_PUBLIC_STATE_PENDING || c->nodes_unread || c->unsettled || !c->watch_us ||
+        c->now_us - c->watch_us < UNTAKEN_US || c->now_us - j->s.since < UNTAKEN_US)
+        return false;
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        if (j->s.processes[i].state >= PST_JOB_PROCESS_STATE_STARTED)
+            return false;
+    bool there = false;
+    for (size_t i = 0; i < j->site->n_nodes; i++) {
+        const trainer_node *n = j->site->nodes[i];
+        bool heard = has_lease(c, n) && !n->stopped;
+        if (heard && !n->proves) /* may be at it */
+            return false;
+        there = there || heard;
+    }
+    return there;
+}
+
 void tcore_silences(tcore *c)
 {
     for (size_t i = c->n_live; i-- > 0;) { /* from the end: one that ends is replaced by one seen already */
         trainer_job *j = c->live[i];
         const trainer_node *n = tcore_node(c, j->s.site, j->s.node);
+        if (is_untaken(c, j)) {
+            give_up(c, j, "trainer", "an older Trainer gave it to no node in particular, and none has started it");
+            continue;
+        }
         if (tcore_force(c, j) || !*j->s.node) /* given to a site of before nodes had ids: nobody in particular is silent */
             continue;
         const char *remark = remark_in(j);

@@ -8,6 +8,8 @@
 #include "common/base/secret.h"
 
 #include <ctype.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -410,9 +412,22 @@ char *pst_settings_topic(const pst_settings *s, const char *suffix)
     return pst_sprintf("%s%s", s->prefix.value, suffix);
 }
 
+/* Services and scripts often have no USER; the account has a name all the same, or at least a number. */
+static const char *own_account(void)
+{
+    static _Thread_local char name[64];
+    char text[4096];
+    struct passwd entry, *found = NULL;
+    if (getpwuid_r(geteuid(), &entry, text, sizeof text, &found) == 0 && found && *found->pw_name)
+        snprintf(name, sizeof name, "%s", found->pw_name);
+    else
+        snprintf(name, sizeof name, "uid-%u", (unsigned)geteuid());
+    return name;
+}
+
 const char *pst_account_name(const char *given)
 {
     const char *u = given ? given : getenv("PENSTOCK_USER");
     u = u && *u ? u : getenv("USER");
-    return u && *u ? u : "anonymous";
+    return u && *u ? u : own_account();
 }

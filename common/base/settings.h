@@ -53,7 +53,7 @@ char *pst_profile_path(const char *state_dir);
 /* The credentials of its addresses stand apart, in secrets.json (0600), which is removed where there are none. */
 int pst_profile_write(const pst_settings *s, pst_err *err);
 
-/* In whose name a request is made: what is given, else PENSTOCK_USER, else USER, else "anonymous". Borrowed. */
+/* In whose name a request is made: what is given, else PENSTOCK_USER, else USER, else the account that runs us (getpwuid). Borrowed. */
 const char *pst_account_name(const char *given);
 
 #endif

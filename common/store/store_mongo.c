@@ -10,6 +10,7 @@
 #include "common/store/store_internal.h"
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/store/mongo_lib.h"
 
 #include <pthread.h>
@@ -37,8 +38,10 @@ typedef struct mongo {
 } mongo;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void silent(mongoc_log_level_t level, const char *domain, const char *message, void *arg)
+/* Libraries do not print; errors come back as values, and what else it has to say is for those who look closely. */
+static void on_log(mongoc_log_level_t level, const char *domain, const char *message, void *arg)
 {
+    pst_log(PST_LOG_DEBUG, "store", "event=mongo domain=%s text=\"%s\"", domain, message);
 }
 
 /* The library counts its operations in shared memory for a tool of its own, and takes it away at exit: a process that is killed leaves it for
@@ -46,10 +49,10 @@ static void silent(mongoc_log_level_t level, const char *domain, const char *mes
 static void init(void)
 {
     char counters[32];
+    mongoc_log_set_handler(on_log, NULL); /* before mongoc_init(), which speaks, too */
     mongoc_init();
     snprintf(counters, sizeof counters, "/mongoc-%u", (unsigned)getpid());
     shm_unlink(counters);
-    mongoc_log_set_handler(silent, NULL); /* libraries do not print; errors come back as values */
 }
 
 static int fail(const mongo *m, const char *doing, const bson_error_t *e, pst_err *err)

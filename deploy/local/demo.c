@@ -229,10 +229,9 @@ static int train(demo *d, int64_t from, pst_err *err)
     char uuid[37];
     pst_uuid7(uuid);
     char *manifest = pst_sprintf("%.*sfrom: %lld%s", (int)(at - text.data), text.data, (long long)from, at + strlen("from: beginning"));
-    const char *user = getenv("USER");
     pst_job_request r = {.request_id = uuid,
                          .action = PST_JOB_ACTION_SUBMIT,
-                         .user = (char *)(user && *user ? user : "demo"),
+                         .user = (char *)pst_account_name(NULL),
                          .time = pst_now_us(),
                          .manifest = manifest};
     pst_training_id(r.user, uuid, d->id);

@@ -6,6 +6,7 @@
 #include "common/base/settings.h"
 #include "common/base/yaml.h"
 
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,6 +289,23 @@ static void test_metrics_text_and_quantiles(void **state)
     pst_metrics_free(set);
 }
 
+/* A service without USER acts for the account that runs it: the same one that a person's shell names. */
+static void test_account_is_that_of_the_process(void **state)
+{
+    char *before = getenv("USER") ? strdup(getenv("USER")) : NULL;
+    unsetenv("PENSTOCK_USER");
+    setenv("USER", "ann", 1);
+    assert_string_equal(pst_account_name(NULL), "ann");
+    unsetenv("USER");
+    struct passwd *p = getpwuid(geteuid());
+    if (p)
+        assert_string_equal(pst_account_name(NULL), p->pw_name);
+    assert_string_equal(pst_account_name("bea"), "bea");
+    if (before)
+        setenv("USER", before, 1);
+    free(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_options_errors_name_what_and_the_neighbour),
         cmocka_unit_test(test_settings_precedence),
         cmocka_unit_test(test_metrics_text_and_quantiles),
+        cmocka_unit_test(test_account_is_that_of_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,6 +154,54 @@ static void test_nodes_of_a_site_have_capacities_of_their_own(void **unused)
     done(&b);
 }
 
+/* An LCM of before nodes had ids starts whatever is for its site: beside it a job for another node would run twice. */
+static void test_nodes_beside_an_old_lcm_get_nothing(void **unused)
+{
+    bench b = start();
+    beat(&b, "a", "running");
+    beat(&b, "", "running"); /* the old one, named by its worker id */
+    char *one = submit(&b, wide), *two = submit(&b, wide);
+    assert_string_equal(job(&b, one)->node, "w");
+    assert_int_equal(job(&b, two)->state, PST_JOB_PUBLIC_STATE_QUEUED);
+    beat(&b, "", "stopped");
+    beat(&b, "a", "running");
+    tick(&b);
+    assert_string_equal(job(&b, two)->node, "a");
+    free(one), free(two);
+    done(&b);
+}
+
+/* What an older Trainer gave to a whole site, and nobody there could start without starting it twice, goes to a node. */
+static void test_nodes_what_nobody_took_up_is_given_to_one(void **unused)
+{
+    bench b = start();
+    pst_job_state s = {.generation = 1,
+                       .seq = 3,
+                       .learners = 1,
+                       .cpus = 1,
+                       .memory_bytes = 1 << 28,
+                       .state = PST_JOB_PUBLIC_STATE_PENDING,
+                       .since = b.now,
+                       .submitted_at = b.now};
+    char **texts[] = {&s.request_id, &s.description, &s.wish_by, &s.request_sha256, &s.framework};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        *texts[i] = (char *)"";
+    s.training_id = (char *)"training-old";
+    s.name = (char *)"one";
+    s.user = (char *)"ann";
+    s.queue = (char *)"default";
+    s.site = (char *)"local";
+    s.manifest = (char *)simple;
+    tcore_load(b.core, &s);
+    tcore_loaded(b.core);
+    pass(&b, 50, "a");
+    assert_int_equal(job(&b, "training-old")->generation, 1);
+    pass(&b, 60, "a");
+    assert_int_equal(job(&b, "training-old")->generation, 2);
+    assert_string_equal(job(&b, "training-old")->node, "a");
+    done(&b);
+}
+
 static void test_nodes_a_deploy_stands_in_the_state(void **unused)
 {
     bench b = start();
@@ -409,6 +457,8 @@ static void test_nodes_older_programs_are_understood(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_nodes_of_a_site_have_capacities_of_their_own),
+                                       cmocka_unit_test(test_nodes_beside_an_old_lcm_get_nothing),
+                                       cmocka_unit_test(test_nodes_what_nobody_took_up_is_given_to_one),
                                        cmocka_unit_test(test_nodes_a_deploy_stands_in_the_state),
                                        cmocka_unit_test(test_nodes_a_strangers_report_ends_nothing),
                                        cmocka_unit_test(test_nodes_one_that_lost_its_disk_is_asked_and_answers),
