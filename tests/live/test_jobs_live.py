@@ -1,0 +1,177 @@
+"""Jobs over time: archives of code that are swept and those that are still needed, folders that are swept beside a resume, a request before its
+submission, a HALT while a model is registered; the Trainer is killed in the middle of each. Two thousand ended jobs and a restart."""
+import base64, hashlib, pwd, random, signal, uuid
+from kit import *
+
+TRAINER = ("trainer", "--keep-code", "6s")
+LCM = ("lcm", "--keep-ended", "3s")
+
+
+USER = os.environ.get("USER") or pwd.getpwuid(os.geteuid()).pw_name
+
+
+def training_id(request_id):
+    digest = hashlib.sha256(USER.encode() + b"\0" + request_id.encode()).digest()[:15]
+    return "training-" + base64.b32encode(digest).decode().lower()
+
+
+def service(p, args):
+    return p.spawn(*args, log=f"{args[0]}.log")
+
+
+class Services:
+    def __init__(self, p):
+        self.p, self.trainer, self.lcm = p, service(p, TRAINER), service(p, LCM)
+
+    def kill_trainer(self):
+        self.trainer.send_signal(signal.SIGKILL)
+        self.trainer.wait()
+        self.trainer = service(self.p, TRAINER)
+
+
+def archives(p):
+    d = p.dir / "state/objects/code"
+    return {f.name for f in d.iterdir()} if d.exists() else set()
+
+
+def code(p, name, size=0):
+    d = p.dir / f"code-{name}"
+    d.mkdir(exist_ok=True)
+    (d / "say.sh").write_text(f"echo {name}\n")
+    if size:
+        (d / "big").write_bytes(random.Random(name).randbytes(size))
+    return d
+
+
+def request(p, producer, **what):
+    what = {"request_id": uuid.uuid4().hex, "user": USER, **what}
+    producer.produce(PREFIX + "jobs.requests", json.dumps(what), key=what.get("training_id") or what["request_id"])
+    producer.flush(20)
+    return what
+
+
+def sweep(p, s):
+    big = code(p, "big", 2 << 20)
+    done = p.submit(manifest("done", "sh say.sh"), big)
+    halted = p.submit(manifest("halted", "[ $PENSTOCK_GENERATION -gt 1 ] && exec sh say.sh; sleep 300"), code(p, "small"))
+    p.wait_state(done, "COMPLETED")
+    p.wait_state(halted, "PROCESSING")
+    p.cli("halt", halted)
+    p.wait_state(halted, "HALTED")
+    had = archives(p)
+    check(len(had) == 2, f"archives: {had}")
+    needed = p.show(halted)["code"]["sha256"]
+    until(lambda: archives(p) == {needed}, 40, lambda: f"swept down to {archives(p)}, needed is {needed}")
+    s.kill_trainer()
+    time.sleep(12)
+    check(archives(p) == {needed}, "the archive of a job that can be resumed is gone")
+    p.cli("resume", halted)
+    p.wait_state(halted, "COMPLETED")
+    for n in range(4):  # uploaded again around the moments of sweeps: what was submitted runs
+        tid = p.submit(manifest(f"again{n}", "sh say.sh"), big)
+        p.wait_state(tid, "COMPLETED")
+        time.sleep(random.uniform(2, 5))
+    missing = request(p, p.producer(), action="SUBMIT", manifest=manifest("missing", "true"),
+                      code={"media_type": "application/zip", "uri": f"code/{'0' * 64}", "sha256": "0" * 64})
+    answer = p.events("jobs.events", lambda es: any(e["request_id"] == missing["request_id"] for e in es))
+    end = [e for e in answer if e["request_id"] == missing["request_id"]]
+    check(end[0]["type"] == "REJECTED" and "code.uri" in end[0]["details"], f"code that is not there: {end}")
+    print("archives: swept when nobody needs them, kept for a halted job, there when uploaded again; one that is not there is told at once")
+
+
+def retention_beside_resume(p, s):
+    tid = p.submit(manifest("kept", "echo g$PENSTOCK_GENERATION >> $CHECKPOINT_DIR/seen; [ $PENSTOCK_GENERATION -gt 3 ] && exit 0; sleep 300"))
+    for g in range(1, 4):
+        p.wait_state(tid, "PROCESSING")
+        until(lambda: p.show(tid)["generation"] == g, 20, "generation")
+        p.cli("halt", tid)
+        p.wait_state(tid, "HALTED")
+        if g == 2:
+            s.kill_trainer()
+        time.sleep(random.uniform(2.5, 4))  # about when the folder of the generation goes
+        p.cli("resume", tid)
+    p.wait_state(tid, "COMPLETED")
+    seen = (p.dir / "state/jobs" / tid / "checkpoints/seen").read_text().split()
+    check(seen == ["g1", "g2", "g3", "g4"], f"checkpoints over swept generations: {seen}")
+    print("resumed while its folders were swept: checkpoints stayed")
+
+
+def before_its_submission(p, s):
+    producer, marks = p.producer(), p.dir / "early"
+    for n in range(6):
+        rid = uuid.uuid4().hex
+        tid = training_id(rid)
+        request(p, producer, action="TERMINATE", training_id=tid)
+        time.sleep(random.uniform(0, 1.5))
+        s.kill_trainer()
+        request(p, producer, action="SUBMIT", request_id=rid, manifest=manifest("early", f"echo ran >> {marks}; sleep 60"))
+        end = p.wait_state(tid, *ENDED, timeout=90)
+        check(end["state"] == "TERMINATED", f"a job that was ended before it was submitted: {end}")
+    print(f"ended before they were submitted, over {n + 1} kills of the Trainer: none lives, {len(marks.read_text().split()) if marks.exists() else 0} ran")
+
+
+def halted_while_it_registers(p, s):
+    import numpy as np, onnx
+    from onnx import helper, TensorProto, numpy_helper
+    g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 1])],
+                          [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])], [numpy_helper.from_array(np.array([[2.0]], dtype=np.float32), "w")])
+    d = code(p, "model")
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), d / "m.onnx")
+    ends = {}
+    for n in range(8):
+        tid = p.submit(manifest("maker", "sleep 0.2; mkdir -p $RESULT_DIR/model && cp m.onnx $RESULT_DIR/model/model.onnx", extra=f"penstock: {{model: {{name: m{n}}}}}\n"), d)
+        until(lambda: p.show(tid)["state"] in ("PROCESSING", "STORING", *ENDED), 40, "start", step=0.02)
+        time.sleep(random.uniform(0, 0.4))
+        p.cli("halt", tid, ok=False)
+        if n % 2:
+            s.kill_trainer()
+        ends[tid] = p.wait_state(tid, *ENDED, timeout=90)
+    time.sleep(2)
+    events, models = p.events("jobs.events"), p.events("models")
+    for tid, end in ends.items():
+        said = [e["type"] for e in events if e["training_id"] == tid and e["type"] in ENDED]
+        check(len(said) == 1 and said[0] == end["state"], f"{tid} ended as {said}, its state is {end['state']}")
+        check([e["seq"] for e in events if e["training_id"] == tid] == list(range(1, 1 + sum(e["training_id"] == tid for e in events))), "gaps in the numbers")
+        has = [m for m in models if m["training_id"] == tid and m["type"] == "VERSION_REGISTERED"]
+        check(len(has) == (end["state"] == "COMPLETED"), f"{tid} is {end['state']} with {len(has)} versions")
+    print("halted while they registered:", sorted(e["state"] for e in ends.values()))
+
+
+def many_ended(p, s):
+    producer, ids = p.producer(), []
+    s.lcm.terminate()
+    s.lcm.wait(30)
+    begin = time.monotonic()
+    for n in range(2000):
+        rid = f"many{n}"
+        producer.produce(PREFIX + "jobs.requests", json.dumps({"request_id": rid, "action": "SUBMIT", "user": USER, "manifest": manifest("many", "true")}), key=rid)
+        ids.append(training_id(rid))
+    producer.flush(30)
+    for tid in ids:
+        producer.produce(PREFIX + "jobs.requests", json.dumps({"request_id": "t" + tid, "action": "TERMINATE", "user": USER, "training_id": tid}), key=tid)
+    producer.flush(30)
+    until(lambda: p.cli("list", "--state", "TERMINATED", "--limit", "5000", "--json").stdout.count("\n") >= 2000, 180, "2,000 jobs to end", step=2)
+    took = time.monotonic() - begin
+    s.kill_trainer()
+    s.lcm = service(p, LCM)
+    begin = time.monotonic()
+    tid = p.submit(manifest("after", "echo hi"))
+    p.wait_state(tid, "COMPLETED", timeout=90)
+    back = time.monotonic() - begin
+    cpu = lambda w: sum(map(int, Path(f"/proc/{w.pid}/stat").read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    rss = lambda w: int(next(l for l in Path(f"/proc/{w.pid}/status").read_text().splitlines() if l.startswith("VmRSS")).split()[1]) // 1024
+    a = [cpu(s.trainer), cpu(s.lcm)]
+    time.sleep(10)
+    b = [cpu(s.trainer), cpu(s.lcm)]
+    share = [(y - x) * 10 for x, y in zip(a, b)]
+    print(f"2,000 ended jobs in {took:.0f} s; restart of both until a new job has run {back:.1f} s; idle {share[0]:.1f} % and {share[1]:.1f} % of a core, "
+          f"{rss(s.trainer)} and {rss(s.lcm)} MiB")
+    check(back < 60 and max(share) < 15 and max(rss(s.trainer), rss(s.lcm)) < 300, "too slow or too large")
+
+
+with Platform(without="trainer,lcm") as p:
+    s = Services(p)
+    for test in (sweep, retention_beside_resume, before_its_submission, halted_while_it_registers, many_ended):
+        if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
+            test(p, s)
+print("ok: jobs over time")
