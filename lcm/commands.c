@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/map.h"
 #include "common/objects/rundir.h"
+#include "schemas/manifest_secrets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,19 @@ static void decide(lcm_commands *cs, const pst_record *r, pst_job_command *c)
         hold(cs, c, r->value_len);
 }
 
+/* A DEPLOY may carry its manifest with the secrets sealed; everything else here is about the text as it was submitted. */
+static bool open_manifest(const lcm_commands *cs, pst_job_command *c)
+{
+    if (!c->spec)
+        return true;
+    char *plain = pst_manifest_unseal(c->spec->manifest, cs->conf.key, c->training_id);
+    if (!plain)
+        return false;
+    free(c->spec->manifest);
+    c->spec->manifest = plain;
+    return true;
+}
+
 int lcm_commands_take(lcm_commands *cs, const pst_record *r, pst_err *err)
 {
     pst_job_command c;
@@ -167,6 +181,8 @@ int lcm_commands_take(lcm_commands *cs, const pst_record *r, pst_err *err)
     } else if (!is_well_formed(&c)) {
         pst_log_limited(PST_LOG_WARN, "lcm", "command_malformed", "event=command_malformed training_id=%.100s command=%d", c.training_id,
                         (int)c.command);
+    } else if (!open_manifest(cs, &c)) {
+        refuse(cs, &c, "the secrets of its manifest were sealed with another key than seal.key of this node's state folder");
     } else {
         decide(cs, r, &c);
     }

@@ -6,6 +6,7 @@
 #ifndef PST_LCM_COMMANDS_H
 #define PST_LCM_COMMANDS_H
 
+#include "common/base/seal.h"
 #include "lcm/expected.h"
 
 typedef struct lcm_commands lcm_commands;
@@ -13,6 +14,7 @@ typedef struct lcm_commands lcm_commands;
 typedef struct lcm_commands_conf {
     pst_client *client;
     const char *site, *node;
+    const pst_seal_key *key;                               /* opens what the Trainer sealed, where it has the same; borrowed */
     lcm_expected *expected;                                /* borrowed */
     int (*generation)(void *arg, const char *training_id); /* the highest that is known here; 0 = none */
     /* Is no other LCM of the site heard? 1, 0, or -1: not known yet. Asked about a DEPLOY that is for no node in particular. */

@@ -32,6 +32,8 @@ struct lcm_shell {
     pst_consumer *consumer;
     pst_txn *txn;
     pst_neighbours neighbours;
+    pst_seal_key key;
+    char seal_id[PST_SEAL_ID_MAX];
     pst_producer *side; /* heartbeats; reports while the site is being stopped */
     lcm_expected *expected;
     lcm_commands *commands;
@@ -375,7 +377,7 @@ static void heartbeat(lcm_shell *s, const char *state)
     int counts[3];
     char texts[3][16];
     static const char *const names[] = {"jobs", "processes", "gpus_in_use"};
-    pst_str_pair details[3];
+    pst_str_pair details[4] = {[3] = {(char *)PST_SEAL_DETAIL, s->seal_id}};
     char *types[16];
     lcm_counts(s->core, counts);
     for (int i = 0; i < 3; i++) {
@@ -399,7 +401,7 @@ static void heartbeat(lcm_shell *s, const char *state)
                           .n_gpu_types = (size_t)s->inventory.n_gpu_types,
                           .version = (char *)PST_VERSION,
                           .details = details,
-                          .n_details = 3};
+                          .n_details = 4};
     const char *topic = pst_client_topic(s->conf.client, PST_TOPIC_WORKERS);
     pst_buf value = {0};
     pst_err err = {0};
@@ -630,7 +632,10 @@ int lcm_shell_open(const lcm_shell_conf *conf, lcm_shell **ret_shell, pst_err *e
     gethostname(s->host, sizeof s->host - 1);
     s->reporter = pst_sprintf("lcm:%s", conf->node->name);
     s->worker_id = pst_sprintf("lcm.%s", conf->node->name);
-    int rc = conf->launcher->open(&(pst_launcher_conf){.state_dir = conf->state_dir, .site = conf->site, .environ = conf->environ},
+    int rc = pst_seal_key_make(conf->state_dir, &s->key, err);
+    pst_seal_key_id(&s->key, s->seal_id);
+    if (!rc)
+        rc = conf->launcher->open(&(pst_launcher_conf){.state_dir = conf->state_dir, .site = conf->site, .environ = conf->environ},
                                   &s->launcher, err);
     if (!rc) {
         conf->launcher->inventory(s->launcher, &s->inventory);
@@ -681,6 +686,7 @@ int lcm_shell_connect(lcm_shell *s, pst_err *err)
         s->commands = lcm_commands_new(&(lcm_commands_conf){.client = c,
                                                             .site = s->conf.site,
                                                             .node = s->conf.node->name,
+                                                            .key = &s->key,
                                                             .expected = s->expected,
                                                             .generation = generation_here,
                                                             .alone = no_other_here,

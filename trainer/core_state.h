@@ -56,6 +56,7 @@ struct trainer_node {
     bool stopped;   /* … stopped */
     bool lost;      /* a person said so; until it reports again */
     bool proves;    /* it knows nonces */
+    bool opens;     /* it has the key that seals secrets */
     int64_t epoch, seen_us;
     trainer_needs capacity, used;
 };

@@ -6,6 +6,7 @@
  * Whom the Trainer believes: each generation has a nonce, known to its node and its supervisors. The state keeps the nonce's digest only. */
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "common/base/seal.h"
 #include "schemas/deploy_digest.h"
 #include "trainer/core_state.h"
 
@@ -64,6 +65,8 @@ void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us)
     n->capacity.gpus = c->policy.gpus >= 0 ? c->policy.gpus : w->gpus;
     n->epoch = w->epoch;
     n->proves = w->node && *w->node;
+    const char *seal_id = pst_str_map_get(w->details, w->n_details, PST_SEAL_DETAIL);
+    n->opens = seal_id && c->policy.seal_id && !strcmp(seal_id, c->policy.seal_id);
     n->known = true;
     n->lost = !strcmp(w->state, "lost"); /* our own word, read again; its next heartbeat takes it back */
     n->accepting = !strcmp(w->state, "running");

@@ -81,9 +81,9 @@ static char *event_id(const pst_job_event *e)
 }
 
 /* A state is published at every step of a job, its manifest never changes: sealed once, as long as it is remembered. Borrowed. */
-static const char *sealed_manifest(trainer_outbox *o, const pst_job_state *s)
+static const char *sealed_manifest(trainer_outbox *o, const char *training_id, const char *manifest)
 {
-    char hex[65], *both = pst_sprintf("%s %s", s->training_id, s->manifest);
+    char hex[65], *both = pst_sprintf("%s %s", training_id, manifest);
     pst_sha256_hex(both, strlen(both), hex);
     free(both);
     const char *known = pst_map_get(&o->sealed, hex);
@@ -91,7 +91,7 @@ static const char *sealed_manifest(trainer_outbox *o, const pst_job_state *s)
         return known;
     if (o->sealed.live >= SEALED_MAX)
         pst_map_done(&o->sealed, free);
-    char *sealed = pst_manifest_seal(s->manifest, &o->key, s->training_id);
+    char *sealed = pst_manifest_seal(manifest, &o->key, training_id);
     pst_map_put(&o->sealed, hex, sealed);
     return sealed;
 }
@@ -102,6 +102,8 @@ static int add(trainer_outbox *o, const trainer_action *a, const char *tracepare
     const pst_type *type = NULL;
     const void *event = NULL;
     pst_job_state state;
+    pst_job_command command;
+    pst_deploy_spec spec;
     switch (a->kind) {
     case PST_DO_EVENT:
         l.topic = PST_TOPIC_JOBS_EVENTS;
@@ -115,7 +117,7 @@ static int add(trainer_outbox *o, const trainer_action *a, const char *tracepare
         l.topic = PST_TOPIC_JOBS_STATE;
         type = &pst_job_state_type;
         state = *a->state;
-        state.manifest = (char *)(uintptr_t)sealed_manifest(o, a->state); /* read only */
+        state.manifest = (char *)(uintptr_t)sealed_manifest(o, a->state->training_id, a->state->manifest); /* read only */
         event = &state;
         l.id = pst_sprintf("%s/%lld/state", a->key, (long long)a->state->seq);
         l.type = "penstock.JobState";
@@ -124,7 +126,13 @@ static int add(trainer_outbox *o, const trainer_action *a, const char *tracepare
     case PST_DO_COMMAND:
         l.topic = PST_TOPIC_JOBS_COMMANDS;
         type = &pst_job_command_type;
-        event = &a->command;
+        command = a->command;
+        if (a->seal && command.spec) {
+            spec = *command.spec;
+            spec.manifest = (char *)(uintptr_t)sealed_manifest(o, command.training_id, spec.manifest); /* read only */
+            command.spec = &spec;
+        }
+        event = &command;
         l.id = pst_sprintf("%s/%d/%s", a->key ? a->key : "", a->command.generation, pst_job_command_type_text(a->command.command));
         l.type = "penstock.JobCommand";
         l.time_us = a->command.time;

@@ -50,12 +50,15 @@ int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_polic
     *s = (trainer_shell){.client = client, .stale = true};
     trainer_times_start(&s->times, pst_now_us(), pst_mono_us());
     make_metrics(&s->metrics);
-    s->core = tcore_new(policy);
     int rc = pst_fs_mkdirs(client->settings->state_dir.value, 0700, err);
     if (!rc)
         rc = pst_seal_key_make(client->settings->state_dir.value, &s->key, err);
     if (rc < 0)
         return rc;
+    pst_seal_key_id(&s->key, s->seal_id);
+    trainer_policy with = *policy;
+    with.seal_id = s->seal_id;
+    s->core = tcore_new(&with);
     s->outbox = trainer_outbox_new(client, &s->key);
     s->codes = trainer_code_sweep_new(keep_code_us);
     return pst_objects_open(client->settings->objects.value, &s->objects, err);

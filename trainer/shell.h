@@ -30,6 +30,7 @@ typedef struct trainer_shell {
     pst_client *client;
     pst_objects *objects;
     pst_seal_key key;
+    char seal_id[PST_SEAL_ID_MAX];
     tcore *core;
     pst_consumer *inputs; /* requests and reports; NULL while standing by */
     pst_txn *txn;

@@ -270,7 +270,9 @@ static void fill_spec(trainer_job *j, pst_deploy_spec *spec)
 
 void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, const char *request_id, const char *reason)
 {
-    pst_job_command *cmd = &add_action(c, PST_DO_COMMAND, j->s.training_id)->command;
+    trainer_action *a = add_action(c, PST_DO_COMMAND, j->s.training_id);
+    pst_job_command *cmd = &a->command;
+    a->seal = tcore_node(c, j->s.site, j->s.node)->opens;
     cmd->training_id = pst_strdup(j->s.training_id);
     cmd->generation = j->s.generation;
     cmd->site = pst_strdup(j->s.site);

@@ -35,6 +35,7 @@ typedef struct trainer_policy {
     int platform_retries;  /* per job, after lost processes and failed deployments */
     int64_t silent_us;     /* a node that has not reported for this long is silent: it gets no new jobs */
     uint8_t nonce_key[32]; /* secret: nonces of generations are made from it */
+    const char *seal_id;   /* which key seals what is secret: nodes that have the same get their manifests sealed; NULL = none. Borrowed */
     const char *operators; /* names, comma-separated, of those who may touch every job; NULL = none. Borrowed */
 } trainer_policy;
 typedef enum {
@@ -84,6 +85,7 @@ typedef struct trainer_action {
     bool expired;               /* TOMBSTONE: of something that was no job or is forgotten; says nothing about a deletion */
     pst_job_event event;        /* EVENT */
     pst_job_command command;    /* COMMAND */
+    bool seal;                  /* COMMAND: its node can open what is sealed */
     pst_worker_state worker;    /* WORKER */
     const pst_job_state *state; /* STATE: borrowed until the next step */
 } trainer_action;

@@ -17,6 +17,32 @@ enum { NONCE = 12, TAG = 16, SECRET_MAX = 1 << 20 };
 
 static const char base64_chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
 
+/* Several services may start at once in a new folder: only one key comes to stand there. */
+static int draw_key(const char *path, pst_err *err)
+{
+    pst_seal_key key;
+    char *draft = pst_sprintf("%s.%d", path, (int)getpid());
+    pst_random(key.bytes, sizeof key.bytes);
+    int rc = pst_fs_write_atomic(draft, key.bytes, sizeof key.bytes, 0600, err);
+    if (!rc && link(draft, path) < 0 && errno != EEXIST)
+        rc = pst_err_sys(err, errno, "cannot make %s", path);
+    unlink(draft);
+    explicit_bzero(&key, sizeof key);
+    free(draft);
+    return rc;
+}
+
+void pst_seal_key_id(const pst_seal_key *key, char ret_id[PST_SEAL_ID_MAX])
+{
+    static const char what[] = "which key this is";
+    uint8_t digest[32];
+    pst_sha256 *h = pst_sha256_new();
+    pst_sha256_add(h, what, sizeof what);
+    pst_sha256_add(h, key->bytes, sizeof key->bytes);
+    pst_sha256_end(h, digest);
+    pst_hex(digest, (PST_SEAL_ID_MAX - 1) / 2, ret_id);
+}
+
 int pst_seal_key_make(const char *state_dir, pst_seal_key *ret_key, pst_err *err)
 {
     char *path = pst_fs_join(state_dir, "seal.key");
@@ -24,8 +50,11 @@ int pst_seal_key_make(const char *state_dir, pst_seal_key *ret_key, pst_err *err
     struct stat st;
     int rc = 0, fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) {
-        pst_random(key.bytes, sizeof key.bytes);
-        rc = pst_fs_write_atomic(path, key.bytes, sizeof key.bytes, 0600, err);
+        rc = draw_key(path, err);
+        fd = rc ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    }
+    if (rc) {
+        /* told */
     } else if (fd < 0) {
         rc = pst_err_sys(err, errno, "cannot read %s", path);
     } else if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_mode & 077) || st.st_size != sizeof key.bytes ||

@@ -21,8 +21,13 @@ typedef struct pst_seal_key {
     uint8_t bytes[32];
 } pst_seal_key;
 
-/* The key of the folder; drawn where there is none. PST_EAUTH: others could have read it. */
+#define PST_SEAL_ID_MAX 17
+#define PST_SEAL_DETAIL "seal_key" /* in the details of an LCM's heartbeat: the id of its key */
+
+/* The key of the folder; drawn where there is none, once, whoever asks first. PST_EAUTH: others could have read it. */
 int pst_seal_key_make(const char *state_dir, pst_seal_key *ret_key, pst_err *err);
+/* Tells whether two have the same key, and nothing else of it. */
+void pst_seal_key_id(const pst_seal_key *key, char ret_id[PST_SEAL_ID_MAX]);
 char *pst_seal(const pst_seal_key *key, const char *context, const char *secret, size_t len); /* free() */
 char *pst_unseal(const pst_seal_key *key, const char *context, const char *sealed, size_t *ret_len);
 bool pst_is_sealed(const char *text);

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/proc.h"
 #include "common/base/proc_tree.h"
+#include "common/base/program.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -153,13 +154,15 @@ static void mask_platform(const sup_run *r, pst_confine_wish *w, char *store[3])
 }
 
 /* As root's, a command could write what everybody runs, and be more than a job at the next start of anything. */
-static void fix_system(pst_confine_wish *w, const char *self)
+static void fix_system(pst_confine_wish *w, const char *self, const char *main_program)
 {
     static const char *const system[] = {"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/var/spool"};
     for (size_t i = 0; i < sizeof system / sizeof *system && geteuid() == 0; i++)
         if (is_folder(system[i]))
             w->fix[w->n_fix++] = system[i];
     w->fix[w->n_fix++] = self;
+    if (main_program)
+        w->fix[w->n_fix++] = main_program;
 }
 
 /* A custom learner sees of the platform's folders its own. The built-in one is the platform's own program and reads the run dir. */
@@ -175,11 +178,12 @@ static void plan(const sup_run *r, unsigned can, sup_box *b)
                    : 6;
     for (size_t i = 0; i < n; i++)
         w.keep[w.n_keep++] = keep[i];
-    char *closed = NULL, *store[3] = {NULL}, *self = pst_proc_self();
+    char *closed = NULL, *store[3] = {NULL}, *self = pst_proc_self(), *main_program = NULL;
+    pst_program_find("penstock", &main_program, NULL);
     w.job = r->job_state_dir; /* which scripts of FfDL call so */
     mask_services(&w);
     mask_platform(r, &w, store);
-    fix_system(&w, self);
+    fix_system(&w, self, main_program);
     if (b->level == PST_ISOLATION_SANDBOX) {
         const char *home = getenv("HOME");
         closed = first_closed(r->spec.state_dir);
@@ -196,6 +200,7 @@ static void plan(const sup_run *r, unsigned can, sup_box *b)
     pst_confine_plan(can, &w, &b->confine);
     for (int i = 0; i < 3; i++)
         free(store[i]);
+    free(main_program);
     free(self);
     free(closed);
 }

@@ -79,6 +79,23 @@ def sweep(p, s):
     print("archives: swept when nobody needs them, kept for a halted job, there when uploaded again; one that is not there is told at once")
 
 
+def secrets_in_commands(p, s):
+    """A node that has the Trainer's key gets them sealed, another one as they were submitted; the learner sees them either way."""
+    for far in (False, True):
+        secret = f"geheim{random.randrange(10**12)}"
+        if far:
+            p.env, env = {**p.env, "PENSTOCK_REGISTRY": p.registry, "PENSTOCK_OBJECTS": f"file:{p.dir}/state/objects"}, p.env
+            p.spawn("lcm", "--site", "far", "--state-dir", str(p.dir / "far"), log="far.log")
+            p.env = env
+        tid = p.submit(manifest("secret", f"[ \"$(echo $PASS | rev)\" = {secret[::-1]} ] && echo right",
+                                extra=f"penstock: {{{'site: far, ' if far else ''}env: {{PASS: {secret}}}}}\n"))
+        p.wait_state(tid, "COMPLETED")
+        check(any(l["text"] == "right" for l in p.events("logs") if l["training_id"] == tid), "the learner did not get its secret")
+        seen = {t for t in ("jobs.commands", "jobs.state", "jobs.events") if any(secret.encode() in (m.value() or b"") for m in p.read(PREFIX + t))}
+        check(seen == ({"jobs.commands"} if far else set()), f"{'another' if far else 'the same'} key: the secret stands in {seen}")
+    print("secrets: sealed in commands for a node with the Trainer's key")
+
+
 def retention_beside_resume(p, s):
     tid = p.submit(manifest("kept", "echo g$PENSTOCK_GENERATION >> $CHECKPOINT_DIR/seen; [ $PENSTOCK_GENERATION -gt 3 ] && exit 0; sleep 300"))
     for g in range(1, 4):
@@ -171,7 +188,7 @@ def many_ended(p, s):
 
 with Platform(without="trainer,lcm") as p:
     s = Services(p)
-    for test in (sweep, retention_beside_resume, before_its_submission, halted_while_it_registers, many_ended):
+    for test in (secrets_in_commands, sweep, retention_beside_resume, before_its_submission, halted_while_it_registers, many_ended):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p, s)
 print("ok: jobs over time")

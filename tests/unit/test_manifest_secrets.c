@@ -1,10 +1,13 @@
 /* test_manifest_secrets.c - what is sealed and what stays, byte for byte; another job or another key opens nothing. */
+#include "common/base/fs.h"
 #include "schemas/manifest.h"
 #include "schemas/manifest_secrets.h"
 #include "tests/unit/test.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const char text[] =
     "# für den Test\nname: x   # comment\n"
@@ -92,10 +95,40 @@ static void test_secrets_sealed_text_is_no_manifest(void **state)
     free(sealed);
 }
 
+/* Services of a new folder start together: one key for all, and its id tells only whether two have the same. */
+static void test_secrets_key_is_one_however_many_ask_first(void **state)
+{
+    (void)state;
+    enum { ASK = 8 };
+    char dir[] = "/tmp/pst-seal-XXXXXX", ids[ASK][PST_SEAL_ID_MAX], other[PST_SEAL_ID_MAX];
+    int out[2];
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(pipe(out), 0);
+    for (int i = 0; i < ASK; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            pst_seal_key key;
+            char id[PST_SEAL_ID_MAX] = "";
+            if (pst_seal_key_make(dir, &key, NULL) == 0)
+                pst_seal_key_id(&key, id);
+            _exit(write(out[1], id, sizeof id) != sizeof id);
+        }
+    }
+    for (int i = 0; i < ASK; i++) {
+        assert_int_equal(read(out[0], ids[i], sizeof ids[i]), sizeof ids[i]);
+        assert_int_equal(strlen(ids[i]), PST_SEAL_ID_MAX - 1);
+        assert_string_equal(ids[i], ids[0]);
+        wait(NULL);
+    }
+    pst_seal_key_id(&one, other);
+    assert_string_not_equal(other, ids[0]);
+    pst_fs_remove_tree(dir, NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_secrets_are_sealed_and_the_rest_stays),
-                                       cmocka_unit_test(test_secrets_of_other_texts),
-                                       cmocka_unit_test(test_secrets_sealed_text_is_no_manifest)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_secrets_are_sealed_and_the_rest_stays), cmocka_unit_test(test_secrets_of_other_texts),
+        cmocka_unit_test(test_secrets_sealed_text_is_no_manifest), cmocka_unit_test(test_secrets_key_is_one_however_many_ask_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
