@@ -250,7 +250,7 @@ static void print_formatted(cat *c, const pst_record *r)
             case 'h': add_headers(c, r); break;
             case 'S': pst_buf_printf(&c->line, "%zd", r->value ? (ssize_t)r->value_len : -1); break;
             case 'K': pst_buf_printf(&c->line, "%zd", r->key ? (ssize_t)r->key_len : -1); break;
-            default: pst_buf_addc(&c->line, *p);
+            default: pst_buf_addc(&c->line, *p); /* %% */
             }
     }
 }
@@ -327,6 +327,10 @@ static int cat_run(int argc, char **argv)
     c.v = &v;
     const char *topic = c.o.topic ? c.o.topic : v.n_args ? v.args[0] : NULL;
     int rc = topic ? 0 : pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "which topic? penstock cat -t TOPIC");
+    for (const char *p = c.o.format; !rc && p && (p = strchr(p, '%')); p += 2)
+        if (!p[1] || !strchr("tpoksThSK%", p[1]))
+            rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "-f: there is no %.2s; there is %%t %%p %%o %%k %%s %%T %%h %%S %%K %%%%", p);
     if (!rc)
         rc = open_consumer(&c, topic, &nothing, &v.err);
     if (!rc && !nothing)

@@ -317,6 +317,9 @@ static int submit_run(int argc, char **argv)
     int status = pst_verb_begin(&v, &submit_usage, argc, argv, &o, 1, 2);
     if (status >= 0)
         return status;
+    if (o.request_id && !*o.request_id) /* an empty variable of a script: all such jobs would be one */
+        return pst_verb_end(
+            &v, pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--request-id is empty; give one, or leave it out"));
     pst_buf text = {0};
     pst_job_code code = {0};
     char uuid[37];

@@ -308,6 +308,9 @@ int pst_opt_parse(const pst_usage *usage, int argc, char **argv, void *ret_opts,
         for (int i = 0; i < n; i++)
             (*ret_args)[i] = argv[optind + i];
         *ret_n_args = n;
+        if (n && usage->args && !*usage->args) /* `down NAME` is not `down` */
+            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "\"%.80s\" is one argument too many; usage: penstock %s [options]", argv[optind], usage->verb);
     }
     free(c.x.items);
     for (size_t i = 0; i < b->n_negations; i++)

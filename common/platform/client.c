@@ -8,9 +8,47 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+/* librdkafka takes a port modulo 65536, and says of an address that it does not understand that no broker is configured. */
+static bool is_address(const char *at, size_t len)
+{
+    static const char *const protocols[] = {"PLAINTEXT://", "SSL://", "SASL_PLAINTEXT://", "SASL_SSL://"};
+    char text[300], *end;
+    if (len == 0 || len >= sizeof text)
+        return false;
+    snprintf(text, sizeof text, "%.*s", (int)len, at);
+    const char *host = text + strspn(text, " ");
+    for (size_t i = 0; i < sizeof protocols / sizeof *protocols; i++)
+        if (!strncasecmp(host, protocols[i], strlen(protocols[i]))) {
+            host += strlen(protocols[i]);
+            break;
+        }
+    const char *from = *host == '[' ? strchr(host, ']') : host, *colon = from ? strchr(from, ':') : NULL;
+    if (!from || colon == host || !*host || strpbrk(host, "/ \t@?#"))
+        return false;
+    long port = colon ? strtol(colon + 1, &end, 10) : 9092;
+    return port >= 1 && port <= 65535 && (!colon || (end != colon + 1 && !*end));
+}
+
+static int check_addresses(const pst_setting *s, pst_err *err)
+{
+    const char *text = pst_setting_full(s);
+    for (const char *at = text; at && *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+        size_t len = strcspn(at, ",");
+        if (!is_address(at, len))
+            return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                               "%s: bootstrap server \"%.*s\" is no address of a broker; expected HOST:PORT, port 1 to 65535",
+                               s->origin ? s->origin : "default", (int)(len > 100 ? 100 : len), at);
+    }
+    return 0;
+}
 
 int pst_client_bus_conf(const pst_settings *settings, const char *client_id, pst_bus_conf **ret_conf, pst_err *err)
 {
+    int bad = settings->embedded ? 0 : check_addresses(&settings->bootstrap, err);
+    if (bad < 0)
+        return bad;
     pst_bus_conf *conf = pst_bus_conf_new(settings->bootstrap.value, client_id);
     if (settings->embedded) /* the in-memory cluster answers an empty fetch only when its wait is over */
         pst_bus_conf_set(conf, "fetch.wait.max.ms", "10", "embedded broker", NULL);

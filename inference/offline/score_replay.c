@@ -271,6 +271,10 @@ static int add_topic(replay *r, const char *topic, const char *from, const char 
         pst_range x = {.topic = topic, .partition = i};
         if ((rc = bound(r, "from", from, topic, i, &x.from)) < 0 || (rc = bound(r, "to", to, topic, i, &x.to)) < 0)
             break;
+        if (x.from > x.to) {
+            rc = pst_err_set(&r->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--from %.60s lies behind --to %.60s", from, to);
+            break;
+        }
         x.from = x.from < info.low[i] ? info.low[i] : x.from;
         x.to = x.to > info.high[i] ? info.high[i] : x.to;
         if (x.from >= x.to)

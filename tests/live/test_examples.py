@@ -33,6 +33,12 @@ with Platform() as p:
     time.sleep(1.5)
     waits.send_signal(signal.SIGINT)
     check(waits.wait(10) == 130 and not (p.dir / "waits.log").read_text().strip(), f"interrupted: {waits.returncode} {(p.dir / 'waits.log').read_text()}")
+    wrong = {("list", "-b", "host:99999"): "HOST:PORT", ("list", "-b", "http://x:1"): "HOST:PORT", ("down", "extra"): "one argument too many", ("halt", ""): "ID is empty",
+             ("cat", "-t", "x", "-f", "%z"): "there is no %z", ("submit", "m.yml", "--request-id", ""): "--request-id is empty"}
+    for verb, said in wrong.items():
+        r = p.cli(*verb, ok=False)
+        check(r.returncode == 2 and said in r.stderr, f"{verb}: {r.returncode} {r.stderr}")
+    p.status()  # nothing went down by that
     alone = p.cli("show", ok=False)
     check(alone.returncode == 2 and "ID is missing; usage: penstock show ID" in alone.stderr, f"show: {alone.stderr}")
     away = p.cli("cat", "--registry", "http://127.0.0.1:1", "-t", PREFIX + "jobs.events", "-e", ok=False)
