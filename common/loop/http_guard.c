@@ -22,10 +22,12 @@ bool http_guard_host(const char *host, const char *const *names, const char *own
     char name[256];
     if (!http_host_parse(host, name))
         return false;
+    bool bracketed = host[0] == '[';
+    if (bracketed && !strchr(name, ':')) /* brackets are for IPv6 literals: [192.0.2.7] and [box.example] name nothing */
+        return false;
     for (const char *const *n = names; n && *n; n++)
         if (!strcasecmp(*n, name))
             return true;
-    bool bracketed = host[0] == '[';
     return (!bracketed && !strcmp(name, "localhost")) || loopback_literal(name, bracketed) || (own && !strcmp(name, own));
 }
 

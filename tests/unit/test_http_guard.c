@@ -28,6 +28,8 @@ static void test_http_guard_hosts(void **state)
                                       "[::ffff:127.0.0.1]",
                                       "[::]",
                                       "[127.0.0.1]",
+                                      "[10.1.2.3]",
+                                      "[box.example]",
                                       "::1",
                                       "localhost@evil.example",
                                       "evil.example@localhost",
