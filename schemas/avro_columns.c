@@ -120,7 +120,7 @@ static void array_of_numbers(av_builder *b, const av_node *w, columns_arg *c)
 static void text(av_builder *b, const av_node *w, columns_arg *c)
 {
     if (w->kind == PST_AVRO_STRING || w->kind == PST_AVRO_BYTES) {
-        av_build_op(b, PST_OP_COL_TEXT, 0, c->one->index);
+        av_build_op(b, PST_OP_COL_TEXT, w->kind == PST_AVRO_STRING, c->one->index);
     } else if (w->kind == PST_AVRO_FIXED) {
         av_build_op(b, PST_OP_COL_FIXED, 0, c->one->index)->n = w->size;
     } else if (w->kind == PST_AVRO_ENUM) {
@@ -164,7 +164,9 @@ static void raw(av_builder *b, const av_node *w, columns_arg *c)
 {
     const wanted *one = c->one;
     uint32_t mark = av_build_mark(b);
+    b->looks = true;
     av_build_skip(b, w);
+    b->looks = false;
     av_build_op(b, PST_OP_COL_RAW, mark, one->index);
     b->marks--;
     if (c->raw[one->index] && c->raw[one->index] != w)

@@ -21,6 +21,11 @@ bool av_utf8_valid(const void *data, size_t len)
 {
     const uint8_t *p = data, *end = p + len;
     while (p < end) {
+        uint64_t eight;
+        if (end - p >= 8 && (memcpy(&eight, p, 8), !(eight & 0x8080808080808080u))) { /* ASCII */
+            p += 8;
+            continue;
+        }
         size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p <= 0xdf ? 2 : (*p & 0xf0) == 0xe0 ? 3 : *p >= 0xf0 && *p <= 0xf4 ? 4 : 0;
         if (!n || n > (size_t)(end - p))
             return false;

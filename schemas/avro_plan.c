@@ -171,7 +171,7 @@ void av_build_skip(av_builder *b, const av_node *w)
     case PST_AVRO_LONG:
     case PST_AVRO_ENUM: av_build_op(b, PST_OP_SKIP_VARINT, 0, 0); return;
     case PST_AVRO_BYTES:
-    case PST_AVRO_STRING: av_build_op(b, PST_OP_SKIP_BYTES, 0, 0); return;
+    case PST_AVRO_STRING: av_build_op(b, w->kind == PST_AVRO_STRING && b->looks ? PST_OP_SKIP_TEXT : PST_OP_SKIP_BYTES, 0, 0); return;
     case PST_AVRO_UNION: av_build_union(b, w, skip_branch, NULL); return;
     case PST_AVRO_ARRAY:
     case PST_AVRO_MAP: {

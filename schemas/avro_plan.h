@@ -32,6 +32,7 @@
     X(SKIP, "n bytes")                                                             \
     X(SKIP_VARINT, "int, long, enum")                                              \
     X(SKIP_BYTES, "string, bytes")                                                 \
+    X(SKIP_TEXT, "a string that goes on to others: it has to be UTF-8")            \
     X(SKIP_ARRAY, "items of n bytes, or by what follows if n is SIZE_MAX; then c") \
     X(SKIP_MAP, "the same after each key")                                         \
     X(BOOL, "to a")                                                                \
@@ -59,7 +60,7 @@
     X(COL_KEYS, "b keys of a map in ptr, each with its ops, then c")               \
     X(COL_ITEMS, "n numbers from slot a by what follows, want b; then c")          \
     X(COL_NULL, "an item is null")                                                 \
-    X(COL_TEXT, "slice of want b")                                                 \
+    X(COL_TEXT, "slice of want b, a = 1: it has to be UTF-8")                      \
     X(COL_FIXED, "n bytes as the slice of want b")                                 \
     X(COL_SYMBOL, "c symbols in ptr, slice of want b")                             \
     X(COL_RAW, "from mark a to here, want b")
@@ -110,6 +111,7 @@ typedef struct av_builder {
     size_t n_subs, cap_subs;
     size_t barrier; /* ops before this one may not be melted with later ones: something jumps to here */
     uint32_t marks; /* places in use */
+    bool looks;     /* what is skipped is passed on: its strings have to be such (those in records of varying size are not looked at) */
     char place[160];
     size_t n_place;
     int rc; /* the first failure */

@@ -218,12 +218,19 @@ static inline int column(av_vm *vm, const av_op *o, char *obj)
     return rc;
 }
 
+/* A string whose bytes are used, or passed on, as they are: what is no text here is none for whoever reads it next. */
+static int utf8(av_vm *vm, pst_slice *ret)
+{
+    int rc = av_in_bytes(&vm->in, ret);
+    return rc || av_utf8_valid(ret->data, ret->len) ? rc : av_in_fail(&vm->in, PST_EPARSE, "a string is no UTF-8 text");
+}
+
 static inline int text(av_vm *vm, const av_op *o)
 {
     int64_t v;
     int rc;
     if (o->code == PST_OP_COL_TEXT) {
-        rc = av_in_bytes(&vm->in, &vm->texts[o->b]);
+        rc = o->a ? utf8(vm, &vm->texts[o->b]) : av_in_bytes(&vm->in, &vm->texts[o->b]);
     } else if (o->code == PST_OP_COL_FIXED) {
         if ((rc = av_in_skip(&vm->in, o->n)) == 0)
             vm->texts[o->b] = (pst_slice){vm->in.p - o->n, o->n};
@@ -304,6 +311,7 @@ static int run(av_vm *vm, uint32_t pc, char *obj, int depth)
         case PST_OP_SKIP: rc = av_in_skip(&vm->in, o->n); break;
         case PST_OP_SKIP_VARINT: rc = av_in_long(&vm->in, &v); break;
         case PST_OP_SKIP_BYTES: rc = av_in_bytes(&vm->in, &skipped); break;
+        case PST_OP_SKIP_TEXT: rc = utf8(vm, &skipped); break;
         case PST_OP_SKIP_ARRAY:
         case PST_OP_SKIP_MAP:
             rc = skip_items(vm, o, pc, depth);

@@ -263,6 +263,31 @@ static void test_binding_probe_finds_an_output_that_makes_no_such_score(void **s
     pst_pipeline_free(p);
 }
 
+/* What is passed on is read by others, who would stumble over it. */
+static void test_core_a_string_that_is_no_text_is_not_passed_on(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [cpu.user]\noutput: {topic: o, passthrough: [host]}\n");
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    pst_buf good = {0}, bad = {0};
+    kit_value(w.schema, 1, "{\"host\":\"zwei und f\u00fcnfzig\",\"cpu\":{\"user\":3,\"sys\":1},\"n\":4}", &good);
+    pst_buf_add(&bad, good.data, good.len);
+    char *at = memmem(bad.data, bad.len, "zwei", 4);
+    assert_non_null(at);
+    at[0] = (char)0xff;
+    pst_record r[2] = {rec(0, &good), rec(1, &bad)};
+    pst_fate f[2];
+    size_t usable = 0;
+    pst_err err = {0};
+    assert_int_equal(pst_score_core_run(c, r, 2, f, &usable, &err), 0);
+    assert_int_equal(f[0].kind, PST_FATE_SCORED);
+    assert_int_equal(f[1].kind, PST_FATE_BAD);
+    assert_string_equal(f[1].stage, "DECODE");
+    assert_non_null(strstr(pst_score_core_message(c, &f[1]), "UTF-8"));
+    pst_buf_done(&good), pst_buf_done(&bad);
+    end_world(&w, c, p);
+}
+
 /* 1e300 is a number in the record and would be infinite, or another one, in the model. */
 static void test_core_numbers_beyond_the_models_type_go_by_policy(void **state)
 {
@@ -307,6 +332,7 @@ int main(void)
         cmocka_unit_test(test_core_says_whether_another_model_would_fit),
         cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
         cmocka_unit_test(test_core_numbers_beyond_the_models_type_go_by_policy),
+        cmocka_unit_test(test_core_a_string_that_is_no_text_is_not_passed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
