@@ -11,7 +11,7 @@ LONG = int(os.environ.get("LEDGER", "0"))
 SEED = int(os.environ.get("SEED", time.time()))
 RECORDS, BROKERS = LONG or 12000, 3 if LONG else 1
 FAULTS = ["kill"] * (8 if LONG else 2) + ["freeze", "registry", "join", "grow", "stop"] + ["broker"] * (4 if LONG else 0)
-POINT = {"type": "record", "name": "Point", "fields": [{"name": "id", "type": "long"}, {"name": "x", "type": "double"}]}
+POINT = {"type": "record", "name": "Point", "fields": [{"name": "id", "type": "long"}, {"name": "x", "type": "double"}, {"name": "host", "type": "string"}]}
 WIDER = {**POINT, "fields": POINT["fields"] + [{"name": "y", "type": "int", "default": 0}]}
 OTHER = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": {"type": "array", "items": "string"}}]}
 rnd = random.Random(SEED)
@@ -64,20 +64,33 @@ with Platform(brokers=BROKERS, without="trainer,lcm,scorers") as p:
     sid, wide, other = p.register("in-value", POINT), p.register("in-value", WIDER), p.register("other-value", OTHER)
     (p.dir / "pipe.yml").write_text(
         f"name: ledger\ninput: {{topics: [in], group: ledger, start: earliest, format: avro}}\nmodel: {{file: {p.dir}/m.onnx}}\nfeatures: [{{field: x}}]\n"
-        "output: {topic: out, format: full, passthrough: [id]}\nguarantee: exactly_once\nerrors: {tolerance: all, dead_letter: {topic: dead}}\n"
-        f"batching: {{count: {750 if LONG else 128}, age: 5ms}}\nkafka: {{session.timeout.ms: 6000, topic.metadata.refresh.interval.ms: 2000}}\n")
+        "output: {topic: out, format: full, passthrough: [id, host]}\nguarantee: exactly_once\nscore: {non_finite: dead_letter}\nerrors: {tolerance: all, dead_letter: {topic: dead}}\n"
+        f"batching: {{count: {750 if LONG else 128}, age: 5ms}}\nkafka: {{message.max.bytes: 200000, session.timeout.ms: 6000, topic.metadata.refresh.interval.ms: 2000}}\n")
     registry = Registry(p.registry)
     p.env["PENSTOCK_REGISTRY"] = registry.url
 
-    def good(i):
+    def good(i, x=None, host="h"):
         later = i > RECORDS // 2  # a writer schema that no scorer knows at its start
-        return p.encode(wide if later else sid, {"id": i, "x": float(i), **({"y": 1} if later else {})})
+        return p.encode(wide if later else sid, {"id": i, "x": float(i) if x is None else x, "host": host, **({"y": 1} if later else {})})
 
-    def bad(i):
-        raw = good(i)
-        return [b"\x05junk", b"", raw[:-3], raw + b"junk", raw[:5] + b"\xff" * 40, b"\0" + struct.pack(">I", 999000 + i % 3) + raw[5:], p.encode(other, {"x": ["a"]})][i // 500 % 7]
-
-    poison = {i: bad(i) for i in range(137, RECORDS, 500)}
+    CLASSES = {
+        "no frame": lambda i: b"\x05junk",
+        "empty": lambda i: b"",
+        "truncated": lambda i: good(i)[:-3],
+        "more than the record": lambda i: good(i) + b"junk",
+        "rubbish in a frame": lambda i: good(i)[:5] + b"\xff" * 40,
+        "unknown schema id": lambda i: b"\0" + struct.pack(">I", 999000 + i % 3) + good(i)[5:],
+        "another schema": lambda i: p.encode(other, {"x": ["a"]}),
+        "NaN": lambda i: good(i, float("nan")),
+        "infinite": lambda i: good(i, float("-inf")),
+        "beyond the model's numbers": lambda i: good(i, 1e300),
+        "no text": lambda i: good(i, None, "\x01\x01\x01\x01").replace(b"\x01\x01\x01\x01", b"\xff\xfe\xc0\x80"),
+        "score too large": lambda i: good(i, None, "h" * 300000)}
+    EVERY = 320 if not LONG else 500
+    names = list(CLASSES)
+    kinds = {i: names[i // EVERY % len(names)] for i in range(137, RECORDS, EVERY)}
+    poison = {i: CLASSES[k](i) for i, k in kinds.items()}
+    check(set(kinds.values()) == set(names), "a class of poison is not among the records")
     acked, errors, partitions = {}, [], 3
     producer = p.producer(**{"enable.idempotence": True, "acks": "all"})
 
@@ -118,6 +131,8 @@ with Platform(brokers=BROKERS, without="trainer,lcm,scorers") as p:
             workers[k].send_signal(signal.SIGCONT)
         elif fault == "registry":
             registry.away = True
+            workers[k].kill(), workers[k].wait()
+            workers[k] = start()  # it knows no schema yet
             time.sleep(6)
             registry.away = False
         elif fault == "join":
@@ -140,9 +155,11 @@ with Platform(brokers=BROKERS, without="trainer,lcm,scorers") as p:
         feeder.join()
     feed(cut[-2], RECORDS, 1)
     check(producer.flush(120) == 0 and not errors and len(acked) == RECORDS, f"seed {SEED}: {len(acked)} of {RECORDS} acknowledged {errors[:2]}")
+    check(registry.refused, f"seed {SEED}: nobody asked the registry while it was away")
     want, dead = set(range(RECORDS)) - set(poison), set(poison)
-    p.read("out", lambda ms: len(ms) >= len(want), 180)
-    p.read("dead", lambda ms: len(ms) >= len(dead), 60)
+    here = lambda topic: {int(m.key()) for m in p.read(topic, timeout=60)}
+    until(lambda: len(here("out")) >= len(want), 180, lambda: f"seed {SEED}: {sorted(want - here('out'))[:6]} are not scored: {tail()}", 1)
+    until(lambda: len(here("dead")) >= len(dead), 60, lambda: f"seed {SEED}: not dead-lettered: {Counter(kinds[k] for k in dead - here('dead'))}, some of them scored: {Counter(kinds[k] for k in dead & here('out'))}: {tail()}", 1)
     for w in workers:
         check(w.poll() is None, f"seed {SEED}: a scorer left by itself with {w.returncode} after {FAULTS}: {tail()}")
         w.terminate()
@@ -153,14 +170,14 @@ with Platform(brokers=BROKERS, without="trainer,lcm,scorers") as p:
     for what, ms, wanted in (("scores", out, want), ("dead letters", letters, dead)):
         n = Counter(int(m.key()) for m in ms)
         twice = [k for k, c in n.items() if c > 1]
-        check(set(n) == wanted and not twice, f"seed {SEED}: {what} after {FAULTS}: missing {some(wanted - set(n))}, doubled {some(twice)}, unwanted {some(set(n) - wanted)}: {tail()}")
+        check(set(n) == wanted and not twice, f"seed {SEED}: {what} after {FAULTS}: missing {some(wanted - set(n))} {sorted({kinds[k] for k in wanted - set(n) if k in kinds})}, doubled {some(twice)}, unwanted {some(set(n) - wanted)} {sorted({kinds[k] for k in set(n) - wanted if k in kinds})}: {tail()}")
     check(all((m.value() or b"") == poison[int(m.key())] for m in letters), f"seed {SEED}: a dead letter's bytes changed")
     last = {}
     for m in out:
         v, i = p.decode(m.value()), int(m.key())
-        check(v["score"] == [2.0 * i] and v["record"]["id"] == i, f"seed {SEED}: record {i} has the score of another: {v}")
+        check(v["score"] == [2.0 * i] and v["record"]["id"] == i and v["record"]["host"] == "h", f"seed {SEED}: record {i} has the score of another: {v}")
         check((v["source"]["partition"], v["source"]["offset"]) == acked[i], f"seed {SEED}: record {i} was at {acked[i]}, its score says {v['source']}")
         k = m.partition(), v["source"]["partition"]
         check(last.get(k, -1) < v["source"]["offset"], f"seed {SEED}: order broken in partition {k}: {v['source']['offset']} after {last.get(k)}")
         last[k] = v["source"]["offset"]
-print(f"ok: seed {SEED}: {len(want)} scored once, {len(dead)} dead-lettered, under {', '.join(FAULTS)} ({registry.refused} times no registry)")
+print(f"ok: seed {SEED}: {len(want)} scored once, {len(dead)} of {len(names)} classes dead-lettered, under {', '.join(FAULTS)} ({registry.refused} times no registry)")
