@@ -254,7 +254,8 @@ class Platform:
                       "auto.offset.reset": "earliest", "enable.partition.eof": True, "log_level": 2})
         out, ends, stop = [], set(), time.monotonic() + timeout
         try:
-            parts = c.list_topics(topic, 30).topics[topic].partitions
+            while not (parts := c.list_topics(topic, 30).topics[topic].partitions) and done and time.monotonic() < stop:
+                time.sleep(0.1)  # made a moment ago, and this broker has not heard of it: nothing would be read for ever
             c.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in parts])
             while time.monotonic() < stop:
                 for m in c.consume(2000, 0.2):
