@@ -1,4 +1,4 @@
-/* verbs.h - the verbs that the folders bring to main.c; each folder defines its own. */
+/* verbs.h - the verbs that the folders bring; each folder defines its own, verbs.c lists them. */
 #ifndef PST_VERBS_H
 #define PST_VERBS_H
 
@@ -14,5 +14,9 @@ extern const pst_verb pst_list_verb, pst_show_verb, pst_why_verb, pst_events_ver
 extern const pst_verb pst_trainer_verb, pst_learn_verb, pst_lcm_verb, pst_registry_verb;
 /* inference/ */
 extern const pst_verb pst_score_verb, pst_models_verb, pst_pipelines_verb;
+
+/* All of them, in the order of `penstock --help`. */
+extern const pst_verb *const pst_verbs[];
+extern const size_t pst_n_verbs;
 
 #endif

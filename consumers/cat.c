@@ -342,4 +342,4 @@ static int cat_run(int argc, char **argv)
     return status ? status : c.undecoded ? 3 : 0;
 }
 
-const pst_verb pst_cat_verb = {"cat", "print a topic's records, Avro decoded (kcat's flags)", "streams", cat_run};
+const pst_verb pst_cat_verb = {"cat", "print a topic's records, Avro decoded (kcat's flags)", "streams", cat_run, PST_USAGES(&cat_usage)};

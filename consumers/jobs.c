@@ -246,6 +246,6 @@ static int why_run(int argc, char **argv)
     return pst_verb_end(&v, rc);
 }
 
-const pst_verb pst_list_verb = {"list", "list jobs, newest first", "jobs", list_run};
-const pst_verb pst_show_verb = {"show", "one job: state and why, processes, model", "jobs", show_run};
-const pst_verb pst_why_verb = {"why", "why a job is where it is", "jobs", why_run};
+const pst_verb pst_list_verb = {"list", "list jobs, newest first", "jobs", list_run, PST_USAGES(&list_usage)};
+const pst_verb pst_show_verb = {"show", "one job: state and why, processes, model", "jobs", show_run, PST_USAGES(&show_usage)};
+const pst_verb pst_why_verb = {"why", "why a job is where it is", "jobs", why_run, PST_USAGES(&why_usage)};

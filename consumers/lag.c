@@ -66,4 +66,4 @@ static int lag_run(int argc, char **argv)
     return pst_verb_end(&v, rc);
 }
 
-const pst_verb pst_lag_verb = {"lag", "how far consumer groups are behind", "streams", lag_run};
+const pst_verb pst_lag_verb = {"lag", "how far consumer groups are behind", "streams", lag_run, PST_USAGES(&lag_usage)};

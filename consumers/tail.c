@@ -324,6 +324,7 @@ static int metrics_run(int argc, char **argv)
     return pst_verb_end(&v, rc);
 }
 
-const pst_verb pst_events_verb = {"events", "what happened to a job, in order", "jobs", events_run};
-const pst_verb pst_logs_verb = {"logs", "a job's log lines", "jobs", logs_run};
-const pst_verb pst_metrics_verb = {"metrics", "a job's evaluations, as text, JSON or curves", "jobs", metrics_run};
+const pst_verb pst_events_verb = {"events", "what happened to a job, in order", "jobs", events_run, PST_USAGES(&events_usage)};
+const pst_verb pst_logs_verb = {"logs", "a job's log lines", "jobs", logs_run, PST_USAGES(&logs_usage)};
+const pst_verb pst_metrics_verb = {"metrics", "a job's evaluations, as text, JSON or curves", "jobs", metrics_run,
+                                   PST_USAGES(&metrics_usage)};

@@ -402,4 +402,6 @@ static int models_run(int argc, char **argv)
 }
 
 const pst_verb pst_models_verb = {"models", "model versions and aliases: list, show, alias, rm, fetch, register, test, explain", "models",
-                                  models_run};
+                                  models_run,
+                                  PST_USAGES(&usages[LIST], &usages[SHOW], &usages[ALIAS], &usages[RM], &usages[FETCH], &usages[REGISTER],
+                                             &usages[TEST], &usages[EXPLAIN])};

@@ -208,4 +208,5 @@ static int pipelines_run(int argc, char **argv)
     return help ? 0 : 2;
 }
 
-const pst_verb pst_pipelines_verb = {"pipelines", "scoring deployments: list, apply, show, delete", "streams", pipelines_run};
+const pst_verb pst_pipelines_verb = {"pipelines", "scoring deployments: list, apply, show, delete", "streams", pipelines_run,
+                                     PST_USAGES(&usages[LIST], &usages[APPLY], &usages[SHOW], &usages[DELETE])};

@@ -155,4 +155,5 @@ static int score_run(int argc, char **argv)
     return help ? 0 : 2;
 }
 
-const pst_verb pst_score_verb = {"score", "score a stream with a model: run, check, dry-run, explain, replay", "streams", score_run};
+const pst_verb pst_score_verb = {"score", "score a stream with a model: run, check, dry-run, explain, replay", "streams", score_run,
+                                 PST_USAGES(&usages[RUN], &usages[CHECK], &usages[DRY_RUN], &usages[EXPLAIN], &usages[REPLAY])};

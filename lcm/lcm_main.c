@@ -159,4 +159,4 @@ static int lcm_run(int argc, char **argv)
     return rc < 0 && rc != PST_ESTOPPED ? pst_err_exit(&err) : 0;
 }
 
-const pst_verb pst_lcm_verb = {"lcm", "run the processes of jobs on this computer", "services", lcm_run};
+const pst_verb pst_lcm_verb = {"lcm", "run the processes of jobs on this computer", "services", lcm_run, PST_USAGES(&usage)};

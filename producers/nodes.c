@@ -284,4 +284,4 @@ static int nodes_run(int argc, char **argv)
     return pst_verb_end(&v, rc);
 }
 
-const pst_verb pst_nodes_verb = {"nodes", "the computers that jobs run on", "jobs", nodes_run};
+const pst_verb pst_nodes_verb = {"nodes", "the computers that jobs run on", "jobs", nodes_run, PST_USAGES(&nodes_usage)};

@@ -474,8 +474,8 @@ static int delete_run(int argc, char **argv)
     return ask(&delete_usage, PST_JOB_ACTION_DELETE, argc, argv);
 }
 
-const pst_verb pst_submit_verb = {"submit", "publish a job request", "jobs", submit_run};
-const pst_verb pst_halt_verb = {"halt", "stop a job so that it can be resumed", "jobs", halt_run};
-const pst_verb pst_resume_verb = {"resume", "go on with a halted or failed job", "jobs", resume_run};
-const pst_verb pst_terminate_verb = {"terminate", "end a job for good", "jobs", terminate_run};
-const pst_verb pst_delete_verb = {"delete", "remove a job", "jobs", delete_run};
+const pst_verb pst_submit_verb = {"submit", "publish a job request", "jobs", submit_run, PST_USAGES(&submit_usage)};
+const pst_verb pst_halt_verb = {"halt", "stop a job so that it can be resumed", "jobs", halt_run, PST_USAGES(&halt_usage)};
+const pst_verb pst_resume_verb = {"resume", "go on with a halted or failed job", "jobs", resume_run, PST_USAGES(&resume_usage)};
+const pst_verb pst_terminate_verb = {"terminate", "end a job for good", "jobs", terminate_run, PST_USAGES(&terminate_usage)};
+const pst_verb pst_delete_verb = {"delete", "remove a job", "jobs", delete_run, PST_USAGES(&delete_usage)};

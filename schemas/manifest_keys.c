@@ -17,7 +17,8 @@ const char *const av_activation_words[] = {"relu", "tanh", "sigmoid", "elu", "le
 #define DAY_US        86400e6
 #define MEMORY_MAX    1125899906842624.0 /* 2^50 */
 #define ANY           1e300
-#define OFFSET_FORM   "offset from 0, or a word"
+#define FROM_FORM     "`beginning`, or an offset"
+#define TO_FORM       "`end`, or an offset"
 #define IGNORED_IMAGE "FfDL's; ignored with a warning: the local launcher runs the command on its host, not in a container image."
 
 static const pst_key rows[] = {
@@ -55,8 +56,8 @@ static const pst_key rows[] = {
      .help = "How the store is reached. Secrets in it never reach state, events, logs or answers."},
     {"data_stores[]", "topic", PST_KEY_TEXT, .hi = 249,
      .help = "Type `topic`: its name. It and its range may stand under `connection` as well."},
-    {"data_stores[]", "from", PST_KEY_OTHER, .form = OFFSET_FORM, .def = "beginning", .help = "The first offset of every partition."},
-    {"data_stores[]", "to", PST_KEY_OTHER, .form = OFFSET_FORM, .def = "end",
+    {"data_stores[]", "from", PST_KEY_OTHER, .form = FROM_FORM, .def = "beginning", .help = "The first offset of every partition."},
+    {"data_stores[]", "to", PST_KEY_OTHER, .form = TO_FORM, .def = "end",
      .help = "The first offset that is left out; `end` = the end when the "
              "job starts."},
     {"data_stores[]", "records", PST_KEY_WHOLE, .lo = 0, .hi = (double)INT64_MAX, .def = "0", .help = "At most so many; 0 = all."},
@@ -69,8 +70,8 @@ static const pst_key rows[] = {
      .help = "`mount`, `host_mount`, `mount_volume`: required, a folder of the host. `files`: one file or folder."},
     {"data_stores[].connection", "paths", PST_KEY_LIST, .form = "[absolute path]", .help = "`files`: several."},
     {"data_stores[].connection", "topic", PST_KEY_TEXT, .hi = 249, .help = "As beside `id`."},
-    {"data_stores[].connection", "from", PST_KEY_OTHER, .form = OFFSET_FORM, .def = "beginning", .help = "As beside `id`."},
-    {"data_stores[].connection", "to", PST_KEY_OTHER, .form = OFFSET_FORM, .def = "end", .help = "As beside `id`."},
+    {"data_stores[].connection", "from", PST_KEY_OTHER, .form = FROM_FORM, .def = "beginning", .help = "As beside `id`."},
+    {"data_stores[].connection", "to", PST_KEY_OTHER, .form = TO_FORM, .def = "end", .help = "As beside `id`."},
     {"data_stores[].connection", "records", PST_KEY_WHOLE, .lo = 0, .hi = (double)INT64_MAX, .def = "0", .help = "As beside `id`."},
 
     {"evaluation_metrics", "type", PST_KEY_TEXT, .hi = NAME_BYTES,

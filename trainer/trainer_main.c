@@ -234,4 +234,4 @@ static int run(int argc, char **argv)
     return pst_verb_end(&v, rc);
 }
 
-const pst_verb pst_trainer_verb = {"trainer", "admit, queue and remember jobs", "services", run};
+const pst_verb pst_trainer_verb = {"trainer", "admit, queue and remember jobs", "services", run, PST_USAGES(&usage)};

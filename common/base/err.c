@@ -63,19 +63,30 @@ void pst_err_clear(pst_err *err)
         memset(err, 0, sizeof *err);
 }
 
+const pst_exit pst_exits[] = {
+    {0, PST_OK, "Done; a service that was told to stop and drained."},
+    {1, 0, "Failed."},
+    {2, PST_EINVAL, "Usage or configuration: an option, a file, a manifest, a pipeline."},
+    {3, 0, "Partly done: some records were dead-lettered or left out."},
+    {4, PST_ENOTFOUND, "Not found: a job, a model, a pipeline, a topic."},
+    {5, PST_EUNREACH, "Broker or registry not reachable."},
+    {6, PST_EAUTH, "Refused: authentication or authorization."},
+    {7, PST_EINCOMPAT, "Incompatible schema."},
+    {10, 0, "`submit`: the job was rejected. `submit --wait`: it FAILED."},
+    {11, 0, "`submit --wait`: it was terminated or halted."},
+    {124, PST_ETIMEDOUT, "Timed out; `submit`: no answer of the Trainer within 10 s."},
+    {130, PST_ESTOPPED, "Ended by Ctrl-C."},
+};
+const size_t pst_n_exits = sizeof pst_exits / sizeof *pst_exits;
+
 int pst_err_exit(const pst_err *err)
 {
-    switch (err->code) {
-    case PST_OK: return 0;
-    case PST_EINVAL: return 2;
-    case PST_ENOTFOUND: return strcmp(err->origin, "sys") ? 4 : 2;
-    case PST_EUNREACH: return 5;
-    case PST_EAUTH: return 6;
-    case PST_EINCOMPAT: return 7;
-    case PST_ETIMEDOUT: return 124;
-    case PST_ESTOPPED: return 130;
-    default: return 1;
-    }
+    if (err->code == PST_ENOTFOUND && !strcmp(err->origin, "sys")) /* a file that the user named */
+        return 2;
+    for (size_t i = 0; i < pst_n_exits; i++)
+        if (pst_exits[i].code == err->code && (err->code || !pst_exits[i].status))
+            return pst_exits[i].status;
+    return 1;
 }
 
 const char *pst_code_name(int code)

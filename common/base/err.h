@@ -29,7 +29,15 @@ int pst_err_sys(pst_err *err, int errnum, const char *fmt, ...) __attribute__((f
 /* Puts "context: " before the text that is there. */
 void pst_err_prefix(pst_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void pst_err_clear(pst_err *err);
-/* The process exit status of contract section 1 for this error (1, 2, 4, 5, 6, 7, 124, 130). */
+/* What a verb's exit status says. One list for pst_err_exit and docs/reference/exit-status.md. */
+typedef struct pst_exit {
+    int status;
+    int code; /* the PST_E… that ends with it; 0 = a verb's own decision */
+    const char *meaning;
+} pst_exit;
+extern const pst_exit pst_exits[];
+extern const size_t pst_n_exits;
+/* The process exit status for this error; 1 for whatever the list does not name. */
 int pst_err_exit(const pst_err *err);
 /* "EINVAL", "ENOTFOUND" … for logs. */
 const char *pst_code_name(int code);

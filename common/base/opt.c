@@ -45,6 +45,12 @@ static const pst_opt common_table[] = {
 };
 enum { N_COMMON = sizeof common_table / sizeof *common_table };
 
+const pst_opt *pst_opt_common(size_t *ret_n)
+{
+    *ret_n = N_COMMON;
+    return common_table;
+}
+
 static bool own_letter(const pst_usage *u, char letter)
 {
     for (size_t i = 0; i < u->n_opts; i++)

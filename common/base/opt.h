@@ -55,6 +55,8 @@ typedef struct pst_usage {
 int pst_opt_parse(const pst_usage *usage, int argc, char **argv, void *ret_opts, pst_settings *ret_settings, char ***ret_args,
                   int *ret_n_args, pst_err *err);
 /* Secrets given with -X and in addresses are overwritten in argv once the settings have them (secret.h). */
+/* The options that every verb has. */
+const pst_opt *pst_opt_common(size_t *ret_n);
 void pst_opt_help(const pst_usage *usage, void *file); /* FILE * */
 
 /* One verb of the program; services export one each and main.c lists them. run: argv[0] is the verb, returns the exit status. */
@@ -63,6 +65,12 @@ typedef struct pst_verb {
     const char *summary; /* one line for `penstock --help` */
     const char *group;   /* "jobs", "models", "streams", "services", "this computer"; NULL = not listed (internal) */
     int (*run)(int argc, char **argv);
+    const pst_usage *const *usages; /* one, or one a sub-verb; NULL-terminated. The references and man pages are printed from them. */
 } pst_verb;
+#define PST_USAGES(...)        \
+    (const pst_usage *const[]) \
+    {                          \
+        __VA_ARGS__, NULL      \
+    }
 
 #endif

@@ -1,9 +1,9 @@
 /* http.h - an HTTP/1.1 server on a pst_loop: routes, replies, event streams. For the gateway, the registry and /metrics.
  *
  *     static const pst_http_route routes[] = {
- *         {"GET", "/v1/jobs/{id}", show_job, 0, 0},
- *         {"POST", "/v1/jobs", submit, 64 << 20, 0},
- *         {"GET", "/events/stream", follow, 0, 0}};
+ *         {"GET", "/v1/jobs/{id}", show_job, 0, 0, "one job"},
+ *         {"POST", "/v1/jobs", submit, 64 << 20, 0, "submit a job"},
+ *         {"GET", "/events/stream", follow, 0, 0, "events as they come"}};
  *     pst_http_new(loop, &(pst_http_conf){.port = 8080}, &server, &err);
  *     pst_http_add_routes(server, routes, 3, gateway);
  *     static void show_job(void *arg, pst_http_req *req) { pst_http_reply_json(req, 200, job_json(arg, pst_http_param(req, "id"))); }
@@ -58,7 +58,12 @@ typedef struct pst_http_route {
     pst_http_handler handler;
     size_t body_bytes_max; /* 0 = conf's */
     unsigned flags;
+    const char *doc; /* what it does, for docs/reference/http.md; NULL = not listed there */
 } pst_http_route;
+typedef struct pst_http_routes {
+    const pst_http_route *at;
+    size_t n;
+} pst_http_routes;
 
 /* Binds and listens. PST_EEXIST when the port is taken, PST_EINVAL for an address that does not parse. conf's texts are copied. */
 int pst_http_new(pst_loop *l, const pst_http_conf *conf, pst_http **ret_server, pst_err *err);
@@ -158,6 +163,7 @@ int pst_http_thread_start(const pst_http_conf *conf, const pst_http_route *route
 /* GET /metrics (text 0.0.4) from set, and /health: 200 when health(arg, why) is 0, else 503 with why; health NULL = always 200. */
 int pst_http_thread_metrics(const pst_http_conf *conf, pst_metrics *set, int (*health)(void *arg, pst_buf *why), void *arg,
                             pst_http_thread **ret_thread, pst_err *err);
+extern const pst_http_routes pst_http_thread_routes; /* those of pst_http_thread_metrics */
 int pst_http_thread_port(const pst_http_thread *t);
 void pst_http_thread_stop(pst_http_thread *t); /* joins; NULL-safe */
 

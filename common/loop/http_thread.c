@@ -82,10 +82,13 @@ static void get_health(void *arg, pst_http_req *req)
     pst_buf_done(&why);
 }
 
+static const pst_http_route routes[] = {{"GET", "/metrics", get_metrics, 0, 0, "Prometheus text."},
+                                        {"GET", "/health", get_health, 0, 0, "200, or 503 and why."}};
+const pst_http_routes pst_http_thread_routes = {routes, sizeof routes / sizeof *routes};
+
 int pst_http_thread_metrics(const pst_http_conf *conf, pst_metrics *set, int (*health)(void *arg, pst_buf *why), void *arg,
                             pst_http_thread **ret_thread, pst_err *err)
 {
-    static const pst_http_route routes[] = {{"GET", "/metrics", get_metrics, 0, 0}, {"GET", "/health", get_health, 0, 0}};
     pst_http_thread *t = pst_alloc(sizeof *t);
     t->set = set;
     t->health = health;

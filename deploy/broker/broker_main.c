@@ -4,26 +4,11 @@
 #include "common/base/program.h"
 #include "common/base/stop.h"
 #include "common/bus/embedded.h"
+#include "deploy/broker/broker_opts.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-typedef struct broker_opts {
-    int64_t port;
-} broker_opts;
-static const pst_opt broker_table[] = {
-    {"port", 0, PST_OPT_INT, offsetof(broker_opts, port), "P 0..65535", "9092", "on 127.0.0.1; 0 = any free one"}};
-static const pst_usage broker_usage = {
-    "broker",
-    "",
-    "Run librdkafka's in-memory Kafka cluster on this computer.",
-    "For a look without Java. It keeps nothing, drops the oldest records beyond 5 MiB a partition, and does not protect transactions:\n"
-    "exactly-once holds on a real Kafka only.",
-    "penstock broker --port 9092",
-    broker_table,
-    1,
-    false};
 
 static int broker_run(int argc, char **argv)
 {
@@ -32,7 +17,7 @@ static int broker_run(int argc, char **argv)
     pst_err err = {0};
     char **args = NULL;
     pst_embedded *b = NULL;
-    int n = 0, rc = pst_opt_parse(&broker_usage, argc, argv, &o, &s, &args, &n, &err);
+    int n = 0, rc = pst_opt_parse(&pst_broker_usage, argc, argv, &o, &s, &args, &n, &err);
     if (rc == 1)
         return 0;
     if (!rc && (o.port < 0 || o.port > 65535))
@@ -56,6 +41,6 @@ static int broker_run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    const pst_verb verb = {"broker", NULL, NULL, broker_run};
+    const pst_verb verb = {"broker", NULL, NULL, broker_run, NULL};
     return pst_program_main(&verb, argc, argv);
 }

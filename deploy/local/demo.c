@@ -405,4 +405,5 @@ static int demo_run(int argc, char **argv)
     return rc < 0 ? pst_err_exit(&err) : 0;
 }
 
-const pst_verb pst_demo_verb = {"demo", "the whole in a minute, on this computer's telemetry", "this computer", demo_run};
+const pst_verb pst_demo_verb = {"demo", "the whole in a minute, on this computer's telemetry", "this computer", demo_run,
+                                PST_USAGES(&demo_usage)};

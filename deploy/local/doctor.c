@@ -265,4 +265,5 @@ static int doctor_run(int argc, char **argv)
     return rc;
 }
 
-const pst_verb pst_doctor_verb = {"doctor", "what works from here, and the cure for what does not", "this computer", doctor_run};
+const pst_verb pst_doctor_verb = {"doctor", "what works from here, and the cure for what does not", "this computer", doctor_run,
+                                  PST_USAGES(&doctor_usage)};

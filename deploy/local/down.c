@@ -265,6 +265,6 @@ static int status_run(int argc, char **argv)
     return rc < 0 ? pst_err_exit(&err) : 0;
 }
 
-const pst_verb pst_up_verb = {"up", "run the whole platform on this computer", "this computer", up_run};
-const pst_verb pst_down_verb = {"down", "end it", "this computer", down_run};
-const pst_verb pst_status_verb = {"status", "its services and addresses", "this computer", status_run};
+const pst_verb pst_up_verb = {"up", "run the whole platform on this computer", "this computer", up_run, PST_USAGES(&up_usage)};
+const pst_verb pst_down_verb = {"down", "end it", "this computer", down_run, PST_USAGES(&down_usage)};
+const pst_verb pst_status_verb = {"status", "its services and addresses", "this computer", status_run, PST_USAGES(&status_usage)};

@@ -102,4 +102,4 @@ static int init_run(int argc, char **argv)
     return rc < 0 ? pst_err_exit(&err) : 0;
 }
 
-const pst_verb pst_init_verb = {"init", "a folder with a manifest and a learner to start from", "jobs", init_run};
+const pst_verb pst_init_verb = {"init", "a folder with a manifest and a learner to start from", "jobs", init_run, PST_USAGES(&init_usage)};

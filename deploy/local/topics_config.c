@@ -252,5 +252,5 @@ static int config_run(int argc, char **argv)
     return rc < 0 ? pst_err_exit(&err) : 0;
 }
 
-const pst_verb pst_topics_verb = {"topics", "list or create the platform's topics", "streams", topics_run};
-const pst_verb pst_config_verb = {"config", "each setting and where it came from", "this computer", config_run};
+const pst_verb pst_topics_verb = {"topics", "list or create the platform's topics", "streams", topics_run, PST_USAGES(&topics_usage)};
+const pst_verb pst_config_verb = {"config", "each setting and where it came from", "this computer", config_run, PST_USAGES(&config_usage)};

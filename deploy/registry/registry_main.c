@@ -162,4 +162,4 @@ static int run(int argc, char **argv)
     return rc < 0 ? pst_err_exit(&err) : 0;
 }
 
-const pst_verb pst_registry_verb = {"registry", "Run a schema registry.", "services", run};
+const pst_verb pst_registry_verb = {"registry", "Run a schema registry.", "services", run, PST_USAGES(&usage)};

@@ -8,41 +8,42 @@
 typedef struct row {
     const char *method, *pattern;
     rcore_op op;
+    const char *doc;
 } row;
 
 static const row rows[] = {
-    {"GET", "/subjects", PST_ROP_SUBJECTS},
-    {"POST", "/subjects/{subject}", PST_ROP_LOOKUP},
-    {"DELETE", "/subjects/{subject}", PST_ROP_DELETE_SUBJECT},
-    {"GET", "/subjects/{subject}/metadata", PST_ROP_METADATA},
-    {"GET", "/subjects/{subject}/versions", PST_ROP_VERSIONS},
-    {"POST", "/subjects/{subject}/versions", PST_ROP_REGISTER},
-    {"GET", "/subjects/{subject}/versions/{version}", PST_ROP_VERSION},
-    {"DELETE", "/subjects/{subject}/versions/{version}", PST_ROP_DELETE_VERSION},
-    {"GET", "/subjects/{subject}/versions/{version}/schema", PST_ROP_VERSION_TEXT},
-    {"GET", "/subjects/{subject}/versions/{version}/referencedby", PST_ROP_REFERENCED},
-    {"GET", "/schemas", PST_ROP_SCHEMAS},
-    {"GET", "/schemas/types", PST_ROP_TYPES},
-    {"GET", "/schemas/ids/{id}", PST_ROP_ID},
-    {"GET", "/schemas/ids/{id}/schema", PST_ROP_ID_TEXT},
-    {"GET", "/schemas/ids/{id}/subjects", PST_ROP_ID_SUBJECTS},
-    {"GET", "/schemas/ids/{id}/versions", PST_ROP_ID_VERSIONS},
-    {"GET", "/schemas/guids/{id}", PST_ROP_GUID},
-    {"POST", "/compatibility/subjects/{subject}/versions", PST_ROP_COMPATIBLE},
-    {"POST", "/compatibility/subjects/{subject}/versions/{version}", PST_ROP_COMPATIBLE},
-    {"GET", "/config", PST_ROP_CONFIG_GET},
-    {"PUT", "/config", PST_ROP_CONFIG_PUT},
-    {"DELETE", "/config", PST_ROP_CONFIG_DELETE},
-    {"GET", "/config/{subject}", PST_ROP_CONFIG_GET},
-    {"PUT", "/config/{subject}", PST_ROP_CONFIG_PUT},
-    {"DELETE", "/config/{subject}", PST_ROP_CONFIG_DELETE},
-    {"GET", "/mode", PST_ROP_MODE_GET},
-    {"PUT", "/mode", PST_ROP_MODE_PUT},
-    {"DELETE", "/mode", PST_ROP_MODE_DELETE},
-    {"GET", "/mode/{subject}", PST_ROP_MODE_GET},
-    {"PUT", "/mode/{subject}", PST_ROP_MODE_PUT},
-    {"DELETE", "/mode/{subject}", PST_ROP_MODE_DELETE},
-    {"GET", "/contexts", PST_ROP_CONTEXTS},
+    {"GET", "/subjects", PST_ROP_SUBJECTS, "Subjects."},
+    {"POST", "/subjects/{subject}", PST_ROP_LOOKUP, "Is this schema registered under the subject?"},
+    {"DELETE", "/subjects/{subject}", PST_ROP_DELETE_SUBJECT, "Deletes a subject."},
+    {"GET", "/subjects/{subject}/metadata", PST_ROP_METADATA, "Version, id and schema."},
+    {"GET", "/subjects/{subject}/versions", PST_ROP_VERSIONS, "Versions of a subject."},
+    {"POST", "/subjects/{subject}/versions", PST_ROP_REGISTER, "Registers a schema; its id."},
+    {"GET", "/subjects/{subject}/versions/{version}", PST_ROP_VERSION, "One version; `latest` is the newest."},
+    {"DELETE", "/subjects/{subject}/versions/{version}", PST_ROP_DELETE_VERSION, "Deletes a version."},
+    {"GET", "/subjects/{subject}/versions/{version}/schema", PST_ROP_VERSION_TEXT, "Its schema alone."},
+    {"GET", "/subjects/{subject}/versions/{version}/referencedby", PST_ROP_REFERENCED, "Ids of schemas that refer to it."},
+    {"GET", "/schemas", PST_ROP_SCHEMAS, "All schemas."},
+    {"GET", "/schemas/types", PST_ROP_TYPES, "`[\"AVRO\"]`."},
+    {"GET", "/schemas/ids/{id}", PST_ROP_ID, "The schema of an id."},
+    {"GET", "/schemas/ids/{id}/schema", PST_ROP_ID_TEXT, "Its text alone."},
+    {"GET", "/schemas/ids/{id}/subjects", PST_ROP_ID_SUBJECTS, "Subjects that use the id."},
+    {"GET", "/schemas/ids/{id}/versions", PST_ROP_ID_VERSIONS, "Subject and version pairs of the id."},
+    {"GET", "/schemas/guids/{id}", PST_ROP_GUID, "The schema of a guid."},
+    {"POST", "/compatibility/subjects/{subject}/versions", PST_ROP_COMPATIBLE, "Would this schema be compatible?"},
+    {"POST", "/compatibility/subjects/{subject}/versions/{version}", PST_ROP_COMPATIBLE, "Would this schema be compatible?"},
+    {"GET", "/config", PST_ROP_CONFIG_GET, "Compatibility level."},
+    {"PUT", "/config", PST_ROP_CONFIG_PUT, "Sets it."},
+    {"DELETE", "/config", PST_ROP_CONFIG_DELETE, "Back to the default."},
+    {"GET", "/config/{subject}", PST_ROP_CONFIG_GET, "Compatibility level."},
+    {"PUT", "/config/{subject}", PST_ROP_CONFIG_PUT, "Sets it."},
+    {"DELETE", "/config/{subject}", PST_ROP_CONFIG_DELETE, "Back to the default."},
+    {"GET", "/mode", PST_ROP_MODE_GET, "Mode."},
+    {"PUT", "/mode", PST_ROP_MODE_PUT, "Sets it."},
+    {"DELETE", "/mode", PST_ROP_MODE_DELETE, "Back to the default."},
+    {"GET", "/mode/{subject}", PST_ROP_MODE_GET, "Mode."},
+    {"PUT", "/mode/{subject}", PST_ROP_MODE_PUT, "Sets it."},
+    {"DELETE", "/mode/{subject}", PST_ROP_MODE_DELETE, "Back to the default."},
+    {"GET", "/contexts", PST_ROP_CONTEXTS, "Contexts: the default one."},
 };
 #define N_ROWS (sizeof rows / sizeof *rows)
 
@@ -71,16 +72,25 @@ static void get_build(void *arg, pst_http_req *req)
     reply(req, "{\"version\":\"penstock-" PST_VERSION "\",\"commitId\":\"\"}");
 }
 
+static const pst_http_route about[] = {
+    {"GET", "/", get_root, 0, 0, "`{}`: it is there."},
+    {"GET", "/v1/metadata/id", get_cluster, 0, 0, "Cluster id."},
+    {"GET", "/v1/metadata/version", get_build, 0, 0, "Version."},
+    {"GET", "/associations/resources/{namespace}/{name}", get_associations, 0, PST_HTTP_SLASH, "`[]`: no associations."}};
+const pst_http_routes pst_registry_about_routes = {about, sizeof about / sizeof *about};
+
+const pst_http_routes *pst_registry_routes(pst_http_handler handler)
+{
+    static pst_http_route routes[N_ROWS]; /* the same for every server of this process */
+    static const pst_http_routes all = {routes, N_ROWS};
+    for (size_t i = 0; i < N_ROWS; i++)
+        routes[i] = (pst_http_route){rows[i].method, rows[i].pattern, handler, 0, PST_HTTP_SLASH, rows[i].doc};
+    return &all;
+}
+
 void registry_add_routes(pst_http *s, pst_http_handler handler, void *arg)
 {
-    static const pst_http_route about[] = {{"GET", "/", get_root, 0, 0},
-                                           {"GET", "/v1/metadata/id", get_cluster, 0, 0},
-                                           {"GET", "/v1/metadata/version", get_build, 0, 0},
-                                           {"GET", "/associations/resources/{namespace}/{name}", get_associations, 0, PST_HTTP_SLASH}};
-    static pst_http_route routes[N_ROWS]; /* the same for every server of this process */
-    for (size_t i = 0; i < N_ROWS; i++)
-        routes[i] = (pst_http_route){rows[i].method, rows[i].pattern, handler, 0, PST_HTTP_SLASH};
-    pst_http_add_routes(s, routes, N_ROWS, arg);
+    pst_http_add_routes(s, pst_registry_routes(handler)->at, N_ROWS, arg);
     pst_http_add_routes(s, about, sizeof about / sizeof *about, arg);
 }
 

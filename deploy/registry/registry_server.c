@@ -396,7 +396,9 @@ static void on_metrics(void *arg, pst_http_req *req)
     pst_buf_done(&b);
 }
 
-static const pst_http_route own_routes[] = {{"GET", "/health", on_health, 0, 0}, {"GET", "/metrics", on_metrics, 0, 0}};
+static const pst_http_route own_routes[] = {{"GET", "/health", on_health, 0, 0, "200 once its topic is read."},
+                                            {"GET", "/metrics", on_metrics, 0, 0, "Prometheus text."}};
+const pst_http_routes pst_registry_own_routes = {own_routes, sizeof own_routes / sizeof *own_routes};
 
 int rserver_new(pst_loop *l, const rserver_conf *conf, void (*fatal)(void *arg), void *arg, rserver **ret_server, pst_err *err)
 {

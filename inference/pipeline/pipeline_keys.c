@@ -46,8 +46,7 @@ static const pst_key rows[] = {
              "the newest version."},
     {"model", "version", PST_KEY_WHOLE, .lo = 1, .hi = INT32_MAX, .help = "Pins a version; not together with `alias`."},
     {"model", "file", PST_KEY_TEXT, .form = "path",
-     .help = "A model file, looked for beside the pipeline file. Not in a published pipeline, "
-             "unless it is a whole path on the scorer's host."},
+     .help = "A model file, looked for beside the pipeline file. Not in a published pipeline."},
 
     {"features", "field", PST_KEY_TEXT, .form = "dotted path",
      .help = "Required. Field of the record; `- cpu.user` is short for "

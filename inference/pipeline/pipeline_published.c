@@ -1,4 +1,4 @@
-/* pipeline_published.c - the list of contract section 5, in one table. A row ending in '*' allows every property that goes on from there; such
+/* pipeline_published.c - what a published pipeline may set under `kafka:`, in one table. A row ending in '*' allows every property that goes on from there; such
  * rows stand only where all that librdkafka has, or could sensibly come to have, under that beginning is numbers and switches. Left out on
  * purpose: what names a host, file, program or credential; what decides about loss and order (acks, idempotence, isolation, offsets,
  * assignment); `debug` and callbacks, which write records' bytes to logs; client.id, by which brokers give quotas. */
@@ -67,6 +67,11 @@ static const char *const tuning[] = {
     "topic.metadata.propagation.max.ms",
     "statistics.interval.ms",
 };
+
+const char *pst_published_tuning(size_t i)
+{
+    return i < sizeof(tuning) / sizeof(tuning[0]) ? tuning[i] : NULL;
+}
 
 bool pipeline_published_property(const char *key)
 {

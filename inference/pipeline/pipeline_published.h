@@ -16,6 +16,8 @@
 
 /* Names consumer or producer tuning, by librdkafka's name or Java's. Exact: no other case, no spaces, no prefix of a topic. */
 bool pipeline_published_property(const char *key);
+/* The list itself, for references: its i-th row, NULL behind the last. */
+const char *pst_published_tuning(size_t i);
 /* The most that a property may be set to there, where it is memory of the scorer's host; 0 = what librdkafka allows. */
 int64_t pipeline_published_most(const char *key);
 #define PST_PUBLISHED_INFLIGHT_MAX (1ll << 30) /* limits.inflight_bytes */

@@ -400,10 +400,11 @@ static void show_ready(void *arg, pst_http_req *req)
     free(text);
 }
 
-static const pst_http_route routes[] = {{"GET", "/metrics", show_metrics, 0, 0},
-                                        {"GET", "/healthz", show_alive, 0, 0},
-                                        {"GET", "/health", show_alive, 0, 0},
-                                        {"GET", "/readyz", show_ready, 0, 0}};
+static const pst_http_route routes[] = {{"GET", "/metrics", show_metrics, 0, 0, "Prometheus text."},
+                                        {"GET", "/healthz", show_alive, 0, 0, "200 while it runs."},
+                                        {"GET", "/health", show_alive, 0, 0, "The same."},
+                                        {"GET", "/readyz", show_ready, 0, 0, "200 while it scores; 503 and what it waits for."}};
+const pst_http_routes pst_stats_routes = {routes, sizeof routes / sizeof *routes};
 
 static int listen_on(score_stats *s, const char *listen, pst_err *err)
 {

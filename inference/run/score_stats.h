@@ -7,6 +7,7 @@
 
 #include "common/base/metrics.h"
 #include "common/base/settings.h"
+#include "common/loop/http.h"
 #include "inference/pipeline/pipeline.h"
 
 #include <pthread.h>
@@ -38,6 +39,7 @@ typedef struct score_stats {
 score_stats *score_stats_new(const char *pipeline);
 void score_stats_free(score_stats *s);
 /* listen: "PORT", "HOST:PORT", NULL = no HTTP. worker_id: of the heartbeat. */
+extern const pst_http_routes pst_stats_routes; /* of --metrics-listen */
 int score_stats_start(score_stats *s, const pst_settings *settings, const char *worker_id, const char *listen, pst_err *err);
 int score_stats_port(const score_stats *s); /* of /metrics; 0 = none */
 void score_stats_stop(score_stats *s);      /* last points, last heartbeat; bounded in time */

@@ -7,6 +7,7 @@
 #include "lcm/supervisor/keeper.h"
 #include "lcm/supervisor/run.h"
 #include "lcm/supervisor/sink_kafka.h"
+#include "lcm/supervisor/supervise_opts.h"
 #include "lcm/supervisor/supervisor.h"
 
 #include <signal.h>
@@ -14,24 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-typedef struct supervise_opts {
-    const char *run_dir;
-    double lines_per_s;
-    int64_t bytes_per_s, spool_bytes;
-} supervise_opts;
-
-static const pst_opt opts[] = {
-    {"run-dir", 0, PST_OPT_STR, offsetof(supervise_opts, run_dir), "DIR", NULL, "the run directory, with spec.json in it"},
-    {"log-lines", 0, PST_OPT_DOUBLE, offsetof(supervise_opts, lines_per_s), "N 0..1000000000", "10000",
-     "log lines a second; more are left out and counted"},
-    {"log-bytes", 0, PST_OPT_BYTES, offsetof(supervise_opts, bytes_per_s), "BYTES", "8MiB", "log bytes a second"},
-    {"spool", 0, PST_OPT_BYTES, offsetof(supervise_opts, spool_bytes), "BYTES", "256MiB", "disk for output that waits for the broker"}};
-static const pst_usage usage = {.verb = "supervise",
-                                .args = "--run-dir DIR",
-                                .summary = "Run one process of a job (started by the LCM).",
-                                .opts = opts,
-                                .n_opts = sizeof opts / sizeof *opts};
 
 /* A run that cannot even begin ends on record, so that the Trainer hears why. */
 static void end_unbegun(const char *dir, const char *code, const pst_err *why)
@@ -112,7 +95,7 @@ static int supervise_run(int argc, char **argv)
     char **args;
     int n_args, lock;
     pst_err err = {0};
-    int rc = pst_opt_parse(&usage, argc, argv, &o, &settings, &args, &n_args, &err);
+    int rc = pst_opt_parse(&pst_supervise_usage, argc, argv, &o, &settings, &args, &n_args, &err);
     if (rc == 1)
         return 0;
     if (!rc && (n_args || !o.run_dir))
@@ -153,4 +136,5 @@ static int supervise_run(int argc, char **argv)
     return rc == 0 || rc == PST_ESTOPPED ? 0 : pst_err_exit(&err);
 }
 
-const pst_verb pst_supervise_verb = {"supervise", "run one process of a job (started by the LCM)", NULL, supervise_run};
+const pst_verb pst_supervise_verb = {"supervise", "run one process of a job (started by the LCM)", NULL, supervise_run,
+                                     PST_USAGES(&pst_supervise_usage)};

@@ -357,20 +357,27 @@ static void stream(void *arg, pst_http_req *req)
 }
 
 static const pst_http_route routes[] = {
-    {"POST", "/v1/jobs", submit, BODY_MAX, 0},
-    {"GET", "/v1/jobs", list, 0, 0},
-    {"GET", "/v1/jobs/{id}", show, 0, 0},
-    {"DELETE", "/v1/jobs/{id}", delete, 0, 0},
-    {"POST", "/v1/jobs/{id}/halt", halt, 0, 0},
-    {"POST", "/v1/jobs/{id}/resume", resume, 0, 0},
-    {"POST", "/v1/jobs/{id}/terminate", terminate, 0, 0},
-    {"GET", "/v1/jobs/{id}/events", read_events, 0, 0},
-    {"GET", "/v1/jobs/{id}/logs", read_logs, 0, 0},
-    {"GET", "/v1/jobs/{id}/metrics", read_metrics, 0, 0},
-    {"GET", "/health", health, 0, 0},
-    {"GET", "/metrics", metrics, 0, 0},
-    {"GET", "/events/stream", stream, 0, 0},
+    {"POST", "/v1/jobs", submit, BODY_MAX, 0,
+     "Submits a job; the answer carries its id and the partition and offset of its event. Body: a manifest (YAML), or JSON with "
+     "`manifest`, and `code`, `user`, `request_id` if you like. `Idempotency-Key` is the request id. A manifest that cannot run: 400 with "
+     "every violation."},
+    {"GET", "/v1/jobs", list, 0, 0, "Jobs, newest first: `{\"jobs\": […]}`. Query: `state`, `user`, `after` (an id), `limit` (100)."},
+    {"GET", "/v1/jobs/{id}", show, 0, 0, "One job, as of `JobState`."},
+    {"DELETE", "/v1/jobs/{id}", delete, 0, 0, "Ends a job and removes it."},
+    {"POST", "/v1/jobs/{id}/halt", halt, 0, 0, "SIGTERM and its grace time; it may be resumed."},
+    {"POST", "/v1/jobs/{id}/resume", resume, 0, 0, "Goes on with a halted or failed job, as a new generation."},
+    {"POST", "/v1/jobs/{id}/terminate", terminate, 0, 0, "Ends a job for good."},
+    {"GET", "/v1/jobs/{id}/events", read_events, 0, 0, "The last `limit` (1000) events of the job, `JobEvent`."},
+    {"GET", "/v1/jobs/{id}/logs", read_logs, 0, 0, "The last `limit` (1000) log lines, `LogLine`."},
+    {"GET", "/v1/jobs/{id}/metrics", read_metrics, 0, 0, "The last `limit` (1000) evaluations, `MetricPoint`."},
+    {"GET", "/health", health, 0, 0, "200 while it serves; version and broker. Asks for no token."},
+    {"GET", "/metrics", metrics, 0, 0, "Prometheus text. From loopback it asks for no token."},
+    {"GET", "/events/stream", stream, 0, 0,
+     "Server-sent events as they come. Query: `kinds` (event, log, metric, state, model, pipeline, worker), `key`. `id:` holds offsets; "
+     "`Last-Event-ID` goes on exactly there."},
 };
+
+const pst_http_routes pst_gateway_api_routes = {routes, sizeof routes / sizeof *routes};
 
 void gw_routes(gw_state *g)
 {

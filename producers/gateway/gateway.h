@@ -62,6 +62,7 @@ void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request
 
 /* api.c: routes of /v1/jobs. */
 void gw_routes(gw_state *g);
+extern const pst_http_routes pst_gateway_api_routes, pst_gateway_page_routes;
 /* page.c: the page's files, from inside the binary. */
 void gw_page(gw_state *g);
 

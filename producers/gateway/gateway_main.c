@@ -147,4 +147,5 @@ static int gateway_run(int argc, char **argv)
     return pst_verb_end(&v, rc);
 }
 
-const pst_verb pst_gateway_verb = {"gateway", "the page, the HTTP API and event streams", "services", gateway_run};
+const pst_verb pst_gateway_verb = {"gateway", "the page, the HTTP API and event streams", "services", gateway_run,
+                                   PST_USAGES(&gateway_usage)};

@@ -38,11 +38,13 @@ static void style_css(void *arg, pst_http_req *req)
 }
 
 static const pst_http_route routes[] = {
-    {"GET", "/", index_html, 0, 0},
-    {"GET", "/app.js", app_js, 0, 0},
-    {"GET", "/charts.js", charts_js, 0, 0},
-    {"GET", "/style.css", style_css, 0, 0},
+    {"GET", "/", index_html, 0, 0, "The page. `/?token=…` lets a browser in once."},
+    {"GET", "/app.js", app_js, 0, 0, NULL},
+    {"GET", "/charts.js", charts_js, 0, 0, NULL},
+    {"GET", "/style.css", style_css, 0, 0, NULL},
 };
+
+const pst_http_routes pst_gateway_page_routes = {routes, sizeof routes / sizeof *routes};
 
 void gw_page(gw_state *g)
 {

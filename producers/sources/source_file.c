@@ -32,7 +32,7 @@ static const pst_opt file_table[] = {
      "records per second; default: as fast as Kafka takes them"},
     {"partitions", 0, PST_OPT_INT, offsetof(file_opts, partitions), "N 1..10000", "1", "of the topic, if it is created"},
 };
-static const pst_usage file_usage = {
+const pst_usage pst_source_file_usage = {
     "source file",
     "FILE",
     "Produce each line of a JSON-lines or CSV file as one record; - is standard input.",
@@ -288,7 +288,7 @@ int source_file(int argc, char **argv)
 {
     file_opts o = {0};
     pst_verb_run v;
-    int status = pst_verb_begin(&v, &file_usage, argc, argv, &o, 1, 1);
+    int status = pst_verb_begin(&v, &pst_source_file_usage, argc, argv, &o, 1, 1);
     if (status >= 0)
         return status;
     file_source s = {.o = &o, .path = v.args[0]};

@@ -31,7 +31,7 @@ static const pst_opt telemetry_table[] = {
     {"with-platform", 0, PST_OPT_BOOL, offsetof(telemetry_opts, with_platform), NULL, NULL,
      "end when the `penstock up` of this state dir has ended"},
 };
-static const pst_usage telemetry_usage = {
+const pst_usage pst_source_telemetry_usage = {
     "source telemetry",
     "",
     "Stream this computer's CPU, memory, disk and network figures into a topic, as Avro.",
@@ -152,7 +152,7 @@ int source_telemetry(int argc, char **argv)
 {
     telemetry_opts o = {0};
     pst_verb_run v;
-    int status = pst_verb_begin(&v, &telemetry_usage, argc, argv, &o, 0, 0);
+    int status = pst_verb_begin(&v, &pst_source_telemetry_usage, argc, argv, &o, 0, 0);
     if (status >= 0)
         return status;
     telemetry *t = pst_alloc(sizeof *t);

@@ -40,4 +40,5 @@ static int source_run(int argc, char **argv)
     return help ? 0 : 2;
 }
 
-const pst_verb pst_source_verb = {"source", "produce records: this computer's telemetry, files", "streams", source_run};
+const pst_verb pst_source_verb = {"source", "produce records: this computer's telemetry, files", "streams", source_run,
+                                  PST_USAGES(&pst_source_telemetry_usage, &pst_source_file_usage)};

@@ -2,10 +2,12 @@
 #ifndef PST_SOURCES_H
 #define PST_SOURCES_H
 
+#include "common/base/opt.h"
 #include "common/platform/client.h"
 
 int source_telemetry(int argc, char **argv); /* argv[0] = "telemetry"; exit status */
 int source_file(int argc, char **argv);
+extern const pst_usage pst_source_telemetry_usage, pst_source_file_usage;
 
 /* ---- what both have in common (records.c) ---------------------------------------------------------------------------------- */
 

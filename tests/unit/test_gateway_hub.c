@@ -25,7 +25,7 @@ static void attach(void *arg, pst_http_req *req)
     gw_hub_attach(hub, req);
 }
 
-static const pst_http_route routes[] = {{"GET", "/events/stream", attach, 0, 0}};
+static const pst_http_route routes[] = {{"GET", "/events/stream", attach, 0, 0, NULL}};
 
 static int setup(void **state)
 {

@@ -107,10 +107,10 @@ static void close_stream(void *arg)
     w->stream = NULL;
 }
 
-static const pst_http_route routes[] = {{"GET", "/echo/{x}", echo, 0, 0},      {"POST", "/echo/{x}", echo, 0, 0},
-                                        {"PUT", "/small", echo, 10, 0},        {"GET", "/slash/{x}", echo, 0, PST_HTTP_SLASH},
-                                        {"GET", "/files/{path*}", rest, 0, 0}, {"GET", "/late", late, 0, 0},
-                                        {"GET", "/events", events, 0, 0},      {"GET", "/large", large, 0, 0}};
+static const pst_http_route routes[] = {{"GET", "/echo/{x}", echo, 0, 0, NULL},      {"POST", "/echo/{x}", echo, 0, 0, NULL},
+                                        {"PUT", "/small", echo, 10, 0, NULL},        {"GET", "/slash/{x}", echo, 0, PST_HTTP_SLASH, NULL},
+                                        {"GET", "/files/{path*}", rest, 0, 0, NULL}, {"GET", "/late", late, 0, 0, NULL},
+                                        {"GET", "/events", events, 0, 0, NULL},      {"GET", "/large", large, 0, 0, NULL}};
 
 static bool filter(void *arg, pst_http_req *r)
 {

@@ -75,9 +75,9 @@ static void versions(void *arg, pst_http_req *req)
     pst_http_reply_text(req, 200, "{\"id\":-7}");
 }
 
-static const pst_http_route routes[] = {{"GET", "/{kind}/schemas/types", broken, 0, 0},
-                                        {"GET", "/ok/schemas/ids/{id}", schemas, 0, 0},
-                                        {"POST", "/ok/subjects/{s}/versions", versions, 0, 0}};
+static const pst_http_route routes[] = {{"GET", "/{kind}/schemas/types", broken, 0, 0, NULL},
+                                        {"GET", "/ok/schemas/ids/{id}", schemas, 0, 0, NULL},
+                                        {"POST", "/ok/subjects/{s}/versions", versions, 0, 0, NULL}};
 
 static int start_fake(void **state)
 {

@@ -134,4 +134,4 @@ static int learn_run(int argc, char **argv)
     return status;
 }
 
-const pst_verb pst_learn_verb = {"learn", "the built-in learner", NULL, learn_run};
+const pst_verb pst_learn_verb = {"learn", "the built-in learner", NULL, learn_run, PST_USAGES(&learn_usage)};
