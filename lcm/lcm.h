@@ -1,6 +1,6 @@
 /* lcm.h - the Lifecycle Manager of one site (a host, a cluster): deploys, halts, ends the processes of jobs as the Trainer commands.
  *
- * Rules (design section 5): intent before act, observation after; deterministic run directories; after a crash what lives is adopted by
+ * Rules: intent before act, observation after; deterministic run directories; after a crash what lives is adopted by
  * (pid, start time) and nothing is started twice; generation n+1 starts only once no process of n lives; it reports facts, it concludes
  * nothing about jobs. Learners and their supervisors outlive it.
  *

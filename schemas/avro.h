@@ -1,4 +1,4 @@
-/* avro.h - Avro schemas and data by our own bounded reader (design section 7): parse, compare, decode, encode, print.
+/* avro.h - Avro schemas and data by our own bounded reader, since these are strangers' bytes: parse, compare, decode, encode, print.
  * Schemas and data are untrusted: nesting, names, items and bytes have limits; nothing here aborts or recurses on data without bound.
  * Source: Avro 1.11 specification (schema resolution, binary encoding, parsing canonical form, 64-bit Rabin fingerprint).
  *
@@ -86,7 +86,7 @@ void pst_event_encode(const pst_type *t, const void *event, pst_buf *out); /* ap
 void pst_event_clear(const pst_type *t, void *event);                      /* frees what it holds, zeroes; NULL-safe */
 void pst_event_copy(const pst_type *t, const void *event, void *ret_copy); /* deep */
 json_t *pst_event_to_json(const pst_type *t, const void *event); /* plain JSON: unions unwrapped, bytes as base64, enums as text */
-/* The contract's JSON text: nullable and defaulted fields may be left out; unknown fields are an error naming the nearest known one. */
+/* JSON text, as people publish it by hand: nullable and defaulted fields may be left out; unknown fields are an error naming the nearest known one. */
 int pst_event_from_json(const pst_type *t, const json_t *json, void *ret_event, pst_err *err);
 bool pst_event_equal(const pst_type *t, const void *a, const void *b);
 /* Sets a map<string> entry (replaces); value NULL removes. Generic for struct fields `pst_str_pair *f; size_t n_f`. */

@@ -1,4 +1,4 @@
-/* event_json.c - event structs ↔ plain JSON, as the contract's JSON text has it: unions unwrapped, enums as text, bytes as base64,
+/* event_json.c - event structs ↔ plain JSON, as JSON text on the topics has it: unions unwrapped, enums as text, bytes as base64,
  * times as microseconds (or RFC 3339 text when read), NaN and infinities as text. */
 #include "schemas/type.h"
 
@@ -317,7 +317,9 @@ static int read_record(reader *r, const pst_type *t, const json_t *j, void *even
             v = def = json_loads(f->def, JSON_DECODE_ANY, NULL);
         if (v)
             rc = read_field(r, f, v, event);
-        else if (f->shape == PST_SHAPE_NULLABLE) /* the contract: nullable fields may be left out, default or not */
+        else if (
+            f->shape ==
+            PST_SHAPE_NULLABLE) /* nullable fields may be left out, default or not: who writes by hand need not know the schema's order */
             rc = 0;
         else
             rc = pst_err_set(r->err, PST_EINVAL, PST_CLASS_DATA, "json", 0, "%s: field %s is missing", r->root->name, r->path);

@@ -1,4 +1,4 @@
-/* manifest.h - FfDL's manifest.yml and our additions under `penstock:` (contract section 3): one parser for submit, Trainer, LCM and supervisor.
+/* manifest.h - FfDL's manifest.yml and our additions under `penstock:` (keys: manifest_keys.h): one parser for submit, Trainer, LCM and supervisor.
  * All violations are found, not only the first. @thread any. */
 #ifndef PST_SCHEMAS_MANIFEST_H
 #define PST_SCHEMAS_MANIFEST_H

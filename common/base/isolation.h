@@ -1,4 +1,4 @@
-/* isolation.h - how far a job's processes are kept from this computer (contract section 3). @thread any. */
+/* isolation.h - how far a job's processes are kept from this computer: `penstock.isolation` of a manifest. @thread any. */
 #ifndef PST_BASE_ISOLATION_H
 #define PST_BASE_ISOLATION_H
 

@@ -1,4 +1,4 @@
-/* opt.h - the command line of a verb from one table: parsing, --help, completion come from it. The options of contract section 1 that
+/* opt.h - the command line of a verb from one table: parsing, --help, completion come from it. The options that
  * every verb has are added by themselves and go into pst_settings.
  *
  *     typedef struct { bool wait; char *request_id; int64_t timeout_us; } submit_opts;

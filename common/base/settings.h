@@ -1,4 +1,4 @@
-/* settings.h - where things are (contract section 1): broker, registry, gateway, folders, store, objects, prefix, Kafka properties.
+/* settings.h - where things are: broker, registry, gateway, folders, store, objects, prefix, Kafka properties.
  * Precedence: flag, -X, environment, -F file, profile, defaults; each value remembers its origin for `penstock config explain`. */
 #ifndef PST_BASE_SETTINGS_H
 #define PST_BASE_SETTINGS_H

@@ -211,7 +211,7 @@ int pst_publish(const pst_bus_conf *conf, const pst_out *out, int timeout_ms, in
 
 /* ---- consume → state → produce, in one transaction ------------------------------------------------------------------------ */
 
-/* Owns a transactional producer and recycles it after any uncertain step (reliability.md 1.6; verified-kafka.md 4, 6): aborted, timed out,
+/* Owns a transactional producer and recycles it after any uncertain step (bus_txn.c says why): aborted, timed out,
  * fenced although alone, more than one EndTxn sent. In plain mode (embedded broker, at_least_once) the same calls send, flush and commit.
  *
  *     pst_txn_new(conf, "penstock.trainer", PST_TXN_EXACTLY_ONCE, consumer, &t, &err)

@@ -83,7 +83,7 @@ bool bus_is_outage(rd_kafka_resp_err_t code);
 bool bus_is_purge(rd_kafka_resp_err_t code);
 
 /* Runs fn(arg) on its own thread and waits at most timeout_ms (1 s when told to stop twice); false = still running, then it goes on alone (fn owns arg). For
- * rd_kafka_destroy and consumer_close, which may block for long when a broker is away (reliability.md 1.3 point 8). */
+ * rd_kafka_destroy and consumer_close, which may block for long when a broker is away: they wait for its answer. */
 bool bus_bounded(void (*fn)(void *arg), void *arg, int timeout_ms, const char *what);
 bool bus_destroy(rd_kafka_t *rk); /* bounded rd_kafka_destroy; NULL-safe; false = it goes on alone */
 

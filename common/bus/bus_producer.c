@@ -65,7 +65,7 @@ static void dr_cb(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 }
 
 /* Counts EndTxn requests: librdkafka re-sends them by itself and reports success, and a re-sent one may end a later transaction of the same
- * epoch (reliability.md 1.6). More than one → the producer is recycled. Called on librdkafka's broker threads. */
+ * epoch. More than one → the producer is recycled. Called on librdkafka's broker threads. */
 static rd_kafka_resp_err_t on_request_sent(rd_kafka_t *rk, int fd, const char *broker, int32_t id, int16_t api, int16_t version,
                                            int32_t corr, size_t size, void *opaque)
 {

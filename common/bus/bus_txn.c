@@ -10,7 +10,7 @@
  *                yes → 0, as if the commit had answered          no → the consumer is rewound, PST_EAGAIN
  *
  * Why: librdkafka speaks the older transaction protocol, in which a delayed or re-sent EndTxn can end a LATER transaction of the same
- * producer epoch (reliability.md 1.6). A new producer means a new epoch, which the stale request cannot touch. It costs one round trip. */
+ * producer epoch. A new producer means a new epoch, which the stale request cannot touch. It costs one round trip. */
 #include "common/bus/bus_txn.h"
 #include "common/bus/bus_hand.h"
 #include "common/base/clock.h"

@@ -2,7 +2,7 @@
  *
  * Only zip, tar and gzipped tar are enabled in libarchive: every further format is code that a stranger can reach. Limits count the bytes
  * written, not the bytes declared. Links, devices and special files are refused by name instead of left out: a learner that misses a file
- * would fail later and further away. Source of the list: reliability.md 7.4. */
+ * would fail later and further away. */
 #include "common/objects/objects.h"
 
 #include "common/base/fs.h"

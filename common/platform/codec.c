@@ -166,7 +166,7 @@ int pst_codec_encode(pst_codec *c, const pst_type *type, const char *topic, cons
     return 0;
 }
 
-/* The contract accepts JSON text for what people publish by hand; in these a time of 0 means the record's timestamp. */
+/* JSON text is accepted for what people publish by hand; in these a time of 0 means the record's timestamp. */
 static bool by_hand(const pst_type *type)
 {
     return type == &pst_job_request_type || type == &pst_model_event_type || type == &pst_pipeline_spec_type;

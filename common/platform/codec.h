@@ -1,4 +1,4 @@
-/* codec.h - events ↔ record values: framing, schema ids by the registry, plans cached by id, JSON text where the contract allows it.
+/* codec.h - events ↔ record values: framing, schema ids by the registry, plans cached by id, JSON text where people may publish by hand.
  *
  *     pst_job_request r;
  *     rc = pst_codec_decode(codec, &pst_job_request_type, rec->value, rec->value_len, rec->timestamp_ms, &r, &err);

@@ -1,4 +1,4 @@
-/* registry.h - client of any Confluent-compatible schema registry (REST, ecosystem.md 1.4), over libcurl; ids are cached for ever.
+/* registry.h - client of any Confluent-compatible schema registry (REST), over libcurl; ids are cached for ever.
  * Errors: registry away, 429, 5xx → PST_EUNREACH/RETRY; unknown id or subject → PST_ENOTFOUND/DATA; 409 → PST_EINCOMPAT/DATA;
  * 401/403 → PST_EAUTH/FATAL; unparseable answers → PST_EPARSE/RETRY. @thread any (one lock inside). */
 #ifndef PST_REGISTRY_H

@@ -5,7 +5,7 @@
  *
  * Only the view writer writes. Documents are JSON objects; the ones of collection "jobs" are queried by "state" and "user".
  * Errors: database away or locked → PST_EUNREACH/RETRY; file vanished or damaged → PST_EIO/RETRY after it was made anew (see rebuilt).
- * @thread one at a time per pst_store (open one per thread). Source: reliability.md 3.3, verified-servers.md A. */
+ * @thread one at a time per pst_store (open one per thread).  */
 #ifndef PST_STORE_H
 #define PST_STORE_H
 

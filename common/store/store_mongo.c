@@ -3,7 +3,7 @@
  *     {_id: id, seq: int64, deleted: bool, state, user, submitted_at: int64, doc: {…}}
  *
  * so that people can query them. Only what every server speaks is used: single-document writes, no transactions, no pipeline updates, no
- * change streams (verified-servers.md A). The guard is the filter {_id, seq: {$lt: n}} of an upsert: where an equal or newer document is
+ * change streams, which compatible servers lack or do differently. The guard is the filter {_id, seq: {$lt: n}} of an upsert: where an equal or newer document is
  * there the filter misses, the insert meets the same _id, and error 11000 means "known already". Positions are written after the documents
  * of their batch are acknowledged, so a crash in between applies that batch once more, which the guard makes harmless.
  * Keys with '.', '$' or '%' are stored percent-encoded, since servers differ on them. */

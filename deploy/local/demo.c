@@ -1,4 +1,4 @@
-/* demo.c - `penstock demo`: the main job in a minute, on this computer's own telemetry (design section 9).
+/* demo.c - `penstock demo`: the main job in a minute, on this computer's own telemetry.
  *
  *     up → source telemetry → (quiet records) → job request → live loss → model → pipeline → scores → load spike → summary
  *

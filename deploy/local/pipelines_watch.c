@@ -222,7 +222,7 @@ static void refuse(local_pipelines_watch *w, local_services *services, candidate
     show(w, services);
 }
 
-/* Exit statuses of contract section 1: 0 fits; 4 no such model; 5, 124, a signal: not to be known now. A new pipeline may wait for those by
+/* Exit statuses of `score check` (pst_exits): 0 fits; 4 no such model; 5, 124, a signal: not to be known now. A new pipeline may wait for those by
  * itself, as its scorer does; one that would replace another must fit. */
 static void judge(local_pipelines_watch *w, local_services *services, size_t i, int status)
 {

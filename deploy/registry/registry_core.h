@@ -1,4 +1,4 @@
-/* registry_core.h - a schema registry without I/O: state, requests → replies and the records to write first (ecosystem.md 1.4 to 1.6).
+/* registry_core.h - a schema registry without I/O: state, requests → replies and the records to write first.
  *
  *     rcore_apply(core, key, …)                     every record of the topic, in order, our own ones too
  *     rcore_handle(core, &request, &reply)          reply.n_writes == 0: answer it now

@@ -1,4 +1,4 @@
-/* registry_state.h - what a registry remembers: the fold of the `_schemas` topic (ecosystem.md 1.6). No I/O, one owner.
+/* registry_state.h - what a registry remembers: the fold of the `_schemas` topic, whose records have Confluent's form. No I/O, one owner.
  * Ids mean a schema within a context (":.ctx:subject"; almost everyone uses the default one, "."). */
 #ifndef PST_DEPLOY_REGISTRY_REGISTRY_STATE_H
 #define PST_DEPLOY_REGISTRY_REGISTRY_STATE_H

@@ -1,6 +1,6 @@
 /* registry_write.c - what changes a registry: registering, deleting, levels, modes. Each function reads the state and names the records that
- * would bring the change about; rcore_apply makes it happen once they are in the topic. Key bytes are as ecosystem.md 1.6 says, because
- * compaction compares bytes. */
+ * would bring the change about; rcore_apply makes it happen once they are in the topic. Key bytes are Confluent's to the letter
+ * ({"keytype":"SCHEMA","subject":…,"version":…,"magic":1}), because compaction compares bytes and another registry may take the topic over. */
 #include "deploy/registry/registry_core_priv.h"
 
 #include <ctype.h>

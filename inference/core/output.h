@@ -1,4 +1,4 @@
-/* output.h - the record Score (contract section 2): its schema with the pass-through fields of one kind of input record, and its bytes.
+/* output.h - the record Score: its schema with the pass-through fields of one kind of input record, and its bytes.
  *
  * Pass-through fields lie under `record`, each nullable whatever the writer's schema says, so that schemas with and without a field stay
  * compatible; dots of a path become underscores. Named types come along, written out, renamed where they would clash with ours.

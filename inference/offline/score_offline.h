@@ -1,4 +1,4 @@
-/* score_offline.h - a pipeline without a stream: dry runs over files, checks, explanations. Exit statuses as in contract section 1. */
+/* score_offline.h - a pipeline without a stream: dry runs over files, checks, explanations. Exit statuses: pst_exits. */
 #ifndef PST_INFERENCE_OFFLINE_SCORE_OFFLINE_H
 #define PST_INFERENCE_OFFLINE_SCORE_OFFLINE_H
 

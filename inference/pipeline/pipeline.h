@@ -1,4 +1,4 @@
-/* pipeline.h - one scoring pipeline as its file says it (contract section 5): parsed, checked, nothing resolved yet.
+/* pipeline.h - one scoring pipeline as its file says it (keys: pipeline_keys.h): parsed, checked, nothing resolved yet.
  *
  *     pst_pipeline *p;
  *     if (pst_pipeline_load("pipeline.yml", &p, &err) < 0) …     // "pipeline.yml:7: unknown key "topcis" in input; did you mean "topics"?"

@@ -12,7 +12,7 @@ typedef struct pst_score_run_opts {
     const char *metrics_listen;
 } pst_score_run_opts;
 
-/* Runs until told to stop (or the options say so). Returns the exit status of contract section 1; the error is told by then. */
+/* Runs until told to stop (or the options say so). Returns the exit status (pst_exits); the error is told by then. */
 int pst_score_run(const pst_settings *settings, const pst_pipeline *p, const pst_score_run_opts *opts);
 
 #endif

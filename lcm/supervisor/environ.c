@@ -1,4 +1,4 @@
-/* environ.c - what a learner sees of its surroundings: FfDL's variables (ffdl-contract.md 5.1), the manifest's, and of our own environment
+/* environ.c - what a learner sees of its surroundings: FfDL's variables (docs/learner.md), the manifest's, and of our own environment
  * only names that carry no secret. No Kafka address and no credential is among them: a learner is the user's code. The built-in learner is
  * our own code and gets the platform's settings by a descriptor (learner.c), not here. */
 #include "lcm/supervisor/run.h"

@@ -1,4 +1,4 @@
-/* metric_file.h - follows a growing evaluation-metrics.txt (ffdl-contract.md 6.4) and hands out its points. @thread one owner. */
+/* metric_file.h - follows a growing evaluation-metrics.txt (docs/learner.md) and hands out its points. @thread one owner. */
 #ifndef PST_LCM_SUPERVISOR_METRIC_FILE_H
 #define PST_LCM_SUPERVISOR_METRIC_FILE_H
 

@@ -1,5 +1,5 @@
-/* metric_line.h - what a learner tells by lines of text: metrics → MetricPoint (lines of stdout with "penstock":"metrics", contract section 3,
- * and lines of FfDL's evaluation-metrics.txt, ffdl-contract.md 6.4), checkpoints → report (lines with "penstock":"checkpoint"). NaN and Infinity, as Python writes them, are taken. @thread any. */
+/* metric_line.h - what a learner tells by lines of text: metrics → MetricPoint (lines of stdout with "penstock":"metrics",
+ * and lines of FfDL's evaluation-metrics.txt; docs/learner.md), checkpoints → report (lines with "penstock":"checkpoint"). NaN and Infinity, as Python writes them, are taken. @thread any. */
 #ifndef PST_LCM_SUPERVISOR_METRIC_LINE_H
 #define PST_LCM_SUPERVISOR_METRIC_LINE_H
 

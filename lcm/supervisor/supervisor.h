@@ -2,7 +2,7 @@
  *
  *     supervise_main.c  the verb: settings, lock, client, outlet        run.c         the run: spec, folders, what it says
  *     supervise.c       the sequence of one run, and how it ends        prepare.c     code and data; topic_data.c: a range of a topic
- *     learner.c         the process: pipes, signals, grace, its tree    environ.c     what it sees (ffdl-contract.md 5.1)
+ *     learner.c         the process: pipes, signals, grace, its tree    environ.c     what it sees (docs/learner.md)
  *     lines, metric_line, limiter   its output as events                results.c     training log, model
  *     outlet.c, spool.c             the way out, broker or not          sink_kafka.c  Kafka behind the outlet
  *

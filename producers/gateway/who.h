@@ -1,4 +1,4 @@
-/* who.h - who may: the filter before every handler of the gateway (contract section 6). What no credential allows (foreign Host, foreign page,
+/* who.h - who may: the filter before every handler of the gateway. What no credential allows (foreign Host, foreign page,
  * form bodies) was refused before by common/loop/http_guard.h.
  *
  *     Authorization: Bearer TOKEN · basic auth with the token as password · the cookie that GET /?token=TOKEN sets, for the page's own place alone

@@ -1,4 +1,4 @@
-/* test_avro_event.c - event structs: the contract's JSON text, maps, copies, topics. */
+/* test_avro_event.c - event structs: JSON text, maps, copies, topics. */
 #include "avro_kit.h"
 
 #include "schemas/events.h"

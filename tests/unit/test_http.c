@@ -1,4 +1,4 @@
-/* test_http.c - the HTTP server through raw sockets: what real clients do, and what attackers do (reliability.md 7.2). */
+/* test_http.c - the HTTP server through raw sockets: what real clients do, and what attackers do. */
 #include "common/loop/http.h"
 
 #include "common/base/clock.h"

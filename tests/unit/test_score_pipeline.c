@@ -1,4 +1,4 @@
-/* test_score_pipeline.c - the pipeline file: every key of the contract's example arrives, every mistake is named with file, line and cure. */
+/* test_score_pipeline.c - the pipeline file: every key of an example that has them all arrives, every mistake is named with file, line and cure. */
 #include "inference/pipeline/pipeline.h"
 
 #include <math.h>
