@@ -136,9 +136,9 @@ def halted_while_it_registers(p, s):
     onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), d / "m.onnx")
     ends = {}
     for n in range(8):
-        tid = p.submit(manifest("maker", "sleep 0.2; mkdir -p $RESULT_DIR/model && cp m.onnx $RESULT_DIR/model/model.onnx", extra=f"penstock: {{model: {{name: m{n}}}}}\n"), d)
+        tid = p.submit(manifest("maker", "sleep 0.7; mkdir -p $RESULT_DIR/model && cp m.onnx $RESULT_DIR/model/model.onnx", extra=f"penstock: {{model: {{name: m{n}}}}}\n"), d)
         until(lambda: p.show(tid)["state"] in ("PROCESSING", "STORING", *ENDED), 40, "start", step=0.02)
-        time.sleep(random.uniform(0, 0.4))
+        time.sleep(random.uniform(0, 1.2))
         p.cli("halt", tid, ok=False)
         if n % 2:
             s.kill_trainer()
