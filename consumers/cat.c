@@ -4,6 +4,7 @@
 #include "common/base/json.h"
 #include "common/base/stop.h"
 #include "common/platform/verb.h"
+#include "consumers/cat_file.h"
 #include "verbs.h"
 
 #include <ctype.h>
@@ -14,7 +15,7 @@
 enum { RANGES_MAX = 4096 };
 
 typedef struct cat_opts {
-    const char *topic, *offset, *format, *group;
+    const char *topic, *offset, *format, *group, *avro_file;
     int64_t partition, count, timeout_us;
     bool exit_at_end, envelope, consume, from_beginning, uncommitted, raw;
 } cat_opts;
@@ -35,6 +36,7 @@ static const pst_opt cat_table[] = {
     {"consumer", 'C', PST_OPT_BOOL, AT(consume), NULL, NULL, "kcat's mode flag; cat only consumes"},
     {"uncommitted", 0, PST_OPT_BOOL, AT(uncommitted), NULL, NULL, "show open and aborted transactions too"},
     {"raw", 0, PST_OPT_BOOL, AT(raw), NULL, NULL, "do not decode Avro: print the bytes"},
+    {"avro-file", 0, PST_OPT_STR, AT(avro_file), "FILE", NULL, "do not print: write the values into this Avro container file"},
 };
 static const pst_usage cat_usage = {
     "cat",
@@ -43,7 +45,8 @@ static const pst_usage cat_usage = {
     "Without -o: with -G from the group's offsets, else from the beginning with -e or -c, and from the end without.\nA record that does "
     "not decode is shown with its reason on stderr; reading goes on (exit status 3).",
     "penstock cat -t penstock.jobs.events -e\npenstock cat -t telemetry.scores -o -5 -e -J | jq .payload.score\npenstock cat -t "
-    "penstock.logs -f '%k %s\\n'\npenstock cat -t orders -o s@1700000000000 -c 10",
+    "penstock.logs -f '%k %s\\n'\npenstock cat -t orders -o s@1700000000000 -c 10\npenstock cat -t telemetry -e -c 1000 --avro-file "
+    "sample.avro",
     cat_table,
     sizeof cat_table / sizeof *cat_table,
     false};
@@ -53,6 +56,7 @@ typedef struct cat {
     pst_verb_run *v;
     pst_consumer *consumer;
     int64_t shown, undecoded, until_ms;
+    cat_file file;
     pst_buf line;
     pst_err gone; /* the registry is away: what cannot be decoded now is no defect of the record */
 } cat;
@@ -270,6 +274,19 @@ static void print_record(cat *c, const pst_record *r)
         fwrite(c->line.data, 1, c->line.len, stdout);
 }
 
+/* What has no place in the file is told and counted; an outage or a full disk ends the verb. */
+static void write_record(cat *c, const pst_record *r)
+{
+    pst_err err = {0};
+    int rc = cat_file_add(&c->file, c->o.avro_file, c->v->client->codec, r, &err);
+    if (rc < 0 && err.cls != PST_CLASS_DATA) {
+        c->gone = err;
+    } else if (rc < 0) {
+        fprintf(stderr, "penstock cat: %s [%d] offset %lld is left out: %s\n", r->topic, r->partition, (long long)r->offset, err.text);
+        c->undecoded++;
+    }
+}
+
 static int loop(cat *c, pst_err *err)
 {
     int64_t last = pst_mono_us(), warned = last;
@@ -289,7 +306,10 @@ static int loop(cat *c, pst_err *err)
             const pst_record *r = &b.records[i];
             if ((c->o.partition >= 0 && r->partition != c->o.partition) || (c->until_ms && r->timestamp_ms >= c->until_ms))
                 continue;
-            print_record(c, r);
+            if (c->o.avro_file)
+                write_record(c, r);
+            else
+                print_record(c, r);
             if (c->gone.code) {
                 *err = c->gone;
                 return c->gone.code;
@@ -336,6 +356,11 @@ static int cat_run(int argc, char **argv)
     if (!rc && !nothing)
         rc = loop(&c, &v.err);
     fflush(stdout);
+    int ended = pst_avro_file_end(c.file.file, rc < 0 ? NULL : &v.err);
+    if (!rc)
+        rc = ended;
+    if (!rc && c.o.avro_file && !c.file.records)
+        fprintf(stderr, "penstock cat: no Avro value was read: %s was not written\n", c.o.avro_file);
     pst_consumer_free(c.consumer);
     pst_buf_done(&c.line);
     status = pst_verb_end(&v, rc);

@@ -1,5 +1,5 @@
 """The examples do what they say: the shell learner, the Python learner whose model is registered, submit.py by Avro and by JSON, plain kcat."""
-import subprocess, json, shutil, sys
+import datetime, subprocess, json, shutil, sys
 from kit import *
 
 EX = ROOT / "examples"
@@ -26,6 +26,12 @@ with Platform() as p:
     lines = p.cli("cat", "-t", PREFIX + "jobs.events", "-e", "-J").stdout.splitlines()
     rows = [json.loads(l) for l in lines]
     check(rows and all({"topic", "partition", "offset", "ts", "key", "payload", "value_schema_id"} <= r.keys() for r in rows), f"penstock cat -J: {lines[:1]}")
+    import fastavro
+    p.cli("cat", "-t", PREFIX + "jobs.events", "-e", "--avro-file", p.dir / "events.avro")
+    with open(p.dir / "events.avro", "rb") as f:
+        told = list(fastavro.reader(f))
+    check(len(told) >= len(rows) and all(isinstance(e["time"], datetime.datetime) and e["training_id"] for e in told if e["type"] == "COMPLETED"),
+          f"cat --avro-file: {len(told)} of {len(rows)}: {told[:1]}")
     for verb in (("list",), ("topics", "list")):
         away = p.cli(*verb, "-b", "127.0.0.1:1", ok=False)
         check(away.returncode == 5 and not away.stdout and "127.0.0.1:1 is from: flag; -b HOST:PORT" in away.stderr, f"{verb} without a broker: {away.returncode} {away.stdout} {away.stderr}")
