@@ -1,132 +1,74 @@
-/* answers.c - which requests are answered, when, and to whom: those that came before their submission, those that were answered before, those
- * that are too old, and those of somebody else.
- *
- * A submission is keyed by its request id, what follows by the training id: two partitions, without an order between them. So a request
- * of a job that is not known is kept until the submission comes, or until the Trainer has read all requests and some seconds have passed.
- * It is kept as a state UNKNOWN under the job's key, for a restarted Trainer reads its states and not its requests again. */
+/* answers.c - every request is answered once: which were answered before, which come too late or from somebody else, and what every one of them
+ * must have. A job remembers the answers to its last requests; what belongs to no job is remembered in memory only. */
 #include "common/base/clock.h"
-#include "common/base/hash.h"
-#include "common/platform/client.h"
 #include "trainer/core_state.h"
 #include "schemas/training_id.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { EARLY_JOBS_MAX = 10000, EARLY_REQUESTS_MAX = 16, EARLY_S_MAX = 600, SECOND_US = 1000000 };
+enum { ID_BYTES_MAX = 256, SECOND_US = 1000000 };
 
-/* ---- before the submission --------------------------------------------------------------------------------------------------- */
+/* ---- once ------------------------------------------------------------------------------------------------------------------------ */
 
-void trainer_early_free(void *early)
+/* A job remembers "ACTION:request_id": a client that uses one id for its submission and its halt is understood too. */
+char *trainer_request_mark(const pst_job_request *r)
 {
-    trainer_early *e = early;
-    if (!e)
-        return;
-    pst_event_clear(&pst_job_state_type, &e->s);
-    free(e);
+    return pst_sprintf("%s:%s", pst_job_action_text(r->action), r->request_id);
 }
 
-static bool matches(const pst_early_request *e, const pst_job_request *r)
+bool trainer_is_answered(const trainer_job *j, const char *mark)
 {
-    return !strcmp(e->request_id, r->request_id) && !strcmp(e->action, pst_job_action_text(r->action)) && !strcmp(e->user, r->user);
-}
-
-bool trainer_early_has(const tcore *c, const pst_job_request *r)
-{
-    const trainer_early *e = pst_map_get(&c->early, r->training_id);
-    for (size_t i = 0; e && i < e->s.n_early; i++)
-        if (matches(&e->s.early[i], r))
+    for (size_t i = 0; i < j->s.n_requests; i++)
+        if (!strcmp(j->s.requests[i], mark))
             return true;
     return false;
 }
 
-static trainer_early *early_new(const char *training_id, int64_t now_us)
+void tcore_remember(trainer_job *j, const char *mark)
 {
-    trainer_early *e = pst_alloc(sizeof *e);
-    pst_job_state empty = {.training_id = (char *)training_id};
-    pst_event_copy(&pst_job_state_type, &empty, &e->s); /* no text is NULL in a state that travels */
-    e->seen_us = now_us;
-    return e;
-}
-
-bool trainer_early_keep(tcore *c, const pst_job_request *r)
-{
-    trainer_early *e = pst_map_get(&c->early, r->training_id);
-    if (e ? e->s.n_early >= EARLY_REQUESTS_MAX : c->early.live >= EARLY_JOBS_MAX)
-        return false;
-    if (!e)
-        pst_map_put(&c->early, r->training_id, e = early_new(r->training_id, c->now_us));
-    pst_early_request kept = {.request_id = r->request_id,
-                              .action = (char *)pst_job_action_text(r->action),
-                              .user = r->user,
-                              .time = r->time,
-                              .options = r->options,
-                              .n_options = r->n_options};
-    e->s.early = pst_realloc(e->s.early, (e->s.n_early + 1) * sizeof *e->s.early);
-    pst_event_copy(&pst_early_request_type, &kept, &e->s.early[e->s.n_early++]);
-    e->s.updated_at = c->now_us;
-    e->seen_us = c->now_us;
-    tcore_publish(c, &e->s);
-    return true;
-}
-
-void trainer_early_load(tcore *c, const pst_job_state *s)
-{
-    if (!s->n_early)
-        return;
-    trainer_early *e = pst_alloc(sizeof *e);
-    pst_event_copy(&pst_job_state_type, s, &e->s);
-    e->seen_us = 0; /* its time begins with the first tick */
-    pst_map_put(&c->early, s->training_id, e);
-}
-
-void trainer_early_drop(tcore *c, const char *training_id)
-{
-    trainer_early_free(pst_map_take(&c->early, training_id));
-}
-
-/* The map's entry is taken first: an answer that looks for it must not find it again. */
-static void answer_all(tcore *c, trainer_early *e)
-{
-    for (size_t i = 0; i < e->s.n_early; i++) {
-        const pst_early_request *x = &e->s.early[i];
-        int action = pst_job_action_parse(x->action);
-        pst_job_request r = {.request_id = x->request_id,
-                             .action = action < 0 ? PST_JOB_ACTION_UNKNOWN : (pst_job_action)action,
-                             .training_id = e->s.training_id,
-                             .user = x->user,
-                             .time = x->time,
-                             .options = x->options,
-                             .n_options = x->n_options};
-        tcore_control(c, &r);
+    if (j->s.n_requests == PST_REQUESTS_KEPT) { /* the oldest goes */
+        free(j->s.requests[0]);
+        memmove(j->s.requests, j->s.requests + 1, (PST_REQUESTS_KEPT - 1) * sizeof *j->s.requests);
+        j->s.n_requests--;
     }
+    j->s.requests = pst_realloc(j->s.requests, (j->s.n_requests + 1) * sizeof *j->s.requests);
+    j->s.requests[j->s.n_requests++] = pst_strdup(mark);
 }
 
-void trainer_early_apply(tcore *c, const char *training_id)
+/* With what it asks for: who mends a request that was refused before it became a job's, or publishes an old one anew, is answered again. */
+static char *orphan_key(const tcore *c, const pst_job_request *r)
 {
-    trainer_early *e = pst_map_take(&c->early, training_id);
-    if (e)
-        answer_all(c, e);
-    trainer_early_free(e);
+    const pst_job_code *code = r->code;
+    char asked[65];
+    pst_submission_digest(r->manifest, code ? (code->sha256 ? code->sha256 : code->uri) : NULL, asked);
+    return pst_sprintf("%s:%s %s %s %.16s%s", pst_job_action_text(r->action), r->request_id, r->user, r->training_id ? r->training_id : "",
+                       asked, c->too_old ? " too old" : "");
 }
 
-static void answer_late_ones(tcore *c, bool caught_up)
+/* Rejections that belong to no job are remembered in memory only: after a restart such a request, published again, is answered again. */
+bool tcore_orphan_answered(const tcore *c, const pst_job_request *r)
 {
-    for (size_t i = 0; i < c->early.n; i++) {
-        trainer_early *e = c->early.at[i].key ? c->early.at[i].value : NULL;
-        if (e && (!e->seen_us || e->seen_us > c->now_us || c->unsettled)) /* else a clock that is set right would end its wait */
-            e->seen_us = c->now_us;
-        int64_t waited_us = e ? c->now_us - e->seen_us : 0;
-        if (!e || waited_us < (int64_t)PST_TRAINER_EARLY_S * SECOND_US || (!caught_up && waited_us < (int64_t)EARLY_S_MAX * SECOND_US))
-            continue;
-        pst_map_take(&c->early, e->s.training_id);
-        answer_all(c, e);
-        tcore_expire(c, e->s.training_id);
-        trainer_early_free(e);
-    }
+    char *key = orphan_key(c, r);
+    bool seen = *r->request_id && trainer_memory_has(&c->answered, key);
+    free(key);
+    return seen;
 }
 
-/* ---- a request id twice -------------------------------------------------------------------------------------------------------- */
+void tcore_remember_orphan(tcore *c, const pst_job_request *r)
+{
+    char *key = orphan_key(c, r);
+    trainer_memory_put(&c->answered, key, c->now_us);
+    free(key);
+}
+
+void tcore_reject_orphan(tcore *c, const pst_job_request *r, const char *training_id, const trainer_say *say)
+{
+    tcore_remember_orphan(c, r);
+    tcore_reject(c, NULL, training_id, r->request_id, say);
+}
+
+/* ---- a request id twice ---------------------------------------------------------------------------------------------------------- */
 
 void trainer_submit_digest(const trainer_in *in, char *ret)
 {
@@ -162,7 +104,27 @@ void trainer_submit_again(tcore *c, trainer_job *j, const trainer_in *in, const 
     free(mark);
 }
 
-/* ---- too old, not yours ------------------------------------------------------------------------------------------------------- */
+/* ---- well formed, too old, not yours --------------------------------------------------------------------------------------------- */
+
+/* "user bar", "user bar: too slow" */
+char *trainer_asked_by(const pst_job_request *r)
+{
+    const char *why = pst_str_map_get(r->options, r->n_options, "reason");
+    return why && *why ? pst_sprintf("user %.100s: %.200s", r->user, why) : pst_sprintf("user %.100s", r->user);
+}
+
+void trainer_check_text(pst_complaints *bad, const char *field, const char *text, bool needed)
+{
+    if (needed && !*text)
+        pst_complain(bad, field, 0, "is missing");
+    if (strlen(text) > ID_BYTES_MAX)
+        pst_complain(bad, field, 0, "is %zu bytes long, at most %d are allowed", strlen(text), ID_BYTES_MAX);
+    for (const char *s = text; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f) {
+            pst_complain(bad, field, 0, "must not contain control characters");
+            break;
+        }
+}
 
 char *trainer_request_too_old(const tcore *c, const trainer_in *in)
 {
@@ -197,17 +159,4 @@ bool trainer_request_of_operator(const tcore *c, const pst_job_request *r)
 bool trainer_request_allowed(const tcore *c, const trainer_job *j, const pst_job_request *r)
 {
     return !strcmp(j->s.user, r->user) || trainer_request_of_operator(c, r);
-}
-
-/* ---- time ---------------------------------------------------------------------------------------------------------------------- */
-
-void trainer_answers_tick(tcore *c, bool caught_up)
-{
-    int64_t before_us = c->now_us - (int64_t)PST_TRAINER_REMEMBERED_S * SECOND_US;
-    const char *old;
-    answer_late_ones(c, caught_up);
-    trainer_memory_forget(&c->answered, before_us, PST_TRAINER_ANSWERED_KEPT);
-    trainer_memory_forget(&c->deleted, before_us, PST_TRAINER_DELETED_KEPT);
-    while ((old = trainer_memory_outdated(&c->rejected, before_us, PST_TRAINER_REJECTED_KEPT)))
-        tcore_expire(c, old); /* takes it out of the memory, too */
 }

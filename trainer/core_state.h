@@ -1,4 +1,4 @@
-/* core_state.h - the inside of the Trainer's core, shared by trainer_core.c, requests.c, answers.c, reports.c, queue.c and nodes.c only. */
+/* core_state.h - the inside of the Trainer's core, shared by the files of pst_trainer_core only (trainer/CMakeLists.txt). */
 #ifndef PST_TRAINER_CORE_STATE_H
 #define PST_TRAINER_CORE_STATE_H
 
@@ -7,6 +7,8 @@
 #include "trainer/job_fsm.h"
 #include "trainer/memory.h"
 #include "trainer/trainer_core.h"
+
+#include <stdlib.h>
 
 enum {
     PST_REQUESTS_KEPT = 16, /* answered requests a job remembers */
@@ -102,93 +104,129 @@ typedef struct trainer_say {
     const pst_complaints *details;
 } trainer_say;
 
-/* ---- trainer_core.c */
+static inline void tcore_set_text(char **text, const char *value) /* replaces; NULL = null */
+{
+    char *copy = pst_strdup(value);
+    free(*text);
+    *text = copy;
+}
+
+/* The files below call earlier ones only; trainer_core.c, above all of them, takes the step. */
+
+/* ---- places.c: sites, nodes, what of them is taken, who waits where */
+trainer_needs trainer_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus);
+trainer_site *tcore_site(tcore *c, const char *name); /* made when new */
+void trainer_site_free(void *site);
+trainer_node *tcore_node(tcore *c, const char *site, const char *name); /* made when new */
+void trainer_node_free(void *node);
+void tcore_charge(tcore *c, trainer_job *j);         /* to s.node */
+void tcore_release(tcore *c, trainer_job *j);        /* fine when it is not charged */
+void trainer_queue_add(tcore *c, trainer_job *j);    /* into its site's queue; the event comes from trainer_queue_run */
+void trainer_queue_remove(tcore *c, trainer_job *j); /* fine when it is not queued */
+
+/* ---- nonces.c */
+/* Node, epoch and nonce of a command; their digests into the state. */
+void tcore_sign(tcore *c, trainer_job *j, pst_job_command *cmd);
+
+/* ---- jobs.c: the jobs in memory, and what a step produces */
 /* The one setter of a job's state: checks the table, numbers the event, appends it, marks the state dirty. */
 pst_job_event *tcore_emit(tcore *c, trainer_job *j, enum pst_job_event_type type, pst_job_public_state to, const trainer_say *say);
 void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, const char *request_id, const char *reason);
 /* An answer REJECTED: of the job when there is one, else by itself with sequence 0. */
 void tcore_reject(tcore *c, trainer_job *j, const char *training_id, const char *request_id, const trainer_say *say);
-void tcore_remove(tcore *c, trainer_job *j);             /* DELETED: tombstone, forget; j is freed */
-void tcore_expire(tcore *c, const char *training_id);    /* the tombstone of what is no job; forgotten where it is known */
-void tcore_publish(tcore *c, const pst_job_state *s);    /* a state that is no job's */
-trainer_job *tcore_adopt(tcore *c, pst_job_state *take); /* the state moves in; not queued, not charged */
-void tcore_read_manifest(trainer_job *j);
-void tcore_set_text(char **text, const char *value); /* replaces; NULL = null */
-
 /* The answer to a request that is about no job: sequence 0. */
 void tcore_answer(tcore *c, const char *request_id, const trainer_say *say);
 void tcore_command_node(tcore *c, const trainer_node *n, enum pst_job_command_type command, const char *request_id, const char *reason);
 void tcore_tell_node(tcore *c, const trainer_node *n, const char *state); /* onto `workers`, under the node's key */
+void tcore_publish(tcore *c, const pst_job_state *s);                     /* borrowed until the step's actions are done */
+trainer_job *tcore_adopt(tcore *c, pst_job_state *take);                  /* the state moves in; not queued, not charged */
+void tcore_read_manifest(trainer_job *j);
+void tcore_live_add(tcore *c, trainer_job *j);
+void tcore_remove(tcore *c, trainer_job *j);          /* DELETED: tombstone, forget; j is freed */
+void tcore_expire(tcore *c, const char *training_id); /* the tombstone of what is no job; forgotten where it is known */
+void tcore_forget(tcore *c, trainer_job *j);          /* from every table; j is freed */
+void trainer_job_free(void *job);
 
-/* ---- requests.c */
-void tcore_request(tcore *c, const trainer_in *in);
-void tcore_bad_request(tcore *c, const trainer_in *in);
+/* ---- placement.c: where a job may go, and if nowhere, why */
+bool trainer_node_has_lease(const tcore *c, const trainer_node *n);
+/* More than any node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
+char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs);
+/* The node that takes it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */
+trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound);
+
+/* ---- queue.c */
+void trainer_queue_run(tcore *c); /* deploys what fits, says why the rest waits */
+
+/* ---- gang.c: what its processes say together */
+bool trainer_is_learner(const pst_job_process *p);
+bool trainer_has_succeeded(const pst_job_process *p);
+/* How many of the gang (learners only, or all) are in a state of at least this rank. */
+int trainer_count_from(const trainer_job *j, pst_job_process_state least, bool learners_only);
+bool trainer_learners_have_succeeded(const trainer_job *j);
+/* Every learner's command was done, by itself, before it could be stopped: what was wished for came too late. */
+bool trainer_learners_have_finished(const trainer_job *j);
+
+/* ---- ending.c: how a generation ends */
+bool trainer_is_platform_down(const char *code); /* an operator stopped the platform: nobody's fault */
+/* live, and being stopped because something failed: the first failure stands in s.reason_code */
+bool trainer_job_is_failing(const trainer_job *j);
+void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char *reason);
+void tcore_conclude(tcore *c, trainer_job *j); /* nothing while a process lives; j may be freed */
 /* The generation is over and the wish that ended it is carried out: HALTED, TERMINATED, DELETED. j may be freed. */
 void tcore_fulfil_wish(tcore *c, trainer_job *j);
 /* The job has ended by itself before the wish could be carried out. A wish to delete is carried out all the same: j is freed then. */
 void tcore_drop_wish(tcore *c, trainer_job *j);
+void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *request_id, const char *reason); /* j is freed */
 
+/* ---- reports.c */
+void tcore_report(tcore *c, const pst_process_report *r);
+void tcore_deadlines(tcore *c);
+
+/* ---- nodes.c */
+void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us);
+void tcore_attend(tcore *c); /* at each tick, first */
+/* The wish that is to be forced, if its node is silent: true when the job has ended by it; j may be freed then. */
+bool tcore_force(tcore *c, trainer_job *j);
+void tcore_silences(tcore *c); /* says which live jobs wait for a silent node, and when it is back */
+void tcore_node_request(tcore *c, const pst_job_request *r, const char *by);
+
+/* ---- answers.c: every request is answered once */
+char *trainer_request_mark(const pst_job_request *r); /* "HALT:request id", under which a job remembers it; free() */
+bool trainer_is_answered(const trainer_job *j, const char *mark);
 void tcore_remember(trainer_job *j, const char *mark); /* an answered request; the oldest goes */
-/* Answers one control request of a job that is there, or not (then it is rejected). */
-void tcore_control(tcore *c, const pst_job_request *r);
+void tcore_remember_orphan(tcore *c, const pst_job_request *r);
+bool tcore_orphan_answered(const tcore *c, const pst_job_request *r);
 /* An answer REJECTED that belongs to no job; remembered by (action, user, request id). */
 void tcore_reject_orphan(tcore *c, const pst_job_request *r, const char *training_id, const trainer_say *say);
-bool tcore_orphan_answered(const tcore *c, const pst_job_request *r);
-
-/* ---- answers.c */
-/* Keeps a request of an unknown job until its submission comes. False: there are too many, answer it now. */
-bool trainer_early_keep(tcore *c, const pst_job_request *r);
-bool trainer_early_has(const tcore *c, const pst_job_request *r);
-/* The submission was answered: what came before it is answered now, in the order in which it came. */
-void trainer_early_apply(tcore *c, const char *training_id);
-void trainer_early_load(tcore *c, const pst_job_state *s);
-void trainer_early_drop(tcore *c, const char *training_id);
-void trainer_early_free(void *early);
 /* A submission with a known (user, request id): the same again (counted), or another one (rejected). */
 void trainer_submit_again(tcore *c, trainer_job *j, const trainer_in *in, const char *digest);
 /* Of the manifest and of the code that a submission brings. ret: 65 bytes. */
 void trainer_submit_digest(const trainer_in *in, char *ret);
+char *trainer_asked_by(const pst_job_request *r); /* "user bar: too slow"; free() */
+void trainer_check_text(pst_complaints *bad, const char *field, const char *text, bool needed);
 /* The reason why a request is not taken any more (free()), or NULL. */
 char *trainer_request_too_old(const tcore *c, const trainer_in *in);
 bool trainer_request_of_operator(const tcore *c, const pst_job_request *r);
 /* May this user touch this job? */
 bool trainer_request_allowed(const tcore *c, const trainer_job *j, const pst_job_request *r);
+
+/* ---- early.c: requests that came before their submission */
+/* Keeps a request of an unknown job until its submission comes. False: there are too many, answer it now. */
+bool trainer_early_keep(tcore *c, const pst_job_request *r);
+bool trainer_early_has(const tcore *c, const pst_job_request *r);
+void trainer_early_load(tcore *c, const pst_job_state *s);
+void trainer_early_drop(tcore *c, const char *training_id);
+void trainer_early_free(void *early);
+
+/* ---- control.c: what is asked of a job that is there */
+/* Answers one control request of a job that is there, or not (then it is rejected). */
+void tcore_control(tcore *c, const pst_job_request *r);
+/* The submission was answered: what came before it is answered now, in the order in which it came. */
+void trainer_early_apply(tcore *c, const char *training_id);
 void trainer_answers_tick(tcore *c, bool caught_up); /* answers what waited long enough, forgets what is old */
 
-/* ---- reports.c */
-void tcore_report(tcore *c, const pst_process_report *r);
-void tcore_deadlines(tcore *c);
-void tcore_conclude(tcore *c, trainer_job *j); /* nothing while a process lives; j may be freed */
-void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char *reason);
-/* live, and being stopped because something failed: the first failure stands in s.reason_code */
-bool trainer_job_is_failing(const trainer_job *j);
-
-/* ---- queue.c */
-trainer_site *tcore_site(tcore *c, const char *name); /* made when new */
-void trainer_queue_add(tcore *c, trainer_job *j);     /* into its site's queue; the event comes from trainer_queue_run */
-void trainer_queue_remove(tcore *c, trainer_job *j);  /* fine when it is not queued */
-void trainer_queue_run(tcore *c);                     /* deploys what fits, says why the rest waits */
-void trainer_site_free(void *site);
-trainer_needs trainer_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus);
-
-/* ---- nodes.c */
-trainer_node *tcore_node(tcore *c, const char *site, const char *name); /* made when new */
-void trainer_node_free(void *node);
-void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us);
-void tcore_attend(tcore *c);                  /* at each tick, first */
-void tcore_charge(tcore *c, trainer_job *j);  /* to s.node */
-void tcore_release(tcore *c, trainer_job *j); /* fine when it is not charged */
-/* More than any node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
-char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs);
-/* The node that takes it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */
-trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound);
-/* Node, epoch and nonce of a command; their digests into the state. */
-void tcore_sign(tcore *c, trainer_job *j, pst_job_command *cmd);
-/* Does the report come from where the generation was given to? Else it is counted, and its node asked where that may help. */
-bool tcore_believes(tcore *c, trainer_job *j, const pst_process_report *r);
-/* The wish that is to be forced, if its node is silent: true when the job has ended by it; j may be freed then. */
-bool tcore_force(tcore *c, trainer_job *j);
-void tcore_silences(tcore *c); /* says which live jobs wait for a silent node, and when it is back */
-void tcore_node_request(tcore *c, const pst_job_request *r, const char *by);
+/* ---- requests.c */
+void tcore_request(tcore *c, const trainer_in *in);
+void tcore_bad_request(tcore *c, const trainer_in *in);
 
 #endif

@@ -87,6 +87,15 @@ static int renew_code(trainer_shell *s, const pst_job_request *r, char **ret_err
     return rc;
 }
 
+/* A record was published just now: compares the clocks until it is known whose to believe. */
+static void compare_clocks(trainer_shell *s, pst_times_who who, const pst_record *r)
+{
+    if (r->timestamp_ms > 0 && trainer_times_heard(&s->times, who, r->timestamp_ms * 1000, pst_mono_us()))
+        pst_log(PST_LOG_WARN, "trainer",
+                "event=clock_differs ahead_s=%.1f: this computer's clock agrees with neither the nodes' nor the clients'; theirs is taken",
+                -(double)s->times.shift_us / 1e6);
+}
+
 /* ---- requests ---------------------------------------------------------------------------------------------------------------- */
 
 /* JSON text that is no valid request may still say which one it is. */
@@ -138,7 +147,7 @@ int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err)
     } else {
         request.time = request.time > 0 ? request.time : record_time_us(s, r);
         if (s->live)
-            trainer_shell_heard(s, PST_TIMES_CLIENT, r);
+            compare_clocks(s, PST_TIMES_CLIENT, r);
         trainer_in in = {.kind = PST_TRAINER_REQUEST,
                          .request = &request,
                          .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
@@ -207,7 +216,7 @@ int trainer_input_worker(trainer_shell *s, const pst_record *r, bool live, pst_e
     if (rc)
         return rc > 0 ? 0 : rc;
     if (live)
-        trainer_shell_heard(s, PST_TIMES_NODE, r);
+        compare_clocks(s, PST_TIMES_NODE, r);
     int64_t now = trainer_shell_now(s), then = record_time_us(s, r);
     trainer_in in = {.kind = PST_TRAINER_WORKER, .worker = &worker, .seen_us = live || then > now ? now : then};
     rc = step(s, &in, NULL, err);

@@ -1,98 +1,12 @@
 /* queue.c - who runs next, and why the others wait. One queue per site, by priority, then time of submission. The first that is ready runs
  * when the whole gang fits; one that does not fit blocks those behind it, or a wide job would starve behind narrow ones. Resources are
  * charged when a generation is deployed and released when its last process was observed to have ended. */
-#include "common/base/clock.h"
 #include "trainer/core_state.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000, NEVER_S = 900, CLOCK_DIFFERS_US = 10000000 };
-
-trainer_needs trainer_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus)
-{
-    int64_t processes = (int64_t)learners + parameter_servers;
-    int64_t devices = (int64_t)learners * pst_process_gpus("learner-1", gpus) + (int64_t)parameter_servers * pst_process_gpus("ps-1", gpus);
-    return (trainer_needs){processes * (int64_t)llround(cpus * PST_CPU_UNIT), processes * memory_bytes, devices};
-}
-
-/* ---- sites ------------------------------------------------------------------------------------------------------------------- */
-
-trainer_site *tcore_site(tcore *c, const char *name)
-{
-    trainer_site *s = pst_map_get(&c->sites, name);
-    if (!s) {
-        s = pst_alloc(sizeof *s);
-        s->name = pst_strdup(name);
-        pst_map_put(&c->sites, name, s);
-    }
-    return s;
-}
-
-void trainer_site_free(void *site)
-{
-    trainer_site *s = site;
-    if (!s)
-        return;
-    free(s->name);
-    free(s->nodes);
-    free(s->queue);
-    free(s);
-}
-
-/* ---- the queue of one site --------------------------------------------------------------------------------------------------- */
-
-static int compare(const trainer_job *a, const trainer_job *b)
-{
-    if (a->s.priority != b->s.priority)
-        return a->s.priority > b->s.priority ? -1 : 1;
-    if (a->s.submitted_at != b->s.submitted_at)
-        return a->s.submitted_at < b->s.submitted_at ? -1 : 1;
-    return strcmp(a->s.training_id, b->s.training_id);
-}
-
-static size_t place_of(const trainer_site *s, const trainer_job *j)
-{
-    size_t low = 0, high = s->n_queue;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (compare(s->queue[mid], j) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
-void trainer_queue_add(tcore *c, trainer_job *j)
-{
-    trainer_site *s = j->site;
-    PST_ASSERT(!j->queued && j->s.state == PST_JOB_PUBLIC_STATE_QUEUED);
-    if (s->n_queue == s->cap_queue) {
-        s->cap_queue = s->cap_queue ? s->cap_queue * 2 : 64;
-        s->queue = pst_realloc(s->queue, s->cap_queue * sizeof(trainer_job *));
-    }
-    size_t at = place_of(s, j);
-    memmove(s->queue + at + 1, s->queue + at, (s->n_queue - at) * sizeof(trainer_job *));
-    s->queue[at] = j;
-    s->n_queue++;
-    s->n_unsaid++;
-    j->queued = j->unsaid = true;
-}
-
-void trainer_queue_remove(tcore *c, trainer_job *j)
-{
-    if (!j->queued)
-        return;
-    trainer_site *s = j->site;
-    size_t at = place_of(s, j);
-    PST_ASSERT(at < s->n_queue && s->queue[at] == j);
-    memmove(s->queue + at, s->queue + at + 1, (s->n_queue - at - 1) * sizeof(trainer_job *));
-    s->n_queue--;
-    s->n_unsaid -= j->unsaid;
-    j->queued = j->unsaid = false;
-}
 
 /* ---- running it -------------------------------------------------------------------------------------------------------------- */
 

@@ -1,171 +1,26 @@
-/* reports.c - what LCMs and supervisors observed, and what the Trainer concludes from it. Reporters state facts about processes; whether a
- * job goes on, is tried again or has ended is decided here and nowhere else. A generation is over when every process of it was observed
- * to have ended; until then its resources stay charged and no other generation starts.
+/* reports.c - what LCMs and supervisors observed. Reporters state facts about processes; what follows from them is ending.c's.
  *
- * A report counts if it is of the present generation of a live job and tells a later state than the one known; the rest (repeated,
- * overtaken, of a fenced generation) is counted and ignored. */
+ * A report counts if it is of the present generation of a live job, comes from where that was given to, and tells a later state than the one
+ * known; the rest (repeated, overtaken, of a fenced generation) is counted and ignored. */
 #include "common/base/clock.h"
+#include "schemas/deploy_digest.h"
 #include "trainer/core_state.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NO_ANSWER_US = 60000000 }; /* a deployment that nobody took up for this long is remarked on */
+enum { CHECK_EVERY_US = 5000000, NO_ANSWER_US = 60000000 }; /* a deployment that nobody took up for this long is remarked on */
 
 static bool is_over(pst_job_process_state s)
 {
     return s == PST_JOB_PROCESS_STATE_EXITED || s == PST_JOB_PROCESS_STATE_LOST;
 }
 
-static bool is_learner(const pst_job_process *p)
-{
-    return !strncmp(p->name, "learner-", 8);
-}
-
-static bool has_succeeded(const pst_job_process *p)
-{
-    return p->state == PST_JOB_PROCESS_STATE_EXITED && p->has_exit_code && p->exit_code == 0 && !p->has_signal;
-}
-
-/* How many of the gang (learners only, or all) are in a state of at least this rank. */
-static int count_from(const trainer_job *j, pst_job_process_state least, bool learners_only)
-{
-    int n = 0;
-    for (size_t i = 0; i < j->s.n_processes; i++)
-        n += (!learners_only || is_learner(&j->s.processes[i])) && j->s.processes[i].state >= least;
-    return n;
-}
-
-static bool learners_have_succeeded(const trainer_job *j)
-{
-    for (size_t i = 0; i < j->s.n_processes; i++)
-        if (is_learner(&j->s.processes[i]) && !has_succeeded(&j->s.processes[i]))
-            return false;
-    return true;
-}
-
-/* Every learner's command was done, by itself, before it could be stopped: what was wished for came too late. */
-static bool learners_have_finished(const trainer_job *j)
-{
-    for (size_t i = 0; i < j->s.n_processes; i++)
-        if (is_learner(&j->s.processes[i]) && !j->s.processes[i].finished)
-            return false;
-    return learners_have_succeeded(j);
-}
-
-bool trainer_job_is_failing(const trainer_job *j)
-{
-    return pst_job_state_is_live(j->s.state) && j->s.reason_code;
-}
-
-/* ---- conclusions ------------------------------------------------------------------------------------------------------------- */
-
-/* An operator stopped the platform: nobody's fault, so the job is tried again without using up a retry. */
-static bool is_platform_down(const char *code)
-{
-    return code && !strcmp(code, "PLATFORM_DOWN");
-}
-
-/* FfDL's codes: S1… and S2… are the platform's (no resources, deployment, lost processes, connections) and worth another try. C… and S3… (what
- * the job brings along could not be loaded or stored) would most likely happen again: the manifest's retries decide. */
-static bool is_platform_fault(const char *code)
-{
-    return !strncmp(code, "S1", 2) || !strncmp(code, "S2", 2) || is_platform_down(code);
-}
-
 /* The reporter's text, or NULL where it said nothing. */
 static const char *said(const char *text)
 {
     return text && *text ? text : NULL;
-}
-
-static void retry(tcore *c, trainer_job *j, int used, int budget)
-{
-    char *reason = pst_sprintf("try %d of %d follows: %s", used + 1, budget + 1, j->s.reason);
-    char *code = pst_strdup(j->s.reason_code);
-    c->counts.retried++;
-    tcore_set_text(&j->s.reason_code, NULL);
-    tcore_set_text(&j->s.reason, reason);
-    tcore_emit(c, j, PST_JOB_EVENT_TYPE_RETRYING, PST_JOB_PUBLIC_STATE_QUEUED, &(trainer_say){.reason_code = code, .reason = reason});
-    trainer_queue_add(c, j);
-    free(code);
-    free(reason);
-}
-
-static void fail(tcore *c, trainer_job *j)
-{
-    int retries = j->s.attempts + j->s.platform_attempts;
-    if (retries) {
-        char *reason = pst_sprintf("%s (after %d %s)", j->s.reason, retries, retries == 1 ? "retry" : "retries");
-        tcore_set_text(&j->s.reason, reason);
-        free(reason);
-    }
-    c->counts.failed++;
-    tcore_emit(c, j, PST_JOB_EVENT_TYPE_FAILED, PST_JOB_PUBLIC_STATE_FAILED,
-               &(trainer_say){.reason_code = j->s.reason_code, .reason = j->s.reason});
-}
-
-static void complete(tcore *c, trainer_job *j)
-{
-    char span[32];
-    char *who = j->s.learners == 1 ? pst_strdup("the learner") : pst_sprintf("all %d learners", j->s.learners), *reason;
-    int64_t from_us = j->ready_us ? j->ready_us : j->s.started_at;
-    if (j->s.has_started_at && j->done_us >= from_us)
-        reason = pst_sprintf("%s exited with 0 after %s", who, pst_span_text(j->done_us - from_us, span));
-    else
-        reason = pst_sprintf("%s exited with 0", who);
-    free(who);
-    if (j->s.wish != PST_JOB_WISH_NONE) {
-        char *both = pst_sprintf("%s, before it could be %s", reason, j->s.wish == PST_JOB_WISH_HALT ? "halted" : "terminated");
-        free(reason);
-        reason = both;
-    }
-    c->counts.completed++;
-    tcore_set_text(&j->s.reason, reason);
-    tcore_set_text(&j->s.reason_code, NULL);
-    tcore_emit(c, j, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED, &(trainer_say){.reason = reason});
-    free(reason);
-    tcore_drop_wish(c, j);
-}
-
-/* Called after every change of a process; does nothing while one of them lives. j may be freed (a wish to delete). */
-void tcore_conclude(tcore *c, trainer_job *j)
-{
-    if (count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
-        return;
-    tcore_release(c, j);
-    if (j->s.wish != PST_JOB_WISH_NONE && learners_have_finished(j)) {
-        complete(c, j);
-    } else if (j->s.wish != PST_JOB_WISH_NONE) {
-        tcore_fulfil_wish(c, j);
-    } else if (!trainer_job_is_failing(j)) {
-        complete(c, j);
-    } else if (!strcmp(j->s.reason_code, "DEADLINE")) {
-        fail(c, j);
-    } else if (is_platform_down(j->s.reason_code)) {
-        retry(c, j, j->s.platform_attempts, c->policy.platform_retries);
-    } else if (is_platform_fault(j->s.reason_code) && j->s.platform_attempts < c->policy.platform_retries) {
-        j->s.platform_attempts++;
-        retry(c, j, j->s.platform_attempts, c->policy.platform_retries);
-    } else if (!is_platform_fault(j->s.reason_code) && j->s.attempts < j->retries) {
-        j->s.attempts++;
-        retry(c, j, j->s.attempts, j->retries);
-    } else {
-        fail(c, j);
-    }
-}
-
-/* The first failure of a generation decides its reason; the rest of the gang is ended. */
-void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char *reason)
-{
-    if (trainer_job_is_failing(j))
-        return;
-    tcore_set_text(&j->s.reason_code, code);
-    tcore_set_text(&j->s.reason, reason);
-    bool all_over = count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) == (int)j->s.n_processes;
-    if (!all_over && j->s.wish == PST_JOB_WISH_NONE)
-        tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
 }
 
 /* ---- one process ------------------------------------------------------------------------------------------------------------- */
@@ -188,11 +43,12 @@ static pst_job_public_state public_state(const trainer_job *j)
 {
     int all = (int)j->s.n_processes, learners = j->s.learners;
     pst_job_public_state now = j->s.state, then = now;
-    if (count_from(j, PST_JOB_PROCESS_STATE_STORING, true) == learners && count_from(j, PST_JOB_PROCESS_STATE_EXITED, true) < learners)
+    if (trainer_count_from(j, PST_JOB_PROCESS_STATE_STORING, true) == learners &&
+        trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, true) < learners)
         then = PST_JOB_PUBLIC_STATE_STORING;
-    else if (count_from(j, PST_JOB_PROCESS_STATE_RUNNING, false) == all)
+    else if (trainer_count_from(j, PST_JOB_PROCESS_STATE_RUNNING, false) == all)
         then = PST_JOB_PUBLIC_STATE_PROCESSING;
-    else if (count_from(j, PST_JOB_PROCESS_STATE_DOWNLOADING, false) > 0)
+    else if (trainer_count_from(j, PST_JOB_PROCESS_STATE_DOWNLOADING, false) > 0)
         then = PST_JOB_PUBLIC_STATE_DOWNLOADING;
     return then > now ? then : now;
 }
@@ -220,8 +76,9 @@ static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst
     p->has_signal = r->has_signal && r->signal;
     p->signal = p->has_signal ? r->signal : 0;
     char *text = end_text(r, p->name);
-    bool good = has_succeeded(p) && !is_platform_down(r->reason_code);        /* a learner may leave with 0 when it is told to stop */
-    bool asked = j->s.wish != PST_JOB_WISH_NONE || trainer_job_is_failing(j); /* we end it: how it takes that is no fault of its own */
+    bool good =
+        trainer_has_succeeded(p) && !trainer_is_platform_down(r->reason_code); /* a learner may leave with 0 when it is told to stop */
+    bool asked = j->s.wish != PST_JOB_WISH_NONE || trainer_job_is_failing(j);  /* we end it: how it takes that is no fault of its own */
     const char *fault = asked ? NULL : p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
     const char *code = good ? NULL : said(r->reason_code) ? r->reason_code : fault;
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_PROCESS_EXITED, j->s.state,
@@ -232,11 +89,11 @@ static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst
                               .exit_code = p->has_exit_code ? &p->exit_code : NULL,
                               .signal = p->has_signal ? &p->signal : NULL});
     /* Once every learner has done its work, how the parameter servers end (we end them) says nothing. */
-    bool after_the_work = !is_learner(p) && learners_have_succeeded(j);
+    bool after_the_work = !trainer_is_learner(p) && trainer_learners_have_succeeded(j);
     if (!good && !after_the_work && j->s.wish == PST_JOB_WISH_NONE)
         tcore_start_failing(c, j, code, text);
-    else if (good && is_learner(p) && learners_have_succeeded(j) && j->s.wish == PST_JOB_WISH_NONE && !trainer_job_is_failing(j) &&
-             count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
+    else if (good && trainer_is_learner(p) && trainer_learners_have_succeeded(j) && j->s.wish == PST_JOB_WISH_NONE &&
+             !trainer_job_is_failing(j) && trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
         tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, "every learner is done; its parameter servers are ended");
     free(text);
 }
@@ -248,7 +105,7 @@ static bool move_process(tcore *c, trainer_job *j, pst_job_process *p, const str
         return false;
     if (step->state == PST_JOB_PROCESS_STATE_RUNNING)
         j->ready_us = r->time;
-    else if (is_learner(p) && (step->state == PST_JOB_PROCESS_STATE_STORING || !p->finished)) /* then it stores its results */
+    else if (trainer_is_learner(p) && (step->state == PST_JOB_PROCESS_STATE_STORING || !p->finished)) /* then it stores its results */
         j->done_us = r->time;
     p->state = step->state;
     p->finished = p->finished || step->state == PST_JOB_PROCESS_STATE_STORING; /* said only by a command that ended by itself, with 0 */
@@ -360,6 +217,35 @@ static void checkpoint(tcore *c, trainer_job *j, const pst_process_report *r)
     pst_complaints_done(&details);
 }
 
+/* About processes that its node does not have: then it knows no nonce but that of the command it answers. */
+static bool may_claim(const pst_process_report *r)
+{
+    return r->type == PST_REPORT_TYPE_LOST || r->type == PST_REPORT_TYPE_DEPLOY_FAILED;
+}
+
+static bool believes(tcore *c, trainer_job *j, const pst_process_report *r)
+{
+    char hex[65] = "";
+    const char *nonce = r->nonce ? r->nonce : "", *node = r->node ? r->node : "";
+    if (*nonce)
+        pst_nonce_digest(nonce, hex);
+    bool here = !*node || !*j->s.node || !strcmp(node, j->s.node);
+    if (here &&
+        (!*j->s.nonce_sha256 || !strcmp(hex, j->s.nonce_sha256) || (may_claim(r) && *j->s.claim_sha256 && !strcmp(hex, j->s.claim_sha256))))
+        return true;
+    c->counts.reports_untrusted++;
+    /* Its node may have lost its disk, nonce and all: it is asked, and answers with what the question carries. A stranger cannot. */
+    if (may_claim(r) && *node && here && c->now_us - j->checked_us >= CHECK_EVERY_US) {
+        char *reason = pst_sprintf("node %s is asked whether it has generation %d: a report without its nonce says that it has not", node,
+                                   j->s.generation);
+        j->checked_us = c->now_us;
+        tcore_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, reason);
+        tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason = reason});
+        free(reason);
+    }
+    return false;
+}
+
 void tcore_report(tcore *c, const pst_process_report *r)
 {
     c->counts.reports++;
@@ -374,7 +260,7 @@ void tcore_report(tcore *c, const pst_process_report *r)
         c->counts.reports_stale++;
         return;
     }
-    if (!tcore_believes(c, j, r))
+    if (!believes(c, j, r))
         return;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         if (steps[i].report == r->type) {
@@ -424,7 +310,7 @@ static void say_unanswered(tcore *c, trainer_job *j)
 static void check_answer(tcore *c, trainer_job *j)
 {
     if (j->s.state != PST_JOB_PUBLIC_STATE_PENDING || c->now_us - j->s.since < NO_ANSWER_US ||
-        count_from(j, PST_JOB_PROCESS_STATE_STARTED, false) > 0)
+        trainer_count_from(j, PST_JOB_PROCESS_STATE_STARTED, false) > 0)
         return;
     if (!j->s.reason)
         say_unanswered(c, j);

@@ -113,19 +113,6 @@ void trainer_shell_deactivate(trainer_shell *s)
 
 /* ---- state from the topic ---------------------------------------------------------------------------------------------------- */
 
-int64_t trainer_shell_now(const trainer_shell *s)
-{
-    return trainer_times_now(&s->times, pst_mono_us());
-}
-
-void trainer_shell_heard(trainer_shell *s, pst_times_who who, const pst_record *r)
-{
-    if (r->timestamp_ms > 0 && trainer_times_heard(&s->times, who, r->timestamp_ms * 1000, pst_mono_us()))
-        pst_log(PST_LOG_WARN, "trainer",
-                "event=clock_differs ahead_s=%.1f: this computer's clock agrees with neither the nodes' nor the clients'; theirs is taken",
-                -(double)s->times.shift_us / 1e6);
-}
-
 /* When the job was deleted; 0 = the tombstone only removes what is forgotten. */
 static int64_t deletion_time(const pst_record *r)
 {

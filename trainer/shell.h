@@ -7,6 +7,7 @@
 #ifndef PST_TRAINER_SHELL_H
 #define PST_TRAINER_SHELL_H
 
+#include "common/base/clock.h"
 #include "common/base/metrics.h"
 #include "common/base/seal.h"
 #include "common/platform/client.h"
@@ -46,6 +47,11 @@ typedef struct trainer_shell {
     int64_t tick_us;   /* monotonic: of the next tick */
 } trainer_shell;
 
+static inline int64_t trainer_shell_now(const trainer_shell *s)
+{
+    return trainer_times_now(&s->times, pst_mono_us());
+}
+
 /* keep_code_us: how long code archives stay that no job can use any more; 0 = for ever. */
 int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_policy *policy, int64_t keep_code_us, pst_err *err);
 void trainer_shell_close(trainer_shell *s);
@@ -59,10 +65,6 @@ char *trainer_shell_instance(const pst_client *client);
  * heartbeats were taken into account; else give them again.
  * 0; PST_EFENCED: another instance took over; PST_ESTOPPED; else FATAL. Outages are waited for inside. */
 int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live, bool *ret_took, pst_err *err);
-
-int64_t trainer_shell_now(const trainer_shell *s);
-/* A record was published just now: compares the clocks until it is known whose to believe. */
-void trainer_shell_heard(trainer_shell *s, pst_times_who who, const pst_record *r);
 
 /* ---- outbox.c: encoded actions waiting for their transaction */
 

@@ -1,324 +1,14 @@
-/* trainer_core.c - see trainer_core.h. This file: jobs in memory, the one setter of their state, and the step that dispatches. What a
- * request does is in requests.c, what a report means in reports.c, who runs next in queue.c. */
+/* trainer_core.c - the step: takes one input to whoever knows what it means, lets the queue run, and publishes each state that was touched, once.
+ * Beside it start, rebuilding from `jobs.state`, and what others may look at. The parts below it stand in core_state.h, lowest first. */
 #include "trainer/trainer_core.h"
 
-#include "common/platform/client.h"
 #include "trainer/core_state.h"
 #include "schemas/training_id.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- actions ----------------------------------------------------------------------------------------------------------------- */
-
-static trainer_action *add_action(tcore *c, pst_action_kind kind, const char *key)
-{
-    trainer_actions *a = c->out;
-    if (a->n == a->cap) {
-        a->cap = a->cap ? a->cap * 2 : 16;
-        a->at = pst_realloc(a->at, a->cap * sizeof *a->at);
-    }
-    trainer_action *x = &a->at[a->n++];
-    *x = (trainer_action){.kind = kind, .key = pst_strdup(key)};
-    return x;
-}
-
-void trainer_actions_clear(trainer_actions *a)
-{
-    for (size_t i = 0; i < a->n; i++) {
-        free(a->at[i].key);
-        pst_event_clear(&pst_job_event_type, &a->at[i].event);
-        pst_event_clear(&pst_job_command_type, &a->at[i].command);
-        pst_event_clear(&pst_worker_state_type, &a->at[i].worker);
-    }
-    a->n = 0;
-}
-
-void trainer_actions_done(trainer_actions *a)
-{
-    trainer_actions_clear(a);
-    free(a->at);
-    *a = (trainer_actions){0};
-}
-
-/* ---- jobs -------------------------------------------------------------------------------------------------------------------- */
-
-void tcore_set_text(char **text, const char *value)
-{
-    char *copy = pst_strdup(value);
-    free(*text);
-    *text = copy;
-}
-
-static void job_free(void *p)
-{
-    trainer_job *j = p;
-    if (!j)
-        return;
-    pst_event_clear(&pst_job_state_type, &j->s);
-    free(j);
-}
-
-/* What the state does not say itself. A manifest in a state was valid when it was admitted; should rules have become stricter since, what
- * could be read counts and the rest takes defaults: a running job is not hurt by an upgrade. */
-void tcore_read_manifest(trainer_job *j)
-{
-    pst_manifest m;
-    pst_complaints errors = {0}, warnings = {0};
-    pst_manifest_parse(j->s.manifest, strlen(j->s.manifest), &m, &errors, &warnings);
-    j->retries = m.retries;
-    j->parameter_servers = m.parameter_servers;
-    j->deadline_us = m.deadline_us;
-    j->grace_us = m.grace_us;
-    pst_manifest_done(&m);
-    pst_complaints_done(&errors);
-    pst_complaints_done(&warnings);
-    j->needs = trainer_needs_of(j->s.learners, j->parameter_servers, j->s.cpus, j->s.memory_bytes, j->s.gpus);
-}
-
-trainer_job *tcore_adopt(tcore *c, pst_job_state *take)
-{
-    trainer_job *j = pst_alloc(sizeof *j);
-    j->s = *take;
-    *take = (pst_job_state){0};
-    if (!pst_job_state_is_ended(j->s.state)) /* most jobs have ended long ago; a resume reads it then */
-        tcore_read_manifest(j);
-    char **texts[] = {&j->s.node, &j->s.checkpoint_node, &j->s.nonce_sha256, &j->s.claim_sha256, &j->s.spec_sha256};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        *texts[i] = *texts[i] ? *texts[i] : pst_strdup("");
-    j->site = tcore_site(c, j->s.site);
-    PST_ASSERT(!pst_map_put(&c->jobs, j->s.training_id, j));
-    c->by_state[j->s.state]++;
-    return j;
-}
-
-static void live_add(tcore *c, trainer_job *j)
-{
-    if (j->live_at)
-        return;
-    if (c->n_live == c->cap_live) {
-        c->cap_live = c->cap_live ? c->cap_live * 2 : 64;
-        c->live = pst_realloc(c->live, c->cap_live * sizeof *c->live);
-    }
-    c->live[c->n_live++] = j;
-    j->live_at = c->n_live;
-}
-
-static void live_remove(tcore *c, trainer_job *j)
-{
-    if (!j->live_at)
-        return;
-    trainer_job *last = c->live[--c->n_live];
-    c->live[j->live_at - 1] = last;
-    last->live_at = j->live_at;
-    j->live_at = 0;
-}
-
-static void mark_dirty(tcore *c, trainer_job *j)
-{
-    if (j->dirty)
-        return;
-    if (c->n_dirty == c->cap_dirty) {
-        c->cap_dirty = c->cap_dirty ? c->cap_dirty * 2 : 64;
-        c->dirty = pst_realloc(c->dirty, c->cap_dirty * sizeof *c->dirty);
-    }
-    c->dirty[c->n_dirty++] = j;
-    j->dirty = true;
-}
-
-static void forget(tcore *c, trainer_job *j)
-{
-    trainer_queue_remove(c, j);
-    tcore_release(c, j);
-    live_remove(c, j);
-    c->by_state[j->s.state]--;
-    for (size_t i = 0; j->dirty && i < c->n_dirty; i++)
-        if (c->dirty[i] == j)
-            c->dirty[i] = NULL;
-    trainer_memory_take(&c->rejected, j->s.training_id);
-    pst_map_take(&c->jobs, j->s.training_id);
-    job_free(j);
-}
-
-void tcore_remove(tcore *c, trainer_job *j)
-{
-    add_action(c, PST_DO_TOMBSTONE, j->s.training_id);
-    trainer_memory_put(&c->deleted, j->s.training_id, c->now_us);
-    forget(c, j);
-}
-
-void tcore_expire(tcore *c, const char *training_id)
-{
-    trainer_action *a = add_action(c, PST_DO_TOMBSTONE, training_id); /* copies the id, which may end with the job */
-    trainer_job *j = pst_map_get(&c->jobs, training_id);
-    a->expired = true;
-    trainer_memory_take(&c->rejected, a->key);
-    if (j)
-        forget(c, j);
-}
-
-void tcore_publish(tcore *c, const pst_job_state *s)
-{
-    add_action(c, PST_DO_STATE, s->training_id)->state = s;
-}
-
 /* ---- what a step produces ---------------------------------------------------------------------------------------------------- */
-
-static void add_details(pst_job_event *e, const pst_complaints *details)
-{
-    for (size_t i = 0; details && i < details->n; i++) {
-        const char *there = pst_str_map_get(e->details, e->n_details, details->at[i].field);
-        char *both = there ? pst_sprintf("%s; %s", there, details->at[i].text) : NULL;
-        pst_str_map_set(&e->details, &e->n_details, details->at[i].field, both ? both : details->at[i].text);
-        free(both);
-    }
-}
-
-static pst_job_event *add_event(tcore *c, const char *key, enum pst_job_event_type type, const trainer_say *say)
-{
-    pst_job_event *e = &add_action(c, PST_DO_EVENT, key)->event;
-    e->type = type;
-    e->time = c->said_us;
-    e->training_id = pst_strdup("");
-    e->actor = pst_strdup(say->actor ? say->actor : "trainer");
-    e->process = pst_strdup(say->process);
-    e->reason_code = pst_strdup(say->reason_code);
-    e->reason = pst_strdup(say->reason);
-    e->has_exit_code = say->exit_code;
-    e->exit_code = say->exit_code ? *say->exit_code : 0;
-    e->has_signal = say->signal;
-    e->signal = say->signal ? *say->signal : 0;
-    add_details(e, say->details);
-    return e;
-}
-
-pst_job_event *tcore_emit(tcore *c, trainer_job *j, enum pst_job_event_type type, pst_job_public_state to, const trainer_say *say)
-{
-    static const trainer_say nothing = {0};
-    say = say ? say : &nothing;
-    PST_ASSERT(job_fsm_allows(j->s.state, type, to));
-    int64_t at_us = c->said_us > j->s.updated_at ? c->said_us : j->s.updated_at;
-    if (to != j->s.state) {
-        c->by_state[j->s.state]--;
-        c->by_state[to]++;
-        j->s.state = to;
-        j->s.since = at_us;
-        j->s.has_ended_at = pst_job_state_is_ended(to);
-        j->s.ended_at = j->s.has_ended_at ? at_us : 0;
-        if (pst_job_state_is_live(to))
-            live_add(c, j);
-        else
-            live_remove(c, j);
-    }
-    j->s.seq++;
-    j->s.updated_at = at_us;
-    mark_dirty(c, j);
-    pst_job_event *e = add_event(c, j->s.training_id, type, say);
-    e->time = at_us;
-    tcore_set_text(&e->training_id, j->s.training_id);
-    e->request_id = pst_strdup(say->request_id ? say->request_id : j->s.request_id);
-    e->generation = j->s.generation;
-    e->seq = j->s.seq;
-    e->state = to;
-    return e;
-}
-
-/* An answer that belongs to no job: sequence 0. */
-static void reject_orphan(tcore *c, const char *training_id, const char *request_id, const trainer_say *say)
-{
-    const char *key = training_id && *training_id ? training_id : request_id;
-    pst_job_event *e = add_event(c, key, PST_JOB_EVENT_TYPE_REJECTED, say);
-    tcore_set_text(&e->training_id, training_id ? training_id : "");
-    e->request_id = pst_strdup(request_id);
-    e->state = PST_JOB_PUBLIC_STATE_UNKNOWN;
-}
-
-void tcore_reject(tcore *c, trainer_job *j, const char *training_id, const char *request_id, const trainer_say *say)
-{
-    c->counts.rejected++;
-    if (j) {
-        trainer_say answer = *say;
-        answer.request_id = request_id;
-        tcore_emit(c, j, PST_JOB_EVENT_TYPE_REJECTED, j->s.state, &answer);
-    } else {
-        reject_orphan(c, training_id, request_id, say);
-    }
-}
-
-void tcore_answer(tcore *c, const char *request_id, const trainer_say *say)
-{
-    pst_job_event *e = add_event(c, request_id, PST_JOB_EVENT_TYPE_OTHER, say);
-    e->request_id = pst_strdup(request_id);
-    e->state = PST_JOB_PUBLIC_STATE_UNKNOWN;
-}
-
-static void fill_spec(trainer_job *j, pst_deploy_spec *spec)
-{
-    spec->name = pst_strdup(j->s.name);
-    spec->user = pst_strdup(j->s.user);
-    spec->manifest = pst_strdup(j->s.manifest);
-    spec->learners = j->s.learners;
-    spec->cpus = j->s.cpus;
-    spec->gpus = j->s.gpus;
-    spec->memory_bytes = j->s.memory_bytes;
-    spec->grace_ms = (int32_t)(j->grace_us / 1000);
-    if (j->s.code) {
-        spec->code = pst_alloc(sizeof *spec->code);
-        pst_event_copy(&pst_code_ref_type, j->s.code, spec->code);
-    }
-}
-
-void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, const char *request_id, const char *reason)
-{
-    trainer_action *a = add_action(c, PST_DO_COMMAND, j->s.training_id);
-    pst_job_command *cmd = &a->command;
-    a->seal = tcore_node(c, j->s.site, j->s.node)->opens;
-    cmd->training_id = pst_strdup(j->s.training_id);
-    cmd->generation = j->s.generation;
-    cmd->site = pst_strdup(j->s.site);
-    cmd->command = command;
-    cmd->time = c->now_us;
-    cmd->request_id = pst_strdup(request_id ? request_id : j->s.request_id);
-    cmd->reason = pst_strdup(reason);
-    if (command == PST_JOB_COMMAND_TYPE_DEPLOY) {
-        cmd->spec = pst_alloc(sizeof *cmd->spec);
-        fill_spec(j, cmd->spec);
-    }
-    tcore_sign(c, j, cmd);
-    mark_dirty(c, j);
-}
-
-void tcore_command_node(tcore *c, const trainer_node *n, enum pst_job_command_type command, const char *request_id, const char *reason)
-{
-    pst_job_command *cmd = &add_action(c, PST_DO_COMMAND, n->name)->command;
-    cmd->training_id = pst_strdup("");
-    cmd->site = pst_strdup(n->site->name);
-    cmd->node = pst_strdup(n->name);
-    cmd->epoch = n->epoch;
-    cmd->nonce = pst_strdup("");
-    cmd->command = command;
-    cmd->time = c->now_us;
-    cmd->request_id = pst_strdup(request_id);
-    cmd->reason = pst_strdup(reason);
-}
-
-void tcore_tell_node(tcore *c, const trainer_node *n, const char *state)
-{
-    char *key = n->proves ? pst_sprintf("lcm.%s", n->name) : pst_strdup(n->name);
-    pst_worker_state *w = &add_action(c, PST_DO_WORKER, key)->worker;
-    w->worker_id = key;
-    w->kind = pst_strdup("lcm");
-    w->site = pst_strdup(n->site->name);
-    w->host = pst_strdup("");
-    w->time = n->seen_us;
-    w->state = pst_strdup(state);
-    w->node = pst_strdup(n->proves ? n->name : "");
-    w->epoch = n->epoch;
-    w->cpus = (double)n->capacity.cpu / PST_CPU_UNIT;
-    w->memory_bytes = n->capacity.memory;
-    w->gpus = (int32_t)n->capacity.gpus;
-    w->version = pst_strdup("");
-}
 
 /* Now may have jumped with this step: what is measured within this core's life begins anew. */
 static void clock_was_set(tcore *c)
@@ -384,7 +74,7 @@ void tcore_step(tcore *c, const trainer_in *in, int64_t now_us, trainer_actions 
         if (!j) /* deleted in this step */
             continue;
         j->dirty = false;
-        add_action(c, PST_DO_STATE, j->s.training_id)->state = &j->s;
+        tcore_publish(c, &j->s);
     }
     c->n_dirty = 0;
     c->out = NULL;
@@ -401,7 +91,7 @@ tcore *tcore_new(const trainer_policy *policy)
 
 void tcore_reset(tcore *c)
 {
-    pst_map_done(&c->jobs, job_free);
+    pst_map_done(&c->jobs, trainer_job_free);
     for (size_t i = 0; i < c->sites.n; i++)
         if (c->sites.at[i].key) {
             trainer_site *site = c->sites.at[i].value;
@@ -434,7 +124,7 @@ void tcore_load(tcore *c, const pst_job_state *s)
 {
     trainer_job *old = pst_map_get(&c->jobs, s->training_id);
     if (old)
-        forget(c, old);
+        tcore_forget(c, old);
     trainer_memory_take(&c->deleted, s->training_id);
     trainer_early_drop(c, s->training_id);
     if (s->state == PST_JOB_PUBLIC_STATE_UNKNOWN) { /* no job yet */
@@ -454,7 +144,7 @@ void tcore_drop(tcore *c, const char *training_id, int64_t deleted_us)
 {
     trainer_job *old = pst_map_get(&c->jobs, training_id);
     if (old)
-        forget(c, old);
+        tcore_forget(c, old);
     trainer_early_drop(c, training_id);
     if (deleted_us)
         trainer_memory_put(&c->deleted, training_id, deleted_us);
@@ -467,7 +157,7 @@ void tcore_loaded(tcore *c)
         if (!j)
             continue;
         if (pst_job_state_is_live(j->s.state)) {
-            live_add(c, j);
+            tcore_live_add(c, j);
             tcore_charge(c, j);
         } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
             trainer_queue_add(c, j);

@@ -1,0 +1,288 @@
+/* control.c - what is asked of a job that is there: halt, resume, terminate, delete, reprioritise. A live generation is only told to stop here; the
+ * wish is carried out when nothing of it is left (ending.c). What came before its submission is answered here, too, when that has come
+ * or was waited for in vain. */
+#include "trainer/core_state.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EARLY_S_MAX = 600, SECOND_US = 1000000, PRIORITY_ABS_MAX = 1000000 };
+
+typedef struct asked {
+    tcore *c;
+    trainer_job *j;
+    const pst_job_request *r;
+    char *actor, *by;
+} asked;
+
+static void refuse(const asked *a, const char *code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void refuse(const asked *a, const char *code, const char *fmt, ...)
+{
+    pst_buf reason = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    pst_buf_vprintf(&reason, fmt, ap);
+    va_end(ap);
+    pst_complaints details = {0};
+    pst_complain(&details, "action", 0, "%s", reason.data);
+    tcore_reject(a->c, a->j, a->r->training_id, a->r->request_id,
+                 &(trainer_say){.actor = a->actor, .reason_code = code, .reason = reason.data, .details = &details});
+    pst_complaints_done(&details);
+    pst_buf_done(&reason);
+}
+
+static void say(const asked *a, enum pst_job_event_type type, pst_job_public_state to, const char *reason)
+{
+    tcore_set_text(&a->j->s.reason, reason);
+    tcore_emit(a->c, a->j, type, to, &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
+}
+
+/* A live generation is to stop; what follows is decided when nothing of it is left. */
+static void stop(const asked *a, pst_job_wish wish, enum pst_job_event_type type, enum pst_job_command_type command, const char *verb)
+{
+    char *reason = pst_sprintf("%s by %s", verb, a->by);
+    a->j->s.wish = wish;
+    tcore_set_text(&a->j->s.wish_by, a->r->user);
+    tcore_set_text(&a->j->s.wish_request, a->r->request_id);
+    say(a, type, a->j->s.state, reason);
+    tcore_command(a->c, a->j, command, a->r->request_id, reason);
+    free(reason);
+}
+
+static void halt(const asked *a)
+{
+    trainer_job *j = a->j;
+    if (pst_job_state_is_ended(j->s.state)) {
+        refuse(a, "WRONG_STATE", "the job is %s already and cannot be halted", pst_job_public_state_text(j->s.state));
+    } else if (j->s.wish != PST_JOB_WISH_NONE) {
+        refuse(a, "WRONG_STATE", "the job is being stopped already: %s", j->s.reason ? j->s.reason : "asked before");
+    } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
+        char *reason = pst_sprintf("halted by %s while it was queued", a->by);
+        trainer_queue_remove(a->c, j);
+        a->c->counts.halted++;
+        say(a, PST_JOB_EVENT_TYPE_HALTED, PST_JOB_PUBLIC_STATE_HALTED, reason);
+        free(reason);
+    } else {
+        stop(a, PST_JOB_WISH_HALT, PST_JOB_EVENT_TYPE_HALTING, PST_JOB_COMMAND_TYPE_HALT, "halted");
+    }
+}
+
+static void resume(const asked *a)
+{
+    trainer_job *j = a->j;
+    if (j->s.state != PST_JOB_PUBLIC_STATE_HALTED && j->s.state != PST_JOB_PUBLIC_STATE_FAILED) {
+        refuse(a, "WRONG_STATE", "the job is %s%s; only a HALTED or FAILED one can be resumed", pst_job_public_state_text(j->s.state),
+               j->s.wish == PST_JOB_WISH_HALT ? " and still being halted" : "");
+        return;
+    }
+    tcore_read_manifest(j);
+    char *never = a->c->nodes_unread ? NULL : trainer_queue_never(j->site, &j->needs);
+    if (never) {
+        refuse(a, "INSUFFICIENT_RESOURCES", "%s", never);
+        free(never);
+        return;
+    }
+    char *reason = pst_sprintf("resumed by %s", a->by);
+    j->s.attempts = j->s.platform_attempts = 0;
+    tcore_set_text(&j->s.reason_code, NULL);
+    say(a, PST_JOB_EVENT_TYPE_RESUMED, PST_JOB_PUBLIC_STATE_QUEUED, reason);
+    trainer_queue_add(a->c, j);
+    free(reason);
+}
+
+/* TERMINATE and DELETE with `force`: also without the job's node, once that is silent. */
+static bool is_forced(const pst_job_request *r)
+{
+    const char *force = pst_str_map_get(r->options, r->n_options, "force");
+    return force && !strcmp(force, "true");
+}
+
+/* Asked once more while it is being stopped: not wrong, and its node hears of it once more. */
+static void stop_again(const asked *a, const char *verb)
+{
+    char *reason = pst_sprintf("%s by %s, as asked before", verb, a->by);
+    tcore_emit(a->c, a->j, PST_JOB_EVENT_TYPE_TERMINATING, a->j->s.state,
+               &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
+    tcore_command(a->c, a->j, PST_JOB_COMMAND_TYPE_KILL, a->r->request_id, reason);
+    free(reason);
+}
+
+static void terminate(const asked *a)
+{
+    trainer_job *j = a->j;
+    bool ended = pst_job_state_is_ended(j->s.state) && j->s.state != PST_JOB_PUBLIC_STATE_HALTED;
+    if (ended) {
+        refuse(a, "WRONG_STATE", "the job is %s already", pst_job_public_state_text(j->s.state));
+    } else if (pst_job_state_is_live(j->s.state)) {
+        if (j->s.wish == PST_JOB_WISH_TERMINATE || j->s.wish == PST_JOB_WISH_DELETE)
+            stop_again(a, "terminated");
+        else
+            stop(a, PST_JOB_WISH_TERMINATE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated");
+        j->s.wish_force |= is_forced(a->r);
+        tcore_force(a->c, j);
+    } else {
+        char *reason = pst_sprintf("terminated by %s", a->by);
+        trainer_queue_remove(a->c, j);
+        a->c->counts.terminated++;
+        say(a, PST_JOB_EVENT_TYPE_TERMINATED, PST_JOB_PUBLIC_STATE_TERMINATED, reason);
+        free(reason);
+    }
+}
+
+static void delete_job(const asked *a)
+{
+    trainer_job *j = a->j;
+    char *reason = pst_sprintf("deleted by %s", a->by);
+    if (pst_job_state_is_live(j->s.state)) {
+        if (j->s.wish == PST_JOB_WISH_DELETE)
+            stop_again(a, "terminated and deleted");
+        else
+            stop(a, PST_JOB_WISH_DELETE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated and deleted");
+        j->s.wish_force |= is_forced(a->r);
+        tcore_force(a->c, j);
+    } else {
+        if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) { /* every accepted job has an end */
+            trainer_queue_remove(a->c, j);
+            a->c->counts.terminated++;
+            say(a, PST_JOB_EVENT_TYPE_TERMINATED, PST_JOB_PUBLIC_STATE_TERMINATED, reason);
+        }
+        tcore_delete_now(a->c, j, a->actor, a->r->request_id, reason);
+    }
+    free(reason);
+}
+
+static void reprioritise(const asked *a)
+{
+    trainer_job *j = a->j;
+    const char *text = pst_str_map_get(a->r->options, a->r->n_options, "priority");
+    char *end = NULL;
+    long v = text ? strtol(text, &end, 10) : 0;
+    if (!text || end == text || *end || v < -PRIORITY_ABS_MAX || v > PRIORITY_ABS_MAX) {
+        refuse(a, "BAD_REQUEST", "options.priority must be a whole number from %d to %d, found %.40s", -PRIORITY_ABS_MAX, PRIORITY_ABS_MAX,
+               text ? text : "nothing");
+        return;
+    }
+    if (j->s.state == PST_JOB_PUBLIC_STATE_COMPLETED || j->s.state == PST_JOB_PUBLIC_STATE_TERMINATED ||
+        j->s.state == PST_JOB_PUBLIC_STATE_REJECTED) {
+        refuse(a, "WRONG_STATE", "the job is %s already", pst_job_public_state_text(j->s.state));
+        return;
+    }
+    char *reason = pst_sprintf("priority %d, was %d, by %s", (int)v, j->s.priority, a->by);
+    bool queued = j->queued;
+    trainer_queue_remove(a->c, j); /* its place depends on the priority */
+    j->s.priority = (int)v;
+    tcore_emit(a->c, j, PST_JOB_EVENT_TYPE_REPRIORITISED, j->s.state,
+               &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
+    if (queued)
+        trainer_queue_add(a->c, j);
+    free(reason);
+}
+
+static void do_it(asked *a)
+{
+    switch (a->r->action) {
+    case PST_JOB_ACTION_HALT: halt(a); break;
+    case PST_JOB_ACTION_RESUME: resume(a); break;
+    case PST_JOB_ACTION_TERMINATE: terminate(a); break;
+    case PST_JOB_ACTION_DELETE: delete_job(a); break;
+    case PST_JOB_ACTION_REPRIORITISE: reprioritise(a); break;
+    default: break; /* not here */
+    }
+}
+
+void tcore_control(tcore *c, const pst_job_request *r)
+{
+    const char *id = r->training_id ? r->training_id : "";
+    char *mark = trainer_request_mark(r);
+    trainer_job *j = pst_map_get(&c->jobs, id);
+    asked a = {c, j, r, pst_sprintf("user:%s", r->user), trainer_asked_by(r)};
+    pst_complaints bad = {0};
+    trainer_check_text(&bad, "request_id", r->request_id, true);
+    trainer_check_text(&bad, "training_id", id, true);
+    trainer_check_text(&bad, "user", r->user, false);
+    if (r->action == PST_JOB_ACTION_UNKNOWN)
+        pst_complain(&bad, "action", 0, "is none of SUBMIT HALT RESUME TERMINATE DELETE REPRIORITISE");
+    bool answered =
+        (j && *r->request_id && trainer_is_answered(j, mark)) || tcore_orphan_answered(c, r); /* the latter before it was submitted */
+    if (answered) {
+        c->counts.duplicates++;
+    } else if (bad.n) {
+        char *all = pst_complaints_text(&bad);
+        trainer_say say_bad = {.actor = a.actor, .reason_code = "BAD_REQUEST", .reason = all, .details = &bad};
+        if (j)
+            tcore_reject(c, j, id, r->request_id, &say_bad);
+        else
+            tcore_reject_orphan(c, r, id, &say_bad);
+        free(all);
+    } else if (!j) {
+        pst_complain(&bad, "training_id", 0, "no job has the id %s%s", id,
+                     trainer_memory_has(&c->deleted, id) ? " any more: it was deleted" : "");
+        tcore_reject_orphan(c, r, id,
+                            &(trainer_say){.actor = a.actor, .reason_code = "UNKNOWN_JOB", .reason = bad.at[0].text, .details = &bad});
+    } else {
+        tcore_remember(j, mark);
+        if (trainer_request_allowed(c, j, r))
+            do_it(&a);
+        else
+            refuse(&a, "NOT_YOURS", "the job is not yours: it belongs to user %.100s, and user %.100s is no operator", j->s.user, r->user);
+    }
+    pst_complaints_done(&bad);
+    free(a.actor);
+    free(a.by);
+    free(mark);
+}
+
+/* ---- those that waited for their submission -------------------------------------------------------------------------------------- */
+
+/* The map's entry is taken first: an answer that looks for it must not find it again. */
+static void answer_all(tcore *c, trainer_early *e)
+{
+    for (size_t i = 0; i < e->s.n_early; i++) {
+        const pst_early_request *x = &e->s.early[i];
+        int action = pst_job_action_parse(x->action);
+        pst_job_request r = {.request_id = x->request_id,
+                             .action = action < 0 ? PST_JOB_ACTION_UNKNOWN : (pst_job_action)action,
+                             .training_id = e->s.training_id,
+                             .user = x->user,
+                             .time = x->time,
+                             .options = x->options,
+                             .n_options = x->n_options};
+        tcore_control(c, &r);
+    }
+}
+
+void trainer_early_apply(tcore *c, const char *training_id)
+{
+    trainer_early *e = pst_map_take(&c->early, training_id);
+    if (e)
+        answer_all(c, e);
+    trainer_early_free(e);
+}
+
+static void answer_late_ones(tcore *c, bool caught_up)
+{
+    for (size_t i = 0; i < c->early.n; i++) {
+        trainer_early *e = c->early.at[i].key ? c->early.at[i].value : NULL;
+        if (e && (!e->seen_us || e->seen_us > c->now_us || c->unsettled)) /* else a clock that is set right would end its wait */
+            e->seen_us = c->now_us;
+        int64_t waited_us = e ? c->now_us - e->seen_us : 0;
+        if (!e || waited_us < (int64_t)PST_TRAINER_EARLY_S * SECOND_US || (!caught_up && waited_us < (int64_t)EARLY_S_MAX * SECOND_US))
+            continue;
+        pst_map_take(&c->early, e->s.training_id);
+        answer_all(c, e);
+        tcore_expire(c, e->s.training_id);
+        trainer_early_free(e);
+    }
+}
+
+void trainer_answers_tick(tcore *c, bool caught_up)
+{
+    int64_t before_us = c->now_us - (int64_t)PST_TRAINER_REMEMBERED_S * SECOND_US;
+    const char *old;
+    answer_late_ones(c, caught_up);
+    trainer_memory_forget(&c->answered, before_us, PST_TRAINER_ANSWERED_KEPT);
+    trainer_memory_forget(&c->deleted, before_us, PST_TRAINER_DELETED_KEPT);
+    while ((old = trainer_memory_outdated(&c->rejected, before_us, PST_TRAINER_REJECTED_KEPT)))
+        tcore_expire(c, old); /* takes it out of the memory, too */
+}

@@ -1,0 +1,166 @@
+/* ending.c - how a generation ends: when every process of it was observed to have ended, and not before. Then either what a user wished for is
+ * carried out, or the job is complete, is tried again, or has failed; this is decided here and nowhere else. What happened wins over what
+ * was wished: commands that were done in time make a job COMPLETED. */
+#include "common/base/clock.h"
+#include "trainer/core_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool trainer_job_is_failing(const trainer_job *j)
+{
+    return pst_job_state_is_live(j->s.state) && j->s.reason_code;
+}
+
+/* ---- wishes ---------------------------------------------------------------------------------------------------------------------- */
+
+void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *request_id, const char *reason)
+{
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_DELETED, j->s.state, &(trainer_say){.actor = actor, .request_id = request_id, .reason = reason});
+    if (j->s.generation > 0)
+        tcore_command(c, j, PST_JOB_COMMAND_TYPE_CLEAN, request_id, reason);
+    tcore_remove(c, j);
+}
+
+void tcore_fulfil_wish(tcore *c, trainer_job *j)
+{
+    pst_job_wish wish = j->s.wish;
+    char *actor = pst_sprintf("user:%s", j->s.wish_by);
+    char *request_id = pst_strdup(j->s.wish_request), *reason = pst_strdup(j->s.reason);
+    j->s.wish = PST_JOB_WISH_NONE;
+    j->s.wish_force = false;
+    tcore_set_text(&j->s.wish_by, "");
+    tcore_set_text(&j->s.wish_request, NULL);
+    tcore_set_text(&j->s.reason_code, NULL);
+    bool halted = wish == PST_JOB_WISH_HALT;
+    *(halted ? &c->counts.halted : &c->counts.terminated) += 1;
+    tcore_emit(c, j, halted ? PST_JOB_EVENT_TYPE_HALTED : PST_JOB_EVENT_TYPE_TERMINATED,
+               halted ? PST_JOB_PUBLIC_STATE_HALTED : PST_JOB_PUBLIC_STATE_TERMINATED,
+               &(trainer_say){.actor = actor, .request_id = request_id, .reason = reason});
+    if (wish == PST_JOB_WISH_DELETE)
+        tcore_delete_now(c, j, actor, request_id, reason);
+    free(actor);
+    free(request_id);
+    free(reason);
+}
+
+void tcore_drop_wish(tcore *c, trainer_job *j)
+{
+    pst_job_wish wish = j->s.wish;
+    char *actor = pst_sprintf("user:%s", j->s.wish_by);
+    char *request_id = pst_strdup(j->s.wish_request);
+    j->s.wish = PST_JOB_WISH_NONE;
+    j->s.wish_force = false;
+    tcore_set_text(&j->s.wish_by, "");
+    tcore_set_text(&j->s.wish_request, NULL);
+    if (wish == PST_JOB_WISH_DELETE) {
+        char *reason = pst_sprintf("deleted by %s", actor);
+        tcore_delete_now(c, j, actor, request_id, reason);
+        free(reason);
+    }
+    free(actor);
+    free(request_id);
+}
+
+/* ---- conclusions ----------------------------------------------------------------------------------------------------------------- */
+
+/* An operator stopped the platform: nobody's fault, so the job is tried again without using up a retry. */
+bool trainer_is_platform_down(const char *code)
+{
+    return code && !strcmp(code, "PLATFORM_DOWN");
+}
+
+/* FfDL's codes: S1… and S2… are the platform's (no resources, deployment, lost processes, connections) and worth another try. C… and S3… (what
+ * the job brings along could not be loaded or stored) would most likely happen again: the manifest's retries decide. */
+static bool is_platform_fault(const char *code)
+{
+    return !strncmp(code, "S1", 2) || !strncmp(code, "S2", 2) || trainer_is_platform_down(code);
+}
+
+static void retry(tcore *c, trainer_job *j, int used, int budget)
+{
+    char *reason = pst_sprintf("try %d of %d follows: %s", used + 1, budget + 1, j->s.reason);
+    char *code = pst_strdup(j->s.reason_code);
+    c->counts.retried++;
+    tcore_set_text(&j->s.reason_code, NULL);
+    tcore_set_text(&j->s.reason, reason);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_RETRYING, PST_JOB_PUBLIC_STATE_QUEUED, &(trainer_say){.reason_code = code, .reason = reason});
+    trainer_queue_add(c, j);
+    free(code);
+    free(reason);
+}
+
+static void fail(tcore *c, trainer_job *j)
+{
+    int retries = j->s.attempts + j->s.platform_attempts;
+    if (retries) {
+        char *reason = pst_sprintf("%s (after %d %s)", j->s.reason, retries, retries == 1 ? "retry" : "retries");
+        tcore_set_text(&j->s.reason, reason);
+        free(reason);
+    }
+    c->counts.failed++;
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_FAILED, PST_JOB_PUBLIC_STATE_FAILED,
+               &(trainer_say){.reason_code = j->s.reason_code, .reason = j->s.reason});
+}
+
+static void complete(tcore *c, trainer_job *j)
+{
+    char span[32];
+    char *who = j->s.learners == 1 ? pst_strdup("the learner") : pst_sprintf("all %d learners", j->s.learners), *reason;
+    int64_t from_us = j->ready_us ? j->ready_us : j->s.started_at;
+    if (j->s.has_started_at && j->done_us >= from_us)
+        reason = pst_sprintf("%s exited with 0 after %s", who, pst_span_text(j->done_us - from_us, span));
+    else
+        reason = pst_sprintf("%s exited with 0", who);
+    free(who);
+    if (j->s.wish != PST_JOB_WISH_NONE) {
+        char *both = pst_sprintf("%s, before it could be %s", reason, j->s.wish == PST_JOB_WISH_HALT ? "halted" : "terminated");
+        free(reason);
+        reason = both;
+    }
+    c->counts.completed++;
+    tcore_set_text(&j->s.reason, reason);
+    tcore_set_text(&j->s.reason_code, NULL);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED, &(trainer_say){.reason = reason});
+    free(reason);
+    tcore_drop_wish(c, j);
+}
+
+/* Called after every change of a process; does nothing while one of them lives. j may be freed (a wish to delete). */
+void tcore_conclude(tcore *c, trainer_job *j)
+{
+    if (trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
+        return;
+    tcore_release(c, j);
+    if (j->s.wish != PST_JOB_WISH_NONE && trainer_learners_have_finished(j)) {
+        complete(c, j);
+    } else if (j->s.wish != PST_JOB_WISH_NONE) {
+        tcore_fulfil_wish(c, j);
+    } else if (!trainer_job_is_failing(j)) {
+        complete(c, j);
+    } else if (!strcmp(j->s.reason_code, "DEADLINE")) {
+        fail(c, j);
+    } else if (trainer_is_platform_down(j->s.reason_code)) {
+        retry(c, j, j->s.platform_attempts, c->policy.platform_retries);
+    } else if (is_platform_fault(j->s.reason_code) && j->s.platform_attempts < c->policy.platform_retries) {
+        j->s.platform_attempts++;
+        retry(c, j, j->s.platform_attempts, c->policy.platform_retries);
+    } else if (!is_platform_fault(j->s.reason_code) && j->s.attempts < j->retries) {
+        j->s.attempts++;
+        retry(c, j, j->s.attempts, j->retries);
+    } else {
+        fail(c, j);
+    }
+}
+
+/* The first failure of a generation decides its reason; the rest of the gang is ended. */
+void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char *reason)
+{
+    if (trainer_job_is_failing(j))
+        return;
+    tcore_set_text(&j->s.reason_code, code);
+    tcore_set_text(&j->s.reason, reason);
+    bool all_over = trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) == (int)j->s.n_processes;
+    if (!all_over && j->s.wish == PST_JOB_WISH_NONE)
+        tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
+}

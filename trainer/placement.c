@@ -1,0 +1,161 @@
+/* placement.c - where a job may go, and if nowhere, why: a pure question about nodes as they are now, asked by the queue and at submission. The
+ * answer is a sentence for people, made where the reason is known. */
+#include "common/base/clock.h"
+#include "trainer/core_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool trainer_node_has_lease(const tcore *c, const trainer_node *n)
+{
+    return n->known && !n->lost && c->now_us - n->seen_us <= c->policy.silent_us;
+}
+
+static char *gib(int64_t bytes)
+{
+    return pst_sprintf("%.4g GiB", (double)bytes / (double)((int64_t)1 << 30));
+}
+
+/* "2 CPUs: 1 of 4 free" for each thing of which there is not enough; NULL when it fits. */
+static char *shortage(const trainer_needs *needs, const trainer_needs *capacity, const trainer_needs *used)
+{
+    pst_buf b = {0};
+    trainer_needs f = {capacity->cpu - used->cpu, capacity->memory - used->memory, capacity->gpus - used->gpus};
+    f = (trainer_needs){f.cpu > 0 ? f.cpu : 0, f.memory > 0 ? f.memory : 0, f.gpus > 0 ? f.gpus : 0};
+    if (needs->cpu > f.cpu)
+        pst_buf_printf(&b, "%.6g CPUs: %.6g of %.6g free", (double)needs->cpu / PST_CPU_UNIT, (double)f.cpu / PST_CPU_UNIT,
+                       (double)capacity->cpu / PST_CPU_UNIT);
+    if (needs->memory > f.memory) {
+        char *n = gib(needs->memory), *o = gib(f.memory), *all = gib(capacity->memory);
+        pst_buf_printf(&b, "%s%s of memory: %s of %s free", b.len ? ", " : "", n, o, all);
+        free(n);
+        free(o);
+        free(all);
+    }
+    if (needs->gpus > f.gpus)
+        pst_buf_printf(&b, "%s%lld GPUs: %lld of %lld free", b.len ? ", " : "", (long long)needs->gpus, (long long)f.gpus,
+                       (long long)capacity->gpus);
+    return b.len ? pst_buf_steal(&b) : NULL;
+}
+
+char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs)
+{
+    static const trainer_needs nothing = {0};
+    const trainer_node *widest = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < site->n_nodes; i++) {
+        const trainer_node *x = site->nodes[i];
+        char *text = x->known && !x->lost ? shortage(needs, &x->capacity, &nothing) : NULL;
+        if (x->known && !x->lost && !text)
+            return NULL;
+        n += text != NULL;
+        widest = text && (!widest || x->capacity.cpu > widest->capacity.cpu) ? x : widest;
+        free(text);
+    }
+    if (!widest)
+        return NULL;
+    char *text = shortage(needs, &widest->capacity, &nothing);
+    char *never = n == 1 ? pst_sprintf("site %s can never run it, even when empty: it needs %s", site->name, text)
+                         : pst_sprintf("none of the %zu nodes of site %s can ever run it, even when empty: it needs %s on %s", n,
+                                       site->name, text, widest->name);
+    free(text);
+    return never;
+}
+
+/* An LCM of before nodes had ids follows every DEPLOY of its site, whomever it is for: beside it nobody else may be given anything. */
+static const trainer_node *takes_all(const tcore *c, const trainer_node *beside)
+{
+    for (size_t i = 0; i < beside->site->n_nodes; i++) {
+        const trainer_node *n = beside->site->nodes[i];
+        if (n != beside && !n->proves && !n->stopped && trainer_node_has_lease(c, n))
+            return n;
+    }
+    return NULL;
+}
+
+/* Why the node takes nothing at the moment, or NULL. */
+static char *node_closed(const tcore *c, const trainer_node *n)
+{
+    char when[32];
+    if (n->lost)
+        return pst_sprintf("node %s of site %s was declared lost and has not reported since", n->name, n->site->name);
+    if (n->stopped)
+        return pst_sprintf("the LCM of site %s (node %s) has stopped", n->site->name, n->name);
+    if (!trainer_node_has_lease(c, n))
+        return pst_sprintf("the LCM of site %s (node %s) is silent: it has not reported since %s", n->site->name, n->name,
+                           pst_time_text(n->seen_us, when));
+    if (!n->accepting)
+        return pst_sprintf("the LCM of site %s (node %s) is stopping or draining and takes no new jobs", n->site->name, n->name);
+    const trainer_node *old = takes_all(c, n);
+    if (old)
+        return pst_sprintf("the LCM %s of site %s is of an older version that starts every job of its site, also those for node %s, which "
+                           "gets none until that one is stopped or upgraded",
+                           old->name, n->site->name, n->name);
+    return NULL;
+}
+
+/* What the closed nodes of a site say: of the one heard last. */
+static char *site_closed(const tcore *c, const trainer_site *s)
+{
+    const trainer_node *last = NULL;
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i]->known && (!last || s->nodes[i]->seen_us > last->seen_us))
+            last = s->nodes[i];
+    return last ? node_closed(c, last) : pst_sprintf("no LCM of site %s has reported yet", s->name);
+}
+
+static int64_t free_cpu(const trainer_node *n)
+{
+    return n->capacity.cpu - n->used.cpu;
+}
+
+/* A job with checkpoints goes where they lie, unless that node is lost. "" = anywhere. */
+static const char *bound_to(const trainer_job *j)
+{
+    for (size_t i = 0; *j->s.checkpoint_node && i < j->site->n_nodes; i++) {
+        const trainer_node *n = j->site->nodes[i];
+        if (!strcmp(n->name, j->s.checkpoint_node) && n->known && !n->lost)
+            return n->name;
+    }
+    return "";
+}
+
+/* Where it ran before, since its folders are there; else where most is free. */
+static trainer_node *better(const trainer_job *j, trainer_node *best, trainer_node *n)
+{
+    if (!best || !strcmp(n->name, j->s.node))
+        return n;
+    return strcmp(best->name, j->s.node) && free_cpu(n) > free_cpu(best) ? n : best;
+}
+
+trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound)
+{
+    const char *bound = bound_to(j);
+    trainer_node *best = NULL;
+    size_t open = 0;
+    char *closed = NULL, *lacks = NULL;
+    for (size_t i = 0; i < j->site->n_nodes; i++) {
+        trainer_node *n = j->site->nodes[i];
+        if (!n->known || (*bound && strcmp(n->name, bound)))
+            continue;
+        char *why = node_closed(c, n);
+        if (why) {
+            if (*bound)
+                closed = pst_sprintf("its checkpoints lie on node %s: %s", bound, why);
+        } else if (++open && !(why = shortage(&j->needs, &n->capacity, &n->used))) {
+            best = better(j, best, n);
+        } else if (!lacks) {
+            lacks = pst_sprintf("%s%s%s", n->name, ": ", why);
+        }
+        free(why);
+    }
+    *ret_bound = *bound;
+    if (!best && lacks)
+        *ret_why = open == 1 ? pst_sprintf("it waits for %s", strstr(lacks, ": ") + 2)
+                             : pst_sprintf("it waits for room on one of the %zu nodes of site %s; on %s", open, j->site->name, lacks);
+    else if (!best)
+        *ret_why = closed ? pst_strdup(closed) : site_closed(c, j->site);
+    free(closed);
+    free(lacks);
+    return best;
+}

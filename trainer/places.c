@@ -1,0 +1,145 @@
+/* places.c - sites and nodes, what of them is taken, and who waits where: tables and sums that everything above rests on. A node belongs to one
+ * site. What a generation needs is charged to one node from its deployment until its last process was observed to have ended; sums are
+ * whole numbers, so that they come back to zero exactly. A site's queue is kept in order at all times: by priority, then submission. */
+#include "trainer/core_state.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+trainer_needs trainer_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus)
+{
+    int64_t processes = (int64_t)learners + parameter_servers;
+    int64_t devices = (int64_t)learners * pst_process_gpus("learner-1", gpus) + (int64_t)parameter_servers * pst_process_gpus("ps-1", gpus);
+    return (trainer_needs){processes * (int64_t)llround(cpus * PST_CPU_UNIT), processes * memory_bytes, devices};
+}
+
+/* ---- sites and nodes ------------------------------------------------------------------------------------------------------------- */
+
+trainer_site *tcore_site(tcore *c, const char *name)
+{
+    trainer_site *s = pst_map_get(&c->sites, name);
+    if (!s) {
+        s = pst_alloc(sizeof *s);
+        s->name = pst_strdup(name);
+        pst_map_put(&c->sites, name, s);
+    }
+    return s;
+}
+
+void trainer_site_free(void *site)
+{
+    trainer_site *s = site;
+    if (!s)
+        return;
+    free(s->name);
+    free(s->nodes);
+    free(s->queue);
+    free(s);
+}
+
+trainer_node *tcore_node(tcore *c, const char *site, const char *name)
+{
+    char *key = pst_sprintf("%s/%s", site, name);
+    trainer_node *n = pst_map_get(&c->nodes, key);
+    if (!n) {
+        n = pst_alloc(sizeof *n);
+        n->name = pst_strdup(name);
+        n->site = tcore_site(c, site);
+        pst_map_put(&c->nodes, key, n);
+        trainer_site *s = n->site;
+        s->nodes = pst_realloc(s->nodes, (s->n_nodes + 1) * sizeof(trainer_node *));
+        size_t at = s->n_nodes++;
+        for (; at && strcmp(s->nodes[at - 1]->name, name) > 0; at--)
+            s->nodes[at] = s->nodes[at - 1];
+        s->nodes[at] = n;
+    }
+    free(key);
+    return n;
+}
+
+void trainer_node_free(void *node)
+{
+    trainer_node *n = node;
+    if (!n)
+        return;
+    free(n->name);
+    free(n);
+}
+
+/* ---- charges --------------------------------------------------------------------------------------------------------------------- */
+
+void tcore_charge(tcore *c, trainer_job *j)
+{
+    PST_ASSERT(!j->charged);
+    j->node = tcore_node(c, j->s.site, j->s.node);
+    j->charged = true;
+    j->node->used.cpu += j->needs.cpu;
+    j->node->used.memory += j->needs.memory;
+    j->node->used.gpus += j->needs.gpus;
+}
+
+void tcore_release(tcore *c, trainer_job *j)
+{
+    if (!j->charged)
+        return;
+    trainer_needs *used = &j->node->used;
+    j->charged = false;
+    used->cpu -= j->needs.cpu;
+    used->memory -= j->needs.memory;
+    used->gpus -= j->needs.gpus;
+    PST_ASSERT(used->cpu >= 0 && used->memory >= 0 && used->gpus >= 0);
+}
+
+/* ---- the queue of one site ------------------------------------------------------------------------------------------------------- */
+
+static int compare(const trainer_job *a, const trainer_job *b)
+{
+    if (a->s.priority != b->s.priority)
+        return a->s.priority > b->s.priority ? -1 : 1;
+    if (a->s.submitted_at != b->s.submitted_at)
+        return a->s.submitted_at < b->s.submitted_at ? -1 : 1;
+    return strcmp(a->s.training_id, b->s.training_id);
+}
+
+static size_t place_of(const trainer_site *s, const trainer_job *j)
+{
+    size_t low = 0, high = s->n_queue;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (compare(s->queue[mid], j) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+void trainer_queue_add(tcore *c, trainer_job *j)
+{
+    trainer_site *s = j->site;
+    PST_ASSERT(!j->queued && j->s.state == PST_JOB_PUBLIC_STATE_QUEUED);
+    if (s->n_queue == s->cap_queue) {
+        s->cap_queue = s->cap_queue ? s->cap_queue * 2 : 64;
+        s->queue = pst_realloc(s->queue, s->cap_queue * sizeof(trainer_job *));
+    }
+    size_t at = place_of(s, j);
+    memmove(s->queue + at + 1, s->queue + at, (s->n_queue - at) * sizeof(trainer_job *));
+    s->queue[at] = j;
+    s->n_queue++;
+    s->n_unsaid++;
+    j->queued = j->unsaid = true;
+}
+
+void trainer_queue_remove(tcore *c, trainer_job *j)
+{
+    if (!j->queued)
+        return;
+    trainer_site *s = j->site;
+    size_t at = place_of(s, j);
+    PST_ASSERT(at < s->n_queue && s->queue[at] == j);
+    memmove(s->queue + at, s->queue + at + 1, (s->n_queue - at - 1) * sizeof(trainer_job *));
+    s->n_queue--;
+    s->n_unsaid -= j->unsaid;
+    j->queued = j->unsaid = false;
+}
