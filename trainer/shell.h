@@ -25,7 +25,6 @@ typedef struct trainer_shell_metrics {
 #define PST_EXPIRED_HEADER "penstock-expired"
 
 typedef struct trainer_outbox trainer_outbox;
-typedef struct trainer_code_sweep trainer_code_sweep;
 
 typedef struct trainer_shell {
     pst_client *client;
@@ -36,7 +35,7 @@ typedef struct trainer_shell {
     pst_consumer *inputs; /* requests and reports; NULL while standing by */
     pst_txn *txn;
     trainer_outbox *outbox;
-    trainer_code_sweep *codes;
+    struct trainer_code_sweep *codes;
     trainer_actions actions;
     trainer_shell_metrics metrics;
     trainer_times times;
