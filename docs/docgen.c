@@ -209,7 +209,7 @@ static void pipeline_page(FILE *f)
             "YAML. A key that is not here is refused with file, line and the nearest key there is. Every text may hold `${NAME}` or "
             "`${NAME:-default}`, taken from the environment after the YAML was read; `$${` stands for `${`. `penstock score check -c FILE` "
             "says what is wrong with a file, `penstock score explain -c FILE` how records become scores.\n");
-    put_keys(f, &pipeline_keys, "pipeline");
+    put_keys(f, &pst_pipeline_keys, "pipeline");
     fprintf(f,
             "\n## Published pipelines\n\nWhat `penstock pipelines apply` publishes runs on another computer, so it names no file beside "
             "it, sees "
@@ -227,7 +227,7 @@ static void manifest_page(FILE *f)
         "# Manifest\n\n" GENERATED
         "YAML, FfDL's `manifest.yml` with additions under `penstock`. All that is wrong is said at once. An unknown key under `penstock` "
         "is refused, any other is ignored with a warning. `penstock submit MANIFEST DIR --dry-run` checks without publishing.\n");
-    put_keys(f, &av_manifest_keys, "");
+    put_keys(f, &pst_manifest_keys, "");
 }
 
 /* ---- events -------------------------------------------------------------------------------------------------------------------- */

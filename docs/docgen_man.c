@@ -168,6 +168,6 @@ int docgen_man(const char *dir)
         if (pst_verbs[i]->group)
             rc = verb_page(dir, pst_verbs[i]);
     if (!rc)
-        rc = keys_page(dir, "penstock-pipeline", "the file of a scoring pipeline", &pipeline_keys);
-    return rc ? rc : keys_page(dir, "penstock-manifest", "the file of a job", &av_manifest_keys);
+        rc = keys_page(dir, "penstock-pipeline", "the file of a scoring pipeline", &pst_pipeline_keys);
+    return rc ? rc : keys_page(dir, "penstock-manifest", "the file of a job", &pst_manifest_keys);
 }

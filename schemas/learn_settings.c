@@ -51,7 +51,7 @@ static const json_t *value_of(const reader *r, const char *key)
 /* The row of a key that the code reads: there is one, or the code and the table are not about the same file. */
 static const pst_key *row_of(const reader *r, const char *key)
 {
-    const pst_key *k = pst_keys_find(&av_manifest_keys, r->section, key);
+    const pst_key *k = pst_keys_find(&pst_manifest_keys, r->section, key);
     PST_ASSERT(k);
     return k;
 }
@@ -126,10 +126,10 @@ static void check_keys(const reader *r)
 {
     const char *key, *known[KEYS_MAX];
     json_t *v;
-    size_t n = pst_keys_names(&av_manifest_keys, r->section, known, KEYS_MAX);
+    size_t n = pst_keys_names(&pst_manifest_keys, r->section, known, KEYS_MAX);
     json_object_foreach((json_t *)r->obj, key, v)
     {
-        bool is_known = pst_keys_find(&av_manifest_keys, r->section, key) != NULL;
+        bool is_known = pst_keys_find(&pst_manifest_keys, r->section, key) != NULL;
         const char *near = is_known ? NULL : pst_nearest(key, known, n);
         if (!is_known && near)
             wrong(r, key, "is not a known key; did you mean %s?", near);

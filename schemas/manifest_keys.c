@@ -147,4 +147,4 @@ static const pst_key rows[] = {
      .help = "Differences up to this size (of x) mean nothing: its deviation is never taken to be less."},
 };
 
-const pst_keys av_manifest_keys = {rows, sizeof rows / sizeof *rows};
+const pst_keys pst_manifest_keys = {rows, sizeof rows / sizeof *rows};

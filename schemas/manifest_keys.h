@@ -6,7 +6,7 @@
 #include "common/base/keys.h"
 
 /* The section of the keys at the top is "", that of the built-in learner's settings "penstock.learner". */
-extern const pst_keys av_manifest_keys;
+extern const pst_keys pst_manifest_keys;
 
 extern const char *const av_learn_missing_words[]; /* in the order of pst_learn_missing */
 extern const char *const av_activation_words[];    /* in the order of pst_activation */

@@ -129,7 +129,7 @@ char *mf_scalar(const json_t *v)
 /* The row of a key that the code reads: there is one, or the code and the table are not about the same file. */
 static const pst_key *row_of(const mf_place *p, const char *key)
 {
-    const pst_key *k = pst_keys_find(&av_manifest_keys, p->path, key);
+    const pst_key *k = pst_keys_find(&pst_manifest_keys, p->path, key);
     PST_ASSERT(k);
     return k;
 }
@@ -293,10 +293,10 @@ void mf_check_keys(mf_reader *r, const mf_place *p, bool ours)
     json_t *v;
     json_object_foreach((json_t *)p->obj, key, v)
     {
-        if (pst_keys_find(&av_manifest_keys, p->path, key))
+        if (pst_keys_find(&pst_manifest_keys, p->path, key))
             continue;
         const char *known[KEYS_MAX];
-        size_t n = pst_keys_names(&av_manifest_keys, p->path, known, KEYS_MAX);
+        size_t n = pst_keys_names(&pst_manifest_keys, p->path, known, KEYS_MAX);
         char near[200] = "";
         const char *best = pst_nearest(key, known, n);
         if (best) {

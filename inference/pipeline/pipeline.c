@@ -501,7 +501,7 @@ static int check_whole(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 
 static int parse(const char *text, size_t len, const char *file, bool published, pst_pipeline **ret_pipeline, pst_err *err)
 {
-    pipeline_reader r = {.err = err, .keys = &pipeline_keys, .may_see = published ? pipeline_published_variable : NULL};
+    pipeline_reader r = {.err = err, .keys = &pst_pipeline_keys, .may_see = published ? pipeline_published_variable : NULL};
     pst_pipeline *p = NULL;
     if (len > PST_PIPELINE_BYTES_MAX)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %zu bytes are more than the limit of %u for a pipeline file",
@@ -616,7 +616,7 @@ void pst_pipeline_free(pst_pipeline *p)
 
 int pst_feature_from_json(const json_t *obj, pst_feature *ret_feature, pst_err *err)
 {
-    pipeline_reader r = {.err = err, .keys = &pipeline_keys, .y = {.file = (char *)"the model's mapping"}};
+    pipeline_reader r = {.err = err, .keys = &pst_pipeline_keys, .y = {.file = (char *)"the model's mapping"}};
     pst_feature f = {0};
     int rc = read_feature(&r, obj, 0, &f);
     if (rc < 0) {

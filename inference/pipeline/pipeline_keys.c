@@ -102,4 +102,4 @@ static const pst_key rows[] = {
      .help = "Records read and not yet committed; beyond it no more are fetched."},
 };
 
-const pst_keys pipeline_keys = {rows, sizeof rows / sizeof *rows};
+const pst_keys pst_pipeline_keys = {rows, sizeof rows / sizeof *rows};

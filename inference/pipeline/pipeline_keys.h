@@ -6,7 +6,7 @@
 #include "common/base/keys.h"
 
 /* The section of the keys at the top is "pipeline". */
-extern const pst_keys pipeline_keys;
+extern const pst_keys pst_pipeline_keys;
 
 extern const char *const pipeline_score_type_words[]; /* in the order of pst_score_type */
 extern const char *const pipeline_missing_words[];    /* in the order of pst_missing */
