@@ -16,28 +16,10 @@ enum { RUN_MS = 5000 };
 
 const char *eng_explain_kernel(const pst_plan *p, const eng_step *s)
 {
-    static const struct {
-        const char *op, *fused, *plain;
-    } known[] = {
-        {"Gemm", "vector gemm", "reference"},
-        {"MatMul", "vector gemm", "reference"},
-        {"Relu", "vector", "reference"},
-        {"LeakyRelu", "vector", "reference"},
-        {"Elu", "vector", "reference"},
-        {"Sigmoid", "vector", "reference"},
-        {"Tanh", "vector", "reference"},
-        {"Conv", "columns and gemm", "columns and gemm"},
-        {"FusedConv", "columns and gemm", "columns and gemm"},
-        {"If", "runs a nested graph", "runs a nested graph"},
-        {"Loop", "runs a nested graph", "runs a nested graph"},
-        {"Scan", "runs a nested graph", "runs a nested graph"},
-    };
     if (s->kernel)
         return s->kernel;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(s->node->op_type, known[i].op))
-            return p->opts.no_fusion ? known[i].plain : known[i].fused;
-    return "plain C";
+    const char *known = p->opts.no_fusion ? s->node->op->plain : s->node->op->kernel;
+    return known ? known : "plain C";
 }
 
 int64_t eng_explain_dim(const eng_explained *e, const eng_step *s, int k, char *ret, size_t size)

@@ -66,7 +66,8 @@ static bool run_direct(pst_plan *p, const pst_tensor *in, pst_tensor *ret_out)
     return true;
 }
 
-static const eng_op fused_op = {.domain = "+", .name = "FusedMLP", .min_opset = 1, .run = run_mlp, .prepare = prepare_mlp};
+static const eng_op fused_op = {
+    .domain = "+", .name = "FusedMLP", .min_opset = 1, .cost = ENG_COST_LAYERS, .run = run_mlp, .prepare = prepare_mlp};
 
 typedef struct link {
     size_t at; /* index in the node list */
@@ -126,35 +127,39 @@ static bool classify_scaler(const eng_fuser *f, const eng_node *n, int in, link 
     return true;
 }
 
+/* An operation with a constant vector or scalar. */
+static bool classify_elt(const eng_fuser *f, const eng_node *n, int in, link *l)
+{
+    eng_fused_kind kind = n->op->layer;
+    if (kind == ENG_FUSED_DENSE || n->n_in != 2 || n->opset < 7)
+        return false;
+    bool commutes = kind == ENG_FUSED_ADD || kind == ENG_FUSED_MUL;
+    const pst_tensor *t = eng_fuse_konst(f, n->in[0] == in ? n->in[1] : n->in[0]);
+    if (!t || (n->in[0] != in && !commutes) || vector_width(t) < 1)
+        return false;
+    l->what = LINK_ELT;
+    l->kind = kind;
+    l->v = t->data;
+    l->v_n = vector_width(t);
+    l->v_rank = t->rank;
+    return true;
+}
+
 /* What node n does to the value in, or false when the chain ends before it. */
 static bool classify(const eng_fuser *f, const eng_node *n, int in, link *l)
 {
-    static const struct {
-        const char *name;
-        eng_act act;
-        float alpha;
-    } acts[] = {{"Relu", ENG_ACT_RELU, 0},
-                {"LeakyRelu", ENG_ACT_LEAKY, 0.01f},
-                {"Elu", ENG_ACT_ELU, 1},
-                {"Sigmoid", ENG_ACT_SIGMOID, 0},
-                {"Tanh", ENG_ACT_TANH, 0}};
-    static const struct {
-        const char *name;
-        eng_fused_kind kind;
-    } elts[] = {{"Add", ENG_FUSED_ADD}, {"Sub", ENG_FUSED_SUB}, {"Mul", ENG_FUSED_MUL}, {"Div", ENG_FUSED_DIV}};
     if (classify_scaler(f, n, in, l))
         return true;
     if (!eng_fuse_is(n, n->op_type))
         return false;
     if (classify_dense(f, n, in, l))
         return true;
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
-        if (!strcmp(n->op_type, acts[i].name)) {
-            l->what = LINK_ACT;
-            l->act = acts[i].act;
-            l->alpha = eng_attr_float(n, "alpha", acts[i].alpha);
-            return n->n_in == 1;
-        }
+    if (n->op->act != ENG_ACT_NONE) {
+        l->what = LINK_ACT;
+        l->act = n->op->act;
+        l->alpha = eng_fuse_alpha(n);
+        return n->n_in == 1;
+    }
     if (!strcmp(n->op_type, "Identity") || (!strcmp(n->op_type, "Dropout") && n->n_in == 1)) {
         l->what = LINK_PASS;
         return n->n_in == 1;
@@ -171,21 +176,7 @@ static bool classify(const eng_fuser *f, const eng_node *n, int in, link *l)
         }
         return true;
     }
-    for (size_t i = 0; i < sizeof elts / sizeof *elts; i++)
-        if (!strcmp(n->op_type, elts[i].name) && n->n_in == 2 && n->opset >= 7) {
-            int other = n->in[0] == in ? n->in[1] : n->in[0];
-            bool commutes = elts[i].kind == ENG_FUSED_ADD || elts[i].kind == ENG_FUSED_MUL;
-            const pst_tensor *t = eng_fuse_konst(f, other);
-            if (!t || (n->in[0] != in && !commutes) || vector_width(t) < 1)
-                return false;
-            l->what = LINK_ELT;
-            l->kind = elts[i].kind;
-            l->v = t->data;
-            l->v_n = vector_width(t);
-            l->v_rank = t->rank;
-            return true;
-        }
-    return false;
+    return classify_elt(f, n, in, l);
 }
 
 /* Widths must agree along the chain; cut it where they do not. Returns the number of links kept, and the widths. */

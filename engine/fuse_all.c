@@ -40,108 +40,14 @@ static void find_readers(eng_fuser *f)
 /* The type of a node's first result where it follows from the types of its inputs alone; 0 = not known. */
 static int result_type(const eng_fuser *f, const eng_node *n)
 {
-    static const char *const bools[] = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And",
-                                        "Or",   "Xor",         "Not",     "IsNaN",          "IsInf"};
-    static const char *const longs[] = {"Shape", "Size", "ArgMax", "ArgMin", "NonZero"};
-    static const char *const sames[] = {"Add",
-                                        "Sub",
-                                        "Mul",
-                                        "Div",
-                                        "Pow",
-                                        "Mod",
-                                        "PRelu",
-                                        "Sum",
-                                        "Mean",
-                                        "Min",
-                                        "Max",
-                                        "Sqrt",
-                                        "Exp",
-                                        "Log",
-                                        "Erf",
-                                        "Reciprocal",
-                                        "Floor",
-                                        "Ceil",
-                                        "Round",
-                                        "Sin",
-                                        "Cos",
-                                        "Relu",
-                                        "LeakyRelu",
-                                        "Elu",
-                                        "Selu",
-                                        "Celu",
-                                        "Sigmoid",
-                                        "HardSigmoid",
-                                        "HardSwish",
-                                        "Tanh",
-                                        "Softplus",
-                                        "Softsign",
-                                        "Mish",
-                                        "Swish",
-                                        "Gelu",
-                                        "Neg",
-                                        "Abs",
-                                        "Sign",
-                                        "Clip",
-                                        "Reshape",
-                                        "Flatten",
-                                        "Squeeze",
-                                        "Unsqueeze",
-                                        "Identity",
-                                        "Concat",
-                                        "Slice",
-                                        "Gather",
-                                        "Transpose",
-                                        "Expand",
-                                        "Split",
-                                        "Gemm",
-                                        "MatMul",
-                                        "Softmax",
-                                        "LogSoftmax",
-                                        "BatchNormalization",
-                                        "LayerNormalization",
-                                        "InstanceNormalization",
-                                        "GroupNormalization",
-                                        "RMSNormalization",
-                                        "Dropout",
-                                        "ReduceSum",
-                                        "ReduceMean",
-                                        "ReduceMax",
-                                        "ReduceMin",
-                                        "ReduceProd",
-                                        "ReduceL1",
-                                        "ReduceL2",
-                                        "Tile",
-                                        "Pad",
-                                        "Trilu",
-                                        "Conv",
-                                        "ConvTranspose",
-                                        "MaxPool",
-                                        "AveragePool",
-                                        "GlobalMaxPool",
-                                        "GlobalAveragePool",
-                                        "Resize",
-                                        "RNN",
-                                        "GRU",
-                                        "LSTM"};
-    if (n->domain[0] == '+')
-        return 0;
-    if (*n->domain) {
-        bool floats = !strcmp(n->op_type, "Scaler") || !strcmp(n->op_type, "Normalizer") || !strcmp(n->op_type, "LinearRegressor") ||
-                      !strcmp(n->op_type, "TreeEnsembleRegressor");
-        return floats && !strcmp(n->domain, "ai.onnx.ml") ? PST_F32 : 0;
+    switch (n->op->type) {
+    case ENG_TYPE_SAME: return n->n_in && n->in[0] >= 0 ? f->types[n->in[0]] : 0;
+    case ENG_TYPE_BOOL: return PST_BOOL;
+    case ENG_TYPE_I64: return PST_I64;
+    case ENG_TYPE_F32: return PST_F32;
+    case ENG_TYPE_TO: return (int)eng_attr_int(n, "to", 0);
+    default: return 0;
     }
-    if (!strcmp(n->op_type, "Cast"))
-        return (int)eng_attr_int(n, "to", 0);
-    for (size_t i = 0; i < sizeof bools / sizeof *bools; i++)
-        if (!strcmp(n->op_type, bools[i]))
-            return PST_BOOL;
-    for (size_t i = 0; i < sizeof longs / sizeof *longs; i++)
-        if (!strcmp(n->op_type, longs[i]))
-            return PST_I64;
-    for (size_t i = 0; i < sizeof sames / sizeof *sames && n->n_in; i++)
-        if (!strcmp(n->op_type, sames[i]))
-            return n->in[0] >= 0 ? f->types[n->in[0]] : 0;
-    return 0;
 }
 
 static void find_types(eng_fuser *f)

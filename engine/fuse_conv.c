@@ -107,7 +107,14 @@ static int run_conv(eng_op_ctx *c)
     return 0;
 }
 
-static const eng_op fused_op = {.domain = "+", .name = "FusedConv", .min_opset = 1, .run = run_conv, .prepare = prepare_conv};
+static const eng_op fused_op = {.domain = "+",
+                                .name = "FusedConv",
+                                .min_opset = 1,
+                                .run = run_conv,
+                                .prepare = prepare_conv,
+                                .cost = ENG_COST_CONV,
+                                .kernel = "columns and gemm",
+                                .plain = "columns and gemm"};
 
 /* ---- building ---- */
 
@@ -187,22 +194,11 @@ static bool fold_elt(builder *b, const eng_node *n, int value)
 
 static bool as_activation(const eng_node *n, fused_conv *c)
 {
-    static const struct {
-        const char *name;
-        eng_act act;
-        float alpha;
-    } acts[] = {{"Relu", ENG_ACT_RELU, 0},
-                {"LeakyRelu", ENG_ACT_LEAKY, 0.01f},
-                {"Elu", ENG_ACT_ELU, 1},
-                {"Sigmoid", ENG_ACT_SIGMOID, 0},
-                {"Tanh", ENG_ACT_TANH, 0}};
-    for (size_t i = 0; i < sizeof acts / sizeof *acts && n->n_in == 1; i++)
-        if (eng_fuse_is(n, acts[i].name)) {
-            c->act = acts[i].act;
-            c->alpha = eng_attr_float(n, "alpha", acts[i].alpha);
-            return true;
-        }
-    return false;
+    if (n->op->act == ENG_ACT_NONE || n->n_in != 1 || !eng_fuse_is(n, n->op_type))
+        return false;
+    c->act = n->op->act;
+    c->alpha = eng_fuse_alpha(n);
+    return true;
 }
 
 /* Copies of weights and bias with the factors in them; false when the plan has had its share of copies. */

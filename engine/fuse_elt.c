@@ -35,41 +35,6 @@ static const int costs[] = {
 
 /* ---- which nodes ---- */
 
-typedef struct elt_kind {
-    const char *op;
-    eng_tile_code code;
-    const char *alpha, *beta; /* attributes */
-    float alpha_def, beta_def;
-} elt_kind;
-
-static const elt_kind unary_kinds[] = {
-    {"Sqrt", ENG_TILE_SQRT, NULL, NULL, 0, 0},
-    {"Exp", ENG_TILE_EXP, NULL, NULL, 0, 0},
-    {"Log", ENG_TILE_LOG, NULL, NULL, 0, 0},
-    {"Erf", ENG_TILE_ERF, NULL, NULL, 0, 0},
-    {"Reciprocal", ENG_TILE_RECIPROCAL, NULL, NULL, 0, 0},
-    {"Floor", ENG_TILE_FLOOR, NULL, NULL, 0, 0},
-    {"Ceil", ENG_TILE_CEIL, NULL, NULL, 0, 0},
-    {"Round", ENG_TILE_ROUND, NULL, NULL, 0, 0},
-    {"Neg", ENG_TILE_NEG, NULL, NULL, 0, 0},
-    {"Abs", ENG_TILE_ABS, NULL, NULL, 0, 0},
-    {"Relu", ENG_TILE_RELU, NULL, NULL, 0, 0},
-    {"LeakyRelu", ENG_TILE_LEAKY, "alpha", NULL, 0.01f, 0},
-    {"Elu", ENG_TILE_ELU, "alpha", NULL, 1, 0},
-    {"Sigmoid", ENG_TILE_SIGMOID, NULL, NULL, 0, 0},
-    {"Tanh", ENG_TILE_TANH, NULL, NULL, 0, 0},
-    {"HardSigmoid", ENG_TILE_HARDSIGMOID, "alpha", "beta", 0.2f, 0.5f},
-    {"HardSwish", ENG_TILE_HARDSWISH, NULL, NULL, 0, 0},
-    {"Softsign", ENG_TILE_SOFTSIGN, NULL, NULL, 0, 0},
-    {"Softplus", ENG_TILE_SOFTPLUS, NULL, NULL, 0, 0},
-    {"Swish", ENG_TILE_SWISH, "alpha", NULL, 1, 0},
-};
-static const elt_kind binary_kinds[] = {
-    {"Add", ENG_TILE_ADD, NULL, NULL, 0, 0},     {"Sub", ENG_TILE_SUB, NULL, NULL, 0, 0}, {"Mul", ENG_TILE_MUL, NULL, NULL, 0, 0},
-    {"Div", ENG_TILE_DIV, NULL, NULL, 0, 0},     {"Min", ENG_TILE_MIN, NULL, NULL, 0, 0}, {"Max", ENG_TILE_MAX, NULL, NULL, 0, 0},
-    {"PRelu", ENG_TILE_PRELU, NULL, NULL, 0, 0}, {"Sum", ENG_TILE_ADD, NULL, NULL, 0, 0}, {"Pow", ENG_TILE_POW, NULL, NULL, 0, 0},
-};
-
 /* A bound of Clip: an attribute, a constant, or not there. */
 static bool clip_bound(const eng_fuser *f, const eng_node *n, int i, const char *attr, float def, float *ret)
 {
@@ -104,34 +69,27 @@ static bool classify(const eng_fuser *f, const eng_node *n, elt_ins *ins)
 {
     if (!eng_fuse_is(n, n->op_type) || n->n_in < 1 || n->in[0] < 0 || known_other(f, n->in[0]))
         return false;
-    *ins = (elt_ins){.a = n->in[0], .b = -1};
-    if (!strcmp(n->op_type, "Clip") && n->opset >= 6) {
-        ins->code = ENG_TILE_CLIP;
-        return clip_bound(f, n, 1, "min", -INFINITY, &ins->alpha) && clip_bound(f, n, 2, "max", INFINITY, &ins->beta);
-    }
-    if (!strcmp(n->op_type, "Gelu")) {
+    const eng_op_as_tile *t = n->op->tile;
+    if (!t)
+        return false;
+    *ins = (elt_ins){.code = t->code, .a = n->in[0], .b = -1};
+    if (t->code == ENG_TILE_CLIP)
+        return n->opset >= 6 && clip_bound(f, n, 1, "min", -INFINITY, &ins->alpha) && clip_bound(f, n, 2, "max", INFINITY, &ins->beta);
+    if (t->code == ENG_TILE_GELU) {
         ins->code = !strcmp(eng_attr_str(n, "approximate", "none"), "tanh") ? ENG_TILE_GELU_TANH : ENG_TILE_GELU;
         return true;
     }
-    for (size_t i = 0; i < sizeof unary_kinds / sizeof *unary_kinds && n->n_in == 1; i++) {
-        const elt_kind *k = &unary_kinds[i];
-        if (strcmp(n->op_type, k->op) != 0)
-            continue;
-        ins->code = k->code;
-        ins->alpha = k->alpha ? eng_attr_float(n, k->alpha, k->alpha_def) : 0;
-        ins->beta = k->beta ? eng_attr_float(n, k->beta, k->beta_def) : 0;
-        return true;
+    if (t->code >= ENG_TILE_BINARY_CODES) {
+        ins->alpha = t->attrs > 0 ? eng_attr_float(n, "alpha", t->alpha) : 0;
+        ins->beta = t->attrs > 1 ? eng_attr_float(n, "beta", t->beta) : 0;
+        return n->n_in == 1;
     }
-    for (size_t i = 0; i < sizeof binary_kinds / sizeof *binary_kinds && n->n_in == 2 && n->opset >= 8; i++) {
-        if (strcmp(n->op_type, binary_kinds[i].op) != 0 || n->in[1] < 0)
-            continue;
-        ins->code = binary_kinds[i].code;
-        ins->b = n->in[1];
-        if (ins->code == ENG_TILE_POW)
-            power(f, n, ins);
-        return ins->b < 0 || !known_other(f, ins->b);
-    }
-    return false;
+    if (n->n_in != 2 || n->opset < 8 || n->in[1] < 0)
+        return false;
+    ins->b = n->in[1];
+    if (ins->code == ENG_TILE_POW)
+        power(f, n, ins);
+    return ins->b < 0 || !known_other(f, ins->b);
 }
 
 /* ---- running ---- */
@@ -330,7 +288,8 @@ static int run_elts(eng_op_ctx *c)
     return 0;
 }
 
-static const eng_op fused_op = {.domain = "+", .name = "Elementwise", .min_opset = 1, .run = run_elts, .prepare = prepare_elts};
+static const eng_op fused_op = {
+    .domain = "+", .name = "Elementwise", .min_opset = 1, .cost = ENG_COST_PARTS, .run = run_elts, .prepare = prepare_elts};
 
 /* ---- grouping ---- */
 

@@ -30,6 +30,11 @@ bool eng_fuse_is(const eng_node *n, const char *op_type)
     return true;
 }
 
+float eng_fuse_alpha(const eng_node *n)
+{
+    return eng_attr_float(n, "alpha", n->op->tile ? n->op->tile->alpha : 0);
+}
+
 const eng_node *eng_fuse_maker(const eng_fuser *f, int id, size_t *ret_at)
 {
     if (id < 0 || f->maker[id] < 0 || f->nodes[f->maker[id]].dead)

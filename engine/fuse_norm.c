@@ -84,8 +84,10 @@ static int run_norm(eng_op_ctx *c)
     return 0;
 }
 
-static const eng_op layer_op = {.domain = "+", .name = "LayerNorm", .min_opset = 1, .run = run_norm, .prepare = prepare_norm};
-static const eng_op softmax_op = {.domain = "+", .name = "RowSoftmax", .min_opset = 1, .run = run_norm, .prepare = prepare_norm};
+static const eng_op layer_op = {
+    .domain = "+", .name = "LayerNorm", .min_opset = 1, .cost = ENG_COST_NORM, .run = run_norm, .prepare = prepare_norm};
+static const eng_op softmax_op = {
+    .domain = "+", .name = "RowSoftmax", .min_opset = 1, .cost = ENG_COST_SOFTMAX, .run = run_norm, .prepare = prepare_norm};
 
 /* What makes the rows, if it can be taken in: reads = how often the nodes of this group read the value. */
 static void take_before(eng_fuser *f, row_norm *norm, size_t *parts, int *n, int *in, int reads)

@@ -43,7 +43,8 @@ typedef enum {
 #define X(NAME, COST) ENG_TILE_##NAME,
     ENG_TILE_BINARY(X) ENG_TILE_UNARY(X)
 #undef X
-        ENG_TILE_CODES
+        ENG_TILE_CODES,
+    ENG_TILE_BINARY_CODES = ENG_TILE_SQRT /* those below have two operands */
 } eng_tile_code;
 
 typedef struct eng_tile_kernels {

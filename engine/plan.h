@@ -153,6 +153,7 @@ void eng_fuse_elts(eng_fuser *f);  /* fuse_elt.c: elementwise groups */
 const pst_tensor *eng_fuse_konst(const eng_fuser *f, int id);
 const eng_node *eng_fuse_maker(const eng_fuser *f, int id, size_t *ret_at); /* NULL: not made by a live node here */
 bool eng_fuse_is(const eng_node *n, const char *op_type);                   /* of ONNX's own domain, with one wanted result */
+float eng_fuse_alpha(const eng_node *n);                                    /* its attribute alpha, or the default of its operator */
 /* A scalar constant of any number type; false otherwise. */
 bool eng_fuse_scalar(const eng_fuser *f, int id, double *ret);
 /* For a fused operator whose assumption does not hold: runs the nodes it stands for. *parts (NULL at first) keeps their steps. */

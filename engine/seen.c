@@ -27,14 +27,6 @@ static double bytes_of(const pst_tensor *t)
     return t ? count_of(t) * (double)pst_dtype_size(t->dtype) : 0;
 }
 
-static bool one_of(const char *name, const char *const *list)
-{
-    for (; *list; list++)
-        if (!strcmp(name, *list))
-            return true;
-    return false;
-}
-
 static double window_of(const eng_node *n)
 {
     size_t k;
@@ -98,92 +90,52 @@ static double mlp_flops(const pst_plan *p, const eng_node *n, const pst_tensor *
     return sum;
 }
 
+static double native_flops(const eng_native *m, const pst_tensor *x)
+{
+    double trees = (double)m->forest.n_trees;
+    return rows_of(x) * (m->weights  ? 2.0 * m->n_features * m->n_groups
+                         : trees > 0 ? trees * log2((double)m->forest.n_nodes / trees + 1)
+                                     : 0);
+}
+
+static double linear_flops(const eng_node *n, const pst_tensor *x)
+{
+    size_t coefs;
+    eng_attr_floats(n, "coefficients", &coefs);
+    return 2 * rows_of(x) * (double)coefs;
+}
+
+/* A third input of MatMul's kin is no bias. */
+static double gemm_flops(const eng_node *n, const pst_tensor *x, const pst_tensor *bias, const pst_tensor *y)
+{
+    double k = x && x->rank ? (double)x->dims[eng_attr_int(n, "transA", 0) ? 0 : x->rank - 1] : 0;
+    return count_of(y) * (2 * k + (!strcmp(n->op_type, "Gemm") && bias && bias->rank >= 0));
+}
+
 static double flops_of(const pst_plan *p, const eng_node *n, const eng_seen *s, const pst_tensor *y)
 {
-    static const char *const moves[] = {"Reshape",
-                                        "Flatten",
-                                        "Squeeze",
-                                        "Unsqueeze",
-                                        "Identity",
-                                        "Concat",
-                                        "Slice",
-                                        "Gather",
-                                        "Shape",
-                                        "Size",
-                                        "Constant",
-                                        "ConstantOfShape",
-                                        "Cast",
-                                        "CastLike",
-                                        "Transpose",
-                                        "Expand",
-                                        "Split",
-                                        "Tile",
-                                        "Pad",
-                                        "GatherElements",
-                                        "GatherND",
-                                        "ScatterElements",
-                                        "ScatterND",
-                                        "OneHot",
-                                        "Range",
-                                        "Trilu",
-                                        "EyeLike",
-                                        "DepthToSpace",
-                                        "SpaceToDepth",
-                                        "ReverseSequence",
-                                        "ZipMap",
-                                        "LabelEncoder",
-                                        "If",
-                                        "Loop",
-                                        "Scan",
-                                        "SequenceMap",
-                                        "FeatureVectorizer",
-                                        "ArrayFeatureExtractor",
-                                        "Dropout",
-                                        "Where",
-                                        NULL};
     const pst_tensor *x = s->n_in > 0 ? &s->in[0] : NULL, *w = s->n_in > 1 ? &s->in[1] : NULL, *r = s->n_in > 2 ? &s->in[2] : NULL;
-    const char *op = n->op_type;
-    if (one_of(op, moves))
-        return 0;
-    if (!strcmp(op, "FusedMLP"))
-        return mlp_flops(p, n, x);
-    if (!strcmp(op, "Elementwise"))
-        return count_of(y) * n->n_parts;
-    if (!strcmp(op, "Gemm") || !strcmp(op, "MatMul") || !strcmp(op, "MatMulInteger") || !strcmp(op, "QLinearMatMul")) {
-        double k = x && x->rank ? (double)x->dims[eng_attr_int(n, "transA", 0) ? 0 : x->rank - 1] : 0;
-        return count_of(y) * (2 * k + (!strcmp(op, "Gemm") && r && r->rank >= 0));
+    bool filters = w && w->rank > 1 && w->dims[0];
+    switch (n->op->cost) {
+    case ENG_COST_RESULT: return count_of(y);
+    case ENG_COST_INPUT: return count_of(x);
+    case ENG_COST_MOVE:
+    case ENG_COST_VIEW: return 0;
+    case ENG_COST_GEMM: return gemm_flops(n, x, r, y);
+    case ENG_COST_CONV: return filters ? 2 * count_of(y) * pooled_by(n) * count_of(w) / (double)w->dims[0] : 0;
+    case ENG_COST_CONV_TURNED: return filters ? 2 * count_of(x) * count_of(w) / (double)w->dims[0] : 0;
+    case ENG_COST_RNN: return x && x->rank == 3 ? 2 * (double)(x->dims[0] * x->dims[1]) * (count_of(w) + count_of(r)) : 0;
+    case ENG_COST_ATTENTION: return w && w->rank > 1 ? 4 * count_of(x) * (double)w->dims[w->rank - 2] : 0;
+    case ENG_COST_TREES: return rows_of(x) * tree_steps(n);
+    case ENG_COST_NATIVE: return native_flops(n->fused, x);
+    case ENG_COST_LINEAR: return linear_flops(n, x);
+    case ENG_COST_WINDOW: return count_of(y) * window_of(n);
+    case ENG_COST_NORM: return 8 * count_of(y);
+    case ENG_COST_SOFTMAX: return 5 * count_of(y);
+    case ENG_COST_LAYERS: return mlp_flops(p, n, x);
+    case ENG_COST_PARTS: return count_of(y) * n->n_parts;
     }
-    if (!strcmp(op, "Conv") || !strcmp(op, "FusedConv") || !strcmp(op, "ConvInteger"))
-        return w && w->rank > 1 && w->dims[0] ? 2 * count_of(y) * pooled_by(n) * count_of(w) / (double)w->dims[0] : 0;
-    if (!strcmp(op, "ConvTranspose"))
-        return w && w->rank > 1 && w->dims[0] ? 2 * count_of(x) * count_of(w) / (double)w->dims[0] : 0;
-    if (!strcmp(op, "LSTM") || !strcmp(op, "GRU") || !strcmp(op, "RNN"))
-        return x && x->rank == 3 ? 2 * (double)(x->dims[0] * x->dims[1]) * (count_of(w) + count_of(r)) : 0;
-    if (!strcmp(op, "Attention"))
-        return w && w->rank > 1 ? 4 * count_of(x) * (double)w->dims[w->rank - 2] : 0;
-    if (!strcmp(n->domain, "native")) {
-        const eng_native *m = n->fused;
-        double trees = (double)m->forest.n_trees;
-        return rows_of(x) * (m->weights  ? 2.0 * m->n_features * m->n_groups
-                             : trees > 0 ? trees * log2((double)m->forest.n_nodes / trees + 1)
-                                         : 0);
-    }
-    if (!strncmp(op, "TreeEnsemble", 12))
-        return rows_of(x) * tree_steps(n);
-    if (!strncmp(op, "Linear", 6)) {
-        size_t coefs;
-        eng_attr_floats(n, "coefficients", &coefs);
-        return 2 * rows_of(x) * (double)coefs;
-    }
-    if (!strcmp(op, "MaxPool") || !strcmp(op, "AveragePool") || !strcmp(op, "LpPool"))
-        return count_of(y) * window_of(n);
-    if (!strncmp(op, "Global", 6) || !strncmp(op, "Reduce", 6) || !strncmp(op, "Arg", 3))
-        return count_of(x);
-    if (!strcmp(op, "LayerNorm") || !strcmp(op, "LayerNormalization"))
-        return 8 * count_of(y);
-    if (strstr(op, "Softmax"))
-        return 5 * count_of(y);
-    return count_of(y);
+    return 0;
 }
 
 /* ---- around a step ---- */
@@ -203,14 +155,6 @@ void eng_seen_before(eng_step *s)
     e->started_ns = now_ns();
 }
 
-/* A result in an input's buffer is either a view, or was written over an input that dies. */
-static bool is_view(const eng_node *n)
-{
-    static const char *const views[] = {"Reshape", "Flatten", "Squeeze",  "Unsqueeze", "Identity",
-                                        "Dropout", "Cast",    "CastLike", "If",        NULL};
-    return one_of(n->op_type, views);
-}
-
 void eng_seen_after(const pst_plan *p, eng_step *s)
 {
     eng_seen *e = s->seen;
@@ -225,9 +169,9 @@ void eng_seen_after(const pst_plan *p, eng_step *s)
         if (v->kind != ENG_VAL_TENSOR)
             continue;
         y = y ? y : &v->t;
-        bool view = false; /* the same bytes under another shape, or another name */
+        bool view = false; /* the same bytes under another shape, or another name; not written over an input that dies */
         for (int q = 0; q < e->n_in; q++)
-            view |= e->in[q].rank >= 0 && e->in[q].data == v->t.data && is_view(s->node);
+            view |= e->in[q].rank >= 0 && e->in[q].data == v->t.data && s->node->op->cost == ENG_COST_VIEW;
         views &= view;
         e->bytes += view ? 0 : bytes_of(&v->t);
         e->out_bytes += view ? 0 : bytes_of(&v->t);

@@ -170,4 +170,5 @@ static int prepare(eng_op_ctx *c)
     return 0;
 }
 
-const eng_op eng_native_op = {.domain = "native", .name = "Native", .min_opset = 1, .run = run, .prepare = prepare};
+const eng_op eng_native_op = {
+    .domain = "native", .name = "Native", .min_opset = 1, .cost = ENG_COST_NATIVE, .run = run, .prepare = prepare};

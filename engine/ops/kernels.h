@@ -5,8 +5,8 @@
 #include "engine/ops/ops.h"
 #include "engine/plan.h"
 
-#define OP(DOMAIN, NAME, FROM, TO, RUN, FLAGS)          int eng_op_##RUN(eng_op_ctx *c);
-#define OP_PREPARED(DOMAIN, NAME, FROM, TO, RUN, FLAGS) int eng_op_##RUN(eng_op_ctx *c), eng_prepare_##RUN(eng_op_ctx *c);
+#define OP(DOMAIN, NAME, FROM, TO, RUN, ...)          int eng_op_##RUN(eng_op_ctx *c);
+#define OP_PREPARED(DOMAIN, NAME, FROM, TO, RUN, ...) int eng_op_##RUN(eng_op_ctx *c), eng_prepare_##RUN(eng_op_ctx *c);
 #include "engine/ops/op_table.def"
 #undef OP
 #undef OP_PREPARED

@@ -3,10 +3,38 @@
 
 #include <string.h>
 
-#define HALF                                            ENG_OP_HALF
-#define IMPURE                                          ENG_OP_IMPURE
-#define OP(DOMAIN, NAME, FROM, TO, RUN, FLAGS)          {DOMAIN, NAME, FROM, TO, eng_op_##RUN, NULL, FLAGS},
-#define OP_PREPARED(DOMAIN, NAME, FROM, TO, RUN, FLAGS) {DOMAIN, NAME, FROM, TO, eng_op_##RUN, eng_prepare_##RUN, FLAGS},
+#define HALF        ENG_OP_HALF
+#define IMPURE      ENG_OP_IMPURE
+#define ACT(CODE)   .act = ENG_ACT_##CODE
+#define LAYER(KIND) .layer = ENG_FUSED_##KIND
+#define TILE(CODE)                  \
+    .tile = &(const eng_op_as_tile) \
+    {                               \
+        .code = ENG_TILE_##CODE     \
+    }
+#define TILE_A(CODE, A)                                 \
+    .tile = &(const eng_op_as_tile)                     \
+    {                                                   \
+        .code = ENG_TILE_##CODE, .attrs = 1, .alpha = A \
+    }
+#define TILE_AB(CODE, A, B)                                        \
+    .tile = &(const eng_op_as_tile)                                \
+    {                                                              \
+        .code = ENG_TILE_##CODE, .attrs = 2, .alpha = A, .beta = B \
+    }
+#define KERNEL(USED, PLAIN) .kernel = USED, .plain = PLAIN
+#define OP(DOMAIN, NAME, FROM, TO, RUN, FLAGS, TYPE, COST, ...) \
+    {.domain = DOMAIN,                                          \
+     .name = NAME,                                              \
+     .min_opset = FROM,                                         \
+     .max_opset = TO,                                           \
+     .run = eng_op_##RUN,                                       \
+     .flags = FLAGS,                                            \
+     .type = ENG_TYPE_##TYPE,                                   \
+     .cost = ENG_COST_##COST,                                   \
+     __VA_ARGS__},
+#define OP_PREPARED(DOMAIN, NAME, FROM, TO, RUN, FLAGS, TYPE, COST, ...) \
+    OP(DOMAIN, NAME, FROM, TO, RUN, FLAGS, TYPE, COST, .prepare = eng_prepare_##RUN, __VA_ARGS__)
 const eng_op eng_op_table[] = {
 #include "engine/ops/op_table.def"
 };

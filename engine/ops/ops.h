@@ -17,6 +17,7 @@
 #define PST_ENGINE_OPS_H
 
 #include "engine/cpu/isa.h"
+#include "engine/fuse_tile.h"
 #include "engine/graph.h"
 
 typedef struct eng_blk eng_blk; /* a counted buffer of the plan's pool */
@@ -74,12 +75,49 @@ enum {
     ENG_OP_SHAPE_ONLY = 4, /* reads the shape of its input, not its data */
 };
 
+/* Of the first result, where it follows from the node and the types of its inputs. */
+typedef enum { ENG_TYPE_ANY, ENG_TYPE_SAME, ENG_TYPE_BOOL, ENG_TYPE_I64, ENG_TYPE_F32, ENG_TYPE_TO } eng_op_rule;
+
+/* How many operations its result takes (seen.c). There is no column for shapes: a run shows them (shape_observe.c says why). */
+typedef enum {
+    ENG_COST_RESULT, /* one for each number of it */
+    ENG_COST_INPUT,  /* one for each number of the first input */
+    ENG_COST_MOVE,   /* none: it moves data, or runs nodes that count themselves */
+    ENG_COST_VIEW,   /* none, and its result may be its input's data */
+    ENG_COST_GEMM,
+    ENG_COST_CONV,
+    ENG_COST_CONV_TURNED, /* ConvTranspose */
+    ENG_COST_RNN,
+    ENG_COST_ATTENTION,
+    ENG_COST_TREES,
+    ENG_COST_NATIVE, /* a model of XGBoost or LightGBM */
+    ENG_COST_LINEAR,
+    ENG_COST_WINDOW, /* pools */
+    ENG_COST_NORM,
+    ENG_COST_SOFTMAX,
+    ENG_COST_LAYERS, /* fused dense layers */
+    ENG_COST_PARTS,  /* fused elementwise nodes: one for each number and part */
+} eng_op_cost;
+
+/* Its loop in elementwise groups; attrs: 1 = it has an attribute alpha, 2 = and beta; these are their defaults. */
+typedef struct eng_op_as_tile {
+    eng_tile_code code;
+    int attrs;
+    float alpha, beta;
+} eng_op_as_tile;
+
 typedef struct eng_op {
     const char *domain, *name;
     int min_opset, max_opset; /* max 0 = open */
     eng_op_fn run;
     eng_op_fn prepare; /* once per plan: constant inputs are set, the others are NONE; NULL = none */
     int flags;
+    eng_op_rule type;
+    eng_op_cost cost;
+    eng_act act;                /* what it is behind a layer or a convolution; NONE = nothing */
+    eng_fused_kind layer;       /* ADD, SUB, MUL, DIV: it can go into a layer's weights; DENSE = not */
+    const eng_op_as_tile *tile; /* NULL = no part of elementwise groups */
+    const char *kernel, *plain; /* for explain, where the kernel says nothing; NULL = "plain C" */
 } eng_op;
 
 extern const eng_op eng_op_table[];
