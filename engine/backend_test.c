@@ -1,6 +1,8 @@
 /* backend_test.c - see backend_test.h. */
 #include "engine/backend_test.h"
 
+#include "engine/backend.h"
+
 #include "common/base/fs.h"
 #include "engine/onnx.pb-c.h"
 #include "engine/onnx_read.h"
@@ -193,9 +195,9 @@ static int run_set(pst_plan *p, const char *dir, double rtol, double atol, pst_e
         free(path);
     }
     for (size_t i = 0; i < n_in; i++) /* inputs are borrowed from the zone: the plan must let go of them first */
-        if (!p->ort)
+        if (!p->backend->served_by)
             eng_val_clear(p, &p->vals[m->graph.in[i]]);
-    if (!p->ort)
+    if (!p->backend->served_by)
         eng_prog_clear(p, &p->progs[0]);
     zone_done(&z);
     free(in);
@@ -261,7 +263,7 @@ pst_node_test_result pst_node_test(const char *dir, unsigned how, pst_err *err)
         if (!there)
             break;
     }
-    bool served = p && p->ort;
+    bool served = p && p->backend->served_by;
     pst_plan_free(p);
     pst_model_unref(m);
     free(path);

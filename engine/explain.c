@@ -4,7 +4,7 @@
 
 #include "engine/abi.h"
 #include "engine/heap.h"
-#include "engine/ort/ort_plan.h"
+#include "engine/backend.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -184,12 +184,13 @@ static int gather(void *arg, pst_err *err)
     eng_explained *e = &g->e;
     pst_err why = {0};
     bool other = false;
-    int rc = e->p->ort ? 0 : observe(e, g->o, &why);
-    if (e->p->ort) { /* from the start, or since a run met what the engine does not cover */
+    const eng_backend *b = e->p->backend;
+    int rc = b->served_by ? 0 : observe(e, g->o, &why);
+    if ((b = e->p->backend)->served_by) { /* from the start, or since a run met what the engine does not cover */
         look_at_inputs(e, &other);
         e->batch = e->has_batch ? g->o && g->o->batch ? (int64_t)g->o->batch : 64 : 1;
         e->other = other ? g->o && g->o->free_dim ? (int64_t)g->o->free_dim : 8 : 0;
-        e->elsewhere = eng_ort_describe(e->p->m);
+        e->elsewhere = b->served_by(e->p);
         rc = 0;
     }
     if (rc == PST_ETIMEDOUT || rc == PST_ESTOPPED) { /* its shapes are the least of what is wrong with it */
@@ -259,8 +260,8 @@ char *pst_plan_explain(const pst_plan *p)
     pst_err err = {0};
     eng_heap heap = {0};
     gathering g = {.e = {.p = (pst_plan *)p}};
-    if (p->ort)
-        return eng_ort_explain(p);
+    if (p->backend->explain)
+        return p->backend->explain(p);
     char *text = eng_heap_run(&heap, explain_plain, &g, &err) < 0 ? NULL : copy_out(&g.text, &err);
     eng_heap_release(&heap);
     return text;

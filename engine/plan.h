@@ -6,13 +6,21 @@
 #include "engine/heap.h"
 #include "engine/ops/ops.h"
 
+/* Where a buffer's payload lies. Kernels of the CPU see HOST and PINNED only: a device's backend brings to the host what they read. */
+typedef enum {
+    ENG_PLACE_HOST,
+    ENG_PLACE_PINNED, /* host memory that a device reads and writes by itself */
+    ENG_PLACE_DEVICE, /* data is an address of the device */
+} eng_place;
+
 struct eng_blk {
     size_t cap;
     int refs;
+    eng_place place;
+    unsigned char *data;
     bool pinned;                         /* of a folded constant: lives as long as the plan */
     struct eng_blk *next;                /* in the free list of its class, or in the scratch list */
     struct eng_blk *all_next, *all_prev; /* of everything the pool has taken from the heap */
-    _Alignas(64) unsigned char data[];
 };
 
 /* Free buffers by size class: a released buffer serves the next value of its size, so a run of shapes seen before takes nothing
@@ -87,7 +95,8 @@ struct pst_plan {
     eng_val *io_in;
     const eng_val **io_out; /* of pst_plan_run */
     bool observing;
-    struct eng_ort_run *ort; /* runs this plan in the engine's place (ort/ort_plan.h); NULL = the engine runs it */
+    const struct eng_backend *backend; /* backend.h */
+    void *of_backend;                  /* what it keeps of this plan */
     /* A plan that is one fused network: small batches go straight from the caller's rows to a buffer of the plan's own (fuse.c).
      * run gives false when the generic way must be taken. */
     struct {
@@ -122,15 +131,29 @@ int eng_plan_run_vals(pst_plan *p, const eng_val *in, size_t n_in, const eng_val
 void eng_plan_own(pst_plan *p, void *what, void (*release)(void *what));
 void eng_plan_disown(pst_plan *p); /* releases all of it */
 
-/* Steps of a node (step.c): with the operator's prepare, for fused nodes that may have to run their parts. */
-int eng_step_make(pst_plan *p, const eng_node *n, eng_step *s, pst_err *err);
-
-/* ---- fusion: replaces groups of the node list by fused nodes, before steps are made ---- */
+/* ---- before a backend ---- */
 
 typedef struct eng_node_ref {
     const eng_node *node;
     bool dead;
 } eng_node_ref;
+
+/* What is left of a graph: the nodes that are not dead. nodes: eng_heap_free(). */
+typedef struct eng_lowered {
+    const eng_graph *graph;
+    eng_node_ref *nodes;
+    size_t n, n_folded, n_left;
+} eng_lowered;
+
+/* Values that became constants are marked in p->folded. @thread the plan's, below a eng_heap_run */
+int eng_lower(pst_plan *p, const eng_graph *g, eng_lowered *ret, pst_err *err);
+/* The CPU's steps of all graphs; plan is a pst_plan. Below a eng_heap_run. */
+int eng_compile(void *plan, pst_err *err);
+
+/* Steps of a node (step.c): with the operator's prepare, for fused nodes that may have to run their parts. */
+int eng_step_make(pst_plan *p, const eng_node *n, eng_step *s, pst_err *err);
+
+/* ---- fusion: replaces groups of the node list by fused nodes, before steps are made ---- */
 
 typedef struct eng_fuser {
     pst_plan *p;

@@ -15,6 +15,8 @@
 
 /* ---- pool ---- */
 
+enum { HEADER = (sizeof(eng_blk) + 63) / 64 * 64 }; /* the host's payload follows its header, 64-byte aligned */
+
 /* Class 0 holds 256 bytes; from there four classes per doubling. */
 static int class_of(size_t bytes, size_t *ret_cap)
 {
@@ -102,8 +104,8 @@ eng_blk *eng_blk_new(pst_plan *p, size_t bytes, pst_err *err)
                         pool->bytes_max);
             return NULL;
         }
-        b = eng_heap_alloc64(sizeof *b + cap); /* unwinds: folding would take a NULL for a node that cannot be folded */
-        *b = (eng_blk){.cap = cap, .all_next = pool->all};
+        b = eng_heap_alloc64(HEADER + cap); /* unwinds: folding would take a NULL for a node that cannot be folded */
+        *b = (eng_blk){.cap = cap, .place = ENG_PLACE_HOST, .data = (unsigned char *)b + HEADER, .all_next = pool->all};
         if (pool->all)
             pool->all->all_prev = b;
         pool->all = b;

@@ -26,10 +26,10 @@ typedef struct eng_ort_run eng_ort_run;
 /* The session must be open. @thread the plan's */
 int eng_ort_run_new(const pst_model *m, eng_ort_run **ret, pst_err *err);
 void eng_ort_run_free(eng_ort_run *r); /* NULL-safe */
-/* As eng_plan_run_vals: the inputs were checked; what ret_out points to is valid until the next run of r. */
+/* A run; the inputs were checked. It is over when this returns; the results are valid until the next one. */
 struct eng_watch;
-int eng_ort_run_vals(eng_ort_run *r, const struct eng_watch *watch, const eng_val *in, size_t n_in, const eng_val **ret_out, size_t n_out,
-                     pst_err *err);
+int eng_ort_run_begin(eng_ort_run *r, const struct eng_watch *watch, const eng_val *in, size_t n_in, size_t n_out, pst_err *err);
+void eng_ort_run_results(const eng_ort_run *r, const eng_val **ret_out, size_t n_out);
 /* "ONNX Runtime 1.22.0 (/usr/lib/…): operators … are not the engine's own". Lives as long as the model. */
 const char *eng_ort_describe(const pst_model *m);
 

@@ -260,8 +260,7 @@ static int run_body(void *arg, pst_err *err)
     return rc;
 }
 
-int eng_ort_run_vals(eng_ort_run *r, const eng_watch *watch, const eng_val *in, size_t n_in, const eng_val **ret_out, size_t n_out,
-                     pst_err *err)
+int eng_ort_run_begin(eng_ort_run *r, const eng_watch *watch, const eng_val *in, size_t n_in, size_t n_out, pst_err *err)
 {
     drop_values(r);
     memset(r->vals, 0, (r->m->info.n_outputs + 1) * sizeof *r->vals);
@@ -271,13 +270,15 @@ int eng_ort_run_vals(eng_ort_run *r, const eng_watch *watch, const eng_val *in, 
     r->n_out = n_out;
     int rc = eng_heap_run(&r->run_heap, run_body, r, err);
     r->given = NULL;
-    if (rc < 0) {
+    if (rc < 0)
         drop_values(r);
-        return rc;
-    }
+    return rc;
+}
+
+void eng_ort_run_results(const eng_ort_run *r, const eng_val **ret_out, size_t n_out)
+{
     for (size_t i = 0; i < n_out; i++)
         ret_out[i] = &r->vals[i];
-    return 0;
 }
 
 static int new_body(void *arg, pst_err *err)

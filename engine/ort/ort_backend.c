@@ -1,22 +1,10 @@
-/* ort_plan.c - see ort_plan.h. */
-#include "engine/ort/ort_plan.h"
+/* ort_backend.c - ONNX Runtime as a backend: it takes whole models, from the start or when the engine says what it does not cover. */
+#include "engine/backend.h"
+#include "engine/ort/ort.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int eng_ort_wanted(const pst_plan *p, bool *ret_ort, pst_err *err)
-{
-    const char *backend = p->opts.backend;
-    bool own = backend && !strcmp(backend, "engine"), ort = backend && !strcmp(backend, "onnxruntime");
-    if (backend && !own && !ort)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "backend %s: not one of engine, onnxruntime", backend);
-    if (own && p->m->foreign)
-        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "the engine does not cover this model: %s",
-                           eng_ort_describe(p->m));
-    *ret_ort = ort || p->m->foreign;
-    return 0;
-}
 
 static int make_io(void *arg, pst_err *err)
 {
@@ -26,15 +14,21 @@ static int make_io(void *arg, pst_err *err)
     return 0;
 }
 
-int eng_ort_take_plan(pst_plan *p, pst_err *err)
+/* Whatever else there is to say against it, the session says when it is made. */
+static int supports(const pst_plan *p, pst_err *err)
+{
+    return 0;
+}
+
+static int prepare(pst_plan *p, pst_err *err)
 {
     int rc = eng_ort_serve(p->m, "asked for by the caller", err);
     if (rc == 0 && !p->io_in)
         rc = eng_heap_run(&p->heap, make_io, p, err);
-    return rc == 0 ? eng_ort_run_new(p->m, &p->ort, err) : rc;
+    return rc == 0 ? eng_ort_run_new(p->m, (eng_ort_run **)&p->of_backend, err) : rc;
 }
 
-int eng_ort_take_over(pst_plan *p, bool in_run, pst_err *err)
+static int take_over(pst_plan *p, bool in_run, pst_err *err)
 {
     pst_err why = *err, not = {0};
     if (p->opts.backend || p->m->limits.backends == PST_BACKENDS_OWN || __atomic_load_n(&p->m->ort_refused, __ATOMIC_RELAXED))
@@ -50,7 +44,7 @@ int eng_ort_take_over(pst_plan *p, bool in_run, pst_err *err)
     }
     int rc = eng_ort_serve(p->m, why.text, &not );
     if (rc == 0)
-        rc = eng_ort_take_plan(p, &not );
+        rc = prepare(p, &not );
     if (rc == 0) {
         pst_err_clear(err);
         return 0;
@@ -60,7 +54,7 @@ int eng_ort_take_over(pst_plan *p, bool in_run, pst_err *err)
     return PST_EUNSUPPORTED;
 }
 
-char *eng_ort_explain(const pst_plan *p)
+static char *explain(const pst_plan *p)
 {
     char *text = NULL;
     const pst_model_info *info = &p->m->info;
@@ -70,21 +64,33 @@ char *eng_ort_explain(const pst_plan *p)
     return text;
 }
 
-char *eng_ort_explain_json(const pst_plan *p)
+static int submit(pst_plan *p, const eng_val *in, size_t n_in, size_t n_out, pst_err *err)
 {
-    char *text = NULL, quoted[1000];
-    size_t n = 0;
-    for (const char *s = eng_ort_describe(p->m); *s && n < sizeof quoted - 8; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\')
-            quoted[n++] = '\\';
-        if (c >= ' ')
-            quoted[n++] = (char)c;
-        else
-            n += (size_t)snprintf(quoted + n, 8, "\\u%04x", c);
-    }
-    quoted[n] = 0;
-    if (asprintf(&text, "{\"nodes\":%zu,\"backend\":\"onnxruntime\",\"served_by\":\"%s\"}\n", p->m->info.n_nodes, quoted) < 0)
-        return NULL;
-    return text;
+    return eng_ort_run_begin(p->of_backend, &p->watch, in, n_in, n_out, err);
 }
+
+static int wait(pst_plan *p, const eng_val **ret_out, size_t n_out, pst_err *err)
+{
+    eng_ort_run_results(p->of_backend, ret_out, n_out);
+    return 0;
+}
+
+static const char *served_by(const pst_plan *p)
+{
+    return eng_ort_describe(p->m);
+}
+
+static void free_run(pst_plan *p)
+{
+    eng_ort_run_free(p->of_backend);
+}
+
+const eng_backend eng_ort_backend = {.name = "onnxruntime",
+                                     .supports = supports,
+                                     .prepare = prepare,
+                                     .take_over = take_over,
+                                     .submit = submit,
+                                     .wait = wait,
+                                     .served_by = served_by,
+                                     .explain = explain,
+                                     .free = free_run};

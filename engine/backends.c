@@ -1,0 +1,56 @@
+/* backends.c - which backends there are, in the order in which a plan without a wish asks them. */
+#include "engine/backend.h"
+
+#include <string.h>
+
+static const eng_backend *const all[] = {&eng_cpu_backend, &eng_ort_backend};
+enum { ALL = sizeof all / sizeof *all };
+
+static int take(pst_plan *p, const eng_backend *b, pst_err *err)
+{
+    int rc = b->supports(p, err);
+    if (rc < 0)
+        return rc;
+    p->backend = b;
+    return b->prepare(p, err);
+}
+
+/* The first behind `after` that takes p over. */
+static int take_over(pst_plan *p, size_t after, bool in_run, pst_err *err)
+{
+    for (size_t i = after + 1; i < ALL; i++)
+        if (all[i]->take_over && all[i]->take_over(p, in_run, err) == 0) {
+            p->backend = all[i];
+            return 0;
+        }
+    return PST_EUNSUPPORTED;
+}
+
+static int named(pst_plan *p, pst_err *err)
+{
+    for (size_t i = 0; i < ALL; i++)
+        if (!strcmp(p->opts.backend, all[i]->name))
+            return take(p, all[i], err);
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "backend %s: not one of engine, onnxruntime", p->opts.backend);
+}
+
+int eng_backend_choose(pst_plan *p, pst_err *err)
+{
+    if (p->opts.backend)
+        return named(p, err);
+    size_t i = 0;
+    while (i + 1 < ALL && all[i]->supports(p, &(pst_err){0}) < 0)
+        i++;
+    int before = err->code, rc = take(p, all[i], err);
+    if (rc < 0 && before == 0 && err->code < 0)
+        rc = err->code;
+    return rc == PST_EUNSUPPORTED ? take_over(p, i, false, err) : rc;
+}
+
+int eng_backend_next(pst_plan *p, pst_err *err)
+{
+    size_t i = 0;
+    while (i < ALL && all[i] != p->backend)
+        i++;
+    return p->opts.backend ? PST_EUNSUPPORTED : take_over(p, i, true, err);
+}

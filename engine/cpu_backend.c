@@ -1,0 +1,82 @@
+/* cpu_backend.c - the engine's own kernels as a backend: it takes every model whose operators it has, fuses after lowering (compile.c), and
+ * has computed everything when submit returns. */
+#include "engine/backend.h"
+#include "engine/ort/ort.h"
+
+#include <string.h>
+
+static int supports(const pst_plan *p, pst_err *err)
+{
+    if (!p->m->foreign)
+        return 0;
+    return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "the engine does not cover this model: %s",
+                       eng_ort_describe(p->m));
+}
+
+static int prepare(pst_plan *p, pst_err *err)
+{
+    return eng_heap_run(&p->heap, eng_compile, p, err);
+}
+
+/* Results must not alias what the caller passed in. */
+static int own_result(pst_plan *p, eng_val *v, pst_err *err)
+{
+    if (v->kind != ENG_VAL_TENSOR || v->blk)
+        return 0;
+    size_t bytes = (size_t)eng_count(&v->t) * pst_dtype_size(v->t.dtype);
+    eng_blk *b = eng_blk_new(p, bytes + 64, err);
+    if (!b)
+        return PST_ELIMIT;
+    if (bytes)
+        memcpy(b->data, v->t.data, bytes);
+    v->blk = b;
+    v->t.data = b->data;
+    return 0;
+}
+
+typedef struct running {
+    pst_plan *p;
+    const eng_val *in;
+    size_t n_out;
+} running;
+
+static int run_body(void *arg, pst_err *err)
+{
+    running *r = arg;
+    pst_plan *p = r->p;
+    const pst_model *m = p->m;
+    const eng_prog *g = &p->progs[0];
+    eng_prog_clear(p, g);
+    eng_scratch_free(p, NULL);
+    eng_plan_texts_reset(p);
+    p->steps_left = eng_plan_steps_max(p);
+    eng_watch_begin(&p->watch);
+    p->pool.peak = p->pool.live;
+    p->depth = 0;
+    for (size_t i = 0; i < m->info.n_inputs; i++)
+        eng_val_set(p, &p->vals[m->graph.in[i]], &r->in[i]);
+    int rc = eng_prog_run(p, g, err);
+    for (size_t i = 0; i < r->n_out && rc == 0; i++)
+        rc = own_result(p, &p->vals[m->graph.out[i]], err);
+    return rc;
+}
+
+static int submit(pst_plan *p, const eng_val *in, size_t n_in, size_t n_out, pst_err *err)
+{
+    running r = {.p = p, .in = in, .n_out = n_out};
+    int before = err->code, rc = eng_heap_run(&p->heap, run_body, &r, err);
+    if (rc < 0 && before == 0 && err->code < 0)
+        rc = err->code; /* kernels say PST_ELIMIT for whatever kept them from a buffer */
+    if (rc == PST_ENOMEM)
+        eng_plan_reset(p);
+    return rc;
+}
+
+static int wait(pst_plan *p, const eng_val **ret_out, size_t n_out, pst_err *err)
+{
+    for (size_t i = 0; i < n_out; i++)
+        ret_out[i] = &p->vals[p->m->graph.out[i]];
+    return 0;
+}
+
+const eng_backend eng_cpu_backend = {.name = "engine", .supports = supports, .prepare = prepare, .submit = submit, .wait = wait};
