@@ -1,7 +1,7 @@
 /* backend.h - what computes a plan. Not installed. The engine's own kernels and ONNX Runtime are backends; a device is one more.
  *
  *     plan.c ─ chooses ─ backends.c ─┬ cpu_backend.c ─ lower.c, fuse*.c, compile.c, exec.c
- *                                    └ ort/ort_backend.c ─ a session of the model, made from the file's own nodes
+ *                                    └ ort/ort_plan.c ─ a session of the model, made from the file's own nodes
  *
  * A plan has one backend at a time. Without a wish (pst_plan_opts.backend) the first of the list that supports the model takes it; when
  * one says PST_EUNSUPPORTED in prepare or in a run, those behind it are asked to take over. A backend that computes node by node
@@ -41,7 +41,7 @@ typedef struct eng_backend {
     void (*free)(pst_plan *p);           /* NULL-safe in p->of_backend; NULL = nothing to free */
 } eng_backend;
 
-extern const eng_backend eng_cpu_backend, eng_ort_backend;
+extern const eng_backend eng_cpu_backend;
 
 /* Gives p, which is empty but for model and options, its backend, prepared. */
 int eng_backend_choose(pst_plan *p, pst_err *err);

@@ -1,6 +1,8 @@
 /* backends.c - which backends there are, in the order in which a plan without a wish asks them. */
 #include "engine/backend.h"
 
+#include "engine/ort/ort_plan.h"
+
 #include <string.h>
 
 static const eng_backend *const all[] = {&eng_cpu_backend, &eng_ort_backend};

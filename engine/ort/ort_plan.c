@@ -1,5 +1,6 @@
-/* ort_backend.c - ONNX Runtime as a backend: it takes whole models, from the start or when the engine says what it does not cover. */
-#include "engine/backend.h"
+/* ort_plan.c - ONNX Runtime as a backend: it takes whole models, from the start or when the engine says what it does not cover. */
+#include "engine/ort/ort_plan.h"
+
 #include "engine/ort/ort.h"
 
 #include <stdio.h>
