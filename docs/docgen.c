@@ -447,6 +447,7 @@ static void http_page(FILE *f)
         "Bearer TOKEN`, or as the password of basic authentication. Errors are RFC 9457 objects (`application/problem+json`) with a stable "
         "`code`. A request of a foreign page, with a foreign `Host`, or with a form as its body is refused.\n");
     put_routes(f, "Gateway", &pst_gateway_api_routes, true);
+    put_routes(f, "", &pst_gateway_ffdl_routes, false);
     put_routes(f, "", &pst_gateway_page_routes, false);
     put_routes(f, "Registry (for development: Confluent's interface)", pst_registry_routes(NULL), true);
     put_routes(f, "", &pst_registry_about_routes, false);

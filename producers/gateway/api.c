@@ -155,7 +155,7 @@ static void delete (void *arg, pst_http_req *req)
 
 /* ---- list and show: the store ---- */
 
-static pst_store *store_lock(gw_state *g, pst_err *err)
+pst_store *gw_store_lock(gw_state *g, pst_err *err)
 {
     if (g->view)
         return pst_view_lock(g->view);
@@ -164,7 +164,7 @@ static pst_store *store_lock(gw_state *g, pst_err *err)
     return g->store;
 }
 
-static void store_unlock(gw_state *g)
+void gw_store_unlock(gw_state *g)
 {
     if (g->view)
         pst_view_unlock(g->view);
@@ -180,13 +180,13 @@ static void list(void *arg, pst_http_req *req)
                          .user = pst_http_query(req, "user"),
                          .after = pst_http_query(req, "after"),
                          .limit = limit > 0 && limit <= 1000 ? (size_t)limit : 100};
-    pst_store *s = store_lock(g, &err);
+    pst_store *s = gw_store_lock(g, &err);
     int rc = s ? pst_store_list(s, "jobs", &q, &docs, &err) : err.code;
     if (rc == PST_ENOTFOUND && !s) { /* the trainer has not made it yet: there are no jobs */
         docs = json_array();
         rc = 0;
     }
-    store_unlock(g);
+    gw_store_unlock(g);
     if (rc < 0)
         pst_http_problem_err(req, &err);
     else
@@ -199,9 +199,9 @@ static void show(void *arg, pst_http_req *req)
     pst_err err = {0};
     json_t *doc = NULL;
     const char *id = pst_http_param(req, "id");
-    pst_store *s = store_lock(g, &err);
+    pst_store *s = gw_store_lock(g, &err);
     int rc = s ? pst_store_get(s, "jobs", id, &doc, &err) : err.code;
-    store_unlock(g);
+    gw_store_unlock(g);
     if (rc == PST_ENOTFOUND)
         pst_http_problem(req, 404, "unknown-job", NULL,
                          "there is no job of this id (a job just submitted appears once the Trainer has seen it)");

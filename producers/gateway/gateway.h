@@ -62,7 +62,12 @@ void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request
 
 /* api.c: routes of /v1/jobs. */
 void gw_routes(gw_state *g);
-extern const pst_http_routes pst_gateway_api_routes, pst_gateway_page_routes;
+extern const pst_http_routes pst_gateway_api_routes, pst_gateway_page_routes, pst_gateway_ffdl_routes;
+/* The store of jobs, or NULL; between the two nobody else uses it. */
+pst_store *gw_store_lock(gw_state *g, pst_err *err);
+void gw_store_unlock(gw_state *g);
+/* ffdl.c: routes of FfDL's REST. */
+void gw_ffdl(gw_state *g);
 /* page.c: the page's files, from inside the binary. */
 void gw_page(gw_state *g);
 

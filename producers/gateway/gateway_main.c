@@ -102,6 +102,7 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
     g->streams = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_STREAMS, NULL);
     g->hub = gw_hub_new();
     gw_routes(g);
+    gw_ffdl(g);
     gw_page(g);
     if (!strncmp(g->client->settings->store.value, "memory:", 7) && (rc = pst_view_start(g->client, "memory:", &g->view, err)) < 0)
         return rc;

@@ -44,6 +44,16 @@ with Platform() as p:
     answer = json.loads(body)
     check(status == 202 and {"training_id", "topic", "partition", "offset"} <= answer.keys(), f"POST /v1/jobs: {status} {body[:200]}")
     p.wait_state(answer["training_id"], "COMPLETED")
+    # FfDL's words for the same jobs
+    status, body, _ = p.http("/v1/models?version=2017-02-13")
+    models = json.loads(body)["models"]
+    mine = next(m for m in models if m["model_id"] == tid)
+    check(status == 200 and mine["location"] == "/v1/models/" + tid and mine["framework"]["name"] and
+          mine["training"]["training_status"]["status"] == "COMPLETED" and mine["training"]["learners"] == 1, f"GET /v1/models: {mine}")
+    check([m["model_id"] for m in models].index(answer["training_id"]) < models.index(mine), "FfDL's list is not newest first")
+    check(json.loads(p.http("/v1/models/" + tid)[1]) == mine, "one model differs from the list's")
+    status, body, _ = p.http("/v1/models/training-none")
+    check(status == 404 and json.loads(body)["code"] == 404, f"an unknown model: {status} {body}")
     status, body, _ = p.http("/v1/jobs", data=b"name: x\nlearners: 0\n")
     check(status == 400 and len(json.loads(body)["violations"]) >= 2, f"POST of a bad manifest: {status} {body[:200]}")
     check(p.http("/v1/jobs/training-none")[0] == 404, "an unknown job is not 404")
