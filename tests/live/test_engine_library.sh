@@ -79,7 +79,7 @@ for cc in gcc clang; do
 done
 same "four rows of made-up numbers" 4 "$(printf '%s\n' "$want" | wc -l)"
 same "the rows that are given" 2 "$(seq 1 60 | paste -sd, | "$dir/score" "$model" 2>/dev/null | wc -l)"
-same "a file that is no model is refused with a sentence" "score: $dir/abi.c: not an ONNX" "$("$dir/score" "$dir/abi.c" 2>&1 | grep -oE '^score: .*: not an ONNX' || true)"
+same "a file that is no model is refused with a sentence" "score: $dir/abi.c: this is no model that can be read, but a text; a model is wanted" "$("$dir/score" "$dir/abi.c" 2>&1 | grep -oE '^score: .*: .*a text; a model is wanted' || true)"
 
 mkdir "$dir/user"
 cat >"$dir/user/CMakeLists.txt" <<C
