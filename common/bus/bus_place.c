@@ -378,7 +378,9 @@ int pst_consumer_serve(pst_consumer *c, int timeout_ms, bool *ret_lost, pst_err 
         if (p && (p->next < 0 || m->offset >= p->next)) {
             rd_kafka_topic_partition_list_t *one = list_of(p);
             one->elems[0].offset = m->offset;
-            seek_list(c, one, NULL);
+            pst_err why = {0};
+            if (seek_list(c, one, &why) < 0)
+                bus_consumer_astray(c, &why, NULL);
             rd_kafka_topic_partition_list_destroy(one);
         }
         rd_kafka_message_destroy(m);

@@ -46,12 +46,7 @@ static txn_class take_error(pst_txn *t, rd_kafka_error_t *e, const char *what, p
  * sleep for ever (librdkafka 2.16.0; 2.1.1 has a report of begin_transaction, issue 4420), and one that waits for a broker that is away comes
  * back only after socket.timeout.ms. So they run on another thread; one that is late is left there with its producer, which nobody else
  * touches again, and a new producer takes over: its init ends the old transaction, and what became of that is looked up. Should the call come
- * back after all, its thread throws both away.
- *
- * Most take milliseconds. One that does not may be waiting for a transaction coordinator that is away while the group's is not: the group is
- * served then, or a member that joins would be kept waiting for us, and with it everybody. What is taken away meanwhile makes no harm: offsets are
- * refused from a member of an older generation, and those that the coordinator has taken already hold back the partition's new owner until the
- * transaction has ended. */
+ * back after all, its thread throws both away. */
 enum { CALL_RUNS, CALL_BACK, CALL_LEFT };
 
 static void run_call(void *arg)
@@ -78,18 +73,13 @@ static void run_call(void *arg)
     free(c);
 }
 
+/* Not yet: with it, records behind a broker that was frozen for longer than a transaction were not scored in two of four runs of
+ * tests/chaos/test_freezes.py, and why is not understood. Until it is, a long call keeps the group waiting, within BUS_POLL_INTERVAL_MS. */
 bool txn_serve(pst_txn *t, int ms)
 {
-    if (!t->consumer || !bus_consumer_in_group(t->consumer))
-        return false;
-    if (!t->consumer->paused) {
-        if (pst_consumer_pause(t->consumer, true) < 0)
-            return false;
-        t->paused = true;
-    }
-    bool lost;
-    pst_err ignored = {0}; /* what is fatal stays so: the next poll tells */
-    return pst_consumer_serve(t->consumer, ms, &lost, &ignored) == 0;
+    (void)t;
+    (void)ms;
+    return false;
 }
 
 void txn_served(pst_txn *t)

@@ -301,62 +301,6 @@ static void test_mock_txn_call_that_does_not_come_back_is_left_behind(void **sta
     assert_true(rd_kafka_thread_cnt() < alive);
 }
 
-/* A call takes long because of its own coordinator; the group's is there, and another member wants to join. The in-memory cluster ends a rebalance
- * when its session time-out is over, so these have a short one. */
-static pst_consumer *join(void)
-{
-    const char *topic = "in";
-    pst_consumer *c;
-    pst_err err = {0};
-    pst_bus_conf *mine = pst_bus_conf_copy(conf);
-    assert_int_equal(pst_bus_conf_set(mine, "session.timeout.ms", "5000", "test", &err), 0);
-    assert_int_equal(pst_bus_conf_set(mine, "heartbeat.interval.ms", "500", "test", &err), 0);
-    assert_int_equal(pst_consumer_new(mine, &(pst_consumer_opts){.group = "g2", .topics = &topic, .n_topics = 1}, &c, &err), 0);
-    pst_bus_conf_free(mine);
-    return c;
-}
-
-static void *join_group(void *arg)
-{
-    bool *joined = arg;
-    pst_consumer *c = join();
-    for (int64_t until = pst_mono_us() + 25000000; !pst_consumer_joined(c) && pst_mono_us() < until;) {
-        pst_batch b;
-        pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 100}, &b, NULL);
-    }
-    __atomic_store_n(joined, pst_consumer_joined(c), __ATOMIC_RELEASE);
-    pst_consumer_free(c);
-    pthread_mutex_lock(&gate_lock);
-    gate_open = true;
-    pthread_cond_broadcast(&gate_opens);
-    pthread_mutex_unlock(&gate_lock);
-    return NULL;
-}
-
-static void test_mock_txn_serves_the_group_while_a_call_takes_long(void **state)
-{
-    pst_txn *t;
-    pst_err err = {0};
-    bool joined = false;
-    pst_consumer *outer = consumer;
-    consumer = join();
-    assert_int_equal(pst_txn_new(conf, "t-long", PST_TXN_EXACTLY_ONCE, consumer, &t, &err), 0);
-    assert_int_equal(run_round(t, &err), 0);
-    gate_open = false;
-    gate_armed = true;
-    t->hang_ms[CALL_OFFSETS] = 60000;
-    pthread_t other;
-    assert_int_equal(pthread_create(&other, NULL, join_group, &joined), 0);
-    int rc = run_round(t, &err);
-    pthread_join(other, NULL);
-    assert_true(joined);
-    assert_true(rc == 0 || rc == PST_EAGAIN);
-    assert_int_equal(run_round(t, &err), 0); /* its partition came back, and it is read on */
-    pst_txn_free(t);
-    pst_consumer_free(consumer);
-    consumer = outer;
-}
-
 static void test_mock_plain_mode_sends_and_commits(void **state)
 {
     pst_txn *t;
@@ -386,7 +330,6 @@ int main(void)
         cmocka_unit_test(test_mock_txn_empty_round_commits),
         cmocka_unit_test(test_mock_txn_takes_over_by_itself),
         cmocka_unit_test(test_mock_txn_call_that_does_not_come_back_is_left_behind),
-        cmocka_unit_test(test_mock_txn_serves_the_group_while_a_call_takes_long),
         cmocka_unit_test(test_mock_txn_survives_an_outage_during_commit),
         cmocka_unit_test(test_mock_txn_stops_after_three_refusals), /* the last: its consumer is of no use afterwards */
     };
