@@ -74,9 +74,13 @@ static pst_batch poll_some(pst_consumer *c, size_t max)
 {
     pst_batch b = {0};
     pst_err err = {0};
+    bool lost = false; /* told once, and perhaps before there are records */
     int64_t until = pst_mono_us() + 20000000;
-    while (!b.n && pst_mono_us() < until)
+    while (!b.n && pst_mono_us() < until) {
         ok(pst_consumer_poll(c, &(pst_poll){.records_max = max, .timeout_ms = 500, .age_max_us = 1000}, &b, &err), &err, "poll");
+        lost |= b.lost;
+    }
+    b.lost = lost;
     return b;
 }
 
@@ -516,13 +520,13 @@ static void test_live_who_is_at_fault_for_a_wait(void **state)
     pst_consumer_free(c);
 }
 
-static char waits_for[400];
-static int waits;
+/* Why it waited, all reasons one after the other: on a busy machine a connection that is slow to come has its word before or after. */
+static char waits_for[4000];
 static void on_wait(void *arg, const char *why)
 {
-    waits += why != NULL;
+    size_t n = strlen(waits_for);
     if (why)
-        snprintf(waits_for, sizeof waits_for, "%s", why);
+        snprintf(waits_for + n, sizeof waits_for - n, "%s\n", why);
 }
 
 /* Somebody else's transaction that holds offsets of the group: it is named, waited for, and its end is the end of the wait. */
@@ -532,9 +536,9 @@ static void test_live_foreign_transaction_is_named_and_waited_for(void **state)
     pst_err err = {0};
     publish_n(in, 0, 0, 3);
     pst_bus_conf *mine = pst_bus_conf_copy(conf);
-    ok(pst_bus_conf_set(mine, "transaction.timeout.ms", "10000", "test", &err), &err, "set");
+    ok(pst_bus_conf_set(mine, "transaction.timeout.ms", "25000", "test", &err), &err, "set");
     pst_producer *p;
-    ok(pst_producer_new(mine, &(pst_producer_opts){.transactional_id = name("t-foreign"), .transaction_timeout_ms = 10000}, &p, &err), &err,
+    ok(pst_producer_new(mine, &(pst_producer_opts){.transactional_id = name("t-foreign"), .transaction_timeout_ms = 25000}, &p, &err), &err,
        "producer");
     assert_null(rd_kafka_init_transactions(p->rk, 20000));
     assert_null(rd_kafka_begin_transaction(p->rk));
@@ -549,11 +553,11 @@ static void test_live_foreign_transaction_is_named_and_waited_for(void **state)
        "consumer");
     int64_t begun = pst_mono_us();
     pst_batch b = {0};
-    while (!b.n && pst_mono_us() - begun < 60000000)
+    while (!b.n && pst_mono_us() - begun < 90000000)
         ok(pst_consumer_poll(c, &quick, &b, &err), &err, "poll");
     assert_int_equal(b.n, 3); /* it was aborted: from the beginning */
-    assert_true(waits >= 1);
-    assert_non_null(strstr(waits_for, "pending in an open transaction"));
+    if (!strstr(waits_for, "pending in an open transaction"))
+        fail_msg("it waited for something else:\n%s", waits_for);
     pst_consumer_free(c);
     pst_producer_free(p);
     pst_bus_conf_free(mine);
