@@ -82,7 +82,7 @@ void bus_hand_start(bus_hand *h, void (*fn)(void *arg), void *arg)
     pthread_mutex_unlock(&h->lock);
 }
 
-bool bus_hand_late(const bus_hand *h, int timeout_ms)
+static bool is_late(const bus_hand *h, int timeout_ms)
 {
     int64_t waited = pst_mono_us() - h->begun_us;
     return waited >= timeout_ms * 1000LL || (pst_stop_hurry() && waited >= HURRY_US);
@@ -94,7 +94,7 @@ bool bus_hand_wait(bus_hand *h, int timeout_ms)
     pthread_mutex_lock(&h->lock);
     while (h->fn) {
         int64_t left = end - pst_mono_us();
-        if (left <= 0 || (pst_stop_hurry() && bus_hand_late(h, timeout_ms)))
+        if (left <= 0 || (pst_stop_hurry() && is_late(h, timeout_ms)))
             break;
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);

@@ -9,10 +9,8 @@ typedef struct bus_hand bus_hand;
 bus_hand *bus_hand_new(void); /* NULL: there is no thread to be had */
 /* Runs fn(arg) on the thread; the call before has come back. */
 void bus_hand_start(bus_hand *h, void (*fn)(void *arg), void *arg);
-/* Has it come back? Waits at most timeout_ms, and not at all when it is late because we were told to stop twice. */
+/* Has it come back? Waits at most timeout_ms; when told to stop twice, until it has had 1 s. */
 bool bus_hand_wait(bus_hand *h, int timeout_ms);
-/* It has had that long (1 s when told to stop twice). */
-bool bus_hand_late(const bus_hand *h, int timeout_ms);
 /* Does not wait: a call that has not come back goes on alone, and then fn owns arg. NULL-safe. */
 void bus_hand_free(bus_hand *h);
 

@@ -90,8 +90,8 @@ bool bus_destroy(rd_kafka_t *rk); /* bounded rd_kafka_destroy; NULL-safe; false 
 /* ---- how long things may take ---------------------------------------------------------------------------------------------- */
 
 /* The consumer is polled within max.poll.interval.ms whatever else its thread does, or the group throws it out: a rebalance that comes meanwhile
- * waits for us as long. Waits for the coordinator end after BUS_WAIT_MAX_MS; calls of the transactional API serve the group while they last
- * (txn_serve), so that the longest time without a poll is one such wait and what goes before it. */
+ * waits for us as long. Waits for the coordinator end after BUS_WAIT_MAX_MS, and calls of the transactional API are left after their own time
+ * and HANG_MS more; nobody polls meanwhile. */
 #define BUS_POLL_INTERVAL_MS 300000
 #define BUS_WAIT_MAX_MS      120000
 _Static_assert(2 * BUS_WAIT_MAX_MS < BUS_POLL_INTERVAL_MS, "the group must not throw out a member that waits for its coordinator");

@@ -60,7 +60,6 @@ void pst_txn_free(pst_txn *t)
 {
     if (!t)
         return;
-    t->consumer = NULL; /* borrowed, and perhaps gone */
     pst_err ignored = {0};
     if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->rk && !t->timed_out && !pst_stop_hurry()) {
         /* Left open it would hold back every read_committed reader until the broker times it out. */
@@ -112,9 +111,8 @@ int pst_txn_begin(pst_txn *t, pst_err *err)
 {
     if (t->open)
         return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "transaction %s is open already", t->id);
-    uint64_t epoch = t->consumer ? bus_consumer_epoch(t->consumer) : 0; /* of the records in hand: the group may be served from here on */
+    uint64_t epoch = t->consumer ? bus_consumer_epoch(t->consumer) : 0; /* of the records in hand */
     int rc = begin(t, err);
-    txn_served(t);
     if (rc < 0)
         return rc;
     t->open = true;
@@ -204,11 +202,9 @@ int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
     while ((code = bus_produce(t->p, out)) == RD_KAFKA_RESP_ERR__QUEUE_FULL ||
            (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && has_grown(t, out))) {
         rd_kafka_poll(t->p->rk, 100);
-        txn_serve(t, 0);
         if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
             break;
     }
-    txn_served(t);
     rd_kafka_poll(t->p->rk, 0);
     t->sends += !code;
     if (!code) {
@@ -396,10 +392,8 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
     if (t->poison)
         rc = t->why.code;
     else {
-        while ((rc = pst_producer_flush(t->p, 1000, &e)) == PST_ETIMEDOUT && t->p->pending && !txn_given_up(t)) {
+        while ((rc = pst_producer_flush(t->p, 1000, &e)) == PST_ETIMEDOUT && t->p->pending && !txn_given_up(t))
             pst_err_clear(&e);
-            txn_serve(t, 0);
-        }
         if (rc == PST_ETIMEDOUT && t->p->pending)
             return txn_stopped(t, err);
     }
@@ -443,7 +437,6 @@ static int ended(pst_txn *t, int rc, pst_err *err)
 {
     if (!t->consumer)
         return rc;
-    txn_served(t);
     pst_err why = {0};
     if (rc < 0 && rc != PST_EAGAIN) {
         pst_err_set(&why, rc, PST_CLASS_FATAL, "kafka", err ? err->native : 0, "a round came to no end: %.300s", err ? err->text : "");

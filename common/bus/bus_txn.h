@@ -27,7 +27,6 @@ struct pst_txn {
     bool starting;         /* the first producer's init was begun by pst_txn_new; `started` is what it said so far, its story in `why` */
     txn_class started;     /* TXN_RETRY: it goes on inside librdkafka */
     struct bus_hand *hand; /* makes the calls */
-    bool paused;           /* the consumer is, because it is served */
     bool hung;             /* a call did not come back: its producer was left to it, p is NULL; see txn_guarded */
     bool open;
     txn_class poison; /* TXN_OK, or why the open round is lost already */
@@ -64,9 +63,6 @@ typedef struct txn_call {
 
 /* Its class; the story goes to why. Sets t->hung if it did not come back: then the producer and what c points to are the call's. */
 txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why);
-/* The group is served for ms: for whoever waits long. The consumer stays paused until txn_served. False = there is none, or it is dead. */
-bool txn_serve(pst_txn *t, int ms);
-void txn_served(pst_txn *t);
 int txn_make_producer(pst_txn *t, pst_err *err);
 /* The first producer; begins to end what a predecessor left open. Does not wait. */
 int txn_take_over(pst_txn *t, pst_err *err);

@@ -24,7 +24,6 @@ static int probe(pst_txn *t, const txn_sent *sent)
         pst_batch b;
         pst_err_clear(&err);
         rc = pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 500}, &b, &err);
-        txn_serve(t, 0);
         if (rc == 0 && (b.n || b.eof)) {
             visible = b.n > 0;
             break;
@@ -47,7 +46,6 @@ static int look_at_offsets(pst_txn *t, const rd_kafka_topic_partition_list_t *wa
             code = now->elems[i].err;
         if (!code)
             break;
-        txn_serve(t, 0);
         rc = bus_wait_more(t->consumer, &w, code, err);
     }
     bus_wait_over(t->consumer, &w);
