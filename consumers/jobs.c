@@ -7,6 +7,9 @@
 #include "common/platform/client.h"
 #include "common/platform/verb.h"
 #include "verbs.h"
+#include "common/bus/bus.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <stdio.h>
 #include <stdlib.h>

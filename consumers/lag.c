@@ -2,6 +2,7 @@
 #include "common/base/json.h"
 #include "common/platform/verb.h"
 #include "verbs.h"
+#include "common/bus/bus.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,12 @@
 #include "common/platform/follow.h"
 #include "schemas/manifest.h"
 #include "verbs.h"
+#include "common/bus/bus.h"
+#include "common/platform/client.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
+#include "schemas/topics.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,6 +8,10 @@
 #include "engine/backend_test.h"
 #include "engine/penstock_engine.h"
 #include "verbs.h"
+#include "common/bus/bus.h"
+#include "common/objects/objects.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <ctype.h>
 #include <errno.h>

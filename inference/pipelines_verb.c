@@ -5,6 +5,10 @@
 #include "common/platform/verb.h"
 #include "inference/run/pipeline_check.h"
 #include "verbs.h"
+#include "common/platform/client.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <stdio.h>
 #include <stdlib.h>

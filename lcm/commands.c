@@ -6,6 +6,8 @@
 #include "common/base/map.h"
 #include "common/objects/rundir.h"
 #include "schemas/manifest_secrets.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
 
 #include <stdlib.h>
 #include <string.h>

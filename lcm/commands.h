@@ -8,6 +8,8 @@
 
 #include "common/base/seal.h"
 #include "lcm/expected.h"
+#include "common/bus/bus.h"
+#include "schemas/events.h"
 
 typedef struct lcm_commands lcm_commands;
 

@@ -6,6 +6,9 @@
 #include "common/base/map.h"
 #include "common/base/stop.h"
 #include "schemas/deploy_digest.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/topics.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,6 +12,8 @@
 #define PST_LCM_EXPECTED_H
 
 #include "common/platform/client.h"
+#include "common/bus/bus.h"
+#include "schemas/events.h"
 
 typedef struct lcm_expected lcm_expected;
 typedef enum { PST_LCM_FOLLOW, PST_LCM_WAIT, PST_LCM_REFUSE } pst_lcm_verdict;

@@ -1,5 +1,6 @@
 /* lcm_shell.c - see lcm_shell.h. */
 #include "lcm/lcm_shell.h"
+#include "common/base/settings.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -10,6 +11,8 @@
 #include "lcm/neighbours.h"
 #include "lcm/retention.h"
 #include "schemas/manifest.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,10 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <string.h>
 

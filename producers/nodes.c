@@ -7,6 +7,11 @@
 #include "common/base/stop.h"
 #include "common/platform/verb.h"
 #include "verbs.h"
+#include "common/bus/bus.h"
+#include "common/platform/client.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,6 +11,12 @@
 #include "schemas/manifest.h"
 #include "verbs.h"
 #include "schemas/training_id.h"
+#include "common/bus/bus.h"
+#include "common/objects/objects.h"
+#include "common/platform/client.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
 #include "common/base/hash.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,15 @@
 /* outbox.c - the actions of a round, encoded: events, states, commands, tombstones, each with CloudEvents headers and the trace it belongs
  * to. Encoding comes before the transaction, so that a registry that is away never holds a transaction open. */
 #include "trainer/shell.h"
+#include "common/base/settings.h"
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/map.h"
 #include "schemas/manifest_secrets.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/topics.h"
 
 #include <stdint.h>
 #include <stdio.h>

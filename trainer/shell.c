@@ -10,6 +10,9 @@
 #include "schemas/metric_list.h"
 #include "trainer/code_sweep.h"
 #include "trainer/job_fsm.h"
+#include "common/base/settings.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
 
 #include <stdlib.h>
 #include <string.h>

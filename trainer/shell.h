@@ -13,6 +13,8 @@
 #include "common/platform/client.h"
 #include "trainer/times.h"
 #include "trainer/trainer_core.h"
+#include "common/bus/bus.h"
+#include "common/objects/objects.h"
 
 typedef struct trainer_shell_metrics {
     pst_metrics *set;

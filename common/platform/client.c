@@ -4,6 +4,12 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "schemas/avro.h"
+#include "schemas/topics.h"
+#include "common/base/settings.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "common/registry/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>

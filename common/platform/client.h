@@ -8,11 +8,16 @@
 #ifndef PST_COMMON_PLATFORM_CLIENT_H
 #define PST_COMMON_PLATFORM_CLIENT_H
 
-#include "common/base/settings.h"
-#include "common/bus/bus.h"
-#include "common/objects/objects.h"
-#include "common/registry/registry.h"
-#include "common/platform/codec.h"
+#include "common/base/err.h"
+#include "schemas/events.h"
+#include "schemas/topics.h"
+
+/* Of the headers that a caller of their functions includes itself: base/settings.h, bus/bus.h, registry/registry.h, platform/codec.h. */
+typedef struct pst_settings pst_settings;
+typedef struct pst_bus_conf pst_bus_conf;
+typedef struct pst_record pst_record;
+typedef struct pst_registry pst_registry;
+typedef struct pst_codec pst_codec;
 
 typedef struct pst_client {
     const pst_settings *settings; /* borrowed */

@@ -1,11 +1,17 @@
 /* client_read.c - verbs that answer from the topics themselves: scan to the present end, the latest state of a job. */
 #include "common/base/seal.h"
+#include "common/base/settings.h"
 #include "common/platform/client.h"
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
+#include "schemas/topics.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,14 @@
 /* follow.c - see follow.h. */
 #include "common/platform/follow.h"
+#include "common/base/settings.h"
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <stdlib.h>
 #include <string.h>

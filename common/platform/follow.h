@@ -4,6 +4,8 @@
 #define PST_COMMON_PLATFORM_FOLLOW_H
 
 #include "common/platform/client.h"
+#include "common/bus/bus.h"
+#include "schemas/topics.h"
 
 typedef struct pst_follow {
     pst_client *client;

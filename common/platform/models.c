@@ -7,6 +7,9 @@
 
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
 
 #include <limits.h>
 #include <stdlib.h>

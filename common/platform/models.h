@@ -23,6 +23,8 @@
 #define PST_COMMON_PLATFORM_MODELS_H
 
 #include "common/platform/client.h"
+#include "common/objects/objects.h"
+#include "schemas/events.h"
 
 typedef struct pst_models pst_models;
 

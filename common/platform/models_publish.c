@@ -9,6 +9,11 @@
 #include "common/base/hash.h"
 #include "common/base/json.h"
 #include "engine/penstock_engine.h"
+#include "common/bus/bus.h"
+#include "common/objects/objects.h"
+#include "common/platform/client.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,6 +11,7 @@
 
 #include "common/base/opt.h"
 #include "common/platform/client.h"
+#include "schemas/avro.h"
 
 typedef struct pst_verb_run {
     const pst_usage *usage;

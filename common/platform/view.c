@@ -14,6 +14,11 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
+#include "schemas/topics.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -16,6 +16,9 @@
 #include "deploy/local/services.h"
 #include "deploy/local/up.h"
 #include "schemas/training_id.h"
+#include "common/bus/bus.h"
+#include "common/registry/registry.h"
+#include "schemas/events.h"
 
 #include <signal.h>
 #include <stdio.h>

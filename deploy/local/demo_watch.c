@@ -4,6 +4,11 @@
 #include "common/base/stop.h"
 #include "common/base/term.h"
 #include "deploy/local/demo.h"
+#include "common/bus/bus.h"
+#include "common/platform/client.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -14,6 +14,9 @@
 #include "deploy/local/up.h"
 #include "engine/ort/ort_find.h"
 #include "engine/penstock_engine.h"
+#include "common/bus/bus.h"
+#include "common/registry/registry.h"
+#include "schemas/topics.h"
 
 #include <dlfcn.h>
 #include <errno.h>

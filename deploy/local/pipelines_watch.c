@@ -15,6 +15,10 @@
 #include "common/base/log.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,9 @@
 #include "common/platform/verb.h"
 #include "deploy/local/acls.h"
 #include "deploy/local/local.h"
+#include "common/bus/bus.h"
+#include "common/platform/client.h"
+#include "schemas/topics.h"
 
 #include <stddef.h>
 #include <stdio.h>

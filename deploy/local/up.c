@@ -21,6 +21,8 @@
 #include "deploy/local/local.h"
 #include "deploy/local/pipelines_watch.h"
 #include "deploy/local/services.h"
+#include "common/bus/bus.h"
+#include "common/registry/registry.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -10,6 +10,9 @@
 #include "common/platform/models.h"
 #include "inference/run/score_load.h"
 #include "inference/offline/score_offline.h"
+#include "common/platform/client.h"
+#include "common/platform/codec.h"
+#include "schemas/events.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,6 +8,8 @@
 #include "inference/core/output.h"
 #include "inference/run/score_load.h"
 #include "inference/run/topic_newest.h"
+#include "common/registry/registry.h"
+#include "schemas/topics.h"
 
 #include <stdlib.h>
 #include <string.h>

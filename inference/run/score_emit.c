@@ -4,6 +4,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/platform/codec.h"
+#include "schemas/events.h"
 
 #include <string.h>
 

@@ -5,6 +5,11 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "common/platform/models.h"
+#include "common/objects/objects.h"
+#include "common/platform/client.h"
+#include "common/platform/codec.h"
+#include "common/registry/registry.h"
+#include "schemas/events.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -4,6 +4,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/platform/codec.h"
+#include "common/registry/registry.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,9 @@
 #include "inference/run/score_load.h"
 
 #include "common/platform/models.h"
+#include "common/objects/objects.h"
+#include "common/platform/client.h"
+#include "schemas/events.h"
 
 #include <stdlib.h>
 #include <string.h>

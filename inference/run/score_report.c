@@ -3,6 +3,8 @@
 #include "inference/run/score_report.h"
 
 #include "common/base/clock.h"
+#include "common/platform/codec.h"
+#include "schemas/events.h"
 
 #include <stdlib.h>
 #include <string.h>

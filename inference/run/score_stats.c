@@ -9,6 +9,10 @@
 #include "common/platform/client.h"
 #include "common/loop/http.h"
 #include "schemas/metric_list.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
+#include "schemas/topics.h"
 
 #include <math.h>
 #include <pthread.h>

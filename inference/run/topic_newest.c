@@ -1,6 +1,7 @@
 /* topic_newest.c - see the header. Offsets are not records: compaction, control records and deleted ends leave gaps, so a share may hold fewer
  * records than offsets, or none; the end of each partition ends the look all the same. */
 #include "inference/run/topic_newest.h"
+#include "common/base/settings.h"
 
 #include "common/base/clock.h"
 #include "common/base/stop.h"

@@ -7,6 +7,7 @@
 #define PST_INFERENCE_RUN_TOPIC_NEWEST_H
 
 #include "common/platform/client.h"
+#include "common/bus/bus.h"
 
 /* The last `most` records in all (a share of each partition, at least one), those of open transactions among them: a look, not a read that may
  * rest on what it saw. fn as of pst_client_scan, but without key. Waits at most timeout_ms for metadata, and as long again for the records;

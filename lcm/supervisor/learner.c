@@ -20,6 +20,7 @@
 #include "lcm/supervisor/lines.h"
 #include "lcm/supervisor/metric_file.h"
 #include "lcm/supervisor/metric_line.h"
+#include "schemas/avro.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,7 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/platform/models.h"
+#include "schemas/avro.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -7,6 +7,7 @@
 #include "common/objects/rundir.h"
 #include "lcm/supervisor/outlet.h"
 #include "schemas/manifest.h"
+#include "common/base/settings.h"
 
 typedef struct sup_run {
     char *dir;

@@ -2,6 +2,11 @@
  * what is in flight and spools the rest). What a producer sent and nobody acknowledged is looked for on the topic before it is sent again by
  * another producer: idempotence does not reach from one to the next. */
 #include "lcm/supervisor/sink_kafka.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "common/registry/registry.h"
+#include "schemas/avro.h"
+#include "schemas/topics.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "lcm/supervisor/run.h"
+#include "schemas/avro.h"
 
 #include <signal.h>
 #include <stdio.h>

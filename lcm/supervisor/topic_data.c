@@ -5,6 +5,8 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/stop.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
 
 #include <errno.h>
 #include <stdio.h>

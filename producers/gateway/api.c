@@ -13,6 +13,11 @@
 #include "common/platform/follow.h"
 #include "schemas/manifest.h"
 #include "schemas/training_id.h"
+#include "common/base/settings.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "schemas/topics.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -6,6 +6,9 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "schemas/topics.h"
 
 #include <malloc.h>
 #include <pthread.h>

@@ -16,6 +16,7 @@
 #include "common/store/store.h"
 #include "common/platform/view.h"
 #include "producers/gateway/who.h"
+#include "schemas/events.h"
 
 typedef struct gw_hub gw_hub;
 typedef struct gw_feed gw_feed;

@@ -2,6 +2,8 @@
 #include "producers/gateway/gateway.h"
 
 #include "common/base/log.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "producers/sources/sources.h"
+#include "common/platform/client.h"
 
 #include <stdio.h>
 #include <string.h>

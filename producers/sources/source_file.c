@@ -7,6 +7,9 @@
 #include "common/base/stop.h"
 #include "common/platform/verb.h"
 #include "producers/sources/sources.h"
+#include "common/registry/registry.h"
+#include "schemas/avro.h"
+#include "common/platform/client.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,6 +8,9 @@
 #include "common/platform/verb.h"
 #include "producers/sources/proc_stat.h"
 #include "producers/sources/sources.h"
+#include "common/platform/codec.h"
+#include "schemas/events.h"
+#include "common/platform/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 
 #include "common/base/opt.h"
 #include "common/platform/client.h"
+#include "common/bus/bus.h"
 
 int source_telemetry(int argc, char **argv); /* argv[0] = "telemetry"; exit status */
 int source_file(int argc, char **argv);

@@ -10,6 +10,13 @@
 #include "common/platform/client.h"
 #include "common/platform/view.h"
 #include "schemas/training_id.h"
+#include "common/base/settings.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "common/registry/registry.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
+#include "schemas/topics.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -14,6 +14,7 @@
 #include "trainer/job_fsm.h"
 #include "trainer/trainer_core.h"
 #include "schemas/training_id.h"
+#include "schemas/avro.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -7,6 +7,8 @@
 #include "inference/core/binding.h"
 #include "trainer/learner/learner.h"
 #include "trainer/learner/random.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 /* test_models.c - the view of penstock.models: first registration wins, aliases follow the last event, deleted numbers stay used. */
 #include "common/platform/models.h"
 #include "tests/unit/test.h"
+#include "schemas/events.h"
 
 #include <stdio.h>
 #include <stdlib.h>

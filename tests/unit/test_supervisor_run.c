@@ -9,6 +9,7 @@
 #include "common/base/proc.h"
 #include "common/base/stop.h"
 #include "lcm/supervisor/run.h"
+#include "schemas/avro.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,6 +5,7 @@
 #include "trainer/times.h"
 #include "trainer/trainer_core.h"
 #include "schemas/training_id.h"
+#include "schemas/avro.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

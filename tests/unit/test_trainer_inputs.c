@@ -1,5 +1,6 @@
 /* test_trainer_inputs.c - the order in which a batch of several partitions is taken. */
 #include "trainer/shell.h"
+#include "common/bus/bus.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

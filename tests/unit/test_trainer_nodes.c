@@ -4,6 +4,7 @@
 #include "schemas/deploy_digest.h"
 #include "trainer/trainer_core.h"
 #include "schemas/training_id.h"
+#include "schemas/avro.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,6 +6,10 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "trainer/learner/sources.h"
+#include "common/bus/bus.h"
+#include "common/platform/codec.h"
+#include "schemas/avro.h"
+#include "common/platform/client.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #include "trainer/learner/checkpoint.h"
 #include "trainer/learner/export.h"
 #include "trainer/learner/sources.h"
+#include "common/platform/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>

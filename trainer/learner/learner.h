@@ -9,6 +9,7 @@
 
 #include "common/platform/client.h"
 #include "schemas/manifest.h"
+#include "common/base/settings.h"
 
 typedef struct learn_job {
     const pst_manifest *manifest; /* borrowed */
