@@ -13,22 +13,23 @@
 #include "schemas/topics.h"
 
 /* Of the headers that a caller of their functions includes itself: base/settings.h, bus/bus.h, registry/registry.h, platform/codec.h. */
-typedef struct pst_settings pst_settings;
-typedef struct pst_bus_conf pst_bus_conf;
-typedef struct pst_record pst_record;
-typedef struct pst_registry pst_registry;
-typedef struct pst_codec pst_codec;
+struct pst_settings;
+struct pst_bus_conf;
+struct pst_record;
+struct pst_registry;
+struct pst_codec;
 
 typedef struct pst_client {
-    const pst_settings *settings; /* borrowed */
-    pst_bus_conf *bus;
-    pst_registry *registry;
-    pst_codec *codec;
+    const struct pst_settings *settings; /* borrowed */
+    struct pst_bus_conf *bus;
+    struct pst_registry *registry;
+    struct pst_codec *codec;
     char *topics[PST_TOPIC_COUNT]; /* full names */
 } pst_client;
 
-int pst_client_bus_conf(const pst_settings *settings, const char *client_id, pst_bus_conf **ret_conf, pst_err *err);
-int pst_client_open(const pst_settings *settings, const char *client_id, pst_client **ret_client, pst_err *err); /* connects to nothing */
+int pst_client_bus_conf(const struct pst_settings *settings, const char *client_id, struct pst_bus_conf **ret_conf, pst_err *err);
+int pst_client_open(const struct pst_settings *settings, const char *client_id, pst_client **ret_client,
+                    pst_err *err); /* connects to nothing */
 void pst_client_close(pst_client *c);
 const char *pst_client_topic(const pst_client *c, pst_topic t);
 /* Encodes and publishes one event, waits for its acknowledgement: for verbs. ret_partition/ret_offset may be NULL. */
@@ -40,12 +41,12 @@ int pst_client_register_schemas(pst_client *c, pst_err *err);
 
 /* Reads a topic from the beginning to its present end (key NULL: all partitions; else only the partition of that key), calling fn for
  * every record (borrowed; key is NUL-terminated text). fn returns 0 to go on, 1 to stop, < 0 to fail. For verbs that answer from topics. */
-typedef int (*pst_record_fn)(void *arg, const char *key, const pst_record *r, pst_err *err);
+typedef int (*pst_record_fn)(void *arg, const char *key, const struct pst_record *r, pst_err *err);
 int pst_client_scan(pst_client *c, pst_topic t, const char *key, pst_record_fn fn, void *arg, pst_err *err);
 /* The same for the records of a key that are not older than since_ms (Unix, by the records' timestamps). */
 int pst_client_scan_since(pst_client *c, pst_topic t, const char *key, int64_t since_ms, pst_record_fn fn, void *arg, pst_err *err);
 /* The JobState in a record of jobs.state. 1: there is none, somebody else wrote there; said on the log and left out, as the Trainer does. */
-int pst_client_state(pst_client *c, const char *key, const pst_record *r, pst_job_state *ret_state, pst_err *err);
+int pst_client_state(pst_client *c, const char *key, const struct pst_record *r, pst_job_state *ret_state, pst_err *err);
 /* The latest JobState of one job; PST_ENOTFOUND. */
 int pst_client_job(pst_client *c, const char *training_id, pst_job_state *ret_state, pst_err *err);
 

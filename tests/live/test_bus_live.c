@@ -75,12 +75,8 @@ static pst_batch poll_some(pst_consumer *c, size_t max)
     pst_batch b = {0};
     pst_err err = {0};
     bool lost = false; /* told once, and perhaps before there are records */
-    int64_t until = pst_mono_us() + 20000000;
-    while (!b.n && pst_mono_us() < until) {
+    for (int64_t until = pst_mono_us() + 20000000; !b.n && pst_mono_us() < until; b.lost = lost |= b.lost)
         ok(pst_consumer_poll(c, &(pst_poll){.records_max = max, .timeout_ms = 500, .age_max_us = 1000}, &b, &err), &err, "poll");
-        lost |= b.lost;
-    }
-    b.lost = lost;
     return b;
 }
 

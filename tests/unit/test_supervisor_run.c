@@ -9,7 +9,6 @@
 #include "common/base/proc.h"
 #include "common/base/stop.h"
 #include "lcm/supervisor/run.h"
-#include "schemas/avro.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
