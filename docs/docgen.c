@@ -15,7 +15,7 @@
 #include "inference/pipeline/pipeline_keys.h"
 #include "inference/pipeline/pipeline_published.h"
 #include "inference/run/score_stats.h"
-#include "producers/gateway/gateway.h"
+#include "producers/gateway/openapi.h"
 #include "schemas/access.h"
 #include "schemas/manifest_keys.h"
 #include "schemas/metric_list.h"
@@ -23,6 +23,7 @@
 #include "schemas/type.h"
 #include "verbs.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -425,6 +426,37 @@ static void metrics_page(FILE *f)
     }
 }
 
+/* The gateway's table is its OpenAPI description in short. */
+static void put_operations(FILE *f)
+{
+    json_t *doc = pst_gateway_openapi(), *operations, *op;
+    const char *path, *method;
+    fprintf(f, "\n## Gateway\n\n[openapi.json](openapi.json), served at `/openapi.json` too, has all parameters, bodies and answers.\n\n"
+               "| method | path | what | who may |\n|---|---|---|---|\n");
+    json_object_foreach(json_object_get(doc, "paths"), path, operations)
+    {
+        json_object_foreach(operations, method, op)
+        {
+            fprintf(f, "| ");
+            for (const char *c = method; *c; c++)
+                fputc(toupper((unsigned char)*c), f);
+            fprintf(f, " | `%s` | ", path);
+            put(f, pst_json_str(op, "description", ""));
+            fprintf(f, " | %s |\n", pst_json_str(op, "x-who-may", ""));
+        }
+    }
+    json_decref(doc);
+}
+
+static void openapi_page(FILE *f)
+{
+    json_t *doc = pst_gateway_openapi();
+    int rc = json_dumpf(doc, f, JSON_INDENT(1));
+    PST_ASSERT(!rc);
+    fputc('\n', f);
+    json_decref(doc);
+}
+
 static void put_routes(FILE *f, const char *title, const pst_http_routes *routes, bool head)
 {
     if (head)
@@ -446,9 +478,7 @@ static void http_page(FILE *f)
         "Everything listens on 127.0.0.1 unless told otherwise. The gateway asks for its token (`<state-dir>/token`): `Authorization: "
         "Bearer TOKEN`, or as the password of basic authentication. Errors are RFC 9457 objects (`application/problem+json`) with a stable "
         "`code`. A request of a foreign page, with a foreign `Host`, or with a form as its body is refused.\n");
-    put_routes(f, "Gateway", &pst_gateway_api_routes, true);
-    put_routes(f, "", &pst_gateway_ffdl_routes, false);
-    put_routes(f, "", &pst_gateway_page_routes, false);
+    put_operations(f);
     put_routes(f, "Registry (for development: Confluent's interface)", pst_registry_routes(NULL), true);
     put_routes(f, "", &pst_registry_about_routes, false);
     put_routes(f, "", &pst_registry_own_routes, false);
@@ -471,8 +501,9 @@ static int reference(const char *dir)
     static const struct {
         const char *name;
         void (*print)(FILE *f);
-    } pages[] = {{"cli.md", cli_page},       {"pipeline.md", pipeline_page}, {"manifest.md", manifest_page}, {"events.md", events_page},
-                 {"topics.md", topics_page}, {"metrics.md", metrics_page},   {"http.md", http_page},         {"exit-status.md", exit_page}};
+    } pages[] = {{"cli.md", cli_page},       {"pipeline.md", pipeline_page}, {"manifest.md", manifest_page},
+                 {"events.md", events_page}, {"topics.md", topics_page},     {"metrics.md", metrics_page},
+                 {"http.md", http_page},     {"openapi.json", openapi_page}, {"exit-status.md", exit_page}};
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         char *path = pst_fs_join(dir, pages[i].name);
         FILE *f = fopen(path, "w");

@@ -49,7 +49,10 @@ typedef struct pst_http_conf {
  * stays valid, also when the client has gone (the reply is dropped then). */
 typedef void (*pst_http_handler)(void *arg, pst_http_req *req);
 
-enum { PST_HTTP_SLASH = 1 /* {params} may hold an encoded slash (%2F); otherwise such a path is refused */ };
+enum {
+    PST_HTTP_SLASH = 1,         /* {params} may hold an encoded slash (%2F); otherwise such a path is refused */
+    PST_HTTP_USER_FLAG = 1 << 8 /* this one and higher ones mean what the filter wants them to mean */
+};
 
 typedef struct pst_http_route {
     const char *method; /* "GET", … ; "*" = any */
@@ -88,13 +91,14 @@ void pst_http_counts(const pst_http *s, uint64_t ret_counts[5]);
 
 /* ---- the request; all texts are NUL-terminated, decoded once, valid until the reply ---------------------------------------- */
 
-const char *pst_http_method(const pst_http_req *r);                               /* as sent: HEAD stays HEAD */
-const char *pst_http_path(const pst_http_req *r);                                 /* decoded; for logs: route on params */
-const char *pst_http_target(const pst_http_req *r);                               /* as sent, with query */
-const char *pst_http_pattern(const pst_http_req *r);                              /* of the route that matched, for metrics; "" if none */
-const char *pst_http_param(const pst_http_req *r, const char *name);              /* {name}; NULL if the pattern has none */
-const char *pst_http_query(const pst_http_req *r, const char *name);              /* first value; "" for "?name"; NULL if absent */
-bool pst_http_query_bool(const pst_http_req *r, const char *name);                /* true for true, 1, yes and "?name" */
+const char *pst_http_method(const pst_http_req *r);                  /* as sent: HEAD stays HEAD */
+const char *pst_http_path(const pst_http_req *r);                    /* decoded; for logs: route on params */
+const char *pst_http_target(const pst_http_req *r);                  /* as sent, with query */
+const char *pst_http_pattern(const pst_http_req *r);                 /* of the route that matched, for metrics; "" if none */
+const pst_http_route *pst_http_route_of(const pst_http_req *r);      /* the route that matched, as it was added; NULL if none */
+const char *pst_http_param(const pst_http_req *r, const char *name); /* {name}; NULL if the pattern has none */
+const char *pst_http_query(const pst_http_req *r, const char *name); /* first value; "" for "?name"; NULL if absent */
+bool pst_http_query_bool(const pst_http_req *r, const char *name);   /* true for true, 1, yes and "?name" */
 int64_t pst_http_query_int(const pst_http_req *r, const char *name, int64_t def); /* def when absent or no number */
 size_t pst_http_query_count(const pst_http_req *r);
 const char *pst_http_query_at(const pst_http_req *r, size_t i, const char **ret_name);

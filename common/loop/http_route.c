@@ -155,6 +155,11 @@ const char *pst_http_pattern(const pst_http_req *r)
     return r->route ? r->route->pattern : "";
 }
 
+const pst_http_route *pst_http_route_of(const pst_http_req *r)
+{
+    return r->route;
+}
+
 const char *pst_http_param(const pst_http_req *r, const char *name)
 {
     size_t n = strlen(name);

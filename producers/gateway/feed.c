@@ -42,14 +42,31 @@ typedef struct post {
     size_t len;
 } post;
 
-static void deliver(void *arg)
+static void post_free(post *p)
 {
-    post *p = arg;
-    gw_hub_send(p->hub, p->kind, p->key, p->id, p->json, p->json ? strlen(p->json) : p->len);
     free(p->key);
     free(p->id);
     free(p->json);
     free(p);
+}
+
+/* @thread loop */
+static void deliver(void *arg)
+{
+    post *p = arg;
+    gw_hub_send(p->hub, p->kind, p->key, p->id, p->json, p->json ? strlen(p->json) : p->len);
+    post_free(p);
+}
+
+bool gw_post(gw_state *g, void (*fn)(void *arg), void *arg, const _Atomic bool *stop)
+{
+    PST_ASSERT(!pst_loop_is_current(g->loop)); /* it would wait for itself */
+    while (pst_loop_post(g->loop, fn, arg) < 0) {
+        if (stop && *stop)
+            return false;
+        pst_sleep_ms(10);
+    }
+    return true;
 }
 
 static const char *kind_of(const gw_feed *f, const char *topic)
@@ -114,8 +131,8 @@ static void hand_over(gw_feed *f, const pst_record *r)
     json_decref(j);
     if (rc == PST_ELIMIT || r->value_len > LARGE_BYTES) /* what its parts took is given back at once */
         malloc_trim(0);
-    while (pst_loop_post(f->g->loop, deliver, p) < 0 && !f->stop)
-        pst_sleep_ms(10);
+    if (!gw_post(f->g, deliver, p, &f->stop))
+        post_free(p);
 }
 
 static int open_consumer(gw_feed *f, pst_consumer **ret_consumer, pst_err *err)

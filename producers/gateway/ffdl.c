@@ -5,6 +5,7 @@
  * lacks, is HALTED; dates as Go prints them, which its client parses. A data store's `connection` is not shown: it holds passwords. */
 #include "producers/gateway/gateway.h"
 
+#include "producers/gateway/routes.h"
 #include "schemas/job_state.h"
 #include "schemas/manifest.h"
 
@@ -174,15 +175,83 @@ static void show(void *arg, pst_http_req *req)
     free(user);
 }
 
-static const pst_http_route routes[] = {
-    {"GET", "/v1/models", list, 0, 0,
-     "FfDL's list of jobs, newest first: `{\"models\": […]}`. With basic authentication those of its user, with a bearer token all."},
-    {"GET", "/v1/models/{id}", show, 0, 0, "One job as FfDL's `Model`."},
+static const gw_schema schemas[] = {
+    {"FfdlError", GW_JSON({
+         "type" : "object",
+         "description" : "FfDL's error object.",
+         "required" : [ "code", "error", "description" ],
+         "properties" : {"code" : {"type" : "integer"}, "error" : {"type" : "string"}, "description" : {"type" : "string"}}
+     })},
+    {"FfdlModelList", GW_JSON({
+         "type" : "object",
+         "required" : ["models"],
+         "properties" : {"models" : {"type" : "array", "items" : {"$ref" : "#/components/schemas/FfdlModel"}}}
+     })},
+    {"FfdlModel", GW_JSON({
+         "type" : "object",
+         "description" : "A job in FfDL's words. Keys without a value are left out.",
+         "required" : [ "location", "framework", "training", "data_stores", "metrics" ],
+         "properties" : {
+             "model_id" : {"type" : "string"},
+             "location" : {"type" : "string"},
+             "name" : {"type" : "string"},
+             "description" : {"type" : "string"},
+             "framework" : {"type" : "object", "properties" : {"name" : {"type" : "string"}, "version" : {"type" : "string"}}},
+             "training" : {
+                 "type" : "object",
+                 "properties" : {
+                     "command" : {"type" : "string"},
+                     "cpus" : {"type" : "number"},
+                     "gpus" : {"type" : "number"},
+                     "memory" : {"type" : "number"},
+                     "memory_unit" : {"type" : "string"},
+                     "learners" : {"type" : "integer"},
+                     "input_data" : {"type" : "array", "items" : {"type" : "string"}},
+                     "output_data" : {"type" : "array", "items" : {"type" : "string"}},
+                     "training_status" : {"$ref" : "#/components/schemas/FfdlStatus"}
+                 }
+             },
+             "data_stores" : {
+                 "type" : "array",
+                 "items" : {"type" : "object", "properties" : {"data_store_id" : {"type" : "string"}, "type" : {"type" : "string"}}}
+             },
+             "metrics" : {"type" : "array", "items" : {"type" : "object"}}
+         }
+     })},
+    {"FfdlStatus", GW_JSON({
+         "type" : "object",
+         "properties" : {
+             "status" : {"type" : "string"},
+             "status_description" : {"type" : "string"},
+             "status_message" : {"type" : "string"},
+             "error_code" : {"type" : "string"},
+             "submitted" : {"type" : "string"},
+             "completed" : {"type" : "string"}
+         }
+     })},
+    {0}};
+#define FFDL_ERROR "application/json", "FfdlError"
+static const gw_param of_job[] = {GW_ID, {0}};
+static const gw_answer to_list[] = {{200, "newest first, 1,000 at most", "application/json", "FfdlModelList"},
+                                    {500, "the store could not be read", FFDL_ERROR},
+                                    {0}},
+                       to_show[] = {{200, "the job", "application/json", "FfdlModel"},
+                                    {404, "no job has this id", FFDL_ERROR},
+                                    {500, "the store could not be read", FFDL_ERROR},
+                                    {0}};
+
+static const gw_route routes[] = {
+    {{"GET", "/v1/models", list, 0, 0,
+      "FfDL's list of jobs, newest first: `{\"models\": […]}`. With basic authentication those of its user, with a bearer token all."},
+     "listModels",
+     NULL,
+     NULL,
+     to_list},
+    {{"GET", "/v1/models/{id}", show, 0, 0, "One job as FfDL's `Model`. 401 also for a job of another user."},
+     "showModel",
+     of_job,
+     NULL,
+     to_show},
 };
 
-const pst_http_routes pst_gateway_ffdl_routes = {routes, sizeof routes / sizeof *routes};
-
-void gw_ffdl(gw_state *g)
-{
-    pst_http_add_routes(g->http, routes, sizeof routes / sizeof *routes, g);
-}
+const gw_noun gw_ffdl_noun = {"ffdl", "Jobs as FfDL's REST interface shows them.", routes, sizeof routes / sizeof *routes, schemas};

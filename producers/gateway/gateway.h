@@ -1,9 +1,11 @@
 /* gateway.h - the parts of `penstock gateway` (HTTP → events, topics → server-sent events, the page).
  *
  *     feed thread ── posts JSON of records ──► hub (loop thread) ── SSE ──► browsers
- *     requests ──► api (loop thread) ── producer ──► jobs.requests ── delivery ──► 202 with topic, partition, offset
+ *     requests ──► jobs (loop thread) ── producer ──► jobs.requests ── delivery ──► 202 with topic, partition, offset
  *     GET /v1/jobs ──► the store (a view the trainer keeps; a memory: store is kept here)
- *     GET …/logs, /metrics, /events ──► reader threads that read the topic, at most four at once
+ *     GET …/logs, /metrics, /events ──► reader threads that read the topic, at most four at once (job_records)
+ *
+ * routes.h has the table of a noun's paths, openapi.h their description, who.h who may.
  *
  * Everything but feed and readers belongs to the loop's thread. */
 #ifndef PST_PRODUCERS_GATEWAY_H
@@ -33,8 +35,9 @@ typedef struct gw_state {
     gw_hub *hub;
     gw_feed *feed;
     gw_publisher *publisher;
-    pst_store *store; /* sqlite:, mongodb:; opened at first use, NULL until it is there */
-    pst_view *view;   /* memory: only */
+    pst_store *store;  /* sqlite:, mongodb:; opened at first use, NULL until it is there */
+    pst_view *view;    /* memory: only */
+    char *description; /* openapi.h, as text */
     pst_metrics *metrics;
     pst_metric *submitted, *refused, *streams;
     _Atomic int readers; /* threads reading a topic for a request */
@@ -46,8 +49,8 @@ void gw_hub_free(gw_hub *h); /* after the loop whose output buffers may still ho
 /* json NULL: the record could not be taken apart within bounds; it and what is larger than 256 KiB travel as an event `skipped` that names it.
  * kind: "state", "event", "log", "metric", "model", "pipeline"; key: training id, model or pipeline name; id: "<topic>/<partition>/<offset>". */
 void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len);
-/* Opens a stream for the request; query: kinds=state,log (all without), key=training-…; replays from Last-Event-ID, else the latest states. */
-void gw_hub_attach(gw_hub *h, pst_http_req *req);
+/* Opens a stream for the request; kinds "state,log", key "training-…"; NULL or "" = all. Replays from Last-Event-ID, else the latest states. */
+void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key);
 /* A client that falls out of the ring gets an event `missed` with the number of events it did not get. */
 size_t gw_hub_streams(const gw_hub *h);
 
@@ -61,15 +64,11 @@ int gw_publisher_new(gw_state *g, gw_publisher **ret_publisher, pst_err *err);
 void gw_publisher_free(gw_publisher *p); /* waits a moment for what is under way */
 void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id);
 
-/* api.c: routes of /v1/jobs. */
-void gw_routes(gw_state *g);
-extern const pst_http_routes pst_gateway_api_routes, pst_gateway_page_routes, pst_gateway_ffdl_routes;
-/* The store of jobs, or NULL; between the two nobody else uses it. */
+/* job_store.c: the store of jobs, or NULL; between the two nobody else uses it. @thread loop */
 pst_store *gw_store_lock(gw_state *g, pst_err *err);
 void gw_store_unlock(gw_state *g);
-/* ffdl.c: routes of FfDL's REST. */
-void gw_ffdl(gw_state *g);
-/* page.c: the page's files, from inside the binary. */
-void gw_page(gw_state *g);
+
+/* Runs fn on the loop's thread; waits while its queue is full, unless *stop (NULL = never) becomes true: false then. @thread any but the loop's */
+bool gw_post(gw_state *g, void (*fn)(void *arg), void *arg, const _Atomic bool *stop);
 
 #endif

@@ -1,5 +1,7 @@
 /* gateway_main.c - `penstock gateway`: config, wire, loop, drain. */
 #include "producers/gateway/gateway.h"
+#include "producers/gateway/openapi.h"
+#include "producers/gateway/routes.h"
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
@@ -82,6 +84,15 @@ static int let_in(gw_state *g, const gateway_opts *o, pst_err *err)
     return rc;
 }
 
+/* The description of all routes is the same for every request, so it is written once. */
+static char *describe(void)
+{
+    json_t *j = pst_gateway_openapi();
+    char *text = pst_json_text(j);
+    json_decref(j);
+    return text;
+}
+
 static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
 {
     static const char *const types[] = {"application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", NULL};
@@ -101,9 +112,8 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
     g->refused = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_REFUSED, NULL);
     g->streams = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_STREAMS, NULL);
     g->hub = gw_hub_new();
-    gw_routes(g);
-    gw_ffdl(g);
-    gw_page(g);
+    g->description = describe();
+    gw_routes_add(g->http, g);
     if (!strncmp(g->client->settings->store.value, "memory:", 7) && (rc = pst_view_start(g->client, "memory:", &g->view, err)) < 0)
         return rc;
     if ((rc = gw_publisher_new(g, &g->publisher, err)) < 0)
@@ -123,6 +133,7 @@ static void take_apart(gw_state *g)
     pst_store_close(g->store);
     pst_metrics_free(g->metrics);
     pst_loop_free(g->loop);
+    free(g->description);
     gw_hub_free(g->hub); /* after the output buffers, which end with the loop: they hold pieces that the hub counts */
 }
 

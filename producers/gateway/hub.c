@@ -191,7 +191,7 @@ static void place(gw_hub *h, client *c, const char *last_id)
     pst_http_sse_send(c->stream, NULL, "reset", "{}", 2);
 }
 
-void gw_hub_attach(gw_hub *h, pst_http_req *req)
+void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key)
 {
     if (h->n_clients >= STREAMS_MAX) {
         pst_http_add_header(req, "Retry-After", "5");
@@ -199,7 +199,7 @@ void gw_hub_attach(gw_hub *h, pst_http_req *req)
                          "this gateway serves 500 streams at most; ask again later or run another gateway");
         return;
     }
-    const char *kinds = pst_http_query(req, "kinds"), *key = pst_http_query(req, "key"), *last_id = pst_http_last_event_id(req);
+    const char *last_id = pst_http_last_event_id(req);
     client *c = pst_alloc(sizeof *c);
     *c = (client){.hub = h, .kinds = kinds && *kinds ? pst_strdup(kinds) : NULL, .key = key && *key ? pst_strdup(key) : NULL};
     char *last = pst_strdup(last_id);

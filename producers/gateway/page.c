@@ -1,5 +1,6 @@
-/* page.c - the page's files (producers/gateway/web), put into the binary by the build; nothing is read from disk at run time. */
-#include "producers/gateway/gateway.h"
+/* page.c - the page's files (producers/gateway/web), put into the binary by the build: nothing is read from disk at run time, so an installation
+ * cannot serve a page that is older or newer than its API, and no path of a request ever names a file. */
+#include "producers/gateway/routes.h"
 
 #include <string.h>
 
@@ -37,16 +38,25 @@ static void style_css(void *arg, pst_http_req *req)
     serve(req, "text/css; charset=utf-8", pst_page_style_css, pst_page_style_css_len);
 }
 
-static const pst_http_route routes[] = {
-    {"GET", "/", index_html, 0, 0, "The page. `/?token=…` lets a browser in once."},
-    {"GET", "/app.js", app_js, 0, 0, NULL},
-    {"GET", "/charts.js", charts_js, 0, 0, NULL},
-    {"GET", "/style.css", style_css, 0, 0, NULL},
+#define FILE_OF(type)                                          \
+    {                                                          \
+        {200, "the file", type, GW_JSON({"type" : "string"})}, \
+        {                                                      \
+            0                                                  \
+        }                                                      \
+    }
+static const gw_param of_index[] = {{"token", "query", GW_JSON({"type" : "string"}), "the token, once: the answer sets the page's cookie"},
+                                    {0}};
+static const gw_answer to_index[] = {{200, "the page", "text/html", GW_JSON({"type" : "string"})},
+                                     {303, "the token was right: on to the page's own place", NULL, NULL},
+                                     {0}},
+                       script[] = FILE_OF("text/javascript"), style[] = FILE_OF("text/css");
+
+static const gw_route routes[] = {
+    {{"GET", "/", index_html, 0, 0, "The page. `/?token=…` lets a browser in once."}, "page", of_index, NULL, to_index},
+    {{"GET", "/app.js", app_js, 0, 0, "The page's script."}, "pageScript", NULL, NULL, script},
+    {{"GET", "/charts.js", charts_js, 0, 0, "Its charts."}, "pageCharts", NULL, NULL, script},
+    {{"GET", "/style.css", style_css, 0, 0, "Its style."}, "pageStyle", NULL, NULL, style},
 };
 
-const pst_http_routes pst_gateway_page_routes = {routes, sizeof routes / sizeof *routes};
-
-void gw_page(gw_state *g)
-{
-    pst_http_add_routes(g->http, routes, sizeof routes / sizeof *routes, NULL);
-}
+const gw_noun gw_page_noun = {"page", "The page in the browser.", routes, sizeof routes / sizeof *routes, NULL};

@@ -6,6 +6,7 @@
 #include "producers/gateway/who.h"
 
 #include "common/base/hash.h"
+#include "producers/gateway/routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,8 +125,9 @@ static void ask(pst_http_req *req)
 static bool may_enter(void *arg, pst_http_req *req)
 {
     gw_who *w = arg;
-    const char *pattern = pst_http_pattern(req);
-    if (!w->token || !strcmp(pattern, "/health") || (!strcmp(pattern, "/metrics") && pst_http_is_local(req)))
+    const pst_http_route *route = pst_http_route_of(req);
+    unsigned flags = route ? route->flags : 0; /* a path that is not there is not told to strangers */
+    if (!w->token || (flags & GW_EVERYBODY) || ((flags & GW_LOOPBACK) && pst_http_is_local(req)))
         return true;
     if (hand_out_cookie(w, req))
         return false;

@@ -1,4 +1,4 @@
-"""Who may: token, cookie, Host, Origin, types of bodies; modes of files; secrets in argv, addresses and the profile."""
+"""Who may: token, cookie, Host, Origin, types of bodies; modes of files; secrets in argv, addresses and the profile. What is answered is as described."""
 import base64, http.client, re, stat, urllib.parse
 from kit import *
 
@@ -90,7 +90,58 @@ def token_asked():
     check(ask(p.gateway, "/v1/jobs", headers={"Authorization": "Bearer " + secret})[0] == 401, "the cookie's value is taken for a token")
     status, text, _ = ask(p.gateway, "/v1/jobs", "POST", {"Authorization": basic("carla:" + p.token), "Content-Type": YAML, "Origin": p.gateway, "Sec-Fetch-Site": "same-origin"}, manifest("own", "true"))
     check(status == 202, f"the page's own submission: {status} {text[:200]}")
-    check(p.wait_state(json.loads(text)["training_id"], "COMPLETED")["user"] == "carla", "basic auth's user is not the job's")
+    job = json.loads(text)["training_id"]
+    check(p.wait_state(job, "COMPLETED")["user"] == "carla", "basic auth's user is not the job's")
+    return job
+
+
+def fits(doc, schema, value):
+    """What of a value is not as its JSON Schema says: types, required keys, enumerations; None when all is."""
+    if "$ref" in schema:
+        return fits(doc, doc["components"]["schemas"][schema["$ref"].rpartition("/")[2]], value)
+    if "anyOf" in schema:
+        wrong = [fits(doc, s, value) for s in schema["anyOf"]]
+        return None if None in wrong else wrong[0]
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+    name, wanted = names[type(value)], schema.get("type", [])
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    if wanted and name not in wanted and not (name == "integer" and "number" in wanted):
+        return f"{value!r} is no {wanted}"
+    if value not in schema.get("enum", [value]) or value != schema.get("const", value):
+        return f"{value!r} is none of {schema}"
+    if isinstance(value, list):
+        return next((w for w in (fits(doc, schema.get("items", {}), v) for v in value) if w), None)
+    if isinstance(value, dict):
+        missing = [k for k in schema.get("required", []) if k not in value]
+        rest = schema.get("additionalProperties", {})
+        return f"without {missing}" if missing else next((f"{k}: {w}" for k, w in ((k, fits(doc, schema.get("properties", {}).get(k, rest), v)) for k, v in value.items()) if w), None)
+
+
+def as_described(job):
+    """Every operation of /openapi.json is asked with the token, for a job that is there and one that is not: status, type and body are described."""
+    me = {"Authorization": "Bearer " + p.token}
+    status, text, _ = ask(p.gateway, "/openapi.json", headers=me)
+    check(status == 200 and ask(p.gateway, "/openapi.json")[0] == 401, f"/openapi.json: {status}")
+    doc = json.loads(text)
+    check(doc == json.loads((ROOT / "docs/reference/openapi.json").read_text()), "what is served is not what docs/reference has")
+    seen = set()
+    every = [(path, method, op) for path, operations in doc["paths"].items() for method, op in operations.items()]
+    for path, method, op in sorted(every, key=lambda o: o[1] != "get"):  # what is to be read first, before a DELETE
+        for one in sorted({path.replace("{id}", job), path.replace("{id}", "training-none")}):
+            if "text/event-stream" in op["responses"].get("200", {}).get("content", {}):
+                continue
+            headers, body = dict(me), None
+            if "requestBody" in op:
+                headers["Content-Type"], body = "application/json", json.dumps({"manifest": manifest("described", "true")})
+            status, text, head = ask(p.gateway, one, method.upper(), headers, body)
+            answer = op["responses"].get(str(status))
+            check(answer, f"{method} {one} is answered {status}, described are {list(op['responses'])}")
+            kind = head.get("Content-Type", "").partition(";")[0]
+            check(kind in answer["content"], f"{method} {one}: {status} of type {kind}, described is {list(answer['content'])}")
+            wrong = fits(doc, answer["content"][kind]["schema"], json.loads(text) if "json" in kind else text.decode())
+            check(not wrong, f"{method} {one}: {status}, {wrong}")
+            seen.add((op["operationId"], status))
+    check({("showJob", 200), ("showJob", 404), ("readEvents", 200), ("readLogs", 404), ("submitJob", 202), ("haltJob", 202), ("showModel", 200), ("health", 200)} <= seen, f"seen: {sorted(seen)}")
 
 
 def alone(*args):
@@ -147,7 +198,7 @@ def no_secrets_shown():
 
 
 with Platform(up_args=("-X", f"sasl.password={WORD}")) as p:
-    token_asked()
+    as_described(token_asked())
     refused_pages()
     refused_by_registry()
     open_only_here()
@@ -162,4 +213,4 @@ with Platform(up_args=("-X", f"sasl.password={WORD}")) as p:
     until(lambda: ask(url, "/health")[0] == 200, 20, "the registry with a password is not ready")
     check(ask(url, "/subjects")[0] == 401, "the registry with a password asks nobody")
     check(ask(url, "/subjects", headers={"Authorization": "Basic " + base64.b64encode(f"any:{WORD}".encode()).decode()})[0] == 200, "the registry's password is not taken")
-print("ok: token, cookie, Host, Origin, types, modes, argv, addresses")
+print("ok: token, cookie, Host, Origin, types, modes, argv, addresses, description")

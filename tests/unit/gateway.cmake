@@ -1,2 +1,4 @@
 # The gateway's fan-out, by real sockets.
 pst_test(gateway_hub SOURCES unit/test_gateway_hub.c LIBS pst_gateway LABELS unit threads)
+# Routes, their description and what the server makes of them.
+pst_test(gateway_routes SOURCES unit/test_gateway_routes.c LIBS pst_gateway LABELS unit threads)

@@ -1,0 +1,324 @@
+/* jobs.c - /v1/jobs: submit, list, show, halt, resume, terminate, delete. What changes a job is published as a request and answered when the broker
+ * has it: the Trainer decides, and its answer is an event. So this file checks what needs no knowledge of other jobs (the manifest), and holds no
+ * state of its own. Lists and single jobs come from the store, which follows jobs.state. */
+#include "producers/gateway/gateway.h"
+
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/json.h"
+#include "common/base/settings.h"
+#include "producers/gateway/routes.h"
+#include "schemas/avro.h"
+#include "schemas/manifest.h"
+#include "schemas/training_id.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { BODY_MAX = 16 << 20, LIST_MAX = 1000 };
+
+/* ---- submit ---- */
+
+/* Answers a manifest that cannot run with all that is wrong with it, so that nobody mends it one message at a time. */
+static bool refuse_manifest(pst_http_req *req, const char *manifest)
+{
+    pst_manifest m;
+    pst_complaints errors = {0}, warnings = {0};
+    bool bad = pst_manifest_parse(manifest, strlen(manifest), &m, &errors, &warnings) < 0;
+    if (bad) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < errors.n; i++)
+            json_array_append_new(
+                list, json_pack("{s:s, s:i, s:s}", "field", errors.at[i].field, "line", errors.at[i].line, "detail", errors.at[i].text));
+        json_t *problem = json_pack("{s:s, s:s, s:i, s:s, s:s, s:o}", "type", "about:blank", "title", "Bad Request", "status", 400, "code",
+                                    "invalid-manifest", "detail", "the manifest cannot run; every violation is listed", "violations", list);
+        char *text = pst_json_text(problem);
+        pst_http_reply(req, 400, "application/problem+json", text, strlen(text));
+        free(text);
+        json_decref(problem);
+    }
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
+    pst_manifest_done(&m);
+    return bad;
+}
+
+static int request_of_json(pst_slice body, pst_job_request *ret, pst_err *err)
+{
+    json_t *j = NULL;
+    int rc = pst_json_parse(body.data, body.len, "the body", &j, err);
+    if (!rc && !json_is_object(j))
+        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "http", 0, "the body must be an object with `manifest`, or a YAML manifest");
+    if (!rc) {
+        if (!json_object_get(j, "request_id"))
+            json_object_set_new(j, "request_id", json_string(""));
+        if (!json_object_get(j, "action"))
+            json_object_set_new(j, "action", json_string("SUBMIT"));
+        rc = pst_event_from_json(&pst_job_request_type, j, ret, err);
+    }
+    json_decref(j);
+    return rc;
+}
+
+/* The body is a manifest, or JSON with one. Either way *ret must be cleared. */
+static int request_of(pst_http_req *req, pst_job_request *ret, pst_err *err)
+{
+    pst_slice body = pst_http_body(req);
+    const char *type = pst_http_header(req, "Content-Type"), *text = body.data; /* a NUL follows it */
+    size_t skip = strspn(text, " \t\r\n");
+    if ((type && strcasestr(type, "json")) || text[skip] == '{')
+        return request_of_json(body, ret, err);
+    *ret = (pst_job_request){.request_id = pst_strdup(""), .user = pst_strdup("anonymous"), .manifest = pst_strndup(text, body.len)};
+    return 0;
+}
+
+static void text_set(char **to, const char *value)
+{
+    free(*to);
+    *to = pst_strdup(value);
+}
+
+/* What the request's address and head say beside its body: id, user and time of the event. */
+static void complete(pst_http_req *req, pst_job_request *r)
+{
+    const char *key = gw_header(req, "Idempotency-Key"), *user = gw_query(req, "user");
+    char uuid[37];
+    if (key && *key)
+        text_set(&r->request_id, key);
+    if (!*r->request_id) {
+        pst_uuid7(uuid);
+        text_set(&r->request_id, uuid);
+    }
+    char *known = user && *user ? NULL : gw_who_name(req); /* of basic auth: taken where the request names nobody itself */
+    if (user && *user)
+        text_set(&r->user, user);
+    else if (known && !strcmp(r->user, "anonymous"))
+        text_set(&r->user, known);
+    free(known);
+    r->time = pst_now_us();
+}
+
+/* True when the request was answered already, because nothing can come of it. */
+static bool refuse(pst_http_req *req, const pst_job_request *r)
+{
+    if (r->action == PST_JOB_ACTION_SUBMIT && r->manifest && *r->manifest)
+        return refuse_manifest(req, r->manifest);
+    pst_http_problem(req, 400, "no-manifest", NULL,
+                     "POST /v1/jobs takes a manifest; other actions have paths of their own, as POST /v1/jobs/{id}/halt");
+    return true;
+}
+
+static void submit(void *arg, pst_http_req *req)
+{
+    gw_state *g = arg;
+    pst_job_request r = {0};
+    pst_err err = {0};
+    char id[64];
+    bool refused = true;
+    if (request_of(req, &r, &err) < 0)
+        pst_http_problem_err(req, &err);
+    else
+        refused = refuse(req, &r);
+    if (refused)
+        pst_metric_add(g->refused, 1);
+    else {
+        complete(req, &r);
+        pst_training_id(r.user, r.request_id, id);
+        gw_publisher_send(g->publisher, req, &r, id, id);
+    }
+    pst_event_clear(&pst_job_request_type, &r);
+}
+
+/* ---- halt, resume, terminate, delete ---- */
+
+static void act(gw_state *g, pst_http_req *req, pst_job_action action)
+{
+    const char *id = pst_http_param(req, "id");
+    PST_ASSERT(id);
+    pst_job_request r = {.request_id = pst_strdup(""), .user = pst_strdup("anonymous"), .action = action, .training_id = pst_strdup(id)};
+    complete(req, &r);
+    if (!strcmp(r.user, "anonymous")) /* whoever has the platform's one token acts for the account that runs it */
+        text_set(&r.user, pst_account_name(NULL));
+    gw_publisher_send(g->publisher, req, &r, id, id);
+    pst_event_clear(&pst_job_request_type, &r);
+}
+
+static void halt(void *arg, pst_http_req *req)
+{
+    act(arg, req, PST_JOB_ACTION_HALT);
+}
+
+static void resume(void *arg, pst_http_req *req)
+{
+    act(arg, req, PST_JOB_ACTION_RESUME);
+}
+
+static void terminate(void *arg, pst_http_req *req)
+{
+    act(arg, req, PST_JOB_ACTION_TERMINATE);
+}
+
+static void delete (void *arg, pst_http_req *req)
+{
+    act(arg, req, PST_JOB_ACTION_DELETE);
+}
+
+/* ---- list and show ---- */
+
+static void list(void *arg, pst_http_req *req)
+{
+    gw_state *g = arg;
+    pst_err err = {0};
+    json_t *docs = NULL;
+    pst_store_query q = {.state = gw_query(req, "state"),
+                         .user = gw_query(req, "user"),
+                         .after = gw_query(req, "after"),
+                         .limit = gw_limit(req, 100, LIST_MAX)};
+    pst_store *s = gw_store_lock(g, &err);
+    int rc = s ? pst_store_list(s, "jobs", &q, &docs, &err) : err.code;
+    if (rc == PST_ENOTFOUND && !s) { /* the trainer has not made it yet: there are no jobs */
+        docs = json_array();
+        rc = 0;
+    }
+    gw_store_unlock(g);
+    if (rc < 0)
+        pst_http_problem_err(req, &err);
+    else
+        pst_http_reply_json(req, 200, json_pack("{s:o}", "jobs", docs));
+}
+
+static void show(void *arg, pst_http_req *req)
+{
+    gw_state *g = arg;
+    pst_err err = {0};
+    json_t *doc = NULL;
+    const char *id = pst_http_param(req, "id");
+    pst_store *s = gw_store_lock(g, &err);
+    int rc = s ? pst_store_get(s, "jobs", id, &doc, &err) : err.code;
+    gw_store_unlock(g);
+    if (rc == PST_ENOTFOUND)
+        pst_http_problem(req, 404, "unknown-job", NULL,
+                         "there is no job of this id (a job just submitted appears once the Trainer has seen it)");
+    else if (rc < 0)
+        pst_http_problem_err(req, &err);
+    else
+        pst_http_reply_json(req, 200, doc);
+}
+
+/* ---- routes ---- */
+
+#define PUBLISHED                                                        \
+    {                                                                    \
+        202, "the broker has the event", "application/json", "Published" \
+    }
+#define NOT_PUBLISHED                                                                                                               \
+    {403, "a page of another origin, or a right on the cluster that is missing", GW_PROBLEM},                                       \
+        {409, "the registry does not take the event's schema", GW_PROBLEM}, {500, "it could not be published", GW_PROBLEM},         \
+    {                                                                                                                               \
+        503, "the broker or the registry is not reached, or too many requests wait; ask again with the same request id", GW_PROBLEM \
+    }
+#define STORE_FAILED                                  \
+    {500, "the store could not be read", GW_PROBLEM}, \
+    {                                                 \
+        503, "the store is not reached", GW_PROBLEM   \
+    }
+#define USER                                                                                                          \
+    {                                                                                                                 \
+        "user", "query", GW_JSON({"type" : "string"}), "whose request this is; else the name of basic authentication" \
+    }
+#define KEY                                                                                                             \
+    {                                                                                                                   \
+        "Idempotency-Key", "header", GW_JSON({"type" : "string"}), "the request id: the same request sent twice is one" \
+    }
+
+static const gw_schema schemas[] = {
+    {"Published", GW_JSON({
+         "type" : "object",
+         "description" : "Where the event of a request stands.",
+         "required" : [ "training_id", "request_id", "topic", "partition", "offset" ],
+         "properties" : {
+             "training_id" : {"type" : "string"},
+             "request_id" : {"type" : "string"},
+             "topic" : {"type" : "string"},
+             "partition" : {"type" : "integer"},
+             "offset" : {"type" : "integer", "format" : "int64"}
+         }
+     })},
+    {"Submission", GW_JSON({
+         "type" : "object",
+         "description" : "A JobRequest of which all but the manifest may be left out.",
+         "required" : ["manifest"],
+         "properties" : {
+             "manifest" : {"type" : "string", "description" : "YAML text"},
+             "request_id" : {"type" : "string"},
+             "user" : {"type" : "string"},
+             "action" : {"const" : "SUBMIT"},
+             "code" : {"$ref" : "#/components/schemas/Code"},
+             "options" : {"type" : "object", "additionalProperties" : {"type" : "string"}}
+         }
+     })},
+    {"Code", GW_JSON({
+         "type" : [ "object", "null" ],
+         "description" : "The archive with the job's code.",
+         "properties" : {
+             "media_type" : {"enum" : [ "application/zip", "application/x-tar", "application/gzip" ]},
+             "content" : {"type" : [ "string", "null" ], "contentEncoding" : "base64"},
+             "uri" : {"type" : [ "string", "null" ]},
+             "sha256" : {"type" : [ "string", "null" ]}
+         }
+     })},
+    {"JobList", GW_JSON({
+         "type" : "object",
+         "required" : ["jobs"],
+         "properties" : {"jobs" : {"type" : "array", "items" : {"$ref" : "#/components/schemas/JobState"}}}
+     })},
+    {0}};
+static const gw_param of_submit[] = {KEY, USER, {0}}, of_job[] = {GW_ID, {0}}, of_action[] = {GW_ID, KEY, USER, {0}},
+                      of_list[] = {
+                          {"state", "query", GW_JSON({"type" : "string"}), "jobs in this state"},
+                          {"user", "query", GW_JSON({"type" : "string"}), "jobs of this user"},
+                          {"after", "query", GW_JSON({"type" : "string"}), "jobs that follow this id: the last one of the page before"},
+                          {"limit", "query", GW_JSON({"type" : "integer", "minimum" : 1, "maximum" : 1000, "default" : 100}), "how many"},
+                          {0}};
+static const gw_content bodies[] = {{"application/yaml", GW_JSON({"type" : "string"})},
+                                    {"application/x-yaml", GW_JSON({"type" : "string"})},
+                                    {"text/yaml", GW_JSON({"type" : "string"})},
+                                    {"text/x-yaml", GW_JSON({"type" : "string"})},
+                                    {"application/json", "Submission"},
+                                    {0}};
+static const gw_answer to_submit[] = {PUBLISHED,
+                                      {400, "no manifest, or one that cannot run: `violations`", GW_PROBLEM},
+                                      NOT_PUBLISHED,
+                                      {0}},
+                       to_action[] = {PUBLISHED, NOT_PUBLISHED, {0}},
+                       to_list[] = {{200, "newest first", "application/json", "JobList"}, STORE_FAILED, {0}},
+                       to_show[] = {
+                           {200, "the job", "application/json", "JobState"}, {404, "no job has this id", GW_PROBLEM}, STORE_FAILED, {0}};
+
+static const gw_route routes[] = {
+    {{"POST", "/v1/jobs", submit, BODY_MAX, 0,
+      "Submits a job; the answer carries its id and the partition and offset of its event. Body: a manifest (YAML), or JSON with "
+      "`manifest`, and `code`, `user`, `request_id` if you like. `Idempotency-Key` is the request id. A manifest that cannot run: 400 with "
+      "every violation."},
+     "submitJob",
+     of_submit,
+     bodies,
+     to_submit},
+    {{"GET", "/v1/jobs", list, 0, 0, "Jobs, newest first: `{\"jobs\": […]}`. Query: `state`, `user`, `after` (an id), `limit` (100)."},
+     "listJobs",
+     of_list,
+     NULL,
+     to_list},
+    {{"GET", "/v1/jobs/{id}", show, 0, 0, "One job, as of `JobState`."}, "showJob", of_job, NULL, to_show},
+    {{"DELETE", "/v1/jobs/{id}", delete, 0, 0, "Ends a job and removes it."}, "deleteJob", of_action, NULL, to_action},
+    {{"POST", "/v1/jobs/{id}/halt", halt, 0, 0, "SIGTERM and its grace time; it may be resumed."}, "haltJob", of_action, NULL, to_action},
+    {{"POST", "/v1/jobs/{id}/resume", resume, 0, 0, "Goes on with a halted or failed job, as a new generation."},
+     "resumeJob",
+     of_action,
+     NULL,
+     to_action},
+    {{"POST", "/v1/jobs/{id}/terminate", terminate, 0, 0, "Ends a job for good."}, "terminateJob", of_action, NULL, to_action},
+};
+
+const gw_noun gw_jobs_noun = {"jobs", "Jobs: submit, see, end.", routes, sizeof routes / sizeof *routes, schemas};

@@ -1,0 +1,71 @@
+/* routes.h - a route and all that is known of it, in one row: path, handler, who may, parameters, bodies, answers. From these rows the server gets
+ * its routes, /openapi.json its description and docs/reference/http.md its table, so none of them can differ from the others.
+ *
+ * A noun (jobs, its records, the page, …) has a table of rows beside its handlers. A further route is a row and its handler; a further noun is
+ * also an entry in the list of nouns in nouns.c and its file in CMakeLists.txt. @thread loop */
+#ifndef PST_PRODUCERS_GATEWAY_ROUTES_H
+#define PST_PRODUCERS_GATEWAY_ROUTES_H
+
+#include "common/loop/http.h"
+
+/* Who may (pst_http_route.flags); neither: who shows the token (who.h). */
+enum {
+    GW_EVERYBODY = PST_HTTP_USER_FLAG,
+    GW_LOOPBACK = PST_HTTP_USER_FLAG << 1 /* who comes from this computer, and who shows the token */
+};
+
+/* Schemas are JSON Schema as text, or the name of an event (`JobState`), or of a schema of the noun. */
+#define GW_JSON(...) #__VA_ARGS__
+#define GW_PROBLEM   "application/problem+json", "Problem"
+#define GW_ID                                                             \
+    {                                                                     \
+        "id", "path", GW_JSON({"type" : "string"}), "a job's training id" \
+    }
+
+typedef struct gw_param {
+    const char *name, *in /* path, query, header */, *schema, *doc;
+} gw_param;
+typedef struct gw_content {
+    const char *type, *schema;
+} gw_content;
+typedef struct gw_answer {
+    int status;
+    const char *doc;
+    const char *type, *schema; /* NULL = no body */
+} gw_answer;
+typedef struct gw_schema {
+    const char *name, *text;
+} gw_schema;
+
+/* Lists end with an entry of zeros; NULL = none. http comes first: what the server says of a request's route is the row. */
+typedef struct gw_route {
+    pst_http_route http;
+    const char *name; /* the operation's, for generated clients */
+    const gw_param *params;
+    const gw_content *bodies;
+    const gw_answer *answers;
+} gw_route;
+
+typedef struct gw_noun {
+    const char *name, *doc;
+    const gw_route *routes;
+    size_t n;
+    const gw_schema *schemas;
+} gw_noun;
+
+/* nouns.c */
+extern const gw_noun gw_jobs_noun, gw_records_noun, gw_stream_noun, gw_ffdl_noun, gw_service_noun, gw_page_noun;
+extern const gw_noun *const gw_nouns[]; /* ends with NULL */
+
+void gw_routes_add(pst_http *http, void *arg);
+
+/* routes.c */
+/* A parameter of the request, which its row must name. NULL where it was not sent. */
+const char *gw_query(const pst_http_req *req, const char *name);
+const char *gw_header(const pst_http_req *req, const char *name);
+/* The query parameter `limit`: 1 to max, def where it is absent or something else. */
+size_t gw_limit(const pst_http_req *req, size_t def, size_t max);
+/* Of rows: whose parameter is it? NULL: of nobody's. in NULL = any. */
+const gw_param *gw_param_find(const gw_route *r, const char *in, const char *name);
+
+#endif

@@ -1,0 +1,65 @@
+/* service.c - what the gateway says of itself: is it there, its counters, the description of its paths. */
+#include "producers/gateway/gateway.h"
+
+#include "common/base/json.h"
+#include "common/base/settings.h"
+#include "producers/gateway/routes.h"
+
+#include <string.h>
+
+static void health(void *arg, pst_http_req *req)
+{
+    gw_state *g = arg;
+    pst_http_reply_json(req, 200,
+                        json_pack("{s:s, s:s, s:I, s:I, s:s}", "status", "ok", "version", PST_VERSION, "feed_lag",
+                                  (json_int_t)gw_feed_lag(g->feed), "streams", (json_int_t)gw_hub_streams(g->hub), "bootstrap",
+                                  g->client->settings->bootstrap.value));
+}
+
+static void metrics(void *arg, pst_http_req *req)
+{
+    gw_state *g = arg;
+    pst_buf b = {0};
+    pst_metric_set(g->streams, (double)gw_hub_streams(g->hub));
+    pst_metrics_text(g->metrics, &b);
+    pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
+    pst_buf_done(&b);
+}
+
+static void description(void *arg, pst_http_req *req)
+{
+    const gw_state *g = arg;
+    pst_http_reply(req, 200, "application/json", g->description, strlen(g->description));
+}
+
+static const gw_schema schemas[] = {{"Health", GW_JSON({
+                                         "type" : "object",
+                                         "required" : [ "status", "version" ],
+                                         "properties" : {
+                                             "status" : {"const" : "ok"},
+                                             "version" : {"type" : "string"},
+                                             "feed_lag" : {"type" : "integer", "description" : "records behind; -1 = not read yet"},
+                                             "streams" : {"type" : "integer"},
+                                             "bootstrap" : {"type" : "string"}
+                                         }
+                                     })},
+                                    {0}};
+static const gw_answer to_health[] = {{200, "it serves", "application/json", "Health"}, {0}},
+                       to_metrics[] = {{200, "the counters", "text/plain", GW_JSON({"type" : "string"})}, {0}},
+                       to_description[] = {{200, "an OpenAPI 3.1 object", "application/json", GW_JSON({"type" : "object"})}, {0}};
+
+static const gw_route routes[] = {
+    {{"GET", "/health", health, 0, GW_EVERYBODY, "200 while it serves; version and broker. Asks for no token."},
+     "health",
+     NULL,
+     NULL,
+     to_health},
+    {{"GET", "/metrics", metrics, 0, GW_LOOPBACK, "Prometheus text. From loopback it asks for no token."},
+     "metrics",
+     NULL,
+     NULL,
+     to_metrics},
+    {{"GET", "/openapi.json", description, 0, 0, "This interface as an OpenAPI 3.1 description."}, "describe", NULL, NULL, to_description},
+};
+
+const gw_noun gw_service_noun = {"service", "The gateway itself.", routes, sizeof routes / sizeof *routes, schemas};
