@@ -1,6 +1,7 @@
 /* commands.c - see commands.h. */
 #include "lcm/commands.h"
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
@@ -124,10 +125,7 @@ static const char *why_refused(const pst_job_command *c)
 
 static void hold(lcm_commands *cs, pst_job_command *take, size_t bytes)
 {
-    if (cs->n == cs->cap) {
-        cs->cap = cs->cap ? 2 * cs->cap : 16;
-        cs->at = pst_realloc(cs->at, cs->cap * sizeof *cs->at);
-    }
+    cs->at = pst_array_room(cs->at, cs->n, &cs->cap, sizeof *cs->at);
     cs->at[cs->n++] = (held){.c = *take, .since_us = pst_mono_us(), .bytes = bytes};
     cs->bytes += bytes;
     pst_map_put(&cs->ids, take->training_id, cs);

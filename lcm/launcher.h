@@ -1,62 +1,76 @@
-/* launcher.h - how an LCM starts, sees and ends processes: on this computer (launcher_local.c); others (Kubernetes) come behind the same ops.
+/* launcher.h - how an LCM creates, watches and deletes processes: on this computer (local/), later elsewhere; launchers.c is the table of them.
  *
- * A process is named by (training_id, generation, process), checked names all; everything a launcher must remember it keeps where it
- * survives a crash of the LCM (run directories, see common/objects/rundir.h). Starting what runs already must never start a second copy.
- * Nothing here blocks for longer than a file operation. @thread one owner. */
+ * A launcher is asynchronous, because the next one is: an API server answers when it likes, or not at all for a while. Requests return at once;
+ * what becomes of them, and whatever else happens to a process, is told by poll(), and only there:
+ *
+ *     adopt  ──▶ FOUND (once for each adopt)
+ *     create ──▶ nothing while all goes well, or NOT_CREATED; from then on it is watched: CHANGED
+ *     stop   ──▶ nothing; its end is seen by the watch
+ *     delete ──▶ GONE: nothing of it lives any more, and that is certain. Silence is not certainty: the LCM asks again on its ticks
+ *
+ * What must hold, so that no process ever runs twice and no generation beside its successor:
+ *   - Requests may be repeated at any time, also after a crash between a request and its answer. Creating what lives creates no second one:
+ *     it is watched. A name is one process for ever; a new attempt has a new generation.
+ *   - A lost watch, a silent node, an answer that does not come is never told as an end.
+ *   - What lives goes on when the LCM ends; adopt finds it again by its name.
+ *
+ * The memory of what was decided is the LCM's, in run directories below its state folder (common/objects/rundir.h): a launcher reads there
+ * what it needs (the intent, the wish to end) and writes no decision of its own. @thread one owner; nothing here blocks for longer than a file
+ * operation. */
 #ifndef PST_LCM_LAUNCHER_H
 #define PST_LCM_LAUNCHER_H
 
-#include "common/objects/rundir.h"
-#include "lcm/lcm_core.h"
+#include "lcm/process.h"
 
 typedef struct pst_launcher_conf {
-    const char *state_dir; /* absolute */
-    const char *site;
+    const char *state_dir;      /* absolute */
     const char *const *environ; /* settings for the supervisors: "PENSTOCK_…=…", NULL-terminated; borrowed */
 } pst_launcher_conf;
 
-/* What was found on disk, or was noticed since. For a gang (process NULL) spec is set; else seen and the rest. */
+typedef enum {
+    PST_LAUNCHER_FOUND = 1,   /* seen … devices */
+    PST_LAUNCHER_CHANGED,     /* seen … wish; only what ends it, or what keeps it from ending, is told */
+    PST_LAUNCHER_NOT_CREATED, /* why */
+    PST_LAUNCHER_GONE         /* published */
+} pst_launcher_news_type;
+
 typedef struct pst_launcher_news {
-    const char *training_id;
-    int generation;
-    const char *process;
-    const pst_rundir_spec *spec;
-    const char *nonce; /* with spec */
+    pst_launcher_news_type type;
+    pst_process_id process;
     pst_lcm_seen seen;
-    pst_rundir_exit exit;
-    bool told;
-    pst_rundir_wish wish;
-    uint64_t gpu_mask;
+    pst_rundir_exit exit; /* with SEEN_ENDED */
+    pst_rundir_wish wish; /* why it was asked to end */
+    bool published;       /* no output of it waits for the broker */
+    pst_lcm_devices devices;
+    char why[480];
 } pst_launcher_news;
 typedef void (*pst_launcher_fn)(void *arg, const pst_launcher_news *news);
+
+typedef struct pst_device {
+    char id[48];   /* as the process is told: "0" */
+    char type[64]; /* FfDL's gpu_type, "" = not known */
+} pst_device;
 
 typedef struct pst_inventory {
     double cpus;
     int64_t memory_bytes;
-    int gpus;
-    char gpu_types[16][64];
-    int n_gpu_types;
+    pst_device *devices;
+    int n_devices;
 } pst_inventory;
 
 typedef struct pst_launcher_ops {
-    const char *name;
+    const char *name; /* lcm --launcher NAME */
     int (*open)(const pst_launcher_conf *conf, void **ret_launcher, pst_err *err);
-    void (*close)(void *launcher);
-    void (*inventory)(void *launcher, pst_inventory *ret);
-    /* After a start of the LCM: every generation with an intent, each followed by its processes. What lives is watched from now on. */
-    int (*scan)(void *launcher, pst_launcher_fn fn, void *arg, pst_err *err);
-    int (*intend)(void *launcher, const pst_rundir_spec *spec, const char *nonce, pst_err *err); /* durable */
-    int (*start)(void *launcher, const char *training_id, int generation, const char *process, uint64_t gpu_mask, pst_err *err);
-    /* Puts the wish on disk; ret_first: there was none before, so the supervisor must be told by signal(). */
-    int (*wish)(void *launcher, const char *training_id, int generation, const char *process, pst_rundir_wish wish, bool *ret_first,
-                pst_err *err);
-    void (*signal)(void *launcher, const char *training_id, int generation, const char *process); /* SIGTERM to the supervisor */
-    /* SIGKILL to all of it. 0: nothing of it lives; PST_EAGAIN: ask again; PST_ESTATE: without force, its supervisor only publishes. */
-    int (*end)(void *launcher, const char *training_id, int generation, const char *process, bool force);
-    int (*mark_ended)(void *launcher, const char *training_id, int generation, const char *process, const pst_rundir_exit *x, pst_err *err);
-    bool (*told)(void *launcher, const char *training_id, int generation, const char *process); /* nothing is left to publish */
-    int (*remove)(void *launcher, const char *training_id, pst_err *err);
-    void (*poll)(void *launcher, pst_launcher_fn fn, void *arg); /* what has ended since */
+    void (*close)(void *launcher); /* processes go on */
+    const pst_inventory *(*inventory)(void *launcher);
+    void (*adopt)(void *launcher, const pst_process_id *id);
+    /* As its intent says, on these devices. Of a process that has ended only the publishing of its output is taken up again. */
+    void (*create)(void *launcher, const pst_process_id *id, const pst_lcm_devices *devices);
+    /* Asks its supervisor to end it, for the reason that its run directory tells; one that only publishes gives that up. */
+    void (*stop)(void *launcher, const pst_process_id *id);
+    /* All of it, without grace. Without force a supervisor that only publishes is left alone: CHANGED, SEEN_FLUSHING. */
+    void (*delete)(void *launcher, const pst_process_id *id, bool force);
+    void (*poll)(void *launcher, pst_launcher_fn fn, void *arg); /* does not wait; fn may make requests */
 } pst_launcher_ops;
 
 extern const pst_launcher_ops pst_launcher_local;

@@ -7,7 +7,8 @@
  *   lcm_core.c        what to do: step(state, event) → actions; pure
  *   lcm_shell.c       does it: intents, reports and offsets in one transaction, then starts and signals
  *   lcm_main.c        the verb: settings, lock, loop, drain
- *   launcher.h        how processes are started; launcher_local.c: on this computer */
+ *   rundirs.c         remembers what it decided
+ *   launcher.h        how processes are created, watched, deleted; launchers.c: which ways there are; local/: on this computer */
 #ifndef PST_LCM_H
 #define PST_LCM_H
 

@@ -1,6 +1,7 @@
 /* lcm_core.c - see lcm_core.h. */
 #include "lcm/lcm_core.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/map.h"
 #include "schemas/manifest.h"
@@ -18,7 +19,7 @@ typedef struct proc {
     int64_t deadline_us; /* STOPPING: when to use force; DRAINING: earliest restart of the publisher */
     int drains;          /* publishers started so far */
     bool hurried;
-    uint64_t gpu_mask;
+    pst_lcm_devices devices;
     pst_rundir_exit exit; /* ENDED, DRAINING, KILLING (what will be said) */
 } proc;
 
@@ -33,7 +34,7 @@ typedef struct gang {
 typedef struct job {
     char *training_id;
     gang **gangs; /* rising generations; all but the last are kept only while they live */
-    size_t n;
+    size_t n, cap;
     bool clean; /* remove once nothing lives */
     int clean_generation;
     size_t busy_at; /* place in lcm_core.busy + 1; 0 = nothing of it is to be looked after */
@@ -43,16 +44,16 @@ struct lcm_core {
     pst_map jobs;
     job **busy; /* those of which something has not ended; the others cost nothing but their memory */
     size_t n_busy, cap_busy;
-    int gpus;
+    int devices; /* of the node */
     bool recovering, stopping;
 };
 
 /* ---- small things ----------------------------------------------------------------------------------------------------------- */
 
-lcm_core *lcm_new(int gpus)
+lcm_core *lcm_new(int devices)
 {
     lcm_core *l = pst_alloc(sizeof *l);
-    l->gpus = gpus > PST_LCM_GPUS_MAX ? PST_LCM_GPUS_MAX : gpus;
+    l->devices = devices;
     l->recovering = true;
     return l;
 }
@@ -88,18 +89,19 @@ void lcm_actions_done(lcm_actions *a)
     memset(a, 0, sizeof *a);
 }
 
-static lcm_action *add(lcm_actions *a, lcm_action_type type, const job *j, int generation, const char *name)
+lcm_action *lcm_actions_add(lcm_actions *a)
 {
-    if (a->n == a->cap) {
-        a->cap = a->cap ? 2 * a->cap : 16;
-        a->at = pst_realloc(a->at, a->cap * sizeof *a->at);
-    }
+    a->at = pst_array_room(a->at, a->n, &a->cap, sizeof *a->at);
     lcm_action *x = &a->at[a->n++];
     memset(x, 0, sizeof *x);
+    return x;
+}
+
+static lcm_action *add(lcm_actions *a, lcm_action_type type, const job *j, int generation, const char *name)
+{
+    lcm_action *x = lcm_actions_add(a);
     x->type = type;
-    snprintf(x->training_id, sizeof x->training_id, "%s", j->training_id);
-    x->generation = generation;
-    snprintf(x->process, sizeof x->process, "%s", name ? name : "");
+    x->id = pst_process_id_of(j->training_id, generation, name);
     return x;
 }
 
@@ -122,10 +124,16 @@ static lcm_action *say(lcm_actions *a, lcm_say what, const job *j, int generatio
     return x;
 }
 
+/* It holds its devices, and its generation's successor has to wait. */
+static bool lives(const proc *p)
+{
+    return p->phase == ALIVE || p->phase == STOPPING || p->phase == KILLING;
+}
+
 static bool gang_lives(const gang *g)
 {
     for (int i = 0; i < g->n; i++)
-        if (g->processes[i].phase >= ALIVE && g->processes[i].phase <= KILLING)
+        if (lives(&g->processes[i]))
             return true;
     return false;
 }
@@ -162,6 +170,12 @@ static job *get_job(lcm_core *l, const char *training_id, bool make)
     return j;
 }
 
+void lcm_process_name(char ret_name[32], const lcm_command *spec, int i)
+{
+    bool learner = i < spec->learners;
+    snprintf(ret_name, 32, learner ? "learner-%d" : "ps-%d", learner ? i + 1 : i + 1 - spec->learners);
+}
+
 /* Keeps rising order: after a crash intents are found in any. */
 static gang *add_gang(job *j, int generation, const lcm_command *spec)
 {
@@ -171,11 +185,8 @@ static gang *add_gang(job *j, int generation, const lcm_command *spec)
     g->n = spec->learners + spec->parameter_servers;
     g->processes = pst_alloc((size_t)g->n * sizeof *g->processes);
     for (int i = 0; i < g->n; i++)
-        if (i < spec->learners)
-            snprintf(g->processes[i].name, sizeof g->processes[i].name, "learner-%d", i + 1);
-        else
-            snprintf(g->processes[i].name, sizeof g->processes[i].name, "ps-%d", i + 1 - spec->learners);
-    j->gangs = pst_realloc(j->gangs, (j->n + 1) * sizeof *j->gangs);
+        lcm_process_name(g->processes[i].name, spec, i);
+    j->gangs = pst_array_room(j->gangs, j->n, &j->cap, sizeof *j->gangs);
     size_t at = j->n++;
     for (; at && j->gangs[at - 1]->generation > generation; at--)
         j->gangs[at] = j->gangs[at - 1];
@@ -189,35 +200,42 @@ static bool spec_ok(const lcm_command *c)
            c->parameter_servers <= PST_LCM_LEARNERS_MAX && c->gpus >= 0 && c->grace_ms >= 0;
 }
 
-static uint64_t gpus_used(const lcm_core *l)
+/* Marks the devices that live processes have; returns how many. */
+static int mark_used(const lcm_core *l, bool *used)
 {
-    uint64_t used = 0;
+    int n = 0;
     for (size_t i = 0; i < l->n_busy; i++)
         for (size_t k = 0; k < l->busy[i]->n; k++) {
             const gang *g = l->busy[i]->gangs[k];
-            for (int p = 0; p < g->n; p++)
-                if (g->processes[p].phase >= ALIVE && g->processes[p].phase <= KILLING)
-                    used |= g->processes[p].gpu_mask;
+            for (int p = 0; p < g->n; p++) {
+                const pst_lcm_devices *d = &g->processes[p].devices;
+                for (int x = 0; lives(&g->processes[p]) && x < d->n; x++) {
+                    PST_ASSERT(d->at[x] >= 0 && d->at[x] < l->devices);
+                    n += !used[d->at[x]];
+                    used[d->at[x]] = true;
+                }
+            }
         }
-    return used;
+    return n;
 }
 
 /* The lowest free devices; false when there are too few now. */
-static bool take_gpus(const lcm_core *l, int wanted, uint64_t *ret_mask)
+static bool take_devices(const lcm_core *l, int wanted, pst_lcm_devices *ret)
 {
-    uint64_t used = gpus_used(l), mask = 0;
-    for (int i = 0; i < l->gpus && wanted > 0; i++)
-        if (!(used >> i & 1)) {
-            mask |= 1ull << i;
-            wanted--;
-        }
-    *ret_mask = mask;
-    return wanted <= 0;
+    PST_ASSERT(wanted <= PST_LCM_DEVICES_MAX);
+    bool *used = pst_alloc((size_t)l->devices + 1);
+    mark_used(l, used);
+    ret->n = 0;
+    for (int i = 0; i < l->devices && ret->n < wanted; i++)
+        if (!used[i])
+            ret->at[ret->n++] = i;
+    free(used);
+    return ret->n == wanted;
 }
 
 /* ---- one process ------------------------------------------------------------------------------------------------------------ */
 
-/* It ended; exit says how. told: the Trainer heard of it. */
+/* It ended; exit says how. */
 static void tell_end(const job *j, const gang *g, const proc *p, lcm_actions *a)
 {
     lcm_action *x = add(a, PST_LCM_REPORT, j, g->generation, p->name);
@@ -325,7 +343,7 @@ static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const l
     case PST_LCM_SEEN_ENDED:
         if (in->exit)
             p->exit = *in->exit;
-        if (in->told)
+        if (in->published)
             p->phase = ENDED;
         else
             drain(j, g, p, in->now_us, a);
@@ -339,7 +357,7 @@ static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const l
     }
 }
 
-static void emptied(const job *j, const gang *g, proc *p, bool left, int64_t now_us, lcm_actions *a)
+static void emptied(const job *j, const gang *g, proc *p, bool published, int64_t now_us, lcm_actions *a)
 {
     if (p->phase != KILLING)
         return;
@@ -349,7 +367,7 @@ static void emptied(const job *j, const gang *g, proc *p, bool left, int64_t now
     else if (p->wish == PST_WISH_PLATFORM_DOWN)
         reason = "ended by force while the platform was stopped";
     end_untold(j, g, p, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, a);
-    if (left)
+    if (!published)
         drain(j, g, p, now_us, a);
 }
 
@@ -359,22 +377,20 @@ static void start_waiting(lcm_core *l, const job *j, gang *g, int64_t now_us, lc
 {
     for (int i = 0; i < g->n; i++) {
         proc *p = &g->processes[i];
-        uint64_t mask;
         if (p->phase != WAITING)
             continue;
-        int gpus = pst_process_gpus(p->name, g->spec.gpus);
-        if (gpus > l->gpus) {
+        int gpus = pst_process_gpus(p->name, g->spec.gpus), most = l->devices < PST_LCM_DEVICES_MAX ? l->devices : PST_LCM_DEVICES_MAX;
+        if (gpus > most) {
             char text[128];
-            snprintf(text, sizeof text, "needs %d GPUs, the site has %d", gpus, l->gpus);
+            snprintf(text, sizeof text, "needs %d GPUs, the site has %d", gpus, most);
             say(a, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S100", text);
             end_untold(j, g, p, "S100", text, a);
             continue;
         }
-        if (!take_gpus(l, gpus, &mask))
+        if (!take_devices(l, gpus, &p->devices))
             return; /* until another process gives some back */
-        p->gpu_mask = mask;
         p->phase = ALIVE;
-        add(a, PST_LCM_START, j, g->generation, p->name)->gpu_mask = mask;
+        add(a, PST_LCM_START, j, g->generation, p->name)->devices = p->devices;
     }
 }
 
@@ -422,10 +438,7 @@ static void note_busy(lcm_core *l, job *j)
 {
     bool busy = is_busy(j);
     if (busy && !j->busy_at) {
-        if (l->n_busy == l->cap_busy) {
-            l->cap_busy = l->cap_busy ? 2 * l->cap_busy : 64;
-            l->busy = pst_realloc(l->busy, l->cap_busy * sizeof(job *));
-        }
+        l->busy = pst_array_room(l->busy, l->n_busy, &l->cap_busy, sizeof *l->busy);
         l->busy[l->n_busy++] = j;
         j->busy_at = l->n_busy;
     } else if (!busy) {
@@ -453,44 +466,44 @@ static void finish_clean(lcm_core *l, job *j, lcm_actions *a)
 
 static void deploy(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
-    job *j = get_job(l, in->training_id, true);
+    job *j = get_job(l, in->id.training_id, true);
     gang *g = last_gang(j);
-    if (g && g->generation > in->generation)
+    if (g && g->generation > in->id.generation)
         return; /* fenced: a newer generation is known */
-    if (g && g->generation == in->generation) {
+    if (g && g->generation == in->id.generation) {
         for (int i = 0; i < g->n; i++) /* told again: whoever asks again may have missed it */
             if (g->processes[i].phase == ENDED)
                 tell_end(j, g, &g->processes[i], a);
         return;
     }
     if (!spec_ok(&in->command)) {
-        lcm_action *x = say(a, PST_LCM_SAY_DEPLOY_FAILED, j, in->generation, NULL, "S101",
+        lcm_action *x = say(a, PST_LCM_SAY_DEPLOY_FAILED, j, in->id.generation, NULL, "S101",
                             "the command names no possible number of learners, GPUs or grace time");
         memcpy(x->nonce, in->command.nonce, sizeof x->nonce);
         return;
     }
-    g = add_gang(j, in->generation, &in->command);
+    g = add_gang(j, in->id.generation, &in->command);
     note_busy(l, j);
     add(a, PST_LCM_INTEND, j, g->generation, NULL)->command = in->command;
 }
 
 static void say_not_here(const lcm_event *in, const char *reason, lcm_actions *a)
 {
-    job here = {.training_id = (char *)in->training_id};
-    lcm_action *x = say(a, PST_LCM_SAY_LOST, &here, in->generation, NULL, "S104", reason);
+    job here = {.training_id = (char *)in->id.training_id};
+    lcm_action *x = say(a, PST_LCM_SAY_LOST, &here, in->id.generation, NULL, "S104", reason);
     x->exit.lost = true;
     memcpy(x->nonce, in->command.nonce, sizeof x->nonce);
 }
 
 static void stop(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
-    job *j = get_job(l, in->training_id, false);
+    job *j = get_job(l, in->id.training_id, false);
     gang *g = j ? last_gang(j) : NULL;
-    if (!g || g->generation < in->generation) {
+    if (!g || g->generation < in->id.generation) {
         say_not_here(in, "no such process on this node", a);
         return;
     }
-    if (g->generation > in->generation)
+    if (g->generation > in->id.generation)
         return;
     for (int i = 0; i < g->n; i++)
         if (g->processes[i].phase == ENDED)
@@ -500,12 +513,12 @@ static void stop(lcm_core *l, const lcm_event *in, lcm_actions *a)
 
 static void clean(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
-    job *j = get_job(l, in->training_id, true);
+    job *j = get_job(l, in->id.training_id, true);
     gang *g = last_gang(j);
-    if (g && g->generation > in->generation && in->generation > 0)
+    if (g && g->generation > in->id.generation && in->id.generation > 0)
         return;
     j->clean = true;
-    j->clean_generation = in->generation;
+    j->clean_generation = in->id.generation;
     for (size_t i = 0; i < j->n; i++)
         stop_gang(j, j->gangs[i], PST_WISH_KILL, in->now_us, a);
     finish_clean(l, j, a);
@@ -514,8 +527,8 @@ static void clean(lcm_core *l, const lcm_event *in, lcm_actions *a)
 /* The Trainer asks whether the generation is here; only "no" needs an answer. */
 static void check(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
-    job *j = get_job(l, in->training_id, false);
-    gang *g = j ? find_gang(j, in->generation) : NULL;
+    job *j = get_job(l, in->id.training_id, false);
+    gang *g = j ? find_gang(j, in->id.generation) : NULL;
     for (int i = 0; g && i < g->n; i++)
         if (g->processes[i].phase == ENDED)
             tell_end(j, g, &g->processes[i], a);
@@ -525,7 +538,7 @@ static void check(lcm_core *l, const lcm_event *in, lcm_actions *a)
 
 static void expected(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
-    if (lcm_generation(l, in->training_id) >= in->generation)
+    if (lcm_generation(l, in->id.training_id) >= in->id.generation)
         return;
     say_not_here(in, "its run directory does not exist on this node", a);
 }
@@ -586,9 +599,9 @@ void lcm_step(lcm_core *l, const lcm_event *in, lcm_actions *ret_actions)
     case PST_LCM_STOP_SITE: whole_site(l, in, ret_actions); return;
     case PST_LCM_EXPECTED: expected(l, in, ret_actions); return;
     case PST_LCM_FOUND_GANG:
-        if (spec_ok(&in->command) && !find_gang(get_job(l, in->training_id, true), in->generation)) {
-            job *found = get_job(l, in->training_id, true);
-            add_gang(found, in->generation, &in->command)->intended = true;
+        if (spec_ok(&in->command) && !find_gang(get_job(l, in->id.training_id, true), in->id.generation)) {
+            job *found = get_job(l, in->id.training_id, true);
+            add_gang(found, in->id.generation, &in->command)->intended = true;
             note_busy(l, found);
         }
         return;
@@ -604,9 +617,9 @@ void lcm_step(lcm_core *l, const lcm_event *in, lcm_actions *ret_actions)
     default: break;
     }
     /* The rest is about one generation, or one process of it. */
-    job *j = get_job(l, in->training_id, false);
-    gang *g = j ? find_gang(j, in->generation) : NULL;
-    proc *p = g && in->process ? find_process(g, in->process) : NULL;
+    job *j = get_job(l, in->id.training_id, false);
+    gang *g = j ? find_gang(j, in->id.generation) : NULL;
+    proc *p = find_process(g, in->id.process);
     if (g && in->type == PST_LCM_INTENDED) {
         g->intended = true;
         say(ret_actions, PST_LCM_SAY_DEPLOYING, j, g->generation, NULL, NULL, NULL);
@@ -622,10 +635,10 @@ void lcm_step(lcm_core *l, const lcm_event *in, lcm_actions *ret_actions)
         say(ret_actions, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S101", in->text);
         end_untold(j, g, p, "S101", in->text, ret_actions);
     } else if (p && in->type == PST_LCM_EMPTIED) {
-        emptied(j, g, p, in->left, in->now_us, ret_actions);
+        emptied(j, g, p, in->published, in->now_us, ret_actions);
     } else if (p && (in->type == PST_LCM_FOUND_PROCESS || in->type == PST_LCM_NOTICED)) {
-        if (in->type == PST_LCM_FOUND_PROCESS)
-            p->gpu_mask = in->gpu_mask;
+        if (in->type == PST_LCM_FOUND_PROCESS && in->devices)
+            p->devices = *in->devices;
         see(l, j, g, p, in, ret_actions);
     }
     if (j) {
@@ -654,12 +667,14 @@ void lcm_counts(const lcm_core *l, int ret_counts[3])
 {
     ret_counts[0] = (int)l->jobs.live;
     ret_counts[1] = 0;
-    ret_counts[2] = __builtin_popcountll(gpus_used(l));
+    bool *used = pst_alloc((size_t)l->devices + 1);
+    ret_counts[2] = mark_used(l, used);
+    free(used);
     for (size_t i = 0; i < l->n_busy; i++)
         for (size_t k = 0; k < l->busy[i]->n; k++) {
             const gang *g = l->busy[i]->gangs[k];
             for (int p = 0; p < g->n; p++)
-                ret_counts[1] += g->processes[p].phase >= ALIVE && g->processes[p].phase <= KILLING;
+                ret_counts[1] += lives(&g->processes[p]);
         }
 }
 

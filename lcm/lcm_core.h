@@ -1,8 +1,8 @@
 /* lcm_core.h - what the LCM decides: a pure function of events. No I/O, no clock, no threads; time comes in as data.
  *
- *     lcm_core *l = lcm_new(gpus);
+ *     lcm_core *l = lcm_new(devices);
  *     lcm_actions a = {0};
- *     lcm_step(l, &(lcm_event){.type = PST_LCM_COMMAND, .now_us = now, .training_id = id, .generation = 1, .command = …}, &a);
+ *     lcm_step(l, &(lcm_event){.type = PST_LCM_COMMAND, .now_us = now, .id = {"training-a", 1}, .command = …}, &a);
  *     … perform a.at[0…n) in order; INTEND and REPORT before the commit, the rest after it …
  *     lcm_actions_done(&a);
  *
@@ -20,11 +20,10 @@
 #ifndef PST_LCM_CORE_H
 #define PST_LCM_CORE_H
 
-#include "common/objects/rundir.h"
+#include "lcm/process.h"
 #include "schemas/manifest.h"
 
 #define PST_LCM_LEARNERS_MAX PST_JOB_PROCESSES_MAX
-#define PST_LCM_GPUS_MAX     64
 #define PST_LCM_MARGIN_US    10000000 /* beyond the grace time, before a supervisor is given up */
 
 typedef struct lcm_core lcm_core;
@@ -39,22 +38,13 @@ typedef struct lcm_command {
     char nonce[40];                  /* DEPLOY: of the generation, for every report about it; else for the answer that it is not here */
 } lcm_command;
 
-/* What the launcher sees of one process. */
-typedef enum {
-    PST_LCM_SEEN_ABSENT,   /* intended, never started */
-    PST_LCM_SEEN_ALIVE,    /* its supervisor lives */
-    PST_LCM_SEEN_ENDED,    /* exit.json is there, no supervisor */
-    PST_LCM_SEEN_VANISHED, /* started once, no supervisor, no exit.json */
-    PST_LCM_SEEN_FLUSHING  /* exit.json is there, the supervisor still publishes */
-} pst_lcm_seen;
-
 typedef enum {
     PST_LCM_COMMAND = 1,   /* command */
     PST_LCM_FOUND_GANG,    /* an intent on disk at start; command.learners … as in the intent */
-    PST_LCM_FOUND_PROCESS, /* process, seen, exit, told, gpu_mask */
+    PST_LCM_FOUND_PROCESS, /* process, seen, exit, published, devices */
     PST_LCM_RECOVERED,     /* all FOUND events were given: act on them */
-    PST_LCM_NOTICED,       /* process, seen, exit, told: the launcher's watch */
-    PST_LCM_EMPTIED,       /* process: nothing of it lives any more (answer to END); left */
+    PST_LCM_NOTICED,       /* process, seen, exit, published: the launcher's watch */
+    PST_LCM_EMPTIED,       /* process: nothing of it lives any more (answer to END); published */
     PST_LCM_START_FAILED,  /* process, text */
     PST_LCM_INTENDED,      /* the intent is on disk */
     PST_LCM_INTENT_FAILED, /* text: the generation cannot be deployed */
@@ -66,23 +56,20 @@ typedef enum {
 typedef struct lcm_event {
     lcm_event_type type;
     int64_t now_us;
-    const char *training_id; /* a checked name (pst_rundir_name_ok) */
-    int generation;
-    const char *process;
+    pst_process_id id; /* names were checked (pst_rundir_name_ok) */
     lcm_command command;
     pst_lcm_seen seen;
-    const pst_rundir_exit *exit; /* with SEEN_ENDED */
-    bool told;                   /* everything of it was published and acknowledged */
-    bool left;                   /* EMPTIED: output of it waits on disk */
-    pst_rundir_wish wish;        /* FOUND_PROCESS, NOTICED: wish.json */
-    uint64_t gpu_mask;           /* devices it holds */
+    const pst_rundir_exit *exit;    /* with SEEN_ENDED */
+    bool published;                 /* nothing of its output waits on disk */
+    pst_rundir_wish wish;           /* FOUND_PROCESS, NOTICED: wish.json */
+    const pst_lcm_devices *devices; /* FOUND_PROCESS: it has; NULL = none */
     const char *text;
 } lcm_event;
 
 typedef enum {
     PST_LCM_INTEND = 1, /* write the intent durably, answer INTENDED or INTENT_FAILED */
     PST_LCM_REPORT,
-    PST_LCM_START,      /* with gpu_mask; failing: START_FAILED */
+    PST_LCM_START,      /* on devices; failing: START_FAILED */
     PST_LCM_STOP,       /* the wish durably; where it is the first one, SIGTERM to the supervisor after the commit */
     PST_LCM_HURRY,      /* another SIGTERM: give up publishing, leave it to the next start */
     PST_LCM_END,        /* SIGKILL to all of it, answer EMPTIED once nothing is left; repeated on ticks. Without force a supervisor that
@@ -102,16 +89,14 @@ typedef enum {
 
 typedef struct lcm_action {
     lcm_action_type type;
-    char training_id[104];
-    int generation;
-    char process[32];     /* "" = the whole generation */
-    lcm_command command;  /* INTEND */
-    uint64_t gpu_mask;    /* START */
-    pst_rundir_wish wish; /* STOP */
-    bool force;           /* END */
-    lcm_say say;          /* REPORT */
-    char nonce[40];       /* REPORT: what proves it; "" = none is known */
-    pst_rundir_exit exit; /* REPORT of EXITED and LOST, MARK_ENDED; reason and reason_code of every report */
+    pst_process_id id;
+    lcm_command command;     /* INTEND */
+    pst_lcm_devices devices; /* START */
+    pst_rundir_wish wish;    /* STOP */
+    bool force;              /* END */
+    lcm_say say;             /* REPORT */
+    char nonce[40];          /* REPORT: what proves it; "" = none is known */
+    pst_rundir_exit exit;    /* REPORT of EXITED and LOST, MARK_ENDED; reason and reason_code of every report */
 } lcm_action;
 
 typedef struct lcm_actions {
@@ -119,13 +104,17 @@ typedef struct lcm_actions {
     size_t n, cap;
 } lcm_actions;
 
-lcm_core *lcm_new(int gpus); /* devices of the site */
+/* The i-th process of a generation, from 0: learners first, then parameter servers. */
+void lcm_process_name(char ret_name[32], const lcm_command *spec, int i);
+
+lcm_core *lcm_new(int devices); /* how many the node has */
 void lcm_free(lcm_core *l);
 void lcm_step(lcm_core *l, const lcm_event *in, lcm_actions *ret_actions); /* appends */
+lcm_action *lcm_actions_add(lcm_actions *a);                               /* one more, all zero; valid until the next */
 void lcm_actions_done(lcm_actions *a);
 /* After STOP_SITE: nothing is left to wait for. */
 bool lcm_idle(const lcm_core *l);
-/* {jobs known, processes that live, GPUs in use} for heartbeats. */
+/* {jobs known, processes that live, devices in use} for heartbeats. */
 void lcm_counts(const lcm_core *l, int ret_counts[3]);
 /* Highest generation known of a job; 0 = unknown. */
 int lcm_generation(const lcm_core *l, const char *training_id);

@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "lcm/lcm.h"
+#include "lcm/launchers.h"
 #include "lcm/lcm_shell.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 typedef struct lcm_opts {
-    const char *site, *node;
+    const char *site, *node, *launcher;
     double overcommit;
     int64_t keep_us, keep_bytes;
 } lcm_opts;
@@ -25,6 +26,7 @@ static const pst_opt opts[] = {
     {"site", 0, PST_OPT_STR, offsetof(lcm_opts, site), "NAME", "local", "the site that this node belongs to"},
     {"node", 0, PST_OPT_STR, offsetof(lcm_opts, node), "NAME", NULL,
      "name of this node at its first start; then kept in the state folder [the host's name and a random part]"},
+    {"launcher", 0, PST_OPT_STR, offsetof(lcm_opts, launcher), "NAME", "local", "how processes are started: local = on this computer"},
     {"overcommit", 0, PST_OPT_DOUBLE, offsetof(lcm_opts, overcommit), "FACTOR", "1", "offer this many times the processors that there are"},
     {"keep-ended", 0, PST_OPT_SPAN, offsetof(lcm_opts, keep_us), "SPAN", "7d",
      "how long folders of ended generations stay (code, data, supervisors' logs); 0s = for ever. Results and "
@@ -87,7 +89,7 @@ static int run_site(const lcm_opts *o, const pst_settings *settings, const char 
                            .site = o->site,
                            .node = &node,
                            .state_dir = state_dir,
-                           .launcher = &pst_launcher_local,
+                           .launcher = lcm_launcher_find(o->launcher),
                            .environ = (const char *const *)env,
                            .overcommit = o->overcommit,
                            .keep_ended_us = o->keep_us,
@@ -115,6 +117,14 @@ static int run_site(const lcm_opts *o, const pst_settings *settings, const char 
     return rc == PST_ESTOPPED ? 0 : rc;
 }
 
+static int refuse_launcher(const char *name, pst_err *err)
+{
+    char *names = lcm_launcher_names();
+    int rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "there is no launcher '%s': --launcher is one of %s", name, names);
+    free(names);
+    return rc;
+}
+
 static int lcm_run(int argc, char **argv)
 {
     lcm_opts o = {0};
@@ -132,6 +142,8 @@ static int lcm_run(int argc, char **argv)
     else if (!rc && o.node && (!pst_rundir_name_ok(o.node) || strlen(o.node) > 60))
         rc =
             pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no node name: letters, digits, . _ -, at most 60", o.node);
+    else if (!rc && !lcm_launcher_find(o.launcher))
+        rc = refuse_launcher(o.launcher, &err);
     else if (!rc && !(o.overcommit > 0 && o.overcommit <= 1000))
         rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--overcommit must be above 0 and at most 1000");
     if (rc < 0) {

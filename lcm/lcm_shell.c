@@ -8,7 +8,9 @@
 #include "common/base/stop.h"
 #include "lcm/commands.h"
 #include "lcm/expected.h"
+#include "lcm/lcm_core.h"
 #include "lcm/neighbours.h"
+#include "lcm/rundirs.h"
 #include "lcm/retention.h"
 #include "schemas/manifest.h"
 #include "common/platform/codec.h"
@@ -25,13 +27,17 @@
 #define FENCED_MAX       5
 #define HELD_WAIT_MS     5
 #define RETENTION_US     600000000
+#define ADOPT_WAIT_MS    20
+#define TYPES_MAX        16  /* of devices, in a heartbeat */
 #define STALE_GROUPS_S   600 /* far longer than from making a group to joining it */
 
 struct lcm_shell {
     lcm_shell_conf conf;
     lcm_core *core;
     void *launcher;
-    pst_inventory inventory;
+    const pst_inventory *inventory; /* the launcher's */
+    int adopting;                   /* answers of the launcher that are still to come, at the start */
+    bool asked;                     /* something that the launcher may answer at once */
     pst_consumer *consumer;
     pst_txn *txn;
     pst_neighbours neighbours;
@@ -59,19 +65,15 @@ static void feed(lcm_shell *s, lcm_event e);
 
 static void push(lcm_actions *to, const lcm_action *x)
 {
-    if (to->n == to->cap) {
-        to->cap = to->cap ? 2 * to->cap : 16;
-        to->at = pst_realloc(to->at, to->cap * sizeof *to->at);
-    }
-    to->at[to->n++] = *x;
+    *lcm_actions_add(to) = *x;
 }
 
 static void intend(lcm_shell *s, const lcm_action *a)
 {
     const pst_deploy_spec *d = s->command->spec;
     pst_err err = {0};
-    pst_rundir_spec spec = {.training_id = (char *)a->training_id,
-                            .generation = a->generation,
+    pst_rundir_spec spec = {.training_id = (char *)a->id.training_id,
+                            .generation = a->id.generation,
                             .site = (char *)s->conf.site,
                             .node = s->conf.node->name,
                             .state_dir = (char *)s->conf.state_dir,
@@ -87,13 +89,10 @@ static void intend(lcm_shell *s, const lcm_action *a)
                             .gpus = d->gpus,
                             .memory_bytes = d->memory_bytes,
                             .grace_ms = d->grace_ms};
-    int rc = s->conf.launcher->intend(s->launcher, &spec, a->command.nonce, &err);
+    int rc = lcm_rundirs_intend(s->conf.state_dir, &spec, a->command.nonce, &err);
     if (rc < 0)
         pst_log_err("lcm", &err);
-    feed(s, (lcm_event){.type = rc < 0 ? PST_LCM_INTENT_FAILED : PST_LCM_INTENDED,
-                        .training_id = a->training_id,
-                        .generation = a->generation,
-                        .text = rc < 0 ? err.text : NULL});
+    feed(s, (lcm_event){.type = rc < 0 ? PST_LCM_INTENT_FAILED : PST_LCM_INTENDED, .id = a->id, .text = rc < 0 ? err.text : NULL});
 }
 
 /* The wish goes to disk before anything is committed; the signal follows the commit. */
@@ -101,12 +100,12 @@ static void record_wish(lcm_shell *s, const lcm_action *a)
 {
     bool first = false;
     pst_err err = {0};
-    if (s->conf.launcher->wish(s->launcher, a->training_id, a->generation, a->process, a->wish, &first, &err) < 0) {
+    if (lcm_rundirs_wish(s->conf.state_dir, &a->id, a->wish, &first, &err) < 0) {
         pst_log_err("lcm", &err);
         first = true; /* without a record of it the signal has to do */
     }
-    pst_log(PST_LOG_INFO, "lcm", "event=stop training_id=%s generation=%d process=%s wish=%s", a->training_id, a->generation, a->process,
-            pst_rundir_wish_name(a->wish));
+    pst_log(PST_LOG_INFO, "lcm", "event=stop training_id=%s generation=%d process=%s wish=%s", a->id.training_id, a->id.generation,
+            a->id.process, pst_rundir_wish_name(a->wish));
     if (first)
         push(&s->deferred, a);
 }
@@ -129,67 +128,38 @@ static void feed(lcm_shell *s, lcm_event e)
     lcm_actions_done(&a);
 }
 
-static void start(lcm_shell *s, const lcm_action *a)
-{
-    pst_err err = {0};
-    if (s->conf.launcher->start(s->launcher, a->training_id, a->generation, a->process, a->gpu_mask, &err) == 0) {
-        pst_log(PST_LOG_INFO, "lcm", "event=started training_id=%s generation=%d process=%s", a->training_id, a->generation, a->process);
-        return;
-    }
-    pst_log_err("lcm", &err);
-    feed(s, (lcm_event){.type = PST_LCM_START_FAILED,
-                        .training_id = a->training_id,
-                        .generation = a->generation,
-                        .process = a->process,
-                        .text = err.text});
-}
-
-static void end(lcm_shell *s, const lcm_action *a)
-{
-    int rc = s->conf.launcher->end(s->launcher, a->training_id, a->generation, a->process, a->force);
-    lcm_event e = {.training_id = a->training_id, .generation = a->generation, .process = a->process};
-    if (rc == PST_ESTATE) {
-        e.type = PST_LCM_NOTICED;
-        e.seen = PST_LCM_SEEN_FLUSHING;
-        feed(s, e);
-    } else if (rc == 0) {
-        pst_log(PST_LOG_WARN, "lcm", "event=ended_by_force training_id=%s generation=%d process=%s", a->training_id, a->generation,
-                a->process);
-        e.type = PST_LCM_EMPTIED;
-        e.left = !s->conf.launcher->told(s->launcher, a->training_id, a->generation, a->process);
-        feed(s, e);
-    } /* else: asked again on a tick */
-}
-
 static void perform(lcm_shell *s, const lcm_action *a)
 {
     const pst_launcher_ops *ops = s->conf.launcher;
     pst_err err = {0};
+    int rc = 0;
     switch (a->type) {
-    case PST_LCM_START: start(s, a); break;
+    case PST_LCM_START:
+        pst_log(PST_LOG_INFO, "lcm", "event=starting training_id=%s generation=%d process=%s", a->id.training_id, a->id.generation,
+                a->id.process);
+        ops->create(s->launcher, &a->id, &a->devices);
+        s->asked = true;
+        break;
     case PST_LCM_STOP:
-    case PST_LCM_HURRY: ops->signal(s->launcher, a->training_id, a->generation, a->process); break;
-    case PST_LCM_END: end(s, a); break;
-    case PST_LCM_MARK_ENDED:
-        if (ops->mark_ended(s->launcher, a->training_id, a->generation, a->process, &a->exit, &err) < 0)
-            pst_log_err("lcm", &err);
+    case PST_LCM_HURRY: ops->stop(s->launcher, &a->id); break;
+    case PST_LCM_END:
+        ops->delete (s->launcher, &a->id, a->force);
+        s->asked = true;
         break;
-    case PST_LCM_REMOVE:
-        if (ops->remove(s->launcher, a->training_id, &err) < 0)
-            pst_log_err("lcm", &err);
-        break;
+    case PST_LCM_MARK_ENDED: rc = lcm_rundirs_mark_ended(s->conf.state_dir, &a->id, &a->exit, &err); break;
+    case PST_LCM_REMOVE: rc = lcm_rundirs_remove(s->conf.state_dir, a->id.training_id, &err); break;
     default: break;
     }
+    if (rc < 0)
+        pst_log_err("lcm", &err);
 }
 
-/* Actions may add to the queue while it is worked off; what they add waits for its own commit if a report came with it. */
+/* None of them adds to the queue: what becomes of a request is told by the launcher's poll, in a later round. */
 static void perform_deferred(lcm_shell *s)
 {
-    lcm_actions now = s->deferred;
-    memset(&s->deferred, 0, sizeof s->deferred);
-    for (size_t i = 0; i < now.n; i++)
-        perform(s, &now.at[i]);
-    lcm_actions_done(&now);
+    for (size_t i = 0; i < s->deferred.n; i++)
+        perform(s, &s->deferred.at[i]);
+    s->deferred.n = 0;
 }
 
 /* ---- reports ----------------------------------------------------------------------------------------------------------------- */
@@ -202,9 +172,9 @@ static int encode_report(lcm_shell *s, const lcm_action *a, pst_buf *out, pst_er
         [PST_LCM_SAY_CLEANED] = PST_REPORT_TYPE_CLEANED,     [PST_LCM_SAY_REFUSED] = PST_REPORT_TYPE_OTHER};
     const pst_rundir_exit *x = &a->exit;
     pst_str_pair wish = {(char *)"wish", (char *)pst_rundir_wish_name(x->wish)};
-    pst_process_report r = {.training_id = (char *)a->training_id,
-                            .generation = a->generation,
-                            .process = *a->process ? (char *)a->process : NULL,
+    pst_process_report r = {.training_id = (char *)a->id.training_id,
+                            .generation = a->id.generation,
+                            .process = *a->id.process ? (char *)a->id.process : NULL,
                             .type = types[a->say],
                             .time = x->time_us,
                             .reporter = s->reporter,
@@ -234,8 +204,8 @@ static int send_outbox(lcm_shell *s, bool by_txn, pst_err *err)
         rc = encode_report(s, a, &value, err);
         pst_out out = {.topic = pst_client_topic(s->conf.client, PST_TOPIC_JOBS_REPORTS),
                        .partition = -1,
-                       .key = a->training_id,
-                       .key_len = strlen(a->training_id),
+                       .key = a->id.training_id,
+                       .key_len = strlen(a->id.training_id),
                        .value = value.data,
                        .value_len = value.len};
         if (!rc)
@@ -255,7 +225,7 @@ static lcm_event to_event(const pst_job_command *c)
                                                  [PST_JOB_COMMAND_TYPE_CLEAN] = PST_LCM_CLEAN,
                                                  [PST_JOB_COMMAND_TYPE_CHECK] = PST_LCM_CHECK};
     lcm_event e = {
-        .type = PST_LCM_COMMAND, .training_id = c->training_id, .generation = c->generation, .command = {.kind = kinds[c->command]}};
+        .type = PST_LCM_COMMAND, .id = pst_process_id_of(c->training_id, c->generation, NULL), .command = {.kind = kinds[c->command]}};
     snprintf(e.command.nonce, sizeof e.command.nonce, "%s", c->nonce);
     if (c->command != PST_JOB_COMMAND_TYPE_DEPLOY)
         return e;
@@ -322,8 +292,10 @@ static int no_other_here(void *arg)
 static void on_refused(void *arg, const pst_job_command *c, const char *reason)
 {
     lcm_shell *s = arg;
-    lcm_action x = {.type = PST_LCM_REPORT, .generation = c->generation, .say = PST_LCM_SAY_REFUSED, .exit.time_us = pst_now_us()};
-    snprintf(x.training_id, sizeof x.training_id, "%s", c->training_id);
+    lcm_action x = {.type = PST_LCM_REPORT,
+                    .id = pst_process_id_of(c->training_id, c->generation, NULL),
+                    .say = PST_LCM_SAY_REFUSED,
+                    .exit.time_us = pst_now_us()};
     snprintf(x.exit.reason, sizeof x.exit.reason, "node %s refused a %s: %s", s->conf.node->name, pst_job_command_type_text(c->command),
              reason);
     push(&s->outbox, &x);
@@ -362,17 +334,56 @@ static int commit_round(lcm_shell *s, const pst_batch *b, pst_err *err)
 
 /* ---- time -------------------------------------------------------------------------------------------------------------------- */
 
+static void log_news(const pst_launcher_news *n)
+{
+    const pst_process_id *id = &n->process;
+    if (n->type == PST_LAUNCHER_FOUND && n->seen == PST_LCM_SEEN_ALIVE)
+        pst_log(PST_LOG_INFO, "lcm", "event=adopted training_id=%s generation=%d process=%s", id->training_id, id->generation, id->process);
+    else if (n->type == PST_LAUNCHER_NOT_CREATED)
+        pst_log(PST_LOG_ERROR, "lcm", "event=not_started training_id=%s generation=%d process=%s reason=\"%s\"", id->training_id,
+                id->generation, id->process, n->why);
+    else if (n->type == PST_LAUNCHER_GONE)
+        pst_log(PST_LOG_WARN, "lcm", "event=ended_by_force training_id=%s generation=%d process=%s", id->training_id, id->generation,
+                id->process);
+}
+
 static void on_news(void *arg, const pst_launcher_news *n)
 {
+    static const lcm_event_type types[] = {[PST_LAUNCHER_FOUND] = PST_LCM_FOUND_PROCESS,
+                                           [PST_LAUNCHER_CHANGED] = PST_LCM_NOTICED,
+                                           [PST_LAUNCHER_NOT_CREATED] = PST_LCM_START_FAILED,
+                                           [PST_LAUNCHER_GONE] = PST_LCM_EMPTIED};
     lcm_shell *s = arg;
-    feed(s, (lcm_event){.type = PST_LCM_NOTICED,
-                        .training_id = n->training_id,
-                        .generation = n->generation,
-                        .process = n->process,
+    s->adopting -= n->type == PST_LAUNCHER_FOUND;
+    log_news(n);
+    feed(s, (lcm_event){.type = types[n->type],
+                        .id = n->process,
                         .seen = n->seen,
                         .exit = n->seen == PST_LCM_SEEN_ENDED ? &n->exit : NULL,
-                        .told = n->told,
-                        .wish = n->wish});
+                        .published = n->published,
+                        .wish = n->wish,
+                        .devices = &n->devices,
+                        .text = n->why});
+}
+
+static void poll_launcher(lcm_shell *s)
+{
+    s->asked = false;
+    s->conf.launcher->poll(s->launcher, on_news, s);
+}
+
+/* The kinds of devices that there are, each once; borrowed. */
+static size_t device_types(const pst_inventory *v, char *ret_types[TYPES_MAX])
+{
+    size_t n = 0;
+    for (int i = 0; i < v->n_devices; i++) {
+        bool known = !*v->devices[i].type;
+        for (size_t k = 0; k < n && !known; k++)
+            known = !strcmp(ret_types[k], v->devices[i].type);
+        if (!known && n < TYPES_MAX)
+            ret_types[n++] = v->devices[i].type;
+    }
+    return n;
 }
 
 static void heartbeat(lcm_shell *s, const char *state)
@@ -381,14 +392,13 @@ static void heartbeat(lcm_shell *s, const char *state)
     char texts[3][16];
     static const char *const names[] = {"jobs", "processes", "gpus_in_use"};
     pst_str_pair details[4] = {[3] = {(char *)PST_SEAL_DETAIL, s->seal_id}};
-    char *types[16];
+    char *types[TYPES_MAX];
+    size_t n_types = device_types(s->inventory, types);
     lcm_counts(s->core, counts);
     for (int i = 0; i < 3; i++) {
         snprintf(texts[i], sizeof texts[i], "%d", counts[i]);
         details[i] = (pst_str_pair){(char *)names[i], texts[i]};
     }
-    for (int i = 0; i < s->inventory.n_gpu_types; i++)
-        types[i] = s->inventory.gpu_types[i];
     pst_worker_state w = {.worker_id = s->worker_id,
                           .kind = (char *)"lcm",
                           .site = (char *)s->conf.site,
@@ -397,11 +407,11 @@ static void heartbeat(lcm_shell *s, const char *state)
                           .node = s->conf.node->name,
                           .epoch = s->conf.node->epoch,
                           .state = (char *)(s->conf.node->draining && !strcmp(state, "running") ? "draining" : state),
-                          .cpus = s->inventory.cpus * s->conf.overcommit,
-                          .memory_bytes = s->inventory.memory_bytes,
-                          .gpus = s->inventory.gpus,
+                          .cpus = s->inventory->cpus * s->conf.overcommit,
+                          .memory_bytes = s->inventory->memory_bytes,
+                          .gpus = s->inventory->n_devices,
                           .gpu_types = types,
-                          .n_gpu_types = (size_t)s->inventory.n_gpu_types,
+                          .n_gpu_types = n_types,
                           .version = (char *)PST_VERSION,
                           .details = details,
                           .n_details = 4};
@@ -426,7 +436,7 @@ static void heartbeat(lcm_shell *s, const char *state)
 static void tick(lcm_shell *s, const char *state)
 {
     int64_t now = pst_mono_us();
-    s->conf.launcher->poll(s->launcher, on_news, s);
+    poll_launcher(s);
     if (now >= s->next_tick_us) {
         s->next_tick_us = now + TICK_US;
         if (s->compared)
@@ -444,7 +454,7 @@ static void tick(lcm_shell *s, const char *state)
 
 static void on_expected(void *arg, const char *training_id, int generation)
 {
-    feed(arg, (lcm_event){.type = PST_LCM_EXPECTED, .training_id = training_id, .generation = generation});
+    feed(arg, (lcm_event){.type = PST_LCM_EXPECTED, .id = pst_process_id_of(training_id, generation, NULL)});
 }
 
 static void on_living(void *arg, const char *training_id, int generation)
@@ -453,9 +463,9 @@ static void on_living(void *arg, const char *training_id, int generation)
     bool halt = false, fenced = lcm_expected_fences(s->expected, training_id, generation);
     if (!fenced && !lcm_expected_stops(s->expected, training_id, generation, &halt))
         return;
-    lcm_action x = {.generation = generation, .force = fenced, .wish = halt ? PST_WISH_HALT : PST_WISH_KILL};
-    snprintf(x.training_id, sizeof x.training_id, "%s", training_id);
-    push(&s->unwanted, &x);
+    push(&s->unwanted, &(lcm_action){.id = pst_process_id_of(training_id, generation, NULL),
+                                     .force = fenced,
+                                     .wish = halt ? PST_WISH_HALT : PST_WISH_KILL});
 }
 
 /* Both ways: what should live here and does not; what lives here and was given up while we were silent, or should be ending. */
@@ -465,14 +475,12 @@ static void compare(lcm_shell *s)
     lcm_each_living(s->core, on_living, s);
     for (size_t i = 0; i < s->unwanted.n; i++) {
         const lcm_action *x = &s->unwanted.at[i];
-        pst_log(PST_LOG_WARN, "lcm", "event=%s training_id=%s generation=%d reason=\"%s\"", x->force ? "fenced" : "stopped", x->training_id,
-                x->generation,
+        pst_log(PST_LOG_WARN, "lcm", "event=%s training_id=%s generation=%d reason=\"%s\"", x->force ? "fenced" : "stopped",
+                x->id.training_id, x->id.generation,
                 x->force ? "it was given up while this node was silent; what is left of it is ended"
                          : "the Trainer's state of it says so, whether the command came through or not");
-        feed(s, (lcm_event){.type = PST_LCM_COMMAND,
-                            .training_id = x->training_id,
-                            .generation = x->generation,
-                            .command = {.kind = x->wish == PST_WISH_HALT ? PST_LCM_HALT : PST_LCM_KILL}});
+        feed(s, (lcm_event){
+                    .type = PST_LCM_COMMAND, .id = x->id, .command = {.kind = x->wish == PST_WISH_HALT ? PST_LCM_HALT : PST_LCM_KILL}});
     }
     lcm_actions_done(&s->unwanted);
 }
@@ -526,7 +534,7 @@ static int come_back(lcm_shell *s, int why, pst_err *err)
 int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err)
 {
     pst_batch b;
-    bool waiting = s->outbox.n || s->deferred.n;
+    bool waiting = s->outbox.n || s->deferred.n || s->asked;
     int wait_ms = waiting ? 0 : lcm_commands_young(s->commands) ? HELD_WAIT_MS : timeout_ms;
     int rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 100, .timeout_ms = wait_ms}, &b, err);
     if (pst_bus_reopens(rc, err))
@@ -572,11 +580,7 @@ int lcm_shell_stop_site(lcm_shell *s, pst_err *err)
     s->deferred.n = kept;
     feed(s, (lcm_event){.type = PST_LCM_STOP_SITE});
     for (size_t i = 0; i < never.n; i++)
-        feed(s, (lcm_event){.type = PST_LCM_NOTICED,
-                            .training_id = never.at[i].training_id,
-                            .generation = never.at[i].generation,
-                            .process = never.at[i].process,
-                            .seen = PST_LCM_SEEN_ABSENT});
+        feed(s, (lcm_event){.type = PST_LCM_NOTICED, .id = never.at[i].id, .seen = PST_LCM_SEEN_ABSENT});
     lcm_actions_done(&never);
     while (!lcm_idle(s->core) || s->deferred.n || s->outbox.n) {
         if (pst_stop_requested())
@@ -599,33 +603,42 @@ int lcm_shell_stop_site(lcm_shell *s, pst_err *err)
 
 /* ---- life -------------------------------------------------------------------------------------------------------------------- */
 
-static void on_found(void *arg, const pst_launcher_news *n)
+static void on_found(void *arg, const pst_rundir_spec *intent, const char *nonce)
 {
     lcm_shell *s = arg;
-    if (n->spec) {
-        lcm_event e = {.type = PST_LCM_FOUND_GANG,
-                       .training_id = n->training_id,
-                       .generation = n->generation,
-                       .command = {.kind = PST_LCM_DEPLOY,
-                                   .learners = n->spec->learners,
-                                   .parameter_servers = n->spec->parameter_servers,
-                                   .gpus = n->spec->gpus,
-                                   .grace_ms = n->spec->grace_ms}};
-        snprintf(e.command.nonce, sizeof e.command.nonce, "%s", n->nonce);
-        feed(s, e);
-        return;
+    lcm_event e = {.type = PST_LCM_FOUND_GANG,
+                   .id = pst_process_id_of(intent->training_id, intent->generation, NULL),
+                   .command = {.kind = PST_LCM_DEPLOY,
+                               .learners = intent->learners,
+                               .parameter_servers = intent->parameter_servers,
+                               .gpus = intent->gpus,
+                               .grace_ms = intent->grace_ms}};
+    snprintf(e.command.nonce, sizeof e.command.nonce, "%s", nonce);
+    feed(s, e);
+    for (int i = 0; i < intent->learners + intent->parameter_servers && i < 2 * PST_LCM_LEARNERS_MAX; i++) {
+        pst_process_id id = e.id;
+        lcm_process_name(id.process, &e.command, i);
+        s->adopting++;
+        s->conf.launcher->adopt(s->launcher, &id);
     }
-    if (n->seen == PST_LCM_SEEN_ALIVE)
-        pst_log(PST_LOG_INFO, "lcm", "event=adopted training_id=%s generation=%d process=%s", n->training_id, n->generation, n->process);
-    feed(s, (lcm_event){.type = PST_LCM_FOUND_PROCESS,
-                        .training_id = n->training_id,
-                        .generation = n->generation,
-                        .process = n->process,
-                        .seen = n->seen,
-                        .exit = n->seen == PST_LCM_SEEN_ENDED ? &n->exit : NULL,
-                        .told = n->told,
-                        .wish = n->wish,
-                        .gpu_mask = n->gpu_mask});
+    poll_launcher(s); /* those that answer at once do so one generation after the other, not all in memory */
+}
+
+/* What lives is asked for before anything is decided: a process that the launcher has not told of yet must not pass for one that never
+ * started. */
+static int recover(lcm_shell *s, pst_err *err)
+{
+    int rc = lcm_rundirs_scan(s->conf.state_dir, s->conf.site, on_found, s, err);
+    for (bool said = false; s->adopting > 0 && !rc; said = true) {
+        if (!said)
+            pst_log(PST_LOG_INFO, "lcm", "event=waiting launcher=%s answers=%d", s->conf.launcher->name, s->adopting);
+        if (pst_stop_requested())
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "lcm", 0, "told to stop before the launcher had said what lives");
+        pst_sleep_ms(ADOPT_WAIT_MS);
+        poll_launcher(s);
+    }
+    feed(s, (lcm_event){.type = PST_LCM_RECOVERED});
+    return rc;
 }
 
 int lcm_shell_open(const lcm_shell_conf *conf, lcm_shell **ret_shell, pst_err *err)
@@ -638,13 +651,11 @@ int lcm_shell_open(const lcm_shell_conf *conf, lcm_shell **ret_shell, pst_err *e
     int rc = pst_seal_key_make(conf->state_dir, &s->key, err);
     pst_seal_key_id(&s->key, s->seal_id);
     if (!rc)
-        rc = conf->launcher->open(&(pst_launcher_conf){.state_dir = conf->state_dir, .site = conf->site, .environ = conf->environ},
-                                  &s->launcher, err);
+        rc = conf->launcher->open(&(pst_launcher_conf){.state_dir = conf->state_dir, .environ = conf->environ}, &s->launcher, err);
     if (!rc) {
-        conf->launcher->inventory(s->launcher, &s->inventory);
-        s->core = lcm_new(s->inventory.gpus);
-        rc = conf->launcher->scan(s->launcher, on_found, s, err);
-        feed(s, (lcm_event){.type = PST_LCM_RECOVERED});
+        s->inventory = conf->launcher->inventory(s->launcher);
+        s->core = lcm_new(s->inventory->n_devices);
+        rc = recover(s, err);
     }
     if (rc < 0) {
         lcm_shell_close(s);

@@ -1,15 +1,16 @@
 /* retention.c - see retention.h. */
 #include "lcm/retention.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
 #include "common/objects/rundir.h"
+#include "lcm/rundirs.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -125,10 +126,7 @@ static void sweep(lcm_retention *r, const char *training_id, int generation)
 
 static void keep(lcm_retention *r, const char *training_id, int generation, int64_t since_us, int64_t bytes)
 {
-    if (r->n == r->cap) {
-        r->cap = r->cap ? 2 * r->cap : 64;
-        r->kept = pst_realloc(r->kept, r->cap * sizeof *r->kept);
-    }
+    r->kept = pst_array_room(r->kept, r->n, &r->cap, sizeof *r->kept);
     r->kept[r->n++] = (ended){pst_strdup(training_id), generation, since_us, bytes};
     r->bytes += bytes;
 }
@@ -149,9 +147,8 @@ static void look_at_job(lcm_retention *r, const char *training_id, int64_t wall_
     char *job = pst_fs_join(r->jobs, training_id);
     DIR *d = opendir(job);
     for (struct dirent *e; d && (e = readdir(d));) {
-        char *end;
-        long generation = strncmp(e->d_name, "gen-", 4) ? 0 : strtol(e->d_name + 4, &end, 10);
-        if (generation < 1 || generation > INT_MAX || *end || r->conf.needed(r->conf.arg, training_id, (int)generation))
+        int generation = lcm_rundirs_generation(e->d_name);
+        if (!generation || r->conf.needed(r->conf.arg, training_id, generation))
             continue;
         char *gen_dir = pst_fs_join(job, e->d_name);
         int64_t since_us = since(gen_dir);
@@ -159,9 +156,9 @@ static void look_at_job(lcm_retention *r, const char *training_id, int64_t wall_
         bool ours = (old || r->conf.bytes_max) && is_ours(r, gen_dir);
         int64_t bytes = ours && !old ? bytes_below(AT_FDCWD, gen_dir, 0) : 0;
         if (ours && old)
-            sweep(r, training_id, (int)generation);
+            sweep(r, training_id, generation);
         else if (ours)
-            keep(r, training_id, (int)generation, since_us, bytes);
+            keep(r, training_id, generation, since_us, bytes);
         free(gen_dir);
     }
     if (d)

@@ -40,15 +40,28 @@ char *pst_rundir_gen_dir(const char *state_dir, const char *training_id, int gen
     return pst_sprintf("%s/jobs/%s/gen-%d", state_dir, training_id, generation);
 }
 
-char *pst_rundir_dir(const char *state_dir, const char *training_id, int generation, const char *process)
+pst_process_id pst_process_id_of(const char *training_id, int generation, const char *process)
 {
-    PST_ASSERT(pst_rundir_name_ok(training_id) && pst_rundir_name_ok(process));
-    return pst_sprintf("%s/jobs/%s/gen-%d/%s", state_dir, training_id, generation, process);
+    pst_process_id id = {.generation = generation};
+    snprintf(id.training_id, sizeof id.training_id, "%s", training_id);
+    snprintf(id.process, sizeof id.process, "%s", process ? process : "");
+    return id;
 }
 
-char *pst_rundir_mark(const char *state_dir, const char *training_id, int generation, const char *process)
+bool pst_process_id_same(const pst_process_id *a, const pst_process_id *b)
 {
-    char *dir = pst_rundir_dir(state_dir, training_id, generation, process), *mark = pst_sprintf("PENSTOCK_RUN_DIR=%s", dir);
+    return a->generation == b->generation && !strcmp(a->process, b->process) && !strcmp(a->training_id, b->training_id);
+}
+
+char *pst_rundir_dir(const char *state_dir, const pst_process_id *id)
+{
+    PST_ASSERT(pst_rundir_name_ok(id->training_id) && pst_rundir_name_ok(id->process));
+    return pst_sprintf("%s/jobs/%s/gen-%d/%s", state_dir, id->training_id, id->generation, id->process);
+}
+
+char *pst_rundir_mark(const char *state_dir, const pst_process_id *id)
+{
+    char *dir = pst_rundir_dir(state_dir, id), *mark = pst_sprintf("PENSTOCK_RUN_DIR=%s", dir);
     free(dir);
     return mark;
 }

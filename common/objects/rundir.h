@@ -26,9 +26,21 @@
 
 /* Letters, digits, . _ -, not starting with a dot, at most 100 bytes. */
 bool pst_rundir_name_ok(const char *name);
+
+/* Names one process of a job, everywhere: on disk, in the LCM's decisions, at its launcher. It holds copies, so that it can be kept in a list
+ * and passed on without asking who owns what. */
+typedef struct pst_process_id {
+    char training_id[104];
+    int generation;
+    char process[32]; /* "learner-2"; "" = the generation as a whole */
+} pst_process_id;
+
+pst_process_id pst_process_id_of(const char *training_id, int generation, const char *process); /* process NULL = "" */
+bool pst_process_id_same(const pst_process_id *a, const pst_process_id *b);
+
 char *pst_rundir_job_dir(const char *state_dir, const char *training_id);                 /* …/jobs/<tid>; free() */
 char *pst_rundir_gen_dir(const char *state_dir, const char *training_id, int generation); /* …/gen-<g> */
-char *pst_rundir_dir(const char *state_dir, const char *training_id, int generation, const char *process);
+char *pst_rundir_dir(const char *state_dir, const pst_process_id *id);                    /* …/<process>: the run dir */
 
 /* spec.json: everything the supervisor and the built-in learner need. Strings are owned. */
 typedef struct pst_rundir_spec {
@@ -110,6 +122,6 @@ bool pst_rundir_has_spool(const char *run_dir);
 int pst_rundir_lock(const char *run_dir, int *ret_fd, pst_err *err);
 bool pst_rundir_locked(const char *run_dir); /* looks without taking it */
 /* "PENSTOCK_RUN_DIR=<run dir>": the mark in the environment of every process of a run, one of its kind on a computer. free() */
-char *pst_rundir_mark(const char *state_dir, const char *training_id, int generation, const char *process);
+char *pst_rundir_mark(const char *state_dir, const pst_process_id *id);
 
 #endif

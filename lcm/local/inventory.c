@@ -1,4 +1,5 @@
-/* inventory.c - see inventory.h. */
+/* inventory.c - asks the kernel, not a vendor's library: an LCM must come up where no CUDA is installed, and a driver that hangs must not hang it.
+ * A device's id is its number, as CUDA_VISIBLE_DEVICES counts; its type is the model's name in FfDL's spelling. */
 #include "lcm/local/inventory.h"
 
 #include "common/base/fs.h"
@@ -10,24 +11,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* "Model:  Tesla V100-SXM2-16GB" → "nvidia-TeslaV100-SXM2-16GB", FfDL's way of naming gpu_type. */
-static void add_type(pst_inventory *v, const char *information)
+static pst_device *add_device(pst_inventory *v)
 {
-    char type[64] = "nvidia-";
-    size_t n = strlen(type);
-    const char *model = strstr(information, "Model:");
-    for (const char *p = model ? model + 6 : ""; *p && *p != '\n' && n < sizeof type - 1; p++)
-        if (!isspace((unsigned char)*p))
-            type[n++] = *p;
-    type[n] = 0;
-    for (int i = 0; i < v->n_gpu_types; i++)
-        if (!strcmp(v->gpu_types[i], type))
-            return;
-    if (model && v->n_gpu_types < 16)
-        snprintf(v->gpu_types[v->n_gpu_types++], sizeof v->gpu_types[0], "%s", type);
+    v->devices = pst_realloc(v->devices, ((size_t)v->n_devices + 1) * sizeof *v->devices);
+    pst_device *d = &v->devices[v->n_devices];
+    memset(d, 0, sizeof *d);
+    snprintf(d->id, sizeof d->id, "%d", v->n_devices++);
+    return d;
 }
 
-static void read_gpus(pst_inventory *v)
+/* "Model:  Tesla V100-SXM2-16GB" → "nvidia-TeslaV100-SXM2-16GB", FfDL's way of naming gpu_type. */
+static void set_type(pst_device *d, const char *information)
+{
+    const char *model = strstr(information, "Model:");
+    size_t n = (size_t)snprintf(d->type, sizeof d->type, "%s", model ? "nvidia-" : "");
+    for (const char *p = model ? model + 6 : ""; *p && *p != '\n' && n < sizeof d->type - 1; p++)
+        if (!isspace((unsigned char)*p))
+            d->type[n++] = *p;
+    d->type[n] = 0;
+}
+
+static void read_driver(pst_inventory *v)
 {
     static const char base[] = "/proc/driver/nvidia/gpus";
     DIR *d = opendir(base);
@@ -36,19 +40,23 @@ static void read_gpus(pst_inventory *v)
             continue;
         char *path = pst_sprintf("%s/%s/information", base, e->d_name);
         pst_buf b = {0};
-        v->gpus++;
-        if (pst_fs_read(path, 65536, &b, NULL) == 0)
-            add_type(v, b.data);
+        pst_device *device = add_device(v);
+        if (pst_fs_read(path, 65536, &b, NULL) == 0 && b.len)
+            set_type(device, b.data);
         pst_buf_done(&b);
         free(path);
     }
     if (d)
         closedir(d);
-    if (v->gpus)
-        return;
-    d = opendir("/dev"); /* in a container the device nodes are what was granted */
+}
+
+/* In a container the device nodes are what was granted. */
+static void read_nodes(pst_inventory *v)
+{
+    DIR *d = opendir("/dev");
     for (struct dirent *e; d && (e = readdir(d));)
-        v->gpus += !strncmp(e->d_name, "nvidia", 6) && isdigit((unsigned char)e->d_name[6]);
+        if (!strncmp(e->d_name, "nvidia", 6) && isdigit((unsigned char)e->d_name[6]))
+            add_device(v);
     if (d)
         closedir(d);
 }
@@ -59,7 +67,7 @@ void host_inventory_read(pst_inventory *ret)
     long cpus = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     ret->cpus = cpus > 0 ? (double)cpus : 1;
     ret->memory_bytes = pages > 0 && page > 0 ? (int64_t)pages * page : 0;
-    read_gpus(ret);
-    if (ret->gpus > PST_LCM_GPUS_MAX)
-        ret->gpus = PST_LCM_GPUS_MAX;
+    read_driver(ret);
+    if (!ret->n_devices)
+        read_nodes(ret);
 }

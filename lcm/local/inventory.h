@@ -4,6 +4,6 @@
 
 #include "lcm/launcher.h"
 
-void host_inventory_read(pst_inventory *ret);
+void host_inventory_read(pst_inventory *ret); /* devices: free() */
 
 #endif

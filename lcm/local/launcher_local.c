@@ -1,19 +1,20 @@
 /* launcher_local.c - processes on this computer: `penstock supervise` in a run directory, in a session of its own, watched by pidfd.
  *
  * Whether one lives is told by its lock (held as long as it lives, seen before it has written anything) and by supervisor.json (pid and
- * start time). What a vanished supervisor left is found and ended by sweep.c, before anything else is started. */
+ * start time). What a vanished supervisor left is found and ended by sweep.c, before anything else is started. Here an answer is known as soon
+ * as it is asked for; it waits in a queue for the next poll() all the same, as one from afar would. */
 #include "lcm/launcher.h"
 
+#include "common/base/array.h"
+#include "common/base/buf.h"
 #include "common/base/fs.h"
 #include "common/base/handover.h"
-#include "common/base/log.h"
 #include "common/base/log_file.h"
 #include "common/base/proc.h"
 #include "common/base/program.h"
 #include "lcm/local/inventory.h"
 #include "lcm/local/sweep.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,67 +30,74 @@
 extern char **environ;
 
 typedef struct watched {
-    char *training_id, *process, *dir;
-    int generation;
+    pst_process_id id;
+    char *dir;
     pid_t started; /* our child, the keeper; 0 = started by an earlier LCM */
     pid_t pid;     /* the supervisor; 0 = not known yet */
     int pidfd;     /* of the supervisor, before it is known of what we started; -1 = by the lock */
 } watched;
 
 typedef struct local {
-    char *state_dir, *site, *supervisor; /* the program */
+    char *state_dir, *supervisor; /* the program */
     const char *const *settings;
+    pst_inventory inventory;
     watched *at;
-    size_t n;
+    size_t n, cap;
+    pst_launcher_news *news; /* answers that wait for a poll */
+    size_t n_news, cap_news;
 } local;
 
 static int local_open(const pst_launcher_conf *conf, void **ret_launcher, pst_err *err)
 {
-    char *jobs = pst_fs_join(conf->state_dir, "jobs"), *supervisor = NULL;
-    int rc = pst_fs_mkdirs(jobs, 0700, err);
-    free(jobs);
-    if (!rc)
-        rc = pst_program_find("penstock-supervise", &supervisor, err);
+    char *supervisor = NULL;
+    int rc = pst_program_find("penstock-supervise", &supervisor, err);
     if (rc < 0)
         return rc;
     local *l = pst_alloc(sizeof *l);
     l->state_dir = pst_strdup(conf->state_dir);
-    l->site = pst_strdup(conf->site);
     l->supervisor = supervisor;
     l->settings = conf->environ;
+    host_inventory_read(&l->inventory);
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* what loses its supervisor and its keeper comes to us, where host_sweep_orphans finds it */
     *ret_launcher = l;
     return 0;
 }
 
-static void drop_watch(local *l, size_t i)
+static void watched_done(watched *w)
 {
-    watched *w = &l->at[i];
     if (w->pidfd >= 0)
         close(w->pidfd);
-    free(w->training_id);
-    free(w->process);
     free(w->dir);
-    l->at[i] = l->at[--l->n];
 }
 
 static void local_close(void *launcher)
 {
     local *l = launcher;
-    while (l && l->n)
-        drop_watch(l, l->n - 1);
     if (!l)
         return;
+    for (size_t i = 0; i < l->n; i++)
+        watched_done(&l->at[i]);
     free(l->at);
+    free(l->news);
+    free(l->inventory.devices);
     free(l->state_dir);
-    free(l->site);
     free(l->supervisor);
     free(l);
 }
 
-static void local_inventory(void *launcher, pst_inventory *ret)
+static const pst_inventory *local_inventory(void *launcher)
 {
-    host_inventory_read(ret);
+    local *l = launcher;
+    return &l->inventory;
+}
+
+/* To be filled in; valid until the next one. */
+static pst_launcher_news *add_news(local *l, pst_launcher_news_type type, const pst_process_id *id)
+{
+    l->news = pst_array_room(l->news, l->n_news, &l->cap_news, sizeof *l->news);
+    pst_launcher_news *news = &l->news[l->n_news++];
+    *news = (pst_launcher_news){.type = type, .process = *id};
+    return news;
 }
 
 /* ---- looking ---------------------------------------------------------------------------------------------------------------- */
@@ -104,13 +112,14 @@ static bool supervisor_lives(const char *dir, pid_t *ret_pid)
     return known || pst_rundir_locked(dir);
 }
 
+/* Whether it lives is asked before how it ended: the other way round, one that ends in between would be taken for vanished. */
 static void observe(const char *dir, pst_launcher_news *news)
 {
     pid_t pid;
     bool lives = supervisor_lives(dir, &pid), over = pst_rundir_exit_read(dir, &news->exit, NULL) == 0;
     pst_rundir_owner o;
     news->wish = pst_rundir_wish_read(dir);
-    news->told = over && pst_rundir_published(dir) && !pst_rundir_has_spool(dir);
+    news->published = over && pst_rundir_published(dir) && !pst_rundir_has_spool(dir);
     if (over)
         news->seen = lives ? PST_LCM_SEEN_FLUSHING : PST_LCM_SEEN_ENDED;
     else if (lives)
@@ -119,17 +128,12 @@ static void observe(const char *dir, pst_launcher_news *news)
         news->seen = pst_rundir_owner_read(dir, &o, NULL) == PST_ENOTFOUND ? PST_LCM_SEEN_ABSENT : PST_LCM_SEEN_VANISHED;
 }
 
-static void watch(local *l, const char *training_id, int generation, const char *process, const char *dir, pid_t started, pid_t pid)
+static void watch(local *l, const pst_process_id *id, const char *dir, pid_t started, pid_t pid)
 {
     pid_t first = pid ? pid : started;
-    l->at = pst_realloc(l->at, (l->n + 1) * sizeof *l->at);
-    l->at[l->n++] = (watched){.training_id = pst_strdup(training_id),
-                              .process = pst_strdup(process),
-                              .dir = pst_strdup(dir),
-                              .generation = generation,
-                              .started = started,
-                              .pid = pid,
-                              .pidfd = first > 0 ? pidfd_open(first, 0) : -1};
+    l->at = pst_array_room(l->at, l->n, &l->cap, sizeof *l->at);
+    l->at[l->n++] =
+        (watched){.id = *id, .dir = pst_strdup(dir), .started = started, .pid = pid, .pidfd = first > 0 ? pidfd_open(first, 0) : -1};
 }
 
 /* What we started is the keeper of a supervisor; once that has said who it is, its own end is what counts: a keeper may be held up. */
@@ -154,11 +158,24 @@ static bool is_over(const watched *w)
     return w->pidfd >= 0 ? poll(&p, 1, 0) > 0 : !supervisor_lives(w->dir, &pid);
 }
 
+/* Those that wait now; what fn asks for is answered by the next poll. */
+static void give_answers(local *l, pst_launcher_fn fn, void *arg)
+{
+    pst_launcher_news *news = l->news;
+    size_t n = l->n_news;
+    l->news = NULL;
+    l->n_news = l->cap_news = 0;
+    for (size_t i = 0; i < n; i++)
+        fn(arg, &news[i]);
+    free(news);
+}
+
 static void local_poll(void *launcher, pst_launcher_fn fn, void *arg)
 {
     local *l = launcher;
     while (waitpid(-1, NULL, WNOHANG) > 0) /* keepers that we started, and what came to us from dead ones */
         ;
+    give_answers(l, fn, arg);
     for (size_t i = 0; i < l->n;) {
         watched *w = &l->at[i];
         look_for_supervisor(w);
@@ -167,144 +184,71 @@ static void local_poll(void *launcher, pst_launcher_fn fn, void *arg)
             continue;
         }
         host_sweep_keeper(w->dir);
-        pst_launcher_news news = {.training_id = w->training_id, .generation = w->generation, .process = w->process};
+        pst_launcher_news news = {.type = PST_LAUNCHER_CHANGED, .process = w->id};
         observe(w->dir, &news);
         watched over = *w;
         l->at[i] = l->at[--l->n];
-        fn(arg, &news); /* may start another one and so move the list */
-        if (over.pidfd >= 0)
-            close(over.pidfd);
-        free(over.training_id);
-        free(over.process);
-        free(over.dir);
+        fn(arg, &news); /* may have another one created and so move the list */
+        watched_done(&over);
     }
 }
 
-/* ---- finding after a restart -------------------------------------------------------------------------------------------------- */
+/* ---- devices: "0,1" in spec.json, places in the inventory here ---------------------------------------------------------------- */
 
-static uint64_t mask_of(const char *ids)
+static void devices_of(const local *l, const char *ids, pst_lcm_devices *ret)
 {
-    uint64_t mask = 0;
-    for (const char *p = ids; p && *p;) {
-        char *end;
-        unsigned long id = strtoul(p, &end, 10);
-        if (end == p)
-            break;
-        if (id < PST_LCM_GPUS_MAX)
-            mask |= 1ull << id;
-        p = *end == ',' ? end + 1 : end;
+    for (const char *p = ids; p && *p; p += *p == ',') {
+        size_t len = strcspn(p, ",");
+        for (int i = 0; i < l->inventory.n_devices && ret->n < PST_LCM_DEVICES_MAX; i++)
+            if (strlen(l->inventory.devices[i].id) == len && !strncmp(l->inventory.devices[i].id, p, len))
+                ret->at[ret->n++] = i;
+        p += len;
     }
-    return mask;
 }
 
-static void found_process(local *l, const pst_rundir_spec *intent, const char *process, pst_launcher_fn fn, void *arg)
+static char *ids_of(const local *l, const pst_lcm_devices *devices)
 {
-    char *dir = pst_rundir_dir(l->state_dir, intent->training_id, intent->generation, process);
-    pst_launcher_news news = {.training_id = intent->training_id, .generation = intent->generation, .process = process};
-    pst_rundir_spec spec;
-    pid_t pid;
-    observe(dir, &news);
-    if (pst_rundir_spec_read(dir, &spec, NULL) == 0) {
-        news.gpu_mask = mask_of(spec.gpu_ids);
-        pst_rundir_spec_done(&spec);
+    pst_buf ids = {0};
+    for (int i = 0; i < devices->n; i++) {
+        PST_ASSERT(devices->at[i] >= 0 && devices->at[i] < l->inventory.n_devices);
+        pst_buf_printf(&ids, "%s%s", i ? "," : "", l->inventory.devices[devices->at[i]].id);
     }
-    if ((news.seen == PST_LCM_SEEN_ALIVE || news.seen == PST_LCM_SEEN_FLUSHING) && supervisor_lives(dir, &pid))
-        watch(l, intent->training_id, intent->generation, process, dir, 0, pid);
-    fn(arg, &news);
-    free(dir);
-}
-
-static void found_gang(local *l, const char *gen_dir, const char *training_id, int generation, pst_launcher_fn fn, void *arg)
-{
-    pst_rundir_spec intent;
-    pst_err err = {0};
-    int rc = pst_rundir_intent_read(gen_dir, &intent, &err);
-    if (rc == PST_ENOTFOUND)
-        return;
-    if (rc < 0) {
-        pst_log_err("lcm", &err);
-        return;
-    }
-    if (!strcmp(intent.training_id, training_id) && intent.generation == generation && (!intent.site || !strcmp(intent.site, l->site))) {
-        char nonce[PST_RUNDIR_NONCE_MAX];
-        pst_rundir_nonce_read(l->state_dir, training_id, generation, nonce);
-        fn(arg, &(pst_launcher_news){.training_id = training_id, .generation = generation, .spec = &intent, .nonce = nonce});
-        for (int i = 1; i <= intent.learners + intent.parameter_servers && i <= 2 * PST_LCM_LEARNERS_MAX; i++) {
-            char name[32];
-            snprintf(name, sizeof name, i <= intent.learners ? "learner-%d" : "ps-%d", i <= intent.learners ? i : i - intent.learners);
-            found_process(l, &intent, name, fn, arg);
-        }
-    }
-    pst_rundir_spec_done(&intent);
-}
-
-static void found_job(local *l, const char *training_id, pst_launcher_fn fn, void *arg)
-{
-    char *job_dir = pst_rundir_job_dir(l->state_dir, training_id);
-    DIR *d = opendir(job_dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        char *end;
-        long generation = strncmp(e->d_name, "gen-", 4) ? 0 : strtol(e->d_name + 4, &end, 10);
-        if (generation < 1 || generation > INT32_MAX || *end)
-            continue;
-        char *gen_dir = pst_fs_join(job_dir, e->d_name);
-        found_gang(l, gen_dir, training_id, (int)generation, fn, arg);
-        free(gen_dir);
-    }
-    if (d)
-        closedir(d);
-    free(job_dir);
-}
-
-static int local_scan(void *launcher, pst_launcher_fn fn, void *arg, pst_err *err)
-{
-    local *l = launcher;
-    char *jobs = pst_fs_join(l->state_dir, "jobs");
-    DIR *d = opendir(jobs);
-    int rc = d ? 0 : pst_err_sys(err, errno, "cannot read %s", jobs);
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (pst_rundir_name_ok(e->d_name))
-            found_job(l, e->d_name, fn, arg);
-    if (d)
-        closedir(d);
-    free(jobs);
-    return rc;
+    return pst_buf_steal(&ids);
 }
 
 /* ---- acting ------------------------------------------------------------------------------------------------------------------ */
 
-static int local_intend(void *launcher, const pst_rundir_spec *spec, const char *nonce, pst_err *err)
+static void local_adopt(void *launcher, const pst_process_id *id)
 {
     local *l = launcher;
-    char *dir = pst_rundir_gen_dir(l->state_dir, spec->training_id, spec->generation);
-    int rc = *nonce ? pst_rundir_nonce_write(l->state_dir, spec->training_id, spec->generation, nonce, err) : 0;
-    if (!rc)
-        rc = pst_fs_mkdirs(dir, 0700, err);
-    if (!rc)
-        rc = pst_rundir_intent_write(dir, spec, err);
+    char *dir = pst_rundir_dir(l->state_dir, id);
+    pst_launcher_news *news = add_news(l, PST_LAUNCHER_FOUND, id);
+    pst_rundir_spec spec;
+    pid_t pid;
+    observe(dir, news);
+    if (pst_rundir_spec_read(dir, &spec, NULL) == 0) {
+        devices_of(l, spec.gpu_ids, &news->devices);
+        pst_rundir_spec_done(&spec);
+    }
+    if ((news->seen == PST_LCM_SEEN_ALIVE || news->seen == PST_LCM_SEEN_FLUSHING) && supervisor_lives(dir, &pid))
+        watch(l, id, dir, 0, pid);
     free(dir);
-    return rc;
 }
 
-static int write_spec(local *l, const char *dir, const char *training_id, int generation, const char *process, uint64_t gpu_mask,
-                      pst_err *err)
+static int write_spec(const local *l, const char *dir, const pst_process_id *id, const pst_lcm_devices *devices, pst_err *err)
 {
-    char *gen_dir = pst_rundir_gen_dir(l->state_dir, training_id, generation);
+    char *gen_dir = pst_rundir_gen_dir(l->state_dir, id->training_id, id->generation);
     pst_rundir_spec spec;
-    pst_buf gpus = {0};
     int rc = pst_rundir_intent_read(gen_dir, &spec, err);
     free(gen_dir);
     if (rc < 0)
         return rc;
-    for (int i = 0; i < PST_LCM_GPUS_MAX; i++)
-        if (gpu_mask >> i & 1)
-            pst_buf_printf(&gpus, "%s%d", gpus.len ? "," : "", i);
     free(spec.process);
     free(spec.gpu_ids);
-    spec.process = pst_strdup(process);
-    spec.gpu_ids = pst_buf_steal(&gpus);
-    spec.gpus = __builtin_popcountll(gpu_mask);
-    spec.learner_id = !strncmp(process, "learner-", 8) ? atoi(process + 8) : 0;
+    spec.process = pst_strdup(id->process);
+    spec.gpu_ids = ids_of(l, devices);
+    spec.gpus = devices->n;
+    spec.learner_id = !strncmp(id->process, "learner-", 8) ? atoi(id->process + 8) : 0;
     rc = pst_rundir_spec_write(dir, &spec, err);
     pst_rundir_spec_done(&spec);
     return rc;
@@ -362,43 +306,41 @@ static int spawn(local *l, const char *dir, pid_t *ret_pid, pst_err *err)
     return rc;
 }
 
-static int local_start(void *launcher, const char *training_id, int generation, const char *process, uint64_t gpu_mask, pst_err *err)
+static bool runs(const local *l, const pst_process_id *id)
 {
-    local *l = launcher;
-    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process), *spec = pst_fs_join(dir, "spec.json");
-    pid_t pid;
-    int rc = pst_fs_mkdirs(dir, 0700, err);
-    if (!rc && !pst_fs_exists(spec))
-        rc = write_spec(l, dir, training_id, generation, process, gpu_mask, err);
-    if (!rc && supervisor_lives(dir, &pid)) /* adopted: it runs already */
-        watch(l, training_id, generation, process, dir, 0, pid);
-    else if (!rc && (rc = spawn(l, dir, &pid, err)) == 0)
-        watch(l, training_id, generation, process, dir, pid, 0);
-    free(spec);
-    free(dir);
-    return rc;
+    for (size_t i = 0; i < l->n; i++)
+        if (pst_process_id_same(&l->at[i].id, id) && !is_over(&l->at[i]))
+            return true;
+    return false;
 }
 
-static int local_wish(void *launcher, const char *training_id, int generation, const char *process, pst_rundir_wish wish, bool *ret_first,
-                      pst_err *err)
+/* spec.json is written once: a supervisor that is started again, to publish, is the same process on the same devices. */
+static void local_create(void *launcher, const pst_process_id *id, const pst_lcm_devices *devices)
 {
     local *l = launcher;
-    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
-    bool first = pst_rundir_wish_read(dir) == PST_WISH_NONE;
-    int rc = pst_fs_mkdirs(dir, 0700, err);
-    if (!rc)
-        rc = pst_rundir_wish_write(dir, wish, err);
-    if (!rc)
-        *ret_first = first;
+    if (runs(l, id)) /* asked twice, perhaps before it has its lock */
+        return;
+    char *dir = pst_rundir_dir(l->state_dir, id), *spec = pst_fs_join(dir, "spec.json");
+    pst_err err = {0};
+    pid_t pid;
+    int rc = pst_fs_mkdirs(dir, 0700, &err);
+    if (!rc && !pst_fs_exists(spec))
+        rc = write_spec(l, dir, id, devices, &err);
+    if (!rc && supervisor_lives(dir, &pid)) /* adopted: it runs already */
+        watch(l, id, dir, 0, pid);
+    else if (!rc && (rc = spawn(l, dir, &pid, &err)) == 0)
+        watch(l, id, dir, pid, 0);
+    if (rc < 0)
+        snprintf(add_news(l, PST_LAUNCHER_NOT_CREATED, id)->why, sizeof err.text, "%s", err.text);
+    free(spec);
     free(dir);
-    return rc;
 }
 
 /* A supervisor that is not ready for signals yet finds the wish on disk by itself. */
-static void local_signal(void *launcher, const char *training_id, int generation, const char *process)
+static void local_stop(void *launcher, const pst_process_id *id)
 {
     local *l = launcher;
-    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
+    char *dir = pst_rundir_dir(l->state_dir, id);
     pst_rundir_owner o;
     if (pst_rundir_owner_read(dir, &o, NULL) == 0 && pst_rundir_owner_same_boot(&o) && pst_proc_alive(o.pid, o.start_time))
         kill(o.pid, SIGTERM);
@@ -414,75 +356,32 @@ static bool is_watched(void *arg, pid_t pid)
     return false;
 }
 
-static int local_end(void *launcher, const char *training_id, int generation, const char *process, bool force)
+/* Certain is what was looked for and not found: the sweep that saw nothing alive, never the one that killed the last. */
+static void local_delete(void *launcher, const pst_process_id *id, bool force)
 {
     local *l = launcher;
-    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
-    char *mark = pst_rundir_mark(l->state_dir, training_id, generation, process);
+    char *dir = pst_rundir_dir(l->state_dir, id), *mark = pst_rundir_mark(l->state_dir, id);
     pst_rundir_exit x;
     pid_t pid;
-    int rc;
-    if (!force && supervisor_lives(dir, &pid) && pst_rundir_exit_read(dir, &x, NULL) == 0)
-        rc = PST_ESTATE;
-    else
-        rc = host_sweep(dir, mark) + host_sweep_orphans(is_watched, l) ? PST_EAGAIN : 0;
-    for (size_t i = 0; i < l->n; i++) /* one that never wrote who it is */
-        if (rc == PST_EAGAIN && l->at[i].started > 0 && l->at[i].generation == generation && !strcmp(l->at[i].dir, dir))
-            kill(l->at[i].started, SIGKILL);
+    if (!force && supervisor_lives(dir, &pid) && pst_rundir_exit_read(dir, &x, NULL) == 0) {
+        add_news(l, PST_LAUNCHER_CHANGED, id)->seen = PST_LCM_SEEN_FLUSHING;
+    } else if (host_sweep(dir, mark) + host_sweep_orphans(is_watched, l) == 0) {
+        add_news(l, PST_LAUNCHER_GONE, id)->published = !pst_rundir_has_spool(dir);
+    } else {
+        for (size_t i = 0; i < l->n; i++) /* one that never wrote who it is */
+            if (l->at[i].started > 0 && pst_process_id_same(&l->at[i].id, id))
+                kill(l->at[i].started, SIGKILL);
+    }
     free(mark);
     free(dir);
-    return rc;
-}
-
-static int local_mark_ended(void *launcher, const char *training_id, int generation, const char *process, const pst_rundir_exit *x,
-                            pst_err *err)
-{
-    local *l = launcher;
-    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
-    int rc = pst_fs_mkdirs(dir, 0700, err);
-    if (!rc)
-        rc = pst_rundir_exit_write(dir, x, err);
-    if (!rc)
-        rc = pst_rundir_published_mark(dir, err);
-    free(dir);
-    return rc;
-}
-
-static bool local_told(void *launcher, const char *training_id, int generation, const char *process)
-{
-    local *l = launcher;
-    char *dir = pst_rundir_dir(l->state_dir, training_id, generation, process);
-    bool yes = !pst_rundir_has_spool(dir);
-    free(dir);
-    return yes;
-}
-
-static int local_remove(void *launcher, const char *training_id, pst_err *err)
-{
-    local *l = launcher;
-    char *dir = pst_rundir_job_dir(l->state_dir, training_id);
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (!strncmp(e->d_name, "gen-", 4))
-            pst_rundir_nonce_remove(l->state_dir, training_id, atoi(e->d_name + 4));
-    if (d)
-        closedir(d);
-    int rc = pst_fs_remove_tree(dir, err);
-    free(dir);
-    return rc;
 }
 
 const pst_launcher_ops pst_launcher_local = {.name = "local",
                                              .open = local_open,
                                              .close = local_close,
                                              .inventory = local_inventory,
-                                             .scan = local_scan,
-                                             .intend = local_intend,
-                                             .start = local_start,
-                                             .wish = local_wish,
-                                             .signal = local_signal,
-                                             .end = local_end,
-                                             .mark_ended = local_mark_ended,
-                                             .told = local_told,
-                                             .remove = local_remove,
+                                             .adopt = local_adopt,
+                                             .create = local_create,
+                                             .stop = local_stop,
+                                             .delete = local_delete,
                                              .poll = local_poll};

@@ -102,7 +102,8 @@ static void ffdl(env *e, const sup_run *r)
     set(e, "PYTHONUNBUFFERED", "1"); /* its output is a pipe: without this lines and metrics come late */
     set(e, "PENSTOCK_GENERATION", "%d", s->generation);
     set(e, "PENSTOCK_RUN", "%s/%d/%s", s->training_id, s->generation, s->process);
-    char *mark = pst_rundir_mark(s->state_dir, s->training_id, s->generation, s->process);
+    pst_process_id id = pst_process_id_of(s->training_id, s->generation, s->process);
+    char *mark = pst_rundir_mark(s->state_dir, &id);
     set(e, "PENSTOCK_RUN_DIR", "%s", strchr(mark, '=') + 1); /* by this the LCM finds what a lost supervisor left */
     free(mark);
 }

@@ -2,6 +2,7 @@
  * lost supervisors and random orders, seeded. */
 #include "lcm/lcm_core.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 
 #include <setjmp.h>
@@ -18,8 +19,8 @@
 static lcm_actions run(lcm_core *l, lcm_event e)
 {
     lcm_actions a = {0};
-    if (!e.training_id)
-        e.training_id = ID;
+    if (!*e.id.training_id)
+        strcpy(e.id.training_id, ID);
     lcm_step(l, &e, &a);
     return a;
 }
@@ -28,7 +29,7 @@ static lcm_event command(pst_lcm_command_kind kind, int generation, int learners
 {
     return (lcm_event){.type = PST_LCM_COMMAND,
                        .now_us = now_us,
-                       .generation = generation,
+                       .id = {.generation = generation},
                        .command = {.kind = kind, .learners = learners, .grace_ms = 1000}};
 }
 
@@ -74,12 +75,13 @@ static void deploy(lcm_core *l, int generation, int learners)
 
 static lcm_event intended(int generation)
 {
-    return (lcm_event){.type = PST_LCM_INTENDED, .generation = generation};
+    return (lcm_event){.type = PST_LCM_INTENDED, .id = {.generation = generation}};
 }
 
-static lcm_event noticed(int generation, const char *process, pst_lcm_seen seen, const pst_rundir_exit *exit, bool told)
+static lcm_event noticed(int generation, const char *process, pst_lcm_seen seen, const pst_rundir_exit *exit, bool published)
 {
-    return (lcm_event){.type = PST_LCM_NOTICED, .generation = generation, .process = process, .seen = seen, .exit = exit, .told = told};
+    return (lcm_event){
+        .type = PST_LCM_NOTICED, .id = pst_process_id_of(ID, generation, process), .seen = seen, .exit = exit, .published = published};
 }
 
 static void test_lcm_deploy_writes_intent_then_reports_then_starts_all(void **state)
@@ -90,7 +92,7 @@ static void test_lcm_deploy_writes_intent_then_reports_then_starts_all(void **st
     assert_int_equal(a.n, 4);
     assert_int_equal(a.at[0].type, PST_LCM_REPORT);
     assert_int_equal(a.at[0].say, PST_LCM_SAY_DEPLOYING);
-    assert_string_equal(a.at[3].process, "learner-3");
+    assert_string_equal(a.at[3].id.process, "learner-3");
     lcm_actions_done(&a);
     expect(l, command(PST_LCM_DEPLOY, 1, 3, 0), PST_LCM_START, 0); /* the same command again */
     expect(l, intended(1), PST_LCM_START, 0);
@@ -101,7 +103,7 @@ static void test_lcm_failed_intent_is_reported_and_nothing_starts(void **state)
 {
     lcm_core *l = fresh();
     deploy(l, 1, 1);
-    lcm_actions a = run(l, (lcm_event){.type = PST_LCM_INTENT_FAILED, .generation = 1, .text = "disk full"});
+    lcm_actions a = run(l, (lcm_event){.type = PST_LCM_INTENT_FAILED, .id = {.generation = 1}, .text = "disk full"});
     assert_int_equal(count(&a, PST_LCM_START), 0);
     const lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_SAY_DEPLOY_FAILED);
     assert_non_null(r);
@@ -140,7 +142,7 @@ static void test_lcm_next_generation_waits_until_the_last_process_of_the_old_is_
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1}, PST_LCM_START, 0);
     expect(l, noticed(1, "learner-2", PST_LCM_SEEN_VANISHED, NULL, false), PST_LCM_END, 1);
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 2}, PST_LCM_START, 0);
-    expect(l, (lcm_event){.type = PST_LCM_EMPTIED, .generation = 1, .process = "learner-2"}, PST_LCM_START, 1);
+    expect(l, (lcm_event){.type = PST_LCM_EMPTIED, .published = true, .id = pst_process_id_of(ID, 1, "learner-2")}, PST_LCM_START, 1);
     lcm_free(l);
 }
 
@@ -164,7 +166,7 @@ static void test_lcm_halt_stops_once_then_uses_force_after_grace_and_margin(void
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000000 + PST_LCM_MARGIN_US - 1}, PST_LCM_END, 0);
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000000 + PST_LCM_MARGIN_US}, PST_LCM_END, 1);
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000001 + PST_LCM_MARGIN_US}, PST_LCM_END, 1); /* until confirmed */
-    a = run(l, (lcm_event){.type = PST_LCM_EMPTIED, .generation = 1, .process = "learner-1"});
+    a = run(l, (lcm_event){.type = PST_LCM_EMPTIED, .published = true, .id = pst_process_id_of(ID, 1, "learner-1")});
     const lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_SAY_LOST);
     assert_non_null(r);
     assert_non_null(strstr(r->exit.reason, "force"));
@@ -213,12 +215,12 @@ static void test_lcm_halt_of_what_is_not_here_is_answered(void **state)
     lcm_actions a = run(l, command(PST_LCM_HALT, 4, 0, 0));
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].say, PST_LCM_SAY_LOST);
-    assert_string_equal(a.at[0].process, "");
-    assert_int_equal(a.at[0].generation, 4);
+    assert_string_equal(a.at[0].id.process, "");
+    assert_int_equal(a.at[0].id.generation, 4);
     lcm_actions_done(&a);
-    expect(l, (lcm_event){.type = PST_LCM_EXPECTED, .generation = 4}, PST_LCM_REPORT, 1);
+    expect(l, (lcm_event){.type = PST_LCM_EXPECTED, .id = {.generation = 4}}, PST_LCM_REPORT, 1);
     deploy(l, 5, 1);
-    expect(l, (lcm_event){.type = PST_LCM_EXPECTED, .generation = 5}, PST_LCM_REPORT, 0);
+    expect(l, (lcm_event){.type = PST_LCM_EXPECTED, .id = {.generation = 5}}, PST_LCM_REPORT, 0);
     lcm_free(l);
 }
 
@@ -239,27 +241,27 @@ static void test_lcm_recovery_adopts_starts_ends_and_publishes(void **state)
 {
     lcm_core *l = lcm_new(2);
     pst_rundir_exit x = {.has_exit_code = true, .exit_code = 3};
-    lcm_event g = {.type = PST_LCM_FOUND_GANG, .generation = 2, .command = {.kind = PST_LCM_DEPLOY, .learners = 5, .grace_ms = 1}};
+    lcm_event g = {.type = PST_LCM_FOUND_GANG, .id = {.generation = 2}, .command = {.kind = PST_LCM_DEPLOY, .learners = 5, .grace_ms = 1}};
     expect(l, g, PST_LCM_START, 0);
-    lcm_event p = {.type = PST_LCM_FOUND_PROCESS, .generation = 2, .process = "learner-1", .seen = PST_LCM_SEEN_ALIVE};
+    lcm_event p = {.type = PST_LCM_FOUND_PROCESS, .id = pst_process_id_of(ID, 2, "learner-1"), .seen = PST_LCM_SEEN_ALIVE};
     expect(l, p, PST_LCM_START, 0);
-    p.process = "learner-2";
+    strcpy(p.id.process, "learner-2");
     p.seen = PST_LCM_SEEN_ABSENT;
     expect(l, p, PST_LCM_START, 0);
-    p.process = "learner-3";
+    strcpy(p.id.process, "learner-3");
     p.seen = PST_LCM_SEEN_VANISHED;
     expect(l, p, PST_LCM_END, 1);
-    p.process = "learner-4";
+    strcpy(p.id.process, "learner-4");
     p.seen = PST_LCM_SEEN_ENDED;
     p.exit = &x;
     expect(l, p, PST_LCM_START, 1);
-    p.process = "learner-5";
-    p.told = true;
+    strcpy(p.id.process, "learner-5");
+    p.published = true;
     expect(l, p, PST_LCM_START, 0);
     lcm_actions a = run(l, (lcm_event){.type = PST_LCM_RECOVERED});
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].type, PST_LCM_START);
-    assert_string_equal(a.at[0].process, "learner-2");
+    assert_string_equal(a.at[0].id.process, "learner-2");
     lcm_actions_done(&a);
     a = run(l, command(PST_LCM_DEPLOY, 2, 5, 0)); /* redelivered: known, and what had ended is told again */
     assert_int_equal(a.n, 1);
@@ -277,20 +279,23 @@ static void test_lcm_gpus_are_given_once_and_waited_for(void **state)
     expect(l, e, PST_LCM_INTEND, 1);
     lcm_actions a = run(l, intended(1));
     assert_int_equal(count(&a, PST_LCM_START), 2);
-    assert_int_equal(a.at[1].gpu_mask | a.at[2].gpu_mask, 3);
-    assert_int_equal(a.at[1].gpu_mask & a.at[2].gpu_mask, 0);
+    assert_int_equal(a.at[1].devices.n, 1);
+    assert_int_equal(a.at[2].devices.n, 1);
+    assert_int_equal(a.at[1].devices.at[0], 0);
+    assert_int_equal(a.at[2].devices.at[0], 1);
     lcm_actions_done(&a);
     pst_rundir_exit x = {.has_exit_code = true};
     a = run(l, noticed(1, "learner-2", PST_LCM_SEEN_ENDED, &x, true));
     assert_int_equal(count(&a, PST_LCM_START), 1);
-    assert_int_equal(a.at[0].gpu_mask, 2);
+    assert_int_equal(a.at[0].devices.n, 1);
+    assert_int_equal(a.at[0].devices.at[0], 1); /* the one that was given back */
     lcm_actions_done(&a);
     e = command(PST_LCM_DEPLOY, 1, 1, 0);
-    e.training_id = "training-b";
+    strcpy(e.id.training_id, "training-b");
     e.command.gpus = 3;
     expect(l, e, PST_LCM_INTEND, 1);
     e = intended(1);
-    e.training_id = "training-b";
+    strcpy(e.id.training_id, "training-b");
     a = run(l, e);
     assert_int_equal(count(&a, PST_LCM_START), 0);
     assert_non_null(find(&a, PST_LCM_REPORT, PST_LCM_SAY_DEPLOY_FAILED));
@@ -361,6 +366,8 @@ typedef struct sim {
     sim_process p[GENS + 1][LEARN];
     lcm_action *deferred; /* waiting for a commit; lost in a crash */
     size_t n_deferred, cap;
+    lcm_event *answers; /* of the launcher, that wait for a poll; in order, and lost in a crash */
+    size_t n_answers, cap_answers;
     lcm_core *l;
     int64_t now;
     unsigned seed;
@@ -375,11 +382,24 @@ static unsigned rnd(sim *s, unsigned n)
 
 static void feed(sim *s, lcm_event e);
 
+static void answer(sim *s, lcm_event e)
+{
+    s->answers = pst_array_room(s->answers, s->n_answers, &s->cap_answers, sizeof *s->answers);
+    s->answers[s->n_answers++] = e;
+}
+
+static void poll_launcher(sim *s)
+{
+    for (size_t i = 0; i < s->n_answers; i++)
+        feed(s, s->answers[i]);
+    s->n_answers = 0;
+}
+
 static sim_process *at(sim *s, const lcm_action *a)
 {
-    int i = atoi(a->process + 8) - 1;
+    int i = atoi(a->id.process + 8) - 1;
     assert_true(i >= 0 && i < LEARN);
-    return &s->p[a->generation][i];
+    return &s->p[a->id.generation][i];
 }
 
 static pst_lcm_seen observe(const sim_process *p)
@@ -392,7 +412,7 @@ static pst_lcm_seen observe(const sim_process *p)
 
 static void perform(sim *s, const lcm_action *a)
 {
-    sim_process *p = *a->process ? at(s, a) : NULL;
+    sim_process *p = *a->id.process ? at(s, a) : NULL;
     static const pst_rundir_exit killed = {.has_signal = true, .signal = 9};
     switch (a->type) {
     case PST_LCM_START:
@@ -401,28 +421,28 @@ static void perform(sim *s, const lcm_action *a)
         if (p->exit)
             break; /* a publisher */
         if (++p->starts > 1)
-            fail_msg("seed: a process was started twice (generation %d %s)", a->generation, a->process);
+            fail_msg("seed: a process was started twice (generation %d %s)", a->id.generation, a->id.process);
         p->learner = true;
         for (int g = 1; g <= GENS; g++)
-            for (int i = 0; g != a->generation && i < LEARN; i++)
+            for (int i = 0; g != a->id.generation && i < LEARN; i++)
                 if (s->p[g][i].learner)
-                    fail_msg("generation %d started while one of %d lives", a->generation, g);
+                    fail_msg("generation %d started while one of %d lives", a->id.generation, g);
         break;
     case PST_LCM_STOP: p->wish = a->wish; break;
     case PST_LCM_HURRY:
         if (p->supervisor && p->exit) {
             p->supervisor = false;
-            feed(s, noticed(a->generation, a->process, PST_LCM_SEEN_ENDED, &killed, p->told));
+            answer(s, noticed(a->id.generation, a->id.process, PST_LCM_SEEN_ENDED, &killed, p->told));
         }
         break;
     case PST_LCM_END:
         if (p->supervisor && p->exit && !a->force) {
-            feed(s, noticed(a->generation, a->process, PST_LCM_SEEN_FLUSHING, NULL, false));
+            answer(s, noticed(a->id.generation, a->id.process, PST_LCM_SEEN_FLUSHING, NULL, false));
         } else if (rnd(s, 2)) {
             p->supervisor = p->learner = false;
-            feed(s, (lcm_event){.type = PST_LCM_EMPTIED, .generation = a->generation, .process = a->process});
+            answer(s, (lcm_event){.type = PST_LCM_EMPTIED, .published = true, .id = a->id});
             if (p->exit)
-                feed(s, noticed(a->generation, a->process, PST_LCM_SEEN_ENDED, &killed, p->told));
+                answer(s, noticed(a->id.generation, a->id.process, PST_LCM_SEEN_ENDED, &killed, p->told));
         }
         break;
     case PST_LCM_MARK_ENDED: p->exit = p->told = true; break;
@@ -439,10 +459,10 @@ static void feed(sim *s, lcm_event e)
     for (size_t i = 0; i < a.n; i++) {
         lcm_action *x = &a.at[i];
         if (x->type == PST_LCM_INTEND) {
-            s->intent[x->generation] = true;
+            s->intent[x->id.generation] = true;
             if (s->l)
-                feed(s, intended(x->generation));
-        } else if (x->type == PST_LCM_REPORT && *x->process && x->say != PST_LCM_SAY_DEPLOYING) {
+                feed(s, intended(x->id.generation));
+        } else if (x->type == PST_LCM_REPORT && *x->id.process && x->say != PST_LCM_SAY_DEPLOYING) {
             at(s, x)->ends_reported++;
         } else if (x->type != PST_LCM_REPORT) {
             if (s->n_deferred == s->cap)
@@ -465,12 +485,13 @@ static void commit(sim *s)
 static void crash_and_restart(sim *s)
 {
     lcm_free(s->l);
-    s->n_deferred = 0;
+    s->n_deferred = s->n_answers = 0;
     s->l = lcm_new(0);
     for (int g = GENS; g >= 1; g--) {
         if (!s->intent[g])
             continue;
-        lcm_event e = {.type = PST_LCM_FOUND_GANG, .generation = g, .command = {.kind = PST_LCM_DEPLOY, .learners = LEARN, .grace_ms = 1}};
+        lcm_event e = {
+            .type = PST_LCM_FOUND_GANG, .id = {.generation = g}, .command = {.kind = PST_LCM_DEPLOY, .learners = LEARN, .grace_ms = 1}};
         feed(s, e);
         for (int i = 0; i < LEARN; i++) {
             char name[32];
@@ -478,11 +499,10 @@ static void crash_and_restart(sim *s)
             pst_rundir_exit x = {.has_exit_code = true};
             sim_process *p = &s->p[g][i];
             feed(s, (lcm_event){.type = PST_LCM_FOUND_PROCESS,
-                                .generation = g,
-                                .process = name,
+                                .id = pst_process_id_of(ID, g, name),
                                 .seen = observe(p),
                                 .exit = &x,
-                                .told = p->told,
+                                .published = p->told,
                                 .wish = p->wish});
         }
     }
@@ -519,7 +539,7 @@ static void simulate(unsigned seed)
     for (int step = 0; step < 400; step++) {
         s.now += 1 + (int64_t)rnd(&s, 3000000);
         int g = 1 + (int)rnd(&s, GENS);
-        switch (rnd(&s, 12)) {
+        switch (rnd(&s, 13)) {
         case 0:
             if (g > s.highest && g <= s.highest + 2)
                 s.highest = g;
@@ -534,15 +554,17 @@ static void simulate(unsigned seed)
             break;
         case 4:
         case 5: commit(&s); break;
+        case 6: poll_launcher(&s); break;
         default: world(&s, g, (int)rnd(&s, LEARN), false); break;
         }
     }
     /* Afterwards everything settles: the site is stopped, and each process that ever was intended has ended and was told. */
     commit(&s);
     feed(&s, (lcm_event){.type = PST_LCM_STOP_SITE});
-    for (int round = 0; round < 2000 && !(lcm_idle(s.l) && !s.n_deferred); round++) {
+    for (int round = 0; round < 2000 && !(lcm_idle(s.l) && !s.n_deferred && !s.n_answers); round++) {
         s.now += 1000000;
         commit(&s);
+        poll_launcher(&s);
         for (int g = 1; g <= GENS; g++)
             for (int i = 0; i < LEARN; i++)
                 world(&s, g, i, true);
@@ -560,6 +582,7 @@ static void simulate(unsigned seed)
         }
     lcm_free(s.l);
     free(s.deferred);
+    free(s.answers);
 }
 
 static void test_lcm_simulated_site_never_starts_twice_nor_two_generations(void **state)

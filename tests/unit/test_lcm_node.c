@@ -38,7 +38,7 @@ static void quiet(lcm_core *l, lcm_event e)
 static lcm_event command(pst_lcm_command_kind kind, const char *id, int generation, const char *nonce)
 {
     lcm_event e = {
-        .type = PST_LCM_COMMAND, .training_id = id, .generation = generation, .command = {.kind = kind, .learners = 1, .grace_ms = 1000}};
+        .type = PST_LCM_COMMAND, .id = pst_process_id_of(id, generation, NULL), .command = {.kind = kind, .learners = 1, .grace_ms = 1000}};
     snprintf(e.command.nonce, sizeof e.command.nonce, "%s", nonce);
     return e;
 }
@@ -58,17 +58,15 @@ static void test_node_reports_repeat_the_nonce_of_their_generation(void **unused
     pst_rundir_exit x = {.has_exit_code = true};
     quiet(l, (lcm_event){.type = PST_LCM_RECOVERED});
     quiet(l, command(PST_LCM_DEPLOY, "a", 1, NONCE));
-    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_INTENDED, .training_id = "a", .generation = 1});
+    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_INTENDED, .id = {"a", 1}});
     assert_string_equal(report_in(&a, PST_LCM_SAY_DEPLOYING)->nonce, NONCE);
     lcm_actions_done(&a);
     quiet(l, command(PST_LCM_DEPLOY, "a", 1, "another")); /* a second DEPLOY of it changes nothing */
     quiet(l, (lcm_event){.type = PST_LCM_NOTICED,
-                         .training_id = "a",
-                         .generation = 1,
-                         .process = "learner-1",
+                         .id = pst_process_id_of("a", 1, "learner-1"),
                          .seen = PST_LCM_SEEN_ENDED,
                          .exit = &x,
-                         .told = true});
+                         .published = true});
     a = step(l, command(PST_LCM_CHECK, "a", 1, "question")); /* it is here: what has ended is told again, by its own nonce */
     assert_string_equal(report_in(&a, PST_LCM_SAY_EXITED)->nonce, NONCE);
     lcm_actions_done(&a);
@@ -86,7 +84,7 @@ static void test_node_answers_for_what_it_does_not_have_with_the_questions_nonce
         assert_string_equal(report_in(&a, PST_LCM_SAY_LOST)->nonce, "question");
         lcm_actions_done(&a);
     }
-    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_EXPECTED, .training_id = "gone", .generation = 3});
+    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_EXPECTED, .id = {"gone", 3}});
     assert_string_equal(report_in(&a, PST_LCM_SAY_LOST)->nonce, ""); /* said without proof: the Trainer will ask */
     lcm_actions_done(&a);
     lcm_free(l);
@@ -108,12 +106,10 @@ static void test_node_ended_jobs_cost_nothing(void **unused)
         found.type = PST_LCM_FOUND_GANG;
         quiet(l, found);
         quiet(l, (lcm_event){.type = PST_LCM_FOUND_PROCESS,
-                             .training_id = id,
-                             .generation = 1,
-                             .process = "learner-1",
+                             .id = pst_process_id_of(id, 1, "learner-1"),
                              .seen = i % 5000 ? PST_LCM_SEEN_ENDED : PST_LCM_SEEN_ALIVE,
                              .exit = &x,
-                             .told = true});
+                             .published = true});
     }
     quiet(l, (lcm_event){.type = PST_LCM_RECOVERED});
     int living = 0, counts[3];
@@ -176,7 +172,8 @@ static void test_node_id_stays_with_its_folder(void **unused)
 
 static void make_ended(const char *dir, const char *id, int generation, const char *site, int days_old, int kib)
 {
-    char *gen = pst_rundir_gen_dir(dir, id, generation), *run = pst_rundir_dir(dir, id, generation, "learner-1");
+    pst_process_id learner = pst_process_id_of(id, generation, "learner-1");
+    char *gen = pst_rundir_gen_dir(dir, id, generation), *run = pst_rundir_dir(dir, &learner);
     char *job = pst_rundir_job_dir(dir, id), *results = pst_fs_join(job, "results"), *checkpoints = pst_fs_join(job, "checkpoints");
     char *data = pst_fs_join(run, "data"), *bytes = calloc(1, (size_t)kib * 1024 + 1);
     struct timespec then[2] = {{.tv_sec = time(NULL) - days_old * 86400}, {.tv_sec = time(NULL) - days_old * 86400}};

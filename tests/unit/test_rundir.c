@@ -35,7 +35,10 @@ static void test_rundir_names_that_could_leave_the_folder_are_refused(void **sta
     assert_false(pst_rundir_name_ok(NULL));
     assert_true(pst_rundir_name_ok("training-abc234"));
     assert_true(pst_rundir_name_ok("learner-1"));
-    char *d = pst_rundir_dir("/s", "training-a", 3, "ps-1");
+    pst_process_id id = pst_process_id_of("training-a", 3, "ps-1"), other = pst_process_id_of("training-a", 4, "ps-1");
+    char *d = pst_rundir_dir("/s", &id);
+    assert_true(pst_process_id_same(&id, &id));
+    assert_false(pst_process_id_same(&id, &other));
     assert_string_equal(d, "/s/jobs/training-a/gen-3/ps-1");
     free(d);
 }

@@ -92,7 +92,7 @@ static int setup(void **state)
                                 .user = (char *)"tester",
                                 .learners = 1,
                                 .grace_ms = 400};
-    w->run_dir = pst_rundir_dir(w->dir, "training-unit", 1, "learner-1");
+    w->run_dir = pst_rundir_dir(w->dir, &(pst_process_id){"training-unit", 1, "learner-1"});
     assert_int_equal(pst_fs_mkdirs(w->run_dir, 0700, NULL), 0);
     for (int i = 0; i < 3; i++) {
         pst_schema *s = NULL;
