@@ -4,17 +4,16 @@
 #include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/map.h"
+#include "lcm/process_fsm.h"
 #include "schemas/manifest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { WAITING = 0, ALIVE, STOPPING, KILLING, FLUSHING, DRAINING, ENDED } phase;
-
 typedef struct proc {
     char name[32];
-    phase phase;
+    lcm_state state; /* set by set_state() alone */
     pst_rundir_wish wish;
     int64_t deadline_us; /* STOPPING: when to use force; DRAINING: earliest restart of the publisher */
     int drains;          /* publishers started so far */
@@ -127,7 +126,7 @@ static lcm_action *say(lcm_actions *a, lcm_say what, const job *j, int generatio
 /* It holds its devices, and its generation's successor has to wait. */
 static bool lives(const proc *p)
 {
-    return p->phase == ALIVE || p->phase == STOPPING || p->phase == KILLING;
+    return p->state == LCM_STATE_ALIVE || p->state == LCM_STATE_STOPPING || p->state == LCM_STATE_KILLING;
 }
 
 static bool gang_lives(const gang *g)
@@ -141,7 +140,7 @@ static bool gang_lives(const gang *g)
 static bool gang_over(const gang *g)
 {
     for (int i = 0; i < g->n; i++)
-        if (g->processes[i].phase != ENDED)
+        if (g->processes[i].state != LCM_STATE_ENDED)
             return false;
     return true;
 }
@@ -235,6 +234,13 @@ static bool take_devices(const lcm_core *l, int wanted, pst_lcm_devices *ret)
 
 /* ---- one process ------------------------------------------------------------------------------------------------------------ */
 
+/* The one place where a state changes. A cause that has no row is a bug: what comes late or twice is sorted out before. */
+static void set_state(proc *p, lcm_cause cause, lcm_state to)
+{
+    PST_ASSERT(lcm_fsm_allows(p->state, cause, to));
+    p->state = to;
+}
+
 /* It ended; exit says how. */
 static void tell_end(const job *j, const gang *g, const proc *p, lcm_actions *a)
 {
@@ -250,9 +256,9 @@ static const char *wish_code(pst_rundir_wish w)
 }
 
 /* It ends without a supervisor that could tell: reported by us, and marked so that a restart does not do it again. */
-static void end_untold(const job *j, const gang *g, proc *p, const char *code, const char *reason, lcm_actions *a)
+static void end_untold(const job *j, const gang *g, proc *p, lcm_cause cause, const char *code, const char *reason, lcm_actions *a)
 {
-    p->phase = ENDED;
+    set_state(p, cause, LCM_STATE_ENDED);
     memset(&p->exit, 0, sizeof p->exit);
     p->exit.lost = true;
     p->exit.wish = p->wish;
@@ -265,28 +271,28 @@ static void end_untold(const job *j, const gang *g, proc *p, const char *code, c
 
 static void stop_process(const job *j, const gang *g, proc *p, pst_rundir_wish wish, int64_t now_us, lcm_actions *a)
 {
-    switch (p->phase) {
-    case WAITING:
+    switch (p->state) {
+    case LCM_STATE_WAITING:
         p->wish = wish;
-        end_untold(j, g, p, wish_code(wish), "stopped before it was started", a);
+        end_untold(j, g, p, LCM_CAUSE_STOP, wish_code(wish), "stopped before it was started", a);
         break;
-    case ALIVE:
-        p->phase = STOPPING;
+    case LCM_STATE_ALIVE:
+        set_state(p, LCM_CAUSE_STOP, LCM_STATE_STOPPING);
         p->wish = wish;
         p->deadline_us = now_us + (int64_t)g->spec.grace_ms * 1000 + PST_LCM_MARGIN_US;
         add(a, PST_LCM_STOP, j, g->generation, p->name)->wish = wish;
         break;
-    case STOPPING: /* halt, then terminate: one SIGTERM is enough, the stronger wish goes on record */
+    case LCM_STATE_STOPPING: /* halt, then terminate: one SIGTERM is enough, the stronger wish goes on record */
         if (wish > p->wish) {
             p->wish = wish;
             add(a, PST_LCM_STOP, j, g->generation, p->name)->wish = wish;
         }
         break;
-    case KILLING:
+    case LCM_STATE_KILLING:
         if (wish > p->wish)
             p->wish = wish;
         break;
-    case FLUSHING:
+    case LCM_STATE_FLUSHING:
         if (!p->deadline_us)
             p->deadline_us = now_us + PST_LCM_MARGIN_US;
         break;
@@ -300,16 +306,17 @@ static void stop_gang(const job *j, gang *g, pst_rundir_wish wish, int64_t now_u
         stop_process(j, g, &g->processes[i], wish, now_us, a);
 }
 
-static void vanished(const job *j, const gang *g, proc *p, lcm_actions *a)
+/* SIGKILL to all of it, again on every tick until the launcher is certain. */
+static void kill_process(const job *j, const gang *g, proc *p, lcm_cause cause, lcm_actions *a)
 {
-    p->phase = KILLING;
+    set_state(p, cause, LCM_STATE_KILLING);
     add(a, PST_LCM_END, j, g->generation, p->name);
 }
 
 /* Restarts the publisher, ever more rarely if it dies again and again: at once, after 1 s, 2 s … 32 s. deadline_us 0 = it runs. */
 static void drain(const job *j, const gang *g, proc *p, int64_t now_us, lcm_actions *a)
 {
-    p->phase = DRAINING;
+    PST_ASSERT(p->state == LCM_STATE_DRAINING);
     p->deadline_us = p->drains ? now_us + (1000000ll << (p->drains > 6 ? 5 : p->drains - 1)) : now_us + 1;
     if (!p->drains && !p->hurried) {
         p->drains++;
@@ -320,38 +327,38 @@ static void drain(const job *j, const gang *g, proc *p, int64_t now_us, lcm_acti
 
 static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const lcm_event *in, lcm_actions *a)
 {
-    bool living = p->phase == ALIVE || p->phase == STOPPING;
-    if (p->phase == ENDED)
+    bool living = p->state == LCM_STATE_ALIVE || p->state == LCM_STATE_STOPPING;
+    if (p->state == LCM_STATE_ENDED)
         return;
     switch (in->seen) {
     case PST_LCM_SEEN_ABSENT: /* WAITING stays so: advance() starts it. Else its supervisor died before it had done anything. */
         if (living)
-            vanished(j, g, p, a);
+            kill_process(j, g, p, LCM_CAUSE_VANISHED, a);
         break;
     case PST_LCM_SEEN_ALIVE:
-        if (p->phase != WAITING)
+        if (p->state != LCM_STATE_WAITING)
             break;
-        p->phase = in->wish ? STOPPING : ALIVE; /* adopted; a wish on disk has reached, or will reach, its supervisor */
+        set_state(p, LCM_CAUSE_ADOPT,
+                  in->wish ? LCM_STATE_STOPPING : LCM_STATE_ALIVE); /* adopted; a wish on disk has reached, or will reach, its supervisor */
         p->wish = in->wish;
         p->deadline_us = in->wish ? in->now_us + (int64_t)g->spec.grace_ms * 1000 + PST_LCM_MARGIN_US : 0;
         break;
     case PST_LCM_SEEN_FLUSHING:
-        if (p->phase != FLUSHING)
+        if (p->state != LCM_STATE_FLUSHING)
             p->deadline_us = l->stopping ? in->now_us : 0;
-        p->phase = FLUSHING;
+        set_state(p, LCM_CAUSE_FLUSH, LCM_STATE_FLUSHING);
         break;
     case PST_LCM_SEEN_ENDED:
         if (in->exit)
             p->exit = *in->exit;
-        if (in->published)
-            p->phase = ENDED;
-        else
+        set_state(p, in->published ? LCM_CAUSE_EXITED : LCM_CAUSE_UNPUBLISHED, in->published ? LCM_STATE_ENDED : LCM_STATE_DRAINING);
+        if (!in->published)
             drain(j, g, p, in->now_us, a);
         break;
     case PST_LCM_SEEN_VANISHED:
-        if (p->phase != KILLING) {
+        if (p->state != LCM_STATE_KILLING) {
             p->wish = in->wish > p->wish ? in->wish : p->wish;
-            vanished(j, g, p, a);
+            kill_process(j, g, p, LCM_CAUSE_VANISHED, a);
         }
         break;
     }
@@ -359,16 +366,18 @@ static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const l
 
 static void emptied(const job *j, const gang *g, proc *p, bool published, int64_t now_us, lcm_actions *a)
 {
-    if (p->phase != KILLING)
+    if (p->state != LCM_STATE_KILLING)
         return;
     const char *reason = "its supervisor vanished; the processes that it left were ended";
     if (p->wish == PST_WISH_HALT || p->wish == PST_WISH_KILL)
         reason = "ended by force: its supervisor did not end it within the grace time";
     else if (p->wish == PST_WISH_PLATFORM_DOWN)
         reason = "ended by force while the platform was stopped";
-    end_untold(j, g, p, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, a);
-    if (!published)
-        drain(j, g, p, now_us, a);
+    end_untold(j, g, p, LCM_CAUSE_EMPTIED, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, a);
+    if (published)
+        return;
+    set_state(p, LCM_CAUSE_LEFT_OUTPUT, LCM_STATE_DRAINING);
+    drain(j, g, p, now_us, a);
 }
 
 /* ---- the gang --------------------------------------------------------------------------------------------------------------- */
@@ -377,19 +386,19 @@ static void start_waiting(lcm_core *l, const job *j, gang *g, int64_t now_us, lc
 {
     for (int i = 0; i < g->n; i++) {
         proc *p = &g->processes[i];
-        if (p->phase != WAITING)
+        if (p->state != LCM_STATE_WAITING)
             continue;
         int gpus = pst_process_gpus(p->name, g->spec.gpus), most = l->devices < PST_LCM_DEVICES_MAX ? l->devices : PST_LCM_DEVICES_MAX;
         if (gpus > most) {
             char text[128];
             snprintf(text, sizeof text, "needs %d GPUs, the site has %d", gpus, most);
             say(a, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S100", text);
-            end_untold(j, g, p, "S100", text, a);
+            end_untold(j, g, p, LCM_CAUSE_NOT_PLACED, "S100", text, a);
             continue;
         }
         if (!take_devices(l, gpus, &p->devices))
             return; /* until another process gives some back */
-        p->phase = ALIVE;
+        set_state(p, LCM_CAUSE_START, LCM_STATE_ALIVE);
         add(a, PST_LCM_START, j, g->generation, p->name)->devices = p->devices;
     }
 }
@@ -454,8 +463,8 @@ static void finish_clean(lcm_core *l, job *j, lcm_actions *a)
         return;
     for (size_t i = 0; i < j->n; i++)
         for (int p = 0; p < j->gangs[i]->n; p++) {
-            phase ph = j->gangs[i]->processes[p].phase;
-            if (ph != ENDED && ph != DRAINING)
+            lcm_state state = j->gangs[i]->processes[p].state;
+            if (state != LCM_STATE_ENDED && state != LCM_STATE_DRAINING)
                 return;
         }
     say(a, PST_LCM_SAY_CLEANED, j, j->clean_generation, NULL, NULL, "its folders on this node are removed");
@@ -472,7 +481,7 @@ static void deploy(lcm_core *l, const lcm_event *in, lcm_actions *a)
         return; /* fenced: a newer generation is known */
     if (g && g->generation == in->id.generation) {
         for (int i = 0; i < g->n; i++) /* told again: whoever asks again may have missed it */
-            if (g->processes[i].phase == ENDED)
+            if (g->processes[i].state == LCM_STATE_ENDED)
                 tell_end(j, g, &g->processes[i], a);
         return;
     }
@@ -506,7 +515,7 @@ static void stop(lcm_core *l, const lcm_event *in, lcm_actions *a)
     if (g->generation > in->id.generation)
         return;
     for (int i = 0; i < g->n; i++)
-        if (g->processes[i].phase == ENDED)
+        if (g->processes[i].state == LCM_STATE_ENDED)
             tell_end(j, g, &g->processes[i], a);
     stop_gang(j, g, in->command.kind == PST_LCM_HALT ? PST_WISH_HALT : PST_WISH_KILL, in->now_us, a);
 }
@@ -530,7 +539,7 @@ static void check(lcm_core *l, const lcm_event *in, lcm_actions *a)
     job *j = get_job(l, in->id.training_id, false);
     gang *g = j ? find_gang(j, in->id.generation) : NULL;
     for (int i = 0; g && i < g->n; i++)
-        if (g->processes[i].phase == ENDED)
+        if (g->processes[i].state == LCM_STATE_ENDED)
             tell_end(j, g, &g->processes[i], a);
     if (!g)
         say_not_here(in, "its run directory does not exist on this node", a);
@@ -545,16 +554,15 @@ static void expected(lcm_core *l, const lcm_event *in, lcm_actions *a)
 
 static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, lcm_actions *a)
 {
-    if (p->phase == KILLING) {
+    if (p->state == LCM_STATE_KILLING) {
         add(a, PST_LCM_END, j, g->generation, p->name);
-    } else if (p->phase == STOPPING && now_us >= p->deadline_us) {
-        p->phase = KILLING;
-        add(a, PST_LCM_END, j, g->generation, p->name);
-    } else if (p->phase == FLUSHING && p->deadline_us && now_us >= p->deadline_us) {
+    } else if (p->state == LCM_STATE_STOPPING && now_us >= p->deadline_us) {
+        kill_process(j, g, p, LCM_CAUSE_GRACE_OVER, a);
+    } else if (p->state == LCM_STATE_FLUSHING && p->deadline_us && now_us >= p->deadline_us) {
         add(a, p->hurried ? PST_LCM_END : PST_LCM_HURRY, j, g->generation, p->name)->force = p->hurried;
         p->hurried = true;
         p->deadline_us = now_us + PST_LCM_MARGIN_US;
-    } else if (p->phase == DRAINING && p->deadline_us && now_us >= p->deadline_us && !p->hurried) {
+    } else if (p->state == LCM_STATE_DRAINING && p->deadline_us && now_us >= p->deadline_us && !p->hurried) {
         p->drains++;
         p->deadline_us = 0;
         add(a, PST_LCM_START, j, g->generation, p->name);
@@ -565,7 +573,7 @@ static void stop_for_good(const job *j, gang *g, int64_t now_us, lcm_actions *a)
 {
     stop_gang(j, g, PST_WISH_PLATFORM_DOWN, now_us, a);
     for (int p = 0; p < g->n; p++)
-        if (g->processes[p].phase == DRAINING && !g->processes[p].hurried) {
+        if (g->processes[p].state == LCM_STATE_DRAINING && !g->processes[p].hurried) {
             g->processes[p].hurried = true;
             add(a, PST_LCM_HURRY, j, g->generation, g->processes[p].name);
         }
@@ -625,15 +633,16 @@ void lcm_step(lcm_core *l, const lcm_event *in, lcm_actions *ret_actions)
         say(ret_actions, PST_LCM_SAY_DEPLOYING, j, g->generation, NULL, NULL, NULL);
     } else if (g && in->type == PST_LCM_INTENT_FAILED) {
         say(ret_actions, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, NULL, "S101", in->text);
-        for (int i = 0; i < g->n; i++) {
-            g->processes[i].phase = ENDED;
-            g->processes[i].exit.lost = true;
-        }
-    } else if (p && in->type == PST_LCM_START_FAILED && p->phase == DRAINING) {
+        for (int i = 0; i < g->n; i++)
+            if (g->processes[i].state == LCM_STATE_WAITING) { /* else it was stopped before */
+                set_state(&g->processes[i], LCM_CAUSE_NOT_INTENDED, LCM_STATE_ENDED);
+                g->processes[i].exit.lost = true;
+            }
+    } else if (p && in->type == PST_LCM_START_FAILED && p->state == LCM_STATE_DRAINING) {
         drain(j, g, p, in->now_us, ret_actions);
-    } else if (p && in->type == PST_LCM_START_FAILED) {
+    } else if (p && in->type == PST_LCM_START_FAILED && (p->state == LCM_STATE_ALIVE || p->state == LCM_STATE_STOPPING)) {
         say(ret_actions, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S101", in->text);
-        end_untold(j, g, p, "S101", in->text, ret_actions);
+        end_untold(j, g, p, LCM_CAUSE_NOT_STARTED, "S101", in->text, ret_actions);
     } else if (p && in->type == PST_LCM_EMPTIED) {
         emptied(j, g, p, in->published, in->now_us, ret_actions);
     } else if (p && (in->type == PST_LCM_FOUND_PROCESS || in->type == PST_LCM_NOTICED)) {
@@ -656,7 +665,8 @@ bool lcm_idle(const lcm_core *l)
             const gang *g = l->busy[i]->gangs[k];
             for (int p = 0; p < g->n; p++) {
                 const proc *x = &g->processes[p];
-                if (x->phase != ENDED && x->phase != WAITING && !(x->phase == DRAINING && x->hurried && x->deadline_us))
+                if (x->state != LCM_STATE_ENDED && x->state != LCM_STATE_WAITING &&
+                    !(x->state == LCM_STATE_DRAINING && x->hurried && x->deadline_us))
                     return false;
             }
         }

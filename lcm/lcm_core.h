@@ -6,14 +6,7 @@
  *     … perform a.at[0…n) in order; INTEND and REPORT before the commit, the rest after it …
  *     lcm_actions_done(&a);
  *
- * One process (a gang is the processes of one generation):
- *
- *     WAITING ──START──▶ ALIVE ──STOP──▶ STOPPING ──grace is over──▶ KILLING ──EMPTIED──▶ ENDED (LOST is reported)
- *        │                 │  supervisor gone, no exit.json  ─────────▲ │
- *        │ stopped before  │  supervisor gone, exit.json              │ exit.json is there, the supervisor still publishes
- *        ▼                 ▼                                          ▼
- *      ENDED             ENDED, or DRAINING when not all was told   FLUSHING ──supervisor gone──▶ ENDED or DRAINING
- *                        (a supervisor starts again that only publishes)
+ * A gang is the processes of one generation; process_fsm.h has the picture of a process's states.
  *
  * Everything is idempotent: a command twice, an observation twice, actions repeated after a crash. What a tick costs follows what lives, not
  * what has ended. Time is monotonic: a clock that is set shortens no grace. @thread one owner. */

@@ -7,6 +7,7 @@
 #include "lcm/lcm.h"
 #include "lcm/launchers.h"
 #include "lcm/lcm_shell.h"
+#include "lcm/process_fsm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@ typedef struct lcm_opts {
     const char *site, *node, *launcher;
     double overcommit;
     int64_t keep_us, keep_bytes;
+    bool print_fsm;
 } lcm_opts;
 
 static const pst_opt opts[] = {
@@ -32,7 +34,8 @@ static const pst_opt opts[] = {
      "how long folders of ended generations stay (code, data, supervisors' logs); 0s = for ever. Results and "
      "checkpoints stay until their job is deleted"},
     {"keep-ended-bytes", 0, PST_OPT_BYTES, offsetof(lcm_opts, keep_bytes), "SIZE", "0",
-     "of those, the oldest go first beyond this much in sum; 0 = no limit"}};
+     "of those, the oldest go first beyond this much in sum; 0 = no limit"},
+    {"print-fsm", 0, PST_OPT_BOOL, offsetof(lcm_opts, print_fsm), NULL, NULL, "print the table of process states as Markdown and exit"}};
 static const pst_usage usage = {.verb = "lcm",
                                 .args = "",
                                 .summary = "Deploy, halt and end the processes of jobs on this computer, as the Trainer commands.",
@@ -151,6 +154,14 @@ static int lcm_run(int argc, char **argv)
         return pst_err_exit(&err);
     }
     free(args);
+    if (o.print_fsm) {
+        pst_buf table = {0};
+        lcm_fsm_markdown(&table);
+        fputs(table.data, stdout);
+        pst_buf_done(&table);
+        pst_settings_done(&settings);
+        return 0;
+    }
     pst_stop_install();
     sigaction(SIGUSR2, &(struct sigaction){.sa_handler = on_usr2}, NULL);
     rc = pst_fs_mkdirs(settings.state_dir.value, 0700, &err);

@@ -5,9 +5,9 @@ set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
 failed=0
 penstock=${PENSTOCK_BUILD:-build}/penstock
-"$penstock" trainer --print-fsm | sed '/^$/d' >/tmp/fsm.$$
+for service in trainer lcm; do "$penstock" $service --print-fsm; done | sed '/^$/d' >/tmp/fsm.$$
 while IFS= read -r line; do
-    grep -qxF -- "$line" ARCHITECTURE.md || { echo "FAILED: ARCHITECTURE.md lacks the line: $line (penstock trainer --print-fsm)"; failed=1; }
+    grep -qxF -- "$line" ARCHITECTURE.md || { echo "FAILED: ARCHITECTURE.md lacks the line: $line (penstock trainer --print-fsm, penstock lcm --print-fsm)"; failed=1; }
 done </tmp/fsm.$$
 rm -f /tmp/fsm.$$
 for verb in $("$penstock" --help | sed -nE 's/^  ([a-z]+) +[A-Za-z].*/\1/p' | grep -v '^penstock$' | sort -u); do

@@ -1,6 +1,7 @@
 /* test_lcm_core.c - what the LCM decides: each rule by itself, then all of them against a simulated world with crashes, duplicates,
  * lost supervisors and random orders, seeded. */
 #include "lcm/lcm_core.h"
+#include "lcm/process_fsm.h"
 
 #include "common/base/array.h"
 #include "common/base/buf.h"
@@ -350,6 +351,49 @@ static void test_lcm_clean_ends_what_lives_then_removes(void **state)
     lcm_free(l);
 }
 
+/* ---- the table of states -------------------------------------------------------------------------------------------------------- */
+
+static bool leads(lcm_state from, lcm_state to)
+{
+    for (int c = 0; c < LCM_N_CAUSES; c++)
+        if (lcm_fsm_allows(from, (lcm_cause)c, to))
+            return true;
+    return false;
+}
+
+static void test_lcm_fsm_lets_nothing_start_twice(void **state)
+{
+    bool reached[LCM_N_STATES] = {[LCM_STATE_WAITING] = true};
+    for (int from = 0; from < LCM_N_STATES; from++) {
+        assert_false(leads((lcm_state)from, LCM_STATE_WAITING));
+        assert_int_equal(leads((lcm_state)from, LCM_STATE_ALIVE), from == LCM_STATE_WAITING);
+        assert_true(from == LCM_STATE_ENDED || leads((lcm_state)from, LCM_STATE_ENDED)); /* nothing is stuck */
+        for (int to = 0; to < LCM_N_STATES; to++)
+            reached[to] |= leads((lcm_state)from, (lcm_state)to);
+        assert_false(from != LCM_STATE_DRAINING && leads(LCM_STATE_ENDED, (lcm_state)from));
+    }
+    for (int s = 0; s < LCM_N_STATES; s++)
+        assert_true(reached[s]);
+    assert_true(lcm_fsm_allows(LCM_STATE_KILLING, LCM_CAUSE_EMPTIED, LCM_STATE_ENDED)); /* the only way out by force */
+    assert_false(lcm_fsm_allows(LCM_STATE_KILLING, LCM_CAUSE_NOT_STARTED, LCM_STATE_ENDED));
+}
+
+/* An answer that was overtaken says nothing any more. */
+static void test_lcm_late_failure_to_start_is_no_end(void **state)
+{
+    lcm_core *l = fresh();
+    deploy(l, 1, 1);
+    expect(l, intended(1), PST_LCM_START, 1);
+    expect(l, noticed(1, "learner-1", PST_LCM_SEEN_VANISHED, NULL, false), PST_LCM_END, 1);
+    lcm_event failed = {.type = PST_LCM_START_FAILED, .id = pst_process_id_of(ID, 1, "learner-1"), .text = "no memory"};
+    expect(l, failed, PST_LCM_REPORT, 0); /* whether something of it lives, only the answer to END tells */
+    assert_false(lcm_idle(l));
+    expect(l, (lcm_event){.type = PST_LCM_EMPTIED, .published = true, .id = failed.id}, PST_LCM_REPORT, 1);
+    expect(l, failed, PST_LCM_REPORT, 0);
+    assert_true(lcm_idle(l));
+    lcm_free(l);
+}
+
 /* ---- a simulated site ------------------------------------------------------------------------------------------------------- */
 
 #define GENS  6
@@ -418,6 +462,11 @@ static void perform(sim *s, const lcm_action *a)
     case PST_LCM_START:
         assert_false(p->supervisor);
         p->supervisor = true;
+        if (rnd(s, 16) == 0) {
+            p->supervisor = false;
+            answer(s, (lcm_event){.type = PST_LCM_START_FAILED, .id = a->id, .text = "cannot fork"});
+            break;
+        }
         if (p->exit)
             break; /* a publisher */
         if (++p->starts > 1)
@@ -609,6 +658,8 @@ int main(void)
         cmocka_unit_test(test_lcm_gpus_are_given_once_and_waited_for),
         cmocka_unit_test(test_lcm_stop_site_ends_all_with_its_reason_and_becomes_idle),
         cmocka_unit_test(test_lcm_clean_ends_what_lives_then_removes),
+        cmocka_unit_test(test_lcm_fsm_lets_nothing_start_twice),
+        cmocka_unit_test(test_lcm_late_failure_to_start_is_no_end),
         cmocka_unit_test(test_lcm_simulated_site_never_starts_twice_nor_two_generations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
