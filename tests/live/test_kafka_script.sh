@@ -100,6 +100,7 @@ part_usage() {
     check "a port beyond the range is refused" exits 2 "$kafka" start --port 65530 --dir "$T/none"
     check "an unknown version is refused" exits 2 "$kafka" start --version 1.0 --dir "$T/none"
     check "... in the environment too" exits 2 env PENSTOCK_KAFKA_VERSION=1.0 "$kafka" start --dir "$T/none"
+    check "a session that is no number" exits 2 env PENSTOCK_KAFKA_BROKER_SESSION_MS=9s "$kafka" start --dir "$T/none"
     check "status of nothing exits 4" exits 4 "$kafka" status --dir "$T/none"
     check "... and prints running:false" says '"running":false' "$kafka" status --json --dir "$T/none"
     check "stop of nothing exits 0" exits 0 "$kafka" stop --dir "$T/none"

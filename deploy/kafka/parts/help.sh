@@ -36,6 +36,7 @@ Environment
   PENSTOCK_KAFKA_VERSION           --version where none is given and the directory holds none [4.3.1]
   PENSTOCK_KAFKA_HEAP              heap of a broker [128m]
   PENSTOCK_KAFKA_START_TIMEOUT     seconds to wait for an answer [120]
+  PENSTOCK_KAFKA_BROKER_SESSION_MS how long a broker may be held up before it is fenced, and waits when it comes back from a kill [9000]
   PENSTOCK_KAFKA_CDS=0             no class archive
   XDG_CACHE_HOME                   where the jars go: $XDG_CACHE_HOME/penstock or ~/.cache/penstock
 
