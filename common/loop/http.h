@@ -88,6 +88,10 @@ void pst_http_drain(pst_http *s, void (*done)(void *arg), void *arg);
 void pst_http_free(pst_http *s);
 /* {requests, refused, open connections, open streams, streams dropped}. */
 void pst_http_counts(const pst_http *s, uint64_t ret_counts[5]);
+/* The same for dumps, as member `http`. */
+void pst_http_dump(const pst_http *s, json_t *to);
+/* The answer to GET /state: the dump, or 503 for NULL. */
+void pst_http_reply_dump(pst_http_req *r, json_t *take);
 
 /* ---- the request; all texts are NUL-terminated, decoded once, valid until the reply ---------------------------------------- */
 
@@ -111,6 +115,10 @@ bool pst_http_is_local(const pst_http_req *r);                        /* it came
 char *pst_http_cookie(const pst_http_req *r, const char *name);
 /* Basic authorization: user and password (free() both), or PST_ENOTFOUND without, PST_EPARSE when malformed. */
 int pst_http_basic(const pst_http_req *r, char **ret_user, char **ret_password);
+/* Does the request show this token, as a bearer or as basic auth's password? Compared in constant time. */
+bool pst_http_shows_token(const pst_http_req *r, const char *token);
+/* The same for the token of a file (secret.h); a request that does not show it is answered here: 401, or 403 where there is no such file. */
+bool pst_http_asks_token(pst_http_req *r, const char *token_path);
 void pst_http_set_data(pst_http_req *r, void *data); /* one pointer for filter and handler; not freed */
 void *pst_http_data(const pst_http_req *r);
 
@@ -168,6 +176,8 @@ int pst_http_thread_start(const pst_http_conf *conf, const pst_http_route *route
 int pst_http_thread_metrics(const pst_http_conf *conf, pst_metrics *set, int (*health)(void *arg, pst_buf *why), void *arg,
                             pst_http_thread **ret_thread, pst_err *err);
 extern const pst_http_routes pst_http_thread_routes; /* those of pst_http_thread_metrics */
+/* From now on GET /state asks d (dump.h) and answers who shows the token of that file; before it is 404. d outlives the thread. */
+void pst_http_thread_set_dump(pst_http_thread *t, pst_dump *d, const char *token_path);
 int pst_http_thread_port(const pst_http_thread *t);
 void pst_http_thread_stop(pst_http_thread *t); /* joins; NULL-safe */
 

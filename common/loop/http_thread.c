@@ -1,10 +1,14 @@
-/* http_thread.c - a server with a loop and a thread of its own; /metrics and /health for programs whose main thread is busy scoring. */
+/* http_thread.c - a server with a loop and a thread of its own: /metrics, /health and /state for services whose main thread polls Kafka. It can
+ * tell of a main thread that is stuck, which a server on that thread could not. */
 #include "common/loop/http.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+
+enum { STATE_MS = 2000 };
 
 struct pst_http_thread {
     pst_loop *loop;
@@ -14,6 +18,8 @@ struct pst_http_thread {
     pst_metrics *set;
     int (*health)(void *arg, pst_buf *why);
     void *health_arg;
+    _Atomic(pst_dump *) dump; /* set after token_path */
+    char *token_path;
 };
 
 static void *run(void *arg)
@@ -82,9 +88,23 @@ static void get_health(void *arg, pst_http_req *req)
     pst_buf_done(&why);
 }
 
-static const pst_http_route routes[] = {{"GET", "/metrics", get_metrics, 0, 0, "Prometheus text."},
-                                        {"GET", "/health", get_health, 0, 0, "200, or 503 and why."}};
-const pst_http_routes pst_http_thread_routes = {routes, sizeof routes / sizeof *routes};
+static void get_state(void *arg, pst_http_req *req)
+{
+    pst_http_thread *t = arg;
+    pst_dump *d = atomic_load(&t->dump);
+    if (!d)
+        pst_http_problem(req, 404, "no-state", NULL, "this service does not tell its state");
+    else if (pst_http_asks_token(req, t->token_path))
+        pst_http_reply_dump(req, pst_dump_ask(d, STATE_MS));
+}
+
+static const pst_http_route routes[] = {
+    {"GET", "/metrics", get_metrics, 0, 0, "Prometheus text."},
+    {"GET", "/health", get_health, 0, 0, "200, or 503 and why."},
+    {"GET", "/state", get_state, 0, 0,
+     "What the service holds at this moment, for who shows the token; 503 when its loop does not come round."}};
+enum { N_ROUTES = sizeof routes / sizeof *routes };
+const pst_http_routes pst_http_thread_routes = {routes, N_ROUTES};
 
 int pst_http_thread_metrics(const pst_http_conf *conf, pst_metrics *set, int (*health)(void *arg, pst_buf *why), void *arg,
                             pst_http_thread **ret_thread, pst_err *err)
@@ -93,13 +113,20 @@ int pst_http_thread_metrics(const pst_http_conf *conf, pst_metrics *set, int (*h
     t->set = set;
     t->health = health;
     t->health_arg = arg;
-    int rc = start(t, conf, routes, 2, t, err);
+    int rc = start(t, conf, routes, N_ROUTES, t, err);
     if (rc < 0) {
         pst_http_thread_stop(t);
         return rc;
     }
     *ret_thread = t;
     return PST_OK;
+}
+
+void pst_http_thread_set_dump(pst_http_thread *t, pst_dump *d, const char *token_path)
+{
+    PST_ASSERT(!atomic_load(&t->dump));
+    t->token_path = pst_strdup(token_path);
+    atomic_store(&t->dump, d);
 }
 
 int pst_http_thread_port(const pst_http_thread *t)
@@ -117,5 +144,6 @@ void pst_http_thread_stop(pst_http_thread *t)
     }
     pst_http_free(t->server);
     pst_loop_free(t->loop);
+    free(t->token_path);
     free(t);
 }

@@ -23,7 +23,7 @@ typedef struct posted {
 struct pst_loop {
     struct event_base *base;
     int wake_fd;
-    struct event *wake, *stop, *hurry;
+    struct event *wake, *stop, *hurry, *dumps;
     void (*on_stop)(void *arg);
     void *on_stop_arg;
     bool ignore_stop, stopping_seen;
@@ -135,8 +135,8 @@ void pst_loop_free(pst_loop *l)
 {
     if (!l)
         return;
-    struct event *events[] = {l->wake, l->stop, l->hurry};
-    for (size_t i = 0; i < 3; i++)
+    struct event *events[] = {l->wake, l->stop, l->hurry, l->dumps};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (events[i])
             event_free(events[i]);
     if (l->base)
@@ -193,6 +193,20 @@ void pst_loop_on_stop(pst_loop *l, void (*fn)(void *arg), void *arg)
 {
     l->on_stop = fn;
     l->on_stop_arg = arg;
+}
+
+static void on_dump(evutil_socket_t fd, short what, void *arg)
+{
+    pst_dump_serve(arg);
+}
+
+void pst_loop_set_dump(pst_loop *l, pst_dump *d)
+{
+    if (l->dumps)
+        event_free(l->dumps);
+    l->dumps = d ? event_new(l->base, pst_dump_fd(d), EV_READ | EV_PERSIST, on_dump, d) : NULL;
+    if (l->dumps)
+        event_add(l->dumps, NULL);
 }
 
 void pst_loop_ignore_stop(pst_loop *l)

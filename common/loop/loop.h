@@ -13,6 +13,7 @@
 #ifndef PST_LOOP_LOOP_H
 #define PST_LOOP_LOOP_H
 
+#include "common/base/dump.h"
 #include "common/base/err.h"
 
 typedef struct pst_loop pst_loop;
@@ -32,6 +33,8 @@ void pst_loop_stop(pst_loop *l); /* @thread any */
 void pst_loop_on_stop(pst_loop *l, void (*fn)(void *arg), void *arg);
 /* This loop does not look at pst_stop_fd(): for helpers that must outlive the drain of the program (metrics). */
 void pst_loop_ignore_stop(pst_loop *l);
+/* The loop serves d (dump.h) whenever somebody asks for it; NULL = none any more. d outlives the loop, or is taken away before. */
+void pst_loop_set_dump(pst_loop *l, pst_dump *d);
 /* Calls fn(arg) on the loop's thread, in order of posting. PST_ELIMIT when 65,536 are waiting (the caller pauses), else 0. @thread any */
 int pst_loop_post(pst_loop *l, void (*fn)(void *arg), void *arg);
 bool pst_loop_is_current(const pst_loop *l); /* are we on its thread? @thread any */

@@ -30,7 +30,7 @@ static void count_args(pst_verb_run *v, int args_min, int args_max)
                     v->args[args_max], u->verb, gap, u->args);
 }
 
-int pst_verb_begin(pst_verb_run *v, const pst_usage *usage, int argc, char **argv, void *opts, int args_min, int args_max)
+int pst_verb_parse(pst_verb_run *v, const pst_usage *usage, int argc, char **argv, void *opts, int args_min, int args_max)
 {
     memset(v, 0, sizeof *v);
     v->usage = usage;
@@ -41,14 +41,20 @@ int pst_verb_begin(pst_verb_run *v, const pst_usage *usage, int argc, char **arg
         count_args(v, args_min, args_max);
         rc = v->err.code;
     }
-    if (!rc) {
-        char id[64];
-        snprintf(id, sizeof id, "penstock-%s", usage->verb);
-        for (char *p = id; *p; p++)
-            if (*p == ' ')
-                *p = '-';
-        rc = pst_client_open(&v->settings, id, &v->client, &v->err);
-    }
+    return rc < 0 ? pst_verb_end(v, rc) : -1;
+}
+
+int pst_verb_begin(pst_verb_run *v, const pst_usage *usage, int argc, char **argv, void *opts, int args_min, int args_max)
+{
+    int status = pst_verb_parse(v, usage, argc, argv, opts, args_min, args_max);
+    if (status >= 0)
+        return status;
+    char id[64];
+    snprintf(id, sizeof id, "penstock-%s", usage->verb);
+    for (char *p = id; *p; p++)
+        if (*p == ' ')
+            *p = '-';
+    int rc = pst_client_open(&v->settings, id, &v->client, &v->err);
     return rc < 0 ? pst_verb_end(v, rc) : -1;
 }
 

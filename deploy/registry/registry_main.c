@@ -1,10 +1,11 @@
-/* registry_main.c - `penstock registry`: a schema registry for development and small sites, kept in a topic as Confluent's is. */
+/* registry_main.c - `penstock registry`: a schema registry for development and small sites, kept in a topic as Confluent's is: config, wire, loop,
+ * drain. It opens no client as other verbs do, since a client's first question would go to the registry. */
 #include "common/base/fs.h"
 #include "common/base/log.h"
 #include "common/base/opt.h"
 #include "common/base/secret.h"
-#include "common/base/stop.h"
 #include "common/platform/client.h"
+#include "common/platform/verb.h"
 #include "deploy/registry/registry_server.h"
 #include "verbs.h"
 
@@ -44,26 +45,29 @@ static const pst_usage usage = {
     .n_opts = sizeof opts / sizeof *opts,
 };
 
-typedef struct shell {
+typedef struct service {
     pst_loop *loop;
+    pst_bus_conf *bus;
+    char *password, *token_path;
     rserver *server;
-} shell;
+    pst_dump *dump;
+} service;
 
 static void on_drained(void *arg)
 {
-    pst_loop_stop(((shell *)arg)->loop);
+    pst_loop_stop(((service *)arg)->loop);
 }
 
 static void on_stop(void *arg)
 {
-    shell *sh = arg;
+    service *s = arg;
     pst_log(PST_LOG_INFO, "registry", "event=draining");
-    rserver_drain(sh->server, on_drained, sh);
+    rserver_drain(s->server, on_drained, s);
 }
 
 static void on_fatal(void *arg)
 {
-    pst_loop_stop(((shell *)arg)->loop);
+    pst_loop_stop(((service *)arg)->loop);
 }
 
 /* @FILE, or the text itself, which is hidden from the list of processes at once. */
@@ -88,78 +92,77 @@ static int read_password(const char *given, char **ret_password, pst_err *err)
     return rc;
 }
 
-static int serve(const registry_opts *o, const pst_settings *settings, pst_err *err)
+static int wire(service *s, const registry_opts *o, const pst_settings *settings, pst_err *err)
 {
-    shell sh = {0};
-    pst_bus_conf *bus = NULL;
-    char *password = NULL;
     const char *names[34] = {0};
     for (size_t i = 0; i < o->hosts.n && i < 32; i++)
         names[i] = o->hosts.items[i];
-    int rc = read_password(o->password, &password, err);
+    s->token_path = pst_token_path(settings->state_dir.value);
+    int rc = read_password(o->password, &s->password, err);
     if (rc == PST_OK)
-        rc = pst_client_bus_conf(settings, "penstock-registry", &bus, err);
+        rc = pst_client_bus_conf(settings, "penstock-registry", &s->bus, err);
     if (rc == PST_OK)
-        rc = pst_loop_new(&sh.loop, err);
-    rserver_conf conf = {.bus = bus,
+        rc = pst_loop_new(&s->loop, err);
+    rserver_conf conf = {.bus = s->bus,
                          .topic = o->topic,
                          .embedded = settings->embedded,
                          .force = o->force,
                          .listen = o->listen,
                          .port = (int)o->port,
                          .hosts = names,
-                         .user = password && !settings->registry_user ? "" : settings->registry_user,
-                         .password = password ? password : settings->registry_password};
+                         .user = s->password && !settings->registry_user ? "" : settings->registry_user,
+                         .password = s->password ? s->password : settings->registry_password,
+                         .token_path = s->token_path};
     if (rc == PST_OK)
-        rc = rserver_new(sh.loop, &conf, on_fatal, &sh, &sh.server, err);
-    if (rc == PST_OK) {
-        pst_log(PST_LOG_INFO, "registry", "event=listening url=%s topic=%s bootstrap=%s", rserver_url(sh.server), o->topic,
-                settings->bootstrap.value);
-        printf("%s\n", rserver_url(sh.server));
-        fflush(stdout);
-        pst_loop_on_stop(sh.loop, on_stop, &sh);
-        pst_loop_run(sh.loop);
-        const pst_err *failure = rserver_failure(sh.server);
-        if (failure)
-            rc = pst_err_set(err, failure->code, failure->cls, failure->origin, failure->native, "%s", failure->text);
-        else
-            pst_log(PST_LOG_INFO, "registry", "event=stopped");
-    }
-    rserver_free(sh.server);
-    pst_loop_free(sh.loop);
-    pst_bus_conf_free(bus);
-    free(password);
+        rc = rserver_new(s->loop, &conf, on_fatal, s, &s->server, err);
+    if (rc == PST_OK)
+        rc = pst_dump_new("registry", rserver_dump, s->server, &s->dump, err);
     return rc;
+}
+
+/* Until it is told to stop and all is answered, or cannot go on. */
+static int loop(service *s, pst_err *err)
+{
+    rserver_set_dump(s->server, s->dump);
+    pst_loop_on_stop(s->loop, on_stop, s);
+    pst_loop_run(s->loop);
+    const pst_err *failure = rserver_failure(s->server);
+    if (failure)
+        return pst_err_set(err, failure->code, failure->cls, failure->origin, failure->native, "%s", failure->text);
+    pst_log(PST_LOG_INFO, "registry", "event=stopped");
+    return PST_OK;
+}
+
+static void take_apart(service *s)
+{
+    rserver_free(s->server);
+    pst_loop_free(s->loop);
+    pst_dump_free(s->dump);
+    pst_bus_conf_free(s->bus);
+    free(s->password);
+    free(s->token_path);
 }
 
 static int run(int argc, char **argv)
 {
     registry_opts o = {0};
-    pst_settings settings = {0};
-    char **args = NULL;
-    int n_args = 0;
-    pst_err err = {0};
-    int rc = pst_opt_parse(&usage, argc, argv, &o, &settings, &args, &n_args, &err);
-    if (rc > 0)
-        return 0;
-    if (rc == PST_OK && n_args > 0)
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is not understood: this verb takes options only", args[0]);
-    if (rc == PST_OK && (o.port < 0 || o.port > 65535))
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--port must be 0 to 65535");
-    if (rc < 0) {
-        pst_say_err("registry", &err);
-        free(args);
-        pst_settings_done(&settings);
-        return 2;
+    service s = {0};
+    pst_verb_run v;
+    int status = pst_verb_parse(&v, &usage, argc, argv, &o, 0, 0);
+    if (status >= 0)
+        return status;
+    int rc = o.port < 0 || o.port > 65535 ? pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--port must be 0 to 65535")
+                                          : wire(&s, &o, &v.settings, &v.err);
+    if (rc == PST_OK) {
+        pst_log(PST_LOG_INFO, "registry", "event=listening url=%s topic=%s bootstrap=%s", rserver_url(s.server), o.topic,
+                v.settings.bootstrap.value);
+        printf("%s\n", rserver_url(s.server));
+        fflush(stdout);
+        rc = loop(&s, &v.err);
     }
-    pst_stop_install();
-    rc = serve(&o, &settings, &err);
-    if (rc < 0)
-        pst_say_err("registry", &err);
-    free(args);
+    take_apart(&s);
     free(o.hosts.items);
-    pst_settings_done(&settings);
-    return rc < 0 ? pst_err_exit(&err) : 0;
+    return pst_verb_end(&v, rc);
 }
 
 const pst_verb pst_registry_verb = {"registry", "Run a schema registry.", "services", run, PST_USAGES(&usage)};

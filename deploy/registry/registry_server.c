@@ -46,6 +46,8 @@ struct rserver {
     pst_err failure, trouble;
     char *user, *password;
     char instance[37];
+    char *token_path;
+    pst_dump *dump;
     bool force, embedded, topic_ready, ready, claim_seen, barrier_needed, draining;
     int64_t applied; /* offset of the last record that went through apply */
     int64_t write_timeout_us, alive_us;
@@ -396,9 +398,50 @@ static void on_metrics(void *arg, pst_http_req *req)
     pst_buf_done(&b);
 }
 
-static const pst_http_route own_routes[] = {{"GET", "/health", on_health, 0, 0, "200 once its topic is read."},
-                                            {"GET", "/metrics", on_metrics, 0, 0, "Prometheus text."}};
-const pst_http_routes pst_registry_own_routes = {own_routes, sizeof own_routes / sizeof *own_routes};
+/* Who has the password may; where none is asked for, who has the token. */
+static void on_state(void *arg, pst_http_req *req)
+{
+    rserver *s = arg;
+    if (!s->dump || !s->token_path)
+        pst_http_problem(req, 404, "no-state", NULL, "this registry does not tell its state");
+    else if (s->user || pst_http_asks_token(req, s->token_path))
+        pst_http_reply_dump(req, pst_dump_now(s->dump));
+}
+
+static const pst_http_route own_routes[] = {
+    {"GET", "/health", on_health, 0, 0, "200 once its topic is read."},
+    {"GET", "/metrics", on_metrics, 0, 0, "Prometheus text."},
+    {"GET", "/state", on_state, 0, 0,
+     "What the registry holds at this moment, for who has its password; where it has none, for who shows the state folder's token."}};
+enum { N_OWN_ROUTES = sizeof own_routes / sizeof *own_routes };
+const pst_http_routes pst_registry_own_routes = {own_routes, N_OWN_ROUTES};
+
+void rserver_dump(void *arg, json_t *to)
+{
+    const rserver *s = arg;
+    size_t n[3];
+    rcore_counts(s->core, n);
+    json_object_set_new(to, "ready", json_boolean(s->ready));
+    json_object_set_new(to, "topic_ready", json_boolean(s->topic_ready));
+    json_object_set_new(to, "applied_offset", json_integer(s->applied));
+    json_object_set_new(to, "subjects", json_integer((json_int_t)n[0]));
+    json_object_set_new(to, "versions", json_integer((json_int_t)n[1]));
+    json_object_set_new(to, "schemas", json_integer((json_int_t)n[2]));
+    json_object_set_new(to, "writes_waiting", json_integer((json_int_t)s->queued));
+    json_object_set_new(to, "barrier_needed", json_boolean(s->barrier_needed));
+    json_object_set_new(to, "trouble", s->trouble.code ? json_string(s->trouble.text) : json_null());
+    json_object_set_new(to, "write",
+                        s->current ? json_pack("{s:I, s:I, s:b}", "acknowledgements_left", (json_int_t)s->current->acks_left, "offset",
+                                               (json_int_t)s->current->offset, "failed", s->current->failed)
+                                   : json_null());
+    pst_http_dump(s->http, to);
+}
+
+void rserver_set_dump(rserver *s, pst_dump *d)
+{
+    s->dump = d;
+    pst_loop_set_dump(s->loop, d);
+}
 
 int rserver_new(pst_loop *l, const rserver_conf *conf, void (*fatal)(void *arg), void *arg, rserver **ret_server, pst_err *err)
 {
@@ -414,6 +457,7 @@ int rserver_new(pst_loop *l, const rserver_conf *conf, void (*fatal)(void *arg),
     s->write_timeout_us = (int64_t)(conf->write_timeout_ms ? conf->write_timeout_ms : 5000) * 1000;
     s->user = pst_strdup(conf->user);
     s->password = pst_strdup(conf->password ? conf->password : "");
+    s->token_path = pst_strdup(conf->token_path);
     s->core = rcore_new();
     s->metrics = pst_metrics_new();
     s->m_requests = pst_metric_of(s->metrics, PST_METRIC_REGISTRY_REQUESTS, NULL);
@@ -434,7 +478,7 @@ int rserver_new(pst_loop *l, const rserver_conf *conf, void (*fatal)(void *arg),
                          "basic.auth.user.info=user:password; or "
                          "listen on 127.0.0.1");
     if (rc == PST_OK) {
-        pst_http_add_routes(s->http, own_routes, 2, s);
+        pst_http_add_routes(s->http, own_routes, N_OWN_ROUTES, s);
         registry_add_routes(s->http, on_request, s);
         pst_http_set_filter(s->http, may_enter, s);
         pst_http_set_fallback(s->http, on_unrouted, s);
@@ -498,5 +542,6 @@ void rserver_free(rserver *s)
     pst_metrics_free(s->metrics);
     free(s->user);
     free(s->password);
+    free(s->token_path);
     free(s);
 }

@@ -13,6 +13,7 @@ typedef struct rserver_conf {
     int port;
     const char *const *hosts;    /* names accepted in Host beside loopback's; NULL-terminated; NULL = none */
     const char *user, *password; /* basic auth asked of every client; user "" = any; NULL = none */
+    const char *token_path;      /* whose token /state asks for where no password is asked for; NULL = /state is not there */
     int write_timeout_ms;        /* a client waits so long for its write; 0 = 5000 */
 } rserver_conf;
 
@@ -23,6 +24,8 @@ int rserver_new(pst_loop *l, const rserver_conf *conf, void (*fatal)(void *arg),
 const char *rserver_url(const rserver *s);
 bool rserver_ready(const rserver *s);
 const pst_err *rserver_failure(const rserver *s);
+void rserver_dump(void *arg, json_t *to);                           /* dump.h; arg is the rserver. @thread loop */
+void rserver_set_dump(rserver *s, pst_dump *d);                     /* for SIGUSR1 and GET /state; outlives the loop */
 void rserver_drain(rserver *s, void (*done)(void *arg), void *arg); /* ends what is under way */
 void rserver_free(rserver *s);                                      /* after the loop has ended */
 

@@ -33,6 +33,7 @@ struct gw_feed {
     pthread_t thread;
     _Atomic bool stop;
     _Atomic int64_t lag;
+    _Atomic int64_t records, polled_us; /* taken so far; when it last came back from Kafka (pst_mono_us) */
 };
 
 typedef struct post {
@@ -178,6 +179,8 @@ static void *run(void *arg)
         for (size_t i = 0; i < b.n && !f->stop; i++)
             hand_over(f, &b.records[i]);
         f->lag = pst_consumer_lag(c);
+        f->records += (int64_t)b.n;
+        f->polled_us = pst_mono_us();
     }
     pst_consumer_free(c);
     return NULL;
@@ -199,7 +202,15 @@ int gw_feed_start(gw_state *g, gw_feed **ret_feed, pst_err *err)
 
 int64_t gw_feed_lag(const gw_feed *f)
 {
-    return f->lag;
+    return f ? f->lag : -1;
+}
+
+void gw_feed_dump(const gw_feed *f, json_t *to)
+{
+    int64_t polled = f ? f->polled_us : 0;
+    json_object_set_new(to, "feed",
+                        json_pack("{s:I, s:I, s:f}", "lag", (json_int_t)gw_feed_lag(f), "records", (json_int_t)(f ? f->records : 0),
+                                  "polled_s_ago", polled ? (double)(pst_mono_us() - polled) / 1e6 : -1.0));
 }
 
 void gw_feed_stop(gw_feed *f)

@@ -35,8 +35,9 @@ typedef struct gw_state {
     gw_hub *hub;
     gw_feed *feed;
     gw_publisher *publisher;
-    pst_store *store;  /* sqlite:, mongodb:; opened at first use, NULL until it is there */
-    pst_view *view;    /* memory: only */
+    pst_store *store; /* sqlite:, mongodb:; opened at first use, NULL until it is there */
+    pst_view *view;   /* memory: only */
+    pst_dump *dump;
     char *description; /* openapi.h, as text */
     pst_metrics *metrics;
     pst_metric *submitted, *refused, *streams;
@@ -53,16 +54,22 @@ void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, c
 void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key);
 /* A client that falls out of the ring gets an event `missed` with the number of events it did not get. */
 size_t gw_hub_streams(const gw_hub *h);
+void gw_hub_dump(const gw_hub *h, json_t *to);
 
 /* feed.c: the consumer thread. */
 int gw_feed_start(gw_state *g, gw_feed **ret_feed, pst_err *err);
 void gw_feed_stop(gw_feed *f);
-int64_t gw_feed_lag(const gw_feed *f);
+int64_t gw_feed_lag(const gw_feed *f);           /* -1 = not known; NULL-safe */
+void gw_feed_dump(const gw_feed *f, json_t *to); /* NULL-safe */
 
 /* publisher.c: requests → jobs.requests; answers 202 or a problem when the broker has decided. Takes req. @thread loop */
 int gw_publisher_new(gw_state *g, gw_publisher **ret_publisher, pst_err *err);
+void gw_publisher_dump(const gw_publisher *p, json_t *to);
 void gw_publisher_free(gw_publisher *p); /* waits a moment for what is under way */
 void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id);
+
+/* service.c: what all of it holds, for dumps (dump.h). @thread loop */
+void gw_dump(void *arg, json_t *to);
 
 /* job_store.c: the store of jobs, or NULL; between the two nobody else uses it. @thread loop */
 pst_store *gw_store_lock(gw_state *g, pst_err *err);

@@ -1,4 +1,6 @@
-/* gateway_main.c - `penstock gateway`: config, wire, loop, drain. */
+/* gateway_main.c - `penstock gateway`: config, wire, loop, drain. One thread serves all connections, because a request costs less than handing it
+ * over would; what takes long (reading topics) has threads of its own that post their results to the loop. The drain ends streams with a comment and
+ * gives open requests time to be answered; a second signal ends the loop at once. */
 #include "producers/gateway/gateway.h"
 #include "producers/gateway/openapi.h"
 #include "producers/gateway/routes.h"
@@ -116,14 +118,18 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
     gw_routes_add(g->http, g);
     if (!strncmp(g->client->settings->store.value, "memory:", 7) && (rc = pst_view_start(g->client, "memory:", &g->view, err)) < 0)
         return rc;
-    if ((rc = gw_publisher_new(g, &g->publisher, err)) < 0)
+    if ((rc = gw_publisher_new(g, &g->publisher, err)) < 0 || (rc = gw_feed_start(g, &g->feed, err)) < 0)
         return rc;
-    return gw_feed_start(g, &g->feed, err);
+    if ((rc = pst_dump_new("gateway", gw_dump, g, &g->dump, err)) < 0)
+        return rc;
+    pst_loop_set_dump(g->loop, g->dump);
+    return 0;
 }
 
 static void take_apart(gw_state *g)
 {
     gw_feed_stop(g->feed);
+    g->feed = NULL;                                 /* requests may still come while the loop runs on for the readers */
     for (int i = 0; g->readers > 0 && i < 500; i++) /* their answers are posted to the loop */
         pst_loop_run_for(g->loop, 20);
     gw_publisher_free(g->publisher);
@@ -133,8 +139,17 @@ static void take_apart(gw_state *g)
     pst_store_close(g->store);
     pst_metrics_free(g->metrics);
     pst_loop_free(g->loop);
+    pst_dump_free(g->dump);
     free(g->description);
     gw_hub_free(g->hub); /* after the output buffers, which end with the loop: they hold pieces that the hub counts */
+}
+
+static void loop(gw_state *g)
+{
+    pst_log(PST_LOG_INFO, "gateway", "event=listening url=%s", pst_http_url(g->http));
+    pst_loop_on_stop(g->loop, on_stop, g);
+    pst_loop_run(g->loop);
+    pst_log(PST_LOG_INFO, "gateway", "event=stopped");
 }
 
 static int gateway_run(int argc, char **argv)
@@ -148,12 +163,8 @@ static int gateway_run(int argc, char **argv)
     g.client = v.client;
     int rc = o.port < 0 || o.port > 65535 ? pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--port: wanted 0 to 65535")
                                           : wire(&g, &o, &v.err);
-    if (!rc) {
-        pst_log(PST_LOG_INFO, "gateway", "event=listening url=%s", pst_http_url(g.http));
-        pst_loop_on_stop(g.loop, on_stop, &g);
-        pst_loop_run(g.loop);
-        pst_log(PST_LOG_INFO, "gateway", "event=stopped");
-    }
+    if (!rc)
+        loop(&g);
     take_apart(&g);
     free(o.hosts.items);
     return pst_verb_end(&v, rc);

@@ -79,6 +79,18 @@ size_t gw_hub_streams(const gw_hub *h)
     return h->n_clients;
 }
 
+void gw_hub_dump(const gw_hub *h, json_t *to)
+{
+    json_t *streams = json_array();
+    for (const client *c = h->clients; c; c = c->next_client)
+        json_array_append_new(streams,
+                              json_pack("{s:s?, s:s?, s:I, s:I}", "kinds", c->kinds, "key", c->key, "behind",
+                                        (json_int_t)(h->end - c->next), "backlog_bytes", (json_int_t)pst_http_stream_backlog(c->stream)));
+    json_object_set_new(to, "hub",
+                        json_pack("{s:I, s:I, s:I, s:I, s:o}", "first", (json_int_t)h->first, "end", (json_int_t)h->end, "ring_bytes",
+                                  (json_int_t)h->bytes, "held_bytes", (json_int_t)(h->live - h->bytes), "streams", streams));
+}
+
 static bool wants(const client *c, const item *i)
 {
     if (c->key && strcmp(c->key, i->key))

@@ -75,6 +75,11 @@ int gw_publisher_new(gw_state *g, gw_publisher **ret_publisher, pst_err *err)
     return 0;
 }
 
+void gw_publisher_dump(const gw_publisher *p, json_t *to)
+{
+    json_object_set_new(to, "publisher", json_pack("{s:I}", "waiting", (json_int_t)p->waiting));
+}
+
 void gw_publisher_free(gw_publisher *p)
 {
     if (!p)

@@ -1,4 +1,5 @@
-/* service.c - what the gateway says of itself: is it there, its counters, the description of its paths. */
+/* service.c - what the gateway says of itself: is it there, its counters, what it holds at this moment, the description of its paths. All of it is
+ * answered on the loop's thread, which owns that state. */
 #include "producers/gateway/gateway.h"
 
 #include "common/base/json.h"
@@ -32,7 +33,45 @@ static void description(void *arg, pst_http_req *req)
     pst_http_reply(req, 200, "application/json", g->description, strlen(g->description));
 }
 
-static const gw_schema schemas[] = {{"Health", GW_JSON({
+static const char *store_kind(const gw_state *g)
+{
+    if (g->view)
+        return "view of its own";
+    return g->store ? "open" : "not opened yet";
+}
+
+void gw_dump(void *arg, json_t *to)
+{
+    const gw_state *g = arg;
+    const pst_settings *s = g->client->settings;
+    json_object_set_new(to, "bootstrap", json_string(s->bootstrap.value));
+    json_object_set_new(to, "store", json_string(store_kind(g)));
+    json_object_set_new(to, "readers", json_integer(g->readers));
+    gw_feed_dump(g->feed, to);
+    gw_hub_dump(g->hub, to);
+    gw_publisher_dump(g->publisher, to);
+    pst_http_dump(g->http, to);
+}
+
+static void state(void *arg, pst_http_req *req)
+{
+    const gw_state *g = arg;
+    pst_http_reply_dump(req, pst_dump_now(g->dump));
+}
+
+static const gw_schema schemas[] = {{"State", GW_JSON({
+                                         "type" : "object",
+                                         "description" : "For people; members may change with the version.",
+                                         "required" : [ "component", "version", "pid", "time", "seconds" ],
+                                         "properties" : {
+                                             "component" : {"type" : "string"},
+                                             "version" : {"type" : "string"},
+                                             "pid" : {"type" : "integer"},
+                                             "time" : {"type" : "integer", "description" : "microseconds since 1970"},
+                                             "seconds" : {"type" : "number", "description" : "since its start"}
+                                         }
+                                     })},
+                                    {"Health", GW_JSON({
                                          "type" : "object",
                                          "required" : [ "status", "version" ],
                                          "properties" : {
@@ -46,6 +85,7 @@ static const gw_schema schemas[] = {{"Health", GW_JSON({
                                     {0}};
 static const gw_answer to_health[] = {{200, "it serves", "application/json", "Health"}, {0}},
                        to_metrics[] = {{200, "the counters", "text/plain", GW_JSON({"type" : "string"})}, {0}},
+                       to_state[] = {{200, "the state", "application/json", "State"}, {503, "not to be had", GW_PROBLEM}, {0}},
                        to_description[] = {{200, "an OpenAPI 3.1 object", "application/json", GW_JSON({"type" : "object"})}, {0}};
 
 static const gw_route routes[] = {
@@ -59,6 +99,11 @@ static const gw_route routes[] = {
      NULL,
      NULL,
      to_metrics},
+    {{"GET", "/state", state, 0, 0, "What the gateway holds at this moment: queues, streams, counts. SIGUSR1 writes the same to its log."},
+     "dumpState",
+     NULL,
+     NULL,
+     to_state},
     {{"GET", "/openapi.json", description, 0, 0, "This interface as an OpenAPI 3.1 description."}, "describe", NULL, NULL, to_description},
 };
 

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { COOKIE_AGE_S = 30 * 86400 };
 
@@ -61,18 +60,6 @@ char *gw_who_name(const pst_http_req *req)
         return user;
     free(user);
     return NULL;
-}
-
-static bool knows_token(const gw_who *w, const pst_http_req *req)
-{
-    const char *v = pst_http_header(req, "Authorization");
-    if (v && !strncasecmp(v, "Bearer ", 7))
-        return pst_secret_equal(v + 7 + strspn(v + 7, " "), w->token);
-    char *user = NULL, *password = NULL;
-    bool yes = pst_http_basic(req, &user, &password) == 0 && pst_secret_equal(password, w->token);
-    free(user);
-    free(password);
-    return yes;
 }
 
 static bool has_cookie(const gw_who *w, const pst_http_req *req)
@@ -132,7 +119,7 @@ static bool may_enter(void *arg, pst_http_req *req)
     if (hand_out_cookie(w, req))
         return false;
     /* Who sends credentials is weighed by them alone: a wrong token is not made good by a cookie. */
-    if (pst_http_header(req, "Authorization") ? knows_token(w, req) : has_cookie(w, req))
+    if (pst_http_header(req, "Authorization") ? pst_http_shows_token(req, w->token) : has_cookie(w, req))
         return true;
     ask(req);
     return false;

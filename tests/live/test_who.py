@@ -144,6 +144,23 @@ def as_described(job):
     check({("showJob", 200), ("showJob", 404), ("readEvents", 200), ("readLogs", 404), ("submitJob", 202), ("haltJob", 202), ("showModel", 200), ("health", 200)} <= seen, f"seen: {sorted(seen)}")
 
 
+def state_told():
+    """GET /state for those who may, SIGUSR1 for those who may signal; neither tells the password that the settings hold."""
+    me = {"Authorization": "Bearer " + p.token}
+    for url, component in ((p.gateway, "gateway"), (p.registry, "registry")):
+        check(ask(url, "/state")[0] == 401, f"{component}: /state asks for no token")
+        check(ask(url, "/state", headers={"Authorization": "Bearer x"})[0] == 401, f"{component}: /state takes a wrong token")
+        status, text, _ = ask(url, "/state", headers=me)
+        state = json.loads(text)
+        check(status == 200 and state["component"] == component and state["http"]["requests"] > 0 and WORD not in text.decode() and p.token not in text.decode(), f"{component}: /state: {status} {text[:300]}")
+        log = next(f for f in (p.dir / "state/log").iterdir() if f.name.startswith(component))
+        os.kill(state["pid"], signal.SIGUSR1)
+        lines = until(lambda: [l for l in log.read_text().splitlines() if "event=state at=/" in l], 10, f"{component}: SIGUSR1 leaves nothing in {log}")
+        check(WORD not in "".join(lines), f"{component}: a secret stands in the dump")
+        check(ask(url, "/health")[0] == 200, f"{component} is gone after SIGUSR1")
+    check(json.loads(ask(p.registry, "/state", headers=me)[1])["subjects"] > 0, "the registry's state knows no subject")
+
+
 def alone(*args):
     """A gateway of its own: its exit status, or None while it serves."""
     port = free_ports(1)
@@ -201,6 +218,7 @@ with Platform(up_args=("-X", f"sasl.password={WORD}")) as p:
     as_described(token_asked())
     refused_pages()
     refused_by_registry()
+    state_told()
     open_only_here()
     closed_files()
     no_secrets_shown()

@@ -2,6 +2,7 @@ pst_test(base_core SOURCES unit/test_base_core.c LIBS pst_base LABELS unit threa
 pst_test(log SOURCES unit/test_log.c LIBS pst_base LABELS unit threads)
 pst_test(term SOURCES unit/test_term.c LIBS pst_base)
 if(NOT PENSTOCK_ENGINE_ONLY)
+  pst_test(dump SOURCES unit/test_dump.c LIBS pst_base LABELS unit threads)
   pst_test(base_text SOURCES unit/test_base_text.c LIBS pst_base)
   pst_test(library SOURCES unit/test_library.c LIBS pst_base)
   pst_test(secret SOURCES unit/test_secret.c LIBS pst_base)

@@ -2,6 +2,7 @@
 #include "common/loop/http.h"
 
 #include "common/base/clock.h"
+#include "common/base/secret.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -595,6 +596,60 @@ static void test_http_thread_serves_metrics(void **state)
     pst_metrics_free(set);
 }
 
+static atomic_bool rounds_over;
+
+static void fill(void *arg, json_t *to)
+{
+    json_object_set_new(to, "waiting", json_integer(*(int *)arg));
+}
+
+static void *come_round(void *arg)
+{
+    for (int i = 0; i < 2000 && !atomic_load(&rounds_over); i++) {
+        pst_dump_serve(arg);
+        pst_sleep_ms(2);
+    }
+    return NULL;
+}
+
+/* /state of a service whose own thread polls Kafka: there for who shows the token, and stuck when that thread is. */
+static void test_http_thread_tells_state_to_who_may(void **state)
+{
+    pst_metrics *set = pst_metrics_new();
+    pst_http_thread *t = NULL;
+    pst_dump *d = NULL;
+    pst_err err = {0};
+    pthread_t owner;
+    int waiting = 7, port = w->port;
+    char dir[] = "/tmp/pst-http-XXXXXX", *token = NULL, *asks = NULL;
+    assert_non_null(mkdtemp(dir));
+    char *path = pst_token_path(dir);
+    assert_int_equal(pst_http_thread_metrics(&plain, set, NULL, NULL, &t, &err), 0);
+    w->port = pst_http_thread_port(t);
+    expect("GET /state HTTP/1.1\r\n" H "\r\n", 404, "no-state");
+    assert_int_equal(pst_dump_new("test", fill, &waiting, &d, &err), 0);
+    pst_http_thread_set_dump(t, d, path);
+    expect("GET /state HTTP/1.1\r\n" H "Authorization: Bearer x\r\n\r\n", 403, "no-token");
+    assert_int_equal(pst_token_make(dir, "of-this-test", &token, &err), 0);
+    expect("GET /state HTTP/1.1\r\n" H "\r\n", 401, "token-wanted");
+    expect("GET /state HTTP/1.1\r\n" H "Authorization: Bearer of-that-test\r\n\r\n", 401, "token-wanted");
+    asks = pst_sprintf("GET /state HTTP/1.1\r\n" H "Authorization: Bearer %s\r\n\r\n", token);
+    expect(asks, 503, "did not come round"); /* nobody serves d yet */
+    assert_int_equal(pthread_create(&owner, NULL, come_round, d), 0);
+    expect(asks, 200, "\"waiting\":7");
+    atomic_store(&rounds_over, true);
+    pthread_join(owner, NULL);
+    pst_http_thread_stop(t);
+    pst_dump_free(d);
+    w->port = port;
+    pst_metrics_free(set);
+    unlink(path);
+    rmdir(dir);
+    free(path);
+    free(token);
+    free(asks);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(test_http_##name, set_up, tear_down)
@@ -616,6 +671,7 @@ int main(void)
                                        T(slow_stream_client_is_dropped),
                                        T(drain_lets_requests_end),
                                        T(taken_port_says_so),
-                                       T(thread_serves_metrics)};
+                                       T(thread_serves_metrics),
+                                       T(thread_tells_state_to_who_may)};
     return cmocka_run_group_tests_name("http", tests, NULL, NULL);
 }

@@ -179,6 +179,34 @@ static void test_loop_second_signal_ends_a_stuck_drain(void **state)
     pst_stop_reset();
 }
 
+static void on_dump(void *arg, json_t *to)
+{
+    world *w = arg;
+    w->wrong += !pst_loop_is_current(w->loop);
+    w->ticks++;
+    pst_loop_stop(w->loop);
+}
+
+static void test_loop_serves_dumps_between_its_steps(void **state)
+{
+    world w = {0};
+    pst_err err = {0};
+    pst_dump *d;
+    pst_loop_new(&w.loop, &err);
+    assert_int_equal(pst_dump_new("loop", on_dump, &w, &d, &err), 0);
+    pst_loop_set_dump(w.loop, d);
+    for (int i = 1; i <= 3; i++) {
+        kill(getpid(), SIGUSR1);
+        pst_loop_run(w.loop);
+        assert_int_equal(w.ticks, i);
+    }
+    assert_int_equal(w.wrong, 0);
+    assert_true(pst_loop_run_for(w.loop, 20)); /* nobody asks: it sleeps */
+    pst_loop_set_dump(w.loop, NULL);
+    pst_dump_free(d);
+    pst_loop_free(w.loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_loop_timer_repeats),
@@ -187,6 +215,7 @@ int main(void)
                                        cmocka_unit_test(test_loop_post_is_bounded),
                                        cmocka_unit_test(test_loop_watch_pauses),
                                        cmocka_unit_test(test_loop_stops_on_sigterm),
-                                       cmocka_unit_test(test_loop_second_signal_ends_a_stuck_drain)};
+                                       cmocka_unit_test(test_loop_second_signal_ends_a_stuck_drain),
+                                       cmocka_unit_test(test_loop_serves_dumps_between_its_steps)};
     return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
 }

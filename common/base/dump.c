@@ -1,0 +1,204 @@
+/* dump.c - a question that is put down and answered by the thread that owns the state. Neither a signal handler nor another thread can read that
+ * state by itself: the one may interrupt it anywhere, the other would need locks that the services do without. So both only leave a mark and wake
+ * the owner. Asking threads share one answer and take copies of it. */
+#include "common/base/dump.h"
+
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_MAX_BYTES = 1400 };
+
+struct pst_dump {
+    const char *component;
+    void (*fill)(void *arg, json_t *to);
+    void *arg;
+    int64_t since_us;
+    int fd;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t answered;
+    size_t waiting;     /* threads in pst_dump_ask */
+    uint64_t asked;     /* questions so far; the last one that is answered: */
+    uint64_t served;    /* ≤ asked */
+    json_t *answer;     /* of it */
+    bool closing;       /* nobody will serve any more */
+    atomic_bool wanted; /* asked > served, to be looked at without the lock */
+};
+
+static atomic_int signalled, wake_fd = -1;
+
+static void wake(int fd)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(fd, &one, sizeof one);
+    (void)ignored; /* full counter = readable already */
+}
+
+static void on_signal(int sig)
+{
+    int saved = errno, fd = atomic_load(&wake_fd);
+    atomic_store(&signalled, 1);
+    if (fd >= 0)
+        wake(fd);
+    errno = saved;
+}
+
+int pst_dump_new(const char *component, void (*fill)(void *arg, json_t *to), void *arg, pst_dump **ret_dump, pst_err *err)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
+        return pst_err_sys(err, errno, "eventfd for dumps");
+    PST_ASSERT(atomic_load(&wake_fd) < 0);
+    pst_dump *d = pst_alloc(sizeof *d);
+    *d = (pst_dump){.component = component, .fill = fill, .arg = arg, .since_us = pst_mono_us(), .fd = fd};
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&d->answered, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&d->lock, NULL);
+    atomic_store(&wake_fd, fd);
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGUSR1, &sa, NULL);
+    sigset_t ours; /* a parent may have blocked it */
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGUSR1);
+    pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
+    *ret_dump = d;
+    return PST_OK;
+}
+
+void pst_dump_free(pst_dump *d)
+{
+    if (!d)
+        return;
+    signal(SIGUSR1, SIG_IGN); /* not its default: a late signal must not end a service that is ending well */
+    atomic_store(&wake_fd, -1);
+    pthread_mutex_lock(&d->lock);
+    d->closing = true;
+    pthread_cond_broadcast(&d->answered);
+    while (d->waiting)
+        pthread_cond_wait(&d->answered, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_destroy(&d->lock);
+    pthread_cond_destroy(&d->answered);
+    json_decref(d->answer);
+    close(d->fd);
+    free(d);
+}
+
+int pst_dump_fd(const pst_dump *d)
+{
+    return d->fd;
+}
+
+json_t *pst_dump_now(pst_dump *d)
+{
+    json_t *j = json_pack("{s:s, s:s, s:i, s:I, s:f}", "component", d->component, "version", PST_VERSION, "pid", (int)getpid(), "time",
+                          (json_int_t)pst_now_us(), "seconds", (double)(pst_mono_us() - d->since_us) / 1e6);
+    PST_ASSERT(j);
+    d->fill(d->arg, j);
+    return j;
+}
+
+/* A log line has bounds: what does not fit into one is logged member by member, each with its path. */
+static void log_part(const char *component, const char *path, const json_t *j)
+{
+    char *text = pst_json_text(j), *below;
+    const char *key;
+    json_t *v;
+    size_t i;
+    if (strlen(text) <= LINE_MAX_BYTES || !json_is_array(j) == !json_is_object(j)) /* a scalar is cut off */
+        pst_log(PST_LOG_INFO, component, "event=state at=%s json=%s", path, text);
+    else if (json_is_object(j))
+        json_object_foreach((json_t *)(uintptr_t)j, key, v)
+        {
+            below = pst_sprintf("%s/%s", strcmp(path, "/") ? path : "", key);
+            log_part(component, below, v);
+            free(below);
+        }
+    else
+        json_array_foreach(j, i, v)
+        {
+            below = pst_sprintf("%s/%zu", strcmp(path, "/") ? path : "", i);
+            log_part(component, below, v);
+            free(below);
+        }
+    free(text);
+}
+
+static void answer_signal(pst_dump *d)
+{
+    json_t *j = pst_dump_now(d);
+    log_part(d->component, "/", j);
+    json_decref(j);
+}
+
+static void answer_threads(pst_dump *d)
+{
+    json_t *j = pst_dump_now(d); /* without the lock: the state is this thread's */
+    pthread_mutex_lock(&d->lock);
+    json_decref(d->answer);
+    d->answer = j;
+    d->served = d->asked;
+    atomic_store(&d->wanted, false);
+    pthread_cond_broadcast(&d->answered);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void pst_dump_serve(pst_dump *d)
+{
+    if (!d || (!atomic_load(&signalled) && !atomic_load(&d->wanted)))
+        return;
+    uint64_t n;
+    ssize_t ignored = read(d->fd, &n, sizeof n); /* first: what is asked from here on wakes again */
+    (void)ignored;
+    if (atomic_exchange(&signalled, 0))
+        answer_signal(d);
+    if (atomic_load(&d->wanted))
+        answer_threads(d);
+}
+
+static struct timespec after_ms(int ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += ms % 1000 * 1000000L;
+    if (t.tv_nsec >= 1000000000L) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000L;
+    }
+    return t;
+}
+
+json_t *pst_dump_ask(pst_dump *d, int timeout_ms)
+{
+    struct timespec until = after_ms(timeout_ms);
+    json_t *j = NULL;
+    pthread_mutex_lock(&d->lock);
+    uint64_t mine = ++d->asked;
+    d->waiting++;
+    atomic_store(&d->wanted, true);
+    wake(d->fd);
+    int rc = 0;
+    while (d->served < mine && !d->closing && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&d->answered, &d->lock, &until);
+    if (d->served >= mine)
+        j = json_deep_copy(d->answer);
+    d->waiting--;
+    pthread_cond_broadcast(&d->answered); /* the owner may wait in pst_dump_free */
+    pthread_mutex_unlock(&d->lock);
+    return j;
+}
