@@ -219,7 +219,7 @@ static int wait_for_answer(pst_verb_run *v, pst_consumer *answers, const char *r
             rc = look_at(v, &b.records[i], request_id);
         if (rc)
             return rc < 0 ? rc : 0;
-        pst_err_clear(&v->err); /* an outage told by the poll is no failure of ours */
+        pst_err_clear(&v->err); /* an outage that the poll reports is no failure of ours */
         if (pst_stop_requested())
             return pst_err_set(&v->err, PST_ESTOPPED, PST_CLASS_FATAL, "nodes", 0, "stopped");
         if (pst_mono_us() - begin > ANSWER_US)

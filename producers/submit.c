@@ -117,7 +117,7 @@ static int answer_wait(answer *a, bool to_the_end, int64_t timeout_us, pst_err *
             return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "kafka", 0, "stopped");
         if (timeout_us && pst_mono_us() - begin > timeout_us)
             return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", 0, "not ended within the time limit; it goes on");
-        pst_err_clear(err); /* an outage told by the poll is no failure of ours */
+        pst_err_clear(err); /* an outage that the poll reports is no failure of ours */
     }
     return 0;
 }
@@ -165,7 +165,7 @@ static const pst_usage submit_usage = {
     sizeof submit_table / sizeof *submit_table,
     false};
 
-/* dry_run: what the Trainer alone would refuse is told, too. */
+/* dry_run: what only the Trainer would refuse is reported as well. */
 static int check_manifest(const char *file, const pst_buf *text, bool dry_run, bool quiet, pst_err *err)
 {
     pst_manifest m;
@@ -316,6 +316,8 @@ static int publish_and_wait(pst_verb_run *v, const submit_opts *o, const pst_job
     return rc;
 }
 
+/* Checks everything that can be known here before anything is published: the manifest, the code, options that contradict each other. The id is
+ * a digest of user and request id, so it is known before the Trainer has seen the request. */
 static int submit_run(int argc, char **argv)
 {
     submit_opts o = {0};
@@ -353,7 +355,7 @@ static int submit_run(int argc, char **argv)
     status = 0;
     char id[64];
     pst_training_id(r.user, r.request_id, id);
-    r.training_id = o.dry_run ? id : NULL; /* told to who asks; otherwise the Trainer makes it itself */
+    r.training_id = o.dry_run ? id : NULL; /* a dry run shows it; otherwise the Trainer makes it itself */
     if (!rc && o.dry_run)
         pst_print_event(&pst_job_request_type, &r);
     else if (!rc)
@@ -414,6 +416,17 @@ static const pst_usage delete_usage = {"delete",
                                        N_END_OPTS,
                                        false};
 
+static int refused(const answer *a, const char *id, pst_err *err)
+{
+    if (!strcmp(a->reason_code, "UNKNOWN_JOB"))
+        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "jobs", 0, "there is no job %s", id);
+    if (!strcmp(a->reason_code, "NOT_YOURS"))
+        return pst_err_set(err, PST_EAUTH, PST_CLASS_DATA, "jobs", 0, "refused: job %s is somebody else's", id);
+    return pst_err_set(err, PST_ESTATE, PST_CLASS_DATA, "jobs", 0, "refused (%s); `penstock why %s` tells where it is", a->reason_code, id);
+}
+
+/* Publishes what is asked of one job and waits for the Trainer's answer on jobs.events. That none came within ANSWER_US is no failure: the
+ * request stands in Kafka and is answered whenever a Trainer runs. With --wait it also waits for the job's end. */
 static int ask(const pst_usage *usage, pst_job_action action, int argc, char **argv)
 {
     job_opts o = {0};
@@ -445,12 +458,7 @@ static int ask(const pst_usage *usage, pst_job_action action, int argc, char **a
     } else if (!rc && !a.rejected && o.wait && !a.ended)
         rc = answer_wait(&a, true, o.timeout_us, &v.err);
     if (!rc && a.rejected)
-        rc = !strcmp(a.reason_code, "UNKNOWN_JOB")
-                 ? pst_err_set(&v.err, PST_ENOTFOUND, PST_CLASS_DATA, "jobs", 0, "there is no job %s", v.args[0])
-             : !strcmp(a.reason_code, "NOT_YOURS")
-                 ? pst_err_set(&v.err, PST_EAUTH, PST_CLASS_DATA, "jobs", 0, "refused: job %s is somebody else's", v.args[0])
-                 : pst_err_set(&v.err, PST_ESTATE, PST_CLASS_DATA, "jobs", 0, "refused (%s); `penstock why %s` tells where it is",
-                               a.reason_code, v.args[0]);
+        rc = refused(&a, v.args[0], &v.err);
     answer_close(&a);
     for (size_t i = 0; i < r.n_options; i++) {
         free(r.options[i].key);

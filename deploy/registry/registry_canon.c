@@ -1,4 +1,6 @@
-/* registry_canon.c - see registry_canon.h. */
+/* registry_canon.c - one spelling for each schema, made by rewriting its JSON tree and sorting its keys. Confluent's registry compares parsed schemas;
+ * a text that can be kept as a key of a map does the same with one look-up, however many schemas there are. Only what Avro's specification calls
+ * equal is rewritten; anything that is not understood stays as it stands, so that at worst one schema gets a second id. */
 #include "deploy/registry/registry_canon.h"
 
 #include <stdlib.h>
@@ -72,6 +74,8 @@ static const char *inner_space(const char *name, const char *given, const char *
     return given ? given : space;
 }
 
+/* A type given as an object. One with nothing but its type is that type; a named type takes its namespace into its name, in which the names inside
+ * of it are looked up; its own parts are rewritten in place. NULL when it is nested too deeply. */
 static json_t *canon_object(const json_t *s, const char *space, int depth)
 {
     const json_t *type = json_object_get(s, "type");

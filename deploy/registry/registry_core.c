@@ -1,4 +1,6 @@
-/* registry_core.c - see registry_core.h: asking. Changing is in registry_write.c. */
+/* registry_core.c - the requests that only ask, and what reading and writing ones share: bodies, versions, compatibility. The answers, their numbers
+ * and their wording are Confluent's, because its clients act on them (40403 makes a serializer register, 409 makes it give up). Nothing here does
+ * I/O or reads a clock, so all of it is tested by vectors. Changing is in registry_write.c. */
 #include "deploy/registry/registry_core_priv.h"
 
 #include "deploy/registry/registry_canon.h"
@@ -458,6 +460,7 @@ static bool subject_ok(const char *s, rcore_reply *r)
     return utf8 != NULL;
 }
 
+/* Every operation fills in body or text, also when it refuses; only writing ones add records. */
 void rcore_handle(rcore *c, const rcore_request *request, rcore_reply *ret_reply)
 {
     const rcore_request *q = request;

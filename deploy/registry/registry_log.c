@@ -1,4 +1,7 @@
-/* registry_log.c - see registry_log.h. */
+/* registry_log.c - the topic is the registry's only memory, so it is read from its beginning at each start and then for ever: what our own writes
+ * and those of another registry became is learned in one way, by reading. Reading blocks, hence a thread; the state belongs to the loop, hence
+ * parcels that are handed over in order. A queue of its own stands between, since the loop's may refuse a post while a parcel must not be lost;
+ * the reader pauses when the loop is 256 parcels behind. Writing is the loop's: librdkafka's thread does the waiting there. */
 #include "deploy/registry/registry_log.h"
 
 #include "common/base/clock.h"
@@ -45,11 +48,13 @@ static void parcel_free(parcel *p)
     free(p);
 }
 
+/* The oldest parcel, or NULL. @thread any @locks lock */
 static parcel *take(rlog *l)
 {
     pthread_mutex_lock(&l->lock);
     parcel *p = l->first;
     if (p) {
+        PST_ASSERT(l->waiting > 0);
         l->first = p->next;
         l->waiting--;
     }
@@ -59,6 +64,7 @@ static parcel *take(rlog *l)
     return p;
 }
 
+/* Hands over all that has come; a post that the loop refused, or that came late, finds nothing left to do. @thread loop */
 static void deliver(void *arg)
 {
     rlog *l = arg;
@@ -74,8 +80,10 @@ static void deliver(void *arg)
     }
 }
 
+/* @thread the reader's */
 static void post(rlog *l, parcel *p)
 {
+    PST_ASSERT(!pst_loop_is_current(l->conf.loop)); /* it would wait for itself */
     pthread_mutex_lock(&l->lock);
     *l->last = p;
     l->last = &p->next;
@@ -217,6 +225,7 @@ static pst_consumer *open_reader(rlog *l)
     return NULL;
 }
 
+/* The thread: until it is stopped, or something fatal was said. */
 static void *read_all(void *arg)
 {
     rlog *l = arg;
@@ -283,6 +292,7 @@ int rlog_start(const rlog_conf *conf, rlog **ret_log, pst_err *err)
 
 int rlog_write(rlog *l, uint64_t token, const char *key, const char *value, const char *mark, pst_err *err)
 {
+    PST_ASSERT(!mark || strlen(mark) < sizeof(((rlog_record *)0)->mark)); /* else its reader would not see it */
     pst_header h = {MARK_HEADER, mark, mark ? strlen(mark) : 0};
     pst_out out = {.topic = l->topic,
                    .partition = 0,

@@ -1,4 +1,5 @@
-/* registry_routes.c - see registry_routes.h. Subjects may hold an encoded slash, as Java class names of some serializers do. */
+/* registry_routes.c - one table from method and path to the core's operation, so that the server has one handler and the core never sees HTTP.
+ * Subjects may hold an encoded slash, as Java class names of some serializers do. */
 #include "deploy/registry/registry_routes.h"
 
 #include <stdlib.h>
@@ -119,8 +120,12 @@ void registry_request(const pst_http_req *req, rcore_request *ret_request)
                        .limit = pst_http_query_int(req, "limit", -1)};
     if (!strcmp(method, "HEAD"))
         method = "GET";
-    for (size_t i = 0; i < N_ROWS; i++)
-        if (rows[i].pattern == pattern && !strcmp(rows[i].method, method))
+    bool found = false;
+    for (size_t i = 0; i < N_ROWS && !found; i++) { /* the pattern of a request is the text of its row, the same in memory */
+        found = rows[i].pattern == pattern && !strcmp(rows[i].method, method);
+        if (found)
             q.op = rows[i].op;
+    }
+    PST_ASSERT(found); /* else a route without a row would be taken for the first one */
     *ret_request = q;
 }

@@ -1,4 +1,4 @@
-/* registry_server.c - see registry_server.h. Everything here runs on the loop's thread.
+/* registry_server.c - the registry as a running thing: HTTP in, the core decides, the log writes and reads. Everything here runs on the loop's thread.
  *
  * A request that needs a write: its records are produced, and it is answered once our own reader has seen them (read your writes, and what is
  * answered is what a restart will find). One at a time; others queue. A write whose fate is unknown (no broker) is answered with 503 and 50002,
@@ -102,9 +102,11 @@ static void fail(rserver *s, const pst_err *err)
 
 /* ---- one write at a time --------------------------------------------------------------------------------------------------- */
 
+/* Answers the write under way, if its client still waits. After a failure the state may yet change behind our back: a barrier comes next. */
 static void finish(rserver *s)
 {
     waiter *w = s->current;
+    PST_ASSERT(w && !w->acks_left);
     s->current = NULL;
     s->token++;
     if (w->failed)
@@ -116,6 +118,7 @@ static void finish(rserver *s)
     waiter_free(w);
 }
 
+/* Ends the write under way once all is acknowledged and our reader has seen the last record of it. */
 static void check_current(rserver *s)
 {
     waiter *w = s->current;
@@ -133,12 +136,14 @@ static void check_current(rserver *s)
         }
         s->ready = true;
     }
-    if (!failed) /* else the next tick tries again: no use in hurrying while the broker is away */
+    if (!failed) /* else the next tick tries again: no sooner, the broker may be away */
         next_write(s);
 }
 
+/* Writes the records of w, or, where it has none, the barrier. */
 static void start(rserver *s, waiter *w)
 {
+    PST_ASSERT(!s->current && s->topic_ready); /* one write at a time: ids are chosen from the state */
     static const rcore_write noop = {(char *)(uintptr_t)PST_RKEY_NOOP, NULL};
     char mark[64];
     bool barrier = !w->reply.n_writes;
@@ -160,6 +165,7 @@ static void start(rserver *s, waiter *w)
     pst_timer_again(s->tick, 1000);
 }
 
+/* The next waiter whose request still needs a write; those that do not any more are answered on the way. */
 static void next_write(rserver *s)
 {
     if (!s->topic_ready || s->current)
@@ -255,6 +261,7 @@ static void tell_alive(rserver *s)
     rlog_write(s->log, 0, PST_RKEY_NOOP, NULL, mark, &ignored);
 }
 
+/* Another registry's claim, or an answer to ours: see the top of the file. */
 static void on_mark(rserver *s, const char *mark)
 {
     const char *word = strchr(mark, ' ');
@@ -443,12 +450,10 @@ void rserver_set_dump(rserver *s, pst_dump *d)
     pst_loop_set_dump(s->loop, d);
 }
 
-int rserver_new(pst_loop *l, const rserver_conf *conf, void (*fatal)(void *arg), void *arg, rserver **ret_server, pst_err *err)
+static rserver *alloc(pst_loop *l, const rserver_conf *conf)
 {
     rserver *s = pst_alloc(sizeof *s);
     s->loop = l;
-    s->fatal = fatal;
-    s->fatal_arg = arg;
     s->force = conf->force;
     s->embedded = conf->embedded;
     s->last = &s->first;
@@ -467,6 +472,15 @@ int rserver_new(pst_loop *l, const rserver_conf *conf, void (*fatal)(void *arg),
     s->m_schemas = pst_metric_of(s->metrics, PST_METRIC_REGISTRY_SCHEMAS, NULL);
     pst_uuid7(s->instance);
     s->tick = pst_timer_new(l, 250000, 0, on_tick, s);
+    return s;
+}
+
+/* Listens first and reads after, so that whoever starts beside us finds the port taken before two registries write one topic. */
+int rserver_new(pst_loop *l, const rserver_conf *conf, void (*fatal)(void *arg), void *arg, rserver **ret_server, pst_err *err)
+{
+    rserver *s = alloc(l, conf);
+    s->fatal = fatal;
+    s->fatal_arg = arg;
     static const char *const types[] = {"application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", "application/json",
                                         NULL};
     pst_http_conf hc = {

@@ -1,4 +1,6 @@
-/* registry_state.c - see registry_state.h. */
+/* registry_state.c - the fold of the topic. It takes what is there rather than what should be: another registry may have written it, in another
+ * order, with record types and levels that we do not know. Schemas are counted by the versions that use them and go with the last one; a deleted
+ * subject keeps its highest version number, since a version is never given twice. */
 #include "deploy/registry/registry_state.h"
 
 #include "deploy/registry/registry_canon.h"
@@ -88,9 +90,11 @@ rschema *rcontext_by_id(const rcontext *c, int32_t id)
     return pst_map_get(&c->by_id, key);
 }
 
+/* A version less uses the schema; with the last one it goes. */
 static void release(rcontext *c, rschema *s)
 {
     char key[16];
+    PST_ASSERT(s->uses > 0);
     if (--s->uses)
         return;
     snprintf(key, sizeof key, "%d", s->id);
@@ -208,14 +212,18 @@ void rstate_clear(rstate *s)
 
 const char *rstate_level(const rstate *s, const rsubject *subject)
 {
-    return subject && subject->level ? subject->level : s->level ? s->level : "BACKWARD";
+    if (subject && subject->level)
+        return subject->level;
+    return s->level ? s->level : "BACKWARD";
 }
 
 const char *rstate_mode(const rstate *s, const rsubject *subject)
 {
     if (s->mode && !strcmp(s->mode, "READONLY_OVERRIDE"))
         return s->mode;
-    return subject && subject->mode ? subject->mode : s->mode ? s->mode : "READWRITE";
+    if (subject && subject->mode)
+        return subject->mode;
+    return s->mode ? s->mode : "READWRITE";
 }
 
 /* ---- records --------------------------------------------------------------------------------------------------------------- */
@@ -231,8 +239,10 @@ static void drop_version(rsubject *s, int version)
     s->n--;
 }
 
+/* Keeps versions ascending; nearly always the new one is the last. */
 static void put_version(rsubject *s, rversion v)
 {
+    PST_ASSERT(v.version > 0 && v.schema->uses > 0);
     drop_version(s, v.version);
     s->versions = pst_realloc(s->versions, (s->n + 1) * sizeof *s->versions);
     size_t at = s->n++;
@@ -277,6 +287,7 @@ static void set_word(char **slot, const json_t *value, const char *field, bool (
     *slot = ok(word) ? pst_strdup(word) : NULL;
 }
 
+/* DELETE_SUBJECT: every version up to the one in the record is deleted softly; tombstones of single versions follow when it is for good. */
 static void apply_delete(rstate *st, const char *subject, const json_t *value)
 {
     rsubject *s = rstate_subject(st, subject);

@@ -179,6 +179,8 @@ out:
 
 /* ---- deleting -------------------------------------------------------------------------------------------------------------- */
 
+/* Softly first: the versions stay for who asks with deleted=true, and their numbers are not given again. For good only after that, by a tombstone
+ * for every key of the subject, so that compaction leaves nothing of it. */
 void rcore_delete_subject(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     const rsubject *s = rstate_subject(&c->state, q->subject);

@@ -1,4 +1,4 @@
-/* feed.c - see gateway.h. One consumer without a group reads the platform's topics from a little before their ends (so that a page that opens
+/* feed.c - what streams and the page show, out of Kafka: one consumer without a group reads the platform's topics from a little before their ends (so that a page that opens
  * shows something) and hands each record, as JSON, to the loop's thread. A full queue pauses the reading, it never grows. */
 #include "producers/gateway/gateway.h"
 

@@ -1,4 +1,4 @@
-/* hub.c - see gateway.h. The ring keeps the last events as they travel, once for all clients. Each client has its place in the ring and is given
+/* hub.c - events to event streams. The ring keeps the last events as they travel, once for all clients. Each client has its place in the ring and is given
  * the next events when it has taken the last ones: one that reads slowly holds a few of them, not all that came meanwhile, and one that falls
  * out of the ring is told what it has missed. So neither many slow clients nor one large event take memory or disturb the others. */
 #include "producers/gateway/gateway.h"
@@ -104,7 +104,7 @@ static bool wants(const client *c, const item *i)
     return !c->kinds;
 }
 
-static void tell_missed(client *c)
+static void report_missed(client *c)
 {
     char text[80];
     int n = snprintf(text, sizeof text, "{\"missed\":%llu,\"why\":\"this client reads too slowly\"}",
@@ -118,7 +118,7 @@ static void advance(client *c)
 {
     gw_hub *h = c->hub;
     if (c->next < h->first && pst_http_stream_backlog(c->stream) < WINDOW_BYTES)
-        tell_missed(c);
+        report_missed(c);
     while (c->next >= h->first && c->next < h->end && pst_http_stream_backlog(c->stream) < WINDOW_BYTES) {
         const item *i = &h->ring[c->next++ % RING];
         if (wants(c, i) && pst_http_stream_send(c->stream, i->piece) < 0)
@@ -133,6 +133,7 @@ static void on_drained(void *arg)
 
 static void drop_oldest(gw_hub *h)
 {
+    PST_ASSERT(h->first < h->end);
     item *i = &h->ring[h->first++ % RING];
     h->bytes -= pst_http_piece_size(i->piece);
     item_done(i);
@@ -142,6 +143,7 @@ static void drop_oldest(gw_hub *h)
 static void drop_slowest(gw_hub *h)
 {
     client *slowest = h->clients;
+    PST_ASSERT(slowest);
     for (client *c = h->clients; c; c = c->next_client)
         if (c->next < slowest->next)
             slowest = c;
@@ -165,12 +167,15 @@ static pst_http_piece *stand_in(const char *kind, const char *key, const char *i
     return p;
 }
 
+/* Invariants: the ring holds at most RING events and RING_BYTES_MAX bytes; events that left it and that slow clients still hold are bounded, too,
+ * by closing the slowest ones. */
 void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len)
 {
     bool whole = json && len <= ITEM_BYTES_MAX;
     pst_http_piece *piece = whole ? pst_http_piece_new(id, kind, json, len, &h->live) : stand_in(kind, key, id, len, &h->live);
     while (h->end - h->first == RING || (h->end > h->first && h->bytes + pst_http_piece_size(piece) > RING_BYTES_MAX))
         drop_oldest(h);
+    PST_ASSERT(h->end - h->first < RING);
     h->ring[h->end++ % RING] = (item){pst_strdup(kind), pst_strdup(key), pst_strdup(id), piece};
     h->bytes += pst_http_piece_size(piece);
     for (client *c = h->clients; c; c = c->next_client)

@@ -1,4 +1,6 @@
-/* publisher.c - see gateway.h. One idempotent producer; a request is answered when its delivery report is in, never before. */
+/* publisher.c - from a request to the topic and back. One idempotent producer; a request is answered when its delivery report is in, never before:
+ * 202 means that the event cannot be lost any more. Reports are fetched by a timer of 2 ms that runs only while somebody waits, since librdkafka's
+ * thread may not touch the loop's requests. */
 #include "producers/gateway/gateway.h"
 
 #include "common/base/log.h"
@@ -45,6 +47,7 @@ static void on_delivery(void *arg, const pst_delivery *d)
         free(at);
         free(location);
     }
+    PST_ASSERT(w->p->waiting > 0);
     w->p->waiting--;
     free(w->request_id);
     free(w->training_id);

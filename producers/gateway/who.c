@@ -1,4 +1,4 @@
-/* who.c - see who.h. Cookies do not know ports: every server of this computer that the browser visits is shown those of this host, and a program
+/* who.c - token, basic auth and cookie, weighed before every handler. Cookies do not know ports: every server of this computer that the browser visits is shown those of this host, and a program
  * that kept one could send it back without a browser. But they know paths. So the page lives at a place that nobody can guess, made of the token
  * (/page-…/), the cookie is for paths below it alone, and no other server is ever asked for such a path. What `/` shows without a token knows the
  * place from the browser's storage, which does know ports. No page elsewhere gets anything done by either (http_guard.h: Origin, Sec-Fetch-Site).

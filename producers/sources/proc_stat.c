@@ -1,4 +1,6 @@
-/* proc_stat.c - see proc_stat.h. */
+/* proc_stat.c - /proc read as text, without a library: five small files whose forms the kernel keeps stable. What a container hides (disks,
+ * network) is marked as not there instead of being 0, and counters that went backwards count as still, so a chart shows no spike for a disk that
+ * was plugged in. */
 #include "producers/sources/proc_stat.h"
 
 #include "common/base/fs.h"
@@ -10,7 +12,7 @@
 enum { FILE_MAX = 4 << 20 };
 
 /* /proc files have no size: read to the end, bounded. */
-static int slurp(const char *proc, const char *name, pst_buf *b, pst_err *err)
+static int read_file(const char *proc, const char *name, pst_buf *b, pst_err *err)
 {
     char *path = pst_fs_join(proc, name);
     pst_buf_done(b); /* the file before */
@@ -104,23 +106,23 @@ int source_proc_read(const char *proc, int64_t mono_us, source_proc_sample *ret_
 {
     source_proc_sample s = {.mono_us = mono_us};
     pst_buf b = {0};
-    int rc = slurp(proc, "stat", &b, err);
+    int rc = read_file(proc, "stat", &b, err);
     if (!rc)
         rc = read_stat(b.data ? b.data : "", &s, err);
     if (!rc)
-        rc = slurp(proc, "loadavg", &b, err);
+        rc = read_file(proc, "loadavg", &b, err);
     if (!rc)
         s.load1 = strtod(b.data ? b.data : "", NULL);
     if (!rc)
-        rc = slurp(proc, "meminfo", &b, err);
+        rc = read_file(proc, "meminfo", &b, err);
     if (!rc && b.data) {
         s.memory_total = number_of(b.data, "MemTotal:");
         s.memory_available = number_of(b.data, "MemAvailable:");
         s.memory_cached = number_of(b.data, "Cached:");
     }
-    if (!rc && slurp(proc, "diskstats", &b, NULL) == 0 && b.data) /* a container may have none: then there is no disk */
+    if (!rc && read_file(proc, "diskstats", &b, NULL) == 0 && b.data) /* a container may have none: then there is no disk */
         read_disks(proc, b.data, &s);
-    if (!rc && slurp(proc, "net/dev", &b, NULL) == 0 && b.data)
+    if (!rc && read_file(proc, "net/dev", &b, NULL) == 0 && b.data)
         read_network(b.data, &s);
     pst_buf_done(&b);
     if (!rc)
@@ -155,8 +157,10 @@ void source_proc_rates_of(const source_proc_sample *from, const source_proc_samp
     ret->tx_bytes = risen(from->tx_bytes, to->tx_bytes) / seconds;
 }
 
+/* Invariant: samples are in order of time, and only the first may be older than the window. */
 bool source_proc_window_add(source_proc_window *w, const source_proc_sample *s, source_proc_sample *ret_from)
 {
+    PST_ASSERT(w->n <= PST_PROC_WINDOW_MAX && w->first < PST_PROC_WINDOW_MAX);
     while (w->n > 1 &&
            w->at[(w->first + 1) % PST_PROC_WINDOW_MAX].mono_us <= s->mono_us - w->window_us) { /* the next one is old enough too */
         w->first = (w->first + 1) % PST_PROC_WINDOW_MAX;

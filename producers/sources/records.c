@@ -1,4 +1,6 @@
-/* records.c - producing through outages: see sources.h. */
+/* records.c - producing through outages. A source reads something that does not wait for Kafka, so each decides what a full queue means: the reader of
+ * a file waits, the sampler of this computer loses a record and counts it. What librdkafka retries by itself is left to it; what it hands back as
+ * "again later" is tried each half second, with the reason in the log once in a while. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"

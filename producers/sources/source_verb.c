@@ -1,4 +1,5 @@
-/* source_verb.c - `penstock source telemetry|file`. */
+/* source_verb.c - `penstock source telemetry|file`: which source is meant. Each has options of its own, so each is a verb behind this word; help and
+ * completion of `source` alone list them. */
 #include "common/base/fs.h"
 #include "common/base/log.h"
 #include "producers/sources/sources.h"

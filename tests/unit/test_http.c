@@ -630,7 +630,7 @@ static void test_http_thread_tells_state_to_who_may(void **state)
     assert_int_equal(pst_dump_new("test", fill, &waiting, &d, &err), 0);
     pst_http_thread_set_dump(t, d, path);
     expect("GET /state HTTP/1.1\r\n" H "Authorization: Bearer x\r\n\r\n", 403, "no-token");
-    assert_int_equal(pst_token_make(dir, "of-this-test", &token, &err), 0);
+    assert_int_equal(pst_token_make(dir, "a-token-for-this-test-alone-0123456789", &token, &err), 0);
     expect("GET /state HTTP/1.1\r\n" H "\r\n", 401, "token-wanted");
     expect("GET /state HTTP/1.1\r\n" H "Authorization: Bearer of-that-test\r\n\r\n", 401, "token-wanted");
     asks = pst_sprintf("GET /state HTTP/1.1\r\n" H "Authorization: Bearer %s\r\n\r\n", token);
