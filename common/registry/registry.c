@@ -105,9 +105,14 @@ int pst_registry_schema(pst_registry *r, int32_t id, const char **ret_text, pst_
                            pst_registry_url(r));
     snprintf(path, sizeof path, "/schemas/ids/%d", id);
     json_t *j = NULL;
-    int rc = registry_http_call(r->http, "GET", path, NULL, &j, err);
+    pst_err why = {0};
+    int rc = registry_http_call(r->http, "GET", path, NULL, &j, &why);
     if (rc == PST_OK)
-        rc = answer_text(j, what, &text, err);
+        rc = answer_text(j, what, &text, &why);
+    else if (why.cls == PST_CLASS_DATA && rc != PST_ENOTFOUND)
+        why.cls = PST_CLASS_RETRY; /* a redirection, a proxy's 400: nothing was said of the schema */
+    if (rc < 0)
+        pst_err_set(err, rc, why.cls, why.origin, why.native, "%s", why.text);
     pthread_mutex_lock(&r->lock);
     if (rc == PST_ENOTFOUND) {
         r->absent[(uint32_t)id % MISSING_MAX] = (missing){id, pst_mono_us() + MISSING_US};

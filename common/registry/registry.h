@@ -1,5 +1,6 @@
 /* registry.h - client of any Confluent-compatible schema registry (REST), over libcurl; ids are cached for ever.
- * Errors: registry away, 429, 5xx → PST_EUNREACH/RETRY; unknown id or subject → PST_ENOTFOUND/DATA; 409 → PST_EINCOMPAT/DATA;
+ * Errors: registry away, 429, 5xx → PST_EUNREACH/RETRY; unknown id or subject → PST_ENOTFOUND/DATA (a 404 without
+ * a registry's error_code is a proxy's: EUNREACH); 409 → PST_EINCOMPAT/DATA;
  * 401/403 → PST_EAUTH/FATAL; unparseable answers → PST_EPARSE/RETRY. @thread any (one lock inside). */
 #ifndef PST_REGISTRY_H
 #define PST_REGISTRY_H

@@ -230,7 +230,8 @@ static int transport_error(CURLcode code, const char *base, const char *why, pst
                        text);
 }
 
-/* A status outside 2xx, by the rules of registry.h: the status decides, the error_code in the body only goes into native. */
+/* A status outside 2xx, by the rules of registry.h: the status decides, the error_code in the body only goes into native. But a 404 without one is
+ * no registry's: a proxy whose back end is away, or a page. Taken for an answer it would turn sound records into unreadable ones. */
 static int status_error(long status, const pst_buf *answer, const char *base, const char *what, pst_err *err)
 {
     static const struct {
@@ -248,6 +249,11 @@ static int status_error(long status, const pst_buf *answer, const char *base, co
         }
     json_t *j = answer->len ? json_loadb(answer->data, answer->len, 0, NULL) : NULL;
     int native = (int)pst_json_int(j, "error_code", status);
+    if (status == 404 && !json_is_integer(json_object_get(j, "error_code"))) {
+        json_decref(j);
+        return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "registry", 404,
+                           "%s: %s answered 404, but not as a schema registry does (is it one, and its path right?)", what, base);
+    }
     const char *message = pst_json_str(j, "message", "");
     pst_err_set(err, code, cls, "registry", native, "%s: the registry at %s answered %ld%s%.300s", what, base, status, *message ? ": " : "",
                 message);

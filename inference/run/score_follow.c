@@ -16,6 +16,11 @@
 #include <string.h>
 
 enum { MODEL_BYTES_MAX = 512 << 20, BACKOFF_FIRST_MS = 500, BACKOFF_MAX_MS = 30000 };
+enum {
+    UNKNOWN_TRIES = 3,
+    UNKNOWN_WAIT_MS = 2100,
+    UNKNOWN_BELIEVED_US = 60000000
+}; /* the registry client remembers a negative answer for 2 s */
 
 typedef struct news_node {
     score_model_news news;
@@ -40,6 +45,7 @@ struct score_follow {
     pst_models *models;
     pst_consumer *consumer;
     bool caught_up;
+    int64_t unknown_us; /* when "no such schema id" was last believed; 0 = never */
     target targets[3];
     size_t n_targets;
     pthread_t thread;
@@ -268,11 +274,25 @@ static void connect(score_follow *f)
     }
 }
 
+/* Is it the record's fault? A registry may hear of an id later than we do: "not known" is believed once it was said three times over seconds, and
+ * from then on for a minute, so that rubbish does not hold up what follows it. */
+static bool unusable(score_follow *f, const pst_err *why, int tries)
+{
+    if (why->cls != PST_CLASS_DATA || why->code != PST_ENOTFOUND)
+        return why->cls == PST_CLASS_DATA;
+    int64_t now = pst_mono_us();
+    if (tries < UNKNOWN_TRIES && (!f->unknown_us || now - f->unknown_us > UNKNOWN_BELIEVED_US))
+        return false;
+    if (tries >= UNKNOWN_TRIES)
+        f->unknown_us = now;
+    return true;
+}
+
 /* Applies one record; an unreachable registry is waited out, since a record that is skipped is an alias move that never happens. */
 static void apply(score_follow *f, const pst_record *r)
 {
     int ms = BACKOFF_FIRST_MS;
-    while (r->value && !stopping(f)) {
+    for (int tries = 1; r->value && !stopping(f); tries++) {
         pst_model_event e;
         pst_err err = {0};
         if (pst_codec_decode(f->client->codec, &pst_model_event_type, r->value, r->value_len, r->timestamp_ms, &e, &err) == 0) {
@@ -280,7 +300,7 @@ static void apply(score_follow *f, const pst_record *r)
             pst_event_clear(&pst_model_event_type, &e);
             return;
         }
-        if (err.cls == PST_CLASS_DATA) {
+        if (unusable(f, &err, tries)) {
             pst_log_limited(PST_LOG_WARN, "score", "model_event_skipped",
                             "event=model_event_skipped topic=%s partition=%d offset=%lld error=\"%s\"", r->topic, r->partition,
                             (long long)r->offset, err.text);
@@ -288,7 +308,7 @@ static void apply(score_follow *f, const pst_record *r)
         }
         set_why(f, "%s", err.text);
         pst_log_err("score", &err);
-        pause_ms(f, ms);
+        pause_ms(f, err.code == PST_ENOTFOUND ? UNKNOWN_WAIT_MS : ms);
         ms = ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : ms * 2;
     }
 }

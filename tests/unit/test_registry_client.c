@@ -40,10 +40,14 @@ static void broken(void *arg, pst_http_req *req)
         pst_http_reply_text(req, 200, "<html>hello</html>");
     else if (!strcmp(kind, "refused"))
         pst_http_reply_text(req, 403, "{}");
+    else if (!strcmp(kind, "proxy"))
+        pst_http_reply_text(req, 404, "<html>no such page</html>");
     else if (!strcmp(kind, "moved")) {
         pst_http_add_header(req, "Location", "/flaky/schemas/types");
         pst_http_reply_text(req, 302, "moved");
-    } else if (!strcmp(kind, "endless")) {
+    } else if (!strcmp(kind, "odd"))
+        pst_http_reply_text(req, 400, "<html>bad request</html>");
+    else if (!strcmp(kind, "endless")) {
         size_t len = 9u << 20;
         char *text = malloc(len);
         memset(text, ' ', len);
@@ -77,13 +81,14 @@ static void versions(void *arg, pst_http_req *req)
 
 static const pst_http_route routes[] = {{"GET", "/{kind}/schemas/types", broken, 0, 0, NULL},
                                         {"GET", "/ok/schemas/ids/{id}", schemas, 0, 0, NULL},
+                                        {"GET", "/{kind}/schemas/ids/{id}", broken, 0, 0, NULL},
                                         {"POST", "/ok/subjects/{s}/versions", versions, 0, 0, NULL}};
 
 static int start_fake(void **state)
 {
     pst_err err = {0};
     asked = 0;
-    return pst_http_thread_start(&(pst_http_conf){0}, routes, 3, NULL, (pst_http_thread **)state, &err);
+    return pst_http_thread_start(&(pst_http_conf){0}, routes, sizeof routes / sizeof *routes, NULL, (pst_http_thread **)state, &err);
 }
 
 static int stop_fake(void **state)
@@ -112,6 +117,7 @@ static void test_registry_retries_what_may_pass_only(void **state)
                 {"down", PST_EUNREACH, PST_CLASS_RETRY, 2},
                 {"page", PST_EPARSE, PST_CLASS_RETRY, 1},
                 {"refused", PST_EAUTH, PST_CLASS_FATAL, 1},
+                {"proxy", PST_EUNREACH, PST_CLASS_RETRY, 2},
                 {"moved", PST_EINVAL, PST_CLASS_DATA, 1},
                 {"endless", PST_EPARSE, PST_CLASS_RETRY, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -121,6 +127,28 @@ static void test_registry_retries_what_may_pass_only(void **state)
         int rc = pst_registry_ping(r, &err);
         if (rc != rows[i].code || err.cls != rows[i].cls || asked != rows[i].asked)
             fail_msg("%s: %d class %d after %d requests: %s", rows[i].kind, rc, err.cls, (int)asked, err.text);
+        pst_registry_free(r);
+    }
+}
+
+/* What a proxy says is no word on a schema: believed, it would cost the records that have it. */
+static void test_registry_a_proxy_says_nothing_of_a_schema(void **state)
+{
+    static const struct {
+        const char *kind;
+        int code;
+    } rows[] = {{"proxy", PST_EUNREACH}, {"odd", PST_EINVAL}, {"moved", PST_EINVAL}, {"refused", PST_EAUTH}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pst_err err = {0};
+        const char *text = NULL;
+        pst_registry *r = fake_client(state, rows[i].kind);
+        for (int k = 0; k < 2; k++) { /* and it is asked again */
+            pst_err_clear(&err);
+            asked = 0;
+            assert_int_equal(pst_registry_schema(r, 7, &text, &err), rows[i].code);
+            assert_int_not_equal(err.cls, PST_CLASS_DATA);
+            assert_int_not_equal(asked, 0);
+        }
         pst_registry_free(r);
     }
 }
@@ -190,7 +218,8 @@ static void test_registry_bad_addresses(void **state)
 int main(void)
 {
 #define FAKE(name) cmocka_unit_test_setup_teardown(test_registry_##name, start_fake, stop_fake)
-    const struct CMUnitTest fakes[] = {FAKE(retries_what_may_pass_only), FAKE(odd_answers_are_refused), FAKE(answers_are_remembered),
-                                       FAKE(tries_every_address), cmocka_unit_test(test_registry_bad_addresses)};
+    const struct CMUnitTest fakes[] = {FAKE(retries_what_may_pass_only), FAKE(a_proxy_says_nothing_of_a_schema),
+                                       FAKE(odd_answers_are_refused),    FAKE(answers_are_remembered),
+                                       FAKE(tries_every_address),        cmocka_unit_test(test_registry_bad_addresses)};
     return cmocka_run_group_tests_name("registry client", fakes, NULL, NULL);
 }
