@@ -44,6 +44,7 @@ bus_part *bus_part_add(pst_consumer *c, const char *topic, int32_t partition)
                     .committed = -1,
                     .from = -1,
                     .assigned_us = pst_mono_us()};
+    p->heard_us = p->assigned_us;
     return p;
 }
 

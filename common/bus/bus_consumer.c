@@ -18,6 +18,7 @@
 #define CLOSE_HURRY_MS   1000
 #define LEAVE_WAIT_MS    3000
 #define INFLIGHT_DEFAULT (64u << 20)
+#define QUIET_MS         5000
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
@@ -75,13 +76,15 @@ static void close_and_free(void *arg)
 {
     pst_consumer *c = arg;
     if (c->rk && c->group && rd_kafka_fatal_error(c->rk, NULL, 0)) { /* it will not speak to the group again */
-        rd_kafka_destroy_flags(c->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+        if (bus_quiet_done(c))
+            rd_kafka_destroy_flags(c->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     } else if (c->rk) {
         if (c->group && c->leaves)
             leave(c);
         if (c->group)
             rd_kafka_consumer_close(c->rk); /* calls bus_rebalance_cb here */
-        rd_kafka_destroy(c->rk);
+        if (bus_quiet_done(c))
+            rd_kafka_destroy(c->rk);
     }
     bus_parts_clear(c);
     free(c->parts);
@@ -177,6 +180,7 @@ int pst_consumer_new(const pst_bus_conf *conf, const pst_consumer_opts *opts, ps
     c->health.conf = c->conf;
     c->health.no_group = !opts->group;
     c->last_part = SIZE_MAX;
+    c->quiet_ms = QUIET_MS;
     copy_opts(c, opts);
     rd_kafka_conf_t *k = configure(c, err);
     int rc = k ? 0 : PST_EINVAL;
@@ -258,6 +262,8 @@ static bool take(pst_consumer *c, rd_kafka_message_t *m)
     }
     if (p->base < 0)
         p->base = m->offset;
+    p->heard_us = pst_mono_us();
+    p->behind_us = 0;
     if (m->err) { /* the end, for now */
         p->next = m->offset;
         p->eof = true;
@@ -352,6 +358,10 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
         bus_check_peers(c);
     if (!c->n && c->group && c->n_parts && !c->paused)
         bus_check_start(c);
+    if (c->n)
+        bus_quiet_over(c);
+    else if (c->group && !c->paused)
+        bus_check_quiet(c);
     if (c->n)
         return 0; /* an error, if there is one, is told by the next poll: it stays in health.fatal or repeats itself */
     return bus_health_take(&c->health, err);

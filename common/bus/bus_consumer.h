@@ -1,5 +1,5 @@
 /* bus_consumer.h - the consumer's state, shared by bus_consumer.c (polling, committing), bus_assign.c (partitions), bus_place.c (positions, marks),
- * bus_wait.c (waits for the coordinator) and bus_peers.c (other members). */
+ * bus_wait.c (waits for the coordinator), bus_quiet.c (nothing comes) and bus_peers.c (other members). */
 #ifndef PST_BUS_CONSUMER_H
 #define PST_BUS_CONSUMER_H
 
@@ -36,7 +36,12 @@ struct pst_consumer {
     int64_t release_us;     /* when the first partition that is held goes on; 0 = none is held */
     int64_t start_check_us; /* when bus_check_start looks again */
     bus_wait start_wait;
-    uint64_t peers_epoch; /* 1 + the epoch in which offsets that are held back were last looked for; 0 = none */
+    int quiet_ms;               /* heard nothing of a partition for so long: the broker is asked for its end; for tests */
+    struct bus_hand *look_hand; /* asks */
+    struct bus_look *look;      /* what it asks; NULL = nothing */
+    int64_t quiet_check_us;     /* when bus_check_quiet looks again */
+    int64_t quiet_told_us;      /* when it was last said that nothing comes; 0 = it flows */
+    uint64_t peers_epoch;       /* 1 + the epoch in which offsets that are held back were last looked for; 0 = none */
     struct bus_hand *peers_hand;
     char *heirlooms[BUS_PEERS_MAX]; /* under which names our partitions' last offsets were committed */
     size_t n_heirlooms;
@@ -80,5 +85,10 @@ void bus_wait_over(pst_consumer *c, bus_wait *w);
 /* Partitions that were assigned before that time and have given nothing yet. */
 rd_kafka_topic_partition_list_t *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us);
 void bus_check_start(pst_consumer *c); /* in a group, while nothing comes: says what holds partitions up */
+void bus_check_quiet(
+    pst_consumer *c); /* the same, of partitions that have begun and of a broker that is mute; a consumer that is stuck is astray */
+void bus_quiet_tell(pst_consumer *c, const char *why); /* it waits: said now and then, and told whoever asked for it */
+bool bus_quiet_done(pst_consumer *c); /* waits for a question that is under way; false: it still is, and its client must stay */
+void bus_quiet_over(pst_consumer *c); /* it does not any more */
 
 #endif

@@ -108,10 +108,12 @@ typedef struct bus_part {
     int64_t owed;   /* offset behind the last record for which the open round sent something, -1 = none */
     int64_t assigned_us, held_until_us, hold_offset; /* held: paused alone at hold_offset until then; 0 = not */
     int holds;                                       /* in a row at hold_offset */
-    int64_t committed;                               /* last offset known to be committed, -1 = not known */
-    int64_t from;                                    /* where it was told to start (ranges) */
-    int begun;                                       /* how many partitions its topic had when the group began, < 1 = not known */
-    bool eof, done;                                  /* at its end now; reached `to` for good */
+    int64_t heard_us,
+        behind_us; /* when it last gave something or was moved; since when it is known to hold more that does not come, 0 = it does not */
+    int64_t committed; /* last offset known to be committed, -1 = not known */
+    int64_t from;      /* where it was told to start (ranges) */
+    int begun;         /* how many partitions its topic had when the group began, < 1 = not known */
+    bool eof, done;    /* at its end now; reached `to` for good */
 } bus_part;
 
 /* Offsets marked, as librdkafka's list (destroy it); NULL when nothing is marked. */

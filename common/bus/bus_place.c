@@ -205,6 +205,7 @@ static int rewind_list(pst_consumer *c, const rd_kafka_topic_partition_list_t *l
     for (int i = 0; !rc && i < seeks->cnt; i++) {
         bus_part *p = bus_part_find(c, seeks->elems[i].topic, seeks->elems[i].partition);
         p->next = seeks->elems[i].offset;
+        p->heard_us = pst_mono_us();
         if (p->base > p->next)
             p->base = p->next;
         if (p->done && p->next < p->to) { /* it was paused for good */
@@ -254,6 +255,7 @@ static int seek_part(pst_consumer *c, bus_part *p, int64_t offset, pst_err *err)
     if (rc < 0)
         return rc;
     p->next = offset >= 0 ? offset : POSITION_UNKNOWN;
+    p->heard_us = pst_mono_us();
     if (offset < 0 || p->base > offset)
         p->base = offset >= 0 ? offset : -1;
     if (offset < 0 || p->marked > offset) /* what was marked before the target stays marked: it was used */
@@ -334,6 +336,7 @@ void bus_consumer_release(pst_consumer *c)
             continue;
         if (p->held_until_us <= now) {
             p->held_until_us = 0;
+            p->heard_us = now;
             rd_kafka_resp_err_t code = c->paused ? 0 : set_paused(c, p, false);
             pst_err why = {0};
             if (code && bus_err(&why, c->conf, code, NULL, "cannot resume %s[%d]", p->topic, p->partition) < 0)

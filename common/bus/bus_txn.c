@@ -294,6 +294,7 @@ static txn_class persist(pst_txn *t, txn_class c)
         return c;
     if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
         return TXN_RECYCLE;
+    txn_waits(t, &t->why);
     pst_sleep_ms(20);
     return TXN_RETRY;
 }
@@ -392,8 +393,10 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
     if (t->poison)
         rc = t->why.code;
     else {
-        while ((rc = pst_producer_flush(t->p, 1000, &e)) == PST_ETIMEDOUT && t->p->pending && !txn_given_up(t))
+        while ((rc = pst_producer_flush(t->p, 1000, &e)) == PST_ETIMEDOUT && t->p->pending && !txn_given_up(t)) {
+            txn_waits(t, &e);
             pst_err_clear(&e);
+        }
         if (rc == PST_ETIMEDOUT && t->p->pending)
             return txn_stopped(t, err);
     }
@@ -425,6 +428,7 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
                 *err = e;
             return e.cls == PST_CLASS_RETRY ? PST_ESTOPPED : rc;
         }
+        txn_waits(t, &e);
         pst_sleep_ms(50);
     }
     t->refusals = 0;
@@ -435,6 +439,7 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
 /* A round that neither happened nor was taken back leaves the consumer beyond what is committed. */
 static int ended(pst_txn *t, int rc, pst_err *err)
 {
+    txn_waits_over(t);
     if (!t->consumer)
         return rc;
     pst_err why = {0};

@@ -33,6 +33,7 @@ struct pst_txn {
     pst_err why;      /* its story */
     uint64_t epoch;
     int64_t begun_us, stopping_us;
+    int64_t waits_us;     /* since when a call of this round is repeated; 0 = none is */
     uint64_t outages;     /* of the producer's health at begin */
     bool commit_tried;    /* of the round */
     const pst_record *of; /* what is sent is made of it; NULL = of none */
@@ -68,6 +69,9 @@ int txn_make_producer(pst_txn *t, pst_err *err);
 int txn_take_over(pst_txn *t, pst_err *err);
 /* A new producer with the same id; waits through outages. */
 int txn_renew(pst_txn *t, bool abort_first, pst_err *err);
+/* A call is to be repeated: beyond some seconds that is said, and whoever asks the consumer is told; over once a call was answered. */
+void txn_waits(pst_txn *t, const pst_err *why);
+void txn_waits_over(pst_txn *t);
 bool txn_given_up(pst_txn *t); /* told to stop, and long enough ago */
 int txn_stopped(const pst_txn *t, pst_err *err);
 bool txn_innocent(const pst_txn *t); /* an outage or a time-out of this round explains a fencing */

@@ -12,7 +12,8 @@
 
 #define STOPPING_MS       10000 /* how long an outage is waited for once told to stop */
 #define RECYCLES_IN_A_ROW 10
-#define LINGER_MS         5 /* a commit flushes anyway */
+#define LINGER_MS         5    /* a commit flushes anyway */
+#define PATIENCE_MS       3000 /* then it is said that a call is waited for */
 
 /* Class of e, which is destroyed; its story goes to why (replacing an older one). */
 static txn_class take_error(pst_txn *t, rd_kafka_error_t *e, const char *what, pst_err *why)
@@ -36,6 +37,30 @@ static txn_class take_error(pst_txn *t, rd_kafka_error_t *e, const char *what, p
     pst_log(PST_LOG_DEBUG, "bus", "event=txn_error id=%s step=\"%s\" code=%s class=%s text=\"%s\"", t->id, what, rd_kafka_err2name(code),
             txn_class_name(c), reason);
     return c;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------------------------------- */
+
+static void say(pst_txn *t, const char *why)
+{
+    if (t->consumer && bus_consumer_in_group(t->consumer))
+        bus_quiet_tell(t->consumer, why);
+}
+
+void txn_waits(pst_txn *t, const pst_err *why)
+{
+    int64_t now = pst_mono_us();
+    if (!t->waits_us)
+        t->waits_us = now;
+    if (now - t->waits_us > PATIENCE_MS * 1000LL)
+        say(t, why->code ? why->text : "the transaction's coordinator does not answer");
+}
+
+void txn_waits_over(pst_txn *t)
+{
+    if (t->waits_us && t->consumer)
+        bus_quiet_over(t->consumer);
+    t->waits_us = 0;
 }
 
 /* One call of the transactional API, under a watchdog.
@@ -71,7 +96,9 @@ static void run_call(void *arg)
     free(c);
 }
 
-/* True: it has come back within limit_ms. */
+static const char *const call_names[] = {"init", "begin", "send offsets", "commit", "abort"};
+
+/* True: it has come back within limit_ms. Some do not mind their time-out while the broker is away: long before the limit it is said what is waited for. */
 static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
 {
     if (!t->hand && !(t->hand = bus_hand_new())) {
@@ -79,7 +106,15 @@ static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
         return true;
     }
     bus_hand_start(t->hand, run_call, c);
-    bool back = bus_hand_wait(t->hand, limit_ms);
+    bool back = bus_hand_wait(t->hand, limit_ms < PATIENCE_MS ? limit_ms : PATIENCE_MS);
+    if (!back && limit_ms > PATIENCE_MS) {
+        char why[300];
+        snprintf(why, sizeof why, "transaction %.200s: %s is not answered", t->id, call_names[c->kind]);
+        if (!t->waits_us)
+            t->waits_us = pst_mono_us() - PATIENCE_MS * 1000LL;
+        say(t, why);
+        back = bus_hand_wait(t->hand, limit_ms - PATIENCE_MS);
+    }
     if (!back) {
         bus_hand_free(t->hand);
         t->hand = NULL;
@@ -89,7 +124,6 @@ static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
 
 txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why)
 {
-    static const char *const names[] = {"init", "begin", "send offsets", "commit", "abort"};
     txn_call *heap = pst_alloc(sizeof *heap);
     *heap = c;
     heap->p = t->p;
@@ -98,14 +132,14 @@ txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why)
         __atomic_exchange_n(&heap->state, CALL_LEFT, __ATOMIC_ACQ_REL) == CALL_BACK) { /* back in the last moment */
         rd_kafka_error_t *e = heap->error;
         free(heap);
-        return take_error(t, e, names[c.kind], why);
+        return take_error(t, e, call_names[c.kind], why);
     }
-    pst_log(PST_LOG_WARN, "bus", "event=producer_abandoned id=%s why=\"%s of librdkafka did not come back\"", t->id, names[c.kind]);
+    pst_log(PST_LOG_WARN, "bus", "event=producer_abandoned id=%s why=\"%s of librdkafka did not come back\"", t->id, call_names[c.kind]);
     t->p = NULL;
     t->hung = t->timed_out = true;
     pst_err_clear(why);
     pst_err_set(why, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", RD_KAFKA_RESP_ERR__TIMED_OUT, "transaction %s: %s did not come back", t->id,
-                names[c.kind]);
+                call_names[c.kind]);
     return TXN_RECYCLE;
 }
 
@@ -198,11 +232,14 @@ int txn_renew(pst_txn *t, bool abort_first, pst_err *err)
             if (t->hung)
                 break;
             rd_kafka_poll(t->p->rk, 0);
+            if (c == TXN_RETRY)
+                txn_waits(t, &why);
             if (t->p->health.fatal.code)
                 return bus_health_take(&t->p->health, err);
         }
         if (c == TXN_OK) {
             t->ready = true;
+            txn_waits_over(t);
             bus_health_ok(&t->p->health);
             return 0;
         }

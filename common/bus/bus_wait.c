@@ -15,6 +15,7 @@
 #define WAIT_MAX_US     (BUS_WAIT_MAX_MS * 1000LL) /* then a new consumer asks anew */
 #define FIRST_US        (3 * 1000000LL)            /* an election takes less */
 #define AGAIN_US        (10 * 1000000LL)
+#define HANGING_US      (90 * 1000000LL) /* beyond any transaction.timeout.ms that is usual here, and the coordinator's look at it */
 #define LOOK_MS         2000
 #define STEP_BACK_MS    100
 #define OWN_FAULT_TIMES 2 /* others were answered meanwhile, so often in a row */
@@ -43,11 +44,10 @@ static bool find_reason(pst_consumer *c, const bus_wait *w, rd_kafka_resp_err_t 
     if (stable)
         snprintf(ret, size, "the coordinator of group %s answers others, but not this consumer (%s)", c->group, rd_kafka_err2str(code));
     else if (answered)
-        snprintf(
-            ret, size,
-            "offsets of group %s are pending in an open transaction (UNSTABLE_OFFSET_COMMIT): another producer has not ended it, or was "
-            "killed and its transaction.timeout.ms is not over",
-            c->group);
+        snprintf(ret, size, "offsets of group %.150s are pending in an open transaction (UNSTABLE_OFFSET_COMMIT): %s", c->group,
+                 pst_mono_us() - w->begun_us > HANGING_US
+                     ? "its coordinator should have ended it long ago; kafka-transactions.sh find-hanging names it, abort ends it"
+                     : "another producer has not ended it, or was killed and its transaction.timeout.ms is not over");
     else
         snprintf(ret, size, "%.300s", e.code ? e.text : rd_kafka_err2str(code));
     return stable;

@@ -25,7 +25,7 @@ static char in[32];
 
 /* ---- calls of librdkafka that fail when told to; defined here they take precedence ------------------------------------------------- */
 
-static int seeks_fail, committed_fails, aborts;
+static int seeks_fail, committed_fails, ends_slow, aborts;
 static rd_kafka_t *dead; /* this client has a fatal error */
 
 rd_kafka_error_t *rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
@@ -42,6 +42,14 @@ rd_kafka_resp_err_t rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_
     if (committed_fails && committed_fails--)
         return RD_KAFKA_RESP_ERR__TIMED_OUT;
     return ((fn)dlsym(RTLD_NEXT, "rd_kafka_committed"))(rk, list, timeout_ms);
+}
+
+rd_kafka_resp_err_t rd_kafka_offsets_for_times(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
+{
+    typedef rd_kafka_resp_err_t (*fn)(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int);
+    if (__atomic_load_n(&ends_slow, __ATOMIC_RELAXED))
+        pst_sleep_ms(4000);
+    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_offsets_for_times"))(rk, list, timeout_ms);
 }
 
 rd_kafka_error_t *rd_kafka_abort_transaction(rd_kafka_t *rk, int timeout_ms)
@@ -112,7 +120,7 @@ static int each(void **state)
 
 static int each_done(void **state)
 {
-    seeks_fail = committed_fails = 0;
+    seeks_fail = committed_fails = ends_slow = 0;
     dead = NULL;
     pst_txn_free(t);
     pst_consumer_free(c);
@@ -321,6 +329,66 @@ static void test_dead_consumer_is_not_asked_for_ever(void **state)
     dead = NULL;
 }
 
+/* librdkafka is told behind our back not to fetch: to us it looks as if there were nothing. */
+static void test_partition_that_is_not_fetched_is_noticed(void **state)
+{
+    pst_err err = {0};
+    poll_some(20);
+    waits_told = waits_over = 0;
+    c->opts.on_wait = on_wait;
+    c->quiet_ms = 100;
+    rd_kafka_topic_partition_list_t *one = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(one, in, 1);
+    assert_int_equal(rd_kafka_pause_partitions(c->rk, one), 0);
+    rd_kafka_topic_partition_list_destroy(one);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pst_publish(conf, &(pst_out){.topic = in, .partition = i, .value = "x", .value_len = 1}, 5000, NULL, NULL, &err),
+                         0);
+    pst_batch b = {0};
+    int rc = 0;
+    for (int64_t until = pst_mono_us() + 20000000; !rc && pst_mono_us() < until; pst_err_clear(&err))
+        rc = pst_consumer_poll(c, &(pst_poll){.records_max = 5, .timeout_ms = 50}, &b, &err);
+    assert_int_equal(rc, PST_ESTATE);
+    assert_true(waits_told > 0);
+    assert_astray();
+    assert_non_null(strstr(c->health.fatal.text, "has records up to 10"));
+}
+
+static void test_partitions_at_their_ends_are_left_alone(void **state)
+{
+    pst_err err = {0};
+    poll_some(20);
+    waits_told = 0;
+    c->opts.on_wait = on_wait;
+    c->quiet_ms = 50;
+    pst_batch b = {0};
+    for (int64_t until = pst_mono_us() + 1500000; pst_mono_us() < until;)
+        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 5, .timeout_ms = 50}, &b, &err), 0);
+    assert_int_equal(waits_told, 0);
+    assert_true(c->quiet_check_us > 0);
+}
+
+/* A broker that is frozen keeps its connections: librdkafka says nothing of it for a minute. */
+static void test_broker_that_does_not_answer_is_told(void **state)
+{
+    pst_err err = {0};
+    poll_some(20);
+    waits_told = waits_over = 0;
+    c->opts.on_wait = on_wait;
+    c->quiet_ms = 50;
+    ends_slow = 1;
+    pst_batch b = {0};
+    for (int64_t until = pst_mono_us() + 20000000; !waits_over && pst_mono_us() < until;) {
+        int64_t begun = pst_mono_us();
+        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 5, .timeout_ms = 50}, &b, &err), 0);
+        assert_in_range(pst_mono_us() - begun, 0, 2000000); /* nobody waits for the answer */
+        if (waits_told)
+            __atomic_store_n(&ends_slow, 0, __ATOMIC_RELAXED);
+    }
+    assert_true(waits_told > 0);
+    assert_int_equal(waits_over, 1);
+}
+
 static void test_waiting_for_the_coordinator_is_told(void **state)
 {
     pst_err err = {0};
@@ -416,6 +484,9 @@ int main(void)
         EACH(test_rewind_that_fails_is_no_round_again),
         EACH(test_abort_whose_rewind_fails_is_no_round_again),
         EACH(test_dead_consumer_is_not_asked_for_ever),
+        EACH(test_partition_that_is_not_fetched_is_noticed),
+        EACH(test_partitions_at_their_ends_are_left_alone),
+        EACH(test_broker_that_does_not_answer_is_told),
         EACH(test_waiting_for_the_coordinator_is_told),
         EACH(test_hold_keeps_one_partition_alone),
         EACH(test_hold_keeps_the_marks_of_the_round),
