@@ -77,7 +77,7 @@ function(av_program target)
   install(TARGETS ${target})
 endfunction()
 
-# pst_test(<name> SOURCES … [LIBS …] [LABELS unit|sim|mock|live|gpu|fuzz|slow] [TIMEOUT s] [ENVIRONMENT …]): one cmocka program = one ctest.
+# pst_test(<name> SOURCES … [LIBS …] [LABELS unit|sim|mock|live|gpu|fuzz|slow|threads|again] [TIMEOUT s] [ENVIRONMENT …]): one cmocka program = one ctest.
 function(pst_test name)
   cmake_parse_arguments(A "" "TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT;ARGS" ${ARGN})
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
@@ -89,7 +89,7 @@ function(pst_test name)
     set(A_LABELS unit)
   endif()
   if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 120)
+    set(A_TIMEOUT 600) # a net for what hangs, for slow machines and sanitizers too
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "PENSTOCK_BUILD=${CMAKE_BINARY_DIR};${A_ENVIRONMENT}")
@@ -110,7 +110,7 @@ function(pst_fuzz name)
   else()
     target_sources(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.c)
     add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${A_CORPUS})
-    set_tests_properties(fuzz_${name} PROPERTIES LABELS "fuzz" TIMEOUT 120)
+    set_tests_properties(fuzz_${name} PROPERTIES LABELS "fuzz" TIMEOUT 600)
   endif()
 endfunction()
 

@@ -45,7 +45,7 @@ with Platform() as p:
     lines = [l for l in p.events("logs") if l["training_id"] == tid]
     check([l["text"] for l in lines if l["text"].startswith("line")] == [f"line {i}" for i in range(1, 451)], f"log lines were lost: {len(lines)}")
     check([l["rindex"] for l in lines] == list(range(len(lines))), "rindex has gaps")
-    feeder.join(180)
+    feeder.join()
     out = p.read("points.scores", lambda ms: len(ms) >= len(acked), 90)
     time.sleep(2)
     out = [p.decode(m.value()) for m in p.read("points.scores")]

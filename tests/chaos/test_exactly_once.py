@@ -37,7 +37,7 @@ class Registry:
                 else:
                     req = urllib.request.Request(real + self.path, body, {k: v for k, v in self.headers.items() if k.lower() in ("content-type", "accept", "authorization")}, method=self.command)
                     try:
-                        with urllib.request.urlopen(req, timeout=15) as r:
+                        with urllib.request.urlopen(req, timeout=15 * PATIENCE) as r:
                             code, text = r.status, r.read()
                     except urllib.error.HTTPError as e:
                         code, text = e.code, e.read()
@@ -133,7 +133,9 @@ with Platform(brokers=BROKERS, without="trainer,lcm,scorers") as p:
             registry.away = True
             workers[k].kill(), workers[k].wait()
             workers[k] = start()  # it knows no schema yet
-            time.sleep(6)
+            refused = registry.refused
+            until(lambda: registry.refused > refused, 60, lambda: f"seed {SEED}: nobody asks the registry while it is away: {tail()}")
+            time.sleep(4)
             registry.away = False
         elif fault == "join":
             third = start()
@@ -142,10 +144,9 @@ with Platform(brokers=BROKERS, without="trainer,lcm,scorers") as p:
         elif fault == "grow":
             admin = AdminClient({"bootstrap.servers": p.bootstrap})
             for f in admin.create_partitions([NewPartitions("in", 5)]).values():
-                f.result(30)
+                f.result(30 * PATIENCE)
             feeder.join()
-            time.sleep(1)
-            producer.list_topics("in", 30)
+            until(lambda: len(producer.list_topics("in", 30).topics["in"].partitions) == 5, 30, "the producer does not hear that the input grew")
             partitions = 5
         elif fault == "broker":
             b = rnd.randint(1, BROKERS)

@@ -77,7 +77,7 @@ with Platform() as p:
         text = (marks / tid).read_text()
         check("TWICE" not in text, f"{tid}: two learners at once: {text}")
         check(text.count("start") == 1, f"{tid}: started {text.count('start')} times; a freeze is no death")
-    feeder.join(300)
+    feeder.join()
     check(len(acked) == RECORDS, f"{len(acked)} of {RECORDS} inputs acknowledged")
     p.read("points.scores", lambda ms: len(ms) >= RECORDS, 120)
     time.sleep(2)

@@ -80,7 +80,7 @@ with Platform() as p:
         check("TWICE" not in text, f"{tid}: two learners at once: {text}")
         starts = [l.split()[1] for l in text.splitlines() if l.startswith("start")]
         check(len(starts) == len(set(starts)), f"{tid}: a generation was started twice: {starts}")
-    feeder.join(180)
+    feeder.join()
     check(len(acked) == RECORDS, f"{len(acked)} of {RECORDS} inputs acknowledged")
     wanted = {(part, off): score for part, off, score in acked.values()}
     out = p.read("points.scores", lambda ms: len(ms) >= RECORDS, 120)
@@ -101,7 +101,6 @@ with Platform() as p:
     state = {}
     for m in p.read(PREFIX + "jobs.state"):
         state[m.key().decode()] = p.decode(m.value())
-    listed = json.loads(p.http("/v1/jobs?limit=1000")[1])["jobs"]
-    view = {j["training_id"]: (j["state"], j["seq"], j["generation"]) for j in listed}
-    check(view == {k: (v["state"], v["seq"], v["generation"]) for k, v in state.items() if v}, "the view is not what the topic says")
+    view = lambda: {j["training_id"]: (j["state"], j["seq"], j["generation"]) for j in json.loads(p.http("/v1/jobs?limit=1000")[1])["jobs"]}
+    until(lambda: view() == {k: (v["state"], v["seq"], v["generation"]) for k, v in state.items() if v}, 20, "the view is not what the topic says")
 print(f"ok: {JOBS} jobs, {RECORDS} records, kills {killed}")

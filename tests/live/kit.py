@@ -12,6 +12,9 @@ BIN = Path(os.environ.get("PENSTOCK_BUILD", ROOT / "build")) / "penstock"
 KAFKA = ROOT / "deploy/kafka/kafka"
 PREFIX = "penstock."
 ENDED = ("COMPLETED", "FAILED", "HALTED", "TERMINATED")
+# Deadlines are nets for what hangs: a test that passes never waits for one. What is written at them is ample for a quiet machine; one that is busy or
+# slow gets this many times as much. Nothing may be concluded from a deadline of `until` that was met but that the thing came.
+PATIENCE = 5
 
 
 def check(condition, message):
@@ -27,7 +30,8 @@ def skip(reason):
 
 
 def until(condition, timeout, what, step=0.1):
-    """The first true value of condition(); fails with what() or what when the time is over."""
+    """The first true value of condition(); fails with what() or what when the time is over (PATIENCE)."""
+    timeout *= PATIENCE
     end = time.monotonic() + timeout
     while True:
         value = condition()
@@ -38,9 +42,11 @@ def until(condition, timeout, what, step=0.1):
 
 
 def free_ports(n=12):
-    """The first of n free ports in a row, below the range that outgoing connections use."""
+    """The first of n free ports in a row, below the range that outgoing connections use. Tests that run side by side have a range each (tests/run):
+    between the look and the use another one may look."""
+    low, high = map(int, os.environ.get("PENSTOCK_TEST_PORTS", "20000-31000").split("-"))
     while True:
-        first = random.randrange(15000, 31000)
+        first = random.randrange(low, high - n)
         try:
             for port in range(first, first + n):
                 with socket.socket() as s:
@@ -60,6 +66,13 @@ def alive(pid):
 def manifest(name, command, learners=1, extra=""):
     return (f"name: {name}\ndescription: a test\nversion: '1'\ngpus: 0\ncpus: 0.1\nmemory: 64 MiB\nlearners: {learners}\n"
             f"framework: {{name: custom, version: '1', command: {json.dumps(command)}}}\n{extra}")
+
+
+class Child(subprocess.Popen):
+    """A process whose wait(seconds) is a deadline like the others."""
+
+    def wait(self, timeout=None):
+        return super().wait(timeout and timeout * PATIENCE)
 
 
 class Platform:
@@ -107,7 +120,7 @@ class Platform:
 
     def kafka(self, *args):
         with tempfile.TemporaryFile("w+") as out:  # not a pipe: daemons might hold it
-            r = subprocess.run([KAFKA, *args, "--dir", self.dir / "kafka"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE if args[0] == "status" else None, timeout=300)
+            r = subprocess.run([KAFKA, *args, "--dir", self.dir / "kafka"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE if args[0] == "status" else None, timeout=300 * PATIENCE)
             out.seek(0)
             text = out.read()
         check(r.returncode == 0, f"kafka {' '.join(args)} exited {r.returncode}")
@@ -117,7 +130,7 @@ class Platform:
     def cli(self, *args, ok=True, timeout=90, input=None, cwd=None):
         with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
             try:
-                rc = subprocess.run([BIN, *map(str, args)], env=self.env, timeout=timeout, cwd=cwd, text=True, stdout=out, stderr=err,
+                rc = subprocess.run([BIN, *map(str, args)], env=self.env, timeout=timeout * PATIENCE, cwd=cwd, text=True, stdout=out, stderr=err,
                                     **({"input": input} if input is not None else {"stdin": subprocess.DEVNULL})).returncode
             except subprocess.TimeoutExpired:
                 rc = 124
@@ -127,9 +140,9 @@ class Platform:
             check(r.returncode == 0, f"penstock {' '.join(map(str, args))} exited {r.returncode}: {(r.stderr or r.stdout)[-400:]}")
         return r
 
-    def spawn(self, *args, log):
+    def spawn(self, *args, log, env=None):
         with open(self.dir / log, "a") as f:
-            w = subprocess.Popen([BIN, *map(str, args)], env=self.env, stdin=subprocess.DEVNULL, stdout=f, stderr=f, start_new_session=True)
+            w = Child([BIN, *map(str, args)], env=env or self.env, stdin=subprocess.DEVNULL, stdout=f, stderr=f, start_new_session=True)
         self.children.append(w)
         return w
 
@@ -202,7 +215,7 @@ class Platform:
             mine["Content-Type"] = "application/json" if base else "application/yaml"
         req = urllib.request.Request((base or self.gateway) + path, data=data, headers={**mine, **(headers or {})}, method=method)
         try:
-            with urllib.request.urlopen(req, timeout=15) as r:
+            with urllib.request.urlopen(req, timeout=15 * PATIENCE) as r:
                 return r.status, r.read(), dict(r.headers)
         except urllib.error.HTTPError as e:
             return e.code, e.read(), dict(e.headers)
@@ -236,25 +249,30 @@ class Platform:
         return fastavro.schemaless_reader(io.BytesIO(raw[5:]), self.schema(struct.unpack(">I", raw[1:5])[0]), None)
 
     # --- Kafka ---
-    def create(self, topic, partitions=1, replication=-1):
+    def create(self, topic, partitions=1, replication=-1, **config):
         # Kept for ever: records with timestamps of the past would be deleted by age as soon as the broker looks (30 s after its start).
         from confluent_kafka.admin import AdminClient, NewTopic
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for f in admin.create_topics([NewTopic(topic, partitions, replication, config={"retention.ms": "-1"})]).values():
-            f.result(30)
+        for f in admin.create_topics([NewTopic(topic, partitions, replication, config={"retention.ms": "-1", **config})]).values():
+            f.result(30 * PATIENCE)
 
     def producer(self, **conf):
         from confluent_kafka import Producer
-        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 2, "message.timeout.ms": 120000, **conf})
+
+        class Patient(Producer):
+            def flush(self, timeout=-1):
+                return super().flush(timeout if timeout < 0 else timeout * PATIENCE)
+        return Patient({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 2, "message.timeout.ms": 120000, **conf})
 
     def read(self, topic, done=None, timeout=60, isolation="read_committed"):
-        """All records of a topic to its (stable) end, or until done(list)."""
+        """All records of a topic to its (stable) end, or until done(list); fails where neither comes in time (PATIENCE)."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition, OFFSET_BEGINNING
         c = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"test-{random.random()}", "isolation.level": isolation, "enable.auto.commit": False,
                       "auto.offset.reset": "earliest", "enable.partition.eof": True, "log_level": 2})
+        timeout *= PATIENCE
         out, ends, stop = [], set(), time.monotonic() + timeout
         try:
-            while not (parts := c.list_topics(topic, 30).topics[topic].partitions) and done and time.monotonic() < stop:
+            while not (parts := c.list_topics(topic, 30 * PATIENCE).topics[topic].partitions) and done and time.monotonic() < stop:
                 time.sleep(0.1)  # made a moment ago, and this broker has not heard of it: nothing would be read for ever
             c.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in parts])
             while time.monotonic() < stop:
@@ -266,8 +284,7 @@ class Platform:
                         ends.add(m.partition())
                 if done(out) if done else len(ends) == len(parts):
                     return out
-            check(not done, f"{topic}: what was waited for did not come within {timeout} s; {len(out)} records")
-            return out
+            check(False, f"{topic}: {'what was waited for' if done else 'its end'} did not come within {timeout} s; {len(out)} records")
         finally:
             c.close()
 

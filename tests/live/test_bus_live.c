@@ -1,156 +1,11 @@
-/* test_bus_live.c - what common/bus promises, on a real Kafka: nothing here can be proved on librdkafka's in-memory cluster.
- * PENSTOCK_TEST_BOOTSTRAP names the broker (deploy/kafka/kafka start prints it); PENSTOCK_TEST_X may hold "key=value key=value" properties. */
+/* test_bus_live.c - what common/bus promises, on a real Kafka: nothing here can be proved on librdkafka's in-memory cluster. Where a group begins, and
+ * what it waits for, is in test_bus_begin.c. */
+#include "bus_live.h"
 #include "common/bus/bus_admin.h"
 #include "common/base/clock.h"
-#include "common/base/log.h"
 
-#include <dlfcn.h>
-#include <setjmp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-static pst_bus_conf *conf;
-static bool deaf; /* no consumer is told its committed offsets */
-
-rd_kafka_resp_err_t rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
-{
-    typedef rd_kafka_resp_err_t (*fn)(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int);
-    return deaf ? RD_KAFKA_RESP_ERR__TIMED_OUT : ((fn)dlsym(RTLD_NEXT, "rd_kafka_committed"))(rk, list, timeout_ms);
-}
-
-static char unique[32];
-
-/* A fresh name per run, so that runs do not meet. */
-static const char *name(const char *base)
-{
-    static char names[128][64];
-    static int n;
-    assert_true(n < 128);
-    snprintf(names[n], sizeof names[n], "bus-%s-%s", base, unique);
-    return names[n++];
-}
-
-static void ok(int rc, const pst_err *err, const char *what)
-{
-    if (rc)
-        fail_msg("%s: %s %s", what, pst_code_name(rc), err->text);
-}
-
-static const char *topic_named(const char *t, int partitions)
-{
-    pst_err err = {0};
-    ok(pst_admin_create_topics(conf, &(pst_topic_spec){.name = t, .partitions = partitions, .replication = -1}, 1, 20000, &err), &err,
-       "create");
-    return t;
-}
-
-static const char *topic(const char *base, int partitions)
-{
-    return topic_named(name(base), partitions);
-}
-
-static void publish_n(const char *to, int32_t partition, int from, int n)
-{
-    pst_producer *p;
-    pst_err err = {0};
-    ok(pst_producer_new(conf, &(pst_producer_opts){.linger_ms = 5}, &p, &err), &err, "producer");
-    for (int i = from; i < from + n; i++) {
-        char text[16];
-        int len = snprintf(text, sizeof text, "%d", i);
-        ok(pst_producer_send(
-               p, &(pst_out){.topic = to, .partition = partition, .key = text, .key_len = len, .value = text, .value_len = len}, &err),
-           &err, "send");
-    }
-    ok(pst_producer_flush(p, 30000, &err), &err, "flush");
-    pst_producer_free(p);
-}
-
-static const pst_poll quick = {.records_max = 100, .timeout_ms = 200, .age_max_us = 1000};
-
-static pst_batch poll_some(pst_consumer *c, size_t max)
-{
-    pst_batch b = {0};
-    pst_err err = {0};
-    bool lost = false; /* told once, and perhaps before there are records */
-    for (int64_t until = pst_mono_us() + 20000000; !b.n && pst_mono_us() < until; b.lost = lost |= b.lost)
-        ok(pst_consumer_poll(c, &(pst_poll){.records_max = max, .timeout_ms = 500, .age_max_us = 1000}, &b, &err), &err, "poll");
-    return b;
-}
-
-/* Reads a topic from its beginning to its end without a group; returns how many times value v (0 ≤ v < max) was seen in seen[v]. */
-static int read_all(const char *from, bool uncommitted, int *seen, int max)
-{
-    pst_consumer *c;
-    pst_err err = {0};
-    int n = 0;
-    pst_batch b = {0};
-    ok(pst_consumer_new(conf, &(pst_consumer_opts){.topics = &from, .n_topics = 1, .report_eof = true, .read_uncommitted = uncommitted}, &c,
-                        &err),
-       &err, "reader");
-    int64_t until = pst_mono_us() + 30000000;
-    while (!b.eof && pst_mono_us() < until) {
-        ok(pst_consumer_poll(c, &quick, &b, &err), &err, "poll");
-        for (size_t i = 0; i < b.n; i++) {
-            char text[32];
-            snprintf(text, sizeof text, "%.*s", (int)b.records[i].value_len, (const char *)b.records[i].value);
-            int v = atoi(text);
-            if (seen && v >= 0 && v < max)
-                seen[v]++;
-            n++;
-        }
-    }
-    assert_true(b.eof);
-    pst_consumer_free(c);
-    return n;
-}
-
-static pst_consumer *member(const char *group, const char *from)
-{
-    pst_consumer *c;
-    pst_err err = {0};
-    ok(pst_consumer_new(conf, &(pst_consumer_opts){.group = group, .topics = &from, .n_topics = 1}, &c, &err), &err, "consumer");
-    return c;
-}
-
-static void copy_batch(pst_txn *t, pst_consumer *c, const pst_batch *b, const char *to)
-{
-    pst_err err = {0};
-    for (size_t i = 0; i < b->n; i++) {
-        const pst_record *r = &b->records[i];
-        ok(pst_txn_send(
-               t,
-               &(pst_out){.topic = to, .partition = -1, .key = r->key, .key_len = r->key_len, .value = r->value, .value_len = r->value_len},
-               &err),
-           &err, "txn_send");
-        pst_consumer_mark(c, r->topic, r->partition, r->offset + 1);
-    }
-}
-
-static pst_txn *txn(const char *id, pst_txn_mode mode, pst_consumer *c)
-{
-    pst_txn *t;
-    pst_err err = {0};
-    ok(pst_txn_new(conf, id, mode, c, &t, &err), &err, "txn");
-    return t;
-}
-
-static int64_t committed(const char *group, const char *of, int32_t partition)
-{
-    pst_group_lag *rows;
-    size_t n;
-    pst_err err = {0};
-    int64_t at = -1;
-    ok(pst_admin_lag(conf, group, &rows, &n, 10000, &err), &err, "lag");
-    for (size_t i = 0; i < n; i++) {
-        if (!strcmp(rows[i].topic, of) && rows[i].partition == partition)
-            at = rows[i].committed;
-    }
-    pst_group_lag_free(rows, n);
-    return at;
-}
 
 /* ---- plain ------------------------------------------------------------------------------------------------------------------- */
 
@@ -174,13 +29,13 @@ static void test_live_publish_consume_lag_and_commit(void **state)
         if (n == 50)
             assert_true(pst_consumer_lag(c) != 0); /* -1 or more */
     }
-    for (int i = 0; i < 20 && pst_consumer_lag(c) != 0; i++)
+    for (int64_t until = pst_mono_us() + NET_US; pst_consumer_lag(c) != 0 && pst_mono_us() < until;)
         ok(pst_consumer_poll(c, &quick, &b, &err), &err, "poll");
     assert_int_equal(pst_consumer_lag(c), 0);
     pst_consumer_free(c);
     pst_group_lag *rows;
     size_t rows_n;
-    ok(pst_admin_lag(conf, g, &rows, &rows_n, 10000, &err), &err, "lag");
+    ok(pst_admin_lag(conf, g, &rows, &rows_n, NET_MS, &err), &err, "lag");
     assert_int_equal(rows_n, 3);
     int64_t sum = 0;
     for (size_t i = 0; i < rows_n; i++) {
@@ -189,7 +44,7 @@ static void test_live_publish_consume_lag_and_commit(void **state)
     }
     assert_int_equal(sum, 300);
     pst_group_lag_free(rows, rows_n);
-    ok(pst_admin_lag(conf, NULL, &rows, &rows_n, 10000, &err), &err, "lag of all");
+    ok(pst_admin_lag(conf, NULL, &rows, &rows_n, NET_MS, &err), &err, "lag of all");
     bool found = false;
     for (size_t i = 0; i < rows_n; i++)
         found |= !strcmp(rows[i].group, g);
@@ -202,17 +57,17 @@ static void test_live_publish_to_a_topic_that_is_not_there(void **state)
     pst_err err = {0};
     int64_t start = pst_mono_us();
     int rc =
-        pst_publish(conf, &(pst_out){.topic = name("nowhere"), .partition = -1, .value = "x", .value_len = 1}, 10000, NULL, NULL, &err);
+        pst_publish(conf, &(pst_out){.topic = name("nowhere"), .partition = -1, .value = "x", .value_len = 1}, NET_MS, NULL, NULL, &err);
     assert_int_equal(rc, PST_ENOTFOUND);
     assert_non_null(strstr(err.text, "nowhere"));
-    assert_true(pst_mono_us() - start < 8000000);
+    assert_true(pst_mono_us() - start < NET_US / 2); /* said as soon as it is known, not when the time is over */
     pst_err_clear(&err);
     const char *t = name("nowhere2");
     pst_consumer *c;
     assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.topics = &t, .n_topics = 1}, &c, &err), PST_ENOTFOUND);
     pst_err_clear(&err);
     pst_topic_info info;
-    assert_int_equal(pst_admin_topic(conf, t, &info, 5000, &err), PST_ENOTFOUND);
+    assert_int_equal(pst_admin_topic(conf, t, &info, NET_MS, &err), PST_ENOTFOUND);
 
     /* A range or a group waits for it, and says so. */
     pst_range range = {t, 0, 0, 10};
@@ -225,7 +80,7 @@ static void test_live_publish_to_a_topic_that_is_not_there(void **state)
         pst_err_clear(&err);
         ok(pst_consumer_new(conf, &ways[w], &c, &err), &err, "consumer");
         bool told = false;
-        for (int i = 0; i < 50 && !told; i++) {
+        for (int64_t until = pst_mono_us() + NET_US; !told && pst_mono_us() < until;) {
             pst_batch b;
             pst_err_clear(&err);
             assert_int_equal(pst_consumer_poll(c, &quick, &b, &err), 0);
@@ -247,23 +102,23 @@ static void test_live_admin(void **state)
     const char *configs[] = {"cleanup.policy", "compact", "max.message.bytes", "50000", NULL};
     const char *t = name("admin");
     pst_topic_spec spec = {.name = t, .partitions = 2, .replication = 1, .configs = configs};
-    ok(pst_admin_create_topics(conf, &spec, 1, 10000, &err), &err, "create");
-    ok(pst_admin_create_topics(conf, &spec, 1, 10000, &err), &err, "create again");
-    assert_int_equal(bus_topic_bytes_max(conf, t, 5000), 50000);
+    ok(pst_admin_create_topics(conf, &spec, 1, NET_MS, &err), &err, "create");
+    ok(pst_admin_create_topics(conf, &spec, 1, NET_MS, &err), &err, "create again");
+    assert_int_equal(bus_topic_bytes_max(conf, t, NET_MS), 50000);
     const char *bad[] = {"no.such.config", "1", NULL};
     pst_topic_spec wrong = {.name = name("admin-bad"), .partitions = 1, .replication = 1, .configs = bad};
-    assert_int_equal(pst_admin_create_topics(conf, &wrong, 1, 10000, &err), PST_EINVAL);
+    assert_int_equal(pst_admin_create_topics(conf, &wrong, 1, NET_MS, &err), PST_EINVAL);
     assert_non_null(strstr(err.text, "no.such.config"));
     pst_err_clear(&err);
     pst_topic_info info, *list;
     size_t n;
     publish_n(t, 1, 0, 4);
-    ok(pst_admin_topic(conf, t, &info, 5000, &err), &err, "topic");
+    ok(pst_admin_topic(conf, t, &info, NET_MS, &err), &err, "topic");
     assert_int_equal(info.partitions, 2);
     assert_int_equal(info.high[0], 0);
     assert_int_equal(info.high[1], 4);
     pst_topic_info_done(&info);
-    ok(pst_admin_list(conf, &list, &n, 5000, &err), &err, "list");
+    ok(pst_admin_list(conf, &list, &n, NET_MS, &err), &err, "list");
     bool found = false;
     for (size_t i = 0; i < n; i++) {
         found |= !strcmp(list[i].name, t);
@@ -273,7 +128,7 @@ static void test_live_admin(void **state)
     assert_true(found);
     char *id;
     int brokers;
-    ok(pst_admin_ping(conf, 5000, &id, &brokers, &err), &err, "ping");
+    ok(pst_admin_ping(conf, NET_MS, &id, &brokers, &err), &err, "ping");
     assert_true(brokers >= 1 && strlen(id) > 10);
     free(id);
 }
@@ -287,7 +142,7 @@ static void test_live_offsets_by_time_and_start_at_time(void **state)
         int len = snprintf(text, sizeof text, "%d", i);
         ok(pst_publish(conf,
                        &(pst_out){.topic = t, .partition = 0, .value = text, .value_len = len, .timestamp_ms = 1700000000000 + i * 1000},
-                       10000, NULL, NULL, &err),
+                       NET_MS, NULL, NULL, &err),
            &err, "publish");
     }
     int64_t at;
@@ -329,7 +184,7 @@ static void test_live_range_over_control_records_ends(void **state)
         ok(pst_consumer_new(conf, &(pst_consumer_opts){.ranges = &range, .n_ranges = 1, .report_eof = true}, &c, &err), &err, "consumer");
         pst_batch b = {0};
         size_t n = 0;
-        for (int i = 0; i < 50 && !b.eof; i++) {
+        for (int64_t until = pst_mono_us() + NET_US; !b.eof && pst_mono_us() < until;) {
             ok(pst_consumer_poll(c, &quick, &b, &err), &err, "poll");
             n += b.n;
         }
@@ -391,7 +246,7 @@ static void delete_records(const char *t, int64_t before)
     rd_kafka_topic_partition_list_add(list, t, 0)->offset = before;
     rd_kafka_DeleteRecords_t *request = rd_kafka_DeleteRecords_new(list);
     rd_kafka_DeleteRecords(rk, &request, 1, NULL, q);
-    rd_kafka_event_t *ev = rd_kafka_queue_poll(q, 10000);
+    rd_kafka_event_t *ev = rd_kafka_queue_poll(q, NET_MS);
     assert_non_null(ev);
     assert_int_equal(rd_kafka_event_error(ev), 0);
     rd_kafka_event_destroy(ev);
@@ -418,159 +273,9 @@ static void test_live_records_deleted_under_a_reader_are_told(void **state)
     assert_true(b.lost);
     pst_consumer_free(c);
     pst_topic_info info;
-    ok(pst_admin_topic(conf, t, &info, 5000, &err), &err, "topic");
+    ok(pst_admin_topic(conf, t, &info, NET_MS, &err), &err, "topic");
     assert_int_equal(info.low[0], 60);
     pst_topic_info_done(&info);
-}
-
-/* ---- where a group begins ------------------------------------------------------------------------------------------------------ */
-
-static int take_all(pst_consumer *c, int want, int wait_s)
-{
-    int n = 0;
-    pst_err err = {0};
-    for (int64_t until = pst_mono_us() + wait_s * 1000000LL; n < want && pst_mono_us() < until;) {
-        pst_batch b;
-        ok(pst_consumer_poll(c, &quick, &b, &err), &err, "poll");
-        n += (int)b.n;
-    }
-    return n;
-}
-
-static pst_consumer *late_member(const char *group, const char *from, pst_start start)
-{
-    pst_consumer *c;
-    pst_err err = {0};
-    pst_bus_conf *mine = pst_bus_conf_copy(conf);
-    ok(pst_bus_conf_set(mine, "topic.metadata.refresh.interval.ms", "1000", "test", &err), &err, "set");
-    pst_consumer_opts opts = {.group = group, .topics = &from, .n_topics = 1, .start = start, .start_ms = pst_now_us() / 1000 + 3600000};
-    ok(pst_consumer_new(mine, &opts, &c, &err), &err, "consumer");
-    pst_bus_conf_free(mine);
-    return c;
-}
-
-static void grow(const char *t, int partitions)
-{
-    bus_admin a;
-    pst_err err = {0};
-    char text[200];
-    ok(bus_admin_open(&a, conf, RD_KAFKA_PRODUCER, NULL, 20000, &err), &err, "admin");
-    rd_kafka_NewPartitions_t *more = rd_kafka_NewPartitions_new(t, (size_t)partitions, text, sizeof text);
-    rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
-    rd_kafka_CreatePartitions(a.rk, &more, 1, NULL, q);
-    rd_kafka_event_t *ev = rd_kafka_queue_poll(q, 20000);
-    assert_non_null(ev);
-    assert_int_equal(rd_kafka_event_error(ev), 0);
-    rd_kafka_event_destroy(ev);
-    rd_kafka_queue_destroy(q);
-    rd_kafka_NewPartitions_destroy(more);
-    bus_admin_close(&a);
-}
-
-/* "Latest" is the end when the group began, whatever comes until something is committed; what a new partition holds is later. */
-static void test_live_latest_loses_nothing(void **state)
-{
-    const char *in = topic("late", 2), *out = topic("lateout", 1), *g = name("g-late");
-    pst_err err = {0};
-    pst_batch b;
-    publish_n(in, 0, 0, 10), publish_n(in, 1, 0, 10);
-    pst_consumer *c = late_member(g, in, PST_START_LATEST);
-    assert_int_equal(take_all(c, 1, 5), 0);
-    pst_consumer_free(c); /* it has committed nothing of its own */
-    publish_n(in, 0, 10, 5), publish_n(in, 1, 10, 5);
-    c = late_member(g, in, PST_START_LATEST);
-    pst_txn *t = txn(name("t-late"), PST_TXN_EXACTLY_ONCE, c);
-    for (int n = 0; n < 10; n += (int)b.n) {
-        b = poll_some(c, 10);
-        assert_true(b.n > 0 && b.n <= 10);
-        ok(pst_txn_begin(t, &err), &err, "begin");
-        copy_batch(t, c, &b, out);
-        ok(pst_txn_commit(t, &err), &err, "commit");
-    }
-    for (int i = 0; i < 50 && committed(g, in, 0) != 15; i++) /* the marker is written after the answer */
-        pst_sleep_ms(100);
-    assert_int_equal(committed(g, in, 0), 15);
-    grow(in, 4);
-    publish_n(in, 2, 0, 7), publish_n(in, 3, 0, 7);
-    assert_int_equal(take_all(c, 14, 25), 14);
-    pst_txn_free(t);
-    pst_consumer_free(c);
-}
-
-/* A consumer that alone is not answered is given up in seconds; where an open transaction holds the offsets, it is waited for and named. */
-static void test_live_who_is_at_fault_for_a_wait(void **state)
-{
-    const char *in = topic("deaf", 1), *g = name("g-deaf");
-    pst_err err = {0};
-    publish_n(in, 0, 0, 3);
-    pst_consumer *c = member(g, in);
-    pst_batch b = poll_some(c, 3);
-    ok(pst_consumer_commit(c, &b, &err), &err, "commit");
-    deaf = true;
-    int64_t begun = pst_mono_us();
-    assert_true(pst_consumer_rewind(c, &err) < 0);
-    deaf = false;
-    assert_int_equal(err.cls, PST_CLASS_FATAL);
-    assert_non_null(strstr(err.text, "answers others"));
-    assert_in_range(pst_mono_us() - begun, 3000000, 40000000);
-    pst_consumer_free(c);
-}
-
-/* Why it waited, all reasons one after the other: on a busy machine a connection that is slow to come has its word before or after. */
-static char waits_for[4000];
-static void on_wait(void *arg, const char *why)
-{
-    size_t n = strlen(waits_for);
-    if (why)
-        snprintf(waits_for + n, sizeof waits_for - n, "%s\n", why);
-}
-
-/* Somebody else's transaction that holds offsets of the group: it is named, waited for, and its end is the end of the wait. */
-static void test_live_foreign_transaction_is_named_and_waited_for(void **state)
-{
-    const char *in = topic("held", 1), *g = name("g-held");
-    pst_err err = {0};
-    publish_n(in, 0, 0, 3);
-    pst_bus_conf *mine = pst_bus_conf_copy(conf);
-    ok(pst_bus_conf_set(mine, "transaction.timeout.ms", "25000", "test", &err), &err, "set");
-    pst_producer *p;
-    ok(pst_producer_new(mine, &(pst_producer_opts){.transactional_id = name("t-foreign"), .transaction_timeout_ms = 25000}, &p, &err), &err,
-       "producer");
-    assert_null(rd_kafka_init_transactions(p->rk, 20000));
-    assert_null(rd_kafka_begin_transaction(p->rk));
-    rd_kafka_topic_partition_list_t *at = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(at, in, 0)->offset = 2;
-    rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata_new(g);
-    assert_null(rd_kafka_send_offsets_to_transaction(p->rk, at, group, 20000));
-    rd_kafka_consumer_group_metadata_destroy(group);
-    rd_kafka_topic_partition_list_destroy(at);
-    pst_consumer *c;
-    ok(pst_consumer_new(conf, &(pst_consumer_opts){.group = g, .topics = &in, .n_topics = 1, .on_wait = on_wait}, &c, &err), &err,
-       "consumer");
-    int64_t begun = pst_mono_us();
-    pst_batch b = {0};
-    while (!b.n && pst_mono_us() - begun < 90000000)
-        ok(pst_consumer_poll(c, &quick, &b, &err), &err, "poll");
-    assert_int_equal(b.n, 3); /* it was aborted: from the beginning */
-    if (!strstr(waits_for, "pending in an open transaction"))
-        fail_msg("it waited for something else:\n%s", waits_for);
-    pst_consumer_free(c);
-    pst_producer_free(p);
-    pst_bus_conf_free(mine);
-}
-
-/* The beginning is kept for a time that is to come, too: nothing of a topic is as late, and what it holds at the beginning is not read. */
-static void test_live_start_at_a_time_is_kept(void **state)
-{
-    const char *in = topic("timed", 1), *g = name("g-timed");
-    publish_n(in, 0, 0, 10);
-    pst_consumer *c = late_member(g, in, PST_START_TIMESTAMP);
-    assert_int_equal(take_all(c, 1, 5), 0);
-    pst_consumer_free(c);
-    publish_n(in, 0, 10, 5);
-    c = late_member(g, in, PST_START_TIMESTAMP);
-    assert_int_equal(take_all(c, 5, 20), 5);
-    pst_consumer_free(c);
 }
 
 /* ---- transactions -------------------------------------------------------------------------------------------------------------- */
@@ -588,7 +293,8 @@ static void test_live_transaction_commits_offsets_and_records_together(void **st
         copy_batch(t, c, &b, out);
         ok(pst_txn_commit(t, &err), &err, "commit");
         n += (int)b.n;
-        for (int i = 0; i < 100 && committed(g, in, 0) != n; i++) /* older brokers write the group's marker a moment after the commit */
+        for (int i = 0; i < NET_MS / 100 && committed(g, in, 0) != n;
+             i++) /* older brokers write the group's marker a moment after the commit */
             pst_sleep_ms(100);
         assert_int_equal(committed(g, in, 0), n);
     }
@@ -697,6 +403,22 @@ static void test_live_two_instances_one_stops(void **state)
     pst_txn_free(t[1]);
 }
 
+/* Until the broker has written its marker behind what was sent. */
+static void wait_for_abort(pst_txn *t, const char *out)
+{
+    pst_err err = {0};
+    ok(pst_producer_flush(t->p, NET_MS, &err), &err, "flush");
+    int64_t first = -1, high = -1;
+    for (int64_t until = pst_mono_us() + NET_US; high <= first && pst_mono_us() < until; pst_sleep_ms(200)) {
+        pst_topic_info info;
+        ok(pst_admin_topic(conf, out, &info, NET_MS, &err), &err, "topic");
+        high = info.high[0];
+        first = first < 0 ? high : first;
+        pst_topic_info_done(&info);
+    }
+    assert_true(high > first);
+}
+
 /* The round takes longer than transaction.timeout.ms: the broker aborts it (its scan runs every 10 s) and calls the producer fenced. */
 static void test_live_transaction_older_than_its_timeout_is_done_again(void **state)
 {
@@ -709,12 +431,12 @@ static void test_live_transaction_older_than_its_timeout_is_done_again(void **st
     pst_txn *t;
     ok(pst_txn_new(mine, name("t-old"), PST_TXN_EXACTLY_ONCE, c, &t, &err), &err, "txn");
     int done = 0, again = 0;
-    for (int round = 0; done < 20 && round < 10; round++) {
+    for (int round = 0; done < 20 && round < 50; round++) {
         pst_batch b = poll_some(c, 10);
         ok(pst_txn_begin(t, &err), &err, "begin");
         copy_batch(t, c, &b, out);
         if (round == 1)
-            sleep(14);
+            wait_for_abort(t, out);
         pst_err e = {0};
         int rc = pst_txn_commit(t, &e);
         again += rc == PST_EAGAIN;
@@ -723,7 +445,7 @@ static void test_live_transaction_older_than_its_timeout_is_done_again(void **st
         done += rc ? 0 : (int)b.n;
     }
     assert_int_equal(done, 20);
-    assert_int_equal(again, 1);
+    assert_true(again >= 1); /* more often where a round takes two seconds anyway */
     uint64_t counts[3];
     pst_txn_counts(t, counts);
     assert_true(counts[2] >= 1);
@@ -748,7 +470,7 @@ static void test_live_partitions_taken_during_a_round_abort_it(void **state)
     copy_batch(t, c1, &b, out);
     pst_consumer *c2 = member(g, in);
     bool lost = false;
-    int64_t until = pst_mono_us() + 20000000;
+    int64_t until = pst_mono_us() + NET_US;
     while (!lost && pst_mono_us() < until) {
         ok(pst_consumer_poll(c1, &quick, &b, &err), &err, "poll");
         lost |= b.lost;
@@ -767,7 +489,7 @@ static void test_live_record_larger_than_the_topic_allows(void **state)
     const char *in = topic("lin", 1), *out = name("lout"), *g = name("g-large");
     const char *configs[] = {"max.message.bytes", "20000", NULL};
     pst_err err = {0};
-    ok(pst_admin_create_topics(conf, &(pst_topic_spec){.name = out, .partitions = 1, .replication = -1, .configs = configs}, 1, 10000,
+    ok(pst_admin_create_topics(conf, &(pst_topic_spec){.name = out, .partitions = 1, .replication = -1, .configs = configs}, 1, NET_MS,
                                &err),
        &err, "create");
     publish_n(in, 0, 0, 10);
@@ -800,7 +522,7 @@ static void test_live_record_larger_than_the_topic_allows(void **state)
         done += rc ? 0 : (int)b.n;
     }
     assert_int_equal(done, 10);
-    assert_true(again >= 1 && again <= 2);
+    assert_true(again >= 1); /* one refusal that comes after the round has failed of it teaches nothing: twice, or three times */
     assert_int_equal(limited, 1);
     free(big);
     pst_txn_free(t);
@@ -836,7 +558,7 @@ static void test_live_read_committed_waits_uncommitted_sees(void **state)
     ok(pst_txn_begin(t, &err), &err, "begin");
     ok(pst_txn_send(t, &(pst_out){.topic = out, .partition = 0, .value = "1", .value_len = 1}, &err), &err, "send");
     int n = 0;
-    for (int i = 0; i < 20 && !n; i++) {
+    for (int64_t until = pst_mono_us() + NET_US; !n && pst_mono_us() < until;) {
         pst_sleep_ms(100);
         n = read_all(out, true, NULL, 0);
     }
@@ -847,25 +569,8 @@ static void test_live_read_committed_waits_uncommitted_sees(void **state)
     pst_txn_free(t);
 }
 
-static int start(void **state)
-{
-    pst_err err = {0};
-    ok(pst_admin_ping(conf, 10000, NULL, NULL, &err), &err, "PENSTOCK_TEST_BOOTSTRAP");
-    return 0;
-}
-
 int main(void)
 {
-    const char *bootstrap = getenv("PENSTOCK_TEST_BOOTSTRAP");
-    if (!bootstrap || !*bootstrap) {
-        printf("skipped: PENSTOCK_TEST_BOOTSTRAP is not set; cure: PENSTOCK_TEST_BOOTSTRAP=$(deploy/kafka/kafka start)\n");
-        return 77;
-    }
-    if (getenv("PENSTOCK_TEST_VERBOSE"))
-        pst_log_set_level(PST_LOG_DEBUG);
-    snprintf(unique, sizeof unique, "%llx", (unsigned long long)pst_now_us() % 0xffffffffff);
-    conf = pst_bus_conf_new(bootstrap, "test");
-    printf("%s at %s\n", pst_bus_version(), bootstrap);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_live_publish_consume_lag_and_commit),
         cmocka_unit_test(test_live_publish_to_a_topic_that_is_not_there),
@@ -875,10 +580,6 @@ int main(void)
         cmocka_unit_test(test_live_seek_pause_rewind),
         cmocka_unit_test(test_live_static_member_comes_back_without_losing_its_partitions),
         cmocka_unit_test(test_live_records_deleted_under_a_reader_are_told),
-        cmocka_unit_test(test_live_latest_loses_nothing),
-        cmocka_unit_test(test_live_start_at_a_time_is_kept),
-        cmocka_unit_test(test_live_who_is_at_fault_for_a_wait),
-        cmocka_unit_test(test_live_foreign_transaction_is_named_and_waited_for),
         cmocka_unit_test(test_live_transaction_commits_offsets_and_records_together),
         cmocka_unit_test(test_live_abort_hides_records_and_rewinds),
         cmocka_unit_test(test_live_fenced_though_alone_recovers),
@@ -889,9 +590,5 @@ int main(void)
         cmocka_unit_test(test_live_at_least_once_mode),
         cmocka_unit_test(test_live_read_committed_waits_uncommitted_sees),
     };
-    if (getenv("PENSTOCK_TEST_ONLY"))
-        cmocka_set_test_filter(getenv("PENSTOCK_TEST_ONLY"));
-    int failed = cmocka_run_group_tests(tests, start, NULL);
-    pst_bus_conf_free(conf);
-    return failed;
+    return bus_live_main("bus_live", tests, sizeof tests / sizeof *tests);
 }

@@ -15,7 +15,8 @@
 #include <cmocka.h>
 
 #define RECORDS     20
-#define PATIENCE_US (25 * 1000000LL) /* the transaction's own time-out is 60 s */
+#define PATIENCE_US (120 * 1000000LL)
+#define OPEN_MS     "600000" /* what the victim left would stay open that long: nobody who waited for that is in time */
 
 static pst_bus_conf *conf;
 static char in[64], out[64], id[64];
@@ -67,11 +68,11 @@ static int victim(void)
             return 4;
         pst_consumer_mark(c, in, 0, b.records[i].offset + 1);
     }
-    if (pst_producer_flush(t->p, 20000, &err))
+    if (pst_producer_flush(t->p, 120000, &err))
         return 5;
     rd_kafka_topic_partition_list_t *offsets = bus_consumer_marked(c);
     rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata(bus_consumer_native(c));
-    if (rd_kafka_send_offsets_to_transaction(t->p->rk, offsets, group, 20000))
+    if (rd_kafka_send_offsets_to_transaction(t->p->rk, offsets, group, 120000))
         return 6;
     printf("open\n");
     fflush(stdout);
@@ -114,12 +115,12 @@ static void prepare(const char *what)
     snprintf(out, sizeof out, "bus-%s-out-%llx", what, now);
     snprintf(id, sizeof id, "bus-%s-%llx", what, now);
     pst_topic_spec specs[] = {{.name = in, .partitions = 1, .replication = -1}, {.name = out, .partitions = 1, .replication = -1}};
-    ok(pst_admin_create_topics(conf, specs, 2, 20000, &err), &err, "create");
+    ok(pst_admin_create_topics(conf, specs, 2, 120000, &err), &err, "create");
     pst_producer *p;
     ok(pst_producer_new(conf, &(pst_producer_opts){.linger_ms = 5}, &p, &err), &err, "producer");
     for (int i = 0; i < RECORDS; i++)
         ok(pst_producer_send(p, &(pst_out){.topic = in, .partition = 0, .value = "x", .value_len = 1}, &err), &err, "send");
-    ok(pst_producer_flush(p, 20000, &err), &err, "flush");
+    ok(pst_producer_flush(p, 120000, &err), &err, "flush");
     pst_producer_free(p);
 }
 
@@ -156,7 +157,7 @@ static void test_succession_readers_of_the_output_are_let_go(void **state)
     kill_a_victim();
     pst_txn *t;
     ok(pst_txn_new(conf, id, PST_TXN_EXACTLY_ONCE, NULL, &t, &err), &err, "txn");
-    ok(pst_publish(conf, &(pst_out){.topic = out, .partition = 0, .value = "after", .value_len = 5}, 10000, NULL, NULL, &err), &err,
+    ok(pst_publish(conf, &(pst_out){.topic = out, .partition = 0, .value = "after", .value_len = 5}, 120000, NULL, NULL, &err), &err,
        "publish");
     const char *topic = out;
     pst_consumer *c;
@@ -178,6 +179,8 @@ int main(int argc, char **argv)
     if (getenv("PENSTOCK_TEST_VERBOSE"))
         pst_log_set_level(PST_LOG_DEBUG);
     conf = pst_bus_conf_new(bootstrap, "test");
+    if (pst_bus_conf_set(conf, "transaction.timeout.ms", OPEN_MS, "test", &(pst_err){0}))
+        return 1;
     if (argc == 5 && !strcmp(argv[1], "victim")) {
         snprintf(in, sizeof in, "%s", argv[2]);
         snprintf(out, sizeof out, "%s", argv[3]);

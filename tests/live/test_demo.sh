@@ -40,7 +40,7 @@ if command -v java >/dev/null && command -v mvn >/dev/null; then
     wait "$pid"
     rc=$?
     [ $rc != 0 ] || fail "an interrupted demonstration exits 0"
-    sleep 1
+    for _ in $(seq 60); do [ -z "$(left "$out/broken")" ] && break; sleep 1; done
     [ -z "$(left "$out/broken")" ] || fail "Ctrl-C left: $(left "$out/broken")"
 else
     say "skipped: the demonstration on a real Kafka: no Java or Maven (apt install openjdk-17-jre-headless maven)"

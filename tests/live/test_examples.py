@@ -15,11 +15,11 @@ with Platform() as p:
     import onnx
     onnx.checker.check_model(onnx.load(p.dir / "fetched.onnx"))
     for extra in ([], ["--json"]):
-        r = subprocess.run([sys.executable, EX / "submit.py", "-b", p.bootstrap, "--registry", p.registry, *extra, EX / "shell-learner/manifest.yml"], capture_output=True, text=True, timeout=120)
+        r = subprocess.run([sys.executable, EX / "submit.py", "-b", p.bootstrap, "--registry", p.registry, *extra, EX / "shell-learner/manifest.yml"], capture_output=True, text=True, timeout=120 * PATIENCE)
         check(r.returncode == 0 and "COMPLETED" in r.stdout, f"submit.py {extra}: exit {r.returncode}: {r.stdout[-300:]} {r.stderr[-300:]}")
     if shutil.which("kcat"):
         text = json.dumps({"request_id": "kcat-1", "action": "SUBMIT", "user": "kcat", "manifest": manifest("by-kcat", "echo hello from kcat")})
-        subprocess.run(["kcat", "-P", "-b", p.bootstrap, "-t", PREFIX + "jobs.requests", "-k", "kcat-1"], input=text, text=True, check=True, timeout=30)
+        subprocess.run(["kcat", "-P", "-b", p.bootstrap, "-t", PREFIX + "jobs.requests", "-k", "kcat-1"], input=text, text=True, check=True, timeout=30 * PATIENCE)
         p.events("jobs.events", lambda es: any(e["request_id"] == "kcat-1" and e["type"] == "COMPLETED" for e in es), 60)
     else:
         print("skipped: kcat: not installed (apt install kcat)")
@@ -36,7 +36,7 @@ with Platform() as p:
         away = p.cli(*verb, "-b", "127.0.0.1:1", ok=False)
         check(away.returncode == 5 and not away.stdout and "127.0.0.1:1 is from: flag; -b HOST:PORT" in away.stderr, f"{verb} without a broker: {away.returncode} {away.stdout} {away.stderr}")
     waits = p.spawn("list", "-b", "127.0.0.1:1", log="waits.log")
-    time.sleep(1.5)
+    until(lambda: (Path(f"/proc/{waits.pid}/status").read_text().split("SigCgt:")[1].split()[0][-1:] or "0") in "2367abef", 20, "it does not hear signals")
     waits.send_signal(signal.SIGINT)
     check(waits.wait(10) == 130 and not (p.dir / "waits.log").read_text().strip(), f"interrupted: {waits.returncode} {(p.dir / 'waits.log').read_text()}")
     wrong = {("list", "-b", "host:99999"): "HOST:PORT", ("list", "-b", "http://x:1"): "HOST:PORT", ("down", "extra"): "one argument too many", ("halt", ""): "ID is empty",

@@ -12,7 +12,8 @@ root=$(readlink -f "$root")
 kafka=$root/deploy/kafka/kafka
 T=$(mktemp -d "${TMPDIR:-/tmp}/penstock-kafka-test.XXXXXX")
 passed=0 failed=0 skipped=0 number=0 dirs=() wanted=("$@")
-base=$((20000 + RANDOM % 400 * 24)) # below the ephemeral ports
+ports=${PENSTOCK_TEST_PORTS:-20000-31000} # below the ephemeral ports; a range for each test that runs beside others (tests/run)
+base=$((${ports%-*} + RANDOM % ((${ports#*-} - ${ports%-*}) / 24 - 40) * 24))
 
 ok() { passed=$((passed + 1)) number=$((number + 1)) && echo "ok $number - $*"; }
 not_ok() { failed=$((failed + 1)) number=$((number + 1)) && echo "not ok $number - $*"; }
@@ -70,20 +71,27 @@ finish() {
 trap finish EXIT
 trap 'failed=$((failed + 1)); exit 1' INT TERM
 
-produce() { printf '%s\n' "${@:3}" | timeout 30 kcat -P -b "$1" -t "$2" -X acks=all 2>/dev/null; }       # BOOTSTRAP TOPIC TEXT...
-consume() { timeout 30 kcat -C -b "$1" -t "$2" -o beginning -e -q 2>/dev/null | sort | paste -sd' '; } # BOOTSTRAP TOPIC
+produce() { printf '%s\n' "${@:3}" | timeout 150 kcat -P -b "$1" -t "$2" -X acks=all 2>/dev/null; }       # BOOTSTRAP TOPIC TEXT...
+consume() { timeout 150 kcat -C -b "$1" -t "$2" -o beginning -e -q 2>/dev/null | sort | paste -sd' '; } # BOOTSTRAP TOPIC
 reads() { same "$(consume "$1" "$2")" "$3"; }
 topic() { "$kafka" tool --dir "$1" topics --create --topic "$2" --partitions "${3:-1}"; } # DIR NAME [PARTITIONS]
-isr_full() { # BOOTSTRAP TOPIC: within 20 s all three replicas are in sync
+in_time() { # COMMAND...: comes true; the deadline is a net, as all here
+    local end=$((SECONDS + 150))
+    until "$@"; do
+        ((SECONDS < end)) || return 1
+        sleep 0.5
+    done
+}
+isr_full() { # BOOTSTRAP TOPIC: all three replicas are in sync before long
     local i
-    for ((i = 0; i < 40; i++)); do
-        timeout 5 kcat -L -b "$1" -t "$2" 2>/dev/null | grep -Eq 'isrs: [123],[123],[123]$' && return 0
+    for ((i = 0; i < 200; i++)); do
+        timeout 25 kcat -L -b "$1" -t "$2" 2>/dev/null | grep -Eq 'isrs: [123],[123],[123]$' && return 0
         sleep 0.5
     done
     return 1
 }
-lists() { says ' brokers:' timeout 20 kcat -L -m 8 -b "$@"; }      # BOOTSTRAP -X...
-refuses() { says "$1" timeout 20 kcat -L -m 5 -b "${@:2}"; }       # TEXT BOOTSTRAP -X...
+lists() { says ' brokers:' timeout 100 kcat -L -m 8 -b "$@"; }      # BOOTSTRAP -X...
+refuses() { says "$1" timeout 100 kcat -L -m 5 -b "${@:2}"; }       # TEXT BOOTSTRAP -X...
 
 # --- parts ----------------------------------------------------------------------------------------------------------------
 
@@ -313,8 +321,9 @@ part_secure() {
     bob=("${plain[@]}" -X sasl.username=bob -X sasl.password=bob-secret)
     check "bob may not read" refuses 'authorization failed' "$sasl" "${bob[@]}" -t secret
     check "acl gives bob a right" exits 0 "$kafka" acl --dir "$D" --add --allow-principal User:bob --operation Read --operation Describe --topic secret
-    sleep 1
-    check "... and now he may" same "$(timeout 20 kcat -C -b "$sasl" "${bob[@]}" -t secret -o beginning -e -q)" hidden
+    # shellcheck disable=SC2317 # in_time calls it
+    bob_reads() { same "$(timeout 100 kcat -C -b "$sasl" "${bob[@]}" -t secret -o beginning -e -q 2>/dev/null)" hidden; }
+    check "... and now he may" in_time bob_reads
     check "user add" exits 0 "$kafka" user add carol carol-secret --dir "$D"
     check "... logs in by PLAIN" lists "$sasl" "${plain[@]}" -X sasl.username=carol -X sasl.password=carol-secret
     check "user names that would break the configuration are refused" exits 2 "$kafka" user add 'a b' x --dir "$D"

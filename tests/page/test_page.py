@@ -29,7 +29,7 @@ class Browser:
 
     def call(self, method, path, body=None):
         req = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode() if body is not None else None, {"Content-Type": "application/json"}, method=method)
-        with urllib.request.urlopen(req, timeout=60) as r:
+        with urllib.request.urlopen(req, timeout=60 * PATIENCE) as r:
             return json.loads(r.read())["value"]
 
     def open(self, url, width=1280, height=900):
@@ -158,7 +158,7 @@ with Platform() as p:
     at = browser.run("return location.href")
     check(at.startswith(p.gateway + "/page-") and p.token not in at, f"the token stays in the address: {at}")
     until(lambda: browser.text("#link") == "live", 20, lambda: f"the page is {browser.text('#link')}")
-    check("No jobs yet" in browser.text("#jobs-none"), "the empty page does not say what to do")
+    until(lambda: "No jobs yet" in browser.text("#jobs-none"), 20, "the empty page does not say what to do")
     browser.shot("empty.png")
     code = ('for i in $(seq 1 40); do echo "{\\"penstock\\":\\"metrics\\",\\"step\\":$i,\\"loss\\":$(awk "BEGIN{print 2/$i+0.1}"),\\"accuracy\\":$(awk "BEGIN{print 1-1/($i+1)}")}"; '
             'echo "line $i & <b>not bold</b>"; sleep 0.05; done')
@@ -195,8 +195,8 @@ with Platform() as p:
     time.sleep(3)
     browser.shot("live.png")
     browser.open(p.gateway + "/", 420, 1500)
+    widths = until(lambda: browser.run("return [...document.querySelectorAll('#jobs .why')].map(e => e.clientWidth)"), 30, "on a phone no jobs are shown")
     time.sleep(2)
-    widths = browser.run("return [...document.querySelectorAll('#jobs .why')].map(e => e.clientWidth)")
     check(widths and min(widths) > 250, f"on a phone the reasons of jobs are {widths} wide")
     browser.shot("narrow.png")
     # What keeps a pipeline waiting, and a model that it does not take, stand on the page and in `penstock status` in the scorer's own words.
@@ -211,8 +211,8 @@ with Platform() as p:
     producer.produce(PREFIX + "pipelines", p.encode(struct.unpack(">I", first[1:5])[0], spec), key="late")
     check(producer.flush(30) == 0, "published")
     until(lambda: "model sum version 2 is not used" in browser.text(".says") and "waiting for model" in browser.text(".says"), 30, lambda: f"the page says {browser.text('#pipes')}")
-    shown = p.cli("status").stdout
-    check("sum version 2 is not used" in shown and "no-such-model" in shown, f"status shows {shown}")
+    shows = lambda: (lambda t: t if "sum version 2 is not used" in t and "no-such-model" in t else None)(p.cli("status").stdout)
+    until(shows, 30, lambda: f"status shows {p.cli('status').stdout}")
     status = {s["name"]: s for s in json.loads(p.cli("status", "--json").stdout)["services"]}
     check("version 2" in status["score:sums"]["model_refused"] and status["score:late"]["waits_for"] == "model", f"status --json: {status}")
     browser.shot("waiting.png")
@@ -220,7 +220,7 @@ with Platform() as p:
     until(lambda: "model sum version 2 is not used" in browser.text(".says") and "waiting for model" in browser.text(".says"), 30, lambda: f"a page that was opened later says {browser.text('#pipes')}")
     p.cli("models", "alias", "sum", "champion", 1)
     until(lambda: "version 2 is not used" not in browser.text(".says"), 30, "a refusal stays on the page")
-    check("version 2 is not used" not in p.cli("status").stdout, "a refusal stays in status")
+    until(lambda: "version 2 is not used" not in p.cli("status").stdout, 30, "a refusal stays in status")
     errors = browser.errors()
     foreign_pages(p, browser, running)
     browser.open(p.gateway + "/")
