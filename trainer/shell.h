@@ -8,6 +8,7 @@
 #define PST_TRAINER_SHELL_H
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/metrics.h"
 #include "common/base/seal.h"
 #include "common/platform/client.h"
@@ -56,6 +57,8 @@ static inline int64_t trainer_shell_now(const trainer_shell *s)
 /* keep_code_us: how long code archives stay that no job can use any more; 0 = for ever. */
 int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_policy *policy, int64_t keep_code_us, pst_err *err);
 void trainer_shell_close(trainer_shell *s);
+/* state_dump.c: what it holds. */
+void trainer_shell_dump(const trainer_shell *s, json_t *to);
 /* Joins the inputs' group and makes the transactional producer; state is read at the first round. */
 int trainer_shell_activate(trainer_shell *s, pst_err *err);
 void trainer_shell_deactivate(trainer_shell *s);

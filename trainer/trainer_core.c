@@ -230,6 +230,15 @@ bool tcore_equal(const tcore *a, const tcore *b)
     return equal;
 }
 
+void tcore_each(const tcore *c, void (*fn)(void *arg, const pst_job_state *s, bool queued, bool charged), void *arg)
+{
+    for (size_t i = 0; i < c->jobs.n; i++) {
+        const trainer_job *j = c->jobs.at[i].key ? c->jobs.at[i].value : NULL;
+        if (j)
+            fn(arg, &j->s, j->queued, j->charged);
+    }
+}
+
 static int by_id(const void *a, const void *b)
 {
     const trainer_job *const *x = a, *const *y = b;

@@ -124,6 +124,8 @@ const trainer_counts *tcore_counts(const tcore *c);
 size_t tcore_jobs(const tcore *c, pst_job_public_state state); /* how many are in that state */
 /* Charged at a site: CPUs in thousandths, bytes, GPUs. False: unknown site. */
 bool tcore_used(const tcore *c, const char *site, int64_t ret_used[3]);
+/* Every job, in no order. fn must not step the core. */
+void tcore_each(const tcore *c, void (*fn)(void *arg, const pst_job_state *s, bool queued, bool charged), void *arg);
 /* The same jobs in the same states, queued and charged alike? */
 bool tcore_equal(const tcore *a, const tcore *b);
 /* Every job's state as canonical text, for a person who compares two. free() it. */

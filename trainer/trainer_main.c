@@ -6,9 +6,12 @@
 #include "trainer/trainer.h"
 
 #include "common/base/clock.h"
+#include "common/base/dump.h"
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "common/base/secret.h"
+#include "common/base/settings.h"
 #include "common/base/stop.h"
 #include "common/platform/verb.h"
 #include "common/loop/http.h"
@@ -70,6 +73,7 @@ typedef struct trainer {
     trainer_shell shell;
     pst_consumer *lock; /* workers: heartbeats, and who is active */
     pst_view *view;
+    pst_dump *dump;
     bool grouped; /* the lock is a group's (not on the embedded broker) */
 } trainer;
 
@@ -133,6 +137,7 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
     pst_log(PST_LOG_INFO, "trainer", "event=active");
     while (!rc && !pst_stop_requested() && owns_lock(t)) {
         bool took = false;
+        pst_dump_serve(t->dump);
         rc = trainer_shell_round(&t->shell, &beats, live, &took, err);
         if (rc || !took)
             continue;
@@ -160,7 +165,7 @@ static int after_fencing(trainer *t, pst_err *err)
     return pst_stop_requested() ? 0 : open_lock(t, err);
 }
 
-static int serve(trainer *t, pst_err *err)
+static int loop(trainer *t, pst_err *err)
 {
     bool said = false;
     int64_t since = pst_mono_us();
@@ -168,6 +173,7 @@ static int serve(trainer *t, pst_err *err)
     while (!rc && !pst_stop_requested()) {
         pst_batch beats = {0};
         pst_err outage = {0};
+        pst_dump_serve(t->dump);
         rc = pst_consumer_poll(t->lock, &(pst_poll){.timeout_ms = 200}, &beats, &outage);
         if (rc < 0) {
             *err = outage;
@@ -187,6 +193,27 @@ static int serve(trainer *t, pst_err *err)
     return rc == PST_ESTOPPED && pst_stop_requested() ? 0 : rc;
 }
 
+static void fill_dump(void *arg, json_t *to)
+{
+    const trainer *t = arg;
+    trainer_shell_dump(&t->shell, to);
+}
+
+/* What it tells about itself: counters where a port is given, its state there and at SIGUSR1. */
+static int open_windows(trainer *t, int64_t port, pst_http_thread **ret_http, pst_err *err)
+{
+    int rc = pst_dump_new("trainer", fill_dump, t, &t->dump, err);
+    if (rc < 0 || !port)
+        return rc;
+    rc = pst_http_thread_metrics(&(pst_http_conf){.port = (int)port, .name = "trainer"}, t->shell.metrics.set, NULL, NULL, ret_http, err);
+    if (rc < 0)
+        return rc;
+    char *path = pst_token_path(t->client->settings->state_dir.value);
+    pst_http_thread_set_dump(*ret_http, t->dump, path);
+    free(path);
+    return 0;
+}
+
 static int run(int argc, char **argv)
 {
     trainer_opts o = {0};
@@ -203,7 +230,6 @@ static int run(int argc, char **argv)
         pst_buf_done(&text);
         return pst_verb_end(&v, 0);
     }
-    pst_stop_install();
     trainer_policy policy = {.cpus = o.cpus,
                              .memory_bytes = o.memory_bytes,
                              .gpus = (int)o.gpus,
@@ -216,17 +242,17 @@ static int run(int argc, char **argv)
     int rc = lock_folder(&t, &v.err);
     if (!rc)
         rc = trainer_shell_open(&t.shell, v.client, &policy, o.keep_code_us, &v.err);
-    if (!rc && o.port)
-        rc = pst_http_thread_metrics(&(pst_http_conf){.port = (int)o.port, .name = "trainer"}, t.shell.metrics.set, NULL, NULL, &http,
-                                     &v.err);
+    if (!rc)
+        rc = open_windows(&t, o.port, &http, &v.err);
     if (!rc && o.view)
         rc = pst_view_start(v.client, pst_setting_full(&v.settings.store), &t.view, &v.err);
     if (!rc)
-        rc = serve(&t, &v.err);
+        rc = loop(&t, &v.err);
     else if (rc == PST_ESTOPPED)
         rc = 0;
     pst_log(PST_LOG_INFO, "trainer", "event=ended");
     pst_http_thread_stop(http);
+    pst_dump_free(t.dump);
     pst_view_stop(t.view);
     pst_consumer_free(t.lock);
     if (t.shell.core)
