@@ -3,6 +3,7 @@
 #ifndef PST_INFERENCE_RUN_SCORE_PRIV_H
 #define PST_INFERENCE_RUN_SCORE_PRIV_H
 
+#include "common/base/dump.h"
 #include "common/platform/client.h"
 #include "inference/run/score_follow.h"
 #include "inference/run/score_round.h"
@@ -36,6 +37,7 @@ typedef struct scorer {
     pst_bus_conf *conf;
     pst_score_core *core;
     score_stats *stats;
+    pst_dump *dump;
     score_follow *follow;
     score_model_news held[3]; /* models that wait for an earlier change to be concluded */
     score_slot slot;
@@ -94,6 +96,9 @@ void scorer_idle_ms(int ms); /* sleeps, ready to stop */
 int scorer_may_report(scorer *s); /* asks the registry what reports need, so that no round waits for it later. RETRY */
 void scorer_report(scorer *s);
 void scorer_report_failed(scorer *s);
+
+/* score_dump.c: what it holds (common/base/dump.h); arg is the scorer. */
+void scorer_dump(void *arg, json_t *to);
 
 /* score_emit.c: one record's fate goes out. PST_EAGAIN: the producer's queue stays full; class RETRY: wait; class DATA: errors.tolerance. */
 int scorer_emit(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us);

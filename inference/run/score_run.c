@@ -102,6 +102,7 @@ static int await_model(scorer *s)
     int64_t told = 0;
     char said[480] = "";
     while (rc == 0 && !pst_stop_requested()) {
+        pst_dump_serve(s->dump);
         take_models(s);
         bool there = pst_score_core_binding(s->core, PST_VARIANT_PRIMARY);
         char why[480];
@@ -391,6 +392,7 @@ static int loop(scorer *s)
 {
     int rc = 0;
     while (rc == 0 && !pst_stop_requested()) {
+        pst_dump_serve(s->dump);
         take_models(s);
         rc = step(s);
         /* Whatever Kafka says against this consumer or producer is no reason to end, unless it will say the same to the next ones. */
@@ -433,6 +435,9 @@ static int set_up(scorer *s)
         return rc;
     s->worker = pst_sprintf("scorer-%s", s->slot.id);
     s->round.reports = s->reports = score_reports_new(p);
+    if ((rc = pst_dump_new("score", scorer_dump, s, &s->dump, &s->err)) < 0)
+        return rc;
+    s->stats->dump = s->dump;
     rc = score_stats_start(s->stats, s->settings, s->worker, s->opts->metrics_listen, &s->err);
     if (rc == 0 && score_stats_port(s->stats))
         pst_log(PST_LOG_INFO, "score", "event=metrics pipeline=%s port=%d path=/metrics", p->name, score_stats_port(s->stats));
@@ -446,6 +451,7 @@ static void tear_down(scorer *s)
     scorer_close(s);
     s->stats->ready = false;
     score_stats_stop(s->stats);
+    pst_dump_free(s->dump);
     for (int v = 0; v < 3; v++)
         score_model_news_done(&s->held[v]);
     score_work_free(s->work);

@@ -6,6 +6,7 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/secret.h"
 #include "common/platform/client.h"
 #include "common/loop/http.h"
 #include "schemas/metric_list.h"
@@ -20,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POINT_EVERY_US = 1000000, IDLE_POINT_EVERY = 5, HEARTBEAT_EVERY = 10 };
+enum { POINT_EVERY_US = 1000000, IDLE_POINT_EVERY = 5, HEARTBEAT_EVERY = 10, STATE_MS = 2000 };
 
 struct pst_stats_threads {
     pst_http_thread *http;
@@ -30,7 +31,7 @@ struct pst_stats_threads {
     pthread_cond_t wake;
     bool stop, changed; /* changed: what it waits for */
     pst_client *client;
-    char *worker_id, host[256];
+    char *worker_id, host[256], *token_path;
     int generation; /* seconds of the start: points are numbered from 0 again in each */
     int64_t rindex;
     uint64_t seen_records, seen_latency[PST_LATENCY_BUCKETS], seen_batches, seen_batch_records;
@@ -404,10 +405,22 @@ static void show_ready(void *arg, pst_http_req *req)
     free(text);
 }
 
-static const pst_http_route routes[] = {{"GET", "/metrics", show_metrics, 0, 0, "Prometheus text."},
-                                        {"GET", "/healthz", show_alive, 0, 0, "200 while it runs."},
-                                        {"GET", "/health", show_alive, 0, 0, "The same."},
-                                        {"GET", "/readyz", show_ready, 0, 0, "200 while it scores; 503 and what it waits for."}};
+static void show_state(void *arg, pst_http_req *req)
+{
+    score_stats *s = arg;
+    if (!s->dump)
+        pst_http_problem(req, 404, "no-state", NULL, "this scorer does not tell its state");
+    else if (pst_http_asks_token(req, s->threads->token_path))
+        pst_http_reply_dump(req, pst_dump_ask(s->dump, STATE_MS));
+}
+
+static const pst_http_route routes[] = {
+    {"GET", "/metrics", show_metrics, 0, 0, "Prometheus text."},
+    {"GET", "/healthz", show_alive, 0, 0, "200 while it runs."},
+    {"GET", "/health", show_alive, 0, 0, "The same."},
+    {"GET", "/readyz", show_ready, 0, 0, "200 while it scores; 503 and what it waits for."},
+    {"GET", "/state", show_state, 0, 0,
+     "What the scorer holds at this moment, for who shows the token; 503 when its loop does not come round."}};
 const pst_http_routes pst_stats_routes = {routes, sizeof routes / sizeof *routes};
 
 static int listen_on(score_stats *s, const char *listen, pst_err *err)
@@ -430,6 +443,7 @@ int score_stats_start(score_stats *s, const pst_settings *settings, const char *
 {
     struct pst_stats_threads *t = s->threads = pst_alloc(sizeof(*t));
     t->worker_id = pst_strdup(worker_id);
+    t->token_path = pst_token_path(settings->state_dir.value);
     t->generation = (int)(pst_now_us() / 1000000);
     if (gethostname(t->host, sizeof(t->host) - 1))
         snprintf(t->host, sizeof(t->host), "localhost");
@@ -472,6 +486,7 @@ void score_stats_stop(score_stats *s)
     pthread_mutex_destroy(&t->lock);
     pthread_cond_destroy(&t->wake);
     free(t->worker_id);
+    free(t->token_path);
     free(t);
     s->threads = NULL;
 }

@@ -5,6 +5,7 @@
 #ifndef PST_INFERENCE_RUN_SCORE_STATS_H
 #define PST_INFERENCE_RUN_SCORE_STATS_H
 
+#include "common/base/dump.h"
 #include "common/base/metrics.h"
 #include "common/base/settings.h"
 #include "common/loop/http.h"
@@ -33,6 +34,7 @@ typedef struct score_stats {
     pst_metric *e2e, *decode, *emit, *commit, *lag_gauge, *waiting_gauge, *scored_total, *swaps, *swap_failures, *load_seconds, *loaded,
         *consumed, *missing_total, *anomalies_total, *commits_ok, *aborts_total, *shadow_scored, *shadow_disagree, *shadow_skipped,
         *non_finite, *tombstones_total;
+    pst_dump *dump; /* asked by GET /state; NULL = not there; set before start */
     struct pst_stats_threads *threads;
 } score_stats;
 
