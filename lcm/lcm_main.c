@@ -1,6 +1,7 @@
 /* lcm_main.c - penstock lcm: settings, the site's lock, the loop, the drain. SIGTERM: learners go on and are adopted at the next start;
  * SIGUSR2: the site is stopped with everything that runs on it. */
 #include "common/base/clock.h"
+#include "common/base/dump.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -86,6 +87,7 @@ static int run_site(const lcm_opts *o, const pst_settings *settings, const char 
 {
     char **env = pst_settings_environ(settings);
     lcm_shell *s = NULL;
+    pst_dump *dump = NULL;
     lcm_node_id node = {0};
     int rc = lcm_node_id_open(state_dir, o->site, o->node, &node, err);
     lcm_shell_conf conf = {.client = client,
@@ -104,14 +106,19 @@ static int run_site(const lcm_opts *o, const pst_settings *settings, const char 
         rc = lcm_shell_connect(s, err);
     if (!rc)
         pst_log(PST_LOG_INFO, "lcm", "event=ready site=%s node=%s epoch=%lld", o->site, node.name, (long long)node.epoch);
-    while (!rc && !pst_stop_requested())
+    if (!rc)
+        rc = pst_dump_new("lcm", lcm_shell_dump, s, &dump, err);
+    while (!rc && !pst_stop_requested()) {
+        pst_dump_serve(dump);
         rc = lcm_shell_round(s, 100, err);
+    }
     if (s && site_stop && (!rc || rc == PST_ESTOPPED)) {
         pst_stop_reset(); /* the request was ours; a SIGTERM from now on gives up waiting */
         pst_err_clear(err);
         pst_log(PST_LOG_INFO, "lcm", "event=stopping_site site=%s", o->site);
         rc = lcm_shell_stop_site(s, err);
     }
+    pst_dump_free(dump);
     lcm_shell_close(s);
     lcm_node_id_done(&node);
     for (char **v = env; v && *v; v++)

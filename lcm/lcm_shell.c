@@ -712,6 +712,31 @@ int lcm_shell_connect(lcm_shell *s, pst_err *err)
     return rc;
 }
 
+static void add_living(void *arg, const char *training_id, int generation)
+{
+    json_array_append_new(arg, json_pack("{s:s, s:i}", "training_id", training_id, "generation", generation));
+}
+
+void lcm_shell_dump(void *arg, json_t *to)
+{
+    const lcm_shell *s = arg;
+    int counts[3];
+    json_t *living = json_array();
+    lcm_counts(s->core, counts);
+    lcm_each_living(s->core, add_living, living);
+    json_object_set_new(to, "site", json_string(s->conf.site));
+    json_object_set_new(to, "node", json_string(s->conf.node->name));
+    json_object_set_new(to, "connected", json_boolean(s->consumer != NULL));
+    json_object_set_new(to, "compared_with_trainer", json_boolean(s->compared));
+    json_object_set_new(to, "launcher_answers_awaited", json_integer(s->adopting));
+    json_object_set_new(to, "reports_not_committed", json_integer((json_int_t)s->outbox.n));
+    json_object_set_new(to, "actions_after_commit", json_integer((json_int_t)s->deferred.n));
+    json_object_set_new(to, "jobs_known", json_integer(counts[0]));
+    json_object_set_new(to, "processes", json_integer(counts[1]));
+    json_object_set_new(to, "devices_in_use", json_integer(counts[2]));
+    json_object_set_new(to, "generations", living);
+}
+
 void lcm_shell_close(lcm_shell *s)
 {
     if (!s)

@@ -6,6 +6,7 @@
 #ifndef PST_LCM_SHELL_H
 #define PST_LCM_SHELL_H
 
+#include "common/base/json.h"
 #include "common/platform/client.h"
 #include "lcm/launcher.h"
 #include "lcm/node_id.h"
@@ -29,6 +30,8 @@ int lcm_shell_open(const lcm_shell_conf *conf, lcm_shell **ret_shell, pst_err *e
 int lcm_shell_connect(lcm_shell *s, pst_err *err);
 /* Waits at most timeout_ms for commands. < 0: PST_EFENCED, or FATAL; PST_ESTOPPED when told to stop. */
 int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err);
+/* What it holds (common/base/dump.h); arg is the shell. */
+void lcm_shell_dump(void *arg, json_t *to);
 /* Ends every process of the site and waits for it; told to stop: gives up. Reports go out without transactions (repeating one does no harm). */
 int lcm_shell_stop_site(lcm_shell *s, pst_err *err);
 /* Says a last time how things are ("stopped"), closes. Processes go on. */

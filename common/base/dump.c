@@ -24,7 +24,6 @@ struct pst_dump {
     void (*fill)(void *arg, json_t *to);
     void *arg;
     int64_t since_us;
-    int fd;
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t answered;
     size_t waiting;     /* threads in pst_dump_ask */
@@ -35,7 +34,9 @@ struct pst_dump {
     atomic_bool wanted; /* asked > served, to be looked at without the lock */
 };
 
+/* The descriptor stays open for the life of the process: a handler that runs late must not write to what has its number by then. */
 static atomic_int signalled, wake_fd = -1;
+static atomic_bool taken; /* there is a dump */
 
 static void wake(int fd)
 {
@@ -53,28 +54,35 @@ static void on_signal(int sig)
     errno = saved;
 }
 
-int pst_dump_new(const char *component, void (*fill)(void *arg, json_t *to), void *arg, pst_dump **ret_dump, pst_err *err)
+void pst_dump_install(void)
 {
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0)
-        return pst_err_sys(err, errno, "eventfd for dumps");
-    PST_ASSERT(atomic_load(&wake_fd) < 0);
-    pst_dump *d = pst_alloc(sizeof *d);
-    *d = (pst_dump){.component = component, .fill = fill, .arg = arg, .since_us = pst_mono_us(), .fd = fd};
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&d->answered, &attr);
-    pthread_condattr_destroy(&attr);
-    pthread_mutex_init(&d->lock, NULL);
-    atomic_store(&wake_fd, fd);
-    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    if (atomic_load(&wake_fd) < 0)
+        atomic_store(&wake_fd, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    struct sigaction sa = {.sa_handler = on_signal,
+                           .sa_flags = SA_RESTART}; /* a handler, unlike SIG_IGN, is not inherited by what we start */
     sigemptyset(&sa.sa_mask);
     sigaction(SIGUSR1, &sa, NULL);
     sigset_t ours; /* a parent may have blocked it */
     sigemptyset(&ours);
     sigaddset(&ours, SIGUSR1);
     pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
+}
+
+int pst_dump_new(const char *component, void (*fill)(void *arg, json_t *to), void *arg, pst_dump **ret_dump, pst_err *err)
+{
+    pst_dump_install();
+    if (atomic_load(&wake_fd) < 0)
+        return pst_err_sys(err, errno, "eventfd for dumps");
+    bool other = atomic_exchange(&taken, true);
+    PST_ASSERT(!other);
+    pst_dump *d = pst_alloc(sizeof *d);
+    *d = (pst_dump){.component = component, .fill = fill, .arg = arg, .since_us = pst_mono_us()};
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&d->answered, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&d->lock, NULL);
     *ret_dump = d;
     return PST_OK;
 }
@@ -83,8 +91,6 @@ void pst_dump_free(pst_dump *d)
 {
     if (!d)
         return;
-    signal(SIGUSR1, SIG_IGN); /* not its default: a late signal must not end a service that is ending well */
-    atomic_store(&wake_fd, -1);
     pthread_mutex_lock(&d->lock);
     d->closing = true;
     pthread_cond_broadcast(&d->answered);
@@ -94,13 +100,13 @@ void pst_dump_free(pst_dump *d)
     pthread_mutex_destroy(&d->lock);
     pthread_cond_destroy(&d->answered);
     json_decref(d->answer);
-    close(d->fd);
     free(d);
+    atomic_store(&taken, false);
 }
 
-int pst_dump_fd(const pst_dump *d)
+int pst_dump_fd(void)
 {
-    return d->fd;
+    return atomic_load(&wake_fd);
 }
 
 json_t *pst_dump_now(pst_dump *d)
@@ -162,7 +168,7 @@ void pst_dump_serve(pst_dump *d)
     if (!d || (!atomic_load(&signalled) && !atomic_load(&d->wanted)))
         return;
     uint64_t n;
-    ssize_t ignored = read(d->fd, &n, sizeof n); /* first: what is asked from here on wakes again */
+    ssize_t ignored = read(atomic_load(&wake_fd), &n, sizeof n); /* first: what is asked from here on wakes again */
     (void)ignored;
     if (atomic_exchange(&signalled, 0))
         answer_signal(d);
@@ -191,7 +197,7 @@ json_t *pst_dump_ask(pst_dump *d, int timeout_ms)
     uint64_t mine = ++d->asked;
     d->waiting++;
     atomic_store(&d->wanted, true);
-    wake(d->fd);
+    wake(atomic_load(&wake_fd));
     int rc = 0;
     while (d->served < mine && !d->closing && rc != ETIMEDOUT)
         rc = pthread_cond_timedwait(&d->answered, &d->lock, &until);

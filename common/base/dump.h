@@ -15,7 +15,10 @@
 
 typedef struct pst_dump pst_dump;
 
-/* From now on SIGUSR1 asks this process for a dump, and does not end it. One for each process. */
+/* SIGUSR1 does not end this process from now on; it is remembered until there is a dump that is served. Every program begins with it
+ * (program.h), so that a service is not ended by the question while it still waits for a lock or a broker. */
+void pst_dump_install(void);
+/* One for each process at a time. */
 int pst_dump_new(const char *component, void (*fill)(void *arg, json_t *to), void *arg, pst_dump **ret_dump, pst_err *err);
 /* Whoever still waits in pst_dump_ask gets NULL. NULL-safe. */
 void pst_dump_free(pst_dump *d);
@@ -26,6 +29,6 @@ json_t *pst_dump_now(pst_dump *d);
 /* The dump as the owner's thread makes it; NULL when it did not come by within timeout_ms. @thread any but the owner's */
 json_t *pst_dump_ask(pst_dump *d, int timeout_ms);
 /* Readable while somebody waits to be served: for loops that sleep in poll(). */
-int pst_dump_fd(const pst_dump *d);
+int pst_dump_fd(void);
 
 #endif

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/log_file.h"
 #include "common/base/proc.h"
+#include "common/base/dump.h"
 #include "common/base/stop.h"
 #include "common/base/term.h"
 
@@ -23,6 +24,7 @@ void pst_program_begin(void)
     pst_handover_take();
     pst_log_file_take();
     pst_stop_install();
+    pst_dump_install();
     pst_term_init();
     umask(077); /* state, stores, spools, models, logs: what our programs write is their user's alone */
 }

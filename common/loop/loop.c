@@ -204,7 +204,7 @@ void pst_loop_set_dump(pst_loop *l, pst_dump *d)
 {
     if (l->dumps)
         event_free(l->dumps);
-    l->dumps = d ? event_new(l->base, pst_dump_fd(d), EV_READ | EV_PERSIST, on_dump, d) : NULL;
+    l->dumps = d ? event_new(l->base, pst_dump_fd(), EV_READ | EV_PERSIST, on_dump, d) : NULL;
     if (l->dumps)
         event_add(l->dumps, NULL);
 }

@@ -132,7 +132,7 @@ static void test_signal_puts_the_dump_into_the_log(void **state)
         pst_sleep_ms(100);
     }
     end(&s, owner);
-    raise(SIGUSR1); /* late: a service that is gone is not ended by it */
+    raise(SIGUSR1); /* late: a service that is gone is not ended by it; the next dump of this process answers it */
     dup2(kept, 2);
     ssize_t n = pread(fd, text, sizeof text - 1, 0);
     close(fd);
@@ -147,6 +147,11 @@ static void test_signal_puts_the_dump_into_the_log(void **state)
         lines++;
     }
     assert_int_equal(lines, 3);
+}
+
+static void fill_rounds(void *arg, json_t *to)
+{
+    ((service *)arg)->rounds++;
 }
 
 static void fill_much(void *arg, json_t *to)
@@ -180,6 +185,20 @@ static void test_long_dump_is_logged_in_parts(void **state)
     assert_non_null(strstr(text, "event=state at=/list/99 json=\"entry number 99 "));
 }
 
+static void test_signal_before_there_is_a_dump_is_remembered(void **state)
+{
+    service s = {0};
+    pst_err err = {0};
+    pst_dump_install();
+    raise(SIGUSR1); /* does not end us */
+    assert_int_equal(pst_dump_new("test", fill_rounds, &s, &s.dump, &err), 0);
+    pst_dump_serve(s.dump);
+    assert_int_equal(s.rounds, 1);
+    pst_dump_serve(s.dump);
+    assert_int_equal(s.rounds, 1);
+    pst_dump_free(s.dump);
+}
+
 static void test_nobody_asked_costs_nothing(void **state)
 {
     service s = {0};
@@ -203,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_dump_that_ends_leaves_nobody_waiting),
         cmocka_unit_test(test_signal_puts_the_dump_into_the_log),
         cmocka_unit_test(test_long_dump_is_logged_in_parts),
+        cmocka_unit_test(test_signal_before_there_is_a_dump_is_remembered),
         cmocka_unit_test(test_nobody_asked_costs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
