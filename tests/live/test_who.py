@@ -147,6 +147,23 @@ def as_described(job):
 def state_told():
     """GET /state for those who may, SIGUSR1 for those who may signal; neither tells the password that the settings hold."""
     me = {"Authorization": "Bearer " + p.token}
+    for name in ("trainer", "lcm"):
+        pid = next(s["pid"] for s in json.loads(p.cli("status", "--json").stdout)["services"] if s["name"] == name)
+        os.kill(pid, signal.SIGUSR1)
+        log = next(f for f in (p.dir / "state/log").iterdir() if f.name.startswith(name))
+        until(lambda: f" {name} event=state at=/" in log.read_text(), 10, f"{name}: SIGUSR1 leaves nothing in {log}")
+        check(alive(pid) and WORD not in log.read_text(), f"{name} is gone after SIGUSR1, or a secret stands in its log")
+    # A scorer that waits for its model is looked into while it waits.
+    port = free_ports(1)
+    (p.dir / "waits.yml").write_text(f"name: waits\ninput: {{topics: [{PREFIX}none]}}\nmodel: {{name: none, alias: champion}}\noutput: {{topic: none.scores}}\n")
+    w = p.spawn("score", "run", "-c", p.dir / "waits.yml", "--metrics-listen", port, log="waits.log")
+    url = f"http://127.0.0.1:{port}"
+    until(lambda: "event=metrics" in (p.dir / "waits.log").read_text(), 20, "the scorer does not listen")
+    check(ask(url, "/state")[0] == 401, "the scorer's /state asks for no token")
+    state = until(lambda: (lambda r: json.loads(r[1]) if r[0] == 200 else None)(ask(url, "/state", headers=me)), 20, "the scorer does not tell its state")
+    check(state["component"] == "score" and state["pipeline"] == "waits" and not state["ready"], f"the scorer's state: {state}")
+    w.terminate()
+    w.wait(20)
     for url, component in ((p.gateway, "gateway"), (p.registry, "registry")):
         check(ask(url, "/state")[0] == 401, f"{component}: /state asks for no token")
         check(ask(url, "/state", headers={"Authorization": "Bearer x"})[0] == 401, f"{component}: /state takes a wrong token")
