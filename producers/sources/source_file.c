@@ -1,4 +1,6 @@
-/* source_file.c - `penstock source file`: lines of a file (JSON lines or CSV) as records, JSON text or Avro. */
+/* source_file.c - `penstock source file`: lines of a file (JSON lines or CSV) as records, JSON text or Avro. One line is one record, and one bad line is
+ * one line left out: it is named with its number, the rest goes on, and the exit status says that not all came through. A JSON line without a schema
+ * travels byte for byte as it stands in the file, so that numbers keep their text. */
 #include "common/base/clock.h"
 #include "common/base/csv.h"
 #include "common/base/fs.h"
@@ -63,6 +65,7 @@ static void bad_line(file_source *s, int64_t line, const char *why)
         fprintf(stderr, "%s:%lld: %s\n", s->path, (long long)line, why);
 }
 
+/* Waits for this record's turn: the n-th is due n/rate seconds after the first, so a pause is made up for and no error adds up. */
 static int pace(file_source *s)
 {
     if (s->o->rate > 0 && !source_feed_until(&s->feed, s->began_us + (int64_t)((double)s->tried * 1e6 / s->o->rate)))
@@ -149,6 +152,7 @@ static int read_lines(file_source *s, FILE *f, pst_err *err)
 
 /* ---- CSV ----------------------------------------------------------------------------------------------------------------------- */
 
+/* Does a field of this Avro type take text alone? Then "007" of a CSV stays text; a union counts when all of its branches but null do. */
 static bool wants_text(const json_t *type)
 {
     if (json_is_string(type))
@@ -184,8 +188,10 @@ static void find_texts(file_source *s, const pst_csv *csv)
     json_decref(schema);
 }
 
+/* A row as an object: what looks like a number or a truth is one, unless the schema wants text. NULL when it is not UTF-8. */
 static json_t *object_of(const file_source *s, const pst_csv *csv)
 {
+    PST_ASSERT(s->texts && pst_csv_fields(csv) == pst_csv_columns(csv));
     json_t *o = json_object();
     double v;
     for (size_t i = 0; i < pst_csv_columns(csv); i++) {
@@ -253,11 +259,19 @@ static int take_schema(file_source *s, pst_client *c, pst_err *err)
     return rc;
 }
 
+static const char *format_of(const file_source *s)
+{
+    size_t len = strlen(s->path);
+    if (s->o->format)
+        return s->o->format;
+    return len > 4 && !strcasecmp(s->path + len - 4, ".csv") ? "csv" : "jsonl";
+}
+
+/* Everything is checked before the topic is made; what was read is flushed whatever ended the reading. */
 static int run(file_source *s, pst_client *c, pst_err *err)
 {
     const file_opts *o = s->o;
-    size_t len = strlen(s->path);
-    const char *format = o->format ? o->format : len > 4 && !strcasecmp(s->path + len - 4, ".csv") ? "csv" : "jsonl";
+    const char *format = format_of(s);
     if (!o->topic || !*o->topic)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--topic is missing: where shall the records go?");
     if (strcmp(format, "csv") && strcmp(format, "jsonl"))

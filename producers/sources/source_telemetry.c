@@ -1,4 +1,6 @@
-/* source_telemetry.c - `penstock source telemetry`: this computer, once per interval, as Avro records (schemas/Telemetry.avsc). */
+/* source_telemetry.c - `penstock source telemetry`: this computer, once per interval, as Avro records (schemas/Telemetry.avsc). A stream that every
+ * computer has, for first steps and the demonstration. Samples are taken more often than they can be told apart, so each record's rates are those of
+ * a sliding window. Being on time counts for more than being complete: a record that cannot be sent now is counted as lost, not kept for later. */
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
