@@ -117,6 +117,19 @@ int bus_partitions(rd_kafka_t *rk, bus_health *h, const char *topic, int timeout
     }
 }
 
+bool bus_lacks_leader(rd_kafka_t *rk, bus_health *h, const char *topic, int timeout_ms)
+{
+    const struct rd_kafka_metadata *m;
+    pst_err ignored = {0};
+    bool lacks = false;
+    if (metadata(rk, h, topic, pst_mono_us() + timeout_ms * 1000LL, &m, &ignored) < 0)
+        return false;
+    for (int i = 0; m->topic_cnt && i < m->topics[0].partition_cnt; i++)
+        lacks |= m->topics[0].partitions[i].leader < 0;
+    rd_kafka_metadata_destroy(m);
+    return lacks;
+}
+
 int bus_offsets_at(rd_kafka_t *rk, bus_health *h, rd_kafka_topic_partition_list_t *list, int64_t timestamp_ms, int timeout_ms, pst_err *err)
 {
     int64_t until = pst_mono_us() + timeout_ms * 1000LL;
@@ -319,12 +332,17 @@ static int check_created(bus_admin *a, rd_kafka_event_t *ev, bool *ret_unsupport
     return 0;
 }
 
-bool bus_admin_is_embedded(bus_admin *a)
+bool bus_is_embedded(rd_kafka_t *rk, int timeout_ms)
 {
-    char *id = rd_kafka_clusterid(a->rk, left_ms(a->until_us, 5000));
+    char *id = rd_kafka_clusterid(rk, timeout_ms);
     bool yes = id && !strncmp(id, "mockCluster", 11);
     free(id);
     return yes;
+}
+
+bool bus_admin_is_embedded(bus_admin *a)
+{
+    return bus_is_embedded(a->rk, left_ms(a->until_us, 5000));
 }
 
 /* Created is not yet known everywhere: wait until metadata lists them all, so that a producer started next finds them. */

@@ -198,6 +198,9 @@ bool txn_fence_add(txn_fence *f, int64_t now_us, bool innocent, bool moved);
 int64_t bus_topic_bytes_max(const pst_bus_conf *conf, const char *topic, int timeout_ms);
 /* Partition count; PST_ENOTFOUND when there is no such topic. Uses rk, which has h as its health. */
 int bus_partitions(rd_kafka_t *rk, bus_health *h, const char *topic, int timeout_ms, int *ret_n, pst_err *err);
+bool bus_lacks_leader(rd_kafka_t *rk, bus_health *h, const char *topic,
+                      int timeout_ms);                /* one of its partitions does; false: or nobody answers */
+bool bus_is_embedded(rd_kafka_t *rk, int timeout_ms); /* librdkafka's in-memory cluster; false where nobody answers */
 /* First offset at or after the time; RD_KAFKA_OFFSET_END when there is none. Uses rk. */
 int bus_offsets_at(rd_kafka_t *rk, bus_health *h, rd_kafka_topic_partition_list_t *list, int64_t timestamp_ms, int timeout_ms,
                    pst_err *err);

@@ -259,10 +259,14 @@ static int settle(pst_txn *t, txn_class c, const rd_kafka_topic_partition_list_t
     t->refusals += no_right;
     int rc = txn_renew(t, c == TXN_ABORT && may_abort(t), err);
     txn_fate f = {0};
+    if (!rc && !t->commit_tried)
+        txn_wipe(t, excuse, wanted);
     if (!rc && (t->commit_tried || c == TXN_FENCED))
         rc = txn_find_fate(t, wanted, &sent, t->commit_tried, &f, err);
     if (rc < 0)
         return rc;
+    if (t->commit_tried && !f.committed)
+        txn_wipe(t, excuse, wanted);
     bool give_up = c == TXN_FENCED && txn_fence_add(&t->fence, pst_mono_us(), excuse, f.moved);
     pst_log(PST_LOG_DEBUG, "bus", "event=txn_settled id=%s class=%s tried=%d committed=%d moved=%d innocent=%d", t->id, txn_class_name(c),
             t->commit_tried, f.committed, f.moved, excuse);
@@ -477,9 +481,11 @@ int pst_txn_abort(pst_txn *t, pst_err *err)
         rd_kafka_purge(t->p->rk, RD_KAFKA_PURGE_F_QUEUE);
         pst_producer_flush(t->p, 0, NULL);
     } else {
+        bool outage = txn_innocent(t);
         int rc = txn_renew(t, !t->poison && may_abort(t), err);
         if (rc < 0)
             return ended(t, rc, err);
+        txn_wipe(t, outage, NULL);
     }
     return t->consumer ? ended(t, go_back(t, err), err) : 0;
 }

@@ -1,5 +1,5 @@
-/* bus_txn.h - the state of pst_txn, shared by bus_txn.c (the rounds), bus_txn_call.c (calls of librdkafka, new producers) and bus_txn_fate.c (what
- * became of a round that gave no clear answer). The protocol is drawn at the top of bus_txn.c. */
+/* bus_txn.h - the state of pst_txn, shared by bus_txn.c (the rounds), bus_txn_call.c (calls of librdkafka, new producers), bus_txn_fate.c (what
+ * became of a round that gave no clear answer) and bus_txn_wipe.c (what a broker forgot of it). The protocol is drawn at the top of bus_txn.c. */
 #ifndef PST_BUS_TXN_H
 #define PST_BUS_TXN_H
 
@@ -95,5 +95,9 @@ typedef struct txn_fate {
 /* Only valid after txn_renew(): the transaction has ended by then, one way or the other. */
 int txn_find_fate(pst_txn *t, const rd_kafka_topic_partition_list_t *wanted, const txn_sent *sent, bool end_sent, txn_fate *ret,
                   pst_err *err);
+
+/* Ends whatever the broker may have forgotten to end of a round that was lost in an outage, or now that a partition has no leader; offsets: the
+ * round's, NULL = none. After txn_renew(). */
+void txn_wipe(pst_txn *t, bool outage, const rd_kafka_topic_partition_list_t *offsets);
 
 #endif
