@@ -262,7 +262,8 @@ class Platform:
         class Patient(Producer):
             def flush(self, timeout=-1):
                 return super().flush(timeout if timeout < 0 else timeout * PATIENCE)
-        return Patient({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 2, "message.timeout.ms": 120000, **conf})
+        return Patient({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 2, "message.timeout.ms": 120000,
+                        "enable.idempotence": True, **conf})  # what is sent again because an answer was late is no second record
 
     def read(self, topic, done=None, timeout=60, isolation="read_committed"):
         """All records of a topic to its (stable) end, or until done(list); fails where neither comes in time (PATIENCE)."""
@@ -275,14 +276,19 @@ class Platform:
             while not (parts := c.list_topics(topic, 30 * PATIENCE).topics[topic].partitions) and done and time.monotonic() < stop:
                 time.sleep(0.1)  # made a moment ago, and this broker has not heard of it: nothing would be read for ever
             c.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in parts])
+            # The end is where it was now: of a stream that goes on, one that moves might never be caught. Before it, where a transaction is open.
+            high = {p: c.get_watermark_offsets(TopicPartition(topic, p), 30 * PATIENCE) for p in parts}
+            passed = {p for p, (low, end) in high.items() if low == end}
             while time.monotonic() < stop:
                 for m in c.consume(2000, 0.2):
                     if not m.error():
                         out.append(m)
                         ends.discard(m.partition())
+                        if m.offset() + 1 >= high[m.partition()][1]:
+                            passed.add(m.partition())
                     elif m.error().code() == KafkaError._PARTITION_EOF:
                         ends.add(m.partition())
-                if done(out) if done else len(ends) == len(parts):
+                if done(out) if done else len(ends | passed) == len(parts):
                     return out
             check(False, f"{topic}: {'what was waited for' if done else 'its end'} did not come within {timeout} s; {len(out)} records")
         finally:

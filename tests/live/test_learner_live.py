@@ -48,7 +48,7 @@ with Platform() as p:
     # --- a topic written by transactions: markers and aborted records are no data ---------------------------------------------------
     rng = random.Random(4)
     p.create("tx", 3)
-    pr = p.producer(**{"transactional.id": "writer"})
+    pr = p.producer(**{"transactional.id": "writer", "message.timeout.ms": 30000})  # within the transaction's
     pr.init_transactions(30 * PATIENCE)
 
     def write(n, commit=True):

@@ -5,12 +5,13 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from kit import *
 from collections import Counter
 
-SESSION, LEAVES_WITHIN = 30, 3  # seconds. Who waits for a session is told from who is slow; a scorer that has not left by then leaves that to its session
+SESSION = 90  # seconds: who waits for one is told from who is slow
 SCHEMA = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}]}
 
 with Platform(without="trainer,lcm,scorers") as p:
     import numpy as np, onnx
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
+    from confluent_kafka.admin import AdminClient
     from onnx import helper, TensorProto, numpy_helper
     g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 1])],
                           [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])], [numpy_helper.from_array(np.array([[2.0]], dtype=np.float32), "w")])
@@ -51,12 +52,15 @@ with Platform(without="trainer,lcm,scorers") as p:
     for i in range(20):
         joiners.append(start(i))
         time.sleep(1)
-    told = time.monotonic()
+    # Those who leave first leave the others in the middle of a rebalance; but all have come. (One that is told to stop before its first place in the
+    # group has been given to it cannot give it back.)
+    admin = AdminClient({"bootstrap.servers": p.bootstrap})
+    group = lambda: admin.describe_consumer_groups(["grp"])["grp"].result(60)
+    until(lambda: group().state == ConsumerGroupState.STABLE and len(group().members) == 21, 60, lambda: f"the group is {group().state} with {len(group().members)} members", 0.5)
     for j in joiners:
         j.terminate()
     for j in joiners:
         check(j.wait(60) == 0, f"told to stop, a scorer exits {j.returncode}")
-    took = time.monotonic() - told
     left = time.monotonic()
     until(lambda: len({part for part, t in seen if t > left + 2}) == 4, 60, lambda: f"a partition is not scored any more: {Counter(part for part, t in seen if t > left + 2)}", 0.5)
     over.set()
@@ -65,6 +69,6 @@ with Platform(without="trainer,lcm,scorers") as p:
     until(lambda: len(p.read("out", timeout=20)) >= sent[0], 60, lambda: f"{len(p.read('out', timeout=20))} of {sent[0]} scored", 1)
     check(max(Counter(m.key() for m in p.read("out", timeout=20)).values()) == 1, "something was scored twice")
     gap = max(y - x for part in range(4) for x, y in zip(*(lambda ts: (ts, ts[1:]))([t for q, t in seen if q == part and t >= begun])))
-    check(gap < SESSION * 2 / 3 or took > LEAVES_WITHIN, f"a partition waited for {gap:.1f} s while scorers came and went")
+    check(gap < SESSION / 2, f"a partition waited for {gap:.1f} s while scorers came and went")
     check(a.poll() is None, "the first scorer left")
-print(f"ok: {sent[0]} records scored once; 20 scorers came and went, the longest gap was {gap:.1f} s, the last left after {took:.1f} s")
+print(f"ok: {sent[0]} records scored once; 20 scorers came and went, the longest gap was {gap:.1f} s")
