@@ -116,7 +116,9 @@ void pst_consumer_free(pst_consumer *c)
         return;
     clear_batch(c); /* a message that is kept would make rd_kafka_destroy wait for ever */
     c->closing = true;
-    bus_bounded(close_and_free, c, pst_stop_hurry() ? CLOSE_HURRY_MS : CLOSE_WAIT_MS, "consumer_close");
+    /* A broker that is mute does not hear that we leave either: who opens anew does not wait for it. */
+    bool hurry = pst_stop_hurry() || bus_quiet_is_mute(c);
+    bus_bounded(close_and_free, c, hurry ? CLOSE_HURRY_MS : CLOSE_WAIT_MS, "consumer_close");
 }
 
 static rd_kafka_conf_t *configure(pst_consumer *c, pst_err *err)

@@ -17,6 +17,7 @@
 #define MUTE_US    (3 * 1000000LL) /* an answer that takes longer is waited for aloud */
 #define LOST_TIMES 12              /* behind for so many times quiet_ms */
 #define AGAIN_US   (30 * 1000000LL)
+#define MOMENT_MS  200
 #define CLOSE_MS   70000 /* beyond socket.timeout.ms */
 
 typedef struct bus_look { /* the thread's while it is asked */
@@ -160,6 +161,11 @@ void bus_check_quiet(pst_consumer *c)
         begin_look(c, now);
         c->quiet_check_us = now + c->quiet_ms * (c->look && !c->quiet_told_us ? 1000LL : 200LL);
     }
+}
+
+bool bus_quiet_is_mute(pst_consumer *c)
+{
+    return c->look && !bus_hand_wait(c->look_hand, MOMENT_MS);
 }
 
 bool bus_quiet_done(pst_consumer *c)

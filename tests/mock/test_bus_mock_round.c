@@ -391,6 +391,24 @@ static void test_broker_that_does_not_answer_is_told(void **state)
     assert_int_equal(waits_over, 1);
 }
 
+/* What a mute broker is still asked holds up nobody who opens anew. */
+static void test_consumer_of_a_mute_broker_is_closed_at_once(void **state)
+{
+    pst_err err = {0};
+    poll_some(20);
+    c->quiet_ms = 50;
+    ends_slow = 1;
+    pst_batch b = {0};
+    while (!c->look)
+        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 5, .timeout_ms = 50}, &b, &err), 0);
+    pst_txn_free(t);
+    t = NULL;
+    int64_t begun = pst_mono_us();
+    pst_consumer_free(c);
+    c = NULL;
+    assert_in_range(pst_mono_us() - begun, 0, 2500000);
+}
+
 static void test_waiting_for_the_coordinator_is_told(void **state)
 {
     pst_err err = {0};
@@ -490,6 +508,7 @@ int main(void)
         EACH(test_partition_that_is_not_fetched_is_noticed),
         EACH(test_partitions_at_their_ends_are_left_alone),
         EACH(test_broker_that_does_not_answer_is_told),
+        EACH(test_consumer_of_a_mute_broker_is_closed_at_once),
         EACH(test_waiting_for_the_coordinator_is_told),
         EACH(test_hold_keeps_one_partition_alone),
         EACH(test_hold_keeps_the_marks_of_the_round),
