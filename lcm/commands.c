@@ -1,4 +1,6 @@
-/* commands.c - see commands.h. */
+/* commands.c - whether a command is the Trainer's is asked of the Trainer's state, not of the command: whoever may write to the topic could put
+ * anything into it. The state comes by another topic and perhaps later, so a command may have to wait for it, bounded in number, bytes and time;
+ * what comes for the same job meanwhile waits behind it, since a HALT must not overtake its DEPLOY. */
 #include "lcm/commands.h"
 
 #include "common/base/array.h"
@@ -125,6 +127,7 @@ static const char *why_refused(const pst_job_command *c)
 
 static void hold(lcm_commands *cs, pst_job_command *take, size_t bytes)
 {
+    PST_ASSERT(cs->n < HELD_MAX);
     cs->at = pst_array_room(cs->at, cs->n, &cs->cap, sizeof *cs->at);
     cs->at[cs->n++] = (held){.c = *take, .since_us = pst_mono_us(), .bytes = bytes};
     cs->bytes += bytes;

@@ -1,7 +1,7 @@
 /* commands.h - the Trainer's commands, from record to what the LCM follows: those for other nodes and those that no Trainer gave are left
  * out, those whose state has not come yet are held.
  *
- * A held command's offset is committed with its round; should the LCM be killed within the moment that it is held, the Trainer's state tells
+ * A held command's offset is committed with its round; should the LCM be killed within the moment that it is held, the Trainer's state says
  * at the next start that something should live here. @thread one. */
 #ifndef PST_LCM_COMMANDS_H
 #define PST_LCM_COMMANDS_H

@@ -1,11 +1,15 @@
-/* expected.c - see expected.h. */
+/* expected.c - jobs.state, reduced to what the LCM asks of it: a few words a job in a map, so that 100,000 jobs are no matter. It is read from
+ * the beginning at each start; a memory of our own would be one more thing that can differ from the truth. */
 #include "lcm/expected.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/base/retry.h"
 #include "common/base/stop.h"
+#include "common/objects/rundir.h"
 #include "schemas/deploy_digest.h"
+#include "schemas/job_state.h"
 #include "common/platform/codec.h"
 #include "schemas/avro.h"
 #include "schemas/topics.h"
@@ -13,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IDLE_US = 15000000, SETTLE_US = 1000000, ASK_MS = 2000, READ_MAX = 1000 };
+enum { REGISTRY_WAIT_MS = 200, IDLE_US = 15000000, SETTLE_US = 1000000, ASK_MS = 2000, READ_MAX = 1000 };
 
 typedef struct known {
     int generation;
@@ -35,10 +39,15 @@ struct lcm_expected {
     int64_t probe_us, fresh_us; /* monotonic */
 };
 
-static bool part_is_over(const pst_job_state *s)
+static bool has_ended(const pst_job_process *p)
+{
+    return p->state == PST_JOB_PROCESS_STATE_EXITED || p->state == PST_JOB_PROCESS_STATE_LOST;
+}
+
+static bool part_has_ended(const pst_job_state *s)
 {
     for (size_t i = 0; i < s->n_processes; i++)
-        if (s->processes[i].state == PST_JOB_PROCESS_STATE_EXITED || s->processes[i].state == PST_JOB_PROCESS_STATE_LOST)
+        if (has_ended(&s->processes[i]))
             return true;
     return false;
 }
@@ -48,9 +57,9 @@ static bool is_to_end(const pst_job_state *s)
 {
     size_t learners = 0, done = 0;
     for (size_t i = 0; i < s->n_processes; i++)
-        if (!strncmp(s->processes[i].name, "learner-", 8)) {
+        if (pst_process_learner(s->processes[i].name)) {
             learners++;
-            done += s->processes[i].state == PST_JOB_PROCESS_STATE_EXITED || s->processes[i].state == PST_JOB_PROCESS_STATE_LOST;
+            done += has_ended(&s->processes[i]);
         }
     return s->wish != PST_JOB_WISH_NONE || s->reason_code || (learners && done == learners);
 }
@@ -61,9 +70,8 @@ static void take_state(lcm_expected *e, const pst_job_state *s)
     k->generation = s->generation;
     k->here = !strcmp(s->node, e->node);
     k->elsewhere = *s->node && !k->here;
-    k->live = s->generation > 0 && (s->state == PST_JOB_PUBLIC_STATE_PENDING || s->state == PST_JOB_PUBLIC_STATE_DOWNLOADING ||
-                                    s->state == PST_JOB_PUBLIC_STATE_PROCESSING || s->state == PST_JOB_PUBLIC_STATE_STORING);
-    k->stopping = s->wish != PST_JOB_WISH_NONE || s->reason_code || part_is_over(s);
+    k->live = s->generation > 0 && pst_job_state_is_live(s->state);
+    k->stopping = s->wish != PST_JOB_WISH_NONE || s->reason_code || part_has_ended(s);
     k->ends = is_to_end(s);
     k->halts = s->wish == PST_JOB_WISH_HALT && !s->reason_code;
     snprintf(k->digest, sizeof k->digest, "%s", s->spec_sha256);
@@ -102,16 +110,14 @@ static int poll_once(lcm_expected *e, int timeout_ms, pst_err *err)
     int rc = pst_consumer_poll(e->states, &(pst_poll){.records_max = READ_MAX, .bytes_max = 8 << 20, .timeout_ms = timeout_ms}, &b, err);
     if (rc < 0)
         return rc;
-    pst_err_clear(err); /* an outage told by the poll: it goes on by itself */
+    pst_err_clear(err); /* an outage that the poll met: it goes on by itself */
     e->eof = b.eof;
     for (size_t i = 0; i < b.n; i++)
-        while ((rc = take(e, &b.records[i], err)) < 0) { /* the registry is away: nothing can be judged without it anyway */
-            pst_log_err("lcm", err);
-            pst_err_clear(err);
-            if (pst_stop_requested())
+        while (take(e, &b.records[i], err) < 0) /* the registry is away: nothing can be judged without it anyway */
+            if (!pst_retry("lcm", err, REGISTRY_WAIT_MS)) {
+                pst_err_clear(err);
                 return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "lcm", 0, "stopped");
-            pst_sleep_ms(200);
-        }
+            }
     return (int)b.n;
 }
 

@@ -2,12 +2,12 @@
  *
  *   Should this command be followed? The Trainer writes a state and the commands that follow from it in one transaction: a command for which
  *   no state stands is not the Trainer's, or is long out of date (offsets can be lost: a group that was idle for long reads old ones again).
- *   What should live on this node and does not? Its run directories are gone: the Trainer is told.
+ *   What should live on this node and does not? Its run directories are gone: it is reported.
  *   What lives here and should not? Its generation was given up while this node was silent, or is to stop, and the command was lost with
  *   an LCM that died while it waited for the state: it is ended.
  *
  * The two topics become visible one after the other: a command may be here before its state. WAIT is then the answer, until
- * lcm_expected_fresh() tells that the state would have come. @thread one. */
+ * lcm_expected_fresh() says that the state would have come. @thread one. */
 #ifndef PST_LCM_EXPECTED_H
 #define PST_LCM_EXPECTED_H
 

@@ -1,4 +1,6 @@
-/* lcm_core.c - see lcm_core.h. */
+/* lcm_core.c - one rule decides nearly everything: older generations end first, then the newest starts, then what is to be removed goes
+ * (advance()). Every event only changes what is known of a process and then lets the rule look again, so that duplicates, crashes and any order
+ * of events come to the same end. Ended jobs leave the list that ticks walk; they cost memory alone. */
 #include "lcm/lcm_core.h"
 
 #include "common/base/array.h"
@@ -17,7 +19,7 @@ typedef struct proc {
     pst_rundir_wish wish;
     int64_t deadline_us; /* STOPPING: when to use force; DRAINING: earliest restart of the publisher */
     int drains;          /* publishers started so far */
-    bool hurried;
+    bool abandoned;
     pst_lcm_devices devices;
     pst_rundir_exit exit; /* ENDED, DRAINING, KILLING (what will be said) */
 } proc;
@@ -112,11 +114,12 @@ static gang *find_gang(const job *j, int generation)
     return NULL;
 }
 
-static lcm_action *say(lcm_actions *a, lcm_say what, const job *j, int generation, const char *name, const char *code, const char *reason)
+static lcm_action *report(lcm_actions *a, lcm_report_type what, const job *j, int generation, const char *name, const char *code,
+                          const char *reason)
 {
     lcm_action *x = add(a, PST_LCM_REPORT, j, generation, name);
     const gang *g = find_gang(j, generation);
-    x->say = what;
+    x->report = what;
     snprintf(x->nonce, sizeof x->nonce, "%s", g ? g->spec.nonce : "");
     snprintf(x->exit.reason_code, sizeof x->exit.reason_code, "%s", code ? code : "");
     snprintf(x->exit.reason, sizeof x->exit.reason, "%s", reason ? reason : "");
@@ -171,13 +174,21 @@ static job *get_job(lcm_core *l, const char *training_id, bool make)
 
 void lcm_process_name(char ret_name[32], const lcm_command *spec, int i)
 {
+    PST_ASSERT(i >= 0 && i < spec->learners + spec->parameter_servers);
     bool learner = i < spec->learners;
     snprintf(ret_name, 32, learner ? "learner-%d" : "ps-%d", learner ? i + 1 : i + 1 - spec->learners);
+}
+
+static bool spec_ok(const lcm_command *c)
+{
+    return c->learners >= 1 && c->learners <= PST_LCM_LEARNERS_MAX && c->parameter_servers >= 0 &&
+           c->parameter_servers <= PST_LCM_LEARNERS_MAX && c->gpus >= 0 && c->grace_ms >= 0;
 }
 
 /* Keeps rising order: after a crash intents are found in any. */
 static gang *add_gang(job *j, int generation, const lcm_command *spec)
 {
+    PST_ASSERT(spec_ok(spec) && !find_gang(j, generation));
     gang *g = pst_alloc(sizeof *g);
     g->generation = generation;
     g->spec = *spec;
@@ -191,12 +202,6 @@ static gang *add_gang(job *j, int generation, const lcm_command *spec)
         j->gangs[at] = j->gangs[at - 1];
     j->gangs[at] = g;
     return g;
-}
-
-static bool spec_ok(const lcm_command *c)
-{
-    return c->learners >= 1 && c->learners <= PST_LCM_LEARNERS_MAX && c->parameter_servers >= 0 &&
-           c->parameter_servers <= PST_LCM_LEARNERS_MAX && c->gpus >= 0 && c->grace_ms >= 0;
 }
 
 /* Marks the devices that live processes have; returns how many. */
@@ -242,10 +247,10 @@ static void set_state(proc *p, lcm_cause cause, lcm_state to)
 }
 
 /* It ended; exit says how. */
-static void tell_end(const job *j, const gang *g, const proc *p, lcm_actions *a)
+static void report_end(const job *j, const gang *g, const proc *p, lcm_actions *a)
 {
     lcm_action *x = add(a, PST_LCM_REPORT, j, g->generation, p->name);
-    x->say = p->exit.lost ? PST_LCM_SAY_LOST : PST_LCM_SAY_EXITED;
+    x->report = p->exit.lost ? PST_LCM_REPORT_LOST : PST_LCM_REPORT_EXITED;
     x->exit = p->exit;
     memcpy(x->nonce, g->spec.nonce, sizeof x->nonce);
 }
@@ -255,8 +260,8 @@ static const char *wish_code(pst_rundir_wish w)
     return w == PST_WISH_PLATFORM_DOWN ? "PLATFORM_DOWN" : NULL;
 }
 
-/* It ends without a supervisor that could tell: reported by us, and marked so that a restart does not do it again. */
-static void end_untold(const job *j, const gang *g, proc *p, lcm_cause cause, const char *code, const char *reason, lcm_actions *a)
+/* It ends without a supervisor that could report it: we do, and marked so that a restart does not do it again. */
+static void end_unreported(const job *j, const gang *g, proc *p, lcm_cause cause, const char *code, const char *reason, lcm_actions *a)
 {
     set_state(p, cause, LCM_STATE_ENDED);
     memset(&p->exit, 0, sizeof p->exit);
@@ -264,7 +269,7 @@ static void end_untold(const job *j, const gang *g, proc *p, lcm_cause cause, co
     p->exit.wish = p->wish;
     snprintf(p->exit.reason_code, sizeof p->exit.reason_code, "%s", code ? code : "");
     snprintf(p->exit.reason, sizeof p->exit.reason, "%s", reason);
-    tell_end(j, g, p, a);
+    report_end(j, g, p, a);
     lcm_action *x = add(a, PST_LCM_MARK_ENDED, j, g->generation, p->name);
     x->exit = p->exit;
 }
@@ -274,7 +279,7 @@ static void stop_process(const job *j, const gang *g, proc *p, pst_rundir_wish w
     switch (p->state) {
     case LCM_STATE_WAITING:
         p->wish = wish;
-        end_untold(j, g, p, LCM_CAUSE_STOP, wish_code(wish), "stopped before it was started", a);
+        end_unreported(j, g, p, LCM_CAUSE_STOP, wish_code(wish), "stopped before it was started", a);
         break;
     case LCM_STATE_ALIVE:
         set_state(p, LCM_CAUSE_STOP, LCM_STATE_STOPPING);
@@ -318,13 +323,14 @@ static void drain(const job *j, const gang *g, proc *p, int64_t now_us, lcm_acti
 {
     PST_ASSERT(p->state == LCM_STATE_DRAINING);
     p->deadline_us = p->drains ? now_us + (1000000ll << (p->drains > 6 ? 5 : p->drains - 1)) : now_us + 1;
-    if (!p->drains && !p->hurried) {
+    if (!p->drains && !p->abandoned) {
         p->drains++;
         p->deadline_us = 0;
         add(a, PST_LCM_START, j, g->generation, p->name);
     }
 }
 
+/* What the launcher sees, now or at the start. Seen twice, or by a watch that was slower than an answer, it changes nothing. */
 static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const lcm_event *in, lcm_actions *a)
 {
     bool living = p->state == LCM_STATE_ALIVE || p->state == LCM_STATE_STOPPING;
@@ -373,7 +379,7 @@ static void emptied(const job *j, const gang *g, proc *p, bool published, int64_
         reason = "ended by force: its supervisor did not end it within the grace time";
     else if (p->wish == PST_WISH_PLATFORM_DOWN)
         reason = "ended by force while the platform was stopped";
-    end_untold(j, g, p, LCM_CAUSE_EMPTIED, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, a);
+    end_unreported(j, g, p, LCM_CAUSE_EMPTIED, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, a);
     if (published)
         return;
     set_state(p, LCM_CAUSE_LEFT_OUTPUT, LCM_STATE_DRAINING);
@@ -392,8 +398,8 @@ static void start_waiting(lcm_core *l, const job *j, gang *g, int64_t now_us, lc
         if (gpus > most) {
             char text[128];
             snprintf(text, sizeof text, "needs %d GPUs, the site has %d", gpus, most);
-            say(a, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S100", text);
-            end_untold(j, g, p, LCM_CAUSE_NOT_PLACED, "S100", text, a);
+            report(a, PST_LCM_REPORT_DEPLOY_FAILED, j, g->generation, p->name, "S100", text);
+            end_unreported(j, g, p, LCM_CAUSE_NOT_PLACED, "S100", text, a);
             continue;
         }
         if (!take_devices(l, gpus, &p->devices))
@@ -436,6 +442,7 @@ static void unbusy(lcm_core *l, job *j)
 {
     if (!j->busy_at)
         return;
+    PST_ASSERT(j->busy_at <= l->n_busy && l->busy[j->busy_at - 1] == j);
     job *last = l->busy[--l->n_busy];
     l->busy[j->busy_at - 1] = last;
     last->busy_at = j->busy_at;
@@ -467,7 +474,7 @@ static void finish_clean(lcm_core *l, job *j, lcm_actions *a)
             if (state != LCM_STATE_ENDED && state != LCM_STATE_DRAINING)
                 return;
         }
-    say(a, PST_LCM_SAY_CLEANED, j, j->clean_generation, NULL, NULL, "its folders on this node are removed");
+    report(a, PST_LCM_REPORT_CLEANED, j, j->clean_generation, NULL, NULL, "its folders on this node are removed");
     add(a, PST_LCM_REMOVE, j, j->clean_generation, NULL);
     unbusy(l, j);
     job_free(pst_map_take(&l->jobs, j->training_id));
@@ -480,14 +487,14 @@ static void deploy(lcm_core *l, const lcm_event *in, lcm_actions *a)
     if (g && g->generation > in->id.generation)
         return; /* fenced: a newer generation is known */
     if (g && g->generation == in->id.generation) {
-        for (int i = 0; i < g->n; i++) /* told again: whoever asks again may have missed it */
+        for (int i = 0; i < g->n; i++) /* again: whoever asks again may have missed it */
             if (g->processes[i].state == LCM_STATE_ENDED)
-                tell_end(j, g, &g->processes[i], a);
+                report_end(j, g, &g->processes[i], a);
         return;
     }
     if (!spec_ok(&in->command)) {
-        lcm_action *x = say(a, PST_LCM_SAY_DEPLOY_FAILED, j, in->id.generation, NULL, "S101",
-                            "the command names no possible number of learners, GPUs or grace time");
+        lcm_action *x = report(a, PST_LCM_REPORT_DEPLOY_FAILED, j, in->id.generation, NULL, "S101",
+                               "the command names no possible number of learners, GPUs or grace time");
         memcpy(x->nonce, in->command.nonce, sizeof x->nonce);
         return;
     }
@@ -496,10 +503,10 @@ static void deploy(lcm_core *l, const lcm_event *in, lcm_actions *a)
     add(a, PST_LCM_INTEND, j, g->generation, NULL)->command = in->command;
 }
 
-static void say_not_here(const lcm_event *in, const char *reason, lcm_actions *a)
+static void report_not_here(const lcm_event *in, const char *reason, lcm_actions *a)
 {
     job here = {.training_id = (char *)in->id.training_id};
-    lcm_action *x = say(a, PST_LCM_SAY_LOST, &here, in->id.generation, NULL, "S104", reason);
+    lcm_action *x = report(a, PST_LCM_REPORT_LOST, &here, in->id.generation, NULL, "S104", reason);
     x->exit.lost = true;
     memcpy(x->nonce, in->command.nonce, sizeof x->nonce);
 }
@@ -509,14 +516,14 @@ static void stop(lcm_core *l, const lcm_event *in, lcm_actions *a)
     job *j = get_job(l, in->id.training_id, false);
     gang *g = j ? last_gang(j) : NULL;
     if (!g || g->generation < in->id.generation) {
-        say_not_here(in, "no such process on this node", a);
+        report_not_here(in, "no such process on this node", a);
         return;
     }
     if (g->generation > in->id.generation)
         return;
     for (int i = 0; i < g->n; i++)
         if (g->processes[i].state == LCM_STATE_ENDED)
-            tell_end(j, g, &g->processes[i], a);
+            report_end(j, g, &g->processes[i], a);
     stop_gang(j, g, in->command.kind == PST_LCM_HALT ? PST_WISH_HALT : PST_WISH_KILL, in->now_us, a);
 }
 
@@ -540,16 +547,16 @@ static void check(lcm_core *l, const lcm_event *in, lcm_actions *a)
     gang *g = j ? find_gang(j, in->id.generation) : NULL;
     for (int i = 0; g && i < g->n; i++)
         if (g->processes[i].state == LCM_STATE_ENDED)
-            tell_end(j, g, &g->processes[i], a);
+            report_end(j, g, &g->processes[i], a);
     if (!g)
-        say_not_here(in, "its run directory does not exist on this node", a);
+        report_not_here(in, "its run directory does not exist on this node", a);
 }
 
 static void expected(lcm_core *l, const lcm_event *in, lcm_actions *a)
 {
     if (lcm_generation(l, in->id.training_id) >= in->id.generation)
         return;
-    say_not_here(in, "its run directory does not exist on this node", a);
+    report_not_here(in, "its run directory does not exist on this node", a);
 }
 
 static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, lcm_actions *a)
@@ -559,23 +566,23 @@ static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, l
     } else if (p->state == LCM_STATE_STOPPING && now_us >= p->deadline_us) {
         kill_process(j, g, p, LCM_CAUSE_GRACE_OVER, a);
     } else if (p->state == LCM_STATE_FLUSHING && p->deadline_us && now_us >= p->deadline_us) {
-        add(a, p->hurried ? PST_LCM_END : PST_LCM_HURRY, j, g->generation, p->name)->force = p->hurried;
-        p->hurried = true;
+        add(a, p->abandoned ? PST_LCM_END : PST_LCM_ABANDON, j, g->generation, p->name)->force = p->abandoned;
+        p->abandoned = true;
         p->deadline_us = now_us + PST_LCM_MARGIN_US;
-    } else if (p->state == LCM_STATE_DRAINING && p->deadline_us && now_us >= p->deadline_us && !p->hurried) {
+    } else if (p->state == LCM_STATE_DRAINING && p->deadline_us && now_us >= p->deadline_us && !p->abandoned) {
         p->drains++;
         p->deadline_us = 0;
         add(a, PST_LCM_START, j, g->generation, p->name);
     }
 }
 
-static void stop_for_good(const job *j, gang *g, int64_t now_us, lcm_actions *a)
+static void stop_and_abandon(const job *j, gang *g, int64_t now_us, lcm_actions *a)
 {
     stop_gang(j, g, PST_WISH_PLATFORM_DOWN, now_us, a);
     for (int p = 0; p < g->n; p++)
-        if (g->processes[p].state == LCM_STATE_DRAINING && !g->processes[p].hurried) {
-            g->processes[p].hurried = true;
-            add(a, PST_LCM_HURRY, j, g->generation, g->processes[p].name);
+        if (g->processes[p].state == LCM_STATE_DRAINING && !g->processes[p].abandoned) {
+            g->processes[p].abandoned = true;
+            add(a, PST_LCM_ABANDON, j, g->generation, g->processes[p].name);
         }
 }
 
@@ -590,12 +597,46 @@ static void whole_site(lcm_core *l, const lcm_event *in, lcm_actions *a)
         for (size_t k = 0; k < j->n; k++) {
             gang *g = j->gangs[k];
             if (in->type == PST_LCM_STOP_SITE)
-                stop_for_good(j, g, in->now_us, a);
+                stop_and_abandon(j, g, in->now_us, a);
             for (int p = 0; in->type == PST_LCM_TICK && p < g->n; p++)
                 tick_process(j, g, &g->processes[p], in->now_us, a);
         }
         advance(l, j, in->now_us, a);
         finish_clean(l, j, a);
+    }
+}
+
+/* About one generation, or one process of it. What is not known here any more was cleaned or never was: nothing follows. */
+static void about_generation(lcm_core *l, const lcm_event *in, lcm_actions *ret_actions)
+{
+    job *j = get_job(l, in->id.training_id, false);
+    gang *g = j ? find_gang(j, in->id.generation) : NULL;
+    proc *p = find_process(g, in->id.process);
+    if (g && in->type == PST_LCM_INTENDED) {
+        g->intended = true;
+        report(ret_actions, PST_LCM_REPORT_DEPLOYING, j, g->generation, NULL, NULL, NULL);
+    } else if (g && in->type == PST_LCM_INTENT_FAILED) {
+        report(ret_actions, PST_LCM_REPORT_DEPLOY_FAILED, j, g->generation, NULL, "S101", in->text);
+        for (int i = 0; i < g->n; i++)
+            if (g->processes[i].state == LCM_STATE_WAITING) { /* else it was stopped before */
+                set_state(&g->processes[i], LCM_CAUSE_NOT_INTENDED, LCM_STATE_ENDED);
+                g->processes[i].exit.lost = true;
+            }
+    } else if (p && in->type == PST_LCM_START_FAILED && p->state == LCM_STATE_DRAINING) {
+        drain(j, g, p, in->now_us, ret_actions);
+    } else if (p && in->type == PST_LCM_START_FAILED && (p->state == LCM_STATE_ALIVE || p->state == LCM_STATE_STOPPING)) {
+        report(ret_actions, PST_LCM_REPORT_DEPLOY_FAILED, j, g->generation, p->name, "S101", in->text);
+        end_unreported(j, g, p, LCM_CAUSE_NOT_STARTED, "S101", in->text, ret_actions);
+    } else if (p && in->type == PST_LCM_EMPTIED) {
+        emptied(j, g, p, in->published, in->now_us, ret_actions);
+    } else if (p && (in->type == PST_LCM_FOUND_PROCESS || in->type == PST_LCM_NOTICED)) {
+        if (in->type == PST_LCM_FOUND_PROCESS && in->devices)
+            p->devices = *in->devices;
+        see(l, j, g, p, in, ret_actions);
+    }
+    if (j) {
+        advance(l, j, in->now_us, ret_actions);
+        finish_clean(l, j, ret_actions);
     }
 }
 
@@ -624,36 +665,7 @@ void lcm_step(lcm_core *l, const lcm_event *in, lcm_actions *ret_actions)
         return;
     default: break;
     }
-    /* The rest is about one generation, or one process of it. */
-    job *j = get_job(l, in->id.training_id, false);
-    gang *g = j ? find_gang(j, in->id.generation) : NULL;
-    proc *p = find_process(g, in->id.process);
-    if (g && in->type == PST_LCM_INTENDED) {
-        g->intended = true;
-        say(ret_actions, PST_LCM_SAY_DEPLOYING, j, g->generation, NULL, NULL, NULL);
-    } else if (g && in->type == PST_LCM_INTENT_FAILED) {
-        say(ret_actions, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, NULL, "S101", in->text);
-        for (int i = 0; i < g->n; i++)
-            if (g->processes[i].state == LCM_STATE_WAITING) { /* else it was stopped before */
-                set_state(&g->processes[i], LCM_CAUSE_NOT_INTENDED, LCM_STATE_ENDED);
-                g->processes[i].exit.lost = true;
-            }
-    } else if (p && in->type == PST_LCM_START_FAILED && p->state == LCM_STATE_DRAINING) {
-        drain(j, g, p, in->now_us, ret_actions);
-    } else if (p && in->type == PST_LCM_START_FAILED && (p->state == LCM_STATE_ALIVE || p->state == LCM_STATE_STOPPING)) {
-        say(ret_actions, PST_LCM_SAY_DEPLOY_FAILED, j, g->generation, p->name, "S101", in->text);
-        end_untold(j, g, p, LCM_CAUSE_NOT_STARTED, "S101", in->text, ret_actions);
-    } else if (p && in->type == PST_LCM_EMPTIED) {
-        emptied(j, g, p, in->published, in->now_us, ret_actions);
-    } else if (p && (in->type == PST_LCM_FOUND_PROCESS || in->type == PST_LCM_NOTICED)) {
-        if (in->type == PST_LCM_FOUND_PROCESS && in->devices)
-            p->devices = *in->devices;
-        see(l, j, g, p, in, ret_actions);
-    }
-    if (j) {
-        advance(l, j, in->now_us, ret_actions);
-        finish_clean(l, j, ret_actions);
-    }
+    about_generation(l, in, ret_actions);
 }
 
 /* ---- questions -------------------------------------------------------------------------------------------------------------- */
@@ -666,7 +678,7 @@ bool lcm_idle(const lcm_core *l)
             for (int p = 0; p < g->n; p++) {
                 const proc *x = &g->processes[p];
                 if (x->state != LCM_STATE_ENDED && x->state != LCM_STATE_WAITING &&
-                    !(x->state == LCM_STATE_DRAINING && x->hurried && x->deadline_us))
+                    !(x->state == LCM_STATE_DRAINING && x->abandoned && x->deadline_us))
                     return false;
             }
         }

@@ -64,7 +64,7 @@ typedef enum {
     PST_LCM_REPORT,
     PST_LCM_START,      /* on devices; failing: START_FAILED */
     PST_LCM_STOP,       /* the wish durably; where it is the first one, SIGTERM to the supervisor after the commit */
-    PST_LCM_HURRY,      /* another SIGTERM: give up publishing, leave it to the next start */
+    PST_LCM_ABANDON,    /* another SIGTERM: give up publishing, leave it to the next start */
     PST_LCM_END,        /* SIGKILL to all of it, answer EMPTIED once nothing is left; repeated on ticks. Without force a supervisor that
                            only publishes is left alone: NOTICED, SEEN_FLUSHING */
     PST_LCM_MARK_ENDED, /* write exit.json and published for a process that has no supervisor to do it */
@@ -72,13 +72,13 @@ typedef enum {
 } lcm_action_type;
 
 typedef enum {
-    PST_LCM_SAY_DEPLOYING = 1,
-    PST_LCM_SAY_DEPLOY_FAILED,
-    PST_LCM_SAY_EXITED,
-    PST_LCM_SAY_LOST,
-    PST_LCM_SAY_CLEANED,
-    PST_LCM_SAY_REFUSED /* by the shell alone: a command that no Trainer gave */
-} lcm_say;
+    PST_LCM_REPORT_DEPLOYING = 1,
+    PST_LCM_REPORT_DEPLOY_FAILED,
+    PST_LCM_REPORT_EXITED,
+    PST_LCM_REPORT_LOST,
+    PST_LCM_REPORT_CLEANED,
+    PST_LCM_REPORT_REFUSED /* by the shell alone: a command that no Trainer gave */
+} lcm_report_type;
 
 typedef struct lcm_action {
     lcm_action_type type;
@@ -87,7 +87,7 @@ typedef struct lcm_action {
     pst_lcm_devices devices; /* START */
     pst_rundir_wish wish;    /* STOP */
     bool force;              /* END */
-    lcm_say say;             /* REPORT */
+    lcm_report_type report;  /* REPORT */
     char nonce[40];          /* REPORT: what proves it; "" = none is known */
     pst_rundir_exit exit;    /* REPORT of EXITED and LOST, MARK_ENDED; reason and reason_code of every report */
 } lcm_action;

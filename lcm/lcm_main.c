@@ -1,6 +1,5 @@
-/* lcm_main.c - penstock lcm: settings, the site's lock, the loop, the drain. SIGTERM: learners go on and are adopted at the next start;
- * SIGUSR2: the site is stopped with everything that runs on it. */
-#include "common/base/clock.h"
+/* lcm_main.c - penstock lcm: config, wire, loop, drain. SIGTERM ends the LCM alone, because a new one must be able to take its place while jobs
+ * run: learners go on and are adopted at the next start. SIGUSR2 is for whoever means the jobs, too. */
 #include "common/base/dump.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
@@ -11,12 +10,12 @@
 #include "lcm/process_fsm.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+enum { ROUND_MS = 100 };
 
 typedef struct lcm_opts {
     const char *site, *node, *launcher;
@@ -41,11 +40,9 @@ static const pst_usage usage = {.verb = "lcm",
                                 .args = "",
                                 .summary = "Deploy, halt and end the processes of jobs on this computer, as the Trainer commands.",
                                 .text = "Consumes jobs.commands, produces jobs.reports and a heartbeat on workers. Every LCM is a node of "
-                                        "its site with an id of its own, kept "
-                                        "in "
-                                        "the state folder; a second one in the same folder waits until the first has gone. SIGTERM ends "
-                                        "the LCM alone: learners go on and are "
-                                        "adopted at the next start. SIGUSR2 ends every process of the node first.",
+                                        "its site with an id of its own, kept in the state folder; a second one in the same folder waits "
+                                        "until the first has gone. SIGTERM ends the LCM alone: learners go on and are adopted at the next "
+                                        "start. SIGUSR2 ends every process of the node first.",
                                 .examples = "penstock lcm\npenstock lcm --site rack7 --node gpu3 --overcommit 2",
                                 .opts = opts,
                                 .n_opts = sizeof opts / sizeof *opts};
@@ -58,74 +55,16 @@ static void on_usr2(int sig)
     pst_stop_request(); /* waits end */
 }
 
-/* The lock goes with the process; a standby says that it waits, once. */
-static int lock_site(const char *state_dir, const char *site, pst_err *err)
-{
-    char *dir = pst_sprintf("%s/sites/%s", state_dir, site), *path = pst_fs_join(dir, "lock");
-    int rc = pst_fs_mkdirs(dir, 0700, err), fd = -1;
-    if (!rc && (fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
-        rc = pst_err_sys(err, errno, "cannot open %s", path);
-    for (bool said = false; !rc; said = true) {
-        struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-        if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
-            break;
-        if (errno != EAGAIN && errno != EACCES)
-            rc = pst_err_sys(err, errno, "cannot lock %s", path);
-        else if (pst_stop_requested())
-            rc = PST_ESTOPPED;
-        if (!said)
-            pst_log(PST_LOG_INFO, "lcm",
-                    "event=standby site=%s reason=\"another LCM runs this site from this state folder; waiting until it has gone\"", site);
-        pst_sleep_ms(200);
-    }
-    free(path);
-    free(dir);
-    return rc; /* fd stays open on purpose */
-}
+typedef struct lcm {
+    lcm_opts opts;
+    pst_settings settings;
+    char *state_dir, **environ;
+    pst_client *client;
+    lcm_node_id node;
+    lcm_shell *shell;
+} lcm;
 
-static int run_site(const lcm_opts *o, const pst_settings *settings, const char *state_dir, pst_client *client, pst_err *err)
-{
-    char **env = pst_settings_environ(settings);
-    lcm_shell *s = NULL;
-    pst_dump *dump = NULL;
-    lcm_node_id node = {0};
-    int rc = lcm_node_id_open(state_dir, o->site, o->node, &node, err);
-    lcm_shell_conf conf = {.client = client,
-                           .site = o->site,
-                           .node = &node,
-                           .state_dir = state_dir,
-                           .launcher = lcm_launcher_find(o->launcher),
-                           .environ = (const char *const *)env,
-                           .overcommit = o->overcommit,
-                           .keep_ended_us = o->keep_us,
-                           .keep_ended_bytes = o->keep_bytes,
-                           .at_least_once = settings->embedded};
-    if (!rc)
-        rc = lcm_shell_open(&conf, &s, err);
-    if (!rc)
-        rc = lcm_shell_connect(s, err);
-    if (!rc)
-        pst_log(PST_LOG_INFO, "lcm", "event=ready site=%s node=%s epoch=%lld", o->site, node.name, (long long)node.epoch);
-    if (!rc)
-        rc = pst_dump_new("lcm", lcm_shell_dump, s, &dump, err);
-    while (!rc && !pst_stop_requested()) {
-        pst_dump_serve(dump);
-        rc = lcm_shell_round(s, 100, err);
-    }
-    if (s && site_stop && (!rc || rc == PST_ESTOPPED)) {
-        pst_stop_reset(); /* the request was ours; a SIGTERM from now on gives up waiting */
-        pst_err_clear(err);
-        pst_log(PST_LOG_INFO, "lcm", "event=stopping_site site=%s", o->site);
-        rc = lcm_shell_stop_site(s, err);
-    }
-    pst_dump_free(dump);
-    lcm_shell_close(s);
-    lcm_node_id_done(&node);
-    for (char **v = env; v && *v; v++)
-        free(*v);
-    free(env);
-    return rc == PST_ESTOPPED ? 0 : rc;
-}
+/* ---- config ------------------------------------------------------------------------------------------------------------------- */
 
 static int refuse_launcher(const char *name, pst_err *err)
 {
@@ -135,58 +74,131 @@ static int refuse_launcher(const char *name, pst_err *err)
     return rc;
 }
 
+static int check(const lcm_opts *o, pst_err *err)
+{
+    if (!pst_rundir_name_ok(o->site))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no site name: letters, digits, . _ -", o->site);
+    if (o->node && (!pst_rundir_name_ok(o->node) || strlen(o->node) > LCM_NODE_NAME_MAX))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no node name: letters, digits, . _ -, at most %d",
+                           o->node, LCM_NODE_NAME_MAX);
+    if (!lcm_launcher_find(o->launcher))
+        return refuse_launcher(o->launcher, err);
+    if (!(o->overcommit > 0 && o->overcommit <= 1000))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--overcommit must be above 0 and at most 1000");
+    return 0;
+}
+
+static int configure(lcm *l, int argc, char **argv, pst_err *err)
+{
+    char **args = NULL;
+    int n_args = 0, rc = pst_opt_parse(&usage, argc, argv, &l->opts, &l->settings, &args, &n_args, err);
+    if (!rc && n_args)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument '%s'", args[0]);
+    if (!rc)
+        rc = check(&l->opts, err);
+    free(args);
+    return rc;
+}
+
+static int print_fsm(void)
+{
+    pst_buf table = {0};
+    lcm_fsm_markdown(&table);
+    fputs(table.data, stdout);
+    pst_buf_done(&table);
+    return 0;
+}
+
+/* ---- wire --------------------------------------------------------------------------------------------------------------------- */
+
+/* The lock comes before all that another LCM of this folder would share: its node, its run directories, its group. */
+static int wire(lcm *l, pst_err *err)
+{
+    const lcm_opts *o = &l->opts;
+    int rc = pst_fs_mkdirs(l->settings.state_dir.value, 0700, err);
+    if (!rc && !(l->state_dir = realpath(l->settings.state_dir.value, NULL)))
+        rc = pst_err_sys(err, errno, "cannot use the state folder %s", l->settings.state_dir.value);
+    if (!rc)
+        rc = lcm_node_id_lock(l->state_dir, o->site, err);
+    if (!rc)
+        rc = pst_client_open(&l->settings, "penstock-lcm", &l->client, err);
+    if (!rc)
+        rc = lcm_node_id_open(l->state_dir, o->site, o->node, &l->node, err);
+    if (rc < 0)
+        return rc;
+    l->environ = pst_settings_environ(&l->settings);
+    lcm_shell_conf conf = {.client = l->client,
+                           .site = o->site,
+                           .node = &l->node,
+                           .state_dir = l->state_dir,
+                           .launcher = lcm_launcher_find(o->launcher),
+                           .environ = (const char *const *)l->environ,
+                           .overcommit = o->overcommit,
+                           .keep_ended_us = o->keep_us,
+                           .keep_ended_bytes = o->keep_bytes,
+                           .at_least_once = l->settings.embedded};
+    rc = lcm_shell_open(&conf, &l->shell, err);
+    return rc ? rc : lcm_shell_connect(l->shell, err);
+}
+
+/* ---- loop, drain -------------------------------------------------------------------------------------------------------------- */
+
+static int loop(lcm *l, pst_err *err)
+{
+    pst_dump *dump = NULL;
+    int rc = pst_dump_new("lcm", lcm_shell_dump, l->shell, &dump, err);
+    pst_log(PST_LOG_INFO, "lcm", "event=ready site=%s node=%s epoch=%lld", l->opts.site, l->node.name, (long long)l->node.epoch);
+    while (!rc && !pst_stop_requested()) {
+        pst_dump_serve(dump);
+        rc = lcm_shell_round(l->shell, ROUND_MS, err);
+    }
+    pst_dump_free(dump);
+    return rc;
+}
+
+/* Whatever ended the loop: the site is stopped if that was asked for and there is a shell that can; then all is closed. */
+static int drain(lcm *l, int rc, pst_err *err)
+{
+    if (l->shell && site_stop && (!rc || rc == PST_ESTOPPED)) {
+        pst_stop_reset(); /* the request was ours; a SIGTERM from now on gives up waiting */
+        pst_err_clear(err);
+        pst_log(PST_LOG_INFO, "lcm", "event=stopping_site site=%s", l->opts.site);
+        rc = lcm_shell_stop_site(l->shell, err);
+    }
+    if (rc < 0 && rc != PST_ESTOPPED)
+        pst_log_err("lcm", err);
+    lcm_shell_close(l->shell);
+    lcm_node_id_done(&l->node);
+    for (char **v = l->environ; v && *v; v++)
+        free(*v);
+    free(l->environ);
+    pst_client_close(l->client);
+    pst_settings_done(&l->settings);
+    free(l->state_dir);
+    return rc < 0 && rc != PST_ESTOPPED ? pst_err_exit(err) : 0;
+}
+
 static int lcm_run(int argc, char **argv)
 {
-    lcm_opts o = {0};
-    pst_settings settings;
-    char **args, *state_dir = NULL;
-    int n_args;
+    lcm l = {0};
     pst_err err = {0};
-    int rc = pst_opt_parse(&usage, argc, argv, &o, &settings, &args, &n_args, &err);
+    int rc = configure(&l, argc, argv, &err);
     if (rc == 1)
         return 0;
-    if (!rc && n_args)
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument '%s'", args[0]);
-    else if (!rc && !pst_rundir_name_ok(o.site))
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no site name: letters, digits, . _ -", o.site);
-    else if (!rc && o.node && (!pst_rundir_name_ok(o.node) || strlen(o.node) > 60))
-        rc =
-            pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no node name: letters, digits, . _ -, at most 60", o.node);
-    else if (!rc && !lcm_launcher_find(o.launcher))
-        rc = refuse_launcher(o.launcher, &err);
-    else if (!rc && !(o.overcommit > 0 && o.overcommit <= 1000))
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--overcommit must be above 0 and at most 1000");
     if (rc < 0) {
         pst_say_err("lcm", &err);
         return pst_err_exit(&err);
     }
-    free(args);
-    if (o.print_fsm) {
-        pst_buf table = {0};
-        lcm_fsm_markdown(&table);
-        fputs(table.data, stdout);
-        pst_buf_done(&table);
-        pst_settings_done(&settings);
-        return 0;
+    if (l.opts.print_fsm) {
+        pst_settings_done(&l.settings);
+        return print_fsm();
     }
     pst_stop_install();
     sigaction(SIGUSR2, &(struct sigaction){.sa_handler = on_usr2}, NULL);
-    rc = pst_fs_mkdirs(settings.state_dir.value, 0700, &err);
-    if (!rc && !(state_dir = realpath(settings.state_dir.value, NULL)))
-        rc = pst_err_sys(&err, errno, "cannot use the state folder %s", settings.state_dir.value);
-    pst_client *client = NULL;
+    rc = wire(&l, &err);
     if (!rc)
-        rc = lock_site(state_dir, o.site, &err);
-    if (!rc)
-        rc = pst_client_open(&settings, "penstock-lcm", &client, &err);
-    if (!rc)
-        rc = run_site(&o, &settings, state_dir, client, &err);
-    if (rc < 0 && rc != PST_ESTOPPED)
-        pst_log_err("lcm", &err);
-    pst_client_close(client);
-    pst_settings_done(&settings);
-    free(state_dir);
-    return rc < 0 && rc != PST_ESTOPPED ? pst_err_exit(&err) : 0;
+        rc = loop(&l, &err);
+    return drain(&l, rc, &err);
 }
 
 const pst_verb pst_lcm_verb = {"lcm", "run the processes of jobs on this computer", "services", lcm_run, PST_USAGES(&usage)};

@@ -1,10 +1,17 @@
-/* lcm_shell.c - see lcm_shell.h. */
+/* lcm_shell.c - carries out what the core decides, each action at its time:
+ *
+ *     before the commit    INTEND, the record of a STOP: on disk, so that a crash after the commit finds them
+ *     in the commit        REPORT, with the offsets of the commands that it follows from
+ *     after the commit     START, STOP, ABANDON, END, MARK_ENDED, REMOVE: what cannot be taken back
+ *
+ * A process that was started before its commit could live without anybody's knowledge; one whose commit was aborted starts with the next. */
 #include "lcm/lcm_shell.h"
 #include "common/base/settings.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/base/retry.h"
 #include "common/base/stop.h"
 #include "lcm/commands.h"
 #include "lcm/expected.h"
@@ -28,6 +35,9 @@
 #define HELD_WAIT_MS     5
 #define RETENTION_US     600000000
 #define ADOPT_WAIT_MS    20
+#define ROUND_WAIT_MS    200 /* the registry is away, or the queue full */
+#define BROKER_WAIT_MS   500
+#define END_WAIT_MS      20
 #define TYPES_MAX        16  /* of devices, in a heartbeat */
 #define STALE_GROUPS_S   600 /* far longer than from making a group to joining it */
 
@@ -40,7 +50,7 @@ struct lcm_shell {
     bool asked;                     /* something that the launcher may answer at once */
     pst_consumer *consumer;
     pst_txn *txn;
-    pst_neighbours neighbours;
+    lcm_neighbours neighbours;
     pst_seal_key key;
     char seal_id[PST_SEAL_ID_MAX];
     pst_producer *side; /* heartbeats; reports while the site is being stopped */
@@ -70,6 +80,7 @@ static void push(lcm_actions *to, const lcm_action *x)
 
 static void intend(lcm_shell *s, const lcm_action *a)
 {
+    PST_ASSERT(s->command && s->command->spec); /* a DEPLOY is being followed */
     const pst_deploy_spec *d = s->command->spec;
     pst_err err = {0};
     pst_rundir_spec spec = {.training_id = (char *)a->id.training_id,
@@ -141,7 +152,7 @@ static void perform(lcm_shell *s, const lcm_action *a)
         s->asked = true;
         break;
     case PST_LCM_STOP:
-    case PST_LCM_HURRY: ops->stop(s->launcher, &a->id); break;
+    case PST_LCM_ABANDON: ops->stop(s->launcher, &a->id); break;
     case PST_LCM_END:
         ops->delete (s->launcher, &a->id, a->force);
         s->asked = true;
@@ -167,15 +178,15 @@ static void perform_deferred(lcm_shell *s)
 static int encode_report(lcm_shell *s, const lcm_action *a, pst_buf *out, pst_err *err)
 {
     static const enum pst_report_type types[] = {
-        [PST_LCM_SAY_DEPLOYING] = PST_REPORT_TYPE_DEPLOYING, [PST_LCM_SAY_DEPLOY_FAILED] = PST_REPORT_TYPE_DEPLOY_FAILED,
-        [PST_LCM_SAY_EXITED] = PST_REPORT_TYPE_EXITED,       [PST_LCM_SAY_LOST] = PST_REPORT_TYPE_LOST,
-        [PST_LCM_SAY_CLEANED] = PST_REPORT_TYPE_CLEANED,     [PST_LCM_SAY_REFUSED] = PST_REPORT_TYPE_OTHER};
+        [PST_LCM_REPORT_DEPLOYING] = PST_REPORT_TYPE_DEPLOYING, [PST_LCM_REPORT_DEPLOY_FAILED] = PST_REPORT_TYPE_DEPLOY_FAILED,
+        [PST_LCM_REPORT_EXITED] = PST_REPORT_TYPE_EXITED,       [PST_LCM_REPORT_LOST] = PST_REPORT_TYPE_LOST,
+        [PST_LCM_REPORT_CLEANED] = PST_REPORT_TYPE_CLEANED,     [PST_LCM_REPORT_REFUSED] = PST_REPORT_TYPE_OTHER};
     const pst_rundir_exit *x = &a->exit;
     pst_str_pair wish = {(char *)"wish", (char *)pst_rundir_wish_name(x->wish)};
     pst_process_report r = {.training_id = (char *)a->id.training_id,
                             .generation = a->id.generation,
                             .process = *a->id.process ? (char *)a->id.process : NULL,
-                            .type = types[a->say],
+                            .type = types[a->report],
                             .time = x->time_us,
                             .reporter = s->reporter,
                             .node = s->conf.node->name,
@@ -285,7 +296,7 @@ static int generation_here(void *arg, const char *training_id)
 static int no_other_here(void *arg)
 {
     lcm_shell *s = arg;
-    return pst_neighbours_alone(&s->neighbours);
+    return lcm_neighbours_alone(&s->neighbours);
 }
 
 /* For whoever looks into it: the topic keeps what was refused. The Trainer concludes nothing from it. */
@@ -294,7 +305,7 @@ static void on_refused(void *arg, const pst_job_command *c, const char *reason)
     lcm_shell *s = arg;
     lcm_action x = {.type = PST_LCM_REPORT,
                     .id = pst_process_id_of(c->training_id, c->generation, NULL),
-                    .say = PST_LCM_SAY_REFUSED,
+                    .report = PST_LCM_REPORT_REFUSED,
                     .exit.time_us = pst_now_us()};
     snprintf(x.exit.reason, sizeof x.exit.reason, "node %s refused a %s: %s", s->conf.node->name, pst_job_command_type_text(c->command),
              reason);
@@ -318,11 +329,9 @@ static int commit_round(lcm_shell *s, const pst_batch *b, pst_err *err)
     if (!rc)
         rc = send_outbox(s, true, err);
     if (rc < 0) { /* the registry is away, or the queue is full: everything again */
-        pst_log_err("lcm", err);
+        pst_retry("lcm", err, ROUND_WAIT_MS);
         pst_err_clear(err);
-        rc = pst_txn_abort(s->txn, err);
-        pst_sleep_ms(200);
-        return rc;
+        return pst_txn_abort(s->txn, err);
     }
     rc = pst_txn_commit(s->txn, err);
     if (rc < 0)
@@ -354,6 +363,8 @@ static void on_news(void *arg, const pst_launcher_news *n)
                                            [PST_LAUNCHER_NOT_CREATED] = PST_LCM_START_FAILED,
                                            [PST_LAUNCHER_GONE] = PST_LCM_EMPTIED};
     lcm_shell *s = arg;
+    PST_ASSERT(n->type >= PST_LAUNCHER_FOUND && n->type <= PST_LAUNCHER_GONE);
+    PST_ASSERT(n->type != PST_LAUNCHER_FOUND || s->adopting > 0); /* each adopt is answered once */
     s->adopting -= n->type == PST_LAUNCHER_FOUND;
     log_news(n);
     feed(s, (lcm_event){.type = types[n->type],
@@ -386,6 +397,7 @@ static size_t device_types(const pst_inventory *v, char *ret_types[TYPES_MAX])
     return n;
 }
 
+/* How the node is, for the Trainer's queue and for people. By the side producer: it must go out while transactions cannot. */
 static void heartbeat(lcm_shell *s, const char *state)
 {
     int counts[3];
@@ -531,6 +543,8 @@ static int come_back(lcm_shell *s, int why, pst_err *err)
     return open_input(s, err);
 }
 
+/* What lives is looked after before anything is said: news from the launcher need no broker. A round without commands or reports needs no
+ * transaction, and most have none. */
 int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err)
 {
     pst_batch b;
@@ -567,6 +581,7 @@ int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err)
     return rc;
 }
 
+/* Starts that wait for their commit are withdrawn first: from here on nothing is to begin. */
 int lcm_shell_stop_site(lcm_shell *s, pst_err *err)
 {
     lcm_actions never = {0};
@@ -584,7 +599,7 @@ int lcm_shell_stop_site(lcm_shell *s, pst_err *err)
     lcm_actions_done(&never);
     while (!lcm_idle(s->core) || s->deferred.n || s->outbox.n) {
         if (pst_stop_requested())
-            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "lcm", 0, "told to stop before every process of the site had ended");
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "lcm", 0, "asked to stop before every process of the site had ended");
         tick(s, "draining");
         if (s->outbox.n && s->side && send_outbox(s, false, err) == 0)
             s->outbox.n = 0;
@@ -594,7 +609,7 @@ int lcm_shell_stop_site(lcm_shell *s, pst_err *err)
         }
         pst_err_clear(err);
         perform_deferred(s);
-        pst_sleep_ms(20);
+        pst_sleep_ms(END_WAIT_MS);
     }
     if (s->side)
         pst_producer_flush(s->side, LAST_WORD_MS, NULL);
@@ -624,7 +639,7 @@ static void on_found(void *arg, const pst_rundir_spec *intent, const char *nonce
     poll_launcher(s); /* those that answer at once do so one generation after the other, not all in memory */
 }
 
-/* What lives is asked for before anything is decided: a process that the launcher has not told of yet must not pass for one that never
+/* What lives is asked for before anything is decided: a process that the launcher has not answered for yet must not pass for one that never
  * started. */
 static int recover(lcm_shell *s, pst_err *err)
 {
@@ -633,7 +648,7 @@ static int recover(lcm_shell *s, pst_err *err)
         if (!said)
             pst_log(PST_LOG_INFO, "lcm", "event=waiting launcher=%s answers=%d", s->conf.launcher->name, s->adopting);
         if (pst_stop_requested())
-            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "lcm", 0, "told to stop before the launcher had said what lives");
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "lcm", 0, "asked to stop before the launcher had said what lives");
         pst_sleep_ms(ADOPT_WAIT_MS);
         poll_launcher(s);
     }
@@ -665,20 +680,18 @@ int lcm_shell_open(const lcm_shell_conf *conf, lcm_shell **ret_shell, pst_err *e
     return 0;
 }
 
+/* The states are read before the first command is: by them alone a command can be judged. */
 int lcm_shell_connect(lcm_shell *s, pst_err *err)
 {
     pst_client *c = s->conf.client;
     int rc = pst_producer_new(c->bus, &(pst_producer_opts){.linger_ms = 0}, &s->side, err);
     while (!rc && (rc = lcm_expected_open(c, s->conf.node->name, &s->expected, err)) < 0 && err->cls == PST_CLASS_RETRY) {
-        pst_log_err("lcm", err);
-        pst_err_clear(err);
-        if (pst_stop_requested()) {
-            rc = PST_ESTOPPED;
-            break;
+        if (!pst_retry("lcm", err, BROKER_WAIT_MS)) {
+            pst_err_clear(err);
+            return PST_ESTOPPED;
         }
         tick(s, "running"); /* what lives is looked after meanwhile */
         perform_deferred(s);
-        pst_sleep_ms(500);
         rc = 0;
     }
     int stale = rc ? 0 : pst_cgroup_remove_stale(PST_RUN_CGROUP_PREFIX, STALE_GROUPS_S);

@@ -28,11 +28,11 @@ typedef struct lcm_shell lcm_shell;
 int lcm_shell_open(const lcm_shell_conf *conf, lcm_shell **ret_shell, pst_err *err);
 /* Waits for the broker, reads what the Trainer knows of this site. PST_ESTOPPED. */
 int lcm_shell_connect(lcm_shell *s, pst_err *err);
-/* Waits at most timeout_ms for commands. < 0: PST_EFENCED, or FATAL; PST_ESTOPPED when told to stop. */
+/* Waits at most timeout_ms for commands. < 0: PST_EFENCED, or FATAL; PST_ESTOPPED when asked to stop. */
 int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err);
 /* What it holds (common/base/dump.h); arg is the shell. */
 void lcm_shell_dump(void *arg, json_t *to);
-/* Ends every process of the site and waits for it; told to stop: gives up. Reports go out without transactions (repeating one does no harm). */
+/* Ends every process of the site and waits for it; asked to stop: gives up. Reports go out without transactions (repeating one does no harm). */
 int lcm_shell_stop_site(lcm_shell *s, pst_err *err);
 /* Says a last time how things are ("stopped"), closes. Processes go on. */
 void lcm_shell_close(lcm_shell *s);

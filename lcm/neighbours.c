@@ -1,4 +1,5 @@
-/* neighbours.c - see neighbours.h. Two that start at once each wait until the other's first heartbeat can be read, so that at most one of them
+/* neighbours.c - asks the topic of heartbeats itself, and rarely: following it all the time would cost every LCM for a question that only an old
+ * Trainer raises. Two that start at once each wait until the other's first heartbeat can be read, so that at most one of them
  * finds itself alone. */
 #include "lcm/neighbours.h"
 
@@ -17,7 +18,7 @@
 #define HEARD_US 60000000
 
 typedef struct look {
-    pst_neighbours *n;
+    lcm_neighbours *n;
     int64_t now_us;
     pst_map others; /* worker id → heard and not stopped */
 } look;
@@ -37,7 +38,7 @@ static int take(void *arg, const char *key, const pst_record *r, pst_err *err)
     return 0;
 }
 
-int pst_neighbours_alone(pst_neighbours *n)
+int lcm_neighbours_alone(lcm_neighbours *n)
 {
     int64_t now = pst_mono_us();
     if (!n->since_us || now - n->since_us < YOUNG_US)

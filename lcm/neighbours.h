@@ -5,15 +5,15 @@
 
 #include "common/platform/client.h"
 
-typedef struct pst_neighbours {
+typedef struct lcm_neighbours {
     pst_client *client;
     const char *site, *node; /* ours; borrowed */
     int64_t since_us;        /* monotonic: since when our own heartbeats can be seen; 0 = not yet */
     int64_t asked_us;        /* of the last look */
     bool alone;
-} pst_neighbours;
+} lcm_neighbours;
 
 /* 1: nobody else is heard; 0: somebody is; -1: not known yet (too young for others to have seen us, or the broker is away). */
-int pst_neighbours_alone(pst_neighbours *n);
+int lcm_neighbours_alone(lcm_neighbours *n);
 
 #endif

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { LCM_NODE_NAME_MAX = 60 }; /* of one that a person chooses */
+
 typedef struct lcm_node_id {
     char *dir; /* <state-dir>/sites/<site> */
     char name[64];
@@ -20,6 +22,8 @@ typedef struct lcm_node_id {
     bool draining;
 } lcm_node_id;
 
+/* Waits until no other LCM runs the site from this state folder; the lock goes with the process. PST_ESTOPPED. */
+int lcm_node_id_lock(const char *state_dir, const char *site, pst_err *err);
 /* Reads or makes it and counts the start. name: NULL = as it is, else made from the host's name. Another name than the one that is there:
  * PST_EINVAL, since what runs here runs under that one. Call with the site's lock held. */
 int lcm_node_id_open(const char *state_dir, const char *site, const char *name, lcm_node_id *ret_id, pst_err *err);

@@ -1,4 +1,5 @@
-/* retention.c - see retention.h. */
+/* retention.c - looks at the folders themselves, not at a list: what an earlier LCM, or a crash, left there is found as well. How old one is the
+ * newest time stamp in it says, since no file is written for that. */
 #include "lcm/retention.h"
 
 #include "common/base/array.h"
@@ -89,7 +90,7 @@ static int64_t changed_us(const struct stat *st)
     return (int64_t)st->st_mtim.tv_sec * 1000000 + st->st_mtim.tv_nsec / 1000;
 }
 
-/* When anything of it last changed: its own folder, or a process's (whose last file says that all was told). */
+/* When anything of it last changed: its own folder, or a process's (whose last file says that all was published). */
 static int64_t since(const char *gen_dir)
 {
     struct stat st;

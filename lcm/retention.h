@@ -14,7 +14,7 @@ typedef struct lcm_retention_conf {
     int64_t keep_us;   /* after the end; 0 = for ever */
     int64_t bytes_max; /* of all ended generations together; 0 = no limit */
     int64_t every_us;  /* between two passes */
-    /* Is this generation still needed: it lives, has something to tell, or the Trainer counts on it? */
+    /* Is this generation still needed: it lives, has something to publish, or the Trainer counts on it? */
     bool (*needed)(void *arg, const char *training_id, int generation);
     void (*swept)(void *arg, const char *training_id, int generation);
     void *arg;

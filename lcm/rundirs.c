@@ -83,6 +83,7 @@ int lcm_rundirs_intend(const char *state_dir, const pst_rundir_spec *intent, con
 
 int lcm_rundirs_wish(const char *state_dir, const pst_process_id *id, pst_rundir_wish wish, bool *ret_first, pst_err *err)
 {
+    PST_ASSERT(wish != PST_WISH_NONE);
     char *dir = pst_rundir_dir(state_dir, id);
     bool first = pst_rundir_wish_read(dir) == PST_WISH_NONE;
     int rc = pst_fs_mkdirs(dir, 0700, err);

@@ -1,4 +1,5 @@
-/* rundir.c - see rundir.h. */
+/* rundir.c - every file is small JSON written beside and renamed, so that whoever reads finds all of it or none; a reader takes what it knows and
+ * leaves the rest, so that programs of two versions may share a folder. */
 #include "common/objects/rundir.h"
 
 #include "common/base/fs.h"
@@ -46,6 +47,12 @@ pst_process_id pst_process_id_of(const char *training_id, int generation, const 
     snprintf(id.training_id, sizeof id.training_id, "%s", training_id);
     snprintf(id.process, sizeof id.process, "%s", process ? process : "");
     return id;
+}
+
+int pst_process_learner(const char *process)
+{
+    static const char prefix[] = "learner-";
+    return strncmp(process, prefix, sizeof prefix - 1) ? 0 : atoi(process + sizeof prefix - 1);
 }
 
 bool pst_process_id_same(const pst_process_id *a, const pst_process_id *b)

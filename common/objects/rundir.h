@@ -36,6 +36,7 @@ typedef struct pst_process_id {
 } pst_process_id;
 
 pst_process_id pst_process_id_of(const char *training_id, int generation, const char *process); /* process NULL = "" */
+int pst_process_learner(const char *process);                                                   /* "learner-2" → 2; 0 = another role */
 bool pst_process_id_same(const pst_process_id *a, const pst_process_id *b);
 
 char *pst_rundir_job_dir(const char *state_dir, const char *training_id);                 /* …/jobs/<tid>; free() */

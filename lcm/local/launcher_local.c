@@ -1,6 +1,6 @@
 /* launcher_local.c - processes on this computer: `penstock supervise` in a run directory, in a session of its own, watched by pidfd.
  *
- * Whether one lives is told by its lock (held as long as it lives, seen before it has written anything) and by supervisor.json (pid and
+ * Whether one lives is seen by its lock (held as long as it lives, seen before it has written anything) and by supervisor.json (pid and
  * start time). What a vanished supervisor left is found and ended by sweep.c, before anything else is started. Here an answer is known as soon
  * as it is asked for; it waits in a queue for the next poll() all the same, as one from afar would. */
 #include "lcm/launcher.h"
@@ -248,7 +248,7 @@ static int write_spec(const local *l, const char *dir, const pst_process_id *id,
     spec.process = pst_strdup(id->process);
     spec.gpu_ids = ids_of(l, devices);
     spec.gpus = devices->n;
-    spec.learner_id = !strncmp(id->process, "learner-", 8) ? atoi(id->process + 8) : 0;
+    spec.learner_id = pst_process_learner(id->process);
     rc = pst_rundir_spec_write(dir, &spec, err);
     pst_rundir_spec_done(&spec);
     return rc;

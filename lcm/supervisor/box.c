@@ -325,7 +325,8 @@ void sup_box_kill(sup_box *b)
 void sup_box_judge(sup_box *b, int status)
 {
     unsigned hits = pst_cgroup_hits(&b->group);
-    int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); /* a shell tells the end of what it ran alike */
+    int code =
+        WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); /* a shell passes on the end of what it ran in this form */
     if (*b->hit || !code || b->level == PST_ISOLATION_NONE)
         return;
     if (hits & PST_CGROUP_MEMORY)

@@ -71,6 +71,7 @@ static void inherit(env *e)
         set(e, "PATH", "/usr/local/bin:/usr/bin:/bin");
 }
 
+/* FfDL's names, so that its learners run unchanged; the values are those that its pods have. */
 static void ffdl(env *e, const sup_run *r)
 {
     const pst_rundir_spec *s = &r->spec;

@@ -1,4 +1,6 @@
-/* keeper.c - see keeper.h. */
+/* keeper.c - a process between the LCM and a supervisor, which does nothing but outlive the latter: as a subreaper it inherits whatever the
+ * learner started and the supervisor, killed, could not end. It is forked before there is a thread, and execs nothing: what is so small does
+ * not fail. */
 #include "lcm/supervisor/keeper.h"
 
 #include "common/base/clock.h"

@@ -1,6 +1,6 @@
 /* learner.c - the learner's process: started in a session and group of its own, watched until nothing that it started lives any more.
  *
- *     runs ──told to stop──▶ SIGTERM to the group, grace ──▶ SIGKILL to the group and to every descendant, until none is left
+ *     runs ─asked to stop──▶ SIGTERM to the group, grace ──▶ SIGKILL to the group and to every descendant, until none is left
  *       └──exited, others of it live──▶ grace ──▶ the same
  *
  * This process is a subreaper: whatever a learner starts and leaves behind becomes our child, so waitpid() saying ECHILD is the proof that
@@ -68,7 +68,7 @@ typedef struct learner {
     int64_t deadline_us; /* monotonic; 0 = none: then force */
     int64_t next_wish_us, next_files_us, next_system_us, next_kill_us;
     double reaped_cpu;
-    pst_process_report checkpoint; /* the last that was told and is not reported yet */
+    pst_process_report checkpoint; /* the last that the learner announced and that is not reported yet */
     bool checkpoint_waits;
     int64_t next_checkpoint_us;
 } learner;
@@ -81,8 +81,8 @@ static void tell_kept(void *arg, int kind, int64_t time_us, const char *text, si
     sup_outlet_log(l->run->outlet, (pst_log_stream)kind, time_us, text, len);
 }
 
-/* At the end the last of the lines that had no room are told all the same: how it ended is what people look for. */
-static void tell_gap(learner *l, bool at_end)
+/* At the end the last of the lines that had no room are published all the same: how it ended is what people look for. */
+static void report_gap(learner *l, bool at_end)
 {
     int64_t lines, bytes;
     char why[128];
@@ -96,7 +96,7 @@ static void tell_gap(learner *l, bool at_end)
         sup_limiter_tail(&l->limiter, tell_kept, l);
 }
 
-static void tell_checkpoint(learner *l, int64_t now, bool force)
+static void report_checkpoint(learner *l, int64_t now, bool force)
 {
     if (!l->checkpoint_waits || (now < l->next_checkpoint_us && !force))
         return;
@@ -106,7 +106,7 @@ static void tell_checkpoint(learner *l, int64_t now, bool force)
     pst_event_clear(&pst_process_report_type, &l->checkpoint);
 }
 
-/* What the platform is told by (points, checkpoints) is looked for first: only plain lines are ever left out. */
+/* Lines that speak to the platform (points, checkpoints) are looked for first: only plain lines are ever left out. */
 static void on_line(void *arg, const char *text, size_t len)
 {
     stream *s = arg;
@@ -127,10 +127,10 @@ static void on_line(void *arg, const char *text, size_t len)
             pst_event_clear(&pst_process_report_type, &l->checkpoint);
         l->checkpoint = checkpoint;
         l->checkpoint_waits = true;
-        tell_checkpoint(l, now, false);
+        report_checkpoint(l, now, false);
         return;
     }
-    tell_gap(l, false);
+    report_gap(l, false);
     if (sup_limiter_take(&l->limiter, len, now))
         sup_outlet_log(l->run->outlet, s->kind, pst_now_us(), text, len);
     else
@@ -196,6 +196,8 @@ static int open_stdin(const sup_run *r, int *ret_fd, pst_err *err)
     return rc;
 }
 
+/* In a session of its own, so that one kill() reaches what stays in it; dying with the supervisor's main thread, should that be killed; with the
+ * boundaries of its box set up in the child before its exec. Who it is goes on record at once: that is how it is found if we are not there. */
 static int start(learner *l, pst_err *err)
 {
     sup_run *r = l->run;
@@ -288,7 +290,7 @@ static void begin_stop(learner *l, pst_rundir_wish wish, int64_t now)
                 wish == PST_WISH_HALT            ? "halted"
                 : wish == PST_WISH_KILL          ? "ended on request"
                 : wish == PST_WISH_PLATFORM_DOWN ? "the platform is being stopped"
-                                                 : "told to stop",
+                                                 : "asked to stop",
                 l->run->spec.grace_ms / 1000.);
     kill(-l->pid, SIGTERM);
 }
@@ -297,14 +299,14 @@ static void begin_stop(learner *l, pst_rundir_wish wish, int64_t now)
  * was restarted in between). */
 static void check_stop(learner *l, int64_t now)
 {
-    bool told = pst_stop_requested();
-    if (l->end->stopped && told && pst_stop_hurry())
+    bool asked = pst_stop_requested();
+    if (l->end->stopped && asked && pst_stop_hurry())
         l->deadline_us = l->deadline_us > now ? now : l->deadline_us;
-    if (l->end->stopped || (!told && now < l->next_wish_us))
+    if (l->end->stopped || (!asked && now < l->next_wish_us))
         return;
     l->next_wish_us = now + WISH_EVERY_US;
     pst_rundir_wish wish = pst_rundir_wish_read(l->run->dir);
-    if (told || wish != PST_WISH_NONE)
+    if (asked || wish != PST_WISH_NONE)
         begin_stop(l, wish, now);
 }
 
@@ -349,8 +351,8 @@ static void timers(learner *l, int64_t now)
 {
     check_stop(l, now);
     enforce(l, now);
-    tell_gap(l, false);
-    tell_checkpoint(l, now, false);
+    report_gap(l, false);
+    report_checkpoint(l, now, false);
     if (now >= l->next_files_us) {
         l->next_files_us = now + FILES_EVERY_US;
         for (int i = 0; i < 2; i++)
@@ -415,6 +417,7 @@ static void open_files(learner *l)
     free(path);
 }
 
+/* All that could fail is tried before RUNNING is reported. From then on the way out is one: until nothing that it started lives. */
 int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end *ret_end, pst_err *err)
 {
     sigset_t children;
@@ -455,8 +458,8 @@ int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end
     }
     sup_lines_end(&l.out.lines);
     sup_lines_end(&l.err.lines);
-    tell_gap(&l, true);
-    tell_checkpoint(&l, pst_mono_us(), true);
+    report_gap(&l, true);
+    report_checkpoint(&l, pst_mono_us(), true);
     for (int i = 0; i < 2; i++) {
         sup_metric_file_drain(l.files[i]);
         sup_metric_file_free(l.files[i]);

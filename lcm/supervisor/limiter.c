@@ -1,4 +1,5 @@
-/* limiter.c - see limiter.h. */
+/* limiter.c - two token buckets, lines and bytes, of one second each. A line that finds no room is dropped, not delayed: output must
+ * not slow a learner down. The last of what was dropped is kept, for the end of a run says why it ended. */
 #include "lcm/supervisor/limiter.h"
 
 #include "common/base/buf.h"

@@ -1,4 +1,5 @@
-/* lines.c - see lines.h. */
+/* lines.c - cuts bytes into lines of valid UTF-8, because Avro strings and JSON are that and learners write anything. What is no UTF-8 becomes
+ * U+FFFD. By hand, for a stream: a character or a line may come in two reads. */
 #include "lcm/supervisor/lines.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* metric_file.c - see metric_file.h. */
+/* metric_file.c - follows a file as `tail -F` does, by polling: inotify sees nothing of what another host writes to a shared file system. */
 #include "lcm/supervisor/metric_file.h"
 
 #include "common/base/clock.h"

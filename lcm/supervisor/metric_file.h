@@ -6,7 +6,7 @@
 
 typedef struct sup_metric_file sup_metric_file;
 
-/* The file need not exist yet. From its present end if it is there already: an earlier generation's lines were told. */
+/* The file need not exist yet. From its present end if it is there already: an earlier generation's lines were published. */
 sup_metric_file *sup_metric_file_new(const char *path, void (*point)(void *arg, const pst_metric_point *point), void *arg);
 void sup_metric_file_poll(sup_metric_file *f);  /* reads what was added, at most 1 MiB; NULL-safe */
 void sup_metric_file_drain(sup_metric_file *f); /* at the end: all that is left, at most 256 MiB */

@@ -1,4 +1,5 @@
-/* metric_line.c - see metric_line.h. */
+/* metric_line.c - a line that is not ours is a log line, never an error: a learner may print whatever looks like JSON. So nothing here fails:
+ * what does not fit is left out, or the line stays an ordinary one. */
 #include "lcm/supervisor/metric_line.h"
 
 #include "common/base/clock.h"
@@ -101,7 +102,7 @@ static void set_epoch(pst_metric_point *p, double v)
 }
 
 /* A line that is an object with "penstock": what; NULL for every other line. */
-static json_t *told(const char *text, size_t len, const char *what)
+static json_t *announced(const char *text, size_t len, const char *what)
 {
     while (len && isspace((unsigned char)*text)) {
         text++;
@@ -119,7 +120,7 @@ static json_t *told(const char *text, size_t len, const char *what)
 
 int sup_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_point *ret_point)
 {
-    json_t *j = told(text, len, "metrics");
+    json_t *j = announced(text, len, "metrics");
     if (!j)
         return 0;
     pst_metric_point p = {.time = time_of(json_object_get(j, "time"), now_us), .group = pst_strdup(pst_json_str(j, "group", "train"))};
@@ -145,7 +146,7 @@ int sup_metric_line(const char *text, size_t len, int64_t now_us, pst_metric_poi
 
 int sup_checkpoint_line(const char *text, size_t len, int64_t now_us, pst_process_report *ret_report)
 {
-    json_t *j = told(text, len, "checkpoint");
+    json_t *j = announced(text, len, "checkpoint");
     if (!j)
         return 0;
     pst_process_report r = {.type = PST_REPORT_TYPE_CHECKPOINT, .time = time_of(json_object_get(j, "time"), now_us)};

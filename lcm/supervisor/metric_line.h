@@ -1,4 +1,4 @@
-/* metric_line.h - what a learner tells by lines of text: metrics → MetricPoint (lines of stdout with "penstock":"metrics",
+/* metric_line.h - what a learner announces by lines of text: metrics → MetricPoint (lines of stdout with "penstock":"metrics",
  * and lines of FfDL's evaluation-metrics.txt; docs/learner.md), checkpoints → report (lines with "penstock":"checkpoint"). NaN and Infinity, as Python writes them, are taken. @thread any. */
 #ifndef PST_LCM_SUPERVISOR_METRIC_LINE_H
 #define PST_LCM_SUPERVISOR_METRIC_LINE_H

@@ -1,4 +1,4 @@
-/* outlet.c - see outlet.h.
+/* outlet.c - a thread and queues of its own between the learner's output and Kafka, so that no outage of the broker is felt by whoever pushes.
  *
  * A record of a log line or metric point is: (training_id, generation, process) — the same for the whole run —, rindex, the rest. Items
  * hold only the rest; the number is put between when the item is sent. LogLine and MetricPoint share this layout (a test holds it). */
@@ -65,7 +65,7 @@ struct sup_outlet {
     size_t segment_left;               /* unfinished items of the spool segment that was loaded */
     int64_t acked, dropped;
     int64_t acked_us;                         /* when the last was; monotonic */
-    int64_t unspooled_lines, unspooled_bytes; /* the disk was full: told as a gap */
+    int64_t unspooled_lines, unspooled_bytes; /* the disk was full: published as a gap */
     int64_t ask;                              /* SURE, or what the predecessor left to be found out */
     int64_t last[2];                          /* numbers up to these were found on the topic when it was asked; -1 = none */
 };
@@ -307,6 +307,7 @@ static void finish_item(sup_outlet *o, item *it)
     o->acked++;
     o->acked_us = pst_mono_us();
     if (it->segment) {
+        PST_ASSERT(o->segment_left > 0);
         o->st->done++;
         if (--o->segment_left == 0) {
             sup_spool_release(o->spool, it->segment);
@@ -364,9 +365,10 @@ static void on_done(void *arg, void *token, int code)
     pthread_mutex_unlock(&u->o->lock);
 }
 
-/* With the lock held: the item, the last in flight, was not taken by the sink: back to the front of its lane. */
+/* With the lock held: the item, the last in flight, was not taken by the sink: back to the front of its list. */
 static void unsend(sup_outlet *o, item *it)
 {
+    PST_ASSERT(o->flight.tail == it);
     item *before = NULL;
     for (item *x = o->flight.head; x != it; x = x->next)
         before = x;
@@ -377,13 +379,13 @@ static void unsend(sup_outlet *o, item *it)
     o->flight.tail = before;
     o->flight.n--;
     o->flight.bytes -= it->len;
-    list *lane = it->kind == PST_OUTLET_REPORT ? &o->reports : &o->memory;
-    it->next = lane->head;
-    lane->head = it;
-    if (!lane->tail)
-        lane->tail = it;
-    lane->n++;
-    lane->bytes += it->len;
+    list *from = it->kind == PST_OUTLET_REPORT ? &o->reports : &o->memory;
+    it->next = from->head;
+    from->head = it;
+    if (!from->tail)
+        from->tail = it;
+    from->n++;
+    from->bytes += it->len;
 }
 
 /* With the lock held: kind's last number on the topic is known. */
@@ -399,7 +401,7 @@ static void learn_last(sup_outlet *o, int kind, int64_t last)
         add_gap_item(o, &o->memory, lost, 0, "the supervisor was killed before they were stored");
 }
 
-/* Before anything is sent (again): what of it is on the topic? False: the sink cannot tell now. Without the lock. */
+/* Before anything is sent (again): what of it is on the topic? False: the sink does not know now. Without the lock. */
 static bool ask_sink(sup_outlet *o)
 {
     for (int kind = PST_OUTLET_LOG; o->ask && o->conf.sink.last && kind <= PST_OUTLET_METRIC; kind++) {
@@ -491,6 +493,8 @@ static void wait_ms(sup_outlet *o, int ms)
     pthread_cond_timedwait(&o->changed, &o->lock, &until);
 }
 
+/* Sends, then looks after what is in flight, and sleeps when there is neither. The pause after a refusal doubles from 100 ms to 2 s. A delivery that
+ * failed takes everything in flight back, for order within a kind counts more than what is sent twice: numbers are asked for before. */
 static void *outlet_thread(void *arg)
 {
     sup_outlet *o = arg;
@@ -572,6 +576,7 @@ static void free_all(sup_outlet *o)
     free(o);
 }
 
+/* What every record begins with is encoded once; a successor's copies of the names must be byte for byte the same. */
 int sup_outlet_open(const sup_outlet_conf *conf, sup_outlet **ret_outlet, pst_err *err)
 {
     sup_outlet *o = pst_alloc(sizeof *o);

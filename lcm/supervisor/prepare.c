@@ -1,4 +1,5 @@
-/* prepare.c - before the command runs: the user's code is unpacked, the data stores are looked up. */
+/* prepare.c - before the command runs: the user's code is unpacked, the data stores are looked up. An error has FfDL's code with it, since it is the
+ * user who has to mend it. */
 #include "lcm/supervisor/run.h"
 
 #include "common/base/fs.h"

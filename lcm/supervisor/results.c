@@ -5,6 +5,7 @@
 #include "common/base/json.h"
 #include "common/platform/models.h"
 #include "schemas/avro.h"
+#include "schemas/job_state.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -158,7 +159,7 @@ static int probe(const sup_run *r, const char *name, off_t *ret_size, pst_err *e
     return rc;
 }
 
-/* model.json is XGBoost's model when it has a learner; else it is what the learner tells about the model beside it. */
+/* model.json is XGBoost's model when it has a learner; else it describes the model beside it. */
 static bool is_xgboost_json(const char *path, off_t size)
 {
     pst_buf b = {0};
@@ -190,7 +191,7 @@ static int named_model(const sup_run *r, char **ret_name, pst_err *err)
                        "penstock.model.file asks for %s, and the learner left no such file in $RESULT_DIR/model", r->manifest.model_file);
 }
 
-/* One of the usual names. What is not asked for by penstock.model is taken only as model.onnx, as ever; the others are told. */
+/* One of the usual names. What is not asked for by penstock.model is taken only as model.onnx, as ever; the others are named in the log. */
 static int usual_model(sup_run *r, bool asked, char **ret_name, pst_err *err)
 {
     int found = -1, others = 0, rc = 0;
@@ -227,6 +228,7 @@ static int usual_model(sup_run *r, bool asked, char **ret_name, pst_err *err)
     return 0;
 }
 
+/* What the model's name, alias and origin are the manifest and the run say; what it can do, and how it was measured, the learner's model.json. */
 static int register_model(sup_run *r, const char *file, pst_err *err)
 {
     pst_model_event info = {0}, registered = {0};
@@ -277,9 +279,7 @@ static int still_wanted(sup_run *r, pst_err *err)
         return pst_err_set(err, PST_EFENCED, PST_CLASS_DATA, "model", 0, "its model is not registered: the job was deleted meanwhile");
     if (rc < 0)
         return rc;
-    bool live = s.state == PST_JOB_PUBLIC_STATE_PENDING || s.state == PST_JOB_PUBLIC_STATE_DOWNLOADING ||
-                s.state == PST_JOB_PUBLIC_STATE_PROCESSING || s.state == PST_JOB_PUBLIC_STATE_STORING;
-    if (!live || s.generation != r->spec.generation)
+    if (!pst_job_state_is_live(s.state) || s.generation != r->spec.generation)
         rc =
             pst_err_set(err, PST_EFENCED, PST_CLASS_DATA, "model", 0,
                         "its model is not registered: generation %d was given up while its node was silent; the job is %s in generation %d",

@@ -1,4 +1,4 @@
-/* run.c - see run.h. */
+/* run.c - opens and closes a run: what its steps share is read and made once, here, and lent to all. */
 #include "lcm/supervisor/run.h"
 
 #include "common/base/clock.h"
@@ -31,6 +31,8 @@ static void choose_result_dir(sup_run *r, const char *job_dir)
     r->result_dir = pst_fs_join(job_dir, "results");
 }
 
+/* The manifest is parsed again here: the LCM passes on the text as it was submitted, so that nobody in between can drop a key that only the
+ * supervisor knows. */
 int sup_run_open(const char *run_dir, sup_run *ret_run, pst_err *err)
 {
     sup_run r = {0};

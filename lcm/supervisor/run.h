@@ -30,7 +30,7 @@ void sup_run_say(sup_run *r, const char *fmt, ...) __attribute__((format(printf,
 void sup_run_report(sup_run *r, pst_report_type type, const char *reason);
 
 /* Code: fetched by uri and sha256, unpacked. Data: what the data stores name. Fails with a reason code of FfDL (docs/learner.md) in ret_code.
- * PST_ESTOPPED when told to stop meanwhile. */
+ * PST_ESTOPPED when asked to stop meanwhile. */
 int sup_run_prepare(sup_run *r, const char **ret_code, pst_err *err);
 /* The range of a topic as JSON lines in <dir>/<topic>.jsonl. */
 int sup_run_topic_data(sup_run *r, const pst_data_store *s, const char *dir, pst_err *err);

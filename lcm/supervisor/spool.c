@@ -1,6 +1,8 @@
-/* spool.c - see spool.h. */
+/* spool.c - one append-only file after another, so that the oldest can be dropped whole when the disk space ends and nothing is ever rewritten.
+ * A file cut short by a crash ends at its last whole item. */
 #include "lcm/supervisor/spool.h"
 
+#include "common/base/array.h"
 #include "common/base/fs.h"
 #include "lcm/supervisor/outlet.h"
 
@@ -27,7 +29,7 @@ struct sup_spool {
     char *dir;
     int64_t bytes_max, bytes;
     segment *at; /* oldest first */
-    size_t n;
+    size_t n, cap;
     int fd; /* of the last segment; -1 = none open */
 };
 
@@ -38,7 +40,7 @@ static char *path_of(const sup_spool *s, uint64_t number)
 
 static segment *add_segment(sup_spool *s, uint64_t number, size_t at)
 {
-    s->at = pst_realloc(s->at, (s->n + 1) * sizeof *s->at);
+    s->at = pst_array_room(s->at, s->n, &s->cap, sizeof *s->at);
     memmove(&s->at[at + 1], &s->at[at], (s->n - at) * sizeof *s->at);
     s->n++;
     memset(&s->at[at], 0, sizeof *s->at);

@@ -1,8 +1,9 @@
 /* supervise.c - the sequence of one run: STARTED, DOWNLOADING, RUNNING, STORING, RESULT_STORED, EXITED. How it ended is on disk before it is
- * told, so that whoever comes next (another supervisor, the LCM) tells the same. */
+ * published, so that whoever comes next (another supervisor, the LCM) says the same. */
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
+#include "common/base/retry.h"
 #include "common/base/stop.h"
 #include "lcm/supervisor/run.h"
 #include "schemas/avro.h"
@@ -13,6 +14,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { STORE_WAIT_MS = 2000, DISK_WAIT_MS = 1000 };
 
 static void set_text(char *to, size_t size, const char *text)
 {
@@ -95,11 +98,9 @@ static void work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x
     if (end.stopped || x->has_signal || x->exit_code)
         return;
     sup_run_report(r, PST_REPORT_TYPE_STORING, NULL);
-    /* The broker or the store being away is waited through; only a bad model, or being told to stop, ends the attempts. */
-    while ((rc = sup_run_store_model(r, &err)) < 0 && err.cls == PST_CLASS_RETRY && !pst_stop_requested()) {
-        pst_err_clear(&err);
-        pst_sleep_ms(2000);
-    }
+    /* The broker or the store being away is waited through; only a bad model, or being asked to stop, ends the attempts. */
+    while ((rc = sup_run_store_model(r, &err)) < 0 && err.cls == PST_CLASS_RETRY && pst_retry(NULL, &err, STORE_WAIT_MS))
+        ;
     if (rc < 0) {
         describe_error(x, "S303", &err);
         apply_wish(x, pst_rundir_wish_read(r->dir));
@@ -107,7 +108,7 @@ static void work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x
     }
 }
 
-static bool told_to_stop(void *arg)
+static bool asked_to_stop(void *arg)
 {
     return pst_stop_requested();
 }
@@ -118,10 +119,10 @@ int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err)
     pst_rundir_exit x;
     int rc = pst_rundir_exit_read(run_dir, &x, err);
     if (!rc)
-        rc = sup_outlet_flush(outlet, told_to_stop, NULL);
+        rc = sup_outlet_flush(outlet, asked_to_stop, NULL);
     if (rc < 0 || pst_rundir_published(run_dir))
         return rc;
-    if (!x.lost) { /* LOST was told by the LCM, which saw it */
+    if (!x.lost) { /* LOST was reported by the LCM, which saw it */
         pst_str_pair details[] = {{(char *)"wish", (char *)pst_rundir_wish_name(x.wish)}};
         sup_outlet_report(outlet, &(pst_process_report){.type = PST_REPORT_TYPE_EXITED,
                                                         .time = x.time_us,
@@ -133,7 +134,7 @@ int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err)
                                                         .reason = *x.reason ? x.reason : NULL,
                                                         .details = details,
                                                         .n_details = x.wish != PST_WISH_NONE});
-        rc = sup_outlet_flush(outlet, told_to_stop, NULL);
+        rc = sup_outlet_flush(outlet, asked_to_stop, NULL);
     }
     return rc < 0 ? rc : pst_rundir_published_mark(run_dir, err);
 }
@@ -143,13 +144,14 @@ int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err)
     pst_rundir_exit x = {0};
     work(r, limits, &x);
     x.time_us = pst_now_us();
-    /* The disk may be full just now: without this record nobody may say that it ended, so it is tried until it is there. */
+    /* The disk may be full just now: without this record nobody may say that it ended, so it is tried until it is there. Not pst_retry(): the
+     * request to stop that ended the learner is no reason to give this up. */
     while (pst_rundir_exit_write(r->dir, &x, err) < 0) {
         pst_log_err("supervisor", err);
         if (pst_stop_hurry())
             return PST_EIO;
         pst_err_clear(err);
-        pst_sleep_ms(1000);
+        pst_sleep_ms(DISK_WAIT_MS);
     }
     pst_stop_reset(); /* the signal that ended the learner must not end the publishing; a further one does */
     return sup_publish(r->dir, r->outlet, err);

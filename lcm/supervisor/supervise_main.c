@@ -1,4 +1,6 @@
-/* supervise_main.c - penstock supervise: started by the LCM beside each learner, in a session of its own. */
+/* supervise_main.c - penstock supervise: config, wire, run, drain of the process that an LCM starts beside each learner, in a session of its own,
+ * so that neither the LCM's end nor a terminal's reaches it. A run dir has one supervisor (its lock); one that comes to a run that has ended
+ * publishes what its predecessor could not. */
 #include "common/base/fs.h"
 #include "common/base/log.h"
 #include "common/base/proc.h"
@@ -49,6 +51,7 @@ static int open_outlet(const supervise_opts *o, const pst_rundir_spec *spec, pst
     return rc;
 }
 
+/* Whatever keeps a run from beginning becomes its end, on record and published: a supervisor that only exits leaves a job that nobody explains. */
 static int supervise(const supervise_opts *o, const pst_settings *settings, const pst_rundir_spec *spec, pst_err *err)
 {
     pst_client *client = NULL;
@@ -88,6 +91,7 @@ out:
     return rc;
 }
 
+/* The lock before everything: of two supervisors of one run dir the second must not even write who it is. */
 static int supervise_run(int argc, char **argv)
 {
     supervise_opts o = {0};

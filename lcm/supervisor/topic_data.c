@@ -4,6 +4,7 @@
 
 #include "common/base/fs.h"
 #include "common/base/json.h"
+#include "common/base/retry.h"
 #include "common/base/stop.h"
 #include "common/bus/bus.h"
 #include "common/platform/codec.h"
@@ -16,6 +17,7 @@
 
 #define PST_TOPIC_DATA_MAX (2ll << 30)
 #define METADATA_MS        30000
+#define REGISTRY_WAIT_MS   500
 
 typedef struct copy {
     sup_run *run;
@@ -26,6 +28,7 @@ typedef struct copy {
     char first_reason[200];
 } copy;
 
+/* A record that cannot be read is counted and left out: it is the user's topic, and one bad record is no reason to run nothing. */
 static int copy_record(copy *c, const pst_record *rec, pst_err *err)
 {
     json_t *j = NULL;
@@ -83,6 +86,7 @@ static int find_ranges(copy *c, pst_range **ret_ranges, size_t *ret_n, pst_err *
     return 0;
 }
 
+/* Up to the ends that the topic had when it began: a topic that goes on growing would never be done. */
 static int copy_ranges(copy *c, const pst_range *ranges, size_t n, pst_err *err)
 {
     pst_consumer *consumer;
@@ -103,9 +107,7 @@ static int copy_ranges(copy *c, const pst_range *ranges, size_t n, pst_err *err)
         end = !rc && b.eof;
         for (size_t i = 0; !rc && i < b.n && !c->full;) {
             rc = copy_record(c, &b.records[i], err);
-            if (rc < 0 && err->cls == PST_CLASS_RETRY && !pst_stop_requested()) { /* the registry is away: the record waits */
-                pst_err_clear(err);
-                usleep(500000);
+            if (rc < 0 && err->cls == PST_CLASS_RETRY && pst_retry(NULL, err, REGISTRY_WAIT_MS)) { /* the record waits */
                 rc = 0;
                 continue;
             }

@@ -42,10 +42,10 @@ static int count(const lcm_actions *a, lcm_action_type type)
     return n;
 }
 
-static const lcm_action *find(const lcm_actions *a, lcm_action_type type, lcm_say what)
+static const lcm_action *find(const lcm_actions *a, lcm_action_type type, lcm_report_type what)
 {
     for (size_t i = 0; i < a->n; i++)
-        if (a->at[i].type == type && (!what || a->at[i].say == what))
+        if (a->at[i].type == type && (!what || a->at[i].report == what))
             return &a->at[i];
     return NULL;
 }
@@ -92,7 +92,7 @@ static void test_lcm_deploy_writes_intent_then_reports_then_starts_all(void **st
     lcm_actions a = run(l, intended(1));
     assert_int_equal(a.n, 4);
     assert_int_equal(a.at[0].type, PST_LCM_REPORT);
-    assert_int_equal(a.at[0].say, PST_LCM_SAY_DEPLOYING);
+    assert_int_equal(a.at[0].report, PST_LCM_REPORT_DEPLOYING);
     assert_string_equal(a.at[3].id.process, "learner-3");
     lcm_actions_done(&a);
     expect(l, command(PST_LCM_DEPLOY, 1, 3, 0), PST_LCM_START, 0); /* the same command again */
@@ -106,7 +106,7 @@ static void test_lcm_failed_intent_is_reported_and_nothing_starts(void **state)
     deploy(l, 1, 1);
     lcm_actions a = run(l, (lcm_event){.type = PST_LCM_INTENT_FAILED, .id = {.generation = 1}, .text = "disk full"});
     assert_int_equal(count(&a, PST_LCM_START), 0);
-    const lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_SAY_DEPLOY_FAILED);
+    const lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_REPORT_DEPLOY_FAILED);
     assert_non_null(r);
     assert_string_equal(r->exit.reason, "disk full");
     lcm_actions_done(&a);
@@ -168,7 +168,7 @@ static void test_lcm_halt_stops_once_then_uses_force_after_grace_and_margin(void
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000000 + PST_LCM_MARGIN_US}, PST_LCM_END, 1);
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000001 + PST_LCM_MARGIN_US}, PST_LCM_END, 1); /* until confirmed */
     a = run(l, (lcm_event){.type = PST_LCM_EMPTIED, .published = true, .id = pst_process_id_of(ID, 1, "learner-1")});
-    const lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_SAY_LOST);
+    const lcm_action *r = find(&a, PST_LCM_REPORT, PST_LCM_REPORT_LOST);
     assert_non_null(r);
     assert_non_null(strstr(r->exit.reason, "force"));
     assert_int_equal(count(&a, PST_LCM_MARK_ENDED), 1);
@@ -215,7 +215,7 @@ static void test_lcm_halt_of_what_is_not_here_is_answered(void **state)
     lcm_core *l = fresh();
     lcm_actions a = run(l, command(PST_LCM_HALT, 4, 0, 0));
     assert_int_equal(a.n, 1);
-    assert_int_equal(a.at[0].say, PST_LCM_SAY_LOST);
+    assert_int_equal(a.at[0].report, PST_LCM_REPORT_LOST);
     assert_string_equal(a.at[0].id.process, "");
     assert_int_equal(a.at[0].id.generation, 4);
     lcm_actions_done(&a);
@@ -266,7 +266,7 @@ static void test_lcm_recovery_adopts_starts_ends_and_publishes(void **state)
     lcm_actions_done(&a);
     a = run(l, command(PST_LCM_DEPLOY, 2, 5, 0)); /* redelivered: known, and what had ended is told again */
     assert_int_equal(a.n, 1);
-    assert_int_equal(a.at[0].say, PST_LCM_SAY_EXITED);
+    assert_int_equal(a.at[0].report, PST_LCM_REPORT_EXITED);
     assert_int_equal(a.at[0].exit.exit_code, 3);
     lcm_actions_done(&a);
     lcm_free(l);
@@ -299,7 +299,7 @@ static void test_lcm_gpus_are_given_once_and_waited_for(void **state)
     strcpy(e.id.training_id, "training-b");
     a = run(l, e);
     assert_int_equal(count(&a, PST_LCM_START), 0);
-    assert_non_null(find(&a, PST_LCM_REPORT, PST_LCM_SAY_DEPLOY_FAILED));
+    assert_non_null(find(&a, PST_LCM_REPORT, PST_LCM_REPORT_DEPLOY_FAILED));
     lcm_actions_done(&a);
     lcm_free(l);
 }
@@ -317,13 +317,13 @@ static void test_lcm_stop_site_ends_all_with_its_reason_and_becomes_idle(void **
     assert_false(lcm_idle(l));
     expect(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, true), PST_LCM_START, 0);
     assert_false(lcm_idle(l));
-    /* The other one cannot publish (no broker): hurried, and left to the next start. */
+    /* The other one cannot publish (no broker): abandoned, and left to the next start. */
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 60000000}, PST_LCM_END, 1);
     lcm_event flushing = noticed(1, "learner-2", PST_LCM_SEEN_FLUSHING, NULL, false);
     flushing.now_us = 61000000;
     expect(l, flushing, PST_LCM_START, 0);
-    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 80000000}, PST_LCM_HURRY, 1);
-    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 80000001}, PST_LCM_HURRY, 0);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 80000000}, PST_LCM_ABANDON, 1);
+    expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 80000001}, PST_LCM_ABANDON, 0);
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 99000000}, PST_LCM_END, 1); /* it hangs: force */
     expect(l, noticed(1, "learner-2", PST_LCM_SEEN_ENDED, &x, false), PST_LCM_START, 0);
     assert_true(lcm_idle(l));
@@ -342,7 +342,7 @@ static void test_lcm_clean_ends_what_lives_then_removes(void **state)
     lcm_actions_done(&a);
     a = run(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, true));
     assert_int_equal(count(&a, PST_LCM_REMOVE), 1);
-    assert_non_null(find(&a, PST_LCM_REPORT, PST_LCM_SAY_CLEANED));
+    assert_non_null(find(&a, PST_LCM_REPORT, PST_LCM_REPORT_CLEANED));
     lcm_actions_done(&a);
     assert_int_equal(lcm_generation(l, ID), 0);
     a = run(l, command(PST_LCM_CLEAN, 1, 0, 0)); /* unknown here: says so at once */
@@ -478,7 +478,7 @@ static void perform(sim *s, const lcm_action *a)
                     fail_msg("generation %d started while one of %d lives", a->id.generation, g);
         break;
     case PST_LCM_STOP: p->wish = a->wish; break;
-    case PST_LCM_HURRY:
+    case PST_LCM_ABANDON:
         if (p->supervisor && p->exit) {
             p->supervisor = false;
             answer(s, noticed(a->id.generation, a->id.process, PST_LCM_SEEN_ENDED, &killed, p->told));
@@ -511,7 +511,7 @@ static void feed(sim *s, lcm_event e)
             s->intent[x->id.generation] = true;
             if (s->l)
                 feed(s, intended(x->id.generation));
-        } else if (x->type == PST_LCM_REPORT && *x->id.process && x->say != PST_LCM_SAY_DEPLOYING) {
+        } else if (x->type == PST_LCM_REPORT && *x->id.process && x->report != PST_LCM_REPORT_DEPLOYING) {
             at(s, x)->ends_reported++;
         } else if (x->type != PST_LCM_REPORT) {
             if (s->n_deferred == s->cap)

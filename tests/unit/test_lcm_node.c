@@ -43,12 +43,12 @@ static lcm_event command(pst_lcm_command_kind kind, const char *id, int generati
     return e;
 }
 
-static const lcm_action *report_in(const lcm_actions *a, lcm_say say)
+static const lcm_action *report_in(const lcm_actions *a, lcm_report_type report)
 {
     for (size_t i = 0; i < a->n; i++)
-        if (a->at[i].type == PST_LCM_REPORT && a->at[i].say == say)
+        if (a->at[i].type == PST_LCM_REPORT && a->at[i].report == report)
             return &a->at[i];
-    fail_msg("no report %d among %zu actions", say, a->n);
+    fail_msg("no report %d among %zu actions", report, a->n);
     return NULL;
 }
 
@@ -59,7 +59,7 @@ static void test_node_reports_repeat_the_nonce_of_their_generation(void **unused
     quiet(l, (lcm_event){.type = PST_LCM_RECOVERED});
     quiet(l, command(PST_LCM_DEPLOY, "a", 1, NONCE));
     lcm_actions a = step(l, (lcm_event){.type = PST_LCM_INTENDED, .id = {"a", 1}});
-    assert_string_equal(report_in(&a, PST_LCM_SAY_DEPLOYING)->nonce, NONCE);
+    assert_string_equal(report_in(&a, PST_LCM_REPORT_DEPLOYING)->nonce, NONCE);
     lcm_actions_done(&a);
     quiet(l, command(PST_LCM_DEPLOY, "a", 1, "another")); /* a second DEPLOY of it changes nothing */
     quiet(l, (lcm_event){.type = PST_LCM_NOTICED,
@@ -68,7 +68,7 @@ static void test_node_reports_repeat_the_nonce_of_their_generation(void **unused
                          .exit = &x,
                          .published = true});
     a = step(l, command(PST_LCM_CHECK, "a", 1, "question")); /* it is here: what has ended is told again, by its own nonce */
-    assert_string_equal(report_in(&a, PST_LCM_SAY_EXITED)->nonce, NONCE);
+    assert_string_equal(report_in(&a, PST_LCM_REPORT_EXITED)->nonce, NONCE);
     lcm_actions_done(&a);
     lcm_free(l);
 }
@@ -81,11 +81,11 @@ static void test_node_answers_for_what_it_does_not_have_with_the_questions_nonce
     for (size_t i = 0; i < 3; i++) {
         lcm_actions a = step(l, command(kinds[i], "gone", 3, "question"));
         assert_int_equal(a.n, 1);
-        assert_string_equal(report_in(&a, PST_LCM_SAY_LOST)->nonce, "question");
+        assert_string_equal(report_in(&a, PST_LCM_REPORT_LOST)->nonce, "question");
         lcm_actions_done(&a);
     }
     lcm_actions a = step(l, (lcm_event){.type = PST_LCM_EXPECTED, .id = {"gone", 3}});
-    assert_string_equal(report_in(&a, PST_LCM_SAY_LOST)->nonce, ""); /* said without proof: the Trainer will ask */
+    assert_string_equal(report_in(&a, PST_LCM_REPORT_LOST)->nonce, ""); /* said without proof: the Trainer will ask */
     lcm_actions_done(&a);
     lcm_free(l);
 }

@@ -38,6 +38,8 @@ static void test_rundir_names_that_could_leave_the_folder_are_refused(void **sta
     pst_process_id id = pst_process_id_of("training-a", 3, "ps-1"), other = pst_process_id_of("training-a", 4, "ps-1");
     char *d = pst_rundir_dir("/s", &id);
     assert_true(pst_process_id_same(&id, &id));
+    assert_int_equal(pst_process_learner("learner-12"), 12);
+    assert_int_equal(pst_process_learner(id.process), 0);
     assert_false(pst_process_id_same(&id, &other));
     assert_string_equal(d, "/s/jobs/training-a/gen-3/ps-1");
     free(d);
