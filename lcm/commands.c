@@ -114,7 +114,9 @@ static pst_lcm_verdict judge(const lcm_commands *cs, const pst_job_command *c)
         return v;
     /* Of a Trainer of before nodes had ids. Two that follow it are one job twice. */
     int alone = cs->conf.alone(cs->conf.arg);
-    return alone > 0 ? PST_LCM_FOLLOW : alone < 0 ? PST_LCM_WAIT : PST_LCM_REFUSE;
+    if (alone < 0) /* not known yet */
+        return PST_LCM_WAIT;
+    return alone ? PST_LCM_FOLLOW : PST_LCM_REFUSE;
 }
 
 static const char *why_refused(const pst_job_command *c)

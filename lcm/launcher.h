@@ -14,6 +14,11 @@
  *   - A lost watch, a silent node, an answer that does not come is never told as an end.
  *   - What lives goes on when the LCM ends; adopt finds it again by its name.
  *
+ * One for Kubernetes, for example, creates objects under names made of the process's, takes "exists already" for success when the labels are those
+ * of the same generation, and answers GONE when a foreground deletion is over and a list by label shows no pod. It creates what belongs to a
+ * generation as a whole with the first process of it. A watch that is cut is begun again from a list; an API server that refuses for lack of room is
+ * asked again, without a word here.
+ *
  * The memory of what was decided is the LCM's, in run directories below its state folder (common/objects/rundir.h): a launcher reads there
  * what it needs (the intent, the wish to end) and writes no decision of its own. @thread one owner; nothing here blocks for longer than a file
  * operation. */
@@ -61,8 +66,8 @@ typedef struct pst_inventory {
 typedef struct pst_launcher_ops {
     const char *name; /* lcm --launcher NAME */
     int (*open)(const pst_launcher_conf *conf, void **ret_launcher, pst_err *err);
-    void (*close)(void *launcher); /* processes go on */
-    const pst_inventory *(*inventory)(void *launcher);
+    void (*close)(void *launcher);                     /* processes go on */
+    const pst_inventory *(*inventory)(void *launcher); /* stays as it is while the launcher is open */
     void (*adopt)(void *launcher, const pst_process_id *id);
     /* As its intent says, on these devices. Of a process that has ended only the publishing of its output is taken up again. */
     void (*create)(void *launcher, const pst_process_id *id, const pst_lcm_devices *devices);

@@ -357,9 +357,12 @@ static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const l
     case PST_LCM_SEEN_ENDED:
         if (in->exit)
             p->exit = *in->exit;
-        set_state(p, in->published ? LCM_CAUSE_EXITED : LCM_CAUSE_UNPUBLISHED, in->published ? LCM_STATE_ENDED : LCM_STATE_DRAINING);
-        if (!in->published)
+        if (in->published) {
+            set_state(p, LCM_CAUSE_EXITED, LCM_STATE_ENDED);
+        } else {
+            set_state(p, LCM_CAUSE_UNPUBLISHED, LCM_STATE_DRAINING);
             drain(j, g, p, in->now_us, a);
+        }
         break;
     case PST_LCM_SEEN_VANISHED:
         if (p->state != LCM_STATE_KILLING) {
@@ -370,16 +373,19 @@ static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const l
     }
 }
 
+/* The launcher is certain: what its end was is ours to say. Another state than KILLING: the answer was overtaken by an end of its own. */
 static void emptied(const job *j, const gang *g, proc *p, bool published, int64_t now_us, lcm_actions *a)
 {
     if (p->state != LCM_STATE_KILLING)
         return;
-    const char *reason = "its supervisor vanished; the processes that it left were ended";
-    if (p->wish == PST_WISH_HALT || p->wish == PST_WISH_KILL)
-        reason = "ended by force: its supervisor did not end it within the grace time";
+    const char *code = wish_code(p->wish), *reason = "its supervisor vanished; the processes that it left were ended";
+    if (p->wish == PST_WISH_NONE)
+        code = "S104"; /* nobody asked for its end: a failure of the platform's */
     else if (p->wish == PST_WISH_PLATFORM_DOWN)
         reason = "ended by force while the platform was stopped";
-    end_unreported(j, g, p, LCM_CAUSE_EMPTIED, wish_code(p->wish) ? wish_code(p->wish) : p->wish ? NULL : "S104", reason, a);
+    else
+        reason = "ended by force: its supervisor did not end it within the grace time";
+    end_unreported(j, g, p, LCM_CAUSE_EMPTIED, code, reason, a);
     if (published)
         return;
     set_state(p, LCM_CAUSE_LEFT_OUTPUT, LCM_STATE_DRAINING);

@@ -548,8 +548,11 @@ static int come_back(lcm_shell *s, int why, pst_err *err)
 int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err)
 {
     pst_batch b;
-    bool waiting = s->outbox.n || s->deferred.n || s->asked;
-    int wait_ms = waiting ? 0 : lcm_commands_young(s->commands) ? HELD_WAIT_MS : timeout_ms;
+    int wait_ms = timeout_ms;
+    if (s->outbox.n || s->deferred.n || s->asked)
+        wait_ms = 0;
+    else if (lcm_commands_young(s->commands))
+        wait_ms = HELD_WAIT_MS;
     int rc = pst_consumer_poll(s->consumer, &(pst_poll){.records_max = 100, .timeout_ms = wait_ms}, &b, err);
     if (pst_bus_reopens(rc, err))
         return come_back(s, rc, err);

@@ -75,7 +75,7 @@ typedef struct learner {
 
 /* ---- output ----------------------------------------------------------------------------------------------------------------- */
 
-static void tell_kept(void *arg, int kind, int64_t time_us, const char *text, size_t len)
+static void publish_kept(void *arg, int kind, int64_t time_us, const char *text, size_t len)
 {
     learner *l = arg;
     sup_outlet_log(l->run->outlet, (pst_log_stream)kind, time_us, text, len);
@@ -93,7 +93,7 @@ static void report_gap(learner *l, bool at_end)
         sup_outlet_gap(l->run->outlet, pst_now_us(), lines, bytes, why);
     }
     if (at_end)
-        sup_limiter_tail(&l->limiter, tell_kept, l);
+        sup_limiter_tail(&l->limiter, publish_kept, l);
 }
 
 static void report_checkpoint(learner *l, int64_t now, bool force)
@@ -283,15 +283,15 @@ static void reap(learner *l)
 
 static void begin_stop(learner *l, pst_rundir_wish wish, int64_t now)
 {
+    static const char *const why[] = {[PST_WISH_NONE] = "asked to stop",
+                                      [PST_WISH_HALT] = "halted",
+                                      [PST_WISH_KILL] = "ended on request",
+                                      [PST_WISH_PLATFORM_DOWN] = "the platform is being stopped"};
+    PST_ASSERT(!l->end->stopped && l->pid > 0); /* the grace time begins once */
     l->end->stopped = true;
     l->end->wish = wish;
     l->deadline_us = now + (int64_t)l->run->spec.grace_ms * 1000 + 1;
-    sup_run_say(l->run, "%s: SIGTERM to the process group, %.1f s to finish",
-                wish == PST_WISH_HALT            ? "halted"
-                : wish == PST_WISH_KILL          ? "ended on request"
-                : wish == PST_WISH_PLATFORM_DOWN ? "the platform is being stopped"
-                                                 : "asked to stop",
-                l->run->spec.grace_ms / 1000.);
+    sup_run_say(l->run, "%s: SIGTERM to the process group, %.1f s to finish", why[wish], l->run->spec.grace_ms / 1000.);
     kill(-l->pid, SIGTERM);
 }
 

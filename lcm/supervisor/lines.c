@@ -7,7 +7,15 @@
 /* Length of the valid UTF-8 sequence at p, 0 if there is none (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF). */
 static size_t sequence(const unsigned char *p, size_t left)
 {
-    size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p <= 0xdf ? 2 : *p >= 0xe0 && *p <= 0xef ? 3 : *p >= 0xf0 && *p <= 0xf4 ? 4 : 0;
+    size_t n = 0;
+    if (*p < 0x80)
+        n = 1;
+    else if (*p >= 0xc2 && *p <= 0xdf)
+        n = 2;
+    else if (*p >= 0xe0 && *p <= 0xef)
+        n = 3;
+    else if (*p >= 0xf0 && *p <= 0xf4)
+        n = 4;
     if (!n || n > left || !*p)
         return 0;
     for (size_t i = 1; i < n; i++)

@@ -17,9 +17,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define ANSWERS_US  3000000 /* a broker that acknowledged something so long ago is there */
-#define COMPLAIN_US 10000000
-#define STATE_MAGIC 0x31746c74756f7370ull
+#define ANSWERS_US   3000000 /* a broker that acknowledged something so long ago is there */
+#define COMPLAIN_US  10000000
+#define PAUSE_MS     100 /* after a refusal; then twice as long each time */
+#define PAUSE_MS_MAX 2000
+#define STATE_MAGIC  0x31746c74756f7370ull
 
 typedef struct item {
     struct item *next;
@@ -450,7 +452,9 @@ static bool send_some(sup_outlet *o, pst_buf *scratch)
         if (!o->memory.n && !sup_spool_empty(o->spool) && !o->segment_left)
             load_segment(o);
         bool room = o->flight.n < PST_OUTLET_ITEMS_MAX && o->flight.bytes < PST_OUTLET_FLIGHT_MAX;
-        item *it = o->reports.head ? list_pop(&o->reports) : room ? list_pop(&o->memory) : NULL;
+        item *it = list_pop(&o->reports); /* first, and whatever is in flight: they are few, and the Trainer waits for them */
+        if (!it && room)
+            it = list_pop(&o->memory);
         if (it && already_stored(o, it)) {
             pthread_mutex_unlock(&o->lock);
             continue;
@@ -493,6 +497,13 @@ static void wait_ms(sup_outlet *o, int ms)
     pthread_cond_timedwait(&o->changed, &o->lock, &until);
 }
 
+static int next_pause(int pause_ms)
+{
+    if (!pause_ms)
+        return PAUSE_MS;
+    return pause_ms < PAUSE_MS_MAX / 2 ? 2 * pause_ms : PAUSE_MS_MAX;
+}
+
 /* Sends, then looks after what is in flight, and sleeps when there is neither. The pause after a refusal doubles from 100 ms to 2 s. A delivery that
  * failed takes everything in flight back, for order within a kind counts more than what is sent twice: numbers are asked for before. */
 static void *outlet_thread(void *arg)
@@ -502,7 +513,7 @@ static void *outlet_thread(void *arg)
     int pause_ms = 0;
     for (;;) {
         bool flowing = send_some(o, &scratch);
-        pause_ms = flowing ? 0 : pause_ms ? (pause_ms < 1000 ? 2 * pause_ms : 2000) : 100;
+        pause_ms = flowing ? 0 : next_pause(pause_ms);
         pthread_mutex_lock(&o->lock);
         bool in_flight = o->flight.n > 0;
         if (!in_flight && !o->stop && (pause_ms || (!o->memory.n && !o->reports.n && sup_spool_empty(o->spool))))

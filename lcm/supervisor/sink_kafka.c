@@ -25,7 +25,10 @@ static const pst_topic topic_of[] = {PST_TOPIC_JOBS_REPORTS, PST_TOPIC_LOGS, PST
 
 static const pst_type *type_of(pst_outlet_kind kind)
 {
-    return kind == PST_OUTLET_REPORT ? &pst_process_report_type : kind == PST_OUTLET_LOG ? &pst_log_line_type : &pst_metric_point_type;
+    static const pst_type *const types[] = {[PST_OUTLET_REPORT] = &pst_process_report_type,
+                                            [PST_OUTLET_LOG] = &pst_log_line_type,
+                                            [PST_OUTLET_METRIC] = &pst_metric_point_type};
+    return types[kind];
 }
 
 static void on_delivery(void *arg, const pst_delivery *d)

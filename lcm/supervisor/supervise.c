@@ -33,6 +33,10 @@ static void apply_wish(pst_rundir_exit *x, pst_rundir_wish wish)
  * the command makes of its SIGTERM. */
 static void describe(const sup_learner_end *end, pst_rundir_exit *x)
 {
+    static const char *const stops[] = {[PST_WISH_NONE] = "the platform was stopped",
+                                        [PST_WISH_HALT] = "halted",
+                                        [PST_WISH_KILL] = "ended on request",
+                                        [PST_WISH_PLATFORM_DOWN] = "the platform was stopped"};
     char how[64] = "";
     x->has_exit_code = WIFEXITED(end->status);
     x->exit_code = x->has_exit_code ? WEXITSTATUS(end->status) : 0;
@@ -44,11 +48,7 @@ static void describe(const sup_learner_end *end, pst_rundir_exit *x)
         snprintf(how, sizeof how, "exited with status %d", x->exit_code);
     bool bad = x->has_signal || x->exit_code;
     if (end->stopped)
-        snprintf(x->reason, sizeof x->reason, "%s: the command %s%s",
-                 end->wish == PST_WISH_HALT   ? "halted"
-                 : end->wish == PST_WISH_KILL ? "ended on request"
-                                              : "the platform was stopped",
-                 how, end->forced ? " after the grace time" : "");
+        snprintf(x->reason, sizeof x->reason, "%s: the command %s%s", stops[end->wish], how, end->forced ? " after the grace time" : "");
     else if (bad && *end->limit)
         snprintf(x->reason, sizeof x->reason, "the command %s: %s", how, end->limit);
     else if (bad && *end->last_error)
