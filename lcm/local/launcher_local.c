@@ -218,6 +218,14 @@ static char *ids_of(const local *l, const pst_lcm_devices *devices)
 
 /* ---- acting ------------------------------------------------------------------------------------------------------------------ */
 
+static bool runs(const local *l, const pst_process_id *id)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (pst_process_id_same(&l->at[i].id, id) && !is_over(&l->at[i]))
+            return true;
+    return false;
+}
+
 static void local_adopt(void *launcher, const pst_process_id *id)
 {
     local *l = launcher;
@@ -230,7 +238,8 @@ static void local_adopt(void *launcher, const pst_process_id *id)
         devices_of(l, spec.gpu_ids, &news->devices);
         pst_rundir_spec_done(&spec);
     }
-    if ((news->seen == PST_LCM_SEEN_ALIVE || news->seen == PST_LCM_SEEN_FLUSHING) && supervisor_lives(dir, &pid))
+    bool lives = news->seen == PST_LCM_SEEN_ALIVE || news->seen == PST_LCM_SEEN_FLUSHING;
+    if (lives && !runs(l, id) && supervisor_lives(dir, &pid)) /* one watch each, however often it is asked for */
         watch(l, id, dir, 0, pid);
     free(dir);
 }
@@ -304,14 +313,6 @@ static int spawn(local *l, const char *dir, pid_t *ret_pid, pst_err *err)
     free(log);
     free(self);
     return rc;
-}
-
-static bool runs(const local *l, const pst_process_id *id)
-{
-    for (size_t i = 0; i < l->n; i++)
-        if (pst_process_id_same(&l->at[i].id, id) && !is_over(&l->at[i]))
-            return true;
-    return false;
 }
 
 /* spec.json is written once: a supervisor that is started again, to publish, is the same process on the same devices. */

@@ -214,8 +214,11 @@ static void test_launcher_finds_what_an_earlier_one_created(void **state)
     assert_true(pst_proc_alive(o.pid, o.start_time)); /* it goes on without */
     w->ops->adopt(w->launcher, &A);
     assert_int_equal(wait_for(w, PST_LAUNCHER_FOUND, false)->seen, PST_LCM_SEEN_ALIVE);
+    w->ops->adopt(w->launcher, &A); /* again: answered again, and still watched once */
+    assert_int_equal(wait_for(w, PST_LAUNCHER_FOUND, false)->seen, PST_LCM_SEEN_ALIVE);
     kill(o.pid, SIGKILL);
     assert_int_equal(wait_for(w, PST_LAUNCHER_CHANGED, false)->seen, PST_LCM_SEEN_VANISHED);
+    assert_int_equal(poll_once(w), 0);
     assert_int_equal(starts(w), 1);
 }
 
