@@ -92,8 +92,6 @@ static int configure(lcm *l, int argc, char **argv, pst_err *err)
 {
     char **args = NULL;
     int n_args = 0, rc = pst_opt_parse(&usage, argc, argv, &l->opts, &l->settings, &args, &n_args, err);
-    if (!rc && n_args)
-        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument '%s'", args[0]);
     if (!rc)
         rc = check(&l->opts, err);
     free(args);

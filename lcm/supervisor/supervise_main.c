@@ -91,46 +91,64 @@ out:
     return rc;
 }
 
+static int configure(int argc, char **argv, supervise_opts *ret_opts, pst_settings *ret_settings, pst_err *err)
+{
+    char **args = NULL;
+    int n_args = 0, rc = pst_opt_parse(&pst_supervise_usage, argc, argv, ret_opts, ret_settings, &args, &n_args, err);
+    if (!rc && (n_args || !ret_opts->run_dir))
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "give the run directory: --run-dir DIR");
+    free(args);
+    return rc;
+}
+
+/* Who we are goes on record. Of a run that has ended the learner's identity stays there: it is how what it left is found. */
+static int write_owner(const char *run_dir, pid_t keeper, pst_err *err)
+{
+    pst_rundir_owner before, owner = {.pid = getpid(),
+                                      .start_time = pst_proc_start_time(getpid()),
+                                      .keeper_pid = keeper,
+                                      .keeper_start_time = pst_proc_start_time(keeper)};
+    if (pst_rundir_owner_read(run_dir, &before, NULL) == 0) {
+        owner.learner_pid = before.learner_pid;
+        owner.learner_start_time = before.learner_start_time;
+    }
+    return pst_rundir_owner_write(run_dir, &owner, err);
+}
+
 /* The lock before everything: of two supervisors of one run dir the second must not even write who it is. */
+static int take_run_dir(const char *run_dir, pst_rundir_spec *ret_spec, pst_err *err)
+{
+    int lock;
+    pid_t keeper = 0;
+    int rc = pst_rundir_lock(run_dir, &lock, err);
+    if (!rc)
+        rc = sup_keeper_start(lock, &keeper, err); /* from here on below it */
+    if (!rc)
+        rc = pst_rundir_spec_read(run_dir, ret_spec, err);
+    if (!rc)
+        rc = write_owner(run_dir, keeper, err);
+    return rc;
+}
+
 static int supervise_run(int argc, char **argv)
 {
     supervise_opts o = {0};
     pst_settings settings;
-    char **args;
-    int n_args, lock;
+    pst_rundir_spec spec = {0};
     pst_err err = {0};
-    int rc = pst_opt_parse(&pst_supervise_usage, argc, argv, &o, &settings, &args, &n_args, &err);
+    int rc = configure(argc, argv, &o, &settings, &err);
     if (rc == 1)
         return 0;
-    if (!rc && (n_args || !o.run_dir))
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "give the run directory: --run-dir DIR");
     if (rc < 0) {
         pst_say_err("supervise", &err);
         return pst_err_exit(&err);
     }
-    free(args);
-    pst_rundir_spec spec = {0};
     pst_stop_install();
     sigset_t children;
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &children, NULL); /* before any thread: the learner's end is read from a signalfd */
-    pid_t keeper = 0;
-    rc = pst_rundir_lock(o.run_dir, &lock, &err);
-    if (!rc)
-        rc = sup_keeper_start(lock, &keeper, &err); /* from here on below it */
-    if (!rc)
-        rc = pst_rundir_spec_read(o.run_dir, &spec, &err);
-    pst_rundir_owner before, owner = {.pid = getpid(),
-                                      .start_time = pst_proc_start_time(getpid()),
-                                      .keeper_pid = keeper,
-                                      .keeper_start_time = pst_proc_start_time(keeper)};
-    if (!rc && pst_rundir_owner_read(o.run_dir, &before, NULL) == 0) { /* a publisher: the learner's identity stays on record */
-        owner.learner_pid = before.learner_pid;
-        owner.learner_start_time = before.learner_start_time;
-    }
-    if (!rc)
-        rc = pst_rundir_owner_write(o.run_dir, &owner, &err);
+    rc = take_run_dir(o.run_dir, &spec, &err);
     if (!rc)
         rc = supervise(&o, &settings, &spec, &err);
     if (rc < 0 && rc != PST_ESTOPPED)
