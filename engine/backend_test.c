@@ -1,4 +1,5 @@
-/* backend_test.c - see backend_test.h. */
+/* backend_test.c - the folders of ONNX's own node tests, read with the engine's loader of tensors and compared as their runner does; what the
+ * engine does not support is counted apart from what it computes wrongly. */
 #include "engine/backend_test.h"
 
 #include "engine/backend.h"

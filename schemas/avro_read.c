@@ -1,4 +1,5 @@
-/* avro_read.c - see avro_read.h. */
+/* avro_read.c - the slow halves of the cursor: what the inline readers call when a number is long, a block begins or something is wrong. Apart,
+ * so that the hot paths stay small; errors are worded here only. */
 #include "schemas/avro_read.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* deploy_digest.c - see deploy_digest.h. */
+/* deploy_digest.c - fields one after the other, each text with its length, in an order that never changes: the digest is compared between programs
+ * of different age, so a new field of the event is not in it. */
 #include "schemas/deploy_digest.h"
 
 #include "common/base/buf.h"

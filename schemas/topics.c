@@ -1,4 +1,4 @@
-/* topics.c - see topics.h. */
+/* topics.c - the table of topics.def and the full names made of it; nothing else in the program spells a topic. */
 #include "schemas/topics.h"
 
 static const pst_topic_def topics[] = {

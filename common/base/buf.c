@@ -1,4 +1,5 @@
-/* buf.c - see buf.h. */
+/* buf.c - growth by doubling, so that adding a byte at a time costs a constant each; the NUL behind the bytes is kept at every step,
+ * not written on demand, so that data may be handed out at any moment. */
 #include "common/base/buf.h"
 
 #include "common/base/err.h"

@@ -1,4 +1,5 @@
-/* clock.c - see clock.h. */
+/* clock.c - the two clocks of POSIX and RFC 3339 without the locale. Local time is never shown: logs of several computers are laid side
+ * by side. */
 #include "common/base/clock.h"
 
 #include "common/base/err.h"

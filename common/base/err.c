@@ -1,4 +1,5 @@
-/* err.c - see err.h. */
+/* err.c - the first cause is kept and later ones are dropped: whoever is nearer to the cause knows more. Context is put in front by
+ * whoever passes an error on. No memory is taken, so that running out of it can be told. */
 #include "common/base/err.h"
 
 #include <errno.h>

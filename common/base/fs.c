@@ -1,4 +1,5 @@
-/* fs.c - see fs.h. */
+/* fs.c - a file is written beside its place, synced, renamed and its folder synced: a reader finds the old or the new one, also after
+ * a loss of power. What others may have put in a place is looked at before it is read: no waiting for a FIFO, no device. */
 #include "common/base/fs.h"
 
 #include <dirent.h>

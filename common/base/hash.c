@@ -1,4 +1,5 @@
-/* hash.c - see hash.h. */
+/* hash.c - SHA-256 is OpenSSL's; what is short and has fixed answers (base32, CRC-32C, FNV-1a) is here, with the vectors of its
+ * standards in the test. Ids come from the kernel's random numbers. */
 #include "common/base/hash.h"
 
 #include "common/base/buf.h"

@@ -1,4 +1,4 @@
-/* isolation.c - the words of isolation.h. */
+/* isolation.c - the words of a manifest for the grades of isolation.h, in one list for reading and for printing. */
 #include "common/base/isolation.h"
 
 #include "common/base/err.h"

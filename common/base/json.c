@@ -1,4 +1,5 @@
-/* json.c - see json.h. */
+/* json.c - Jansson with our limits and our errors, and a printer of our own: Jansson writes all reals with one number of digits, and a
+ * weight or a metric is to come back as the same bits. */
 #include "common/base/json.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* proc.c - see proc.h. */
+/* proc.c - processes by /proc, because a pid alone is no identity: numbers are used again. A child is made ready between fork and exec
+ * (descriptors, signals, death with its parent) and says through a pipe why it could not start: the caller gets the error. */
 #include "common/base/proc.h"
 
 #include "common/base/buf.h"

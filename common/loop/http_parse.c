@@ -1,4 +1,5 @@
-/* http_parse.c - see http_parse.h. */
+/* http_parse.c - one pass over bytes that are in memory already; lines are cut in place, nothing is copied. Every refusal carries the status
+ * that the client is to get and its reason. Fields that decide about framing are taken once and in one spelling only. */
 #include "common/loop/http_parse.h"
 
 #include <ctype.h>

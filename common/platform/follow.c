@@ -1,4 +1,5 @@
-/* follow.c - see follow.h. */
+/* follow.c - a consumer over ranges, without a group: whoever follows a job commits nothing and disturbs nobody. The job's partition is
+ * computed as its producers do, the offset to begin with is asked for by time; a read to the present end has ranges with an end. */
 #include "common/platform/follow.h"
 #include "common/base/settings.h"
 

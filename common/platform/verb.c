@@ -1,4 +1,5 @@
-/* verb.c - see verb.h. */
+/* verb.c - what every verb does before and after its work: arguments counted, help, the client opened, an error printed with where the
+ * address it speaks of came from, the exit status made of its class. */
 #include "common/platform/verb.h"
 
 #include "common/base/json.h"

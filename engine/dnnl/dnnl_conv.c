@@ -1,4 +1,5 @@
-/* dnnl_conv.c - see dnnl_conv.h. */
+/* dnnl_conv.c - oneDNN opened by name at first use, so that the library is no dependency and costs nobody who has no large convolution.
+ * Every function is looked up before the first is called: a library that lacks one counts as not there. */
 #include "engine/dnnl/dnnl_conv.h"
 
 #include <dlfcn.h>

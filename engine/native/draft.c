@@ -1,4 +1,5 @@
-/* draft.c - see draft.h. */
+/* draft.c - lists that grow while a file is read, within one budget of bytes for all: sizes in a file are claims. A tree is checked when
+ * it is complete, since nodes may name children that come later; only then may a kernel walk it without looking. */
 #include "engine/native/draft.h"
 
 #include "engine/heap.h"

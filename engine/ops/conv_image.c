@@ -1,4 +1,5 @@
-/* conv_image.c - see conv_image.h. */
+/* conv_image.c - the input once with its border, so that kernels have no edge to think of. With stride 2, even and odd columns are laid apart:
+ * a kernel then reads neighbours at every stride. Border and gaps are zeros that are written anew with each image. */
 #include "engine/ops/conv_image.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* ort_model.c - see ort_model.h. */
+/* ort_model.c - the model as it was loaded, packed again. Unknown fields go, since they may hold anything; ZipMap becomes Identity for the
+ * moment of packing and is put back, because a copy of the proto would double the weights in memory. */
 #include "engine/ort/ort_model.h"
 
 #include "engine/heap.h"

@@ -1,4 +1,5 @@
-/* score_load.c - see the header. */
+/* score_load.c - what `score check`, `explain` and `replay` bind: a file, or the version that an alias names now, read once from the models
+ * topic. The running scorer has its own way (score_follow.c), as it swaps while it works. */
 #include "inference/run/score_load.h"
 
 #include "common/platform/models.h"

@@ -1,4 +1,5 @@
-/* score_round.c - see the header. */
+/* score_round.c - sums beside the statistics, added to them by the commit alone. Reasons of dead letters are few and short-lived pointers, so
+ * they are searched in a small list; times of a long round are sampled. */
 #include "inference/run/score_round.h"
 
 #include <stdlib.h>

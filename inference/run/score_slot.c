@@ -1,4 +1,5 @@
-/* score_slot.c - see the header. */
+/* score_slot.c - a slot is a lock on a file that nobody writes: the kernel lets go of it however a process ends, so no lease has to run out.
+ * Host, machine id and state folder are in the name, because containers share host names and hosts share state folders. */
 #include "inference/run/score_slot.h"
 
 #include "common/base/fs.h"

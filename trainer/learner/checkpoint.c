@@ -1,4 +1,5 @@
-/* checkpoint.c - see checkpoint.h. */
+/* checkpoint.c - taken as a copy, so that training may go on while it is written; read with every length checked against what is there, since
+ * a folder is shared with whatever the job runs. One with a wrong checksum is passed over for the one before. */
 #include "trainer/learner/checkpoint.h"
 
 #include "common/base/fs.h"

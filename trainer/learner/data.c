@@ -1,4 +1,5 @@
-/* data.c - see data.h. */
+/* data.c - rows are collected as they come, sorted by where they came from, and only then split and standardised: what a run learns does not
+ * depend on how fast which partition was read. Statistics are of the training part alone, in two passes of doubles. */
 #include "trainer/learner/data.h"
 
 #include "common/base/hash.h"

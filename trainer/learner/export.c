@@ -1,4 +1,5 @@
-/* export.c - see export.h. */
+/* export.c - the network as the nodes that it is made of, built and then loaded again and compared with the network's own answers: a model
+ * that does not compute what was trained is not handed out. */
 #include "trainer/learner/export.h"
 
 #include "common/base/json.h"

@@ -1,4 +1,5 @@
-/* random.c - see random.h. */
+/* random.c - xoshiro256** and what is made of it. Numbers below n are drawn by rejection and orders by Fisher-Yates: a remainder would
+ * prefer small numbers, and rand() differs from library to library. */
 #include "trainer/learner/random.h"
 
 #include <math.h>

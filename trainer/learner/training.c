@@ -1,4 +1,5 @@
-/* training.c - see training.h. */
+/* training.c - one loop that may stop after any minibatch. Everything it needs to go on is in the structure that a checkpoint copies: there
+ * is no other state, and the order of an epoch is computed from seed and number again. */
 #include "trainer/learner/training.h"
 
 #include <stdlib.h>
