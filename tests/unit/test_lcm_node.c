@@ -58,7 +58,7 @@ static void test_node_reports_repeat_the_nonce_of_their_generation(void **unused
     pst_rundir_exit x = {.has_exit_code = true};
     quiet(l, (lcm_event){.type = PST_LCM_RECOVERED});
     quiet(l, command(PST_LCM_DEPLOY, "a", 1, NONCE));
-    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_INTENDED, .id = {"a", 1}});
+    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_INTENDED, .id = {.training_id = "a", .generation = 1}});
     assert_string_equal(report_in(&a, PST_LCM_REPORT_DEPLOYING)->nonce, NONCE);
     lcm_actions_done(&a);
     quiet(l, command(PST_LCM_DEPLOY, "a", 1, "another")); /* a second DEPLOY of it changes nothing */
@@ -84,7 +84,7 @@ static void test_node_answers_for_what_it_does_not_have_with_the_questions_nonce
         assert_string_equal(report_in(&a, PST_LCM_REPORT_LOST)->nonce, "question");
         lcm_actions_done(&a);
     }
-    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_EXPECTED, .id = {"gone", 3}});
+    lcm_actions a = step(l, (lcm_event){.type = PST_LCM_EXPECTED, .id = {.training_id = "gone", .generation = 3}});
     assert_string_equal(report_in(&a, PST_LCM_REPORT_LOST)->nonce, ""); /* said without proof: the Trainer will ask */
     lcm_actions_done(&a);
     lcm_free(l);
