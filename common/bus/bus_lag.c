@@ -1,9 +1,12 @@
 /* bus_lag.c - how far consumer groups are behind. Ends are what a read_committed reader may read (last stable offset). */
 #include "common/bus/bus_admin.h"
 #include "common/base/clock.h"
+#include "common/base/stop.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define COORDINATOR_STEP_MS 100
 
 typedef struct rows {
     pst_group_lag *at;
@@ -78,6 +81,20 @@ static int group_offsets(bus_admin *a, const char *group, rows *r, pst_err *err)
     return rc;
 }
 
+/* A coordinator that was elected a moment ago is still reading its log: it is asked again while there is time. */
+static int group_offsets_in_time(bus_admin *a, const char *group, rows *r, pst_err *err)
+{
+    int rc;
+    while ((rc = group_offsets(a, group, r, err)) < 0 &&
+           (err->native == RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS || err->native == RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE ||
+            err->native == RD_KAFKA_RESP_ERR_NOT_COORDINATOR) &&
+           pst_mono_us() < a->until_us && !pst_stop_requested()) {
+        pst_err_clear(err);
+        pst_sleep_ms(COORDINATOR_STEP_MS);
+    }
+    return rc;
+}
+
 /* For a broker without these calls (the in-memory one): asks for every partition there is, as a member would. */
 static int group_offsets_by_member(const pst_bus_conf *conf, const char *group, rows *r, int timeout_ms, pst_err *err)
 {
@@ -131,9 +148,9 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
     } else if (!group) {
         rc = list_groups(&a, &names, &e);
         for (size_t i = 0; !rc && names[i]; i++)
-            rc = group_offsets(&a, names[i], &r, &e);
+            rc = group_offsets_in_time(&a, names[i], &r, &e);
     } else {
-        rc = embedded ? group_offsets_by_member(conf, group, &r, timeout_ms, &e) : group_offsets(&a, group, &r, &e);
+        rc = embedded ? group_offsets_by_member(conf, group, &r, timeout_ms, &e) : group_offsets_in_time(&a, group, &r, &e);
     }
     for (size_t i = 0; i < r.n && !rc; i++) {
         int64_t low;
