@@ -92,6 +92,7 @@ static void print_job_line(const pst_job_state *s)
            ago(s->submitted_at, span), s->reason ? s->reason : "");
 }
 
+/* From the topic alone, so that it works without the Trainer's store: the newest state of each job, the youngest jobs first. */
 static int list_run(int argc, char **argv)
 {
     list_opts o = {0};

@@ -26,6 +26,7 @@ static const pst_usage lag_usage = {
     2,
     false};
 
+/* Without --all only those that are behind are shown; a group of which nothing is known is an error, as a name may be misspelt. */
 static int lag_run(int argc, char **argv)
 {
     lag_opts o = {0};

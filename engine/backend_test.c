@@ -235,6 +235,7 @@ static double atol_of(const char *dir, double atol)
     return atol;
 }
 
+/* A model that cannot be loaded or planned for want of an operator is unsupported; one that computes something else has failed. */
 pst_node_test_result pst_node_test(const char *dir, unsigned how, pst_err *err)
 {
     pst_model *m = NULL;

@@ -214,6 +214,7 @@ static int open_windows(trainer *t, int64_t port, pst_http_thread **ret_http, ps
     return 0;
 }
 
+/* The folder's lock comes before the shell and the view: a second Trainer of the same state folder stands by until it is free. */
 static int run(int argc, char **argv)
 {
     trainer_opts o = {0};

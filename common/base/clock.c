@@ -27,6 +27,11 @@ int64_t pst_mono_us(void)
     return read_us(CLOCK_MONOTONIC);
 }
 
+struct timespec pst_mono_at(int64_t mono_us)
+{
+    return (struct timespec){.tv_sec = mono_us / 1000000, .tv_nsec = mono_us % 1000000 * 1000};
+}
+
 void pst_sleep_ms(int ms)
 {
     struct timespec ts = {ms / 1000, (ms % 1000) * 1000000L};

@@ -4,10 +4,12 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
-int64_t pst_now_us(void);  /* since 1970, UTC */
-int64_t pst_mono_us(void); /* CLOCK_MONOTONIC: for intervals */
-void pst_sleep_ms(int ms); /* restarts after EINTR */
+int64_t pst_now_us(void);                     /* since 1970, UTC */
+int64_t pst_mono_us(void);                    /* CLOCK_MONOTONIC: for intervals */
+struct timespec pst_mono_at(int64_t mono_us); /* the same moment for calls that wait until one, as pthread_cond_timedwait does */
+void pst_sleep_ms(int ms);                    /* restarts after EINTR */
 /* "2026-11-21T01:26:48.123456Z"; buf ≥ 32 bytes; returns buf. */
 char *pst_time_text(int64_t us, char buf[32]);
 /* RFC 3339 text or a plain number of seconds, milliseconds or microseconds since 1970; returns 0 or PST_EPARSE. */

@@ -176,22 +176,9 @@ void pst_dump_serve(pst_dump *d)
         answer_threads(d);
 }
 
-static struct timespec after_ms(int ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000L;
-    if (t.tv_nsec >= 1000000000L) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000L;
-    }
-    return t;
-}
-
 json_t *pst_dump_ask(pst_dump *d, int timeout_ms)
 {
-    struct timespec until = after_ms(timeout_ms);
+    struct timespec until = pst_mono_at(pst_mono_us() + timeout_ms * 1000LL);
     json_t *j = NULL;
     pthread_mutex_lock(&d->lock);
     uint64_t mine = ++d->asked;

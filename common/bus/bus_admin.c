@@ -416,6 +416,7 @@ out:
     return rc;
 }
 
+/* All settings of the topic are asked for, since Kafka tells defaults too: a key that is not among them does not exist. */
 int pst_admin_topic_config(const pst_bus_conf *conf, const char *topic, const char *key, char **ret_value, int timeout_ms, pst_err *err)
 {
     bus_admin a;

@@ -85,8 +85,8 @@ void bus_wait_over(pst_consumer *c, bus_wait *w);
 /* Partitions that were assigned before that time and have given nothing yet. */
 rd_kafka_topic_partition_list_t *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us);
 void bus_check_start(pst_consumer *c); /* in a group, while nothing comes: says what holds partitions up */
-void bus_check_quiet(
-    pst_consumer *c); /* the same, of partitions that have begun and of a broker that is mute; a consumer that is stuck is astray */
+/* The same, of partitions that have begun and of a broker that is mute; a consumer that is stuck is astray. */
+void bus_check_quiet(pst_consumer *c);
 void bus_quiet_tell(pst_consumer *c, const char *why); /* it waits: said now and then, and told whoever asked for it */
 bool bus_quiet_is_mute(pst_consumer *c);               /* a question is under way, and not answered in a moment */
 bool bus_quiet_done(pst_consumer *c); /* waits for a question that is under way; false: it still is, and its client must stay */

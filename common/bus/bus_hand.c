@@ -96,11 +96,7 @@ bool bus_hand_wait(bus_hand *h, int timeout_ms)
         int64_t left = end - pst_mono_us();
         if (left <= 0 || (pst_stop_hurry() && is_late(h, timeout_ms)))
             break;
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        int64_t ns = until.tv_nsec + 1000 * (left < WATCH_US ? left : WATCH_US);
-        until.tv_sec += ns / 1000000000LL;
-        until.tv_nsec = ns % 1000000000LL;
+        struct timespec until = pst_mono_at(pst_mono_us() + (left < WATCH_US ? left : WATCH_US));
         pthread_cond_timedwait(&h->changed, &h->lock, &until);
     }
     bool back = !h->fn;

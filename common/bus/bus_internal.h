@@ -108,12 +108,12 @@ typedef struct bus_part {
     int64_t owed;   /* offset behind the last record for which the open round sent something, -1 = none */
     int64_t assigned_us, held_until_us, hold_offset; /* held: paused alone at hold_offset until then; 0 = not */
     int holds;                                       /* in a row at hold_offset */
-    int64_t heard_us,
-        behind_us; /* when it last gave something or was moved; since when it is known to hold more that does not come, 0 = it does not */
-    int64_t committed; /* last offset known to be committed, -1 = not known */
-    int64_t from;      /* where it was told to start (ranges) */
-    int begun;         /* how many partitions its topic had when the group began, < 1 = not known */
-    bool eof, done;    /* at its end now; reached `to` for good */
+    int64_t heard_us;                                /* when it last gave something or was moved */
+    int64_t behind_us;                               /* since when it is known to hold more that does not come; 0 = it does not */
+    int64_t committed;                               /* last offset known to be committed, -1 = not known */
+    int64_t from;                                    /* where it was told to start (ranges) */
+    int begun;                                       /* how many partitions its topic had when the group began, < 1 = not known */
+    bool eof, done;                                  /* at its end now; reached `to` for good */
 } bus_part;
 
 /* Offsets marked, as librdkafka's list (destroy it); NULL when nothing is marked. */
@@ -198,8 +198,8 @@ bool txn_fence_add(txn_fence *f, int64_t now_us, bool innocent, bool moved);
 int64_t bus_topic_bytes_max(const pst_bus_conf *conf, const char *topic, int timeout_ms);
 /* Partition count; PST_ENOTFOUND when there is no such topic. Uses rk, which has h as its health. */
 int bus_partitions(rd_kafka_t *rk, bus_health *h, const char *topic, int timeout_ms, int *ret_n, pst_err *err);
-bool bus_lacks_leader(rd_kafka_t *rk, bus_health *h, const char *topic,
-                      int timeout_ms);                /* one of its partitions does; false: or nobody answers */
+/* One of its partitions does; false: or nobody answers. */
+bool bus_lacks_leader(rd_kafka_t *rk, bus_health *h, const char *topic, int timeout_ms);
 bool bus_is_embedded(rd_kafka_t *rk, int timeout_ms); /* librdkafka's in-memory cluster; false where nobody answers */
 /* First offset at or after the time; RD_KAFKA_OFFSET_END when there is none. Uses rk. */
 int bus_offsets_at(rd_kafka_t *rk, bus_health *h, rd_kafka_topic_partition_list_t *list, int64_t timestamp_ms, int timeout_ms,

@@ -1,5 +1,6 @@
 /* bus_lag.c - how far consumer groups are behind. Ends are what a read_committed reader may read (last stable offset). */
 #include "common/bus/bus_admin.h"
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/stop.h"
 
@@ -15,10 +16,7 @@ typedef struct rows {
 
 static void add(rows *r, const char *group, const char *topic, int32_t partition, int64_t committed)
 {
-    if (r->n == r->cap) {
-        r->cap = r->cap ? 2 * r->cap : 32;
-        r->at = pst_realloc(r->at, r->cap * sizeof *r->at);
-    }
+    r->at = pst_array_room(r->at, r->n, &r->cap, sizeof *r->at);
     r->at[r->n++] = (pst_group_lag){.group = pst_strdup(group),
                                     .topic = pst_strdup(topic),
                                     .partition = partition,

@@ -259,7 +259,7 @@ static int settle(pst_txn *t, txn_class c, const rd_kafka_topic_partition_list_t
     t->refusals += no_right;
     int rc = txn_renew(t, c == TXN_ABORT && may_abort(t), err);
     txn_fate f = {0};
-    if (!rc && !t->commit_tried)
+    if (!rc && !t->commit_tried) /* before the fate: what was forgotten holds the answer back */
         txn_wipe(t, excuse, wanted);
     if (!rc && (t->commit_tried || c == TXN_FENCED))
         rc = txn_find_fate(t, wanted, &sent, t->commit_tried, &f, err);
@@ -390,6 +390,7 @@ static int again(pst_txn *t, const pst_err *why, pst_err *err)
     return rc < 0 ? rc : pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "kafka", why->native, "will be done again: %.400s", why->text);
 }
 
+/* Records first, offsets behind them: whatever ends it in between makes records come again, none is lost. */
 static int commit_at_least_once(pst_txn *t, pst_err *err)
 {
     pst_err e = {0};

@@ -240,6 +240,8 @@ static bool run_image(const eng_dnnl_conv *d, const float *x, float *y)
            (!d->in || execute(d, d->in, 2, in)) && execute(d, d->conv, d->b ? 4 : 3, args) && (!d->out || execute(d, d->out, 2, out));
 }
 
+/* Primitives are made for one shape and kept for the next run; a shape that changes all the time is not worth making them for, so after some tries
+ * other shapes are left to our own kernel. */
 int eng_dnnl_conv_run(eng_op_ctx *c, eng_dnnl_conv **state, const eng_dnnl_shape *s, const float *w, const float *bias, int64_t n,
                       const float *x, float *y)
 {

@@ -101,14 +101,7 @@ void score_work_start(score_work *w, const pst_record *records, size_t n, pst_fa
 
 bool score_work_wait(score_work *w, int timeout_ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
+    struct timespec until = pst_mono_at(pst_mono_us() + timeout_ms * 1000LL);
     pthread_mutex_lock(&w->lock);
     while (!w->done && pthread_cond_timedwait(&w->changed, &w->lock, &until) != ETIMEDOUT)
         ;

@@ -218,6 +218,7 @@ static float *take(const char **at, size_t n)
     return to;
 }
 
+/* The checksum is looked at before anything that it covers is believed; then every length against what is left. */
 static int decode(const char *bytes, size_t len, json_t **header, learn_checkpoint *c, pst_err *err)
 {
     uint32_t version, header_len, crc;
