@@ -99,7 +99,7 @@ static int read_items(av_in *in, const av_node *n, int depth, json_t **ret)
 {
     bool map = n->kind == PST_AVRO_MAP;
     int64_t count;
-    pst_slice key;
+    pst_slice key = {0};
     int rc = charge(in, map ? OBJECT_COST : LIST_COST);
     if (rc < 0)
         return rc;
