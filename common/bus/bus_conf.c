@@ -305,7 +305,7 @@ rd_kafka_conf_t *bus_conf_build(const pst_bus_conf *conf, bus_kind kind, const b
                                     {"broker.address.ttl", "10000"},
                                     {"log.connection.close", "false"},
                                     {NULL, NULL}};
-    bus_tsan();
+    pst_rdk_tsan();
     rd_kafka_conf_t *k = rd_kafka_conf_new();
     for (const bus_kv *kv = common; kv->key; kv++) {
         if (set(k, kv->key, kv->value, NULL, err) < 0)

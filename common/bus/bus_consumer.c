@@ -16,7 +16,6 @@
 #define COMMIT_WAIT_MS   10000
 #define CLOSE_WAIT_MS    10000
 #define CLOSE_HURRY_MS   1000
-#define LEAVE_WAIT_MS    3000
 #define INFLIGHT_DEFAULT (64u << 20)
 #define QUIET_MS         5000
 
@@ -48,29 +47,6 @@ static void clear_batch(pst_consumer *c)
     c->n = c->bytes = 0;
 }
 
-/* librdkafka's static members do not leave when they are closed (KIP-345), so that a restart costs no rebalance; those that unsubscribe do. The
- * partitions are given back by the rebalance callback, the request follows by itself, and closing waits for its answer. */
-static bool is_member(const pst_consumer *c)
-{
-    char *id = rd_kafka_memberid(c->rk);
-    bool is = id && *id;
-    if (id)
-        rd_kafka_mem_free(c->rk, id);
-    return is;
-}
-
-static void leave(pst_consumer *c)
-{
-    if (rd_kafka_unsubscribe(c->rk))
-        return;
-    /* The id is given up when the request goes out. Closed before that, as in the middle of a rebalance, a static member would stay. */
-    for (int64_t until = pst_mono_us() + LEAVE_WAIT_MS * 1000LL; (c->n_parts || is_member(c)) && pst_mono_us() < until;) {
-        rd_kafka_message_t *m = rd_kafka_consumer_poll(c->rk, 20);
-        if (m)
-            rd_kafka_message_destroy(m);
-    }
-}
-
 /* Runs on its own thread when the group must be left, since that may block: owns c. */
 static void close_and_free(void *arg)
 {
@@ -80,7 +56,7 @@ static void close_and_free(void *arg)
             rd_kafka_destroy_flags(c->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     } else if (c->rk) {
         if (c->group && c->leaves)
-            leave(c);
+            pst_rdk_leave(c->rk);
         if (c->group)
             rd_kafka_consumer_close(c->rk); /* calls bus_rebalance_cb here */
         if (bus_quiet_done(c))

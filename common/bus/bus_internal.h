@@ -7,8 +7,7 @@
 #define PST_BUS_INTERNAL_H
 
 #include "common/bus/bus.h"
-
-#include <librdkafka/rdkafka.h>
+#include "common/bus/rdkafka/rdk.h"
 
 /* ---- configuration ------------------------------------------------------------------------------------------------------- */
 
@@ -48,8 +47,6 @@ rd_kafka_conf_t *bus_conf_build(const pst_bus_conf *conf, bus_kind kind, const b
 /* rd_kafka_new with an error that names the property. Takes kconf in every case. */
 rd_kafka_t *bus_new(rd_kafka_type_t type, rd_kafka_conf_t *kconf, pst_err *err);
 int64_t bus_conf_number(const pst_bus_conf *conf, const char *key, int64_t otherwise);
-
-void bus_tsan(void);
 
 /* ---- errors ---------------------------------------------------------------------------------------------------------------- */
 

@@ -309,12 +309,7 @@ static txn_class persist(pst_txn *t, txn_class c)
  * the next poll only. */
 static bool is_member(const pst_txn *t)
 {
-    rd_kafka_t *rk = bus_consumer_native(t->consumer);
-    char *id = rd_kafka_memberid(rk);
-    bool is = id && *id;
-    if (id)
-        rd_kafka_mem_free(rk, id);
-    return is;
+    return pst_rdk_is_member(bus_consumer_native(t->consumer));
 }
 
 static txn_class send_offsets(pst_txn *t, const rd_kafka_topic_partition_list_t *offsets)

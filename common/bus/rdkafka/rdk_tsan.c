@@ -1,21 +1,23 @@
-/* bus_tsan.c - only in builds with ThreadSanitizer: C11 threads on top of pthreads.
+/* rdk_tsan.c - only in builds with ThreadSanitizer: C11 threads on top of pthreads.
  *
  * librdkafka calls thrd_create, mtx_lock and the like. gcc 12's and clang 14's ThreadSanitizer knows the pthread functions alone: a thread made
  * by glibc's thrd_create has no state there and crashes in the first intercepted call, and a lock taken by mtx_lock is not seen. These
  * definitions take precedence over glibc's for the whole program. glibc's mtx_t, cnd_t and thrd_t are its pthread types by another name. */
-#include "common/bus/bus_internal.h"
+#include "common/bus/rdkafka/rdk.h"
+#include "common/base/buf.h"
 
 #if defined(__SANITIZE_THREAD__)
-#define BUS_TSAN 1
+#define RDK_TSAN 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define BUS_TSAN 1
+#define RDK_TSAN 1
 #endif
 #endif
 
-#ifdef BUS_TSAN
+#ifdef RDK_TSAN
 #include <errno.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <threads.h>
 
@@ -137,7 +139,7 @@ int cnd_timedwait(cnd_t *c, mtx_t *m, const struct timespec *until)
 }
 #endif
 
-/* Called once by bus_conf.c, so that the linker takes this file out of the library. */
-void bus_tsan(void)
+/* Called where a client is configured, so that the linker takes this file out of the library. */
+void pst_rdk_tsan(void)
 {
 }
