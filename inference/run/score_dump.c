@@ -30,11 +30,14 @@ static json_t *partitions(const scorer *s)
     return list;
 }
 
-/* @locks wait_lock, since other threads read these texts, too */
 static json_t *waits(score_stats *st)
 {
-    pthread_mutex_lock(&st->wait_lock);
-    json_t *j = st->waits ? json_pack("{s:s, s:s}", "for", st->wait_for, "why", st->wait_why) : json_object();
+    char what[32];
+    pst_buf why = {0};
+    score_stats_waits_now(st, what, &why);
+    json_t *j = *what ? json_pack("{s:s, s:s}", "for", what, "why", why.data) : json_object();
+    pst_buf_done(&why);
+    pthread_mutex_lock(&st->wait_lock); /* other threads read this text, too */
     if (*st->refused)
         json_object_set_new(j, "model_refused", json_string(st->refused));
     pthread_mutex_unlock(&st->wait_lock);

@@ -131,12 +131,22 @@ int scorer_configure(scorer *s)
     return rc;
 }
 
-void scorer_waits(scorer *s, const pst_err *why)
+void scorer_waits(scorer *s, const pst_record *r, const pst_err *why)
 {
-    if (why)
-        score_stats_wait(s->stats, why->code == PST_ESTATE && !strcmp(why->origin, "score") ? "paused" : why->origin, why->text);
-    else
-        score_stats_wait(s->stats, NULL, NULL);
+    bool paused = why->code == PST_ESTATE && !strcmp(why->origin, "score");
+    score_stats_wait_record(s->stats, r, paused ? PST_WAIT_PAUSED : why->origin, why->text);
+}
+
+/* Partitions were taken away: what those of them waited for that do not come back is their new owner's affair. */
+void scorer_waits_settle(scorer *s)
+{
+    if (!s->waits_unsettled || !pst_consumer_joined(s->consumer))
+        return;
+    s->waits_unsettled = false;
+    size_t n = pst_consumer_assignment(s->consumer, NULL, 0);
+    pst_range *ours = pst_alloc((n + 1) * sizeof(*ours));
+    score_stats_wait_keep(s->stats, ours, pst_consumer_assignment(s->consumer, ours, n));
+    free(ours);
 }
 
 /* Sleeps, ready to stop. */
@@ -254,7 +264,7 @@ int scorer_await_topics(scorer *s)
     for (int ms = 500; !pst_stop_requested(); ms = ms < 5000 ? ms * 2 : 5000) {
         pst_err_clear(&s->err);
         int rc = ensure_topics(s);
-        score_stats_wait(s->stats, rc < 0 ? "topics" : NULL, s->err.text);
+        score_stats_wait(s->stats, PST_WAIT_TOPICS, rc < 0 ? "topics" : NULL, s->err.text);
         if (rc == 0)
             return 0;
         if (rc == PST_ENOTFOUND ? s->opts->exit_on_eof : s->err.cls == PST_CLASS_FATAL)
@@ -277,7 +287,7 @@ int scorer_take_slot(scorer *s)
 static void on_wait(void *arg, const char *why)
 {
     scorer *s = arg;
-    score_stats_wait(s->stats, why ? "kafka" : NULL, why);
+    score_stats_wait(s->stats, PST_WAIT_COORDINATOR, why ? "kafka" : NULL, why);
 }
 
 int scorer_open(scorer *s)
@@ -328,6 +338,7 @@ static void close_kafka(scorer *s)
     s->txn = NULL;
     pst_consumer_free(s->consumer);
     s->consumer = NULL;
+    score_stats_wait(s->stats, PST_WAIT_COORDINATOR, NULL, NULL); /* the next one will say what it waits for */
 }
 
 void scorer_close(scorer *s)
@@ -343,7 +354,8 @@ static void begin_anew(scorer *s)
     pst_err why = s->err;
     s->stats->ready = false;
     s->reopened = true;
-    score_stats_wait(s->stats, "kafka", why.text);
+    score_stats_wait(s->stats, PST_WAIT_REOPENED, "kafka", why.text);
+    s->waits_unsettled = true;
     pst_err_clear(&s->err);
     score_round_clear(&s->round);
     s->again = 0;
@@ -357,7 +369,7 @@ void scorer_rejoined(scorer *s)
     s->reopened = false;
     s->stats->ready = true;
     pst_log(PST_LOG_INFO, "score", "event=rejoined pipeline=%s group=%s id=%s", s->p->name, s->group, s->txn_id);
-    score_stats_wait(s->stats, NULL, NULL);
+    score_stats_wait(s->stats, PST_WAIT_REOPENED, NULL, NULL);
 }
 
 static int open_anew(scorer *s)

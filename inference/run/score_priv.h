@@ -67,7 +67,8 @@ typedef struct scorer {
     uint64_t dead; /* of them dead-lettered */
     int again;     /* rounds in a row that were thrown away at their commit */
     int64_t told_waiting_us, fenced_us;
-    bool reopened; /* the group has not taken it in again yet */
+    bool reopened;        /* the group has not taken it in again yet */
+    bool waits_unsettled; /* partitions were taken away: some that wait may not be ours any more */
     pst_err err;
 } scorer;
 
@@ -88,8 +89,10 @@ void scorer_rejoined(scorer *s);
 void scorer_close(scorer *s);
 /* Told that somebody has our id: closes and opens again, by and by under another one. */
 int scorer_after_fencing(scorer *s);
-/* Tells whoever asks what the stream waits for; NULL = it flows. */
-void scorer_waits(scorer *s, const pst_err *why);
+/* Tells whoever asks what the partition of this record waits for. */
+void scorer_waits(scorer *s, const pst_record *r, const pst_err *why);
+/* After partitions were taken away: what is not ours any more waits for nothing here. Cheap; to be called between two polls. */
+void scorer_waits_settle(scorer *s);
 void scorer_idle_ms(int ms); /* sleeps, ready to stop */
 
 /* What this round tells about models goes into it, before its commit; and after a commit that failed. */

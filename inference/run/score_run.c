@@ -107,7 +107,7 @@ static int await_model(scorer *s)
         bool there = pst_score_core_binding(s->core, PST_VARIANT_PRIMARY);
         char why[480];
         score_follow_why(s->follow, why, sizeof(why));
-        score_stats_wait(s->stats, there ? NULL : "model", why);
+        score_stats_wait(s->stats, PST_WAIT_MODEL, there ? NULL : "model", why);
         if (there)
             return 0;
         if (pst_mono_us() - told > 30000000 || (strcmp(why, said) && pst_mono_us() - told > 2000000)) {
@@ -182,15 +182,17 @@ static int hold(scorer *s, const pst_record *r, const pst_err *why)
 {
     pst_err reason = *why;
     pst_err_clear(&s->err);
-    scorer_waits(s, &reason);
     if (pst_mono_us() - s->told_waiting_us > 10000000) {
         pst_log(PST_LOG_WARN, "score", "event=waiting pipeline=%s topic=%s partition=%d offset=%lld why=\"%s\"", s->p->name, r->topic,
                 r->partition, (long long)r->offset, reason.text);
         s->told_waiting_us = pst_mono_us();
     }
     bool known = reason.code == PST_EAGAIN; /* the registry's answer will not change before that */
-    return pst_consumer_hold(s->consumer, r->topic, r->partition, r->offset, known ? PST_SCHEMA_WAIT_MS : HOLD_MS,
-                             known ? PST_SCHEMA_WAIT_MS : HOLD_MAX_MS, &s->err);
+    int rc = pst_consumer_hold(s->consumer, r->topic, r->partition, r->offset, known ? PST_SCHEMA_WAIT_MS : HOLD_MS,
+                               known ? PST_SCHEMA_WAIT_MS : HOLD_MAX_MS, &s->err);
+    if (rc == 0 && pst_consumer_held(s->consumer, r->topic, r->partition)) /* else it was taken away meanwhile */
+        scorer_waits(s, r, &reason);
+    return rc;
 }
 
 static int hold_all(scorer *s, const pst_record *records, size_t n, const pst_err *why)
@@ -287,6 +289,7 @@ static int emit_all(scorer *s, const pst_record *records, size_t n)
         }
         score_round_record(&s->round, r);
         pst_consumer_mark(s->consumer, r->topic, r->partition, r->offset + 1);
+        score_stats_used_record(s->stats, r);
     }
     return 0;
 }
@@ -303,6 +306,7 @@ static int score_pass(scorer *s, const pst_record **records, size_t *n)
             return rc;
     }
     int rc = run_core(s, *records, *n, &usable, &why, &lost);
+    s->waits_unsettled |= lost;
     if (lost)
         return rc < 0 && s->err.code ? rc : throw_away(s, "partitions were given or taken");
     if (rc < 0 || (usable < *n && why.cls == PST_CLASS_FATAL)) {
@@ -343,8 +347,6 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
     }
     while (rc == 0 && n)
         rc = score_pass(s, &records, &n);
-    if (rc == 0 && !pst_consumer_holds(s->consumer))
-        scorer_waits(s, NULL);
     return rc;
 }
 
@@ -366,6 +368,8 @@ static int step(scorer *s)
     if (e.code)
         pst_log_err("score", &e);
     scorer_rejoined(s);
+    s->waits_unsettled |= b.lost;
+    scorer_waits_settle(s);
     if (b.lost && busy) { /* the round's records come again, here or elsewhere, and this batch's with them */
         rc = throw_away(s, "partitions were given or taken");
         return rc < 0 ? rc : 0;
@@ -382,8 +386,6 @@ static int step(scorer *s)
         return rc < 0 ? rc : 0;
     if (!b.n)
         s->stats->lag = pst_consumer_lag(s->consumer);
-    if (b.lost && !pst_consumer_holds(s->consumer)) /* what it waited for is somebody else's now */
-        scorer_waits(s, NULL);
     bool settled = !s->round.open;
     return settled && ((full && s->done >= max) || (b.eof && s->opts->exit_on_eof && !pst_consumer_holds(s->consumer)));
 }

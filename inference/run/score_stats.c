@@ -21,7 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POINT_EVERY_US = 1000000, IDLE_POINT_EVERY = 5, HEARTBEAT_EVERY = 10, STATE_MS = 2000 };
+enum { POINT_EVERY_US = 1000000, IDLE_POINT_EVERY = 5, HEARTBEAT_EVERY = 10, STATE_MS = 2000, WHY_BYTES_MAX = 480 };
+#define AND_FOR "; and for "
 
 struct pst_stats_threads {
     pst_http_thread *http;
@@ -45,6 +46,7 @@ score_stats *score_stats_new(const char *pipeline)
     s->pipeline = pipeline;
     s->lag = -1;
     pthread_mutex_init(&s->wait_lock, NULL);
+    s->waiting = pst_waits_new();
     pst_metrics *m = s->set;
     s->consumed = pst_metric_of(m, PST_METRIC_SCORER_CONSUMED, pipeline, NULL);
     s->tombstones_total = pst_metric_of(m, PST_METRIC_SCORER_TOMBSTONES, pipeline, NULL);
@@ -73,6 +75,7 @@ void score_stats_free(score_stats *s)
     if (!s)
         return;
     pst_metrics_free(s->set);
+    pst_waits_free(s->waiting);
     pthread_mutex_destroy(&s->wait_lock);
     free(s->wait_file);
     free(s);
@@ -107,17 +110,19 @@ static void write_wait_file(const score_stats *s)
         unlink(s->wait_file);
         return;
     }
-    pst_buf b = {0};
+    pst_buf b = {0}, why = {0};
     pst_buf_printf(&b, "{\"since\":%lld", (long long)pst_now_us());
     if (s->waits) {
-        add_said(&b, "for", s->wait_for);
-        add_said(&b, "why", s->wait_why);
+        pst_waits_text(s->waiting, AND_FOR, &why);
+        add_said(&b, "for", pst_waits_what(s->waiting));
+        add_said(&b, "why", why.data);
     }
     if (*s->refused)
         add_said(&b, "model_refused", s->refused);
     pst_buf_addc(&b, '}');
     pst_fs_write_atomic(s->wait_file, b.data, b.len, 0600, NULL); /* it is told otherwise, too */
     pst_buf_done(&b);
+    pst_buf_done(&why);
 }
 
 /* The next heartbeat goes now. */
@@ -131,24 +136,59 @@ static void tell_now(score_stats *s)
     pthread_mutex_unlock(&s->threads->lock);
 }
 
-void score_stats_wait(score_stats *s, const char *what, const char *why)
+/* After a change of what it waits for. @locks wait_lock, given back */
+static void waits_changed(score_stats *s, bool changed)
 {
-    if (!what && !s->waits)
-        return;
-    char text[sizeof(s->wait_why)];
-    put_text(text, sizeof text, what ? why : "");
-    pthread_mutex_lock(&s->wait_lock);
-    bool changed = !what || !s->waits || strcmp(s->wait_for, what) != 0 || strcmp(s->wait_why, text) != 0;
-    put_text(s->wait_for, sizeof(s->wait_for), what ? what : "");
-    put_text(s->wait_why, sizeof(s->wait_why), text);
-    s->waits = what != NULL;
-    if (changed)
+    if (changed) {
+        s->waits = pst_waits_any(s->waiting);
         write_wait_file(s);
+        pst_metric_set(s->waiting_gauge, s->waits);
+    }
     pthread_mutex_unlock(&s->wait_lock);
     if (changed)
         tell_now(s);
-    if (changed)
-        pst_metric_set(s->waiting_gauge, what ? 1 : 0);
+}
+
+void score_stats_wait(score_stats *s, pst_waiter who, const char *what, const char *why)
+{
+    char text[WHY_BYTES_MAX];
+    if (!what && !s->waits)
+        return;
+    put_text(text, sizeof text, what ? why : "");
+    pthread_mutex_lock(&s->wait_lock);
+    waits_changed(s, pst_waits_for(s->waiting, who, what, text));
+}
+
+void score_stats_wait_record(score_stats *s, const pst_record *r, const char *what, const char *why)
+{
+    char text[WHY_BYTES_MAX];
+    put_text(text, sizeof text, why);
+    pthread_mutex_lock(&s->wait_lock);
+    waits_changed(s, pst_waits_record(s->waiting, r->topic, r->partition, r->offset, what, text));
+}
+
+void score_stats_used_record(score_stats *s, const pst_record *r)
+{
+    if (!s->waits)
+        return;
+    pthread_mutex_lock(&s->wait_lock);
+    waits_changed(s, pst_waits_passed(s->waiting, r->topic, r->partition, r->offset));
+}
+
+void score_stats_wait_keep(score_stats *s, const pst_range *ours, size_t n)
+{
+    if (!s->waits)
+        return;
+    pthread_mutex_lock(&s->wait_lock);
+    waits_changed(s, pst_waits_keep(s->waiting, ours, n));
+}
+
+void score_stats_waits_now(score_stats *s, char ret_what[32], pst_buf *ret_why)
+{
+    pthread_mutex_lock(&s->wait_lock);
+    put_text(ret_what, 32, pst_waits_what(s->waiting));
+    pst_waits_text(s->waiting, AND_FOR, ret_why);
+    pthread_mutex_unlock(&s->wait_lock);
 }
 
 void score_stats_refused(score_stats *s, const char *name, int version, const char *why)
@@ -263,7 +303,7 @@ static void fill_values(score_stats *s, struct pst_stats_threads *t, pst_metric_
     pst_dbl_map_set(&m->values, &m->n_values, "model_version", s->model_version);
     pthread_mutex_lock(&s->wait_lock);
     pst_dbl_map_set(&m->values, &m->n_values, "waiting", s->waits || !s->ready);
-    pst_dbl_map_set(&m->values, &m->n_values, "paused", s->waits && !strcmp(s->wait_for, "paused"));
+    pst_dbl_map_set(&m->values, &m->n_values, "paused", !strcmp(pst_waits_what(s->waiting), PST_WAIT_PAUSED));
     pthread_mutex_unlock(&s->wait_lock);
     t->seen_records = records;
     t->seen_batches = batches;
@@ -317,15 +357,19 @@ static void send_heartbeat(score_stats *s, pst_producer *p, const char *state)
                           .version = pst_strdup(PST_VERSION)};
     pst_str_map_set(&w.details, &w.n_details, "pipeline", s->pipeline);
     pst_str_map_set(&w.details, &w.n_details, "model_version", version);
-    pthread_mutex_lock(&s->wait_lock);
+    char what[32];
+    pst_buf why = {0};
+    score_stats_waits_now(s, what, &why);
     if (!state) {
         free(w.state);
-        w.state = pst_strdup(s->waits && !strcmp(s->wait_for, "paused") ? "paused" : s->waits || !s->ready ? "waiting" : "running");
+        w.state = pst_strdup(!strcmp(what, PST_WAIT_PAUSED) ? "paused" : *what || !s->ready ? "waiting" : "running");
     }
-    if (s->waits) {
-        pst_str_map_set(&w.details, &w.n_details, "waits_for", s->wait_for);
-        pst_str_map_set(&w.details, &w.n_details, "why", s->wait_why);
+    if (*what) {
+        pst_str_map_set(&w.details, &w.n_details, "waits_for", what);
+        pst_str_map_set(&w.details, &w.n_details, "why", why.data);
     }
+    pst_buf_done(&why);
+    pthread_mutex_lock(&s->wait_lock);
     if (*s->refused)
         pst_str_map_set(&w.details, &w.n_details, "model_refused", s->refused);
     pthread_mutex_unlock(&s->wait_lock);
@@ -396,13 +440,15 @@ static void show_alive(void *arg, pst_http_req *req)
 static void show_ready(void *arg, pst_http_req *req)
 {
     score_stats *s = arg;
-    pthread_mutex_lock(&s->wait_lock);
-    char *text = s->waits   ? pst_sprintf("waiting for %s: %s\n", s->wait_for, s->wait_why)
-                 : s->ready ? pst_strdup("ready\n")
-                            : pst_strdup("waiting for the broker\n");
-    pthread_mutex_unlock(&s->wait_lock);
-    pst_http_reply_text(req, s->ready && !s->waits ? 200 : 503, "%s", text);
-    free(text);
+    char what[32];
+    pst_buf why = {0};
+    score_stats_waits_now(s, what, &why);
+    bool ready = s->ready;
+    if (*what)
+        pst_http_reply_text(req, 503, "waiting for %s: %s\n", what, why.data);
+    else
+        pst_http_reply_text(req, ready ? 200 : 503, ready ? "ready\n" : "waiting for the broker\n");
+    pst_buf_done(&why);
 }
 
 static void show_state(void *arg, pst_http_req *req)

@@ -10,6 +10,7 @@
 #include "common/base/settings.h"
 #include "common/loop/http.h"
 #include "inference/pipeline/pipeline.h"
+#include "inference/state/waits.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,9 +25,9 @@ typedef struct score_stats {
     _Atomic int64_t lag; /* -1 = not known */
     _Atomic int model_version;
     _Atomic bool ready; /* a model is there and partitions are assigned or may be */
-    _Atomic bool waits; /* the stream, or a part of it, stands still: see score_stats_wait */
+    _Atomic bool waits; /* the stream, or a part of it, stands still */
     pthread_mutex_t wait_lock;
-    char wait_for[32], wait_why[480];
+    pst_waits *waiting; /* @locks wait_lock */
     int refused_version;
     char refused[480]; /* the model version that an alias names and that is not in use; "" = none */
     char *wait_file;   /* the same for `penstock status`, while it waits */
@@ -46,9 +47,15 @@ int score_stats_start(score_stats *s, const pst_settings *settings, const char *
 int score_stats_port(const score_stats *s); /* of /metrics; 0 = none */
 void score_stats_stop(score_stats *s);      /* last points, last heartbeat; bounded in time */
 
-/* The stream stands still, and for what ("model", "topics", "registry", "kafka", "paused" …) and why; what NULL = it flows. /readyz, heartbeats
- * and `penstock status` say so. Cheap when nothing changes. @thread the scorer's */
-void score_stats_wait(score_stats *s, const char *what, const char *why);
+/* The stream stands still, and for what ("model", "topics", "registry", "kafka", "paused" …) and why; what NULL = this one waits no more, whatever
+ * the others do. /readyz, heartbeats and `penstock status` say so. Cheap when nothing changes. @thread the scorer's */
+void score_stats_wait(score_stats *s, pst_waiter who, const char *what, const char *why);
+/* The partition of this record stands at it; until it, or a later one, is used, or the partition is not ours any more (keep). */
+void score_stats_wait_record(score_stats *s, const pst_record *r, const char *what, const char *why);
+void score_stats_used_record(score_stats *s, const pst_record *r);
+void score_stats_wait_keep(score_stats *s, const pst_range *ours, size_t n);
+/* What it waits for, and why, of all waits that stand; what "" = it flows. Replaces ret_why. @thread any */
+void score_stats_waits_now(score_stats *s, char ret_what[32], pst_buf *ret_why);
 /* An alias names a version that cannot be used here, so that another is kept; name NULL = all is as it should be,
  * unless version is the one that was refused. */
 void score_stats_refused(score_stats *s, const char *name, int version, const char *why);
