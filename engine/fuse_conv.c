@@ -238,7 +238,7 @@ static bool as_pool(const builder *b, const eng_node *n, fused_conv *c)
     } sizes[] = {{"kernel_shape", ENG_CONV_LANES_POOL_MAX}, {"strides", ENG_CONV_LANES_POOL_MAX}, {"dilations", 1}};
     const eng_cpu_kernels *kn = eng_kernels_pick(b->f->p->isa);
     if (!eng_fuse_is(n, "MaxPool") || c->has_add || !(c->alpha >= 0) || b->w->rank != 4 ||
-        !eng_conv_lanes_kernels(kn, b->w, eng_attr_int(b->conv, "group", 1), true))
+        !eng_conv_lanes_pools(kn, b->w, eng_attr_int(b->conv, "group", 1)))
         return false;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t many;

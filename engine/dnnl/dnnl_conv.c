@@ -2,6 +2,9 @@
  * Every function is looked up before the first is called: a library that lacks one counts as not there. */
 #include "engine/dnnl/dnnl_conv.h"
 
+#include "engine/ops/conv_fast.h"
+#include "engine/plan.h"
+
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
@@ -59,25 +62,26 @@ static void open_lib(void)
     lib.there = lib.engine_create(&lib.engine, dnnl_cpu, 0) == dnnl_success;
 }
 
-bool eng_dnnl_pays(const eng_dnnl_shape *s)
-{
-    return s->c >= 64 && s->m >= 64 && s->oh > 1 && s->ow > 1 &&
-           (double)s->c * (double)s->m * (double)(s->kh * s->kw) * (double)(s->oh * s->ow) >= 5e6;
-}
+/* One image, one group. */
+typedef struct conv_shape {
+    int64_t c, h, w, m, kh, kw, oh, ow, sh, sw, dh, dw, pad_top, pad_left, pad_bottom, pad_right;
+    int64_t bias, relu; /* whether */
+} conv_shape;
 
 enum { TRIES_MAX = 4 };
 
-struct eng_dnnl_conv {
-    eng_dnnl_shape shape; /* what the primitives are for */
-    int tries;            /* sizes seen: a model whose images change all the time is left to our own kernel */
+typedef struct dnnl_conv {
+    const void *of;   /* the weights it is for */
+    conv_shape shape; /* what the primitives are for */
+    int tries;        /* sizes seen: a model whose images change all the time is left to our own kernel */
     bool ready;
     dnnl_stream_t stream;
     dnnl_primitive_t conv, in, out; /* in, out: copies to and from its own layouts; NULL = none needed */
     dnnl_memory_t x, w, b, y, own_x, own_y;
     size_t x_bytes, y_bytes;
-};
+} dnnl_conv;
 
-static void drop(eng_dnnl_conv *d)
+static void drop(dnnl_conv *d)
 {
     dnnl_primitive_t *p[] = {&d->conv, &d->in, &d->out};
     dnnl_memory_t *m[] = {&d->x, &d->w, &d->b, &d->y, &d->own_x, &d->own_y};
@@ -96,7 +100,7 @@ static void drop(eng_dnnl_conv *d)
 
 static void drop_all(void *arg)
 {
-    eng_dnnl_conv *d = arg;
+    dnnl_conv *d = arg;
     drop(d);
     if (d->stream)
         lib.stream_destroy(d->stream);
@@ -121,7 +125,7 @@ static void many_threads(int threads)
         lib.omp_set(threads);
 }
 
-static bool execute(const eng_dnnl_conv *d, dnnl_primitive_t p, int n, const dnnl_exec_arg_t *args)
+static bool execute(const dnnl_conv *d, dnnl_primitive_t p, int n, const dnnl_exec_arg_t *args)
 {
     return OK(lib.primitive_execute(p, d->stream, n, args)) && OK(lib.stream_wait(d->stream));
 }
@@ -136,7 +140,7 @@ static bool make_copy(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *
 }
 
 /* The convolution with layouts of its choice. */
-static dnnl_primitive_desc_t choose(const eng_dnnl_shape *s)
+static dnnl_primitive_desc_t choose(const conv_shape *s)
 {
     dnnl_dims_t xd = {1, s->c, s->h, s->w}, wd = {s->m, s->c, s->kh, s->kw}, bd = {s->m}, yd = {1, s->m, s->oh, s->ow},
                 stride = {s->sh, s->sw}, dil = {s->dh - 1, s->dw - 1}, before = {s->pad_top, s->pad_left},
@@ -165,9 +169,9 @@ static dnnl_primitive_desc_t choose(const eng_dnnl_shape *s)
 }
 
 /* Primitives and handles for one shape; *ret_w: the layout it wants the weights in. */
-static bool make_primitives(eng_dnnl_conv *d, dnnl_memory_desc_t *ret_w)
+static bool make_primitives(dnnl_conv *d, dnnl_memory_desc_t *ret_w)
 {
-    const eng_dnnl_shape *s = &d->shape;
+    const conv_shape *s = &d->shape;
     dnnl_dims_t xd = {1, s->c, s->h, s->w}, bd = {s->m}, yd = {1, s->m, s->oh, s->ow};
     dnnl_memory_desc_t x, b, y, qx, qy;
     dnnl_primitive_desc_t pd = choose(s);
@@ -194,9 +198,9 @@ static bool make_primitives(eng_dnnl_conv *d, dnnl_memory_desc_t *ret_w)
     return ok;
 }
 
-static bool fill_weights(eng_dnnl_conv *d, const dnnl_memory_desc_t *own, const float *w)
+static bool fill_weights(dnnl_conv *d, const dnnl_memory_desc_t *own, const float *w)
 {
-    const eng_dnnl_shape *s = &d->shape;
+    const conv_shape *s = &d->shape;
     dnnl_dims_t wd = {s->m, s->c, s->kh, s->kw};
     dnnl_memory_desc_t plain_desc;
     dnnl_primitive_t copy = NULL;
@@ -216,7 +220,7 @@ static bool fill_weights(eng_dnnl_conv *d, const dnnl_memory_desc_t *own, const 
 
 /* Everything for one shape. Room for the weights may unwind: it is asked for between the parts that hold one thread, and all handles
  * are in d by then, which the plan frees. */
-static bool make(eng_op_ctx *c, eng_dnnl_conv *d, const float *w)
+static bool make(eng_op_ctx *c, dnnl_conv *d, const float *w)
 {
     dnnl_memory_desc_t own;
     int threads = one_thread();
@@ -231,7 +235,7 @@ static bool make(eng_op_ctx *c, eng_dnnl_conv *d, const float *w)
     return ok;
 }
 
-static bool run_image(const eng_dnnl_conv *d, const float *x, float *y)
+static bool run_image(const dnnl_conv *d, const float *x, float *y)
 {
     dnnl_memory_t src = d->in ? d->own_x : d->x, dst = d->out ? d->own_y : d->y;
     dnnl_exec_arg_t in[] = {{DNNL_ARG_FROM, d->x}, {DNNL_ARG_TO, d->own_x}}, out[] = {{DNNL_ARG_FROM, d->own_y}, {DNNL_ARG_TO, d->y}},
@@ -240,47 +244,112 @@ static bool run_image(const eng_dnnl_conv *d, const float *x, float *y)
            (!d->in || execute(d, d->in, 2, in)) && execute(d, d->conv, d->b ? 4 : 3, args) && (!d->out || execute(d, d->out, 2, out));
 }
 
-/* Primitives are made for one shape and kept for the next run; a shape that changes all the time is not worth making them for, so after some tries
- * other shapes are left to our own kernel. */
-int eng_dnnl_conv_run(eng_op_ctx *c, eng_dnnl_conv **state, const eng_dnnl_shape *s, const float *w, const float *bias, int64_t n,
-                      const float *x, float *y)
+/* Shapes of which any is measured to be faster here (tests/bench/RESULTS.md). Its kernels are made for this CPU: a plan of narrower ones asks
+ * for their results. */
+static bool supports(const eng_op_ctx *c)
 {
-    pthread_once(&lib_once, open_lib);
-    if (!lib.there)
-        return 1;
-    eng_dnnl_conv *d = *state;
-    if (!d) {
-        d = eng_op_keep(c, sizeof *d);
-        eng_plan_own(c->plan, d, drop_all);
-        *state = d;
-    }
-    if ((!d->ready || memcmp(&d->shape, s, sizeof *s) != 0) && d->tries >= TRIES_MAX)
-        return 1;
-    int rc = n ? 1 : 0;
+    enum { FILTERS_MIN = 64 };
+    const pst_tensor *w = eng_in(c, 1);
+    return !c->plan->opts.no_fusion && w && w->dtype == PST_F32 && w->rank == 4 && eng_attr_int(c->node, "group", 1) == 1 &&
+           w->dims[1] >= FILTERS_MIN && w->dims[0] >= FILTERS_MIN && eng_count(w) > 0 && eng_isa_is_best(c->plan->isa);
+}
+
+/* A twelfth less a product than our tiles, but both copies into its own layouts: worth it from 5 million products an image on. */
+static eng_node_cost cost(const eng_op_ctx *c)
+{
+    const double gain = 0.08, products = 5e6;
+    double tiles = eng_conv_fast_place_ns(c);
+    return (eng_node_cost){.item_ns = gain * tiles * products / (double)eng_count(eng_in(c, 1)), .place_ns = (1 - gain) * tiles};
+}
+
+static int prepare(eng_op_ctx *c, void **ret_state)
+{
+    dnnl_conv *d = eng_op_keep(c, sizeof *d);
+    d->of = eng_in(c, 1)->data;
+    *ret_state = d;
+    return 0;
+}
+
+static conv_shape shape_of(const eng_op_ctx *c, const eng_node_call *call)
+{
+    const eng_window *w = call->window;
+    return (conv_shape){.c = call->w->dims[1],
+                        .h = w->in[0],
+                        .w = w->in[1],
+                        .m = call->w->dims[0],
+                        .kh = w->k[0],
+                        .kw = w->k[1],
+                        .oh = w->out[0],
+                        .ow = w->out[1],
+                        .sh = w->stride[0],
+                        .sw = w->stride[1],
+                        .dh = w->dil[0],
+                        .dw = w->dil[1],
+                        .pad_top = w->pad[0],
+                        .pad_left = w->pad[1],
+                        .pad_bottom = w->pad_end[0],
+                        .pad_right = w->pad_end[1],
+                        .bias = call->bias != NULL,
+                        .relu = c->epilogue && c->epilogue->act == ENG_ACT_RELU};
+}
+
+/* Primitives are made for one shape and kept for the next run; a shape that changes all the time is not worth making them for, so after some tries
+ * other shapes are left to our own kernels. False: they are, now. */
+static bool ready_for(eng_op_ctx *c, dnnl_conv *d, const conv_shape *s, const float *w)
+{
+    if (d->ready && memcmp(&d->shape, s, sizeof *s) == 0)
+        return true;
+    if (d->tries >= TRIES_MAX)
+        return false;
+    drop(d);
+    d->tries++;
+    memcpy(&d->shape, s, sizeof *s);
+    if (!d->stream && !OK(lib.stream_create(&d->stream, lib.engine, dnnl_stream_default_flags)))
+        return false;
+    d->ready = make(c, d, w);
+    return d->ready;
+}
+
+/* All images. Their layouts' room is asked for before: nothing may unwind while the thread is set to one of OpenMP's. */
+static int run_images(eng_op_ctx *c, dnnl_conv *d, const eng_node_call *call)
+{
+    const conv_shape *s = &d->shape;
     float *own_x = NULL, *own_y = NULL;
-    if (!d->ready || memcmp(&d->shape, s, sizeof *s) != 0) {
-        drop(d);
-        d->tries++;
-        memcpy(&d->shape, s, sizeof *s);
-        if (!d->stream && !OK(lib.stream_create(&d->stream, lib.engine, dnnl_stream_default_flags)))
-            return 1;
-        d->ready = make(c, d, w);
-        if (!d->ready)
-            return 1;
-    }
     if ((d->in && !(own_x = eng_op_scratch(c, d->x_bytes))) || (d->out && !(own_y = eng_op_scratch(c, d->y_bytes))))
         return PST_ELIMIT;
     if ((d->in && !OK(lib.memory_set_data_handle(d->own_x, own_x))) || (d->out && !OK(lib.memory_set_data_handle(d->own_y, own_y))) ||
-        (d->b && !OK(lib.memory_set_data_handle(d->b, (void *)bias))))
+        (d->b && !OK(lib.memory_set_data_handle(d->b, (void *)call->bias))))
         return 1;
+    const float *x = call->x->data;
+    int64_t n = call->x->dims[0];
+    bool ok = true;
     int threads = one_thread();
-    for (int64_t i = 0; i < n; i++)
-        if (!run_image(d, x + i * s->c * s->h * s->w, y + i * s->m * s->oh * s->ow))
-            break;
-        else if (i + 1 == n)
-            rc = 0;
+    for (int64_t i = 0; i < n && ok; i++)
+        ok = run_image(d, x + i * s->c * s->h * s->w, call->y + i * s->m * s->oh * s->ow);
     many_threads(threads);
-    if (rc == 0)
-        c->kernel = "oneDNN";
-    return rc;
+    return ok ? 0 : 1;
 }
+
+/* A residual is left to our own kernels, an activation other than Relu to whoever asked for it. */
+static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)
+{
+    dnnl_conv *d = state;
+    eng_epilogue *e = c->epilogue;
+    const eng_window *w = call->window;
+    if (!d || d->of != call->w->data || call->pool || (e && e->add) || w->n != 2 || w->out[0] <= 1 || w->out[1] <= 1)
+        return 1;
+    pthread_once(&lib_once, open_lib);
+    conv_shape s = shape_of(c, call);
+    if (!lib.there || !ready_for(c, d, &s, call->w->data))
+        return 1;
+    int rc = run_images(c, d, call);
+    if (rc != 0)
+        return rc;
+    c->kernel = eng_dnnl_conv_backend.name;
+    if (e)
+        e->done = s.relu || e->act == ENG_ACT_NONE;
+    return 0;
+}
+
+const eng_node_backend eng_dnnl_conv_backend = {
+    .name = "oneDNN", .op = "Conv", .supports = supports, .cost = cost, .prepare = prepare, .submit = submit, .free = drop_all};

@@ -1,13 +1,7 @@
-/* conv.c - convolutions: gathered columns times weights (im2col + GEMM) for Conv, scattered products for ConvTranspose. */
-#include "engine/ops/conv_fast.h"
-#include "engine/ops/conv_lanes.h"
-#ifdef PST_HAVE_DNNL
-#include "engine/dnnl/dnnl_conv.h"
-#endif
+/* conv.c - convolutions: their geometry and operands. Conv is computed by whichever backend of nodes costs the least (node_backend.h);
+ * ConvTranspose by scattered products, integers by plain sums. */
+#include "engine/node_backend.h"
 #include "engine/ops/kernels.h"
-
-#include "engine/cpu/gemm.h"
-#include "engine/cpu/isa.h"
 
 #include <limits.h>
 #include <math.h>
@@ -65,87 +59,9 @@ int eng_window_of(eng_op_ctx *c, const pst_tensor *x, const int64_t *kernel, eng
     return 0;
 }
 
-/* The columns one group of one image needs: (channels · k_count, out_count), zero in the padding. */
-static void columns(const eng_window *w, const float *x, int64_t channels, float *col)
-{
-    int last = w->n - 1;
-    int64_t ow = w->out[last], rows = ow ? w->out_count / ow : 0;
-    for (int64_t k = 0; k < w->k_count; k++) {
-        int64_t kx = k % w->k[last], x0 = kx * w->dil[last] - w->pad[last];
-        for (int64_t r = 0; r < rows; r++) {
-            /* where this row of outputs reads; -1: all padding */
-            int64_t base = 0, step = w->in[last], o = r, kk = k / w->k[last];
-            for (int i = last - 1; i >= 0; i--) {
-                int64_t v = o % w->out[i] * w->stride[i] + kk % w->k[i] * w->dil[i] - w->pad[i];
-                base = v < 0 || v >= w->in[i] || base < 0 ? -1 : base + v * step;
-                step *= w->in[i];
-                o /= w->out[i];
-                kk /= w->k[i];
-            }
-            for (int64_t ch = 0; ch < channels; ch++) {
-                float *to = col + (ch * w->k_count + k) * w->out_count + r * ow;
-                const float *from = x + ch * w->in_count + base;
-                if (base < 0) {
-                    memset(to, 0, (size_t)ow * sizeof *to);
-                    continue;
-                }
-                for (int64_t i = 0; i < ow; i++) {
-                    int64_t v = x0 + i * w->stride[last];
-                    to[i] = v >= 0 && v < w->in[last] ? from[v] : 0;
-                }
-            }
-        }
-    }
-}
-
-typedef struct conv_state {
-    const eng_cpu_kernels *kernels;
-    eng_conv_weights weights;
-    eng_packed lanes;
-    struct eng_dnnl_conv *dnnl;
-} conv_state;
-
 int eng_prepare_conv(eng_op_ctx *c)
 {
-    const pst_tensor *w = eng_in(c, 1);
-    conv_state *s = eng_op_keep(c, sizeof *s);
-    *c->state = s;
-    s->kernels = eng_kernels_pick(c->plan->isa);
-    if (!w || c->plan->opts.no_fusion)
-        return 0;
-    int64_t groups = eng_attr_int(c->node, "group", 1);
-    eng_conv_lanes_prepare(c, s->kernels, w, groups, &s->lanes);
-    return s->lanes.data ? 0 : eng_conv_fast_prepare(c, s->kernels, w, groups, &s->weights);
-}
-
-static int conv_f32(eng_op_ctx *c, const eng_cpu_kernels *kn, const pst_tensor *x, const pst_tensor *wt, const float *bias,
-                    const eng_window *w, float *y)
-{
-    int64_t groups = eng_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups, depth = cg * w->k_count;
-    bool direct = w->k_count == 1 && w->in_count == w->out_count; /* 1×1: the image is its own columns */
-    for (int i = 0; i < w->n; i++)
-        direct &= !w->pad[i] && w->stride[i] == 1;
-    if (depth > INT_MAX || w->out_count > INT_MAX || mg > INT_MAX ||
-        (uint64_t)depth * (uint64_t)w->out_count > c->plan->m->limits.tensor_bytes_max / 4)
-        return eng_op_fail(c, PST_ELIMIT, "too large");
-    float *col = direct ? NULL : eng_op_scratch(c, (size_t)(depth * w->out_count) * sizeof *col);
-    if (!direct && !col)
-        return PST_ELIMIT;
-    for (int64_t n = 0; n < x->dims[0]; n++)
-        for (int64_t g = 0; g < groups; g++) {
-            int rc = eng_op_pause(c);
-            if (rc < 0)
-                return rc;
-            const float *in = (const float *)x->data + (n * x->dims[1] + g * cg) * w->in_count;
-            float *out = y + (n * m + g * mg) * w->out_count;
-            if (!direct && cg) /* without channels a kernel may be as large as it likes */
-                columns(w, in, cg, col);
-            for (int64_t i = 0; i < mg * w->out_count; i++)
-                out[i] = bias ? bias[g * mg + i / w->out_count] : 0;
-            eng_sgemm_isa(kn, false, false, (int)mg, (int)w->out_count, (int)depth, 1, (const float *)wt->data + g * mg * depth, (int)depth,
-                          direct ? in : col, (int)w->out_count, 1, out, (int)w->out_count);
-        }
-    return 0;
+    return eng_node_prepare(c);
 }
 
 /* Multiplications of a convolution. */
@@ -162,53 +78,24 @@ static int check_conv(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *w)
     return 0;
 }
 
-#ifdef PST_HAVE_DNNL
-/* 1 = not by oneDNN. An activation other than Relu and a residual are left to whoever asked for them. */
-static int conv_dnnl(eng_op_ctx *c, conv_state *s, const pst_tensor *x, const pst_tensor *wt, const float *bias, const eng_window *w,
-                     float *y)
-{
-    eng_epilogue *e = c->epilogue;
-    if (w->n != 2 || s->weights.of != wt->data || eng_attr_int(c->node, "group", 1) != 1 || (e && e->add) || !eng_isa_is_best(c->plan->isa))
-        return 1;
-    eng_dnnl_shape d = {.c = wt->dims[1],
-                        .h = w->in[0],
-                        .w = w->in[1],
-                        .m = wt->dims[0],
-                        .kh = w->k[0],
-                        .kw = w->k[1],
-                        .oh = w->out[0],
-                        .ow = w->out[1],
-                        .sh = w->stride[0],
-                        .sw = w->stride[1],
-                        .dh = w->dil[0],
-                        .dw = w->dil[1],
-                        .pad_top = w->pad[0],
-                        .pad_left = w->pad[1],
-                        .pad_bottom = w->pad_end[0],
-                        .pad_right = w->pad_end[1],
-                        .bias = bias != NULL,
-                        .relu = e && e->act == ENG_ACT_RELU};
-    int rc = eng_dnnl_pays(&d) ? eng_dnnl_conv_run(c, &s->dnnl, &d, wt->data, bias, x->dims[0], x->data, y) : 1;
-    if (rc == 0 && e)
-        e->done = d.relu || e->act == ENG_ACT_NONE;
-    return rc;
-}
-#endif
-
-/* With the maximum pool of the epilogue; nothing is done where that does not fit. */
-static int conv_pool(eng_op_ctx *c, const eng_packed *lanes, const pst_tensor *x, int64_t m, const float *bias, const eng_window *w)
+/* With the maximum pool of the epilogue; nothing is done where nobody takes it in. */
+static int conv_pool(eng_op_ctx *c, eng_node_call *call)
 {
     eng_op_ctx k = *c;
     eng_window pool;
-    pst_tensor conv = {.dtype = PST_F32, .rank = x->rank, .dims = {x->dims[0], m}};
+    const eng_window *w = call->window;
+    pst_tensor conv = {.dtype = PST_F32, .rank = call->x->rank, .dims = {call->x->dims[0], call->w->dims[0]}};
     memcpy(conv.dims + 2, w->out, (size_t)w->n * sizeof *w->out);
     k.node = c->epilogue->pool;
     int rc = eng_window_of(&k, &conv, NULL, &pool);
-    if (rc < 0 || (rc = eng_op_work(&k, (double)(x->dims[0] * m) * (double)pool.out_count * (double)pool.k_count)) < 0)
+    if (rc == 0)
+        rc = eng_op_work(&k, (double)(conv.dims[0] * conv.dims[1]) * (double)pool.out_count * (double)pool.k_count);
+    if (rc < 0)
         return rc;
     memcpy(conv.dims + 2, pool.out, (size_t)pool.n * sizeof *pool.out);
-    float *y = eng_out_like(c, 0, &conv);
-    rc = y ? eng_conv_lanes(c, lanes, x, bias, w, &pool, y) : PST_ELIMIT;
+    call->y = eng_out_like(c, 0, &conv);
+    call->pool = &pool;
+    rc = call->y ? eng_node_run(c, call) : PST_ELIMIT;
     return rc > 0 ? 0 : rc;
 }
 
@@ -224,23 +111,17 @@ int eng_op_conv(eng_op_ctx *c)
         return rc;
     if (x.dtype != PST_F32 || wt.dtype != PST_F32 || (b && (b->dtype != PST_F32 || eng_count(b) != wt.dims[0])))
         return b && eng_count(b) != wt.dims[0] ? eng_op_fail(c, PST_EINVAL, "bias does not fit") : eng_op_type(c, x.dtype);
-    conv_state *s = *c->state;
-    const float *bias = b ? b->data : NULL;
+    eng_node_call call = {.x = &x, .w = &wt, .bias = b ? b->data : NULL, .window = &w};
     if (c->epilogue && c->epilogue->pool)
-        return conv_pool(c, &s->lanes, &x, wt.dims[0], bias, &w);
+        return conv_pool(c, &call);
     int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]};
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
-    float *y = eng_out(c, 0, PST_F32, x.rank, dims);
-    if (!y)
+    call.y = eng_out(c, 0, PST_F32, x.rank, dims);
+    if (!call.y)
         return PST_ELIMIT;
-#ifdef PST_HAVE_DNNL
-    if (!c->plan->opts.no_fusion && (rc = conv_dnnl(c, s, &x, &wt, bias, &w, y)) <= 0)
-        return rc;
-#endif
-    rc = c->plan->opts.no_fusion ? 1 : eng_conv_lanes(c, &s->lanes, &x, bias, &w, NULL, y);
-    if (rc > 0 && !c->plan->opts.no_fusion)
-        rc = eng_conv_fast(c, s->kernels, &s->weights, &x, &wt, bias, &w, y);
-    return rc > 0 ? conv_f32(c, s->kernels, &x, &wt, bias, &w, y) : rc;
+    rc = eng_node_run(c, &call);
+    PST_ASSERT(rc <= 0); /* columns take what nobody else does: the result would be what its buffer held before */
+    return rc;
 }
 
 /* Every input element is spread over the outputs its kernel covers. */

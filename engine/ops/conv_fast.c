@@ -10,6 +10,7 @@
 
 #include "engine/cpu/gemm.h"
 #include "engine/ops/conv_image.h"
+#include "engine/plan.h"
 
 #include <string.h>
 
@@ -45,27 +46,74 @@ static void run_group(const job *j)
     }
 }
 
-int eng_conv_fast_prepare(eng_op_ctx *c, const eng_cpu_kernels *kn, const pst_tensor *w, int64_t groups, eng_conv_weights *ret)
+/* Weights (M, C/groups, k…) in the order of the tiles; of: the data they were made from, which is none where they are not constant. */
+typedef struct fast_weights {
+    const float *packed;
+    const void *of;
+} fast_weights;
+
+static bool supports(const eng_op_ctx *c)
 {
-    int64_t n = eng_count(w), m = w->rank ? w->dims[0] : 0, depth = m ? n / m : 0, mg = groups > 0 ? m / groups : 0;
-    *ret = (eng_conv_weights){0};
+    return !c->plan->opts.no_fusion;
+}
+
+/* Numbers between the rows cost a tenth, but kernels of one position have nothing between the rows and no columns to shift. A pool that is
+ * not taken in costs as much as 24 positions. */
+int64_t eng_conv_fast_thirtieths(const pst_tensor *w, bool pooled)
+{
+    int64_t m = w->dims[0], depth = eng_count(w) / m;
+    if (pooled)
+        return 33 * m * (depth + 24);
+    return (depth > w->dims[1] ? 33 : 29) * m * depth;
+}
+
+double eng_conv_ns(const eng_op_ctx *c, int64_t thirtieths)
+{
+    enum { PRODUCTS_NS = 6 }; /* two vectors a cycle at 3 GHz */
+    return (double)thirtieths / 30 / (PRODUCTS_NS * eng_kernels_pick(c->plan->isa)->lanes);
+}
+
+double eng_conv_fast_place_ns(const eng_op_ctx *c)
+{
+    const pst_tensor *w = eng_in(c, 1);
+    bool pooled = c->epilogue && c->epilogue->pool, known = w && w->rank > 2 && eng_count(w) > 0 && w->dims[0] > 0;
+    return known ? eng_conv_ns(c, eng_conv_fast_thirtieths(w, pooled)) : 1;
+}
+
+static eng_node_cost cost(const eng_op_ctx *c)
+{
+    return (eng_node_cost){.place_ns = eng_conv_fast_place_ns(c)};
+}
+
+static int prepare(eng_op_ctx *c, void **ret_state)
+{
+    const pst_tensor *w = eng_in(c, 1);
+    int64_t groups = eng_attr_int(c->node, "group", 1), n = w ? eng_count(w) : 0, m = n && w->rank ? w->dims[0] : 0, depth = m ? n / m : 0,
+            mg = groups > 0 ? m / groups : 0;
     if (!n || w->dtype != PST_F32 || w->rank < 3 || w->rank > 4 || groups < 1 || m % groups || depth > DEPTH_MAX)
         return 0;
+    const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
     float *to = eng_op_keep(c, (size_t)n * sizeof *to);
     for (int64_t i = 0; i < groups; i++)
         eng_sgemm_pack_left(kn, (int)mg, (int)depth, (const float *)w->data + i * mg * depth, (int)depth, to + i * mg * depth);
-    ret->packed = to;
-    ret->of = w->data;
+    fast_weights *kept = eng_op_keep(c, sizeof *kept);
+    *kept = (fast_weights){.packed = to, .of = w->data};
+    *ret_state = kept;
     return 0;
 }
 
-int eng_conv_fast(eng_op_ctx *c, const eng_cpu_kernels *kn, const eng_conv_weights *kept, const pst_tensor *x, const pst_tensor *wt,
-                  const float *bias, const eng_window *w, float *y)
+static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)
 {
+    const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
+    const fast_weights *kept = state;
+    const pst_tensor *x = call->x, *wt = call->w;
+    const eng_window *w = call->window;
+    const float *bias = call->bias;
+    float *y = call->y;
     int64_t groups = eng_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups, depth = cg * w->k_count,
             n = eng_count(wt);
     eng_conv_image g;
-    if (!w->out_count || !n || depth > DEPTH_MAX || mg > DEPTH_MAX || !eng_conv_image_plan(w, cg, true, &g))
+    if (call->pool || !w->out_count || !n || depth > DEPTH_MAX || mg > DEPTH_MAX || !eng_conv_image_plan(w, cg, true, &g))
         return 1;
     int64_t slack = 8 * kn->nr,
             rows = (n / groups > 32768 ? CHUNK_LARGE : CHUNK_FLOATS) / (mg * g.qw); /* large weights should pass few times */
@@ -74,7 +122,7 @@ int eng_conv_fast(eng_op_ctx *c, const eng_cpu_kernels *kn, const eng_conv_weigh
     size_t max = c->plan->m->limits.tensor_bytes_max / sizeof(float);
     if ((uint64_t)g.image > max || (uint64_t)(mg * ldc) > max)
         return 1;
-    const float *a = kept && kept->packed && kept->of == wt->data ? kept->packed : NULL;
+    const float *a = kept && kept->of == wt->data ? kept->packed : NULL;
     float *image = eng_op_scratch(c, (size_t)(g.image + slack) * sizeof *image),
           *chunk = eng_op_scratch(c, (size_t)(mg * ldc) * sizeof *chunk), *own = a ? NULL : eng_op_scratch(c, (size_t)n * sizeof *own);
     int32_t *off = eng_op_scratch(c, (size_t)depth * sizeof *off);
@@ -120,3 +168,6 @@ int eng_conv_fast(eng_op_ctx *c, const eng_cpu_kernels *kn, const eng_conv_weigh
     c->kernel = cg == 1 && mg == 1 ? "depthwise tiles" : "convolution tiles";
     return 0;
 }
+
+const eng_node_backend eng_conv_fast_backend = {
+    .name = "convolution tiles", .op = "Conv", .supports = supports, .cost = cost, .prepare = prepare, .submit = submit};

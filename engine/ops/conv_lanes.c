@@ -6,7 +6,10 @@
  * needs no shuffles. It pays while the weights of a tile stay in L1: conv_fast.c is for deeper sums. */
 #include "engine/ops/conv_lanes.h"
 
+#include "engine/cpu/gemm.h"
+#include "engine/ops/conv_fast.h"
 #include "engine/ops/conv_image.h"
+#include "engine/plan.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,37 +26,57 @@ static int64_t thirds_of(const eng_cpu_kernels *kn, int64_t m)
     return 3 * (m - rest) + (rest > kn->lanes ? 3 * kn->nr : rest ? 4 * kn->lanes : 0);
 }
 
-/* conv_fast.c computes a tenth more than m, between the rows, but no empty lanes; a pool that is not taken in costs it as much as 24
- * positions. Kernels of one position have nothing between the rows. */
-static bool pays(const eng_cpu_kernels *kn, const pst_tensor *w, bool pooled)
+/* Kernels of 16 lanes follow the rule of those of 8: measured there, they take 0.6 to 0.9 of their time wherever it says yes, even
+ * with a third of the lanes empty, as long as 8 do not hold all filters. */
+static int64_t thirtieths(const eng_cpu_kernels *kn, const pst_tensor *w)
 {
-    int64_t m = w->dims[0], depth = eng_count(w) / m, thirds = thirds_of(kn, m);
-    return pooled ? 10 * thirds * depth <= 33 * m * (depth + 24) : 10 * thirds <= 33 * m && depth > w->dims[1];
+    int64_t m = w->dims[0];
+    return 10 * thirds_of(kn->lanes > 8 ? eng_kernels_pick("avx2") : kn, m) * (eng_count(w) / m);
 }
 
-const eng_cpu_kernels *eng_conv_lanes_kernels(const eng_cpu_kernels *kn, const pst_tensor *w, int64_t groups, bool pooled)
+/* The kernels, kn or narrower ones, for constant weights (M, C, k…); NULL = they do not suit. */
+static const eng_cpu_kernels *kernels_of(const eng_cpu_kernels *kn, const pst_tensor *w, int64_t groups)
 {
     int64_t n = eng_count(w), m = w->rank ? w->dims[0] : 0;
     if (n <= 0 || w->dtype != PST_F32 || w->rank < 3 || w->rank > 4 || groups != 1 || m > FILTERS_MAX || n / m > DEPTH_MAX)
         return NULL;
-    /* Kernels of 16 lanes follow the rule of those of 8: measured there, they take 0.6 to 0.9 of their time wherever it says yes, even
-     * with a third of the lanes empty, as long as 8 do not hold all filters. */
     const eng_cpu_kernels *narrow = kn->lanes > 8 ? eng_kernels_pick("avx2") : NULL;
-    if (!pays(narrow ? narrow : kn, w, pooled))
-        return NULL;
     return narrow && m <= narrow->lanes ? narrow : kn;
 }
 
-void eng_conv_lanes_prepare(eng_op_ctx *c, const eng_cpu_kernels *kn, const pst_tensor *w, int64_t groups, eng_packed *ret)
+bool eng_conv_lanes_pools(const eng_cpu_kernels *kn, const pst_tensor *w, int64_t groups)
 {
-    *ret = (eng_packed){0};
-    bool pooled = c->epilogue && c->epilogue->pool;
-    kn = eng_conv_lanes_kernels(kn, w, groups, pooled);
-    if (!kn)
-        return;
-    c->kernel = kernel_names[pooled];
+    return kernels_of(kn, w, groups) && thirtieths(kn, w) <= eng_conv_fast_thirtieths(w, true);
+}
+
+/* Packed weights and the data they were made from. */
+typedef struct lanes_weights {
+    eng_packed packed;
+    const void *of;
+} lanes_weights;
+
+static bool supports(const eng_op_ctx *c)
+{
+    const pst_tensor *w = eng_in(c, 1);
+    return !c->plan->opts.no_fusion && w && kernels_of(eng_kernels_pick(c->plan->isa), w, eng_attr_int(c->node, "group", 1));
+}
+
+static eng_node_cost cost(const eng_op_ctx *c)
+{
+    return (eng_node_cost){.place_ns = eng_conv_ns(c, thirtieths(eng_kernels_pick(c->plan->isa), eng_in(c, 1)))};
+}
+
+static int prepare(eng_op_ctx *c, void **ret_state)
+{
+    const pst_tensor *w = eng_in(c, 1);
+    const eng_cpu_kernels *kn = kernels_of(eng_kernels_pick(c->plan->isa), w, 1);
     int m = (int)w->dims[0], depth = (int)(eng_count(w) / m);
-    eng_sgemm_pack(kn, true, m, depth, w->data, depth, eng_op_keep(c, eng_packed_floats(kn, m, depth) * sizeof(float)), ret);
+    lanes_weights *kept = eng_op_keep(c, sizeof *kept);
+    kept->of = w->data;
+    eng_sgemm_pack(kn, true, m, depth, w->data, depth, eng_op_keep(c, eng_packed_floats(kn, m, depth) * sizeof(float)), &kept->packed);
+    c->kernel = kernel_names[c->epilogue && c->epilogue->pool];
+    *ret_state = kept;
+    return 0;
 }
 
 typedef struct job {
@@ -190,14 +213,20 @@ static void run_image(const job *j, const float *add, float *y)
     }
 }
 
-int eng_conv_lanes(eng_op_ctx *c, const eng_packed *weights, const pst_tensor *x, const float *bias, const eng_window *w,
-                   const eng_window *pool, float *y)
+static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)
 {
-    job j = {.kn = weights->kernels, .pool = pool};
-    int64_t channels = x->dims[1], images = x->dims[0], m = weights->n, results;
-    if (!weights->data || !plan_job(c, w, channels, m, &j))
+    const lanes_weights *kept = state;
+    if (!kept || kept->of != call->w->data)
         return 1;
-    int rc = make_room(c, weights, channels, bias, w, &j);
+    const pst_tensor *x = call->x;
+    const eng_window *w = call->window;
+    const eng_packed *weights = &kept->packed;
+    float *y = call->y;
+    job j = {.kn = weights->kernels, .pool = call->pool};
+    int64_t channels = x->dims[1], images = x->dims[0], m = weights->n, results;
+    if (!plan_job(c, w, channels, m, &j))
+        return 1;
+    int rc = make_room(c, weights, channels, call->bias, w, &j);
     if (rc < 0)
         return rc;
     eng_epilogue *e = c->epilogue;
@@ -216,6 +245,9 @@ int eng_conv_lanes(eng_op_ctx *c, const eng_packed *weights, const pst_tensor *x
     }
     if (e && e->done && e->act > ENG_ACT_RELU)
         j.kn->act(e->act, e->alpha, y, y, (size_t)(images * results));
-    c->kernel = kernel_names[pool != NULL];
+    c->kernel = kernel_names[call->pool != NULL];
     return 0;
 }
+
+const eng_node_backend eng_conv_lanes_backend = {
+    .name = "filters in the lanes", .op = "Conv", .supports = supports, .cost = cost, .prepare = prepare, .submit = submit};

@@ -35,6 +35,7 @@ static int take_over(pst_plan *p, bool in_run, pst_err *err)
     if (p->opts.backend || p->m->limits.backends == PST_BACKENDS_OWN || __atomic_load_n(&p->m->ort_refused, __ATOMIC_RELAXED))
         return PST_EUNSUPPORTED;
     if (!in_run) { /* its making stopped half way: nothing of it is used */
+        eng_plan_disown(p);
         eng_heap_release(&p->heap);
         *p = (pst_plan){.m = p->m,
                         .opts = p->opts,
