@@ -134,6 +134,15 @@ static void on_revoke(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bo
     drop_gathered(c);
 }
 
+/* Who leaves takes its place without reading from it: the join is over, and the group can be left. */
+static void on_last_place(pst_consumer *c)
+{
+    rd_kafka_topic_partition_list_t *nothing = rd_kafka_topic_partition_list_new(0);
+    rd_kafka_assign(c->rk, nothing);
+    rd_kafka_topic_partition_list_destroy(nothing);
+    c->assigned = true;
+}
+
 void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque)
 {
     pst_consumer *c = opaque;
@@ -148,6 +157,8 @@ void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
             list ? list->cnt : 0, rd_kafka_assignment_lost(rk) ? " lost=true" : "");
     if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS && !c->closing) {
         on_assign(c, list, cooperative);
+    } else if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS && c->leaves && !cooperative) {
+        on_last_place(c);
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         on_revoke(c, list, cooperative);
     } else {

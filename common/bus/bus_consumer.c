@@ -16,6 +16,7 @@
 #define COMMIT_WAIT_MS   10000
 #define CLOSE_WAIT_MS    10000
 #define CLOSE_HURRY_MS   1000
+#define JOIN_WAIT_MS     20000 /* a leaver waits so long for the others whom its join waits for */
 #define INFLIGHT_DEFAULT (64u << 20)
 #define QUIET_MS         5000
 
@@ -47,6 +48,48 @@ static void clear_batch(pst_consumer *c)
     c->n = c->bytes = 0;
 }
 
+static void on_error(pst_consumer *c, const rd_kafka_message_t *m)
+{
+    rd_kafka_resp_err_t code = m->err;
+    const char *topic = m->rkt ? rd_kafka_topic_name(m->rkt) : NULL;
+    char reason[400];
+    if (code == RD_KAFKA_RESP_ERR__FATAL)
+        code = rd_kafka_fatal_error(c->rk, reason, sizeof reason);
+    else
+        snprintf(reason, sizeof reason, "%s", rd_kafka_message_errstr(m));
+    if (code == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED || code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
+        c->lost = true;
+    if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && topic) {
+        pst_err_clear(&c->health.last);
+        pst_err_set(&c->health.last, PST_ENOTFOUND, PST_CLASS_RETRY, "kafka", code, "topic %s does not exist (yet)", topic);
+        return;
+    }
+    bus_health_note(&c->health, code, reason);
+}
+
+/* A broker reads no request of a connection before it has answered the one before, and answers a JoinGroup when all members have come: a
+ * LeaveGroup behind it is not heard for so long, and librdkafka gives it up after 5 s. Nor does a member leave that was not told its id yet. So
+ * a join that is under way ends before the group is left. */
+static void end_join(pst_consumer *c)
+{
+    if (c->assigned || !bus_peers_has_us(c))
+        return;
+    for (int64_t until = pst_mono_us() + JOIN_WAIT_MS * 1000LL; !c->assigned && !c->health.fatal.code && !pst_stop_hurry();) {
+        if (pst_mono_us() > until) {
+            pst_log(PST_LOG_WARN, "bus",
+                    "event=left_unheard group=%s member=%s why=\"the group is being rebalanced and waits for another member: what this one "
+                    "would be given waits for its session.timeout.ms\"",
+                    c->group, c->opts.instance_id);
+            return;
+        }
+        rd_kafka_message_t *m = rd_kafka_consumer_poll(c->rk, 20);
+        if (m && m->err && m->err != RD_KAFKA_RESP_ERR__PARTITION_EOF)
+            on_error(c, m);
+        if (m)
+            rd_kafka_message_destroy(m);
+    }
+}
+
 /* Runs on its own thread when the group must be left, since that may block: owns c. */
 static void close_and_free(void *arg)
 {
@@ -55,8 +98,10 @@ static void close_and_free(void *arg)
         if (bus_quiet_done(c))
             rd_kafka_destroy_flags(c->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     } else if (c->rk) {
-        if (c->group && c->leaves)
+        if (c->group && c->leaves) {
+            end_join(c);
             pst_rdk_leave(c->rk);
+        }
         if (c->group)
             rd_kafka_consumer_close(c->rk); /* calls bus_rebalance_cb here */
         if (bus_quiet_done(c))
@@ -94,7 +139,8 @@ void pst_consumer_free(pst_consumer *c)
     c->closing = true;
     /* A broker that is mute does not hear that we leave either: who opens anew does not wait for it. */
     bool hurry = pst_stop_hurry() || bus_quiet_is_mute(c);
-    bus_bounded(close_and_free, c, hurry ? CLOSE_HURRY_MS : CLOSE_WAIT_MS, "consumer_close");
+    int wait_ms = CLOSE_WAIT_MS + (c->group && c->leaves ? JOIN_WAIT_MS : 0);
+    bus_bounded(close_and_free, c, hurry ? CLOSE_HURRY_MS : wait_ms, "consumer_close");
 }
 
 static rd_kafka_conf_t *configure(pst_consumer *c, pst_err *err)
@@ -200,25 +246,6 @@ static void finish_part(pst_consumer *c, bus_part *p)
     rd_kafka_topic_partition_list_add(one, p->topic, p->partition);
     rd_kafka_pause_partitions(c->rk, one);
     rd_kafka_topic_partition_list_destroy(one);
-}
-
-static void on_error(pst_consumer *c, const rd_kafka_message_t *m)
-{
-    rd_kafka_resp_err_t code = m->err;
-    const char *topic = m->rkt ? rd_kafka_topic_name(m->rkt) : NULL;
-    char reason[400];
-    if (code == RD_KAFKA_RESP_ERR__FATAL)
-        code = rd_kafka_fatal_error(c->rk, reason, sizeof reason);
-    else
-        snprintf(reason, sizeof reason, "%s", rd_kafka_message_errstr(m));
-    if (code == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED || code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
-        c->lost = true;
-    if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && topic) {
-        pst_err_clear(&c->health.last);
-        pst_err_set(&c->health.last, PST_ENOTFOUND, PST_CLASS_RETRY, "kafka", code, "topic %s does not exist (yet)", topic);
-        return;
-    }
-    bus_health_note(&c->health, code, reason);
 }
 
 /* Takes the message; true if a record was added to the batch. */

@@ -75,7 +75,8 @@ int bus_group_offsets(const pst_bus_conf *conf, const char *group, const rd_kafk
 void bus_peers_inherit(pst_consumer *c, const rd_kafka_topic_partition_list_t *list);
 /* Ends what those left open, if they have left the group, and what holds back these offsets (NULL = none). Does not wait. */
 void bus_peers_end(pst_consumer *c, const rd_kafka_topic_partition_list_t *pending);
-void bus_check_peers(pst_consumer *c); /* at each poll, in a group */
+void bus_check_peers(pst_consumer *c);        /* at each poll, in a group */
+bool bus_peers_has_us(const pst_consumer *c); /* the group counts our instance id among its members; asks the broker, for seconds at most */
 void bus_peers_done(pst_consumer *c);
 
 #define BUS_STEP_MS 2000 /* one blocking question to the broker; repeated while it is away */

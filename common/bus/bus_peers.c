@@ -78,16 +78,15 @@ static bool belongs(const char *transactional_id, const char *instance)
     return own && own <= all && !strcmp(transactional_id + all - own, instance) && (own == all || transactional_id[all - own - 1] == '.');
 }
 
-/* Strikes out those whose member the group has. False: it was not told. */
-static bool strike_living(errand *w)
+/* Calls fn with the instance id of each static member of the group. False: it was not told. */
+static bool each_instance(const pst_bus_conf *conf, const char *group, void (*fn)(void *arg, const char *instance), void *arg)
 {
     bus_admin a;
     pst_err ignored = {0};
     bool told = false;
-    if (!bus_admin_open(&a, w->conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, &ignored)) {
+    if (!bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, &ignored)) {
         rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
         rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(a.rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
-        const char *group = w->group;
         size_t groups_n = 0;
         rd_kafka_DescribeConsumerGroups(a.rk, &group, 1, how, q);
         rd_kafka_event_t *ev = bus_admin_answer(&a, q, "cannot describe the group", &ignored);
@@ -96,11 +95,8 @@ static bool strike_living(errand *w)
         told = groups_n == 1 && !rd_kafka_ConsumerGroupDescription_error(groups[0]);
         for (size_t m = 0; told && m < rd_kafka_ConsumerGroupDescription_member_count(groups[0]); m++) {
             const char *instance = rd_kafka_MemberDescription_group_instance_id(rd_kafka_ConsumerGroupDescription_member(groups[0], m));
-            for (size_t i = w->n; i-- > 0;)
-                if (belongs(w->names[i], instance)) {
-                    free(w->names[i]);
-                    w->names[i] = w->names[--w->n];
-                }
+            if (instance)
+                fn(arg, instance);
         }
         if (ev)
             rd_kafka_event_destroy(ev);
@@ -109,6 +105,34 @@ static bool strike_living(errand *w)
     }
     bus_admin_close(&a);
     return told;
+}
+
+/* Strikes out those to whom this living member belongs. */
+static void strike(void *arg, const char *instance)
+{
+    errand *w = arg;
+    for (size_t i = w->n; i-- > 0;)
+        if (belongs(w->names[i], instance)) {
+            free(w->names[i]);
+            w->names[i] = w->names[--w->n];
+        }
+}
+
+typedef struct look_for {
+    const char *instance;
+    bool found;
+} look_for;
+
+static void compare(void *arg, const char *instance)
+{
+    look_for *l = arg;
+    l->found |= !strcmp(l->instance, instance);
+}
+
+bool bus_peers_has_us(const pst_consumer *c)
+{
+    look_for l = {.instance = c->opts.instance_id};
+    return l.instance && each_instance(c->conf, c->group, compare, &l) && l.found;
 }
 
 /* ---- ending what they left --------------------------------------------------------------------------------------------------------- */
@@ -153,7 +177,7 @@ static void run_errand(void *arg)
         w->n = add_names(w->peers, w->own, last, w->names, w->n);
     if (last)
         rd_kafka_topic_partition_list_destroy(last);
-    if (w->n && strike_living(w))
+    if (w->n && each_instance(w->conf, w->group, strike, w))
         for (size_t i = 0; i < w->n; i++)
             take_over(w, w->names[i]);
     for (size_t i = 0; i < w->n; i++)

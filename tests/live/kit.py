@@ -265,6 +265,18 @@ class Platform:
         return Patient({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 2, "message.timeout.ms": 120000,
                         "enable.idempotence": True, **conf})  # what is sent again because an answer was late is no second record
 
+    @staticmethod
+    def watermarks(consumer, at, stop):
+        """Asked again while a topic that was made a moment ago has no leader yet: the client does not do that by itself."""
+        from confluent_kafka import KafkaError, KafkaException
+        while True:
+            try:
+                return consumer.get_watermark_offsets(at, 30 * PATIENCE)
+            except KafkaException as e:
+                if e.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART) or time.monotonic() > stop:
+                    raise
+                time.sleep(0.1)
+
     def read(self, topic, done=None, timeout=60, isolation="read_committed"):
         """All records of a topic to its (stable) end, or until done(list); fails where neither comes in time (PATIENCE)."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition, OFFSET_BEGINNING
@@ -277,7 +289,7 @@ class Platform:
                 time.sleep(0.1)  # made a moment ago, and this broker has not heard of it: nothing would be read for ever
             c.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in parts])
             # The end is where it was now: of a stream that goes on, one that moves might never be caught. Before it, where a transaction is open.
-            high = {p: c.get_watermark_offsets(TopicPartition(topic, p), 30 * PATIENCE) for p in parts}
+            high = {p: self.watermarks(c, TopicPartition(topic, p), stop) for p in parts}
             passed = {p for p, (low, end) in high.items() if low == end}
             while time.monotonic() < stop:
                 for m in c.consume(2000, 0.2):

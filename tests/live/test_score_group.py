@@ -63,7 +63,8 @@ with Platform(without="trainer,lcm,scorers") as p:
     all_scored(20, "the records behind it")
     at = {m.key().decode(): m.timestamp()[1] for t in ("out", "dead") for m in p.read(t)}
     check(max(at[f"beside{i}"] for i in range(5)) < at["bad"], f"the other partition waited for the first: {at}")
-    check(at["behind0"] >= at["bad"], "a record overtook the one before it in its partition")
+    # Both may go out in one transaction, to two topics, and then the broker appends them in any order; the wait was of seconds.
+    check(at["behind0"] > at["bad"] - 1000, f"a record overtook the one before it in its partition: {at}")
     check(max(scored().values()) == 1 and scored("dead") == {"bad": 1}, f"something came twice: {[k for k, n in (scored() + scored('dead')).items() if n > 1]}")
 
     # A static member that is told to stop leaves: its partition goes on long before its session is over.

@@ -9,6 +9,7 @@ pst_test(bus_mock_txn SOURCES mock/test_bus_mock_txn.c LIBS pst_embedded LABELS 
 pst_test(bus_mock_round SOURCES mock/test_bus_mock_round.c LIBS pst_embedded LABELS mock TIMEOUT 900)
 pst_test(bus_faults SOURCES live/test_bus_faults.c LIBS pst_bus LABELS live slow TIMEOUT 1500)
 pst_test(bus_wipe SOURCES live/test_bus_wipe.c LIBS pst_bus LABELS live TIMEOUT 900)
+pst_test(bus_leave SOURCES live/test_bus_leave.c live/bus_live.c LIBS pst_bus LABELS live TIMEOUT 900)
 pst_test(bus_security SOURCES live/test_bus_security.c LIBS pst_bus LABELS live TIMEOUT 900)
 # These wait for groups to form (three seconds each on the in-memory cluster) and compute nothing: begun first, they wait beside what computes.
 set_tests_properties(bus_mock_round bus_mock bus_mock_txn PROPERTIES COST 60)
