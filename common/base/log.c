@@ -1,4 +1,5 @@
-/* log.c - see log.h. Lines are built in a local buffer and leave in one write(2), so threads and processes do not mix them. */
+/* log.c - see log.h. Lines are built in a local buffer and leave in one write(2), so threads and processes do not mix them. The job that a line is
+ * about stands beside the call, not in it: most lines come from below, from code that knows of no jobs. */
 #include "common/base/log.h"
 
 #include "common/base/clock.h"
@@ -13,7 +14,16 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Whom `-v bus,lcm` can name: every component that a line of the program has. */
+static const char *const components[] = {"bus",        "client",      "engine",   "gateway", "kafka", "lcm",    "learner",
+                                         "models",     "onnxruntime", "registry", "rundir",  "score", "source", "store",
+                                         "supervisor", "trainer",     "up",       "view",    "submit"};
+enum { N_COMPONENTS = sizeof components / sizeof *components, JOB_MAX = 128 };
+
 static _Atomic int max_level = PST_LOG_INFO;
+static _Atomic uint32_t debugged; /* a bit a component */
+static _Thread_local const char *job;
+static char process_job[JOB_MAX]; /* set before there are threads */
 
 void pst_log_set_level(pst_log_level max)
 {
@@ -25,6 +35,74 @@ pst_log_level pst_log_get_level(void)
     return (pst_log_level)max_level;
 }
 
+static int component_at(const char *name, size_t len)
+{
+    for (int i = 0; i < N_COMPONENTS; i++)
+        if (strlen(components[i]) == len && !memcmp(components[i], name, len))
+            return i;
+    return -1;
+}
+
+static int unknown_component(const char *name, size_t len, pst_err *err)
+{
+    pst_buf all = {0};
+    for (int i = 0; i < N_COMPONENTS; i++)
+        pst_buf_printf(&all, "%s%s", i ? ", " : "", components[i]);
+    int rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "\"%.*s\" has no debug lines; there are: all, %s",
+                         (int)(len < 40 ? len : 40), name, all.data);
+    pst_buf_done(&all);
+    return rc;
+}
+
+int pst_log_set_debug(const char *list, pst_err *err)
+{
+    uint32_t bits = 0;
+    _Static_assert(N_COMPONENTS < 32, "a bit each");
+    for (const char *p = list ? list : ""; *p;) {
+        size_t len = strcspn(p, ",");
+        int i = component_at(p, len);
+        if (len == 3 && !memcmp(p, "all", 3))
+            bits = UINT32_MAX;
+        else if (i < 0)
+            return unknown_component(p, len, err);
+        else
+            bits |= 1u << i;
+        p += len + (p[len] == ',');
+    }
+    debugged = bits;
+    return 0;
+}
+
+static bool is_said(pst_log_level level, const char *component)
+{
+    if ((int)level <= max_level)
+        return true;
+    uint32_t bits = level == PST_LOG_DEBUG ? debugged : 0;
+    if (!bits || bits == UINT32_MAX)
+        return bits;
+    int i = component_at(component, strlen(component));
+    return i >= 0 && (bits & 1u << i);
+}
+
+const char *pst_log_job(const char *training_id)
+{
+    const char *before = job;
+    job = training_id;
+    return before;
+}
+
+void pst_log_job_always(const char *training_id)
+{
+    snprintf(process_job, sizeof process_job, "%s", training_id);
+}
+
+/* What the line gets at its end. */
+static const char *job_of(const char *fmt)
+{
+    const char *of = job && *job ? job : process_job;
+    return *of && !strstr(fmt, "training_id=") ? of : NULL;
+}
+
 static bool colour(void)
 {
     static atomic_int on = -1; /* any thread may be the first; all find the same */
@@ -33,7 +111,8 @@ static bool colour(void)
     return on;
 }
 
-static void __attribute__((format(printf, 3, 0))) vlog(pst_log_level level, const char *component, const char *fmt, va_list ap)
+static void __attribute__((format(printf, 4, 0)))
+vlog(pst_log_level level, const char *component, bool about_job, const char *fmt, va_list ap)
 {
     static const char *const names[] = {"ERROR", "WARN", "INFO", "DEBUG"};
     static const char *const tints[] = {"\033[31m", "\033[33m", "", "\033[2m"};
@@ -46,9 +125,12 @@ static void __attribute__((format(printf, 3, 0))) vlog(pst_log_level level, cons
     bool tint = colour() && *tints[level];
     n += (size_t)snprintf(line + n, sizeof line - n, ".%03dZ %s%s%s %s ", (int)(now / 1000 % 1000), tint ? tints[level] : "", names[level],
                           tint ? "\033[0m" : "", component);
-    char text[1600];
-    int m = vsnprintf(text, sizeof text, fmt, ap);
-    size_t len = m < 0 ? 0 : (size_t)m < sizeof text ? (size_t)m : sizeof text - 1;
+    char text[1600 + JOB_MAX + 16];
+    int m = vsnprintf(text, 1600, fmt, ap);
+    size_t len = m < 0 ? 0 : m < 1600 ? (size_t)m : 1599;
+    const char *of = about_job ? job_of(fmt) : NULL;
+    if (of)
+        len += (size_t)snprintf(text + len, sizeof text - len, " training_id=%.*s", JOB_MAX, of);
     for (size_t i = 0; i < len; i++)
         if (text[i] == '\n')
             text[i] = ' ';
@@ -96,12 +178,13 @@ bool pst_log_quota_take(pst_log_quota *q, int64_t now_us, uint64_t *ret_more)
     return ++q->seen <= PST_LOG_KIND_MAX;
 }
 
+/* Of lines in general, not of the job at hand. */
 static void tell(pst_log_level level, const char *component, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void tell(pst_log_level level, const char *component, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    vlog(level, component, fmt, ap);
+    vlog(level, component, false, fmt, ap);
     va_end(ap);
 }
 
@@ -162,17 +245,17 @@ void pst_log(pst_log_level level, const char *component, const char *fmt, ...)
         settle(pst_mono_us());
         pthread_mutex_unlock(&kinds.lock);
     }
-    if ((int)level > max_level)
+    if (!is_said(level, component))
         return;
     va_list ap;
     va_start(ap, fmt);
-    vlog(level, component, fmt, ap);
+    vlog(level, component, true, fmt, ap);
     va_end(ap);
 }
 
 void pst_log_limited(pst_log_level level, const char *component, const char *name, const char *fmt, ...)
 {
-    if ((int)level > max_level)
+    if (!is_said(level, component))
         return;
     uint64_t more;
     pthread_mutex_lock(&kinds.lock);
@@ -190,7 +273,7 @@ void pst_log_limited(pst_log_level level, const char *component, const char *nam
         return;
     va_list ap;
     va_start(ap, fmt);
-    vlog(level, component, fmt, ap);
+    vlog(level, component, true, fmt, ap);
     va_end(ap);
 }
 

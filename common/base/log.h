@@ -1,6 +1,8 @@
 /* log.h - one line per thing that happened, on stderr: `time level component event= key=value…`.
  *
- *     pst_log(PST_LOG_INFO, "trainer", "event=admitted training_id=%s queue=%s", id, queue);
+ *     const char *before = pst_log_job(r->training_id);        // until it is put back, this thread's lines are about that job
+ *     pst_log(PST_LOG_INFO, "trainer", "event=admitted queue=%s", queue);     // … event=admitted queue=default training_id=training-…
+ *     pst_log_job(before);
  *
  * Libraries log at debug only; programs log each condition once. Values with spaces are quoted by the caller ("\"%s\"").
  * Colour only on a terminal and without NO_COLOR. @thread any (one write per line). */
@@ -13,6 +15,14 @@ typedef enum { PST_LOG_ERROR = 0, PST_LOG_WARN, PST_LOG_INFO, PST_LOG_DEBUG } ps
 
 void pst_log_set_level(pst_log_level max);
 pst_log_level pst_log_get_level(void);
+/* Debug by component: "bus,lcm" are those whose debug lines are said besides the level's; "all" = everybody's, NULL or "" = nobody's. A name that no
+ * line has: PST_EINVAL with the list of them, and nothing is changed. */
+int pst_log_set_debug(const char *components, pst_err *err);
+/* Which job this thread's lines are about from here on (borrowed; NULL = none): a line whose format does not name a training_id gets it at its end.
+ * Returns what it was, to be put back. */
+const char *pst_log_job(const char *training_id);
+/* The same for all threads of a process that is about one job, for good (copied). */
+void pst_log_job_always(const char *training_id);
 void pst_log(pst_log_level level, const char *component, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* For what others can cause as often as they like (a bad record, a refused command): the first PST_LOG_KIND_MAX lines of a kind in a minute are
  * logged, then one says that more follow, and at the minute's end (or at exit) how many there were. kind: the line's event. */

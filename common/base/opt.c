@@ -20,7 +20,8 @@ typedef struct common_opts {
     pst_opt_list x;
     const char *bootstrap, *registry, *gateway, *state_dir, *store, *objects, *prefix, *file, *color;
     bool json, quiet, no_input, help, version;
-    int64_t verbose;
+    int verbose;
+    const char *debug; /* -v's list */
 } common_opts;
 
 #define AT(f) offsetof(common_opts, f)
@@ -37,7 +38,8 @@ static const pst_opt common_table[] = {
     {"command-config", 'F', PST_OPT_STR, AT(file), "FILE", NULL, "properties file; lines of Java clients are translated [PENSTOCK_CONFIG]"},
     {"json", 0, PST_OPT_BOOL, AT(json), NULL, NULL, "answer in JSON on stdout"},
     {"quiet", 'q', PST_OPT_BOOL, AT(quiet), NULL, NULL, "no progress, warnings only"},
-    {"verbose", 'v', PST_OPT_BOOL, AT(verbose), NULL, NULL, "say more"},
+    {"verbose", 'v', PST_OPT_BOOL, AT(verbose), "[LIST]", NULL,
+     "say more; of some parts only: -vbus,lcm, of services also -v bus,lcm (a wrong name is answered with all) [PENSTOCK_DEBUG]"},
     {"color", 0, PST_OPT_STR, AT(color), "WHEN", NULL, "auto, always, never [NO_COLOR]"},
     {"no-input", 0, PST_OPT_BOOL, AT(no_input), NULL, NULL, "never ask"},
     {"help", 'h', PST_OPT_BOOL, AT(help), NULL, NULL, "this text"},
@@ -125,7 +127,7 @@ static int store_value(const pst_opt *o, const char *value, bool negated, void *
 /* The two tables as getopt_long wants them; val = FIRST_LONG + index (own options first), + NEGATED for --no-name. */
 typedef struct built {
     struct option longs[OPTS_MAX * 2 + 1];
-    char shorts[OPTS_MAX * 2 + 3];
+    char shorts[OPTS_MAX * 2 + 4];
     char *negations[OPTS_MAX];
     size_t n_negations;
 } built;
@@ -141,7 +143,8 @@ static void build(const pst_usage *u, built *b)
         bool flag = o->kind == PST_OPT_BOOL;
         if (common && own_name(u, o->name))
             continue;
-        b->longs[n++] = (struct option){o->name, flag ? no_argument : required_argument, NULL, FIRST_LONG + (int)i};
+        int takes = !flag ? required_argument : o->value_name ? optional_argument : no_argument;
+        b->longs[n++] = (struct option){o->name, takes, NULL, FIRST_LONG + (int)i};
         if (flag && !common) {
             char *no = pst_sprintf("no-%s", o->name);
             b->negations[b->n_negations++] = no;
@@ -149,7 +152,7 @@ static void build(const pst_usage *u, built *b)
         }
         if (o->letter && !(common && own_letter(u, o->letter))) {
             b->shorts[s++] = o->letter;
-            if (!flag)
+            for (int colon = 0; colon < (takes == optional_argument ? 2 : takes); colon++)
                 b->shorts[s++] = ':';
         }
     }
@@ -180,6 +183,19 @@ static const pst_opt *by_letter(const pst_usage *u, int letter, bool *ret_common
     return NULL;
 }
 
+/* -v, -vv, -vbus,lcm, --verbose=bus,lcm. The next word is the list only where no argument could stand there. */
+static void take_verbose(const pst_usage *u, int argc, char **argv, common_opts *c)
+{
+    const char *list = optarg;
+    if (!list && u->args && !*u->args && optind < argc && *argv[optind] != '-')
+        list = argv[optind++];
+    c->verbose++;
+    if (list && list[strspn(list, "v")])
+        c->debug = list;
+    else if (list)
+        c->verbose += (int)strlen(list);
+}
+
 static int parse(const pst_usage *u, int argc, char **argv, void *opts, common_opts *c, const built *b, pst_err *err)
 {
     optind = 0;
@@ -206,7 +222,7 @@ static int parse(const pst_usage *u, int argc, char **argv, void *opts, common_o
         } else
             o = by_letter(u, got, &common);
         if (common && !strcmp(o->name, "verbose"))
-            c->verbose++;
+            take_verbose(u, argc, argv, c);
         else if (store_value(o, optarg, negated, common ? (void *)c : opts, err) < 0)
             return PST_EINVAL;
     }
@@ -274,7 +290,11 @@ static int settings_of(const common_opts *c, pst_settings *ret, pst_err *err)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--color %s: wanted auto, always or never", c->color);
     pst_setting_flags f = {c->bootstrap, c->registry, c->gateway, c->state_dir, c->store,    c->objects,      c->prefix, c->file,
                            c->x.items,   c->x.n,      c->json,    c->quiet,     c->no_input, (int)c->verbose, c->color};
-    pst_log_set_level(c->verbose ? PST_LOG_DEBUG : c->quiet ? PST_LOG_WARN : PST_LOG_INFO);
+    pst_log_set_level(c->verbose && !c->debug ? PST_LOG_DEBUG : c->quiet ? PST_LOG_WARN : PST_LOG_INFO);
+    if (pst_log_set_debug(c->debug ? c->debug : getenv("PENSTOCK_DEBUG"), err) < 0) {
+        pst_err_prefix(err, "%s", c->debug ? "-v" : "PENSTOCK_DEBUG");
+        return PST_EINVAL;
+    }
     return pst_settings_load(&f, ret, err);
 }
 

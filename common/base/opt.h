@@ -15,7 +15,7 @@
 #include "common/base/settings.h"
 
 typedef enum {
-    PST_OPT_BOOL,   /* bool; --name, --no-name */
+    PST_OPT_BOOL,   /* bool; --name, --no-name; of every verb's -v, which has a value_name: -v, -vWORD, --name, --name=WORD */
     PST_OPT_STR,    /* const char *, borrowed from argv or the default */
     PST_OPT_INT,    /* int64_t */
     PST_OPT_DOUBLE, /* double */

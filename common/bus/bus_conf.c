@@ -261,7 +261,7 @@ static void log_cb(const rd_kafka_t *rk, int level, const char *fac, const char 
         pst_log(PST_LOG_WARN, "bus", "event=position_reset client=%s text=\"%s\"", rd_kafka_name(rk), buf);
         return;
     }
-    pst_log(PST_LOG_DEBUG, "rdkafka", "event=%s client=%s level=%d text=\"%s\"", fac, rk ? rd_kafka_name(rk) : "", level, buf);
+    pst_log(PST_LOG_DEBUG, "kafka", "event=%s client=%s level=%d text=\"%s\"", fac, rk ? rd_kafka_name(rk) : "", level, buf);
 }
 
 static void error_cb(rd_kafka_t *rk, int err, const char *reason, void *opaque)

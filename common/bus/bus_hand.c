@@ -4,6 +4,7 @@
 #include "common/base/err.h"
 #include "common/base/clock.h"
 #include "common/base/stop.h"
+#include "common/base/thread.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -65,7 +66,7 @@ bus_hand *bus_hand_new(void)
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->changed, &attr);
     pthread_condattr_destroy(&attr);
-    if (!pthread_create(&h->thread, NULL, hand_run, h))
+    if (!pst_thread_start(&h->thread, "bus-hand", hand_run, h))
         return h;
     dispose(h);
     return NULL;

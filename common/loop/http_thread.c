@@ -1,5 +1,6 @@
 /* http_thread.c - a server with a loop and a thread of its own: /metrics, /health and /state for services whose main thread polls Kafka. It can
  * tell of a main thread that is stuck, which a server on that thread could not. */
+#include "common/base/thread.h"
 #include "common/loop/http.h"
 
 #include <errno.h>
@@ -25,7 +26,6 @@ struct pst_http_thread {
 static void *run(void *arg)
 {
     pst_http_thread *t = arg;
-    pthread_setname_np(pthread_self(), "http");
     pst_loop_run(t->loop);
     return NULL;
 }
@@ -43,7 +43,7 @@ static int start(pst_http_thread *t, const pst_http_conf *conf, const pst_http_r
     sigset_t all, old; /* signals are for the main thread */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = pthread_create(&t->thread, NULL, run, t);
+    int failed = pst_thread_start(&t->thread, "http", run, t);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (failed)
         return pst_err_sys(err, failed, "starting the HTTP thread");

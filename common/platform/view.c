@@ -14,6 +14,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/base/thread.h"
 #include "common/bus/bus.h"
 #include "common/platform/codec.h"
 #include "schemas/avro.h"
@@ -280,7 +281,6 @@ static int open_store(pst_view *v, pst_err *err)
 static void *run(void *arg)
 {
     pst_view *v = arg;
-    pthread_setname_np(pthread_self(), "view");
     for (int pause = PAUSE_MS; !ended(v);) {
         pst_err err = {0};
         pst_consumer *c = NULL;
@@ -314,7 +314,7 @@ int pst_view_start(pst_client *client, const char *store_url, pst_view **ret_vie
         if (err && !err->code)
             *err = e;
     } else {
-        rc = pthread_create(&v->thread, NULL, run, v);
+        rc = pst_thread_start(&v->thread, "view", run, v);
         rc = rc ? pst_err_sys(err, rc, "cannot start the view's thread") : 0;
     }
     if (rc < 0) {

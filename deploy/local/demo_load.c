@@ -1,5 +1,6 @@
 /* demo_load.c - a real load spike, bounded: threads that compute in short bursts and yield, so that every part of the telemetry moves. */
 #include "common/base/buf.h"
+#include "common/base/thread.h"
 #include "deploy/local/demo.h"
 
 #include <pthread.h>
@@ -31,7 +32,7 @@ static void *burn(void *arg)
 local_load *local_load_start(int threads)
 {
     local_load *l = pst_alloc(sizeof *l);
-    while (l->n < threads && l->n < THREADS_MAX && !pthread_create(&l->threads[l->n], NULL, burn, l))
+    while (l->n < threads && l->n < THREADS_MAX && !pst_thread_start(&l->threads[l->n], "demo-load", burn, l))
         l->n++;
     return l;
 }

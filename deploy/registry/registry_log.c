@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -229,7 +230,6 @@ static pst_consumer *open_reader(rlog *l)
 static void *read_all(void *arg)
 {
     rlog *l = arg;
-    pthread_setname_np(pthread_self(), "schemas-reader");
     pst_consumer *c = wait_for_topic(l) ? open_reader(l) : NULL;
     if (c)
         post(l, pst_alloc(sizeof(parcel)));
@@ -276,7 +276,7 @@ int rlog_start(const rlog_conf *conf, rlog **ret_log, pst_err *err)
         sigset_t all, old; /* signals are for the loop's thread */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &old);
-        int failed = pthread_create(&l->thread, NULL, read_all, l);
+        int failed = pst_thread_start(&l->thread, "schemas-reader", read_all, l);
         pthread_sigmask(SIG_SETMASK, &old, NULL);
         l->started = failed == 0;
         if (failed)

@@ -1,5 +1,6 @@
 /* ort_watch.c - ends an evaluation in ONNX Runtime that takes too long: the library looks at a flag of the run between its nodes, and
  * somebody must set it while the calling thread is inside. So a run that has bounds (pst_run_limits) gets a thread that sleeps beside it. */
+#include "common/base/thread.h"
 #include "engine/ort/ort_watch.h"
 
 #include <pthread.h>
@@ -51,7 +52,7 @@ int ort_run_watched(const ort_lib *lib, const eng_watch *watch, ort_run_fn run, 
     int rc = ort_check(lib, lib->api.run_options_new(&w.options), PST_EINVAL, "options of a run", err);
     if (rc < 0)
         return rc;
-    if (pthread_create(&thread, NULL, look, &w)) {
+    if (pst_thread_start(&thread, "ort-watch", look, &w)) {
         lib->api.run_options_free(w.options);
         return eng_heap_none(1 << 20, err);
     }

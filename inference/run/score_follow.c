@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/base/thread.h"
 #include "common/platform/models.h"
 #include "common/objects/objects.h"
 #include "common/platform/client.h"
@@ -360,7 +361,7 @@ int score_follow_start(const pst_settings *settings, const pst_pipeline *p, scor
     int rc = pst_client_open(settings, "penstock-score-models", &f->client, err);
     if (rc == 0)
         rc = pst_objects_open(settings->objects.value, &f->objects, err);
-    if (rc == 0 && pthread_create(&f->thread, NULL, run, f))
+    if (rc == 0 && pst_thread_start(&f->thread, "score-models", run, f))
         rc = pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "sys", 0, "cannot start the thread that follows models");
     if (rc < 0) {
         pst_objects_close(f->objects);
@@ -369,7 +370,6 @@ int score_follow_start(const pst_settings *settings, const pst_pipeline *p, scor
         free(f);
         return rc;
     }
-    pthread_setname_np(f->thread, "pst-models");
     *ret_follow = f;
     return 0;
 }

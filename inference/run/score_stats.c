@@ -7,6 +7,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/secret.h"
+#include "common/base/thread.h"
 #include "common/platform/client.h"
 #include "common/loop/http.h"
 #include "schemas/metric_list.h"
@@ -499,13 +500,11 @@ int score_stats_start(score_stats *s, const pst_settings *settings, const char *
     int rc = listen ? listen_on(s, listen, err) : 0;
     if (rc == 0)
         rc = pst_client_open(settings, "penstock-score-metrics", &t->client, err);
-    if (rc == 0 && pthread_create(&t->thread, NULL, run, s))
+    if (rc == 0 && pst_thread_start(&t->thread, "score-metrics", run, s))
         rc = pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "sys", 0, "cannot start the thread that publishes metrics");
     t->started = rc == 0;
     if (rc < 0)
         score_stats_stop(s);
-    else
-        pthread_setname_np(t->thread, "pst-metrics");
     return rc;
 }
 

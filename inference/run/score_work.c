@@ -4,6 +4,7 @@
 #include "inference/run/score_work.h"
 
 #include "common/base/clock.h"
+#include "common/base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -63,7 +64,8 @@ score_work *score_work_new(pst_score_core *core)
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, &attr);
     pthread_condattr_destroy(&attr);
-    w->runs = pthread_create(&w->thread, NULL, work_thread, w) == 0; /* else the owner does it itself: late is better than never */
+    w->runs =
+        pst_thread_start(&w->thread, "score-work", work_thread, w) == 0; /* else the owner does it itself: late is better than never */
     return w;
 }
 

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "lcm/supervisor/spool.h"
 
 #include <errno.h>
@@ -615,7 +616,7 @@ int sup_outlet_open(const sup_outlet_conf *conf, sup_outlet **ret_outlet, pst_er
     if (!rc)
         rc = sup_spool_open(conf->run_dir, o->conf.spool_bytes_max, &o->spool, err);
     if (!rc) {
-        int e = pthread_create(&o->thread, NULL, outlet_thread, o);
+        int e = pst_thread_start(&o->thread, "outlet", outlet_thread, o);
         if (e)
             rc = pst_err_sys(err, e, "cannot start the outlet's thread");
     }
@@ -623,7 +624,6 @@ int sup_outlet_open(const sup_outlet_conf *conf, sup_outlet **ret_outlet, pst_er
         free_all(o);
         return rc;
     }
-    pthread_setname_np(o->thread, "outlet");
     *ret_outlet = o;
     return 0;
 }

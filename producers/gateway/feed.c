@@ -6,6 +6,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/base/thread.h"
 #include "common/bus/bus.h"
 #include "common/platform/codec.h"
 #include "schemas/topics.h"
@@ -191,7 +192,7 @@ int gw_feed_start(gw_state *g, gw_feed **ret_feed, pst_err *err)
     gw_feed *f = pst_alloc(sizeof *f);
     f->g = g;
     f->lag = -1;
-    int rc = pthread_create(&f->thread, NULL, run, f);
+    int rc = pst_thread_start(&f->thread, "gateway-feed", run, f);
     if (rc) {
         free(f);
         return pst_err_sys(err, rc, "cannot start the feed thread");

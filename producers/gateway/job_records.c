@@ -4,6 +4,7 @@
 #include "producers/gateway/gateway.h"
 
 #include "common/base/json.h"
+#include "common/base/thread.h"
 #include "common/bus/bus.h"
 #include "common/platform/codec.h"
 #include "common/platform/follow.h"
@@ -107,16 +108,11 @@ static void start_reading(gw_state *g, pst_http_req *req, pst_topic topic)
         .g = g, .req = req, .topic = topic, .id = pst_strdup(pst_http_param(req, "id")), .limit = gw_limit(req, LIMIT, LIMIT_MAX)};
     d->ring = pst_alloc(d->limit * sizeof(json_t *));
     d->sizes = pst_alloc(d->limit * sizeof(size_t));
-    pthread_attr_t attr;
-    pthread_t thread;
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     g->readers++;
-    if (pthread_create(&thread, &attr, read_topic, d)) {
+    if (pst_thread_detached("gateway-reader", read_topic, d)) {
         d->rc = pst_err_set(&d->err, PST_ENOMEM, PST_CLASS_RETRY, "sys", 0, "no thread to be had");
         answer(d);
     }
-    pthread_attr_destroy(&attr);
 }
 
 static void read_events(void *arg, pst_http_req *req)

@@ -2,6 +2,7 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/metrics.h"
+#include "common/base/log.h"
 #include "common/base/opt.h"
 #include "common/base/settings.h"
 #include "common/base/yaml.h"
@@ -138,6 +139,62 @@ static int parse(const char *line, opts *o, pst_settings *s, char ***args, int *
     argv[argc] = NULL;
     memset(o, 0, sizeof *o);
     return pst_opt_parse(&usage, argc, argv, o, s, args, n, e);
+}
+
+static int parse_service(const char *line, pst_settings *s, int *ret_n, pst_err *e)
+{
+    static const pst_usage service = {"serve", "", "Serve.", NULL, NULL, NULL, 0, false};
+    char copy[128], *argv[8], *save = NULL, **args = NULL;
+    int argc = 0, unused;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
+        argv[argc++] = w;
+    argv[argc] = NULL;
+    int rc = pst_opt_parse(&service, argc, argv, &unused, s, &args, ret_n, e);
+    free(args);
+    return rc;
+}
+
+static void test_verbose_takes_the_names_of_components(void **state)
+{
+    const struct {
+        const char *line, *wrong;
+        int verbose;
+    } cases[] = {{"serve -v", NULL, 1},
+                 {"serve -vv --json", NULL, 2},
+                 {"serve -v bus,lcm --json", NULL, 1},
+                 {"serve -vbus", NULL, 1},
+                 {"serve --verbose=score,all", NULL, 1},
+                 {"serve --verbose", NULL, 1},
+                 {"serve -v bus,lmc", "lmc", 0},
+                 {"serve -vbuss", "buss", 0},
+                 {"serve -v bus bus", "one argument too many", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pst_settings s = {0};
+        pst_err e = {0};
+        int n = 0;
+        assert_int_equal(parse_service(cases[i].line, &s, &n, &e), cases[i].wrong ? PST_EINVAL : 0);
+        if (cases[i].wrong)
+            assert_non_null(strstr(e.text, cases[i].wrong));
+        else
+            assert_int_equal(s.verbose, cases[i].verbose);
+        pst_settings_done(&s);
+    }
+    opts o; /* where an argument may follow, the next word is that */
+    pst_settings s = {0};
+    pst_err e = {0};
+    char **args = NULL;
+    int n = 0;
+    assert_int_equal(parse("try -v bus", &o, &s, &args, &n, &e), 0);
+    assert_int_equal(n, 1);
+    free(args);
+    pst_settings_done(&s);
+    setenv("PENSTOCK_DEBUG", "nobody", 1);
+    assert_int_equal(parse_service("serve", &s, &n, &e), PST_EINVAL);
+    assert_non_null(strstr(e.text, "PENSTOCK_DEBUG: \"nobody\""));
+    unsetenv("PENSTOCK_DEBUG");
+    pst_log_set_level(PST_LOG_INFO);
+    pst_log_set_debug(NULL, NULL);
 }
 
 static void test_options_mix_with_arguments(void **state)
@@ -314,6 +371,7 @@ int main(void)
         cmocka_unit_test(test_yaml_refuses_what_is_not_bounded_or_plain),
         cmocka_unit_test(test_yaml_unknown_key_names_line_and_neighbour),
         cmocka_unit_test(test_json_quote_repairs_bytes),
+        cmocka_unit_test(test_verbose_takes_the_names_of_components),
         cmocka_unit_test(test_options_mix_with_arguments),
         cmocka_unit_test(test_options_errors_name_what_and_the_neighbour),
         cmocka_unit_test(test_settings_precedence),

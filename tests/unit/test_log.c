@@ -3,6 +3,7 @@
 #include "common/base/fs.h"
 #include "common/base/log.h"
 #include "common/base/log_file.h"
+#include "common/base/thread.h"
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
@@ -240,6 +241,92 @@ static void test_log_quota_begins_anew_each_minute(void **state)
         assert_true(pst_log_quota_take(&q, now, &more)); /* a few now and then are all said */
 }
 
+/* ---- the job that a line is about, and debug by component ---- */
+
+static void write_about_jobs(void)
+{
+    const char *before = pst_log_job("training-a");
+    pst_log(PST_LOG_INFO, "test", "event=first");
+    pst_log(PST_LOG_INFO, "test", "event=second training_id=%s", "training-own");
+    pst_log(PST_LOG_INFO, "test", "event=third reason=\"%s\"", "training_id= is said by a stranger");
+    const char *inner = pst_log_job("training-b");
+    for (int i = 0; i < PST_LOG_KIND_MAX + 2; i++)
+        pst_log_limited(PST_LOG_WARN, "test", "many", "event=many number=%d", i);
+    pst_log_job(inner);
+    pst_log(PST_LOG_INFO, "test", "event=long text=%03000d", 1);
+    pst_log_job(before);
+    pst_log(PST_LOG_INFO, "test", "event=none");
+    pst_log_job_always("training-p");
+    pst_log(PST_LOG_INFO, "test", "event=process");
+}
+
+static void test_log_lines_say_which_job_they_are_about(void **state)
+{
+    pst_buf text;
+    assert_true(in_child(write_about_jobs));
+    read_file(path, &text);
+    assert_non_null(strstr(text.data, "test event=first training_id=training-a\n"));
+    assert_non_null(strstr(text.data, "event=second training_id=training-own\n"));
+    assert_non_null(strstr(text.data, "by a stranger\" training_id=training-a\n"));
+    assert_non_null(strstr(text.data, "event=many number=0 training_id=training-b\n"));
+    assert_non_null(strstr(text.data, "counted, not logged, for a minute\"\n")); /* of all jobs */
+    assert_non_null(strstr(text.data, "0000 training_id=training-a\n"));         /* cut, but it is there */
+    assert_non_null(strstr(text.data, "event=none\n"));
+    assert_non_null(strstr(text.data, "event=process training_id=training-p\n"));
+    pst_buf_done(&text);
+    unlink(path);
+}
+
+static void write_debug(void)
+{
+    pst_err err = {0};
+    pst_log(PST_LOG_DEBUG, "bus", "event=before");
+    if (pst_log_set_debug("bus,lcm", &err) < 0)
+        _exit(3);
+    pst_log(PST_LOG_DEBUG, "bus", "event=asked");
+    pst_log(PST_LOG_DEBUG, "busy", "event=other");
+    pst_log(PST_LOG_DEBUG, "score", "event=other");
+    pst_log(PST_LOG_INFO, "score", "event=told");
+    if (pst_log_set_debug("bus,nobody", &err) != PST_EINVAL || !strstr(err.text, "\"nobody\"") || !strstr(err.text, "trainer"))
+        _exit(4);
+    pst_log(PST_LOG_DEBUG, "lcm", "event=still");
+    if (pst_log_set_debug("all", &err) < 0)
+        _exit(5);
+    pst_log(PST_LOG_DEBUG, "score", "event=everybody");
+    if (pst_log_set_debug("", &err) < 0)
+        _exit(6);
+    pst_log(PST_LOG_DEBUG, "bus", "event=after");
+}
+
+static void test_log_debug_is_said_of_the_components_that_were_named(void **state)
+{
+    pst_buf text;
+    assert_true(in_child(write_debug));
+    read_file(path, &text);
+    assert_int_equal(count(&text, "event="), 4);
+    assert_non_null(strstr(text.data, "DEBUG bus event=asked\n"));
+    assert_non_null(strstr(text.data, "event=told\n"));
+    assert_non_null(strstr(text.data, "event=still\n"));
+    assert_non_null(strstr(text.data, "event=everybody\n"));
+    pst_buf_done(&text);
+    unlink(path);
+}
+
+static void *tell_name(void *arg)
+{
+    pthread_getname_np(pthread_self(), arg, PST_THREAD_NAME_MAX + 1);
+    return NULL;
+}
+
+static void test_threads_have_their_names_from_the_start(void **state)
+{
+    char name[PST_THREAD_NAME_MAX + 1] = "";
+    pthread_t t;
+    assert_int_equal(pst_thread_start(&t, "fifteen-letters", tell_name, name), 0);
+    pthread_join(t, NULL);
+    assert_string_equal(name, "fifteen-letters");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +335,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_log_file_that_cannot_be_rotated_is_written_on, open_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_log_file_of_others_is_left_alone, open_folder, drop_folder),
         cmocka_unit_test_setup_teardown(test_log_of_bad_records_is_limited_and_tells_how_many, open_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_log_lines_say_which_job_they_are_about, open_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_log_debug_is_said_of_the_components_that_were_named, open_folder, drop_folder),
+        cmocka_unit_test(test_threads_have_their_names_from_the_start),
         cmocka_unit_test(test_log_quota_begins_anew_each_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
