@@ -6,7 +6,8 @@
  *     adopt  ──▶ FOUND (once for each adopt)
  *     create ──▶ nothing while all goes well, or NOT_CREATED; from then on it is watched: CHANGED
  *     stop   ──▶ nothing; its end is seen by the watch
- *     delete ──▶ GONE: nothing of it lives any more, and that is certain. Silence is not certainty: the LCM asks again on its ticks
+ *     delete ──▶ GONE: nothing of it lives any more, and that is certain; CHANGED where its own end is on record. Silence is not certainty: the LCM
+ *                asks again on its ticks
  *
  * What must hold, so that no process ever runs twice and no generation beside its successor:
  *   - Requests may be repeated at any time, also after a crash between a request and its answer. Creating what lives creates no second one:

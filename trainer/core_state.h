@@ -163,6 +163,8 @@ bool trainer_has_succeeded(const pst_job_process *p);
 /* How many of the gang (learners only, or all) are in a state of at least this rank. */
 int trainer_count_from(const trainer_job *j, pst_job_process_state least, bool learners_only);
 bool trainer_learners_have_succeeded(const trainer_job *j);
+/* The first learner, which registers the model, was done with that. */
+bool trainer_has_registered(const trainer_job *j);
 /* Every learner's command was done, by itself, before it could be stopped: what was wished for came too late. */
 bool trainer_learners_have_finished(const trainer_job *j);
 

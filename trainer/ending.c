@@ -1,6 +1,6 @@
 /* ending.c - how a generation ends: when every process of it was observed to have ended, and not before. Then either what a user wished for is
  * carried out, or the job is complete, is tried again, or has failed; this is decided here and nowhere else. What happened wins over what
- * was wished: commands that were done in time make a job COMPLETED. */
+ * was wished: commands that were done in time, or a model that was registered, make a job COMPLETED. */
 #include "common/base/clock.h"
 #include "trainer/core_state.h"
 
@@ -103,9 +103,12 @@ static void fail(tcore *c, trainer_job *j)
                &(trainer_say){.reason_code = j->s.reason_code, .reason = j->s.reason});
 }
 
-static void complete(tcore *c, trainer_job *j)
+/* "all 2 learners exited with 0 after 9.5 s", "model m version 3 was registered" */
+static char *achievement(const trainer_job *j)
 {
     char span[32];
+    if (!trainer_learners_have_succeeded(j))
+        return pst_sprintf("model %s version %d was registered", j->s.model->name, j->s.model->version);
     char *who = j->s.learners == 1 ? pst_strdup("the learner") : pst_sprintf("all %d learners", j->s.learners), *reason;
     int64_t from_us = j->ready_us ? j->ready_us : j->s.started_at;
     if (j->s.has_started_at && j->done_us >= from_us)
@@ -113,6 +116,12 @@ static void complete(tcore *c, trainer_job *j)
     else
         reason = pst_sprintf("%s exited with 0", who);
     free(who);
+    return reason;
+}
+
+static void complete(tcore *c, trainer_job *j)
+{
+    char *reason = achievement(j);
     if (j->s.wish != PST_JOB_WISH_NONE) {
         char *both = pst_sprintf("%s, before it could be %s", reason, j->s.wish == PST_JOB_WISH_HALT ? "halted" : "terminated");
         free(reason);
@@ -132,7 +141,7 @@ void tcore_conclude(tcore *c, trainer_job *j)
     if (trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
         return;
     tcore_release(c, j);
-    if (j->s.wish != PST_JOB_WISH_NONE && trainer_learners_have_finished(j)) {
+    if (j->s.wish != PST_JOB_WISH_NONE && (trainer_learners_have_finished(j) || trainer_has_registered(j))) {
         complete(c, j);
     } else if (j->s.wish != PST_JOB_WISH_NONE) {
         tcore_fulfil_wish(c, j);

@@ -30,6 +30,14 @@ bool trainer_learners_have_succeeded(const trainer_job *j)
     return true;
 }
 
+bool trainer_has_registered(const trainer_job *j)
+{
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        if (!strcmp(j->s.processes[i].name, "learner-1"))
+            return j->s.model && j->s.processes[i].finished && trainer_has_succeeded(&j->s.processes[i]);
+    return false;
+}
+
 /* Every learner's command was done, by itself, before it could be stopped: what was wished for came too late. */
 bool trainer_learners_have_finished(const trainer_job *j)
 {

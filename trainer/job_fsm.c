@@ -39,7 +39,7 @@ static const struct row {
     {PST_JOB_EVENT_TYPE_STORING, LIVE, SAME, "one learner's command is done"},
     {PST_JOB_EVENT_TYPE_RESULT_STORED, LIVE | COMPLETED, SAME, "a result or a model version was registered"},
     {PST_JOB_EVENT_TYPE_PROCESS_EXITED, LIVE, SAME, "a process group is empty, or its supervisor was lost"},
-    {PST_JOB_EVENT_TYPE_COMPLETED, LIVE, COMPLETED, "every learner exited with 0 and nothing is left"},
+    {PST_JOB_EVENT_TYPE_COMPLETED, LIVE, COMPLETED, "every learner exited with 0, or its model is registered, and nothing is left"},
     {PST_JOB_EVENT_TYPE_FAILED, QUEUED | LIVE, FAILED, "a process failed, or a limit was exceeded, and no retry is left"},
     {PST_JOB_EVENT_TYPE_RETRYING, LIVE, QUEUED, "the same, and a retry is left"},
     {PST_JOB_EVENT_TYPE_HALTING, LIVE, SAME, "a user asked to halt: SIGTERM, grace, SIGKILL"},

@@ -14,7 +14,7 @@
 
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler needs atomics without locks");
 
-static atomic_int count, signo, fd = -1;
+static atomic_int count, signo, fd = -1, deferred;
 
 static void on_signal(int sig)
 {
@@ -49,7 +49,12 @@ void pst_stop_install(void)
 
 bool pst_stop_requested(void)
 {
-    return atomic_load(&count) > 0;
+    return atomic_load(&count) > atomic_load(&deferred);
+}
+
+void pst_stop_defer(bool on)
+{
+    atomic_store(&deferred, on);
 }
 
 bool pst_stop_hurry(void)

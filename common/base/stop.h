@@ -11,6 +11,8 @@ bool pst_stop_hurry(void);   /* told twice: skip graceful waits */
 int pst_stop_signal(void);   /* the signal number, 0 = none */
 void pst_stop_request(void); /* from inside the program */
 int pst_stop_fd(void);       /* readable once stopping; for poll() and event loops; -1 before install */
-void pst_stop_reset(void);   /* for tests */
+/* While it is on, a first request waits: what is under way, and ends by itself, is brought to its end. A second one counts at once. */
+void pst_stop_defer(bool on);
+void pst_stop_reset(void); /* for tests */
 
 #endif

@@ -404,20 +404,40 @@ int pst_rundir_exit_read(const char *run_dir, pst_rundir_exit *ret_exit, pst_err
     return 0;
 }
 
-int pst_rundir_published_mark(const char *run_dir, pst_err *err)
+static int mark(const char *run_dir, const char *name, pst_err *err)
 {
-    char *path = pst_fs_join(run_dir, "published");
+    char *path = pst_fs_join(run_dir, name);
     int rc = pst_fs_write_atomic(path, "", 0, 0600, err);
     free(path);
     return rc;
 }
 
-bool pst_rundir_published(const char *run_dir)
+static bool marked(const char *run_dir, const char *name)
 {
-    char *path = pst_fs_join(run_dir, "published");
+    char *path = pst_fs_join(run_dir, name);
     bool yes = pst_fs_exists(path);
     free(path);
     return yes;
+}
+
+int pst_rundir_published_mark(const char *run_dir, pst_err *err)
+{
+    return mark(run_dir, "published", err);
+}
+
+bool pst_rundir_published(const char *run_dir)
+{
+    return marked(run_dir, "published");
+}
+
+int pst_rundir_registering_mark(const char *run_dir, pst_err *err)
+{
+    return mark(run_dir, "registering", err);
+}
+
+bool pst_rundir_registering(const char *run_dir)
+{
+    return marked(run_dir, "registering");
 }
 
 bool pst_rundir_has_spool(const char *run_dir)

@@ -10,6 +10,7 @@
  *        code/ data/      what the learner gets                 spool-*          output waiting for the broker
  *        cgroup           control groups of the learner
  *        exit.json        how it ended (fsynced before it is told)  published    that EXITED was acknowledged
+ *        registering      its command is done, by itself and with 0, and its model may stand on the topic: from here on only forward
  *
  *     <state-dir>/nonces/<training_id>.<g>                    the generation's nonce; beside the job's folders, which a learner may read
  *
@@ -117,6 +118,8 @@ int pst_rundir_exit_write(const char *run_dir, const pst_rundir_exit *x, pst_err
 int pst_rundir_exit_read(const char *run_dir, pst_rundir_exit *ret_exit, pst_err *err); /* PST_ENOTFOUND: has not ended */
 int pst_rundir_published_mark(const char *run_dir, pst_err *err);
 bool pst_rundir_published(const char *run_dir);
+int pst_rundir_registering_mark(const char *run_dir, pst_err *err); /* durable */
+bool pst_rundir_registering(const char *run_dir);
 bool pst_rundir_has_spool(const char *run_dir);
 
 /* The one supervisor of a run dir: 0 and a descriptor to keep open, PST_EEXIST when another holds it. Not inherited by children. */

@@ -56,6 +56,9 @@ typedef struct pst_model_draft {
     const char *alias;       /* set to the new version when not NULL */
     const char *actor, *reason;
     const pst_model_event *extra; /* features, trained_on, metrics are taken from it; NULL */
+    /* Called once the artefact is stored, before anything is published; an error of its ends it there. NULL */
+    int (*publishes)(void *arg, pst_err *err);
+    void *publishes_arg;
 } pst_model_draft;
 /* Validates by loading it with the engine (inputs, outputs, digest), stores the artefact (models/<name>/<sha256>.<format>), publishes
  * VERSION_REGISTERED and, if asked, ALIAS_SET; reads back and takes the next version if another writer was first. The same digest of the

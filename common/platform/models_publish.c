@@ -230,6 +230,8 @@ int pst_models_register(pst_client *c, pst_objects *o, const pst_model_draft *d,
     e.uri = NULL;
     if ((rc = pst_objects_put(o, key, data.data ? data.data : "", data.len, &e.uri, err)) < 0)
         goto out;
+    if (d->publishes && (rc = d->publishes(d->publishes_arg, err)) < 0)
+        goto out;
     if ((rc = claim_version(c, &e, err)) < 0)
         goto out;
     if (d->alias && (rc = pst_models_set_alias(c, d->name, d->alias, e.version, d->actor, d->reason, err)) < 0)

@@ -112,11 +112,17 @@ static bool supervisor_lives(const char *dir, pid_t *ret_pid)
     return known || pst_rundir_locked(dir);
 }
 
+/* Its learner is gone, and what is left can be taken up again: how it ended is on record, or its model is being registered. */
+static bool is_past_work(const char *dir, pst_rundir_exit *ret_exit)
+{
+    return pst_rundir_exit_read(dir, ret_exit, NULL) == 0 || pst_rundir_registering(dir);
+}
+
 /* Whether it lives is asked before how it ended: the other way round, one that ends in between would be taken for vanished. */
 static void observe(const char *dir, pst_launcher_news *news)
 {
     pid_t pid;
-    bool lives = supervisor_lives(dir, &pid), over = pst_rundir_exit_read(dir, &news->exit, NULL) == 0;
+    bool lives = supervisor_lives(dir, &pid), over = is_past_work(dir, &news->exit);
     pst_rundir_owner o;
     news->wish = pst_rundir_wish_read(dir);
     news->published = over && pst_rundir_published(dir) && !pst_rundir_has_spool(dir);
@@ -357,17 +363,22 @@ static bool is_watched(void *arg, pid_t pid)
     return false;
 }
 
-/* Certain is what was looked for and not found: the sweep that saw nothing alive, never the one that killed the last. */
+/* Certain is what was looked for and not found: the sweep that saw nothing alive, never the one that killed the last. What ended by itself before
+ * it could be ended is told as that: its end is on record, and says more than that it is gone. */
 static void local_delete(void *launcher, const pst_process_id *id, bool force)
 {
     local *l = launcher;
     char *dir = pst_rundir_dir(l->state_dir, id), *mark = pst_rundir_mark(l->state_dir, id);
     pst_rundir_exit x;
     pid_t pid;
-    if (!force && supervisor_lives(dir, &pid) && pst_rundir_exit_read(dir, &x, NULL) == 0) {
+    if (!force && supervisor_lives(dir, &pid) && is_past_work(dir, &x)) {
         add_news(l, PST_LAUNCHER_CHANGED, id)->seen = PST_LCM_SEEN_FLUSHING;
     } else if (host_sweep(dir, mark) + host_sweep_orphans(is_watched, l) == 0) {
-        add_news(l, PST_LAUNCHER_GONE, id)->published = !pst_rundir_has_spool(dir);
+        bool over = is_past_work(dir, &x);
+        pst_launcher_news *news = add_news(l, over ? PST_LAUNCHER_CHANGED : PST_LAUNCHER_GONE, id);
+        news->published = !pst_rundir_has_spool(dir);
+        if (over)
+            observe(dir, news);
     } else {
         for (size_t i = 0; i < l->n; i++) /* one that never wrote who it is */
             if (l->at[i].started > 0 && pst_process_id_same(&l->at[i].id, id))

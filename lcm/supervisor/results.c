@@ -3,6 +3,7 @@
 
 #include "common/base/fs.h"
 #include "common/base/json.h"
+#include "common/base/stop.h"
 #include "common/platform/models.h"
 #include "schemas/avro.h"
 #include "schemas/job_state.h"
@@ -228,6 +229,19 @@ static int usual_model(sup_run *r, bool asked, char **ret_name, pst_err *err)
     return 0;
 }
 
+/* The one place where a wish to end the job and its model meet: who comes first decides. A wish that is there ends the run, and nothing is
+ * registered; one that comes later is late, for the version may stand on the topic from here on. That is on disk before anything is published,
+ * so that a supervisor which is killed in between is followed by one that goes on. */
+static int publishes(void *arg, pst_err *err)
+{
+    sup_run *r = arg;
+    bool begun = pst_rundir_registering(r->dir);
+    if (!begun && (pst_stop_requested() || pst_rundir_wish_read(r->dir) != PST_WISH_NONE))
+        return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "model", 0, "asked to end before it was published");
+    pst_stop_defer(true);
+    return begun ? 0 : pst_rundir_registering_mark(r->dir, err);
+}
+
 /* What the model's name, alias and origin are the manifest and the run say; what it can do, and how it was measured, the learner's model.json. */
 static int register_model(sup_run *r, const char *file, pst_err *err)
 {
@@ -248,8 +262,11 @@ static int register_model(sup_run *r, const char *file, pst_err *err)
                            .alias = r->manifest.model_alias,
                            .actor = actor,
                            .reason = reason,
-                           .extra = &info},
+                           .extra = &info,
+                           .publishes = publishes,
+                           .publishes_arg = r},
         &registered, err);
+    pst_stop_defer(false);
     if (rc < 0) {
         pst_err_prefix(err, "the model of $RESULT_DIR/%s could not be registered", file);
         sup_run_say(r, "%s", err->text);

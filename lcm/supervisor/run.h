@@ -66,7 +66,8 @@ void sup_run_keep_logs(sup_run *r);
 /* Registers <result>/model/model.onnx if it is there (learner-1); reports RESULT_STORED. */
 int sup_run_store_model(sup_run *r, pst_err *err);
 
-/* The whole sequence: STARTED … EXITED. Returns 0 once the end was published, PST_ESTOPPED when it is left to the next supervisor. */
+/* The whole sequence: STARTED … EXITED; of a run whose model was being registered, the rest from there. Returns 0 once the end was published,
+ * PST_ESTOPPED when it is left to the next supervisor. */
 int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err);
 /* The last part of it: exit.json is there; everything spooled and the end are published. Told to stop: PST_ESTOPPED. */
 int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err);

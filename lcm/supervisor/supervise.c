@@ -1,5 +1,6 @@
 /* supervise.c - the sequence of one run: STARTED, DOWNLOADING, RUNNING, STORING, RESULT_STORED, EXITED. How it ended is on disk before it is
- * published, so that whoever comes next (another supervisor, the LCM) says the same. */
+ * published, so that whoever comes next (another supervisor, the LCM) says the same. The learner runs once; from the moment in which its model
+ * may stand on the topic the rest can be taken up again by whoever comes next, and is, so that no end contradicts what was registered. */
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
@@ -67,9 +68,47 @@ static void describe_error(pst_rundir_exit *x, const char *code, const pst_err *
     set_text(x->reason, sizeof x->reason, err->text);
 }
 
-/* The steps up to the end of the work. Returns with *x filled. */
-static void work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x)
+/* The end of a run whose command was done, and whose model could not be registered. Asked to end before that began: that is the end. */
+static void describe_unstored(const sup_run *r, int rc, const pst_err *err, pst_rundir_exit *x)
 {
+    pst_rundir_wish wish = pst_rundir_wish_read(r->dir);
+    bool stopped = wish != PST_WISH_NONE || pst_stop_requested();
+    x->has_exit_code = false;
+    if (stopped && (rc == PST_ESTOPPED || err->cls == PST_CLASS_RETRY)) {
+        snprintf(x->reason, sizeof x->reason, "its model is not registered: %s", err->text);
+        apply_wish(x, wish == PST_WISH_NONE ? PST_WISH_PLATFORM_DOWN : wish);
+    } else {
+        describe_error(x, "S303", err);
+        apply_wish(x, wish);
+    }
+}
+
+static bool is_hurried(void *arg)
+{
+    return pst_stop_hurry();
+}
+
+/* The command is done; what is left is to keep what it made. The broker or the store being away is waited through; only a bad model, or being
+ * asked to stop, ends the attempts. PST_ESTOPPED: what became of a registration is not known, and the next supervisor finds out. */
+static int store(sup_run *r, pst_rundir_exit *x)
+{
+    pst_err err = {0};
+    int rc;
+    sup_run_report(r, PST_REPORT_TYPE_STORING, NULL);
+    while ((rc = sup_run_store_model(r, &err)) < 0 && err.cls == PST_CLASS_RETRY && pst_retry(NULL, &err, STORE_WAIT_MS))
+        ;
+    if (rc >= 0) /* what was registered is acknowledged before the end is on record: a successor that finds one says no more of it */
+        return pst_rundir_registering(r->dir) ? sup_outlet_flush(r->outlet, is_hurried, NULL) : 0;
+    if (pst_rundir_registering(r->dir) && (rc == PST_ESTOPPED || err.cls == PST_CLASS_RETRY))
+        return PST_ESTOPPED;
+    describe_unstored(r, rc, &err, x);
+    return 0;
+}
+
+/* The steps up to the end of the work. Returns with *x filled, or PST_ESTOPPED: as store(). */
+static int work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x)
+{
+    x->has_exit_code = false;
     const char *code = "S104";
     pst_err err = {0};
     sup_learner_end end = {0};
@@ -80,7 +119,7 @@ static void work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x
     if (pst_stop_requested() || wish != PST_WISH_NONE) {
         set_text(x->reason, sizeof x->reason, "stopped before the command was started");
         apply_wish(x, wish == PST_WISH_NONE ? PST_WISH_PLATFORM_DOWN : wish);
-        return;
+        return 0;
     }
     if (!rc) {
         code = "S104";
@@ -91,21 +130,11 @@ static void work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x
     if (rc < 0) {
         describe_error(x, code, &err);
         sup_run_say(r, "%s", err.text);
-        return;
+        return 0;
     }
     describe(&end, x);
     sup_run_keep_logs(r);
-    if (end.stopped || x->has_signal || x->exit_code)
-        return;
-    sup_run_report(r, PST_REPORT_TYPE_STORING, NULL);
-    /* The broker or the store being away is waited through; only a bad model, or being asked to stop, ends the attempts. */
-    while ((rc = sup_run_store_model(r, &err)) < 0 && err.cls == PST_CLASS_RETRY && pst_retry(NULL, &err, STORE_WAIT_MS))
-        ;
-    if (rc < 0) {
-        describe_error(x, "S303", &err);
-        apply_wish(x, pst_rundir_wish_read(r->dir));
-        x->has_exit_code = false;
-    }
+    return end.stopped || x->has_signal || x->exit_code ? 0 : store(r, x);
 }
 
 static bool asked_to_stop(void *arg)
@@ -141,8 +170,10 @@ int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err)
 
 int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err)
 {
-    pst_rundir_exit x = {0};
-    work(r, limits, &x);
+    pst_rundir_exit x = {.has_exit_code = true};
+    int rc = pst_rundir_registering(r->dir) ? store(r, &x) : work(r, limits, &x);
+    if (rc < 0)
+        return rc;
     x.time_us = pst_now_us();
     /* The disk may be full just now: without this record nobody may say that it ended, so it is tried until it is there. Not pst_retry(): the
      * request to stop that ended the learner is no reason to give this up. */

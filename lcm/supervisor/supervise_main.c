@@ -67,7 +67,7 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
     free(id);
     if (rc < 0)
         goto out;
-    if (pst_rundir_exit_read(o->run_dir, &x, NULL) == PST_ENOTFOUND) {
+    if (pst_rundir_exit_read(o->run_dir, &x, NULL) == PST_ENOTFOUND) { /* all of it, or the rest from the model on */
         if (pst_objects_open(settings->objects.value, &objects, &why) < 0) {
             end_unbegun(o->run_dir, "S301", &why);
         } else if (sup_run_open(o->run_dir, &run, &why) < 0) {

@@ -127,14 +127,65 @@ def before_its_submission(p, s):
     print(f"ended before they were submitted, over {n + 1} kills of the Trainer: none lives, {len(marks.read_text().split()) if marks.exists() else 0} ran")
 
 
-def halted_while_it_registers(p, s):
+def model_code(p):
     import numpy as np, onnx
     from onnx import helper, TensorProto, numpy_helper
     g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 1])],
                           [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])], [numpy_helper.from_array(np.array([[2.0]], dtype=np.float32), "w")])
     d = code(p, "model")
     onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), d / "m.onnx")
-    ends = {}
+    return d
+
+
+def versions(p, tid):
+    return [m for m in p.events("models") if m.get("training_id") == tid and m["type"] == "VERSION_REGISTERED"]
+
+
+def caught_registering(p, manifest_text, folder):
+    """A job whose supervisor is frozen between publishing its model and reading back that this version counts: (training id, pid)."""
+    from confluent_kafka import Consumer, TopicPartition
+    c = Consumer({"bootstrap.servers": p.bootstrap, "group.id": f"test-{random.random()}", "enable.auto.commit": False, "fetch.wait.max.ms": 10})
+    c.assign([TopicPartition(PREFIX + "models", 0, c.get_watermark_offsets(TopicPartition(PREFIX + "models", 0), 30)[1])])
+    tid = p.submit(manifest_text, folder)
+    owner = p.dir / "state/jobs" / tid / "gen-1/learner-1/supervisor.json"
+    until(owner.exists, 60, "a supervisor", step=0.01)
+    while (m := c.poll(60 * PATIENCE)) is None or m.error():
+        check(m is None, f"reading models: {m and m.error()}")
+    pid = json.loads(owner.read_text())["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    c.close()
+    check(not (owner.parent / "exit.json").exists(), "the supervisor was done before it could be frozen")
+    return tid, pid
+
+
+def asked_to_end(p, tid, how):
+    p.cli(how, tid)
+    until((p.dir / "state/jobs" / tid / "gen-1/learner-1/wish.json").exists, 60, "the wish reaches the run", step=0.02)
+    time.sleep(0.5)  # its signal follows at once
+
+
+def halted_in_the_middle(p, s):
+    """What happened wins: its model is registered, so the job is complete, whatever was asked for and whoever is killed meanwhile."""
+    d, producer = model_code(p), p.producer()
+    maker = "mkdir -p $RESULT_DIR/model && cp m.onnx $RESULT_DIR/model/model.onnx"
+    p.wait_state(p.submit(manifest("first", maker, extra="penstock: {model: {name: first}}\n"), d), "COMPLETED")  # there is a topic
+    for n in range(30000):  # reading back takes a while
+        producer.produce(PREFIX + "models", json.dumps({"name": "first", "version": 1, "type": "ALIAS_SET", "alias": f"a{n % 50}", "actor": "test", "time": n}), key="first")
+    check(producer.flush(60) == 0, "the models' topic is filled")
+    for how in ("halt", "terminate", "halt, killed", "killed"):
+        tid, pid = caught_registering(p, manifest("caught", maker, extra="penstock: {model: {name: caught}}\n"), d)
+        if how != "killed":
+            asked_to_end(p, tid, how.split(",")[0])
+        os.kill(pid, signal.SIGKILL if "killed" in how else signal.SIGCONT)
+        end = p.wait_state(tid, *ENDED, timeout=90)
+        has = versions(p, tid)
+        check(len(has) == 1 and end["state"] == "COMPLETED" and end["generation"] == 1, f"{how}: {len(has)} versions; the job is {end['state']}: {end['reason']}")
+        check(end["model"] and end["model"]["version"] == has[0]["version"], f"{how}: the job names {end['model']}")
+    print("asked to end, and killed, between publishing a model and reading it back: complete each time, with one version")
+
+
+def halted_while_it_registers(p, s):
+    d, ends = model_code(p), {}
     for n in range(8):
         tid = p.submit(manifest("maker", "sleep 0.7; mkdir -p $RESULT_DIR/model && cp m.onnx $RESULT_DIR/model/model.onnx", extra=f"penstock: {{model: {{name: m{n}}}}}\n"), d)
         until(lambda: p.show(tid)["state"] in ("PROCESSING", "STORING", *ENDED), 40, "start", step=0.02)
@@ -149,7 +200,7 @@ def halted_while_it_registers(p, s):
         said = [e["type"] for e in events if e["training_id"] == tid and e["type"] in ENDED]
         check(len(said) == 1 and said[0] == end["state"], f"{tid} ended as {said}, its state is {end['state']}")
         check([e["seq"] for e in events if e["training_id"] == tid] == list(range(1, 1 + sum(e["training_id"] == tid for e in events))), "gaps in the numbers")
-        has = [m for m in models if m["training_id"] == tid and m["type"] == "VERSION_REGISTERED"]
+        has = [m for m in models if m.get("training_id") == tid and m["type"] == "VERSION_REGISTERED"]
         check(len(has) == (end["state"] == "COMPLETED"), f"{tid} is {end['state']} with {len(has)} versions")
     print("halted while they registered:", sorted(e["state"] for e in ends.values()))
 
@@ -202,7 +253,7 @@ def many_ended(p, s):
 
 with Platform(without="trainer,lcm") as p:
     s = Services(p)
-    for test in (secrets_in_commands, sweep, retention_beside_resume, before_its_submission, halted_while_it_registers, many_ended):
+    for test in (secrets_in_commands, sweep, retention_beside_resume, before_its_submission, halted_in_the_middle, halted_while_it_registers, many_ended):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p, s)
 print("ok: jobs over time")

@@ -87,6 +87,17 @@ static void test_stop_counts(void **state)
     assert_int_equal(pst_stop_signal(), SIGINT);
     pst_stop_reset();
     assert_false(pst_stop_requested());
+    pst_stop_defer(true); /* the first waits, the second does not */
+    raise(SIGTERM);
+    assert_false(pst_stop_requested());
+    raise(SIGTERM);
+    assert_true(pst_stop_requested());
+    pst_stop_reset();
+    raise(SIGTERM);
+    assert_false(pst_stop_requested());
+    pst_stop_defer(false);
+    assert_true(pst_stop_requested());
+    pst_stop_reset();
 }
 
 static void test_stop_is_heard_though_a_parent_blocked_it(void **state)

@@ -235,6 +235,43 @@ static void test_launcher_is_certain_before_it_says_gone(void **state)
     assert_false(pst_proc_alive(o.pid, o.start_time));
 }
 
+/* Two LCM ticks may lie between its end and the moment in which it is to be ended by force: what it said of its end stands. */
+static void test_launcher_tells_an_end_of_its_own_rather_than_gone(void **state)
+{
+    world *w = *state;
+    intend(w);
+    pst_rundir_owner o = create(w);
+    w->ops->stop(w->launcher, &A);
+    for (int i = 0; i < 2000 && pst_proc_alive(o.pid, o.start_time); i++)
+        pst_sleep_ms(5);
+    w->ops->delete (w->launcher, &A, false);
+    for (size_t told = 0; told < 2; told += w->n) { /* the answer, and what the watch saw */
+        poll_once(w);
+        for (size_t i = 0; i < w->n; i++) {
+            assert_int_equal(w->news[i].type, PST_LAUNCHER_CHANGED);
+            assert_int_equal(w->news[i].seen, PST_LCM_SEEN_ENDED);
+        }
+    }
+}
+
+/* Its model may stand on the topic: whoever is killed now, the rest is taken up again. */
+static void test_launcher_tells_that_only_a_registration_is_left(void **state)
+{
+    world *w = *state;
+    intend(w);
+    pst_rundir_owner o = create(w);
+    char *dir = pst_rundir_dir(w->dir, &A);
+    assert_int_equal(pst_rundir_registering_mark(dir, NULL), 0);
+    w->ops->delete (w->launcher, &A, false);
+    const pst_launcher_news *news = wait_for(w, PST_LAUNCHER_CHANGED, false);
+    assert_int_equal(news->seen, PST_LCM_SEEN_FLUSHING);
+    kill(o.pid, SIGKILL);
+    news = wait_for(w, PST_LAUNCHER_CHANGED, false);
+    assert_int_equal(news->seen, PST_LCM_SEEN_ENDED);
+    assert_false(news->published);
+    free(dir);
+}
+
 /* A place where this program has the supervisor's as its neighbour. */
 static void move_home(char **argv)
 {
@@ -257,6 +294,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_launcher_creates_no_second_one_and_sees_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_launcher_finds_what_an_earlier_one_created, setup, teardown),
         cmocka_unit_test_setup_teardown(test_launcher_is_certain_before_it_says_gone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_launcher_tells_an_end_of_its_own_rather_than_gone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_launcher_tells_that_only_a_registration_is_left, setup, teardown),
     };
     if (argc == 4 && !strcmp(argv[1], "supervise"))
         return supervise(argv[3]);

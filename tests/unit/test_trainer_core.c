@@ -83,6 +83,7 @@ static void ask(bench *b, const char *request_id, pst_job_action action, const c
 
 static void told(bench *b, const char *id, int generation, const char *process, pst_report_type type, int exit_code, const char *code)
 {
+    pst_produced_model made = {(char *)"ae", 3, (char *)"abc"};
     pst_process_report r = {.training_id = (char *)id,
                             .generation = generation,
                             .process = (char *)process,
@@ -92,6 +93,7 @@ static void told(bench *b, const char *id, int generation, const char *process, 
                             .host = (char *)"h",
                             .has_exit_code = type == PST_REPORT_TYPE_EXITED,
                             .exit_code = exit_code,
+                            .model = type == PST_REPORT_TYPE_RESULT_STORED ? &made : NULL,
                             .reason_code = (char *)code};
     feed(b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
 }
@@ -180,19 +182,11 @@ static void test_core_model_is_remembered_even_when_told_late(void **unused)
     lcm(&b, "running", 4);
     const char *id = submit(&b, "r1", simple);
     told(&b, id, 1, "learner-1", PST_REPORT_TYPE_EXITED, 0, NULL);
-    pst_produced_model m = {(char *)"ae", 3, (char *)"abc"};
-    pst_process_report r = {.training_id = (char *)id,
-                            .generation = 1,
-                            .process = (char *)"learner-1",
-                            .type = PST_REPORT_TYPE_RESULT_STORED,
-                            .reporter = (char *)"supervisor:h",
-                            .host = (char *)"",
-                            .model = &m};
-    feed(&b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+    told(&b, id, 1, "learner-1", PST_REPORT_TYPE_RESULT_STORED, 0, NULL);
     const pst_job_event *e = event(&b, PST_JOB_EVENT_TYPE_RESULT_STORED);
     assert_string_equal(pst_str_map_get(e->details, e->n_details, "version"), "3");
     assert_string_equal(tcore_job(b.core, id)->model->name, "ae");
-    feed(&b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+    told(&b, id, 1, "learner-1", PST_REPORT_TYPE_RESULT_STORED, 0, NULL);
     assert_string_equal(shown(&b), "");
     done(&b);
 }
@@ -567,6 +561,24 @@ static void test_core_halt_waits_for_the_exits_and_resume_is_a_new_generation(vo
     done(&b);
 }
 
+/* The first learner registered its model; the second was still at work when a HALT came. A resumed job must not make a second version. */
+static void test_core_a_registered_model_wins_over_a_wish(void **unused)
+{
+    for (int made = 0; made < 2; made++) {
+        bench b = start();
+        lcm(&b, "running", 4);
+        const char *id = submit(&b, "r1", "name: two\nlearners: 2\nframework: {name: custom, version: 1, command: run}\n");
+        told(&b, id, 1, "learner-1", PST_REPORT_TYPE_STORING, 0, NULL);
+        ask(&b, "h1", PST_JOB_ACTION_HALT, id);
+        if (made)
+            told(&b, id, 1, "learner-1", PST_REPORT_TYPE_RESULT_STORED, 0, NULL);
+        told(&b, id, 1, "learner-1", PST_REPORT_TYPE_EXITED, 0, NULL);
+        told(&b, id, 1, "learner-2", PST_REPORT_TYPE_EXITED, 143, NULL);
+        assert_string_equal(shown(&b), made ? "PROCESS_EXITED COMPLETED" : "PROCESS_EXITED HALTED");
+        done(&b);
+    }
+}
+
 static void test_core_failure_ends_the_gang_then_retries_then_fails(void **unused)
 {
     bench b = start();
@@ -866,6 +878,7 @@ int main(void)
         cmocka_unit_test(test_core_same_submission_is_one_job),
         cmocka_unit_test(test_core_unknown_job_and_no_event_are_answered),
         cmocka_unit_test(test_core_halt_waits_for_the_exits_and_resume_is_a_new_generation),
+        cmocka_unit_test(test_core_a_registered_model_wins_over_a_wish),
         cmocka_unit_test(test_core_failure_ends_the_gang_then_retries_then_fails),
         cmocka_unit_test(test_core_lost_processes_have_their_own_budget),
         cmocka_unit_test(test_core_platform_down_uses_up_no_retry),
