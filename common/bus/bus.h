@@ -1,5 +1,5 @@
 /* bus.h - Kafka, as this platform uses it: batches of borrowed record views in, records and transactions out, a little admin.
- * The only adapter of librdkafka (2.0.2 and newer). rdkafka.h appears in common/bus/ and nowhere else.
+ * A client library stands behind it (bus_client.h): librdkafka, 2.0.2 and newer, in rdkafka/.
  *
  *     pst_consumer *c; pst_batch b;
  *     pst_consumer_new(conf, &(pst_consumer_opts){.group = "g", .topics = topics, .n_topics = 1, .start = PST_START_EARLIEST}, &c, &err);
@@ -53,6 +53,7 @@ typedef struct pst_header {
 /* A borrowed view of one consumed record. */
 typedef struct pst_record {
     const char *topic;
+    uint32_t topic_index; /* of it among the consumer's topics, or of the first range of it among its ranges */
     int32_t partition;
     int64_t offset;
     int64_t timestamp_ms; /* -1 = none */
@@ -60,7 +61,9 @@ typedef struct pst_record {
     size_t key_len;
     const void *value; /* NULL = tombstone */
     size_t value_len;
-    void *native; /* rd_kafka_message_t; for pst_record_headers */
+    bool has_headers;
+    const struct bus_client *client; /* who read it; for pst_record_headers */
+    void *native;                    /* what that one knows it by */
 } pst_record;
 
 typedef struct pst_batch {

@@ -30,6 +30,20 @@ bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition)
     return NULL;
 }
 
+/* Its place among the topics, or among the ranges, that the consumer was told. */
+static const char *told_topic(const pst_consumer *c, const char *topic, uint32_t *ret_index)
+{
+    for (size_t i = 0; i < c->opts.n_topics + c->opts.n_ranges; i++) {
+        const char *told = c->opts.n_topics ? c->opts.topics[i] : c->opts.ranges[i].topic;
+        if (!strcmp(told, topic)) {
+            *ret_index = (uint32_t)i;
+            return told;
+        }
+    }
+    *ret_index = UINT32_MAX;
+    return NULL;
+}
+
 bus_part *bus_part_add(pst_consumer *c, const char *topic, int32_t partition)
 {
     c->parts = pst_realloc(c->parts, (c->n_parts + 1) * sizeof *c->parts);
@@ -45,6 +59,7 @@ bus_part *bus_part_add(pst_consumer *c, const char *topic, int32_t partition)
                     .from = -1,
                     .assigned_us = pst_mono_us()};
     p->heard_us = p->assigned_us;
+    p->name = told_topic(c, topic, &p->topic_index);
     return p;
 }
 
@@ -79,7 +94,7 @@ static void drop_gathered(pst_consumer *c)
     for (size_t i = 0; i < c->n; i++) {
         const pst_record *r = &c->records[i];
         if (!bus_part_find(c, r->topic, r->partition)) {
-            rd_kafka_message_destroy(r->native);
+            c->link.lib->consumer->release(c->link.h, r, 1);
             continue;
         }
         c->bytes += r->key_len + r->value_len;
@@ -88,48 +103,47 @@ static void drop_gathered(pst_consumer *c)
     c->n = kept;
 }
 
-static void on_assign(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bool cooperative)
+static void on_assign(pst_consumer *c, bus_places *list, bool incremental)
 {
     pst_err err = {0};
     bus_peers_inherit(c, list);
-    int rc = c->opts.start != PST_START_EARLIEST && list->cnt ? bus_start_places(c, list, &err) : 0;
+    int rc = c->opts.start != PST_START_EARLIEST && list->n ? bus_start_places(c, list, &err) : 0;
     if (rc < 0) {
         if (rc != PST_EFENCED || err.cls == PST_CLASS_FATAL)
             bus_consumer_astray(c, &err, NULL);
-        if (!cooperative)
-            rd_kafka_assign(c->rk, NULL);
+        if (!incremental)
+            c->link.lib->consumer->assign(c->link.h, NULL);
         return;
     }
-    if (cooperative) {
-        rd_kafka_error_t *e = rd_kafka_incremental_assign(c->rk, list);
-        if (e)
-            bus_health_note(&c->health, rd_kafka_error_code(e), rd_kafka_error_string(e));
-        rd_kafka_error_destroy(e);
+    if (incremental) {
+        char why[300];
+        int code = c->link.lib->consumer->assign_more(c->link.h, list, why, sizeof why);
+        bus_health_note(&c->health, code, why);
     } else {
         bus_parts_clear(c);
-        bus_health_note(&c->health, rd_kafka_assign(c->rk, list), NULL);
+        bus_health_note(&c->health, c->link.lib->consumer->assign(c->link.h, list), NULL);
     }
-    for (int i = 0; i < list->cnt; i++)
-        bus_start_noted(bus_part_add(c, list->elems[i].topic, list->elems[i].partition), &list->elems[i]);
-    if (c->paused && list->cnt)
-        rd_kafka_pause_partitions(c->rk, list);
+    for (size_t i = 0; i < list->n; i++)
+        bus_start_noted(bus_part_add(c, list->at[i].topic, list->at[i].partition), &list->at[i]);
+    if (c->paused && list->n)
+        c->link.lib->consumer->pause(c->link.h, list, true);
     c->assigned = true;
     bus_health_ok(&c->health);
 }
 
-static void on_revoke(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bool cooperative)
+static void on_revoke(pst_consumer *c, bus_places *list, bool incremental)
 {
     bus_consumer_unpause(c);
-    for (int i = 0; i < list->cnt; i++)
-        bus_part_remove(c, list->elems[i].topic, list->elems[i].partition);
-    if (cooperative) {
-        rd_kafka_error_destroy(rd_kafka_incremental_unassign(c->rk, list));
+    for (size_t i = 0; i < list->n; i++)
+        bus_part_remove(c, list->at[i].topic, list->at[i].partition);
+    if (incremental) {
+        c->link.lib->consumer->assign_less(c->link.h, list);
     } else {
         bus_parts_clear(c);
-        rd_kafka_assign(c->rk, NULL);
+        c->link.lib->consumer->assign(c->link.h, NULL);
         c->assigned = false;
     }
-    if (list->cnt)
+    if (list->n)
         c->lost = true;
     drop_gathered(c);
 }
@@ -137,57 +151,51 @@ static void on_revoke(pst_consumer *c, rd_kafka_topic_partition_list_t *list, bo
 /* Who leaves takes its place without reading from it: the join is over, and the group can be left. */
 static void on_last_place(pst_consumer *c)
 {
-    rd_kafka_topic_partition_list_t *nothing = rd_kafka_topic_partition_list_new(0);
-    rd_kafka_assign(c->rk, nothing);
-    rd_kafka_topic_partition_list_destroy(nothing);
+    const bus_places nothing = {0};
+    c->link.lib->consumer->assign(c->link.h, &nothing);
     c->assigned = true;
 }
 
-void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque)
+void bus_rebalance(void *consumer, bus_change change, bus_places *list, bool incremental)
 {
-    pst_consumer *c = opaque;
-    const char *protocol = rd_kafka_rebalance_protocol(rk);
-    bool cooperative = protocol && !strcmp(protocol, "COOPERATIVE");
-    if (code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS)
+    static const char *const names[] = {[BUS_ASSIGNED] = "assign", [BUS_REVOKED] = "revoke", [BUS_LOST] = "lost"};
+    pst_consumer *c = consumer;
+    if (change != BUS_ASSIGNED)
         c->epoch++;
-    pst_log(PST_LOG_DEBUG, "bus", "event=rebalance group=%s kind=%s partitions=%d%s", c->group,
-            code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS   ? "assign"
-            : code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS ? "revoke"
-                                                           : rd_kafka_err2name(code),
-            list ? list->cnt : 0, rd_kafka_assignment_lost(rk) ? " lost=true" : "");
-    if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS && !c->closing) {
-        on_assign(c, list, cooperative);
-    } else if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS && c->leaves && !cooperative) {
+    pst_log(PST_LOG_DEBUG, "bus", "event=rebalance group=%s kind=%s partitions=%zu", c->group, names[change], list->n);
+    if (change == BUS_ASSIGNED && !c->closing) {
+        on_assign(c, list, incremental);
+    } else if (change == BUS_ASSIGNED && c->leaves && !incremental) {
         on_last_place(c);
-    } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
-        on_revoke(c, list, cooperative);
+    } else if (change == BUS_REVOKED) {
+        on_revoke(c, list, incremental);
     } else {
         bus_consumer_unpause(c);
         bus_parts_clear(c);
         drop_gathered(c);
         c->lost = true;
-        rd_kafka_assign(rk, NULL);
+        c->link.lib->consumer->assign(c->link.h, NULL);
     }
 }
 
 /* ---- without a group ------------------------------------------------------------------------------------------------------------ */
 
-static int list_topics(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
+static int list_topics(pst_consumer *c, bus_places *list, pst_err *err)
 {
-    int64_t at = c->opts.start == PST_START_LATEST ? RD_KAFKA_OFFSET_END : RD_KAFKA_OFFSET_BEGINNING;
+    int64_t at = c->opts.start == PST_START_LATEST ? PST_OFFSET_END : PST_OFFSET_BEGINNING;
     for (size_t t = 0; t < c->opts.n_topics; t++) {
-        int n = 0, rc = bus_partitions(c->rk, &c->health, c->opts.topics[t], 10000, &n, err);
+        int n = 0, rc = bus_partitions(c->link, &c->health, c->opts.topics[t], 10000, &n, err);
         if (rc < 0)
             return rc;
         for (int p = 0; p < n; p++)
-            rd_kafka_topic_partition_list_add(list, c->opts.topics[t], p)->offset = at;
+            bus_places_add(list, c->opts.topics[t], p)->offset = at;
     }
-    return c->opts.start == PST_START_TIMESTAMP ? bus_offsets_at(c->rk, &c->health, list, c->opts.start_ms, 10000, err) : 0;
+    return c->opts.start == PST_START_TIMESTAMP ? bus_offsets_at(c->link, &c->health, list, c->opts.start_ms, 10000, err) : 0;
 }
 
 int bus_assign_all(pst_consumer *c, pst_err *err)
 {
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(8);
+    bus_places *list = bus_places_new();
     int rc = 0;
     if (c->opts.n_ranges) {
         for (size_t i = 0; i < c->opts.n_ranges; i++) {
@@ -199,25 +207,25 @@ int bus_assign_all(pst_consumer *c, pst_err *err)
             }
             p = bus_part_add(c, r->topic, r->partition);
             p->to = r->to;
-            p->from = bus_native_offset(r->from);
+            p->from = r->from;
             if (r->to >= 0 && r->from >= 0 && r->from >= r->to)
                 p->eof = p->done = true; /* an empty range: nothing to fetch */
             else
-                rd_kafka_topic_partition_list_add(list, r->topic, r->partition)->offset = p->from;
+                bus_places_add(list, r->topic, r->partition)->offset = p->from;
         }
     } else {
         rc = list_topics(c, list, err);
         if (rc < 0)
             goto out;
-        for (int i = 0; i < list->cnt; i++)
-            bus_part_add(c, list->elems[i].topic, list->elems[i].partition)->from = list->elems[i].offset;
+        for (size_t i = 0; i < list->n; i++)
+            bus_part_add(c, list->at[i].topic, list->at[i].partition)->from = list->at[i].offset;
     }
-    rd_kafka_resp_err_t code = list->cnt ? rd_kafka_assign(c->rk, list) : 0;
+    int code = list->n ? c->link.lib->consumer->assign(c->link.h, list) : 0;
     if (code)
         rc = bus_err(err, c->conf, code, NULL, "cannot assign partitions");
     c->assigned = !rc;
 out:
-    rd_kafka_topic_partition_list_destroy(list);
+    bus_places_free(list);
     return rc;
 }
 
@@ -237,7 +245,7 @@ void bus_check_ranges(pst_consumer *c)
             continue;
         if (!topic || strcmp(topic, p->topic)) {
             topic = p->topic;
-            if (bus_partitions(c->rk, &c->health, topic, 300, &n, &e) < 0) {
+            if (bus_partitions(c->link, &c->health, topic, 300, &n, &e) < 0) {
                 if (e.cls == PST_CLASS_FATAL && !c->health.fatal.code)
                     c->health.fatal = e;
                 else if (e.cls != PST_CLASS_FATAL)
@@ -278,10 +286,10 @@ int64_t pst_consumer_lag(pst_consumer *c)
         return -1;
     for (size_t i = 0; i < c->n_parts; i++) {
         const bus_part *p = &c->parts[i];
-        int64_t low, high;
+        int64_t high;
         if (p->eof)
             continue;
-        if (rd_kafka_get_watermark_offsets(c->rk, p->topic, p->partition, &low, &high) || high < 0 || p->next < 0)
+        if (c->link.lib->consumer->known_end(c->link.h, p->topic, p->partition, &high) || high < 0 || p->next < 0)
             return -1;
         if (p->to >= 0 && high > p->to)
             high = p->to;

@@ -1,7 +1,6 @@
 /* bus_consumer.c - polling into batches of borrowed views, committing.
  *
- * One record is taken at a time from librdkafka: its batch calls skip or repeat records around seek, pause and rebalance in 2.0.2. The views
- * point into rd_kafka_message_t objects which are kept until the next poll. */
+ * The client gives runs: records of one partition, in order. They are read into the consumer's array in place, and kept until the next poll. */
 #include "common/bus/bus_consumer.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -10,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SLICE_MS         100 /* how often a wait looks whether it was told to stop */
 #define COMMIT_WAIT_MS   10000
@@ -43,28 +41,21 @@ static void copy_opts(pst_consumer *c, const pst_consumer_opts *opts)
 
 static void clear_batch(pst_consumer *c)
 {
-    for (size_t i = 0; i < c->n; i++)
-        rd_kafka_message_destroy(c->records[i].native);
+    if (c->n)
+        c->link.lib->consumer->release(c->link.h, c->records, c->n);
     c->n = c->bytes = 0;
 }
 
-static void on_error(pst_consumer *c, const rd_kafka_message_t *m)
+static void take_fault(pst_consumer *c, const bus_run *run)
 {
-    rd_kafka_resp_err_t code = m->err;
-    const char *topic = m->rkt ? rd_kafka_topic_name(m->rkt) : NULL;
-    char reason[400];
-    if (code == RD_KAFKA_RESP_ERR__FATAL)
-        code = rd_kafka_fatal_error(c->rk, reason, sizeof reason);
-    else
-        snprintf(reason, sizeof reason, "%s", rd_kafka_message_errstr(m));
-    if (code == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED || code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
+    if (run->code == BUS_ERR__MAX_POLL_EXCEEDED || run->code == BUS_ERR__AUTO_OFFSET_RESET)
         c->lost = true;
-    if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && topic) {
+    if (run->code == BUS_ERR_UNKNOWN_TOPIC_OR_PART && run->topic) {
         pst_err_clear(&c->health.last);
-        pst_err_set(&c->health.last, PST_ENOTFOUND, PST_CLASS_RETRY, "kafka", code, "topic %s does not exist (yet)", topic);
+        pst_err_set(&c->health.last, PST_ENOTFOUND, PST_CLASS_RETRY, "kafka", run->code, "topic %s does not exist (yet)", run->topic);
         return;
     }
-    bus_health_note(&c->health, code, reason);
+    bus_health_note(&c->health, run->code, run->reason);
 }
 
 /* A broker reads no request of a connection before it has answered the one before, and answers a JoinGroup when all members have come: a
@@ -82,11 +73,13 @@ static void end_join(pst_consumer *c)
                     c->group, c->opts.instance_id);
             return;
         }
-        rd_kafka_message_t *m = rd_kafka_consumer_poll(c->rk, 20);
-        if (m && m->err && m->err != RD_KAFKA_RESP_ERR__PARTITION_EOF)
-            on_error(c, m);
-        if (m)
-            rd_kafka_message_destroy(m);
+        pst_record unread;
+        bus_run run;
+        c->link.lib->consumer->poll(c->link.h, 20, &unread, 1, 1, &run);
+        if (run.kind == BUS_RUN_FAULT)
+            take_fault(c, &run);
+        if (run.kind == BUS_RUN_RECORDS)
+            c->link.lib->consumer->release(c->link.h, &unread, run.n);
     }
 }
 
@@ -94,19 +87,16 @@ static void end_join(pst_consumer *c)
 static void close_and_free(void *arg)
 {
     pst_consumer *c = arg;
-    if (c->rk && c->group && rd_kafka_fatal_error(c->rk, NULL, 0)) { /* it will not speak to the group again */
-        if (bus_quiet_done(c))
-            rd_kafka_destroy_flags(c->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
-    } else if (c->rk) {
-        if (c->group && c->leaves) {
+    const bus_client *lib = c->link.lib;
+    if (c->link.h && c->group && !bus_fatal(c->link, NULL, 0)) { /* one that is dead does not speak to the group again */
+        if (c->leaves) {
             end_join(c);
-            pst_rdk_leave(c->rk);
+            lib->consumer->leave(c->link.h);
         }
-        if (c->group)
-            rd_kafka_consumer_close(c->rk); /* calls bus_rebalance_cb here */
-        if (bus_quiet_done(c))
-            rd_kafka_destroy(c->rk);
+        lib->consumer->close(c->link.h); /* calls bus_rebalance here */
     }
+    if (c->link.h && bus_quiet_done(c))
+        lib->common->free(c->link.h);
     bus_parts_clear(c);
     free(c->parts);
     free(c->records);
@@ -135,7 +125,7 @@ void pst_consumer_free(pst_consumer *c)
 {
     if (!c)
         return;
-    clear_batch(c); /* a message that is kept would make rd_kafka_destroy wait for ever */
+    clear_batch(c); /* a client waits for records that are still in use */
     c->closing = true;
     /* A broker that is mute does not hear that we leave either: who opens anew does not wait for it. */
     bool hurry = pst_stop_hurry() || bus_quiet_is_mute(c);
@@ -143,55 +133,31 @@ void pst_consumer_free(pst_consumer *c)
     bus_bounded(close_and_free, c, hurry ? CLOSE_HURRY_MS : wait_ms, "consumer_close");
 }
 
-static rd_kafka_conf_t *configure(pst_consumer *c, pst_err *err)
+static void on_fault(void *consumer, int code, const char *reason)
 {
-    char kbytes[24], made_up[64], poll_ms[24];
-    snprintf(poll_ms, sizeof poll_ms, "%d", BUS_POLL_INTERVAL_MS);
-    size_t inflight = c->opts.inflight_bytes_max ? c->opts.inflight_bytes_max : INFLIGHT_DEFAULT;
-    snprintf(kbytes, sizeof kbytes, "%zu", inflight >= 1024 ? inflight / 1024 : 1);
-    snprintf(made_up, sizeof made_up, "penstock-reader-%d-%llx", (int)getpid(), (unsigned long long)pst_mono_us());
-    const char *isolation = c->opts.read_uncommitted ? "read_uncommitted" : "read_committed";
-    const char *reset = c->opts.start == PST_START_LATEST ? "latest" : "earliest",
-               *user_reset = pst_bus_conf_get(c->conf, "auto.offset.reset");
-    const bus_kv defaults[] = {
-        {"isolation.level", isolation},
-        {"auto.offset.reset", reset},
-        {"partition.assignment.strategy", "range"}, /* cooperative-sticky has five bugs in 2.0.2 that would touch us */
-        {"session.timeout.ms", "10000"},
-        {"max.poll.interval.ms", poll_ms},
-        {"check.crcs", "true"},
-        {"fetch.wait.max.ms", "100"},
-        {"fetch.error.backoff.ms", "100"},
-        {"queued.max.messages.kbytes", kbytes},
-        {"topic.metadata.refresh.interval.ms", "10000"}, /* a topic created later is seen within this */
-        {NULL, NULL},
-    };
-    bus_kv forced[8] = {
-        {"group.id", c->group ? c->group : made_up},
-        {"enable.auto.commit", "false"}, /* offsets are committed after the effect, or in its transaction */
-        {"enable.auto.offset.store", "false"},
-        {"enable.partition.eof", "true"},
-        {"group.instance.id", c->opts.instance_id}, /* NULL = a user's is ignored: two commands may share one client.properties */
-    };
-    size_t f = 5;
-    if (c->group) { /* a client.properties often says "latest": a service must not skip records for that. To ask for an error is fine. */
-        forced[f++] = (bus_kv){"isolation.level", isolation};
-        if (!user_reset || strcmp(user_reset, "error"))
-            forced[f++] = (bus_kv){"auto.offset.reset", reset};
-    }
-    rd_kafka_conf_t *k = bus_conf_build(c->conf, BUS_CONSUMER, defaults, forced, c, err);
-    if (k)
-        rd_kafka_conf_set_rebalance_cb(k, bus_rebalance_cb);
-    return k;
+    bus_health_note(&((pst_consumer *)consumer)->health, code, reason);
+}
+
+static void on_moved(void *consumer)
+{
+    __atomic_add_fetch(&((pst_consumer *)consumer)->health.resets, 1, __ATOMIC_RELEASE);
+}
+
+static int consumer_open(pst_consumer *c, pst_err *err)
+{
+    const bus_consumer_needs needs = {.group = c->group,
+                                      .instance_id = c->opts.instance_id,
+                                      .read_uncommitted = c->opts.read_uncommitted,
+                                      .latest = c->opts.start == PST_START_LATEST,
+                                      .inflight_bytes = c->opts.inflight_bytes_max ? c->opts.inflight_bytes_max : INFLIGHT_DEFAULT,
+                                      .poll_interval_ms = BUS_POLL_INTERVAL_MS};
+    const bus_listener to = {.owner = c, .fault = on_fault, .moved = on_moved, .rebalance = bus_rebalance};
+    return c->link.lib->consumer->open(c->conf, &needs, &to, &c->link.h, err);
 }
 
 static int subscribe(pst_consumer *c, pst_err *err)
 {
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->opts.n_topics);
-    for (size_t i = 0; i < c->opts.n_topics; i++)
-        rd_kafka_topic_partition_list_add(list, c->opts.topics[i], RD_KAFKA_PARTITION_UA);
-    rd_kafka_resp_err_t code = rd_kafka_subscribe(c->rk, list);
-    rd_kafka_topic_partition_list_destroy(list);
+    int code = c->link.lib->consumer->subscribe(c->link.h, c->opts.topics, c->opts.n_topics);
     return code ? bus_err(err, c->conf, code, NULL, "cannot subscribe group %s", c->group) : 0;
 }
 
@@ -206,14 +172,9 @@ int pst_consumer_new(const pst_bus_conf *conf, const pst_consumer_opts *opts, ps
     c->last_part = SIZE_MAX;
     c->quiet_ms = QUIET_MS;
     copy_opts(c, opts);
-    rd_kafka_conf_t *k = configure(c, err);
-    int rc = k ? 0 : PST_EINVAL;
+    c->link.lib = bus_client_default();
+    int rc = consumer_open(c, err);
     if (!rc) {
-        c->rk = bus_new(RD_KAFKA_CONSUMER, k, err);
-        rc = c->rk ? 0 : PST_EINVAL;
-    }
-    if (!rc) {
-        rd_kafka_poll_set_consumer(c->rk);
         rc = c->group ? subscribe(c, err) : bus_assign_all(c, err);
         c->check_us = pst_mono_us() + 1000000; /* most answer within this */
     }
@@ -242,65 +203,87 @@ static bool all_eof(const pst_consumer *c)
 static void finish_part(pst_consumer *c, bus_part *p)
 {
     p->eof = p->done = true;
-    rd_kafka_topic_partition_list_t *one = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(one, p->topic, p->partition);
-    rd_kafka_pause_partitions(c->rk, one);
-    rd_kafka_topic_partition_list_destroy(one);
+    bus_pause(c, p, true);
 }
 
-/* Takes the message; true if a record was added to the batch. */
-static bool take(pst_consumer *c, rd_kafka_message_t *m)
+/* Records of a run become records of the batch. */
+static void adopt(pst_consumer *c, const bus_part *p, pst_record *at, size_t n)
 {
-    if (m->err && m->err != RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-        on_error(c, m);
-        rd_kafka_message_destroy(m);
+    for (size_t i = 0; i < n; i++) {
+        at[i].topic_index = p->topic_index;
+        at[i].client = c->link.lib;
+        if (p->name)
+            at[i].topic = p->name;
+        c->bytes += at[i].key_len + at[i].value_len;
+    }
+    c->n += n;
+}
+
+/* The run's records lie behind those of the batch; true if any was added to it. What is of no use is released: of a partition that was taken away
+ * meanwhile, or behind the end of its range. */
+static bool take(pst_consumer *c, const bus_run *run)
+{
+    if (run->kind == BUS_RUN_FAULT) {
+        take_fault(c, run);
         return false;
     }
     bus_health_ok(&c->health);
-    const char *topic = rd_kafka_topic_name(m->rkt);
-    bus_part *p = bus_part_find(c, topic, m->partition);
-    if (!p || p->done || (p->to >= 0 && m->offset >= p->to)) {
+    pst_record *at = c->records + c->n;
+    size_t n = run->kind == BUS_RUN_RECORDS ? run->n : 0, kept = n;
+    int64_t first = n ? at[0].offset : run->offset;
+    bus_part *p = bus_part_find(c, run->topic, run->partition);
+    if (!p || p->done || (p->to >= 0 && first >= p->to)) {
         if (p && !p->done)
             finish_part(c, p);
-        rd_kafka_message_destroy(m);
+        c->link.lib->consumer->release(c->link.h, at, n);
         return false;
     }
     if (p->base < 0)
-        p->base = m->offset;
+        p->base = first;
     p->heard_us = pst_mono_us();
     p->behind_us = 0;
-    if (m->err) { /* the end, for now */
-        p->next = m->offset;
-        p->eof = true;
-        rd_kafka_message_destroy(m);
+    p->eof = run->kind == BUS_RUN_END; /* the end, for now */
+    if (p->eof) {
+        p->next = run->offset;
         return false;
     }
-    p->eof = false;
-    p->next = m->offset + 1;
-    if (c->n == c->cap) {
-        c->cap = c->cap ? 2 * c->cap : 512;
-        c->records = pst_realloc(c->records, c->cap * sizeof *c->records);
-    }
-    rd_kafka_timestamp_type_t type;
-    int64_t timestamp = rd_kafka_message_timestamp(m, &type);
-    c->records[c->n++] = (pst_record){.topic = topic,
-                                      .partition = m->partition,
-                                      .offset = m->offset,
-                                      .timestamp_ms = type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE ? -1 : timestamp,
-                                      .key = m->key,
-                                      .key_len = m->key ? m->key_len : 0,
-                                      .value = m->payload,
-                                      .value_len = m->payload ? m->len : 0,
-                                      .native = m};
-    c->bytes += m->key_len + m->len;
-    if (p->to >= 0 && p->next >= p->to)
+    while (p->to >= 0 && at[kept - 1].offset >= p->to)
+        kept--;
+    PST_ASSERT(kept > 0);
+    p->next = at[kept - 1].offset + 1;
+    if (kept < n)
+        c->link.lib->consumer->release(c->link.h, at + kept, n - kept);
+    adopt(c, p, at, kept);
+    if (kept < n || (p->to >= 0 && p->next >= p->to))
         finish_part(c, p);
     return true;
 }
 
-void bus_consumer_event(pst_consumer *c, rd_kafka_message_t *m)
+void bus_consumer_news(pst_consumer *c, const bus_run *run)
 {
-    take(c, m);
+    PST_ASSERT(run->kind == BUS_RUN_END || run->kind == BUS_RUN_FAULT);
+    take(c, run);
+}
+
+/* One run into the room behind the batch. A rebalance, which comes inside the client's poll, may have thrown records of the batch out meanwhile:
+ * then what it gave closes up. */
+static bool gather(pst_consumer *c, int timeout_ms, size_t records_max, size_t bytes_max, bool *ret_took)
+{
+    bus_run run;
+    if (c->n == c->cap) {
+        c->cap = c->cap ? 2 * c->cap : 512;
+        c->records = pst_realloc(c->records, c->cap * sizeof *c->records);
+    }
+    size_t was = c->n, room = c->cap - c->n, left = records_max - c->n;
+    c->link.lib->consumer->poll(c->link.h, timeout_ms, c->records + was, room < left ? room : left, bytes_max - c->bytes, &run);
+    *ret_took = false;
+    if (run.kind == BUS_RUN_NONE)
+        return false;
+    PST_ASSERT(run.kind != BUS_RUN_RECORDS || (run.n && run.n <= room));
+    if (run.kind == BUS_RUN_RECORDS && c->n != was)
+        memmove(c->records + c->n, c->records + was, run.n * sizeof *c->records);
+    *ret_took = take(c, &run);
+    return true;
 }
 
 static int min_int(int64_t a, int64_t b)
@@ -337,9 +320,9 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
         int ms = wait_ms(c, how, start, oldest);
         if (ms < 0)
             break;
-        rd_kafka_message_t *m = rd_kafka_consumer_poll(c->rk, ms);
-        if (m) {
-            if (take(c, m) && c->n == 1)
+        bool took, came = gather(c, ms, records_max, bytes_max, &took);
+        if (came) {
+            if (took && !oldest)
                 oldest = pst_mono_us();
             if (c->health.fatal.code)
                 break;
@@ -348,7 +331,7 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
         }
         bool ended = c->opts.report_eof && all_eof(c) && (c->n || !was_eof);
         bool waited = c->n ? how->age_max_us <= 0 : pst_mono_us() - start >= how->timeout_ms * 1000LL;
-        if (ended || (!m && (waited || pst_stop_requested())))
+        if (ended || (!came && (waited || pst_stop_requested())))
             break;
     }
     if (__atomic_load_n(&c->health.resets, __ATOMIC_ACQUIRE) != c->resets) {
@@ -374,18 +357,12 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
 
 size_t pst_record_headers(const pst_record *r, pst_header *ret_headers, size_t max)
 {
-    rd_kafka_headers_t *headers;
-    if (!r->native || rd_kafka_message_headers(r->native, &headers))
-        return 0;
-    size_t n = rd_kafka_header_cnt(headers);
-    for (size_t i = 0; i < n && i < max; i++)
-        rd_kafka_header_get_all(headers, i, &ret_headers[i].name, &ret_headers[i].value, &ret_headers[i].len);
-    return n;
+    return r->has_headers ? r->client->consumer->headers(r, ret_headers, max) : 0;
 }
 
 size_t pst_record_headers_all(const pst_record *r, pst_header_room *room, size_t spare)
 {
-    size_t n = pst_record_headers(r, room->at, room->cap);
+    size_t n = r->has_headers ? pst_record_headers(r, room->at, room->cap) : 0;
     if (n + spare <= room->cap)
         return n;
     room->cap = n + spare + 16;
@@ -401,26 +378,11 @@ void pst_header_room_done(pst_header_room *room)
 
 /* ---- commit -------------------------------------------------------------------------------------------------------------------- */
 
-int bus_consumer_commit(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets, pst_err *err)
+int bus_consumer_commit(pst_consumer *c, const bus_places *offsets, pst_err *err)
 {
     if (!c->group)
         return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "a consumer without a group has nowhere to commit to");
-    rd_kafka_queue_t *q = rd_kafka_queue_new(c->rk);
-    rd_kafka_resp_err_t code = rd_kafka_commit_queue(c->rk, offsets, q, NULL, NULL);
-    int64_t until = pst_mono_us() + COMMIT_WAIT_MS * 1000LL;
-    rd_kafka_event_t *ev = NULL;
-    while (!code && !(ev = rd_kafka_queue_poll(q, SLICE_MS))) {
-        if (pst_mono_us() > until || pst_stop_hurry())
-            code = RD_KAFKA_RESP_ERR__TIMED_OUT;
-    }
-    if (ev) {
-        code = rd_kafka_event_error(ev);
-        const rd_kafka_topic_partition_list_t *result = rd_kafka_event_topic_partition_list(ev);
-        for (int i = 0; !code && result && i < result->cnt; i++)
-            code = result->elems[i].err;
-        rd_kafka_event_destroy(ev);
-    }
-    rd_kafka_queue_destroy(q);
+    int code = c->link.lib->consumer->commit(c->link.h, offsets, COMMIT_WAIT_MS);
     if (code)
         return bus_err(err, c->conf, code, NULL, "cannot commit offsets of group %s", c->group);
     bus_consumer_committed(c, offsets);
@@ -432,15 +394,15 @@ int pst_consumer_commit(pst_consumer *c, const pst_batch *b, pst_err *err)
 {
     if (!b->n)
         return 0;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(4);
-    rd_kafka_topic_partition_t *tp = NULL;
+    bus_places *list = bus_places_new();
+    bus_place *tp = NULL;
     int rc = 0;
     for (size_t i = 0; i < b->n && !rc; i++) {
         const pst_record *r = &b->records[i];
         if (!tp || tp->partition != r->partition || strcmp(tp->topic, r->topic)) {
-            tp = rd_kafka_topic_partition_list_find(list, r->topic, r->partition);
+            tp = bus_places_find(list, r->topic, r->partition);
             if (!tp) {
-                tp = rd_kafka_topic_partition_list_add(list, r->topic, r->partition);
+                tp = bus_places_add(list, r->topic, r->partition);
                 tp->offset = 0;
             }
             bus_part *p = bus_part_find(c, r->topic, r->partition);
@@ -454,17 +416,17 @@ int pst_consumer_commit(pst_consumer *c, const pst_batch *b, pst_err *err)
     bus_start_note(c, list);
     if (!rc)
         rc = bus_consumer_commit(c, list, err);
-    rd_kafka_topic_partition_list_destroy(list);
+    bus_places_free(list);
     return rc;
 }
 
 int pst_consumer_commit_marked(pst_consumer *c, pst_err *err)
 {
-    rd_kafka_topic_partition_list_t *list = bus_consumer_marked(c);
+    bus_places *list = bus_consumer_marked(c);
     if (!list)
         return 0;
     int rc = bus_consumer_commit(c, list, err);
-    rd_kafka_topic_partition_list_destroy(list);
+    bus_places_free(list);
     for (size_t i = 0; !rc && i < c->n_parts; i++)
         c->parts[i].marked = -1;
     return rc;
@@ -472,9 +434,9 @@ int pst_consumer_commit_marked(pst_consumer *c, pst_err *err)
 
 /* ---- for pst_txn ----------------------------------------------------------------------------------------------------------------- */
 
-rd_kafka_t *bus_consumer_native(pst_consumer *c)
+bus_link bus_consumer_link(const pst_consumer *c)
 {
-    return c->rk;
+    return c->link;
 }
 
 uint64_t pst_consumer_epoch(const pst_consumer *c)

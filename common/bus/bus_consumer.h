@@ -7,7 +7,7 @@
 
 typedef struct bus_wait { /* one wait for the coordinator; begins as {.what = â€¦} */
     const char *what;
-    const rd_kafka_topic_partition_list_t *about; /* NULL = what is assigned */
+    const bus_places *about; /* NULL = what is assigned */
     int64_t begun_us, told_us;
     int own_fault; /* how often in a row others were answered */
 } bus_wait;
@@ -15,14 +15,14 @@ typedef struct bus_wait { /* one wait for the coordinator; begins as {.what = â€
 #define BUS_PEERS_MAX 16
 
 struct pst_consumer {
-    bus_health health; /* first: see bus_internal.h */
+    bus_health health;
     pst_bus_conf *conf;
     pst_consumer_opts opts; /* group, topics, ranges and instance_id are ours */
-    char *group;            /* NULL = none; librdkafka is given a made-up one then, which it never joins */
-    rd_kafka_t *rk;
+    char *group;            /* NULL = none */
+    bus_link link;
     bus_part *parts;
     size_t n_parts, last_part;
-    pst_record *records; /* of the last poll; native owns each */
+    pst_record *records; /* of the last poll, until they are released */
     size_t n, cap, bytes;
     uint64_t epoch;
     int64_t check_us; /* when bus_check_ranges looks again */
@@ -52,39 +52,38 @@ bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition);
 bus_part *bus_part_add(pst_consumer *c, const char *topic, int32_t partition);
 void bus_part_remove(pst_consumer *c, const char *topic, int32_t partition);
 void bus_parts_clear(pst_consumer *c);
-void bus_rebalance_cb(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque);
-int bus_assign_all(pst_consumer *c, pst_err *err); /* without a group */
-void bus_check_ranges(pst_consumer *c);            /* without a group, while nothing comes */
-int64_t bus_native_offset(int64_t offset);
-void bus_consumer_event(pst_consumer *c, rd_kafka_message_t *m); /* an error or an end; takes m */
-void bus_consumer_release(pst_consumer *c);                      /* partitions that were held long enough go on */
-void bus_consumer_unpause(pst_consumer *c);                      /* all, before they are taken away: librdkafka remembers */
+void bus_rebalance(void *consumer, bus_change change, bus_places *list, bool incremental); /* of bus_listener */
+int bus_assign_all(pst_consumer *c, pst_err *err);                                         /* without a group */
+void bus_check_ranges(pst_consumer *c);                                                    /* without a group, while nothing comes */
+void bus_consumer_news(pst_consumer *c, const bus_run *run);                               /* an end or a fault */
+int bus_pause(pst_consumer *c, const bus_part *p, bool pause);                             /* one partition; a code */
+void bus_consumer_release(pst_consumer *c);                                                /* partitions that were held long enough go on */
+void bus_consumer_unpause(pst_consumer *c); /* all, before they are taken away: librdkafka remembers */
 
 /* Partitions with nothing committed begin at `latest` or a time: looked up, and committed. Fills in offsets. PST_EFENCED, RETRY: the group has gone on. */
-int bus_start_places(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err);
-void bus_start_noted(bus_part *p, const rd_kafka_topic_partition_t *tp);
-void bus_start_note(pst_consumer *c, rd_kafka_topic_partition_list_t *list); /* what goes with each offset that is committed */
-int bus_consumer_commit(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets, pst_err *err);
+int bus_start_places(pst_consumer *c, bus_places *list, pst_err *err);
+void bus_start_noted(bus_part *p, const bus_place *tp);
+void bus_start_note(pst_consumer *c, bus_places *list); /* what goes with each offset that is committed */
+int bus_consumer_commit(pst_consumer *c, const bus_places *offsets, pst_err *err);
 
-char *bus_note_by(const rd_kafka_topic_partition_t *tp); /* who committed it; free(), NULL = it does not say */
+char *bus_note_by(const bus_place *tp); /* who committed it; free(), NULL = it does not say */
 
 /* Is every one of these offsets told (0)? stable: also if an open transaction holds some of them back. *ret (may be NULL): what is committed. */
-int bus_group_offsets(const pst_bus_conf *conf, const char *group, const rd_kafka_topic_partition_list_t *of, bool stable,
-                      rd_kafka_topic_partition_list_t **ret, pst_err *err);
+int bus_group_offsets(const pst_bus_conf *conf, const char *group, const bus_places *of, bool stable, bus_places **ret, pst_err *err);
 /* Partitions were given to us, and nothing of them was read yet: who had them before? */
-void bus_peers_inherit(pst_consumer *c, const rd_kafka_topic_partition_list_t *list);
+void bus_peers_inherit(pst_consumer *c, const bus_places *list);
 /* Ends what those left open, if they have left the group, and what holds back these offsets (NULL = none). Does not wait. */
-void bus_peers_end(pst_consumer *c, const rd_kafka_topic_partition_list_t *pending);
+void bus_peers_end(pst_consumer *c, const bus_places *pending);
 void bus_check_peers(pst_consumer *c);        /* at each poll, in a group */
 bool bus_peers_has_us(const pst_consumer *c); /* the group counts our instance id among its members; asks the broker, for seconds at most */
 void bus_peers_done(pst_consumer *c);
 
 #define BUS_STEP_MS 2000 /* one blocking question to the broker; repeated while it is away */
 /* The question was answered by `code`: 0 ask again (it has waited a moment), < 0 give up. */
-int bus_wait_more(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, pst_err *err);
+int bus_wait_more(pst_consumer *c, bus_wait *w, int code, pst_err *err);
 void bus_wait_over(pst_consumer *c, bus_wait *w);
 /* Partitions that were assigned before that time and have given nothing yet. */
-rd_kafka_topic_partition_list_t *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us);
+bus_places *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us);
 void bus_check_start(pst_consumer *c); /* in a group, while nothing comes: says what holds partitions up */
 /* The same, of partitions that have begun and of a broker that is mute; a consumer that is stuck is astray. */
 void bus_check_quiet(pst_consumer *c);

@@ -1,35 +1,44 @@
-/* bus_internal.h - what the files of common/bus share: the librdkafka header, configuration building, error mapping.
- * Nobody outside common/bus and its tests includes this file.
- *
- * Every librdkafka instance made here has an `opaque` whose FIRST member is a bus_health: the error callback, which librdkafka calls on the
- * thread that polls, writes there; the functions of bus.h read it. Logs of librdkafka go to pst_log(DEBUG) from any thread. */
+/* bus_internal.h - what the files of common/bus share: a client behind its tables, configuration, error classes, what pst_txn sees of a consumer and
+ * of a producer. Nobody outside common/bus and its tests includes this file. */
 #ifndef PST_BUS_INTERNAL_H
 #define PST_BUS_INTERNAL_H
 
-#include "common/bus/bus.h"
-#include "common/bus/rdkafka/rdk.h"
+#include "common/bus/bus_client.h"
+
+/* ---- the client behind ---------------------------------------------------------------------------------------------------- */
+
+const bus_client *bus_client_default(void);
+
+typedef struct bus_link { /* one client of one library; h NULL = none is open */
+    const bus_client *lib;
+    bus_handle *h;
+} bus_link;
+
+static inline int bus_serve(bus_link l, int timeout_ms)
+{
+    return l.lib->common->serve(l.h, timeout_ms);
+}
+
+/* Why the client is dead for good, 0 = it lives. */
+static inline int bus_fatal(bus_link l, char *text, size_t size)
+{
+    return l.lib->common->fatal(l.h, text, size);
+}
+
+/* ---- places ----------------------------------------------------------------------------------------------------------------- */
+
+bus_places *bus_places_new(void);
+void bus_places_free(bus_places *list); /* NULL-safe */
+bus_place *bus_places_add(bus_places *list, const char *topic, int32_t partition);
+bus_place *bus_places_find(const bus_places *list, const char *topic, int32_t partition);
+bus_places *bus_places_copy(const bus_places *list);
+int bus_places_code(const bus_places *list); /* the first that is not 0 */
+/* What the group has committed of them, asked for once. The code of the call, or of the first place that has one. */
+int bus_committed(bus_link l, bus_places *list, int timeout_ms);
 
 /* ---- configuration ------------------------------------------------------------------------------------------------------- */
 
-typedef enum { BUS_CONSUMER = 1, BUS_PRODUCER = 2, BUS_ADMIN = 4 } bus_kind;
-
-typedef struct bus_prop {
-    char *key, *value, *origin;
-} bus_prop;
-
-struct pst_bus_conf {
-    bus_prop *props;
-    size_t n;
-};
-
-typedef struct bus_kv {
-    const char *key, *value;
-} bus_kv;
-
-/* What librdkafka knows about a property. */
-typedef enum { BUS_PROP_UNKNOWN = 0, BUS_PROP_CONSUMER = 1, BUS_PROP_PRODUCER = 2, BUS_PROP_BOTH = 3 } bus_prop_scope;
 bus_prop_scope bus_prop_find(const char *key);
-const char *const *bus_prop_names(size_t *ret_n);
 
 /* What to do with a property written for Java clients. */
 typedef enum { BUS_JAVA_NONE, BUS_JAVA_SET, BUS_JAVA_IGNORE, BUS_JAVA_REGISTRY, BUS_JAVA_ERROR } bus_java_verdict;
@@ -39,13 +48,6 @@ typedef struct bus_java {
     const char *why; /* for ignored ones */
 } bus_java;
 bus_java_verdict bus_java_translate(const char *key, const char *value, bus_java *ret, pst_err *err);
-
-/* Defaults, then the user's properties that fit the kind, then `forced` (what the code's guarantees rest on: a user's differing value is
- * ignored with a warning). Lists end with key NULL. Callbacks for errors and logs are set; opaque must begin with a bus_health. */
-rd_kafka_conf_t *bus_conf_build(const pst_bus_conf *conf, bus_kind kind, const bus_kv *defaults, const bus_kv *forced, void *opaque,
-                                pst_err *err);
-/* rd_kafka_new with an error that names the property. Takes kconf in every case. */
-rd_kafka_t *bus_new(rd_kafka_type_t type, rd_kafka_conf_t *kconf, pst_err *err);
 int64_t bus_conf_number(const pst_bus_conf *conf, const char *key, int64_t otherwise);
 
 /* ---- errors ---------------------------------------------------------------------------------------------------------------- */
@@ -59,30 +61,30 @@ typedef struct bus_health {
     uint64_t outages;         /* how many times librdkafka said that a broker is away */
     pst_err last;             /* newest passing error since it was taken */
     pst_err fatal;            /* first fatal one */
-    rd_kafka_resp_err_t fatal_code;
+    int fatal_code;
 } bus_health;
 
 void bus_health_ok(bus_health *h);
-void bus_health_note(bus_health *h, rd_kafka_resp_err_t code, const char *reason);
+void bus_health_note(bus_health *h, int code, const char *reason);
 /* The fatal error → its code; else a passing one is moved into err (which may be NULL) and 0 returned. */
 int bus_health_take(bus_health *h, pst_err *err);
 
 /* PST_E… and class of a librdkafka or broker code. */
-int bus_code(rd_kafka_resp_err_t code, pst_err_class *ret_class);
+int bus_code(int code, pst_err_class *ret_class);
 /* Fills err: "<what>: <reason>; <cure>". reason NULL = the library's text. Returns the PST_E… code. */
-int bus_err(pst_err *err, const pst_bus_conf *conf, rd_kafka_resp_err_t code, const char *reason, const char *fmt, ...)
+int bus_err(pst_err *err, const pst_bus_conf *conf, int code, const char *reason, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* The same for an error object, which is destroyed. */
-int bus_err_take(pst_err *err, const pst_bus_conf *conf, rd_kafka_error_t *e, const char *what);
+const char *bus_code_text(int code);
+const char *bus_code_name(int code);
 /* Away (broker, coordinator, leader) as opposed to a refusal or a mistake. */
-bool bus_is_outage(rd_kafka_resp_err_t code);
+bool bus_is_outage(int code);
 /* Dropped from the queue, by us or because the producer died. */
-bool bus_is_purge(rd_kafka_resp_err_t code);
+bool bus_is_purge(int code);
 
 /* Runs fn(arg) on its own thread and waits at most timeout_ms (1 s when told to stop twice); false = still running, then it goes on alone (fn owns arg). For
- * rd_kafka_destroy and consumer_close, which may block for long when a broker is away: they wait for its answer. */
+ * freeing a client and leaving a group, which may block for long when a broker is away: they wait for its answer. */
 bool bus_bounded(void (*fn)(void *arg), void *arg, int timeout_ms, const char *what);
-bool bus_destroy(rd_kafka_t *rk); /* bounded rd_kafka_destroy; NULL-safe; false = it goes on alone */
+bool bus_destroy(bus_link l); /* bounded free; also of none; false = it goes on alone */
 
 /* ---- how long things may take ---------------------------------------------------------------------------------------------- */
 
@@ -97,6 +99,8 @@ _Static_assert(2 * BUS_WAIT_MAX_MS < BUS_POLL_INTERVAL_MS, "the group must not t
 
 typedef struct bus_part {
     char *topic;
+    const char *name;     /* the same in the consumer's own list of topics, for as long as the consumer lives; NULL = not there */
+    uint32_t topic_index; /* there */
     int32_t partition;
     int64_t base;   /* first offset handed out (or end seen) since assigned; -1 = none yet: where to go back to with nothing committed */
     int64_t next;   /* offset after the last record handed out; -1 = none yet */
@@ -113,8 +117,8 @@ typedef struct bus_part {
     bool eof, done;                                  /* at its end now; reached `to` for good */
 } bus_part;
 
-/* Offsets marked, as librdkafka's list (destroy it); NULL when nothing is marked. */
-rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c);
+/* Offsets marked (free them); NULL when nothing is marked. */
+bus_places *bus_consumer_marked(pst_consumer *c);
 /* A round begins and ends: its marks and debts are forgotten. */
 void bus_consumer_begin(pst_consumer *c);
 void bus_consumer_end(pst_consumer *c);
@@ -127,8 +131,8 @@ int bus_consumer_covered(const pst_consumer *c, pst_err *err);
 /* The position is not known any more: every later call says so. Returns PST_ESTATE, FATAL. */
 int bus_consumer_astray(pst_consumer *c, const pst_err *why, pst_err *err);
 /* Remembers that these offsets are committed. */
-void bus_consumer_committed(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets);
-rd_kafka_t *bus_consumer_native(pst_consumer *c);
+void bus_consumer_committed(pst_consumer *c, const bus_places *offsets);
+bus_link bus_consumer_link(const pst_consumer *c);
 /* Changes whenever partitions are taken away: what was made from records of an earlier epoch must not be committed. */
 uint64_t bus_consumer_epoch(const pst_consumer *c);
 bool bus_consumer_in_group(const pst_consumer *c);
@@ -137,31 +141,29 @@ bus_part *bus_consumer_parts(pst_consumer *c, size_t *ret_n);
 /* ---- producer, seen by pst_txn ------------------------------------------------------------------------------------------------ */
 
 struct pst_producer {
-    bus_health health; /* first: see above */
+    bus_health health;
     pst_bus_conf *conf;
     pst_producer_opts opts;
     char *transactional_id;
-    rd_kafka_t *rk;
+    bus_link link;
     size_t bytes_max;   /* message.max.bytes */
     size_t batch_bytes; /* 0 = librdkafka's; lowered after a topic refused a batch */
     int message_timeout_ms;
     size_t pending;
     pst_err failed; /* first failed delivery since the last flush */
-    rd_kafka_resp_err_t failed_code;
+    int failed_code;
     char failed_topic[256];
     char done_topic[256]; /* one record delivered in this round: where to look whether a transaction was committed */
     int32_t done_partition;
-    int64_t done_offset;                         /* -1 = none */
-    int *end_requests;                           /* EndTxn requests sent since it was set to 0; atomic, counted on librdkafka's threads */
-    rd_kafka_conf_t *(*tune)(rd_kafka_conf_t *); /* tests */
+    int64_t done_offset; /* -1 = none */
 };
 
-int bus_producer_open(pst_producer *p, pst_err *err); /* makes p->rk */
-void bus_producer_close(pst_producer *p);             /* drops everything queued, destroys p->rk; deliveries are not reported */
+int bus_producer_open(pst_producer *p, pst_err *err); /* fills p->link */
+void bus_producer_close(pst_producer *p);             /* drops everything queued and the client */
 /* Size on the wire, as far as a limit is concerned. */
 size_t bus_out_bytes(const pst_out *out);
-/* One rd_kafka_producev; the code as librdkafka gives it. */
-rd_kafka_resp_err_t bus_produce(pst_producer *p, const pst_out *out);
+/* Hands n records to the client, as far as it takes them; the code as it gives it. */
+int bus_produce(pst_producer *p, const pst_out *out, size_t n);
 
 /* ---- transactions ------------------------------------------------------------------------------------------------------------- */
 
@@ -174,7 +176,7 @@ typedef enum {
     TXN_REFUSED  /* authorisation or configuration: stop */
 } txn_class;
 
-/* Pure; flags as read from rd_kafka_error_t, code 0 = no error. */
+/* Pure; flags as the client tells them, code 0 = no error. */
 txn_class txn_classify(bool fatal, bool abortable, bool retriable, int code);
 const char *txn_class_name(txn_class c);
 
@@ -193,13 +195,12 @@ bool txn_fence_add(txn_fence *f, int64_t now_us, bool innocent, bool moved);
 
 /* max.message.bytes of a topic, or -1. */
 int64_t bus_topic_bytes_max(const pst_bus_conf *conf, const char *topic, int timeout_ms);
-/* Partition count; PST_ENOTFOUND when there is no such topic. Uses rk, which has h as its health. */
-int bus_partitions(rd_kafka_t *rk, bus_health *h, const char *topic, int timeout_ms, int *ret_n, pst_err *err);
+/* Partition count; PST_ENOTFOUND when there is no such topic. Uses the client, which has h as its health (NULL = nobody may serve it here). */
+int bus_partitions(bus_link l, bus_health *h, const char *topic, int timeout_ms, int *ret_n, pst_err *err);
 /* One of its partitions does; false: or nobody answers. */
-bool bus_lacks_leader(rd_kafka_t *rk, bus_health *h, const char *topic, int timeout_ms);
-bool bus_is_embedded(rd_kafka_t *rk, int timeout_ms); /* librdkafka's in-memory cluster; false where nobody answers */
-/* First offset at or after the time; RD_KAFKA_OFFSET_END when there is none. Uses rk. */
-int bus_offsets_at(rd_kafka_t *rk, bus_health *h, rd_kafka_topic_partition_list_t *list, int64_t timestamp_ms, int timeout_ms,
-                   pst_err *err);
+bool bus_lacks_leader(bus_link l, bus_health *h, const char *topic, int timeout_ms);
+bool bus_is_embedded(bus_link l, int timeout_ms); /* librdkafka's in-memory cluster; false where nobody answers */
+/* First offset at or after the time; PST_OFFSET_END when there is none. */
+int bus_offsets_at(bus_link l, bus_health *h, bus_places *list, int64_t timestamp_ms, int timeout_ms, pst_err *err);
 
 #endif

@@ -4,6 +4,8 @@
 #include "common/base/clock.h"
 #include "common/base/stop.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,46 +38,21 @@ void pst_group_lag_free(pst_group_lag *list, size_t n)
 /* The names of all groups, NULL-terminated. */
 static int list_groups(bus_admin *a, char ***ret, pst_err *err)
 {
-    rd_kafka_queue_t *q = rd_kafka_queue_new(a->rk);
-    rd_kafka_ListConsumerGroups(a->rk, NULL, q);
-    rd_kafka_event_t *ev = bus_admin_answer(a, q, "cannot list the groups", err);
-    rd_kafka_queue_destroy(q);
-    if (!ev)
-        return err->code;
-    size_t n = 0;
-    const rd_kafka_ConsumerGroupListing_t **list =
-        rd_kafka_ListConsumerGroups_result_valid(rd_kafka_event_ListConsumerGroups_result(ev), &n);
-    char **names = pst_alloc((n + 1) * sizeof *names);
-    for (size_t i = 0; i < n; i++)
-        names[i] = pst_strdup(rd_kafka_ConsumerGroupListing_group_id(list[i]));
-    rd_kafka_event_destroy(ev);
-    *ret = names;
-    return 0;
+    char why[300] = "";
+    int code = a->link.lib->admin->groups(a->link.h, bus_admin_left_ms(a, INT_MAX), ret, why, sizeof why);
+    return bus_admin_said(a, code, why, "cannot list the groups", err);
 }
 
 static int group_offsets(bus_admin *a, const char *group, rows *r, pst_err *err)
 {
-    rd_kafka_queue_t *q = rd_kafka_queue_new(a->rk);
-    rd_kafka_ListConsumerGroupOffsets_t *ask = rd_kafka_ListConsumerGroupOffsets_new(group, NULL);
-    rd_kafka_ListConsumerGroupOffsets(a->rk, &ask, 1, NULL, q);
-    rd_kafka_event_t *ev = bus_admin_answer(a, q, "cannot read a group's offsets", err);
-    rd_kafka_ListConsumerGroupOffsets_destroy(ask);
-    rd_kafka_queue_destroy(q);
-    if (!ev)
-        return err->code;
-    size_t n = 0;
-    const rd_kafka_group_result_t **results =
-        rd_kafka_ListConsumerGroupOffsets_result_groups(rd_kafka_event_ListConsumerGroupOffsets_result(ev), &n);
-    int rc = 0;
-    for (size_t i = 0; i < n && !rc; i++) {
-        const rd_kafka_error_t *e = rd_kafka_group_result_error(results[i]);
-        const rd_kafka_topic_partition_list_t *list = rd_kafka_group_result_partitions(results[i]);
-        if (e)
-            rc = bus_err(err, a->health.conf, rd_kafka_error_code(e), rd_kafka_error_string(e), "group %s", group);
-        for (int p = 0; list && p < list->cnt && !rc; p++)
-            add(r, group, list->elems[p].topic, list->elems[p].partition, list->elems[p].offset);
-    }
-    rd_kafka_event_destroy(ev);
+    char why[300] = "", what[300];
+    bus_places *list = bus_places_new();
+    int code = a->link.lib->admin->group_offsets(a->link.h, group, false, bus_admin_left_ms(a, INT_MAX), list, why, sizeof why);
+    snprintf(what, sizeof what, "cannot read the offsets of group %.200s", group);
+    int rc = bus_admin_said(a, code, why, what, err);
+    for (size_t p = 0; !rc && p < list->n; p++)
+        add(r, group, list->at[p].topic, list->at[p].partition, list->at[p].offset);
+    bus_places_free(list);
     return rc;
 }
 
@@ -84,8 +61,8 @@ static int group_offsets_in_time(bus_admin *a, const char *group, rows *r, pst_e
 {
     int rc;
     while ((rc = group_offsets(a, group, r, err)) < 0 &&
-           (err->native == RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS || err->native == RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE ||
-            err->native == RD_KAFKA_RESP_ERR_NOT_COORDINATOR) &&
+           (err->native == BUS_ERR_COORDINATOR_LOAD_IN_PROGRESS || err->native == BUS_ERR_COORDINATOR_NOT_AVAILABLE ||
+            err->native == BUS_ERR_NOT_COORDINATOR) &&
            pst_mono_us() < a->until_us && !pst_stop_requested()) {
         pst_err_clear(err);
         pst_sleep_ms(COORDINATOR_STEP_MS);
@@ -102,22 +79,22 @@ static int group_offsets_by_member(const pst_bus_conf *conf, const char *group, 
     int rc = pst_admin_list(conf, &topics, &n, timeout_ms, err);
     if (rc < 0)
         return rc;
-    rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, group, timeout_ms, err);
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
+    rc = bus_admin_open(&a, conf, false, group, timeout_ms, err);
+    bus_places *list = bus_places_new();
     for (size_t t = 0; t < n; t++) {
         for (int p = 0; p < topics[t].partitions; p++)
-            rd_kafka_topic_partition_list_add(list, topics[t].name, p);
+            bus_places_add(list, topics[t].name, p);
         pst_topic_info_done(&topics[t]);
     }
     free(topics);
-    rd_kafka_resp_err_t code = rc || !list->cnt ? 0 : rd_kafka_committed(a.rk, list, bus_admin_left_ms(&a, 5000));
+    int code = rc || !list->n ? 0 : a.link.lib->common->committed(a.link.h, list, bus_admin_left_ms(&a, 5000));
     if (code)
         rc = bus_err(err, conf, code, NULL, "group %s", group);
-    for (int i = 0; i < list->cnt && !rc; i++) {
-        if (list->elems[i].offset >= 0)
-            add(r, group, list->elems[i].topic, list->elems[i].partition, list->elems[i].offset);
+    for (size_t i = 0; i < list->n && !rc; i++) {
+        if (list->at[i].offset >= 0)
+            add(r, group, list->at[i].topic, list->at[i].partition, list->at[i].offset);
     }
-    rd_kafka_topic_partition_list_destroy(list);
+    bus_places_free(list);
     bus_admin_close(&a);
     return rc;
 }
@@ -137,7 +114,7 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
     rows r = {0};
     pst_err e = {0};
     char **names = NULL;
-    int rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, timeout_ms, &e);
+    int rc = bus_admin_open(&a, conf, false, NULL, timeout_ms, &e);
     if (rc < 0)
         goto out;
     bool embedded = bus_admin_is_embedded(&a);

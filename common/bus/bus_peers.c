@@ -28,42 +28,28 @@
 typedef struct errand { /* owned by the thread that runs it */
     pst_bus_conf *conf;
     char *group, *peers, *own;
-    rd_kafka_topic_partition_list_t *pending; /* whose offsets may be held back; NULL = none */
+    bus_places *pending; /* whose offsets may be held back; NULL = none */
     char *names[BUS_PEERS_MAX];
     size_t n;
 } errand;
 
-int bus_group_offsets(const pst_bus_conf *conf, const char *group, const rd_kafka_topic_partition_list_t *of, bool stable,
-                      rd_kafka_topic_partition_list_t **ret, pst_err *err)
+int bus_group_offsets(const pst_bus_conf *conf, const char *group, const bus_places *of, bool stable, bus_places **ret, pst_err *err)
 {
     bus_admin a;
-    int rc = bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, err);
+    int rc = bus_admin_open(&a, conf, false, NULL, LOOK_MS, err);
     if (!rc && bus_admin_is_embedded(&a)) {
         rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_RETRY, "kafka", 0, "the in-memory broker does not tell");
     } else if (!rc) {
-        rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
-        rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(a.rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
-        rd_kafka_ListConsumerGroupOffsets_t *ask = rd_kafka_ListConsumerGroupOffsets_new(group, of);
-        rd_kafka_error_destroy(rd_kafka_AdminOptions_set_require_stable_offsets(how, stable));
-        rd_kafka_ListConsumerGroupOffsets(a.rk, &ask, 1, how, q);
-        rd_kafka_event_t *ev = bus_admin_answer(&a, q, "cannot read the group's offsets", err);
-        const rd_kafka_group_result_t **groups = NULL;
-        size_t n = 0;
-        if (ev)
-            groups = rd_kafka_ListConsumerGroupOffsets_result_groups(rd_kafka_event_ListConsumerGroupOffsets_result(ev), &n);
-        const rd_kafka_error_t *e = n ? rd_kafka_group_result_error(groups[0]) : NULL;
-        const rd_kafka_topic_partition_list_t *list = n ? rd_kafka_group_result_partitions(groups[0]) : NULL;
-        rd_kafka_resp_err_t code = e ? rd_kafka_error_code(e) : 0;
-        for (int i = 0; list && !code && i < list->cnt; i++)
-            code = list->elems[i].err;
-        rc = !ev || !n ? PST_ETIMEDOUT : code ? bus_err(err, conf, code, NULL, "cannot read the offsets of group %s", group) : 0;
+        char why[300] = "";
+        bus_places *list = bus_places_copy(of);
+        int code = a.link.lib->admin->group_offsets(a.link.h, group, stable, bus_admin_left_ms(&a, LOOK_MS), list, why, sizeof why);
+        rc = bus_admin_said(&a, code, why, "cannot read the group's offsets", err);
+        if (!rc && (code = bus_places_code(list)) != 0)
+            rc = bus_err(err, conf, code, NULL, "cannot read the offsets of group %s", group);
         if (!rc && ret)
-            *ret = rd_kafka_topic_partition_list_copy(list);
-        if (ev)
-            rd_kafka_event_destroy(ev);
-        rd_kafka_ListConsumerGroupOffsets_destroy(ask);
-        rd_kafka_AdminOptions_destroy(how);
-        rd_kafka_queue_destroy(q);
+            *ret = list;
+        else
+            bus_places_free(list);
     }
     bus_admin_close(&a);
     return rc;
@@ -84,24 +70,15 @@ static bool each_instance(const pst_bus_conf *conf, const char *group, void (*fn
     bus_admin a;
     pst_err ignored = {0};
     bool told = false;
-    if (!bus_admin_open(&a, conf, RD_KAFKA_CONSUMER, NULL, LOOK_MS, &ignored)) {
-        rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
-        rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(a.rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
-        size_t groups_n = 0;
-        rd_kafka_DescribeConsumerGroups(a.rk, &group, 1, how, q);
-        rd_kafka_event_t *ev = bus_admin_answer(&a, q, "cannot describe the group", &ignored);
-        const rd_kafka_ConsumerGroupDescription_t **groups =
-            ev ? rd_kafka_DescribeConsumerGroups_result_groups(rd_kafka_event_DescribeConsumerGroups_result(ev), &groups_n) : NULL;
-        told = groups_n == 1 && !rd_kafka_ConsumerGroupDescription_error(groups[0]);
-        for (size_t m = 0; told && m < rd_kafka_ConsumerGroupDescription_member_count(groups[0]); m++) {
-            const char *instance = rd_kafka_MemberDescription_group_instance_id(rd_kafka_ConsumerGroupDescription_member(groups[0], m));
-            if (instance)
-                fn(arg, instance);
+    if (bus_admin_open(&a, conf, false, NULL, LOOK_MS, &ignored) == 0) {
+        char why[300];
+        bus_members members = {0};
+        told = a.link.lib->admin->group_members(a.link.h, group, bus_admin_left_ms(&a, LOOK_MS), &members, why, sizeof why) == 0;
+        for (size_t i = 0; i < members.n; i++) {
+            fn(arg, members.instances[i]);
+            free(members.instances[i]);
         }
-        if (ev)
-            rd_kafka_event_destroy(ev);
-        rd_kafka_AdminOptions_destroy(how);
-        rd_kafka_queue_destroy(q);
+        free(members.instances);
     }
     bus_admin_close(&a);
     return told;
@@ -138,10 +115,10 @@ bool bus_peers_has_us(const pst_consumer *c)
 /* ---- ending what they left --------------------------------------------------------------------------------------------------------- */
 
 /* The names under which these offsets were committed are added, each once. */
-static size_t add_names(const char *peers, const char *own, const rd_kafka_topic_partition_list_t *list, char **names, size_t n)
+static size_t add_names(const char *peers, const char *own, const bus_places *list, char **names, size_t n)
 {
-    for (int i = 0; i < list->cnt && n < BUS_PEERS_MAX; i++) {
-        char *by = bus_note_by(&list->elems[i]);
+    for (size_t i = 0; i < list->n && n < BUS_PEERS_MAX; i++) {
+        char *by = bus_note_by(&list->at[i]);
         bool no = !by || strncmp(by, peers, strlen(peers)) != 0 || !strcmp(by, own);
         for (size_t k = 0; !no && k < n; k++)
             no = !strcmp(names[k], by);
@@ -159,9 +136,11 @@ static void take_over(const errand *w, const char *id)
     pst_err err = {0};
     int64_t begun = pst_mono_us();
     pst_producer_opts opts = {.transactional_id = id, .transaction_timeout_ms = TIMEOUT_MS, .linger_ms = 0};
-    rd_kafka_error_t *e = NULL;
-    if (pst_producer_new(w->conf, &opts, &p, &err) == 0 && (e = rd_kafka_init_transactions(p->rk, TAKE_MS)) != NULL)
-        bus_err_take(&err, w->conf, e, "cannot take it over");
+    bus_said said = {0};
+    if (pst_producer_new(w->conf, &opts, &p, &err) == 0)
+        p->link.lib->producer->init(p->link.h, TAKE_MS, &said);
+    if (said.code)
+        bus_err(&err, w->conf, said.code, said.text, "cannot take it over");
     pst_producer_free(p);
     pst_log(PST_LOG_INFO, "bus", "event=transaction_ended id=%s group=%s after_ms=%lld why=\"its worker has left the group\"%s%s%s", id,
             w->group, (long long)((pst_mono_us() - begun) / 1000), err.code ? " error=\"" : "", err.text, err.code ? "\"" : "");
@@ -170,20 +149,20 @@ static void take_over(const errand *w, const char *id)
 static void run_errand(void *arg)
 {
     errand *w = arg;
-    rd_kafka_topic_partition_list_t *last = NULL;
+    bus_places *last = NULL;
     pst_err held = {0}, ignored = {0};
     if (w->pending && bus_group_offsets(w->conf, w->group, w->pending, true, NULL, &held) < 0 &&
         bus_group_offsets(w->conf, w->group, w->pending, false, &last, &ignored) == 0)
         w->n = add_names(w->peers, w->own, last, w->names, w->n);
     if (last)
-        rd_kafka_topic_partition_list_destroy(last);
+        bus_places_free(last);
     if (w->n && each_instance(w->conf, w->group, strike, w))
         for (size_t i = 0; i < w->n; i++)
             take_over(w, w->names[i]);
     for (size_t i = 0; i < w->n; i++)
         free(w->names[i]);
     if (w->pending)
-        rd_kafka_topic_partition_list_destroy(w->pending);
+        bus_places_free(w->pending);
     pst_bus_conf_free(w->conf);
     free(w->group);
     free(w->peers);
@@ -191,17 +170,17 @@ static void run_errand(void *arg)
     free(w);
 }
 
-void bus_peers_inherit(pst_consumer *c, const rd_kafka_topic_partition_list_t *list)
+void bus_peers_inherit(pst_consumer *c, const bus_places *list)
 {
-    if (!c->signature || !list->cnt)
+    if (!c->signature || !list->n)
         return;
-    rd_kafka_topic_partition_list_t *last = rd_kafka_topic_partition_list_copy(list);
-    if (rd_kafka_committed(c->rk, last, INHERIT_MS) == 0)
+    bus_places *last = bus_places_copy(list);
+    if (c->link.lib->common->committed(c->link.h, last, INHERIT_MS) == 0)
         c->n_heirlooms = add_names(c->opts.peers, c->signature, last, c->heirlooms, c->n_heirlooms);
-    rd_kafka_topic_partition_list_destroy(last);
+    bus_places_free(last);
 }
 
-void bus_peers_end(pst_consumer *c, const rd_kafka_topic_partition_list_t *pending)
+void bus_peers_end(pst_consumer *c, const bus_places *pending)
 {
     if (!c->signature || (!c->peers_hand && !(c->peers_hand = bus_hand_new())) || !bus_hand_wait(c->peers_hand, 0))
         return;
@@ -210,7 +189,7 @@ void bus_peers_end(pst_consumer *c, const rd_kafka_topic_partition_list_t *pendi
     w->group = pst_strdup(c->group);
     w->peers = pst_strdup(c->opts.peers);
     w->own = pst_strdup(c->signature);
-    w->pending = pending ? rd_kafka_topic_partition_list_copy(pending) : NULL;
+    w->pending = pending ? bus_places_copy(pending) : NULL;
     memcpy(w->names, c->heirlooms, sizeof w->names);
     w->n = c->n_heirlooms;
     c->n_heirlooms = 0;
@@ -229,10 +208,10 @@ void bus_check_peers(pst_consumer *c)
     if (now - youngest < PENDING_US || (c->peers_hand && !bus_hand_wait(c->peers_hand, 0)))
         return;
     c->peers_epoch = c->epoch + 1;
-    rd_kafka_topic_partition_list_t *list = bus_consumer_unbegun(c, now);
-    if (list->cnt)
+    bus_places *list = bus_consumer_unbegun(c, now);
+    if (list->n)
         bus_peers_end(c, list);
-    rd_kafka_topic_partition_list_destroy(list);
+    bus_places_free(list);
 }
 
 void bus_peers_done(pst_consumer *c)

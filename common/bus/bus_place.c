@@ -21,14 +21,6 @@
 #define POSITION_UNKNOWN (-2) /* after a seek to a logical offset; -1 is "nothing was handed out yet" */
 #define SEEK_MS          10000
 
-int64_t bus_native_offset(int64_t offset)
-{
-    return offset == PST_OFFSET_BEGINNING ? RD_KAFKA_OFFSET_BEGINNING
-           : offset == PST_OFFSET_END     ? RD_KAFKA_OFFSET_END
-           : offset <= PST_OFFSET_TAIL(0) ? RD_KAFKA_OFFSET_TAIL(PST_OFFSET_TAIL(0) - offset)
-                                          : offset;
-}
-
 /* ---- marks and debts ---------------------------------------------------------------------------------------------------------------- */
 
 void pst_consumer_mark(pst_consumer *c, const char *topic, int32_t partition, int64_t next_offset)
@@ -42,16 +34,16 @@ void pst_consumer_mark(pst_consumer *c, const char *topic, int32_t partition, in
     p->marked = next_offset;
 }
 
-rd_kafka_topic_partition_list_t *bus_consumer_marked(pst_consumer *c)
+bus_places *bus_consumer_marked(pst_consumer *c)
 {
-    rd_kafka_topic_partition_list_t *list = NULL;
+    bus_places *list = NULL;
     for (size_t i = 0; i < c->n_parts; i++) {
         const bus_part *p = &c->parts[i];
         if (p->marked < 0)
             continue;
         if (!list)
-            list = rd_kafka_topic_partition_list_new((int)c->n_parts);
-        rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = p->marked;
+            list = bus_places_new();
+        bus_places_add(list, p->topic, p->partition)->offset = p->marked;
     }
     if (list)
         bus_start_note(c, list);
@@ -103,12 +95,12 @@ int bus_consumer_covered(const pst_consumer *c, pst_err *err)
     return 0;
 }
 
-void bus_consumer_committed(pst_consumer *c, const rd_kafka_topic_partition_list_t *offsets)
+void bus_consumer_committed(pst_consumer *c, const bus_places *offsets)
 {
-    for (int i = 0; offsets && i < offsets->cnt; i++) {
-        bus_part *p = bus_part_find(c, offsets->elems[i].topic, offsets->elems[i].partition);
+    for (size_t i = 0; offsets && i < offsets->n; i++) {
+        bus_part *p = bus_part_find(c, offsets->at[i].topic, offsets->at[i].partition);
         if (p)
-            p->committed = offsets->elems[i].offset;
+            p->committed = offsets->at[i].offset;
     }
 }
 
@@ -120,12 +112,12 @@ int bus_consumer_astray(pst_consumer *c, const pst_err *why, pst_err *err)
                 c->group ? c->group : "", why->text);
     c->spoiled = "the consumer's position is not known";
     char text[300];
-    rd_kafka_resp_err_t dead = c->rk ? rd_kafka_fatal_error(c->rk, text, sizeof text) : 0;
+    int dead = c->link.h ? bus_fatal(c->link, text, sizeof text) : 0;
     if (dead) /* what moved or read it is only the first to notice */
         bus_health_note(&c->health, dead, text);
     if (!c->health.fatal.code) {
         c->health.fatal = e;
-        c->health.fatal_code = RD_KAFKA_RESP_ERR__STATE;
+        c->health.fatal_code = BUS_ERR__STATE;
     }
     if (err && !err->code)
         *err = c->health.fatal;
@@ -135,48 +127,47 @@ int bus_consumer_astray(pst_consumer *c, const pst_err *why, pst_err *err)
 /* ---- moves -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Seeks what is in the list; partitions whose fetching has not begun yet are told by a new assignment instead of waited for. */
-static int seek_list(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
+static int seek_list(pst_consumer *c, bus_places *list, pst_err *err)
 {
-    if (!list->cnt)
+    if (!list->n)
         return 0;
     pst_err why = {0};
-    rd_kafka_error_t *e = rd_kafka_seek_partitions(c->rk, list, SEEK_MS);
-    if (e)
-        bus_err_take(&why, c->conf, e, "cannot seek");
-    for (int i = 0; i < list->cnt && !why.code; i++) {
-        const rd_kafka_topic_partition_t *tp = &list->elems[i];
-        if (tp->err && tp->err != RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) /* unknown: taken away meanwhile */
-            bus_err(&why, c->conf, tp->err, NULL, "cannot seek %s[%d] to %lld", tp->topic, tp->partition, (long long)tp->offset);
+    char text[300];
+    int code = c->link.lib->consumer->seek(c->link.h, list, SEEK_MS, text, sizeof text);
+    if (code)
+        bus_err(&why, c->conf, code, text, "cannot seek");
+    for (size_t i = 0; i < list->n && !why.code; i++) {
+        const bus_place *tp = &list->at[i];
+        if (tp->code && tp->code != BUS_ERR__UNKNOWN_PARTITION) /* unknown: taken away meanwhile */
+            bus_err(&why, c->conf, tp->code, NULL, "cannot seek %s[%d] to %lld", tp->topic, tp->partition, (long long)tp->offset);
     }
     return why.code ? bus_consumer_astray(c, &why, err) : 0;
 }
 
-static rd_kafka_topic_partition_list_t *list_of(const bus_part *p)
+static bus_places *list_of(const bus_part *p)
 {
-    rd_kafka_topic_partition_list_t *one = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(one, p->topic, p->partition);
+    bus_places *one = bus_places_new();
+    bus_places_add(one, p->topic, p->partition);
     return one;
 }
 
-static int set_paused(pst_consumer *c, const bus_part *p, bool pause)
+int bus_pause(pst_consumer *c, const bus_part *p, bool pause)
 {
-    rd_kafka_topic_partition_list_t *one = list_of(p);
-    rd_kafka_resp_err_t code = pause ? rd_kafka_pause_partitions(c->rk, one) : rd_kafka_resume_partitions(c->rk, one);
+    bus_places *one = list_of(p);
+    int code = c->link.lib->consumer->pause(c->link.h, one, pause);
     if (!code)
-        code = one->elems[0].err;
-    rd_kafka_topic_partition_list_destroy(one);
-    return code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ? 0 : (int)code;
+        code = one->at[0].code;
+    bus_places_free(one);
+    return code == BUS_ERR__UNKNOWN_PARTITION ? 0 : code; /* taken away meanwhile */
 }
 
-/* Committed offsets of the assignment into list (RD_KAFKA_OFFSET_INVALID = none). */
-static int fetch_committed(pst_consumer *c, rd_kafka_topic_partition_list_t *list, pst_err *err)
+/* Committed offsets of the assignment into list (BUS_OFFSET_NONE = none). */
+static int fetch_committed(pst_consumer *c, bus_places *list, pst_err *err)
 {
     bus_wait w = {.what = "committed_offsets"};
     int rc = 0;
     while (rc == 0) {
-        rd_kafka_resp_err_t code = rd_kafka_committed(c->rk, list, BUS_STEP_MS);
-        for (int i = 0; !code && i < list->cnt; i++)
-            code = list->elems[i].err;
+        int code = bus_committed(c->link, list, BUS_STEP_MS);
         if (!code)
             break;
         rc = bus_wait_more(c, &w, code, err);
@@ -186,10 +177,10 @@ static int fetch_committed(pst_consumer *c, rd_kafka_topic_partition_list_t *lis
 }
 
 /* Puts the partitions of `list` (their committed offsets) back; done when the seek is. */
-static int rewind_list(pst_consumer *c, const rd_kafka_topic_partition_list_t *list, rd_kafka_topic_partition_list_t *seeks, pst_err *err)
+static int rewind_list(pst_consumer *c, const bus_places *list, bus_places *seeks, pst_err *err)
 {
-    for (int i = 0; i < list->cnt; i++) {
-        const rd_kafka_topic_partition_t *tp = &list->elems[i];
+    for (size_t i = 0; i < list->n; i++) {
+        const bus_place *tp = &list->at[i];
         bus_part *p = bus_part_find(c, tp->topic, tp->partition);
         int64_t target = c->group ? tp->offset : -1;
         p->marked = -1;
@@ -199,18 +190,18 @@ static int rewind_list(pst_consumer *c, const rd_kafka_topic_partition_list_t *l
             target = p->base; /* nothing committed: where this life of the partition began, wherever "latest" is by now */
         if (p->next == -1 || target < 0 || p->next == target)
             continue; /* nothing was handed out since it was assigned: it stands where it should */
-        rd_kafka_topic_partition_list_add(seeks, tp->topic, tp->partition)->offset = target;
+        bus_places_add(seeks, tp->topic, tp->partition)->offset = target;
     }
     int rc = seek_list(c, seeks, err);
-    for (int i = 0; !rc && i < seeks->cnt; i++) {
-        bus_part *p = bus_part_find(c, seeks->elems[i].topic, seeks->elems[i].partition);
-        p->next = seeks->elems[i].offset;
+    for (size_t i = 0; !rc && i < seeks->n; i++) {
+        bus_part *p = bus_part_find(c, seeks->at[i].topic, seeks->at[i].partition);
+        p->next = seeks->at[i].offset;
         p->heard_us = pst_mono_us();
         if (p->base > p->next)
             p->base = p->next;
         if (p->done && p->next < p->to) { /* it was paused for good */
             p->done = false;
-            set_paused(c, p, false);
+            bus_pause(c, p, false);
         }
         p->eof = p->done;
     }
@@ -221,12 +212,11 @@ int pst_consumer_rewind(pst_consumer *c, pst_err *err)
 {
     if (c->round)
         c->spoiled = "the consumer was rewound while the round was open";
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1),
-                                    *seeks = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
+    bus_places *list = bus_places_new(), *seeks = bus_places_new();
     for (size_t i = 0; i < c->n_parts; i++)
-        rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
+        bus_places_add(list, c->parts[i].topic, c->parts[i].partition);
     pst_err why = {0};
-    int rc = c->group && list->cnt ? fetch_committed(c, list, &why) : 0;
+    int rc = c->group && list->n ? fetch_committed(c, list, &why) : 0;
     if (rc < 0) {
         pst_err astray = {0};
         bus_consumer_astray(c, &why, &astray);
@@ -239,8 +229,8 @@ int pst_consumer_rewind(pst_consumer *c, pst_err *err)
     } else {
         rc = rewind_list(c, list, seeks, err);
     }
-    rd_kafka_topic_partition_list_destroy(seeks);
-    rd_kafka_topic_partition_list_destroy(list);
+    bus_places_free(seeks);
+    bus_places_free(list);
     return rc;
 }
 
@@ -248,10 +238,10 @@ static int seek_part(pst_consumer *c, bus_part *p, int64_t offset, pst_err *err)
 {
     if (p->owed >= 0 && (offset < 0 || offset < p->owed))
         c->spoiled = "a partition was moved behind what was sent of it";
-    rd_kafka_topic_partition_list_t *one = list_of(p);
-    one->elems[0].offset = bus_native_offset(offset);
+    bus_places *one = list_of(p);
+    one->at[0].offset = offset;
     int rc = seek_list(c, one, err);
-    rd_kafka_topic_partition_list_destroy(one);
+    bus_places_free(one);
     if (rc < 0)
         return rc;
     p->next = offset >= 0 ? offset : POSITION_UNKNOWN;
@@ -289,7 +279,7 @@ int pst_consumer_hold(pst_consumer *c, const char *topic, int32_t partition, int
                     (long long)offset, (long long)p->next);
         return bus_consumer_astray(c, &why, err);
     }
-    rd_kafka_resp_err_t code = p->held_until_us ? 0 : set_paused(c, p, true);
+    int code = p->held_until_us ? 0 : bus_pause(c, p, true);
     if (code) {
         pst_err why = {0};
         bus_err(&why, c->conf, code, NULL, "cannot pause %s[%d]", topic, partition);
@@ -337,7 +327,7 @@ void bus_consumer_release(pst_consumer *c)
         if (p->held_until_us <= now) {
             p->held_until_us = 0;
             p->heard_us = now;
-            rd_kafka_resp_err_t code = c->paused ? 0 : set_paused(c, p, false);
+            int code = c->paused ? 0 : bus_pause(c, p, false);
             pst_err why = {0};
             if (code && bus_err(&why, c->conf, code, NULL, "cannot resume %s[%d]", p->topic, p->partition) < 0)
                 bus_consumer_astray(c, &why, NULL);
@@ -351,44 +341,52 @@ void bus_consumer_unpause(pst_consumer *c)
 {
     for (size_t i = 0; i < c->n_parts; i++)
         if (c->paused || c->parts[i].held_until_us)
-            set_paused(c, &c->parts[i], false);
+            bus_pause(c, &c->parts[i], false);
     c->release_us = 0;
 }
 
 int pst_consumer_pause(pst_consumer *c, bool pause)
 {
     c->paused = pause;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
+    bus_places *list = bus_places_new();
     for (size_t i = 0; i < c->n_parts; i++) {
         if (!c->parts[i].done && !c->parts[i].held_until_us) /* paused for good, or for themselves */
-            rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
+            bus_places_add(list, c->parts[i].topic, c->parts[i].partition);
     }
-    rd_kafka_resp_err_t code = !list->cnt ? 0 : pause ? rd_kafka_pause_partitions(c->rk, list) : rd_kafka_resume_partitions(c->rk, list);
-    rd_kafka_topic_partition_list_destroy(list);
+    int code = list->n ? c->link.lib->consumer->pause(c->link.h, list, pause) : 0;
+    bus_places_free(list);
     return bus_code(code, NULL);
 }
 
 /* ---- serving ------------------------------------------------------------------------------------------------------------------------ */
 
+static void seek_back(pst_consumer *c, const pst_record *r)
+{
+    const bus_part *p = bus_part_find(c, r->topic, r->partition);
+    if (!p || (p->next >= 0 && r->offset < p->next))
+        return;
+    bus_places *one = list_of(p);
+    one->at[0].offset = r->offset;
+    pst_err why = {0};
+    if (seek_list(c, one, &why) < 0)
+        bus_consumer_astray(c, &why, NULL);
+    bus_places_free(one);
+}
+
 int pst_consumer_serve(pst_consumer *c, int timeout_ms, bool *ret_lost, pst_err *err)
 {
     PST_ASSERT(c->paused);
     c->serving = true;
-    rd_kafka_message_t *m = c->health.fatal.code ? NULL : rd_kafka_consumer_poll(c->rk, timeout_ms);
+    bus_run run = {.kind = BUS_RUN_NONE};
+    pst_record unread;
+    if (!c->health.fatal.code)
+        c->link.lib->consumer->poll(c->link.h, timeout_ms, &unread, 1, 1, &run);
     c->serving = false;
-    if (m && !m->err) { /* it was on its way when a new assignment was paused: it is read again */
-        bus_part *p = bus_part_find(c, rd_kafka_topic_name(m->rkt), m->partition);
-        if (p && (p->next < 0 || m->offset >= p->next)) {
-            rd_kafka_topic_partition_list_t *one = list_of(p);
-            one->elems[0].offset = m->offset;
-            pst_err why = {0};
-            if (seek_list(c, one, &why) < 0)
-                bus_consumer_astray(c, &why, NULL);
-            rd_kafka_topic_partition_list_destroy(one);
-        }
-        rd_kafka_message_destroy(m);
-    } else if (m) {
-        bus_consumer_event(c, m);
+    if (run.kind == BUS_RUN_RECORDS) { /* it was on its way when a new assignment was paused: it is read again */
+        seek_back(c, &unread);
+        c->link.lib->consumer->release(c->link.h, &unread, run.n);
+    } else if (run.kind != BUS_RUN_NONE) {
+        bus_consumer_news(c, &run);
     }
     *ret_lost = c->lost;
     return bus_health_take(&c->health, err);

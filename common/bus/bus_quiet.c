@@ -21,9 +21,9 @@
 #define CLOSE_MS   70000 /* beyond socket.timeout.ms */
 
 typedef struct bus_look { /* the thread's while it is asked */
-    rd_kafka_t *rk;
-    rd_kafka_topic_partition_list_t *ends;
-    rd_kafka_resp_err_t code;
+    bus_link link;
+    bus_places *ends;
+    int code;
     int64_t begun_us;
 } bus_look;
 
@@ -32,14 +32,14 @@ static bool is_quiet(const pst_consumer *c, const bus_part *p, int64_t now)
     return !p->done && !p->held_until_us && p->next >= -1 && now - p->heard_us > c->quiet_ms * 1000LL;
 }
 
-static rd_kafka_topic_partition_list_t *quiet_parts(const pst_consumer *c, int64_t now)
+static bus_places *quiet_parts(const pst_consumer *c, int64_t now)
 {
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
+    bus_places *list = bus_places_new();
     for (size_t i = 0; i < c->n_parts; i++)
         if (is_quiet(c, &c->parts[i], now))
-            rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition)->offset = RD_KAFKA_OFFSET_END;
+            bus_places_add(list, c->parts[i].topic, c->parts[i].partition)->offset = PST_OFFSET_END;
     if (!c->n_parts && c->opts.n_topics) /* it has lost them, or there are more members than partitions: is anybody there? */
-        rd_kafka_topic_partition_list_add(list, c->opts.topics[0], 0)->offset = RD_KAFKA_OFFSET_END;
+        bus_places_add(list, c->opts.topics[0], 0)->offset = PST_OFFSET_END;
     return list;
 }
 
@@ -65,13 +65,13 @@ void bus_quiet_over(pst_consumer *c)
 }
 
 /* The partition that has been behind for longest; NULL = none is. */
-static const bus_part *find_behind(pst_consumer *c, const rd_kafka_topic_partition_list_t *ends, int64_t now, int64_t *ret_end)
+static const bus_part *find_behind(pst_consumer *c, const bus_places *ends, int64_t now, int64_t *ret_end)
 {
     const bus_part *worst = NULL;
-    for (int i = 0; i < ends->cnt; i++) {
-        const rd_kafka_topic_partition_t *end = &ends->elems[i];
+    for (size_t i = 0; i < ends->n; i++) {
+        const bus_place *end = &ends->at[i];
         bus_part *p = bus_part_find(c, end->topic, end->partition);
-        if (!p || end->err || end->offset < 0)
+        if (!p || end->code || end->offset < 0)
             continue;
         if (p->next >= 0 && end->offset <= p->next) {
             p->behind_us = 0;
@@ -98,7 +98,7 @@ static void judge(pst_consumer *c, const bus_part *p, int64_t end, int64_t now)
     if (behind_us <= LOST_TIMES * c->quiet_ms * 1000LL)
         return;
     pst_err e = {0};
-    pst_err_set(&e, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", RD_KAFKA_RESP_ERR__TIMED_OUT, "%s", why);
+    pst_err_set(&e, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", BUS_ERR__TIMED_OUT, "%s", why);
     bus_consumer_astray(c, &e, NULL);
 }
 
@@ -107,29 +107,29 @@ static void judge(pst_consumer *c, const bus_part *p, int64_t end, int64_t now)
 static void ask(void *arg)
 {
     bus_look *look = arg;
-    look->code = rd_kafka_offsets_for_times(look->rk, look->ends, ASK_MS);
+    look->code = look->link.lib->common->offsets_at(look->link.h, look->ends, ASK_MS);
 }
 
 static void forget(pst_consumer *c)
 {
-    rd_kafka_topic_partition_list_destroy(c->look->ends);
+    bus_places_free(c->look->ends);
     free(c->look);
     c->look = NULL;
 }
 
 static void begin_look(pst_consumer *c, int64_t now)
 {
-    rd_kafka_topic_partition_list_t *ends = quiet_parts(c, now);
-    if (!ends->cnt || (!c->look_hand && !(c->look_hand = bus_hand_new()))) {
-        rd_kafka_topic_partition_list_destroy(ends);
+    bus_places *ends = quiet_parts(c, now);
+    if (!ends->n || (!c->look_hand && !(c->look_hand = bus_hand_new()))) {
+        bus_places_free(ends);
         return;
     }
     c->look = pst_alloc(sizeof *c->look);
-    *c->look = (bus_look){.rk = c->rk, .ends = ends, .begun_us = now};
+    *c->look = (bus_look){.link = c->link, .ends = ends, .begun_us = now};
     bus_hand_start(c->look_hand, ask, c->look);
 }
 
-static void tell_mute(pst_consumer *c, rd_kafka_resp_err_t code)
+static void tell_mute(pst_consumer *c, int code)
 {
     pst_err e = {0};
     bus_err(&e, c->conf, code, NULL, "nothing is known of group %s's partitions", c->group);
@@ -139,7 +139,7 @@ static void tell_mute(pst_consumer *c, rd_kafka_resp_err_t code)
 static void take_answer(pst_consumer *c, int64_t now)
 {
     int64_t end = 0;
-    rd_kafka_resp_err_t code = c->look->code;
+    int code = c->look->code;
     const bus_part *p = code ? NULL : find_behind(c, c->look->ends, now, &end);
     if (p)
         judge(c, p, end, now);
@@ -156,7 +156,7 @@ void bus_check_quiet(pst_consumer *c)
     if (c->look && bus_hand_wait(c->look_hand, 0)) {
         take_answer(c, now);
     } else if (c->look && now - c->look->begun_us > MUTE_US) {
-        tell_mute(c, RD_KAFKA_RESP_ERR__TIMED_OUT);
+        tell_mute(c, BUS_ERR__TIMED_OUT);
     } else if (!c->look && now >= c->quiet_check_us && !c->start_wait.begun_us) { /* else it is known what holds them up */
         begin_look(c, now);
         c->quiet_check_us = now + c->quiet_ms * (c->look && !c->quiet_told_us ? 1000LL : 200LL);

@@ -61,9 +61,9 @@ void pst_txn_free(pst_txn *t)
     if (!t)
         return;
     pst_err ignored = {0};
-    if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->rk && !t->timed_out && !pst_stop_hurry()) {
+    if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->link.h && !t->timed_out && !pst_stop_hurry()) {
         /* Left open it would hold back every read_committed reader until the broker times it out. */
-        rd_kafka_purge(t->p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+        t->p->link.lib->producer->drop(t->p->link.h, true);
         txn_guarded(t, (txn_call){.kind = CALL_ABORT, .timeout_ms = TXN_INIT_STEP_MS}, &ignored);
     }
     pst_producer_free(t->p);
@@ -127,7 +127,7 @@ int pst_txn_begin(pst_txn *t, pst_err *err)
     t->begun_us = pst_mono_us();
     t->epoch = epoch;
     t->outages = t->p->health.outages;
-    __atomic_store_n(t->p->end_requests, 0, __ATOMIC_RELAXED);
+    t->p->link.lib->producer->ends_sent(t->p->link.h);
     t->p->done_offset = -1;
     t->p->failed_code = 0;
     pst_err_clear(&t->p->failed);
@@ -162,10 +162,10 @@ static bool has_grown(pst_txn *t, const pst_out *out)
 {
     int n = 0;
     pst_err ignored = {0};
-    bool outdated = out->partition >= 0 && bus_partitions(t->p->rk, &t->p->health, out->topic, TXN_STEP_MS, &n, &ignored) == 0 &&
+    bool outdated = out->partition >= 0 && bus_partitions(t->p->link, &t->p->health, out->topic, TXN_STEP_MS, &n, &ignored) == 0 &&
                     out->partition < n && pst_mono_us() - t->begun_us < t->timeout_ms * 500LL;
     if (outdated)
-        rd_kafka_poll(t->p->rk, 50);
+        bus_serve(t->p->link, 50);
     return outdated;
 }
 
@@ -195,27 +195,26 @@ int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
     const txn_limit *l = txn_find_limit(t, out->topic);
     size_t max = l && l->strict && l->bytes < t->p->bytes_max ? l->bytes : t->p->bytes_max, bytes = bus_out_bytes(out);
     if (bytes > max)
-        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "kafka", RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "kafka", BUS_ERR_MSG_SIZE_TOO_LARGE,
                            "topic %s: a record of %zu bytes is larger than %s=%zu", out->topic, bytes,
                            max < t->p->bytes_max ? "the topic's max.message.bytes" : "message.max.bytes", max);
-    rd_kafka_resp_err_t code;
-    while ((code = bus_produce(t->p, out)) == RD_KAFKA_RESP_ERR__QUEUE_FULL ||
-           (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && has_grown(t, out))) {
-        rd_kafka_poll(t->p->rk, 100);
+    int code;
+    while ((code = bus_produce(t->p, out, 1)) == BUS_ERR__QUEUE_FULL || (code == BUS_ERR__UNKNOWN_PARTITION && has_grown(t, out))) {
+        bus_serve(t->p->link, 100);
         if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
             break;
     }
-    rd_kafka_poll(t->p->rk, 0);
+    bus_serve(t->p->link, 0);
     t->sends += !code;
     if (!code) {
         if (t->of && t->consumer)
             bus_consumer_owe(t->consumer, t->of->topic, t->of->partition, t->of->offset);
         return 0;
     }
-    if (code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR__INVALID_ARG)
+    if (code == BUS_ERR__UNKNOWN_TOPIC || code == BUS_ERR__UNKNOWN_PARTITION || code == BUS_ERR__INVALID_ARG)
         return bus_err(err, t->conf, code, NULL, "topic %s[%d]: cannot send", out->topic, out->partition);
     char reason[300] = "";
-    rd_kafka_resp_err_t why = rd_kafka_fatal_error(t->p->rk, reason, sizeof reason);
+    int why = bus_fatal(t->p->link, reason, sizeof reason);
     t->poison = why ? txn_classify(true, false, false, why) : TXN_ABORT;
     bus_err(&t->why, t->conf, why ? why : code, *reason ? reason : NULL, "transaction %s: send", t->id);
     return 0;
@@ -236,7 +235,7 @@ static bool may_abort(const pst_txn *t)
 }
 
 /* The round ended without a clear yes. Takes a new producer, finds out, and goes on as if it had been clear. */
-static int settle(pst_txn *t, txn_class c, const rd_kafka_topic_partition_list_t *wanted, pst_err *err)
+static int settle(pst_txn *t, txn_class c, const bus_places *wanted, pst_err *err)
 {
     txn_sent sent = {.offset = -2};
     pst_err failed = t->why;
@@ -244,12 +243,12 @@ static int settle(pst_txn *t, txn_class c, const rd_kafka_topic_partition_list_t
     bool excuse = txn_innocent(t), no_right = bus_code(native, NULL) == PST_EAUTH;
     if (!t->hung) { /* else its producer belongs to the call that did not come back */
         pst_producer *p = t->p;
-        rd_kafka_poll(p->rk, 0); /* deliveries and errors that wait */
+        bus_serve(p->link, 0); /* deliveries and errors that wait */
         excuse = txn_innocent(t);
         sent.partition = p->done_partition;
         sent.offset = p->done_offset;
         snprintf(sent.topic, sizeof sent.topic, "%s", p->done_topic);
-        if (p->failed_code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+        if (p->failed_code == BUS_ERR_MSG_SIZE_TOO_LARGE)
             txn_learn_limit(t);
         no_right |= bus_code(p->failed_code, NULL) == PST_EAUTH;
         /* A record's own failure says more than the commit's "aborted because of an error", unless it is itself a consequence. */
@@ -293,7 +292,7 @@ static int settle(pst_txn *t, txn_class c, const rd_kafka_topic_partition_list_t
 static txn_class persist(pst_txn *t, txn_class c)
 {
     if (!t->hung)
-        rd_kafka_poll(t->p->rk, 0);
+        bus_serve(t->p->link, 0);
     if (c != TXN_RETRY)
         return c;
     if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
@@ -309,37 +308,39 @@ static txn_class persist(pst_txn *t, txn_class c)
  * the next poll only. */
 static bool is_member(const pst_txn *t)
 {
-    return pst_rdk_is_member(bus_consumer_native(t->consumer));
+    bus_link l = bus_consumer_link(t->consumer);
+    return l.lib->consumer->is_member(l.h);
 }
 
-static txn_class send_offsets(pst_txn *t, const rd_kafka_topic_partition_list_t *offsets)
+static txn_class send_offsets(pst_txn *t, const bus_places *offsets)
 {
     /* Fetched now: the generation changes with each rebalance. A retry has to pass the very same list and metadata. */
-    rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata(bus_consumer_native(t->consumer));
+    bus_link l = bus_consumer_link(t->consumer);
+    bus_group *group = l.lib->consumer->group(l.h);
     if (!group)
         return TXN_RECYCLE;
     if (!is_member(t)) {
-        rd_kafka_consumer_group_metadata_destroy(group);
-        pst_err_set(&t->why, PST_EFENCED, PST_CLASS_RETRY, "kafka", RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
+        l.lib->consumer->group_free(group);
+        pst_err_set(&t->why, PST_EFENCED, PST_CLASS_RETRY, "kafka", BUS_ERR_UNKNOWN_MEMBER_ID,
                     "transaction %s: the group has thrown this member out during the round", t->id);
         return TXN_ABORT;
     }
-    rd_kafka_topic_partition_list_t *copy = rd_kafka_topic_partition_list_copy(offsets);
+    bus_places *copy = bus_places_copy(offsets);
     txn_class c;
     do
         c = persist(t,
                     txn_guarded(t, (txn_call){.kind = CALL_OFFSETS, .timeout_ms = TXN_STEP_MS, .offsets = copy, .group = group}, &t->why));
     while (c == TXN_RETRY);
     if (!t->hung) {
-        rd_kafka_consumer_group_metadata_destroy(group);
-        rd_kafka_topic_partition_list_destroy(copy);
+        l.lib->consumer->group_free(group);
+        bus_places_free(copy);
     }
     return c;
 }
 
 static int commit_exactly_once(pst_txn *t, pst_err *err)
 {
-    rd_kafka_topic_partition_list_t *offsets = NULL;
+    bus_places *offsets = NULL;
     txn_class c = t->poison;
     if (t->consumer && bus_consumer_in_group(t->consumer)) {
         offsets = bus_consumer_marked(t->consumer);
@@ -354,7 +355,7 @@ static int commit_exactly_once(pst_txn *t, pst_err *err)
         c = send_offsets(t, offsets);
     /* A transaction that had failed by itself before its offsets came (a topic refused us) tells the reason to commit alone, which cannot
      * succeed any more; its fate is looked up all the same. */
-    if (!c || (c == TXN_ABORT && t->why.native == RD_KAFKA_RESP_ERR__STATE)) {
+    if (!c || (c == TXN_ABORT && t->why.native == BUS_ERR__STATE)) {
         t->commit_tried = true;
         do
             c = persist(t, txn_guarded(t, (txn_call){.kind = CALL_COMMIT, .timeout_ms = TXN_STEP_MS}, &t->why));
@@ -363,7 +364,7 @@ static int commit_exactly_once(pst_txn *t, pst_err *err)
     int rc = 0;
     if (c == TXN_OK) {
         t->counts[0]++;
-        if (__atomic_load_n(t->p->end_requests, __ATOMIC_RELAXED) > 1)
+        if (t->p->link.lib->producer->ends_sent(t->p->link.h) > 1)
             t->ready = false; /* committed, but a second EndTxn may still be on its way: a new epoch before the next round */
     } else {
         rc = settle(t, c, offsets, err);
@@ -374,7 +375,7 @@ static int commit_exactly_once(pst_txn *t, pst_err *err)
             bus_consumer_committed(t->consumer, offsets);
     }
     if (offsets)
-        rd_kafka_topic_partition_list_destroy(offsets);
+        bus_places_free(offsets);
     return rc;
 }
 
@@ -402,9 +403,9 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
     }
     if (rc < 0) {
         const pst_err *why = t->poison ? &t->why : &e;
-        if (t->p->failed_code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+        if (t->p->failed_code == BUS_ERR_MSG_SIZE_TOO_LARGE)
             txn_learn_limit(t);
-        if (rd_kafka_fatal_error(t->p->rk, NULL, 0) || t->p->failed_code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) {
+        if (bus_fatal(t->p->link, NULL, 0) || t->p->failed_code == BUS_ERR_MSG_SIZE_TOO_LARGE) {
             t->counts[2]++;
             if (txn_make_producer(t, err) < 0)
                 return PST_EINVAL;
@@ -474,7 +475,7 @@ int pst_txn_abort(pst_txn *t, pst_err *err)
     t->counts[1]++;
     /* In plain mode what was sent stays sent; only what still waits can be dropped. */
     if (t->mode == PST_TXN_AT_LEAST_ONCE) {
-        rd_kafka_purge(t->p->rk, RD_KAFKA_PURGE_F_QUEUE);
+        t->p->link.lib->producer->drop(t->p->link.h, false);
         pst_producer_flush(t->p, 0, NULL);
     } else {
         bool outage = txn_innocent(t);

@@ -1,4 +1,4 @@
-/* bus_txn.h - the state of pst_txn, shared by bus_txn.c (the rounds), bus_txn_call.c (calls of librdkafka, new producers), bus_txn_fate.c (what
+/* bus_txn.h - the state of pst_txn, shared by bus_txn.c (the rounds), bus_txn_call.c (calls of the client, new producers), bus_txn_fate.c (what
  * became of a round that gave no clear answer) and bus_txn_wipe.c (what a broker forgot of it). The protocol is drawn at the top of bus_txn.c. */
 #ifndef PST_BUS_TXN_H
 #define PST_BUS_TXN_H
@@ -54,11 +54,11 @@ struct pst_txn {
 typedef struct txn_call {
     txn_call_kind kind;
     int timeout_ms;
-    rd_kafka_topic_partition_list_t *offsets;
-    rd_kafka_consumer_group_metadata_t *group;
+    bus_places *offsets;
+    bus_group *group;
     /* The rest is txn_guarded's own. */
     pst_producer *p;
-    rd_kafka_error_t *error;
+    bus_said said;
     int state; /* atomic: who of the two comes second frees */
 } txn_call;
 
@@ -93,11 +93,10 @@ typedef struct txn_fate {
 } txn_fate;
 
 /* Only valid after txn_renew(): the transaction has ended by then, one way or the other. */
-int txn_find_fate(pst_txn *t, const rd_kafka_topic_partition_list_t *wanted, const txn_sent *sent, bool end_sent, txn_fate *ret,
-                  pst_err *err);
+int txn_find_fate(pst_txn *t, const bus_places *wanted, const txn_sent *sent, bool end_sent, txn_fate *ret, pst_err *err);
 
 /* Ends whatever the broker may have forgotten to end of a round that was lost in an outage, or now that a partition has no leader; offsets: the
  * round's, NULL = none. After txn_renew(). */
-void txn_wipe(pst_txn *t, bool outage, const rd_kafka_topic_partition_list_t *offsets);
+void txn_wipe(pst_txn *t, bool outage, const bus_places *offsets);
 
 #endif

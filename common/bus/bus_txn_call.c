@@ -1,4 +1,4 @@
-/* bus_txn_call.c - calls of librdkafka's transactional API under a watchdog, and producers that replace one another. */
+/* bus_txn_call.c - calls of a client's transactional API under a watchdog, and producers that replace one another. */
 #include "common/bus/bus_txn.h"
 #include "common/bus/bus_consumer.h"
 #include "common/bus/bus_hand.h"
@@ -15,27 +15,18 @@
 #define LINGER_MS         5    /* a commit flushes anyway */
 #define PATIENCE_MS       3000 /* then it is said that a call is waited for */
 
-/* Class of e, which is destroyed; its story goes to why (replacing an older one). */
-static txn_class take_error(pst_txn *t, rd_kafka_error_t *e, const char *what, pst_err *why)
+/* Its class; the story goes to why (replacing an older one). */
+static txn_class take_said(pst_txn *t, const bus_said *said, const char *what, pst_err *why)
 {
-    if (!e)
+    if (!said->code)
         return TXN_OK;
-    int code = rd_kafka_error_code(e);
-    char reason[300];
-    snprintf(reason, sizeof reason, "%s", rd_kafka_error_string(e));
-    bool fatal = rd_kafka_error_is_fatal(e);
-    txn_class c = txn_classify(fatal, rd_kafka_error_txn_requires_abort(e), rd_kafka_error_is_retriable(e), code);
-    rd_kafka_error_destroy(e);
-    if (code == RD_KAFKA_RESP_ERR__FATAL) {
-        code = rd_kafka_fatal_error(t->p->rk, reason, sizeof reason);
-        c = txn_classify(true, false, false, code);
-    }
-    if (bus_is_outage(code))
+    txn_class c = txn_classify(said->fatal, said->abortable, said->retriable, said->code);
+    if (bus_is_outage(said->code))
         t->timed_out = true;
     pst_err_clear(why);
-    bus_err(why, t->conf, code, reason, "transaction %s: %s", t->id, what);
-    pst_log(PST_LOG_DEBUG, "bus", "event=txn_error id=%s step=\"%s\" code=%s class=%s text=\"%s\"", t->id, what, rd_kafka_err2name(code),
-            txn_class_name(c), reason);
+    bus_err(why, t->conf, said->code, said->text, "transaction %s: %s", t->id, what);
+    pst_log(PST_LOG_DEBUG, "bus", "event=txn_error id=%s step=\"%s\" code=%s class=%s text=\"%s\"", t->id, what, bus_code_name(said->code),
+            txn_class_name(c), said->text);
     return c;
 }
 
@@ -75,23 +66,21 @@ enum { CALL_RUNS, CALL_BACK, CALL_LEFT };
 static void run_call(void *arg)
 {
     txn_call *c = arg;
-    rd_kafka_t *rk = c->p->rk;
+    const bus_producer_ops *ops = c->p->link.lib->producer;
+    bus_handle *h = c->p->link.h;
     switch (c->kind) {
-    case CALL_INIT: c->error = rd_kafka_init_transactions(rk, c->timeout_ms); break;
-    case CALL_BEGIN: c->error = rd_kafka_begin_transaction(rk); break;
-    case CALL_OFFSETS: c->error = rd_kafka_send_offsets_to_transaction(rk, c->offsets, c->group, c->timeout_ms); break;
-    case CALL_COMMIT: c->error = rd_kafka_commit_transaction(rk, c->timeout_ms); break;
-    case CALL_ABORT: c->error = rd_kafka_abort_transaction(rk, c->timeout_ms); break;
+    case CALL_INIT: ops->init(h, c->timeout_ms, &c->said); break;
+    case CALL_BEGIN: ops->begin(h, &c->said); break;
+    case CALL_OFFSETS: ops->offsets(h, c->offsets, c->group, c->timeout_ms, &c->said); break;
+    case CALL_COMMIT: ops->commit(h, c->timeout_ms, &c->said); break;
+    case CALL_ABORT: ops->abort(h, c->timeout_ms, &c->said); break;
     case TXN_CALLS: break;
     }
     if (__atomic_exchange_n(&c->state, CALL_BACK, __ATOMIC_ACQ_REL) != CALL_LEFT)
         return;
-    if (c->error)
-        rd_kafka_error_destroy(c->error);
-    if (c->offsets)
-        rd_kafka_topic_partition_list_destroy(c->offsets);
+    bus_places_free(c->offsets);
     if (c->group)
-        rd_kafka_consumer_group_metadata_destroy(c->group);
+        c->p->link.lib->consumer->group_free(c->group);
     pst_producer_free(c->p);
     free(c);
 }
@@ -130,15 +119,15 @@ txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why)
     heap->state = CALL_RUNS;
     if (carried_out(t, heap, c.timeout_ms + t->hang_ms[c.kind]) ||
         __atomic_exchange_n(&heap->state, CALL_LEFT, __ATOMIC_ACQ_REL) == CALL_BACK) { /* back in the last moment */
-        rd_kafka_error_t *e = heap->error;
+        bus_said said = heap->said;
         free(heap);
-        return take_error(t, e, call_names[c.kind], why);
+        return take_said(t, &said, call_names[c.kind], why);
     }
     pst_log(PST_LOG_WARN, "bus", "event=producer_abandoned id=%s why=\"%s of librdkafka did not come back\"", t->id, call_names[c.kind]);
     t->p = NULL;
     t->hung = t->timed_out = true;
     pst_err_clear(why);
-    pst_err_set(why, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", RD_KAFKA_RESP_ERR__TIMED_OUT, "transaction %s: %s did not come back", t->id,
+    pst_err_set(why, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", BUS_ERR__TIMED_OUT, "transaction %s: %s did not come back", t->id,
                 call_names[c.kind]);
     return TXN_RECYCLE;
 }
@@ -166,7 +155,7 @@ bool txn_innocent(const pst_txn *t)
 
 int txn_fenced(pst_txn *t, pst_err *err)
 {
-    return pst_err_set(err, PST_EFENCED, PST_CLASS_FATAL, "kafka", RD_KAFKA_RESP_ERR__FENCED,
+    return pst_err_set(err, PST_EFENCED, PST_CLASS_FATAL, "kafka", BUS_ERR__FENCED,
                        "transaction %s: another instance with this id keeps taking over; one of the two has to stop", t->id);
 }
 
@@ -231,7 +220,7 @@ int txn_renew(pst_txn *t, bool abort_first, pst_err *err)
             c = txn_guarded(t, (txn_call){.kind = CALL_INIT, .timeout_ms = TXN_INIT_STEP_MS}, &why);
             if (t->hung)
                 break;
-            rd_kafka_poll(t->p->rk, 0);
+            bus_serve(t->p->link, 0);
             if (c == TXN_RETRY)
                 txn_waits(t, &why);
             if (t->p->health.fatal.code)

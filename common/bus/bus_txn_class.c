@@ -1,6 +1,6 @@
 /* bus_txn_class.c - what an error of a transactional call means. Pure, so that the table measured against brokers is its own test.
  *
- * The flags come from rd_kafka_error_t. Tests in this order: refused, fatal, abortable, retriable; neither of them is treated as fatal.
+ * The flags are the client's. Tests in this order: refused, fatal, abortable, retriable; neither of them is treated as fatal.
  * A dead producer is never a reason to end the service: it is recycled and the transaction's fate is looked up (bus_txn.c). */
 #include "common/bus/bus_internal.h"
 
@@ -9,20 +9,20 @@ txn_class txn_classify(bool fatal, bool abortable, bool retriable, int code)
     if (!code)
         return TXN_OK;
     switch (code) {
-    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
-    case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
-    case RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
-    case RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT:
-    case RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE:
-    case RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION: return TXN_REFUSED; /* no new producer changes that */
+    case BUS_ERR__AUTHENTICATION:
+    case BUS_ERR_SASL_AUTHENTICATION_FAILED:
+    case BUS_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+    case BUS_ERR_CLUSTER_AUTHORIZATION_FAILED:
+    case BUS_ERR_INVALID_TRANSACTION_TIMEOUT:
+    case BUS_ERR__UNSUPPORTED_FEATURE:
+    case BUS_ERR_UNSUPPORTED_VERSION: return TXN_REFUSED; /* no new producer changes that */
     default: break;
     }
     if (fatal) {
         switch (code) {
-        case RD_KAFKA_RESP_ERR__FENCED:
-        case RD_KAFKA_RESP_ERR_PRODUCER_FENCED:
-        case RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH: return TXN_FENCED;
+        case BUS_ERR__FENCED:
+        case BUS_ERR_PRODUCER_FENCED:
+        case BUS_ERR_INVALID_PRODUCER_EPOCH: return TXN_FENCED;
         default: return TXN_RECYCLE;
         }
     }

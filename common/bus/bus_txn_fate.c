@@ -34,16 +34,14 @@ static int probe(pst_txn *t, const txn_sent *sent)
 }
 
 /* Asks the group coordinator: are the offsets of this round there? Only valid after txn_renew(): the transaction has ended by then. */
-static int look_at_offsets(pst_txn *t, const rd_kafka_topic_partition_list_t *wanted, txn_fate *ret, bool *ret_telling, pst_err *err)
+static int look_at_offsets(pst_txn *t, const bus_places *wanted, txn_fate *ret, bool *ret_telling, pst_err *err)
 {
-    rd_kafka_topic_partition_list_t *now = rd_kafka_topic_partition_list_copy(wanted);
-    rd_kafka_resp_err_t code;
+    bus_places *now = bus_places_copy(wanted);
+    int code;
     bus_wait w = {.what = "fate_of_transaction"};
     int rc = 0;
     while (rc == 0) {
-        code = rd_kafka_committed(bus_consumer_native(t->consumer), now, TXN_INIT_STEP_MS);
-        for (int i = 0; !code && i < now->cnt; i++)
-            code = now->elems[i].err;
+        code = bus_committed(bus_consumer_link(t->consumer), now, TXN_INIT_STEP_MS);
         if (!code)
             break;
         rc = bus_wait_more(t->consumer, &w, code, err);
@@ -57,9 +55,9 @@ static int look_at_offsets(pst_txn *t, const rd_kafka_topic_partition_list_t *wa
     *ret_telling = false;
     size_t n;
     const bus_part *parts = bus_consumer_parts(t->consumer, &n);
-    for (int i = 0; i < now->cnt; i++) {
-        const rd_kafka_topic_partition_t *tp = &now->elems[i];
-        int64_t want = wanted->elems[i].offset, before = -1;
+    for (size_t i = 0; i < now->n; i++) {
+        const bus_place *tp = &now->at[i];
+        int64_t want = wanted->at[i].offset, before = -1;
         for (size_t j = 0; j < n; j++) {
             if (parts[j].partition == tp->partition && !strcmp(parts[j].topic, tp->topic))
                 before = parts[j].committed >= 0 ? parts[j].committed : parts[j].base;
@@ -69,12 +67,11 @@ static int look_at_offsets(pst_txn *t, const rd_kafka_topic_partition_list_t *wa
         *ret_telling |= want != before; /* the same offset as before tells nothing */
     }
 out:
-    rd_kafka_topic_partition_list_destroy(now);
+    bus_places_free(now);
     return rc;
 }
 
-int txn_find_fate(pst_txn *t, const rd_kafka_topic_partition_list_t *wanted, const txn_sent *sent, bool end_sent, txn_fate *ret,
-                  pst_err *err)
+int txn_find_fate(pst_txn *t, const bus_places *wanted, const txn_sent *sent, bool end_sent, txn_fate *ret, pst_err *err)
 {
     bool telling = false;
     *ret = (txn_fate){0};

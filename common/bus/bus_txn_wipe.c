@@ -14,6 +14,8 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 
+#include <stdlib.h>
+
 #define WIPE_MS        60000 /* partitions without a leader get one within the broker's session */
 #define WIPE_AGAIN_MS  500
 #define PARTITIONS_MAX 4096 /* of all topics of a pipeline; beyond, the rest is left */
@@ -26,42 +28,47 @@ static int touch(pst_txn *t)
     for (size_t i = 0; i < t->n_topics; i++) {
         int n = 0;
         pst_err ignored = {0};
-        int rc = bus_partitions(t->p->rk, &t->p->health, t->topics[i], TXN_STEP_MS, &n, &ignored);
+        int rc = bus_partitions(t->p->link, &t->p->health, t->topics[i], TXN_STEP_MS, &n, &ignored);
         if (rc < 0 && rc != PST_ENOTFOUND && ignored.cls == PST_CLASS_RETRY)
             return -1; /* of a topic that is not there, or not ours to write, nothing is open */
-        for (int p = 0; p < n && sent < PARTITIONS_MAX; p++, sent++) {
-            pst_out out = {.topic = t->topics[i], .partition = p, .key = key, .key_len = sizeof key - 1, .value = no_value};
-            if (bus_produce(t->p, &out))
-                return -1;
-        }
+        n = n < PARTITIONS_MAX - sent ? n : PARTITIONS_MAX - sent;
+        pst_out *outs = pst_alloc((n + 1) * sizeof *outs);
+        for (int p = 0; p < n; p++)
+            outs[p] = (pst_out){.topic = t->topics[i], .partition = p, .key = key, .key_len = sizeof key - 1, .value = no_value};
+        int code = bus_produce(t->p, outs, n);
+        free(outs);
+        if (code)
+            return -1;
+        sent += n;
     }
     return sent;
 }
 
 /* The coordinator of the group is in the transaction from here on, whether it takes the offsets or not (we may be no member any more). */
-static void touch_offsets(pst_txn *t, const rd_kafka_topic_partition_list_t *offsets)
+static void touch_offsets(pst_txn *t, const bus_places *offsets)
 {
     pst_err ignored = {0};
-    rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata(bus_consumer_native(t->consumer));
+    bus_link l = bus_consumer_link(t->consumer);
+    bus_group *group = l.lib->consumer->group(l.h);
     if (!group)
         return;
-    rd_kafka_topic_partition_list_t *copy = rd_kafka_topic_partition_list_copy(offsets);
+    bus_places *copy = bus_places_copy(offsets);
     txn_guarded(t, (txn_call){.kind = CALL_OFFSETS, .timeout_ms = TXN_STEP_MS, .offsets = copy, .group = group}, &ignored);
     if (!t->hung) { /* else they belong to the call that did not come back */
-        rd_kafka_consumer_group_metadata_destroy(group);
-        rd_kafka_topic_partition_list_destroy(copy);
+        l.lib->consumer->group_free(group);
+        bus_places_free(copy);
     }
 }
 
 /* 1: done; 0: worth another try; < 0: not with this producer. */
-static int wipe_once(pst_txn *t, const rd_kafka_topic_partition_list_t *offsets)
+static int wipe_once(pst_txn *t, const bus_places *offsets)
 {
     pst_err ignored = {0};
     if (txn_guarded(t, (txn_call){.kind = CALL_BEGIN}, &ignored) != TXN_OK)
         return -1;
     t->p->failed_code = 0;
     bool all = touch(t) >= 0 && pst_producer_flush(t->p, TXN_STEP_MS, &ignored) == 0 && !t->p->failed_code;
-    if (offsets && offsets->cnt)
+    if (offsets && offsets->n)
         touch_offsets(t, offsets);
     pst_err_clear(&ignored);
     if (t->hung || txn_guarded(t, (txn_call){.kind = CALL_ABORT, .timeout_ms = TXN_STEP_MS}, &ignored) != TXN_OK)
@@ -72,14 +79,14 @@ static int wipe_once(pst_txn *t, const rd_kafka_topic_partition_list_t *offsets)
 static bool lacks_leader(const pst_txn *t)
 {
     for (size_t i = 0; i < t->n_topics; i++)
-        if (bus_lacks_leader(t->p->rk, &t->p->health, t->topics[i], TXN_INIT_STEP_MS))
+        if (bus_lacks_leader(t->p->link, &t->p->health, t->topics[i], TXN_INIT_STEP_MS))
             return true;
     return false;
 }
 
-void txn_wipe(pst_txn *t, bool outage, const rd_kafka_topic_partition_list_t *offsets)
+void txn_wipe(pst_txn *t, bool outage, const bus_places *offsets)
 {
-    if (pst_stop_requested() || bus_is_embedded(t->p->rk, TXN_STEP_MS)) /* the in-memory cluster shows everybody what was aborted */
+    if (pst_stop_requested() || bus_is_embedded(t->p->link, TXN_STEP_MS)) /* the in-memory cluster shows everybody what was aborted */
         return;
     if (!outage && !lacks_leader(t))
         return;
@@ -90,5 +97,5 @@ void txn_wipe(pst_txn *t, bool outage, const rd_kafka_topic_partition_list_t *of
             pst_sleep_ms(WIPE_AGAIN_MS);
     t->ready = done > 0; /* else a new producer begins the next round */
     pst_log(PST_LOG_DEBUG, "bus", "event=txn_wiped id=%s topics=%zu offsets=%d done=%d after_ms=%lld", t->id, t->n_topics,
-            offsets ? offsets->cnt : 0, done, (long long)((pst_mono_us() - begun) / 1000));
+            offsets ? (int)offsets->n : 0, done, (long long)((pst_mono_us() - begun) / 1000));
 }

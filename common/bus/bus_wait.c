@@ -21,40 +21,40 @@
 #define OWN_FAULT_TIMES 2 /* others were answered meanwhile, so often in a row */
 
 /* Of which partitions? They have to be named: asked for all, a coordinator leaves out those of which nothing is committed, pending or not. */
-static rd_kafka_topic_partition_list_t *asked_for(const pst_consumer *c, const bus_wait *w)
+static bus_places *asked_for(const pst_consumer *c, const bus_wait *w)
 {
     if (w->about)
-        return rd_kafka_topic_partition_list_copy(w->about);
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->n_parts + 1);
+        return bus_places_copy(w->about);
+    bus_places *list = bus_places_new();
     for (size_t i = 0; i < c->n_parts; i++)
-        rd_kafka_topic_partition_list_add(list, c->parts[i].topic, c->parts[i].partition);
+        bus_places_add(list, c->parts[i].topic, c->parts[i].partition);
     return list;
 }
 
 /* Why does the coordinator not tell this consumer the committed offsets? True: it tells others, so the consumer itself is at fault. */
-static bool find_reason(pst_consumer *c, const bus_wait *w, rd_kafka_resp_err_t code, char *ret, size_t size)
+static bool find_reason(pst_consumer *c, const bus_wait *w, int code, char *ret, size_t size)
 {
     pst_err e = {0}, ignored = {0};
-    rd_kafka_topic_partition_list_t *of = asked_for(c, w);
-    bool answered = of->cnt && bus_group_offsets(c->conf, c->group, of, false, NULL, &e) == 0,
+    bus_places *of = asked_for(c, w);
+    bool answered = of->n && bus_group_offsets(c->conf, c->group, of, false, NULL, &e) == 0,
          stable = answered && bus_group_offsets(c->conf, c->group, of, true, NULL, &ignored) == 0;
     if (answered && !stable)
         bus_peers_end(c, of);
-    rd_kafka_topic_partition_list_destroy(of);
+    bus_places_free(of);
     if (stable)
-        snprintf(ret, size, "the coordinator of group %s answers others, but not this consumer (%s)", c->group, rd_kafka_err2str(code));
+        snprintf(ret, size, "the coordinator of group %s answers others, but not this consumer (%s)", c->group, bus_code_text(code));
     else if (answered)
         snprintf(ret, size, "offsets of group %.150s are pending in an open transaction (UNSTABLE_OFFSET_COMMIT): %s", c->group,
                  pst_mono_us() - w->begun_us > HANGING_US
                      ? "its coordinator should have ended it long ago; kafka-transactions.sh find-hanging names it, abort ends it"
                      : "another producer has not ended it, or was killed and its transaction.timeout.ms is not over");
     else
-        snprintf(ret, size, "%.300s", e.code ? e.text : rd_kafka_err2str(code));
+        snprintf(ret, size, "%.300s", e.code ? e.text : bus_code_text(code));
     return stable;
 }
 
 /* True: this consumer is at fault, a new one would be answered. */
-static bool tell(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, int64_t now)
+static bool tell(pst_consumer *c, bus_wait *w, int code, int64_t now)
 {
     char why[400];
     w->own_fault = find_reason(c, w, code, why, sizeof why) ? w->own_fault + 1 : 0;
@@ -66,10 +66,10 @@ static bool tell(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, int64_t
     return w->own_fault >= OWN_FAULT_TIMES;
 }
 
-int bus_wait_more(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, pst_err *err)
+int bus_wait_more(pst_consumer *c, bus_wait *w, int code, pst_err *err)
 {
     char text[300];
-    rd_kafka_resp_err_t fatal = rd_kafka_fatal_error(c->rk, text, sizeof text);
+    int fatal = bus_fatal(c->link, text, sizeof text);
     if (fatal)
         return bus_err(err, c->conf, fatal, text, "the consumer of group %s is dead", c->group);
     pst_err_class cls;
@@ -84,10 +84,10 @@ int bus_wait_more(pst_consumer *c, bus_wait *w, rd_kafka_resp_err_t code, pst_er
     if (now - w->begun_us > WAIT_MAX_US)
         return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "kafka", code,
                            "the committed offsets of group %s did not come within %lld s: %s", c->group, WAIT_MAX_US / 1000000,
-                           rd_kafka_err2str(code));
+                           bus_code_text(code));
     if (now - w->begun_us > FIRST_US && now - w->told_us > (w->own_fault ? FIRST_US : AGAIN_US) && tell(c, w, code, now))
         return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "kafka", code,
-                           "the coordinator of group %s answers others, but not this consumer: %s", c->group, rd_kafka_err2str(code));
+                           "the coordinator of group %s answers others, but not this consumer: %s", c->group, bus_code_text(code));
     pst_sleep_ms(STEP_BACK_MS);
     return 0;
 }
@@ -99,13 +99,13 @@ void bus_wait_over(pst_consumer *c, bus_wait *w)
     *w = (bus_wait){.what = w->what, .about = w->about};
 }
 
-rd_kafka_topic_partition_list_t *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us)
+bus_places *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us)
 {
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(4);
+    bus_places *list = bus_places_new();
     for (size_t i = 0; i < c->n_parts; i++) {
         const bus_part *p = &c->parts[i];
         if (p->base < 0 && p->next == -1 && !p->done && p->assigned_us < before_us)
-            rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
+            bus_places_add(list, p->topic, p->partition);
     }
     return list;
 }
@@ -117,11 +117,9 @@ void bus_check_start(pst_consumer *c)
     if (now < c->start_check_us)
         return;
     c->start_check_us = now + FIRST_US;
-    rd_kafka_topic_partition_list_t *list = bus_consumer_unbegun(c, now - FIRST_US);
-    rd_kafka_resp_err_t code = list->cnt ? rd_kafka_committed(c->rk, list, LOOK_MS) : 0;
-    for (int i = 0; !code && i < list->cnt; i++)
-        code = list->elems[i].err;
-    rd_kafka_topic_partition_list_destroy(list);
+    bus_places *list = bus_consumer_unbegun(c, now - FIRST_US);
+    int code = list->n ? bus_committed(c->link, list, LOOK_MS) : 0;
+    bus_places_free(list);
     if (!code) {
         bus_wait_over(c, &c->start_wait);
         return;
@@ -133,6 +131,6 @@ void bus_check_start(pst_consumer *c)
     bool own_fault = now - c->start_wait.told_us > AGAIN_US && tell(c, &c->start_wait, code, now);
     if (own_fault)
         bus_err(&e, c->conf, code, NULL, "the coordinator of group %s answers others, but not this consumer", c->group);
-    if (own_fault || (rd_kafka_fatal_error(c->rk, NULL, 0) && bus_wait_more(c, &c->start_wait, code, &e) < 0))
+    if (own_fault || (bus_fatal(c->link, NULL, 0) && bus_wait_more(c, &c->start_wait, code, &e) < 0))
         bus_consumer_astray(c, &e, NULL);
 }

@@ -3,7 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/program.h"
 #include "common/base/stop.h"
-#include "common/bus/embedded.h"
+#include "common/bus/rdkafka/embedded.h"
 #include "deploy/broker/broker_opts.h"
 
 #include <poll.h>

@@ -1,6 +1,7 @@
 /* test_bus_begin.c - where a group begins to read on a real Kafka ("latest", a time), and who is named while its offsets are waited for. */
 #include "bus_live.h"
 #include "common/bus/bus_admin.h"
+#include "common/bus/rdkafka/rdk.h"
 #include "common/base/clock.h"
 
 #include <dlfcn.h>
@@ -61,10 +62,10 @@ static void grow(const char *t, int partitions)
     bus_admin a;
     pst_err err = {0};
     char text[200];
-    ok(bus_admin_open(&a, conf, RD_KAFKA_PRODUCER, NULL, NET_MS, &err), &err, "admin");
+    ok(bus_admin_open(&a, conf, true, NULL, NET_MS, &err), &err, "admin");
     rd_kafka_NewPartitions_t *more = rd_kafka_NewPartitions_new(t, (size_t)partitions, text, sizeof text);
-    rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
-    rd_kafka_CreatePartitions(a.rk, &more, 1, NULL, q);
+    rd_kafka_queue_t *q = rd_kafka_queue_new(rdk_of(a.link.h)->rk);
+    rd_kafka_CreatePartitions(rdk_of(a.link.h)->rk, &more, 1, NULL, q);
     rd_kafka_event_t *ev = rd_kafka_queue_poll(q, NET_MS);
     assert_non_null(ev);
     assert_int_equal(rd_kafka_event_error(ev), 0);
@@ -143,12 +144,12 @@ static void test_live_foreign_transaction_is_named_and_waited_for(void **state)
     pst_producer *p;
     ok(pst_producer_new(mine, &(pst_producer_opts){.transactional_id = name("t-foreign"), .transaction_timeout_ms = 25000}, &p, &err), &err,
        "producer");
-    assert_null(rd_kafka_init_transactions(p->rk, NET_MS));
-    assert_null(rd_kafka_begin_transaction(p->rk));
+    assert_null(rd_kafka_init_transactions(rdk_of(p->link.h)->rk, NET_MS));
+    assert_null(rd_kafka_begin_transaction(rdk_of(p->link.h)->rk));
     rd_kafka_topic_partition_list_t *at = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(at, in, 0)->offset = 2;
     rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata_new(g);
-    assert_null(rd_kafka_send_offsets_to_transaction(p->rk, at, group, NET_MS));
+    assert_null(rd_kafka_send_offsets_to_transaction(rdk_of(p->link.h)->rk, at, group, NET_MS));
     rd_kafka_consumer_group_metadata_destroy(group);
     rd_kafka_topic_partition_list_destroy(at);
     pst_consumer *c;

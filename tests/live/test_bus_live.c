@@ -2,6 +2,7 @@
  * what it waits for, is in test_bus_begin.c. */
 #include "bus_live.h"
 #include "common/bus/bus_admin.h"
+#include "common/bus/rdkafka/rdk.h"
 #include "common/base/clock.h"
 
 #include <stdlib.h>
@@ -239,8 +240,9 @@ static void test_live_static_member_comes_back_without_losing_its_partitions(voi
 
 static void delete_records(const char *t, int64_t before)
 {
-    bus_health h = {.conf = conf};
-    rd_kafka_t *rk = bus_new(RD_KAFKA_PRODUCER, bus_conf_build(conf, BUS_ADMIN, NULL, NULL, &h, NULL), NULL);
+    rdk client = {0};
+    assert_int_equal(rdk_new(RD_KAFKA_PRODUCER, rdk_conf_build(conf, RDK_ADMIN, NULL, NULL, &client, NULL), &client, NULL), 0);
+    rd_kafka_t *rk = client.rk;
     rd_kafka_queue_t *q = rd_kafka_queue_new(rk);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, t, 0)->offset = before;

@@ -70,9 +70,10 @@ static int victim(void)
     }
     if (pst_producer_flush(t->p, 120000, &err))
         return 5;
-    rd_kafka_topic_partition_list_t *offsets = bus_consumer_marked(c);
-    rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata(bus_consumer_native(c));
-    if (rd_kafka_send_offsets_to_transaction(t->p->rk, offsets, group, 120000))
+    bus_link l = bus_consumer_link(c);
+    bus_said said;
+    t->p->link.lib->producer->offsets(t->p->link.h, bus_consumer_marked(c), l.lib->consumer->group(l.h), 120000, &said);
+    if (said.code)
         return 6;
     printf("open\n");
     fflush(stdout);

@@ -2,6 +2,7 @@
  * deploy/kafka/kafka, in a temporary directory: a topic whose only replica is on one of them has no leader while that one is dead. */
 #include "common/bus/bus_admin.h"
 #include "common/bus/bus_txn.h"
+#include "common/bus/rdkafka/rdk.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
@@ -43,13 +44,13 @@ static void create(void)
     pst_err err = {0};
     char text[200];
     int32_t on = 2;
-    ok(bus_admin_open(&a, conf, RD_KAFKA_PRODUCER, NULL, 30000, &err), &err, "admin");
+    ok(bus_admin_open(&a, conf, true, NULL, 30000, &err), &err, "admin");
     rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(TOPIC, 1, -1, text, sizeof text);
     assert_non_null(topic);
     assert_int_equal(rd_kafka_NewTopic_set_replica_assignment(topic, 0, &on, 1, text, sizeof text), 0);
     assert_int_equal(rd_kafka_NewTopic_set_config(topic, "min.insync.replicas", "1"), 0);
-    rd_kafka_queue_t *q = rd_kafka_queue_new(a.rk);
-    rd_kafka_CreateTopics(a.rk, &topic, 1, NULL, q);
+    rd_kafka_queue_t *q = rd_kafka_queue_new(rdk_of(a.link.h)->rk);
+    rd_kafka_CreateTopics(rdk_of(a.link.h)->rk, &topic, 1, NULL, q);
     rd_kafka_event_t *ev = rd_kafka_queue_poll(q, 30000);
     assert_non_null(ev);
     size_t n = 0;
@@ -111,12 +112,12 @@ static void test_live_an_aborted_record_stays_aborted_where_its_partition_had_no
     ok(pst_txn_commit(t, &err), &err, "commit");
     send_one(t, "lost");
     assert_int_equal(script("kill 2", ""), 0);
-    for (int64_t until = pst_mono_us() + 60000000; has_leader(t->p->rk) && pst_mono_us() < until;)
+    for (int64_t until = pst_mono_us() + 60000000; has_leader(rdk_of(t->p->link.h)->rk) && pst_mono_us() < until;)
         pst_sleep_ms(100);
-    assert_false(has_leader(t->p->rk));
+    assert_false(has_leader(rdk_of(t->p->link.h)->rk));
     assert_int_equal(script("start 2", "&"), 0);
     ok(pst_txn_abort(t, &err), &err, "abort");
-    for (int64_t until = pst_mono_us() + 120000000; !has_leader(t->p->rk) && pst_mono_us() < until;)
+    for (int64_t until = pst_mono_us() + 120000000; !has_leader(rdk_of(t->p->link.h)->rk) && pst_mono_us() < until;)
         pst_sleep_ms(100);
     send_one(t, "kept");
     ok(pst_txn_commit(t, &err), &err, "commit");

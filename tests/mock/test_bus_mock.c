@@ -1,7 +1,8 @@
 /* test_bus_mock.c - consumer, producer, admin on librdkafka's in-memory cluster. It keeps nothing and transactions do not protect there: the
  * guarantees are proved by tests/live/test_bus_live.c. */
 #include "common/bus/bus_internal.h"
-#include "common/bus/embedded.h"
+#include "common/bus/rdkafka/embedded.h"
+#include "common/bus/rdkafka/rdk.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 

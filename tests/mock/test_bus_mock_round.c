@@ -1,8 +1,9 @@
 /* test_bus_mock_round.c - a round that has sent anything for a record cannot commit without the offset behind it, and a position is known or the
  * consumer says that it is not: each way in which a mark was once forgotten, with the calls of librdkafka made to fail here. */
 #include "common/bus/bus_consumer.h"
-#include "common/bus/embedded.h"
+#include "common/bus/rdkafka/embedded.h"
 #include "common/bus/bus_txn.h"
+#include "common/bus/rdkafka/rdk.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
@@ -238,10 +239,10 @@ static void test_member_that_was_thrown_out_commits_nothing(void **state)
     rd_kafka_mock_push_request_errors(cluster, HEARTBEAT, 1, RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID);
     bool out = false;
     for (int64_t until = pst_mono_us() + NET_US; !out && pst_mono_us() < until; pst_sleep_ms(50)) {
-        char *id = rd_kafka_memberid(c->rk);
+        char *id = rd_kafka_memberid(rdk_of(c->link.h)->rk);
         out = !id || !*id;
         if (id)
-            rd_kafka_mem_free(c->rk, id);
+            rd_kafka_mem_free(rdk_of(c->link.h)->rk, id);
     }
     assert_true(out);
     assert_int_equal(pst_txn_commit(t, &err), PST_EAGAIN);
@@ -318,7 +319,7 @@ static void test_dead_consumer_is_not_asked_for_ever(void **state)
     pst_err err = {0};
     poll_some(20);
     committed_fails = 1000000;
-    dead = c->rk;
+    dead = rdk_of(c->link.h)->rk;
     int64_t begun = pst_mono_us();
     assert_true(pst_consumer_rewind(c, &err) < 0);
     assert_int_equal(err.cls, PST_CLASS_FATAL);
@@ -341,7 +342,7 @@ static void test_partition_that_is_not_fetched_is_noticed(void **state)
     c->quiet_ms = 100;
     rd_kafka_topic_partition_list_t *one = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(one, in, 1);
-    assert_int_equal(rd_kafka_pause_partitions(c->rk, one), 0);
+    assert_int_equal(rd_kafka_pause_partitions(rdk_of(c->link.h)->rk, one), 0);
     rd_kafka_topic_partition_list_destroy(one);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pst_publish(conf, &(pst_out){.topic = in, .partition = i, .value = "x", .value_len = 1}, 5000, NULL, NULL, &err),

@@ -2,7 +2,8 @@
  * request kind. The cluster stores neither transactional offsets nor markers, so only the behaviour is proved here: commits, aborts, recycles,
  * refusals. That nothing is lost or doubled is proved on a real Kafka (test_bus_live). */
 #include "common/bus/bus_txn.h"
-#include "common/bus/embedded.h"
+#include "common/bus/rdkafka/embedded.h"
+#include "common/bus/rdkafka/rdk.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 

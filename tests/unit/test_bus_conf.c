@@ -1,5 +1,6 @@
 /* test_bus_conf.c - properties: checked, translated from Java's words, masked, split by kind; error codes and classes. */
 #include "common/bus/bus_internal.h"
+#include "common/bus/rdkafka/rdk.h"
 #include "common/base/fs.h"
 
 #include <setjmp.h>
@@ -147,36 +148,36 @@ static void test_bus_conf_secrets_are_masked(void **state)
     pst_bus_conf_free(copy);
 }
 
-static char *built(bus_kind kind, const bus_kv *defaults, const bus_kv *forced, const char *key)
+static char *built(rdk_kind kind, const bus_kv *defaults, const bus_kv *forced, const char *key)
 {
     static char value[256];
     size_t n = sizeof value;
-    bus_health h = {.conf = conf};
-    rd_kafka_conf_t *k = bus_conf_build(conf, kind, defaults, forced, &h, &err);
+    rdk h = {0};
+    rd_kafka_conf_t *k = rdk_conf_build(conf, kind, defaults, forced, &h, &err);
     assert_non_null(k);
     assert_int_equal(rd_kafka_conf_get(k, key, value, &n), RD_KAFKA_CONF_OK);
     rd_kafka_conf_destroy(k);
     return value;
 }
 
-static void test_bus_conf_build_defaults_user_forced(void **state)
+static void test_rdk_conf_build_defaults_user_forced(void **state)
 {
     const bus_kv defaults[] = {{"fetch.min.bytes", "7"}, {NULL, NULL}}, forced[] = {{"enable.auto.commit", "false"}, {NULL, NULL}};
-    assert_string_equal(built(BUS_CONSUMER, defaults, forced, "fetch.min.bytes"), "7");
+    assert_string_equal(built(RDK_CONSUMER, defaults, forced, "fetch.min.bytes"), "7");
     assert_int_equal(pst_bus_conf_set(conf, "fetch.min.bytes", "9", "-X", &err), 0);
     assert_int_equal(pst_bus_conf_set(conf, "enable.auto.commit", "true", "-X", &err), 0);
     assert_int_equal(pst_bus_conf_set(conf, "compression.type", "gzip", "-X", &err), 0);
-    assert_string_equal(built(BUS_CONSUMER, defaults, forced, "fetch.min.bytes"), "9");
-    assert_string_equal(built(BUS_CONSUMER, defaults, forced, "enable.auto.commit"), "false");
-    assert_string_equal(built(BUS_CONSUMER, defaults, forced, "compression.type"), "none"); /* a producer's: not for a consumer */
-    assert_string_equal(built(BUS_PRODUCER, NULL, NULL, "compression.type"), "gzip");
-    assert_string_equal(built(BUS_PRODUCER, NULL, NULL, "reconnect.backoff.max.ms"), "1000");
+    assert_string_equal(built(RDK_CONSUMER, defaults, forced, "fetch.min.bytes"), "9");
+    assert_string_equal(built(RDK_CONSUMER, defaults, forced, "enable.auto.commit"), "false");
+    assert_string_equal(built(RDK_CONSUMER, defaults, forced, "compression.type"), "none"); /* a producer's: not for a consumer */
+    assert_string_equal(built(RDK_PRODUCER, NULL, NULL, "compression.type"), "gzip");
+    assert_string_equal(built(RDK_PRODUCER, NULL, NULL, "reconnect.backoff.max.ms"), "1000");
 }
 
 static void test_bus_conf_without_brokers_says_so(void **state)
 {
     pst_bus_conf *none = pst_bus_conf_new(NULL, NULL);
-    assert_null(bus_conf_build(none, BUS_PRODUCER, NULL, NULL, NULL, &err));
+    assert_null(rdk_conf_build(none, RDK_PRODUCER, NULL, NULL, NULL, &err));
     assert_non_null(strstr(err.text, "--bootstrap-server"));
     pst_bus_conf_free(none);
 }
@@ -289,7 +290,7 @@ int main(void)
         T(test_bus_conf_truststore_by_its_content),
         T(test_bus_conf_java_lines),
         T(test_bus_conf_secrets_are_masked),
-        T(test_bus_conf_build_defaults_user_forced),
+        T(test_rdk_conf_build_defaults_user_forced),
         T(test_bus_conf_without_brokers_says_so),
         T(test_bus_conf_scram_warning_names_the_cure),
         T(test_bus_codes_and_classes),

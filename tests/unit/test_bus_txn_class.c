@@ -1,6 +1,7 @@
 /* test_bus_txn_class.c - the table of error classes (each row was seen with librdkafka against the in-memory cluster or a real Kafka) and the
  * rule for fencings. */
 #include "common/bus/bus_internal.h"
+#include "common/bus/rdkafka/rdk.h"
 
 #include <setjmp.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bus/bus.h"
-#include "common/bus/embedded.h"
+#include "common/bus/rdkafka/embedded.h"
 #include "deploy/registry/registry_server.h"
 
 #include <pthread.h>

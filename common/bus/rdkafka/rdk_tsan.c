@@ -140,6 +140,6 @@ int cnd_timedwait(cnd_t *c, mtx_t *m, const struct timespec *until)
 #endif
 
 /* Called where a client is configured, so that the linker takes this file out of the library. */
-void pst_rdk_tsan(void)
+void rdk_tsan(void)
 {
 }

@@ -3,9 +3,9 @@
  * The library always binds port 0 and has no option. Programs that link this file therefore have a bind() of their own, broker_bind() under
  * another name (CMakeLists.txt): it passes every call on as it is, except on a thread that is inside pst_embedded_start() with a wanted port,
  * where port 0 becomes that port. The cluster's listeners are bound in that very call on that very thread, so nothing else can be hit. */
-#include "common/bus/embedded.h"
+#include "common/bus/rdkafka/embedded.h"
 
-#include "common/bus/bus_internal.h"
+#include "common/bus/rdkafka/rdk.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,9 +19,7 @@
 #include <unistd.h>
 
 struct pst_embedded {
-    bus_health health; /* first: see bus_internal.h */
-    pst_bus_conf *conf;
-    rd_kafka_t *rk;
+    rdk *client; /* its own client half stays unused */
     rd_kafka_mock_cluster_t *cluster;
 };
 
@@ -64,17 +62,18 @@ int pst_embedded_start(int port, pst_embedded **ret_broker, pst_err *err)
         return pst_err_set(err, e == EADDRINUSE ? PST_EEXIST : PST_EIO, PST_CLASS_FATAL, "sys", e, "cannot serve Kafka on 127.0.0.1:%d: %s",
                            port, strerror(e));
     pst_embedded *b = pst_alloc(sizeof *b);
-    b->conf = pst_bus_conf_new("127.0.0.1:1", "penstock-embedded"); /* the handle's own client half stays unused */
-    b->health.conf = b->conf;
-    const bus_kv quiet[] = {{"reconnect.backoff.ms", "60000"}, {"reconnect.backoff.max.ms", "600000"}, {NULL, NULL}};
-    rd_kafka_conf_t *k = bus_conf_build(b->conf, BUS_ADMIN, quiet, NULL, b, err);
-    b->rk = k ? bus_new(RD_KAFKA_PRODUCER, k, err) : NULL;
-    if (!b->rk) {
+    bus_prop nobody = {(char *)"bootstrap.servers", (char *)"127.0.0.1:1", (char *)""};
+    const pst_bus_conf conf = {.props = &nobody, .n = 1};
+    const bus_kv quiet[] = {
+        {"client.id", "penstock-embedded"}, {"reconnect.backoff.ms", "60000"}, {"reconnect.backoff.max.ms", "600000"}, {NULL, NULL}};
+    b->client = pst_alloc(sizeof *b->client);
+    rd_kafka_conf_t *k = rdk_conf_build(&conf, RDK_ADMIN, quiet, NULL, b->client, err);
+    if (!k || rdk_new(RD_KAFKA_PRODUCER, k, b->client, err) < 0) {
         pst_embedded_stop(b);
         return PST_EINVAL;
     }
     wanted_port = port;
-    b->cluster = rd_kafka_mock_cluster_new(b->rk, 1);
+    b->cluster = rd_kafka_mock_cluster_new(b->client->rk, 1);
     wanted_port = 0;
     if (!b->cluster) {
         pst_embedded_stop(b);
@@ -101,7 +100,9 @@ void pst_embedded_stop(pst_embedded *b)
         return;
     if (b->cluster)
         rd_kafka_mock_cluster_destroy(b->cluster);
-    bus_destroy(b->rk);
-    pst_bus_conf_free(b->conf);
+    if (b->client->rk)
+        rdk_free((bus_handle *)b->client);
+    else
+        free(b->client);
     free(b);
 }

@@ -1,0 +1,255 @@
+/* rdk_consumer.c - librdkafka's consumer: records one at a time, partitions, the group.
+ *
+ * One record is taken at a time: its batch calls skip or repeat records around seek, pause and rebalance in 2.0.2. The views point into
+ * rd_kafka_message_t objects, which the record's `native` keeps until it is released. */
+#include "common/bus/rdkafka/rdk.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- life ------------------------------------------------------------------------------------------------------------------ */
+
+static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque)
+{
+    rdk *h = opaque;
+    const char *protocol = rd_kafka_rebalance_protocol(rk);
+    bus_change change = code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS   ? BUS_ASSIGNED
+                        : code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS ? BUS_REVOKED
+                                                                       : BUS_LOST;
+    bus_places places = {.n = list ? (size_t)list->cnt : 0};
+    places.at = pst_alloc((places.n + 1) * sizeof *places.at);
+    for (size_t i = 0; i < places.n; i++) {
+        places.at[i] = (bus_place){.topic = list->elems[i].topic, .partition = list->elems[i].partition};
+        rdk_place_set(&places.at[i], &list->elems[i]);
+    }
+    pst_log(PST_LOG_DEBUG, "kafka", "event=rebalance client=%s code=%s lost=%d", rd_kafka_name(rk), rd_kafka_err2name(code),
+            rd_kafka_assignment_lost(rk));
+    h->to.rebalance(h->to.owner, change, &places, protocol && !strcmp(protocol, "COOPERATIVE"));
+    for (size_t i = 0; i < places.n; i++)
+        free(places.at[i].note);
+    free(places.at);
+}
+
+static rd_kafka_conf_t *configure(const pst_bus_conf *conf, const bus_consumer_needs *needs, rdk *h, pst_err *err)
+{
+    char kbytes[24], made_up[64], poll_ms[24];
+    snprintf(poll_ms, sizeof poll_ms, "%d", needs->poll_interval_ms);
+    snprintf(kbytes, sizeof kbytes, "%zu", needs->inflight_bytes >= 1024 ? needs->inflight_bytes / 1024 : 1);
+    /* It asks for a group in any case; one that is made up it never joins. */
+    snprintf(made_up, sizeof made_up, "penstock-reader-%d-%llx", (int)getpid(), (unsigned long long)pst_mono_us());
+    const char *isolation = needs->read_uncommitted ? "read_uncommitted" : "read_committed";
+    const char *reset = needs->latest ? "latest" : "earliest", *user_reset = rdk_conf_get(conf, "auto.offset.reset");
+    const bus_kv defaults[] = {
+        {"isolation.level", isolation},
+        {"auto.offset.reset", reset},
+        {"partition.assignment.strategy", "range"}, /* cooperative-sticky has five bugs in 2.0.2 that would touch us */
+        {"session.timeout.ms", "10000"},
+        {"max.poll.interval.ms", poll_ms},
+        {"check.crcs", "true"},
+        {"fetch.wait.max.ms", "100"},
+        {"fetch.error.backoff.ms", "100"},
+        {"queued.max.messages.kbytes", kbytes},
+        {"topic.metadata.refresh.interval.ms", "10000"}, /* a topic created later is seen within this */
+        {NULL, NULL},
+    };
+    bus_kv forced[8] = {
+        {"group.id", needs->group ? needs->group : made_up},
+        {"enable.auto.commit", "false"}, /* offsets are committed after the effect, or in its transaction */
+        {"enable.auto.offset.store", "false"},
+        {"enable.partition.eof", "true"},
+        {"group.instance.id", needs->instance_id}, /* NULL = a user's is ignored: two commands may share one client.properties */
+    };
+    size_t f = 5;
+    if (needs
+            ->group) { /* a client.properties often says "latest": a service must not skip records for that. To ask for an error is fine. */
+        forced[f++] = (bus_kv){"isolation.level", isolation};
+        if (!user_reset || strcmp(user_reset, "error"))
+            forced[f++] = (bus_kv){"auto.offset.reset", reset};
+    }
+    rd_kafka_conf_t *k = rdk_conf_build(conf, RDK_CONSUMER, defaults, forced, h, err);
+    if (k)
+        rd_kafka_conf_set_rebalance_cb(k, on_rebalance);
+    return k;
+}
+
+static int consumer_open(const pst_bus_conf *conf, const bus_consumer_needs *needs, const bus_listener *to, bus_handle **ret, pst_err *err)
+{
+    rdk *h = pst_alloc(sizeof *h);
+    h->to = *to;
+    rd_kafka_conf_t *k = configure(conf, needs, h, err);
+    if (!k || rdk_new(RD_KAFKA_CONSUMER, k, h, err) < 0) {
+        free(h);
+        return PST_EINVAL;
+    }
+    rd_kafka_poll_set_consumer(h->rk);
+    *ret = (bus_handle *)h;
+    return 0;
+}
+
+/* ---- records --------------------------------------------------------------------------------------------------------------- */
+
+static void tell_fault(rdk *h, const rd_kafka_message_t *m, bus_run *ret)
+{
+    ret->kind = BUS_RUN_FAULT;
+    ret->code = m->err;
+    if (m->err == RD_KAFKA_RESP_ERR__FATAL)
+        ret->code = rd_kafka_fatal_error(h->rk, h->reason, sizeof h->reason);
+    else
+        snprintf(h->reason, sizeof h->reason, "%s", rd_kafka_message_errstr(m));
+    ret->reason = h->reason;
+}
+
+static void consumer_poll(bus_handle *b, int timeout_ms, pst_record *room, size_t max, size_t bytes, bus_run *ret)
+{
+    rdk *h = rdk_of(b);
+    if (h->told) {
+        rd_kafka_message_destroy(h->told);
+        h->told = NULL;
+    }
+    rd_kafka_message_t *m = rd_kafka_consumer_poll(h->rk, timeout_ms);
+    if (!m) {
+        ret->kind = BUS_RUN_NONE;
+        return;
+    }
+    ret->topic = m->rkt ? rd_kafka_topic_name(m->rkt) : NULL;
+    ret->partition = m->partition;
+    if (m->err) {
+        h->told = m;
+        if (m->err != RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+            tell_fault(h, m, ret);
+            return;
+        }
+        ret->kind = BUS_RUN_END;
+        ret->offset = m->offset;
+        return;
+    }
+    ret->kind = BUS_RUN_RECORDS;
+    ret->n = 1;
+    rd_kafka_timestamp_type_t type;
+    rd_kafka_headers_t *headers;
+    int64_t timestamp = rd_kafka_message_timestamp(m, &type);
+    *room = (pst_record){.topic = ret->topic,
+                         .partition = m->partition,
+                         .offset = m->offset,
+                         .timestamp_ms = type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE ? -1 : timestamp,
+                         .key = m->key,
+                         .key_len = m->key ? m->key_len : 0,
+                         .value = m->payload,
+                         .value_len = m->payload ? m->len : 0,
+                         .has_headers = rd_kafka_message_headers(m, &headers) == 0,
+                         .native = m};
+}
+
+static void release(bus_handle *h, const pst_record *records, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        rd_kafka_message_destroy(records[i].native);
+}
+
+static size_t headers(const pst_record *r, pst_header *ret, size_t max)
+{
+    rd_kafka_headers_t *list;
+    if (rd_kafka_message_headers(r->native, &list))
+        return 0;
+    size_t n = rd_kafka_header_cnt(list);
+    for (size_t i = 0; i < n && i < max; i++)
+        rd_kafka_header_get_all(list, i, &ret[i].name, &ret[i].value, &ret[i].len);
+    return n;
+}
+
+/* ---- partitions ------------------------------------------------------------------------------------------------------------ */
+
+static int subscribe(bus_handle *h, const char *const *topics, size_t n)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
+    for (size_t i = 0; i < n; i++)
+        rd_kafka_topic_partition_list_add(list, topics[i], RD_KAFKA_PARTITION_UA);
+    rd_kafka_resp_err_t code = rd_kafka_subscribe(rdk_of(h)->rk, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    return code;
+}
+
+static int assign(bus_handle *b, const bus_places *places)
+{
+    rdk *h = rdk_of(b);
+    rd_kafka_topic_partition_list_t *list = places ? rdk_list(places) : NULL;
+    int code = rd_kafka_assign(h->rk, list);
+    h->has_partitions = list && list->cnt;
+    if (list)
+        rd_kafka_topic_partition_list_destroy(list);
+    return code;
+}
+
+static bool has_partitions(rd_kafka_t *rk)
+{
+    rd_kafka_topic_partition_list_t *list = NULL;
+    bool has = rd_kafka_assignment(rk, &list) == RD_KAFKA_RESP_ERR_NO_ERROR && list->cnt > 0;
+    if (list)
+        rd_kafka_topic_partition_list_destroy(list);
+    return has;
+}
+
+static int assign_more(bus_handle *h, const bus_places *places, char *why, size_t size)
+{
+    rd_kafka_topic_partition_list_t *list = rdk_list(places);
+    int code = rdk_error(rd_kafka_incremental_assign(rdk_of(h)->rk, list), why, size);
+    rdk_of(h)->has_partitions |= !code && list->cnt;
+    rd_kafka_topic_partition_list_destroy(list);
+    return code;
+}
+
+static int assign_less(bus_handle *h, const bus_places *places)
+{
+    char ignored[100];
+    rd_kafka_topic_partition_list_t *list = rdk_list(places);
+    int code = rdk_error(rd_kafka_incremental_unassign(rdk_of(h)->rk, list), ignored, sizeof ignored);
+    rdk_of(h)->has_partitions = has_partitions(rdk_of(h)->rk);
+    rd_kafka_topic_partition_list_destroy(list);
+    return code;
+}
+
+static int pause_places(bus_handle *h, bus_places *places, bool pause)
+{
+    rd_kafka_topic_partition_list_t *list = rdk_list(places);
+    int code = pause ? rd_kafka_pause_partitions(rdk_of(h)->rk, list) : rd_kafka_resume_partitions(rdk_of(h)->rk, list);
+    rdk_list_back(list, places);
+    return code;
+}
+
+static int seek(bus_handle *h, bus_places *places, int timeout_ms, char *why, size_t size)
+{
+    rd_kafka_topic_partition_list_t *list = rdk_list(places);
+    int code = rdk_error(rd_kafka_seek_partitions(rdk_of(h)->rk, list, timeout_ms), why, size);
+    rdk_list_back(list, places);
+    return code;
+}
+
+static int known_end(bus_handle *h, const char *topic, int32_t partition, int64_t *ret_end)
+{
+    int64_t low;
+    return rd_kafka_get_watermark_offsets(rdk_of(h)->rk, topic, partition, &low, ret_end);
+}
+
+const bus_consumer_ops rdk_consumer_ops = {
+    .open = consumer_open,
+    .subscribe = subscribe,
+    .assign = assign,
+    .assign_more = assign_more,
+    .assign_less = assign_less,
+    .poll = consumer_poll,
+    .release = release,
+    .headers = headers,
+    .pause = pause_places,
+    .seek = seek,
+    .commit = rdk_commit,
+    .known_end = known_end,
+    .is_member = rdk_is_member,
+    .group = rdk_group,
+    .group_free = rdk_group_free,
+    .leave = rdk_leave,
+    .close = rdk_close,
+};
