@@ -207,7 +207,7 @@ static int gather(void *arg, pst_err *err)
             e->moved += s ? s->bytes / (double)e->batch : 0;
         }
     e->weights = (size_t)constants_of(e->p->m);
-    e->plan_bytes = eng_zone_bytes(&e->p->zone);
+    e->plan_bytes = eng_zone_bytes(&e->p->zone) + e->p->shared_bytes;
     if ((e->observed || e->elsewhere) && g->o && g->o->measure && (rc = measure(e, err)) < 0)
         return rc;
     if (g->o && g->o->json)

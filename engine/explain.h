@@ -14,7 +14,7 @@ typedef struct eng_explained {
     char why[512];              /* not observed: the story */
     size_t peak, peak_one;      /* bytes of values alive at once: at batch, at one row */
     size_t reserved;            /* taken from the heap for them */
-    size_t weights, plan_bytes; /* constants of the model; what the plan itself keeps, packed copies included */
+    size_t weights, plan_bytes; /* constants of the model; what the plan keeps, and what it shares with other plans: packed copies */
     double flops, moved;        /* per row */
     double ns_row;              /* measured */
 } eng_explained;

@@ -7,6 +7,7 @@
 #include "engine/plan.h"
 
 #include "engine/cpu/isa.h"
+#include "engine/share.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -205,23 +206,23 @@ static int fit_chain(link *l, int n, int *ret_in, size_t *ret_bytes)
     return dense ? last : 0;
 }
 
-static float *padded(eng_fuser *f, int nr, int width, const float *v, int64_t n, float pad)
+static float *padded(eng_zone *z, int nr, int width, const float *v, int64_t n, float pad)
 {
     int ld = (width + nr - 1) / nr * nr;
-    float *to = eng_zone_alloc(&f->p->zone, (size_t)ld * sizeof *to);
+    float *to = eng_zone_alloc(z, (size_t)ld * sizeof *to);
     for (int i = 0; i < ld; i++)
         to[i] = i >= width ? pad : v ? v[n == 1 ? 0 : i] : 0;
     return to;
 }
 
 /* Constant B (and C) of a Gemm or MatMul as column panels with alpha and beta applied. */
-static void pack_dense(eng_fuser *f, const eng_node *n, const link *l, int nr, eng_fused_step *s)
+static void pack_dense(const eng_fuser *f, eng_zone *z, const eng_node *n, const link *l, int nr, eng_fused_step *s)
 {
     bool gemm = !strcmp(n->op_type, "Gemm"), tb = gemm && eng_attr_int(n, "transB", 0);
     const float *b = eng_fuse_konst(f, n->in[1])->data;
     float alpha = gemm ? eng_attr_float(n, "alpha", 1) : 1, beta = gemm ? eng_attr_float(n, "beta", 1) : 1;
     int in = l->dense_in, out = l->dense_out, panels = (out + nr - 1) / nr;
-    float *w = eng_zone_alloc(&f->p->zone, (size_t)panels * (size_t)nr * (size_t)in * sizeof *w);
+    float *w = eng_zone_alloc(z, (size_t)panels * (size_t)nr * (size_t)in * sizeof *w);
     for (int p = 0; p < panels; p++)
         for (int i = 0; i < in; i++)
             for (int j = 0; j < nr && p * nr + j < out; j++) {
@@ -230,7 +231,7 @@ static void pack_dense(eng_fuser *f, const eng_node *n, const link *l, int nr, e
                     alpha * (tb ? b[col * (size_t)in + (size_t)i] : b[(size_t)i * (size_t)out + col]);
             }
     const pst_tensor *c = gemm && n->n_in > 2 ? eng_fuse_konst(f, n->in[2]) : NULL;
-    float *bias = padded(f, nr, out, c ? c->data : NULL, c ? eng_count(c) : 0, 0);
+    float *bias = padded(z, nr, out, c ? c->data : NULL, c ? eng_count(c) : 0, 0);
     for (int i = 0; i < out; i++)
         bias[i] *= beta;
     *s = (eng_fused_step){.kind = ENG_FUSED_DENSE, .in = in, .out = out, .w = w, .v = bias};
@@ -264,89 +265,118 @@ static bool fold_into(eng_fused_step *s, int nr, eng_fused_kind kind, const floa
     return true;
 }
 
-static void add_elt(eng_fuser *f, eng_fused_step *steps, int *n, int nr, int width, eng_fused_kind kind, const float *v, int64_t v_n)
+static void add_elt(eng_zone *z, eng_fused_step *steps, int *n, int nr, int width, eng_fused_kind kind, const float *v, int64_t v_n)
 {
     if (*n && fold_into(&steps[*n - 1], nr, kind, v, v_n))
         return;
     steps[(*n)++] =
-        (eng_fused_step){.kind = kind, .in = width, .out = width, .v = padded(f, nr, width, v, v_n, kind == ENG_FUSED_DIV ? 1 : 0)};
+        (eng_fused_step){.kind = kind, .in = width, .out = width, .v = padded(z, nr, width, v, v_n, kind == ENG_FUSED_DIV ? 1 : 0)};
 }
 
-static void add_batchnorm(eng_fuser *f, const eng_node *n, eng_fused_step *steps, int *n_steps, int nr, int width)
+static void add_batchnorm(const eng_fuser *f, eng_zone *z, const eng_node *n, eng_fused_step *steps, int *n_steps, int nr, int width)
 {
     const float *scale = eng_fuse_konst(f, n->in[1])->data, *bias = eng_fuse_konst(f, n->in[2])->data,
                 *mean = eng_fuse_konst(f, n->in[3])->data, *var = eng_fuse_konst(f, n->in[4])->data;
     double eps = (double)eng_attr_float(n, "epsilon", 1e-5f);
-    float *mul = eng_zone_alloc(&f->p->zone, (size_t)width * sizeof *mul), *add = eng_zone_alloc(&f->p->zone, (size_t)width * sizeof *add);
+    float *mul = eng_zone_alloc(z, (size_t)width * sizeof *mul), *add = eng_zone_alloc(z, (size_t)width * sizeof *add);
     for (int i = 0; i < width; i++) {
         double by = (double)scale[i] / sqrt((double)var[i] + eps);
         mul[i] = (float)by;
         add[i] = (float)((double)bias[i] - (double)mean[i] * by);
     }
-    add_elt(f, steps, n_steps, nr, width, ENG_FUSED_MUL, mul, width);
-    add_elt(f, steps, n_steps, nr, width, ENG_FUSED_ADD, add, width);
+    add_elt(z, steps, n_steps, nr, width, ENG_FUSED_MUL, mul, width);
+    add_elt(z, steps, n_steps, nr, width, ENG_FUSED_ADD, add, width);
 }
 
-static void add_scaler(eng_fuser *f, const eng_node *n, eng_fused_step *steps, int *n_steps, int nr, int width)
+static void add_scaler(eng_zone *z, const eng_node *n, eng_fused_step *steps, int *n_steps, int nr, int width)
 {
     size_t n_off, n_scale;
     const float *off = eng_attr_floats(n, "offset", &n_off), *scale = eng_attr_floats(n, "scale", &n_scale);
     if (n_off)
-        add_elt(f, steps, n_steps, nr, width, ENG_FUSED_SUB, off, (int64_t)n_off);
+        add_elt(z, steps, n_steps, nr, width, ENG_FUSED_SUB, off, (int64_t)n_off);
     if (n_scale)
-        add_elt(f, steps, n_steps, nr, width, ENG_FUSED_MUL, scale, (int64_t)n_scale);
+        add_elt(z, steps, n_steps, nr, width, ENG_FUSED_MUL, scale, (int64_t)n_scale);
 }
 
-static void build(eng_fuser *f, const link *l, int n, int n_in)
+typedef struct chain {
+    const eng_fuser *f;
+    const link *l;
+    int n, n_in, dense; /* dense: layers in it */
+} chain;
+
+/* One link's step, and what it asks of the input's rank. */
+static void add_link(const chain *c, const link *l, eng_zone *z, fused_mlp *m, int *width)
 {
-    fused_mlp *m = eng_zone_alloc(&f->p->zone, sizeof *m);
-    m->kernels = eng_kernels_pick(f->p->isa);
-    m->steps = eng_zone_alloc(&f->p->zone, (size_t)(2 * n) * sizeof *m->steps);
-    int width = n_in, nr = m->kernels->nr, dense = 0;
-    size_t parts[CHAIN_MAX];
-    m->n_in = m->width = n_in;
+    const eng_node *node = c->f->nodes[l->at].node;
+    int nr = m->kernels->nr;
+    bool matrix = false;
+    switch (l->what) {
+    case LINK_DENSE:
+        pack_dense(c->f, z, node, l, nr, &m->steps[m->n_steps++]);
+        *width = l->dense_out;
+        m->width = *width > m->width ? *width : m->width;
+        matrix = !strcmp(node->op_type, "Gemm");
+        break;
+    case LINK_ELT:
+        add_elt(z, m->steps, &m->n_steps, nr, *width, l->kind, l->v, l->v_n);
+        m->rank_min = l->v_rank > m->rank_min ? l->v_rank : m->rank_min;
+        break;
+    case LINK_BN:
+        add_batchnorm(c->f, z, node, m->steps, &m->n_steps, nr, *width);
+        matrix = true;
+        break;
+    case LINK_SCALER:
+        add_scaler(z, node, m->steps, &m->n_steps, nr, *width);
+        matrix = true;
+        break;
+    case LINK_ACT:
+        if (!m->n_steps || m->steps[m->n_steps - 1].act != ENG_ACT_NONE)
+            m->steps[m->n_steps++] = (eng_fused_step){.kind = ENG_FUSED_ACT, .in = *width, .out = *width};
+        m->steps[m->n_steps - 1].act = l->act;
+        m->steps[m->n_steps - 1].alpha = l->alpha;
+        break;
+    case LINK_PASS: break;
+    }
+    if (matrix)
+        m->rank_min = m->rank_max = 2;
+}
+
+static int make_mlp(void *arg, eng_zone *z, void *made)
+{
+    const chain *c = arg;
+    fused_mlp *m = made;
+    m->kernels = eng_kernels_pick(c->f->p->isa);
+    m->steps = eng_zone_alloc(z, (size_t)(2 * c->n) * sizeof *m->steps);
+    m->n_in = m->width = m->n_out = c->n_in;
     m->rank_min = 1;
     m->rank_max = PST_MAX_RANK;
+    for (int i = 0; i < c->n; i++)
+        add_link(c, &c->l[i], z, m, &m->n_out);
+    PST_ASSERT(m->n_steps <= 2 * c->n && m->n_out <= m->width); /* the kernel's tile is as wide as the widest */
+    return 0;
+}
+
+/* Plans share the layers: they follow from where the chain begins and ends, since what lies between has one reader each. */
+static void build(eng_fuser *f, const link *l, int n, int n_in)
+{
+    size_t parts[CHAIN_MAX];
+    chain c = {.f = f, .l = l, .n = n, .n_in = n_in};
     for (int i = 0; i < n; i++) {
-        const eng_node *node = f->nodes[l[i].at].node;
         parts[i] = l[i].at;
-        switch (l[i].what) {
-        case LINK_DENSE:
-            pack_dense(f, node, &l[i], nr, &m->steps[m->n_steps++]);
-            width = l[i].dense_out;
-            m->width = width > m->width ? width : m->width;
-            if (!strcmp(node->op_type, "Gemm"))
-                m->rank_min = m->rank_max = 2;
-            dense++;
-            break;
-        case LINK_ELT:
-            add_elt(f, m->steps, &m->n_steps, nr, width, l[i].kind, l[i].v, l[i].v_n);
-            m->rank_min = l[i].v_rank > m->rank_min ? l[i].v_rank : m->rank_min;
-            break;
-        case LINK_BN:
-            add_batchnorm(f, node, m->steps, &m->n_steps, nr, width);
-            m->rank_min = m->rank_max = 2;
-            break;
-        case LINK_SCALER:
-            add_scaler(f, node, m->steps, &m->n_steps, nr, width);
-            m->rank_min = m->rank_max = 2;
-            break;
-        case LINK_ACT:
-            if (!m->n_steps || m->steps[m->n_steps - 1].act != ENG_ACT_NONE)
-                m->steps[m->n_steps++] = (eng_fused_step){.kind = ENG_FUSED_ACT, .in = width, .out = width};
-            m->steps[m->n_steps - 1].act = l[i].act;
-            m->steps[m->n_steps - 1].alpha = l[i].alpha;
-            break;
-        case LINK_PASS: break;
-        }
+        c.dense += l[i].what == LINK_DENSE;
     }
-    m->n_out = width;
     const eng_node *first = f->nodes[l[0].at].node, *last = f->nodes[l[n - 1].at].node;
-    char text[120];
-    snprintf(text, sizeof text, "%d nodes, %d layers, %d -> %d, %s tile %dx%d", n, dense, n_in, width, m->kernels->isa, m->kernels->mr, nr);
     int in = first->in[0]; /* the variable input of an elementwise link may be its second */
     if (first->n_in == 2 && f->p->folded[in])
         in = first->in[1];
+    const eng_share_key key = {.what = "layers", .of = &f->p->m->values[in], .by = &f->p->m->values[last->out[0]], .variant = n};
+    const void *made;
+    int rc = eng_share(f->p, &key, sizeof(fused_mlp), make_mlp, &c, &made);
+    PST_ASSERT(rc == 0); /* a failed allocation does not come back */
+    const fused_mlp *m = made;
+    char text[120];
+    snprintf(text, sizeof text, "%d nodes, %d layers, %d -> %d, %s tile %dx%d", n, c.dense, n_in, m->n_out, m->kernels->isa, m->kernels->mr,
+             m->kernels->nr);
     eng_fuse_replace(f, parts, n, &fused_op, m, &in, 1, last->out[0], text);
 }
 

@@ -5,6 +5,7 @@
  * Folding changes sums by rounding only: factors are computed in double and must be finite. Input, weights and residual must be
  * float32 and the residual must have the result's shape; otherwise the nodes run as they were. */
 #include "engine/plan.h"
+#include "engine/share.h"
 
 #include "engine/ops/conv_lanes.h"
 
@@ -125,6 +126,7 @@ typedef struct builder {
     int64_t m;         /* output channels */
     double *mul, *add; /* of the convolution's result, per channel */
     bool scaled, shifted;
+    int folded; /* value behind the last node whose factors are in mul and add */
 } builder;
 
 static bool finite_all(const double *v, int64_t n)
@@ -201,6 +203,27 @@ static bool as_activation(const eng_node *n, fused_conv *c)
     return true;
 }
 
+static int scale_weights(void *arg, eng_zone *zone, void *made)
+{
+    const builder *b = arg;
+    size_t n = (size_t)eng_count(b->w), per = n / (size_t)b->m;
+    float *to = made;
+    for (size_t i = 0; i < n; i++)
+        to[i] = (float)((double)((const float *)b->w->data)[i] * b->mul[i / per]);
+    return 0;
+}
+
+/* The weights with the factors in them. They follow from the convolution and the last node that gave a factor, each value having one maker
+ * and these no other reader: plans share them. */
+static float *scaled_weights(builder *b)
+{
+    const void *made;
+    const eng_share_key key = {.what = "scaled weights", .of = &b->f->p->m->values[b->folded]};
+    int rc = eng_share(b->f->p, &key, (size_t)eng_count(b->w) * sizeof(float), scale_weights, b, &made);
+    PST_ASSERT(rc == 0); /* a failed allocation does not come back */
+    return (float *)made;
+}
+
 /* Copies of weights and bias with the factors in them; false when the plan has had its share of copies. */
 static bool make_weights(builder *b, fused_conv *c)
 {
@@ -208,12 +231,9 @@ static bool make_weights(builder *b, fused_conv *c)
     c->weights = (eng_val){.kind = ENG_VAL_TENSOR, .t = *b->w};
     c->bias = (eng_val){.kind = ENG_VAL_TENSOR, .t = {.dtype = PST_F32, .rank = 1, .dims = {b->m}}};
     if (b->scaled) {
-        float *w = eng_plan_room(b->f->p, n * sizeof *w);
-        if (!w)
+        if (!eng_plan_room_take(b->f->p, n * sizeof(float)))
             return false;
-        for (size_t i = 0; i < n; i++)
-            w[i] = (float)((double)((const float *)b->w->data)[i] * b->mul[i / (n / m)]);
-        c->weights.t.data = w;
+        c->weights.t.data = scaled_weights(b);
         c->own_weights = true;
     }
     if (b->shifted || (b->conv->n_in > 2 && b->conv->in[2] >= 0)) {
@@ -289,6 +309,8 @@ static void try_conv(eng_fuser *f, size_t at)
         bool last = c.act != ENG_ACT_NONE || c.pool,
              folds = !last && !c.has_add &&
                      (eng_fuse_is(q, "BatchNormalization") && q->in[0] == value ? fold_batchnorm(&b, q) : fold_elt(&b, q, value));
+        if (folds)
+            b.folded = q->out[0];
         if (!folds && !(c.act == ENG_ACT_NONE && as_activation(q, &c)) && !(!c.pool && as_pool(&b, q, &c))) {
             bool add = !last && eng_fuse_is(q, "Add") && q->n_in == 2 && q->opset >= 7 && !c.has_add && q->in[0] != q->in[1];
             int other = add ? q->in[q->in[0] == value] : -1;

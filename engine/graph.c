@@ -2,6 +2,7 @@
 #include "engine/graph.h"
 
 #include "engine/ort/ort.h"
+#include "engine/share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,7 @@ void pst_model_unref(pst_model *m)
     if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     eng_ort_close(m->ort);
+    eng_share_free(m);
     eng_heap_release(&m->heap); /* the zone and the unpacked file among it */
     free(m);
 }

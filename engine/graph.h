@@ -11,6 +11,8 @@
 #include "engine/heap.h"
 #include "engine/penstock_engine.h"
 
+#include <pthread.h>
+
 /* Types that only casts and quantisation know; kept one byte per element, the value in the low bits. Numbers are ONNX's. */
 enum {
     ENG_C64 = 14,
@@ -31,12 +33,14 @@ enum {
 /* Memory that is freed all at once; zeroed, 64-byte aligned. */
 typedef struct eng_zone {
     struct eng_zone_chunk *chunks;
+    size_t chunk; /* bytes taken at a time; 0 = 64 KiB */
 } eng_zone;
 void *eng_zone_alloc(eng_zone *z, size_t bytes); /* never NULL: a failure unwinds (heap.h) */
 void *eng_zone_try(eng_zone *z, size_t bytes);   /* NULL on failure: for places that hold something else */
 char *eng_zone_strdup(eng_zone *z, const char *s, size_t len);
 size_t eng_zone_bytes(const eng_zone *z); /* handed out */
 void eng_zone_done(eng_zone *z);
+void eng_zone_disown(eng_zone *z); /* its memory no longer goes with the heap it was taken under, only by eng_zone_done */
 
 typedef enum {
     ENG_ATTR_FLOAT = 1,
@@ -95,6 +99,9 @@ typedef struct eng_value_def {
 
 typedef enum { ENG_KIND_TENSOR, ENG_KIND_SEQ, ENG_KIND_OPT, ENG_KIND_MAPS } eng_kind;
 
+typedef struct eng_shared eng_shared;
+enum { ENG_SHARED_BUCKETS = 64 };
+
 struct pst_model {
     int refs;      /* atomic */
     eng_heap heap; /* owns all that the load allocated */
@@ -109,6 +116,9 @@ struct pst_model {
     bool foreign;        /* has operators that are not the engine's own: only ort can run it */
     struct eng_ort *ort; /* atomic: its session in ONNX Runtime, made when first needed (ort/ort.h); NULL = none */
     bool ort_refused;    /* atomic: it was asked for in vain, and is not asked again */
+    /* What its plans share (share.h): all else here does not change after the load. */
+    pthread_mutex_t share_lock;
+    eng_shared *shared[ENG_SHARED_BUCKETS];
 };
 
 /* Product of dims, checked: negative dims and overflow give -1. */

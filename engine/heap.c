@@ -166,6 +166,14 @@ void eng_heap_free(void *p)
     free(n->base);
 }
 
+void eng_heap_disown(void *p)
+{
+    node *n = (node *)p - 1;
+    link_out(n);
+    n->next = NULL;
+    n->at = NULL;
+}
+
 void eng_heap_release(eng_heap *owner)
 {
     for (node *n = owner->first, *next; n; n = next) {

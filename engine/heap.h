@@ -54,7 +54,8 @@ char *eng_heap_strndup(const char *s, size_t len);
 /* Like eng_heap_bytes and eng_heap_alloc64, but NULL on failure: for places that hold something else. Say it with eng_heap_none. */
 void *eng_heap_try(size_t bytes);
 void *eng_heap_try64(size_t bytes);
-void eng_heap_free(void *p); /* NULL-safe */
+void eng_heap_free(void *p);   /* NULL-safe */
+void eng_heap_disown(void *p); /* its owner forgets it: eng_heap_free it, from any thread. By the owner's thread */
 
 /* Text that grows; data belongs to the owner. */
 typedef struct eng_heap_text {

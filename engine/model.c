@@ -53,6 +53,7 @@ int pst_model_load(const void *data, size_t len, const char *base_dir, const pst
     if (!l.m)
         return eng_heap_none(sizeof(pst_model), err);
     l.m->refs = 1;
+    pthread_mutex_init(&l.m->share_lock, NULL);
     l.m->limits = lim;
     l.m->info.file_bytes = len;
     l.m->info.format = "onnx";

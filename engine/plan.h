@@ -92,6 +92,7 @@ struct pst_plan {
     size_t out_bytes_max, fold_bytes; /* of one result: less while constants are folded; what folding has read and written */
     int depth;
     size_t fold_text_bytes, fused_bytes; /* the plan's own copies of texts and weights, bounded by arena_bytes_max */
+    size_t shared_bytes;                 /* of what it uses of the model's (share.h) */
     eng_val *io_in;
     const eng_val **io_out; /* of pst_plan_run */
     bool observing;
@@ -118,6 +119,8 @@ void eng_plan_reset(pst_plan *p);
 
 /* Room for copied weights of the plan's life; NULL when the plan has had its share (then: do not fuse). */
 void *eng_plan_room(pst_plan *p, size_t bytes);
+/* Only counts it: for copies that plans share, so that what a plan fuses does not depend on the plans before it. */
+bool eng_plan_room_take(pst_plan *p, size_t bytes);
 
 /* Running (exec.c). */
 int eng_prog_run(pst_plan *p, const eng_prog *g, pst_err *err);

@@ -293,15 +293,21 @@ void *eng_op_scratch(eng_op_ctx *c, size_t bytes)
 
 void *eng_op_keep(eng_op_ctx *c, size_t bytes)
 {
-    return eng_zone_alloc(&c->plan->zone, bytes);
+    return eng_zone_alloc(c->keep ? c->keep : &c->plan->zone, bytes);
+}
+
+bool eng_plan_room_take(pst_plan *p, size_t bytes)
+{
+    PST_ASSERT(p->fused_bytes <= p->pool.bytes_max);
+    if (bytes > p->pool.bytes_max - p->fused_bytes)
+        return false;
+    p->fused_bytes += bytes;
+    return true;
 }
 
 void *eng_plan_room(pst_plan *p, size_t bytes)
 {
-    if (bytes > p->pool.bytes_max - p->fused_bytes)
-        return NULL;
-    p->fused_bytes += bytes;
-    return eng_zone_alloc(&p->zone, bytes ? bytes : 1);
+    return eng_plan_room_take(p, bytes) ? eng_zone_alloc(&p->zone, bytes ? bytes : 1) : NULL;
 }
 
 typedef struct eng_text_chunk {

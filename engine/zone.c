@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define ZONE_CHUNK ((size_t)64 << 10)
+enum { ZONE_CHUNK = 64 << 10 };
 
 typedef struct eng_zone_chunk {
     struct eng_zone_chunk *next;
@@ -16,8 +16,9 @@ typedef struct eng_zone_chunk {
 static eng_zone_chunk *add_chunk(eng_zone *z, size_t bytes)
 {
     eng_zone_chunk *c = z->chunks;
-    bool own = bytes > ZONE_CHUNK / 2; /* a big block gets a chunk of its own, behind the one in use */
-    size_t cap = own ? bytes : ZONE_CHUNK;
+    size_t usual = z->chunk ? z->chunk : ZONE_CHUNK;
+    bool own = bytes > usual / 2; /* a big block gets a chunk of its own, behind the one in use */
+    size_t cap = own ? bytes : usual;
     eng_zone_chunk *fresh = eng_heap_try64(sizeof *fresh + cap);
     if (!fresh)
         return NULL;
@@ -70,6 +71,12 @@ size_t eng_zone_bytes(const eng_zone *z)
     for (const eng_zone_chunk *c = z->chunks; c; c = c->next)
         n += c->used;
     return n;
+}
+
+void eng_zone_disown(eng_zone *z)
+{
+    for (eng_zone_chunk *c = z->chunks; c; c = c->next)
+        eng_heap_disown(c);
 }
 
 void eng_zone_done(eng_zone *z)

@@ -2,6 +2,7 @@
 #include "engine/native/native.h"
 
 #include "engine/plan.h"
+#include "engine/share.h"
 
 #include <math.h>
 #include <string.h>
@@ -154,7 +155,15 @@ static int run(eng_op_ctx *c)
     return rc;
 }
 
-/* The forest of the model is shared and immutable; its vector form is the plan's. */
+/* The model's forest with its vector form. */
+static int make_forest(eng_op_ctx *c, void *made)
+{
+    eng_forest *f = made;
+    *f = ((const eng_native *)c->node->fused)->forest;
+    eng_forest_fast_new(c, f);
+    return 0;
+}
+
 static int prepare(eng_op_ctx *c)
 {
     const eng_native *n = c->node->fused;
@@ -162,12 +171,11 @@ static int prepare(eng_op_ctx *c)
         c->kernel = "linear sums";
         return 0;
     }
-    eng_forest *f = eng_op_keep(c, sizeof *f);
-    *f = n->forest;
-    *c->state = f;
-    eng_forest_fast_new(c, f);
-    eng_forest_tell(c, f);
-    return 0;
+    const eng_share_key key = {.what = "native forest", .of = n};
+    int rc = eng_op_share(c, &key, true, sizeof(eng_forest), make_forest, c->state);
+    if (rc == 0)
+        eng_forest_tell(c, *c->state);
+    return rc;
 }
 
 const eng_op eng_native_op = {

@@ -11,6 +11,7 @@
 #include "engine/cpu/gemm.h"
 #include "engine/ops/conv_image.h"
 #include "engine/plan.h"
+#include "engine/share.h"
 
 #include <string.h>
 
@@ -85,21 +86,27 @@ static eng_node_cost cost(const eng_op_ctx *c)
     return (eng_node_cost){.place_ns = eng_conv_fast_place_ns(c)};
 }
 
-static int prepare(eng_op_ctx *c, void **ret_state)
+static int pack(eng_op_ctx *c, void *made)
 {
     const pst_tensor *w = eng_in(c, 1);
-    int64_t groups = eng_attr_int(c->node, "group", 1), n = w ? eng_count(w) : 0, m = n && w->rank ? w->dims[0] : 0, depth = m ? n / m : 0,
-            mg = groups > 0 ? m / groups : 0;
-    if (!n || w->dtype != PST_F32 || w->rank < 3 || w->rank > 4 || groups < 1 || m % groups || depth > DEPTH_MAX)
-        return 0;
     const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
+    int64_t groups = eng_attr_int(c->node, "group", 1), n = eng_count(w), depth = n / w->dims[0], mg = w->dims[0] / groups;
     float *to = eng_op_keep(c, (size_t)n * sizeof *to);
     for (int64_t i = 0; i < groups; i++)
         eng_sgemm_pack_left(kn, (int)mg, (int)depth, (const float *)w->data + i * mg * depth, (int)depth, to + i * mg * depth);
-    fast_weights *kept = eng_op_keep(c, sizeof *kept);
-    *kept = (fast_weights){.packed = to, .of = w->data};
-    *ret_state = kept;
+    *(fast_weights *)made = (fast_weights){.packed = to, .of = w->data};
     return 0;
+}
+
+static int prepare(eng_op_ctx *c, void **ret_state)
+{
+    const pst_tensor *w = eng_in(c, 1);
+    int64_t groups = eng_attr_int(c->node, "group", 1), n = w ? eng_count(w) : 0, m = n && w->rank ? w->dims[0] : 0;
+    if (!n || w->dtype != PST_F32 || w->rank < 3 || w->rank > 4 || groups < 1 || m % groups || n / m > DEPTH_MAX)
+        return 0;
+    const eng_share_key key = {
+        .what = "conv tiles", .of = w->data, .variant = m << 31 | groups}; /* a view of the data may have another shape */
+    return eng_op_share(c, &key, eng_of_model(c, 1), sizeof(fast_weights), pack, ret_state);
 }
 
 static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)

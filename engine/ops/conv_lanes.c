@@ -10,6 +10,7 @@
 #include "engine/ops/conv_fast.h"
 #include "engine/ops/conv_image.h"
 #include "engine/plan.h"
+#include "engine/share.h"
 
 #include <math.h>
 #include <string.h>
@@ -66,17 +67,22 @@ static eng_node_cost cost(const eng_op_ctx *c)
     return (eng_node_cost){.place_ns = eng_conv_ns(c, thirtieths(eng_kernels_pick(c->plan->isa), eng_in(c, 1)))};
 }
 
-static int prepare(eng_op_ctx *c, void **ret_state)
+static int pack(eng_op_ctx *c, void *made)
 {
     const pst_tensor *w = eng_in(c, 1);
     const eng_cpu_kernels *kn = kernels_of(eng_kernels_pick(c->plan->isa), w, 1);
     int m = (int)w->dims[0], depth = (int)(eng_count(w) / m);
-    lanes_weights *kept = eng_op_keep(c, sizeof *kept);
+    lanes_weights *kept = made;
     kept->of = w->data;
     eng_sgemm_pack(kn, true, m, depth, w->data, depth, eng_op_keep(c, eng_packed_floats(kn, m, depth) * sizeof(float)), &kept->packed);
-    c->kernel = kernel_names[c->epilogue && c->epilogue->pool];
-    *ret_state = kept;
     return 0;
+}
+
+static int prepare(eng_op_ctx *c, void **ret_state)
+{
+    const eng_share_key key = {.what = "conv lanes", .of = eng_in(c, 1)->data, .variant = eng_in(c, 1)->dims[0]};
+    c->kernel = kernel_names[c->epilogue && c->epilogue->pool];
+    return eng_op_share(c, &key, eng_of_model(c, 1), sizeof(lanes_weights), pack, ret_state);
 }
 
 typedef struct job {

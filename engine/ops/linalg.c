@@ -3,6 +3,7 @@
 
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/isa.h"
+#include "engine/share.h"
 
 #include <limits.h>
 #include <string.h>
@@ -32,37 +33,50 @@ static int ref_product(int dtype, const void *a, int64_t ras, int64_t cas, const
 /* A constant right side, packed once: products of any number of rows read it in the order the tiles want. */
 typedef struct right_side {
     eng_packed b;
-    const void *of; /* NULL = not packed */
-} right_side;
+    const void *of;
+} right_side; /* NULL = not packed */
 
-static int prepare_right(eng_op_ctx *c, bool tb)
+static bool is_turned(const eng_op_ctx *c)
+{
+    return !strcmp(c->node->op_type, "Gemm") && eng_attr_int(c->node, "transB", 0);
+}
+
+static int pack_right(eng_op_ctx *c, void *made)
+{
+    const pst_tensor *b = eng_in(c, 1);
+    const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
+    bool tb = is_turned(c);
+    int k = (int)b->dims[tb], n = (int)b->dims[!tb];
+    right_side *s = made;
+    eng_sgemm_pack(kn, tb, n, k, b->data, (int)b->dims[1], eng_op_keep(c, eng_packed_floats(kn, n, k) * sizeof(float)), &s->b);
+    s->of = b->data;
+    return 0;
+}
+
+static int prepare_right(eng_op_ctx *c)
 {
     enum { SMALL = 1 << 12 }; /* a few panels are read where they lie as fast */
     const pst_tensor *b = eng_in(c, 1);
-    right_side *s = eng_op_keep(c, sizeof *s);
-    *c->state = s;
     if (!b || b->dtype != PST_F32 || b->rank != 2 || c->plan->opts.no_fusion || eng_count(b) < SMALL || b->dims[0] > 1 << 20 ||
         b->dims[1] > 1 << 20)
         return 0;
-    const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
-    int k = (int)b->dims[tb], n = (int)b->dims[!tb];
-    float *room = eng_plan_room(c->plan, eng_packed_floats(kn, n, k) * sizeof *room);
-    if (!room)
+    bool tb = is_turned(c);
+    if (!eng_plan_room_take(c->plan,
+                            eng_packed_floats(eng_kernels_pick(c->plan->isa), (int)b->dims[!tb], (int)b->dims[tb]) * sizeof(float)))
         return 0;
-    eng_sgemm_pack(kn, tb, n, k, b->data, (int)b->dims[1], room, &s->b);
-    s->of = b->data;
     c->kernel = "packed GEMM";
-    return 0;
+    const eng_share_key key = {.what = "right side", .of = b->data, .variant = b->dims[0] << 1 | tb};
+    return eng_op_share(c, &key, eng_of_model(c, 1), sizeof(right_side), pack_right, c->state);
 }
 
 int eng_prepare_matmul(eng_op_ctx *c)
 {
-    return prepare_right(c, false);
+    return prepare_right(c);
 }
 
 int eng_prepare_gemm(eng_op_ctx *c)
 {
-    return prepare_right(c, eng_attr_int(c->node, "transB", 0));
+    return prepare_right(c);
 }
 
 /* Rows of a large product between two looks at whether the run is to end: about a second's work at most. */

@@ -60,6 +60,7 @@ typedef struct eng_op_ctx {
     const bool *wanted;
     int n_out;
     void **state;           /* made once by the operator's prepare, from the plan's zone */
+    eng_zone *keep;         /* where eng_op_keep takes from; NULL = the plan's zone */
     const bool *dies;       /* input k has no reader after this step; NULL = none dies */
     eng_epilogue *epilogue; /* NULL = nothing follows */
     /* For `models explain`: which kernel serves and why not a better one. Set by prepare or by the run; static or eng_op_keep(). */

@@ -36,7 +36,7 @@ typedef struct eng_rnn_state {
     eng_rnn_packed dir[2];
 } eng_rnn_state;
 
-/* Packs constant weights into the plan's memory. */
+/* Packs constant weights; plans of a model share them. */
 int eng_rnn_fast_prepare(eng_op_ctx *c, int gates);
 /* y (T,dirs,B,hidden) or (B,T,dirs,hidden), zeroed when there are lengths; yh, yc may be NULL. 0, an error, or 1 = unusual cell: nothing
  * was done. */

@@ -4,6 +4,8 @@
 #include "engine/ops/rnn.h"
 
 #include "engine/cpu/isa.h"
+#include "engine/plan.h"
+#include "engine/share.h"
 
 #include <string.h>
 
@@ -51,19 +53,14 @@ static void pack(const eng_cpu_kernels *kn, int gates, int64_t first, int64_t hi
         eng_sgemm_pack(kn, true, n, n, r + first * hidden, n, room, &ret->last);
 }
 
-int eng_rnn_fast_prepare(eng_op_ctx *c, int gates)
+static int pack_all(eng_op_ctx *c, void *made)
 {
-    eng_rnn_state *s = eng_op_keep(c, sizeof *s);
-    *c->state = s;
-    s->kernels = eng_kernels_pick(c->plan->isa);
+    eng_rnn_state *s = made;
     const pst_tensor *w = eng_in(c, 1), *r = eng_in(c, 2);
-    if (c->plan->opts.no_fusion || !w || !r || w->dtype != PST_F32 || r->dtype != PST_F32 || w->rank != 3 || r->rank != 3)
-        return 0;
-    int64_t dirs = w->dims[0], all = w->dims[1], in = w->dims[2], hidden = r->dims[2],
-            first = first_rows(gates, eng_attr_int(c->node, "linear_before_reset", 0), hidden);
-    if (dirs < 1 || dirs > 2 || all != gates * hidden || r->dims[0] != dirs || r->dims[1] != all || in < 1 || hidden < 1 ||
-        all > WIDTH_MAX || in > WIDTH_MAX)
-        return 0;
+    int64_t dirs = w->dims[0], all = w->dims[1], in = w->dims[2], hidden = r->dims[2];
+    int gates = (int)(all / hidden);
+    int64_t first = first_rows(gates, eng_attr_int(c->node, "linear_before_reset", 0), hidden);
+    s->kernels = eng_kernels_pick(c->plan->isa);
     for (int64_t d = 0; d < dirs; d++) {
         float *room = eng_op_keep(c, floats_of(s->kernels, gates, first, hidden, in) * sizeof *room);
         const float *wd = (const float *)w->data + d * all * in, *rd = (const float *)r->data + d * all * hidden;
@@ -72,6 +69,28 @@ int eng_rnn_fast_prepare(eng_op_ctx *c, int gates)
         s->dir[d].of_r = rd;
     }
     return 0;
+}
+
+static int without_weights(eng_op_ctx *c)
+{
+    eng_rnn_state *s = eng_op_keep(c, sizeof *s);
+    s->kernels = eng_kernels_pick(c->plan->isa);
+    *c->state = s;
+    return 0;
+}
+
+int eng_rnn_fast_prepare(eng_op_ctx *c, int gates)
+{
+    const pst_tensor *w = eng_in(c, 1), *r = eng_in(c, 2);
+    if (c->plan->opts.no_fusion || !w || !r || w->dtype != PST_F32 || r->dtype != PST_F32 || w->rank != 3 || r->rank != 3)
+        return without_weights(c);
+    int64_t dirs = w->dims[0], all = w->dims[1], in = w->dims[2], hidden = r->dims[2];
+    if (dirs < 1 || dirs > 2 || all != gates * hidden || r->dims[0] != dirs || r->dims[1] != all || in < 1 || hidden < 1 ||
+        all > WIDTH_MAX || in > WIDTH_MAX)
+        return without_weights(c);
+    bool before = eng_attr_int(c->node, "linear_before_reset", 0);
+    const eng_share_key key = {.what = "recurrent cells", .of = w->data, .by = r->data, .variant = (hidden << 4 | gates) << 1 | before};
+    return eng_op_share(c, &key, eng_of_model(c, 1) && eng_of_model(c, 2), sizeof(eng_rnn_state), pack_all, c->state);
 }
 
 /* One direction's buffers. xg (part·B, gates·hidden) in the order of x: the input side of so many steps as L2 holds, or of all when rows

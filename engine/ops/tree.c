@@ -4,6 +4,7 @@
 #include "engine/heap.h"
 #include "engine/ops/kernels.h"
 #include "engine/ops/tree.h"
+#include "engine/share.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -546,9 +547,19 @@ static int base_of(eng_op_ctx *c, eng_forest *f)
                                              : eng_op_fail(c, PST_EINVAL, "%lld base values for %d targets", (long long)n, f->n_targets);
 }
 
-int eng_prepare_tree_regressor(eng_op_ctx *c)
+/* A forest follows from the node's attributes alone: plans of a model share it. */
+static int prepare_forest(eng_op_ctx *c, const char *what, size_t size, int (*make)(eng_op_ctx *c, void *made))
 {
-    eng_forest *f = *c->state = eng_op_keep(c, sizeof *f);
+    const eng_share_key whose = {.what = what, .of = c->node->attrs};
+    int rc = eng_op_share(c, &whose, c->node->n_attrs > 0, size, make, c->state);
+    if (rc == 0)
+        eng_forest_tell(c, *c->state);
+    return rc;
+}
+
+static int make_regressor(eng_op_ctx *c, void *made)
+{
+    eng_forest *f = made;
     int rc = targets_of(c, eng_attr_int(c->node, "n_targets", 1), f);
     if (rc < 0 || (rc = from_lists(c, f, "target")) < 0 || (rc = base_of(c, f)) < 0)
         return rc;
@@ -557,14 +568,18 @@ int eng_prepare_tree_regressor(eng_op_ctx *c)
     if ((rc = check_forest(c, f)) < 0)
         return rc;
     eng_forest_fast_new(c, f);
-    eng_forest_tell(c, f);
     return 0;
 }
 
-int eng_prepare_tree_ensemble(eng_op_ctx *c)
+int eng_prepare_tree_regressor(eng_op_ctx *c)
+{
+    return prepare_forest(c, "regressor", sizeof(eng_forest), make_regressor);
+}
+
+static int make_ensemble(eng_op_ctx *c, void *made)
 {
     static const eng_aggregate aggregates[] = {ENG_AGG_AVERAGE, ENG_AGG_SUM, ENG_AGG_MIN, ENG_AGG_MAX};
-    eng_forest *f = *c->state = eng_op_keep(c, sizeof *f);
+    eng_forest *f = made;
     int rc = targets_of(c, eng_attr_int(c->node, "n_targets", 1), f);
     if (rc < 0 || (rc = from_tensors(c, f)) < 0)
         return rc;
@@ -576,8 +591,12 @@ int eng_prepare_tree_ensemble(eng_op_ctx *c)
     if ((rc = check_forest(c, f)) < 0)
         return rc;
     eng_forest_fast_new(c, f);
-    eng_forest_tell(c, f);
     return 0;
+}
+
+int eng_prepare_tree_ensemble(eng_op_ctx *c)
+{
+    return prepare_forest(c, "ensemble", sizeof(eng_forest), make_ensemble);
 }
 
 int eng_op_tree_regressor(eng_op_ctx *c)
@@ -619,23 +638,21 @@ int eng_op_tree_ensemble(eng_op_ctx *c)
 /* ---- classifier ---- */
 
 typedef struct tree_classifier {
-    eng_forest f;
+    eng_forest f; /* first: eng_forest_tell sees the forest */
     eng_labels labels;
     bool one_score; /* two classes, weights for one only: the other's score follows from it */
     bool all_positive;
 } tree_classifier;
 
-int eng_prepare_tree_classifier(eng_op_ctx *c)
+static int make_classifier(eng_op_ctx *c, void *made)
 {
-    tree_classifier *k = eng_op_keep(c, sizeof *k);
-    *c->state = k;
+    tree_classifier *k = made;
     eng_labels_of(c->node, &k->labels);
     int rc = targets_of(c, k->labels.n, &k->f);
     if (rc < 0 || (rc = from_lists(c, &k->f, "class")) < 0 || (rc = base_of(c, &k->f)) < 0 || (rc = check_forest(c, &k->f)) < 0)
         return rc;
     k->f.aggregate = ENG_AGG_SUM;
     eng_forest_fast_new(c, &k->f);
-    eng_forest_tell(c, &k->f);
     k->f.post = eng_post_of(eng_attr_str(c->node, "post_transform", "NONE"));
     k->all_positive = true;
     bool same = true;
@@ -645,6 +662,11 @@ int eng_prepare_tree_classifier(eng_op_ctx *c)
     }
     k->one_score = k->labels.n == 2 && same;
     return 0;
+}
+
+int eng_prepare_tree_classifier(eng_op_ctx *c)
+{
+    return prepare_forest(c, "classifier", sizeof(tree_classifier), make_classifier);
 }
 
 /* Two classes. One score s > threshold means the second class; the pair of probabilities is made from it. */

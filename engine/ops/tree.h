@@ -1,4 +1,4 @@
-/* tree.h - a forest in one form, whatever operator or file it came from. Lies in a plan's zone; immutable after it is made. */
+/* tree.h - a forest in one form, whatever operator or file it came from. Shared by the plans of a model; immutable after it is made. */
 #ifndef PST_ENGINE_OPS_TREE_H
 #define PST_ENGINE_OPS_TREE_H
 
