@@ -27,6 +27,7 @@ enum {
 
 typedef struct held {
     pst_job_command c;
+    pst_trace of;
     int64_t since_us; /* monotonic */
     size_t bytes;
 } held;
@@ -127,11 +128,11 @@ static const char *why_refused(const pst_job_command *c)
                : "the Trainer's state of the job asks for something else";
 }
 
-static void hold(lcm_commands *cs, pst_job_command *take, size_t bytes)
+static void hold(lcm_commands *cs, pst_job_command *take, const pst_trace *of, size_t bytes)
 {
     PST_ASSERT(cs->n < HELD_MAX);
     cs->at = pst_array_room(cs->at, cs->n, &cs->cap, sizeof *cs->at);
-    cs->at[cs->n++] = (held){.c = *take, .since_us = pst_mono_us(), .bytes = bytes};
+    cs->at[cs->n++] = (held){.c = *take, .of = *of, .since_us = pst_mono_us(), .bytes = bytes};
     cs->bytes += bytes;
     pst_map_put(&cs->ids, take->training_id, cs);
     memset(take, 0, sizeof *take);
@@ -140,10 +141,12 @@ static void hold(lcm_commands *cs, pst_job_command *take, size_t bytes)
 static void decide(lcm_commands *cs, const pst_record *r, pst_job_command *c)
 {
     bool old = lcm_expected_is_old(cs->conf.expected, r) && pst_now_us() / 1000 - r->timestamp_ms > RECENT_MS;
+    pst_trace of;
+    pst_trace_of_record(r, &of);
     bool behind = pst_map_get(&cs->ids, c->training_id);
     pst_lcm_verdict v = behind ? PST_LCM_WAIT : judge(cs, c);
     if (v == PST_LCM_FOLLOW)
-        cs->conf.follow(cs->conf.arg, c);
+        cs->conf.follow(cs->conf.arg, c, &of);
     else if (old && !behind)
         pst_log(PST_LOG_DEBUG, "lcm", "event=command_outdated training_id=%s generation=%d", c->training_id, c->generation);
     else if (v == PST_LCM_REFUSE)
@@ -151,7 +154,7 @@ static void decide(lcm_commands *cs, const pst_record *r, pst_job_command *c)
     else if (cs->n >= HELD_MAX || cs->bytes + r->value_len > HELD_BYTES_MAX)
         refuse(cs, c, "too many commands wait for the Trainer's state of their job");
     else
-        hold(cs, c, r->value_len);
+        hold(cs, c, &of, r->value_len);
 }
 
 /* A DEPLOY may carry its manifest with the secrets sealed; everything else here is about the text as it was submitted. */
@@ -181,6 +184,7 @@ int lcm_commands_take(lcm_commands *cs, const pst_record *r, pst_err *err)
         pst_err_clear(err);
         return 0;
     }
+    const char *before = pst_log_job(c.training_id);
     if (!is_ours(cs, &c)) {
         /* another node's */
     } else if (!is_well_formed(&c)) {
@@ -191,6 +195,7 @@ int lcm_commands_take(lcm_commands *cs, const pst_record *r, pst_err *err)
     } else {
         decide(cs, r, &c);
     }
+    pst_log_job(before);
     pst_event_clear(&pst_job_command_type, &c);
     return 0;
 }
@@ -211,10 +216,12 @@ void lcm_commands_again(lcm_commands *cs)
             pst_map_put(&cs->ids, h.c.training_id, cs);
             continue;
         }
+        const char *before = pst_log_job(h.c.training_id);
         if (v == PST_LCM_FOLLOW)
-            cs->conf.follow(cs->conf.arg, &h.c);
+            cs->conf.follow(cs->conf.arg, &h.c, &h.of);
         else
             refuse(cs, &h.c, v == PST_LCM_WAIT ? "no Trainer gave it: no state of the job asks for it" : why_refused(&h.c));
+        pst_log_job(before);
         cs->bytes -= h.bytes;
         pst_event_clear(&pst_job_command_type, &h.c);
     }

@@ -21,7 +21,7 @@ typedef struct lcm_commands_conf {
     int (*generation)(void *arg, const char *training_id); /* the highest that is known here; 0 = none */
     /* Is no other LCM of the site heard? 1, 0, or -1: not known yet. Asked about a DEPLOY that is for no node in particular. */
     int (*alone)(void *arg);
-    void (*follow)(void *arg, const pst_job_command *c);                      /* c dies after the call */
+    void (*follow)(void *arg, const pst_job_command *c, const pst_trace *of); /* both die after the call */
     void (*refused)(void *arg, const pst_job_command *c, const char *reason); /* said in the log already; bounded in number */
     void *arg;
 } lcm_commands_conf;

@@ -61,6 +61,7 @@ struct lcm_shell {
     lcm_actions deferred;           /* what follows their commit */
     lcm_actions unwanted;           /* while comparing */
     const pst_job_command *command; /* being stepped, for INTEND */
+    pst_map traces;                 /* training id → pst_trace: what its reports are a part of */
     char host[256];
     char *reporter, *worker_id;
     int64_t next_tick_us, next_heartbeat_us;
@@ -78,8 +79,19 @@ static void push(lcm_actions *to, const lcm_action *x)
     *lcm_actions_add(to) = *x;
 }
 
+/* The first that is heard of a job counts: its DEPLOY, or what is on disk of that. A halt has one of its own. */
+static void keep_trace(lcm_shell *s, const char *training_id, const pst_trace *of)
+{
+    if (!*of->text || pst_map_get(&s->traces, training_id))
+        return;
+    pst_trace *kept = pst_alloc(sizeof *kept);
+    *kept = *of;
+    pst_map_put(&s->traces, training_id, kept);
+}
+
 static void intend(lcm_shell *s, const lcm_action *a)
 {
+    const pst_trace *trace = pst_map_get(&s->traces, a->id.training_id);
     PST_ASSERT(s->command && s->command->spec); /* a DEPLOY is being followed */
     const pst_deploy_spec *d = s->command->spec;
     pst_err err = {0};
@@ -99,7 +111,8 @@ static void intend(lcm_shell *s, const lcm_action *a)
                             .cpus = d->cpus,
                             .gpus = d->gpus,
                             .memory_bytes = d->memory_bytes,
-                            .grace_ms = d->grace_ms};
+                            .grace_ms = d->grace_ms,
+                            .traceparent = trace ? (char *)trace->text : NULL};
     int rc = lcm_rundirs_intend(s->conf.state_dir, &spec, a->command.nonce, &err);
     if (rc < 0)
         pst_log_err("lcm", &err);
@@ -124,6 +137,7 @@ static void record_wish(lcm_shell *s, const lcm_action *a)
 static void feed(lcm_shell *s, lcm_event e)
 {
     lcm_actions a = {0};
+    const char *before = pst_log_job(e.id.training_id);
     e.now_us = pst_mono_us(); /* grace is time that passes, whatever becomes of the clock */
     lcm_step(s->core, &e, &a);
     for (size_t i = 0; i < a.n; i++) {
@@ -137,10 +151,12 @@ static void feed(lcm_shell *s, lcm_event e)
         }
     }
     lcm_actions_done(&a);
+    pst_log_job(before);
 }
 
 static void perform(lcm_shell *s, const lcm_action *a)
 {
+    const char *before = pst_log_job(a->id.training_id);
     const pst_launcher_ops *ops = s->conf.launcher;
     pst_err err = {0};
     int rc = 0;
@@ -158,11 +174,15 @@ static void perform(lcm_shell *s, const lcm_action *a)
         s->asked = true;
         break;
     case PST_LCM_MARK_ENDED: rc = lcm_rundirs_mark_ended(s->conf.state_dir, &a->id, &a->exit, &err); break;
-    case PST_LCM_REMOVE: rc = lcm_rundirs_remove(s->conf.state_dir, a->id.training_id, &err); break;
+    case PST_LCM_REMOVE:
+        rc = lcm_rundirs_remove(s->conf.state_dir, a->id.training_id, &err);
+        free(pst_map_take(&s->traces, a->id.training_id));
+        break;
     default: break;
     }
     if (rc < 0)
         pst_log_err("lcm", &err);
+    pst_log_job(before);
 }
 
 /* None of them adds to the queue: what becomes of a request is told by the launcher's poll, in a later round. */
@@ -213,12 +233,19 @@ static int send_outbox(lcm_shell *s, bool by_txn, pst_err *err)
         const lcm_action *a = &s->outbox.at[i];
         pst_buf_clear(&value);
         rc = encode_report(s, a, &value, err);
+        const pst_trace *of = pst_map_get(&s->traces, a->id.training_id);
+        pst_trace trace = {0};
+        pst_header header;
+        if (of)
+            pst_trace_child(of, &trace);
         pst_out out = {.topic = pst_client_topic(s->conf.client, PST_TOPIC_JOBS_REPORTS),
                        .partition = -1,
                        .key = a->id.training_id,
                        .key_len = strlen(a->id.training_id),
                        .value = value.data,
-                       .value_len = value.len};
+                       .value_len = value.len,
+                       .headers = &header,
+                       .n_headers = pst_trace_header(&trace, &header)};
         if (!rc)
             rc = by_txn ? pst_txn_send(s->txn, &out, err) : pst_producer_send(s->side, &out, err);
     }
@@ -263,13 +290,17 @@ static void drain_node(lcm_shell *s, bool draining)
     s->next_heartbeat_us = 0; /* said at once */
 }
 
-static void on_command(void *arg, const pst_job_command *c)
+static void on_command(void *arg, const pst_job_command *c, const pst_trace *of)
 {
     lcm_shell *s = arg;
     if (c->command == PST_JOB_COMMAND_TYPE_DRAIN || c->command == PST_JOB_COMMAND_TYPE_ACCEPT) {
         drain_node(s, c->command == PST_JOB_COMMAND_TYPE_DRAIN);
         return;
     }
+    if (c->command == PST_JOB_COMMAND_TYPE_DEPLOY)
+        keep_trace(s, c->training_id, of);
+    pst_log(PST_LOG_DEBUG, "lcm", "event=command training_id=%s generation=%d command=%s", c->training_id, c->generation,
+            pst_job_command_type_text(c->command));
     s->command = c;
     feed(s, to_event(c));
     s->command = NULL;
@@ -632,6 +663,9 @@ static void on_found(void *arg, const pst_rundir_spec *intent, const char *nonce
                                .gpus = intent->gpus,
                                .grace_ms = intent->grace_ms}};
     snprintf(e.command.nonce, sizeof e.command.nonce, "%s", nonce);
+    pst_trace of;
+    if (pst_trace_parse(intent->traceparent, intent->traceparent ? strlen(intent->traceparent) : 0, &of))
+        keep_trace(s, intent->training_id, &of);
     feed(s, e);
     for (int i = 0; i < intent->learners + intent->parameter_servers && i < 2 * PST_LCM_LEARNERS_MAX; i++) {
         pst_process_id id = e.id;
@@ -769,6 +803,7 @@ void lcm_shell_close(lcm_shell *s)
     lcm_actions_done(&s->outbox);
     lcm_actions_done(&s->deferred);
     lcm_free(s->core);
+    pst_map_done(&s->traces, free);
     s->conf.launcher->close(s->launcher);
     free(s->reporter);
     free(s->worker_id);

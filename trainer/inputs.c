@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/platform/codec.h"
 #include "schemas/avro.h"
+#include "schemas/training_id.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,19 +20,17 @@ static int64_t record_time_us(const trainer_shell *s, const pst_record *r)
     return r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : trainer_shell_now(s);
 }
 
-/* The record's traceparent (W3C, 55 characters) goes on to what it leads to. */
-static char *traceparent_of(const pst_record *r)
+/* The record's trace goes on to what it leads to for the job that it is about. */
+static void find_cause(const pst_record *r, const char *training_id, trainer_cause *ret)
 {
-    pst_header headers[16];
-    size_t n = pst_record_headers(r, headers, 16);
-    for (size_t i = 0; i < n && i < 16; i++)
-        if (!strcmp(headers[i].name, "traceparent") && headers[i].value && headers[i].len >= 55 && headers[i].len < 128)
-            return pst_strndup(headers[i].value, headers[i].len);
-    return NULL;
+    *ret = (trainer_cause){0};
+    pst_trace_of_record(r, &ret->trace);
+    snprintf(ret->training_id, sizeof ret->training_id, "%s", training_id ? training_id : "");
 }
 
-static int step(trainer_shell *s, const trainer_in *in, const char *traceparent, pst_err *err)
+static int step(trainer_shell *s, const trainer_in *in, const trainer_cause *cause, pst_err *err)
 {
+    const char *before = pst_log_job(cause ? cause->training_id : NULL);
     int64_t begun = pst_mono_us();
     trainer_actions_clear(&s->actions);
     trainer_in with = *in;
@@ -39,7 +38,8 @@ static int step(trainer_shell *s, const trainer_in *in, const char *traceparent,
     with.nodes_unread = s->nodes_unread;
     tcore_step(s->core, &with, trainer_shell_now(s), &s->actions);
     pst_metric_observe(s->metrics.step_seconds, (double)(pst_mono_us() - begun) / 1e6);
-    return trainer_outbox_add(s->outbox, &s->actions, traceparent, err);
+    pst_log_job(before);
+    return trainer_outbox_add(s->outbox, &s->actions, &s->traces, cause, err);
 }
 
 /* ---- submitted code ---------------------------------------------------------------------------------------------------------- */
@@ -112,15 +112,29 @@ static char *find_request_id(const pst_record *r)
     return copy;
 }
 
-static int bad_request(trainer_shell *s, const pst_record *r, const char *text, const char *traceparent, pst_err *err)
+static int bad_request(trainer_shell *s, const pst_record *r, const char *text, pst_err *err)
 {
+    trainer_cause cause;
+    find_cause(r, NULL, &cause);
     char *id = find_request_id(r);
     char *reason = pst_sprintf("%s partition %d offset %lld is no job request: %s", r->topic, r->partition, (long long)r->offset, text);
     pst_metric_add(s->metrics.decode_errors, 1);
-    int rc = step(s, &(trainer_in){.kind = PST_TRAINER_BAD_REQUEST, .bad_request_id = id, .bad_reason = reason}, traceparent, err);
+    int rc = step(s, &(trainer_in){.kind = PST_TRAINER_BAD_REQUEST, .bad_request_id = id, .bad_reason = reason}, &cause, err);
     free(reason);
     free(id);
     return rc;
+}
+
+/* A submission without a trace begins its job's. */
+static void find_request_cause(const pst_record *r, const pst_job_request *request, trainer_cause *ret)
+{
+    char id[64];
+    bool submits = request->action == PST_JOB_ACTION_SUBMIT;
+    if (submits)
+        pst_training_id(request->user, request->request_id, id);
+    find_cause(r, submits ? id : request->training_id, ret);
+    if (submits && !*ret->trace.text)
+        pst_trace_child(NULL, &ret->trace);
 }
 
 int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err)
@@ -130,13 +144,9 @@ int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err)
     char sha256[65], *uri = NULL, *missing = NULL;
     if (!r->value)
         return step(s, &(trainer_in){.kind = PST_TRAINER_TOMBSTONE}, NULL, err);
-    char *traceparent = traceparent_of(r);
     int rc = pst_codec_decode(s->client->codec, &pst_job_request_type, r->value, r->value_len, r->timestamp_ms, &request, &e);
-    if (rc < 0 && e.cls == PST_CLASS_DATA) {
-        rc = bad_request(s, r, e.text, traceparent, err);
-        free(traceparent);
-        return rc;
-    }
+    if (rc < 0 && e.cls == PST_CLASS_DATA)
+        return bad_request(s, r, e.text, err);
     bool has_code = !rc && request.action == PST_JOB_ACTION_SUBMIT && request.code && request.code->content.data;
     if (has_code)
         rc = keep_code(s, &request, sha256, &uri, &e);
@@ -157,10 +167,13 @@ int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err)
                          .code_uri = uri,
                          .code_sha256 = has_code ? sha256 : NULL,
                          .code_error = has_code ? code_problem(request.code) : missing};
-        rc = step(s, &in, traceparent, err);
+        trainer_cause cause;
+        find_request_cause(r, &request, &cause);
+        rc = step(s, &in, &cause, err);
+        if (request.action == PST_JOB_ACTION_SUBMIT && tcore_job(s->core, cause.training_id))
+            trainer_traces_keep(&s->traces, cause.training_id, &cause.trace);
     }
     pst_event_clear(&pst_job_request_type, &request);
-    free(traceparent);
     free(missing);
     free(uri);
     return rc;
@@ -191,14 +204,15 @@ int trainer_input_report(trainer_shell *s, const pst_record *r, pst_err *err)
     int rc = decode_own(s, r, &pst_process_report_type, &report, err);
     if (rc)
         return rc > 0 ? 0 : rc;
-    char *traceparent = traceparent_of(r);
+    trainer_cause cause;
+    find_cause(r, report.training_id, &cause);
     uint64_t untrusted = tcore_counts(s->core)->reports_untrusted;
     rc = step(s,
               &(trainer_in){.kind = PST_TRAINER_REPORT,
                             .report = &report,
                             .published_us = r->timestamp_ms > 0 ? r->timestamp_ms * 1000 : 0,
                             .live = s->live},
-              traceparent, err);
+              &cause, err);
     if (tcore_counts(s->core)->reports_untrusted > untrusted)
         pst_log_limited(
             PST_LOG_WARN, "trainer", "report_not_believed",
@@ -206,7 +220,6 @@ int trainer_input_report(trainer_shell *s, const pst_record *r, pst_err *err)
             "reason=\"it does not have the nonce of the generation, or names another node\"",
             report.training_id, report.generation, pst_report_type_text(report.type), report.reporter, r->partition, (long long)r->offset,
             (unsigned long long)untrusted + 1);
-    free(traceparent);
     pst_event_clear(&pst_process_report_type, &report);
     return rc;
 }

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "common/base/log.h"
 #include "common/base/map.h"
 #include "schemas/manifest_secrets.h"
 #include "common/platform/codec.h"
@@ -21,11 +22,12 @@ enum { HEADERS = 8, SEALED_MAX = 512 };
 typedef struct letter {
     pst_topic topic;
     char *key;
-    pst_buf value; /* data NULL = tombstone */
-    char *id, *traceparent;
+    pst_buf value;   /* data NULL = tombstone */
+    char *id, *said; /* said: of an event, for the log */
+    pst_trace trace;
     const char *type;
     int64_t time_us;
-    bool expired;
+    bool expired, refused;
 } letter;
 
 struct trainer_outbox {
@@ -51,7 +53,7 @@ void trainer_outbox_clear(trainer_outbox *o)
     for (size_t i = 0; i < o->n; i++) {
         free(o->at[i].key);
         free(o->at[i].id);
-        free(o->at[i].traceparent);
+        free(o->at[i].said);
         pst_buf_done(&o->at[i].value);
     }
     o->n = 0;
@@ -100,9 +102,29 @@ static const char *sealed_manifest(trainer_outbox *o, const char *training_id, c
     return sealed;
 }
 
-static int add(trainer_outbox *o, const trainer_action *a, const char *traceparent, pst_err *err)
+/* Which job the action is about; NULL = none. */
+static const char *job_of(const trainer_action *a)
 {
-    letter l = {.key = pst_strdup(a->key), .traceparent = pst_strdup(traceparent)};
+    switch (a->kind) {
+    case PST_DO_EVENT: return a->event.training_id;
+    case PST_DO_COMMAND: return a->command.training_id;
+    case PST_DO_STATE:
+    case PST_DO_TOMBSTONE: return a->key;
+    default: return NULL;
+    }
+}
+
+static char *said_of(const pst_job_event *e)
+{
+    return pst_sprintf("event=job training_id=%s generation=%d seq=%lld type=%s state=%s%s%s%s%s%s", e->training_id, e->generation,
+                       (long long)e->seq, pst_job_event_type_text(e->type), pst_job_public_state_text(e->state),
+                       e->process ? " process=" : "", e->process ? e->process : "", e->reason ? " reason=\"" : "",
+                       e->reason ? e->reason : "", e->reason ? "\"" : "");
+}
+
+static int add(trainer_outbox *o, const trainer_action *a, const pst_trace *trace, pst_err *err)
+{
+    letter l = {.key = pst_strdup(a->key), .trace = *trace};
     const pst_type *type = NULL;
     const void *event = NULL;
     pst_job_state state;
@@ -114,6 +136,8 @@ static int add(trainer_outbox *o, const trainer_action *a, const char *tracepare
         type = &pst_job_event_type;
         event = &a->event;
         l.id = event_id(&a->event);
+        l.said = said_of(&a->event);
+        l.refused = a->event.type == PST_JOB_EVENT_TYPE_REJECTED;
         l.type = "penstock.JobEvent";
         l.time_us = a->event.time;
         break;
@@ -163,12 +187,27 @@ static int add(trainer_outbox *o, const trainer_action *a, const char *tracepare
     return rc;
 }
 
-int trainer_outbox_add(trainer_outbox *o, const trainer_actions *actions, const char *traceparent, pst_err *err)
+int trainer_outbox_add(trainer_outbox *o, const trainer_actions *actions, trainer_traces *traces, const trainer_cause *cause, pst_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < actions->n && !rc; i++)
-        rc = add(o, &actions->at[i], traceparent, err);
+    for (size_t i = 0; i < actions->n && !rc; i++) {
+        const trainer_action *a = &actions->at[i];
+        pst_trace trace;
+        trainer_traces_next(traces, job_of(a), a->kind == PST_DO_STATE, cause, &trace);
+        rc = add(o, a, &trace, err);
+        if (a->kind == PST_DO_TOMBSTONE)
+            trainer_traces_drop(traces, a->key);
+    }
     return rc;
+}
+
+void trainer_outbox_log(const trainer_outbox *o)
+{
+    for (size_t i = 0; i < o->n; i++)
+        if (o->at[i].said && o->at[i].refused)
+            pst_log_limited(PST_LOG_INFO, "trainer", "job_rejected", "%s", o->at[i].said);
+        else if (o->at[i].said)
+            pst_log(PST_LOG_INFO, "trainer", "%s", o->at[i].said);
 }
 
 int trainer_outbox_send(const trainer_outbox *o, pst_txn *txn, pst_err *err)
@@ -193,9 +232,8 @@ int trainer_outbox_send(const trainer_outbox *o, pst_txn *txn, pst_err *err)
         }
         if (l->expired)
             HEADER(PST_EXPIRED_HEADER, "1");
-        if (l->traceparent)
-            HEADER("traceparent", l->traceparent);
 #undef HEADER
+        n += pst_trace_header(&l->trace, &headers[n]);
         pst_out out = {.topic = pst_client_topic(o->client, l->topic),
                        .partition = -1,
                        .key = l->key,

@@ -72,6 +72,7 @@ void trainer_shell_close(trainer_shell *s)
     trainer_shell_deactivate(s);
     trainer_outbox_free(s->outbox);
     trainer_code_sweep_free(s->codes);
+    trainer_traces_done(&s->traces);
     trainer_actions_done(&s->actions);
     tcore_free(s->core);
     pst_objects_close(s->objects);
@@ -149,12 +150,19 @@ static int load_state(void *arg, const char *key, const pst_record *r, pst_err *
     pst_err e = {0};
     if (!r->value) {
         tcore_drop(s->core, key, deletion_time(r));
+        trainer_traces_drop(&s->traces, key);
         return 0;
     }
     int rc = pst_codec_decode(s->client->codec, &pst_job_state_type, r->value, r->value_len, r->timestamp_ms, &state, &e);
     if (rc == 0 && !strcmp(state.training_id, key)) {
+        pst_trace trace;
+        const char *before = pst_log_job(state.training_id);
         open_manifest(s, &state);
         tcore_load(s->core, &state);
+        pst_trace_of_record(r, &trace);
+        trainer_traces_drop(&s->traces, key);
+        trainer_traces_keep(&s->traces, key, &trace);
+        pst_log_job(before);
     } else if (rc == 0 || e.cls == PST_CLASS_DATA) { /* nobody but the Trainer writes here; a foreign record is no job */
         pst_log_limited(PST_LOG_WARN, "trainer", "state_ignored", "event=state_ignored topic=%s partition=%d offset=%lld reason=\"%s\"",
                         r->topic, r->partition, (long long)r->offset, rc == 0 ? "its key is not its training_id" : e.text);
@@ -175,6 +183,7 @@ static int resync(trainer_shell *s, pst_err *err)
     if (rc < 0)
         return rc;
     tcore_reset(s->core);
+    trainer_traces_done(&s->traces);
     rc = pst_client_scan(s->client, PST_TOPIC_JOBS_STATE, NULL, load_state, s, err);
     if (rc < 0) {
         pst_err unused = {0};
@@ -225,7 +234,7 @@ static int step_rest(trainer_shell *s, const pst_batch *heartbeats, bool live, p
                    &(trainer_in){
                        .kind = PST_TRAINER_TICK, .caught_up = s->caught_up, .unsettled = trainer_times_unsettled(&s->times, pst_mono_us())},
                    trainer_shell_now(s), &s->actions);
-        rc = trainer_outbox_add(s->outbox, &s->actions, NULL, err);
+        rc = trainer_outbox_add(s->outbox, &s->actions, &s->traces, NULL, err);
         show_metrics(s);
     }
     return rc;
@@ -303,6 +312,8 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
     if (!rc && (done || trainer_outbox_size(s->outbox))) {
         rc = publish(s, &b, order, done, err);
         pst_metric_add(rc == 0 ? s->metrics.rounds : s->metrics.again, 1);
+        if (rc == 0)
+            trainer_outbox_log(s->outbox);
     }
     trainer_outbox_clear(s->outbox);
     *ret_took = rc == 0;

@@ -13,6 +13,7 @@
 #include "common/base/seal.h"
 #include "common/platform/client.h"
 #include "trainer/times.h"
+#include "trainer/traces.h"
 #include "trainer/trainer_core.h"
 #include "common/bus/bus.h"
 #include "common/objects/objects.h"
@@ -40,6 +41,7 @@ typedef struct trainer_shell {
     trainer_outbox *outbox;
     struct trainer_code_sweep *codes;
     trainer_actions actions;
+    trainer_traces traces;
     trainer_shell_metrics metrics;
     trainer_times times;
     bool nodes_unread; /* heartbeats of before the start are not all read */
@@ -78,8 +80,9 @@ void trainer_outbox_free(trainer_outbox *o);
 void trainer_outbox_clear(trainer_outbox *o);
 size_t trainer_outbox_size(const trainer_outbox *o);
 /* RETRY: the registry is away. */
-int trainer_outbox_add(trainer_outbox *o, const trainer_actions *actions, const char *traceparent, pst_err *err);
+int trainer_outbox_add(trainer_outbox *o, const trainer_actions *actions, trainer_traces *traces, const trainer_cause *cause, pst_err *err);
 int trainer_outbox_send(const trainer_outbox *o, pst_txn *txn, pst_err *err);
+void trainer_outbox_log(const trainer_outbox *o); /* once it is committed: what became of which job */
 
 /* ---- inputs.c: records to steps */
 /* Steps the core with one record. PST_EAGAIN with class RETRY: the registry or the object store is away, the record is to come again. */

@@ -58,7 +58,8 @@ typedef struct pst_rundir_spec {
     int parameter_servers;
     double cpus;
     int gpus;
-    char *gpu_ids; /* "0,1": the devices given to it; "" = none */
+    char *gpu_ids;     /* "0,1": the devices given to it; "" = none */
+    char *traceparent; /* what it is a part of (common/platform/trace.h); NULL = nothing that is known */
     int64_t memory_bytes;
     int grace_ms;
 } pst_rundir_spec;

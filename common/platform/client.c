@@ -74,6 +74,7 @@ int pst_client_open(const pst_settings *settings, const char *client_id, pst_cli
 {
     pst_client *c = pst_alloc(sizeof *c);
     c->settings = settings;
+    pst_trace_of_environment(&c->trace);
     for (int t = 0; t < PST_TOPIC_COUNT; t++)
         c->topics[t] = pst_topic_name(settings->prefix.value, (pst_topic)t);
     pst_registry_conf rc_conf = {
@@ -116,8 +117,17 @@ int pst_client_publish(pst_client *c, pst_topic t, const pst_type *type, const c
     pst_buf value = {0};
     int rc = pst_codec_encode(c->codec, type, c->topics[t], event, &value, err);
     if (!rc) {
-        pst_out out = {
-            .topic = c->topics[t], .partition = -1, .key = key, .key_len = strlen(key), .value = value.data, .value_len = value.len};
+        pst_trace trace;
+        pst_header header;
+        pst_trace_child(&c->trace, &trace);
+        pst_out out = {.topic = c->topics[t],
+                       .partition = -1,
+                       .key = key,
+                       .key_len = strlen(key),
+                       .value = value.data,
+                       .value_len = value.len,
+                       .headers = &header,
+                       .n_headers = pst_trace_header(&trace, &header)};
         rc = pst_publish(c->bus, &out, timeout_ms, ret_partition, ret_offset, err);
     }
     pst_buf_done(&value);

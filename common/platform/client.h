@@ -9,6 +9,7 @@
 #define PST_COMMON_PLATFORM_CLIENT_H
 
 #include "common/base/err.h"
+#include "common/platform/trace.h"
 #include "schemas/events.h"
 #include "schemas/topics.h"
 
@@ -25,6 +26,7 @@ typedef struct pst_client {
     struct pst_registry *registry;
     struct pst_codec *codec;
     char *topics[PST_TOPIC_COUNT]; /* full names */
+    pst_trace trace;               /* what this program is a part of: the environment's, until its owner sets another; or none */
 } pst_client;
 
 int pst_client_bus_conf(const struct pst_settings *settings, const char *client_id, struct pst_bus_conf **ret_conf, pst_err *err);
@@ -32,7 +34,7 @@ int pst_client_open(const struct pst_settings *settings, const char *client_id, 
                     pst_err *err); /* connects to nothing */
 void pst_client_close(pst_client *c);
 const char *pst_client_topic(const pst_client *c, pst_topic t);
-/* Encodes and publishes one event, waits for its acknowledgement: for verbs. ret_partition/ret_offset may be NULL. */
+/* Encodes and publishes one event, with a step of the client's trace (none: of a new one), waits for its acknowledgement: for verbs. ret_partition/ret_offset may be NULL. */
 int pst_client_publish(pst_client *c, pst_topic t, const pst_type *type, const char *key, const void *event, int timeout_ms,
                        int32_t *ret_partition, int64_t *ret_offset, pst_err *err);
 /* Creates the platform's topics (those missing); registers all schemas of topics.def. */

@@ -101,6 +101,11 @@ static void ffdl(env *e, const sup_run *r)
     const char *path = getenv("PYTHONPATH");
     set(e, "PYTHONPATH", "%s%s%s", r->code_dir, path && *path ? ":" : "", path ? path : "");
     set(e, "PYTHONUNBUFFERED", "1"); /* its output is a pipe: without this lines and metrics come late */
+    if (r->client && *r->client->trace.text) {
+        pst_trace step;
+        pst_trace_child(&r->client->trace, &step);
+        set(e, "TRACEPARENT", "%s", step.text);
+    }
     set(e, "PENSTOCK_GENERATION", "%d", s->generation);
     set(e, "PENSTOCK_RUN", "%s/%d/%s", s->training_id, s->generation, s->process);
     pst_process_id id = pst_process_id_of(s->training_id, s->generation, s->process);

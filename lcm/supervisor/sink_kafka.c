@@ -67,6 +67,10 @@ static int kafka_send(void *arg, pst_outlet_kind kind, const char *key, const vo
     pst_buf_clear(&s->scratch);
     pst_frame_put(&s->scratch, s->ids[kind]);
     pst_buf_add(&s->scratch, body, len);
+    pst_trace trace = {0}; /* log lines and metrics carry none: they name the job, and a header would cost more than the line */
+    pst_header header;
+    if (kind == PST_OUTLET_REPORT && *s->client->trace.text)
+        pst_trace_child(&s->client->trace, &trace);
     return pst_producer_send(s->producer,
                              &(pst_out){.topic = pst_client_topic(s->client, topic_of[kind]),
                                         .partition = -1,
@@ -74,6 +78,8 @@ static int kafka_send(void *arg, pst_outlet_kind kind, const char *key, const vo
                                         .key_len = strlen(key),
                                         .value = s->scratch.data,
                                         .value_len = s->scratch.len,
+                                        .headers = &header,
+                                        .n_headers = pst_trace_header(&trace, &header),
                                         .opaque = token},
                              err);
 }

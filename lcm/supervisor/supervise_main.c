@@ -63,6 +63,8 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
     char *id = pst_sprintf("penstock-supervise-%s", spec->process);
     int rc = pst_client_open(settings, id, &client, err);
     if (!rc)
+        pst_trace_parse(spec->traceparent, spec->traceparent ? strlen(spec->traceparent) : 0, &client->trace);
+    if (!rc)
         rc = open_outlet(o, spec, client, &outlet, err);
     free(id);
     if (rc < 0)
@@ -126,6 +128,8 @@ static int take_run_dir(const char *run_dir, pst_rundir_spec *ret_spec, pst_err 
     if (!rc)
         rc = pst_rundir_spec_read(run_dir, ret_spec, err);
     if (!rc)
+        pst_log_job_always(ret_spec->training_id);
+    if (!rc)
         rc = write_owner(run_dir, keeper, err);
     return rc;
 }
@@ -150,7 +154,11 @@ static int supervise_run(int argc, char **argv)
     pthread_sigmask(SIG_BLOCK, &children, NULL); /* before any thread: the learner's end is read from a signalfd */
     rc = take_run_dir(o.run_dir, &spec, &err);
     if (!rc)
+        pst_log(PST_LOG_INFO, "supervisor", "event=started generation=%d process=%s", spec.generation, spec.process);
+    if (!rc)
         rc = supervise(&o, &settings, &spec, &err);
+    if (!rc)
+        pst_log(PST_LOG_INFO, "supervisor", "event=ended generation=%d process=%s", spec.generation, spec.process);
     if (rc < 0 && rc != PST_ESTOPPED)
         pst_log_err("supervisor", &err);
     pst_rundir_spec_done(&spec);

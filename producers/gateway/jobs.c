@@ -232,6 +232,12 @@ static void show(void *arg, pst_http_req *req)
         "Idempotency-Key", "header", GW_JSON({"type" : "string"}), "the request id: the same request sent twice is one" \
     }
 
+#define TRACE                                                                                                                            \
+    {                                                                                                                                    \
+        "traceparent", "header", GW_JSON({"type" : "string"}),                                                                           \
+            "W3C Trace Context: the trace that the request, and what comes of it, are a part of; without a valid one a new trace begins" \
+    }
+
 static const gw_schema schemas[] = {
     {"Published", GW_JSON({
          "type" : "object",
@@ -274,7 +280,7 @@ static const gw_schema schemas[] = {
          "properties" : {"jobs" : {"type" : "array", "items" : {"$ref" : "#/components/schemas/JobState"}}}
      })},
     {0}};
-static const gw_param of_submit[] = {KEY, USER, {0}}, of_job[] = {GW_ID, {0}}, of_action[] = {GW_ID, KEY, USER, {0}},
+static const gw_param of_submit[] = {KEY, USER, TRACE, {0}}, of_job[] = {GW_ID, {0}}, of_action[] = {GW_ID, KEY, USER, TRACE, {0}},
                       of_list[] = {
                           {"state", "query", GW_JSON({"type" : "string"}), "jobs in this state"},
                           {"user", "query", GW_JSON({"type" : "string"}), "jobs of this user"},

@@ -24,6 +24,7 @@ typedef struct pending {
     gw_publisher *p;
     pst_http_req *req;
     char *request_id, *training_id;
+    pst_trace trace;
 } pending;
 
 static void on_delivery(void *arg, const pst_delivery *d)
@@ -31,7 +32,10 @@ static void on_delivery(void *arg, const pst_delivery *d)
     pending *w = d->opaque;
     if (!w)
         return;
+    const char *before = pst_log_job(w->training_id);
     if (d->code) {
+        pst_log_limited(PST_LOG_WARN, "gateway", "not_published", "event=not_published request_id=%.100s trace_id=%.*s reason=\"%s\"",
+                        w->request_id, PST_TRACE_ID_LEN, w->trace.text + PST_TRACE_ID_AT, d->text ? d->text : "");
         pst_http_add_header(w->req, "Retry-After", "2");
         pst_http_problem(w->req, 503, "not-published", NULL,
                          d->text ? d->text : "the broker did not take the event; ask again with the same request_id");
@@ -42,11 +46,15 @@ static void on_delivery(void *arg, const pst_delivery *d)
         char *at = pst_sprintf("%d:%lld", d->partition, (long long)d->offset), *location = pst_sprintf("/v1/jobs/%s", w->training_id);
         pst_http_add_header(w->req, "X-Position", at);
         pst_http_add_header(w->req, "Location", location);
+        pst_http_add_header(w->req, "traceresponse", w->trace.text);
         pst_http_reply_json(w->req, 202, j);
         pst_metric_add(w->p->g->submitted, 1);
+        pst_log(PST_LOG_INFO, "gateway", "event=published request_id=%.100s trace_id=%.*s partition=%d offset=%lld", w->request_id,
+                PST_TRACE_ID_LEN, w->trace.text + PST_TRACE_ID_AT, d->partition, (long long)d->offset);
         free(at);
         free(location);
     }
+    pst_log_job(before);
     PST_ASSERT(w->p->waiting > 0);
     w->p->waiting--;
     free(w->request_id);
@@ -106,10 +114,21 @@ void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request
     const char *topic = pst_client_topic(c, PST_TOPIC_JOBS_REQUESTS);
     int rc = pst_codec_encode(c->codec, &pst_job_request_type, topic, request, &value, &err);
     pending *w = pst_alloc(sizeof *w);
-    *w = (pending){p, req, pst_strdup(request->request_id), pst_strdup(training_id)};
+    *w = (pending){.p = p, .req = req, .request_id = pst_strdup(request->request_id), .training_id = pst_strdup(training_id)};
     if (!rc) {
-        pst_out out = {
-            .topic = topic, .partition = -1, .key = key, .key_len = strlen(key), .value = value.data, .value_len = value.len, .opaque = w};
+        const char *came = pst_http_header(req, PST_TRACE_HEADER);
+        pst_header header;
+        pst_trace_parse(came, came ? strlen(came) : 0, &w->trace);
+        pst_trace_child(&w->trace, &w->trace);
+        pst_out out = {.topic = topic,
+                       .partition = -1,
+                       .key = key,
+                       .key_len = strlen(key),
+                       .value = value.data,
+                       .value_len = value.len,
+                       .headers = &header,
+                       .n_headers = pst_trace_header(&w->trace, &header),
+                       .opaque = w};
         rc = pst_producer_send(p->producer, &out, &err);
     }
     pst_buf_done(&value);

@@ -91,6 +91,7 @@ static int learn(const learn_opts *o, const pst_settings *settings, pst_err *err
     char *beside = job.result_dir ? pst_fs_join(job.result_dir, "checkpoints") : NULL;
     job.checkpoint_dir = first(first(o->checkpoint_dir, getenv("CHECKPOINT_DIR")), beside);
     job.training_id = job.training_id ? job.training_id : "";
+    pst_log_job_always(job.training_id);
     if (!rc && !job.result_dir && !job.check)
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "where shall the model go? give --result-dir, or set RESULT_DIR");
     if (!rc && spec.learner_id > 1) { /* it would train the same model again and write the same files */
