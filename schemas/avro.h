@@ -143,7 +143,8 @@ void pst_avro_put_double(pst_buf *out, double v);
 void pst_avro_put_float(pst_buf *out, float v);
 void pst_avro_put_bytes(pst_buf *out, const void *data, size_t len); /* also string */
 
-/* Confluent framing: 0x00, big-endian id. */
+/* Confluent framing: 0x00, big-endian id; then the body. */
+#define PST_FRAME_BYTES 5
 void pst_frame_put(pst_buf *out, int32_t schema_id);
 /* 0 and id/body, or PST_EPARSE/DATA (bad-envelope). */
 int pst_frame_get(const void *value, size_t len, int32_t *ret_id, pst_slice *ret_body, pst_err *err);

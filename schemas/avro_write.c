@@ -51,10 +51,10 @@ int pst_frame_get(const void *value, size_t len, int32_t *ret_id, pst_slice *ret
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "avro", 0,
                            "bad envelope: the value begins with byte 0x%02x; Confluent framing begins with byte 0 and a 4-byte schema id%s",
                            p[0], p[0] == '{' ? " (this looks like JSON text)" : "");
-    if (len < 5)
+    if (len < PST_FRAME_BYTES)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "avro", 0,
                            "bad envelope: %zu bytes are too few for byte 0 and a 4-byte schema id", len);
     *ret_id = (int32_t)((uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4]);
-    *ret_body = (pst_slice){p + 5, len - 5};
+    *ret_body = (pst_slice){p + PST_FRAME_BYTES, len - PST_FRAME_BYTES};
     return 0;
 }

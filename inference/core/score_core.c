@@ -1,7 +1,7 @@
-/* score_core.c - see the header for the picture. Two passes over a batch: first every record finds its lane and its row, then each lane's
- * rows run through their model at once. Memory for rows, missing flags and pass-through slices is allocated when a model comes, so the
- * steady state uses no heap. */
-#include "inference/core/score_core.h"
+/* score_core.c - a batch's way, in three steps: the door, where a record finds its kind and its lane; the run, which makes rows of records and runs each
+ * lane's rows through their model at once; the finish, which makes bytes of scores. The steps are apart since they have different owners: at the door
+ * the registry may have to be asked, a run may be long and on another thread, and the finish needs the time at which the scores were there. */
+#include "inference/core/score_core_priv.h"
 
 #include "common/base/hash.h"
 #include "inference/core/model_run.h"
@@ -10,114 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS_MAX = 1000, INFER_FAILURES_MAX = 20, REFUSED_US = 30000000, SAMPLE_BYTES_MAX = 16 << 10 };
+enum { INFER_FAILURES_MAX = 20, SAMPLE_BYTES_MAX = 16 << 10, JSON_ID = 0 };
 
-/* Records of one schema, for one lane. */
-typedef struct kind {
-    int32_t id;
-    pst_decoder *decoder; /* NULL: refused, why */
-    pst_output *output;
-    int32_t output_id; /* -1 = not registered yet */
-    char *why;
-    pst_buf sample;  /* the first record that this model took, for the models that are to follow */
-    pst_err refused; /* what the registry said against the output schema */
-    int64_t refused_us;
-} kind;
-
-struct pst_lane {
-    pst_variant variant;
-    pst_binding *binding;
-    const pst_feature *features;
-    size_t n_features;
-    pst_buf model; /* bytes of the field `model` */
-    bool has_threshold;
-    double threshold;
-    kind **kinds;
-    size_t n_kinds;
-    kind *last;
-    size_t n_rows;
-    kind **row_kind;      /* (rows_max) */
-    uint32_t *row_record; /* index into the batch */
-    uint8_t *missing;     /* (rows_max, n_features) */
-    uint8_t *beyond;      /* (rows_max) 1: a finite number of the record is beyond what the model's input holds */
-    pst_slice *pass;      /* (rows_max, n_pass) */
-    pst_effective *from;
-    bool *passed;
-    size_t n_from;
-};
-
-typedef struct role {
-    pst_lane *now, *next;
-} role;
-
-struct pst_score_core {
-    const pst_pipeline *p;
-    pst_score_core_host host;
-    size_t rows_max, n_pass;
-    role roles[3];
-    pst_buf arena, messages;
-    int infer_failures;
-};
-
-/* ---- lanes ----------------------------------------------------------------------------------------------------------------- */
-
-static void kind_free(kind *k)
-{
-    pst_decoder_free(k->decoder);
-    pst_output_free(k->output);
-    pst_buf_done(&k->sample);
-    free(k->why);
-    free(k);
-}
-
-static void lane_free(pst_lane *l)
-{
-    if (!l)
-        return;
-    for (size_t i = 0; i < l->n_kinds; i++)
-        kind_free(l->kinds[i]);
-    for (size_t i = 0; i < l->n_from; i++)
-        free(l->from[i].topic);
-    free(l->kinds);
-    free(l->row_kind);
-    free(l->row_record);
-    free(l->missing);
-    free(l->beyond);
-    free(l->pass);
-    free(l->from);
-    free(l->passed);
-    pst_buf_done(&l->model);
-    pst_binding_free(l->binding);
-    free(l);
-}
-
-static pst_lane *lane_new(const pst_score_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n)
-{
-    pst_lane *l = pst_alloc(sizeof(*l));
-    l->variant = variant;
-    l->binding = take;
-    l->features = pst_binding_features(take, &l->n_features);
-    l->has_threshold = pst_binding_threshold(take, &l->threshold);
-    pst_output_model(take, &l->model);
-    l->row_kind = pst_alloc(c->rows_max * sizeof(*l->row_kind));
-    l->row_record = pst_alloc(c->rows_max * sizeof(*l->row_record));
-    l->missing = pst_alloc(c->rows_max * l->n_features + 1);
-    l->beyond = pst_alloc(c->rows_max + 1);
-    l->pass = pst_alloc((c->rows_max * c->n_pass + 1) * sizeof(*l->pass));
-    l->from = pst_alloc((n + 1) * sizeof(*l->from));
-    l->passed = pst_alloc(n + 1);
-    for (; l->n_from < n; l->n_from++)
-        l->from[l->n_from] = (pst_effective){pst_strdup(from[l->n_from].topic), from[l->n_from].partition, from[l->n_from].offset};
-    return l;
-}
-
-pst_score_core *pst_score_core_new(const pst_pipeline *p, const pst_score_core_host *host)
+pst_score_core *pst_score_core_new(const pst_pipeline *p, const pst_score_core_opts *opts)
 {
     pst_score_core *c = pst_alloc(sizeof(*c));
     c->p = p;
-    c->host = *host;
+    c->opts = opts ? *opts : (pst_score_core_opts){0};
     c->rows_max = p->batch_count;
     c->n_pass = p->n_passthrough;
+    c->fates = pst_alloc(c->rows_max * sizeof(*c->fates));
+    if (p->format == PST_INPUT_JSON)
+        score_kind_add(c, JSON_ID, NULL);
     return c;
 }
 
@@ -125,277 +29,63 @@ void pst_score_core_free(pst_score_core *c)
 {
     if (!c)
         return;
-    for (size_t i = 0; i < 3; i++) {
-        lane_free(c->roles[i].now);
-        lane_free(c->roles[i].next);
-    }
+    score_lanes_free(c);
+    score_kinds_free(c);
     pst_buf_done(&c->arena);
     pst_buf_done(&c->messages);
+    pst_buf_done(&c->values);
+    free(c->fates);
     free(c);
 }
-
-int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n)
-{
-    role *r = &c->roles[variant];
-    if (r->next)
-        return PST_EAGAIN;
-    pst_lane *l = lane_new(c, variant, take, from, n);
-    c->infer_failures = 0;
-    if (r->now && n) {
-        r->next = l;
-        return 0;
-    }
-    lane_free(r->now);
-    r->now = l;
-    return 0;
-}
-
-void pst_score_core_hurry(pst_score_core *c, pst_variant variant)
-{
-    role *r = &c->roles[variant];
-    if (!r->next)
-        return;
-    lane_free(r->now);
-    r->now = r->next;
-    r->next = NULL;
-}
-
-void pst_score_core_drop(pst_score_core *c, pst_variant variant)
-{
-    pst_score_core_hurry(c, variant);
-    lane_free(c->roles[variant].now);
-    c->roles[variant].now = NULL;
-}
-
-const pst_binding *pst_score_core_binding(const pst_score_core *c, pst_variant variant)
-{
-    const role *r = &c->roles[variant];
-    const pst_lane *l = r->next ? r->next : r->now;
-    return l ? l->binding : NULL;
-}
-
-static bool covers(const pst_lane *l, const pst_record *r)
-{
-    for (size_t i = 0; i < l->n_from; i++)
-        if (l->from[i].partition == r->partition && !strcmp(l->from[i].topic, r->topic))
-            return r->offset >= l->from[i].offset;
-    return true;
-}
-
-static pst_lane *choose(role *r, const pst_record *rec)
-{
-    return r->next && covers(r->next, rec) ? r->next : r->now;
-}
-
-void pst_score_core_committed(pst_score_core *c, const char *topic, int32_t partition, int64_t offset)
-{
-    for (size_t v = 0; v < 3; v++) {
-        role *r = &c->roles[v];
-        if (!r->next)
-            continue;
-        bool all = true;
-        for (size_t i = 0; i < r->next->n_from; i++) {
-            const pst_effective *e = &r->next->from[i];
-            if (e->partition == partition && offset >= e->offset && !strcmp(e->topic, topic))
-                r->next->passed[i] = true;
-            all &= r->next->passed[i];
-        }
-        if (all)
-            pst_score_core_hurry(c, (pst_variant)v);
-    }
-}
-
-void pst_score_core_assigned(pst_score_core *c, pst_variant variant, const pst_range *assignment, size_t n)
-{
-    pst_lane *l = c->roles[variant].next;
-    bool all = l != NULL;
-    for (size_t i = 0; l && i < l->n_from; i++) {
-        bool ours = false;
-        for (size_t k = 0; k < n && !ours; k++)
-            ours = assignment[k].partition == l->from[i].partition && !strcmp(assignment[k].topic, l->from[i].topic);
-        all &= l->passed[i] || !ours;
-    }
-    if (all)
-        pst_score_core_hurry(c, variant);
-}
-
-/* ---- kinds of records ------------------------------------------------------------------------------------------------------ */
-
-static int make_output(pst_score_core *c, kind *k, pst_err *err)
-{
-    const char **schemas = pst_alloc((c->n_pass + 1) * sizeof(*schemas));
-    for (size_t i = 0; i < c->n_pass; i++)
-        schemas[i] = pst_decoder_is_json(k->decoder) ? PST_JSON_PASS_SCHEMA : pst_decoder_pass_schema(k->decoder, i);
-    int rc = pst_output_new(c->p, schemas, &k->output, err);
-    free(schemas);
-    return rc;
-}
-
-/* A schema that does not fit is remembered as such: its records are told apart by one comparison. */
-static kind *add_kind(pst_score_core *c, pst_lane *l, int32_t id, const pst_schema *schema)
-{
-    if (l->n_kinds == KINDS_MAX) { /* somebody makes a schema per record: the oldest goes */
-        bool used = false;
-        for (size_t i = 0; i < l->n_rows; i++)
-            used |= l->row_kind[i] == l->kinds[0];
-        if (!used) {
-            kind_free(l->kinds[0]);
-            l->last = NULL;
-            memmove(l->kinds, l->kinds + 1, --l->n_kinds * sizeof(*l->kinds));
-        }
-    }
-    pst_err err = {0};
-    kind *k = pst_alloc(sizeof(*k));
-    k->id = id;
-    k->output_id = -1;
-    int rc = pst_decoder_new(c->p, l->binding, schema, &k->decoder, &err);
-    if (rc == 0)
-        rc = make_output(c, k, &err);
-    if (rc < 0) {
-        pst_decoder_free(k->decoder);
-        k->decoder = NULL;
-        k->why = pst_strdup(err.text);
-    }
-    l->kinds = pst_realloc(l->kinds, (l->n_kinds + 1) * sizeof(*l->kinds));
-    l->kinds[l->n_kinds++] = k;
-    return k;
-}
-
-static kind *known_kind(pst_lane *l, int32_t id)
-{
-    if (l->last && l->last->id == id)
-        return l->last;
-    for (size_t i = 0; i < l->n_kinds; i++)
-        if (l->kinds[i]->id == id)
-            return l->kinds[i];
-    return NULL;
-}
-
-static int find_kind(pst_score_core *c, pst_lane *l, int32_t id, kind **ret, pst_err *err)
-{
-    kind *k = known_kind(l, id);
-    if (!k) {
-        const pst_schema *schema = NULL;
-        int rc = c->p->format == PST_INPUT_JSON ? 0 : c->host.schema(c->host.arg, id, &schema, err);
-        if (rc < 0)
-            return rc;
-        k = add_kind(c, l, id, schema);
-    }
-    l->last = k;
-    *ret = k;
-    return 0;
-}
-
-/* One record that the old model took, through the new one: its layout must come out even, its fields be of the kind and its arrays of the length
- * that the new one wants, and the model must run. What the record lacks for new features (MAP) is the record's affair. */
-static int try_sample(pst_score_core *c, pst_decoder *d, pst_binding *b, const pst_buf *sample, pst_err *err)
-{
-    size_t n;
-    pst_binding_features(b, &n);
-    uint8_t *missing = pst_alloc(n + 1);
-    pst_slice *pass = pst_alloc((c->n_pass + 1) * sizeof(*pass));
-    pst_buf arena = {0};
-    pst_decode_fault fault = {0};
-    pst_err e = {0};
-    int rc = pst_decoder_run(d, sample->data, sample->len, 0, missing, pass, &arena, &fault, &e);
-    bool even = pst_decoder_is_laid_out(d);
-    if (rc == 0)
-        rc = pst_binding_run(b, 0, 1, &e);
-    else if (even && fault.stage && !strcmp(fault.stage, "MAP"))
-        rc = 0;
-    if (rc < 0)
-        pst_err_set(err, rc, PST_CLASS_DATA, e.origin, e.native, "%s", e.text);
-    free(missing);
-    free(pass);
-    pst_buf_done(&arena);
-    return rc;
-}
-
-static int try_kind(pst_score_core *c, const kind *k, pst_binding *b, pst_err *err)
-{
-    const pst_schema *schema = NULL;
-    pst_decoder *d = NULL;
-    bool json = c->p->format == PST_INPUT_JSON;
-    if (!json && c->host.schema(c->host.arg, k->id, &schema, NULL) < 0)
-        return 0; /* an outage says nothing against a model */
-    int rc = pst_decoder_new(c->p, b, schema, &d, err);
-    if (rc == 0 && k->sample.len)
-        rc = try_sample(c, d, b, &k->sample, err);
-    pst_decoder_free(d);
-    if (rc < 0 && !json)
-        pst_err_prefix(err, "records of schema id %d", k->id);
-    return rc;
-}
-
-int pst_score_core_fits(pst_score_core *c, pst_variant variant, pst_binding *b, pst_err *err)
-{
-    const role *r = &c->roles[c->roles[variant].now ? variant : PST_VARIANT_PRIMARY];
-    const pst_lane *l = r->now;
-    int rc = 0;
-    for (size_t i = 0; l && rc == 0 && i < l->n_kinds; i++)
-        if (l->kinds[i]->decoder)
-            rc = try_kind(c, l->kinds[i], b, err);
-    return rc;
-}
-
-/* ---- pass 1: records → rows ------------------------------------------------------------------------------------------------ */
 
 static void bad(pst_score_core *c, pst_fate *f, const char *stage, const char *reason, const char *text)
 {
     f->kind = PST_FATE_BAD;
-    f->lane = NULL;
+    f->shadow = NULL;
     f->stage = stage;
     f->reason = reason;
-    f->message = c->messages.len;
+    f->at = c->messages.len;
     pst_buf_add(&c->messages, text, strlen(text) + 1);
 }
 
-/* Splits the value. 0 with id and body, or the record is bad. */
-static bool open_value(pst_score_core *c, const pst_record *r, int32_t *ret_id, pst_slice *ret_body, pst_fate *f)
+/* ---- the door -------------------------------------------------------------------------------------------------------------- */
+
+void pst_score_core_begin(pst_score_core *c, int64_t now_us)
 {
-    *ret_id = 0;
-    *ret_body = (pst_slice){r->value, r->value_len};
-    if (c->host.unframed || c->p->format == PST_INPUT_JSON)
-        return true;
-    pst_err err = {0};
-    if (pst_frame_get(r->value, r->value_len, ret_id, ret_body, &err) == 0)
-        return true;
-    bad(c, f, "DECODE", "bad-envelope", err.text);
-    return false;
+    pst_buf_clear(&c->arena);
+    pst_buf_clear(&c->messages);
+    pst_buf_clear(&c->values);
+    for (size_t v = 0; v < SCORE_ROLES; v++) {
+        if (c->roles[v].now)
+            c->roles[v].now->n_rows = 0;
+        if (c->roles[v].next)
+            c->roles[v].next->n_rows = 0;
+    }
+    c->n = 0;
+    c->batch++;
+    c->now_us = now_us;
 }
 
-/* One record into a lane. 1 = it has a row, 0 = it is bad (fate written if f), < 0 = wait or stop. */
-static int enter(pst_score_core *c, pst_lane *l, const pst_record *r, size_t index, int32_t id, pst_slice body, pst_fate *f, pst_err *err)
+static pst_fate *new_fate(pst_score_core *c, const pst_record *r)
 {
-    kind *k = NULL;
-    pst_err e = {0};
-    int rc = find_kind(c, l, id, &k, &e);
-    if (rc < 0 && e.cls != PST_CLASS_DATA) {
-        if (err && !err->code)
-            *err = e;
-        return rc;
-    }
-    if (rc < 0 || !k->decoder) {
-        if (f)
-            bad(c, f, "DECODE", rc < 0 ? "unknown-schema" : "schema-mismatch", rc < 0 ? e.text : k->why);
-        return 0;
-    }
-    size_t row = l->n_rows;
-    pst_decode_fault why = {0};
-    rc = pst_decoder_run(k->decoder, body.data, body.len, row, l->missing + row * l->n_features, l->pass + row * c->n_pass, &c->arena, &why,
-                         &e);
-    l->beyond[row] = rc == 0 && why.reason;
-    if (rc < 0 || (l->beyond[row] && c->p->non_finite_dead)) {
-        if (f)
-            bad(c, f, why.stage ? why.stage : "DECODE", why.reason ? why.reason : "bad-input", e.text);
-        return 0;
-    }
-    if (!k->sample.len && body.len <= SAMPLE_BYTES_MAX)
-        pst_buf_add(&k->sample, body.data, body.len);
-    l->row_kind[row] = k;
-    l->row_record[row] = (uint32_t)index;
-    l->n_rows++;
-    return 1;
+    PST_ASSERT(c->n < c->rows_max);
+    pst_fate *f = &c->fates[c->n];
+    *f = (pst_fate){.record = r};
+    return f;
+}
+
+void pst_score_core_refuse(pst_score_core *c, const pst_record *r, const char *stage, const char *reason, const char *text)
+{
+    bad(c, new_fate(c, r), stage, reason, text);
+    c->n++;
+}
+
+static void take_null(pst_score_core *c, pst_fate *f)
+{
+    f->kind = c->p->on_null == PST_NULL_PASS ? PST_FATE_TOMBSTONE : PST_FATE_SKIP;
+    if (c->p->on_null == PST_NULL_DEAD_LETTER)
+        bad(c, f, "DECODE", "null-value", "the value is null and errors.null is dead_letter");
+    c->n++;
 }
 
 static bool is_canary(const pst_score_core *c, const pst_record *r)
@@ -407,52 +97,102 @@ static bool is_canary(const pst_score_core *c, const pst_record *r)
     return (double)((h & 0x7fffffff) % 10000) < c->p->canary_percent * 100;
 }
 
-static int place(pst_score_core *c, const pst_record *r, size_t index, pst_fate *f, pst_err *err)
+/* The record's value without framing, and its kind; NULL: it has none yet (needs a schema), or the record is bad. */
+static pst_score_kind *kind_of(pst_score_core *c, const pst_record *r, int32_t *ret_id, pst_fate *f)
 {
-    memset(f, 0, sizeof(*f));
-    if (!r->value) {
-        f->kind = c->p->on_null == PST_NULL_PASS ? PST_FATE_TOMBSTONE : PST_FATE_SKIP;
-        if (c->p->on_null == PST_NULL_DEAD_LETTER)
-            bad(c, f, "DECODE", "null-value", "the value is null and errors.null is dead_letter");
-        return 0;
-    }
-    int32_t id;
+    pst_err err = {0};
     pst_slice body;
-    if (!open_value(c, r, &id, &body, f))
-        return 0;
-    pst_lane *l = choose(&c->roles[is_canary(c, r) ? PST_VARIANT_CANARY : PST_VARIANT_PRIMARY], r);
-    f->by = l;
-    int rc = enter(c, l, r, index, id, body, f, err);
-    if (rc <= 0)
-        return rc;
-    f->kind = PST_FATE_SCORED;
-    f->lane = l;
-    f->row = (uint32_t)l->n_rows - 1;
-    pst_lane *s = choose(&c->roles[PST_VARIANT_SHADOW], r);
-    if (s && enter(c, s, r, index, id, body, NULL, NULL) > 0) { /* a shadow that cannot say anything is no reason to hold the stream */
-        f->shadow = s;
-        f->shadow_row = (uint32_t)s->n_rows - 1;
-    }
-    return 0;
+    *ret_id = JSON_ID;
+    bool framed = !c->opts.unframed && c->p->format != PST_INPUT_JSON;
+    if (!framed || pst_frame_get(r->value, r->value_len, ret_id, &body, &err) == 0)
+        return score_kind_find(c, *ret_id);
+    bad(c, f, "DECODE", "bad-envelope", err.text);
+    return NULL;
 }
 
-/* Asks for the schemas of the records that follow a waiting one, so that several unknown ids wait at the same time. */
-static void ask_ahead(pst_score_core *c, const pst_record *records, size_t n)
+/* May this lane's scores of that kind go nowhere? A refusal counts as an answer for as long as it is believed. */
+static bool lacks_sink(const pst_score_core *c, pst_score_kind *k, const pst_lane *l, bool shadow)
 {
-    pst_lane *l = c->roles[PST_VARIANT_PRIMARY].now;
-    for (size_t i = 0; i < n && l; i++) {
-        int32_t id;
-        pst_slice body;
-        pst_err err = {0};
-        const pst_schema *schema;
-        if (!records[i].value || pst_frame_get(records[i].value, records[i].value_len, &id, &body, NULL) < 0 || known_kind(l, id))
-            continue;
-        if (c->host.schema(c->host.arg, id, &schema, &err) < 0 && err.cls == PST_CLASS_RETRY && err.code != PST_EAGAIN)
-            return;
-    }
+    const score_sink *to = &k->sinks[shadow];
+    if (to->id >= 0 || c->opts.scores_only || (to->refused && c->now_us < to->until_us))
+        return false;
+    return score_kind_reader(c, k, l)->decoder != NULL;
 }
 
-/* ---- pass 2: rows → scores ------------------------------------------------------------------------------------------------- */
+pst_score_need pst_score_core_take(pst_score_core *c, const pst_record *r, int32_t *ret_id)
+{
+    PST_ASSERT(c->roles[PST_VARIANT_PRIMARY].now);
+    pst_fate *f = new_fate(c, r);
+    if (!r->value) {
+        take_null(c, f);
+        return PST_NEEDS_NOTHING;
+    }
+    pst_score_kind *k = kind_of(c, r, ret_id, f);
+    if (!k && f->kind != PST_FATE_BAD)
+        return PST_NEEDS_SCHEMA;
+    if (k) {
+        f->of = k;
+        f->by = score_lane_of(&c->roles[is_canary(c, r) ? PST_VARIANT_CANARY : PST_VARIANT_PRIMARY], r);
+        f->shadow = score_lane_of(&c->roles[PST_VARIANT_SHADOW], r);
+        if (lacks_sink(c, k, f->by, false))
+            return PST_NEEDS_OUTPUT;
+        if (f->shadow && lacks_sink(c, k, f->shadow, true))
+            return PST_NEEDS_SHADOW;
+        k->batch = c->batch;
+    }
+    c->n++;
+    return PST_NEEDS_NOTHING;
+}
+
+/* ---- the run: records → rows ----------------------------------------------------------------------------------------------- */
+
+static pst_slice body_of(const pst_score_core *c, const pst_record *r)
+{
+    size_t frame = c->opts.unframed || c->p->format == PST_INPUT_JSON ? 0 : PST_FRAME_BYTES;
+    return (pst_slice){(const char *)r->value + frame, r->value_len - frame};
+}
+
+/* One record becomes a row of a lane. False: it cannot, and f (unless it is the shadow that cannot) says why. */
+static bool enter(pst_score_core *c, pst_lane *l, pst_fate *f, bool shadow)
+{
+    pst_err e = {0};
+    pst_decode_fault why = {0};
+    pst_slice body = body_of(c, f->record);
+    score_reader *d = score_kind_reader(c, f->of, l);
+    if (!d->decoder) {
+        if (!shadow)
+            bad(c, f, "DECODE", "schema-mismatch", d->why);
+        return false;
+    }
+    size_t row = l->n_rows;
+    int rc = pst_decoder_run(d->decoder, body.data, body.len, row, l->missing + row * l->n_features, l->pass + row * c->n_pass, &c->arena,
+                             &why, &e);
+    l->beyond[row] = rc == 0 && why.reason;
+    if (rc < 0 || (l->beyond[row] && c->p->non_finite_dead)) {
+        if (!shadow)
+            bad(c, f, why.stage ? why.stage : "DECODE", why.reason ? why.reason : "bad-input", e.text);
+        return false;
+    }
+    if (!d->sample.len && body.len <= SAMPLE_BYTES_MAX)
+        pst_buf_add(&d->sample, body.data, body.len);
+    l->row_fate[row] = (uint32_t)(f - c->fates);
+    l->n_rows++;
+    return true;
+}
+
+static void decode(pst_score_core *c, pst_fate *f)
+{
+    if (f->kind != PST_FATE_OPEN || !enter(c, f->by, f, false))
+        return;
+    f->kind = PST_FATE_SCORED;
+    f->row = (uint32_t)f->by->n_rows - 1;
+    if (f->shadow && enter(c, f->shadow, f, true))
+        f->shadow_row = (uint32_t)f->shadow->n_rows - 1;
+    else /* a shadow that cannot say anything is no reason to hold the stream */
+        f->shadow = NULL;
+}
+
+/* ---- the run: rows → scores ------------------------------------------------------------------------------------------------ */
 
 /* How the runs of one lane's rows went. */
 typedef struct inferring {
@@ -475,21 +215,25 @@ static bool gives_up(const pst_lane *l, const pst_err *why, inferring *r)
     return r->err.code != 0;
 }
 
-/* Runs rows [from, to); halves on failure. */
-static void infer(pst_score_core *c, pst_lane *l, size_t from, size_t to, pst_fate *fates, inferring *r)
+/* Of a batch the whole time that a run may take, of a part its share. */
+static int run_rows(pst_lane *l, size_t from, size_t to, pst_err *err)
+{
+    if (to - from == l->n_rows)
+        return pst_binding_run(l->binding, from, to, err);
+    size_t ms = PST_MODEL_RUN_MS / 2 * (to - from) / l->n_rows;
+    pst_binding_limit(l->binding, ms < 2000 ? 2000 : (int)ms);
+    int rc = pst_binding_run(l->binding, from, to, err);
+    pst_binding_limit(l->binding, PST_MODEL_RUN_MS);
+    return rc;
+}
+
+/* Runs rows [from, to); halves on failure, until the culprit is alone. */
+static void infer(pst_score_core *c, pst_lane *l, size_t from, size_t to, inferring *r)
 {
     pst_err err = {0};
     if (from == to || r->err.code)
         return;
-    bool part = to - from < l->n_rows;
-    if (part) {
-        size_t ms = PST_MODEL_RUN_MS / 2 * (to - from) / l->n_rows;
-        pst_binding_limit(l->binding, ms < 2000 ? 2000 : (int)ms);
-    }
-    int rc = pst_binding_run(l->binding, from, to, &err);
-    if (part)
-        pst_binding_limit(l->binding, PST_MODEL_RUN_MS);
-    if (rc == 0) {
+    if (run_rows(l, from, to, &err) == 0) {
         r->done += to - from;
         return;
     }
@@ -497,166 +241,111 @@ static void infer(pst_score_core *c, pst_lane *l, size_t from, size_t to, pst_fa
         return;
     if (to - from > 1) {
         size_t mid = from + (to - from) / 2;
-        infer(c, l, from, mid, fates, r);
-        infer(c, l, mid, to, fates, r);
+        infer(c, l, from, mid, r);
+        infer(c, l, mid, to, r);
         return;
     }
-    pst_fate *f = &fates[l->row_record[from]];
+    pst_fate *f = &c->fates[l->row_fate[from]];
     if (l->variant == PST_VARIANT_SHADOW)
         f->shadow = NULL;
     else
         bad(c, f, "INFER", "bad-input", err.text);
 }
 
-static int infer_all(pst_score_core *c, pst_fate *fates, pst_err *err)
+/* A shadow that has no end says nothing; only a stop is everybody's. */
+static int infer_shadow(pst_score_core *c, pst_lane *l, pst_err *err)
 {
-    for (size_t v = 0; v < 3; v++) {
-        pst_lane *const lanes[] = {c->roles[v].now, c->roles[v].next};
-        for (size_t i = 0; i < 2; i++) {
-            pst_lane *l = lanes[i];
-            if (!l || !l->n_rows)
-                continue;
-            inferring r = {0};
-            infer(c, l, 0, l->n_rows, fates, &r);
-            if (r.err.code && (v != PST_VARIANT_SHADOW || r.err.code == PST_ESTOPPED)) {
-                *err = r.err;
-                return r.err.code;
-            }
-            for (size_t k = 0; k < l->n_rows && r.err.code; k++) /* a shadow that has no end says nothing */
-                fates[l->row_record[k]].shadow = NULL;
-            if (v == PST_VARIANT_SHADOW)
-                continue;
-            c->infer_failures = r.done ? 0 : c->infer_failures + (int)l->n_rows;
-            if (c->infer_failures < INFER_FAILURES_MAX)
-                continue;
-            const pst_fate *f = &fates[l->row_record[l->n_rows - 1]];
-            c->infer_failures = 0;
-            return pst_err_set(err, PST_ESTATE, PST_CLASS_RETRY, "model", 0,
-                               "model %s version %d fails on every record, so none is dead-lettered; the last said: %.200s",
-                               pst_binding_name(l->binding), pst_binding_version(l->binding), pst_score_core_message(c, f));
-        }
+    inferring r = {0};
+    infer(c, l, 0, l->n_rows, &r);
+    if (r.err.code == PST_ESTOPPED) {
+        *err = r.err;
+        return r.err.code;
     }
+    for (size_t k = 0; k < l->n_rows && r.err.code; k++)
+        c->fates[l->row_fate[k]].shadow = NULL;
     return 0;
 }
 
-bool pst_score_core_finite(const pst_score_core *c, const pst_fate *f)
+static int infer_lane(pst_score_core *c, pst_lane *l, pst_err *err)
+{
+    inferring r = {0};
+    infer(c, l, 0, l->n_rows, &r);
+    if (r.err.code) {
+        *err = r.err;
+        return r.err.code;
+    }
+    c->infer_failures = r.done ? 0 : c->infer_failures + (int)l->n_rows;
+    if (c->infer_failures < INFER_FAILURES_MAX)
+        return 0;
+    const pst_fate *f = &c->fates[l->row_fate[l->n_rows - 1]];
+    c->infer_failures = 0;
+    return pst_err_set(err, PST_ESTATE, PST_CLASS_RETRY, "model", 0,
+                       "model %s version %d fails on every record, so none is dead-lettered; the last said: %.200s",
+                       pst_binding_name(l->binding), pst_binding_version(l->binding), pst_score_core_message(c, f));
+}
+
+static int infer_all(pst_score_core *c, pst_err *err)
+{
+    int rc = 0;
+    for (size_t v = 0; v < SCORE_ROLES; v++) {
+        pst_lane *const lanes[] = {c->roles[v].now, c->roles[v].next};
+        for (size_t i = 0; i < 2 && rc == 0; i++)
+            if (lanes[i] && lanes[i]->n_rows)
+                rc = v == PST_VARIANT_SHADOW ? infer_shadow(c, lanes[i], err) : infer_lane(c, lanes[i], err);
+    }
+    return rc;
+}
+
+/* What is told of a score. */
+static void judge(pst_score_core *c, pst_fate *f)
 {
     const double *scores;
     const char *label;
-    size_t n = pst_score_core_score(c, f, false, &scores, &label);
-    bool finite = !f->lane || !f->lane->beyond[f->row];
-    for (size_t i = 0; i < n; i++)
-        finite &= isfinite(scores[i]) != 0;
-    return finite;
-}
-
-static void refuse_non_finite(pst_score_core *c, pst_fate *f)
-{
-    if (f->kind != PST_FATE_SCORED || pst_score_core_finite(c, f))
+    const pst_lane *l = f->by;
+    if (f->kind != PST_FATE_SCORED)
         return;
-    bad(c, f, "INFER", "non-finite", "the score is NaN or infinite and score.non_finite is dead_letter");
-    f->shadow = NULL;
+    size_t n = pst_binding_score(l->binding, f->row, &scores, &label);
+    f->missing = memchr(l->missing + f->row * l->n_features, 1, l->n_features) != NULL;
+    f->above = l->has_threshold && n && scores[0] > l->threshold;
+    f->finite = !l->beyond[f->row];
+    for (size_t i = 0; i < n; i++)
+        f->finite &= isfinite(scores[i]) != 0;
+    if (!f->finite && c->p->non_finite_dead)
+        bad(c, f, "INFER", "non-finite", "the score is NaN or infinite and score.non_finite is dead_letter");
 }
 
-pst_variant pst_score_core_lane_variant(const pst_lane *l)
+int pst_score_core_run(pst_score_core *c, pst_err *err)
 {
-    return l->variant;
-}
-
-const pst_binding *pst_score_core_lane_binding(const pst_lane *l)
-{
-    return l->binding;
-}
-
-int64_t pst_score_core_lane_from(const pst_lane *l, const char *topic, int32_t partition)
-{
-    for (size_t i = 0; i < l->n_from; i++)
-        if (l->from[i].partition == partition && !strcmp(l->from[i].topic, topic))
-            return l->from[i].offset;
-    return -1;
-}
-
-int pst_score_core_run(pst_score_core *c, const pst_record *records, size_t n, pst_fate *ret_fates, size_t *ret_usable, pst_err *err)
-{
-    PST_ASSERT(n <= c->rows_max && c->roles[PST_VARIANT_PRIMARY].now);
-    pst_buf_clear(&c->arena);
-    pst_buf_clear(&c->messages);
-    for (size_t v = 0; v < 3; v++) {
-        if (c->roles[v].now)
-            c->roles[v].now->n_rows = 0;
-        if (c->roles[v].next)
-            c->roles[v].next->n_rows = 0;
+    for (size_t i = 0; i < c->n; i++)
+        decode(c, &c->fates[i]);
+    int rc = infer_all(c, err);
+    for (size_t i = 0; rc == 0 && i < c->n; i++) {
+        judge(c, &c->fates[i]);
+        PST_ASSERT(c->fates[i].kind != PST_FATE_OPEN);
     }
-    size_t usable = 0;
-    for (; usable < n; usable++) {
-        int rc = place(c, &records[usable], usable, &ret_fates[usable], err);
-        if (rc >= 0)
-            continue;
-        if (rc == PST_EAGAIN)
-            ask_ahead(c, records + usable + 1, n - usable - 1);
-        break;
-    }
-    int rc = infer_all(c, ret_fates, err);
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; c->p->non_finite_dead && i < usable; i++)
-        refuse_non_finite(c, &ret_fates[i]);
-    *ret_usable = usable;
-    return 0;
+    return rc;
 }
 
-/* ---- what came of it ------------------------------------------------------------------------------------------------------- */
+/* ---- the finish: scores → bytes -------------------------------------------------------------------------------------------- */
 
-const char *pst_score_core_message(const pst_score_core *c, const pst_fate *f)
+static pst_slice *pass_of(pst_score_core *c, const pst_score_kind *k, pst_lane *l, size_t row)
 {
-    return f->kind == PST_FATE_BAD && f->message < c->messages.len ? c->messages.data + f->message : "";
+    pst_slice *pass = l->pass + row * c->n_pass;
+    if (pst_decoder_is_json(k->readers[l->slot].decoder)) /* offsets into the arena, which grows no more, become addresses */
+        for (size_t i = 0; i < c->n_pass; i++)
+            if (pass[i].data)
+                pass[i].data = c->arena.data + (uintptr_t)pass[i].data - 1;
+    return pass;
 }
 
-size_t pst_score_core_score(const pst_score_core *c, const pst_fate *f, bool shadow, const double **ret_scores, const char **ret_label)
+/* Returns the length. */
+static uint32_t encode(pst_score_core *c, const pst_fate *f, bool shadow, int64_t now_us)
 {
-    return pst_binding_score(shadow ? f->shadow->binding : f->lane->binding, shadow ? f->shadow_row : f->row, ret_scores, ret_label);
-}
-
-const pst_feature *pst_score_core_missing(const pst_score_core *c, const pst_fate *f, const uint8_t **ret_missing, size_t *ret_n)
-{
-    *ret_missing = f->lane->missing + f->row * f->lane->n_features;
-    *ret_n = f->lane->n_features;
-    return f->lane->features;
-}
-
-const pst_binding *pst_score_core_fate_binding(const pst_fate *f, bool shadow)
-{
-    return shadow ? f->shadow->binding : f->lane->binding;
-}
-
-/* The id under which scores of this kind are written. A refusal is remembered for a while: it is said of each record and asked for once. */
-static int output_id(pst_score_core *c, kind *k, bool shadow, int64_t now_us, pst_err *err)
-{
-    if (k->output_id >= 0)
-        return 0;
-    if (!k->refused.code || now_us - k->refused_us > REFUSED_US) {
-        pst_err_clear(&k->refused);
-        int rc = c->host.output_id(c->host.arg, pst_output_schema(k->output), shadow, &k->output_id, &k->refused);
-        if (rc == 0)
-            return 0;
-        k->output_id = -1;
-        k->refused_us = now_us;
-    }
-    pst_err said = k->refused;
-    if (said.cls != PST_CLASS_DATA)
-        pst_err_clear(&k->refused);
-    return pst_err_set(err, said.code, said.cls, said.origin, said.native, "%s", said.text);
-}
-
-int pst_score_core_encode(pst_score_core *c, const pst_record *r, const pst_fate *f, bool shadow, int64_t now_us, pst_buf *out,
-                          pst_err *err)
-{
-    pst_lane *l = shadow ? f->shadow : f->lane;
-    size_t row = shadow ? f->shadow_row : f->row;
-    kind *k = l->row_kind[row];
-    int rc = output_id(c, k, l->variant == PST_VARIANT_SHADOW, now_us, err);
-    if (rc < 0)
-        return rc;
+    pst_lane *l = shadow ? f->shadow : f->by;
+    size_t row = shadow ? f->shadow_row : f->row, from = c->values.len;
+    const pst_record *r = f->record;
+    const pst_score_kind *k = f->of;
+    PST_ASSERT(k->sinks[shadow].id >= 0 && row < l->n_rows);
     pst_score_parts s = {.model = {l->model.data, l->model.len},
                          .topic = r->topic,
                          .partition = r->partition,
@@ -667,27 +356,80 @@ int pst_score_core_encode(pst_score_core *c, const pst_record *r, const pst_fate
                          .features = l->features,
                          .missing = l->missing + row * l->n_features,
                          .n_features = l->n_features,
-                         .pass = l->pass + row * c->n_pass,
+                         .pass = pass_of(c, k, l, row),
                          .threshold = l->has_threshold ? &l->threshold : NULL};
     s.n_scores = pst_binding_score(l->binding, row, &s.scores, &s.label);
-    pst_slice *pass = l->pass + row * c->n_pass;
-    if (pst_decoder_is_json(k->decoder)) /* offsets into the arena become addresses, once: a second encode of the row sees addresses */
-        for (size_t i = 0; i < c->n_pass; i++)
-            if (pass[i].data && (uintptr_t)pass[i].data <= c->arena.len)
-                pass[i].data = c->arena.data + (uintptr_t)pass[i].data - 1;
-    pst_frame_put(out, k->output_id);
-    pst_output_put(k->output, &s, out);
-    return 0;
+    pst_frame_put(&c->values, k->sinks[shadow].id);
+    pst_output_put(k->output, &s, &c->values);
+    return (uint32_t)(c->values.len - from);
 }
 
-int pst_score_core_explain(pst_score_core *c, const pst_schema *schema, char **ret_text, pst_err *err)
+static void compare_shadow(pst_fate *f)
 {
-    pst_lane *l = c->roles[PST_VARIANT_PRIMARY].now;
-    pst_decoder *d = NULL;
-    int rc = pst_decoder_new(c->p, l->binding, schema, &d, err);
-    if (rc < 0)
-        return rc;
-    *ret_text = pst_decoder_explain(d);
-    pst_decoder_free(d);
-    return 0;
+    const double *a, *b;
+    const char *la, *lb;
+    size_t na = pst_score_core_score(f, false, &a, &la), nb = pst_score_core_score(f, true, &b, &lb);
+    if (la && lb)
+        f->disagrees = strcmp(la, lb) != 0;
+    else if (na && nb && f->by->has_threshold)
+        f->disagrees = (a[0] > f->by->threshold) != (b[0] > f->by->threshold);
+}
+
+static void finish(pst_score_core *c, pst_fate *f, int64_t now_us)
+{
+    const score_sink *sinks = f->of->sinks;
+    PST_ASSERT(!f->value_len); /* once */
+    if (sinks[0].id < 0) {
+        bad(c, f, "ENCODE", "output-schema", sinks[0].refused);
+        return;
+    }
+    f->at = c->values.len;
+    f->value_len = encode(c, f, false, now_us);
+    if (!f->shadow)
+        return;
+    f->shadowed = sinks[1].id >= 0;
+    f->shadow_skipped = !f->shadowed;
+    if (!f->shadowed)
+        return;
+    f->shadow_len = encode(c, f, true, now_us);
+    compare_shadow(f);
+}
+
+void pst_score_core_finish(pst_score_core *c, int64_t now_us)
+{
+    PST_ASSERT(!c->opts.scores_only);
+    for (size_t i = 0; i < c->n; i++)
+        if (c->fates[i].kind == PST_FATE_SCORED)
+            finish(c, &c->fates[i], now_us);
+}
+
+/* ---- what came of it ------------------------------------------------------------------------------------------------------- */
+
+const pst_fate *pst_score_core_fates(const pst_score_core *c, size_t *ret_n)
+{
+    *ret_n = c->n;
+    return c->fates;
+}
+
+pst_slice pst_score_core_value(const pst_score_core *c, const pst_fate *f, bool shadow)
+{
+    PST_ASSERT(f->kind == PST_FATE_SCORED && f->at + f->value_len + f->shadow_len <= c->values.len);
+    return shadow ? (pst_slice){c->values.data + f->at + f->value_len, f->shadow_len} : (pst_slice){c->values.data + f->at, f->value_len};
+}
+
+const char *pst_score_core_message(const pst_score_core *c, const pst_fate *f)
+{
+    return f->kind == PST_FATE_BAD && f->at < c->messages.len ? c->messages.data + f->at : "";
+}
+
+size_t pst_score_core_score(const pst_fate *f, bool shadow, const double **ret_scores, const char **ret_label)
+{
+    return pst_binding_score(shadow ? f->shadow->binding : f->by->binding, shadow ? f->shadow_row : f->row, ret_scores, ret_label);
+}
+
+const pst_feature *pst_score_core_missing(const pst_fate *f, const uint8_t **ret_missing, size_t *ret_n)
+{
+    *ret_missing = f->by->missing + f->row * f->by->n_features;
+    *ret_n = f->by->n_features;
+    return f->by->features;
 }

@@ -29,18 +29,6 @@ typedef struct dry {
     pst_err err;
 } dry;
 
-static int host_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
-{
-    *ret_schema = score_ocf_schema(((dry *)arg)->ocf);
-    return 0;
-}
-
-static int host_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err)
-{
-    *ret_id = 0;
-    return 0;
-}
-
 static json_t *number(double x)
 {
     return isfinite(x) ? json_real(x) : json_string(isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
@@ -53,14 +41,14 @@ json_t *pst_score_line(const pst_score_core *core, const pst_fate *f)
         const double *scores;
         const char *label;
         const uint8_t *missing;
-        size_t n = pst_score_core_score(core, f, false, &scores, &label), n_features;
+        size_t n = pst_score_core_score(f, false, &scores, &label), n_features;
         json_t *list = json_array();
         for (size_t i = 0; i < n; i++)
             json_array_append_new(list, number(scores[i]));
         json_object_set_new(line, "score", list);
         json_object_set_new(line, "label", label ? json_string(label) : json_null());
         list = json_array();
-        const pst_feature *features = pst_score_core_missing(core, f, &missing, &n_features);
+        const pst_feature *features = pst_score_core_missing(f, &missing, &n_features);
         for (size_t i = 0; i < n_features; i++)
             if (missing[i])
                 json_array_append_new(list, json_string(features[i].field));
@@ -101,15 +89,30 @@ static int next(dry *d, pst_slice *ret)
     return 0;
 }
 
+static int score_records(dry *d, const pst_record *records, size_t n)
+{
+    int32_t id;
+    size_t taken = 0;
+    pst_score_core_begin(d->core, 0);
+    for (size_t i = 0; i < n; i++)
+        PST_ASSERT(pst_score_core_take(d->core, &records[i], &id) ==
+                   PST_NEEDS_NOTHING); /* the file's schema is known, and nothing is encoded */
+    int rc = pst_score_core_run(d->core, &d->err);
+    const pst_fate *fates = pst_score_core_fates(d->core, &taken);
+    for (size_t i = 0; rc == 0 && i < taken; i++)
+        write_fate(d, &fates[i]);
+    d->records += rc == 0 ? taken : 0;
+    return rc;
+}
+
 static int score_file(dry *d)
 {
     pst_record *records = pst_alloc(d->p->batch_count * sizeof(*records));
-    pst_fate *fates = pst_alloc(d->p->batch_count * sizeof(*fates));
     pst_buf bodies = {0}; /* a container's block may be replaced by the next one in the middle of a batch */
     size_t *at = pst_alloc(d->p->batch_count * sizeof(*at));
     int rc = 1;
     while (rc > 0 && !pst_stop_requested()) {
-        size_t n = 0, usable = 0;
+        size_t n = 0;
         pst_buf_clear(&bodies);
         for (pst_slice s; n < d->p->batch_count && bodies.len < d->p->batch_bytes && (rc = next(d, &s)) > 0; n++) {
             at[n] = bodies.len;
@@ -118,17 +121,11 @@ static int score_file(dry *d)
         }
         for (size_t i = 0; i < n; i++)
             records[i].value = bodies.data ? bodies.data + at[i] : "";
-        int ran = n ? pst_score_core_run(d->core, records, n, fates, &usable, &d->err) : 0;
-        if (ran < 0) {
+        int ran = score_records(d, records, n);
+        if (ran < 0)
             rc = ran;
-            break;
-        }
-        for (size_t i = 0; i < usable; i++)
-            write_fate(d, &fates[i]);
-        d->records += usable;
     }
     free(records);
-    free(fates);
     free(at);
     pst_buf_done(&bodies);
     return rc;
@@ -167,8 +164,9 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
     if (rc < 0)
         pst_binding_free(b);
     if (rc == 0) {
-        pst_score_core_host host = {.arg = &d, .schema = host_schema, .output_id = host_output_id, .unframed = true};
-        d.core = pst_score_core_new(p, &host);
+        d.core = pst_score_core_new(p, &(pst_score_core_opts){.unframed = true, .scores_only = true});
+        if (d.ocf)
+            pst_score_core_schema(d.core, 0, score_ocf_schema(d.ocf));
         pst_score_core_offer(d.core, PST_VARIANT_PRIMARY, b, NULL, 0);
         d.out = !out || !strcmp(out, "-") ? stdout : fopen(out, "w");
         rc = d.out ? score_file(&d) : pst_err_sys(&d.err, errno, "cannot write %s", out);

@@ -44,7 +44,6 @@ typedef struct replay {
     size_t n_pairs;
     pst_range *ranges;
     size_t n_ranges;
-    pst_fate *fates;
     FILE *out;
     uint64_t records, bad;
     pst_err err;
@@ -119,17 +118,6 @@ static int version_at(const replay *r, pst_variant v, const pst_record *rec)
 
 /* ---- models ---------------------------------------------------------------------------------------------------------------- */
 
-static int host_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
-{
-    return pst_codec_schema(((replay *)arg)->client->codec, id, ret_schema, err);
-}
-
-static int host_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err)
-{
-    *ret_id = 0;
-    return 0;
-}
-
 static int offer(replay *r, pst_score_core *core, pst_variant v, int version)
 {
     const pst_model_choice *c = choice(r->p, v);
@@ -148,8 +136,7 @@ static int core_of(replay *r, const int versions[2], pst_score_core **ret)
             *ret = r->pairs[i].core;
             return 0;
         }
-    pst_score_core_host host = {.arg = r, .schema = host_schema, .output_id = host_output_id};
-    pst_score_core *core = pst_score_core_new(r->p, &host);
+    pst_score_core *core = pst_score_core_new(r->p, &(pst_score_core_opts){.scores_only = true});
     int rc = offer(r, core, PST_VARIANT_PRIMARY, versions[0]);
     if (rc == 0 && versions[1])
         rc = offer(r, core, PST_VARIANT_CANARY, versions[1]);
@@ -194,6 +181,48 @@ static void print_unknown(replay *r, const pst_record *rec)
     r->bad++;
 }
 
+/* Takes a record, with the schema that it is written in. < 0: that cannot be had now. */
+static int take_record(replay *r, pst_score_core *core, const pst_record *rec)
+{
+    int32_t id;
+    const pst_schema *schema = NULL;
+    pst_err e = {0};
+    if (pst_score_core_take(core, rec, &id) == PST_NEEDS_NOTHING)
+        return 0;
+    int rc = pst_codec_schema(r->client->codec, id, &schema, &e);
+    if (rc < 0 && e.cls != PST_CLASS_DATA) {
+        r->err = e;
+        return rc;
+    }
+    if (rc < 0) {
+        pst_score_core_refuse(core, rec, "DECODE", "unknown-schema", e.text);
+        return 0;
+    }
+    pst_score_core_schema(core, id, schema);
+    PST_ASSERT(pst_score_core_take(core, rec, &id) == PST_NEEDS_NOTHING);
+    return 0;
+}
+
+/* Scores the records before one whose schema cannot be had, and then says so. */
+static int score_records(replay *r, pst_score_core *core, const pst_record *records, size_t n)
+{
+    int waits = 0;
+    size_t taken = 0;
+    pst_score_core_begin(core, 0);
+    for (size_t i = 0; waits == 0 && i < n; i++)
+        waits = take_record(r, core, &records[i]);
+    pst_err e = {0};
+    int rc = pst_score_core_run(core, &e);
+    const pst_fate *fates = pst_score_core_fates(core, &taken);
+    for (size_t i = 0; rc == 0 && i < taken; i++) {
+        print(r, fates[i].record, &fates[i], pst_score_line(core, &fates[i]));
+        r->bad += fates[i].kind == PST_FATE_BAD;
+    }
+    if (rc < 0)
+        r->err = e;
+    return rc < 0 ? rc : waits;
+}
+
 static int score_run(replay *r, const pst_record *records, size_t n, const int versions[2])
 {
     pst_score_core *core = NULL;
@@ -203,14 +232,7 @@ static int score_run(replay *r, const pst_record *records, size_t n, const int v
         return 0;
     }
     int rc = core_of(r, versions, &core);
-    size_t usable = 0;
-    if (rc == 0)
-        rc = pst_score_core_run(core, records, n, r->fates, &usable, &r->err);
-    for (size_t i = 0; rc == 0 && i < usable; i++) {
-        print(r, &records[i], &r->fates[i], pst_score_line(core, &r->fates[i]));
-        r->bad += r->fates[i].kind == PST_FATE_BAD;
-    }
-    return rc == 0 && usable < n ? r->err.code : rc;
+    return rc == 0 ? score_records(r, core, records, n) : rc;
 }
 
 static int score_batch(replay *r, const pst_batch *b)
@@ -304,7 +326,7 @@ static int prepare(replay *r, const char *from, const char *to)
 
 int pst_score_replay(const pst_settings *settings, pst_pipeline *p, const char *from, const char *to, const char *out)
 {
-    replay r = {.settings = settings, .p = p, .fates = pst_alloc(p->batch_count * sizeof(pst_fate))};
+    replay r = {.settings = settings, .p = p};
     int rc = prepare(&r, from, to);
     if (rc == 0) {
         r.out = !out || !strcmp(out, "-") ? stdout : fopen(out, "w");
@@ -324,7 +346,6 @@ int pst_score_replay(const pst_settings *settings, pst_pipeline *p, const char *
     free(r.pairs);
     free(r.changes);
     free(r.ranges);
-    free(r.fates);
     pst_client_close(r.client);
     return status;
 }

@@ -1,5 +1,5 @@
-/* score_emit.c - records out: scores, tombstones, dead letters, shadow scores. A record either leaves whole or not at all: every part of it is
- * encoded before the first is sent. */
+/* score_emit.c - records out: scores, tombstones, dead letters, shadow scores. A record either leaves whole or not at all: every part of it was
+ * encoded, by the core, before the first is sent. */
 #include "inference/run/score_priv.h"
 
 #include "common/base/clock.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { SHADOW_WAITS_US = 30000000, SILENT_US = 60000000 };
+enum { SILENT_US = 60000000 };
 
 /* ---- records out ----------------------------------------------------------------------------------------------------------- */
 
@@ -111,60 +111,25 @@ static int bad_record(scorer *s, const pst_record *r, const char *stage, const c
                        (long long)r->offset, reason, stage, message);
 }
 
-static void compare_shadow(scorer *s, const pst_fate *f)
-{
-    const double *a, *b;
-    const char *la, *lb;
-    double threshold;
-    size_t na = pst_score_core_score(s->core, f, false, &a, &la), nb = pst_score_core_score(s->core, f, true, &b, &lb);
-    s->round.shadowed++;
-    if (la && lb)
-        s->round.disagreed += strcmp(la, lb) != 0;
-    else if (na && nb && pst_binding_threshold(pst_score_core_fate_binding(f, false), &threshold))
-        s->round.disagreed += (a[0] > threshold) != (b[0] > threshold);
-}
-
-/* A shadow is a trial and holds the stream for half a minute at most: what cannot be encoded then is left out, said once, and counted. */
-static int encode_shadow(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us, bool *ret_there)
-{
-    pst_err e = {0};
-    pst_buf_clear(&s->shadow_value);
-    *ret_there = pst_score_core_encode(s->core, r, f, true, now_us, &s->shadow_value, &e) == 0;
-    if (*ret_there) {
-        s->shadow_waits_us = s->shadow_skipped = 0;
-        return 0;
-    }
-    if (e.cls == PST_CLASS_RETRY && !s->shadow_waits_us)
-        s->shadow_waits_us = now_us;
-    if (e.cls == PST_CLASS_RETRY && now_us - s->shadow_waits_us < SHADOW_WAITS_US) {
-        s->err = e;
-        return e.code;
-    }
-    if (!s->shadow_skipped++)
-        pst_log_limited(PST_LOG_WARN, "score", "shadow_skipped", "event=shadow_skipped pipeline=%s topic=%s why=\"%s\"", s->p->name,
-                        s->p->shadow_topic, e.text);
-    s->round.shadow_skipped++;
-    return 0;
-}
-
-static int send_value(scorer *s, const pst_record *r, bool shadow)
+static int send_value(scorer *s, const pst_fate *f, bool shadow)
 {
     char src[320];
-    const pst_buf *value = shadow ? &s->shadow_value : &s->value;
+    const pst_record *r = f->record;
+    const pst_slice value = pst_score_core_value(s->core, f, shadow);
     const score_input_topic *in = input_of(s, r->topic);
     pst_out out = {.topic = shadow ? s->p->shadow_topic : s->p->output_topic,
                    .partition = in->partitions == s->output_partitions && !shadow ? r->partition : -1,
                    .key = r->key,
                    .key_len = r->key_len,
-                   .value = value->data,
-                   .value_len = value->len,
+                   .value = value.data,
+                   .value_len = value.len,
                    .timestamp_ms = r->timestamp_ms > 0 ? r->timestamp_ms : 0};
     out_headers(s, r, !s->p->slim, src, &out);
-    int rc = value->len > s->score_bytes_max
+    int rc = value.len > s->score_bytes_max
                  ? pst_err_set(&s->err, PST_ELIMIT, PST_CLASS_DATA, "score", 0, "topic %s: a score of %zu bytes is larger than %zu",
-                               out.topic, value->len, s->score_bytes_max)
+                               out.topic, value.len, s->score_bytes_max)
                  : pst_txn_send(s->txn, &out, &s->err);
-    s->round.bytes += value->len;
+    s->round.bytes += value.len;
     return rc;
 }
 
@@ -181,51 +146,20 @@ static int send_tombstone(scorer *s, const pst_record *r)
     return pst_txn_send(s->txn, &out, &s->err);
 }
 
-static void count_score(scorer *s, const pst_fate *f)
+/* A shadow's score that is too large is nobody's loss, and what has nowhere to go is left out, said once, and counted. */
+static int send_shadow(scorer *s, const pst_fate *f)
 {
-    const double *scores;
-    const char *label;
-    const uint8_t *missing;
-    size_t n;
-    double threshold;
-    score_round_scored(&s->round);
-    if (pst_score_core_score(s->core, f, false, &scores, &label) &&
-        pst_binding_threshold(pst_score_core_fate_binding(f, false), &threshold))
-        s->round.anomalies += scores[0] > threshold;
-    s->round.non_finite += !pst_score_core_finite(s->core, f);
-    pst_score_core_missing(s->core, f, &missing, &n);
-    s->round.missing += memchr(missing, 1, n) != NULL;
-}
-
-/* Everything about a record that can fail is made before anything of it is sent: a record that must wait has left no trace in the round. */
-static int emit_score(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
-{
-    pst_err e = {0};
-    bool shadow = false;
-    pst_buf_clear(&s->value);
-    int rc = pst_score_core_encode(s->core, r, f, false, now_us, &s->value, &e);
-    if (rc < 0 && e.cls == PST_CLASS_DATA)
-        return bad_record(s, r, "ENCODE", "output-schema", e.text);
-    if (rc < 0) {
-        s->err = e;
-        return rc;
-    }
-    if (f->shadow && (rc = encode_shadow(s, r, f, now_us, &shadow)) < 0)
-        return rc;
-    rc = send_value(s, r, false);
-    if (rc == PST_ELIMIT && s->err.cls == PST_CLASS_DATA) {
-        e = s->err;
-        pst_err_clear(&s->err);
-        return bad_record(s, r, "PRODUCE", "too-large", e.text);
-    }
-    if (rc < 0)
-        return rc;
-    count_score(s, f);
-    if (!shadow)
+    s->round.shadow_skipped += f->shadow_skipped;
+    if (f->shadow_skipped && !s->shadow_skipped++)
+        pst_log_limited(PST_LOG_WARN, "score", "shadow_skipped", "event=shadow_skipped pipeline=%s topic=%s why=\"%s\"", s->p->name,
+                        s->p->shadow_topic, s->shadow_why.text);
+    if (!f->shadowed)
         return 0;
-    compare_shadow(s, f);
-    rc = send_value(s, r, true);
-    if (rc == PST_ELIMIT && s->err.cls == PST_CLASS_DATA) { /* a shadow's score that is too large is nobody's loss */
+    s->shadow_skipped = 0;
+    s->round.shadowed++;
+    s->round.disagreed += f->disagrees;
+    int rc = send_value(s, f, true);
+    if (rc == PST_ELIMIT && s->err.cls == PST_CLASS_DATA) {
         pst_err_clear(&s->err);
         s->round.shadow_skipped++;
         rc = 0;
@@ -233,31 +167,50 @@ static int emit_score(scorer *s, const pst_record *r, const pst_fate *f, int64_t
     return rc;
 }
 
-static int emit(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
+static int emit_score(scorer *s, const pst_fate *f)
+{
+    int rc = send_value(s, f, false);
+    if (rc == PST_ELIMIT && s->err.cls == PST_CLASS_DATA) {
+        pst_err e = s->err;
+        pst_err_clear(&s->err);
+        return bad_record(s, f->record, "PRODUCE", "too-large", e.text);
+    }
+    if (rc < 0)
+        return rc;
+    score_round_scored(&s->round);
+    s->round.anomalies += f->above;
+    s->round.non_finite += !f->finite;
+    s->round.missing += f->missing;
+    return send_shadow(s, f);
+}
+
+static int emit(scorer *s, const pst_fate *f)
 {
     switch (f->kind) {
-    case PST_FATE_SCORED: return emit_score(s, r, f, now_us);
+    case PST_FATE_SCORED: return emit_score(s, f);
     case PST_FATE_TOMBSTONE: {
-        int rc = send_tombstone(s, r);
+        int rc = send_tombstone(s, f->record);
         s->round.tombstones += rc == 0;
         return rc;
     }
     case PST_FATE_SKIP: s->round.skipped++; return 0;
-    case PST_FATE_BAD: return bad_record(s, r, f->stage, f->reason, pst_score_core_message(s->core, f));
+    case PST_FATE_BAD: return bad_record(s, f->record, f->stage, f->reason, pst_score_core_message(s->core, f));
+    case PST_FATE_OPEN: break;
     }
+    PST_ASSERT(!"a record without a fate");
     return 0;
 }
 
-int scorer_emit(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us)
+int scorer_emit(scorer *s, const pst_fate *f)
 {
-    int rc = emit(s, r, f, now_us);
+    int rc = emit(s, f);
     uint64_t assignment = pst_consumer_epoch(s->consumer);
     if (assignment != s->assignment) { /* the last word on these partitions may be somebody else's */
         score_reports_forget(s->reports);
         s->assignment = assignment;
     }
     if (rc == 0)
-        score_reports_record(s->reports, f, r);
+        score_reports_record(s->reports, f);
     return rc;
 }
 

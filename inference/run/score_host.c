@@ -1,96 +1,18 @@
-/* score_host.c - the scorer's surroundings: schemas by id, output schemas, Kafka properties, topics, its place in the group. */
+/* score_host.c - the scorer's surroundings: Kafka properties, topics, what it waits for, its place in the group. */
 #include "inference/run/score_priv.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
-#include "common/platform/codec.h"
-#include "common/registry/registry.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SCHEMA_TRIES = 3, SCHEMA_FORGET_US = 60000000 };
-
 /* A dead letter is its record with some headers more. Its producer takes whatever a consumer can have read (a record may be far larger than its
  * topic's limit, which is for what is left after compression); what the letters' topic takes, the broker says. */
 enum { RECORD_BYTES_DEFAULT = 1048588, SCORE_BYTES_DEFAULT = 1000000, LETTER_HEADERS_BYTES = 64 << 10 };
 #define LETTER_BYTES_MAX "1000000000"
-
-/* ---- what the core asks for ------------------------------------------------------------------------------------------------ */
-
-static score_unknown_schema *find_unknown(scorer *s, int32_t id, bool add)
-{
-    for (size_t i = 0; i < s->n_unknown; i++)
-        if (s->unknown[i].id == id)
-            return &s->unknown[i];
-    if (!add)
-        return NULL;
-    if (s->n_unknown == PST_SCHEMAS_UNKNOWN_MAX) /* rubbish by the thousand: the oldest verdicts go */
-        memmove(s->unknown, s->unknown + PST_SCHEMAS_UNKNOWN_MAX / 2, (s->n_unknown = PST_SCHEMAS_UNKNOWN_MAX / 2) * sizeof(*s->unknown));
-    s->unknown[s->n_unknown] = (score_unknown_schema){.id = id};
-    return &s->unknown[s->n_unknown++];
-}
-
-/* Nobody leaves because of what a registry says while it is running: no right today may be a right tomorrow, and a proxy's 400 says nothing of a
- * schema. What remains as DATA is a verdict on the schema itself. */
-static int wait_instead(pst_err *err, const pst_err *e)
-{
-    bool http = !strcmp(e->origin, "registry") && (e->code == PST_EAUTH || e->code == PST_EINVAL || e->code == PST_ELIMIT);
-    return pst_err_set(err, e->code, http ? PST_CLASS_RETRY : e->cls, e->origin, e->native, "%s", e->text);
-}
-
-/* An id may be minutes younger than its first record's arrival here, so "not found" is believed only when it is said three times over
- * seconds; then for a minute without asking again. */
-int scorer_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err)
-{
-    scorer *s = arg;
-    int64_t now = pst_mono_us();
-    score_unknown_schema *u = find_unknown(s, id, false);
-    if (u && u->verdict_us && now - u->verdict_us > SCHEMA_FORGET_US)
-        *u = (score_unknown_schema){.id = id};
-    pst_err e = {0};
-    int rc = u && u->verdict_us ? PST_ENOTFOUND : pst_codec_schema(s->client->codec, id, ret_schema, &e);
-    if (rc == 0) {
-        if (u)
-            *u = s->unknown[--s->n_unknown];
-        return 0;
-    }
-    if (rc != PST_ENOTFOUND)
-        return wait_instead(err, &e);
-    u = find_unknown(s, id, true);
-    if (!u->verdict_us && now - u->asked_us >= (int64_t)(PST_SCHEMA_WAIT_MS - 100) * 1000) {
-        u->tries++;
-        u->asked_us = now;
-    }
-    if (u->tries >= SCHEMA_TRIES && !u->verdict_us)
-        u->verdict_us = now;
-    if (u->verdict_us)
-        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "registry", 404,
-                           "schema id %d is unknown to the registry %s, asked %d times", id, pst_registry_url(s->client->registry),
-                           SCHEMA_TRIES);
-    return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "registry", 404, "schema id %d is not known to the registry yet", id);
-}
-
-int scorer_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err)
-{
-    scorer *s = arg;
-    char *subject = pst_sprintf("%s-value", shadow ? s->p->shadow_topic : s->p->output_topic);
-    pst_err e = {0};
-    int rc = pst_registry_register(s->client->registry, subject, schema_text, ret_id, &e);
-    if (rc == PST_EINCOMPAT)
-        pst_err_prefix(&e, "the scores' schema does not fit what %s holds already", subject);
-    bool invalid = e.code == PST_EINVAL && (e.native == 422 || e.native / 100 == 422); /* 422, or 42201 … */
-    if (rc == PST_ENOTFOUND)                                                           /* a POST that finds nothing found no registry */
-        e.cls = PST_CLASS_RETRY;
-    if (rc < 0 && invalid)
-        rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "registry", e.native, "%s", e.text);
-    else if (rc < 0)
-        rc = wait_instead(err, &e);
-    free(subject);
-    return rc;
-}
 
 /* ---- Kafka ----------------------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
-/* score_priv.h - the inside of the running scorer, shared by score_run.c (models, rounds, loop), score_host.c (registry, topics, Kafka) and
- * score_emit.c (records out). One thread owns all of it. */
+/* score_priv.h - the inside of the running scorer, shared by score_run.c (models, rounds, loop), score_host.c (topics, its place in the group),
+ * score_door.c (records in, the registry) and score_emit.c (records out). One thread owns all of it. */
 #ifndef PST_INFERENCE_RUN_SCORE_PRIV_H
 #define PST_INFERENCE_RUN_SCORE_PRIV_H
 
@@ -11,23 +11,21 @@
 #include "inference/run/score_slot.h"
 #include "inference/run/score_stats.h"
 #include "inference/run/score_work.h"
+#include "inference/state/unknown.h"
 
-enum {
-    PST_SCHEMA_WAIT_MS = 2100, /* the registry client remembers a negative answer for 2 s */
-    PST_SCHEMAS_UNKNOWN_MAX = 4096
-};
-
-typedef struct score_unknown_schema {
-    int32_t id;
-    int tries;
-    int64_t asked_us, verdict_us; /* verdict 0 = still open */
-} score_unknown_schema;
+enum { PST_SCHEMA_WAIT_MS = 2100 }; /* the registry client remembers a negative answer for 2 s */
 
 typedef struct score_input_topic {
     const char *name;
     int partitions;
     char *dlq;
 } score_input_topic;
+
+/* Of the batch in hand: this record cannot be used now, and neither can those of its partition behind it. */
+typedef struct score_stop {
+    const pst_record *at;
+    pst_err why;
+} score_stop;
 
 typedef struct scorer {
     const pst_settings *settings;
@@ -52,17 +50,17 @@ typedef struct scorer {
     score_reports *reports;
     int64_t reports_silent_us; /* since when it may not write to the topic of models; 0 = it may */
     uint64_t assignment;       /* pst_consumer_epoch: which of its lives the reports speak of */
-    pst_fate *fates;
-    pst_record *rest; /* of a batch: what is to be done beside a partition that waits */
+    score_stop *stops;         /* one a partition */
+    size_t n_stops, cap_stops;
     score_work *work;
     score_pace pace;
-    pst_buf value, shadow_value, texts;
+    pst_buf texts;
     pst_header_room headers;
     size_t score_bytes_max;  /* the largest score that its topic takes */
     int64_t shadow_waits_us; /* since when the shadow's schema cannot be registered; 0 = it can */
     uint64_t shadow_skipped; /* in a row */
-    score_unknown_schema *unknown;
-    size_t n_unknown;
+    pst_err shadow_why;      /* why they are */
+    pst_unknown *unknown;
     uint64_t done; /* records committed */
     uint64_t dead; /* of them dead-lettered */
     int again;     /* rounds in a row that were thrown away at their commit */
@@ -72,10 +70,15 @@ typedef struct scorer {
     pst_err err;
 } scorer;
 
-/* score_host.c. What the core asks for (arg = the scorer). */
-int scorer_schema(void *arg, int32_t id, const pst_schema **ret_schema, pst_err *err);
-int scorer_output_id(void *arg, const char *schema_text, bool shadow, int32_t *ret_id, pst_err *err);
-/* The errors of these and of scorer_emit are in s->err. */
+/* score_door.c: a batch's records go into the core; one that lacks something stops its partition. */
+int scorer_take(scorer *s, const pst_record *records, size_t n);
+/* The same for one that cannot be sent now. */
+void scorer_stop_at(scorer *s, const pst_record *r, const pst_err *why);
+/* It is, or is behind, one that stopped its partition. */
+bool scorer_is_stopped(const scorer *s, const pst_record *r);
+bool scorer_retriable(int rc, const pst_err *e);
+
+/* score_host.c. The errors of these, of scorer_take and of scorer_emit are in s->err. */
 int scorer_configure(scorer *s);    /* Kafka properties: defaults of score, the pipeline's, -X above them */
 int scorer_await_topics(scorer *s); /* waits for inputs, makes outputs; PST_ESTOPPED */
 int scorer_take_slot(scorer *s);
@@ -103,7 +106,7 @@ void scorer_report_failed(scorer *s);
 /* score_dump.c: what it holds (common/base/dump.h); arg is the scorer. */
 void scorer_dump(void *arg, json_t *to);
 
-/* score_emit.c: one record's fate goes out. PST_EAGAIN: the producer's queue stays full; class RETRY: wait; class DATA: errors.tolerance. */
-int scorer_emit(scorer *s, const pst_record *r, const pst_fate *f, int64_t now_us);
+/* score_emit.c: one record's fate, finished, goes out. PST_EAGAIN: the producer's queue stays full; class RETRY: wait; class DATA: errors.tolerance. */
+int scorer_emit(scorer *s, const pst_fate *f);
 
 #endif

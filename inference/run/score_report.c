@@ -113,12 +113,12 @@ static void note(score_reports *r, const pst_lane *l, const pst_record *rec)
     e->last = rec->offset;
 }
 
-void score_reports_record(score_reports *r, const pst_fate *f, const pst_record *rec)
+void score_reports_record(score_reports *r, const pst_fate *f)
 {
     if (f->by)
-        note(r, f->by, rec);
+        note(r, f->by, f->record);
     if (f->shadow)
-        note(r, f->shadow, rec);
+        note(r, f->shadow, f->record);
 }
 
 /* All lines of one role and version in one event: offsets order them, and where two are equal, the order of events does. */

@@ -2,7 +2,7 @@
  * pipeline's name on the topic of models, in the very transaction that holds the first scores of that version. So the record and the scores
  * are there together or not at all, whoever is killed when, and a worker whose partitions were taken away says nothing any more.
  *
- *     score_reports_record(reports, fate, record);                 // of each record that is sent
+ *     score_reports_record(reports, fate);                // of each record that is sent
  *     score_reports_send(reports, txn, client, worker, &err);      // before the commit
  *     score_reports_committed(reports);                            // or _forget: what was not committed was not said
  *
@@ -20,7 +20,7 @@ typedef struct score_reports score_reports;
 
 score_reports *score_reports_new(const pst_pipeline *p); /* borrowed */
 void score_reports_free(score_reports *r);
-void score_reports_record(score_reports *r, const pst_fate *f, const pst_record *rec);
+void score_reports_record(score_reports *r, const pst_fate *f);
 /* The pipeline follows an alias, so that there is something to tell. */
 bool score_reports_wanted(const score_reports *r);
 /* Sends what is to be told of the round in hand; nothing to tell is fine. actor: the worker. */

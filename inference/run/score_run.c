@@ -206,17 +206,21 @@ static int hold_all(scorer *s, const pst_record *records, size_t n, const pst_er
 
 /* ---- one batch ------------------------------------------------------------------------------------------------------------- */
 
-static bool retriable(int rc, const pst_err *e)
+/* After what was before them has been sent. */
+static int hold_stopped(scorer *s)
 {
-    return rc == PST_EAGAIN || e->cls == PST_CLASS_RETRY;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < s->n_stops; i++)
+        rc = hold(s, s->stops[i].at, &s->stops[i].why);
+    return rc;
 }
 
 /* On the worker: the group is served meanwhile, so that nobody waits for us at a rebalance or takes us for dead. */
-static int run_aside(scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
+static int run_aside(scorer *s, pst_err *why, bool *ret_lost)
 {
     int rc = 0;
     pst_err e = {0};
-    score_work_start(s->work, records, n, s->fates);
+    score_work_start(s->work);
     if (!score_work_wait(s->work, ASIDE_MS)) {
         rc = pst_consumer_pause(s->consumer, true);
         while (!score_work_wait(s->work, rc < 0 ? ASIDE_MS : 0))
@@ -231,17 +235,17 @@ static int run_aside(scorer *s, const pst_record *records, size_t n, size_t *ret
         *ret_lost = true;
         return rc;
     }
-    return score_work_result(s->work, ret_usable, why);
+    return score_work_result(s->work, why);
 }
 
-static int run_core(scorer *s, const pst_record *records, size_t n, size_t *ret_usable, pst_err *why, bool *ret_lost)
+static int run_core(scorer *s, size_t n, pst_err *why, bool *ret_lost)
 {
     int64_t start = pst_mono_us(), expect = score_pace_expect_us(&s->pace, n);
-    int rc = expect >= 0 && expect < ASIDE_US ? pst_score_core_run(s->core, records, n, s->fates, ret_usable, why)
-                                              : run_aside(s, records, n, ret_usable, why, ret_lost);
+    bool quick = expect >= 0 && expect < ASIDE_US;
+    int rc = quick ? pst_score_core_run(s->core, why) : run_aside(s, why, ret_lost);
     int64_t took = pst_mono_us() - start;
     if (rc == 0)
-        score_pace_learn(&s->pace, *ret_usable, took);
+        score_pace_learn(&s->pace, n, took);
     pst_metric_observe(s->stats->decode, (double)took / 1e6);
     return rc;
 }
@@ -252,102 +256,95 @@ static bool fits(const scorer *s, int64_t expect_us)
     return expect_us >= 0 && pst_mono_us() - s->round.begun_us + expect_us < pst_txn_timeout_ms(s->txn) * 500LL;
 }
 
-/* The fates of records [0, n) go out. */
-static int emit_all(scorer *s, const pst_record *records, size_t n)
+static int begin(scorer *s)
 {
-    int rc = 0;
-    int64_t now = pst_now_us();
-    if (!s->round.open && n) {
-        if ((rc = pst_txn_begin(s->txn, &s->err)) < 0)
-            return rc;
-        s->round.open = true;
-        s->round.begun_us = pst_mono_us();
+    int rc = s->round.open ? 0 : pst_txn_begin(s->txn, &s->err);
+    if (rc < 0 || s->round.open)
+        return rc;
+    s->round.open = true;
+    s->round.begun_us = pst_mono_us();
+    return 0;
+}
+
+/* A record that did not go out, because it has to wait, because an outage ends the round, or because the pipeline is to end at it. */
+static int not_emitted(scorer *s, const pst_record *r, int rc)
+{
+    if (rc == PST_EAGAIN) /* the producer's queue stays full: an outage */
+        return throw_away(s, s->err.text);
+    pst_err why = s->err;
+    if (rc != PST_EFENCED && scorer_retriable(rc, &why)) {
+        pst_err_clear(&s->err);
+        scorer_stop_at(s, r, &why);
+        return 0;
     }
-    for (size_t i = 0; i < n; i++) {
-        const pst_record *r = &records[i];
-        if (pst_consumer_held(s->consumer, r->topic, r->partition))
+    if (why.cls == PST_CLASS_DATA) { /* the pipeline's own word that it ends here */
+        pst_err_clear(&s->err);
+        commit(s); /* what was scored before it stays */
+        s->err = why;
+    }
+    return rc;
+}
+
+/* The batch's fates go out. */
+static int emit_all(scorer *s)
+{
+    size_t n = 0;
+    const pst_fate *fates = pst_score_core_fates(s->core, &n);
+    int rc = n ? begin(s) : 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const pst_record *r = fates[i].record;
+        if (scorer_is_stopped(s, r))
             continue; /* it is behind one that waits */
         pst_txn_of(s->txn, r);
-        rc = scorer_emit(s, r, &s->fates[i], now);
+        rc = scorer_emit(s, &fates[i]);
         pst_txn_of(s->txn, NULL);
-        if (rc < 0 && rc != PST_EFENCED && retriable(rc, &s->err)) {
-            if (rc == PST_EAGAIN) /* the producer's queue stays full: an outage */
-                return throw_away(s, s->err.text);
-            pst_err why = s->err;
-            if ((rc = hold(s, r, &why)) < 0)
-                return rc;
-            continue;
-        }
         if (rc < 0) {
-            if (s->err.cls == PST_CLASS_DATA) { /* the pipeline's own word that it ends here */
-                pst_err bad = s->err;
-                pst_err_clear(&s->err);
-                commit(s); /* what was scored before it stays */
-                s->err = bad;
-            }
-            return rc;
+            rc = not_emitted(s, r, rc);
+            continue;
         }
         score_round_record(&s->round, r);
         pst_consumer_mark(s->consumer, r->topic, r->partition, r->offset + 1);
         score_stats_used_record(s->stats, r);
     }
-    return 0;
-}
-
-/* One run of the core. What is left to do afterwards: the records behind one that waits, of other partitions. */
-static int score_pass(scorer *s, const pst_record **records, size_t *n)
-{
-    pst_err why = {0};
-    size_t usable = 0, left = 0;
-    bool lost = false;
-    if (s->round.open && !fits(s, score_pace_expect_us(&s->pace, *n))) {
-        int rc = commit(s);
-        if (rc)
-            return rc;
-    }
-    int rc = run_core(s, *records, *n, &usable, &why, &lost);
-    s->waits_unsettled |= lost;
-    if (lost)
-        return rc < 0 && s->err.code ? rc : throw_away(s, "partitions were given or taken");
-    if (rc < 0 || (usable < *n && why.cls == PST_CLASS_FATAL)) {
-        if (rc == 0 || s->opts->exit_on_eof || s->opts->records_max || why.cls != PST_CLASS_RETRY) {
-            s->err = why;
-            return why.code;
-        }
-        rc = hold_all(s, *records, *n, &why); /* the model fails on everything */
-        *n = 0;
-        return rc;
-    }
-    if (s->round.open && !fits(s, 0) && (rc = commit(s)) != 0)
-        return rc;
-    int64_t scored = pst_mono_us();
-    if ((rc = emit_all(s, *records, usable)) != 0)
-        return rc;
-    s->stats->batches++;
-    s->stats->batch_records += usable;
-    pst_metric_observe(s->stats->emit, (double)(pst_mono_us() - scored) / 1e6);
-    if (usable < *n && !pst_consumer_held(s->consumer, (*records)[usable].topic, (*records)[usable].partition) &&
-        (rc = hold(s, &(*records)[usable], &why)) < 0)
-        return rc;
-    for (size_t i = usable + 1; i < *n; i++)
-        if (!pst_consumer_held(s->consumer, (*records)[i].topic, (*records)[i].partition))
-            s->rest[left++] = (*records)[i];
-    *records = s->rest;
-    *n = left;
-    return 0;
+    return rc;
 }
 
 /* 0: every record was used, or its partition waits for it. */
 static int score_batch(scorer *s, const pst_record *records, size_t n)
 {
+    pst_err why = {0};
+    bool lost = false;
     int rc = scorer_meet(s, records, n);
     if (rc < 0) {
-        pst_err why = s->err;
-        return retriable(rc, &why) ? hold_all(s, records, n, &why) : rc;
+        why = s->err;
+        return scorer_retriable(rc, &why) ? hold_all(s, records, n, &why) : rc;
     }
-    while (rc == 0 && n)
-        rc = score_pass(s, &records, &n);
-    return rc;
+    if (s->round.open && !fits(s, score_pace_expect_us(&s->pace, n)) && (rc = commit(s)) != 0)
+        return rc;
+    if ((rc = scorer_take(s, records, n)) < 0)
+        return rc;
+    size_t taken = 0;
+    pst_score_core_fates(s->core, &taken);
+    rc = taken ? run_core(s, taken, &why, &lost) : 0;
+    s->waits_unsettled |= lost;
+    if (lost)
+        return rc < 0 && s->err.code ? rc : throw_away(s, "partitions were given or taken");
+    if (rc < 0 && (s->opts->exit_on_eof || s->opts->records_max || why.cls != PST_CLASS_RETRY)) {
+        s->err = why;
+        return why.code;
+    }
+    if (rc < 0) /* the model fails on everything */
+        return hold_all(s, records, n, &why);
+    if (s->round.open && !fits(s, 0) && (rc = commit(s)) != 0)
+        return rc;
+    int64_t scored = pst_mono_us();
+    pst_score_core_finish(s->core, pst_now_us());
+    if ((rc = emit_all(s)) != 0)
+        return rc;
+    s->stats->batches++;
+    s->stats->batch_records += taken;
+    pst_metric_observe(s->stats->emit, (double)(pst_mono_us() - scored) / 1e6);
+    return hold_stopped(s);
 }
 
 /* One poll and what follows from it. 1 = the end that the options asked for. */
@@ -424,11 +421,8 @@ static int set_up(scorer *s)
     s->inputs = pst_alloc((p->n_topics + 1) * sizeof(*s->inputs));
     for (size_t i = 0; i < p->n_topics; i++)
         s->inputs[i] = (score_input_topic){p->topics[i], 0, p->dlq_topic ? pst_strdup(p->dlq_topic) : pst_sprintf("%s.dlq", p->topics[i])};
-    s->fates = pst_alloc(p->batch_count * sizeof(*s->fates));
-    s->rest = pst_alloc(p->batch_count * sizeof(*s->rest));
-    s->unknown = pst_alloc(PST_SCHEMAS_UNKNOWN_MAX * sizeof(*s->unknown));
-    pst_score_core_host host = {.arg = s, .schema = scorer_schema, .output_id = scorer_output_id};
-    s->core = pst_score_core_new(p, &host);
+    s->unknown = pst_unknown_new((PST_SCHEMA_WAIT_MS - 100) * 1000LL);
+    s->core = pst_score_core_new(p, NULL);
     s->work = score_work_new(s->core);
     const char *warning = pst_bus_conf_warning(s->conf);
     if (warning)
@@ -462,16 +456,13 @@ static void tear_down(scorer *s)
         free(s->inputs[i].dlq);
     free(s->inputs);
     score_round_done(&s->round);
-    free(s->fates);
-    free(s->rest);
-    free(s->unknown);
+    pst_unknown_free(s->unknown);
+    free(s->stops);
     score_reports_free(s->reports);
     free(s->worker);
     free(s->group);
     free(s->txn_id);
     free(s->instance_id);
-    pst_buf_done(&s->value);
-    pst_buf_done(&s->shadow_value);
     pst_header_room_done(&s->headers);
     pst_buf_done(&s->texts);
     pst_bus_conf_free(s->conf);

@@ -19,18 +19,14 @@ struct score_work {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool runs, todo, done, quit; /* @locks lock */
-    const pst_record *records;
-    size_t n, usable;
-    pst_fate *fates;
     pst_err err;
     int rc;
 };
 
 static void work_off(score_work *w)
 {
-    w->usable = 0;
     pst_err_clear(&w->err);
-    w->rc = pst_score_core_run(w->core, w->records, w->n, w->fates, &w->usable, &w->err);
+    w->rc = pst_score_core_run(w->core, &w->err);
 }
 
 static void *work_thread(void *arg)
@@ -86,13 +82,10 @@ void score_work_free(score_work *w)
     free(w);
 }
 
-void score_work_start(score_work *w, const pst_record *records, size_t n, pst_fate *ret_fates)
+void score_work_start(score_work *w)
 {
     pthread_mutex_lock(&w->lock);
     PST_ASSERT(w->done);
-    w->records = records;
-    w->n = n;
-    w->fates = ret_fates;
     w->done = !w->runs;
     w->todo = w->runs;
     pthread_cond_broadcast(&w->changed);
@@ -112,10 +105,8 @@ bool score_work_wait(score_work *w, int timeout_ms)
     return done;
 }
 
-int score_work_result(score_work *w, size_t *ret_usable, pst_err *err)
+int score_work_result(score_work *w, pst_err *err)
 {
-    if (w->rc == 0)
-        *ret_usable = w->usable;
     if (w->err.code && err && !err->code)
         *err = w->err;
     return w->rc;

@@ -1,10 +1,10 @@
 /* score_work.h - the core at work on a thread of its own, so that the scorer's thread can serve the group while a model is slow.
  *
- *     score_work_start(w, records, n, fates);
+ *     score_work_start(w);
  *     while (!score_work_wait(w, 100)) serve the group;
- *     rc = score_work_result(w, &usable, &err);
+ *     rc = score_work_result(w, &err);
  *
- * From start until wait says true the core, the records and the fates are the worker's. @thread one owner. */
+ * From start until wait says true the core, and the records that it took, are the worker's. @thread one owner. */
 #ifndef PST_INFERENCE_RUN_SCORE_WORK_H
 #define PST_INFERENCE_RUN_SCORE_WORK_H
 
@@ -14,10 +14,10 @@ typedef struct score_work score_work;
 
 score_work *score_work_new(pst_score_core *core);
 void score_work_free(score_work *w); /* NULL-safe; waits for what runs */
-void score_work_start(score_work *w, const pst_record *records, size_t n, pst_fate *ret_fates);
+void score_work_start(score_work *w);
 bool score_work_wait(score_work *w, int timeout_ms);
 /* As pst_score_core_run. */
-int score_work_result(score_work *w, size_t *ret_usable, pst_err *err);
+int score_work_result(score_work *w, pst_err *err);
 
 /* How long a batch may take to compute: learned from those before it. @thread one owner. */
 typedef struct score_pace {

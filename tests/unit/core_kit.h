@@ -24,10 +24,8 @@ typedef struct world {
     int offered; /* how often an output schema was offered */
 } world;
 
-static int host_schema(void *arg, int32_t id, const pst_schema **ret, pst_err *err)
+static int find_schema(world *w, int32_t id, pst_err *err)
 {
-    world *w = arg;
-    *ret = w->schema;
     if (id == 1)
         return 0;
     if (id == 7 && w->registry_away)
@@ -39,23 +37,20 @@ static int host_schema(void *arg, int32_t id, const pst_schema **ret, pst_err *e
     return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "registry", 404, "schema id %d is unknown", id);
 }
 
-static int host_output_id(void *arg, const char *text, bool shadow, int32_t *ret_id, pst_err *err)
+static int register_output(world *w, const char *text, pst_err *err)
 {
-    world *w = arg;
     w->offered++;
     if (w->refuse)
         return pst_err_set(err, w->refuse, w->refuse == PST_EINCOMPAT ? PST_CLASS_DATA : PST_CLASS_RETRY, "registry", 409, "no such thing");
     free(w->output_schema);
     w->output_schema = pst_strdup(text);
-    *ret_id = 42;
     return 0;
 }
 
 static pst_score_core *make_core(world *w, const pst_pipeline *p, pst_binding *b)
 {
     w->schema = kit_schema(record_schema);
-    pst_score_core_host host = {.arg = w, .schema = host_schema, .output_id = host_output_id};
-    pst_score_core *c = pst_score_core_new(p, &host);
+    pst_score_core *c = pst_score_core_new(p, NULL);
     assert_int_equal(pst_score_core_offer(c, PST_VARIANT_PRIMARY, b, NULL, 0), 0);
     return c;
 }
@@ -68,23 +63,72 @@ static void end_world(world *w, pst_score_core *c, pst_pipeline *p)
     free(w->output_schema);
 }
 
-/* The output record of a fate as JSON, decoded by the schema that was registered for it. */
-static json_t *encoded(pst_score_core *c, world *w, const pst_record *r, const pst_fate *f, bool shadow)
+/* One record through the door, by this registry: 0, or why it has to wait. */
+static int take(pst_score_core *c, world *w, const pst_record *r, int64_t now_us, pst_err *err)
 {
-    pst_buf out = {0};
+    int32_t id;
+    pst_score_need need;
+    while ((need = pst_score_core_take(c, r, &id)) != PST_NEEDS_NOTHING) {
+        bool schema = need == PST_NEEDS_SCHEMA, shadow = need == PST_NEEDS_SHADOW;
+        pst_err e = {0};
+        int rc = schema ? find_schema(w, id, &e) : register_output(w, pst_score_core_output_schema(c, id), &e);
+        if (rc < 0 && e.cls != PST_CLASS_DATA) {
+            *err = e;
+            return rc;
+        }
+        if (schema && rc < 0) {
+            pst_score_core_refuse(c, r, "DECODE", "unknown-schema", e.text);
+            return 0;
+        }
+        if (schema)
+            pst_score_core_schema(c, id, w->schema);
+        else if (rc < 0)
+            pst_score_core_no_output(c, id, shadow, e.text, now_us + 30000000);
+        else
+            pst_score_core_output(c, id, shadow, 42);
+    }
+    return 0;
+}
+
+/* A batch on its whole way, as far as the first record that has to wait. */
+static int score_at(pst_score_core *c, world *w, const pst_record *records, size_t n, int64_t now_us, pst_fate *ret_fates, size_t *ret_n,
+                    pst_err *err)
+{
+    size_t i = 0;
+    pst_score_core_begin(c, now_us);
+    while (i < n && take(c, w, &records[i], now_us, err) == 0)
+        i++;
+    int rc = pst_score_core_run(c, err);
+    if (rc < 0)
+        return rc;
+    pst_score_core_finish(c, 1234567);
+    const pst_fate *fates = pst_score_core_fates(c, ret_n);
+    assert_int_equal(*ret_n, i);
+    memcpy(ret_fates, fates, i * sizeof(*fates));
+    return 0;
+}
+
+static int score(pst_score_core *c, world *w, const pst_record *records, size_t n, pst_fate *ret_fates, size_t *ret_n, pst_err *err)
+{
+    return score_at(c, w, records, n, 1, ret_fates, ret_n, err);
+}
+
+/* The output record of a fate as JSON, decoded by the schema that was registered for it. */
+static json_t *encoded(pst_score_core *c, world *w, const pst_fate *f, bool shadow)
+{
     pst_err err = {0};
     int32_t id;
     pst_slice body;
     json_t *j = NULL;
-    if (pst_score_core_encode(c, r, f, shadow, 1234567, &out, &err) < 0)
-        fail_msg("%s", err.text);
+    if (f->kind != PST_FATE_SCORED)
+        fail_msg("%s", pst_score_core_message(c, f));
+    pst_slice out = pst_score_core_value(c, f, shadow);
     assert_int_equal(pst_frame_get(out.data, out.len, &id, &body, &err), 0);
     assert_int_equal(id, 42);
     pst_schema *s = kit_schema(w->output_schema);
     if (pst_avro_to_json(s, body.data, body.len, &j, &err) < 0)
         fail_msg("%s\n%s", err.text, w->output_schema);
     pst_schema_free(s);
-    pst_buf_done(&out);
     return j;
 }
 

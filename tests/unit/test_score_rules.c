@@ -7,33 +7,38 @@ static void test_core_a_refused_output_schema_is_said_of_each_record_and_asked_f
     world w = {0};
     pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\noutput: {topic: out}\nfeatures: [n]\n");
     pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
-    pst_buf good = {0}, out = {0};
+    pst_buf good = {0};
     kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &good);
     pst_record r[2] = {rec(0, &good), rec(1, &good)};
     pst_fate f[2];
-    size_t usable = 0;
+    size_t usable = 9;
     pst_err err = {0};
-    assert_int_equal(pst_score_core_run(c, r, 2, f, &usable, &err), 0);
     w.refuse = PST_EUNREACH; /* an outage is asked about again each time */
     for (int i = 0; i < 2; i++) {
         pst_err_clear(&err);
-        assert_int_equal(pst_score_core_encode(c, &r[0], &f[0], false, 1, &out, &err), PST_EUNREACH);
+        assert_int_equal(score(c, &w, r, 2, f, &usable, &err), 0);
+        assert_int_equal(usable, 0);
+        assert_int_equal(err.code, PST_EUNREACH);
         assert_int_equal(err.cls, PST_CLASS_RETRY);
     }
     assert_int_equal(w.offered, 2);
     w.refuse = PST_EINCOMPAT;
+    assert_int_equal(score_at(c, &w, r, 2, 1000, f, &usable, &err), 0);
+    assert_int_equal(usable, 2);
     for (int i = 0; i < 2; i++) {
-        pst_err_clear(&err);
-        assert_int_equal(pst_score_core_encode(c, &r[i], &f[i], false, 1000 + i, &out, &err), PST_EINCOMPAT);
-        assert_int_equal(err.cls, PST_CLASS_DATA);
-        assert_string_equal(err.text, "no such thing");
+        assert_int_equal(f[i].kind, PST_FATE_BAD);
+        assert_string_equal(f[i].stage, "ENCODE");
+        assert_string_equal(f[i].reason, "output-schema");
+        assert_string_equal(pst_score_core_message(c, &f[i]), "no such thing");
     }
     assert_int_equal(w.offered, 3);
     w.refuse = 0; /* after half a minute it may have been mended */
-    assert_int_equal(pst_score_core_encode(c, &r[0], &f[0], false, 29000000, &out, NULL), PST_EINCOMPAT);
-    assert_int_equal(pst_score_core_encode(c, &r[0], &f[0], false, 32000000, &out, NULL), 0);
+    assert_int_equal(score_at(c, &w, r, 1, 29000000, f, &usable, &err), 0);
+    assert_int_equal(f[0].kind, PST_FATE_BAD);
+    assert_int_equal(score_at(c, &w, r, 1, 32000000, f, &usable, &err), 0);
+    assert_int_equal(f[0].kind, PST_FATE_SCORED);
     assert_int_equal(w.offered, 4);
-    pst_buf_done(&good), pst_buf_done(&out);
+    pst_buf_done(&good);
     end_world(&w, c, p);
 }
 
@@ -64,10 +69,10 @@ static void test_core_a_null_in_an_array_means_the_same_in_avro_and_json(void **
             pst_err err = {0};
             const double *scores;
             const char *label;
-            assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
+            assert_int_equal(score(c, &w, &r, 1, &f, &usable, &err), 0);
             assert_int_equal(f.kind, i == 2 ? PST_FATE_BAD : PST_FATE_SCORED);
             if (i < 2) {
-                assert_int_equal(pst_score_core_score(c, &f, false, &scores, &label), 1);
+                assert_int_equal(pst_score_core_score(&f, false, &scores, &label), 1);
                 assert_true(i == 0 ? scores[0] == 371 : isnan(scores[0]));
             }
             pst_buf_done(&b);
@@ -98,7 +103,7 @@ static void test_core_says_whether_another_model_would_fit(void **state)
         pst_record r = rec(0, &good);
         pst_fate f;
         size_t usable = 0;
-        assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(score(c, &w, &r, 1, &f, &usable, &err), 0);
         assert_int_equal(f.kind, PST_FATE_SCORED);
         assert_true(pst_score_core_fits(c, PST_VARIANT_PRIMARY, wide, &err) < 0);
         assert_int_equal(err.cls, PST_CLASS_DATA);
@@ -106,8 +111,8 @@ static void test_core_says_whether_another_model_would_fit(void **state)
         pst_err_clear(&err);
         assert_int_equal(pst_score_core_fits(c, PST_VARIANT_PRIMARY, same, &err), 0);
         assert_int_equal(pst_score_core_offer(c, PST_VARIANT_PRIMARY, same, NULL, 0), 0); /* being asked has not worn it */
-        assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
-        json_t *j = encoded(c, &w, &r, &f, false);
+        assert_int_equal(score(c, &w, &r, 1, &f, &usable, &err), 0);
+        json_t *j = encoded(c, &w, &f, false);
         assert_true(score_of(j) == 14);
         json_decref(j);
         pst_binding_free(wide);
@@ -138,7 +143,7 @@ static void test_core_a_model_that_wants_another_length_of_an_array_does_not_fit
         pst_fate f;
         size_t usable = 0;
         pst_err err = {0};
-        assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
+        assert_int_equal(score(c, &w, &r, 1, &f, &usable, &err), 0);
         assert_int_equal(f.kind, PST_FATE_SCORED);
         pst_binding *other = kit_bind(p, kit_linear(2, 1, w2, NULL), 2), *same = kit_bind(p, kit_linear(3, 1, w3, NULL), 3);
         assert_true(pst_score_core_fits(c, PST_VARIANT_PRIMARY, other, &err) < 0);
@@ -167,14 +172,14 @@ static void test_core_scores_that_are_no_numbers_go_by_policy(void **state)
         pst_fate f[2];
         size_t usable = 0;
         pst_err err = {0};
-        assert_int_equal(pst_score_core_run(c, r, 2, f, &usable, &err), 0);
+        assert_int_equal(score(c, &w, r, 2, f, &usable, &err), 0);
         assert_int_equal(f[0].kind, PST_FATE_SCORED);
-        assert_true(pst_score_core_finite(c, &f[0]));
+        assert_true(f[0].finite);
         assert_int_equal(f[1].kind, dead ? PST_FATE_BAD : PST_FATE_SCORED);
         if (dead)
             assert_string_equal(f[1].reason, "non-finite");
         else
-            assert_false(pst_score_core_finite(c, &f[1]));
+            assert_false(f[1].finite);
         pst_buf_done(&good), pst_buf_done(&null);
         end_world(&w, c, p);
     }
@@ -279,7 +284,7 @@ static void test_core_a_string_that_is_no_text_is_not_passed_on(void **state)
     pst_fate f[2];
     size_t usable = 0;
     pst_err err = {0};
-    assert_int_equal(pst_score_core_run(c, r, 2, f, &usable, &err), 0);
+    assert_int_equal(score(c, &w, r, 2, f, &usable, &err), 0);
     assert_int_equal(f[0].kind, PST_FATE_SCORED);
     assert_int_equal(f[1].kind, PST_FATE_BAD);
     assert_string_equal(f[1].stage, "DECODE");
@@ -305,11 +310,11 @@ static void test_core_numbers_beyond_the_models_type_go_by_policy(void **state)
             pst_fate f;
             size_t usable = 0;
             pst_err err = {0};
-            assert_int_equal(pst_score_core_run(c, &r, 1, &f, &usable, &err), 0);
+            assert_int_equal(score(c, &w, &r, 1, &f, &usable, &err), 0);
             assert_int_equal(usable, 1);
             assert_int_equal(f.kind, dead && !finite ? PST_FATE_BAD : PST_FATE_SCORED);
             if (f.kind == PST_FATE_SCORED) {
-                assert_int_equal(pst_score_core_finite(c, &f), finite);
+                assert_int_equal(f.finite, finite);
                 continue;
             }
             assert_string_equal(f.stage, "MAP");

@@ -15,18 +15,6 @@ enum { WIDTH = 10, DISTINCT = 50000, ROUNDS = 20 };
 
 static pst_schema *schema;
 
-static int host_schema(void *arg, int32_t id, const pst_schema **ret, pst_err *err)
-{
-    *ret = schema;
-    return 0;
-}
-
-static int host_output_id(void *arg, const char *text, bool shadow, int32_t *ret_id, pst_err *err)
-{
-    *ret_id = 1;
-    return 0;
-}
-
 static double frand(unsigned *seed)
 {
     return (double)rand_r(seed) / RAND_MAX - 0.5;
@@ -110,13 +98,21 @@ static pst_record *make_records(pst_buf *bytes)
     return r;
 }
 
+static void take(pst_score_core *c, const pst_record *r)
+{
+    int32_t id;
+    while (pst_score_core_take(c, r, &id) != PST_NEEDS_NOTHING)
+        pst_score_core_output(c, id, false, 1);
+}
+
 int main(int argc, char **argv)
 {
     size_t batch = argc > 1 ? strtoul(argv[1], NULL, 10) : 512;
     const char *format = argc > 2 ? argv[2] : "full";
     pst_pipeline *p = NULL;
     pst_binding *b = NULL;
-    pst_buf bytes = {0}, out = {0};
+    pst_buf bytes = {0};
+    size_t bytes_out = 0;
     pst_err err = {0};
     if (batch < 1 || batch > DISTINCT)
         return 2;
@@ -124,35 +120,36 @@ int main(int argc, char **argv)
     pst_record *records = make_records(&bytes);
     pst_model *m = autoencoder();
     PST_ASSERT(pst_binding_new(p, m, "m", 1, batch, &b, &err) == 0);
-    pst_score_core *c = pst_score_core_new(p, &(pst_score_core_host){.schema = host_schema, .output_id = host_output_id});
+    pst_score_core *c = pst_score_core_new(p, NULL);
     pst_score_core_offer(c, PST_VARIANT_PRIMARY, b, NULL, 0);
-    pst_fate *fates = pst_alloc(batch * sizeof(*fates));
+    pst_score_core_schema(c, 1, schema);
     double best = 1e18;
     for (int round = 0; round < ROUNDS; round++) {
         struct timespec t0, t1;
         size_t n = 0;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t0);
         for (; n + batch <= DISTINCT; n += batch) {
-            size_t usable;
-            PST_ASSERT(pst_score_core_run(c, records + n, batch, fates, &usable, &err) == 0 && usable == batch);
-            for (size_t i = 0; i < batch; i++) {
-                PST_ASSERT(fates[i].kind == PST_FATE_SCORED);
-                pst_buf_clear(&out);
-                pst_score_core_encode(c, &records[n + i], &fates[i], false, 1700000000000000, &out, &err);
-            }
+            pst_score_core_begin(c, 1);
+            for (size_t i = 0; i < batch; i++)
+                take(c, &records[n + i]);
+            PST_ASSERT(pst_score_core_run(c, &err) == 0);
+            pst_score_core_finish(c, 1700000000000000);
+            size_t taken;
+            const pst_fate *fates = pst_score_core_fates(c, &taken);
+            for (size_t i = 0; i < taken; i++)
+                bytes_out += pst_score_core_value(c, &fates[i], false).len;
         }
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t1);
         double ns = ((double)(t1.tv_sec - t0.tv_sec) * 1e9 + (double)(t1.tv_nsec - t0.tv_nsec)) / (double)n;
         best = ns < best ? ns : best;
     }
     printf("%zu %s %.0f ns %.0f records/s\n", batch, format, best, 1e9 / best);
-    free(fates);
+    PST_ASSERT(bytes_out > 0);
     free(records);
     pst_score_core_free(c);
     pst_model_unref(m);
     pst_pipeline_free(p);
     pst_schema_free(schema);
     pst_buf_done(&bytes);
-    pst_buf_done(&out);
     return 0;
 }

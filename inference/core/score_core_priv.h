@@ -1,0 +1,81 @@
+/* score_core_priv.h - the inside of the core, shared by score_core.c (a batch's way), score_lanes.c (models in their roles) and score_kinds.c (what
+ * records are written in). A *reader* is one kind for one lane. */
+#ifndef PST_INFERENCE_CORE_SCORE_CORE_PRIV_H
+#define PST_INFERENCE_CORE_SCORE_CORE_PRIV_H
+
+#include "inference/core/score_core.h"
+
+enum { SCORE_ROLES = 3, SCORE_LANES = 2 * SCORE_ROLES }; /* of each role the one in use and the one to follow */
+
+typedef struct score_reader {
+    bool made;
+    pst_decoder *decoder; /* NULL: refused, why */
+    char *why;
+    pst_buf sample; /* the first record that this model took, for the models that are to follow */
+} score_reader;
+
+typedef struct score_sink { /* one of the two topics of scores */
+    int32_t id;             /* of its schema; -1 = not registered */
+    char *refused;          /* why it is not; NULL = nobody has said */
+    int64_t until_us;       /* so long that is believed */
+} score_sink;
+
+struct pst_score_kind {
+    int32_t id;
+    const pst_schema *schema; /* borrowed; NULL = JSON */
+    pst_output *output;       /* made with the first reader that comes about; the same for all */
+    score_sink sinks[2];      /* scores, shadow */
+    score_reader readers[SCORE_LANES];
+    uint64_t batch; /* the last one that had records of it */
+};
+
+struct pst_lane {
+    pst_variant variant;
+    size_t slot; /* of its readers */
+    pst_binding *binding;
+    const pst_feature *features;
+    size_t n_features;
+    pst_buf model; /* bytes of the field `model` */
+    bool has_threshold;
+    double threshold;
+    size_t n_rows;
+    uint32_t *row_fate; /* (rows_max) index into the batch */
+    uint8_t *missing;   /* (rows_max, n_features) */
+    uint8_t *beyond;    /* (rows_max) 1: a finite number of the record is beyond what the model's input holds */
+    pst_slice *pass;    /* (rows_max, n_pass) */
+    pst_epoch *epoch;
+};
+
+typedef struct score_role {
+    pst_lane *now, *next;
+} score_role;
+
+struct pst_score_core {
+    const pst_pipeline *p;
+    pst_score_core_opts opts;
+    size_t rows_max, n_pass;
+    score_role roles[SCORE_ROLES];
+    pst_score_kind **kinds;
+    size_t n_kinds, cap_kinds;
+    pst_score_kind *last; /* records come in runs of one kind */
+    pst_fate *fates;      /* (rows_max) */
+    size_t n;
+    uint64_t batch;
+    int64_t now_us; /* of begin */
+    pst_buf arena, messages, values;
+    int infer_failures;
+};
+
+/* The lane of a role that has this record; NULL = there is no model. */
+pst_lane *score_lane_of(const score_role *role, const pst_record *r);
+void score_lanes_free(pst_score_core *c);
+
+pst_score_kind *score_kind_find(pst_score_core *c, int32_t id);
+pst_score_kind *score_kind_add(pst_score_core *c, int32_t id, const pst_schema *schema);
+/* Made at its first use. */
+score_reader *score_kind_reader(const pst_score_core *c, pst_score_kind *k, const pst_lane *l);
+/* This slot is another lane's from now on. */
+void score_kinds_forget(pst_score_core *c, size_t slot);
+void score_kinds_free(pst_score_core *c);
+
+#endif
