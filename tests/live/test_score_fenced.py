@@ -1,9 +1,43 @@
 """A scorer whose place in the group is taken by another member of the same name, while connections to the broker drop: it opens anew, says on /readyz that it
 waits and for what, and goes on; nothing is lost or doubled. Once it is fenced while it sits in a wait for offsets that a foreign transaction holds back."""
-import sys, os, random, threading, time
+import sys, os, random, select, subprocess, threading, time
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from kit import *
 from collections import Counter
+
+# A member under a given name, as a process of its own that is ended by kill -9: confluent-kafka's close() was seen to wait for ever in the rebalance callback
+# of a member that is fenced itself, and holds the interpreter meanwhile. A line on its standard input asks it for something.
+THIEF = """
+import sys, threading
+from confluent_kafka import Consumer, Producer, KafkaException, TopicPartition
+bootstrap, name, patience = sys.argv[1], sys.argv[2], float(sys.argv[3])
+c = Consumer({"bootstrap.servers": bootstrap, "group.id": "grp", "group.instance.id": name, "session.timeout.ms": 6000, "enable.auto.commit": False,
+              "auto.offset.reset": "earliest", "log_level": 0})
+c.subscribe(["in"])
+print("subscribed", flush=True)
+asked = []
+threading.Thread(target=lambda: [asked.append(l.strip()) for l in sys.stdin], daemon=True).start()
+polls = told = False
+while True:
+    word = asked.pop(0) if asked else None
+    polls = polls or word == "poll"
+    if word == "hold":  # its offsets, in a transaction that stays open
+        holder = Producer({"bootstrap.servers": bootstrap, "transactional.id": "foreign", "transaction.timeout.ms": 800000, "log_level": 0})
+        holder.init_transactions(30 * patience)
+        holder.begin_transaction()
+        try:
+            holder.send_offsets_to_transaction(c.committed([TopicPartition("in", i) for i in range(2)], 20 * patience), c.consumer_group_metadata(), 30 * patience)
+            print("held", flush=True)
+        except KafkaException:  # the scorer was quicker, and is the member again
+            print("not held", flush=True)
+    if polls:
+        c.poll(0.05)
+        if c.assignment() and not told:
+            told = True
+            print("assigned", flush=True)
+    else:
+        threading.Event().wait(0.02)
+"""
 
 SCHEMA = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}]}
 SEED = int(os.environ.get("SEED", time.time()))
@@ -11,7 +45,7 @@ rnd = random.Random(SEED)
 
 with Platform(without="trainer,lcm,scorers") as p:
     import numpy as np, onnx
-    from confluent_kafka import Consumer, Producer, KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import Consumer, Producer, TopicPartition
     from onnx import helper, TensorProto, numpy_helper
     g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 1])],
                           [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])], [numpy_helper.from_array(np.array([[2.0]], dtype=np.float32), "w")])
@@ -68,15 +102,20 @@ with Platform(without="trainer,lcm,scorers") as p:
         return name
 
     def steal(until_assigned=True):
-        """Another member under the scorer's name."""
-        # No callback for rebalances: confluent-kafka's close() was seen to wait for ever inside one, for a member that is fenced itself.
-        c = Consumer({"bootstrap.servers": p.bootstrap, "group.id": "grp", "group.instance.id": instance(), "session.timeout.ms": 6000, "enable.auto.commit": False,
-                      "auto.offset.reset": "earliest", "log_level": 0})
-        c.subscribe(["in"])
-        end = time.monotonic() + 20 * PATIENCE
-        while until_assigned and not c.assignment() and time.monotonic() < end:
-            c.poll(0.05)
-        return c, c.assignment()
+        """Another member under the scorer's name, and whether it was given partitions."""
+        thief = subprocess.Popen([sys.executable, "-c", THIEF, p.bootstrap, instance(), str(PATIENCE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        p.children.append(thief)
+        check(thief.stdout.readline() == "subscribed\n", "the other member does not start")
+        return thief, until_assigned and ask(thief, "poll", 20) == "assigned"
+
+    def ask(thief, word, within):
+        thief.stdin.write(word + "\n")
+        ready, _, _ = select.select([thief.stdout], [], [], within * PATIENCE)
+        return thief.stdout.readline().strip() if ready else None
+
+    def end(thief):
+        thief.kill()
+        thief.wait()
 
     ended = [0]
     threads = [threading.Thread(target=f, daemon=True) for f in (write, read, ask_ready)]
@@ -89,32 +128,22 @@ with Platform(without="trainer,lcm,scorers") as p:
     mark = len(said)
     thief, got = steal()
     check(got, "the other member got no partitions")
-    foreign = {"bootstrap.servers": p.bootstrap, "transactional.id": "foreign", "transaction.timeout.ms": 800000, "log_level": 0}
-    holder = Producer(foreign)
-    holder.init_transactions(30 * PATIENCE)
-    holder.begin_transaction()
-    try:
-        holder.send_offsets_to_transaction(thief.committed([TopicPartition("in", i) for i in range(2)], 20 * PATIENCE), thief.consumer_group_metadata(), 30 * PATIENCE)
-        held = True
-    except KafkaException:  # the scorer was quicker, and is the member again
-        held = False
+    held = ask(thief, "hold", 90) == "held"
     if held:
         until(lambda: any(s == 503 and "open transaction" in t for _, s, t in said[mark:]), 60, lambda: f"seed {SEED}: it does not say that offsets are pending: {said[mark:]}: {log()}")
     away = [text for _, status, text in said[mark:] if status == 503]
     check(any("fenced" in text for text in away), f"seed {SEED}: /readyz did not say why it waited: {said[mark:]}")
-    thief.close()
+    end(thief)
     thief, _ = steal(until_assigned=False)
     time.sleep(rnd.uniform(0, 0.3))
     p.kafka("kill", "1")
     time.sleep(1)
     p.kafka("start", "1")
-    end = time.monotonic() + 3
-    while time.monotonic() < end:
-        thief.poll(0.1)
-    thief.close()
+    ask(thief, "poll", 3)
+    end(thief)
     if held:  # it joins anew, and after some seconds of waiting it says so again
         until(lambda: said[-1][1] == 503, 20, lambda: f"seed {SEED}: ready while its offsets are held back: {said[mark:]}")
-    Producer(foreign).init_transactions(60 * PATIENCE)  # ends it
+    Producer({"bootstrap.servers": p.bootstrap, "transactional.id": "foreign", "log_level": 0}).init_transactions(60 * PATIENCE)  # ends it
     flows("fenced while it waited for its offsets", 60)
 
     # Fenced while the broker goes away and comes back, at random moments of what follows.
@@ -132,10 +161,10 @@ with Platform(without="trainer,lcm,scorers") as p:
         time.sleep(rnd.uniform(0, 5))
         p.kafka("start", "1")
         if rnd.random() < 0.5:
-            end = time.monotonic() + 4
-            while time.monotonic() < end:
-                thief.poll(0.1)
-        thief.close()
+            if not order:
+                thief.stdin.write("poll\n")
+            time.sleep(4)
+        end(thief)
         flows(f"turn {turn}: fenced and the broker restarted")
 
     over.set()
