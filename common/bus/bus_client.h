@@ -171,6 +171,8 @@ typedef struct bus_delivered {
     int32_t partition;
     int64_t offset;
     void *opaque;
+    const pst_out
+        *unsent; /* the client died, and this record certainly never went out: as it was given, until the call returns; NULL = else */
 } bus_delivered;
 
 typedef struct bus_listener {

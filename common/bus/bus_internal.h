@@ -140,6 +140,8 @@ bus_part *bus_consumer_parts(pst_consumer *c, size_t *ret_n);
 
 /* ---- producer, seen by pst_txn ------------------------------------------------------------------------------------------------ */
 
+typedef struct bus_carried bus_carried;
+
 struct pst_producer {
     bus_health health;
     pst_bus_conf *conf;
@@ -155,11 +157,19 @@ struct pst_producer {
     char failed_topic[256];
     char done_topic[256]; /* one record delivered in this round: where to look whether a transaction was committed */
     int32_t done_partition;
-    int64_t done_offset; /* -1 = none */
+    int64_t done_offset;   /* -1 = none */
+    bus_carried **carried; /* what a dead client had not sent */
+    size_t n_carried, carried_cap;
+    bool ending; /* nothing is kept any more */
 };
 
 int bus_producer_open(pst_producer *p, pst_err *err); /* fills p->link */
 void bus_producer_close(pst_producer *p);             /* drops everything queued and the client */
+void bus_producer_delivered(void *producer, const bus_delivered *d);
+/* bus_carry.c: kept for the next client; handed to it; forgotten. */
+void bus_carry(pst_producer *p, const pst_out *unsent);
+void bus_carry_on(pst_producer *p);
+void bus_carry_done(pst_producer *p);
 /* Size on the wire, as far as a limit is concerned. */
 size_t bus_out_bytes(const pst_out *out);
 /* Hands n records to the client, as far as it takes them; the code as it gives it. */

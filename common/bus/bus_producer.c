@@ -1,7 +1,8 @@
 /* bus_producer.c - records out: an idempotent producer with delivery reports on the caller's thread, and pst_publish for verbs.
  *
  * message.timeout.ms is 10 minutes by default (librdkafka: 5; transactions: the transaction's time-out): a broker may be away that long before
- * a queued record is given up and reported. A producer that librdkafka declares dead (fatal) is replaced at the next send. */
+ * a queued record is given up and reported. A client that declares itself dead (fatal) is replaced at the next send, poll or flush, and what it had
+ * not sent goes out with the next one (bus_carry.c). */
 #include "common/bus/bus_internal.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -15,6 +16,7 @@
 #define QUEUE_FULL_WAIT_MS     10000
 #define MESSAGE_TIMEOUT_MS     600000
 #define TRANSACTION_TIMEOUT_MS 60000
+#define REPORTS_MS             2000
 #define RECORD_OVERHEAD        70 /* batch header and the record's own lengths: an upper bound */
 
 /* ---- news --------------------------------------------------------------------------------------------------------------------- */
@@ -47,12 +49,16 @@ static void note_failed(pst_producer *p, const bus_delivered *d, pst_err *ret_er
     }
 }
 
-static void on_delivered(void *producer, const bus_delivered *d)
+void bus_producer_delivered(void *producer, const bus_delivered *d)
 {
     pst_producer *p = producer;
     pst_err e = {0};
     PST_ASSERT(p->pending > 0);
     p->pending--;
+    if (d->unsent && !p->transactional_id && !p->ending && bus_code(d->code, NULL) != PST_EAUTH) {
+        bus_carry(p, d->unsent);
+        return;
+    }
     if (d->code)
         note_failed(p, d, &e);
     else
@@ -79,7 +85,7 @@ int bus_producer_open(pst_producer *p, pst_err *err)
                                       .impatient = p->message_timeout_ms != 0, /* pst_publish: an unknown topic is said early */
                                       .linger_ms = p->opts.linger_ms,
                                       .batch_bytes = p->batch_bytes};
-    const bus_listener to = {.owner = p, .fault = on_fault, .delivered = on_delivered};
+    const bus_listener to = {.owner = p, .fault = on_fault, .delivered = bus_producer_delivered};
     PST_ASSERT(!p->link.h);
     p->pending = 0;
     memset(&p->health.fatal, 0, sizeof p->health.fatal);
@@ -100,6 +106,7 @@ void bus_producer_close(pst_producer *p)
 
 static void producer_free(pst_producer *p)
 {
+    bus_carry_done(p);
     pst_bus_conf_free(p->conf);
     free(p->transactional_id);
     free(p);
@@ -139,6 +146,7 @@ void pst_producer_free(pst_producer *p)
     if (!p)
         return;
     p->opts.on_delivery = NULL;
+    p->ending = true;
     bus_bounded(destroy_and_free, p, pst_stop_hurry() ? 1000 : 5000, "producer");
 }
 
@@ -169,11 +177,23 @@ static int revive(pst_producer *p, pst_err *err)
     if (bus_code(code, NULL) == PST_EAUTH || p->transactional_id)
         return bus_err(err, p->conf, code, why, "the producer was refused");
     pst_log(PST_LOG_DEBUG, "bus", "event=producer_replaced code=%s why=\"%s\"", bus_code_name(code), why);
-    int64_t until = pst_mono_us() + 2000000;
+    p->link.lib->producer->drop(p->link.h, true);
+    int64_t until = pst_mono_us() + REPORTS_MS * 1000LL;
     while (p->pending && pst_mono_us() < until) /* reports of what was lost with it */
         bus_serve(p->link, SLICE_MS);
     bus_producer_close(p);
-    return bus_producer_open(p, err);
+    int rc = bus_producer_open(p, err);
+    if (!rc)
+        bus_carry_on(p);
+    return rc;
+}
+
+/* Its client died: another takes over what it had not sent. */
+static int look_after(pst_producer *p, pst_err *err)
+{
+    if (!p->link.h)
+        return bus_producer_open(p, err);
+    return bus_fatal(p->link, NULL, 0) ? revive(p, err) : 0;
 }
 
 int pst_producer_send(pst_producer *p, const pst_out *out, pst_err *err)
@@ -182,11 +202,9 @@ int pst_producer_send(pst_producer *p, const pst_out *out, pst_err *err)
     if (bytes > p->bytes_max)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "kafka", BUS_ERR_MSG_SIZE_TOO_LARGE,
                            "topic %s: a record of %zu bytes is larger than message.max.bytes=%zu", out->topic, bytes, p->bytes_max);
-    if (!p->link.h || bus_fatal(p->link, NULL, 0)) {
-        int rc = p->link.h ? revive(p, err) : bus_producer_open(p, err);
-        if (rc < 0)
-            return rc;
-    }
+    int rc = look_after(p, err);
+    if (rc < 0)
+        return rc;
     int64_t until = 0; /* the clock is asked only when the queue is full */
     int code;
     while ((code = bus_produce(p, out, 1)) == BUS_ERR__QUEUE_FULL) {
@@ -213,20 +231,27 @@ void pst_producer_expect(pst_producer *p, const char *topic)
 
 int pst_producer_poll(pst_producer *p, int timeout_ms)
 {
-    return p->link.h ? bus_serve(p->link, timeout_ms) : 0;
+    int served = p->link.h ? bus_serve(p->link, timeout_ms) : 0;
+    if (p->n_carried)
+        look_after(p, NULL); /* what cannot be now is told by the next send or flush */
+    return served;
 }
 
 size_t pst_producer_pending(const pst_producer *p)
 {
-    return p->pending;
+    return p->pending + p->n_carried;
 }
 
 int pst_producer_flush(pst_producer *p, int timeout_ms, pst_err *err)
 {
     int64_t until = pst_mono_us() + timeout_ms * 1000LL;
-    while (p->link.h && p->pending && !p->health.fatal.code) {
+    while (p->link.h && pst_producer_pending(p)) {
         int64_t left = (until - pst_mono_us()) / 1000;
         if (left <= 0 || pst_stop_hurry())
+            break;
+        if (p->n_carried && look_after(p, err) < 0)
+            break;
+        if (p->health.fatal.code)
             break;
         p->link.lib->producer->flush(p->link.h, left < SLICE_MS ? (int)left : SLICE_MS);
     }
@@ -240,12 +265,12 @@ int pst_producer_flush(pst_producer *p, int timeout_ms, pst_err *err)
         return failed.code;
     }
     int rc = bus_health_take(&p->health, NULL);
-    if (rc < 0 && p->pending)
+    if (rc < 0 && pst_producer_pending(p))
         return bus_health_take(&p->health, err);
-    if (!p->pending)
+    if (!pst_producer_pending(p))
         return 0;
     return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_RETRY, "kafka", BUS_ERR__TIMED_OUT, "%zu records are not acknowledged after %d ms",
-                       p->pending, timeout_ms);
+                       pst_producer_pending(p), timeout_ms);
 }
 
 /* ---- one record --------------------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 """The LCM and its supervisors on a real Kafka: kill -9 of each, adoption, a standby, force where a supervisor hangs, lost run directories, a stop of
 the platform while the broker is away and what is told afterwards, topic data, models, floods."""
-import hashlib, random, signal
+import contextlib, hashlib, random, signal
 from kit import *
 
 
@@ -95,7 +95,8 @@ def lost_run_dir(p):
     os.kill(lcm, signal.SIGSTOP)
     shutil.rmtree(p.dir / "state/jobs" / tid)
     for pid in [supervisor, *(x for x, c in p.processes("sleep 300"))]:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # a PID namespace ends with its supervisor
+            os.kill(pid, signal.SIGKILL)
     os.kill(lcm, signal.SIGKILL)
     p.wait_state(tid, "COMPLETED", timeout=40)
     print("lost run directories: told, tried again")

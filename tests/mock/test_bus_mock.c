@@ -402,6 +402,63 @@ static void test_bus_outage_ends_and_nothing_is_lost(void **state)
     pst_consumer_free(c);
 }
 
+/* A client that dies in an outage takes nothing with it that it had not sent: the next one sends it, in its order and with all that belongs to it. */
+static void test_bus_dead_producer_leaves_its_records_to_the_next(void **state)
+{
+    create("heirs", 1);
+    pst_producer *p;
+    pst_err err = {0};
+    assert_int_equal(pst_producer_new(conf, &(pst_producer_opts){0}, &p, &err), 0);
+    assert_int_equal(pst_producer_send(p, &(pst_out){.topic = "heirs", .partition = 0, .value = "0", .value_len = 1}, &err), 0);
+    assert_int_equal(pst_producer_flush(p, 20000, &err), 0);
+    rd_kafka_mock_broker_set_down(bus_embedded_cluster(broker), -1);
+    assert_int_equal(pst_producer_flush(p, 500, &err), 0);
+    const pst_header header = {"h", "v", 1};
+    for (int i = 1; i < 6; i++)
+        assert_int_equal(pst_producer_send(p,
+                                           &(pst_out){.topic = "heirs",
+                                                      .partition = 0,
+                                                      .key = "k",
+                                                      .key_len = 1,
+                                                      .value = &"012345"[i],
+                                                      .value_len = 1,
+                                                      .timestamp_ms = 1000 + i,
+                                                      .headers = &header,
+                                                      .n_headers = 1},
+                                           &err),
+                         0);
+    assert_int_equal(rd_kafka_test_fatal_error(rdk_of(p->link.h)->rk, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, "as in an outage"),
+                     0);
+    pst_producer_poll(p, 100);
+    assert_int_equal(pst_producer_pending(p), 5);
+    rd_kafka_mock_broker_set_up(bus_embedded_cluster(broker), -1);
+    if (pst_producer_flush(p, 120000, &err))
+        fail_msg("%s", err.text);
+    pst_range range = {"heirs", 0, PST_OFFSET_BEGINNING, -1};
+    pst_consumer *c;
+    assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.ranges = &range, .n_ranges = 1, .report_eof = true}, &c, &err), 0);
+    pst_batch b = {0};
+    char seen[8] = "";
+    for (int64_t until = pst_mono_us() + 20000000; !b.eof && pst_mono_us() < until;) {
+        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.timeout_ms = 500}, &b, &err), 0);
+        for (size_t i = 0; i < b.n; i++) {
+            const pst_record *r = &b.records[i];
+            pst_header h;
+            assert_true(strlen(seen) < sizeof seen - 1);
+            strncat(seen, r->value, 1);
+            if (r->offset) {
+                assert_int_equal(r->timestamp_ms, 1000 + r->offset);
+                assert_int_equal(pst_record_headers(r, &h, 1), 1);
+                assert_string_equal(h.name, "h");
+                assert_memory_equal(r->key, "k", 1);
+            }
+        }
+    }
+    assert_string_equal(seen, "012345");
+    pst_consumer_free(c);
+    pst_producer_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -415,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_bus_embedded_takes_a_port),
         cmocka_unit_test(test_bus_record_too_large_is_refused_before_it_is_sent),
         cmocka_unit_test(test_bus_outage_ends_and_nothing_is_lost),
+        cmocka_unit_test(test_bus_dead_producer_leaves_its_records_to_the_next),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

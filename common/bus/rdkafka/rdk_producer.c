@@ -15,6 +15,39 @@
 
 /* ---- callbacks ---------------------------------------------------------------------------------------------------------------- */
 
+/* librdkafka does not tell the time of a record that failed, though it knows it: so it is asked as if this one had not. */
+static int64_t time_of(const rd_kafka_message_t *m)
+{
+    rd_kafka_timestamp_type_t type;
+    rd_kafka_message_t *mine = (rd_kafka_message_t *)m; /* nobody else has it during the report */
+    rd_kafka_resp_err_t code = m->err;
+    mine->err = RD_KAFKA_RESP_ERR_NO_ERROR;
+    int64_t ms = rd_kafka_message_timestamp(m, &type);
+    mine->err = code;
+    return ms > 0 ? ms : 0;
+}
+
+/* The record as it was handed over; free() *ret_headers. */
+static pst_out as_given(const rd_kafka_message_t *m, pst_header **ret_headers)
+{
+    rd_kafka_headers_t *native = NULL;
+    pst_out out = {.topic = rd_kafka_topic_name(m->rkt),
+                   .partition = m->partition,
+                   .key = m->key,
+                   .key_len = m->key_len,
+                   .value = m->payload,
+                   .value_len = m->len,
+                   .timestamp_ms = time_of(m),
+                   .opaque = m->_private};
+    if (rd_kafka_message_headers(m, &native) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        out.n_headers = rd_kafka_header_cnt(native);
+        out.headers = *ret_headers = pst_alloc((out.n_headers + 1) * sizeof **ret_headers);
+        for (size_t i = 0; i < out.n_headers; i++)
+            rd_kafka_header_get_all(native, i, &(*ret_headers)[i].name, &(*ret_headers)[i].value, &(*ret_headers)[i].len);
+    }
+    return out;
+}
+
 static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 {
     rdk *h = opaque;
@@ -31,11 +64,18 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
         d.reason = reason;
     }
     /* Purged because the producer died: tell why it died. */
+    pst_out unsent;
+    pst_header *headers = NULL;
     if (m->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || m->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || m->err == RD_KAFKA_RESP_ERR__FATAL) {
         rd_kafka_resp_err_t why = rd_kafka_fatal_error(rk, reason, sizeof reason);
         d.code = why ? why : m->err;
+        if (why && rd_kafka_message_status(m) == RD_KAFKA_MSG_STATUS_NOT_PERSISTED) {
+            unsent = as_given(m, &headers);
+            d.unsent = &unsent;
+        }
     }
     h->to.delivered(h->to.owner, &d);
+    free(headers);
 }
 
 /* Counts EndTxn requests: librdkafka re-sends them by itself and reports success. Called on its broker threads. */
