@@ -45,7 +45,7 @@ static int step(trainer_shell *s, const trainer_in *in, const trainer_cause *cau
 /* ---- submitted code ---------------------------------------------------------------------------------------------------------- */
 
 /* A first look; the archive is unpacked, bounded, where it is used. */
-static const char *code_problem(const pst_job_code *code)
+const char *trainer_code_problem(const pst_job_code *code)
 {
     const unsigned char *b = code->content.data;
     size_t n = code->content.len;
@@ -66,7 +66,7 @@ static int keep_code(trainer_shell *s, const pst_job_request *r, char sha256[65]
     char key[80];
     pst_sha256_hex(r->code->content.data, r->code->content.len, sha256);
     bool matches = !r->code->sha256 || !strcasecmp(r->code->sha256, sha256);
-    if (!matches || code_problem(r->code) || !tcore_is_new(s->core, r))
+    if (!matches || trainer_code_problem(r->code) || !tcore_is_new(s->core, r))
         return 0;
     snprintf(key, sizeof key, "code/%s", sha256);
     return pst_objects_put(s->objects, key, r->code->content.data, r->code->content.len, ret_uri, err);
@@ -166,7 +166,7 @@ int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err)
                          .live = s->live,
                          .code_uri = uri,
                          .code_sha256 = has_code ? sha256 : NULL,
-                         .code_error = has_code ? code_problem(request.code) : missing};
+                         .code_error = has_code ? trainer_code_problem(request.code) : missing};
         trainer_cause cause;
         find_request_cause(r, &request, &cause);
         rc = step(s, &in, &cause, err);

@@ -85,6 +85,8 @@ int trainer_outbox_send(const trainer_outbox *o, pst_txn *txn, pst_err *err);
 void trainer_outbox_log(const trainer_outbox *o); /* once it is committed: what became of which job */
 
 /* ---- inputs.c: records to steps */
+/* Why the content of submitted code cannot be an archive; NULL. */
+const char *trainer_code_problem(const pst_job_code *code);
 /* Steps the core with one record. PST_EAGAIN with class RETRY: the registry or the object store is away, the record is to come again. */
 int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err);
 int trainer_input_report(trainer_shell *s, const pst_record *r, pst_err *err);

@@ -17,6 +17,7 @@
 #include "common/loop/http.h"
 #include "common/platform/view.h"
 #include "trainer/job_fsm.h"
+#include "trainer/replay.h"
 #include "trainer/shell.h"
 
 #include <errno.h>
@@ -221,6 +222,8 @@ static int run(int argc, char **argv)
     pst_verb_run v;
     trainer t = {0};
     pst_http_thread *http = NULL;
+    if (argc > 1 && !strcmp(argv[1], "replay"))
+        return trainer_replay_run(argc - 1, argv + 1);
     int status = pst_verb_begin(&v, &usage, argc, argv, &o, 0, 0);
     if (status >= 0)
         return status;
@@ -261,4 +264,4 @@ static int run(int argc, char **argv)
     return pst_verb_end(&v, rc);
 }
 
-const pst_verb pst_trainer_verb = {"trainer", "admit, queue and remember jobs", "services", run, PST_USAGES(&usage)};
+const pst_verb pst_trainer_verb = {"trainer", "admit, queue and remember jobs", "services", run, PST_USAGES(&usage, &trainer_replay_usage)};

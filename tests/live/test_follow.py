@@ -113,6 +113,21 @@ with Platform() as p:
     check(len(deploys) == 2 and all(PARENT.fullmatch(d or "") for d in deploys), f"DEPLOYs: {deploys}")
     p.cli("terminate", "--wait", own)
 
+    # --- all of it once more, at a desk: the same decisions, from the topics and from lines of them, and nothing is written -------------------
+    said = ("jobs.requests", "jobs.reports", "jobs.commands", "jobs.events", "jobs.state")
+    ends = lambda: {t: len(p.read(PREFIX + t)) for t in said}
+    before = ends()
+    r = p.cli("trainer", "replay", ok=False)
+    last = r.stdout.strip().splitlines()[-1]
+    check(r.returncode == 0 and f"{before['jobs.events']} events as recorded, 0 different" in last,
+          f"trainer replay: exit {r.returncode}, {before['jobs.events']} events: {r.stdout[-3000:]} {r.stderr[-300:]}")
+    then = p.dir / "then.jsonl"
+    then.write_text("".join(p.cli("cat", "-t", PREFIX + t, "-e", "-J").stdout for t in (*said[:4], "workers")))
+    r = p.cli("trainer", "replay", then, "--job", own)
+    mine = parents(p, PREFIX + "jobs.events", lambda e, key: key == own)
+    check(f" {len(mine)} events as recorded, 0 different" in r.stdout and r.stdout.count(f"= {own} ") == len(mine) and tid not in r.stdout, f"of a file: {r.stdout}")
+    check(ends() == before, f"replay has written: {before} {ends()}")
+
     # --- and to the score --------------------------------------------------------------------------------------------------------------
     p.create("live")
     p.create("live.scores")
