@@ -3,7 +3,7 @@
  *     plan.c ─ chooses ─ backends.c ─┬ cpu_backend.c ─ lower.c, fuse*.c, compile.c, exec.c
  *                                    └ ort/ort_plan.c ─ a session of the model, made from the file's own nodes
  *
- * A plan has one backend at a time. Without a wish (pst_plan_opts.backend) the first of the list that supports the model takes it; when
+ * A plan has one backend at a time. Without a wish (pst_plan_opts.backend) the cheapest of those that support the model takes it; when
  * one says PST_EUNSUPPORTED in prepare or in a run, those behind it are asked to take over. A backend that computes node by node
  * starts from eng_lower(): constants folded, dead nodes gone, nothing fused yet, because fused nodes hold state of the CPU's kernels.
  *
@@ -26,6 +26,9 @@ typedef struct eng_backend {
     const char *name; /* as pst_plan_opts.backend names it */
     /* Whether it can compute p's model, as far as can be known before prepare. 0, or PST_EUNSUPPORTED and why. */
     int (*supports)(const pst_plan *p, pst_err *err);
+    /* An estimate of a run of so many rows, in nanoseconds, of what it supports: from the file (estimate.h), before anything is made. It need
+     * not be better than to a factor of two, but a device counts what its host has to give it and wait for. 0 or an error. */
+    int (*cost)(const pst_plan *p, int64_t rows, double *ret_ns, pst_err *err);
     /* Makes p, which is empty but for model and options, a plan of this backend. PST_EUNSUPPORTED: it cannot after all. */
     int (*prepare)(pst_plan *p, pst_err *err);
     /* In place of another that said PST_EUNSUPPORTED, which stands in err: in prepare (p is to be emptied) or, in_run, in a run. 0 and err
@@ -43,7 +46,7 @@ typedef struct eng_backend {
 
 extern const eng_backend eng_cpu_backend;
 
-/* Gives p, which is empty but for model and options, its backend, prepared. */
+/* Gives p, which is empty but for model and options, its backend, prepared: of those that support the model the cheapest. */
 int eng_backend_choose(pst_plan *p, pst_err *err);
 /* After PST_EUNSUPPORTED of p's backend in a run: the next one that takes over. */
 int eng_backend_next(pst_plan *p, pst_err *err);

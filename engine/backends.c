@@ -1,4 +1,5 @@
-/* backends.c - which backends there are, in the order in which a plan without a wish asks them. */
+/* backends.c - which backends there are. A plan without a wish gets the cheapest that supports its model; of equals the first here, and those behind
+ * it are asked to take over what it cannot do after all. */
 #include "engine/backend.h"
 
 #include "engine/ort/ort_plan.h"
@@ -36,14 +37,44 @@ static int named(pst_plan *p, pst_err *err)
     return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "backend %s: not one of engine, onnxruntime", p->opts.backend);
 }
 
+/* Rows that a run is estimated for: what the model says, or what a scorer's batches usually have. */
+static int64_t usual_rows(const pst_model *m)
+{
+    enum { ROWS = 256 };
+    const pst_value_info *in = m->info.inputs;
+    return m->info.n_inputs && in->rank > 0 && in->dims[0] >= 0 ? in->dims[0] : ROWS;
+}
+
+/* Without one that supports the model: the last, which will say why. */
+static int cheapest(const pst_plan *p, size_t *ret, pst_err *err)
+{
+    double least = 0;
+    bool any = false;
+    *ret = ALL - 1;
+    for (size_t i = 0; i < ALL; i++) {
+        double ns;
+        if (all[i]->supports(p, &(pst_err){0}) < 0)
+            continue;
+        int rc = all[i]->cost(p, usual_rows(p->m), &ns, err);
+        if (rc < 0)
+            return rc;
+        if (!any || ns < least) {
+            *ret = i;
+            least = ns;
+        }
+        any = true;
+    }
+    return 0;
+}
+
 int eng_backend_choose(pst_plan *p, pst_err *err)
 {
     if (p->opts.backend)
         return named(p, err);
-    size_t i = 0;
-    while (i + 1 < ALL && all[i]->supports(p, &(pst_err){0}) < 0)
-        i++;
-    int before = err->code, rc = take(p, all[i], err);
+    size_t i;
+    int before = err->code, rc = cheapest(p, &i, err);
+    if (rc == 0)
+        rc = take(p, all[i], err);
     if (rc < 0 && before == 0 && err->code < 0)
         rc = err->code;
     return rc == PST_EUNSUPPORTED ? take_over(p, i, false, err) : rc;

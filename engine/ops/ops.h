@@ -79,7 +79,26 @@ enum {
 /* Of the first result, where it follows from the node and the types of its inputs. */
 typedef enum { ENG_TYPE_ANY, ENG_TYPE_SAME, ENG_TYPE_BOOL, ENG_TYPE_I64, ENG_TYPE_F32, ENG_TYPE_TO } eng_op_rule;
 
-/* How many operations its result takes (seen.c). There is no column for shapes: a run shows them (shape_observe.c says why). */
+/* Its first result's shape, as a guess before a run (estimate.c); kernels decide, and a run shows it (shape_observe.c says why). */
+typedef enum {
+    ENG_SHAPE_WIDEST, /* that of the largest input */
+    ENG_SHAPE_PRODUCT,
+    ENG_SHAPE_CONV,
+    ENG_SHAPE_POOL,
+    ENG_SHAPE_POOL_WHOLE, /* (N, C, 1 …) */
+    ENG_SHAPE_TURNED,
+    ENG_SHAPE_RESHAPED,
+    ENG_SHAPE_SQUEEZED,
+    ENG_SHAPE_UNSQUEEZED,
+    ENG_SHAPE_FLAT,
+    ENG_SHAPE_REDUCED,
+    ENG_SHAPE_GATHERED,
+    ENG_SHAPE_JOINED,
+    ENG_SHAPE_RECURRENT,
+    ENG_SHAPE_ROWS, /* one number a row */
+} eng_shape_rule;
+
+/* How many operations its result takes (cost.c). */
 typedef enum {
     ENG_COST_RESULT, /* one for each number of it */
     ENG_COST_INPUT,  /* one for each number of the first input */
@@ -115,6 +134,7 @@ typedef struct eng_op {
     int flags;
     eng_op_rule type;
     eng_op_cost cost;
+    eng_shape_rule shape;
     eng_act act;                /* what it is behind a layer or a convolution; NONE = nothing */
     eng_fused_kind layer;       /* ADD, SUB, MUL, DIV: it can go into a layer's weights; DENSE = not */
     const eng_op_as_tile *tile; /* NULL = no part of elementwise groups */

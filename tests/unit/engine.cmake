@@ -9,6 +9,7 @@ pst_test(native SOURCES unit/test_native.c LIBS pst_engine LABELS unit)
 pst_test(engine_threads SOURCES unit/test_engine_threads.c LIBS pst_engine LABELS unit threads)
 pst_test(engine_plan SOURCES unit/test_engine_plan.c LIBS pst_engine LABELS unit)
 pst_test(engine_share SOURCES unit/test_engine_share.c LIBS pst_engine LABELS unit)
+pst_test(engine_backends SOURCES unit/test_engine_backends.c LIBS pst_engine LABELS unit)
 pst_test(engine_oom SOURCES unit/test_engine_oom.c LIBS pst_engine LABELS unit TIMEOUT 900)
 if(NOT PENSTOCK_ENGINE_ONLY) # it reads JSON, which the engine alone has no reader for
   pst_test(engine_explain SOURCES unit/test_engine_explain.c LIBS pst_engine LABELS unit)
