@@ -238,6 +238,52 @@ int eng_op_scatter_nd(eng_op_ctx *c)
 
 /* ---- making indices ---- */
 
+/* Where row b's first position goes: 0 without indices. An update that would leave the cache is refused, or goes round. */
+static int write_at(eng_op_ctx *c, const int64_t *at, int64_t b, int64_t length, int64_t room, int64_t *ret)
+{
+    bool round = !strcmp(eng_attr_str(c->node, "mode", "linear"), "circular");
+    *ret = at ? at[b] : 0;
+    if (*ret < 0 || length > room || (round ? *ret >= room : *ret > room - length))
+        return eng_op_fail(c, PST_EINVAL, "%lld positions do not fit into %lld from %lld on", (long long)length, (long long)room,
+                           (long long)*ret);
+    return 0;
+}
+
+/* A cache (B, …, room, …) with an update (B, …, length, …) written over it, for each of the batch from its own position on. */
+int eng_op_tensor_scatter(eng_op_ctx *c)
+{
+    int rc = eng_op_need(c, 2), axis;
+    if (rc < 0)
+        return rc;
+    pst_tensor x = *eng_in(c, 0), u = *eng_in(c, 1);
+    const pst_tensor *ix = eng_in(c, 2);
+    if ((rc = eng_op_axis(c, eng_attr_int(c->node, "axis", -2), x.rank, &axis)) < 0)
+        return rc;
+    bool fits =
+        axis > 0 && x.rank == u.rank && x.dtype == u.dtype && (!ix || (ix->dtype == PST_I64 && ix->rank == 1 && ix->dims[0] == x.dims[0]));
+    for (int k = 0; fits && k < x.rank; k++)
+        fits = k == axis || x.dims[k] == u.dims[k];
+    if (!fits)
+        return eng_op_fail(c, PST_EINVAL, "the update or its indices do not fit the cache");
+    char *o = copy_in(c, &x);
+    if (!o)
+        return PST_ELIMIT;
+    int64_t room = x.dims[axis], length = u.dims[axis], outer = 1, inner = 1, first = 0;
+    for (int k = 1; k < axis; k++)
+        outer *= x.dims[k];
+    for (int k = axis + 1; k < x.rank; k++)
+        inner *= x.dims[k];
+    size_t bytes = (size_t)inner * pst_dtype_size(x.dtype);
+    const char *from = u.data;
+    for (int64_t b = 0; b < x.dims[0]; b++) {
+        if ((rc = write_at(c, ix ? ix->data : NULL, b, length, room, &first)) < 0)
+            return rc;
+        for (int64_t i = 0; i < outer * length && bytes; i++, from += bytes)
+            memcpy(o + (size_t)((b * outer + i / length) * room + (first + i % length) % room) * bytes, from, bytes);
+    }
+    return 0;
+}
+
 int eng_op_one_hot(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 3), axis, rank = 0;

@@ -240,6 +240,41 @@ static void test_large_convolutions(void **state)
     assert_int_equal(threads_now(), threads); /* the engine computes on its caller's thread, whatever a library would like */
 }
 
+/* An update of two positions over a cache of four: where it would leave the cache it goes round, or is refused. */
+static void test_cache_updates_stay_inside(void **state)
+{
+    static const struct {
+        const char *mode;
+        int64_t at;
+        int rc;
+        float want[4];
+    } cases[] = {{"linear", 2, 0, {0, 1, 8, 9}},          {"linear", 3, PST_EINVAL, {0}},   {"linear", -1, PST_EINVAL, {0}},
+                 {"linear", INT64_MAX, PST_EINVAL, {0}},  {"circular", 3, 0, {9, 1, 2, 8}}, {"circular", 4, PST_EINVAL, {0}},
+                 {"circular", INT64_MIN, PST_EINVAL, {0}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pst_onnx_builder *b = pst_onnx_new("cache", 24, 10);
+        pst_onnx_input(b, "cache", PST_F32, 3, (int64_t[]){1, 4, 1}, NULL);
+        pst_onnx_input(b, "update", PST_F32, 3, (int64_t[]){1, 2, 1}, NULL);
+        pst_onnx_input(b, "at", PST_I64, 1, (int64_t[]){1}, NULL);
+        kit_node(b, "TensorScatter cache update at > y");
+        pst_onnx_attr_str(b, "mode", cases[i].mode);
+        pst_onnx_output(b, "y", PST_F32, 3, (int64_t[]){1, 4, 1}, NULL);
+        pst_model *m = kit_load(b, NULL);
+        pst_plan *p = kit_plan(m, NULL, false);
+        float cache[] = {0, 1, 2, 3}, update[] = {8, 9};
+        int64_t at = cases[i].at;
+        pst_tensor y, in[] = {{.dtype = PST_F32, .rank = 3, .dims = {1, 4, 1}, .data = cache},
+                              {.dtype = PST_F32, .rank = 3, .dims = {1, 2, 1}, .data = update},
+                              {.dtype = PST_I64, .rank = 1, .dims = {1}, .data = &at}};
+        pst_err err = {0};
+        assert_int_equal(pst_plan_run(p, in, 3, &y, 1, &err), cases[i].rc);
+        if (!cases[i].rc)
+            assert_memory_equal(y.data, cases[i].want, sizeof cases[i].want);
+        pst_plan_free(p);
+        pst_model_unref(m);
+    }
+}
+
 static void test_pools(void **state)
 {
     static const char *const ops[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool"};
@@ -425,8 +460,13 @@ static void test_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convolutions), cmocka_unit_test(test_convolutions_with_pools), cmocka_unit_test(test_large_convolutions),
-        cmocka_unit_test(test_pools),        cmocka_unit_test(test_recurrent_cells),         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_convolutions_with_pools),
+        cmocka_unit_test(test_large_convolutions),
+        cmocka_unit_test(test_cache_updates_stay_inside),
+        cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_recurrent_cells),
+        cmocka_unit_test(test_products),
         cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PASS_MIN 1604
+#define PASS_MIN 1607
 
 /* What is not claimed, and why. An UNSUPPORTED folder whose text names none of these fails the test: nothing gets lost unseen.
  * ONNX Runtime serves those of them that it knows (penstock models test --onnxruntime). */
