@@ -248,6 +248,10 @@ void pst_txn_owes(pst_txn *t, const pst_record *r);
 bool pst_bus_reopens(int rc, const pst_err *err);
 int pst_txn_timeout_ms(const pst_txn *t);                       /* the broker aborts a round that is older */
 int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err); /* PST_ELIMIT/DATA: record too large, the round is unharmed */
+/* A value written straight to where the producer keeps it: append it to *ret_value, then send it. Of `head` everything but the value counts, and what
+ * it points to stays until then. Whatever else is sent or reserved meanwhile forgets it, so does not sending it. PST_ESTATE: no round is open. */
+int pst_txn_reserve(pst_txn *t, const pst_out *head, pst_buf **ret_value, pst_err *err);
+int pst_txn_send_reserved(pst_txn *t, pst_err *err); /* as pst_txn_send */
 /* What was learnt about the largest record that a topic takes is forgotten: its setting may have been changed. */
 void pst_txn_forget_limit(pst_txn *t, const char *topic);
 /* Offsets sent: those marked with pst_consumer_mark since begin. */

@@ -12,19 +12,20 @@
 
 #define CHECK_EVERY_US (3 * 1000000LL)
 
+/* A record of ours has the very name that the partition has. */
+static bool is_part(const bus_part *p, const char *topic, int32_t partition)
+{
+    return p->partition == partition && (p->name == topic || !strcmp(p->topic, topic));
+}
+
 bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition)
 {
-    /* Records come in runs of one partition. */
-    if (c->last_part < c->n_parts) {
-        bus_part *p = &c->parts[c->last_part];
-        if (p->partition == partition && !strcmp(p->topic, topic))
-            return p;
-    }
+    if (c->last_part < c->n_parts && is_part(&c->parts[c->last_part], topic, partition)) /* records come in runs of one partition */
+        return &c->parts[c->last_part];
     for (size_t i = 0; i < c->n_parts; i++) {
-        bus_part *p = &c->parts[i];
-        if (p->partition == partition && !strcmp(p->topic, topic)) {
+        if (is_part(&c->parts[i], topic, partition)) {
             c->last_part = i;
-            return p;
+            return &c->parts[i];
         }
     }
     return NULL;

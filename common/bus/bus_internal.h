@@ -174,6 +174,8 @@ void bus_carry_done(pst_producer *p);
 size_t bus_out_bytes(const pst_out *out);
 /* Hands n records to the client, as far as it takes them; the code as it gives it. */
 int bus_produce(pst_producer *p, const pst_out *out, size_t n);
+/* The same of the one that was reserved in the client. */
+int bus_produce_reserved(pst_producer *p);
 
 /* ---- transactions ------------------------------------------------------------------------------------------------------------- */
 

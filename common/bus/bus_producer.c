@@ -168,6 +168,13 @@ int bus_produce(pst_producer *p, const pst_out *out, size_t n)
     return code;
 }
 
+int bus_produce_reserved(pst_producer *p)
+{
+    int code = p->link.lib->producer->send_reserved(p->link.h);
+    p->pending += !code;
+    return code;
+}
+
 /* Dead producer: refused for good (auth), else replaced. */
 static int revive(pst_producer *p, pst_err *err)
 {

@@ -117,6 +117,7 @@ int pst_txn_begin(pst_txn *t, pst_err *err)
         return rc;
     t->open = true;
     t->of = NULL;
+    t->room = NULL;
     if (t->consumer)
         bus_consumer_begin(t->consumer);
     t->poison = TXN_OK;
@@ -185,32 +186,21 @@ int pst_txn_timeout_ms(const pst_txn *t)
     return t->timeout_ms;
 }
 
-int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
+/* Could its topic take this record? What was learnt of the topic counts as well as the producer's own limit. */
+static int check_size(pst_txn *t, const pst_out *out, pst_err *err)
 {
-    if (!t->open)
-        return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "transaction %s is not open", t->id);
-    if (t->poison)
-        return 0; /* the round is lost: the commit says so */
-    pst_txn_expect(t, out->topic);
     const txn_limit *l = txn_find_limit(t, out->topic);
     size_t max = l && l->strict && l->bytes < t->p->bytes_max ? l->bytes : t->p->bytes_max, bytes = bus_out_bytes(out);
-    if (bytes > max)
-        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "kafka", BUS_ERR_MSG_SIZE_TOO_LARGE,
-                           "topic %s: a record of %zu bytes is larger than %s=%zu", out->topic, bytes,
-                           max < t->p->bytes_max ? "the topic's max.message.bytes" : "message.max.bytes", max);
-    int code;
-    while ((code = bus_produce(t->p, out, 1)) == BUS_ERR__QUEUE_FULL || (code == BUS_ERR__UNKNOWN_PARTITION && has_grown(t, out))) {
-        bus_serve(t->p->link, 100);
-        if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
-            break;
-    }
-    bus_serve(t->p->link, 0);
-    t->sends += !code;
-    if (!code) {
-        if (t->of && t->consumer)
-            bus_consumer_owe(t->consumer, t->of->topic, t->of->partition, t->of->offset);
+    if (bytes <= max)
         return 0;
-    }
+    return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "kafka", BUS_ERR_MSG_SIZE_TOO_LARGE,
+                       "topic %s: a record of %zu bytes is larger than %s=%zu", out->topic, bytes,
+                       max < t->p->bytes_max ? "the topic's max.message.bytes" : "message.max.bytes", max);
+}
+
+/* The client does not take a record: that is the record's fault, or the round is lost and its commit says so. */
+static int not_taken(pst_txn *t, const pst_out *out, int code, pst_err *err)
+{
     if (code == BUS_ERR__UNKNOWN_TOPIC || code == BUS_ERR__UNKNOWN_PARTITION || code == BUS_ERR__INVALID_ARG)
         return bus_err(err, t->conf, code, NULL, "topic %s[%d]: cannot send", out->topic, out->partition);
     char reason[300] = "";
@@ -218,6 +208,64 @@ int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
     t->poison = why ? txn_classify(true, false, false, why) : TXN_ABORT;
     bus_err(&t->why, t->conf, why ? why : code, *reason ? reason : NULL, "transaction %s: send", t->id);
     return 0;
+}
+
+/* What is sent for a record is written down as owed before anything else can happen. */
+static int send_one(pst_txn *t, const pst_out *out, bool reserved, pst_err *err)
+{
+    int code, rc = check_size(t, out, err);
+    if (rc < 0)
+        return rc;
+    pst_txn_expect(t, out->topic);
+    while ((code = reserved ? bus_produce_reserved(t->p) : bus_produce(t->p, out, 1)) == BUS_ERR__QUEUE_FULL ||
+           (code == BUS_ERR__UNKNOWN_PARTITION && has_grown(t, out))) {
+        bus_serve(t->p->link, 100);
+        if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
+            break;
+    }
+    bus_serve(t->p->link, 0);
+    if (code)
+        return not_taken(t, out, code, err);
+    t->sends++;
+    if (t->of && t->consumer)
+        bus_consumer_owe(t->consumer, t->of->topic, t->of->partition, t->of->offset);
+    return 0;
+}
+
+static int not_open(const pst_txn *t, pst_err *err)
+{
+    return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "transaction %s is not open", t->id);
+}
+
+int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err)
+{
+    if (!t->open)
+        return not_open(t, err);
+    t->room = NULL;
+    return t->poison ? 0 : send_one(t, out, false, err); /* the round is lost: the commit says so */
+}
+
+int pst_txn_reserve(pst_txn *t, const pst_out *head, pst_buf **ret_value, pst_err *err)
+{
+    if (!t->open)
+        return not_open(t, err);
+    PST_ASSERT(t->p && t->p->link.h);
+    t->reserved = *head;
+    t->room = t->p->link.lib->producer->reserve(t->p->link.h, head);
+    t->room_at = t->room->len;
+    *ret_value = t->room;
+    return 0;
+}
+
+int pst_txn_send_reserved(pst_txn *t, pst_err *err)
+{
+    if (!t->open || !t->room)
+        return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "kafka", 0, "transaction %s: nothing is reserved", t->id);
+    PST_ASSERT(t->room->len >= t->room_at);
+    t->reserved.value = t->room->data;
+    t->reserved.value_len = t->room->len - t->room_at;
+    t->room = NULL;
+    return t->poison ? 0 : send_one(t, &t->reserved, true, err);
 }
 
 /* The round has not happened: its marks and debts are void, and its records come again. */

@@ -38,6 +38,9 @@ struct pst_txn {
     bool commit_tried;    /* of the round */
     const pst_record *of; /* what is sent is made of it; NULL = of none */
     uint64_t sends;       /* records taken in the round */
+    pst_out reserved;     /* all but its value */
+    pst_buf *room;        /* where that is being written; NULL = nothing is reserved */
+    size_t room_at;       /* from here */
     bool timed_out;       /* a call of this round was not answered in time */
     int timeout_ms;
     int hang_ms[TXN_CALLS]; /* beyond its own time-out a call is taken for lost; by kind, for tests */

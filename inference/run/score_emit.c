@@ -13,12 +13,10 @@ enum { SILENT_US = 60000000 };
 
 /* ---- records out ----------------------------------------------------------------------------------------------------------- */
 
-static const score_input_topic *input_of(const scorer *s, const char *topic)
+static const score_input_topic *input_of(const scorer *s, const pst_record *r)
 {
-    for (size_t i = 0; i < s->p->n_topics; i++)
-        if (!strcmp(s->inputs[i].name, topic))
-            return &s->inputs[i];
-    return &s->inputs[0];
+    PST_ASSERT(r->topic_index < s->p->n_topics); /* the consumer was told the pipeline's topics, in their order */
+    return &s->inputs[r->topic_index];
 }
 
 static char *put_number(char *to, int64_t v)
@@ -71,7 +69,7 @@ static int too_large_for_letters(scorer *s, const pst_record *r, const char *top
 static int send_dead_letter(scorer *s, const pst_record *r, const char *stage, const char *reason, const char *message)
 {
     pst_out out;
-    const char *topic = input_of(s, r->topic)->dlq;
+    const char *topic = input_of(s, r)->dlq;
     pst_dead_letter d = {.record = r, .component = s->p->name, .stage = stage, .reason = reason, .message = message};
     pst_dead_letter_out(&d, topic, &s->headers, &s->texts, &out);
     pst_err e = {0};
@@ -116,7 +114,7 @@ static int send_value(scorer *s, const pst_fate *f, bool shadow)
     char src[320];
     const pst_record *r = f->record;
     const pst_slice value = pst_score_core_value(s->core, f, shadow);
-    const score_input_topic *in = input_of(s, r->topic);
+    const score_input_topic *in = input_of(s, r);
     pst_out out = {.topic = shadow ? s->p->shadow_topic : s->p->output_topic,
                    .partition = in->partitions == s->output_partitions && !shadow ? r->partition : -1,
                    .key = r->key,
@@ -136,7 +134,7 @@ static int send_value(scorer *s, const pst_fate *f, bool shadow)
 static int send_tombstone(scorer *s, const pst_record *r)
 {
     char src[320];
-    const score_input_topic *in = input_of(s, r->topic);
+    const score_input_topic *in = input_of(s, r);
     pst_out out = {.topic = s->p->output_topic,
                    .partition = in->partitions == s->output_partitions ? r->partition : -1,
                    .key = r->key,

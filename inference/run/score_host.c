@@ -173,9 +173,9 @@ int scorer_meet(scorer *s, const pst_record *records, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (records[i].partition < s->partitions_least)
             continue;
-        for (size_t k = 0; k < s->p->n_topics; k++)
-            if (records[i].partition >= s->inputs[k].partitions && !strcmp(s->inputs[k].name, records[i].topic))
-                return count_partitions(s);
+        PST_ASSERT(records[i].topic_index < s->p->n_topics);
+        if (records[i].partition >= s->inputs[records[i].topic_index].partitions)
+            return count_partitions(s);
     }
     return 0;
 }

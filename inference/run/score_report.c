@@ -148,16 +148,13 @@ static int send_event(score_reports *r, size_t first, pst_txn *txn, pst_client *
                          .effective = from,
                          .n_effective = n,
                          .pipeline = r->p->name};
-    pst_buf value = {0};
-    const char *topic = pst_client_topic(c, PST_TOPIC_MODELS);
-    int rc = pst_codec_encode(c->codec, &pst_model_event_type, topic, &e, &value, err);
+    pst_buf *value;
+    const pst_out head = {.topic = pst_client_topic(c, PST_TOPIC_MODELS), .partition = -1, .key = e.name, .key_len = strlen(e.name)};
+    int rc = pst_txn_reserve(txn, &head, &value, err);
     if (rc == 0)
-        rc = pst_txn_send(
-            txn,
-            &(pst_out){
-                .topic = topic, .partition = -1, .key = e.name, .key_len = strlen(e.name), .value = value.data, .value_len = value.len},
-            err);
-    pst_buf_done(&value);
+        rc = pst_codec_encode(c->codec, &pst_model_event_type, head.topic, &e, value, err);
+    if (rc == 0)
+        rc = pst_txn_send_reserved(txn, err);
     free(from);
     return rc;
 }

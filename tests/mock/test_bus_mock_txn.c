@@ -322,10 +322,74 @@ static void test_mock_plain_mode_sends_and_commits(void **state)
     pst_txn_free(t);
 }
 
+/* The value of the last record of "out". */
+static char *last_value(void)
+{
+    pst_range range = {.topic = "out", .partition = 0, .from = PST_OFFSET_TAIL(1), .to = -1};
+    pst_consumer *c;
+    pst_err err = {0};
+    char *value = NULL;
+    assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.ranges = &range, .n_ranges = 1, .read_uncommitted = true}, &c, &err), 0);
+    for (int64_t until = pst_mono_us() + 120000000; !value && pst_mono_us() < until;) {
+        pst_batch b;
+        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
+        if (b.n)
+            value = pst_strndup(b.records[0].value, b.records[0].value_len);
+    }
+    pst_consumer_free(c);
+    return value;
+}
+
+static void expect_last(const char *want)
+{
+    char *got = last_value();
+    assert_string_equal(got, want);
+    free(got);
+}
+
+/* A value that is written in place: sent whole, forgotten by whatever else is sent, refused like any other. */
+static void test_mock_txn_value_in_place(void **state)
+{
+    pst_txn *t;
+    pst_err err = {0};
+    pst_buf *value;
+    const pst_out head = {.topic = "out", .partition = 0, .key = "k", .key_len = 1};
+    assert_int_equal(pst_txn_new(conf, "t-place", PST_TXN_EXACTLY_ONCE, NULL, &t, &err), 0);
+    assert_int_equal(pst_txn_reserve(t, &head, &value, &err), PST_ESTATE);
+    pst_err_clear(&err);
+    assert_int_equal(pst_txn_begin(t, &err), 0);
+    assert_int_equal(pst_txn_send_reserved(t, &err), PST_ESTATE); /* nothing is */
+    pst_err_clear(&err);
+    assert_int_equal(pst_txn_reserve(t, &head, &value, &err), 0);
+    pst_buf_adds(value, "in ");
+    pst_buf_adds(value, "place");
+    assert_int_equal(pst_txn_send_reserved(t, &err), 0);
+    assert_int_equal(pst_txn_commit(t, &err), 0);
+    expect_last("in place");
+
+    assert_int_equal(pst_txn_begin(t, &err), 0);
+    assert_int_equal(pst_txn_reserve(t, &head, &value, &err), 0);
+    pst_buf_adds(value, "forgotten");
+    assert_int_equal(pst_txn_send(t, &(pst_out){.topic = "out", .partition = 0, .value = "other", .value_len = 5}, &err), 0);
+    assert_int_equal(pst_txn_send_reserved(t, &err), PST_ESTATE);
+    pst_err_clear(&err);
+    assert_int_equal(pst_txn_reserve(t, &head, &value, &err), 0);
+    pst_buf_reserve(value, 2000000);
+    memset(value->data, 'x', 2000000);
+    value->len += 2000000;
+    assert_int_equal(pst_txn_send_reserved(t, &err), PST_ELIMIT);
+    assert_int_equal(err.cls, PST_CLASS_DATA);
+    pst_err_clear(&err);
+    assert_int_equal(pst_txn_commit(t, &err), 0); /* the round is unharmed */
+    expect_last("other");
+    pst_txn_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mock_plain_mode_sends_and_commits),
+        cmocka_unit_test(test_mock_txn_value_in_place),
         cmocka_unit_test(test_mock_txn_error_classes),
         cmocka_unit_test(test_mock_txn_too_large_is_refused_before_it_harms),
         cmocka_unit_test(test_mock_txn_empty_round_commits),

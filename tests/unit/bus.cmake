@@ -1,6 +1,7 @@
 # common/bus: configuration and classes without a broker, behaviour on librdkafka's in-memory cluster, guarantees on a real Kafka.
 pst_test(bus_conf SOURCES unit/test_bus_conf.c LIBS pst_bus LABELS unit)
 pst_test(bus_mock SOURCES mock/test_bus_mock.c LIBS pst_embedded LABELS mock TIMEOUT 900)
+pst_test(bus_mock_client SOURCES mock/test_bus_mock_client.c LIBS pst_embedded LABELS mock TIMEOUT 900)
 pst_test(bus_live SOURCES live/test_bus_live.c live/bus_live.c LIBS pst_bus LABELS live TIMEOUT 1500)
 pst_test(bus_begin SOURCES live/test_bus_begin.c live/bus_live.c LIBS pst_bus LABELS live TIMEOUT 900)
 pst_test(bus_succession SOURCES live/test_bus_succession.c LIBS pst_bus LABELS live TIMEOUT 900)

@@ -23,6 +23,7 @@ typedef struct rdk { /* what a bus_handle is here */
     bool has_partitions;
     /* of a producer */
     bool transactional;
+    rd_kafka_topic_t *topic; /* of the last record: to look it up takes a lock that its threads want, too */
     size_t pending;
     int ends_sent; /* atomic: counted on librdkafka's threads */
     pst_buf room;  /* what was reserved */

@@ -176,16 +176,28 @@ static void expect(bus_handle *h, const char *topic)
         rd_kafka_topic_destroy(t);
 }
 
+static rd_kafka_topic_t *find_topic(rdk *h, const char *name)
+{
+    if (h->topic && !strcmp(rd_kafka_topic_name(h->topic), name))
+        return h->topic;
+    if (h->topic)
+        rd_kafka_topic_destroy(h->topic);
+    return h->topic = rd_kafka_topic_new(h->rk, name, NULL);
+}
+
 static int produce(rdk *h, const pst_out *out)
 {
     rd_kafka_headers_t *headers = NULL;
+    rd_kafka_topic_t *topic = find_topic(h, out->topic);
+    if (!topic)
+        return rd_kafka_last_error();
     if (out->n_headers) {
         headers = rd_kafka_headers_new(out->n_headers);
         for (size_t i = 0; i < out->n_headers; i++)
             rd_kafka_header_add(headers, out->headers[i].name, -1, out->headers[i].value, (ssize_t)out->headers[i].len);
     }
     rd_kafka_resp_err_t code = rd_kafka_producev(
-        h->rk, RD_KAFKA_V_TOPIC(out->topic), RD_KAFKA_V_PARTITION(out->partition), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+        h->rk, RD_KAFKA_V_RKT(topic), RD_KAFKA_V_PARTITION(out->partition), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
         RD_KAFKA_V_KEY(out->key, out->key_len), RD_KAFKA_V_VALUE((void *)out->value, out->value_len),
         RD_KAFKA_V_TIMESTAMP(out->timestamp_ms), RD_KAFKA_V_OPAQUE(out->opaque), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
     if (code && headers)
