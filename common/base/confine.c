@@ -146,6 +146,20 @@ static int put_back(const pst_confine_wish *w, const int *tree)
     return e;
 }
 
+/* Everything becomes read-only, and what is open is put over it as it was. A kernel that cannot do so (before 5.12) leaves all as it is. */
+static int close_all_but(const pst_confine_wish *w)
+{
+    int tree[PST_CONFINE_OPEN], e = 0, n = 0;
+    for (; n < w->n_open && !e; n++)
+        if ((tree[n] = pst_confine_take(w->open[n])) < 0)
+            e = errno;
+    if (!e)
+        e = pst_confine_set(-1, "/", PST_CONFINE_RDONLY);
+    for (int i = 0; i < n && !e; i++)
+        e = pst_confine_put(tree[i], w->open[i], true);
+    return e == ENOSYS ? 0 : e;
+}
+
 static int arrange_folders(const pst_confine *c, bool sandbox)
 {
     const pst_confine_wish *w = &c->wish;
@@ -159,6 +173,8 @@ static int arrange_folders(const pst_confine *c, bool sandbox)
             e = errno;
     if (sandbox && !e)
         e = pst_confine_set(-1, "/", PST_CONFINE_RDONLY);
+    else if (w->n_open && !e)
+        e = close_all_but(w);
     for (int i = 0; i < w->n_fix && !sandbox && !e; i++)
         e = fix(w->fix[i]);
     for (int i = 0; i < w->n_hide && !e; i++)
@@ -409,7 +425,7 @@ void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *r
 {
     pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = *wish};
     bool mounts = can & (PST_CAN_MOUNTS | PST_CAN_SANDBOX);
-    c.wish.n_hide = c.wish.n_keep = c.wish.n_mask = c.wish.n_fix = 0;
+    c.wish.n_hide = c.wish.n_keep = c.wish.n_mask = c.wish.n_fix = c.wish.n_open = 0;
     for (int i = 0; i < wish->n_hide; i++)
         if (!comes_along(wish->hide, wish->n_hide, i))
             c.wish.hide[c.wish.n_hide++] = pst_strdup(wish->hide[i]);
@@ -418,9 +434,12 @@ void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *r
             c.wish.mask[c.wish.n_mask++] = pst_strdup(wish->mask[i]);
     for (int i = 0; i < wish->n_fix; i++)
         c.wish.fix[c.wish.n_fix++] = pst_strdup(wish->fix[i]);
+    for (int i = 0; i < wish->n_open; i++)
+        if (!comes_along(wish->open, wish->n_open, i))
+            c.wish.open[c.wish.n_open++] = pst_strdup(wish->open[i]);
     for (int i = 0; i < wish->n_keep; i++) {
         const char *path = wish->keep[i];
-        bool lost = can & PST_CAN_SANDBOX; /* there everything is, as far as writing goes */
+        bool lost = can & PST_CAN_SANDBOX || wish->n_open; /* there everything is, as far as writing goes */
         lost = lost || is_in_any(path, c.wish.hide, c.wish.n_hide) || is_in_any(path, c.wish.fix, c.wish.n_fix);
         for (int k = 0; k < c.wish.n_hide; k++)
             lost = lost && strcmp(path, c.wish.hide[k]) != 0;
@@ -445,6 +464,8 @@ void pst_confine_done(pst_confine *c)
         free((char *)c->wish.mask[i]);
     for (int i = 0; i < c->wish.n_fix; i++)
         free((char *)c->wish.fix[i]);
+    for (int i = 0; i < c->wish.n_open; i++)
+        free((char *)c->wish.open[i]);
     pst_confine_devices_done(&c->devices);
     pst_confine_root_done(&c->root);
     memset(&c->wish, 0, sizeof c->wish);

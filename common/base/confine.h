@@ -31,17 +31,20 @@ enum {                            /* what a host lets us do */
 #define PST_CONFINE_PATHS  24
 #define PST_CONFINE_HIDDEN 8
 #define PST_CONFINE_MASKED 48
-#define PST_CONFINE_FIXED  16
+#define PST_CONFINE_FIXED  4
+#define PST_CONFINE_OPEN   8
 
 typedef struct pst_confine_wish {
     const char *hide[PST_CONFINE_HIDDEN]; /* folders that are hidden */
     const char *keep[PST_CONFINE_PATHS];  /* folders, below those or elsewhere, that stay as they are */
     const char *mask[PST_CONFINE_MASKED]; /* files, sockets and folders that look empty; not there: nothing to do */
     const char *fix[PST_CONFINE_FIXED]; /* files and folders that nothing can change; only without a sandbox, where that is all but keep */
+    const char *open[PST_CONFINE_OPEN]; /* if any: nothing but these and keep can be changed; only without a sandbox */
     int n_hide;
     int n_keep;
     int n_mask;
     int n_fix;
+    int n_open;
     const char *job;        /* what is at /job; NULL = nothing */
     uid_t user;             /* sandbox, as root: whose the command is; 0 = ours */
     int grace_ms;           /* sandbox: for what outlives the command */

@@ -214,7 +214,9 @@ static void check_isolation(doctor *d)
     tell(d, (can & all) == all ? OK : WARN, "isolation", found,
          "a job here can read more than its own folders; run only your own, or allow Landlock and user namespaces");
     if (geteuid() == 0)
-        tell(d, WARN, "user", "the platform runs as root, and so does each job", "run `penstock up` as a user of its own");
+        tell(d, WARN, "user",
+             "the platform runs as root, and so does each job that asks for no sandbox; it writes its own and temporary folders",
+             "run `penstock up` as a user of its own");
 }
 
 static void check_clock(doctor *d)

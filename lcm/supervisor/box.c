@@ -153,13 +153,14 @@ static void mask_platform(const sup_run *r, pst_confine_wish *w, char *store[3])
             wish_mask(w, s->kafka[i].value);
 }
 
-/* As root's, a command could write what everybody runs, and be more than a job at the next start of anything. */
+/* As root's, a command could write what everybody runs, and be more than a job at the next start of anything: it writes its own folders, the
+ * temporary ones, and nothing else. As another user's it writes what that user may. */
 static void fix_system(pst_confine_wish *w, const char *self, const char *main_program)
 {
-    static const char *const system[] = {"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/var/spool"};
-    for (size_t i = 0; i < sizeof system / sizeof *system && geteuid() == 0; i++)
-        if (is_folder(system[i]))
-            w->fix[w->n_fix++] = system[i];
+    const char *open[] = {"/tmp", "/var/tmp", "/dev", "/proc", getenv("TMPDIR")};
+    for (size_t i = 0; i < sizeof open / sizeof *open && geteuid() == 0; i++)
+        if (open[i] && *open[i] == '/' && is_folder(open[i]))
+            w->open[w->n_open++] = open[i];
     w->fix[w->n_fix++] = self;
     if (main_program)
         w->fix[w->n_fix++] = main_program;
