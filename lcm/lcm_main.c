@@ -1,5 +1,6 @@
 /* lcm_main.c - penstock lcm: config, wire, loop, drain. SIGTERM ends the LCM alone, because a new one must be able to take its place while jobs
  * run: learners go on and are adopted at the next start. SIGUSR2 is for whoever means the jobs, too. */
+#include "common/base/confine.h"
 #include "common/base/dump.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
@@ -18,7 +19,7 @@
 enum { ROUND_MS = 100 };
 
 typedef struct lcm_opts {
-    const char *site, *node, *launcher;
+    const char *site, *node, *launcher, *isolation;
     double overcommit;
     int64_t keep_us, keep_bytes;
     bool print_fsm;
@@ -29,6 +30,10 @@ static const pst_opt opts[] = {
     {"node", 0, PST_OPT_STR, offsetof(lcm_opts, node), "NAME", NULL,
      "name of this node at its first start; then kept in the state folder [the host's name and a random part]"},
     {"launcher", 0, PST_OPT_STR, offsetof(lcm_opts, launcher), "NAME", "local", "how processes are started: local = on this computer"},
+    {"isolation", 0, PST_OPT_STR, offsetof(lcm_opts, isolation), "LEVEL", NULL,
+     "the weakest isolation that jobs may have here: none, user or sandbox. A job that asks for less is refused; native jobs, which run "
+     "the "
+     "platform's own program, have user at most [none]"},
     {"overcommit", 0, PST_OPT_DOUBLE, offsetof(lcm_opts, overcommit), "FACTOR", "1", "offer this many times the processors that there are"},
     {"keep-ended", 0, PST_OPT_SPAN, offsetof(lcm_opts, keep_us), "SPAN", "7d",
      "how long folders of ended generations stay (code, data, supervisors' logs); 0s = for ever. Results and "
@@ -43,7 +48,8 @@ static const pst_usage usage = {.verb = "lcm",
                                         "its site with an id of its own, kept in the state folder; a second one in the same folder waits "
                                         "until the first has gone. SIGTERM ends the LCM alone: learners go on and are adopted at the next "
                                         "start. SIGUSR2 ends every process of the node first.",
-                                .examples = "penstock lcm\npenstock lcm --site rack7 --node gpu3 --overcommit 2",
+                                .examples =
+                                    "penstock lcm\npenstock lcm --site rack7 --node gpu3 --overcommit 2\npenstock lcm --isolation sandbox",
                                 .opts = opts,
                                 .n_opts = sizeof opts / sizeof *opts};
 
@@ -57,6 +63,7 @@ static void on_usr2(int sig)
 
 typedef struct lcm {
     lcm_opts opts;
+    pst_isolation floor;
     pst_settings settings;
     char *state_dir, **environ;
     pst_client *client;
@@ -72,6 +79,21 @@ static int refuse_launcher(const char *name, pst_err *err)
     int rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "there is no launcher '%s': --launcher is one of %s", name, names);
     free(names);
     return rc;
+}
+
+/* Of a level that this host cannot give every job would fail: that is for whoever starts the LCM to hear. */
+static int check_isolation(const char *word, pst_isolation *ret_floor, pst_err *err)
+{
+    if (!word)
+        return 0;
+    if (pst_isolation_parse(word, ret_floor) < 0)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--isolation must be none, user or sandbox, found '%.40s'", word);
+    unsigned can = *ret_floor == PST_ISOLATION_NONE ? 0 : pst_confine_probe();
+    if ((*ret_floor == PST_ISOLATION_USER && !(can & PST_CAN_NO_NEW_PRIVS)) ||
+        (*ret_floor == PST_ISOLATION_SANDBOX && !(can & PST_CAN_SANDBOX)))
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "config", 0,
+                           "--isolation %s: this host does not give it; `penstock doctor` tells what it gives, and lacks", word);
+    return 0;
 }
 
 static int check(const lcm_opts *o, pst_err *err)
@@ -94,6 +116,8 @@ static int configure(lcm *l, int argc, char **argv, pst_err *err)
     int n_args = 0, rc = pst_opt_parse(&usage, argc, argv, &l->opts, &l->settings, &args, &n_args, err);
     if (!rc)
         rc = check(&l->opts, err);
+    if (!rc)
+        rc = check_isolation(l->opts.isolation, &l->floor, err);
     free(args);
     return rc;
 }
@@ -132,6 +156,7 @@ static int wire(lcm *l, pst_err *err)
                            .launcher = lcm_launcher_find(o->launcher),
                            .environ = (const char *const *)l->environ,
                            .overcommit = o->overcommit,
+                           .floor = l->floor,
                            .keep_ended_us = o->keep_us,
                            .keep_ended_bytes = o->keep_bytes,
                            .at_least_once = l->settings.embedded};

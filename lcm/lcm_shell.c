@@ -112,6 +112,7 @@ static void intend(lcm_shell *s, const lcm_action *a)
                             .gpus = d->gpus,
                             .memory_bytes = d->memory_bytes,
                             .grace_ms = d->grace_ms,
+                            .floor = s->conf.floor,
                             .traceparent = trace ? (char *)trace->text : NULL};
     int rc = lcm_rundirs_intend(s->conf.state_dir, &spec, a->command.nonce, &err);
     if (rc < 0)
@@ -434,7 +435,8 @@ static void heartbeat(lcm_shell *s, const char *state)
     int counts[3];
     char texts[3][16];
     static const char *const names[] = {"jobs", "processes", "gpus_in_use"};
-    pst_str_pair details[4] = {[3] = {(char *)PST_SEAL_DETAIL, s->seal_id}};
+    pst_str_pair details[] = {[3] = {(char *)PST_SEAL_DETAIL, s->seal_id},
+                              {(char *)PST_ISOLATION_DETAIL, (char *)pst_isolation_name(s->conf.floor)}};
     char *types[TYPES_MAX];
     size_t n_types = device_types(s->inventory, types);
     lcm_counts(s->core, counts);
@@ -457,7 +459,7 @@ static void heartbeat(lcm_shell *s, const char *state)
                           .n_gpu_types = n_types,
                           .version = (char *)PST_VERSION,
                           .details = details,
-                          .n_details = 4};
+                          .n_details = sizeof details / sizeof *details - (s->conf.floor == PST_ISOLATION_DEFAULT)};
     const char *topic = pst_client_topic(s->conf.client, PST_TOPIC_WORKERS);
     pst_buf value = {0};
     pst_err err = {0};

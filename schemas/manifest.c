@@ -270,6 +270,7 @@ static json_t *read_env(mf_reader *r, const mf_place *own, bool native)
 static void read_isolation(mf_reader *r, const mf_place *own, pst_manifest *m)
 {
     char *word = mf_word(r, own, "isolation");
+    m->isolation_line = word ? pst_yaml_key_line(r->y, own->obj, "isolation") : 0;
     if (word && pst_isolation_parse(word, &m->isolation) < 0)
         mf_wrong(r, own, "isolation", "must be none, user or sandbox, found \"%s\"", word);
     free(word);

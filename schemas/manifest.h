@@ -60,8 +60,9 @@ typedef struct pst_manifest {
     char *site;
     int parameter_servers;   /* penstock.roles.ps; 0 */
     bool native;             /* framework.name: native */
-    pst_isolation isolation; /* PST_ISOLATION_DEFAULT: what the host gives */
-    json_t *raw;             /* the whole tree */
+    pst_isolation isolation; /* PST_ISOLATION_DEFAULT: what the host gives, and the operator asks for */
+    int isolation_line;
+    json_t *raw; /* the whole tree */
 } pst_manifest;
 
 /* Returns 0 with errors->n == 0 when valid; PST_EINVAL/DATA with every violation in errors, unknown keys under `penstock:` among them.

@@ -99,7 +99,8 @@ static const pst_key rows[] = {
     {"penstock", "learner", PST_KEY_MAPPING, .help = "Settings of the built-in learner (`framework.name: native`)."},
     {"penstock", "site", PST_KEY_NAME, .hi = 64, .def = "local", .help = "Whose nodes may run it."},
     {"penstock", "isolation", PST_KEY_NAME, .form = "`none`, `user`, `sandbox`", .hi = 16,
-     .help = "Without it: `user`, as far as the host allows."},
+     .help = "Without it: `user`, as far as the host allows, or what the node asks for (`penstock lcm --isolation`); weaker than that is "
+             "refused."},
     {"penstock.roles", "ps", PST_KEY_WHOLE, .lo = 0, .hi = PST_JOB_PROCESSES_MAX, .def = "0",
      .help = "Parameter servers: the job's command, cpus and memory, no GPU."},
     {"penstock.model", "name", PST_KEY_NAME, .hi = 128, .help = "Required. Registered under this name; a job that leaves none fails."},

@@ -78,6 +78,8 @@ static void resume(const asked *a)
     }
     tcore_read_manifest(j);
     char *never = a->c->nodes_unread ? NULL : trainer_queue_never(j->site, &j->needs);
+    if (!never && !a->c->nodes_unread)
+        never = trainer_site_forbids(j->site, j->isolation);
     if (never) {
         refuse(a, "INSUFFICIENT_RESOURCES", "%s", never);
         free(never);

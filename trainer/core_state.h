@@ -27,6 +27,7 @@ typedef struct trainer_job {
     pst_job_state s;
     /* From the manifest, whose text is in the state; read when the job is submitted, loaded unended, or resumed. */
     int retries, parameter_servers;
+    pst_isolation isolation; /* as the node counts it: DEFAULT = any */
     int64_t deadline_us, grace_us;
     trainer_needs needs; /* of the whole gang */
     trainer_site *site;
@@ -53,12 +54,13 @@ typedef struct trainer_early {
 struct trainer_node {
     char *name;
     trainer_site *site;
-    bool known;     /* it has reported */
-    bool accepting; /* its last report said running */
-    bool stopped;   /* … stopped */
-    bool lost;      /* a person said so; until it reports again */
-    bool proves;    /* it knows nonces */
-    bool opens;     /* it has the key that seals secrets */
+    bool known;          /* it has reported */
+    bool accepting;      /* its last report said running */
+    bool stopped;        /* … stopped */
+    bool lost;           /* a person said so; until it reports again */
+    bool proves;         /* it knows nonces */
+    bool opens;          /* it has the key that seals secrets */
+    pst_isolation floor; /* the weakest that its operator allows */
     int64_t epoch, seen_us;
     trainer_needs capacity, used;
 };
@@ -149,6 +151,10 @@ void trainer_job_free(void *job);
 
 /* ---- placement.c: where a job may go, and if nowhere, why */
 bool trainer_node_has_lease(const tcore *c, const trainer_node *n);
+/* As nodes count it: what a native job leaves out, or asks for, is never too little for a sandbox. */
+pst_isolation trainer_isolation_of(const pst_manifest *m);
+/* Is it weaker than every node of the site allows? The sentence (free()), or NULL. */
+char *trainer_site_forbids(const trainer_site *site, pst_isolation isolation);
 /* More than any node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
 char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs);
 /* The node that takes it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */

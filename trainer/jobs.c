@@ -58,6 +58,7 @@ void tcore_read_manifest(trainer_job *j)
     j->parameter_servers = m.parameter_servers;
     j->deadline_us = m.deadline_us;
     j->grace_us = m.grace_us;
+    j->isolation = trainer_isolation_of(&m);
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);

@@ -36,6 +36,9 @@ void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us)
     n->proves = w->node && *w->node;
     const char *seal_id = pst_str_map_get(w->details, w->n_details, PST_SEAL_DETAIL);
     n->opens = seal_id && c->policy.seal_id && !strcmp(seal_id, c->policy.seal_id);
+    const char *floor = pst_str_map_get(w->details, w->n_details, PST_ISOLATION_DETAIL);
+    if (!floor || pst_isolation_parse(floor, &n->floor) < 0)
+        n->floor = PST_ISOLATION_DEFAULT;
     n->known = true;
     n->lost = !strcmp(w->state, "lost"); /* our own word, read again; its next heartbeat takes it back */
     n->accepting = !strcmp(w->state, "running");

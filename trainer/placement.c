@@ -38,6 +38,33 @@ static char *shortage(const trainer_needs *needs, const trainer_needs *capacity,
     return b.len ? pst_buf_steal(&b) : NULL;
 }
 
+pst_isolation trainer_isolation_of(const pst_manifest *m)
+{
+    bool enough = m->native && m->isolation != PST_ISOLATION_NONE;
+    return enough ? PST_ISOLATION_DEFAULT : m->isolation;
+}
+
+static bool forbids(const trainer_node *n, pst_isolation isolation)
+{
+    return isolation != PST_ISOLATION_DEFAULT && isolation < n->floor;
+}
+
+char *trainer_site_forbids(const trainer_site *site, pst_isolation isolation)
+{
+    const trainer_node *mildest = NULL;
+    for (size_t i = 0; i < site->n_nodes; i++) {
+        const trainer_node *n = site->nodes[i];
+        if (n->known && !n->lost && !forbids(n, isolation))
+            return NULL;
+        if (n->known && !n->lost && (!mildest || n->floor < mildest->floor))
+            mildest = n;
+    }
+    return mildest
+               ? pst_sprintf("%s is weaker than the operators of site %s allow, which is %s; leave penstock.isolation out or ask for that",
+                             pst_isolation_name(isolation), site->name, pst_isolation_name(mildest->floor))
+               : NULL;
+}
+
 char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs)
 {
     static const trainer_needs nothing = {0};
@@ -140,8 +167,12 @@ trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **re
             continue;
         char *why = node_closed(c, n);
         if (why) {
-            if (*bound)
+            if (*bound && !closed)
                 closed = pst_sprintf("its checkpoints lie on node %s: %s", bound, why);
+        } else if (forbids(n, j->isolation)) {
+            closed = closed ? closed
+                            : pst_sprintf("penstock.isolation: %s is weaker than the operator of node %s allows (%s)",
+                                          pst_isolation_name(j->isolation), n->name, pst_isolation_name(n->floor));
         } else if (++open && !(why = shortage(&j->needs, &n->capacity, &n->used))) {
             best = better(j, best, n);
         } else if (!lacks) {

@@ -143,6 +143,10 @@ static void submit_new(tcore *c, const trainer_in *in, const char *training_id, 
         pst_complain(&of_manifest, "manifest", 0, "is missing: the text of a manifest.yml");
     else
         pst_manifest_parse(r->manifest, strlen(r->manifest), &m, &of_manifest, &warnings);
+    char *forbidden = c->nodes_unread || of_manifest.n ? NULL : trainer_site_forbids(tcore_site(c, m.site), trainer_isolation_of(&m));
+    if (forbidden)
+        pst_complain(&of_manifest, "penstock.isolation", m.isolation_line, "%s", forbidden);
+    free(forbidden);
     const char *code = of_manifest.n ? "C101" : of_request ? "BAD_REQUEST" : "C102"; /* FfDL's: invalid manifest, invalid archive */
     const char *unserved = pst_manifest_check_served(&m, &of_manifest);
     if (!bad.n && unserved && strcmp(code, "C101"))

@@ -9,6 +9,8 @@ typedef enum {
     PST_ISOLATION_SANDBOX      /* and processes, a user and temporary folders of its own; writes its own folders alone */
 } pst_isolation;
 
+#define PST_ISOLATION_DETAIL "isolation" /* in an LCM's heartbeat: the weakest that its operator allows */
+
 int pst_isolation_parse(const char *word, pst_isolation *ret); /* "none", "user", "sandbox"; else PST_EPARSE */
 const char *pst_isolation_name(pst_isolation i);
 

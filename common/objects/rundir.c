@@ -138,6 +138,7 @@ static int write_spec(const char *dir, const char *file, const pst_rundir_spec *
     put_str(j, "manifest", s->manifest);
     put_str(j, "gpu_ids", s->gpu_ids ? s->gpu_ids : "");
     put_str(j, "traceparent", s->traceparent);
+    put_str(j, "isolation", s->floor ? pst_isolation_name(s->floor) : NULL);
     if (s->code_uri) {
         json_t *code = json_object();
         put_str(code, "uri", s->code_uri);
@@ -186,8 +187,10 @@ static int read_spec(const char *dir, const char *file, bool intent, pst_rundir_
                          .traceparent = get_str(j, "traceparent"),
                          .memory_bytes = pst_json_int(j, "memory_bytes", 0),
                          .grace_ms = (int)pst_json_int(j, "grace_ms", 10000)};
+    const char *floor = pst_json_str(j, "isolation", "");
+    bool known = !*floor || pst_isolation_parse(floor, &s.floor) == 0; /* not to be read as none */
     json_decref(j);
-    if (!pst_rundir_name_ok(s.training_id) || (!intent && !pst_rundir_name_ok(s.process)) || s.generation < 1 || !s.manifest ||
+    if (!known || !pst_rundir_name_ok(s.training_id) || (!intent && !pst_rundir_name_ok(s.process)) || s.generation < 1 || !s.manifest ||
         !s.state_dir || s.grace_ms < 0) {
         pst_rundir_spec_done(&s);
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "rundir", 0,

@@ -21,6 +21,7 @@
 
 #include "common/base/cgroup.h"
 #include "common/base/err.h"
+#include "common/base/isolation.h"
 
 #include <jansson.h>
 #include <sys/types.h>
@@ -62,6 +63,7 @@ typedef struct pst_rundir_spec {
     char *traceparent; /* what it is a part of (common/platform/trace.h); NULL = nothing that is known */
     int64_t memory_bytes;
     int grace_ms;
+    pst_isolation floor; /* the weakest isolation that the node's operator allows; DEFAULT: any */
 } pst_rundir_spec;
 
 int pst_rundir_spec_write(const char *run_dir, const pst_rundir_spec *s, pst_err *err);

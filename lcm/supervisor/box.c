@@ -28,15 +28,24 @@
 
 static int refuse(pst_err *err, pst_isolation wanted, const char *why)
 {
-    return pst_err_set(
-        err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "isolation", 0,
-        "the manifest asks for penstock.isolation: %s, and this host does not give it: %s; `penstock doctor` tells what it gives",
-        pst_isolation_name(wanted), why);
+    return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "isolation", 0,
+                       "penstock.isolation: %s is asked for, and this host does not give it: %s; `penstock doctor` tells what it gives",
+                       pst_isolation_name(wanted), why);
 }
 
 static int choose_level(const sup_run *r, unsigned can, pst_isolation *ret, pst_err *err)
 {
-    pst_isolation wanted = r->manifest.isolation;
+    pst_isolation wanted = r->manifest.isolation, floor = r->spec.floor;
+    if (floor == PST_ISOLATION_SANDBOX && r->manifest.native)
+        floor = PST_ISOLATION_USER; /* whose program it is, the operator's word is not about */
+    if (wanted != PST_ISOLATION_DEFAULT && wanted < floor)
+        return pst_err_set(
+            err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "isolation", 0,
+            "penstock.isolation (line %d of the manifest): %s is weaker than the operator of this node allows, which is %s; leave "
+            "it out or ask for that",
+            r->manifest.isolation_line, pst_isolation_name(wanted), pst_isolation_name(floor));
+    if (wanted == PST_ISOLATION_DEFAULT && floor > PST_ISOLATION_USER)
+        wanted = floor;
     *ret = wanted == PST_ISOLATION_DEFAULT ? PST_ISOLATION_USER : wanted;
     if (wanted == PST_ISOLATION_SANDBOX && r->manifest.native)
         return refuse(err, wanted, "a native job runs the platform's own program, with the platform's credentials");
@@ -44,6 +53,8 @@ static int choose_level(const sup_run *r, unsigned can, pst_isolation *ret, pst_
         return refuse(err, wanted, "namespaces of mounts, processes and users are refused");
     if (wanted == PST_ISOLATION_USER && !(can & PST_CAN_NO_NEW_PRIVS))
         return refuse(err, wanted, "no_new_privs is refused");
+    if (!(can & PST_CAN_NO_NEW_PRIVS) && floor > PST_ISOLATION_NONE)
+        return refuse(err, floor, "no_new_privs is refused, and its operator asks for more than nothing");
     if (!(can & PST_CAN_NO_NEW_PRIVS))
         *ret = PST_ISOLATION_NONE;
     return 0;

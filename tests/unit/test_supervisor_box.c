@@ -237,6 +237,95 @@ static void test_run_sandbox_ends_by_signal_and_on_halt(void **state)
     assert_int_equal(world_end(w)->exit_code, 3);
 }
 
+/* The operator's word is a floor: more may be asked for, less is refused and said where, and who asks for nothing gets it. */
+static void test_run_operators_floor_is_kept(void **state)
+{
+    world *w = *state;
+    unsigned can = pst_confine_probe();
+    if (!(can & PST_CAN_NO_NEW_PRIVS))
+        return;
+    w->spec.floor = PST_ISOLATION_USER;
+    world_run(w, "echo never", "penstock:\n  isolation: none\n", NULL);
+    assert_null(world_line(w, "never"));
+    assert_string_equal(world_end(w)->reason_code, "S101");
+    if (!strstr(world_end(w)->reason, "of the manifest): none is weaker than the operator of this node allows, which is user"))
+        fail_msg("%s", world_end(w)->reason);
+    world_again(w);
+    if (!(can & PST_CAN_SANDBOX))
+        return;
+    w->spec.floor = PST_ISOLATION_SANDBOX;
+    world_run(w, "echo pids $(ls /proc | grep -c '^[0-9]')", NULL, NULL);
+    assert_int_equal(world_end(w)->exit_code, 0);
+    assert_true(atoi(world_line(w, "pids") + 5) < 10);
+}
+
+/* Processes anywhere whose command line has the text. */
+static int living(const char *text)
+{
+    char command[200];
+    int n = -1;
+    snprintf(command, sizeof command, "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o 'slee[p] %s' | wc -l", text);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%d", &n), 1);
+    pclose(f);
+    return n;
+}
+
+static const char *const levels[] = {"none", "user", "sandbox"};
+
+static bool host_gives(size_t level)
+{
+    unsigned can = pst_confine_probe();
+    return level == 0 || can & (level == 1 ? PST_CAN_NO_NEW_PRIVS : PST_CAN_SANDBOX);
+}
+
+/* Each of them in a session of its own, its parents gone, its environment empty: nothing but the kernel knows whose they were. */
+static void test_run_thousands_that_left_the_session_are_ended(void **state)
+{
+    world *w = *state;
+    for (size_t i = 0; i < 3; i++) {
+        if (!host_gives(i))
+            continue;
+        char mark[40], *extra = pst_sprintf("memory: 4GiB\ncpus: 0.5\npenstock: {isolation: %s}\n", levels[i]);
+        snprintf(mark, sizeof mark, "1000.%d%zu", (int)getpid(), i);
+        char *command = pst_sprintf(
+            "i=0; while [ $i -lt 3000 ]; do (setsid env -i $(command -v sleep) %s &); i=$((i+1)); done; "
+            "n=0; for t in $(seq 100); do n=$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o 'slee[p] %s' | wc -l); "
+            "[ $n -ge 3000 ] && break; sleep 0.2; done; echo left $n; exit 7",
+            mark, mark);
+        world_run(w, command, extra, NULL);
+        if (world_end(w)->exit_code != 7)
+            fail_msg("%s: %s", levels[i], world_end(w)->reason);
+        if (!world_line(w, "left 3000"))
+            fail_msg("%s: %s", levels[i], world_line(w, "left"));
+        assert_int_equal(living(mark), 0);
+        world_again(w);
+        free(command);
+        free(extra);
+    }
+}
+
+/* The same without end: it comes to the limit, whatever session it is in, and that is told. */
+static void test_run_bomb_of_new_sessions_is_ended_and_named(void **state)
+{
+    world *w = *state;
+    for (size_t i = 1; i < 3; i++) {
+        if (!host_gives(i))
+            continue;
+        char mark[40], *extra = pst_sprintf("memory: 4GiB\ncpus: 0.5\npenstock: {isolation: %s}\n", levels[i]);
+        snprintf(mark, sizeof mark, "2000.%d%zu", (int)getpid(), i);
+        char *command = pst_sprintf("while :; do (setsid env -i $(command -v sleep) %s &) 2>/dev/null; done", mark);
+        world_run(w, command, extra, NULL);
+        if (!strstr(world_end(w)->reason, "limit of 4096 processes"))
+            fail_msg("%s: %s", levels[i], world_end(w)->reason);
+        assert_int_equal(living(mark), 0);
+        world_again(w);
+        free(command);
+        free(extra);
+    }
+}
+
 #define RUN(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
@@ -248,6 +337,9 @@ int main(void)
         RUN(test_run_storage_limit_is_kept_and_named),
         RUN(test_run_fork_bomb_is_ended_soon_and_named),
         RUN(test_run_devices_and_the_system_are_out_of_reach),
+        RUN(test_run_operators_floor_is_kept),
+        RUN(test_run_thousands_that_left_the_session_are_ended),
+        RUN(test_run_bomb_of_new_sessions_is_ended_and_named),
         RUN(test_run_isolation_that_cannot_be_had_is_an_error),
         RUN(test_run_sandbox_has_processes_users_and_folders_of_its_own),
         RUN(test_run_sandbox_ends_by_signal_and_on_halt),

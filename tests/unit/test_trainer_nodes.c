@@ -1,5 +1,6 @@
 /* test_trainer_nodes.c - nodes, leases and whom the Trainer believes: where jobs go, what silence means and what it does not, force, a lost node,
  * reports without the nonce of their generation. */
+#include "common/base/isolation.h"
 #include "common/platform/client.h"
 #include "schemas/deploy_digest.h"
 #include "trainer/trainer_core.h"
@@ -51,16 +52,24 @@ static void feed(bench *b, trainer_in in)
         }
 }
 
-static void beat(bench *b, const char *node, const char *state)
+static void beat_with(bench *b, const char *node, const char *state, const char *floor)
 {
+    pst_str_pair details[] = {{(char *)PST_ISOLATION_DETAIL, (char *)floor}};
     pst_worker_state w = {.worker_id = (char *)"w",
                           .kind = (char *)"lcm",
                           .site = (char *)"local",
                           .node = (char *)node,
                           .state = (char *)state,
                           .cpus = 4,
-                          .memory_bytes = (int64_t)8 << 30};
+                          .memory_bytes = (int64_t)8 << 30,
+                          .details = details,
+                          .n_details = floor != NULL};
     feed(b, (trainer_in){.kind = PST_TRAINER_WORKER, .worker = &w, .seen_us = b->now});
+}
+
+static void beat(bench *b, const char *node, const char *state)
+{
+    beat_with(b, node, state, NULL);
 }
 
 static void tick(bench *b)
@@ -455,9 +464,39 @@ static void test_nodes_older_programs_are_understood(void **unused)
     done(&b);
 }
 
+/* A job that asks for less than every node allows is refused, with the place; one that a node allows goes to that node. */
+static void test_nodes_isolation_is_never_weaker_than_the_operators(void **unused)
+{
+    static const char weak[] = "name: weak\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock:\n  isolation: none\n";
+    static const char user[] = "name: user\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock: {isolation: user}\n";
+    bench b = start();
+    beat_with(&b, "strict", "running", "sandbox");
+    char *refused = submit(&b, weak);
+    const pst_job_state *s = tcore_job(b.core, refused);
+    assert_int_equal(s->state, PST_JOB_PUBLIC_STATE_REJECTED);
+    if (!strstr(s->reason, "penstock.isolation: line 5: none is weaker than the operators of site local allow, which is sandbox; leave"))
+        fail_msg("%s", s->reason);
+    char *silent = submit(&b, simple);
+    assert_int_equal(tcore_job(b.core, silent)->state, PST_JOB_PUBLIC_STATE_PENDING);
+    beat_with(&b, "mild", "running", "user");
+    char *taken = submit(&b, user);
+    assert_int_equal(tcore_job(b.core, taken)->state, PST_JOB_PUBLIC_STATE_PENDING);
+    assert_string_equal(tcore_job(b.core, taken)->node, "mild");
+    beat_with(&b, "mild", "draining", "user");
+    char *waits = submit(&b, user);
+    tick(&b);
+    assert_int_equal(tcore_job(b.core, waits)->state, PST_JOB_PUBLIC_STATE_QUEUED);
+    assert_non_null(strstr(tcore_job(b.core, waits)->reason, "operator of node strict"));
+    char *all[] = {refused, silent, taken, waits};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    done(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nodes_of_a_site_have_capacities_of_their_own),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nodes_isolation_is_never_weaker_than_the_operators),
+                                       cmocka_unit_test(test_nodes_of_a_site_have_capacities_of_their_own),
                                        cmocka_unit_test(test_nodes_beside_an_old_lcm_get_nothing),
                                        cmocka_unit_test(test_nodes_what_nobody_took_up_is_given_to_one),
                                        cmocka_unit_test(test_nodes_a_deploy_stands_in_the_state),
