@@ -3,9 +3,10 @@
 
 For each command: shared libraries, and of N starts in turn with the others' the CPU time (user and system) and the time on the
 clock, median (least). An empty C program is the floor: what the system takes for any start. BUILD default build/release; with --before the same
-commands of another build run in the same rounds. A process that is killed while it runs is looked at for shared memory left behind.
+commands of another build run in the same rounds. A supervisor is also started as an LCM does it, with a run directory and no broker, and watched until
+the command of its learner has run; that takes as long again as bash does. A process that is killed while it runs is looked at for shared memory left behind.
 Prints the table; nothing is judged. RESULTS.md has it between <!-- start --> and <!-- /start -->."""
-import argparse, os, shutil, signal, statistics, subprocess, sys, tempfile, time
+import argparse, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
 
 parser = argparse.ArgumentParser()
@@ -43,6 +44,27 @@ def left_behind(program):
     return sum(str(child.pid) in name for name in set(os.listdir("/dev/shm")) - before)
 
 
+def until_command(own, number):
+    """Seconds on the clock from the supervisor's start to the end of its learner's command, by the file that the command makes."""
+    state, done = work / f"state-{number}", work / f"done-{number}"
+    run = state / "jobs/training-bench/gen-1/learner-1"
+    run.mkdir(parents=True)
+    manifest = f"name: b\ncpus: 1\nmemory: 64 MiB\nframework: {{name: custom, version: '1', command: ': >{done}'}}\npenstock: {{isolation: none}}\n"
+    spec = {"training_id": "training-bench", "generation": 1, "process": "learner-1", "learner_id": 1, "learners": 1, "parameter_servers": 0, "cpus": 1.0, "gpus": 0,
+            "memory_bytes": 1 << 26, "grace_ms": 1000, "site": "local", "node": "n", "state_dir": str(state), "name": "b", "user": "u", "manifest": manifest, "gpu_ids": ""}
+    (run / "spec.json").write_text(json.dumps(spec))
+    began = time.perf_counter()
+    child = subprocess.Popen([own, "--run-dir", run, "-b", "127.0.0.1:1", "--registry", "http://127.0.0.1:1", "--state-dir", state], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while not done.exists():
+        if child.poll() is not None or time.perf_counter() - began > 60:
+            sys.exit(f"{own} has run no command: {child.poll()}; {run}: {sorted(f.name for f in run.iterdir())}")
+        time.sleep(0.0002)
+    took = time.perf_counter() - began
+    child.kill()  # the keeper, with which the supervisor dies: without a broker it would wait to publish
+    child.wait()
+    return took
+
+
 floor = work / "empty"
 (work / "empty.c").write_text("int main(void) { return 0; }\n")
 subprocess.check_call(["cc", "-O2", "-o", floor, work / "empty.c"])
@@ -67,6 +89,10 @@ for label, argv in rows:
     cpu, clock = zip(*found[label])
     print(f"| {label} | {libraries(argv[0])} | {statistics.median(cpu) * 1e3:.1f} ({min(cpu) * 1e3:.1f}) "
           f"| {statistics.median(clock) * 1e3:.1f} ({min(clock) * 1e3:.1f}) |")
+own = Path(args.build).resolve() / "penstock-supervise"
+if own.exists():
+    took = [until_command(own, i) for i in range(min(args.n, 40))]
+    print(f"\nFrom a supervisor's start to the end of its learner's command `: >FILE`, without a broker: {statistics.median(took) * 1e3:.1f} ms ({min(took) * 1e3:.1f}).")
 for name, build in (("Before, a", args.before), ("A", args.build)):
     if build:
         n = left_behind(str(Path(build).resolve() / "penstock"))
