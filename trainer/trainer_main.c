@@ -1,13 +1,9 @@
-/* trainer_main.c - penstock trainer: one is active, others stand by.
- *
- * Two locks decide who is active: a file lock in the state folder (two on one computer), and the one partition of the workers topic in
- * the group <prefix>trainer.active (any number of computers). Reading that partition is also how the Trainer hears the LCMs' heartbeats.
- * Should both locks ever fail, the transactional id still lets only the newer one commit. */
+/* trainer_main.c - penstock trainer: config, wire, loop, drain. One is active, others stand by (standby.h): whoever loses its place, or is
+ * fenced, begins anew in place of ending, because an outage does that to all of them at once. */
 #include "trainer/trainer.h"
 
 #include "common/base/clock.h"
 #include "common/base/dump.h"
-#include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/secret.h"
@@ -19,14 +15,11 @@
 #include "trainer/job_fsm.h"
 #include "trainer/replay.h"
 #include "trainer/shell.h"
+#include "trainer/standby.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 enum { STANDBY_SAID_US = 5000000 }; /* joining the group takes a moment; longer than this, another one is active */
 
@@ -72,62 +65,10 @@ static const pst_usage usage = {
 typedef struct trainer {
     pst_client *client;
     trainer_shell shell;
-    pst_consumer *lock; /* workers: heartbeats, and who is active */
+    trainer_standby standby;
     pst_view *view;
     pst_dump *dump;
-    bool grouped; /* the lock is a group's (not on the embedded broker) */
 } trainer;
-
-/* Waits until this process alone uses the state folder. The lock ends with the process. */
-static int lock_folder(const trainer *t, pst_err *err)
-{
-    const char *dir = t->client->settings->state_dir.value;
-    int rc = pst_fs_mkdirs(dir, 0700, err);
-    if (rc < 0)
-        return rc;
-    char *path = pst_fs_join(dir, "trainer.lock");
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
-        rc = pst_err_sys(err, errno, "cannot open %s", path);
-    for (bool said = false; !rc && flock(fd, LOCK_EX | LOCK_NB) < 0; said = true) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            rc = pst_err_sys(err, errno, "cannot lock %s", path);
-        else if (pst_stop_requested())
-            rc = pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "", 0, "stopped");
-        else if (!said)
-            pst_log(PST_LOG_INFO, "trainer", "event=standby reason=\"another trainer uses %s\"", dir);
-        pst_sleep_ms(200);
-    }
-    free(path);
-    return rc; /* fd stays open as long as we live */
-}
-
-static int open_lock(trainer *t, pst_err *err)
-{
-    const char *topics[] = {pst_client_topic(t->client, PST_TOPIC_WORKERS)};
-    char *group = pst_settings_topic(t->client->settings, "trainer.active"), *instance = trainer_shell_instance(t->client);
-    pst_consumer_opts how = {.topics = topics, .n_topics = 1, .report_eof = true};
-    if (t->grouped) {
-        how.group = group; /* never commits: every owner reads all heartbeats that are kept */
-        how.instance_id = instance;
-    }
-    int rc = pst_consumer_new(t->client->bus, &how, &t->lock, err);
-    for (int tries = 0; rc < 0 && err->cls == PST_CLASS_RETRY && !pst_stop_requested(); tries++) {
-        pst_log_err("trainer", err);
-        pst_err_clear(err);
-        pst_sleep_ms(500);
-        rc = pst_consumer_new(t->client->bus, &how, &t->lock, err);
-    }
-    free(group);
-    free(instance);
-    return rc;
-}
-
-static bool owns_lock(trainer *t)
-{
-    pst_range own[4];
-    return !t->grouped || pst_consumer_assignment(t->lock, own, 4) > 0;
-}
 
 /* Active until told to stop, the lock is lost, or a newer instance has taken over. */
 static int be_active(trainer *t, const pst_batch *first, pst_err *err)
@@ -136,7 +77,7 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
     bool live = false; /* the heartbeats of the past are read */
     int rc = trainer_shell_activate(&t->shell, err);
     pst_log(PST_LOG_INFO, "trainer", "event=active");
-    while (!rc && !pst_stop_requested() && owns_lock(t)) {
+    while (!rc && !pst_stop_requested() && trainer_standby_is_active(&t->standby)) {
         bool took = false;
         pst_dump_serve(t->dump);
         rc = trainer_shell_round(&t->shell, &beats, live, &took, err);
@@ -144,7 +85,7 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
             continue;
         live = live || beats.eof;
         pst_err outage = {0};
-        rc = pst_consumer_poll(t->lock, &(pst_poll){.timeout_ms = 0}, &beats, &outage);
+        rc = pst_consumer_poll(t->standby.beats, &(pst_poll){.timeout_ms = 0}, &beats, &outage);
         if (rc < 0)
             *err = outage;
     }
@@ -152,38 +93,24 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
     return rc;
 }
 
-/* After an outage the broker may have given our static membership to our own earlier session: that fences a consumer for good, and
- * nobody else need be there (another trainer of this state folder is kept out by its lock file). A new consumer goes on; so it does where a
- * consumer's position is not known any more. */
-static int after_fencing(trainer *t, pst_err *err)
-{
-    pst_log_err("trainer", err);
-    pst_err_clear(err);
-    for (int i = 0; i < 20 && !pst_stop_requested(); i++)
-        pst_sleep_ms(100);
-    pst_consumer_free(t->lock);
-    t->lock = NULL;
-    return pst_stop_requested() ? 0 : open_lock(t, err);
-}
-
 static int loop(trainer *t, pst_err *err)
 {
     bool said = false;
     int64_t since = pst_mono_us();
-    int rc = open_lock(t, err);
+    int rc = trainer_standby_open(&t->standby, err);
     while (!rc && !pst_stop_requested()) {
         pst_batch beats = {0};
         pst_err outage = {0};
         pst_dump_serve(t->dump);
-        rc = pst_consumer_poll(t->lock, &(pst_poll){.timeout_ms = 200}, &beats, &outage);
+        rc = pst_consumer_poll(t->standby.beats, &(pst_poll){.timeout_ms = 200}, &beats, &outage);
         if (rc < 0) {
             *err = outage;
             if (pst_bus_reopens(rc, err))
-                rc = after_fencing(t, err);
-        } else if (owns_lock(t)) {
+                rc = trainer_standby_reopen(&t->standby, err);
+        } else if (trainer_standby_is_active(&t->standby)) {
             rc = be_active(t, &beats, err);
             if (pst_bus_reopens(rc, err))
-                rc = after_fencing(t, err);
+                rc = trainer_standby_reopen(&t->standby, err);
             said = false;
             since = pst_mono_us();
         } else if (!said && pst_mono_us() - since > STANDBY_SAID_US) {
@@ -242,8 +169,8 @@ static int run(int argc, char **argv)
                              .operators = o.operators ? o.operators : pst_account_name(NULL)};
     pst_random(policy.nonce_key, sizeof policy.nonce_key);
     t.client = v.client;
-    t.grouped = !v.settings.embedded;
-    int rc = lock_folder(&t, &v.err);
+    t.standby = (trainer_standby){.client = v.client, .grouped = !v.settings.embedded};
+    int rc = trainer_standby_lock_folder(v.client, &v.err);
     if (!rc)
         rc = trainer_shell_open(&t.shell, v.client, &policy, o.keep_code_us, &v.err);
     if (!rc)
@@ -258,7 +185,7 @@ static int run(int argc, char **argv)
     pst_http_thread_stop(http);
     pst_dump_free(t.dump);
     pst_view_stop(t.view);
-    pst_consumer_free(t.lock);
+    trainer_standby_close(&t.standby);
     if (t.shell.core)
         trainer_shell_close(&t.shell);
     return pst_verb_end(&v, rc);

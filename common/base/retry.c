@@ -6,6 +6,19 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 
+enum { SLICE_MS = 50 };
+
+bool pst_retry_pause(int wait_ms, bool (*stopped)(void *arg), void *arg)
+{
+    while (!(stopped ? stopped(arg) : pst_stop_requested())) {
+        if (wait_ms <= 0)
+            return true;
+        pst_sleep_ms(wait_ms < SLICE_MS ? wait_ms : SLICE_MS);
+        wait_ms -= SLICE_MS;
+    }
+    return false;
+}
+
 bool pst_retry(const char *component, pst_err *err, int wait_ms)
 {
     if (pst_stop_requested())
@@ -13,6 +26,6 @@ bool pst_retry(const char *component, pst_err *err, int wait_ms)
     if (component)
         pst_log_err(component, err);
     pst_err_clear(err);
-    pst_sleep_ms(wait_ms);
+    pst_retry_pause(wait_ms, NULL, NULL); /* asked to stop meanwhile: the next attempt is the last */
     return true;
 }

@@ -13,5 +13,7 @@
 
 /* component: whose log line it is; NULL = whoever failed has said it. False, at once and with err as it was: the program is asked to stop. */
 bool pst_retry(const char *component, pst_err *err, int wait_ms);
+/* The pause alone, for whoever is stopped by a word of its own: stopped is asked before it and every 50 ms. NULL: as above. False: stopped. */
+bool pst_retry_pause(int wait_ms, bool (*stopped)(void *arg), void *arg);
 
 #endif

@@ -1,0 +1,75 @@
+/* lcm_opts.c - the options and their checks: what cannot be had on this computer is refused here, where a person reads it, and not by every job. */
+#include "lcm/lcm_opts.h"
+
+#include "common/base/confine.h"
+#include "lcm/launchers.h"
+#include "lcm/node_id.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const pst_opt opts[] = {
+    {"site", 0, PST_OPT_STR, offsetof(lcm_opts, site), "NAME", "local", "the site that this node belongs to"},
+    {"node", 0, PST_OPT_STR, offsetof(lcm_opts, node), "NAME", NULL,
+     "name of this node at its first start; then kept in the state folder [the host's name and a random part]"},
+    {"launcher", 0, PST_OPT_STR, offsetof(lcm_opts, launcher), "NAME", "local", "how processes are started: local = on this computer"},
+    {"isolation", 0, PST_OPT_STR, offsetof(lcm_opts, isolation), "LEVEL", NULL,
+     "the weakest isolation that jobs may have here: none, user or sandbox. A job that asks for less is refused; native jobs, which run "
+     "the "
+     "platform's own program, have user at most [none]"},
+    {"overcommit", 0, PST_OPT_DOUBLE, offsetof(lcm_opts, overcommit), "FACTOR", "1", "offer this many times the processors that there are"},
+    {"keep-ended", 0, PST_OPT_SPAN, offsetof(lcm_opts, keep_us), "SPAN", "7d",
+     "how long folders of ended generations stay (code, data, supervisors' logs); 0s = for ever. Results and "
+     "checkpoints stay until their job is deleted"},
+    {"keep-ended-bytes", 0, PST_OPT_BYTES, offsetof(lcm_opts, keep_bytes), "SIZE", "0",
+     "of those, the oldest go first beyond this much in sum; 0 = no limit"},
+    {"print-fsm", 0, PST_OPT_BOOL, offsetof(lcm_opts, print_fsm), NULL, NULL, "print the table of process states as Markdown and exit"}};
+const pst_usage lcm_usage = {.verb = "lcm",
+                             .args = "",
+                             .summary = "Deploy, halt and end the processes of jobs on this computer, as the Trainer commands.",
+                             .text = "Consumes jobs.commands, produces jobs.reports and a heartbeat on workers. Every LCM is a node of "
+                                     "its site with an id of its own, kept in the state folder; a second one in the same folder waits "
+                                     "until the first has gone. SIGTERM ends the LCM alone: learners go on and are adopted at the next "
+                                     "start. SIGUSR2 ends every process of the node first.",
+                             .examples =
+                                 "penstock lcm\npenstock lcm --site rack7 --node gpu3 --overcommit 2\npenstock lcm --isolation sandbox",
+                             .opts = opts,
+                             .n_opts = sizeof opts / sizeof *opts};
+
+static int refuse_launcher(const char *name, pst_err *err)
+{
+    char *names = lcm_launcher_names();
+    int rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "there is no launcher '%s': --launcher is one of %s", name, names);
+    free(names);
+    return rc;
+}
+
+/* Of a level that this host cannot give every job would fail: that is for whoever starts the LCM to hear. */
+static int check_isolation(const char *word, pst_isolation *ret_floor, pst_err *err)
+{
+    if (!word)
+        return 0;
+    if (pst_isolation_parse(word, ret_floor) < 0)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--isolation must be none, user or sandbox, found '%.40s'", word);
+    unsigned can = *ret_floor == PST_ISOLATION_NONE ? 0 : pst_confine_probe();
+    if ((*ret_floor == PST_ISOLATION_USER && !(can & PST_CAN_NO_NEW_PRIVS)) ||
+        (*ret_floor == PST_ISOLATION_SANDBOX && !(can & PST_CAN_SANDBOX)))
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "config", 0,
+                           "--isolation %s: this host does not give it; `penstock doctor` tells what it gives, and lacks", word);
+    return 0;
+}
+
+int lcm_opts_check(const lcm_opts *o, pst_isolation *ret_floor, pst_err *err)
+{
+    if (!pst_rundir_name_ok(o->site))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no site name: letters, digits, . _ -", o->site);
+    if (o->node && (!pst_rundir_name_ok(o->node) || strlen(o->node) > LCM_NODE_NAME_MAX))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "'%s' is no node name: letters, digits, . _ -, at most %d",
+                           o->node, LCM_NODE_NAME_MAX);
+    if (!lcm_launcher_find(o->launcher))
+        return refuse_launcher(o->launcher, err);
+    if (!(o->overcommit > 0 && o->overcommit <= 1000))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--overcommit must be above 0 and at most 1000");
+    return check_isolation(o->isolation, ret_floor, err);
+}
