@@ -1,6 +1,7 @@
 /* avro_columns.c - compiles (writer schema, wanted fields) into a plan that fills numbers, texts and raw spans of user records. One pass
  * over the record in the writer's order; a field wanted more than once is read again from a mark. Everything not wanted is skipped, but
  * read to the end: a truncated record is a bad record. */
+#include "common/base/array.h"
 #include "schemas/avro_plan.h"
 
 #include <stdio.h>
@@ -387,10 +388,7 @@ static void compile(av_builder *b, columns_arg *c)
     av_build_sub(b, NULL, NULL, NULL); /* 0: the record; the others skip */
     for (size_t i = 0; i < b->n_subs && !b->rc; i++) {
         av_sub s = b->subs[i];
-        if (i == cap) {
-            cap = cap ? cap * 2 : 16;
-            b->p->starts = pst_realloc(b->p->starts, cap * sizeof *b->p->starts);
-        }
+        b->p->starts = pst_array_room(b->p->starts, i, &cap, sizeof *b->p->starts);
         b->p->starts[i] = (uint32_t)b->p->n;
         b->p->n_starts = i + 1;
         av_build_label(b);

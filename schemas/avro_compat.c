@@ -1,6 +1,7 @@
 /* avro_compat.c - may a reader's schema read a writer's data? Avro 1.11 specification, "Schema Resolution"; the rules for one pair of types
  * are shared with the decode plan. Types may be recursive, so pairs under way count as readable; when such an assumption falls, what was
  * concluded from it is forgotten. Breadth is bounded too: two hostile schemas can ask for 10^8 pairs. */
+#include "common/base/array.h"
 #include "schemas/avro_node.h"
 
 #include <math.h>
@@ -97,10 +98,7 @@ static void set_state(compare *c, uint64_t key, uint8_t state)
     *p = (pair){key, state};
     if (state != YES)
         return;
-    if (c->n_log == c->cap_log) {
-        c->cap_log = c->cap_log ? c->cap_log * 2 : 64;
-        c->log = pst_realloc(c->log, c->cap_log * sizeof *c->log);
-    }
+    c->log = pst_array_room(c->log, c->n_log, &c->cap_log, sizeof *c->log);
     c->log[c->n_log++] = key;
 }
 

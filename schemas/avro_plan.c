@@ -1,6 +1,7 @@
 /* avro_plan.c - the parts of compiling that struct plans and column plans share: emitting, skipping, unions; and plans as text. */
 #include "schemas/avro_plan.h"
 
+#include "common/base/array.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +20,7 @@ void av_program_done(av_program *p)
 void *av_build_own(av_builder *b, void *memory)
 {
     av_program *p = b->p;
-    if (p->n_owned == p->cap_owned) {
-        p->cap_owned = p->cap_owned ? p->cap_owned * 2 : 16;
-        p->owned = pst_realloc(p->owned, p->cap_owned * sizeof *p->owned);
-    }
+    p->owned = pst_array_room(p->owned, p->n_owned, &p->cap_owned, sizeof *p->owned);
     p->owned[p->n_owned++] = memory;
     return memory;
 }
@@ -104,10 +102,7 @@ uint32_t av_build_sub(av_builder *b, const av_node *writer, const av_node *reade
     for (size_t i = 0; i < b->n_subs; i++)
         if (b->subs[i].writer == writer && b->subs[i].reader == reader && b->subs[i].target == target)
             return (uint32_t)i;
-    if (b->n_subs == b->cap_subs) {
-        b->cap_subs = b->cap_subs ? b->cap_subs * 2 : 16;
-        b->subs = pst_realloc(b->subs, b->cap_subs * sizeof *b->subs);
-    }
+    b->subs = pst_array_room(b->subs, b->n_subs, &b->cap_subs, sizeof *b->subs);
     b->subs[b->n_subs] = (av_sub){writer, reader, target};
     return (uint32_t)b->n_subs++;
 }

@@ -1,5 +1,6 @@
 /* avro_plan_struct.c - compiles (writer schema, event struct) into a decode plan. The reader's schema is the event's own; it and the
  * descriptor were made from the same file, so fields pair by place. */
+#include "common/base/array.h"
 #include "schemas/avro_plan.h"
 
 #include <stdio.h>
@@ -201,10 +202,7 @@ static void compile(av_builder *b, const av_node *w, const av_node *r, const pst
     av_build_sub(b, NULL, NULL, NULL); /* 0: the entry */
     for (size_t i = 0; i < b->n_subs && !b->rc; i++) {
         av_sub s = b->subs[i];
-        if (i == cap) {
-            cap = cap ? cap * 2 : 16;
-            b->p->starts = pst_realloc(b->p->starts, cap * sizeof *b->p->starts);
-        }
+        b->p->starts = pst_array_room(b->p->starts, i, &cap, sizeof *b->p->starts);
         b->p->starts[i] = (uint32_t)b->p->n;
         b->p->n_starts = i + 1;
         av_build_label(b);

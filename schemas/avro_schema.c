@@ -1,6 +1,7 @@
 /* avro_schema.c - schema text → graph of nodes. Every name, size, symbol and default is checked here, once, so that nothing later has to.
  * Source: Avro 1.11 specification, "Schema Declaration", "Names", "Aliases". Where Java's parser is more lenient than the text and data in
  * the wild relies on it ({"type": {"type": "string"}}, a union's default that fits another branch than the first), so are we. */
+#include "common/base/array.h"
 #include "schemas/avro_node.h"
 
 #include <stdio.h>
@@ -62,10 +63,7 @@ static int new_node(parser *p, av_kind kind, const json_t *j, av_node **ret)
     pst_schema *s = p->s;
     if (s->n_nodes == PST_AVRO_NODES_MAX)
         return fail(p, PST_ELIMIT, "more than %d types", PST_AVRO_NODES_MAX);
-    if (s->n_nodes == s->cap_nodes) {
-        s->cap_nodes = s->cap_nodes ? s->cap_nodes * 2 : 16;
-        s->nodes = pst_realloc(s->nodes, s->cap_nodes * sizeof *s->nodes);
-    }
+    s->nodes = pst_array_room(s->nodes, s->n_nodes, &s->cap_nodes, sizeof *s->nodes);
     av_node *n = pst_alloc(sizeof *n);
     n->kind = kind;
     n->id = (uint32_t)s->n_nodes;

@@ -2,6 +2,7 @@
  * in the same, so that no request comes between. Names that are no digest are not ours to remove. */
 #include "trainer/code_sweep.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
@@ -62,10 +63,7 @@ static void note(void *arg, const char *key, int64_t put_us)
     trainer_code_sweep *s = arg;
     if (put_us >= s->before_us || !digest_in(key) || s->n == OLD_MAX)
         return;
-    if (s->n == s->cap) {
-        s->cap = s->cap ? 2 * s->cap : 64;
-        s->old = pst_realloc(s->old, s->cap * sizeof *s->old);
-    }
+    s->old = pst_array_room(s->old, s->n, &s->cap, sizeof *s->old);
     s->old[s->n++] = pst_strdup(key);
 }
 

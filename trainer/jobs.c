@@ -1,6 +1,7 @@
 /* jobs.c - the jobs in memory, the one setter of their state, and the one place where a step's results are written down. tcore_emit looks into the
  * table of transitions and aborts on what is not in it, numbers the event, and marks the state for publishing: so no event is without its
  * state, and no state changes without an event. */
+#include "common/base/array.h"
 #include "trainer/core_state.h"
 
 #include <stdlib.h>
@@ -9,10 +10,7 @@
 static trainer_action *add_action(tcore *c, pst_action_kind kind, const char *key)
 {
     trainer_actions *a = c->out;
-    if (a->n == a->cap) {
-        a->cap = a->cap ? a->cap * 2 : 16;
-        a->at = pst_realloc(a->at, a->cap * sizeof *a->at);
-    }
+    a->at = pst_array_room(a->at, a->n, &a->cap, sizeof *a->at);
     trainer_action *x = &a->at[a->n++];
     *x = (trainer_action){.kind = kind, .key = pst_strdup(key)};
     return x;
@@ -85,10 +83,7 @@ void tcore_live_add(tcore *c, trainer_job *j)
 {
     if (j->live_at)
         return;
-    if (c->n_live == c->cap_live) {
-        c->cap_live = c->cap_live ? c->cap_live * 2 : 64;
-        c->live = pst_realloc(c->live, c->cap_live * sizeof *c->live);
-    }
+    c->live = pst_array_room(c->live, c->n_live, &c->cap_live, sizeof *c->live);
     c->live[c->n_live++] = j;
     j->live_at = c->n_live;
 }
@@ -107,10 +102,7 @@ static void mark_dirty(tcore *c, trainer_job *j)
 {
     if (j->dirty)
         return;
-    if (c->n_dirty == c->cap_dirty) {
-        c->cap_dirty = c->cap_dirty ? c->cap_dirty * 2 : 64;
-        c->dirty = pst_realloc(c->dirty, c->cap_dirty * sizeof *c->dirty);
-    }
+    c->dirty = pst_array_room(c->dirty, c->n_dirty, &c->cap_dirty, sizeof *c->dirty);
     c->dirty[c->n_dirty++] = j;
     j->dirty = true;
 }

@@ -1,6 +1,7 @@
 /* outbox.c - the actions of a round, encoded: events, states, commands, tombstones, each with CloudEvents headers and the trace it belongs
  * to. Encoding comes before the transaction, so that a registry that is away never holds a transaction open. */
 #include "trainer/shell.h"
+#include "common/base/array.h"
 #include "common/base/settings.h"
 
 #include "common/base/clock.h"
@@ -179,10 +180,7 @@ static int add(trainer_outbox *o, const trainer_action *a, const pst_trace *trac
         break;
     }
     int rc = type ? pst_codec_encode(o->client->codec, type, pst_client_topic(o->client, l.topic), event, &l.value, err) : 0;
-    if (o->n == o->cap) {
-        o->cap = o->cap ? o->cap * 2 : 64;
-        o->at = pst_realloc(o->at, o->cap * sizeof *o->at);
-    }
+    o->at = pst_array_room(o->at, o->n, &o->cap, sizeof *o->at);
     o->at[o->n++] = l;
     return rc;
 }

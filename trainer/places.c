@@ -1,6 +1,7 @@
 /* places.c - sites and nodes, what of them is taken, and who waits where: tables and sums that everything above rests on. A node belongs to one
  * site. What a generation needs is charged to one node from its deployment until its last process was observed to have ended; sums are
  * whole numbers, so that they come back to zero exactly. A site's queue is kept in order at all times: by priority, then submission. */
+#include "common/base/array.h"
 #include "trainer/core_state.h"
 
 #include <math.h>
@@ -119,10 +120,7 @@ void trainer_queue_add(tcore *c, trainer_job *j)
 {
     trainer_site *s = j->site;
     PST_ASSERT(!j->queued && j->s.state == PST_JOB_PUBLIC_STATE_QUEUED);
-    if (s->n_queue == s->cap_queue) {
-        s->cap_queue = s->cap_queue ? s->cap_queue * 2 : 64;
-        s->queue = pst_realloc(s->queue, s->cap_queue * sizeof(trainer_job *));
-    }
+    s->queue = pst_array_room(s->queue, s->n_queue, &s->cap_queue, sizeof *s->queue);
     size_t at = place_of(s, j);
     memmove(s->queue + at + 1, s->queue + at, (s->n_queue - at) * sizeof(trainer_job *));
     s->queue[at] = j;

@@ -1,6 +1,7 @@
 /* shell.c - see shell.h: state from the topics, rounds, transactions. */
 #include "trainer/shell.h"
 
+#include "common/base/retry.h"
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/hash.h"
@@ -274,8 +275,7 @@ static int bear(trainer_shell *s, int rc, pst_err *err)
         return rc;
     pst_log_err("trainer", err);
     pst_err_clear(err);
-    for (int waited = 0; waited < PAUSE_MS && !pst_stop_requested(); waited += 50)
-        pst_sleep_ms(50);
+    pst_retry_pause(PAUSE_MS, NULL, NULL);
     return 0;
 }
 

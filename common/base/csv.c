@@ -1,6 +1,7 @@
 /* csv.c - see csv.h. One pass of bytes into one buffer: fields lie there one behind the other, each with its NUL. */
 #include "common/base/csv.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 
 #include <math.h>
@@ -29,10 +30,7 @@ static int new_field(pst_csv *c, pst_err *err)
 {
     if (c->n == PST_CSV_COLUMNS_MAX)
         return bad(c, err, PST_ELIMIT, "more than 10,000 columns");
-    if (c->n == c->cap) {
-        c->cap = c->cap ? c->cap * 2 : 16;
-        c->at = pst_realloc(c->at, c->cap * sizeof *c->at);
-    }
+    c->at = pst_array_room(c->at, c->n, &c->cap, sizeof *c->at);
     c->at[c->n++] = c->record.len;
     return 0;
 }

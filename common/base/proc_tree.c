@@ -2,6 +2,8 @@
  * number of processes, not with its square. */
 #include "common/base/proc_tree.h"
 
+#include "common/base/array.h"
+
 #include "common/base/buf.h"
 #include "common/base/proc.h"
 
@@ -104,8 +106,7 @@ void pst_tree_walk(pid_t pid, int sig, pst_tree *ret_sum)
         entry x;
         if (!isdigit((unsigned char)e->d_name[0]) || !read_entry(atoi(e->d_name), &x))
             continue;
-        if (n == cap)
-            at = pst_realloc(at, (cap = 2 * cap + 256) * sizeof *at);
+        at = pst_array_room(at, n, &cap, sizeof *at);
         at[n++] = x;
     }
     if (d)

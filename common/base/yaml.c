@@ -1,6 +1,7 @@
 /* yaml.c - see yaml.h. Walks libyaml's event stream, so that nothing is built before its size was checked. */
 #include "common/base/yaml.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/fs.h"
 
@@ -36,10 +37,7 @@ static int mark(walker *w, const json_t *node, size_t line)
 {
     if (w->y->n_marks >= NODES_MAX)
         return pst_err_set(w->err, PST_ELIMIT, PST_CLASS_DATA, "yaml", 0, "%s has more than %d values", w->y->file, NODES_MAX);
-    if (w->y->n_marks == w->marks_cap) {
-        w->marks_cap = w->marks_cap ? w->marks_cap * 2 : 64;
-        w->y->marks = pst_realloc(w->y->marks, w->marks_cap * sizeof *w->y->marks);
-    }
+    w->y->marks = pst_array_room(w->y->marks, w->y->n_marks, &w->marks_cap, sizeof *w->y->marks);
     w->y->marks[w->y->n_marks++] = (pst_yaml_mark){node, (int)line + 1};
     return 0;
 }

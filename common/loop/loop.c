@@ -1,6 +1,7 @@
 /* loop.c - see loop.h. Posting goes through our own queue and an eventfd, so libevent needs no locks and stays single-threaded. */
 #include "common/loop/loop.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/stop.h"
 #include "common/loop/loop_priv.h"
@@ -221,10 +222,7 @@ int pst_loop_post(pst_loop *l, void (*fn)(void *arg), void *arg)
         pthread_mutex_unlock(&l->lock);
         return PST_ELIMIT;
     }
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 64;
-        l->queue = pst_realloc(l->queue, l->cap * sizeof *l->queue);
-    }
+    l->queue = pst_array_room(l->queue, l->n, &l->cap, sizeof *l->queue);
     l->queue[l->n++] = (posted){fn, arg};
     pthread_mutex_unlock(&l->lock);
     wake(l);

@@ -3,6 +3,7 @@
  * Only zip, tar and gzipped tar are enabled in libarchive: every further format is code that a stranger can reach. Limits count the bytes
  * written, not the bytes declared. Links, devices and special files are refused by name instead of left out: a learner that misses a file
  * would fail later and further away. */
+#include "common/base/array.h"
 #include "common/objects/objects.h"
 
 #include "common/base/fs.h"
@@ -297,10 +298,7 @@ static int pack_folder(packer *p, int dirfd, const char *prefix, size_t depth, p
     for (struct dirent *e; (e = readdir(d));) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, ".git"))
             continue;
-        if (n == cap) {
-            cap = cap ? 2 * cap : 64;
-            names = pst_realloc(names, cap * sizeof *names);
-        }
+        names = pst_array_room(names, n, &cap, sizeof *names);
         names[n++] = pst_strdup(e->d_name);
     }
     if (n)

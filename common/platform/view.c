@@ -9,6 +9,7 @@
  * Everything that can go wrong is an outage to this thread: it says so, waits and begins again at the store's own positions. */
 #include "common/platform/view.h"
 
+#include "common/base/retry.h"
 #include "common/base/seal.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
@@ -38,8 +39,9 @@ struct pst_view {
     atomic_llong lag;
 };
 
-static bool ended(pst_view *v)
+static bool ended(void *arg)
 {
+    pst_view *v = arg;
     return atomic_load(&v->stopping);
 }
 
@@ -294,8 +296,8 @@ static void *run(void *arg)
         pst_consumer_free(c);
         if (err.code && !ended(v))
             pst_log_err("view", &err);
-        for (int waited = 0; rc != PST_EAGAIN && waited < pause && !ended(v); waited += 50)
-            pst_sleep_ms(50);
+        if (rc != PST_EAGAIN)
+            pst_retry_pause(pause, ended, v);
         pause = pause * 2 < PAUSE_MAX_MS ? pause * 2 : PAUSE_MAX_MS;
     }
     return NULL;

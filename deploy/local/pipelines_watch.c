@@ -350,7 +350,7 @@ void local_pipelines_watch_step(local_pipelines_watch *w, local_services *servic
     tick(w, services);
     if (pst_consumer_poll(w->consumer, &(pst_poll){.records_max = 100, .timeout_ms = timeout_ms}, &b, &err) < 0) {
         pst_log_err("up", &err);
-        usleep(100000);
+        pst_sleep_ms(100);
         return;
     }
     /* Of several records of one key in a batch only the last counts: a replay at start must not start what was deleted since. */

@@ -4,6 +4,7 @@
  * the reader pauses when the loop is 256 parcels behind. Writing is the loop's: librdkafka's thread does the waiting there. */
 #include "deploy/registry/registry_log.h"
 
+#include "common/base/retry.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
@@ -31,6 +32,7 @@ struct rlog {
 };
 
 #define PARCELS_MAX 256 /* batches read ahead of the loop */
+#define RETRY_MS    300
 
 typedef struct parcel { /* from the reading thread to the loop: records, an error, or neither = ready */
     struct parcel *next;
@@ -192,6 +194,12 @@ static int prepare_topic(rlog *l, pst_err *err)
     return rc < 0 || l->conf.embedded ? rc : check_policy(l, err);
 }
 
+static bool stopped(void *arg)
+{
+    rlog *l = arg;
+    return atomic_load(&l->stop);
+}
+
 static bool wait_for_topic(rlog *l)
 {
     while (!atomic_load(&l->stop)) {
@@ -204,7 +212,7 @@ static bool wait_for_topic(rlog *l)
         post_trouble(l, &err);
         if (err.cls == PST_CLASS_FATAL)
             return false;
-        pst_sleep_ms(300);
+        pst_retry_pause(RETRY_MS, stopped, l);
     }
     return false;
 }
@@ -221,7 +229,7 @@ static pst_consumer *open_reader(rlog *l)
         post_trouble(l, &err);
         if (err.cls == PST_CLASS_FATAL)
             return NULL;
-        pst_sleep_ms(300);
+        pst_retry_pause(RETRY_MS, stopped, l);
     }
     return NULL;
 }

@@ -1,6 +1,7 @@
 /* score_follow.c - see the header. The thread has a client of its own, so that a registry that does not answer holds nobody else. */
 #include "inference/run/score_follow.h"
 
+#include "common/base/retry.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -56,8 +57,9 @@ struct score_follow {
     _Atomic bool stop;
 };
 
-static bool stopping(const score_follow *f)
+static bool stopping(void *arg)
 {
+    const score_follow *f = arg;
     return f->stop || pst_stop_requested();
 }
 
@@ -74,8 +76,7 @@ static void set_why(score_follow *f, const char *fmt, ...)
 
 static void pause_ms(score_follow *f, int ms)
 {
-    for (; ms > 0 && !stopping(f); ms -= 50)
-        pst_sleep_ms(ms < 50 ? ms : 50);
+    pst_retry_pause(ms, stopping, f);
 }
 
 /* ---- making a model ready -------------------------------------------------------------------------------------------------- */

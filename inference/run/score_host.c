@@ -1,6 +1,7 @@
 /* score_host.c - the scorer's surroundings: Kafka properties, topics, what it waits for, its place in the group. */
 #include "inference/run/score_priv.h"
 
+#include "common/base/retry.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -74,8 +75,7 @@ void scorer_waits_settle(scorer *s)
 /* Sleeps, ready to stop. */
 void scorer_idle_ms(int ms)
 {
-    for (; ms > 0 && !pst_stop_requested(); ms -= 50)
-        pst_sleep_ms(ms < 50 ? ms : 50);
+    pst_retry_pause(ms, NULL, NULL);
 }
 
 /* The largest batch that a topic takes; 0 = it does not say. */

@@ -2,6 +2,7 @@
  * report. Nothing is read back from the topic: a worker tells of a partition anew when it gets it. */
 #include "inference/run/score_report.h"
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/platform/codec.h"
 #include "schemas/events.h"
@@ -89,10 +90,7 @@ static entry *find(score_reports *r, pst_variant v, const pst_record *rec)
 
 static void add(score_reports *r, const entry *e, int64_t offset, int version)
 {
-    if (r->n_lines == r->cap_lines) {
-        r->cap_lines = r->cap_lines ? r->cap_lines * 2 : 16;
-        r->lines = pst_realloc(r->lines, r->cap_lines * sizeof(*r->lines));
-    }
+    r->lines = pst_array_room(r->lines, r->n_lines, &r->cap_lines, sizeof *r->lines);
     r->lines[r->n_lines++] = (line){e->variant, e->topic, e->partition, offset, version, false};
 }
 

@@ -3,6 +3,8 @@
  * our own code and gets the platform's settings by a descriptor (learner.c), not here. */
 #include "lcm/supervisor/run.h"
 
+#include "common/base/array.h"
+
 #include "common/base/json.h"
 
 #include <stdio.h>
@@ -40,11 +42,9 @@ __attribute__((format(printf, 3, 4))) static void set(env *e, const char *name, 
             e->at[i] = pst_buf_steal(&b);
             return;
         }
-    if (e->n + 2 > e->cap) {
-        e->cap = 2 * e->cap + 64;
-        e->at = pst_realloc(e->at, e->cap * sizeof *e->at);
-    }
+    e->at = pst_array_room(e->at, e->n, &e->cap, sizeof *e->at);
     e->at[e->n++] = pst_buf_steal(&b);
+    e->at = pst_array_room(e->at, e->n, &e->cap, sizeof *e->at);
     e->at[e->n] = NULL;
 }
 

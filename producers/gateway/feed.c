@@ -2,6 +2,7 @@
  * shows something) and hands each record, as JSON, to the loop's thread. A full queue pauses the reading, it never grows. */
 #include "producers/gateway/gateway.h"
 
+#include "common/base/retry.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGES_MAX = 512, TAIL_RECORDS = 300, LARGE_BYTES = 128 << 10 };
+enum { RANGES_MAX = 512, TAIL_RECORDS = 300, LARGE_BYTES = 128 << 10, RETRY_MS = 1000 };
 
 static const struct {
     pst_topic topic;
@@ -157,6 +158,12 @@ static int open_consumer(gw_feed *f, pst_consumer **ret_consumer, pst_err *err)
     return pst_consumer_new(c->bus, &(pst_consumer_opts){.ranges = ranges, .n_ranges = n}, ret_consumer, err);
 }
 
+static bool stopped(void *arg)
+{
+    const gw_feed *f = arg;
+    return f->stop;
+}
+
 static void *run(void *arg)
 {
     gw_feed *f = arg;
@@ -165,8 +172,7 @@ static void *run(void *arg)
         pst_err err = {0};
         if (!c && open_consumer(f, &c, &err) < 0) { /* topics or broker not there yet: ask again */
             pst_log_err("gateway", &err);
-            for (int i = 0; i < 10 && !f->stop; i++)
-                pst_sleep_ms(100);
+            pst_retry_pause(RETRY_MS, stopped, f);
             continue;
         }
         pst_batch b;
@@ -174,7 +180,7 @@ static void *run(void *arg)
             pst_log_err("gateway", &err);
             pst_consumer_free(c);
             c = NULL;
-            pst_sleep_ms(1000);
+            pst_retry_pause(RETRY_MS, stopped, f);
             continue;
         }
         for (size_t i = 0; i < b.n && !f->stop; i++)

@@ -1,6 +1,7 @@
 /* records.c - producing through outages. A source reads something that does not wait for Kafka, so each decides what a full queue means: the reader of
  * a file waits, the sampler of this computer loses a record and counts it. What librdkafka retries by itself is left to it; what it hands back as
  * "again later" is tried each half second, with the reason in the log once in a while. */
+#include "common/base/retry.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -14,11 +15,7 @@ enum { ADMIN_TIMEOUT_MS = 10000, POLL_MS = 50, RETRY_MS = 500 };
 
 bool source_feed_wait(pst_err *e)
 {
-    pst_log_err("source", e);
-    pst_err_clear(e);
-    for (int ms = 0; ms < RETRY_MS && !pst_stop_requested(); ms += POLL_MS)
-        pst_sleep_ms(POLL_MS);
-    return !pst_stop_requested();
+    return pst_retry("source", e, RETRY_MS);
 }
 
 static void on_delivery(void *arg, const pst_delivery *d)

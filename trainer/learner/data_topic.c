@@ -2,6 +2,7 @@
  *
  * One consumer reads all ranges; rows are brought into the order of (store, partition, offset) afterwards, so that a later generation that
  * reads the same ranges gets the same rows. What a range comes to ("beginning", "end", a limit of records) is decided once and kept. */
+#include "common/base/retry.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -40,8 +41,9 @@ typedef struct topics {
     int64_t total, seen, said_us;
 } topics;
 
-static int stopped(topics *t)
+static bool stopped(void *arg)
 {
+    const topics *t = arg;
     return t->hooks->stopped(t->hooks->arg);
 }
 
@@ -50,12 +52,7 @@ static int outage(topics *t, pst_err *e)
 {
     pst_log_err("learner", e);
     pst_err_clear(e);
-    for (int ms = 0; ms < RETRY_MS; ms += 50) {
-        if (stopped(t))
-            return PST_ESTOPPED;
-        pst_sleep_ms(50);
-    }
-    return 0;
+    return pst_retry_pause(RETRY_MS, stopped, t) ? 0 : PST_ESTOPPED;
 }
 
 /* ---- ranges -------------------------------------------------------------------------------------------------------------------- */
@@ -92,14 +89,13 @@ static int wait_for_end(topics *t, const pst_data_store *store, pst_topic_info *
             lacking += store->to >= 0 && info->high[p] < store->to ? store->to - info->high[p] : 0;
         if (!lacking)
             return 0;
-        if (stopped(t))
-            return PST_ESTOPPED;
         if (pst_mono_us() - said > 10 * SAY_EVERY_US) {
             t->hooks->say(t->hooks->arg, "waiting for %lld more records of %s: the range ends at offset %lld", (long long)lacking,
                           store->topic, (long long)store->to);
             said = pst_mono_us();
         }
-        pst_sleep_ms(RETRY_MS);
+        if (!pst_retry_pause(RETRY_MS, stopped, t))
+            return PST_ESTOPPED;
         pst_topic_info_done(info);
         int rc = watermarks(t, store->topic, info, err);
         if (rc < 0)
