@@ -109,6 +109,7 @@ static void close_and_free(void *arg)
     free((char *)c->opts.instance_id);
     free((char *)c->opts.peers);
     bus_peers_done(c);
+    bus_growth_done(c);
     free(c->signature);
     free(c->group);
     pst_bus_conf_free(c->conf);
@@ -344,6 +345,8 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
         bus_check_ranges(c);
     if (c->group && c->n_parts && !c->paused)
         bus_check_peers(c);
+    if (c->group && !c->paused)
+        bus_check_growth(c);
     if (!c->n && c->group && c->n_parts && !c->paused)
         bus_check_start(c);
     if (c->n)

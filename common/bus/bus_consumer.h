@@ -45,7 +45,13 @@ struct pst_consumer {
     struct bus_hand *peers_hand;
     char *heirlooms[BUS_PEERS_MAX]; /* under which names our partitions' last offsets were committed */
     size_t n_heirlooms;
-    char *signature; /* goes with each offset that is committed: the transactional id; NULL = none */
+    struct bus_hand *count_hand;
+    struct bus_count *count; /* of the group's partitions; NULL = none is under way */
+    int64_t count_us;        /* when the next one is due; 0 = it has not joined yet */
+    int untold;              /* counts that told nothing */
+    int short_times;         /* counts in a row that found partitions which nobody has */
+    bool counted;            /* all is well, or it was opened again for it */
+    char *signature;         /* goes with each offset that is committed: the transactional id; NULL = none */
 };
 
 bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition);
@@ -77,6 +83,8 @@ void bus_peers_end(pst_consumer *c, const bus_places *pending);
 void bus_check_peers(pst_consumer *c);        /* at each poll, in a group */
 bool bus_peers_has_us(const pst_consumer *c); /* the group counts our instance id among its members; asks the broker, for seconds at most */
 void bus_peers_done(pst_consumer *c);
+void bus_check_growth(pst_consumer *c); /* at each poll, in a group: have its members all partitions there are? */
+void bus_growth_done(pst_consumer *c);
 
 #define BUS_STEP_MS 2000 /* one blocking question to the broker; repeated while it is away */
 /* The question was answered by `code`: 0 ask again (it has waited a moment), < 0 give up. */

@@ -239,9 +239,14 @@ static int group_offsets(bus_handle *h, const char *group, bool stable, int time
 static void take_members(const rd_kafka_ConsumerGroupDescription_t *group, bus_members *ret)
 {
     size_t n = rd_kafka_ConsumerGroupDescription_member_count(group);
-    *ret = (bus_members){.instances = pst_alloc((n + 1) * sizeof *ret->instances)};
+    *ret = (bus_members){.instances = pst_alloc((n + 1) * sizeof *ret->instances),
+                         .stable = rd_kafka_ConsumerGroupDescription_state(group) == RD_KAFKA_CONSUMER_GROUP_STATE_STABLE};
     for (size_t i = 0; i < n; i++) {
-        const char *instance = rd_kafka_MemberDescription_group_instance_id(rd_kafka_ConsumerGroupDescription_member(group, i));
+        const rd_kafka_MemberDescription_t *member = rd_kafka_ConsumerGroupDescription_member(group, i);
+        const rd_kafka_MemberAssignment_t *given = rd_kafka_MemberDescription_assignment(member);
+        const rd_kafka_topic_partition_list_t *list = given ? rd_kafka_MemberAssignment_partitions(given) : NULL;
+        const char *instance = rd_kafka_MemberDescription_group_instance_id(member);
+        ret->partitions += list ? (size_t)list->cnt : 0;
         if (instance)
             ret->instances[ret->n++] = pst_strdup(instance);
     }
