@@ -104,6 +104,8 @@ static void drop_gathered(pst_consumer *c)
     c->n = kept;
 }
 
+/* Where nothing is committed, the places are looked up and committed before the client hears of them. It begins to fetch with assign(), so whatever
+ * has to be known of a partition before its first record comes is found out above that line. */
 static void on_assign(pst_consumer *c, bus_places *list, bool incremental)
 {
     pst_err err = {0};

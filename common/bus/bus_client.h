@@ -303,7 +303,7 @@ typedef struct bus_members {
 typedef struct bus_admin_ops {
     int (*open)(const pst_bus_conf *conf, const char *group, bool may_create, const bus_listener *to, bus_handle **ret, pst_err *err);
     int (*topics)(bus_handle *h, int timeout_ms, pst_topic_info **ret_topics, size_t *ret_n, int *ret_brokers);
-    /* PST_EINVAL in ret_bad: what is asked for is no topic; else the code of the first that failed, by its name. */
+    /* Those that exist are fine. The first that failed is named in ret_topic, one of `topics`; where all did, it is left alone. */
     int (*create)(bus_handle *h, const pst_topic_spec *topics, size_t n, int timeout_ms, const char **ret_topic, char *why, size_t size);
     int (*topic_config)(bus_handle *h, const char *topic, const char *key, int timeout_ms, char **ret_value, char *why, size_t size);
     int (*groups)(bus_handle *h, int timeout_ms, char ***ret_names, char *why, size_t size); /* NULL at the end */

@@ -211,6 +211,7 @@ static void finish_part(pst_consumer *c, bus_part *p)
 static void adopt(pst_consumer *c, const bus_part *p, pst_record *at, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
+        PST_ASSERT(i == 0 || at[i].offset > at[i - 1].offset);
         at[i].topic_index = p->topic_index;
         at[i].client = c->link.lib;
         if (p->name)
@@ -304,6 +305,8 @@ static int wait_ms(const pst_consumer *c, const pst_poll *how, int64_t start_us,
     return min_int((until - now + 999) / 1000, SLICE_MS);
 }
 
+/* Gathers until the batch is full, its oldest record is old enough, or every partition is at its end. What comes while nothing comes (checks of ranges,
+ * peers, starts and silence) is done here, on the caller's thread, and each of them asks at its own pace. */
 int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch, pst_err *err)
 {
     size_t records_max = how->records_max ? how->records_max : 512, bytes_max = how->bytes_max ? how->bytes_max : 1u << 20;

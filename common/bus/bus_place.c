@@ -39,6 +39,7 @@ bus_places *bus_consumer_marked(pst_consumer *c)
     bus_places *list = NULL;
     for (size_t i = 0; i < c->n_parts; i++) {
         const bus_part *p = &c->parts[i];
+        PST_ASSERT(!c->group || p->next < 0 || p->marked <= p->next); /* never beyond what was handed out */
         if (p->marked < 0)
             continue;
         if (!list)
@@ -74,6 +75,7 @@ void bus_consumer_end(pst_consumer *c)
 
 void bus_consumer_owe(pst_consumer *c, const char *topic, int32_t partition, int64_t offset)
 {
+    PST_ASSERT(c->round); /* a debt outside of a round would never be asked for */
     bus_part *p = bus_part_find(c, topic, partition);
     if (!p)
         c->spoiled = "something was sent for a record whose partition was taken away";

@@ -249,6 +249,8 @@ size_t pst_producer_pending(const pst_producer *p)
     return p->pending + p->n_carried;
 }
 
+/* A record that failed is told before one that is still waiting, and what the connection says before "not acknowledged". In slices, so that being told
+ * to hurry is heard. */
 int pst_producer_flush(pst_producer *p, int timeout_ms, pst_err *err)
 {
     int64_t until = pst_mono_us() + timeout_ms * 1000LL;

@@ -119,6 +119,7 @@ static void forget(pst_consumer *c)
 
 static void begin_look(pst_consumer *c, int64_t now)
 {
+    PST_ASSERT(!c->look);
     bus_places *ends = quiet_parts(c, now);
     if (!ends->n || (!c->look_hand && !(c->look_hand = bus_hand_new()))) {
         bus_places_free(ends);

@@ -285,6 +285,7 @@ static bool may_abort(const pst_txn *t)
 /* The round ended without a clear yes. Takes a new producer, finds out, and goes on as if it had been clear. */
 static int settle(pst_txn *t, txn_class c, const bus_places *wanted, pst_err *err)
 {
+    PST_ASSERT(!t->open && t->hung == !t->p);
     txn_sent sent = {.offset = -2};
     pst_err failed = t->why;
     int native = t->why.native;

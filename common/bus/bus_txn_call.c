@@ -113,6 +113,7 @@ static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
 
 txn_class txn_guarded(pst_txn *t, txn_call c, pst_err *why)
 {
+    PST_ASSERT(!t->hung && t->p && t->p->link.h); /* a producer that was left to a call is nobody else's */
     txn_call *heap = pst_alloc(sizeof *heap);
     *heap = c;
     heap->p = t->p;

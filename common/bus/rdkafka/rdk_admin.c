@@ -203,6 +203,7 @@ static void take_offsets(const rd_kafka_topic_partition_list_t *list, bus_places
     }
 }
 
+/* An answer has a result for each group that was asked for, which is one. Its error is the group's, the errors of places stay with them. */
 static int group_offsets(bus_handle *h, const char *group, bool stable, int timeout_ms, bus_places *places, char *why, size_t size)
 {
     int code;

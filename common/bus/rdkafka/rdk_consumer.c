@@ -103,6 +103,7 @@ static void tell_fault(rdk *h, const rd_kafka_message_t *m, bus_run *ret)
     ret->reason = h->reason;
 }
 
+/* A run of one: see the top. Headers are parsed here if there are any; asking a record without them costs reading one length. */
 static void consumer_poll(bus_handle *b, int timeout_ms, pst_record *room, size_t max, size_t bytes, bus_run *ret)
 {
     rdk *h = rdk_of(b);
