@@ -4,7 +4,7 @@
 
 #include "common/base/err.h"
 
-/* Words that a later version gives a meaning must be 0: a caller who sets one, or who hands in an uninitialised struct, is told. */
+/* Words that a later version gives a meaning must be 0: a caller who sets one, or who hands in an uninitialised struct, gets an error. */
 int eng_reserved_check(const uint64_t *words, size_t n, const char *what, pst_err *err);
 
 #endif

@@ -3,7 +3,7 @@
  *     plan.c ─ chooses ─ backends.c ─┬ cpu_backend.c ─ lower.c, fuse*.c, compile.c, exec.c
  *                                    └ ort/ort_plan.c ─ a session of the model, made from the file's own nodes
  *
- * A plan has one backend at a time. Without a wish (pst_plan_opts.backend) the cheapest of those that support the model takes it; when
+ * A plan has one backend at a time. Unless one is named (pst_plan_opts.backend), the cheapest of those that support the model takes it; when
  * one says PST_EUNSUPPORTED in prepare or in a run, those behind it are asked to take over. A backend that computes node by node
  * starts from eng_lower(): constants folded, dead nodes gone, nothing fused yet, because fused nodes hold state of the CPU's kernels.
  *

@@ -1,4 +1,4 @@
-/* backends.c - which backends there are. A plan without a wish gets the cheapest that supports its model; of equals the first here, and those behind
+/* backends.c - which backends there are. A plan that names none gets the cheapest that supports its model; of equals the first here, and those behind
  * it are asked to take over what it cannot do after all. */
 #include "engine/backend.h"
 

@@ -74,6 +74,7 @@ static void set_lifetimes(pst_plan *p, const eng_graph *g, eng_prog *prog)
                     count[at]++;
                 else
                     prog->steps[at].kill[prog->steps[at].n_kill++] = id;
+                PST_ASSERT(at >= i && prog->steps[at].n_kill <= count[at]); /* nothing dies before it is made */
             }
     }
     for (size_t i = 0; i < prog->n_steps; i++)
@@ -84,6 +85,7 @@ static void set_lifetimes(pst_plan *p, const eng_graph *g, eng_prog *prog)
                 prog->locals[prog->n_locals++] = id;
             }
         }
+    PST_ASSERT(prog->n_locals <= g->n_in + g->n_out);
     set_dies(prog);
     eng_heap_free(count);
     eng_heap_free(keep);
@@ -117,6 +119,7 @@ static int compile(pst_plan *p, const eng_graph *g, pst_err *err)
         if (rc == 0)
             rc = compile_nested(p, s->node, err);
     }
+    PST_ASSERT(rc < 0 || k == live);
     p->progs[at] = (eng_prog){.graph = g,
                               .steps = steps,
                               .n_steps = live,

@@ -62,6 +62,7 @@ static int run_body(void *arg, pst_err *err)
     running *r = arg;
     pst_plan *p = r->p;
     const pst_model *m = p->m;
+    PST_ASSERT(p->n_progs > 0 && p->progs[0].graph == &m->graph);
     const eng_prog *g = &p->progs[0];
     eng_prog_clear(p, g);
     eng_scratch_free(p, NULL);

@@ -14,6 +14,7 @@ void eng_scratch_free(pst_plan *p, eng_blk *until)
 {
     while (p->scratch != until) {
         eng_blk *b = p->scratch;
+        PST_ASSERT(b); /* until was asked for before what goes now */
         p->scratch = b->next;
         eng_blk_unref(p, b);
     }
@@ -52,6 +53,7 @@ static int run_half(pst_plan *p, const eng_step *s, eng_op_ctx *c)
         if (o->kind != ENG_VAL_TENSOR || o->t.dtype != PST_F32)
             continue;
         int64_t n = eng_count(&o->t);
+        PST_ASSERT(n >= 0);
         eng_blk *b = eng_blk_new(p, (size_t)n * 2 + 64, c->err);
         if (!b)
             return PST_ELIMIT;

@@ -186,7 +186,8 @@ static int gather(void *arg, pst_err *err)
     bool other = false;
     const eng_backend *b = e->p->backend;
     int rc = b->served_by ? 0 : observe(e, g->o, &why);
-    if ((b = e->p->backend)->served_by) { /* from the start, or since a run met what the engine does not cover */
+    b = e->p->backend;
+    if (b->served_by) { /* from the start, or since a run met what the engine does not cover */
         look_at_inputs(e, &other);
         e->batch = e->has_batch ? g->o && g->o->batch ? (int64_t)g->o->batch : 64 : 1;
         e->other = other ? g->o && g->o->free_dim ? (int64_t)g->o->free_dim : 8 : 0;

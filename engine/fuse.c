@@ -210,8 +210,10 @@ static float *padded(eng_zone *z, int nr, int width, const float *v, int64_t n, 
 {
     int ld = (width + nr - 1) / nr * nr;
     float *to = eng_zone_alloc(z, (size_t)ld * sizeof *to);
-    for (int i = 0; i < ld; i++)
-        to[i] = i >= width ? pad : v ? v[n == 1 ? 0 : i] : 0;
+    for (int i = 0; i < width && v; i++)
+        to[i] = v[n == 1 ? 0 : i];
+    for (int i = width; i < ld; i++)
+        to[i] = pad;
     return to;
 }
 

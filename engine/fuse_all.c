@@ -1,4 +1,4 @@
-/* fuse_all.c - the fusions in their order, and what they are told of values before each: who reads and makes them, and their types where
+/* fuse_all.c - the fusions in their order, and what is known of values before each: who reads and makes them, and their types where
  * those are sure. Convolutions go first, because an activation behind them is better there than in a group; elementwise groups take
  * what is left. pst_plan_opts.no_fusion leaves all of it out. */
 #include "engine/plan.h"

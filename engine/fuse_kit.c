@@ -51,6 +51,7 @@ eng_node *eng_fuse_replace(eng_fuser *f, const size_t *parts, int n, const eng_o
     const eng_node **list = eng_zone_alloc(z, (size_t)(n + 1) * sizeof *list);
     size_t last = 0;
     for (int i = 0; i < n; i++) {
+        PST_ASSERT(parts[i] < f->n && !f->nodes[parts[i]].dead); /* a part of two nodes would be computed by neither */
         list[i] = f->nodes[parts[i]].node;
         f->nodes[parts[i]].dead = true;
         last = parts[i] > last ? parts[i] : last;

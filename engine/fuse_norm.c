@@ -152,7 +152,11 @@ static bool is_mean(const eng_fuser *f, const eng_node *n, int64_t *ret_axis)
 /* The other operand of a commutative node; -1 when id is not one of its two. */
 static int other_of(const eng_node *n, int id)
 {
-    return n->n_in != 2 || n->in[0] == n->in[1] ? -1 : n->in[0] == id ? n->in[1] : n->in[1] == id ? n->in[0] : -1;
+    if (n->n_in != 2 || n->in[0] == n->in[1])
+        return -1;
+    if (n->in[0] == id)
+        return n->in[1];
+    return n->in[1] == id ? n->in[0] : -1;
 }
 
 /* The only reader of a value, if it is a node of this operator. */

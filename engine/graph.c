@@ -100,13 +100,18 @@ void eng_visit_uses(const eng_node *n, void (*use)(void *arg, int id), void *arg
 
 pst_model *pst_model_ref(pst_model *m)
 {
-    __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
+    int refs = __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
+    PST_ASSERT(refs > 1); /* who has none cannot give another */
     return m;
 }
 
 void pst_model_unref(pst_model *m)
 {
-    if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (!m)
+        return;
+    int refs = __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL);
+    PST_ASSERT(refs >= 0);
+    if (refs > 0)
         return;
     eng_ort_close(m->ort);
     eng_share_free(m);

@@ -140,7 +140,7 @@ void *eng_heap_realloc(void *p, size_t bytes)
     node *grown = (here.top && refused()) || bytes > PTRDIFF_MAX - sizeof(node) ? NULL : realloc(n, sizeof *n + bytes);
     if (!grown)
         eng_heap_fail(bytes);
-    grown->base = grown; /* it may have moved: its neighbours are told */
+    grown->base = grown; /* it may have moved: its neighbours point to the new place */
     if (grown->at)
         *grown->at = grown;
     if (grown->next)

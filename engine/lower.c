@@ -65,6 +65,7 @@ static bool try_fold(pst_plan *p, const eng_node *n)
                 for (int64_t i = 0, cnt = eng_count(&v->t); i < cnt; i++)
                     texts[i] = eng_zone_strdup(&p->zone, texts[i], strlen(texts[i]));
             }
+            PST_ASSERT(!p->folded[n->out[k]]); /* a value has one maker */
             p->folded[n->out[k]] = true;
         }
     }

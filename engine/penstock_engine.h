@@ -142,20 +142,20 @@ char *pst_plan_explain(const pst_plan *p);
 
 typedef struct pst_explain_opts {
     const char *file; /* to be named in the text; NULL = not */
-    size_t batch;     /* rows of the run that memory and cost are told for; 0 = 64 */
+    size_t batch;     /* rows of the run that memory and cost are given for; 0 = 64 */
     size_t free_dim;  /* size of free dimensions after an input's first; 0 = the first of 8, 32, 224, 64, 1, 5 the model takes */
     bool json;        /* exact numbers, one line */
     bool measure;     /* also time it: a third of a second */
     uint64_t reserved[6];
 } pst_explain_opts;
 /* Compiles a plan, runs it on made-up rows, and tells the model, every step with its shape, cost, memory and kernel, and the totals. A
- * model that does not run on made-up rows is told without shapes. what NULL = defaults. *ret_text: free() it. Without opts->run
+ * model that does not run on made-up rows is described without shapes. what NULL = defaults. *ret_text: free() it. Without opts->run
  * a run may take 5 seconds; one that takes longer ends it with PST_ETIMEDOUT. */
 int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain_opts *what, char **ret_text, pst_err *err);
 
 size_t pst_dtype_size(pst_dtype t); /* bytes; PST_STR: sizeof(char *); 0 = unknown */
 const char *pst_dtype_name(pst_dtype t);
-const char *pst_engine_isa(void); /* "avx512", "avx2", "portable": what plans without a wish get */
+const char *pst_engine_isa(void); /* "avx512", "avx2", "portable": what plans get by default */
 /* NULL, or a sentence: an instruction set of this CPU whose kernels did not give what the portable ones give; it is not used. */
 const char *pst_engine_warning(void);
 const char *pst_engine_version(void); /* "0.1.0": of the library that runs, not of this header */

@@ -20,7 +20,7 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
     const char *want = opts ? opts->isa : NULL, *isa = eng_isa_pick(want);
     if (!isa)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "%s %s: %s", want ? "isa" : "PENSTOCK_ISA",
-                           want ? want : eng_isa_wish(), eng_isa_why_not(want ? want : eng_isa_wish()));
+                           want ? want : eng_isa_asked(), eng_isa_why_not(want ? want : eng_isa_asked()));
     const pst_run_limits *run = opts ? opts->run : NULL;
     if (run && (rc = eng_reserved_check(run->reserved, sizeof run->reserved / sizeof *run->reserved, "pst_run_limits", err)) < 0)
         return rc;
@@ -85,6 +85,7 @@ static int check_input(const pst_model *m, size_t i, const eng_val *v, pst_err *
 
 static int run_once(pst_plan *p, const eng_val *in, size_t n_in, const eng_val **ret_out, size_t n_out, pst_err *err)
 {
+    PST_ASSERT(p->backend); /* a plan without one was never handed out */
     int rc = p->backend->submit(p, in, n_in, n_out, err);
     return rc == 0 ? p->backend->wait(p, ret_out, n_out, err) : rc;
 }

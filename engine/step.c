@@ -11,6 +11,11 @@ static void make_step(pst_plan *p, const eng_node *n, eng_step *s)
     s->dummy = eng_zone_alloc(z, ((size_t)n->n_out + 1) * sizeof *s->dummy);
     s->wanted = eng_zone_alloc(z, (size_t)n->n_out + 1);
     s->dies = eng_zone_alloc(z, (size_t)n->n_in + 1);
+    PST_ASSERT(n->op && n->op->run);
+    for (int k = 0; k < n->n_in; k++)
+        PST_ASSERT(n->in[k] < p->m->n_values);
+    for (int k = 0; k < n->n_out; k++)
+        PST_ASSERT(n->out[k] < p->m->n_values);
     for (int k = 0; k < n->n_in; k++)
         s->in[k] = n->in[k] >= 0 ? &p->vals[n->in[k]] : NULL;
     for (int k = 0; k < n->n_out; k++) {

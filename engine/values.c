@@ -27,11 +27,14 @@ static int class_of(size_t bytes, size_t *ret_cap)
     int e = 63 - __builtin_clzll((unsigned long long)(bytes - 1));
     size_t base = (size_t)1 << e, step = base / 4, q = (bytes - 1 - base) / step;
     *ret_cap = base + (q + 1) * step;
-    return 1 + (e - 8) * 4 + (int)q;
+    int at = 1 + (e - 8) * 4 + (int)q;
+    PST_ASSERT(at < ENG_POOL_CLASSES && *ret_cap >= bytes);
+    return at;
 }
 
 static void blk_free(eng_pool *pool, eng_blk *b)
 {
+    PST_ASSERT(pool->bytes >= b->cap);
     pool->bytes -= b->cap;
     if (b->all_next)
         b->all_next->all_prev = b->all_prev;
@@ -97,6 +100,7 @@ eng_blk *eng_blk_new(pst_plan *p, size_t bytes, pst_err *err)
         at++;
     eng_blk *b = pool->free[at];
     if (b) {
+        PST_ASSERT(b->refs == 0 && b->cap >= bytes); /* a buffer in use on the free list would be two values at once */
         pool->free[at] = b->next;
     } else {
         if (!pool_room(pool, cap)) {
@@ -121,8 +125,12 @@ eng_blk *eng_blk_new(pst_plan *p, size_t bytes, pst_err *err)
 
 void eng_blk_unref(pst_plan *p, eng_blk *b)
 {
-    if (!b || --b->refs > 0)
+    if (!b)
         return;
+    PST_ASSERT(b->refs > 0);
+    if (--b->refs > 0)
+        return;
+    PST_ASSERT(p->pool.live >= b->cap);
     size_t cap;
     int c = class_of(b->cap, &cap);
     p->pool.live -= b->cap;
@@ -137,6 +145,7 @@ void eng_val_clear(pst_plan *p, eng_val *v)
     if (v->kind == ENG_VAL_NONE)
         return;
     eng_blk_unref(p, v->blk);
+    PST_ASSERT(!v->seq || v->seq->refs > 0);
     if (v->seq && --v->seq->refs == 0) {
         for (int64_t i = 0; i < v->seq->n; i++)
             eng_val_clear(p, &v->seq->items[i]);
@@ -253,6 +262,7 @@ void *eng_out_over(eng_op_ctx *c, int i, int j)
     eng_val *from = c->in[j], *to = c->out[i];
     if (!c->dies || !c->dies[j] || !from->blk || from->blk->refs != 1 || from == to)
         return eng_out_like(c, i, &shape);
+    PST_ASSERT(from->blk->place == ENG_PLACE_HOST || from->blk->place == ENG_PLACE_PINNED); /* a kernel of the CPU writes there */
     eng_val taken = *from;
     *from = (eng_val){.kind = ENG_VAL_NONE};
     eng_val_clear(c->plan, to);

@@ -1,6 +1,6 @@
 /* watch.c - ends a run that takes too long or that nobody wants any more: the bounds of pst_run_limits.
  *
- * A run looks between nodes and between the rounds of loops; the large products look inside (eng_op_pause). Being told to stop is a load of a
+ * A run looks between nodes and between the rounds of loops; the large products look inside (eng_op_pause). A request to stop is a load of a
  * flag, so it is asked each time; the clock takes longer than a small node does, so it is read every few looks only, and each time
  * again once two readings were far apart. Why not a timer or a second thread: the library starts none and owns no signal, and a
  * kernel cannot be left half way. */
@@ -32,7 +32,7 @@ void eng_watch_begin(eng_watch *w)
 int eng_watch_look(eng_watch *w, pst_err *err)
 {
     if (w->limits.stop && w->limits.stop(w->limits.stop_arg))
-        return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "onnx", 0, "told to stop while the model ran");
+        return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "onnx", 0, "stopped by its caller while the model ran");
     if (!w->limits.ms_max || --w->to_clock)
         return 0;
     int64_t now = now_ns();

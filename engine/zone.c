@@ -46,6 +46,7 @@ void *eng_zone_try(eng_zone *z, size_t bytes)
         return NULL;
     void *p = c->data + c->used;
     c->used += bytes;
+    PST_ASSERT(c->used <= c->cap);
     return p;
 }
 

@@ -160,6 +160,7 @@ void eng_sgemm_isa(const eng_cpu_kernels *kn, bool ta, bool tb, int m, int n, in
 void eng_sgemm_packed(const eng_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc)
 {
     const eng_cpu_kernels *kn = b->kernels;
+    PST_ASSERT(kn && b->data && b->stride >= (ptrdiff_t)b->k * kn->nr); /* panels that overlap were packed for other kernels */
     if (m <= 0 || b->n <= 0)
         return;
     if (beta != 0 || b->k <= 0 || alpha == 0)

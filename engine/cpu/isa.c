@@ -1,7 +1,7 @@
 /* isa.c - which kernels there are and which of them a plan gets.
  *
- * Without a wish it is the best of this CPU, or what PENSTOCK_ISA names: so a whole test suite or a whole program can be run on each
- * instruction set that a machine has. A wish that cannot be met gives nothing, and the plan says so. AVX-512 is what few machines have,
+ * By default it is the best of this CPU, or what PENSTOCK_ISA names: so a whole test suite or a whole program can be run on each
+ * instruction set that a machine has. A set that cannot be had gives nothing, and the plan says so. AVX-512 is what few machines have,
  * so in each process its kernels are compared with the portable ones before they are first used (twins.h). Where they differ the next
  * narrower set takes their place, compared as well: vectors that were wrong once are not believed elsewhere. */
 #include "engine/cpu/isa.h"
@@ -59,15 +59,15 @@ static const eng_cpu_kernels *named(const char *want)
     return NULL;
 }
 
-const char *eng_isa_wish(void)
+const char *eng_isa_asked(void)
 {
-    const char *wish = secure_getenv("PENSTOCK_ISA");
-    return wish && *wish ? wish : NULL;
+    const char *name = secure_getenv("PENSTOCK_ISA");
+    return name && *name ? name : NULL;
 }
 
 const eng_cpu_kernels *eng_kernels_pick(const char *want)
 {
-    return named(want ? want : eng_isa_wish());
+    return named(want ? want : eng_isa_asked());
 }
 
 const char *eng_isa_pick(const char *want)

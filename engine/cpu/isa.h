@@ -160,16 +160,16 @@ static inline size_t eng_mlp_work_floats(const eng_cpu_kernels *k, int width)
 
 extern const eng_cpu_kernels eng_kernels_portable, eng_kernels_avx2, eng_kernels_avx512;
 
-/* The wanted one; without a wish what PENSTOCK_ISA names, else the best of this CPU. NULL when this CPU lacks it, the name is unknown, or
+/* The wanted one; without one (NULL) what PENSTOCK_ISA names, else the best of this CPU. NULL when this CPU lacks it, the name is unknown, or
  * its kernels do not give what the portable ones give; they are compared once, before an instruction set is first used. */
 const eng_cpu_kernels *eng_kernels_pick(const char *want);
 const char *eng_isa_pick(const char *want);
 /* Of a name for which there is nothing: the reason. */
 const char *eng_isa_why_not(const char *want);
-/* Never NULL: without a wish, and with one that cannot be met the best. */
+/* Never NULL: by default, and when what is wanted cannot be had, the best. */
 const eng_cpu_kernels *eng_kernels_default(void);
 /* What PENSTOCK_ISA names, known or not; NULL = nothing. */
-const char *eng_isa_wish(void);
+const char *eng_isa_asked(void);
 /* No other of this CPU is better, be it used or not. */
 bool eng_isa_is_best(const char *isa);
 

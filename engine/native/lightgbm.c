@@ -1,7 +1,7 @@
 /* lightgbm.c - LightGBM's text model files (v2 to v4) → a native model.
  *
  * A header of key=value lines, then blocks "Tree=i" of key=value lines up to "end of trees"; what follows (importances, parameters) does
- * not change predictions. decision_type: bit 0 categorical, bit 1 missing goes left, bits 2-3 how missing is told: 0 not at all (NaN is
+ * not change predictions. decision_type: bit 0 categorical, bit 1 missing goes left, bits 2-3 how missing values are marked: 0 not at all (NaN is
  * 0), 1 zero and NaN, 2 NaN. The library sets values within 1e-35 of 0 to 0 before it compares; thresholds there are moved so that the
  * comparison alone does the same. Numbers are compared and added up in double. */
 #include "engine/heap.h"

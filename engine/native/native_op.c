@@ -174,7 +174,7 @@ static int prepare(eng_op_ctx *c)
     const eng_share_key key = {.what = "native forest", .of = n};
     int rc = eng_op_share(c, &key, true, sizeof(eng_forest), make_forest, c->state);
     if (rc == 0)
-        eng_forest_tell(c, *c->state);
+        eng_forest_describe(c, *c->state);
     return rc;
 }
 

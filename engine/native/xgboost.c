@@ -4,7 +4,7 @@
  * the end. Keys that do not change predictions are passed over. In a tree, a node whose left child is -1 is a leaf; its value stands in
  * split_conditions, or, for trees with a vector a leaf, in leaf_weights at right_children[node] (since 3.2) or in base_weights (before). A
  * categorical split sends members of its set to the right. Predictions are made as the library's Booster.predict does with its defaults:
- * with all trees. A best_iteration that early stopping left is told (native.remark): XGBModel.predict, of the scikit-learn face, would stop there. */
+ * with all trees. A best_iteration that early stopping left is reported (native.remark): XGBModel.predict, of the scikit-learn face, would stop there. */
 #include "engine/heap.h"
 #include "engine/native/draft.h"
 #include "engine/native/native.h"

@@ -138,6 +138,7 @@ static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)
     for (int64_t i = 0; own && i < groups; i++)
         eng_sgemm_pack_left(kn, (int)mg, (int)depth, (const float *)wt->data + i * mg * depth, (int)depth, own + i * mg * depth);
     a = a ? a : own;
+    PST_ASSERT(g.channel * cg <= g.image && rows >= 1 && rows <= g.out_h && ldc >= (rows - 1) * g.qw + g.out_w);
     memset(image, 0, (size_t)(g.image + slack) * sizeof *image);
     eng_conv_image_offsets(&g, cg, off);
     eng_epilogue *e = c->epilogue;

@@ -133,8 +133,10 @@ int eng_op_pad(eng_op_ctx *c)
         if ((rc = eng_op_axis(c, axes[k], x.rank, &at)) < 0)
             return rc;
         before[at] = pads[k];
-        if (llabs(pads[k]) > INT32_MAX || llabs(pads[k + n_axes]) > INT32_MAX || (dims[at] += pads[k] + pads[k + n_axes]) < 0 ||
-            (!x.dims[at] && *mode != 'c' && dims[at]))
+        bool ok = llabs(pads[k]) <= INT32_MAX && llabs(pads[k + n_axes]) <= INT32_MAX;
+        if (ok)
+            dims[at] += pads[k] + pads[k + n_axes];
+        if (!ok || dims[at] < 0 || (!x.dims[at] && *mode != 'c' && dims[at]))
             return eng_op_fail(c, PST_EINVAL, "bad pads");
     }
     char *o = eng_out(c, 0, x.dtype, x.rank, dims);

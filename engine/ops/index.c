@@ -109,14 +109,18 @@ typedef enum { S_NONE, S_ADD, S_MUL, S_MAX, S_MIN } scatter_how;
 static scatter_how how_of(const eng_node *n)
 {
     const char *s = eng_attr_str(n, "reduction", "none");
-    return !strcmp(s, "add") ? S_ADD : !strcmp(s, "mul") ? S_MUL : !strcmp(s, "max") ? S_MAX : !strcmp(s, "min") ? S_MIN : S_NONE;
+    static const char *const names[] = {[S_ADD] = "add", [S_MUL] = "mul", [S_MAX] = "max", [S_MIN] = "min"};
+    for (int how = S_ADD; how <= S_MIN; how++)
+        if (!strcmp(s, names[how]))
+            return (scatter_how)how;
+    return S_NONE;
 }
 
 #define SCATTER_CASE(D, T)                                                                                                       \
     case D: {                                                                                                                    \
         T a = ((T *)to)[0], b = ((const T *)from)[0];                                                                            \
         ((T *)to)[0] = how == S_ADD ? (T)(a + b) : how == S_MUL ? (T)(a * b) : how == S_MAX ? (a > b ? a : b) : (a < b ? a : b); \
-        return 0;                                                                                                                \
+        break;                                                                                                                   \
     }
 
 static int put(scatter_how how, pst_dtype t, void *to, const void *from)
@@ -154,6 +158,7 @@ static int put(scatter_how how, pst_dtype t, void *to, const void *from)
     }
     default: return PST_EUNSUPPORTED;
     }
+    return 0;
 }
 
 static char *copy_in(eng_op_ctx *c, const pst_tensor *x)

@@ -18,7 +18,7 @@
                     s += (ACC(T))((const T *)a)[i * ras + p * cas] * (ACC(T))((const T *)b)[p * rbs + j * cbs]; \
                 ((T *)o)[i * n + j] = (T)s;                                                                     \
             }                                                                                                   \
-        return 0;
+        break;
 #define ACC(T) __typeof__(_Generic((T)0, float : 0.0, double : 0.0, default : (uint64_t)0))
 
 static int ref_product(int dtype, const void *a, int64_t ras, int64_t cas, const void *b, int64_t rbs, int64_t cbs, void *o, int64_t m,
@@ -28,6 +28,7 @@ static int ref_product(int dtype, const void *a, int64_t ras, int64_t cas, const
         ENG_FOR_NUMBERS(REF_PRODUCT)
     default: return PST_EUNSUPPORTED;
     }
+    return 0;
 }
 
 /* A constant right side, packed once: products of any number of rows read it in the order the tiles want. */

@@ -45,7 +45,8 @@ static int scaling_of(eng_op_ctx *c, const pst_tensor *x, int scale_in, int zero
     if (z && eng_count(z) != n)
         return eng_op_fail(c, PST_EINVAL, "scale and zero point differ in shape");
     if (n != 1 || sc->rank == 1) {
-        if (x->rank && (rc = eng_op_axis(c, eng_attr_int(c->node, "axis", 1), x->rank, &axis)) < 0 && n != 1)
+        rc = x->rank ? eng_op_axis(c, eng_attr_int(c->node, "axis", 1), x->rank, &axis) : 0;
+        if (rc < 0 && n != 1) /* one scale for all needs no axis */
             return rc;
         if (n != 1) {
             s->d = x->rank ? x->dims[axis] : 1;

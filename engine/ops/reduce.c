@@ -217,6 +217,18 @@ static bool reduce_sums(const reduction *r, const float *x, float *o, reduce_kin
     return true;
 }
 
+/* The lowest or the highest number of a type of integers, in its low bytes. */
+static uint64_t end_of(pst_dtype t, bool lowest)
+{
+    bool sign = t == PST_I8 || t == PST_I16 || t == PST_I32 || t == PST_I64;
+    uint64_t half = UINT64_C(1) << (pst_dtype_size(t) * 8 - 1);
+    if (sign)
+        return lowest ? half : half - 1;
+    if (lowest)
+        return 0;
+    return t == PST_BOOL ? 1 : UINT64_MAX;
+}
+
 static int reduce(eng_op_ctx *c, reduce_kind kind, int since)
 {
     int rc = eng_op_need(c, 1), rank = 0;
@@ -242,11 +254,9 @@ static int reduce(eng_op_ctx *c, reduce_kind kind, int since)
     if (!floats && kind == R_LOGSUMEXP)
         return eng_op_type(c, x.dtype);
     if (!r.n_in && !floats && (kind == R_MAX || kind == R_MIN)) { /* nothing to compare: the type's own end */
-        bool lowest = kind == R_MAX, sign = x.dtype == PST_I8 || x.dtype == PST_I16 || x.dtype == PST_I32 || x.dtype == PST_I64;
-        for (int64_t i = 0; i < r.n_out; i++) {
-            uint64_t v = sign ? (UINT64_C(1) << (size * 8 - 1)) - (lowest ? 0 : 1) : lowest ? 0 : x.dtype == PST_BOOL ? 1 : UINT64_MAX;
+        uint64_t v = end_of(x.dtype, kind == R_MAX);
+        for (int64_t i = 0; i < r.n_out; i++)
             memcpy(o + (size_t)i * size, &v, size);
-        }
         return 0;
     }
     if (x.dtype == PST_F32 && !c->plan->opts.no_fusion && reduce_sums(&r, x.data, (float *)o, kind))

@@ -65,8 +65,10 @@ static void locate(sampler *s, int i, float normal)
     x = !(x > -FAR) ? -FAR : x > FAR ? FAR : x; /* NaN is far away too */
     if (s->how == NEAREST)
         x = rintf(x);
-    if (x < lo || x > hi)
-        x = s->pad == PAD_BORDER ? (x < 0 ? 0 : x > d - 1 ? d - 1 : x) : s->pad == PAD_REFLECTION ? reflect(x, lo, hi) : x;
+    if ((x < lo || x > hi) && s->pad == PAD_BORDER)
+        x = x < 0 ? 0 : x > d - 1 ? d - 1 : x;
+    else if ((x < lo || x > hi) && s->pad == PAD_REFLECTION)
+        x = reflect(x, lo, hi);
     float base = floorf(x), t = x - base;
     float *w = s->weight[i];
     if (s->how == NEAREST) {

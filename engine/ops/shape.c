@@ -244,7 +244,10 @@ static int slice(eng_op_ctx *c, const int64_t *starts, const int64_t *ends, cons
         }
         start[at] = s;
         step[at] = by;
-        dims[at] = by > 0 ? (e > s ? (e - s - 1) / by + 1 : 0) : (s > e ? (s - e - 1) / -by + 1 : 0);
+        if (by > 0)
+            dims[at] = e > s ? (e - s - 1) / by + 1 : 0;
+        else
+            dims[at] = s > e ? (s - e - 1) / -by + 1 : 0;
         if (!dims[at])
             start[at] = 0, step[at] = 1;
     }

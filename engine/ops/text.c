@@ -33,11 +33,13 @@ int eng_op_string_concat(eng_op_ctx *c)
         }
         const char *x = ((const char *const *)a.data)[ia], *y = ((const char *const *)b.data)[ib];
         size_t nx = strlen(x), ny = strlen(y);
-        if ((total += nx + ny) > c->plan->m->limits.tensor_bytes_max)
+        total += nx + ny;
+        if (total > c->plan->m->limits.tensor_bytes_max)
             return eng_op_fail(c, PST_ELIMIT, "texts of more than %zu bytes", c->plan->m->limits.tensor_bytes_max);
         if (nx + ny + 1 > room) {
             room = 2 * (nx + ny) + 64;
-            if (!(both = eng_op_scratch(c, room)))
+            both = eng_op_scratch(c, room);
+            if (!both)
                 return PST_ELIMIT;
         }
         memcpy(both, x, nx);

@@ -150,7 +150,11 @@ typedef struct key {
 static int by_key(const void *va, const void *vb)
 {
     const key *a = va, *b = vb;
-    return a->tree != b->tree ? (a->tree < b->tree ? -1 : 1) : a->node != b->node ? (a->node < b->node ? -1 : 1) : a->at - b->at;
+    if (a->tree != b->tree)
+        return a->tree < b->tree ? -1 : 1;
+    if (a->node != b->node)
+        return a->node < b->node ? -1 : 1;
+    return a->at - b->at;
 }
 
 static const key *find_key(const key *keys, int64_t n, int64_t tree, int64_t node)
@@ -553,7 +557,7 @@ static int prepare_forest(eng_op_ctx *c, const char *what, size_t size, int (*ma
     const eng_share_key whose = {.what = what, .of = c->node->attrs};
     int rc = eng_op_share(c, &whose, c->node->n_attrs > 0, size, make, c->state);
     if (rc == 0)
-        eng_forest_tell(c, *c->state);
+        eng_forest_describe(c, *c->state);
     return rc;
 }
 
@@ -638,7 +642,7 @@ int eng_op_tree_ensemble(eng_op_ctx *c)
 /* ---- classifier ---- */
 
 typedef struct tree_classifier {
-    eng_forest f; /* first: eng_forest_tell sees the forest */
+    eng_forest f; /* first: eng_forest_describe sees the forest */
     eng_labels labels;
     bool one_score; /* two classes, weights for one only: the other's score follows from it */
     bool all_positive;

@@ -92,7 +92,7 @@ void eng_forest_fast_new(eng_op_ctx *c, eng_forest *f);
 /* x: float, or double when f->wide. has: NULL = not wanted. */
 int eng_forest_fast_run(eng_op_ctx *c, const eng_forest *f, const void *x, int64_t rows, int64_t cols, double *out, uint8_t *has);
 /* Tells `models explain` what was built: the context's kernel and note. */
-void eng_forest_tell(eng_op_ctx *c, const eng_forest *f);
+void eng_forest_describe(eng_op_ctx *c, const eng_forest *f);
 
 /* ai.onnx.ml post transforms on one row. */
 void eng_post_row(eng_post post, float *v, int n);

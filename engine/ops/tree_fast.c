@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TELL_BYTES = 160, FEATURES_MAX = 30000 };
+enum { TEXT_BYTES = 160, FEATURES_MAX = 30000 };
 
 /* The largest float at or below d: x <= d and x <= that are the same for every float x. */
 static double float_floor(double d)
@@ -93,21 +93,21 @@ void eng_forest_fast_new(eng_op_ctx *c, eng_forest *f)
     eng_heap_free(splits);
 }
 
-void eng_forest_tell(eng_op_ctx *c, const eng_forest *f)
+void eng_forest_describe(eng_op_ctx *c, const eng_forest *f)
 {
     bool asked = c->plan->opts.no_fusion;
     const eng_forest_fast *q = asked ? NULL : f->fast;
-    char *kernel = eng_op_keep(c, TELL_BYTES), *note = eng_op_keep(c, TELL_BYTES);
+    char *kernel = eng_op_keep(c, TEXT_BYTES), *note = eng_op_keep(c, TEXT_BYTES);
     int32_t walked = q ? f->n_trees - q->n_ranked : 0;
     c->kernel = kernel;
     if (q && q->n_ranked)
-        snprintf(kernel, TELL_BYTES, "%d tree%s as ranked bytes, %s, %d column%s", q->n_ranked, q->n_ranked == 1 ? "" : "s",
+        snprintf(kernel, TEXT_BYTES, "%d tree%s as ranked bytes, %s, %d column%s", q->n_ranked, q->n_ranked == 1 ? "" : "s",
                  q->kernels->isa, q->n_columns, q->n_columns == 1 ? "" : "s");
     else
-        snprintf(kernel, TELL_BYTES, "%d tree%s, %s", f->n_trees, f->n_trees == 1 ? "" : "s",
+        snprintf(kernel, TEXT_BYTES, "%d tree%s, %s", f->n_trees, f->n_trees == 1 ? "" : "s",
                  q ? "walked, 64 rows at a time" : "reference walk");
     if (walked) {
-        snprintf(note, TELL_BYTES, "%d tree%s walked down: more than 256 leaves, leaves of different targets, or too many columns", walked,
+        snprintf(note, TEXT_BYTES, "%d tree%s walked down: more than 256 leaves, leaves of different targets, or too many columns", walked,
                  walked == 1 ? " is" : "s are");
         c->note = note;
     } else if (!q && f->n_nodes && !asked) {
