@@ -117,6 +117,7 @@ static int mismatch(pst_err *err, const char *fmt, ...)
     return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "compare", 0, "%s", text);
 }
 
+/* As ONNX's runner: shape and type exactly, floats to the tolerances, NaN equal to NaN. */
 static int compare_tensors(const pst_tensor *got, const pst_tensor *want, double rtol, double atol, pst_err *err)
 {
     bool same = got->rank == want->rank;

@@ -92,6 +92,7 @@ static void set_lifetimes(pst_plan *p, const eng_graph *g, eng_prog *prog)
     eng_heap_free(u.step);
 }
 
+/* One graph: its place among the programs is taken before the graphs nested in it take theirs, so that [0] is the main one. */
 static int compile(pst_plan *p, const eng_graph *g, pst_err *err)
 {
     size_t n = g->n_nodes, at = p->n_progs++;

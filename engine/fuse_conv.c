@@ -291,6 +291,8 @@ static bool begin(builder *b)
     return true;
 }
 
+/* Follows the one reader of each value for as long as it can be taken in: factors first, then a residual, then an activation and a pool in
+ * either order. */
 static void try_conv(eng_fuser *f, size_t at)
 {
     builder b = {.f = f, .conv = f->nodes[at].node};

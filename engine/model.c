@@ -36,6 +36,7 @@ static int load_body(void *arg, pst_err *err)
     return eng_onnx_load(l->m, l->data, l->len, l->base_dirfd, err);
 }
 
+/* The model owns its heap from the start: whatever fails on the way, one unref gives all of it back. */
 int pst_model_load(const void *data, size_t len, const char *base_dir, const pst_model_limits *limits, pst_model **ret_model, pst_err *err)
 {
     pst_err own = {0};

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Options are checked before anything is taken; from the first backend on, pst_plan_free gives all of it back. */
 int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, pst_err *err)
 {
     pst_err own = {0};

@@ -61,6 +61,7 @@ int eng_op_gather_elements(eng_op_ctx *c)
     return 0;
 }
 
+/* The last axis of the indices holds coordinates; batch dimensions in front are walked in step with the data. */
 int eng_op_gather_nd(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2), rank = 0;

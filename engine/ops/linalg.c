@@ -185,6 +185,7 @@ int eng_op_matmul(eng_op_ctx *c)
             }                                                                                   \
         break;
 
+/* float32: C is broadcast into the result first, so that the product only adds to it; other types add it at the end. */
 int eng_op_gemm(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2);
