@@ -7,7 +7,7 @@
 #include "common/base/fs.h"
 #include "common/base/isolation.h"
 #include "common/base/seal.h"
-#include "schemas/learn_settings.h"
+#include "schemas/frameworks.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -46,17 +46,18 @@ static void read_framework(mf_reader *r, const mf_place *top, pst_manifest *m)
     m->framework = mf_text(r, &f, "name");
     if ((!m->framework || !*m->framework) && r->errors->n == before)
         mf_wrong(r, &f, "name", "is missing: tensorflow, pytorch, custom, native, …");
-    m->native = m->framework && !strcmp(m->framework, "native");
+    m->runs = pst_framework_of(m->framework);
+    m->native = m->runs->verb != NULL;
 
     before = r->errors->n;
     m->framework_version = mf_text(r, &f, "version");
-    if ((!m->framework_version || !*m->framework_version) && !m->native && r->errors->n == before)
+    if ((!m->framework_version || !*m->framework_version) && m->runs->needs_version && r->errors->n == before)
         mf_wrong(r, &f, "version", "is missing: the framework's version, quoted (\"1\" will do for a command of your own)");
 
     before = r->errors->n;
     m->command = mf_text(r, &f, "command");
     bool blank = !m->command || m->command[strspn(m->command, " \t\r\n")] == '\0';
-    if (blank && !m->native && r->errors->n == before)
+    if (blank && m->runs->needs_command && r->errors->n == before)
         mf_wrong(r, &f, "command", "is missing: the shell command that trains");
     if (mf_value(&f, "image_tag"))
         mf_warn(r, &f, "image_tag", "is ignored: the local launcher runs the command on its host, not in a container image");
@@ -226,19 +227,20 @@ static bool steers_a_program(const char *name)
 }
 
 /* True when the platform, not the manifest, gives this variable its value. */
-static bool check_env_name(mf_reader *r, const mf_place *env, const char *key, bool native)
+static bool check_env_name(mf_reader *r, const mf_place *env, const char *key, const pst_manifest *m)
 {
     bool ours = !strncmp(key, "PENSTOCK_", 9);
-    if (native && (ours || steers_a_program(key)))
+    if (m->native && (ours || steers_a_program(key)))
         mf_wrong(r, env, key,
-                 "may not be set for framework.name native: it steers the platform's own program, which holds credentials; "
-                 "leave it out, or run a program of yours as a custom framework");
+                 "may not be set for framework.name %s: it steers the platform's own program, which holds credentials; "
+                 "leave it out, or run a program of yours as a custom framework",
+                 m->framework);
     else if (ours)
         mf_warn(r, env, key, "is the platform's to set and is ignored");
     return ours;
 }
 
-static json_t *read_env(mf_reader *r, const mf_place *own, bool native)
+static json_t *read_env(mf_reader *r, const mf_place *own, const pst_manifest *m)
 {
     char what[64];
     const json_t *v = mf_mapping(r, own, "env");
@@ -260,7 +262,7 @@ static json_t *read_env(mf_reader *r, const mf_place *own, bool native)
             mf_wrong(r, &p, key, "is not a name for an environment variable (letters, digits and '_')");
         else if (!t)
             mf_wrong(r, &p, key, "must be text, found %s", mf_found(value, what));
-        else if (!check_env_name(r, &p, key, native))
+        else if (!check_env_name(r, &p, key, m))
             json_object_set_new(env, key, json_string(t));
         free(t);
     }
@@ -274,6 +276,15 @@ static void read_isolation(mf_reader *r, const mf_place *own, pst_manifest *m)
     if (word && pst_isolation_parse(word, &m->isolation) < 0)
         mf_wrong(r, own, "isolation", "must be none, user or sandbox, found \"%s\"", word);
     free(word);
+}
+
+/* Settings under `penstock` that are another framework's. */
+static void check_owners(mf_reader *r, const mf_place *own, const pst_manifest *m)
+{
+    const pst_framework *f;
+    for (size_t i = 0; (f = pst_framework_at(i)); i++)
+        if (f->settings && f != m->runs && mf_value(own, f->settings))
+            mf_wrong(r, own, f->settings, "is for framework.name %s only; leave it out, or say framework: {name: %s}", f->name, f->name);
 }
 
 /* Parameter servers beside the learners. They get no GPU; roles with a command and resources of their own are not run. */
@@ -319,14 +330,13 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
         m->priority = (int)mf_int(r, &own, "priority");
         m->deadline_us = mf_span(r, &own, "deadline");
         m->retries = (int)mf_int(r, &own, "retries");
-        m->env = read_env(r, &own, m->native);
+        m->env = read_env(r, &own, m);
         read_isolation(r, &own, m);
         read_roles(r, &own, m);
         read_model(r, &own, m);
         const json_t *learner = mf_mapping(r, &own, "learner");
         m->learner = learner ? json_deep_copy(learner) : NULL;
-        if (m->learner && !m->native)
-            mf_wrong(r, &own, "learner", "is for framework.name native only; leave it out, or say framework: {name: native}");
+        check_owners(r, &own, m);
         if (mf_value(&own, "gpu_preference"))
             mf_warn(r, &own, "gpu_preference", "is kept, but does not choose among GPUs yet");
     }
@@ -346,11 +356,9 @@ static void read_top(mf_reader *r, const mf_place *top, pst_manifest *m)
     read_stores(r, top, m);
     read_metrics(r, top, m);
     read_penstock(r, top, m);
-    if (m->native) {
-        pst_learn_settings learner; /* a native job whose settings are wrong can never run: say so now, not from a process */
+    if (m->runs && m->runs->check) { /* a job whose settings are wrong can never run: say so now, not from a process */
         before = r->errors->n;
-        pst_learn_settings_of(m, &learner, r->errors);
-        pst_learn_settings_done(&learner);
+        m->runs->check(m, r->errors);
         mf_find_lines(r, top->obj, before);
     }
 }

@@ -58,9 +58,10 @@ typedef struct pst_manifest {
     char *model_file;               /* penstock.model.file: path inside $RESULT_DIR/model; NULL = the usual names */
     json_t *learner;                /* penstock.learner: settings of the built-in learner, or NULL */
     char *site;
-    int parameter_servers;   /* penstock.roles.ps; 0 */
-    bool native;             /* framework.name: native */
-    pst_isolation isolation; /* PST_ISOLATION_DEFAULT: what the host gives, and the operator asks for */
+    int parameter_servers;            /* penstock.roles.ps; 0 */
+    const struct pst_framework *runs; /* the row of framework.name (schemas/frameworks.h); NULL: the manifest was not read so far */
+    bool native;                      /* it has a verb: the platform's own program runs, with its credentials */
+    pst_isolation isolation;          /* PST_ISOLATION_DEFAULT: what the host gives, and the operator asks for */
     int isolation_line;
     json_t *raw; /* the whole tree */
 } pst_manifest;

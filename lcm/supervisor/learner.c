@@ -20,6 +20,7 @@
 #include "lcm/supervisor/lines.h"
 #include "lcm/supervisor/metric_file.h"
 #include "lcm/supervisor/metric_line.h"
+#include "schemas/frameworks.h"
 #include "schemas/avro.h"
 
 #include <errno.h>
@@ -224,7 +225,7 @@ static int start(learner *l, pst_err *err)
     int in = -1, rc = r->manifest.native ? pst_program_find("penstock", &self, err) : 0;
     if (!rc)
         rc = open_stdin(r, &in, err);
-    const char *shell[] = {"/bin/sh", "-c", command, NULL}, *own[] = {self, "learn", "--run-dir", r->dir, NULL};
+    const char *shell[] = {"/bin/sh", "-c", command, NULL}, *own[] = {self, r->manifest.runs->verb, "--run-dir", r->dir, NULL};
     pst_spawn how = {.argv = r->manifest.native ? own : shell,
                      .env = (const char *const *)env,
                      .dir = r->code_dir,

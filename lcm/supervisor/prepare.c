@@ -2,6 +2,7 @@
  * user who has to mend it. */
 #include "lcm/supervisor/run.h"
 
+#include "schemas/frameworks.h"
 #include "common/base/fs.h"
 #include "common/base/stop.h"
 
@@ -136,8 +137,8 @@ static int fetch_data(sup_run *r, const char **ret_code, pst_err *err)
         } else if (!strcmp(s->type, "files")) {
             rc = files_store(r, s, err);
         } else if (!strcmp(s->type, "topic")) {
-            if (r->manifest.native)
-                continue; /* the built-in learner reads the topic itself */
+            if (r->manifest.runs->reads_topics)
+                continue;
             rc = sup_run_topic_data(r, s, r->data_dir, err);
             if (rc < 0 && err->cls != PST_CLASS_DATA)
                 *ret_code = "S302";

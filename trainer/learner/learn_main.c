@@ -1,4 +1,5 @@
 /* learn_main.c - `penstock learn`: finds out what to train and where its folders are, then learn_train(). */
+#include "schemas/frameworks.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
 #include "common/base/opt.h"
@@ -60,7 +61,7 @@ static int parse_manifest(const char *text, size_t len, pst_manifest *m, pst_err
             fprintf(stderr, "penstock learn: manifest: %s: %s\n", errors.at[i].field, errors.at[i].text);
     if (rc < 0)
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "the manifest cannot be used");
-    else if (!m->native)
+    else if (!m->runs || m->runs != pst_framework_of("native"))
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                          "framework.name is %s; the built-in learner runs jobs of framework native", m->framework);
     pst_complaints_done(&errors);
