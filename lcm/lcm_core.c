@@ -249,6 +249,7 @@ static void set_state(proc *p, lcm_cause cause, lcm_state to)
 /* It ended; exit says how. */
 static void report_end(const job *j, const gang *g, const proc *p, lcm_actions *a)
 {
+    PST_ASSERT(p->state == LCM_STATE_ENDED); /* nothing else is an end, whatever was asked for */
     lcm_action *x = add(a, PST_LCM_REPORT, j, g->generation, p->name);
     x->report = p->exit.lost ? PST_LCM_REPORT_LOST : PST_LCM_REPORT_EXITED;
     x->exit = p->exit;
@@ -330,7 +331,8 @@ static void drain(const job *j, const gang *g, proc *p, int64_t now_us, lcm_acti
     }
 }
 
-/* What the launcher sees, now or at the start. Seen twice, or by a watch that was slower than an answer, it changes nothing. */
+/* What the launcher sees, now or at the start. A process that is there is adopted, one that ended by itself is believed, and of one that is gone
+ * without a word the rest is ended first: only then is its end told. Seen twice, or by a watch that was slower than an answer, it changes nothing. */
 static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const lcm_event *in, lcm_actions *a)
 {
     bool living = p->state == LCM_STATE_ALIVE || p->state == LCM_STATE_STOPPING;
@@ -394,8 +396,12 @@ static void emptied(const job *j, const gang *g, proc *p, bool published, int64_
 
 /* ---- the gang --------------------------------------------------------------------------------------------------------------- */
 
+/* The one place where processes begin. Those that find no free device wait for the next tick; what can never be placed ends at once. */
 static void start_waiting(lcm_core *l, const job *j, gang *g, int64_t now_us, lcm_actions *a)
 {
+    PST_ASSERT(g == last_gang(j) && g->intended && !l->recovering && !l->stopping);
+    for (size_t i = 0; i + 1 < j->n; i++)
+        PST_ASSERT(!gang_lives(j->gangs[i])); /* no generation beside its successor */
     for (int i = 0; i < g->n; i++) {
         proc *p = &g->processes[i];
         if (p->state != LCM_STATE_WAITING)
@@ -449,6 +455,7 @@ static void unbusy(lcm_core *l, job *j)
     if (!j->busy_at)
         return;
     PST_ASSERT(j->busy_at <= l->n_busy && l->busy[j->busy_at - 1] == j);
+    PST_ASSERT(!j->n || gang_over(last_gang(j)) || j->clean);
     job *last = l->busy[--l->n_busy];
     l->busy[j->busy_at - 1] = last;
     last->busy_at = j->busy_at;

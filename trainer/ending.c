@@ -24,6 +24,7 @@ void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *r
 
 void tcore_fulfil_wish(tcore *c, trainer_job *j)
 {
+    PST_ASSERT(j->s.wish != PST_JOB_WISH_NONE);
     pst_job_wish wish = j->s.wish;
     char *actor = pst_sprintf("user:%s", j->s.wish_by);
     char *request_id = pst_strdup(j->s.wish_request), *reason = pst_strdup(j->s.reason);
@@ -79,6 +80,7 @@ static bool is_platform_fault(const char *code)
 
 static void retry(tcore *c, trainer_job *j, int used, int budget)
 {
+    PST_ASSERT(j->s.reason_code && !j->charged); /* something failed, and nothing of it is left */
     char *reason = pst_sprintf("try %d of %d follows: %s", used + 1, budget + 1, j->s.reason);
     char *code = pst_strdup(j->s.reason_code);
     c->counts.retried++;
@@ -92,6 +94,7 @@ static void retry(tcore *c, trainer_job *j, int used, int budget)
 
 static void fail(tcore *c, trainer_job *j)
 {
+    PST_ASSERT(j->s.reason_code && !j->charged);
     int retries = j->s.attempts + j->s.platform_attempts;
     if (retries) {
         char *reason = pst_sprintf("%s (after %d %s)", j->s.reason, retries, retries == 1 ? "retry" : "retries");
@@ -107,7 +110,7 @@ static void fail(tcore *c, trainer_job *j)
 static char *achievement(const trainer_job *j)
 {
     char span[32];
-    if (!trainer_learners_have_succeeded(j))
+    if (!trainer_learners_have_succeeded(j) && trainer_has_registered(j))
         return pst_sprintf("model %s version %d was registered", j->s.model->name, j->s.model->version);
     char *who = j->s.learners == 1 ? pst_strdup("the learner") : pst_sprintf("all %d learners", j->s.learners), *reason;
     int64_t from_us = j->ready_us ? j->ready_us : j->s.started_at;
@@ -121,6 +124,7 @@ static char *achievement(const trainer_job *j)
 
 static void complete(tcore *c, trainer_job *j)
 {
+    PST_ASSERT(!j->charged); /* nothing of it is left */
     char *reason = achievement(j);
     if (j->s.wish != PST_JOB_WISH_NONE) {
         char *both = pst_sprintf("%s, before it could be %s", reason, j->s.wish == PST_JOB_WISH_HALT ? "halted" : "terminated");
@@ -135,7 +139,9 @@ static void complete(tcore *c, trainer_job *j)
     tcore_drop_wish(c, j);
 }
 
-/* Called after every change of a process; does nothing while one of them lives. j may be freed (a wish to delete). */
+/* Called after every change of a process; does nothing while one of them lives. The order of the questions is the rule: work that was done counts
+ * whatever was wished; a wish counts more than a failure that it may itself have caused; a deadline is never tried again, a stop of the
+ * platform always, the platform's faults and the job's own each as often as their budget says. j may be freed (a wish to delete). */
 void tcore_conclude(tcore *c, trainer_job *j)
 {
     if (trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
@@ -167,6 +173,7 @@ void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char 
 {
     if (trainer_job_is_failing(j))
         return;
+    PST_ASSERT(code && pst_job_state_is_live(j->s.state));
     tcore_set_text(&j->s.reason_code, code);
     tcore_set_text(&j->s.reason, reason);
     bool all_over = trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) == (int)j->s.n_processes;

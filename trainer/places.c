@@ -119,7 +119,7 @@ static size_t place_of(const trainer_site *s, const trainer_job *j)
 void trainer_queue_add(tcore *c, trainer_job *j)
 {
     trainer_site *s = j->site;
-    PST_ASSERT(!j->queued && j->s.state == PST_JOB_PUBLIC_STATE_QUEUED);
+    PST_ASSERT(!j->queued && !j->charged && j->s.state == PST_JOB_PUBLIC_STATE_QUEUED);
     s->queue = pst_array_room(s->queue, s->n_queue, &s->cap_queue, sizeof *s->queue);
     size_t at = place_of(s, j);
     memmove(s->queue + at + 1, s->queue + at, (s->n_queue - at) * sizeof(trainer_job *));

@@ -69,8 +69,10 @@ static char *end_text(const pst_process_report *r, const char *process)
     return pst_sprintf("%s exited with status %d", process, r->exit_code);
 }
 
+/* An end is taken down before it is judged: whether it was a fault depends on whether we asked for it, and on what of the gang was done already. */
 static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst_process_report *r)
 {
+    PST_ASSERT(is_over(p->state));
     p->has_exit_code = r->type == PST_REPORT_TYPE_EXITED && r->has_exit_code;
     p->exit_code = p->has_exit_code ? r->exit_code : 0;
     p->has_signal = r->has_signal && r->signal;
@@ -98,7 +100,8 @@ static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst
     free(text);
 }
 
-/* Returns false when the report said nothing new. */
+/* Reports of one process come in any order and more than once: it only ever moves forward, and an end is final. Returns false when the report said
+ * nothing new. */
 static bool move_process(tcore *c, trainer_job *j, pst_job_process *p, const struct step *step, const pst_process_report *r)
 {
     if (is_over(p->state) || step->state <= p->state)

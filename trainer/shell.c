@@ -269,7 +269,7 @@ static void sweep_codes(trainer_shell *s)
 }
 
 /* Outages are nothing to end for: say it (rarely), wait a little, go on. Anything but RETRY ends the service. */
-static int bear(trainer_shell *s, int rc, pst_err *err)
+static int wait_out(trainer_shell *s, int rc, pst_err *err)
 {
     if (rc == PST_EFENCED || rc == PST_ESTOPPED || (rc != PST_EAGAIN && err->cls != PST_CLASS_RETRY))
         return rc;
@@ -294,7 +294,7 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
     if (b.lost || s->stale) {
         s->stale = true;
         rc = resync(s, err);
-        return rc < 0 ? bear(s, rc, err) : 0; /* the batch comes again */
+        return rc < 0 ? wait_out(s, rc, err) : 0; /* the batch comes again */
     }
     s->live = s->caught_up; /* it was read to its end before these came */
     s->caught_up = !outage.code && pst_consumer_lag(s->inputs) == 0;
@@ -306,7 +306,7 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
     /* A record that could not be read has left the core as it was; one whose answer could not be encoded has not. */
     if (stuck < 0 && stuck != PST_EAGAIN) {
         s->stale = true;
-        return bear(s, stuck, err);
+        return wait_out(s, stuck, err);
     }
     rc = step_rest(s, heartbeats, live, err);
     if (!rc && (done || trainer_outbox_size(s->outbox))) {
@@ -319,11 +319,11 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
     *ret_took = rc == 0;
     if (rc < 0) {
         s->stale = true; /* the core is ahead of the topics */
-        return bear(s, rc, err);
+        return wait_out(s, rc, err);
     }
     if (stuck < 0) {
         pst_consumer_rewind(s->inputs, &(pst_err){0});
-        return bear(s, stuck, err);
+        return wait_out(s, stuck, err);
     }
     sweep_codes(s);
     return 0;

@@ -40,6 +40,14 @@ static int64_t said_time(const trainer_in *in, int64_t now_us)
     return wrong ? latest : said;
 }
 
+/* What holds of every job whenever a step is over, however odd the state that was read for it: only what this core keeps by itself. */
+static void assert_sound(const trainer_job *j)
+{
+    bool live = pst_job_state_is_live(j->s.state);
+    PST_ASSERT(j->queued == (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED)); /* who waits stands in a queue, and nobody else */
+    PST_ASSERT(j->charged == live && (j->live_at > 0) == live);           /* a node is charged while a generation lives, and no longer */
+}
+
 void tcore_step(tcore *c, const trainer_in *in, int64_t now_us, trainer_actions *ret_actions)
 {
     c->now_us = now_us;
@@ -74,6 +82,7 @@ void tcore_step(tcore *c, const trainer_in *in, int64_t now_us, trainer_actions 
         if (!j) /* deleted in this step */
             continue;
         j->dirty = false;
+        assert_sound(j);
         tcore_publish(c, &j->s);
     }
     c->n_dirty = 0;
