@@ -186,8 +186,14 @@ static int run_verb(int which, int argc, char **argv)
         else if (rc < 0)
             v.err = e;
     }
-    if (rc == 0)
-        rc = which == LIST ? list(&v, &g) : which == APPLY ? apply(&v) : which == SHOW ? show(&v, &g) : delete_one(&v, &g);
+    if (rc == 0) {
+        switch (which) {
+        case LIST: rc = list(&v, &g); break;
+        case APPLY: rc = apply(&v); break;
+        case SHOW: rc = show(&v, &g); break;
+        default: rc = delete_one(&v, &g);
+        }
+    }
     pst_map_done(&g.pipelines, spec_free);
     return pst_verb_end(&v, rc);
 }

@@ -192,6 +192,7 @@ static int group_features(pst_binding *b, pst_err *err)
 
 /* ---- inputs, outputs ------------------------------------------------------------------------------------------------------- */
 
+/* What one input of the model takes from a record: numbers or texts, so many of them; one dimension at most, the last, may be left to the features. */
 static int take_input(pst_binding *b, score_binding_input *in, pst_err *err)
 {
     const pst_value_info *v = in->info;
@@ -258,6 +259,7 @@ static int take_own_outputs(pst_binding *b, pst_err *err)
     return 0;
 }
 
+/* What the score is to be: the pipeline's word, else the model's, else what its outputs look like; and whether its outputs can make that. */
 static int take_score_type(pst_binding *b, const pst_pipeline *p, pst_err *err)
 {
     const pst_model_info *info = b->info;

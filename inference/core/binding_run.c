@@ -17,7 +17,10 @@
 /* Whole numbers: rounded towards zero and kept inside the type's range, NaN becomes 0. */
 static double within(double x, double lo, double hi)
 {
-    return !(x > lo) ? (x != x ? 0 : lo) : x > hi ? hi : x;
+    if (isnan(x))
+        return 0;
+    double least = x > lo ? x : lo;
+    return least > hi ? hi : least;
 }
 
 #define BEYOND_FLOAT 0x1.ffffffp127 /* from here on a double becomes an infinite float */

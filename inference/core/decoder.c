@@ -26,6 +26,12 @@ static bool is_words(const pst_feature *f)
     return f->has_vocabulary || f->text;
 }
 
+/* As far as the pipeline file goes: one number, or as many as it says. */
+static size_t slots_said(const pst_feature *f)
+{
+    return f->slots ? f->slots : 1;
+}
+
 /* Is this field an array, or a nullable one? */
 static bool is_array_schema(const char *text)
 {
@@ -56,7 +62,7 @@ static int find_arrays(pst_decoder *d, const pst_schema *writer, pst_err *err)
 {
     size_t slots = 0, open = 0;
     for (size_t i = 0; i < d->n_features; i++) {
-        slots += d->features[i].slots ? d->features[i].slots : 1;
+        slots += slots_said(&d->features[i]);
         open += !d->features[i].slots && !is_words(&d->features[i]);
     }
     if (!open || slots == pst_binding_width(d->binding))
@@ -80,7 +86,8 @@ static int find_arrays(pst_decoder *d, const pst_schema *writer, pst_err *err)
     size_t filled = 0, n_arrays = 0;
     for (size_t i = 0; i < d->n_features; i++) {
         n_arrays += d->arrays[i];
-        filled += d->arrays[i] ? 0 : d->features[i].slots ? d->features[i].slots : 1;
+        if (!d->arrays[i])
+            filled += slots_said(&d->features[i]);
     }
     if (rc == 0 && gone && !n_arrays && pst_binding_width(d->binding) && filled != pst_binding_width(d->binding))
         rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "features", 0,
@@ -392,6 +399,7 @@ int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, u
     json_t *json = NULL;
     double *x = d->layout ? pst_binding_scratch(d->binding, score_layout_width(d->layout)) : NULL;
     int rc;
+    PST_ASSERT(d->layout || !d->columns); /* only JSON is laid out by its first record */
     if (d->columns) {
         rc = run_avro(d, bytes, len, x, ret_missing, ret_pass, ret_fault, err);
     } else {

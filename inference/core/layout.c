@@ -62,6 +62,14 @@ static int share_slots(score_layout *l, const bool *arrays, size_t width, pst_er
     return 0;
 }
 
+/* One mean stands for all slots; of several each has its own. */
+static double mean_of(const pst_feature *f, uint32_t slot)
+{
+    if (f->n_means == 1)
+        return f->means[0];
+    return slot < f->n_means ? f->means[slot] : NAN;
+}
+
 static void fill_slots(score_layout *l)
 {
     size_t at = 0;
@@ -75,7 +83,7 @@ static void fill_slots(score_layout *l)
             l->hi[at] = f->has_clip ? f->clip_hi : HUGE_VAL;
             switch (f->missing) {
             case PST_MISSING_VALUE: l->fill[at] = f->value; break;
-            case PST_MISSING_MEAN: l->fill[at] = f->n_means == 1 ? f->means[0] : s < f->n_means ? f->means[s] : NAN; break;
+            case PST_MISSING_MEAN: l->fill[at] = mean_of(f, s); break;
             default: l->fill[at] = NAN;
             }
         }
@@ -212,8 +220,8 @@ int score_layout_row(const score_layout *l, const double *numbers, uint8_t *miss
         ret_row[s] = ret_row[s] * l->scale[s] + l->offset[s];
     if (l->clips) {
         for (size_t s = 0; s < l->width; s++) {
-            double x = ret_row[s];
-            ret_row[s] = x < l->lo[s] ? l->lo[s] : x > l->hi[s] ? l->hi[s] : x; /* NaN stays NaN */
+            double x = ret_row[s], least = x < l->lo[s] ? l->lo[s] : x;
+            ret_row[s] = least > l->hi[s] ? l->hi[s] : least; /* NaN stays NaN */
         }
     }
     return 0;

@@ -342,6 +342,7 @@ static void put_missing(const pst_score_parts *s, pst_buf *out)
 
 void pst_output_put(const pst_output *o, const pst_score_parts *s, pst_buf *out)
 {
+    PST_ASSERT(!o->n_pass || s->pass);
     if (s->n_scores) {
         pst_avro_put_long(out, (int64_t)s->n_scores);
         for (size_t i = 0; i < s->n_scores; i++)

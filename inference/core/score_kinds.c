@@ -45,8 +45,10 @@ pst_score_kind *score_kind_find(pst_score_core *c, int32_t id)
     if (c->last && c->last->id == id)
         return c->last;
     for (size_t i = 0; i < c->n_kinds; i++)
-        if (c->kinds[i]->id == id)
-            return c->last = c->kinds[i];
+        if (c->kinds[i]->id == id) {
+            c->last = c->kinds[i];
+            return c->last;
+        }
     return NULL;
 }
 
@@ -136,7 +138,7 @@ const char *pst_score_core_output_schema(const pst_score_core *c, int32_t id)
 static void set_sink(pst_score_core *c, int32_t id, bool shadow, score_sink to)
 {
     pst_score_kind *k = score_kind_find(c, id);
-    PST_ASSERT(k && (to.id >= 0) != (to.refused != NULL));
+    PST_ASSERT(k && k->output && (to.id >= 0) != (to.refused != NULL));
     free(k->sinks[shadow].refused);
     k->sinks[shadow] = to;
 }

@@ -50,6 +50,7 @@ static pst_lane *lane_new(const pst_score_core *c, pst_variant variant, size_t s
 /* Its successor counts everywhere from now on. */
 static void conclude(pst_score_core *c, score_role *r)
 {
+    PST_ASSERT(r->next);
     lane_free(c, r->now);
     r->now = r->next;
     r->next = NULL;
@@ -61,6 +62,7 @@ int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *ta
     if (r->next)
         return PST_EAGAIN;
     size_t slot = (size_t)variant * 2 + (r->now && r->now->slot % 2 == 0);
+    PST_ASSERT(slot / 2 == (size_t)variant && (!r->now || r->now->slot != slot)); /* the two of a role read apart */
     r->next = lane_new(c, variant, slot, take, pst_epoch_new(from, n));
     c->infer_failures = 0;
     if (!r->now || !n)

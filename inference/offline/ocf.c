@@ -114,6 +114,7 @@ static bool walk_word(score_ocf *f, const char *word, cursor *c, int depth)
     return named && walk(f, named, c, depth);
 }
 
+/* Past one value of this type; false: it is cut off, or no such value. */
 static bool walk(score_ocf *f, const json_t *type, cursor *c, int depth)
 {
     if (++depth > DEPTH_MAX)

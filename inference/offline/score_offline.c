@@ -137,7 +137,9 @@ static int finish(const pst_settings *settings, dry *d, int rc, const char *out)
         rc = pst_err_sys(&d->err, errno, "cannot write %s", out);
     if (d->out && d->out != stdout)
         fclose(d->out);
-    int status = rc < 0 ? pst_verb_say("score dry-run", settings, &d->err) : d->bad ? 3 : 0;
+    int status = d->bad ? 3 : 0;
+    if (rc < 0)
+        status = pst_verb_say("score dry-run", settings, &d->err);
     if (rc >= 0)
         fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)d->records, (unsigned long long)d->bad);
     pst_score_core_free(d->core);

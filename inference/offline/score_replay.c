@@ -53,7 +53,9 @@ typedef struct replay {
 
 static const pst_model_choice *choice(const pst_pipeline *p, pst_variant v)
 {
-    return v == PST_VARIANT_PRIMARY ? &p->model : p->has_canary ? &p->canary : NULL;
+    if (v == PST_VARIANT_PRIMARY)
+        return &p->model;
+    return p->has_canary ? &p->canary : NULL;
 }
 
 static void take(replay *r, pst_variant v, const pst_model_event *e)
@@ -336,7 +338,9 @@ int pst_score_replay(const pst_settings *settings, pst_pipeline *p, const char *
         rc = pst_err_sys(&r.err, errno, "cannot write %s", out);
     if (r.out && r.out != stdout)
         fclose(r.out);
-    int status = rc < 0 ? pst_verb_say("score replay", r.settings, &r.err) : r.bad ? 3 : 0;
+    int status = r.bad ? 3 : 0;
+    if (rc < 0)
+        status = pst_verb_say("score replay", r.settings, &r.err);
     if (rc >= 0)
         fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)r.records, (unsigned long long)r.bad);
     for (size_t i = 0; i < r.n_pairs; i++)

@@ -147,10 +147,10 @@ int pipeline_reader_unit(pipeline_reader *r, const json_t *obj, const char *wher
     json_t *v = json_object_get(obj, key);
     const pst_key *k = row_of(r, where, key);
     bool span = k->kind == PST_KEY_SPAN;
+    int (*parse)(const char *text, int64_t *ret) = span ? pst_span_parse : pst_bytes_parse;
     char text[64];
     if (!v || json_is_null(v)) {
-        int bad = !k->def ? 0 : span ? pst_span_parse(k->def, ret) : pst_bytes_parse(k->def, ret);
-        PST_ASSERT(!bad);
+        PST_ASSERT(!k->def || parse(k->def, ret) == 0);
         return 0;
     }
     if (json_is_string(v))
@@ -160,7 +160,7 @@ int pipeline_reader_unit(pipeline_reader *r, const json_t *obj, const char *wher
     else
         text[0] = 0;
     int64_t x;
-    int rc = !text[0] ? PST_EPARSE : span ? pst_span_parse(text, &x) : pst_bytes_parse(text, &x);
+    int rc = text[0] ? parse(text, &x) : PST_EPARSE;
     if (rc < 0)
         return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, obj, key), "%s.%s: expected %s", where, key,
                                     span ? "a time such as 5ms or 2s" : "a size such as 1MiB");
@@ -219,6 +219,8 @@ int pipeline_reader_texts(pipeline_reader *r, const json_t *obj, const char *whe
 
 /* ---- ${ENV} ---------------------------------------------------------------------------------------------------------------- */
 
+/* One text: each ${NAME} or ${NAME:-default} becomes its value, $${ a literal ${. What a published pipeline may not see is refused by name, whether it
+ * is set or not, so that nobody learns of it. */
 static int expand_text(pipeline_reader *r, json_t *node)
 {
     const char *s = json_string_value(node);

@@ -204,8 +204,11 @@ static int load_roles(check *k)
         if (!choices[i])
             continue;
         int rc = pst_score_load_choice(k->settings, p, choices[i], &k->roles[i], k->err);
-        if (rc < 0) /* a model that is not there is a fault of its line; one that does not take the features, of theirs */
-            return at_line(k, i ? p->line.rollout : rc == PST_EINVAL && p->line.features ? p->line.features : p->line.model, rc);
+        if (rc == 0)
+            continue;
+        /* A model that is not there is a fault of its line; one that does not take the features, of theirs. */
+        int own = rc == PST_EINVAL && p->line.features ? p->line.features : p->line.model;
+        return at_line(k, i ? p->line.rollout : own, rc);
     }
     const pst_binding *b = k->roles[PST_VARIANT_PRIMARY];
     tell(k, "pipeline %s: %s\n", p->name, p->file);

@@ -220,6 +220,8 @@ static void start_with_usable(score_follow *f, target *t)
     }
 }
 
+/* Does this role's choice name another version than the one handed out last? Then that is made ready and posted. One that is of no use is not tried
+ * again until something changes; who has none at all begins with the last one that was of use. */
 static void look(score_follow *f, target *t)
 {
     const pst_model_choice *c = t->choice;

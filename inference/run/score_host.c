@@ -212,6 +212,7 @@ static void on_wait(void *arg, const char *why)
     score_stats_wait(s->stats, PST_WAIT_COORDINATOR, why ? "kafka" : NULL, why);
 }
 
+/* A consumer in the group, and a producer under our slot's transactional id, which ends what a predecessor of that name left open. */
 int scorer_open(scorer *s)
 {
     int rc = s->slot.id[0] ? 0 : scorer_take_slot(s);

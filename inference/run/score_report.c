@@ -39,9 +39,9 @@ struct score_reports {
 
 static const pst_model_choice *choice(const pst_pipeline *p, pst_variant v)
 {
-    const pst_model_choice *c = v == PST_VARIANT_CANARY ? &p->canary : v == PST_VARIANT_SHADOW ? &p->shadow : &p->model;
-    bool there = v == PST_VARIANT_PRIMARY || (v == PST_VARIANT_CANARY ? p->has_canary : p->has_shadow);
-    return there && c->name && !c->version ? c : NULL;
+    const pst_model_choice *const choices[] = {&p->model, p->has_canary ? &p->canary : NULL, p->has_shadow ? &p->shadow : NULL};
+    const pst_model_choice *c = choices[v];
+    return c && c->name && !c->version ? c : NULL;
 }
 
 score_reports *score_reports_new(const pst_pipeline *p)
@@ -79,13 +79,16 @@ static entry *find(score_reports *r, pst_variant v, const pst_record *rec)
     if (r->recent[v] && is(r->recent[v], v, rec))
         return r->recent[v];
     for (size_t i = 0; i < r->n_entries; i++)
-        if (is(r->entries[i], v, rec))
-            return r->recent[v] = r->entries[i];
+        if (is(r->entries[i], v, rec)) {
+            r->recent[v] = r->entries[i];
+            return r->recent[v];
+        }
     entry *e = pst_alloc(sizeof(*e));
     *e = (entry){.variant = v, .topic = pst_strdup(rec->topic), .partition = rec->partition, .last = -1};
     r->entries = pst_realloc(r->entries, (r->n_entries + 1) * sizeof(entry *));
     r->entries[r->n_entries++] = e;
-    return r->recent[v] = e;
+    r->recent[v] = e;
+    return e;
 }
 
 static void add(score_reports *r, const entry *e, int64_t offset, int version)

@@ -53,7 +53,9 @@ void score_round_record(score_round *r, const pst_record *rec)
     if (rec->timestamp_ms > 0 && r->n_times < PST_ROUND_TIMES_MAX)
         r->times[r->n_times++] = rec->timestamp_ms;
     r->records++;
-    find_end(r, rec->topic, rec->partition)->next = rec->offset + 1;
+    struct score_round_end *end = find_end(r, rec->topic, rec->partition);
+    PST_ASSERT(rec->offset >= end->next); /* a record is in a round once, and behind those before it */
+    end->next = rec->offset + 1;
 }
 
 void score_round_dead(score_round *r, const char *stage, const char *reason)
@@ -85,8 +87,10 @@ uint64_t score_round_dead_row(const score_round *r)
     return r->row + (r->row_is_new ? 0 : r->row_kept);
 }
 
+/* What was counted while sending is true now. Each record had one fate, so that their sum is that of the records. */
 void score_round_commit(score_round *r, pst_score_core *core, score_stats *s, int64_t now_us)
 {
+    PST_ASSERT(r->records == r->scored + r->tombstones + r->skipped + r->dead);
     r->row_kept = score_round_dead_row(r);
     s->records += r->records;
     s->scored += r->scored;

@@ -36,6 +36,7 @@ static void place(const char *state_dir, char *ret, size_t size)
     free(real);
 }
 
+/* The first number whose file is not locked. Nothing here is a reason not to score: without a folder it is a random id. */
 int score_slot_take(const char *state_dir, const char *pipeline, int wanted, int from, score_slot *ret_slot, pst_err *err)
 {
     score_slot s = {.fd = -1, .number = wanted};

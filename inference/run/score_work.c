@@ -134,5 +134,7 @@ size_t score_pace_batch(const score_pace *p, size_t most, int64_t target_us)
     if (p->us <= 0)
         return most < FIRST_RECORDS ? most : FIRST_RECORDS;
     double fit = (double)target_us / p->us;
-    return fit < 1 ? 1 : fit < (double)most ? (size_t)fit : most;
+    if (fit >= (double)most)
+        return most;
+    return fit < 1 ? 1 : (size_t)fit;
 }
