@@ -109,7 +109,9 @@ static void sweep(lcm_retention *r, const char *training_id, int generation)
     pst_err err = {0};
     char *dir = pst_rundir_gen_dir(r->conf.state_dir, training_id, generation), *job = pst_rundir_job_dir(r->conf.state_dir, training_id);
     if (pst_fs_remove_tree(dir, &err) < 0) {
+        const char *before = pst_log_job(training_id);
         pst_log_err("lcm", &err);
+        pst_log_job(before);
     } else {
         char *results = pst_fs_join(job, "results"), *checkpoints = pst_fs_join(job, "checkpoints");
         pst_rundir_nonce_remove(r->conf.state_dir, training_id, generation);

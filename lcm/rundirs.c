@@ -30,8 +30,10 @@ static void found_generation(const char *state_dir, const char *site, const char
     int rc = pst_rundir_intent_read(dir, &intent, &err);
     free(dir);
     if (rc < 0) { /* without an intent nothing was started */
+        const char *before = pst_log_job(training_id);
         if (rc != PST_ENOTFOUND)
             pst_log_err("lcm", &err);
+        pst_log_job(before);
         return;
     }
     bool right_place = !strcmp(intent.training_id, training_id) && intent.generation == generation;

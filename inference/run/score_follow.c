@@ -249,8 +249,10 @@ static void look(score_follow *f, target *t)
             start_with_usable(f, t);
         return;
     }
+    const char *before = pst_log_job(v->training_id); /* that made it */
     pst_log(PST_LOG_INFO, "score", "event=model_ready pipeline=%s model=%s version=%d digest=%.12s %s by=%s", f->p->name, v->name,
             v->version, v->digest, choice_text(c, how, sizeof(how)), alias && *alias->actor ? alias->actor : "-");
+    pst_log_job(before);
     t->version = v->version;
     t->bad_version = 0;
     snprintf(t->digest, sizeof(t->digest), "%s", v->digest);

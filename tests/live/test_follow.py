@@ -34,6 +34,7 @@ def lines(p, path, word):
     return [l for l in path.read_text(errors="replace").splitlines() if word in l]
 
 
+began = time.time()
 with Platform() as p:
     p.create("points")
     pr = p.producer()
@@ -73,6 +74,12 @@ with Platform() as p:
     for l in lines(p, log / "trainer.log", "event=job"):
         check("training_id=training-" in l, l)
 
+    # --- threads have names ------------------------------------------------------------------------------------------------------------
+    for name, one in (("trainer", "view"), ("gateway", "gateway-feed"), ("registry", "schemas-reader"), ("lcm", "rdk:main")):
+        pid = p.pids(name)[0]
+        names = {t.name: (t / "comm").read_text().strip() for t in Path(f"/proc/{pid}/task").iterdir()}
+        check(one in names.values() and [n for t, n in names.items() if n == names[str(pid)]] == [names[str(pid)]], f"threads of {name}: {names}")
+
     # --- a user's command goes on with it; one that waits for its turn keeps its own; a halt has one, too --------------------------------
     sees = p.dir / "sees"
     code, body, _ = p.http("/v1/jobs", data=manifest("own", f"echo $TRACEPARENT > {sees}; sleep 600").encode(), headers={"traceparent": given})
@@ -106,6 +113,7 @@ with Platform() as p:
     before = p.pids("trainer")
     os.kill(before[0], signal.SIGKILL)
     until(lambda: p.pids("trainer") not in ([], before), 30, "the Trainer is back")
+    check(not [f for f in os.listdir("/dev/shm") if str(before[0]) in f and (Path("/dev/shm") / f).stat().st_mtime > began], "a killed Trainer leaves shared memory")
     p.cli("resume", own)
     p.wait_state(own, "PROCESSING", timeout=120)
     check_trace("state after a restart", parents(p, PREFIX + "jobs.state", lambda e, key: key == own), TRACE)
@@ -140,7 +148,8 @@ with Platform() as p:
     pr.produce("live", b"no json", headers={"traceparent": span})
     pr.produce("live", json.dumps({"x": 1, "y": 2}).encode())
     check(pr.flush(30) == 0, "written")
-    p.cli("score", "run", "-c", pipeline, "--exit-on-eof", "--max-records", 3, ok=False)
+    r = p.cli("score", "run", "-c", pipeline, "--exit-on-eof", "--max-records", 3, ok=False)
+    check(any("event=model_ready" in l and l.endswith(f" training_id={tid}") for l in r.stderr.splitlines()), f"the scorer names the job of its model: {r.stderr}")
     trace_of = lambda m: next((v.decode() for k, v in m.headers() or [] if k == "traceparent"), None)
     scores = p.read("live.scores", lambda ms: len(ms) == 2)
     check([trace_of(m) for m in scores] == [span, None], f"headers of the scores: {[m.headers() for m in scores]}")
