@@ -29,6 +29,7 @@ void pst_buf_reserve(pst_buf *b, size_t more)
     size_t need = b->len + more + 1;
     if (need <= b->cap)
         return;
+    PST_ASSERT(b->data ? b->len < b->cap : !b->len && !b->cap); /* the NUL is inside; a stolen buffer owns nothing */
     size_t cap = b->cap ? b->cap : 64;
     while (cap < need)
         cap *= 2;
@@ -63,7 +64,8 @@ void pst_buf_vprintf(pst_buf *b, const char *fmt, va_list ap)
     int n = vsnprintf(NULL, 0, fmt, ap);
     PST_ASSERT(n >= 0);
     pst_buf_reserve(b, (size_t)n);
-    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+    int written = vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+    PST_ASSERT(written == n); /* the arguments are the caller's alone: none grew between the two passes */
     b->len += (size_t)n;
     va_end(again);
 }
@@ -100,8 +102,10 @@ void *pst_realloc(void *p, size_t n)
 
 char *pst_strndup(const char *s, size_t n)
 {
+    PST_ASSERT(n < SIZE_MAX && (s || !n));
     char *d = pst_alloc(n + 1);
-    memcpy(d, s, n);
+    if (n)
+        memcpy(d, s, n);
     return d;
 }
 

@@ -60,7 +60,12 @@ int pst_time_parse(const char *text, int64_t *ret_us)
     errno = 0;
     double number = strtod(text, &end);
     if (end != text && !*end && !errno && number >= 0 && number < 1e18) {
-        *ret_us = number < 1e11 ? (int64_t)(number * 1e6) : number < 1e14 ? (int64_t)(number * 1e3) : (int64_t)number;
+        double scale = 1; /* its size says its unit: seconds, milliseconds or microseconds since 1970 */
+        if (number < 1e11)
+            scale = 1e6;
+        else if (number < 1e14)
+            scale = 1e3;
+        *ret_us = (int64_t)(number * scale);
         return 0;
     }
     struct tm tm = {0};

@@ -120,7 +120,9 @@ static int mask(const char *path)
     struct stat st;
     if (lstat(path, &st) < 0)
         return 0;
-    return S_ISDIR(st.st_mode) ? cover(path) : mount("/dev/null", path, NULL, MS_BIND, NULL) < 0 ? errno : 0;
+    if (S_ISDIR(st.st_mode))
+        return cover(path);
+    return mount("/dev/null", path, NULL, MS_BIND, NULL) < 0 ? errno : 0;
 }
 
 /* As it is, but nothing in it can be changed. */
@@ -288,6 +290,8 @@ static int become(uid_t user)
     return setgroups(0, NULL) < 0 || setresgid(group, group, group) < 0 || setresuid(user, user, user) < 0 ? errno : 0;
 }
 
+/* The order is forced: namespaces and mounts need rights that later steps give up, and capabilities go last, because the change of user needs
+ * them. c->step names the step under way, for the error that the parent reports. */
 int pst_confine_enter(pst_confine *c)
 {
     int e = 0;
@@ -425,6 +429,8 @@ void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *r
 {
     pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = *wish};
     bool mounts = can & (PST_CAN_MOUNTS | PST_CAN_SANDBOX);
+    PST_ASSERT(wish->n_hide <= PST_CONFINE_HIDDEN && wish->n_keep <= PST_CONFINE_PATHS && wish->n_mask <= PST_CONFINE_MASKED &&
+               wish->n_fix <= PST_CONFINE_FIXED && wish->n_open <= PST_CONFINE_OPEN);
     c.wish.n_hide = c.wish.n_keep = c.wish.n_mask = c.wish.n_fix = c.wish.n_open = 0;
     for (int i = 0; i < wish->n_hide; i++)
         if (!comes_along(wish->hide, wish->n_hide, i))

@@ -33,11 +33,11 @@ static void keep_only(int fd)
     syscall(SYS_close_range, 1, ~0U, 0);
 }
 
-__attribute__((noreturn)) static void stay_outside(pid_t init, int told)
+__attribute__((noreturn)) static void stay_outside(pid_t init, int status_fd)
 {
     int status = 0;
     ignore_signals();
-    keep_only(told);
+    keep_only(status_fd);
     while (waitpid(init, NULL, 0) < 0 && errno == EINTR)
         ;
     if (read(0, &status, sizeof status) != sizeof status)
@@ -53,11 +53,11 @@ __attribute__((noreturn)) static void stay_outside(pid_t init, int told)
 }
 
 /* Waits until nothing is left; what outlives the command has the grace time. */
-__attribute__((noreturn)) static void be_init(pid_t command, int tell, int grace_ms)
+__attribute__((noreturn)) static void be_init(pid_t command, int status_fd, int grace_ms)
 {
     int left_ms = grace_ms, end = 0;
     ignore_signals();
-    keep_only(tell);
+    keep_only(status_fd);
     for (bool over = false;;) {
         int status;
         pid_t pid = waitpid(-1, &status, over ? WNOHANG : 0);
@@ -79,27 +79,27 @@ __attribute__((noreturn)) static void be_init(pid_t command, int tell, int grace
 
 int pst_confine_pids(int (*prepare)(void *arg), void *arg, int grace_ms)
 {
-    int told[2];
-    if (unshare(CLONE_NEWPID | CLONE_NEWIPC) < 0 || pipe(told) < 0)
+    int report[2]; /* from init to outside: how the command ended */
+    if (unshare(CLONE_NEWPID | CLONE_NEWIPC) < 0 || pipe(report) < 0)
         return errno;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     pid_t init = fork();
     if (init < 0)
         return errno;
     if (init) {
-        close(told[1]);
-        stay_outside(init, told[0]);
+        close(report[1]);
+        stay_outside(init, report[0]);
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close(told[0]);
+    close(report[0]);
     int e = prepare(arg);
     if (e)
-        return e; /* told as the failure of the start; the one outside sees us end */
+        return e; /* reported as the failure of the start; the one outside sees us end */
     pid_t command = fork();
     if (command < 0)
         return errno;
     if (command)
-        be_init(command, told[1], grace_ms);
-    close(told[1]);
+        be_init(command, report[1], grace_ms);
+    close(report[1]);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* csv.c - see csv.h. One pass of bytes into one buffer: fields lie there one behind the other, each with its NUL. */
+/* csv.c - one pass of bytes into one buffer: fields lie there one behind the other, each with its NUL. Positions, not pointers, mark them,
+ * because the buffer may move while a record is read. */
 #include "common/base/csv.h"
 
 #include "common/base/array.h"

@@ -101,7 +101,8 @@ void pst_dump_free(pst_dump *d)
     pthread_cond_destroy(&d->answered);
     json_decref(d->answer);
     free(d);
-    atomic_store(&taken, false);
+    bool was = atomic_exchange(&taken, false);
+    PST_ASSERT(was);
 }
 
 int pst_dump_fd(void)
@@ -157,6 +158,7 @@ static void answer_threads(pst_dump *d)
     pthread_mutex_lock(&d->lock);
     json_decref(d->answer);
     d->answer = j;
+    PST_ASSERT(d->served <= d->asked);
     d->served = d->asked;
     atomic_store(&d->wanted, false);
     pthread_cond_broadcast(&d->answered);
@@ -190,6 +192,7 @@ json_t *pst_dump_ask(pst_dump *d, int timeout_ms)
         rc = pthread_cond_timedwait(&d->answered, &d->lock, &until);
     if (d->served >= mine)
         j = json_deep_copy(d->answer);
+    PST_ASSERT(d->waiting);
     d->waiting--;
     pthread_cond_broadcast(&d->answered); /* the owner may wait in pst_dump_free */
     pthread_mutex_unlock(&d->lock);

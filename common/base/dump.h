@@ -6,7 +6,7 @@
  *     while (!pst_stop_requested()) { pst_dump_serve(dump); … }       // or pst_loop_set_dump(loop, dump)
  *
  * fill runs on the thread that serves, between two steps of its loop, so it reads the service's state without locks and sees none half changed.
- * It names no secrets: dumps are sent along with reports of defects. A loop that does not come round answers nobody, which is told, too. */
+ * It names no secrets: dumps are sent along with reports of defects. A loop that is stuck answers nobody, and that is reported, too. */
 #ifndef PST_BASE_DUMP_H
 #define PST_BASE_DUMP_H
 

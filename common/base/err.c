@@ -1,5 +1,5 @@
 /* err.c - the first cause is kept and later ones are dropped: whoever is nearer to the cause knows more. Context is put in front by
- * whoever passes an error on. No memory is taken, so that running out of it can be told. */
+ * whoever passes an error on. No memory is taken, so that running out of it can be reported. */
 #include "common/base/err.h"
 
 #include <errno.h>
@@ -29,9 +29,19 @@ int pst_err_set(pst_err *err, int code, pst_err_class cls, const char *origin, i
     return code;
 }
 
+static int code_of(int errnum)
+{
+    switch (errnum) {
+    case ENOENT: return PST_ENOTFOUND;
+    case EEXIST: return PST_EEXIST;
+    case ENOMEM: return PST_ENOMEM;
+    default: return PST_EIO;
+    }
+}
+
 int pst_err_sys(pst_err *err, int errnum, const char *fmt, ...)
 {
-    int code = errnum == ENOENT ? PST_ENOTFOUND : errnum == EEXIST ? PST_EEXIST : errnum == ENOMEM ? PST_ENOMEM : PST_EIO;
+    int code = code_of(errnum);
     bool passing = errnum == EINTR || errnum == EAGAIN || errnum == ENOSPC;
     if (!err || err->code)
         return code;

@@ -1,7 +1,9 @@
-/* handover.c - see handover.h. A memfd: it has no name that another could open, and is gone with its last descriptor. */
+/* handover.c - settings go to a child through a memfd: it has no name that another process could open, and is gone with its last descriptor.
+ * Both sides overwrite their copies before they free them. */
 #include "common/base/handover.h"
 
 #include "common/base/buf.h"
+#include "common/base/err.h"
 #include "common/base/fs.h"
 
 #include <errno.h>
@@ -18,6 +20,7 @@ int pst_handover_new(const char *const *env, int *ret_fd, pst_err *err)
     pst_buf b = {0};
     for (; env && *env; env++)
         pst_buf_add(&b, *env, strlen(*env) + 1);
+    PST_ASSERT(b.len < BYTES_MAX); /* the child reads no further: the rest would be missing there without a word */
     int fd = memfd_create("settings", MFD_CLOEXEC), rc = 0;
     if (fd < 0 || (b.len && pst_fs_write_all(fd, b.data, b.len) < 0) || lseek(fd, 0, SEEK_SET) < 0)
         rc = pst_err_sys(err, errno, "cannot hand settings to a child program");
@@ -31,6 +34,7 @@ int pst_handover_new(const char *const *env, int *ret_fd, pst_err *err)
     return rc;
 }
 
+/* PENSTOCK_ names are ours and replace what is there; for the others the child's own environment wins. */
 static void put(char *pair)
 {
     char *eq = strchr(pair, '=');

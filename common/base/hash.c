@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 
+#include <limits.h>
 #include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -75,6 +76,7 @@ void pst_base32(const uint8_t *data, size_t len, char *ret_text)
 
 char *pst_base64(const void *data, size_t len)
 {
+    PST_ASSERT(len <= INT_MAX / 4 * 3); /* OpenSSL counts in int */
     char *out = pst_alloc((len + 2) / 3 * 4 + 1);
     EVP_EncodeBlock((unsigned char *)out, data, (int)len);
     return out;
@@ -83,7 +85,7 @@ char *pst_base64(const void *data, size_t len)
 void *pst_base64_decode(const char *text, size_t *ret_len)
 {
     size_t n = strlen(text), pad = 0;
-    if (n % 4)
+    if (n % 4 || n > INT_MAX)
         return NULL;
     while (pad < 2 && pad < n && text[n - 1 - pad] == '=')
         pad++;

@@ -28,7 +28,9 @@ const char *pst_json_str(const json_t *obj, const char *key, const char *def)
 int64_t pst_json_int(const json_t *obj, const char *key, int64_t def)
 {
     const json_t *v = json_object_get(obj, key);
-    return json_is_integer(v) ? json_integer_value(v) : json_is_real(v) ? (int64_t)json_real_value(v) : def;
+    if (json_is_integer(v))
+        return json_integer_value(v);
+    return json_is_real(v) ? (int64_t)json_real_value(v) : def;
 }
 
 double pst_json_num(const json_t *obj, const char *key, double def)
@@ -57,7 +59,6 @@ static void add_real(pst_buf *out, double x)
         pst_buf_adds(out, ".0");
 }
 
-/* Our own walk, since Jansson writes all numbers with one fixed precision. */
 void pst_json_add(pst_buf *out, const json_t *j)
 {
     const char *key;
@@ -116,7 +117,13 @@ static size_t utf8_len(const unsigned char *p, size_t left)
 {
     if (p[0] < 0x80)
         return 1;
-    size_t n = p[0] >= 0xc2 && p[0] <= 0xdf ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : 0;
+    size_t n = 0;
+    if (p[0] >= 0xc2 && p[0] <= 0xdf)
+        n = 2;
+    else if ((p[0] & 0xf0) == 0xe0)
+        n = 3;
+    else if (p[0] >= 0xf0 && p[0] <= 0xf4)
+        n = 4;
     if (!n || n > left)
         return 0;
     for (size_t i = 1; i < n; i++)

@@ -73,7 +73,7 @@ int pst_log_set_debug(const char *list, pst_err *err)
     return 0;
 }
 
-static bool is_said(pst_log_level level, const char *component)
+static bool is_enabled(pst_log_level level, const char *component)
 {
     if ((int)level <= max_level)
         return true;
@@ -127,7 +127,9 @@ vlog(pst_log_level level, const char *component, bool about_job, const char *fmt
                           tint ? "\033[0m" : "", component);
     char text[1600 + JOB_MAX + 16];
     int m = vsnprintf(text, 1600, fmt, ap);
-    size_t len = m < 0 ? 0 : m < 1600 ? (size_t)m : 1599;
+    size_t len = m < 0 ? 0 : (size_t)m;
+    if (len > 1599) /* cut off by vsnprintf */
+        len = 1599;
     const char *of = about_job ? job_of(fmt) : NULL;
     if (of)
         len += (size_t)snprintf(text + len, sizeof text - len, " training_id=%.*s", JOB_MAX, of);
@@ -160,7 +162,7 @@ static struct {
     pthread_mutex_t lock;
     kind at[KINDS_MAX];
     size_t n;
-    _Atomic int64_t due_us; /* when a sum is to be told; INT64_MAX = none */
+    _Atomic int64_t due_us; /* when a sum is due to be logged; INT64_MAX = none */
 } kinds = {.lock = PTHREAD_MUTEX_INITIALIZER, .due_us = INT64_MAX};
 
 static uint64_t hidden(const pst_log_quota *q)
@@ -179,8 +181,8 @@ bool pst_log_quota_take(pst_log_quota *q, int64_t now_us, uint64_t *ret_more)
 }
 
 /* Of lines in general, not of the job at hand. */
-static void tell(pst_log_level level, const char *component, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void tell(pst_log_level level, const char *component, const char *fmt, ...)
+static void log_line(pst_log_level level, const char *component, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void log_line(pst_log_level level, const char *component, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -188,13 +190,14 @@ static void tell(pst_log_level level, const char *component, const char *fmt, ..
     va_end(ap);
 }
 
-static void tell_more(const kind *k, uint64_t more)
+static void log_more(const kind *k, uint64_t more)
 {
     if (more)
-        tell(k->level, k->component, "event=%s more=%llu note=\"so many more like it were not logged\"", k->name, (unsigned long long)more);
+        log_line(k->level, k->component, "event=%s more=%llu note=\"so many more like it were not logged\"", k->name,
+                 (unsigned long long)more);
 }
 
-/* Tells the sums of minutes that are over; all of them when now_us is INT64_MAX. @locks kinds.lock */
+/* Logs the sums of minutes that are over; all of them when now_us is INT64_MAX. @locks kinds.lock */
 static void settle(int64_t now_us)
 {
     int64_t due = INT64_MAX;
@@ -204,7 +207,7 @@ static void settle(int64_t now_us)
         if (!hidden(&k->quota))
             continue;
         if (now_us >= end) {
-            tell_more(k, hidden(&k->quota));
+            log_more(k, hidden(&k->quota));
             k->quota = (pst_log_quota){0};
         } else if (end < due)
             due = end;
@@ -245,7 +248,7 @@ void pst_log(pst_log_level level, const char *component, const char *fmt, ...)
         settle(pst_mono_us());
         pthread_mutex_unlock(&kinds.lock);
     }
-    if (!is_said(level, component))
+    if (!is_enabled(level, component))
         return;
     va_list ap;
     va_start(ap, fmt);
@@ -255,21 +258,21 @@ void pst_log(pst_log_level level, const char *component, const char *fmt, ...)
 
 void pst_log_limited(pst_log_level level, const char *component, const char *name, const char *fmt, ...)
 {
-    if (!is_said(level, component))
+    if (!is_enabled(level, component))
         return;
     uint64_t more;
     pthread_mutex_lock(&kinds.lock);
     kind *k = find_kind(level, component, name);
     int64_t now = pst_mono_us();
-    bool said = pst_log_quota_take(&k->quota, now, &more);
-    if (!said && k->quota.since_us + PST_LOG_KIND_US < kinds.due_us)
+    bool fits = pst_log_quota_take(&k->quota, now, &more);
+    if (!fits && k->quota.since_us + PST_LOG_KIND_US < kinds.due_us)
         kinds.due_us = k->quota.since_us + PST_LOG_KIND_US;
     bool first_hidden = k->quota.seen == PST_LOG_KIND_MAX + 1;
-    tell_more(k, more);
+    log_more(k, more);
     pthread_mutex_unlock(&kinds.lock);
     if (first_hidden)
-        tell(level, component, "event=%s note=\"more like it follow; they are counted, not logged, for a minute\"", name);
-    if (!said)
+        log_line(level, component, "event=%s note=\"more like it follow; they are counted, not logged, for a minute\"", name);
+    if (!fits)
         return;
     va_list ap;
     va_start(ap, fmt);

@@ -1,7 +1,10 @@
-/* map.c - see map.h. An ordered array of entries with an open-addressing index beside it. */
+/* map.c - an ordered array of entries with an open-addressing index beside it: order comes from the array, speed from the index, and neither
+ * depends on addresses, so two runs iterate alike. A removed key leaves a hole in the array and a mark in the index; both go at the next
+ * growth, which is the only time that entries move. */
 #include "common/base/map.h"
 
 #include "common/base/buf.h"
+#include "common/base/err.h"
 #include "common/base/hash.h"
 
 #include <stdlib.h>
@@ -9,6 +12,7 @@
 
 #define GONE UINT32_MAX
 
+/* Ends because an index slot is always free: at most half of them are ever used (rebuild, pst_map_put). */
 static size_t find(const pst_map *m, const char *key, uint64_t hash)
 {
     if (!m->index_cap)
@@ -29,9 +33,11 @@ static void rebuild(pst_map *m)
     for (size_t i = 0; i < m->n; i++)
         if (m->at[i].key)
             m->at[n++] = m->at[i];
+    PST_ASSERT(n == m->live);
     m->n = n;
     if (n * 2 >= m->cap) {
         m->cap = m->cap ? m->cap * 2 : 16;
+        PST_ASSERT(m->cap < GONE); /* the index holds positions in 32 bits, GONE is none of them */
         m->at = pst_realloc(m->at, m->cap * sizeof *m->at);
     }
     m->index_cap = 32;
@@ -65,6 +71,7 @@ void *pst_map_put(pst_map *m, const char *key, void *value)
     }
     if (m->n == m->cap)
         rebuild(m);
+    PST_ASSERT(m->n < m->cap && m->index_cap >= 2 * m->cap);
     m->at[m->n] = (pst_map_entry){pst_strdup(key), value, hash};
     m->n++;
     m->live++;
@@ -79,6 +86,7 @@ void *pst_map_take(pst_map *m, const char *key)
     size_t i = find(m, key, pst_fnv1a(key, strlen(key)));
     if (i == SIZE_MAX)
         return NULL;
+    PST_ASSERT(m->live);
     pst_map_entry *e = &m->at[m->index[i] - 1];
     void *value = e->value;
     free(e->key);

@@ -1,4 +1,5 @@
-/* metrics.c - see metrics.h. Metrics are never removed, so pointers stay valid for the life of the set. */
+/* metrics.c - metrics are never removed, so pointers stay valid for the life of the set, and counting takes no lock: the set's lock is for
+ * making metrics and for printing them. */
 #include "common/base/metrics.h"
 
 #include "common/base/err.h"
@@ -87,6 +88,7 @@ pst_metric *pst_metric_make(pst_metrics *s, pst_metric_kind k, const char *name,
         m->labels = pst_buf_steal(&labels);
         pst_map_put(&s->by_key, key.data, m);
     }
+    PST_ASSERT(m->kind == k); /* one name, one kind: a histogram's value is a sum, a counter's a count */
     pthread_mutex_unlock(&s->lock);
     pst_buf_done(&labels);
     pst_buf_done(&key);
@@ -136,6 +138,7 @@ static double bound(int i)
 
 void pst_metric_observe(pst_metric *m, double seconds)
 {
+    PST_ASSERT(m->kind == PST_METRIC_KIND_HISTOGRAM);
     int i = 0;
     while (i < BUCKETS && seconds > bound(i))
         i++;
@@ -194,6 +197,7 @@ static void print_one(pst_buf *out, const pst_metric *m)
 const char *pst_metric_kind_name(pst_metric_kind kind)
 {
     static const char *const names[] = {"counter", "gauge", "histogram"};
+    PST_ASSERT((size_t)kind < sizeof names / sizeof *names);
     return names[kind];
 }
 

@@ -143,7 +143,9 @@ static void build(const pst_usage *u, built *b)
         bool flag = o->kind == PST_OPT_BOOL;
         if (common && own_name(u, o->name))
             continue;
-        int takes = !flag ? required_argument : o->value_name ? optional_argument : no_argument;
+        int takes = required_argument;
+        if (flag)
+            takes = o->value_name ? optional_argument : no_argument;
         b->longs[n++] = (struct option){o->name, takes, NULL, FIRST_LONG + (int)i};
         if (flag && !common) {
             char *no = pst_sprintf("no-%s", o->name);
@@ -196,6 +198,8 @@ static void take_verbose(const pst_usage *u, int argc, char **argv, common_opts 
         c->verbose += (int)strlen(list);
 }
 
+/* A long option's number says its place: below NEGATED it is the option itself, from NEGATED on its --no- form; a verb's own options come
+ * before those that all verbs have. */
 static int parse(const pst_usage *u, int argc, char **argv, void *opts, common_opts *c, const built *b, pst_err *err)
 {
     optind = 0;
@@ -290,7 +294,10 @@ static int settings_of(const common_opts *c, pst_settings *ret, pst_err *err)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--color %s: wanted auto, always or never", c->color);
     pst_setting_flags f = {c->bootstrap, c->registry, c->gateway, c->state_dir, c->store,    c->objects,      c->prefix, c->file,
                            c->x.items,   c->x.n,      c->json,    c->quiet,     c->no_input, (int)c->verbose, c->color};
-    pst_log_set_level(c->verbose && !c->debug ? PST_LOG_DEBUG : c->quiet ? PST_LOG_WARN : PST_LOG_INFO);
+    pst_log_level level = c->quiet ? PST_LOG_WARN : PST_LOG_INFO;
+    if (c->verbose && !c->debug)
+        level = PST_LOG_DEBUG;
+    pst_log_set_level(level);
     if (pst_log_set_debug(c->debug ? c->debug : getenv("PENSTOCK_DEBUG"), err) < 0) {
         pst_err_prefix(err, "%s", c->debug ? "-v" : "PENSTOCK_DEBUG");
         return PST_EINVAL;

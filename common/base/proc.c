@@ -183,7 +183,11 @@ static void child(const pst_spawn *how, int report_fd, pid_t parent)
         setpgid(0, 0);
     if (how->parent_death_signal)
         prctl(PR_SET_PDEATHSIG, how->parent_death_signal);
-    int e = getppid() != parent && how->parent_death_signal ? ESRCH : how->enter ? how->enter(how->enter_arg) : 0;
+    int e = 0;
+    if (how->parent_death_signal && getppid() != parent)
+        e = ESRCH; /* it died before prctl: no signal will come */
+    else if (how->enter)
+        e = how->enter(how->enter_arg);
     /* The three may themselves be 0 to 2: lift them first. */
     in = fcntl(in < 0 ? null : in, F_DUPFD, 10);
     out = fcntl(out < 0 ? null : out, F_DUPFD, 10);
@@ -226,6 +230,7 @@ static void child(const pst_spawn *how, int report_fd, pid_t parent)
 int pst_proc_spawn(const pst_spawn *how, pid_t *ret_pid, pst_err *err)
 {
     int report[2];
+    PST_ASSERT(how->argv && how->argv[0]);
     if (pipe2(report, O_CLOEXEC) < 0)
         return pst_err_sys(err, errno, "cannot start %s", how->argv[0]);
     pid_t parent = getpid(), pid = fork();

@@ -1,9 +1,8 @@
-/* proc_tree.c - see proc_tree.h. One look at all of /proc, then parents are followed upwards with the answers kept: the cost grows with the
+/* proc_tree.c - the processes below one. One look at all of /proc, then parents are followed upwards with the answers kept: the cost grows with the
  * number of processes, not with its square. */
 #include "common/base/proc_tree.h"
 
 #include "common/base/array.h"
-
 #include "common/base/buf.h"
 #include "common/base/proc.h"
 
@@ -96,6 +95,7 @@ static int64_t own_pages(pid_t pid)
     return sscanf(text, "%*d %lld %lld", &resident, &shared) == 2 && resident > shared ? resident - shared : 0;
 }
 
+/* Sums and signals in the same pass, so that what was counted is what was signalled. Zombies are neither: they hold nothing and hear nothing. */
 void pst_tree_walk(pid_t pid, int sig, pst_tree *ret_sum)
 {
     pst_tree sum = {0};

@@ -1,4 +1,5 @@
-/* seal.c - see seal.h. Layout behind the word: base64 of nonce (12 bytes), ciphertext, tag (16 bytes). */
+/* seal.c - AES-256-GCM under the installation's key. Layout behind the word: base64 of nonce (12 bytes), ciphertext, tag (16 bytes). The nonce
+ * is derived from key, context and secret (as in a synthetic-IV mode), so that states that did not change stay equal. */
 #include "common/base/seal.h"
 
 #include "common/base/buf.h"
@@ -54,7 +55,7 @@ int pst_seal_key_make(const char *state_dir, pst_seal_key *ret_key, pst_err *err
         fd = rc ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     }
     if (rc) {
-        /* told */
+        /* err says why */
     } else if (fd < 0) {
         rc = pst_err_sys(err, errno, "cannot read %s", path);
     } else if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_mode & 077) || st.st_size != sizeof key.bytes ||
@@ -94,7 +95,7 @@ char *pst_seal(const pst_seal_key *key, const char *context, const char *secret,
               EVP_EncryptUpdate(c, out + NONCE, &n, (const uint8_t *)secret, (int)len) == 1 &&
               EVP_EncryptFinal_ex(c, out + NONCE + n, &last) == 1 &&
               EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_GET_TAG, TAG, out + NONCE + len) == 1;
-    PST_ASSERT(ok);
+    PST_ASSERT(ok && (size_t)(n + last) == len); /* the tag stands right behind the ciphertext */
     EVP_CIPHER_CTX_free(c);
     char *text = pst_base64(out, NONCE + len + TAG), *marked = pst_sprintf(PST_SEALED "%s", text);
     free(text);

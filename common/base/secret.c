@@ -134,7 +134,10 @@ static char *draw(void)
     pst_random(random, sizeof random);
     char *text = pst_base64(random, sizeof random);
     for (char *p = text; *p; p++)
-        *p = *p == '+' ? '-' : *p == '/' ? '_' : *p;
+        if (*p == '+')
+            *p = '-';
+        else if (*p == '/')
+            *p = '_';
     text[strcspn(text, "=")] = 0;
     return text;
 }

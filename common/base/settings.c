@@ -1,4 +1,5 @@
-/* settings.c - see settings.h. Every value is resolved once, with its origin, from the strongest source that names it. */
+/* settings.c - every value is resolved once, with its origin, from the strongest source that names it: `doctor` and error messages can then say
+ * where a wrong value came from. */
 #include "common/base/settings.h"
 
 #include "common/base/buf.h"
@@ -186,6 +187,7 @@ static void read_secrets(pst_settings *s)
     free(path);
 }
 
+/* Secrets first: a profile is never there without the credentials that its addresses need. Both files are private and replaced as a whole. */
 int pst_profile_write(const pst_settings *s, pst_err *err)
 {
     char *token = pst_token_path(s->state_dir.value), *path = pst_profile_path(s->state_dir.value);
@@ -234,7 +236,7 @@ static void read_token(pst_settings *s, const json_t *profile)
 }
 
 /* Strongest first: flag, property (-X, environment PENSTOCK_X_, -F in that order already), PENSTOCK_…, profile, default. A -F value is
- * weaker than PENSTOCK_…; extras remembers its origin, so the two are told apart by it. */
+ * weaker than PENSTOCK_…; extras remembers its origin, which tells the two apart. */
 static void resolve(pst_setting *to, const char *flag, pst_setting *extra, const char *env_name, const char *profile,
                     const char *profile_path, const char *def)
 {
@@ -309,13 +311,17 @@ static void extras_done(extras *x)
     free(x->registry_auth);
 }
 
+/* Sources are read weakest file first into s (librdkafka's properties) and x (ours); only resolve_all decides which of ours wins. On failure
+ * nothing is left in *ret_settings. */
 int pst_settings_load(const pst_setting_flags *flags, pst_settings *ret_settings, pst_err *err)
 {
     pst_settings s = {0};
     extras x = {0};
     const char *env_file = getenv("PENSTOCK_CONFIG");
     char *def_file = default_config();
-    const char *file = flags->file ? flags->file : env_file && *env_file ? env_file : def_file;
+    const char *file = env_file && *env_file ? env_file : def_file;
+    if (flags->file)
+        file = flags->file;
     int rc = file ? read_file(&s, &x, file, err) : 0;
     if (!rc) {
         read_environment(&s, &x);

@@ -1,4 +1,4 @@
-/* stop.c - see stop.h.
+/* stop.c - a signal handler that counts, and a descriptor that wakes loops.
  *
  * The flags are written by a signal handler and read by every thread, so they are atomics, and lock-free ones: those alone may be used in a
  * handler (C17 7.14.1.1 point 5). */

@@ -1,4 +1,4 @@
-/* term.c - see term.h. stdout and stderr are replaced by streams of ours, so that no verb can forget: a filter at each of two hundred printf calls
+/* term.c - stdout and stderr are replaced by streams of ours, so that no verb can forget: a filter at each of two hundred printf calls
  * would miss the next one. Our own colours carry a number drawn at start behind their ESC, which nobody else can write; the filter takes it out
  * again and turns every other ESC into text. */
 #include "common/base/term.h"
@@ -29,7 +29,15 @@ static char tints[SGR_MAX][MARK_LEN + 8];
 static int character(const unsigned char *p, size_t len, uint32_t *ret_code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    int n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+    int n = 0;
+    if (p[0] < 0x80)
+        n = 1;
+    else if (p[0] >= 0xc2 && p[0] < 0xe0)
+        n = 2;
+    else if ((p[0] & 0xf0) == 0xe0)
+        n = 3;
+    else if (p[0] >= 0xf0 && p[0] < 0xf5)
+        n = 4;
     uint32_t code = n == 1 ? p[0] : p[0] & (0x7fu >> n);
     for (int i = 1; i < n; i++) {
         if ((size_t)i >= len)

@@ -1,7 +1,7 @@
 /* term.h - terminals: what comes from learners, records and other people is shown, never obeyed.
  *
  *     pst_term_init();                                   // main, once: from here on stdout and stderr are safe where they are terminals
- *     printf("%s%s%s\n", pst_tint(33), text, pst_tint(0)); // our own colours are told from those in the text
+ *     printf("%s%s%s\n", pst_tint(33), text, pst_tint(0)); // our own colours pass, those in the text do not
  *
  * On a terminal every C0 and C1 control (tab and newline excepted), DEL, bidirectional control, line separator and byte that is no UTF-8 appears as
  * text (^[, <U+202E>, \x9b). Pipes and files get the bytes as they are. @thread main for init and tint, any for the rest. */

@@ -173,6 +173,8 @@ static int value(walker *w, yaml_event_t *ev, int depth, json_t **ret_json)
     return rc;
 }
 
+/* One value between the document's start and the stream's end; an empty stream is null. What follows the value is read to the end, so that a
+ * second document is an error, not text that is silently left out. */
 static int document(walker *w, json_t **ret_root)
 {
     yaml_event_t ev;
@@ -338,6 +340,7 @@ static void path_cut(replacer *r, size_t len)
         r->path.data[len] = 0;
 }
 
+/* Of a mapping or a sequence, up to its end. r->path is as long afterwards as before; each event is deleted by whoever read it or took it. */
 static int replace_members(replacer *r, bool map, int depth)
 {
     size_t base = r->path.len;
