@@ -37,6 +37,7 @@ void http_conn_deadline(conn *c, int64_t ms)
 void http_conn_close(conn *c)
 {
     pst_http *s = c->server;
+    PST_ASSERT(!c->req || !c->stream); /* the stream took the request's place */
     if (c->stream)
         http_stream_conn_gone(c->stream);
     if (c->req) {
@@ -51,6 +52,7 @@ void http_conn_close(conn *c)
         s->conns = c->next;
     if (c->next)
         c->next->prev = c->prev;
+    PST_ASSERT(s->n_conns > 0);
     s->n_conns--;
     event_free(c->deadline);
     bufferevent_free(c->bev);
@@ -63,6 +65,7 @@ void http_conn_close(conn *c)
 
 void http_conn_replied(conn *c, bool keep)
 {
+    PST_ASSERT(!c->req && !c->stream);
     c->state = CONN_FLUSH;
     c->close_after = !keep || c->eof;
     http_conn_deadline(c, -1);
@@ -80,7 +83,7 @@ static void refuse(conn *c, int status, const char *why)
     pst_http_problem(r, status, "refused", NULL, why);
 }
 
-/* The literal address on which the connection came in, where the server was told to listen beyond loopback. */
+/* The literal address on which the connection came in, where the server listens beyond loopback. */
 static const char *own_address(const conn *c, char room[64])
 {
     struct sockaddr_storage ss;
@@ -121,6 +124,7 @@ static bool guard(conn *c, const http_head *h)
 static void dispatch(conn *c)
 {
     pst_http_req *r = c->req;
+    PST_ASSERT(r && r->route && (c->state == CONN_HEAD || c->state == CONN_BODY || c->state == CONN_BUSY));
     c->state = CONN_BUSY;
     http_conn_deadline(c, -1);
     c->server->requests++;
@@ -196,7 +200,7 @@ static bool count_body(pst_http_req *r, size_t bytes)
 {
     pst_http *s = r->server;
     if (s->bodies_bytes + bytes > s->conf.bodies_bytes_max)
-        return false;
+        return false; /* what a request has counted goes back when it is freed */
     s->bodies_bytes += bytes;
     r->counted += bytes;
     return true;
@@ -205,6 +209,7 @@ static bool count_body(pst_http_req *r, size_t bytes)
 static void begin_body(conn *c, pst_http_req *r)
 {
     const http_head *h = &r->head;
+    PST_ASSERT(c->req == r && !r->body.len && !r->counted);
     if (h->length > r->body_max) {
         refuse(c, 413, "the body is larger than allowed here");
         return;
@@ -329,6 +334,7 @@ static bool read_body(conn *c, struct evbuffer *in)
     pst_http_req *r = c->req;
     if (r->head.chunked)
         return read_chunked(c, in);
+    PST_ASSERT(r->body.len <= (size_t)r->head.length);
     size_t wanted = (size_t)r->head.length - r->body.len, len = evbuffer_get_length(in);
     size_t n = len < wanted ? len : wanted;
     pst_buf_reserve(&r->body, n); /* grows with what came, not with what was promised */
@@ -343,6 +349,8 @@ static bool read_body(conn *c, struct evbuffer *in)
 
 static void process(conn *c)
 {
+    /* A step reads what is there and says whether there may be more to do. A reply only fills the output buffer: the next request is begun by
+     * on_written, so requests of one connection never nest. */
     struct evbuffer *in = bufferevent_get_input(c->bev);
     bool go = true;
     while (go) {

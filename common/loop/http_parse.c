@@ -2,6 +2,8 @@
  * that the client is to get and its reason. Fields that decide about framing are taken once and in one spelling only. */
 #include "common/loop/http_parse.h"
 
+#include "common/base/err.h"
+
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -232,7 +234,11 @@ bool http_host_parse(const char *host, char ret_name[256])
 
 static int hex(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 /* Decodes [p, end) to out, NUL-terminated; returns the end of the text in out or NULL on a bad escape. */
@@ -376,6 +382,7 @@ long http_chunks_feed(http_chunks *c, const char *data, size_t len, uint64_t lim
             i += n;
             c->left -= n;
             c->total += n;
+            PST_ASSERT(c->total <= limit); /* a size is refused before its data */
             if (!c->left)
                 c->state = DATA_CR;
             continue;

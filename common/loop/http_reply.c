@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <time.h>
 
+/* RFC 9110, section 15. A status that is not in the list gets the words of its class. */
 const char *pst_http_status_text(int status)
 {
     static const struct {
@@ -51,7 +52,9 @@ const char *pst_http_status_text(int status)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].status == status)
             return texts[i].text;
-    return status < 400 ? "OK" : status < 500 ? "Bad Request" : "Internal Server Error";
+    if (status < 400)
+        return "OK";
+    return status < 500 ? "Bad Request" : "Internal Server Error";
 }
 
 void pst_http_add_header(pst_http_req *r, const char *name, const char *value)
@@ -106,6 +109,7 @@ void pst_http_reply(pst_http_req *r, int status, const char *content_type, const
 {
     conn *c = r->conn;
     if (c) {
+        PST_ASSERT(c->req == r && !c->stream); /* one answer for each request, and to the one at hand */
         if (r->server->draining)
             r->keep = false;
         struct evbuffer *out = bufferevent_get_output(c->bev);

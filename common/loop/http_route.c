@@ -110,7 +110,9 @@ void http_req_free(pst_http_req *r)
 {
     if (!r)
         return;
+    PST_ASSERT(!r->conn || r->conn->req != r);
     if (r->server) {
+        PST_ASSERT(r->server->bodies_bytes >= r->counted);
         r->server->bodies_bytes -= r->counted;
         if (r->prev)
             r->prev->next = r->next;

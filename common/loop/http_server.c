@@ -154,6 +154,7 @@ static int listen_on(pst_http *s, pst_err *err)
     return 0;
 }
 
+/* conf's texts are copied: a caller's may end before the server. Zero in a number means its default, so a limit cannot be switched off. */
 static void fill_conf(pst_http *s, const pst_http_conf *conf)
 {
     pst_http_conf *c = &s->conf;
@@ -220,6 +221,7 @@ static void stop_accepting(pst_http *s)
 
 void pst_http_drain(pst_http *s, void (*done)(void *arg), void *arg)
 {
+    PST_ASSERT(!s->draining);
     stop_accepting(s);
     s->draining = true;
     s->drained = done;
@@ -246,6 +248,7 @@ void pst_http_free(pst_http *s)
     stop_accepting(s);
     while (s->conns)
         http_conn_close(s->conns);
+    PST_ASSERT(!s->n_conns && !s->streams_open);
     for (pst_http_req *r = s->reqs; r; r = r->next)
         r->server = NULL;
     for (char **h = s->hosts; h && *h; h++)

@@ -27,6 +27,7 @@ static void finish(pst_http_stream *st)
     conn *c = st->conn;
     if (st->ended)
         return;
+    PST_ASSERT(c->stream == st && c->state == CONN_STREAM);
     st->ended = true;
     if (st->chunked && !st->head_only)
         evbuffer_add(bufferevent_get_output(c->bev), "0\r\n\r\n", 5);
@@ -56,6 +57,7 @@ pst_http_stream *pst_http_stream_open(pst_http_req *r, int status, const char *c
     st->last_us = pst_mono_us();
     conn *c = r->conn;
     if (c) {
+        PST_ASSERT(c->req == r && !c->stream && c->state == CONN_BUSY);
         st->chunked = r->head.minor == 1;
         r->keep = r->keep && st->chunked && !c->server->draining;
         http_reply_head(r, bufferevent_get_output(c->bev), status, content_type, st->chunked ? -2 : -1);
@@ -123,6 +125,7 @@ void pst_http_stream_on_drained(pst_http_stream *st, void (*fn)(void *arg))
 void pst_http_stream_close(pst_http_stream *st)
 {
     conn *c = st->conn;
+    PST_ASSERT(c->stream == st && c->server->streams_open);
     st->on_close = NULL;
     finish(st);
     c->stream = NULL;
@@ -138,6 +141,7 @@ void pst_http_stream_abort(pst_http_stream *st)
 
 void http_stream_conn_gone(pst_http_stream *st)
 {
+    PST_ASSERT(st->conn->stream == st && st->conn->server->streams_open);
     st->conn->server->streams_open--;
     st->conn->stream = NULL;
     st->ended = true;
@@ -244,8 +248,12 @@ pst_http_piece *pst_http_piece_new(const char *id, const char *event, const char
 
 void pst_http_piece_unref(pst_http_piece *p)
 {
-    if (!p || --p->refs)
+    if (!p)
         return;
+    PST_ASSERT(p->refs);
+    if (--p->refs)
+        return;
+    PST_ASSERT(!p->live || *p->live >= p->len);
     if (p->live)
         *p->live -= p->len;
     free(p->bytes);
@@ -272,6 +280,7 @@ int pst_http_stream_send(pst_http_stream *st, pst_http_piece *p)
     /* One reference and nothing beside it: what libevent adds behind a reference gets a buffer as large as that. */
     const char *from = st->chunked ? p->bytes : p->bytes + p->before;
     size_t len = st->chunked ? p->len : p->len - p->before - 2;
+    PST_ASSERT(p->refs);
     p->refs++;
     if (evbuffer_add_reference(out, from, len, sent, p) < 0)
         PST_ASSERT(!"no memory");

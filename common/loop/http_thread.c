@@ -124,7 +124,7 @@ int pst_http_thread_metrics(const pst_http_conf *conf, pst_metrics *set, int (*h
 
 void pst_http_thread_set_dump(pst_http_thread *t, pst_dump *d, const char *token_path)
 {
-    PST_ASSERT(!atomic_load(&t->dump));
+    PST_ASSERT(!atomic_load(&t->dump)); /* token_path is written once, before the server's thread can see dump */
     t->token_path = pst_strdup(token_path);
     atomic_store(&t->dump, d);
 }

@@ -1,5 +1,5 @@
 /* http_token.c - who may, for routes of services that have no filter of their own: the state folder's token, as the gateway asks for it. It is read at
- * each such request, which is rare, so that a service need not be started anew when the token is made or changed after it. */
+ * each such request, which is rare, so that a service need not be restarted when the token is made or changed after it. */
 #include "common/base/hash.h"
 #include "common/base/secret.h"
 #include "common/loop/http.h"

@@ -1,4 +1,4 @@
-/* loop.c - see loop.h. Posting goes through our own queue and an eventfd, so libevent needs no locks and stays single-threaded. */
+/* loop.c - libevent behind our own face. Posting goes through our own queue and an eventfd, so libevent needs no locks and stays single-threaded. */
 #include "common/loop/loop.h"
 
 #include "common/base/array.h"
@@ -36,6 +36,7 @@ struct pst_loop {
 };
 
 struct pst_timer {
+    pst_loop *loop;
     struct event *ev;
     int64_t every_us;
     void (*fn)(void *arg);
@@ -81,7 +82,8 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
         event_base_loopbreak(l->base);
 }
 
-static void on_hurry(evutil_socket_t fd, short what, void *arg)
+/* A second signal: what is under way is given up. */
+static void on_second_stop(evutil_socket_t fd, short what, void *arg)
 {
     pst_loop *l = arg;
     if (pst_stop_hurry())
@@ -92,6 +94,7 @@ static void on_hurry(evutil_socket_t fd, short what, void *arg)
 static void on_stop(evutil_socket_t fd, short what, void *arg)
 {
     pst_loop *l = arg;
+    PST_ASSERT(!l->stopping_seen);
     l->stopping_seen = true;
     struct timeval every = span(100000);
     event_add(l->hurry, &every);
@@ -123,7 +126,7 @@ int pst_loop_new(pst_loop **ret_loop, pst_err *err)
         goto out;
     }
     l->wake = event_new(l->base, l->wake_fd, EV_READ | EV_PERSIST, on_wake, l);
-    l->hurry = event_new(l->base, -1, EV_PERSIST, on_hurry, l);
+    l->hurry = event_new(l->base, -1, EV_PERSIST, on_second_stop, l);
     event_add(l->wake, NULL);
     *ret_loop = l;
     l = NULL;
@@ -239,6 +242,7 @@ bool pst_loop_is_current(const pst_loop *l)
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     pst_timer *t = arg;
+    PST_ASSERT(pst_loop_is_current(t->loop));
     if (t->every_us > 0) {
         struct timeval tv = span(t->every_us);
         event_add(t->ev, &tv);
@@ -248,8 +252,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 pst_timer *pst_timer_new(pst_loop *l, int64_t first_us, int64_t every_us, void (*fn)(void *arg), void *arg)
 {
+    PST_ASSERT(fn);
     pst_timer *t = pst_alloc(sizeof *t);
-    *t = (pst_timer){.every_us = every_us, .fn = fn, .arg = arg};
+    *t = (pst_timer){.loop = l, .every_us = every_us, .fn = fn, .arg = arg};
     t->ev = event_new(l->base, -1, 0, on_timer, t);
     PST_ASSERT(t->ev);
     pst_timer_again(t, first_us);
@@ -280,11 +285,15 @@ void pst_timer_free(pst_timer *t)
 static void on_fd(evutil_socket_t fd, short what, void *arg)
 {
     pst_watch *w = arg;
-    w->fn(w->arg, fd, (what & EV_READ ? PST_WATCH_READ : 0) | (what & EV_WRITE ? PST_WATCH_WRITE : 0));
+    int events = what & EV_READ ? PST_WATCH_READ : 0;
+    if (what & EV_WRITE)
+        events |= PST_WATCH_WRITE;
+    w->fn(w->arg, fd, events); /* last: it may free w */
 }
 
 pst_watch *pst_watch_new(pst_loop *l, int fd, int events, void (*fn)(void *arg, int fd, int events), void *arg)
 {
+    PST_ASSERT(fn && fd >= 0);
     pst_watch *w = pst_alloc(sizeof *w);
     *w = (pst_watch){.loop = l, .fd = fd, .fn = fn, .arg = arg};
     pst_watch_events(w, events);
@@ -298,7 +307,11 @@ void pst_watch_events(pst_watch *w, int events)
     w->ev = NULL;
     if (!events)
         return;
-    short what = (short)((events & PST_WATCH_READ ? EV_READ : 0) | (events & PST_WATCH_WRITE ? EV_WRITE : 0) | EV_PERSIST);
+    short what = EV_PERSIST;
+    if (events & PST_WATCH_READ)
+        what |= EV_READ;
+    if (events & PST_WATCH_WRITE)
+        what |= EV_WRITE;
     w->ev = event_new(w->loop->base, w->fd, what, on_fd, w);
     PST_ASSERT(w->ev);
     event_add(w->ev, NULL);

@@ -1,4 +1,4 @@
-/* loop_priv.h - what loop.c lends to the HTTP server; not for others. */
+/* loop_priv.h - what of loop.c the HTTP server uses; not for others. */
 #ifndef PST_LOOP_LOOP_PRIV_H
 #define PST_LOOP_LOOP_PRIV_H
 
