@@ -1,11 +1,12 @@
 /* archive.c - users' archives: unpacked as if they were hostile, packed so that the same folder gives the same bytes; see objects.h.
  *
- * Only zip, tar and gzipped tar are enabled in libarchive: every further format is code that a stranger can reach. Limits count the bytes
+ * Only zip, tar and gzipped tar are enabled in libarchive: every further format is code that an attacker can reach. Limits count the bytes
  * written, not the bytes declared. Links, devices and special files are refused by name instead of left out: a learner that misses a file
  * would fail later and further away. */
 #include "common/base/array.h"
 #include "common/objects/objects.h"
 
+#include "common/base/array.h"
 #include "common/base/fs.h"
 #include "common/objects/archive_lib.h"
 
@@ -61,6 +62,7 @@ static int clean_name(const char *name, char ret[PATH_BYTES], pst_err *err)
         }
         p += n + (p[n] == '/');
     }
+    PST_ASSERT(out < PATH_BYTES); /* cleaning only takes away */
     ret[out] = 0;
     return 0;
 }
@@ -69,6 +71,7 @@ static int clean_name(const char *name, char ret[PATH_BYTES], pst_err *err)
 static int make_folders(int root, const char *path, bool whole, pst_err *err)
 {
     char part[PATH_BYTES];
+    PST_ASSERT(root >= 0 && *path != '/' && strlen(path) < PATH_BYTES);
     int rc = 0;
     for (const char *p = path; !rc && *p;) {
         const char *slash = strchr(p, '/');
@@ -111,8 +114,11 @@ typedef struct budget {
     size_t entries;
 } budget;
 
+/* path is a clean one (clean_name). Opened beneath root and only if nothing has its name: whatever an archive says, no file that is there is
+ * written, and no link is followed. Limits are checked before a chunk is written, so at most one chunk is read beyond them. */
 static int write_file(struct archive *a, struct archive_entry *entry, int root, const char *path, budget *b, pst_err *err)
 {
+    PST_ASSERT(root >= 0 && *path && *path != '/');
     mode_t mode = archive_entry_perm(entry) & 0111 ? 0700 : 0600;
     int fd = pst_fs_open_beneath(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     if (fd < 0)
@@ -189,6 +195,7 @@ static void utf8_end(locale_t utf8, locale_t was)
     freelocale(utf8);
 }
 
+/* The folder may be half full after a failure: its caller made it for this archive and removes it as a whole. */
 int pst_archive_unpack(const void *data, size_t len, const char *dir, pst_err *err)
 {
     int rc = archive_lib_open(err);
@@ -237,7 +244,8 @@ typedef struct packer {
 static la_ssize_t take(struct archive *a, void *arg, const void *data, size_t len)
 {
     packer *p = arg;
-    if (p->out.len + len > p->bytes_max) {
+    PST_ASSERT(p->out.len <= p->bytes_max);
+    if (len > p->bytes_max - p->out.len) {
         p->full = true;
         archive_set_error(a, ENOSPC, "larger than the limit");
         return -1;
@@ -344,6 +352,8 @@ static const char *media_type_of(const char *data, size_t len)
     return NULL;
 }
 
+/* A file that is an archive already goes as it is, checked by its first bytes only: unpacking will look at the rest. A folder becomes a zip in
+ * memory, bounded while it is written, not afterwards. */
 int pst_archive_pack(const char *path, size_t bytes_max, pst_buf *ret_zip, char ret_media_type[32], pst_err *err)
 {
     struct stat st;

@@ -142,7 +142,8 @@ static int open_folder(pst_objects *o, const char *key)
 {
     char prefix[KEY_MAX + 1];
     int at = dup(o->fd);
-    for (const char *slash = key; at >= 0 && (slash = strchr(slash, '/')); slash++) {
+    for (const char *slash = strchr(key, '/'); at >= 0 && slash; slash = strchr(slash + 1, '/')) {
+        PST_ASSERT((size_t)(slash - key) <= KEY_MAX);
         memcpy(prefix, key, (size_t)(slash - key));
         prefix[slash - key] = 0;
         const char *last = strrchr(prefix, '/');
@@ -179,6 +180,7 @@ static void unlock_store(int fd)
 /* fsync, rename under the key, fsync the folder: only then is it there. */
 static int draft_commit(pst_objects *o, draft *d, const char *key, char **ret_uri, pst_err *err)
 {
+    PST_ASSERT(d->fd >= 0 && key_ok(key));
     int rc = 0, folder = open_folder(o, key);
     const char *base = strrchr(key, '/');
     base = base ? base + 1 : key;
@@ -204,7 +206,9 @@ int pst_objects_put(pst_objects *o, const char *key, const void *data, size_t le
 {
     draft d;
     int rc = check_key(key, err);
-    if (rc < 0 || (rc = draft_open(o, &d, err)) < 0)
+    if (!rc)
+        rc = draft_open(o, &d, err);
+    if (rc < 0)
         return rc;
     if (pst_fs_write_all(d.fd, data, len) < 0) {
         rc = pst_err_sys(err, errno, "cannot write %zu bytes into the object store %s", len, o->root);
@@ -300,6 +304,7 @@ static int digest_differs(const char *uri, const char *wanted, const char *found
                        "%.200s has the sha256 %s, not the expected %.64s: damaged or replaced", uri, found, wanted);
 }
 
+/* *ret_data is set only when all of it was read and has the digest: nothing of a damaged object is ever handed out. */
 int pst_objects_get(pst_objects *o, const char *uri, const char *sha256, size_t bytes_max, pst_buf *ret_data, pst_err *err)
 {
     int fd, rc = open_object(o, uri, &fd, err);
@@ -399,7 +404,7 @@ int pst_objects_touch(pst_objects *o, const char *uri, pst_err *err)
     return rc;
 }
 
-int pst_objects_each(pst_objects *o, const char *folder, void (*tell)(void *arg, const char *key, int64_t put_us), void *arg, pst_err *err)
+int pst_objects_each(pst_objects *o, const char *folder, void (*fn)(void *arg, const char *key, int64_t put_us), void *arg, pst_err *err)
 {
     int rc = check_key(folder, err);
     if (rc < 0)
@@ -417,7 +422,7 @@ int pst_objects_each(pst_objects *o, const char *folder, void (*tell)(void *arg,
         char key[KEY_MAX + 1];
         if (snprintf(key, sizeof key, "%s/%s", folder, e->d_name) < (int)sizeof key && key_ok(key) &&
             fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-            tell(arg, key, put_time(&st));
+            fn(arg, key, put_time(&st));
     }
     closedir(d);
     return 0;

@@ -27,7 +27,7 @@ int pst_objects_delete(pst_objects *o, const char *uri, pst_err *err);
 /* As if it had been put again just now. PST_ENOTFOUND, class DATA: it is not there. */
 int pst_objects_touch(pst_objects *o, const char *uri, pst_err *err);
 /* Tells of every object directly below a folder ("code") its key and when it was put (microseconds, by the file system's clock). */
-int pst_objects_each(pst_objects *o, const char *folder, void (*tell)(void *arg, const char *key, int64_t put_us), void *arg, pst_err *err);
+int pst_objects_each(pst_objects *o, const char *folder, void (*fn)(void *arg, const char *key, int64_t put_us), void *arg, pst_err *err);
 /* Removes it unless it was put after before_us. */
 int pst_objects_expire(pst_objects *o, const char *key, int64_t before_us, bool *ret_removed, pst_err *err);
 /* Removes what writers that were killed left half written before then. */

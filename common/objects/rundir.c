@@ -159,6 +159,7 @@ int pst_rundir_intent_write(const char *gen_dir, const pst_rundir_spec *s, pst_e
     return write_spec(gen_dir, "intent.json", s, err);
 }
 
+/* The names become paths and labels, so they are checked here, once for all readers. An intent is of the whole job: it names no process. */
 static int read_spec(const char *dir, const char *file, bool intent, pst_rundir_spec *ret_spec, pst_err *err)
 {
     json_t *j;
@@ -348,6 +349,7 @@ static const char *const wish_names[] = {"none", "halt", "kill", "platform-down"
 
 const char *pst_rundir_wish_name(pst_rundir_wish w)
 {
+    PST_ASSERT((size_t)w < sizeof wish_names / sizeof *wish_names);
     return wish_names[w];
 }
 
@@ -362,7 +364,7 @@ static pst_rundir_wish wish_of(const json_t *j)
 
 int pst_rundir_wish_write(const char *run_dir, pst_rundir_wish w, pst_err *err)
 {
-    return write_json(run_dir, "wish.json", json_pack("{s:s}", "wish", wish_names[w]), err);
+    return write_json(run_dir, "wish.json", json_pack("{s:s}", "wish", pst_rundir_wish_name(w)), err);
 }
 
 pst_rundir_wish pst_rundir_wish_read(const char *run_dir)
@@ -377,7 +379,7 @@ pst_rundir_wish pst_rundir_wish_read(const char *run_dir)
 
 int pst_rundir_exit_write(const char *run_dir, const pst_rundir_exit *x, pst_err *err)
 {
-    json_t *j = json_pack("{s:s, s:I, s:b}", "wish", wish_names[x->wish], "time_us", (json_int_t)x->time_us, "lost", x->lost);
+    json_t *j = json_pack("{s:s, s:I, s:b}", "wish", pst_rundir_wish_name(x->wish), "time_us", (json_int_t)x->time_us, "lost", x->lost);
     if (x->has_exit_code)
         json_object_set_new(j, "exit_code", json_integer(x->exit_code));
     if (x->has_signal)

@@ -9,7 +9,7 @@
  *        supervisor.json  pid, start time, boot, learner        wish.json        why it is being stopped (written before the signal)
  *        code/ data/      what the learner gets                 spool-*          output waiting for the broker
  *        cgroup           control groups of the learner
- *        exit.json        how it ended (fsynced before it is told)  published    that EXITED was acknowledged
+ *        exit.json        how it ended (fsynced before it is reported)  published    that EXITED was acknowledged
  *        registering      its command is done, by itself and with 0, and its model may stand on the topic: from here on only forward
  *
  *     <state-dir>/nonces/<training_id>.<g>                    the generation's nonce; beside the job's folders, which a learner may read
