@@ -89,6 +89,7 @@ static int answer_text(const json_t *j, const char *what, const char **ret_text,
 
 int pst_registry_schema(pst_registry *r, int32_t id, const char **ret_text, pst_err *err)
 {
+    /* A text is never freed before the registry: callers keep the pointer. So the first answer stays, whatever comes later. */
     char key[16], path[48], what[32];
     bool absent = false;
     snprintf(key, sizeof key, "%d", id);
@@ -117,7 +118,7 @@ int pst_registry_schema(pst_registry *r, int32_t id, const char **ret_text, pst_
     if (rc == PST_ENOTFOUND) {
         r->absent[(uint32_t)id % MISSING_MAX] = (missing){id, pst_mono_us() + MISSING_US};
     } else if (rc == PST_OK) {
-        const char *had = pst_map_get(&r->texts, key); /* another thread may have been faster; its pointer is lent out already */
+        const char *had = pst_map_get(&r->texts, key); /* another thread may have been faster; its pointer is in use already */
         if (!had) {
             char *copy = pst_strdup(text);
             pst_map_put(&r->texts, key, copy);
@@ -185,6 +186,7 @@ static int id_by_text(pst_registry *r, const char *tail, const char *subject, co
     if (!known && rc == PST_OK)
         rc = answer_id(j, subject, &id, err);
     if (rc == PST_OK) {
+        PST_ASSERT(id >= 0); /* kept as id + 1: NULL means unknown */
         if (!known) {
             pthread_mutex_lock(&r->lock);
             pst_map_put(&r->ids, key, (void *)((intptr_t)id + 1));

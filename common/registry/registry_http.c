@@ -1,4 +1,4 @@
-/* registry_http.c - see registry_http.h. Answers are untrusted as well: at most 8 MiB, no redirects, http and https only.
+/* registry_http.c - requests to one of several registries, the one that answered last first. Answers are untrusted as well: at most 8 MiB, no redirects, http and https only.
  * libcurl brings thirty libraries with it, so it is opened by the first request: a process whose schema ids are known already never does. */
 #include "common/registry/registry_http.h"
 
@@ -102,6 +102,8 @@ static int parse_address(const char *text, size_t len, address *ret, pst_err *er
     return PST_OK;
 }
 
+/* Addresses are parsed at once, so that a wrong one is an error at the start; nothing is connected to. On failure all that was parsed is freed:
+ * h->n counts an address before it is known to be good. */
 int registry_http_new(const pst_registry_conf *conf, registry_http **ret, pst_err *err)
 {
     registry_http *h = pst_alloc(sizeof *h);
@@ -201,7 +203,11 @@ static void prepare(registry_http *h, const address *a, const char *method, cons
         curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
         curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
     }
-    const char *user = a->user ? a->user : h->user, *password = a->user ? a->password : h->password;
+    const char *user = h->user, *password = h->password;
+    if (a->user) { /* an address's own go to that address alone, both of them */
+        user = a->user;
+        password = a->password;
+    }
     if (user) {
         curl_easy_setopt(c, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
         curl_easy_setopt(c, CURLOPT_USERNAME, user);
@@ -313,6 +319,7 @@ int registry_http_call(registry_http *h, const char *method, const char *path, c
 {
     pst_err last = {0};
     pthread_mutex_lock(&h->lock);
+    PST_ASSERT(h->n && h->preferred < h->n);
     int rc = ready(h, &last);
     if (!rc)
         rc = PST_EUNREACH;
