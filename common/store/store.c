@@ -40,6 +40,7 @@ static int check_names(const char *collection, const char *id, pst_err *err)
 
 int pst_store_put(pst_store *s, const char *collection, const char *id, int64_t seq, const json_t *doc, bool *ret_applied, pst_err *err)
 {
+    PST_ASSERT(ret_applied);
     int rc = check_names(collection, id, err);
     if (rc < 0)
         return rc;
@@ -70,6 +71,7 @@ int pst_store_list(pst_store *s, const char *collection, const pst_store_query *
         checked.limit = PST_STORE_LIMIT;
     if (checked.limit > PST_STORE_LIMIT_MAX)
         checked.limit = PST_STORE_LIMIT_MAX;
+    PST_ASSERT(checked.limit && checked.limit <= PST_STORE_LIMIT_MAX); /* back ends rely on it */
     return s->ops->list(s, collection, &checked, ret_docs, err);
 }
 

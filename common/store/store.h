@@ -4,7 +4,7 @@
  *     pst_store_put(s, "jobs", id, seq, json, &applied, &err);    // applied = false: an equal or newer seq is there already
  *
  * Only the view writer writes. Documents are JSON objects; the ones of collection "jobs" are queried by "state" and "user".
- * Errors: database away or locked → PST_EUNREACH/RETRY; file vanished or damaged → PST_EIO/RETRY after it was made anew (see rebuilt).
+ * Errors: database away or locked → PST_EUNREACH/RETRY; file vanished or damaged → PST_EIO/RETRY after it was created again (see rebuilt).
  * @thread one at a time per pst_store (open one per thread).  */
 #ifndef PST_STORE_H
 #define PST_STORE_H
@@ -40,7 +40,7 @@ int pst_store_position_set(pst_store *s, const char *topic, int32_t partition, i
 int pst_store_position_get(pst_store *s, const char *topic, int32_t partition, int64_t *ret_next, pst_err *err); /* PST_ENOTFOUND = none */
 /* Empties everything, positions too: the topics are those of another cluster than before. Not inside a transaction. */
 int pst_store_wipe(pst_store *s, pst_err *err);
-/* True once after the database was found gone or damaged and made anew while open: the writer must go back to the
+/* True once after the database was found gone or damaged and created again while open: the writer must go back to the
  * positions that the new one holds (none: the start). */
 bool pst_store_rebuilt(pst_store *s);
 /* Everything as one canonical text (sorted), for the test "replayed view equals live view". free() it. */

@@ -53,6 +53,7 @@ static void set(memory *m, pst_map *map, const char *key, int64_t seq, json_t *d
     entry *e = pst_alloc(sizeof *e);
     *e = (entry){seq, doc};
     entry *old = pst_map_put(map, key, e);
+    PST_ASSERT(!old || old->seq < seq || map == &m->positions); /* the guard: documents never go back */
     if (!m->base.in_transaction) {
         entry_free(old);
         return;
@@ -151,6 +152,7 @@ static int list(pst_store *s, const char *collection, const pst_store_query *q, 
 
 static int begin(pst_store *s, pst_err *err)
 {
+    PST_ASSERT(!((memory *)s)->n_undo); /* the last transaction has ended, one way or the other */
     return 0;
 }
 
@@ -197,6 +199,7 @@ static int position_get(pst_store *s, const char *topic, int32_t partition, int6
 static int wipe(pst_store *s, pst_err *err)
 {
     memory *m = (memory *)s;
+    PST_ASSERT(!m->n_undo); /* undo points into the maps */
     pst_map_done(&m->collections, collection_free);
     pst_map_done(&m->positions, entry_free);
     return 0;

@@ -59,8 +59,9 @@ static int fail(const mongo *m, const char *doing, const bson_error_t *e, pst_er
 {
     bool auth = e->domain == MONGOC_ERROR_CLIENT && e->code == MONGOC_ERROR_CLIENT_AUTHENTICATE;
     auth = auth || e->code == 13 || e->code == 18; /* Unauthorized, AuthenticationFailed */
-    return pst_err_set(err, auth ? PST_EAUTH : PST_EUNREACH, auth ? PST_CLASS_FATAL : PST_CLASS_RETRY, "mongo", (int)e->code,
-                       "cannot %s database %s at %s: %s", doing, m->database, m->hosts, e->message);
+    int code = auth ? PST_EAUTH : PST_EUNREACH;
+    return pst_err_set(err, code, auth ? PST_CLASS_FATAL : PST_CLASS_RETRY, "mongo", (int)e->code, "cannot %s database %s at %s: %s", doing,
+                       m->database, m->hosts, e->message);
 }
 
 static mongoc_collection_t *collection_of(mongo *m, const char *name)
@@ -91,7 +92,12 @@ static void decode_key(const char *key, pst_buf *out)
         return;
     for (; *key; key++) {
         if (!strncmp(key, "%2E", 3) || !strncmp(key, "%24", 3) || !strncmp(key, "%25", 3)) {
-            pst_buf_addc(out, key[2] == 'E' ? '.' : key[2] == '4' ? '$' : '%');
+            char c = '%';
+            if (key[2] == 'E')
+                c = '.';
+            else if (key[2] == '4')
+                c = '$';
+            pst_buf_addc(out, c);
             key += 2;
         } else {
             pst_buf_addc(out, *key);
@@ -300,6 +306,7 @@ static int add_after(mongo *m, const char *collection, const char *after, bson_t
     return rc;
 }
 
+/* Pages by (submitted_at, _id) of the last document seen, not by a count to skip: what is written meanwhile moves nothing into or out of a page. */
 static int list(pst_store *s, const char *collection, const pst_store_query *q, json_t **ret_docs, pst_err *err)
 {
     mongo *m = (mongo *)s;

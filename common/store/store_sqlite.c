@@ -1,7 +1,7 @@
 /* store_sqlite.c - sqlite:PATH: one file beside the platform's other state, WAL, one writer (the view) and any number of readers.
  *
  * The file is a view and may be deleted by anyone at any time: before every transaction and read the path is compared with the file that is
- * open (device and inode). A file that is gone or damaged is made anew, and pst_store_rebuilt() tells the writer to read the topics again.
+ * open (device and inode). A file that is gone or damaged is created again, and pst_store_rebuilt() tells the writer to read the topics again.
  * synchronous=NORMAL: after a power cut the last transactions may be missing, positions and documents alike, and are read again. */
 #include "common/store/store_internal.h"
 
@@ -108,7 +108,7 @@ static int fail(lite *l, const char *doing, pst_err *err)
                        sqlite3_errmsg(l->db));
 }
 
-/* Makes the tables of a new file. A file with another version is one of another release: it is a view, so it is made anew. */
+/* Makes the tables of a new file. A file with another version is one of another release: it is a view, so it is created again and filled from the topics. */
 static int prepare_schema(lite *l, pst_err *err)
 {
     sqlite3_stmt *q = NULL;
@@ -200,7 +200,9 @@ static int use(lite *l, statement which, sqlite3_stmt **ret_stmt, pst_err *err)
 static int step(lite *l, sqlite3_stmt *q, const char *doing, pst_err *err)
 {
     int code = sqlite3_step(q);
-    return code == SQLITE_ROW ? 1 : code == SQLITE_DONE ? 0 : fail(l, doing, err);
+    if (code == SQLITE_ROW)
+        return 1;
+    return code == SQLITE_DONE ? 0 : fail(l, doing, err);
 }
 
 /* Ends a read, so that it holds no lock. */
@@ -238,6 +240,7 @@ static int write_doc(lite *l, const char *collection, const char *id, int64_t se
     sqlite3_bind_int64(q, 7, k.submitted_at);
     bind(q, 8, text ? text : "");
     rc = step(l, q, "cannot write to", err);
+    PST_ASSERT(rc <= 0); /* an upsert has no rows: a result would be another statement's */
     if (!rc && ret_applied)
         *ret_applied = sqlite3_changes(l->db) > 0;
     done(l, SQL_PUT);
@@ -318,10 +321,14 @@ static int list(pst_store *s, const char *collection, const pst_store_query *que
     sqlite3_bind_int64(q, 5, after);
     sqlite3_bind_int64(q, 6, (int64_t)query->limit);
     json_t *docs = json_array(), *doc = NULL;
-    while (!rc && (rc = step(l, q, "cannot read", err)) > 0) {
+    for (;;) {
+        rc = step(l, q, "cannot read", err);
+        if (rc <= 0)
+            break;
         rc = parse_doc(l, q, 0, &doc, err);
-        if (!rc)
-            json_array_append_new(docs, doc);
+        if (rc < 0)
+            break;
+        json_array_append_new(docs, doc);
     }
     done(l, SQL_LIST);
     if (rc < 0)
@@ -409,12 +416,15 @@ static int each(pst_store *s, const char *collection, void (*fn)(void *, const c
         return rc;
     bind(q, 1, collection);
     json_t *doc = NULL;
-    while (!rc && (rc = step(l, q, "cannot read", err)) > 0) {
+    for (;;) {
+        rc = step(l, q, "cannot read", err);
+        if (rc <= 0)
+            break;
         rc = parse_doc(l, q, 2, &doc, err);
-        if (!rc) {
-            fn(arg, (const char *)sqlite3_column_text(q, 0), sqlite3_column_int64(q, 1), doc);
-            json_decref(doc);
-        }
+        if (rc < 0)
+            break;
+        fn(arg, (const char *)sqlite3_column_text(q, 0), sqlite3_column_int64(q, 1), doc);
+        json_decref(doc);
     }
     done(l, SQL_EACH);
     return rc;
