@@ -34,6 +34,7 @@ static int hand_out(const pst_batch *b, const char *key, pst_buf *key_text, pst_
     return 0;
 }
 
+/* Reads each range to its end, once. A broker that answers nothing for SCAN_IDLE_MS is an outage; slow progress is none. */
 static int scan_ranges(pst_client *c, const pst_range *ranges, size_t n, const char *key, pst_record_fn fn, void *arg, pst_err *err)
 {
     pst_consumer *consumer = NULL;

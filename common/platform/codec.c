@@ -1,4 +1,4 @@
-/* codec.c - see codec.h. Everything learnt about a schema id is kept for ever: ids never change their meaning. The lock guards the tables
+/* codec.c - from a record's bytes to an event and back. Everything learnt about a schema id is kept for ever: ids never change their meaning. The lock guards the tables
  * only; the registry is asked and plans are compiled outside it, so a slow registry stops nobody whose ids are known. Two threads may then
  * compile the same plan: the second one's is dropped. */
 #include "common/platform/codec.h"
@@ -64,6 +64,7 @@ static known *look(pst_codec *c, const char *key)
 /* Puts k under key unless another thread was faster; returns what is there now. */
 static known *keep(pst_codec *c, const char *key, known *k)
 {
+    PST_ASSERT(!k->schema + !k->plan + !k->bad == 2); /* one of the three: readers use what is there unasked */
     pthread_mutex_lock(&c->lock);
     known *there = pst_map_get(&c->known, key);
     if (!there)
@@ -150,6 +151,7 @@ int pst_codec_encode(pst_codec *c, const pst_type *type, const char *topic, cons
         char *subject = pst_sprintf("%s-value", topic);
         rc = pst_registry_register(c->registry, subject, pst_type_schema(type), &id, err);
         if (!rc) {
+            PST_ASSERT(id >= 0);
             pthread_mutex_lock(&c->lock);
             pst_map_put(&c->ids, key, (void *)((uintptr_t)(uint32_t)id + 1));
             pthread_mutex_unlock(&c->lock);
@@ -193,12 +195,16 @@ int pst_codec_decode(pst_codec *c, const pst_type *type, const void *value, size
     if (!value)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "avro", 0, "the record has no value; a %s is wanted", pst_type_name(type));
     if (len && *(const char *)value == '{' && by_hand(type)) {
-        if ((rc = pst_json_parse(value, len, "the record's value", &j, err)) < 0)
+        rc = pst_json_parse(value, len, "the record's value", &j, err);
+        if (rc < 0)
             return rc;
         rc = pst_event_from_json(type, j, ret_event, err);
         json_decref(j);
     } else {
-        if ((rc = pst_frame_get(value, len, &id, &body, err)) < 0 || (rc = plan_for(c, id, type, &plan, err)) < 0)
+        rc = pst_frame_get(value, len, &id, &body, err);
+        if (!rc)
+            rc = plan_for(c, id, type, &plan, err);
+        if (rc < 0)
             return rc;
         rc = pst_decode_run(plan, body.data, body.len, ret_event, err);
     }
@@ -226,11 +232,15 @@ int pst_codec_to_json_within(pst_codec *c, const void *value, size_t len, size_t
     if (len && *(const uint8_t *)value) { /* not framed: JSON text or nothing of ours */
         if (room && len > room / TEXT_GROWTH)
             return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "json", 0, "%zu bytes of JSON text are more than is taken apart here", len);
-        if ((rc = pst_json_parse(value, len, "the value", ret_json, err)) == 0)
+        rc = pst_json_parse(value, len, "the value", ret_json, err);
+        if (!rc)
             *ret_id = -1;
         return rc;
     }
-    if ((rc = pst_frame_get(value, len, &id, &body, err)) < 0 || (rc = pst_codec_schema(c, id, &schema, err)) < 0)
+    rc = pst_frame_get(value, len, &id, &body, err);
+    if (!rc)
+        rc = pst_codec_schema(c, id, &schema, err);
+    if (rc < 0)
         return rc;
     rc = room ? pst_avro_to_json_within(schema, body.data, body.len, room, ret_json, err)
               : pst_avro_to_json(schema, body.data, body.len, ret_json, err);

@@ -41,8 +41,12 @@ static int add_topic(run *r, pst_topic t, bool bounded, pst_err *err)
             continue;
         int64_t from = PST_OFFSET_BEGINNING, at;
         /* The in-memory cluster knows no offsets by time. */
-        if (r->f->since_us > 0 && !c->settings->embedded && pst_admin_offset_at(c->bus, name, p, r->f->since_us / 1000, &at, NULL) == 0)
-            from = at >= 0 ? at : bounded ? info.high[p] : from;
+        if (r->f->since_us > 0 && !c->settings->embedded && pst_admin_offset_at(c->bus, name, p, r->f->since_us / 1000, &at, NULL) == 0) {
+            if (at >= 0)
+                from = at;
+            else if (bounded) /* no record is as recent: an empty range */
+                from = info.high[p];
+        }
         if (!bounded || info.high[p] > info.low[p])
             r->ranges[r->n++] = (pst_range){name, p, from, bounded ? info.high[p] : -1};
     }

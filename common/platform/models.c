@@ -114,6 +114,7 @@ static int add_version(family *f, const pst_model_event *e)
     for (; at > 0 && f->versions[at - 1]->registered.version > e->version; at--)
         f->versions[at] = f->versions[at - 1];
     f->versions[at] = v;
+    PST_ASSERT(!at || f->versions[at - 1]->registered.version < e->version);
     return 1;
 }
 
@@ -135,6 +136,7 @@ static int move_alias(family *f, const pst_model_event *e)
         return 0;
     if (a->n == ALIAS_HISTORY)
         pst_event_clear(&pst_model_event_type, &a->moves[--a->n]);
+    PST_ASSERT(a->n < ALIAS_HISTORY);
     memmove(&a->moves[1], &a->moves[0], a->n * sizeof(a->moves[0]));
     a->n++;
     pst_event_copy(&pst_model_event_type, e, &a->moves[0]);
@@ -142,6 +144,8 @@ static int move_alias(family *f, const pst_model_event *e)
     return 1;
 }
 
+/* A pure function of the topic's order: every reader of the topic comes to the same versions and aliases, and the same event twice changes
+ * nothing. Deletions leave a mark, so that a number is never given again. */
 int pst_models_apply(pst_models *m, const pst_model_event *e)
 {
     family *f = pst_map_get(&m->families, e->name);

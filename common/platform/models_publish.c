@@ -219,7 +219,8 @@ int pst_models_register(pst_client *c, pst_objects *o, const pst_model_draft *d,
     if (d->extra)
         take_extra(d->extra, &e);
     /* Read once: the bytes that are hashed are the bytes that are stored, whatever happens to the file meanwhile. */
-    if ((rc = pst_fs_read(d->path, (size_t)512 << 20, &data, err)) < 0)
+    rc = pst_fs_read(d->path, (size_t)512 << 20, &data, err);
+    if (rc < 0)
         goto out;
     pst_sha256_hex(data.data ? data.data : "", data.len, sha);
     free(e.digest);
@@ -228,14 +229,14 @@ int pst_models_register(pst_client *c, pst_objects *o, const pst_model_draft *d,
     key = pst_sprintf("models/%s/%s.%s", d->name, sha, e.format);
     free(e.uri);
     e.uri = NULL;
-    if ((rc = pst_objects_put(o, key, data.data ? data.data : "", data.len, &e.uri, err)) < 0)
-        goto out;
-    if (d->publishes && (rc = d->publishes(d->publishes_arg, err)) < 0)
-        goto out;
-    if ((rc = claim_version(c, &e, err)) < 0)
-        goto out;
-    if (d->alias && (rc = pst_models_set_alias(c, d->name, d->alias, e.version, d->actor, d->reason, err)) < 0)
-        goto out;
+    /* In this order: a version that others see has its artefact, an alias its version. */
+    rc = pst_objects_put(o, key, data.data ? data.data : "", data.len, &e.uri, err);
+    if (rc == 0 && d->publishes)
+        rc = d->publishes(d->publishes_arg, err);
+    if (rc >= 0)
+        rc = claim_version(c, &e, err);
+    if (rc >= 0 && d->alias)
+        rc = pst_models_set_alias(c, d->name, d->alias, e.version, d->actor, d->reason, err);
 out:
     if (rc == 0 && ret_event)
         *ret_event = e;
