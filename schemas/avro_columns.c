@@ -409,6 +409,8 @@ static void compile(av_builder *b, columns_arg *c)
     }
 }
 
+/* Slots are laid out in the order of the wants, text after text by want number. Everything the program points to is owned by it (own, paths), so
+ * the caller's wants may end. */
 int pst_columns_new(const pst_schema *writer, const pst_want *wants, size_t n_wants, pst_columns **ret_columns, pst_err *err)
 {
     pst_columns *c = pst_alloc(sizeof *c);

@@ -4,6 +4,8 @@
 #include "common/base/array.h"
 #include "schemas/avro_node.h"
 
+#include "common/base/array.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,8 +83,11 @@ static pair *slot(compare *c, uint64_t key)
     return &c->table[i];
 }
 
+/* At most half of the table is used, so slot() always ends. Every YES is logged: one that was found under an assumption that turned out wrong is
+ * taken back in order. */
 static void set_state(compare *c, uint64_t key, uint8_t state)
 {
+    PST_ASSERT(key); /* 0 marks a free slot */
     if (c->n * 2 >= c->cap) {
         pair *old = c->table;
         size_t old_cap = c->cap;
@@ -330,6 +335,7 @@ static bool fits_record(const av_node *n, const json_t *j, int depth, size_t *st
     return json_is_object(j);
 }
 
+/* Bounded in depth and in steps: a schema that refers to itself and a default made for it would otherwise never end. */
 static bool fits(const av_node *n, const json_t *j, int depth, size_t *steps)
 {
     const char *key;

@@ -77,7 +77,11 @@ static json_t *bytes_json(const uint8_t *p, size_t len)
 
 static json_t *number_json(double v)
 {
-    return isfinite(v) ? json_real(v) : json_string(isnan(v) ? "NaN" : v > 0 ? "Infinity" : "-Infinity");
+    if (isfinite(v))
+        return json_real(v);
+    if (isnan(v))
+        return json_string("NaN");
+    return json_string(v > 0 ? "Infinity" : "-Infinity");
 }
 
 /* The double that prints shortest and is this float again: 0.1f shows as 0.1. */
@@ -95,6 +99,7 @@ static double float_as_shown(float v)
 
 static int read_json(av_in *in, const av_node *n, int depth, json_t **ret);
 
+/* j owns what was read so far, so one decref ends a failure. A key that comes twice counts as it came last. */
 static int read_items(av_in *in, const av_node *n, int depth, json_t **ret)
 {
     bool map = n->kind == PST_AVRO_MAP;
@@ -106,8 +111,13 @@ static int read_items(av_in *in, const av_node *n, int depth, json_t **ret)
     json_t *j = map ? json_object() : json_array(), *v;
     while (!(rc = av_in_block(in, &count)) && count > 0)
         for (; count > 0; count--) {
-            if ((map && ((rc = av_in_bytes(in, &key)) < 0 || (rc = charge(in, PAIR_COST + key.len)) < 0)) ||
-                (rc = read_json(in, n->item, depth + 1, &v)) < 0)
+            if (map)
+                rc = av_in_bytes(in, &key);
+            if (map && !rc)
+                rc = charge(in, PAIR_COST + key.len);
+            if (!rc)
+                rc = read_json(in, n->item, depth + 1, &v);
+            if (rc < 0)
                 goto out;
             if (!map) {
                 json_array_append_new(j, v);
@@ -144,6 +154,7 @@ static int read_record(av_in *in, const av_node *n, int depth, json_t **ret)
     return 0;
 }
 
+/* What a value will take is charged before it is made: a few bytes of Avro can stand for megabytes of JSON (arrays of null, deep records). */
 static int read_json(av_in *in, const av_node *n, int depth, json_t **ret)
 {
     int64_t v;
@@ -154,48 +165,59 @@ static int read_json(av_in *in, const av_node *n, int depth, json_t **ret)
     if (!in->steps)
         return av_in_fail(in, PST_ELIMIT, "more than %d values", STEPS_MAX);
     in->steps--;
-    if ((rc = charge(in, VALUE_COST)) < 0)
+    rc = charge(in, VALUE_COST);
+    if (rc < 0)
         return rc;
     switch (n->kind) {
     case PST_AVRO_NULL: *ret = json_null(); return 0;
     case PST_AVRO_BOOLEAN: {
         bool b;
-        if ((rc = av_in_bool(in, &b)) == 0)
+        rc = av_in_bool(in, &b);
+        if (rc == 0)
             *ret = json_boolean(b);
         return rc;
     }
     case PST_AVRO_INT:
     case PST_AVRO_LONG:
-        if ((rc = n->kind == PST_AVRO_INT ? av_in_int(in, &v) : av_in_long(in, &v)) == 0)
+        rc = n->kind == PST_AVRO_INT ? av_in_int(in, &v) : av_in_long(in, &v);
+        if (rc == 0)
             *ret = json_integer(v);
         return rc;
     case PST_AVRO_FLOAT: {
         float f;
-        if ((rc = av_in_raw(in, &f, sizeof f)) == 0)
+        rc = av_in_raw(in, &f, sizeof f);
+        if (rc == 0)
             *ret = number_json(float_as_shown(f));
         return rc;
     }
     case PST_AVRO_DOUBLE: {
         double d;
-        if ((rc = av_in_raw(in, &d, sizeof d)) == 0)
+        rc = av_in_raw(in, &d, sizeof d);
+        if (rc == 0)
             *ret = number_json(d);
         return rc;
     }
     case PST_AVRO_STRING:
     case PST_AVRO_BYTES:
-        if ((rc = av_in_bytes(in, &text)) == 0 && (rc = charge(in, text.len + text.len / 2)) == 0)
+        rc = av_in_bytes(in, &text);
+        if (rc == 0)
+            rc = charge(in, text.len + text.len / 2);
+        if (rc == 0)
             *ret = n->kind == PST_AVRO_STRING ? text_json(text.data, text.len) : bytes_json(text.data, text.len);
         return rc;
     case PST_AVRO_FIXED:
-        if ((rc = av_in_skip(in, n->size)) == 0)
+        rc = av_in_skip(in, n->size);
+        if (rc == 0)
             *ret = bytes_json(in->p - n->size, n->size);
         return rc;
     case PST_AVRO_ENUM:
-        if ((rc = av_in_index(in, n->n_symbols, "symbol", &v)) == 0)
+        rc = av_in_index(in, n->n_symbols, "symbol", &v);
+        if (rc == 0)
             *ret = json_string_nocheck(n->symbols[v]);
         return rc;
     case PST_AVRO_UNION:
-        return (rc = av_in_index(in, n->n_branches, "branch", &v)) < 0 ? rc : read_json(in, n->branches[v], depth + 1, ret);
+        rc = av_in_index(in, n->n_branches, "branch", &v);
+        return rc < 0 ? rc : read_json(in, n->branches[v], depth + 1, ret);
     case PST_AVRO_ARRAY:
     case PST_AVRO_MAP: return read_items(in, n, depth, ret);
     case PST_AVRO_RECORD: return read_record(in, n, depth, ret);
@@ -331,7 +353,9 @@ static int write_bytes(av_json_writer *w, const av_node *n, const json_t *j)
         s = b.data ? b.data : "";
         len = b.len;
     } else if (len >= BASE64_MARK_LEN && !memcmp(s, BASE64_MARK, BASE64_MARK_LEN)) {
-        if (!(s = data = pst_base64_decode(s + BASE64_MARK_LEN, &len)))
+        data = pst_base64_decode(s + BASE64_MARK_LEN, &len);
+        s = data;
+        if (!data)
             return bad(w, PST_EINVAL, "what follows " BASE64_MARK " is not base64");
     }
     if (n->kind == PST_AVRO_BYTES)
@@ -360,6 +384,7 @@ static int write_enum(av_json_writer *w, const av_node *n, const json_t *j)
                near ? "\"?" : "");
 }
 
+/* One block holds all: the count is known. After a failure the path is left where it was, for the error's text; write_union puts it back. */
 static int write_items(av_json_writer *w, const av_node *n, const json_t *j, int depth)
 {
     bool map = n->kind == PST_AVRO_MAP;
@@ -375,7 +400,8 @@ static int write_items(av_json_writer *w, const av_node *n, const json_t *j, int
         json_array_foreach(j, at, v)
         {
             size_t old = push(w, NULL, at);
-            if ((rc = av_node_write_json(w, n->item, v, depth + 1)) < 0)
+            rc = av_node_write_json(w, n->item, v, depth + 1);
+            if (rc < 0)
                 return rc;
             pop(w, old);
         }
@@ -385,7 +411,8 @@ static int write_items(av_json_writer *w, const av_node *n, const json_t *j, int
         {
             size_t old = push(w, key, 0);
             pst_avro_put_bytes(w->out, key, key_len);
-            if ((rc = av_node_write_json(w, n->item, v, depth + 1)) < 0)
+            rc = av_node_write_json(w, n->item, v, depth + 1);
+            if (rc < 0)
                 return rc;
             pop(w, old);
         }
@@ -441,7 +468,7 @@ static int write_record(av_json_writer *w, const av_node *n, const json_t *j, in
     return used < json_object_size(j) && !w->defaults ? unknown_key(w, n, j) : 0;
 }
 
-/* Tries branches without story; what a failed one has written is taken back. */
+/* Tries branches without an error text; what a failed one has written is taken back. */
 static int write_union(av_json_writer *w, const av_node *n, const json_t *j, int depth)
 {
     size_t mark = w->out->len, path = w->n_path;
@@ -483,6 +510,7 @@ static int write_union(av_json_writer *w, const av_node *n, const json_t *j, int
     return bad(w, PST_EINVAL, "%s fits no branch of the union", json_word(j));
 }
 
+/* Depth, steps and bytes are all bounded: unions try their branches one after the other, so work is not limited by the size of the JSON text. */
 int av_node_write_json(av_json_writer *w, const av_node *n, const json_t *j, int depth)
 {
     if (depth > PST_AVRO_DEPTH_MAX)

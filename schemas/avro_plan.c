@@ -2,6 +2,7 @@
 #include "schemas/avro_plan.h"
 
 #include "common/base/array.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,7 @@ size_t av_build_push(av_builder *b, const char *name)
 
 void av_build_pop(av_builder *b, size_t old)
 {
+    PST_ASSERT(old < sizeof b->place);
     b->n_place = old;
     b->place[old] = 0;
 }
@@ -126,8 +128,10 @@ void av_build_union(av_builder *b, const av_node *writer, void (*branch)(av_buil
         }
     }
     if (!b->rc) {
-        for (size_t k = 0; k < n_jumps; k++)
+        for (size_t k = 0; k < n_jumps; k++) {
+            PST_ASSERT(b->p->ops[jumps[k]].code == PST_OP_JUMP);
             b->p->ops[jumps[k]].c = (uint32_t)b->p->n;
+        }
         for (size_t i = 0; i < n; i++)
             if (targets[i] == UINT32_MAX)
                 targets[i] = (uint32_t)b->p->n;
@@ -202,6 +206,7 @@ void av_build_skip_sub(av_builder *b, const av_node *w)
 
 /* ---- text ------------------------------------------------------------------------------------------------------------------- */
 
+/* For tests and `explain`: names as in PST_OPS, and only the operands that an op uses, since the others are not initialised by meaning. */
 char *av_program_text(const av_program *p)
 {
     static const char *const names[] = {

@@ -66,12 +66,13 @@ static int run_items(av_vm *vm, const av_op *o, uint32_t pc, char *obj, int dept
 static int skip_items(av_vm *vm, const av_op *o, uint32_t pc, int depth)
 {
     bool map = o->code == PST_OP_SKIP_MAP;
+    PST_ASSERT(o->n == SIZE_MAX || o->n <= SIZE_MAX / PST_AVRO_ITEMS_MAX); /* count * n below does not overflow */
     int64_t count;
     pst_slice key;
     int rc = deeper(vm, depth);
     while (!rc && !(rc = av_in_block_skip(&vm->in, &count)) && count) {
         if (count > 0 && !map && o->n != SIZE_MAX) {
-            rc = av_in_skip(&vm->in, (size_t)count * o->n); /* 10^6 items of 16 MiB do not overflow */
+            rc = av_in_skip(&vm->in, (size_t)count * o->n);
             continue;
         }
         for (; count > 0 && !rc; count--) {
@@ -151,6 +152,7 @@ static int run_default(av_vm *vm, const av_op *o, uint32_t pc, char *obj, int de
     vm->in.p = vm->in.begin = c->data;
     vm->in.end = vm->in.begin + c->len;
     int rc = run(vm, pc + 1, obj, depth + 1);
+    PST_ASSERT(rc < 0 || vm->in.p == vm->in.end); /* the compiler wrote exactly one value of the field's type */
     size_t items = vm->in.items;
     vm->in = saved;
     vm->in.items = items;
@@ -275,6 +277,8 @@ static int failed(av_vm *vm, uint32_t pc, int rc)
     return rc;
 }
 
+/* Every op was checked when the plan was compiled: offsets lie within the target's struct, jumps within the program. What is checked here is the
+ * input alone, by the cursor. Ops with a body of their own (arrays, maps, defaults) run it themselves and go on at c. */
 static int run(av_vm *vm, uint32_t pc, char *obj, int depth)
 {
     const av_op *ops = vm->p->ops;

@@ -34,7 +34,13 @@ static void scalar(av_builder *b, av_kind w, const pst_field_type *f)
     switch (f->kind) {
     case PST_KIND_INT: code = PST_OP_INT; break;
     case PST_KIND_LONG: code = w == PST_AVRO_INT ? PST_OP_INT_LONG : PST_OP_LONG; break;
-    case PST_KIND_FLOAT: code = w == PST_AVRO_INT ? PST_OP_INT_FLOAT : w == PST_AVRO_LONG ? PST_OP_LONG_FLOAT : PST_OP_FLOAT; break;
+    case PST_KIND_FLOAT:
+        code = PST_OP_FLOAT;
+        if (w == PST_AVRO_INT)
+            code = PST_OP_INT_FLOAT;
+        else if (w == PST_AVRO_LONG)
+            code = PST_OP_LONG_FLOAT;
+        break;
     case PST_KIND_DOUBLE:
         code = w == PST_AVRO_INT     ? PST_OP_INT_DOUBLE
                : w == PST_AVRO_LONG  ? PST_OP_LONG_DOUBLE
@@ -219,6 +225,7 @@ static void compile(av_builder *b, const av_node *w, const av_node *r, const pst
     }
 }
 
+/* Whether the schemas fit is decided once, as a whole, and the error then names every difference; after that compiling fails by limits only. */
 int pst_decode_plan_new(const pst_schema *writer, const pst_type *target, pst_decode_plan **ret_plan, pst_err *err)
 {
     pst_schema *reader = NULL;

@@ -193,6 +193,8 @@ static int parse_fixed(parser *p, av_node *n, const json_t *j)
     return 0;
 }
 
+/* n->n_fields counts this field already, so that freeing the node frees it whatever fails here. Defaults are checked later, when all names are
+ * known. */
 static int parse_field(parser *p, av_node *n, size_t at, const json_t *j, const char *ns, int depth)
 {
     static const char *const orders[] = {"ascending", "descending", "ignore"};
@@ -201,7 +203,8 @@ static int parse_field(parser *p, av_node *n, size_t at, const json_t *j, const 
     int rc;
     if (!json_is_object(j))
         return fail(p, PST_EPARSE, "a field must be an object");
-    if ((rc = get_name(p, j, "name", false, &name)) < 0)
+    rc = get_name(p, j, "name", false, &name);
+    if (rc < 0)
         return rc;
     if (pst_map_put(&n->index, name, (void *)(uintptr_t)(at + 1)))
         return fail(p, PST_EPARSE, "there are two fields %s", name);
@@ -214,11 +217,13 @@ static int parse_field(parser *p, av_node *n, size_t at, const json_t *j, const 
         order_ok |= !strcmp(json_string_value(order), orders[i]);
     if (!order_ok && p->strict)
         return fail(p, PST_EPARSE, "\"order\" must be ascending, descending or ignore");
-    if ((rc = get_aliases(p, j, NULL, false, &f->aliases, &f->n_aliases)) < 0)
+    rc = get_aliases(p, j, NULL, false, &f->aliases, &f->n_aliases);
+    if (rc < 0)
         return rc;
     if (!json_object_get(j, "type"))
         return fail(p, PST_EPARSE, "\"type\" is missing");
-    if ((rc = parse_type(p, json_object_get(j, "type"), ns, depth, &f->type)) < 0)
+    rc = parse_type(p, json_object_get(j, "type"), ns, depth, &f->type);
+    if (rc < 0)
         return rc;
     f->def = json_object_get(j, "default");
     pop(p, old);
@@ -250,7 +255,10 @@ static int parse_named(parser *p, av_kind kind, const json_t *j, const char *ns,
     const char *name, *own_ns = ns;
     const json_t *given = json_object_get(j, "namespace");
     int rc;
-    if ((rc = get_name(p, j, "name", true, &name)) < 0 || (rc = new_node(p, kind, j, ret)) < 0)
+    rc = get_name(p, j, "name", true, &name);
+    if (!rc)
+        rc = new_node(p, kind, j, ret);
+    if (rc < 0)
         return rc;
     if (given && !json_is_null(given)) {
         if (!json_is_string(given) || (json_string_length(given) && !name_ok(json_string_value(given), json_string_length(given), true)))
@@ -291,7 +299,8 @@ static int parse_union(parser *p, const json_t *j, const char *ns, int depth, av
     n->branches = pst_alloc(count * sizeof *n->branches);
     for (size_t i = 0; i < count && !rc; i++) {
         av_node *b = NULL;
-        if ((rc = parse_type(p, json_array_get(j, i), ns, depth + 1, &b)) < 0)
+        rc = parse_type(p, json_array_get(j, i), ns, depth + 1, &b);
+        if (rc < 0)
             break;
         n->branches[n->n_branches++] = b;
         if (b->kind == PST_AVRO_UNION)
@@ -305,6 +314,8 @@ static int parse_union(parser *p, const json_t *j, const char *ns, int depth, av
     return rc;
 }
 
+/* A type is a word, a list (a union) or an object; {"type": X} may nest, and an object may name a type defined before. ns: the namespace around it,
+ * which gives names without dots their meaning. */
 static int parse_type(parser *p, const json_t *j, const char *ns, int depth, av_node **ret)
 {
     if (depth > PST_AVRO_DEPTH_MAX)
@@ -330,7 +341,8 @@ static int parse_type(parser *p, const json_t *j, const char *ns, int depth, av_
     const char *key = kind == PST_AVRO_ARRAY ? "items" : "values";
     if (!json_object_get(j, key))
         return fail(p, PST_EPARSE, "%s needs \"%s\"", words[kind], key);
-    if ((rc = new_node(p, (av_kind)kind, j, ret)) < 0)
+    rc = new_node(p, (av_kind)kind, j, ret);
+    if (rc < 0)
         return rc;
     av_node *n = *ret;
     size_t old = push(p, kind == PST_AVRO_ARRAY ? "[]" : "{}");

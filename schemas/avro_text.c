@@ -96,6 +96,8 @@ static void others(const json_t *obj, const char *const *skip, pst_buf *out)
     }
 }
 
+/* The whole schema as it was written, attributes of others included. seen, by node id: a named type is written out where it first occurs and by
+ * name after that, which also ends recursive ones. */
 static void full(const av_node *n, bool *seen, pst_buf *out)
 {
     static const char *const written[] = {"type", "name", "namespace", "aliases", "fields", "items", "values", NULL}, *const type_only[] = {

@@ -180,7 +180,8 @@ static void value_info(const json_t *t, shape_info *s)
             s->time = logical && !strcmp(logical, "timestamp-micros");
             return;
         }
-    const json_t *def = find_def(json_is_string(t) ? word : text_of(t, "name") ? text_of(t, "name") : "");
+    const char *name = json_is_string(t) ? word : text_of(t, "name");
+    const json_t *def = find_def(name ? name : "");
     if (!def)
         die("type \"%s\" has no C form here; avro.h lists those that do", word);
     s->named = def;
@@ -402,6 +403,7 @@ static json_t *self_contained(const json_t *t, json_t *seen)
     return out;
 }
 
+/* One row of a pst_field_type table. offsetof does the work: the generator knows no sizes, so the C compiler's layout is always the right one. */
 static void field_row(FILE *f, const char *low, const json_t *v)
 {
     char inner[NAME_MAX_LEN] = "";

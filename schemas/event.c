@@ -124,8 +124,10 @@ static void copy_value(const pst_field_type *f, const void *from, void *to)
     }
 }
 
+/* A copy owns everything it points to; nothing is shared with the original, so either may be cleared first. */
 void pst_event_copy(const pst_type *t, const void *event, void *ret_copy)
 {
+    PST_ASSERT(event != ret_copy);
     memset(ret_copy, 0, t->size);
     for (size_t i = 0; i < t->n_fields; i++) {
         const pst_field_type *f = &t->fields[i];
@@ -216,6 +218,7 @@ static bool same_map(const pst_field_type *f, const void *a, const void *b, size
     return true;
 }
 
+/* Equal means: encode writes the same data. So NaN equals NaN, maps have no order, and a nullable value without its flag is not looked at. */
 bool pst_event_equal(const pst_type *t, const void *a, const void *b)
 {
     for (size_t i = 0; i < t->n_fields; i++) {
@@ -278,6 +281,7 @@ static void put_value(const pst_field_type *f, const void *at, pst_buf *out)
 static void put_items(const pst_field_type *f, const char *items, size_t n, pst_buf *out)
 {
     size_t size = pst_field_item_size(f);
+    PST_ASSERT(items || !n);
     if (n)
         pst_avro_put_long(out, (int64_t)n);
     for (size_t k = 0; k < n; k++) {
@@ -310,9 +314,10 @@ void pst_event_encode(const pst_type *t, const void *event, pst_buf *out)
         case PST_SHAPE_NULLABLE:
             if (pst_kind_flagged(f->kind))
                 null = !*((const bool *)event + f->aux);
-            else if (f->kind == PST_KIND_RECORD)
-                null = !(value = *(void *const *)at);
-            else
+            else if (f->kind == PST_KIND_RECORD) {
+                value = *(void *const *)at;
+                null = !value;
+            } else
                 null = !*(void *const *)at; /* char *, or the data of pst_bytes */
             pst_avro_put_long(out, null ? f->null_branch : 1 - f->null_branch);
             if (!null)

@@ -31,7 +31,11 @@ static json_t *text_json(const char *s)
 
 static json_t *number_json(double v)
 {
-    return isfinite(v) ? json_real(v) : json_string(isnan(v) ? "NaN" : v > 0 ? "Infinity" : "-Infinity");
+    if (isfinite(v))
+        return json_real(v);
+    if (isnan(v))
+        return json_string("NaN");
+    return json_string(v > 0 ? "Infinity" : "-Infinity");
 }
 
 static json_t *value_json(const pst_field_type *f, const void *at)
@@ -190,6 +194,7 @@ static int read_enum(reader *r, const pst_enum_type *e, const json_t *j, int *re
     return 0;
 }
 
+/* Writes at only on success, and memory that it then owns is the event's: pst_event_clear is right after any failure. */
 static int read_value(reader *r, const pst_field_type *f, const json_t *j, void *at)
 {
     int64_t whole;
@@ -202,15 +207,18 @@ static int read_value(reader *r, const pst_field_type *f, const json_t *j, void 
         *(bool *)at = json_is_true(j);
         return 0;
     case PST_KIND_INT:
-        if ((rc = read_whole(r, j, false, INT32_MIN, INT32_MAX, &whole)) == 0)
+        rc = read_whole(r, j, false, INT32_MIN, INT32_MAX, &whole);
+        if (rc == 0)
             *(int32_t *)at = (int32_t)whole;
         return rc;
     case PST_KIND_LONG:
-        if ((rc = read_whole(r, j, f->time, INT64_MIN, INT64_MAX, &whole)) == 0)
+        rc = read_whole(r, j, f->time, INT64_MIN, INT64_MAX, &whole);
+        if (rc == 0)
             *(int64_t *)at = whole;
         return rc;
     case PST_KIND_FLOAT:
-        if ((rc = read_number(r, j, &number)) == 0)
+        rc = read_number(r, j, &number);
+        if (rc == 0)
             *(float *)at = (float)number;
         return rc;
     case PST_KIND_DOUBLE: return read_number(r, j, at);
@@ -221,7 +229,9 @@ static int read_value(reader *r, const pst_field_type *f, const json_t *j, void 
         return 0;
     case PST_KIND_BYTES: {
         pst_bytes *b = at;
-        if (!json_is_string(j) || !(b->data = pst_base64_decode(json_string_value(j), &b->len)))
+        if (json_is_string(j))
+            b->data = pst_base64_decode(json_string_value(j), &b->len);
+        if (!b->data)
             return mismatch(r, "base64 text", j);
         return 0;
     }
@@ -260,6 +270,7 @@ static int read_items(reader *r, const pst_field_type *f, const json_t *j, void 
     json_t *v;
     json_object_foreach((json_t *)(uintptr_t)j, key, v)
     {
+        PST_ASSERT(k < n);
         char *item = items + k++ * size;
         *(char **)item = pst_strdup(key);
         old = push(r, key, 0);
@@ -317,10 +328,8 @@ static int read_record(reader *r, const pst_type *t, const json_t *j, void *even
             v = def = json_loads(f->def, JSON_DECODE_ANY, NULL);
         if (v)
             rc = read_field(r, f, v, event);
-        else if (
-            f->shape ==
-            PST_SHAPE_NULLABLE) /* nullable fields may be left out, default or not: who writes by hand need not know the schema's order */
-            rc = 0;
+        else if (f->shape == PST_SHAPE_NULLABLE)
+            rc = 0; /* may be left out, default or not: whoever writes by hand need not know the schema's order */
         else
             rc = pst_err_set(r->err, PST_EINVAL, PST_CLASS_DATA, "json", 0, "%s: field %s is missing", r->root->name, r->path);
         json_decref(def);

@@ -174,6 +174,8 @@ static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
         wrong(&o, "value", "is missing: missing: value needs the number that stands for a missing one");
 }
 
+/* All that is wrong is complained of at once, with its place; a feature that is counted is one that can be freed, right or wrong. Called after
+ * read_target: a feature must not be the target. */
 static void read_features(const reader *r, pst_learn_settings *s)
 {
     char what[80];
@@ -207,6 +209,16 @@ static void read_features(const reader *r, pst_learn_settings *s)
         wrong(r, "features", "fill %lld slots, at most %d are allowed", (long long)columns, PST_LEARN_COLUMNS_MAX);
 }
 
+/* "" for what cannot be one. */
+static char *class_name(const json_t *c)
+{
+    if (json_is_integer(c))
+        return pst_sprintf("%lld", (long long)json_integer_value(c));
+    if (json_is_boolean(c))
+        return pst_strdup(json_is_true(c) ? "true" : "false");
+    return pst_strdup(json_is_string(c) ? json_string_value(c) : "");
+}
+
 static void read_classes(const reader *r, pst_learn_settings *s)
 {
     char what[80];
@@ -225,10 +237,7 @@ static void read_classes(const reader *r, pst_learn_settings *s)
     s->classes = pst_alloc(n * sizeof *s->classes);
     for (size_t i = 0; i < n; i++) {
         const json_t *c = json_array_get(v, i);
-        char *name = json_is_string(c)    ? pst_strdup(json_string_value(c))
-                     : json_is_integer(c) ? pst_sprintf("%lld", (long long)json_integer_value(c))
-                     : json_is_boolean(c) ? pst_strdup(json_is_true(c) ? "true" : "false")
-                                          : pst_strdup("");
+        char *name = class_name(c);
         s->classes[s->n_classes++] = name;
         if (!*name)
             wrong(r, "classes", "the name of class %zu must be a text or a whole number, found %s", i, found(c, what));
@@ -281,6 +290,8 @@ static void read_target(const reader *r, pst_learn_settings *s)
         wrong(r, "loss", "mse does not go with classes; leave loss out, or take cross_entropy");
 }
 
+/* Order matters: model says whether there is a target, the target's classes say the loss, and features are checked against the target. Whatever is
+ * wrong, *ret_settings can be freed afterwards. */
 int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn_settings *ret_settings, pst_complaints *errors)
 {
     pst_learn_settings *s = ret_settings;

@@ -32,6 +32,8 @@ static void read_resources(mf_reader *r, const mf_place *top, pst_manifest *m)
     m->storage_bytes = mf_memory(r, top, "storage");
 }
 
+/* A key that is wrong in itself is complained of once, by its reader; "is missing" is said only where nothing else was (errors->n). Native jobs
+ * need neither version nor command. */
 static void read_framework(mf_reader *r, const mf_place *top, pst_manifest *m)
 {
     if (!mf_value(top, "framework")) {
@@ -207,7 +209,7 @@ static void read_metrics(mf_reader *r, const mf_place *top, pst_manifest *m)
     free(type);
 }
 
-/* Names by which a loader, an allocator, a name service, TLS or a proxy is told what to do. A native job runs the platform's own program
+/* Names that steer a loader, an allocator, a name service, TLS or a proxy. A native job runs the platform's own program
  * with the platform's credentials: nobody but the operator may turn these. */
 static bool steers_a_program(const char *name)
 {

@@ -1,4 +1,4 @@
-/* manifest_secrets.c - see manifest_secrets.h. Scalars are replaced where they stand in the text (pst_yaml_replace), not by writing the tree anew:
+/* manifest_secrets.c - scalars are replaced where they stand in the text (pst_yaml_replace), not by printing the parsed tree:
  * what a user sees of the manifest is what the user wrote. */
 #include "schemas/manifest_secrets.h"
 
