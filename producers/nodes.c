@@ -50,7 +50,7 @@ static int take_worker(void *arg, const char *key, const pst_record *r, pst_err 
     gather *g = arg;
     node *n = r->value ? pst_alloc(sizeof *n) : NULL;
     int rc = n ? pst_codec_decode(g->client->codec, &pst_worker_state_type, r->value, r->value_len, r->timestamp_ms, &n->w, err) : 0;
-    if (rc < 0 && err->cls != PST_CLASS_RETRY) { /* a stranger's record is no node */
+    if (rc < 0 && err->cls != PST_CLASS_RETRY) { /* what others write there is no node */
         free(n);
         pst_err_clear(err);
         return 0;
@@ -199,9 +199,10 @@ static int look_at(pst_verb_run *v, const pst_record *r, const char *request_id)
         return 0;
     if (e.request_id && !strcmp(e.request_id, request_id)) {
         bool refused = e.type == PST_JOB_EVENT_TYPE_REJECTED, unknown = e.reason_code && !strcmp(e.reason_code, "UNKNOWN_NODE");
-        rc = refused ? pst_err_set(&v->err, unknown ? PST_ENOTFOUND : PST_ESTATE, PST_CLASS_DATA, "nodes", 0, "%s",
-                                   e.reason ? e.reason : "refused")
-                     : 1;
+        rc = 1;
+        if (refused)
+            rc = pst_err_set(&v->err, unknown ? PST_ENOTFOUND : PST_ESTATE, PST_CLASS_DATA, "nodes", 0, "%s",
+                             e.reason ? e.reason : "refused");
         if (!refused && !v->settings.quiet)
             fprintf(stderr, "%s\n", e.reason ? e.reason : "done");
     }

@@ -222,9 +222,14 @@ static int attach_code(pst_verb_run *v, const char *path, bool dry_run, pst_job_
 static int wait_for_end(pst_verb_run *v, answer *a, int64_t timeout_us, int *ret_status)
 {
     int rc = answer_wait(a, true, timeout_us, &v->err);
-    if (!rc)
-        *ret_status = a->state == PST_JOB_PUBLIC_STATE_COMPLETED ? 0 : a->state == PST_JOB_PUBLIC_STATE_FAILED ? 10 : 11;
-    return rc;
+    if (rc)
+        return rc;
+    *ret_status = 11; /* terminated or halted */
+    if (a->state == PST_JOB_PUBLIC_STATE_COMPLETED)
+        *ret_status = 0;
+    else if (a->state == PST_JOB_PUBLIC_STATE_FAILED)
+        *ret_status = 10;
+    return 0;
 }
 
 static void print_id(const char *id)
@@ -255,7 +260,10 @@ static int known_before(pst_verb_run *v, answer *a, const pst_job_request *r, in
         v->err = none;
         return rc;
     }
-    pst_submission_digest(r->manifest, !r->code ? NULL : r->code->sha256 ? r->code->sha256 : r->code->uri, digest);
+    const char *code = NULL; /* its digest; where there is none, its address */
+    if (r->code)
+        code = r->code->sha256 ? r->code->sha256 : r->code->uri;
+    pst_submission_digest(r->manifest, code, digest);
     bool same = *s.request_sha256 ? !strcmp(s.request_sha256, digest) : !strcmp(s.manifest, r->manifest);
     rc = 1;
     if (!same) {

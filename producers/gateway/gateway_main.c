@@ -95,6 +95,7 @@ static char *describe(void)
     return text;
 }
 
+/* What failed leaves the rest NULL: take_apart frees what is there. */
 static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
 {
     static const char *const types[] = {"application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", NULL};
@@ -116,11 +117,15 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
     g->hub = gw_hub_new();
     g->description = describe();
     gw_routes_add(g->http, g);
-    if (!strncmp(g->client->settings->store.value, "memory:", 7) && (rc = pst_view_start(g->client, "memory:", &g->view, err)) < 0)
-        return rc;
-    if ((rc = gw_publisher_new(g, &g->publisher, err)) < 0 || (rc = gw_feed_start(g, &g->feed, err)) < 0)
-        return rc;
-    if ((rc = pst_dump_new("gateway", gw_dump, g, &g->dump, err)) < 0)
+    if (!strncmp(g->client->settings->store.value, "memory:", 7))
+        rc = pst_view_start(g->client, "memory:", &g->view, err);
+    if (rc >= 0)
+        rc = gw_publisher_new(g, &g->publisher, err);
+    if (rc >= 0)
+        rc = gw_feed_start(g, &g->feed, err);
+    if (rc >= 0)
+        rc = pst_dump_new("gateway", gw_dump, g, &g->dump, err);
+    if (rc < 0)
         return rc;
     pst_loop_set_dump(g->loop, g->dump);
     return 0;

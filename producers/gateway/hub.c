@@ -1,6 +1,6 @@
 /* hub.c - events to event streams. The ring keeps the last events as they travel, once for all clients. Each client has its place in the ring and is given
  * the next events when it has taken the last ones: one that reads slowly holds a few of them, not all that came meanwhile, and one that falls
- * out of the ring is told what it has missed. So neither many slow clients nor one large event take memory or disturb the others. */
+ * out of the ring learns what it has missed. So neither many slow clients nor one large event take memory or disturb the others. */
 #include "producers/gateway/gateway.h"
 
 #include "common/base/json.h"
@@ -107,6 +107,7 @@ static bool wants(const client *c, const item *i)
 static void report_missed(client *c)
 {
     char text[80];
+    PST_ASSERT(c->next < c->hub->first);
     int n = snprintf(text, sizeof text, "{\"missed\":%llu,\"why\":\"this client reads too slowly\"}",
                      (unsigned long long)(c->hub->first - c->next));
     c->next = c->hub->first;
@@ -135,6 +136,7 @@ static void drop_oldest(gw_hub *h)
 {
     PST_ASSERT(h->first < h->end);
     item *i = &h->ring[h->first++ % RING];
+    PST_ASSERT(h->bytes >= pst_http_piece_size(i->piece));
     h->bytes -= pst_http_piece_size(i->piece);
     item_done(i);
 }
@@ -178,6 +180,7 @@ void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, c
     PST_ASSERT(h->end - h->first < RING);
     h->ring[h->end++ % RING] = (item){pst_strdup(kind), pst_strdup(key), pst_strdup(id), piece};
     h->bytes += pst_http_piece_size(piece);
+    PST_ASSERT(h->live >= h->bytes); /* the ring is part of what is in memory: the difference below is no wrap-around */
     for (client *c = h->clients; c; c = c->next_client)
         advance(c);
     while (h->live - h->bytes > HELD_BYTES_MAX && h->clients)

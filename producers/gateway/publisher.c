@@ -27,11 +27,13 @@ typedef struct pending {
     pst_trace trace;
 } pending;
 
+/* The one place where a published request is answered and let go: librdkafka reports each record exactly once, failed ones too. */
 static void on_delivery(void *arg, const pst_delivery *d)
 {
     pending *w = d->opaque;
     if (!w)
         return;
+    PST_ASSERT(w->p == arg);
     const char *before = pst_log_job(w->training_id);
     if (d->code) {
         pst_log_limited(PST_LOG_WARN, "gateway", "not_published", "event=not_published request_id=%.100s trace_id=%.*s reason=\"%s\"",
@@ -101,6 +103,7 @@ void gw_publisher_free(gw_publisher *p)
     free(p);
 }
 
+/* Answers the request itself on failure; else w belongs to the producer until on_delivery. The value is copied by the producer. */
 void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id)
 {
     pst_client *c = p->g->client;

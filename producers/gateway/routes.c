@@ -1,4 +1,4 @@
-/* routes.c - what handlers need of their rows. They read parameters by gw_query and gw_header, which insist on a row that names them: what a
+/* routes.c - what handlers need of their rows. They read parameters by gw_query and gw_header, which require a row that names them: what a
  * request may say is thereby described, and nobody adds a parameter that no reference knows. */
 #include "producers/gateway/routes.h"
 

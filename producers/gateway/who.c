@@ -113,7 +113,7 @@ static bool may_enter(void *arg, pst_http_req *req)
 {
     gw_who *w = arg;
     const pst_http_route *route = pst_http_route_of(req);
-    unsigned flags = route ? route->flags : 0; /* a path that is not there is not told to strangers */
+    unsigned flags = route ? route->flags : 0; /* without a token nobody learns which paths there are */
     if (!w->token || (flags & GW_EVERYBODY) || ((flags & GW_LOOPBACK) && pst_http_is_local(req)))
         return true;
     if (hand_out_cookie(w, req))

@@ -133,7 +133,8 @@ static int read_lines(file_source *s, FILE *f, pst_err *err)
         size_t blank = s->line.len ? strspn(s->line.data, " \t\r") : 0;
         if (blank == s->line.len)
             continue;
-        if ((rc = pace(s)) < 0)
+        rc = pace(s);
+        if (rc < 0)
             break;
         if (too_long)
             bad_line(s, n, "is longer than 1 MiB");
@@ -222,13 +223,18 @@ static int read_csv(file_source *s, FILE *f, pst_err *err)
     if (rc < 0)
         return rc;
     find_texts(s, csv);
-    while (rc >= 0 && (rc = pst_csv_next(csv, err)) == 1) {
-        if ((rc = pace(s)) < 0)
+    while (rc >= 0) {
+        rc = pst_csv_next(csv, err);
+        if (rc != 1)
             break;
-        json_t *o = NULL;
-        if (pst_csv_fields(csv) != pst_csv_columns(csv))
+        rc = pace(s);
+        if (rc < 0)
+            break;
+        bool whole = pst_csv_fields(csv) == pst_csv_columns(csv);
+        json_t *o = whole ? object_of(s, csv) : NULL;
+        if (!whole)
             bad_line(s, pst_csv_line(csv), "has not as many fields as the header");
-        else if (!(o = object_of(s, csv)))
+        else if (!o)
             bad_line(s, pst_csv_line(csv), "is not UTF-8");
         else
             rc = send_object(s, o, NULL, 0, pst_csv_line(csv), err);
@@ -244,7 +250,10 @@ static int take_schema(file_source *s, pst_client *c, pst_err *err)
 {
     pst_buf text = {0};
     int rc = pst_fs_read(s->o->schema, PST_AVRO_SCHEMA_MAX, &text, err);
-    if (!rc && (rc = pst_schema_parse(text.data ? text.data : "", text.len, &s->schema, err)) < 0)
+    bool there = !rc;
+    if (there)
+        rc = pst_schema_parse(text.data ? text.data : "", text.len, &s->schema, err);
+    if (there && rc < 0)
         pst_err_prefix(err, "%s: ", s->o->schema);
     char *subject = pst_sprintf("%s-value", s->o->topic);
     for (bool again = !rc; again;) {

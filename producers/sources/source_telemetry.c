@@ -153,6 +153,7 @@ static int stream(telemetry *t, pst_err *err)
     return rc == PST_ESTOPPED ? 0 : rc;
 }
 
+/* What was asked for is checked before the first record goes out. What was lost is said at the end, whatever ended it. */
 int source_telemetry(int argc, char **argv)
 {
     telemetry_opts o = {0};
