@@ -89,11 +89,15 @@ static int range_of(cat *c, const char *topic, const pst_topic_info *info, int p
         if (*end || end == o)
             return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "-o %s: wanted beginning, end, stored, N, -N, s@MS or e@MS",
                                o);
-        r->from = n >= 0 ? n : info->high[p] + n > info->low[p] ? info->high[p] + n : info->low[p];
+        r->from = n;
+        if (n < 0) /* counted from the end */
+            r->from = info->high[p] + n > info->low[p] ? info->high[p] + n : info->low[p];
     }
     return 0;
 }
 
+/* A group's offsets are Kafka's to give; without one the ranges are computed here. Ranges that are empty already are left out: their end would
+ * never be reported, and -e would wait for it. */
 static int open_consumer(cat *c, const char *topic, bool *ret_nothing, pst_err *err)
 {
     pst_consumer_opts opts = {.read_uncommitted = c->o.uncommitted, .report_eof = true};
@@ -233,7 +237,14 @@ static void add_headers(cat *c, const pst_record *r)
 
 static void add_escape(cat *c, char e)
 {
-    pst_buf_addc(&c->line, e == 'n' ? '\n' : e == 't' ? '\t' : e == 'r' ? '\r' : e == '0' ? '\0' : e);
+    switch (e) {
+    case 'n': e = '\n'; break;
+    case 't': e = '\t'; break;
+    case 'r': e = '\r'; break;
+    case '0': e = '\0'; break;
+    default: break; /* stands for itself */
+    }
+    pst_buf_addc(&c->line, e);
 }
 
 static void print_formatted(cat *c, const pst_record *r)
@@ -274,7 +285,7 @@ static void print_record(cat *c, const pst_record *r)
         fwrite(c->line.data, 1, c->line.len, stdout);
 }
 
-/* What has no place in the file is told and counted; an outage or a full disk ends the verb. */
+/* What has no place in the file is reported and counted; an outage or a full disk ends the verb. */
 static void write_record(cat *c, const pst_record *r)
 {
     pst_err err = {0};
@@ -336,6 +347,7 @@ static int loop(cat *c, pst_err *err)
     }
 }
 
+/* The format is checked as a whole before the first record; the container file is ended whatever happened, so that what is in it can be read. */
 static int cat_run(int argc, char **argv)
 {
     cat c = {0};
@@ -345,7 +357,9 @@ static int cat_run(int argc, char **argv)
     if (status >= 0)
         return status;
     c.v = &v;
-    const char *topic = c.o.topic ? c.o.topic : v.n_args ? v.args[0] : NULL;
+    const char *topic = c.o.topic;
+    if (!topic && v.n_args)
+        topic = v.args[0];
     int rc = topic ? 0 : pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "which topic? penstock cat -t TOPIC");
     for (const char *p = c.o.format; !rc && p && (p = strchr(p, '%')); p += 2)
         if (!p[1] || !strchr("tpoksThSK%", p[1]))
@@ -364,7 +378,9 @@ static int cat_run(int argc, char **argv)
     pst_consumer_free(c.consumer);
     pst_buf_done(&c.line);
     status = pst_verb_end(&v, rc);
-    return status ? status : c.undecoded ? 3 : 0;
+    if (status)
+        return status;
+    return c.undecoded ? 3 : 0;
 }
 
 const pst_verb pst_cat_verb = {"cat", "print a topic's records, Avro decoded (kcat's flags)", "streams", cat_run, PST_USAGES(&cat_usage)};

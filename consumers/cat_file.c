@@ -1,5 +1,5 @@
-/* cat_file.c - see cat_file.h. A container file has one schema, in front: that of the first value. What was written with another one is left out
- * and told, since a file of it can be made as well (-o, -c). Every value is read to its end before it goes in: in a file, records stand without
+/* cat_file.c - values into an Avro container. A container file has one schema, in front: that of the first value. What was written with another one is left out
+ * and reported, since a file of it can be made as well (-o, -c). Every value is read to its end before it goes in: in a file, records stand without
  * their lengths, and one that is broken takes all behind it along. */
 #include "consumers/cat_file.h"
 

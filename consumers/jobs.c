@@ -101,8 +101,8 @@ static int list_run(int argc, char **argv)
     if (status >= 0)
         return status;
     gather g = {.c = v.client};
-    int wanted = -1, rc = 0;
-    if (o.state && (wanted = pst_job_public_state_parse(o.state)) < 0)
+    int wanted = o.state ? pst_job_public_state_parse(o.state) : -1, rc = 0;
+    if (o.state && wanted < 0)
         rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                          "--state %s: there is QUEUED PENDING DOWNLOADING PROCESSING STORING COMPLETED FAILED HALTED TERMINATED REJECTED",
                          o.state);
@@ -218,7 +218,7 @@ static const char *advice(const pst_job_state *s)
     case PST_JOB_PUBLIC_STATE_QUEUED: return "It starts by itself once there is room; `penstock list --state PROCESSING` shows what runs.";
     case PST_JOB_PUBLIC_STATE_PENDING: return "Its processes are being started; `penstock events -f` follows.";
     case PST_JOB_PUBLIC_STATE_FAILED: return "`penstock logs` shows what it said last; `penstock resume` tries again from its checkpoint.";
-    case PST_JOB_PUBLIC_STATE_REJECTED: return "It was never a job. What is mended is submitted anew, under another request id.";
+    case PST_JOB_PUBLIC_STATE_REJECTED: return "It was never a job. Correct it and submit it again, under another request id.";
     case PST_JOB_PUBLIC_STATE_HALTED: return "`penstock resume` goes on from its checkpoint.";
     default: return NULL;
     }

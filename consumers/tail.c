@@ -275,6 +275,7 @@ static void draw(const series *s)
     printf("  %.5g → %.5g (least %.5g, most %.5g)\n", s->y[0], s->y[s->n - 1], low, high);
 }
 
+/* One of three forms: collected for the plot, JSON, or a line. The event is cleared on every way. */
 static int one_point(void *arg, const pst_record *r, pst_err *err)
 {
     tail *t = arg;
