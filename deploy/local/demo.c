@@ -57,9 +57,9 @@ static int run_self(const char *const *args, bool show, pst_err *err)
     int status = 0;
     pst_spawn how = {.argv = argv, .stdin_fd = -1, .stdout_fd = show ? 1 : -1, .stderr_fd = 2, .new_group = true};
     int rc = pst_proc_spawn(&how, &pid, err);
-    for (bool told = false; !rc && waitpid(pid, &status, WNOHANG) == 0; pst_sleep_ms(20))
-        if (pst_stop_requested() && !told) {
-            told = true;
+    for (bool signalled = false; !rc && waitpid(pid, &status, WNOHANG) == 0; pst_sleep_ms(20))
+        if (pst_stop_requested() && !signalled) {
+            signalled = true;
             kill(pid, SIGTERM);
         }
     if (!rc && pst_stop_requested())
@@ -109,6 +109,7 @@ static char *broker_text(const demo *d)
     return text ? text : pst_strdup("your Kafka");
 }
 
+/* A platform that runs already is used and left running; started_up remembers which it was. */
 static int bring_up(demo *d, pst_err *err)
 {
     json_t *running = local_services_read(d->s->state_dir.value, NULL);
@@ -217,6 +218,8 @@ static int read_example(const char *name, pst_buf *ret_text, pst_err *err)
     return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_FATAL, "demo", 0, "examples/%s is neither in %s nor in %s", name, dirs[0], dirs[1]);
 }
 
+/* The example's manifest, with an offset in place of "beginning": the model learns from this run's records alone, not from those that an earlier
+ * run left in the topic. */
 static int train(demo *d, int64_t from, pst_err *err)
 {
     pst_buf text = {0};
@@ -375,6 +378,7 @@ static int play(demo *d, pst_err *err)
     return rc;
 }
 
+/* Whatever failed, what was started is ended, in the opposite order; only --keep after a success leaves it. */
 static int demo_run(int argc, char **argv)
 {
     pst_settings s = {0};

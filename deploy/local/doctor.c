@@ -146,7 +146,10 @@ static void check_disk(doctor *d)
     if (!statvfs(dir, &v)) {
         double gib = (double)v.f_bavail * (double)v.f_frsize / (1 << 30);
         snprintf(found, sizeof found, "%.1f GiB free for %s", gib, d->s->state_dir.value);
-        tell(d, gib < 1 ? FAIL : gib < 5 ? WARN : OK, "disk", found, "make room, or --state-dir DIR on another disk");
+        verdict v_disk = OK;
+        if (gib < 5)
+            v_disk = gib < 1 ? FAIL : WARN;
+        tell(d, v_disk, "disk", found, "make room, or --state-dir DIR on another disk");
     }
     free(dir);
 }
@@ -238,6 +241,7 @@ static const pst_usage doctor_usage = {"doctor",
                                        0,
                                        false};
 
+/* Checks go on after one that failed: each says by itself what is wrong. The worst decides the exit status. */
 static int doctor_run(int argc, char **argv)
 {
     pst_settings s = {0};

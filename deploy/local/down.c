@@ -139,6 +139,8 @@ static int signal_leftovers(const char *state_dir, int sig)
     return live;
 }
 
+/* `up` is asked first and ends its services itself; only what outlived it is signalled here. pid and start time together name it: a pid may have
+ * been given to another program. */
 int local_down(const pst_settings *settings, bool keep_jobs, bool quiet, pst_err *err)
 {
     pid_t up = 0;
@@ -224,7 +226,9 @@ static void print_services(const json_t *root, bool color)
         if (json_is_integer(json_object_get(v, "pid")))
             snprintf(pid, sizeof pid, "%d", (int)pst_json_int(v, "pid", 0));
         const char *waits = pst_json_str(v, "waits_for", NULL), *why = pst_json_str(v, "why", "");
-        const char *state = !waits ? pst_json_str(v, "state", "?") : !strcmp(waits, "paused") ? "paused" : "waiting";
+        const char *state = pst_json_str(v, "state", "?");
+        if (waits)
+            state = !strcmp(waits, "paused") ? "paused" : "waiting";
         printf("  %-28s %-12s %8s %9d  %s%s%s%s%s\n", pst_json_str(v, "name", "?"), state, pid, (int)pst_json_int(v, "restarts", 0),
                pst_span_text(pst_now_us() - pst_json_int(v, "since", 0), span), json_object_get(v, "last_exit") ? "   last: " : "",
                pst_json_str(v, "last_exit", ""), waits ? "   " : "", waits ? why : "");

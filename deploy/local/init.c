@@ -70,6 +70,7 @@ static int put(const char *dir, const char *name, const char *text, mode_t mode,
     return rc;
 }
 
+/* Nothing of the user's is ever replaced: only an empty folder, or one that is not there, is written to. */
 static int init_run(int argc, char **argv)
 {
     pst_settings s = {0};

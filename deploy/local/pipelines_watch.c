@@ -206,7 +206,7 @@ static char *read_reason(const candidate *c, int status)
 static void refuse(local_pipelines_watch *w, local_services *services, candidate *c, char *reason)
 {
     pst_err err = {0};
-    bool told = c->reason && !strcmp(c->reason, reason);
+    bool known = c->reason && !strcmp(c->reason, reason);
     bool runs = local_services_find(services, c->service) != NULL;
     if (!runs && pst_fs_exists(c->accepted)) { /* a restart of ours: what ran before runs again */
         start_scorer(services, c, &err);
@@ -218,7 +218,7 @@ static void refuse(local_pipelines_watch *w, local_services *services, candidate
     if (c->again_ms > AGAIN_MAX_MS)
         c->again_ms = AGAIN_MAX_MS;
     c->due_us = pst_mono_us() + c->again_ms * 1000LL;
-    if (told)
+    if (known)
         return;
     c->since_us = pst_now_us();
     pst_log_limited(PST_LOG_WARN, "up", "pipeline_refused", "event=pipeline_refused pipeline=%s then=\"%s\" reason=\"%s\"", c->name,

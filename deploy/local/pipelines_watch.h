@@ -1,5 +1,5 @@
 /* pipelines_watch.h - follows penstock.pipelines and keeps one scorer service for each pipeline there is: the newest version of it that passed
- * `penstock score check`. A version that does not is told in up.json ("pipelines_refused") and in the log, and what ran goes on.
+ * `penstock score check`. A version that does not is reported in up.json ("pipelines_refused") and in the log, and what ran goes on.
  * @thread of the up process. */
 #ifndef PST_DEPLOY_PIPELINES_WATCH_H
 #define PST_DEPLOY_PIPELINES_WATCH_H

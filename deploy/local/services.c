@@ -1,4 +1,4 @@
-/* services.c - what `penstock up` watches. Starts back off from 0.2 to 10 s and begin anew after half a minute of steady running. up.json
+/* services.c - what `penstock up` watches. Starts back off from 0.2 to 10 s and begin again after half a minute of steady running. up.json
  * is written when something changed and not otherwise: `status` and `down` of another process read it at any moment. */
 #include "deploy/local/services.h"
 

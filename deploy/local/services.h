@@ -1,4 +1,4 @@
-/* services.h - child processes of `penstock up`: started, watched, started again with back-off, told to stop; and the file that
+/* services.h - child processes of `penstock up`: started, watched, started again with back-off, stopped; and the file that
  * `penstock status` and `down` read (<state-dir>/up.json, written by the up process alone, atomically at every change).
  * @thread the up process's main thread. */
 #ifndef PST_DEPLOY_SERVICES_H

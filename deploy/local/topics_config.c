@@ -196,6 +196,7 @@ static void explain_one(void *json, const char *name, const char *value, const c
         printf("%-26s %-44s %s\n", name, value, origin);
 }
 
+/* The settings as every service would see them, each with where it came from; secrets are masked in both forms. */
 static int explain(const pst_settings *s, pst_err *err)
 {
     pst_bus_conf *bus = NULL;

@@ -225,7 +225,9 @@ static int choose_port(int64_t asked, const pst_setting *last, int usual)
 {
     const char *colon =
         !strncmp(last->origin, "profile", 7) && !strncmp(last->value, "http://127.0.0.1:", 17) ? strrchr(last->value, ':') : NULL;
-    int port = asked > 0 ? (int)asked : colon ? atoi(colon + 1) : 0;
+    int port = colon ? atoi(colon + 1) : 0;
+    if (asked > 0)
+        port = (int)asked;
     return pst_proc_free_port(port > 0 && port < 65536 ? port : usual);
 }
 
@@ -388,16 +390,26 @@ static int bring_up(up *u, pst_err *err)
     if (rc < 0)
         return rc;
     refresh_environment(u);
-    if ((rc = pst_client_open(u->settings, "penstock-up", &u->client, err)) < 0 || (rc = wait_for_broker(u, err)) < 0 ||
-        (rc = pst_client_create_topics(u->client, err)) < 0 || (rc = start_registry(u, err)) < 0)
+    rc = pst_client_open(u->settings, "penstock-up", &u->client, err);
+    if (rc >= 0)
+        rc = wait_for_broker(u, err);
+    if (rc >= 0)
+        rc = pst_client_create_topics(u->client, err);
+    if (rc >= 0)
+        rc = start_registry(u, err);
+    if (rc < 0)
         return rc;
     refresh_environment(u);
     pst_client_close(u->client); /* the registry's address may be another now */
     u->client = NULL;
-    if ((rc = pst_client_open(u->settings, "penstock-up", &u->client, err)) < 0 || (rc = wait_for_registry(u, err)) < 0 ||
-        (rc = start_services(u, err)) < 0)
-        return rc;
-    if (!left_out(u, "gateway") && (rc = wait_for_gateway(u, err)) < 0)
+    rc = pst_client_open(u->settings, "penstock-up", &u->client, err);
+    if (rc >= 0)
+        rc = wait_for_registry(u, err);
+    if (rc >= 0)
+        rc = start_services(u, err);
+    if (rc >= 0 && !left_out(u, "gateway"))
+        rc = wait_for_gateway(u, err);
+    if (rc < 0)
         return rc;
     if (!left_out(u, "scorers") && (rc = local_pipelines_watch_new(u->client, &u->pipelines, err)) < 0)
         return rc;

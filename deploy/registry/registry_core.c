@@ -94,6 +94,7 @@ void rcore_candidate_done(candidate *c)
     *c = (candidate){0};
 }
 
+/* False: r says why, and nothing is left in *ret. c.text and c.body's other values are borrowed from the body, which is why a candidate keeps it. */
 bool rcore_candidate(const rcore_request *q, candidate *ret, rcore_reply *r)
 {
     pst_err err = {0};
@@ -116,12 +117,14 @@ bool rcore_candidate(const rcore_request *q, candidate *ret, rcore_reply *r)
         rcore_reply_error(r, 422, 42209, "Schema too large: %zu bytes, at most %d", len, PST_AVRO_SCHEMA_MAX);
     else if (pst_schema_parse(c.text, len, &c.avro, &err) < 0)
         rcore_reply_error(r, 422, 42201, "Invalid schema, details: %s", err.text);
-    else if (!(c.canon = registry_canon(c.text, len)))
-        rcore_reply_error(r, 422, 42201, "Invalid schema: nested too deeply");
-    else {
+    else
+        c.canon = registry_canon(c.text, len);
+    if (c.canon) {
         *ret = c;
         return true;
     }
+    if (c.avro) /* it parsed: only its canonical form could not be made */
+        rcore_reply_error(r, 422, 42201, "Invalid schema: nested too deeply");
     rcore_candidate_done(&c);
     return false;
 }
@@ -208,7 +211,9 @@ static void get_compatible(rcore *c, const rcore_request *q, rcore_reply *r)
     int number = q->version ? rcore_version_number(q->version, r) : 0;
     if (number < 0 || !rcore_candidate(q, &cand, r))
         return;
-    rversion *against = q->version ? number ? rsubject_version(s, number) : rsubject_latest(s, false) : NULL;
+    rversion *against = NULL; /* all */
+    if (q->version)
+        against = number ? rsubject_version(s, number) : rsubject_latest(s, false);
     json_t *messages = json_array();
     if (number && !rsubject_count(s, false)) {
         rcore_no_subject(r, q->subject);
@@ -242,7 +247,10 @@ static size_t listed(const rcore *c, const rcore_request *q, rsubject ***ret_lis
         if (!s || strncmp(s->name, prefix, strlen(prefix)))
             continue;
         size_t live = rsubject_count(s, false), all = rsubject_count(s, true);
-        if (q->deleted_only ? all && !live : q->deleted ? all : live)
+        bool shown = q->deleted ? all : live;
+        if (q->deleted_only)
+            shown = all && !live;
+        if (shown)
             list[n++] = s;
     }
     qsort(list, n, sizeof *list, by_name);
@@ -421,13 +429,17 @@ static void get_word(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     bool config = q->op == PST_ROP_CONFIG_GET;
     const rsubject *s = q->subject ? rstate_subject(&c->state, q->subject) : NULL;
-    const char *own = s ? config ? s->level : s->mode : NULL;
+    const char *own = NULL;
+    if (s)
+        own = config ? s->level : s->mode;
     if (q->subject && !own && !q->default_to_global) {
         rcore_reply_error(r, 404, config ? 40408 : 40409, "Subject '%s' does not have subject-level %s configured", q->subject,
                           config ? "compatibility" : "mode");
         return;
     }
-    const char *word = own ? own : config ? rstate_level(&c->state, NULL) : rstate_mode(&c->state, NULL);
+    const char *word = own;
+    if (!own)
+        word = config ? rstate_level(&c->state, NULL) : rstate_mode(&c->state, NULL);
     r->body = json_object();
     json_object_set_new(r->body, config ? "compatibilityLevel" : "mode",
                         text_value(word)); /* GET says compatibilityLevel, PUT compatibility */

@@ -69,7 +69,7 @@ typedef struct rcore rcore;
 
 rcore *rcore_new(void);
 void rcore_free(rcore *c);
-void rcore_clear(rcore *c); /* the topic begins anew */
+void rcore_clear(rcore *c); /* the topic was created again: it is read from its start */
 int rcore_apply(rcore *c, const void *key, size_t key_len, const void *value, size_t value_len, pst_err *err);
 void rcore_handle(rcore *c, const rcore_request *request, rcore_reply *ret_reply);
 void rcore_reply_done(rcore_reply *r);

@@ -262,8 +262,9 @@ static void on_delivery(void *arg, const pst_delivery *d)
 {
     rlog *l = arg;
     uint64_t token = (uint64_t)(uintptr_t)d->opaque;
+    const char *failure = d->text ? d->text : "not delivered";
     if (token && !l->stopping)
-        l->conf.on_ack(l->conf.arg, token, d->offset, d->code ? d->text ? d->text : "not delivered" : NULL);
+        l->conf.on_ack(l->conf.arg, token, d->offset, d->code ? failure : NULL);
 }
 
 int rlog_start(const rlog_conf *conf, rlog **ret_log, pst_err *err)

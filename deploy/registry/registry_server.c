@@ -1,7 +1,7 @@
 /* registry_server.c - the registry as a running thing: HTTP in, the core decides, the log writes and reads. Everything here runs on the loop's thread.
  *
  * A request that needs a write: its records are produced, and it is answered once our own reader has seen them (read your writes, and what is
- * answered is what a restart will find). One at a time; others queue. A write whose fate is unknown (no broker) is answered with 503 and 50002,
+ * answered is what a restart will find). One at a time; others queue. A write whose outcome is unknown (no broker) is answered with 503 and 50002,
  * and before the next one a NOOP is written and awaited, so that ids are never chosen from a state that may still change behind our back.
  *
  * Two registries on one topic would give one id to two schemas. So each start writes a NOOP marked "<instance> claim"; a living instance that
@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define QUEUE_MAX 256
-#define DRAIN_US  1500000 /* what writes under way get when told to stop */
+#define DRAIN_US  1500000 /* what writes under way get when the service stops */
 
 typedef struct waiter {
     struct waiter *next;
@@ -182,9 +182,10 @@ static void next_write(rserver *s)
         s->first = w->next;
         if (!s->first)
             s->last = &s->first;
+        PST_ASSERT(s->queued);
         s->queued--;
         registry_request(w->req, &q);
-        rcore_handle(s->core, &q, &w->reply); /* asked anew: the write before it may have changed the answer */
+        rcore_handle(s->core, &q, &w->reply); /* asked again: the write before it may have changed the answer */
         if (w->reply.n_writes) {
             start(s, w);
         } else {
@@ -206,6 +207,7 @@ static void expire(rserver *s)
         s->first = w->next;
         if (!s->first)
             s->last = &s->first;
+        PST_ASSERT(s->queued && w->req);
         s->queued--;
         answer_away(s, w->req, "the topic cannot be written at this moment");
         waiter_free(w);

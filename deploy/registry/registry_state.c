@@ -132,6 +132,7 @@ static rschema *hold(rcontext *c, int32_t id, const json_t *value, const char *t
     }
     if (id > c->id_max)
         c->id_max = id;
+    PST_ASSERT(s->id == id);
     s->uses++;
     return s;
 }

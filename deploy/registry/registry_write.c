@@ -99,7 +99,9 @@ static bool choose(const rcore *c, const rcore_request *q, const rsubject *s, co
     const rcontext *context = rstate_context(&c->state, registry_subject_plain(q->subject));
     const rschema *equal = context ? pst_map_get(&context->by_canon, cand->canon) : NULL;
     int64_t version = s ? (int64_t)s->version_max + 1 : 1;
-    int64_t id = equal ? equal->id : context ? (int64_t)context->id_max + 1 : 1;
+    int64_t id = context ? (int64_t)context->id_max + 1 : 1;
+    if (equal)
+        id = equal->id;
     if (!import && (cand->id >= 0 || cand->version > 0)) {
         bool same = (cand->id < 0 || cand->id == id) && (cand->version <= 0 || cand->version == version);
         if (!same) {
@@ -143,6 +145,8 @@ static bool allowed(const rcore *c, const rcore_request *q, const rsubject *s, c
     return ok;
 }
 
+/* Nothing changes here: the state follows the topic alone, when the record that is written comes back. The same schema again gives the same id
+ * and no record, so clients may register as often as they start. */
 void rcore_register(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     const rsubject *s = rstate_subject(&c->state, q->subject);
@@ -167,6 +171,7 @@ void rcore_register(rcore *c, const rcore_request *q, rcore_reply *r)
         goto out;
     const rschema fresh = {.id = (int32_t)id, .text = (char *)(uintptr_t)cand.text, .type = (char *)(uintptr_t) "AVRO"};
     write_schema(r, registry_subject_plain(q->subject), (int)version, &fresh, false);
+    PST_ASSERT(r->n_writes == 1);
     if (strlen(r->writes[0].value) + strlen(r->writes[0].key) > RECORD_MAX) {
         rcore_reply_done(r);
         rcore_reply_error(r, 422, 42209, "Schema too large: its record would exceed %d bytes", RECORD_MAX);
@@ -319,7 +324,9 @@ void rcore_mode_put(rcore *c, const rcore_request *q, rcore_reply *r)
 void rcore_mode_delete(rcore *c, const rcore_request *q, rcore_reply *r)
 {
     const rsubject *s = q->subject ? rstate_subject(&c->state, q->subject) : NULL;
-    const char *mode = q->subject ? s ? s->mode : NULL : rstate_mode(&c->state, NULL);
+    const char *mode = s ? s->mode : NULL;
+    if (!q->subject)
+        mode = rstate_mode(&c->state, NULL);
     if (!mode) {
         rcore_no_subject(r, q->subject);
         return;
