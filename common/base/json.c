@@ -59,6 +59,7 @@ static void add_real(pst_buf *out, double x)
         pst_buf_adds(out, ".0");
 }
 
+/* Members keep their order; NULL is null, so that a missing member can be printed without asking. */
 void pst_json_add(pst_buf *out, const json_t *j)
 {
     const char *key;

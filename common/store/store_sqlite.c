@@ -304,6 +304,7 @@ static int submitted_of(lite *l, const char *collection, const char *id, int64_t
     return rc > 0 ? 0 : rc;
 }
 
+/* Pages by (submitted_at, id) of the last document seen, as in store_mongo.c. The statement is reset on every way, or it would hold a read lock. */
 static int list(pst_store *s, const char *collection, const pst_store_query *query, json_t **ret_docs, pst_err *err)
 {
     lite *l = (lite *)s;
