@@ -57,7 +57,7 @@ void pst_stop_defer(bool on)
     atomic_store(&deferred, on);
 }
 
-bool pst_stop_hurry(void)
+bool pst_stop_forced(void)
 {
     return atomic_load(&count) > 1;
 }

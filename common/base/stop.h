@@ -1,4 +1,4 @@
-/* stop.h - requests to stop. SIGTERM and SIGINT set the flag (a second one hurries); loops look at it between steps.
+/* stop.h - requests to stop. SIGTERM and SIGINT set the flag (a second one forces: graceful waits are skipped); loops look at it between steps.
  * @thread any; install once in main. */
 #ifndef PST_BASE_STOP_H
 #define PST_BASE_STOP_H
@@ -7,7 +7,7 @@
 
 void pst_stop_install(void); /* SIGTERM, SIGINT → flag; SIGPIPE ignored */
 bool pst_stop_requested(void);
-bool pst_stop_hurry(void);   /* requested twice: skip graceful waits */
+bool pst_stop_forced(void);  /* requested twice: skip graceful waits */
 int pst_stop_signal(void);   /* the signal number, 0 = none */
 void pst_stop_request(void); /* from inside the program */
 int pst_stop_fd(void);       /* readable once stopping; for poll() and event loops; -1 before install */

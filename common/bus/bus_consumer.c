@@ -13,7 +13,7 @@
 #define SLICE_MS         100 /* how often a wait looks whether it was told to stop */
 #define COMMIT_WAIT_MS   10000
 #define CLOSE_WAIT_MS    10000
-#define CLOSE_HURRY_MS   1000
+#define CLOSE_FORCED_MS  1000
 #define JOIN_WAIT_MS     20000 /* a leaver waits so long for the others whom its join waits for */
 #define INFLIGHT_DEFAULT (64u << 20)
 #define QUIET_MS         5000
@@ -65,7 +65,7 @@ static void end_join(pst_consumer *c)
 {
     if (c->assigned || !bus_peers_has_us(c))
         return;
-    for (int64_t until = pst_mono_us() + JOIN_WAIT_MS * 1000LL; !c->assigned && !c->health.fatal.code && !pst_stop_hurry();) {
+    for (int64_t until = pst_mono_us() + JOIN_WAIT_MS * 1000LL; !c->assigned && !c->health.fatal.code && !pst_stop_forced();) {
         if (pst_mono_us() > until) {
             pst_log(PST_LOG_WARN, "bus",
                     "event=left_unheard group=%s member=%s why=\"the group is being rebalanced and waits for another member: what this one "
@@ -129,9 +129,9 @@ void pst_consumer_free(pst_consumer *c)
     clear_batch(c); /* a client waits for records that are still in use */
     c->closing = true;
     /* A broker that is mute does not hear that we leave either: who opens anew does not wait for it. */
-    bool hurry = pst_stop_hurry() || bus_quiet_is_mute(c);
+    bool brief = pst_stop_forced() || bus_quiet_is_mute(c);
     int wait_ms = CLOSE_WAIT_MS + (c->group && c->leaves ? JOIN_WAIT_MS : 0);
-    bus_bounded(close_and_free, c, hurry ? CLOSE_HURRY_MS : wait_ms, "consumer_close");
+    bus_bounded(close_and_free, c, brief ? CLOSE_FORCED_MS : wait_ms, "consumer_close");
 }
 
 static void on_fault(void *consumer, int code, const char *reason)

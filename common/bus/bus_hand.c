@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define HURRY_US 1000000
-#define WATCH_US 200000 /* how often a wait looks whether it was told to hurry */
+#define FORCED_US 1000000
+#define WATCH_US  200000 /* how often a wait looks whether the stop was forced */
 
 struct bus_hand {
     pthread_t thread;
@@ -86,7 +86,7 @@ void bus_hand_start(bus_hand *h, void (*fn)(void *arg), void *arg)
 static bool is_late(const bus_hand *h, int timeout_ms)
 {
     int64_t waited = pst_mono_us() - h->begun_us;
-    return waited >= timeout_ms * 1000LL || (pst_stop_hurry() && waited >= HURRY_US);
+    return waited >= timeout_ms * 1000LL || (pst_stop_forced() && waited >= FORCED_US);
 }
 
 bool bus_hand_wait(bus_hand *h, int timeout_ms)
@@ -95,7 +95,7 @@ bool bus_hand_wait(bus_hand *h, int timeout_ms)
     pthread_mutex_lock(&h->lock);
     while (h->fn) {
         int64_t left = end - pst_mono_us();
-        if (left <= 0 || (pst_stop_hurry() && is_late(h, timeout_ms)))
+        if (left <= 0 || (pst_stop_forced() && is_late(h, timeout_ms)))
             break;
         struct timespec until = pst_mono_at(pst_mono_us() + (left < WATCH_US ? left : WATCH_US));
         pthread_cond_timedwait(&h->changed, &h->lock, &until);

@@ -147,7 +147,7 @@ void pst_producer_free(pst_producer *p)
         return;
     p->opts.on_delivery = NULL;
     p->ending = true;
-    bus_bounded(destroy_and_free, p, pst_stop_hurry() ? 1000 : 5000, "producer");
+    bus_bounded(destroy_and_free, p, pst_stop_forced() ? 1000 : 5000, "producer");
 }
 
 /* ---- send ------------------------------------------------------------------------------------------------------------------------ */
@@ -219,7 +219,7 @@ int pst_producer_send(pst_producer *p, const pst_out *out, pst_err *err)
             until = pst_mono_us() + QUEUE_FULL_WAIT_MS * 1000LL;
         if (p->health.fatal.code)
             return bus_health_take(&p->health, err);
-        if (pst_mono_us() >= until || pst_stop_hurry())
+        if (pst_mono_us() >= until || pst_stop_forced())
             return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "kafka", code,
                                "topic %s: %zu records wait to be sent and the queue is full%s%.200s", out->topic, p->pending,
                                p->health.last.code ? ": " : "", p->health.last.text);
@@ -250,13 +250,13 @@ size_t pst_producer_pending(const pst_producer *p)
 }
 
 /* A record that failed is told before one that is still waiting, and what the connection says before "not acknowledged". In slices, so that being told
- * to hurry is heard. */
+ * to stop by force is heard. */
 int pst_producer_flush(pst_producer *p, int timeout_ms, pst_err *err)
 {
     int64_t until = pst_mono_us() + timeout_ms * 1000LL;
     while (p->link.h && pst_producer_pending(p)) {
         int64_t left = (until - pst_mono_us()) / 1000;
-        if (left <= 0 || pst_stop_hurry())
+        if (left <= 0 || pst_stop_forced())
             break;
         if (p->n_carried && look_after(p, err) < 0)
             break;

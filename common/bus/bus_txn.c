@@ -61,7 +61,7 @@ void pst_txn_free(pst_txn *t)
     if (!t)
         return;
     pst_err ignored = {0};
-    if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->link.h && !t->timed_out && !pst_stop_hurry()) {
+    if (t->open && t->mode == PST_TXN_EXACTLY_ONCE && t->p && t->p->link.h && !t->timed_out && !pst_stop_forced()) {
         /* Left open it would hold back every read_committed reader until the broker times it out. */
         t->p->link.lib->producer->drop(t->p->link.h, true);
         txn_guarded(t, (txn_call){.kind = CALL_ABORT, .timeout_ms = TXN_INIT_STEP_MS}, &ignored);

@@ -140,7 +140,7 @@ bool txn_given_up(pst_txn *t)
         return false;
     if (!t->stopping_us)
         t->stopping_us = pst_mono_us();
-    return pst_stop_hurry() || pst_mono_us() - t->stopping_us > STOPPING_MS * 1000LL;
+    return pst_stop_forced() || pst_mono_us() - t->stopping_us > STOPPING_MS * 1000LL;
 }
 
 int txn_stopped(const pst_txn *t, pst_err *err)

@@ -24,7 +24,7 @@ typedef struct posted {
 struct pst_loop {
     struct event_base *base;
     int wake_fd;
-    struct event *wake, *stop, *hurry, *dumps;
+    struct event *wake, *stop, *forced, *dumps;
     void (*on_stop)(void *arg);
     void *on_stop_arg;
     bool ignore_stop, stopping_seen;
@@ -86,7 +86,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 static void on_second_stop(evutil_socket_t fd, short what, void *arg)
 {
     pst_loop *l = arg;
-    if (pst_stop_hurry())
+    if (pst_stop_forced())
         pst_loop_stop(l);
 }
 
@@ -97,7 +97,7 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
     PST_ASSERT(!l->stopping_seen);
     l->stopping_seen = true;
     struct timeval every = span(100000);
-    event_add(l->hurry, &every);
+    event_add(l->forced, &every);
     if (l->on_stop)
         l->on_stop(l->on_stop_arg);
     else
@@ -126,7 +126,7 @@ int pst_loop_new(pst_loop **ret_loop, pst_err *err)
         goto out;
     }
     l->wake = event_new(l->base, l->wake_fd, EV_READ | EV_PERSIST, on_wake, l);
-    l->hurry = event_new(l->base, -1, EV_PERSIST, on_second_stop, l);
+    l->forced = event_new(l->base, -1, EV_PERSIST, on_second_stop, l);
     event_add(l->wake, NULL);
     *ret_loop = l;
     l = NULL;
@@ -139,7 +139,7 @@ void pst_loop_free(pst_loop *l)
 {
     if (!l)
         return;
-    struct event *events[] = {l->wake, l->stop, l->hurry, l->dumps};
+    struct event *events[] = {l->wake, l->stop, l->forced, l->dumps};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (events[i])
             event_free(events[i]);

@@ -23,7 +23,7 @@ typedef struct pst_watch pst_watch;
 int pst_loop_new(pst_loop **ret_loop, pst_err *err);
 /* Functions that were posted and not yet run are dropped. Free timers, watches and servers first. */
 void pst_loop_free(pst_loop *l);
-/* Runs until pst_loop_stop, or until pst_stop_fd() is readable and no on_stop is set. A second signal (pst_stop_hurry) ends it in any case.
+/* Runs until pst_loop_stop, or until pst_stop_fd() is readable and no on_stop is set. A second signal (pst_stop_forced) ends it in any case.
  * May be called again after it returned. */
 void pst_loop_run(pst_loop *l);
 /* Runs at most for timeout_ms, for tests and programs with a loop of their own; true while it was not stopped. */

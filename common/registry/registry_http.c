@@ -175,7 +175,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 
 static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
-    return pst_stop_hurry() ? 1 : 0;
+    return pst_stop_forced() ? 1 : 0;
 }
 
 static void prepare(registry_http *h, const address *a, const char *method, const char *url, const char *body, pst_buf *answer, char *why)

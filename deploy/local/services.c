@@ -214,7 +214,7 @@ static void wait_gone(local_services *s, local_service *one, int timeout_ms)
                 left = true;
         if (!left)
             return;
-        if (!killed && (pst_mono_us() > end || pst_stop_hurry())) {
+        if (!killed && (pst_mono_us() > end || pst_stop_forced())) {
             killed = true;
             for (size_t i = 0; i < s->n; i++)
                 if (s->at[i]->pid && s->at[i]->stopping && (!one || s->at[i] == one)) {

@@ -19,7 +19,7 @@ static bool to_end(void *arg)
     }
     int64_t now = pst_mono_us(), none = 0;
     atomic_compare_exchange_strong(&since_us, &none, now);
-    return pst_stop_hurry() || now - atomic_load(&since_us) > GRACE_US;
+    return pst_stop_forced() || now - atomic_load(&since_us) > GRACE_US;
 }
 
 pst_run_limits score_model_run_limits(int ms)

@@ -301,7 +301,7 @@ static void begin_stop(learner *l, pst_rundir_wish wish, int64_t now)
 static void check_stop(learner *l, int64_t now)
 {
     bool asked = pst_stop_requested();
-    if (l->end->stopped && asked && pst_stop_hurry())
+    if (l->end->stopped && asked && pst_stop_forced())
         l->deadline_us = l->deadline_us > now ? now : l->deadline_us;
     if (l->end->stopped || (!asked && now < l->next_wish_us))
         return;

@@ -85,7 +85,7 @@ static void describe_unstored(const sup_run *r, int rc, const pst_err *err, pst_
 
 static bool is_hurried(void *arg)
 {
-    return pst_stop_hurry();
+    return pst_stop_forced();
 }
 
 /* The command is done; what is left is to keep what it made. The broker or the store being away is waited through; only a bad model, or being
@@ -179,7 +179,7 @@ int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err)
      * request to stop that ended the learner is no reason to give this up. */
     while (pst_rundir_exit_write(r->dir, &x, err) < 0) {
         pst_log_err("supervisor", err);
-        if (pst_stop_hurry())
+        if (pst_stop_forced())
             return PST_EIO;
         pst_err_clear(err);
         pst_sleep_ms(DISK_WAIT_MS);

@@ -28,13 +28,15 @@ static char in[32];
 
 /* ---- calls of librdkafka that fail when told to; defined here they take precedence ------------------------------------------------- */
 
-static int seeks_fail, committed_fails, ends_slow, aborts;
+static int seeks_fail, seeks_late, committed_fails, ends_slow, aborts;
 static rd_kafka_t *dead; /* this client has a fatal error */
 
 rd_kafka_error_t *rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
 {
     typedef rd_kafka_error_t *(*fn)(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int);
     if (seeks_fail && seeks_fail--)
+        return rd_kafka_error_new(RD_KAFKA_RESP_ERR__STATE, "injected");
+    if (seeks_late && seeks_late--) /* long before its time is over */
         return rd_kafka_error_new(RD_KAFKA_RESP_ERR__TIMED_OUT, "injected");
     return ((fn)dlsym(RTLD_NEXT, "rd_kafka_seek_partitions"))(rk, list, timeout_ms);
 }
@@ -123,7 +125,7 @@ static int each(void **state)
 
 static int each_done(void **state)
 {
-    seeks_fail = committed_fails = ends_slow = 0;
+    seeks_fail = seeks_late = committed_fails = ends_slow = 0;
     dead = NULL;
     pst_txn_free(t);
     pst_consumer_free(c);
@@ -282,6 +284,17 @@ static void test_seek_that_fails_is_no_position(void **state)
     pst_err_clear(&err);
     assert_true(pst_txn_commit(t, &err) != 0); /* whatever becomes of it, the scores are not committed */
     assert_astray();
+}
+
+static void test_seek_has_its_whole_time(void **state)
+{
+    pst_batch b = poll_some(4);
+    int32_t partition = b.records[0].partition;
+    int64_t offset = b.records[0].offset;
+    seeks_late = 2;
+    assert_int_equal(pst_consumer_seek(c, in, partition, offset, NULL), 0);
+    assert_int_equal(seeks_late, 0);
+    assert_int_equal(c->health.fatal.code, 0);
 }
 
 static void test_rewind_that_fails_is_no_round_again(void **state)
@@ -503,6 +516,7 @@ int main(void)
         EACH(test_member_that_was_thrown_out_commits_nothing),
         EACH(test_nothing_is_aborted_after_a_commit_was_tried),
         EACH(test_seek_that_fails_is_no_position),
+        EACH(test_seek_has_its_whole_time),
         EACH(test_rewind_that_fails_is_no_round_again),
         EACH(test_abort_whose_rewind_fails_is_no_round_again),
         EACH(test_dead_consumer_is_not_asked_for_ever),

@@ -81,9 +81,9 @@ static void test_stop_counts(void **state)
     assert_false(pst_stop_requested());
     raise(SIGTERM);
     assert_true(pst_stop_requested());
-    assert_false(pst_stop_hurry());
+    assert_false(pst_stop_forced());
     raise(SIGINT);
-    assert_true(pst_stop_hurry());
+    assert_true(pst_stop_forced());
     assert_int_equal(pst_stop_signal(), SIGINT);
     pst_stop_reset();
     assert_false(pst_stop_requested());

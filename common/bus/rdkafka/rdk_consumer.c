@@ -5,6 +5,7 @@
 #include "common/bus/rdkafka/rdk.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/stop.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,7 +225,12 @@ static int pause_places(bus_handle *h, bus_places *places, bool pause)
 static int seek(bus_handle *h, bus_places *places, int timeout_ms, char *why, size_t size)
 {
     rd_kafka_topic_partition_list_t *list = rdk_list(places);
-    int code = rdk_error(rd_kafka_seek_partitions(rdk_of(h)->rk, list, timeout_ms), why, size);
+    int64_t until = pst_mono_us() + timeout_ms * 1000LL, left = timeout_ms;
+    int code;
+    do { /* it was seen to say that its time is out long before it is; to seek once more is to seek to the same place */
+        code = rdk_error(rd_kafka_seek_partitions(rdk_of(h)->rk, list, (int)left), why, size);
+        left = (until - pst_mono_us()) / 1000;
+    } while (code == BUS_ERR__TIMED_OUT && left > 0 && !pst_stop_forced());
     rdk_list_back(list, places);
     return code;
 }

@@ -17,7 +17,7 @@ int rdk_commit(bus_handle *h, const bus_places *places, int timeout_ms)
     int64_t until = pst_mono_us() + timeout_ms * 1000LL;
     rd_kafka_event_t *ev = NULL;
     while (!code && !(ev = rd_kafka_queue_poll(q, SLICE_MS))) {
-        if (pst_mono_us() > until || pst_stop_hurry())
+        if (pst_mono_us() > until || pst_stop_forced())
             code = RD_KAFKA_RESP_ERR__TIMED_OUT;
     }
     if (ev) {

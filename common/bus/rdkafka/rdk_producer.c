@@ -162,7 +162,7 @@ static void settle(bus_handle *b)
     rdk *h = rdk_of(b);
     rd_kafka_purge(h->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
     int64_t until = pst_mono_us() + ANSWERS_MS * 1000LL;
-    while (h->transactional && h->pending && pst_mono_us() < until && !pst_stop_hurry())
+    while (h->transactional && h->pending && pst_mono_us() < until && !pst_stop_forced())
         rd_kafka_poll(h->rk, 10);
     rd_kafka_purge(h->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
 }
