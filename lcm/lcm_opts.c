@@ -16,8 +16,7 @@ static const pst_opt opts[] = {
     {"launcher", 0, PST_OPT_STR, offsetof(lcm_opts, launcher), "NAME", "local", "how processes are started: local = on this computer"},
     {"isolation", 0, PST_OPT_STR, offsetof(lcm_opts, isolation), "LEVEL", NULL,
      "the weakest isolation that jobs may have here: none, user or sandbox. A job that asks for less is refused; native jobs, which run "
-     "the "
-     "platform's own program, have user at most [none]"},
+     "the platform's own program, have user at most [none]"},
     {"overcommit", 0, PST_OPT_DOUBLE, offsetof(lcm_opts, overcommit), "FACTOR", "1", "offer this many times the processors that there are"},
     {"keep-ended", 0, PST_OPT_SPAN, offsetof(lcm_opts, keep_us), "SPAN", "7d",
      "how long folders of ended generations stay (code, data, supervisors' logs); 0s = for ever. Results and "
@@ -45,21 +44,6 @@ static int refuse_launcher(const char *name, pst_err *err)
     return rc;
 }
 
-/* Of a level that this host cannot give every job would fail: that is for whoever starts the LCM to hear. */
-static int check_isolation(const char *word, pst_isolation *ret_floor, pst_err *err)
-{
-    if (!word)
-        return 0;
-    if (pst_isolation_parse(word, ret_floor) < 0)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--isolation must be none, user or sandbox, found '%.40s'", word);
-    unsigned can = *ret_floor == PST_ISOLATION_NONE ? 0 : pst_confine_probe();
-    if ((*ret_floor == PST_ISOLATION_USER && !(can & PST_CAN_NO_NEW_PRIVS)) ||
-        (*ret_floor == PST_ISOLATION_SANDBOX && !(can & PST_CAN_SANDBOX)))
-        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "config", 0,
-                           "--isolation %s: this host does not give it; `penstock doctor` tells what it gives, and lacks", word);
-    return 0;
-}
-
 int lcm_opts_check(const lcm_opts *o, pst_isolation *ret_floor, pst_err *err)
 {
     if (!pst_rundir_name_ok(o->site))
@@ -71,5 +55,5 @@ int lcm_opts_check(const lcm_opts *o, pst_isolation *ret_floor, pst_err *err)
         return refuse_launcher(o->launcher, err);
     if (!(o->overcommit > 0 && o->overcommit <= 1000))
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--overcommit must be above 0 and at most 1000");
-    return check_isolation(o->isolation, ret_floor, err);
+    return o->isolation ? pst_confine_floor(o->isolation, ret_floor, err) : 0;
 }

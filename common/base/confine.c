@@ -389,6 +389,17 @@ unsigned pst_confine_probe(void)
     return found;
 }
 
+int pst_confine_floor(const char *word, pst_isolation *ret, pst_err *err)
+{
+    if (pst_isolation_parse(word, ret) < 0)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--isolation must be none, user or sandbox, found '%.40s'", word);
+    unsigned can = *ret == PST_ISOLATION_NONE ? 0 : pst_confine_probe();
+    if ((*ret == PST_ISOLATION_USER && !(can & PST_CAN_NO_NEW_PRIVS)) || (*ret == PST_ISOLATION_SANDBOX && !(can & PST_CAN_SANDBOX)))
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "config", 0,
+                           "--isolation %s: this host does not give it; `penstock doctor` tells what it gives, and lacks", word);
+    return 0;
+}
+
 void pst_confine_words(unsigned can, char *ret, size_t size)
 {
     static const struct {

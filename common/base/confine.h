@@ -14,6 +14,7 @@
 #include "common/base/confine_dev.h"
 #include "common/base/confine_root.h"
 #include "common/base/err.h"
+#include "common/base/isolation.h"
 
 #include <sys/types.h>
 
@@ -64,6 +65,8 @@ typedef struct pst_confine {
 
 /* Tried once a process in a child that ends at once; cheap afterwards. */
 unsigned pst_confine_probe(void);
+/* An operator's floor by its word. PST_EINVAL: no such level; PST_EUNSUPPORTED: this host cannot give it, so that every job would fail. */
+int pst_confine_floor(const char *word, pst_isolation *ret, pst_err *err);
 /* The words for doctor and logs: "no_new_privs, landlock, …". */
 void pst_confine_words(unsigned can, char *ret, size_t size);
 /* In a sandbox what enters comes back as another process: see confine_pids.h. */

@@ -1,5 +1,6 @@
 /* down.c - the verbs `up`, `down` and `status`: options, answers, and ending what an up process that was killed outright has left. */
 #include "common/base/clock.h"
+#include "common/base/confine.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -33,6 +34,8 @@ static const pst_opt up_opts[] = {
     {"gateway-port", 0, PST_OPT_INT, offsetof(local_up_opts, gateway_port), "P 0..65535", NULL,
      "of the page and the API; the last time's, 8080, or one near it"},
     {"timeout", 0, PST_OPT_SPAN, offsetof(local_up_opts, max_wait_us), "T", "60s", "how long to wait for the broker"},
+    {"isolation", 0, PST_OPT_STR, offsetof(local_up_opts, isolation), "LEVEL", NULL,
+     "the weakest isolation that jobs may have on this computer: none, user or sandbox (`penstock lcm --isolation`) [none]"},
     {"log-mib", 0, PST_OPT_INT, offsetof(local_up_opts, log_mib), "N 1..4096", "16",
      "size at which a service puts its log aside (NAME.log.1 to .4 are kept) and begins a new one"},
 };
@@ -83,6 +86,9 @@ static int up_run(int argc, char **argv)
         rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "--kafka and --embedded exclude each other");
     if (!rc && !check_without(o.without, &err))
         rc = PST_EINVAL;
+    pst_isolation weakest;
+    if (!rc && o.isolation)
+        rc = pst_confine_floor(o.isolation, &weakest, &err);
     pid_t pid;
     json_t *running = rc ? NULL : local_services_read(s.state_dir.value, &pid);
     if (running) {

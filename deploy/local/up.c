@@ -305,7 +305,11 @@ static int start_services(up *u, pst_err *err)
         const char *args[] = {"gateway", "--port", port, NULL};
         rc = local_services_add(&u->services, "gateway", args, err);
     }
-    const char *trainer[] = {"trainer", NULL}, *lcm[] = {"lcm", NULL};
+    const char *trainer[] = {"trainer", NULL}, *lcm[] = {"lcm", NULL, NULL, NULL};
+    if (u->o->isolation) {
+        lcm[1] = "--isolation";
+        lcm[2] = u->o->isolation;
+    }
     if (!rc && !left_out(u, "trainer"))
         rc = local_services_add(&u->services, "trainer", trainer, err);
     if (!rc && !left_out(u, "lcm"))

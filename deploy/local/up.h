@@ -10,8 +10,9 @@ typedef struct local_up_opts {
     bool detach, kafka, embedded;
     const char *without; /* "trainer,lcm,…" or NULL */
     int64_t registry_port, gateway_port;
-    int64_t max_wait_us; /* for the broker */
-    int64_t log_mib;     /* a log is put aside at this size */
+    int64_t max_wait_us;   /* for the broker */
+    int64_t log_mib;       /* a log is put aside at this size */
+    const char *isolation; /* the LCM's floor, checked; NULL = none */
 } local_up_opts;
 
 /* Runs the platform until told to stop; with detach returns once it is ready, or with the reason why not. */

@@ -1,7 +1,13 @@
 """halt with a checkpoint, resume as a new generation, terminate, delete; several learners; a failing gang; adoption of learners over `down --keep-jobs`."""
 from kit import *
 
-with Platform(up_args=("--log-mib", "1")) as p:
+with Platform(up_args=("--log-mib", "1", "--isolation", "user")) as p:
+    # the operator's floor, which `up` hands to the LCM
+    told = p.cli("up", "--isolation", "walls", ok=False)
+    check(told.returncode == 2 and "'walls'" in told.stderr, f"a level that there is not: {told}")
+    (p.dir / "weak.yml").write_text(manifest("weak", "true", extra="penstock: {isolation: none}\n"))
+    told = p.cli("submit", p.dir / "weak.yml", ok=False)
+    check(told.returncode != 0 and "penstock.isolation" in told.stderr, f"less than the operator allows is not refused: {told}")
     marks = p.dir / "marks"
     marks.mkdir()
     code = p.dir / "code"
