@@ -45,7 +45,7 @@ ln -s "$(readlink -f "$penstock")" "$work/bin/penstock"
 for page in tutorial operations; do
     script=$(tests/tools/page_script docs/$page.md)
     (cd "$work/page" && PATH=$work/bin:$PATH PENSTOCK_STATE_DIR=$work/state NO_COLOR=1 timeout 1500 bash -euo pipefail -c "$script") \
-        </dev/null >"$work/$page.out" 2>"$work/$page.err" || { echo "FAILED: docs/$page.md, exit status $?"; tail -20 "$work/$page.out" "$work/$page.err"; failed=1; }
+        </dev/null >"$work/$page.out" 2>"$work/$page.err" || { echo "FAILED: docs/$page.md, exit status $?"; tail -n 20 "$work/$page.out" "$work/$page.err"; failed=1; }
 done
 PENSTOCK_STATE_DIR=$work/state "$penstock" down >/dev/null 2>&1
 grep -q '"missing":\["temperature"\]' "$work/tutorial.out" || { echo "FAILED: the tutorial shows no record with a missing field"; failed=1; }

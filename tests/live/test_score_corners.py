@@ -125,6 +125,7 @@ def test_a_model_slower_than_its_transaction_and_its_poll_interval(p):
 def test_a_start_at_a_time_outlasts_a_kill_and_growth(p):
     at = 1_700_000_000_000
     path = p.pipeline("timed", f"model: {{file: {p.dir}/line.onnx}}\nfeatures: [a, b]\n", head=f", start: timestamp, timestamp: {at // 1000}", **{"retention.ms": "-1"})
+    p.create("timed.dlq", 2)  # dead letters keep their time, too
     linear(p.dir / "line.onnx", [1, 10])
     p.send("timed", range(200), stamp=lambda i: at - 100_000 + 1000 * i)  # 100 and later
     p.send("timed", [1000, 1001], stamp=lambda i: at + 200_000, value=lambda i: b"\0" + struct.pack(">I", 77_000) + b"x")  # nobody knows that schema
@@ -148,7 +149,8 @@ def test_a_start_at_a_time_outlasts_a_kill_and_growth(p):
     expected = [*range(100, 200), *range(300, 380), *range(400, 440)]
     got = sorted(p.ids("timed.scores"))
     check(got == expected, f"missing {sorted(set(expected) - set(got))[:10]}, not asked for {sorted(set(got) - set(expected))[:10]}, {len(got) - len(set(got))} doubled")
-    check(sorted(int(m.key()) for m in p.letters("timed.dlq")) == [1000, 1001], "two letters")
+    letters = sorted(int(m.key()) for m in p.letters("timed.dlq"))
+    check(letters == [1000, 1001], f"two letters, found {letters}: " + (p.dir / "timed.log").read_text()[-1500:])
 
 
 def test_a_pause_ends_with_its_cure_for_two_scorers(p):
