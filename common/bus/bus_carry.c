@@ -1,8 +1,8 @@
 /* bus_carry.c - records that a producer took and did not send before its client was declared dead: the next client sends them.
  *
  * An idempotent client dies of an answer that leaves it no way to go on without a gap or a double, as brokers give after an outage; what waited for the end
- * of the outage dies with it, though nothing is wrong with it. Only what certainly never went out is carried over, in the order in which it was sent;
- * what was under way may be there, and is reported as failed. Not in transactions: there the round is played again. */
+ * of the outage dies with it, though nothing is wrong with it. Only what certainly never went out is carried over, in the order in which the client
+ * was given it, whatever the order of its reports; what was under way may be there, and is reported as failed. Not in transactions: there the round is played again. */
 #include "common/bus/bus_internal.h"
 #include "common/base/array.h"
 
@@ -10,6 +10,7 @@
 #include <string.h>
 
 struct bus_carried {
+    uint64_t nth;
     pst_out out; /* all it points to lies behind it, in one piece */
 };
 
@@ -23,7 +24,7 @@ static void *put(char **at, const void *data, size_t len)
     return to;
 }
 
-static bus_carried *copy_of(const pst_out *o)
+static bus_carried *copy_of(const pst_out *o, uint64_t nth)
 {
     size_t size = sizeof(bus_carried) + o->n_headers * sizeof(pst_header) + strlen(o->topic) + 1 + o->key_len + o->value_len;
     for (size_t i = 0; i < o->n_headers; i++)
@@ -31,6 +32,7 @@ static bus_carried *copy_of(const pst_out *o)
     bus_carried *c = pst_alloc(size);
     pst_header *headers = (pst_header *)(c + 1);
     char *at = (char *)(headers + o->n_headers);
+    c->nth = nth;
     c->out = *o;
     c->out.headers = o->n_headers ? headers : NULL;
     c->out.topic = put(&at, o->topic, strlen(o->topic) + 1);
@@ -45,10 +47,17 @@ static bus_carried *copy_of(const pst_out *o)
     return c;
 }
 
-void bus_carry(pst_producer *p, const pst_out *unsent)
+void bus_carry(pst_producer *p, const bus_delivered *unsent)
 {
     p->carried = pst_array_room(p->carried, p->n_carried, &p->carried_cap, sizeof(*p->carried));
-    p->carried[p->n_carried++] = copy_of(unsent);
+    p->carried[p->n_carried++] = copy_of(unsent->unsent, unsent->nth);
+}
+
+static int by_nth(const void *a, const void *b)
+{
+    const bus_carried *x = *(bus_carried *const *)a, *y = *(bus_carried *const *)b;
+    PST_ASSERT(x == y || x->nth != y->nth);
+    return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
 void bus_carry_on(pst_producer *p)
@@ -57,6 +66,8 @@ void bus_carry_on(pst_producer *p)
     size_t n = p->n_carried;
     p->carried = NULL;
     p->n_carried = p->carried_cap = 0;
+    if (n)
+        qsort(all, n, sizeof *all, by_nth);
     for (size_t i = 0; i < n; i++) {
         const pst_out *o = &all[i]->out;
         int code = bus_produce(p, o, 1);

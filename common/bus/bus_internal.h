@@ -167,7 +167,7 @@ int bus_producer_open(pst_producer *p, pst_err *err); /* fills p->link */
 void bus_producer_close(pst_producer *p);             /* drops everything queued and the client */
 void bus_producer_delivered(void *producer, const bus_delivered *d);
 /* bus_carry.c: kept for the next client; handed to it; forgotten. */
-void bus_carry(pst_producer *p, const pst_out *unsent);
+void bus_carry(pst_producer *p, const bus_delivered *unsent);
 void bus_carry_on(pst_producer *p);
 void bus_carry_done(pst_producer *p);
 /* Size on the wire, as far as a limit is concerned. */

@@ -56,7 +56,7 @@ void bus_producer_delivered(void *producer, const bus_delivered *d)
     PST_ASSERT(p->pending > 0);
     p->pending--;
     if (d->unsent && !p->transactional_id && !p->ending && bus_code(d->code, NULL) != PST_EAUTH) {
-        bus_carry(p, d->unsent);
+        bus_carry(p, d);
         return;
     }
     if (d->code)
@@ -175,7 +175,7 @@ int bus_produce_reserved(pst_producer *p)
     return code;
 }
 
-/* Dead producer: refused for good (auth), else replaced. */
+/* Dead producer: refused for good (auth), else gone, so that another can be had. */
 static int revive(pst_producer *p, pst_err *err)
 {
     char why[300] = "";
@@ -188,19 +188,21 @@ static int revive(pst_producer *p, pst_err *err)
     int64_t until = pst_mono_us() + REPORTS_MS * 1000LL;
     while (p->pending && pst_mono_us() < until) /* reports of what was lost with it */
         bus_serve(p->link, SLICE_MS);
+    if (p->pending && !p->failed.code) {
+        p->failed_code = code;
+        bus_err(&p->failed, p->conf, code, why, "%zu records: the client died and did not say what became of them", p->pending);
+    }
     bus_producer_close(p);
-    int rc = bus_producer_open(p, err);
-    if (!rc)
-        bus_carry_on(p);
-    return rc;
+    return 0;
 }
 
-/* Its client died: another takes over what it had not sent. */
+/* Its client died, or could not be had before: another takes over what was not sent. */
 static int look_after(pst_producer *p, pst_err *err)
 {
-    if (!p->link.h)
-        return bus_producer_open(p, err);
-    return bus_fatal(p->link, NULL, 0) ? revive(p, err) : 0;
+    int rc = p->link.h && bus_fatal(p->link, NULL, 0) ? revive(p, err) : 0;
+    if (rc == 0 && !p->link.h && (rc = bus_producer_open(p, err)) == 0)
+        bus_carry_on(p);
+    return rc;
 }
 
 int pst_producer_send(pst_producer *p, const pst_out *out, pst_err *err)
@@ -254,7 +256,7 @@ size_t pst_producer_pending(const pst_producer *p)
 int pst_producer_flush(pst_producer *p, int timeout_ms, pst_err *err)
 {
     int64_t until = pst_mono_us() + timeout_ms * 1000LL;
-    while (p->link.h && pst_producer_pending(p)) {
+    while (pst_producer_pending(p)) {
         int64_t left = (until - pst_mono_us()) / 1000;
         if (left <= 0 || pst_stop_forced())
             break;

@@ -402,43 +402,27 @@ static void test_bus_outage_ends_and_nothing_is_lost(void **state)
     pst_consumer_free(c);
 }
 
-/* A client that dies in an outage takes nothing with it that it had not sent: the next one sends it, in its order and with all that belongs to it. */
-static void test_bus_dead_producer_leaves_its_records_to_the_next(void **state)
+static const pst_header heir_header = {"h", "v", 1};
+
+static pst_out heir(const char *topic, int i)
 {
-    create("heirs", 1);
-    pst_producer *p;
-    pst_err err = {0};
-    assert_int_equal(pst_producer_new(conf, &(pst_producer_opts){0}, &p, &err), 0);
-    assert_int_equal(pst_producer_send(p, &(pst_out){.topic = "heirs", .partition = 0, .value = "0", .value_len = 1}, &err), 0);
-    assert_int_equal(pst_producer_flush(p, 20000, &err), 0);
-    rd_kafka_mock_broker_set_down(bus_embedded_cluster(broker), -1);
-    /* Until the client has noticed: what it sends before that may be there, and is not sent again. */
-    for (int64_t until = pst_mono_us() + 60000000; !p->health.outages; pst_producer_poll(p, 50))
-        assert_true(pst_mono_us() < until);
-    pst_err_clear(&p->health.last);
-    const pst_header header = {"h", "v", 1};
-    for (int i = 1; i < 6; i++)
-        assert_int_equal(pst_producer_send(p,
-                                           &(pst_out){.topic = "heirs",
-                                                      .partition = 0,
-                                                      .key = "k",
-                                                      .key_len = 1,
-                                                      .value = &"012345"[i],
-                                                      .value_len = 1,
-                                                      .timestamp_ms = 1000 + i,
-                                                      .headers = &header,
-                                                      .n_headers = 1},
-                                           &err),
-                         0);
-    assert_int_equal(rd_kafka_test_fatal_error(rdk_of(p->link.h)->rk, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, "as in an outage"),
-                     0);
-    pst_producer_poll(p, 100);
-    assert_int_equal(pst_producer_pending(p), 5);
-    rd_kafka_mock_broker_set_up(bus_embedded_cluster(broker), -1);
-    if (pst_producer_flush(p, 120000, &err))
-        fail_msg("%s", err.text);
-    pst_range range = {"heirs", 0, PST_OFFSET_BEGINNING, -1};
+    return (pst_out){.topic = topic,
+                     .partition = 0,
+                     .key = "k",
+                     .key_len = 1,
+                     .value = &"012345"[i],
+                     .value_len = 1,
+                     .timestamp_ms = 1000 + i,
+                     .headers = &heir_header,
+                     .n_headers = 1};
+}
+
+/* Reads the topic to its end: heirs 0 to 5 in their order, each with all that belongs to it. */
+static void assert_heirs(const char *topic)
+{
+    pst_range range = {topic, 0, PST_OFFSET_BEGINNING, -1};
     pst_consumer *c;
+    pst_err err = {0};
     assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.ranges = &range, .n_ranges = 1, .report_eof = true}, &c, &err), 0);
     pst_batch b = {0};
     char seen[8] = "";
@@ -449,16 +433,74 @@ static void test_bus_dead_producer_leaves_its_records_to_the_next(void **state)
             pst_header h;
             assert_true(strlen(seen) < sizeof seen - 1);
             strncat(seen, r->value, 1);
-            if (r->offset) {
-                assert_int_equal(r->timestamp_ms, 1000 + r->offset);
-                assert_int_equal(pst_record_headers(r, &h, 1), 1);
-                assert_string_equal(h.name, "h");
-                assert_memory_equal(r->key, "k", 1);
-            }
+            assert_int_equal(r->timestamp_ms, 1000 + *(const char *)r->value - '0');
+            assert_int_equal(pst_record_headers(r, &h, 1), 1);
+            assert_string_equal(h.name, "h");
+            assert_memory_equal(r->key, "k", 1);
         }
     }
     assert_string_equal(seen, "012345");
     pst_consumer_free(c);
+}
+
+static void die(pst_producer *p)
+{
+    rd_kafka_t *rk = rdk_of(p->link.h)->rk;
+    assert_int_equal(rd_kafka_test_fatal_error(rk, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, "as in an outage"), 0);
+}
+
+/* A client that dies in an outage takes nothing with it that it had not sent: the next one sends it, in its order and with all that belongs to it. */
+static void test_bus_dead_producer_leaves_its_records_to_the_next(void **state)
+{
+    create("heirs", 1);
+    pst_producer *p;
+    pst_err err = {0};
+    pst_out o = heir("heirs", 0);
+    assert_int_equal(pst_producer_new(conf, &(pst_producer_opts){0}, &p, &err), 0);
+    assert_int_equal(pst_producer_send(p, &o, &err), 0);
+    assert_int_equal(pst_producer_flush(p, 20000, &err), 0);
+    rd_kafka_mock_broker_set_down(bus_embedded_cluster(broker), -1);
+    /* Until the client has noticed: what it sends before that may be there, and is not sent again. */
+    for (int64_t until = pst_mono_us() + 60000000; !p->health.outages; pst_producer_poll(p, 50))
+        assert_true(pst_mono_us() < until);
+    pst_err_clear(&p->health.last);
+    for (int i = 1; i < 6; i++) {
+        o = heir("heirs", i);
+        assert_int_equal(pst_producer_send(p, &o, &err), 0);
+    }
+    die(p);
+    pst_producer_poll(p, 100);
+    assert_int_equal(pst_producer_pending(p), 5);
+    rd_kafka_mock_broker_set_up(bus_embedded_cluster(broker), -1);
+    if (pst_producer_flush(p, 120000, &err))
+        fail_msg("%s", err.text);
+    assert_heirs("heirs");
+    pst_producer_free(p);
+}
+
+/* librdkafka empties one queue after another: what it took first may come back last. The numbers restore the order, and a client that could not be
+ * had at once is asked for again. */
+static void test_bus_inherited_records_go_out_in_the_order_they_came_in(void **state)
+{
+    create("order", 1);
+    pst_producer *p;
+    pst_err err = {0};
+    assert_int_equal(pst_producer_new(conf, &(pst_producer_opts){0}, &p, &err), 0);
+    die(p);
+    bus_serve(p->link, 0);
+    static const int came[] = {3, 4, 5, 0, 1, 2};
+    for (size_t i = 0; i < 6; i++) {
+        pst_out o = heir("order", came[i]);
+        p->pending++;
+        bus_producer_delivered(
+            p,
+            &(bus_delivered){.code = BUS_ERR__PURGE_QUEUE, .topic = "order", .offset = -1, .unsent = &o, .nth = 100 + (uint64_t)came[i]});
+    }
+    bus_producer_close(p);
+    assert_int_equal(pst_producer_pending(p), 6);
+    if (pst_producer_flush(p, 20000, &err))
+        fail_msg("%s", err.text);
+    assert_heirs("order");
     pst_producer_free(p);
 }
 
@@ -476,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_bus_record_too_large_is_refused_before_it_is_sent),
         cmocka_unit_test(test_bus_outage_ends_and_nothing_is_lost),
         cmocka_unit_test(test_bus_dead_producer_leaves_its_records_to_the_next),
+        cmocka_unit_test(test_bus_inherited_records_go_out_in_the_order_they_came_in),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

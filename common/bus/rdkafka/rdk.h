@@ -15,6 +15,8 @@
 
 #include <librdkafka/rdkafka.h>
 
+typedef struct rdk_ticket rdk_ticket;
+
 typedef struct rdk { /* what a bus_handle is here */
     rd_kafka_t *rk;
     bus_listener to;
@@ -25,6 +27,8 @@ typedef struct rdk { /* what a bus_handle is here */
     bool transactional;
     rd_kafka_topic_t *topic; /* of the last record: to look it up takes a lock that its threads want, too */
     size_t pending;
+    uint64_t sent;
+    rdk_ticket *free_tickets, *ticket_blocks;
     int ends_sent; /* atomic: counted on librdkafka's threads */
     pst_buf room;  /* what was reserved */
     pst_out head;
@@ -68,6 +72,8 @@ bus_group *rdk_group(bus_handle *h);
 void rdk_group_free(bus_group *g);
 void rdk_leave(bus_handle *h);
 void rdk_close(bus_handle *h);
+
+void rdk_tickets_free(rdk *h); /* a producer's; its client is gone */
 
 /* ---- every client ------------------------------------------------------------------------------------------------------------------ */
 

@@ -125,6 +125,7 @@ void rdk_free(bus_handle *b)
         rd_kafka_destroy_flags(h->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     else
         rd_kafka_destroy(h->rk);
+    rdk_tickets_free(h);
     pst_buf_done(&h->room);
     free(h);
 }

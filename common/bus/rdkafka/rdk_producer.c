@@ -1,7 +1,10 @@
 /* rdk_producer.c - librdkafka's producer: records and their reports, the calls of a transaction.
  *
  * A reserved record is written into room of ours and copied once, when it is sent: the same copy that librdkafka makes of any value, since its own
- * memory cannot be written before a record is produced. */
+ * memory cannot be written before a record is produced.
+ *
+ * librdkafka empties the queues of a client that died one by one, the last first: what it had not sent comes back in another order than it went in.
+ * So each record has a ticket with its number, but in transactions, whose rounds are played again. */
 #include "common/bus/rdkafka/rdk.h"
 #include "common/base/clock.h"
 #include "common/base/stop.h"
@@ -12,6 +15,47 @@
 
 #define KAFKA_END_TXN 26
 #define ANSWERS_MS    2000
+
+/* ---- tickets: a record's number and whatever its sender wants back. Records are sent and reported on one thread. ------------------------------ */
+
+enum { TICKETS_A_BLOCK = 256 };
+
+struct rdk_ticket {
+    uint64_t nth;
+    void *opaque;
+    rdk_ticket *next; /* of those that are free; of blocks, in their first ticket */
+};
+
+static rdk_ticket *take_ticket(rdk *h, void *opaque)
+{
+    if (!h->free_tickets) {
+        rdk_ticket *block = pst_alloc((TICKETS_A_BLOCK + 1) * sizeof *block);
+        block->next = h->ticket_blocks;
+        h->ticket_blocks = block;
+        for (size_t i = 1; i <= TICKETS_A_BLOCK; i++) {
+            block[i].next = h->free_tickets;
+            h->free_tickets = &block[i];
+        }
+    }
+    rdk_ticket *t = h->free_tickets;
+    h->free_tickets = t->next;
+    *t = (rdk_ticket){.nth = ++h->sent, .opaque = opaque};
+    return t;
+}
+
+static void give_ticket_back(rdk *h, rdk_ticket *t)
+{
+    t->next = h->free_tickets;
+    h->free_tickets = t;
+}
+
+void rdk_tickets_free(rdk *h)
+{
+    for (rdk_ticket *block = h->ticket_blocks, *next; block; block = next) {
+        next = block->next;
+        free(block);
+    }
+}
 
 /* ---- callbacks ---------------------------------------------------------------------------------------------------------------- */
 
@@ -28,7 +72,7 @@ static int64_t time_of(const rd_kafka_message_t *m)
 }
 
 /* The record as it was handed over; free() *ret_headers. */
-static pst_out as_given(const rd_kafka_message_t *m, pst_header **ret_headers)
+static pst_out as_given(const rd_kafka_message_t *m, void *opaque, pst_header **ret_headers)
 {
     rd_kafka_headers_t *native = NULL;
     pst_out out = {.topic = rd_kafka_topic_name(m->rkt),
@@ -38,7 +82,7 @@ static pst_out as_given(const rd_kafka_message_t *m, pst_header **ret_headers)
                    .value = m->payload,
                    .value_len = m->len,
                    .timestamp_ms = time_of(m),
-                   .opaque = m->_private};
+                   .opaque = opaque};
     if (rd_kafka_message_headers(m, &native) == RD_KAFKA_RESP_ERR_NO_ERROR) {
         out.n_headers = rd_kafka_header_cnt(native);
         out.headers = *ret_headers = pst_alloc((out.n_headers + 1) * sizeof **ret_headers);
@@ -53,11 +97,12 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     rdk *h = opaque;
     PST_ASSERT(h->pending > 0);
     h->pending--;
+    rdk_ticket *ticket = h->transactional ? NULL : m->_private;
     bus_delivered d = {.code = m->err,
                        .topic = m->rkt ? rd_kafka_topic_name(m->rkt) : "",
                        .partition = m->partition,
                        .offset = m->err ? -1 : m->offset,
-                       .opaque = m->_private};
+                       .opaque = ticket ? ticket->opaque : m->_private};
     char reason[300];
     if (m->err) { /* not rd_kafka_message_errstr(): of a produced record that is its payload */
         snprintf(reason, sizeof reason, "%s", rd_kafka_err2str(m->err));
@@ -70,10 +115,13 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
         rd_kafka_resp_err_t why = rd_kafka_fatal_error(rk, reason, sizeof reason);
         d.code = why ? why : m->err;
         if (why && rd_kafka_message_status(m) == RD_KAFKA_MSG_STATUS_NOT_PERSISTED) {
-            unsent = as_given(m, &headers);
+            unsent = as_given(m, d.opaque, &headers);
             d.unsent = &unsent;
+            d.nth = ticket ? ticket->nth : 0;
         }
     }
+    if (ticket)
+        give_ticket_back(h, ticket);
     h->to.delivered(h->to.owner, &d);
     free(headers);
 }
@@ -196,12 +244,16 @@ static int produce(rdk *h, const pst_out *out)
         for (size_t i = 0; i < out->n_headers; i++)
             rd_kafka_header_add(headers, out->headers[i].name, -1, out->headers[i].value, (ssize_t)out->headers[i].len);
     }
-    rd_kafka_resp_err_t code = rd_kafka_producev(
-        h->rk, RD_KAFKA_V_RKT(topic), RD_KAFKA_V_PARTITION(out->partition), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-        RD_KAFKA_V_KEY(out->key, out->key_len), RD_KAFKA_V_VALUE((void *)out->value, out->value_len),
-        RD_KAFKA_V_TIMESTAMP(out->timestamp_ms), RD_KAFKA_V_OPAQUE(out->opaque), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
+    rdk_ticket *ticket = h->transactional ? NULL : take_ticket(h, out->opaque);
+    rd_kafka_resp_err_t code =
+        rd_kafka_producev(h->rk, RD_KAFKA_V_RKT(topic), RD_KAFKA_V_PARTITION(out->partition), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                          RD_KAFKA_V_KEY(out->key, out->key_len), RD_KAFKA_V_VALUE((void *)out->value, out->value_len),
+                          RD_KAFKA_V_TIMESTAMP(out->timestamp_ms), RD_KAFKA_V_OPAQUE(ticket ? (void *)ticket : out->opaque),
+                          RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
     if (code && headers)
         rd_kafka_headers_destroy(headers); /* librdkafka takes them only with the record */
+    if (code && ticket)
+        give_ticket_back(h, ticket);
     h->pending += !code;
     return code;
 }
