@@ -69,10 +69,9 @@ void pst_score_core_assigned(pst_score_core *c, pst_variant role, const pst_rang
 /* Everything before `offset` of this partition is committed: changes of model that lie behind are concluded. */
 void pst_score_core_committed(pst_score_core *c, const char *topic, int32_t partition, int64_t offset);
 const pst_binding *pst_score_core_binding(const pst_score_core *c, pst_variant role); /* newest; NULL = none */
-/* A lane lives until the next change of models: its role, its model, and the offset from which it was to count on a partition (-1 = none). */
+/* A lane lives until the next change of models: its role and its model. */
 pst_variant pst_score_core_lane_variant(const pst_lane *l);
 const pst_binding *pst_score_core_lane_binding(const pst_lane *l);
-int64_t pst_score_core_lane_from(const pst_lane *l, const char *topic, int32_t partition);
 
 /* ---- the door -------------------------------------------------------------------------------------------------------------- */
 

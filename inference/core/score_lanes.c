@@ -108,11 +108,6 @@ const pst_binding *pst_score_core_lane_binding(const pst_lane *l)
     return l->binding;
 }
 
-int64_t pst_score_core_lane_from(const pst_lane *l, const char *topic, int32_t partition)
-{
-    return pst_epoch_from(l->epoch, topic, partition);
-}
-
 /* ---- would it fit? --------------------------------------------------------------------------------------------------------- */
 
 /* One record that the old model took, through the new one: its layout must come out even, its fields be of the kind and its arrays of the length

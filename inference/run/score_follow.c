@@ -33,9 +33,8 @@ typedef struct news_node {
 typedef struct target {
     pst_variant variant;
     const pst_model_choice *choice;
-    int version;        /* last handed out; 0 = none yet */
-    int64_t alias_time; /* of the ALIAS_SET it rested on */
-    int bad_version;    /* could not be used: not tried again until something changes */
+    int version;     /* last handed out; 0 = none yet */
+    int bad_version; /* could not be used: not tried again until something changes */
     char digest[65];
 } target;
 
@@ -123,12 +122,11 @@ static int load(score_follow *f, const pst_model_event *v, pst_binding **ret, ps
     return rc;
 }
 
-static void post(score_follow *f, pst_variant variant, pst_binding *b, const pst_model_event *alias, bool kept)
+static news_node *news_of(const score_follow *f, pst_variant variant, pst_binding *b, const pst_model_event *alias)
 {
     news_node *n = pst_alloc(sizeof(*n));
     n->news.variant = variant;
     n->news.binding = b;
-    n->news.kept = kept;
     n->news.from = pst_alloc(((alias ? alias->n_effective : 0) + 1) * sizeof(*n->news.from));
     for (size_t i = 0; alias && i < alias->n_effective; i++) {
         const pst_effective_from *e = &alias->effective[i];
@@ -136,10 +134,17 @@ static void post(score_follow *f, pst_variant variant, pst_binding *b, const pst
             if (!strcmp(f->p->topics[t], e->topic))
                 n->news.from[n->news.n_from++] = (pst_effective){pst_strdup(e->topic), e->partition, e->offset};
     }
+    return n;
+}
+
+/* One, or two that are taken together. */
+static void post(score_follow *f, news_node *first, news_node *last)
+{
+    PST_ASSERT(first == last || first->next == last);
     pthread_mutex_lock(&f->lock);
-    *f->last = n;
-    f->last = &n->next;
-    if (variant == PST_VARIANT_PRIMARY)
+    *f->last = first;
+    f->last = &last->next;
+    if (last->news.variant == PST_VARIANT_PRIMARY)
         f->why[0] = 0;
     pthread_mutex_unlock(&f->lock);
 }
@@ -187,15 +192,16 @@ static const char *choice_text(const pst_model_choice *c, char *buf, size_t size
     return buf;
 }
 
-/* A worker that starts behind the offsets from which the alias's last move counts begins with the version of the move before. */
-static void start_with_previous(score_follow *f, target *t, const pst_model_event *alias)
+/* A worker that starts behind the offsets from which the alias's last move counts begins with the version of the move before; NULL: there is none,
+ * or it is of no use any more. */
+static pst_binding *previous(score_follow *f, target *t, const pst_model_event *alias)
 {
     const pst_model_event *before = pst_models_alias_back(f->models, alias->name, t->choice->alias, 1);
     const pst_model_event *v = before ? pst_models_resolve(f->models, alias->name, NULL, before->version) : NULL;
     pst_binding *b = NULL;
-    if (!v || !alias->n_effective || before->version == alias->version || ready(f, t, v, &b) < 0)
-        return;
-    post(f, t->variant, b, NULL, false);
+    if (v && alias->n_effective && before->version != alias->version)
+        ready(f, t, v, &b);
+    return b;
 }
 
 /* A worker that starts while the alias names a version that is of no use here begins with the last one that was, as one that was running then
@@ -215,7 +221,9 @@ static void start_with_usable(score_follow *f, target *t)
                         v->name, v->version, t->bad_version);
         t->version = v->version;
         snprintf(t->digest, sizeof(t->digest), "%s", v->digest);
-        post(f, t->variant, b, NULL, true);
+        news_node *n = news_of(f, t->variant, b, NULL);
+        n->news.kept = true;
+        post(f, n, n);
         return;
     }
 }
@@ -234,30 +242,30 @@ static void look(score_follow *f, target *t)
         return;
     }
     if ((v->version == t->version && !strcmp(v->digest, t->digest)) || v->version == t->bad_version) {
-        if (alias)
-            t->alias_time = alias->time;
         if (v->version == t->version)
             score_stats_refused(f->stats, NULL, v->version, NULL); /* the pipeline itself may have refused it since */
         return;
     }
-    if (!t->version && alias)
-        start_with_previous(f, t, alias);
-    pst_binding *b = NULL;
+    pst_binding *before = !t->version && alias ? previous(f, t, alias) : NULL, *b = NULL;
     if (ready(f, t, v, &b) < 0) {
+        pst_binding_free(before);
         t->bad_version = v->version;
         if (!t->version && !stopping(f))
             start_with_usable(f, t);
         return;
     }
-    const char *before = pst_log_job(v->training_id); /* that made it */
+    const char *job = pst_log_job(v->training_id); /* that made it */
     pst_log(PST_LOG_INFO, "score", "event=model_ready pipeline=%s model=%s version=%d digest=%.12s %s by=%s", f->p->name, v->name,
             v->version, v->digest, choice_text(c, how, sizeof(how)), alias && *alias->actor ? alias->actor : "-");
-    pst_log_job(before);
+    pst_log_job(job);
     t->version = v->version;
     t->bad_version = 0;
     snprintf(t->digest, sizeof(t->digest), "%s", v->digest);
-    t->alias_time = alias ? alias->time : 0;
-    post(f, t->variant, b, alias, false);
+    /* Together: a worker that had only the one before would go on with it beyond the offsets from which this one counts. */
+    news_node *n = news_of(f, t->variant, b, alias), *first = before ? news_of(f, t->variant, before, NULL) : n;
+    if (first != n)
+        first->next = n;
+    post(f, first, n);
 }
 
 /* ---- the topic ------------------------------------------------------------------------------------------------------------- */

@@ -15,24 +15,14 @@ typedef struct entry {
     char *topic;
     int32_t partition;
     int version; /* 0 = not told yet */
-    int64_t last;
 } entry;
-
-typedef struct line {
-    pst_variant variant;
-    const char *topic; /* of an entry */
-    int32_t partition;
-    int64_t offset;
-    int version;
-    bool told; /* in an event already */
-} line;
 
 struct score_reports {
     const pst_pipeline *p;
     entry **entries;
     size_t n_entries;
     entry *recent[3]; /* per role: records come in runs of one partition */
-    line *lines;
+    score_report_line *lines;
     size_t n_lines, cap_lines;
     bool sent;
 };
@@ -84,19 +74,14 @@ static entry *find(score_reports *r, pst_variant v, const pst_record *rec)
             return r->recent[v];
         }
     entry *e = pst_alloc(sizeof(*e));
-    *e = (entry){.variant = v, .topic = pst_strdup(rec->topic), .partition = rec->partition, .last = -1};
+    *e = (entry){.variant = v, .topic = pst_strdup(rec->topic), .partition = rec->partition};
     r->entries = pst_realloc(r->entries, (r->n_entries + 1) * sizeof(entry *));
     r->entries[r->n_entries++] = e;
     r->recent[v] = e;
     return e;
 }
 
-static void add(score_reports *r, const entry *e, int64_t offset, int version)
-{
-    r->lines = pst_array_room(r->lines, r->n_lines, &r->cap_lines, sizeof *r->lines);
-    r->lines[r->n_lines++] = (line){e->variant, e->topic, e->partition, offset, version, false};
-}
-
+/* Nothing is said but what was scored here: where a change was meant to count is its mover's word. */
 static void note(score_reports *r, const pst_lane *l, const pst_record *rec)
 {
     pst_variant v = pst_score_core_lane_variant(l);
@@ -104,14 +89,17 @@ static void note(score_reports *r, const pst_lane *l, const pst_record *rec)
         return;
     entry *e = find(r, v, rec);
     int version = pst_binding_version(pst_score_core_lane_binding(l));
-    if (e->version != version) {
-        int64_t meant = pst_score_core_lane_from(l, rec->topic, rec->partition);
-        if (e->version && meant >= 0 && meant <= e->last) /* heard of too late: the version before went on beyond it */
-            add(r, e, meant, e->version);
-        add(r, e, rec->offset, version);
-        e->version = version;
-    }
-    e->last = rec->offset;
+    if (e->version == version)
+        return;
+    e->version = version;
+    r->lines = pst_array_room(r->lines, r->n_lines, &r->cap_lines, sizeof *r->lines);
+    r->lines[r->n_lines++] = (score_report_line){e->variant, e->topic, e->partition, rec->offset, version, false};
+}
+
+const score_report_line *score_reports_lines(const score_reports *r, size_t *ret_n)
+{
+    *ret_n = r->n_lines;
+    return r->lines;
 }
 
 void score_reports_record(score_reports *r, const pst_fate *f)
@@ -125,12 +113,12 @@ void score_reports_record(score_reports *r, const pst_fate *f)
 /* All lines of one role and version in one event: offsets order them, and where two are equal, the order of events does. */
 static int send_event(score_reports *r, size_t first, pst_txn *txn, pst_client *c, const char *actor, pst_err *err)
 {
-    const line *l = &r->lines[first];
+    const score_report_line *l = &r->lines[first];
     const pst_model_choice *m = choice(r->p, l->variant);
     pst_effective_from *from = pst_alloc((r->n_lines - first) * sizeof(*from));
     size_t n = 0;
     for (size_t i = first; i < r->n_lines; i++) {
-        line *k = &r->lines[i];
+        score_report_line *k = &r->lines[i];
         if (k->told || k->variant != l->variant || k->version != l->version)
             continue;
         from[n++] = (pst_effective_from){(char *)k->topic, k->partition, k->offset};
@@ -185,8 +173,6 @@ void score_reports_committed(score_reports *r)
 void score_reports_forget(score_reports *r)
 {
     score_reports_committed(r);
-    for (size_t i = 0; i < r->n_entries; i++) {
+    for (size_t i = 0; i < r->n_entries; i++)
         r->entries[i]->version = 0;
-        r->entries[i]->last = -1;
-    }
 }

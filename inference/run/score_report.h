@@ -6,9 +6,9 @@
  *     score_reports_send(reports, txn, client, worker, &err);      // before the commit
  *     score_reports_committed(reports);                            // or _forget: what was not committed was not said
  *
- * Of each partition the first record since it was given to this worker is told too: the last word on it may be another worker's. Per partition
- * offsets never go back, so that of all events the last one at or below an offset names the version that scored it. A move that came with
- * offsets which had been passed before anybody heard of it is corrected by an event for the version that did score them.
+ * Of each partition the first record since it was given to this worker is told too: the last word on it may be another worker's. A worker says only
+ * what it has scored itself, and per partition offsets never go back, so that of all these events the last one at or below an offset names the
+ * version that scored it, whatever offsets a mover meant.
  * @thread one owner. */
 #ifndef PST_INFERENCE_RUN_SCORE_REPORT_H
 #define PST_INFERENCE_RUN_SCORE_REPORT_H
@@ -18,11 +18,22 @@
 
 typedef struct score_reports score_reports;
 
+typedef struct score_report_line { /* from this offset on this version */
+    pst_variant variant;
+    const char *topic; /* borrowed until score_reports_free */
+    int32_t partition;
+    int64_t offset;
+    int version;
+    bool told; /* in an event already */
+} score_report_line;
+
 score_reports *score_reports_new(const pst_pipeline *p); /* borrowed */
 void score_reports_free(score_reports *r);
 void score_reports_record(score_reports *r, const pst_fate *f);
 /* The pipeline follows an alias, so that there is something to tell. */
 bool score_reports_wanted(const score_reports *r);
+/* What is to be told of the round in hand, in the order of its records; good until the next call. */
+const score_report_line *score_reports_lines(const score_reports *r, size_t *ret_n);
 /* Sends what is to be told of the round in hand; nothing to tell is fine. actor: the worker. */
 int score_reports_send(score_reports *r, pst_txn *txn, pst_client *c, const char *actor, pst_err *err);
 bool score_reports_sent(const score_reports *r); /* in the round in hand */

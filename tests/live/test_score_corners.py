@@ -184,6 +184,17 @@ def test_a_pause_ends_with_its_cure_for_two_scorers(p):
     print(f"  {before} letters, {len(dead) - before} more by the new start, {len(scored)} scores", flush=True)
 
 
+def told_of(p, out, first):
+    """What was scored around the first difference, and every word that the topic of models has on it."""
+    runs = []
+    for s in sorted((s for s in out if s["source"]["partition"] == first["partition"]), key=lambda s: s["source"]["offset"]):
+        if not runs or runs[-1][1] != s["model"]["version"]:
+            runs.append((s["source"]["offset"], s["model"]["version"]))
+    moves = [(("scorer " + e["actor"]) if e["pipeline"] else "mover", e["version"], [(x["partition"], x["offset"]) for x in e["effective"] if x["partition"] == first["partition"]])
+             for e in (p.decode(m.value()) for m in p.read("penstock.models")) if e["type"] == "ALIAS_SET"]
+    return f": first {first}; scored, from (offset, version): {runs}; on the topic: {moves}"
+
+
 def test_an_alias_moved_from_the_end_is_replayed_alike(p):
     for i in (1, 2, 3):
         linear(p.dir / f"v{i}.onnx", [i, 10 * i])
@@ -224,7 +235,7 @@ def test_an_alias_moved_from_the_end_is_replayed_alike(p):
     check(r.returncode == 0, f"replay: exit status {r.returncode}: {r.stderr[-400:]}")
     lines = {(l["source"]["partition"], l["source"]["offset"]): l for l in map(json.loads, (p.dir / "replay.jsonl").read_text().splitlines())}
     differ = [s["source"] for s in out if (lambda l: (l["score"], l["model"]) != (s["score"], s["model"]))(lines[s["source"]["partition"], s["source"]["offset"]])]
-    check(len(lines) == len(out) and not differ, f"{len(differ)} of {len(out)} differ from their replay ({len(lines)} lines): {differ[:3]}")
+    check(len(lines) == len(out) and not differ, f"{len(differ)} of {len(out)} differ from their replay ({len(lines)} lines){told_of(p, out, differ[0]) if differ else ''}")
     print(f"  {len(out)} scores of versions {sorted({s['model']['version'] for s in out})}", flush=True)
 
 

@@ -114,7 +114,7 @@ static int score(pst_score_core *c, world *w, const pst_record *records, size_t 
 }
 
 /* The output record of a fate as JSON, decoded by the schema that was registered for it. */
-static json_t *encoded(pst_score_core *c, world *w, const pst_fate *f, bool shadow)
+static inline json_t *encoded(pst_score_core *c, world *w, const pst_fate *f, bool shadow)
 {
     pst_err err = {0};
     int32_t id;
@@ -132,7 +132,7 @@ static json_t *encoded(pst_score_core *c, world *w, const pst_fate *f, bool shad
     return j;
 }
 
-static double score_of(const json_t *j)
+static inline double score_of(const json_t *j)
 {
     return json_number_value(json_array_get(json_object_get(j, "score"), 0));
 }
