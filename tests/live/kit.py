@@ -151,6 +151,19 @@ class Platform:
         st = self.status()
         self.registry, self.gateway = st["registry"], st["gateway"]
 
+    def start_registry(self):
+        """A registry and nothing else of the platform, for Platform(up=False); again at the same address after one that ended. Returns its process."""
+        self.registry = self.env["PENSTOCK_REGISTRY"] = f"http://127.0.0.1:{self.ports[0]}"
+        process = self.spawn("registry", "--port", self.ports[0], log="registry.log")
+
+        def answers():
+            try:
+                return self.http("/subjects", self.registry)[0] == 200
+            except OSError:
+                return False
+        until(answers, 60, lambda: f"the registry answers; its log says {(self.dir / 'registry.log').read_text()[-500:]}")
+        return process
+
     def status(self):
         return json.loads(self.cli("status", "--json").stdout)
 

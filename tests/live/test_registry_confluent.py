@@ -32,19 +32,6 @@ def refused(what, call, status, *codes):
 
 
 with Platform(up=False) as p:
-    p.registry = f"http://127.0.0.1:{free_ports(1)}"
-
-    def start(n):
-        w = p.spawn("registry", "--port", p.registry.rpartition(":")[2], log=f"registry-{n}.log")
-        until(lambda: answers(), 30, lambda: f"the registry answers; its log says {(p.dir / f'registry-{n}.log').read_text()[-500:]}")
-        return w
-
-    def answers():
-        try:
-            return p.http("/subjects", p.registry)[0] == 200
-        except OSError:
-            return False
-
     def fresh():
         return SchemaRegistryClient({"url": p.registry})
 
@@ -52,7 +39,7 @@ with Platform(up=False) as p:
         w.send_signal(signal.SIGTERM)
         check(w.wait(15) == 0, f"the registry exited {w.returncode} on SIGTERM")
 
-    w = start(1)
+    w = p.start_registry()
     c = fresh()
     i1 = c.register_schema("t-value", avro(V1))
     check(fresh().register_schema("t-value", avro(V1)) == i1 and fresh().get_versions("t-value") == [1], "registering again is not idempotent")
@@ -109,7 +96,7 @@ with Platform(up=False) as p:
     # Restart: the same state.
     before = p.http("/schemas?deleted=true", p.registry)[1]
     stop(w)
-    w = start(2)
+    w = p.start_registry()
     check(p.http("/schemas?deleted=true", p.registry)[1] == before, "a restart changed what is there")
     check(json.loads(fresh().get_schema(i2).schema_str) == json.loads(V2), "an id means another schema after a restart")
     check(fresh().get_compatibility("t-value") == "FULL", "the level is kept")

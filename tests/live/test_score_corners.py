@@ -44,17 +44,7 @@ def slow(path, trips):
 class Bench(Platform):
     def __init__(self):
         super().__init__(up=False)
-        port = free_ports(1)
-        self.registry = f"http://127.0.0.1:{port}"
-        self.env["PENSTOCK_REGISTRY"] = self.registry
-        self.spawn("registry", "--port", port, log="registry.log")
-
-        def answers():
-            try:
-                return urllib.request.urlopen(self.registry + "/subjects", timeout=5).status == 200
-            except OSError:
-                return False
-        until(answers, 60, "the registry answers")
+        self.start_registry()
         self.sid = self.register("readings-value", READING)
 
     def pipeline(self, name, text, parts=2, head="", **topic):

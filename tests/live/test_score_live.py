@@ -65,24 +65,11 @@ class Bench(Platform):
 
     def __init__(self):
         super().__init__(up=False)
-        self.registry_port = free_ports(1)
-        self.registry = f"http://127.0.0.1:{self.registry_port}"
-        self.env["PENSTOCK_REGISTRY"] = self.registry
-        self.start_registry()
+        self.registry_process = self.start_registry()
         self.sid = self.register("readings-value", READING)
         self.schema(self.sid)
         for i, w in enumerate(([1, 10], [2, 20], [3, 30]), 1):
             linear(self.dir / f"m{i}.onnx", w)
-
-    def start_registry(self):
-        self.registry_process = self.spawn("registry", "--port", self.registry_port, log="registry.log")
-
-        def answers():
-            try:
-                return urllib.request.urlopen(self.registry + "/subjects", timeout=2).status == 200
-            except OSError:
-                return False
-        until(answers, 60, "the registry answers")
 
     def pipeline(self, name, topic, text=""):
         for t in (topic, f"{topic}.scores"):

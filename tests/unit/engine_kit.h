@@ -72,16 +72,24 @@ static inline void kit_node(pst_onnx_builder *b, const char *line)
     pst_onnx_node(b, op, in, n, out, n_out);
 }
 
-static inline pst_model *kit_load(pst_onnx_builder *b, const pst_model_limits *limits)
+/* The model in a file that lies in memory; dir: where its weights outside of it are, NULL: it has none. */
+static inline pst_model *kit_load_bytes(const pst_buf *file, const char *dir, const pst_model_limits *limits)
 {
-    pst_buf buf = {0};
     pst_model *m = NULL;
     pst_err err = {0};
-    pst_onnx_write(b, &buf);
-    if (pst_model_load(buf.data, buf.len, NULL, limits, &m, &err) < 0)
+    if (pst_model_load(file->data, file->len, dir, limits, &m, &err) < 0)
         fail_msg("%s", err.text);
-    pst_buf_done(&buf);
+    return m;
+}
+
+/* Takes the builder. */
+static inline pst_model *kit_load(pst_onnx_builder *b, const pst_model_limits *limits)
+{
+    pst_buf file = {0};
+    pst_onnx_write(b, &file);
     pst_onnx_free(b);
+    pst_model *m = kit_load_bytes(&file, NULL, limits);
+    pst_buf_done(&file);
     return m;
 }
 

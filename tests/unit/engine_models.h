@@ -2,16 +2,12 @@
 #ifndef PST_TEST_ENGINE_MODELS_H
 #define PST_TEST_ENGINE_MODELS_H
 
-#include "common/base/buf.h"
-#include "engine/onnx_export.h"
-#include "engine/penstock_engine.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/engine_kit.h"
 
 #define KIT_S(...) (const char *[]){__VA_ARGS__}, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)
 
-static inline void kit_floats(pst_onnx_builder *o, const char *name, int rank, const int64_t *dims)
+/* Weights that are the same in every run. */
+static inline void kit_fixed(pst_onnx_builder *o, const char *name, int rank, const int64_t *dims)
 {
     float w[4096];
     int64_t n = 1;
@@ -32,11 +28,11 @@ static inline void kit_mlp(pst_buf *ret)
 {
     pst_onnx_builder *o = pst_onnx_new("mlp", 17, 8);
     pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, 8}, "N");
-    kit_floats(o, "mean", 1, (int64_t[]){8});
-    kit_floats(o, "w0", 2, (int64_t[]){16, 8});
-    kit_floats(o, "b0", 1, (int64_t[]){16});
-    kit_floats(o, "w1", 2, (int64_t[]){4, 16});
-    kit_floats(o, "b1", 1, (int64_t[]){4});
+    kit_fixed(o, "mean", 1, (int64_t[]){8});
+    kit_fixed(o, "w0", 2, (int64_t[]){16, 8});
+    kit_fixed(o, "b0", 1, (int64_t[]){16});
+    kit_fixed(o, "w1", 2, (int64_t[]){4, 16});
+    kit_fixed(o, "b1", 1, (int64_t[]){4});
     pst_onnx_node(o, "Sub", KIT_S("x", "mean"), KIT_S("x1"));
     pst_onnx_node(o, "Gemm", KIT_S("x1", "w0", "b0"), KIT_S("h0"));
     pst_onnx_attr_int(o, "transB", 1);
@@ -98,10 +94,10 @@ static inline void kit_cnn(pst_buf *ret)
 {
     pst_onnx_builder *o = pst_onnx_new("cnn", 17, 8);
     pst_onnx_input(o, "x", PST_F32, 4, (int64_t[]){-1, 1, 8, 8}, "N");
-    kit_floats(o, "w0", 4, (int64_t[]){4, 1, 3, 3});
-    kit_floats(o, "b0", 1, (int64_t[]){4});
-    kit_floats(o, "w1", 4, (int64_t[]){8, 4, 3, 3});
-    kit_floats(o, "w2", 2, (int64_t[]){72, 5});
+    kit_fixed(o, "w0", 4, (int64_t[]){4, 1, 3, 3});
+    kit_fixed(o, "b0", 1, (int64_t[]){4});
+    kit_fixed(o, "w1", 4, (int64_t[]){8, 4, 3, 3});
+    kit_fixed(o, "w2", 2, (int64_t[]){72, 5});
     pst_onnx_node(o, "Conv", KIT_S("x", "w0", "b0"), KIT_S("a"));
     pst_onnx_attr_ints(o, "pads", (int64_t[]){1, 1, 1, 1}, 4);
     pst_onnx_node(o, "Relu", KIT_S("a"), KIT_S("b"));
@@ -120,11 +116,11 @@ static inline void kit_lstm(pst_buf *ret)
 {
     pst_onnx_builder *o = pst_onnx_new("lstm", 17, 8);
     pst_onnx_input(o, "x", PST_F32, 3, (int64_t[]){-1, 2, 8}, "T");
-    kit_floats(o, "w", 3, (int64_t[]){1, 16, 8});
-    kit_floats(o, "r", 3, (int64_t[]){1, 16, 4});
-    kit_floats(o, "b", 2, (int64_t[]){1, 32});
-    kit_floats(o, "gw", 3, (int64_t[]){1, 9, 4});
-    kit_floats(o, "gr", 3, (int64_t[]){1, 9, 3});
+    kit_fixed(o, "w", 3, (int64_t[]){1, 16, 8});
+    kit_fixed(o, "r", 3, (int64_t[]){1, 16, 4});
+    kit_fixed(o, "b", 2, (int64_t[]){1, 32});
+    kit_fixed(o, "gw", 3, (int64_t[]){1, 9, 4});
+    kit_fixed(o, "gr", 3, (int64_t[]){1, 9, 3});
     pst_onnx_ints(o, "axis", 1, (int64_t[]){1}, (int64_t[]){1});
     pst_onnx_node(o, "LSTM", KIT_S("x", "w", "r", "b"), KIT_S("s"));
     pst_onnx_attr_int(o, "hidden_size", 4);

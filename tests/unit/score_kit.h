@@ -2,14 +2,8 @@
 #ifndef PST_TESTS_SCORE_KIT_H
 #define PST_TESTS_SCORE_KIT_H
 
-#include "engine/onnx_export.h"
 #include "inference/core/score_core.h"
-#include "tests/unit/test.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/engine_kit.h"
 
 static pst_pipeline *kit_pipeline(const char *text)
 {
@@ -24,21 +18,13 @@ static pst_pipeline *kit_pipeline(const char *text)
 static pst_model *kit_linear(int64_t n, int64_t k, const float *w, const char *const *meta)
 {
     pst_onnx_builder *b = pst_onnx_new("linear", 17, 8);
-    pst_buf bytes = {0};
-    pst_model *m = NULL;
-    pst_err err = {0};
     pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, n}, "N");
     pst_onnx_floats(b, "w", 2, (int64_t[]){n, k}, w);
     pst_onnx_node(b, "MatMul", (const char *[]){"x", "w"}, 2, (const char *[]){"y"}, 1);
     pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, k}, "N");
     for (size_t i = 0; meta && meta[i]; i += 2)
         pst_onnx_meta(b, meta[i], meta[i + 1]);
-    pst_onnx_write(b, &bytes);
-    pst_onnx_free(b);
-    if (pst_model_load(bytes.data, bytes.len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
-    pst_buf_done(&bytes);
-    return m;
+    return kit_load(b, NULL);
 }
 
 static pst_binding *kit_bind(const pst_pipeline *p, pst_model *take, int version)

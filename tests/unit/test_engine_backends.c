@@ -8,22 +8,10 @@
 #include "engine/seen.h"
 #include "engine/shape_observe.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <cmocka.h>
-
 static pst_plan *planned(const pst_buf *file, bool no_fusion)
 {
-    pst_err err = {0};
-    pst_model *m = NULL;
-    pst_plan *p = NULL;
-    if (pst_model_load(file->data, file->len, NULL, NULL, &m, &err) < 0 ||
-        pst_plan_new(m, &(pst_plan_opts){.no_fusion = no_fusion}, &p, &err) < 0)
-        fail_msg("%s", err.text);
+    pst_model *m = kit_load_bytes(file, NULL, NULL);
+    pst_plan *p = kit_plan(m, NULL, no_fusion);
     pst_model_unref(m);
     return p;
 }

@@ -1,17 +1,8 @@
 /* An instruction set is used when its kernels give what the portable ones give, and not otherwise. */
 #include "common/base/err.h"
 #include "engine/cpu/twins.h"
-#include "engine/onnx_export.h"
-#include "engine/penstock_engine.h"
+#include "tests/unit/engine_kit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
@@ -236,19 +227,11 @@ static void test_every_kernel_that_is_wrong_is_found_by_name(void **state)
 
 static pst_model *sigmoid(void)
 {
-    pst_model *m = NULL;
-    pst_err err = {0};
-    pst_buf buf = {0};
     pst_onnx_builder *b = pst_onnx_new("sigmoid", 17, 8);
     pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, 3}, "N");
     pst_onnx_node(b, "Sigmoid", (const char *[]){"x"}, 1, (const char *[]){"y"}, 1);
     pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 3}, "N");
-    pst_onnx_write(b, &buf);
-    pst_onnx_free(b);
-    if (pst_model_load(buf.data, buf.len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
-    pst_buf_done(&buf);
-    return m;
+    return kit_load(b, NULL);
 }
 
 /* What a plan gets now; NULL and a sentence when it is refused. */

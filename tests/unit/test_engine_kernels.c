@@ -2,19 +2,9 @@
 #include "common/base/err.h"
 #include "engine/cpu/gemm.h"
 #include "engine/cpu/isa.h"
-#include "engine/onnx_export.h"
-#include "engine/penstock_engine.h"
+#include "tests/unit/engine_kit.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char *const isas[] = {"portable", "avx2", "avx512", "lowered"};
 #if defined(__x86_64__)
@@ -278,25 +268,6 @@ static void build(pst_buf *buf, const int *widths, int n, const char *act, bool 
     pst_onnx_free(b);
 }
 
-static pst_model *load(const pst_buf *b)
-{
-    pst_model *m = NULL;
-    pst_err err = {0};
-    if (pst_model_load(b->data, b->len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
-    return m;
-}
-
-static pst_plan *plan(pst_model *m, const char *isa, bool no_fusion)
-{
-    pst_plan *p = NULL;
-    pst_err err = {0};
-    pst_plan_opts opts = {.isa = isa, .no_fusion = no_fusion};
-    if (pst_plan_new(m, &opts, &p, &err) < 0)
-        fail_msg("%s", err.text);
-    return p;
-}
-
 static void test_fused_networks_equal_the_reference_on_every_isa(void **state)
 {
     static const int nets[][5] = {{30, 64, 32, 64, 30}, {784, 32, 32, 32, 10}, {1, 1, 1, 1, 1},
@@ -307,13 +278,13 @@ static void test_fused_networks_equal_the_reference_on_every_isa(void **state)
             pst_buf b = {0};
             pst_err err = {0};
             build(&b, nets[k], 5, acts[a], (k + a) % 2, a % 3 == 1);
-            pst_model *m = load(&b);
-            pst_plan *ref = plan(m, NULL, true);
+            pst_model *m = kit_load_bytes(&b, NULL, NULL);
+            pst_plan *ref = kit_plan(m, NULL, true);
             for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
                 if (!eng_kernels_pick(isas[i]))
                     continue;
                 seed = 12345;
-                pst_plan *p = plan(m, isas[i], false);
+                pst_plan *p = kit_plan(m, isas[i], false);
                 char *text = pst_plan_explain(p);
                 assert_non_null(strstr(text, "FusedMLP"));
                 assert_non_null(strstr(text, "1 step left"));
@@ -460,8 +431,8 @@ static void test_a_fused_run_takes_nothing_from_the_heap(void **state)
     static float x[30 * 512];
     pst_err err = {0};
     build(&b, net, 5, "Relu", true, false);
-    pst_model *m = load(&b);
-    pst_plan *p = plan(m, NULL, false);
+    pst_model *m = kit_load_bytes(&b, NULL, NULL);
+    pst_plan *p = kit_plan(m, NULL, false);
     pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {512, 30}, .data = x}, out;
     assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), 0);
     assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), 0);
@@ -482,8 +453,8 @@ static void test_errors_say_what_was_given_and_wanted(void **state)
     float x[12] = {0};
     pst_err err = {0};
     build(&b, net, 5, "Relu", false, false);
-    pst_model *m = load(&b);
-    pst_plan *p = plan(m, NULL, false);
+    pst_model *m = kit_load_bytes(&b, NULL, NULL);
+    pst_plan *p = kit_plan(m, NULL, false);
     pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {3, 4}, .data = x}, out;
     assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), PST_EINVAL);
     assert_non_null(strstr(err.text, "(3, 4)"));

@@ -6,13 +6,7 @@
 #include "engine/backend_test.h"
 #include "engine/heap.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
-#include <stdio.h>
 #include <unistd.h>
 
 static uint64_t failures; /* met in all */
@@ -29,15 +23,6 @@ static bool met(uint64_t n, int rc, const pst_err *err, const char *what)
     if (rc != PST_ENOMEM || err->code != PST_ENOMEM || err->cls != PST_CLASS_RETRY || !strstr(err->text, "out of memory"))
         fail_msg("%s, allocation %llu: %d, \"%s\"", what, (unsigned long long)n, rc, err->text);
     return true;
-}
-
-static pst_model *loaded(const pst_buf *file)
-{
-    pst_err err = {0};
-    pst_model *m = NULL;
-    if (pst_model_load(file->data, file->len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
-    return m;
 }
 
 static void load_fails(const pst_buf *file, const char *path, const char *name, bool on)
@@ -59,7 +44,7 @@ static void plan_fails(const pst_buf *file, const pst_plan_opts *opts, const cha
     for (uint64_t n = 1, hit = 1; hit; n++) {
         pst_err err = {0};
         pst_plan *p = NULL;
-        pst_model *m = loaded(file);
+        pst_model *m = kit_load_bytes(file, NULL, NULL);
         eng_heap_test_fail(n, on);
         int rc = pst_plan_new(m, opts, &p, &err);
         hit = met(n, rc, &err, name);
@@ -149,7 +134,7 @@ static void test_every_allocation_may_fail(void **state)
             uint64_t before = failures;
             kit_models[k].build(&file);
             load_fails(&file, NULL, kit_models[k].name, on);
-            pst_model *m = loaded(&file);
+            pst_model *m = kit_load_bytes(&file, NULL, NULL);
             plan_fails(&file, &opts, kit_models[k].name, on);
             run_fails(m, &opts, &kit_models[k], on);
             if (mode < 2)
@@ -186,7 +171,7 @@ static void test_reserved_words_must_be_zero(void **state)
     kit_mlp(&file);
     assert_int_equal(pst_model_load(file.data, file.len, NULL, &limits, &m, &err), PST_EINVAL);
     assert_non_null(strstr(err.text, "pst_model_limits: reserved word 1"));
-    m = loaded(&file);
+    m = kit_load_bytes(&file, NULL, NULL);
     err = (pst_err){0};
     assert_int_equal(pst_plan_new(m, &opts, &p, &err), PST_EINVAL);
     assert_non_null(strstr(err.text, "pst_plan_opts: reserved word 0"));

@@ -80,10 +80,7 @@ static void use(void)
 
 static pst_model *load(pst_buf *b)
 {
-    pst_err err = {0};
-    pst_model *m = NULL;
-    if (pst_model_load(b->data, b->len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
+    pst_model *m = kit_load_bytes(b, NULL, NULL);
     pst_buf_done(b);
     return m;
 }
@@ -234,7 +231,6 @@ static void test_ort_gives_zipmaps_as_tables(void **state)
 {
     use();
     pst_onnx_builder *o = pst_onnx_new("linear", 0, 8);
-    pst_buf b = {0};
     const char *labels[] = {"zebra", "ant", "mouse"};
     float w[] = {1, -1, 0.5f, 2, -0.25f, 0.75f}, c[] = {0.1f, 0.2f, -0.3f};
     pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, 2}, "N");
@@ -249,8 +245,7 @@ static void test_ort_gives_zipmaps_as_tables(void **state)
     pst_onnx_attr_strs(o, "classlabels_strings", labels, 3);
     pst_onnx_output(o, "label", PST_STR, 1, (int64_t[]){-1}, "N");
     pst_onnx_output(o, "maps", PST_F32, 2, (int64_t[]){-1, 3}, "N");
-    kit_finish(o, &b);
-    pst_model *m = load(&b);
+    pst_model *m = kit_load(o, NULL);
     pst_plan *ours = plan(m, "engine");
     float x[] = {1, 2, -3, 0.5f, 0, 0};
     pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {3, 2}, .data = x}, got[2], want[2];
@@ -270,13 +265,11 @@ static void test_ort_memory_has_an_end(void **state)
 {
     use();
     pst_onnx_builder *o = pst_onnx_new("big", 17, 8);
-    pst_buf b = {0};
     pst_onnx_input(o, "n", PST_I64, 1, (int64_t[]){1}, NULL);
     pst_onnx_node(o, "ConstantOfShape", KIT_S("n"), KIT_S("zeros"));
     pst_onnx_node(o, "ReduceSum", KIT_S("zeros"), KIT_S("s"));
     pst_onnx_output(o, "s", PST_F32, 1, (int64_t[]){1}, NULL);
-    kit_finish(o, &b);
-    pst_model *m = load(&b);
+    pst_model *m = kit_load(o, NULL);
     pst_plan *p = plan(m, "onnxruntime");
     int64_t n[] = {(int64_t)1 << 33};
     pst_tensor in = {.dtype = PST_I64, .rank = 1, .dims = {1}, .data = n}, out[1];
@@ -329,10 +322,7 @@ static void test_ort_opens_no_file_for_a_model(void **state)
     pst_buf_addc(&b, (char)(g.len >> 7));
     pst_buf_add(&b, g.data, g.len);
     pst_buf_add(&b, plain.data + at + skip + len, plain.len - at - skip - len);
-    pst_model *m = NULL;
-    pst_err err = {0};
-    if (pst_model_load(b.data, b.len, dir, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
+    pst_model *m = kit_load_bytes(&b, dir, NULL);
     unlink(path);
     pst_plan *p = plan(m, "onnxruntime");
     float x[] = {1, 2, 3};
@@ -379,7 +369,6 @@ static void *work(void *arg)
 static void test_ort_runs_end_in_time(void **state)
 {
     use();
-    pst_buf b = {0};
     const int64_t trips = (int64_t)1 << 62;
     pst_onnx_builder *body = pst_onnx_new("body", 17, 8), *o = pst_onnx_new("endless", 17, 8);
     pst_onnx_input(body, "i", PST_I64, 0, NULL, NULL);
@@ -395,8 +384,7 @@ static void test_ort_runs_end_in_time(void **state)
     pst_onnx_attr_graph(o, "body", body);
     pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 3}, NULL);
     pst_onnx_free(body);
-    kit_finish(o, &b);
-    pst_model *m = load(&b);
+    pst_model *m = kit_load(o, NULL);
     pst_plan *p = plan(m, "onnxruntime");
     float x[3] = {1, 2, 3};
     pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {1, 3}, .data = x}, out;

@@ -6,31 +6,6 @@
 #include "engine/plan.h"
 #include "engine/share.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-static pst_model *loaded(const pst_buf *file)
-{
-    pst_err err = {0};
-    pst_model *m = NULL;
-    if (pst_model_load(file->data, file->len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
-    return m;
-}
-
-static pst_plan *planned(pst_model *m, const char *isa, bool no_fusion)
-{
-    pst_err err = {0};
-    pst_plan *p = NULL;
-    if (pst_plan_new(m, &(pst_plan_opts){.isa = isa, .no_fusion = no_fusion}, &p, &err) < 0)
-        fail_msg("%s", err.text);
-    return p;
-}
-
 static void scored(pst_plan *p, const kit_model *k, pst_buf *ret)
 {
     pst_tensor in = kit_input(k, 5), out;
@@ -57,10 +32,10 @@ static void test_a_second_plan_makes_nothing_again(void **state)
         const kit_model *k = &kit_models[i];
         pst_buf file = {0}, want = {0};
         k->build(&file);
-        pst_model *m = loaded(&file);
-        pst_plan *one = planned(m, NULL, false);
+        pst_model *m = kit_load_bytes(&file, NULL, NULL);
+        pst_plan *one = kit_plan(m, NULL, false);
         size_t bytes = eng_share_bytes(m);
-        pst_plan *two = planned(m, NULL, false);
+        pst_plan *two = kit_plan(m, NULL, false);
         assert_int_equal(eng_share_bytes(m), bytes);
         assert_int_equal(one->shared_bytes, two->shared_bytes);
         any += bytes > 0;
@@ -84,14 +59,14 @@ static void test_instruction_sets_share_nothing(void **state)
         const kit_model *k = &kit_models[i];
         pst_buf file = {0};
         k->build(&file);
-        pst_model *all = loaded(&file);
+        pst_model *all = kit_load_bytes(&file, NULL, NULL);
         size_t bytes = 0;
         for (size_t s = 0; s < 3; s++) {
             pst_buf want = {0};
             if (!eng_isa_pick(isas[s]))
                 continue;
-            pst_model *alone = loaded(&file);
-            pst_plan *a = planned(alone, isas[s], false), *b = planned(all, isas[s], false);
+            pst_model *alone = kit_load_bytes(&file, NULL, NULL);
+            pst_plan *a = kit_plan(alone, isas[s], false), *b = kit_plan(all, isas[s], false);
             bytes += eng_share_bytes(alone);
             assert_int_equal(eng_share_bytes(all), bytes);
             scored(a, k, &want);
@@ -113,7 +88,6 @@ static pst_model *convolution(bool own)
 {
     static float w[FILTERS * CHANNELS * 9];
     pst_onnx_builder *o = pst_onnx_new("convolution", 17, 8);
-    pst_buf file = {0};
     for (int i = 0; i < FILTERS * CHANNELS * 9; i++)
         w[i] = (float)(i * 37 % 41 - 20) / 230.0f;
     pst_onnx_input(o, "x", PST_F32, 4, (int64_t[]){-1, CHANNELS, SIDE, SIDE}, "N");
@@ -124,11 +98,7 @@ static pst_model *convolution(bool own)
         pst_onnx_attr_ints(o, "perm", (int64_t[]){1, 0, 2, 3}, 4);
     pst_onnx_node(o, "Conv", (const char *[]){"x", "v"}, 2, (const char *[]){"y"}, 1);
     pst_onnx_output(o, "y", PST_F32, 4, (int64_t[]){-1, FILTERS, SIDE - 2, SIDE - 2}, "N");
-    pst_onnx_write(o, &file);
-    pst_onnx_free(o);
-    pst_model *m = loaded(&file);
-    pst_buf_done(&file);
-    return m;
+    return kit_load(o, NULL);
 }
 
 /* What a plan has computed lies in its memory: after its end something else may lie there. */
@@ -139,7 +109,7 @@ static void test_what_a_plan_folded_is_its_own(void **state)
         x[k] = (float)(k * 37 % 19) / 19 - 0.5f;
     for (int own = 0; own < 2; own++) {
         pst_model *m = convolution(own);
-        pst_plan *plain = planned(m, NULL, true), *first = planned(m, NULL, false);
+        pst_plan *plain = kit_plan(m, NULL, true), *first = kit_plan(m, NULL, false);
         pst_tensor in = {.dtype = PST_F32, .rank = 4, .dims = {1, CHANNELS, SIDE, SIDE}, .data = x}, got, want;
         pst_err err = {0};
         if (own)
@@ -147,7 +117,7 @@ static void test_what_a_plan_folded_is_its_own(void **state)
         else
             assert_true(eng_share_bytes(m) > sizeof(float) * FILTERS * CHANNELS * 9);
         pst_plan_free(first);
-        pst_plan *second = planned(m, NULL, false);
+        pst_plan *second = kit_plan(m, NULL, false);
         assert_int_equal(pst_plan_run(plain, &in, 1, &want, 1, &err), 0);
         assert_int_equal(pst_plan_run(second, &in, 1, &got, 1, &err), 0);
         for (int k = 0; k < FILTERS * (SIDE - 2) * (SIDE - 2); k++)

@@ -1,17 +1,6 @@
 /* Forests: the vector form and the short walk give exactly what the plain walk gives, on every instruction set of this machine. */
 #include "engine/cpu/isa.h"
-#include "engine/onnx_export.h"
-#include "engine/penstock_engine.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/engine_kit.h"
 
 enum { FEATURES = 9, NODES_MAX = 200000 };
 
@@ -78,9 +67,6 @@ static int64_t grow(forest *f, int64_t tree, int64_t *next, int depth, const cha
 
 static pst_model *model(forest *f, bool average)
 {
-    pst_buf b = {0};
-    pst_model *m = NULL;
-    pst_err err = {0};
     pst_onnx_builder *o = pst_onnx_new("trees", 17, 8);
     pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, FEATURES}, "N");
     pst_onnx_node(o, "TreeEnsembleRegressor", (const char *[]){"x"}, 1, (const char *[]){"y"}, 1);
@@ -101,12 +87,7 @@ static pst_model *model(forest *f, bool average)
     pst_onnx_attr_str(o, "aggregate_function", average ? "AVERAGE" : "SUM");
     pst_onnx_attr_floats(o, "base_values", (float[]){0.5f, -1}, 2);
     pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 2}, "N");
-    pst_onnx_write(o, &b);
-    pst_onnx_free(o);
-    if (pst_model_load(b.data, b.len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
-    pst_buf_done(&b);
-    return m;
+    return kit_load(o, NULL);
 }
 
 /* Often on a threshold. */
@@ -211,9 +192,6 @@ static void test_more_thresholds_of_a_feature_than_sixteen_bits_count(void **sta
 /* TreeEnsemble names roots and leaves by number: the same tree again and again, or trees that share two leaves. */
 static void compare_shared(size_t trees, bool one_tree)
 {
-    pst_buf b = {0};
-    pst_model *m = NULL;
-    pst_plan *p = NULL;
     pst_err err = {0};
     size_t nodes = one_tree ? 1 : trees;
     int64_t *lists = calloc(5 * trees, sizeof *lists), *roots = lists, *zeros = lists + trees, *yes = lists + 2 * trees,
@@ -240,10 +218,8 @@ static void compare_shared(size_t trees, bool one_tree)
     pst_onnx_attr_floats(o, "nodes_modes", modes, nodes);
     pst_onnx_attr_int(o, "n_targets", 1);
     pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 1}, "N");
-    pst_onnx_write(o, &b);
-    pst_onnx_free(o);
-    if (pst_model_load(b.data, b.len, NULL, NULL, &m, &err) < 0 || pst_plan_new(m, NULL, &p, &err) < 0)
-        fail_msg("%s", err.text);
+    pst_model *m = kit_load(o, NULL);
+    pst_plan *p = kit_plan(m, NULL, false);
     float x[64];
     for (int i = 0; i < 64; i++)
         x[i] = i % 2 ? 0.5f : 1.5f;
@@ -255,7 +231,6 @@ static void compare_shared(size_t trees, bool one_tree)
     }
     pst_plan_free(p);
     pst_model_unref(m);
-    pst_buf_done(&b);
     free(lists);
     free(splits);
 }

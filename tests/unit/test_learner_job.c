@@ -3,9 +3,9 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/stop.h"
-#include "engine/penstock_engine.h"
 #include "inference/core/binding.h"
 #include "trainer/learner/learner.h"
+#include "tests/unit/engine_kit.h"
 #include "trainer/learner/random.h"
 #include "schemas/avro.h"
 #include "schemas/events.h"
@@ -105,10 +105,7 @@ static pst_buf read_result(const char *result, const char *file)
 static pst_model *load(const char *result)
 {
     pst_buf b = read_result(result, "model.onnx");
-    pst_model *m = NULL;
-    pst_err err = {0};
-    if (pst_model_load(b.data, b.len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
+    pst_model *m = kit_load_bytes(&b, NULL, NULL);
     pst_buf_done(&b);
     return m;
 }

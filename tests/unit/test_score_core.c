@@ -382,9 +382,6 @@ static pst_model *text_model(void)
 {
     static const char *const modes[] = {"idle", "busy"}, *const tags[] = {"a", "", "7"};
     pst_onnx_builder *b = pst_onnx_new("texts", 17, 8);
-    pst_buf bytes = {0};
-    pst_model *m = NULL;
-    pst_err err = {0};
     const char *const names[] = {"n", "mode", "tag"};
     for (int i = 0; i < 3; i++)
         pst_onnx_input(b, names[i], i ? PST_STR : PST_F32, 2, (int64_t[]){-1, 1}, "N");
@@ -401,12 +398,7 @@ static pst_model *text_model(void)
     pst_onnx_node(b, "Add", (const char *[]){"n", "m"}, 2, (const char *[]){"nm"}, 1);
     pst_onnx_node(b, "Add", (const char *[]){"nm", "t"}, 2, (const char *[]){"y"}, 1);
     pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 1}, "N");
-    pst_onnx_write(b, &bytes);
-    pst_onnx_free(b);
-    if (pst_model_load(bytes.data, bytes.len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
-    pst_buf_done(&bytes);
-    return m;
+    return kit_load(b, NULL);
 }
 
 static void test_core_feeds_inputs_of_strings(void **state)
@@ -488,9 +480,6 @@ static pst_model *endless_model(void)
 {
     pst_onnx_builder *body = pst_onnx_new("body", 17, 8), *b = pst_onnx_new("endless", 17, 8);
     const int64_t trips = (int64_t)1 << 62;
-    pst_buf bytes = {0};
-    pst_model *m = NULL;
-    pst_err err = {0};
     pst_onnx_input(body, "i", PST_I64, 0, NULL, NULL);
     pst_onnx_input(body, "go", PST_BOOL, 0, NULL, NULL);
     pst_onnx_input(body, "s", PST_F32, 2, (int64_t[]){-1, 2}, "N");
@@ -503,12 +492,8 @@ static pst_model *endless_model(void)
     pst_onnx_node(b, "Loop", (const char *[]){"trips", "", "x"}, 3, (const char *[]){"y"}, 1);
     pst_onnx_attr_graph(b, "body", body);
     pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 2}, "N");
-    pst_onnx_write(b, &bytes);
+    pst_model *m = kit_load(b, NULL);
     pst_onnx_free(body);
-    pst_onnx_free(b);
-    if (pst_model_load(bytes.data, bytes.len, NULL, NULL, &m, &err) < 0)
-        fail_msg("%s", err.text);
-    pst_buf_done(&bytes);
     return m;
 }
 

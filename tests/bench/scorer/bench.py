@@ -86,16 +86,7 @@ def main():
     o = a.parse_args()
     results, starts, byte_count = {}, {}, 0
     with Platform(up=False) as p:
-        port = free_ports(1)
-        p.registry = p.env["PENSTOCK_REGISTRY"] = f"http://127.0.0.1:{port}"
-        p.spawn("registry", "--port", port, log="registry.log")
-
-        def answers():
-            try:
-                return urllib.request.urlopen(p.registry + "/subjects", timeout=2).status == 200
-            except OSError:
-                return False
-        until(answers, 60, "the registry answers")
+        p.start_registry()
         model = p.dir / "autoencoder.onnx"
         autoencoder(model)
         sid = p.register("bench-value", SCHEMA)
