@@ -237,16 +237,10 @@ static int send_outbox(lcm_shell *s, bool by_txn, pst_err *err)
         const pst_trace *of = pst_map_get(&s->traces, a->id.training_id);
         pst_trace trace = {0};
         pst_header header;
+        pst_out out;
         if (of)
             pst_trace_child(of, &trace);
-        pst_out out = {.topic = pst_client_topic(s->conf.client, PST_TOPIC_JOBS_REPORTS),
-                       .partition = -1,
-                       .key = a->id.training_id,
-                       .key_len = strlen(a->id.training_id),
-                       .value = value.data,
-                       .value_len = value.len,
-                       .headers = &header,
-                       .n_headers = pst_trace_header(&trace, &header)};
+        pst_trace_out(&trace, pst_client_topic(s->conf.client, PST_TOPIC_JOBS_REPORTS), a->id.training_id, &value, &header, &out);
         if (!rc)
             rc = by_txn ? pst_txn_send(s->txn, &out, err) : pst_producer_send(s->side, &out, err);
     }

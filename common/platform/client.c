@@ -119,15 +119,9 @@ int pst_client_publish(pst_client *c, pst_topic t, const pst_type *type, const c
     if (!rc) {
         pst_trace trace;
         pst_header header;
+        pst_out out;
         pst_trace_child(&c->trace, &trace);
-        pst_out out = {.topic = c->topics[t],
-                       .partition = -1,
-                       .key = key,
-                       .key_len = strlen(key),
-                       .value = value.data,
-                       .value_len = value.len,
-                       .headers = &header,
-                       .n_headers = pst_trace_header(&trace, &header)};
+        pst_trace_out(&trace, c->topics[t], key, &value, &header, &out);
         rc = pst_publish(c->bus, &out, timeout_ms, ret_partition, ret_offset, err);
     }
     pst_buf_done(&value);

@@ -81,3 +81,15 @@ size_t pst_trace_header(const pst_trace *t, pst_header *ret_header)
     *ret_header = (pst_header){PST_TRACE_HEADER, t->text, PST_TRACE_LEN};
     return 1;
 }
+
+void pst_trace_out(const pst_trace *t, const char *topic, const char *key, const pst_buf *value, pst_header *header, pst_out *ret_out)
+{
+    *ret_out = (pst_out){.topic = topic,
+                         .partition = -1,
+                         .key = key,
+                         .key_len = strlen(key),
+                         .value = value->data,
+                         .value_len = value->len,
+                         .headers = header,
+                         .n_headers = pst_trace_header(t, header)};
+}

@@ -13,8 +13,10 @@
 
 #include "common/base/err.h"
 
-struct pst_record;
+struct pst_buf;
 struct pst_header;
+struct pst_out;
+struct pst_record;
 
 #define PST_TRACE_HEADER "traceparent"
 enum { PST_TRACE_LEN = 55, PST_TRACE_ID_AT = 3, PST_TRACE_ID_LEN = 32 };
@@ -33,5 +35,9 @@ void pst_trace_of_record(const struct pst_record *r, pst_trace *ret);
 void pst_trace_of_environment(pst_trace *ret);
 /* Fills one header, borrowed from t, unless it is none; returns how many. */
 size_t pst_trace_header(const pst_trace *t, struct pst_header *ret_header);
+/* The record of an event: value under key, by whose hash it finds its partition, with the trace's header, if there is one, in *header. All is
+ * borrowed; what else a record has (opaque, time) is the caller's to add. */
+void pst_trace_out(const pst_trace *t, const char *topic, const char *key, const struct pst_buf *value, struct pst_header *header,
+                   struct pst_out *ret_out);
 
 #endif

@@ -96,47 +96,55 @@ static int register_output(scorer *s, const char *schema_text, bool shadow, int3
 
 /* ---- what the core lacks --------------------------------------------------------------------------------------------------- */
 
+/* A failure of class DATA is the registry's verdict: the core goes on with it. Any other is the caller's, and goes into *err. */
+static bool is_verdict(int rc, const pst_err *e, pst_err *err)
+{
+    if (rc == 0 || e->cls == PST_CLASS_DATA)
+        return rc != 0;
+    *err = *e;
+    return false;
+}
+
+/* The core's output schema for this writer schema is registered, and its id given to the core. */
+static int give_registered(scorer *s, int32_t id, bool shadow, pst_err *err)
+{
+    int32_t output = -1;
+    int rc = register_output(s, pst_score_core_output_schema(s->core, id), shadow, &output, err);
+    if (rc == 0)
+        pst_score_core_output(s->core, id, shadow, output);
+    return rc;
+}
+
 static int give_schema(scorer *s, const pst_record *r, int32_t id, bool *ret_refused, pst_err *err)
 {
     const pst_schema *schema = NULL;
     pst_err e = {0};
     int rc = find_schema(s, id, &schema, &e);
-    if (rc == 0) {
+    if (rc == 0)
         pst_score_core_schema(s->core, id, schema);
-    } else if (e.cls == PST_CLASS_DATA) {
-        pst_score_core_refuse(s->core, r, "DECODE", "unknown-schema", e.text);
-        *ret_refused = true;
-        rc = 0;
-    } else {
-        *err = e;
-    }
-    return rc;
+    if (!is_verdict(rc, &e, err))
+        return rc;
+    pst_score_core_refuse(s->core, r, "DECODE", "unknown-schema", e.text);
+    *ret_refused = true;
+    return 0;
 }
 
 /* A refusal is remembered for a while: it is said of each record and asked for once. */
 static int give_output(scorer *s, int32_t id, int64_t now, pst_err *err)
 {
-    int32_t output = -1;
     pst_err e = {0};
-    int rc = register_output(s, pst_score_core_output_schema(s->core, id), false, &output, &e);
-    if (rc == 0) {
-        pst_score_core_output(s->core, id, false, output);
-    } else if (e.cls == PST_CLASS_DATA) {
-        pst_score_core_no_output(s->core, id, false, e.text, now + REFUSED_US);
-        rc = 0;
-    } else {
-        *err = e;
-    }
-    return rc;
+    int rc = give_registered(s, id, false, &e);
+    if (!is_verdict(rc, &e, err))
+        return rc;
+    pst_score_core_no_output(s->core, id, false, e.text, now + REFUSED_US);
+    return 0;
 }
 
 /* A shadow is a trial and holds the stream for half a minute at most: what has nowhere to go then is left out, said once, and counted. */
 static int give_shadow(scorer *s, int32_t id, int64_t now, pst_err *err)
 {
-    int32_t output = -1;
     pst_err e = {0};
-    if (register_output(s, pst_score_core_output_schema(s->core, id), true, &output, &e) == 0) {
-        pst_score_core_output(s->core, id, true, output);
+    if (give_registered(s, id, true, &e) == 0) {
         s->shadow_waits_us = 0;
         return 0;
     }

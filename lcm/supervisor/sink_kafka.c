@@ -69,19 +69,12 @@ static int kafka_send(void *arg, pst_outlet_kind kind, const char *key, const vo
     pst_buf_add(&s->scratch, body, len);
     pst_trace trace = {0}; /* log lines and metrics carry none: they name the job, and a header would cost more than the line */
     pst_header header;
+    pst_out out;
     if (kind == PST_OUTLET_REPORT && *s->client->trace.text)
         pst_trace_child(&s->client->trace, &trace);
-    return pst_producer_send(s->producer,
-                             &(pst_out){.topic = pst_client_topic(s->client, topic_of[kind]),
-                                        .partition = -1,
-                                        .key = key,
-                                        .key_len = strlen(key),
-                                        .value = s->scratch.data,
-                                        .value_len = s->scratch.len,
-                                        .headers = &header,
-                                        .n_headers = pst_trace_header(&trace, &header),
-                                        .opaque = token},
-                             err);
+    pst_trace_out(&trace, pst_client_topic(s->client, topic_of[kind]), key, &s->scratch, &header, &out);
+    out.opaque = token;
+    return pst_producer_send(s->producer, &out, err);
 }
 
 static void kafka_pump(void *arg, int timeout_ms, sup_outlet_done done, void *done_arg)

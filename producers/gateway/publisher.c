@@ -121,17 +121,11 @@ void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request
     if (!rc) {
         const char *came = pst_http_header(req, PST_TRACE_HEADER);
         pst_header header;
+        pst_out out;
         pst_trace_parse(came, came ? strlen(came) : 0, &w->trace);
         pst_trace_child(&w->trace, &w->trace);
-        pst_out out = {.topic = topic,
-                       .partition = -1,
-                       .key = key,
-                       .key_len = strlen(key),
-                       .value = value.data,
-                       .value_len = value.len,
-                       .headers = &header,
-                       .n_headers = pst_trace_header(&w->trace, &header),
-                       .opaque = w};
+        pst_trace_out(&w->trace, topic, key, &value, &header, &out);
+        out.opaque = w;
         rc = pst_producer_send(p->producer, &out, &err);
     }
     pst_buf_done(&value);

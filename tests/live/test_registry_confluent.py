@@ -4,7 +4,7 @@ and what lies in the topic is what Confluent's server would have written."""
 import json, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kit import Platform, check, free_ports, skip, until
+from kit import Platform, check, skip, until
 try:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer

@@ -25,24 +25,49 @@ static int admin_open(const pst_bus_conf *conf, const char *group, bool may_crea
     return 0;
 }
 
-/* NULL: *ret_code says why. */
-static rd_kafka_event_t *answer(rdk *h, rd_kafka_queue_t *q, int timeout_ms, int *ret_code, char *why, size_t size)
+/* One request and what belongs to it; whatever came of it, question_end lets all of it go. */
+typedef struct question {
+    rdk *h;
+    rd_kafka_queue_t *q;
+    rd_kafka_AdminOptions_t *how; /* NULL: as librdkafka has it */
+    rd_kafka_event_t *answer;     /* NULL: there is none */
+} question;
+
+static question question_new(bus_handle *h)
 {
+    rdk *of = rdk_of(h);
+    return (question){.h = of, .q = rd_kafka_queue_new(of->rk)};
+}
+
+/* 0: there is an answer; else the code of why there is none. */
+static int await_answer(question *x, int timeout_ms, char *why, size_t size)
+{
+    rdk *h = x->h;
     int64_t until = pst_mono_us() + timeout_ms * 1000LL + LATE_US;
     rd_kafka_event_t *ev;
-    *ret_code = RD_KAFKA_RESP_ERR__TIMED_OUT;
-    while (!(ev = rd_kafka_queue_poll(q, 50))) {
+    while (!(ev = rd_kafka_queue_poll(x->q, 50))) {
         rd_kafka_poll(h->rk, 0);
         if (pst_mono_us() > until || (h->to.give_up && h->to.give_up(h->to.owner)))
-            return NULL;
+            return RD_KAFKA_RESP_ERR__TIMED_OUT;
     }
-    *ret_code = rd_kafka_event_error(ev);
-    if (!*ret_code)
-        return ev;
+    int code = rd_kafka_event_error(ev);
+    if (!code) {
+        x->answer = ev;
+        return 0;
+    }
     rd_kafka_poll(h->rk, 0);
     snprintf(why, size, "%s", rd_kafka_event_error_string(ev));
     rd_kafka_event_destroy(ev);
-    return NULL;
+    return code;
+}
+
+static void question_end(question *x)
+{
+    if (x->answer)
+        rd_kafka_event_destroy(x->answer);
+    if (x->how)
+        rd_kafka_AdminOptions_destroy(x->how);
+    rd_kafka_queue_destroy(x->q);
 }
 
 static void say(char *why, size_t size, const char *text)
@@ -94,23 +119,19 @@ static int first_refused(rd_kafka_event_t *ev, const pst_topic_spec *specs, size
     return 0;
 }
 
-static int ask_to_create(rdk *h, rd_kafka_NewTopic_t **list, const pst_topic_spec *specs, size_t n, int timeout_ms, const char **ret_topic,
-                         char *why, size_t size)
+static int ask_to_create(bus_handle *h, rd_kafka_NewTopic_t **list, const pst_topic_spec *specs, size_t n, int timeout_ms,
+                         const char **ret_topic, char *why, size_t size)
 {
     char ignored[100];
-    int code;
-    rd_kafka_queue_t *q = rd_kafka_queue_new(h->rk);
-    rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(h->rk, RD_KAFKA_ADMIN_OP_CREATETOPICS);
-    rd_kafka_AdminOptions_set_request_timeout(how, timeout_ms, ignored, sizeof ignored);
-    rd_kafka_AdminOptions_set_operation_timeout(how, timeout_ms, ignored, sizeof ignored);
-    rd_kafka_CreateTopics(h->rk, list, n, how, q);
-    rd_kafka_event_t *ev = answer(h, q, timeout_ms, &code, why, size);
-    if (ev) {
-        code = first_refused(ev, specs, n, ret_topic, why, size);
-        rd_kafka_event_destroy(ev);
-    }
-    rd_kafka_AdminOptions_destroy(how);
-    rd_kafka_queue_destroy(q);
+    question x = question_new(h);
+    x.how = rd_kafka_AdminOptions_new(x.h->rk, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+    rd_kafka_AdminOptions_set_request_timeout(x.how, timeout_ms, ignored, sizeof ignored);
+    rd_kafka_AdminOptions_set_operation_timeout(x.how, timeout_ms, ignored, sizeof ignored);
+    rd_kafka_CreateTopics(x.h->rk, list, n, x.how, x.q);
+    int code = await_answer(&x, timeout_ms, why, size);
+    if (!code)
+        code = first_refused(x.answer, specs, n, ret_topic, why, size);
+    question_end(&x);
     return code;
 }
 
@@ -126,7 +147,7 @@ static int create(bus_handle *h, const pst_topic_spec *specs, size_t n, int time
         }
     }
     if (!code)
-        code = ask_to_create(rdk_of(h), list, specs, n, timeout_ms, ret_topic, why, size);
+        code = ask_to_create(h, list, specs, n, timeout_ms, ret_topic, why, size);
     for (size_t i = 0; i < n; i++)
         if (list[i])
             rd_kafka_NewTopic_destroy(list[i]);
@@ -137,14 +158,13 @@ static int create(bus_handle *h, const pst_topic_spec *specs, size_t n, int time
 /* All settings of the topic are asked for, since Kafka tells defaults too: a key that is not among them does not exist. */
 static int topic_config(bus_handle *h, const char *topic, const char *key, int timeout_ms, char **ret_value, char *why, size_t size)
 {
-    int code;
+    question x = question_new(h);
     rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
-    rd_kafka_queue_t *q = rd_kafka_queue_new(rdk_of(h)->rk);
-    rd_kafka_DescribeConfigs(rdk_of(h)->rk, &resource, 1, NULL, q);
-    rd_kafka_event_t *ev = answer(rdk_of(h), q, timeout_ms, &code, why, size);
+    rd_kafka_DescribeConfigs(x.h->rk, &resource, 1, NULL, x.q);
+    int code = await_answer(&x, timeout_ms, why, size);
     size_t n = 0, m = 0;
     const rd_kafka_ConfigResource_t **found =
-        ev ? rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(ev), &n) : NULL;
+        code ? NULL : rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(x.answer), &n);
     if (n && (code = rd_kafka_ConfigResource_error(found[0])) != 0)
         say(why, size, rd_kafka_ConfigResource_error_string(found[0]));
     const rd_kafka_ConfigEntry_t **entries = n && !code ? rd_kafka_ConfigResource_configs(found[0], &m) : NULL;
@@ -154,10 +174,8 @@ static int topic_config(bus_handle *h, const char *topic, const char *key, int t
             value = rd_kafka_ConfigEntry_value(entries[i]);
     }
     *ret_value = pst_strdup(value);
-    if (ev)
-        rd_kafka_event_destroy(ev);
     rd_kafka_ConfigResource_destroy(resource);
-    rd_kafka_queue_destroy(q);
+    question_end(&x);
     return code;
 }
 
@@ -165,22 +183,31 @@ static int topic_config(bus_handle *h, const char *topic, const char *key, int t
 
 static int groups(bus_handle *h, int timeout_ms, char ***ret_names, char *why, size_t size)
 {
-    int code;
-    rd_kafka_queue_t *q = rd_kafka_queue_new(rdk_of(h)->rk);
-    rd_kafka_ListConsumerGroups(rdk_of(h)->rk, NULL, q);
-    rd_kafka_event_t *ev = answer(rdk_of(h), q, timeout_ms, &code, why, size);
-    rd_kafka_queue_destroy(q);
-    if (!ev)
-        return code;
-    size_t n = 0;
-    const rd_kafka_ConsumerGroupListing_t **list =
-        rd_kafka_ListConsumerGroups_result_valid(rd_kafka_event_ListConsumerGroups_result(ev), &n);
-    char **names = pst_alloc((n + 1) * sizeof *names);
-    for (size_t i = 0; i < n; i++)
-        names[i] = pst_strdup(rd_kafka_ConsumerGroupListing_group_id(list[i]));
-    rd_kafka_event_destroy(ev);
-    *ret_names = names;
-    return 0;
+    question x = question_new(h);
+    rd_kafka_ListConsumerGroups(x.h->rk, NULL, x.q);
+    int code = await_answer(&x, timeout_ms, why, size);
+    if (!code) {
+        size_t n = 0;
+        const rd_kafka_ConsumerGroupListing_t **list =
+            rd_kafka_ListConsumerGroups_result_valid(rd_kafka_event_ListConsumerGroups_result(x.answer), &n);
+        char **names = pst_alloc((n + 1) * sizeof *names);
+        for (size_t i = 0; i < n; i++)
+            names[i] = pst_strdup(rd_kafka_ConsumerGroupListing_group_id(list[i]));
+        *ret_names = names;
+    }
+    question_end(&x);
+    return code;
+}
+
+/* An answer about groups has a result for each that was asked for, which is one; its error is the group's. */
+static int of_one_group(size_t n, const rd_kafka_error_t *e, char *why, size_t size)
+{
+    if (!n)
+        return RD_KAFKA_RESP_ERR__TIMED_OUT;
+    if (!e)
+        return 0;
+    say(why, size, rd_kafka_error_string(e));
+    return rd_kafka_error_code(e);
 }
 
 /* Into the places that were named, or new ones. */
@@ -203,37 +230,29 @@ static void take_offsets(const rd_kafka_topic_partition_list_t *list, bus_places
     }
 }
 
-/* An answer has a result for each group that was asked for, which is one. Its error is the group's, the errors of places stay with them. */
+/* The errors of single places stay with them. */
 static int group_offsets(bus_handle *h, const char *group, bool stable, int timeout_ms, bus_places *places, char *why, size_t size)
 {
-    int code;
+    question x = question_new(h);
     rd_kafka_topic_partition_list_t *of = places->n ? rdk_list(places) : NULL;
-    rd_kafka_queue_t *q = rd_kafka_queue_new(rdk_of(h)->rk);
-    rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(rdk_of(h)->rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
     rd_kafka_ListConsumerGroupOffsets_t *ask = rd_kafka_ListConsumerGroupOffsets_new(group, of);
-    rd_kafka_error_destroy(rd_kafka_AdminOptions_set_require_stable_offsets(how, stable));
-    rd_kafka_ListConsumerGroupOffsets(rdk_of(h)->rk, &ask, 1, how, q);
-    rd_kafka_event_t *ev = answer(rdk_of(h), q, timeout_ms, &code, why, size);
-    size_t n = 0;
-    const rd_kafka_group_result_t **results =
-        ev ? rd_kafka_ListConsumerGroupOffsets_result_groups(rd_kafka_event_ListConsumerGroupOffsets_result(ev), &n) : NULL;
-    const rd_kafka_error_t *e = n ? rd_kafka_group_result_error(results[0]) : NULL;
-    const rd_kafka_topic_partition_list_t *list = n ? rd_kafka_group_result_partitions(results[0]) : NULL;
-    if (ev && !n)
-        code = RD_KAFKA_RESP_ERR__TIMED_OUT;
-    if (e) {
-        code = rd_kafka_error_code(e);
-        say(why, size, rd_kafka_error_string(e));
+    x.how = rd_kafka_AdminOptions_new(x.h->rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
+    rd_kafka_error_destroy(rd_kafka_AdminOptions_set_require_stable_offsets(x.how, stable));
+    rd_kafka_ListConsumerGroupOffsets(x.h->rk, &ask, 1, x.how, x.q);
+    int code = await_answer(&x, timeout_ms, why, size);
+    if (!code) {
+        size_t n = 0;
+        const rd_kafka_group_result_t **results =
+            rd_kafka_ListConsumerGroupOffsets_result_groups(rd_kafka_event_ListConsumerGroupOffsets_result(x.answer), &n);
+        const rd_kafka_topic_partition_list_t *list = n ? rd_kafka_group_result_partitions(results[0]) : NULL;
+        code = of_one_group(n, n ? rd_kafka_group_result_error(results[0]) : NULL, why, size);
+        if (!code && list)
+            take_offsets(list, places);
     }
-    if (!code && list)
-        take_offsets(list, places);
-    if (ev)
-        rd_kafka_event_destroy(ev);
     if (of)
         rd_kafka_topic_partition_list_destroy(of);
     rd_kafka_ListConsumerGroupOffsets_destroy(ask);
-    rd_kafka_AdminOptions_destroy(how);
-    rd_kafka_queue_destroy(q);
+    question_end(&x);
     return code;
 }
 
@@ -255,27 +274,19 @@ static void take_members(const rd_kafka_ConsumerGroupDescription_t *group, bus_m
 
 static int group_members(bus_handle *h, const char *group, int timeout_ms, bus_members *ret, char *why, size_t size)
 {
-    int code;
-    rd_kafka_queue_t *q = rd_kafka_queue_new(rdk_of(h)->rk);
-    rd_kafka_AdminOptions_t *how = rd_kafka_AdminOptions_new(rdk_of(h)->rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
-    rd_kafka_DescribeConsumerGroups(rdk_of(h)->rk, &group, 1, how, q);
-    rd_kafka_event_t *ev = answer(rdk_of(h), q, timeout_ms, &code, why, size);
-    size_t n = 0;
-    const rd_kafka_ConsumerGroupDescription_t **list =
-        ev ? rd_kafka_DescribeConsumerGroups_result_groups(rd_kafka_event_DescribeConsumerGroups_result(ev), &n) : NULL;
-    const rd_kafka_error_t *e = n ? rd_kafka_ConsumerGroupDescription_error(list[0]) : NULL;
-    if (e) {
-        code = rd_kafka_error_code(e);
-        say(why, size, rd_kafka_error_string(e));
+    question x = question_new(h);
+    x.how = rd_kafka_AdminOptions_new(x.h->rk, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS);
+    rd_kafka_DescribeConsumerGroups(x.h->rk, &group, 1, x.how, x.q);
+    int code = await_answer(&x, timeout_ms, why, size);
+    if (!code) {
+        size_t n = 0;
+        const rd_kafka_ConsumerGroupDescription_t **list =
+            rd_kafka_DescribeConsumerGroups_result_groups(rd_kafka_event_DescribeConsumerGroups_result(x.answer), &n);
+        code = of_one_group(n, n ? rd_kafka_ConsumerGroupDescription_error(list[0]) : NULL, why, size);
+        if (!code)
+            take_members(list[0], ret);
     }
-    if (ev && !n)
-        code = RD_KAFKA_RESP_ERR__TIMED_OUT;
-    if (!code)
-        take_members(list[0], ret);
-    if (ev)
-        rd_kafka_event_destroy(ev);
-    rd_kafka_AdminOptions_destroy(how);
-    rd_kafka_queue_destroy(q);
+    question_end(&x);
     return code;
 }
 
