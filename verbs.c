@@ -38,6 +38,7 @@ const pst_verb *const pst_verbs[] = {
 };
 const size_t pst_n_verbs = sizeof pst_verbs / sizeof *pst_verbs;
 
+/* The scripts of bash and zsh ask the verb itself for its options, by --help: they need not be made anew with a new version. */
 static int completion_run(int argc, char **argv)
 {
     const char *shell = argc > 1 ? argv[1] : "";

@@ -206,6 +206,8 @@ static size_t nodes_in(const pst_plan *p, size_t eng_prog_field)
     return n;
 }
 
+/* Three forms of one text: a plan alone, of which nothing was run and no number is known; an observed run; and a model that another backend
+ * serves whole, which has no steps of ours to list. */
 void eng_explain_text(const eng_explained *e, eng_heap_text *t)
 {
     const pst_plan *p = e->p;
@@ -284,6 +286,7 @@ static void values_json(eng_heap_text *t, const char *what, const pst_value_info
     eng_heap_printf(t, "]");
 }
 
+/* Figures of work are per row, as in the table, but exact. A dimension that follows the rows of the input is its name, not a number. */
 static void step_json(const eng_explained *e, size_t graph, size_t at, eng_heap_text *t)
 {
     const eng_step *s = &e->p->progs[graph].steps[at];
@@ -323,6 +326,7 @@ static void step_json(const eng_explained *e, size_t graph, size_t at, eng_heap_
     eng_heap_printf(t, "}");
 }
 
+/* What was not observed or measured has no key, so that no program takes a 0 for a finding. */
 void eng_explain_json(const eng_explained *e, eng_heap_text *t)
 {
     const pst_plan *p = e->p;

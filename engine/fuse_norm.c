@@ -187,6 +187,12 @@ static int take_affine(const eng_fuser *f, int out, int *in, size_t *parts, int 
     return out;
 }
 
+/* A layer normalisation that an exporter wrote in pieces, found from its division:
+ *
+ *     (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps)  [* scale] [+ bias]
+ *
+ * Every value between must have no reader outside of the pattern, or taking the pieces away would take it from somebody: the deviation d
+ * has the division and the square (twice, where it is d * d), all others have one. */
 static void try_pieces(eng_fuser *f, size_t at)
 {
     const eng_node *div = f->nodes[at].node, *sqrt, *add, *var, *square, *sub, *mean;

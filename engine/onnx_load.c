@@ -441,6 +441,7 @@ static int load_inputs(loader *l, const PstOnnx__GraphProto *g, scope *s, eng_gr
     return 0;
 }
 
+/* A name is looked for in this graph, then in those around it: a nested graph sees what surrounds it, and nothing of it is seen outside. */
 static int load_graph(loader *l, const PstOnnx__GraphProto *g, scope *parent, const call *in_call, int depth, eng_graph *ret)
 {
     l->graphs++;

@@ -89,6 +89,8 @@ static int scan_bytes(scan *s, const ProtobufCFieldDescriptor *f, const uint8_t 
     return scan_message(s, sub, at, (size_t)n, depth + 1);
 }
 
+/* The decoder allocates whatever a message announces, so its bytes are walked once before, by lengths and counts alone, and every limit is
+ * met here; nothing is kept. */
 static int scan_message(scan *s, const ProtobufCMessageDescriptor *d, const uint8_t *p, size_t len, int depth)
 {
     if (depth > s->depth_max)
@@ -316,6 +318,8 @@ static int take_lists(const PstOnnx__TensorProto *tp, int dtype, size_t n, size_
     return eng_onnx_take(room, bytes, tp->name && *tp->name ? tp->name : "a tensor", err);
 }
 
+/* The data lie in one of three places: a file outside, raw_data (both stay where they are), or a list by type, which is copied. Elements of
+ * less than a byte are spread to one each: no kernel knows packed ones. */
 int eng_onnx_tensor(eng_zone *zone, PstOnnx__TensorProto *tp, eng_onnx_room *room, const pst_model_limits *limits, pst_tensor *ret,
                     pst_err *err)
 {
@@ -372,6 +376,8 @@ int eng_onnx_tensor(eng_zone *zone, PstOnnx__TensorProto *tp, eng_onnx_room *roo
     return 0;
 }
 
+/* Made dense, since no kernel knows another form; room for it is asked for first, because a few bytes can name a large shape. Indices are
+ * places in the flattened tensor, or one row of coordinates per value. */
 int eng_onnx_sparse(eng_zone *zone, PstOnnx__SparseTensorProto *sp, eng_onnx_room *room, const pst_model_limits *limits, pst_tensor *ret,
                     pst_err *err)
 {

@@ -99,6 +99,7 @@ static int load(const score_opts *o, pst_pipeline **ret_pipeline, pst_err *err)
     return rc;
 }
 
+/* The verbs share the way to a checked pipeline and part only behind it. --config and a bare argument name the same file. */
 static int run_verb(int which, int argc, char **argv)
 {
     score_opts o = {.slot = -1};

@@ -200,6 +200,8 @@ int lcm_commands_take(lcm_commands *cs, const pst_record *r, pst_err *err)
     return 0;
 }
 
+/* Commands of one job stay in order: while one waits, those behind it wait too (ids). One that no state asked for after HOLD_US is refused,
+ * but only when the states are known to be newer than it (fresh): until then a probe asks how far they are. */
 void lcm_commands_again(lcm_commands *cs)
 {
     int64_t now = pst_mono_us(), fresh = lcm_expected_fresh(cs->conf.expected);

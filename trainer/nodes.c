@@ -199,6 +199,8 @@ static void node_lost(tcore *c, trainer_node *n, const char *actor, const char *
     free(reason);
 }
 
+/* About a node, not about a job: its answer carries the request's id only. LOST is concluded here; draining and accepting are commands to
+ * the node. */
 void tcore_node_request(tcore *c, const pst_job_request *r, const char *by)
 {
     const char *name = pst_str_map_get(r->options, r->n_options, "node");

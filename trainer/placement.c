@@ -155,6 +155,8 @@ static trainer_node *better(const trainer_job *j, trainer_node *best, trainer_no
     return strcmp(best->name, j->s.node) && free_cpu(n) > free_cpu(best) ? n : best;
 }
 
+/* Where nothing fits, the reason is that of the node that was nearest to it: room that is lacking on an open one before what keeps others
+ * closed. */
 trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound)
 {
     const char *bound = bound_to(j);

@@ -93,6 +93,7 @@ static void reject_submission(tcore *c, const trainer_in *in, const pst_manifest
     trainer_memory_put(&c->rejected, training_id, c->now_us);
 }
 
+/* What can never run, or would be one too many in its queue, is rejected and leaves no job; anything else exists from here on. */
 static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const char *training_id, const char *mark,
                   const pst_complaints *warnings)
 {

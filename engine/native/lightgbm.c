@@ -248,6 +248,8 @@ static int pad_lines(eng_draft *d, size_t n_leaves)
     return rc;
 }
 
+/* linear_tree: a leaf is constant + sum of factor * feature. The features and factors of all leaves stand in one line of the file each,
+ * leaf behind leaf, so the spans are read on from where the last leaf ended, and each must be at its end after the last. */
 static int add_lines(lgbm *g, size_t n_leaves)
 {
     eng_draft *d = &g->d;
@@ -396,6 +398,8 @@ static int end_header(lgbm *g)
     return 0;
 }
 
+/* Keys of a tree may come in any order: a tree is finished when the next one begins. What stands behind the end (importances, parameters)
+ * is not for us. */
 static int read_file(lgbm *g)
 {
     span line, key, v;

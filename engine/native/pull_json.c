@@ -99,6 +99,8 @@ static bool digit(const eng_pull *p)
     return p->at < p->end && *p->at >= '0' && *p->at <= '9';
 }
 
+/* By the letter of the grammar, since strtof takes more (hexadecimals, leading zeros). A whole number of up to 18 digits stays one and
+ * cannot overflow; -0 is real, since an integer would lose its sign. */
 static int number(eng_pull *p, eng_pull_token *t)
 {
     const uint8_t *from = p->at;
@@ -184,6 +186,7 @@ static int value(eng_pull *p, eng_pull_token *t)
     return word(p, t);
 }
 
+/* One token a call. Where the reader stands is in its frames, not on the C stack; a key and its value are two calls (after_key). */
 int eng_pull_json_next(eng_pull *p, eng_pull_token *t)
 {
     skip_space(p);

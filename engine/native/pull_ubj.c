@@ -153,6 +153,7 @@ static int next_marker(eng_pull *p, uint8_t *ret)
     return rc;
 }
 
+/* One token a call, as in JSON. A container may say its count, then it has no marker of its end, and its type, then its elements have none. */
 int eng_pull_ubj_next(eng_pull *p, eng_pull_token *t)
 {
     uint8_t marker;

@@ -371,6 +371,7 @@ static int add_leaf(xgb *x, size_t i, int32_t place)
     return 0;
 }
 
+/* A tree counts in the draft (n_nodes, n_leaves) when all of it is there: places of splits and leaves are offsets from these until then. */
 static int finish_tree(xgb *x)
 {
     const xgb_tree *t = &x->tree;
@@ -678,6 +679,7 @@ static void take_remark(xgb *x)
     x->n->remark = kept(x, text, strlen(text));
 }
 
+/* The parts of a file come in any order: what depends on two of them is checked here, behind its last byte, not where it is read. */
 static int finish(xgb *x)
 {
     eng_native *n = x->n;

@@ -261,6 +261,8 @@ int eng_op_attention(eng_op_ctx *c)
     return 0;
 }
 
+/* Each pair of a head is turned by the angle of its position: neighbours (interleaved), or the same place in the first and the second half.
+ * What lies behind rotary_embedding_dim passes through. Without positions the caches have a row for each element of the sequence. */
 int eng_op_rotary(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 3);

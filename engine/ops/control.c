@@ -140,6 +140,8 @@ static int scalar(eng_op_ctx *c, pst_dtype t, const void *value, eng_val *ret)
     return 0;
 }
 
+/* The body: (round, go, carried...) -> (go, carried..., scanned...). Carried values are shared from round to round, not copied; all that
+ * was made is cleared at the one end, also when a round fails. Each round ticks, so that an endless loop meets the limits of the run. */
 int eng_op_loop(eng_op_ctx *c)
 {
     const eng_graph *g = graph_of(c, "body");
@@ -345,6 +347,8 @@ int eng_op_sequence_length(eng_op_ctx *c)
     return 0;
 }
 
+/* A list gives the size of every piece, a scalar that of all but the last; without either, pieces are single slices, and only then
+ * keepdims=0 takes the axis away. */
 int eng_op_split_to_sequence(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1), axis;

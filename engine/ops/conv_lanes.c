@@ -219,6 +219,8 @@ static void run_image(const job *j, const float *add, float *y)
     }
 }
 
+/* Returns 1 when the packed weights are not those of this call, or the shape does not fit: then another way computes it. Relu and a
+ * residual are applied as results are written, other activations in a pass behind. */
 static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)
 {
     const lanes_weights *kept = state;

@@ -40,6 +40,8 @@ static float overlap(const float *a, const float *b)
     return all > 0 ? both / all : 0;
 }
 
+/* Greedy, per image and class: boxes in the order of falling scores, and one that overlaps a kept box by more than the threshold is
+ * dropped. Rows of the result are (image, class, box). */
 int eng_op_nms(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2);

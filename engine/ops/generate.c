@@ -6,29 +6,29 @@
 #include <math.h>
 #include <string.h>
 
-int eng_op_range(eng_op_ctx *c)
+/* The span between the ends of int64 does not fit one. */
+static int int_range(eng_op_ctx *c, pst_dtype t)
 {
-    int rc = eng_op_need(c, 3);
-    if (rc < 0)
-        return rc;
-    pst_dtype t = eng_in(c, 0)->dtype;
-    if (eng_dtype_is_int(t)) {
-        int64_t s, e, d, n = 0;
-        if (eng_in_ints(c, 0, &s, 1) != 1 || eng_in_ints(c, 1, &e, 1) != 1 || eng_in_ints(c, 2, &d, 1) != 1 || !d)
-            return eng_op_fail(c, PST_EINVAL, "start, limit and delta must be numbers, delta not 0");
-        __int128 span = (__int128)e - s;
-        if ((d > 0) == (span > 0) && span)
-            n = (int64_t)((span + d - (d > 0 ? 1 : -1)) / d);
-        char *o = eng_out(c, 0, t, 1, &n);
-        if (!o)
-            return PST_ELIMIT;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t v = (int64_t)((uint64_t)s + (uint64_t)i * (uint64_t)d);
-            eng_convert(t, o + (size_t)i * pst_dtype_size(t), PST_I64, &v, 1, true);
-        }
-        return 0;
+    int64_t s, e, d, n = 0;
+    if (eng_in_ints(c, 0, &s, 1) != 1 || eng_in_ints(c, 1, &e, 1) != 1 || eng_in_ints(c, 2, &d, 1) != 1 || !d)
+        return eng_op_fail(c, PST_EINVAL, "start, limit and delta must be numbers, delta not 0");
+    __int128 span = (__int128)e - s;
+    if ((d > 0) == (span > 0) && span)
+        n = (int64_t)((span + d - (d > 0 ? 1 : -1)) / d);
+    char *o = eng_out(c, 0, t, 1, &n);
+    if (!o)
+        return PST_ELIMIT;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t v = (int64_t)((uint64_t)s + (uint64_t)i * (uint64_t)d);
+        eng_convert(t, o + (size_t)i * pst_dtype_size(t), PST_I64, &v, 1, true);
     }
+    return 0;
+}
+
+static int real_range(eng_op_ctx *c, pst_dtype t)
+{
     double s, e, d;
+    int rc;
     if ((rc = eng_in_scalar(c, 0, &s)) < 0 || (rc = eng_in_scalar(c, 1, &e)) < 0 || (rc = eng_in_scalar(c, 2, &d)) < 0)
         return rc;
     double count = ceil((e - s) / d);
@@ -43,6 +43,15 @@ int eng_op_range(eng_op_ctx *c)
         eng_convert(t, o + (size_t)i * pst_dtype_size(t), PST_F64, &v, 1, true);
     }
     return 0;
+}
+
+int eng_op_range(eng_op_ctx *c)
+{
+    int rc = eng_op_need(c, 3);
+    if (rc < 0)
+        return rc;
+    pst_dtype t = eng_in(c, 0)->dtype;
+    return eng_dtype_is_int(t) ? int_range(c, t) : real_range(c, t);
 }
 
 int eng_op_tile(eng_op_ctx *c)
@@ -93,6 +102,8 @@ static int64_t pad_from(int64_t i, int64_t before, int64_t d, char mode)
     }
 }
 
+/* All begins, then all ends; a negative one crops. Each element of the result looks for where it comes from (pad_from), and outside of that
+ * it is the fill value. Attributes became inputs with opset 11, and axes may be named since 18. */
 int eng_op_pad(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1), n;

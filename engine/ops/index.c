@@ -28,6 +28,7 @@ static int outside(eng_op_ctx *c, int64_t at, int64_t d)
 
 /* ---- gather ---- */
 
+/* The result has the shape of the indices: each element keeps its coordinates but that on the axis, which is its index. */
 int eng_op_gather_elements(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2), axis;
@@ -124,6 +125,7 @@ static scatter_how how_of(const eng_node *n)
         break;                                                                                                                   \
     }
 
+/* Reductions are computed in the widest type of their kind and come back with one rounding: float for halves, int64 for integers. */
 static int put(scatter_how how, pst_dtype t, void *to, const void *from)
 {
     if (how == S_NONE) {
@@ -170,6 +172,7 @@ static char *copy_in(eng_op_ctx *c, const pst_tensor *x)
     return o;
 }
 
+/* Updates are applied in the order of the list: of equal indices the last one stays, or all are reduced. */
 int eng_op_scatter_elements(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 3), axis;
@@ -205,6 +208,7 @@ int eng_op_scatter_elements(eng_op_ctx *c)
     return 0;
 }
 
+/* A row of the indices names a slice of the data by its first depth coordinates; the slice of the updates at the same place goes there. */
 int eng_op_scatter_nd(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 3);
@@ -348,6 +352,7 @@ int eng_op_nonzero(eng_op_ctx *c)
     return 0;
 }
 
+/* Without an axis the input is flat. A condition that is shorter than the axis drops the rest. */
 int eng_op_compress(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2), axis = 0;
@@ -406,6 +411,7 @@ static int descending(const void *va, const void *vb)
     return a->v > b->v ? -1 : a->v < b->v ? 1 : (a->at > b->at) - (a->at < b->at);
 }
 
+/* A line along the axis is sorted as a whole, by value and then by place: of equal values the first comes first, as the operator wants. */
 int eng_op_topk(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1), axis;

@@ -180,6 +180,8 @@ static void fill_bias(const walk *k)
     }
 }
 
+/* Sizes first: slice is how many rows walk together (their states fit L1), part how many steps take their input side as one product, which
+ * is done for FEW_ROWS only; with more rows the input lies in front of the state (lead) and is part of the step. */
 int eng_lstm_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc)
 {
     const eng_rnn_state *st = *c->state;

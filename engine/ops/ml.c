@@ -169,6 +169,7 @@ int eng_op_binarizer(eng_op_ctx *c)
     return eng_convert(x.dtype, o, PST_F64, d, n, true);
 }
 
+/* The value to be replaced may be NaN, which is unequal even to itself: hence the second test. */
 int eng_op_imputer(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1);
@@ -217,6 +218,8 @@ int eng_op_imputer(eng_op_ctx *c)
     return 0;
 }
 
+/* Categories are those of the input's type (the other list is ignored). A value outside of them is a row of zeros, or an error with
+ * zeros=0. */
 int eng_op_one_hot_encoder(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1);
@@ -281,6 +284,7 @@ int eng_op_array_feature_extractor(eng_op_ctx *c)
     return 0;
 }
 
+/* inputdimensions is how wide each input is to be: what is narrower is filled with 0, what is wider is cut. */
 int eng_op_feature_vectorizer(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, c->n_in ? c->n_in : 1);
@@ -344,6 +348,8 @@ typedef struct encoder {
     double default_number;
 } encoder;
 
+/* One side of the table, from whichever attribute has it. Numbers are widened to int64 or double, so that one comparison serves all; `as`
+ * remembers the type that a result made from it has. */
 static bool side_of(eng_op_ctx *c, const char *what, side *s)
 {
     char name[40];
@@ -469,6 +475,36 @@ static int by_position(eng_op_ctx *c, const encoder *e, const char *const *texts
     return 0;
 }
 
+/* The place of a key in the table; -1: it is not there. v: the key, unless it is a text, as the keys' type. */
+static int64_t find_key(const encoder *e, const char *text, const void *v)
+{
+    int64_t number = e->from.type == PST_I64 ? *(const int64_t *)v : 0, lo = 0, hi = e->from.n;
+    double real = e->from.type == PST_F64 ? *(const double *)v : 0;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (compare_key(&e->from, e->order[mid], text, number, real) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < e->from.n && !compare_key(&e->from, e->order[lo], text, number, real) ? e->order[lo] : -1;
+}
+
+/* What stands beside key k, or the default for k < 0, as element i of the result. */
+static void put_label(const encoder *e, void *o, int64_t i, int64_t k)
+{
+    if (e->to.type == PST_STR) {
+        ((const char **)o)[i] = k >= 0 ? e->to.texts[k] : e->default_text;
+        return;
+    }
+    char *to = (char *)o + (size_t)i * pst_dtype_size(e->to.as);
+    if (e->to.type == PST_I64)
+        eng_convert(e->to.as, to, PST_I64, k >= 0 ? &e->to.ints[k] : &e->default_int, 1, true);
+    else
+        eng_convert(e->to.as, to, PST_F64, k >= 0 ? &e->to.numbers[k] : &e->default_number, 1, true);
+}
+
+/* The keys were sorted with the plan (order), so that each value of a run is a search among them. Version 1 has positions instead of a table. */
 int eng_op_label_encoder(eng_op_ctx *c)
 {
     const encoder *e = *c->state;
@@ -481,16 +517,14 @@ int eng_op_label_encoder(eng_op_ctx *c)
         return by_position(c, e, texts, NULL, (int64_t)n);
     }
     pst_tensor x = *eng_in(c, 0);
-    int64_t n = eng_count(&x), *xi = NULL;
-    double *xd = NULL;
+    int64_t n = eng_count(&x);
+    char *v = NULL;
     if ((x.dtype == PST_STR) != (e->from.type == PST_STR))
         return eng_op_fail(c, PST_EINVAL, "input %s does not match the keys", pst_dtype_name(x.dtype));
     if (x.dtype != PST_STR) {
-        void *v = eng_op_scratch(c, (size_t)n * 8);
+        v = eng_op_scratch(c, (size_t)n * 8);
         if (!v)
             return PST_ELIMIT;
-        xi = v;
-        xd = v;
         if (eng_convert(e->from.type, v, x.dtype, x.data, n, true) < 0)
             return eng_op_type(c, x.dtype);
     }
@@ -498,27 +532,8 @@ int eng_op_label_encoder(eng_op_ctx *c)
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < n; i++) {
-        const char *text = x.dtype == PST_STR ? ((const char *const *)x.data)[i] : NULL;
-        int64_t lo = 0, hi = e->from.n;
-        while (lo < hi) {
-            int64_t mid = lo + (hi - lo) / 2;
-            if (compare_key(&e->from, e->order[mid], text, xi && e->from.type == PST_I64 ? xi[i] : 0,
-                            xd && e->from.type == PST_F64 ? xd[i] : 0) < 0)
-                lo = mid + 1;
-            else
-                hi = mid;
-        }
-        bool found = lo < e->from.n && !compare_key(&e->from, e->order[lo], text, xi && e->from.type == PST_I64 ? xi[i] : 0,
-                                                    xd && e->from.type == PST_F64 ? xd[i] : 0);
-        int64_t k = found ? e->order[lo] : 0;
-        if (e->to.type == PST_STR) {
-            ((const char **)o)[i] = found ? e->to.texts[k] : e->default_text;
-        } else {
-            size_t size = pst_dtype_size(e->to.as);
-            int64_t vi = found && e->to.type == PST_I64 ? e->to.ints[k] : e->default_int;
-            double vd = found && e->to.type == PST_F64 ? e->to.numbers[k] : e->default_number;
-            eng_convert(e->to.as, (char *)o + (size_t)i * size, e->to.type, e->to.type == PST_I64 ? (void *)&vi : (void *)&vd, 1, true);
-        }
+        const char *text = v ? NULL : ((const char *const *)x.data)[i];
+        put_label(e, o, i, find_key(e, text, v ? v + i * 8 : NULL));
     }
     return 0;
 }

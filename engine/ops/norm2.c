@@ -185,6 +185,8 @@ int eng_op_lrn(eng_op_ctx *c)
     return eng_convert(x.dtype, o, PST_F64, y, n, true);
 }
 
+/* Two passes in double: the specification has E[x^2] - E[x]^2, which cancels where the mean is large. 1e-9 is its own, added to the
+ * deviation. */
 int eng_op_mvn(eng_op_ctx *c)
 {
     static const int64_t usual[] = {0, 2, 3};

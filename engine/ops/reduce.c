@@ -293,6 +293,8 @@ REDUCE(reduce_logsum, R_LOGSUM, 18)
 REDUCE(reduce_logsumexp, R_LOGSUMEXP, 18)
 REDUCE(reduce_sumsquare, R_SUMSQUARE, 18)
 
+/* Integers are compared as int64: double has no place for those beyond 2^53. With select_last_index the last of equal ones is taken, and
+ * NaN equals nothing. */
 static int arg(eng_op_ctx *c, bool max)
 {
     int rc = eng_op_need(c, 1), axis, rank = 0;

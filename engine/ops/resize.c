@@ -170,6 +170,8 @@ static int numbers(eng_op_ctx *c, int i, double *ret, int max)
     return (int)n;
 }
 
+/* Scales, or sizes; for all axes, or for those that are named. keep_aspect_ratio_policy makes one scale of the sizes: the smallest of their
+ * scales (not_larger) or the largest (not_smaller). */
 int eng_op_resize(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1);

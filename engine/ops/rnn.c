@@ -67,6 +67,7 @@ static bool shape_is(const pst_tensor *t, int rank, int64_t a, int64_t b, int64_
     return !t || (t->dtype == PST_F32 && t->rank == rank && t->dims[0] == a && t->dims[1] == b && (rank < 3 || t->dims[2] == d));
 }
 
+/* Everything is held against the shapes once, here: kernels index without checks, and their sizes stay within an int. */
 static int read_rnn(eng_op_ctx *c, int gates, rnn *s)
 {
     int rc = eng_op_need(c, 3);

@@ -199,6 +199,8 @@ static void fill_biases(const eng_rnn *s, int64_t d, float *bias)
         bias[i] = wb ? i < sum ? wb[i] + wb[g + i] : wb[i] : 0;
 }
 
+/* Returns 1 for an unusual cell, which is left to rnn.c. Weights that are not those packed with the plan (they are computed in the run) are
+ * packed for this run. Where rows have lengths of their own, or come batch first, all steps are one part. */
 int eng_rnn_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc)
 {
     if (!usual(s))

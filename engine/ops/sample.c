@@ -266,6 +266,7 @@ static int roi_of(eng_op_ctx *c, const float *box, float scale, bool half, int64
     return 0;
 }
 
+/* How much a box costs stands in the box (an adaptive grid): the work is charged against the limits box by box, before it is done. */
 int eng_op_roi_align(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 3);
@@ -304,6 +305,7 @@ int eng_op_roi_align(eng_op_ctx *c)
 
 /* ---- CenterCropPad ---- */
 
+/* Per axis the smaller of both lengths is copied from the middle to the middle; of an odd difference the larger half lies behind. */
 int eng_op_center_crop_pad(eng_op_ctx *c)
 {
     int64_t want[PST_MAX_RANK], dims[PST_MAX_RANK], from[PST_MAX_RANK] = {0}, to[PST_MAX_RANK] = {0}, both[PST_MAX_RANK];

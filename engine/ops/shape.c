@@ -13,6 +13,8 @@ int eng_op_identity(eng_op_ctx *c)
     return 0;
 }
 
+/* No byte moves: the result is a view. 0 copies a dimension of the input, unless allowzero; -1, of which there may be one, takes what is
+ * left. */
 int eng_op_reshape(eng_op_ctx *c)
 {
     int64_t want[PST_MAX_RANK], known = 1;
@@ -152,6 +154,7 @@ int eng_op_unsqueeze(eng_op_ctx *c)
     return eng_out_view(c, 0, 0, rank, dims);
 }
 
+/* Axes before the joined one are walked outside (outer), those behind it are one run of bytes (inner): each input gives a run in turn. */
 int eng_op_concat(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, c->n_in ? c->n_in : 1), axis;
@@ -218,6 +221,8 @@ static int strided_copy(eng_op_ctx *c, const pst_tensor *x, const int64_t *start
     return 0;
 }
 
+/* As in Python: what is negative counts from the end, then all is clamped to where a step in its direction can stand; -1 as an end of a
+ * backward step is "before the first". An empty axis gets the harmless start 0, since its own may lie outside. */
 static int slice(eng_op_ctx *c, const int64_t *starts, const int64_t *ends, const int64_t *axes, const int64_t *steps, int n)
 {
     const pst_tensor *x = eng_in(c, 0);
@@ -282,6 +287,7 @@ int eng_op_slice_10(eng_op_ctx *c)
     return slice(c, s, e, eng_in(c, 3) ? a : NULL, eng_in(c, 4) ? st : NULL, n);
 }
 
+/* The axis is replaced by the dimensions of the indices; what lies behind it is one run of bytes (inner). */
 int eng_op_gather(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2), axis, rank = 0;
@@ -469,6 +475,7 @@ static void to_e8m0(eng_op_ctx *c, uint8_t *o, const float *f, int64_t n, bool s
     }
 }
 
+/* To its own type a value is shared, not copied. Texts and E8M0 have ways of their own, the rest is eng_convert's. */
 static int cast_to(eng_op_ctx *c, int to)
 {
     int rc = eng_op_need(c, 1);
@@ -512,6 +519,8 @@ int eng_op_cast_like(eng_op_ctx *c)
     return rc < 0 ? rc : cast_to(c, eng_in(c, 1)->dtype);
 }
 
+/* The result is written in order; from, where its element lies in the input, is moved on by strides, without a division per element. Four
+ * bytes have a loop of their own: memcpy of a constant size is one move. */
 int eng_op_transpose(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1);
@@ -592,6 +601,7 @@ int eng_op_expand(eng_op_ctx *c)
     return 0;
 }
 
+/* Sizes come from an input (opset 13), an attribute, or the number of outputs: equal parts, the last one smaller. */
 int eng_op_split(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1), axis;

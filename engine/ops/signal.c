@@ -177,6 +177,8 @@ static void gather(const dft *d, const pst_tensor *x, const lines *l, int64_t o,
     }
 }
 
+/* A line along the axis is gathered into complex doubles, transformed, and put back. Its length may be another than the input's: gather
+ * cuts it or fills it with zeros. Of a one-sided result the other half is its mirror, which the inverse has gather make. */
 int eng_op_dft(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1);
@@ -213,6 +215,7 @@ int eng_op_dft(eng_op_ctx *c)
     return 0;
 }
 
+/* Only frames that lie in the signal as a whole. A window that is shorter than a frame counts as zeros behind its end. */
 int eng_op_stft(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+/* Broadcasting repeats texts: the bytes of the result are held against the limit as they grow, not those of the inputs. */
 int eng_op_string_concat(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2), rank;
@@ -118,6 +119,7 @@ static const char *next_part(const char **at, const char *delim, bool last, size
     return s;
 }
 
+/* Twice over the input: the result is as wide as the text with the most parts, which is known after the first. */
 int eng_op_string_split(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1);

@@ -714,6 +714,7 @@ static int two_classes(const tree_classifier *k, const double *s, const uint8_t 
     return second;
 }
 
+/* Two classes have rules of their own, since many files give one score for both. Of equal scores the first class wins. */
 int eng_op_tree_classifier(eng_op_ctx *c)
 {
     const tree_classifier *k = *c->state;

@@ -244,6 +244,7 @@ static void keep_tables(code_builder *b)
     eng_heap_free(b->targets);
 }
 
+/* A tree without a program or tables is walked: what it began to add is taken back by the counters, nothing behind them is read. */
 void eng_fast_programs(eng_op_ctx *c, const eng_forest *f, eng_forest_fast *q, const eng_fast_split *splits, bool ranked)
 {
     code_builder *b = eng_heap_alloc(sizeof *b);

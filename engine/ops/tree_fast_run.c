@@ -230,6 +230,8 @@ static void mark_targets(const run *k, int64_t rows, uint8_t *has)
         memcpy(has + (size_t)r * nt, has, nt);
 }
 
+/* Blocks of rows by ranked comparison as long as enough rows are left, the rest row by row. All scratch is asked for before: behind it
+ * nothing fails. */
 int eng_forest_fast_run(eng_op_ctx *c, const eng_forest *f, const void *x, int64_t rows, int64_t cols, double *out, uint8_t *has)
 {
     const eng_forest_fast *q = f->fast;

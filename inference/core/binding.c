@@ -449,51 +449,63 @@ double *pst_binding_scratch(pst_binding *b, size_t width)
     return b->scratch;
 }
 
+static void explain_value(const char *what, const pst_value_info *v, pst_buf *t)
+{
+    pst_buf_printf(t, "%s %s %s(", what, v->name, pst_dtype_name(v->dtype));
+    for (int d = 0; d < v->rank; d++) {
+        pst_buf_adds(t, d ? ", " : "");
+        if (v->dims[d] < 0)
+            pst_buf_addc(t, d == 0 ? 'N' : '?');
+        else
+            pst_buf_printf(t, "%lld", (long long)v->dims[d]);
+    }
+    pst_buf_adds(t, ")\n");
+}
+
+static void explain_missing_text(const pst_feature *f, pst_buf *t)
+{
+    if (f->missing == PST_MISSING_REJECT)
+        pst_buf_adds(t, ", its text, missing: reject");
+    else
+        pst_buf_printf(t, ", its text, missing: the text %s", f->value_text ? f->value_text : "\"\"");
+}
+
+static void explain_feature(const pst_feature *f, size_t i, pst_buf *t)
+{
+    pst_buf_printf(t, "feature %zu: %s", i, f->field);
+    if (f->slots > 1)
+        pst_buf_printf(t, "[%u]", f->slots);
+    if (f->has_vocabulary)
+        pst_buf_printf(t, ", vocabulary of %zu words", f->n_vocabulary);
+    if (f->text)
+        explain_missing_text(f, t);
+    else
+        pst_buf_printf(t, " × %.9g + %.9g, missing: %s", f->scale, f->offset, pst_missing_name(f->missing));
+    if (f->missing == PST_MISSING_VALUE && !f->text)
+        pst_buf_printf(t, " %.9g", f->value);
+    if (f->missing == PST_MISSING_MEAN && f->n_means)
+        pst_buf_printf(t, " %.9g", f->means[0]);
+    if (f->has_clip)
+        pst_buf_printf(t, ", clip [%.9g, %.9g]", f->clip_lo, f->clip_hi);
+    if (f->input)
+        pst_buf_printf(t, ", input %s", f->input);
+    pst_buf_addc(t, '\n');
+}
+
 char *pst_binding_explain(const pst_binding *b)
 {
     pst_buf t = {0};
     pst_buf_printf(&t, "model %s version %d digest %s\n", b->name, b->version, b->info->digest);
-    for (size_t k = 0; k < b->info->n_inputs + b->info->n_outputs; k++) {
-        bool in = k < b->info->n_inputs;
-        const pst_value_info *v = in ? &b->info->inputs[k] : &b->info->outputs[k - b->info->n_inputs];
-        pst_buf_printf(&t, "%s %s %s(", in ? "input " : "output", v->name, pst_dtype_name(v->dtype));
-        for (int d = 0; d < v->rank; d++) {
-            pst_buf_adds(&t, d ? ", " : "");
-            if (v->dims[d] < 0)
-                pst_buf_addc(&t, d == 0 ? 'N' : '?');
-            else
-                pst_buf_printf(&t, "%lld", (long long)v->dims[d]);
-        }
-        pst_buf_adds(&t, ")\n");
-    }
+    for (size_t k = 0; k < b->info->n_inputs; k++)
+        explain_value("input ", &b->info->inputs[k], &t);
+    for (size_t k = 0; k < b->info->n_outputs; k++)
+        explain_value("output", &b->info->outputs[k], &t);
     pst_buf_printf(&t, "score  %s", pst_score_type_name(b->type));
     if (b->has_threshold)
         pst_buf_printf(&t, ", threshold %g", b->threshold);
     pst_buf_addc(&t, '\n');
-    for (size_t i = 0; i < b->n_features; i++) {
-        const pst_feature *f = &b->features[i];
-        pst_buf_printf(&t, "feature %zu: %s", i, f->field);
-        if (f->slots > 1)
-            pst_buf_printf(&t, "[%u]", f->slots);
-        if (f->has_vocabulary)
-            pst_buf_printf(&t, ", vocabulary of %zu words", f->n_vocabulary);
-        if (f->text)
-            pst_buf_printf(&t, ", its text, missing: %s%s", f->missing == PST_MISSING_REJECT ? "reject" : "the text ",
-                           f->missing == PST_MISSING_REJECT ? ""
-                           : f->value_text                  ? f->value_text
-                                                            : "\"\"");
-        else
-            pst_buf_printf(&t, " × %.9g + %.9g, missing: %s", f->scale, f->offset, pst_missing_name(f->missing));
-        if (f->missing == PST_MISSING_VALUE && !f->text)
-            pst_buf_printf(&t, " %.9g", f->value);
-        if (f->missing == PST_MISSING_MEAN && f->n_means)
-            pst_buf_printf(&t, " %.9g", f->means[0]);
-        if (f->has_clip)
-            pst_buf_printf(&t, ", clip [%.9g, %.9g]", f->clip_lo, f->clip_hi);
-        if (f->input)
-            pst_buf_printf(&t, ", input %s", f->input);
-        pst_buf_addc(&t, '\n');
-    }
+    for (size_t i = 0; i < b->n_features; i++)
+        explain_feature(&b->features[i], i, &t);
     char *plan = pst_plan_explain(b->plan);
     pst_buf_adds(&t, plan ? plan : "");
     free(plan);

@@ -436,6 +436,8 @@ static int field_fills(const pst_feature *f, const json_t *v, uint32_t slots, ps
     return pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "json", 0, "field %s has %zu elements, %u are wanted", f->field, n, slots);
 }
 
+/* Which lists a record has decides how many slots each field fills, so one record tells whether the model's width can be met. A field that
+ * is not there is named first where that fails: it is the likelier cause. */
 int pst_decoder_json_fills(const pst_decoder *d, const void *bytes, size_t len, pst_err *err)
 {
     json_t *root = NULL;

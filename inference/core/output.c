@@ -191,6 +191,7 @@ static bool field_name(const char *path, char *ret, size_t size)
     return true;
 }
 
+/* Every field is nullable with the default null: the record may gain and lose fields, and the registry still finds it compatible. */
 static int pass_record(pst_output *o, const pst_pipeline *p, const char *const *schemas, json_t **ret, pst_err *err)
 {
     names n = {json_object(), json_object()};
@@ -340,6 +341,8 @@ static void put_missing(const pst_score_parts *s, pst_buf *out)
     pst_buf_addc(out, 0);
 }
 
+/* In the order of the schema above, written by hand: it is done for every record. Name, version and digest of the model come as bytes that
+ * were encoded once. */
 void pst_output_put(const pst_output *o, const pst_score_parts *s, pst_buf *out)
 {
     PST_ASSERT(!o->n_pass || s->pass);

@@ -195,6 +195,8 @@ bool score_ocf_is(const void *bytes, size_t len)
     return len >= 4 && !memcmp(bytes, "Obj\x01", 4);
 }
 
+/* Magic, a map in blocks (a negative count is followed by the size in bytes), the sync marker that ends every block. Of the map the schema
+ * and the codec count; others are passed over. */
 static int read_head(score_ocf *f, pst_err *err)
 {
     cursor *c = &f->file;

@@ -19,6 +19,38 @@ enum { VOCABULARY_LOOKED_AT = 4096 }; /* words that are compared with all before
 
 /* ---- sections -------------------------------------------------------------------------------------------------------------- */
 
+/* A word, a time, or the older way to write a time: start: timestamp, and the time under a key of that name. */
+static int read_start(pipeline_reader *r, const json_t *o, pst_pipeline *p)
+{
+    const char *key = "start";
+    char *start = NULL;
+    int64_t us = 0;
+    int rc = pipeline_reader_str(r, o, "input", key, &start);
+    if (rc < 0)
+        return rc;
+    if (start && !strcmp(start, "timestamp")) {
+        key = "timestamp";
+        free(start);
+        start = NULL;
+        if ((rc = pipeline_reader_str(r, o, "input", key, &start)) < 0)
+            return rc;
+    } else if (!start || !strcmp(start, "earliest")) {
+        free(start);
+        return 0;
+    } else if (!strcmp(start, "latest")) {
+        p->start = PST_START_LATEST;
+        free(start);
+        return 0;
+    }
+    if (!start || pst_time_parse(start, &us) < 0)
+        rc = pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "start"),
+                                  "input.%s: expected earliest, latest, or a time (2026-11-21T01:00:00Z, or seconds since 1970)", key);
+    p->start = PST_START_TIMESTAMP;
+    p->start_ms = us / 1000;
+    free(start);
+    return rc;
+}
+
 static int read_input(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
@@ -36,28 +68,7 @@ static int read_input(pipeline_reader *r, const json_t *root, pst_pipeline *p)
                 return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "topics"), "input.topics: \"%.80s\" is there twice",
                                             p->topics[i]);
     p->format = (pst_input_format)format;
-    char *start = NULL;
-    if ((rc = pipeline_reader_str(r, o, "input", "start", &start)) < 0)
-        return rc;
-    if (start && !strcmp(start, "latest")) {
-        p->start = PST_START_LATEST;
-    } else if (start && strcmp(start, "earliest") != 0) {
-        const char *key = "start";
-        if (!strcmp(start, "timestamp")) {
-            key = "timestamp";
-            free(start);
-            start = NULL;
-            rc = pipeline_reader_str(r, o, "input", key, &start);
-        }
-        int64_t us = 0;
-        if (rc == 0 && (!start || pst_time_parse(start, &us) < 0))
-            rc = pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "start"),
-                                      "input.%s: expected earliest, latest, or a time (2026-11-21T01:00:00Z, or seconds since 1970)", key);
-        p->start = PST_START_TIMESTAMP;
-        p->start_ms = us / 1000;
-    }
-    free(start);
-    return rc;
+    return read_start(r, o, p);
 }
 
 static int read_choice(pipeline_reader *r, const json_t *o, const char *where, pst_model_choice *m)
@@ -335,6 +346,33 @@ static int read_errors(pipeline_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
+static int read_canary(pipeline_reader *r, const json_t *c, pst_pipeline *p)
+{
+    int rc;
+    p->has_canary = true;
+    p->canary_percent = NAN;
+    if ((rc = pipeline_reader_check_keys(r, c, "rollout.canary")) < 0 || (rc = read_choice(r, c, "rollout.canary", &p->canary)) < 0 ||
+        (rc = pipeline_reader_num(r, c, "rollout.canary", "percent", &p->canary_percent)) < 0)
+        return rc;
+    if (isnan(p->canary_percent) || (!p->canary.alias && !p->canary.version))
+        return pipeline_reader_fail(r, pst_yaml_line(&r->y, c), "rollout.canary: give percent, and alias or version");
+    p->canary.name = pst_strdup(p->model.name);
+    return 0;
+}
+
+static int read_shadow(pipeline_reader *r, const json_t *s, pst_pipeline *p)
+{
+    int rc;
+    p->has_shadow = true;
+    if ((rc = pipeline_reader_check_keys(r, s, "rollout.shadow")) < 0 || (rc = read_choice(r, s, "rollout.shadow", &p->shadow)) < 0 ||
+        (rc = pipeline_reader_str(r, s, "rollout.shadow", "topic", &p->shadow_topic)) < 0)
+        return rc;
+    if (!p->shadow_topic || (!p->shadow.alias && !p->shadow.version))
+        return pipeline_reader_fail(r, pst_yaml_line(&r->y, s), "rollout.shadow: give topic, and alias or version");
+    p->shadow.name = pst_strdup(p->model.name);
+    return 0;
+}
+
 static int read_rollout(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o, *c, *s;
@@ -346,26 +384,9 @@ static int read_rollout(pipeline_reader *r, const json_t *root, pst_pipeline *p)
         return rc;
     if ((c || s) && !p->model.name)
         return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "rollout"), "rollout: needs a model by name, not by file");
-    if (c) {
-        p->has_canary = true;
-        p->canary_percent = NAN;
-        if ((rc = pipeline_reader_check_keys(r, c, "rollout.canary")) < 0 || (rc = read_choice(r, c, "rollout.canary", &p->canary)) < 0 ||
-            (rc = pipeline_reader_num(r, c, "rollout.canary", "percent", &p->canary_percent)) < 0)
-            return rc;
-        if (isnan(p->canary_percent) || (!p->canary.alias && !p->canary.version))
-            return pipeline_reader_fail(r, pst_yaml_line(&r->y, c), "rollout.canary: give percent, and alias or version");
-        p->canary.name = pst_strdup(p->model.name);
-    }
-    if (s) {
-        p->has_shadow = true;
-        if ((rc = pipeline_reader_check_keys(r, s, "rollout.shadow")) < 0 || (rc = read_choice(r, s, "rollout.shadow", &p->shadow)) < 0 ||
-            (rc = pipeline_reader_str(r, s, "rollout.shadow", "topic", &p->shadow_topic)) < 0)
-            return rc;
-        if (!p->shadow_topic || (!p->shadow.alias && !p->shadow.version))
-            return pipeline_reader_fail(r, pst_yaml_line(&r->y, s), "rollout.shadow: give topic, and alias or version");
-        p->shadow.name = pst_strdup(p->model.name);
-    }
-    return 0;
+    if (c && (rc = read_canary(r, c, p)) < 0)
+        return rc;
+    return s ? read_shadow(r, s, p) : 0;
 }
 
 /* All that a published pipeline may not set, in one refusal, by the line of the first. */
@@ -499,6 +520,7 @@ static int check_whole(pipeline_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
+/* Each section is read by itself; what concerns two of them is checked when all are there (check_whole). */
 static int parse(const char *text, size_t len, const char *file, bool published, pst_pipeline **ret_pipeline, pst_err *err)
 {
     pipeline_reader r = {.err = err, .keys = &pst_pipeline_keys, .may_see = published ? pipeline_published_variable : NULL};

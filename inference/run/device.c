@@ -71,6 +71,7 @@ static int refuse(pst_err *err, const char *device, const char *what)
     return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "device: %s cannot be had here: %s, %s", device, what, cure);
 }
 
+/* In the order in which one would mend it: driver, its version, a device, this one, the plug-in. The first that is missing is the message. */
 int score_device_check_at(const char *device, const score_device_places *places, pst_err *err)
 {
     if (strncmp(device, "cuda", 4) != 0)

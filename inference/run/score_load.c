@@ -47,6 +47,21 @@ static int load_version(const pst_settings *settings, const pst_pipeline *p, con
     return rc;
 }
 
+/* Which of name, version and alias it is that is not there. */
+static int no_such(const pst_models *models, const pst_model_choice *choice, pst_err *err)
+{
+    if (!pst_models_resolve(models, choice->name, NULL, 0))
+        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
+                           "there is no model %s (asked for: %s%s); penstock models list shows what there is", choice->name,
+                           choice->alias ? "alias " : "a version", choice->alias ? choice->alias : "");
+    if (choice->version)
+        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
+                           "model %s has no version %d; penstock models list shows what there is", choice->name, choice->version);
+    return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
+                       "model %s has no alias %s; penstock models list shows what there is, penstock models alias %s %s VERSION sets it",
+                       choice->name, choice->alias, choice->name, choice->alias);
+}
+
 int pst_score_load_choice(const pst_settings *settings, const pst_pipeline *p, const pst_model_choice *choice, pst_binding **ret_binding,
                           pst_err *err)
 {
@@ -59,20 +74,7 @@ int pst_score_load_choice(const pst_settings *settings, const pst_pipeline *p, c
         rc = pst_models_load(models, c, err);
     if (rc == 0) {
         const pst_model_event *v = pst_models_resolve(models, choice->name, choice->alias, choice->version);
-        if (v)
-            rc = load_version(settings, p, v, ret_binding, err);
-        else if (!pst_models_resolve(models, choice->name, NULL, 0))
-            rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
-                             "there is no model %s (asked for: %s%s); penstock models list shows what there is", choice->name,
-                             choice->alias ? "alias " : "a version", choice->alias ? choice->alias : "");
-        else if (choice->version)
-            rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
-                             "model %s has no version %d; penstock models list shows what there is", choice->name, choice->version);
-        else
-            rc = pst_err_set(
-                err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0,
-                "model %s has no alias %s; penstock models list shows what there is, penstock models alias %s %s VERSION sets it",
-                choice->name, choice->alias, choice->name, choice->alias);
+        rc = v ? load_version(settings, p, v, ret_binding, err) : no_such(models, choice, err);
     }
     pst_models_free(models);
     pst_client_close(c);

@@ -405,6 +405,7 @@ static int loop(scorer *s)
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
+/* What can be wrong by itself comes before what others see of this scorer: its slot, its port. */
 static int set_up(scorer *s)
 {
     const pst_pipeline *p = s->p;

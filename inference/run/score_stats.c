@@ -343,6 +343,7 @@ static void send_point(score_stats *s, pst_producer *p)
     pst_event_clear(&pst_metric_point_type, &m);
 }
 
+/* state NULL: found from what the scorer does now; else the last word of one that ends. */
 static void send_heartbeat(score_stats *s, pst_producer *p, const char *state)
 {
     struct pst_stats_threads *t = s->threads;

@@ -89,6 +89,7 @@ static int by_number(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
+/* What an earlier supervisor of this process left goes on: its segments are counted anew from their bytes, by the order of their numbers. */
 int sup_spool_open(const char *dir, int64_t bytes_max, sup_spool **ret_spool, pst_err *err)
 {
     DIR *d = opendir(dir);

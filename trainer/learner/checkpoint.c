@@ -177,6 +177,8 @@ static int header_texts(const json_t *h, learn_checkpoint *c, pst_err *err)
     return 0;
 }
 
+/* A file of a former run, perhaps of another version or half of one: what a training cannot have is refused here, since sizes of memory and
+ * divisors behind are made of these numbers. */
 static int header_numbers(const json_t *h, learn_checkpoint *c, bool *ret_best, pst_err *err)
 {
     const json_t *p = json_object_get(h, "progress");

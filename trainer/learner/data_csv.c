@@ -118,6 +118,7 @@ static int map_columns(csv_source *c, const pst_csv *csv, const char *file, int 
     return columns[c->s->n_features] < 0 ? columns[c->s->n_features] : 0;
 }
 
+/* Returns 0 for a row that cannot be read, too: it is counted, and the training goes on without it. */
 static int one_row(csv_source *c, const pst_csv *csv, const char *file, const int *columns, double *numbers, uint8_t *missing, pst_err *err)
 {
     const pst_learn_settings *s = c->s;

@@ -368,6 +368,8 @@ static bool enough(const topics *t)
     return all;
 }
 
+/* Ranges have ends, so that the reading has one; an outage between is waited out and said. What a stop interrupts is read anew by the next
+ * run. */
 static int read_all(topics *t, pst_err *err)
 {
     pst_range *ranges = pst_alloc((t->d->n_ranges + 1) * sizeof *ranges);

@@ -170,6 +170,7 @@ static void meta_json(pst_onnx_builder *b, const char *key, json_t *value) /* ta
     json_decref(value);
 }
 
+/* A model carries what a scorer would otherwise have to be told in its pipeline file: features, statistics, labels, the threshold. */
 static void add_meta(pst_onnx_builder *b, const learn_training *t, const learn_result *r)
 {
     const pst_learn_settings *s = t->settings;

@@ -123,6 +123,7 @@ static int save(void *arg, const learn_training *t, pst_err *err)
 
 /* ---- data ---------------------------------------------------------------------------------------------------------------------- */
 
+/* The client lives for the reading only: a training may take hours, and needs no broker for them. */
 static int read_data(learn *l, pst_err *err)
 {
     const pst_manifest *m = l->job->manifest;

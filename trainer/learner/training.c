@@ -135,6 +135,8 @@ static void take_best(learn_training *t)
     validate(t);
 }
 
+/* A stop saves where it is, epoch and batch. The order of an epoch depends on the seed and its number alone, so a resumed training goes on
+ * with the batch that would have come. */
 int learn_training_run(learn_training *t, const learn_training_hooks *hooks, pst_err *err)
 {
     learn_progress *p = &t->progress;
