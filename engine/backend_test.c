@@ -255,6 +255,8 @@ pst_node_test_result pst_node_test(const char *dir, unsigned how, pst_err *err)
     int rc = pst_model_load_file(path, &limits, &m, err);
     if (rc == 0)
         rc = pst_plan_new(m, &opts, &p, err);
+    if (rc == 0 && m->info.draws) /* random by design: types and shapes are compared */
+        atol = INFINITY;
     for (int i = 0; rc == 0; i++) {
         char *set = pst_sprintf("%s/test_data_set_%d", dir, i);
         bool there = pst_fs_exists(set);

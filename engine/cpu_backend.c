@@ -71,6 +71,7 @@ static int run_body(void *arg, pst_err *err)
     eng_watch_begin(&p->watch);
     p->pool.peak = p->pool.live;
     p->depth = 0;
+    p->runs++;
     for (size_t i = 0; i < m->info.n_inputs; i++)
         eng_val_set(p, &p->vals[m->graph.in[i]], &r->in[i]);
     int rc = eng_prog_run(p, g, err);

@@ -96,6 +96,9 @@ static void header(const eng_explained *e, eng_heap_text *t)
     const char *remark = pst_model_meta(e->p->m, "native.remark");
     if (remark)
         eng_heap_printf(t, "  %-10s %s\n", "remark", remark);
+    if (i->draws)
+        eng_heap_printf(t, "  %-10s random numbers, the same in each run: by a node's seed or, without one, its place in the model\n",
+                        "draws");
     for (size_t k = 0; k < i->n_inputs; k++)
         value_line(t, k ? "" : "inputs", &i->inputs[k]);
     for (size_t k = 0; k < i->n_outputs; k++)
@@ -337,6 +340,7 @@ void eng_explain_json(const eng_explained *e, eng_heap_text *t)
     field(t, "producer", i->producer);
     if (pst_model_meta(p->m, "native.remark"))
         field(t, "remark", pst_model_meta(p->m, "native.remark"));
+    eng_heap_printf(t, ",\"draws\":%s", i->draws ? "true" : "false");
     eng_heap_printf(t, ",\"opset\":%" PRId64 ",\"file_bytes\":%zu,\"parameters\":%zu", i->opset, i->file_bytes, i->n_parameters);
     values_json(t, "inputs", i->inputs, i->n_inputs);
     values_json(t, "outputs", i->outputs, i->n_outputs);

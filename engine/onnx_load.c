@@ -391,6 +391,7 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
             eng_names_put(&l->unsupported, eng_zone_strdup(z, text, strlen(text)), 0);
         return 0;
     }
+    l->m->info.draws |= (n.op->flags & ENG_OP_DRAWS) != 0;
     if (n.n_out) /* without results it would be run for nothing, and kernels count on output 0 */
         *push_node(list) = n;
     return 0;

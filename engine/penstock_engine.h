@@ -101,6 +101,9 @@ typedef struct pst_model_info {
     char digest[65]; /* sha256 of the file, hex */
     size_t file_bytes;
     const char *format; /* "onnx", "xgboost-json", "xgboost-ubj", "lightgbm-text" */
+    /* It draws random numbers (RandomNormal, Bernoulli, …): the same in each run, by a node's seed or, without one, its place in the model;
+     * but not the same for each row of a run. To have rows that do not depend on their neighbours give each a run of its own. */
+    bool draws;
 } pst_model_info;
 
 /* What bounds one run, and the making of a plan. 0 or NULL in a field: no such bound. A bound is looked at between nodes, between the

@@ -87,6 +87,7 @@ struct pst_plan {
     size_t text_bytes;   /* made in this run */
     bool text_over;      /* a text of this run did not fit */
     char no_text[8];     /* what is handed out then */
+    uint64_t runs;       /* begun */
     uint64_t steps_left; /* against endless loops of hostile models */
     eng_watch watch;
     size_t out_bytes_max, fold_bytes; /* of one result: less while constants are folded; what folding has read and written */

@@ -74,7 +74,10 @@ static const pst_usage usages[] = {
      "Which version had which record, the recorded effective offsets say: scorers write them to the topic of models as they change models. "
      "One "
      "JSON\n"
-     "line a record, as of a dry run, with source, model and variant. Exit status 3 when some records could not be scored.",
+     "line a record, as of a dry run, with source, model and variant. Exit status 3 when some records could not be scored.\n"
+     "A model that draws random numbers (RandomNormal, Bernoulli, ...) draws the same for each record, by its nodes' seeds or, without "
+     "one,\n"
+     "by their place in the model: a replay by the same engine gives the same scores.",
      "penstock score replay -c pipeline.yml --from 0 --to 1000 --out again.jsonl\npenstock score replay -c pipeline.yml --from "
      "2026-01-31T12:00:00Z --to 2026-01-31T13:00:00Z",
      replay_table, 4, false},

@@ -5,6 +5,7 @@
 
 #define HALF        ENG_OP_HALF
 #define IMPURE      ENG_OP_IMPURE
+#define DRAWS       (ENG_OP_IMPURE | ENG_OP_DRAWS)
 #define SHAPE(RULE) .shape = ENG_SHAPE_##RULE
 #define ACT(CODE)   .act = ENG_ACT_##CODE
 #define LAYER(KIND) .layer = ENG_FUSED_##KIND

@@ -74,6 +74,7 @@ enum {
     ENG_OP_HALF = 1,       /* float16 and bfloat16 run through float32: inputs widened, float outputs rounded back */
     ENG_OP_IMPURE = 2,     /* never folded: random, or with nested graphs */
     ENG_OP_SHAPE_ONLY = 4, /* reads the shape of its input, not its data */
+    ENG_OP_DRAWS = 8,      /* random numbers: pst_model_info.draws */
 };
 
 /* Of the first result, where it follows from the node and the types of its inputs. */

@@ -1,5 +1,6 @@
-/* tokenize.c - com.microsoft.Tokenizer: texts (C) or (N, C) to their tokens (…, D), short rows filled up; what scikit-learn's text pipelines
- * become. As ONNX Runtime 1.31 does it: one expression that finds tokens, or several that cut texts, one after the other, or characters.
+/* tokenize.c - what regular expressions are for: RegexFullMatch, and com.microsoft.Tokenizer: texts (C) or (N, C) to their tokens (…, D), short
+ * rows filled up; what scikit-learn's text pipelines become. As ONNX Runtime 1.31 does it: one expression that finds tokens, or several that cut
+ * texts, one after the other, or characters.
  *
  * What looks odd is so there too: a match that is too short is left by one character, not as a whole; a separator that matches nothing takes
  * a character with it; texts without any token give no column, not even the marks. */
@@ -214,4 +215,39 @@ int eng_op_tokenizer(eng_op_ctx *c)
         widest = (int64_t)(all.n - before) > widest ? (int64_t)(all.n - before) : widest;
     }
     return write_tokens(c, t, &all, ends, widest);
+}
+
+int eng_prepare_regex_full_match(eng_op_ctx *c)
+{
+    const char *pattern = eng_attr_str(c->node, "pattern", NULL);
+    if (!pattern)
+        return eng_op_fail(c, PST_EINVAL, "its attribute pattern is missing");
+    return eng_regex_new(c, pattern, (const eng_regex **)c->state);
+}
+
+/* The longest match that begins where the text does is the text, or no match is. */
+int eng_op_regex_full_match(eng_op_ctx *c)
+{
+    eng_regex_run r;
+    int rc = eng_op_need(c, 1);
+    if (rc < 0)
+        return rc;
+    pst_tensor x = *eng_in(c, 0);
+    if (x.dtype != PST_STR)
+        return eng_op_type(c, x.dtype);
+    uint8_t *o = eng_out_typed(c, 0, PST_BOOL, &x);
+    if (!o)
+        return PST_ELIMIT;
+    if ((rc = eng_regex_begin(c, *c->state, &r)) < 0)
+        return rc;
+    for (int64_t i = 0, n = eng_count(&x); i < n; i++) {
+        const char *s = ((const char *const *)x.data)[i];
+        size_t len = strlen(s), at, matched;
+        if (eng_utf8_count(s, len) < 0)
+            return eng_op_fail(c, PST_EINVAL, "a text is no UTF-8");
+        if ((rc = eng_regex_find(&r, s, len, 0, &at, &matched)) < 0)
+            return rc;
+        o[i] = rc && at == 0 && matched == len;
+    }
+    return 0;
 }

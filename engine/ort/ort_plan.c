@@ -50,6 +50,12 @@ static int take_over(pst_plan *p, bool in_run, pst_err *err)
     pst_err why = *err, not = {0};
     if (p->opts.backend || p->m->limits.backends == PST_BACKENDS_OWN || __atomic_load_n(&p->m->ort_refused, __ATOMIC_RELAXED))
         return PST_EUNSUPPORTED;
+    if (p->m->info.draws) {
+        const char *draws =
+            "It draws random numbers, so that ONNX Runtime cannot run it in the engine's place: no replay would give its scores again";
+        snprintf(err->text, sizeof err->text, "%.300s. %s", why.text, draws);
+        return PST_EUNSUPPORTED;
+    }
     if (!in_run) { /* its making stopped half way: nothing of it is used */
         eng_plan_disown(p);
         eng_heap_release(&p->heap);

@@ -414,7 +414,9 @@ const char *pst_binding_digest(const pst_binding *b)
 
 const char *pst_binding_remark(const pst_binding *b)
 {
-    return pst_model_meta(b->model, "native.remark");
+    static const char draws[] =
+        "draws random numbers: records are run one at a time, and the same record gets the same score, in a replay too";
+    return b->info->draws ? draws : pst_model_meta(b->model, "native.remark");
 }
 
 pst_score_type pst_binding_score_type(const pst_binding *b)

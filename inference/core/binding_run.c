@@ -1,7 +1,8 @@
 /* binding_run.c - rows into the model's memory, runs, scores and labels out.
  *
  * Rows are kept in the model's own element type, one matrix per input, so that a run hands the plan its memory without a copy. A model whose
- * batch dimension is fixed (exported without a free one) is run in chunks of that size, the last one padded with zeros. */
+ * batch dimension is fixed (exported without a free one) is run in chunks of that size, the last one padded with zeros. One that draws random numbers is run a record at a time, always in the same place: it draws
+ * the same in each run, so that a record's score does not depend on its batch, and a replay gives it again. */
 #include "inference/core/binding_priv.h"
 
 #include "inference/core/model_run.h"
@@ -345,9 +346,10 @@ static int run_chunk(pst_binding *b, size_t from, size_t rows, pst_err *err)
 int pst_binding_run(pst_binding *b, size_t from, size_t to, pst_err *err)
 {
     PST_ASSERT(from <= to && to <= b->rows_max);
+    size_t most = b->info->draws ? 1 : b->fixed_rows ? b->fixed_rows : b->rows_max;
     int rc = 0;
     while (rc == 0 && from < to) {
-        size_t rows = b->fixed_rows && to - from > b->fixed_rows ? b->fixed_rows : to - from;
+        size_t rows = to - from < most ? to - from : most;
         rc = run_chunk(b, from, rows, err);
         from += rows;
     }

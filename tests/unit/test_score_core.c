@@ -475,6 +475,40 @@ static void test_core_feeds_inputs_of_strings(void **state)
     }
 }
 
+/* The same record, wherever it stands in its batch and whatever stands beside it, gets the same score of a model that draws random numbers. */
+static void test_core_models_that_draw_give_a_record_one_score(void **state)
+{
+    pst_onnx_builder *o = pst_onnx_new("noisy", 17, 8);
+    pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, 2}, "N");
+    pst_onnx_node(o, "RandomNormalLike", (const char *[]){"x"}, 1, (const char *[]){"r"}, 1);
+    pst_onnx_node(o, "Add", (const char *[]){"x", "r"}, 2, (const char *[]){"y"}, 1);
+    pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 2}, "N");
+    pst_pipeline *p =
+        kit_pipeline("name: t\ninput: {topics: [in], format: json}\noutput: {topic: out}\nmodel: {file: m.onnx}\nfeatures: [a, b]\n");
+    pst_binding *b = kit_bind(p, kit_load(o, NULL), 1);
+    pst_err err = {0};
+    assert_non_null(strstr(pst_binding_remark(b), "random"));
+    double *x = pst_binding_scratch(b, 2), noise[2] = {0};
+    for (size_t i = 0; i < 8; i++) {
+        x[0] = (double)i;
+        x[1] = -(double)i;
+        pst_binding_put(b, i, x);
+    }
+    for (size_t round = 0; round < 2; round++) {
+        assert_int_equal(pst_binding_run(b, round, 8, &err), 0);
+        for (size_t i = round; i < 8; i++) {
+            const double *scores;
+            assert_int_equal(pst_binding_score(b, i, &scores, &(const char *){NULL}), 2);
+            noise[0] = i || round ? noise[0] : scores[0];
+            noise[1] = i || round ? noise[1] : scores[1];
+            assert_true(fabs(scores[0] - (double)i - noise[0]) < 1e-5 && fabs(scores[1] + (double)i - noise[1]) < 1e-5);
+        }
+    }
+    assert_true(noise[0] != 0 && noise[0] != noise[1]);
+    pst_binding_free(b);
+    pst_pipeline_free(p);
+}
+
 /* x goes round 2^62 times and comes out as it was. */
 static pst_model *endless_model(void)
 {
@@ -663,6 +697,7 @@ int main(void)
         cmocka_unit_test(test_core_arrays_fill_the_slots_that_are_left),
         cmocka_unit_test(test_core_classes_have_a_label),
         cmocka_unit_test(test_core_feeds_inputs_of_strings),
+        cmocka_unit_test(test_core_models_that_draw_give_a_record_one_score),
         cmocka_unit_test(test_core_models_without_an_end_are_told_and_can_be_stopped),
         cmocka_unit_test(test_core_changes_models_at_exact_offsets),
         cmocka_unit_test(test_core_canary_and_shadow),
