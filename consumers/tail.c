@@ -188,8 +188,9 @@ static int one_line(void *arg, const pst_record *r, pst_err *err)
     if (wanted && t->v->settings.json)
         pst_print_event(&pst_log_line_type, &l);
     else if (wanted) {
-        const char *dim =
-            t->v->settings.color && l.stream != PST_LOG_STREAM_STDOUT ? pst_tint(l.stream == PST_LOG_STREAM_STDERR ? 33 : 2) : "";
+        const char *dim = "";
+        if (t->v->settings.color && l.stream != PST_LOG_STREAM_STDOUT)
+            dim = pst_tint(l.stream == PST_LOG_STREAM_STDERR ? 33 : 2);
         if (t->many)
             printf("[%d/%s] ", l.generation, l.process);
         if (l.gap)

@@ -75,7 +75,8 @@ void docgen_key_form(const pst_key *k, char *buf, size_t size)
     else if (k->hi > 0)
         snprintf(range, sizeof range, ", at most %.15g%s", k->hi, k->kind == PST_KEY_MAPPING || k->kind == PST_KEY_LIST ? "" : " bytes");
     if (k->kind != PST_KEY_WORD) {
-        snprintf(buf, size, "%s%s", k->form ? k->form : kinds[k->kind], k->form && !numeric && k->kind != PST_KEY_OTHER ? "" : range);
+        bool said = k->form && !numeric && k->kind != PST_KEY_OTHER; /* a form of its own tells the range as well */
+        snprintf(buf, size, "%s%s", k->form ? k->form : kinds[k->kind], said ? "" : range);
         return;
     }
     size_t n = 0;

@@ -273,9 +273,9 @@ pst_node_test_result pst_node_test(const char *dir, unsigned how, pst_err *err)
     pst_model_unref(m);
     free(path);
     pst_buf_done(&b);
-    return rc == 0                  ? (served ? PST_NODE_TEST_SERVED : PST_NODE_TEST_PASS)
-           : rc == PST_EUNSUPPORTED ? PST_NODE_TEST_UNSUPPORTED
-                                    : PST_NODE_TEST_FAIL;
+    if (rc == 0)
+        return served ? PST_NODE_TEST_SERVED : PST_NODE_TEST_PASS;
+    return rc == PST_EUNSUPPORTED ? PST_NODE_TEST_UNSUPPORTED : PST_NODE_TEST_FAIL;
 }
 
 typedef struct counts {
@@ -333,5 +333,7 @@ int pst_models_test(int n, char **dirs, unsigned how, FILE *out)
     if (served)
         fprintf(out, "%d served by ONNX Runtime\n", served);
     fprintf(out, "%d passed, %d failed, %d unsupported\n", c.n[0] + served, c.n[1], c.n[2]);
-    return c.unreadable || !all ? 2 : c.n[1] ? 1 : 0;
+    if (c.unreadable || !all)
+        return 2;
+    return c.n[PST_NODE_TEST_FAIL] ? 1 : 0;
 }

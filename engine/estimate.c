@@ -90,7 +90,10 @@ static pst_tensor windowed(const guess *g, const int64_t *k, size_t n_k)
                 reach = (within(k[i], 1) - 1) * (i < n_dil ? within(dil[i], 1) : 1) + 1, room = *d - reach;
         if (n_pads >= 2 * n)
             room += within(pads[i], 0) + within(pads[i + n], 0);
-        *d = same ? (*d + step - 1) / step : room < 0 ? 0 : room / step + 1;
+        if (same)
+            *d = (*d + step - 1) / step;
+        else
+            *d = room < 0 ? 0 : room / step + 1;
     }
     return y;
 }

@@ -89,6 +89,12 @@ static void look_at_inputs(eng_explained *e, bool *ret_other)
             }
 }
 
+/* What the caller asked for, or else what serves most. */
+static int64_t asked_or(size_t asked, int64_t usual)
+{
+    return asked ? (int64_t)asked : usual;
+}
+
 /* Runs at batch 2, 3 and 1, then at the batch asked for; other free dimensions at the first size of a list that the model takes. */
 static int observe(eng_explained *e, const pst_explain_opts *o, pst_err *err)
 {
@@ -96,11 +102,11 @@ static int observe(eng_explained *e, const pst_explain_opts *o, pst_err *err)
     bool other = false;
     int rc = PST_EINVAL;
     look_at_inputs(e, &other);
-    e->batch = e->has_batch ? o && o->batch ? (int64_t)o->batch : 64 : 1;
+    e->batch = e->has_batch ? asked_or(o ? o->batch : 0, 64) : 1;
     size_t n = other && !(o && o->free_dim) ? sizeof sizes / sizeof *sizes : 1;
     for (size_t i = 0; i < n && rc < 0 && rc != PST_ETIMEDOUT && rc != PST_ESTOPPED; i++) {
         size_t peak;
-        int64_t size = !other ? 1 : o && o->free_dim ? (int64_t)o->free_dim : sizes[i];
+        int64_t size = other ? asked_or(o ? o->free_dim : 0, sizes[i]) : 1;
         pst_err why = {0};
         rc = eng_observe_run(e->p, e->has_batch ? 2 : 1, size, &peak, &why);
         if (rc < 0 && !err->code)
@@ -189,8 +195,8 @@ static int gather(void *arg, pst_err *err)
     b = e->p->backend;
     if (b->served_by) { /* from the start, or since a run met what the engine does not cover */
         look_at_inputs(e, &other);
-        e->batch = e->has_batch ? g->o && g->o->batch ? (int64_t)g->o->batch : 64 : 1;
-        e->other = other ? g->o && g->o->free_dim ? (int64_t)g->o->free_dim : 8 : 0;
+        e->batch = e->has_batch ? asked_or(g->o ? g->o->batch : 0, 64) : 1;
+        e->other = other ? asked_or(g->o ? g->o->free_dim : 0, 8) : 0;
         e->elsewhere = b->served_by(e->p);
         rc = 0;
     }
@@ -242,8 +248,10 @@ int pst_model_explain(pst_model *m, const pst_plan_opts *opts, const pst_explain
         rc = pst_plan_new(m, &bounded, &g.e.p, err);
     if (rc == 0)
         rc = eng_heap_run(&heap, gather, &g, err);
-    if (rc == 0 && !(*ret_text = copy_out(&g.text, err)))
-        rc = PST_ENOMEM;
+    if (rc == 0) {
+        *ret_text = copy_out(&g.text, err);
+        rc = *ret_text ? 0 : PST_ENOMEM;
+    }
     eng_heap_release(&heap);
     pst_plan_free(g.e.p);
     return rc;

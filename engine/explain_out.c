@@ -146,7 +146,10 @@ static void step_line(const eng_explained *e, const eng_step *s, size_t at, eng_
     if (e->measured && e->observed)
         eng_heap_printf(t, " %9s", seen && seen->best_ns ? human((double)seen->best_ns / rows, a, sizeof a) : "");
     eng_heap_printf(t, "  ");
-    put_cut(t, eng_explain_kernel(e->p, s), WIDTH - (e->observed ? e->measured ? 103 : 93 : 61));
+    int taken = 61; /* by the columns before */
+    if (e->observed)
+        taken = e->measured ? 103 : 93;
+    put_cut(t, eng_explain_kernel(e->p, s), WIDTH - taken);
     eng_heap_printf(t, "\n");
     parts_line(n, t);
     if (seen && seen->runs > 1) /* a nested graph's step */

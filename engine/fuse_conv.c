@@ -142,9 +142,11 @@ static bool fold_batchnorm(builder *b, const eng_node *n)
     const pst_tensor *p[4];
     if (n->n_in != 5 || eng_attr_int(n, "training_mode", 0) || n->opset < 9)
         return false;
-    for (int i = 0; i < 4; i++)
-        if (!(p[i] = eng_fuse_konst(b->f, n->in[i + 1])) || eng_count(p[i]) != b->m)
+    for (int i = 0; i < 4; i++) {
+        p[i] = eng_fuse_konst(b->f, n->in[i + 1]);
+        if (!p[i] || eng_count(p[i]) != b->m)
             return false;
+    }
     double eps = (double)eng_attr_float(n, "epsilon", 1e-5f);
     double *mul = eng_plan_room(b->f->p, (size_t)b->m * sizeof *mul), *add = eng_plan_room(b->f->p, (size_t)b->m * sizeof *add);
     if (!mul || !add)
@@ -277,8 +279,9 @@ static bool begin(builder *b)
     if (!b->w || b->w->rank < 3 || eng_count(b->w) < 1)
         return false;
     b->m = b->w->dims[0];
-    const pst_tensor *bias = NULL;
-    if (b->conv->n_in > 2 && b->conv->in[2] >= 0 && (!(bias = eng_fuse_konst(b->f, b->conv->in[2])) || eng_count(bias) != b->m))
+    bool has_bias = b->conv->n_in > 2 && b->conv->in[2] >= 0;
+    const pst_tensor *bias = has_bias ? eng_fuse_konst(b->f, b->conv->in[2]) : NULL;
+    if (has_bias && (!bias || eng_count(bias) != b->m))
         return false;
     b->mul = eng_plan_room(b->f->p, (size_t)b->m * sizeof *b->mul);
     b->add = eng_plan_room(b->f->p, (size_t)b->m * sizeof *b->add);

@@ -204,7 +204,11 @@ static void try_pieces(eng_fuser *f, size_t at)
         !(sqrt = eng_fuse_maker(f, div->in[1], &i_sqrt)) || !eng_fuse_is(sqrt, "Sqrt") || f->readers[div->in[1]] != 1 ||
         !(add = eng_fuse_maker(f, sqrt->in[0], &i_add)) || !eng_fuse_is(add, "Add") || add->n_in != 2 || f->readers[sqrt->in[0]] != 1)
         return;
-    int d = div->in[0], v = eng_fuse_scalar(f, add->in[1], &eps) ? add->in[0] : eng_fuse_scalar(f, add->in[0], &eps) ? add->in[1] : -1;
+    int d = div->in[0], v = -1; /* the variance: the sum's operand that is not eps */
+    if (eng_fuse_scalar(f, add->in[1], &eps))
+        v = add->in[0];
+    else if (eng_fuse_scalar(f, add->in[0], &eps))
+        v = add->in[1];
     var = eng_fuse_maker(f, v, &i_var);
     if (!is_mean(f, var, &var_axis) || f->readers[v] != 1)
         return;

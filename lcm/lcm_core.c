@@ -323,7 +323,10 @@ static void kill_process(const job *j, const gang *g, proc *p, lcm_cause cause, 
 static void drain(const job *j, const gang *g, proc *p, int64_t now_us, lcm_actions *a)
 {
     PST_ASSERT(p->state == LCM_STATE_DRAINING);
-    p->deadline_us = p->drains ? now_us + (1000000ll << (p->drains > 6 ? 5 : p->drains - 1)) : now_us + 1;
+    int64_t wait_us = 1;
+    if (p->drains)
+        wait_us = 1000000ll << (p->drains > 6 ? 5 : p->drains - 1);
+    p->deadline_us = now_us + wait_us;
     if (!p->drains && !p->abandoned) {
         p->drains++;
         p->deadline_us = 0;

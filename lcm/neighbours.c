@@ -28,8 +28,14 @@ static int take(void *arg, const char *key, const pst_record *r, pst_err *err)
     look *l = arg;
     pst_worker_state w;
     pst_err none = {0};
-    if (!r->value || pst_codec_decode(l->n->client->codec, &pst_worker_state_type, r->value, r->value_len, r->timestamp_ms, &w, &none) < 0)
-        return none.cls == PST_CLASS_RETRY ? (*err = none, none.code) : 0;
+    if (!r->value)
+        return 0;
+    if (pst_codec_decode(l->n->client->codec, &pst_worker_state_type, r->value, r->value_len, r->timestamp_ms, &w, &none) < 0) {
+        if (none.cls != PST_CLASS_RETRY) /* somebody else wrote there */
+            return 0;
+        *err = none;
+        return none.code;
+    }
     bool other = !strcmp(w.kind, "lcm") && !strcmp(w.site, l->n->site) && strcmp(w.node ? w.node : "", l->n->node) != 0;
     bool gone = !strcmp(w.state, "stopped") || !strcmp(w.state, "lost") || l->now_us - w.time > HEARD_US;
     if (other)

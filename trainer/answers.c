@@ -36,12 +36,19 @@ void tcore_remember(trainer_job *j, const char *mark)
     j->s.requests[j->s.n_requests++] = pst_strdup(mark);
 }
 
+/* What tells code from other code: its digest, or what is known of it. NULL: there is none. */
+static const char *code_mark(const pst_job_code *code)
+{
+    if (!code)
+        return NULL;
+    return code->sha256 ? code->sha256 : code->uri;
+}
+
 /* With what it asks for: who mends a request that was refused before it became a job's, or publishes an old one anew, is answered again. */
 static char *orphan_key(const tcore *c, const pst_job_request *r)
 {
-    const pst_job_code *code = r->code;
     char asked[65];
-    pst_submission_digest(r->manifest, code ? (code->sha256 ? code->sha256 : code->uri) : NULL, asked);
+    pst_submission_digest(r->manifest, code_mark(r->code), asked);
     return pst_sprintf("%s:%s %s %s %.16s%s", pst_job_action_text(r->action), r->request_id, r->user, r->training_id ? r->training_id : "",
                        asked, c->too_old ? " too old" : "");
 }
@@ -73,7 +80,9 @@ void tcore_reject_orphan(tcore *c, const pst_job_request *r, const char *trainin
 void trainer_submit_digest(const trainer_in *in, char *ret)
 {
     const pst_job_request *r = in->request;
-    const char *code = !r->code ? NULL : in->code_sha256 ? in->code_sha256 : r->code->sha256 ? r->code->sha256 : r->code->uri;
+    const char *code = code_mark(r->code);
+    if (r->code && in->code_sha256) /* reckoned of the archive that came with the request */
+        code = in->code_sha256;
     pst_submission_digest(r->manifest, code, ret);
 }
 

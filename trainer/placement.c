@@ -171,15 +171,21 @@ trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **re
         if (why) {
             if (*bound && !closed)
                 closed = pst_sprintf("its checkpoints lie on node %s: %s", bound, why);
-        } else if (forbids(n, j->isolation)) {
-            closed = closed ? closed
-                            : pst_sprintf("penstock.isolation: %s is weaker than the operator of node %s allows (%s)",
-                                          pst_isolation_name(j->isolation), n->name, pst_isolation_name(n->floor));
-        } else if (++open && !(why = shortage(&j->needs, &n->capacity, &n->used))) {
-            best = better(j, best, n);
-        } else if (!lacks) {
-            lacks = pst_sprintf("%s%s%s", n->name, ": ", why);
+            free(why);
+            continue;
         }
+        if (forbids(n, j->isolation)) {
+            if (!closed)
+                closed = pst_sprintf("penstock.isolation: %s is weaker than the operator of node %s allows (%s)",
+                                     pst_isolation_name(j->isolation), n->name, pst_isolation_name(n->floor));
+            continue;
+        }
+        open++;
+        why = shortage(&j->needs, &n->capacity, &n->used);
+        if (!why)
+            best = better(j, best, n);
+        else if (!lacks)
+            lacks = pst_sprintf("%s: %s", n->name, why);
         free(why);
     }
     *ret_bound = *bound;

@@ -95,7 +95,10 @@ static void deploy_what_fits(tcore *c, trainer_site *s)
         bool bound = false;
         const trainer_node *node = never ? NULL : trainer_site_place(c, j, &reason, &bound);
         bool waits_for_retry = ready_at(c, j) > c->now_us;
-        j->never_us = !never || c->unsettled ? 0 : j->never_us ? j->never_us : c->now_us;
+        if (!never || c->unsettled)
+            j->never_us = 0;
+        else if (!j->never_us)
+            j->never_us = c->now_us;
         if (never && j->never_us && c->now_us - j->never_us >= NEVER_S * (int64_t)1000000) {
             fail_never(c, j, never);
         } else if (never) { /* an LCM may have come back with less than it had: others need not wait for what it lost */

@@ -144,7 +144,9 @@ static void play_request(replay *p, const trainer_entry *e)
         pst_training_id(r.user, r.request_id, id);
         pst_map_put(&p->submitted, id, p);
     }
-    const char *of = e->bad ? "" : r.action == PST_JOB_ACTION_SUBMIT ? id : r.training_id ? r.training_id : "";
+    const char *of = r.action == PST_JOB_ACTION_SUBMIT ? id : r.training_id;
+    if (e->bad || !of)
+        of = "";
     if (is_shown(p, of)) {
         tell_time(p);
         fprintf(p->out, "  < %s %s\n", e->bad ? "no request" : pst_job_action_text(r.action), of);

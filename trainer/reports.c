@@ -81,8 +81,13 @@ static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst
     bool good =
         trainer_has_succeeded(p) && !trainer_is_platform_down(r->reason_code); /* a learner may leave with 0 when it is told to stop */
     bool asked = j->s.wish != PST_JOB_WISH_NONE || trainer_job_is_failing(j);  /* we end it: how it takes that is no fault of its own */
-    const char *fault = asked ? NULL : p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
-    const char *code = good ? NULL : said(r->reason_code) ? r->reason_code : fault;
+    const char *code = p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
+    if (said(r->reason_code))
+        code = r->reason_code;
+    else if (asked)
+        code = NULL;
+    if (good)
+        code = NULL;
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_PROCESS_EXITED, j->s.state,
                &(trainer_say){.actor = r->reporter,
                               .process = p->name,

@@ -148,7 +148,9 @@ static void submit_new(tcore *c, const trainer_in *in, const char *training_id, 
     if (forbidden)
         pst_complain(&of_manifest, "penstock.isolation", m.isolation_line, "%s", forbidden);
     free(forbidden);
-    const char *code = of_manifest.n ? "C101" : of_request ? "BAD_REQUEST" : "C102"; /* FfDL's: invalid manifest, invalid archive */
+    const char *code = of_request ? "BAD_REQUEST" : "C102"; /* FfDL's: invalid archive */
+    if (of_manifest.n)
+        code = "C101"; /* invalid manifest */
     const char *unserved = pst_manifest_check_served(&m, &of_manifest);
     if (!bad.n && unserved && strcmp(code, "C101"))
         code = unserved;

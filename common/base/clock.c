@@ -68,9 +68,14 @@ int pst_time_parse(const char *text, int64_t *ret_us)
         *ret_us = (int64_t)(number * scale);
         return 0;
     }
+    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d"};
     struct tm tm = {0};
-    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-    if (!rest && !(rest = strptime(text, "%Y-%m-%d %H:%M:%S", &tm)) && !(rest = strptime(text, "%Y-%m-%d", &tm)))
+    const char *rest = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && !rest; i++) {
+        tm = (struct tm){0}; /* a form that fails has filled some of it */
+        rest = strptime(text, forms[i], &tm);
+    }
+    if (!rest)
         return PST_EPARSE;
     int64_t us = 0, scale = 100000;
     if (*rest == '.')

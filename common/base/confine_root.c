@@ -91,9 +91,11 @@ int pst_confine_root_enter(const pst_confine_root *r)
     int job = pst_confine_take(r->job);
     if (job < 0)
         return errno;
-    for (int i = 0; i < r->n; i++)
-        if ((tree[i] = r->link[i] ? -1 : pst_confine_take(r->name[i])) < 0 && !r->link[i] && errno != ENOENT)
+    for (int i = 0; i < r->n; i++) {
+        tree[i] = r->link[i] ? -1 : pst_confine_take(r->name[i]);
+        if (tree[i] < 0 && !r->link[i] && errno != ENOENT)
             return errno;
+    }
     if (mount("none", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "size=256k,mode=0755") < 0)
         return errno;
     int e = furnish(r, tree, job);

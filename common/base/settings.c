@@ -267,7 +267,8 @@ static char *default_state_dir(void)
 static char *default_config(void)
 {
     const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    char *path = xdg && *xdg == '/' ? pst_fs_join(xdg, "penstock/config") : pst_sprintf("%s/.config/penstock/config", home ? home : "");
+    bool absolute = xdg && *xdg == '/'; /* else it is to be ignored, says the XDG specification */
+    char *path = absolute ? pst_fs_join(xdg, "penstock/config") : pst_sprintf("%s/.config/penstock/config", home ? home : "");
     if (access(path, R_OK) < 0) {
         free(path);
         return NULL;

@@ -107,7 +107,7 @@ void bus_check_growth(pst_consumer *c)
         let_go(c->count);
         c->count = NULL;
         c->count_us = now + NEXT_US;
-    } else if (!c->count && now >= c->count_us && (c->count_hand || (c->count_hand = bus_hand_new()))) {
+    } else if (!c->count && now >= c->count_us && bus_hand_need(&c->count_hand)) {
         begin(c);
     }
 }

@@ -72,6 +72,13 @@ bus_hand *bus_hand_new(void)
     return NULL;
 }
 
+bool bus_hand_need(bus_hand **h)
+{
+    if (!*h)
+        *h = bus_hand_new();
+    return *h != NULL;
+}
+
 void bus_hand_start(bus_hand *h, void (*fn)(void *arg), void *arg)
 {
     pthread_mutex_lock(&h->lock);

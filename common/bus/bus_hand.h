@@ -7,6 +7,8 @@
 typedef struct bus_hand bus_hand;
 
 bus_hand *bus_hand_new(void); /* NULL: there is no thread to be had */
+/* Makes *h on first use. False: there is no thread to be had now. */
+bool bus_hand_need(bus_hand **h);
 /* Runs fn(arg) on the thread; the call before has come back. */
 void bus_hand_start(bus_hand *h, void (*fn)(void *arg), void *arg);
 /* Has it come back? Waits at most timeout_ms; when told to stop twice, until it has had 1 s. */

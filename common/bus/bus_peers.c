@@ -182,7 +182,7 @@ void bus_peers_inherit(pst_consumer *c, const bus_places *list)
 
 void bus_peers_end(pst_consumer *c, const bus_places *pending)
 {
-    if (!c->signature || (!c->peers_hand && !(c->peers_hand = bus_hand_new())) || !bus_hand_wait(c->peers_hand, 0))
+    if (!c->signature || !bus_hand_need(&c->peers_hand) || !bus_hand_wait(c->peers_hand, 0))
         return;
     errand *w = pst_alloc(sizeof *w);
     w->conf = pst_bus_conf_copy(c->conf);

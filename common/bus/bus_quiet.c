@@ -121,7 +121,7 @@ static void begin_look(pst_consumer *c, int64_t now)
 {
     PST_ASSERT(!c->look);
     bus_places *ends = quiet_parts(c, now);
-    if (!ends->n || (!c->look_hand && !(c->look_hand = bus_hand_new()))) {
+    if (!ends->n || !bus_hand_need(&c->look_hand)) {
         bus_places_free(ends);
         return;
     }

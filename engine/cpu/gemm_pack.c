@@ -49,7 +49,9 @@ static void pack_lines(int n, int k, const float *from, size_t ls, size_t es, fl
     }
     for (int i = 0, some; i < n; i += some) {
         int p = 0;
-        some = es != 1 || n - i < 2 ? 1 : n - i < 4 ? 2 : 4;
+        some = n - i < 4 ? 2 : 4;
+        if (es != 1 || n - i < 2)
+            some = 1;
         for (; some == 4 && p + 4 <= k; p += 4)
             turn4(from + (size_t)i * ls + p, ls, to + (size_t)p * ld + i, ld);
         for (; some == 2 && p + 4 <= k; p += 4)

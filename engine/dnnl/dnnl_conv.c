@@ -314,8 +314,8 @@ static bool ready_for(eng_op_ctx *c, dnnl_conv *d, const conv_shape *s, const fl
 static int run_images(eng_op_ctx *c, dnnl_conv *d, const eng_node_call *call)
 {
     const conv_shape *s = &d->shape;
-    float *own_x = NULL, *own_y = NULL;
-    if ((d->in && !(own_x = eng_op_scratch(c, d->x_bytes))) || (d->out && !(own_y = eng_op_scratch(c, d->y_bytes))))
+    float *own_x = d->in ? eng_op_scratch(c, d->x_bytes) : NULL, *own_y = d->out ? eng_op_scratch(c, d->y_bytes) : NULL;
+    if ((d->in && !own_x) || (d->out && !own_y))
         return PST_ELIMIT;
     if ((d->in && !OK(lib.memory_set_data_handle(d->own_x, own_x))) || (d->out && !OK(lib.memory_set_data_handle(d->own_y, own_y))) ||
         (d->b && !OK(lib.memory_set_data_handle(d->b, (void *)call->bias))))

@@ -38,9 +38,10 @@ static bool is_field_path(const char *s)
     bool fresh = true;
     for (; *s; s++) {
         bool letter = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || *s == '_', digit = *s >= '0' && *s <= '9';
-        if (*s == '.' ? fresh : fresh ? !letter : !letter && !digit)
+        bool dot = *s == '.', may_stand = letter || (!fresh && (digit || dot)); /* no part is empty or begins with a digit */
+        if (!may_stand)
             return false;
-        fresh = *s == '.';
+        fresh = dot;
     }
     return !fresh;
 }

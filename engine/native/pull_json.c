@@ -13,13 +13,22 @@ static void skip_space(eng_pull *p)
         p->at++;
 }
 
+/* -1: none. */
+static int hex_digit(int c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 32; /* lower case */
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 static int hex4(eng_pull *p, unsigned *ret)
 {
     *ret = 0;
     if (p->end - p->at < 4)
         return eng_pull_fail(p, PST_EPARSE, "the file ends inside a text");
     for (int i = 0; i < 4; i++) {
-        int c = *p->at++, v = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        int v = hex_digit(*p->at++);
         if (v < 0)
             return eng_pull_fail(p, PST_EPARSE, "\\u needs four hexadecimal digits");
         *ret = *ret * 16 + (unsigned)v;

@@ -153,24 +153,28 @@ static int next_marker(eng_pull *p, uint8_t *ret)
     return rc;
 }
 
+/* A value, whose marker stands before it unless the container has said its type (0: it has not). */
+static int marked_value(eng_pull *p, uint8_t marker, eng_pull_token *t)
+{
+    int rc = marker ? 0 : next_marker(p, &marker);
+    return rc < 0 ? rc : value(p, marker, t);
+}
+
 /* One token a call, as in JSON. A container may say its count, then it has no marker of its end, and its type, then its elements have none. */
 int eng_pull_ubj_next(eng_pull *p, eng_pull_token *t)
 {
-    uint8_t marker;
-    int rc;
     if (!p->depth) {
         if (p->started) {
             t->kind = ENG_PULL_END;
             return p->at == p->end ? 0 : eng_pull_fail(p, PST_EPARSE, "more bytes behind the document");
         }
         p->started = true;
-        return (rc = next_marker(p, &marker)) < 0 ? rc : value(p, marker, t);
+        return marked_value(p, 0, t);
     }
     eng_pull_frame *f = &p->frames[p->depth - 1];
     if (f->after_key) {
         f->after_key = false;
-        marker = f->type;
-        return !marker && (rc = next_marker(p, &marker)) < 0 ? rc : value(p, marker, t);
+        return marked_value(p, f->type, t);
     }
     bool over = f->counted && !f->left;
     if (!f->counted) {
@@ -191,6 +195,5 @@ int eng_pull_ubj_next(eng_pull *p, eng_pull_token *t)
         f->after_key = true;
         return text(p, t, ENG_PULL_KEY);
     }
-    marker = f->type;
-    return !marker && (rc = next_marker(p, &marker)) < 0 ? rc : value(p, marker, t);
+    return marked_value(p, f->type, t);
 }

@@ -72,8 +72,15 @@ int eng_xgb_margin(const char *objective, bool before_1_3, float base_score, flo
     if (base == BASE_LOG && !(base_score > 0))
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "model", 0, "base_score is %g; with %s it is above 0", (double)base_score,
                            objective);
-    if (base == BASE_LOGIT) /* as the library's Logit: seen with 3.2.0 down to 0 and up to 1 */
-        base_score = base_score < 1e-6f ? 1e-6f : base_score > 1.0f - 1e-6f ? 1.0f - 1e-6f : base_score;
-    *ret = base == BASE_LOGIT ? -logf(1.0f / base_score - 1.0f) : base == BASE_LOG ? logf(base_score) : base_score;
+    const float least = 1e-6f, most = 1.0f - 1e-6f; /* as the library's Logit: seen with 3.2.0 down to 0 and up to 1 */
+    switch (base) {
+    case BASE_LOGIT:
+        base_score = base_score < least ? least : base_score;
+        base_score = base_score > most ? most : base_score;
+        *ret = -logf(1.0f / base_score - 1.0f);
+        break;
+    case BASE_LOG: *ret = logf(base_score); break;
+    default: *ret = base_score;
+    }
     return 0;
 }

@@ -379,7 +379,9 @@ int eng_op_split_to_sequence(eng_op_ctx *c)
     }
     eng_seq *s = eng_out_seq(c, 0, n);
     for (int64_t i = 0; s && i < n; i++) {
-        int64_t len = sizes ? sizes[i] : at + each <= d ? each : d - at;
+        int64_t left = d - at, len = each < left ? each : left;
+        if (sizes)
+            len = sizes[i];
         if (len < 0 || len > d - at)
             return eng_op_fail(c, PST_EINVAL, "sizes do not add up");
         eng_blk *b = eng_blk_new(c->plan, (size_t)(outer * len) * inner + 64, c->err);

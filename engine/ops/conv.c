@@ -48,7 +48,10 @@ int eng_window_of(eng_op_ctx *c, const pst_tensor *x, const int64_t *kernel, eng
             w->pad[i] = valid ? 0 : pads[i];
             w->pad_end[i] = valid ? 0 : pads[i + n];
             int64_t room = w->in[i] + w->pad[i] + w->pad_end[i] - reach;
-            w->out[i] = room < 0 ? 0 : (ceil_mode ? (room + w->stride[i] - 1) / w->stride[i] : room / w->stride[i]) + 1;
+            if (room < 0)
+                w->out[i] = 0;
+            else
+                w->out[i] = (ceil_mode ? room + w->stride[i] - 1 : room) / w->stride[i] + 1;
             if (ceil_mode && w->out[i] > 0 && (w->out[i] - 1) * w->stride[i] >= w->in[i] + w->pad[i])
                 w->out[i]--; /* a window that would start in the end padding is none */
         }

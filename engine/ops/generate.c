@@ -391,7 +391,8 @@ static int parse_terms(eng_op_ctx *c, const char *eq, term *in, int n_in, term *
                 used += *q != ' ';
             for (int i = 0; i < n_in; i++) { /* the widest ellipsis among the inputs */
                 int rank = eng_in(c, i)->rank;
-                dims = t == out ? dims : t == &in[i] ? rank - t->n - used : dims;
+                if (t != out && t == &in[i])
+                    dims = rank - t->n - used;
             }
             for (int i = 0; t == out && i < n_in; i++)
                 for (int k = 0; k < in[i].n; k++)

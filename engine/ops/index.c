@@ -125,6 +125,16 @@ static scatter_how how_of(const eng_node *n)
         break;                                                                                                                   \
     }
 
+static int64_t reduced(scatter_how how, int64_t a, int64_t b)
+{
+    switch (how) {
+    case S_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
+    case S_MUL: return (int64_t)((uint64_t)a * (uint64_t)b);
+    case S_MAX: return a > b ? a : b;
+    default: return a < b ? a : b;
+    }
+}
+
 /* Reductions are computed in the widest type of their kind and come back with one rounding: float for halves, int64 for integers. */
 static int put(scatter_how how, pst_dtype t, void *to, const void *from)
 {
@@ -145,10 +155,7 @@ static int put(scatter_how how, pst_dtype t, void *to, const void *from)
         int64_t a, b, v;
         eng_convert(PST_I64, &a, t, to, 1, true);
         eng_convert(PST_I64, &b, t, from, 1, true);
-        v = how == S_ADD                ? (int64_t)((uint64_t)a + (uint64_t)b)
-            : how == S_MUL              ? (int64_t)((uint64_t)a * (uint64_t)b)
-            : (how == S_MAX) == (a > b) ? a
-                                        : b;
+        v = reduced(how, a, b);
         return eng_convert(t, to, PST_I64, &v, 1, true);
     }
     case PST_F16:

@@ -284,6 +284,13 @@ int eng_op_array_feature_extractor(eng_op_ctx *c)
     return 0;
 }
 
+/* Of input i in the result; a width that cannot be is none. */
+static int64_t width_of(const int64_t *want, size_t n_want, int i, int64_t own)
+{
+    bool given = want && (size_t)i < n_want && want[i] >= 0 && want[i] < 1000000;
+    return given ? want[i] : own;
+}
+
 /* inputdimensions is how wide each input is to be: what is narrower is filled with 0, what is wider is cut. */
 int eng_op_feature_vectorizer(eng_op_ctx *c)
 {
@@ -300,7 +307,7 @@ int eng_op_feature_vectorizer(eng_op_ctx *c)
         if ((rows >= 0 && r != rows) || x->rank > 2)
             return eng_op_fail(c, PST_EINVAL, "inputs of different rows");
         rows = r;
-        total += want && (size_t)i < n_dims && want[i] >= 0 && want[i] < 1000000 ? want[i] : cols;
+        total += width_of(want, n_dims, i, cols);
     }
     float *o = eng_out(c, 0, PST_F32, 2, (int64_t[]){rows, total});
     if (!o)
@@ -310,7 +317,7 @@ int eng_op_feature_vectorizer(eng_op_ctx *c)
         const float *x = eng_in_rows(c, i, &r, &cols);
         if (!x)
             return PST_EINVAL;
-        int64_t w = want && (size_t)i < n_dims && want[i] >= 0 && want[i] < 1000000 ? want[i] : cols, take = cols < w ? cols : w;
+        int64_t w = width_of(want, n_dims, i, cols), take = cols < w ? cols : w;
         for (int64_t k = 0; k < rows; k++)
             memcpy(o + k * total + at, x + k * cols, (size_t)take * sizeof *o);
         at += w;

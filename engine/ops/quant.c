@@ -53,7 +53,9 @@ static int scaling_of(eng_op_ctx *c, const pst_tensor *x, int scale_in, int zero
             for (int k = axis + 1; k < x->rank; k++)
                 s->inner *= x->dims[k];
             s->blocks = block > 0 ? (s->d + block - 1) / block : 0;
-            int64_t want = block > 0 ? (s->d && s->inner ? eng_count(x) / s->d / s->inner * s->blocks * s->inner : 0) : s->d;
+            int64_t want = s->d;
+            if (block > 0) /* a scale for each block of the axis, wherever else one stands */
+                want = s->d && s->inner ? eng_count(x) / s->d / s->inner * s->blocks * s->inner : 0;
             if (n != want || block < 0)
                 return eng_op_fail(c, PST_EINVAL, "%lld scales do not fit the axis or its blocks", (long long)n);
         }

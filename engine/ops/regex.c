@@ -286,7 +286,11 @@ static bool take_word_class(reader *r)
 
 static int digit_of(char c, int base)
 {
-    int v = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : 99;
+    int v = 99, lower = c | 32;
+    if (c >= '0' && c <= '9')
+        v = c - '0';
+    else if (lower >= 'a' && lower <= 'f')
+        v = lower - 'a' + 10;
     return v < base ? v : -1;
 }
 
@@ -426,7 +430,9 @@ static node *read_assertion(reader *r)
     if (*r->p != '^' && *r->p != '$')
         return NULL;
     bool lines = r->flags & LINES;
-    return node_new(r, IS_ASSERT, *r->p++ == '^' ? (lines ? AT_LINE_BEGIN : AT_TEXT_BEGIN) : lines ? AT_LINE_END : AT_TEXT_END);
+    if (*r->p++ == '^')
+        return node_new(r, IS_ASSERT, lines ? AT_LINE_BEGIN : AT_TEXT_BEGIN);
+    return node_new(r, IS_ASSERT, lines ? AT_LINE_END : AT_TEXT_END);
 }
 
 static node *read_one(reader *r)

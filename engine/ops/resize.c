@@ -203,17 +203,30 @@ int eng_op_resize(eng_op_ctx *c)
     for (int i = 0; i < n; i++) {
         if ((rc = eng_op_axis(c, attr ? attr[i] : i, x.rank, &which[i])) < 0)
             return rc;
-        double s = n_scales ? scales[i] : x.dims[which[i]] ? sizes[i] / (double)x.dims[which[i]] : 1;
-        common = !i || (!strcmp(policy, "not_larger") ? s < common : s > common) ? s : common;
+        int64_t in = x.dims[which[i]];
+        double s = in ? sizes[i] / (double)in : 1;
+        if (n_scales)
+            s = scales[i];
+        bool counts = !strcmp(policy, "not_larger") ? s < common : s > common;
+        common = !i || counts ? s : common;
     }
     bool keep = !n_scales && strcmp(policy, "stretch") != 0;
     for (int i = 0; i < n; i++) {
         axis_spec *a = &axes[which[i]];
-        double out = n_scales ? floor((double)a->in * scales[i]) : keep ? floor((double)a->in * common + 0.5) : sizes[i];
+        double out = 0;
+        if (n_scales) {
+            a->scale = scales[i];
+            out = floor((double)a->in * a->scale);
+        } else if (keep) {
+            a->scale = common;
+            out = floor((double)a->in * common + 0.5);
+        } else {
+            out = sizes[i];
+            a->scale = a->in ? out / (double)a->in : 1;
+        }
         if (!(out >= 0 && out < 1e12))
             return eng_op_fail(c, PST_EINVAL, "bad scale or size");
         a->out = (int64_t)out;
-        a->scale = n_scales ? scales[i] : keep ? common : a->in ? out / (double)a->in : 1;
         if (n_roi) {
             a->start = roi[i];
             a->end = roi[n + i];

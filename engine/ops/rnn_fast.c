@@ -167,7 +167,9 @@ static void walk_steps(const walk *k, int64_t d, bool back, float *y, float *kee
             begin_part(k, step, back);
         for (int64_t b = 0; b < B; b++) {
             int64_t len = eng_rnn_length(s, b), t = back ? len - 1 - step : step;
-            int64_t row = k->part < T ? back ? size - 1 - in_part : in_part : t;
+            int64_t row = t;
+            if (k->part < T) /* the buffer holds one part of the steps, in their order of time */
+                row = back ? size - 1 - in_part : in_part;
             ended |= step >= len;
             row = s->batch_first ? b * T + t : row * B + b;
             if (step < len)
@@ -193,10 +195,14 @@ static void walk_steps(const walk *k, int64_t d, bool back, float *y, float *kee
 /* The biases that may be added before the walk: all of the input side, and of the recurrent side what no reset gate multiplies. */
 static void fill_biases(const eng_rnn *s, int64_t d, float *bias)
 {
-    int64_t g = s->gates * s->hidden, sum = s->gates == 3 ? s->linear_before_reset ? 2 * s->hidden : g : g;
+    bool reset_multiplies = s->gates == 3 && s->linear_before_reset;
+    int64_t g = s->gates * s->hidden, both = reset_multiplies ? 2 * s->hidden : g;
     const float *wb = s->b ? s->b + d * 2 * g : NULL;
-    for (int64_t i = 0; i < g; i++)
-        bias[i] = wb ? i < sum ? wb[i] + wb[g + i] : wb[i] : 0;
+    for (int64_t i = 0; i < g; i++) {
+        bias[i] = wb ? wb[i] : 0;
+        if (wb && i < both)
+            bias[i] += wb[g + i];
+    }
 }
 
 /* Returns 1 for an unusual cell, which is left to rnn.c. Weights that are not those packed with the plan (they are computed in the run) are

@@ -157,7 +157,9 @@ int eng_op_grid_sample(eng_op_ctx *c)
 
 static float grid_at(int64_t i, int64_t dim, bool align)
 {
-    return align ? (dim > 1 ? -1 + 2 * (float)i / (float)(dim - 1) : -1) : (2 * (float)i + 1) / (float)dim - 1;
+    if (!align)
+        return (2 * (float)i + 1) / (float)dim - 1;
+    return dim > 1 ? -1 + 2 * (float)i / (float)(dim - 1) : -1;
 }
 
 int eng_op_affine_grid(eng_op_ctx *c)

@@ -221,6 +221,14 @@ static int strided_copy(eng_op_ctx *c, const pst_tensor *x, const int64_t *start
     return 0;
 }
 
+/* -1: before the first. */
+static int64_t from_end(int64_t at, int64_t d)
+{
+    if (at >= 0)
+        return at;
+    return at < -d ? -1 : at + d;
+}
+
 /* As in Python: what is negative counts from the end, then all is clamped to where a step in its direction can stand; -1 as an end of a
  * backward step is "before the first". An empty axis gets the harmless start 0, since its own may lie outside. */
 static int slice(eng_op_ctx *c, const int64_t *starts, const int64_t *ends, const int64_t *axes, const int64_t *steps, int n)
@@ -238,13 +246,13 @@ static int slice(eng_op_ctx *c, const int64_t *starts, const int64_t *ends, cons
         int64_t d = x->dims[at], s = starts[i], e = ends[i], by = steps ? steps[i] : 1;
         if (!by || by == INT64_MIN)
             return eng_op_fail(c, PST_EINVAL, "bad step");
-        s = s < 0 ? (s < -d ? -1 : s + d) : s;
-        e = e < 0 ? (e < -d ? -1 : e + d) : e;
+        s = from_end(s, d);
+        e = from_end(e, d);
         if (by > 0) {
             s = s < 0 ? 0 : s > d ? d : s;
             e = e < 0 ? 0 : e > d ? d : e;
         } else {
-            s = s < 0 ? (starts[i] < 0 ? -1 : 0) : s > d - 1 ? d - 1 : s;
+            s = s > d - 1 ? d - 1 : s;
             e = e < -1 ? -1 : e > d - 1 ? d - 1 : e;
         }
         start[at] = s;

@@ -173,7 +173,9 @@ static void gather(const dft *d, const pst_tensor *x, const lines *l, int64_t o,
         int64_t from = mirrored ? d->n - k : k, at = ((o * l->length + from) * l->inner + i) * l->parts;
         bool there = from < l->length;
         d->in[2 * k] = there ? real_at(x, at) : 0;
-        d->in[2 * k + 1] = there && l->parts == 2 ? (mirrored ? -1 : 1) * real_at(x, at + 1) : 0;
+        d->in[2 * k + 1] = 0;
+        if (there && l->parts == 2)
+            d->in[2 * k + 1] = mirrored ? -real_at(x, at + 1) : real_at(x, at + 1);
     }
 }
 

@@ -91,6 +91,12 @@ static bool long_enough(const tokenizer *t, const char *s, size_t len)
     return t->chars_min == 1 ? len > 0 : eng_utf8_count(s, len) >= t->chars_min;
 }
 
+/* Where to look on when nothing was taken at this place: a character on, or behind the end. */
+static size_t next_place(token text, size_t at)
+{
+    return at == text.len ? at + 1 : at + eng_utf8_step(text.s + at);
+}
+
 static int find_tokens(const tokenizer *t, eng_regex_run *r, token text, tokens *ret)
 {
     size_t at, len;
@@ -102,7 +108,7 @@ static int find_tokens(const tokenizer *t, eng_regex_run *r, token text, tokens 
         bool whole = long_enough(t, text.s + at, len);
         if (whole)
             rc = put_token(ret, text.s + at, len);
-        from = whole ? at + len : at == text.len ? text.len + 1 : at + eng_utf8_step(text.s + at);
+        from = whole ? at + len : next_place(text, at);
     }
     return rc;
 }
@@ -120,7 +126,7 @@ static int cut_text(const tokenizer *t, eng_regex_run *r, token text, tokens *re
             rc = put_token(ret, text.s + from, end - from);
         if (!found)
             break;
-        from = len ? at + len : at == text.len ? text.len + 1 : at + eng_utf8_step(text.s + at);
+        from = len ? at + len : next_place(text, at);
     }
     return rc;
 }

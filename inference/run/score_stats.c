@@ -354,7 +354,6 @@ static void send_heartbeat(score_stats *s, pst_producer *p, const char *state)
                           .site = pst_strdup("local"),
                           .host = pst_strdup(t->host),
                           .time = pst_now_us(),
-                          .state = pst_strdup(state ? state : "running"),
                           .cpus = 1,
                           .version = pst_strdup(PST_VERSION)};
     pst_str_map_set(&w.details, &w.n_details, "pipeline", s->pipeline);
@@ -362,10 +361,11 @@ static void send_heartbeat(score_stats *s, pst_producer *p, const char *state)
     char what[32];
     pst_buf why = {0};
     score_stats_waits_now(s, what, &why);
-    if (!state) {
-        free(w.state);
-        w.state = pst_strdup(!strcmp(what, PST_WAIT_PAUSED) ? "paused" : *what || !s->ready ? "waiting" : "running");
-    }
+    if (!state && !strcmp(what, PST_WAIT_PAUSED))
+        state = "paused";
+    else if (!state)
+        state = *what || !s->ready ? "waiting" : "running";
+    w.state = pst_strdup(state);
     if (*what) {
         pst_str_map_set(&w.details, &w.n_details, "waits_for", what);
         pst_str_map_set(&w.details, &w.n_details, "why", why.data);

@@ -153,7 +153,9 @@ static void mask_platform(const sup_run *r, pst_confine_wish *w, char *store[3])
     if (!s)
         return;
     const char *objects = s->objects.value, *db = s->store.value;
-    const char *folder = objects && !strncmp(objects, "file:", 5) ? objects + (strncmp(objects, "file:///", 8) ? 5 : 7) : "";
+    const char *folder = "";
+    if (objects && !strncmp(objects, "file:", 5))
+        folder = objects + (strncmp(objects, "file:///", 8) ? 5 : 7);
     if (is_folder(folder) && *folder == '/')
         w->hide[w->n_hide++] = folder;
     static const char *const parts[] = {"", "-wal", "-shm"};

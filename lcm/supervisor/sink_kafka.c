@@ -126,10 +126,10 @@ static int look(void *arg, const char *key, const pst_record *r, pst_err *err)
         return rc;
     }
     bool log = f->kind == PST_OUTLET_LOG;
-    const char *process = rc < 0 ? NULL : log ? got.line.process : got.point.process;
+    const char *process = log ? got.line.process : got.point.process;
     int generation = log ? got.line.generation : got.point.generation;
     int64_t number = log ? got.line.rindex : got.point.rindex;
-    if (process && !strcmp(process, f->process) && generation == f->generation && number > f->last)
+    if (rc == 0 && process && !strcmp(process, f->process) && generation == f->generation && number > f->last)
         f->last = number;
     pst_event_clear(type_of(f->kind), &got);
     return 0;

@@ -267,10 +267,10 @@ static bool json_numbers(const json_t *v, int slots, double *to, uint8_t *missin
             to[k] = NAN;
         return true;
     }
-    if (json_is_array(v) && json_array_size(v) != (size_t)slots)
+    if (json_is_array(v) ? json_array_size(v) != (size_t)slots : slots > 1)
         return false;
     for (int k = 0; k < slots; k++) {
-        const json_t *x = json_is_array(v) ? json_array_get(v, (size_t)k) : slots == 1 ? v : NULL;
+        const json_t *x = json_is_array(v) ? json_array_get(v, (size_t)k) : v;
         if (json_is_array(v) && json_is_null(x)) { /* as in Avro: this slot is missing, the others are there */
             to[k] = NAN;
             continue;

@@ -14,7 +14,8 @@ learn_training *learn_training_new(const pst_learn_settings *s, const learn_read
     widths[n++] = data->columns;
     for (int i = 0; i < s->n_hidden; i++)
         widths[n++] = s->hidden[i];
-    widths[n++] = s->autoencoder ? data->columns : s->n_classes ? s->n_classes : 1;
+    int outputs = s->n_classes ? s->n_classes : 1;
+    widths[n++] = s->autoencoder ? data->columns : outputs;
     int rows_max = s->batch > EVALUATE_ROWS ? s->batch : EVALUATE_ROWS;
     *t = (learn_training){.settings = s, .data = data};
     t->net = learn_net_new(widths, n, s->activation, s->loss, rows_max);
