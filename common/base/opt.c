@@ -292,8 +292,8 @@ static int settings_of(const common_opts *c, pst_settings *ret, pst_err *err)
 {
     if (c->color && strcmp(c->color, "auto") && strcmp(c->color, "always") && strcmp(c->color, "never"))
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--color %s: wanted auto, always or never", c->color);
-    pst_setting_flags f = {c->bootstrap, c->registry, c->gateway, c->state_dir, c->store,    c->objects,      c->prefix, c->file,
-                           c->x.items,   c->x.n,      c->json,    c->quiet,     c->no_input, (int)c->verbose, c->color};
+    pst_setting_flags f = {c->bootstrap, c->registry, c->gateway, c->state_dir, c->store, c->objects,  c->prefix,       c->file,
+                           c->debug,     c->x.items,  c->x.n,     c->json,      c->quiet, c->no_input, (int)c->verbose, c->color};
     pst_log_level level = c->quiet ? PST_LOG_WARN : PST_LOG_INFO;
     if (c->verbose && !c->debug)
         level = PST_LOG_DEBUG;

@@ -294,6 +294,8 @@ static void resolve_all(pst_settings *s, extras *x, const pst_setting_flags *f)
     def = pst_sprintf("file:%s/objects", s->state_dir.value);
     resolve(&s->objects, f->objects, &x->objects, "PENSTOCK_OBJECTS", pst_json_str(p, "objects", NULL), profile_path, def);
     free(def);
+    pst_setting nowhere = {0}; /* no property says it */
+    resolve(&s->debug, f->debug, &nowhere, "PENSTOCK_DEBUG", NULL, NULL, "");
     resolve(&s->prefix, f->prefix, &x->prefix, "PENSTOCK_TOPIC_PREFIX", pst_json_str(p, "prefix", NULL), profile_path, "penstock.");
     const char *embedded = getenv("PENSTOCK_EMBEDDED");
     bool from_profile = !strncmp(s->bootstrap.origin, "profile", 7) || !strcmp(pst_json_str(p, "bootstrap", ""), s->bootstrap.value);
@@ -358,7 +360,7 @@ void pst_settings_done(pst_settings *s)
 {
     if (!s)
         return;
-    pst_setting *all[] = {&s->bootstrap, &s->registry, &s->gateway, &s->state_dir, &s->store, &s->objects, &s->prefix};
+    pst_setting *all[] = {&s->bootstrap, &s->registry, &s->gateway, &s->state_dir, &s->store, &s->objects, &s->prefix, &s->debug};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         setting_done(all[i]);
     for (size_t i = 0; i < s->n_kafka; i++) {
@@ -382,6 +384,18 @@ static char *env_name_of(const char *key)
     return pst_buf_steal(&b);
 }
 
+/* Of PENSTOCK_… only what the settings do not say themselves. */
+static bool goes_on(const char *variable)
+{
+    static const char *const names[] = {"PENSTOCK_DEBUG=", "PENSTOCK_ISA=", "PENSTOCK_ONNXRUNTIME=", "PENSTOCK_TEST"};
+    if (strncmp(variable, "PENSTOCK_", 9))
+        return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strncmp(variable, names[i], strlen(names[i])))
+            return true;
+    return false;
+}
+
 char **pst_settings_environ(const pst_settings *s)
 {
     size_t n = 0, cap = s->n_kafka + 16;
@@ -389,7 +403,7 @@ char **pst_settings_environ(const pst_settings *s)
         cap++;
     char **out = pst_alloc(cap * sizeof *out);
     for (char **e = environ; *e; e++)
-        if (strncmp(*e, "PENSTOCK_", 9) || !strncmp(*e, "PENSTOCK_TEST", 13))
+        if (goes_on(*e))
             out[n++] = pst_strdup(*e);
     const struct {
         const char *name, *value;

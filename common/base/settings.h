@@ -18,6 +18,7 @@ typedef struct pst_setting {
 
 typedef struct pst_settings {
     pst_setting bootstrap, registry, gateway, state_dir, store, objects, prefix;
+    pst_setting debug;   /* components whose debug lines are said; "": none are named */
     char *token;         /* of the gateway: PENSTOCK_TOKEN, else <state-dir>/token; NULL = none to be had */
     pst_property *kafka; /* in order of rising precedence; passed to pst_bus_conf_set */
     size_t n_kafka;
@@ -30,7 +31,7 @@ typedef struct pst_settings {
 
 /* For pst_opt_parse: the raw flags of one command line (NULL where not given). */
 typedef struct pst_setting_flags {
-    const char *bootstrap, *registry, *gateway, *state_dir, *store, *objects, *prefix, *file;
+    const char *bootstrap, *registry, *gateway, *state_dir, *store, *objects, *prefix, *file, *debug;
     const char *const *x; /* "k=v" */
     size_t n_x;
     bool json, quiet, no_input;
@@ -44,7 +45,8 @@ void pst_settings_done(pst_settings *s);
 const char *pst_setting_full(const pst_setting *s);
 /* Gives it another value, whose credentials are kept apart. */
 void pst_setting_put(pst_setting *s, const char *value, const char *origin);
-/* Environment for a child program that shall see the same settings: "PENSTOCK_REGISTRY=…", NULL-terminated; free each and the array. */
+/* Environment for a child program that shall see the same settings: "PENSTOCK_REGISTRY=…", NULL-terminated; free each and the array. What was
+ * said by the environment alone (debug, instruction set, ONNX Runtime) goes on; a flag -v is for the program that it was given to. */
 char **pst_settings_environ(const pst_settings *s);
 char *pst_settings_topic(const pst_settings *s, const char *suffix); /* prefix + suffix; free() */
 

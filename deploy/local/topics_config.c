@@ -222,6 +222,7 @@ static int explain(const pst_settings *s, pst_err *err)
         explain_one(json, "store credentials", "********", s->store.origin);
     explain_one(json, "token", s->token ? "********" : "(none)",
                 getenv("PENSTOCK_TOKEN") ? "environment PENSTOCK_TOKEN" : "the state folder");
+    explain_one(json, "debug", *s->debug.value ? s->debug.value : "(none)", s->debug.origin);
     if (s->registry_user)
         explain_one(json, "registry user", s->registry_user, "basic.auth.user.info");
     pst_bus_conf_each(bus, explain_one, json);

@@ -318,6 +318,57 @@ static void test_settings_precedence(void **state)
     free(profile);
 }
 
+static bool has(char **env, const char *variable)
+{
+    bool found = false;
+    for (size_t i = 0; env[i]; i++)
+        found |= !strcmp(env[i], variable);
+    return found;
+}
+
+static void free_environ(char **env)
+{
+    for (size_t i = 0; env[i]; i++)
+        free(env[i]);
+    free(env);
+}
+
+/* PENSTOCK_DEBUG=… penstock up is meant for its services; -v for the one program. */
+static void test_settings_debug_has_an_origin_and_goes_on_from_the_environment(void **state)
+{
+    pst_setting_flags f = {.state_dir = "/nowhere"};
+    pst_settings s;
+    pst_err e = {0};
+    unsetenv("PENSTOCK_DEBUG");
+    assert_int_equal(pst_settings_load(&f, &s, &e), 0);
+    assert_string_equal(s.debug.value, "");
+    assert_string_equal(s.debug.origin, "default");
+    pst_settings_done(&s);
+    setenv("PENSTOCK_DEBUG", "bus,lcm", 1);
+    setenv("PENSTOCK_ISA", "portable", 1);
+    setenv("PENSTOCK_NONSENSE", "1", 1);
+    assert_int_equal(pst_settings_load(&f, &s, &e), 0);
+    assert_string_equal(s.debug.value, "bus,lcm");
+    assert_string_equal(s.debug.origin, "environment PENSTOCK_DEBUG");
+    char **env = pst_settings_environ(&s);
+    assert_true(has(env, "PENSTOCK_DEBUG=bus,lcm"));
+    assert_true(has(env, "PENSTOCK_ISA=portable"));
+    assert_false(has(env, "PENSTOCK_NONSENSE=1"));
+    free_environ(env);
+    pst_settings_done(&s);
+    unsetenv("PENSTOCK_DEBUG");
+    unsetenv("PENSTOCK_ISA");
+    unsetenv("PENSTOCK_NONSENSE");
+    f.debug = "trainer";
+    assert_int_equal(pst_settings_load(&f, &s, &e), 0);
+    assert_string_equal(s.debug.value, "trainer");
+    assert_string_equal(s.debug.origin, "flag");
+    env = pst_settings_environ(&s);
+    assert_false(has(env, "PENSTOCK_DEBUG=trainer"));
+    free_environ(env);
+    pst_settings_done(&s);
+}
+
 static void test_metrics_text_and_quantiles(void **state)
 {
     pst_metrics *set = pst_metrics_new();
@@ -375,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_options_mix_with_arguments),
         cmocka_unit_test(test_options_errors_name_what_and_the_neighbour),
         cmocka_unit_test(test_settings_precedence),
+        cmocka_unit_test(test_settings_debug_has_an_origin_and_goes_on_from_the_environment),
         cmocka_unit_test(test_metrics_text_and_quantiles),
         cmocka_unit_test(test_account_is_that_of_the_process),
     };
