@@ -229,6 +229,33 @@ def test_an_alias_moved_from_the_end_is_replayed_alike(p):
     print(f"  {len(out)} scores of versions {sorted({s['model']['version'] for s in out})}", flush=True)
 
 
+def test_a_worker_that_comes_back_after_a_move_is_replayed_alike(p):
+    """Its successor has the version before at once and the one that counts, a large file, later: neither does it score with the former, nor say a word of what was before it."""
+    linear(p.dir / "light.onnx", [1, 10])
+    save(p.dir / "heavy.onnx", [helper.make_node("MatMul", ["in", "w"], ["out"])], {"w": np.array([[2], [20]], dtype=np.float32), "ballast": np.zeros(1 << 25, dtype=np.float32)})
+    for name in ("light", "heavy"):
+        p.cli("models", "register", p.dir / f"{name}.onnx", "--name", "back")
+    p.cli("models", "alias", "back", "champion", 1)
+    path = p.pipeline("back", "model: {name: back, alias: champion}\nfeatures: [a, b]\n", parts=1)
+    worker = p.scorer(path)
+    p.send("back", range(100), partition=0)
+    p.read("back.scores", lambda out: len(out) == 100, timeout=60)
+    p.cli("models", "alias", "back", "champion", 2, "--from-end", "back")
+    until(lambda: "event=model_swap pipeline=back variant=PRIMARY model=back version=2" in (p.dir / "back.log").read_text(), 60, "the worker has heard of the move")
+    p.send("back", range(100, 200), partition=0)
+    p.read("back.scores", lambda out: len(out) == 200, timeout=60)
+    worker.kill(), worker.wait()
+    p.send("back", range(200, 300), partition=0)
+    worker = p.scorer(path)
+    p.read("back.scores", lambda out: len(out) == 300, timeout=60)
+    p.end(worker)
+    out = sorted(((s["source"]["offset"], s["model"]["version"]) for s in (p.decode(m.value()) for m in p.read("back.scores"))))
+    check(out == [(i, 1 if i < 100 else 2) for i in range(300)], f"the offset alone decides between the versions: {[x for x in out if x[1] != (1 if x[0] < 100 else 2)][:5]}")
+    r = p.cli("score", "replay", "-c", path, "--from", "0", "--to", "300", "--out", p.dir / "back.jsonl")
+    lines = [(l["source"]["offset"], l["model"]["version"]) for l in map(json.loads, (p.dir / "back.jsonl").read_text().splitlines())]
+    check(sorted(lines) == out, f"a replay says the same: {[x for x in sorted(lines) if x not in out][:5]}")
+
+
 def test_avro_and_json_in_one_input(p):
     def mixed(i):
         value = {"id": i, "a": float(i % 100), "b": float(i % 7)}
@@ -248,7 +275,7 @@ def test_avro_and_json_in_one_input(p):
 
 
 TESTS = [test_avro_and_json_in_one_input, test_a_start_at_a_time_outlasts_a_kill_and_growth, test_a_pause_ends_with_its_cure_for_two_scorers,
-         test_an_alias_moved_from_the_end_is_replayed_alike, test_a_model_slower_than_its_transaction_and_its_poll_interval]
+         test_an_alias_moved_from_the_end_is_replayed_alike, test_a_worker_that_comes_back_after_a_move_is_replayed_alike, test_a_model_slower_than_its_transaction_and_its_poll_interval]
 with Bench() as p:
     linear(p.dir / "line.onnx", [1, 10])
     for test in TESTS:
