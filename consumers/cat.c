@@ -67,6 +67,7 @@ static int range_of(cat *c, const char *topic, const pst_topic_info *info, int p
 {
     const char *o = c->o.offset;
     char *end;
+    PST_ASSERT(p >= 0 && p < info->partitions && !c->o.group);
     *r = (pst_range){topic, p, PST_OFFSET_BEGINNING, c->o.exit_at_end ? info->high[p] : -1};
     if (c->o.from_beginning || (o && !strcmp(o, "beginning")))
         return 0;
@@ -215,7 +216,7 @@ static void add_plain(cat *c, const pst_record *r, const void *data, size_t len,
         pst_buf_adds(&c->line, !strcmp(what, "key") ? "" : "NULL");
         return;
     }
-    if (c->o.raw || *(const char *)data != 0 || len < 5) {
+    if (c->o.raw || len < 5 || *(const char *)data != 0) {
         pst_buf_add(&c->line, data, len);
         return;
     }
@@ -301,6 +302,7 @@ static void write_record(cat *c, const pst_record *r)
 static int loop(cat *c, pst_err *err)
 {
     int64_t last = pst_mono_us(), warned = last;
+    PST_ASSERT(c->consumer);
     for (;;) {
         pst_batch b;
         pst_err e = {0};

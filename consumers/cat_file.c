@@ -30,6 +30,7 @@ int cat_file_add(cat_file *f, const char *path, pst_codec *codec, const pst_reco
         rc = pst_avro_file_new(path, pst_schema_text(schema), &f->file, err);
         f->schema_id = id;
     }
+    PST_ASSERT(rc || (f->file && f->schema_id == id)); /* one schema a file */
     if (!rc)
         rc = pst_avro_file_add(f->file, body.data, body.len, err);
     f->records += !rc;

@@ -31,7 +31,7 @@ static const pst_usage list_usage = {"list",
                                      "",
                                      "List jobs, newest first.",
                                      NULL,
-                                     "penstock list\npenstock list --state PROCESSING\npenstock list --json -n 0",
+                                     "penstock list\npenstock list --state PROCESSING\npenstock list --json -n 1000000",
                                      list_table,
                                      3,
                                      false};
@@ -115,6 +115,7 @@ static int list_run(int argc, char **argv)
         if (s && (wanted < 0 || (int)s->state == wanted) && (!o.user || !strcmp(o.user, s->user)))
             sorted[n++] = s;
     }
+    PST_ASSERT(n <= g.jobs.live); /* the room that was made */
     qsort(sorted, n, sizeof *sorted, newest_first);
     size_t shown = (size_t)o.limit < n ? (size_t)o.limit : n;
     if (!rc && !v.settings.json && n)

@@ -41,6 +41,7 @@ static int lag_run(int argc, char **argv)
                                             "the group is named twice, %.80s and %.80s; leave one out", o.group, v.args[0]));
     o.group = v.n_args ? v.args[0] : o.group;
     int rc = pst_admin_lag(v.client->bus, o.group, &rows, &n, 15000, &v.err);
+    PST_ASSERT(rc || !n || rows);
     for (size_t i = 0; !rc && i < n; i++) {
         const pst_group_lag *r = &rows[i];
         int64_t lag = r->committed >= 0 ? r->end - r->committed : -1;

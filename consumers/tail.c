@@ -259,11 +259,13 @@ static void draw(const series *s)
             low = fmin(low, s->y[i]);
             high = fmax(high, s->y[i]);
         }
+    PST_ASSERT(s->n); /* a series begins with its first point */
     printf("%-28s ", s->name);
     size_t columns = s->n < 60 ? s->n : 60;
     for (size_t c = 0; c < columns; c++) {
         double sum = 0;
         size_t a = c * s->n / columns, b = (c + 1) * s->n / columns;
+        PST_ASSERT(a < b && b <= s->n); /* no column is empty: there are at most as many as points */
         for (size_t i = a; i < b; i++)
             sum += s->y[i];
         double mean = sum / (double)(b - a);

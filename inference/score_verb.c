@@ -111,6 +111,7 @@ static int run_verb(int which, int argc, char **argv)
     pst_err err = {0};
     char **args = NULL;
     int n_args = 0, status = 0;
+    PST_ASSERT(which >= 0 && (size_t)which < sizeof usages / sizeof *usages);
     int rc = pst_opt_parse(&usages[which], argc, argv, &o, &settings, &args, &n_args, &err);
     if (rc == 1)
         return 0;

@@ -106,6 +106,7 @@ static void take_event(answer *a, const pst_record *r)
 static int answer_wait(answer *a, bool to_the_end, int64_t timeout_us, pst_err *err)
 {
     int64_t begin = pst_mono_us();
+    PST_ASSERT(a->consumer && a->request_id);
     while (!a->rejected && !(to_the_end ? a->ended : a->answered)) {
         pst_batch b;
         int rc = pst_consumer_poll(a->consumer, &(pst_poll){.records_max = 500, .timeout_ms = 50}, &b, err);

@@ -108,6 +108,7 @@ int pst_follow_run(const pst_follow *f, pst_err *err)
     if (!rc && r->n)
         rc = pst_consumer_new(f->client->bus, &(pst_consumer_opts){.ranges = r->ranges, .n_ranges = r->n, .report_eof = true}, &c, err);
     int64_t begin = pst_mono_us();
+    PST_ASSERT(rc || !r->n || c);
     while (!rc && r->n) {
         pst_batch b;
         rc = pst_consumer_poll(c, &(pst_poll){.records_max = 2000, .bytes_max = 4 << 20, .timeout_ms = 100}, &b, err);

@@ -85,6 +85,7 @@ static void end_check(candidate *c)
 
 static void drop(local_pipelines_watch *w, size_t i)
 {
+    PST_ASSERT(i < w->n);
     candidate *c = &w->at[i];
     end_check(c);
     unlink(c->next);
@@ -163,6 +164,7 @@ static void install(local_pipelines_watch *w, local_services *services, size_t i
 
 static void begin_check(const local_services *services, candidate *c)
 {
+    PST_ASSERT(!c->pid); /* one verdict at a time */
     char *self = pst_proc_self();
     const char *argv[] = {self, "score", "check", "-c", c->next, "--published", c->name, "-q", "--color", "never", NULL};
     int report = open(c->report, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

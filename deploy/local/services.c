@@ -69,6 +69,7 @@ static const char **environ_of(const local_services *s, const local_service *v, 
 
 static int start(local_services *s, local_service *v, pst_err *err)
 {
+    PST_ASSERT(!v->pid); /* one process a service: a second would be nobody's */
     int log = open(v->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log < 0)
         return pst_err_sys(err, errno, "cannot write %s", v->log_path);
@@ -162,6 +163,7 @@ static void write_file(local_services *s)
 static void ended(local_services *s, local_service *v, int status)
 {
     int64_t now = pst_mono_us();
+    PST_ASSERT(v->pid && v->backoff_ms > 0);
     if (now - v->started_mono_us > STEADY_US)
         v->backoff_ms = BACKOFF_FIRST_MS;
     free(v->last_exit);
@@ -229,6 +231,7 @@ static void wait_gone(local_services *s, local_service *one, int timeout_ms)
 
 static void drop(local_services *s, size_t i)
 {
+    PST_ASSERT(i < s->n && !s->at[i]->pid); /* what is forgotten has ended */
     service_free(s->at[i]);
     memmove(s->at + i, s->at + i + 1, (s->n - i - 1) * sizeof(local_service *));
     s->n--;

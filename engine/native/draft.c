@@ -42,6 +42,7 @@ int eng_draft_fail(eng_draft *d, int code, const char *fmt, ...)
 int eng_draft_grow(eng_draft *d, void *list, size_t n, size_t *cap, size_t more, size_t elem)
 {
     void **at = list;
+    PST_ASSERT(n <= *cap && elem);
     if (n + more <= *cap)
         return 0;
     size_t want = n + more > 2 * *cap ? n + more : 2 * *cap;
@@ -77,6 +78,7 @@ static int check_tree(eng_draft *d, size_t n_nodes, size_t n_leaves)
         return rc;
     int32_t *leaf_seen = d->seen + n_nodes, *stack = leaf_seen + n_leaves;
     size_t top = 0, reached = 0, leaves = 0;
+    PST_ASSERT(n_nodes <= d->n_nodes && n_leaves <= d->n_leaves); /* they are the last ones of the draft */
     memset(d->seen, 0, (n_nodes + n_leaves) * sizeof *d->seen);
     if (!n_nodes)
         return n_leaves == 1 ? 0 : eng_draft_fail(d, PST_EPARSE, "tree %zu: %zu leaves and no split", tree, n_leaves);
@@ -96,6 +98,7 @@ static int check_tree(eng_draft *d, size_t n_nodes, size_t n_leaves)
                 return eng_draft_fail(d, PST_EPARSE, "tree %zu: %s %d has two parents or stands above itself", tree,
                                       to >= 0 ? "node" : "leaf", to >= 0 ? to : ~to);
             *seen = 1;
+            PST_ASSERT(top <= n_nodes); /* each is put there once */
             if (to >= 0)
                 stack[top++] = to;
             else
@@ -142,6 +145,7 @@ static void *move(eng_zone *zone, const void *from, size_t n, size_t elem)
 
 void eng_draft_finish(eng_draft *d, eng_zone *zone, eng_forest *f)
 {
+    PST_ASSERT(!d->n_trees || d->n_weight_at == d->n_trees + 1);
     f->nodes = move(zone, d->nodes, d->n_nodes, sizeof *d->nodes);
     f->n_nodes = (int32_t)d->n_nodes;
     f->leaves = move(zone, d->leaves, d->n_leaves, sizeof *d->leaves);

@@ -193,6 +193,7 @@ int eng_lstm_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *y
     slice = slice < s->batch ? slice : s->batch;
     k.part = PART_FLOATS / (s->batch * g);
     k.part = k.part > s->seq ? s->seq : k.part < 1 ? 1 : k.part;
+    PST_ASSERT(slice > 0 && (k.part > 0 || !s->seq)); /* else a walk comes to no end */
     k.bias = eng_op_scratch(c, (size_t)g * 4);
     k.x = eng_op_scratch(c, k.lead ? 4 : (size_t)(k.part * s->batch * s->in) * 4);
     k.gates = eng_op_scratch(c, k.lead ? 4 : (size_t)(k.part * s->batch * g) * 4);

@@ -539,6 +539,7 @@ int eng_op_label_encoder(eng_op_ctx *c)
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < n; i++) {
+        PST_ASSERT(v || e->from.type == PST_STR);
         const char *text = v ? NULL : ((const char *const *)x.data)[i];
         put_label(e, o, i, find_key(e, text, v ? v + i * 8 : NULL));
     }

@@ -190,6 +190,7 @@ int eng_op_concat(eng_op_ctx *c)
             memcpy(o + (size_t)k * row + at, (const char *)x->data + (size_t)k * part, part);
         at += part;
     }
+    PST_ASSERT(at == row); /* every byte of the result was written */
     return 0;
 }
 

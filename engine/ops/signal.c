@@ -200,6 +200,7 @@ int eng_op_dft(eng_op_ctx *c)
     if ((rc = dft_new(c, n, inverse, l.outer * l.inner, &d)) < 0)
         return rc;
     int64_t out_n = onesided && !inverse ? n / 2 + 1 : n, parts = inverse && onesided ? 1 : 2;
+    PST_ASSERT(out_n <= d.n);
     memcpy(dims, x.dims, sizeof dims);
     dims[l.axis] = out_n;
     dims[x.rank - 1] = parts;

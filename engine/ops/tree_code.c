@@ -257,6 +257,7 @@ void eng_fast_programs(eng_op_ctx *c, const eng_forest *f, eng_forest_fast *q, c
         eng_fast_tree *t = &q->trees[i];
         int64_t bushes = b->n_bushes, code = b->n_code;
         t->walked = !ranked || !add_program(b, f->roots[i], t) || !add_tables(b, t);
+        PST_ASSERT(b->n_bushes >= bushes && b->n_code >= code);
         if (t->walked) {
             b->n_bushes = bushes;
             b->n_code = code;

@@ -101,6 +101,7 @@ static int seq_in(eng_ort_run *r, const eng_seq *s, const char *name, ort_value 
             return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0, "input %s: only sequences of tensors can be given", name);
         ort_value *v = NULL;
         int rc = tensor_in(r, &s->items[i].t, name, &v, err);
+        PST_ASSERT(r->n_items < r->cap_items); /* a value that could not be kept would never be freed */
         if (v)
             r->items[r->n_items++] = v;
         if (rc < 0)

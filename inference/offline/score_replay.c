@@ -162,6 +162,7 @@ static void print(replay *r, const pst_record *rec, const pst_fate *f, json_t *t
     if (f && f->by) {
         static const char *const variants[] = {"PRIMARY", "CANARY", "SHADOW"};
         const pst_binding *b = pst_score_core_lane_binding(f->by);
+        PST_ASSERT((size_t)pst_score_core_lane_variant(f->by) < sizeof variants / sizeof *variants);
         json_object_set_new(
             take, "model",
             json_pack("{s:s, s:i, s:s}", "name", pst_binding_name(b), "version", pst_binding_version(b), "digest", pst_binding_digest(b)));

@@ -40,6 +40,7 @@ static char *path_of(const sup_spool *s, uint64_t number)
 
 static segment *add_segment(sup_spool *s, uint64_t number, size_t at)
 {
+    PST_ASSERT(at <= s->n);
     s->at = pst_array_room(s->at, s->n, &s->cap, sizeof *s->at);
     memmove(&s->at[at + 1], &s->at[at], (s->n - at) * sizeof *s->at);
     s->n++;
@@ -50,6 +51,7 @@ static segment *add_segment(sup_spool *s, uint64_t number, size_t at)
 
 static void remove_segment(sup_spool *s, size_t at)
 {
+    PST_ASSERT(at < s->n && s->bytes >= s->at[at].bytes); /* the sum is that of the segments */
     char *path = path_of(s, s->at[at].number);
     unlink(path);
     free(path);
@@ -182,6 +184,7 @@ int sup_spool_append(sup_spool *s, int kind, bool is_line, const void *data, siz
     }
     while (s->bytes + size > s->bytes_max && drop_oldest(s))
         ;
+    PST_ASSERT(s->fd >= 0 && s->n); /* what is written is the last one, which is never dropped */
     pst_buf b = {0};
     sup_spool_item(&b, kind, data, len);
     segment *g = &s->at[s->n - 1];

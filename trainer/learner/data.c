@@ -172,6 +172,7 @@ int learn_data_add(learn_data *d, const double *numbers, const uint8_t *missing,
     int rc = grow(d, err);
     if (rc < 0)
         return rc;
+    PST_ASSERT(d->rows < d->cap);
     float y = 0, *x = d->x + d->rows * (size_t)d->columns;
     if (s->target && target_of(d, target, &y))
         return 1;

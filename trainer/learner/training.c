@@ -154,6 +154,7 @@ int learn_training_run(learn_training *t, const learn_training_hooks *hooks, pst
             int64_t rows = one_batch(t, at, err);
             if (rows < 0)
                 return (int)rows;
+            PST_ASSERT(rows > 0 && at + (size_t)rows <= t->data->train); /* else the epoch never ends */
             at += (size_t)rows;
             trained += rows;
         }

@@ -42,6 +42,7 @@ static question question_new(bus_handle *h)
 /* 0: there is an answer; else the code of why there is none. */
 static int await_answer(question *x, int timeout_ms, char *why, size_t size)
 {
+    PST_ASSERT(!x->answer); /* a question is asked once */
     rdk *h = x->h;
     int64_t until = pst_mono_us() + timeout_ms * 1000LL + LATE_US;
     rd_kafka_event_t *ev;
