@@ -144,7 +144,7 @@ static void fill_info(pst_model *m, const eng_native *n)
     pst_value_info *v = eng_zone_alloc(&m->zone, 2 * sizeof *v);
     eng_kind *kinds = eng_zone_alloc(&m->zone, 2 * sizeof *kinds);
     v[0] = (pst_value_info){.name = m->values[0].name, .dtype = n->forest.wide ? PST_F64 : PST_F32, .rank = 2, .dims = {-1, n->n_features}};
-    v[1] = (pst_value_info){.name = m->values[1].name, .dtype = PST_F32, .rank = 2, .dims = {-1, n->n_outputs}};
+    v[1] = (pst_value_info){.name = m->values[1].name, .dtype = n->forest.wide ? PST_F64 : PST_F32, .rank = 2, .dims = {-1, n->n_outputs}};
     kinds[0] = kinds[1] = ENG_KIND_TENSOR;
     m->in_kinds = kinds;
     m->out_kinds = kinds + 1;

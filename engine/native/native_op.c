@@ -126,15 +126,28 @@ static int sums_of(eng_op_ctx *c, const eng_native *n, const pst_tensor *x, doub
     return 0;
 }
 
+/* XGBoost's result of a row, in float. */
+static void finish_row_f(const eng_native *n, const float *x, const double *s, float *v)
+{
+    if (n->weights)
+        linear_row(n, x, v);
+    for (int i = 0; i < n->n_groups && !n->weights; i++)
+        v[i] = (float)s[i];
+    finish_f(n, v);
+}
+
+/* What LightGBM computes in double stays double to the result. */
 static int run(eng_op_ctx *c)
 {
     const eng_native *n = c->node->fused;
     const pst_tensor *x = eng_in(c, 0);
-    pst_dtype want = n->forest.wide ? PST_F64 : PST_F32;
+    bool wide = n->forest.wide;
+    pst_dtype want = wide ? PST_F64 : PST_F32;
     if (!x || x->rank != 2 || x->dtype != want || x->dims[1] != n->n_features)
         return eng_op_fail(c, PST_EINVAL, "a %s tensor (N, %d) is needed", pst_dtype_name(want), n->n_features);
     int64_t rows = x->dims[0];
-    float *y = eng_out(c, 0, PST_F32, 2, (int64_t[]){rows, n->n_outputs});
+    size_t each = (size_t)n->n_outputs;
+    void *y = eng_out(c, 0, want, 2, (int64_t[]){rows, n->n_outputs});
     double *sums = eng_op_scratch(c, (size_t)rows * (size_t)n->n_groups * sizeof *sums + 8);
     float *v = eng_op_scratch(c, (size_t)n->n_groups * sizeof *v);
     if (!y || !sums || !v)
@@ -142,15 +155,13 @@ static int run(eng_op_ctx *c)
     int rc = n->weights ? 0 : sums_of(c, n, x, sums);
     for (int64_t r = 0; r < rows && rc == 0; r++) {
         double *s = sums + r * n->n_groups;
-        if (n->forest.wide)
+        if (wide) {
             finish_d(n, s);
-        if (n->weights)
-            linear_row(n, (const float *)x->data + r * n->n_features, v);
-        for (int i = 0; i < n->n_groups && !n->weights; i++)
-            v[i] = (float)s[i];
-        if (!n->forest.wide)
-            finish_f(n, v);
-        memcpy(y + r * n->n_outputs, v, (size_t)n->n_outputs * sizeof *v);
+            memcpy((double *)y + (size_t)r * each, s, each * sizeof *s);
+        } else {
+            finish_row_f(n, (const float *)x->data + r * n->n_features, s, v);
+            memcpy((float *)y + (size_t)r * each, v, each * sizeof *v);
+        }
     }
     return rc;
 }

@@ -55,6 +55,32 @@ void eng_post_row(eng_post post, float *v, int n)
         v[i] = eng_probit(v[i]);
 }
 
+static void softmax_wide(double *v, int n, bool zero_stays)
+{
+    double top = v[0], sum = 0;
+    for (int i = 1; i < n; i++)
+        top = v[i] > top ? v[i] : top;
+    double of_zero = exp(-top);
+    for (int i = 0; i < n; i++) {
+        bool stays = zero_stays && fabs(v[i]) <= 1e-7;
+        v[i] = stays ? v[i] * of_zero : exp(v[i] - top);
+        sum += stays ? 0 : v[i];
+    }
+    for (int i = 0; i < n; i++)
+        v[i] /= sum;
+}
+
+/* eng_post_row for sums that are to stay double. */
+static void post_row_wide(eng_post post, double *v, int n)
+{
+    if (n && (post == ENG_POST_SOFTMAX || post == ENG_POST_SOFTMAX_ZERO))
+        softmax_wide(v, n, post == ENG_POST_SOFTMAX_ZERO);
+    for (int i = 0; i < n && post == ENG_POST_LOGISTIC; i++)
+        v[i] = 1 / (1 + exp(-v[i]));
+    for (int i = 0; i < n && post == ENG_POST_PROBIT; i++) /* an approximation good to three digits: no more is lost */
+        v[i] = (double)eng_probit((float)v[i]);
+}
+
 eng_post eng_post_of(const char *name)
 {
     static const char *const names[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
@@ -619,19 +645,19 @@ int eng_op_tree_regressor(eng_op_ctx *c)
         return PST_ELIMIT;
     for (int64_t i = 0; i < rows * n && f->n_base; i++)
         s[i] += f->base[f->n_base == 1 ? 0 : i % n];
-    if (wide && f->post == ENG_POST_NONE) {
-        memcpy(o, s, (size_t)(rows * n) * sizeof *s);
-        return 0;
-    }
-    float *y = wide ? eng_op_scratch(c, (size_t)(rows * n) * sizeof *y) : o;
-    if (!y)
-        return PST_ELIMIT;
     for (int64_t r = 0; r < rows; r++) {
+        double *from = s + r * n;
+        if (wide) {
+            post_row_wide(f->post, from, n);
+            memcpy((double *)o + r * n, from, (size_t)n * sizeof *from);
+            continue;
+        }
+        float *y = (float *)o + r * n;
         for (int k = 0; k < n; k++)
-            y[r * n + k] = (float)s[r * n + k];
-        eng_post_row(f->post, y + r * n, n);
+            y[k] = (float)from[k];
+        eng_post_row(f->post, y, n);
     }
-    return wide ? eng_convert(PST_F64, o, PST_F32, y, rows * n, true) : 0;
+    return 0;
 }
 
 int eng_op_tree_ensemble(eng_op_ctx *c)

@@ -19,7 +19,7 @@ static void die(const char *what, const pst_err *err)
 }
 
 /* batch rows at a time → out (n, width) */
-static void run(pst_model *m, const pst_plan_opts *opts, const void *rows, size_t elem, int64_t n, int64_t batch, float *out)
+static void run(pst_model *m, const pst_plan_opts *opts, const void *rows, size_t elem, int64_t n, int64_t batch, double *out)
 {
     const pst_model_info *info = pst_model_info_get(m);
     int64_t f = info->inputs[0].dims[1], width = info->outputs[0].dims[1];
@@ -34,7 +34,8 @@ static void run(pst_model *m, const pst_plan_opts *opts, const void *rows, size_
         pst_tensor y;
         if (pst_plan_run(p, &in, 1, &y, 1, &err) < 0)
             die("run", &err);
-        memcpy(out + at * width, y.data, (size_t)(k * width) * sizeof *out);
+        for (int64_t i = 0; i < k * width; i++)
+            out[at * width + i] = y.dtype == PST_F64 ? ((const double *)y.data)[i] : (double)((const float *)y.data)[i];
     }
     if (batch >= n && !opts->isa && !opts->no_fusion) {
         char *text = pst_plan_explain(p);
@@ -55,8 +56,8 @@ int main(int argc, char **argv)
     const pst_model_info *info = pst_model_info_get(m);
     int64_t n = strtoll(argv[3], NULL, 10), f = info->inputs[0].dims[1], width = info->outputs[0].dims[1];
     size_t cells = (size_t)(n * f), results = (size_t)(n * width);
-    double *rows = malloc(cells * sizeof *rows);
-    float *narrow = malloc(cells * sizeof *narrow), *want = malloc(results * sizeof *want), *got = malloc(results * sizeof *got);
+    double *rows = malloc(cells * sizeof *rows), *want = malloc(results * sizeof *want), *got = malloc(results * sizeof *got);
+    float *narrow = malloc(cells * sizeof *narrow);
     FILE *in = fopen(argv[2], "rb");
     if (!in || fread(rows, sizeof *rows, cells, in) != cells)
         die("rows are too few for the model's features", NULL);
@@ -75,8 +76,7 @@ int main(int argc, char **argv)
         run(m, &ways[i], x, elem, n, batches[i], i ? got : want);
         for (size_t k = 0; i && k < results; k++)
             if (memcmp(&want[k], &got[k], sizeof *got)) {
-                fprintf(stderr, "way %zu differs from the first in row %zu: %.9g, %.9g\n", i, k / (size_t)width, (double)got[k],
-                        (double)want[k]);
+                fprintf(stderr, "way %zu differs from the first in row %zu: %.9g, %.9g\n", i, k / (size_t)width, got[k], want[k]);
                 return 1;
             }
     }

@@ -37,7 +37,7 @@ def engine(path, rows):
     r = subprocess.run([tool, path, tmp / "rows", str(len(rows)), tmp / "out"], capture_output=True, text=True, timeout=300)
     if r.returncode:
         raise AssertionError(r.stderr.strip())
-    return np.fromfile(tmp / "out", "<f4").reshape(len(rows), -1), r.stdout
+    return np.fromfile(tmp / "out", "<f8").reshape(len(rows), -1), r.stdout
 
 
 def ulps(a, b):
@@ -264,6 +264,8 @@ def run_lgb(name, y, rounds, cat, params):
     got, says = engine(tmp / "m.txt", XI)
     kind = f"LightGBM {'linear trees' if linear else params.get('boosting', 'gbdt')}, {'own objective' if own else params['objective']}"
     compare(name, kind, b.predict(XI), got, 1)
+    exact = np.asarray(b.predict(XI), "f8").reshape(len(got), -1)
+    assert np.allclose(got, exact, rtol=1e-13, atol=1e-300, equal_nan=True), f"{kind}: digits of double are lost: {np.nanmax(np.abs(got - exact)):.3g}"
     (tmp / "leaf.txt").write_text(lgb_leaf_file(text, b.num_trees()))
     compare(name, "LightGBM leaves", b.predict(XI, pred_leaf=True), engine(tmp / "leaf.txt", XI)[0], 0)
     return says

@@ -162,7 +162,21 @@ def walk5(m, x):
     return y.astype(x.dtype)
 
 
+def doubles_stay(cases):
+    """TreeEnsemble of double: a stump for each of two targets, and a result that has digits which no float has. NONE, SOFTMAX, LOGISTIC."""
+    t = lambda name, values: helper.make_tensor(name, TP.DOUBLE, [len(values)], values)
+    leaves, x = [0.1, 1 / 3, -2 / 7, 0.7], np.array([[0.0], [1.0]])
+    sums = np.array([[leaves[0], leaves[2]], [leaves[1], leaves[3]]])
+    e = np.exp(sums)
+    for post, want in ((0, sums), (1, e / e.sum(1, keepdims=True)), (2, 1 / (1 + np.exp(-sums)))):
+        node = ml_node("TreeEnsemble", ["x"], ["y"], n_targets=2, aggregate_function=1, post_transform=post, tree_roots=[0, 1], nodes_featureids=[0, 0], nodes_splits=t("s", [0.5, 0.5]),
+                       nodes_modes=helper.make_tensor("m", TP.UINT8, [2], [0, 0]), nodes_truenodeids=[0, 2], nodes_falsenodeids=[1, 3], nodes_trueleafs=[1, 1], nodes_falseleafs=[1, 1],
+                       leaf_targetids=[0, 0, 1, 1], leaf_weights=t("w", leaves))
+        cases.add_expected(f"tree_double_post_{post}", model([node], [("x", TP.DOUBLE, ["N", 1])], [("y", TP.DOUBLE, ["N", 2])], opset=20, ml=5), [x], [want], (1e-14, 1e-15))
+
+
 def generate(cases, rng):
+    doubles_stay(cases)
     exact = (1e-5, 5e-6)
 
     def regress(name, **how):
