@@ -53,14 +53,15 @@ def request(p, producer, **what):
 def sweep(p, s):
     big = code(p, "big", 2 << 20)
     done = p.submit(manifest("done", "sh say.sh"), big)
+    had = archives(p)
+    check(len(had) == 1, f"archives: {had}")
     halted = p.submit(manifest("halted", "[ $PENSTOCK_GENERATION -gt 1 ] && exec sh say.sh; sleep 300"), code(p, "small"))
     p.wait_state(done, "COMPLETED")
     p.wait_state(halted, "PROCESSING")
     p.cli("halt", halted)
     p.wait_state(halted, "HALTED")
-    had = archives(p)
-    check(len(had) == 2, f"archives: {had}")
     needed = p.show(halted)["code"]["sha256"]
+    check(needed not in had and needed in archives(p), f"archives: {had}, then {archives(p)}, of which {needed} is needed")
     until(lambda: archives(p) == {needed}, 40, lambda: f"swept down to {archives(p)}, needed is {needed}")
     s.kill_trainer()
     time.sleep(12)
