@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DOWN_MS = 90000, LEFTOVER_GRACE_MS = 15000 };
+enum { DOWN_MS = 120000, LEFTOVER_GRACE_MS = 15000 };
 
 /* ---- up ---- */
 

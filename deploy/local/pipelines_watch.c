@@ -29,7 +29,6 @@
 #include <unistd.h>
 
 enum {
-    STOP_MS = 15000,
     NAME_MAX_LEN = 120,
     CHECKS_MAX = 2,        /* at a time */
     CHECK_US = 60000000,   /* then it is killed */
@@ -140,7 +139,7 @@ static void show(const local_pipelines_watch *w, local_services *services)
 static void start_scorer(local_services *services, const candidate *c, pst_err *err)
 {
     const char *args[] = {"score", "run", "-c", c->accepted, "--published", c->name, NULL};
-    local_services_stop(services, c->service, SIGTERM, STOP_MS);
+    local_services_stop(services, c->service, SIGTERM, LOCAL_SCORER_GRACE_MS);
     if (local_services_add(services, c->service, args, err) < 0)
         pst_log_err("up", err);
     else
@@ -292,12 +291,12 @@ static void apply(local_pipelines_watch *w, local_services *services, const char
     w->at = pst_realloc(w->at, (w->n + 1) * sizeof *w->at);
     w->at[w->n++] = c;
     if (!spec) {
-        local_services_stop(services, c.service, SIGTERM, STOP_MS);
+        local_services_stop(services, c.service, SIGTERM, LOCAL_SCORER_GRACE_MS);
         unlink(c.accepted);
     } else if (holds(c.accepted, spec)) { /* judged before, by us or by the up before us */
         const local_service *there = local_services_find(services, c.service);
         if (there && local_services_paused(w->client->settings->state_dir.value, there))
-            local_services_stop(services, c.service, SIGTERM, STOP_MS);
+            local_services_stop(services, c.service, SIGTERM, LOCAL_SCORER_GRACE_MS);
         if (!local_services_find(services, c.service))
             start_scorer(services, &c, &err);
     } else if (pst_fs_write_atomic(c.next, spec, strlen(spec), 0600, &err) < 0) {

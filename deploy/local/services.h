@@ -9,6 +9,10 @@
 #include <jansson.h>
 #include <sys/types.h>
 
+/* A scorer that is told to stop ends its round, and may have to wait for its group to come together before it can leave it (20 s at most); one that is
+ * killed meanwhile keeps its partitions for a session. */
+enum { LOCAL_SCORER_GRACE_MS = 35000 };
+
 typedef struct local_service {
     char *name;  /* "trainer", "score:turbine" */
     char **argv; /* NULL-terminated, owned; argv[0] is the program */

@@ -428,7 +428,7 @@ static void take_down(up *u)
     local_services *s = &u->services;
     for (size_t i = s->n; i-- > 0;)
         if (!strncmp(s->at[i]->name, "score:", 6))
-            local_services_stop(s, s->at[i]->name, SIGTERM, GRACE_MS);
+            local_services_stop(s, s->at[i]->name, SIGTERM, LOCAL_SCORER_GRACE_MS);
     local_services_stop(s, "lcm", keep_jobs ? SIGTERM : SIGUSR2, LCM_GRACE_MS);
     local_services_stop(s, "gateway", SIGTERM, GRACE_MS);
     local_services_stop(s, "trainer", SIGTERM, GRACE_MS);
