@@ -136,7 +136,7 @@ static int fix(const char *path)
     return e == ENOENT || e == ENOSYS ? 0 : e;
 }
 
-static int put_back(const pst_confine_wish *w, const int *tree)
+static int put_back(const pst_confine_spec *w, const int *tree)
 {
     int e = 0;
     for (int i = 0; i < w->n_keep && !e; i++) {
@@ -149,7 +149,7 @@ static int put_back(const pst_confine_wish *w, const int *tree)
 }
 
 /* Everything becomes read-only, and what is open is put over it as it was. A kernel that cannot do so (before 5.12) leaves all as it is. */
-static int close_all_but(const pst_confine_wish *w)
+static int close_all_but(const pst_confine_spec *w)
 {
     int tree[PST_CONFINE_OPEN], e = 0, n = 0;
     for (; n < w->n_open && !e; n++)
@@ -164,7 +164,7 @@ static int close_all_but(const pst_confine_wish *w)
 
 static int arrange_folders(const pst_confine *c, bool sandbox)
 {
-    const pst_confine_wish *w = &c->wish;
+    const pst_confine_spec *w = &c->spec;
     int tree[PST_CONFINE_PATHS], e = 0;
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) /* what the host mounts later is seen, what we do stays here */
         return errno;
@@ -297,15 +297,15 @@ int pst_confine_enter(pst_confine *c)
     int e = 0;
     bool sandbox = c->can & PST_CAN_SANDBOX;
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    limit(RLIMIT_FSIZE, c->wish.file_bytes_max);
-    limit(RLIMIT_NPROC, c->wish.processes_max);
+    limit(RLIMIT_FSIZE, c->spec.file_bytes_max);
+    limit(RLIMIT_NPROC, c->spec.processes_max);
     if (c->can & (PST_CAN_MOUNTS | PST_CAN_SANDBOX)) {
         c->step = "a mount namespace";
         e = own_mounts(c->uid, c->gid);
     }
     if (!e && sandbox) {
         c->step = "a process namespace";
-        e = pst_confine_pids(furnish, c, c->wish.grace_ms);
+        e = pst_confine_pids(furnish, c, c->spec.grace_ms);
     } else if (!e && c->can & PST_CAN_MOUNTS) {
         c->step = "hiding the platform's folders";
         e = arrange_folders(c, false);
@@ -322,9 +322,9 @@ int pst_confine_enter(pst_confine *c)
         c->step = "Landlock";
         e = landlock(c->can & PST_CAN_SCOPE_SIGNALS);
     }
-    if (!e && sandbox && c->wish.user) {
+    if (!e && sandbox && c->spec.user) {
         c->step = "a user of its own";
-        e = become(c->wish.user);
+        e = become(c->spec.user);
     }
     if (!e && c->can & PST_CAN_NO_NEW_PRIVS) {
         c->step = "giving up capabilities";
@@ -340,9 +340,9 @@ static bool goes_through(unsigned can)
 {
     char dir[] = "/tmp/.penstock-probe-XXXXXX";
     bool made = can & (PST_CAN_MOUNTS | PST_CAN_SANDBOX) && mkdtemp(dir);
-    pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = {.hide = {dir}, .n_hide = made}};
+    pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .spec = {.hide = {dir}, .n_hide = made}};
     if (can & PST_CAN_SANDBOX && c.uid == 0)
-        c.wish.user = PST_CONFINE_USERS;
+        c.spec.user = PST_CONFINE_USERS;
     if (can & PST_CAN_DEVICES)
         pst_confine_devices_plan(&c.devices);
     if (can & PST_CAN_ROOT)
@@ -436,54 +436,54 @@ static bool is_in_any(const char *path, const char *const *list, int n)
     return false;
 }
 
-void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *ret)
+void pst_confine_plan(unsigned can, const pst_confine_spec *spec, pst_confine *ret)
 {
-    pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .wish = *wish};
+    pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .spec = *spec};
     bool mounts = can & (PST_CAN_MOUNTS | PST_CAN_SANDBOX);
-    PST_ASSERT(wish->n_hide <= PST_CONFINE_HIDDEN && wish->n_keep <= PST_CONFINE_PATHS && wish->n_mask <= PST_CONFINE_MASKED &&
-               wish->n_fix <= PST_CONFINE_FIXED && wish->n_open <= PST_CONFINE_OPEN);
-    c.wish.n_hide = c.wish.n_keep = c.wish.n_mask = c.wish.n_fix = c.wish.n_open = 0;
-    for (int i = 0; i < wish->n_hide; i++)
-        if (!comes_along(wish->hide, wish->n_hide, i))
-            c.wish.hide[c.wish.n_hide++] = pst_strdup(wish->hide[i]);
-    for (int i = 0; i < wish->n_mask; i++)
-        if (!is_in_any(wish->mask[i], c.wish.hide, c.wish.n_hide))
-            c.wish.mask[c.wish.n_mask++] = pst_strdup(wish->mask[i]);
-    for (int i = 0; i < wish->n_fix; i++)
-        c.wish.fix[c.wish.n_fix++] = pst_strdup(wish->fix[i]);
-    for (int i = 0; i < wish->n_open; i++)
-        if (!comes_along(wish->open, wish->n_open, i))
-            c.wish.open[c.wish.n_open++] = pst_strdup(wish->open[i]);
-    for (int i = 0; i < wish->n_keep; i++) {
-        const char *path = wish->keep[i];
-        bool lost = can & PST_CAN_SANDBOX || wish->n_open; /* there everything is, as far as writing goes */
-        lost = lost || is_in_any(path, c.wish.hide, c.wish.n_hide) || is_in_any(path, c.wish.fix, c.wish.n_fix);
-        for (int k = 0; k < c.wish.n_hide; k++)
-            lost = lost && strcmp(path, c.wish.hide[k]) != 0;
-        if (lost && !comes_along(wish->keep, wish->n_keep, i))
-            c.wish.keep[c.wish.n_keep++] = pst_strdup(path);
+    PST_ASSERT(spec->n_hide <= PST_CONFINE_HIDDEN && spec->n_keep <= PST_CONFINE_PATHS && spec->n_mask <= PST_CONFINE_MASKED &&
+               spec->n_fix <= PST_CONFINE_FIXED && spec->n_open <= PST_CONFINE_OPEN);
+    c.spec.n_hide = c.spec.n_keep = c.spec.n_mask = c.spec.n_fix = c.spec.n_open = 0;
+    for (int i = 0; i < spec->n_hide; i++)
+        if (!comes_along(spec->hide, spec->n_hide, i))
+            c.spec.hide[c.spec.n_hide++] = pst_strdup(spec->hide[i]);
+    for (int i = 0; i < spec->n_mask; i++)
+        if (!is_in_any(spec->mask[i], c.spec.hide, c.spec.n_hide))
+            c.spec.mask[c.spec.n_mask++] = pst_strdup(spec->mask[i]);
+    for (int i = 0; i < spec->n_fix; i++)
+        c.spec.fix[c.spec.n_fix++] = pst_strdup(spec->fix[i]);
+    for (int i = 0; i < spec->n_open; i++)
+        if (!comes_along(spec->open, spec->n_open, i))
+            c.spec.open[c.spec.n_open++] = pst_strdup(spec->open[i]);
+    for (int i = 0; i < spec->n_keep; i++) {
+        const char *path = spec->keep[i];
+        bool lost = can & PST_CAN_SANDBOX || spec->n_open; /* there everything is, as far as writing goes */
+        lost = lost || is_in_any(path, c.spec.hide, c.spec.n_hide) || is_in_any(path, c.spec.fix, c.spec.n_fix);
+        for (int k = 0; k < c.spec.n_hide; k++)
+            lost = lost && strcmp(path, c.spec.hide[k]) != 0;
+        if (lost && !comes_along(spec->keep, spec->n_keep, i))
+            c.spec.keep[c.spec.n_keep++] = pst_strdup(path);
     }
     if (mounts && can & PST_CAN_DEVICES)
         pst_confine_devices_plan(&c.devices);
     if (mounts && can & PST_CAN_ROOT)
-        pst_confine_root_plan(wish->job, &c.root);
-    c.wish.job = NULL;
+        pst_confine_root_plan(spec->job, &c.root);
+    c.spec.job = NULL;
     *ret = c;
 }
 
 void pst_confine_done(pst_confine *c)
 {
-    for (int i = 0; i < c->wish.n_hide; i++)
-        free((char *)c->wish.hide[i]);
-    for (int i = 0; i < c->wish.n_keep; i++)
-        free((char *)c->wish.keep[i]);
-    for (int i = 0; i < c->wish.n_mask; i++)
-        free((char *)c->wish.mask[i]);
-    for (int i = 0; i < c->wish.n_fix; i++)
-        free((char *)c->wish.fix[i]);
-    for (int i = 0; i < c->wish.n_open; i++)
-        free((char *)c->wish.open[i]);
+    for (int i = 0; i < c->spec.n_hide; i++)
+        free((char *)c->spec.hide[i]);
+    for (int i = 0; i < c->spec.n_keep; i++)
+        free((char *)c->spec.keep[i]);
+    for (int i = 0; i < c->spec.n_mask; i++)
+        free((char *)c->spec.mask[i]);
+    for (int i = 0; i < c->spec.n_fix; i++)
+        free((char *)c->spec.fix[i]);
+    for (int i = 0; i < c->spec.n_open; i++)
+        free((char *)c->spec.open[i]);
     pst_confine_devices_done(&c->devices);
     pst_confine_root_done(&c->root);
-    memset(&c->wish, 0, sizeof c->wish);
+    memset(&c->spec, 0, sizeof c->spec);
 }

@@ -3,7 +3,7 @@
  * All of it is best prepared before a fork and done after it by calls that are safe there:
  *
  *     pst_confine c;
- *     pst_confine_plan(pst_confine_probe(), &wish, &c);    // parent: opens, counts, chooses
+ *     pst_confine_plan(pst_confine_probe(), &spec, &c);    // parent: opens, counts, chooses
  *     child: e = pst_confine_enter(&c)                     // 0 or an errno, and c.step says at what
  *     pst_confine_done(&c);
  *
@@ -35,7 +35,7 @@ enum {                            /* what a host lets us do */
 #define PST_CONFINE_FIXED  4
 #define PST_CONFINE_OPEN   8
 
-typedef struct pst_confine_wish {
+typedef struct pst_confine_spec {
     const char *hide[PST_CONFINE_HIDDEN]; /* folders that are hidden */
     const char *keep[PST_CONFINE_PATHS];  /* folders, below those or elsewhere, that stay as they are */
     const char *mask[PST_CONFINE_MASKED]; /* files, sockets and folders that look empty; not there: nothing to do */
@@ -51,13 +51,13 @@ typedef struct pst_confine_wish {
     int grace_ms;           /* sandbox: for what outlives the command */
     int64_t file_bytes_max; /* RLIMIT_FSIZE; 0 = none */
     int64_t processes_max;  /* RLIMIT_NPROC, over all that the user runs; 0 = none */
-} pst_confine_wish;
+} pst_confine_spec;
 
 typedef struct pst_confine {
     unsigned can;
     uid_t uid;
     gid_t gid;
-    pst_confine_wish wish; /* with strings of its own */
+    pst_confine_spec spec; /* with strings of its own */
     pst_confine_devices devices;
     pst_confine_root root;
     const char *step;
@@ -70,7 +70,7 @@ int pst_confine_floor(const char *word, pst_isolation *ret, pst_err *err);
 /* The words for doctor and logs: "no_new_privs, landlock, …". */
 void pst_confine_words(unsigned can, char *ret, size_t size);
 /* In a sandbox what enters comes back as another process: see confine_pids.h. */
-void pst_confine_plan(unsigned can, const pst_confine_wish *wish, pst_confine *ret);
+void pst_confine_plan(unsigned can, const pst_confine_spec *spec, pst_confine *ret);
 int pst_confine_enter(pst_confine *c);
 void pst_confine_done(pst_confine *c);
 

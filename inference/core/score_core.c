@@ -55,11 +55,11 @@ void pst_score_core_begin(pst_score_core *c, int64_t now_us)
     pst_buf_clear(&c->arena);
     pst_buf_clear(&c->messages);
     pst_buf_clear(&c->values);
-    for (size_t v = 0; v < SCORE_ROLES; v++) {
-        if (c->roles[v].now)
-            c->roles[v].now->n_rows = 0;
-        if (c->roles[v].next)
-            c->roles[v].next->n_rows = 0;
+    for (size_t v = 0; v < SCORE_VARIANTS; v++) {
+        if (c->models[v].now)
+            c->models[v].now->n_rows = 0;
+        if (c->models[v].next)
+            c->models[v].next->n_rows = 0;
     }
     c->n = 0;
     c->batch++;
@@ -90,7 +90,7 @@ static void take_null(pst_score_core *c, pst_fate *f)
 
 static bool is_canary(const pst_score_core *c, const pst_record *r)
 {
-    if (!c->p->has_canary || !c->roles[PST_VARIANT_CANARY].now)
+    if (!c->p->has_canary || !c->models[PST_VARIANT_CANARY].now)
         return false;
     int64_t spread = r->offset * 31 + r->partition;
     uint32_t h = r->key ? pst_murmur2(r->key, r->key_len) : pst_murmur2(&spread, sizeof(spread));
@@ -121,7 +121,7 @@ static bool lacks_sink(const pst_score_core *c, pst_score_kind *k, const pst_lan
 
 pst_score_need pst_score_core_take(pst_score_core *c, const pst_record *r, int32_t *ret_id)
 {
-    PST_ASSERT(c->roles[PST_VARIANT_PRIMARY].now);
+    PST_ASSERT(c->models[PST_VARIANT_PRIMARY].now);
     pst_fate *f = new_fate(c, r);
     if (!r->value) {
         take_null(c, f);
@@ -132,8 +132,8 @@ pst_score_need pst_score_core_take(pst_score_core *c, const pst_record *r, int32
         return PST_NEEDS_SCHEMA;
     if (k) {
         f->of = k;
-        f->by = score_lane_of(&c->roles[is_canary(c, r) ? PST_VARIANT_CANARY : PST_VARIANT_PRIMARY], r);
-        f->shadow = score_lane_of(&c->roles[PST_VARIANT_SHADOW], r);
+        f->by = score_lane_of(&c->models[is_canary(c, r) ? PST_VARIANT_CANARY : PST_VARIANT_PRIMARY], r);
+        f->shadow = score_lane_of(&c->models[PST_VARIANT_SHADOW], r);
         if (lacks_sink(c, k, f->by, false))
             return PST_NEEDS_OUTPUT;
         if (f->shadow && lacks_sink(c, k, f->shadow, true))
@@ -287,8 +287,8 @@ static int infer_lane(pst_score_core *c, pst_lane *l, pst_err *err)
 static int infer_all(pst_score_core *c, pst_err *err)
 {
     int rc = 0;
-    for (size_t v = 0; v < SCORE_ROLES; v++) {
-        pst_lane *const lanes[] = {c->roles[v].now, c->roles[v].next};
+    for (size_t v = 0; v < SCORE_VARIANTS; v++) {
+        pst_lane *const lanes[] = {c->models[v].now, c->models[v].next};
         for (size_t i = 0; i < 2 && rc == 0; i++)
             if (lanes[i] && lanes[i]->n_rows)
                 rc = v == PST_VARIANT_SHADOW ? infer_shadow(c, lanes[i], err) : infer_lane(c, lanes[i], err);

@@ -16,7 +16,7 @@
  *          bad-envelope   needs│ limits bad-input bad-  │ output-       fate BAD (dead letter), the rest of the batch unharmed
  *                        schema│ bad-input       input  │ schema
  *
- * A *kind* is what records of one writer schema are to the core; JSON is one kind. Every role (primary, canary, shadow) has one model in use, its
+ * A *kind* is what records of one writer schema are to the core; JSON is one kind. Every variant (primary, canary, shadow) has one model in use, its
  * *lane*, and at most one that is to follow it from given offsets on (inference/state/epoch.h). One bad record never harms its batch: when a run
  * of the model fails, the batch is halved until the culprits are alone.
  * @thread one at a time. */
@@ -28,7 +28,7 @@
 #include "inference/state/epoch.h"
 
 typedef struct pst_score_core pst_score_core;
-typedef struct pst_lane pst_lane;             /* one model in one role */
+typedef struct pst_lane pst_lane;             /* one model of one variant */
 typedef struct pst_score_kind pst_score_kind; /* records of one writer schema */
 
 typedef struct pst_score_core_opts {
@@ -58,18 +58,18 @@ void pst_score_core_free(pst_score_core *c);
 
 /* ---- models ---------------------------------------------------------------------------------------------------------------- */
 
-/* A model for a role, from these offsets on (copied); none = from the next batch on. Takes the binding. Returns PST_EAGAIN, and takes nothing,
- * while an earlier change of that role is still under way. */
-int pst_score_core_offer(pst_score_core *c, pst_variant role, pst_binding *take, const pst_effective *from, size_t n);
+/* A model for a variant, from these offsets on (copied); none = from the next batch on. Takes the binding. Returns PST_EAGAIN, and takes nothing,
+ * while an earlier change of that variant is still under way. */
+int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n);
 /* Would this model take what the one in use takes? Asked before an offer: every writer schema seen so far is bound to it, and one record of each
  * is run through it. PST_E…/DATA: which schema, and why not; the model in use had better stay. */
-int pst_score_core_fits(pst_score_core *c, pst_variant role, pst_binding *b, pst_err *err);
+int pst_score_core_fits(pst_score_core *c, pst_variant variant, pst_binding *b, pst_err *err);
 /* The partitions that are ours now: a change whose offsets lie elsewhere, or behind, is concluded. */
-void pst_score_core_assigned(pst_score_core *c, pst_variant role, const pst_range *assignment, size_t n);
+void pst_score_core_assigned(pst_score_core *c, pst_variant variant, const pst_range *assignment, size_t n);
 /* Everything before `offset` of this partition is committed: changes of model that lie behind are concluded. */
 void pst_score_core_committed(pst_score_core *c, const char *topic, int32_t partition, int64_t offset);
-const pst_binding *pst_score_core_binding(const pst_score_core *c, pst_variant role); /* newest; NULL = none */
-/* A lane lives until the next change of models: its role and its model. */
+const pst_binding *pst_score_core_binding(const pst_score_core *c, pst_variant variant); /* newest; NULL = none */
+/* A lane lives until the next change of models: its variant and its model. */
 pst_variant pst_score_core_lane_variant(const pst_lane *l);
 const pst_binding *pst_score_core_lane_binding(const pst_lane *l);
 

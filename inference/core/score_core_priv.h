@@ -1,11 +1,11 @@
-/* score_core_priv.h - the inside of the core, shared by score_core.c (a batch's way), score_lanes.c (models in their roles) and score_kinds.c (what
+/* score_core_priv.h - the inside of the core, shared by score_core.c (a batch's way), score_lanes.c (the models of the variants) and score_kinds.c (what
  * records are written in). A *reader* is one kind for one lane. */
 #ifndef PST_INFERENCE_CORE_SCORE_CORE_PRIV_H
 #define PST_INFERENCE_CORE_SCORE_CORE_PRIV_H
 
 #include "inference/core/score_core.h"
 
-enum { SCORE_ROLES = 3, SCORE_LANES = 2 * SCORE_ROLES }; /* of each role the one in use and the one to follow */
+enum { SCORE_VARIANTS = 3, SCORE_LANES = 2 * SCORE_VARIANTS }; /* of each variant the one in use and the one to follow */
 
 typedef struct score_reader {
     bool made;
@@ -46,15 +46,15 @@ struct pst_lane {
     pst_epoch *epoch;
 };
 
-typedef struct score_role {
+typedef struct score_models {
     pst_lane *now, *next;
-} score_role;
+} score_models;
 
 struct pst_score_core {
     const pst_pipeline *p;
     pst_score_core_opts opts;
     size_t rows_max, n_pass;
-    score_role roles[SCORE_ROLES];
+    score_models models[SCORE_VARIANTS];
     pst_score_kind **kinds;
     size_t n_kinds, cap_kinds;
     pst_score_kind *last; /* records come in runs of one kind */
@@ -66,8 +66,8 @@ struct pst_score_core {
     int infer_failures;
 };
 
-/* The lane of a role that has this record; NULL = there is no model. */
-pst_lane *score_lane_of(const score_role *role, const pst_record *r);
+/* The lane of a variant that has this record; NULL = there is no model. */
+pst_lane *score_lane_of(const score_models *m, const pst_record *r);
 void score_lanes_free(pst_score_core *c);
 
 pst_score_kind *score_kind_find(pst_score_core *c, int32_t id);

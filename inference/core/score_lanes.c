@@ -1,4 +1,4 @@
-/* score_lanes.c - models in their roles: who is in use, who follows whom from which offsets on, and whether a model would take what the one before took.
+/* score_lanes.c - the models of the variants: who is in use, who follows whom from which offsets on, and whether a model would take what the one before took.
  * Memory for rows, missing flags and pass-through slices is allocated when a model comes, so that the steady state uses no heap. */
 #include "inference/core/score_core_priv.h"
 
@@ -22,9 +22,9 @@ static void lane_free(pst_score_core *c, pst_lane *l)
 
 void score_lanes_free(pst_score_core *c)
 {
-    for (size_t i = 0; i < SCORE_ROLES; i++) {
-        lane_free(c, c->roles[i].now);
-        lane_free(c, c->roles[i].next);
+    for (size_t i = 0; i < SCORE_VARIANTS; i++) {
+        lane_free(c, c->models[i].now);
+        lane_free(c, c->models[i].next);
     }
 }
 
@@ -48,7 +48,7 @@ static pst_lane *lane_new(const pst_score_core *c, pst_variant variant, size_t s
 /* ---- changes --------------------------------------------------------------------------------------------------------------- */
 
 /* Its successor counts everywhere from now on. */
-static void conclude(pst_score_core *c, score_role *r)
+static void conclude(pst_score_core *c, score_models *r)
 {
     PST_ASSERT(r->next);
     lane_free(c, r->now);
@@ -58,11 +58,11 @@ static void conclude(pst_score_core *c, score_role *r)
 
 int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n)
 {
-    score_role *r = &c->roles[variant];
+    score_models *r = &c->models[variant];
     if (r->next)
         return PST_EAGAIN;
     size_t slot = (size_t)variant * 2 + (r->now && r->now->slot % 2 == 0);
-    PST_ASSERT(slot / 2 == (size_t)variant && (!r->now || r->now->slot != slot)); /* the two of a role read apart */
+    PST_ASSERT(slot / 2 == (size_t)variant && (!r->now || r->now->slot != slot)); /* the two of a variant read apart */
     r->next = lane_new(c, variant, slot, take, pst_epoch_new(from, n));
     c->infer_failures = 0;
     if (!r->now || !n)
@@ -72,20 +72,20 @@ int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *ta
 
 const pst_binding *pst_score_core_binding(const pst_score_core *c, pst_variant variant)
 {
-    const score_role *r = &c->roles[variant];
+    const score_models *r = &c->models[variant];
     const pst_lane *l = r->next ? r->next : r->now;
     return l ? l->binding : NULL;
 }
 
-pst_lane *score_lane_of(const score_role *role, const pst_record *r)
+pst_lane *score_lane_of(const score_models *m, const pst_record *r)
 {
-    return role->next && pst_epoch_covers(role->next->epoch, r) ? role->next : role->now;
+    return m->next && pst_epoch_covers(m->next->epoch, r) ? m->next : m->now;
 }
 
 void pst_score_core_committed(pst_score_core *c, const char *topic, int32_t partition, int64_t offset)
 {
-    for (size_t v = 0; v < SCORE_ROLES; v++) {
-        score_role *r = &c->roles[v];
+    for (size_t v = 0; v < SCORE_VARIANTS; v++) {
+        score_models *r = &c->models[v];
         if (r->next && pst_epoch_committed(r->next->epoch, topic, partition, offset))
             conclude(c, r);
     }
@@ -93,7 +93,7 @@ void pst_score_core_committed(pst_score_core *c, const char *topic, int32_t part
 
 void pst_score_core_assigned(pst_score_core *c, pst_variant variant, const pst_range *assignment, size_t n)
 {
-    score_role *r = &c->roles[variant];
+    score_models *r = &c->models[variant];
     if (r->next && pst_epoch_assigned(r->next->epoch, assignment, n))
         conclude(c, r);
 }
@@ -149,7 +149,7 @@ static int try_kind(const pst_score_core *c, const pst_score_kind *k, const pst_
 
 int pst_score_core_fits(pst_score_core *c, pst_variant variant, pst_binding *b, pst_err *err)
 {
-    const pst_lane *l = c->roles[c->roles[variant].now ? variant : PST_VARIANT_PRIMARY].now;
+    const pst_lane *l = c->models[c->models[variant].now ? variant : PST_VARIANT_PRIMARY].now;
     int rc = 0;
     for (size_t i = 0; l && rc == 0 && i < c->n_kinds; i++) {
         const score_reader *d = &c->kinds[i]->readers[l->slot];

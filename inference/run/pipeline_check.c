@@ -14,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOPIC_NAME_MAX = 249, ROLES = 3, NEWEST = 100, ASK_MS = 10000, ALONE_MS = 1500 };
+enum { TOPIC_NAME_MAX = 249, VARIANTS = 3, NEWEST = 100, ASK_MS = 10000, ALONE_MS = 1500 };
 
 typedef struct check {
     const pst_settings *settings;
     const pst_pipeline *p;
     const pst_check_opts *o;
     pst_client *c;
-    pst_binding *roles[ROLES]; /* by pst_variant; NULL = not in use */
-    bool *passed;              /* a pass-through field: some schema has it */
+    pst_binding *variants[VARIANTS]; /* by pst_variant; NULL = not in use */
+    bool *passed;                    /* a pass-through field: some schema has it */
     size_t n_schemas;
     pst_err *err;
 } check;
@@ -196,21 +196,21 @@ int pst_pipeline_check_here(const pst_settings *settings, const pst_pipeline *p,
 
 /* ---- models ---------------------------------------------------------------------------------------------------------------- */
 
-static int load_roles(check *k)
+static int load_variants(check *k)
 {
     const pst_pipeline *p = k->p;
-    const pst_model_choice *choices[ROLES] = {&p->model, p->has_canary ? &p->canary : NULL, p->has_shadow ? &p->shadow : NULL};
-    for (size_t i = 0; i < ROLES; i++) {
+    const pst_model_choice *choices[VARIANTS] = {&p->model, p->has_canary ? &p->canary : NULL, p->has_shadow ? &p->shadow : NULL};
+    for (size_t i = 0; i < VARIANTS; i++) {
         if (!choices[i])
             continue;
-        int rc = pst_score_load_choice(k->settings, p, choices[i], &k->roles[i], k->err);
+        int rc = pst_score_load_choice(k->settings, p, choices[i], &k->variants[i], k->err);
         if (rc == 0)
             continue;
         /* A model that is not there is a fault of its line; one that does not take the features, of theirs. */
         int own = rc == PST_EINVAL && p->line.features ? p->line.features : p->line.model;
         return at_line(k, i ? p->line.rollout : own, rc);
     }
-    const pst_binding *b = k->roles[PST_VARIANT_PRIMARY];
+    const pst_binding *b = k->variants[PST_VARIANT_PRIMARY];
     tell(k, "pipeline %s: %s\n", p->name, p->file);
     if (k->o->verbose) {
         char *text = pst_binding_explain(b);
@@ -264,7 +264,7 @@ static int ask_registry(check *k, const char *topic, int line, const char *schem
     return rc;
 }
 
-static int check_output(check *k, pst_variant role, const pst_decoder *d)
+static int check_output(check *k, pst_variant variant, const pst_decoder *d)
 {
     const pst_pipeline *p = k->p;
     const char **schemas = pst_alloc((p->n_passthrough + 1) * sizeof(*schemas));
@@ -274,7 +274,7 @@ static int check_output(check *k, pst_variant role, const pst_decoder *d)
         k->passed[i] |= schemas[i] != NULL;
     }
     int rc = at_line(k, p->line.output, pst_output_new(p, schemas, &o, k->err));
-    bool shadow = role == PST_VARIANT_SHADOW;
+    bool shadow = variant == PST_VARIANT_SHADOW;
     if (rc == 0)
         rc = ask_registry(k, shadow ? p->shadow_topic : p->output_topic, shadow ? p->line.rollout : p->line.output, pst_output_schema(o));
     pst_output_free(o);
@@ -286,12 +286,12 @@ static int check_output(check *k, pst_variant role, const pst_decoder *d)
 static int check_kind(check *k, const pst_schema *schema, char **ret_plan)
 {
     int rc = 0;
-    for (int i = 0; rc == 0 && i < ROLES; i++) {
+    for (int i = 0; rc == 0 && i < VARIANTS; i++) {
         pst_decoder *d = NULL;
-        if (!k->roles[i])
+        if (!k->variants[i])
             continue;
         rc = at_line(k, k->p->line.features ? k->p->line.features : k->p->line.model,
-                     pst_decoder_new(k->p, k->roles[i], schema, &d, k->err));
+                     pst_decoder_new(k->p, k->variants[i], schema, &d, k->err));
         if (rc == 0)
             rc = check_output(k, (pst_variant)i, d);
         if (rc == 0 && i == PST_VARIANT_PRIMARY && ret_plan)
@@ -479,18 +479,18 @@ static int count_slots(check *k, const pst_binding *b)
 static int check_json(check *k)
 {
     int rc = 0;
-    for (int i = 0; rc == 0 && i < ROLES; i++)
-        rc = k->roles[i] ? count_slots(k, k->roles[i]) : 0;
+    for (int i = 0; rc == 0 && i < VARIANTS; i++)
+        rc = k->variants[i] ? count_slots(k, k->variants[i]) : 0;
     for (size_t t = 0; rc == 0 && t < k->p->n_topics; t++)
-        for (int i = 0; rc == 0 && i < ROLES; i++)
-            rc = k->roles[i] ? check_newest(k, k->p->topics[t], k->roles[i]) : 0;
+        for (int i = 0; rc == 0 && i < VARIANTS; i++)
+            rc = k->variants[i] ? check_newest(k, k->p->topics[t], k->variants[i]) : 0;
     return rc < 0 ? rc : check_kind(k, NULL, NULL);
 }
 
 static int look(check *k)
 {
     const pst_pipeline *p = k->p;
-    int rc = load_roles(k);
+    int rc = load_variants(k);
     if (rc < 0)
         return rc;
     if (!p->n_topics || !p->output_topic)
@@ -502,8 +502,8 @@ static int look(check *k)
     if (rc == 0)
         rc = check_passed(k);
     if (rc == 0 && !k->n_schemas) /* what the scores will look like with nothing passed through is known all the same */
-        for (int i = 0; rc == 0 && i < ROLES; i++)
-            rc = k->roles[i] ? check_output(k, (pst_variant)i, NULL) : 0;
+        for (int i = 0; rc == 0 && i < VARIANTS; i++)
+            rc = k->variants[i] ? check_output(k, (pst_variant)i, NULL) : 0;
     return rc;
 }
 
@@ -516,14 +516,14 @@ int pst_pipeline_check(const pst_settings *settings, const pst_pipeline *p, cons
     int rc = pst_pipeline_check_here(settings, p, k.err);
     if (rc == 0 && (rc = pst_client_open(settings, "penstock-check", &k.c, k.err)) == 0)
         rc = look(&k);
-    for (size_t i = 0; rc == 0 && i < ROLES; i++) /* a model whose loop has no end would hold the stream for good */
-        rc = k.roles[i] ? at_line(&k, i ? p->line.rollout : p->line.model, pst_binding_probe(k.roles[i], k.err)) : 0;
+    for (size_t i = 0; rc == 0 && i < VARIANTS; i++) /* a model whose loop has no end would hold the stream for good */
+        rc = k.variants[i] ? at_line(&k, i ? p->line.rollout : p->line.model, pst_binding_probe(k.variants[i], k.err)) : 0;
     if (rc == 0 && ret_binding) {
-        *ret_binding = k.roles[PST_VARIANT_PRIMARY];
-        k.roles[PST_VARIANT_PRIMARY] = NULL;
+        *ret_binding = k.variants[PST_VARIANT_PRIMARY];
+        k.variants[PST_VARIANT_PRIMARY] = NULL;
     }
-    for (size_t i = 0; i < ROLES; i++)
-        pst_binding_free(k.roles[i]);
+    for (size_t i = 0; i < VARIANTS; i++)
+        pst_binding_free(k.variants[i]);
     pst_client_close(k.c);
     free(k.passed);
     return rc;

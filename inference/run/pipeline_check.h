@@ -23,7 +23,7 @@ typedef struct pst_check_opts {
     bool may_be_alone; /* a registry that cannot be reached is told, and no failure: dry runs of a model file need no network */
 } pst_check_opts;
 
-/* All of it: check_here; the models of all roles are there and take the features; the newest schema of each input topic fits them; the
+/* All of it: check_here; the models of all variants are there and take the features; the newest schema of each input topic fits them; the
  * registry takes the scores' schema; of a JSON topic, some of the newest records fill the models' inputs. PST_ENOTFOUND no such model, PST_EINCOMPAT a schema does not fit, PST_EUNREACH, PST_EINVAL.
  * ret_binding: of the primary model, to be freed; NULL = not wanted. */
 int pst_pipeline_check(const pst_settings *settings, const pst_pipeline *p, const pst_check_opts *opts, pst_binding **ret_binding,

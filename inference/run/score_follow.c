@@ -29,7 +29,7 @@ typedef struct news_node {
     struct news_node *next;
 } news_node;
 
-/* One role of the pipeline and what was last made ready, or found unusable, for it. */
+/* One variant of the pipeline and what was last made ready, or found unusable, for it. */
 typedef struct target {
     pst_variant variant;
     const pst_model_choice *choice;
@@ -228,7 +228,7 @@ static void start_with_usable(score_follow *f, target *t)
     }
 }
 
-/* Does this role's choice name another version than the one handed out last? Then that is made ready and posted. One that is of no use is not tried
+/* Does this variant's choice name another version than the one handed out last? Then that is made ready and posted. One that is of no use is not tried
  * again until something changes; who has none at all begins with the last one that was of use. */
 static void look(score_follow *f, target *t)
 {

@@ -64,7 +64,7 @@ typedef struct scorer {
     uint64_t done; /* records committed */
     uint64_t dead; /* of them dead-lettered */
     int again;     /* rounds in a row that were thrown away at their commit */
-    int64_t told_waiting_us, fenced_us;
+    int64_t waiting_logged_us, fenced_us;
     bool reopened;        /* the group has not taken it in again yet */
     bool waits_unsettled; /* partitions were taken away: some that wait may not be ours any more */
     pst_err err;

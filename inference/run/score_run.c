@@ -190,10 +190,10 @@ static int hold(scorer *s, const pst_record *r, const pst_err *why)
 {
     pst_err reason = *why;
     pst_err_clear(&s->err);
-    if (pst_mono_us() - s->told_waiting_us > 10000000) {
+    if (pst_mono_us() - s->waiting_logged_us > 10000000) {
         pst_log(PST_LOG_WARN, "score", "event=waiting pipeline=%s topic=%s partition=%d offset=%lld why=\"%s\"", s->p->name, r->topic,
                 r->partition, (long long)r->offset, reason.text);
-        s->told_waiting_us = pst_mono_us();
+        s->waiting_logged_us = pst_mono_us();
     }
     bool known = reason.code == PST_EAGAIN; /* the registry's answer will not change before that */
     int rc = pst_consumer_hold(s->consumer, r->topic, r->partition, r->offset, known ? PST_SCHEMA_WAIT_MS : HOLD_MS,

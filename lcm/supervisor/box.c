@@ -121,14 +121,14 @@ static uid_t user_of(const char *training_id)
     return PST_CONFINE_USERS + n % 100000;
 }
 
-static void wish_mask(pst_confine_wish *w, const char *path)
+static void mask_path(pst_confine_spec *w, const char *path)
 {
     if (path && *path == '/' && w->n_mask < PST_CONFINE_MASKED)
         w->mask[w->n_mask++] = path;
 }
 
 /* Doors to what runs with more rights than a job: they let in by user id, which is ours. */
-static void mask_services(pst_confine_wish *w)
+static void mask_services(pst_confine_spec *w)
 {
     static const char *const doors[] = {"/run/user",
                                         "/run/systemd/private",
@@ -143,11 +143,11 @@ static void mask_services(pst_confine_wish *w)
                                         "/var/lib/incus/unix.socket",
                                         "/var/snap/lxd/common/lxd/unix.socket"};
     for (size_t i = 0; i < sizeof doors / sizeof *doors; i++)
-        wish_mask(w, doors[i]);
+        mask_path(w, doors[i]);
 }
 
 /* What of the platform's own may stand outside its state folder. */
-static void mask_platform(const sup_run *r, pst_confine_wish *w, char *store[3])
+static void mask_platform(const sup_run *r, pst_confine_spec *w, char *store[3])
 {
     const pst_settings *s = r->settings;
     if (!s)
@@ -160,15 +160,15 @@ static void mask_platform(const sup_run *r, pst_confine_wish *w, char *store[3])
         w->hide[w->n_hide++] = folder;
     static const char *const parts[] = {"", "-wal", "-shm"};
     for (int i = 0; i < 3 && db && !strncmp(db, "sqlite:", 7); i++)
-        wish_mask(w, store[i] = pst_sprintf("%s%s", db + 7, parts[i]));
+        mask_path(w, store[i] = pst_sprintf("%s%s", db + 7, parts[i]));
     for (size_t i = 0; i < s->n_kafka; i++) /* keys, certificates, keytabs */
         if (*s->kafka[i].value == '/' && is_file(s->kafka[i].value))
-            wish_mask(w, s->kafka[i].value);
+            mask_path(w, s->kafka[i].value);
 }
 
 /* As root's, a command could write what everybody runs, and be more than a job at the next start of anything: it writes its own folders, the
  * temporary ones, and nothing else. As another user's it writes what that user may. */
-static void fix_system(pst_confine_wish *w, const char *self, const char *main_program)
+static void fix_system(pst_confine_spec *w, const char *self, const char *main_program)
 {
     const char *open[] = {"/tmp", "/var/tmp", "/dev", "/proc", getenv("TMPDIR")};
     for (size_t i = 0; i < sizeof open / sizeof *open && geteuid() == 0; i++)
@@ -182,7 +182,7 @@ static void fix_system(pst_confine_wish *w, const char *self, const char *main_p
 /* A custom learner sees of the platform's folders its own. The built-in one is the platform's own program and reads the run dir. */
 static void plan(const sup_run *r, unsigned can, sup_box *b)
 {
-    pst_confine_wish w = {.file_bytes_max = b->storage_bytes,
+    pst_confine_spec w = {.file_bytes_max = b->storage_bytes,
                           .processes_max = b->watch_processes ? pst_proc_count(geteuid()) + PST_BOX_PROCESSES_MAX + WATCHED_MORE : 0};
     const char *keep[] = {r->code_dir, r->data_dir, r->job_state_dir, r->log_dir, r->checkpoint_dir, r->result_dir, r->result_bucket_dir};
     /* The bucket of a job without a store of its own is the job's whole folder, with what other processes of it are given. */

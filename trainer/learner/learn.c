@@ -42,7 +42,7 @@ static void say(void *arg, const char *fmt, ...)
     fflush(stdout);
 }
 
-static bool told_to_stop(void *arg)
+static bool is_stopped(void *arg)
 {
     return pst_stop_requested();
 }
@@ -127,7 +127,7 @@ static int save(void *arg, const learn_training *t, pst_err *err)
 static int read_data(learn *l, pst_err *err)
 {
     const pst_manifest *m = l->job->manifest;
-    const learn_source_hooks hooks = {l, told_to_stop, say};
+    const learn_source_hooks hooks = {l, is_stopped, say};
     int64_t began = pst_mono_us();
     bool topics = false;
     for (size_t i = 0; i < m->n_stores; i++)
@@ -215,7 +215,7 @@ static void on_epoch(void *arg, const learn_training *t, int64_t rows)
 
 static int train(learn *l, pst_err *err)
 {
-    const learn_training_hooks hooks = {l, on_epoch, save, told_to_stop};
+    const learn_training_hooks hooks = {l, on_epoch, save, is_stopped};
     l->epoch_began_us = pst_mono_us();
     int rc = learn_training_run(l->training, &hooks, err);
     if (rc == PST_ESTOPPED)
