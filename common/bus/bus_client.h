@@ -196,7 +196,7 @@ typedef struct bus_topic {
 
 /* Questions are asked once, for timeout_ms at most; who wants to ask again does so. They return a code. */
 typedef struct bus_common_ops {
-    int (*serve)(bus_handle *h, int timeout_ms);          /* news of anything but a consumer's records; how many */
+    int (*serve)(bus_handle *h, int timeout_ms); /* news, how many; of a consumer that was given partitions none: they come with its poll */
     int (*fatal)(bus_handle *h, char *text, size_t size); /* the client is dead and why; 0 = it lives */
     int (*topic)(bus_handle *h, const char *name, int timeout_ms, bus_topic *ret);
     /* First offset at or after the time that stands in each place's offset, PST_OFFSET_END = none; for PST_OFFSET_END itself the end. */

@@ -179,6 +179,25 @@ static void test_bus_range_stops_at_its_end(void **state)
     pst_consumer_free(c);
 }
 
+/* A question that is not answered in time looks for news of the connection; records that have come meanwhile stay where they are. */
+static void test_bus_a_question_on_a_consumer_takes_no_record(void **state)
+{
+    create("asked", 1);
+    publish_n("asked", 0, 0, 20);
+    pst_range range = {"asked", 0, PST_OFFSET_BEGINNING, -1};
+    pst_consumer *c;
+    pst_err err = {0};
+    pst_batch b;
+    int n = 0;
+    assert_int_equal(pst_consumer_new(conf, &(pst_consumer_opts){.ranges = &range, .n_ranges = 1}, &c, &err), 0);
+    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 20000}, &b, &err), 0);
+    assert_int_equal(b.n, 1); /* the others wait behind it */
+    bus_serve(bus_consumer_link(c), 0);
+    assert_int_equal(bus_partitions(bus_consumer_link(c), NULL, "asked", 0, &n, &err), n ? 0 : err.code);
+    assert_int_equal(drain(c, 19, NULL), 19);
+    pst_consumer_free(c);
+}
+
 static void test_bus_group_commits_rewinds_and_pauses(void **state)
 {
     create("grp", 1);
@@ -509,6 +528,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bus_publish_and_read_back),
         cmocka_unit_test(test_bus_range_stops_at_its_end),
+        cmocka_unit_test(test_bus_a_question_on_a_consumer_takes_no_record),
         cmocka_unit_test(test_bus_group_commits_rewinds_and_pauses),
         cmocka_unit_test(test_bus_rewind_of_latest_goes_where_it_began),
         cmocka_unit_test(test_bus_rebalance_sets_lost),

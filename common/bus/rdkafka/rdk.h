@@ -22,6 +22,7 @@ typedef struct rdk { /* what a bus_handle is here */
     bus_listener to;
     char reason[400];         /* of the fault that was told last */
     rd_kafka_message_t *told; /* an end or a fault: its topic's name is good until the next poll */
+    bool gives_records;       /* a consumer: news and records share a queue */
     bool has_partitions;
     /* of a producer */
     bool transactional;

@@ -50,9 +50,12 @@ void rdk_list_back(rd_kafka_topic_partition_list_t *list, bus_places *places)
 
 /* ---- every client -------------------------------------------------------------------------------------------------------------- */
 
-static int serve(bus_handle *h, int timeout_ms)
+/* Of a consumer the news come with its records, on one queue, and rd_kafka_poll() ends the process when it meets a record there ("assert: res !=
+ * RD_KAFKA_OP_RES_PASS", 2.0.2): once there may be any, news wait for its own poll. */
+static int serve(bus_handle *b, int timeout_ms)
 {
-    return rd_kafka_poll(rdk_of(h)->rk, timeout_ms);
+    rdk *h = rdk_of(b);
+    return h->gives_records ? 0 : rd_kafka_poll(h->rk, timeout_ms);
 }
 
 int rdk_fatal(bus_handle *h, char *text, size_t size)

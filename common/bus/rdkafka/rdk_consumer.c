@@ -179,6 +179,7 @@ static int assign(bus_handle *b, const bus_places *places)
 {
     rdk *h = rdk_of(b);
     rd_kafka_topic_partition_list_t *list = places ? rdk_list(places) : NULL;
+    h->gives_records |= list != NULL;
     int code = rd_kafka_assign(h->rk, list);
     h->has_partitions = list && list->cnt;
     if (list)
@@ -198,6 +199,7 @@ static bool has_partitions(rd_kafka_t *rk)
 static int assign_more(bus_handle *h, const bus_places *places, char *why, size_t size)
 {
     rd_kafka_topic_partition_list_t *list = rdk_list(places);
+    rdk_of(h)->gives_records = true;
     int code = rdk_error(rd_kafka_incremental_assign(rdk_of(h)->rk, list), why, size);
     rdk_of(h)->has_partitions |= !code && list->cnt;
     rd_kafka_topic_partition_list_destroy(list);
