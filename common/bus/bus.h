@@ -254,8 +254,7 @@ int pst_txn_reserve(pst_txn *t, const pst_out *head, pst_buf **ret_value, pst_er
 int pst_txn_send_reserved(pst_txn *t, pst_err *err); /* as pst_txn_send */
 /* What was learnt about the largest record that a topic takes is forgotten: its setting may have been changed. */
 void pst_txn_forget_limit(pst_txn *t, const char *topic);
-/* Offsets sent: those marked with pst_consumer_mark since begin. One that takes long serves the consumer's group meanwhile (records in hand stay
- * readable): if its epoch is another afterwards, partitions were taken away, and records in hand that were not marked may be somebody else's. */
+/* Offsets sent: those marked with pst_consumer_mark since begin. */
 int pst_txn_commit(pst_txn *t, pst_err *err);
 int pst_txn_abort(pst_txn *t, pst_err *err); /* rewinds the consumer */
 /* {commits, aborts, recycles} since start, for metrics. */

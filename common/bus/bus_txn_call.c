@@ -13,9 +13,7 @@
 #define STOPPING_MS       10000 /* how long an outage is waited for once told to stop */
 #define RECYCLES_IN_A_ROW 10
 #define LINGER_MS         5    /* a commit flushes anyway */
-#define SERVE_AFTER_MS    1000 /* a pause throws away what was fetched: not for every commit */
 #define PATIENCE_MS       3000 /* then it is said that a call is waited for */
-#define SLICE_MS          100
 
 /* Its class; the story goes to why (replacing an older one). */
 static txn_class take_said(pst_txn *t, const bus_said *said, const char *what, pst_err *why)
@@ -89,34 +87,6 @@ static void run_call(void *arg)
 
 static const char *const call_names[] = {"init", "begin", "send offsets", "commit", "abort"};
 
-/* Waits for a commit as for a model: the group goes on meanwhile, so that nobody else's rebalance waits for this commit. Nothing is handed out, and
- * no guarantee rests on the assignment staying: the offsets on their way carry the generation in which they were made, which is the broker's to
- * refuse, and what becomes of them is looked up. The consumer says with its next poll that partitions went (pst_batch.lost). */
-static bool wait_in_group(pst_txn *t, int timeout_ms)
-{
-    int64_t until = pst_mono_us() + timeout_ms * 1000LL;
-    pst_err why = {0};
-    bool back = false, lost;
-    int rc = pst_consumer_pause(t->consumer, true);
-    while (!(back = bus_hand_wait(t->hand, SLICE_MS)) && pst_mono_us() < until && !pst_stop_forced())
-        if (rc == 0) /* what it says of an outage, the next poll says again */
-            rc = pst_consumer_serve(t->consumer, 0, &lost, &(pst_err){0});
-    if (!back && pst_stop_forced()) /* it has a second more */
-        back = bus_hand_wait(t->hand, (int)((until - pst_mono_us()) / 1000));
-    if (pst_consumer_pause(t->consumer, false) < 0) {
-        pst_err_set(&why, PST_EIO, PST_CLASS_FATAL, "kafka", 0, "it cannot be resumed after a long commit");
-        bus_consumer_astray(t->consumer, &why, NULL);
-    }
-    return back;
-}
-
-static bool wait_for(pst_txn *t, const txn_call *c, int timeout_ms)
-{
-    bool serves = (c->kind == CALL_OFFSETS || c->kind == CALL_COMMIT) && t->consumer && bus_consumer_in_group(t->consumer);
-    int first = !serves || timeout_ms < SERVE_AFTER_MS ? timeout_ms : SERVE_AFTER_MS;
-    return bus_hand_wait(t->hand, first) || (timeout_ms > first && wait_in_group(t, timeout_ms - first));
-}
-
 /* True: it has come back within limit_ms. Some do not mind their time-out while the broker is away: long before the limit it is said what is waited for. */
 static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
 {
@@ -125,14 +95,14 @@ static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
         return true;
     }
     bus_hand_start(t->hand, run_call, c);
-    bool back = wait_for(t, c, limit_ms < PATIENCE_MS ? limit_ms : PATIENCE_MS);
+    bool back = bus_hand_wait(t->hand, limit_ms < PATIENCE_MS ? limit_ms : PATIENCE_MS);
     if (!back && limit_ms > PATIENCE_MS) {
         char why[300];
         snprintf(why, sizeof why, "transaction %.200s: %s is not answered", t->id, call_names[c->kind]);
         if (!t->waits_us)
             t->waits_us = pst_mono_us() - PATIENCE_MS * 1000LL;
         say(t, why);
-        back = wait_for(t, c, limit_ms - PATIENCE_MS);
+        back = bus_hand_wait(t->hand, limit_ms - PATIENCE_MS);
     }
     if (!back) {
         bus_hand_free(t->hand);

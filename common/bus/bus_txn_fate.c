@@ -58,14 +58,10 @@ static int look_at_offsets(pst_txn *t, const bus_places *wanted, txn_fate *ret, 
     for (size_t i = 0; i < now->n; i++) {
         const bus_place *tp = &now->at[i];
         int64_t want = wanted->at[i].offset, before = -1;
-        const bus_part *ours = NULL;
-        for (size_t j = 0; j < n && !ours; j++)
+        for (size_t j = 0; j < n; j++) {
             if (parts[j].partition == tp->partition && !strcmp(parts[j].topic, tp->topic))
-                ours = &parts[j];
-        if (t->epoch != bus_consumer_epoch(t->consumer) && tp->offset != want)
-            continue; /* partitions went during the commit: whoever has this one may have gone on behind our offset, or from before it */
-        if (ours)
-            before = ours->committed >= 0 ? ours->committed : ours->base;
+                before = parts[j].committed >= 0 ? parts[j].committed : parts[j].base;
+        }
         ret->committed &= tp->offset == want;
         ret->moved |= tp->offset >= 0 && tp->offset != want && before >= 0 && tp->offset > before;
         *ret_telling |= want != before; /* the same offset as before tells nothing */

@@ -177,14 +177,6 @@ static int throw_away(scorer *s, const char *why)
     return rc < 0 ? rc : ROUND_GONE;
 }
 
-/* Before the batch in hand. The group went on during the commit: if partitions were taken away meanwhile, the batch is not ours any more. */
-static int commit_before(scorer *s)
-{
-    uint64_t epoch = pst_consumer_epoch(s->consumer);
-    int rc = commit(s);
-    return rc != 0 || pst_consumer_epoch(s->consumer) == epoch ? rc : throw_away(s, "partitions were given or taken");
-}
-
 /* This record cannot be handled now: its partition waits for it, alone. The round goes on, with what was marked before it. */
 static int hold(scorer *s, const pst_record *r, const pst_err *why)
 {
@@ -327,7 +319,7 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
         why = s->err;
         return scorer_retriable(rc, &why) ? hold_all(s, records, n, &why) : rc;
     }
-    if (s->round.open && !fits(s, score_pace_expect_us(&s->pace, n)) && (rc = commit_before(s)) != 0)
+    if (s->round.open && !fits(s, score_pace_expect_us(&s->pace, n)) && (rc = commit(s)) != 0)
         return rc;
     if ((rc = scorer_take(s, records, n)) < 0)
         return rc;
@@ -343,7 +335,7 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
     }
     if (rc < 0) /* the model fails on everything */
         return hold_all(s, records, n, &why);
-    if (s->round.open && !fits(s, 0) && (rc = commit_before(s)) != 0)
+    if (s->round.open && !fits(s, 0) && (rc = commit(s)) != 0)
         return rc;
     int64_t scored = pst_mono_us();
     pst_score_core_finish(s->core, pst_now_us());

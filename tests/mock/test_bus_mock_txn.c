@@ -8,14 +8,12 @@
 #include "common/base/log.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -304,92 +302,6 @@ static void test_mock_txn_call_that_does_not_come_back_is_left_behind(void **sta
     assert_true(rd_kafka_thread_cnt() < alive);
 }
 
-/* The same of a commit: armed, it is answered when the other member has its partition, or a minute later. */
-static bool commit_armed, commit_freed;
-
-rd_kafka_error_t *rd_kafka_commit_transaction(rd_kafka_t *rk, int timeout_ms)
-{
-    typedef rd_kafka_error_t *(*commit_fn)(rd_kafka_t *, int);
-    pthread_mutex_lock(&gate_lock);
-    bool wait = commit_armed;
-    commit_armed = false;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 60;
-    while (wait && !commit_freed && pthread_cond_timedwait(&gate_opens, &gate_lock, &until) != ETIMEDOUT)
-        ;
-    pthread_mutex_unlock(&gate_lock);
-    commit_fn real = (commit_fn)dlsym(RTLD_NEXT, "rd_kafka_commit_transaction");
-    return real(rk, timeout_ms);
-}
-
-static void *join_in(void *arg)
-{
-    pst_consumer *c = arg;
-    pst_batch b;
-    size_t have = 0;
-    for (int64_t until = pst_mono_us() + 50000000; !have && pst_mono_us() < until;) {
-        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 100}, &b, NULL), 0);
-        have = pst_consumer_assignment(c, NULL, 0);
-    }
-    pthread_mutex_lock(&gate_lock);
-    commit_freed = have == 1;
-    pthread_cond_broadcast(&gate_opens);
-    pthread_mutex_unlock(&gate_lock);
-    return NULL;
-}
-
-static pst_consumer *member(const char *topic)
-{
-    pst_consumer *c;
-    pst_err err = {0};
-    pst_bus_conf *brief = pst_bus_conf_copy(conf); /* the in-memory cluster gives a rebalance that time */
-    assert_int_equal(pst_bus_conf_set(brief, "session.timeout.ms", "10000", "test", &err), 0);
-    if (pst_consumer_new(brief, &(pst_consumer_opts){.group = "slow-commit", .topics = &topic, .n_topics = 1}, &c, &err))
-        fail_msg("%s", err.text);
-    pst_bus_conf_free(brief);
-    return c;
-}
-
-/* Nobody else's rebalance waits for a commit that takes its time; the round is what it was, and the next poll tells that partitions went. */
-static void test_mock_txn_a_slow_commit_holds_up_no_rebalance(void **state)
-{
-    rd_kafka_mock_topic_create(cluster, "pair", 2, 1);
-    pst_err err = {0};
-    for (int i = 0; i < 8; i++)
-        assert_int_equal(
-            pst_publish(conf, &(pst_out){.topic = "pair", .partition = i % 2, .value = "x", .value_len = 1}, 120000, NULL, NULL, &err), 0);
-    pst_consumer *first = member("pair");
-    pst_txn *t;
-    pst_batch b = {0};
-    assert_int_equal(pst_txn_new(conf, "t-slow", PST_TXN_EXACTLY_ONCE, first, &t, &err), 0);
-    for (int64_t until = pst_mono_us() + 120000000; !b.n && pst_mono_us() < until;)
-        assert_int_equal(pst_consumer_poll(first, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
-    assert_int_equal(pst_consumer_assignment(first, NULL, 0), 2);
-    assert_int_equal(pst_txn_begin(t, &err), 0);
-    pst_txn_of(t, &b.records[0]);
-    assert_int_equal(pst_txn_send(t, &(pst_out){.topic = "out", .partition = 0, .value = "y", .value_len = 1}, &err), 0);
-    pst_txn_of(t, NULL);
-    pst_consumer_mark(first, "pair", b.records[0].partition, b.records[0].offset + 1);
-    pst_consumer *second = member("pair");
-    pthread_t joiner;
-    commit_armed = true;
-    t->hang_ms[CALL_COMMIT] = 100000;
-    assert_int_equal(pthread_create(&joiner, NULL, join_in, second), 0);
-    uint64_t epoch = pst_consumer_epoch(first);
-    int rc = pst_txn_commit(t, &err);
-    pthread_join(joiner, NULL);
-    if (rc)
-        fail_msg("%s", err.text);
-    assert_true(commit_freed);
-    assert_true(pst_consumer_epoch(first) > epoch);
-    assert_int_equal(pst_consumer_poll(first, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
-    assert_true(b.lost);
-    pst_txn_free(t);
-    pst_consumer_free(second);
-    pst_consumer_free(first);
-}
-
 static void test_mock_plain_mode_sends_and_commits(void **state)
 {
     pst_txn *t;
@@ -476,7 +388,6 @@ static void test_mock_txn_value_in_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mock_txn_a_slow_commit_holds_up_no_rebalance),
         cmocka_unit_test(test_mock_plain_mode_sends_and_commits),
         cmocka_unit_test(test_mock_txn_value_in_place),
         cmocka_unit_test(test_mock_txn_error_classes),
