@@ -193,7 +193,8 @@ static void test_bus_a_question_on_a_consumer_takes_no_record(void **state)
     assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 20000}, &b, &err), 0);
     assert_int_equal(b.n, 1); /* the others wait behind it */
     bus_serve(bus_consumer_link(c), 0);
-    assert_int_equal(bus_partitions(bus_consumer_link(c), NULL, "asked", 0, &n, &err), n ? 0 : err.code);
+    int rc = bus_partitions(bus_consumer_link(c), NULL, "asked", 0, &n, &err); /* answered or not */
+    assert_int_equal(rc, n ? 0 : err.code);
     assert_int_equal(drain(c, 19, NULL), 19);
     pst_consumer_free(c);
 }
