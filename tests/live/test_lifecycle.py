@@ -6,7 +6,7 @@ with Platform(up_args=("--log-mib", "1", "--isolation", "user")) as p:
     told = p.cli("up", "--isolation", "walls", ok=False)
     check(told.returncode == 2 and "'walls'" in told.stderr, f"a level that there is not: {told}")
     (p.dir / "weak.yml").write_text(manifest("weak", "true", extra="penstock: {isolation: none}\n"))
-    until(lambda: '"ready"' in p.cli("nodes", "--json").stdout, 60, "the node has told what it allows: before that a job waits for it")
+    p.wait_state(p.submit(manifest("first", "true")), "COMPLETED")  # the Trainer has heard what the node allows: before that a job waits for it
     told = p.cli("submit", p.dir / "weak.yml", ok=False)
     check(told.returncode != 0 and "penstock.isolation" in told.stderr, f"less than the operator allows is not refused: {told}")
     marks = p.dir / "marks"
