@@ -194,6 +194,8 @@ part_robust() {
         left+=$(brokers_of "$D")
     done
     check "interrupted starts leave nothing running" same "$left" 00000
+    "$kafka" wipe --dir "$D" 2>/dev/null
+    mkdir -p "$D" && : >"$D/.penstock-kafka.new.1" # killed while it wrote its marker
     check "the next start works" same "$("$kafka" start --dir "$D" --port "$P")" "127.0.0.1:$P" # a slow machine has not come to keep the port
     check "... answers" lists "127.0.0.1:$P"
     "$kafka" stop --dir "$D" 2>/dev/null
