@@ -306,6 +306,7 @@ static bool has_model(const char *dir)
     return there;
 }
 
+/* A folder is a test, or holds tests: one level, in the order of their names, hidden ones left out. Nothing tested is no success. */
 int pst_models_test(int n, char **dirs, unsigned how, FILE *out)
 {
     counts c = {0};

@@ -1,4 +1,4 @@
-/* score_report.c - one entry a role and partition says which version had it last; a record that another version has makes a line of the round's
+/* score_report.c - one entry a variant and partition says which version had it last; a record that another version has makes a line of the round's
  * report. Nothing is read back from the topic: a worker tells of a partition anew when it gets it. */
 #include "inference/run/score_report.h"
 
@@ -21,7 +21,7 @@ struct score_reports {
     const pst_pipeline *p;
     entry **entries;
     size_t n_entries;
-    entry *recent[3]; /* per role: records come in runs of one partition */
+    entry *recent[3]; /* per variant: records come in runs of one partition */
     score_report_line *lines;
     size_t n_lines, cap_lines;
     bool sent;
@@ -110,7 +110,7 @@ void score_reports_record(score_reports *r, const pst_fate *f)
         note(r, f->shadow, f->record);
 }
 
-/* All lines of one role and version in one event: offsets order them, and where two are equal, the order of events does. */
+/* All lines of one variant and version in one event: offsets order them, and where two are equal, the order of events does. */
 static int send_event(score_reports *r, size_t first, pst_txn *txn, pst_client *c, const char *actor, pst_err *err)
 {
     const score_report_line *l = &r->lines[first];
