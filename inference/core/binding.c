@@ -327,6 +327,14 @@ static int make_plan(pst_binding *b, pst_err *err)
     return pst_plan_new(b->model, &opts, &b->plan, err);
 }
 
+pst_model_limits pst_binding_limits(const pst_pipeline *p)
+{
+    const size_t usual = 512u << 20; /* of one tensor, as the engine has it; a larger file may be one */
+    return (pst_model_limits){.file_bytes_max = p->model_bytes,
+                              .arena_bytes_max = p->arena_bytes,
+                              .tensor_bytes_max = p->model_bytes > usual ? p->model_bytes : usual};
+}
+
 int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int version, size_t rows_max, pst_binding **ret_binding,
                     pst_err *err)
 {

@@ -23,6 +23,8 @@ typedef struct pst_binding pst_binding;
 
 #define PST_FEATURE_TEXT_MAX (64u << 10) /* bytes of one text */
 
+/* What a pipeline lets its model's file and runs take: limits.model_bytes, limits.arena_bytes. */
+pst_model_limits pst_binding_limits(const pst_pipeline *p);
 /* m: referenced. name, version: of the registered model; a file has its base name and version 0. rows_max: rows of one run.
  * PST_EINVAL/DATA when features and model do not fit together, saying which. */
 int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int version, size_t rows_max, pst_binding **ret_binding,

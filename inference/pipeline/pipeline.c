@@ -454,24 +454,40 @@ static int read_kafka(pipeline_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
+/* A published pipeline runs in the memory of whoever runs its scorers: there the limits have limits. */
+static int read_limits(pipeline_reader *r, const json_t *o, pst_pipeline *p)
+{
+    const struct {
+        const char *key, *most;
+        int64_t published_max;
+        size_t *ret;
+    } limits[] = {{"inflight_bytes", "1 GiB", PST_PUBLISHED_INFLIGHT_MAX, &p->inflight_bytes},
+                  {"model_bytes", "512 MiB", PST_PUBLISHED_MODEL_MAX, &p->model_bytes},
+                  {"arena_bytes", "1 GiB", PST_PUBLISHED_ARENA_MAX, &p->arena_bytes}};
+    int rc = pipeline_reader_check_keys(r, o, "limits");
+    for (size_t i = 0; i < sizeof(limits) / sizeof(*limits) && rc == 0; i++) {
+        int64_t bytes = 0;
+        rc = pipeline_reader_unit(r, o, "limits", limits[i].key, &bytes);
+        if (rc == 0 && p->published && bytes > limits[i].published_max)
+            rc = pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, limits[i].key), "limits.%s: at most %s in a published pipeline",
+                                      limits[i].key, limits[i].most);
+        *limits[i].ret = (size_t)bytes;
+    }
+    return rc;
+}
+
 static int read_rest(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
     int rc, guarantee = 0;
-    int64_t inflight = 0;
     if ((rc = pipeline_reader_str(r, root, "pipeline", "name", &p->name)) < 0 ||
         (rc = pipeline_reader_word(r, root, "pipeline", "guarantee", &guarantee)) < 0 ||
         (rc = pipeline_reader_str(r, root, "pipeline", "device", &p->device)) < 0 ||
         (rc = pipeline_reader_section(r, root, "limits", &o)) < 0)
         return rc;
-    if ((rc = pipeline_reader_check_keys(r, o, "limits")) < 0 ||
-        (rc = pipeline_reader_unit(r, o, "limits", "inflight_bytes", &inflight)) < 0)
+    if ((rc = read_limits(r, o, p)) < 0)
         return rc;
-    if (p->published && inflight > PST_PUBLISHED_INFLIGHT_MAX)
-        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "inflight_bytes"),
-                                    "limits.inflight_bytes: at most 1 GiB in a published pipeline");
     p->exactly_once = guarantee == 1;
-    p->inflight_bytes = (size_t)inflight;
     char *end = NULL;
     if (strcmp(p->device, "auto") != 0 && strcmp(p->device, "cpu") != 0 && strcmp(p->device, "cuda") != 0 &&
         (strncmp(p->device, "cuda:", 5) != 0 || strtoul(p->device + 5, &end, 10) > 1023 || end == p->device + 5 || *end))

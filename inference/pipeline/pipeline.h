@@ -100,8 +100,8 @@ typedef struct pst_pipeline {
     pst_model_choice shadow;
     char *shadow_topic;
 
-    size_t inflight_bytes;
-    char *device; /* "auto", "cpu", "cuda", "cuda:0" */
+    size_t inflight_bytes, model_bytes, arena_bytes; /* limits */
+    char *device;                                    /* "auto", "cpu", "cuda", "cuda:0" */
 
     struct pst_pipeline_property {
         char *key, *value, *origin; /* origin: "pipeline.yml:21" */

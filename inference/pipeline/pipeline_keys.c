@@ -100,6 +100,10 @@ static const pst_key rows[] = {
 
     {"limits", "inflight_bytes", PST_KEY_BYTES, .lo = 1 << 16, .hi = 1099511627776.0, .def = "64MiB",
      .help = "Records read and not yet committed; beyond it no more are fetched."},
+    {"limits", "model_bytes", PST_KEY_BYTES, .lo = 1 << 10, .hi = 2147483647.0, .def = "512MiB",
+     .help = "The largest model file that is loaded; a version beyond it is refused, and the one before it stays."},
+    {"limits", "arena_bytes", PST_KEY_BYTES, .lo = 1 << 20, .hi = 1099511627776.0, .def = "1GiB",
+     .help = "Memory of one run of the model beside its weights, for each thread that scores; records that need more are dead letters."},
 };
 
 const pst_keys pst_pipeline_keys = {rows, sizeof rows / sizeof *rows};

@@ -20,7 +20,9 @@ bool pipeline_published_property(const char *key);
 const char *pst_published_tuning(size_t i);
 /* The most that a property may be set to there, where it is memory of the scorer's host; 0 = what librdkafka allows. */
 int64_t pipeline_published_most(const char *key);
-#define PST_PUBLISHED_INFLIGHT_MAX (1ll << 30) /* limits.inflight_bytes */
+#define PST_PUBLISHED_INFLIGHT_MAX (1ll << 30)   /* limits.inflight_bytes */
+#define PST_PUBLISHED_MODEL_MAX    (512ll << 20) /* limits.model_bytes: a published pipeline may lower it */
+#define PST_PUBLISHED_ARENA_MAX    (1ll << 30)   /* limits.arena_bytes, likewise */
 /* May ${name} be read by a published pipeline? */
 bool pipeline_published_variable(const char *name, size_t len);
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL_BYTES_MAX = 512 << 20, BACKOFF_FIRST_MS = 500, BACKOFF_MAX_MS = 30000 };
+enum { BACKOFF_FIRST_MS = 500, BACKOFF_MAX_MS = 30000 };
 enum {
     UNKNOWN_TRIES = 3,
     UNKNOWN_WAIT_MS = 2100,
@@ -107,9 +107,10 @@ static int load(score_follow *f, const pst_model_event *v, pst_binding **ret, ps
     pst_buf data = {0};
     pst_model *m = NULL;
     int64_t start = pst_mono_us();
-    int rc = pst_objects_get(f->objects, v->uri, v->digest, MODEL_BYTES_MAX, &data, err);
+    const pst_model_limits limits = pst_binding_limits(f->p);
+    int rc = pst_objects_get(f->objects, v->uri, v->digest, limits.file_bytes_max, &data, err);
     if (rc == 0)
-        rc = pst_model_load(data.data ? data.data : "", data.len, NULL, NULL, &m, err);
+        rc = pst_model_load(data.data ? data.data : "", data.len, NULL, &limits, &m, err);
     if (rc == 0)
         rc = pst_binding_new(f->p, m, v->name, v->version, f->p->batch_count, ret, err);
     if (rc == 0 && (rc = fits_topics(f, *ret, err)) < 0) {

@@ -10,12 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL_BYTES_MAX = 512 << 20 };
-
 int pst_score_load_file(const pst_pipeline *p, const char *path, pst_binding **ret_binding, pst_err *err)
 {
     pst_model *m = NULL;
-    int rc = pst_model_load_file(path, NULL, &m, err);
+    const pst_model_limits limits = pst_binding_limits(p);
+    int rc = pst_model_load_file(path, &limits, &m, err);
     if (rc < 0)
         return rc;
     const char *base = strrchr(path, '/');
@@ -34,11 +33,12 @@ static int load_version(const pst_settings *settings, const pst_pipeline *p, con
     pst_objects *o = NULL;
     pst_buf data = {0};
     pst_model *m = NULL;
+    const pst_model_limits limits = pst_binding_limits(p);
     int rc = pst_objects_open(settings->objects.value, &o, err);
     if (rc == 0)
-        rc = pst_objects_get(o, v->uri, v->digest, MODEL_BYTES_MAX, &data, err);
+        rc = pst_objects_get(o, v->uri, v->digest, limits.file_bytes_max, &data, err);
     if (rc == 0)
-        rc = pst_model_load(data.data ? data.data : "", data.len, NULL, NULL, &m, err);
+        rc = pst_model_load(data.data ? data.data : "", data.len, NULL, &limits, &m, err);
     if (rc == 0)
         rc = pst_binding_new(p, m, v->name, v->version, p->batch_count, ret_binding, err);
     pst_model_unref(m);

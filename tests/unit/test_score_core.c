@@ -509,6 +509,58 @@ static void test_core_models_that_draw_give_a_record_one_score(void **state)
     pst_pipeline_free(p);
 }
 
+/* limits.model_bytes is a bound of the file, limits.arena_bytes of what a run takes. */
+static void test_core_limits_of_the_pipeline_hold_for_its_model(void **state)
+{
+    enum { WIDE = 100000 };
+    static const struct {
+        const char *limits, *says;
+        int load, run;
+    } cases[] = {{"limits: {model_bytes: 100KiB}", "102400", PST_ELIMIT, 0},
+                 {"limits: {arena_bytes: 1MiB}", "1048576", 0, PST_ELIMIT},
+                 {"", "", 0, 0}};
+    char path[] = "/tmp/penstock-limits-XXXXXX", text[300];
+    int fd = mkstemp(path);
+    float *w = calloc(WIDE, sizeof *w);
+    pst_buf file = {0};
+    pst_onnx_builder *o = pst_onnx_new("wide", 17, 8);
+    pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, 1}, "N");
+    pst_onnx_floats(o, "w", 2, (int64_t[]){1, WIDE}, w);
+    pst_onnx_node(o, "MatMul", (const char *[]){"x", "w"}, 2, (const char *[]){"y"}, 1);
+    pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, WIDE}, "N");
+    pst_onnx_write(o, &file);
+    pst_onnx_free(o);
+    assert_int_equal(write(fd, file.data, file.len), (ssize_t)file.len);
+    close(fd);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pst_binding *b = NULL;
+        pst_err err = {0};
+        snprintf(text, sizeof text,
+                 "name: t\ninput: {topics: [in], format: json}\noutput: {topic: out}\nmodel: {file: m.onnx}\nfeatures: [a]\n%s\n",
+                 cases[i].limits);
+        pst_pipeline *p = kit_pipeline(text);
+        const pst_model_limits limits = pst_binding_limits(p);
+        pst_model *m = NULL;
+        int rc = pst_model_load_file(path, &limits, &m, &err);
+        rc = rc == 0 ? pst_binding_new(p, m, "wide", 0, 8, &b, &err) : rc;
+        pst_model_unref(m);
+        assert_int_equal(rc, cases[i].load);
+        if (rc == 0) {
+            double zero = 0;
+            for (size_t r = 0; r < 8; r++)
+                pst_binding_put(b, r, &zero);
+            assert_int_equal(pst_binding_run(b, 0, 8, &err), cases[i].run);
+        }
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("%s", err.text);
+        pst_binding_free(b);
+        pst_pipeline_free(p);
+    }
+    unlink(path);
+    pst_buf_done(&file);
+    free(w);
+}
+
 /* x goes round 2^62 times and comes out as it was. */
 static pst_model *endless_model(void)
 {
@@ -698,6 +750,7 @@ int main(void)
         cmocka_unit_test(test_core_classes_have_a_label),
         cmocka_unit_test(test_core_feeds_inputs_of_strings),
         cmocka_unit_test(test_core_models_that_draw_give_a_record_one_score),
+        cmocka_unit_test(test_core_limits_of_the_pipeline_hold_for_its_model),
         cmocka_unit_test(test_core_models_without_an_end_are_told_and_can_be_stopped),
         cmocka_unit_test(test_core_changes_models_at_exact_offsets),
         cmocka_unit_test(test_core_canary_and_shadow),

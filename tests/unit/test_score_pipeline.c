@@ -21,7 +21,7 @@ static const char example[] = "name: turbine-anomalies\n"
                               "guarantee: exactly_once\n"
                               "errors: {tolerance: all, dead_letter: {topic: telemetry.dlq}}\n"
                               "rollout: {canary: {alias: challenger, percent: 5}, shadow: {alias: challenger, topic: telemetry.shadow}}\n"
-                              "limits: {inflight_bytes: 32MiB}\n"
+                              "limits: {inflight_bytes: 32MiB, model_bytes: 600MiB, arena_bytes: 2GiB}\n"
                               "device: auto\n"
                               "kafka:  {fetch.min.bytes: 1, socket.nagle.disable: true}\n";
 
@@ -64,6 +64,8 @@ static void test_pipeline_reads_the_contracts_example(void **state)
     assert_string_equal(p->shadow_topic, "telemetry.shadow");
     assert_string_equal(p->shadow.name, "telemetry-ae");
     assert_int_equal(p->inflight_bytes, 32 << 20);
+    assert_int_equal(p->model_bytes, 600 << 20);
+    assert_int_equal(p->arena_bytes, 2ll << 30);
     assert_int_equal(p->n_kafka, 2);
     assert_string_equal(p->kafka[0].key, "fetch.min.bytes");
     assert_string_equal(p->kafka[0].value, "1");
@@ -139,6 +141,8 @@ static const struct {
     {"name: x\nmodel: {name: m}\ndevice: gpu\n", "bad.yml:3: device: \"gpu\" is none of", "cuda:N"},
     {"name: x\nmodel: {name: m}\nkafka: {a: [1]}\n", "bad.yml:3: kafka.a: expected one value", ""},
     {"name: x\nmodel: {name: m}\nlimits: {inflight_bytes: 1}\n", "limits.inflight_bytes", "outside"},
+    {"name: x\nmodel: {name: m}\nlimits: {model_bytes: 3GiB}\n", "limits.model_bytes", "outside"},
+    {"name: x\nmodel: {name: m}\nlimits: {arena_bytes: 1KiB}\n", "limits.arena_bytes", "outside"},
     {"- a\n- b\n", "bad.yml:1: expected a mapping", ""},
     {"name: [\n", "bad.yml", ""},
     {"", "bad.yml", ""},
@@ -323,8 +327,12 @@ static void test_published_pipeline_sees_no_secrets_and_no_paths(void **state)
     assert_int_equal(parse_published("name: x\nmodel: {file: /srv/m.onnx}\n", &err), PST_EINVAL);
     assert_non_null(strstr(err.text, "pub.yml:2: model.file"));
     assert_non_null(strstr(err.text, "penstock models register"));
-    static const char *const greedy[] = {"kafka: {queued.max.messages.kbytes: 2097151}", "kafka: {fetch.max.bytes: \"2147483135\"}",
-                                         "kafka: {message.max.bytes: 1e9}", "limits: {inflight_bytes: 2GiB}"};
+    static const char *const greedy[] = {"kafka: {queued.max.messages.kbytes: 2097151}",
+                                         "kafka: {fetch.max.bytes: \"2147483135\"}",
+                                         "kafka: {message.max.bytes: 1e9}",
+                                         "limits: {inflight_bytes: 2GiB}",
+                                         "limits: {model_bytes: 600MiB}",
+                                         "limits: {arena_bytes: 2GiB}"};
     for (size_t i = 0; i < sizeof(greedy) / sizeof(greedy[0]); i++) {
         char text[200];
         snprintf(text, sizeof(text), "name: x\nmodel: {name: m}\n%s\n", greedy[i]);
