@@ -1,4 +1,5 @@
 /* tail.c - the verbs events, logs and metrics: one job's records, so far or as they come. */
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/term.h"
@@ -29,7 +30,7 @@ typedef struct tail_opts {
 typedef struct series { /* one metric's course, for --plot */
     char *name;
     double *y;
-    size_t n;
+    size_t n, cap;
 } series;
 
 typedef struct tail {
@@ -241,12 +242,12 @@ static void remember(tail *t, const char *group, const char *name, double y)
         if (!strcmp(t->plots[i].name, full))
             s = &t->plots[i];
     if (!s) {
-        t->plots = pst_realloc(t->plots, (t->n_plots + 1) * sizeof *t->plots);
+        t->plots = pst_array_one_more(t->plots, t->n_plots, sizeof *t->plots);
         s = &t->plots[t->n_plots++];
         *s = (series){.name = pst_strdup(full)};
     }
     free(full);
-    s->y = pst_realloc(s->y, (s->n + 1) * sizeof *s->y);
+    s->y = pst_array_room(s->y, s->n, &s->cap, sizeof *s->y);
     s->y[s->n++] = y;
 }
 

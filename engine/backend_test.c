@@ -4,6 +4,7 @@
 
 #include "engine/backend.h"
 
+#include "common/base/array.h"
 #include "common/base/fs.h"
 #include "engine/onnx.pb-c.h"
 #include "engine/onnx_read.h"
@@ -27,7 +28,7 @@ typedef struct bench_zone {
 
 static void keep_proto(bench_zone *z, void *p)
 {
-    z->protos = pst_realloc(z->protos, (z->n_protos + 1) * sizeof *z->protos);
+    z->protos = pst_array_one_more(z->protos, z->n_protos, sizeof *z->protos);
     z->protos[z->n_protos++] = p;
 }
 

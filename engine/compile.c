@@ -95,11 +95,8 @@ static void set_lifetimes(pst_plan *p, const eng_graph *g, eng_prog *prog)
 /* One graph: its place among the programs is taken before the graphs nested in it take theirs, so that [0] is the main one. */
 static int compile(pst_plan *p, const eng_graph *g, pst_err *err)
 {
+    p->progs = eng_heap_room(p->progs, p->n_progs, 1, &p->progs_cap, sizeof *p->progs);
     size_t n = g->n_nodes, at = p->n_progs++;
-    if (p->n_progs > p->progs_cap) {
-        p->progs_cap = p->progs_cap ? 2 * p->progs_cap : 8;
-        p->progs = eng_heap_realloc(p->progs, p->progs_cap * sizeof *p->progs);
-    }
     p->progs[at] = (eng_prog){.graph = g};
     eng_lowered low;
     size_t live = 0;

@@ -148,6 +148,22 @@ void *eng_heap_realloc(void *p, size_t bytes)
     return grown + 1;
 }
 
+void *eng_heap_room(void *at, size_t n, size_t more, size_t *cap, size_t size)
+{
+    enum { FIRST = 16 };
+    PST_ASSERT(n <= *cap && size);
+    if (more <= *cap - n)
+        return at;
+    size_t room = *cap < FIRST / 2 ? FIRST : 2 * *cap;
+    if (more > room - n)
+        room = more > SIZE_MAX - n ? SIZE_MAX : n + more;
+    if (room > PTRDIFF_MAX / size)
+        eng_heap_fail(room);
+    at = eng_heap_realloc(at, room * size); /* does not return without memory: then at and *cap are as they were */
+    *cap = room;
+    return at;
+}
+
 char *eng_heap_strndup(const char *s, size_t len)
 {
     char *p = eng_heap_bytes(len + 1);
@@ -190,12 +206,7 @@ void eng_heap_printf(eng_heap_text *t, const char *fmt, ...)
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
     PST_ASSERT(n >= 0);
-    size_t need = t->len + (size_t)n + 1;
-    if (need > t->cap) {
-        size_t cap = need > 2 * t->cap ? need + 64 : 2 * t->cap;
-        t->data = eng_heap_realloc(t->data, cap);
-        t->cap = cap;
-    }
+    t->data = eng_heap_room(t->data, t->len, (size_t)n + 1, &t->cap, 1);
     va_start(ap, fmt);
     vsnprintf(t->data + t->len, (size_t)n + 1, fmt, ap);
     va_end(ap);

@@ -50,6 +50,8 @@ void *eng_heap_array(size_t n, size_t size); /* n · size bytes, the product che
 void *eng_heap_bytes(size_t bytes);
 void *eng_heap_alloc64(size_t bytes); /* 64-byte aligned; not for eng_heap_realloc */
 void *eng_heap_realloc(void *p, size_t bytes);
+/* Room for `more` behind the first n of an array that grows: the one place here that decides by how much. *cap is set when it is there. */
+void *eng_heap_room(void *at, size_t n, size_t more, size_t *cap, size_t size);
 char *eng_heap_strndup(const char *s, size_t len);
 /* Like eng_heap_bytes and eng_heap_alloc64, but NULL on failure: for places that hold something else. Say it with eng_heap_none. */
 void *eng_heap_try(size_t bytes);

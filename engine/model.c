@@ -93,10 +93,7 @@ static int read_body(void *arg, pst_err *err)
     f->cap = size > 0 ? (size_t)size + 1 : 65536;
     f->data = eng_heap_bytes(f->cap);
     for (;;) {
-        if (f->len == f->cap) {
-            f->data = eng_heap_realloc(f->data, 2 * f->cap);
-            f->cap *= 2;
-        }
+        f->data = eng_heap_room(f->data, f->len, 1, &f->cap, 1);
         ssize_t n = read(f->fd, f->data + f->len, f->cap - f->len);
         if (n < 0 && errno == EINTR)
             continue;

@@ -61,10 +61,7 @@ static int bad(loader *l, const char *fmt, ...)
 static int new_value(loader *l, const char *name, const pst_tensor *konst)
 {
     pst_model *m = l->m;
-    if ((size_t)m->n_values == l->values_cap) {
-        l->values_cap = l->values_cap ? 2 * l->values_cap : 256;
-        m->values = eng_heap_realloc(m->values, l->values_cap * sizeof *m->values);
-    }
+    m->values = eng_heap_room(m->values, (size_t)m->n_values, 1, &l->values_cap, sizeof *m->values);
     m->values[m->n_values] = (eng_value_def){.name = name, .konst = konst};
     return m->n_values++;
 }
@@ -278,10 +275,7 @@ static const PstOnnx__FunctionProto *function_of(const loader *l, const char *do
 
 static eng_node *push_node(node_list *list)
 {
-    if (list->n == list->cap) {
-        list->cap = list->cap ? 2 * list->cap : 64;
-        list->at = eng_heap_realloc(list->at, list->cap * sizeof *list->at);
-    }
+    list->at = eng_heap_room(list->at, list->n, 1, &list->cap, sizeof *list->at);
     return &list->at[list->n++];
 }
 

@@ -1,4 +1,5 @@
 /* models_verb.c - penstock models list|show|alias|rm|fetch|register|test|explain: answers from the topic, changes by publishing to it. */
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
@@ -223,7 +224,7 @@ static int add_ends(pst_verb_run *v, const char *topic, pst_effective_from **lis
     pst_topic_info info = {0};
     int rc = pst_admin_topic(v->client->bus, topic, &info, 10000, &v->err);
     for (int p = 0; rc == 0 && p < info.partitions; p++) {
-        *list = pst_realloc(*list, (*n + 1) * sizeof(**list));
+        *list = pst_array_one_more(*list, *n, sizeof(**list));
         (*list)[(*n)++] = (pst_effective_from){pst_strdup(topic), p, info.high[p]};
     }
     pst_topic_info_done(&info);

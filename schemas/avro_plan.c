@@ -46,11 +46,8 @@ av_op *av_build_op(av_builder *b, av_op_code code, uint32_t a, uint32_t bb)
         av_build_fail(b, PST_ELIMIT, "the schema needs a plan of more than %u steps", PST_AVRO_OPS_MAX);
     if (b->rc)
         return &nowhere;
-    if (p->n == p->cap) {
-        p->cap = p->cap ? p->cap * 2 : 32;
-        p->ops = pst_realloc(p->ops, p->cap * sizeof *p->ops);
-        p->places = pst_realloc(p->places, p->cap * sizeof *p->places);
-    }
+    p->ops = pst_array_room(p->ops, p->n, &p->cap_ops, sizeof *p->ops);
+    p->places = pst_array_room(p->places, p->n, &p->cap_places, sizeof *p->places);
     /* Neighbours mostly share their place; comparing with the last keeps one copy. */
     const char *last = p->n ? p->places[p->n - 1] : NULL;
     p->places[p->n] = last && !strcmp(last, b->place) ? last : av_build_own(b, pst_strdup(b->place));

@@ -88,7 +88,7 @@ typedef struct av_map_key { /* COL_KEYS: b of them, and one with key NULL for wh
 typedef struct av_program { /* compiled; immutable */
     av_op *ops;
     const char **places; /* one per op: the field, for errors */
-    size_t n, cap;
+    size_t n, cap_ops, cap_places;
     uint32_t *starts; /* program → its first op */
     size_t n_starts;
     void **owned; /* what ops and places point into */

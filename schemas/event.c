@@ -1,6 +1,7 @@
 /* event.c - life of an event struct, driven by its descriptor (type.h): clear, copy, compare, encode; the small maps inside. */
 #include "schemas/type.h"
 
+#include "common/base/array.h"
 #include "common/base/err.h"
 
 #include <stdlib.h>
@@ -347,7 +348,7 @@ void pst_str_map_set(pst_str_pair **map, size_t *n, const char *key, const char 
         }
     if (!value)
         return;
-    *map = pst_realloc(*map, (*n + 1) * sizeof **map);
+    *map = pst_array_one_more(*map, *n, sizeof **map);
     (*map)[(*n)++] = (pst_str_pair){pst_strdup(key), pst_strdup(value)};
 }
 
@@ -366,6 +367,6 @@ void pst_dbl_map_set(pst_dbl_pair **map, size_t *n, const char *key, double valu
             (*map)[i].value = value;
             return;
         }
-    *map = pst_realloc(*map, (*n + 1) * sizeof **map);
+    *map = pst_array_one_more(*map, *n, sizeof **map);
     (*map)[(*n)++] = (pst_dbl_pair){pst_strdup(key), value};
 }

@@ -1,6 +1,7 @@
 /* manifest_read.c - see manifest_read.h; and the list of complaints of manifest.h. */
 #include "schemas/manifest_read.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/fs.h"
 
@@ -19,7 +20,7 @@ void mf_complain(pst_complaints *c, const char *field, int line, const char *fmt
         return;
     pst_buf b = {0};
     pst_buf_vprintf(&b, fmt, ap);
-    c->at = pst_realloc(c->at, (c->n + 1) * sizeof *c->at);
+    c->at = pst_array_one_more(c->at, c->n, sizeof *c->at);
     c->at[c->n++] = (pst_complaint){.field = pst_strdup(field), .text = pst_buf_steal(&b), .line = line};
 }
 

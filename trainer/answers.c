@@ -1,5 +1,6 @@
 /* answers.c - every request is answered once: which were answered before, which come too late or from somebody else, and what every one of them
  * must have. A job remembers the answers to its last requests; what belongs to no job is remembered in memory only. */
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "trainer/core_state.h"
 #include "schemas/training_id.h"
@@ -32,7 +33,7 @@ void tcore_remember(trainer_job *j, const char *mark)
         memmove(j->s.requests, j->s.requests + 1, (PST_REQUESTS_KEPT - 1) * sizeof *j->s.requests);
         j->s.n_requests--;
     }
-    j->s.requests = pst_realloc(j->s.requests, (j->s.n_requests + 1) * sizeof *j->s.requests);
+    j->s.requests = pst_array_one_more(j->s.requests, j->s.n_requests, sizeof *j->s.requests);
     j->s.requests[j->s.n_requests++] = pst_strdup(mark);
 }
 

@@ -4,6 +4,8 @@
  * Trainer reads its states and not its requests again. */
 #include "trainer/core_state.h"
 
+#include "common/base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +56,7 @@ bool trainer_early_keep(tcore *c, const pst_job_request *r)
                               .time = r->time,
                               .options = r->options,
                               .n_options = r->n_options};
-    e->s.early = pst_realloc(e->s.early, (e->s.n_early + 1) * sizeof *e->s.early);
+    e->s.early = pst_array_one_more(e->s.early, e->s.n_early, sizeof *e->s.early);
     pst_event_copy(&pst_early_request_type, &kept, &e->s.early[e->s.n_early++]);
     e->s.updated_at = c->now_us;
     e->seen_us = c->now_us;

@@ -49,7 +49,7 @@ trainer_node *tcore_node(tcore *c, const char *site, const char *name)
         n->site = tcore_site(c, site);
         pst_map_put(&c->nodes, key, n);
         trainer_site *s = n->site;
-        s->nodes = pst_realloc(s->nodes, (s->n_nodes + 1) * sizeof(trainer_node *));
+        s->nodes = pst_array_one_more(s->nodes, s->n_nodes, sizeof(trainer_node *));
         size_t at = s->n_nodes++;
         for (; at && strcmp(s->nodes[at - 1]->name, name) > 0; at--)
             s->nodes[at] = s->nodes[at - 1];

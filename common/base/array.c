@@ -18,3 +18,9 @@ void *pst_array_room(void *at, size_t n, size_t *cap, size_t size)
     *cap = room;
     return pst_realloc(at, room * size);
 }
+
+void *pst_array_one_more(void *at, size_t n, size_t size)
+{
+    PST_ASSERT(size && n < SIZE_MAX / size);
+    return pst_realloc(at, (n + 1) * size);
+}

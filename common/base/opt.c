@@ -1,6 +1,7 @@
 /* opt.c - see opt.h. getopt_long does the splitting; the tables do the rest. */
 #include "common/base/opt.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
@@ -116,7 +117,7 @@ static int store_value(const pst_opt *o, const char *value, bool negated, void *
     case PST_OPT_SPAN: return pst_span_parse(value, to) < 0 ? bad(o, value, "a time such as 5ms, 2s, 1m", err) : 0;
     case PST_OPT_LIST: {
         pst_opt_list *l = to;
-        l->items = pst_realloc(l->items, (l->n + 1) * sizeof *l->items);
+        l->items = pst_array_one_more(l->items, l->n, sizeof *l->items);
         l->items[l->n++] = value;
         return 0;
     }

@@ -2,6 +2,7 @@
  * where a wrong value came from. */
 #include "common/base/settings.h"
 
+#include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
@@ -81,7 +82,7 @@ static void property(pst_settings *s, extras *x, const char *key, const char *va
     }
     if (!strcmp(without_registry_prefix(key), "basic.auth.credentials.source"))
         return; /* USER_INFO is the only one; the URL's own credentials are seen by the client */
-    s->kafka = pst_realloc(s->kafka, (s->n_kafka + 1) * sizeof *s->kafka);
+    s->kafka = pst_array_one_more(s->kafka, s->n_kafka, sizeof *s->kafka);
     s->kafka[s->n_kafka++] = (pst_property){pst_strdup(key), pst_strdup(value), pst_strdup(origin)};
 }
 

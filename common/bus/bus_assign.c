@@ -3,6 +3,7 @@
  * The rule that keeps commits right: offsets are sent only for partitions that are assigned now, and never beyond what was handed out since
  * they were assigned. A partition that was taken away and given back starts afresh. */
 #include "common/bus/bus_consumer.h"
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -47,7 +48,7 @@ static const char *told_topic(const pst_consumer *c, const char *topic, uint32_t
 
 bus_part *bus_part_add(pst_consumer *c, const char *topic, int32_t partition)
 {
-    c->parts = pst_realloc(c->parts, (c->n_parts + 1) * sizeof *c->parts);
+    c->parts = pst_array_one_more(c->parts, c->n_parts, sizeof *c->parts);
     bus_part *p = &c->parts[c->n_parts++];
     *p = (bus_part){.topic = pst_strdup(topic),
                     .partition = partition,

@@ -1,5 +1,6 @@
 /* bus_conf.c - the list of properties a user set, checked against the client library that is loaded. */
 #include "common/bus/bus_internal.h"
+#include "common/base/array.h"
 #include "common/base/secret.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
@@ -47,7 +48,7 @@ static void put(pst_bus_conf *conf, const char *key, const char *value, const ch
             p = &conf->props[i];
     }
     if (!p) {
-        conf->props = pst_realloc(conf->props, (conf->n + 1) * sizeof *conf->props);
+        conf->props = pst_array_one_more(conf->props, conf->n, sizeof *conf->props);
         p = &conf->props[conf->n++];
         memset(p, 0, sizeof *p);
         p->key = pst_strdup(key);

@@ -1,6 +1,7 @@
 /* http_reply.c - replies of known length, problems, the head of every reply. */
 #include "common/loop/http_priv.h"
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 
 #include <string.h>
@@ -59,7 +60,7 @@ const char *pst_http_status_text(int status)
 
 void pst_http_add_header(pst_http_req *r, const char *name, const char *value)
 {
-    r->headers = pst_realloc(r->headers, (r->n_headers + 1) * sizeof *r->headers);
+    r->headers = pst_array_one_more(r->headers, r->n_headers, sizeof *r->headers);
     out_header *h = &r->headers[r->n_headers++];
     h->name = pst_strdup(name);
     h->value = pst_strdup(value);

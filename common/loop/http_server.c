@@ -1,6 +1,7 @@
 /* http_server.c - listening, accepting, draining: the server around its connections (http_conn.c). */
 #include "common/loop/http_priv.h"
 
+#include "common/base/array.h"
 #include "common/base/log.h"
 
 #include <arpa/inet.h>
@@ -264,9 +265,10 @@ void pst_http_free(pst_http *s)
 
 void pst_http_add_routes(pst_http *s, const pst_http_route *routes, size_t n, void *arg)
 {
-    s->routes = pst_realloc(s->routes, (s->n_routes + n) * sizeof *s->routes);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        s->routes = pst_array_one_more(s->routes, s->n_routes, sizeof *s->routes);
         s->routes[s->n_routes++] = (route_entry){&routes[i], arg};
+    }
 }
 
 void pst_http_set_filter(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), void *arg)

@@ -5,6 +5,7 @@
  * registration does not bring it back. */
 #include "common/platform/models.h"
 
+#include "common/base/array.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
 #include "common/bus/bus.h"
@@ -109,7 +110,7 @@ static int add_version(family *f, const pst_model_event *e)
         return 0;
     version *v = pst_alloc(sizeof(*v));
     pst_event_copy(&pst_model_event_type, e, &v->registered);
-    f->versions = pst_realloc(f->versions, (f->n_versions + 1) * sizeof(*f->versions));
+    f->versions = pst_array_one_more(f->versions, f->n_versions, sizeof(*f->versions));
     size_t at = f->n_versions++;
     for (; at > 0 && f->versions[at - 1]->registered.version > e->version; at--)
         f->versions[at] = f->versions[at - 1];

@@ -9,6 +9,7 @@
  * Everything that can go wrong is an outage to this thread: it says so, waits and begins again at the store's own positions. */
 #include "common/platform/view.h"
 
+#include "common/base/array.h"
 #include "common/base/retry.h"
 #include "common/base/seal.h"
 #include "common/base/clock.h"
@@ -187,7 +188,7 @@ static int add_topic(pst_view *v, pst_topic t, ranges *to, pst_err *err)
         to->ahead = to->ahead || next > info.high[p];
         if (next >= 0 && next < info.low[p])
             next = info.low[p];
-        to->at = pst_realloc(to->at, (to->n + 1) * sizeof *to->at);
+        to->at = pst_array_one_more(to->at, to->n, sizeof *to->at);
         to->at[to->n++] = (pst_range){topic, p, next, -1};
     }
     pst_topic_info_done(&info);

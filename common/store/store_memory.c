@@ -2,6 +2,7 @@
  * rollback puts it back. */
 #include "common/store/store_internal.h"
 
+#include "common/base/array.h"
 #include "common/base/map.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ typedef struct memory {
     pst_map collections; /* name → pst_map * of entries */
     pst_map positions;   /* "topic/partition" → entry, seq = next */
     undo *undo;
-    size_t n_undo;
+    size_t n_undo, cap_undo;
 } memory;
 
 static void entry_free(void *p)
@@ -58,7 +59,7 @@ static void set(memory *m, pst_map *map, const char *key, int64_t seq, json_t *d
         entry_free(old);
         return;
     }
-    m->undo = pst_realloc(m->undo, (m->n_undo + 1) * sizeof *m->undo);
+    m->undo = pst_array_room(m->undo, m->n_undo, &m->cap_undo, sizeof *m->undo);
     m->undo[m->n_undo++] = (undo){map, pst_strdup(key), old};
 }
 

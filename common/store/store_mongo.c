@@ -9,6 +9,7 @@
  * Keys with '.', '$' or '%' are stored percent-encoded, since servers differ on them. */
 #include "common/store/store_internal.h"
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/store/mongo_lib.h"
@@ -448,7 +449,7 @@ static int position_set(pst_store *s, const char *topic, int32_t partition, int6
             free(key);
             return 0;
         }
-    m->pending = pst_realloc(m->pending, (m->n_pending + 1) * sizeof *m->pending);
+    m->pending = pst_array_one_more(m->pending, m->n_pending, sizeof *m->pending);
     m->pending[m->n_pending++] = (position){key, next};
     return 0;
 }

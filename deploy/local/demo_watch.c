@@ -1,4 +1,5 @@
 /* demo_watch.c - see demo.h. The demonstration's numbers come from the topics, as any other consumer would see them. */
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/stop.h"
@@ -21,7 +22,7 @@ enum { LATENCIES_MAX = 200000 };
 
 typedef struct tally {
     double *latency_ms;
-    size_t n;
+    size_t n, cap;
     double sum, max;
     local_score_stats last;
 } tally;
@@ -64,8 +65,7 @@ static void count(tally *t, double score, double latency_ms)
 {
     if (t->n >= LATENCIES_MAX)
         return;
-    if ((t->n & (t->n - 1)) == 0)
-        t->latency_ms = pst_realloc(t->latency_ms, (t->n ? t->n * 2 : 1) * sizeof(double));
+    t->latency_ms = pst_array_room(t->latency_ms, t->n, &t->cap, sizeof(double));
     t->latency_ms[t->n++] = latency_ms;
     t->sum += score;
     if (t->n == 1 || score > t->max)

@@ -10,6 +10,7 @@
  */
 #include "deploy/local/pipelines_watch.h"
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
@@ -288,7 +289,7 @@ static void apply(local_pipelines_watch *w, local_services *services, const char
                    .report = pst_sprintf("%s/%s.report", w->next_dir, name),
                    .accepted = pst_sprintf("%s/%s.yml", w->dir, name),
                    .service = pst_sprintf("score:%s", name)};
-    w->at = pst_realloc(w->at, (w->n + 1) * sizeof *w->at);
+    w->at = pst_array_one_more(w->at, w->n, sizeof *w->at);
     w->at[w->n++] = c;
     if (!spec) {
         local_services_stop(services, c.service, SIGTERM, LOCAL_SCORER_GRACE_MS);

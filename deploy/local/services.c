@@ -2,6 +2,7 @@
  * is written when something changed and not otherwise: `status` and `down` of another process read it at any moment. */
 #include "deploy/local/services.h"
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
@@ -121,7 +122,7 @@ int local_services_add(local_services *s, const char *name, const char *const *a
         service_free(v);
         return rc;
     }
-    s->at = pst_realloc(s->at, (s->n + 1) * sizeof(local_service *));
+    s->at = pst_array_one_more(s->at, s->n, sizeof(local_service *));
     s->at[s->n++] = v;
     return 0;
 }

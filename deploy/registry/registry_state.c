@@ -3,6 +3,8 @@
  * subject keeps its highest version number, since a version is never given twice. */
 #include "deploy/registry/registry_state.h"
 
+#include "common/base/array.h"
+
 #include "deploy/registry/registry_canon.h"
 
 #include <stdio.h>
@@ -245,7 +247,7 @@ static void put_version(rsubject *s, rversion v)
 {
     PST_ASSERT(v.version > 0 && v.schema->uses > 0);
     drop_version(s, v.version);
-    s->versions = pst_realloc(s->versions, (s->n + 1) * sizeof *s->versions);
+    s->versions = pst_array_one_more(s->versions, s->n, sizeof *s->versions);
     size_t at = s->n++;
     for (; at > 0 && s->versions[at - 1].version > v.version; at--)
         s->versions[at] = s->versions[at - 1];

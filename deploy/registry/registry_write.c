@@ -3,6 +3,8 @@
  * ({"keytype":"SCHEMA","subject":…,"version":…,"magic":1}), because compaction compares bytes and another registry may take the topic over. */
 #include "deploy/registry/registry_core_priv.h"
 
+#include "common/base/array.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,7 @@
 
 static void add_write(rcore_reply *r, pst_buf *key, pst_buf *value)
 {
-    r->writes = pst_realloc(r->writes, (r->n_writes + 1) * sizeof *r->writes);
+    r->writes = pst_array_one_more(r->writes, r->n_writes, sizeof *r->writes);
     r->writes[r->n_writes++] = (rcore_write){pst_buf_steal(key), value ? pst_buf_steal(value) : NULL};
 }
 

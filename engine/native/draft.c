@@ -43,15 +43,13 @@ int eng_draft_grow(eng_draft *d, void *list, size_t n, size_t *cap, size_t more,
 {
     void **at = list;
     PST_ASSERT(n <= *cap && elem);
-    if (n + more <= *cap)
+    if (more <= *cap - n)
         return 0;
-    size_t want = n + more > 2 * *cap ? n + more : 2 * *cap;
-    want = want < 64 ? 64 : want;
+    size_t was = *cap;
     if (n + more > INT32_MAX / 4 || d->bytes + (n + more - *cap) * elem > d->bytes_max)
         return eng_draft_fail(d, PST_ELIMIT, "tree %zu: the trees need more than %zu bytes (tensor_bytes_max)", d->n_trees, d->bytes_max);
-    *at = eng_heap_realloc(*at, want * elem);
-    d->bytes += (want - *cap) * elem;
-    *cap = want;
+    *at = eng_heap_room(*at, n, more, cap, elem);
+    d->bytes += (*cap - was) * elem;
     return 0;
 }
 

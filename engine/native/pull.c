@@ -43,10 +43,7 @@ void eng_pull_done(eng_pull *p)
 
 void eng_pull_add(eng_pull *p, const void *s, size_t n)
 {
-    if (p->text_n + n + 1 > p->text_cap) {
-        p->text_cap = 2 * p->text_cap > p->text_n + n + 64 ? 2 * p->text_cap : p->text_n + n + 64;
-        p->text = eng_heap_realloc(p->text, p->text_cap);
-    }
+    p->text = eng_heap_room(p->text, p->text_n, n + 1, &p->text_cap, 1);
     if (n)
         memcpy(p->text + p->text_n, s, n);
     p->text_n += n;

@@ -23,10 +23,12 @@ typedef struct code_builder {
     const eng_fast_split *splits;
     eng_tree_bush *bushes;
     eng_tree_code *code;
-    int64_t n_bushes, bushes_cap, n_code, code_cap;
+    int64_t n_bushes, n_code;
+    size_t bushes_cap, code_cap;
     double *tables_d;
     int32_t *targets;
-    int64_t n_tables, tables_cap, n_targets, targets_cap;
+    int64_t n_tables, n_targets;
+    size_t tables_cap, targets_cap;
     bool no_floats;
     /* of the tree at hand */
     int32_t order[LEAVES], n; /* its splits, level by level */
@@ -112,14 +114,6 @@ static int32_t operand(code_builder *b, int32_t to)
     return to < 0 ? new_leaf(b, to) : b->place[to];
 }
 
-static void *roomier(void *p, int64_t need, int64_t *cap, size_t size)
-{
-    if (need <= *cap)
-        return p;
-    *cap = 2 * need;
-    return eng_heap_realloc(p, (size_t)*cap * size);
-}
-
 /* False when the tree does not fit. Offsets stand in the program until keep_programs. */
 static bool add_program(code_builder *b, int32_t root, eng_fast_tree *t)
 {
@@ -141,8 +135,8 @@ static bool add_program(code_builder *b, int32_t root, eng_fast_tree *t)
             if (to[side] >= 0)
                 live[b->place[to[side]]] = live[i] && !b->levels[i];
     }
-    b->bushes = roomier(b->bushes, b->n_bushes + b->n, &b->bushes_cap, sizeof *b->bushes);
-    b->code = roomier(b->code, b->n_code + b->n, &b->code_cap, sizeof *b->code);
+    b->bushes = eng_heap_room(b->bushes, (size_t)b->n_bushes, (size_t)b->n, &b->bushes_cap, sizeof *b->bushes);
+    b->code = eng_heap_room(b->code, (size_t)b->n_code, (size_t)b->n, &b->code_cap, sizeof *b->code);
     int32_t place = 256;
     eng_tree_program *p = &t->program;
     for (int levels = 1; levels <= LEVELS; levels++)
@@ -195,7 +189,7 @@ static bool add_tables(code_builder *b, eng_fast_tree *t)
     int64_t need = (int64_t)n * n_leaves;
     if (b->n_tables + need > TABLE_FLOATS_MAX)
         return false;
-    b->targets = roomier(b->targets, b->n_targets + n, &b->targets_cap, sizeof *b->targets);
+    b->targets = eng_heap_room(b->targets, (size_t)b->n_targets, (size_t)n, &b->targets_cap, sizeof *b->targets);
     int32_t *targets = b->targets + b->n_targets;
     for (int32_t k = 0; k < n; k++)
         targets[k] = f->weights[f->leaves[leaf_no[0]].at + k].target;
@@ -210,7 +204,7 @@ static bool add_tables(code_builder *b, eng_fast_tree *t)
             if (f->weights[l->at + k].target != targets[k])
                 return false;
     }
-    b->tables_d = roomier(b->tables_d, b->n_tables + need, &b->tables_cap, sizeof *b->tables_d);
+    b->tables_d = eng_heap_room(b->tables_d, (size_t)b->n_tables, (size_t)need, &b->tables_cap, sizeof *b->tables_d);
     for (int32_t i = 0; i < n_leaves; i++)
         for (int32_t k = 0; k < n; k++) {
             double v = f->weights[f->leaves[leaf_no[i]].at + k].value;
@@ -251,7 +245,7 @@ void eng_fast_programs(eng_op_ctx *c, const eng_forest *f, eng_forest_fast *q, c
     int32_t n_ids = 0;
     *b = (code_builder){.c = c, .f = f, .q = q, .splits = splits};
     b->place = eng_heap_alloc((size_t)f->n_nodes * sizeof *b->place);
-    int64_t ids_cap = 0;
+    size_t ids_cap = 0;
     int32_t *ids = NULL;
     for (int32_t i = 0; i < f->n_trees; i++) {
         eng_fast_tree *t = &q->trees[i];
@@ -267,7 +261,7 @@ void eng_fast_programs(eng_op_ctx *c, const eng_forest *f, eng_forest_fast *q, c
         q->n_ranked++;
         t->ids = n_ids;
         if (f->lines) {
-            ids = roomier(ids, n_ids + t->n_leaves, &ids_cap, sizeof *ids);
+            ids = eng_heap_room(ids, (size_t)n_ids, (size_t)t->n_leaves, &ids_cap, sizeof *ids);
             memcpy(ids + n_ids, b->leaf_no, (size_t)t->n_leaves * sizeof *ids);
             n_ids += t->n_leaves;
         }

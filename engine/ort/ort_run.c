@@ -61,10 +61,7 @@ static void drop_values(eng_ort_run *r)
 /* Room for n more values of sequences, so that storing one cannot fail. */
 static void items_room(eng_ort_run *r, size_t n)
 {
-    if (r->n_items + n <= r->cap_items)
-        return;
-    r->cap_items = 2 * r->cap_items + n;
-    r->items = eng_heap_realloc(r->items, r->cap_items * sizeof *r->items);
+    r->items = eng_heap_room(r->items, r->n_items, n, &r->cap_items, sizeof *r->items);
 }
 
 /* ---- in ---- */

@@ -2,6 +2,7 @@
  * through a core that has just the models of its offsets. */
 #include "inference/offline/score_replay.h"
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -66,7 +67,7 @@ static void take(replay *r, pst_variant v, const pst_model_event *e)
         return;
     for (size_t i = 0; i < e->n_effective; i++) {
         const pst_effective_from *x = &e->effective[i];
-        r->changes = pst_realloc(r->changes, (r->n_changes + 1) * sizeof(*r->changes));
+        r->changes = pst_array_one_more(r->changes, r->n_changes, sizeof(*r->changes));
         r->changes[r->n_changes++] = (change){.variant = v,
                                               .topic = pst_strdup(x->topic),
                                               .partition = x->partition,
@@ -146,7 +147,7 @@ static int core_of(replay *r, const int versions[2], pst_score_core **ret)
         pst_score_core_free(core);
         return rc;
     }
-    r->pairs = pst_realloc(r->pairs, (r->n_pairs + 1) * sizeof(*r->pairs));
+    r->pairs = pst_array_one_more(r->pairs, r->n_pairs, sizeof(*r->pairs));
     r->pairs[r->n_pairs++] = (pair){{versions[0], versions[1]}, core};
     *ret = core;
     return 0;
@@ -307,7 +308,7 @@ static int add_topic(replay *r, const char *topic, const char *from, const char 
         x.to = x.to > info.high[i] ? info.high[i] : x.to;
         if (x.from >= x.to)
             continue;
-        r->ranges = pst_realloc(r->ranges, (r->n_ranges + 1) * sizeof(*r->ranges));
+        r->ranges = pst_array_one_more(r->ranges, r->n_ranges, sizeof(*r->ranges));
         r->ranges[r->n_ranges++] = x;
     }
     pst_topic_info_done(&info);

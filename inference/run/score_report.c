@@ -75,7 +75,7 @@ static entry *find(score_reports *r, pst_variant v, const pst_record *rec)
         }
     entry *e = pst_alloc(sizeof(*e));
     *e = (entry){.variant = v, .topic = pst_strdup(rec->topic), .partition = rec->partition};
-    r->entries = pst_realloc(r->entries, (r->n_entries + 1) * sizeof(entry *));
+    r->entries = pst_array_one_more(r->entries, r->n_entries, sizeof(entry *));
     r->entries[r->n_entries++] = e;
     r->recent[v] = e;
     return e;

@@ -2,6 +2,8 @@
  * they are searched in a small list; times of a long round are sampled. */
 #include "inference/run/score_round.h"
 
+#include "common/base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +43,7 @@ static struct score_round_end *find_end(score_round *r, const char *topic, int32
         if (e->partition == partition && !strcmp(e->topic, topic))
             return e;
     }
-    r->ends = pst_realloc(r->ends, (r->n_ends + 1) * sizeof(*r->ends));
+    r->ends = pst_array_one_more(r->ends, r->n_ends, sizeof(*r->ends));
     r->ends[r->n_ends] = (struct score_round_end){pst_strdup(topic), partition, -1};
     return &r->ends[r->n_ends++];
 }

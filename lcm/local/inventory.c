@@ -2,6 +2,7 @@
  * A device's id is its number, as CUDA_VISIBLE_DEVICES counts; its type is the model's name in FfDL's spelling. */
 #include "lcm/local/inventory.h"
 
+#include "common/base/array.h"
 #include "common/base/fs.h"
 
 #include <ctype.h>
@@ -13,7 +14,7 @@
 
 static pst_device *add_device(pst_inventory *v)
 {
-    v->devices = pst_realloc(v->devices, ((size_t)v->n_devices + 1) * sizeof *v->devices);
+    v->devices = pst_array_one_more(v->devices, v->n_devices, sizeof *v->devices);
     pst_device *d = &v->devices[v->n_devices];
     memset(d, 0, sizeof *d);
     snprintf(d->id, sizeof d->id, "%d", v->n_devices++);

@@ -1,4 +1,5 @@
 /* test_base_core.c - errors, buffers, maps, digests, clocks, files. */
+#include "common/base/array.h"
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
@@ -64,6 +65,25 @@ static void test_buf_grows_and_stays_terminated(void **state)
     text = pst_buf_steal(&b);
     assert_string_equal(text, "");
     free(text);
+}
+
+static void test_arrays_double_or_grow_by_one(void **state)
+{
+    int *a = NULL, *one = NULL;
+    size_t cap = 0, grown = 0;
+    for (size_t n = 0; n < 1000; n++) {
+        size_t was = cap;
+        a = pst_array_room(a, n, &cap, sizeof *a);
+        one = pst_array_one_more(one, n, sizeof *one);
+        assert_true(cap > n);
+        grown += cap != was;
+        a[n] = one[n] = (int)n;
+    }
+    assert_int_equal(grown, 9); /* 4, 8 … 1024 */
+    for (int i = 0; i < 1000; i++)
+        assert_true(a[i] == i && one[i] == i);
+    free(a);
+    free(one);
 }
 
 static void test_map_keeps_order_through_growth_and_removal(void **state)
@@ -253,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_err_first_writer_wins),
         cmocka_unit_test(test_err_exit_statuses_follow_the_contract),
         cmocka_unit_test(test_buf_grows_and_stays_terminated),
+        cmocka_unit_test(test_arrays_double_or_grow_by_one),
         cmocka_unit_test(test_map_keeps_order_through_growth_and_removal),
         cmocka_unit_test(test_digests_match_published_vectors),
         cmocka_unit_test(test_times_and_sizes_parse),

@@ -84,6 +84,44 @@ static void test_memory_belongs_to_its_owner(void **state)
     assert_int_equal(j.reached, 2);
 }
 
+typedef struct growing {
+    int *at;
+    size_t n, cap, grown, more;
+} growing;
+
+static int grow_arrays(void *arg, pst_err *err)
+{
+    growing *g = arg;
+    for (; g->n < 1000; g->n++) {
+        size_t was = g->cap;
+        g->at = eng_heap_room(g->at, g->n, 1, &g->cap, sizeof *g->at);
+        g->grown += g->cap != was;
+        g->at[g->n] = (int)g->n;
+    }
+    g->at = eng_heap_room(g->at, g->n, g->more, &g->cap, sizeof *g->at);
+    return 0;
+}
+
+/* Room that cannot be had leaves the array and its size as they were. */
+static void test_arrays_of_an_owner_grow_or_stay(void **state)
+{
+    eng_heap h = {0};
+    pst_err err = {0};
+    growing g = {.more = 5000};
+    assert_int_equal(eng_heap_run(&h, grow_arrays, &g, &err), 0);
+    assert_int_equal(g.grown, 7); /* 16, 32 … 1024 */
+    assert_int_equal(g.cap, 6000);
+    const size_t none[] = {SIZE_MAX, SIZE_MAX - 500, SIZE_MAX / sizeof(int), SIZE_MAX / 8};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        g.more = none[i];
+        assert_int_equal(eng_heap_run(&h, grow_arrays, &g, &err), PST_ENOMEM);
+        assert_int_equal(g.cap, 6000);
+    }
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(g.at[i], i);
+    eng_heap_release(&h);
+}
+
 static int many_names(void *arg, pst_err *err)
 {
     enum { N = 20000 };
@@ -134,6 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_belongs_to_its_owner),
+        cmocka_unit_test(test_arrays_of_an_owner_grow_or_stay),
         cmocka_unit_test(test_names_find_what_was_put),
         cmocka_unit_test(test_digest_is_sha256),
     };

@@ -2,6 +2,7 @@
  * a folder is shared with whatever the job runs. One with a wrong checksum is passed over for the one before. */
 #include "trainer/learner/checkpoint.h"
 
+#include "common/base/array.h"
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/json.h"
@@ -311,7 +312,7 @@ static entry *list(const char *dir, bool stale, size_t *ret_n)
         }
         one.steps = steps;
         snprintf(one.name, sizeof one.name, "%s", e->d_name);
-        at = pst_realloc(at, (*ret_n + 1) * sizeof *at);
+        at = pst_array_one_more(at, *ret_n, sizeof *at);
         at[(*ret_n)++] = one;
     }
     if (d)

@@ -2,6 +2,7 @@
  * depend on how fast which partition was read. Statistics are of the training part alone, in two passes of doubles. */
 #include "trainer/learner/data.h"
 
+#include "common/base/array.h"
 #include "common/base/hash.h"
 #include "trainer/learner/random.h"
 
@@ -40,7 +41,7 @@ void learn_data_set_columns(learn_data *d)
 
 void learn_data_add_range(learn_data *d, const char *topic, int32_t partition, int64_t from, int64_t to)
 {
-    d->ranges = pst_realloc(d->ranges, (d->n_ranges + 1) * sizeof *d->ranges);
+    d->ranges = pst_array_one_more(d->ranges, d->n_ranges, sizeof *d->ranges);
     d->ranges[d->n_ranges++] = (learn_data_range){pst_strdup(topic), partition, from, to};
 }
 

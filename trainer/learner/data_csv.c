@@ -1,4 +1,5 @@
 /* data_csv.c - training data from CSV files below DATA_DIR. See sources.h. */
+#include "common/base/array.h"
 #include "common/base/csv.h"
 #include "common/base/fs.h"
 #include "trainer/learner/sources.h"
@@ -195,7 +196,7 @@ static size_t list_folder(csv_source *c, const char *folder, char ***ret)
         size_t len = strlen(e->d_name);
         if (e->d_name[0] == '.' || len < 5 || strcasecmp(e->d_name + len - 4, ".csv"))
             continue;
-        names = pst_realloc(names, (n + 1) * sizeof *names);
+        names = pst_array_one_more(names, n, sizeof *names);
         names[n++] = strcmp(folder, ".") ? pst_fs_join(folder, e->d_name) : pst_strdup(e->d_name);
     }
     if (d)

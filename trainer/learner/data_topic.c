@@ -2,6 +2,7 @@
  *
  * One consumer reads all ranges; rows are brought into the order of (store, partition, offset) afterwards, so that a later generation that
  * reads the same ranges gets the same rows. What a range comes to ("beginning", "end", a limit of records) is decided once and kept. */
+#include "common/base/array.h"
 #include "common/base/retry.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
@@ -226,7 +227,7 @@ static int plan_of(topics *t, int32_t id, const plan **ret, pst_err *err)
         free(p.why);
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "learner", 0, "the range has more than %d different schemas", SCHEMAS_MAX);
     }
-    t->plans = pst_realloc(t->plans, (t->n_plans + 1) * sizeof *t->plans);
+    t->plans = pst_array_one_more(t->plans, t->n_plans, sizeof *t->plans);
     t->plans[t->n_plans] = p;
     *ret = &t->plans[t->n_plans++];
     return 0;

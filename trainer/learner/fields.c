@@ -1,4 +1,5 @@
 /* fields.c - which numbers there are in a record: for manifests that do not list their features. See sources.h. */
+#include "common/base/array.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "trainer/learner/sources.h"
@@ -35,7 +36,7 @@ static void add(fields *f, const char *path)
 {
     if (f->n >= PST_LEARN_COLUMNS_MAX || learn_field_is_time(path))
         return;
-    f->at = pst_realloc(f->at, (f->n + 1) * sizeof *f->at);
+    f->at = pst_array_one_more(f->at, f->n, sizeof *f->at);
     f->at[f->n++] = pst_strdup(path);
 }
 

@@ -1,5 +1,6 @@
 /* rdk_conf.c - librdkafka's properties as the library that is loaded knows them, and a configuration made of those a user set. */
 #include "common/bus/rdkafka/rdk.h"
+#include "common/base/array.h"
 #include "common/base/log.h"
 
 #include <pthread.h>
@@ -21,7 +22,7 @@ static pthread_once_t known_once = PTHREAD_ONCE_INIT;
 static void known_load(void)
 {
     char *text = NULL, *save = NULL;
-    size_t len = 0, cap = 0;
+    size_t len = 0, names_cap = 0, scopes_cap = 0;
     FILE *f = open_memstream(&text, &len);
     PST_ASSERT(f);
     rd_kafka_conf_properties_show(f);
@@ -31,11 +32,8 @@ static void known_load(void)
         size_t n = strcspn(line, " |");
         if (!bar || !n || strchr("#-", *line) || !strncmp(line, "Property ", 9))
             continue;
-        if (known.n == cap) {
-            cap = cap ? 2 * cap : 256;
-            known.names = pst_realloc(known.names, cap * sizeof *known.names);
-            known.scopes = pst_realloc(known.scopes, cap * sizeof *known.scopes);
-        }
+        known.names = pst_array_room(known.names, known.n, &names_cap, sizeof *known.names);
+        known.scopes = pst_array_room(known.scopes, known.n, &scopes_cap, sizeof *known.scopes);
         const char *scope = bar + 1 + strspn(bar + 1, " ");
         bus_prop_scope s = *scope == 'C' ? BUS_PROP_CONSUMER : *scope == 'P' ? BUS_PROP_PRODUCER : BUS_PROP_BOTH;
         char *name = pst_strndup(line, n);
