@@ -157,16 +157,27 @@ void source_proc_rates_of(const source_proc_sample *from, const source_proc_samp
     ret->tx_bytes = risen(from->tx_bytes, to->tx_bytes) / seconds;
 }
 
-/* Invariant: samples are in order of time, and only the first may be older than the window. */
+/* Have the counters of CPU time moved? Without a tick between them two samples tell no shares. */
+static bool ticked(const source_proc_sample *from, const source_proc_sample *to)
+{
+    return risen(from->user, to->user) + risen(from->system, to->system) + risen(from->iowait, to->iowait) + risen(from->idle, to->idle) >
+           0;
+}
+
+static bool spans(const source_proc_window *w, const source_proc_sample *from, const source_proc_sample *to)
+{
+    return from->mono_us <= to->mono_us - w->window_us && ticked(from, to);
+}
+
+/* Invariant: samples are in order of time, and only the first spans the window. */
 bool source_proc_window_add(source_proc_window *w, const source_proc_sample *s, source_proc_sample *ret_from)
 {
     PST_ASSERT(w->n <= PST_PROC_WINDOW_MAX && w->first < PST_PROC_WINDOW_MAX);
-    while (w->n > 1 &&
-           w->at[(w->first + 1) % PST_PROC_WINDOW_MAX].mono_us <= s->mono_us - w->window_us) { /* the next one is old enough too */
+    while (w->n > 1 && spans(w, &w->at[(w->first + 1) % PST_PROC_WINDOW_MAX], s)) { /* the next one does, too */
         w->first = (w->first + 1) % PST_PROC_WINDOW_MAX;
         w->n--;
     }
-    bool full = w->n && (w->at[w->first].mono_us <= s->mono_us - w->window_us || w->n == PST_PROC_WINDOW_MAX);
+    bool full = w->n && (spans(w, &w->at[w->first], s) || w->n == PST_PROC_WINDOW_MAX);
     if (full)
         *ret_from = w->at[w->first];
     if (w->n == PST_PROC_WINDOW_MAX) {

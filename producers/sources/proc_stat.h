@@ -39,7 +39,7 @@ typedef struct source_proc_window {
     size_t n, first;
     source_proc_sample at[PST_PROC_WINDOW_MAX]; /* a ring */
 } source_proc_window;
-/* Adds a sample. true: *ret_from is the newest one at least window_us older than it. */
+/* Adds a sample. true: *ret_from is the newest one at least window_us, and a tick of CPU time, older than it. */
 bool source_proc_window_add(source_proc_window *w, const source_proc_sample *s, source_proc_sample *ret_from);
 
 #endif

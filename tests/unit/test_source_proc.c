@@ -117,6 +117,29 @@ static void test_window_slides(void **state)
     free(w);
 }
 
+/* The clock goes on where CPU time does not: a process that was put aside between the two, a guest that its host held. Shares need a tick. */
+static void test_window_waits_for_a_tick(void **state)
+{
+    static const struct {
+        int64_t at;
+        double user, idle;
+        int64_t from; /* of the sample that is compared with; -1: none yet */
+    } steps[] = {{0, 5, 7, -1},   {60, 5, 7, -1},  {62, 5, 7, -1},   {70, 5, 8, 0},    {110, 5, 9, 60},
+                 {180, 5, 9, 70}, {240, 5, 9, 70}, {300, 6, 8, 240}, {360, 6, 9, 300}, {420, 6, 10, 360}};
+    source_proc_window *w = calloc(1, sizeof *w);
+    w->window_us = 50;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        source_proc_sample from = {.mono_us = -1}, s = {.mono_us = steps[i].at, .user = steps[i].user, .idle = steps[i].idle};
+        source_proc_rates r;
+        bool full = source_proc_window_add(w, &s, &from);
+        assert_int_equal(from.mono_us, steps[i].from);
+        assert_int_equal(full, steps[i].from >= 0);
+        source_proc_rates_of(&from, &s, &r);
+        assert_true(!full || fabs(r.user + r.system + r.iowait + r.idle - 1) < 1e-9);
+    }
+    free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +147,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_proc_without_disks_and_networks, make_dir, drop_dir),
         cmocka_unit_test(test_real_proc_adds_up),
         cmocka_unit_test(test_window_slides),
+        cmocka_unit_test(test_window_waits_for_a_tick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
