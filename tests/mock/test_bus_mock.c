@@ -369,8 +369,13 @@ static void test_bus_embedded_takes_a_port(void **state)
     pst_embedded *b, *again;
     pst_err err = {0};
     char want[32];
-    int port = 20000 + (int)(pst_now_us() % 20000);
-    assert_int_equal(pst_embedded_start(port, &b, &err), 0);
+    int port = 0, rc = PST_EEXIST;
+    for (int i = 0; rc == PST_EEXIST && i < 100; i++) { /* others on this computer have some; below those of outgoing connections */
+        port = 20000 + (int)(pst_now_us() % 11000);
+        pst_err_clear(&err);
+        rc = pst_embedded_start(port, &b, &err);
+    }
+    assert_int_equal(rc, 0);
     snprintf(want, sizeof want, "127.0.0.1:%d", port);
     assert_string_equal(pst_embedded_bootstrap(b), want);
     assert_int_equal(pst_embedded_start(port, &again, &err), PST_EEXIST);

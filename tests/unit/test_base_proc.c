@@ -20,6 +20,8 @@
 
 #include "tests/unit/test.h"
 
+enum { WAIT_MS = 60000 }; /* a net: nothing is concluded from its end but that what was awaited never came */
+
 extern char **environ;
 
 static pid_t start(const char *script, const char *const *env, bool group)
@@ -49,20 +51,24 @@ static void test_alive_means_that_very_process(void **state)
 
 static void test_group_and_mark_find_descendants(void **state)
 {
-    const char *env[] = {"PENSTOCK_RUN=unit/1/learner-1", "PATH=/usr/bin:/bin", NULL};
+    char mark[96], shorter[64]; /* looked for on the whole computer: this test may run twice on it */
+    snprintf(shorter, sizeof shorter, "PENSTOCK_RUN=unit-%d/1/learner", (int)getpid());
+    snprintf(mark, sizeof mark, "%s-1", shorter);
+    const char *env[] = {mark, "PATH=/usr/bin:/bin", NULL};
     pid_t pid = start("setsid sleep 31 & sleep 32 & sleep 33", env, true);
-    for (int i = 0; i < 200 && pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", 0, 0) < 4; i++)
-        pst_sleep_ms(10);
-    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", 0, 0), 4);
-    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner", 0, 0), 0);
-    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", pst_proc_start_time(pid) + 1000, 0), 0); /* older than the run */
-    assert_int_equal(pst_proc_group_count(pid), 3); /* one has left the group */
+    /* All are there once three are in the group and one is out of it: the shell's child has the mark before it is `setsid`. */
+    for (int i = 0; i < WAIT_MS && (pst_proc_kill_marked(mark, 0, 0) < 4 || pst_proc_group_count(pid) != 3); i++)
+        pst_sleep_ms(1);
+    assert_int_equal(pst_proc_kill_marked(mark, 0, 0), 4);
+    assert_int_equal(pst_proc_kill_marked(shorter, 0, 0), 0);
+    assert_int_equal(pst_proc_kill_marked(mark, pst_proc_start_time(pid) + 1000, 0), 0); /* older than the run */
+    assert_int_equal(pst_proc_group_count(pid), 3);
     kill(-pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    for (int i = 0; i < 200 && pst_proc_group_count(pid); i++)
-        pst_sleep_ms(10);
+    for (int i = 0; i < WAIT_MS && pst_proc_group_count(pid); i++)
+        pst_sleep_ms(1);
     assert_int_equal(pst_proc_group_count(pid), 0);
-    assert_int_equal(pst_proc_kill_marked("PENSTOCK_RUN=unit/1/learner-1", 0, SIGKILL), 1);
+    assert_int_equal(pst_proc_kill_marked(mark, 0, SIGKILL), 1);
 }
 
 static void test_spawn_says_why_not(void **state)
@@ -220,8 +226,8 @@ static void test_control_group_holds_a_fork_bomb(void **state)
     pid_t pid = 0;
     pst_spawn how = {.argv = argv, .stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1, .new_session = true, .enter = join, .enter_arg = &g};
     assert_int_equal(pst_proc_spawn(&how, &pid, NULL), 0);
-    for (int i = 0; i < 1000 && !(pst_cgroup_hits(&g) & PST_CGROUP_PROCESSES); i++)
-        pst_sleep_ms(10);
+    for (int i = 0; i < WAIT_MS && !(pst_cgroup_hits(&g) & PST_CGROUP_PROCESSES); i++)
+        pst_sleep_ms(1);
     assert_true(pst_cgroup_hits(&g) & PST_CGROUP_PROCESSES);
     char *text = pst_cgroup_text(&g);
     pst_cgroup_from_text(text, "penstock-another", &back); /* of another name: none of ours */
@@ -230,9 +236,9 @@ static void test_control_group_holds_a_fork_bomb(void **state)
     assert_int_equal(back.n, g.n);
     free(text);
     int left = 1;
-    for (int i = 0; i < 500 && (left = pst_cgroup_kill(&back)) > 0; i++) {
+    for (int i = 0; i < WAIT_MS && (left = pst_cgroup_kill(&back)) > 0; i++) {
         waitpid(pid, NULL, WNOHANG);
-        pst_sleep_ms(10);
+        pst_sleep_ms(1);
     }
     assert_int_equal(left, 0);
     pst_cgroup_close(&g);
@@ -286,10 +292,12 @@ static void test_tree_kill_catches_what_moves_from_child_to_child(void **state)
 static void test_cgroup_of_nobody_is_removed(void **state)
 {
     pst_cgroup g;
-    pst_cgroup_make("penstock-unit-stale", &g);
+    char name[64]; /* groups are the computer's: this test may run twice on it */
+    snprintf(name, sizeof name, "penstock-unit-stale-%d", (int)getpid());
+    pst_cgroup_make(name, &g);
     pst_cgroup_close(&g);
-    assert_int_equal(pst_cgroup_remove_stale("penstock-unit-stale", 3600), 0);
-    assert_int_equal(pst_cgroup_remove_stale("penstock-unit-stale", -10), g.n);
+    assert_int_equal(pst_cgroup_remove_stale(name, 3600), 0);
+    assert_int_equal(pst_cgroup_remove_stale(name, -10), g.n);
 }
 
 int main(void)
