@@ -85,8 +85,8 @@ static const pst_key rows[] = {
     {"errors", "null", PST_KEY_WORD, .words = WORDS("pass", "skip", "dead_letter"), .def = "pass",
      .help = "A record without a value (tombstone): passed on, left out, or a dead letter."},
     {"errors", "pause_after", PST_KEY_WHOLE, .lo = 0, .hi = 1e9, .def = "1000",
-     .help = "Dead letters in a row after which the pipeline pauses; "
-             "0 = never."},
+     .help = "Dead letters in a row after which the pipeline pauses; each worker "
+             "counts those of its own partitions. 0 = never."},
     {"errors.dead_letter", "topic", PST_KEY_TEXT, .help = "Without it: the input topic's name with `.dlq`."},
 
     {"rollout", "canary", PST_KEY_MAPPING, .help = "A version that scores a part of the records, by key, into the same output."},
