@@ -6,8 +6,10 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/map.h"
 #include "common/base/term.h"
 #include "common/platform/client.h"
+#include "common/platform/codec.h"
 #include "common/store/store.h"
 #include "deploy/local/local.h"
 #include "deploy/local/services.h"
@@ -16,6 +18,8 @@
 #include "engine/penstock_engine.h"
 #include "common/bus/bus.h"
 #include "common/registry/registry.h"
+#include "schemas/avro.h"
+#include "schemas/events.h"
 #include "schemas/topics.h"
 
 #include <dlfcn.h>
@@ -222,6 +226,51 @@ static void check_isolation(doctor *d)
              "run `penstock up` as a user of its own");
 }
 
+typedef struct floors {
+    pst_client *c;
+    char host[256];
+    pst_map told; /* by the worker's key: what each LCM of this computer allows, as text */
+} floors;
+
+static int take_floor(void *arg, const char *key, const pst_record *r, pst_err *err)
+{
+    floors *f = arg;
+    pst_worker_state w = {0};
+    int rc = r->value ? pst_codec_decode(f->c->codec, &pst_worker_state_type, r->value, r->value_len, r->timestamp_ms, &w, err) : 0;
+    if (rc < 0 && err->cls == PST_CLASS_RETRY)
+        return rc;
+    bool runs = !rc && r->value && !strcmp(w.kind, "lcm") && !strcmp(w.host, f->host) && strcmp(w.state, "stopped") != 0 &&
+                strcmp(w.state, "lost") != 0;
+    if (runs) {
+        const char *floor = pst_str_map_get(w.details, w.n_details, PST_ISOLATION_DETAIL);
+        const char *node = *w.node ? w.node : w.worker_id;
+        free(pst_map_put(&f->told, key, pst_sprintf("%s%s on node %s", floor ? floor : "any isolation", floor ? " or more" : "", node)));
+    } else if (!rc) { /* what others write there tells nothing of a node */
+        free(pst_map_take(&f->told, key));
+    }
+    if (!rc && r->value)
+        pst_event_clear(&pst_worker_state_type, &w);
+    pst_err_clear(err);
+    return 0;
+}
+
+/* The operator's floor (`penstock lcm --isolation`), as this computer's LCMs tell it in their heartbeats. */
+static void check_floor(doctor *d)
+{
+    floors f = {.c = d->c};
+    pst_buf found = {0};
+    pst_err err = {0};
+    gethostname(f.host, sizeof f.host - 1);
+    if (d->broker && pst_client_scan(d->c, PST_TOPIC_WORKERS, NULL, take_floor, &f, &err) == 0)
+        for (size_t i = 0; i < f.told.n; i++)
+            if (f.told.at[i].key)
+                pst_buf_printf(&found, "%s%s", found.len ? ", " : "", (const char *)f.told.at[i].value);
+    if (found.len)
+        tell(d, OK, "jobs have", found.data, NULL);
+    pst_buf_done(&found);
+    pst_map_done(&f.told, free);
+}
+
 static void check_clock(doctor *d)
 {
     if (!d->broker || d->s->embedded)
@@ -258,8 +307,8 @@ static int doctor_run(int argc, char **argv)
         rc = pst_err_exit(&err);
     } else {
         doctor d = {.c = c, .s = &s, .json = s.json ? json_array() : NULL};
-        void (*const checks[])(doctor *) = {check_client,    check_broker,      check_topics, check_registry, check_store,    check_disk,
-                                            check_processor, check_onnxruntime, check_java,   check_clock,    check_isolation};
+        void (*const checks[])(doctor *) = {check_client,    check_broker,      check_topics, check_registry, check_store,     check_disk,
+                                            check_processor, check_onnxruntime, check_java,   check_clock,    check_isolation, check_floor};
         for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
             checks[i](&d);
         if (d.json) {

@@ -9,6 +9,8 @@ with Platform(up_args=("--log-mib", "1", "--isolation", "user")) as p:
     p.wait_state(p.submit(manifest("first", "true")), "COMPLETED")  # the Trainer has heard what the node allows: before that a job waits for it
     told = p.cli("submit", p.dir / "weak.yml", ok=False)
     check(told.returncode != 0 and "penstock.isolation" in told.stderr, f"less than the operator allows is not refused: {told}")
+    floors = [c["found"] for c in json.loads(p.cli("doctor", "--json", ok=False).stdout) if c["check"] == "jobs have"]
+    check(len(floors) == 1 and floors[0].startswith("user or more on node "), f"doctor says of the floor: {floors}")
     marks = p.dir / "marks"
     marks.mkdir()
     code = p.dir / "code"
