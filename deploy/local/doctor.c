@@ -14,6 +14,7 @@
 #include "deploy/local/local.h"
 #include "deploy/local/services.h"
 #include "deploy/local/up.h"
+#include "engine/cuda/devices.h"
 #include "engine/ort/ort_find.h"
 #include "engine/penstock_engine.h"
 #include "common/bus/bus.h"
@@ -165,8 +166,20 @@ static void check_processor(doctor *d)
     tell(d, OK, "processor", found, NULL);
     if (pst_engine_warning())
         tell(d, WARN, "kernels", pst_engine_warning(), "models run right but slower; report it with the processor's name");
-    bool nvidia = pst_fs_exists("/dev/nvidia0");
-    tell(d, OK, "gpu", nvidia ? "an NVIDIA device is there; this build computes on the CPU" : "none found; models run on the CPU", NULL);
+}
+
+/* Its absence is no fault, and as long as nothing computes on one, neither is what it lacks. */
+static void check_gpu(doctor *d)
+{
+    char found[512], *to = found;
+    pst_cuda_devices all;
+    pst_cuda_devices_find(&all);
+    const char *end = found + sizeof found;
+    for (int i = 0; i < all.n && to < end; i++)
+        to += snprintf(to, (size_t)(end - to), "cuda:%d %.40s, ", all.list[i].number, all.list[i].name);
+    if (to < end)
+        snprintf(to, (size_t)(end - to), "%s; models run on the CPU", all.why);
+    tell(d, OK, "gpu", found, NULL);
 }
 
 /* Wanted only by models with operators that the engine does not cover: its absence is no fault. */
@@ -307,8 +320,9 @@ static int doctor_run(int argc, char **argv)
         rc = pst_err_exit(&err);
     } else {
         doctor d = {.c = c, .s = &s, .json = s.json ? json_array() : NULL};
-        void (*const checks[])(doctor *) = {check_client,    check_broker,      check_topics, check_registry, check_store,     check_disk,
-                                            check_processor, check_onnxruntime, check_java,   check_clock,    check_isolation, check_floor};
+        void (*const checks[])(doctor *) = {check_client, check_broker,    check_topics, check_registry,    check_store,
+                                            check_disk,   check_processor, check_gpu,    check_onnxruntime, check_java,
+                                            check_clock,  check_isolation, check_floor};
         for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
             checks[i](&d);
         if (d.json) {

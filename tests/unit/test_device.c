@@ -1,66 +1,66 @@
-/* test_device.c - `device: cuda` where it cannot be had: what is missing is told apart, each with its cure. */
-#include "common/base/fs.h"
+/* test_device.c - `device: cuda` where it cannot be had: refused with what is missing and its cure, exit status 2. What is missing is
+ * test_cuda_devices's matter. */
+#include "engine/cuda/devices.h"
 #include "inference/run/device.h"
 
 #include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-static char *file(const char *dir, const char *name, const char *text)
+static void refused(const char *device, const pst_cuda_devices *d, const char *want, const char *cure)
 {
-    char *path = pst_fs_join(dir, name);
-    assert_int_equal(pst_fs_write_atomic(path, text, strlen(text), 0600, NULL), 0);
-    return path;
+    pst_err err = {0};
+    assert_int_equal(score_device_check_of(device, d, &err), PST_EINVAL);
+    if (!strstr(err.text, want) || !strstr(err.text, cure) || !strstr(err.text, "use device: cpu or device: auto"))
+        fail_msg("%s: %s", device, err.text);
+    assert_int_equal(pst_err_exit(&err), 2);
 }
 
-static void test_device_tells_apart_what_is_missing(void **state)
+static void test_a_device_that_cannot_be_had_is_refused(void **state)
 {
-    char dir[] = "/tmp/pst-device-XXXXXX", empty[] = "/tmp/pst-device-XXXXXX";
-    assert_non_null(mkdtemp(dir));
-    assert_non_null(mkdtemp(empty));
-    char *none = pst_fs_join(dir, "none"), *plugin = file(dir, "plugin.so", "x"), *node = file(dir, "nvidia0", ""),
-         *ctl = file(dir, "nvidiactl", "");
-    char *new =
-        file(dir, "new", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12.2.0\n");
-    char *open = file(dir, "open", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release Build\n");
-    char *old = file(dir, "old", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue Jul 13 16:14:05 UTC 2021\n");
-    const struct {
-        const char *device, *driver, *nodes, *plugin, *want;
-    } cases[] = {
-        {"cuda", none, empty, plugin, "no NVIDIA driver on this host; install"},
-        {"cuda:0", none, empty, plugin, "device: cuda:0 cannot be had here: there is no NVIDIA driver"},
-        {"cuda", old, dir, plugin, "driver 470.57 is too old; install version 525"},
-        {"cuda", new, empty, plugin, "no device (/dev/nvidia0 …)"},
-        {"cuda:3", open, dir, plugin, "there is no device 3, only 1 of them"},
-        {"cuda:0", open, dir, none, "plug-in libpenstock-cuda.so is not beside the program"},
-        {"cuda", none, dir, none, "plug-in"}, /* a container shows the nodes alone */
-        {"cuda", new, dir, plugin, "plug-in"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        pst_err err = {0};
-        score_device_places at = {cases[i].driver, cases[i].nodes, cases[i].plugin};
-        assert_int_equal(score_device_check_at(cases[i].device, &at, &err), PST_EINVAL);
-        if (!strstr(err.text, cases[i].want) || !strstr(err.text, "device: cpu or device: auto"))
-            fail_msg("case %zu: %s", i, err.text);
-        assert_int_equal(pst_err_exit(&err), 2);
-    }
-    score_device_places nothing = {none, empty, none};
-    assert_int_equal(score_device_check_at("auto", &nothing, NULL), 0);
-    assert_int_equal(score_device_check_at("cpu", &nothing, NULL), 0);
-    char *paths[] = {none, plugin, node, ctl, new, open, old};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        remove(paths[i]);
-        free(paths[i]);
-    }
-    remove(dir);
-    remove(empty);
+    const pst_cuda_devices none = {.state = PST_CUDA_NO_DRIVER, .why = "there is no NVIDIA driver", .cure = "install one"};
+    refused("cuda", &none, "device: cuda cannot be had here: there is no NVIDIA driver; install one, or use", "");
+    refused("cuda:3", &none, "device: cuda:3 cannot be had here: there is no NVIDIA driver", "");
+    pst_cuda_devices two = {.state = PST_CUDA_NO_PLUGIN,
+                            .why = "no plug-in",
+                            .cure = "build it",
+                            .n = 2,
+                            .list = {{.number = 0, .major = 7, .minor = 5, .name = "Tesla T4", .state = PST_CUDA_DEVICE_OLD},
+                                     {.number = 1, .major = 9, .name = "H200", .state = PST_CUDA_NO_PLUGIN}}};
+    refused("cuda", &two, "no plug-in", "build it");
+    refused("cuda:0", &two, "Tesla T4", "use another");
+    refused("cuda:1", &two, "no plug-in", "build it");
+    refused("cuda:2", &two, "there is no device 2, only 2 of them", "penstock devices");
+    two.list[1].state = two.state = PST_CUDA_NO_BACKEND;
+    two.cure[0] = 0;
+    refused("cuda:1", &two, "no plug-in; use device: cpu", "");
+}
+
+static void test_a_device_that_can_be_had_is_taken(void **state)
+{
+    const pst_cuda_devices two = {
+        .state = PST_CUDA_USABLE, .n = 2, .list = {{.number = 0, .state = PST_CUDA_DEVICE_OLD}, {.number = 1, .state = PST_CUDA_USABLE}}};
+    assert_int_equal(score_device_check_of("cuda", &two, NULL), 0);
+    assert_int_equal(score_device_check_of("cuda:1", &two, NULL), 0);
+    refused("cuda:0", &two, "too old", "use another");
+}
+
+static void test_the_cpu_needs_nothing(void **state)
+{
+    assert_int_equal(score_device_check("auto", NULL), 0);
+    assert_int_equal(score_device_check("cpu", NULL), 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_device_tells_apart_what_is_missing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_device_that_cannot_be_had_is_refused),
+        cmocka_unit_test(test_a_device_that_can_be_had_is_taken),
+        cmocka_unit_test(test_the_cpu_needs_nothing),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,86 @@
+/* devices.c - `penstock devices`: the GPUs of this computer, one a line, and whether penstock can use each. Where there is none the one line
+ * says why, so that a script need not ask `doctor` as well. Talks to no broker. */
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/settings.h"
+#include "deploy/local/local.h"
+#include "engine/cuda/devices.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_json(const pst_cuda_devices *all, const pst_cuda_device *d)
+{
+    char id[24] = "cuda", compute[24] = "", room[200];
+    if (d) {
+        snprintf(id, sizeof id, "cuda:%d", d->number);
+        snprintf(compute, sizeof compute, "%d.%d", d->major, d->minor);
+    }
+    bool free_known = d && d->free_bytes >= 0;
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:b, s:s}", "device", id, "name", d ? d->name : "", "compute", compute, "memory_bytes",
+                  (json_int_t)(d ? d->memory_bytes : 0), "free_bytes", free_known ? json_integer((json_int_t)d->free_bytes) : json_null(),
+                  "driver", all->driver, "usable", (d ? d->state : all->state) == PST_CUDA_USABLE, "why",
+                  d ? pst_cuda_device_why(all, d, room, sizeof room) : all->why);
+    pst_json_print(stdout, o);
+    json_decref(o);
+}
+
+static void print_line(const pst_cuda_devices *all, const pst_cuda_device *d)
+{
+    const double gib = 1024.0 * 1024 * 1024;
+    char memory[64] = "", room[200];
+    if (d->memory_bytes)
+        snprintf(memory, sizeof memory, "%.1f GiB", (double)d->memory_bytes / gib);
+    if (d->memory_bytes && d->free_bytes >= 0)
+        snprintf(memory, sizeof memory, "%.1f of %.1f GiB free", (double)d->free_bytes / gib, (double)d->memory_bytes / gib);
+    const char *why = pst_cuda_device_why(all, d, room, sizeof room);
+    printf("cuda:%-3d %-28s compute %d.%d   %-24s driver %s   %s\n", d->number, d->name, d->major, d->minor, memory, all->driver,
+           *why ? "not usable" : "usable");
+    const char *cure = d->state == all->state ? all->cure : "use another";
+    if (*why)
+        printf("         → %s%s%s\n", why, *cure ? "; " : "", cure);
+}
+
+static const pst_usage devices_usage = {
+    "devices",
+    "",
+    "List the GPUs of this computer, and say of each whether penstock can use it.",
+    "A device is named as in `device:` of a pipeline file. What is missing is told apart: the driver, its version, a device, one that is "
+    "new\n"
+    "enough (compute capability 8.0), the plug-in libpenstock-cuda.so. This version computes on the CPU only.",
+    "penstock devices\npenstock devices --json",
+    NULL,
+    0,
+    false};
+
+static int devices_run(int argc, char **argv)
+{
+    pst_settings s = {0};
+    pst_err err = {0};
+    pst_cuda_devices all;
+    char **args = NULL;
+    int n = 0, none = 0, rc = pst_opt_parse(&devices_usage, argc, argv, &none, &s, &args, &n, &err);
+    if (rc == 1)
+        return 0;
+    if (!rc && n > 0)
+        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "devices takes no argument");
+    if (rc < 0) {
+        pst_say_err("devices", &err);
+    } else {
+        pst_cuda_devices_find(&all);
+        for (int i = 0; i < all.n; i++)
+            (s.json ? print_json : print_line)(&all, &all.list[i]);
+        if (!all.n && s.json)
+            print_json(&all, NULL);
+        else if (!all.n)
+            printf("no device: %s; %s\n", all.why, all.cure);
+    }
+    free(args);
+    pst_settings_done(&s);
+    return rc < 0 ? pst_err_exit(&err) : 0;
+}
+
+const pst_verb pst_devices_verb = {"devices", "the GPUs of this computer, and which can be used", "this computer", devices_run,
+                                   PST_USAGES(&devices_usage)};

@@ -1,0 +1,51 @@
+/* driver.h - what we call of NVIDIA's driver, as a table of functions, so that a simulated one can stand behind it. Not installed.
+ *
+ * libcuda.so.1 comes with the driver, is opened at run time and never linked: the same program runs where there is none. NVML
+ * (libnvidia-ml.so.1, also the driver's) only adds the driver's own version and how much memory is free, which libcuda tells only to
+ * whoever has made a context on the device, a few hundred megabytes of it. Types and numbers are those of cuda.h and nvml.h; no header of
+ * CUDA is needed to build. @thread any. */
+#ifndef PST_ENGINE_CUDA_DRIVER_H
+#define PST_ENGINE_CUDA_DRIVER_H
+
+#include <stddef.h>
+
+/* What functions of libcuda return; 0 is success. */
+enum { ENG_CUDA_NO_DEVICE = 100 };
+/* Attributes of a device. */
+enum { ENG_CUDA_MAJOR = 75, ENG_CUDA_MINOR = 76 };
+
+typedef struct eng_nvml_memory {
+    unsigned long long total, free, used;
+} eng_nvml_memory;
+
+/* X(member, symbol, parameters) of libcuda: all are there, or the library is none. */
+#define ENG_CUDA_ENTRIES(X)                                                     \
+    X(version, "cuDriverGetVersion", (int *ret))                                \
+    X(init, "cuInit", (unsigned flags))                                         \
+    X(count, "cuDeviceGetCount", (int *ret))                                    \
+    X(device, "cuDeviceGet", (int *ret, int ordinal))                           \
+    X(name, "cuDeviceGetName", (char *ret, int cap, int device))                \
+    X(memory, "cuDeviceTotalMem_v2", (size_t * ret, int device))                \
+    X(attribute, "cuDeviceGetAttribute", (int *ret, int attribute, int device)) \
+    X(bus_id, "cuDeviceGetPCIBusId", (char *ret, int cap, int device))          \
+    X(error_text, "cuGetErrorString", (int error, const char **ret))
+
+/* Of NVML: all or none. */
+#define ENG_NVML_ENTRIES(X)                                                              \
+    X(nvml_init, "nvmlInit_v2", (void))                                                  \
+    X(nvml_version, "nvmlSystemGetDriverVersion", (char *ret, unsigned cap))             \
+    X(nvml_device, "nvmlDeviceGetHandleByPciBusId_v2", (const char *bus_id, void **ret)) \
+    X(nvml_memory, "nvmlDeviceGetMemoryInfo", (void *device, eng_nvml_memory *ret))      \
+    X(nvml_done, "nvmlShutdown", (void))
+
+typedef struct eng_cuda_driver {
+#define X(member, symbol, parameters) int(*member) parameters;
+    ENG_CUDA_ENTRIES(X)
+    ENG_NVML_ENTRIES(X) /* NULL, all of them: no NVML */
+#undef X
+} eng_cuda_driver;
+
+/* This host's driver, opened at the first call and never closed. NULL: there is none; ret_why says what the loader said. */
+const eng_cuda_driver *eng_cuda_driver_open(char *ret_why, size_t cap);
+
+#endif
