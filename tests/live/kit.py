@@ -291,32 +291,34 @@ class Platform:
                 time.sleep(0.1)
 
     def read(self, topic, done=None, timeout=60, isolation="read_committed"):
-        """All records of a topic to its (stable) end, or until done(list); fails where neither comes in time (PATIENCE)."""
+        """All records that are in a topic now, or all until done(list); fails where neither comes in time (PATIENCE)."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition, OFFSET_BEGINNING
-        c = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"test-{random.random()}", "isolation.level": isolation, "enable.auto.commit": False,
-                      "auto.offset.reset": "earliest", "enable.partition.eof": True, "log_level": 2})
+        conf = {"bootstrap.servers": self.bootstrap, "group.id": f"test-{random.random()}", "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                "enable.partition.eof": True, "log_level": 2}
+        c, asker = Consumer({**conf, "isolation.level": isolation}), Consumer({**conf, "isolation.level": "read_uncommitted"})
         timeout *= PATIENCE
-        out, ends, stop = [], set(), time.monotonic() + timeout
+        out, passed, stop = [], set(), time.monotonic() + timeout
         try:
             while not (parts := c.list_topics(topic, 30 * PATIENCE).topics[topic].partitions) and done and time.monotonic() < stop:
                 time.sleep(0.1)  # made a moment ago, and this broker has not heard of it: nothing would be read for ever
             c.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in parts])
-            # The end is where it was now: of a stream that goes on, one that moves might never be caught. Before it, where a transaction is open.
-            high = {p: self.watermarks(c, TopicPartition(topic, p), stop) for p in parts}
+            # The end is where it was now: of a stream that goes on, one that moves might never be caught. It is that of all that was written: a
+            # transaction's end is known to its producer before it is to its partitions, and one that was left open is ended by its time-out.
+            high = {p: self.watermarks(asker, TopicPartition(topic, p), stop) for p in parts}
             passed = {p for p, (low, end) in high.items() if low == end}
             while time.monotonic() < stop:
                 for m in c.consume(2000, 0.2):
+                    at_end = m.error() and m.error().code() == KafkaError._PARTITION_EOF
                     if not m.error():
                         out.append(m)
-                        ends.discard(m.partition())
-                        if m.offset() + 1 >= high[m.partition()][1]:
-                            passed.add(m.partition())
-                    elif m.error().code() == KafkaError._PARTITION_EOF:
-                        ends.add(m.partition())
-                if done(out) if done else len(ends | passed) == len(parts):
+                    if (at_end or not m.error()) and m.offset() + (not at_end) >= high[m.partition()][1]:
+                        passed.add(m.partition())
+                if done(out) if done else len(passed) == len(parts):
                     return out
-            check(False, f"{topic}: {'what was waited for' if done else 'its end'} did not come within {timeout} s; {len(out)} records")
+            where = f"passed {sorted(passed)} of the ends {high}"
+            check(False, f"{topic}: {'what was waited for' if done else 'its end'} did not come within {timeout} s; {len(out)} records, {where}")
         finally:
+            asker.close()
             c.close()
 
     def events(self, suffix, done=None, timeout=60):
