@@ -93,6 +93,10 @@ isr_full() { # BOOTSTRAP TOPIC: all three replicas are in sync before long
 lists() { says ' brokers:' timeout 100 kcat -L -m 8 -b "$@"; }      # BOOTSTRAP -X...
 refuses() { says "$1" timeout 100 kcat -L -m 5 -b "${@:2}"; }       # TEXT BOOTSTRAP -X...
 
+archive_is_there() { # FILE DIR: else with what start, stop and Java said
+    [[ -s $1 ]] || { ls -l "$2" && cat "$T/archive.log" && tail -n 15 "$D"/logs/broker-1.log && ls "$D" && return 1; }
+}
+
 # --- parts ----------------------------------------------------------------------------------------------------------------
 
 part_usage() {
@@ -231,10 +235,10 @@ part_robust() {
     mkdir -p "$cache"
     cp -r "$("$kafka" fetch 2>/dev/null)" "$cache/lib"
     export XDG_CACHE_HOME=$T/cache
-    "$kafka" start --dir "$D" >/dev/null 2>&1
-    "$kafka" stop --dir "$D" 2>/dev/null
+    "$kafka" start --dir "$D" >"$T/archive.log" 2>&1
+    "$kafka" stop --dir "$D" 2>>"$T/archive.log"
     pid=$(find "$cache/cds" -name '*.jsa' 2>/dev/null)
-    check "the first stop leaves a class archive" test -s "$pid"
+    check "the first stop leaves a class archive" archive_is_there "$pid" "$cache/cds"
     chmod u+w "$pid" && dd if=/dev/urandom of="$pid" bs=4096 seek=100 count=2000 conv=notrunc 2>/dev/null
     check "a start with a damaged archive works" same "$("$kafka" start --dir "$D" 2>/dev/null)" "127.0.0.1:$P"
     "$kafka" stop --dir "$D" 2>/dev/null
