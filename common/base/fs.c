@@ -137,22 +137,32 @@ static int sync_folder(const char *path)
     return rc;
 }
 
-int pst_fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, pst_err *err)
+static int replace(const char *path, const void *data, size_t len, mode_t mode, bool durable, pst_err *err)
 {
     char *tmp = pst_sprintf("%s.tmp-%d", path, (int)getpid());
     int rc = 0, fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     if (fd < 0)
         rc = pst_err_sys(err, errno, "cannot write %s", tmp);
-    else if (pst_fs_write_all(fd, data, len) < 0 || fsync(fd) < 0)
+    else if (pst_fs_write_all(fd, data, len) < 0 || (durable && fsync(fd) < 0))
         rc = pst_err_sys(err, errno, "cannot write %s", tmp);
     if (fd >= 0)
         close(fd);
-    if (!rc && (rename(tmp, path) < 0 || sync_folder(path) < 0))
+    if (!rc && (rename(tmp, path) < 0 || (durable && sync_folder(path) < 0)))
         rc = pst_err_sys(err, errno, "cannot put %s in place", path);
     if (rc)
         unlink(tmp);
     free(tmp);
     return rc;
+}
+
+int pst_fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, pst_err *err)
+{
+    return replace(path, data, len, mode, true, err);
+}
+
+int pst_fs_replace(const char *path, const void *data, size_t len, mode_t mode, pst_err *err)
+{
+    return replace(path, data, len, mode, false, err);
 }
 
 static int remove_at(int dirfd, const char *name)

@@ -16,6 +16,8 @@ int pst_fs_open_input(const char *path, pst_err *err);
 int pst_fs_read(const char *path, size_t bytes_max, pst_buf *ret_buf, pst_err *err); /* PST_ELIMIT when larger; path "-" = stdin */
 /* Writes path.tmp-<pid>, fsyncs, renames over path, fsyncs the folder: a reader sees the old or the whole new file. */
 int pst_fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, pst_err *err);
+/* The same without waiting for the disk: for what says nothing any more once the computer has been started anew. */
+int pst_fs_replace(const char *path, const void *data, size_t len, mode_t mode, pst_err *err);
 int pst_fs_remove_tree(const char *path, pst_err *err); /* does not follow links; absent is fine */
 bool pst_fs_exists(const char *path);
 char *pst_fs_join(const char *dir, const char *name); /* free() it */

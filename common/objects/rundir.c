@@ -319,7 +319,8 @@ void pst_rundir_cgroup_make(const char *run_dir, pst_cgroup *ret_group)
     pst_cgroup_make(name, ret_group);
     char *text = pst_cgroup_text(ret_group), *path = pst_fs_join(run_dir, "cgroup");
     pst_err err = {0};
-    if (*text && pst_fs_write_atomic(path, text, strlen(text), 0600, &err) < 0) {
+    /* Not waited for: control groups do not outlive the computer's boot. The learner's command waits for this. */
+    if (*text && pst_fs_replace(path, text, strlen(text), 0600, &err) < 0) {
         pst_log_err("rundir", &err); /* a group that nobody could find again is none */
         pst_cgroup_close(ret_group);
         pst_cgroup_remove(ret_group);

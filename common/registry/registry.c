@@ -124,6 +124,7 @@ int pst_registry_schema(pst_registry *r, int32_t id, const char **ret_text, pst_
             pst_map_put(&r->texts, key, copy);
             had = copy;
         }
+        PST_ASSERT(had);
         *ret_text = had;
     }
     pthread_mutex_unlock(&r->lock);

@@ -132,6 +132,7 @@ int registry_http_new(const pst_registry_conf *conf, registry_http **ret, pst_er
     h->password = pst_strdup(conf->password);
     h->ca_file = pst_strdup(conf->ca_file);
     h->timeout_ms = conf->timeout_ms > 0 ? conf->timeout_ms : 5000;
+    PST_ASSERT(h->n <= URLS_MAX && h->preferred < h->n);
     *ret = h;
     h = NULL;
 out:
@@ -219,6 +220,7 @@ static void prepare(registry_http *h, const address *a, const char *method, cons
 
 static int transport_error(CURLcode code, const char *base, const char *why, pst_err *err)
 {
+    PST_ASSERT(code != CURLE_OK);
     const char *text = *why ? why : curl_easy_strerror(code);
     switch (code) {
     case CURLE_ABORTED_BY_CALLBACK:
@@ -240,6 +242,7 @@ static int transport_error(CURLcode code, const char *base, const char *why, pst
  * no registry's: a proxy whose back end is away, or a page. Taken for an answer it would turn sound records into unreadable ones. */
 static int status_error(long status, const pst_buf *answer, const char *base, const char *what, pst_err *err)
 {
+    PST_ASSERT(status < 200 || status > 299);
     static const struct {
         long status;
         int code;
@@ -270,6 +273,7 @@ static int status_error(long status, const pst_buf *answer, const char *base, co
 static int attempt(registry_http *h, const address *a, const char *method, const char *path, const char *body, json_t **ret_json,
                    pst_err *err)
 {
+    PST_ASSERT(h->curl && *path == '/'); /* an address has no slash at its end */
     pst_buf answer = {0};
     char why[CURL_ERROR_SIZE] = "";
     char *url = pst_sprintf("%s%s", a->base, path);
@@ -337,6 +341,7 @@ int registry_http_call(registry_http *h, const char *method, const char *path, c
         }
     }
     pthread_mutex_unlock(&h->lock);
+    PST_ASSERT(rc == PST_OK || last.code < 0); /* whoever failed has said why */
     if (rc < 0)
         pst_err_set(err, last.code, last.cls, "registry", last.native, "%s", last.text);
     return rc;

@@ -1,5 +1,5 @@
 /* broker_main.c - `penstock broker`: librdkafka's in-memory cluster, for `up --embedded` and for trying things without Java. A program of its own,
- * penstock-broker, because it stands before the C library's bind() (common/bus/embedded.c), which nothing that runs in earnest may. */
+ * penstock-broker, because it stands before the C library's bind() (common/bus/rdkafka/embedded.c), which nothing that runs in earnest may. */
 #include "common/base/log.h"
 #include "common/base/program.h"
 #include "common/base/stop.h"
@@ -20,12 +20,12 @@ static int broker_run(int argc, char **argv)
     int n = 0, rc = pst_opt_parse(&pst_broker_usage, argc, argv, &o, &s, &args, &n, &err);
     if (rc == 1)
         return 0;
-    if (!rc && (o.port < 0 || o.port > 65535))
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--port %lld: wanted 0 to 65535", (long long)o.port);
     if (!rc)
         rc = pst_embedded_start((int)o.port, &b, &err);
     if (!rc) {
-        printf("%s\n", pst_embedded_bootstrap(b));
+        const char *address = pst_embedded_bootstrap(b);
+        PST_ASSERT(address && *address); /* the first line of stdout is what whoever started us waits for */
+        printf("%s\n", address);
         fflush(stdout);
         struct pollfd stop = {pst_stop_fd(), POLLIN, 0};
         while (!pst_stop_requested())

@@ -51,6 +51,7 @@ static void scale(int m, int n, float beta, float *c, int ldc)
 /* k in equal parts of at most KC. */
 static int part_of_k(int k)
 {
+    PST_ASSERT(k > 0);
     int parts = (k + KC - 1) / KC;
     return (k + parts - 1) / parts;
 }
@@ -60,6 +61,7 @@ static void in_place(const eng_cpu_kernels *kn, eng_block *g, size_t ldb)
 {
     int whole = g->n / kn->nr * kn->nr, k = g->k, part = g->m <= kn->mr && k <= 4 * KC ? k : part_of_k(k);
     const float *a = g->a, *b = g->b;
+    PST_ASSERT(kn->nr <= NR_MAX);
     float *tail = room();
     g->brs = (ptrdiff_t)ldb;
     g->bps = kn->nr;
@@ -89,6 +91,7 @@ static void blocks_of_m(const eng_cpu_kernels *kn, const eng_block *whole, float
 {
     eng_block g = *whole;
     bool pack = wants_packed_a(whole);
+    PST_ASSERT(!pack || (pa && whole->k <= KC)); /* its room is for MC·KC */
     int step = pack ? MC : A_FLOATS / whole->k / kn->mr * kn->mr;
     step = step > MC ? step : MC;
     for (int i = 0; i < whole->m; i += step) {

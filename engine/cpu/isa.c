@@ -6,6 +6,7 @@
  * narrower set takes their place, compared as well: vectors that were wrong once are not believed elsewhere. */
 #include "engine/cpu/isa.h"
 
+#include "common/base/err.h"
 #include "engine/cpu/twins.h"
 #include "engine/penstock_engine.h"
 
@@ -87,15 +88,17 @@ const char *eng_isa_why_not(const char *want)
 bool eng_isa_is_best(const char *isa)
 {
     const known_isa *k = all;
-    while (!k->set.cpu->supported())
-        k++;
+    for (; !k->set.cpu->supported(); k++)
+        PST_ASSERT(k < all + KNOWN - 1); /* every CPU has the last */
     return !strcmp(isa, k->set.cpu->isa);
 }
 
 const eng_cpu_kernels *eng_kernels_default(void)
 {
     const eng_cpu_kernels *k = eng_kernels_pick(NULL);
-    return k ? k : named(NULL);
+    k = k ? k : named(NULL);
+    PST_ASSERT(k); /* the portable ones are trusted as they are */
+    return k;
 }
 
 const eng_tile_kernels *eng_tile_pick(const char *isa)

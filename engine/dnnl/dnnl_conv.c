@@ -127,6 +127,7 @@ static void many_threads(int threads)
 
 static bool execute(const dnnl_conv *d, dnnl_primitive_t p, int n, const dnnl_exec_arg_t *args)
 {
+    PST_ASSERT(p && d->stream);
     return OK(lib.primitive_execute(p, d->stream, n, args)) && OK(lib.stream_wait(d->stream));
 }
 
@@ -222,6 +223,7 @@ static bool fill_weights(dnnl_conv *d, const dnnl_memory_desc_t *own, const floa
  * are in d by then, which the plan frees. */
 static bool make(eng_op_ctx *c, dnnl_conv *d, const float *w)
 {
+    PST_ASSERT(lib.there && !d->ready && !d->conv); /* drop() came before: nothing of another shape is left */
     dnnl_memory_desc_t own;
     int threads = one_thread();
     bool ok = make_primitives(d, &own);
@@ -314,6 +316,8 @@ static bool ready_for(eng_op_ctx *c, dnnl_conv *d, const conv_shape *s, const fl
 static int run_images(eng_op_ctx *c, dnnl_conv *d, const eng_node_call *call)
 {
     const conv_shape *s = &d->shape;
+    PST_ASSERT(d->ready && call->x->rank == 4 && call->x->dims[1] == s->c); /* no groups, or supports() had said no */
+    PST_ASSERT(!d->in == !d->own_x && !d->out == !d->own_y);
     float *own_x = d->in ? eng_op_scratch(c, d->x_bytes) : NULL, *own_y = d->out ? eng_op_scratch(c, d->y_bytes) : NULL;
     if ((d->in && !own_x) || (d->out && !own_y))
         return PST_ELIMIT;

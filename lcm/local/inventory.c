@@ -29,6 +29,7 @@ static void set_type(pst_device *d, const char *information)
     for (const char *p = model ? model + 6 : ""; *p && *p != '\n' && n < sizeof d->type - 1; p++)
         if (!isspace((unsigned char)*p))
             d->type[n++] = *p;
+    PST_ASSERT(n < sizeof d->type);
     d->type[n] = 0;
 }
 

@@ -124,6 +124,7 @@ static void observe(const char *dir, pst_launcher_news *news)
     pid_t pid;
     bool lives = supervisor_lives(dir, &pid), over = is_past_work(dir, &news->exit);
     pst_rundir_owner o;
+    PST_ASSERT(news->type == PST_LAUNCHER_FOUND || news->type == PST_LAUNCHER_CHANGED); /* the others say all there is */
     news->wish = pst_rundir_wish_read(dir);
     news->published = over && pst_rundir_published(dir) && !pst_rundir_has_spool(dir);
     if (over)
@@ -288,6 +289,7 @@ static const char **child_environ(const char *log_file)
         if (wanted)
             env[at++] = environ[i];
     }
+    PST_ASSERT(at <= n); /* room for two more and the end */
     env[at++] = PST_HANDOVER_MARK;
     env[at++] = log_file;
     return env;
@@ -349,8 +351,10 @@ static void local_stop(void *launcher, const pst_process_id *id)
     local *l = launcher;
     char *dir = pst_rundir_dir(l->state_dir, id);
     pst_rundir_owner o;
-    if (pst_rundir_owner_read(dir, &o, NULL) == 0 && pst_rundir_owner_same_boot(&o) && pst_proc_alive(o.pid, o.start_time))
+    if (pst_rundir_owner_read(dir, &o, NULL) == 0 && pst_rundir_owner_same_boot(&o) && pst_proc_alive(o.pid, o.start_time)) {
+        PST_ASSERT(o.pid > 1);
         kill(o.pid, SIGTERM);
+    }
     free(dir);
 }
 

@@ -19,6 +19,7 @@ static int kill_group(const pst_rundir_owner *o)
     int64_t now = o->learner_pid ? pst_proc_start_time(o->learner_pid) : 0;
     if (!o->learner_pid || (now && now != o->learner_start_time))
         return 0;
+    PST_ASSERT(o->learner_pid > 1); /* -1 would be every process that may be signalled, -0 our own group */
     int n = pst_proc_group_count(o->learner_pid);
     if (n)
         kill(-o->learner_pid, SIGKILL);
@@ -30,6 +31,7 @@ static int kill_below_keeper(const pst_rundir_owner *o)
 {
     if (!pst_proc_alive(o->keeper_pid, o->keeper_start_time))
         return 0;
+    PST_ASSERT(o->keeper_pid > 1 && o->keeper_pid != getpid());
     int n = pst_tree_kill(o->keeper_pid);
     if (!n)
         kill(o->keeper_pid, SIGKILL);
@@ -53,6 +55,7 @@ int host_sweep(const char *run_dir, const char *mark)
     int left = 0;
     bool known = pst_rundir_owner_read(run_dir, &o, NULL) == 0 && pst_rundir_owner_same_boot(&o);
     if (known && pst_proc_alive(o.pid, o.start_time)) {
+        PST_ASSERT(o.pid > 1 && o.pid != getpid());
         kill(o.pid, SIGKILL);
         left++;
     } else if (!known) {

@@ -203,6 +203,15 @@ static void test_fs_writes_atomically_and_reads_bounded(void **state)
     assert_int_equal(pst_fs_read(file, 7, &b, &e), 0);
     assert_string_equal(b.data, "second!");
     pst_buf_done(&b);
+    assert_int_equal(pst_fs_replace(file, "thirdly", 7, 0600, &e), 0); /* whole or not at all, too; only not yet on the disk */
+    assert_int_equal(pst_fs_read(file, 7, &b, &e), 0);
+    assert_string_equal(b.data, "thirdly");
+    pst_buf_done(&b);
+    assert_int_equal(rmdir(deep), -1);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(deep), 0); /* neither left anything beside it */
+    assert_int_equal(pst_fs_mkdirs(deep, 0755, &e), 0);
+    assert_int_equal(pst_fs_replace(file, "second!", 7, 0600, &e), 0);
     assert_int_equal(pst_fs_read(file, 6, &b, &e), PST_ELIMIT);
     pst_err_clear(&e);
     assert_true(pst_fs_mkdirs(file, 0755, NULL) < 0); /* a file stands there */

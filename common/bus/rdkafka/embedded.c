@@ -72,6 +72,7 @@ int pst_embedded_start(int port, pst_embedded **ret_broker, pst_err *err)
         pst_embedded_stop(b);
         return PST_EINVAL;
     }
+    PST_ASSERT(!wanted_port); /* or somebody else's bind would be hit */
     wanted_port = port;
     b->cluster = rd_kafka_mock_cluster_new(b->client->rk, 1);
     wanted_port = 0;
