@@ -166,6 +166,17 @@ void world_check(const world *w, const int *wanted, size_t n)
     assert_true(pst_rundir_published(w->run_dir));
 }
 
+size_t world_own_points(world *w)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < w->n_points; i++)
+        if (!strcmp(w->points[i].group, "system"))
+            pst_event_clear(&pst_metric_point_type, &w->points[i]);
+        else
+            w->points[n++] = w->points[i];
+    return w->n_points = n;
+}
+
 const pst_process_report *world_end(const world *w)
 {
     assert_int_equal(w->reports[w->n_reports - 1].type, PST_REPORT_TYPE_EXITED);

@@ -36,9 +36,10 @@ void world_run(world *w, const char *command, const char *extra, const sup_outpu
 void world_again(world *w);                                    /* the same run once more, as if it had not been */
 const char *world_line(const world *w, const char *start);     /* the first that begins so; NULL */
 void world_check(const world *w, const int *wanted, size_t n); /* the reports, in order */
-const pst_process_report *world_end(const world *w);           /* EXITED */
-bool world_gone(const char *pid_text);                         /* "child 123" */
-void *world_stop_soon(void *unused);                           /* a thread: SIGTERM in half a second */
+size_t world_own_points(world *w); /* drops those of the supervisor itself, one every five seconds that a run takes; how many are left */
+const pst_process_report *world_end(const world *w); /* EXITED */
+bool world_gone(const char *pid_text);               /* "child 123" */
+void *world_stop_soon(void *unused);                 /* a thread: SIGTERM in half a second */
 
 #define REPORTS(w, ...) world_check(w, (int[]){__VA_ARGS__}, sizeof((int[]){__VA_ARGS__}) / sizeof(int))
 enum {

@@ -34,7 +34,7 @@ static void test_run_tells_steps_lines_metrics_and_success(void **state)
     assert_non_null(world_line(w, "trouble"));
     assert_non_null(world_line(w, "no newline"));
     assert_null(world_line(w, "{"));
-    assert_int_equal(w->n_points, 1);
+    assert_int_equal(world_own_points(w), 1);
     assert_true(w->points[0].has_step && w->points[0].step == 1 && w->points[0].values[0].value == 0.5);
     char *kept = pst_fs_join(w->dir, "jobs/training-unit/results/learner-1/training-log.txt");
     pst_buf b = {0};
@@ -205,7 +205,7 @@ static void test_run_flood_loses_no_metric_no_checkpoint_and_not_the_end(void **
               "echo '{\"penstock\":\"checkpoint\",\"step\":40000}'; seq 30000; echo last-line",
               NULL, &(sup_output_limits){.lines_per_s = 1000});
     REPORTS(w, STARTED, DOWNLOADING, RUNNING, CHECKPOINT, STORING, EXITED);
-    assert_int_equal(w->n_points, 40000);
+    assert_int_equal(world_own_points(w), 40000);
     for (size_t i = 0; i < w->n_points; i++)
         assert_int_equal(w->points[i].step, i + 1);
     int64_t told = 0, lost = 0;
@@ -381,7 +381,7 @@ static void test_run_evaluation_metrics_file_becomes_points(void **state)
         "'{\"grouplabel\":\"test\",\"etimes\":{\"iteration\":{\"value\":'$i'}},\"values\":{\"acc\":{\"type\":2,\"value\":\"0.'$i'\"}}}' "
         ">> $JOB_STATE_DIR/logs/evaluation-metrics.txt; sleep 0.1; done",
         NULL, NULL);
-    assert_int_equal(w->n_points, 3);
+    assert_int_equal(world_own_points(w), 3);
     assert_string_equal(w->points[2].group, "test");
     assert_true(w->points[2].step == 3 && w->points[2].values[0].value == 0.3);
     char *kept = pst_fs_join(w->dir, "jobs/training-unit/results/learner-1/evaluation-metrics.txt");
