@@ -5,8 +5,9 @@
 #ifndef PST_ENGINE_CUDA_PLUGIN_H
 #define PST_ENGINE_CUDA_PLUGIN_H
 
+#include "engine/cuda/trees.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
 #define ENG_CUDA_PLUGIN       "libpenstock-cuda.so"
 #define ENG_CUDA_PLUGIN_ENTRY "penstock_cuda_plugin"
@@ -16,6 +17,8 @@ typedef struct eng_cuda_plugin {
     int32_t abi, cuda;   /* cuda: of the runtime in it, 13000 = 13.0; its drivers are those of the same major version and newer */
     const char *version; /* penstock's */
     const char *targets; /* "sm_80 sm_90 compute_90" */
+    /* Kernels; no backend calls them yet. */
+    int (*trees)(const eng_cuda_forest *f, const void *image, const void *x, int64_t rows, int64_t cols, double *out, void *stream);
 } eng_cuda_plugin;
 
 typedef const eng_cuda_plugin *(*eng_cuda_plugin_fn)(void);

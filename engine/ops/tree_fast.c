@@ -42,6 +42,17 @@ static bool as_split(const eng_forest *f, const eng_tree_node *n, eng_fast_split
     return true;
 }
 
+bool eng_fast_splits(const eng_forest *f, eng_fast_split *ret, bool *ret_plain)
+{
+    bool ok = true;
+    *ret_plain = true;
+    for (int32_t i = 0; i < f->n_nodes && ok; i++) {
+        ok = as_split(f, &f->nodes[i], &ret[i]);
+        *ret_plain &= !ret[i].set && !ret[i].zero_missing;
+    }
+    return ok;
+}
+
 /* One number a leaf, all for one target: a row's sum needs no lists. */
 static void keep_values(eng_op_ctx *c, const eng_forest *f, eng_forest_fast *q)
 {
@@ -74,13 +85,9 @@ void eng_forest_fast_new(eng_op_ctx *c, eng_forest *f)
         return;
     eng_forest_fast *q = eng_op_keep(c, sizeof *q);
     eng_fast_split *splits = eng_heap_alloc((size_t)f->n_nodes * sizeof *splits);
-    bool ok = true, plain = true;
+    bool plain;
     q->kernels = eng_kernels_pick(c->plan->isa);
-    for (int32_t i = 0; i < f->n_nodes && ok; i++) {
-        ok = as_split(f, &f->nodes[i], &splits[i]);
-        plain &= !splits[i].set && !splits[i].zero_missing;
-    }
-    if (ok) {
+    if (eng_fast_splits(f, splits, &plain)) {
         q->trees = eng_op_keep(c, ((size_t)f->n_trees + 1) * sizeof *q->trees);
         for (int32_t t = 0; t < f->n_trees; t++)
             q->trees[t].root = f->roots[t];

@@ -76,6 +76,8 @@ typedef struct eng_fast_split {
     int32_t column, rank;
 } eng_fast_split;
 
+/* f's nodes as splits. False when one of them is neither an ordering nor a set of bits. *ret_plain: all are orderings in which 0 is a number. */
+bool eng_fast_splits(const eng_forest *f, eng_fast_split *ret, bool *ret_plain);
 /* Ranks and columns (tree_ranks.c): q's features and columns, the splits' column and rank. False when columns are too many to be worth it. */
 bool eng_fast_columns(eng_op_ctx *c, const eng_forest *f, eng_forest_fast *q, eng_fast_split *splits);
 /* Trees as programs with their tables (tree_code.c); trees that do not fit are marked as walked. */
