@@ -97,16 +97,25 @@ static bool is_canary(const pst_score_core *c, const pst_record *r)
     return (double)((h & 0x7fffffff) % 10000) < c->p->canary_percent * 100;
 }
 
-/* The record's value without framing, and its kind; NULL: it has none yet (needs a schema), or the record is bad. */
-static pst_score_kind *kind_of(pst_score_core *c, const pst_record *r, int32_t *ret_id, pst_fate *f)
+static void bad_envelope(pst_score_core *c, const pst_record *r, pst_fate *f)
 {
     pst_err err = {0};
     pst_slice body;
+    int32_t id;
+    PST_ASSERT(pst_frame_get(r->value, r->value_len, &id, &body, &err) < 0);
+    bad(c, f, "DECODE", "bad-envelope", err.text);
+}
+
+/* The record's value without framing, and its kind; NULL: it has none yet (needs a schema), or the record is bad. Why a frame is bad is asked only
+ * then: room for the sentence would have to be cleared for every record. */
+static pst_score_kind *kind_of(pst_score_core *c, const pst_record *r, int32_t *ret_id, pst_fate *f)
+{
+    pst_slice body;
     *ret_id = JSON_ID;
     bool framed = !c->opts.unframed && c->p->format != PST_INPUT_JSON;
-    if (!framed || pst_frame_get(r->value, r->value_len, ret_id, &body, &err) == 0)
+    if (!framed || pst_frame_get(r->value, r->value_len, ret_id, &body, NULL) == 0)
         return score_kind_find(c, *ret_id);
-    bad(c, f, "DECODE", "bad-envelope", err.text);
+    bad_envelope(c, r, f);
     return NULL;
 }
 
