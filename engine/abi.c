@@ -1,4 +1,5 @@
-/* abi.c - see abi.h and engine/README.md. */
+/* abi.c - the ABI's layouts, checked where they are compiled: a struct that grew or moved a field would break programs that were built
+ * against an older header. engine/README.md says what may change. */
 #include "engine/abi.h"
 
 #include "engine/penstock_engine.h"

@@ -1,4 +1,4 @@
-/* estimate.c - see estimate.h. A guess is a tensor without data for each value; a rule takes the guesses of a node's inputs and gives that of its
+/* estimate.c - what a model costs, from its file alone. A guess is a tensor without data for each value; a rule takes the guesses of a node's inputs and gives that of its
  * results. Rules are short because they may be wrong: what a kernel checks and refuses is not looked at here, only kept from doing harm. */
 #include "engine/estimate.h"
 

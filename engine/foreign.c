@@ -1,4 +1,4 @@
-/* foreign.c - see foreign.h. First by magic numbers, none of which can begin a model of ours (a ModelProto begins with one of its small field
+/* foreign.c - files that are no model of ours are told by what they are: first by magic numbers, none of which can begin a model of ours (a ModelProto begins with one of its small field
  * numbers, XGBoost's files with '{', LightGBM's with "tree"); then what is inside of archives and of dumps that look like model files. */
 #include "engine/foreign.h"
 

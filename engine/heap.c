@@ -1,4 +1,4 @@
-/* heap.c - see heap.h.
+/* heap.c - memory with owners: what fails unwinds to whoever began, and nothing leaks.
  *
  * A block that is owned has a node of 32 bytes before it that links it into its owner's list; unlinking needs no owner, so a
  * block can be freed from anywhere. The way back from a failure is a longjmp over frames of ours and of protobuf-c alone: they

@@ -1,4 +1,4 @@
-/* names.c - see names.h. An ordered array with an open-addressing index beside it. */
+/* names.c - names to numbers, in the order in which they came. An ordered array with an open-addressing index beside it. */
 #include "engine/names.h"
 
 #include "engine/heap.h"

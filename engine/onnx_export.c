@@ -1,4 +1,4 @@
-/* onnx_export.c - see onnx_export.h. Messages are written as wire bytes at once: each part grows its own buffer, nothing is
+/* onnx_export.c - models written as ONNX files. Messages are written as wire bytes at once: each part grows its own buffer, nothing is
  * built twice. Protocol buffers encoding: developers.google.com/protocol-buffers/docs/encoding. */
 #include "engine/onnx_export.h"
 

@@ -1,4 +1,4 @@
-/* sha256.c - see sha256.h: the readable form, and one with the instructions that most x86 CPUs since 2019 have for it. */
+/* sha256.c - SHA-256 without a library: the readable form, and one with the instructions that most x86 CPUs since 2019 have for it. */
 #include "engine/sha256.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* share.c - see share.h: a small table on the model, keyed by addresses; each entry lies in the zone of what it stands for. */
+/* share.c - what the plans of a model share: a small table on the model, keyed by addresses; each entry lies in the zone of what it stands for. */
 #include "engine/share.h"
 
 #include "engine/plan.h"

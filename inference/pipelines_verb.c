@@ -117,7 +117,7 @@ static int apply(pst_verb_run *v)
     int rc = pst_pipeline_load_published(v->args[0], &p, &v->err);
     if (rc < 0)
         return rc;
-    pst_check_opts o = {.told = v->settings.quiet ? NULL : stderr};
+    pst_check_opts o = {.report = v->settings.quiet ? NULL : stderr};
     if (!p->n_topics || !p->output_topic)
         rc = pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %s is missing", p->file,
                          p->n_topics ? "output.topic" : "input.topics");

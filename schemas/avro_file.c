@@ -1,4 +1,4 @@
-/* avro_file.c - see avro_file.h. avro-c counts, compresses and separates the blocks. Two things it is kept from:
+/* avro_file.c - Avro container files, written through avro-c. avro-c counts, compresses and separates the blocks. Two things it is kept from:
  *
  * It prints a schema without what it does not know (logical types, defaults, aliases, documentation: its 1.11.1), so a reader elsewhere would
  * get numbers for times. The header is therefore written here, with the schema's own text, in place of the one that avro-c has just written;

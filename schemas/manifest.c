@@ -1,4 +1,4 @@
-/* manifest.c - see manifest.h. One pass over the YAML tree: every reader takes a key's value, checks it, and complains with the key's
+/* manifest.c - a job's manifest, read and checked. One pass over the YAML tree: every reader takes a key's value, checks it, and complains with the key's
  * dotted path, so that a user sees all that is wrong at once. Where FfDL guesses silently (512 MB for a memory it cannot read, 0 for "many"
  * GPUs, a crash without framework) we say so instead. */
 #include "schemas/manifest_read.h"

@@ -1,4 +1,4 @@
-/* manifest_read.c - see manifest_read.h; and the list of complaints of manifest.h. */
+/* manifest_read.c - how a manifest's values are read, so that each kind of complaint has one wording; and the list of complaints of manifest.h. */
 #include "schemas/manifest_read.h"
 
 #include "common/base/array.h"

@@ -1,4 +1,4 @@
-/* metric_list.c - see metrics.def. Names of labels stand in the list, callers bring the values: the same metric cannot be made with other
+/* metric_list.c - the services' metrics as metrics.def lists them. Names of labels stand in the list, callers bring the values: the same metric cannot be made with other
  * labels in two places. */
 #include "schemas/metric_list.h"
 

@@ -1,4 +1,4 @@
-/* code_sweep.c - see code_sweep.h. A pass lists what is old, then looks in each step which of it is needed now: what is decided in one step is done
+/* code_sweep.c - archives of code that no job needs any more are removed. A pass lists what is old, then looks in each step which of it is needed now: what is decided in one step is done
  * in the same, so that no request comes between. Names that are no digest are not ours to remove. */
 #include "trainer/code_sweep.h"
 

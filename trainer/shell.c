@@ -1,4 +1,4 @@
-/* shell.c - see shell.h: state from the topics, rounds, transactions. */
+/* shell.c - the Trainer around its core: state from the topics, rounds, transactions. */
 #include "trainer/shell.h"
 
 #include "common/base/retry.h"

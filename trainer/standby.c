@@ -1,4 +1,4 @@
-/* standby.c - see standby.h. Whoever waits says so once and looks a few times a second: that costs nothing, and a successor is there at once. */
+/* standby.c - one Trainer is active, others wait. Whoever waits says so once and looks a few times a second: that costs nothing, and a successor is there at once. */
 #include "trainer/standby.h"
 
 #include "common/base/clock.h"

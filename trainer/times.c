@@ -1,4 +1,4 @@
-/* times.c - see times.h. Of three clocks the one in the middle is wrong only if two are; with two that differ nobody knows: ours stays
+/* times.c - whose clock the Trainer believes. Of three clocks the one in the middle is wrong only if two are; with two that differ nobody knows: ours stays
  * until a third is heard, or for a minute; then the node's is taken, since it is nodes that say when a job's processes began. */
 #include "trainer/times.h"
 

@@ -1,4 +1,4 @@
-/* cgroup.c - see cgroup.h. Plain files: mkdir makes a group, a line into cgroup.procs moves a process, a line into a limit's file sets it
+/* cgroup.c - control groups by plain files: mkdir makes a group, a line into cgroup.procs moves a process, a line into a limit's file sets it
  * (kernel documentation: admin-guide/cgroup-v2.rst, admin-guide/cgroup-v1/). What one host refuses another allows, so each step is tried and
  * what came of it is what counts. */
 #include "common/base/cgroup.h"

@@ -1,4 +1,4 @@
-/* confine.c - see confine.h. What a kernel, a container or a security module refuses is found out by doing it in a child, not by reading
+/* confine.c - a process is confined, as far as it can be here. What a kernel, a container or a security module refuses is found out by doing it in a child, not by reading
  * version numbers. The rules of each step: landlock(7), capabilities(7), mount_namespaces(7), user_namespaces(7), pivot by covering: the folder
  * to hide gets an empty one mounted over it, into which what must stay is moved as mounts that were cloned before. */
 #include "common/base/confine.h"

@@ -1,4 +1,4 @@
-/* confine_dev.c - see confine_dev.h. A list of what is allowed, not of what is not: disks, generic SCSI and NVMe nodes, other people's terminals, the
+/* confine_dev.c - the device nodes that a confined process keeps. A list of what is allowed, not of what is not: disks, generic SCSI and NVMe nodes, other people's terminals, the
  * kernel's log, watchdogs and whatever comes next are left out by not being named. Nodes are taken along as mounts of their own, since nobody
  * but the computer's root may make new ones; after that no mount but those serves devices any more. */
 #include "common/base/confine_dev.h"

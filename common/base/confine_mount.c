@@ -1,4 +1,4 @@
-/* confine_mount.c - see confine_mount.h. By the system calls themselves: Debian 12's C library has open_tree, move_mount and mount_setattr, older
+/* confine_mount.c - copies of folders mounted elsewhere, by the system calls themselves: Debian 12's C library has open_tree, move_mount and mount_setattr, older
  * headers lack their numbers. A tree is taken as a copy before anything is covered, so that it can be put where its own path is gone. */
 #include "common/base/confine_mount.h"
 

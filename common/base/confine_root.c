@@ -1,4 +1,4 @@
-/* confine_root.c - see confine_root.h. Nobody but root could make a folder in /, and nobody should leave one there: so a small file system becomes
+/* confine_root.c - a root of its own for a confined process. Nobody but root could make a folder in /, and nobody should leave one there: so a small file system becomes
  * the root, in which every entry of the old one is mounted (or linked) under its name. pivot_root(2) explains the last three calls. */
 #include "common/base/confine_root.h"
 

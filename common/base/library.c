@@ -1,4 +1,4 @@
-/* library.c - see library.h. Everything is bound at once (RTLD_NOW): a library that lacks a function is refused here, with a sentence, and
+/* library.c - shared libraries opened when they are first needed. Everything is bound at once (RTLD_NOW): a library that lacks a function is refused here, with a sentence, and
  * not in the middle of a job; it is not seen by others (RTLD_LOCAL). The pointers are written before the handle, which says that they are. */
 #include "common/base/library.h"
 

@@ -1,4 +1,4 @@
-/* log.c - see log.h. Lines are built in a local buffer and leave in one write(2), so threads and processes do not mix them. The job that a line is
+/* log.c - log lines. They are built in a local buffer and leave in one write(2), so threads and processes do not mix them. The job that a line is
  * about stands beside the call, not in it: most lines come from below, from code that knows of no jobs. */
 #include "common/base/log.h"
 

@@ -1,4 +1,4 @@
-/* log_file.c - see log_file.h. Two processes may write one file for a moment (a service that is ending and its successor): the one that has the
+/* log_file.c - a log file that is renamed when it is full. Two processes may write one file for a moment (a service that is ending and its successor): the one that has the
  * lock of the full file renames it; whoever comes later finds another file under the name and only goes over to that. */
 #include "common/base/log_file.h"
 

@@ -1,4 +1,4 @@
-/* opt.c - see opt.h. getopt_long does the splitting; the tables do the rest. */
+/* opt.c - options and their help from one table a verb. getopt_long does the splitting; the tables do the rest. */
 #include "common/base/opt.h"
 
 #include "common/base/array.h"

@@ -1,4 +1,4 @@
-/* program.c - see program.h. A program of its own costs its users nothing to find: they type `penstock broker`, and penstock becomes it before it
+/* program.c - verbs that are programs of their own. A program of its own costs its users nothing to find: they type `penstock broker`, and penstock becomes it before it
  * has taken anything over, so that what was handed to one (descriptors, environment) reaches the other as it was. */
 #include "common/base/program.h"
 

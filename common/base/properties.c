@@ -1,4 +1,4 @@
-/* properties.c - see properties.h. Lines are joined first and split at the first = or : then, as the clients do it that people copy such files from. */
+/* properties.c - Java's .properties files. Lines are joined first and split at the first = or : then, as the clients do it that people copy such files from. */
 #include "common/base/properties.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* secret.c - see secret.h. Texts of argv are overwritten in place: the kernel shows a process's own memory in /proc/<pid>/cmdline. */
+/* secret.c - secrets hidden from what others can read. Texts of argv are overwritten in place: the kernel shows a process's own memory in /proc/<pid>/cmdline. */
 #include "common/base/secret.h"
 
 #include "common/base/buf.h"

@@ -1,4 +1,4 @@
-/* yaml.c - see yaml.h. Walks libyaml's event stream, so that nothing is built before its size was checked. */
+/* yaml.c - YAML with line numbers and limits. Walks libyaml's event stream, so that nothing is built before its size was checked. */
 #include "common/base/yaml.h"
 
 #include "common/base/array.h"

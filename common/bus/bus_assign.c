@@ -32,14 +32,14 @@ bus_part *bus_part_find(pst_consumer *c, const char *topic, int32_t partition)
     return NULL;
 }
 
-/* Its place among the topics, or among the ranges, that the consumer was told. */
-static const char *told_topic(const pst_consumer *c, const char *topic, uint32_t *ret_index)
+/* Its place among the topics, or among the ranges, that the consumer was opened with. */
+static const char *listed_topic(const pst_consumer *c, const char *topic, uint32_t *ret_index)
 {
     for (size_t i = 0; i < c->opts.n_topics + c->opts.n_ranges; i++) {
-        const char *told = c->opts.n_topics ? c->opts.topics[i] : c->opts.ranges[i].topic;
-        if (!strcmp(told, topic)) {
+        const char *name = c->opts.n_topics ? c->opts.topics[i] : c->opts.ranges[i].topic;
+        if (!strcmp(name, topic)) {
             *ret_index = (uint32_t)i;
-            return told;
+            return name;
         }
     }
     *ret_index = UINT32_MAX;
@@ -61,7 +61,7 @@ bus_part *bus_part_add(pst_consumer *c, const char *topic, int32_t partition)
                     .from = -1,
                     .assigned_us = pst_mono_us()};
     p->heard_us = p->assigned_us;
-    p->name = told_topic(c, topic, &p->topic_index);
+    p->name = listed_topic(c, topic, &p->topic_index);
     return p;
 }
 

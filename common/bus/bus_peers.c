@@ -64,16 +64,16 @@ static bool belongs(const char *transactional_id, const char *instance)
     return own && own <= all && !strcmp(transactional_id + all - own, instance) && (own == all || transactional_id[all - own - 1] == '.');
 }
 
-/* Calls fn with the instance id of each static member of the group. False: it was not told. */
+/* Calls fn with the instance id of each static member of the group. False: nobody answered. */
 static bool each_instance(const pst_bus_conf *conf, const char *group, void (*fn)(void *arg, const char *instance), void *arg)
 {
     bus_admin a;
     pst_err ignored = {0};
-    bool told = false;
+    bool answered = false;
     if (bus_admin_open(&a, conf, false, NULL, LOOK_MS, &ignored) == 0) {
         char why[300];
         bus_members members = {0};
-        told = a.link.lib->admin->group_members(a.link.h, group, bus_admin_left_ms(&a, LOOK_MS), &members, why, sizeof why) == 0;
+        answered = a.link.lib->admin->group_members(a.link.h, group, bus_admin_left_ms(&a, LOOK_MS), &members, why, sizeof why) == 0;
         for (size_t i = 0; i < members.n; i++) {
             fn(arg, members.instances[i]);
             free(members.instances[i]);
@@ -81,7 +81,7 @@ static bool each_instance(const pst_bus_conf *conf, const char *group, void (*fn
         free(members.instances);
     }
     bus_admin_close(&a);
-    return told;
+    return answered;
 }
 
 /* Strikes out those to whom this living member belongs. */

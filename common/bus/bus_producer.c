@@ -64,13 +64,13 @@ void bus_producer_delivered(void *producer, const bus_delivered *d)
     else
         note_done(p, d);
     if (p->opts.on_delivery) {
-        pst_delivery told = {.opaque = d->opaque,
-                             .code = e.code,
-                             .topic = d->topic,
-                             .partition = d->partition,
-                             .offset = d->offset,
-                             .text = e.code ? e.text : NULL};
-        p->opts.on_delivery(p->opts.arg, &told);
+        pst_delivery report = {.opaque = d->opaque,
+                               .code = e.code,
+                               .topic = d->topic,
+                               .partition = d->partition,
+                               .offset = d->offset,
+                               .text = e.code ? e.text : NULL};
+        p->opts.on_delivery(p->opts.arg, &report);
     }
 }
 

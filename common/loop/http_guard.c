@@ -1,4 +1,4 @@
-/* http_guard.c - see http_guard.h. Each rule says what is let in and refuses the rest: a list of bad names would always lack one. */
+/* http_guard.c - requests of foreign pages, re-bound names and form bodies are refused. Each rule says what is let in and refuses the rest: a list of bad names would always lack one. */
 #include "common/loop/http_guard.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* client.c - see client.h. Opening connects to nothing, so that a verb which only prints its help or a wrong setting does not wait for a broker. */
+/* client.c - what every verb opens first: settings, bus, registry, codec. Opening connects to nothing, so that a verb which only prints its help or a wrong setting does not wait for a broker. */
 #include "common/platform/client.h"
 
 #include "common/base/clock.h"

@@ -1,4 +1,4 @@
-/* view.c - see view.h. The document store follows the topics:
+/* view.c - the one writer of the document store. The document store follows the topics:
  *
  *     jobs.state  → collection "jobs",    id = training_id, guarded by the job's own seq; a tombstone deletes
  *     models      → collection "models",  id = name:version, the first registration wins; deleted by VERSION_DELETED

@@ -1,4 +1,4 @@
-/* registry.c - see registry.h. Ids never change their meaning, so what was learnt once is kept; only "no such id" is forgotten again after
+/* registry.c - schemas by id and ids by schema, each asked for once. Ids never change their meaning, so what was learnt once is kept; only "no such id" is forgotten again after
  * two seconds (the registry's reader may lag behind its writer). The cache has its own lock: a request under way, which may take seconds
  * while the registry is away, does not hold up those who find what they need in the cache. */
 #include "common/registry/registry.h"

@@ -1,4 +1,4 @@
-/* store.c - see store.h: chooses the back end, checks arguments once for all of them. The guard (an equal or newer sequence stays) is in each
+/* store.c - chooses the back end, checks arguments once for all of them. The guard (an equal or newer sequence stays) is in each
  * back end's own words, since it must be atomic there; tests/unit/test_store.c holds all three to the same behaviour. */
 #include "common/store/store_internal.h"
 

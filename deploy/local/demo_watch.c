@@ -1,4 +1,4 @@
-/* demo_watch.c - see demo.h. The demonstration's numbers come from the topics, as any other consumer would see them. */
+/* demo_watch.c - the scores that the demonstration shows. Its numbers come from the topics, as any other consumer would see them. */
 #include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"

@@ -1,4 +1,4 @@
-/* pipelines_watch.c - see pipelines_watch.h.
+/* pipelines_watch.c - scorers follow the topic of published pipelines.
  *
  * What was published is text of anybody who may write the topic, so it is written to <state-dir>/pipelines/next/<name>.yml and judged by a
  * child, `penstock score check --published NAME`: a model that takes for ever or kills its reader harms nothing here. Only what passed becomes

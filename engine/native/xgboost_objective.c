@@ -1,4 +1,4 @@
-/* xgboost_objective.c - see xgboost_objective.h. Names and transforms of XGBoost 1.0 to 3.2, tried with
+/* xgboost_objective.c - what XGBoost's objectives do to a sum. Names and transforms of XGBoost 1.0 to 3.2, tried with
  * 1.0.2, 1.2.1, 1.3.3, 1.4.2, 1.5.2, 1.6.2, 1.7.6, 2.1.4 and 3.2.0. What changed between them: sums began at 0 and got the base score last
  * up to 1.2 (a float or two apart), dart's sums are rounded otherwise in 1.3, and categories never seen went the way of missing values in
  * 1.6; here they go as in all versions since. */

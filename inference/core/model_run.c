@@ -1,4 +1,4 @@
-/* model_run.c - see model_run.h. The engine asks between nodes and rounds of loops, so the flag of stop.h ends also a model whose loop has no
+/* model_run.c - the bounds of a model's runs. The engine asks between nodes and rounds of loops, so the flag of stop.h ends also a model whose loop has no
  * end; without this a scorer of such a model could only be killed. */
 #include "inference/core/model_run.h"
 

@@ -1,4 +1,4 @@
-/* score_offline.c - see the header. A dry run is the core itself over a file, so that what it says is what the stream will do. */
+/* score_offline.c - `score` without Kafka: dry runs and checks. A dry run is the core itself over a file, so that what it says is what the stream will do. */
 #include "inference/offline/score_offline.h"
 
 #include "common/base/fs.h"
@@ -152,7 +152,7 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
 {
     dry d = {.p = p, .name = in};
     pst_binding *b = NULL;
-    pst_check_opts o = {.told = settings->quiet ? NULL : stderr, .may_be_alone = p->model.file != NULL};
+    pst_check_opts o = {.report = settings->quiet ? NULL : stderr, .may_be_alone = p->model.file != NULL};
     int rc = pst_pipeline_check(settings, p, &o, &b, &d.err);
     if (rc == 0)
         rc = pst_fs_read(in, FILE_BYTES_MAX, &d.file, &d.err);
@@ -181,7 +181,7 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
 int pst_score_check(const pst_settings *settings, const pst_pipeline *p, bool verbose)
 {
     pst_err err = {0};
-    pst_check_opts o = {.told = stdout, .verbose = verbose};
+    pst_check_opts o = {.report = stdout, .verbose = verbose};
     int rc = pst_pipeline_check(settings, p, &o, NULL, &err);
     if (rc < 0)
         return pst_verb_say(verbose ? "score explain" : "score check", settings, &err);

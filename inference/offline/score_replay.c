@@ -1,4 +1,4 @@
-/* score_replay.c - see the header. The record of who scored what is read once; then each batch is cut where a version changes, and every piece runs
+/* score_replay.c - recorded scores computed again. The record of who scored what is read once; then each batch is cut where a version changes, and every piece runs
  * through a core that has just the models of its offsets. */
 #include "inference/offline/score_replay.h"
 

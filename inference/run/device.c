@@ -1,4 +1,4 @@
-/* device.c - see device.h. What there is and what is missing is engine/cuda/devices.h's to find; here it is held against what was asked for. */
+/* device.c - which device a pipeline's model runs on. What there is and what is missing is engine/cuda/devices.h's to find; here it is held against what was asked for. */
 #include "inference/run/device.h"
 
 #include "engine/cuda/devices.h"

@@ -1,4 +1,4 @@
-/* pipeline_check.c - see pipeline_check.h. A decoder and an output are made for every kind of record that the topics are known to hold, by the
+/* pipeline_check.c - a pipeline held against its topics, schemas and model before it runs. A decoder and an output are made for every kind of record that the topics are known to hold, by the
  * very functions that the scorer uses, so that nothing passes here that would be refused there. */
 #include "inference/run/pipeline_check.h"
 
@@ -32,8 +32,8 @@ static void tell(const check *k, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    if (k->o->told)
-        vfprintf(k->o->told, fmt, ap);
+    if (k->o->report)
+        vfprintf(k->o->report, fmt, ap);
     va_end(ap);
 }
 
@@ -361,7 +361,7 @@ typedef struct sample {
     bool *passed; /* some record has the field that is passed through */
     size_t n_pass;
     pst_buf arena;
-    int seen, told, fit, bad;
+    int seen, judged, fit, bad;
     pst_err why_bad;
     int32_t partition;
     int64_t offset;
@@ -392,7 +392,7 @@ static int look_at_record(void *arg, const pst_record *r, pst_err *err)
         s->partition = r->partition;
         s->offset = r->offset;
     }
-    s->told += rc == 0 || rc == PST_EINCOMPAT;
+    s->judged += rc == 0 || rc == PST_EINCOMPAT;
     return 0;
 }
 
@@ -400,14 +400,14 @@ static int judge_sample(check *k, const char *topic, const pst_binding *b, const
 {
     if (!s->seen) {
         tell(k, "topic %s: holds no records yet, their fields are not checked\n", topic);
-    } else if (!s->told) {
+    } else if (!s->judged) {
         tell(k, "topic %s: none of the %d newest records is a JSON object; they would all be dead letters\n", topic, s->seen);
     } else if (!s->fit) {
         pst_err_set(
             k->err, PST_EINCOMPAT, PST_CLASS_FATAL, "model", 0,
             "topic %s: none of the %d newest records fills the input of model %s (partition %d, offset %lld: %.300s); list the fields "
             "that it was trained on, slots: N for one that is an array",
-            topic, s->told, pst_binding_name(b), s->partition, (long long)s->offset, s->why.text);
+            topic, s->judged, pst_binding_name(b), s->partition, (long long)s->offset, s->why.text);
         return at_line(k, k->p->line.features ? k->p->line.features : k->p->line.model, PST_EINCOMPAT);
     } else {
         tell(k, "topic %s: %d of the %d newest records fill the model's input\n", topic, s->fit, s->seen);

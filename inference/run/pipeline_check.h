@@ -2,7 +2,7 @@
  * `pipelines apply` refuse the same things because they ask here, and so does `up` (through `score check`) before it lets a published
  * pipeline take the place of the one that runs.
  *
- *     pst_check_opts o = {.told = stderr};
+ *     pst_check_opts o = {.report = stderr};
  *     if (pst_pipeline_check(&settings, p, &o, NULL, &err) < 0) …    // "pipe.yml:4: model m: its input has 4 slots, the features fill 3"
  *
  * Registers nothing, makes no topic, joins no group. @thread any. */
@@ -18,8 +18,8 @@
 int pst_pipeline_check_here(const pst_settings *settings, const pst_pipeline *p, pst_err *err);
 
 typedef struct pst_check_opts {
-    FILE *told;        /* what was looked at and found, a line each; NULL = nothing */
-    bool verbose;      /* told with the decode plans and the model's plan */
+    FILE *report;      /* what was looked at and found, a line each; NULL = nothing */
+    bool verbose;      /* reported with the decode plans and the model's plan */
     bool may_be_alone; /* a registry that cannot be reached is told, and no failure: dry runs of a model file need no network */
 } pst_check_opts;
 

@@ -1,4 +1,4 @@
-/* score_follow.c - see the header. The thread has a client of its own, so that a registry that does not answer holds nobody else. */
+/* score_follow.c - aliases and models followed on a thread beside the scorer. The thread has a client of its own, so that a registry that does not answer holds nobody else. */
 #include "inference/run/score_follow.h"
 
 #include "common/base/retry.h"

@@ -182,7 +182,7 @@ int scorer_meet(scorer *s, const pst_record *records, size_t n)
 
 int scorer_await_topics(scorer *s)
 {
-    int64_t told = 0;
+    int64_t logged_us = 0;
     for (int ms = 500; !pst_stop_requested(); ms = ms < 5000 ? ms * 2 : 5000) {
         pst_err_clear(&s->err);
         int rc = ensure_topics(s);
@@ -191,9 +191,9 @@ int scorer_await_topics(scorer *s)
             return 0;
         if (rc == PST_ENOTFOUND ? s->opts->exit_on_eof : s->err.cls == PST_CLASS_FATAL)
             return rc;
-        if (pst_mono_us() - told > 30000000 || !told) {
+        if (pst_mono_us() - logged_us > 30000000 || !logged_us) {
             pst_log(PST_LOG_INFO, "score", "event=waiting pipeline=%s for=topics why=\"%s\"", s->p->name, s->err.text);
-            told = pst_mono_us();
+            logged_us = pst_mono_us();
         }
         scorer_idle_ms(ms);
     }

@@ -14,7 +14,7 @@ typedef struct entry {
     pst_variant variant;
     char *topic;
     int32_t partition;
-    int version; /* 0 = not told yet */
+    int version; /* 0 = in no event yet */
 } entry;
 
 struct score_reports {
@@ -119,10 +119,10 @@ static int send_event(score_reports *r, size_t first, pst_txn *txn, pst_client *
     size_t n = 0;
     for (size_t i = first; i < r->n_lines; i++) {
         score_report_line *k = &r->lines[i];
-        if (k->told || k->variant != l->variant || k->version != l->version)
+        if (k->published || k->variant != l->variant || k->version != l->version)
             continue;
         from[n++] = (pst_effective_from){(char *)k->topic, k->partition, k->offset};
-        k->told = true;
+        k->published = true;
     }
     pst_model_event e = {.name = m->name,
                          .version = l->version,
@@ -153,7 +153,7 @@ int score_reports_send(score_reports *r, pst_txn *txn, pst_client *c, const char
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < r->n_lines; i++) {
         r->sent = true;
-        if (!r->lines[i].told)
+        if (!r->lines[i].published)
             rc = send_event(r, i, txn, c, actor, err);
     }
     return rc;

@@ -24,7 +24,7 @@ typedef struct score_report_line { /* from this offset on this version */
     int32_t partition;
     int64_t offset;
     int version;
-    bool told; /* in an event already */
+    bool published; /* in an event already */
 } score_report_line;
 
 score_reports *score_reports_new(const pst_pipeline *p); /* borrowed */

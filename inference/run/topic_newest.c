@@ -1,4 +1,4 @@
-/* topic_newest.c - see the header. Offsets are not records: compaction, control records and deleted ends leave gaps, so a share may hold fewer
+/* topic_newest.c - the newest records of a topic. Offsets are not records: compaction, control records and deleted ends leave gaps, so a share may hold fewer
  * records than offsets, or none; the end of each partition ends the look all the same. */
 #include "inference/run/topic_newest.h"
 #include "common/base/settings.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_MAX = 8 };
+enum { LISTED_MAX = 8 };
 
 typedef struct wait {
     pst_waiter who; /* PST_WAITERS: a partition */
@@ -158,27 +158,27 @@ const char *pst_waits_what(const pst_waits *w)
     return x ? x->what : "";
 }
 
-static bool is_told(const wait *const *told, size_t n, const wait *x)
+static bool is_listed(const wait *const *listed, size_t n, const wait *x)
 {
     for (size_t i = 0; i < n; i++)
-        if (!strcmp(told[i]->what, x->what) && !strcmp(told[i]->why, x->why))
+        if (!strcmp(listed[i]->what, x->what) && !strcmp(listed[i]->why, x->why))
             return true;
     return false;
 }
 
 void pst_waits_text(const pst_waits *w, const char *between, pst_buf *ret_text)
 {
-    const wait *told[TOLD_MAX] = {first(w)};
+    const wait *listed[LISTED_MAX] = {first(w)};
     size_t n = 1;
     pst_buf_clear(ret_text);
-    if (!told[0])
+    if (!listed[0])
         return;
-    pst_buf_adds(ret_text, told[0]->why);
-    for (size_t i = 0; i < w->n && n < TOLD_MAX; i++) {
+    pst_buf_adds(ret_text, listed[0]->why);
+    for (size_t i = 0; i < w->n && n < LISTED_MAX; i++) {
         const wait *x = &w->at[i];
-        if (is_told(told, n, x))
+        if (is_listed(listed, n, x))
             continue;
-        told[n++] = x;
+        listed[n++] = x;
         pst_buf_printf(ret_text, "%s%s: %s", between, x->what, x->why);
     }
 }

@@ -1,4 +1,4 @@
-/* sweep.c - see sweep.h. No one way finds everything on every host: a group needs a writable hierarchy, a tree a keeper that still lives, a
+/* sweep.c - what a vanished supervisor left is found and ended. No one way finds everything on every host: a group needs a writable hierarchy, a tree a keeper that still lives, a
  * mark a process that kept its environment. Each is asked, and all must say zero. */
 #include "lcm/local/sweep.h"
 

@@ -1,4 +1,4 @@
-/* box.c - see box.h. Limits are the kernel's where it keeps them for us (control groups); else the supervisor looks twice a second, which a
+/* box.c - what a learner is kept in: its limits and its isolation. Limits are the kernel's where it keeps them for us (control groups); else the supervisor looks twice a second, which a
  * fast process can outrun but nothing can for long. Storage is always looked at: a quota is the file system's, not ours to set. */
 #include "lcm/supervisor/box.h"
 

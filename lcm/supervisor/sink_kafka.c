@@ -1,4 +1,4 @@
-/* sink_kafka.c - see sink_kafka.h. Deliveries never time out by themselves: an outage of any length is waited through (the outlet bounds
+/* sink_kafka.c - a supervisor's output to its topics. Deliveries never time out by themselves: an outage of any length is waited through (the outlet bounds
  * what is in flight and spools the rest). What a producer sent and nobody acknowledged is looked for on the topic before it is sent again by
  * another producer: idempotence does not reach from one to the next. */
 #include "lcm/supervisor/sink_kafka.h"

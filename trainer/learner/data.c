@@ -115,14 +115,14 @@ static int refuse_outside(const learn_data *d, pst_err *err)
     const pst_learn_settings *s = d->settings;
     char list[440] = "";
     size_t at = 0;
-    int64_t told = 0;
-    for (size_t i = 0; i < d->n_others && at + 80 < sizeof list; i++, told = told + d->others[i - 1].n)
+    int64_t listed = 0;
+    for (size_t i = 0; i < d->n_others && at + 80 < sizeof list; i++, listed = listed + d->others[i - 1].n)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s\"%s\" (%lld)", i ? ", " : "", d->others[i].word, (long long)d->others[i].n);
     return pst_err_set(
         err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
         "%lld records have a target %s that is none of the %d classes: %s%s; add them to classes, or leave such records out by "
         "other_classes: leave_out",
-        (long long)d->outside, s->target, s->n_classes, list, told < d->outside ? ", …" : "");
+        (long long)d->outside, s->target, s->n_classes, list, listed < d->outside ? ", …" : "");
 }
 
 static int target_of(learn_data *d, const learn_target *t, float *ret)

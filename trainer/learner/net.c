@@ -1,4 +1,4 @@
-/* net.c - see net.h. Matrix products by the engine's pst_sgemm; everything else is plain loops over rows. */
+/* net.c - the built-in learner's network, forward and back. Matrix products by the engine's pst_sgemm; everything else is plain loops over rows. */
 #include "trainer/learner/net.h"
 
 #include "common/base/buf.h"
