@@ -27,6 +27,8 @@ fi
 [ $status = 0 ] || { cat "$T/fetch" && echo "0 passed, 1 failed" && exit 1; }
 cuobjdump=$toolkit/bin/cuobjdump plugin=build/cuda/libpenstock-cuda.so
 
+# CMake keeps the compiler that it has seen; with another one it would go on with half of its settings forgotten.
+grep -qs "^CMAKE_CUDA_COMPILER:[^=]*=$toolkit/bin/nvcc\$" build/cuda/CMakeCache.txt || rm -rf build/cuda
 check "the kernels compile without a warning" bash -c "cmake -S . -B build/cuda -G Ninja -DPENSTOCK_ENGINE_ONLY=ON -DPST_TESTS=OFF -DPST_WERROR=ON \
     -DPST_WITH_CUDA=ON -DCMAKE_CUDA_COMPILER='$toolkit/bin/nvcc' && ninja -C build/cuda penstock_cuda"
 [ -f $plugin ] || { echo "$passed passed, $failed failed" && exit 1; }
