@@ -39,15 +39,10 @@ struct lcm_expected {
     int64_t probe_us, fresh_us; /* monotonic */
 };
 
-static bool has_ended(const pst_job_process *p)
-{
-    return p->state == PST_JOB_PROCESS_STATE_EXITED || p->state == PST_JOB_PROCESS_STATE_LOST;
-}
-
 static bool part_has_ended(const pst_job_state *s)
 {
     for (size_t i = 0; i < s->n_processes; i++)
-        if (has_ended(&s->processes[i]))
+        if (pst_job_process_is_ended(s->processes[i].state))
             return true;
     return false;
 }
@@ -59,7 +54,7 @@ static bool is_to_end(const pst_job_state *s)
     for (size_t i = 0; i < s->n_processes; i++)
         if (pst_process_learner(s->processes[i].name)) {
             learners++;
-            done += has_ended(&s->processes[i]);
+            done += pst_job_process_is_ended(s->processes[i].state);
         }
     return s->wish != PST_JOB_WISH_NONE || s->reason_code || (learners && done == learners);
 }

@@ -1,4 +1,4 @@
-/* job_state.c - the two questions that every reader of a job's state asks. No default in the switches: a new state does not compile
+/* job_state.c - the questions that every reader of a job's state asks. No default in the switches: a new state does not compile
  * until somebody has said on which side it stands. */
 #include "schemas/job_state.h"
 
@@ -34,6 +34,20 @@ bool pst_job_state_is_ended(pst_job_public_state s)
     case PST_JOB_PUBLIC_STATE_DOWNLOADING:
     case PST_JOB_PUBLIC_STATE_PROCESSING:
     case PST_JOB_PUBLIC_STATE_STORING: return false;
+    }
+    return false;
+}
+
+bool pst_job_process_is_ended(pst_job_process_state s)
+{
+    switch (s) {
+    case PST_JOB_PROCESS_STATE_EXITED:
+    case PST_JOB_PROCESS_STATE_LOST: return true;
+    case PST_JOB_PROCESS_STATE_WAITING:
+    case PST_JOB_PROCESS_STATE_STARTED:
+    case PST_JOB_PROCESS_STATE_DOWNLOADING:
+    case PST_JOB_PROCESS_STATE_RUNNING:
+    case PST_JOB_PROCESS_STATE_STORING: return false;
     }
     return false;
 }

@@ -1,4 +1,4 @@
-/* job_state.h - what a job's public state says by itself, for whoever reads `penstock.jobs.state`. Which state may follow which is the
+/* job_state.h - what a job's and a process's state say by themselves, for whoever reads `penstock.jobs.state`. Which state may follow which is the
  * Trainer's alone (trainer/job_fsm.h). @thread any. */
 #ifndef PST_SCHEMAS_JOB_STATE_H
 #define PST_SCHEMAS_JOB_STATE_H
@@ -7,7 +7,8 @@
 
 #include <stdbool.h>
 
-bool pst_job_state_is_live(pst_job_public_state s);  /* a generation is deployed: PENDING to STORING */
-bool pst_job_state_is_ended(pst_job_public_state s); /* COMPLETED FAILED HALTED TERMINATED REJECTED */
+bool pst_job_state_is_live(pst_job_public_state s);     /* a generation is deployed: PENDING to STORING */
+bool pst_job_state_is_ended(pst_job_public_state s);    /* COMPLETED FAILED HALTED TERMINATED REJECTED */
+bool pst_job_process_is_ended(pst_job_process_state s); /* EXITED LOST: nothing of it runs any more, as far as the Trainer was told */
 
 #endif

@@ -6,6 +6,7 @@
 #include "common/base/hash.h"
 #include "common/base/seal.h"
 #include "schemas/deploy_digest.h"
+#include "schemas/job_state.h"
 #include "trainer/core_state.h"
 
 #include <math.h>
@@ -108,7 +109,7 @@ static void give_up(tcore *c, trainer_job *j, const char *actor, const char *rea
 {
     tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
     for (size_t i = 0; i < j->s.n_processes; i++)
-        if (j->s.processes[i].state < PST_JOB_PROCESS_STATE_EXITED)
+        if (!pst_job_process_is_ended(j->s.processes[i].state))
             j->s.processes[i].state = PST_JOB_PROCESS_STATE_LOST;
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.actor = actor, .reason_code = "S104", .reason = reason});
     if (j->s.wish == PST_JOB_WISH_NONE)

@@ -4,6 +4,7 @@
  * known; the rest (repeated, overtaken, of a fenced generation) is counted and ignored. */
 #include "common/base/clock.h"
 #include "schemas/deploy_digest.h"
+#include "schemas/job_state.h"
 #include "trainer/core_state.h"
 
 #include <signal.h>
@@ -11,11 +12,6 @@
 #include <string.h>
 
 enum { CHECK_EVERY_US = 5000000, NO_ANSWER_US = 60000000 }; /* a deployment that nobody took up for this long is remarked on */
-
-static bool is_over(pst_job_process_state s)
-{
-    return s == PST_JOB_PROCESS_STATE_EXITED || s == PST_JOB_PROCESS_STATE_LOST;
-}
 
 /* The reporter's text, or NULL where it said nothing. */
 static const char *said(const char *text)
@@ -72,7 +68,7 @@ static char *end_text(const pst_process_report *r, const char *process)
 /* An end is taken down before it is judged: whether it was a fault depends on whether we asked for it, and on what of the gang was done already. */
 static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst_process_report *r)
 {
-    PST_ASSERT(is_over(p->state));
+    PST_ASSERT(pst_job_process_is_ended(p->state));
     p->has_exit_code = r->type == PST_REPORT_TYPE_EXITED && r->has_exit_code;
     p->exit_code = p->has_exit_code ? r->exit_code : 0;
     p->has_signal = r->has_signal && r->signal;
@@ -109,7 +105,7 @@ static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst
  * nothing new. */
 static bool move_process(tcore *c, trainer_job *j, pst_job_process *p, const struct step *step, const pst_process_report *r)
 {
-    if (is_over(p->state) || step->state <= p->state)
+    if (pst_job_process_is_ended(p->state) || step->state <= p->state)
         return false;
     if (step->state == PST_JOB_PROCESS_STATE_RUNNING)
         j->ready_us = r->time;
@@ -117,7 +113,7 @@ static bool move_process(tcore *c, trainer_job *j, pst_job_process *p, const str
         j->done_us = r->time;
     p->state = step->state;
     p->finished = p->finished || step->state == PST_JOB_PROCESS_STATE_STORING; /* said only by a command that ended by itself, with 0 */
-    if (is_over(step->state)) {
+    if (pst_job_process_is_ended(step->state)) {
         process_over(c, j, p, r);
         return true;
     }
