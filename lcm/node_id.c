@@ -6,6 +6,7 @@
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/json.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "common/objects/rundir.h"
@@ -81,10 +82,10 @@ int lcm_node_id_lock(const char *state_dir, const char *site, pst_err *err)
     if (!rc && (fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
         rc = pst_err_sys(err, errno, "cannot open %s", path);
     for (bool said = false; !rc; said = true) {
-        struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-        if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
+        int got = pst_lock_try(fd, PST_LOCK_VISIBLE);
+        if (got == 0)
             break;
-        if (errno != EAGAIN && errno != EACCES)
+        if (got != PST_EEXIST)
             rc = pst_err_sys(err, errno, "cannot lock %s", path);
         else if (pst_stop_requested())
             rc = PST_ESTOPPED;

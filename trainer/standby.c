@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/base/retry.h"
 #include "common/base/settings.h"
@@ -12,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/file.h>
 
 enum { LOCK_MS = 200, RETRY_MS = 500, REOPEN_MS = 2000 };
 
@@ -26,8 +26,11 @@ int trainer_standby_lock_folder(const pst_client *client, pst_err *err)
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         rc = pst_err_sys(err, errno, "cannot open %s", path);
-    for (bool said = false; !rc && flock(fd, LOCK_EX | LOCK_NB) < 0; said = true) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
+    for (bool said = false; !rc; said = true) {
+        int got = pst_lock_try(fd, PST_LOCK_PLAIN);
+        if (got == 0)
+            break;
+        if (got != PST_EEXIST)
             rc = pst_err_sys(err, errno, "cannot lock %s", path);
         else if (pst_stop_requested())
             rc = pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "", 0, "stopped");

@@ -5,6 +5,7 @@
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/json.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 
 #include <ctype.h>
@@ -459,8 +460,7 @@ bool pst_rundir_has_spool(const char *run_dir)
     return found;
 }
 
-/* Locks of open file descriptions: unlike flock(2) they can be looked at without being taken, so that a look never keeps a supervisor that
- * is just starting from its lock. */
+/* Of the kind that can be looked at: a look must not keep a supervisor that is just starting from its lock. */
 static int open_lock(const char *run_dir, int flags)
 {
     char *path = pst_fs_join(run_dir, "lock");
@@ -471,14 +471,13 @@ static int open_lock(const char *run_dir, int flags)
 
 int pst_rundir_lock(const char *run_dir, int *ret_fd, pst_err *err)
 {
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int rc = 0, fd = open_lock(run_dir, O_CREAT);
     if (fd < 0)
         rc = pst_err_sys(err, errno, "cannot open the lock of %s", run_dir);
-    else if (fcntl(fd, F_OFD_SETLK, &whole) < 0)
-        rc = errno == EAGAIN || errno == EACCES ? pst_err_set(err, PST_EEXIST, PST_CLASS_FATAL, "rundir", 0,
-                                                              "%s has a supervisor already (it holds the lock there)", run_dir)
-                                                : pst_err_sys(err, errno, "cannot lock %s", run_dir);
+    else if ((rc = pst_lock_try(fd, PST_LOCK_VISIBLE)) == PST_EEXIST)
+        pst_err_set(err, rc, PST_CLASS_FATAL, "rundir", 0, "%s has a supervisor already (it holds the lock there)", run_dir);
+    else if (rc)
+        rc = pst_err_sys(err, errno, "cannot lock %s", run_dir);
     if (rc) {
         if (fd >= 0)
             close(fd);
@@ -490,9 +489,8 @@ int pst_rundir_lock(const char *run_dir, int *ret_fd, pst_err *err)
 
 bool pst_rundir_locked(const char *run_dir)
 {
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int fd = open_lock(run_dir, 0);
-    bool locked = fd >= 0 && fcntl(fd, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+    bool locked = fd >= 0 && pst_lock_is_taken(fd);
     if (fd >= 0)
         close(fd);
     return locked;

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/base/log_file.h"
 #include "common/base/opt.h"
@@ -31,7 +32,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -466,7 +466,7 @@ static int lock(up *u, pst_err *err)
         rc = close_folder(u->settings->state_dir.value, err);
     if (!rc && (u->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
         rc = pst_err_sys(err, errno, "cannot open %s", path);
-    if (!rc && flock(u->lock_fd, LOCK_EX | LOCK_NB) < 0)
+    if (!rc && pst_lock_try(u->lock_fd, PST_LOCK_PLAIN) < 0)
         rc =
             pst_err_set(err, PST_EEXIST, PST_CLASS_FATAL, "up", 0,
                         "penstock runs already with %s; `penstock status` shows it, `penstock down` ends it", u->settings->state_dir.value);

@@ -4,6 +4,7 @@
 
 #include "common/base/fs.h"
 #include "common/base/hash.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 enum { SLOTS_MAX = 1024 };
@@ -54,7 +54,7 @@ int score_slot_take(const char *state_dir, const char *pipeline, int wanted, int
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (fd < 0)
             rc = pst_err_sys(&why, errno, "cannot open %s", path);
-        else if (flock(fd, LOCK_EX | LOCK_NB))
+        else if (pst_lock_try(fd, PST_LOCK_PLAIN) < 0)
             close(fd);
         else
             s.fd = fd, s.number = n;

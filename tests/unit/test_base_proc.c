@@ -1,7 +1,9 @@
 /* test_base_proc.c - processes by (pid, start time), spawning, marks, being told to stop. */
 #include "common/base/cgroup.h"
 #include "common/base/clock.h"
+#include "common/base/err.h"
 #include "common/base/handover.h"
+#include "common/base/lock.h"
 #include "common/base/proc.h"
 #include "common/base/proc_tree.h"
 #include "common/base/stop.h"
@@ -32,6 +34,28 @@ static pid_t start(const char *script, const char *const *env, bool group)
     pst_spawn how = {.argv = argv, .env = env, .stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1, .new_group = group};
     assert_int_equal(pst_proc_spawn(&how, &pid, &e), 0);
     return pid;
+}
+
+static void test_locks_have_one_owner_and_can_be_looked_at(void **state)
+{
+    const pst_lock_kind kinds[] = {PST_LOCK_PLAIN, PST_LOCK_VISIBLE};
+    char path[] = "/tmp/penstock-unit-XXXXXX";
+    int made = mkstemp(path);
+    for (size_t i = 0; i < 2; i++) {
+        int one = open(path, O_RDWR), two = open(path, O_RDWR);
+        assert_false(pst_lock_is_taken(two));
+        assert_int_equal(pst_lock_try(one, kinds[i]), 0);
+        assert_int_equal(pst_lock_try(one, kinds[i]), 0);
+        assert_int_equal(pst_lock_try(two, kinds[i]), PST_EEXIST);
+        assert_int_equal(pst_lock_is_taken(two), kinds[i] == PST_LOCK_VISIBLE);
+        close(one);
+        assert_int_equal(pst_lock_try(two, kinds[i]), 0);
+        close(two);
+        assert_int_equal(pst_lock_try(two, kinds[i]), PST_EIO);
+        assert_int_equal(errno, EBADF);
+    }
+    close(made);
+    unlink(path);
 }
 
 static void test_alive_means_that_very_process(void **state)
@@ -303,6 +327,7 @@ static void test_cgroup_of_nobody_is_removed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_locks_have_one_owner_and_can_be_looked_at),
         cmocka_unit_test(test_alive_means_that_very_process),
         cmocka_unit_test(test_group_and_mark_find_descendants),
         cmocka_unit_test(test_spawn_says_why_not),
