@@ -60,7 +60,7 @@ bus_part *bus_part_add(pst_consumer *c, const char *topic, int32_t partition)
                     .committed = -1,
                     .from = -1,
                     .assigned_us = pst_mono_us()};
-    p->heard_us = p->assigned_us;
+    p->heard_us = p->turn_us = p->assigned_us;
     p->name = listed_topic(c, topic, &p->topic_index);
     return p;
 }
@@ -105,6 +105,14 @@ static void drop_gathered(pst_consumer *c)
     c->n = kept;
 }
 
+static void clear_parts(pst_consumer *c)
+{
+    for (size_t i = 0; i < c->n_parts; i++)
+        bus_pause(c, &c->parts[i], false); /* librdkafka remembers beyond the assignment */
+    bus_parts_clear(c);
+    c->release_us = c->rest_us = 0;
+}
+
 /* Where nothing is committed, the places are looked up and committed before the client hears of them. It begins to fetch with assign(), so whatever
  * has to be known of a partition before its first record comes is found out above that line. */
 static void on_assign(pst_consumer *c, bus_places *list, bool incremental)
@@ -124,26 +132,38 @@ static void on_assign(pst_consumer *c, bus_places *list, bool incremental)
         int code = c->link.lib->consumer->assign_more(c->link.h, list, why, sizeof why);
         bus_health_note(&c->health, code, why);
     } else {
-        bus_parts_clear(c);
+        if (c->n_parts) { /* a topic grew while a rebalance was under way: nobody was asked to give anything back */
+            c->epoch++;
+            c->lost = true;
+            clear_parts(c);
+            drop_gathered(c);
+        }
         bus_health_note(&c->health, c->link.lib->consumer->assign(c->link.h, list), NULL);
     }
     for (size_t i = 0; i < list->n; i++)
         bus_start_noted(bus_part_add(c, list->at[i].topic, list->at[i].partition), &list->at[i]);
-    if (c->paused && list->n)
-        c->link.lib->consumer->pause(c->link.h, list, true);
+    if (c->stands)
+        bus_pause_all(c);
     c->assigned = true;
     bus_health_ok(&c->health);
 }
 
+static void give_up(pst_consumer *c, const char *topic, int32_t partition)
+{
+    bus_part *p = bus_part_find(c, topic, partition);
+    if (p)
+        bus_pause(c, p, false);
+    bus_part_remove(c, topic, partition);
+}
+
 static void on_revoke(pst_consumer *c, bus_places *list, bool incremental)
 {
-    bus_consumer_unpause(c);
     for (size_t i = 0; i < list->n; i++)
-        bus_part_remove(c, list->at[i].topic, list->at[i].partition);
+        give_up(c, list->at[i].topic, list->at[i].partition);
     if (incremental) {
         c->link.lib->consumer->assign_less(c->link.h, list);
     } else {
-        bus_parts_clear(c);
+        clear_parts(c);
         c->link.lib->consumer->assign(c->link.h, NULL);
         c->assigned = false;
     }
@@ -167,6 +187,7 @@ void bus_rebalance(void *consumer, bus_change change, bus_places *list, bool inc
     if (change != BUS_ASSIGNED)
         c->epoch++;
     pst_log(PST_LOG_DEBUG, "bus", "event=rebalance group=%s kind=%s partitions=%zu", c->group, names[change], list->n);
+    c->changing = true;
     if (change == BUS_ASSIGNED && !c->closing) {
         on_assign(c, list, incremental);
     } else if (change == BUS_ASSIGNED && c->leaves && !incremental) {
@@ -174,12 +195,12 @@ void bus_rebalance(void *consumer, bus_change change, bus_places *list, bool inc
     } else if (change == BUS_REVOKED) {
         on_revoke(c, list, incremental);
     } else {
-        bus_consumer_unpause(c);
-        bus_parts_clear(c);
+        clear_parts(c);
         drop_gathered(c);
         c->lost = true;
         c->link.lib->consumer->assign(c->link.h, NULL);
     }
+    c->changing = false;
 }
 
 /* ---- without a group ------------------------------------------------------------------------------------------------------------ */

@@ -240,14 +240,16 @@ typedef struct bus_consumer_ops {
     int (*assign_less)(bus_handle *h, const bus_places *list);
     /* Whether the records may be used now is the owner's affair: room is for `max` of them, bytes is a wish. */
     void (*poll)(bus_handle *h, int timeout_ms, pst_record *room, size_t max, size_t bytes, bus_run *ret);
+    /* Polls without waiting, with room for one record. Rebalances that come are told by the next poll(), and not answered before. */
+    void (*stay)(bus_handle *h, pst_record *room, bus_run *ret);
     void (*release)(bus_handle *h, const pst_record *records, size_t n);
     size_t (*headers)(const pst_record *r, pst_header *ret, size_t max); /* how many there are */
     int (*pause)(bus_handle *h, bus_places *list, bool pause);           /* a code for each, too */
     int (*seek)(bus_handle *h, bus_places *list, int timeout_ms, char *why, size_t size);
     int (*commit)(bus_handle *h, const bus_places *list, int timeout_ms);
     int (*known_end)(bus_handle *h, const char *topic, int32_t partition, int64_t *ret_end); /* without a question */
-    bool (*is_member)(bus_handle *h); /* one that was thrown out is none from the moment the client hears of it */
-    bus_group *(*group)(bus_handle *h);
+    bus_group *(*group)(bus_handle *h);              /* as the client knows it now, which may be ahead of what it has told */
+    bool (*gave)(bus_handle *h, const bus_group *g); /* the partitions that it has told were given in this very membership */
     void (*group_free)(bus_group *g);
     void (*leave)(bus_handle *h); /* also a static member; before close */
     void (*close)(bus_handle *h); /* gives the partitions back */

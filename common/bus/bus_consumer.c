@@ -242,8 +242,10 @@ static bool take(pst_consumer *c, const bus_run *run)
     }
     if (p->base < 0)
         p->base = first;
-    p->heard_us = pst_mono_us();
+    p->heard_us = p->turn_us = pst_mono_us();
     p->behind_us = 0;
+    if (c->rest_us)
+        c->rest_us = c->turn_us = 1;   /* the turn has borne fruit: the others follow, and the next may have his */
     p->eof = run->kind == BUS_RUN_END; /* the end, for now */
     if (p->eof) {
         p->next = run->offset;
@@ -317,6 +319,7 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
         *ret_batch = (pst_batch){.lost = true};
         return bus_health_take(&c->health, err);
     }
+    bus_flow(c);
     if (c->release_us)
         bus_consumer_release(c);
     memset(&c->health.last, 0, sizeof c->health.last);
@@ -324,6 +327,8 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
         int ms = wait_ms(c, how, start, oldest);
         if (ms < 0)
             break;
+        if (c->rest_us)
+            bus_flow(c);
         bool took, came = gather(c, ms, records_max, bytes_max, &took);
         if (came) {
             if (took && !oldest)
@@ -338,6 +343,7 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
         if (ended || (!came && (waited || pst_stop_requested())))
             break;
     }
+    c->polled_us = pst_mono_us();
     if (__atomic_load_n(&c->health.resets, __ATOMIC_ACQUIRE) != c->resets) {
         c->resets = __atomic_load_n(&c->health.resets, __ATOMIC_ACQUIRE);
         c->lost = true;

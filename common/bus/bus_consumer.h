@@ -1,5 +1,5 @@
 /* bus_consumer.h - the consumer's state, shared by bus_consumer.c (polling, committing), bus_assign.c (partitions), bus_place.c (positions, marks),
- * bus_wait.c (waits for the coordinator), bus_quiet.c (nothing comes) and bus_peers.c (other members). */
+ * bus_pause.c (who gives nothing for now), bus_wait.c (waits for the coordinator), bus_quiet.c (nothing comes) and bus_peers.c (other members). */
 #ifndef PST_BUS_CONSUMER_H
 #define PST_BUS_CONSUMER_H
 
@@ -30,6 +30,12 @@ struct pst_consumer {
     unsigned resets;  /* health.resets when last looked at */
     bool assigned, paused, lost, closing;
     bool serving;           /* the records of the last poll are in use while the group is served */
+    bool stands;            /* everything is paused in the client; unless the owner wants it so, the next poll resumes it */
+    bool changing;          /* inside the client's poll: a rebalance is being answered */
+    int64_t polled_us;      /* when the client was polled last */
+    int64_t paused_us;      /* since when nothing flows */
+    int64_t rest_us;        /* one partition flows, the others follow then at the latest; 0 = all do */
+    int64_t turn_us;        /* when a partition had its turn and gave nothing */
     bool leaves;            /* a static member that is to leave the group at its end */
     bool round;             /* a transaction is open over what was handed out */
     const char *spoiled;    /* why the open round cannot be committed; NULL = it can */
@@ -62,9 +68,13 @@ void bus_rebalance(void *consumer, bus_change change, bus_places *list, bool inc
 int bus_assign_all(pst_consumer *c, pst_err *err);                                         /* without a group */
 void bus_check_ranges(pst_consumer *c);                                                    /* without a group, while nothing comes */
 void bus_consumer_news(pst_consumer *c, const bus_run *run);                               /* an end or a fault */
-int bus_pause(pst_consumer *c, const bus_part *p, bool pause);                             /* one partition; a code */
 void bus_consumer_release(pst_consumer *c);                                                /* partitions that were held long enough go on */
-void bus_consumer_unpause(pst_consumer *c); /* all, before they are taken away: librdkafka remembers */
+int bus_seek_one(pst_consumer *c, const bus_part *p, int64_t offset, pst_err *err);        /* the client's position alone; fails: astray */
+
+int bus_pause(pst_consumer *c, const bus_part *p, bool pause); /* one partition, if it is not as it should be; a code */
+bool bus_is_paused(const pst_consumer *c);                     /* all of them are, whatever is true of one */
+int bus_pause_all(pst_consumer *c);                            /* what flows; a code */
+void bus_flow(pst_consumer *c); /* at each poll: what stood still because the thread waited, or because another had its turn, goes on */
 
 /* Partitions with nothing committed begin at `latest` or a time: looked up, and committed. Fills in offsets. PST_EFENCED, RETRY: the group has gone on. */
 int bus_start_places(pst_consumer *c, bus_places *list, pst_err *err);

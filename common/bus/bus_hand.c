@@ -96,7 +96,7 @@ static bool is_late(const bus_hand *h, int timeout_ms)
     return waited >= timeout_ms * 1000LL || (pst_stop_forced() && waited >= FORCED_US);
 }
 
-bool bus_hand_wait(bus_hand *h, int timeout_ms)
+bool bus_hand_wait_doing(bus_hand *h, int timeout_ms, void (*meanwhile)(void *arg), void *arg)
 {
     int64_t end = pst_mono_us() + timeout_ms * 1000LL;
     pthread_mutex_lock(&h->lock);
@@ -105,11 +105,20 @@ bool bus_hand_wait(bus_hand *h, int timeout_ms)
         if (left <= 0 || (pst_stop_forced() && is_late(h, timeout_ms)))
             break;
         struct timespec until = pst_mono_at(pst_mono_us() + (left < WATCH_US ? left : WATCH_US));
-        pthread_cond_timedwait(&h->changed, &h->lock, &until);
+        if (pthread_cond_timedwait(&h->changed, &h->lock, &until) == 0 || !meanwhile)
+            continue;
+        pthread_mutex_unlock(&h->lock);
+        meanwhile(arg);
+        pthread_mutex_lock(&h->lock);
     }
     bool back = !h->fn;
     pthread_mutex_unlock(&h->lock);
     return back;
+}
+
+bool bus_hand_wait(bus_hand *h, int timeout_ms)
+{
+    return bus_hand_wait_doing(h, timeout_ms, NULL, NULL);
 }
 
 void bus_hand_free(bus_hand *h)

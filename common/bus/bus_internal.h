@@ -88,9 +88,9 @@ bool bus_destroy(bus_link l); /* bounded free; also of none; false = it goes on 
 
 /* ---- how long things may take ---------------------------------------------------------------------------------------------- */
 
-/* The consumer is polled within max.poll.interval.ms whatever else its thread does, or the group throws it out: a rebalance that comes meanwhile
- * waits for us as long. Waits for the coordinator end after BUS_WAIT_MAX_MS, and calls of the transactional API are left after their own time
- * and HANG_MS more; nobody polls meanwhile. */
+/* The consumer is polled within max.poll.interval.ms whatever else its thread does, or the group throws it out: long waits do it themselves
+ * (bus_consumer_stay). A rebalance that comes meanwhile waits for us, and the group waits for nobody longer than that interval, so waits end before:
+ * those for the coordinator after BUS_WAIT_MAX_MS, calls of the transactional API after their own time and HANG_MS more. */
 #define BUS_POLL_INTERVAL_MS 300000
 #define BUS_WAIT_MAX_MS      120000
 _Static_assert(2 * BUS_WAIT_MAX_MS < BUS_POLL_INTERVAL_MS, "the group must not throw out a member that waits for its coordinator");
@@ -109,12 +109,14 @@ typedef struct bus_part {
     int64_t owed;   /* offset behind the last record for which the open round sent something, -1 = none */
     int64_t assigned_us, held_until_us, hold_offset; /* held: paused alone at hold_offset until then; 0 = not */
     int holds;                                       /* in a row at hold_offset */
-    int64_t heard_us;                                /* when it last gave something or was moved */
+    int64_t heard_us;                                /* when it last gave something or was moved; while nothing flows it stands still */
+    int64_t turn_us;                                 /* when it last gave something or had its turn */
     int64_t behind_us;                               /* since when it is known to hold more that does not come; 0 = it does not */
     int64_t committed;                               /* last offset known to be committed, -1 = not known */
     int64_t from;                                    /* where it was told to start (ranges) */
     int begun;                                       /* how many partitions its topic had when the group began, < 1 = not known */
     bool eof, done;                                  /* at its end now; reached `to` for good */
+    bool off;                                        /* paused in the client */
 } bus_part;
 
 /* Offsets marked (free them); NULL when nothing is marked. */
@@ -122,6 +124,9 @@ bus_places *bus_consumer_marked(pst_consumer *c);
 /* A round begins and ends: its marks and debts are forgotten. */
 void bus_consumer_begin(pst_consumer *c);
 void bus_consumer_end(pst_consumer *c);
+/* From a loop that waits for something else (a commit, the coordinator), as often as it likes: the client is polled once a second, so that the
+ * group keeps this member. It is given nothing, and a rebalance that comes waits for the next poll: what the thread does rests on its partitions. */
+void bus_consumer_stay(pst_consumer *c);
 /* Offsets are committed under this transactional id: it goes with them, if the consumer has peers. */
 void bus_consumer_sign(pst_consumer *c, const char *transactional_id);
 /* Something was sent for this record. */

@@ -1,4 +1,4 @@
-/* bus_place.c - where a consumer stands: marks, what the open round owes, and the moves: rewinding, seeking, holding, pausing.
+/* bus_place.c - where a consumer stands: marks, what the open round owes, and the moves: rewinding, seeking, holding. Pausing is in bus_pause.c.
  *
  * The rule that makes exactly once, kept here and asked for by bus_txn.c at every commit:
  *
@@ -146,21 +146,13 @@ static int seek_list(pst_consumer *c, bus_places *list, pst_err *err)
     return why.code ? bus_consumer_astray(c, &why, err) : 0;
 }
 
-static bus_places *list_of(const bus_part *p)
+int bus_seek_one(pst_consumer *c, const bus_part *p, int64_t offset, pst_err *err)
 {
     bus_places *one = bus_places_new();
-    bus_places_add(one, p->topic, p->partition);
-    return one;
-}
-
-int bus_pause(pst_consumer *c, const bus_part *p, bool pause)
-{
-    bus_places *one = list_of(p);
-    int code = c->link.lib->consumer->pause(c->link.h, one, pause);
-    if (!code)
-        code = one->at[0].code;
+    bus_places_add(one, p->topic, p->partition)->offset = offset;
+    int rc = seek_list(c, one, err);
     bus_places_free(one);
-    return code == BUS_ERR__UNKNOWN_PARTITION ? 0 : code; /* taken away meanwhile */
+    return rc;
 }
 
 /* Committed offsets of the assignment into list (BUS_OFFSET_NONE = none). */
@@ -240,10 +232,7 @@ static int seek_part(pst_consumer *c, bus_part *p, int64_t offset, pst_err *err)
 {
     if (p->owed >= 0 && (offset < 0 || offset < p->owed))
         c->spoiled = "a partition was moved behind what was sent of it";
-    bus_places *one = list_of(p);
-    one->at[0].offset = offset;
-    int rc = seek_list(c, one, err);
-    bus_places_free(one);
+    int rc = bus_seek_one(c, p, offset, err);
     if (rc < 0)
         return rc;
     p->next = offset >= 0 ? offset : POSITION_UNKNOWN;
@@ -329,7 +318,7 @@ void bus_consumer_release(pst_consumer *c)
         if (p->held_until_us <= now) {
             p->held_until_us = 0;
             p->heard_us = now;
-            int code = c->paused ? 0 : bus_pause(c, p, false);
+            int code = c->stands ? 0 : bus_pause(c, p, false);
             pst_err why = {0};
             if (code && bus_err(&why, c->conf, code, NULL, "cannot resume %s[%d]", p->topic, p->partition) < 0)
                 bus_consumer_astray(c, &why, NULL);
@@ -337,59 +326,4 @@ void bus_consumer_release(pst_consumer *c)
             c->release_us = p->held_until_us;
         }
     }
-}
-
-void bus_consumer_unpause(pst_consumer *c)
-{
-    for (size_t i = 0; i < c->n_parts; i++)
-        if (c->paused || c->parts[i].held_until_us)
-            bus_pause(c, &c->parts[i], false);
-    c->release_us = 0;
-}
-
-int pst_consumer_pause(pst_consumer *c, bool pause)
-{
-    c->paused = pause;
-    bus_places *list = bus_places_new();
-    for (size_t i = 0; i < c->n_parts; i++) {
-        if (!c->parts[i].done && !c->parts[i].held_until_us) /* paused for good, or for themselves */
-            bus_places_add(list, c->parts[i].topic, c->parts[i].partition);
-    }
-    int code = list->n ? c->link.lib->consumer->pause(c->link.h, list, pause) : 0;
-    bus_places_free(list);
-    return bus_code(code, NULL);
-}
-
-/* ---- serving ------------------------------------------------------------------------------------------------------------------------ */
-
-static void seek_back(pst_consumer *c, const pst_record *r)
-{
-    const bus_part *p = bus_part_find(c, r->topic, r->partition);
-    if (!p || (p->next >= 0 && r->offset < p->next))
-        return;
-    bus_places *one = list_of(p);
-    one->at[0].offset = r->offset;
-    pst_err why = {0};
-    if (seek_list(c, one, &why) < 0)
-        bus_consumer_astray(c, &why, NULL);
-    bus_places_free(one);
-}
-
-int pst_consumer_serve(pst_consumer *c, int timeout_ms, bool *ret_lost, pst_err *err)
-{
-    PST_ASSERT(c->paused);
-    c->serving = true;
-    bus_run run = {.kind = BUS_RUN_NONE};
-    pst_record unread;
-    if (!c->health.fatal.code)
-        c->link.lib->consumer->poll(c->link.h, timeout_ms, &unread, 1, 1, &run);
-    c->serving = false;
-    if (run.kind == BUS_RUN_RECORDS) { /* it was on its way when a new assignment was paused: it is read again */
-        seek_back(c, &unread);
-        c->link.lib->consumer->release(c->link.h, &unread, run.n);
-    } else if (run.kind != BUS_RUN_NONE) {
-        bus_consumer_news(c, &run);
-    }
-    *ret_lost = c->lost;
-    return bus_health_take(&c->health, err);
 }

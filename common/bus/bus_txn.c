@@ -220,6 +220,7 @@ static int send_one(pst_txn *t, const pst_out *out, bool reserved, pst_err *err)
     while ((code = reserved ? bus_produce_reserved(t->p) : bus_produce(t->p, out, 1)) == BUS_ERR__QUEUE_FULL ||
            (code == BUS_ERR__UNKNOWN_PARTITION && has_grown(t, out))) {
         bus_serve(t->p->link, 100);
+        txn_stay(t);
         if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
             break;
     }
@@ -347,31 +348,25 @@ static txn_class persist(pst_txn *t, txn_class c)
     if (txn_given_up(t) || pst_mono_us() - t->begun_us > (t->timeout_ms + GRACE_MS) * 1000LL)
         return TXN_RECYCLE;
     txn_waits(t, &t->why);
+    txn_stay(t);
     pst_sleep_ms(20);
     return TXN_RETRY;
 }
 
-/* A member that the group has thrown out (it was frozen, say) has no id from the moment it hears of it, long before the consumer is polled and
- * tells that its partitions are lost. The coordinator takes offsets from nobody for those of a consumer without a group, and asks for no
- * generation: it would commit what the partitions' new owner has scored as well. Asked after the group's metadata were taken: a new id comes with
- * the next poll only. */
-static bool is_member(const pst_txn *t)
-{
-    bus_link l = bus_consumer_link(t->consumer);
-    return l.lib->consumer->is_member(l.h);
-}
-
+/* A client is ahead of what it has told: it may have been thrown out (it was frozen, say) and have no id, and the coordinator takes offsets from
+ * nobody for those of a consumer without a group; or it may have joined a new generation because a topic grew, and the coordinator would take the
+ * offsets for that one's. In both cases it would commit what the partitions' new owner has scored as well, so the membership that goes with the
+ * offsets is the one in which the partitions were given, or none. A retry has to pass the very same list and membership. */
 static txn_class send_offsets(pst_txn *t, const bus_places *offsets)
 {
-    /* Fetched now: the generation changes with each rebalance. A retry has to pass the very same list and metadata. */
     bus_link l = bus_consumer_link(t->consumer);
     bus_group *group = l.lib->consumer->group(l.h);
     if (!group)
         return TXN_RECYCLE;
-    if (!is_member(t)) {
+    if (!l.lib->consumer->gave(l.h, group)) {
         l.lib->consumer->group_free(group);
         pst_err_set(&t->why, PST_EFENCED, PST_CLASS_RETRY, "kafka", BUS_ERR_UNKNOWN_MEMBER_ID,
-                    "transaction %s: the group has thrown this member out during the round", t->id);
+                    "transaction %s: the group has gone on without this member during the round", t->id);
         return TXN_ABORT;
     }
     bus_places *copy = bus_places_copy(offsets);
@@ -446,6 +441,7 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
         while ((rc = pst_producer_flush(t->p, 1000, &e)) == PST_ETIMEDOUT && t->p->pending && !txn_given_up(t)) {
             txn_waits(t, &e);
             pst_err_clear(&e);
+            txn_stay(t);
         }
         if (rc == PST_ETIMEDOUT && t->p->pending)
             return txn_stopped(t, err);
@@ -479,6 +475,7 @@ static int commit_at_least_once(pst_txn *t, pst_err *err)
             return e.cls == PST_CLASS_RETRY ? PST_ESTOPPED : rc;
         }
         txn_waits(t, &e);
+        txn_stay(t);
         pst_sleep_ms(50);
     }
     t->refusals = 0;

@@ -75,6 +75,7 @@ int txn_renew(pst_txn *t, bool abort_first, pst_err *err);
 /* A call is to be repeated: beyond some seconds that is said, and whoever asks the consumer is told; over once a call was answered. */
 void txn_waits(pst_txn *t, const pst_err *why);
 void txn_waits_over(pst_txn *t);
+void txn_stay(pst_txn *t);     /* from every loop that waits: see bus_consumer_stay() */
 bool txn_given_up(pst_txn *t); /* told to stop, and long enough ago */
 int txn_stopped(const pst_txn *t, pst_err *err);
 bool txn_innocent(const pst_txn *t); /* an outage or a time-out of this round explains a fencing */

@@ -87,6 +87,22 @@ static void run_call(void *arg)
 
 static const char *const call_names[] = {"init", "begin", "send offsets", "commit", "abort"};
 
+void txn_stay(pst_txn *t)
+{
+    if (t->consumer)
+        bus_consumer_stay(t->consumer);
+}
+
+static void stay(void *txn)
+{
+    txn_stay(txn);
+}
+
+static bool await(pst_txn *t, int timeout_ms)
+{
+    return bus_hand_wait_doing(t->hand, timeout_ms, stay, t);
+}
+
 /* True: it has come back within limit_ms. Some do not mind their time-out while the broker is away: long before the limit it is said what is waited for. */
 static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
 {
@@ -95,14 +111,14 @@ static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
         return true;
     }
     bus_hand_start(t->hand, run_call, c);
-    bool back = bus_hand_wait(t->hand, limit_ms < PATIENCE_MS ? limit_ms : PATIENCE_MS);
+    bool back = await(t, limit_ms < PATIENCE_MS ? limit_ms : PATIENCE_MS);
     if (!back && limit_ms > PATIENCE_MS) {
         char why[300];
         snprintf(why, sizeof why, "transaction %.200s: %s is not answered", t->id, call_names[c->kind]);
         if (!t->waits_us)
             t->waits_us = pst_mono_us() - PATIENCE_MS * 1000LL;
         say(t, why);
-        back = bus_hand_wait(t->hand, limit_ms - PATIENCE_MS);
+        back = await(t, limit_ms - PATIENCE_MS);
     }
     if (!back) {
         bus_hand_free(t->hand);
@@ -224,6 +240,7 @@ int txn_renew(pst_txn *t, bool abort_first, pst_err *err)
             bus_serve(t->p->link, 0);
             if (c == TXN_RETRY)
                 txn_waits(t, &why);
+            txn_stay(t);
             if (t->p->health.fatal.code)
                 return bus_health_take(&t->p->health, err);
         }

@@ -28,6 +28,7 @@ static int probe(pst_txn *t, const txn_sent *sent)
             visible = b.n > 0;
             break;
         }
+        txn_stay(t);
     }
     pst_consumer_free(c);
     return visible;

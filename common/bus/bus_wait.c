@@ -88,6 +88,7 @@ int bus_wait_more(pst_consumer *c, bus_wait *w, int code, pst_err *err)
     if (now - w->begun_us > FIRST_US && now - w->told_us > (w->own_fault ? FIRST_US : AGAIN_US) && tell(c, w, code, now))
         return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "kafka", code,
                            "the coordinator of group %s answers others, but not this consumer: %s", c->group, bus_code_text(code));
+    bus_consumer_stay(c);
     pst_sleep_ms(STEP_BACK_MS);
     return 0;
 }

@@ -2,6 +2,7 @@
  * request kind. The cluster stores neither transactional offsets nor markers, so only the behaviour is proved here: commits, aborts, recycles,
  * refusals. That nothing is lost or doubled is proved on a real Kafka (test_bus_live). */
 #include "common/bus/bus_txn.h"
+#include "common/bus/bus_consumer.h"
 #include "common/bus/rdkafka/embedded.h"
 #include "common/bus/rdkafka/rdk.h"
 #include "common/base/clock.h"
@@ -257,6 +258,7 @@ static void test_mock_txn_survives_an_outage_during_commit(void **state)
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_opens = PTHREAD_COND_INITIALIZER;
 static bool gate_armed, gate_open;
+static int offsets_take_ms; /* the next ones */
 
 rd_kafka_error_t *rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *offsets,
                                                        const rd_kafka_consumer_group_metadata_t *group, int timeout_ms)
@@ -268,9 +270,46 @@ rd_kafka_error_t *rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk, const rd_
     gate_armed = false;
     while (wait && !gate_open)
         pthread_cond_wait(&gate_opens, &gate_lock);
+    int take_ms = offsets_take_ms;
+    offsets_take_ms = 0;
     pthread_mutex_unlock(&gate_lock);
+    pst_sleep_ms(take_ms);
     send_offsets_fn real = (send_offsets_fn)dlsym(RTLD_NEXT, "rd_kafka_send_offsets_to_transaction");
     return real(rk, offsets, group, timeout_ms);
+}
+
+static int32_t generation; /* that the client is in by now; 0 = what it says */
+
+rd_kafka_consumer_group_metadata_t *rd_kafka_consumer_group_metadata(rd_kafka_t *rk)
+{
+    typedef rd_kafka_consumer_group_metadata_t *(*metadata_fn)(rd_kafka_t *);
+    rd_kafka_consumer_group_metadata_t *said = ((metadata_fn)dlsym(RTLD_NEXT, "rd_kafka_consumer_group_metadata"))(rk);
+    if (!generation)
+        return said;
+    rd_kafka_consumer_group_metadata_destroy(said);
+    char *id = rd_kafka_memberid(rk);
+    said = rd_kafka_consumer_group_metadata_new_with_genid("g", generation, id, NULL);
+    rd_kafka_mem_free(rk, id);
+    return said;
+}
+
+/* A topic has grown while a rebalance waits to be told: librdkafka is in the next generation, and what the round rests on was given in the one before. */
+static void test_mock_txn_offsets_of_another_generation_are_not_sent(void **state)
+{
+    pst_txn *t;
+    pst_err err = {0};
+    assert_int_equal(pst_txn_new(conf, "t-generation", PST_TXN_EXACTLY_ONCE, consumer, &t, &err), 0);
+    assert_int_equal(run_round(t, &err), 0);
+    generation = 77;
+    assert_int_equal(run_round(t, &err), PST_EAGAIN);
+    assert_non_null(strstr(err.text, "the group has gone on without this member"));
+    generation = 0;
+    pst_err_clear(&err);
+    assert_int_equal(run_round(t, &err), 0);
+    uint64_t counts[3];
+    pst_txn_counts(t, counts);
+    assert_int_equal(counts[0], 2);
+    pst_txn_free(t);
 }
 
 static void test_mock_txn_call_that_does_not_come_back_is_left_behind(void **state)
@@ -300,6 +339,142 @@ static void test_mock_txn_call_that_does_not_come_back_is_left_behind(void **sta
     for (int i = 0; i < 600 && rd_kafka_thread_cnt() >= alive; i++)
         pst_sleep_ms(100);
     assert_true(rd_kafka_thread_cnt() < alive);
+}
+
+/* ---- the group during a long commit ------------------------------------------------------------------------------------------------ */
+
+static pst_consumer *member(const char *topic, const char *poll_interval_ms)
+{
+    pst_err err = {0};
+    pst_consumer *c;
+    pst_bus_conf *brisk = pst_bus_conf_copy(conf);
+    assert_int_equal(pst_bus_conf_set(brisk, "session.timeout.ms", "6000", "test", &err), 0);
+    assert_int_equal(pst_bus_conf_set(brisk, "max.poll.interval.ms", poll_interval_ms, "test", &err), 0);
+    assert_int_equal(pst_consumer_new(brisk, &(pst_consumer_opts){.group = topic, .topics = &topic, .n_topics = 1}, &c, &err), 0);
+    pst_bus_conf_free(brisk);
+    return c;
+}
+
+static void create_two(const char *topic)
+{
+    pst_err err = {0};
+    rd_kafka_mock_topic_create(cluster, topic, 2, 1);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(
+            pst_publish(conf, &(pst_out){.topic = topic, .partition = i % 2, .value = "x", .value_len = 1}, 120000, NULL, NULL, &err), 0);
+}
+
+/* A round over one record that has polled it. */
+static pst_txn *open_round(pst_consumer *c, const char *id, pst_batch *b)
+{
+    pst_txn *t;
+    pst_err err = {0};
+    assert_int_equal(pst_txn_new(conf, id, PST_TXN_EXACTLY_ONCE, c, &t, &err), 0);
+    for (int64_t until = pst_mono_us() + 120000000; !b->n && pst_mono_us() < until;)
+        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 200}, b, NULL), 0);
+    assert_int_equal(b->n, 1);
+    assert_int_equal(pst_txn_begin(t, &err), 0);
+    pst_txn_of(t, &b->records[0]);
+    assert_int_equal(pst_txn_send(t, &(pst_out){.topic = "out", .partition = 0, .value = "y", .value_len = 1}, &err), 0);
+    pst_txn_of(t, NULL);
+    pst_consumer_mark(c, b->records[0].topic, b->records[0].partition, b->records[0].offset + 1);
+    return t;
+}
+
+/* A commit that takes longer than max.poll.interval.ms does not cost the member its partitions, nor the records behind it. */
+static void test_mock_txn_a_commit_beyond_the_poll_interval_keeps_its_place(void **state)
+{
+    create_two("patient");
+    pst_err err = {0};
+    pst_batch b = {0};
+    pst_consumer *c = member("patient", "6000");
+    pst_txn *t = open_round(c, "t-patient", &b);
+    uint64_t epoch = pst_consumer_epoch(c);
+    offsets_take_ms = 9000;
+    if (pst_txn_commit(t, &err))
+        fail_msg("%s", err.text);
+    size_t got = 1;
+    for (int64_t until = pst_mono_us() + 120000000; got < 8 && pst_mono_us() < until;) {
+        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 8, .timeout_ms = 200}, &b, NULL), 0);
+        assert_false(b.lost);
+        got += b.n;
+    }
+    assert_int_equal(got, 8);
+    assert_int_equal(pst_consumer_epoch(c), epoch);
+    pst_txn_free(t);
+    pst_consumer_free(c);
+}
+
+static bool joins_end; /* atomic */
+
+static void *join_in(void *arg)
+{
+    while (!__atomic_load_n(&joins_end, __ATOMIC_ACQUIRE)) {
+        pst_batch b;
+        pst_consumer_poll(arg, &(pst_poll){.records_max = 1, .timeout_ms = 100}, &b, NULL);
+    }
+    return NULL;
+}
+
+/* A rebalance that comes during a commit waits for it, though the client is polled: what is committed rests on the partitions. */
+static void test_mock_txn_a_rebalance_waits_for_the_commit(void **state)
+{
+    create_two("pair");
+    pst_err err = {0};
+    pst_batch b = {0};
+    pst_consumer *first = member("pair", "60000");
+    pst_txn *t = open_round(first, "t-pair", &b);
+    assert_int_equal(pst_consumer_assignment(first, NULL, 0), 2);
+    uint64_t epoch = pst_consumer_epoch(first);
+    pst_consumer *second = member("pair", "60000");
+    pthread_t joiner;
+    joins_end = false;
+    assert_int_equal(pthread_create(&joiner, NULL, join_in, second), 0);
+    offsets_take_ms = 5000;
+    int rc = pst_txn_commit(t, &err);
+    if (rc)
+        fail_msg("%s", err.text);
+    assert_non_null(((rdk *)first->link.h)->kept);
+    assert_int_equal(pst_consumer_epoch(first), epoch);
+    assert_int_equal(pst_consumer_assignment(first, NULL, 0), 2);
+    assert_int_equal(pst_consumer_poll(first, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
+    assert_true(b.lost);
+    assert_true(pst_consumer_epoch(first) > epoch);
+    for (int64_t until = pst_mono_us() + 120000000; pst_consumer_assignment(first, NULL, 0) != 1 && pst_mono_us() < until;)
+        assert_int_equal(pst_consumer_poll(first, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
+    assert_int_equal(pst_consumer_assignment(first, NULL, 0), 1);
+    __atomic_store_n(&joins_end, true, __ATOMIC_RELEASE);
+    pthread_join(joiner, NULL);
+    pst_txn_free(t);
+    pst_consumer_free(second);
+    pst_consumer_free(first);
+}
+
+/* Closed before it could be told: nobody waits for the answer. */
+static void test_mock_txn_a_rebalance_that_waits_does_not_hold_up_the_end(void **state)
+{
+    create_two("gone");
+    pst_err err = {0};
+    pst_batch b = {0};
+    pst_consumer *first = member("gone", "60000");
+    pst_txn *t = open_round(first, "t-gone", &b);
+    pst_consumer *second = member("gone", "60000");
+    pthread_t joiner;
+    joins_end = false;
+    assert_int_equal(pthread_create(&joiner, NULL, join_in, second), 0);
+    offsets_take_ms = 5000;
+    assert_int_equal(pst_txn_commit(t, &err), 0);
+    assert_non_null(((rdk *)first->link.h)->kept);
+    pst_txn_free(t);
+    int64_t begun = pst_mono_us();
+    pst_consumer_free(first);
+    assert_true(pst_mono_us() - begun < 9000000);
+    __atomic_store_n(&joins_end, true, __ATOMIC_RELEASE);
+    pthread_join(joiner, NULL);
+    for (int64_t until = pst_mono_us() + 120000000; pst_consumer_assignment(second, NULL, 0) != 2 && pst_mono_us() < until;)
+        assert_int_equal(pst_consumer_poll(second, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
+    assert_int_equal(pst_consumer_assignment(second, NULL, 0), 2);
+    pst_consumer_free(second);
 }
 
 static void test_mock_plain_mode_sends_and_commits(void **state)
@@ -388,12 +563,16 @@ static void test_mock_txn_value_in_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mock_txn_a_commit_beyond_the_poll_interval_keeps_its_place),
+        cmocka_unit_test(test_mock_txn_a_rebalance_waits_for_the_commit),
+        cmocka_unit_test(test_mock_txn_a_rebalance_that_waits_does_not_hold_up_the_end),
         cmocka_unit_test(test_mock_plain_mode_sends_and_commits),
         cmocka_unit_test(test_mock_txn_value_in_place),
         cmocka_unit_test(test_mock_txn_error_classes),
         cmocka_unit_test(test_mock_txn_too_large_is_refused_before_it_harms),
         cmocka_unit_test(test_mock_txn_empty_round_commits),
         cmocka_unit_test(test_mock_txn_takes_over_by_itself),
+        cmocka_unit_test(test_mock_txn_offsets_of_another_generation_are_not_sent),
         cmocka_unit_test(test_mock_txn_call_that_does_not_come_back_is_left_behind),
         cmocka_unit_test(test_mock_txn_survives_an_outage_during_commit),
         cmocka_unit_test(test_mock_txn_stops_after_three_refusals), /* the last: its consumer is of no use afterwards */

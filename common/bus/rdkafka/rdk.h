@@ -16,6 +16,7 @@
 #include <librdkafka/rdkafka.h>
 
 typedef struct rdk_ticket rdk_ticket;
+typedef struct rdk_rebalance rdk_rebalance;
 
 typedef struct rdk { /* what a bus_handle is here */
     rd_kafka_t *rk;
@@ -24,6 +25,11 @@ typedef struct rdk { /* what a bus_handle is here */
     rd_kafka_message_t *told; /* an end or a fault: its topic's name is good until the next poll */
     bool gives_records;       /* a consumer: news and records share a queue */
     bool has_partitions;
+    bool is_static;      /* a member with an instance id */
+    bool stays;          /* a rebalance that comes now is kept */
+    rdk_rebalance *kept; /* the first; NULL = none is */
+    void *given;         /* the membership in which its partitions were given, as librdkafka writes it down; NULL = none were */
+    size_t given_size;
     /* of a producer */
     bool transactional;
     rd_kafka_topic_t *topic; /* of the last record: to look it up takes a lock that its threads want, too */
@@ -58,6 +64,9 @@ const char *rdk_conf_get(const pst_bus_conf *conf, const char *key);
 /* rd_kafka_new with an error that names the property. Takes kconf in every case; fills h->rk. */
 int rdk_new(rd_kafka_type_t type, rd_kafka_conf_t *kconf, rdk *h, pst_err *err);
 void rdk_tsan(void);
+void rdk_tell_kept(rdk *h); /* rebalances that were kept, in their order */
+void rdk_kept_free(rdk *h);
+void *rdk_membership(const rd_kafka_consumer_group_metadata_t *group, size_t *ret_size); /* written down; rd_kafka_mem_free() */
 
 /* ---- lists --------------------------------------------------------------------------------------------------------------------- */
 
@@ -68,7 +77,7 @@ void rdk_place_set(bus_place *place, const rd_kafka_topic_partition_t *tp);    /
 /* ---- the group, of rdk_consumer_ops ------------------------------------------------------------------------------------------------ */
 
 int rdk_commit(bus_handle *h, const bus_places *places, int timeout_ms);
-bool rdk_is_member(bus_handle *h);
+bool rdk_gave(bus_handle *h, const bus_group *g);
 bus_group *rdk_group(bus_handle *h);
 void rdk_group_free(bus_group *g);
 void rdk_leave(bus_handle *h);

@@ -121,6 +121,7 @@ void rdk_free(bus_handle *b)
     rdk *h = rdk_of(b);
     if (h->told)
         rd_kafka_message_destroy(h->told); /* one that is kept would make rd_kafka_destroy wait for ever */
+    rdk_kept_free(h);
     if (h->topic)
         rd_kafka_topic_destroy(h->topic);
     bool dead_member = rd_kafka_type(h->rk) == RD_KAFKA_CONSUMER && rd_kafka_fatal_error(h->rk, NULL, 0);

@@ -14,25 +14,95 @@
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
-static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque)
+struct rdk_rebalance {
+    rd_kafka_resp_err_t code;
+    rd_kafka_topic_partition_list_t *list;
+    bool incremental;
+    void *membership; /* of ASSIGN: the one in which they are given */
+    size_t membership_size;
+    rdk_rebalance *next;
+};
+
+static void rebalance_free(rdk *h, rdk_rebalance *r)
 {
-    rdk *h = opaque;
-    const char *protocol = rd_kafka_rebalance_protocol(rk);
-    bus_change change = code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS   ? BUS_ASSIGNED
-                        : code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS ? BUS_REVOKED
-                                                                       : BUS_LOST;
-    bus_places places = {.n = list ? (size_t)list->cnt : 0};
+    rd_kafka_topic_partition_list_destroy(r->list);
+    rd_kafka_mem_free(h->rk, r->membership);
+    free(r);
+}
+
+/* The list and the membership are those of now: both may be others when it is told. */
+static rdk_rebalance *rebalance_new(rdk *h, rd_kafka_resp_err_t code, const rd_kafka_topic_partition_list_t *list)
+{
+    const char *protocol = rd_kafka_rebalance_protocol(h->rk);
+    rdk_rebalance *r = pst_alloc(sizeof *r);
+    *r = (rdk_rebalance){.code = code,
+                         .list = list ? rd_kafka_topic_partition_list_copy(list) : rd_kafka_topic_partition_list_new(0),
+                         .incremental = protocol && !strcmp(protocol, "COOPERATIVE")};
+    rd_kafka_consumer_group_metadata_t *group =
+        code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS ? rd_kafka_consumer_group_metadata(h->rk) : NULL;
+    if (group) {
+        r->membership = rdk_membership(group, &r->membership_size);
+        rd_kafka_consumer_group_metadata_destroy(group);
+    }
+    return r;
+}
+
+static void tell_rebalance(rdk *h, rdk_rebalance *r)
+{
+    bus_change change = r->code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS   ? BUS_ASSIGNED
+                        : r->code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS ? BUS_REVOKED
+                                                                          : BUS_LOST;
+    bus_places places = {.n = (size_t)r->list->cnt};
     places.at = pst_alloc((places.n + 1) * sizeof *places.at);
     for (size_t i = 0; i < places.n; i++) {
-        places.at[i] = (bus_place){.topic = list->elems[i].topic, .partition = list->elems[i].partition};
-        rdk_place_set(&places.at[i], &list->elems[i]);
+        places.at[i] = (bus_place){.topic = r->list->elems[i].topic, .partition = r->list->elems[i].partition};
+        rdk_place_set(&places.at[i], &r->list->elems[i]);
     }
-    pst_log(PST_LOG_DEBUG, "kafka", "event=rebalance client=%s code=%s lost=%d", rd_kafka_name(rk), rd_kafka_err2name(code),
-            rd_kafka_assignment_lost(rk));
-    h->to.rebalance(h->to.owner, change, &places, protocol && !strcmp(protocol, "COOPERATIVE"));
+    if (r->membership) {
+        rd_kafka_mem_free(h->rk, h->given);
+        h->given = r->membership;
+        h->given_size = r->membership_size;
+        r->membership = NULL;
+    }
+    pst_log(PST_LOG_DEBUG, "kafka", "event=rebalance client=%s code=%s lost=%d", rd_kafka_name(h->rk), rd_kafka_err2name(r->code),
+            rd_kafka_assignment_lost(h->rk));
+    h->to.rebalance(h->to.owner, change, &places, r->incremental);
     for (size_t i = 0; i < places.n; i++)
         free(places.at[i].note);
     free(places.at);
+    rebalance_free(h, r);
+}
+
+/* More than one can be kept: when a topic grows librdkafka joins again without waiting for the answer to the one before. */
+static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque)
+{
+    rdk *h = opaque;
+    rdk_rebalance *r = rebalance_new(h, code, list), **last = &h->kept;
+    if (!h->stays) {
+        tell_rebalance(h, r);
+        return;
+    }
+    while (*last)
+        last = &(*last)->next;
+    *last = r;
+    pst_log(PST_LOG_DEBUG, "kafka", "event=rebalance_waits client=%s code=%s", rd_kafka_name(rk), rd_kafka_err2name(code));
+}
+
+void rdk_tell_kept(rdk *h)
+{
+    for (rdk_rebalance *r; (r = h->kept);) {
+        h->kept = r->next;
+        tell_rebalance(h, r);
+    }
+}
+
+void rdk_kept_free(rdk *h)
+{
+    for (rdk_rebalance *r; (r = h->kept);) {
+        h->kept = r->next;
+        rebalance_free(h, r);
+    }
+    rd_kafka_mem_free(h->rk, h->given);
 }
 
 static rd_kafka_conf_t *configure(const pst_bus_conf *conf, const bus_consumer_needs *needs, rdk *h, pst_err *err)
@@ -87,6 +157,7 @@ static int consumer_open(const pst_bus_conf *conf, const bus_consumer_needs *nee
         return PST_EINVAL;
     }
     rd_kafka_poll_set_consumer(h->rk);
+    h->is_static = needs->instance_id != NULL;
     *ret = (bus_handle *)h;
     return 0;
 }
@@ -105,9 +176,8 @@ static void tell_fault(rdk *h, const rd_kafka_message_t *m, bus_run *ret)
 }
 
 /* A run of one: see the top. Headers are parsed here if there are any; asking a record without them costs reading one length. */
-static void consumer_poll(bus_handle *b, int timeout_ms, pst_record *room, size_t max, size_t bytes, bus_run *ret)
+static void poll_one(rdk *h, int timeout_ms, pst_record *room, bus_run *ret)
 {
-    rdk *h = rdk_of(b);
     if (h->told) {
         rd_kafka_message_destroy(h->told);
         h->told = NULL;
@@ -144,6 +214,20 @@ static void consumer_poll(bus_handle *b, int timeout_ms, pst_record *room, size_
                          .value_len = m->payload ? m->len : 0,
                          .has_headers = rd_kafka_message_headers(m, &headers) == 0,
                          .native = m};
+}
+
+static void consumer_poll(bus_handle *b, int timeout_ms, pst_record *room, size_t max, size_t bytes, bus_run *ret)
+{
+    rdk_tell_kept(rdk_of(b));
+    poll_one(rdk_of(b), timeout_ms, room, ret);
+}
+
+static void stay(bus_handle *b, pst_record *room, bus_run *ret)
+{
+    rdk *h = rdk_of(b);
+    h->stays = true;
+    poll_one(h, 0, room, ret);
+    h->stays = false;
 }
 
 static void release(bus_handle *h, const pst_record *records, size_t n)
@@ -250,13 +334,14 @@ const bus_consumer_ops rdk_consumer_ops = {
     .assign_more = assign_more,
     .assign_less = assign_less,
     .poll = consumer_poll,
+    .stay = stay,
     .release = release,
     .headers = headers,
     .pause = pause_places,
     .seek = seek,
     .commit = rdk_commit,
     .known_end = known_end,
-    .is_member = rdk_is_member,
+    .gave = rdk_gave,
     .group = rdk_group,
     .group_free = rdk_group_free,
     .leave = rdk_leave,

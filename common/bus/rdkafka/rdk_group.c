@@ -6,6 +6,8 @@
 #include "common/base/clock.h"
 #include "common/base/stop.h"
 
+#include <string.h>
+
 #define SLICE_MS      100 /* how often a wait looks whether it was told to stop */
 #define LEAVE_WAIT_MS 3000
 
@@ -32,7 +34,25 @@ int rdk_commit(bus_handle *h, const bus_places *places, int timeout_ms)
     return code;
 }
 
-bool rdk_is_member(bus_handle *h)
+void *rdk_membership(const rd_kafka_consumer_group_metadata_t *group, size_t *ret_size)
+{
+    void *bytes = NULL;
+    if (rdk_error(rd_kafka_consumer_group_metadata_write(group, &bytes, ret_size), (char[100]){0}, 100))
+        return NULL;
+    return bytes;
+}
+
+bool rdk_gave(bus_handle *h, const bus_group *g)
+{
+    rdk *r = rdk_of(h);
+    size_t size = 0;
+    void *now = rdk_membership((const rd_kafka_consumer_group_metadata_t *)g, &size);
+    bool same = now && r->given && size == r->given_size && !memcmp(now, r->given, size);
+    rd_kafka_mem_free(r->rk, now);
+    return same;
+}
+
+static bool is_member(bus_handle *h)
 {
     char *id = rd_kafka_memberid(rdk_of(h)->rk);
     bool is = id && *id;
@@ -57,7 +77,8 @@ void rdk_leave(bus_handle *b)
     rdk *h = rdk_of(b);
     if (rd_kafka_unsubscribe(h->rk))
         return;
-    for (int64_t until = pst_mono_us() + LEAVE_WAIT_MS * 1000LL; (h->has_partitions || rdk_is_member(b)) && pst_mono_us() < until;) {
+    rdk_tell_kept(h); /* not before: it would join again, and the group does not hear it leave behind that */
+    for (int64_t until = pst_mono_us() + LEAVE_WAIT_MS * 1000LL; (h->has_partitions || is_member(b)) && pst_mono_us() < until;) {
         rd_kafka_message_t *m = rd_kafka_consumer_poll(h->rk, 20);
         if (m)
             rd_kafka_message_destroy(m);
@@ -66,5 +87,6 @@ void rdk_leave(bus_handle *b)
 
 void rdk_close(bus_handle *h)
 {
+    rdk_tell_kept(rdk_of(h));               /* it waits for the answer */
     rd_kafka_consumer_close(rdk_of(h)->rk); /* calls the rebalance callback here */
 }
