@@ -142,7 +142,8 @@ void pst_consumer_mark(pst_consumer *c, const char *topic, int32_t partition, in
 int pst_consumer_commit_marked(pst_consumer *c, pst_err *err);
 /* Moves. One that fails leaves the position unknown: this and every later call gives PST_ESTATE, FATAL, until the consumer is opened anew. */
 int pst_consumer_rewind(pst_consumer *c, pst_err *err); /* back to the committed offsets of the assignment; spoils an open round */
-int pst_consumer_pause(pst_consumer *c, bool pause);    /* all assigned partitions; keep polling meanwhile */
+/* All assigned partitions, until false is said and the consumer polled. Serve it meanwhile. */
+int pst_consumer_pause(pst_consumer *c, bool pause);
 /* Marks behind the target are lowered to it. In a round of pst_txn: never forward (PST_ESTATE), and behind what was sent it spoils the round. */
 int pst_consumer_seek(pst_consumer *c, const char *topic, int32_t partition, int64_t offset, pst_err *err);
 /* This record cannot be used now: its partition alone stands at it and is paused, for wait_ms, twice as long each time in a row that it is held
@@ -163,6 +164,8 @@ bool pst_consumer_joined(const pst_consumer *c);
 uint64_t pst_consumer_epoch(const pst_consumer *c);
 /* Known lag (high watermark or last stable offset − position) over the assignment; -1 = not known yet. No round trip. */
 int64_t pst_consumer_lag(pst_consumer *c);
+/* Every partition has told something since it stood still, as while a commit took long: records may have come meanwhile that lag knows nothing of. */
+bool pst_consumer_lag_is_fresh(const pst_consumer *c);
 void pst_consumer_free(pst_consumer *c); /* leaves the group, bounded in time */
 
 /* ---- producer ------------------------------------------------------------------------------------------------------------ */

@@ -118,13 +118,20 @@ static void clear_parts(pst_consumer *c)
 static void on_assign(pst_consumer *c, bus_places *list, bool incremental)
 {
     pst_err err = {0};
+    if (!incremental && c->n_parts) { /* a topic grew while a rebalance was under way: nobody was asked to give anything back */
+        c->epoch++;
+        c->lost = true;
+        clear_parts(c);
+        drop_gathered(c);
+    }
     bus_peers_inherit(c, list);
     int rc = c->opts.start != PST_START_EARLIEST && list->n ? bus_start_places(c, list, &err) : 0;
     if (rc < 0) {
         if (rc != PST_EFENCED || err.cls == PST_CLASS_FATAL)
             bus_consumer_astray(c, &err, NULL);
-        if (!incremental)
-            c->link.lib->consumer->assign(c->link.h, NULL);
+        const bus_places nothing = {0};
+        if (!incremental) /* an answer, unlike NULL, behind which librdkafka would wait for one and hear no rebalance */
+            c->link.lib->consumer->assign(c->link.h, &nothing);
         return;
     }
     if (incremental) {
@@ -132,12 +139,6 @@ static void on_assign(pst_consumer *c, bus_places *list, bool incremental)
         int code = c->link.lib->consumer->assign_more(c->link.h, list, why, sizeof why);
         bus_health_note(&c->health, code, why);
     } else {
-        if (c->n_parts) { /* a topic grew while a rebalance was under way: nobody was asked to give anything back */
-            c->epoch++;
-            c->lost = true;
-            clear_parts(c);
-            drop_gathered(c);
-        }
         bus_health_note(&c->health, c->link.lib->consumer->assign(c->link.h, list), NULL);
     }
     for (size_t i = 0; i < list->n; i++)
@@ -297,6 +298,14 @@ size_t pst_consumer_assignment(pst_consumer *c, pst_range *ret_ranges, size_t ma
         ret_ranges[i] = (pst_range){.topic = p->topic, .partition = p->partition, .from = p->next < 0 ? -1 : p->next, .to = p->to};
     }
     return c->n_parts;
+}
+
+bool pst_consumer_lag_is_fresh(const pst_consumer *c)
+{
+    for (size_t i = 0; i < c->n_parts; i++)
+        if (c->parts[i].unheard)
+            return false;
+    return c->assigned;
 }
 
 bool pst_consumer_joined(const pst_consumer *c)

@@ -244,8 +244,11 @@ static bool take(pst_consumer *c, const bus_run *run)
         p->base = first;
     p->heard_us = p->turn_us = pst_mono_us();
     p->behind_us = 0;
+    p->unheard = false;
+    if (c->rest_us && run->kind == BUS_RUN_RECORDS)
+        c->turn_us = 1; /* the turn bore fruit: the next may have its own at once */
     if (c->rest_us)
-        c->rest_us = c->turn_us = 1;   /* the turn has borne fruit: the others follow, and the next may have his */
+        c->rest_us = 1;                /* and is over */
     p->eof = run->kind == BUS_RUN_END; /* the end, for now */
     if (p->eof) {
         p->next = run->offset;

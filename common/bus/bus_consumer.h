@@ -72,7 +72,6 @@ void bus_consumer_release(pst_consumer *c);                                     
 int bus_seek_one(pst_consumer *c, const bus_part *p, int64_t offset, pst_err *err);        /* the client's position alone; fails: astray */
 
 int bus_pause(pst_consumer *c, const bus_part *p, bool pause); /* one partition, if it is not as it should be; a code */
-bool bus_is_paused(const pst_consumer *c);                     /* all of them are, whatever is true of one */
 int bus_pause_all(pst_consumer *c);                            /* what flows; a code */
 void bus_flow(pst_consumer *c); /* at each poll: what stood still because the thread waited, or because another had its turn, goes on */
 

@@ -117,6 +117,7 @@ typedef struct bus_part {
     int begun;                                       /* how many partitions its topic had when the group began, < 1 = not known */
     bool eof, done;                                  /* at its end now; reached `to` for good */
     bool off;                                        /* paused in the client */
+    bool unheard;                                    /* it stood still, and has not told since where its end is */
 } bus_part;
 
 /* Offsets marked (free them); NULL when nothing is marked. */

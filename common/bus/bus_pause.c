@@ -2,7 +2,7 @@
  *
  * Everything is paused while the owner uses what it was given (pst_consumer_pause: a model that computes) or the thread waits for something else
  * (bus_consumer_stay: a commit); one partition alone while it is held at a record, or when its range is done. What is true of the client is kept in
- * `off`: in librdkafka 2.0.2 to resume what is not paused throws away what was fetched and does not fetch it again.
+ * `off`: in librdkafka 2.0.2 to resume what is not paused throws away what was fetched and begins anew where it was last started, sought or paused.
  *
  * A pause throws away what was fetched, too, and whichever partition is fetched first afterwards gives the next batch. With a model slower than a
  * fetch that would be the same one each time, and the others would give nothing for as long as it has records. So each partition has its turn: the
@@ -13,7 +13,7 @@
 
 #define WAKE_MS  200
 #define STAY_US  1000000 /* max.poll.interval.ms is no less than session.timeout.ms, and that, as brokers allow it, no less than 6 s */
-#define TURN_US  2000000 /* who has given nothing for so long is due; and so long after a turn that gave nothing is no other */
+#define TURN_US  2000000 /* who has given nothing for so long is due; and so long after a turn in vain is no other */
 #define LOOK_US  200000  /* alone for so long: nothing is known to be there, and a fetch of nothing takes fetch.wait.max.ms, which is 100 */
 #define FETCH_US 500000  /* something is */
 
@@ -29,7 +29,7 @@ static bool is_among(const bus_part *p, const bus_part *only)
     return only ? p == only : may_flow(p);
 }
 
-/* One call for all: each waits for the thread of the partition's broker. only: NULL = all that may flow. A code. */
+/* One call for all: each waits for the client's thread. only: NULL = all that may flow. A code. */
 static int set_off(pst_consumer *c, const bus_part *only, bool off)
 {
     bus_places *list = bus_places_new();
@@ -109,6 +109,7 @@ static void skip_pause(pst_consumer *c, int64_t now)
         bus_part *p = &c->parts[i];
         p->heard_us += p->heard_us < c->paused_us ? took : 0;
         p->behind_us += p->behind_us ? took : 0;
+        p->unheard = !p->done;
     }
 }
 

@@ -66,6 +66,7 @@ int rdk_new(rd_kafka_type_t type, rd_kafka_conf_t *kconf, rdk *h, pst_err *err);
 void rdk_tsan(void);
 void rdk_tell_kept(rdk *h); /* rebalances that were kept, in their order */
 void rdk_kept_free(rdk *h);
+bool rdk_keeps_assign(const rdk *h);                                                     /* one of them gives partitions */
 void *rdk_membership(const rd_kafka_consumer_group_metadata_t *group, size_t *ret_size); /* written down; rd_kafka_mem_free() */
 
 /* ---- lists --------------------------------------------------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ static void tell_rebalance(rdk *h, rdk_rebalance *r)
         places.at[i] = (bus_place){.topic = r->list->elems[i].topic, .partition = r->list->elems[i].partition};
         rdk_place_set(&places.at[i], &r->list->elems[i]);
     }
-    if (r->membership) {
+    if (r->code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         rd_kafka_mem_free(h->rk, h->given);
         h->given = r->membership;
         h->given_size = r->membership_size;
@@ -103,6 +103,15 @@ void rdk_kept_free(rdk *h)
         rebalance_free(h, r);
     }
     rd_kafka_mem_free(h->rk, h->given);
+    h->given = NULL;
+}
+
+bool rdk_keeps_assign(const rdk *h)
+{
+    const rdk_rebalance *r = h->kept;
+    while (r && r->code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS)
+        r = r->next;
+    return r != NULL;
 }
 
 static rd_kafka_conf_t *configure(const pst_bus_conf *conf, const bus_consumer_needs *needs, rdk *h, pst_err *err)

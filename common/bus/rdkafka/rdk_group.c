@@ -42,16 +42,6 @@ void *rdk_membership(const rd_kafka_consumer_group_metadata_t *group, size_t *re
     return bytes;
 }
 
-bool rdk_gave(bus_handle *h, const bus_group *g)
-{
-    rdk *r = rdk_of(h);
-    size_t size = 0;
-    void *now = rdk_membership((const rd_kafka_consumer_group_metadata_t *)g, &size);
-    bool same = now && r->given && size == r->given_size && !memcmp(now, r->given, size);
-    rd_kafka_mem_free(r->rk, now);
-    return same;
-}
-
 static bool is_member(bus_handle *h)
 {
     char *id = rd_kafka_memberid(rdk_of(h)->rk);
@@ -59,6 +49,19 @@ static bool is_member(bus_handle *h)
     if (id)
         rd_kafka_mem_free(rdk_of(h)->rk, id);
     return is;
+}
+
+bool rdk_gave(bus_handle *h, const bus_group *g)
+{
+    rdk *r = rdk_of(h);
+    size_t size = 0;
+    if (!is_member(h) ||
+        rdk_keeps_assign(r)) /* nobody's offsets are taken without a question; what was given since is another generation's */
+        return false;
+    void *now = rdk_membership((const rd_kafka_consumer_group_metadata_t *)g, &size);
+    bool same = now && r->given && size == r->given_size && !memcmp(now, r->given, size);
+    rd_kafka_mem_free(r->rk, now);
+    return same;
 }
 
 bus_group *rdk_group(bus_handle *h)
@@ -85,8 +88,11 @@ void rdk_leave(bus_handle *b)
     }
 }
 
-void rdk_close(bus_handle *h)
+void rdk_close(bus_handle *b)
 {
-    rdk_tell_kept(rdk_of(h));               /* it waits for the answer */
-    rd_kafka_consumer_close(rdk_of(h)->rk); /* calls the rebalance callback here */
+    rdk *h = rdk_of(b);
+    if (h->kept && !h->is_static) /* as in rdk_leave(); a static member is to stay in the group */
+        rd_kafka_unsubscribe(h->rk);
+    rdk_tell_kept(h);               /* it waits for the answer */
+    rd_kafka_consumer_close(h->rk); /* calls the rebalance callback here */
 }
