@@ -135,5 +135,44 @@ else
     skipped=$((skipped + 1)) && echo "skipped: digests of wheels: python3 has no pip (apt install python3-pip)"
 fi
 
+# --- quickstart: the plug-in has a build of its own; cmake and ninja write down what they are asked for ---
+mkdir -p "$T/tree/deploy/cuda" "$T/tools"
+cp "$root/quickstart" "$T/tree/"
+printf '#!/bin/sh\necho /made-up-cuda\n' >"$T/tree/deploy/cuda/toolkit"
+printf '#!/bin/sh\nprintf installed\n' >"$T/tools/dpkg-query"
+cat >"$T/tools/cmake" <<'SH'
+#!/bin/sh
+echo "cmake $*" >>"$ASKED"
+case "$*" in
+    *"-B build/cuda "*) [ "$CUDA_FAILS" != cmake ] || { echo "nvcc is broken"; exit 1; } ;;
+    "--preset "*) mkdir -p "build/$2" && : >"build/$2/build.ninja" ;;
+esac
+SH
+cat >"$T/tools/ninja" <<'SH'
+#!/bin/sh
+echo "ninja $*" >>"$ASKED"
+[ "$2" = build/cuda ] || { echo done && : >"$2/penstock" && exit 0; }
+[ "$CUDA_FAILS" != ninja ] || { echo "nvcc is broken"; exit 1; }
+mkdir -p build/cuda && echo "a plug-in" >build/cuda/libpenstock-cuda.so && echo done
+SH
+chmod +x "$T/tree/deploy/cuda/toolkit" "$T/tools/"*
+quickstart() { # WHAT-FAILS WORD...
+    rm -f "$T/asked"
+    ASKED=$T/asked CUDA_FAILS=$1 PATH=$T/tools:$PATH "$T/tree/quickstart" build --no-install "${@:2}"
+}
+asked_apart() { # no word of CUDA reaches the program's build
+    grep -q 'build/cuda' "$T/asked" && ! grep -E '^(cmake --preset|ninja -C build/release)' "$T/asked" | grep -i cuda
+}
+beside=$T/tree/build/release/libpenstock-cuda.so
+for fails in cmake ninja; do
+    check "a plug-in that $fails does not make is said" exits 1 "the kernels for the GPU are not built; build/release/penstock is" quickstart $fails --cuda
+    check "$fails: the program is there, nothing is beside it" test -e "$T/tree/build/penstock" -a ! -e "$beside"
+    check "$fails: its build is not told of CUDA" asked_apart
+done
+check "the next build is one of the program" exits 0 "build/penstock is there" quickstart ""
+check "a plug-in that is made lies beside the program" exits 0 "libpenstock-cuda.so is there" quickstart "" --cuda
+check "whole, and by the toolkit's compiler" bash -c "[[ \$(cat '$beside') == 'a plug-in' && ! -e '$beside.new' ]] && grep -q CMAKE_CUDA_COMPILER=/made-up-cuda/bin/nvcc '$T/asked'"
+check "apart from the program's build, too" asked_apart
+
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]
