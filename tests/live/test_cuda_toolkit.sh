@@ -14,6 +14,18 @@ export XDG_CACHE_HOME=$T/cache PENSTOCK_CUDA_PREFIX=$T/none
 unset CUDA_HOME CUDA_PATH PENSTOCK_CUDA_TOOLKIT
 own=$XDG_CACHE_HOME/penstock/cuda-13.0
 real_python=$(command -v python3)
+# An installed CUDA is none of what is tried here. A folder on the PATH with an nvcc may be /usr/bin: links to all else in it take its place.
+path=
+IFS=: read -ra folders <<<"$PATH"
+for folder in "${folders[@]}"; do
+    if [[ -e $folder/nvcc ]]; then
+        without=$(mktemp -d "$T/path.XXXXXX")
+        ln -s "$folder"/* "$without/" && rm "$without/nvcc"
+        folder=$without
+    fi
+    path+=${path:+:}$folder
+done
+export PATH=$path
 
 check() { # WHAT COMMAND...
     local what=$1
