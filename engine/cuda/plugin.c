@@ -8,10 +8,10 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* Beside the program, above it, and where an installed one lies. */
+/* Beside the program, and where an installed one lies. In no other folder: who may write there could have the program run code of theirs. */
 static const char *find(char *to)
 {
-    static const char *const places[] = {ENG_CUDA_PLUGIN, "../" ENG_CUDA_PLUGIN, "../lib/" ENG_CUDA_PLUGIN};
+    static const char *const places[] = {ENG_CUDA_PLUGIN, "../lib/" ENG_CUDA_PLUGIN};
     char self[PATH_BYTES];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = 0;

@@ -1,7 +1,7 @@
 /* plugin.h - between the program and libpenstock-cuda.so, which has the kernels and the CUDA runtime in it. Not installed.
  *
- * The plug-in lies beside the program, in the folder above or in ../lib, and exports one function. It belongs to one version of the
- * program: another one's is not used. It is C on both sides; the plug-in is compiled by nvcc. @thread any. */
+ * The plug-in lies beside the program or in ../lib, and exports one function. It belongs to one version of the program: another one's is
+ * not used. It is C on both sides; the plug-in is compiled by nvcc. @thread any. */
 #ifndef PST_ENGINE_CUDA_PLUGIN_H
 #define PST_ENGINE_CUDA_PLUGIN_H
 

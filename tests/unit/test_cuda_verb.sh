@@ -47,6 +47,9 @@ case_is "device too old" "13000 7.5" - "cuda:0, NVIDIA Simulated, has compute ca
 case_is "plug-in missing" "13000 9.0" - "the plug-in libpenstock-cuda.so is not beside the program"
 case_is "plug-in of another version" "13000 9.0" older "belongs to penstock 0.0.9"
 case_is "all is there: no silent fall to the CPU" "13000 9.0" ours "this version of penstock computes on the CPU only"
+mkdir "$T/planted" && cp "$tests/cuda_plugins/cuda_plugin_ours.so" "$T/planted/libpenstock-cuda.so"
+run_case "$T/planted/bin" "no plug-in from the folder above" "13000 9.0" - "the plug-in libpenstock-cuda.so is not beside the program" &
+pids+=($!)
 for pid in "${pids[@]}"; do wait "$pid" || failed=$((failed + 1)); done
 json=$(LD_LIBRARY_PATH=$tests/cuda_sim PENSTOCK_SIM_CUDA="13000 9.0 7.5" "$program" devices --json | head -1)
 for text in '"device":"cuda:0"' '"name":"NVIDIA Simulated"' '"compute":"9.0"' '"memory_bytes":85899345920' '"free_bytes":84825604096' '"driver":"580.65.06"' '"usable":false'; do
