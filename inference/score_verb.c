@@ -2,6 +2,7 @@
 #include "common/base/log.h"
 #include "common/base/opt.h"
 #include "inference/run/pipeline_check.h"
+#include "inference/run/device.h"
 #include "inference/offline/score_offline.h"
 #include "inference/offline/score_replay.h"
 #include "inference/run/score_run.h"
@@ -127,6 +128,8 @@ static int run_verb(int which, int argc, char **argv)
         rc = load(&o, &p, &err);
     if (rc == 0 && which == RUN)
         rc = pst_pipeline_check_here(&settings, p, &err);
+    if (rc == 0 && which == REPLAY && (rc = score_device_check(p->device, &err)) < 0)
+        pst_err_prefix(&err, "%s:%d", p->file, p->line.device);
     if (rc < 0) {
         pst_say_err(usages[which].verb, &err);
         status = pst_err_exit(&err);

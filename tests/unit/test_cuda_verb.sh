@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test_cuda_verb.sh PENSTOCK TESTS - `penstock devices`, `doctor` and `score check` with a simulated driver that they open by themselves: each thing
-# that can be missing, in every place where it is told. Exit status decides.
+# test_cuda_verb.sh PENSTOCK TESTS - `penstock devices`, `doctor`, `score check` and `score replay` with a simulated driver that they open by
+# themselves: each thing that can be missing, in every place where it is told. Exit status decides.
 set -uo pipefail
 failed=0
 T=$(mktemp -d)
@@ -24,9 +24,9 @@ run_case() { # FOLDER WHAT DRIVER|- PLUGIN|- TEXT...: each TEXT is in what each 
     mkdir "$bin" && cp "$program" "$bin/penstock"
     [[ $plugin == - ]] || cp "$tests/cuda_plugins/cuda_plugin_$plugin.so" "$bin/libpenstock-cuda.so"
     [[ $driver == - ]] || path=$tests/cuda_sim
-    for verb in "devices" "devices --json" "score check -c $T/pipeline.yml" "doctor -b 127.0.0.1:1"; do
+    for verb in "devices" "devices --json" "score check -c $T/pipeline.yml" "score replay -c $T/pipeline.yml --from 0 --to 1 -b 127.0.0.1:1" "doctor -b 127.0.0.1:1"; do
         # shellcheck disable=SC2086
-        said=$(LD_LIBRARY_PATH=$path PENSTOCK_SIM_CUDA=$driver "$bin/penstock" $verb 2>&1)
+        said=$(LD_LIBRARY_PATH=$path PENSTOCK_SIM_CUDA=$driver timeout 30 "$bin/penstock" $verb 2>&1)
         for text; do
             [[ $said == *"$text"* ]] || { bad=1 && echo "not ok $what: $verb does not say \"$text\": $said"; }
         done
