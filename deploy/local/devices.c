@@ -38,7 +38,7 @@ static void print_line(const pst_cuda_devices *all, const pst_cuda_device *d)
     const char *why = pst_cuda_device_why(all, d, room, sizeof room);
     printf("cuda:%-3d %-28s compute %d.%d   %-24s driver %s   %s\n", d->number, d->name, d->major, d->minor, memory, all->driver,
            *why ? "not usable" : "usable");
-    const char *cure = d->state == all->state ? all->cure : "use another";
+    const char *cure = pst_cuda_device_cure(all, d);
     if (*why)
         printf("         → %s%s%s\n", why, *cure ? "; " : "", cure);
 }

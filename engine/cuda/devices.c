@@ -12,10 +12,11 @@
 enum { MAJOR_LEAST = 8 };                                       /* sm_80: what the kernels are compiled for */
 enum { OWN_CUDA = 13, DRIVER_OF_13 = 580, DRIVER_OF_12 = 525 }; /* OWN_CUDA: of a plug-in that is built by deploy/cuda/toolkit */
 
+/* Nobody is sent to install or build something without hearing that it does not suffice yet; a backend takes those words out. */
 static void missing(pst_cuda_devices *d, pst_cuda_state state, const char *cure)
 {
     d->state = state;
-    snprintf(d->cure, sizeof d->cure, "%s", cure);
+    snprintf(d->cure, sizeof d->cure, "%s%s", cure, *cure ? "; no model runs on a GPU in this version" : "");
 }
 
 /* NVML tells the driver's version by the name that its packages have. */
@@ -134,6 +135,13 @@ const char *pst_cuda_device_why(const pst_cuda_devices *all, const pst_cuda_devi
     snprintf(room, (size_t)cap, "the device is too old: cuda:%d, %.90s, has compute capability %d.%d, and %d.0 is the least", d->number,
              d->name, d->major, d->minor, MAJOR_LEAST);
     return room;
+}
+
+const char *pst_cuda_device_cure(const pst_cuda_devices *all, const pst_cuda_device *d)
+{
+    if (d->state == all->state)
+        return all->cure;
+    return all->state == PST_CUDA_USABLE ? "use another" : "";
 }
 
 void eng_cuda_devices(const eng_cuda_driver *driver, const char *driver_why, const eng_cuda_plugin *plugin, const char *plugin_why,

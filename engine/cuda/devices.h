@@ -48,6 +48,8 @@ typedef struct pst_cuda_devices {
 void pst_cuda_devices_find(pst_cuda_devices *ret);
 /* What is said of one device of these: why it cannot be used, or "". */
 const char *pst_cuda_device_why(const pst_cuda_devices *all, const pst_cuda_device *d, char *room, int cap);
+/* What to do about it; "" where nothing helps. */
+const char *pst_cuda_device_cure(const pst_cuda_devices *all, const pst_cuda_device *d);
 
 struct eng_cuda_driver;
 struct eng_cuda_plugin;

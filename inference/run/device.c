@@ -10,7 +10,7 @@
 static int refuse(pst_err *err, const char *device, const char *why, const char *cure)
 {
     return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
-                       "device: %s cannot be had here: %s; %s%suse device: cpu or device: auto", device, why, cure, *cure ? ", or " : "");
+                       "device: %s cannot be had here: %s; use device: cpu or device: auto%s%s", device, why, *cure ? "; or " : "", cure);
 }
 
 int score_device_check_of(const char *device, const pst_cuda_devices *devices, pst_err *err)
@@ -25,12 +25,11 @@ int score_device_check_of(const char *device, const pst_cuda_devices *devices, p
             continue;
         if (d->state == PST_CUDA_USABLE)
             return 0;
-        return refuse(err, device, pst_cuda_device_why(devices, d, room, sizeof room),
-                      d->state == devices->state ? devices->cure : "use another");
+        return refuse(err, device, pst_cuda_device_why(devices, d, room, sizeof room), pst_cuda_device_cure(devices, d));
     }
     char why[100];
     snprintf(why, sizeof why, "there is no device %ld, only %d of them", wanted, devices->n);
-    return refuse(err, device, why, "use one that penstock devices shows");
+    return refuse(err, device, why, devices->state == PST_CUDA_USABLE ? "use one that penstock devices shows" : "");
 }
 
 int score_device_check(const char *device, pst_err *err)

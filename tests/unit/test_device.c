@@ -20,10 +20,20 @@ static void refused(const char *device, const pst_cuda_devices *d, const char *w
     assert_int_equal(pst_err_exit(&err), 2);
 }
 
+static void refused_without(const char *device, const pst_cuda_devices *d, const char *want, const char *not_cure)
+{
+    pst_err err = {0};
+    refused(device, d, want, "");
+    score_device_check_of(device, d, &err);
+    if (strstr(err.text, not_cure))
+        fail_msg("%s: %s", device, err.text);
+}
+
 static void test_a_device_that_cannot_be_had_is_refused(void **state)
 {
     const pst_cuda_devices none = {.state = PST_CUDA_NO_DRIVER, .why = "there is no NVIDIA driver", .cure = "install one"};
-    refused("cuda", &none, "device: cuda cannot be had here: there is no NVIDIA driver; install one, or use", "");
+    refused("cuda", &none, "device: cuda cannot be had here: there is no NVIDIA driver; use device: cpu or device: auto; or install one",
+            "");
     refused("cuda:3", &none, "device: cuda:3 cannot be had here: there is no NVIDIA driver", "");
     pst_cuda_devices two = {.state = PST_CUDA_NO_PLUGIN,
                             .why = "no plug-in",
@@ -32,12 +42,13 @@ static void test_a_device_that_cannot_be_had_is_refused(void **state)
                             .list = {{.number = 0, .major = 7, .minor = 5, .name = "Tesla T4", .state = PST_CUDA_DEVICE_OLD},
                                      {.number = 1, .major = 9, .name = "H200", .state = PST_CUDA_NO_PLUGIN}}};
     refused("cuda", &two, "no plug-in", "build it");
-    refused("cuda:0", &two, "Tesla T4", "use another");
+    refused_without("cuda:0", &two, "Tesla T4", "another"); /* the other lacks something, too */
     refused("cuda:1", &two, "no plug-in", "build it");
-    refused("cuda:2", &two, "there is no device 2, only 2 of them", "penstock devices");
+    refused_without("cuda:2", &two, "there is no device 2, only 2 of them", "penstock devices");
     two.list[1].state = two.state = PST_CUDA_NO_BACKEND;
     two.cure[0] = 0;
     refused("cuda:1", &two, "no plug-in; use device: cpu", "");
+    refused_without("cuda:0", &two, "Tesla T4", "another");
 }
 
 static void test_a_device_that_can_be_had_is_taken(void **state)
@@ -47,6 +58,7 @@ static void test_a_device_that_can_be_had_is_taken(void **state)
     assert_int_equal(score_device_check_of("cuda", &two, NULL), 0);
     assert_int_equal(score_device_check_of("cuda:1", &two, NULL), 0);
     refused("cuda:0", &two, "too old", "use another");
+    refused("cuda:2", &two, "there is no device 2", "penstock devices");
 }
 
 static void test_the_cpu_needs_nothing(void **state)
