@@ -57,12 +57,12 @@ installed() { # FOLDER RELEASE: a toolkit made up
     chmod +x "$1/bin/nvcc"
     : >"$1/lib64/libcudart_static.a"
 }
-python_that() { # COMMANDS: $T/bin/python3, whose "pip install --target DIR" runs them with DIR as $target
+python_that() { # COMMANDS: $T/bin/python3, whose "pip install --target DIR" runs them with DIR as $target, and $uncached
     mkdir -p "$T/bin"
     cat >"$T/bin/python3" <<PYTHON
 #!/usr/bin/env bash
 [[ \$3 != --version ]] || exit 0
-while ((\$#)); do [[ \$1 == --target ]] && target=\$2; shift; done
+while ((\$#)); do [[ \$1 == --target ]] && target=\$2; [[ \$1 == --no-cache-dir ]] && uncached=1; shift; done
 $1
 PYTHON
     chmod +x "$T/bin/python3"
@@ -101,11 +101,32 @@ check "--own leaves out all" exits 4 "there is none" env PENSTOCK_CUDA_PREFIX="$
 python_that 'echo "ERROR: Could not find a version" ; echo "ERROR: No matching distribution found for nvidia-nvvm"; exit 1'
 check "no network" with_python exits 69 "does not get NVIDIA's wheels" "$toolkit" fetch
 check "nothing is left of it" is_empty
+python_that 'echo "ERROR: HTTP error 503 while getting https://index/nvidia_nvvm.whl"; exit 1'
+check "an index that does not work" with_python exits 69 "does not get NVIDIA's wheels" "$toolkit" fetch
+python_that 'printf "%s\n" "ERROR: Exception:" Traceback "pip._vendor.urllib3.exceptions.ReadTimeoutError: Read timed out."; exit 2'
+check "a network that goes away" with_python exits 69 "does not get NVIDIA's wheels" "$toolkit" fetch
+python_that 'printf "%s\n" "WARNING: Retrying after connection broken" "ERROR: No space left on device"; exit 1'
+check "what a warning has is not the reason" with_python exits 1 "pip failed" "$toolkit" fetch
+python_that 'exit 1'
+printf '#!/bin/sh\n[ "$1" != 900 ] || exit 124\n' >"$T/bin/timeout"
+printf '#!/bin/sh\nexit 1\n' >"$T/bin/flock"
+chmod +x "$T/bin/timeout"
+check "a pip that does not end is ended" with_python exits 69 "does not get NVIDIA's wheels" "$toolkit" fetch
+chmod +x "$T/bin/flock"
+check "another run that does not end is waited for, not forever" with_python exits 69 "gave up after" "$toolkit" fetch
+rm "$T/bin/timeout" "$T/bin/flock"
+spoilt='echo "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."; exit 1'
+python_that "$spoilt"
+check "other wheels, from the index too" with_python exits 1 "is not what" "$toolkit" fetch
+python_that "[[ \$uncached ]] || { $spoilt; }
+$wheels_unpacked"
+check "a wheel spoilt in pip's cache is got anew" with_python prints "$own" "$toolkit" fetch
+check "that one is removed" "$toolkit" remove
 python_that 'mkdir -p "$target/nvidia/cu13/bin"; echo started >"'"$T"'/started"; exec sleep 60'
 PATH=$T/bin:$PATH "$toolkit" fetch >/dev/null 2>&1 &
 pid=$!
 for ((i = 0; i < 100; i++)); do [[ -e $T/started ]] && break; sleep 0.1; done
-sleeper=$(pgrep -P "$pid" sleep)
+sleeper=$(pgrep -P "$(pgrep -P "$pid" timeout)" sleep)
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null
 kill "$sleeper" # what it had started, and nothing else
