@@ -3,9 +3,15 @@
 #
 # Native code for A100 and H100/H200, PTX for what comes after. libcuda and NVML are never linked: the one has no stub in the wheels, and both
 # would have to be there wherever the plug-in is opened. find_package(CUDAToolkit) is not asked: that of CMake 3.25 fails on CUDA 13.
+if(NOT PST_WITH_CUDA MATCHES "^(ON|OFF)$")
+  message(FATAL_ERROR "PST_WITH_CUDA=${PST_WITH_CUDA}: it is ON or OFF")
+endif()
 if(NOT PST_WITH_CUDA STREQUAL "ON")
   pst_feature("CUDA kernels: not built, models run on the CPU (./quickstart build --cuda, or PST_WITH_CUDA=ON)")
   return()
+endif()
+if(IS_ABSOLUTE "${CMAKE_CUDA_COMPILER}" AND NOT EXISTS "${CMAKE_CUDA_COMPILER}")
+  message(FATAL_ERROR "PST_WITH_CUDA=ON: ${CMAKE_CUDA_COMPILER} is gone; name another with cmake --fresh, or set PST_WITH_CUDA=OFF")
 endif()
 if(NOT CMAKE_CUDA_COMPILER)
   execute_process(COMMAND ${CMAKE_SOURCE_DIR}/deploy/cuda/toolkit find OUTPUT_VARIABLE toolkit OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
