@@ -6,7 +6,8 @@
  * leads to itself: all rows of a warp take as many steps as their tree is deep, and none has to ask. Trees are grouped in chunks that fit
  * shared memory; a tree that is larger than a chunk is a chunk of its own and is read where it is.
  *
- * Sums run in tree order, in double from 0 or in float from `start`, as the forest says: what the CPU computes, bit for bit. */
+ * Sums run in tree order, in double from 0 or in float from `start`, as the forest says: what the CPU computes, bit for bit. But
+ * NaN is NaN: which of its bit patterns a sum has is the processor's own. */
 #ifndef PST_ENGINE_CUDA_TREES_H
 #define PST_ENGINE_CUDA_TREES_H
 
