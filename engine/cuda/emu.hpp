@@ -6,7 +6,9 @@
  * differently. Found and told, as the launch's error (emu_fault):
  *   - views read or written out of bounds; shared memory begins as garbage and ends where the launch said (AddressSanitizer sees the rest)
  *   - a barrier that some threads of the block never reach, a warp operation that lanes of its mask never reach or reach with another mask
- * Not seen: what depends on timing, on alignment of vectors, on the memory model between blocks. A device decides those. */
+ *   - a launch of more than 1,024 threads a block or 48 KiB of shared memory
+ * Not seen: what depends on timing, on alignment of vectors, on the memory model between blocks; lost updates, since between two barriers each
+ * thread runs alone; and lanes that meet at differing warp operations (a vote and a shuffle) with the same mask. A device decides those. */
 #ifndef PST_ENGINE_CUDA_EMU_HPP
 #define PST_ENGINE_CUDA_EMU_HPP
 
@@ -34,7 +36,7 @@
 #define __device__
 #define __restrict__ __restrict
 
-enum { EMU_WARP = 32, EMU_STACK_BYTES = 128 << 10 };
+enum { EMU_WARP = 32, EMU_STACK_BYTES = 128 << 10, EMU_BLOCK_MAX = 1024, EMU_SHARED_MAX = 48 << 10 };
 enum emu_orders { EMU_FORWARDS, EMU_BACKWARDS, EMU_SHUFFLED, EMU_ORDERS };
 
 struct emu_dim {
@@ -287,10 +289,20 @@ inline void emu_one_block(unsigned at, unsigned threads, size_t shared_bytes, co
     emu_running = nullptr;
 }
 
+/* What every device has room for without being asked for more. */
+inline void emu_check_launch(unsigned block, size_t shared_bytes)
+{
+    if (block > EMU_BLOCK_MAX)
+        std::snprintf(emu_fault, sizeof emu_fault, "a block of %u threads, and %d are the most", block, EMU_BLOCK_MAX);
+    else if (shared_bytes > EMU_SHARED_MAX)
+        std::snprintf(emu_fault, sizeof emu_fault, "%zu bytes of shared memory, and %d are the most", shared_bytes, EMU_SHARED_MAX);
+}
+
 /* 0, or 1 and emu_fault says what. */
 inline int emu_launch(unsigned grid, unsigned block, size_t shared_bytes, const std::function<void()> &body)
 {
     *emu_fault = 0;
+    emu_check_launch(block, shared_bytes);
     gridDim = {grid, 1, 1};
     blockDim = {block, 1, 1};
     for (unsigned at = 0; at < grid && !*emu_fault; at++)

@@ -51,5 +51,6 @@ uint64_t emu_kit_switches(void)
 
 int emu_kit_run(emu_kit_kind kind, unsigned n, uint32_t *out)
 {
-    return ENG_LAUNCH(try_kernel, 1, n, n * sizeof(uint32_t), nullptr, kind, n, out);
+    size_t shared_bytes = kind == EMU_KIT_MUCH_SHARED ? (48 << 10) + 1 : n * sizeof(uint32_t);
+    return ENG_LAUNCH(try_kernel, 1, n, shared_bytes, nullptr, kind, n, out);
 }

@@ -20,7 +20,8 @@ typedef enum {
     EMU_KIT_BEYOND,       /* one past the end of shared memory */
     EMU_KIT_SHUFFLE,      /* sums over warps, by exchange */
     EMU_KIT_LANE_MISSING, /* one lane of the mask never comes */
-    EMU_KIT_NOT_IN_MASK
+    EMU_KIT_NOT_IN_MASK,
+    EMU_KIT_MUCH_SHARED /* a byte more than every device has */
 } emu_kit_kind;
 
 /* n threads in one block; out: n numbers. What the launch said. */

@@ -266,6 +266,11 @@ static void test_the_emulation_finds_faults(void **state)
     faults(EMU_KIT_BEYOND, "thread 127: place 128 of 128");
     faults(EMU_KIT_LANE_MISSING, "124 at a warp operation, 4 have ended");
     faults(EMU_KIT_NOT_IN_MASK, "not in its mask fffffffe");
+    faults(EMU_KIT_MUCH_SHARED, "49153 bytes of shared memory, and 49152 are the most");
+    uint32_t out[1025];
+    assert_int_equal(emu_kit_run(EMU_KIT_REVERSE, 1024, out), 0);
+    assert_int_not_equal(emu_kit_run(EMU_KIT_REVERSE, 1025, out), 0);
+    assert_string_equal(emu_kit_fault(), "a block of 1025 threads, and 1024 are the most");
 }
 
 static void test_the_emulation_computes(void **state)
