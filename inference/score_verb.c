@@ -128,7 +128,7 @@ static int run_verb(int which, int argc, char **argv)
         rc = load(&o, &p, &err);
     if (rc == 0 && which == RUN)
         rc = pst_pipeline_check_here(&settings, p, &err);
-    if (rc == 0 && which == REPLAY && (rc = score_device_check(p->device, &err)) < 0)
+    if (rc == 0 && which == REPLAY && (rc = pst_score_device_check(p->device, &err)) < 0)
         pst_err_prefix(&err, "%s:%d", p->file, p->line.device);
     if (rc < 0) {
         pst_say_err(usages[which].verb, &err);

@@ -32,7 +32,7 @@ int score_device_check_of(const char *device, const pst_cuda_devices *devices, p
     return refuse(err, device, why, devices->state == PST_CUDA_USABLE ? "use one that penstock devices shows" : "");
 }
 
-int score_device_check(const char *device, pst_err *err)
+int pst_score_device_check(const char *device, pst_err *err)
 {
     pst_cuda_devices devices;
     if (strncmp(device, "cuda", 4) != 0)

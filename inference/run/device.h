@@ -6,7 +6,7 @@
 #include "common/base/err.h"
 
 /* device: "auto", "cpu", "cuda", "cuda:N". PST_EINVAL (FATAL: exit status 2) says what is missing and what to do about it. */
-int score_device_check(const char *device, pst_err *err);
+int pst_score_device_check(const char *device, pst_err *err);
 
 struct pst_cuda_devices;
 /* The same of these devices (engine/cuda/devices.h). */

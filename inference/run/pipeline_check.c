@@ -189,7 +189,7 @@ int pst_pipeline_check_here(const pst_settings *settings, const pst_pipeline *p,
         rc = check_target(settings, p, p->line.rollout, "rollout.shadow.topic", p->shadow_topic, err);
     if (rc < 0 || (rc = check_dead_letters(settings, p, err)) < 0 || (rc = check_kafka(settings, p, err)) < 0)
         return rc;
-    if ((rc = score_device_check(p->device, err)) < 0)
+    if ((rc = pst_score_device_check(p->device, err)) < 0)
         pst_err_prefix(err, "%s:%d", p->file, p->line.device);
     return rc;
 }

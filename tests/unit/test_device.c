@@ -63,8 +63,8 @@ static void test_a_device_that_can_be_had_is_taken(void **state)
 
 static void test_the_cpu_needs_nothing(void **state)
 {
-    assert_int_equal(score_device_check("auto", NULL), 0);
-    assert_int_equal(score_device_check("cpu", NULL), 0);
+    assert_int_equal(pst_score_device_check("auto", NULL), 0);
+    assert_int_equal(pst_score_device_check("cpu", NULL), 0);
 }
 
 int main(void)
