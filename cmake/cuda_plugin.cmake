@@ -3,7 +3,8 @@
 #
 # Native code for A100 and H100/H200, PTX for what comes after. libcuda and NVML are never linked: the one has no stub in the wheels, and both
 # would have to be there wherever the plug-in is opened. find_package(CUDAToolkit) is not asked: that of CMake 3.25 fails on CUDA 13.
-if(NOT PST_WITH_CUDA MATCHES "^(ON|OFF)$")
+# AUTO was the default before there was a plug-in: it stands in the cache of every build folder of then, and means OFF as it did.
+if(NOT PST_WITH_CUDA MATCHES "^(ON|OFF|AUTO)$")
   message(FATAL_ERROR "PST_WITH_CUDA=${PST_WITH_CUDA}: it is ON or OFF")
 endif()
 if(NOT PST_WITH_CUDA STREQUAL "ON")
