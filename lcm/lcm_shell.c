@@ -592,8 +592,7 @@ int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err)
     tick(s, "running");
     lcm_expected_poll(s->expected);
     lcm_commands_again(s->commands);
-    bool at_end = pst_consumer_lag(s->consumer) == 0 && pst_consumer_lag_is_fresh(s->consumer);
-    if (!s->compared && !b.n && at_end && !lcm_commands_held(s->commands)) {
+    if (!s->compared && !b.n && pst_consumer_at_end(s->consumer) && !lcm_commands_held(s->commands)) {
         s->compared = true; /* caught up: what the Trainer thinks lives here must be known now */
         compare(s);
     }

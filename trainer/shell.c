@@ -297,7 +297,7 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
         return rc < 0 ? wait_out(s, rc, err) : 0; /* the batch comes again */
     }
     s->live = s->caught_up; /* it was read to its end before these came */
-    s->caught_up = !outage.code && pst_consumer_lag(s->inputs) == 0 && pst_consumer_lag_is_fresh(s->inputs);
+    s->caught_up = !outage.code && pst_consumer_at_end(s->inputs);
     s->nodes_unread = !live;
     trainer_input_order(&b, order);
     int stuck = step_batch(s, &b, order, &done, err);

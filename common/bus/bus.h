@@ -164,8 +164,8 @@ bool pst_consumer_joined(const pst_consumer *c);
 uint64_t pst_consumer_epoch(const pst_consumer *c);
 /* Known lag (high watermark or last stable offset − position) over the assignment; -1 = not known yet. No round trip. */
 int64_t pst_consumer_lag(pst_consumer *c);
-/* Every partition has told something since it stood still, as while a commit took long: records may have come meanwhile that lag knows nothing of. */
-bool pst_consumer_lag_is_fresh(const pst_consumer *c);
+/* Lag is 0, and every partition has told something since it stood still, as while a commit took long: records that came meanwhile are no part of lag. */
+bool pst_consumer_at_end(pst_consumer *c);
 void pst_consumer_free(pst_consumer *c); /* leaves the group, bounded in time */
 
 /* ---- producer ------------------------------------------------------------------------------------------------------------ */

@@ -300,14 +300,6 @@ size_t pst_consumer_assignment(pst_consumer *c, pst_range *ret_ranges, size_t ma
     return c->n_parts;
 }
 
-bool pst_consumer_lag_is_fresh(const pst_consumer *c)
-{
-    for (size_t i = 0; i < c->n_parts; i++)
-        if (c->parts[i].unheard)
-            return false;
-    return c->assigned;
-}
-
 bool pst_consumer_joined(const pst_consumer *c)
 {
     return c->assigned;
@@ -330,4 +322,12 @@ int64_t pst_consumer_lag(pst_consumer *c)
         lag += high > p->next ? high - p->next : 0;
     }
     return lag;
+}
+
+bool pst_consumer_at_end(pst_consumer *c)
+{
+    for (size_t i = 0; i < c->n_parts; i++)
+        if (c->parts[i].unheard)
+            return false;
+    return pst_consumer_lag(c) == 0;
 }

@@ -245,10 +245,11 @@ static bool take(pst_consumer *c, const bus_run *run)
     p->heard_us = p->turn_us = pst_mono_us();
     p->behind_us = 0;
     p->unheard = false;
-    if (c->rest_us && run->kind == BUS_RUN_RECORDS)
-        c->turn_us = 1; /* the turn bore fruit: the next may have its own at once */
-    if (c->rest_us)
-        c->rest_us = 1;                /* and is over */
+    if (c->rest_us) { /* the turn is over; one that gave records was not in vain, and the next partition may have its own at once */
+        c->rest_us = 1;
+        if (run->kind == BUS_RUN_RECORDS)
+            c->turn_us = 1;
+    }
     p->eof = run->kind == BUS_RUN_END; /* the end, for now */
     if (p->eof) {
         p->next = run->offset;

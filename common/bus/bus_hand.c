@@ -1,4 +1,5 @@
-/* bus_hand.c - calls of a library on a thread of their own, since some never come back. The thread and its owner share one lock; whoever is the last to need the struct frees it. */
+/* bus_hand.c - calls of a library on a thread of their own, since some never come back. The thread and its owner share one lock; whoever is the last
+ * to need the struct frees it. */
 #include "common/bus/bus_hand.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"

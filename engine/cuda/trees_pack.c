@@ -167,6 +167,8 @@ static void fill_thresholds(const eng_fast_feature *ft, uint32_t n, uint32_t ste
             ((float *)to)[i] = i < n ? ft->table.tf[i] : INFINITY;
 }
 
+/* The columns of ranks as the CPU has them (tree_ranks.c). Thresholds are filled up to 2^steps - 1 with infinity, so that the kernel's search takes the
+ * same steps for every row. Without an image only their room is taken up. */
 static void ranks(packer *p, uint64_t numbers, uint64_t words)
 {
     const eng_forest_fast *q = &p->q;

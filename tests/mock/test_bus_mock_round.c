@@ -505,7 +505,7 @@ static void test_serving_gives_no_records_and_loses_none(void **state)
 }
 
 /* What came while everything stood still is not passed over: nobody takes the end that was known before for the end. */
-static void test_lag_is_not_fresh_after_a_standstill(void **state)
+static void test_end_is_not_known_after_a_standstill(void **state)
 {
     pst_err err = {0};
     bool lost;
@@ -514,19 +514,19 @@ static void test_lag_is_not_fresh_after_a_standstill(void **state)
     for (int64_t until = pst_mono_us() + NET_US; !(c->parts[0].eof && c->parts[1].eof) && pst_mono_us() < until;)
         assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 5, .timeout_ms = 50}, &b, &err), 0);
     assert_int_equal(pst_consumer_lag(c), 0);
-    assert_true(pst_consumer_lag_is_fresh(c));
+    assert_true(pst_consumer_at_end(c));
     assert_int_equal(pst_consumer_pause(c, true), 0);
     assert_int_equal(pst_consumer_serve(c, 50, &lost, &err), 0);
     assert_int_equal(pst_publish(conf, &(pst_out){.topic = in, .partition = 1, .value = "x", .value_len = 1}, 5000, NULL, NULL, &err), 0);
     assert_int_equal(pst_consumer_pause(c, false), 0);
     for (int64_t until = pst_mono_us() + NET_US; !b.n && pst_mono_us() < until;) {
         assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 5}, &b, &err), 0);
-        assert_false(!b.n && pst_consumer_lag(c) == 0 && pst_consumer_lag_is_fresh(c)); /* or the record would be passed over */
+        assert_false(!b.n && pst_consumer_at_end(c)); /* or the record would be passed over */
     }
     assert_int_equal(b.n, 1);
-    for (int64_t until = pst_mono_us() + NET_US; !pst_consumer_lag_is_fresh(c) && pst_mono_us() < until;)
+    for (int64_t until = pst_mono_us() + NET_US; !pst_consumer_at_end(c) && pst_mono_us() < until;)
         assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 5, .timeout_ms = 50}, &b, &err), 0);
-    assert_true(pst_consumer_lag_is_fresh(c)); /* the other partition has said again that it is at its end */
+    assert_true(pst_consumer_at_end(c)); /* the other partition has said again that it is at its end */
 }
 
 /* A pause throws away what was fetched, and what is fetched first gives the next batch: with a model that takes its time over each, every partition
@@ -590,7 +590,7 @@ int main(void)
         EACH(test_hold_keeps_one_partition_alone),
         EACH(test_hold_keeps_the_marks_of_the_round),
         EACH(test_serving_gives_no_records_and_loses_none),
-        EACH(test_lag_is_not_fresh_after_a_standstill),
+        EACH(test_end_is_not_known_after_a_standstill),
         EACH(test_slow_batches_starve_no_partition),
     };
     if (getenv("PENSTOCK_TEST_ONLY"))

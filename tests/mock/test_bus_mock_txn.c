@@ -416,35 +416,52 @@ static void *join_in(void *arg)
     return NULL;
 }
 
+/* Another member joins during the commit, which takes 5 s: the rebalance is kept. */
+static pst_consumer *commit_while_another_joins(pst_consumer *first, pst_txn *t, const char *topic, pthread_t *ret_joiner)
+{
+    pst_err err = {0};
+    pst_consumer *second = member(topic, "30000", "60000");
+    joins_end = false;
+    assert_int_equal(pthread_create(ret_joiner, NULL, join_in, second), 0);
+    offsets_take_ms = 5000;
+    if (pst_txn_commit(t, &err))
+        fail_msg("%s", err.text);
+    assert_non_null(((rdk *)first->link.h)->kept);
+    return second;
+}
+
+static void end_joiner(pthread_t joiner)
+{
+    __atomic_store_n(&joins_end, true, __ATOMIC_RELEASE);
+    pthread_join(joiner, NULL);
+}
+
+static void await_partitions(pst_consumer *c, size_t n)
+{
+    pst_batch b = {0};
+    for (int64_t until = pst_mono_us() + 120000000; pst_consumer_assignment(c, NULL, 0) != n && pst_mono_us() < until;)
+        assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
+    assert_int_equal(pst_consumer_assignment(c, NULL, 0), n);
+}
+
 /* A rebalance that comes during a commit waits for it, though the client is polled: what is committed rests on the partitions. */
 static void test_mock_txn_a_rebalance_waits_for_the_commit(void **state)
 {
     create_two("pair");
-    pst_err err = {0};
     pst_batch b = {0};
     pst_consumer *first = member("pair", "30000", "60000");
     pst_txn *t = open_round(first, "t-pair", &b);
     assert_int_equal(pst_consumer_assignment(first, NULL, 0), 2);
     uint64_t epoch = pst_consumer_epoch(first);
-    pst_consumer *second = member("pair", "30000", "60000");
     pthread_t joiner;
-    joins_end = false;
-    assert_int_equal(pthread_create(&joiner, NULL, join_in, second), 0);
-    offsets_take_ms = 5000;
-    int rc = pst_txn_commit(t, &err);
-    if (rc)
-        fail_msg("%s", err.text);
-    assert_non_null(((rdk *)first->link.h)->kept);
+    pst_consumer *second = commit_while_another_joins(first, t, "pair", &joiner);
     assert_int_equal(pst_consumer_epoch(first), epoch);
     assert_int_equal(pst_consumer_assignment(first, NULL, 0), 2);
     assert_int_equal(pst_consumer_poll(first, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
     assert_true(b.lost);
     assert_true(pst_consumer_epoch(first) > epoch);
-    for (int64_t until = pst_mono_us() + 120000000; pst_consumer_assignment(first, NULL, 0) != 1 && pst_mono_us() < until;)
-        assert_int_equal(pst_consumer_poll(first, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
-    assert_int_equal(pst_consumer_assignment(first, NULL, 0), 1);
-    __atomic_store_n(&joins_end, true, __ATOMIC_RELEASE);
-    pthread_join(joiner, NULL);
+    await_partitions(first, 1);
+    end_joiner(joiner);
     pst_txn_free(t);
     pst_consumer_free(second);
     pst_consumer_free(first);
@@ -454,26 +471,17 @@ static void test_mock_txn_a_rebalance_waits_for_the_commit(void **state)
 static void test_mock_txn_a_rebalance_that_waits_does_not_hold_up_the_end(void **state)
 {
     create_two("gone");
-    pst_err err = {0};
     pst_batch b = {0};
     pst_consumer *first = member("gone", "30000", "60000");
     pst_txn *t = open_round(first, "t-gone", &b);
-    pst_consumer *second = member("gone", "30000", "60000");
     pthread_t joiner;
-    joins_end = false;
-    assert_int_equal(pthread_create(&joiner, NULL, join_in, second), 0);
-    offsets_take_ms = 5000;
-    assert_int_equal(pst_txn_commit(t, &err), 0);
-    assert_non_null(((rdk *)first->link.h)->kept);
+    pst_consumer *second = commit_while_another_joins(first, t, "gone", &joiner);
     pst_txn_free(t);
     int64_t begun = pst_mono_us();
     pst_consumer_free(first);
     assert_true(pst_mono_us() - begun < 20000000); /* before its session is over */
-    __atomic_store_n(&joins_end, true, __ATOMIC_RELEASE);
-    pthread_join(joiner, NULL);
-    for (int64_t until = pst_mono_us() + 120000000; pst_consumer_assignment(second, NULL, 0) != 2 && pst_mono_us() < until;)
-        assert_int_equal(pst_consumer_poll(second, &(pst_poll){.records_max = 1, .timeout_ms = 200}, &b, NULL), 0);
-    assert_int_equal(pst_consumer_assignment(second, NULL, 0), 2);
+    end_joiner(joiner);
+    await_partitions(second, 2);
     pst_consumer_free(second);
 }
 
