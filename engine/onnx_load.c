@@ -195,6 +195,14 @@ static int count_nodes(loader *l, size_t more)
                              "the model has more than %zu nodes with its functions inlined (nodes_max)", l->m->limits.nodes_max);
 }
 
+static int count_parts(loader *l)
+{
+    return l->parts <= PARTS_MAX
+               ? 0
+               : pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
+                             "the model's nodes have more than %zu inputs, outputs and attributes with its functions inlined", PARTS_MAX);
+}
+
 static int load_attrs(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, eng_attr **ret, int *ret_n)
 {
     if (np->n_attribute > ATTRS_MAX)
@@ -279,6 +287,47 @@ static eng_node *push_node(node_list *list)
     return &list->at[list->n++];
 }
 
+static void refuse_node(loader *l, const eng_node *n, const char *what)
+{
+    char text[240];
+    snprintf(text, sizeof text, "%s%s%s-%" PRId64 "%s%s%s", n->domain, *n->domain ? "." : "", n->op_type, n->opset, what ? " (" : "",
+             what ? what : "", what ? ")" : "");
+    if (eng_names_get(&l->unsupported, text) < 0)
+        eng_names_put(&l->unsupported, eng_zone_strdup(&l->m->zone, text, strlen(text)), 0);
+}
+
+typedef struct expansion {
+    loader *l;
+    node_list *list;
+} expansion;
+
+static int expand_value(void *arg, const char *name, const pst_tensor *konst)
+{
+    return new_value(((expansion *)arg)->l, name, konst);
+}
+
+static int expand_push(void *arg, const eng_node *n)
+{
+    expansion *e = arg;
+    e->l->parts += (size_t)(n->n_in + n->n_out + n->n_attrs);
+    int rc = count_parts(e->l);
+    if (rc == 0 && (rc = count_nodes(e->l, 1)) == 0)
+        *push_node(e->list) = *n;
+    return rc;
+}
+
+/* The nodes that a composed operator stands for; it counts no more itself. */
+static int expand_node(loader *l, const eng_node *n, node_list *list)
+{
+    expansion e = {l, list};
+    eng_expand x = {.m = l->m, .of = n, .value = expand_value, .push = expand_push, .arg = &e};
+    l->nodes--;
+    const char *lacks = n->op->made_of(&x);
+    if (lacks && x.rc == 0)
+        refuse_node(l, n, lacks);
+    return x.rc;
+}
+
 static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const call *in_call, int depth, node_list *list);
 
 /* The body takes the caller's values for its inputs and gives its results the caller's names: a call leaves no trace. */
@@ -340,10 +389,9 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
     if (!np->op_type || !*np->op_type)
         return bad(l, "a node without an operator");
     l->parts += np->n_input + np->n_output + np->n_attribute;
-    if (l->parts > PARTS_MAX)
-        return pst_err_set(l->err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0,
-                           "the model's nodes have more than %zu inputs, outputs and attributes with its functions inlined", PARTS_MAX);
-    int rc = count_nodes(l, 1);
+    int rc = count_parts(l);
+    if (rc == 0)
+        rc = count_nodes(l, 1);
     if (rc < 0)
         return rc;
     const char *domain = np->domain ? np->domain : "";
@@ -379,12 +427,11 @@ static int load_node(loader *l, const PstOnnx__NodeProto *np, scope *s, const ca
     n.opset = opset_of(l, in_call, domain);
     n.op = eng_op_find(domain, n.op_type, n.opset);
     if (!n.op) {
-        char text[160];
-        snprintf(text, sizeof text, "%s%s%s-%" PRId64, domain, *domain ? "." : "", n.op_type, n.opset);
-        if (eng_names_get(&l->unsupported, text) < 0)
-            eng_names_put(&l->unsupported, eng_zone_strdup(z, text, strlen(text)), 0);
+        refuse_node(l, &n, NULL);
         return 0;
     }
+    if (n.op->made_of)
+        return expand_node(l, &n, list);
     l->m->info.draws |= (n.op->flags & ENG_OP_DRAWS) != 0;
     if (n.n_out) /* without results it would be run for nothing, and kernels count on output 0 */
         *push_node(list) = n;

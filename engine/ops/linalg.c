@@ -39,7 +39,7 @@ typedef struct right_side {
 
 static bool is_turned(const eng_op_ctx *c)
 {
-    return !strcmp(c->node->op_type, "Gemm") && eng_attr_int(c->node, "transB", 0);
+    return strcmp(c->node->op_type, "MatMul") != 0 && eng_attr_int(c->node, "transB", 0);
 }
 
 static int pack_right(eng_op_ctx *c, void *made)
@@ -80,6 +80,11 @@ int eng_prepare_gemm(eng_op_ctx *c)
     return prepare_right(c);
 }
 
+int eng_prepare_fused_matmul(eng_op_ctx *c)
+{
+    return prepare_right(c);
+}
+
 /* Rows of a large product between two looks at whether the run is to end: about a second's work at most. */
 static int64_t rows_at_once(int64_t n, int64_t k, bool fast)
 {
@@ -87,34 +92,44 @@ static int64_t rows_at_once(int64_t n, int64_t k, bool fast)
     return rows < 1e6 ? (int64_t)rows / 192 * 192 + (fast ? 192 : 1) : 1000000;
 }
 
-/* o (m, n) = a (m, k) · b (k, n), rows as they come. packed: b once more, or NULL. */
-static int product(eng_op_ctx *c, const eng_cpu_kernels *kn, const eng_packed *packed, pst_dtype type, int64_t m, int64_t n, int64_t k,
-                   const char *a, const char *b, char *o)
+/* How the last two dimensions of both sides lie: turned or not; and a factor. */
+typedef struct form {
+    bool ta, tb;
+    float alpha;
+} form;
+
+/* o (m, n) = alpha · a (m, k) · b (k, n), rows as they come. packed: b once more, or NULL. */
+static int product(eng_op_ctx *c, const eng_cpu_kernels *kn, const eng_packed *packed, pst_dtype type, form f, int64_t m, int64_t n,
+                   int64_t k, const char *a, const char *b, char *o)
 {
     size_t size = pst_dtype_size(type);
     int rc = 0;
     for (int64_t at = 0, some = rows_at_once(n, k, kn != NULL); at < m && rc == 0; at += some, rc = eng_op_pause(c)) {
         int64_t rows = m - at < some ? m - at : some;
-        const char *pa = a + (size_t)(at * k) * size;
+        const char *pa = a + (size_t)(f.ta ? at : at * k) * size;
         char *po = o + (size_t)(at * n) * size;
-        if (type == PST_F32 && kn && packed)
-            eng_sgemm_packed(packed, (int)rows, 1, (const float *)(const void *)pa, (int)k, 0, (float *)(void *)po, (int)n);
+        if (type == PST_F32 && kn && packed && !f.ta)
+            eng_sgemm_packed(packed, (int)rows, f.alpha, (const float *)(const void *)pa, (int)k, 0, (float *)(void *)po, (int)n);
         else if (type == PST_F32 && kn)
-            eng_sgemm_isa(kn, false, false, (int)rows, (int)n, (int)k, 1, (const float *)(const void *)pa, (int)k,
-                          (const float *)(const void *)b, (int)n, 0, (float *)(void *)po, (int)n);
-        else if (ref_product(type, pa, k, 1, b, n, 1, po, rows, n, k) < 0)
+            eng_sgemm_isa(kn, f.ta, f.tb, (int)rows, (int)n, (int)k, f.alpha, (const float *)(const void *)pa, (int)(f.ta ? m : k),
+                          (const float *)(const void *)b, (int)(f.tb ? k : n), 0, (float *)(void *)po, (int)n);
+        else if (ref_product(type, pa, f.ta ? 1 : k, f.ta ? m : 1, b, f.tb ? 1 : n, f.tb ? k : 1, po, rows, n, k) < 0)
             return eng_op_type(c, type);
+        for (int64_t i = 0; i < rows * n && !kn && f.alpha != 1; i++)
+            ((float *)(void *)po)[i] *= f.alpha;
     }
     return rc;
 }
 
-int eng_op_matmul(eng_op_ctx *c)
+static int matmul(eng_op_ctx *c, form f)
 {
     int rc = eng_op_need(c, 2), rank;
     if (rc < 0)
         return rc;
     pst_tensor a = *eng_in(c, 0), b = *eng_in(c, 1);
     bool va = a.rank == 1, vb = b.rank == 1;
+    f.ta &= !va;
+    f.tb &= !vb;
     if (!a.rank || !b.rank || a.dtype != b.dtype)
         return eng_op_fail(c, PST_EINVAL, "two tensors of one type and at least one dimension are needed");
     if (va) { /* a row */
@@ -126,10 +141,11 @@ int eng_op_matmul(eng_op_ctx *c)
         b.rank = 2;
         b.dims[1] = 1;
     }
-    int64_t m = a.dims[a.rank - 2], k = a.dims[a.rank - 1], n = b.dims[b.rank - 1], dims[PST_MAX_RANK];
-    if (b.dims[b.rank - 2] != k)
-        return eng_op_fail(c, PST_EINVAL, "(%lld, %lld) does not multiply (%lld, %lld)", (long long)m, (long long)k,
-                           (long long)b.dims[b.rank - 2], (long long)n);
+    int64_t m = a.dims[a.rank - 2 + f.ta], k = a.dims[a.rank - 1 - f.ta], n = b.dims[b.rank - 1 - f.tb], kb = b.dims[b.rank - 2 + f.tb],
+            dims[PST_MAX_RANK];
+    if (kb != k)
+        return eng_op_fail(c, PST_EINVAL, "(%lld, %lld) does not multiply (%lld, %lld)", (long long)m, (long long)k, (long long)kb,
+                           (long long)n);
     if (m > INT_MAX || n > INT_MAX || k > INT_MAX)
         return eng_op_fail(c, PST_ELIMIT, "a dimension above 2^31");
     pst_tensor ba = a, bb = b;
@@ -154,7 +170,7 @@ int eng_op_matmul(eng_op_ctx *c)
     size_t size = pst_dtype_size(a.dtype);
     const eng_cpu_kernels *kn = c->plan->opts.no_fusion ? NULL : eng_kernels_pick(c->plan->isa);
     const right_side *packed = *c->state;
-    if (a.dtype == PST_F32 && batches > 1 && eng_count(&bb) == 1 && eng_count(&ba) == batches && m * batches <= INT_MAX) {
+    if (a.dtype == PST_F32 && batches > 1 && eng_count(&bb) == 1 && eng_count(&ba) == batches && m * batches <= INT_MAX && !f.ta) {
         m *= batches; /* one matrix on the right: all rows at once */
         batches = 1;
     }
@@ -165,11 +181,26 @@ int eng_op_matmul(eng_op_ctx *c)
             ob += i / st[q] % dims[q] * sb[q];
         }
         const char *pa = (const char *)a.data + (size_t)(oa * m * k) * size, *pb = (const char *)b.data + (size_t)(ob * k * n) * size;
-        if ((rc = product(c, kn, packed && packed->of == pb ? &packed->b : NULL, a.dtype, m, n, k, pa, pb, o)) < 0)
+        if ((rc = product(c, kn, packed && packed->of == pb ? &packed->b : NULL, a.dtype, f, m, n, k, pa, pb, o)) < 0)
             return rc;
         o += (size_t)(m * n) * size;
     }
     return 0;
+}
+
+int eng_op_matmul(eng_op_ctx *c)
+{
+    return matmul(c, (form){.alpha = 1});
+}
+
+/* ONNX Runtime's: the last two dimensions of either side turned, the product times alpha. */
+int eng_op_fused_matmul(eng_op_ctx *c)
+{
+    if (eng_in(c, 0) && eng_in(c, 0)->dtype != PST_F32)
+        return eng_op_type(c, eng_in(c, 0)->dtype);
+    form f = {.ta = eng_attr_int(c->node, "transA", 0), .tb = eng_attr_int(c->node, "transB", 0)};
+    f.alpha = eng_attr_float(c->node, "alpha", 1);
+    return matmul(c, f);
 }
 
 /* y = alpha·a·b + beta·c for types other than float32. */

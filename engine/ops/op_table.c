@@ -37,6 +37,8 @@
      __VA_ARGS__},
 #define OP_PREPARED(DOMAIN, NAME, FROM, TO, RUN, FLAGS, TYPE, COST, ...) \
     OP(DOMAIN, NAME, FROM, TO, RUN, FLAGS, TYPE, COST, .prepare = eng_prepare_##RUN, __VA_ARGS__)
+#define OP_MADE_OF(DOMAIN, NAME, FROM, TO, WHAT) \
+    {.domain = DOMAIN, .name = NAME, .min_opset = FROM, .max_opset = TO, .made_of = eng_made_of_##WHAT},
 const eng_op eng_op_table[] = {
 #include "engine/ops/op_table.def"
 };

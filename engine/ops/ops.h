@@ -17,6 +17,7 @@
 #define PST_ENGINE_OPS_H
 
 #include "engine/cpu/isa.h"
+#include "engine/expand.h"
 #include "engine/fuse_tile.h"
 #include "engine/graph.h"
 
@@ -140,6 +141,7 @@ typedef struct eng_op {
     eng_fused_kind layer;       /* ADD, SUB, MUL, DIV: it can go into a layer's weights; DENSE = not */
     const eng_op_as_tile *tile; /* NULL = no part of elementwise groups */
     const char *kernel, *plain; /* for explain, where the kernel says nothing; NULL = "plain C" */
+    eng_expand_fn made_of;      /* the loader puts other nodes in its place; then nothing else but the name is set */
 } eng_op;
 
 extern const eng_op eng_op_table[];

@@ -68,11 +68,94 @@ static void test_distances_that_are_none(void **state)
     assert_int_equal(run_distances("euclidean", 0, 0), PST_EINVAL);
 }
 
+/* ---- operators that are made of others ---- */
+
+static pst_onnx_builder *skip_norm(void)
+{
+    pst_onnx_builder *b = pst_onnx_new("skip", 17, 8);
+    pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, 5}, NULL);
+    KIT_WEIGHTS(b, "g", 1, 5);
+    KIT_WEIGHTS(b, "e", 1, 5);
+    kit_node(b, "SkipLayerNormalization x x g - e > y m d s");
+    pst_onnx_domain(b, "com.microsoft", 1);
+    pst_onnx_attr_float(b, "epsilon", 1e-5f);
+    pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 5}, NULL);
+    pst_onnx_output(b, "s", PST_F32, 2, (int64_t[]){-1, 5}, NULL);
+    return b;
+}
+
+/* Rows without a mean, of deviation 1 before the scale: the scale is left when they are divided by it. */
+static void test_made_of_others(void **state)
+{
+    pst_model *m = kit_load(skip_norm(), NULL);
+    pst_plan *p = kit_plan(m, NULL, false), *plain = kit_plan(m, NULL, true);
+    float *x = kit_floats(15);
+    pst_tensor in = {.dtype = PST_F32, .rank = 2, .dims = {3, 5}, .data = x}, out[2];
+    kit_same(p, plain, &in, 1, 2, 1e-5f, "skip");
+    assert_int_equal(pst_plan_run(p, &in, 1, out, 2, NULL), 0);
+    const float *sum = out[1].data;
+    for (int i = 5; i < 15; i++) /* the bias is the same in every row */
+        assert_true(fabsf((sum[i] - 2 * x[i]) - (sum[i % 5] - 2 * x[i % 5])) < 1e-5f);
+    free(x);
+    pst_plan_free(p);
+    pst_plan_free(plain);
+    pst_model_unref(m);
+}
+
+/* The part that is not covered stands in the refusal, and so it does for nodes of too few inputs. */
+static void test_parts_that_are_not_covered(void **state)
+{
+    static const struct {
+        const char *node, *attr, *text, *want;
+    } cases[] = {{"FusedMatMul x x > y", "transBatchA", NULL, "com.microsoft.FusedMatMul-1 (transBatchA"},
+                 {"FusedGemm x x > y", "activation", "Mish", "com.microsoft.FusedGemm-1 (an activation"},
+                 {"SkipLayerNormalization x > y", NULL, NULL, "com.microsoft.SkipLayerNormalization-1 (without a skip)"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pst_onnx_builder *b = pst_onnx_new("refused", 17, 8);
+        pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, 5}, NULL);
+        kit_node(b, cases[i].node);
+        pst_onnx_domain(b, "com.microsoft", 1);
+        if (cases[i].text)
+            pst_onnx_attr_str(b, cases[i].attr, cases[i].text);
+        else if (cases[i].attr)
+            pst_onnx_attr_int(b, cases[i].attr, 1);
+        pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, -1}, NULL);
+        pst_buf file = {0};
+        pst_model *m = NULL;
+        pst_err err = {0};
+        pst_onnx_write(b, &file);
+        pst_onnx_free(b);
+        assert_int_equal(pst_model_load(file.data, file.len, NULL, &(pst_model_limits){.backends = PST_BACKENDS_OWN}, &m, &err),
+                         PST_EUNSUPPORTED);
+        if (!strstr(err.text, cases[i].want))
+            fail_msg("%s", err.text);
+        pst_buf_done(&file);
+    }
+}
+
+/* What a composed node becomes counts as nodes of the file do. */
+static void test_nodes_of_others_count(void **state)
+{
+    pst_buf file = {0};
+    pst_model *m = NULL;
+    pst_err err = {0};
+    pst_onnx_builder *b = skip_norm();
+    pst_onnx_write(b, &file);
+    pst_onnx_free(b);
+    assert_int_equal(pst_model_load(file.data, file.len, NULL, &(pst_model_limits){.nodes_max = 3}, &m, &err), PST_ELIMIT);
+    assert_int_equal(pst_model_load(file.data, file.len, NULL, &(pst_model_limits){.nodes_max = 4}, &m, NULL), 0);
+    pst_model_unref(m);
+    pst_buf_done(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distances),
         cmocka_unit_test(test_distances_that_are_none),
+        cmocka_unit_test(test_made_of_others),
+        cmocka_unit_test(test_parts_that_are_not_covered),
+        cmocka_unit_test(test_nodes_of_others_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

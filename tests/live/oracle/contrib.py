@@ -7,11 +7,11 @@ from case import model
 TYPES = {np.dtype(np.float32): TP.FLOAT, np.dtype(np.float64): TP.DOUBLE, np.dtype(np.uint8): TP.UINT8, np.dtype(np.int8): TP.INT8, np.dtype(np.int32): TP.INT32, np.dtype(np.int64): TP.INT64, np.dtype(object): TP.STRING}
 
 
-def contrib(op, inputs, outputs, fixed=(), **attributes):
+def contrib(op, inputs, outputs, fixed=(), domain="com.microsoft", **attributes):
     """One node; inputs: name → array, "" left out is written as None; fixed: names that are initializers; outputs: (name, type)."""
-    node = helper.make_node(op, ["" if v is None else k for k, v in inputs.items()], [o[0] for o in outputs], domain="com.microsoft", **attributes)
+    node = helper.make_node(op, ["" if v is None else k for k, v in inputs.items()], [o[0] for o in outputs], domain=domain, **attributes)
     given = [(k, v) for k, v in inputs.items() if v is not None]
-    m = model([node], [(k, TYPES[v.dtype], [None] * v.ndim) for k, v in given if k not in fixed], [(*o, None) for o in outputs], [numpy_helper.from_array(v, k) for k, v in given if k in fixed])
+    m = model([node], [(k, TYPES[v.dtype], [None] * v.ndim) for k, v in given if k not in fixed], [(*o, None) for o in outputs if o[0]], [numpy_helper.from_array(v, k) for k, v in given if k in fixed])
     m.opset_import.extend([helper.make_opsetid("com.microsoft", 1)])
     return m, [v for k, v in given if k not in fixed]
 
@@ -27,6 +27,55 @@ def distances(cases, rng):
         put(cases, f"cdist_{m}_{np.dtype(t).name}_{metric}", "CDist", dict(a=a, b=b), [("y", TYPES[np.dtype(t)])], metric=metric)
 
 
+F = [("y", TP.FLOAT)]
+
+
+def f32(rng, *shape):
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def activations(cases, rng):
+    for d in (1, 7, 64, 515):
+        x, b = f32(rng, 3, 5, d), f32(rng, d)
+        put(cases, f"gelu_{d}", "Gelu", dict(x=x), F)
+        put(cases, f"biasgelu_{d}", "BiasGelu", dict(x=x, b=b), F, fixed=("b",))
+        put(cases, f"fastgelu_{d}", "FastGelu", dict(x=x), F)
+        put(cases, f"fastgelu_bias_{d}", "FastGelu", dict(x=x, b=b), F, fixed=("b",))
+        put(cases, f"quickgelu_{d}", "QuickGelu", dict(x=x), F)
+        put(cases, f"quickgelu_alpha_{d}", "QuickGelu", dict(x=x), F, alpha=0.7)
+
+
+def norms(cases, rng):
+    for d in (1, 8, 33, 256):
+        x, skip, g, b, e = f32(rng, 2, 5, d), f32(rng, 2, 5, d), f32(rng, d), f32(rng, d), f32(rng, d)
+        put(cases, f"skip_{d}", "SkipLayerNormalization", dict(x=x, skip=skip, g=g, b=b), F, fixed=("g", "b"), epsilon=1e-5)
+        put(cases, f"skip_bias_{d}", "SkipLayerNormalization", dict(x=x, skip=skip, g=g, b=b, e=e), F, fixed=("g", "b", "e"), epsilon=1e-5)
+        put(cases, f"skip_sum_{d}", "SkipLayerNormalization", dict(x=x, skip=skip, g=g, b=None, e=e), F + [("", TP.FLOAT), ("", TP.FLOAT), ("sum", TP.FLOAT)], fixed=("g", "e"))
+        put(cases, f"skip_over_{d}", "SkipLayerNormalization", dict(x=x, skip=skip[:1], g=g, b=b), F, fixed=("g", "b"))
+        put(cases, f"skiprms_{d}", "SkipSimplifiedLayerNormalization", dict(x=x, skip=skip, g=g), F, fixed=("g",), epsilon=1e-5)
+
+
+def products(cases, rng):
+    for (m, n, k), ta, tb in itertools.product(((1, 1, 1), (5, 7, 33), (19, 70, 65)), (0, 1), (0, 1)):
+        for batch in ((), (3,), (2, 3)):
+            a, b = f32(rng, *batch, *((k, m) if ta else (m, k))), f32(rng, *batch, *((n, k) if tb else (k, n)))
+            put(cases, f"fusedmatmul_{m}_{ta}{tb}_{len(batch)}", "FusedMatMul", dict(a=a, b=b), F, transA=ta, transB=tb, alpha=0.125)
+        a, b, c = f32(rng, *((k, m) if ta else (m, k))), f32(rng, *((n, k) if tb else (k, n))), f32(rng, n)
+        put(cases, f"fusedmatmul_fixed_{m}_{ta}{tb}", "FusedMatMul", dict(a=a, b=b), F, fixed=("b",), transA=ta, transB=tb, alpha=3.0)
+        for act, more in (("Relu", {}), ("LeakyRelu", dict(activation_alpha=0.2)), ("Sigmoid", {}), ("Tanh", {})):
+            put(cases, f"fusedgemm_{m}_{ta}{tb}_{act}", "FusedGemm", dict(a=a, b=b, c=c), F, fixed=("b", "c"), transA=ta, transB=tb, alpha=0.5, beta=2.0, activation=act, **more)
+
+
+def convolutions(cases, rng):
+    for c, m, k in ((1, 1, 1), (3, 8, 3), (16, 20, 3)):
+        x, w, b = f32(rng, 2, c, 11, 9), f32(rng, m, c, k, k), f32(rng, m)
+        z = f32(rng, 2, m, 11 if k == 3 else 11, 9)
+        for act, params in (("Relu", None), ("LeakyRelu", [0.1]), ("Sigmoid", None), ("Tanh", None), ("HardSigmoid", [0.3, 0.4]), ("Clip", [-0.5, 0.7])):
+            more = dict(activation_params=params) if params else {}
+            put(cases, f"fusedconv_{c}_{act}", "FusedConv", dict(x=x, w=w, b=b), F, fixed=("w", "b"), activation=act, pads=[k // 2] * 4, **more)
+            put(cases, f"fusedconv_sum_{c}_{act}", "FusedConv", dict(x=x, w=w, b=b, z=z), F, fixed=("w", "b"), activation=act, pads=[k // 2] * 4, **more)
+
+
 def generate(cases, rng):
-    for part in (distances,):
+    for part in (distances, activations, norms, products, convolutions):
         part(cases, rng)
