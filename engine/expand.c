@@ -1,12 +1,8 @@
 /* expand.c - the nodes that a node of a composed operator becomes. Which operators they are is said in ops/op_table.def (OP_MADE_OF), what they
- * become in ops/contrib*.c. The nodes are of one opset, whatever the file imports: its own meaning of an operator's name is not asked for. */
+ * become in ops/contrib.c. The loader finds the operators of the nodes, all in one opset: what the file imports is not asked for. */
 #include "engine/expand.h"
 
-#include "engine/ops/ops.h"
-
 #include <string.h>
-
-enum { OPSET = 24 };
 
 int eng_expand_in(const eng_expand *x, int i)
 {
@@ -18,26 +14,10 @@ int eng_expand_out(const eng_expand *x, int i)
     return i < x->of->n_out ? x->of->out[i] : -1;
 }
 
-/* Of ONNX's operators, of ONNX Runtime's, and those that only nodes made here have. */
-static const eng_op *find_op(const char *name, const char **ret_domain, int64_t *ret_opset)
-{
-    static const char *const domains[] = {"", "com.microsoft", "+"};
-    const eng_op *op = NULL;
-    for (int i = 0; i < 3 && !op; i++) {
-        *ret_domain = domains[i];
-        *ret_opset = i ? 1 : OPSET;
-        op = eng_op_find(*ret_domain, name, *ret_opset);
-        op = op && op->run ? op : NULL; /* one that is made of others may have its kernel in the last */
-    }
-    PST_ASSERT(op);
-    return op;
-}
-
 void eng_expand_nodes(eng_expand *x, const char *op, int n_out, int *out, int n_in, const int *in, int n_attrs, const eng_attr *attrs)
 {
     eng_zone *z = &x->m->zone;
     eng_node n = {.name = x->of->name, .op_type = op, .n_in = n_in, .n_out = n_out, .n_attrs = n_attrs};
-    n.op = find_op(op, &n.domain, &n.opset);
     n.in = eng_zone_alloc(z, (size_t)(n_in + n_out + 1) * sizeof(int));
     n.out = n.in + n_in;
     n.attrs = eng_zone_alloc(z, (size_t)(n_attrs + 1) * sizeof *n.attrs);

@@ -11,7 +11,8 @@ enum { ENG_EXPAND_NEW = -2, ENG_EXPAND_OUTPUTS = 4 };
 typedef struct eng_expand {
     pst_model *m;
     const eng_node *of; /* its inputs, outputs and attributes */
-    /* The loader's: a value more, and a node more at the end of the graph. push < 0: the error is set, nothing more is taken. */
+    /* The loader's: a value more, and a node more at the end of the graph, whose operator it finds by its name. push < 0: the error is set,
+     * nothing more is taken. */
     int (*value)(void *arg, const char *name, const pst_tensor *konst);
     int (*push)(void *arg, const eng_node *n);
     void *arg;

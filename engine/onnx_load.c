@@ -14,6 +14,7 @@
 #define FUNCTION_DEPTH_MAX 32
 #define ATTRS_MAX          128 /* of one node; a tree ensemble has 25 */
 #define IMPORTS_MAX        256
+#define EXPAND_OPSET       24 /* of what composed operators are made of */
 /* Names and attributes of all nodes, those of functions counted at every call: what a function's body costs, each call costs. */
 #define PARTS_MAX        ((size_t)1 << 20)
 #define GRAPH_VALUES_MAX ((size_t)1 << 28)
@@ -306,14 +307,30 @@ static int expand_value(void *arg, const char *name, const pst_tensor *konst)
     return new_value(((expansion *)arg)->l, name, konst);
 }
 
+/* Of ONNX's operators, of ONNX Runtime's, and those that only such nodes have: whatever the file imports. */
+static void expand_op(eng_node *n)
+{
+    static const char *const domains[] = {"", "com.microsoft", "+"};
+    for (int i = 0; i < 3 && !n->op; i++) {
+        n->domain = domains[i];
+        n->opset = i ? 1 : EXPAND_OPSET;
+        n->op = eng_op_find(n->domain, n->op_type, n->opset);
+        n->op = n->op && n->op->run ? n->op : NULL; /* one that is made of others may have its kernel in the last */
+    }
+    PST_ASSERT(n->op);
+}
+
 static int expand_push(void *arg, const eng_node *n)
 {
     expansion *e = arg;
     e->l->parts += (size_t)(n->n_in + n->n_out + n->n_attrs);
     int rc = count_parts(e->l);
-    if (rc == 0 && (rc = count_nodes(e->l, 1)) == 0)
-        *push_node(e->list) = *n;
-    return rc;
+    if (rc < 0 || (rc = count_nodes(e->l, 1)) < 0)
+        return rc;
+    eng_node *to = push_node(e->list);
+    *to = *n;
+    expand_op(to);
+    return 0;
 }
 
 /* The nodes that a composed operator stands for; it counts no more itself. */

@@ -9,6 +9,7 @@
 #include "engine/cpu/twins.h"
 
 #include "engine/cpu/gemm.h"
+#include "engine/cpu/int8.h"
 
 #include <math.h>
 #include <string.h>
@@ -371,6 +372,59 @@ static int norms(const eng_isa_set *s, int round, float *out)
     return round == 2 ? ROWS * SHORT : WIDE;
 }
 
+/* Every height of 8-bit tiles, several panels, parts of one, a depth that fills no place and one in parts; both kinds of bytes. */
+static int byte_products(const eng_isa_set *s, int round, float *out)
+{
+    enum { DEEP = 13, COLS = 134, COLS_ROOM = 160 };
+    const eng_int8_kernels *kn = eng_int8_pick(s->cpu->isa);
+    int m = height(round % HEIGHTS), n = m <= 2 ? COLS : 37, k = round == 3 ? 1030 : DEEP, wide = k == DEEP ? n : 5;
+    uint8_t a[M * DEEP + 4 * 1030], b[1030 * 5 + DEEP * COLS];
+    _Alignas(64) int32_t left[M * 8 + 4 * 515], room[COLS_ROOM * 8 + 32 * 516], first[COLS_ROOM], c[M * 37 + 2 * COLS];
+    eng_int8_right right;
+    for (size_t i = 0; i < sizeof a; i++)
+        a[i] = (uint8_t)(((uint32_t)i + 97) * 2654435761u >> 24);
+    for (size_t i = 0; i < sizeof b; i++)
+        b[i] = (uint8_t)(((uint32_t)i + 194) * 2654435761u >> 24);
+    for (int i = 0; i < COLS_ROOM; i++)
+        first[i] = i - 50;
+    eng_int8_pack(kn, wide, k, b, (size_t)wide, 1, round & 1, room, &right);
+    eng_int8_left(kn, m, k, a, (size_t)k, 1, round & 2, left, NULL);
+    eng_int8_product(&right, m, left, first, c, wide);
+    for (int i = 0; i < m * wide; i++) /* halves, that no bit is lost */
+        out[i] = (float)(c[i] & 0xffff) + (float)(c[i] >> 16) / 65536;
+    for (int i = 0; i < wide; i++)
+        out[m * wide + i] = (float)right.sums[i];
+    return m * wide + wide;
+}
+
+/* Ties, what lies outside, NaN; and back. */
+static int byte_rounding(const eng_isa_set *s, int round, float *out)
+{
+    enum { WIDE = 150 };
+    const eng_int8_kernels *kn = eng_int8_pick(s->cpu->isa);
+    float x[WIDE], lo = 0, hi = 0;
+    int32_t sums[WIDE];
+    uint8_t y[2 * WIDE];
+    int zero = round & 1 ? 7 : -3, low = round & 1 ? 0 : -128;
+    fill(x, WIDE, 1);
+    for (int i = 0; i < WIDE; i++) {
+        sums[i] = (int32_t)(x[i] * 800);
+        x[i] *= i % 3 ? 8.0f : 100.0f;
+    }
+    x[3] = x[WIDE - 1] = NAN;
+    x[4] = INFINITY;
+    kn->range(WIDE, x, &lo, &hi);
+    kn->quantise(WIDE, x, 0.25f, zero, low, y);
+    kn->requantise(WIDE, sums, x + 5, 0, zero, low, y + WIDE);
+    kn->dequantise(WIDE, y, round & 1, 0.5f, zero, out + 2 * WIDE);
+    kn->floats(WIDE, sums, out + 2 * WIDE, round & 2 ? 1 : 0, NULL, out + 3 * WIDE);
+    for (int i = 0; i < 2 * WIDE; i++)
+        out[i] = y[i];
+    out[4 * WIDE] = lo;
+    out[4 * WIDE + 1] = hi == INFINITY;
+    return 4 * WIDE + 2;
+}
+
 static const struct family {
     const char *name;
     int rounds;
@@ -391,6 +445,8 @@ static const struct family {
                 {"act", ENG_ACT_TANH + 1, 5e-6f, activations},
                 {"tree", 3, 0, trees},
                 {"rank", 8, 0, ranks},
+                {"int8 product", HEIGHTS, 0, byte_products},
+                {"int8 rounding", 4, 0, byte_rounding},
                 {"operation of fused groups", ENG_TILE_CODES, 5e-6f, operations},
                 {"normalisation", 3, 5e-6f, norms}};
 

@@ -157,3 +157,13 @@ const char *eng_made_of_fused_matmul(eng_expand *x)
                         ATTRS(EXPAND_INT("transA", ta), EXPAND_INT("transB", tb), EXPAND_FLOAT("alpha", alpha)));
     return NULL;
 }
+
+/* (A, B, B's scale, [B's zero point], [bias]): A is quantised as a whole, then it is a product of bytes. */
+const char *eng_made_of_dynamic_quantize_matmul(eng_expand *x)
+{
+    int q[3] = {NEW, NEW, NEW};
+    eng_expand_nodes(x, "DynamicQuantizeLinear", 3, q, IN(eng_expand_in(x, 0)), PLAIN);
+    eng_expand_node(x, "MatMulIntegerToFloat", eng_expand_out(x, 0),
+                    IN(q[0], eng_expand_in(x, 1), q[1], eng_expand_in(x, 2), q[2], eng_expand_in(x, 3), eng_expand_in(x, 4)), PLAIN);
+    return NULL;
+}

@@ -1,4 +1,5 @@
 /* quant.c - quantised arithmetic: scales and zero points per tensor, per axis or per block. Rounding is to nearest even. */
+#include "engine/cpu/int8.h"
 #include "engine/ops/kernels.h"
 
 #include <math.h>
@@ -71,6 +72,21 @@ static int scaling_of(eng_op_ctx *c, const pst_tensor *x, int scale_in, int zero
     return 0;
 }
 
+/* float32 and 8 bits, runs of one scale: what the kernels take. NULL = not for them. */
+static const eng_int8_kernels *kernels_of(const eng_op_ctx *c, const scaling *s, pst_dtype wide, int narrow)
+{
+    bool runs = s->n == 1 || (!s->block && s->inner > 1);
+    if (c->plan->opts.no_fusion || wide != PST_F32 || (narrow != PST_U8 && narrow != PST_I8) || !runs)
+        return NULL;
+    return eng_int8_pick(eng_kernels_pick(c->plan->isa)->isa);
+}
+
+/* Numbers in a row that have one scale. */
+static int64_t run_of(const scaling *s, int64_t n)
+{
+    return s->n == 1 ? n : s->inner;
+}
+
 int eng_op_quantize(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2);
@@ -84,6 +100,16 @@ int eng_op_quantize(eng_op_ctx *c)
     if ((rc = scaling_of(c, &x, 1, 2, &s)) < 0)
         return rc;
     bool ints = range_of(t, &lo, &hi), saturate = eng_attr_int(c->node, "saturate", 1);
+    const eng_int8_kernels *kn = kernels_of(c, &s, eng_in(c, 1)->dtype == PST_F32 ? x.dtype : PST_F64, t);
+    if (kn) {
+        uint8_t *o = eng_out_typed(c, 0, (pst_dtype)t, &x);
+        for (int64_t i = 0, some = run_of(&s, n); o && i < n; i += some) {
+            int64_t k = scale_at(&s, i);
+            kn->quantise(some, (const float *)x.data + i, (float)s.scale[k], (int)s.zero[k], (int)lo, o + i);
+        }
+        c->kernel = kn->name;
+        return o ? 0 : PST_ELIMIT;
+    }
     double *v = eng_op_scratch(c, (size_t)n * 8);
     if (!ints && !eng_dtype_is_narrow(t))
         return eng_op_type(c, t);
@@ -117,6 +143,16 @@ int eng_op_dequantize(eng_op_ctx *c)
     pst_dtype t = out ? (pst_dtype)out : eng_in(c, 1)->dtype;
     if ((rc = scaling_of(c, &x, 1, 2, &s)) < 0)
         return rc;
+    const eng_int8_kernels *kn = kernels_of(c, &s, eng_in(c, 1)->dtype == PST_F32 ? t : PST_F64, x.dtype);
+    if (kn) {
+        float *o = eng_out_typed(c, 0, t, &x);
+        for (int64_t i = 0, some = run_of(&s, n); o && i < n; i += some) {
+            int64_t k = scale_at(&s, i);
+            kn->dequantise(some, (const uint8_t *)x.data + i, x.dtype == PST_I8, (float)s.scale[k], (int)s.zero[k], o + i);
+        }
+        c->kernel = kn->name;
+        return o ? 0 : PST_ELIMIT;
+    }
     double *v = eng_op_scratch(c, (size_t)n * 8);
     void *o = eng_out_typed(c, 0, t, &x);
     if (!v || !o)
@@ -140,11 +176,8 @@ int eng_op_dynamic_quantize(eng_op_ctx *c)
         return eng_op_type(c, x.dtype);
     float lo = 0, hi = 0;
     int64_t n = eng_count(&x);
-    for (int64_t i = 0; i < n; i++) {
-        float v = ((const float *)x.data)[i];
-        lo = v < lo ? v : lo;
-        hi = v > hi ? v : hi;
-    }
+    const eng_int8_kernels *kn = c->plan->opts.no_fusion ? &eng_int8_portable : eng_int8_pick(eng_kernels_pick(c->plan->isa)->isa);
+    kn->range(n, x.data, &lo, &hi);
     float scale = (hi - lo) / 255, zero = scale != 0 ? rintf(fmaxf(0, fminf(255, -lo / scale))) : 0;
     uint8_t *o = eng_out_typed(c, 0, PST_U8, &x), *oz = eng_out(c, 2, PST_U8, 0, NULL);
     float *os = eng_out(c, 1, PST_F32, 0, NULL);
@@ -152,134 +185,10 @@ int eng_op_dynamic_quantize(eng_op_ctx *c)
         return PST_ELIMIT;
     *os = scale;
     *oz = (uint8_t)zero;
-    for (int64_t i = 0; i < n; i++) {
-        float q = scale != 0 ? rintf(((const float *)x.data)[i] / scale) + zero : 0;
-        o[i] = (uint8_t)(q < 0 || isnan(q) ? 0 : q > 255 ? 255 : q);
-    }
+    if (scale != 0)
+        kn->quantise(n, x.data, scale, (int)zero, 0, o);
+    else
+        memset(o, 0, (size_t)n);
+    c->kernel = kn->name;
     return 0;
-}
-
-static bool is_byte(const pst_tensor *t)
-{
-    return t->dtype == PST_U8 || t->dtype == PST_I8;
-}
-
-static int64_t byte_at(const pst_tensor *t, int64_t i)
-{
-    return t->dtype == PST_U8 ? ((const uint8_t *)t->data)[i] : ((const int8_t *)t->data)[i];
-}
-
-/* One value, one per row (of a) or one per column (of b), as double. */
-typedef struct per {
-    double one[1];
-    double *v;
-    int64_t n;
-} per;
-
-static int per_of(eng_op_ctx *c, int i, double def, per *p)
-{
-    const pst_tensor *t = eng_in(c, i);
-    p->one[0] = def;
-    p->n = t ? eng_count(t) : 1;
-    if (!p->n)
-        return eng_op_fail(c, PST_EINVAL, "input %d is empty", i);
-    p->v = t ? eng_op_scratch(c, (size_t)p->n * 8) : NULL;
-    if (t && (!p->v || eng_convert(PST_F64, p->v, t->dtype, t->data, p->n, true) < 0))
-        return eng_op_type(c, t->dtype);
-    return 0;
-}
-
-static double per_at(const per *p, int64_t k)
-{
-    return !p->v ? p->one[0] : p->v[p->n == 1 ? 0 : k % p->n];
-}
-
-/* Batched integer product with zero points; out by callback of the operator. */
-static int product(eng_op_ctx *c, int at_a, int at_b, int at_za, int at_zb, int64_t *dims, int *ret_rank, int64_t **ret)
-{
-    pst_tensor a = *eng_in(c, at_a), b = *eng_in(c, at_b);
-    per za, zb;
-    int rc;
-    const pst_tensor *tza = eng_in(c, at_za), *tzb = eng_in(c, at_zb);
-    if (!is_byte(&a) || !is_byte(&b) || a.rank < 2 || b.rank < 2 || (tza && !is_byte(tza)) || (tzb && !is_byte(tzb)))
-        return eng_op_fail(c, PST_EINVAL, "two int8 or uint8 matrices are needed, and zero points of these types");
-    if ((rc = per_of(c, at_za, 0, &za)) < 0 || (rc = per_of(c, at_zb, 0, &zb)) < 0)
-        return rc;
-    int64_t m = a.dims[a.rank - 2], k = a.dims[a.rank - 1], n = b.dims[b.rank - 1], sa[PST_MAX_RANK], sb[PST_MAX_RANK], st[PST_MAX_RANK];
-    pst_tensor ba = a, bb = b;
-    ba.rank -= 2;
-    bb.rank -= 2;
-    if (b.dims[b.rank - 2] != k)
-        return eng_op_fail(c, PST_EINVAL, "inner dimensions differ");
-    if ((rc = eng_broadcast(c, &ba, &bb, ret_rank, dims)) < 0)
-        return rc;
-    int rank = *ret_rank;
-    int64_t batches = eng_dims_count(dims, rank);
-    eng_broadcast_strides(&ba, rank, sa);
-    eng_broadcast_strides(&bb, rank, sb);
-    eng_strides(dims, rank, st);
-    dims[rank] = m;
-    dims[rank + 1] = n;
-    *ret_rank = rank + 2;
-    int64_t total = eng_dims_count(dims, *ret_rank);
-    if (total < 0 || (uint64_t)total > c->plan->m->limits.tensor_bytes_max / 8)
-        return eng_op_fail(c, PST_ELIMIT, "too large");
-    int64_t *o = eng_op_scratch(c, (size_t)total * 8);
-    if (!o)
-        return PST_ELIMIT;
-    *ret = o;
-    for (int64_t p = 0; p < batches && total; p++) {
-        int64_t oa = 0, ob = 0;
-        for (int q = 0; q < rank; q++) {
-            oa += p / st[q] % dims[q] * sa[q];
-            ob += p / st[q] % dims[q] * sb[q];
-        }
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++) {
-                int64_t s = 0, z = (int64_t)per_at(&za, i), y = (int64_t)per_at(&zb, j);
-                for (int64_t q = 0; q < k; q++)
-                    s += (byte_at(&a, (oa * m + i) * k + q) - z) * (byte_at(&b, (ob * k + q) * n + j) - y);
-                *o++ = s;
-            }
-    }
-    return 0;
-}
-
-int eng_op_matmul_integer(eng_op_ctx *c)
-{
-    int64_t dims[PST_MAX_RANK + 2], *s;
-    int rank, rc = eng_op_need(c, 2);
-    if (rc < 0 || (rc = product(c, 0, 1, 2, 3, dims, &rank, &s)) < 0)
-        return rc;
-    int32_t *o = eng_out(c, 0, PST_I32, rank, dims);
-    if (!o)
-        return PST_ELIMIT;
-    for (int64_t i = 0, n = eng_dims_count(dims, rank); i < n; i++)
-        o[i] = (int32_t)s[i];
-    return 0;
-}
-
-int eng_op_qlinear_matmul(eng_op_ctx *c)
-{
-    int64_t dims[PST_MAX_RANK + 2], *s;
-    int rank, rc = eng_op_need(c, 8);
-    per sa, sb, sy, zy;
-    if (rc < 0 || (rc = product(c, 0, 3, 2, 5, dims, &rank, &s)) < 0 || (rc = per_of(c, 1, 1, &sa)) < 0 ||
-        (rc = per_of(c, 4, 1, &sb)) < 0 || (rc = per_of(c, 6, 1, &sy)) < 0 || (rc = per_of(c, 7, 0, &zy)) < 0)
-        return rc;
-    pst_dtype t = eng_in(c, 7)->dtype;
-    double lo, hi;
-    if (!range_of(t, &lo, &hi))
-        return eng_op_type(c, t);
-    int64_t n = eng_dims_count(dims, rank), cols = dims[rank - 1], rows = dims[rank - 2];
-    void *o = eng_out(c, 0, t, rank, dims);
-    double *v = eng_op_scratch(c, (size_t)n * 8);
-    if (!o || !v)
-        return PST_ELIMIT;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t r = i / cols % rows, k = i % cols;
-        double q = rint((double)s[i] * (per_at(&sa, r) * per_at(&sb, k) / per_at(&sy, r))) + per_at(&zy, r);
-        v[i] = q < lo || isnan(q) ? lo : q > hi ? hi : q;
-    }
-    return eng_convert(t, o, PST_F64, v, n, true);
 }

@@ -2,6 +2,7 @@
 import itertools
 import numpy as np
 from onnx import TensorProto as TP, helper, numpy_helper
+import case
 from case import model
 
 TYPES = {np.dtype(np.float32): TP.FLOAT, np.dtype(np.float64): TP.DOUBLE, np.dtype(np.uint8): TP.UINT8, np.dtype(np.int8): TP.INT8, np.dtype(np.int32): TP.INT32, np.dtype(np.int64): TP.INT64, np.dtype(object): TP.STRING}
@@ -9,6 +10,7 @@ TYPES = {np.dtype(np.float32): TP.FLOAT, np.dtype(np.float64): TP.DOUBLE, np.dty
 
 def contrib(op, inputs, outputs, fixed=(), domain="com.microsoft", **attributes):
     """One node; inputs: name → array, "" left out is written as None; fixed: names that are initializers; outputs: (name, type)."""
+    inputs = {k: v if v is None else np.asarray(v) for k, v in inputs.items()}
     node = helper.make_node(op, ["" if v is None else k for k, v in inputs.items()], [o[0] for o in outputs], domain=domain, **attributes)
     given = [(k, v) for k, v in inputs.items() if v is not None]
     m = model([node], [(k, TYPES[v.dtype], [None] * v.ndim) for k, v in given if k not in fixed], [(*o, None) for o in outputs if o[0]], [numpy_helper.from_array(v, k) for k, v in given if k in fixed])
@@ -76,6 +78,53 @@ def convolutions(cases, rng):
             put(cases, f"fusedconv_sum_{c}_{act}", "FusedConv", dict(x=x, w=w, b=b, z=z), F, fixed=("w", "b"), activation=act, pads=[k // 2] * 4, **more)
 
 
+def some_bytes(rng, t, *shape):
+    return rng.integers(np.iinfo(t).min, np.iinfo(t).max, size=shape, endpoint=True, dtype=t)
+
+
+BYTES = (np.uint8, np.int8)
+SIZES = ((1, 1, 1), (1, 130, 5), (2, 70, 66), (5, 33, 1), (13, 31, 129), (100, 40, 64), (7, 20, 1030))
+
+
+def byte_products(cases, rng):
+    """uint8 × uint8, uint8 × int8 and, where ONNX Runtime has it, int8 × int8; zero points for all and for each column; the right side a constant or not."""
+    one = lambda t: some_bytes(rng, t)
+    scale = lambda *shape: np.asarray(rng.uniform(0.001, 0.01, size=shape), np.float32)
+    for (m, n, k), ta, tb in itertools.product(SIZES, BYTES, BYTES):
+        a, b = some_bytes(rng, ta, m, k), some_bytes(rng, tb, k, n)
+        name = f"{m}x{n}x{k}_{np.dtype(ta).name}_{np.dtype(tb).name}"
+        fixed = ("b",) if k % 2 else ()
+        put(cases, "integer_" + name, "MatMulInteger", dict(a=a, b=b, za=one(ta), zb=one(tb)), [("y", TP.INT32)], fixed, domain="")
+        put(cases, "integer_columns_" + name, "MatMulInteger", dict(a=a, b=b, za=one(ta), zb=some_bytes(rng, tb, n)), [("y", TP.INT32)], ("b", "zb"), domain="")
+        put(cases, "integer_batch_" + name, "MatMulInteger", dict(a=some_bytes(rng, ta, 3, m, k), b=some_bytes(rng, tb, 3, k, n), za=one(ta), zb=one(tb)), [("y", TP.INT32)], domain="")
+        for per in ((), (n,)):
+            tail = "_columns" if per else ""
+            sb, zb = scale(*per), some_bytes(rng, tb, *per)
+            if ta == np.uint8 or tb == np.int8:
+                put(cases, f"qlinear_{name}{tail}", "QLinearMatMul", dict(a=a, sa=scale(), za=one(ta), b=b, sb=sb, zb=zb, sy=np.float32(0.02 * k ** 0.5), zy=one(ta)), [("y", TYPES[np.dtype(ta)])], ("b", "sb", "zb"), (0, 1), domain="")
+                put(cases, f"qgemm_{name}{tail}", "QGemm", dict(a=a, sa=scale(), za=one(ta), b=b.T.copy(), sb=sb, zb=zb, c=rng.integers(-9999, 9999, n, dtype=np.int32), sy=np.float32(0.02 * k ** 0.5), zy=one(ta)), [("y", TYPES[np.dtype(ta)])],
+                    ("b", "sb", "zb", "c"), (0, 1), transB=1, alpha=1.0)
+                put(cases, f"qgemm_float_{name}{tail}", "QGemm", dict(a=a.T.copy(), sa=scale(), za=one(ta), b=b, sb=sb, zb=zb, c=rng.integers(-9999, 9999, n, dtype=np.int32)), F, ("b", "sb", "zb", "c"), transA=1, alpha=0.5)
+            put(cases, f"tofloat_{name}{tail}", "MatMulIntegerToFloat", dict(a=a, b=b, sa=scale(), sb=sb, za=one(ta), zb=zb, bias=f32(rng, n)), F, ("b", "sb", "zb", "bias"))
+            put(cases, f"dynamic_{name}{tail}", "DynamicQuantizeMatMul", dict(a=f32(rng, m, k), b=b, sb=sb, zb=zb, bias=f32(rng, n)), F, ("b", "sb", "zb", "bias"), (2e-3, 2e-3))
+
+
+def rounding(cases, rng):
+    """Ties, values beyond, NaN; one scale, and one for each channel."""
+    for t in BYTES:
+        edges = np.concatenate([np.arange(-300, 300) * 0.25, case.EDGES[1:], [0.125, 0.375, -0.125]]).astype(np.float32)
+        z = some_bytes(rng, t)
+        name = np.dtype(t).name
+        put(cases, f"quantize_{name}", "QuantizeLinear", dict(x=edges, s=np.float32(0.5), z=z), [("y", TYPES[np.dtype(t)])], domain="", tolerance=(0, 0))
+        x, s, zs = f32(rng, 2, 5, 7, 3) * 9, rng.uniform(0.01, 0.1, 5).astype(np.float32), some_bytes(rng, t, 5)
+        put(cases, f"quantize_axis_{name}", "QuantizeLinear", dict(x=x, s=s, z=zs), [("y", TYPES[np.dtype(t)])], domain="", tolerance=(0, 0), axis=1)
+        put(cases, f"dequantize_axis_{name}", "DequantizeLinear", dict(x=some_bytes(rng, t, 2, 5, 7, 3), s=s, z=zs), F, domain="", tolerance=(0, 0), axis=1)
+        put(cases, f"dequantize_last_{name}", "DequantizeLinear", dict(x=some_bytes(rng, t, 3, 5), s=s, z=zs), F, domain="", tolerance=(0, 0), axis=-1)
+        put(cases, f"dequantize_{name}", "DequantizeLinear", dict(x=np.arange(np.iinfo(t).min, np.iinfo(t).max + 1).astype(t), s=np.float32(0.3), z=z), F, domain="", tolerance=(0, 0))
+    for n in (1, 5, 64, 1001):
+        put(cases, f"dynamicquantize_{n}", "DynamicQuantizeLinear", dict(x=f32(rng, n)), [("y", TP.UINT8), ("s", TP.FLOAT), ("z", TP.UINT8)], domain="", tolerance=(1e-7, 0))
+
+
 def generate(cases, rng):
-    for part in (distances, activations, norms, products, convolutions):
+    for part in (distances, activations, norms, products, convolutions, byte_products, rounding):
         part(cases, rng)

@@ -1,0 +1,24 @@
+/* quant_matmul.h - one product of an 8-bit left side with a packed right side, its zero points taken out. @thread the plan's */
+#ifndef PST_ENGINE_OPS_QUANT_MATMUL_H
+#define PST_ENGINE_OPS_QUANT_MATMUL_H
+
+#include "engine/cpu/int8.h"
+#include "engine/ops/ops.h"
+
+/* c[i][j] = first[j] + Σ a[i]·b[j] - rest of the zero points: Σ (a - za)(b - zb[j]) + bias[j]. */
+typedef struct eng_int8_mul {
+    const eng_int8_right *right;
+    bool left_signed;
+    const int32_t *zb;    /* of each column; NULL = all zero */
+    const int32_t *first; /* up to whole panels */
+    int32_t *left, *sums; /* work for so many rows */
+    int rows;
+} eng_int8_mul;
+
+/* zero points as they stand in the file; zb: one for each column or for all (n_zb); bias: for each column, NULL = none. 0 or an error. */
+int eng_int8_mul_make(eng_op_ctx *c, const eng_int8_right *right, bool left_signed, bool right_signed, int za, const int32_t *zb,
+                      int64_t n_zb, const int32_t *bias, eng_int8_mul *ret);
+/* At most ret->rows rows: a[i·rs + p·cs] → c, rows ldc apart. */
+void eng_int8_mul_rows(const eng_int8_mul *g, int m, const uint8_t *a, size_t rs, size_t cs, int32_t *c, ptrdiff_t ldc);
+
+#endif
