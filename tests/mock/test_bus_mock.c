@@ -380,6 +380,9 @@ static void test_bus_embedded_takes_a_port(void **state)
     assert_string_equal(pst_embedded_bootstrap(b), want);
     assert_int_equal(pst_embedded_start(port, &again, &err), PST_EEXIST);
     pst_embedded_stop(b);
+    pst_err_clear(&err);
+    assert_int_equal(pst_embedded_start(port, &again, &err), 0); /* nothing of the first one listens any more */
+    pst_embedded_stop(again);
 }
 
 static void test_bus_record_too_large_is_refused_before_it_is_sent(void **state)

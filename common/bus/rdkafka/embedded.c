@@ -2,13 +2,15 @@
  *
  * The library always binds port 0 and has no option. Programs that link this file therefore have a bind() of their own, broker_bind() under
  * another name (CMakeLists.txt): it passes every call on as it is, except on a thread that is inside pst_embedded_start() with a wanted port,
- * where port 0 becomes that port. The cluster's listeners are bound in that very call on that very thread, so nothing else can be hit. */
+ * where a socket that is to be bound to port 0 becomes the one that has that port already. The cluster's listener is bound in that very call on
+ * that very thread, so nothing else can be hit. */
 #include "common/bus/rdkafka/embedded.h"
 
 #include "common/bus/rdkafka/rdk.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -18,46 +20,53 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum { BACKLOG = 128 };
+
 struct pst_embedded {
     rdk *client; /* its own client half stays unused */
     rd_kafka_mock_cluster_t *cluster;
 };
 
-static __thread int wanted_port;
+static __thread int taken = -1; /* a socket that listens where the cluster shall; -1: nowhere in particular */
 
 int broker_bind(int fd, const struct sockaddr *address, socklen_t len); /* called by nobody under this name */
 int broker_bind(int fd, const struct sockaddr *address, socklen_t len)
 {
-    struct sockaddr_in in;
-    if (wanted_port && address->sa_family == AF_INET && len >= sizeof in && !((const struct sockaddr_in *)address)->sin_port) {
-        memcpy(&in, address, sizeof in);
-        in.sin_port = htons((uint16_t)wanted_port);
-        int one = 1;
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* a restart finds its old connections in TIME_WAIT */
-        return (int)syscall(SYS_bind, fd, &in, sizeof in);
-    }
+    if (taken >= 0 && address->sa_family == AF_INET && len >= sizeof(struct sockaddr_in) &&
+        !((const struct sockaddr_in *)address)->sin_port)
+        return dup3(taken, fd, O_CLOEXEC) < 0 ? -1 : 0;
     return (int)syscall(SYS_bind, fd, address, len);
 }
 
-/* Can the port be had? Asked before, because the library aborts the program (an assertion) when its own bind fails. */
-static int probe(int port)
+/* The port is taken here, because the library aborts the program (an assertion) when its own bind fails: what was looked at only could be
+ * another's by then. Returns 0 or errno. */
+static int take(int port, int *ret_fd)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), e = 0;
     if (fd < 0)
         return errno;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, (struct sockaddr *)&in, sizeof in) < 0)
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* a restart finds its old connections in TIME_WAIT */
+    if (bind(fd, (struct sockaddr *)&in, sizeof in) < 0 || listen(fd, BACKLOG) < 0) {
         e = errno;
-    close(fd);
-    return e;
+        close(fd);
+        return e;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static void let_go(int fd)
+{
+    if (fd >= 0)
+        close(fd);
 }
 
 int pst_embedded_start(int port, pst_embedded **ret_broker, pst_err *err)
 {
     if (port < 0 || port > 65535)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "kafka", 0, "port %d is not 0 to 65535", port);
-    int e = probe(port);
+    int fd = -1, e = port ? take(port, &fd) : 0;
     if (e)
         return pst_err_set(err, e == EADDRINUSE ? PST_EEXIST : PST_EIO, PST_CLASS_FATAL, "sys", e, "cannot serve Kafka on 127.0.0.1:%d: %s",
                            port, strerror(e));
@@ -69,13 +78,15 @@ int pst_embedded_start(int port, pst_embedded **ret_broker, pst_err *err)
     b->client = pst_alloc(sizeof *b->client);
     rd_kafka_conf_t *k = rdk_conf_build(&conf, RDK_ADMIN, quiet, NULL, b->client, err);
     if (!k || rdk_new(RD_KAFKA_PRODUCER, k, b->client, err) < 0) {
+        let_go(fd);
         pst_embedded_stop(b);
         return PST_EINVAL;
     }
-    PST_ASSERT(!wanted_port); /* or somebody else's bind would be hit */
-    wanted_port = port;
+    PST_ASSERT(taken < 0); /* or somebody else's bind would be hit */
+    taken = fd;
     b->cluster = rd_kafka_mock_cluster_new(b->client->rk, 1);
-    wanted_port = 0;
+    taken = -1;
+    let_go(fd); /* the cluster has its own descriptor of it */
     if (!b->cluster) {
         pst_embedded_stop(b);
         return pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "kafka", 0,
