@@ -24,8 +24,10 @@ if(PST_WERROR)
   target_compile_options(pst_flags INTERFACE -Werror)
 endif()
 if(PST_SANITIZE)
+  # a finding of UBSan ends the program, so that the test that made it fails; elsewhere the flag says nothing
+  set(PST_SANITIZE_FLAGS -fsanitize=${PST_SANITIZE} -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   # the sanitizers' own null branches make gcc warn of formats that cannot be null
-  target_compile_options(pst_flags INTERFACE -fsanitize=${PST_SANITIZE} -fno-omit-frame-pointer $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation> $<$<C_COMPILER_ID:GNU>:-Wno-format-overflow>)
+  target_compile_options(pst_flags INTERFACE ${PST_SANITIZE_FLAGS} $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation> $<$<C_COMPILER_ID:GNU>:-Wno-format-overflow>)
   target_link_options(pst_flags INTERFACE -fsanitize=${PST_SANITIZE})
 endif()
 if(PST_FUZZ)
