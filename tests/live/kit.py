@@ -112,10 +112,11 @@ class Platform:
         if BIN.exists():
             self.cli("down", ok=False, timeout=120)
         if failed:
-            for log in sorted((self.dir / "state/log").glob("*.log")):
+            for log in sorted((self.dir / "state/log").glob("*.log")) + sorted(self.dir.glob("*.log")):
                 print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-25:], sep="\n", flush=True)
         subprocess.run([KAFKA, "stop", "--dir", self.dir / "kafka"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if not os.environ.get("KEEP"):
+        keep = os.environ.get("KEEP")  # set: the folder stays, with the broker's logs; "failed": only that of a test that failed
+        if not keep or (keep == "failed" and not failed):
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def kafka(self, *args):
