@@ -18,7 +18,8 @@ static void on_fault(void *admin, int code, const char *reason)
 
 static bool gives_up(void *admin)
 {
-    return ((bus_admin *)admin)->health.fatal.code || pst_stop_requested();
+    const bus_admin *a = admin;
+    return a->health.fatal.code || (a->leaving ? pst_stop_forced() : pst_stop_requested());
 }
 
 int bus_admin_open(bus_admin *a, const pst_bus_conf *conf, bool may_create, const char *group, int timeout_ms, pst_err *err)

@@ -8,6 +8,7 @@ typedef struct bus_admin {
     bus_health health;
     bus_link link;
     int64_t until_us;
+    bool leaving; /* asked because the program was told to stop: only a stop by force ends the wait for an answer */
 } bus_admin;
 
 /* group may be NULL. may_create: a broker may make the topics that it is asked about. */

@@ -15,6 +15,7 @@
 #define CLOSE_WAIT_MS    10000
 #define CLOSE_FORCED_MS  1000
 #define JOIN_WAIT_MS     20000 /* a leaver waits so long for the others whom its join waits for */
+#define MUTE_WAIT_MS     10000 /* and so long for a coordinator that does not say whether it is a member at all */
 #define INFLIGHT_DEFAULT (64u << 20)
 #define QUIET_MS         5000
 
@@ -58,28 +59,39 @@ static void take_fault(pst_consumer *c, const bus_run *run)
     bus_health_note(&c->health, run->code, run->reason);
 }
 
+static void serve_join(pst_consumer *c)
+{
+    pst_record unread;
+    bus_run run;
+    c->link.lib->consumer->poll(c->link.h, 20, &unread, 1, 1, &run);
+    if (run.kind == BUS_RUN_FAULT)
+        take_fault(c, &run);
+    if (run.kind == BUS_RUN_RECORDS)
+        c->link.lib->consumer->release(c->link.h, &unread, run.n);
+}
+
 /* A broker reads no request of a connection before it has answered the one before, and answers a JoinGroup when all members have come: a
  * LeaveGroup behind it is not heard for so long, and librdkafka gives it up after 5 s. Nor does a member leave that was not told its id yet. So
- * a join that is under way ends before the group is left. */
+ * a join that is under way ends before the group is left. A coordinator that does not say whether we are a member is asked again: one that is
+ * slow has our request all the same. */
 static void end_join(pst_consumer *c)
 {
-    if (c->assigned || !bus_peers_has_us(c))
-        return;
-    for (int64_t until = pst_mono_us() + JOIN_WAIT_MS * 1000LL; !c->assigned && !c->health.fatal.code && !pst_stop_forced();) {
-        if (pst_mono_us() > until) {
+    int64_t begun = pst_mono_us();
+    bus_membership is = BUS_MEMBER_PERHAPS;
+    while (!c->assigned && !c->health.fatal.code && !pst_stop_forced()) {
+        if (is == BUS_MEMBER_PERHAPS)
+            is = bus_peers_has_us(c);
+        if (is == BUS_NO_MEMBER)
+            return;
+        if (pst_mono_us() - begun > (is == BUS_MEMBER ? JOIN_WAIT_MS : MUTE_WAIT_MS) * 1000LL) {
             pst_log(PST_LOG_WARN, "bus",
-                    "event=left_unheard group=%s member=%s why=\"the group is being rebalanced and waits for another member: what this one "
-                    "would be given waits for its session.timeout.ms\"",
-                    c->group, c->opts.instance_id);
+                    "event=left_unheard group=%s member=%s why=\"%s: what this one would be given waits for its session.timeout.ms\"",
+                    c->group, c->opts.instance_id,
+                    is == BUS_MEMBER ? "the group is being rebalanced and waits for another member"
+                                     : "the group's coordinator does not answer");
             return;
         }
-        pst_record unread;
-        bus_run run;
-        c->link.lib->consumer->poll(c->link.h, 20, &unread, 1, 1, &run);
-        if (run.kind == BUS_RUN_FAULT)
-            take_fault(c, &run);
-        if (run.kind == BUS_RUN_RECORDS)
-            c->link.lib->consumer->release(c->link.h, &unread, run.n);
+        serve_join(c);
     }
 }
 
@@ -128,9 +140,10 @@ void pst_consumer_free(pst_consumer *c)
         return;
     clear_batch(c); /* a client waits for records that are still in use */
     c->closing = true;
-    /* A broker that is mute does not hear that we leave either: who opens anew does not wait for it. */
-    bool brief = pst_stop_forced() || bus_quiet_is_mute(c);
-    int wait_ms = CLOSE_WAIT_MS + (c->group && c->leaves ? JOIN_WAIT_MS : 0);
+    bool leaves = c->group && c->leaves;
+    /* Who opens anew does not wait for a broker that is mute. Who leaves does: one that is merely slow has to hear it. */
+    bool brief = pst_stop_forced() || (!leaves && bus_quiet_is_mute(c));
+    int wait_ms = CLOSE_WAIT_MS + (leaves ? JOIN_WAIT_MS : 0);
     bus_bounded(close_and_free, c, brief ? CLOSE_FORCED_MS : wait_ms, "consumer_close");
 }
 

@@ -64,13 +64,14 @@ static bool belongs(const char *transactional_id, const char *instance)
     return own && own <= all && !strcmp(transactional_id + all - own, instance) && (own == all || transactional_id[all - own - 1] == '.');
 }
 
-/* Calls fn with the instance id of each static member of the group. False: nobody answered. */
-static bool each_instance(const pst_bus_conf *conf, const char *group, void (*fn)(void *arg, const char *instance), void *arg)
+/* Calls fn with the instance id of each static member of the group. False: nobody answered. leaving: as in bus_admin. */
+static bool each_instance(const pst_bus_conf *conf, const char *group, bool leaving, void (*fn)(void *arg, const char *instance), void *arg)
 {
     bus_admin a;
     pst_err ignored = {0};
     bool answered = false;
     if (bus_admin_open(&a, conf, false, NULL, LOOK_MS, &ignored) == 0) {
+        a.leaving = leaving;
         char why[300];
         bus_members members = {0};
         answered = a.link.lib->admin->group_members(a.link.h, group, bus_admin_left_ms(&a, LOOK_MS), &members, why, sizeof why) == 0;
@@ -106,10 +107,23 @@ static void compare(void *arg, const char *instance)
     l->found |= !strcmp(l->instance, instance);
 }
 
-bool bus_peers_has_us(const pst_consumer *c)
+/* Whether a broker that tells has ever answered: the in-memory one never does. */
+static bool has_coordinator(const pst_consumer *c)
+{
+    char *cluster = c->link.lib->common->cluster_id(c->link.h, LOOK_MS);
+    bool reached = cluster != NULL;
+    free(cluster);
+    return reached && !bus_is_embedded(c->link, LOOK_MS);
+}
+
+bus_membership bus_peers_has_us(const pst_consumer *c)
 {
     look_for l = {.instance = c->opts.instance_id};
-    return l.instance && each_instance(c->conf, c->group, compare, &l) && l.found;
+    if (!l.instance || !has_coordinator(c))
+        return BUS_NO_MEMBER;
+    if (!each_instance(c->conf, c->group, true, compare, &l))
+        return BUS_MEMBER_PERHAPS;
+    return l.found ? BUS_MEMBER : BUS_NO_MEMBER;
 }
 
 /* ---- ending what they left --------------------------------------------------------------------------------------------------------- */
@@ -156,7 +170,7 @@ static void run_errand(void *arg)
         w->n = add_names(w->peers, w->own, last, w->names, w->n);
     if (last)
         bus_places_free(last);
-    if (w->n && each_instance(w->conf, w->group, strike, w))
+    if (w->n && each_instance(w->conf, w->group, false, strike, w))
         for (size_t i = 0; i < w->n; i++)
             take_over(w, w->names[i]);
     for (size_t i = 0; i < w->n; i++)

@@ -1,11 +1,12 @@
-"""Scorers that join one after another, a second apart, and leave all at once: nothing is scored twice, and nobody waits for the session of one that left in the
-middle of a rebalance. Arrivals are what a reader sees, not the records' times."""
-import sys, os, threading, time
+"""Scorers that join one after another, a second apart, and leave together: nothing is scored twice, and nobody waits for the session of one that left in the
+middle of a rebalance, nor when the broker is slow to say who is a member. Arrivals are what a reader sees, not the records' times."""
+import sys, os, signal, threading, time
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from kit import *
 from collections import Counter
 
 SESSION = 90  # seconds: who waits for one is told from who is slow
+SLOW = 3.5  # seconds in which the broker answers nothing
 SCHEMA = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}]}
 
 with Platform(without="trainer,lcm,scorers") as p:
@@ -52,13 +53,20 @@ with Platform(without="trainer,lcm,scorers") as p:
     for i in range(20):
         joiners.append(start(i))
         time.sleep(1)
-    # Those who leave first leave the others in the middle of a rebalance; but all have come. (One that is told to stop before its first place in the
-    # group has been given to it cannot give it back.)
+    # Those who leave first leave the others in the middle of a rebalance, and what is sent behind a JoinGroup is not heard; but all have come. (One that
+    # is told to stop before its first place in the group has been given to it cannot give it back.)
     admin = AdminClient({"bootstrap.servers": p.bootstrap})
     group = lambda: admin.describe_consumer_groups(["grp"])["grp"].result(60)
     until(lambda: group().state == ConsumerGroupState.STABLE and len(group().members) == 21, 60, lambda: f"the group is {group().state} with {len(group().members)} members", 0.5)
-    for j in joiners:
+    for j in joiners[:3]:
         j.terminate()
+    time.sleep(1)  # the others hear of it by a heartbeat and join anew
+    broker = json.loads(p.kafka("status", "--json"))["pids"][0]
+    os.kill(broker, signal.SIGSTOP)
+    for j in joiners[3:]:
+        j.terminate()
+    time.sleep(SLOW)
+    os.kill(broker, signal.SIGCONT)
     for j in joiners:
         check(j.wait(60) == 0, f"told to stop, a scorer exits {j.returncode}")
     left = time.monotonic()
