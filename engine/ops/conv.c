@@ -2,6 +2,9 @@
  * ConvTranspose by scattered products, integers by plain sums. */
 #include "engine/node_backend.h"
 #include "engine/ops/kernels.h"
+#include "engine/ops/quant_conv.h"
+
+#include "engine/cpu/int8.h"
 
 #include <limits.h>
 #include <math.h>
@@ -222,19 +225,44 @@ static int64_t byte_at(const pst_tensor *t, int64_t i)
     return t->dtype == PST_U8 ? ((const uint8_t *)t->data)[i] : ((const int8_t *)t->data)[i];
 }
 
-/* acc (N, M, out) = Σ (x - zx)(w - zw); zx_at and zw_at name the zero point inputs. */
-static int conv_int(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const eng_window *w, int32_t *acc)
+/* The same by the kernels. */
+static int conv_int8(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const int32_t *bias,
+                     const eng_window *w, int32_t *acc)
+{
+    const pst_tensor *tw = eng_in(c, zw_at);
+    int64_t n_zw = tw && eng_count(tw) > 1 ? wt->dims[0] : 1;
+    int32_t *zw = eng_op_scratch(c, (size_t)n_zw * sizeof *zw);
+    if (!zw)
+        return PST_ELIMIT;
+    for (int64_t q = 0; q < n_zw; q++)
+        zw[q] = zero_of(c, zw_at, q);
+    return eng_int8_conv_run(c, &(eng_int8_conv){.x = x,
+                                                 .w = wt,
+                                                 .window = w,
+                                                 .zx = zero_of(c, zx_at, 0),
+                                                 .zw = zw,
+                                                 .n_zw = n_zw,
+                                                 .groups = eng_attr_int(c->node, "group", 1),
+                                                 .bias = bias,
+                                                 .y = acc});
+}
+
+/* acc (N, M, out) = Σ (x - zx)(w - zw) + bias; zx_at and zw_at name the zero point inputs. */
+static int conv_int(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const int32_t *bias,
+                    const eng_window *w, int32_t *acc)
 {
     int64_t groups = eng_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups;
     const pst_tensor *tx = eng_in(c, zx_at), *tw = eng_in(c, zw_at);
     if ((tx && !is_byte(tx)) || (tw && !is_byte(tw))) /* zero_of steps by bytes */
         return eng_op_fail(c, PST_EINVAL, "a zero point that is no 8-bit integer");
+    if (!c->plan->opts.no_fusion && x->dims[0] && w->out_count && eng_count(wt) && eng_count(wt) <= INT_MAX / 4)
+        return conv_int8(c, x, wt, zx_at, zw_at, bias, w, acc);
     int32_t zx = zero_of(c, zx_at, 0);
     for (int64_t n = 0; n < x->dims[0]; n++)
         for (int64_t q = 0; q < m; q++) {
             int32_t zw = zero_of(c, zw_at, q);
             for (int64_t o = 0; o < w->out_count; o++) {
-                int64_t s = 0;
+                int64_t s = bias ? bias[q] : 0;
                 for (int64_t k = 0; k < w->k_count; k++) {
                     int64_t at = eng_window_at(w, o, k);
                     for (int64_t ch = 0; ch < cg && at >= 0; ch++)
@@ -261,7 +289,17 @@ int eng_op_conv_integer(eng_op_ctx *c)
     int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]};
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
     int32_t *y = eng_out(c, 0, PST_I32, x.rank, dims);
-    return y ? conv_int(c, &x, &wt, 2, 3, &w, y) : PST_ELIMIT;
+    return y ? conv_int(c, &x, &wt, 2, 3, NULL, &w, y) : PST_ELIMIT;
+}
+
+int eng_prepare_conv_integer(eng_op_ctx *c)
+{
+    return eng_int8_conv_prepare(c, 1);
+}
+
+int eng_prepare_qlinear_conv(eng_op_ctx *c)
+{
+    return eng_int8_conv_prepare(c, 3);
 }
 
 int eng_op_qlinear_conv(eng_op_ctx *c)
@@ -288,15 +326,13 @@ int eng_op_qlinear_conv(eng_op_ctx *c)
     uint8_t *y = eng_out(c, 0, zy.dtype, x.rank, dims);
     if (!acc || !y)
         return PST_ELIMIT;
-    if ((rc = conv_int(c, &x, &wt, 2, 5, &w, acc)) < 0)
+    if ((rc = conv_int(c, &x, &wt, 2, 5, b ? b->data : NULL, &w, acc)) < 0)
         return rc;
-    int32_t z = zero_of(c, 7, 0);
-    int lo = zy.dtype == PST_U8 ? 0 : -128;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t q = i / w.out_count % m;
-        double s = (double)((const float *)sw->data)[n_sw == 1 ? 0 : q],
-               v = rint(((double)acc[i] + (b ? ((const int32_t *)b->data)[q] : 0)) * (sx * s / sy)) + z;
-        y[i] = (uint8_t)(int)(v > lo ? v < lo + 255 ? v : lo + 255 : lo); /* NaN is the lowest */
+    const eng_int8_kernels *kn = c->plan->opts.no_fusion ? &eng_int8_portable : eng_int8_pick(eng_kernels_pick(c->plan->isa)->isa);
+    int z = zero_of(c, 7, 0), lo = zy.dtype == PST_U8 ? 0 : -128;
+    for (int64_t q = 0, planes = w.out_count ? n / w.out_count : 0; q < planes; q++) {
+        float by = (float)sx * ((const float *)sw->data)[n_sw == 1 ? 0 : q % m] / (float)sy; /* in float32, as ONNX Runtime has it */
+        kn->requantise(w.out_count, acc + q * w.out_count, &by, 0, z, lo, y + q * w.out_count);
     }
     return 0;
 }

@@ -125,6 +125,37 @@ def rounding(cases, rng):
         put(cases, f"dynamicquantize_{n}", "DynamicQuantizeLinear", dict(x=f32(rng, n)), [("y", TP.UINT8), ("s", TP.FLOAT), ("z", TP.UINT8)], domain="", tolerance=(1e-7, 0))
 
 
+def byte_functions(cases, rng):
+    """A step of the result's scale is allowed: ONNX Runtime has tables and integer sums where it may."""
+    scale = lambda: np.asarray(rng.uniform(0.01, 0.05), np.float32)
+    for t, d in itertools.product(BYTES, (1, 7, 64, 131)):
+        name, y = f"{np.dtype(t).name}_{d}", [("y", TYPES[np.dtype(t)])]
+        q = lambda *shape: some_bytes(rng, t, *shape)
+        for op, b in (("QLinearAdd", q(3, d)), ("QLinearMul", q(3, d)), ("QLinearAdd", q(1)), ("QLinearMul", q(d))):
+            put(cases, f"{op.lower()}_{b.ndim}{b.size}_{name}", op, dict(a=q(3, d), sa=scale(), za=q(), b=b, sb=scale(), zb=q(), sy=np.float32(0.06), zy=q()), y, (), (0, 1))
+        put(cases, f"qlinearsigmoid_{name}", "QLinearSigmoid", dict(x=q(3, d), s=scale(), z=q(), sy=np.float32(1 / 256), zy=q()), y, ("s", "z", "sy", "zy"), (0, 1))
+        put(cases, f"qlinearleakyrelu_{name}", "QLinearLeakyRelu", dict(x=q(3, d), s=scale(), z=q(), sy=np.float32(0.03), zy=q()), y, ("s", "z", "sy", "zy"), (0, 1), alpha=0.2)
+        if d > 1:  # of one number ONNX Runtime gives 0 where 1 is cut to 255/256
+            put(cases, f"qlinearsoftmax_{name}", "QLinearSoftmax", dict(x=q(3, 5, d), s=scale(), z=q(), sy=np.float32(1 / 256), zy=np.asarray(np.iinfo(t).min, t)), y, ("s", "z", "sy", "zy"), (0, 1), axis=-1, opset=13)
+        put(cases, f"qlinearconcat_{name}", "QLinearConcat", dict(sy=scale(), zy=q(), a=q(3, d), sa=scale(), za=q(), b=q(3, 2), sb=scale(), zb=q()), y, ("sy", "zy", "sa", "za", "sb", "zb"), (0, 1), axis=1)
+        put(cases, f"qlinearglobal_{name}", "QLinearGlobalAveragePool", dict(x=q(2, 5, 3, d), s=scale(), z=q(), sy=scale(), zy=q()), y, ("s", "z", "sy", "zy"), (0, 1), channels_last=0)
+        if d > 1:
+            put(cases, f"qlinearpool_{name}", "QLinearAveragePool", dict(x=q(2, 5, 4, d), s=scale(), z=q(), sy=scale(), zy=q()), y, ("s", "z", "sy", "zy"), (0, 1), kernel_shape=[2, 3], pads=[1, 1, 0, 1], strides=[1, 2], count_include_pad=1)
+
+
+def byte_convolutions(cases, rng):
+    scale = lambda *shape: np.asarray(rng.uniform(0.001, 0.01, size=shape), np.float32)
+    for (c, m, g, k), tx, tw in itertools.product(((1, 1, 1, 1), (3, 8, 1, 3), (16, 40, 1, 1), (8, 12, 4, 3), (6, 6, 6, 3)), BYTES, BYTES):
+        x, w, zx, zw = some_bytes(rng, tx, 2, c, 13, 9), some_bytes(rng, tw, m, c // g, k, k), some_bytes(rng, tx), some_bytes(rng, tw)
+        name = f"{c}_{g}_{np.dtype(tx).name}_{np.dtype(tw).name}"
+        how = dict(group=g, pads=[k // 2] * 4, strides=[1, 2])
+        if tx == np.uint8:
+            put(cases, "convinteger_" + name, "ConvInteger", dict(x=x, w=w, zx=zx, zw=zw), [("y", TP.INT32)], ("w", "zw"), domain="", **how)
+        for per in ((), (m,)) if tx == np.uint8 or tw == np.int8 else ():
+            put(cases, f"qlinearconv_{len(per)}_{name}", "QLinearConv", dict(x=x, sx=scale(), zx=zx, w=w, sw=scale(*per), zw=np.zeros(per, tw) if per else zw, sy=np.float32(0.02 * k), zy=some_bytes(rng, tx), b=rng.integers(-9999, 9999, m, dtype=np.int32)),
+                [("y", TYPES[np.dtype(tx)])], ("sx", "zx", "w", "sw", "zw", "sy", "zy", "b"), (0, 1), domain="", **how)
+
+
 def generate(cases, rng):
-    for part in (distances, activations, norms, products, convolutions, byte_products, rounding):
+    for part in (distances, activations, norms, products, convolutions, byte_products, byte_convolutions, byte_functions, rounding):
         part(cases, rng)
