@@ -1,6 +1,7 @@
 /* backend.h - what computes a plan. Not installed. The engine's own kernels and ONNX Runtime are backends; a device is one more.
  *
  *     plan.c ─ chooses ─ backends.c ─┬ cpu_backend.c ─ lower.c, fuse*.c, compile.c, exec.c
+ *                                    ├ cuda/cuda_backend.c ─ the CPU's plan, its trees on a device
  *                                    └ ort/ort_plan.c ─ a session of the model, made from the file's own nodes
  *
  * A plan has one backend at a time. Unless one is named (pst_plan_opts.backend), the cheapest of those that support the model takes it; when
@@ -45,6 +46,12 @@ typedef struct eng_backend {
 } eng_backend;
 
 extern const eng_backend eng_cpu_backend;
+
+/* The CPU's, for one that computes some of a compiled plan's steps elsewhere: what begins a run, its results made the plan's own, and both
+ * within the plan's heap. */
+void eng_cpu_begin(pst_plan *p, const eng_val *in);
+int eng_cpu_own_results(pst_plan *p, size_t n_out, pst_err *err);
+int eng_cpu_within(pst_plan *p, int (*body)(void *arg, pst_err *err), void *arg, pst_err *err);
 
 /* Gives p, which is empty but for model and options, its backend, prepared: of those that support the model the cheapest. */
 int eng_backend_choose(pst_plan *p, pst_err *err);

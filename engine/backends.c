@@ -2,11 +2,14 @@
  * it are asked to take over what it cannot do after all. */
 #include "engine/backend.h"
 
+#include "engine/cuda/cuda_backend.h"
+#include "engine/estimate.h"
 #include "engine/ort/ort_plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static const eng_backend *const all[] = {&eng_cpu_backend, &eng_ort_backend};
+static const eng_backend *const all[] = {&eng_cuda_backend, &eng_cpu_backend, &eng_ort_backend};
 enum { ALL = sizeof all / sizeof *all };
 
 static int take(pst_plan *p, const eng_backend *b, pst_err *err)
@@ -29,20 +32,20 @@ static int take_over(pst_plan *p, size_t after, bool in_run, pst_err *err)
     return PST_EUNSUPPORTED;
 }
 
+/* "cuda:1" is the device 1 of cuda. */
+static bool is_called(const eng_backend *b, const char *name)
+{
+    size_t n = strlen(b->name);
+    return !strncmp(name, b->name, n) && (!name[n] || (name[n] == ':' && b == &eng_cuda_backend));
+}
+
 static int named(pst_plan *p, pst_err *err)
 {
     for (size_t i = 0; i < ALL; i++)
-        if (!strcmp(p->opts.backend, all[i]->name))
+        if (is_called(all[i], p->opts.backend))
             return take(p, all[i], err);
-    return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "backend %s: not one of engine, onnxruntime", p->opts.backend);
-}
-
-/* Rows that a run is estimated for: what the model says, or what a scorer's batches usually have. */
-static int64_t usual_rows(const pst_model *m)
-{
-    enum { ROWS = 256 };
-    const pst_value_info *in = m->info.inputs;
-    return m->info.n_inputs && in->rank > 0 && in->dims[0] >= 0 ? in->dims[0] : ROWS;
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "backend %s: not one of engine, onnxruntime, cuda, cuda:N, auto",
+                       p->opts.backend);
 }
 
 /* Without one that supports the model: the last, which will say why. */
@@ -55,7 +58,7 @@ static int cheapest(const pst_plan *p, size_t *ret, pst_err *err)
         double ns;
         if (all[i]->supports(p, &(pst_err){0}) < 0)
             continue;
-        int rc = all[i]->cost(p, usual_rows(p->m), &ns, err);
+        int rc = all[i]->cost(p, eng_estimate_rows(p->m), &ns, err);
         if (rc < 0)
             return rc;
         if (!any || ns < least) {
@@ -67,7 +70,19 @@ static int cheapest(const pst_plan *p, size_t *ret, pst_err *err)
     return 0;
 }
 
-int eng_backend_choose(pst_plan *p, pst_err *err)
+/* Of a plan that a device might have computed: who does, and why not the device. */
+static void say_who(pst_plan *p)
+{
+    pst_err why = {0};
+    if (*p->computes)
+        return;
+    snprintf(p->computes, sizeof p->computes, "cpu");
+    if (p->device_may && eng_cuda_backend.supports(p, &why) == 0)
+        snprintf(why.text, sizeof why.text, "by estimate the CPU is quicker");
+    snprintf(p->computes_why, sizeof p->computes_why, "%.*s", (int)sizeof p->computes_why - 1, why.text);
+}
+
+static int choose(pst_plan *p, pst_err *err)
 {
     if (p->opts.backend)
         return named(p, err);
@@ -78,6 +93,14 @@ int eng_backend_choose(pst_plan *p, pst_err *err)
     if (rc < 0 && before == 0 && err->code < 0)
         rc = err->code;
     return rc == PST_EUNSUPPORTED ? take_over(p, i, false, err) : rc;
+}
+
+int eng_backend_choose(pst_plan *p, pst_err *err)
+{
+    int rc = choose(p, err);
+    if (rc == 0)
+        say_who(p);
+    return rc;
 }
 
 int eng_backend_next(pst_plan *p, pst_err *err)

@@ -5,6 +5,7 @@
 #include "engine/estimate.h"
 #include "engine/ort/ort.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int supports(const pst_plan *p, pst_err *err)
@@ -57,10 +58,8 @@ typedef struct running {
     size_t n_out;
 } running;
 
-static int run_body(void *arg, pst_err *err)
+void eng_cpu_begin(pst_plan *p, const eng_val *in)
 {
-    running *r = arg;
-    pst_plan *p = r->p;
     const pst_model *m = p->m;
     PST_ASSERT(p->n_progs > 0 && p->progs[0].graph == &m->graph);
     const eng_prog *g = &p->progs[0];
@@ -73,22 +72,55 @@ static int run_body(void *arg, pst_err *err)
     p->depth = 0;
     p->runs++;
     for (size_t i = 0; i < m->info.n_inputs; i++)
-        eng_val_set(p, &p->vals[m->graph.in[i]], &r->in[i]);
-    int rc = eng_prog_run(p, g, err);
-    for (size_t i = 0; i < r->n_out && rc == 0; i++)
-        rc = own_result(p, &p->vals[m->graph.out[i]], err);
+        eng_val_set(p, &p->vals[m->graph.in[i]], &in[i]);
+}
+
+int eng_cpu_own_results(pst_plan *p, size_t n_out, pst_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n_out && rc == 0; i++)
+        rc = own_result(p, &p->vals[p->m->graph.out[i]], err);
+    return rc;
+}
+
+static int run_body(void *arg, pst_err *err)
+{
+    const running *r = arg;
+    eng_cpu_begin(r->p, r->in);
+    int rc = eng_prog_run(r->p, &r->p->progs[0], err);
+    return rc == 0 ? eng_cpu_own_results(r->p, r->n_out, err) : rc;
+}
+
+int eng_cpu_within(pst_plan *p, int (*body)(void *arg, pst_err *err), void *arg, pst_err *err)
+{
+    int before = err->code, rc = eng_heap_run(&p->heap, body, arg, err);
+    if (rc < 0 && before == 0 && err->code < 0)
+        rc = err->code; /* kernels say PST_ELIMIT for whatever kept them from a buffer */
+    if (rc == PST_ENOMEM)
+        eng_plan_reset(p);
     return rc;
 }
 
 static int submit(pst_plan *p, const eng_val *in, size_t n_in, size_t n_out, pst_err *err)
 {
     running r = {.p = p, .in = in, .n_out = n_out};
-    int before = err->code, rc = eng_heap_run(&p->heap, run_body, &r, err);
-    if (rc < 0 && before == 0 && err->code < 0)
-        rc = err->code; /* kernels say PST_ELIMIT for whatever kept them from a buffer */
-    if (rc == PST_ENOMEM)
-        eng_plan_reset(p);
-    return rc;
+    return eng_cpu_within(p, run_body, &r, err);
+}
+
+/* From a device that failed, or that is not quicker: in a run by not asking it any more, since its plan is ours but for the trees' sums. */
+static int take_over(pst_plan *p, bool in_run, pst_err *err)
+{
+    if (strcmp(err->origin, "cuda") != 0)
+        return PST_EUNSUPPORTED;
+    snprintf(p->computes, sizeof p->computes, "cpu");
+    snprintf(p->computes_why, sizeof p->computes_why, "%.*s", (int)sizeof p->computes_why - 1, err->text);
+    pst_err_clear(err);
+    if (in_run) {
+        p->device.of = NULL;
+        return 0;
+    }
+    eng_plan_empty(p);
+    return prepare(p, err);
 }
 
 static int wait(pst_plan *p, const eng_val **ret_out, size_t n_out, pst_err *err)
@@ -99,4 +131,4 @@ static int wait(pst_plan *p, const eng_val **ret_out, size_t n_out, pst_err *err
 }
 
 const eng_backend eng_cpu_backend = {
-    .name = "engine", .supports = supports, .cost = cost, .prepare = prepare, .submit = submit, .wait = wait};
+    .name = "engine", .supports = supports, .cost = cost, .prepare = prepare, .take_over = take_over, .submit = submit, .wait = wait};

@@ -378,3 +378,11 @@ int eng_estimate(const pst_plan *p, int64_t rows, eng_work *ret, pst_err *err)
     *ret = w.work;
     return rc;
 }
+
+/* What the model says, or what a scorer's batches usually have. */
+int64_t eng_estimate_rows(const pst_model *m)
+{
+    enum { ROWS = 256 };
+    const pst_value_info *in = m->info.inputs;
+    return m->info.n_inputs && in->rank > 0 && in->dims[0] >= 0 ? in->dims[0] : ROWS;
+}

@@ -19,4 +19,7 @@ typedef struct eng_work {
 /* Of a run of so many rows: every free dimension that an input begins with. Other free dimensions count as 1. 0 or PST_ENOMEM. */
 int eng_estimate(const pst_plan *p, int64_t rows, eng_work *ret, pst_err *err);
 
+/* The rows that a backend is chosen for. */
+int64_t eng_estimate_rows(const pst_model *m);
+
 #endif

@@ -103,13 +103,13 @@ int eng_step_run(pst_plan *p, const eng_step *s, pst_err *err)
     return rc;
 }
 
-int eng_prog_run(pst_plan *p, const eng_prog *g, pst_err *err)
+int eng_prog_run_part(pst_plan *p, const eng_prog *g, size_t from, size_t to, pst_err *err)
 {
     if (p->depth >= NESTING_MAX)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "onnx", 0, "graphs run nested deeper than %d", NESTING_MAX);
     p->depth++;
     int rc = 0;
-    for (size_t i = 0; i < g->n_steps && rc == 0; i++) {
+    for (size_t i = from; i < to && rc == 0; i++) {
         const eng_step *s = &g->steps[i];
         rc = eng_step_run(p, s, err);
         for (int k = 0; k < s->n_kill; k++)
@@ -119,6 +119,11 @@ int eng_prog_run(pst_plan *p, const eng_prog *g, pst_err *err)
     }
     p->depth--;
     return rc;
+}
+
+int eng_prog_run(pst_plan *p, const eng_prog *g, pst_err *err)
+{
+    return eng_prog_run_part(p, g, 0, g->n_steps, err);
 }
 
 void eng_prog_clear(pst_plan *p, const eng_prog *g)

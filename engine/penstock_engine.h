@@ -119,7 +119,7 @@ typedef struct pst_run_limits {
 typedef struct pst_plan_opts {
     const char *isa;           /* "portable", "avx2", "avx512"; NULL = what PENSTOCK_ISA names in the environment, else best of this CPU */
     bool no_fusion;            /* run the reference kernels node by node: the twin every fused kernel is compared with */
-    const char *backend;       /* NULL = as pst_model_limits.backends says; "engine", "onnxruntime" = this one and no other */
+    const char *backend;       /* NULL = as pst_model_limits.backends says; "engine", "onnxruntime", "cuda" = no other; "auto" */
     const pst_run_limits *run; /* of the plan's making and of its runs; copied; NULL = none */
     uint64_t reserved[4];
 } pst_plan_opts;

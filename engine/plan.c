@@ -4,6 +4,7 @@
 #include "engine/abi.h"
 #include "engine/cpu/isa.h"
 #include "engine/backend.h"
+#include "engine/device_of.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,6 +32,9 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
     p->m = pst_model_ref(m);
     if (opts)
         p->opts = *opts;
+    p->device_may = p->opts.backend && !strcmp(p->opts.backend, "auto");
+    if (p->device_may)
+        p->opts.backend = NULL; /* whoever is cheapest, and who may take over from whom */
     if (run)
         p->watch.limits = *run;
     p->out_bytes_max = m->limits.tensor_bytes_max;
@@ -56,6 +60,12 @@ void pst_plan_free(pst_plan *p)
     eng_heap_release(&p->heap);
     pst_model_unref(p->m);
     free(p);
+}
+
+const char *pst_plan_device(const pst_plan *p, const char **ret_why)
+{
+    *ret_why = p->computes_why;
+    return p->computes;
 }
 
 /* ---- runs ---- */

@@ -99,6 +99,13 @@ struct pst_plan {
     bool observing;
     const struct eng_backend *backend; /* backend.h */
     void *of_backend;                  /* what it keeps of this plan */
+    /* A forest whose sums a device computes in the CPU's place: the operator asks for them, for the rows that the backend's submit took. */
+    struct {
+        const struct eng_forest *of;                                                                            /* NULL = none */
+        int (*sums)(struct pst_plan *p, const pst_tensor *x, double *ret_sums, uint8_t *ret_has, pst_err *err); /* ret_has: may be NULL */
+    } device;
+    bool device_may;                      /* backend "auto": a device where it is cheaper, and the CPU takes over from it */
+    char computes[16], computes_why[240]; /* "cuda:0", "cpu"; and why it is that one, where there was a choice */
     /* A plan that is one fused network: small batches go straight from the caller's rows to a buffer of the plan's own (fuse.c).
      * run gives false when the generic way must be taken. */
     struct {
@@ -123,8 +130,13 @@ void *eng_plan_room(pst_plan *p, size_t bytes);
 /* Only counts it: for copies that plans share, so that what a plan fuses does not depend on the plans before it. */
 bool eng_plan_room_take(pst_plan *p, size_t bytes);
 
+/* As it was before a backend took it. */
+void eng_plan_empty(pst_plan *p);
+
 /* Running (exec.c). */
 int eng_prog_run(pst_plan *p, const eng_prog *g, pst_err *err);
+/* Its steps [from, to). */
+int eng_prog_run_part(pst_plan *p, const eng_prog *g, size_t from, size_t to, pst_err *err);
 int eng_step_run(pst_plan *p, const eng_step *s, pst_err *err);
 void eng_scratch_free(pst_plan *p, eng_blk *until); /* what was asked for after until */
 void eng_prog_clear(pst_plan *p, const eng_prog *g);

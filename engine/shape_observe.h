@@ -5,8 +5,6 @@
 #include "engine/plan.h"
 #include "engine/seen.h"
 
-/* Tensors for every input, data from eng_heap_…: the first free dimension of each is batch, its other free ones `other`. */
-int eng_observe_inputs(const pst_model *m, int64_t batch, int64_t other, pst_tensor *ret, pst_err *err);
 /* One run; every step's `seen` is of this run. ret_peak: bytes of values alive at once at most. Below a eng_heap_run.
  * What the pool has cached is used: drop it first to see what this run alone reserves. */
 int eng_observe_run(pst_plan *p, int64_t batch, int64_t other, size_t *ret_peak, pst_err *err);

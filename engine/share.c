@@ -12,8 +12,16 @@ struct eng_shared {
     eng_share_key key;
     const eng_cpu_kernels *kernels;
     eng_zone zone; /* it lies in it itself */
-    const void *made;
+    void *made;
 };
+
+static void let_go(const eng_shared *s)
+{
+    eng_zone zone = s->zone;
+    if (s->key.release)
+        s->key.release(s->made);
+    eng_zone_done(&zone);
+}
 
 static eng_shared **bucket(pst_model *m, const eng_share_key *k)
 {
@@ -45,8 +53,7 @@ static const eng_shared *give(pst_plan *p, eng_shared *s)
     pthread_mutex_unlock(&m->share_lock);
     if (!there)
         return s;
-    eng_zone late = s->zone;
-    eng_zone_done(&late);
+    let_go(s);
     return there;
 }
 
@@ -103,8 +110,7 @@ void eng_share_free(pst_model *m)
     for (size_t i = 0; i < ENG_SHARED_BUCKETS; i++)
         for (eng_shared *s = m->shared[i], *next; s; s = next) {
             next = s->next;
-            eng_zone zone = s->zone;
-            eng_zone_done(&zone);
+            let_go(s);
         }
     pthread_mutex_destroy(&m->share_lock);
 }

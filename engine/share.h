@@ -7,7 +7,8 @@
  * What a key stands for must follow from the model and the key alone. Weights that a plan has folded by itself lie in that plan's memory:
  * their address says nothing to another plan, and after the plan's end something else may lie there. eng_of_model() tells.
  *
- * A device's backend keeps its copies of weights in the same way: `of` and its own word. @thread a plan's, below a eng_heap_run; @locks the model's */
+ * A device's backend keeps its copies of weights in the same way: `of`, its own word, and how they are given back. @thread a plan's, below a
+ * eng_heap_run; @locks the model's */
 #ifndef PST_ENGINE_SHARE_H
 #define PST_ENGINE_SHARE_H
 
@@ -17,6 +18,7 @@ typedef struct eng_share_key {
     const char *what;    /* whose: one word for one form */
     const void *of, *by; /* addresses in the model */
     int64_t variant;
+    void (*release)(void *made); /* what is not memory, once nobody can use it any more; from any thread. NULL = nothing */
 } eng_share_key;
 
 /* Fills made, zeroed, with what it takes from zone; 0 or an error. */

@@ -481,3 +481,19 @@ void eng_plan_disown(pst_plan *p)
         o->release(o->what);
     p->owned = NULL;
 }
+
+void eng_plan_empty(pst_plan *p)
+{
+    eng_plan_disown(p);
+    eng_heap_release(&p->heap);
+    pst_plan fresh = {.m = p->m,
+                      .opts = p->opts,
+                      .isa = p->isa,
+                      .pool.bytes_max = p->pool.bytes_max,
+                      .watch = p->watch,
+                      .out_bytes_max = p->out_bytes_max,
+                      .device_may = p->device_may};
+    memcpy(fresh.computes, p->computes, sizeof fresh.computes);
+    memcpy(fresh.computes_why, p->computes_why, sizeof fresh.computes_why);
+    *p = fresh;
+}

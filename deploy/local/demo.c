@@ -134,7 +134,7 @@ static int bring_up(demo *d, pst_err *err)
     printf("  broker      %-22s %s\n  registry    %-22s %zu schemas registered\n  page        %s\n", d->s->bootstrap.value, broker,
            d->s->registry.value, n, page);
     free(page);
-    printf("  gpu         %s\n\n", pst_fs_exists("/dev/nvidia0") ? "an NVIDIA device is there; no model runs on a GPU in this version"
+    printf("  gpu         %s\n\n", pst_fs_exists("/dev/nvidia0") ? "an NVIDIA device is there           (penstock devices shows it)"
                                                                  : "none found; using the CPU   (penstock doctor explains)");
     fflush(stdout);
     for (size_t i = 0; i < n; i++)

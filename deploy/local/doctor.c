@@ -168,7 +168,7 @@ static void check_processor(doctor *d)
         tell(d, WARN, "kernels", pst_engine_warning(), "models run right but slower; report it with the processor's name");
 }
 
-/* Its absence is no fault, and as long as nothing computes on one, neither is what it lacks. */
+/* Its absence is no fault, and neither is what it lacks: models run on the CPU. */
 static void check_gpu(doctor *d)
 {
     char found[512], *to = found;
@@ -178,7 +178,8 @@ static void check_gpu(doctor *d)
     for (int i = 0; i < all.n && to < end; i++)
         to += snprintf(to, (size_t)(end - to), "cuda:%d %.40s, ", all.list[i].number, all.list[i].name);
     if (to < end)
-        snprintf(to, (size_t)(end - to), "%s; models run on the CPU", all.why);
+        snprintf(to, (size_t)(end - to), "%s; %s run on the CPU", *all.why ? all.why : "usable for models of one tree ensemble",
+                 *all.why ? "models" : "others");
     tell(d, OK, "gpu", found, NULL);
 }
 

@@ -12,11 +12,12 @@
 enum { MAJOR_LEAST = 8 };                                       /* sm_80: what the kernels are compiled for */
 enum { OWN_CUDA = 13, DRIVER_OF_13 = 580, DRIVER_OF_12 = 525 }; /* OWN_CUDA: of a plug-in that is built by deploy/cuda/toolkit */
 
-/* Nobody is sent to install or build something without hearing that it does not suffice yet; a backend takes those words out. */
+/* Nobody is sent to install or build something without hearing what it is good for. */
 static void missing(pst_cuda_devices *d, pst_cuda_state state, const char *cure)
 {
     d->state = state;
-    snprintf(d->cure, sizeof d->cure, "%s%s", cure, *cure ? "; no model runs on a GPU in this version" : "");
+    snprintf(d->cure, sizeof d->cure, "%s%s", cure,
+             *cure ? "; in this version a GPU computes models of one tree ensemble, and no others" : "");
 }
 
 /* NVML tells the driver's version by the name that its packages have. */
@@ -107,10 +108,9 @@ static bool driver_serves(pst_cuda_devices *d, const eng_cuda_plugin *plugin)
 static void judge_devices(const eng_cuda_plugin *plugin, const char *plugin_why, pst_cuda_devices *d)
 {
     bool new_enough = false;
-    pst_cuda_state state = plugin ? PST_CUDA_NO_BACKEND : PST_CUDA_NO_PLUGIN;
     for (int i = 0; i < d->n; i++)
         if (d->list[i].state == PST_CUDA_USABLE) {
-            d->list[i].state = state;
+            d->list[i].state = plugin ? PST_CUDA_USABLE : PST_CUDA_NO_PLUGIN;
             new_enough = true;
         }
     if (!new_enough) {
@@ -119,10 +119,7 @@ static void judge_devices(const eng_cuda_plugin *plugin, const char *plugin_why,
         snprintf(d->why, sizeof d->why, "%s", pst_cuda_device_why(d, &d->list[0], room, sizeof room));
     } else if (!plugin) {
         snprintf(d->why, sizeof d->why, "driver and device are there, but %s", plugin_why);
-        missing(d, state, "build it (./quickstart build --cuda) or install it beside the program");
-    } else {
-        snprintf(d->why, sizeof d->why, "driver, device and plug-in are there, but this version of penstock computes on the CPU only");
-        missing(d, state, "");
+        missing(d, PST_CUDA_NO_PLUGIN, "build it (./quickstart build --cuda) or install it beside the program");
     }
 }
 

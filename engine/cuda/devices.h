@@ -23,7 +23,6 @@ typedef enum {
     PST_CUDA_NO_DEVICE,
     PST_CUDA_DEVICE_OLD,
     PST_CUDA_NO_PLUGIN,
-    PST_CUDA_NO_BACKEND, /* all is there, and this version computes on the CPU even so */
 } pst_cuda_state;
 
 typedef struct pst_cuda_device {

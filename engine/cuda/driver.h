@@ -10,25 +10,42 @@
 #include <stddef.h>
 
 /* What functions of libcuda return; 0 is success. */
-enum { ENG_CUDA_NO_DEVICE = 100 };
+enum { ENG_CUDA_OUT_OF_MEMORY = 2, ENG_CUDA_NO_DEVICE = 100, ENG_CUDA_NOT_READY = 600 };
 /* Attributes of a device. */
 enum { ENG_CUDA_MAJOR = 75, ENG_CUDA_MINOR = 76 };
+/* Of a stream: it does not wait for work of the stream 0. */
+enum { ENG_CUDA_STREAM_NON_BLOCKING = 1 };
+
+typedef unsigned long long eng_cuda_address; /* of a device's memory; 0 = none */
 
 typedef struct eng_nvml_memory {
     unsigned long long total, free, used;
 } eng_nvml_memory;
 
 /* X(member, symbol, parameters) of libcuda: all are there, or the library is none. */
-#define ENG_CUDA_ENTRIES(X)                                                     \
-    X(version, "cuDriverGetVersion", (int *ret))                                \
-    X(init, "cuInit", (unsigned flags))                                         \
-    X(count, "cuDeviceGetCount", (int *ret))                                    \
-    X(device, "cuDeviceGet", (int *ret, int ordinal))                           \
-    X(name, "cuDeviceGetName", (char *ret, int cap, int device))                \
-    X(memory, "cuDeviceTotalMem_v2", (size_t * ret, int device))                \
-    X(attribute, "cuDeviceGetAttribute", (int *ret, int attribute, int device)) \
-    X(bus_id, "cuDeviceGetPCIBusId", (char *ret, int cap, int device))          \
-    X(error_text, "cuGetErrorString", (int error, const char **ret))
+#define ENG_CUDA_ENTRIES(X)                                                                                 \
+    X(version, "cuDriverGetVersion", (int *ret))                                                            \
+    X(init, "cuInit", (unsigned flags))                                                                     \
+    X(count, "cuDeviceGetCount", (int *ret))                                                                \
+    X(device, "cuDeviceGet", (int *ret, int ordinal))                                                       \
+    X(name, "cuDeviceGetName", (char *ret, int cap, int device))                                            \
+    X(memory, "cuDeviceTotalMem_v2", (size_t * ret, int device))                                            \
+    X(attribute, "cuDeviceGetAttribute", (int *ret, int attribute, int device))                             \
+    X(bus_id, "cuDeviceGetPCIBusId", (char *ret, int cap, int device))                                      \
+    X(error_text, "cuGetErrorString", (int error, const char **ret))                                        \
+    X(context, "cuDevicePrimaryCtxRetain", (void **ret, int device))                                        \
+    X(enter, "cuCtxSetCurrent", (void *context))                                                            \
+    X(memory_free, "cuMemGetInfo_v2", (size_t * ret_free, size_t * ret_total))                              \
+    X(alloc, "cuMemAlloc_v2", (eng_cuda_address * ret, size_t bytes))                                       \
+    X(release, "cuMemFree_v2", (eng_cuda_address at))                                                       \
+    X(pin, "cuMemHostAlloc", (void **ret, size_t bytes, unsigned flags))                                    \
+    X(unpin, "cuMemFreeHost", (void *at))                                                                   \
+    X(stream, "cuStreamCreate", (void **ret, unsigned flags))                                               \
+    X(stream_end, "cuStreamDestroy_v2", (void *stream))                                                     \
+    X(stream_query, "cuStreamQuery", (void *stream))                                                        \
+    X(stream_wait, "cuStreamSynchronize", (void *stream))                                                   \
+    X(copy_in, "cuMemcpyHtoDAsync_v2", (eng_cuda_address to, const void *from, size_t bytes, void *stream)) \
+    X(copy_out, "cuMemcpyDtoHAsync_v2", (void *to, eng_cuda_address from, size_t bytes, void *stream))
 
 /* Of NVML: all or none. */
 #define ENG_NVML_ENTRIES(X)                                                              \

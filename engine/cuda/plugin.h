@@ -17,7 +17,7 @@ typedef struct eng_cuda_plugin {
     int32_t abi, cuda;   /* cuda: of the runtime in it, 13000 = 13.0; its drivers are those of the same major version and newer */
     const char *version; /* penstock's */
     const char *targets; /* "sm_80 sm_90 compute_90" */
-    /* Kernels; no backend calls them yet. */
+    /* Kernels; lane.c calls them. */
     int (*trees)(const eng_cuda_forest *f, const void *image, const void *x, int64_t rows, int64_t cols, double *out, void *stream);
 } eng_cuda_plugin;
 

@@ -117,6 +117,8 @@ static int sums_of(eng_op_ctx *c, const eng_native *n, const pst_tensor *x, doub
 {
     const eng_forest *f = *c->state;
     int64_t rows = x->dims[0], cols = x->dims[1];
+    if (c->plan->device.of == f)
+        return c->plan->device.sums(c->plan, x, sums, NULL, c->err);
     if (f->fast && !c->plan->opts.no_fusion)
         return eng_forest_fast_run(c, f, x->data, rows, cols, sums, NULL);
     if (f->wide)

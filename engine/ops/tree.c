@@ -530,7 +530,11 @@ static int eval(eng_op_ctx *c, const eng_forest *f, int64_t *ret_rows, double **
     uint8_t *has = eng_op_scratch(c, (size_t)rows * (size_t)f->n_targets);
     if (!scores || !has)
         return PST_ELIMIT;
-    if (x->dtype == PST_F32 && f->fast && !c->plan->opts.no_fusion) {
+    if (c->plan->device.of == f) {
+        int rc = c->plan->device.sums(c->plan, x, scores, has, c->err);
+        if (rc < 0)
+            return rc;
+    } else if (x->dtype == PST_F32 && f->fast && !c->plan->opts.no_fusion) {
         int rc = eng_forest_fast_run(c, f, x->data, rows, cols, scores, has);
         if (rc < 0)
             return rc;

@@ -56,16 +56,8 @@ static int take_over(pst_plan *p, bool in_run, pst_err *err)
         snprintf(err->text, sizeof err->text, "%.300s. %s", why.text, draws);
         return PST_EUNSUPPORTED;
     }
-    if (!in_run) { /* its making stopped half way: nothing of it is used */
-        eng_plan_disown(p);
-        eng_heap_release(&p->heap);
-        *p = (pst_plan){.m = p->m,
-                        .opts = p->opts,
-                        .isa = p->isa,
-                        .pool.bytes_max = p->pool.bytes_max,
-                        .watch = p->watch,
-                        .out_bytes_max = p->out_bytes_max};
-    }
+    if (!in_run)
+        eng_plan_empty(p); /* its making stopped half way: nothing of it is used */
     int rc = eng_ort_serve(p->m, why.text, &not );
     if (rc == 0)
         rc = prepare(p, &not );

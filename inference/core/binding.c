@@ -1,6 +1,7 @@
 /* binding.c - features → model inputs, outputs → score type: everything that is decided when a model is bound. binding_run.c does the rest. */
 #include "inference/core/binding_priv.h"
 
+#include "engine/device_of.h"
 #include "inference/core/model_run.h"
 
 #include "common/base/json.h"
@@ -320,11 +321,18 @@ static int allocate(pst_binding *b, pst_err *err)
     return 0;
 }
 
-static int make_plan(pst_binding *b, pst_err *err)
+/* A device that is named is that or an error, a configuration's: nobody falls to the CPU in silence. One that has no room now may have it later. */
+static int make_plan(pst_binding *b, const pst_pipeline *p, pst_err *err)
 {
     const pst_run_limits run = score_model_run_limits(PST_MODEL_RUN_MS);
-    const pst_plan_opts opts = {.run = &run};
-    return pst_plan_new(b->model, &opts, &b->plan, err);
+    bool cpu = !p->device || !strcmp(p->device, "cpu");
+    const pst_plan_opts opts = {.run = &run, .backend = cpu ? NULL : p->device};
+    pst_err why = {0};
+    int rc = pst_plan_new(b->model, &opts, &b->plan, &why);
+    if (rc == PST_EUNSUPPORTED && !strcmp(why.origin, "cuda"))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                           "device: %s cannot be had for model %s: %.300s; use device: cpu or device: auto", p->device, b->name, why.text);
+    return rc < 0 ? pst_err_set(err, rc, why.cls, why.origin, why.native, "%s", why.text) : 0;
 }
 
 pst_model_limits pst_binding_limits(const pst_pipeline *p)
@@ -355,7 +363,7 @@ int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int v
     }
     if (rc == 0 && (rc = take_score_type(b, p, err)) == 0 && (rc = take_features(b, p, err)) == 0 && (rc = group_features(b, err)) == 0 &&
         (rc = check_values(b, err)) == 0)
-        rc = make_plan(b, err);
+        rc = make_plan(b, p, err);
     bool open = b->n_inputs == 1 && b->inputs[0].width == 0; /* allocated by set_width */
     if (rc == 0 && !open)
         rc = allocate(b, err);
@@ -425,6 +433,11 @@ const char *pst_binding_remark(const pst_binding *b)
     static const char draws[] =
         "draws random numbers: records are run one at a time, and the same record gets the same score, in a replay too";
     return b->info->draws ? draws : pst_model_meta(b->model, "native.remark");
+}
+
+const char *pst_binding_device(const pst_binding *b, const char **ret_why)
+{
+    return pst_plan_device(b->plan, ret_why);
 }
 
 pst_score_type pst_binding_score_type(const pst_binding *b)

@@ -215,7 +215,7 @@ static bool gives_up(const pst_lane *l, const pst_err *why, inferring *r)
 {
     bool endless = why->code == PST_ETIMEDOUT || why->code == PST_ELIMIT;
     r->endless += endless;
-    if (why->code == PST_ESTOPPED)
+    if (why->code == PST_ESTOPPED || !strcmp(why->origin, "cuda")) /* a device is at fault, no record */
         r->err = *why;
     else if (endless && !r->done && r->endless > INFER_FAILURES_MAX)
         pst_err_set(&r->err, PST_ESTATE, PST_CLASS_RETRY, "model", 0,

@@ -220,6 +220,9 @@ static int load_variants(check *k)
         tell(k, "model %s version %d, score %s\n", pst_binding_name(b), pst_binding_version(b),
              pst_score_type_name(pst_binding_score_type(b)));
     }
+    const char *why, *device = pst_binding_device(b, &why);
+    if (p->line.device || strcmp(device, "cpu") != 0)
+        tell(k, "device %s%s%s\n", device, *why ? ": " : "", why);
     const char *remark = pst_binding_remark(b);
     if (remark)
         tell(k, "model %s: %s\n", pst_binding_name(b), remark);

@@ -61,6 +61,7 @@ score_stats *score_stats_new(const char *pipeline)
     s->shadow_disagree = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_DISAGREES, pipeline, NULL);
     s->shadow_skipped = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_SKIPPED, pipeline, NULL);
     s->non_finite = pst_metric_of(m, PST_METRIC_SCORER_NON_FINITE, pipeline, NULL);
+    s->device_lost = pst_metric_of(m, PST_METRIC_SCORER_DEVICE_LOST, pipeline, NULL);
     s->waiting_gauge = pst_metric_of(m, PST_METRIC_SCORER_WAITING, pipeline, NULL);
     s->lag_gauge = pst_metric_of(m, PST_METRIC_SCORER_LAG, pipeline, NULL);
     s->load_seconds = pst_metric_of(m, PST_METRIC_SCORER_MODEL_LOAD, pipeline, NULL);

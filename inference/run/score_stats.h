@@ -34,7 +34,7 @@ typedef struct score_stats {
     _Atomic uint64_t latency[PST_LATENCY_BUCKETS];
     pst_metric *e2e, *decode, *emit, *commit, *lag_gauge, *waiting_gauge, *scored_total, *swaps, *swap_failures, *load_seconds, *loaded,
         *consumed, *missing_total, *anomalies_total, *commits_ok, *aborts_total, *shadow_scored, *shadow_disagree, *shadow_skipped,
-        *non_finite, *tombstones_total;
+        *non_finite, *tombstones_total, *device_lost;
     pst_dump *dump; /* asked by GET /state; NULL = not there; set before start */
     struct pst_stats_threads *threads;
 } score_stats;

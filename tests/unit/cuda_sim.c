@@ -12,7 +12,8 @@ cuda_sim cuda_sim_state;
 
 static bool fails(void)
 {
-    return ++cuda_sim_state.calls == cuda_sim_state.fail_at;
+    int call = ++cuda_sim_state.calls, at = cuda_sim_state.fail_at;
+    return at && (call == at || (cuda_sim_state.fail_on && call > at));
 }
 
 static const cuda_sim_device *of_handle(int handle)
@@ -94,6 +95,276 @@ static int sim_error_text(int error, const char **ret)
     *ret = error == 803 ? "system has unsupported display driver / cuda driver combination" : "unknown error";
     return 0;
 }
+
+/* ---- contexts and memory ---- */
+
+enum { PIECES_MAX = 64, OPS_MAX = 64, PATIENCE = 3 };
+
+typedef struct piece {
+    unsigned char *at;
+    size_t bytes;
+    bool pinned;
+} piece;
+
+static piece pieces[PIECES_MAX];
+static char the_context;
+static _Thread_local bool entered;
+
+static int sim_context(void **ret, int device)
+{
+    of_handle(device);
+    if (fails())
+        return FAILED;
+    *ret = &the_context;
+    return 0;
+}
+
+static int sim_enter(void *context)
+{
+    if (context != &the_context)
+        abort();
+    if (fails())
+        return FAILED;
+    entered = true;
+    return 0;
+}
+
+/* What nothing can be done without. */
+static void must_be_entered(void)
+{
+    if (!entered)
+        abort();
+}
+
+static int sim_memory_free(size_t *ret_free, size_t *ret_total)
+{
+    must_be_entered();
+    if (fails())
+        return FAILED;
+    *ret_free = cuda_sim_state.device[0].free;
+    *ret_total = cuda_sim_state.device[0].memory;
+    return 0;
+}
+
+static int take(size_t bytes, bool pinned, void **ret)
+{
+    must_be_entered();
+    if (!bytes)
+        abort(); /* the driver's word for it: an invalid value */
+    if (fails())
+        return FAILED;
+    if (cuda_sim_state.none_left)
+        return ENG_CUDA_OUT_OF_MEMORY;
+    for (int i = 0; i < PIECES_MAX; i++)
+        if (!pieces[i].at) {
+            pieces[i] = (piece){malloc(bytes), bytes, pinned};
+            memset(pieces[i].at, 0xdb, bytes);
+            *ret = pieces[i].at;
+            ++*(pinned ? &cuda_sim_state.pinned : &cuda_sim_state.pieces);
+            return 0;
+        }
+    abort();
+}
+
+static bool lies_in(const void *at, size_t bytes, bool pinned)
+{
+    const unsigned char *from = at;
+    for (int i = 0; i < PIECES_MAX; i++)
+        if (pieces[i].at && pieces[i].pinned == pinned && from >= pieces[i].at && from + bytes <= pieces[i].at + pieces[i].bytes)
+            return true;
+    return false;
+}
+
+static bool in_use(const unsigned char *at, size_t bytes);
+
+/* What cannot be given back is gone with the device. */
+static int give(void *at, bool pinned)
+{
+    for (int i = 0; i < PIECES_MAX; i++)
+        if (pieces[i].at == at && pieces[i].pinned == pinned) {
+            if (in_use(at, pieces[i].bytes))
+                abort(); /* a stream still reads or writes it */
+            free(at);
+            pieces[i] = (piece){0};
+            --*(pinned ? &cuda_sim_state.pinned : &cuda_sim_state.pieces);
+            return fails() ? FAILED : 0;
+        }
+    abort();
+}
+
+static int sim_alloc(eng_cuda_address *ret, size_t bytes)
+{
+    void *at;
+    int rc = take(bytes, false, &at);
+    if (rc == 0)
+        *ret = (eng_cuda_address)(uintptr_t)at;
+    return rc;
+}
+
+static int sim_release(eng_cuda_address at)
+{
+    return give((void *)(uintptr_t)at, false);
+}
+
+static int sim_pin(void **ret, size_t bytes, unsigned flags)
+{
+    if (flags)
+        abort();
+    return take(bytes, true, ret);
+}
+
+static int sim_unpin(void *at)
+{
+    return give(at, true);
+}
+
+/* ---- streams ---- */
+
+typedef struct op {
+    void *to;
+    const void *from; /* NULL: a launch */
+    size_t bytes;
+    eng_cuda_forest forest;
+    const void *image, *x;
+    int64_t rows, cols;
+} op;
+
+typedef struct queue_of {
+    struct queue_of *next;
+    int n, asked;
+    op ops[OPS_MAX];
+} queue_of;
+
+static queue_of *streams;
+
+static bool overlaps(const unsigned char *a, size_t n, const void *b, size_t m)
+{
+    const unsigned char *other = b;
+    return m && a < other + m && other < a + n;
+}
+
+static bool in_use(const unsigned char *at, size_t bytes)
+{
+    for (const queue_of *s = streams; s; s = s->next)
+        for (int i = 0; i < s->n; i++) {
+            const op *o = &s->ops[i];
+            if (overlaps(at, bytes, o->to, o->from ? o->bytes : 1) || overlaps(at, bytes, o->from, o->bytes) ||
+                (!o->from && (overlaps(at, bytes, o->image, 1) || overlaps(at, bytes, o->x, 1))))
+                return true;
+        }
+    return false;
+}
+
+/* 0, or what a launch said. */
+static int drain(queue_of *s)
+{
+    int rc = 0;
+    for (int i = 0; i < s->n; i++) {
+        const op *o = &s->ops[i];
+        if (o->from)
+            memcpy(o->to, o->from, o->bytes);
+        else if (rc == 0)
+            rc = cuda_sim_state.kernel(&o->forest, o->image, o->x, o->rows, o->cols, o->to, NULL);
+    }
+    s->n = s->asked = 0;
+    return rc;
+}
+
+static queue_of *of_stream(void *stream)
+{
+    must_be_entered();
+    for (queue_of *s = streams; s; s = s->next)
+        if (s == stream)
+            return s;
+    abort(); /* not what cuStreamCreate gave, or gone */
+}
+
+static int queue(void *stream, const op *o)
+{
+    queue_of *s = of_stream(stream);
+    if (s->n == OPS_MAX)
+        abort();
+    s->ops[s->n++] = *o;
+    s->asked = 0;
+    return cuda_sim_state.at_once ? drain(s) : 0;
+}
+
+static int sim_stream(void **ret, unsigned flags)
+{
+    must_be_entered();
+    if (flags != ENG_CUDA_STREAM_NON_BLOCKING)
+        abort();
+    if (fails())
+        return FAILED;
+    queue_of *s = calloc(1, sizeof *s);
+    s->next = streams;
+    *ret = streams = s;
+    cuda_sim_state.streams++;
+    return 0;
+}
+
+static int sim_stream_end(void *stream)
+{
+    queue_of *s = of_stream(stream), **at = &streams;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    free(s);
+    cuda_sim_state.streams--;
+    return fails() ? FAILED : 0;
+}
+
+static int sim_stream_query(void *stream)
+{
+    queue_of *s = of_stream(stream);
+    if (fails())
+        return FAILED;
+    return ++s->asked < PATIENCE ? ENG_CUDA_NOT_READY : drain(s);
+}
+
+/* A device that is gone has stopped. */
+static int sim_stream_wait(void *stream)
+{
+    queue_of *s = of_stream(stream);
+    if (!fails())
+        return drain(s);
+    s->n = 0;
+    return FAILED;
+}
+
+static int sim_copy_in(eng_cuda_address to, const void *from, size_t bytes, void *stream)
+{
+    if (!lies_in((void *)(uintptr_t)to, bytes, false) || !bytes)
+        abort();
+    if (fails())
+        return FAILED;
+    cuda_sim_state.copies_in++;
+    cuda_sim_state.images += !lies_in(from, bytes, true); /* rows come from pinned memory */
+    return queue(stream, &(op){.to = (void *)(uintptr_t)to, .from = from, .bytes = bytes});
+}
+
+static int sim_copy_out(void *to, eng_cuda_address from, size_t bytes, void *stream)
+{
+    if (!lies_in((void *)(uintptr_t)from, bytes, false) || !lies_in(to, bytes, true))
+        abort();
+    if (fails())
+        return FAILED;
+    cuda_sim_state.copies_out++;
+    return queue(stream, &(op){.to = to, .from = (void *)(uintptr_t)from, .bytes = bytes});
+}
+
+static int launch(const eng_cuda_forest *f, const void *image, const void *x, int64_t rows, int64_t cols, double *out, void *stream)
+{
+    if (fails())
+        return FAILED;
+    cuda_sim_state.launches++;
+    return queue(stream, &(op){.to = out, .forest = *f, .image = image, .x = x, .rows = rows, .cols = cols});
+}
+
+const eng_cuda_plugin cuda_sim_plugin = {
+    .abi = ENG_CUDA_PLUGIN_ABI, .cuda = 13000, .version = PST_VERSION, .targets = "simulated", .trees = launch};
+
+/* ---- NVML ---- */
 
 static int sim_nvml_init(void)
 {

@@ -1,8 +1,13 @@
-/* cuda_sim.h - a simulated NVIDIA driver behind the table of engine/cuda/driver.h: what it has is set here, and any call of it can fail. */
+/* cuda_sim.h - a simulated NVIDIA driver behind the table of engine/cuda/driver.h: what it has is set here, and any call of it can fail.
+ *
+ * Streams are queues: nothing happens before somebody waits for one or asks it often enough, so whoever reads results too early, or lets go of a buffer that
+ * is still in use, is found out. Memory of the device is the host's own, each piece as large as it was asked for; copies must lie within one piece.
+ * Kernels run on the CPU: those of the plug-in here, which are `kernel` below. */
 #ifndef PST_TESTS_CUDA_SIM_H
 #define PST_TESTS_CUDA_SIM_H
 
 #include "engine/cuda/driver.h"
+#include "engine/cuda/plugin.h"
 
 #include <stdbool.h>
 
@@ -12,19 +17,29 @@ typedef struct cuda_sim_device {
     size_t memory, free;
 } cuda_sim_device;
 
+typedef int (*cuda_sim_kernel)(const eng_cuda_forest *f, const void *image, const void *x, int64_t rows, int64_t cols, double *out,
+                               void *stream);
+
 typedef struct cuda_sim {
     int cuda;            /* 13000 */
     const char *version; /* what NVML says */
     int init_error;      /* of cuInit */
     int n;
     cuda_sim_device device[4];
-    int fail_at; /* this call, counted from 1, fails with 999; 0 = none */
+    int fail_at;    /* this call, counted from 1, fails with 999; 0 = none */
+    bool fail_on;   /* and so do all behind it: the device is gone */
+    bool none_left; /* memory is asked for in vain: 2 */
+    bool at_once;   /* streams do not queue: for a plug-in that knows nothing of them */
+    cuda_sim_kernel kernel;
     int calls;
-    int open; /* nvmlInit without nvmlShutdown */
+    int open;                    /* nvmlInit without nvmlShutdown */
+    int pieces, pinned, streams; /* taken and not given back */
+    int copies_in, copies_out, launches, images;
 } cuda_sim;
 
 extern cuda_sim cuda_sim_state;
 extern const eng_cuda_driver cuda_sim_driver;         /* with NVML */
 extern const eng_cuda_driver cuda_sim_driver_no_nvml; /* libcuda alone */
+extern const eng_cuda_plugin cuda_sim_plugin;         /* its kernels are cuda_sim_state.kernel, on a stream of the driver's */
 
 #endif

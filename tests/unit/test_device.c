@@ -45,10 +45,6 @@ static void test_a_device_that_cannot_be_had_is_refused(void **state)
     refused_without("cuda:0", &two, "Tesla T4", "another"); /* the other lacks something, too */
     refused("cuda:1", &two, "no plug-in", "build it");
     refused_without("cuda:2", &two, "there is no device 2, only 2 of them", "penstock devices");
-    two.list[1].state = two.state = PST_CUDA_NO_BACKEND;
-    two.cure[0] = 0;
-    refused("cuda:1", &two, "no plug-in; use device: cpu", "");
-    refused_without("cuda:0", &two, "Tesla T4", "another");
 }
 
 static void test_a_device_that_can_be_had_is_taken(void **state)

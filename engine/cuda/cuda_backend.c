@@ -1,0 +1,418 @@
+/* cuda_backend.c - devices as a backend: models whose graph, constants folded, is one tree ensemble and nodes that the host computes in passing.
+ *
+ *     submit   the host's steps before the trees, rows to the device, kernel, sums back: queued        (lane.c)
+ *     wait     the trees' own step asks for the sums (plan.h, device) and does the rest as always, and so do the steps behind it
+ *
+ * The plan is the CPU's in all but the sums, and these are equal bit for bit: so are the results, and the CPU takes over between two runs, or
+ * in one, by no longer asking. Nobody gets a device unasked: the backend is "cuda", "cuda:N", or "auto", which takes it where the estimate and
+ * then a measured run say that it is quicker. Before a plan is used the device's sums of some rows are held against the CPU's. */
+#include "engine/cuda/cuda_backend.h"
+
+#include "engine/cuda/lane.h"
+#include "engine/estimate.h"
+#include "engine/made_up.h"
+#include "engine/native/native.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PROOF_ROWS = 33, TRIES = 3 };
+
+typedef struct on_device {
+    eng_cuda_lane lane;
+    size_t at;    /* step of the trees */
+    uint8_t *has; /* by target: some leaf has a weight for it */
+} on_device;
+
+/* ---- which models ---- */
+
+static bool asked_for(const pst_plan *p)
+{
+    return p->device_may || (p->opts.backend && !strncmp(p->opts.backend, "cuda", 4));
+}
+
+/* N of cuda:N, -1 = any. */
+static int number_of(const pst_plan *p)
+{
+    const char *colon = p->opts.backend ? strchr(p->opts.backend, ':') : NULL;
+    return colon ? atoi(colon + 1) : -1;
+}
+
+static bool is_trees(const eng_node *n)
+{
+    return n->op->cost == ENG_COST_TREES || (n->op->cost == ENG_COST_NATIVE && !((const eng_native *)n->fused)->weights);
+}
+
+/* Element by element, or moving data: what the host does in less time than a copy takes. */
+static bool is_cheap(const eng_op *op)
+{
+    switch (op->cost) {
+    case ENG_COST_RESULT:
+    case ENG_COST_INPUT:
+    case ENG_COST_MOVE:
+    case ENG_COST_VIEW:
+    case ENG_COST_SOFTMAX:
+    case ENG_COST_PARTS: return true;
+    default: return false;
+    }
+}
+
+/* Of nodes that were fused the first is named. */
+static int not_covered(pst_err *err, const eng_node *n, const char *why)
+{
+    while (n->n_parts)
+        n = n->parts[0];
+    return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0, "no device computes this model: node %.80s (%.40s): %s",
+                       *n->name ? n->name : "without a name", n->op_type, why);
+}
+
+/* The file's own nodes, before anything is folded. */
+static int look_at_file(const pst_model *m, pst_err *err)
+{
+    const eng_graph *g = &m->graph;
+    size_t trees = 0;
+    if (m->foreign)
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0,
+                           "no device computes this model: the engine does not cover it");
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (is_trees(&g->nodes[i]) && ++trees == 2)
+            return not_covered(err, &g->nodes[i], "a second tree ensemble; models of one run on a device");
+    for (size_t i = 0; i < g->n_nodes && !trees; i++)
+        if (!is_cheap(g->nodes[i].op))
+            return not_covered(err, &g->nodes[i], "models of one tree ensemble run on a device, and this one has none");
+    return trees ? 0
+                 : pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0,
+                               "no device computes this model: models of one tree ensemble run on a device, and this one has none");
+}
+
+static int supports(const pst_plan *p, pst_err *err)
+{
+    eng_cuda_context *on;
+    if (!asked_for(p))
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "cuda", 0, "no device was asked for");
+    int rc = look_at_file(p->m, err);
+    return rc == 0 ? eng_cuda_context_open(number_of(p), &on, err) : rc;
+}
+
+/* Rows over PCI Express and back, and 20 µs a call for queueing and waiting: published figures of others (a launch 4 to 6 µs, pinned copies 12 GB/s on
+ * version 3). None of ours is measured; what prepare measures decides. */
+static int cost(const pst_plan *p, int64_t rows, double *ret_ns, pst_err *err)
+{
+    const double call_ns = 20000, byte_ns = 1.0 / 12, visit_ns = 0.005, other_ns = 0.2;
+    eng_work w;
+    int rc = eng_estimate(p, rows, &w, err);
+    if (rc == 0)
+        *ret_ns = call_ns + (w.in + w.out) * byte_ns + w.visits * visit_ns + w.other * other_ns;
+    return rc;
+}
+
+/* ---- the steps of a compiled plan ---- */
+
+/* What the trees are given: float, or what a native file wants. As far as it is known: a step before them may make anything. */
+static int judge_input(const pst_plan *p, const eng_step *s, pst_err *err)
+{
+    const pst_model *m = p->m;
+    const eng_forest *f = s->state;
+    for (size_t i = 0; i < m->info.n_inputs; i++)
+        if (m->graph.in[i] == s->node->in[0] && m->info.inputs[i].dtype && m->info.inputs[i].dtype != (f->wide ? PST_F64 : PST_F32))
+            return not_covered(err, s->node, "on a device trees take float32 values, and these get others");
+    return 0;
+}
+
+/* Two classes: the CPU asks of each row whether the second got a weight. The device does not tell; it must be so for all leaves, or for none. */
+static int judge_classes(const eng_step *s, pst_err *err)
+{
+    const eng_forest *f = s->state;
+    int32_t with = 0;
+    if (strcmp(s->node->op_type, "TreeEnsembleClassifier") != 0 || f->n_targets != 2)
+        return 0;
+    for (int32_t i = 0; i < f->n_leaves; i++) {
+        bool has = false;
+        for (int32_t k = 0; k < f->leaves[i].n; k++)
+            has |= f->weights[f->leaves[i].at + k].target == 1;
+        with += has;
+    }
+    return with == 0 || with == f->n_leaves ? 0 : not_covered(err, s->node, "some of its leaves weigh the second class and some do not");
+}
+
+static int find_trees(const pst_plan *p, size_t *ret_at, pst_err *err)
+{
+    const eng_prog *g = &p->progs[0];
+    const eng_step *trees = NULL;
+    for (size_t i = 0; i < g->n_steps; i++) {
+        const eng_node *n = g->steps[i].node;
+        if (is_trees(n)) {
+            PST_ASSERT(!trees); /* look_at_file has counted */
+            trees = &g->steps[i];
+            *ret_at = i;
+        } else if (!is_cheap(n->op)) {
+            return not_covered(err, n, "besides one tree ensemble only cheap nodes may be there, which the host computes");
+        }
+        for (int k = 0; k < n->n_attrs; k++)
+            if (n->attrs[k].graph)
+                return not_covered(err, n, "it has a graph of its own");
+    }
+    if (!trees)
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0, "no device computes this model: its result is a constant");
+    int rc = judge_input(p, trees, err);
+    return rc == 0 ? judge_classes(trees, err) : rc;
+}
+
+/* ---- runs ---- */
+
+typedef struct running {
+    pst_plan *p;
+    const eng_val *in;
+    size_t n_out;
+} running;
+
+static int64_t rows_in(const pst_tensor *x)
+{
+    return x->rank == 2 ? x->dims[0] : 1;
+}
+
+static int64_t cols_in(const pst_tensor *x)
+{
+    return x->rank ? x->dims[x->rank - 1] : 1;
+}
+
+/* Input that the operator refuses, or no rows at all, is left to it. */
+static int give_rows(pst_plan *p, const eng_val *v, pst_err *err)
+{
+    on_device *d = p->of_backend;
+    const eng_forest *f = d->lane.f;
+    const pst_tensor *x = v && v->kind == ENG_VAL_TENSOR ? &v->t : NULL;
+    p->device.of = NULL;
+    if (!x || x->rank < 1 || x->rank > 2 || rows_in(x) < 1 || cols_in(x) < f->n_features)
+        return 0;
+    if (x->dtype != (f->wide ? PST_F64 : PST_F32))
+        return not_covered(err, p->progs[0].steps[d->at].node, "on a device trees take float32 values, and these get others");
+    p->device.of = f;
+    d->lane.watch = &p->watch;
+    return eng_cuda_lane_begin(&d->lane, x->data, rows_in(x), cols_in(x), err);
+}
+
+static int sums(pst_plan *p, const pst_tensor *x, double *ret_sums, uint8_t *ret_has, pst_err *err)
+{
+    on_device *d = p->of_backend;
+    size_t nt = (size_t)d->lane.f->n_targets;
+    for (int64_t r = 0; ret_has && r < rows_in(x); r++)
+        memcpy(ret_has + (size_t)r * nt, d->has, nt);
+    return eng_cuda_lane_end(&d->lane, x->data, rows_in(x), cols_in(x), ret_sums, err);
+}
+
+static int submit_body(void *arg, pst_err *err)
+{
+    const running *r = arg;
+    pst_plan *p = r->p;
+    const on_device *d = p->of_backend;
+    eng_cpu_begin(p, r->in);
+    int rc = eng_prog_run_part(p, &p->progs[0], 0, d->at, err);
+    return rc == 0 ? give_rows(p, p->progs[0].steps[d->at].in[0], err) : rc;
+}
+
+static int wait_body(void *arg, pst_err *err)
+{
+    const running *r = arg;
+    pst_plan *p = r->p;
+    const on_device *d = p->of_backend;
+    int rc = eng_prog_run_part(p, &p->progs[0], d->at, p->progs[0].n_steps, err);
+    return rc == 0 ? eng_cpu_own_results(p, r->n_out, err) : rc;
+}
+
+/* Where the CPU may take over, what a device cannot do is not the end. */
+static int unless_cpu(const pst_plan *p, int rc, pst_err *err)
+{
+    if (rc == 0 || !p->device_may || strcmp(err->origin, "cuda") != 0)
+        return rc;
+    return err->code = PST_EUNSUPPORTED;
+}
+
+static int submit(pst_plan *p, const eng_val *in, size_t n_in, size_t n_out, pst_err *err)
+{
+    running r = {.p = p, .in = in};
+    return unless_cpu(p, eng_cpu_within(p, submit_body, &r, err), err);
+}
+
+static int wait(pst_plan *p, const eng_val **ret_out, size_t n_out, pst_err *err)
+{
+    running r = {.p = p, .n_out = n_out};
+    int rc = eng_cpu_within(p, wait_body, &r, err);
+    return rc == 0 ? eng_cpu_backend.wait(p, ret_out, n_out, err) : unless_cpu(p, rc, err);
+}
+
+/* ---- making a plan ---- */
+
+typedef struct making {
+    pst_plan *p;
+    eng_cuda_context *on;
+    size_t at;
+} making;
+
+static void mark_targets(const eng_forest *f, uint8_t *has)
+{
+    for (int32_t i = 0; i < f->n_leaves; i++)
+        for (int32_t k = 0; k < f->leaves[i].n; k++)
+            has[f->weights[f->leaves[i].at + k].target] = 1;
+}
+
+/* Rows for a proof: the forest's own thresholds, which are where ranks change, and among them numbers and NaN. */
+static void *proof_rows(const eng_forest *f)
+{
+    size_t cols = (size_t)f->n_features, n = PROOF_ROWS * cols;
+    float *narrow = f->wide ? NULL : eng_heap_array(n + 1, sizeof *narrow);
+    double *wide = eng_heap_array(n + 1, sizeof *wide);
+    for (size_t i = 0; i < n; i++)
+        wide[i] = i % 7 == 6 ? (double)NAN : (double)(int)(i * 2654435761u >> 8 & 1023) / 64 - 8;
+    for (int32_t i = 0; i < f->n_nodes; i++)
+        if (i % 3)
+            wide[(size_t)(i * 31 % PROOF_ROWS) * cols + (size_t)f->nodes[i].feature] = f->nodes[i].split;
+    for (size_t i = 0; i < n && narrow; i++)
+        narrow[i] = fabs(wide[i]) > (double)FLT_MAX ? copysignf(INFINITY, wide[i] < 0 ? -1 : 1) : (float)wide[i];
+    if (!narrow)
+        return wide;
+    eng_heap_free(wide);
+    return narrow;
+}
+
+/* What was never seen to compute as the CPU does is not believed. */
+static int prove(on_device *d, pst_err *err)
+{
+    const eng_forest *f = d->lane.f;
+    size_t n = PROOF_ROWS * (size_t)f->n_targets;
+    void *x = proof_rows(f);
+    double *want = eng_heap_array(n, sizeof *want), *got = eng_heap_array(n, sizeof *got);
+    if (f->wide)
+        eng_forest_eval_d(f, x, PROOF_ROWS, f->n_features, want, NULL);
+    else
+        eng_forest_eval_f(f, x, PROOF_ROWS, f->n_features, want, NULL);
+    int rc = eng_cuda_lane_begin(&d->lane, x, PROOF_ROWS, f->n_features, err);
+    if (rc == 0)
+        rc = eng_cuda_lane_end(&d->lane, x, PROOF_ROWS, f->n_features, got, err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        if (memcmp(&want[i], &got[i], sizeof *got) != 0 && !(isnan(want[i]) && isnan(got[i])))
+            rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0,
+                             "%s is not used for this model: of some rows it adds up %.17g where the CPU has %.17g", d->lane.on->name,
+                             got[i], want[i]);
+    eng_heap_free(x);
+    eng_heap_free(want);
+    eng_heap_free(got);
+    return rc;
+}
+
+static int make_lane(void *arg, pst_err *err)
+{
+    making *k = arg;
+    pst_plan *p = k->p;
+    eng_step *s = &p->progs[0].steps[k->at];
+    const eng_forest *f = s->state;
+    on_device *d = eng_heap_alloc(sizeof *d);
+    eng_plan_own(p, &d->lane, eng_cuda_lane_done);
+    d->at = k->at;
+    d->has = eng_heap_alloc((size_t)f->n_targets);
+    mark_targets(f, d->has);
+    char *kernel = eng_zone_alloc(&p->zone, 200);
+    d->lane.on = k->on;
+    int rc = eng_cuda_enter(k->on, err);
+    if (rc == 0)
+        rc = eng_cuda_lane_stream(&d->lane, err);
+    if (rc == 0)
+        rc = eng_cuda_image_of(p, &d->lane, f, err);
+    if (rc == 0)
+        rc = eng_cuda_lane_buffers(&d->lane, err);
+    if (rc == 0)
+        rc = prove(d, err);
+    if (rc < 0)
+        return rc;
+    snprintf(kernel, 200, "%d trees on %.100s, %d rows a block", f->n_trees, k->on->name, d->lane.image->head.rows);
+    s->kernel = kernel;
+    s->note = NULL;
+    p->of_backend = d;
+    p->device.sums = sums;
+    return 0;
+}
+
+/* ---- auto: measured ---- */
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* The quickest of a few runs. */
+static int time_runs(pst_plan *p, const eng_backend *b, const eng_val *in, double *ret_ns, pst_err *err)
+{
+    int rc = 0;
+    *ret_ns = INFINITY;
+    p->device.of = NULL;
+    for (int i = 0; i < TRIES && rc == 0; i++) {
+        double from = now_ns();
+        rc = b->submit(p, in, p->m->info.n_inputs, p->m->info.n_outputs, err);
+        if (rc == 0)
+            rc = b->wait(p, p->io_out, p->m->info.n_outputs, err);
+        *ret_ns = fmin(*ret_ns, now_ns() - from);
+    }
+    return rc;
+}
+
+/* Where rows cannot be made up, or the model refuses those that were, the estimate stands. */
+static int measure(void *arg, pst_err *err)
+{
+    pst_plan *p = arg;
+    const pst_model *m = p->m;
+    int64_t rows = eng_estimate_rows(m);
+    double here = 0, there = 0;
+    pst_err why = {0};
+    pst_tensor *in = eng_heap_array(m->info.n_inputs + 1, sizeof *in);
+    eng_val *vals = eng_heap_array(m->info.n_inputs + 1, sizeof *vals);
+    int rc = eng_made_up_inputs(m, rows, 1, in, &why);
+    for (size_t i = 0; i < m->info.n_inputs; i++)
+        vals[i] = (eng_val){.kind = ENG_VAL_TENSOR, .t = in[i]};
+    if (rc == 0)
+        rc = time_runs(p, &eng_cpu_backend, vals, &here, &why);
+    if (rc == 0)
+        rc = time_runs(p, &eng_cuda_backend, vals, &there, &why);
+    eng_prog_clear(p, &p->progs[0]); /* the made-up inputs go away */
+    for (size_t i = 0; i < m->info.n_inputs; i++)
+        eng_heap_free(in[i].data);
+    eng_heap_free(vals);
+    eng_heap_free(in);
+    const on_device *d = p->of_backend;
+    if (rc < 0 && !strcmp(why.origin, "cuda")) {
+        *err = why;
+        return rc;
+    }
+    if (rc < 0)
+        snprintf(p->computes_why, sizeof p->computes_why, "%s, as its cost is estimated", d->lane.on->name);
+    else
+        snprintf(p->computes_why, sizeof p->computes_why, "measured on %" PRId64 " rows: %.0f µs on %s, %.0f µs on the CPU", rows,
+                 there / 1e3, d->lane.on->name, here / 1e3);
+    return rc < 0 || there < here ? 0 : pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0, "%s", p->computes_why);
+}
+
+static int prepare(pst_plan *p, pst_err *err)
+{
+    making k = {.p = p};
+    int rc = eng_cpu_backend.prepare(p, err);
+    if (rc == 0)
+        rc = find_trees(p, &k.at, err);
+    if (rc == 0)
+        rc = eng_cuda_context_open(number_of(p), &k.on, err);
+    if (rc == 0)
+        rc = eng_cpu_within(p, make_lane, &k, err);
+    if (rc == 0 && p->device_may)
+        rc = eng_heap_run(&p->heap, measure, p, err);
+    if (rc == 0)
+        snprintf(p->computes, sizeof p->computes, "cuda:%d", k.on->number);
+    return unless_cpu(p, rc, err);
+}
+
+const eng_backend eng_cuda_backend = {
+    .name = "cuda", .supports = supports, .cost = cost, .prepare = prepare, .submit = submit, .wait = wait};

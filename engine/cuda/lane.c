@@ -1,0 +1,209 @@
+/* lane.c - forests on a device; see lane.h. Of each row only the features that the forest reads go over, side by side.
+ *
+ * A run that is given up (its time is over, an allocation failed behind it) leaves its work on the stream: the next one waits for that first, since the
+ * device still reads and writes the buffers. CUDA graphs would save some microseconds of launching; they are left out until a device shows
+ * what they are worth. */
+#include "engine/cuda/lane.h"
+
+#include "engine/cuda/trees_pack.h"
+#include "engine/share.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROWS_MAX = 8192, ROWS_LEAST = 32, SPINS = 2000, NAP_NS = 20000, ALIGN = 256 };
+#define ROWS_BYTES_MAX ((size_t)16 << 20) /* of the rows of a pass; as much again for the sums */
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static size_t row_bytes(const eng_cuda_lane *l)
+{
+    return (size_t)l->cols * (l->f->wide ? sizeof(double) : sizeof(float));
+}
+
+static size_t sum_bytes(const eng_cuda_lane *l)
+{
+    return (size_t)l->f->n_targets * sizeof(double);
+}
+
+/* ---- waiting ---- */
+
+/* By asking, so that a run ends when its time is over. */
+static int wait_for(eng_cuda_lane *l, pst_err *err)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    for (int asked = 0; l->under_way; asked++) {
+        int said = l->on->driver->stream_query(l->stream), rc = 0;
+        if (said == 0)
+            l->under_way = 0;
+        else if (said != ENG_CUDA_NOT_READY)
+            rc = eng_cuda_said(l->on, said, "waiting for its results", err);
+        else if (l->watch)
+            rc = eng_watch_check(l->watch, err);
+        if (rc < 0)
+            return rc;
+        if (asked > SPINS)
+            nanosleep(&nap, NULL);
+    }
+    return 0;
+}
+
+/* ---- a model's image ---- */
+
+static void image_gone(void *made)
+{
+    eng_cuda_image *i = made;
+    eng_cuda_free(i->on, i->at, i->head.bytes);
+}
+
+typedef struct making {
+    eng_cuda_lane *via;
+    const eng_forest *f;
+    pst_err *err;
+} making;
+
+/* Through the lane's stream, and waited for: other lanes do not know of this one's. */
+static int copy_image(const making *k, const unsigned char *bytes, eng_cuda_image *i)
+{
+    const eng_cuda_driver *d = i->on->driver;
+    int rc = eng_cuda_alloc(i->on, i->head.bytes, &i->at, k->err);
+    if (rc == 0)
+        rc = eng_cuda_said(i->on, d->copy_in(i->at, bytes, i->head.bytes, k->via->stream), "copying a model to it", k->err);
+    if (rc == 0)
+        rc = eng_cuda_said(i->on, d->stream_wait(k->via->stream), "copying a model to it", k->err);
+    if (rc < 0) {
+        if (i->at)
+            d->stream_wait(k->via->stream); /* it may still read what is freed next */
+        image_gone(i);
+    }
+    return rc;
+}
+
+static int make_image(void *arg, eng_zone *zone, void *made)
+{
+    const making *k = arg;
+    eng_cuda_image *i = made;
+    unsigned char *bytes = NULL;
+    *i = (eng_cuda_image){.on = k->via->on};
+    int rc = eng_cuda_trees_pack(k->f, &i->head, &bytes, k->err);
+    if (rc == 0)
+        rc = copy_image(k, bytes, i);
+    eng_heap_free(bytes);
+    return rc;
+}
+
+int eng_cuda_image_of(pst_plan *p, eng_cuda_lane *via, const eng_forest *f, pst_err *err)
+{
+    making k = {.via = via, .f = f, .err = err};
+    const eng_share_key key = {.what = "forest on a device", .of = f, .by = via->on, .release = image_gone};
+    const void *there = NULL;
+    int rc = eng_share(p, &key, sizeof(eng_cuda_image), make_image, &k, &there);
+    via->image = there;
+    via->f = f;
+    return rc;
+}
+
+/* ---- a plan's lane ---- */
+
+int eng_cuda_lane_stream(eng_cuda_lane *l, pst_err *err)
+{
+    return eng_cuda_said(l->on, l->on->driver->stream(&l->stream, ENG_CUDA_STREAM_NON_BLOCKING), "making a stream", err);
+}
+
+int eng_cuda_lane_buffers(eng_cuda_lane *l, pst_err *err)
+{
+    l->cols = l->f->n_features;
+    l->rows_max = ROWS_MAX;
+    size_t widest = row_bytes(l) > sum_bytes(l) ? row_bytes(l) : sum_bytes(l);
+    while (l->rows_max > ROWS_LEAST && (size_t)l->rows_max * widest > ROWS_BYTES_MAX)
+        l->rows_max /= 2;
+    l->sums_at = rounded((size_t)l->rows_max * row_bytes(l));
+    size_t bytes = l->sums_at + rounded((size_t)l->rows_max * sum_bytes(l));
+    int rc = eng_cuda_alloc(l->on, bytes, &l->device, err);
+    if (rc < 0)
+        return rc;
+    l->bytes = bytes;
+    return eng_cuda_pin(l->on, bytes, (void **)&l->pinned, err);
+}
+
+void eng_cuda_lane_done(void *lane)
+{
+    eng_cuda_lane *l = lane;
+    if (!l->on)
+        return;
+    if (l->stream) {
+        l->on->driver->enter(l->on->context);
+        l->on->driver->stream_wait(l->stream); /* it may still use the buffers */
+        l->on->driver->stream_end(l->stream);
+    }
+    eng_cuda_free(l->on, l->device, l->bytes);
+    eng_cuda_unpin(l->on, l->pinned);
+    *l = (eng_cuda_lane){0};
+}
+
+/* ---- runs ---- */
+
+static void gather(const eng_cuda_lane *l, const void *x, int64_t from, int64_t n, int64_t cols)
+{
+    size_t mine = row_bytes(l), all = (size_t)cols * (l->f->wide ? sizeof(double) : sizeof(float));
+    const unsigned char *rows = (const unsigned char *)x + (size_t)from * all;
+    if (mine == all && mine) {
+        memcpy(l->pinned, rows, (size_t)n * mine);
+        return;
+    }
+    for (int64_t r = 0; r < n && mine; r++)
+        memcpy(l->pinned + (size_t)r * mine, rows + (size_t)r * all, mine);
+}
+
+/* Rows [begun, …) of x, as many as the buffers hold. */
+static int pass(eng_cuda_lane *l, const void *x, int64_t rows, int64_t cols, pst_err *err)
+{
+    const eng_cuda_driver *d = l->on->driver;
+    const eng_cuda_image *i = l->image;
+    int64_t left = rows - l->begun, n = left < l->rows_max ? left : l->rows_max;
+    PST_ASSERT(n > 0 && !l->under_way); /* the buffers are free */
+    gather(l, x, l->begun, n, cols);
+    l->begun += n;
+    l->under_way = n;
+    eng_cuda_address sums = l->device + l->sums_at;
+    int rc = l->cols ? d->copy_in(l->device, l->pinned, (size_t)n * row_bytes(l), l->stream) : 0;
+    if (rc != 0)
+        return eng_cuda_said(l->on, rc, "copying rows to it", err);
+    rc = l->on->plugin->trees(&i->head, (const void *)(uintptr_t)i->at, (const void *)(uintptr_t)l->device, n, l->cols,
+                              (double *)(uintptr_t)sums, l->stream);
+    if (rc != 0)
+        return eng_cuda_said(l->on, rc, "launching the kernel of trees", err);
+    return eng_cuda_said(l->on, d->copy_out(l->pinned + l->sums_at, sums, (size_t)n * sum_bytes(l), l->stream), "copying sums from it",
+                         err);
+}
+
+int eng_cuda_lane_begin(eng_cuda_lane *l, const void *x, int64_t rows, int64_t cols, pst_err *err)
+{
+    PST_ASSERT(rows > 0 && cols >= l->cols);
+    int rc = eng_cuda_enter(l->on, err);
+    if (rc == 0)
+        rc = wait_for(l, err); /* of a run that was given up */
+    l->begun = 0;
+    return rc == 0 ? pass(l, x, rows, cols, err) : rc;
+}
+
+int eng_cuda_lane_end(eng_cuda_lane *l, const void *x, int64_t rows, int64_t cols, double *ret_sums, pst_err *err)
+{
+    int rc = eng_cuda_enter(l->on, err);
+    for (int64_t at = 0; rc == 0 && at < rows;) {
+        int64_t n = l->begun - at;
+        PST_ASSERT(n > 0 && n == l->under_way);
+        rc = wait_for(l, err);
+        if (rc < 0)
+            break;
+        memcpy(ret_sums + at * l->f->n_targets, l->pinned + l->sums_at, (size_t)n * sum_bytes(l));
+        at += n;
+        if (at < rows)
+            rc = pass(l, x, rows, cols, err);
+    }
+    return rc;
+}
