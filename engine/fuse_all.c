@@ -89,7 +89,7 @@ static void drop_casts(eng_fuser *f)
 
 void eng_fuse_all(pst_plan *p, const eng_graph *g, eng_node_ref *nodes, size_t n)
 {
-    static void (*const passes[])(eng_fuser *) = {drop_casts, eng_fuse_conv, eng_fuse_norm, eng_fuse_mlp, eng_fuse_elts};
+    static void (*const passes[])(eng_fuser *) = {drop_casts, eng_fuse_int8, eng_fuse_conv, eng_fuse_norm, eng_fuse_mlp, eng_fuse_elts};
     size_t n_values = (size_t)p->m->n_values + 1;
     eng_fuser f = {.p = p,
                    .graph = g,

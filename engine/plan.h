@@ -185,6 +185,7 @@ typedef struct eng_fuser {
 void eng_fuse_all(pst_plan *p, const eng_graph *g, eng_node_ref *nodes, size_t n);
 void eng_fuse_mlp(eng_fuser *f);   /* fuse.c: dense layers */
 void eng_fuse_direct(pst_plan *p); /* fuse.c: sets p->direct if it can be */
+void eng_fuse_int8(eng_fuser *f);  /* fuse_int8.c: products of bytes and the scaling of their sums */
 void eng_fuse_conv(eng_fuser *f);  /* fuse_conv.c: convolution, normalisation, residual, activation */
 void eng_fuse_norm(eng_fuser *f);  /* fuse_norm.c: layer normalisation, softmax */
 void eng_fuse_elts(eng_fuser *f);  /* fuse_elt.c: elementwise groups */

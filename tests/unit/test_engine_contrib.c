@@ -148,6 +148,95 @@ static void test_nodes_of_others_count(void **state)
     pst_buf_done(&file);
 }
 
+/* ---- bytes ---- */
+
+/* What dynamic quantisation makes of a layer; seen: the sums are a result as well. */
+static pst_model *dynamic_layer(bool seen)
+{
+    pst_onnx_builder *b = pst_onnx_new("dynamic", 17, 8);
+    pst_onnx_input(b, "x", PST_F32, 2, (int64_t[]){-1, 11}, NULL);
+    KIT_WEIGHTS(b, "w", 50, 11, 37);
+    KIT_WEIGHTS(b, "ws", 0.01f, 37);
+    KIT_WEIGHTS(b, "bias", 1, 37);
+    kit_node(b, "Cast w > w8");
+    pst_onnx_attr_int(b, "to", PST_I8);
+    kit_node(b, "DynamicQuantizeLinear x > q s z");
+    kit_node(b, "MatMulInteger q w8 z > sums");
+    kit_node(b, "Cast sums > wide");
+    pst_onnx_attr_int(b, "to", PST_F32);
+    kit_node(b, "Mul s ws > by");
+    kit_node(b, "Mul wide by > y0");
+    kit_node(b, "Add bias y0 > y");
+    pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, 37}, NULL);
+    if (seen)
+        pst_onnx_output(b, "wide", PST_F32, 2, (int64_t[]){-1, 37}, NULL);
+    return kit_load(b, NULL);
+}
+
+/* One step where nobody sees what lies between, and the same numbers as node by node. */
+static void test_a_dynamic_layer_is_one_product(void **state)
+{
+    for (int seen = 0; seen < 2; seen++) {
+        pst_model *m = dynamic_layer(seen);
+        pst_plan *plain = kit_plan(m, NULL, true);
+        for (int isa = 0; isa < 3; isa++) {
+            static const char *const isas[] = {"portable", "avx2", "avx512"};
+            pst_plan *p = NULL;
+            if (pst_plan_new(m, &(pst_plan_opts){.isa = isas[isa]}, &p, NULL) < 0)
+                continue; /* not of this CPU */
+            for (int n = 1; n < 30; n++) {
+                float *x = kit_floats((size_t)n * 11);
+                kit_same(p, plain, &(pst_tensor){.dtype = PST_F32, .rank = 2, .dims = {n, 11}, .data = x}, 1, seen ? 2 : 1, 1e-6f, "layer");
+                free(x);
+            }
+            char *text = pst_plan_explain(p);
+            assert_int_equal(strstr(text, "MatMulIntegerToFloat") != NULL, !seen);
+            free(text);
+            pst_plan_free(p);
+        }
+        pst_plan_free(plain);
+        pst_model_unref(m);
+    }
+}
+
+/* Scales, zero points and biases that fit nothing, and sides that do not fit each other: said before anything is read. */
+static void test_bytes_that_do_not_fit(void **state)
+{
+    static const int64_t bad[][5] = {/* rows of b, scales, zero points, biases; wanted */
+                                     {3, 1, 1, 5, 0},          {4, 1, 1, 5, PST_EINVAL}, {3, 4, 1, 5, PST_EINVAL},
+                                     {3, 5, 2, 5, PST_EINVAL}, {3, 5, 5, 4, PST_EINVAL}, {3, 0, 1, 5, PST_EINVAL}};
+    static uint8_t bytes[64];
+    static float floats[64];
+    static int32_t ints[64];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pst_onnx_builder *b = pst_onnx_new("fit", 17, 8);
+        static const struct {
+            const char *name;
+            pst_dtype t;
+        } in[] = {{"a", PST_U8}, {"sa", PST_F32}, {"za", PST_U8}, {"b", PST_U8}, {"sb", PST_F32}, {"zb", PST_U8}, {"c", PST_I32}};
+        for (int k = 0; k < 7; k++)
+            pst_onnx_input(b, in[k].name, in[k].t, k % 3 ? 1 : 2, (int64_t[]){-1, -1}, NULL);
+        kit_node(b, "QGemm a sa za b sb zb c > y");
+        pst_onnx_domain(b, "com.microsoft", 1);
+        pst_onnx_output(b, "y", PST_F32, 2, (int64_t[]){-1, -1}, NULL);
+        pst_model *m = kit_load(b, NULL);
+        pst_plan *p = kit_plan(m, NULL, false);
+        pst_tensor x[7] = {{.dtype = PST_U8, .rank = 2, .dims = {2, 3}, .data = bytes},
+                           {.dtype = PST_F32, .rank = 1, .dims = {1}, .data = floats},
+                           {.dtype = PST_U8, .rank = 1, .dims = {1}, .data = bytes},
+                           {.dtype = PST_U8, .rank = 2, .dims = {bad[i][0], 5}, .data = bytes},
+                           {.dtype = PST_F32, .rank = 1, .dims = {bad[i][1]}, .data = floats},
+                           {.dtype = PST_U8, .rank = 1, .dims = {bad[i][2]}, .data = bytes},
+                           {.dtype = PST_I32, .rank = 2, .dims = {1, bad[i][3]}, .data = ints}};
+        pst_tensor out;
+        pst_err err = {0};
+        if (pst_plan_run(p, x, 7, &out, 1, &err) != bad[i][4])
+            fail_msg("%zu: %s", i, err.text);
+        pst_plan_free(p);
+        pst_model_unref(m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +245,8 @@ int main(void)
         cmocka_unit_test(test_made_of_others),
         cmocka_unit_test(test_parts_that_are_not_covered),
         cmocka_unit_test(test_nodes_of_others_count),
+        cmocka_unit_test(test_a_dynamic_layer_is_one_product),
+        cmocka_unit_test(test_bytes_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

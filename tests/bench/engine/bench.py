@@ -166,4 +166,5 @@ def main():
         compare(result, o.compare)
 
 
-main()
+if __name__ == "__main__":
+    main()
