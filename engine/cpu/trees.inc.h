@@ -1,6 +1,8 @@
 /* trees.inc.h - byte-ranked trees, and the ranks they compare; part of kernels.inc.h. */
 
 typedef int8_t vb __attribute__((vector_size(VBYTES), aligned(16), may_alias));
+typedef uint8_t vub
+    __attribute__((vector_size(VBYTES), aligned(16), may_alias)); /* leaves count to 255: sums of them, in bytes that wrap */
 
 /* Which bytes go to no. */
 #if VBYTES == 64 && defined(__AVX512BW__)
@@ -35,8 +37,13 @@ INLINE vb next_leaf(vm gone, vb leaf)
 #if VBYTES == 64 && defined(__AVX512BW__)
     return (vb)_mm512_mask_add_epi8((__m512i)leaf, gone, (__m512i)leaf, _mm512_set1_epi8(1));
 #else
-    return leaf - gone;
+    return (vb)((vub)leaf - (vub)gone);
 #endif
+}
+
+INLINE vb leaf_after(vb leaf, uint8_t n)
+{
+    return (vb)((vub)leaf + n);
 }
 
 /* Split `at` of a bush and what hangs from it, by levels. x: the ranks, at the rows at hand. */
@@ -52,13 +59,13 @@ INLINE vb bush_1(const eng_tree_bush *b, int at, const int8_t *x, vb leaf)
 
 INLINE vb bush_2(const eng_tree_bush *b, int at, const int8_t *x, vb leaf)
 {
-    vb yes = bush_1(b, 2 * at + 1, x, leaf), no = bush_1(b, 2 * at + 2, x, leaf + 2);
+    vb yes = bush_1(b, 2 * at + 1, x, leaf), no = bush_1(b, 2 * at + 2, x, leaf_after(leaf, 2));
     return tree_pick(bush_gone(b, at, x), yes, no);
 }
 
 INLINE vb bush_3(const eng_tree_bush *b, int at, const int8_t *x, vb leaf)
 {
-    vb yes = bush_2(b, 2 * at + 1, x, leaf), no = bush_2(b, 2 * at + 2, x, leaf + 4);
+    vb yes = bush_2(b, 2 * at + 1, x, leaf), no = bush_2(b, 2 * at + 2, x, leaf_after(leaf, 4));
     return tree_pick(bush_gone(b, at, x), yes, no);
 }
 
