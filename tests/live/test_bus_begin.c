@@ -72,6 +72,10 @@ static void grow(const char *t, int partitions)
     rd_kafka_event_destroy(ev);
     rd_kafka_queue_destroy(q);
     rd_kafka_NewPartitions_destroy(more);
+    int n = 0; /* the controller has said yes; the broker hears of it a moment later */
+    for (int64_t until = pst_mono_us() + NET_US; n < partitions && pst_mono_us() < until;)
+        ok(bus_partitions(a.link, &a.health, t, NET_MS, &n, &err), &err, "partitions");
+    assert_int_equal(n, partitions);
     bus_admin_close(&a);
 }
 
