@@ -156,6 +156,24 @@ def byte_convolutions(cases, rng):
                 [("y", TYPES[np.dtype(tx)])], ("sx", "zx", "w", "sw", "zw", "sy", "zy", "b"), (0, 1), domain="", **how)
 
 
+def attention(cases, rng):
+    """Masks of every form, causal, sizes that differ; embeddings with and without segments and mask."""
+    ints = lambda v: np.asarray(v, np.int32)
+    for (b, s, d, heads), causal in itertools.product(((1, 1, 4, 1), (2, 5, 12, 3), (3, 17, 64, 4)), (0, 1)):
+        x, w, e = f32(rng, b, s, d), f32(rng, d, 3 * d) / np.float32(d ** 0.5), f32(rng, 3 * d)
+        masks = dict(none=None, lengths=ints(rng.integers(1, s + 1, b)), ends=ints(np.concatenate([np.full(b, s), np.zeros(b)])), keys=ints(rng.integers(0, 2, (b, s))), pairs=ints(rng.integers(0, 2, (b, s, s))))
+        for name, mask in masks.items():
+            put(cases, f"attention_{b}_{causal}_{name}", "Attention", dict(x=x, w=w, e=e, mask=mask), F, ("w", "e"), num_heads=heads, unidirectional=causal)
+        put(cases, f"attention_{b}_{causal}_sizes", "Attention", dict(x=x, w=f32(rng, d, 2 * d + 2 * d) / np.float32(d ** 0.5), e=f32(rng, 4 * d)), F, ("w", "e"), num_heads=heads, unidirectional=causal, qkv_hidden_sizes=[d, d, 2 * d], scale=0.3)
+    for b, s, d in ((1, 1, 3), (2, 7, 16)):
+        ids, kinds, mask = ints(rng.integers(0, 9, (b, s))), ints(rng.integers(0, 2, (b, s))), ints(rng.integers(0, 2, (b, s)))
+        tables = dict(words=f32(rng, 9, d), places=f32(rng, 11, d), segments=f32(rng, 2, d), g=f32(rng, d), e=f32(rng, d))
+        y = F + [("m", TP.INT32)]
+        put(cases, f"embed_{b}", "EmbedLayerNormalization", dict(ids=ids, kinds=kinds, **tables, mask=mask), y + [("sum", TP.FLOAT)], tuple(tables))
+        put(cases, f"embed_plain_{b}", "EmbedLayerNormalization", dict(ids=ids, kinds=None, **{**tables, "segments": None}), y, ("words", "places", "g", "e"))
+        put(cases, f"embed_places_{b}", "EmbedLayerNormalization", dict(ids=ids, kinds=kinds, **tables, mask=mask, at=ints(rng.integers(0, 11, (b, s)))), y, tuple(tables))
+
+
 def generate(cases, rng):
-    for part in (distances, activations, norms, products, convolutions, byte_products, byte_convolutions, byte_functions, rounding):
+    for part in (distances, activations, norms, products, convolutions, byte_products, byte_convolutions, byte_functions, rounding, attention):
         part(cases, rng)
