@@ -271,7 +271,7 @@ static void *proof_rows(const eng_forest *f)
         wide[i] = i % 7 == 6 ? (double)NAN : (double)(int)(i * 2654435761u >> 8 & 1023) / 64 - 8;
     for (int32_t i = 0; i < f->n_nodes; i++)
         if (i % 3)
-            wide[(size_t)(i * 31 % PROOF_ROWS) * cols + (size_t)f->nodes[i].feature] = f->nodes[i].split;
+            wide[(size_t)i * 31 % PROOF_ROWS * cols + (size_t)f->nodes[i].feature] = f->nodes[i].split;
     for (size_t i = 0; i < n && narrow; i++)
         narrow[i] = fabs(wide[i]) > (double)FLT_MAX ? copysignf(INFINITY, wide[i] < 0 ? -1 : 1) : (float)wide[i];
     if (!narrow)

@@ -13,6 +13,7 @@
 #include <time.h>
 
 enum { ROWS_MAX = 8192, ROWS_LEAST = 32, SPINS = 2000, NAP_NS = 20000, ALIGN = 256 };
+enum { UNWATCHED = 400000 };              /* naps of a wait that nothing else ends: half a minute */
 #define ROWS_BYTES_MAX ((size_t)16 << 20) /* of the rows of a pass; as much again for the sums */
 
 static size_t rounded(size_t bytes)
@@ -32,7 +33,14 @@ static size_t sum_bytes(const eng_cuda_lane *l)
 
 /* ---- waiting ---- */
 
-/* By asking, so that a run ends when its time is over. */
+static int no_answer(const eng_cuda_lane *l, pst_err *err)
+{
+    pst_err_clear(err);
+    return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_RETRY, "cuda", 0, "%s does not answer in time; see `nvidia-smi` for who else uses it",
+                       l->on->name);
+}
+
+/* By asking, so that a run ends when its time is over. It is the device's fault then, and no record's. */
 static int wait_for(eng_cuda_lane *l, pst_err *err)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -42,8 +50,10 @@ static int wait_for(eng_cuda_lane *l, pst_err *err)
             l->under_way = 0;
         else if (said != ENG_CUDA_NOT_READY)
             rc = eng_cuda_said(l->on, said, "waiting for its results", err);
-        else if (l->watch)
-            rc = eng_watch_check(l->watch, err);
+        else if (l->watch && (rc = eng_watch_check(l->watch, err)) == PST_ETIMEDOUT)
+            rc = no_answer(l, err);
+        else if (!l->watch && asked > SPINS + UNWATCHED)
+            rc = no_answer(l, err);
         if (rc < 0)
             return rc;
         if (asked > SPINS)
