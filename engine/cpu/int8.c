@@ -37,7 +37,7 @@ static void pack_panel(const eng_int8_kernels *kn, int cols, int k, const uint8_
         for (int j = 0; j < cols && depth == 2; j++)
             twos[2 * j] = (int8_t)(row[(size_t)j * cs] ^ flip);
         for (int j = 0; j < cols; j++)
-            sums[j] += (int8_t)(row[(size_t)j * cs] ^ flip);
+            sums[j] = (int32_t)((uint32_t)sums[j] + (uint32_t)(int8_t)(row[(size_t)j * cs] ^ flip));
     }
 }
 
@@ -72,11 +72,11 @@ void eng_int8_left(const eng_int8_kernels *kn, int m, int k, const uint8_t *a, s
                 fours[p] = row[(size_t)p * cs] ^ flip;
         for (int p = 0; p < k && kn->depth == 2; p++)
             twos[p] = row[(size_t)p * cs] ^ flip;
-        int32_t sum = 0;
+        uint32_t sum = 0;
         for (int p = 0; p < k && sums; p++)
             sum += row[(size_t)p * cs] ^ flip;
         if (sums)
-            sums[i] = sum;
+            sums[i] = (int32_t)sum;
     }
 }
 

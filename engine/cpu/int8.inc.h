@@ -13,6 +13,7 @@
 #define SUMS_MAX      (MR * NV > 4 * NV ? MR * NV : 4 * NV)
 
 typedef int32_t vi __attribute__((vector_size(VBYTES), aligned(4), may_alias));
+typedef uint32_t vu __attribute__((vector_size(VBYTES), aligned(4), may_alias)); /* sums beyond 32 bits wrap */
 
 /* R rows × P panels. */
 INLINE void tile(const int R, const int P, const eng_int8_block *g, int row, int col)
@@ -41,7 +42,7 @@ INLINE void tile(const int R, const int P, const eng_int8_block *g, int row, int
         int32_t *to = c + i / (P * NV) * g->ldc + at;
         if (n == VL) {
             if (!g->first)
-                sum[i] += *(const vi *)to;
+                sum[i] = (vi)((vu)sum[i] + *(const vu *)to);
             *(vi *)to = sum[i];
         } else if (n > 0) {
             *(vi *)last = sum[i];

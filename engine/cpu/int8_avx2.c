@@ -5,7 +5,7 @@
 #define MR            4
 #define NV            2
 #define DEPTH         2
-#define DOT(S, A, B)  ((S) + (vi)_mm256_madd_epi16((__m256i)(A), (__m256i)(B)))
+#define DOT(S, A, B)  ((vi)((vu)(S) + (vu)_mm256_madd_epi16((__m256i)(A), (__m256i)(B))))
 #define ISA_NAME      "int8 avx2"
 #define ISA_SUPPORTED (__builtin_cpu_init(), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 #define KERNELS       eng_int8_avx2

@@ -4,7 +4,8 @@
 #define MR            4
 #define NV            2
 #define DEPTH         2
-#define DOT(S, A, B)  ((S) + ((A) << 16 >> 16) * ((B) << 16 >> 16) + ((A) >> 16) * ((B) >> 16))
+#define LOW(X)        ((vi)((vu)(X) << 16) >> 16)
+#define DOT(S, A, B)  ((vi)((vu)(S) + (vu)(LOW(A) * LOW(B)) + (vu)(((A) >> 16) * ((B) >> 16))))
 #define ISA_NAME      "int8 portable"
 #define ISA_SUPPORTED true
 #define KERNELS       eng_int8_portable

@@ -378,12 +378,12 @@ static int byte_products(const eng_isa_set *s, int round, float *out)
     enum { DEEP = 13, COLS = 134, COLS_ROOM = 160 };
     const eng_int8_kernels *kn = eng_int8_pick(s->cpu->isa);
     int m = height(round % HEIGHTS), n = m <= 2 ? COLS : 37, k = round == 3 ? 1030 : DEEP, wide = k == DEEP ? n : 5;
-    uint8_t a[M * DEEP + 4 * 1030], b[1030 * 5 + DEEP * COLS];
-    _Alignas(64) int32_t left[M * 8 + 4 * 515], room[COLS_ROOM * 8 + 32 * 516], first[COLS_ROOM], c[M * 37 + 2 * COLS];
+    uint8_t a[4 * 1030], b[1030 * 5];
+    _Alignas(64) int32_t left[4 * 515], room[32 * 516], first[COLS_ROOM], c[M * 37];
     eng_int8_right right;
-    for (size_t i = 0; i < sizeof a; i++)
+    for (int i = 0; i < m * k; i++)
         a[i] = (uint8_t)(((uint32_t)i + 97) * 2654435761u >> 24);
-    for (size_t i = 0; i < sizeof b; i++)
+    for (int i = 0; i < wide * k; i++)
         b[i] = (uint8_t)(((uint32_t)i + 194) * 2654435761u >> 24);
     for (int i = 0; i < COLS_ROOM; i++)
         first[i] = i - 50;
@@ -406,6 +406,7 @@ static int byte_rounding(const eng_isa_set *s, int round, float *out)
     int32_t sums[WIDE];
     uint8_t y[2 * WIDE];
     int zero = round & 1 ? 7 : -3, low = round & 1 ? 0 : -128;
+    const float part = 1.0f / 32;
     fill(x, WIDE, 1);
     for (int i = 0; i < WIDE; i++) {
         sums[i] = (int32_t)(x[i] * 800);
@@ -414,8 +415,8 @@ static int byte_rounding(const eng_isa_set *s, int round, float *out)
     x[3] = x[WIDE - 1] = NAN;
     x[4] = INFINITY;
     kn->range(WIDE, x, &lo, &hi);
-    kn->quantise(WIDE, x, 0.25f, zero, low, y);
-    kn->requantise(WIDE, sums, x + 5, 0, zero, low, y + WIDE);
+    kn->quantise(WIDE, x, 1.0f, zero, low, y); /* halves among them */
+    kn->requantise(WIDE, sums, &part, 0, zero, low, y + WIDE);
     kn->dequantise(WIDE, y, round & 1, 0.5f, zero, out + 2 * WIDE);
     kn->floats(WIDE, sums, out + 2 * WIDE, round & 2 ? 1 : 0, NULL, out + 3 * WIDE);
     for (int i = 0; i < 2 * WIDE; i++)

@@ -90,10 +90,14 @@ const char *eng_made_of_rms_norm(eng_expand *x)
     return NULL;
 }
 
-/* The activation of a fused convolution or product; parameters a and b where it has some. */
-static const char *activate(eng_expand *x, const char *act, int in, float a, float b)
+/* The activation of a fused convolution or product; n of the parameters a and b are given. */
+static const char *activate(eng_expand *x, const char *act, int in, size_t n, float a, float b)
 {
     int out = eng_expand_out(x, 0);
+    if (n < 1 && (!strcmp(act, "LeakyRelu") || !strcmp(act, "Elu")))
+        return "an activation without its parameter";
+    if (n < 2 && (!strcmp(act, "HardSigmoid") || !strcmp(act, "Clip")))
+        return "an activation without its two parameters";
     if (!strcmp(act, "Relu") || !strcmp(act, "Sigmoid") || !strcmp(act, "Tanh") || !strcmp(act, "Softplus") || !strcmp(act, "Softsign") ||
         !strcmp(act, "HardSwish"))
         eng_expand_node(x, act, out, IN(in), PLAIN);
@@ -130,7 +134,7 @@ const char *eng_made_of_fused_conv(eng_expand *x)
     int y = eng_expand_node(x, "Conv", z >= 0 ? NEW : last, IN(eng_expand_in(x, 0), eng_expand_in(x, 1), eng_expand_in(x, 2)), n, attrs);
     if (z >= 0)
         y = eng_expand_node(x, "Add", last, IN(y, z), PLAIN);
-    return *act ? activate(x, act, y, n_params > 0 ? params[0] : 0, n_params > 1 ? params[1] : 0) : NULL;
+    return *act ? activate(x, act, y, n_params, n_params > 0 ? params[0] : 0, n_params > 1 ? params[1] : 0) : NULL;
 }
 
 const char *eng_made_of_fused_gemm(eng_expand *x)
@@ -140,7 +144,9 @@ const char *eng_made_of_fused_gemm(eng_expand *x)
     int n = attrs_but(x, "activation", attrs);
     int y = eng_expand_node(x, "Gemm", *act ? NEW : eng_expand_out(x, 0), IN(eng_expand_in(x, 0), eng_expand_in(x, 1), eng_expand_in(x, 2)),
                             n, attrs);
-    return *act ? activate(x, act, y, eng_attr_float(x->of, "activation_alpha", 0), eng_attr_float(x->of, "activation_beta", 0)) : NULL;
+    size_t n_params = !eng_attr_find(x->of, "activation_alpha") ? 0 : !eng_attr_find(x->of, "activation_beta") ? 1 : 2;
+    float a = eng_attr_float(x->of, "activation_alpha", 0), b = eng_attr_float(x->of, "activation_beta", 0);
+    return *act ? activate(x, act, y, n_params, a, b) : NULL;
 }
 
 const char *eng_made_of_fused_matmul(eng_expand *x)

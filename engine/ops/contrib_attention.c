@@ -95,6 +95,9 @@ static int positions(eng_expand *x, int ids)
 const char *eng_made_of_embed_layer_norm(eng_expand *x)
 {
     int ids = eng_expand_in(x, 0), segments = eng_expand_in(x, 1), table = eng_expand_in(x, 4), mask = eng_expand_in(x, 7);
+    if (ids < 0 || eng_expand_in(x, 2) < 0 || eng_expand_in(x, 3) < 0 || eng_expand_in(x, 5) < 0 || eng_expand_in(x, 6) < 0 ||
+        (segments >= 0 && table < 0))
+        return "a table, gamma or beta missing";
     int sum = eng_expand_node(x, "Add", NEW, IN(eng_expand_node(x, "Gather", NEW, IN(eng_expand_in(x, 2), ids), PLAIN), positions(x, ids)),
                               PLAIN);
     if (segments >= 0)

@@ -13,9 +13,11 @@ static int wide(eng_expand *x, int i)
     return eng_expand_node(x, "DequantizeLinear", NEW, IN(eng_expand_in(x, i), eng_expand_in(x, i + 1), eng_expand_in(x, i + 2)), PLAIN);
 }
 
-/* The result, with the scale and the zero point of inputs i and i + 1. */
+/* The result, with the scale and the zero point of inputs i and i + 1; the zero point says the type. */
 static const char *narrow(eng_expand *x, int value, int i)
 {
+    if (eng_expand_in(x, i + 1) < 0)
+        return "without the result's zero point";
     eng_expand_node(x, "QuantizeLinear", eng_expand_out(x, 0), IN(value, eng_expand_in(x, i), eng_expand_in(x, i + 1)), PLAIN);
     return NULL;
 }

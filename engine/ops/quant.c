@@ -143,6 +143,8 @@ int eng_op_dequantize(eng_op_ctx *c)
     pst_dtype t = out ? (pst_dtype)out : eng_in(c, 1)->dtype;
     if ((rc = scaling_of(c, &x, 1, 2, &s)) < 0)
         return rc;
+    if (eng_in(c, 2) && eng_in(c, 2)->dtype != x.dtype)
+        return eng_op_fail(c, PST_EINVAL, "the zero point is not of the input's type");
     const eng_int8_kernels *kn = kernels_of(c, &s, eng_in(c, 1)->dtype == PST_F32 ? t : PST_F64, x.dtype);
     if (kn) {
         float *o = eng_out_typed(c, 0, t, &x);

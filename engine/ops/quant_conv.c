@@ -78,7 +78,10 @@ int eng_int8_conv_prepare(eng_op_ctx *c, int at)
     const eng_int8_kernels *kn = kernels_of(c);
     if (!eng_plan_room_take(c->plan, (size_t)groups * eng_int8_right_bytes(kn, (int)(w->dims[0] / groups), (int)depth_of(w))))
         return 0;
-    const eng_share_key key = {.what = "int8 filters", .of = w->data, .variant = groups << 1 | (w->dtype == PST_I8)};
+    const eng_share_key key = {.what = "int8 filters",
+                               .of = w->data,
+                               .by = (const void *)(uintptr_t)w->dims[1], /* a view of the data may have another shape */
+                               .variant = w->dims[0] << 31 | groups << 1 | (w->dtype == PST_I8)};
     return eng_op_share(c, &key, eng_of_model(c, at), sizeof(filters), pack_all, c->state);
 }
 
@@ -142,6 +145,7 @@ static int group_out(eng_op_ctx *c, const eng_int8_conv *g, work *k, const eng_i
 {
     int64_t mg = g->w->dims[0] / g->groups, out = g->window->out_count, depth = depth_of(g->w);
     eng_int8_mul mul;
+    PST_ASSERT(right->n == mg && right->k == depth); /* what is shared was packed for this shape */
     int rc = eng_int8_mul_make(c, right, g->x->dtype == PST_I8, g->w->dtype == PST_I8, g->zx, g->zw + (g->n_zw == 1 ? 0 : group * mg),
                                g->n_zw == 1 ? 1 : mg, g->bias ? g->bias + group * mg : NULL, &mul);
     if (rc < 0)
@@ -173,8 +177,10 @@ static int depthwise_out(eng_op_ctx *c, const eng_int8_conv *g, const work *k, c
                 sum[ch] = g->bias ? g->bias[ch] : 0;
             window_places(g->window, o + i, k->places);
             for (int64_t p = 0; p < g->window->k_count; p++) {
+                if (k->places[p] < 0)
+                    continue;
                 const uint8_t *x = k->image + k->places[p] * channels;
-                for (int64_t ch = 0; ch < channels && k->places[p] >= 0; ch++)
+                for (int64_t ch = 0; ch < channels; ch++)
                     sum[ch] = (int32_t)((uint32_t)sum[ch] + (uint32_t)(((x[ch] ^ flip) - zx) * w[p * channels + ch]));
             }
         }

@@ -181,7 +181,8 @@ static int result_of(eng_op_ctx *c, const product *g, float alpha, result *r)
                   .lo = t == PST_U8 ? 0 : -128};
     int64_t n = sb ? eng_count(sb) : 1;
     r->step = n > 1;
-    if (bias && (bias->dtype != (g->at == &of_gemm ? PST_I32 : PST_F32) || eng_count(bias) != g->n))
+    if (bias && (bias->dtype != (g->at == &of_gemm ? PST_I32 : PST_F32) || eng_count(bias) != g->n ||
+                 (bias->rank && bias->dims[bias->rank - 1] != g->n)))
         return eng_op_fail(c, PST_EINVAL, "the bias has not one number for each column");
     if (g->at == &of_gemm)
         r->ibias = bias ? bias->data : NULL;

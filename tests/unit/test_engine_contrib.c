@@ -237,6 +237,65 @@ static void test_bytes_that_do_not_fit(void **state)
     }
 }
 
+/* An initializer of int64 (8, 2, 3, 3) is one of bytes (64, 2, 3, 3) from now on: the same bytes. */
+static void make_bytes(pst_buf *file)
+{
+    static const uint8_t was[] = {8, 8, 8, 2, 8, 3, 8, 3, 16, PST_I64};
+    uint8_t *at = memmem(file->data, file->len, was, sizeof was);
+    assert_non_null(at);
+    at[1] = 64;
+    at[9] = PST_U8;
+}
+
+/* The same filters by two shapes: what is packed for one is not the other's. */
+static void filters_twice(bool wide_first, bool no_fusion, int64_t *ret)
+{
+    enum { M = 64, C = 2 };
+    pst_buf file = {0};
+    pst_onnx_builder *b = pst_onnx_new("views", 17, 8);
+    pst_onnx_input(b, "x", PST_U8, 4, (int64_t[]){1, C, 5, 5}, NULL);
+    pst_onnx_input(b, "z", PST_U8, 4, (int64_t[]){1, M, 5, 5}, NULL);
+    int64_t values[M * C * 9 / 8];
+    for (int i = 0; i < M * C * 9 / 8; i++)
+        values[i] = (int64_t)((uint64_t)i * 0x9e3779b97f4a7c15u);
+    pst_onnx_ints(b, "w", 4, (int64_t[]){M / 8, C, 3, 3}, values);
+    pst_onnx_ints(b, "turned", 1, (int64_t[]){4}, (int64_t[]){C, M, 3, 3});
+    kit_node(b, "Reshape w turned > v");
+    for (int i = 0; i < 2; i++)
+        kit_node(b, (i == 0) == wide_first ? "ConvInteger x w > p" : "ConvInteger z v > q");
+    pst_onnx_output(b, "p", PST_I32, 4, (int64_t[]){1, M, 3, 3}, NULL);
+    pst_onnx_output(b, "q", PST_I32, 4, (int64_t[]){1, C, 3, 3}, NULL);
+    pst_onnx_write(b, &file);
+    pst_onnx_free(b);
+    make_bytes(&file);
+    pst_model *m = kit_load_bytes(&file, NULL, NULL);
+    pst_buf_done(&file);
+    pst_plan *p = kit_plan(m, NULL, no_fusion);
+    uint8_t bytes[M * 25];
+    for (int i = 0; i < M * 25; i++)
+        bytes[i] = (uint8_t)(i * 91);
+    pst_tensor in[2] = {{.dtype = PST_U8, .rank = 4, .dims = {1, C, 5, 5}, .data = bytes},
+                        {.dtype = PST_U8, .rank = 4, .dims = {1, M, 5, 5}, .data = bytes}},
+               out[2];
+    pst_err err = {0};
+    if (pst_plan_run(p, in, 2, out, 2, &err) < 0)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < (M + C) * 9; i++)
+        ret[i] = i < M * 9 ? ((int32_t *)out[0].data)[i] : ((int32_t *)out[1].data)[i - M * 9];
+    pst_plan_free(p);
+    pst_model_unref(m);
+}
+
+static void test_filters_by_two_shapes(void **state)
+{
+    int64_t want[66 * 9], got[66 * 9];
+    filters_twice(true, true, want);
+    for (int i = 0; i < 2; i++) {
+        filters_twice(i, false, got);
+        assert_memory_equal(got, want, sizeof got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_nodes_of_others_count),
         cmocka_unit_test(test_a_dynamic_layer_is_one_product),
         cmocka_unit_test(test_bytes_that_do_not_fit),
+        cmocka_unit_test(test_filters_by_two_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

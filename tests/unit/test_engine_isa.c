@@ -44,7 +44,7 @@ static void test_the_comparison_is_short(void **state)
             best = ms < best ? ms : best;
         }
 #ifndef SANITIZED
-        assert_true(!sets[i].cpu->supported() || best < 2);
+        assert_true(!sets[i].cpu->supported() || best < 5); /* 1 ms where nothing else runs */
 #endif
     }
 }
