@@ -33,7 +33,7 @@ typedef struct fake {
         void *token;
         kept k;
     } flight[PST_OUTLET_ITEMS_MAX + 16];
-    size_t n_flight;
+    atomic_size_t n_flight;
     atomic_bool down;          /* send says RETRY */
     atomic_bool silent;        /* takes, but never acknowledges */
     atomic_int fail_each;      /* every n-th pump fails what is in flight */
@@ -78,6 +78,7 @@ static void fake_pump(void *arg, int timeout_ms, sup_outlet_done done, void *don
     }
     bool fail = f->fail_each && ++f->pumps % (unsigned)f->fail_each == 0;
     size_t n = f->n_flight, good = fail ? n / 2 : n; /* a failing broker took the first half */
+    f->n_flight = 0;                                 /* before the last is told: whoever waits for that counts from here */
     for (size_t i = 0; i < n; i++) {
         if (i < good) {
             keep(f, f->flight[i].k);
@@ -86,7 +87,6 @@ static void fake_pump(void *arg, int timeout_ms, sup_outlet_done done, void *don
         }
         done(done_arg, f->flight[i].token, i < good ? 0 : PST_ETIMEDOUT);
     }
-    f->n_flight = 0;
 }
 
 /* As the topic would be read: the number is the Avro long behind the run's names. */
