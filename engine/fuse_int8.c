@@ -14,11 +14,6 @@ typedef struct found {
     int n, out, scale, weight_scale, bias;
 } found;
 
-static const pst_tensor *konst_of(const eng_fuser *f, int id)
-{
-    return id >= 0 && f->p->folded[id] && f->p->vals[id].kind == ENG_VAL_TENSOR ? &f->p->vals[id].t : NULL;
-}
-
 /* One number, or one for each column. */
 static bool per_column(const eng_fuser *f, int id, int64_t n, bool or_one)
 {
@@ -47,8 +42,8 @@ static bool take_scales(const eng_fuser *f, int id, const eng_node *quantised, i
 /* W (k, n) and its zero points, constants. */
 static int64_t columns_of(const eng_fuser *f, const eng_node *product)
 {
-    const pst_tensor *w = product->n_in > 1 ? konst_of(f, product->in[1]) : NULL;
-    const pst_tensor *z = product->n_in > 3 && product->in[3] >= 0 ? konst_of(f, product->in[3]) : NULL;
+    const pst_tensor *w = product->n_in > 1 ? eng_fuse_folded(f, product->in[1]) : NULL;
+    const pst_tensor *z = product->n_in > 3 ? eng_fuse_folded(f, product->in[3]) : NULL;
     if (!w || w->rank != 2 || (product->n_in > 3 && product->in[3] >= 0 && (!z || (eng_count(z) != 1 && eng_count(z) != w->dims[1]))))
         return -1;
     return w->dims[1];

@@ -7,17 +7,22 @@
 
 #include <string.h>
 
-const pst_tensor *eng_fuse_konst(const eng_fuser *f, int id)
+const pst_tensor *eng_fuse_folded(const eng_fuser *f, int id)
 {
     const eng_val *v = id >= 0 && f->p->folded[id] ? &f->p->vals[id] : NULL;
-    return v && v->kind == ENG_VAL_TENSOR && v->t.dtype == PST_F32 ? &v->t : NULL;
+    return v && v->kind == ENG_VAL_TENSOR ? &v->t : NULL;
+}
+
+const pst_tensor *eng_fuse_konst(const eng_fuser *f, int id)
+{
+    const pst_tensor *t = eng_fuse_folded(f, id);
+    return t && t->dtype == PST_F32 ? t : NULL;
 }
 
 bool eng_fuse_scalar(const eng_fuser *f, int id, double *ret)
 {
-    const eng_val *v = id >= 0 && f->p->folded[id] ? &f->p->vals[id] : NULL;
-    return v && v->kind == ENG_VAL_TENSOR && v->t.dtype != PST_STR && eng_count(&v->t) == 1 &&
-           eng_convert(PST_F64, ret, v->t.dtype, v->t.data, 1, true) == 0;
+    const pst_tensor *t = eng_fuse_folded(f, id);
+    return t && t->dtype != PST_STR && eng_count(t) == 1 && eng_convert(PST_F64, ret, t->dtype, t->data, 1, true) == 0;
 }
 
 bool eng_fuse_is(const eng_node *n, const char *op_type)

@@ -189,6 +189,8 @@ void eng_fuse_int8(eng_fuser *f);  /* fuse_int8.c: products of bytes and the sca
 void eng_fuse_conv(eng_fuser *f);  /* fuse_conv.c: convolution, normalisation, residual, activation */
 void eng_fuse_norm(eng_fuser *f);  /* fuse_norm.c: layer normalisation, softmax */
 void eng_fuse_elts(eng_fuser *f);  /* fuse_elt.c: elementwise groups */
+/* A constant tensor of any type, or NULL; id -1 has none. */
+const pst_tensor *eng_fuse_folded(const eng_fuser *f, int id);
 /* A float32 constant, or NULL. */
 const pst_tensor *eng_fuse_konst(const eng_fuser *f, int id);
 const eng_node *eng_fuse_maker(const eng_fuser *f, int id, size_t *ret_at); /* NULL: not made by a live node here */
