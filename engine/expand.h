@@ -6,7 +6,7 @@
 
 #include "engine/graph.h"
 
-enum { ENG_EXPAND_NEW = -2, ENG_EXPAND_OUTPUTS = 4 };
+enum { ENG_EXPAND_NEW = -2 };
 
 typedef struct eng_expand {
     pst_model *m;

@@ -91,8 +91,8 @@ void bus_peers_inherit(pst_consumer *c, const bus_places *list);
 void bus_peers_end(pst_consumer *c, const bus_places *pending);
 void bus_check_peers(pst_consumer *c); /* at each poll, in a group */
 typedef enum bus_membership { BUS_NO_MEMBER, BUS_MEMBER, BUS_MEMBER_PERHAPS /* nobody answered */ } bus_membership;
-bus_membership
-bus_peers_has_us(const pst_consumer *c); /* does the group count our instance id among its members? Asks, for seconds at most */
+/* Does the group count our instance id among its members? Asks the broker, for seconds at most. */
+bus_membership bus_peers_has_us(const pst_consumer *c);
 void bus_peers_done(pst_consumer *c);
 void bus_check_growth(pst_consumer *c); /* at each poll, in a group: have its members all partitions there are? */
 void bus_growth_done(pst_consumer *c);

@@ -305,6 +305,7 @@ static int prove(on_device *d, pst_err *err)
     return rc;
 }
 
+/* What is made is the plan's to give back from the first line on, since an allocation that fails unwinds past everything here. */
 static int make_lane(void *arg, pst_err *err)
 {
     making *k = arg;

@@ -132,6 +132,7 @@ int eng_op_quantize(eng_op_ctx *c)
     return eng_convert(t, o, PST_F64, v, n, saturate);
 }
 
+/* Bytes to float32 by the kernels; all else by way of doubles, which hold every type that ONNX lets in. */
 int eng_op_dequantize(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 2);

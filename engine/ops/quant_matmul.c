@@ -100,6 +100,7 @@ static int check_scales(eng_op_ctx *c, const product *g)
     return 0;
 }
 
+/* What the run was given, checked before anything is read: neither types nor shapes are known to the plan. */
 static int operands(eng_op_ctx *c, const places *at, product *g)
 {
     int rc;
