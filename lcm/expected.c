@@ -47,7 +47,8 @@ static bool part_has_ended(const pst_job_state *s)
     return false;
 }
 
-/* The Trainer asks for the end of a generation by a wish, after a failure, and of parameter servers once every learner is done. */
+/* The Trainer asks for the end of a generation when a user did (stop_action), after a failure, and of parameter servers once every learner
+ * is done. */
 static bool is_to_end(const pst_job_state *s)
 {
     size_t learners = 0, done = 0;
@@ -56,7 +57,7 @@ static bool is_to_end(const pst_job_state *s)
             learners++;
             done += pst_job_process_is_ended(s->processes[i].state);
         }
-    return s->wish != PST_JOB_WISH_NONE || s->reason_code || (learners && done == learners);
+    return s->stop_action != PST_JOB_STOP_ACTION_NONE || s->reason_code || (learners && done == learners);
 }
 
 static void take_state(lcm_expected *e, const pst_job_state *s)
@@ -66,9 +67,9 @@ static void take_state(lcm_expected *e, const pst_job_state *s)
     k->here = !strcmp(s->node, e->node);
     k->elsewhere = *s->node && !k->here;
     k->live = s->generation > 0 && pst_job_state_is_live(s->state);
-    k->stopping = s->wish != PST_JOB_WISH_NONE || s->reason_code || part_has_ended(s);
+    k->stopping = s->stop_action != PST_JOB_STOP_ACTION_NONE || s->reason_code || part_has_ended(s);
     k->ends = is_to_end(s);
-    k->halts = s->wish == PST_JOB_WISH_HALT && !s->reason_code;
+    k->halts = s->stop_action == PST_JOB_STOP_ACTION_HALT && !s->reason_code;
     snprintf(k->digest, sizeof k->digest, "%s", s->spec_sha256);
     free(pst_map_put(&e->jobs, s->training_id, k));
 }

@@ -21,7 +21,7 @@
  * asked again, without a word here.
  *
  * The memory of what was decided is the LCM's, in run directories below its state folder (common/objects/rundir.h): a launcher reads there
- * what it needs (the intent, the wish to end) and writes no decision of its own. @thread one owner; nothing here blocks for longer than a file
+ * what it needs (the intent, why it is to stop) and writes no decision of its own. @thread one owner; nothing here blocks for longer than a file
  * operation. */
 #ifndef PST_LCM_LAUNCHER_H
 #define PST_LCM_LAUNCHER_H
@@ -35,7 +35,7 @@ typedef struct pst_launcher_conf {
 
 typedef enum {
     PST_LAUNCHER_FOUND = 1,   /* seen … devices */
-    PST_LAUNCHER_CHANGED,     /* seen … wish; only what ends it, or what keeps it from ending, is told */
+    PST_LAUNCHER_CHANGED,     /* seen … stop_reason; only what ends it, or what keeps it from ending, is told */
     PST_LAUNCHER_NOT_CREATED, /* why */
     PST_LAUNCHER_GONE         /* published */
 } pst_launcher_news_type;
@@ -44,9 +44,9 @@ typedef struct pst_launcher_news {
     pst_launcher_news_type type;
     pst_process_id process;
     pst_lcm_seen seen;
-    pst_rundir_exit exit; /* with SEEN_ENDED */
-    pst_rundir_wish wish; /* why it was asked to end */
-    bool published;       /* no output of it waits for the broker */
+    pst_rundir_exit exit;               /* with SEEN_ENDED */
+    pst_rundir_stop_reason stop_reason; /* why it was asked to end */
+    bool published;                     /* no output of it waits for the broker */
     pst_lcm_devices devices;
     char why[480];
 } pst_launcher_news;

@@ -16,7 +16,7 @@
 typedef struct proc {
     char name[32];
     lcm_state state; /* set by set_state() alone */
-    pst_rundir_wish wish;
+    pst_rundir_stop_reason stop_reason;
     int64_t deadline_us; /* STOPPING: when to use force; DRAINING: earliest restart of the publisher */
     int drains;          /* publishers started so far */
     bool abandoned;
@@ -256,9 +256,9 @@ static void report_end(const job *j, const gang *g, const proc *p, lcm_actions *
     memcpy(x->nonce, g->spec.nonce, sizeof x->nonce);
 }
 
-static const char *wish_code(pst_rundir_wish w)
+static const char *stop_code(pst_rundir_stop_reason w)
 {
-    return w == PST_WISH_PLATFORM_DOWN ? "PLATFORM_DOWN" : NULL;
+    return w == PST_STOP_REASON_PLATFORM_DOWN ? "PLATFORM_DOWN" : NULL;
 }
 
 /* It ends without a supervisor that could report it: we do, and marked so that a restart does not do it again. */
@@ -267,7 +267,7 @@ static void end_unreported(const job *j, const gang *g, proc *p, lcm_cause cause
     set_state(p, cause, LCM_STATE_ENDED);
     memset(&p->exit, 0, sizeof p->exit);
     p->exit.lost = true;
-    p->exit.wish = p->wish;
+    p->exit.stop_reason = p->stop_reason;
     snprintf(p->exit.reason_code, sizeof p->exit.reason_code, "%s", code ? code : "");
     snprintf(p->exit.reason, sizeof p->exit.reason, "%s", reason);
     report_end(j, g, p, a);
@@ -275,28 +275,28 @@ static void end_unreported(const job *j, const gang *g, proc *p, lcm_cause cause
     x->exit = p->exit;
 }
 
-static void stop_process(const job *j, const gang *g, proc *p, pst_rundir_wish wish, int64_t now_us, lcm_actions *a)
+static void stop_process(const job *j, const gang *g, proc *p, pst_rundir_stop_reason stop_reason, int64_t now_us, lcm_actions *a)
 {
     switch (p->state) {
     case LCM_STATE_WAITING:
-        p->wish = wish;
-        end_unreported(j, g, p, LCM_CAUSE_STOP, wish_code(wish), "stopped before it was started", a);
+        p->stop_reason = stop_reason;
+        end_unreported(j, g, p, LCM_CAUSE_STOP, stop_code(stop_reason), "stopped before it was started", a);
         break;
     case LCM_STATE_ALIVE:
         set_state(p, LCM_CAUSE_STOP, LCM_STATE_STOPPING);
-        p->wish = wish;
+        p->stop_reason = stop_reason;
         p->deadline_us = now_us + (int64_t)g->spec.grace_ms * 1000 + PST_LCM_MARGIN_US;
-        add(a, PST_LCM_STOP, j, g->generation, p->name)->wish = wish;
+        add(a, PST_LCM_STOP, j, g->generation, p->name)->stop_reason = stop_reason;
         break;
-    case LCM_STATE_STOPPING: /* halt, then terminate: one SIGTERM is enough, the stronger wish goes on record */
-        if (wish > p->wish) {
-            p->wish = wish;
-            add(a, PST_LCM_STOP, j, g->generation, p->name)->wish = wish;
+    case LCM_STATE_STOPPING: /* halt, then terminate: one SIGTERM is enough, the stronger reason goes on record */
+        if (stop_reason > p->stop_reason) {
+            p->stop_reason = stop_reason;
+            add(a, PST_LCM_STOP, j, g->generation, p->name)->stop_reason = stop_reason;
         }
         break;
     case LCM_STATE_KILLING:
-        if (wish > p->wish)
-            p->wish = wish;
+        if (stop_reason > p->stop_reason)
+            p->stop_reason = stop_reason;
         break;
     case LCM_STATE_FLUSHING:
         if (!p->deadline_us)
@@ -306,10 +306,10 @@ static void stop_process(const job *j, const gang *g, proc *p, pst_rundir_wish w
     }
 }
 
-static void stop_gang(const job *j, gang *g, pst_rundir_wish wish, int64_t now_us, lcm_actions *a)
+static void stop_gang(const job *j, gang *g, pst_rundir_stop_reason stop_reason, int64_t now_us, lcm_actions *a)
 {
     for (int i = 0; i < g->n; i++)
-        stop_process(j, g, &g->processes[i], wish, now_us, a);
+        stop_process(j, g, &g->processes[i], stop_reason, now_us, a);
 }
 
 /* SIGKILL to all of it, again on every tick until the launcher is certain. */
@@ -349,10 +349,10 @@ static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const l
     case PST_LCM_SEEN_ALIVE:
         if (p->state != LCM_STATE_WAITING)
             break;
-        set_state(p, LCM_CAUSE_ADOPT,
-                  in->wish ? LCM_STATE_STOPPING : LCM_STATE_ALIVE); /* adopted; a wish on disk has reached, or will reach, its supervisor */
-        p->wish = in->wish;
-        p->deadline_us = in->wish ? in->now_us + (int64_t)g->spec.grace_ms * 1000 + PST_LCM_MARGIN_US : 0;
+        /* adopted; a stop on disk has reached, or will reach, its supervisor */
+        set_state(p, LCM_CAUSE_ADOPT, in->stop_reason ? LCM_STATE_STOPPING : LCM_STATE_ALIVE);
+        p->stop_reason = in->stop_reason;
+        p->deadline_us = in->stop_reason ? in->now_us + (int64_t)g->spec.grace_ms * 1000 + PST_LCM_MARGIN_US : 0;
         break;
     case PST_LCM_SEEN_FLUSHING:
         if (p->state != LCM_STATE_FLUSHING)
@@ -371,7 +371,7 @@ static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const l
         break;
     case PST_LCM_SEEN_VANISHED:
         if (p->state != LCM_STATE_KILLING) {
-            p->wish = in->wish > p->wish ? in->wish : p->wish;
+            p->stop_reason = in->stop_reason > p->stop_reason ? in->stop_reason : p->stop_reason;
             kill_process(j, g, p, LCM_CAUSE_VANISHED, a);
         }
         break;
@@ -383,10 +383,10 @@ static void emptied(const job *j, const gang *g, proc *p, bool published, int64_
 {
     if (p->state != LCM_STATE_KILLING)
         return;
-    const char *code = wish_code(p->wish), *reason = "its supervisor vanished; the processes that it left were ended";
-    if (p->wish == PST_WISH_NONE)
+    const char *code = stop_code(p->stop_reason), *reason = "its supervisor vanished; the processes that it left were ended";
+    if (p->stop_reason == PST_STOP_REASON_NONE)
         code = "S104"; /* nobody asked for its end: a failure of the platform's */
-    else if (p->wish == PST_WISH_PLATFORM_DOWN)
+    else if (p->stop_reason == PST_STOP_REASON_PLATFORM_DOWN)
         reason = "ended by force while the platform was stopped";
     else
         reason = "ended by force: its supervisor did not end it within the grace time";
@@ -432,7 +432,7 @@ static void advance(lcm_core *l, job *j, int64_t now_us, lcm_actions *a)
     bool older_live = false;
     for (size_t i = 0; i + 1 < j->n;) {
         gang *g = j->gangs[i];
-        stop_gang(j, g, PST_WISH_KILL, now_us, a);
+        stop_gang(j, g, PST_STOP_REASON_KILL, now_us, a);
         older_live |= gang_lives(g);
         if (gang_over(g)) {
             gang_free(g);
@@ -540,7 +540,7 @@ static void stop(lcm_core *l, const lcm_event *in, lcm_actions *a)
     for (int i = 0; i < g->n; i++)
         if (g->processes[i].state == LCM_STATE_ENDED)
             report_end(j, g, &g->processes[i], a);
-    stop_gang(j, g, in->command.kind == PST_LCM_HALT ? PST_WISH_HALT : PST_WISH_KILL, in->now_us, a);
+    stop_gang(j, g, in->command.kind == PST_LCM_HALT ? PST_STOP_REASON_HALT : PST_STOP_REASON_KILL, in->now_us, a);
 }
 
 static void clean(lcm_core *l, const lcm_event *in, lcm_actions *a)
@@ -552,7 +552,7 @@ static void clean(lcm_core *l, const lcm_event *in, lcm_actions *a)
     j->clean = true;
     j->clean_generation = in->id.generation;
     for (size_t i = 0; i < j->n; i++)
-        stop_gang(j, j->gangs[i], PST_WISH_KILL, in->now_us, a);
+        stop_gang(j, j->gangs[i], PST_STOP_REASON_KILL, in->now_us, a);
     finish_clean(l, j, a);
 }
 
@@ -594,7 +594,7 @@ static void tick_process(const job *j, const gang *g, proc *p, int64_t now_us, l
 
 static void stop_and_abandon(const job *j, gang *g, int64_t now_us, lcm_actions *a)
 {
-    stop_gang(j, g, PST_WISH_PLATFORM_DOWN, now_us, a);
+    stop_gang(j, g, PST_STOP_REASON_PLATFORM_DOWN, now_us, a);
     for (int p = 0; p < g->n; p++)
         if (g->processes[p].state == LCM_STATE_DRAINING && !g->processes[p].abandoned) {
             g->processes[p].abandoned = true;

@@ -52,10 +52,10 @@ typedef struct lcm_event {
     pst_process_id id; /* names were checked (pst_rundir_name_ok) */
     lcm_command command;
     pst_lcm_seen seen;
-    const pst_rundir_exit *exit;    /* with SEEN_ENDED */
-    bool published;                 /* nothing of its output waits on disk */
-    pst_rundir_wish wish;           /* FOUND_PROCESS, NOTICED: wish.json */
-    const pst_lcm_devices *devices; /* FOUND_PROCESS: it has; NULL = none */
+    const pst_rundir_exit *exit;        /* with SEEN_ENDED */
+    bool published;                     /* nothing of its output waits on disk */
+    pst_rundir_stop_reason stop_reason; /* FOUND_PROCESS, NOTICED: stop.json */
+    const pst_lcm_devices *devices;     /* FOUND_PROCESS: it has; NULL = none */
     const char *text;
 } lcm_event;
 
@@ -63,7 +63,7 @@ typedef enum {
     PST_LCM_INTEND = 1, /* write the intent durably, answer INTENDED or INTENT_FAILED */
     PST_LCM_REPORT,
     PST_LCM_START,      /* on devices; failing: START_FAILED */
-    PST_LCM_STOP,       /* the wish durably; where it is the first one, SIGTERM to the supervisor after the commit */
+    PST_LCM_STOP,       /* its reason durably; where it is the first one, SIGTERM to the supervisor after the commit */
     PST_LCM_ABANDON,    /* another SIGTERM: give up publishing, leave it to the next start */
     PST_LCM_END,        /* SIGKILL to all of it, answer EMPTIED once nothing is left; repeated on ticks. Without force a supervisor that
                            only publishes is left alone: NOTICED, SEEN_FLUSHING */
@@ -83,13 +83,13 @@ typedef enum {
 typedef struct lcm_action {
     lcm_action_type type;
     pst_process_id id;
-    lcm_command command;     /* INTEND */
-    pst_lcm_devices devices; /* START */
-    pst_rundir_wish wish;    /* STOP */
-    bool force;              /* END */
-    lcm_report_type report;  /* REPORT */
-    char nonce[40];          /* REPORT: what proves it; "" = none is known */
-    pst_rundir_exit exit;    /* REPORT of EXITED and LOST, MARK_ENDED; reason and reason_code of every report */
+    lcm_command command;                /* INTEND */
+    pst_lcm_devices devices;            /* START */
+    pst_rundir_stop_reason stop_reason; /* STOP */
+    bool force;                         /* END */
+    lcm_report_type report;             /* REPORT */
+    char nonce[40];                     /* REPORT: what proves it; "" = none is known */
+    pst_rundir_exit exit;               /* REPORT of EXITED and LOST, MARK_ENDED; reason and reason_code of every report */
 } lcm_action;
 
 typedef struct lcm_actions {

@@ -120,17 +120,17 @@ static void intend(lcm_shell *s, const lcm_action *a)
     feed(s, (lcm_event){.type = rc < 0 ? PST_LCM_INTENT_FAILED : PST_LCM_INTENDED, .id = a->id, .text = rc < 0 ? err.text : NULL});
 }
 
-/* The wish goes to disk before anything is committed; the signal follows the commit. */
-static void record_wish(lcm_shell *s, const lcm_action *a)
+/* Why it is to stop goes to disk before anything is committed; the signal follows the commit. */
+static void record_stop(lcm_shell *s, const lcm_action *a)
 {
     bool first = false;
     pst_err err = {0};
-    if (lcm_rundirs_wish(s->conf.state_dir, &a->id, a->wish, &first, &err) < 0) {
+    if (lcm_rundirs_stop(s->conf.state_dir, &a->id, a->stop_reason, &first, &err) < 0) {
         pst_log_err("lcm", &err);
         first = true; /* without a record of it the signal has to do */
     }
-    pst_log(PST_LOG_INFO, "lcm", "event=stop training_id=%s generation=%d process=%s wish=%s", a->id.training_id, a->id.generation,
-            a->id.process, pst_rundir_wish_name(a->wish));
+    pst_log(PST_LOG_INFO, "lcm", "event=stop training_id=%s generation=%d process=%s stop_reason=%s", a->id.training_id, a->id.generation,
+            a->id.process, pst_rundir_stop_reason_name(a->stop_reason));
     if (first)
         push(&s->deferred, a);
 }
@@ -147,7 +147,7 @@ static void feed(lcm_shell *s, lcm_event e)
         switch (a.at[i].type) {
         case PST_LCM_INTEND: intend(s, &a.at[i]); break;
         case PST_LCM_REPORT: push(&s->outbox, &a.at[i]); break;
-        case PST_LCM_STOP: record_wish(s, &a.at[i]); break;
+        case PST_LCM_STOP: record_stop(s, &a.at[i]); break;
         default: push(&s->deferred, &a.at[i]); break;
         }
     }
@@ -203,7 +203,7 @@ static int encode_report(lcm_shell *s, const lcm_action *a, pst_buf *out, pst_er
         [PST_LCM_REPORT_EXITED] = PST_REPORT_TYPE_EXITED,       [PST_LCM_REPORT_LOST] = PST_REPORT_TYPE_LOST,
         [PST_LCM_REPORT_CLEANED] = PST_REPORT_TYPE_CLEANED,     [PST_LCM_REPORT_REFUSED] = PST_REPORT_TYPE_OTHER};
     const pst_rundir_exit *x = &a->exit;
-    pst_str_pair wish = {(char *)"wish", (char *)pst_rundir_wish_name(x->wish)};
+    pst_str_pair stop = {(char *)"stop_reason", (char *)pst_rundir_stop_reason_name(x->stop_reason)};
     pst_process_report r = {.training_id = (char *)a->id.training_id,
                             .generation = a->id.generation,
                             .process = *a->id.process ? (char *)a->id.process : NULL,
@@ -219,8 +219,8 @@ static int encode_report(lcm_shell *s, const lcm_action *a, pst_buf *out, pst_er
                             .signal = x->signal,
                             .reason_code = *x->reason_code ? (char *)x->reason_code : NULL,
                             .reason = *x->reason ? (char *)x->reason : NULL,
-                            .details = &wish,
-                            .n_details = x->wish != PST_WISH_NONE};
+                            .details = &stop,
+                            .n_details = x->stop_reason != PST_STOP_REASON_NONE};
     return pst_codec_encode(s->conf.client->codec, &pst_process_report_type, pst_client_topic(s->conf.client, PST_TOPIC_JOBS_REPORTS), &r,
                             out, err);
 }
@@ -398,7 +398,7 @@ static void on_news(void *arg, const pst_launcher_news *n)
                         .seen = n->seen,
                         .exit = n->seen == PST_LCM_SEEN_ENDED ? &n->exit : NULL,
                         .published = n->published,
-                        .wish = n->wish,
+                        .stop_reason = n->stop_reason,
                         .devices = &n->devices,
                         .text = n->why});
 }
@@ -504,7 +504,7 @@ static void on_living(void *arg, const char *training_id, int generation)
         return;
     push(&s->unwanted, &(lcm_action){.id = pst_process_id_of(training_id, generation, NULL),
                                      .force = fenced,
-                                     .wish = halt ? PST_WISH_HALT : PST_WISH_KILL});
+                                     .stop_reason = halt ? PST_STOP_REASON_HALT : PST_STOP_REASON_KILL});
 }
 
 /* Both ways: what should live here and does not; what lives here and was given up while we were silent, or should be ending. */
@@ -518,8 +518,9 @@ static void compare(lcm_shell *s)
                 x->id.training_id, x->id.generation,
                 x->force ? "it was given up while this node was silent; what is left of it is ended"
                          : "the Trainer's state of it says so, whether the command came through or not");
-        feed(s, (lcm_event){
-                    .type = PST_LCM_COMMAND, .id = x->id, .command = {.kind = x->wish == PST_WISH_HALT ? PST_LCM_HALT : PST_LCM_KILL}});
+        feed(s, (lcm_event){.type = PST_LCM_COMMAND,
+                            .id = x->id,
+                            .command = {.kind = x->stop_reason == PST_STOP_REASON_HALT ? PST_LCM_HALT : PST_LCM_KILL}});
     }
     lcm_actions_done(&s->unwanted);
 }

@@ -1,6 +1,6 @@
 /* lcm_shell.h - the LCM's hands: commands in, actions done, reports out. The core decides (lcm_core.h), a launcher acts (launcher.h).
  *
- * A round: poll commands → core → intents and wishes to disk → reports and offsets in one transaction → only then starts and signals.
+ * A round: poll commands → core → intents and stops to disk → reports and offsets in one transaction → only then starts and signals.
  * An aborted transaction changes nothing: reports and what was to follow stay queued, the commands come again and are known already.
  * @thread one. */
 #ifndef PST_LCM_SHELL_H

@@ -83,14 +83,14 @@ int lcm_rundirs_intend(const char *state_dir, const pst_rundir_spec *intent, con
     return rc;
 }
 
-int lcm_rundirs_wish(const char *state_dir, const pst_process_id *id, pst_rundir_wish wish, bool *ret_first, pst_err *err)
+int lcm_rundirs_stop(const char *state_dir, const pst_process_id *id, pst_rundir_stop_reason stop_reason, bool *ret_first, pst_err *err)
 {
-    PST_ASSERT(wish != PST_WISH_NONE);
+    PST_ASSERT(stop_reason != PST_STOP_REASON_NONE);
     char *dir = pst_rundir_dir(state_dir, id);
-    bool first = pst_rundir_wish_read(dir) == PST_WISH_NONE;
+    bool first = pst_rundir_stop_reason_read(dir) == PST_STOP_REASON_NONE;
     int rc = pst_fs_mkdirs(dir, 0700, err);
     if (!rc)
-        rc = pst_rundir_wish_write(dir, wish, err);
+        rc = pst_rundir_stop_reason_write(dir, stop_reason, err);
     if (!rc)
         *ret_first = first;
     free(dir);

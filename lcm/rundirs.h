@@ -16,7 +16,7 @@ int lcm_rundirs_scan(const char *state_dir, const char *site, lcm_rundirs_fn fn,
 /* Durable when it returns. nonce "" = none is known. */
 int lcm_rundirs_intend(const char *state_dir, const pst_rundir_spec *intent, const char *nonce, pst_err *err);
 /* Why it is to end. ret_first: nothing was written before, so that its supervisor has not been asked yet. */
-int lcm_rundirs_wish(const char *state_dir, const pst_process_id *id, pst_rundir_wish wish, bool *ret_first, pst_err *err);
+int lcm_rundirs_stop(const char *state_dir, const pst_process_id *id, pst_rundir_stop_reason stop_reason, bool *ret_first, pst_err *err);
 /* For one that has no supervisor to do it: how it ended, and that nothing of it is left to publish. */
 int lcm_rundirs_mark_ended(const char *state_dir, const pst_process_id *id, const pst_rundir_exit *x, pst_err *err);
 /* Everything of a job. */

@@ -1,7 +1,6 @@
 /* avro_compat.c - may a reader's schema read a writer's data? Avro 1.11 specification, "Schema Resolution"; the rules for one pair of types
  * are shared with the decode plan. Types may be recursive, so pairs under way count as readable; when such an assumption falls, what was
  * concluded from it is forgotten. Breadth is bounded too: two hostile schemas can ask for 10^8 pairs. */
-#include "common/base/array.h"
 #include "schemas/avro_node.h"
 
 #include "common/base/array.h"

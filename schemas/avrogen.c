@@ -436,7 +436,15 @@ static void field_row(FILE *f, const char *low, const json_t *v)
     } else {
         fprintf(f, "NULL");
     }
-    fprintf(f, "},\n");
+    json_t *aliases = json_object_get(v, "aliases"), *alias;
+    size_t at;
+    fprintf(f, aliases ? ", (const char *const[]){" : ", NULL");
+    json_array_foreach(aliases, at, alias)
+    {
+        c_string(f, json_string_value(alias));
+        fprintf(f, ", ");
+    }
+    fprintf(f, aliases ? "NULL}},\n" : "},\n");
 }
 
 static void record_source(FILE *f, const json_t *r, const char *namespace)

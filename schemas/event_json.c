@@ -313,6 +313,17 @@ static int unknown_key(reader *r, const pst_type *t, const char *key)
                        r->n ? "." : "", key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
+/* The key of j that fills f: its name, else one that it had before; NULL = none is there. */
+static const char *key_of(const pst_field_type *f, const json_t *j)
+{
+    if (json_object_get(j, f->name))
+        return f->name;
+    for (const char *const *alias = f->aliases; alias && *alias; alias++)
+        if (json_object_get(j, *alias))
+            return *alias;
+    return NULL;
+}
+
 static int read_record(reader *r, const pst_type *t, const json_t *j, void *event)
 {
     if (!json_is_object(j))
@@ -320,8 +331,9 @@ static int read_record(reader *r, const pst_type *t, const json_t *j, void *even
     size_t seen = 0;
     for (size_t i = 0; i < t->n_fields; i++) {
         const pst_field_type *f = &t->fields[i];
-        json_t *v = json_object_get(j, f->name), *def = NULL;
-        size_t old = push(r, f->name, 0);
+        const char *found = key_of(f, j);
+        json_t *v = found ? json_object_get(j, found) : NULL, *def = NULL;
+        size_t old = push(r, found ? found : f->name, 0);
         int rc;
         seen += v != NULL;
         if (!v && f->def)
@@ -343,8 +355,10 @@ static int read_record(reader *r, const pst_type *t, const json_t *j, void *even
         json_object_foreach((json_t *)(uintptr_t)j, key, v)
         {
             bool known = false;
-            for (size_t i = 0; i < t->n_fields && !known; i++)
-                known = !strcmp(t->fields[i].name, key);
+            for (size_t i = 0; i < t->n_fields && !known; i++) {
+                const char *taken = key_of(&t->fields[i], j);
+                known = taken && !strcmp(taken, key);
+            }
             if (!known)
                 return unknown_key(r, t, key);
         }

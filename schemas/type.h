@@ -44,7 +44,8 @@ typedef struct pst_field_type {
     uint32_t aux;        /* of has_f (NULLABLE number or enum) or of n_f (ARRAY, MAP) */
     const pst_enum_type *enumeration;
     const pst_type *record;
-    const char *def; /* default as JSON text; NULL = the field is required */
+    const char *def;            /* default as JSON text; NULL = the field is required */
+    const char *const *aliases; /* what it was called before, up to NULL, so that JSON of that time is read as Avro is; NULL = none */
 } pst_field_type;
 
 struct pst_type {

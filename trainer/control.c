@@ -1,5 +1,5 @@
 /* control.c - what is asked of a job that is there: halt, resume, terminate, delete, reprioritise. A live generation is only told to stop here; the
- * wish is carried out when nothing of it is left (ending.c). What came before its submission is answered here, too, when that has come
+ * stop is carried out when nothing of it is left (ending.c). What came before its submission is answered here, too, when that has come
  * or was waited for in vain. */
 #include "trainer/core_state.h"
 
@@ -39,12 +39,13 @@ static void say(const asked *a, enum pst_job_event_type type, pst_job_public_sta
 }
 
 /* A live generation is to stop; what follows is decided when nothing of it is left. */
-static void stop(const asked *a, pst_job_wish wish, enum pst_job_event_type type, enum pst_job_command_type command, const char *verb)
+static void stop(const asked *a, pst_job_stop_action action, enum pst_job_event_type type, enum pst_job_command_type command,
+                 const char *verb)
 {
     char *reason = pst_sprintf("%s by %s", verb, a->by);
-    a->j->s.wish = wish;
-    tcore_set_text(&a->j->s.wish_by, a->r->user);
-    tcore_set_text(&a->j->s.wish_request, a->r->request_id);
+    a->j->s.stop_action = action;
+    tcore_set_text(&a->j->s.stop_by, a->r->user);
+    tcore_set_text(&a->j->s.stop_request_id, a->r->request_id);
     say(a, type, a->j->s.state, reason);
     tcore_command(a->c, a->j, command, a->r->request_id, reason);
     free(reason);
@@ -55,7 +56,7 @@ static void halt(const asked *a)
     trainer_job *j = a->j;
     if (pst_job_state_is_ended(j->s.state)) {
         refuse(a, "WRONG_STATE", "the job is %s already and cannot be halted", pst_job_public_state_text(j->s.state));
-    } else if (j->s.wish != PST_JOB_WISH_NONE) {
+    } else if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE) {
         refuse(a, "WRONG_STATE", "the job is being stopped already: %s", j->s.reason ? j->s.reason : "asked before");
     } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
         char *reason = pst_sprintf("halted by %s while it was queued", a->by);
@@ -64,7 +65,7 @@ static void halt(const asked *a)
         say(a, PST_JOB_EVENT_TYPE_HALTED, PST_JOB_PUBLIC_STATE_HALTED, reason);
         free(reason);
     } else {
-        stop(a, PST_JOB_WISH_HALT, PST_JOB_EVENT_TYPE_HALTING, PST_JOB_COMMAND_TYPE_HALT, "halted");
+        stop(a, PST_JOB_STOP_ACTION_HALT, PST_JOB_EVENT_TYPE_HALTING, PST_JOB_COMMAND_TYPE_HALT, "halted");
     }
 }
 
@@ -73,7 +74,7 @@ static void resume(const asked *a)
     trainer_job *j = a->j;
     if (j->s.state != PST_JOB_PUBLIC_STATE_HALTED && j->s.state != PST_JOB_PUBLIC_STATE_FAILED) {
         refuse(a, "WRONG_STATE", "the job is %s%s; only a HALTED or FAILED one can be resumed", pst_job_public_state_text(j->s.state),
-               j->s.wish == PST_JOB_WISH_HALT ? " and still being halted" : "");
+               j->s.stop_action == PST_JOB_STOP_ACTION_HALT ? " and still being halted" : "");
         return;
     }
     tcore_read_manifest(j);
@@ -117,11 +118,11 @@ static void terminate(const asked *a)
     if (ended) {
         refuse(a, "WRONG_STATE", "the job is %s already", pst_job_public_state_text(j->s.state));
     } else if (pst_job_state_is_live(j->s.state)) {
-        if (j->s.wish == PST_JOB_WISH_TERMINATE || j->s.wish == PST_JOB_WISH_DELETE)
+        if (j->s.stop_action == PST_JOB_STOP_ACTION_TERMINATE || j->s.stop_action == PST_JOB_STOP_ACTION_DELETE)
             stop_again(a, "terminated");
         else
-            stop(a, PST_JOB_WISH_TERMINATE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated");
-        j->s.wish_force |= is_forced(a->r);
+            stop(a, PST_JOB_STOP_ACTION_TERMINATE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated");
+        j->s.stop_force |= is_forced(a->r);
         tcore_force(a->c, j);
     } else {
         char *reason = pst_sprintf("terminated by %s", a->by);
@@ -137,11 +138,11 @@ static void delete_job(const asked *a)
     trainer_job *j = a->j;
     char *reason = pst_sprintf("deleted by %s", a->by);
     if (pst_job_state_is_live(j->s.state)) {
-        if (j->s.wish == PST_JOB_WISH_DELETE)
+        if (j->s.stop_action == PST_JOB_STOP_ACTION_DELETE)
             stop_again(a, "terminated and deleted");
         else
-            stop(a, PST_JOB_WISH_DELETE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated and deleted");
-        j->s.wish_force |= is_forced(a->r);
+            stop(a, PST_JOB_STOP_ACTION_DELETE, PST_JOB_EVENT_TYPE_TERMINATING, PST_JOB_COMMAND_TYPE_KILL, "terminated and deleted");
+        j->s.stop_force |= is_forced(a->r);
         tcore_force(a->c, j);
     } else {
         if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) { /* every accepted job has an end */

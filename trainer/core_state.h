@@ -171,7 +171,7 @@ int trainer_count_from(const trainer_job *j, pst_job_process_state least, bool l
 bool trainer_learners_have_succeeded(const trainer_job *j);
 /* The first learner, which registers the model, was done with that. */
 bool trainer_has_registered(const trainer_job *j);
-/* Every learner's command was done, by itself, before it could be stopped: what was wished for came too late. */
+/* Every learner's command was done, by itself, before it could be stopped: what was asked for came too late. */
 bool trainer_learners_have_finished(const trainer_job *j);
 
 /* ---- ending.c: how a generation ends */
@@ -180,10 +180,10 @@ bool trainer_is_platform_down(const char *code); /* an operator stopped the plat
 bool trainer_job_is_failing(const trainer_job *j);
 void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char *reason);
 void tcore_conclude(tcore *c, trainer_job *j); /* nothing while a process lives; j may be freed */
-/* The generation is over and the wish that ended it is carried out: HALTED, TERMINATED, DELETED. j may be freed. */
-void tcore_fulfil_wish(tcore *c, trainer_job *j);
-/* The job has ended by itself before the wish could be carried out. A wish to delete is carried out all the same: j is freed then. */
-void tcore_drop_wish(tcore *c, trainer_job *j);
+/* The generation is over and the stop that was asked for is carried out: HALTED, TERMINATED, DELETED. j may be freed. */
+void tcore_carry_out_stop(tcore *c, trainer_job *j);
+/* The job has ended by itself before the stop that was asked for could be carried out. A deletion is carried out all the same: j is freed then. */
+void tcore_drop_stop(tcore *c, trainer_job *j);
 void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *request_id, const char *reason); /* j is freed */
 
 /* ---- reports.c */
@@ -193,7 +193,7 @@ void tcore_deadlines(tcore *c);
 /* ---- nodes.c */
 void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us);
 void tcore_attend(tcore *c); /* at each tick, first */
-/* The wish that is to be forced, if its node is silent: true when the job has ended by it; j may be freed then. */
+/* The stop that is to be forced, if its node is silent: true when the job has ended by it; j may be freed then. */
 bool tcore_force(tcore *c, trainer_job *j);
 void tcore_silences(tcore *c); /* says which live jobs wait for a silent node, and when it is back */
 void tcore_node_request(tcore *c, const pst_job_request *r, const char *by);

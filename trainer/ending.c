@@ -1,6 +1,6 @@
-/* ending.c - how a generation ends: when every process of it was observed to have ended, and not before. Then either what a user wished for is
+/* ending.c - how a generation ends: when every process of it was observed to have ended, and not before. Then either what a user asked for is
  * carried out, or the job is complete, is tried again, or has failed; this is decided here and nowhere else. What happened wins over what
- * was wished: commands that were done in time, or a model that was registered, make a job COMPLETED. */
+ * was asked: commands that were done in time, or a model that was registered, make a job COMPLETED. */
 #include "common/base/clock.h"
 #include "trainer/core_state.h"
 
@@ -12,7 +12,7 @@ bool trainer_job_is_failing(const trainer_job *j)
     return pst_job_state_is_live(j->s.state) && j->s.reason_code;
 }
 
-/* ---- wishes ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- stops ----------------------------------------------------------------------------------------------------------------------- */
 
 void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *request_id, const char *reason)
 {
@@ -22,39 +22,39 @@ void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *r
     tcore_remove(c, j);
 }
 
-void tcore_fulfil_wish(tcore *c, trainer_job *j)
+void tcore_carry_out_stop(tcore *c, trainer_job *j)
 {
-    PST_ASSERT(j->s.wish != PST_JOB_WISH_NONE);
-    pst_job_wish wish = j->s.wish;
-    char *actor = pst_sprintf("user:%s", j->s.wish_by);
-    char *request_id = pst_strdup(j->s.wish_request), *reason = pst_strdup(j->s.reason);
-    j->s.wish = PST_JOB_WISH_NONE;
-    j->s.wish_force = false;
-    tcore_set_text(&j->s.wish_by, "");
-    tcore_set_text(&j->s.wish_request, NULL);
+    PST_ASSERT(j->s.stop_action != PST_JOB_STOP_ACTION_NONE);
+    pst_job_stop_action action = j->s.stop_action;
+    char *actor = pst_sprintf("user:%s", j->s.stop_by);
+    char *request_id = pst_strdup(j->s.stop_request_id), *reason = pst_strdup(j->s.reason);
+    j->s.stop_action = PST_JOB_STOP_ACTION_NONE;
+    j->s.stop_force = false;
+    tcore_set_text(&j->s.stop_by, "");
+    tcore_set_text(&j->s.stop_request_id, NULL);
     tcore_set_text(&j->s.reason_code, NULL);
-    bool halted = wish == PST_JOB_WISH_HALT;
+    bool halted = action == PST_JOB_STOP_ACTION_HALT;
     *(halted ? &c->counts.halted : &c->counts.terminated) += 1;
     tcore_emit(c, j, halted ? PST_JOB_EVENT_TYPE_HALTED : PST_JOB_EVENT_TYPE_TERMINATED,
                halted ? PST_JOB_PUBLIC_STATE_HALTED : PST_JOB_PUBLIC_STATE_TERMINATED,
                &(trainer_say){.actor = actor, .request_id = request_id, .reason = reason});
-    if (wish == PST_JOB_WISH_DELETE)
+    if (action == PST_JOB_STOP_ACTION_DELETE)
         tcore_delete_now(c, j, actor, request_id, reason);
     free(actor);
     free(request_id);
     free(reason);
 }
 
-void tcore_drop_wish(tcore *c, trainer_job *j)
+void tcore_drop_stop(tcore *c, trainer_job *j)
 {
-    pst_job_wish wish = j->s.wish;
-    char *actor = pst_sprintf("user:%s", j->s.wish_by);
-    char *request_id = pst_strdup(j->s.wish_request);
-    j->s.wish = PST_JOB_WISH_NONE;
-    j->s.wish_force = false;
-    tcore_set_text(&j->s.wish_by, "");
-    tcore_set_text(&j->s.wish_request, NULL);
-    if (wish == PST_JOB_WISH_DELETE) {
+    pst_job_stop_action action = j->s.stop_action;
+    char *actor = pst_sprintf("user:%s", j->s.stop_by);
+    char *request_id = pst_strdup(j->s.stop_request_id);
+    j->s.stop_action = PST_JOB_STOP_ACTION_NONE;
+    j->s.stop_force = false;
+    tcore_set_text(&j->s.stop_by, "");
+    tcore_set_text(&j->s.stop_request_id, NULL);
+    if (action == PST_JOB_STOP_ACTION_DELETE) {
         char *reason = pst_sprintf("deleted by %s", actor);
         tcore_delete_now(c, j, actor, request_id, reason);
         free(reason);
@@ -126,8 +126,9 @@ static void complete(tcore *c, trainer_job *j)
 {
     PST_ASSERT(!j->charged); /* nothing of it is left */
     char *reason = achievement(j);
-    if (j->s.wish != PST_JOB_WISH_NONE) {
-        char *both = pst_sprintf("%s, before it could be %s", reason, j->s.wish == PST_JOB_WISH_HALT ? "halted" : "terminated");
+    if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE) {
+        char *both =
+            pst_sprintf("%s, before it could be %s", reason, j->s.stop_action == PST_JOB_STOP_ACTION_HALT ? "halted" : "terminated");
         free(reason);
         reason = both;
     }
@@ -136,21 +137,21 @@ static void complete(tcore *c, trainer_job *j)
     tcore_set_text(&j->s.reason_code, NULL);
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED, &(trainer_say){.reason = reason});
     free(reason);
-    tcore_drop_wish(c, j);
+    tcore_drop_stop(c, j);
 }
 
 /* Called after every change of a process; does nothing while one of them lives. The order of the questions is the rule: work that was done counts
- * whatever was wished; a wish counts more than a failure that it may itself have caused; a deadline is never tried again, a stop of the
- * platform always, the platform's faults and the job's own each as often as their budget says. j may be freed (a wish to delete). */
+ * whatever was asked; a stop that was asked for counts more than a failure that it may itself have caused; a deadline is never tried again,
+ * a stop of the platform always, the platform's faults and the job's own each as often as their budget says. j may be freed (a deletion). */
 void tcore_conclude(tcore *c, trainer_job *j)
 {
     if (trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
         return;
     tcore_release(c, j);
-    if (j->s.wish != PST_JOB_WISH_NONE && (trainer_learners_have_finished(j) || trainer_has_registered(j))) {
+    if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE && (trainer_learners_have_finished(j) || trainer_has_registered(j))) {
         complete(c, j);
-    } else if (j->s.wish != PST_JOB_WISH_NONE) {
-        tcore_fulfil_wish(c, j);
+    } else if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE) {
+        tcore_carry_out_stop(c, j);
     } else if (!trainer_job_is_failing(j)) {
         complete(c, j);
     } else if (!strcmp(j->s.reason_code, "DEADLINE")) {
@@ -177,6 +178,6 @@ void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char 
     tcore_set_text(&j->s.reason_code, code);
     tcore_set_text(&j->s.reason, reason);
     bool all_over = trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) == (int)j->s.n_processes;
-    if (!all_over && j->s.wish == PST_JOB_WISH_NONE)
+    if (!all_over && j->s.stop_action == PST_JOB_STOP_ACTION_NONE)
         tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
 }

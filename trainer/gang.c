@@ -38,7 +38,7 @@ bool trainer_has_registered(const trainer_job *j)
     return false;
 }
 
-/* Every learner's command was done, by itself, before it could be stopped: what was wished for came too late. */
+/* Every learner's command was done, by itself, before it could be stopped: what was asked for came too late. */
 bool trainer_learners_have_finished(const trainer_job *j)
 {
     for (size_t i = 0; i < j->s.n_processes; i++)

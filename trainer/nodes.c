@@ -112,7 +112,7 @@ static void give_up(tcore *c, trainer_job *j, const char *actor, const char *rea
         if (!pst_job_process_is_ended(j->s.processes[i].state))
             j->s.processes[i].state = PST_JOB_PROCESS_STATE_LOST;
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.actor = actor, .reason_code = "S104", .reason = reason});
-    if (j->s.wish == PST_JOB_WISH_NONE)
+    if (j->s.stop_action == PST_JOB_STOP_ACTION_NONE)
         tcore_start_failing(c, j, "S104", reason);
     else
         tcore_set_text(&j->s.reason, reason);
@@ -121,15 +121,15 @@ static void give_up(tcore *c, trainer_job *j, const char *actor, const char *rea
 
 bool tcore_force(tcore *c, trainer_job *j)
 {
-    bool ends = j->s.wish == PST_JOB_WISH_TERMINATE || j->s.wish == PST_JOB_WISH_DELETE;
+    bool ends = j->s.stop_action == PST_JOB_STOP_ACTION_TERMINATE || j->s.stop_action == PST_JOB_STOP_ACTION_DELETE;
     const trainer_node *n = tcore_node(c, j->s.site, j->s.node);
-    if (!j->s.wish_force || !ends || !pst_job_state_is_live(j->s.state) || !is_silent(c, n))
+    if (!j->s.stop_force || !ends || !pst_job_state_is_live(j->s.state) || !is_silent(c, n))
         return false;
-    char *actor = pst_sprintf("user:%s", j->s.wish_by);
+    char *actor = pst_sprintf("user:%s", j->s.stop_by);
     char *reason =
         pst_sprintf("ended by force by user %s: node %s of site %s is silent; what may still run there is fenced, and ended when "
                     "the node comes back",
-                    j->s.wish_by, j->s.node, j->s.site);
+                    j->s.stop_by, j->s.node, j->s.site);
     give_up(c, j, actor, reason);
     free(reason);
     free(actor);

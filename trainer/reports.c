@@ -76,7 +76,8 @@ static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst
     char *text = end_text(r, p->name);
     bool good =
         trainer_has_succeeded(p) && !trainer_is_platform_down(r->reason_code); /* a learner may leave with 0 when it is told to stop */
-    bool asked = j->s.wish != PST_JOB_WISH_NONE || trainer_job_is_failing(j);  /* we end it: how it takes that is no fault of its own */
+    bool asked =
+        j->s.stop_action != PST_JOB_STOP_ACTION_NONE || trainer_job_is_failing(j); /* we end it: how it takes that is no fault of its own */
     const char *code = p->state == PST_JOB_PROCESS_STATE_LOST ? "S104" : "C201";
     if (said(r->reason_code))
         code = r->reason_code;
@@ -93,9 +94,9 @@ static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst
                               .signal = p->has_signal ? &p->signal : NULL});
     /* Once every learner has done its work, how the parameter servers end (we end them) says nothing. */
     bool after_the_work = !trainer_is_learner(p) && trainer_learners_have_succeeded(j);
-    if (!good && !after_the_work && j->s.wish == PST_JOB_WISH_NONE)
+    if (!good && !after_the_work && j->s.stop_action == PST_JOB_STOP_ACTION_NONE)
         tcore_start_failing(c, j, code, text);
-    else if (good && trainer_is_learner(p) && trainer_learners_have_succeeded(j) && j->s.wish == PST_JOB_WISH_NONE &&
+    else if (good && trainer_is_learner(p) && trainer_learners_have_succeeded(j) && j->s.stop_action == PST_JOB_STOP_ACTION_NONE &&
              !trainer_job_is_failing(j) && trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
         tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, "every learner is done; its parameter servers are ended");
     free(text);
@@ -124,7 +125,7 @@ static bool move_process(tcore *c, trainer_job *j, pst_job_process *p, const str
         j->s.has_started_at = true;
         j->s.started_at = c->said_us > j->s.updated_at ? c->said_us : j->s.updated_at;
     }
-    if (j->s.wish == PST_JOB_WISH_NONE && !trainer_job_is_failing(j))
+    if (j->s.stop_action == PST_JOB_STOP_ACTION_NONE && !trainer_job_is_failing(j))
         tcore_set_text(&j->s.reason, said(r->reason)); /* it moves: a remark on waiting is out of date */
     tcore_emit(c, j, step->event, to,
                &(trainer_say){.actor = r->reporter, .process = p->name, .reason_code = said(r->reason_code), .reason = said(r->reason)});
@@ -167,7 +168,7 @@ static void deploy_failed(tcore *c, trainer_job *j, const pst_process_report *r)
     if (news) {
         tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
                    &(trainer_say){.actor = r->reporter, .process = r->process, .reason_code = code, .reason = reason});
-        if (j->s.wish == PST_JOB_WISH_NONE)
+        if (j->s.stop_action == PST_JOB_STOP_ACTION_NONE)
             tcore_start_failing(c, j, code, reason);
         tcore_conclude(c, j);
     } else {
@@ -290,8 +291,8 @@ void tcore_report(tcore *c, const pst_process_report *r)
 static void check_deadline(tcore *c, trainer_job *j)
 {
     char span[32];
-    if (c->unsettled || !j->deadline_us || !j->s.has_started_at || j->s.wish != PST_JOB_WISH_NONE || trainer_job_is_failing(j) ||
-        c->now_us - j->s.started_at < j->deadline_us)
+    if (c->unsettled || !j->deadline_us || !j->s.has_started_at || j->s.stop_action != PST_JOB_STOP_ACTION_NONE ||
+        trainer_job_is_failing(j) || c->now_us - j->s.started_at < j->deadline_us)
         return;
     char *reason = pst_sprintf("the deadline of %s was exceeded", pst_span_text(j->deadline_us, span));
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason_code = "DEADLINE", .reason = reason});

@@ -63,7 +63,7 @@ static pst_job_state new_state(tcore *c, const trainer_in *in, const pst_manifes
     s.site = pst_strdup(m->site);
     s.framework = pst_strdup(m->framework);
     s.manifest = pst_strdup(r->manifest ? r->manifest : "");
-    s.wish_by = pst_strdup("");
+    s.stop_by = pst_strdup("");
     s.request_sha256 = pst_alloc(65);
     trainer_submit_digest(in, s.request_sha256);
     if (r->code) {

@@ -238,7 +238,7 @@ typedef struct bus_consumer_ops {
     int (*assign)(bus_handle *h, const bus_places *list); /* NULL = nothing */
     int (*assign_more)(bus_handle *h, const bus_places *list, char *why, size_t size);
     int (*assign_less)(bus_handle *h, const bus_places *list);
-    /* Whether the records may be used now is the owner's affair: room is for `max` of them, bytes is a wish. */
+    /* Whether the records may be used now is the owner's affair: room is for `max` of them, bytes is a hint. */
     void (*poll)(bus_handle *h, int timeout_ms, pst_record *room, size_t max, size_t bytes, bus_run *ret);
     /* Polls without waiting, with room for one record. Rebalances that come are told by the next poll(), and not answered before. */
     void (*stay)(bus_handle *h, pst_record *room, bus_run *ret);

@@ -347,41 +347,43 @@ bool pst_rundir_cgroup_read(const char *run_dir, pst_cgroup *ret_group)
     return there;
 }
 
-static const char *const wish_names[] = {"none", "halt", "kill", "platform-down"};
+static const char *const stop_reason_names[] = {"none", "halt", "kill", "platform-down"};
 
-const char *pst_rundir_wish_name(pst_rundir_wish w)
+const char *pst_rundir_stop_reason_name(pst_rundir_stop_reason w)
 {
-    PST_ASSERT((size_t)w < sizeof wish_names / sizeof *wish_names);
-    return wish_names[w];
+    PST_ASSERT((size_t)w < sizeof stop_reason_names / sizeof *stop_reason_names);
+    return stop_reason_names[w];
 }
 
-static pst_rundir_wish wish_of(const json_t *j)
+/* "wish" is what wrote it before: a supervisor that an earlier version started lives through an upgrade (`down --keep-jobs`). */
+static pst_rundir_stop_reason stop_reason_of(const json_t *j)
 {
-    const char *text = pst_json_str(j, "wish", "none");
+    const char *text = pst_json_str(j, "stop_reason", pst_json_str(j, "wish", "none"));
     for (int i = 0; i < 4; i++)
-        if (!strcmp(text, wish_names[i]))
-            return (pst_rundir_wish)i;
-    return PST_WISH_NONE;
+        if (!strcmp(text, stop_reason_names[i]))
+            return (pst_rundir_stop_reason)i;
+    return PST_STOP_REASON_NONE;
 }
 
-int pst_rundir_wish_write(const char *run_dir, pst_rundir_wish w, pst_err *err)
+int pst_rundir_stop_reason_write(const char *run_dir, pst_rundir_stop_reason w, pst_err *err)
 {
-    return write_json(run_dir, "wish.json", json_pack("{s:s}", "wish", pst_rundir_wish_name(w)), err);
+    return write_json(run_dir, "stop.json", json_pack("{s:s}", "stop_reason", pst_rundir_stop_reason_name(w)), err);
 }
 
-pst_rundir_wish pst_rundir_wish_read(const char *run_dir)
+pst_rundir_stop_reason pst_rundir_stop_reason_read(const char *run_dir)
 {
     json_t *j;
-    if (read_json(run_dir, "wish.json", &j, NULL) < 0)
-        return PST_WISH_NONE;
-    pst_rundir_wish w = wish_of(j);
+    if (read_json(run_dir, "stop.json", &j, NULL) < 0 && read_json(run_dir, "wish.json", &j, NULL) < 0)
+        return PST_STOP_REASON_NONE;
+    pst_rundir_stop_reason w = stop_reason_of(j);
     json_decref(j);
     return w;
 }
 
 int pst_rundir_exit_write(const char *run_dir, const pst_rundir_exit *x, pst_err *err)
 {
-    json_t *j = json_pack("{s:s, s:I, s:b}", "wish", pst_rundir_wish_name(x->wish), "time_us", (json_int_t)x->time_us, "lost", x->lost);
+    json_t *j = json_pack("{s:s, s:I, s:b}", "stop_reason", pst_rundir_stop_reason_name(x->stop_reason), "time_us", (json_int_t)x->time_us,
+                          "lost", x->lost);
     if (x->has_exit_code)
         json_object_set_new(j, "exit_code", json_integer(x->exit_code));
     if (x->has_signal)
@@ -403,7 +405,7 @@ int pst_rundir_exit_read(const char *run_dir, pst_rundir_exit *ret_exit, pst_err
                          .has_signal = json_is_integer(json_object_get(j, "signal")),
                          .exit_code = (int)pst_json_int(j, "exit_code", 0),
                          .signal = (int)pst_json_int(j, "signal", 0),
-                         .wish = wish_of(j),
+                         .stop_reason = stop_reason_of(j),
                          .time_us = pst_json_int(j, "time_us", 0),
                          .lost = pst_json_bool(j, "lost", false)};
     snprintf(x.reason_code, sizeof x.reason_code, "%s", pst_json_str(j, "reason_code", ""));

@@ -6,7 +6,7 @@
  *                                            job/            JOB_STATE_DIR, shared by the generation's learners (logs/ below it)
  *                                            <process>/      the run dir of one process:
  *        lock             flock of its one supervisor           spec.json        what to run
- *        supervisor.json  pid, start time, boot, learner        wish.json        why it is being stopped (written before the signal)
+ *        supervisor.json  pid, start time, boot, learner        stop.json        why it is being stopped (written before the signal)
  *        code/ data/      what the learner gets                 spool-*          output waiting for the broker
  *        cgroup           control groups of the learner
  *        exit.json        how it ended (fsynced before it is reported)  published    that EXITED was acknowledged
@@ -100,11 +100,11 @@ bool pst_rundir_owner_same_boot(const pst_rundir_owner *o);
 void pst_rundir_cgroup_make(const char *run_dir, pst_cgroup *ret_group);
 bool pst_rundir_cgroup_read(const char *run_dir, pst_cgroup *ret_group);
 
-/* wish.json: why a process is being ended. */
-typedef enum { PST_WISH_NONE = 0, PST_WISH_HALT, PST_WISH_KILL, PST_WISH_PLATFORM_DOWN } pst_rundir_wish;
-const char *pst_rundir_wish_name(pst_rundir_wish w); /* "halt", "kill", "platform-down", "none" */
-int pst_rundir_wish_write(const char *run_dir, pst_rundir_wish w, pst_err *err);
-pst_rundir_wish pst_rundir_wish_read(const char *run_dir);
+/* stop.json: why a process is being ended. */
+typedef enum { PST_STOP_REASON_NONE = 0, PST_STOP_REASON_HALT, PST_STOP_REASON_KILL, PST_STOP_REASON_PLATFORM_DOWN } pst_rundir_stop_reason;
+const char *pst_rundir_stop_reason_name(pst_rundir_stop_reason w); /* "halt", "kill", "platform-down", "none" */
+int pst_rundir_stop_reason_write(const char *run_dir, pst_rundir_stop_reason w, pst_err *err);
+pst_rundir_stop_reason pst_rundir_stop_reason_read(const char *run_dir);
 
 /* exit.json: how it ended. */
 typedef struct pst_rundir_exit {
@@ -112,7 +112,7 @@ typedef struct pst_rundir_exit {
     int exit_code, signal;
     char reason_code[32]; /* "" = none */
     char reason[512];
-    pst_rundir_wish wish;
+    pst_rundir_stop_reason stop_reason;
     int64_t time_us;
     bool lost; /* the supervisor vanished; whatever was left was ended by the LCM */
 } pst_rundir_exit;

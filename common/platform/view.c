@@ -5,7 +5,8 @@
  *                   collection "aliases", id = name/alias; guarded by the record's offset
  *
  * Documents and the positions of what was read are written in one transaction, so a crash applies a batch wholly or not at all (MongoDB: at
- * least once, which the guard makes the same). A store that is empty, new, damaged or of another cluster is filled from the start.
+ * least once, which the guard makes the same). A store that is empty, new, damaged, of another cluster or of another version's schemas is filled
+ * from the start.
  * Everything that can go wrong is an outage to this thread: it says so, waits and begins again at the store's own positions. */
 #include "common/platform/view.h"
 
@@ -13,6 +14,7 @@
 #include "common/base/retry.h"
 #include "common/base/seal.h"
 #include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -22,6 +24,7 @@
 #include "schemas/avro.h"
 #include "schemas/events.h"
 #include "schemas/topics.h"
+#include "schemas/type.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -195,8 +198,17 @@ static int add_topic(pst_view *v, pst_topic t, ranges *to, pst_err *err)
     return rc;
 }
 
-/* A store that was filled from another cluster is emptied. The cluster is remembered among the positions. */
-static int check_cluster(pst_view *v, bool ahead, pst_err *err)
+/* What a store was filled from, as it is remembered among the positions: the cluster, and the schemas whose JSON the documents are. A version
+ * that names a field otherwise, or has one more, makes the documents anew, so that no reader meets two forms. */
+static char *origin_key(const char *cluster)
+{
+    uint32_t form = pst_crc32c(0, pst_job_state_type.schema, strlen(pst_job_state_type.schema));
+    form = pst_crc32c(form, pst_model_event_type.schema, strlen(pst_model_event_type.schema));
+    return pst_sprintf("cluster %s, documents %08x", cluster ? cluster : "", (unsigned)form);
+}
+
+/* A store that was filled from another cluster, or by another version's schemas, is emptied. */
+static int check_origin(pst_view *v, bool ahead, pst_err *err)
 {
     char *cluster = NULL;
     int64_t known;
@@ -204,7 +216,7 @@ static int check_cluster(pst_view *v, bool ahead, pst_err *err)
     int rc = pst_admin_ping(v->client->bus, 5000, &cluster, NULL, err);
     if (rc < 0)
         return rc;
-    char *key = pst_sprintf("cluster %s", cluster ? cluster : "");
+    char *key = origin_key(cluster);
     rc = pst_store_position_get(v->store, key, 0, &known, &none);
     if (rc == PST_ENOTFOUND || (rc == 0 && ahead)) {
         if (ahead)
@@ -227,7 +239,7 @@ static int open_consumer(pst_view *v, pst_consumer **ret_consumer, pst_err *err)
 {
     ranges r = {0};
     pthread_mutex_lock(&v->lock);
-    int rc = check_cluster(v, false, err);
+    int rc = check_origin(v, false, err);
     for (int tries = 0; rc >= 0 && tries < 2; tries++) {
         r.n = 0;
         r.ahead = false;
@@ -236,7 +248,7 @@ static int open_consumer(pst_view *v, pst_consumer **ret_consumer, pst_err *err)
             rc = add_topic(v, PST_TOPIC_MODELS, &r, err);
         if (rc < 0 || !r.ahead)
             break;
-        rc = check_cluster(v, true, err);
+        rc = check_origin(v, true, err);
     }
     pthread_mutex_unlock(&v->lock);
     if (rc >= 0)

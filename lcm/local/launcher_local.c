@@ -125,7 +125,7 @@ static void observe(const char *dir, pst_launcher_news *news)
     bool lives = supervisor_lives(dir, &pid), over = is_past_work(dir, &news->exit);
     pst_rundir_owner o;
     PST_ASSERT(news->type == PST_LAUNCHER_FOUND || news->type == PST_LAUNCHER_CHANGED); /* the others say all there is */
-    news->wish = pst_rundir_wish_read(dir);
+    news->stop_reason = pst_rundir_stop_reason_read(dir);
     news->published = over && pst_rundir_published(dir) && !pst_rundir_has_spool(dir);
     if (over)
         news->seen = lives ? PST_LCM_SEEN_FLUSHING : PST_LCM_SEEN_ENDED;
@@ -345,7 +345,7 @@ static void local_create(void *launcher, const pst_process_id *id, const pst_lcm
     free(dir);
 }
 
-/* A supervisor that is not ready for signals yet finds the wish on disk by itself. */
+/* A supervisor that is not ready for signals yet finds stop.json by itself. */
 static void local_stop(void *launcher, const pst_process_id *id)
 {
     local *l = launcher;

@@ -40,7 +40,7 @@
 #define POINTS_PER_S    50000.     /* metric points: over it the learner waits at its pipe, nothing is left out */
 #define TEE_BYTES_MAX   (64 << 20) /* training-log.txt */
 #define READ_BYTES      65536
-#define WISH_EVERY_US   500000
+#define STOP_LOOK_US    500000
 #define FILES_EVERY_US  500000
 #define SYSTEM_EVERY_US 5000000
 #define KILL_EVERY_US   100000
@@ -67,7 +67,7 @@ typedef struct learner {
     int child_fd; /* signalfd: SIGCHLD */
     bool leader_gone, empty;
     int64_t deadline_us; /* monotonic; 0 = none: then force */
-    int64_t next_wish_us, next_files_us, next_system_us, next_kill_us;
+    int64_t next_stop_us, next_files_us, next_system_us, next_kill_us;
     double reaped_cpu;
     pst_process_report checkpoint; /* the last that the learner announced and that is not reported yet */
     bool checkpoint_waits;
@@ -282,33 +282,33 @@ static void reap(learner *l)
     }
 }
 
-static void begin_stop(learner *l, pst_rundir_wish wish, int64_t now)
+static void begin_stop(learner *l, pst_rundir_stop_reason stop_reason, int64_t now)
 {
-    static const char *const why[] = {[PST_WISH_NONE] = "asked to stop",
-                                      [PST_WISH_HALT] = "halted",
-                                      [PST_WISH_KILL] = "ended on request",
-                                      [PST_WISH_PLATFORM_DOWN] = "the platform is being stopped"};
+    static const char *const why[] = {[PST_STOP_REASON_NONE] = "asked to stop",
+                                      [PST_STOP_REASON_HALT] = "halted",
+                                      [PST_STOP_REASON_KILL] = "ended on request",
+                                      [PST_STOP_REASON_PLATFORM_DOWN] = "the platform is being stopped"};
     PST_ASSERT(!l->end->stopped && l->pid > 0); /* the grace time begins once */
     l->end->stopped = true;
-    l->end->wish = wish;
+    l->end->stop_reason = stop_reason;
     l->deadline_us = now + (int64_t)l->run->spec.grace_ms * 1000 + 1;
-    sup_run_say(l->run, "%s: SIGTERM to the process group, %.1f s to finish", why[wish], l->run->spec.grace_ms / 1000.);
+    sup_run_say(l->run, "%s: SIGTERM to the process group, %.1f s to finish", why[stop_reason], l->run->spec.grace_ms / 1000.);
     kill(-l->pid, SIGTERM);
 }
 
-/* The wish is on disk before the signal comes; without one the signal came from elsewhere. It may also come without a signal (the LCM
+/* The reason is on disk before the signal comes; without one the signal came from elsewhere. It may also come without a signal (the LCM
  * was restarted in between). */
 static void check_stop(learner *l, int64_t now)
 {
     bool asked = pst_stop_requested();
     if (l->end->stopped && asked && pst_stop_forced())
         l->deadline_us = l->deadline_us > now ? now : l->deadline_us;
-    if (l->end->stopped || (!asked && now < l->next_wish_us))
+    if (l->end->stopped || (!asked && now < l->next_stop_us))
         return;
-    l->next_wish_us = now + WISH_EVERY_US;
-    pst_rundir_wish wish = pst_rundir_wish_read(l->run->dir);
-    if (asked || wish != PST_WISH_NONE)
-        begin_stop(l, wish, now);
+    l->next_stop_us = now + STOP_LOOK_US;
+    pst_rundir_stop_reason stop_reason = pst_rundir_stop_reason_read(l->run->dir);
+    if (asked || stop_reason != PST_STOP_REASON_NONE)
+        begin_stop(l, stop_reason, now);
 }
 
 static void enforce(learner *l, int64_t now)

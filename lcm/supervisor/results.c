@@ -229,14 +229,14 @@ static int usual_model(sup_run *r, bool asked, char **ret_name, pst_err *err)
     return 0;
 }
 
-/* The one place where a wish to end the job and its model meet: who comes first decides. A wish that is there ends the run, and nothing is
+/* The one place where a request to end the job and its model meet: who comes first decides. A stop that is there ends the run, and nothing is
  * registered; one that comes later is late, for the version may stand on the topic from here on. That is on disk before anything is published,
  * so that a supervisor which is killed in between is followed by one that goes on. */
 static int publishes(void *arg, pst_err *err)
 {
     sup_run *r = arg;
     bool begun = pst_rundir_registering(r->dir);
-    if (!begun && (pst_stop_requested() || pst_rundir_wish_read(r->dir) != PST_WISH_NONE))
+    if (!begun && (pst_stop_requested() || pst_rundir_stop_reason_read(r->dir) != PST_STOP_REASON_NONE))
         return pst_err_set(err, PST_ESTOPPED, PST_CLASS_NONE, "model", 0, "asked to end before it was published");
     pst_stop_defer(true);
     return begun ? 0 : pst_rundir_registering_mark(r->dir, err);

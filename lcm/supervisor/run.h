@@ -44,12 +44,12 @@ char *sup_run_command_text(const char *command);
 /* How the learner ended. */
 typedef struct sup_learner_end {
     bool started;
-    int status;           /* of wait(2), of the process that was started */
-    bool stopped;         /* it was being stopped */
-    pst_rundir_wish wish; /* why */
-    bool forced;          /* SIGKILL was needed */
-    char limit[300];      /* the limit that ended it, a sentence; "" = none */
-    char last_error[200]; /* last line of stderr, for the reason */
+    int status;                         /* of wait(2), of the process that was started */
+    bool stopped;                       /* it was being stopped */
+    pst_rundir_stop_reason stop_reason; /* why */
+    bool forced;                        /* SIGKILL was needed */
+    char limit[300];                    /* the limit that ended it, a sentence; "" = none */
+    char last_error[200];               /* last line of stderr, for the reason */
     double cpu_seconds;
     int64_t rss_max_bytes;
 } sup_learner_end;

@@ -23,21 +23,21 @@ static void set_text(char *to, size_t size, const char *text)
     snprintf(to, size, "%s", text);
 }
 
-static void apply_wish(pst_rundir_exit *x, pst_rundir_wish wish)
+static void apply_stop(pst_rundir_exit *x, pst_rundir_stop_reason stop_reason)
 {
-    x->wish = wish;
-    if (wish == PST_WISH_PLATFORM_DOWN)
+    x->stop_reason = stop_reason;
+    if (stop_reason == PST_STOP_REASON_PLATFORM_DOWN)
         set_text(x->reason_code, sizeof x->reason_code, "PLATFORM_DOWN");
 }
 
-/* What of the learner's end goes on record. A stop that nobody wished for (the computer is shut down) must not look like success, whatever
+/* What of the learner's end goes on record. A stop that nobody asked for (the computer is shut down) must not look like success, whatever
  * the command makes of its SIGTERM. */
 static void describe(const sup_learner_end *end, pst_rundir_exit *x)
 {
-    static const char *const stops[] = {[PST_WISH_NONE] = "the platform was stopped",
-                                        [PST_WISH_HALT] = "halted",
-                                        [PST_WISH_KILL] = "ended on request",
-                                        [PST_WISH_PLATFORM_DOWN] = "the platform was stopped"};
+    static const char *const stops[] = {[PST_STOP_REASON_NONE] = "the platform was stopped",
+                                        [PST_STOP_REASON_HALT] = "halted",
+                                        [PST_STOP_REASON_KILL] = "ended on request",
+                                        [PST_STOP_REASON_PLATFORM_DOWN] = "the platform was stopped"};
     char how[64] = "";
     x->has_exit_code = WIFEXITED(end->status);
     x->exit_code = x->has_exit_code ? WEXITSTATUS(end->status) : 0;
@@ -49,7 +49,8 @@ static void describe(const sup_learner_end *end, pst_rundir_exit *x)
         snprintf(how, sizeof how, "exited with status %d", x->exit_code);
     bool bad = x->has_signal || x->exit_code;
     if (end->stopped)
-        snprintf(x->reason, sizeof x->reason, "%s: the command %s%s", stops[end->wish], how, end->forced ? " after the grace time" : "");
+        snprintf(x->reason, sizeof x->reason, "%s: the command %s%s", stops[end->stop_reason], how,
+                 end->forced ? " after the grace time" : "");
     else if (bad && *end->limit)
         snprintf(x->reason, sizeof x->reason, "the command %s: %s", how, end->limit);
     else if (bad && *end->last_error)
@@ -59,7 +60,7 @@ static void describe(const sup_learner_end *end, pst_rundir_exit *x)
     if (bad && !end->stopped)
         set_text(x->reason_code, sizeof x->reason_code, "C201");
     if (end->stopped)
-        apply_wish(x, end->wish == PST_WISH_NONE ? PST_WISH_PLATFORM_DOWN : end->wish);
+        apply_stop(x, end->stop_reason == PST_STOP_REASON_NONE ? PST_STOP_REASON_PLATFORM_DOWN : end->stop_reason);
 }
 
 static void describe_error(pst_rundir_exit *x, const char *code, const pst_err *err)
@@ -71,15 +72,15 @@ static void describe_error(pst_rundir_exit *x, const char *code, const pst_err *
 /* The end of a run whose command was done, and whose model could not be registered. Asked to end before that began: that is the end. */
 static void describe_unstored(const sup_run *r, int rc, const pst_err *err, pst_rundir_exit *x)
 {
-    pst_rundir_wish wish = pst_rundir_wish_read(r->dir);
-    bool stopped = wish != PST_WISH_NONE || pst_stop_requested();
+    pst_rundir_stop_reason stop_reason = pst_rundir_stop_reason_read(r->dir);
+    bool stopped = stop_reason != PST_STOP_REASON_NONE || pst_stop_requested();
     x->has_exit_code = false;
     if (stopped && (rc == PST_ESTOPPED || err->cls == PST_CLASS_RETRY)) {
         snprintf(x->reason, sizeof x->reason, "its model is not registered: %s", err->text);
-        apply_wish(x, wish == PST_WISH_NONE ? PST_WISH_PLATFORM_DOWN : wish);
+        apply_stop(x, stop_reason == PST_STOP_REASON_NONE ? PST_STOP_REASON_PLATFORM_DOWN : stop_reason);
     } else {
         describe_error(x, "S303", err);
-        apply_wish(x, wish);
+        apply_stop(x, stop_reason);
     }
 }
 
@@ -115,10 +116,10 @@ static int work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x)
     sup_run_report(r, PST_REPORT_TYPE_STARTED, NULL);
     sup_run_report(r, PST_REPORT_TYPE_DOWNLOADING, NULL);
     int rc = sup_run_prepare(r, &code, &err);
-    pst_rundir_wish wish = pst_rundir_wish_read(r->dir);
-    if (pst_stop_requested() || wish != PST_WISH_NONE) {
+    pst_rundir_stop_reason stop_reason = pst_rundir_stop_reason_read(r->dir);
+    if (pst_stop_requested() || stop_reason != PST_STOP_REASON_NONE) {
         set_text(x->reason, sizeof x->reason, "stopped before the command was started");
-        apply_wish(x, wish == PST_WISH_NONE ? PST_WISH_PLATFORM_DOWN : wish);
+        apply_stop(x, stop_reason == PST_STOP_REASON_NONE ? PST_STOP_REASON_PLATFORM_DOWN : stop_reason);
         return 0;
     }
     if (!rc) {
@@ -152,7 +153,7 @@ int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err)
     if (rc < 0 || pst_rundir_published(run_dir))
         return rc;
     if (!x.lost) { /* LOST was reported by the LCM, which saw it */
-        pst_str_pair details[] = {{(char *)"wish", (char *)pst_rundir_wish_name(x.wish)}};
+        pst_str_pair details[] = {{(char *)"stop_reason", (char *)pst_rundir_stop_reason_name(x.stop_reason)}};
         sup_outlet_report(outlet, &(pst_process_report){.type = PST_REPORT_TYPE_EXITED,
                                                         .time = x.time_us,
                                                         .has_exit_code = x.has_exit_code,
@@ -162,7 +163,7 @@ int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err)
                                                         .reason_code = *x.reason_code ? x.reason_code : NULL,
                                                         .reason = *x.reason ? x.reason : NULL,
                                                         .details = details,
-                                                        .n_details = x.wish != PST_WISH_NONE});
+                                                        .n_details = x.stop_reason != PST_STOP_REASON_NONE});
         rc = sup_outlet_flush(outlet, asked_to_stop, NULL);
     }
     return rc < 0 ? rc : pst_rundir_published_mark(run_dir, err);

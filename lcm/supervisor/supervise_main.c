@@ -21,7 +21,7 @@
 /* A run that cannot even begin ends on record, so that the Trainer hears why. */
 static void end_unbegun(const char *dir, const char *code, const pst_err *why)
 {
-    pst_rundir_exit x = {.wish = pst_rundir_wish_read(dir), .time_us = pst_now_us()};
+    pst_rundir_exit x = {.stop_reason = pst_rundir_stop_reason_read(dir), .time_us = pst_now_us()};
     pst_err err = {0};
     snprintf(x.reason_code, sizeof x.reason_code, "%s", code);
     snprintf(x.reason, sizeof x.reason, "%s", why->text);

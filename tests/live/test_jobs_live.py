@@ -161,7 +161,7 @@ def caught_registering(p, manifest_text, folder):
 
 def asked_to_end(p, tid, how):
     p.cli(how, tid)
-    until((p.dir / "state/jobs" / tid / "gen-1/learner-1/wish.json").exists, 60, "the wish reaches the run", step=0.02)
+    until((p.dir / "state/jobs" / tid / "gen-1/learner-1/stop.json").exists, 60, "the stop reaches the run", step=0.02)
     time.sleep(0.5)  # its signal follows at once
 
 

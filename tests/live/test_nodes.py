@@ -215,7 +215,7 @@ def flooded(p):
 
 def many_ended(p):
     """6,000 ended jobs' folders: what has ended costs nothing; what is too old goes, results stay."""
-    exit_json = json.dumps({"wish": "none", "time_us": int(time.time() * 1e6), "lost": False, "exit_code": 0})
+    exit_json = json.dumps({"stop_reason": "none", "time_us": int(time.time() * 1e6), "lost": False, "exit_code": 0})
     base = p.dir / "many/jobs"
     for i in range(6000):
         tid = f"training-ended{i:05d}"

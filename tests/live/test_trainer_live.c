@@ -292,32 +292,75 @@ static pst_store *open_view(void)
     return s;
 }
 
-static void test_live_store_equals_a_clean_replay(void **state)
+/* Waits until store has the documents that a view has which was made anew; returns them. */
+static char *until_equal(pst_store *store, pst_view *replay)
 {
     pst_err err = {0};
-    pst_view *replay;
-    ok(pst_view_start(client, "memory:", &replay, &err), &err, "view");
-    pst_store *live = open_view();
     char *a = NULL, *b = NULL;
     int64_t until = pst_mono_us() + 300000000;
     do {
         free(a);
         free(b);
         pst_sleep_ms(200);
-        a = pst_store_dump(live, "jobs", &err);
+        a = pst_store_dump(store, "jobs", &err);
         b = pst_store_dump(pst_view_lock(replay), "jobs", &err);
         pst_view_unlock(replay);
     } while ((!a || !b || strcmp(a, b) || pst_view_lag(replay) != 0) && pst_mono_us() < until);
     assert_non_null(a);
     assert_string_equal(a, b);
+    free(b);
+    return a;
+}
+
+static void test_live_store_equals_a_clean_replay(void **state)
+{
+    pst_err err = {0};
+    pst_view *replay;
+    ok(pst_view_start(client, "memory:", &replay, &err), &err, "view");
+    pst_store *live = open_view();
+    char *a = until_equal(live, replay);
     size_t lines = 0;
     for (const char *s = a; *s; s++)
         lines += *s == '\n';
     assert_int_equal(lines, jobs.live);
     free(a);
-    free(b);
     pst_store_close(live);
     pst_view_stop(replay);
+}
+
+/* A store of this very cluster and read to the end, but by a version that named fields otherwise: its documents are made anew, even such as no
+ * newer state would ever replace. */
+static void test_live_store_of_another_version_is_made_anew(void **state)
+{
+    pst_err err = {0};
+    pst_store *older = NULL;
+    pst_view *view, *replay;
+    pst_topic_info info = {0};
+    char *cluster = NULL, *url = pst_sprintf("sqlite:%s/older.db", dir);
+    const char *topic = pst_client_topic(client, PST_TOPIC_JOBS_STATE);
+    bool applied;
+    ok(pst_store_open(url, false, &older, &err), &err, "store");
+    ok(pst_admin_ping(client->bus, 10000, &cluster, NULL, &err), &err, "ping");
+    ok(pst_admin_topic(client->bus, topic, &info, 10000, &err), &err, "topic");
+    json_t *doc = json_pack("{s:s, s:s, s:s}", "training_id", "training-older", "state", "HALTED", "wish", "NONE");
+    char *key = pst_sprintf("cluster %s", cluster);
+    ok(pst_store_put(older, "jobs", "training-older", INT64_C(1) << 40, doc, &applied, &err), &err, "put");
+    ok(pst_store_position_set(older, key, 0, 1, &err), &err, "cluster");
+    for (int p = 0; p < info.partitions; p++)
+        ok(pst_store_position_set(older, topic, p, info.high[p], &err), &err, "position");
+    ok(pst_view_start(client, url, &view, &err), &err, "view");
+    ok(pst_view_start(client, "memory:", &replay, &err), &err, "replay");
+    char *same = until_equal(older, replay);
+    assert_null(strstr(same, "training-older"));
+    free(same);
+    pst_view_stop(replay);
+    pst_view_stop(view);
+    pst_store_close(older);
+    pst_topic_info_done(&info);
+    json_decref(doc);
+    free(cluster);
+    free(key);
+    free(url);
 }
 
 /* Another computer's trainer (its own state folder) waits, and takes over when the first ends. */
@@ -414,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_live_latency_from_submission_to_deployment),
         cmocka_unit_test(test_live_killed_trainer_goes_on_and_store_is_made_anew),
         cmocka_unit_test(test_live_store_equals_a_clean_replay),
+        cmocka_unit_test(test_live_store_of_another_version_is_made_anew),
         cmocka_unit_test(test_live_standby_takes_over),
     };
     return cmocka_run_group_tests_name("trainer_live", tests, setup, teardown);

@@ -82,7 +82,7 @@ static void load(place *p, const char *id, pst_job_public_state state, const cha
                        .framework = (char *)"custom",
                        .manifest = (char *)"name: n\nframework: {name: custom, version: \"1\", command: x}\n",
                        .learners = 1,
-                       .wish_by = (char *)"",
+                       .stop_by = (char *)"",
                        .request_sha256 = (char *)"",
                        .code = uri || sha256 ? &code : NULL,
                        .seq = 1,

@@ -339,7 +339,7 @@ static bool told_to_stop(void *arg)
     return stop_at_ms && now_ms() >= stop_at_ms;
 }
 
-/* The model as its maker would have it: steps without number, so that only time and the wish to stop end it. */
+/* The model as its maker would have it: steps without number, so that only time and a request to stop end it. */
 static void ends_in_time(pst_model *m, const char *what, const char *backend)
 {
     static float x[24];

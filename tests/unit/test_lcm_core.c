@@ -155,14 +155,14 @@ static void test_lcm_halt_stops_once_then_uses_force_after_grace_and_margin(void
     lcm_actions a = run(l, command(PST_LCM_HALT, 1, 0, 0));
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].type, PST_LCM_STOP);
-    assert_int_equal(a.at[0].wish, PST_WISH_HALT);
+    assert_int_equal(a.at[0].stop_reason, PST_STOP_REASON_HALT);
     lcm_actions_done(&a);
     a = run(l, command(PST_LCM_HALT, 1, 0, 0)); /* again: nothing more */
     assert_int_equal(a.n, 0);
     lcm_actions_done(&a);
     a = run(l, command(PST_LCM_KILL, 1, 0, 0)); /* stronger: goes on record */
     assert_int_equal(a.n, 1);
-    assert_int_equal(a.at[0].wish, PST_WISH_KILL);
+    assert_int_equal(a.at[0].stop_reason, PST_STOP_REASON_KILL);
     lcm_actions_done(&a);
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000000 + PST_LCM_MARGIN_US - 1}, PST_LCM_END, 0);
     expect(l, (lcm_event){.type = PST_LCM_TICK, .now_us = 1000000 + PST_LCM_MARGIN_US}, PST_LCM_END, 1);
@@ -307,12 +307,12 @@ static void test_lcm_gpus_are_given_once_and_waited_for(void **state)
 static void test_lcm_stop_site_ends_all_with_its_reason_and_becomes_idle(void **state)
 {
     lcm_core *l = fresh();
-    pst_rundir_exit x = {.has_signal = true, .signal = 15, .wish = PST_WISH_PLATFORM_DOWN};
+    pst_rundir_exit x = {.has_signal = true, .signal = 15, .stop_reason = PST_STOP_REASON_PLATFORM_DOWN};
     deploy(l, 1, 2);
     expect(l, intended(1), PST_LCM_START, 2);
     lcm_actions a = run(l, (lcm_event){.type = PST_LCM_STOP_SITE, .now_us = 5});
     assert_int_equal(count(&a, PST_LCM_STOP), 2);
-    assert_int_equal(a.at[0].wish, PST_WISH_PLATFORM_DOWN);
+    assert_int_equal(a.at[0].stop_reason, PST_STOP_REASON_PLATFORM_DOWN);
     lcm_actions_done(&a);
     assert_false(lcm_idle(l));
     expect(l, noticed(1, "learner-1", PST_LCM_SEEN_ENDED, &x, true), PST_LCM_START, 0);
@@ -401,7 +401,7 @@ static void test_lcm_late_failure_to_start_is_no_end(void **state)
 
 typedef struct sim_process {
     bool supervisor, learner, exit, told, lost_marked;
-    pst_rundir_wish wish;
+    pst_rundir_stop_reason stop_reason;
     int starts, ends_reported;
 } sim_process;
 
@@ -477,7 +477,7 @@ static void perform(sim *s, const lcm_action *a)
                 if (s->p[g][i].learner)
                     fail_msg("generation %d started while one of %d lives", a->id.generation, g);
         break;
-    case PST_LCM_STOP: p->wish = a->wish; break;
+    case PST_LCM_STOP: p->stop_reason = a->stop_reason; break;
     case PST_LCM_ABANDON:
         if (p->supervisor && p->exit) {
             p->supervisor = false;
@@ -552,7 +552,7 @@ static void crash_and_restart(sim *s)
                                 .seen = observe(p),
                                 .exit = &x,
                                 .published = p->told,
-                                .wish = p->wish});
+                                .stop_reason = p->stop_reason});
         }
     }
     feed(s, (lcm_event){.type = PST_LCM_RECOVERED});
@@ -567,7 +567,7 @@ static void world(sim *s, int g, int i, bool only_good)
     if (!p->supervisor)
         return;
     unsigned what = rnd(s, only_good ? 2 : 6);
-    if (what == 0 && p->learner && (p->wish || only_good || rnd(s, 3) == 0)) {
+    if (what == 0 && p->learner && (p->stop_reason || only_good || rnd(s, 3) == 0)) {
         p->learner = false;
         p->exit = true;
     } else if (what == 1 && p->exit && !p->learner) {

@@ -42,7 +42,8 @@ static int supervise(const char *dir)
     pst_rundir_owner_write(dir, &(pst_rundir_owner){.pid = getpid(), .start_time = pst_proc_start_time(getpid())}, NULL);
     while (!asked)
         pst_sleep_ms(5);
-    pst_rundir_exit_write(dir, &(pst_rundir_exit){.has_signal = true, .signal = SIGTERM, .wish = pst_rundir_wish_read(dir)}, NULL);
+    pst_rundir_exit_write(dir, &(pst_rundir_exit){.has_signal = true, .signal = SIGTERM, .stop_reason = pst_rundir_stop_reason_read(dir)},
+                          NULL);
     pst_rundir_published_mark(dir, NULL);
     return 0;
 }

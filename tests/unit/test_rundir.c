@@ -87,18 +87,23 @@ static void test_rundir_spec_round_trip(void **state)
     free(path);
 }
 
-static void test_rundir_exit_wish_owner_lock(void **state)
+static void test_rundir_exit_stop_owner_lock(void **state)
 {
     const char *dir = *state;
-    pst_rundir_exit x = {.has_signal = true, .signal = 15, .wish = PST_WISH_HALT, .time_us = 7, .reason = "cut in the middle \xc3"}, r;
+    pst_rundir_exit x = {.has_signal = true,
+                         .signal = 15,
+                         .stop_reason = PST_STOP_REASON_HALT,
+                         .time_us = 7,
+                         .reason = "cut in the middle \xc3"},
+                    r;
     assert_int_equal(pst_rundir_exit_read(dir, &r, NULL), PST_ENOTFOUND);
     assert_int_equal(pst_rundir_exit_write(dir, &x, NULL), 0);
     assert_int_equal(pst_rundir_exit_read(dir, &r, NULL), 0);
-    assert_true(r.has_signal && !r.has_exit_code && r.signal == 15 && r.wish == PST_WISH_HALT && !r.lost);
+    assert_true(r.has_signal && !r.has_exit_code && r.signal == 15 && r.stop_reason == PST_STOP_REASON_HALT && !r.lost);
     assert_string_equal(r.reason, "cut in the middle ");
-    assert_int_equal(pst_rundir_wish_read(dir), PST_WISH_NONE);
-    assert_int_equal(pst_rundir_wish_write(dir, PST_WISH_PLATFORM_DOWN, NULL), 0);
-    assert_int_equal(pst_rundir_wish_read(dir), PST_WISH_PLATFORM_DOWN);
+    assert_int_equal(pst_rundir_stop_reason_read(dir), PST_STOP_REASON_NONE);
+    assert_int_equal(pst_rundir_stop_reason_write(dir, PST_STOP_REASON_PLATFORM_DOWN, NULL), 0);
+    assert_int_equal(pst_rundir_stop_reason_read(dir), PST_STOP_REASON_PLATFORM_DOWN);
     assert_false(pst_rundir_published(dir));
     assert_int_equal(pst_rundir_published_mark(dir, NULL), 0);
     assert_true(pst_rundir_published(dir));
@@ -117,12 +122,34 @@ static void test_rundir_exit_wish_owner_lock(void **state)
     close(fd);
 }
 
+static void write_text(const char *dir, const char *name, const char *text)
+{
+    char *path = pst_sprintf("%s/%s", dir, name);
+    assert_int_equal(pst_fs_write_atomic(path, text, strlen(text), 0600, NULL), 0);
+    free(path);
+}
+
+/* What the version before wrote, whose supervisors live through an upgrade; what is written now goes before it. */
+static void test_rundir_stop_of_the_version_before_is_read(void **state)
+{
+    const char *dir = *state;
+    pst_rundir_exit x;
+    write_text(dir, "wish.json", "{\"wish\":\"halt\"}");
+    write_text(dir, "exit.json", "{\"wish\":\"kill\",\"time_us\":7,\"lost\":false,\"signal\":15}");
+    assert_int_equal(pst_rundir_stop_reason_read(dir), PST_STOP_REASON_HALT);
+    assert_int_equal(pst_rundir_exit_read(dir, &x, NULL), 0);
+    assert_int_equal(x.stop_reason, PST_STOP_REASON_KILL);
+    assert_int_equal(pst_rundir_stop_reason_write(dir, PST_STOP_REASON_KILL, NULL), 0);
+    assert_int_equal(pst_rundir_stop_reason_read(dir), PST_STOP_REASON_KILL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rundir_names_that_could_leave_the_folder_are_refused),
         cmocka_unit_test_setup_teardown(test_rundir_spec_round_trip, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_rundir_exit_wish_owner_lock, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rundir_exit_stop_owner_lock, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rundir_stop_of_the_version_before_is_read, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

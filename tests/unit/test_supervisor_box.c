@@ -26,7 +26,7 @@ static void test_run_learner_is_kept_from_the_platforms_files_and_processes(void
     assert_int_equal(pst_fs_write_atomic(secret, "canary", 6, 0600, NULL), 0);
     pst_proc_private();
     char *command = pst_sprintf(
-        "cat %s 2>/dev/null && echo read-secret; echo x > $PENSTOCK_RUN_DIR/wish.json && echo wrote-wish; cat $PENSTOCK_RUN_DIR/spec.json "
+        "cat %s 2>/dev/null && echo read-secret; echo x > $PENSTOCK_RUN_DIR/stop.json && echo wrote-stop; cat $PENSTOCK_RUN_DIR/spec.json "
         "2>/dev/null && echo read-spec; cat /proc/$PPID/environ >/dev/null 2>&1 && echo read-parent; kill -0 $PPID 2>/dev/null && echo "
         "may-signal; grep NoNewPrivs /proc/self/status; for d in $CHECKPOINT_DIR $RESULT_DIR $MODEL_DIR $LOG_DIR $JOB_STATE_DIR; do echo x "
         "> "
@@ -41,7 +41,7 @@ static void test_run_learner_is_kept_from_the_platforms_files_and_processes(void
         assert_non_null(world_line(w, "NoNewPrivs:\t1"));
     if (can & PST_CAN_MOUNTS) {
         assert_null(world_line(w, "read-secret"));
-        assert_null(world_line(w, "wrote-wish"));
+        assert_null(world_line(w, "wrote-stop"));
         assert_null(world_line(w, "read-spec"));
     }
     if (can & (PST_CAN_LANDLOCK | PST_CAN_NO_NEW_PRIVS))

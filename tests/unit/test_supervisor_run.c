@@ -125,9 +125,9 @@ static void test_run_command_that_does_not_exist_fails_like_in_a_shell(void **st
     assert_non_null(strstr(world_end(w)->reason, "not found"));
 }
 
-/* The wish comes by the file alone here, as after a restart of the LCM; only a learner that is not isolated reaches it. */
+/* The stop comes by the file alone here, as after a restart of the LCM; only a learner that is not isolated reaches it. */
 #define REACHES_OUT "penstock: {isolation: none}\n"
-#define HALT_ME     "echo '{\"wish\":\"halt\"}' > $PENSTOCK_RUN_DIR/wish.json; "
+#define HALT_ME     "echo '{\"stop_reason\":\"halt\"}' > $PENSTOCK_RUN_DIR/stop.json; "
 
 static void test_run_halt_gives_the_learner_time_and_empties_the_group(void **state)
 {
@@ -389,10 +389,10 @@ static void test_run_evaluation_metrics_file_becomes_points(void **state)
     free(kept);
 }
 
-static void test_run_wish_that_is_there_already_prevents_the_start(void **state)
+static void test_run_stop_that_is_there_already_prevents_the_start(void **state)
 {
     world *w = *state;
-    assert_int_equal(pst_rundir_wish_write(w->run_dir, PST_WISH_PLATFORM_DOWN, NULL), 0);
+    assert_int_equal(pst_rundir_stop_reason_write(w->run_dir, PST_STOP_REASON_PLATFORM_DOWN, NULL), 0);
     world_run(w, "echo never", NULL, NULL);
     REPORTS(w, STARTED, DOWNLOADING, EXITED);
     assert_string_equal(world_end(w)->reason_code, "PLATFORM_DOWN");
@@ -413,7 +413,7 @@ static void test_run_end_on_disk_is_told_by_the_next_supervisor(void **state)
     assert_string_equal(world_end(w)->reason, "as before");
 }
 
-static void test_run_sigterm_without_a_wish_never_looks_like_success(void **state)
+static void test_run_sigterm_without_a_reason_never_looks_like_success(void **state)
 {
     world *w = *state;
     pthread_t t;
@@ -465,9 +465,9 @@ int main(void)
         RUN(test_run_missing_mount_says_which_and_what_to_do),
         RUN(test_run_files_are_linked_under_their_names),
         RUN(test_run_evaluation_metrics_file_becomes_points),
-        RUN(test_run_wish_that_is_there_already_prevents_the_start),
+        RUN(test_run_stop_that_is_there_already_prevents_the_start),
         RUN(test_run_end_on_disk_is_told_by_the_next_supervisor),
-        RUN(test_run_sigterm_without_a_wish_never_looks_like_success),
+        RUN(test_run_sigterm_without_a_reason_never_looks_like_success),
         cmocka_unit_test(test_command_text_joins_only_breaks_before_options),
     };
     setvbuf(stdout, NULL, _IONBF, 0);

@@ -358,21 +358,21 @@ static void test_core_other_peoples_jobs_are_not_touched(void **unused)
     done(&b);
 }
 
-static void test_core_what_was_done_wins_over_what_was_wished(void **unused)
+static void test_core_what_was_done_wins_over_what_was_asked(void **unused)
 {
-    static const pst_job_action wishes[] = {PST_JOB_ACTION_HALT, PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_DELETE};
+    static const pst_job_action actions[] = {PST_JOB_ACTION_HALT, PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_DELETE};
     for (int i = 0; i < 3; i++) {
         bench b = start();
         lcm(&b, "running", 4);
         const char *id = submit(&b, "r1", simple);
         told(&b, id, 1, "learner-1", PST_REPORT_TYPE_RUNNING, 0, NULL);
-        ask(&b, "w1", wishes[i], id);
+        ask(&b, "w1", actions[i], id);
         told(&b, id, 1, "learner-1", PST_REPORT_TYPE_STORING, 0, NULL); /* it was done before it heard of that */
         told(&b, id, 1, "learner-1", PST_REPORT_TYPE_EXITED, 0, NULL);
         assert_string_equal(shown(&b), i < 2 ? "PROCESS_EXITED COMPLETED" : "PROCESS_EXITED COMPLETED DELETED | CLEAN tombstone");
         assert_non_null(strstr(event(&b, PST_JOB_EVENT_TYPE_COMPLETED)->reason, "before it could be"));
         if (i == 0)
-            assert_int_equal(tcore_job(b.core, id)->wish, PST_JOB_WISH_NONE);
+            assert_int_equal(tcore_job(b.core, id)->stop_action, PST_JOB_STOP_ACTION_NONE);
         done(&b);
     }
 }
@@ -562,7 +562,7 @@ static void test_core_halt_waits_for_the_exits_and_resume_is_a_new_generation(vo
 }
 
 /* The first learner registered its model; the second was still at work when a HALT came. A resumed job must not make a second version. */
-static void test_core_a_registered_model_wins_over_a_wish(void **unused)
+static void test_core_a_registered_model_wins_over_a_stop(void **unused)
 {
     for (int made = 0; made < 2; made++) {
         bench b = start();
@@ -870,7 +870,7 @@ int main(void)
         cmocka_unit_test(test_core_a_clock_that_jumped_ends_and_holds_up_nothing),
         cmocka_unit_test(test_times_the_clock_in_the_middle_is_taken_once),
         cmocka_unit_test(test_core_other_peoples_jobs_are_not_touched),
-        cmocka_unit_test(test_core_what_was_done_wins_over_what_was_wished),
+        cmocka_unit_test(test_core_what_was_done_wins_over_what_was_asked),
         cmocka_unit_test(test_core_parameter_servers_take_no_gpu),
         cmocka_unit_test(test_core_nothing_old_runs_again),
         cmocka_unit_test(test_memory_loses_the_oldest_first),
@@ -878,7 +878,7 @@ int main(void)
         cmocka_unit_test(test_core_same_submission_is_one_job),
         cmocka_unit_test(test_core_unknown_job_and_no_event_are_answered),
         cmocka_unit_test(test_core_halt_waits_for_the_exits_and_resume_is_a_new_generation),
-        cmocka_unit_test(test_core_a_registered_model_wins_over_a_wish),
+        cmocka_unit_test(test_core_a_registered_model_wins_over_a_stop),
         cmocka_unit_test(test_core_failure_ends_the_gang_then_retries_then_fails),
         cmocka_unit_test(test_core_lost_processes_have_their_own_budget),
         cmocka_unit_test(test_core_platform_down_uses_up_no_retry),

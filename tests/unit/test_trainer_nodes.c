@@ -193,7 +193,7 @@ static void test_nodes_what_nobody_took_up_is_given_to_one(void **unused)
                        .state = PST_JOB_PUBLIC_STATE_PENDING,
                        .since = b.now,
                        .submitted_at = b.now};
-    char **texts[] = {&s.request_id, &s.description, &s.wish_by, &s.request_sha256, &s.framework};
+    char **texts[] = {&s.request_id, &s.description, &s.stop_by, &s.request_sha256, &s.framework};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i] = (char *)"";
     s.training_id = (char *)"training-old";

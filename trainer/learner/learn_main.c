@@ -106,11 +106,11 @@ static int learn(const learn_opts *o, const pst_settings *settings, pst_err *err
     return rc;
 }
 
-/* Stopped because somebody wished it (halt, kill, the platform's end): success. By a signal out of the blue: say so, as a shell would, lest the
+/* Stopped because somebody asked for it (halt, kill, the platform's end): success. By a signal out of the blue: say so, as a shell would, lest the
  * job count as completed. */
 static int stopped_status(const learn_opts *o)
 {
-    return o->run_dir && pst_rundir_wish_read(o->run_dir) == PST_WISH_NONE ? 128 + pst_stop_signal() : 0;
+    return o->run_dir && pst_rundir_stop_reason_read(o->run_dir) == PST_STOP_REASON_NONE ? 128 + pst_stop_signal() : 0;
 }
 
 static int learn_run(int argc, char **argv)
