@@ -17,9 +17,12 @@ static void find_readers(eng_fuser *f)
     int n_values = f->p->m->n_values;
     memset(f->readers, 0, (size_t)n_values * sizeof *f->readers);
     for (int i = 0; i < n_values; i++)
-        f->maker[i] = -1;
+        f->maker[i] = f->origin[i] = -1;
     for (size_t i = 0; i < f->n; i++) {
         const eng_node *n = f->nodes[i].node;
+        for (int k = 0; k < n->n_out; k++)
+            if (n->out[k] >= 0)
+                f->origin[n->out[k]] = (int)i;
         if (f->nodes[i].dead)
             continue;
         for (int k = 0; k < n->n_in; k++)
@@ -89,7 +92,8 @@ static void drop_casts(eng_fuser *f)
 
 void eng_fuse_all(pst_plan *p, const eng_graph *g, eng_node_ref *nodes, size_t n)
 {
-    static void (*const passes[])(eng_fuser *) = {drop_casts, eng_fuse_int8, eng_fuse_conv, eng_fuse_norm, eng_fuse_mlp, eng_fuse_elts};
+    static void (*const passes[])(eng_fuser *) = {drop_casts,    eng_fuse_int8, eng_fuse_qdq,  eng_fuse_conv,
+                                                  eng_fuse_norm, eng_fuse_mlp,  eng_fuse_elts, eng_fuse_drop_wide};
     size_t n_values = (size_t)p->m->n_values + 1;
     eng_fuser f = {.p = p,
                    .graph = g,
@@ -98,6 +102,7 @@ void eng_fuse_all(pst_plan *p, const eng_graph *g, eng_node_ref *nodes, size_t n
                    .readers = eng_heap_array(n_values, sizeof *f.readers),
                    .reader = eng_heap_array(n_values, sizeof *f.reader),
                    .maker = eng_heap_array(n_values, sizeof *f.maker),
+                   .origin = eng_heap_array(n_values, sizeof *f.origin),
                    .types = eng_heap_alloc(n_values)};
     find_types(&f);
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
@@ -107,5 +112,6 @@ void eng_fuse_all(pst_plan *p, const eng_graph *g, eng_node_ref *nodes, size_t n
     eng_heap_free(f.readers);
     eng_heap_free(f.reader);
     eng_heap_free(f.maker);
+    eng_heap_free(f.origin);
     eng_heap_free(f.types);
 }

@@ -1,4 +1,5 @@
-/* fuse_elt.c - groups of float32 elementwise nodes become one node that walks its result once, tile by tile.
+/* fuse_elt.c - groups of float32 elementwise nodes become one node that walks its result once, tile by tile. What DequantizeLinear makes of
+ * bytes is made tile by tile, too, and so are the bytes that QuantizeLinear makes of the result: those numbers are never stored as floats.
  *
  * A group grows from its last node backwards: a node joins when all its readers are in the group, so one value leaves it and none of
  * the values in between is ever stored. At run time the group is a short program over registers of one tile (2 KiB), which stay in
@@ -8,6 +9,7 @@
  * broadcast, the nodes run one by one. */
 #include "engine/plan.h"
 
+#include "engine/cpu/int8.h"
 #include "engine/fuse_tile.h"
 
 #include <math.h>
@@ -22,9 +24,18 @@ typedef struct elt_ins {
     float alpha, beta;
 } elt_ins;
 
+/* A value of bytes outside of the group. */
+typedef struct elt_bytes {
+    pst_dtype type; /* PST_U8, PST_I8; PST_F32 = it is none */
+    float scale;
+    int zero;
+} elt_bytes;
+
 typedef struct elt_program {
     elt_ins *ins;
     int n_ins, n_in, n_regs;
+    elt_bytes in[INPUTS_MAX], out;
+    bool bytes; /* any input is: then there is no other way to run it, and none is needed, since all else is float32 for sure */
 } elt_program;
 
 static const int costs[] = {
@@ -106,6 +117,7 @@ typedef struct elt_ext {
 typedef struct elt_state {
     eng_step *parts;
     const eng_tile_kernels *kernels;
+    const eng_int8_kernels *bytes;
     bool known, as_parts;
     int rank;
     int64_t dims[PST_MAX_RANK];
@@ -178,7 +190,7 @@ static void analyse(const elt_program *g, elt_state *s)
         whole += costs[k->code];
     }
     int64_t n = eng_dims_count(s->dims, s->rank);
-    if (n < 0 || whole * (double)n > 2 * own + 10000)
+    if (n < 0 || (!g->bytes && whole * (double)n > 2 * own + 10000))
         return;
     for (int i = 0; i < g->n_in; i++)
         place(s, &s->ext[i]);
@@ -214,28 +226,43 @@ static void spread(const elt_ext *e, const float *src, int64_t start, int n, flo
     }
 }
 
-static void run_tiles(const elt_program *g, const elt_state *s, const float *const *in, float *out, int64_t count, float *work)
+/* Numbers of input i for n places from start on: where they lie, or in its tile of the work area. */
+static const float *input_tile(const elt_program *g, const elt_state *s, int i, const void *in, int64_t start, int n, float *tile)
 {
-    float *regs = work + (size_t)g->n_in * ENG_TILE;
+    const elt_ext *e = &s->ext[i];
+    const elt_bytes *b = &g->in[i];
+    if (b->type != PST_F32 && e->kind == EXT_FULL) {
+        s->bytes->dequantise(n, (const uint8_t *)in + start, b->type == PST_I8, b->scale, b->zero, tile);
+        return tile;
+    }
+    if (e->kind != EXT_SPREAD)
+        return (const float *)in + (e->kind == EXT_FULL ? start : 0);
+    spread(e, in, start, n, tile);
+    return tile;
+}
+
+static void run_tiles(const elt_program *g, const elt_state *s, const void *const *in, void *out, int64_t count, float *work)
+{
+    float *regs = work + (size_t)g->n_in * ENG_TILE, *last = regs + (size_t)g->n_regs * ENG_TILE;
+    const elt_bytes *b = &g->out;
     for (int64_t start = 0; start < count; start += ENG_TILE) {
         int n = count - start < ENG_TILE ? (int)(count - start) : ENG_TILE;
         const float *at[INPUTS_MAX];
-        for (int i = 0; i < g->n_in; i++) {
-            at[i] = s->ext[i].kind == EXT_FULL ? in[i] + start : s->ext[i].kind == EXT_ONE ? in[i] : work + (size_t)i * ENG_TILE;
-            if (s->ext[i].kind == EXT_SPREAD)
-                spread(&s->ext[i], in[i], start, n, work + (size_t)i * ENG_TILE);
-        }
+        for (int i = 0; i < g->n_in; i++)
+            at[i] = input_tile(g, s, i, in[i], start, n, work + (size_t)i * ENG_TILE);
         for (int i = 0; i < g->n_ins; i++) {
             const elt_ins *k = &g->ins[i];
-            const float *a = k->a < g->n_in ? at[k->a] : regs + (size_t)(k->a - g->n_in) * ENG_TILE, *b = a;
+            const float *a = k->a < g->n_in ? at[k->a] : regs + (size_t)(k->a - g->n_in) * ENG_TILE, *other = a;
             int sa = k->a >= g->n_in || s->ext[k->a].kind != EXT_ONE, sb = sa;
             if (k->b >= 0) {
-                b = k->b < g->n_in ? at[k->b] : regs + (size_t)(k->b - g->n_in) * ENG_TILE;
+                other = k->b < g->n_in ? at[k->b] : regs + (size_t)(k->b - g->n_in) * ENG_TILE;
                 sb = k->b >= g->n_in || s->ext[k->b].kind != EXT_ONE;
             }
-            float *o = i == g->n_ins - 1 ? out + start : regs + (size_t)(k->out - g->n_in) * ENG_TILE;
-            s->kernels->op(k->code, a, sa, b, sb, o, n, k->alpha, k->beta);
+            float *o = i < g->n_ins - 1 ? regs + (size_t)(k->out - g->n_in) * ENG_TILE : b->type == PST_F32 ? (float *)out + start : last;
+            s->kernels->op(k->code, a, sa, other, sb, o, n, k->alpha, k->beta);
         }
+        if (b->type != PST_F32)
+            s->bytes->quantise(n, last, b->scale, b->zero, b->type == PST_I8 ? -128 : 0, (uint8_t *)out + start);
     }
 }
 
@@ -244,23 +271,47 @@ static int prepare_elts(eng_op_ctx *c)
     elt_state *s = eng_op_keep(c, sizeof *s);
     *c->state = s;
     s->kernels = eng_tile_pick(c->plan->isa);
+    s->bytes = eng_int8_pick(eng_kernels_pick(c->plan->isa)->isa);
     c->kernel = "elementwise tiles";
     return 0;
+}
+
+/* Bytes that are spread, or that are one number, are made floats as a whole beforehand: they are few. */
+static int widen_small(eng_op_ctx *c, const elt_program *g, const elt_state *s, const void **in)
+{
+    for (int i = 0; i < g->n_in; i++) {
+        const elt_bytes *b = &g->in[i];
+        if (b->type == PST_F32 || s->ext[i].kind == EXT_FULL)
+            continue;
+        int64_t n = eng_count(eng_in(c, i));
+        float *to = eng_op_scratch(c, (size_t)n * sizeof *to);
+        if (!to)
+            return PST_ELIMIT;
+        s->bytes->dequantise(n, in[i], b->type == PST_I8, b->scale, b->zero, to);
+        in[i] = to;
+    }
+    return 0;
+}
+
+static int by_parts(eng_op_ctx *c, const elt_program *g, elt_state *s, const char *why)
+{
+    if (g->bytes)
+        return eng_op_fail(c, PST_EINVAL, "%s", why);
+    c->note = why;
+    return eng_parts_run(c, &s->parts);
 }
 
 static int run_elts(eng_op_ctx *c)
 {
     const elt_program *g = c->node->fused;
     elt_state *s = *c->state;
-    const float *in[INPUTS_MAX];
+    const void *in[INPUTS_MAX];
     bool same = s->known;
     for (int i = 0; i < g->n_in; i++) {
         const pst_tensor *t = eng_in(c, i);
         elt_ext *e = &s->ext[i];
-        if (!t || t->dtype != PST_F32) {
-            c->note = "not float32: node by node";
-            return eng_parts_run(c, &s->parts);
-        }
+        if (!t || t->dtype != g->in[i].type)
+            return by_parts(c, g, s, g->bytes ? "an operand is not of the type that the others have" : "not float32: node by node");
         in[i] = t->data;
         if (!same || e->rank != t->rank || memcmp(e->dims, t->dims, (size_t)t->rank * sizeof *t->dims) != 0) {
             same = false;
@@ -270,18 +321,19 @@ static int run_elts(eng_op_ctx *c)
     }
     if (!same)
         analyse(g, s);
-    if (s->as_parts) {
-        c->note = "shapes differ too much: node by node";
-        return eng_parts_run(c, &s->parts);
-    }
-    float *work = eng_op_scratch(c, (size_t)(g->n_in + g->n_regs) * ENG_TILE * sizeof *work), *o = NULL;
+    if (s->as_parts)
+        return by_parts(c, g, s, g->bytes ? "shapes do not broadcast" : "shapes differ too much: node by node");
+    if (widen_small(c, g, s, in) < 0)
+        return PST_ELIMIT;
+    float *work = eng_op_scratch(c, (size_t)(g->n_in + g->n_regs + 1) * ENG_TILE * sizeof *work);
+    void *o = NULL;
     if (!work)
         return PST_ELIMIT;
     for (int i = 0; i < g->n_in && !o; i++) /* tile by tile it is read before it is written */
-        if (s->ext[i].kind == EXT_FULL && s->ext[i].rank == s->rank && c->dies && c->dies[i])
+        if (s->ext[i].kind == EXT_FULL && s->ext[i].rank == s->rank && c->dies && c->dies[i] && g->in[i].type == g->out.type)
             o = eng_out_over(c, 0, i);
     if (!o)
-        o = eng_out(c, 0, PST_F32, s->rank, s->dims);
+        o = eng_out(c, 0, g->out.type, s->rank, s->dims);
     if (!o)
         return PST_ELIMIT;
     run_tiles(g, s, in, o, eng_dims_count(s->dims, s->rank), work);
@@ -395,16 +447,60 @@ static bool number(const eng_fuser *f, group *g, elt_program *prog, int *inputs)
     return true;
 }
 
+static elt_bytes bytes_of(const eng_bytes *b)
+{
+    return (elt_bytes){.type = b->type,
+                       .scale = *(const float *)b->scale->data,
+                       .zero = !b->zero            ? 0
+                               : b->type == PST_U8 ? *(const uint8_t *)b->zero->data
+                                                   : *(const int8_t *)b->zero->data};
+}
+
+/* Operands that DequantizeLinear makes by one scale are read as bytes. Another type than float32 beside them would be none of ONNX. */
+static void read_bytes(const eng_fuser *f, elt_program *prog, int *inputs)
+{
+    for (int i = 0; i < prog->n_in; i++) {
+        eng_bytes b;
+        prog->in[i] = (elt_bytes){.type = PST_F32};
+        if (eng_fuse_folded(f, inputs[i]) || !eng_fuse_wide(f, inputs[i], &b) || eng_count(b.scale) != 1)
+            continue;
+        prog->in[i] = bytes_of(&b);
+        inputs[i] = b.id;
+        prog->bytes = true;
+    }
+}
+
+/* With exponents of another type the types of a group's inputs are not sure. */
+static bool has_power(const group *g)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->ins[i].code == ENG_TILE_POW || g->ins[i].code == ENG_TILE_SQUARE || g->ins[i].code == ENG_TILE_CUBE)
+            return true;
+    return false;
+}
+
+/* The group that ends at a node, or whose result the node makes bytes. */
 static void try_group(eng_fuser *f, size_t at)
 {
     group g = {.n = 1, .at = {at}};
+    elt_program prog;
+    eng_bytes y;
     int inputs[INPUTS_MAX], out = f->nodes[at].node->out[0];
+    bool narrow = eng_fuse_narrow(f, at, &y);
     char text[64];
-    if (!classify(f, f->nodes[at].node, &g.ins[0]))
+    if (narrow) {
+        int value = f->nodes[at].node->in[0];
+        if (f->readers[value] != 1 || !eng_fuse_maker(f, value, &g.at[0]))
+            return;
+    }
+    if (!classify(f, f->nodes[g.at[0]].node, &g.ins[0]))
         return;
     grow(f, &g);
-    elt_program prog;
-    if (g.n < 2 || !number(f, &g, &prog, inputs))
+    if (!number(f, &g, &prog, inputs))
+        return;
+    prog.out = narrow ? bytes_of(&y) : (elt_bytes){.type = PST_F32};
+    read_bytes(f, &prog, inputs);
+    if ((prog.bytes && has_power(&g)) || (g.n < 2 && !prog.bytes && !narrow))
         return;
     eng_zone *z = &f->p->zone;
     elt_program *kept = eng_zone_alloc(z, sizeof *kept);
@@ -412,7 +508,11 @@ static void try_group(eng_fuser *f, size_t at)
     kept->ins = eng_zone_alloc(z, (size_t)g.n * sizeof *kept->ins);
     memcpy(kept->ins, g.ins, (size_t)g.n * sizeof *g.ins);
     snprintf(text, sizeof text, "%d nodes in one pass", g.n);
-    eng_fuse_replace(f, g.at, g.n, &fused_op, kept, inputs, prog.n_in, out, text);
+    size_t parts[NODES_MAX + 1];
+    memcpy(parts, g.at, (size_t)g.n * sizeof *parts);
+    if (narrow)
+        parts[g.n] = at;
+    eng_fuse_replace(f, parts, g.n + narrow, &fused_op, kept, inputs, prog.n_in, out, text);
 }
 
 void eng_fuse_elts(eng_fuser *f)

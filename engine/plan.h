@@ -179,6 +179,7 @@ typedef struct eng_fuser {
     int *readers;   /* by value: how often it is read, here and in nested graphs; graph outputs count twice */
     int *reader;    /* by value: index of the last node that reads it */
     int *maker;     /* by value: index of the node that makes it; -1 = input, constant, another graph */
+    int *origin;    /* the same, also of constants that a node made */
     uint8_t *types; /* by value: dtype where it is sure, 0 = not known */
 } eng_fuser;
 
@@ -186,6 +187,7 @@ void eng_fuse_all(pst_plan *p, const eng_graph *g, eng_node_ref *nodes, size_t n
 void eng_fuse_mlp(eng_fuser *f);   /* fuse.c: dense layers */
 void eng_fuse_direct(pst_plan *p); /* fuse.c: sets p->direct if it can be */
 void eng_fuse_int8(eng_fuser *f);  /* fuse_int8.c: products of bytes and the scaling of their sums */
+void eng_fuse_qdq(eng_fuser *f);   /* fuse_qdq.c: what lies between DequantizeLinear and QuantizeLinear */
 void eng_fuse_conv(eng_fuser *f);  /* fuse_conv.c: convolution, normalisation, residual, activation */
 void eng_fuse_norm(eng_fuser *f);  /* fuse_norm.c: layer normalisation, softmax */
 void eng_fuse_elts(eng_fuser *f);  /* fuse_elt.c: elementwise groups */
@@ -196,6 +198,20 @@ const pst_tensor *eng_fuse_konst(const eng_fuser *f, int id);
 const eng_node *eng_fuse_maker(const eng_fuser *f, int id, size_t *ret_at); /* NULL: not made by a live node here */
 bool eng_fuse_is(const eng_node *n, const char *op_type);                   /* of ONNX's own domain, with one wanted result */
 float eng_fuse_alpha(const eng_node *n);                                    /* its attribute alpha, or the default of its operator */
+/* Numbers as bytes: (byte - zero) · scale, by the constants of a DequantizeLinear or QuantizeLinear. */
+typedef struct eng_bytes {
+    const eng_node *node;
+    size_t at;
+    int id, scale_id, zero_id;      /* values; zero_id -1 = zero */
+    const pst_tensor *scale, *zero; /* zero: NULL = zero */
+    pst_dtype type;                 /* PST_U8, PST_I8 */
+} eng_bytes;
+/* The bytes that the float32 value id is made of, by one scale or one for each place of an axis; of a constant, too. */
+bool eng_fuse_wide(const eng_fuser *f, int id, eng_bytes *ret);
+/* What the node at `at` makes of float32 numbers by one scale; ret->id: its result. */
+bool eng_fuse_narrow(const eng_fuser *f, size_t at, eng_bytes *ret);
+/* DequantizeLinear whose result nobody reads any more. */
+void eng_fuse_drop_wide(eng_fuser *f);
 /* A scalar constant of any number type; false otherwise. */
 bool eng_fuse_scalar(const eng_fuser *f, int id, double *ret);
 /* For a fused operator whose assumption does not hold: runs the nodes it stands for. *parts (NULL at first) keeps their steps. */

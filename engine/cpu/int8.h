@@ -35,6 +35,10 @@ typedef struct eng_int8_kernels {
     /* y[i] = x[i] / scale likewise; NaN is the lowest */
     void (*quantise)(int64_t n, const float *x, float scale, int zero, int lo, uint8_t *y);
     void (*dequantise)(int64_t n, const uint8_t *x, bool is_signed, float scale, int zero, float *y);
+    /* to[j·ld_to + i] = from[i·ld_from + j] ^ flip, i < rows, j < cols */
+    void (*turn)(int64_t rows, int64_t cols, const uint8_t *from, int64_t ld_from, uint8_t flip, uint8_t *to, int64_t ld_to);
+    /* sum[i] += (x[i] - zero) · w[i] */
+    void (*add_products)(int64_t n, const uint8_t *x, int zero, const int16_t *w, int32_t *sum);
     /* The least and the greatest, and those given; NaN is passed over. */
     void (*range)(int64_t n, const float *x, float *lo, float *hi);
 } eng_int8_kernels;

@@ -130,6 +130,48 @@ static void dequantise(int64_t n, const uint8_t *x, bool is_signed, float scale,
         y[i] = (float)((int)(x[i] ^ flip) - shift) * scale;
 }
 
+typedef uint8_t v16 __attribute__((vector_size(16), aligned(1), may_alias));
+#define UNPACK(HALF, A, B)                                                                                                                 \
+    __builtin_shufflevector(A, B, HALF + 0, HALF + 16, HALF + 1, HALF + 17, HALF + 2, HALF + 18, HALF + 3, HALF + 19, HALF + 4, HALF + 20, \
+                            HALF + 5, HALF + 21, HALF + 6, HALF + 22, HALF + 7, HALF + 23)
+
+/* Sixteen rows of sixteen bytes: rows i and i + 8 side by side, four times. */
+INLINE void turn_block(const uint8_t *from, int64_t ld_from, uint8_t flip, uint8_t *to, int64_t ld_to)
+{
+    v16 a[16], b[16];
+    UNROLLED (i, 0, 16)
+        a[i] = *(const v16 *)(from + i * ld_from) ^ flip;
+    for (int pass = 0; pass < 2; pass++) {
+        UNROLLED (i, 0, 8) {
+            b[2 * i] = UNPACK(0, a[i], a[i + 8]);
+            b[2 * i + 1] = UNPACK(8, a[i], a[i + 8]);
+        }
+        UNROLLED (i, 0, 8) {
+            a[2 * i] = UNPACK(0, b[i], b[i + 8]);
+            a[2 * i + 1] = UNPACK(8, b[i], b[i + 8]);
+        }
+    }
+    UNROLLED (i, 0, 16)
+        *(v16 *)(to + i * ld_to) = a[i];
+}
+
+static void turn(int64_t rows, int64_t cols, const uint8_t *from, int64_t ld_from, uint8_t flip, uint8_t *to, int64_t ld_to)
+{
+    int64_t wide = rows / 16 * 16, long_ = cols / 16 * 16;
+    for (int64_t j = 0; j < long_; j += 16)
+        for (int64_t i = 0; i < wide; i += 16)
+            turn_block(from + i * ld_from + j, ld_from, flip, to + j * ld_to + i, ld_to);
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t i = j < long_ ? wide : 0; i < rows; i++)
+            to[j * ld_to + i] = from[i * ld_from + j] ^ flip;
+}
+
+static void add_products(int64_t n, const uint8_t *x, int zero, const int16_t *w, int32_t *sum)
+{
+    for (int64_t i = 0; i < n; i++)
+        sum[i] = (int32_t)((uint32_t)sum[i] + (uint32_t)((x[i] - zero) * w[i]));
+}
+
 static void range(int64_t n, const float *x, float *lo, float *hi)
 {
     enum { WIDE = 64 };
@@ -169,4 +211,6 @@ const eng_int8_kernels KERNELS = {.name = ISA_NAME,
                                   .requantise = requantise,
                                   .quantise = quantise,
                                   .dequantise = dequantise,
+                                  .turn = turn,
+                                  .add_products = add_products,
                                   .range = range};

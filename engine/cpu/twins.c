@@ -20,7 +20,7 @@ enum {
     N_ROOM = N + 64, /* up to whole panels */
     M = 25,          /* rows: more than two tiles of any */
     UNITS = 32,      /* of cells: whole vectors */
-    OUT_MAX = 2 * M * 40
+    OUT_MAX = 2000 > 2 * M * 40 ? 2000 : 2 * M * 40
 };
 
 /* Rows and columns of a product. One and two rows have tiles of several panels, and of one panel with other interleaves beside several;
@@ -397,6 +397,30 @@ static int byte_products(const eng_isa_set *s, int round, float *out)
     return m * wide + wide;
 }
 
+/* Blocks that are turned, and what is left of them; products of channels. */
+static int byte_moves(const eng_isa_set *s, int round, float *out)
+{
+    enum { ROWS = 35, COLS = 50 };
+    const eng_int8_kernels *kn = eng_int8_pick(s->cpu->isa);
+    int rows = round & 1 ? ROWS : 16, cols = round & 2 ? COLS : 16;
+    uint8_t from[ROWS * COLS], to[ROWS * COLS];
+    int16_t w[COLS];
+    int32_t sums[COLS];
+    for (int i = 0; i < ROWS * COLS; i++)
+        from[i] = (uint8_t)(((uint32_t)i + 31) * 2654435761u >> 24);
+    for (int i = 0; i < COLS; i++) {
+        w[i] = (int16_t)(i % 2 ? 255 - i : i - 255);
+        sums[i] = i * 1000;
+    }
+    kn->turn(rows, cols, from, cols, round & 1 ? 128 : 0, to, rows);
+    kn->add_products(COLS, from, 117, w, sums);
+    for (int i = 0; i < rows * cols; i++)
+        out[i] = to[i];
+    for (int i = 0; i < COLS; i++)
+        out[rows * cols + i] = (float)sums[i];
+    return rows * cols + COLS;
+}
+
 /* Ties, what lies outside, NaN; and back. */
 static int byte_rounding(const eng_isa_set *s, int round, float *out)
 {
@@ -448,6 +472,7 @@ static const struct family {
                 {"rank", 8, 0, ranks},
                 {"int8 product", HEIGHTS, 0, byte_products},
                 {"int8 rounding", 4, 0, byte_rounding},
+                {"int8 moves", 4, 0, byte_moves},
                 {"operation of fused groups", ENG_TILE_CODES, 5e-6f, operations},
                 {"normalisation", 3, 5e-6f, norms}};
 

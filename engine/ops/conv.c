@@ -3,6 +3,7 @@
 #include "engine/node_backend.h"
 #include "engine/ops/kernels.h"
 #include "engine/ops/quant_conv.h"
+#include "engine/ops/quant_matmul.h"
 
 #include "engine/cpu/int8.h"
 
@@ -225,9 +226,8 @@ static int64_t byte_at(const pst_tensor *t, int64_t i)
     return t->dtype == PST_U8 ? ((const uint8_t *)t->data)[i] : ((const int8_t *)t->data)[i];
 }
 
-/* The same by the kernels. */
-static int conv_int8(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const int32_t *bias,
-                     const eng_window *w, int32_t *acc)
+/* By the kernels: g has what becomes of the sums. */
+static int conv_int8(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const eng_window *w, eng_int8_conv *g)
 {
     const pst_tensor *tw = eng_in(c, zw_at);
     int64_t n_zw = tw && eng_count(tw) > 1 ? wt->dims[0] : 1;
@@ -236,27 +236,34 @@ static int conv_int8(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, i
         return PST_ELIMIT;
     for (int64_t q = 0; q < n_zw; q++)
         zw[q] = zero_of(c, zw_at, q);
-    return eng_int8_conv_run(c, &(eng_int8_conv){.x = x,
-                                                 .w = wt,
-                                                 .window = w,
-                                                 .zx = zero_of(c, zx_at, 0),
-                                                 .zw = zw,
-                                                 .n_zw = n_zw,
-                                                 .groups = eng_attr_int(c->node, "group", 1),
-                                                 .bias = bias,
-                                                 .y = acc});
+    g->x = x;
+    g->w = wt;
+    g->window = w;
+    g->zx = zero_of(c, zx_at, 0);
+    g->zw = zw;
+    g->n_zw = n_zw;
+    g->groups = eng_attr_int(c->node, "group", 1);
+    return eng_int8_conv_run(c, g);
 }
 
-/* acc (N, M, out) = Σ (x - zx)(w - zw) + bias; zx_at and zw_at name the zero point inputs. */
-static int conv_int(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const int32_t *bias,
-                    const eng_window *w, int32_t *acc)
+static bool for_kernels(const eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, const eng_window *w)
+{
+    return !c->plan->opts.no_fusion && x->dims[0] && w->out_count && eng_count(wt) && eng_count(wt) <= INT_MAX / 4;
+}
+
+static int check_zeros(eng_op_ctx *c, const pst_tensor *x, int zx_at, const pst_tensor *w, int zw_at)
+{
+    const pst_tensor *tx = eng_in(c, zx_at), *tw = eng_in(c, zw_at);
+    if ((tx && tx->dtype != x->dtype) || (tw && tw->dtype != w->dtype)) /* zero_of steps by bytes */
+        return eng_op_fail(c, PST_EINVAL, "a zero point that is not of its input's type");
+    return 0;
+}
+
+/* acc (N, M, out) = Σ (x - zx)(w - zw) + bias by loops; zx_at and zw_at name the zero point inputs. */
+static void conv_int(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, int zx_at, int zw_at, const int32_t *bias,
+                     const eng_window *w, int32_t *acc)
 {
     int64_t groups = eng_attr_int(c->node, "group", 1), m = wt->dims[0], cg = wt->dims[1], mg = m / groups;
-    const pst_tensor *tx = eng_in(c, zx_at), *tw = eng_in(c, zw_at);
-    if ((tx && !is_byte(tx)) || (tw && !is_byte(tw))) /* zero_of steps by bytes */
-        return eng_op_fail(c, PST_EINVAL, "a zero point that is no 8-bit integer");
-    if (!c->plan->opts.no_fusion && x->dims[0] && w->out_count && eng_count(wt) && eng_count(wt) <= INT_MAX / 4)
-        return conv_int8(c, x, wt, zx_at, zw_at, bias, w, acc);
     int32_t zx = zero_of(c, zx_at, 0);
     for (int64_t n = 0; n < x->dims[0]; n++)
         for (int64_t q = 0; q < m; q++) {
@@ -272,7 +279,6 @@ static int conv_int(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, in
                 acc[(n * m + q) * w->out_count + o] = (int32_t)s;
             }
         }
-    return 0;
 }
 
 int eng_op_conv_integer(eng_op_ctx *c)
@@ -288,8 +294,15 @@ int eng_op_conv_integer(eng_op_ctx *c)
         return eng_op_type(c, x.dtype);
     int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]};
     memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
+    if ((rc = check_zeros(c, &x, 2, &wt, 3)) < 0)
+        return rc;
     int32_t *y = eng_out(c, 0, PST_I32, x.rank, dims);
-    return y ? conv_int(c, &x, &wt, 2, 3, NULL, &w, y) : PST_ELIMIT;
+    if (!y)
+        return PST_ELIMIT;
+    if (for_kernels(c, &x, &wt, &w))
+        return conv_int8(c, &x, &wt, 2, 3, &w, &(eng_int8_conv){.y = y});
+    conv_int(c, &x, &wt, 2, 3, NULL, &w, y);
+    return 0;
 }
 
 int eng_prepare_conv_integer(eng_op_ctx *c)
@@ -302,37 +315,74 @@ int eng_prepare_qlinear_conv(eng_op_ctx *c)
     return eng_int8_conv_prepare(c, 3);
 }
 
-int eng_op_qlinear_conv(eng_op_ctx *c)
+/* By loops, through the sums of the whole result. */
+static int conv_by_loops(eng_op_ctx *c, const pst_tensor *x, const pst_tensor *wt, const eng_window *w, const eng_int8_conv *g, int64_t n)
 {
-    int rc = eng_op_need(c, 8);
-    if (rc < 0)
-        return rc;
-    pst_tensor x = *eng_in(c, 0), wt = *eng_in(c, 3), zy = *eng_in(c, 7);
-    const pst_tensor *b = eng_in(c, 8), *sw = eng_in(c, 4);
-    double sx, sy;
-    eng_window w;
-    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = eng_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0 ||
-        (rc = eng_in_scalar(c, 1, &sx)) < 0 || (rc = eng_in_scalar(c, 6, &sy)) < 0)
-        return rc;
-    int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]}, m = wt.dims[0], n_sw = eng_count(sw);
-    if (!is_byte(&x) || !is_byte(&wt) || !is_byte(&zy) || (b && (b->dtype != PST_I32 || eng_count(b) != m)) || sw->dtype != PST_F32 ||
-        (n_sw != 1 && n_sw != m))
-        return eng_op_fail(c, PST_EINVAL, "types or scales do not fit");
-    memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
-    int64_t n = eng_dims_count(dims, x.rank);
     if (n < 0 || (uint64_t)n > c->plan->m->limits.tensor_bytes_max / 4)
         return eng_op_fail(c, PST_ELIMIT, "too large");
     int32_t *acc = eng_op_scratch(c, (size_t)n * sizeof *acc);
-    uint8_t *y = eng_out(c, 0, zy.dtype, x.rank, dims);
-    if (!acc || !y)
+    if (!acc)
         return PST_ELIMIT;
-    if ((rc = conv_int(c, &x, &wt, 2, 5, b ? b->data : NULL, &w, acc)) < 0)
-        return rc;
-    const eng_int8_kernels *kn = c->plan->opts.no_fusion ? &eng_int8_portable : eng_int8_pick(eng_kernels_pick(c->plan->isa)->isa);
-    int z = zero_of(c, 7, 0), lo = zy.dtype == PST_U8 ? 0 : -128;
-    for (int64_t q = 0, planes = w.out_count ? n / w.out_count : 0; q < planes; q++) {
-        float by = (float)sx * ((const float *)sw->data)[n_sw == 1 ? 0 : q % m] / (float)sy; /* in float32, as ONNX Runtime has it */
-        kn->requantise(w.out_count, acc + q * w.out_count, &by, 0, z, lo, y + q * w.out_count);
-    }
+    conv_int(c, x, wt, 2, 5, g->bias, w, acc);
+    for (int64_t q = 0, planes = w->out_count ? n / w->out_count : 0; q < planes; q++)
+        eng_int8_portable.requantise(w->out_count, acc + q * w->out_count, g->scale + q % wt->dims[0], 0, g->zero, g->lo,
+                                     g->bytes + q * w->out_count);
+    if (g->fused)
+        eng_int8_cut(g->fused, g->lo, n, g->bytes);
     return 0;
+}
+
+/* (x, scale, zero, w, scale, zero, the result's scale, zero); fused: what else becomes of it, NULL = a node of the file. */
+static int conv_bytes(eng_op_ctx *c, const pst_tensor *bias, const eng_int8_fused *fused)
+{
+    static const int needed[] = {0, 1, 3, 4, 6, 7};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!eng_in(c, needed[i]))
+            return eng_op_fail(c, PST_EINVAL, "input %d is missing", needed[i]);
+    pst_tensor x = *eng_in(c, 0), wt = *eng_in(c, 3), zy = *eng_in(c, 7);
+    const pst_tensor *sw = eng_in(c, 4);
+    double sx, sy;
+    eng_window w;
+    int rc;
+    if ((rc = check_conv(c, &x, &wt)) < 0 || (rc = eng_window_of(c, &x, wt.dims + 2, &w)) < 0 || (rc = conv_work(c, &x, &wt, &w)) < 0 ||
+        (rc = eng_in_scalar(c, 1, &sx)) < 0 || (rc = eng_in_scalar(c, 6, &sy)) < 0 || (rc = check_zeros(c, &x, 2, &wt, 5)) < 0)
+        return rc;
+    int64_t dims[PST_MAX_RANK] = {x.dims[0], wt.dims[0]}, m = wt.dims[0], n_sw = eng_count(sw);
+    if (!is_byte(&x) || !is_byte(&wt) || !is_byte(&zy) || (bias && (bias->dtype != PST_I32 || eng_count(bias) != m)) ||
+        sw->dtype != PST_F32 || (n_sw != 1 && n_sw != m))
+        return eng_op_fail(c, PST_EINVAL, "types or scales do not fit");
+    memcpy(dims + 2, w.out, (size_t)w.n * sizeof *dims);
+    float *scale = eng_op_scratch(c, (size_t)(m + 1) * sizeof *scale);
+    uint8_t *y = eng_out(c, 0, zy.dtype, x.rank, dims);
+    if (!scale || !y)
+        return PST_ELIMIT;
+    for (int64_t q = 0; q < m; q++) /* in float32, as ONNX Runtime has it */
+        scale[q] = (float)sx * ((const float *)sw->data)[n_sw == 1 ? 0 : q] / (float)sy;
+    eng_int8_conv g = {.bias = fused  ? fused->sums_bias
+                               : bias ? bias->data
+                                      : NULL,
+                       .bytes = y,
+                       .scale = scale,
+                       .zero = zero_of(c, 7, 0),
+                       .lo = zy.dtype == PST_U8 ? 0 : -128,
+                       .fused = fused};
+    if (for_kernels(c, &x, &wt, &w))
+        return conv_int8(c, &x, &wt, 2, 5, &w, &g);
+    return conv_by_loops(c, &x, &wt, &w, &g, eng_dims_count(dims, x.rank));
+}
+
+int eng_op_qlinear_conv(eng_op_ctx *c)
+{
+    int rc = eng_op_need(c, 8);
+    return rc < 0 ? rc : conv_bytes(c, eng_in(c, 8), NULL);
+}
+
+int eng_prepare_quantised_conv(eng_op_ctx *c)
+{
+    return eng_int8_conv_prepare(c, 3);
+}
+
+int eng_op_quantised_conv(eng_op_ctx *c)
+{
+    return conv_bytes(c, NULL, c->node->fused);
 }

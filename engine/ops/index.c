@@ -96,7 +96,7 @@ int eng_op_gather_nd(eng_op_ctx *c)
             int64_t d = x.dims[batch + k], v = at[i * depth + k];
             v += v < 0 ? d : 0;
             if (v < 0 || v >= d)
-                return outside(c, v, d);
+                return outside(c, at[i * depth + k], d);
             from = from * d + v;
         }
         memcpy(o + (size_t)i * bytes, (const char *)x.data + (size_t)from * bytes, bytes);
@@ -243,7 +243,7 @@ int eng_op_scatter_nd(eng_op_ctx *c)
             int64_t d = x.dims[k], v = at[i * depth + k];
             v += v < 0 ? d : 0;
             if (v < 0 || v >= d)
-                return outside(c, v, d);
+                return outside(c, at[i * depth + k], d);
             to = to * d + v;
         }
         for (int64_t k = 0; k < inner; k++)
@@ -403,19 +403,37 @@ int eng_op_compress(eng_op_ctx *c)
 
 typedef struct item {
     double v;
+    uint64_t whole; /* of 64-bit integers, in their order: more digits than v has */
     int64_t at;
 } item;
+
+static int in_order(const item *a, const item *b)
+{
+    if (a->v != b->v)
+        return a->v < b->v ? -1 : a->v > b->v;
+    return (a->whole > b->whole) - (a->whole < b->whole);
+}
 
 static int ascending(const void *va, const void *vb)
 {
     const item *a = va, *b = vb;
-    return a->v < b->v ? -1 : a->v > b->v ? 1 : (a->at > b->at) - (a->at < b->at);
+    int order = in_order(a, b);
+    return order ? order : (a->at > b->at) - (a->at < b->at);
 }
 
 static int descending(const void *va, const void *vb)
 {
     const item *a = va, *b = vb;
-    return a->v > b->v ? -1 : a->v < b->v ? 1 : (a->at > b->at) - (a->at < b->at);
+    int order = in_order(b, a);
+    return order ? order : (a->at > b->at) - (a->at < b->at);
+}
+
+/* Place `at` of x as a number whose order is that of 64-bit integers; 0 for other types. */
+static uint64_t whole_of(const pst_tensor *x, int64_t at)
+{
+    if (x->dtype == PST_U64)
+        return ((const uint64_t *)x->data)[at];
+    return x->dtype == PST_I64 ? (uint64_t)((const int64_t *)x->data)[at] ^ (uint64_t)1 << 63 : 0;
 }
 
 /* A line along the axis is sorted as a whole, by value and then by place: of equal values the first comes first, as the operator wants. */
@@ -447,7 +465,7 @@ int eng_op_topk(eng_op_ctx *c)
     for (int64_t line = 0; d && line < n / d; line++) {
         int64_t from = line / inner * d * inner + line % inner, to = line / inner * k * inner + line % inner;
         for (int64_t i = 0; i < d; i++)
-            items[i] = (item){v[from + i * inner], i};
+            items[i] = (item){v[from + i * inner], whole_of(&x, from + i * inner), i};
         qsort(items, (size_t)d, sizeof *items, largest ? descending : ascending);
         for (int64_t i = 0; i < k; i++) {
             memcpy(o + (size_t)(to + i * inner) * size, (const char *)x.data + (size_t)(from + items[i].at * inner) * size, size);

@@ -1,5 +1,6 @@
 /* quant_conv.c - convolutions of bytes as products: an image is turned so that the channels of a pixel lie side by side, the windows of some pixels
- * become the rows of a left side, filters are the right side. A filter for each channel by itself (depthwise) is summed without a product. */
+ * become the rows of a left side, filters are the right side. A filter for each channel by itself (depthwise) is summed without a product. Sums are
+ * rounded to bytes while they are in the cache. */
 #include "engine/ops/quant_conv.h"
 
 #include "engine/ops/kernels.h"
@@ -49,7 +50,7 @@ static int64_t groups_of(const eng_op_ctx *c)
 
 static int filters_at(const eng_op_ctx *c)
 {
-    return strcmp(c->node->op_type, "QLinearConv") == 0 ? 3 : 1;
+    return strcmp(c->node->op_type, "ConvInteger") == 0 ? 1 : 3;
 }
 
 static int pack_all(eng_op_ctx *c, void *made)
@@ -85,15 +86,6 @@ int eng_int8_conv_prepare(eng_op_ctx *c, int at)
     return eng_op_share(c, &key, eng_of_model(c, at), sizeof(filters), pack_all, c->state);
 }
 
-/* One image (channels, places) to (places, channels). */
-static void turn(const uint8_t *from, int64_t channels, int64_t places, uint8_t *to)
-{
-    for (int64_t p = 0; p < places; p += 64)
-        for (int64_t ch = 0; ch < channels; ch++)
-            for (int64_t i = p; i < places && i < p + 64; i++)
-                to[i * channels + ch] = from[ch * places + i];
-}
-
 /* Where the window of result o touches the image, -1 in the padding; two dimensions without a division for each. */
 static void window_places(const eng_window *w, int64_t o, int64_t *ret)
 {
@@ -112,63 +104,119 @@ static void window_places(const eng_window *w, int64_t o, int64_t *ret)
     }
 }
 
+/* Work of one convolution. The image is turned and of unsigned bytes: those of the other kind are moved by 128. */
 typedef struct work {
-    uint8_t *image, *rows; /* turned; windows */
+    const eng_int8_kernels *kernels;
+    uint8_t *image, *rows; /* rows: windows, where the kernels do not take them as they are; then bytes of results */
     int64_t *places;
     int32_t *sums;
+    uint8_t zero; /* of the image */
 } work;
 
-/* Sums of some pixels (n, wide) to their planes. */
-static void to_planes(const int32_t *sums, int64_t n, int64_t wide, int32_t *y, int64_t plane)
+/* Sums of some pixels (n, wide), the filters from `first` on, to their planes, from pixel o on. */
+static void to_planes(const eng_int8_conv *g, const work *k, int64_t image, int64_t first, int64_t wide, int64_t o, int64_t n)
 {
-    for (int64_t j = 0; j < wide; j++)
-        for (int64_t i = 0; i < n; i++)
-            y[j * plane + i] = sums[i * wide + j];
-}
-
-/* Windows of n results from o on, the channels of one group: rows of a left side. */
-static void gather(const eng_int8_conv *g, const work *k, int64_t group, int64_t o, int64_t n)
-{
-    int64_t channels = g->x->dims[1], cg = g->w->dims[1];
-    uint8_t *to = k->rows;
-    for (int64_t i = 0; i < n; i++) {
-        window_places(g->window, o + i, k->places);
-        for (int64_t p = 0; p < g->window->k_count; p++, to += cg)
-            if (k->places[p] < 0)
-                memset(to, g->zx, (size_t)cg);
-            else
-                memcpy(to, k->image + k->places[p] * channels + group * cg, (size_t)cg);
+    int64_t plane = g->window->out_count, at = (image * g->w->dims[0] + first) * plane + o;
+    if (g->y) {
+        for (int64_t j = 0; j < wide; j++)
+            for (int64_t i = 0; i < n; i++)
+                g->y[at + j * plane + i] = k->sums[i * wide + j];
+        return;
     }
+    for (int64_t i = 0; i < n; i++)
+        k->kernels->requantise(wide, k->sums + i * wide, g->scale + first, 1, g->zero, g->lo, k->rows + i * wide);
+    if (g->fused)
+        eng_int8_cut(g->fused, g->lo, n * wide, k->rows);
+    k->kernels->turn(n, wide, k->rows, wide, 0, g->bytes + at, plane);
 }
 
-static int group_out(eng_op_ctx *c, const eng_int8_conv *g, work *k, const eng_int8_right *right, int64_t group, int32_t *y)
+/* A row of a window whose pixels lie side by side in the image: cols pixels from `col` on, which may lie outside. */
+static uint8_t *gather_row(const uint8_t *row, int64_t col, int64_t cols, int64_t in, int64_t channels, uint8_t zero, uint8_t *to)
 {
-    int64_t mg = g->w->dims[0] / g->groups, out = g->window->out_count, depth = depth_of(g->w);
+    int64_t from = col < 0 ? -col < cols ? -col : cols : 0, end = in - col < cols ? in - col : cols;
+    end = end > from ? end : from;
+    if (from)
+        memset(to, zero, (size_t)(from * channels));
+    if (end > from)
+        memcpy(to + from * channels, row + (col + from) * channels, (size_t)((end - from) * channels));
+    if (cols > end)
+        memset(to + end * channels, zero, (size_t)((cols - end) * channels));
+    return to + cols * channels;
+}
+
+/* The window of result o, the channels of one group: depth bytes. */
+static void gather(const eng_int8_conv *g, const work *k, int64_t group, int64_t o, uint8_t *to)
+{
+    const eng_window *w = g->window;
+    int64_t channels = g->x->dims[1], cg = g->w->dims[1];
+    if (w->n == 2 && w->dil[1] == 1 && g->groups == 1) {
+        int64_t top = o / w->out[1] * w->stride[0] - w->pad[0], left = o % w->out[1] * w->stride[1] - w->pad[1];
+        for (int64_t a = 0; a < w->k[0]; a++) {
+            int64_t row = top + a * w->dil[0];
+            bool outside = row < 0 || row >= w->in[0]; /* then all columns are, too */
+            to = gather_row(outside ? k->image : k->image + row * w->in[1] * channels, outside ? w->in[1] : left, w->k[1], w->in[1],
+                            channels, k->zero, to);
+        }
+        return;
+    }
+    window_places(w, o, k->places);
+    for (int64_t p = 0; p < w->k_count; p++, to += cg)
+        if (k->places[p] < 0)
+            memset(to, k->zero, (size_t)cg);
+        else
+            memcpy(to, k->image + k->places[p] * channels + group * cg, (size_t)cg);
+}
+
+/* Results o … o + n of a group. */
+static void group_sums(const eng_int8_conv *g, const work *k, const eng_int8_mul *mul, int64_t group, int64_t o, int64_t n)
+{
+    int64_t depth = depth_of(g->w), pitch = 4 * eng_int8_places(k->kernels, (int)depth);
+    if (k->kernels->depth != 4) { /* bytes become numbers of 16 bits */
+        for (int64_t i = 0; i < n; i++)
+            gather(g, k, group, o + i, k->rows + i * depth);
+        eng_int8_mul_rows(mul, (int)n, k->rows, (size_t)depth, 1, k->sums, mul->right->n);
+        return;
+    }
+    uint8_t *row = (uint8_t *)mul->left;
+    for (int64_t i = 0; i < n; i++, row += pitch) {
+        memset(row + pitch - 4, 0, 4); /* beyond the window */
+        gather(g, k, group, o + i, row);
+        uint32_t sum = 0;
+        for (int64_t p = 0; p < depth && mul->zb; p++)
+            sum += row[p];
+        mul->sums[i] = (int32_t)sum;
+    }
+    eng_int8_mul_left(mul, (int)n, mul->left, k->sums, mul->right->n);
+}
+
+static int group_out(eng_op_ctx *c, const eng_int8_conv *g, work *k, const eng_int8_right *right, int64_t group, int64_t image)
+{
+    int64_t mg = g->w->dims[0] / g->groups, out = g->window->out_count, depth = depth_of(g->w), wide = mg > depth ? mg : depth;
     eng_int8_mul mul;
     PST_ASSERT(right->n == mg && right->k == depth); /* what is shared was packed for this shape */
-    int rc = eng_int8_mul_make(c, right, g->x->dtype == PST_I8, g->w->dtype == PST_I8, g->zx, g->zw + (g->n_zw == 1 ? 0 : group * mg),
+    /* the image is unsigned: its zero point is, too */
+    int rc = eng_int8_mul_make(c, right, false, g->w->dtype == PST_I8, k->zero, g->zw + (g->n_zw == 1 ? 0 : group * mg),
                                g->n_zw == 1 ? 1 : mg, g->bias ? g->bias + group * mg : NULL, &mul);
     if (rc < 0)
         return rc;
-    k->rows = eng_op_scratch(c, (size_t)mul.rows * (size_t)depth);
+    k->rows = eng_op_scratch(c, (size_t)mul.rows * (size_t)wide);
     k->sums = eng_op_scratch(c, (size_t)mul.rows * (size_t)mg * sizeof *k->sums);
     if (!k->rows || !k->sums)
         return PST_ELIMIT;
     for (int64_t o = 0; o < out && rc == 0; o += mul.rows, rc = eng_op_pause(c)) {
         int64_t n = out - o < mul.rows ? out - o : mul.rows;
-        gather(g, k, group, o, n);
-        eng_int8_mul_rows(&mul, (int)n, k->rows, (size_t)depth, 1, k->sums, mg);
-        to_planes(k->sums, n, mg, y + group * mg * out + o, out);
+        group_sums(g, k, &mul, group, o, n);
+        to_planes(g, k, image, group * mg, mg, o, n);
     }
     return rc;
 }
 
 /* A filter for each channel: w (positions, channels) with the zero points taken out. */
-static int depthwise_out(eng_op_ctx *c, const eng_int8_conv *g, const work *k, const int16_t *w, int32_t *y)
+static int depthwise_out(eng_op_ctx *c, const eng_int8_conv *g, const work *k, const int16_t *w, int64_t image)
 {
     enum { SOME = 64 };
     int64_t channels = g->x->dims[1], out = g->window->out_count;
-    int flip = g->x->dtype == PST_I8 ? 128 : 0, zx = g->zx + flip, rc = 0;
+    int rc = 0;
     for (int64_t o = 0; o < out && rc == 0; o += SOME, rc = eng_op_pause(c)) {
         int64_t n = out - o < SOME ? out - o : SOME;
         for (int64_t i = 0; i < n; i++) {
@@ -176,25 +224,29 @@ static int depthwise_out(eng_op_ctx *c, const eng_int8_conv *g, const work *k, c
             for (int64_t ch = 0; ch < channels; ch++)
                 sum[ch] = g->bias ? g->bias[ch] : 0;
             window_places(g->window, o + i, k->places);
-            for (int64_t p = 0; p < g->window->k_count; p++) {
-                if (k->places[p] < 0)
-                    continue;
-                const uint8_t *x = k->image + k->places[p] * channels;
-                for (int64_t ch = 0; ch < channels; ch++)
-                    sum[ch] = (int32_t)((uint32_t)sum[ch] + (uint32_t)(((x[ch] ^ flip) - zx) * w[p * channels + ch]));
-            }
+            for (int64_t p = 0; p < g->window->k_count; p++)
+                if (k->places[p] >= 0)
+                    k->kernels->add_products(channels, k->image + k->places[p] * channels, k->zero, w + p * channels, sum);
         }
-        to_planes(k->sums, n, channels, y + o, out);
+        to_planes(g, k, image, 0, channels, o, n);
     }
     return rc;
 }
 
+static void turn_image(const eng_int8_conv *g, const work *k, int64_t image)
+{
+    int64_t channels = g->x->dims[1], in = g->window->in_count;
+    k->kernels->turn(channels, in, (const uint8_t *)g->x->data + image * channels * in, in, g->x->dtype == PST_I8 ? 128 : 0, k->image,
+                     channels);
+}
+
 static int depthwise(eng_op_ctx *c, const eng_int8_conv *g, work *k)
 {
-    int64_t channels = g->x->dims[1], in = g->window->in_count, out = g->window->out_count, positions = g->window->k_count;
+    int64_t channels = g->x->dims[1], positions = g->window->k_count;
     int16_t *w = eng_op_scratch(c, (size_t)(channels * positions) * sizeof *w);
     k->sums = eng_op_scratch(c, (size_t)(64 * channels) * sizeof *k->sums);
-    if (!w || !k->sums)
+    k->rows = eng_op_scratch(c, (size_t)(64 * channels));
+    if (!w || !k->sums || !k->rows)
         return PST_ELIMIT;
     for (int64_t i = 0; i < channels * positions; i++) {
         int v = g->w->dtype == PST_I8 ? ((const int8_t *)g->w->data)[i] : ((const uint8_t *)g->w->data)[i];
@@ -202,8 +254,8 @@ static int depthwise(eng_op_ctx *c, const eng_int8_conv *g, work *k)
     }
     int rc = 0;
     for (int64_t n = 0; n < g->x->dims[0] && rc == 0; n++) {
-        turn((const uint8_t *)g->x->data + n * channels * in, channels, in, k->image);
-        rc = depthwise_out(c, g, k, w, g->y + n * channels * out);
+        turn_image(g, k, n);
+        rc = depthwise_out(c, g, k, w, n);
     }
     return rc;
 }
@@ -226,22 +278,24 @@ static const eng_int8_right *right_of(eng_op_ctx *c, const eng_int8_conv *g, int
 
 int eng_int8_conv_run(eng_op_ctx *c, const eng_int8_conv *g)
 {
-    int64_t channels = g->x->dims[1], in = g->window->in_count, out = g->window->out_count, m = g->w->dims[0];
-    work k = {.image = eng_op_scratch(c, (size_t)(channels * in) + 1),
-              .places = eng_op_scratch(c, (size_t)g->window->k_count * sizeof *k.places)};
+    int64_t channels = g->x->dims[1], in = g->window->in_count;
+    work k = {.kernels = kernels_of(c),
+              .image = eng_op_scratch(c, (size_t)(channels * in) + 1),
+              .places = eng_op_scratch(c, (size_t)g->window->k_count * sizeof *k.places),
+              .zero = (uint8_t)(g->zx + eng_int8_shift_left(g->x->dtype == PST_I8))};
     if (!k.image || !k.places)
         return PST_ELIMIT;
-    c->kernel = kernels_of(c)->name;
+    c->kernel = k.kernels->name;
     if (is_depthwise(g->w, g->groups))
         return depthwise(c, g, &k);
     int rc = 0;
     for (int64_t n = 0; n < g->x->dims[0] && rc == 0; n++) {
-        turn((const uint8_t *)g->x->data + n * channels * in, channels, in, k.image);
+        turn_image(g, &k, n);
         for (int64_t group = 0; group < g->groups && rc == 0; group++) {
             eng_blk *mark = c->plan->scratch;
             eng_int8_right now;
             const eng_int8_right *right = right_of(c, g, group, &now);
-            rc = right ? group_out(c, g, &k, right, group, g->y + n * m * out) : PST_ELIMIT;
+            rc = right ? group_out(c, g, &k, right, group, n) : PST_ELIMIT;
             eng_scratch_free(c->plan, mark);
         }
     }

@@ -4,7 +4,8 @@
 
 #include "engine/ops/window.h"
 
-/* Operands, checked: x (N, C, …) and w (M, C / groups, …) of bytes; zw: one for all filters or one for each (n_zw); bias: for each, NULL = none. */
+/* Operands, checked: x (N, C, …) and w (M, C / groups, …) of bytes; zw: one for all filters or one for each (n_zw); bias: for each, NULL = none. The result
+ * (N, M, …) is sums, or bytes: sums times scale (one for each filter), rounded, plus zero. */
 typedef struct eng_int8_conv {
     const pst_tensor *x, *w;
     const eng_window *window;
@@ -12,7 +13,11 @@ typedef struct eng_int8_conv {
     const int32_t *zw;
     int64_t n_zw, groups;
     const int32_t *bias;
-    int32_t *y; /* (N, M, …) */
+    int32_t *y; /* NULL = bytes */
+    uint8_t *bytes;
+    const float *scale;
+    int zero, lo;
+    const struct eng_int8_fused *fused; /* NULL = nothing is cut */
 } eng_int8_conv;
 
 /* Once a plan: filters that are a constant at input `at` are packed, *c->state keeps them. */

@@ -1,5 +1,5 @@
-/* quant_matmul.c - products of 8-bit matrices: MatMulInteger, QLinearMatMul, and ONNX Runtime's MatMulIntegerToFloat and QGemm. A side that is a constant
- * is packed once; zero points go into what each sum begins with. What the kernels do not take - a zero point or scale for each row, plans
+/* quant_matmul.c - products of 8-bit matrices: MatMulInteger, QLinearMatMul, ONNX Runtime's MatMulIntegerToFloat and QGemm, and what fuse_qdq.c makes of
+ * float products between DequantizeLinear and QuantizeLinear. A side that is a constant is packed once; zero points go into what each sum begins with. What the kernels do not take - a zero point or scale for each row, plans
  * without fusion - is computed by loops. */
 #include "engine/ops/quant_matmul.h"
 
@@ -45,16 +45,21 @@ int eng_int8_mul_make(eng_op_ctx *c, const eng_int8_right *right, bool left_sign
     return 0;
 }
 
-void eng_int8_mul_rows(const eng_int8_mul *g, int m, const uint8_t *a, size_t rs, size_t cs, int32_t *c, ptrdiff_t ldc)
+void eng_int8_mul_left(const eng_int8_mul *g, int m, const int32_t *left, int32_t *c, ptrdiff_t ldc)
 {
-    PST_ASSERT(m <= g->rows);
-    eng_int8_left(g->right->kernels, m, g->right->k, a, rs, cs, g->left_signed, g->left, g->zb ? g->sums : NULL);
-    eng_int8_product(g->right, m, g->left, g->first, c, ldc);
+    eng_int8_product(g->right, m, left, g->first, c, ldc);
     for (int i = 0; i < m && g->zb; i++) {
         uint32_t *row = (uint32_t *)(c + i * ldc), sum = (uint32_t)g->sums[i];
         for (int j = 0; j < g->right->n; j++)
             row[j] -= sum * (uint32_t)g->zb[j];
     }
+}
+
+void eng_int8_mul_rows(const eng_int8_mul *g, int m, const uint8_t *a, size_t rs, size_t cs, int32_t *c, ptrdiff_t ldc)
+{
+    PST_ASSERT(m <= g->rows);
+    eng_int8_left(g->right->kernels, m, g->right->k, a, rs, cs, g->left_signed, g->left, g->zb ? g->sums : NULL);
+    eng_int8_mul_left(g, m, g->left, c, ldc);
 }
 
 /* ---- operands ---- */
@@ -65,7 +70,8 @@ typedef struct places {
 } places;
 
 static const places of_integer = {0, 1, 2, 3, -1, -1, -1, -1, -1}, of_linear = {0, 3, 2, 5, 1, 4, -1, 6, 7},
-                    of_float = {0, 1, 4, 5, 2, 3, 6, -1, -1}, of_gemm = {0, 3, 2, 5, 1, 4, 6, 7, 8};
+                    of_float = {0, 1, 4, 5, 2, 3, 6, -1, -1}, of_gemm = {0, 3, 2, 5, 1, 4, 6, 7, 8},
+                    of_fused = {0, 3, 2, 5, 1, 4, -1, 6, 7};
 
 static const pst_tensor *in_at(const eng_op_ctx *c, int at)
 {
@@ -75,8 +81,8 @@ static const pst_tensor *in_at(const eng_op_ctx *c, int at)
 typedef struct product {
     const places *at;
     pst_tensor a, b;
-    bool ta, tb;
-    int rank; /* of the result, and its dimensions */
+    bool ta, tb, row, column; /* row, column: a side was a vector, and the result has no such dimension */
+    int rank;                 /* of the result with both, and its dimensions */
     int64_t dims[PST_MAX_RANK + 2], batches, m, k, n, sa[PST_MAX_RANK], sb[PST_MAX_RANK], st[PST_MAX_RANK];
 } product;
 
@@ -100,6 +106,31 @@ static int check_scales(eng_op_ctx *c, const product *g)
     return 0;
 }
 
+/* MatMul takes vectors: a row on the left, a column on the right. */
+static void widen_vectors(product *g)
+{
+    g->row = g->a.rank == 1;
+    g->column = g->b.rank == 1;
+    if (g->row) {
+        g->a.rank = 2;
+        g->a.dims[1] = g->a.dims[0];
+        g->a.dims[0] = 1;
+    }
+    if (g->column) {
+        g->b.rank = 2;
+        g->b.dims[1] = 1;
+    }
+}
+
+/* What DequantizeLinear asks for: a value and its zero point are of one type. */
+static int check_types(eng_op_ctx *c, const product *g)
+{
+    const pst_tensor *za = in_at(c, g->at->za), *zb = in_at(c, g->at->zb);
+    if ((za && za->dtype != g->a.dtype) || (zb && zb->dtype != g->b.dtype))
+        return eng_op_fail(c, PST_EINVAL, "the zero point is not of the input's type");
+    return 0;
+}
+
 /* What the run was given, checked before anything is read: neither types nor shapes are known to the plan. */
 static int operands(eng_op_ctx *c, const places *at, product *g)
 {
@@ -108,9 +139,16 @@ static int operands(eng_op_ctx *c, const places *at, product *g)
         return eng_op_fail(c, PST_EINVAL, "a matrix is missing");
     *g = (product){.at = at, .a = *in_at(c, at->a), .b = *in_at(c, at->b)};
     pst_tensor *a = &g->a, *b = &g->b;
-    if (at == &of_gemm) {
+    if (at == &of_gemm || at == &of_fused) {
         g->ta = eng_attr_int(c->node, "transA", 0);
         g->tb = eng_attr_int(c->node, "transB", 0);
+    }
+    if (at == &of_fused) {
+        if ((rc = check_types(c, g)) < 0)
+            return rc;
+        if (eng_attr_find(c->node, "transB") && (a->rank != 2 || b->rank != 2))
+            return eng_op_fail(c, PST_EINVAL, "two matrices are needed");
+        widen_vectors(g);
     }
     if (!is_byte(a) || !is_byte(b) || a->rank < 2 || b->rank < 2)
         return eng_op_fail(c, PST_EINVAL, "two int8 or uint8 matrices are needed");
@@ -156,6 +194,7 @@ typedef struct result {
     int step, zero, lo;
     const float *bias;
     const int32_t *ibias;
+    const eng_int8_fused *fused; /* NULL = a node of the file */
 } result;
 
 static double scale_at(const pst_tensor *s, int64_t i)
@@ -189,6 +228,11 @@ static int result_of(eng_op_ctx *c, const product *g, float alpha, result *r)
         r->ibias = bias ? bias->data : NULL;
     else
         r->bias = bias ? bias->data : NULL;
+    r->fused = g->at == &of_fused ? c->node->fused : NULL;
+    if (r->fused) {
+        r->bias = r->fused->bias;
+        r->ibias = r->fused->sums_bias;
+    }
     r->scale = eng_op_scratch(c, (size_t)(n + 1) * sizeof(float));
     if (!r->scale)
         return PST_ELIMIT;
@@ -196,7 +240,12 @@ static int result_of(eng_op_ctx *c, const product *g, float alpha, result *r)
         r->scale[j] = alpha * (float)scale_at(sa, 0) * (float)scale_at(sb, j);
         r->scale[j] = quantised ? r->scale[j] / (float)scale_at(sy, 0) : r->scale[j];
     }
-    r->y = eng_out(c, 0, t, g->rank, g->dims);
+    int64_t dims[PST_MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < g->rank; i++)
+        if (!(g->row && i == g->rank - 2) && !(g->column && i == g->rank - 1))
+            dims[rank++] = g->dims[i];
+    r->y = eng_out(c, 0, t, rank, dims);
     return r->y ? 0 : PST_ELIMIT;
 }
 
@@ -236,13 +285,15 @@ typedef struct packed_right {
 
 static bool turned(const eng_op_ctx *c)
 {
-    return !strcmp(c->node->op_type, "QGemm") && eng_attr_int(c->node, "transB", 0);
+    bool may = c->node->fused || !strcmp(c->node->op_type, "QGemm");
+    return may && eng_attr_int(c->node, "transB", 0);
 }
 
 static const places *places_of(const eng_op_ctx *c)
 {
     const char *op = c->node->op_type;
-    return !strcmp(op, "QGemm")           ? &of_gemm
+    return c->node->fused                 ? &of_fused
+           : !strcmp(op, "QGemm")         ? &of_gemm
            : !strcmp(op, "QLinearMatMul") ? &of_linear
            : !strcmp(op, "MatMulInteger") ? &of_integer
                                           : &of_float;
@@ -275,12 +326,26 @@ static int prepare(eng_op_ctx *c)
     return eng_op_share(c, &key, eng_of_model(c, at->b), sizeof(packed_right), pack, c->state);
 }
 
+void eng_int8_cut(const eng_int8_fused *f, int type_lo, int64_t n, uint8_t *y)
+{
+    if (f->lo == type_lo && f->hi == type_lo + 255)
+        return;
+    uint8_t flip = type_lo ? 128 : 0, lo = (uint8_t)f->lo ^ flip, hi = (uint8_t)f->hi ^ flip;
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t v = y[i] ^ flip;
+        v = v > lo ? v : lo;
+        y[i] = (v < hi ? v : hi) ^ flip;
+    }
+}
+
 static void row_out(const eng_int8_kernels *kn, const result *r, int64_t n, const int32_t *sums, int64_t at)
 {
     if (r->kind == AS_FLOATS)
         kn->floats(n, sums, r->scale, r->step, r->bias, (float *)r->y + at);
     else
         kn->requantise(n, sums, r->scale, r->step, r->zero, r->lo, (uint8_t *)r->y + at);
+    if (r->kind == AS_BYTES && r->fused)
+        eng_int8_cut(r->fused, r->lo, n, (uint8_t *)r->y + at);
 }
 
 /* Rows of one left matrix, or of all of them, with one right matrix. */
@@ -394,6 +459,17 @@ int eng_op_matmul_integer_to_float(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 4);
     return rc < 0 ? rc : run(c, &of_float);
+}
+
+int eng_prepare_quantised_matmul(eng_op_ctx *c)
+{
+    return prepare(c);
+}
+
+/* Its scales and zero points are constants that were looked at (fuse_qdq.c). */
+int eng_op_quantised_matmul(eng_op_ctx *c)
+{
+    return run(c, &of_fused);
 }
 
 int eng_prepare_qgemm(eng_op_ctx *c)

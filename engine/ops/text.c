@@ -1,10 +1,14 @@
-/* text.c - operators on texts (UTF-8; case is changed for ASCII letters only) and TfIdfVectorizer. */
+/* text.c - operators on texts (UTF-8; case is changed as Unicode has it, one character for one) and TfIdfVectorizer. */
 #include "engine/ops/kernels.h"
+#include "engine/ops/regex.h"
 
+#include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <wctype.h>
 
 /* Broadcasting repeats texts: the bytes of the result are held against the limit as they grow, not those of the inputs. */
 int eng_op_string_concat(eng_op_ctx *c)
@@ -50,46 +54,162 @@ int eng_op_string_concat(eng_op_ctx *c)
     return 0;
 }
 
+/* Letters of all scripts, whatever the process's locale is; NULL where the system has no such locale. */
+static locale_t letters;
+static pthread_once_t letters_once = PTHREAD_ONCE_INIT;
+static void find_letters(void)
+{
+    letters = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+}
+
+static uint32_t read_char(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    uint32_t v = n == 1 ? u[0] : u[0] & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++)
+        v = v << 6 | (u[i] & 0x3f);
+    return v;
+}
+
+static size_t write_char(uint32_t v, char *to)
+{
+    if (v < 0x80) {
+        *to = (char)v;
+        return 1;
+    }
+    size_t n = v < 0x800 ? 2 : v < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, v >>= 6)
+        to[i] = (char)(0x80 | (v & 0x3f));
+    to[0] = (char)((0xf00u >> n & 0xff) | v);
+    return n;
+}
+
+/* s with its letters in the case `how` begins with (U, L; else unchanged), one character for one. to: 4 bytes for each of s, and one. */
+static size_t change_case(const char *s, char how, char *to)
+{
+    size_t n = 0;
+    for (size_t step; *s; s += step) {
+        step = eng_utf8_step(s);
+        uint32_t v = read_char(s, step);
+        if (v < 0x80)
+            v = how == 'U' && v >= 'a' && v <= 'z' ? v - 32 : how == 'L' && v >= 'A' && v <= 'Z' ? v + 32 : v;
+        else if (how == 'U' || how == 'L')
+            v = (uint32_t)(how == 'U' ? towupper_l((wint_t)v, letters) : towlower_l((wint_t)v, letters));
+        n += write_char(v, to + n);
+    }
+    to[n] = 0;
+    return n;
+}
+
+/* Room that grows; for one text at a time. */
+typedef struct text_room {
+    char *at;
+    size_t bytes;
+} text_room;
+
+static bool text_room_for(eng_op_ctx *c, text_room *r, size_t bytes)
+{
+    if (bytes > r->bytes) {
+        r->bytes = 2 * bytes;
+        r->at = eng_op_scratch(c, r->bytes);
+    }
+    return r->at != NULL;
+}
+
+/* Letters beyond ASCII: valid UTF-8, of a language whose case is that of Unicode. */
+static int check_letters(eng_op_ctx *c, const char *s)
+{
+    size_t len = strlen(s), i = 0;
+    while (i < len && !(s[i] & 0x80))
+        i++;
+    if (i == len)
+        return 0;
+    pthread_once(&letters_once, find_letters);
+    if (eng_utf8_count(s, len) < 0)
+        return eng_op_fail(c, PST_EINVAL, "a text is no UTF-8");
+    return letters ? 0 : eng_op_fail(c, PST_EUNSUPPORTED, "letters beyond ASCII: this system has no locale C.UTF-8");
+}
+
+/* In Turkish and Azerbaijani, i and I are not one letter. */
+static int check_language(eng_op_ctx *c)
+{
+    const char *locale = eng_attr_str(c->node, "locale", "en_US");
+    bool other = (!strncasecmp(locale, "tr", 2) || !strncasecmp(locale, "az", 2)) && (!locale[2] || strchr("_-.@", locale[2]));
+    return other ? eng_op_fail(c, PST_EUNSUPPORTED, "case as in the locale %s is not covered", locale) : 0;
+}
+
+/* s in another case, in room. */
+static int in_case(eng_op_ctx *c, const char *s, char how, text_room *room, size_t *ret_len)
+{
+    int rc = check_letters(c, s);
+    if (rc < 0 || !text_room_for(c, room, 4 * strlen(s) + 1))
+        return rc < 0 ? rc : PST_ELIMIT;
+    *ret_len = change_case(s, how, room->at);
+    return 0;
+}
+
+/* The texts that are no stop words, and how many. */
+static int keep_texts(eng_op_ctx *c, const pst_tensor *x, const char **kept, int64_t *ret)
+{
+    size_t n_stop;
+    const char *const *stop = eng_attr_strings(c->node, "stopwords", &n_stop);
+    bool exact = eng_attr_int(c->node, "is_case_sensitive", 0);
+    const char **words = eng_op_scratch(c, (n_stop + 1) * sizeof *words);
+    text_room room = {0};
+    size_t len;
+    int rc = 0;
+    *ret = 0;
+    if (!words)
+        return PST_ELIMIT;
+    for (size_t k = 0; k < n_stop; k++) {
+        text_room own = {0};
+        if (!exact && (rc = in_case(c, stop[k], 'L', &own, &len)) < 0)
+            return rc;
+        words[k] = exact ? stop[k] : own.at;
+    }
+    for (int64_t i = 0, n = eng_count(x); i < n; i++) {
+        const char *s = ((const char *const *)x->data)[i];
+        bool folded = !exact && n_stop, drop = false;
+        if (folded && (rc = in_case(c, s, 'L', &room, &len)) < 0)
+            return rc;
+        for (size_t k = 0; k < n_stop && !drop; k++)
+            drop = !strcmp(folded ? room.at : s, words[k]);
+        if (!drop)
+            kept[(*ret)++] = s;
+    }
+    return 0;
+}
+
 /* Stop words out, then case: (C) or (1, C). Nothing left gives one empty text. */
 int eng_op_string_normalizer(eng_op_ctx *c)
 {
     int rc = eng_op_need(c, 1);
-    if (rc < 0)
+    if (rc < 0 || (rc = check_language(c)) < 0)
         return rc;
     pst_tensor x = *eng_in(c, 0);
-    size_t n_stop;
-    const char *const *stop = eng_attr_strings(c->node, "stopwords", &n_stop);
-    const char *how = eng_attr_str(c->node, "case_change_action", "NONE");
-    bool exact = eng_attr_int(c->node, "is_case_sensitive", 0);
+    char how = *eng_attr_str(c->node, "case_change_action", "NONE");
     if (x.dtype != PST_STR || x.rank < 1 || x.rank > 2 || (x.rank == 2 && x.dims[0] != 1))
         return eng_op_fail(c, PST_EINVAL, "texts of shape (C) or (1, C) are needed");
-    int64_t n = eng_count(&x), left = 0;
-    const char **kept = eng_op_scratch(c, (size_t)(n + 1) * sizeof *kept);
+    int64_t left;
+    const char **kept = eng_op_scratch(c, (size_t)(eng_count(&x) + 1) * sizeof *kept);
     if (!kept)
         return PST_ELIMIT;
-    for (int64_t i = 0; i < n; i++) {
-        const char *s = ((const char *const *)x.data)[i];
-        bool drop = false;
-        for (size_t k = 0; k < n_stop && !drop; k++)
-            drop = exact ? !strcmp(s, stop[k]) : !strcasecmp(s, stop[k]);
-        if (!drop)
-            kept[left++] = s;
-    }
+    if ((rc = keep_texts(c, &x, kept, &left)) < 0)
+        return rc;
     if (!left)
         kept[left++] = "";
     int64_t dims[2] = {x.rank == 2 ? 1 : left, left};
     const char **o = eng_out(c, 0, PST_STR, x.rank, dims);
+    text_room room = {0};
     if (!o)
         return PST_ELIMIT;
     for (int64_t i = 0; i < left; i++) {
-        char *t = eng_op_text(c, kept[i], strlen(kept[i]));
-        for (char *p = t; *p && *how != 'N'; p++) {
-            if (*how == 'L' && *p >= 'A' && *p <= 'Z')
-                *p = (char)(*p + 32);
-            else if (*how == 'U' && *p >= 'a' && *p <= 'z')
-                *p = (char)(*p - 32);
-        }
-        o[i] = t;
+        const char *s = kept[i];
+        size_t len = strlen(s);
+        bool change = how == 'U' || how == 'L';
+        if (change && (rc = in_case(c, s, how, &room, &len)) < 0)
+            return rc;
+        o[i] = eng_op_text(c, change ? room.at : s, len);
     }
     return 0;
 }

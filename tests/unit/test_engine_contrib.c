@@ -199,6 +199,182 @@ static void test_a_dynamic_layer_is_one_product(void **state)
     }
 }
 
+/* ---- between DequantizeLinear and QuantizeLinear ---- */
+
+/* A constant of bytes; every number is whole. */
+static void byte_konst(pst_onnx_builder *b, const char *name, pst_dtype t, int rank, const int64_t *dims, const float *v)
+{
+    char from[40], line[100];
+    snprintf(from, sizeof from, "%s_f", name);
+    snprintf(line, sizeof line, "Cast %s > %s", from, name);
+    pst_onnx_floats(b, from, rank, dims, v);
+    kit_node(b, line);
+    pst_onnx_attr_int(b, "to", t);
+}
+
+static void byte_weights(pst_onnx_builder *b, const char *name, pst_dtype t, const int64_t *dims, int rank, int least, int most)
+{
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++)
+        n *= dims[i];
+    float *v = malloc((size_t)n * sizeof *v);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (float)(least + (int)(kit_next() % (uint32_t)(most - least + 1)));
+    byte_konst(b, name, t, rank, dims, v);
+    free(v);
+}
+
+/* Bytes → (v, its float32 form), by one scale. */
+static void pair(pst_onnx_builder *b, const char *name, pst_dtype t, float scale, float zero)
+{
+    char s[40], z[40], line[200];
+    snprintf(s, sizeof s, "%s_s", name);
+    snprintf(z, sizeof z, "%s_z", name);
+    kit_scalar(b, s, scale);
+    byte_konst(b, z, t, 0, NULL, &zero);
+    snprintf(line, sizeof line, "QuantizeLinear %s %s %s > %s_q", name, s, z, name);
+    kit_node(b, line);
+    snprintf(line, sizeof line, "DequantizeLinear %s_q %s %s > %s_d", name, s, z, name);
+    kit_node(b, line);
+}
+
+typedef struct qdq_case {
+    const char *what, *node; /* reads x_d, w_d, c_d, makes y */
+    const char *then;        /* y → y2, or NULL */
+    int rank;
+    int64_t x[5], w[5]; /* x without its batch */
+    bool columns, u8, transposed, bias;
+    const char *fused;
+} qdq_case;
+
+static const qdq_case qdq_cases[] = {
+    {"gemm", "Gemm x_d w_d c_d > y", NULL, 2, {11}, {11, 37}, true, true, false, true, "QuantizedMatMul"},
+    {"gemm, turned", "Gemm x_d w_d c_d > y", "Relu y > y2", 2, {70}, {5, 70}, false, false, true, true, "QuantizedMatMul"},
+    {"matmul", "MatMul x_d w_d > y", "Clip y low high > y2", 3, {3, 33}, {33, 65}, true, false, false, false, "QuantizedMatMul"},
+    {"one column", "MatMul x_d w_d > y", NULL, 2, {1}, {1, 1}, false, true, false, false, "QuantizedMatMul"},
+    {"conv", "Conv x_d w_d c_d > y", "Relu y > y2", 4, {3, 9, 7}, {18, 3, 3, 3}, true, true, false, true, "QuantizedConv"},
+    {"conv of one place", "Conv x_d w_d > y", NULL, 4, {20, 5, 3}, {7, 20, 1, 1}, false, false, false, false, "QuantizedConv"},
+    {"conv of a line", "Conv x_d w_d c_d > y", NULL, 3, {17, 19}, {33, 17, 4}, false, true, false, true, "QuantizedConv"},
+    {"add", "Add x_d x2_d > y", "Relu y > y2", 4, {3, 9, 7}, {1}, false, true, false, false, "Elementwise"},
+    {"sigmoid", "Sigmoid x_d > y", NULL, 2, {700}, {1}, false, false, false, false, "Elementwise"},
+    {"spread", "Mul x_d w_d > y", NULL, 3, {5, 33}, {33}, false, true, false, false, "Elementwise"},
+    {"moved", "Transpose x_d > y", NULL, 3, {5, 33}, {1}, false, true, false, false, NULL},
+};
+
+static pst_model *qdq_model(const qdq_case *k, pst_dtype t)
+{
+    pst_onnx_builder *b = pst_onnx_new("qdq", 17, 8);
+    int64_t dims[5] = {-1};
+    memcpy(dims + 1, k->x, (size_t)(k->rank - 1) * sizeof *dims);
+    pst_onnx_input(b, "x", PST_F32, k->rank, dims, NULL);
+    pair(b, "x", t, 0.02f, t == PST_U8 ? 117 : -3);
+    kit_scalar(b, "two", 2.5f);
+    kit_node(b, "Mul x two > x2");
+    pair(b, "x2", t, 0.05f, t == PST_U8 ? 130 : 9);
+    kit_scalar(b, "low", -1);
+    kit_scalar(b, "high", 0.7f);
+    int w_rank = 0;
+    while (w_rank < 5 && k->w[w_rank])
+        w_rank++;
+    bool matrix = k->node[0] == 'G' || k->node[0] == 'M';
+    int axis = matrix && !k->transposed ? 1 : 0;
+    int64_t columns = w_rank > axis ? k->w[axis] : 1, one = 1;
+    float scales[80], zeros[80], bias[80], bias_scales[80];
+    for (int i = 0; i < 80; i++) {
+        scales[i] = 0.01f + (k->columns ? 0.0003f * (float)i : 0);
+        zeros[i] = k->u8 ? 100 + (k->columns ? (float)(i % 50) : 0) : 0;
+        bias[i] = (float)((i * 37) % 3000 - 1500);
+        bias_scales[i] = scales[i] * 0.02f;
+    }
+    byte_weights(b, "w", k->u8 ? PST_U8 : PST_I8, k->w, w_rank, k->u8 ? 0 : -127, k->u8 ? 255 : 127);
+    pst_onnx_floats(b, "w_s", k->columns ? 1 : 0, &columns, scales);
+    byte_konst(b, "w_z", k->u8 ? PST_U8 : PST_I8, k->columns ? 1 : 0, &columns, zeros);
+    kit_node(b, "DequantizeLinear w w_s w_z > w_d");
+    pst_onnx_attr_int(b, "axis", axis);
+    byte_konst(b, "c", PST_I32, 1, k->bias ? &columns : &one, bias);
+    pst_onnx_floats(b, "c_s", k->columns ? 1 : 0, k->bias ? &columns : &one, bias_scales);
+    kit_node(b, "DequantizeLinear c c_s > c_d");
+    pst_onnx_attr_int(b, "axis", 0);
+    kit_node(b, k->node);
+    if (k->transposed)
+        pst_onnx_attr_int(b, "transB", 1);
+    if (!strncmp(k->node, "Conv", 4) && k->w[2] > 1)
+        pst_onnx_attr_ints(b, "pads", (int64_t[]){1, 1, 2, 1}, k->rank == 4 ? 4 : 2);
+    if (!strncmp(k->node, "Transpose", 9))
+        pst_onnx_attr_ints(b, "perm", (int64_t[]){0, 2, 1}, 3);
+    if (k->then)
+        kit_node(b, k->then);
+    const char *last = k->then ? "y2" : "y";
+    char line[100];
+    bool moved = !k->fused;
+    kit_scalar(b, "r_s", moved ? 0.02f : 0.031f);
+    float zero = moved ? (t == PST_U8 ? 117 : -3) : t == PST_U8 ? 90 : -20;
+    byte_konst(b, "r_z", t, 0, NULL, &zero);
+    snprintf(line, sizeof line, "QuantizeLinear %s r_s r_z > r", last);
+    kit_node(b, line);
+    pst_onnx_output(b, "r", t, k->rank, (int64_t[]){-1, -1, -1, -1, -1}, NULL);
+    return kit_load(b, NULL);
+}
+
+static int byte_of(const pst_tensor *t, int64_t i)
+{
+    return t->dtype == PST_U8 ? ((const uint8_t *)t->data)[i] : ((const int8_t *)t->data)[i];
+}
+
+/* Every byte within a step of the one that the nodes give one by one, and hardly any is not the same. */
+static void near_bytes(pst_plan *p, pst_plan *plain, const qdq_case *k, int batch)
+{
+    int64_t n = batch, differ = 0;
+    pst_tensor x = {.dtype = PST_F32, .rank = k->rank, .dims = {batch}}, got, want;
+    for (int i = 1; i < k->rank; i++)
+        n *= x.dims[i] = k->x[i - 1];
+    float *v = kit_floats((size_t)n);
+    x.data = v;
+    pst_err err = {0};
+    if (pst_plan_run(p, &x, 1, &got, 1, &err) < 0 || pst_plan_run(plain, &x, 1, &want, 1, &err) < 0)
+        fail_msg("%s, %d rows: %s", k->what, batch, err.text);
+    assert_int_equal(got.dtype, want.dtype);
+    assert_int_equal(got.rank, want.rank);
+    n = 1;
+    for (int i = 0; i < got.rank; i++) {
+        assert_int_equal(got.dims[i], want.dims[i]);
+        n *= got.dims[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int by = abs(byte_of(&got, i) - byte_of(&want, i));
+        differ += by > 0;
+        if (by > 1)
+            fail_msg("%s, %d rows: byte %ld is %d, wanted %d", k->what, batch, (long)i, byte_of(&got, i), byte_of(&want, i));
+    }
+    if (differ > 2 + n / 50)
+        fail_msg("%s, %d rows: %ld of %ld bytes differ", k->what, batch, (long)differ, (long)n);
+    free(v);
+}
+
+static void test_between_the_pairs_are_bytes(void **state)
+{
+    static const char *const isas[] = {"portable", "avx2", "avx512"};
+    for (size_t i = 0; i < 2 * sizeof qdq_cases / sizeof *qdq_cases; i++) {
+        const qdq_case *k = &qdq_cases[i / 2];
+        pst_model *m = qdq_model(k, i % 2 ? PST_I8 : PST_U8);
+        pst_plan *plain = kit_plan(m, NULL, true);
+        for (int isa = 0; isa < 3; isa++) {
+            pst_plan *p = NULL;
+            if (pst_plan_new(m, &(pst_plan_opts){.isa = isas[isa]}, &p, NULL) < 0)
+                continue; /* not of this CPU */
+            for (int n = 1; n < 40; n += n < 4 ? 1 : 11)
+                near_bytes(p, plain, k, n);
+            char *text = pst_plan_explain(p);
+            if ((k->fused && !strstr(text, k->fused)) || strstr(text, "Dequantize"))
+                fail_msg("%s: %s", k->what, text);
+            free(text);
+            pst_plan_free(p);
+        }
+        pst_plan_free(plain);
+        pst_model_unref(m);
+    }
+}
+
 /* Scales, zero points and biases that fit nothing, and sides that do not fit each other: said before anything is read. */
 static void test_bytes_that_do_not_fit(void **state)
 {
@@ -305,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_parts_that_are_not_covered),
         cmocka_unit_test(test_nodes_of_others_count),
         cmocka_unit_test(test_a_dynamic_layer_is_one_product),
+        cmocka_unit_test(test_between_the_pairs_are_bytes),
         cmocka_unit_test(test_bytes_that_do_not_fit),
         cmocka_unit_test(test_filters_by_two_shapes),
     };

@@ -275,6 +275,54 @@ static void test_cache_updates_stay_inside(void **state)
     }
 }
 
+/* 64-bit integers differ in digits that doubles have not. */
+static void test_top_of_large_integers(void **state)
+{
+    static const int64_t big = (int64_t)1 << 60;
+    int64_t x[5] = {big + 1, big + 3, -big - 1, big + 2, -big - 2}, k = 5;
+    for (int largest = 0; largest < 2; largest++) {
+        pst_onnx_builder *b = pst_onnx_new("top", 17, 8);
+        pst_onnx_input(b, "x", PST_I64, 1, (int64_t[]){5}, NULL);
+        pst_onnx_ints(b, "k", 1, (int64_t[]){1}, &k);
+        kit_node(b, "TopK x k > y at");
+        pst_onnx_attr_int(b, "largest", largest);
+        pst_onnx_output(b, "at", PST_I64, 1, (int64_t[]){5}, NULL);
+        pst_model *m = kit_load(b, NULL);
+        pst_plan *p = kit_plan(m, NULL, false);
+        pst_tensor in = {.dtype = PST_I64, .rank = 1, .dims = {5}, .data = x}, out;
+        assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, NULL), 0);
+        for (int i = 0; i < 5; i++) {
+            static const int64_t ascending[] = {4, 2, 0, 3, 1};
+            assert_int_equal(((int64_t *)out.data)[i], ascending[largest ? 4 - i : i]);
+        }
+        pst_plan_free(p);
+        pst_model_unref(m);
+    }
+}
+
+/* An index outside is named as it was given. */
+static void test_an_index_outside_is_named(void **state)
+{
+    for (int scatter = 0; scatter < 2; scatter++) {
+        pst_onnx_builder *b = pst_onnx_new("outside", 17, 8);
+        pst_onnx_input(b, "x", PST_F32, 1, (int64_t[]){3}, NULL);
+        pst_onnx_ints(b, "at", 2, (int64_t[]){1, 1}, (int64_t[]){-7});
+        KIT_WEIGHTS(b, "u", 1, 1);
+        kit_node(b, scatter ? "ScatterND x at u > y" : "GatherND x at > y");
+        pst_onnx_output(b, "y", PST_F32, 1, (int64_t[]){-1}, NULL);
+        pst_model *m = kit_load(b, NULL);
+        pst_plan *p = kit_plan(m, NULL, false);
+        float v[3] = {0};
+        pst_err err = {0};
+        pst_tensor in = {.dtype = PST_F32, .rank = 1, .dims = {3}, .data = v}, out;
+        assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), PST_EINVAL);
+        if (!strstr(err.text, "index -7 is outside 3"))
+            fail_msg("%s", err.text);
+        pst_plan_free(p);
+        pst_model_unref(m);
+    }
+}
+
 static void test_pools(void **state)
 {
     static const char *const ops[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool"};
@@ -464,6 +512,8 @@ int main(void)
         cmocka_unit_test(test_convolutions_with_pools),
         cmocka_unit_test(test_large_convolutions),
         cmocka_unit_test(test_cache_updates_stay_inside),
+        cmocka_unit_test(test_top_of_large_integers),
+        cmocka_unit_test(test_an_index_outside_is_named),
         cmocka_unit_test(test_pools),
         cmocka_unit_test(test_recurrent_cells),
         cmocka_unit_test(test_products),

@@ -108,6 +108,51 @@ static void refused(const how *h, int code, const char *says)
     pst_model_unref(m);
 }
 
+/* ---- StringNormalizer ---- */
+
+static int normalised(const char *change, const char *locale, const char *const *x, int64_t n, char *ret, size_t room)
+{
+    pst_onnx_builder *b = pst_onnx_new("case", 17, 8);
+    pst_onnx_input(b, "x", PST_STR, 1, (int64_t[]){-1}, NULL);
+    kit_node(b, "StringNormalizer x > y");
+    pst_onnx_attr_str(b, "case_change_action", change);
+    pst_onnx_attr_strs(b, "stopwords", (const char *const[]){"\u00dcber", "of"}, 2);
+    if (locale)
+        pst_onnx_attr_str(b, "locale", locale);
+    pst_onnx_output(b, "y", PST_STR, 1, (int64_t[]){-1}, NULL);
+    pst_model *m = kit_load(b, NULL);
+    pst_plan *p = NULL;
+    pst_err err = {0};
+    pst_tensor in = texts(x, n), out;
+    int rc = pst_plan_new(m, &(pst_plan_opts){.backend = "engine"}, &p, &err);
+    rc = rc == 0 ? pst_plan_run(p, &in, 1, &out, 1, &err) : rc;
+    *ret = 0;
+    for (int64_t i = 0; rc == 0 && i < out.dims[0]; i++)
+        snprintf(ret + strlen(ret), room - strlen(ret), "%s|", ((const char *const *)out.data)[i]);
+    if (rc < 0)
+        snprintf(ret, room, "%s", err.text);
+    pst_plan_free(p);
+    pst_model_unref(m);
+    return rc;
+}
+
+/* Latin, Greek, Cyrillic, letters whose other case is shorter or longer; stop words whatever their case. */
+static void test_case_of_letters(void **state)
+{
+    static const char *const x[] = {"Stra\u00dfe", "\u00fcBER", "\u03b1\u0392\u03c3", "\u0416\u0438\u0437\u043d\u044c", "\u0131\u0250",
+                                    "OF",          "\u65e5"};
+    char got[600];
+    assert_int_equal(normalised("UPPER", "en_US", x, 7, got, sizeof got), 0);
+    assert_string_equal(got, "STRA\u00dfE|\u0391\u0392\u03a3|\u0416\u0418\u0417\u041d\u042c|I\u2c6f|\u65e5|");
+    assert_int_equal(normalised("LOWER", NULL, x, 4, got, sizeof got), 0);
+    assert_string_equal(got, "stra\u00dfe|\u03b1\u03b2\u03c3|\u0436\u0438\u0437\u043d\u044c|");
+    assert_int_equal(normalised("LOWER", "tr_TR", x, 1, got, sizeof got), PST_EUNSUPPORTED);
+    assert_non_null(strstr(got, "tr_TR"));
+    static const char *const bad[] = {"\xc3", "a\xff", "\xed\xa0\x80"};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(normalised("UPPER", "C", bad + i, 1, got, sizeof got), PST_EINVAL);
+}
+
 static void test_what_is_refused(void **state)
 {
     static const char *const wrong[] = {"(",      ")",   "a)",  "[a",    "[z-a]",   "*",        "a**",         "a{2}{3}", "a{1001}",
@@ -192,12 +237,9 @@ static void test_memory_that_runs_out(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words),
-                                       cmocka_unit_test(test_separators),
-                                       cmocka_unit_test(test_expressions),
-                                       cmocka_unit_test(test_what_is_refused),
-                                       cmocka_unit_test(test_text_that_is_no_utf8_is_refused),
-                                       cmocka_unit_test(test_time_is_bounded),
-                                       cmocka_unit_test(test_memory_that_runs_out)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words),           cmocka_unit_test(test_separators),
+                                       cmocka_unit_test(test_expressions),     cmocka_unit_test(test_case_of_letters),
+                                       cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_text_that_is_no_utf8_is_refused),
+                                       cmocka_unit_test(test_time_is_bounded), cmocka_unit_test(test_memory_that_runs_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
