@@ -23,7 +23,7 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
 enable_language(CUDA)
-add_library(penstock_cuda MODULE cuda/plugin.cu cuda/trees.cu)
+add_library(penstock_cuda MODULE cuda/plugin.cu cuda/trees.cu cuda/net.cu)
 target_include_directories(penstock_cuda PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(penstock_cuda PRIVATE PST_VERSION="${PROJECT_VERSION}" "PST_CUDA_TARGETS=\"sm_80 sm_90 compute_90\"")
 # No fused multiply-add where the CPU has none: sums are to be equal bit for bit.

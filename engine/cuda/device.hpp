@@ -9,7 +9,7 @@
 #ifndef PST_ENGINE_CUDA_DEVICE_HPP
 #define PST_ENGINE_CUDA_DEVICE_HPP
 
-#include "engine/cuda/trees.h"
+#include "engine/cuda/part.h"
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>

@@ -5,6 +5,7 @@
  * order, chunk by chunk: all threads together bring a chunk's places to shared memory, and each walks its row down the chunk's trees. Every
  * row has one thread that adds up its leaves, so the sum has the order of the trees: no atomics, no tree of partial sums. */
 #include "engine/cuda/device.hpp"
+#include "engine/cuda/trees.h"
 
 #define ALL_LANES 0xffffffffu
 

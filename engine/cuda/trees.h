@@ -11,7 +11,7 @@
 #ifndef PST_ENGINE_CUDA_TREES_H
 #define PST_ENGINE_CUDA_TREES_H
 
-#include <stdint.h>
+#include "engine/cuda/part.h"
 
 enum {
     ENG_CUDA_CHUNK_PLACES = 2048, /* of 8 bytes, in shared memory */
@@ -59,11 +59,6 @@ typedef struct eng_cuda_weight {
     double value;
     int64_t target;
 } eng_cuda_weight;
-
-/* n things from byte `at` of the image on. */
-typedef struct eng_cuda_part {
-    uint64_t at, n;
-} eng_cuda_part;
 
 typedef struct eng_cuda_forest {
     int32_t n_trees, n_targets, n_columns, rows; /* rows: of a block */
