@@ -26,6 +26,38 @@ static const pst_usage lag_usage = {
     2,
     false};
 
+/* What is not known (the end of a topic that was deleted) is null, and no number that somebody would add up. */
+static json_t *known(int64_t n)
+{
+    return n >= 0 ? json_integer(n) : json_null();
+}
+
+static void print_json(const pst_group_lag *r, int64_t lag)
+{
+    json_t *j = json_pack("{s:s, s:s, s:i, s:o, s:o, s:o}", "group", r->group, "topic", r->topic, "partition", (int)r->partition,
+                          "committed", known(r->committed), "end", known(r->end), "lag", known(lag));
+    pst_json_print(stdout, j);
+    json_decref(j);
+}
+
+/* n, right aligned, or a word for what is not known. */
+static void print_known(int width, int64_t n, const char *else_word)
+{
+    if (n >= 0)
+        printf(" %*lld", width, (long long)n);
+    else
+        printf(" %*s", width, else_word);
+}
+
+static void print_row(const pst_group_lag *r, int64_t lag)
+{
+    printf("%-32s %-28s %9d", r->group, r->topic, r->partition);
+    print_known(12, r->committed, "none yet");
+    print_known(12, r->end, "unknown");
+    print_known(10, lag, "unknown");
+    putchar('\n');
+}
+
 /* Without --all only those that are behind are shown; a group of which nothing is known is an error, as a name may be misspelt. */
 static int lag_run(int argc, char **argv)
 {
@@ -44,20 +76,13 @@ static int lag_run(int argc, char **argv)
     PST_ASSERT(rc || !n || rows);
     for (size_t i = 0; !rc && i < n; i++) {
         const pst_group_lag *r = &rows[i];
-        int64_t lag = r->committed >= 0 ? r->end - r->committed : -1;
+        int64_t lag = r->committed >= 0 && r->end >= 0 ? r->end - r->committed : -1;
         if (v.settings.json) {
-            json_t *j = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I}", "group", r->group, "topic", r->topic, "partition", (int)r->partition,
-                                  "committed", (json_int_t)r->committed, "end", (json_int_t)r->end, "lag", (json_int_t)lag);
-            pst_json_print(stdout, j);
-            json_decref(j);
+            print_json(r, lag);
         } else if (o.all || lag) {
             if (!shown++)
                 printf("%-32s %-28s %9s %12s %12s %10s\n", "GROUP", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG");
-            printf("%-32s %-28s %9d %12lld %12lld ", r->group, r->topic, r->partition, (long long)r->committed, (long long)r->end);
-            if (lag < 0)
-                printf("%10s\n", "none yet");
-            else
-                printf("%10lld\n", (long long)lag);
+            print_row(r, lag);
         }
     }
     if (!rc && !n && o.group)

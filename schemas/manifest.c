@@ -147,8 +147,11 @@ static void read_store(mf_reader *r, const mf_place *p, pst_data_store *s)
         mf_check_keys(r, &connection, true);
     if (!s->type || kind == STORE_TYPES) {
         const char *near = s->type ? pst_nearest(s->type, store_types, STORE_TYPES) : NULL;
-        mf_wrong(r, p, "type", "%s%s%s%s", s->type ? "is not a known type of data store" : "is missing",
-                 near ? "; did you mean \"" : ": mount, files, topic or mount_cos", near ? near : "", near ? "\"?" : "");
+        if (near)
+            mf_wrong(r, p, "type", "there is no data store of type %.60s; did you mean \"%s\"?", s->type, near);
+        else
+            mf_wrong(r, p, "type", "%s%.60s; there are mount, files and topic (mount_cos is known and refused in this version)",
+                     s->type ? "there is no data store of type " : "is missing", s->type ? s->type : "");
     } else if (kind == STORE_TYPE_TOPIC) {
         read_topic_store(r, p, &connection, s);
     } else if (kind < STORE_TYPES_MOUNT) {

@@ -58,7 +58,7 @@ void scorer_dump(void *arg, json_t *to)
     json_object_set_new(to, "round_open", json_boolean(s->round.open));
     json_object_set_new(to, "rounds_thrown_away_in_a_row", json_integer(s->again));
     json_object_set_new(to, "unknown_schemas", json_integer((json_int_t)pst_unknown_count(s->unknown)));
-    json_object_set_new(to, "lag", json_integer(st->lag));
+    json_object_set_new(to, "lag", st->lag >= 0 ? json_integer(st->lag) : json_null());
     json_object_set_new(to, "counts",
                         json_pack("{s:I, s:I, s:I, s:I, s:I}", "records", (json_int_t)st->records, "scored", (json_int_t)st->scored,
                                   "dead_letters", (json_int_t)st->dead_letters, "commits", (json_int_t)st->commits, "aborts",

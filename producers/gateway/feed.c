@@ -207,17 +207,18 @@ int gw_feed_start(gw_state *g, gw_feed **ret_feed, pst_err *err)
     return 0;
 }
 
-int64_t gw_feed_lag(const gw_feed *f)
+json_t *gw_feed_lag(const gw_feed *f)
 {
-    return f ? f->lag : -1;
+    int64_t lag = f ? f->lag : -1;
+    return lag >= 0 ? json_integer(lag) : json_null();
 }
 
 void gw_feed_dump(const gw_feed *f, json_t *to)
 {
     int64_t polled = f ? f->polled_us : 0;
     json_object_set_new(to, "feed",
-                        json_pack("{s:I, s:I, s:f}", "lag", (json_int_t)gw_feed_lag(f), "records", (json_int_t)(f ? f->records : 0),
-                                  "polled_s_ago", polled ? (double)(pst_mono_us() - polled) / 1e6 : -1.0));
+                        json_pack("{s:o, s:I, s:f}", "lag", gw_feed_lag(f), "records", (json_int_t)(f ? f->records : 0), "polled_s_ago",
+                                  polled ? (double)(pst_mono_us() - polled) / 1e6 : -1.0));
 }
 
 void gw_feed_stop(gw_feed *f)

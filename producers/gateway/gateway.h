@@ -59,7 +59,7 @@ void gw_hub_dump(const gw_hub *h, json_t *to);
 /* feed.c: the consumer thread. */
 int gw_feed_start(gw_state *g, gw_feed **ret_feed, pst_err *err);
 void gw_feed_stop(gw_feed *f);
-int64_t gw_feed_lag(const gw_feed *f);           /* -1 = not known; NULL-safe */
+json_t *gw_feed_lag(const gw_feed *f);           /* records behind, null = not known; the caller's; NULL-safe */
 void gw_feed_dump(const gw_feed *f, json_t *to); /* NULL-safe */
 
 /* publisher.c: requests → jobs.requests; answers 202 or a problem when the broker has decided. Takes req. @thread loop */

@@ -12,9 +12,8 @@ static void health(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;
     pst_http_reply_json(req, 200,
-                        json_pack("{s:s, s:s, s:I, s:I, s:s}", "status", "ok", "version", PST_VERSION, "feed_lag",
-                                  (json_int_t)gw_feed_lag(g->feed), "streams", (json_int_t)gw_hub_streams(g->hub), "bootstrap",
-                                  g->client->settings->bootstrap.value));
+                        json_pack("{s:s, s:s, s:o, s:I, s:s}", "status", "ok", "version", PST_VERSION, "feed_lag", gw_feed_lag(g->feed),
+                                  "streams", (json_int_t)gw_hub_streams(g->hub), "bootstrap", g->client->settings->bootstrap.value));
 }
 
 static void metrics(void *arg, pst_http_req *req)
@@ -59,30 +58,31 @@ static void state(void *arg, pst_http_req *req)
     pst_http_reply_dump(req, pst_dump_now(g->dump));
 }
 
-static const gw_schema schemas[] = {{"State", GW_JSON({
-                                         "type" : "object",
-                                         "description" : "For people; members may change with the version.",
-                                         "required" : [ "component", "version", "pid", "time", "seconds" ],
-                                         "properties" : {
-                                             "component" : {"type" : "string"},
-                                             "version" : {"type" : "string"},
-                                             "pid" : {"type" : "integer"},
-                                             "time" : {"type" : "integer", "description" : "microseconds since 1970"},
-                                             "seconds" : {"type" : "number", "description" : "since its start"}
-                                         }
-                                     })},
-                                    {"Health", GW_JSON({
-                                         "type" : "object",
-                                         "required" : [ "status", "version" ],
-                                         "properties" : {
-                                             "status" : {"const" : "ok"},
-                                             "version" : {"type" : "string"},
-                                             "feed_lag" : {"type" : "integer", "description" : "records behind; -1 = not read yet"},
-                                             "streams" : {"type" : "integer"},
-                                             "bootstrap" : {"type" : "string"}
-                                         }
-                                     })},
-                                    {0}};
+static const gw_schema schemas[] = {
+    {"State", GW_JSON({
+         "type" : "object",
+         "description" : "For people; members may change with the version.",
+         "required" : [ "component", "version", "pid", "time", "seconds" ],
+         "properties" : {
+             "component" : {"type" : "string"},
+             "version" : {"type" : "string"},
+             "pid" : {"type" : "integer"},
+             "time" : {"type" : "integer", "description" : "microseconds since 1970"},
+             "seconds" : {"type" : "number", "description" : "since its start"}
+         }
+     })},
+    {"Health", GW_JSON({
+         "type" : "object",
+         "required" : [ "status", "version" ],
+         "properties" : {
+             "status" : {"const" : "ok"},
+             "version" : {"type" : "string"},
+             "feed_lag" : {"type" : [ "integer", "null" ], "description" : "records behind; null = not read yet"},
+             "streams" : {"type" : "integer"},
+             "bootstrap" : {"type" : "string"}
+         }
+     })},
+    {0}};
 static const gw_answer to_health[] = {{200, "it serves", "application/json", "Health"}, {0}},
                        to_metrics[] = {{200, "the counters", "text/plain", GW_JSON({"type" : "string"})}, {0}},
                        to_state[] = {{200, "the state", "application/json", "State"}, {503, "not to be had", GW_PROBLEM}, {0}},

@@ -1,5 +1,5 @@
 """What one scorer's trouble means for the others and for the rest of its input: a record that must wait holds its own partition alone; a scorer that is told to
-stop gives its partitions back at once, although its membership is static; an input that grows is read to its last partition; and a record that waited is
+stop gives its partitions back at once, although its membership is static; input and output that grow are read and written to their last partition; and a record that waited is
 scored once, whoever is killed meanwhile."""
 import sys, os, struct, time
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
@@ -88,8 +88,29 @@ with Platform(without="trainer,lcm,scorers") as p:
     for i in range(12):
         put(f"grown{i}", i % 4)
     all_scored(30, "after the input grew from 2 to 4 partitions")
+
+    # The output grows alone, then both at once: nothing is lost, and where they match again a record keeps its partition.
+    def grow(**topics):
+        for f in admin.create_partitions([NewPartitions(t, n) for t, n in topics.items()]).values():
+            f.result(30 * PATIENCE)
+        for t, n in topics.items():
+            until(lambda: len(producer.list_topics(t, 20).topics[t].partitions) == n, 30, f"the producer does not hear that {t} grew")
+    grow(out=3)
+    for i in range(12):
+        put(f"out{i}", i % 4)
+    all_scored(30, "after the output grew from 2 to 3 partitions (the input has 4)")
+    grow(**{"in": 6, "out": 6})
+    for i in range(12):
+        put(f"new{i}", i % 6)
+    all_scored(30, "after both grew to 6 partitions")  # that both did is seen by the first record of a new partition
+    for i in range(24):
+        put(f"both{i}", i % 6)
+    all_scored(30, "behind it")
+    where = {m.key().decode(): m.partition() for m in p.read("out")}
+    moved = {f"both{i}": where[f"both{i}"] for i in range(24) if where[f"both{i}"] != i % 6}
+    check(not moved, f"input and output have 6 partitions, and scores are not in their records' partitions: {moved}")
     check(a.poll() is None, f"the scorer left by itself: {log()}")
     check(max(scored().values()) == 1, "something came twice")
     a.terminate()
     check(a.wait(20) == 0, f"told to stop, it exits {a.returncode}: {log()}")
-print(f"ok: {len(sent)} records scored once; one waited alone, one scorer left, the input grew")
+print(f"ok: {len(sent)} records scored once; one waited alone, one scorer left, input and output grew")

@@ -1,0 +1,216 @@
+"""What is refused is said at once, with its exit status, and found afterwards: submissions that cannot run, request ids used twice, other people's jobs, what
+verbs are asked for and is not there. A registry that refuses a running scorer (401, 403) ends nothing. What is not known is no number. Requests that are
+read a second time, because the broker has forgotten where their readers were, do nothing."""
+import http.server, threading
+from kit import *
+
+SCHEMA = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}]}
+
+
+def give(p, text, *args):
+    path = p.dir / "refused.yml"
+    path.write_text(text)
+    return p.cli("submit", path, *args, ok=False)
+
+
+def rejected(p):
+    """A submission that the Trainer refuses: exit 10 and the reason, and every verb knows it, also after a restart; its request id stays its own."""
+    wide = manifest("wide", "true").replace("gpus: 0", "gpus: 64")
+    r = give(p, wide, "--request-id", "refused-1")
+    tid = r.stdout.strip()
+    check(r.returncode == 10 and tid.startswith("training-") and "64 GPUs" in r.stderr, f"submit of 64 GPUs: {r}")
+    for turn in ("at once", "after the Trainer was killed"):
+        check(p.show(tid)["state"] == "REJECTED", f"{turn}, show: {p.show(tid)}")
+        check(tid in p.cli("list", "--state", "REJECTED", "--json").stdout, f"{turn}, list --state REJECTED does not have it")
+        check("64 GPUs" in p.cli("why", tid).stdout and '"REJECTED"' in p.cli("events", tid, "--json").stdout, f"{turn}, why or events do not tell")
+        r = give(p, manifest("mended", "true"), "--request-id", "refused-1")
+        check(r.returncode == 2 and "refused-1 was used before" in r.stderr and not r.stdout, f"{turn}, its id with another manifest: {r}")
+        check(give(p, wide, "--request-id", "refused-1").returncode == 10, f"{turn}, the same request again is not answered as before")
+        trainer = p.pids("trainer")[0]
+        os.kill(trainer, signal.SIGKILL)
+        until(lambda: p.pids("trainer") and p.pids("trainer") != [trainer], 30, "the Trainer was not started again")
+    r = give(p, manifest("mended", "true"), "--request-id", "refused-2")
+    check(r.returncode == 0, f"mended and under an id of its own: {r}")
+    again = give(p, manifest("mended", "true"), "--request-id", "refused-2")
+    check(again.returncode == 0 and again.stdout == r.stdout, f"the same submission twice: {again}")
+    r = give(p, manifest("mended", "echo other"), "--request-id", "refused-2")
+    check(r.returncode == 2 and "refused-2 was used before" in r.stderr, f"a job's request id with another manifest: {r}")
+    for text, said in ((manifest("q", "true", extra="penstock: {queue: nosuch}\n"), "there is no queue nosuch"), (manifest("c", "true").replace("cpus: 0.1", "cpus: 0"), "cpus"),
+                       (manifest("k", "true", extra="penstock:\n  model:\n    name: m\n    alais: x\n"), ':12: penstock.model.alais: is not a known key; did you mean "alias"?'),
+                       (manifest("s", "true", extra="data_stores: [{id: s, type: ftp_store, connection: {auth_url: 'ftp://h'}}]\n"), "ftp_store")):
+        r = give(p, text)
+        check(r.returncode in (2, 10) and said in r.stderr, f"not refused, or not with “{said}”: {r}")
+    print("rejected submissions: exit 10 or 2, the reason, found by every verb, over kills of the Trainer")
+
+
+def others(p):
+    """Another user's control requests end with 6 and change nothing; what a job does not have is 4."""
+    tid = p.submit(manifest("mine", "sleep 300"))
+    p.wait_state(tid, "PROCESSING")
+    mine, p.env = p.env, {**p.env, "PENSTOCK_USER": "mallory"}
+    for verb in ("halt", "terminate", "delete"):
+        r = p.cli(verb, tid, ok=False)
+        check(r.returncode == 6 and "not yours" in r.stderr, f"{verb} of somebody else's job: {r}")
+    p.env = mine
+    check(p.show(tid)["state"] == "PROCESSING", f"somebody else's requests: {p.show(tid)}")
+    for verb in ("logs", "metrics"):
+        r = p.cli(verb, tid, "--process", "ps-9", ok=False)
+        check(r.returncode == 4 and "no process ps-9" in r.stderr, f"{verb} of a process that is not there: {r}")
+    p.cli("terminate", tid, "--wait", ok=False)
+    r = p.cli("list", "--limit", "-5", ok=False)
+    check(r.returncode == 2 and "--limit" in r.stderr, f"list --limit -5: {r}")
+    r = p.cli("lag", "no-such-group", ok=False)
+    check(r.returncode == 4 and "no-such-group" in r.stderr, f"lag of a group that is not there: {r}")
+    print("other people's jobs, processes and groups that are not there: 6, 4, 2")
+
+
+def unknown_lag(p):
+    """The lag of a group whose topic has been deleted: null, and no negative number that would be added up."""
+    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka.admin import AdminClient
+    for t in ("behind", "gone"):
+        p.create(t)
+    producer = p.producer()
+    producer.produce("behind", b"x")
+    check(producer.flush(20) == 0, "not acknowledged")
+    c = Consumer({"bootstrap.servers": p.bootstrap, "group.id": "half"})
+    c.commit(offsets=[TopicPartition("behind", 0, 0), TopicPartition("gone", 0, 7)], asynchronous=False)
+    c.close()
+
+    def rows():
+        return {r["topic"]: r for r in map(json.loads, p.cli("lag", "half", "--all", "--json").stdout.splitlines())}
+    check(rows()["behind"]["lag"] == 1 and rows()["behind"]["committed"] == 0 and rows()["gone"]["committed"] == 7, f"lag: {rows()}")
+    admin = AdminClient({"bootstrap.servers": p.bootstrap})
+    admin.delete_topics(["gone"], operation_timeout=60)["gone"].result(60)
+    for _ in range(5):  # the broker forgets its groups' offsets on the topic a moment later; until then, the end alone is unknown
+        odd = [r for r in rows().values() if any(isinstance(v, int) and v < 0 for v in r.values())]
+        check(not odd, f"what is not known is a number: {odd}")
+    check(json.loads(p.http("/health")[1])["feed_lag"] != -1, "the gateway's lag is -1")
+    print("lag that is not known is null")
+
+
+def forgotten_offsets(p):
+    """After a week without anybody the broker forgets where the groups were, and the requests are read again from the first: nothing runs again."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+    marks, admin = p.dir / "marks", AdminClient({"bootstrap.servers": p.bootstrap})
+    marks.mkdir()
+
+    def job(name, rest):
+        return p.submit(manifest(name, f"echo x >> {marks}/{name}; {rest}"))
+    ids = {n: job(n, c) for n, c in {"done": "true", "failed": "exit 3", "deleted": "true", "halted": "sleep 300", "terminated": "sleep 300"}.items()}
+    for n, state in {"done": "COMPLETED", "failed": "FAILED", "deleted": "COMPLETED", "halted": "PROCESSING", "terminated": "PROCESSING"}.items():
+        p.wait_state(ids[n], state)
+    p.cli("halt", ids["halted"]), p.cli("terminate", ids["terminated"]), p.cli("delete", ids["deleted"])
+    p.wait_state(ids["halted"], "HALTED"), p.wait_state(ids["terminated"], "TERMINATED")
+    until(lambda: p.show(ids["deleted"])["state"].startswith("exit"), 20, "delete does not delete")
+    before, began = {n: p.show(t) for n, t in ids.items()}, {f.name: f.read_text() for f in marks.iterdir()}
+
+    def told():  # seq 0 = an answer to a request that changed nothing
+        return sorted((e["training_id"], e["seq"], e["type"]) for e in p.events("jobs.events") if e["training_id"] in ids.values() and e["seq"])
+    already = told()
+    p.cli("down", timeout=120)
+    groups = {g.group_id for g in admin.list_consumer_groups().result().valid}
+    check({"penstock.trainer"} < groups, f"groups: {groups}")
+
+    def forgotten():  # members that are static leave when their session is over
+        for g, f in admin.delete_consumer_groups(sorted(groups)).items() if groups else ():
+            with contextlib.suppress(KafkaException):
+                f.result(60)
+                groups.discard(g)
+        return not groups
+    until(forgotten, 90, lambda: f"the broker does not forget {groups}", 1)
+    p.up()
+    p.wait_state(job("new", "true"), "COMPLETED", timeout=90)
+    check({n: p.show(t) for n, t in ids.items()} == before, f"after its offsets were forgotten: { {n: p.show(t)['state'] for n, t in ids.items()} }")
+    check({f.name: f.read_text() for f in marks.iterdir() if f.name != "new"} == began, f"something ran again: { {f.name: f.read_text() for f in marks.iterdir()} }")
+    check(told() == already, f"events of what was over: {[e for e in told() if e not in already]}")
+    print("offsets that the broker has forgotten: nothing ran again")
+
+
+class Refusing:
+    """A registry that says `code` to everything while code is set."""
+    def __init__(self, real):
+        proxy, self.code, self.refused = self, None, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
+                if proxy.code:
+                    proxy.refused += 1
+                    code, text = proxy.code, json.dumps({"error_code": proxy.code, "message": "not you"}).encode()
+                else:
+                    try:
+                        req = urllib.request.Request(real + self.path, body, {k: v for k, v in self.headers.items() if k.lower() in ("content-type", "accept")}, method=self.command)
+                        with urllib.request.urlopen(req, timeout=15 * PATIENCE) as r:
+                            code, text = r.status, r.read()
+                    except urllib.error.HTTPError as e:
+                        code, text = e.code, e.read()
+                self.send_response(code)
+                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+            do_GET = do_POST = do_PUT = do_DELETE = do
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+def refused_while_running(p):
+    """A right that the registry takes away while a scorer runs is waited for, said on /readyz; the record is scored once it is given back."""
+    import numpy as np, onnx
+    from onnx import helper, TensorProto, numpy_helper
+    g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 1])],
+                          [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])], [numpy_helper.from_array(np.array([[2.0]], dtype=np.float32), "w")])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), p.dir / "m.onnx")
+    for t in ("asked", "asked.out"):
+        p.create(t, 2)
+    (p.dir / "asked.yml").write_text(f"name: asked\ninput: {{topics: [asked], group: asked}}\nmodel: {{file: {p.dir}/m.onnx}}\nfeatures: [{{field: x}}]\noutput: {{topic: asked.out}}\nguarantee: exactly_once\n")
+    registry, port, producer = Refusing(p.registry), free_ports(1), p.producer()
+    w = p.spawn("score", "run", "-c", p.dir / "asked.yml", "--metrics-listen", f"127.0.0.1:{port}", log="asked.log", env={**p.env, "PENSTOCK_REGISTRY": registry.url})
+    log = lambda: "\n".join((p.dir / "asked.log").read_text().splitlines()[-5:])
+
+    def ready():
+        try:
+            return p.http("/readyz", f"http://127.0.0.1:{port}")[:2]
+        except OSError as e:
+            return 0, str(e).encode()
+
+    def put(key, partition, sid, **more):
+        producer.produce("asked", p.encode(sid, {"x": 1.0, **more}), key=key, partition=partition)
+        check(producer.flush(20) == 0, "not acknowledged")
+    scored = lambda: sorted(m.key().decode() for m in p.read("asked.out"))
+    first = p.register("asked-value", SCHEMA)
+    put("0", 0, first)
+    until(lambda: scored() == ["0"], 40, lambda: f"the first record is not scored: {log()}", 0.3)
+    want = ["0"]
+    for code in (401, 403):
+        sid = p.register("asked-value", {**SCHEMA, "fields": SCHEMA["fields"] + [{"name": f"of{code}", "type": "int", "default": 0}]})
+        p.schema(sid)
+        registry.code, before = code, registry.refused
+        put(f"new{code}", 0, sid, **{f"of{code}": 1})
+        until(lambda: registry.refused >= before + 2, 40, lambda: f"the registry is not asked again after {code}: {log()}")
+        until(lambda: ready()[0] == 503 and str(code) in ready()[1].decode(), 20, lambda: f"after {code}, /readyz says {ready()}: {log()}")
+        put(f"beside{code}", 1, first)
+        want += [f"beside{code}"]
+        until(lambda: scored() == sorted(want), 40, lambda: f"the other partition waits, too: {scored()}: {log()}", 0.3)
+        check(w.poll() is None, f"a registry's {code} ends the scorer with {w.returncode}: {log()}")
+        registry.code, want = None, want + [f"new{code}"]
+        until(lambda: scored() == sorted(want), 40, lambda: f"what waited is not scored: {scored()}: {log()}", 0.3)
+        until(lambda: ready()[0] == 200, 20, lambda: f"/readyz stays {ready()}")
+    w.terminate()
+    check(w.wait(30) == 0, f"told to stop, it exits {w.returncode}")
+    print("a registry that refuses a running scorer is waited for")
+
+
+with Platform(without="scorers") as p:
+    for test in (unknown_lag, rejected, others, refused_while_running, forgotten_offsets):
+        if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
+            test(p)
+print("ok: refusals")
