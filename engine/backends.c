@@ -51,6 +51,7 @@ static int named(pst_plan *p, pst_err *err)
 /* Without one that supports the model: the last, which will say why. */
 static int cheapest(const pst_plan *p, size_t *ret, pst_err *err)
 {
+    int64_t rows = p->device_may ? eng_cuda_rows_most(p) : eng_estimate_rows(p->m);
     double least = 0;
     bool any = false;
     *ret = ALL - 1;
@@ -58,7 +59,7 @@ static int cheapest(const pst_plan *p, size_t *ret, pst_err *err)
         double ns;
         if (all[i]->supports(p, &(pst_err){0}) < 0)
             continue;
-        int rc = all[i]->cost(p, eng_estimate_rows(p->m), &ns, err);
+        int rc = all[i]->cost(p, rows, &ns, err);
         if (rc < 0)
             return rc;
         if (!any || ns < least) {

@@ -121,7 +121,8 @@ typedef struct pst_plan_opts {
     bool no_fusion;            /* run the reference kernels node by node: the twin every fused kernel is compared with */
     const char *backend;       /* NULL = as pst_model_limits.backends says; "engine", "onnxruntime", "cuda" = no other; "auto" */
     const pst_run_limits *run; /* of the plan's making and of its runs; copied; NULL = none */
-    uint64_t reserved[4];
+    uint64_t rows_most;        /* of the largest run there is going to be, where "auto" chooses; 0 = not known */
+    uint64_t reserved[3];
 } pst_plan_opts;
 
 /* @thread any. limits NULL = defaults. PST_EUNSUPPORTED names the operators that are not covered and the cure. */

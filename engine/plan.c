@@ -68,6 +68,11 @@ const char *pst_plan_device(const pst_plan *p, const char **ret_why)
     return p->computes;
 }
 
+int pst_plan_device_left(const pst_plan *p)
+{
+    return p->device_left;
+}
+
 /* ---- runs ---- */
 
 static int check_input(const pst_model *m, size_t i, const eng_val *v, pst_err *err)

@@ -105,6 +105,7 @@ struct pst_plan {
         int (*sums)(struct pst_plan *p, const pst_tensor *x, double *ret_sums, uint8_t *ret_has, pst_err *err); /* ret_has: may be NULL */
     } device;
     bool device_may;                      /* backend "auto": a device where it is cheaper, and the CPU takes over from it */
+    int device_left;                      /* the code of the error for which the CPU took over from a device, 0 = it did not */
     char computes[16], computes_why[240]; /* "cuda:0", "cpu"; and why it is that one, where there was a choice */
     /* A plan that is one fused network: small batches go straight from the caller's rows to a buffer of the plan's own (fuse.c).
      * run gives false when the generic way must be taken. */

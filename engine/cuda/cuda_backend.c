@@ -21,12 +21,20 @@
 #include <string.h>
 #include <time.h>
 
-enum { PROOF_ROWS = 33, TRIES = 3 };
+enum { PROOF_ROWS = 33, TRIES = 3, KERNEL_BYTES = 200 };
+enum {
+    ROWS_MOST = 4096,
+    ROWS_LITTLE = 256,
+    MEASURE_NS = 20000000
+}; /* auto: the largest run that is looked at, and what it may cost the CPU */
 
 typedef struct on_device {
     eng_cuda_lane lane;
-    size_t at;    /* step of the trees */
-    uint8_t *has; /* by target: some leaf has a weight for it */
+    bool ready;         /* the lane was proven; else it is to be made anew, on another device */
+    size_t at;          /* step of the trees */
+    int64_t rows_least; /* runs of fewer rows are quicker on the CPU; 0 = the device has all */
+    uint8_t *has;       /* by target: some leaf has a weight for it */
+    char *kernel;       /* what explain says, KERNEL_BYTES */
 } on_device;
 
 /* ---- which models ---- */
@@ -90,13 +98,12 @@ static int look_at_file(const pst_model *m, pst_err *err)
                                "no device computes this model: models of one tree ensemble run on a device, and this one has none");
 }
 
+/* By the file alone: whether there is a device is prepare's to ask, so that nobody opens a driver for a model that the CPU is quicker with. */
 static int supports(const pst_plan *p, pst_err *err)
 {
-    eng_cuda_context *on;
     if (!asked_for(p))
         return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "cuda", 0, "no device was asked for");
-    int rc = look_at_file(p->m, err);
-    return rc == 0 ? eng_cuda_context_open(number_of(p), &on, err) : rc;
+    return look_at_file(p->m, err);
 }
 
 /* Rows over PCI Express and back, and 20 µs a call for queueing and waiting: published figures of others (a launch 4 to 6 µs, pinned copies 12 GB/s on
@@ -113,14 +120,22 @@ static int cost(const pst_plan *p, int64_t rows, double *ret_ns, pst_err *err)
 
 /* ---- the steps of a compiled plan ---- */
 
-/* What the trees are given: float, or what a native file wants. As far as it is known: a step before them may make anything. */
+/* What the trees are given: float, or what a native file wants. */
+static int judge_type(const eng_step *s, pst_dtype given, pst_err *err)
+{
+    const eng_forest *f = s->state;
+    if (given == (f->wide ? PST_F64 : PST_F32))
+        return 0;
+    return not_covered(err, s->node, "on a device trees take float32 values, and these get others");
+}
+
+/* The model's own input, where it is one. */
 static int judge_input(const pst_plan *p, const eng_step *s, pst_err *err)
 {
     const pst_model *m = p->m;
-    const eng_forest *f = s->state;
     for (size_t i = 0; i < m->info.n_inputs; i++)
-        if (m->graph.in[i] == s->node->in[0] && m->info.inputs[i].dtype && m->info.inputs[i].dtype != (f->wide ? PST_F64 : PST_F32))
-            return not_covered(err, s->node, "on a device trees take float32 values, and these get others");
+        if (m->graph.in[i] == s->node->in[0] && m->info.inputs[i].dtype)
+            return judge_type(s, m->info.inputs[i].dtype, err);
     return 0;
 }
 
@@ -190,8 +205,13 @@ static int give_rows(pst_plan *p, const eng_val *v, pst_err *err)
     p->device.of = NULL;
     if (!x || x->rank < 1 || x->rank > 2 || rows_in(x) < 1 || cols_in(x) < f->n_features)
         return 0;
-    if (x->dtype != (f->wide ? PST_F64 : PST_F32))
-        return not_covered(err, p->progs[0].steps[d->at].node, "on a device trees take float32 values, and these get others");
+    int rc = judge_type(&p->progs[0].steps[d->at], x->dtype, err);
+    if (rc < 0) {
+        err->cls = PST_CLASS_RETRY; /* known by now only: no reason to end a stream, which waits for another model or another word */
+        return rc;
+    }
+    if (rows_in(x) < d->rows_least)
+        return 0;
     p->device.of = f;
     d->lane.watch = &p->watch;
     return eng_cuda_lane_begin(&d->lane, x->data, rows_in(x), cols_in(x), err);
@@ -206,13 +226,28 @@ static int sums(pst_plan *p, const pst_tensor *x, double *ret_sums, uint8_t *ret
     return eng_cuda_lane_end(&d->lane, x->data, rows_in(x), cols_in(x), ret_sums, err);
 }
 
+static int make_lane(pst_plan *p, eng_cuda_context *on, pst_err *err);
+
+/* Whoever asked for any device gets another one for one that is lost, from the next run on. */
+static int move_on(pst_plan *p, pst_err *err)
+{
+    on_device *d = p->of_backend;
+    eng_cuda_context *on;
+    if (d->ready && !(eng_cuda_is_lost(d->lane.on) && number_of(p) < 0))
+        return 0;
+    int rc = eng_cuda_context_open(number_of(p), &on, err);
+    return rc == 0 ? make_lane(p, on, err) : rc;
+}
+
 static int submit_body(void *arg, pst_err *err)
 {
     const running *r = arg;
     pst_plan *p = r->p;
     const on_device *d = p->of_backend;
     eng_cpu_begin(p, r->in);
-    int rc = eng_prog_run_part(p, &p->progs[0], 0, d->at, err);
+    int rc = p->device_may ? 0 : move_on(p, err); /* under auto the CPU takes over */
+    if (rc == 0)
+        rc = eng_prog_run_part(p, &p->progs[0], 0, d->at, err);
     return rc == 0 ? give_rows(p, p->progs[0].steps[d->at].in[0], err) : rc;
 }
 
@@ -226,10 +261,11 @@ static int wait_body(void *arg, pst_err *err)
 }
 
 /* Where the CPU may take over, what a device cannot do is not the end. */
-static int unless_cpu(const pst_plan *p, int rc, pst_err *err)
+static int unless_cpu(pst_plan *p, int rc, pst_err *err)
 {
     if (rc == 0 || !p->device_may || strcmp(err->origin, "cuda") != 0)
         return rc;
+    p->device_left = err->code;
     return err->code = PST_EUNSUPPORTED;
 }
 
@@ -247,12 +283,6 @@ static int wait(pst_plan *p, const eng_val **ret_out, size_t n_out, pst_err *err
 }
 
 /* ---- making a plan ---- */
-
-typedef struct making {
-    pst_plan *p;
-    eng_cuda_context *on;
-    size_t at;
-} making;
 
 static void mark_targets(const eng_forest *f, uint8_t *has)
 {
@@ -305,10 +335,43 @@ static int prove(on_device *d, pst_err *err)
     return rc;
 }
 
-/* What is made is the plan's to give back from the first line on, since an allocation that fails unwinds past everything here. */
-static int make_lane(void *arg, pst_err *err)
+/* On this device, in the place of whatever there was. */
+static int make_lane(pst_plan *p, eng_cuda_context *on, pst_err *err)
 {
-    making *k = arg;
+    on_device *d = p->of_backend;
+    eng_cuda_lane *l = &d->lane;
+    const eng_forest *f = p->progs[0].steps[d->at].state;
+    d->ready = false;
+    eng_cuda_lane_done(l);
+    l->on = on;
+    l->watch = &p->watch;
+    int rc = eng_cuda_enter(on, err);
+    if (rc == 0)
+        rc = eng_cuda_lane_stream(l, err);
+    if (rc == 0)
+        rc = eng_cuda_image_of(p, l, f, err);
+    if (rc == 0)
+        rc = eng_cuda_lane_buffers(l, err);
+    if (rc == 0)
+        rc = prove(d, err);
+    if (rc < 0)
+        return rc;
+    d->ready = true;
+    snprintf(d->kernel, KERNEL_BYTES, "%d trees on %.100s, %d rows a block", f->n_trees, on->name, l->image->head.rows);
+    snprintf(p->computes, sizeof p->computes, "cuda:%d", on->number);
+    return 0;
+}
+
+typedef struct making {
+    pst_plan *p;
+    eng_cuda_context *on;
+    size_t at;
+} making;
+
+/* What is made is the plan's to give back from the first line on, since an allocation that fails unwinds past everything here. */
+static int put_on_device(void *arg, pst_err *err)
+{
+    const making *k = arg;
     pst_plan *p = k->p;
     eng_step *s = &p->progs[0].steps[k->at];
     const eng_forest *f = s->state;
@@ -317,25 +380,63 @@ static int make_lane(void *arg, pst_err *err)
     d->at = k->at;
     d->has = eng_heap_alloc((size_t)f->n_targets);
     mark_targets(f, d->has);
-    char *kernel = eng_zone_alloc(&p->zone, 200);
-    d->lane.on = k->on;
-    int rc = eng_cuda_enter(k->on, err);
-    if (rc == 0)
-        rc = eng_cuda_lane_stream(&d->lane, err);
-    if (rc == 0)
-        rc = eng_cuda_image_of(p, &d->lane, f, err);
-    if (rc == 0)
-        rc = eng_cuda_lane_buffers(&d->lane, err);
-    if (rc == 0)
-        rc = prove(d, err);
+    d->kernel = eng_zone_alloc(&p->zone, KERNEL_BYTES);
+    p->of_backend = d;
+    int rc = make_lane(p, k->on, err);
     if (rc < 0)
         return rc;
-    snprintf(kernel, 200, "%d trees on %.100s, %d rows a block", f->n_trees, k->on->name, d->lane.image->head.rows);
-    s->kernel = kernel;
+    s->kernel = d->kernel;
     s->note = NULL;
-    p->of_backend = d;
     p->device.sums = sums;
     return 0;
+}
+
+/* ---- runs on made-up rows ---- */
+
+typedef struct made_up {
+    pst_tensor *in;
+    eng_val *vals;
+} made_up;
+
+/* rows: of an input whose number of rows is free. */
+static int make_up(const pst_plan *p, int64_t rows, made_up *ret, pst_err *err)
+{
+    const pst_model *m = p->m;
+    ret->in = eng_heap_array(m->info.n_inputs + 1, sizeof *ret->in);
+    ret->vals = eng_heap_array(m->info.n_inputs + 1, sizeof *ret->vals);
+    int rc = eng_made_up_inputs(m, rows, 1, ret->in, err);
+    for (size_t i = 0; i < m->info.n_inputs; i++)
+        ret->vals[i] = (eng_val){.kind = ENG_VAL_TENSOR, .t = ret->in[i]};
+    return rc;
+}
+
+static void unmake(pst_plan *p, made_up *m)
+{
+    eng_prog_clear(p, &p->progs[0]);
+    for (size_t i = 0; i < p->m->info.n_inputs; i++)
+        eng_heap_free(m->in[i].data);
+    eng_heap_free(m->vals);
+    eng_heap_free(m->in);
+}
+
+/* The type of what a step makes follows from the types of the inputs: a run of one row up to the trees shows what they are going to get. Where none
+ * can be made up, or the model refuses it, the first batch will tell. */
+static int look_at_types(void *arg, pst_err *err)
+{
+    const making *k = arg;
+    pst_plan *p = k->p;
+    const eng_prog *g = &p->progs[0];
+    made_up m;
+    int rc = 0;
+    if (make_up(p, 1, &m, &(pst_err){0}) == 0) {
+        eng_cpu_begin(p, m.vals);
+        if (eng_prog_run_part(p, g, 0, k->at, &(pst_err){0}) == 0) {
+            const eng_val *v = g->steps[k->at].in[0];
+            rc = v && v->kind == ENG_VAL_TENSOR ? judge_type(&g->steps[k->at], v->t.dtype, err) : 0;
+        }
+    }
+    unmake(p, &m);
+    return rc;
 }
 
 /* ---- auto: measured ---- */
@@ -363,55 +464,100 @@ static int time_runs(pst_plan *p, const eng_backend *b, const eng_val *in, doubl
     return rc;
 }
 
-/* Where rows cannot be made up, or the model refuses those that were, the estimate stands. */
+/* A run of so many rows on either. */
+static int race(pst_plan *p, int64_t rows, double *ret_here, double *ret_there, pst_err *err)
+{
+    made_up m;
+    int rc = make_up(p, rows, &m, err);
+    if (rc == 0)
+        rc = time_runs(p, &eng_cpu_backend, m.vals, ret_here, err);
+    if (rc == 0)
+        rc = time_runs(p, &eng_cuda_backend, m.vals, ret_there, err);
+    unmake(p, &m);
+    return rc;
+}
+
+static int by_estimate(pst_plan *p, int64_t rows, double *ret_here, double *ret_there, pst_err *err)
+{
+    int rc = eng_cpu_backend.cost(p, rows, ret_here, err);
+    return rc == 0 ? cost(p, rows, ret_there, err) : rc;
+}
+
+static bool any_rows(const pst_plan *p)
+{
+    const pst_value_info *in = p->m->info.inputs;
+    return p->m->info.n_inputs && in->rank > 0 && in->dims[0] < 0;
+}
+
+int64_t eng_cuda_rows_most(const pst_plan *p)
+{
+    if (!any_rows(p))
+        return eng_estimate_rows(p->m);
+    int64_t rows = p->opts.rows_most && p->opts.rows_most < ROWS_MOST ? (int64_t)p->opts.rows_most : ROWS_MOST;
+    double ns;
+    while (rows > ROWS_LITTLE && eng_cpu_backend.cost(p, rows, &ns, &(pst_err){0}) == 0 && ns > MEASURE_NS)
+        rows /= 2;
+    return rows;
+}
+
+/* From how many rows on the device is quicker: the load decides run by run, so it is not asked for here. From the largest run down by halves, until the CPU wins.
+ * Where rows cannot be made up, or the model refuses those that were, the estimate stands. */
 static int measure(void *arg, pst_err *err)
 {
     pst_plan *p = arg;
-    const pst_model *m = p->m;
-    int64_t rows = eng_estimate_rows(m);
-    double here = 0, there = 0;
+    on_device *d = p->of_backend;
     pst_err why = {0};
-    pst_tensor *in = eng_heap_array(m->info.n_inputs + 1, sizeof *in);
-    eng_val *vals = eng_heap_array(m->info.n_inputs + 1, sizeof *vals);
-    int rc = eng_made_up_inputs(m, rows, 1, in, &why);
-    for (size_t i = 0; i < m->info.n_inputs; i++)
-        vals[i] = (eng_val){.kind = ENG_VAL_TENSOR, .t = in[i]};
-    if (rc == 0)
-        rc = time_runs(p, &eng_cpu_backend, vals, &here, &why);
-    if (rc == 0)
-        rc = time_runs(p, &eng_cuda_backend, vals, &there, &why);
-    eng_prog_clear(p, &p->progs[0]); /* the made-up inputs go away */
-    for (size_t i = 0; i < m->info.n_inputs; i++)
-        eng_heap_free(in[i].data);
-    eng_heap_free(vals);
-    eng_heap_free(in);
-    const on_device *d = p->of_backend;
+    bool any = any_rows(p);
+    int64_t most = eng_cuda_rows_most(p), least = 0;
+    double here = 0, there = 0, most_here = 0, most_there = 0;
+    int rc = race(p, most, &most_here, &most_there, &why);
     if (rc < 0 && !strcmp(why.origin, "cuda")) {
         *err = why;
         return rc;
     }
-    if (rc < 0)
-        snprintf(p->computes_why, sizeof p->computes_why, "%s, as its cost is estimated", d->lane.on->name);
-    else
-        snprintf(p->computes_why, sizeof p->computes_why, "measured on %" PRId64 " rows: %.0f µs on %s, %.0f µs on the CPU", rows,
-                 there / 1e3, d->lane.on->name, here / 1e3);
-    return rc < 0 || there < here ? 0 : pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0, "%s", p->computes_why);
+    int (*look)(pst_plan *, int64_t, double *, double *, pst_err *) = rc == 0 ? race : by_estimate;
+    const char *how = rc == 0 ? "measured" : "estimated";
+    if (rc < 0 && (rc = by_estimate(p, most, &most_here, &most_there, err)) < 0)
+        return rc;
+    if (most_there < most_here)
+        least = most;
+    for (int64_t rows = most / 2; least && any && rows > 0; rows /= 2) {
+        pst_err_clear(&why);
+        rc = look(p, rows, &here, &there, &why);
+        if (rc < 0 && !strcmp(why.origin, "cuda")) {
+            *err = why;
+            return rc;
+        }
+        if (rc < 0 || there >= here)
+            break;
+        least = rows;
+    }
+    d->rows_least = any ? least : 0;
+    snprintf(p->computes_why, sizeof p->computes_why, "%s on %" PRId64 " rows: %.0f µs on %s, %.0f µs on the CPU", how, most,
+             most_there / 1e3, d->lane.on->name, most_here / 1e3);
+    if (!least)
+        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0, "%s", p->computes_why);
+    size_t n = strlen(p->computes_why);
+    if (d->rows_least > 1)
+        snprintf(p->computes_why + n, sizeof p->computes_why - n,
+                 "; batches of fewer than %" PRId64 " are quicker on the CPU, and go there", d->rows_least);
+    return 0;
 }
 
 static int prepare(pst_plan *p, pst_err *err)
 {
     making k = {.p = p};
-    int rc = eng_cpu_backend.prepare(p, err);
+    int rc = eng_cuda_context_open(number_of(p), &k.on, err);
+    if (rc == 0)
+        rc = eng_cpu_backend.prepare(p, err);
     if (rc == 0)
         rc = find_trees(p, &k.at, err);
     if (rc == 0)
-        rc = eng_cuda_context_open(number_of(p), &k.on, err);
+        rc = eng_cpu_within(p, look_at_types, &k, err);
     if (rc == 0)
-        rc = eng_cpu_within(p, make_lane, &k, err);
+        rc = eng_cpu_within(p, put_on_device, &k, err);
     if (rc == 0 && p->device_may)
         rc = eng_heap_run(&p->heap, measure, p, err);
-    if (rc == 0)
-        snprintf(p->computes, sizeof p->computes, "cuda:%d", k.on->number);
     return unless_cpu(p, rc, err);
 }
 

@@ -6,4 +6,7 @@
 
 extern const eng_backend eng_cuda_backend;
 
+/* The largest run that "auto" looks at: smaller ones can still go to the CPU. */
+int64_t eng_cuda_rows_most(const pst_plan *p);
+
 #endif

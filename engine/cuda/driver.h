@@ -34,6 +34,7 @@ typedef struct eng_nvml_memory {
     X(bus_id, "cuDeviceGetPCIBusId", (char *ret, int cap, int device))                                      \
     X(error_text, "cuGetErrorString", (int error, const char **ret))                                        \
     X(context, "cuDevicePrimaryCtxRetain", (void **ret, int device))                                        \
+    X(context_end, "cuDevicePrimaryCtxRelease_v2", (int device))                                            \
     X(enter, "cuCtxSetCurrent", (void *context))                                                            \
     X(memory_free, "cuMemGetInfo_v2", (size_t * ret_free, size_t * ret_total))                              \
     X(alloc, "cuMemAlloc_v2", (eng_cuda_address * ret, size_t bytes))                                       \
@@ -43,7 +44,6 @@ typedef struct eng_nvml_memory {
     X(stream, "cuStreamCreate", (void **ret, unsigned flags))                                               \
     X(stream_end, "cuStreamDestroy_v2", (void *stream))                                                     \
     X(stream_query, "cuStreamQuery", (void *stream))                                                        \
-    X(stream_wait, "cuStreamSynchronize", (void *stream))                                                   \
     X(copy_in, "cuMemcpyHtoDAsync_v2", (eng_cuda_address to, const void *from, size_t bytes, void *stream)) \
     X(copy_out, "cuMemcpyDtoHAsync_v2", (void *to, eng_cuda_address from, size_t bytes, void *stream))
 

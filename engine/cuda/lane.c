@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum { ROWS_MAX = 8192, ROWS_LEAST = 32, SPINS = 2000, NAP_NS = 20000, ALIGN = 256 };
-enum { UNWATCHED = 400000 };              /* naps of a wait that nothing else ends: half a minute */
+enum { UNWATCHED_S = 30 };                /* of a wait that nothing else ends */
 #define ROWS_BYTES_MAX ((size_t)16 << 20) /* of the rows of a pass; as much again for the sums */
 
 static size_t rounded(size_t bytes)
@@ -40,26 +40,45 @@ static int no_answer(const eng_cuda_lane *l, pst_err *err)
                        l->on->name);
 }
 
-/* By asking, so that a run ends when its time is over. It is the device's fault then, and no record's. */
-static int wait_for(eng_cuda_lane *l, pst_err *err)
+static time_t seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+/* 0 = the wait may go on. What the run's own limits say first: when its time is over, that is the device's fault and no record's. */
+static int patience(const eng_cuda_lane *l, time_t from, pst_err *err)
+{
+    int rc = l->watch ? eng_watch_check(l->watch, err) : 0;
+    bool over = l->watch && l->watch->limits.ms_max ? rc == PST_ETIMEDOUT : seconds() - from > UNWATCHED_S;
+    return over ? no_answer(l, err) : rc;
+}
+
+/* Until the stream is empty; by asking, so that the wait can end before. */
+static int drain(eng_cuda_lane *l, const char *what, pst_err *err)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    for (int asked = 0; l->under_way; asked++) {
-        int said = l->on->driver->stream_query(l->stream), rc = 0;
+    time_t from = 0;
+    for (int asked = 0;; asked++) {
+        int said = l->on->driver->stream_query(l->stream);
         if (said == 0)
             l->under_way = 0;
-        else if (said != ENG_CUDA_NOT_READY)
-            rc = eng_cuda_said(l->on, said, "waiting for its results", err);
-        else if (l->watch && (rc = eng_watch_check(l->watch, err)) == PST_ETIMEDOUT)
-            rc = no_answer(l, err);
-        else if (!l->watch && asked > SPINS + UNWATCHED)
-            rc = no_answer(l, err);
+        if (said != ENG_CUDA_NOT_READY)
+            return eng_cuda_said(l->on, said, what, err);
+        if (!from)
+            from = seconds();
+        int rc = patience(l, from, err);
         if (rc < 0)
             return rc;
         if (asked > SPINS)
             nanosleep(&nap, NULL);
     }
-    return 0;
+}
+
+static int wait_for(eng_cuda_lane *l, pst_err *err)
+{
+    return l->under_way ? drain(l, "waiting for its results", err) : 0;
 }
 
 /* ---- a model's image ---- */
@@ -76,18 +95,20 @@ typedef struct making {
     pst_err *err;
 } making;
 
-/* Through the lane's stream, and waited for: other lanes do not know of this one's. */
+/* Through the lane's stream, and waited for: other lanes do not know of this one's. If that fails the stream goes first, since what is still on it
+ * uses the image. */
 static int copy_image(const making *k, const unsigned char *bytes, eng_cuda_image *i)
 {
-    const eng_cuda_driver *d = i->on->driver;
+    eng_cuda_lane *via = k->via;
     int rc = eng_cuda_alloc(i->on, i->head.bytes, &i->at, k->err);
+    if (rc < 0)
+        return rc;
+    rc = eng_cuda_said(i->on, i->on->driver->copy_in(i->at, bytes, i->head.bytes, via->stream), "copying a model to it", k->err);
     if (rc == 0)
-        rc = eng_cuda_said(i->on, d->copy_in(i->at, bytes, i->head.bytes, k->via->stream), "copying a model to it", k->err);
-    if (rc == 0)
-        rc = eng_cuda_said(i->on, d->stream_wait(k->via->stream), "copying a model to it", k->err);
+        rc = drain(via, "copying a model to it", k->err);
     if (rc < 0) {
-        if (i->at)
-            d->stream_wait(k->via->stream); /* it may still read what is freed next */
+        eng_cuda_stream_end(i->on, via->stream);
+        via->stream = NULL;
         image_gone(i);
     }
     return rc;
@@ -145,11 +166,7 @@ void eng_cuda_lane_done(void *lane)
     eng_cuda_lane *l = lane;
     if (!l->on)
         return;
-    if (l->stream) {
-        l->on->driver->enter(l->on->context);
-        l->on->driver->stream_wait(l->stream); /* it may still use the buffers */
-        l->on->driver->stream_end(l->stream);
-    }
+    eng_cuda_stream_end(l->on, l->stream); /* its work may still use the buffers */
     eng_cuda_free(l->on, l->device, l->bytes);
     eng_cuda_unpin(l->on, l->pinned);
     *l = (eng_cuda_lane){0};

@@ -326,7 +326,7 @@ static int make_plan(pst_binding *b, const pst_pipeline *p, pst_err *err)
 {
     const pst_run_limits run = score_model_run_limits(PST_MODEL_RUN_MS);
     bool cpu = !p->device || !strcmp(p->device, "cpu");
-    const pst_plan_opts opts = {.run = &run, .backend = cpu ? NULL : p->device};
+    const pst_plan_opts opts = {.run = &run, .backend = cpu ? NULL : p->device, .rows_most = b->rows_max};
     pst_err why = {0};
     int rc = pst_plan_new(b->model, &opts, &b->plan, &why);
     if (rc == PST_EUNSUPPORTED && !strcmp(why.origin, "cuda"))
@@ -438,6 +438,12 @@ const char *pst_binding_remark(const pst_binding *b)
 const char *pst_binding_device(const pst_binding *b, const char **ret_why)
 {
     return pst_plan_device(b->plan, ret_why);
+}
+
+bool pst_binding_device_lost(const pst_binding *b)
+{
+    int left = pst_plan_device_left(b->plan);
+    return left == PST_EIO || left == PST_ETIMEDOUT;
 }
 
 pst_score_type pst_binding_score_type(const pst_binding *b)

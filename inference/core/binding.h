@@ -37,6 +37,8 @@ const char *pst_binding_digest(const pst_binding *b);
 const char *pst_binding_remark(const pst_binding *b); /* what one should know about the model's numbers; NULL = nothing */
 /* "cpu" or "cuda:N", which computes it now; *ret_why as pst_plan_device. */
 const char *pst_binding_device(const pst_binding *b, const char **ret_why);
+/* It is the CPU's since the device is lost, or does not answer. */
+bool pst_binding_device_lost(const pst_binding *b);
 pst_score_type pst_binding_score_type(const pst_binding *b);
 bool pst_binding_threshold(const pst_binding *b, double *ret);
 /* In slot order: grouped by model input. */

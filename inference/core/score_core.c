@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SHADOW_RESTS_US = 10000000 };
 enum { INFER_FAILURES_MAX = 20, SAMPLE_BYTES_MAX = 16 << 10, JSON_ID = 0 };
 
 pst_score_core *pst_score_core_new(const pst_pipeline *p, const pst_score_core_opts *opts)
@@ -261,17 +262,31 @@ static void infer(pst_score_core *c, pst_lane *l, size_t from, size_t to, inferr
         bad(c, f, "INFER", "bad-input", err.text);
 }
 
-/* A shadow that has no end says nothing; only a stop is everybody's. */
+/* A shadow that has no end says nothing; only a stop is everybody's. What a device fails it on is said and counted, and the device is left alone for a
+ * while: it may take its time to fail, and the stream waits for it. */
 static int infer_shadow(pst_score_core *c, pst_lane *l, pst_err *err)
 {
     inferring r = {0};
-    infer(c, l, 0, l->n_rows, &r);
+    if (c->shadow_why.code && c->now_us < c->shadow_until_us)
+        r.err = c->shadow_why;
+    else
+        infer(c, l, 0, l->n_rows, &r);
     if (r.err.code == PST_ESTOPPED) {
         *err = r.err;
         return r.err.code;
     }
-    for (size_t k = 0; k < l->n_rows && r.err.code; k++)
-        c->fates[l->row_fate[k]].shadow = NULL;
+    bool device = r.err.code && !strcmp(r.err.origin, "cuda");
+    for (size_t k = 0; k < l->n_rows && r.err.code; k++) {
+        pst_fate *f = &c->fates[l->row_fate[k]];
+        f->shadow = NULL;
+        f->shadow_skipped = device;
+    }
+    if (!device)
+        pst_err_clear(&c->shadow_why);
+    else if (c->now_us >= c->shadow_until_us) {
+        c->shadow_why = r.err;
+        c->shadow_until_us = c->now_us + SHADOW_RESTS_US;
+    }
     return 0;
 }
 
@@ -424,6 +439,11 @@ pst_slice pst_score_core_value(const pst_score_core *c, const pst_fate *f, bool 
 {
     PST_ASSERT(f->kind == PST_FATE_SCORED && f->at + f->value_len + f->shadow_len <= c->values.len);
     return shadow ? (pst_slice){c->values.data + f->at + f->value_len, f->shadow_len} : (pst_slice){c->values.data + f->at, f->value_len};
+}
+
+const char *pst_score_core_shadow_why(const pst_score_core *c)
+{
+    return c->shadow_why.code ? c->shadow_why.text : "";
 }
 
 const char *pst_score_core_message(const pst_score_core *c, const pst_fate *f)

@@ -42,7 +42,8 @@ typedef struct pst_fate {
     pst_fate_kind kind; /* OPEN only between take and run */
     /* SCORED, by run: no NaN, nothing infinite among the scores, and no finite number of the record was too large for the model's input; features
      * are missing; the score is above the threshold. By finish: the shadow's score goes out too, says something else, or has nowhere to go. */
-    bool finite, missing, above, shadowed, disagrees, shadow_skipped;
+    bool finite, missing, above, shadowed, disagrees,
+        shadow_skipped; /* shadow_skipped: also by run, when a device failed the shadow's model */
     const pst_record *record;
     pst_score_kind *of;
     pst_lane *by;     /* the model that had the record, also where the record is bad; NULL = none came to see it */
@@ -72,6 +73,10 @@ const pst_binding *pst_score_core_binding(const pst_score_core *c, pst_variant v
 /* A lane lives until the next change of models: its variant and its model. */
 pst_variant pst_score_core_lane_variant(const pst_lane *l);
 const pst_binding *pst_score_core_lane_binding(const pst_lane *l);
+/* Behind a run: one whose model is computed by another device, or no device any more; said once. NULL = none. */
+const pst_lane *pst_score_core_device_changed(pst_score_core *c);
+/* Why the shadow's model computes nothing, since a device failed it; "" = it does. */
+const char *pst_score_core_shadow_why(const pst_score_core *c);
 
 /* ---- the door -------------------------------------------------------------------------------------------------------------- */
 

@@ -44,6 +44,7 @@ struct pst_lane {
     uint8_t *beyond;    /* (rows_max) 1: a finite number of the record is beyond what the model's input holds */
     pst_slice *pass;    /* (rows_max, n_pass) */
     pst_epoch *epoch;
+    char device[16]; /* what computed it when that was last looked at */
 };
 
 typedef struct score_models {
@@ -64,6 +65,8 @@ struct pst_score_core {
     int64_t now_us; /* of begin */
     pst_buf arena, messages, values;
     int infer_failures;
+    pst_err shadow_why;      /* why the shadow's model computes nothing; code 0 = it does */
+    int64_t shadow_until_us; /* and is not asked before */
 };
 
 /* The lane of a variant that has this record; NULL = there is no model. */

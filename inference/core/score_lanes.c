@@ -2,6 +2,7 @@
  * Memory for rows, missing flags and pass-through slices is allocated when a model comes, so that the steady state uses no heap. */
 #include "inference/core/score_core_priv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,14 @@ void score_lanes_free(pst_score_core *c)
     }
 }
 
+static bool device_changed(pst_lane *l)
+{
+    const char *why, *device = pst_binding_device(l->binding, &why);
+    bool changed = strcmp(l->device, device) != 0;
+    snprintf(l->device, sizeof l->device, "%s", device);
+    return changed;
+}
+
 static pst_lane *lane_new(const pst_score_core *c, pst_variant variant, size_t slot, pst_binding *take, pst_epoch *epoch)
 {
     pst_lane *l = pst_alloc(sizeof(*l));
@@ -42,6 +51,7 @@ static pst_lane *lane_new(const pst_score_core *c, pst_variant variant, size_t s
     l->beyond = pst_alloc(c->rows_max + 1);
     l->pass = pst_alloc((c->rows_max * c->n_pass + 1) * sizeof(*l->pass));
     l->epoch = epoch;
+    device_changed(l);
     return l;
 }
 
@@ -65,6 +75,8 @@ int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *ta
     PST_ASSERT(slot / 2 == (size_t)variant && (!r->now || r->now->slot != slot)); /* the two of a variant read apart */
     r->next = lane_new(c, variant, slot, take, pst_epoch_new(from, n));
     c->infer_failures = 0;
+    if (variant == PST_VARIANT_SHADOW)
+        pst_err_clear(&c->shadow_why);
     if (!r->now || !n)
         conclude(c, r);
     return 0;
@@ -96,6 +108,17 @@ void pst_score_core_assigned(pst_score_core *c, pst_variant variant, const pst_r
     score_models *r = &c->models[variant];
     if (r->next && pst_epoch_assigned(r->next->epoch, assignment, n))
         conclude(c, r);
+}
+
+const pst_lane *pst_score_core_device_changed(pst_score_core *c)
+{
+    for (size_t v = 0; v < SCORE_VARIANTS; v++) {
+        pst_lane *const lanes[] = {c->models[v].now, c->models[v].next};
+        for (size_t i = 0; i < 2; i++)
+            if (lanes[i] && device_changed(lanes[i]))
+                return lanes[i];
+    }
+    return NULL;
 }
 
 pst_variant pst_score_core_lane_variant(const pst_lane *l)

@@ -147,10 +147,11 @@ static int send_tombstone(scorer *s, const pst_record *r)
 /* A shadow's score that is too large is nobody's loss, and what has nowhere to go is left out, said once, and counted. */
 static int send_shadow(scorer *s, const pst_fate *f)
 {
+    const char *device_why = pst_score_core_shadow_why(s->core);
     s->round.shadow_skipped += f->shadow_skipped;
     if (f->shadow_skipped && !s->shadow_skipped++)
         pst_log_limited(PST_LOG_WARN, "score", "shadow_skipped", "event=shadow_skipped pipeline=%s topic=%s why=\"%s\"", s->p->name,
-                        s->p->shadow_topic, s->shadow_why.text);
+                        s->p->shadow_topic, *device_why ? device_why : s->shadow_why.text);
     if (!f->shadowed)
         return 0;
     s->shadow_skipped = 0;

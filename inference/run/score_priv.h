@@ -37,7 +37,6 @@ typedef struct scorer {
     score_stats *stats;
     pst_dump *dump;
     score_follow *follow;
-    bool on_device[3];        /* by variant: a device computed it when it was last looked at */
     score_model_news held[3]; /* models that wait for an earlier change to be concluded */
     score_slot slot;
     int next_slot;

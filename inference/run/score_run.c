@@ -48,28 +48,22 @@ static bool refused(scorer *s, score_model_news *n)
     return true;
 }
 
-/* What computes a model now that it is in use; and, when the CPU has taken over from a device, that. */
-static void tell_device(scorer *s, pst_variant v, const pst_binding *b, bool fresh)
+static void tell_device(const scorer *s, pst_log_level level, const char *event, pst_variant v, const pst_binding *b)
 {
     const char *why, *device = pst_binding_device(b, &why);
-    bool on_device = strcmp(device, "cpu") != 0;
-    if (!fresh && s->on_device[v] == on_device)
-        return;
-    bool lost = !fresh && !on_device;
-    pst_log(lost ? PST_LOG_WARN : PST_LOG_INFO, "score", "event=%s pipeline=%s variant=%s model=%s device=%s why=\"%s\"",
-            lost ? "device_lost" : "device", s->p->name, variant_names[v], pst_binding_name(b), device, why);
-    if (lost)
-        pst_metric_add(s->stats->device_lost, 1);
-    s->on_device[v] = on_device;
+    pst_log(level, "score", "event=%s pipeline=%s variant=%s model=%s device=%s why=\"%s\"", event, s->p->name, variant_names[v],
+            pst_binding_name(b), device, why);
 }
 
-/* Behind a run, when nobody else has the core. */
+/* Behind a run, when nobody else has the core: each model is looked at, also one that is about to be replaced. */
 static void look_at_devices(scorer *s)
 {
-    for (int v = 0; v < 3; v++) {
-        const pst_binding *b = s->on_device[v] ? pst_score_core_binding(s->core, (pst_variant)v) : NULL;
-        if (b)
-            tell_device(s, (pst_variant)v, b, false);
+    for (const pst_lane *l; (l = pst_score_core_device_changed(s->core));) {
+        const pst_binding *b = pst_score_core_lane_binding(l);
+        bool lost = pst_binding_device_lost(b);
+        tell_device(s, PST_LOG_WARN, lost ? "device_lost" : "device_changed", pst_score_core_lane_variant(l), b);
+        if (lost)
+            pst_metric_add(s->stats->device_lost, 1);
     }
 }
 
@@ -98,7 +92,7 @@ static void take_models(scorer *s)
         pst_log(PST_LOG_INFO, "score", "event=model_swap pipeline=%s variant=%s model=%s version=%d digest=%.12s at=%s", s->p->name,
                 variant_names[n.variant], pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b),
                 n.n_from ? "offsets" : "once");
-        tell_device(s, n.variant, b, true);
+        tell_device(s, PST_LOG_INFO, "device", n.variant, b);
         score_stats_model(s->stats, pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b), variant_names[n.variant]);
         if (!n.kept)
             score_stats_refused(s->stats, NULL, 0, NULL);
@@ -121,7 +115,7 @@ static int await_model(scorer *s)
         if (rc < 0)
             return rc;
         score_stats_model(s->stats, pst_binding_name(b), 0, pst_binding_digest(b), "PRIMARY");
-        tell_device(s, PST_VARIANT_PRIMARY, b, true);
+        tell_device(s, PST_LOG_INFO, "device", PST_VARIANT_PRIMARY, b);
         pst_score_core_offer(s->core, PST_VARIANT_PRIMARY, b, NULL, 0);
         return 0;
     }

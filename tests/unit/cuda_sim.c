@@ -107,42 +107,58 @@ typedef struct piece {
 } piece;
 
 static piece pieces[PIECES_MAX];
-static char the_context;
-static _Thread_local bool entered;
+static char contexts[4];             /* one a device */
+static _Thread_local int entered_at; /* 1 + that of the device; 0 = none */
+
+/* Of what concerns one device: the one that this thread has entered. */
+static bool fails_here(void)
+{
+    bool gone = cuda_sim_state.gone >> (entered_at - 1) & 1;
+    return fails() || gone;
+}
 
 static int sim_context(void **ret, int device)
 {
     of_handle(device);
     if (fails())
         return FAILED;
-    *ret = &the_context;
+    *ret = &contexts[device - HANDLE];
+    cuda_sim_state.contexts++;
     return 0;
+}
+
+static int sim_context_end(int device)
+{
+    of_handle(device);
+    cuda_sim_state.contexts--;
+    return fails() ? FAILED : 0;
 }
 
 static int sim_enter(void *context)
 {
-    if (context != &the_context)
+    char *c = context;
+    if (c < contexts || c >= contexts + cuda_sim_state.n)
         abort();
     if (fails())
         return FAILED;
-    entered = true;
+    entered_at = (int)(c - contexts) + 1;
     return 0;
 }
 
 /* What nothing can be done without. */
 static void must_be_entered(void)
 {
-    if (!entered)
+    if (!entered_at)
         abort();
 }
 
 static int sim_memory_free(size_t *ret_free, size_t *ret_total)
 {
     must_be_entered();
-    if (fails())
+    if (fails_here())
         return FAILED;
-    *ret_free = cuda_sim_state.device[0].free;
-    *ret_total = cuda_sim_state.device[0].memory;
+    *ret_free = cuda_sim_state.device[entered_at - 1].free;
+    *ret_total = cuda_sim_state.device[entered_at - 1].memory;
     return 0;
 }
 
@@ -151,7 +167,7 @@ static int take(size_t bytes, bool pinned, void **ret)
     must_be_entered();
     if (!bytes)
         abort(); /* the driver's word for it: an invalid value */
-    if (fails())
+    if (fails_here())
         return FAILED;
     if (cuda_sim_state.none_left)
         return ENG_CUDA_OUT_OF_MEMORY;
@@ -176,6 +192,7 @@ static bool lies_in(const void *at, size_t bytes, bool pinned)
 }
 
 static bool in_use(const unsigned char *at, size_t bytes);
+static bool any_work(void);
 
 /* What cannot be given back is gone with the device. */
 static int give(void *at, bool pinned)
@@ -184,6 +201,8 @@ static int give(void *at, bool pinned)
         if (pieces[i].at == at && pieces[i].pinned == pinned) {
             if (in_use(at, pieces[i].bytes))
                 abort(); /* a stream still reads or writes it */
+            if (cuda_sim_state.hung && any_work())
+                abort(); /* the driver waits for all of the context's work */
             free(at);
             pieces[i] = (piece){0};
             --*(pinned ? &cuda_sim_state.pinned : &cuda_sim_state.pieces);
@@ -231,7 +250,7 @@ typedef struct op {
 
 typedef struct queue_of {
     struct queue_of *next;
-    int n, asked;
+    int n, asked, device;
     op ops[OPS_MAX];
 } queue_of;
 
@@ -255,6 +274,14 @@ static bool in_use(const unsigned char *at, size_t bytes)
     return false;
 }
 
+static bool any_work(void)
+{
+    for (const queue_of *s = streams; s; s = s->next)
+        if (s->n)
+            return true;
+    return false;
+}
+
 /* 0, or what a launch said. */
 static int drain(queue_of *s)
 {
@@ -274,9 +301,9 @@ static queue_of *of_stream(void *stream)
 {
     must_be_entered();
     for (queue_of *s = streams; s; s = s->next)
-        if (s == stream)
+        if (s == stream && s->device == entered_at)
             return s;
-    abort(); /* not what cuStreamCreate gave, or gone */
+    abort(); /* not what cuStreamCreate gave, of another device, or gone */
 }
 
 static int queue(void *stream, const op *o)
@@ -294,10 +321,11 @@ static int sim_stream(void **ret, unsigned flags)
     must_be_entered();
     if (flags != ENG_CUDA_STREAM_NON_BLOCKING)
         abort();
-    if (fails())
+    if (fails_here())
         return FAILED;
     queue_of *s = calloc(1, sizeof *s);
     s->next = streams;
+    s->device = entered_at;
     *ret = streams = s;
     cuda_sim_state.streams++;
     return 0;
@@ -314,29 +342,24 @@ static int sim_stream_end(void *stream)
     return fails() ? FAILED : 0;
 }
 
+/* A device that is gone has stopped. */
 static int sim_stream_query(void *stream)
 {
     queue_of *s = of_stream(stream);
-    if (fails())
+    if (fails_here()) {
+        s->n = 0;
         return FAILED;
-    return ++s->asked < PATIENCE ? ENG_CUDA_NOT_READY : drain(s);
-}
-
-/* A device that is gone has stopped. */
-static int sim_stream_wait(void *stream)
-{
-    queue_of *s = of_stream(stream);
-    if (!fails())
-        return drain(s);
-    s->n = 0;
-    return FAILED;
+    }
+    if (cuda_sim_state.hung && s->n)
+        return ENG_CUDA_NOT_READY;
+    return s->n && ++s->asked < PATIENCE ? ENG_CUDA_NOT_READY : drain(s);
 }
 
 static int sim_copy_in(eng_cuda_address to, const void *from, size_t bytes, void *stream)
 {
     if (!lies_in((void *)(uintptr_t)to, bytes, false) || !bytes)
         abort();
-    if (fails())
+    if (fails_here())
         return FAILED;
     cuda_sim_state.copies_in++;
     cuda_sim_state.images += !lies_in(from, bytes, true); /* rows come from pinned memory */
@@ -347,7 +370,7 @@ static int sim_copy_out(void *to, eng_cuda_address from, size_t bytes, void *str
 {
     if (!lies_in((void *)(uintptr_t)from, bytes, false) || !lies_in(to, bytes, true))
         abort();
-    if (fails())
+    if (fails_here())
         return FAILED;
     cuda_sim_state.copies_out++;
     return queue(stream, &(op){.to = to, .from = (void *)(uintptr_t)from, .bytes = bytes});
@@ -355,7 +378,7 @@ static int sim_copy_out(void *to, eng_cuda_address from, size_t bytes, void *str
 
 static int launch(const eng_cuda_forest *f, const void *image, const void *x, int64_t rows, int64_t cols, double *out, void *stream)
 {
-    if (fails())
+    if (fails_here())
         return FAILED;
     cuda_sim_state.launches++;
     return queue(stream, &(op){.to = out, .forest = *f, .image = image, .x = x, .rows = rows, .cols = cols});

@@ -30,9 +30,12 @@ typedef struct cuda_sim {
     bool fail_on;   /* and so do all behind it: the device is gone */
     bool none_left; /* memory is asked for in vain: 2 */
     bool at_once;   /* streams do not queue: for a plug-in that knows nothing of them */
+    bool hung;      /* streams that have work never end it, and whoever waits for all of it would wait for ever */
+    unsigned gone;  /* a bit a device: whatever is asked of it fails, by 999 */
     cuda_sim_kernel kernel;
     int calls;
     int open;                    /* nvmlInit without nvmlShutdown */
+    int contexts;                /* taken and not given back: one stays for each device that was used */
     int pieces, pinned, streams; /* taken and not given back */
     int copies_in, copies_out, launches, images;
 } cuda_sim;

@@ -4,6 +4,7 @@
 #include "engine/backend.h"
 #include "engine/cuda/context.h"
 #include "engine/cuda/cuda_backend.h"
+#include "engine/device_of.h"
 #include "engine/plan.h"
 #include "tests/unit/cuda_sim.h"
 #include "tests/unit/engine_kit.h"
@@ -104,6 +105,7 @@ static forest *grown(int trees, int depth, int targets)
 
 typedef struct shape {
     int trees, depth, targets;
+    bool cast;                /* the trees are given doubles, which their input does not tell */
     bool head, tail, average; /* a scaler before the trees, elementwise nodes behind them */
     pst_dtype input;          /* 0 = float32 */
 } shape;
@@ -116,7 +118,12 @@ static pst_model *regressor(const shape *s)
     kit_scalar(o, "half", 0.5f);
     if (s->head)
         kit_node(o, "Mul x half > scaled");
-    kit_node(o, s->head   ? "TreeEnsembleRegressor scaled > sums"
+    if (s->cast) {
+        kit_node(o, "Cast x > turned");
+        pst_onnx_attr_int(o, "to", PST_F64);
+    }
+    kit_node(o, s->cast   ? "TreeEnsembleRegressor turned > y"
+                : s->head ? "TreeEnsembleRegressor scaled > sums"
                 : s->tail ? "TreeEnsembleRegressor x > sums"
                           : "TreeEnsembleRegressor x > y");
     put_nodes(o, f, "target");
@@ -381,6 +388,7 @@ static void test_what_no_device_computes(void **state)
     refused(classifier(2, -1, "NONE"), "cuda", PST_EUNSUPPORTED, "some of its leaves weigh the second class and some do not");
     refused(regressor(&(shape){.trees = 4, .depth = 3, .targets = 1, .input = PST_F64}), "cuda", PST_EUNSUPPORTED,
             "trees take float32 values");
+    refused(regressor(&(shape){.trees = 4, .depth = 3, .targets = 1, .cast = true}), "cuda", PST_EUNSUPPORTED, "trees take float32 values");
     assert_int_equal(cuda_sim_state.launches, 0);
 }
 
@@ -422,10 +430,10 @@ static void test_a_device_that_computes_otherwise(void **state)
 
 /* ---- auto ---- */
 
-/* In no time where only time counts, which is at the 256 rows that are measured. */
+/* In no time where only time counts: in runs that are measured, whose rows are powers of two. */
 static int quick_kernel(const eng_cuda_forest *f, const void *image, const void *x, int64_t rows, int64_t cols, double *out, void *stream)
 {
-    if (rows != 256)
+    if (rows < 64 || (rows & (rows - 1)))
         return eng_cuda_trees_run(f, image, x, rows, cols, out, stream);
     memset(out, 0, (size_t)rows * sizeof *out);
     return 0;
@@ -436,21 +444,28 @@ static void test_auto_measures(void **state)
     pst_model *m = regressor(&(shape){.trees = 900, .depth = 4, .targets = 1});
     pst_plan *p = plan_on(m, "auto"), *cpu = plan_on(m, "engine");
     assert_string_equal(p->computes, "cpu"); /* the emulated kernel is the slower one */
-    assert_non_null(strstr(p->computes_why, "measured on 256 rows"));
+    assert_non_null(strstr(p->computes_why, "measured on 4096 rows"));
     assert_true(cuda_sim_state.launches > 2);
+    assert_int_equal(pst_plan_device_left(p), 0); /* nothing was lost by that */
     same(p, cpu, m, 100, "auto, on the CPU");
     pst_plan_free(p);
     cuda_sim_state.kernel = quick_kernel;
     p = plan_on(m, "auto");
     assert_string_equal(p->computes, "cuda:0");
-    assert_non_null(strstr(p->computes_why, "measured on 256 rows"));
-    same(p, cpu, m, 50, "auto, on the device");
+    assert_non_null(strstr(p->computes_why, "measured on 4096 rows"));
+    assert_non_null(strstr(p->computes_why, "are quicker on the CPU, and go there"));
+    int before = cuda_sim_state.launches;
+    same(p, cpu, m, 3, "auto, so few that the CPU has them");
+    assert_int_equal(cuda_sim_state.launches, before);
+    same(p, cpu, m, 1000, "auto, on the device");
+    assert_int_equal(cuda_sim_state.launches, before + 1);
     cuda_sim_state.fail_at = cuda_sim_state.calls + 2;
     cuda_sim_state.fail_on = true;
-    same(p, cpu, m, 50, "auto, the device lost in this run");
+    same(p, cpu, m, 1000, "auto, the device lost in this run");
     assert_string_equal(p->computes, "cpu");
     assert_non_null(strstr(p->computes_why, "is lost to this process"));
-    same(p, cpu, m, 50, "auto, afterwards");
+    assert_int_equal(pst_plan_device_left(p), PST_EIO);
+    same(p, cpu, m, 1000, "auto, afterwards");
     pst_plan_free(p);
     p = plan_on(m, "auto");
     assert_string_equal(p->computes, "cpu");
@@ -458,6 +473,110 @@ static void test_auto_measures(void **state)
     pst_plan_free(p);
     pst_plan_free(cpu);
     pst_model_unref(m);
+}
+
+/* Nobody opens a driver for a model that the CPU is quicker with, and what is looked at is the largest batch that there can be. */
+static void test_auto_looks_at_the_estimate_first(void **state)
+{
+    pst_model *small = regressor(&(shape){.trees = 9, .depth = 3, .targets = 1}),
+              *m = regressor(&(shape){.trees = 900, .depth = 4, .targets = 1});
+    pst_plan *p = NULL;
+    pst_err err = {0};
+    assert_int_equal(pst_plan_new(small, &(pst_plan_opts){.backend = "auto", .rows_most = 256}, &p, &err), 0);
+    assert_string_equal(p->computes_why, "by estimate the CPU is quicker");
+    assert_int_equal(cuda_sim_state.calls, 0);
+    pst_plan_free(p);
+    assert_int_equal(pst_plan_new(m, &(pst_plan_opts){.backend = "auto", .rows_most = 2}, &p, &err), 0);
+    assert_string_equal(p->computes_why, "by estimate the CPU is quicker");
+    assert_int_equal(cuda_sim_state.calls, 0);
+    pst_plan_free(p);
+    assert_int_equal(pst_plan_new(m, &(pst_plan_opts){.backend = "auto", .rows_most = 512}, &p, &err), 0);
+    assert_non_null(strstr(p->computes_why, "measured on 512 rows"));
+    pst_plan_free(p);
+    pst_model_unref(small);
+    pst_model_unref(m);
+}
+
+/* ---- devices that are lost, or do not answer ---- */
+
+/* The plan waits for its limit and no longer, its end hardly at all, and what the device still uses is given back when it has answered. */
+static void test_a_device_that_does_not_answer(void **state)
+{
+    pst_model *m = regressor(&(shape){.trees = 20, .depth = 5, .targets = 1});
+    pst_plan *p = NULL, *other = plan_on(m, "cuda");
+    pst_tensor in = rows_for(m, 64), got;
+    pst_err err = {0};
+    assert_int_equal(pst_plan_new(m, &(pst_plan_opts){.backend = "cuda", .run = &(pst_run_limits){.ms_max = 100}}, &p, &err), 0);
+    cuda_sim_state.hung = true;
+    assert_int_equal(pst_plan_run(p, &in, 1, &got, 1, &err), PST_ETIMEDOUT);
+    assert_int_equal(err.cls, PST_CLASS_RETRY);
+    assert_non_null(strstr(err.text, "cuda:0 (NVIDIA H200) does not answer in time"));
+    int before = cuda_sim_state.pieces;
+    pst_plan_free(p);
+    pst_plan_free(other); /* idle, but giving back would wait for the other's work */
+    pst_model_unref(m);
+    assert_int_equal(cuda_sim_state.pieces, before);
+    assert_int_equal(cuda_sim_state.streams, 2);
+    cuda_sim_state.hung = false;
+    m = regressor(&(shape){.trees = 5, .depth = 3, .targets = 1});
+    for (int i = 0; i < 4; i++) /* the simulated device wants to be asked more than once */
+        pst_plan_free(plan_on(m, "cuda"));
+    pst_model_unref(m);
+    assert_int_equal(cuda_sim_state.pieces + cuda_sim_state.streams + cuda_sim_state.pinned, 0);
+    free(in.data);
+}
+
+/* A model that is being copied over, likewise. */
+static void test_a_device_that_hangs_while_a_model_is_loaded(void **state)
+{
+    pst_model *m = regressor(&(shape){.trees = 20, .depth = 5, .targets = 1});
+    pst_plan *p = NULL;
+    pst_err err = {0};
+    cuda_sim_state.hung = true;
+    assert_int_equal(pst_plan_new(m, &(pst_plan_opts){.backend = "cuda", .run = &(pst_run_limits){.ms_max = 100}}, &p, &err),
+                     PST_ETIMEDOUT);
+    assert_non_null(strstr(err.text, "does not answer in time"));
+    assert_int_equal(cuda_sim_state.pieces, 1);
+    cuda_sim_state.hung = false;
+    for (int i = 0; i < 4; i++)
+        pst_plan_free(plan_on(m, "cuda"));
+    pst_model_unref(m);
+}
+
+static void test_a_lost_device_is_passed_over(void **state)
+{
+    pst_model *m = regressor(&(shape){.trees = 20, .depth = 5, .targets = 1});
+    cuda_sim_state.n = 3;
+    cuda_sim_state.device[1] = (cuda_sim_device){"Tesla T4", 7, 5, (size_t)16 << 30, (size_t)15 << 30};
+    cuda_sim_state.device[2] = h200;
+    pst_plan *p = plan_on(m, "cuda"), *named = plan_on(m, "cuda:0"), *cpu = plan_on(m, "engine"), *later;
+    pst_tensor in = rows_for(m, 40), got;
+    pst_err err = {0};
+    assert_string_equal(p->computes, "cuda:0");
+    cuda_sim_state.gone = 1;
+    assert_int_equal(pst_plan_run(p, &in, 1, &got, 1, &err), PST_EIO); /* in this run; nothing of it is taken for a result */
+    same(p, cpu, m, 40, "on the other one");
+    assert_string_equal(p->computes, "cuda:2");
+    later = plan_on(m, "cuda");
+    assert_string_equal(later->computes, "cuda:2");
+    for (int i = 0; i < 2; i++) { /* who named it waits for it */
+        err = (pst_err){0};
+        assert_int_equal(pst_plan_run(named, &in, 1, &got, 1, &err), PST_EIO);
+        assert_non_null(strstr(err.text, "cuda:0 (NVIDIA H200) is lost to this process"));
+    }
+    cuda_sim_state.gone = 5;
+    for (int i = 0; i < 3; i++) {
+        err = (pst_err){0};
+        assert_int_equal(pst_plan_run(p, &in, 1, &got, 1, &err), PST_EIO);
+        assert_int_equal(err.cls, PST_CLASS_RETRY);
+    }
+    assert_int_equal(try_plan(m, "cuda", &(pst_plan *){NULL}, &err), PST_EIO);
+    pst_plan_free(p);
+    pst_plan_free(named);
+    pst_plan_free(later);
+    pst_plan_free(cpu);
+    pst_model_unref(m);
+    free(in.data);
 }
 
 /* ---- memory ---- */
@@ -557,6 +676,7 @@ static void faults(const char *backend, bool on, cuda_sim_kernel kernel, bool mu
         assert_int_equal(cuda_sim_state.pieces, 0);
         assert_int_equal(cuda_sim_state.pinned, 0);
         assert_int_equal(cuda_sim_state.streams, 0);
+        assert_true(cuda_sim_state.contexts <= 1);
     }
     assert_true(calls > 40);
     assert_true(must_work || failed > 20);
@@ -645,6 +765,10 @@ int main(void)
         TEST(test_where_there_is_no_device),
         TEST(test_a_device_that_computes_otherwise),
         TEST(test_auto_measures),
+        TEST(test_auto_looks_at_the_estimate_first),
+        TEST(test_a_device_that_does_not_answer),
+        TEST(test_a_device_that_hangs_while_a_model_is_loaded),
+        TEST(test_a_lost_device_is_passed_over),
         TEST(test_the_budget),
         TEST(test_no_memory_is_left),
         TEST(test_every_call_fails),

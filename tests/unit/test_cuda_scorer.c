@@ -111,6 +111,54 @@ static void test_a_lost_device_harms_no_record(void **state)
     end_world(&w, c, p);
 }
 
+/* A shadow that a device fails says so, and the stream goes on; the device is left alone for a while. */
+static void test_a_shadow_that_a_device_fails_is_not_silent(void **state)
+{
+    world w = {0};
+    pst_err err = {0};
+    double got[RECORDS];
+    pst_pipeline *p = pipeline_on("cuda"), *on_cpu = pipeline_on("cpu");
+    pst_score_core *c = make_core(&w, p, kit_bind(on_cpu, trees(), 1));
+    assert_int_equal(pst_score_core_offer(c, PST_VARIANT_SHADOW, kit_bind(p, trees(), 2), NULL, 0), 0);
+    assert_int_equal(scores_of(c, &w, got, &err), 0);
+    assert_string_equal(pst_score_core_shadow_why(c), "");
+    cuda_sim_state.gone = 1;
+    for (int i = 0; i < 2; i++) {
+        size_t n;
+        assert_int_equal(scores_of(c, &w, got, &err), 0);
+        const pst_fate *f = pst_score_core_fates(c, &n);
+        assert_int_equal(n, RECORDS);
+        for (size_t k = 0; k < n; k++) {
+            assert_null(f[k].shadow);
+            assert_true(f[k].shadow_skipped);
+        }
+        assert_non_null(strstr(pst_score_core_shadow_why(c), "cuda:0 (NVIDIA H200) is lost to this process"));
+    }
+    assert_int_equal(pst_score_core_offer(c, PST_VARIANT_SHADOW, kit_bind(on_cpu, trees(), 3), NULL, 0), 0); /* another model is tried */
+    assert_int_equal(scores_of(c, &w, got, &err), 0);
+    assert_string_equal(pst_score_core_shadow_why(c), "");
+    end_world(&w, c, p);
+    pst_pipeline_free(on_cpu);
+}
+
+/* Of two models of a variant each is looked at by itself: that the CPU has one of them is no loss of the other's device. */
+static void test_a_device_is_not_said_to_be_lost_too_early(void **state)
+{
+    world w = {0};
+    pst_err err = {0};
+    double got[RECORDS];
+    pst_pipeline *p = pipeline_on("cuda"), *on_cpu = pipeline_on("cpu");
+    pst_score_core *c = make_core(&w, p, kit_bind(on_cpu, trees(), 1));
+    assert_int_equal(scores_of(c, &w, got, &err), 0);
+    assert_null(pst_score_core_device_changed(c));
+    assert_int_equal(
+        pst_score_core_offer(c, PST_VARIANT_PRIMARY, kit_bind(p, trees(), 2), &(pst_effective){(char *)(uintptr_t) "in", 0, 1000}, 1), 0);
+    assert_int_equal(scores_of(c, &w, got, &err), 0); /* still by the first */
+    assert_null(pst_score_core_device_changed(c));
+    end_world(&w, c, p);
+    pst_pipeline_free(on_cpu);
+}
+
 static void test_what_no_device_computes_is_a_configuration_error(void **state)
 {
     pst_err err = {0};
@@ -138,6 +186,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_device_scores_as_the_cpu_does),
         TEST(test_a_lost_device_harms_no_record),
+        TEST(test_a_shadow_that_a_device_fails_is_not_silent),
+        TEST(test_a_device_is_not_said_to_be_lost_too_early),
         TEST(test_what_no_device_computes_is_a_configuration_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
