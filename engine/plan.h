@@ -99,10 +99,12 @@ struct pst_plan {
     bool observing;
     const struct eng_backend *backend; /* backend.h */
     void *of_backend;                  /* what it keeps of this plan */
-    /* A forest whose sums a device computes in the CPU's place: the operator asks for them, for the rows that the backend's submit took. */
+    /* What a device computes in the CPU's place, for the rows that the backend's submit took: the operator asks for it. sums: of a forest, ret_has may be
+     * NULL; results: of a network, ret (rows, n_out). */
     struct {
-        const struct eng_forest *of;                                                                            /* NULL = none */
-        int (*sums)(struct pst_plan *p, const pst_tensor *x, double *ret_sums, uint8_t *ret_has, pst_err *err); /* ret_has: may be NULL */
+        const void *of; /* an eng_forest, or the state of a network's step; NULL = nothing */
+        int (*sums)(struct pst_plan *p, const pst_tensor *x, double *ret_sums, uint8_t *ret_has, pst_err *err);
+        int (*results)(struct pst_plan *p, const pst_tensor *x, float *ret, pst_err *err);
     } device;
     bool device_may;                      /* backend "auto": a device where it is cheaper, and the CPU takes over from it */
     int device_left;                      /* the code of the error for which the CPU took over from a device, 0 = it did not */

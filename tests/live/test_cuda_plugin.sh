@@ -39,22 +39,19 @@ functions() { # ARCH: the kernels that its code has
 }
 # A template's instances are those that trees.cu launches: float and double.
 kernels=$(sed -nE '/^__global__/{N;s/\n/ /;s/.*void ([a-z_0-9]+)\(.*/\1/p}' engine/cuda/*.cu | sort -u)
-check "the sources have kernels" same "$kernels" trees_kernel
+check "the sources have kernels" same "$(paste -sd' ' <<<"$kernels")" "far_kernel near_kernel product_kernel trees_kernel"
+forms=$(sed -E 's/^trees_kernel$/trees_kernel<float>\ntrees_kernel<double>/' <<<"$kernels")
 for arch in sm_80 sm_90; do
     functions $arch >"$T/$arch"
-    for kernel in $kernels; do
-        for type in float double; do
-            check "$kernel<$type> is in the code for $arch" grep -qE "\b$kernel<$type>\(" "$T/$arch"
-        done
+    for form in $forms; do
+        check "$form is in the code for $arch" grep -qE "\b$form\(" "$T/$arch"
     done
 done
 "$cuobjdump" -ptx "$plugin" >"$T/ptx" 2>/dev/null
 check "PTX is for compute 9.0" same "$(sed -n 's/^\.target //p' "$T/ptx" | sort -u)" sm_90
 sed -nE 's/^\.visible \.entry ([A-Za-z_0-9]+)\($/\1/p' "$T/ptx" | c++filt >"$T/entries"
-for kernel in $kernels; do
-    for type in float double; do
-        check "$kernel<$type> is in the PTX" grep -qE "\b$kernel<$type>\(" "$T/entries"
-    done
+for form in $forms; do
+    check "$form is in the PTX" grep -qE "\b$form\(" "$T/entries"
 done
 check "no other target is in it" same "$("$cuobjdump" -lelf -lptx "$plugin" 2>/dev/null | sed -E 's/.*\.(sm_[0-9a-z]+)\.(cubin|ptx)$/\1 \2/' | sort -u | paste -sd,)" \
     "sm_80 cubin,sm_90 cubin,sm_90 ptx"
