@@ -2,6 +2,8 @@
  * spends. Shapes are given: those that a run showed (seen.c) or those that were guessed before one (estimate.c). */
 #include "engine/cost.h"
 
+#include "engine/last.h"
+
 #include "engine/native/native.h"
 
 #include <math.h>
@@ -118,6 +120,7 @@ double eng_flops(const pst_plan *p, const eng_node *n, const pst_tensor *in, int
     case ENG_COST_NORM: return 8 * count_of(y);
     case ENG_COST_SOFTMAX: return 5 * count_of(y);
     case ENG_COST_LAYERS: return mlp_flops(p, n, x);
+    case ENG_COST_LAST: return x && x->rank > 0 ? (double)x->dims[0] * *((const eng_last_part *)n->fused)->flops : 0;
     case ENG_COST_PARTS: return count_of(y) * n->n_parts;
     }
     return 0;

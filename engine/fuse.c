@@ -1,7 +1,7 @@
 /* fuse.c - chains of dense layers, constant elementwise steps and activations become one node that runs tile by tile.
  *
  * A chain starts at any value and follows single readers: Gemm (constant B and C, no transA) or MatMul by a constant matrix;
- * Add, Sub, Mul, Div by a constant vector or scalar; Scaler; BatchNormalization of a matrix; Relu, LeakyRelu, Elu, Sigmoid, Tanh,
+ * Add, Sub, Mul, Div by a constant vector or scalar; Scaler; BatchNormalization of a matrix; activations (Relu, Clip, HardSwish, …),
  * Identity, Dropout. Elementwise steps right behind a layer are folded into its weights; those in front of the first layer (a
  * scaler) are run as they are on the tile: folding (x - mean) into weights cancels digits when the mean is large. */
 #include "engine/plan.h"
@@ -74,8 +74,7 @@ typedef struct link {
     size_t at; /* index in the node list */
     enum { LINK_DENSE, LINK_ELT, LINK_BN, LINK_SCALER, LINK_ACT, LINK_PASS } what;
     eng_fused_kind kind;
-    eng_act act;
-    float alpha;
+    eng_fused_act act;
     const float *v; /* operand of an elementwise step */
     int64_t v_n;
     int v_rank;
@@ -157,9 +156,7 @@ static bool classify(const eng_fuser *f, const eng_node *n, int in, link *l)
         return true;
     if (n->op->act != ENG_ACT_NONE) {
         l->what = LINK_ACT;
-        l->act = n->op->act;
-        l->alpha = eng_fuse_alpha(n);
-        return n->n_in == 1;
+        return n->in[0] == in && eng_fuse_act(f, n, &l->act);
     }
     if (!strcmp(n->op_type, "Identity") || (!strcmp(n->op_type, "Dropout") && n->n_in == 1)) {
         l->what = LINK_PASS;
@@ -334,8 +331,9 @@ static void add_link(const chain *c, const link *l, eng_zone *z, fused_mlp *m, i
     case LINK_ACT:
         if (!m->n_steps || m->steps[m->n_steps - 1].act != ENG_ACT_NONE)
             m->steps[m->n_steps++] = (eng_fused_step){.kind = ENG_FUSED_ACT, .in = *width, .out = *width};
-        m->steps[m->n_steps - 1].act = l->act;
-        m->steps[m->n_steps - 1].alpha = l->alpha;
+        m->steps[m->n_steps - 1].act = l->act.act;
+        m->steps[m->n_steps - 1].alpha = l->act.alpha;
+        m->steps[m->n_steps - 1].beta = l->act.beta;
         break;
     case LINK_PASS: break;
     }

@@ -1,7 +1,7 @@
 /* fuse_all.c - the fusions in their order, and what is known of values before each: who reads and makes them, and their types where
  * those are sure. Convolutions go first, because an activation behind them is better there than in a group; elementwise groups take
  * what is left. pst_plan_opts.no_fusion leaves all of it out. */
-#include "engine/plan.h"
+#include "engine/last.h"
 
 #include "engine/heap.h"
 
@@ -92,8 +92,8 @@ static void drop_casts(eng_fuser *f)
 
 void eng_fuse_all(pst_plan *p, const eng_graph *g, eng_node_ref *nodes, size_t n)
 {
-    static void (*const passes[])(eng_fuser *) = {drop_casts,    eng_fuse_int8, eng_fuse_qdq,  eng_fuse_conv,
-                                                  eng_fuse_norm, eng_fuse_mlp,  eng_fuse_elts, eng_fuse_drop_wide};
+    static void (*const passes[])(eng_fuser *) = {drop_casts,    eng_fuse_spelled, eng_fuse_int8, eng_fuse_qdq,  eng_fuse_conv,
+                                                  eng_fuse_last, eng_fuse_norm,    eng_fuse_mlp,  eng_fuse_elts, eng_fuse_drop_wide};
     size_t n_values = (size_t)p->m->n_values + 1;
     eng_fuser f = {.p = p,
                    .graph = g,

@@ -4,7 +4,8 @@
  *
  * Folding changes sums by rounding only: factors are computed in double and must be finite. Input, weights and residual must be
  * float32 and the residual must have the result's shape; otherwise the nodes run as they were. */
-#include "engine/plan.h"
+#include "engine/fuse_conv.h"
+
 #include "engine/share.h"
 
 #include "engine/ops/conv_lanes.h"
@@ -15,23 +16,13 @@
 
 enum { PARTS_MAX = 8 };
 
-typedef struct fused_conv {
-    const eng_node *conv; /* the node as the file has it */
-    eng_val weights, bias;
-    bool own_weights, has_bias;
-    bool has_add;
-    eng_act act;
-    float alpha;
-    const eng_node *pool; /* NULL = none */
-} fused_conv;
-
 typedef struct conv_state {
     eng_step *parts;
     void *inner; /* of the convolution's kernel */
 } conv_state;
 
 /* The context the convolution's kernel sees: its own node, folded weights. */
-static eng_op_ctx inner_ctx(eng_op_ctx *c, const fused_conv *f, conv_state *s, eng_val **in, eng_epilogue *e)
+static eng_op_ctx inner_ctx(eng_op_ctx *c, const eng_fused_conv *f, conv_state *s, eng_val **in, eng_epilogue *e)
 {
     eng_op_ctx k = *c;
     in[0] = c->in[0];
@@ -48,13 +39,13 @@ static eng_op_ctx inner_ctx(eng_op_ctx *c, const fused_conv *f, conv_state *s, e
 
 static int prepare_conv(eng_op_ctx *c)
 {
-    const fused_conv *f = c->node->fused;
+    const eng_fused_conv *f = c->node->fused;
     conv_state *s = eng_op_keep(c, sizeof *s);
     eng_val *in[3];
     *c->state = s;
     if (!f->conv->op->prepare)
         return 0;
-    eng_epilogue e = {.act = f->act, .alpha = f->alpha, .pool = f->pool};
+    eng_epilogue e = {.act = f->act.act, .alpha = f->act.alpha, .beta = f->act.beta, .pool = f->pool};
     eng_op_ctx k = inner_ctx(c, f, s, in, &e);
     int rc = f->conv->op->prepare(&k);
     c->kernel = k.kernel;
@@ -77,18 +68,18 @@ static void finish(const eng_op_ctx *c, const eng_epilogue *e, pst_tensor *y)
             o[i] += r[i];
     }
     if (e->act != ENG_ACT_NONE)
-        eng_kernels_pick(c->plan->isa)->act(e->act, e->alpha, o, o, (size_t)n);
+        eng_kernels_pick(c->plan->isa)->act(e->act, e->alpha, e->beta, o, o, (size_t)n);
 }
 
 static int run_conv(eng_op_ctx *c)
 {
-    const fused_conv *f = c->node->fused;
+    const eng_fused_conv *f = c->node->fused;
     conv_state *s = *c->state;
     const pst_tensor *x = eng_in(c, 0), *w = eng_in(c, 1), *add = f->has_add ? eng_in(c, 2) : NULL;
     eng_val *in[3];
     if (!x || x->dtype != PST_F32 || !w || w->dtype != PST_F32 || (f->has_add && (!add || add->dtype != PST_F32)))
         return eng_parts_run(c, &s->parts);
-    eng_epilogue e = {.add = add, .act = f->act, .alpha = f->alpha, .pool = f->pool};
+    eng_epilogue e = {.add = add, .act = f->act.act, .alpha = f->act.alpha, .beta = f->act.beta, .pool = f->pool};
     eng_op_ctx k = inner_ctx(c, f, s, in, &e);
     int rc = f->conv->op->run(&k);
     c->kernel = k.kernel;
@@ -116,6 +107,11 @@ static const eng_op fused_op = {.domain = "+",
                                 .cost = ENG_COST_CONV,
                                 .kernel = "columns and gemm",
                                 .plain = "columns and gemm"};
+
+const eng_fused_conv *eng_fused_conv_of(const eng_node *n)
+{
+    return n->op == &fused_op ? n->fused : NULL;
+}
 
 /* ---- building ---- */
 
@@ -196,13 +192,15 @@ static bool fold_elt(builder *b, const eng_node *n, int value)
     return true;
 }
 
-static bool as_activation(const eng_node *n, fused_conv *c)
+/* Whether it changes places with a maximum: it never falls. */
+static bool never_falls(const eng_fused_act *a)
 {
-    if (n->op->act == ENG_ACT_NONE || n->n_in != 1 || !eng_fuse_is(n, n->op_type))
-        return false;
-    c->act = n->op->act;
-    c->alpha = eng_fuse_alpha(n);
-    return true;
+    switch (a->act) {
+    case ENG_ACT_HARDSWISH:
+    case ENG_ACT_SWISH: return false;
+    case ENG_ACT_CLIP: return a->alpha <= a->beta;
+    default: return a->alpha >= 0;
+    }
 }
 
 static int scale_weights(void *arg, eng_zone *zone, void *made)
@@ -213,6 +211,15 @@ static int scale_weights(void *arg, eng_zone *zone, void *made)
     for (size_t i = 0; i < n; i++)
         to[i] = (float)((double)((const float *)b->w->data)[i] * b->mul[i / per]);
     return 0;
+}
+
+static bool as_activation(const eng_fuser *f, const eng_node *n, int value, eng_fused_conv *c)
+{
+    eng_fused_act act;
+    if (c->act.act != ENG_ACT_NONE || !eng_fuse_act(f, n, &act) || n->in[0] != value || (c->pool && !never_falls(&act)))
+        return false;
+    c->act = act;
+    return true;
 }
 
 /* The weights with the factors in them. They follow from the convolution and the last node that gave a factor, each value having one maker
@@ -227,7 +234,7 @@ static float *scaled_weights(builder *b)
 }
 
 /* Copies of weights and bias with the factors in them; false when the plan has had its share of copies. */
-static bool make_weights(builder *b, fused_conv *c)
+static bool make_weights(builder *b, eng_fused_conv *c)
 {
     size_t n = (size_t)eng_count(b->w), m = (size_t)b->m;
     c->weights = (eng_val){.kind = ENG_VAL_TENSOR, .t = *b->w};
@@ -252,14 +259,14 @@ static bool make_weights(builder *b, fused_conv *c)
 
 /* A maximum pool, if the convolution's kernel will be the one that takes it in. Activations change places with a maximum when they never
  * fall; behind a residual there is none. */
-static bool as_pool(const builder *b, const eng_node *n, fused_conv *c)
+static bool as_pool(const builder *b, const eng_node *n, eng_fused_conv *c)
 {
     static const struct {
         const char *name;
         int64_t max;
     } sizes[] = {{"kernel_shape", ENG_CONV_LANES_POOL_MAX}, {"strides", ENG_CONV_LANES_POOL_MAX}, {"dilations", 1}};
     const eng_cpu_kernels *kn = eng_kernels_pick(b->f->p->isa);
-    if (!eng_fuse_is(n, "MaxPool") || c->has_add || !(c->alpha >= 0) || b->w->rank != 4 ||
+    if (!eng_fuse_is(n, "MaxPool") || c->has_add || !never_falls(&c->act) || b->w->rank != 4 ||
         !eng_conv_lanes_pools(kn, b->w, eng_attr_int(b->conv, "group", 1)))
         return false;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -299,24 +306,24 @@ static bool begin(builder *b)
 static void try_conv(eng_fuser *f, size_t at)
 {
     builder b = {.f = f, .conv = f->nodes[at].node};
-    fused_conv c = {.conv = b.conv};
+    eng_fused_conv c = {.conv = b.conv};
     size_t parts[PARTS_MAX] = {at};
     int n = 1, value = b.conv->out[0], in[3] = {b.conv->in[0], b.conv->in[1], -1};
     if (f->types[in[0]] && f->types[in[0]] != PST_F32)
         return;
     if (!begin(&b))
         return;
-    while (n < PARTS_MAX && f->readers[value] == 1 && (c.act == ENG_ACT_NONE || !c.pool)) {
+    while (n < PARTS_MAX && f->readers[value] == 1 && (c.act.act == ENG_ACT_NONE || !c.pool)) {
         size_t next = (size_t)f->reader[value];
         const eng_node *q = f->nodes[next].node;
         if (f->nodes[next].dead || *q->domain)
             break;
-        bool last = c.act != ENG_ACT_NONE || c.pool,
+        bool last = c.act.act != ENG_ACT_NONE || c.pool,
              folds = !last && !c.has_add &&
                      (eng_fuse_is(q, "BatchNormalization") && q->in[0] == value ? fold_batchnorm(&b, q) : fold_elt(&b, q, value));
         if (folds)
             b.folded = q->out[0];
-        if (!folds && !(c.act == ENG_ACT_NONE && as_activation(q, &c)) && !(!c.pool && as_pool(&b, q, &c))) {
+        if (!folds && !as_activation(f, q, value, &c) && !(!c.pool && as_pool(&b, q, &c))) {
             bool add = !last && eng_fuse_is(q, "Add") && q->n_in == 2 && q->opset >= 7 && !c.has_add && q->in[0] != q->in[1];
             int other = add ? q->in[q->in[0] == value] : -1;
             if (other < 0 || f->p->folded[other])
@@ -329,11 +336,11 @@ static void try_conv(eng_fuser *f, size_t at)
     }
     if (n < 2 || !make_weights(&b, &c))
         return;
-    fused_conv *kept = eng_zone_alloc(&f->p->zone, sizeof *kept);
+    eng_fused_conv *kept = eng_zone_alloc(&f->p->zone, sizeof *kept);
     *kept = c;
     char text[96];
     snprintf(text, sizeof text, "%d nodes%s%s%s%s", n, b.scaled || b.shifted ? ", factors in the weights" : "",
-             c.has_add ? ", residual" : "", c.act != ENG_ACT_NONE ? ", activation" : "", c.pool ? ", max pool" : "");
+             c.has_add ? ", residual" : "", c.act.act != ENG_ACT_NONE ? ", activation" : "", c.pool ? ", max pool" : "");
     eng_fuse_replace(f, parts, n, &fused_op, kept, in, 3, value, text);
 }
 

@@ -46,19 +46,6 @@ static const int costs[] = {
 
 /* ---- which nodes ---- */
 
-/* A bound of Clip: an attribute, a constant, or not there. */
-static bool clip_bound(const eng_fuser *f, const eng_node *n, int i, const char *attr, float def, float *ret)
-{
-    *ret = n->opset < 11 ? eng_attr_float(n, attr, def) : def;
-    if (n->opset < 11 || i >= n->n_in || n->in[i] < 0)
-        return true;
-    const pst_tensor *t = eng_fuse_konst(f, n->in[i]);
-    if (!t || eng_count(t) != 1)
-        return false;
-    *ret = *(const float *)t->data;
-    return true;
-}
-
 /* Powers that have a loop of their own. The exponent is still an input when it is a float32: its rank may shape the result. */
 static void power(const eng_fuser *f, const eng_node *n, elt_ins *ins)
 {
@@ -85,7 +72,7 @@ static bool classify(const eng_fuser *f, const eng_node *n, elt_ins *ins)
         return false;
     *ins = (elt_ins){.code = t->code, .a = n->in[0], .b = -1};
     if (t->code == ENG_TILE_CLIP)
-        return n->opset >= 6 && clip_bound(f, n, 1, "min", -INFINITY, &ins->alpha) && clip_bound(f, n, 2, "max", INFINITY, &ins->beta);
+        return eng_fuse_bounds(f, n, &ins->alpha, &ins->beta);
     if (t->code == ENG_TILE_GELU) {
         ins->code = !strcmp(eng_attr_str(n, "approximate", "none"), "tanh") ? ENG_TILE_GELU_TANH : ENG_TILE_GELU;
         return true;

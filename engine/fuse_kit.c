@@ -5,6 +5,7 @@
 
 #include "engine/heap.h"
 
+#include <math.h>
 #include <string.h>
 
 const pst_tensor *eng_fuse_folded(const eng_fuser *f, int id)
@@ -35,9 +36,38 @@ bool eng_fuse_is(const eng_node *n, const char *op_type)
     return true;
 }
 
-float eng_fuse_alpha(const eng_node *n)
+static bool bound(const eng_fuser *f, const eng_node *n, int i, const char *attr, float def, float *ret)
 {
-    return eng_attr_float(n, "alpha", n->op->tile ? n->op->tile->alpha : 0);
+    *ret = n->opset < 11 ? eng_attr_float(n, attr, def) : def;
+    if (n->opset < 11 || i >= n->n_in || n->in[i] < 0)
+        return true;
+    const pst_tensor *t = eng_fuse_konst(f, n->in[i]);
+    if (!t || eng_count(t) != 1)
+        return false;
+    *ret = *(const float *)t->data;
+    return true;
+}
+
+bool eng_fuse_bounds(const eng_fuser *f, const eng_node *n, float *ret_from, float *ret_to)
+{
+    return n->opset >= 6 && bound(f, n, 1, "min", -INFINITY, ret_from) && bound(f, n, 2, "max", INFINITY, ret_to);
+}
+
+bool eng_fuse_act(const eng_fuser *f, const eng_node *n, eng_fused_act *ret)
+{
+    const eng_op_as_tile *t = n->op->tile;
+    eng_act act = n->op->act;
+    if (act == ENG_ACT_NONE || !t || !eng_fuse_is(n, n->op_type) || n->n_in < 1)
+        return false;
+    eng_fused_act a = {.act = act};
+    if (act == ENG_ACT_CLIP ? !eng_fuse_bounds(f, n, &a.alpha, &a.beta) : n->n_in != 1)
+        return false;
+    if (act != ENG_ACT_CLIP) {
+        a.alpha = t->attrs > 0 ? eng_attr_float(n, "alpha", t->alpha) : 0;
+        a.beta = t->attrs > 1 ? eng_attr_float(n, "beta", t->beta) : 0;
+    }
+    *ret = a;
+    return true;
 }
 
 const eng_node *eng_fuse_maker(const eng_fuser *f, int id, size_t *ret_at)

@@ -187,20 +187,28 @@ typedef struct eng_fuser {
 } eng_fuser;
 
 void eng_fuse_all(pst_plan *p, const eng_graph *g, eng_node_ref *nodes, size_t n);
-void eng_fuse_mlp(eng_fuser *f);   /* fuse.c: dense layers */
-void eng_fuse_direct(pst_plan *p); /* fuse.c: sets p->direct if it can be */
-void eng_fuse_int8(eng_fuser *f);  /* fuse_int8.c: products of bytes and the scaling of their sums */
-void eng_fuse_qdq(eng_fuser *f);   /* fuse_qdq.c: what lies between DequantizeLinear and QuantizeLinear */
-void eng_fuse_conv(eng_fuser *f);  /* fuse_conv.c: convolution, normalisation, residual, activation */
-void eng_fuse_norm(eng_fuser *f);  /* fuse_norm.c: layer normalisation, softmax */
-void eng_fuse_elts(eng_fuser *f);  /* fuse_elt.c: elementwise groups */
+void eng_fuse_mlp(eng_fuser *f);     /* fuse.c: dense layers */
+void eng_fuse_direct(pst_plan *p);   /* fuse.c: sets p->direct if it can be */
+void eng_fuse_int8(eng_fuser *f);    /* fuse_int8.c: products of bytes and the scaling of their sums */
+void eng_fuse_qdq(eng_fuser *f);     /* fuse_qdq.c: what lies between DequantizeLinear and QuantizeLinear */
+void eng_fuse_spelled(eng_fuser *f); /* fuse_spelled.c: activations that are spelled out */
+void eng_fuse_conv(eng_fuser *f);    /* fuse_conv.c: convolution, normalisation, residual, activation */
+void eng_fuse_norm(eng_fuser *f);    /* fuse_norm.c: layer normalisation, softmax */
+void eng_fuse_elts(eng_fuser *f);    /* fuse_elt.c: elementwise groups */
 /* A constant tensor of any type, or NULL; id -1 has none. */
 const pst_tensor *eng_fuse_folded(const eng_fuser *f, int id);
 /* A float32 constant, or NULL. */
 const pst_tensor *eng_fuse_konst(const eng_fuser *f, int id);
 const eng_node *eng_fuse_maker(const eng_fuser *f, int id, size_t *ret_at); /* NULL: not made by a live node here */
 bool eng_fuse_is(const eng_node *n, const char *op_type);                   /* of ONNX's own domain, with one wanted result */
-float eng_fuse_alpha(const eng_node *n);                                    /* its attribute alpha, or the default of its operator */
+/* What n does behind a layer or a convolution; false: it is no activation, or its bounds are no constants. */
+typedef struct eng_fused_act {
+    eng_act act;
+    float alpha, beta;
+} eng_fused_act;
+bool eng_fuse_act(const eng_fuser *f, const eng_node *n, eng_fused_act *ret);
+/* The bounds of a Clip: attributes, constants, or infinite where there is none. */
+bool eng_fuse_bounds(const eng_fuser *f, const eng_node *n, float *ret_from, float *ret_to);
 /* Numbers as bytes: (byte - zero) · scale, by the constants of a DequantizeLinear or QuantizeLinear. */
 typedef struct eng_bytes {
     const eng_node *node;

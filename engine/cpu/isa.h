@@ -2,21 +2,35 @@
 #ifndef PST_ENGINE_CPU_ISA_H
 #define PST_ENGINE_CPU_ISA_H
 
+#include "engine/cpu/last.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* One dense layer or one elementwise step of a fused network; see tile.inc.h. */
-typedef enum { ENG_ACT_NONE, ENG_ACT_RELU, ENG_ACT_LEAKY, ENG_ACT_ELU, ENG_ACT_SIGMOID, ENG_ACT_TANH } eng_act;
+typedef enum {
+    ENG_ACT_NONE,
+    ENG_ACT_RELU,
+    ENG_ACT_LEAKY,
+    ENG_ACT_ELU,
+    ENG_ACT_SIGMOID,
+    ENG_ACT_TANH,
+    ENG_ACT_CLIP,        /* to [alpha, beta]; NaN stays */
+    ENG_ACT_HARDSIGMOID, /* alpha · x + beta, to [0, 1] */
+    ENG_ACT_HARDSWISH,   /* x times that of x / 6 + 1/2 */
+    ENG_ACT_SWISH,       /* x · sigmoid(alpha · x); alpha 1: SiLU */
+    ENG_ACT_LAST = ENG_ACT_SWISH
+} eng_act;
 typedef enum { ENG_FUSED_DENSE, ENG_FUSED_ADD, ENG_FUSED_SUB, ENG_FUSED_MUL, ENG_FUSED_DIV, ENG_FUSED_ACT } eng_fused_kind;
 
 typedef struct eng_fused_step {
     eng_fused_kind kind;
-    eng_act act;    /* applied last */
-    float alpha;    /* of LEAKY and ELU */
-    int in, out;    /* widths */
-    const float *w; /* DENSE: panels of nr columns, panel p at w + p·in·nr, row-major (in, nr), zero padded */
-    const float *v; /* DENSE: bias; others: the operand; padded to whole panels */
+    eng_act act;       /* applied last */
+    float alpha, beta; /* of the activation */
+    int in, out;       /* widths */
+    const float *w;    /* DENSE: panels of nr columns, panel p at w + p·in·nr, row-major (in, nr), zero padded */
+    const float *v;    /* DENSE: bias; others: the operand; padded to whole panels */
 } eng_fused_step;
 
 /* c (m, n) = alpha · a · b, or c += …. b: panels of nr columns, panel p at b + p·bps, the next k after brs; so packed panels (brs = nr) and
@@ -149,7 +163,15 @@ typedef struct eng_cpu_kernels {
     bool (*rank_d)(const eng_rank_table *t, const double *x, int32_t *rank);
     /* Ranks from `from` on as bytes, cut to 0…255 and offset by 128. */
     void (*rank_bytes)(const int32_t *rank, int32_t from, int8_t *to);
-    void (*act)(eng_act act, float alpha, const float *x, float *y, size_t n);
+    void (*act)(eng_act act, float alpha, float beta, const float *x, float *y, size_t n); /* y may be x */
+    /* Images with their channels in the lanes (last.h). gather: see there. depth: rows of results of one filter a channel. mean: of n pixels. mix: n pixels, the
+     * sum of two or their product, b being one pixel where `one`; y may be a. */
+    void (*last_layer)(const eng_last_layer *l);
+    void (*last_gather)(const eng_last_window *g, const eng_last_gather *to);
+    void (*last_depth)(const eng_last_window *g);
+    void (*last_pool)(const eng_last_window *g);
+    void (*last_mean)(int64_t n, ptrdiff_t ld, const float *x, float *y);
+    void (*last_mix)(bool mul, int64_t n, ptrdiff_t ld, const float *a, const float *b, bool one, const eng_last_end *e, float *y);
 } eng_cpu_kernels;
 
 static inline size_t eng_mlp_work_floats(const eng_cpu_kernels *k, int width)

@@ -18,6 +18,8 @@
 
 #include "engine/cpu/lanes.inc.h"
 
+#include "engine/cpu/last.inc.h"
+
 static float dot(const float *a, const float *b, int n)
 {
     vf s0 = splat(0), s1 = s0, s2 = s0, s3 = s0;
@@ -67,4 +69,10 @@ const eng_cpu_kernels KERNELS = {.isa = ISA_NAME,
                                  .rank_f = rank_f,
                                  .rank_d = rank_d,
                                  .rank_bytes = rank_bytes,
-                                 .act = act_array};
+                                 .act = act_array,
+                                 .last_layer = last_layer,
+                                 .last_gather = last_gather,
+                                 .last_depth = last_depth,
+                                 .last_pool = last_pool,
+                                 .last_mean = last_mean,
+                                 .last_mix = last_mix};

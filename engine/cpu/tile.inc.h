@@ -290,7 +290,7 @@ static void dense(const eng_fused_step *s, const float *x, ptrdiff_t ldx, int ro
     if (s->act <= ENG_ACT_RELU)
         return;
     for (int r = 0; r < rows; r++)
-        act_array(s->act, s->alpha, y + r * ldy, y + r * ldy, (size_t)s->out);
+        act_array(s->act, s->alpha, s->beta, y + r * ldy, y + r * ldy, (size_t)s->out);
 }
 
 /* The gates of VL units are 4 / NV panels; rows of a tile take them all, and their cells follow while they are in L1. */
@@ -316,7 +316,7 @@ static void lstm_step(const eng_lstm_step *s)
 /* An elementwise step on rows padded to whole vectors; the divisor's padding is 1. */
 static void elementwise(const eng_fused_step *s, float *x, int ldx, int rows)
 {
-    vf alpha = splat(s->alpha);
+    vf alpha = splat(s->alpha), beta = splat(s->beta);
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < s->out; j += VL) {
             vf *at = (vf *)(x + (size_t)r * (size_t)ldx + j), a = *at, b = s->v ? *(const vf *)(s->v + j) : a;
@@ -327,7 +327,7 @@ static void elementwise(const eng_fused_step *s, float *x, int ldx, int rows)
             case ENG_FUSED_DIV: a = a / b; break;
             default: break;
             }
-            *at = activate(s->act, alpha, a);
+            *at = activate(s->act, alpha, beta, a);
         }
 }
 
@@ -354,7 +354,7 @@ INLINE void dense_row(const eng_fused_step *s, const float *x, float *y)
     else if (p < panels)
         tile_dense(1, NV, 1, &t, s->v + p * NR, relu);
     if (s->act > ENG_ACT_RELU)
-        act_array(s->act, s->alpha, y, y, (size_t)s->out);
+        act_array(s->act, s->alpha, s->beta, y, y, (size_t)s->out);
 }
 
 static void mlp_row(const eng_fused_step *steps, int n_steps, int ld, const float *x, float *y, float *work)

@@ -167,6 +167,140 @@ static int planes(const eng_isa_set *s, int round, float *out)
     return ROWS * n;
 }
 
+/* ---- channels last ---- */
+
+static ptrdiff_t whole_vectors(const eng_isa_set *s, int n)
+{
+    return (n + s->cpu->lanes - 1) / s->cpu->lanes * s->cpu->lanes;
+}
+
+/* n rows of so many numbers, ld apart, to out; how many numbers. */
+static int only(const float *from, int rows, int n, ptrdiff_t ld, float *out)
+{
+    for (int i = 0; i < rows; i++)
+        memcpy(out + i * n, from + i * ld, (size_t)n * sizeof *out);
+    return rows * n;
+}
+
+static eng_last_end an_end(int round)
+{
+    static const eng_act inside[] = {ENG_ACT_NONE, ENG_ACT_RELU, ENG_ACT_CLIP, ENG_ACT_HARDSWISH, ENG_ACT_HARDSIGMOID};
+    return (eng_last_end){.act = inside[round % 5], .alpha = 0.25f, .beta = 0.75f};
+}
+
+static int layers(const eng_isa_set *s, int round, float *out)
+{
+    int m = shapes[round].rows, n = shapes[round].cols;
+    ptrdiff_t ld = whole_vectors(s, n);
+    float x[M * K], w[N * K], bias[N_ROOM], add[M * N_ROOM], y[M * N_ROOM];
+    _Alignas(64) float panels[K * N_ROOM];
+    eng_packed p;
+    fill(x, m * K, 1);
+    fill(w, n * K, 2);
+    fill(bias, N_ROOM, 3);
+    fill(add, m * (int)ld, 4);
+    eng_sgemm_pack(s->cpu, true, n, K, w, K, panels, &p);
+    for (int i = 0; i < m; i++) /* rows of whole vectors lie otherwise for each instruction set */
+        fill(add + i * ld, n, (uint32_t)i);
+    s->cpu->last_layer(&(eng_last_layer){.m = m,
+                                         .n = n,
+                                         .k = K,
+                                         .a = x,
+                                         .lda = K,
+                                         .w = panels,
+                                         .bias = bias,
+                                         .add = round & 1 ? add : NULL,
+                                         .c = y,
+                                         .ldc = ld,
+                                         .end = an_end(round)});
+    return only(y, m, n, ld, out);
+}
+
+enum { IMAGE_H = 5, IMAGE_W = 11, CHANNELS = 20, IMAGE_LD = 32 };
+
+/* Of an image with its channels last: kernels of 3 × 3 at strides and dilations, with padding. */
+static eng_last_window a_window(const eng_isa_set *s, int round, float *x)
+{
+    int stride = 1 + (round & 1), dil = 1 + (round >> 1 & 1);
+    ptrdiff_t ld = whole_vectors(s, CHANNELS);
+    for (int i = 0; i < IMAGE_H * IMAGE_W; i++)
+        fill(x + i * ld, CHANNELS, (uint32_t)i);
+    return (eng_last_window){.in_h = IMAGE_H,
+                             .in_w = IMAGE_W,
+                             .out_w = (IMAGE_W + 1 - 2 * dil) / stride + 1,
+                             .kh = 3,
+                             .kw = 3,
+                             .sh = stride,
+                             .sw = stride,
+                             .dh = dil,
+                             .dw = dil,
+                             .pt = 1,
+                             .pl = 1,
+                             .pb = 1,
+                             .pr = 1,
+                             .to = (IMAGE_H + 1 - 2 * dil) / stride + 1,
+                             .ld = ld,
+                             .x = x};
+}
+
+static int depths(const eng_isa_set *s, int round, float *out)
+{
+    float x[(IMAGE_H * IMAGE_W + 1) * IMAGE_LD], w[9 * IMAGE_LD] = {0}, bias[IMAGE_LD], y[IMAGE_H * IMAGE_W * IMAGE_LD];
+    eng_last_window g = a_window(s, round, x);
+    for (int i = 0; i < 9; i++)
+        fill(w + i * g.ld, CHANNELS, 70 + (uint32_t)i);
+    fill(bias, IMAGE_LD, 2);
+    g.w = w;
+    g.bias = bias;
+    g.y = y;
+    g.end = an_end(round);
+    s->cpu->last_depth(&g);
+    return only(y, g.to * g.out_w, CHANNELS, g.ld, out);
+}
+
+static int last_pools(const eng_isa_set *s, int round, float *out)
+{
+    float x[(IMAGE_H * IMAGE_W + 1) * IMAGE_LD], y[IMAGE_H * IMAGE_W * IMAGE_LD];
+    eng_last_window g = a_window(s, round & 1, x);
+    x[7 * g.ld + 3] = NAN;
+    g.max = round & 2;
+    g.whole = round & 4;
+    g.y = y;
+    s->cpu->last_pool(&g);
+    int n = only(y, g.to * g.out_w, CHANNELS, g.ld, out);
+    s->cpu->last_mean(IMAGE_H * IMAGE_W, g.ld, x, y);
+    return n + only(y, 1, CHANNELS, g.ld, out + n);
+}
+
+/* Pixels gathered for a product: of two images, from the middle of one to the middle of the other. */
+static int gathered(const eng_isa_set *s, int round, float *out)
+{
+    enum { PIXELS = 6, DEPTH = 9 * CHANNELS, LD = DEPTH + 16 };
+    float x[2 * (IMAGE_H * IMAGE_W + 1) * IMAGE_LD], y[PIXELS * LD + 16];
+    eng_last_window g = a_window(s, round, x);
+    ptrdiff_t image = IMAGE_H * IMAGE_W * g.ld;
+    a_window(s, 0, x + image);
+    int pixels = g.to * g.out_w;
+    s->cpu->last_gather(
+        &g, &(eng_last_gather){
+                .from = pixels - 3, .to = pixels + 3, .out_count = pixels, .channels = CHANNELS, .image = image, .y = y, .ldy = LD});
+    return only(y, PIXELS, DEPTH, LD, out);
+}
+
+static int mixes(const eng_isa_set *s, int round, float *out)
+{
+    enum { PIXELS = 7 };
+    float a[PIXELS * IMAGE_LD], b[PIXELS * IMAGE_LD];
+    ptrdiff_t ld = whole_vectors(s, CHANNELS);
+    eng_last_end e = an_end(round);
+    for (int i = 0; i < PIXELS; i++) {
+        fill(a + i * ld, CHANNELS, (uint32_t)i);
+        fill(b + i * ld, CHANNELS, 50 + (uint32_t)i);
+    }
+    s->cpu->last_mix(round & 1, PIXELS, ld, a, b, round & 2, &e, a);
+    return only(a, PIXELS, CHANNELS, ld, out);
+}
+
 /* Every kind of step, every activation, every height and number of panels. */
 static int networks(const eng_isa_set *s, int round, float *out)
 {
@@ -182,13 +316,14 @@ static int networks(const eng_isa_set *s, int round, float *out)
         v[i] = v[i] / 2 + 2; /* a divisor, too */
     eng_sgemm_pack(kn, false, mid, K, w, mid, first, &p);
     eng_sgemm_pack(kn, false, end, mid, w, end, second, &q);
-    eng_act act = (eng_act)(round % (ENG_ACT_TANH + 1));
-    eng_fused_step steps[] = {{.kind = ENG_FUSED_SUB, .in = K, .out = K, .v = v},
-                              {.kind = ENG_FUSED_MUL, .in = K, .out = K, .v = v},
-                              {.kind = ENG_FUSED_DENSE, .act = ENG_ACT_RELU, .in = K, .out = mid, .w = first, .v = v},
-                              {.kind = ENG_FUSED_DIV, .in = mid, .out = mid, .v = v},
-                              {.kind = ENG_FUSED_ADD, .act = act, .alpha = 0.25f, .in = mid, .out = mid, .v = v},
-                              {.kind = ENG_FUSED_DENSE, .act = act, .alpha = 0.25f, .in = mid, .out = end, .w = second, .v = v}};
+    eng_act act = (eng_act)(round % (ENG_ACT_LAST + 1));
+    eng_fused_step steps[] = {
+        {.kind = ENG_FUSED_SUB, .in = K, .out = K, .v = v},
+        {.kind = ENG_FUSED_MUL, .in = K, .out = K, .v = v},
+        {.kind = ENG_FUSED_DENSE, .act = ENG_ACT_RELU, .in = K, .out = mid, .w = first, .v = v},
+        {.kind = ENG_FUSED_DIV, .in = mid, .out = mid, .v = v},
+        {.kind = ENG_FUSED_ADD, .act = act, .alpha = 0.25f, .beta = 0.75f, .in = mid, .out = mid, .v = v},
+        {.kind = ENG_FUSED_DENSE, .act = act, .alpha = 0.25f, .beta = 0.75f, .in = mid, .out = end, .w = second, .v = v}};
     kn->mlp(steps, 6, mid > K ? mid : K, x, (size_t)rows, out, work);
     return rows * end;
 }
@@ -283,7 +418,7 @@ static int activations(const eng_isa_set *s, int round, float *out)
     x[3] = NAN;
     x[4] = 1000;
     x[85] = -1000;
-    s->cpu->act((eng_act)round, 0.25f, x, out, WIDE);
+    s->cpu->act((eng_act)round, 0.25f, 0.75f, x, out, WIDE);
     return WIDE;
 }
 
@@ -462,12 +597,17 @@ static const struct family {
                 {"turn", 8, 0, turns},
                 {"plane", 8, 0, planes},
                 {"mlp", SHAPES, 2e-5f, networks},
+                {"last_layer", SHAPES, 5e-6f, layers},
+                {"last_depth", 4, 5e-6f, depths},
+                {"last_pool", 8, 5e-6f, last_pools},
+                {"last_gather", 4, 0, gathered},
+                {"last_mix", 5, 5e-6f, mixes},
                 {"lstm_step", sizeof cell_rows / sizeof *cell_rows, 5e-6f, cells},
                 {"lstm", 1, 5e-6f, gates},
                 {"gru", 2, 5e-6f, grus},
                 {"gather", 24, 0, gathers},
                 {"dot", 1, 0, dots},
-                {"act", ENG_ACT_TANH + 1, 5e-6f, activations},
+                {"act", ENG_ACT_LAST + 1, 5e-6f, activations},
                 {"tree", 3, 0, trees},
                 {"rank", 8, 0, ranks},
                 {"int8 product", HEIGHTS, 0, byte_products},

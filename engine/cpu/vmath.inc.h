@@ -116,7 +116,19 @@ INLINE void vtanhs(const int many, vf *x)
         x[i] = x[i] / (x[i] + 2.0f);
 }
 
-INLINE vf activate(eng_act act, vf alpha, vf x)
+/* To [from, to]; NaN stays. */
+INLINE vf vclip(vf from, vf to, vf x)
+{
+    return smaller(to, larger(from, x));
+}
+
+/* x · s, s being the sigmoid of t, which stops above 0: times a large x that would not do. */
+INLINE vf swish_of(vf x, vf t, vf s)
+{
+    return x * pick(t < splat(-EXP_MOST), splat(0), s);
+}
+
+INLINE vf activate(eng_act act, vf alpha, vf beta, vf x)
 {
     vf zero = splat(0);
     switch (act) {
@@ -129,6 +141,14 @@ INLINE vf activate(eng_act act, vf alpha, vf x)
     }
     case ENG_ACT_SIGMOID: vsigmoids(1, &x); return x;
     case ENG_ACT_TANH: vtanhs(1, &x); return x;
+    case ENG_ACT_CLIP: return vclip(alpha, beta, x);
+    case ENG_ACT_HARDSIGMOID: return vclip(zero, splat(1), alpha * x + beta);
+    case ENG_ACT_HARDSWISH: return x * vclip(zero, splat(1), x * (1.0f / 6) + 0.5f);
+    case ENG_ACT_SWISH: {
+        vf t = alpha * x, s = t;
+        vsigmoids(1, &s);
+        return swish_of(x, t, s);
+    }
     default: return x;
     }
 }
@@ -171,26 +191,37 @@ INLINE void store_part(float *to, vf x, int n)
         to[i] = t[i];
 }
 
-static void act_array(eng_act act, float alpha, const float *x, float *y, size_t n)
+/* Those that are worth several vectors side by side. */
+INLINE bool is_sigmoid(eng_act act)
+{
+    return act == ENG_ACT_SIGMOID || act == ENG_ACT_TANH || act == ENG_ACT_SWISH;
+}
+
+static void act_array(eng_act act, float alpha, float beta, const float *x, float *y, size_t n)
 {
     enum { MANY = 4 };
-    vf al = splat(alpha);
+    vf al = splat(alpha), be = splat(beta), by = splat(act == ENG_ACT_SWISH ? alpha : 1);
     size_t i = 0;
-    for (; (act == ENG_ACT_SIGMOID || act == ENG_ACT_TANH) && i + MANY * VL <= n; i += MANY * VL) {
-        vf t[MANY];
+    for (; is_sigmoid(act) && i + MANY * VL <= n; i += MANY * VL) {
+        vf t[MANY], from[MANY];
         UNROLLED (k, 0, MANY)
-            t[k] = *(const vf *)(x + i + k * VL);
+            from[k] = *(const vf *)(x + i + k * VL);
+        UNROLLED (k, 0, MANY)
+            t[k] = from[k] * by;
         if (act == ENG_ACT_TANH)
             vtanhs(MANY, t);
         else
             vsigmoids(MANY, t);
-        UNROLLED (k, 0, MANY)
+        UNROLLED (k, 0, MANY) {
+            if (act == ENG_ACT_SWISH)
+                t[k] = swish_of(from[k], al * from[k], t[k]);
             *(vf *)(y + i + k * VL) = t[k];
+        }
     }
     for (; i + VL <= n; i += VL)
-        *(vf *)(y + i) = activate(act, al, *(const vf *)(x + i));
+        *(vf *)(y + i) = activate(act, al, be, *(const vf *)(x + i));
     if (i < n)
-        store_part(y + i, activate(act, al, load_part(x + i, (int)(n - i))), (int)(n - i));
+        store_part(y + i, activate(act, al, be, load_part(x + i, (int)(n - i))), (int)(n - i));
 }
 
 /* Rows of a plane: to = from + bias + add, then Relu if wanted; add may be NULL and has the rows of to. */

@@ -177,7 +177,7 @@ static int attend(eng_op_ctx *c, const heads *q, const heads *k, const heads *v,
                     for (int64_t j = 0; j < n && cap > 0; j++)
                         row[j] = row[j] / cap;
                     if (cap > 0)
-                        kn->act(ENG_ACT_TANH, 0, row, row, (size_t)n);
+                        kn->act(ENG_ACT_TANH, 0, 0, row, row, (size_t)n);
                     for (int64_t j = 0; j < n && cap > 0; j++)
                         row[j] *= cap;
                     if ((m->t || m->causal || m->lengths) && mask_row(m, b, h, i + r, n, row))

@@ -172,7 +172,7 @@ static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)
             run_group(&j);
         }
     if (e && e->done && e->act != ENG_ACT_NONE && !relu)
-        kn->act(e->act, e->alpha, y, y, (size_t)(x->dims[0] * m * w->out_count));
+        kn->act(e->act, e->alpha, e->beta, y, y, (size_t)(x->dims[0] * m * w->out_count));
     c->kernel = cg == 1 && mg == 1 ? "depthwise tiles" : "convolution tiles";
     return 0;
 }

@@ -252,7 +252,7 @@ static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)
         run_image(&j, add ? add + i * results : NULL, y + i * results);
     }
     if (e && e->done && e->act > ENG_ACT_RELU)
-        j.kn->act(e->act, e->alpha, y, y, (size_t)(images * results));
+        j.kn->act(e->act, e->alpha, e->beta, y, y, (size_t)(images * results));
     c->kernel = kernel_names[call->pool != NULL];
     return 0;
 }

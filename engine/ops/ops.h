@@ -47,7 +47,7 @@ struct eng_seq {
 typedef struct eng_epilogue {
     const pst_tensor *add; /* NULL = none; float32, to be checked against the output's shape */
     eng_act act;
-    float alpha;
+    float alpha, beta;
     const eng_node *pool; /* a MaxPool, then; NULL = none */
     bool done;
 } eng_epilogue;
@@ -118,6 +118,7 @@ typedef enum {
     ENG_COST_NORM,
     ENG_COST_SOFTMAX,
     ENG_COST_LAYERS, /* fused dense layers */
+    ENG_COST_LAST,   /* a part with the channels last: it knows after a run (last.h) */
     ENG_COST_PARTS,  /* fused elementwise nodes: one for each number and part */
 } eng_op_cost;
 

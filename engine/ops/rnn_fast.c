@@ -117,7 +117,7 @@ static void cells(const walk *k, int64_t dir)
     int n = (int)s->hidden, b_n = (int)s->batch, g = s->gates * n;
     if (s->gates == 1) {
         eng_sgemm_packed(&k->w->r, b_n, 1, k->h, n, 1, k->hg, g);
-        k->kn->act(act_of(s->acts[dir].kind), 0, k->hg, k->h, (size_t)b_n * (size_t)n);
+        k->kn->act(act_of(s->acts[dir].kind), 0, 0, k->hg, k->h, (size_t)b_n * (size_t)n);
         return;
     }
     if (s->linear_before_reset) { /* the last gate's recurrent side stays apart from its input side */
@@ -127,7 +127,7 @@ static void cells(const walk *k, int64_t dir)
             k->kn->plane(1, 2 * n, r, 0, 0, x, false, x, 0);
             if (k->rb)
                 k->kn->plane(1, n, r + 2 * n, 0, 0, k->rb, false, r + 2 * n, 0);
-            k->kn->act(ENG_ACT_SIGMOID, 0, x, x, (size_t)(2 * n));
+            k->kn->act(ENG_ACT_SIGMOID, 0, 0, x, x, (size_t)(2 * n));
             k->kn->gru(n, x, x + 2 * n, x + n, r + 2 * n, k->h + b * n);
         }
         return;
@@ -135,7 +135,7 @@ static void cells(const walk *k, int64_t dir)
     eng_sgemm_packed(&k->w->r, b_n, 1, k->h, n, 1, k->hg, g);
     for (int b = 0; b < b_n; b++) {
         float *x = k->hg + b * g, *reset = k->reset + b * n;
-        k->kn->act(ENG_ACT_SIGMOID, 0, x, x, (size_t)(2 * n));
+        k->kn->act(ENG_ACT_SIGMOID, 0, 0, x, x, (size_t)(2 * n));
         for (int i = 0; i < n; i++)
             reset[i] = x[n + i] * k->h[b * n + i];
     }

@@ -132,12 +132,9 @@ UNARY(atanh, 0, 0)
 UNARY(thresholdedrelu, ATTR("alpha", 1.0f), 0)
 UNARY(selu, ATTR("alpha", 1.67326319217681884765625f), ATTR("gamma", 1.05070102214813232421875f))
 UNARY(celu, ATTR("alpha", 1.0f), 0)
-UNARY(hardsigmoid, ATTR("alpha", 0.2f), ATTR("beta", 0.5f))
-UNARY(hardswish, 0, 0)
 UNARY(softplus, 0, 0)
 UNARY(softsign, 0, 0)
 UNARY(mish, 0, 0)
-UNARY(swish, ATTR("alpha", 1.0f), 0)
 
 int eng_op_gelu(eng_op_ctx *c)
 {
@@ -147,16 +144,16 @@ int eng_op_gelu(eng_op_ctx *c)
 
 /* The activations of hidden layers: vector kernels unless the reference is asked for. */
 static int activation(eng_op_ctx *c, eng_act act, void (*f32)(const float *, float *, int64_t, unary_args),
-                      void (*f64)(const double *, double *, int64_t, unary_args), double alpha)
+                      void (*f64)(const double *, double *, int64_t, unary_args), float alpha, float beta)
 {
     const pst_tensor *x = eng_in(c, 0);
     if (!x || x->dtype != PST_F32 || c->plan->opts.no_fusion)
-        return unary(c, f32, f64, alpha, 0);
+        return unary(c, f32, f64, (double)alpha, (double)beta);
     pst_tensor t = *x;
     float *o = eng_out_over(c, 0, 0);
     if (!o)
         return PST_ELIMIT;
-    eng_kernels_pick(c->plan->isa)->act(act, (float)alpha, t.data, o, (size_t)eng_count(&t));
+    eng_kernels_pick(c->plan->isa)->act(act, alpha, beta, t.data, o, (size_t)eng_count(&t));
     return 0;
 }
 
@@ -213,27 +210,42 @@ int eng_op_relu(eng_op_ctx *c)
     const pst_tensor *x = eng_in(c, 0);
     if (x && eng_dtype_is_int(x->dtype))
         return relu_ints(c, x);
-    return activation(c, ENG_ACT_RELU, relu_f32, relu_f64, 0);
+    return activation(c, ENG_ACT_RELU, relu_f32, relu_f64, 0, 0);
 }
 
 int eng_op_leakyrelu(eng_op_ctx *c)
 {
-    return activation(c, ENG_ACT_LEAKY, leakyrelu_f32, leakyrelu_f64, (double)eng_attr_float(c->node, "alpha", 0.01f));
+    return activation(c, ENG_ACT_LEAKY, leakyrelu_f32, leakyrelu_f64, ATTR("alpha", 0.01f), 0);
 }
 
 int eng_op_elu(eng_op_ctx *c)
 {
-    return activation(c, ENG_ACT_ELU, elu_f32, elu_f64, (double)eng_attr_float(c->node, "alpha", 1.0f));
+    return activation(c, ENG_ACT_ELU, elu_f32, elu_f64, ATTR("alpha", 1.0f), 0);
 }
 
 int eng_op_sigmoid(eng_op_ctx *c)
 {
-    return activation(c, ENG_ACT_SIGMOID, sigmoid_f32, sigmoid_f64, 0);
+    return activation(c, ENG_ACT_SIGMOID, sigmoid_f32, sigmoid_f64, 0, 0);
 }
 
 int eng_op_tanh(eng_op_ctx *c)
 {
-    return activation(c, ENG_ACT_TANH, tanh_f32, tanh_f64, 0);
+    return activation(c, ENG_ACT_TANH, tanh_f32, tanh_f64, 0, 0);
+}
+
+int eng_op_hardsigmoid(eng_op_ctx *c)
+{
+    return activation(c, ENG_ACT_HARDSIGMOID, hardsigmoid_f32, hardsigmoid_f64, ATTR("alpha", 0.2f), ATTR("beta", 0.5f));
+}
+
+int eng_op_hardswish(eng_op_ctx *c)
+{
+    return activation(c, ENG_ACT_HARDSWISH, hardswish_f32, hardswish_f64, 0, 0);
+}
+
+int eng_op_swish(eng_op_ctx *c)
+{
+    return activation(c, ENG_ACT_SWISH, swish_f32, swish_f64, ATTR("alpha", 1.0f), 0);
 }
 
 int eng_op_shrink(eng_op_ctx *c)
@@ -323,6 +335,11 @@ int eng_op_clip(eng_op_ctx *c)
         return PST_ELIMIT;
     if (attrs && !eng_dtype_is_float(x.dtype))
         return eng_op_type(c, x.dtype);
+    if (x.dtype == PST_F32 && !c->plan->opts.no_fusion) {
+        float from = lo ? *(const float *)lo->data : attrs ? flo : -INFINITY, to = hi ? *(const float *)hi->data : attrs ? fhi : INFINITY;
+        eng_kernels_pick(c->plan->isa)->act(ENG_ACT_CLIP, from, to, x.data, o, (size_t)n);
+        return 0;
+    }
     switch (x.dtype) {
 #define CLIP_CASE(D, T)                                                                                           \
     case D: {                                                                                                     \

@@ -14,13 +14,13 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # small models
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
 try:
     import numpy as np
-    import case, contrib, nets, ops, optimised, text, trained, trees
+    import case, contrib, images, nets, ops, optimised, text, trained, trees
 except ImportError as e:
     print(f"skipped: {e} (run it by the Python of tests/live/venv-models, which PyPI must be reachable for)")
     sys.exit(77)
 
 NOT_CLAIMED = {}  # name: the operator that is missing
-LEAST = {"tree": 95, "linear": 70, "svm": 45, "scaler": 8, "normalizer": 12, "imputer": 6, "one_hot": 14, "label": 26, "zipmap": 2, "tfidf": 28, "text_": 4, "token": 280, "ms_cdist": 12, "ms_": 600, "opt_": 9, "quant_": 45, "optquant_": 45, "skl": 135, "mixed": 13, "xgb": 9, "lgb": 8, "net": 45}
+LEAST = {"tree": 95, "linear": 70, "svm": 45, "scaler": 8, "normalizer": 12, "imputer": 6, "one_hot": 14, "label": 26, "zipmap": 2, "tfidf": 28, "text_": 4, "token": 280, "ms_cdist": 12, "ms_": 600, "opt_": 9, "quant_": 45, "optquant_": 45, "skl": 135, "mixed": 13, "xgb": 9, "lgb": 8, "net": 45, "image_": 60}
 
 
 def verdicts(folder, names):
@@ -39,7 +39,7 @@ def verdicts(folder, names):
 def main(folder):
     started = time.monotonic()
     cases = case.Cases(folder)
-    for part in (trees, ops, nets, text, contrib, optimised):
+    for part in (trees, ops, nets, images, text, contrib, optimised):
         part.generate(cases, np.random.default_rng(11))
     made = trained.generate(cases, np.random.default_rng(7))
     print(f"{len(cases.names)} cases made in {time.monotonic() - started:.0f} s")

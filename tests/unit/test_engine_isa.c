@@ -150,9 +150,45 @@ static void wrong_rank_bytes(const int32_t *rank, int32_t from, int8_t *to)
         to[i] = (int8_t)(rank[i] - from - 128); /* not cut */
 }
 
-static void wrong_act(eng_act act, float alpha, const float *x, float *y, size_t n)
+static void wrong_act(eng_act act, float alpha, float beta, const float *x, float *y, size_t n)
 {
-    right->cpu->act(act == ENG_ACT_ELU ? ENG_ACT_LEAKY : act, alpha, x, y, n);
+    right->cpu->act(act == ENG_ACT_ELU ? ENG_ACT_LEAKY : act, alpha, beta, x, y, n);
+}
+
+static void wrong_last_layer(const eng_last_layer *l)
+{
+    right->cpu->last_layer(l);
+    l->c[(l->m - 1) * l->ldc + l->n - 1] += l->m == 13 ? 0.01f : 0;
+}
+
+static void wrong_last_depth(const eng_last_window *g)
+{
+    right->cpu->last_depth(g);
+    g->y[(ptrdiff_t)(g->to * g->out_w - 1) * g->ld] += g->sw == 2 && g->dw == 2 ? 1 : 0;
+}
+
+static void wrong_last_pool(const eng_last_window *g)
+{
+    eng_last_window other = *g;
+    other.whole = false;
+    right->cpu->last_pool(&other);
+}
+
+static void wrong_last_mean(int64_t n, ptrdiff_t ld, const float *x, float *y)
+{
+    right->cpu->last_mean(n - 1, ld, x, y);
+}
+
+static void wrong_last_gather(const eng_last_window *g, const eng_last_gather *to)
+{
+    right->cpu->last_gather(g, to);
+    to->y[(to->to - to->from - 1) * to->ldy] += 1;
+}
+
+static void wrong_last_mix(bool mul, int64_t n, ptrdiff_t ld, const float *a, const float *b, bool one, const eng_last_end *e, float *y)
+{
+    right->cpu->last_mix(mul, n, ld, a, b, true, e, y);
+    (void)one;
 }
 
 static void wrong_op(eng_tile_code code, const float *a, int sa, const float *b, int sb, float *o, int n, float alpha, float beta)
@@ -177,23 +213,29 @@ static void wrong_softmax(const float *x, float *o, int64_t n)
 }
 
 /* X(kernel, name in the sentence) */
-#define CPU_KERNELS(X)        \
-    X(block, "block")         \
-    X(conv, "conv")           \
-    X(conv_rows, "conv_rows") \
-    X(pool_rows, "pool_rows") \
-    X(turn, "turn")           \
-    X(plane, "plane")         \
-    X(mlp, "mlp")             \
-    X(lstm, "lstm")           \
-    X(lstm_step, "lstm_step") \
-    X(gru, "gru")             \
-    X(gather, "gather")       \
-    X(dot, "dot")             \
-    X(act, "act")             \
-    X(tree, "tree")           \
-    X(rank_f, "rank")         \
-    X(rank_d, "rank")         \
+#define CPU_KERNELS(X)            \
+    X(block, "block")             \
+    X(conv, "conv")               \
+    X(conv_rows, "conv_rows")     \
+    X(pool_rows, "pool_rows")     \
+    X(turn, "turn")               \
+    X(plane, "plane")             \
+    X(mlp, "mlp")                 \
+    X(lstm, "lstm")               \
+    X(lstm_step, "lstm_step")     \
+    X(gru, "gru")                 \
+    X(gather, "gather")           \
+    X(dot, "dot")                 \
+    X(act, "act")                 \
+    X(last_layer, "last_layer")   \
+    X(last_depth, "last_depth")   \
+    X(last_pool, "last_pool")     \
+    X(last_mean, "last_pool")     \
+    X(last_gather, "last_gather") \
+    X(last_mix, "last_mix")       \
+    X(tree, "tree")               \
+    X(rank_f, "rank")             \
+    X(rank_d, "rank")             \
     X(rank_bytes, "rank")
 #define TILE_KERNELS(X) \
     X(op, "operation of fused groups") X(layer_norm, "normalisation") X(softmax, "normalisation") X(softmax_rows, "normalisation")

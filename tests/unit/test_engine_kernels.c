@@ -119,6 +119,12 @@ static void test_equal_columns_give_equal_results(void **state)
     }
 }
 
+/* To [0, 1]; NaN stays. */
+static float clipped(float v)
+{
+    return v < 0 ? 0 : v > 1 ? 1 : v;
+}
+
 static void test_activations_every_isa_equal_libm(void **state)
 {
     float x[203], y[203];
@@ -131,8 +137,8 @@ static void test_activations_every_isa_equal_libm(void **state)
         const eng_cpu_kernels *kn = kernels_of(k);
         if (!kn)
             continue;
-        for (int act = ENG_ACT_NONE; act <= ENG_ACT_TANH; act++) {
-            kn->act((eng_act)act, 0.3f, x, y, 203);
+        for (int act = ENG_ACT_NONE; act <= ENG_ACT_LAST; act++) {
+            kn->act((eng_act)act, 0.3f, 0.6f, x, y, 203);
             for (int i = 0; i < 203; i++) {
                 float v = x[i], want = v;
                 switch (act) {
@@ -141,6 +147,10 @@ static void test_activations_every_isa_equal_libm(void **state)
                 case ENG_ACT_ELU: want = v < 0 ? 0.3f * expm1f(v) : v; break;
                 case ENG_ACT_SIGMOID: want = 1 / (1 + expf(-v)); break;
                 case ENG_ACT_TANH: want = tanhf(v); break;
+                case ENG_ACT_CLIP: want = v < 0.3f ? 0.3f : v > 0.6f ? 0.6f : v; break;
+                case ENG_ACT_HARDSIGMOID: want = clipped(0.3f * v + 0.6f); break;
+                case ENG_ACT_HARDSWISH: want = v * clipped(v / 6 + 0.5f); break;
+                case ENG_ACT_SWISH: want = v / (1 + expf(-0.3f * v)); break;
                 default: break;
                 }
                 close_to(y[i], want, 3e-7f);
@@ -159,7 +169,7 @@ static void test_small_results_of_activations_are_good_to_their_size(void **stat
     for (size_t k = 0; k < sizeof isas / sizeof *isas; k++) {
         const eng_cpu_kernels *kn = kernels_of(k);
         for (int act = ENG_ACT_SIGMOID; kn && act <= ENG_ACT_TANH; act++) {
-            kn->act((eng_act)act, 0, x, y, N);
+            kn->act((eng_act)act, 0, 0, x, y, N);
             for (int i = 0; i < N; i++) {
                 double v = (double)x[i], want = act == ENG_ACT_TANH ? tanh(v) : 1 / (1 + exp(-v)),
                        tol = act == ENG_ACT_SIGMOID && v < -10 ? 5e-6 : 1e-6; /* e^-v: its argument is rounded */

@@ -49,6 +49,7 @@ def measure(m, seconds, repeats, python):
         side = found.setdefault(line.pop("side"), {"ns": {}})
         if "batch" in line:
             side["ns"][str(line["batch"])] = line["ns_per_row"]
+            side.setdefault("first_to_this", {})[str(line["batch"])] = line["first_to_this"]
         else:
             side.update(line)
     for name, side in found.items():

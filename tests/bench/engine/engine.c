@@ -5,8 +5,9 @@
  *
  * ROWS: a file of N rows of float32; DIMS: of one row, as 1x28x28; VALUES: numbers a row's result has. The first side is the one that the others
  * are compared with. First a process of its own for each side: load time and resident memory. Then the results of all rows are compared with the first
- * peer's. Then, for each batch size, the sides take turns REPEATS times for SECONDS each; the best turn of each counts. CPU time of the
- * process: other programs on the computer are not counted, threads of a library are. Output: lines of JSON. */
+ * peer's. Then, for each batch size, the sides take turns REPEATS times for SECONDS each; the best turn of each counts, and, for a computer
+ * that others use, the median of what the first side took over what this one took in the same round. CPU time of the process: other
+ * programs on the computer are not counted, threads of a library are. Output: lines of JSON. */
 #include "tests/bench/engine/bench.h"
 #include "tests/bench/peak.h"
 
@@ -23,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIDES_MAX = 8, FIRST_BATCH = 512 };
+enum { SIDES_MAX = 8, FIRST_BATCH = 512, REPEATS_MAX = 99 };
 
 typedef struct runner {
     const bench_side *side;
@@ -66,18 +67,18 @@ static const bench_side *side_named(const char *name)
 }
 
 /* In a child: nothing of the other sides is in its memory. Loaded twice: the second time the library is there already. */
-static bool weigh(const runner *r, const bench_job *job)
+static bool weigh(const runner *r, const bench_job *job, int batch)
 {
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
         char why[BENCH_WHY] = "";
         bench_out out;
-        float *x = calloc((size_t)(FIRST_BATCH * job->cols), sizeof *x);
-        memset(x, 0x3c, (size_t)(FIRST_BATCH * job->cols) * sizeof *x);
+        float *x = calloc((size_t)(batch * job->cols), sizeof *x);
+        memset(x, 0x3c, (size_t)(batch * job->cols) * sizeof *x);
         long before = resident_kb();
         void *s = r->side->open(r->lib, r->file, job, why);
-        bool ok = s && r->side->prepare(s, x, FIRST_BATCH, FIRST_BATCH) && r->side->run(s, x, 0, FIRST_BATCH, &out);
+        bool ok = s && r->side->prepare(s, x, batch, batch) && r->side->run(s, x, 0, batch, &out);
         long kb = resident_kb() - before;
         if (!ok) {
             printf("{\"side\": \"%s\", \"left_out\": \"", r->side->name);
@@ -124,7 +125,7 @@ static double *results(const runner *r, const float *x, int64_t rows, const benc
 static bool compare(const runner *all, int n, const float *x, int64_t rows, const bench_job *job)
 {
     double *want = NULL;
-    rows -= rows % 64;
+    rows -= rows % (rows < 64 ? rows : 64);
     for (int i = n > 1 ? 1 : 0, k = 0; k < n; k++, i = (i + 1) % n) { /* the first peer decides; ours is compared last */
         double *y = results(&all[i], x, rows, job), worst = 0;
         if (!y) {
@@ -167,9 +168,22 @@ static double turn(const runner *r, const float *x, int64_t rows, int batch, dou
     return (t - t0) / (double)(done * batch);
 }
 
+static int by_size(const void *a, const void *b)
+{
+    double d = *(const double *)a - *(const double *)b;
+    return (d > 0) - (d < 0);
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_size);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
 static void measure(const runner *all, int n, const float *x, int64_t rows, int batch, double seconds, int repeats)
 {
-    double best[SIDES_MAX];
+    double best[SIDES_MAX], ratio[SIDES_MAX][REPEATS_MAX];
+    repeats = repeats < REPEATS_MAX ? repeats : REPEATS_MAX;
     for (int i = 0; i < n; i++) {
         best[i] = 1e18;
         if (!all[i].side->prepare(all[i].s, x, rows, batch))
@@ -180,9 +194,11 @@ static void measure(const runner *all, int n, const float *x, int64_t rows, int 
         for (int i = 0; i < n; i++) {
             double ns = turn(&all[i], x, rows, batch, seconds * 1e9);
             best[i] = ns < best[i] ? ns : best[i];
+            ratio[i][k] = i ? ratio[0][k] / ns : ns;
         }
     for (int i = 0; i < n; i++)
-        printf("{\"side\": \"%s\", \"batch\": %d, \"ns_per_row\": %.2f}\n", all[i].side->name, batch, best[i]);
+        printf("{\"side\": \"%s\", \"batch\": %d, \"ns_per_row\": %.2f, \"first_to_this\": %.4f}\n", all[i].side->name, batch, best[i],
+               i ? median(ratio[i], repeats) : 1);
     fflush(stdout);
 }
 
@@ -236,7 +252,7 @@ int main(int argc, char **argv)
     int n = 0;
     for (int i = 8; i < argc; i += 3) {
         all[n] = (runner){.side = side_named(argv[i]), .lib = argv[i + 1], .file = argv[i + 2]};
-        n += weigh(&all[n], &job);
+        n += weigh(&all[n], &job, rows < FIRST_BATCH ? (int)rows : FIRST_BATCH);
     }
     int fd = open(argv[1], O_RDONLY | O_CLOEXEC);
     size_t bytes = (size_t)(rows * job.cols) * sizeof(float);
