@@ -95,15 +95,19 @@ typedef struct making {
     pst_err *err;
 } making;
 
-/* Through the lane's stream, and waited for: other lanes do not know of this one's. If that fails the stream goes first, since what is still on it
- * uses the image. */
+/* Through the lane's stream, and waited for: other lanes do not know of this one's. From pinned memory, which is given back only when the device has let
+ * go of it; the image's own bytes go as soon as we return. If it fails the stream goes first, since what is still on it uses both. */
 static int copy_image(const making *k, const unsigned char *bytes, eng_cuda_image *i)
 {
     eng_cuda_lane *via = k->via;
-    int rc = eng_cuda_alloc(i->on, i->head.bytes, &i->at, k->err);
-    if (rc < 0)
-        return rc;
-    rc = eng_cuda_said(i->on, i->on->driver->copy_in(i->at, bytes, i->head.bytes, via->stream), "copying a model to it", k->err);
+    void *pinned = NULL;
+    int rc = eng_cuda_pin(i->on, i->head.bytes, &pinned, k->err);
+    if (rc == 0)
+        rc = eng_cuda_alloc(i->on, i->head.bytes, &i->at, k->err);
+    if (rc == 0) {
+        memcpy(pinned, bytes, i->head.bytes);
+        rc = eng_cuda_said(i->on, i->on->driver->copy_in(i->at, pinned, i->head.bytes, via->stream), "copying a model to it", k->err);
+    }
     if (rc == 0)
         rc = drain(via, "copying a model to it", k->err);
     if (rc < 0) {
@@ -111,6 +115,7 @@ static int copy_image(const making *k, const unsigned char *bytes, eng_cuda_imag
         via->stream = NULL;
         image_gone(i);
     }
+    eng_cuda_unpin(i->on, pinned);
     return rc;
 }
 

@@ -191,6 +191,14 @@ static bool lies_in(const void *at, size_t bytes, bool pinned)
     return false;
 }
 
+static bool fills(eng_cuda_address at, size_t bytes)
+{
+    for (int i = 0; i < PIECES_MAX; i++)
+        if (pieces[i].at == (unsigned char *)(uintptr_t)at && pieces[i].bytes == bytes)
+            return true;
+    return false;
+}
+
 static bool in_use(const unsigned char *at, size_t bytes);
 static bool any_work(void);
 
@@ -362,7 +370,9 @@ static int sim_copy_in(eng_cuda_address to, const void *from, size_t bytes, void
     if (fails_here())
         return FAILED;
     cuda_sim_state.copies_in++;
-    cuda_sim_state.images += !lies_in(from, bytes, true); /* rows come from pinned memory */
+    cuda_sim_state.images += fills(to, bytes); /* rows leave room for sums behind them */
+    if (!cuda_sim_state.at_once && !lies_in(from, bytes, true))
+        abort(); /* nobody would know when the device has read it */
     return queue(stream, &(op){.to = (void *)(uintptr_t)to, .from = from, .bytes = bytes});
 }
 
