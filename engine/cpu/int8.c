@@ -8,6 +8,8 @@
 const eng_int8_kernels *eng_int8_pick(const char *isa)
 {
 #if defined(__x86_64__)
+    if (!strcmp(isa, "avx512") && eng_int8_amx.supported())
+        return &eng_int8_amx;
     if (!strcmp(isa, "avx512") && eng_int8_vnni.supported())
         return &eng_int8_vnni;
     if (strcmp(isa, "portable") != 0 && eng_int8_avx2.supported())

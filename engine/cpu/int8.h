@@ -43,7 +43,7 @@ typedef struct eng_int8_kernels {
     void (*range)(int64_t n, const float *x, float *lo, float *hi);
 } eng_int8_kernels;
 
-extern const eng_int8_kernels eng_int8_portable, eng_int8_avx2, eng_int8_vnni;
+extern const eng_int8_kernels eng_int8_portable, eng_int8_avx2, eng_int8_vnni, eng_int8_amx;
 
 /* For kernels of isa: the best of this CPU that is no wider. */
 const eng_int8_kernels *eng_int8_pick(const char *isa);

@@ -1,5 +1,6 @@
 /* int8.inc.h - the kernels of int8.h, written once and compiled per instruction set. The including file defines VBYTES, MR and NV (the
- * register tile), DEPTH, DOT(acc, a, b) (acc + the products of each place), ISA_NAME, ISA_SUPPORTED and KERNELS. */
+ * register tile), DEPTH, DOT(acc, a, b) (acc + the products of each place), ISA_NAME, ISA_SUPPORTED and KERNELS; BLOCK where it has another way to do
+ * blocks. */
 #include "engine/cpu/int8.h"
 
 #include "engine/cpu/isa.h"
@@ -196,6 +197,10 @@ static void range(int64_t n, const float *x, float *lo, float *hi)
     }
 }
 
+#ifndef BLOCK
+#define BLOCK block
+#endif
+
 static bool supported(void)
 {
     return ISA_SUPPORTED;
@@ -206,7 +211,7 @@ const eng_int8_kernels KERNELS = {.name = ISA_NAME,
                                   .mr = MR,
                                   .nr = NR,
                                   .supported = supported,
-                                  .block = block,
+                                  .block = BLOCK,
                                   .floats = floats,
                                   .requantise = requantise,
                                   .quantise = quantise,

@@ -1,5 +1,6 @@
 /* An instruction set is used when its kernels give what the portable ones give, and not otherwise. */
 #include "common/base/err.h"
+#include "engine/cpu/int8.h"
 #include "engine/cpu/twins.h"
 #include "tests/unit/engine_kit.h"
 
@@ -26,6 +27,56 @@ static void test_every_set_gives_what_the_portable_one_gives(void **state)
         const char *kernel = sets[i].cpu->supported() ? eng_twins_differ(&sets[i]) : NULL;
         if (kernel)
             fail_msg("%s: %s", sets[i].cpu->isa, kernel);
+    }
+}
+
+/* Every way to multiply bytes, also those that a better one hides: heights and widths around the tiles, depths that fill none; what they read and
+ * write lies in memory of just its size, so that a sanitizer sees what goes beyond. */
+static void products_of(const eng_int8_kernels *kn, int m, int n, int k)
+{
+    const eng_int8_kernels *twin = &eng_int8_portable;
+    size_t cells = (size_t)m * (size_t)n;
+    uint8_t *a = malloc((size_t)(m * k)), *b = malloc((size_t)(k * n));
+    int32_t *got = malloc(cells * 4), *want = malloc(cells * 4), *first = malloc(4 * (size_t)eng_int8_columns(kn, n)),
+            *as_twin = malloc(4 * (size_t)eng_int8_columns(twin, n));
+    for (int i = 0; i < m * k; i++)
+        a[i] = (uint8_t)kit_next();
+    for (int i = 0; i < k * n; i++)
+        b[i] = (uint8_t)kit_next();
+    for (int i = 0; i < eng_int8_columns(kn, n); i++)
+        first[i] = (int32_t)kit_next();
+    for (int i = 0; i < eng_int8_columns(twin, n); i++)
+        as_twin[i] = i < n ? first[i] : 0;
+    for (int side = 0; side < 2; side++) {
+        const eng_int8_kernels *by = side ? kn : twin;
+        void *room = aligned_alloc(64, (eng_int8_right_bytes(by, n, k) + 63) / 64 * 64);
+        int32_t *left = malloc((size_t)m * (size_t)eng_int8_places(by, k) * 4);
+        eng_int8_right right;
+        eng_int8_pack(by, n, k, b, (size_t)n, 1, true, room, &right);
+        eng_int8_left(by, m, k, a, (size_t)k, 1, false, left, NULL);
+        eng_int8_product(&right, m, left, side ? first : as_twin, side ? got : want, n);
+        free(room);
+        free(left);
+    }
+    if (memcmp(got, want, cells * 4) != 0)
+        fail_msg("%s: %d x %d, %d deep", kn->name, m, n, k);
+    free(a);
+    free(b);
+    free(got);
+    free(want);
+    free(first);
+    free(as_twin);
+}
+
+static void test_every_way_to_multiply_bytes(void **state)
+{
+    static const eng_int8_kernels *const ways[] = {&eng_int8_avx2, &eng_int8_vnni, &eng_int8_amx};
+    static const int heights[] = {1, 3, 4, 5, 12, 15, 16, 17, 31, 32, 33, 48, 49, 70}, widths[] = {1, 15, 16, 31, 32, 33, 64, 70, 97},
+                     depths[] = {1, 4, 61, 63, 64, 65, 128, 130, 1024, 1090, 2113};
+    for (size_t w = 0; w < 3; w++) {
+        printf("%s: %s\n", ways[w]->name, ways[w]->supported() ? "compared" : "not of this computer");
+        for (size_t i = 0; i < 14 * 9 * 11 && ways[w]->supported(); i++)
+            products_of(ways[w], heights[i % 14], widths[i / 14 % 9], depths[i / 14 / 9]);
     }
 }
 
@@ -332,7 +383,7 @@ int main(void)
 {
 #if defined(__x86_64__)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_set_gives_what_the_portable_one_gives),
-                                       cmocka_unit_test(test_the_comparison_is_short),
+                                       cmocka_unit_test(test_every_way_to_multiply_bytes), cmocka_unit_test(test_the_comparison_is_short),
                                        cmocka_unit_test(test_every_kernel_that_is_wrong_is_found_by_name),
                                        cmocka_unit_test(test_a_set_with_a_wrong_kernel_is_not_used_and_said_to_be_so)};
     return cmocka_run_group_tests(tests, NULL, NULL);
