@@ -8,7 +8,7 @@
 typedef struct bus_wait { /* one wait for the coordinator; begins as {.what = …} */
     const char *what;
     const bus_places *about; /* NULL = what is assigned */
-    int64_t begun_us, told_us;
+    int64_t begun_us, reported_us;
     int own_fault; /* how often in a row others were answered */
 } bus_wait;
 
@@ -46,7 +46,7 @@ struct pst_consumer {
     struct bus_hand *look_hand; /* asks */
     struct bus_look *look;      /* what it asks; NULL = nothing */
     int64_t quiet_check_us;     /* when bus_check_quiet looks again */
-    int64_t quiet_told_us;      /* when it was last said that nothing comes; 0 = it flows */
+    int64_t quiet_reported_us;  /* when it was last said that nothing comes; 0 = it flows */
     uint64_t peers_epoch;       /* 1 + the epoch in which offsets that are held back were last looked for; 0 = none */
     struct bus_hand *peers_hand;
     char *heirlooms[BUS_PEERS_MAX]; /* under which names our partitions' last offsets were committed */
@@ -54,7 +54,7 @@ struct pst_consumer {
     struct bus_hand *count_hand;
     struct bus_count *count; /* of the group's partitions; NULL = none is under way */
     int64_t count_us;        /* when the next one is due; 0 = it has not joined yet */
-    int untold;              /* counts that told nothing */
+    int undecided;           /* counts that showed nothing */
     int short_times;         /* counts in a row that found partitions which nobody has */
     bool counted;            /* all is well, or it was opened again for it */
     char *signature;         /* goes with each offset that is committed: the transactional id; NULL = none */

@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FIRST_US (3 * 1000000LL) /* after joining: a rebalance that is under way ends first */
-#define NEXT_US  (5 * 1000000LL)
-#define LOOK_MS  2000
-#define TIMES    2 /* it is believed */
-#define UNTOLD   6 /* so often a broker that does not tell is asked */
+#define FIRST_US      (3 * 1000000LL) /* after joining: a rebalance that is under way ends first */
+#define NEXT_US       (5 * 1000000LL)
+#define LOOK_MS       2000
+#define TIMES         2 /* it is believed */
+#define UNDECIDED_MAX 6 /* so often a broker that does not say is asked */
 
 typedef struct bus_count {
     atomic_int owners; /* the consumer, and the thread that counts */
@@ -24,7 +24,7 @@ typedef struct bus_count {
     char *group;
     char **topics;
     size_t n_topics;
-    long have, want; /* partitions; want 0 = it was not told */
+    long have, want; /* partitions; want 0 = not known */
 } bus_count;
 
 static void let_go(bus_count *x)
@@ -80,9 +80,9 @@ static void begin(pst_consumer *c)
 static void judge(pst_consumer *c, long have, long want)
 {
     char why[300];
-    bool in_hand = have >= (long)c->n_parts; /* else what the members have is not told in words that we read */
+    bool in_hand = have >= (long)c->n_parts; /* else what the members have is not said in words that we read */
     c->short_times = in_hand && have && have < want ? c->short_times + 1 : 0;
-    c->counted = !c->short_times && (want || ++c->untold >= UNTOLD);
+    c->counted = !c->short_times && (want || ++c->undecided >= UNDECIDED_MAX);
     if (c->short_times < TIMES)
         return;
     snprintf(why, sizeof why, "its topics have %ld partitions, and its members only %ld of them: they were added while all were away", want,

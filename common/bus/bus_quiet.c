@@ -46,9 +46,9 @@ static bus_places *quiet_parts(const pst_consumer *c, int64_t now)
 void bus_quiet_tell(pst_consumer *c, const char *why)
 {
     int64_t now = pst_mono_us();
-    if (!c->quiet_told_us || now - c->quiet_told_us > AGAIN_US) {
+    if (!c->quiet_reported_us || now - c->quiet_reported_us > AGAIN_US) {
         pst_log(PST_LOG_WARN, "bus", "event=nothing_comes group=%s why=\"%s\"", c->group, why);
-        c->quiet_told_us = now;
+        c->quiet_reported_us = now;
     }
     if (c->opts.on_wait)
         c->opts.on_wait(c->opts.arg, why);
@@ -56,9 +56,9 @@ void bus_quiet_tell(pst_consumer *c, const char *why)
 
 void bus_quiet_over(pst_consumer *c)
 {
-    if (!c->quiet_told_us)
+    if (!c->quiet_reported_us)
         return;
-    c->quiet_told_us = 0;
+    c->quiet_reported_us = 0;
     pst_log(PST_LOG_INFO, "bus", "event=it_goes_on group=%s", c->group);
     if (c->opts.on_wait)
         c->opts.on_wait(c->opts.arg, NULL);
@@ -160,7 +160,7 @@ void bus_check_quiet(pst_consumer *c)
         tell_mute(c, BUS_ERR__TIMED_OUT);
     } else if (!c->look && now >= c->quiet_check_us && !c->start_wait.begun_us) { /* else it is known what holds them up */
         begin_look(c, now);
-        c->quiet_check_us = now + c->quiet_ms * (c->look && !c->quiet_told_us ? 1000LL : 200LL);
+        c->quiet_check_us = now + c->quiet_ms * (c->look && !c->quiet_reported_us ? 1000LL : 200LL);
     }
 }
 

@@ -60,7 +60,7 @@ static bool tell(pst_consumer *c, bus_wait *w, int code, int64_t now)
     w->own_fault = find_reason(c, w, code, why, sizeof why) ? w->own_fault + 1 : 0;
     pst_log(PST_LOG_WARN, "bus", "event=waiting_for_%s group=%s seconds=%lld why=\"%s\"", w->what, c->group,
             (long long)((now - w->begun_us) / 1000000), why);
-    w->told_us = now;
+    w->reported_us = now;
     if (c->opts.on_wait)
         c->opts.on_wait(c->opts.arg, why);
     return w->own_fault >= OWN_FAULT_TIMES;
@@ -85,7 +85,7 @@ int bus_wait_more(pst_consumer *c, bus_wait *w, int code, pst_err *err)
         return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "kafka", code,
                            "the committed offsets of group %s did not come within %lld s: %s", c->group, WAIT_MAX_US / 1000000,
                            bus_code_text(code));
-    if (now - w->begun_us > FIRST_US && now - w->told_us > (w->own_fault ? FIRST_US : AGAIN_US) && tell(c, w, code, now))
+    if (now - w->begun_us > FIRST_US && now - w->reported_us > (w->own_fault ? FIRST_US : AGAIN_US) && tell(c, w, code, now))
         return pst_err_set(err, PST_ETIMEDOUT, PST_CLASS_FATAL, "kafka", code,
                            "the coordinator of group %s answers others, but not this consumer: %s", c->group, bus_code_text(code));
     bus_consumer_stay(c);
@@ -95,7 +95,7 @@ int bus_wait_more(pst_consumer *c, bus_wait *w, int code, pst_err *err)
 
 void bus_wait_over(pst_consumer *c, bus_wait *w)
 {
-    if (w->told_us && c->opts.on_wait)
+    if (w->reported_us && c->opts.on_wait)
         c->opts.on_wait(c->opts.arg, NULL);
     *w = (bus_wait){.what = w->what, .about = w->about};
 }
@@ -129,7 +129,7 @@ void bus_check_start(pst_consumer *c)
     c->start_wait.what = "start_offsets";
     if (!c->start_wait.begun_us)
         c->start_wait.begun_us = now - FIRST_US;
-    bool own_fault = now - c->start_wait.told_us > AGAIN_US && tell(c, &c->start_wait, code, now);
+    bool own_fault = now - c->start_wait.reported_us > AGAIN_US && tell(c, &c->start_wait, code, now);
     if (own_fault)
         bus_err(&e, c->conf, code, NULL, "the coordinator of group %s answers others, but not this consumer", c->group);
     if (own_fault || (bus_fatal(c->link, NULL, 0) && bus_wait_more(c, &c->start_wait, code, &e) < 0))

@@ -243,7 +243,7 @@ static void check_isolation(doctor *d)
 typedef struct floors {
     pst_client *c;
     char host[256];
-    pst_map told; /* by the worker's key: what each LCM of this computer allows, as text */
+    pst_map allowed; /* by the worker's key: what each LCM of this computer allows, as text */
 } floors;
 
 static int take_floor(void *arg, const char *key, const pst_record *r, pst_err *err)
@@ -258,9 +258,9 @@ static int take_floor(void *arg, const char *key, const pst_record *r, pst_err *
     if (runs) {
         const char *floor = pst_str_map_get(w.details, w.n_details, PST_ISOLATION_DETAIL);
         const char *node = *w.node ? w.node : w.worker_id;
-        free(pst_map_put(&f->told, key, pst_sprintf("%s%s on node %s", floor ? floor : "any isolation", floor ? " or more" : "", node)));
-    } else if (!rc) { /* what others write there tells nothing of a node */
-        free(pst_map_take(&f->told, key));
+        free(pst_map_put(&f->allowed, key, pst_sprintf("%s%s on node %s", floor ? floor : "any isolation", floor ? " or more" : "", node)));
+    } else if (!rc) { /* what others write there says nothing of a node */
+        free(pst_map_take(&f->allowed, key));
     }
     if (!rc && r->value)
         pst_event_clear(&pst_worker_state_type, &w);
@@ -268,7 +268,7 @@ static int take_floor(void *arg, const char *key, const pst_record *r, pst_err *
     return 0;
 }
 
-/* The operator's floor (`penstock lcm --isolation`), as this computer's LCMs tell it in their heartbeats. */
+/* The operator's floor (`penstock lcm --isolation`), as this computer's LCMs publish it in their heartbeats. */
 static void check_floor(doctor *d)
 {
     floors f = {.c = d->c};
@@ -276,13 +276,13 @@ static void check_floor(doctor *d)
     pst_err err = {0};
     gethostname(f.host, sizeof f.host - 1);
     if (d->broker && pst_client_scan(d->c, PST_TOPIC_WORKERS, NULL, take_floor, &f, &err) == 0)
-        for (size_t i = 0; i < f.told.n; i++)
-            if (f.told.at[i].key)
-                pst_buf_printf(&found, "%s%s", found.len ? ", " : "", (const char *)f.told.at[i].value);
+        for (size_t i = 0; i < f.allowed.n; i++)
+            if (f.allowed.at[i].key)
+                pst_buf_printf(&found, "%s%s", found.len ? ", " : "", (const char *)f.allowed.at[i].value);
     if (found.len)
         tell(d, OK, "jobs have", found.data, NULL);
     pst_buf_done(&found);
-    pst_map_done(&f.told, free);
+    pst_map_done(&f.allowed, free);
 }
 
 static void check_clock(doctor *d)

@@ -1,7 +1,7 @@
 /* devices.h - which NVIDIA devices this host has and whether penstock can compute on them; for `penstock doctor`, `penstock devices` and
  * `device: cuda`. Makes no context on a device and sets nothing there.
  *
- * What is missing is told in the order in which somebody would put it right: the driver, its version, a device, one that is new enough, the
+ * What is missing is named in the order in which somebody would put it right: the driver, its version, a device, one that is new enough, the
  * plug-in.
  *
  *     pst_cuda_devices d;
@@ -29,8 +29,8 @@ typedef struct pst_cuda_device {
     int number; /* cuda:N, as CUDA counts them: CUDA_VISIBLE_DEVICES has been heeded */
     char name[96];
     int major, minor;     /* compute capability */
-    int64_t memory_bytes; /* 0 = not told */
-    int64_t free_bytes;   /* -1 = not told */
+    int64_t memory_bytes; /* 0 = not known */
+    int64_t free_bytes;   /* -1 = not known */
     pst_cuda_state state;
 } pst_cuda_device;
 

@@ -120,7 +120,7 @@ static int await_model(scorer *s)
         return 0;
     }
     int rc = score_follow_start(s->settings, s->p, s->stats, &s->follow, &s->err);
-    int64_t told = 0;
+    int64_t logged_us = 0;
     char said[480] = "";
     while (rc == 0 && !pst_stop_requested()) {
         pst_dump_serve(s->dump);
@@ -131,10 +131,10 @@ static int await_model(scorer *s)
         score_stats_wait(s->stats, PST_WAIT_MODEL, there ? NULL : "model", why);
         if (there)
             return 0;
-        if (pst_mono_us() - told > 30000000 || (strcmp(why, said) && pst_mono_us() - told > 2000000)) {
-            if (told || why[0] != 't') /* "the topic … is being read": only when it takes long */
+        if (pst_mono_us() - logged_us > 30000000 || (strcmp(why, said) && pst_mono_us() - logged_us > 2000000)) {
+            if (logged_us || why[0] != 't') /* "the topic … is being read": only when it takes long */
                 pst_log(PST_LOG_INFO, "score", "event=waiting pipeline=%s for=model why=\"%s\"", s->p->name, why);
-            told = pst_mono_us();
+            logged_us = pst_mono_us();
             memcpy(said, why, sizeof(said));
         }
         pst_sleep_ms(50);

@@ -21,8 +21,8 @@ typedef struct rdk_rebalance rdk_rebalance;
 typedef struct rdk { /* what a bus_handle is here */
     rd_kafka_t *rk;
     bus_listener to;
-    char reason[400];         /* of the fault that was told last */
-    rd_kafka_message_t *told; /* an end or a fault: its topic's name is good until the next poll */
+    char reason[400];         /* of the last fault */
+    rd_kafka_message_t *news; /* the last end or fault that a poll gave: its topic's name is good until the next poll */
     bool gives_records;       /* a consumer: news and records share a queue */
     bool has_partitions;
     bool is_static;      /* a member with an instance id */

@@ -119,8 +119,8 @@ static char *cluster_id(bus_handle *h, int timeout_ms)
 void rdk_free(bus_handle *b)
 {
     rdk *h = rdk_of(b);
-    if (h->told)
-        rd_kafka_message_destroy(h->told); /* one that is kept would make rd_kafka_destroy wait for ever */
+    if (h->news)
+        rd_kafka_message_destroy(h->news); /* one that is kept would make rd_kafka_destroy wait for ever */
     rdk_kept_free(h);
     if (h->topic)
         rd_kafka_topic_destroy(h->topic);

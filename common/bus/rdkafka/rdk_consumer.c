@@ -30,7 +30,7 @@ static void rebalance_free(rdk *h, rdk_rebalance *r)
     free(r);
 }
 
-/* The list and the membership are those of now: both may be others when it is told. */
+/* The list and the membership are those of now: both may be others when it is reported. */
 static rdk_rebalance *rebalance_new(rdk *h, rd_kafka_resp_err_t code, const rd_kafka_topic_partition_list_t *list)
 {
     const char *protocol = rd_kafka_rebalance_protocol(h->rk);
@@ -187,9 +187,9 @@ static void tell_fault(rdk *h, const rd_kafka_message_t *m, bus_run *ret)
 /* A run of one: see the top. Headers are parsed here if there are any; asking a record without them costs reading one length. */
 static void poll_one(rdk *h, int timeout_ms, pst_record *room, bus_run *ret)
 {
-    if (h->told) {
-        rd_kafka_message_destroy(h->told);
-        h->told = NULL;
+    if (h->news) {
+        rd_kafka_message_destroy(h->news);
+        h->news = NULL;
     }
     rd_kafka_message_t *m = rd_kafka_consumer_poll(h->rk, timeout_ms);
     if (!m) {
@@ -199,7 +199,7 @@ static void poll_one(rdk *h, int timeout_ms, pst_record *room, bus_run *ret)
     ret->topic = m->rkt ? rd_kafka_topic_name(m->rkt) : NULL;
     ret->partition = m->partition;
     if (m->err) {
-        h->told = m;
+        h->news = m;
         if (m->err != RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             tell_fault(h, m, ret);
             return;
