@@ -1,6 +1,6 @@
 /* score_verb.c - penstock score run|check|dry-run|explain|replay. */
 #include "common/base/log.h"
-#include "common/base/opt.h"
+#include "common/platform/verb.h"
 #include "inference/run/pipeline_check.h"
 #include "inference/run/device.h"
 #include "inference/offline/score_offline.h"
@@ -107,46 +107,48 @@ static int load(const score_opts *o, pst_pipeline **ret_pipeline, pst_err *err)
 static int run_verb(int which, int argc, char **argv)
 {
     score_opts o = {.slot = -1};
-    pst_settings settings = {0};
     pst_pipeline *p = NULL;
-    pst_err err = {0};
-    char **args = NULL;
-    int n_args = 0, status = 0;
+    pst_verb_run v;
     PST_ASSERT(which >= 0 && (size_t)which < sizeof usages / sizeof *usages);
-    int rc = pst_opt_parse(&usages[which], argc, argv, &o, &settings, &args, &n_args, &err);
-    if (rc == 1)
-        return 0;
-    if (rc == 0 && n_args > (o.config ? 0 : 1))
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument %s", args[o.config ? 0 : 1]);
-    if (rc == 0 && !o.config && n_args == 1)
-        o.config = args[0];
+    int rc = 0, status = pst_verb_parse(&v, &usages[which], argc, argv, &o, 0, 1);
+    if (status >= 0)
+        return status;
+    if (o.config && v.n_args)
+        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument %s", v.args[0]);
+    if (rc == 0 && v.n_args)
+        o.config = v.args[0];
     if (rc == 0 && !o.config)
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "which pipeline? penstock %s -c pipeline.yml", usages[which].verb);
+        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "which pipeline? penstock %s -c pipeline.yml",
+                         usages[which].verb);
     if (rc == 0 && (o.records_max < 0 || o.slot < -1 || o.slot > 1000000))
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--max-records and --slot are whole numbers from 0 on");
+        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--max-records and --slot are whole numbers from 0 on");
     if (rc == 0)
-        rc = load(&o, &p, &err);
+        rc = load(&o, &p, &v.err);
     if (rc == 0 && which == RUN)
-        rc = pst_pipeline_check_here(&settings, p, &err);
-    if (rc == 0 && which == REPLAY && (rc = pst_score_device_check(p->device, &err)) < 0)
-        pst_err_prefix(&err, "%s:%d", p->file, p->line.device);
+        rc = pst_pipeline_check_here(&v.settings, p, &v.err);
+    if (rc == 0 && which == REPLAY) {
+        rc = pst_score_device_check(p->device, &v.err);
+        if (rc < 0)
+            pst_err_prefix(&v.err, "%s:%d", p->file, p->line.device);
+    }
     if (rc < 0) {
-        pst_say_err(usages[which].verb, &err);
-        status = pst_err_exit(&err);
-    } else if (which == RUN) {
+        status = pst_verb_end(&v, rc);
+        pst_pipeline_free(p);
+        return status;
+    }
+    if (which == RUN) {
         pst_score_run_opts r = {
             .exit_on_eof = o.exit_on_eof, .records_max = o.records_max, .slot = (int)o.slot, .metrics_listen = o.metrics_listen};
-        status = pst_score_run(&settings, p, &r);
+        status = pst_score_run(&v.settings, p, &r);
     } else if (which == REPLAY) {
-        status = pst_score_replay(&settings, p, o.from, o.to, o.out);
+        status = pst_score_replay(&v.settings, p, o.from, o.to, o.out);
     } else if (which == DRY_RUN) {
-        status = pst_score_dry_run(&settings, p, o.in, o.out);
+        status = pst_score_dry_run(&v.settings, p, o.in, o.out);
     } else {
-        status = pst_score_check(&settings, p, which == EXPLAIN);
+        status = pst_score_check(&v.settings, p, which == EXPLAIN);
     }
     pst_pipeline_free(p);
-    pst_settings_done(&settings);
-    free(args);
+    pst_verb_end(&v, 0); /* whoever ran said its own errors */
     return status;
 }
 

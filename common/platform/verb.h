@@ -24,7 +24,7 @@ typedef struct pst_verb_run {
 
 /* args_max < 0: no limit. Returns an exit status (≥ 0) when there is nothing to do, -1 to go on. */
 int pst_verb_begin(pst_verb_run *v, const pst_usage *usage, int argc, char **argv, void *opts, int args_min, int args_max);
-/* The same without a client, for services that bring their own (or run where there is no broker yet). */
+/* The same without a client, for verbs that need none, and for services that bring their own (or run where there is no broker yet). */
 int pst_verb_parse(pst_verb_run *v, const pst_usage *usage, int argc, char **argv, void *opts, int args_min, int args_max);
 int pst_verb_end(pst_verb_run *v, int rc); /* says the error, frees, returns the exit status */
 /* pst_say_err, and where a broker or the registry is not reached: which address, who gave it, what to do. Returns the exit status; who was

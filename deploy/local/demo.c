@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
+#include "common/platform/verb.h"
 #include "deploy/local/local.h"
 #include "deploy/local/services.h"
 #include "deploy/local/up.h"
@@ -381,21 +382,18 @@ static int play(demo *d, pst_err *err)
 /* Whatever failed, what was started is ended, in the opposite order; only --keep after a success leaves it. */
 static int demo_run(int argc, char **argv)
 {
-    pst_settings s = {0};
-    pst_err err = {0};
-    char **args = NULL;
-    demo d = {.s = &s, .began = pst_mono_us()};
-    int n = 0, rc = pst_opt_parse(&demo_usage, argc, argv, &d.o, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    if (!rc)
-        rc = play(&d, &err);
+    pst_verb_run v;
+    demo d = {.s = &v.settings, .began = pst_mono_us()};
+    int status = pst_verb_parse(&v, &demo_usage, argc, argv, &d.o, 0, 0);
+    if (status >= 0)
+        return status;
+    int rc = play(&d, &v.err);
     if (!rc)
         summary(&d);
     else {
         printf("\n");
         fflush(stdout);
-        pst_say_err("demo", &err);
+        pst_say_err("demo", &v.err);
     }
     bool stay = d.o.keep && !rc;
     if (!stay)
@@ -404,12 +402,12 @@ static int demo_run(int argc, char **argv)
     if (d.started_up && !stay) {
         pst_err e = {0};
         pst_stop_reset();
-        if (local_down(&s, false, true, &e) < 0)
+        if (local_down(&v.settings, false, true, &e) < 0)
             pst_say_err("demo", &e);
     }
-    free(args);
-    pst_settings_done(&s);
-    return rc < 0 ? pst_err_exit(&err) : 0;
+    status = rc < 0 ? pst_err_exit(&v.err) : 0;
+    pst_verb_end(&v, 0); /* the error was said above, before what it had started was ended */
+    return status;
 }
 
 const pst_verb pst_demo_verb = {"demo", "the whole in a minute, on this computer's telemetry", "this computer", demo_run,

@@ -1,8 +1,7 @@
 /* devices.c - `penstock devices`: the GPUs of this computer, one a line, and whether penstock can use each. Where there is none the one line
  * says why, so that a script need not ask `doctor` as well. Talks to no broker. */
 #include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/settings.h"
+#include "common/platform/verb.h"
 #include "deploy/local/local.h"
 #include "engine/cuda/devices.h"
 
@@ -58,29 +57,19 @@ static const pst_usage devices_usage = {
 
 static int devices_run(int argc, char **argv)
 {
-    pst_settings s = {0};
-    pst_err err = {0};
+    pst_verb_run v;
     pst_cuda_devices all;
-    char **args = NULL;
-    int n = 0, none = 0, rc = pst_opt_parse(&devices_usage, argc, argv, &none, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    if (!rc && n > 0)
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "devices takes no argument");
-    if (rc < 0) {
-        pst_say_err("devices", &err);
-    } else {
-        pst_cuda_devices_find(&all);
-        for (int i = 0; i < all.n; i++)
-            (s.json ? print_json : print_line)(&all, &all.list[i]);
-        if (!all.n && s.json)
-            print_json(&all, NULL);
-        else if (!all.n)
-            printf("no device: %s; %s\n", all.why, all.cure);
-    }
-    free(args);
-    pst_settings_done(&s);
-    return rc < 0 ? pst_err_exit(&err) : 0;
+    int none = 0, status = pst_verb_parse(&v, &devices_usage, argc, argv, &none, 0, 0);
+    if (status >= 0)
+        return status;
+    pst_cuda_devices_find(&all);
+    for (int i = 0; i < all.n; i++)
+        (v.settings.json ? print_json : print_line)(&all, &all.list[i]);
+    if (!all.n && v.settings.json)
+        print_json(&all, NULL);
+    else if (!all.n)
+        printf("no device: %s; %s\n", all.why, all.cure);
+    return pst_verb_end(&v, 0);
 }
 
 const pst_verb pst_devices_verb = {"devices", "the GPUs of this computer, and which can be used", "this computer", devices_run,

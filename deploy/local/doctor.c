@@ -10,6 +10,7 @@
 #include "common/base/term.h"
 #include "common/platform/client.h"
 #include "common/platform/codec.h"
+#include "common/platform/verb.h"
 #include "common/store/store.h"
 #include "deploy/local/local.h"
 #include "deploy/local/services.h"
@@ -307,35 +308,22 @@ static const pst_usage doctor_usage = {"doctor",
 /* Checks go on after one that failed: each says by itself what is wrong. The worst decides the exit status. */
 static int doctor_run(int argc, char **argv)
 {
-    pst_settings s = {0};
-    pst_err err = {0};
-    char **args = NULL;
-    pst_client *c = NULL;
-    int n = 0, none = 0, rc = pst_opt_parse(&doctor_usage, argc, argv, &none, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    if (!rc)
-        rc = pst_client_open(&s, "penstock-doctor", &c, &err);
-    if (rc < 0) {
-        pst_say_err("doctor", &err);
-        rc = pst_err_exit(&err);
-    } else {
-        doctor d = {.c = c, .s = &s, .json = s.json ? json_array() : NULL};
-        void (*const checks[])(doctor *) = {check_client, check_broker,    check_topics, check_registry,    check_store,
-                                            check_disk,   check_processor, check_gpu,    check_onnxruntime, check_java,
-                                            check_clock,  check_isolation, check_floor};
-        for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
-            checks[i](&d);
-        if (d.json) {
-            pst_json_print(stdout, d.json);
-            json_decref(d.json);
-        }
-        rc = d.worst_exit;
+    pst_verb_run v;
+    int none = 0, status = pst_verb_begin(&v, &doctor_usage, argc, argv, &none, 0, 0);
+    if (status >= 0)
+        return status;
+    doctor d = {.c = v.client, .s = &v.settings, .json = v.settings.json ? json_array() : NULL};
+    void (*const checks[])(doctor *) = {check_client, check_broker,    check_topics, check_registry,    check_store,
+                                        check_disk,   check_processor, check_gpu,    check_onnxruntime, check_java,
+                                        check_clock,  check_isolation, check_floor};
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        checks[i](&d);
+    if (d.json) {
+        pst_json_print(stdout, d.json);
+        json_decref(d.json);
     }
-    pst_client_close(c);
-    free(args);
-    pst_settings_done(&s);
-    return rc;
+    pst_verb_end(&v, 0);
+    return d.worst_exit;
 }
 
 const pst_verb pst_doctor_verb = {"doctor", "what works from here, and the cure for what does not", "this computer", doctor_run,

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
+#include "common/platform/verb.h"
 #include "deploy/local/local.h"
 #include "deploy/local/services.h"
 #include "deploy/local/up.h"
@@ -71,49 +72,52 @@ static bool check_without(const char *list, pst_err *err)
     return true;
 }
 
+/* As pst_verb_end; but that somebody interrupted this is said as well: what it leaves running is not plain. */
+static int end(pst_verb_run *v, int rc)
+{
+    int status = rc < 0 ? pst_err_exit(&v->err) : 0;
+    if (rc < 0)
+        pst_say_err(v->usage->verb, &v->err);
+    pst_verb_end(v, 0);
+    return status;
+}
+
 static int up_run(int argc, char **argv)
 {
     local_up_opts o = {0};
-    pst_settings s = {0};
-    pst_err err = {0};
-    char **args = NULL;
-    int n = 0, rc = pst_opt_parse(&up_usage, argc, argv, &o, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    if (!rc && n)
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "`%s`: up takes no arguments", args[0]);
-    if (!rc && o.kafka && o.embedded)
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "--kafka and --embedded exclude each other");
-    if (!rc && !check_without(o.without, &err))
+    pst_verb_run v;
+    int rc = 0, status = pst_verb_parse(&v, &up_usage, argc, argv, &o, 0, 0);
+    if (status >= 0)
+        return status;
+    const pst_settings *s = &v.settings;
+    if (o.kafka && o.embedded)
+        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "--kafka and --embedded exclude each other");
+    if (!rc && !check_without(o.without, &v.err))
         rc = PST_EINVAL;
     pst_isolation weakest;
     if (!rc && o.isolation)
-        rc = pst_confine_floor(o.isolation, &weakest, &err);
+        rc = pst_confine_floor(o.isolation, &weakest, &v.err);
     pid_t pid;
-    json_t *running = rc ? NULL : local_services_read(s.state_dir.value, &pid);
+    json_t *running = rc ? NULL : local_services_read(s->state_dir.value, &pid);
     if (running) {
         fprintf(stderr, "penstock runs already (pid %d)\n", (int)pid);
         local_print_addresses(stderr, running, false);
         json_decref(running);
-        rc = o.detach ? 0 : pst_err_set(&err, PST_EEXIST, PST_CLASS_FATAL, "up", 0, "`penstock down` ends it");
+        rc = o.detach ? 0 : pst_err_set(&v.err, PST_EEXIST, PST_CLASS_FATAL, "up", 0, "`penstock down` ends it");
     } else if (!rc) {
         /* A registry named by the user is used; one left in an old profile, or the default, is replaced by the built-in. */
-        bool own = !strncmp(s.registry.origin, "profile", 7) || !strcmp(s.registry.origin, "default");
-        rc = local_up(&o, &s, own, &err);
-        running = rc || !o.detach ? NULL : local_services_read(s.state_dir.value, NULL);
-        if (running && s.json) {
+        bool own = !strncmp(s->registry.origin, "profile", 7) || !strcmp(s->registry.origin, "default");
+        rc = local_up(&o, &v.settings, own, &v.err);
+        running = rc || !o.detach ? NULL : local_services_read(s->state_dir.value, NULL);
+        if (running && s->json) {
             pst_json_print(stdout, running);
-        } else if (running && !s.quiet) {
+        } else if (running && !s->quiet) {
             printf("penstock %s is up in the background; `penstock down` ends it\n", PST_VERSION);
-            local_print_addresses(stdout, running, s.color);
+            local_print_addresses(stdout, running, s->color);
         }
         json_decref(running);
     }
-    if (rc < 0)
-        pst_say_err("up", &err);
-    free(args);
-    pst_settings_done(&s);
-    return rc < 0 ? pst_err_exit(&err) : 0;
+    return end(&v, rc);
 }
 
 /* ---- down ---- */
@@ -200,19 +204,11 @@ static const pst_usage down_usage = {
 static int down_run(int argc, char **argv)
 {
     down_opts o = {0};
-    pst_settings s = {0};
-    pst_err err = {0};
-    char **args = NULL;
-    int n = 0, rc = pst_opt_parse(&down_usage, argc, argv, &o, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    if (!rc)
-        rc = local_down(&s, o.keep_jobs, s.quiet, &err);
-    if (rc < 0)
-        pst_say_err("down", &err);
-    free(args);
-    pst_settings_done(&s);
-    return rc < 0 ? pst_err_exit(&err) : 0;
+    pst_verb_run v;
+    int status = pst_verb_parse(&v, &down_usage, argc, argv, &o, 0, 0);
+    if (status >= 0)
+        return status;
+    return end(&v, local_down(&v.settings, o.keep_jobs, v.settings.quiet, &v.err));
 }
 
 /* ---- status ---- */
@@ -250,29 +246,24 @@ static void print_services(const json_t *root, bool color)
 
 static int status_run(int argc, char **argv)
 {
-    pst_settings s = {0};
-    pst_err err = {0};
-    char **args = NULL;
-    int n = 0, none = 0, rc = pst_opt_parse(&status_usage, argc, argv, &none, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    json_t *root = rc ? NULL : local_services_read(s.state_dir.value, NULL);
-    if (!rc && !root && s.json)
-        root = json_pack("{s:[], s:s, s:s, s:n, s:b}", "services", "bootstrap", s.bootstrap.value, "registry", s.registry.value, "gateway",
-                         "running", 0);
-    else if (!rc && !root)
-        rc = pst_err_set(&err, PST_ENOTFOUND, PST_CLASS_DATA, "status", 0, "nothing runs here (state folder %s); `penstock up` starts it",
-                         s.state_dir.value);
-    if (root && s.json) {
+    pst_verb_run v;
+    int none = 0, rc = 0, status = pst_verb_parse(&v, &status_usage, argc, argv, &none, 0, 0);
+    if (status >= 0)
+        return status;
+    const pst_settings *s = &v.settings;
+    json_t *root = local_services_read(s->state_dir.value, NULL);
+    if (!root && s->json)
+        root = json_pack("{s:[], s:s, s:s, s:n, s:b}", "services", "bootstrap", s->bootstrap.value, "registry", s->registry.value,
+                         "gateway", "running", 0);
+    else if (!root)
+        rc = pst_err_set(&v.err, PST_ENOTFOUND, PST_CLASS_DATA, "status", 0, "nothing runs here (state folder %s); `penstock up` starts it",
+                         s->state_dir.value);
+    if (root && s->json)
         pst_json_print(stdout, root);
-    } else if (root)
-        print_services(root, s.color);
-    if (rc < 0)
-        pst_say_err("status", &err);
+    else if (root)
+        print_services(root, s->color);
     json_decref(root);
-    free(args);
-    pst_settings_done(&s);
-    return rc < 0 ? pst_err_exit(&err) : 0;
+    return pst_verb_end(&v, rc);
 }
 
 const pst_verb pst_up_verb = {"up", "run the whole platform on this computer", "this computer", up_run, PST_USAGES(&up_usage)};

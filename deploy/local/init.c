@@ -1,6 +1,6 @@
 /* init.c - `penstock init DIR`: a manifest and a learner to start from, in a folder that did not exist or is empty. */
 #include "common/base/fs.h"
-#include "common/base/log.h"
+#include "common/platform/verb.h"
 #include "deploy/local/local.h"
 
 #include <dirent.h>
@@ -73,34 +73,26 @@ static int put(const char *dir, const char *name, const char *text, mode_t mode,
 /* Nothing of the user's is ever replaced: only an empty folder, or one that is not there, is written to. */
 static int init_run(int argc, char **argv)
 {
-    pst_settings s = {0};
-    pst_err err = {0};
-    char **args = NULL;
-    int n = 0, none = 0, rc = pst_opt_parse(&init_usage, argc, argv, &none, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    if (!rc && n != 1)
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "wanted one folder: penstock init DIR");
-    if (!rc && has_entries(args[0]))
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s is not empty; nothing was written", args[0]);
+    pst_verb_run v;
+    int none = 0, rc = 0, status = pst_verb_parse(&v, &init_usage, argc, argv, &none, 1, 1);
+    if (status >= 0)
+        return status;
+    const char *dir = v.args[0];
+    if (has_entries(dir))
+        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s is not empty; nothing was written", dir);
     if (!rc)
-        rc = pst_fs_mkdirs(args[0], 0755, &err);
+        rc = pst_fs_mkdirs(dir, 0755, &v.err);
     if (!rc) {
-        char *copy = pst_strdup(args[0]), *name = basename(copy), *text = pst_sprintf(manifest_text, name, name);
-        rc = put(args[0], "manifest.yml", text, 0644, &err);
+        char *copy = pst_strdup(dir), *name = basename(copy), *text = pst_sprintf(manifest_text, name, name);
+        rc = put(dir, "manifest.yml", text, 0644, &v.err);
         if (!rc)
-            rc = put(args[0], "train.sh", train_text, 0755, &err);
+            rc = put(dir, "train.sh", train_text, 0755, &v.err);
         free(text);
         free(copy);
     }
-    if (rc < 0)
-        pst_say_err("init", &err);
-    else if (!s.quiet)
-        printf("%s/manifest.yml and %s/train.sh are there; next: penstock submit %s/manifest.yml %s --wait\n", args[0], args[0], args[0],
-               args[0]);
-    free(args);
-    pst_settings_done(&s);
-    return rc < 0 ? pst_err_exit(&err) : 0;
+    if (!rc && !v.settings.quiet)
+        printf("%s/manifest.yml and %s/train.sh are there; next: penstock submit %s/manifest.yml %s --wait\n", dir, dir, dir, dir);
+    return pst_verb_end(&v, rc);
 }
 
 const pst_verb pst_init_verb = {"init", "a folder with a manifest and a learner to start from", "jobs", init_run, PST_USAGES(&init_usage)};

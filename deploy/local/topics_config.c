@@ -148,32 +148,28 @@ static int topics_acls(const pst_settings *s, const topics_opts *o, pst_err *err
 
 static int topics_run(int argc, char **argv)
 {
-    pst_settings s = {0};
-    pst_err err = {0};
     topics_opts o = {0};
-    char **args = NULL;
-    pst_client *c = NULL;
-    int n = 0, rc = pst_opt_parse(&topics_usage, argc, argv, &o, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    if (!rc)
-        rc = check_topics_words(&o, args, n, &err);
-    const char *what = !rc && n ? args[0] : "list";
-    if (!rc && !strcmp(what, "acls")) {
-        rc = topics_acls(&s, &o, &err);
-    } else if (!rc) {
-        rc = pst_client_open(&s, "penstock-topics", &c, &err);
-        if (!rc)
-            rc = !strcmp(what, "list") ? topics_list(c, &err)
-                 : n == 2              ? topics_create_one(c, args[1], &o, &err)
-                                       : topics_create_all(c, &err);
+    pst_verb_run v;
+    int status = pst_verb_parse(&v, &topics_usage, argc, argv, &o, 0, -1);
+    if (status >= 0) {
+        free(o.pipelines.items);
+        return status;
     }
-    int status = rc < 0 ? pst_verb_say("topics", &s, &err) : 0;
-    pst_client_close(c);
+    int rc = check_topics_words(&o, v.args, v.n_args, &v.err);
+    const char *what = v.n_args ? v.args[0] : "list";
+    bool acls = !strcmp(what, "acls"); /* printed from the table: no broker is asked */
+    if (!rc && acls)
+        rc = topics_acls(&v.settings, &o, &v.err);
+    else if (!rc)
+        rc = pst_client_open(&v.settings, "penstock-topics", &v.client, &v.err);
+    if (!rc && !strcmp(what, "list"))
+        rc = topics_list(v.client, &v.err);
+    else if (!rc && !acls && v.n_args == 2)
+        rc = topics_create_one(v.client, v.args[1], &o, &v.err);
+    else if (!rc && !acls)
+        rc = topics_create_all(v.client, &v.err);
     free(o.pipelines.items);
-    free(args);
-    pst_settings_done(&s);
-    return status;
+    return pst_verb_end(&v, rc);
 }
 
 /* ---- config ---- */
@@ -236,25 +232,19 @@ static int explain(const pst_settings *s, pst_err *err)
 
 static int config_run(int argc, char **argv)
 {
-    pst_settings s = {0};
-    pst_err err = {0};
-    char **args = NULL;
-    int n = 0, none = 0, rc = pst_opt_parse(&config_usage, argc, argv, &none, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    const char *what = !rc && n ? args[0] : "explain";
-    if (!rc && !strcmp(what, "explain"))
-        rc = explain(&s, &err);
-    else if (!rc && !strcmp(what, "properties"))
+    pst_verb_run v;
+    int none = 0, rc = 0, status = pst_verb_parse(&v, &config_usage, argc, argv, &none, 0, 1);
+    if (status >= 0)
+        return status;
+    const char *what = v.n_args ? v.args[0] : "explain";
+    if (!strcmp(what, "explain"))
+        rc = explain(&v.settings, &v.err);
+    else if (!strcmp(what, "properties"))
         pst_bus_list_properties(stdout);
-    else if (!rc)
-        rc =
-            pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "wanted `penstock config explain` or `penstock config properties`");
-    if (rc < 0)
-        pst_say_err("config", &err);
-    free(args);
-    pst_settings_done(&s);
-    return rc < 0 ? pst_err_exit(&err) : 0;
+    else
+        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                         "wanted `penstock config explain` or `penstock config properties`");
+    return pst_verb_end(&v, rc);
 }
 
 const pst_verb pst_topics_verb = {"topics", "list or create the platform's topics", "streams", topics_run, PST_USAGES(&topics_usage)};

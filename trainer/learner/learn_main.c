@@ -2,7 +2,7 @@
 #include "schemas/frameworks.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
-#include "common/base/opt.h"
+#include "common/platform/verb.h"
 #include "common/base/stop.h"
 #include "common/objects/rundir.h"
 #include "trainer/learner/learner.h"
@@ -116,23 +116,17 @@ static int stopped_status(const learn_opts *o)
 static int learn_run(int argc, char **argv)
 {
     learn_opts o = {0};
-    pst_settings s = {0};
-    pst_err err = {0};
-    char **args = NULL;
-    int n = 0, rc = pst_opt_parse(&learn_usage, argc, argv, &o, &s, &args, &n, &err);
-    if (rc == 1)
-        return 0;
-    if (!rc && n)
-        rc = pst_err_set(&err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "unexpected argument %s", args[0]);
-    if (!rc)
-        rc = learn(&o, &s, &err);
-    int status = rc == PST_ESTOPPED ? stopped_status(&o) : 0;
-    if (rc < 0 && rc != PST_ESTOPPED) {
-        pst_say_err("learn", &err);
-        status = rc == PST_EINVAL && err.cls == PST_CLASS_FATAL ? 2 : 1;
+    pst_verb_run v;
+    int status = pst_verb_parse(&v, &learn_usage, argc, argv, &o, 0, 0);
+    if (status >= 0)
+        return status;
+    int rc = learn(&o, &v.settings, &v.err);
+    status = rc == PST_ESTOPPED ? stopped_status(&o) : 0;
+    if (rc < 0 && rc != PST_ESTOPPED) { /* a learner's own statuses: whoever retries a job asks whether its settings are at fault */
+        pst_say_err("learn", &v.err);
+        status = rc == PST_EINVAL && v.err.cls == PST_CLASS_FATAL ? 2 : 1;
     }
-    free(args);
-    pst_settings_done(&s);
+    pst_verb_end(&v, 0);
     return status;
 }
 
