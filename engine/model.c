@@ -1,12 +1,12 @@
 /* model.c - the public side of models: where a load begins and ends, whatever the format. Reading a format is onnx_load.c's matter.
  * A load has one way out when memory runs out: everything belongs to the model's heap, and goes with it (heap.h). */
 #include "engine/abi.h"
+#include "common/base/hash.h"
 #include "common/base/fs.h"
 #include "engine/foreign.h"
 #include "engine/native/native.h"
 #include "engine/onnx_read.h"
 #include "engine/ort/ort.h"
-#include "engine/sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ int pst_model_load(const void *data, size_t len, const char *base_dir, const pst
     l.m->limits = lim;
     l.m->info.file_bytes = len;
     l.m->info.format = "onnx";
-    eng_sha256(data, len, l.m->info.digest);
+    pst_sha256_hex(data, len, l.m->info.digest);
     if (base_dir)
         l.base_dirfd = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     rc = eng_heap_run(&l.m->heap, load_body, &l, err);

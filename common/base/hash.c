@@ -1,59 +1,15 @@
-/* hash.c - SHA-256 is OpenSSL's; what is short and has fixed answers (base32, CRC-32C, FNV-1a) is here, with the vectors of its
- * standards in the test. Ids come from the kernel's random numbers. */
+/* hash.c - what is short and has fixed answers (base32, base64, CRC-32C, FNV-1a, murmur2), with the vectors of its standards in the test; SHA-256 is
+ * sha256.c's. Ids come from the kernel's random numbers. */
 #include "common/base/hash.h"
 
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 
-#include <limits.h>
-#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-pst_sha256 *pst_sha256_new(void)
-{
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    PST_ASSERT(ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL));
-    return (pst_sha256 *)ctx;
-}
-
-void pst_sha256_add(pst_sha256 *h, const void *data, size_t len)
-{
-    PST_ASSERT(EVP_DigestUpdate((EVP_MD_CTX *)h, data, len));
-}
-
-void pst_sha256_end(pst_sha256 *h, uint8_t ret_digest[32])
-{
-    PST_ASSERT(EVP_DigestFinal_ex((EVP_MD_CTX *)h, ret_digest, NULL));
-    EVP_MD_CTX_free((EVP_MD_CTX *)h);
-}
-
-void pst_sha256_sum(const void *data, size_t len, uint8_t ret_digest[32])
-{
-    pst_sha256 *h = pst_sha256_new();
-    pst_sha256_add(h, data, len);
-    pst_sha256_end(h, ret_digest);
-}
-
-void pst_hex(const uint8_t *data, size_t len, char *ret_text)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < len; i++) {
-        ret_text[2 * i] = digits[data[i] >> 4];
-        ret_text[2 * i + 1] = digits[data[i] & 15];
-    }
-    ret_text[2 * len] = 0;
-}
-
-void pst_sha256_hex(const void *data, size_t len, char ret_hex[65])
-{
-    uint8_t d[32];
-    pst_sha256_sum(data, len, d);
-    pst_hex(d, 32, ret_hex);
-}
 
 void pst_base32(const uint8_t *data, size_t len, char *ret_text)
 {
@@ -74,28 +30,58 @@ void pst_base32(const uint8_t *data, size_t len, char *ret_text)
     *ret_text = 0;
 }
 
+static const char base64_chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 char *pst_base64(const void *data, size_t len)
 {
-    PST_ASSERT(len <= INT_MAX / 4 * 3); /* OpenSSL counts in int */
-    char *out = pst_alloc((len + 2) / 3 * 4 + 1);
-    EVP_EncodeBlock((unsigned char *)out, data, (int)len);
+    PST_ASSERT(len <= SIZE_MAX / 2);
+    const uint8_t *p = data;
+    char *out = pst_alloc((len + 2) / 3 * 4 + 1), *to = out;
+    for (size_t i = 0; i < len; i += 3) {
+        size_t n = len - i < 3 ? len - i : 3;
+        uint32_t bits = (uint32_t)p[i] << 16 | (n > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (n > 2 ? p[i + 2] : 0);
+        for (size_t k = 0; k < 4; k++)
+            *to++ = k <= n ? base64_chars[bits >> (18 - 6 * k) & 63] : '=';
+    }
+    *to = 0;
     return out;
 }
 
+static int base64_value(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* Strict: whole groups of four, nothing but the alphabet, '=' at the end only. */
 void *pst_base64_decode(const char *text, size_t *ret_len)
 {
     size_t n = strlen(text), pad = 0;
-    if (n % 4 || n > INT_MAX)
+    if (n % 4)
         return NULL;
     while (pad < 2 && pad < n && text[n - 1 - pad] == '=')
         pad++;
-    unsigned char *out = pst_alloc(n / 4 * 3 + 1);
-    int got = n ? EVP_DecodeBlock(out, (const unsigned char *)text, (int)n) : 0;
-    if (got < 0 || (size_t)got < pad) {
-        free(out);
-        return NULL;
+    uint8_t *out = pst_alloc(n / 4 * 3 + 1), *to = out;
+    uint32_t bits = 0;
+    for (size_t i = 0; i < n; i++) {
+        int value = i < n - pad ? base64_value(text[i]) : 0;
+        if (value < 0) {
+            free(out);
+            return NULL;
+        }
+        bits = bits << 6 | (uint32_t)value;
+        if (i % 4 == 3) {
+            for (int k = 16; k >= 0; k -= 8)
+                *to++ = (uint8_t)(bits >> k);
+            bits = 0;
+        }
     }
-    *ret_len = (size_t)got - pad;
+    *ret_len = n / 4 * 3 - pad;
     return out;
 }
 

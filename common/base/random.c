@@ -1,5 +1,4 @@
-/* random.c - random bytes from the kernel. Apart from the digests of hash.c, so that the engine's library, whose log wants a few of them, does not
- * need OpenSSL with them. */
+/* random.c - random bytes from the kernel: getrandom(2) fails for no reason that could be dealt with. */
 #include "common/base/err.h"
 #include "common/base/hash.h"
 

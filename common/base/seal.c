@@ -3,12 +3,12 @@
 #include "common/base/seal.h"
 
 #include "common/base/buf.h"
+#include "common/base/crypto_lib.h"
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,8 +44,12 @@ void pst_seal_key_id(const pst_seal_key *key, char ret_id[PST_SEAL_ID_MAX])
     pst_hex(digest, (PST_SEAL_ID_MAX - 1) / 2, ret_id);
 }
 
+/* libcrypto is opened with the key: who has one can seal. */
 int pst_seal_key_make(const char *state_dir, pst_seal_key *ret_key, pst_err *err)
 {
+    int missing = crypto_lib_open(err);
+    if (missing < 0)
+        return missing;
     char *path = pst_fs_join(state_dir, "seal.key");
     pst_seal_key key;
     struct stat st;
@@ -85,7 +89,7 @@ static void make_nonce(const pst_seal_key *key, const char *context, const char 
 
 char *pst_seal(const pst_seal_key *key, const char *context, const char *secret, size_t len)
 {
-    PST_ASSERT(len <= SECRET_MAX);
+    PST_ASSERT(len <= SECRET_MAX && crypto_lib_open(NULL) == 0); /* it is open, unless a test made the key by hand */
     uint8_t *out = pst_alloc(NONCE + len + TAG);
     EVP_CIPHER_CTX *c = EVP_CIPHER_CTX_new();
     int n = 0, last = 0;
@@ -111,6 +115,7 @@ char *pst_unseal(const pst_seal_key *key, const char *context, const char *seale
         free(in);
         return NULL;
     }
+    PST_ASSERT(crypto_lib_open(NULL) == 0);
     size_t len = size - NONCE - TAG;
     char *out = pst_alloc(len + 1);
     EVP_CIPHER_CTX *c = EVP_CIPHER_CTX_new();

@@ -4,6 +4,8 @@ pst_test(term SOURCES unit/test_term.c LIBS pst_base)
 if(NOT PENSTOCK_ENGINE_ONLY)
   pst_test(dump SOURCES unit/test_dump.c LIBS pst_base LABELS unit threads)
   pst_test(base_text SOURCES unit/test_base_text.c LIBS pst_base)
+  find_package(OpenSSL REQUIRED) # the oracle
+  pst_test(hash SOURCES unit/test_hash.c LIBS pst_base OpenSSL::Crypto)
   pst_test(library SOURCES unit/test_library.c LIBS pst_base)
   pst_test(secret SOURCES unit/test_secret.c LIBS pst_base)
   pst_test(base_proc SOURCES unit/test_base_proc.c LIBS pst_base LABELS unit threads)

@@ -141,7 +141,12 @@ static void test_digests_match_published_vectors(void **state)
     free(text);
     free(back);
     assert_null(pst_base64_decode("abc", &len));
-    assert_null(pst_base64_decode("a*==", &len));
+    static const char *const not [] = {"a*==", "a===", "====", "ab=c", "ab==abcd", " abc", "abc\n", "ab-_"};
+    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+        assert_null(pst_base64_decode(not [i], &len));
+    back = pst_base64_decode("", &len);
+    assert_int_equal(len, 0);
+    free(back);
     char u1[37], u2[37];
     pst_uuid7(u1);
     pst_uuid7(u2);

@@ -1,8 +1,6 @@
-/* What the engine stands on: memory with owners, names, the digest. */
-#include "common/base/hash.h"
+/* What the engine stands on: memory with owners, names. */
 #include "engine/heap.h"
 #include "engine/names.h"
-#include "engine/sha256.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -152,29 +150,12 @@ static void test_names_find_what_was_put(void **state)
     eng_heap_release(&h);
 }
 
-static void test_digest_is_sha256(void **state)
-{
-    enum { LEN = 1000 };
-    unsigned char data[LEN];
-    char ours[65], plain[65], want[65];
-    for (int i = 0; i < LEN; i++)
-        data[i] = (unsigned char)((unsigned)i * 2654435761u >> 13);
-    for (size_t n = 0; n <= LEN; n++) {
-        pst_sha256_hex(data, n, want);
-        eng_sha256(data, n, ours);
-        eng_sha256_plain(data, n, plain);
-        assert_string_equal(ours, want);
-        assert_string_equal(plain, want);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_belongs_to_its_owner),
         cmocka_unit_test(test_arrays_of_an_owner_grow_or_stay),
         cmocka_unit_test(test_names_find_what_was_put),
-        cmocka_unit_test(test_digest_is_sha256),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
