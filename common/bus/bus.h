@@ -37,8 +37,10 @@ int pst_bus_conf_set(pst_bus_conf *conf, const char *key, const char *value, con
 const char *pst_bus_conf_get(const pst_bus_conf *conf, const char *key); /* value set by us, or NULL */
 /* Calls fn for each property that was set; secrets masked. */
 void pst_bus_conf_each(const pst_bus_conf *conf, void (*fn)(void *arg, const char *key, const char *value, const char *origin), void *arg);
-void pst_bus_list_properties(void *file); /* `-X list`: every librdkafka property; file is a FILE * */
-const char *pst_bus_version(void);        /* "librdkafka 2.0.2" of the library loaded at run time */
+/* The client library is opened by the first property or client, or by this: PST_EUNSUPPORTED/FATAL with the cure where it is not there. */
+int pst_bus_open(pst_err *err);
+int pst_bus_list_properties(void *file, pst_err *err); /* every librdkafka property; file is a FILE * */
+const char *pst_bus_version(void);                     /* "librdkafka 2.0.2" of the library loaded at run time */
 /* NULL, or one sentence on why this configuration cannot work with the loaded librdkafka (SCRAM before 2.6.1 on Kafka 4) and the cure. */
 const char *pst_bus_conf_warning(const pst_bus_conf *conf);
 

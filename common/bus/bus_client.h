@@ -148,6 +148,7 @@ typedef enum { BUS_PROP_UNKNOWN = 0, BUS_PROP_CONSUMER = 1, BUS_PROP_PRODUCER = 
 
 /* What of a client's library concerns properties; any thread. */
 typedef struct bus_conf_ops {
+    int (*open)(pst_err *err); /* the library is there from now on, or FATAL with the cure; before find, names, check and list */
     bus_prop_scope (*find)(const char *key);
     const char *const *(*names)(size_t *ret_n);
     /* Does it take this value? 0, or PST_EINVAL and why. */

@@ -137,6 +137,9 @@ static int check(const char *key, const char *value, const char *origin, pst_err
 int pst_bus_conf_set(pst_bus_conf *conf, const char *key, const char *value, const char *origin, pst_err *err)
 {
     bus_java java = {0};
+    int there = pst_bus_open(err);
+    if (there < 0)
+        return there;
     if (!value)
         value = "";
     switch (bus_java_translate(key, value, &java, err)) {
@@ -164,9 +167,17 @@ int pst_bus_conf_set(pst_bus_conf *conf, const char *key, const char *value, con
     return 0;
 }
 
-void pst_bus_list_properties(void *file)
+int pst_bus_open(pst_err *err)
 {
-    conf_ops()->list(file);
+    return conf_ops()->open(err);
+}
+
+int pst_bus_list_properties(void *file, pst_err *err)
+{
+    int rc = pst_bus_open(err);
+    if (!rc)
+        conf_ops()->list(file);
+    return rc;
 }
 
 const char *pst_bus_version(void)

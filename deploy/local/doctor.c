@@ -58,6 +58,12 @@ static void tell(doctor *d, verdict v, const char *what, const char *found, cons
 
 static void check_client(doctor *d)
 {
+    pst_err err = {0};
+    if (pst_bus_open(&err) < 0) {
+        tell(d, FAIL, "kafka client", err.text, NULL);
+        d->worst_exit = pst_err_exit(&err);
+        return;
+    }
     const char *warning = pst_bus_conf_warning(d->c->bus);
     tell(d, warning ? WARN : OK, "kafka client", pst_bus_version(), warning);
 }

@@ -240,7 +240,7 @@ static int config_run(int argc, char **argv)
     if (!strcmp(what, "explain"))
         rc = explain(&v.settings, &v.err);
     else if (!strcmp(what, "properties"))
-        pst_bus_list_properties(stdout);
+        rc = pst_bus_list_properties(stdout, &v.err);
     else
         rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                          "wanted `penstock config explain` or `penstock config properties`");

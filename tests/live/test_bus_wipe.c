@@ -66,7 +66,7 @@ static void create(void)
 
 static bool has_leader(rd_kafka_t *rk)
 {
-    const struct rd_kafka_metadata *m = NULL;
+    const rd_kafka_metadata_t *m = NULL;
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, TOPIC, NULL);
     bool has = true;
     if (rd_kafka_metadata(rk, 0, rkt, &m, 5000) == 0) {

@@ -7,7 +7,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-#include <dlfcn.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -26,53 +25,49 @@ static pst_consumer *c;
 static pst_txn *t;
 static char in[32];
 
-/* ---- calls of librdkafka that fail when told to; defined here they take precedence ------------------------------------------------- */
+/* ---- calls of librdkafka that fail when told to; main() puts them in the real ones' places ----------------------------------------- */
 
 static int seeks_fail, seeks_late, committed_fails, ends_slow, aborts;
 static rd_kafka_t *dead; /* this client has a fatal error */
+static struct rdkafka_lib real;
 
-rd_kafka_error_t *rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
+static rd_kafka_error_t *seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
 {
-    typedef rd_kafka_error_t *(*fn)(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int);
     if (seeks_fail && seeks_fail--)
         return rd_kafka_error_new(RD_KAFKA_RESP_ERR__STATE, "injected");
     if (seeks_late && seeks_late--) /* long before its time is over */
         return rd_kafka_error_new(RD_KAFKA_RESP_ERR__TIMED_OUT, "injected");
-    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_seek_partitions"))(rk, list, timeout_ms);
+    return real.rd_kafka_seek_partitions_(rk, list, timeout_ms);
 }
 
-rd_kafka_resp_err_t rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
+static rd_kafka_resp_err_t committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
 {
-    typedef rd_kafka_resp_err_t (*fn)(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int);
     if (committed_fails && committed_fails--)
         return RD_KAFKA_RESP_ERR__TIMED_OUT;
-    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_committed"))(rk, list, timeout_ms);
+    return real.rd_kafka_committed_(rk, list, timeout_ms);
 }
 
-rd_kafka_resp_err_t rd_kafka_offsets_for_times(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
+static rd_kafka_resp_err_t offsets_for_times(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int timeout_ms)
 {
-    typedef rd_kafka_resp_err_t (*fn)(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int);
     if (__atomic_load_n(&ends_slow, __ATOMIC_RELAXED))
         pst_sleep_ms(4000);
-    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_offsets_for_times"))(rk, list, timeout_ms);
+    return real.rd_kafka_offsets_for_times_(rk, list, timeout_ms);
 }
 
-rd_kafka_error_t *rd_kafka_abort_transaction(rd_kafka_t *rk, int timeout_ms)
+static rd_kafka_error_t *abort_transaction(rd_kafka_t *rk, int timeout_ms)
 {
-    typedef rd_kafka_error_t *(*fn)(rd_kafka_t *, int);
     aborts++;
-    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_abort_transaction"))(rk, timeout_ms);
+    return real.rd_kafka_abort_transaction_(rk, timeout_ms);
 }
 
-rd_kafka_resp_err_t rd_kafka_fatal_error(rd_kafka_t *rk, char *text, size_t size)
+static rd_kafka_resp_err_t fatal_error(rd_kafka_t *rk, char *text, size_t size)
 {
-    typedef rd_kafka_resp_err_t (*fn)(rd_kafka_t *, char *, size_t);
     if (dead && rk == dead) {
         if (text)
             snprintf(text, size, "injected");
         return RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
     }
-    return ((fn)dlsym(RTLD_NEXT, "rd_kafka_fatal_error"))(rk, text, size);
+    return real.rd_kafka_fatal_error_(rk, text, size);
 }
 
 /* ---- kit ------------------------------------------------------------------------------------------------------------------------------ */
@@ -566,8 +561,20 @@ static void test_slow_batches_starve_no_partition(void **state)
     pst_consumer_free(slow);
 }
 
+static void stand_in(void)
+{
+    assert_int_equal(rdkafka_lib_open(NULL), 0);
+    real = rdkafka_lib;
+    rdkafka_lib.rd_kafka_seek_partitions_ = seek_partitions;
+    rdkafka_lib.rd_kafka_committed_ = committed;
+    rdkafka_lib.rd_kafka_offsets_for_times_ = offsets_for_times;
+    rdkafka_lib.rd_kafka_abort_transaction_ = abort_transaction;
+    rdkafka_lib.rd_kafka_fatal_error_ = fatal_error;
+}
+
 int main(void)
 {
+    stand_in();
 #define EACH(test) cmocka_unit_test_setup_teardown(test, each, each_done)
     const struct CMUnitTest tests[] = {
         EACH(test_round_that_owes_a_mark_is_not_committed),

@@ -8,7 +8,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <setjmp.h>
@@ -253,18 +252,17 @@ static void test_mock_txn_survives_an_outage_during_commit(void **state)
     pst_txn_free(t);
 }
 
-/* The real call waits without a time-out of its own and was seen never to come back. Defined here, it takes precedence over librdkafka's: armed,
- * it comes back only when it is let go. */
+/* The real call waits without a time-out of its own and was seen never to come back. This one stands in its place (main()): armed, it comes back
+ * only when it is let go. */
+static struct rdkafka_lib real;
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_opens = PTHREAD_COND_INITIALIZER;
 static bool gate_armed, gate_open;
 static int offsets_take_ms; /* the next ones */
 
-rd_kafka_error_t *rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *offsets,
-                                                       const rd_kafka_consumer_group_metadata_t *group, int timeout_ms)
+static rd_kafka_error_t *send_offsets(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *offsets,
+                                      const rd_kafka_consumer_group_metadata_t *group, int timeout_ms)
 {
-    typedef rd_kafka_error_t *(*send_offsets_fn)(rd_kafka_t *, const rd_kafka_topic_partition_list_t *,
-                                                 const rd_kafka_consumer_group_metadata_t *, int);
     pthread_mutex_lock(&gate_lock);
     bool wait = gate_armed;
     gate_armed = false;
@@ -274,16 +272,14 @@ rd_kafka_error_t *rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk, const rd_
     offsets_take_ms = 0;
     pthread_mutex_unlock(&gate_lock);
     pst_sleep_ms(take_ms);
-    send_offsets_fn real = (send_offsets_fn)dlsym(RTLD_NEXT, "rd_kafka_send_offsets_to_transaction");
-    return real(rk, offsets, group, timeout_ms);
+    return real.rd_kafka_send_offsets_to_transaction_(rk, offsets, group, timeout_ms);
 }
 
 static int32_t generation; /* that the client is in by now; 0 = what it says */
 
-rd_kafka_consumer_group_metadata_t *rd_kafka_consumer_group_metadata(rd_kafka_t *rk)
+static rd_kafka_consumer_group_metadata_t *group_metadata(rd_kafka_t *rk)
 {
-    typedef rd_kafka_consumer_group_metadata_t *(*metadata_fn)(rd_kafka_t *);
-    rd_kafka_consumer_group_metadata_t *said = ((metadata_fn)dlsym(RTLD_NEXT, "rd_kafka_consumer_group_metadata"))(rk);
+    rd_kafka_consumer_group_metadata_t *said = real.rd_kafka_consumer_group_metadata_(rk);
     if (!generation)
         return said;
     rd_kafka_consumer_group_metadata_destroy(said);
@@ -570,6 +566,10 @@ static void test_mock_txn_value_in_place(void **state)
 
 int main(void)
 {
+    assert_int_equal(rdkafka_lib_open(NULL), 0);
+    real = rdkafka_lib;
+    rdkafka_lib.rd_kafka_send_offsets_to_transaction_ = send_offsets;
+    rdkafka_lib.rd_kafka_consumer_group_metadata_ = group_metadata;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mock_txn_a_commit_beyond_the_poll_interval_keeps_its_place),
         cmocka_unit_test(test_mock_txn_a_rebalance_waits_for_the_commit),

@@ -1,4 +1,4 @@
-/* rdk.h - librdkafka (2.0.2 and newer) behind the bus: what the files of common/bus/rdkafka share. rdkafka.h is included here and nowhere else.
+/* rdk.h - librdkafka (2.0.2 and newer) behind the bus: what the files of common/bus/rdkafka share. rdkafka.h is included here (by rdkafka_lib.h) and nowhere else.
  *
  *     rdk_conf.c       its properties, and a configuration made of ours
  *     rdk_client.c     what every client has; the table of what it brings (bus_client.h)
@@ -12,8 +12,7 @@
 #define PST_BUS_RDK_H
 
 #include "common/bus/bus_client.h"
-
-#include <librdkafka/rdkafka.h>
+#include "common/bus/rdkafka/rdkafka_lib.h" /* rdkafka.h, by pointers: the library is opened by rdk_conf_build(), and by what asks for properties */
 
 typedef struct rdk_ticket rdk_ticket;
 typedef struct rdk_rebalance rdk_rebalance;

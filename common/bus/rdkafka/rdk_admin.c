@@ -80,7 +80,7 @@ static void say(char *why, size_t size, const char *text)
 
 static int topics(bus_handle *h, int timeout_ms, pst_topic_info **ret_topics, size_t *ret_n, int *ret_brokers)
 {
-    const struct rd_kafka_metadata *m;
+    const rd_kafka_metadata_t *m;
     rd_kafka_resp_err_t code = rd_kafka_metadata(rdk_of(h)->rk, 1, NULL, &m, timeout_ms);
     if (code)
         return code;

@@ -74,7 +74,7 @@ int rdk_error(rd_kafka_error_t *e, char *text, size_t size)
 
 static int topic(bus_handle *h, const char *name, int timeout_ms, bus_topic *ret)
 {
-    const struct rd_kafka_metadata *m;
+    const rd_kafka_metadata_t *m;
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rdk_of(h)->rk, name, NULL);
     rd_kafka_resp_err_t code = rd_kafka_metadata(rdk_of(h)->rk, 0, rkt, &m, timeout_ms);
     if (rkt)
@@ -134,13 +134,18 @@ void rdk_free(bus_handle *b)
     free(h);
 }
 
+/* There are none before there is a client; but a text may be asked for without one. */
 static const char *code_text(int code)
 {
+    if (rdkafka_lib_open(NULL) < 0)
+        return "no librdkafka";
     return rd_kafka_err2str((rd_kafka_resp_err_t)code);
 }
 
 static const char *code_name(int code)
 {
+    if (rdkafka_lib_open(NULL) < 0)
+        return "no librdkafka";
     return rd_kafka_err2name((rd_kafka_resp_err_t)code);
 }
 

@@ -88,6 +88,8 @@ static const char *version(void)
 {
     static char text[64];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (rdkafka_lib_open(NULL) < 0)
+        return "no librdkafka";
     pthread_mutex_lock(&lock);
     if (!*text)
         snprintf(text, sizeof text, "librdkafka %s", rd_kafka_version_str());
@@ -99,7 +101,7 @@ static const char *warning(const pst_bus_conf *conf)
 {
     const char *mechanism = rdk_conf_get(conf, "sasl.mechanism");
     /* The client's nonce was sent twice (librdkafka PR 4895); brokers up to 3.9 did not look. */
-    if (mechanism && !strncasecmp(mechanism, "SCRAM-", 6) && rd_kafka_version() < 0x020601ff)
+    if (mechanism && !strncasecmp(mechanism, "SCRAM-", 6) && rdkafka_lib_open(NULL) == 0 && rd_kafka_version() < 0x020601ff)
         return "Kafka 4 refuses SCRAM of librdkafka < 2.6.1: load a newer one, e.g. LD_LIBRARY_PATH with the library of the "
                "confluent-kafka wheel, or use PLAIN over TLS";
     return NULL;
@@ -115,6 +117,7 @@ const char *rdk_conf_get(const pst_bus_conf *conf, const char *key)
 }
 
 const bus_conf_ops rdk_conf_ops = {
+    .open = rdkafka_lib_open,
     .find = prop_find,
     .names = prop_names,
     .check = check,
@@ -180,6 +183,8 @@ rd_kafka_conf_t *rdk_conf_build(const pst_bus_conf *conf, rdk_kind kind, const b
                                     {"log.connection.close", "false"},
                                     {NULL, NULL}};
     rdk_tsan();
+    if (rdkafka_lib_open(err) < 0)
+        return NULL;
     rd_kafka_conf_t *k = rd_kafka_conf_new();
     for (const bus_kv *kv = common; kv->key; kv++) {
         if (set(k, kv->key, kv->value, NULL, err) < 0)
