@@ -455,6 +455,7 @@ int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end
         ret_end->started = true;
         l.next_system_us = pst_mono_us() + SYSTEM_EVERY_US;
         sup_run_report(r, PST_REPORT_TYPE_RUNNING, NULL);
+        sup_outlet_begin(r->outlet);
         watch(&l);
     }
     sup_lines_end(&l.out.lines);

@@ -61,7 +61,7 @@ struct sup_outlet {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    bool stop;
+    bool begun, stop;
     list reports, memory;              /* waiting */
     list flight;                       /* sent, oldest first; acknowledged ones stay until they are at the head */
     int64_t complained_us, complaints; /* what goes on going wrong is logged once in a while */
@@ -498,6 +498,16 @@ static void wait_ms(sup_outlet *o, int ms)
     pthread_cond_timedwait(&o->changed, &o->lock, &until);
 }
 
+/* Until sup_outlet_begin(), or begin_ms are over. */
+static void wait_to_begin(sup_outlet *o)
+{
+    int64_t until = pst_mono_us() + o->conf.begin_ms * 1000ll;
+    pthread_mutex_lock(&o->lock);
+    for (int64_t left; !o->begun && !o->stop && (left = until - pst_mono_us()) > 0;)
+        wait_ms(o, (int)(left / 1000) + 1);
+    pthread_mutex_unlock(&o->lock);
+}
+
 static int next_pause(int pause_ms)
 {
     if (!pause_ms)
@@ -512,6 +522,7 @@ static void *outlet_thread(void *arg)
     sup_outlet *o = arg;
     pst_buf scratch = {0};
     int pause_ms = 0;
+    wait_to_begin(o);
     for (;;) {
         bool flowing = send_some(o, &scratch);
         pause_ms = flowing ? 0 : next_pause(pause_ms);
@@ -628,9 +639,18 @@ int sup_outlet_open(const sup_outlet_conf *conf, sup_outlet **ret_outlet, pst_er
     return 0;
 }
 
+void sup_outlet_begin(sup_outlet *o)
+{
+    pthread_mutex_lock(&o->lock);
+    o->begun = true;
+    pthread_cond_broadcast(&o->changed);
+    pthread_mutex_unlock(&o->lock);
+}
+
 int sup_outlet_flush(sup_outlet *o, bool (*give_up)(void *arg), void *arg)
 {
     int rc = 0;
+    sup_outlet_begin(o);
     pthread_mutex_lock(&o->lock);
     while (o->reports.n || o->memory.n || o->flight.n || !sup_spool_empty(o->spool) || o->unspooled_lines) {
         wait_ms(o, 100);

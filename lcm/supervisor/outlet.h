@@ -48,6 +48,7 @@ typedef struct sup_outlet_conf {
     const char *node, *nonce; /* in every report; NULL = "" */
     int64_t spool_bytes_max;  /* 0 = PST_OUTLET_SPOOL_MAX */
     size_t memory_bytes_max;  /* 0 = PST_OUTLET_MEMORY_MAX */
+    int begin_ms;             /* the sink is first called after this at the latest; 0 = at once */
     sup_sink sink;            /* closed by sup_outlet_close */
 } sup_outlet_conf;
 
@@ -55,6 +56,9 @@ typedef struct sup_outlet sup_outlet;
 
 /* Takes up what an earlier supervisor of the run dir has spooled. Starts the thread. */
 int sup_outlet_open(const sup_outlet_conf *conf, sup_outlet **ret_outlet, pst_err *err);
+/* The sink may be called from now on, whatever is left of begin_ms: loading and connecting a client takes the processor from a learner that is just
+ * being started. Until then all that is pushed waits, as if the broker were away. A flush begins, too. */
+void sup_outlet_begin(sup_outlet *o);
 /* text: valid UTF-8. */
 void sup_outlet_log(sup_outlet *o, pst_log_stream stream, int64_t time_us, const char *text, size_t len);
 void sup_outlet_gap(sup_outlet *o, int64_t time_us, int64_t lines, int64_t bytes, const char *why);

@@ -13,7 +13,7 @@
 
 typedef struct kafka_sink {
     pst_client *client;
-    pst_bus_conf *conf;
+    pst_bus_conf *conf;     /* NULL until the first producer */
     pst_producer *producer; /* NULL after a reset, until the next send */
     int32_t ids[3];         /* schema ids; 0 = not asked yet */
     pst_buf scratch;
@@ -38,6 +38,21 @@ static void on_delivery(void *arg, const pst_delivery *d)
         s->done(s->done_arg, d->opaque, d->code);
 }
 
+/* The client's, and no end to a delivery unless somebody set one. */
+static int configure(kafka_sink *s, pst_err *err)
+{
+    if (s->conf)
+        return 0;
+    pst_bus_conf *conf = pst_bus_conf_copy(s->client->bus);
+    bool set = pst_bus_conf_get(conf, "message.timeout.ms") || pst_bus_conf_get(conf, "delivery.timeout.ms");
+    int rc = set ? 0 : pst_bus_conf_set(conf, "message.timeout.ms", "0", "supervisor", err);
+    if (rc < 0)
+        pst_bus_conf_free(conf);
+    else
+        s->conf = conf;
+    return rc;
+}
+
 static int ready(kafka_sink *s, pst_outlet_kind kind, pst_err *err)
 {
     if (!s->ids[kind]) {
@@ -49,7 +64,9 @@ static int ready(kafka_sink *s, pst_outlet_kind kind, pst_err *err)
     }
     if (s->producer)
         return 0;
-    int rc = pst_producer_new(s->conf, &(pst_producer_opts){.linger_ms = 10, .on_delivery = on_delivery, .arg = s}, &s->producer, err);
+    int rc = configure(s, err);
+    if (!rc)
+        rc = pst_producer_new(s->conf, &(pst_producer_opts){.linger_ms = 10, .on_delivery = on_delivery, .arg = s}, &s->producer, err);
     for (int i = 0; !rc && i < 3; i++)
         pst_producer_expect(s->producer, pst_client_topic(s->client, topic_of[i]));
     return rc;
@@ -154,19 +171,10 @@ static void kafka_close(void *arg)
     free(s);
 }
 
-int sup_sink_kafka_new(pst_client *client, sup_sink *ret_sink, pst_err *err)
+/* Touches neither the client's library nor a broker: both wait for the first record, on the outlet's thread. */
+sup_sink sup_sink_kafka(pst_client *client)
 {
     kafka_sink *s = pst_alloc(sizeof *s);
     s->client = client;
-    s->conf = pst_bus_conf_copy(client->bus);
-    if (!pst_bus_conf_get(s->conf, "message.timeout.ms") && !pst_bus_conf_get(s->conf, "delivery.timeout.ms")) {
-        int rc = pst_bus_conf_set(s->conf, "message.timeout.ms", "0", "supervisor", err);
-        if (rc < 0) {
-            kafka_close(s);
-            return rc;
-        }
-    }
-    *ret_sink =
-        (sup_sink){.arg = s, .send = kafka_send, .pump = kafka_pump, .reset = kafka_reset, .last = kafka_last, .close = kafka_close};
-    return 0;
+    return (sup_sink){.arg = s, .send = kafka_send, .pump = kafka_pump, .reset = kafka_reset, .last = kafka_last, .close = kafka_close};
 }

@@ -5,6 +5,6 @@
 #include "common/platform/client.h"
 #include "lcm/supervisor/outlet.h"
 
-int sup_sink_kafka_new(pst_client *client, sup_sink *ret_sink, pst_err *err); /* client borrowed */
+sup_sink sup_sink_kafka(pst_client *client); /* client borrowed */
 
 #endif

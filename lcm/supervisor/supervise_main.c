@@ -18,6 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { BEGIN_MS = 100 }; /* a start that is quick is not held up by connecting to Kafka; one that downloads says so soon */
+
 /* A run that cannot even begin ends on record, so that the Trainer hears why. */
 static void end_unbegun(const char *dir, const char *code, const pst_err *why)
 {
@@ -43,10 +45,10 @@ static int open_outlet(const supervise_opts *o, const pst_rundir_spec *spec, pst
                             .host = host,
                             .node = spec->node,
                             .nonce = nonce,
-                            .spool_bytes_max = o->spool_bytes};
-    int rc = sup_sink_kafka_new(client, &conf.sink, err);
-    if (!rc)
-        rc = sup_outlet_open(&conf, ret_outlet, err);
+                            .spool_bytes_max = o->spool_bytes,
+                            .begin_ms = BEGIN_MS,
+                            .sink = sup_sink_kafka(client)};
+    int rc = sup_outlet_open(&conf, ret_outlet, err);
     free(reporter);
     return rc;
 }

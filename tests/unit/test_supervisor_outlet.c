@@ -500,6 +500,45 @@ static void test_outlet_reports_overtake_lines_and_keep_their_order(void **state
     assert_int_equal(p->f->at[first + 1].kind, PST_OUTLET_REPORT);
 }
 
+/* A learner that is being started is not disturbed: the sink is left alone, what is said meanwhile is kept, and comes in order. */
+static void test_outlet_begins_when_the_learner_runs(void **state)
+{
+    place *p = *state;
+    p->conf.begin_ms = 3600000;
+    sup_outlet *o = open_outlet(p);
+    sup_outlet_report(o, &(pst_process_report){.type = PST_REPORT_TYPE_STARTED, .time = 1});
+    for (int i = 0; i < 20; i++)
+        say(o, i);
+    pst_sleep_ms(50);
+    assert_int_equal(p->f->n + p->f->n_flight, 0);
+    sup_outlet_begin(o);
+    flush(o);
+    assert_int_equal(p->f->n, 21);
+    assert_int_equal(p->f->at[0].kind, PST_OUTLET_REPORT);
+    for (int i = 0; i < 20; i++)
+        assert_true(is_said(&p->f->at[i + 1], i, i));
+    sup_outlet_close(o);
+}
+
+static void test_outlet_begins_by_itself_when_flushed_and_in_time(void **state)
+{
+    place *p = *state;
+    p->conf.begin_ms = 3600000;
+    sup_outlet *o = open_outlet(p);
+    say(o, 0);
+    flush(o);
+    sup_outlet_close(o);
+    assert_int_equal(p->f->n, 1);
+    p->conf.begin_ms = 20;
+    o = open_outlet(p);
+    say(o, 1);
+    int64_t counts[4] = {0};
+    for (int64_t until = pst_mono_us() + 60000000; counts[0] < 1 && pst_mono_us() < until; pst_sleep_ms(5))
+        sup_outlet_counts(o, counts);
+    assert_int_equal(counts[0], 1);
+    sup_outlet_close(o);
+}
+
 static void count_items(void *arg, int kind, const void *data, size_t len)
 {
     ++*(int *)arg;
@@ -545,6 +584,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_outlet_numbers_go_on_after_a_kill, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outlet_full_spool_drops_the_oldest_and_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outlet_reports_overtake_lines_and_keep_their_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlet_begins_when_the_learner_runs, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlet_begins_by_itself_when_flushed_and_in_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_spool_torn_tail_and_junk_files_are_ignored, setup, teardown),
     };
     setvbuf(stdout, NULL, _IONBF, 0);
