@@ -4,6 +4,7 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/stop.h"
+#include "common/base/term.h"
 #include "common/platform/models.h"
 #include "schemas/avro.h"
 #include "schemas/job_state.h"
@@ -192,6 +193,31 @@ static int named_model(const sup_run *r, char **ret_name, pst_err *err)
                        "penstock.model.file asks for %s, and the learner left no such file in $RESULT_DIR/model", r->manifest.model_file);
 }
 
+/* What lies in $RESULT_DIR/model, for whoever looks for a model under another name: a few names, or "" where there are none. */
+static char *names_there(const sup_run *r)
+{
+    enum { SHOWN = 5 };
+    pst_buf all = {0};
+    int fd = open_below(r->result_dir, "model"), n = 0;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd >= 0)
+        close(fd);
+    for (struct dirent *e; d && n <= SHOWN && (e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        pst_buf_printf(&all, "%s", n ? ", " : "");
+        if (++n > SHOWN)
+            pst_buf_printf(&all, "and more");
+        else
+            pst_term_show(&all, e->d_name, strlen(e->d_name));
+    }
+    if (d)
+        closedir(d);
+    char *text = pst_sprintf("%s", n ? (const char *)all.data : "");
+    pst_buf_done(&all);
+    return text;
+}
+
 /* One of the usual names. What is not asked for by penstock.model is taken only as model.onnx, as ever; the others are named in the log. */
 static int usual_model(sup_run *r, bool asked, char **ret_name, pst_err *err)
 {
@@ -218,10 +244,19 @@ static int usual_model(sup_run *r, bool asked, char **ret_name, pst_err *err)
     if (asked && others)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "model", 0,
                            "the learner left several models in $RESULT_DIR/model: %s; say which by penstock.model.file", list);
-    if (asked && found < 0)
-        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "model", 0,
-                           "penstock.model asks for a model, and the learner left none in $RESULT_DIR/model: no model.onnx, model.ubj, "
-                           "model.json, model.txt (penstock.model.file names another)");
+    if (found < 0) {
+        char *there = names_there(r);
+        if (asked)
+            rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "model", 0,
+                             "penstock.model asks for a model, and the learner left none in $RESULT_DIR/model: no model.onnx, model.ubj, "
+                             "model.json, model.txt (penstock.model.file names another); there is %s",
+                             *there ? there : "nothing");
+        else if (*there)
+            sup_run_say(r, "no model is registered: penstock.model names none, and there is no model.onnx in $RESULT_DIR/model but %s",
+                        there);
+        free(there);
+        return asked ? rc : 0;
+    }
     if (!asked && found != MODEL_ONNX && found >= 0)
         sup_run_say(r, "%s in $RESULT_DIR/model is not registered: penstock.model names no model", list);
     if (found >= 0 && (asked || found == MODEL_ONNX))

@@ -289,7 +289,12 @@ static void test_run_model_is_found_or_the_reason_said(void **state)
         const char *leaves, *manifest, *why; /* NULL = all is well */
     } cases[] = {
         {"true", asked, "no model.onnx, model.ubj"},
+        {"true", asked, "there is nothing"},
         {"true", NULL, NULL},
+        {"echo x > model.pkl", asked, "there is model.pkl"},
+        {"echo x > model.pkl", NULL, NULL},
+        {"touch a b c d e f g", asked, "and more"},
+        {"echo x > \"$(printf 'm\\033[2J')\"", asked, "m^[[2J"},
         {"echo x > model.onnx", asked, NULL},
         {"echo x > model.ubj", asked, NULL},
         {"echo tree > model.txt", asked, NULL},
