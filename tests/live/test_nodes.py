@@ -214,10 +214,10 @@ def flooded(p):
 
 
 def many_ended(p):
-    """6,000 ended jobs' folders: what has ended costs nothing; what is too old goes, results stay."""
+    """20,000 ended jobs' folders: what has ended costs nothing; what is too old goes, results stay."""
     exit_json = json.dumps({"stop_reason": "none", "time_us": int(time.time() * 1e6), "lost": False, "exit_code": 0})
     base = p.dir / "many/jobs"
-    for i in range(6000):
+    for i in range(20000):
         tid = f"training-ended{i:05d}"
         run = base / tid / "gen-1/learner-1"
         run.mkdir(parents=True)
@@ -244,14 +244,14 @@ def many_ended(p):
         percent = min(percent, (ticks() - before) / os.sysconf("SC_CLK_TCK") / 15 * 100)
         if percent < 4:
             break
-    check(percent < 4, f"an LCM with 6,000 ended jobs and none that lives takes {percent:.1f} % of a core")
+    check(percent < 4, f"an LCM with 20,000 ended jobs and none that lives takes {percent:.1f} % of a core")
     left = lambda: [i for i in range(500) if (base / f"training-ended{i:05d}/gen-1").exists()]
     until(lambda: not left(), 300, lambda: f"{len(left())} of 500 old folders are there still", 1)
     check((base / "training-ended00007/results/kept").exists(), "a result was swept")
-    check(len(list(base.iterdir())) == 5501, f"{len(list(base.iterdir()))} jobs' folders are left")
+    check(len(list(base.iterdir())) == 19501, f"{len(list(base.iterdir()))} jobs' folders are left")
     w.terminate()
     w.wait(15)
-    print(f"6,000 ended jobs: ready after {ready:.1f} s, {percent:.1f} % of a core; 500 old ones swept")
+    print(f"20,000 ended jobs: ready after {ready:.1f} s, {percent:.1f} % of a core; 500 old ones swept")
 
 
 with Platform() as p:

@@ -456,7 +456,9 @@ static void test_what_fits_near(void **state)
     assert_int_equal(eng_cuda_net_pack(own, ENG_CUDA_NET_NEAR, &head, &image, &err), PST_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "does not fit"));
     free(own);
-    assert_int_equal(pack(d, ENG_CUDA_NET_FAR).head.n_ops, 5); /* the copy of the row is left out */
+    packed far = pack(d, ENG_CUDA_NET_FAR);
+    assert_int_equal(far.head.n_ops, 5); /* the copy of the row is left out */
+    free(far.image);
     end_draft(d);
 }
 
