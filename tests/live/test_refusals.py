@@ -129,8 +129,8 @@ def forgotten_offsets(p):
 
 
 class Refusing:
-    """A registry that says `code` to everything while code is set."""
-    def __init__(self, real):
+    """A registry that says `code` to everything, or to paths with `only`, while code is set."""
+    def __init__(self, real, only=""):
         proxy, self.code, self.refused = self, None, 0
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -141,7 +141,7 @@ class Refusing:
 
             def do(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
-                if proxy.code:
+                if proxy.code and only in self.path:
                     proxy.refused += 1
                     code, text = proxy.code, json.dumps({"error_code": proxy.code, "message": "not you"}).encode()
                 else:
@@ -162,13 +162,68 @@ class Refusing:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-def refused_while_running(p):
-    """A right that the registry takes away while a scorer runs is waited for, said on /readyz; the record is scored once it is given back."""
+def times(p, path, width, factor):
+    """A model that multiplies `width` numbers by a factor and adds them up."""
     import numpy as np, onnx
     from onnx import helper, TensorProto, numpy_helper
-    g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 1])],
-                          [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])], [numpy_helper.from_array(np.array([[2.0]], dtype=np.float32), "w")])
-    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), p.dir / "m.onnx")
+    g = helper.make_graph([helper.make_node("MatMul", ["in", "w"], ["out"])], "g", [helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", width])],
+                          [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["N", 1])],
+                          [numpy_helper.from_array(np.full((width, 1), factor, dtype=np.float32), "w")])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), p.dir / path)
+    return p.dir / path
+
+
+def shadow_held_up(p):
+    """The shadow's subject is answered by 503 for a while, and the scorer killed meanwhile: each primary is there once, no shadow twice. A spec of another
+    width is not published in place of the one that runs."""
+    for factor, alias in ((2, "champion"), (3, "rival")):
+        p.cli("models", "register", times(p, f"sh{factor}.onnx", 1, factor), "--name", "sh", "--alias", alias)
+    p.create("sh"), p.create("sh.out"), p.create("sh.rival")
+    sid, registry, producer = p.register("sh-value", SCHEMA), Refusing(p.registry, "sh.rival-value"), p.producer()
+    path = p.dir / "sh.yml"
+    path.write_text("name: sh\ninput: {topics: [sh], group: sh}\nmodel: {name: sh, alias: champion}\nfeatures: [{field: x}]\noutput: {topic: sh.out}\n"
+                    "rollout: {shadow: {alias: rival, topic: sh.rival}}\nguarantee: exactly_once\n")
+    p.cli("pipelines", "apply", path)
+    registry.code = 503
+    run = lambda: p.spawn("score", "run", "-c", path, log="sh.log", env={**p.env, "PENSTOCK_REGISTRY": registry.url})
+    sent, w = 0, run()
+
+    def put(n):
+        nonlocal sent
+        for sent in range(sent + 1, sent + n + 1):
+            producer.produce("sh", p.encode(sid, {"x": float(sent)}), key=str(sent))
+        check(producer.flush(20) == 0, "not acknowledged")
+    log = lambda: "\n".join((p.dir / "sh.log").read_text().splitlines()[-5:])
+    put(50)
+    until(lambda: registry.refused >= 2, 60, lambda: f"the shadow's subject is not asked for: {log()}")
+    put(50)
+    w.kill(), w.wait()
+    w, before = run(), registry.refused
+    put(50)
+    until(lambda: registry.refused > before, 60, lambda: f"the next one does not ask for the shadow's subject: {log()}")
+    registry.code = None
+    put(50)
+    keys = lambda topic: sorted(int(m.key()) for m in p.read(topic))
+    until(lambda: len(keys("sh.out")) >= sent, 60, lambda: f"{len(keys('sh.out'))} of {sent} scored: {log()}", 0.5)
+    check(keys("sh.out") == list(range(1, sent + 1)), f"a primary is missing or doubled: {keys('sh.out')}")
+    check(len(set(keys("sh.rival"))) == len(keys("sh.rival")), f"a shadow is doubled: {keys('sh.rival')}")
+    good = path.read_text()
+    p.cli("models", "register", times(p, "wide.onnx", 2, 1), "--name", "wide", "--alias", "champion")
+    p.cli("models", "alias", "wide", "rival", 1)
+    path.write_text(good.replace("{name: sh, alias: champion}", "{name: wide, alias: champion}"))
+    r = p.cli("pipelines", "apply", path, ok=False)
+    check(r.returncode == 7 and f"{path}:4: the features fill 1 slots, the model's input has 2" in r.stderr, f"apply of a model of another width: {r}")
+    check(json.loads(p.cli("pipelines", "show", "sh", "--json").stdout)["spec"] == good, "what was published is replaced by what check refuses")
+    put(10)
+    until(lambda: len(keys("sh.out")) >= sent, 60, lambda: f"after it, {len(keys('sh.out'))} of {sent} scored: {log()}", 0.5)
+    w.terminate()
+    check(w.wait(30) == 0, f"told to stop, it exits {w.returncode}")
+    print("a shadow whose subject has to wait: every primary once; another width is not published")
+
+
+def refused_while_running(p):
+    """A right that the registry takes away while a scorer runs is waited for, said on /readyz; the record is scored once it is given back."""
+    times(p, "m.onnx", 1, 2)
     for t in ("asked", "asked.out"):
         p.create(t, 2)
     (p.dir / "asked.yml").write_text(f"name: asked\ninput: {{topics: [asked], group: asked}}\nmodel: {{file: {p.dir}/m.onnx}}\nfeatures: [{{field: x}}]\noutput: {{topic: asked.out}}\nguarantee: exactly_once\n")
@@ -210,7 +265,7 @@ def refused_while_running(p):
 
 
 with Platform(without="scorers") as p:
-    for test in (unknown_lag, rejected, others, refused_while_running, forgotten_offsets):
+    for test in (unknown_lag, rejected, others, refused_while_running, shadow_held_up, forgotten_offsets):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p)
 print("ok: refusals")
