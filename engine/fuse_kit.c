@@ -36,21 +36,26 @@ bool eng_fuse_is(const eng_node *n, const char *op_type)
     return true;
 }
 
-static bool bound(const eng_fuser *f, const eng_node *n, int i, const char *attr, float def, float *ret)
+static bool bound(const eng_node *n, int i, const pst_tensor *t, const char *attr, float def, float *ret)
 {
     *ret = n->opset < 11 ? eng_attr_float(n, attr, def) : def;
     if (n->opset < 11 || i >= n->n_in || n->in[i] < 0)
         return true;
-    const pst_tensor *t = eng_fuse_konst(f, n->in[i]);
     if (!t || eng_count(t) != 1)
         return false;
     *ret = *(const float *)t->data;
     return true;
 }
 
+bool eng_clip_bounds(const eng_node *n, const pst_tensor *least, const pst_tensor *most, float *ret_from, float *ret_to)
+{
+    return n->opset >= 6 && bound(n, 1, least, "min", -INFINITY, ret_from) && bound(n, 2, most, "max", INFINITY, ret_to);
+}
+
 bool eng_fuse_bounds(const eng_fuser *f, const eng_node *n, float *ret_from, float *ret_to)
 {
-    return n->opset >= 6 && bound(f, n, 1, "min", -INFINITY, ret_from) && bound(f, n, 2, "max", INFINITY, ret_to);
+    const pst_tensor *least = n->n_in > 1 ? eng_fuse_konst(f, n->in[1]) : NULL, *most = n->n_in > 2 ? eng_fuse_konst(f, n->in[2]) : NULL;
+    return eng_clip_bounds(n, least, most, ret_from, ret_to);
 }
 
 bool eng_fuse_act(const eng_fuser *f, const eng_node *n, eng_fused_act *ret)

@@ -400,6 +400,8 @@ static int run_chunk(last_job *j, int64_t from, float *out)
     return 0;
 }
 
+/* The plan of the last shapes is kept: batches of one size pay for it once. What only the tensors tell (another type or rank, shapes that do not
+ * suit) goes to the nodes that the part is made of, which say what is wrong themselves. */
 static int run_last(eng_op_ctx *c)
 {
     const eng_last_part *t = c->node->fused;

@@ -207,7 +207,9 @@ typedef struct eng_fused_act {
     float alpha, beta;
 } eng_fused_act;
 bool eng_fuse_act(const eng_fuser *f, const eng_node *n, eng_fused_act *ret);
-/* The bounds of a Clip: attributes, constants, or infinite where there is none. */
+/* The bounds of a Clip: attributes, the float32 constants of its second and third input (NULL: none is known), or infinite where there is none. */
+bool eng_clip_bounds(const eng_node *n, const pst_tensor *least, const pst_tensor *most, float *ret_from, float *ret_to);
+/* The same, with the float32 constants of the graph that is fused. */
 bool eng_fuse_bounds(const eng_fuser *f, const eng_node *n, float *ret_from, float *ret_to);
 /* Numbers as bytes: (byte - zero) · scale, by the constants of a DequantizeLinear or QuantizeLinear. */
 typedef struct eng_bytes {

@@ -134,6 +134,7 @@ static int check(const char *key, const char *value, const char *origin, pst_err
                        pst_secret_key(key) ? "********" : value, pst_secret_key(key) ? "not accepted" : why);
 }
 
+/* Of a Java property that becomes several, all are checked before one is set: a refused one leaves the configuration as it was. */
 int pst_bus_conf_set(pst_bus_conf *conf, const char *key, const char *value, const char *origin, pst_err *err)
 {
     bus_java java = {0};

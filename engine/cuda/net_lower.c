@@ -204,22 +204,10 @@ static bool two(lowering *l, const eng_node *n, uint32_t code)
     return with_vector(l, n, code);
 }
 
-static bool bound(const lowering *l, const eng_node *n, int i, const char *attr, float def, float *ret)
-{
-    *ret = n->opset < 11 ? eng_attr_float(n, attr, def) : def;
-    if (n->opset < 11 || i >= n->n_in || n->in[i] < 0)
-        return true;
-    const pst_tensor *t = konst(l, n->in[i]);
-    if (!t || eng_count(t) != 1)
-        return false;
-    *ret = *(const float *)t->data;
-    return true;
-}
-
 static bool clip(lowering *l, const eng_node *n)
 {
     float least, most;
-    if (n->opset < 6 || !bound(l, n, 1, "min", -INFINITY, &least) || !bound(l, n, 2, "max", INFINITY, &most))
+    if (!eng_clip_bounds(n, n->n_in > 1 ? konst(l, n->in[1]) : NULL, n->n_in > 2 ? konst(l, n->in[2]) : NULL, &least, &most))
         return refuse(l, "its bounds are no constants");
     return one(l, n, ENG_TILE_CLIP, least, most);
 }
