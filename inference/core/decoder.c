@@ -388,7 +388,7 @@ static void tell_beyond(const pst_decoder *d, size_t slot, double x, pst_decode_
     while (i + 1 < d->n_features &&
            (slot < score_layout_start(d->layout, i) || slot >= score_layout_start(d->layout, i) + score_layout_slots(d->layout, i)))
         i++;
-    *ret_fault = (pst_decode_fault){"MAP", "non-finite"};
+    *ret_fault = (pst_decode_fault){"MAP", PST_REASON_NON_FINITE};
     pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "features", 0, "field %s: %.17g is beyond the numbers of the model's input",
                 d->features[i].field, x);
 }
@@ -408,9 +408,10 @@ int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, u
             rc = run_json(d, json, &x, ret_missing, ret_pass, arena, ret_fault, err);
     }
     if (rc == 0) {
-        rc = score_layout_row(d->layout, x, ret_missing, d->texts, x, err);
+        const char *reason = NULL;
+        rc = score_layout_row(d->layout, x, ret_missing, d->texts, x, &reason, err);
         if (rc < 0) {
-            fault(ret_fault, rc, "MAP", "bad-input");
+            fault(ret_fault, rc, "MAP", reason);
         } else {
             size_t slot = pst_binding_put(d->binding, row, x);
             rc = put_texts(d, row, ret_missing, ret_fault, err);

@@ -174,8 +174,9 @@ static int reject(const score_layout *l, size_t i, const char *why, pst_err *err
 }
 
 /* The slow way, one feature after the other; numbers are in ret_row already. */
-static int mend(const score_layout *l, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err)
+static int mend(const score_layout *l, uint8_t *missing, const pst_slice *texts, double *ret_row, const char **ret_reason, pst_err *err)
 {
+    *ret_reason = "bad-input";
     for (size_t i = 0; i < l->n; i++) {
         const pst_feature *f = &l->features[i];
         double *x = ret_row + l->start[i];
@@ -196,15 +197,18 @@ static int mend(const score_layout *l, uint8_t *missing, const pst_slice *texts,
             if (!isnan(x[s]) || f->missing == PST_MISSING_NAN)
                 continue;
             missing[i] = 1;
-            if (f->missing == PST_MISSING_REJECT)
+            if (f->missing == PST_MISSING_REJECT) {
+                *ret_reason = PST_REASON_NON_FINITE;
                 return reject(l, i, "is NaN", err);
+            }
             x[s] = l->fill[l->start[i] + s];
         }
     }
     return 0;
 }
 
-int score_layout_row(const score_layout *l, const double *numbers, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err)
+int score_layout_row(const score_layout *l, const double *numbers, uint8_t *missing, const pst_slice *texts, double *ret_row,
+                     const char **ret_reason, pst_err *err)
 {
     if (numbers != ret_row)
         memcpy(ret_row, numbers, l->width * sizeof(double));
@@ -213,7 +217,7 @@ int score_layout_row(const score_layout *l, const double *numbers, uint8_t *miss
         odd |= missing[i];
     for (size_t s = 0; s < l->width; s++)
         odd |= (unsigned)(ret_row[s] != ret_row[s]);
-    int rc = odd ? mend(l, missing, texts, ret_row, err) : 0;
+    int rc = odd ? mend(l, missing, texts, ret_row, ret_reason, err) : 0;
     if (rc < 0)
         return rc;
     for (size_t s = 0; s < l->width; s++)

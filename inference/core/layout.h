@@ -22,7 +22,10 @@ size_t score_layout_start(const score_layout *l, size_t feature); /* first slot 
 
 /* One record → one row of width doubles (numbers may be row itself). missing[i]: 1 = the field is null or absent; on return also 1 where a
  * NaN or a word outside the vocabulary was taken as missing. texts[i]: of features with a vocabulary.
- * PST_EINVAL/DATA: a missing value whose policy is reject, naming the field. No heap use. */
-int score_layout_row(const score_layout *l, const double *numbers, uint8_t *missing, const pst_slice *texts, double *ret_row, pst_err *err);
+ * PST_EINVAL/DATA: a missing value whose policy is reject, naming the field; ret_reason is the dead letter's then. No heap use. */
+int score_layout_row(const score_layout *l, const double *numbers, uint8_t *missing, const pst_slice *texts, double *ret_row,
+                     const char **ret_reason, pst_err *err);
+/* The reason of records that are kept out for a NaN, an infinite number, or one beyond the model's: a feature (MAP) or a score (INFER). */
+#define PST_REASON_NON_FINITE "non-finite"
 
 #endif

@@ -45,6 +45,7 @@ static void bad(pst_score_core *c, pst_fate *f, const char *stage, const char *r
     f->shadow = NULL;
     f->stage = stage;
     f->reason = reason;
+    f->non_finite = !strcmp(reason, PST_REASON_NON_FINITE);
     f->at = c->messages.len;
     pst_buf_add(&c->messages, text, strlen(text) + 1);
 }
@@ -331,11 +332,11 @@ static void judge(pst_score_core *c, pst_fate *f)
     size_t n = pst_binding_score(l->binding, f->row, &scores, &label);
     f->missing = memchr(l->missing + f->row * l->n_features, 1, l->n_features) != NULL;
     f->above = l->has_threshold && n && scores[0] > l->threshold;
-    f->finite = !l->beyond[f->row];
+    f->non_finite = l->beyond[f->row];
     for (size_t i = 0; i < n; i++)
-        f->finite &= isfinite(scores[i]) != 0;
-    if (!f->finite && c->p->non_finite_dead)
-        bad(c, f, "INFER", "non-finite", "the score is NaN or infinite and score.non_finite is dead_letter");
+        f->non_finite |= !isfinite(scores[i]);
+    if (f->non_finite && c->p->non_finite_dead)
+        bad(c, f, "INFER", PST_REASON_NON_FINITE, "the score is NaN or infinite and score.non_finite is dead_letter");
 }
 
 int pst_score_core_run(pst_score_core *c, pst_err *err)

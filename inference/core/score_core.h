@@ -40,9 +40,10 @@ typedef enum { PST_FATE_OPEN = 0, PST_FATE_SCORED, PST_FATE_TOMBSTONE, PST_FATE_
 
 typedef struct pst_fate {
     pst_fate_kind kind; /* OPEN only between take and run */
-    /* SCORED, by run: no NaN, nothing infinite among the scores, and no finite number of the record was too large for the model's input; features
-     * are missing; the score is above the threshold. By finish: the shadow's score goes out too, says something else, or has nowhere to go. */
-    bool finite, missing, above, shadowed, disagrees,
+    /* SCORED or BAD, by run: a NaN or something infinite is among the scores, or a number of the record was none (NaN, and rejected), or too large for
+     * the model's input. SCORED, by run: features are missing; the score is above the threshold. By finish: the shadow's score goes out too, says
+     * something else, or has nowhere to go. */
+    bool non_finite, missing, above, shadowed, disagrees,
         shadow_skipped; /* shadow_skipped: also by run, when a device failed the shadow's model */
     const pst_record *record;
     pst_score_kind *of;

@@ -82,7 +82,7 @@ typedef struct pst_pipeline {
     pst_score_type score_type;
     bool has_threshold;
     double threshold;
-    bool non_finite_dead; /* a score that is NaN or infinite is a dead letter */
+    bool non_finite_dead; /* a score that is NaN or infinite, or a number beyond the model's type, is a dead letter */
 
     size_t batch_count, batch_bytes;
     int64_t batch_age_us;

@@ -55,7 +55,7 @@ static const pst_key rows[] = {
     {"features", "scale", PST_KEY_NUMBER, .def = "1", .help = "The model sees x · scale + offset."},
     {"features", "offset", PST_KEY_NUMBER, .def = "0", .help = "See `scale`."},
     {"features", "missing", PST_KEY_WORD, .words = pipeline_missing_words, .def = "reject",
-     .help = "For a record without a value: dead letter, `value`, NaN, or the mean of the training data."},
+     .help = "For a record without a value, or with NaN for it: dead letter, `value`, NaN, or the mean of the training data."},
     {"features", "value", PST_KEY_OTHER, .form = "number, or text", .help = "With `missing: value`: what stands for x, before scaling."},
     {"features", "clip", PST_KEY_OTHER, .form = "[low, high]", .help = "Limits after scaling."},
     {"features", "vocabulary", PST_KEY_OTHER, .form = "{word: number} or [word]",
@@ -74,7 +74,8 @@ static const pst_key rows[] = {
     {"score", "threshold", PST_KEY_NUMBER,
      .help =
          "Scores above it are counted (`penstock_scorer_above_threshold_total`). Without it: the model's metadata `penstock.threshold`."},
-    {"score", "non_finite", PST_KEY_WORD, .words = WORDS("pass", "dead_letter"), .def = "pass", .help = "A score that is NaN or infinite."},
+    {"score", "non_finite", PST_KEY_WORD, .words = WORDS("pass", "dead_letter"), .def = "pass",
+     .help = "A score that is NaN or infinite, or a number beyond the model's input type: counted either way."},
 
     {"batching", "count", PST_KEY_WHOLE, .lo = 1, .hi = 100000, .def = "512", .help = "Records."},
     {"batching", "bytes", PST_KEY_BYTES, .lo = 1, .hi = 1 << 30, .def = "1MiB", .help = "Bytes of their values."},

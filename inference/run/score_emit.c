@@ -178,7 +178,6 @@ static int emit_score(scorer *s, const pst_fate *f)
         return rc;
     score_round_scored(&s->round);
     s->round.anomalies += f->above;
-    s->round.non_finite += !f->finite;
     s->round.missing += f->missing;
     return send_shadow(s, f);
 }
@@ -208,8 +207,10 @@ int scorer_emit(scorer *s, const pst_fate *f)
         score_reports_forget(s->reports);
         s->assignment = assignment;
     }
-    if (rc == 0)
+    if (rc == 0) {
+        s->round.non_finite += f->non_finite; /* whatever policy made of it */
         score_reports_record(s->reports, f);
+    }
     return rc;
 }
 

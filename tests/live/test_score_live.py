@@ -600,6 +600,36 @@ def test_a_model_in_the_file_of_its_library(p):
     check(got == {r["id"]: 1.5 if r["cpu"]["user"] <= 3.25 else -2.5 for r in rows}, f"scores of a tree of two leaves: {got}")
 
 
+def test_numbers_that_are_none(p):
+    """NaN, infinite and too large numbers in: with dead_letter none is scored, letters and counters agree on why; without it each is counted alike."""
+    rows = [reading(0), reading(1, mem=float("nan")), reading(2, mem=float("inf")), reading(3, user=1e300), reading(4)]
+    for policy, letters in (("dead_letter", {"1": b"MAP", "2": b"INFER", "3": b"MAP"}), ("pass", {"1": b"MAP"})):
+        name = policy.replace("_", "-")
+        path = p.pipeline(name, f"none-{name}", "model: {name: line, alias: champion}\nfeatures: [{field: cpu.user, missing: value, value: 7}, {field: mem}]\n"
+                                               f"output: {{topic: TOPIC.scores, passthrough: [id]}}\nguarantee: exactly_once\nscore: {{non_finite: {policy}}}\n"
+                                               "errors: {dead_letter: {topic: TOPIC.dlq}}\n")
+        p.create(f"none-{name}.dlq")
+        p.send(f"none-{name}", rows)
+        w = p.spawn("score", "run", "-c", path, "--metrics-listen", p.metrics_port, log=f"{name}.log")
+        p.read(f"none-{name}.scores", lambda out: len(out) >= 5 - len(letters), timeout=60)
+        got = p.read(f"none-{name}.dlq", lambda out: len(out) >= len(letters), timeout=60)
+        check({m.key().decode(): dict(m.headers())["__connect.errors.stage"] for m in got} == letters, f"{policy}: {[(m.key(), m.headers()) for m in got]}")
+        check({dict(m.headers())["x-dlq-reason"] for m in got} == {b"non-finite"}, f"{policy}: the reason")
+
+        def metrics():
+            text = urllib.request.urlopen(f"http://127.0.0.1:{p.metrics_port}/metrics").read().decode()
+            return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("penstock_scorer") and "_bucket" not in line}
+        of = f'{{pipeline="{name}"'
+        until(lambda: metrics().get(f"penstock_scorer_records_consumed_total{of}}}") == 5, 30, lambda: f"all committed: {metrics()}")
+        m = metrics()
+        check(m[f"penstock_scorer_non_finite_total{of}}}"] == 3, f"{policy}: three are counted: {m}")
+        for stage in ("MAP", "INFER"):
+            have = m.get(f'penstock_scorer_dead_letters_total{of},stage="{stage}",reason="non-finite"}}', 0)
+            check(have == [*letters.values()].count(stage.encode()), f"{policy}: letters of {stage}: {m}")
+        w.send_signal(signal.SIGTERM)
+        check(w.wait(30) == 0, "it drains")
+
+
 def test_two_workers_under_one_slot(p):
     """A mistake of whoever starts them; they fence each other, and still every record is scored once and nobody exits."""
     path = p.pipeline("twins", "twins")
@@ -616,7 +646,7 @@ def test_two_workers_under_one_slot(p):
 
 
 TESTS = [test_dry_run_needs_no_broker, test_a_json_topic_that_cannot_fill_the_model_is_refused, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded, test_a_stream_that_changes_its_types, test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses,
-         test_waits_for_its_model_and_for_the_registry, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
+         test_waits_for_its_model_and_for_the_registry, test_numbers_that_are_none, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
 with Bench() as p:
     p.metrics_port = free_ports(1)
     for i in (1, 2, 3):

@@ -174,12 +174,13 @@ static void test_core_scores_that_are_no_numbers_go_by_policy(void **state)
         pst_err err = {0};
         assert_int_equal(score(c, &w, r, 2, f, &usable, &err), 0);
         assert_int_equal(f[0].kind, PST_FATE_SCORED);
-        assert_true(f[0].finite);
+        assert_false(f[0].non_finite);
         assert_int_equal(f[1].kind, dead ? PST_FATE_BAD : PST_FATE_SCORED);
-        if (dead)
+        assert_true(f[1].non_finite); /* counted, whatever policy makes of it */
+        if (dead) {
+            assert_string_equal(f[1].stage, "INFER");
             assert_string_equal(f[1].reason, "non-finite");
-        else
-            assert_false(f[1].finite);
+        }
         pst_buf_done(&good), pst_buf_done(&null);
         end_world(&w, c, p);
     }
@@ -313,13 +314,50 @@ static void test_core_numbers_beyond_the_models_type_go_by_policy(void **state)
             assert_int_equal(score(c, &w, &r, 1, &f, &usable, &err), 0);
             assert_int_equal(usable, 1);
             assert_int_equal(f.kind, dead && !finite ? PST_FATE_BAD : PST_FATE_SCORED);
-            if (f.kind == PST_FATE_SCORED) {
-                assert_int_equal(f.finite, finite);
+            assert_int_equal(f.non_finite, !finite);
+            if (f.kind == PST_FATE_SCORED)
                 continue;
-            }
             assert_string_equal(f.stage, "MAP");
             assert_string_equal(f.reason, "non-finite");
             assert_non_null(strstr(pst_score_core_message(c, &f), "field a: "));
+        }
+        end_world(&w, c, p);
+    }
+}
+
+/* Avro has numbers that are none. One is kept out by `missing: reject`, one goes on to the model; either is told alike, and counted. */
+static void test_core_features_that_are_no_numbers_are_told_alike(void **state)
+{
+    static const struct {
+        double x;
+        const char *kept_out, *stage; /* with non_finite: pass, and with dead_letter */
+    } rows[] = {{(double)NAN, "MAP", "MAP"}, {(double)INFINITY, NULL, "INFER"}, {-1e300, NULL, "MAP"}, {2, NULL, NULL}};
+    for (int dead = 0; dead < 2; dead++) {
+        world w = {0};
+        pst_pipeline *p = kit_pipeline(dead ? "name: p\nmodel: {name: line}\nfeatures: [a]\nscore: {non_finite: dead_letter}\n"
+                                            : "name: p\nmodel: {name: line}\nfeatures: [a]\n");
+        pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+        pst_schema_free(w.schema);
+        w.schema = kit_schema("{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"a\",\"type\":\"double\"}]}");
+        for (size_t i = 0; i < 4; i++) {
+            const char *stage = dead ? rows[i].stage : rows[i].kept_out;
+            pst_buf b = {0};
+            pst_frame_put(&b, 1);
+            pst_avro_put_double(&b, rows[i].x);
+            pst_record r = rec((int64_t)i, &b);
+            pst_fate f;
+            size_t usable = 0;
+            pst_err err = {0};
+            assert_int_equal(score(c, &w, &r, 1, &f, &usable, &err), 0);
+            assert_int_equal(f.kind, stage ? PST_FATE_BAD : PST_FATE_SCORED);
+            assert_int_equal(f.non_finite, i < 3);
+            if (stage) {
+                assert_string_equal(f.stage, stage);
+                assert_string_equal(f.reason, "non-finite");
+            }
+            if (!i)
+                assert_non_null(strstr(pst_score_core_message(c, &f), "field a is NaN"));
+            pst_buf_done(&b);
         }
         end_world(&w, c, p);
     }
@@ -337,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_core_says_whether_another_model_would_fit),
         cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
         cmocka_unit_test(test_core_numbers_beyond_the_models_type_go_by_policy),
+        cmocka_unit_test(test_core_features_that_are_no_numbers_are_told_alike),
         cmocka_unit_test(test_core_a_string_that_is_no_text_is_not_passed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
