@@ -166,13 +166,28 @@ static const pst_usage submit_usage = {
     sizeof submit_table / sizeof *submit_table,
     false};
 
-/* dry_run: what only the Trainer would refuse is reported as well. */
-static int check_manifest(const char *file, const pst_buf *text, bool dry_run, bool quiet, pst_err *err)
+/* What is wrong beside a manifest that is wrong already, so that nobody mends a submission one message at a time: what only the Trainer would
+ * refuse, and code that cannot be packed. */
+static void check_the_rest(const pst_manifest *m, const char *code, pst_complaints *errors)
+{
+    pst_buf archive = {0};
+    pst_err e = {0};
+    char media[32];
+    pst_manifest_check_served(m, errors);
+    if (code && pst_archive_pack(code, CODE_MAX, &archive, media, &e) < 0)
+        pst_complain(errors, "code", 0, "%s", e.text);
+    pst_buf_done(&archive);
+}
+
+/* code: its path, or NULL. dry_run: what only the Trainer would refuse is a violation, too, where nothing else is. */
+static int check_manifest(const char *file, const pst_buf *text, const char *code, bool dry_run, bool quiet, pst_err *err)
 {
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
     int rc = pst_manifest_parse(text->data ? text->data : "", text->len, &m, &errors, &warnings);
-    if (dry_run && pst_manifest_check_served(&m, &errors))
+    if (rc < 0)
+        check_the_rest(&m, code, &errors);
+    else if (dry_run && pst_manifest_check_served(&m, &errors))
         rc = PST_EINVAL;
     for (size_t i = 0; i < warnings.n && !quiet; i++)
         fprintf(stderr, "%s:%d: warning: %s: %s\n", file, warnings.at[i].line, warnings.at[i].field, warnings.at[i].text);
@@ -353,7 +368,7 @@ static int submit_run(int argc, char **argv)
     if (!rc)
         rc = pst_fs_read(v.args[0], 512 * 1024, &text, &v.err);
     if (!rc)
-        rc = check_manifest(v.args[0], &text, o.dry_run, v.settings.quiet, &v.err);
+        rc = check_manifest(v.args[0], &text, v.n_args > 1 ? v.args[1] : NULL, o.dry_run, v.settings.quiet, &v.err);
     if (!rc && v.n_args > 1) {
         rc = attach_code(&v, v.args[1], o.dry_run, &code, &v.err);
         r.code = &code;

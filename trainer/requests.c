@@ -127,6 +127,16 @@ static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const c
 }
 
 /* A submission that is news: is anything wrong with it? What does not even say whose it is belongs to no job. */
+/* What every node of the job's site refuses, beside whatever else is wrong with the manifest. */
+static void check_isolation(tcore *c, const pst_manifest *m, pst_complaints *of_manifest)
+{
+    const trainer_site *site = c->nodes_unread || !m->site ? NULL : pst_map_get(&c->sites, m->site);
+    char *forbidden = site ? trainer_site_forbids(site, trainer_isolation_of(m)) : NULL;
+    if (forbidden)
+        pst_complain(of_manifest, "penstock.isolation", m->isolation_line, "%s", forbidden);
+    free(forbidden);
+}
+
 static void submit_new(tcore *c, const trainer_in *in, const char *training_id, const char *mark)
 {
     const pst_job_request *r = in->request;
@@ -144,10 +154,7 @@ static void submit_new(tcore *c, const trainer_in *in, const char *training_id, 
         pst_complain(&of_manifest, "manifest", 0, "is missing: the text of a manifest.yml");
     else
         pst_manifest_parse(r->manifest, strlen(r->manifest), &m, &of_manifest, &warnings);
-    char *forbidden = c->nodes_unread || of_manifest.n ? NULL : trainer_site_forbids(tcore_site(c, m.site), trainer_isolation_of(&m));
-    if (forbidden)
-        pst_complain(&of_manifest, "penstock.isolation", m.isolation_line, "%s", forbidden);
-    free(forbidden);
+    check_isolation(c, &m, &of_manifest);
     const char *code = of_request ? "BAD_REQUEST" : "C102"; /* FfDL's: invalid archive */
     if (of_manifest.n)
         code = "C101"; /* invalid manifest */

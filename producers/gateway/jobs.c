@@ -26,7 +26,8 @@ static bool refuse_manifest(pst_http_req *req, const char *manifest)
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
     bool bad = pst_manifest_parse(manifest, strlen(manifest), &m, &errors, &warnings) < 0;
-    if (bad) {
+    if (bad) { /* what the Trainer would say beside it, too */
+        pst_manifest_check_served(&m, &errors);
         json_t *list = json_array();
         for (size_t i = 0; i < errors.n; i++)
             json_array_append_new(

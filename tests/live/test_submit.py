@@ -66,6 +66,16 @@ with Platform() as p:
     store = "data_stores: [{id: s, type: mount_cos, training_data: {container: a}, training_results: {container: b}, connection: {auth_url: 'http://127.0.0.1:1', user_name: u, password: w}}]\n"
     r = p.cli("submit", "-", "--dry-run", input=manifest("store", "true", extra=store), ok=False)
     check(r.returncode == 2 and "mount_cos" in r.stderr, f"dry-run with a store that the Trainer would refuse: {r.returncode} {r.stderr}")
+    # whoever finds it, dry run, submission, HTTP and the Trainer name the same violations
+    wrong = manifest("wrong", "true", learners=0, extra=store + "penstock: {queue: fast}\n")
+    said = {}
+    for args in ((), ("--dry-run",)):
+        r = p.cli("submit", "-", p.dir / "no-such-code", *args, input=wrong, ok=False)
+        check(r.returncode == 2 and "cannot run: 4 violations" in r.stderr, f"submit {args} of 4 violations: {r.returncode} {r.stderr}")
+        said[args] = r.stderr
+    check(said[()] == said[("--dry-run",)] and all(w in said[()] for w in ("learners", "mount_cos", "penstock.queue", "no-such-code")), f"the same is said: {said}")
+    status, body, _ = p.http("/v1/jobs", data=wrong.encode())
+    check(status == 400 and {v["field"] for v in json.loads(body)["violations"]} == {"learners", "data_stores[0].type", "penstock.queue"}, f"POST: {status} {body}")
     r = p.cli("submit", "-", "--wait", input=manifest("four", "exit 3"), ok=False)
     check(r.returncode == 10, f"submit --wait of a failing job exits {r.returncode}: {r.stderr[-300:]}")
     check(p.show(r.stdout.strip())["reason_code"] == "C201", "a learner's exit status is not C201")

@@ -468,6 +468,8 @@ static void test_nodes_older_programs_are_understood(void **unused)
 static void test_nodes_isolation_is_never_weaker_than_the_operators(void **unused)
 {
     static const char weak[] = "name: weak\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock:\n  isolation: none\n";
+    static const char weak_and_wrong[] = "name: weak\ncpus: 1\nlearners: 0\nframework: {name: custom, version: 1, command: "
+                                         "run}\npenstock:\n  isolation: none\n  queue: fast\n";
     static const char user[] = "name: user\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock: {isolation: user}\n";
     bench b = start();
     beat_with(&b, "strict", "running", "sandbox");
@@ -475,6 +477,12 @@ static void test_nodes_isolation_is_never_weaker_than_the_operators(void **unuse
     const pst_job_state *s = tcore_job(b.core, refused);
     assert_int_equal(s->state, PST_JOB_PUBLIC_STATE_REJECTED);
     if (!strstr(s->reason, "penstock.isolation: line 5: none is weaker than the operators of site local allow, which is sandbox; leave"))
+        fail_msg("%s", s->reason);
+    char *both = submit(&b, weak_and_wrong); /* every violation, whoever finds it */
+    s = tcore_job(b.core, both);
+    assert_int_equal(s->state, PST_JOB_PUBLIC_STATE_REJECTED);
+    if (!strstr(s->reason, "learners: line 3: ") || !strstr(s->reason, "penstock.isolation: line 6: ") ||
+        !strstr(s->reason, "penstock.queue: "))
         fail_msg("%s", s->reason);
     char *silent = submit(&b, simple);
     assert_int_equal(tcore_job(b.core, silent)->state, PST_JOB_PUBLIC_STATE_PENDING);
@@ -487,7 +495,7 @@ static void test_nodes_isolation_is_never_weaker_than_the_operators(void **unuse
     tick(&b);
     assert_int_equal(tcore_job(b.core, waits)->state, PST_JOB_PUBLIC_STATE_QUEUED);
     assert_non_null(strstr(tcore_job(b.core, waits)->reason, "operator of node strict"));
-    char *all[] = {refused, silent, taken, waits};
+    char *all[] = {refused, both, silent, taken, waits};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     done(&b);
