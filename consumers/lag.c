@@ -1,4 +1,5 @@
-/* lag.c - `penstock lag`: how far the consumer groups are behind, a row a partition. */
+/* lag.c - `penstock lag`: how far the consumer groups are behind, a row a partition. Partitions of which a group has committed nothing are rows like
+ * the others: what stands there is its lag where it is known that the group reads it all; else its lag is not known, and that is said. */
 #include "common/base/json.h"
 #include "common/platform/verb.h"
 #include "verbs.h"
@@ -16,15 +17,18 @@ static const pst_opt lag_table[] = {
     {"group", 'G', PST_OPT_STR, offsetof(lag_opts, group), "GROUP", NULL, "only this group"},
     {"all", 'a', PST_OPT_BOOL, offsetof(lag_opts, all), NULL, NULL, "partitions without lag too"},
 };
-static const pst_usage lag_usage = {
-    "lag",
-    "[GROUP]",
-    "Show how many records each consumer group has still to read.",
-    "On transactional topics the last control record counts as one: a lag of 1 with nothing to read is normal.",
-    "penstock lag\npenstock lag telemetry-scorer --all --json",
-    lag_table,
-    2,
-    false};
+static const pst_usage lag_usage = {"lag",
+                                    "[GROUP]",
+                                    "Show how many records each consumer group has still to read.",
+                                    "On transactional topics the last control record counts as one: a lag of 1 with nothing to read is "
+                                    "normal.\nWhere a group has committed "
+                                    "nothing yet (\"none yet\") its lag is what stands there if it is known to begin at the first record; "
+                                    "else it is unknown (--json: null), since\n"
+                                    "that is a setting of the group's own members.",
+                                    "penstock lag\npenstock lag telemetry-scorer --all --json",
+                                    lag_table,
+                                    2,
+                                    false};
 
 /* What is not known (the end of a topic that was deleted) is null, and no number that somebody would add up. */
 static json_t *known(int64_t n)
@@ -67,7 +71,7 @@ static int lag_run(int argc, char **argv)
     if (status >= 0)
         return status;
     pst_group_lag *rows = NULL;
-    size_t n = 0, shown = 0;
+    size_t n = 0, shown = 0, unsaid = 0;
     if (v.n_args && o.group)
         return pst_verb_end(&v, pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                                             "the group is named twice, %.80s and %.80s; leave one out", o.group, v.args[0]));
@@ -76,7 +80,8 @@ static int lag_run(int argc, char **argv)
     PST_ASSERT(rc || !n || rows);
     for (size_t i = 0; !rc && i < n; i++) {
         const pst_group_lag *r = &rows[i];
-        int64_t lag = r->committed >= 0 && r->end >= 0 ? r->end - r->committed : -1;
+        int64_t lag = r->next >= 0 && r->end >= 0 ? r->end - r->next : -1;
+        unsaid += r->next < 0 && r->end >= 0;
         if (v.settings.json) {
             print_json(r, lag);
         } else if (o.all || lag) {
@@ -85,9 +90,13 @@ static int lag_run(int argc, char **argv)
             print_row(r, lag);
         }
     }
+    if (!rc && unsaid && !v.settings.quiet)
+        fprintf(stderr,
+                "of %zu partition%s nothing is committed, and only the group's members know where they begin there (auto.offset.reset)\n",
+                unsaid, unsaid == 1 ? "" : "s");
     if (!rc && !n && o.group)
         rc = pst_err_set(&v.err, PST_ENOTFOUND, PST_CLASS_DATA, "kafka", 0,
-                         "no consumer group %s has committed anything; penstock lag shows all that have", o.group);
+                         "no consumer group %s has committed anything or has members; penstock lag shows all that have", o.group);
     if (!rc && !v.settings.json && !shown && !v.settings.quiet)
         fprintf(stderr, "%s\n", n ? "no group is behind (--all shows every partition)" : "no consumer groups yet");
     pst_group_lag_free(rows, n);

@@ -311,9 +311,10 @@ int pst_admin_ping(const pst_bus_conf *conf, int timeout_ms, char **ret_cluster_
 typedef struct pst_group_lag {
     char *group, *topic;
     int32_t partition;
-    int64_t committed, end; /* committed -1 = none */
+    int64_t committed, end; /* committed -1 = none; end -1 = not known, its topic is gone */
+    int64_t next;           /* where the group reads on: from committed; else from its beginning there. -1 = only its members know */
 } pst_group_lag;
-/* group NULL = all groups. */
+/* group NULL = all groups. Of the topics of which a group has committed something, or which its members have: every partition. */
 int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **ret_rows, size_t *ret_n, int timeout_ms, pst_err *err);
 void pst_group_lag_free(pst_group_lag *rows, size_t n);
 

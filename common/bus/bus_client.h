@@ -299,8 +299,8 @@ typedef struct bus_producer_ops {
 typedef struct bus_members {
     char **instances; /* of those that have an instance id; free() each */
     size_t n;
-    size_t partitions; /* given to any of them */
-    bool stable;       /* no rebalance is under way */
+    bus_places given; /* to any of them: partitions, without offsets */
+    bool stable;      /* no rebalance is under way */
 } bus_members;
 
 /* Questions to a cluster: a code, and a text where it has more to say. Waits end with timeout_ms or when the listener gives up. */

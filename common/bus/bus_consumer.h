@@ -82,6 +82,8 @@ void bus_start_note(pst_consumer *c, bus_places *list); /* what goes with each o
 int bus_consumer_commit(pst_consumer *c, const bus_places *offsets, pst_err *err);
 
 char *bus_note_by(const bus_place *tp); /* who committed it; free(), NULL = it does not say */
+/* Does this note tell that the group reads that partition of its topic from the first record on, while nothing is committed there? */
+bool bus_note_reads_all(const bus_place *tp, int32_t partition);
 
 /* Is every one of these offsets told (0)? stable: also if an open transaction holds some of them back. *ret (may be NULL): what is committed. */
 int bus_group_offsets(const pst_bus_conf *conf, const char *group, const bus_places *of, bool stable, bus_places **ret, pst_err *err);

@@ -55,12 +55,10 @@ static void count(void *arg)
         want += n;
     }
     if (!rc && members.stable) {
-        x->have = (long)members.partitions;
+        x->have = (long)members.given.n;
         x->want = want;
     }
-    for (size_t i = 0; i < members.n; i++)
-        free(members.instances[i]);
-    free(members.instances);
+    bus_members_done(&members);
     bus_admin_close(&a);
     let_go(x);
 }

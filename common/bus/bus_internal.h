@@ -29,6 +29,7 @@ static inline int bus_fatal(bus_link l, char *text, size_t size)
 
 bus_places *bus_places_new(void);
 void bus_places_free(bus_places *list); /* NULL-safe */
+void bus_members_done(bus_members *m);  /* what group_members gave */
 bus_place *bus_places_add(bus_places *list, const char *topic, int32_t partition);
 bus_place *bus_places_find(const bus_places *list, const char *topic, int32_t partition);
 bus_places *bus_places_copy(const bus_places *list);

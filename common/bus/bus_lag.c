@@ -1,5 +1,10 @@
-/* bus_lag.c - how far consumer groups are behind. Ends are what a read_committed reader may read (last stable offset). */
+/* bus_lag.c - how far consumer groups are behind. Ends are what a read_committed reader may read (last stable offset).
+ *
+ * Kafka tells the offsets that a group has committed, and nothing of partitions on which it has committed none: those are found among the topics of
+ * which it has committed something, and in what its members were given. What stands there is behind the group only if it begins at the first
+ * record, and that is a setting of its members: the notes of our own groups tell it (bus_start.c), of others it is not known. */
 #include "common/bus/bus_admin.h"
+#include "common/bus/bus_consumer.h"
 #include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/stop.h"
@@ -11,19 +16,56 @@
 
 #define COORDINATOR_STEP_MS 100
 
+/* What stands for "from the first record on", until that record's offset is known. */
+#define FROM_FIRST (-2)
+
 typedef struct rows {
     pst_group_lag *at;
     size_t n, cap;
+    pst_topic_info *topics; /* all there are; NULL: not asked for yet */
+    size_t n_topics;
 } rows;
 
-static void add(rows *r, const char *group, const char *topic, int32_t partition, int64_t committed)
+static void add(rows *r, const char *group, const char *topic, int32_t partition, int64_t committed, int64_t next)
 {
     r->at = pst_array_room(r->at, r->n, &r->cap, sizeof *r->at);
     r->at[r->n++] = (pst_group_lag){.group = pst_strdup(group),
                                     .topic = pst_strdup(topic),
                                     .partition = partition,
                                     .committed = committed >= 0 ? committed : -1,
+                                    .next = next,
                                     .end = -1};
+}
+
+/* A partition of which nothing is committed: one of these, of the same group and topic, may say where it is read from. */
+static void add_uncommitted(rows *r, const char *group, const bus_places *committed, const char *topic, int32_t partition)
+{
+    int64_t next = -1;
+    for (size_t i = 0; i < committed->n && next == -1; i++)
+        if (committed->at[i].offset >= 0 && !strcmp(committed->at[i].topic, topic) && bus_note_reads_all(&committed->at[i], partition))
+            next = FROM_FIRST;
+    add(r, group, topic, partition, -1, next);
+}
+
+/* One group: what it has committed, and the partitions of the same topics and of its members of which it has not. */
+static void add_group(rows *r, const char *group, const bus_places *committed, const bus_places *given)
+{
+    for (size_t i = 0; i < committed->n; i++)
+        if (committed->at[i].offset >= 0)
+            add(r, group, committed->at[i].topic, committed->at[i].partition, committed->at[i].offset, committed->at[i].offset);
+    for (size_t t = 0; t < r->n_topics; t++) {
+        const char *topic = r->topics[t].name;
+        bool known = false;
+        for (size_t i = 0; i < committed->n && !known; i++)
+            known = committed->at[i].offset >= 0 && !strcmp(committed->at[i].topic, topic);
+        for (size_t i = 0; i < given->n && !known; i++)
+            known = !strcmp(given->at[i].topic, topic);
+        for (int p = 0; known && p < r->topics[t].partitions; p++) {
+            const bus_place *at = bus_places_find(committed, topic, p);
+            if (!at || at->offset < 0)
+                add_uncommitted(r, group, committed, topic, p);
+        }
+    }
 }
 
 void pst_group_lag_free(pst_group_lag *list, size_t n)
@@ -47,11 +89,15 @@ static int group_offsets(bus_admin *a, const char *group, rows *r, pst_err *err)
 {
     char why[300] = "", what[300];
     bus_places *list = bus_places_new();
+    bus_members members = {0};
     int code = a->link.lib->admin->group_offsets(a->link.h, group, false, bus_admin_left_ms(a, INT_MAX), list, why, sizeof why);
     snprintf(what, sizeof what, "cannot read the offsets of group %.200s", group);
     int rc = bus_admin_said(a, code, why, what, err);
-    for (size_t p = 0; !rc && p < list->n; p++)
-        add(r, group, list->at[p].topic, list->at[p].partition, list->at[p].offset);
+    if (!rc) { /* a group without members, or with none that are consumers, has its offsets all the same */
+        a->link.lib->admin->group_members(a->link.h, group, bus_admin_left_ms(a, INT_MAX), &members, why, sizeof why);
+        add_group(r, group, list, &members.given);
+    }
+    bus_members_done(&members);
     bus_places_free(list);
     return rc;
 }
@@ -74,26 +120,16 @@ static int group_offsets_in_time(bus_admin *a, const char *group, rows *r, pst_e
 static int group_offsets_by_member(const pst_bus_conf *conf, const char *group, rows *r, int timeout_ms, pst_err *err)
 {
     bus_admin a;
-    pst_topic_info *topics = NULL;
-    size_t n = 0;
-    int rc = pst_admin_list(conf, &topics, &n, timeout_ms, err);
-    if (rc < 0)
-        return rc;
-    rc = bus_admin_open(&a, conf, false, group, timeout_ms, err);
+    int rc = bus_admin_open(&a, conf, false, group, timeout_ms, err);
     bus_places *list = bus_places_new();
-    for (size_t t = 0; t < n; t++) {
-        for (int p = 0; p < topics[t].partitions; p++)
-            bus_places_add(list, topics[t].name, p);
-        pst_topic_info_done(&topics[t]);
-    }
-    free(topics);
+    for (size_t t = 0; t < r->n_topics; t++)
+        for (int p = 0; p < r->topics[t].partitions; p++)
+            bus_places_add(list, r->topics[t].name, p);
     int code = rc || !list->n ? 0 : a.link.lib->common->committed(a.link.h, list, bus_admin_left_ms(&a, 5000));
     if (code)
         rc = bus_err(err, conf, code, NULL, "group %s", group);
-    for (size_t i = 0; i < list->n && !rc; i++) {
-        if (list->at[i].offset >= 0)
-            add(r, group, list->at[i].topic, list->at[i].partition, list->at[i].offset);
-    }
+    if (!rc)
+        add_group(r, group, list, &(bus_places){0});
     bus_places_free(list);
     bus_admin_close(&a);
     return rc;
@@ -108,6 +144,21 @@ static int by_place(const void *x, const void *y)
     return d ? d : a->partition - b->partition;
 }
 
+/* A topic deleted since: its end stays unknown. Where nothing stands it makes no difference where a group begins. */
+static int find_end(bus_admin *a, pst_group_lag *row, pst_err *err)
+{
+    int64_t low = -1;
+    pst_err missing = {0};
+    int rc = bus_admin_watermarks(a, row->topic, row->partition, &low, &row->end, &missing);
+    if (rc < 0 && rc != PST_ENOTFOUND) {
+        *err = missing;
+        return rc;
+    }
+    if (row->next == FROM_FIRST || (row->next < 0 && low == row->end))
+        row->next = rc < 0 ? -1 : low;
+    return 0;
+}
+
 int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **ret_rows, size_t *ret_n, int timeout_ms, pst_err *err)
 {
     bus_admin a;
@@ -115,7 +166,7 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
     pst_err e = {0};
     char **names = NULL;
     int rc = bus_admin_open(&a, conf, false, NULL, timeout_ms, &e);
-    if (rc < 0)
+    if (rc < 0 || (rc = pst_admin_list(conf, &r.topics, &r.n_topics, timeout_ms, &e)) < 0)
         goto out;
     bool embedded = bus_admin_is_embedded(&a);
     if (!group && embedded) {
@@ -127,19 +178,15 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
     } else {
         rc = embedded ? group_offsets_by_member(conf, group, &r, timeout_ms, &e) : group_offsets_in_time(&a, group, &r, &e);
     }
-    for (size_t i = 0; i < r.n && !rc; i++) {
-        int64_t low;
-        pst_err missing = {0};
-        int got = bus_admin_watermarks(&a, r.at[i].topic, r.at[i].partition, &low, &r.at[i].end, &missing);
-        if (got < 0 && got != PST_ENOTFOUND) { /* a topic deleted since: its end stays unknown */
-            rc = got;
-            e = missing;
-        }
-    }
+    for (size_t i = 0; i < r.n && !rc; i++)
+        rc = find_end(&a, &r.at[i], &e);
 out:
     for (size_t i = 0; names && names[i]; i++)
         free(names[i]);
     free(names);
+    for (size_t t = 0; t < r.n_topics; t++)
+        pst_topic_info_done(&r.topics[t]);
+    free(r.topics);
     bus_admin_close(&a);
     if (rc < 0) {
         pst_group_lag_free(r.at, r.n);

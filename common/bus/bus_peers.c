@@ -75,11 +75,9 @@ static bool each_instance(const pst_bus_conf *conf, const char *group, bool leav
         char why[300];
         bus_members members = {0};
         answered = a.link.lib->admin->group_members(a.link.h, group, bus_admin_left_ms(&a, LOOK_MS), &members, why, sizeof why) == 0;
-        for (size_t i = 0; i < members.n; i++) {
+        for (size_t i = 0; i < members.n; i++)
             fn(arg, members.instances[i]);
-            free(members.instances[i]);
-        }
-        free(members.instances);
+        bus_members_done(&members);
     }
     bus_admin_close(&a);
     return answered;

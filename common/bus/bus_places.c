@@ -10,16 +10,31 @@ bus_places *bus_places_new(void)
     return pst_alloc(sizeof(bus_places));
 }
 
-void bus_places_free(bus_places *list)
+static void clear(bus_places *list)
 {
-    if (!list)
-        return;
     for (size_t i = 0; i < list->n; i++) {
         free(list->at[i].topic);
         free(list->at[i].note);
     }
     free(list->at);
+    *list = (bus_places){0};
+}
+
+void bus_places_free(bus_places *list)
+{
+    if (!list)
+        return;
+    clear(list);
     free(list);
+}
+
+void bus_members_done(bus_members *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        free(m->instances[i]);
+    free(m->instances);
+    clear(&m->given);
+    *m = (bus_members){0};
 }
 
 bus_place *bus_places_add(bus_places *list, const char *topic, int32_t partition)

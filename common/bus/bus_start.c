@@ -4,7 +4,8 @@
  * is committed: what was written between the group's beginning and that moment is skipped, and so is what a partition holds that was added to the
  * topic later, although all of it was written after the beginning. Here the place is looked up once, and committed before a record is read. With
  * each offset goes a note (its metadata), how many partitions the topic had at the beginning; a partition beyond that number is read from its
- * first record. Every later commit carries the note on. */
+ * first record. Every later commit carries the note on. A group that reads everything says that there, so that its lag is known on partitions of
+ * which nothing is committed yet (bus_lag.c). */
 #include "common/bus/bus_consumer.h"
 #include "common/base/log.h"
 
@@ -15,6 +16,7 @@
 #define NOTE  "penstock"
 #define BEGUN " begun="
 #define BY    " by="
+#define ALL   " start=earliest"
 
 /* What follows this key in the note, up to the next blank. */
 static char *note_word(const bus_place *tp, const char *key)
@@ -42,18 +44,27 @@ char *bus_note_by(const bus_place *tp)
     return note_word(tp, BY);
 }
 
-static void put_note(bus_place *tp, int begun, const char *by)
+bool bus_note_reads_all(const bus_place *tp, int32_t partition)
+{
+    char *start = note_word(tp, " start=");
+    bool all = start && !strcmp(start, "earliest");
+    free(start);
+    int begun = note_of(tp);
+    return all || (begun > 0 && partition >= begun);
+}
+
+static void put_note(bus_place *tp, int begun, const char *by, bool all)
 {
     char number[24] = "";
     if (begun > 0)
         snprintf(number, sizeof number, BEGUN "%d", begun);
     free(tp->note);
-    tp->note = pst_sprintf(NOTE "%s%s%s", number, by ? BY : "", by ? by : "");
+    tp->note = pst_sprintf(NOTE "%s%s%s%s", number, by ? BY : "", by ? by : "", all ? ALL : "");
 }
 
 static void set_note(bus_place *tp, int begun)
 {
-    put_note(tp, begun, NULL);
+    put_note(tp, begun, NULL, false);
 }
 
 void bus_start_note(pst_consumer *c, bus_places *list)
@@ -61,7 +72,7 @@ void bus_start_note(pst_consumer *c, bus_places *list)
     for (size_t i = 0; i < list->n; i++) {
         const bus_part *p = bus_part_find(c, list->at[i].topic, list->at[i].partition);
         if (p && (p->begun > 0 || c->signature))
-            put_note(&list->at[i], p->begun, c->signature);
+            put_note(&list->at[i], p->begun, c->signature, c->opts.start == PST_START_EARLIEST);
     }
 }
 

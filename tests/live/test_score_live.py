@@ -630,6 +630,47 @@ def test_numbers_that_are_none(p):
         check(w.wait(30) == 0, "it drains")
 
 
+def test_lag_of_partitions_of_which_nothing_is_committed(p):
+    """They are rows like the others. Whether the group reads them all is known of our own, also where it began at the end; of others it is not."""
+    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewPartitions
+    for start in ("earliest", "latest"):
+        p.pipeline(f"lag-{start}", f"lag-{start}", f"model: {{name: line, alias: champion}}\nfeatures: [cpu.user, mem]\noutput: {{topic: TOPIC.scores}}\nguarantee: exactly_once\n")
+    path = p.dir / "lag-latest.yml"
+    path.write_text(path.read_text().replace("group: g-lag-latest", "group: g-lag-latest, start: latest"))
+    workers = [p.spawn("score", "run", "-c", p.dir / f"lag-{start}.yml", log="lag.log") for start in ("earliest", "latest")]
+    until(lambda: (p.dir / "lag.log").read_text().count("event=running") == 2, 30, "two scorers")
+
+    def rows(group):
+        return {r["partition"]: (r["committed"], r["lag"]) for r in map(json.loads, p.cli("lag", group, "--json", ok=False).stdout.splitlines())}
+    until(lambda: rows("g-lag-earliest") == {i: (None, 0) for i in range(3)}, 30, lambda: f"what its members have is listed: {rows('g-lag-earliest')}")
+    for start in ("earliest", "latest"):
+        until(lambda: "g-lag-latest" in p.cli("lag", "g-lag-latest", "--all", ok=False).stdout, 30, "the group has begun")
+        p.send(f"lag-{start}", [reading(i) for i in range(30)])
+        p.read(f"lag-{start}.scores", lambda out: len(out) >= 30, timeout=60)
+    for w in workers:
+        w.send_signal(signal.SIGTERM)
+    check([w.wait(40) for w in workers] == [0, 0], "both end")
+    c = Consumer({"bootstrap.servers": p.bootstrap, "group.id": "stranger"})
+    c.commit(offsets=[TopicPartition("lag-latest", 0, 0)], asynchronous=False)
+    c.close()
+    admin, producer = AdminClient({"bootstrap.servers": p.bootstrap}), p.producer()
+    for start in ("earliest", "latest"):
+        admin.create_partitions([NewPartitions(f"lag-{start}", 5)])[f"lag-{start}"].result(30)
+    time.sleep(1)
+    for start in ("earliest", "latest"):
+        for i in range(4):
+            producer.produce(f"lag-{start}", p.encode(p.sid, reading(i)), partition=3)
+    check(producer.flush(30) == 0, "sent")
+    for start in ("earliest", "latest"):
+        got = rows(f"g-lag-{start}")
+        check(len(got) == 5 and got[3] == (None, 4) and got[4] == (None, 0) and all(committed >= 0 for committed, _ in list(got.values())[:3]), f"{start}: {got}")
+    got = rows("stranger")
+    check(got[0][0] == 0 and got[0][1] > 0 and got[3] == (None, None) and got[4] == (None, 0), f"a stranger's: {got}")
+    r = p.cli("lag", "stranger")
+    check("none yet" in r.stdout and "unknown" in r.stdout and "only the group's members know" in r.stderr, f"said: {r.stdout} {r.stderr}")
+
+
 def test_two_workers_under_one_slot(p):
     """A mistake of whoever starts them; they fence each other, and still every record is scored once and nobody exits."""
     path = p.pipeline("twins", "twins")
@@ -646,7 +687,7 @@ def test_two_workers_under_one_slot(p):
 
 
 TESTS = [test_dry_run_needs_no_broker, test_a_json_topic_that_cannot_fill_the_model_is_refused, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded, test_a_stream_that_changes_its_types, test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses,
-         test_waits_for_its_model_and_for_the_registry, test_numbers_that_are_none, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
+         test_waits_for_its_model_and_for_the_registry, test_numbers_that_are_none, test_lag_of_partitions_of_which_nothing_is_committed, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
 with Bench() as p:
     p.metrics_port = free_ports(1)
     for i in (1, 2, 3):

@@ -1,5 +1,6 @@
 /* rdk_admin.c - librdkafka's admin calls: each puts one request on a queue and waits for its answer there. */
 #include "common/bus/rdkafka/rdk.h"
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/stop.h"
 
@@ -257,6 +258,15 @@ static int group_offsets(bus_handle *h, const char *group, bool stable, int time
     return code;
 }
 
+static void take_given(const rd_kafka_topic_partition_list_t *list, bus_places *given)
+{
+    for (int i = 0; list && i < list->cnt; i++) {
+        given->at = pst_array_room(given->at, given->n, &given->cap, sizeof *given->at);
+        given->at[given->n++] =
+            (bus_place){.topic = pst_strdup(list->elems[i].topic), .partition = list->elems[i].partition, .offset = BUS_OFFSET_NONE};
+    }
+}
+
 static void take_members(const rd_kafka_ConsumerGroupDescription_t *group, bus_members *ret)
 {
     size_t n = rd_kafka_ConsumerGroupDescription_member_count(group);
@@ -267,7 +277,7 @@ static void take_members(const rd_kafka_ConsumerGroupDescription_t *group, bus_m
         const rd_kafka_MemberAssignment_t *given = rd_kafka_MemberDescription_assignment(member);
         const rd_kafka_topic_partition_list_t *list = given ? rd_kafka_MemberAssignment_partitions(given) : NULL;
         const char *instance = rd_kafka_MemberDescription_group_instance_id(member);
-        ret->partitions += list ? (size_t)list->cnt : 0;
+        take_given(list, &ret->given);
         if (instance)
             ret->instances[ret->n++] = pst_strdup(instance);
     }
