@@ -2,17 +2,10 @@
  * by exec.c around a step; shape_observe.c makes such runs. */
 #include "engine/seen.h"
 
+#include "common/base/clock.h"
 #include "engine/cost.h"
 
 #include <string.h>
-#include <time.h>
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static double bytes_of(const pst_tensor *t)
 {
@@ -31,7 +24,7 @@ void eng_seen_before(eng_step *s)
         if (!tensor)
             e->in[i].dims[0] = 0;
     }
-    e->started_ns = now_ns();
+    e->started_ns = (uint64_t)pst_mono_ns();
 }
 
 void eng_seen_after(const pst_plan *p, eng_step *s)
@@ -39,7 +32,7 @@ void eng_seen_after(const pst_plan *p, eng_step *s)
     eng_seen *e = s->seen;
     if (!e)
         return;
-    e->ns += now_ns() - e->started_ns;
+    e->ns += (uint64_t)pst_mono_ns() - e->started_ns;
     e->runs++;
     const pst_tensor *y = NULL;
     bool views = true;

@@ -4,29 +4,22 @@
  * flag, so it is asked each time; the clock takes longer than a small node does, so it is read every few looks only, and each time
  * again once two readings were far apart. Why not a timer or a second thread: the library starts none and owns no signal, and a
  * kernel cannot be left half way. */
+#include "common/base/clock.h"
 #include "engine/abi.h"
 #include "engine/plan.h"
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 enum { EVERY_MAX = 64 };
 #define CLOSE_NS 200000
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 void eng_watch_begin(eng_watch *w)
 {
     w->on = w->limits.ms_max || w->limits.stop;
     w->every = w->to_clock = 1;
     if (w->limits.ms_max)
-        w->began_ns = w->looked_ns = now_ns();
+        w->began_ns = w->looked_ns = pst_mono_ns();
 }
 
 int eng_watch_look(eng_watch *w, pst_err *err)
@@ -35,7 +28,7 @@ int eng_watch_look(eng_watch *w, pst_err *err)
         return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "onnx", 0, "stopped by its caller while the model ran");
     if (!w->limits.ms_max || --w->to_clock)
         return 0;
-    int64_t now = now_ns();
+    int64_t now = pst_mono_ns();
     w->every = now - w->looked_ns > CLOSE_NS ? 1 : w->every < EVERY_MAX ? 2 * w->every : EVERY_MAX;
     w->to_clock = w->every;
     w->looked_ns = now;

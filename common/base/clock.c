@@ -27,6 +27,13 @@ int64_t pst_mono_us(void)
     return read_us(CLOCK_MONOTONIC);
 }
 
+int64_t pst_mono_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
 struct timespec pst_mono_at(int64_t mono_us)
 {
     return (struct timespec){.tv_sec = mono_us / 1000000, .tv_nsec = mono_us % 1000000 * 1000};

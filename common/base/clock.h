@@ -1,4 +1,4 @@
-/* clock.h - wall and monotonic time in microseconds, and their texts. Cores never call these: time comes to them as data. */
+/* clock.h - wall and monotonic time, and their texts. Cores never call these: time comes to them as data. */
 #ifndef PST_BASE_CLOCK_H
 #define PST_BASE_CLOCK_H
 
@@ -8,6 +8,7 @@
 
 int64_t pst_now_us(void);                     /* since 1970, UTC */
 int64_t pst_mono_us(void);                    /* CLOCK_MONOTONIC: for intervals */
+int64_t pst_mono_ns(void);                    /* the same, for what takes less than some microseconds */
 struct timespec pst_mono_at(int64_t mono_us); /* the same moment for calls that wait until one, as pthread_cond_timedwait does */
 void pst_sleep_ms(int ms);                    /* restarts after EINTR */
 /* "2026-11-21T01:26:48.123456Z"; buf ≥ 32 bytes; returns buf. */

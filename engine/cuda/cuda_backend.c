@@ -8,6 +8,7 @@
  * then a measured run say that it is quicker. Before a plan is used the device's sums of some rows are held against the CPU's. */
 #include "engine/cuda/cuda_backend.h"
 
+#include "common/base/clock.h"
 #include "engine/cuda/lane.h"
 #include "engine/estimate.h"
 #include "engine/made_up.h"
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { PROOF_ROWS = 33, TRIES = 3, KERNEL_BYTES = 200 };
 enum {
@@ -441,13 +441,6 @@ static int look_at_types(void *arg, pst_err *err)
 
 /* ---- auto: measured ---- */
 
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 /* The quickest of a few runs. */
 static int time_runs(pst_plan *p, const eng_backend *b, const eng_val *in, double *ret_ns, pst_err *err)
 {
@@ -455,11 +448,11 @@ static int time_runs(pst_plan *p, const eng_backend *b, const eng_val *in, doubl
     *ret_ns = INFINITY;
     p->device.of = NULL;
     for (int i = 0; i < TRIES && rc == 0; i++) {
-        double from = now_ns();
+        int64_t from = pst_mono_ns();
         rc = b->submit(p, in, p->m->info.n_inputs, p->m->info.n_outputs, err);
         if (rc == 0)
             rc = b->wait(p, p->io_out, p->m->info.n_outputs, err);
-        *ret_ns = fmin(*ret_ns, now_ns() - from);
+        *ret_ns = fmin(*ret_ns, (double)(pst_mono_ns() - from));
     }
     return rc;
 }

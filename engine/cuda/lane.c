@@ -5,6 +5,7 @@
  * what they are worth. */
 #include "engine/cuda/lane.h"
 
+#include "common/base/clock.h"
 #include "engine/cuda/trees_pack.h"
 #include "engine/share.h"
 
@@ -40,18 +41,11 @@ static int no_answer(const eng_cuda_lane *l, pst_err *err)
                        l->on->name);
 }
 
-static time_t seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec;
-}
-
 /* 0 = the wait may go on. What the run's own limits say first: when its time is over, that is the device's fault and no record's. */
-static int patience(const eng_cuda_lane *l, time_t from, pst_err *err)
+static int patience(const eng_cuda_lane *l, int64_t from_us, pst_err *err)
 {
     int rc = l->watch ? eng_watch_check(l->watch, err) : 0;
-    bool over = l->watch && l->watch->limits.ms_max ? rc == PST_ETIMEDOUT : seconds() - from > UNWATCHED_S;
+    bool over = l->watch && l->watch->limits.ms_max ? rc == PST_ETIMEDOUT : pst_mono_us() - from_us > UNWATCHED_S * 1000000LL;
     return over ? no_answer(l, err) : rc;
 }
 
@@ -59,16 +53,16 @@ static int patience(const eng_cuda_lane *l, time_t from, pst_err *err)
 static int drain(eng_cuda_lane *l, const char *what, pst_err *err)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    time_t from = 0;
+    int64_t from_us = 0;
     for (int asked = 0;; asked++) {
         int said = l->on->driver->stream_query(l->stream);
         if (said == 0)
             l->under_way = 0;
         if (said != ENG_CUDA_NOT_READY)
             return eng_cuda_said(l->on, said, what, err);
-        if (!from)
-            from = seconds();
-        int rc = patience(l, from, err);
+        if (!from_us)
+            from_us = pst_mono_us();
+        int rc = patience(l, from_us, err);
         if (rc < 0)
             return rc;
         if (asked > SPINS)

@@ -487,14 +487,7 @@ static bool send_some(sup_outlet *o, pst_buf *scratch)
 
 static void wait_ms(sup_outlet *o, int ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    struct timespec until = pst_mono_at(pst_mono_us() + ms * 1000LL);
     pthread_cond_timedwait(&o->changed, &o->lock, &until);
 }
 
