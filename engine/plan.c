@@ -62,6 +62,11 @@ void pst_plan_free(pst_plan *p)
     free(p);
 }
 
+const char *pst_plan_backend_of(const char *device)
+{
+    return !device || !strcmp(device, "cpu") ? NULL : device;
+}
+
 const char *pst_plan_device(const pst_plan *p, const char **ret_why)
 {
     *ret_why = p->computes_why;

@@ -7,6 +7,7 @@
 #include "common/platform/verb.h"
 #include "common/platform/models.h"
 #include "engine/backend_test.h"
+#include "engine/device_of.h"
 #include "engine/penstock_engine.h"
 #include "verbs.h"
 #include "common/bus/bus.h"
@@ -335,16 +336,13 @@ static int fetch_temporary(pst_verb_run *v, char **ret_path)
 static int explain(pst_verb_run *v, const models_opts *o)
 {
     const char *what = v->args[0];
-    if (o->batch < 1 || o->batch > 1 << 20 || o->free_dim < 0 || o->free_dim > 1 << 20)
-        return pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--batch is 1 to 1048576, --free-dim 0 to 1048576");
     bool named = !pst_fs_exists(what) && !strchr(what, '/') && !strchr(what, '.') && strcmp(what, "-") != 0;
     char *fetched = NULL, *text = NULL;
     pst_model *m = NULL;
     int rc = named ? fetch_temporary(v, &fetched) : 0;
     if (rc == 0)
         rc = pst_model_load_file(named ? fetched : what, NULL, &m, &v->err);
-    bool cpu = !o->device || !strcmp(o->device, "cpu");
-    pst_plan_opts plan = {.isa = o->isa, .no_fusion = o->no_fusion, .backend = cpu ? NULL : o->device};
+    pst_plan_opts plan = {.isa = o->isa, .no_fusion = o->no_fusion, .backend = pst_plan_backend_of(o->device)};
     pst_explain_opts e = {
         .file = what, .batch = (size_t)o->batch, .free_dim = (size_t)o->free_dim, .json = v->settings.json, .measure = o->measure};
     if (rc == 0)

@@ -325,8 +325,7 @@ static int allocate(pst_binding *b, pst_err *err)
 static int make_plan(pst_binding *b, const pst_pipeline *p, pst_err *err)
 {
     const pst_run_limits run = score_model_run_limits(PST_MODEL_RUN_MS);
-    bool cpu = !p->device || !strcmp(p->device, "cpu");
-    const pst_plan_opts opts = {.run = &run, .backend = cpu ? NULL : p->device, .rows_most = b->rows_max};
+    const pst_plan_opts opts = {.run = &run, .backend = pst_plan_backend_of(p->device), .rows_most = b->rows_max};
     pst_err why = {0};
     int rc = pst_plan_new(b->model, &opts, &b->plan, &why);
     if (rc == PST_EUNSUPPORTED && !strcmp(why.origin, "cuda"))
