@@ -90,6 +90,8 @@ void pst_http_free(pst_http *s);
 void pst_http_counts(const pst_http *s, uint64_t ret_counts[5]);
 /* The same for dumps, as member `http`. */
 void pst_http_dump(const pst_http *s, json_t *to);
+/* The answer to GET /metrics, in Prometheus' text format. */
+void pst_http_reply_metrics(pst_http_req *r, pst_metrics *set);
 /* The answer to GET /state: the dump, or 503 for NULL. */
 void pst_http_reply_dump(pst_http_req *r, json_t *take);
 

@@ -144,6 +144,14 @@ static void reply_json(pst_http_req *r, int status, const char *type, json_t *ta
     pst_buf_done(&b);
 }
 
+void pst_http_reply_metrics(pst_http_req *r, pst_metrics *set)
+{
+    pst_buf b = {0};
+    pst_metrics_text(set, &b);
+    pst_http_reply(r, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
+    pst_buf_done(&b);
+}
+
 void pst_http_reply_json(pst_http_req *r, int status, json_t *take)
 {
     reply_json(r, status, "application/json", take);

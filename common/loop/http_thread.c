@@ -67,10 +67,7 @@ int pst_http_thread_start(const pst_http_conf *conf, const pst_http_route *route
 static void get_metrics(void *arg, pst_http_req *req)
 {
     pst_http_thread *t = arg;
-    pst_buf b = {0};
-    pst_metrics_text(t->set, &b);
-    pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
-    pst_buf_done(&b);
+    pst_http_reply_metrics(req, t->set);
 }
 
 static void get_health(void *arg, pst_http_req *req)

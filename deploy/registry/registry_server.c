@@ -401,10 +401,7 @@ static void on_health(void *arg, pst_http_req *req)
 static void on_metrics(void *arg, pst_http_req *req)
 {
     rserver *s = arg;
-    pst_buf b = {0};
-    pst_metrics_text(s->metrics, &b);
-    pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
-    pst_buf_done(&b);
+    pst_http_reply_metrics(req, s->metrics);
 }
 
 /* Who has the password may; where none is asked for, who has the token. */

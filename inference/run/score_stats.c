@@ -40,6 +40,7 @@ struct pst_stats_threads {
     int64_t seen_us;
 };
 
+/* Counts without a further label are made here, not where the first is counted: a 0 on /metrics was looked at, what is missing was not. */
 score_stats *score_stats_new(const char *pipeline)
 {
     score_stats *s = pst_alloc(sizeof(*s));
@@ -428,11 +429,8 @@ static void *run(void *arg)
 static void show_metrics(void *arg, pst_http_req *req)
 {
     score_stats *s = arg;
-    pst_buf text = {0};
     pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
-    pst_metrics_text(s->set, &text);
-    pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", text.data, text.len);
-    pst_buf_done(&text);
+    pst_http_reply_metrics(req, s->set);
 }
 
 static void show_alive(void *arg, pst_http_req *req)

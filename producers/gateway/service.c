@@ -19,11 +19,8 @@ static void health(void *arg, pst_http_req *req)
 static void metrics(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;
-    pst_buf b = {0};
     pst_metric_set(g->streams, (double)gw_hub_streams(g->hub));
-    pst_metrics_text(g->metrics, &b);
-    pst_http_reply(req, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
-    pst_buf_done(&b);
+    pst_http_reply_metrics(req, g->metrics);
 }
 
 static void description(void *arg, pst_http_req *req)
