@@ -75,15 +75,8 @@ const char *const *eng_attr_strings(const eng_node *n, const char *name, size_t 
 /* Value ids read by graphs nested in a node, their own locals included (harmless). */
 void eng_visit_graph(const eng_graph *g, void (*use)(void *arg, int id), void *arg)
 {
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const eng_node *n = &g->nodes[i];
-        for (int k = 0; k < n->n_in; k++)
-            if (n->in[k] >= 0)
-                use(arg, n->in[k]);
-        for (int k = 0; k < n->n_attrs; k++)
-            if (n->attrs[k].graph)
-                eng_visit_graph(n->attrs[k].graph, use, arg);
-    }
+    for (size_t i = 0; i < g->n_nodes; i++)
+        eng_visit_uses(&g->nodes[i], use, arg);
     for (int i = 0; i < g->n_out; i++)
         use(arg, g->out[i]);
 }
