@@ -120,8 +120,6 @@ static int run_verb(int which, int argc, char **argv)
     if (rc == 0 && !o.config)
         rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "which pipeline? penstock %s -c pipeline.yml",
                          usages[which].verb);
-    if (rc == 0 && (o.records_max < 0 || o.slot < -1 || o.slot > 1000000))
-        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--max-records and --slot are whole numbers from 0 on");
     if (rc == 0)
         rc = load(&o, &p, &v.err);
     if (rc == 0 && which == RUN)

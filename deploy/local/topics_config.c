@@ -21,8 +21,9 @@ typedef struct topics_opts {
 } topics_opts;
 
 static const pst_opt topics_options[] = {
-    {"partitions", 0, PST_OPT_INT, offsetof(topics_opts, partitions), "N", NULL, "create NAME: this many; left out: the broker's default"},
-    {"replication", 0, PST_OPT_INT, offsetof(topics_opts, replication), "N", NULL,
+    {"partitions", 0, PST_OPT_INT, offsetof(topics_opts, partitions), "N 1..100000", NULL,
+     "create NAME: this many; left out: the broker's default"},
+    {"replication", 0, PST_OPT_INT, offsetof(topics_opts, replication), "N 1..1000", NULL,
      "create NAME: this many copies; left out: the broker's default"},
     {"commands", 0, PST_OPT_BOOL, offsetof(topics_opts, commands), NULL, NULL,
      "acls: as kafka-acls.sh commands; $BOOTSTRAP and $ADMIN are yours to set"},
@@ -124,8 +125,6 @@ static int check_topics_words(const topics_opts *o, char **args, int n, pst_err 
     if ((!create && !acls && strcmp(what, "list")) || n > (create ? 2 : 1))
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                            "wanted `penstock topics list`, `topics create [NAME]` or `topics acls`");
-    if (o->partitions < 0 || o->partitions > 100000 || o->replication < 0 || o->replication > 1000)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--partitions is 1 to 100000 and --replication 1 to 1000");
     if ((o->partitions || o->replication) && !(create && n == 2))
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                            "--partitions and --replication go with `topics create NAME`: the platform's own topics have theirs");

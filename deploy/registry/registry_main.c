@@ -151,8 +151,7 @@ static int run(int argc, char **argv)
     int status = pst_verb_parse(&v, &usage, argc, argv, &o, 0, 0);
     if (status >= 0)
         return status;
-    int rc = o.port < 0 || o.port > 65535 ? pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--port must be 0 to 65535")
-                                          : wire(&s, &o, &v.settings, &v.err);
+    int rc = wire(&s, &o, &v.settings, &v.err);
     if (rc == PST_OK) {
         pst_log(PST_LOG_INFO, "registry", "event=listening url=%s topic=%s bootstrap=%s", rserver_url(s.server), o.topic,
                 v.settings.bootstrap.value);

@@ -166,8 +166,7 @@ static int gateway_run(int argc, char **argv)
     if (status >= 0)
         return status;
     g.client = v.client;
-    int rc = o.port < 0 || o.port > 65535 ? pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--port: wanted 0 to 65535")
-                                          : wire(&g, &o, &v.err);
+    int rc = wire(&g, &o, &v.err);
     if (!rc)
         loop(&g);
     take_apart(&g);
