@@ -2,7 +2,7 @@
 Each good record is scored once and each bad one dead-lettered once with its bytes, nothing is missing, nothing doubled, the order within a partition is kept,
 and no scorer leaves by itself. Two minutes here; the long leg, on three brokers of which some are killed, is asked for by the environment:
     LEDGER=100000 [SEED=7]   100,000 records, about 750 a transaction, two scorers"""
-import sys, os, json, random, struct, threading, time, http.server, urllib.error, urllib.request
+import sys, os, json, random, struct, threading, time
 from collections import Counter
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../live"))
 from kit import *
@@ -16,40 +16,6 @@ WIDER = {**POINT, "fields": POINT["fields"] + [{"name": "y", "type": "int", "def
 OTHER = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": {"type": "array", "items": "string"}}]}
 rnd = random.Random(SEED)
 rnd.shuffle(FAULTS)
-
-
-class Registry:
-    """In front of the real one; says 503 while it is away."""
-    def __init__(self, real):
-        proxy, self.away, self.refused = self, False, 0
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def do(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
-                if proxy.away:
-                    proxy.refused += 1
-                    code, text = 503, b"away"
-                else:
-                    req = urllib.request.Request(real + self.path, body, {k: v for k, v in self.headers.items() if k.lower() in ("content-type", "accept", "authorization")}, method=self.command)
-                    try:
-                        with urllib.request.urlopen(req, timeout=15 * PATIENCE) as r:
-                            code, text = r.status, r.read()
-                    except urllib.error.HTTPError as e:
-                        code, text = e.code, e.read()
-                self.send_response(code)
-                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-            do_GET = do_POST = do_PUT = do_DELETE = do
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
 with Platform(brokers=BROKERS, without="trainer,lcm,scorers") as p:
@@ -66,7 +32,7 @@ with Platform(brokers=BROKERS, without="trainer,lcm,scorers") as p:
         f"name: ledger\ninput: {{topics: [in], group: ledger, start: earliest, format: avro}}\nmodel: {{file: {p.dir}/m.onnx}}\nfeatures: [{{field: x}}]\n"
         "output: {topic: out, format: full, passthrough: [id, host]}\nguarantee: exactly_once\nscore: {non_finite: dead_letter}\nerrors: {tolerance: all, dead_letter: {topic: dead}}\n"
         f"batching: {{count: {750 if LONG else 128}, age: 5ms}}\nkafka: {{message.max.bytes: 200000, session.timeout.ms: 6000, topic.metadata.refresh.interval.ms: 2000}}\n")
-    registry = Registry(p.registry)
+    registry = RefusingRegistry(p.registry)
     p.env["PENSTOCK_REGISTRY"] = registry.url
 
     def good(i, x=None, host="h"):
@@ -130,13 +96,13 @@ with Platform(brokers=BROKERS, without="trainer,lcm,scorers") as p:
             time.sleep(9)
             workers[k].send_signal(signal.SIGCONT)
         elif fault == "registry":
-            registry.away = True
+            registry.code = 503
             workers[k].kill(), workers[k].wait()
             workers[k] = start()  # it knows no schema yet
             refused = registry.refused
             until(lambda: registry.refused > refused, 60, lambda: f"seed {SEED}: nobody asks the registry while it is away: {tail()}")
             time.sleep(4)
-            registry.away = False
+            registry.code = None
         elif fault == "join":
             third = start()
             time.sleep(5)

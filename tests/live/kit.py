@@ -4,7 +4,7 @@
         tid = p.submit(manifest("name", "echo hi"))
         p.wait_state(tid, "COMPLETED")
 """
-import contextlib, io, json, os, random, shutil, signal, socket, struct, subprocess, sys, tempfile, time, urllib.request
+import contextlib, http.server, io, json, os, random, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +73,41 @@ class Child(subprocess.Popen):
 
     def wait(self, timeout=None):
         return super().wait(timeout and timeout * PATIENCE)
+
+
+class RefusingRegistry:
+    """In front of the real one: while `code` is set it says that, to everything or to paths with `only`, and counts how often."""
+    def __init__(self, real, only=""):
+        proxy, self.code, self.refused = self, None, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
+                code = proxy.code
+                if code and only in self.path:
+                    proxy.refused += 1
+                    text = json.dumps({"error_code": code, "message": "not you"}).encode()
+                else:
+                    headers = {k: v for k, v in self.headers.items() if k.lower() in ("content-type", "accept", "authorization")}
+                    try:
+                        with urllib.request.urlopen(urllib.request.Request(real + self.path, body, headers, method=self.command), timeout=15 * PATIENCE) as r:
+                            code, text = r.status, r.read()
+                    except urllib.error.HTTPError as e:
+                        code, text = e.code, e.read()
+                self.send_response(code)
+                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+            do_GET = do_POST = do_PUT = do_DELETE = do
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
 class Platform:

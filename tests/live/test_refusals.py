@@ -1,7 +1,6 @@
 """What is refused is said at once, with its exit status, and found afterwards: submissions that cannot run, request ids used twice, other people's jobs, what
 verbs are asked for and is not there. A registry that refuses a running scorer (401, 403) ends nothing. What is not known is no number. Requests that are
 read a second time, because the broker has forgotten where their readers were, do nothing."""
-import http.server, threading
 from kit import *
 
 SCHEMA = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}]}
@@ -128,40 +127,6 @@ def forgotten_offsets(p):
     print("offsets that the broker has forgotten: nothing ran again")
 
 
-class Refusing:
-    """A registry that says `code` to everything, or to paths with `only`, while code is set."""
-    def __init__(self, real, only=""):
-        proxy, self.code, self.refused = self, None, 0
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def do(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
-                if proxy.code and only in self.path:
-                    proxy.refused += 1
-                    code, text = proxy.code, json.dumps({"error_code": proxy.code, "message": "not you"}).encode()
-                else:
-                    try:
-                        req = urllib.request.Request(real + self.path, body, {k: v for k, v in self.headers.items() if k.lower() in ("content-type", "accept")}, method=self.command)
-                        with urllib.request.urlopen(req, timeout=15 * PATIENCE) as r:
-                            code, text = r.status, r.read()
-                    except urllib.error.HTTPError as e:
-                        code, text = e.code, e.read()
-                self.send_response(code)
-                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-            do_GET = do_POST = do_PUT = do_DELETE = do
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
 def times(p, path, width, factor):
     """A model that multiplies `width` numbers by a factor and adds them up."""
     import numpy as np, onnx
@@ -179,7 +144,7 @@ def shadow_held_up(p):
     for factor, alias in ((2, "champion"), (3, "rival")):
         p.cli("models", "register", times(p, f"sh{factor}.onnx", 1, factor), "--name", "sh", "--alias", alias)
     p.create("sh"), p.create("sh.out"), p.create("sh.rival")
-    sid, registry, producer = p.register("sh-value", SCHEMA), Refusing(p.registry, "sh.rival-value"), p.producer()
+    sid, registry, producer = p.register("sh-value", SCHEMA), RefusingRegistry(p.registry, "sh.rival-value"), p.producer()
     path = p.dir / "sh.yml"
     path.write_text("name: sh\ninput: {topics: [sh], group: sh}\nmodel: {name: sh, alias: champion}\nfeatures: [{field: x}]\noutput: {topic: sh.out}\n"
                     "rollout: {shadow: {alias: rival, topic: sh.rival}}\nguarantee: exactly_once\n")
@@ -227,7 +192,7 @@ def refused_while_running(p):
     for t in ("asked", "asked.out"):
         p.create(t, 2)
     (p.dir / "asked.yml").write_text(f"name: asked\ninput: {{topics: [asked], group: asked}}\nmodel: {{file: {p.dir}/m.onnx}}\nfeatures: [{{field: x}}]\noutput: {{topic: asked.out}}\nguarantee: exactly_once\n")
-    registry, port, producer = Refusing(p.registry), free_ports(1), p.producer()
+    registry, port, producer = RefusingRegistry(p.registry), free_ports(1), p.producer()
     w = p.spawn("score", "run", "-c", p.dir / "asked.yml", "--metrics-listen", f"127.0.0.1:{port}", log="asked.log", env={**p.env, "PENSTOCK_REGISTRY": registry.url})
     log = lambda: "\n".join((p.dir / "asked.log").read_text().splitlines()[-5:])
 

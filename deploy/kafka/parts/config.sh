@@ -79,7 +79,7 @@ reserve_port() { # so that two starts at the same moment do not choose the same;
 }
 
 choose_ports() { # AFTER: sets S_PORT; after a failed bind, AFTER is the port that failed
-    local wish=$S_PORT node nodes=()
+    local wanted=$S_PORT node nodes=()
     for ((node = 1; node <= S_BROKERS; node++)); do nodes+=("$node"); done
     if ((S_PORT_SET)); then
         ports_stay_taken "${nodes[@]}"
@@ -88,12 +88,12 @@ choose_ports() { # AFTER: sets S_PORT; after a failed bind, AFTER is the port th
         reserve_port
         return 0
     fi
-    if [[ -n $S_PORT ]]; then ports_stay_taken "${nodes[@]}"; else wish=$PORT_DEFAULT; fi
-    for ((S_PORT = wish, node = 0; node < 400; node++)); do
+    if [[ -n $S_PORT ]]; then ports_stay_taken "${nodes[@]}"; else wanted=$PORT_DEFAULT; fi
+    for ((S_PORT = wanted, node = 0; node < 400; node++)); do
         if [[ $S_PORT != "${1:-}" ]] && reserve_port; then
             ports_taken "${nodes[@]}"
             if [[ -z $REPLY ]]; then
-                [[ $S_PORT == "$wish" ]] || say "port $wish is in use: taking $S_PORT"
+                [[ $S_PORT == "$wanted" ]] || say "port $wanted is in use: taking $S_PORT"
                 return 0
             fi
         fi
