@@ -95,7 +95,8 @@ static double linear_flops(const eng_node *n, const pst_tensor *x)
 /* A third input of MatMul's kin is no bias. */
 static double gemm_flops(const eng_node *n, const pst_tensor *x, const pst_tensor *bias, const pst_tensor *y)
 {
-    double k = x && x->rank > 0 ? (double)x->dims[eng_attr_int(n, "transA", 0) ? 0 : x->rank - 1] : 0;
+    int summed = !x || eng_attr_int(n, "transA", 0) ? 0 : x->rank - 1; /* the dimension that both sides share */
+    double k = x && x->rank > 0 ? (double)x->dims[summed] : 0;
     return count_of(y) * (2 * k + (!strcmp(n->op_type, "Gemm") && bias && bias->rank >= 0));
 }
 

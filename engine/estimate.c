@@ -315,7 +315,10 @@ static pst_tensor of_input(const pst_value_info *v, int64_t rows)
 {
     pst_tensor t = {.dtype = v->dtype, .rank = v->rank > 0 ? v->rank : 0};
     for (int i = 0; i < t.rank; i++)
-        t.dims[i] = v->dims[i] >= 0 ? v->dims[i] : i == 0 ? rows : 1;
+        if (v->dims[i] >= 0)
+            t.dims[i] = v->dims[i];
+        else /* free: the first is the batch's, the others are left at their least */
+            t.dims[i] = i == 0 ? rows : 1;
     return bounded(t);
 }
 

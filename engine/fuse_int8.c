@@ -55,12 +55,15 @@ static bool find(const eng_fuser *f, size_t at, int side, found *r)
     const eng_node *mul = f->nodes[at].node, *cast, *product, *quantised;
     size_t i_cast, i_product, i_quantised;
     *r = (found){.parts = {at}, .n = 1, .out = mul->out[0], .bias = -1};
-    if (!(cast = eng_fuse_maker(f, mul->in[side], &i_cast)) || !eng_fuse_is(cast, "Cast") || eng_attr_int(cast, "to", 0) != PST_F32 ||
-        f->readers[mul->in[side]] != 1 || !(product = eng_fuse_maker(f, cast->in[0], &i_product)) ||
-        !eng_fuse_is(product, "MatMulInteger") || f->readers[cast->in[0]] != 1 || product->n_in < 3 ||
-        !(quantised = eng_fuse_maker(f, product->in[0], &i_quantised)) || *quantised->domain || quantised->n_out != 3 ||
-        strcmp(quantised->op_type, "DynamicQuantizeLinear") != 0 || product->in[0] != quantised->out[0] ||
-        product->in[2] != quantised->out[2])
+    cast = eng_fuse_maker(f, mul->in[side], &i_cast);
+    if (!cast || !eng_fuse_is(cast, "Cast") || eng_attr_int(cast, "to", 0) != PST_F32 || f->readers[mul->in[side]] != 1)
+        return false;
+    product = eng_fuse_maker(f, cast->in[0], &i_product);
+    if (!product || !eng_fuse_is(product, "MatMulInteger") || f->readers[cast->in[0]] != 1 || product->n_in < 3)
+        return false;
+    quantised = eng_fuse_maker(f, product->in[0], &i_quantised);
+    if (!quantised || *quantised->domain || quantised->n_out != 3 || strcmp(quantised->op_type, "DynamicQuantizeLinear") != 0 ||
+        product->in[0] != quantised->out[0] || product->in[2] != quantised->out[2])
         return false;
     int64_t n = columns_of(f, product);
     r->product = product;

@@ -200,9 +200,14 @@ static void try_pieces(eng_fuser *f, size_t at)
     int n = 1;
     double eps = 0;
     int64_t axis, var_axis;
-    if (!eng_fuse_is(div, "Div") || div->n_in != 2 || !(sub = eng_fuse_maker(f, div->in[0], &i_sub)) || !eng_fuse_is(sub, "Sub") ||
-        !(sqrt = eng_fuse_maker(f, div->in[1], &i_sqrt)) || !eng_fuse_is(sqrt, "Sqrt") || f->readers[div->in[1]] != 1 ||
-        !(add = eng_fuse_maker(f, sqrt->in[0], &i_add)) || !eng_fuse_is(add, "Add") || add->n_in != 2 || f->readers[sqrt->in[0]] != 1)
+    if (!eng_fuse_is(div, "Div") || div->n_in != 2)
+        return;
+    sub = eng_fuse_maker(f, div->in[0], &i_sub);
+    sqrt = eng_fuse_maker(f, div->in[1], &i_sqrt);
+    if (!sub || !eng_fuse_is(sub, "Sub") || !sqrt || !eng_fuse_is(sqrt, "Sqrt") || f->readers[div->in[1]] != 1)
+        return;
+    add = eng_fuse_maker(f, sqrt->in[0], &i_add);
+    if (!add || !eng_fuse_is(add, "Add") || add->n_in != 2 || f->readers[sqrt->in[0]] != 1)
         return;
     int d = div->in[0], v = -1; /* the variance: the sum's operand that is not eps */
     if (eng_fuse_scalar(f, add->in[1], &eps))

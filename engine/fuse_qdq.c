@@ -38,8 +38,11 @@ static bool sound_scales(const pst_tensor *t)
 static bool constants_of(const eng_fuser *f, const eng_node *n, eng_bytes *ret)
 {
     *ret = (eng_bytes){.node = n, .id = -1, .zero_id = -1};
-    if (*n->domain || n->n_in < 2 || n->n_out != 1 || n->in[0] < 0 || n->out[0] < 0 || !(ret->scale = eng_fuse_konst(f, n->in[1])) ||
-        ret->scale->rank > 1 || !sound_scales(ret->scale) || eng_attr_int(n, "block_size", 0) || eng_attr_int(n, "precision", 0))
+    if (*n->domain || n->n_in < 2 || n->n_out != 1 || n->in[0] < 0 || n->out[0] < 0 || eng_attr_int(n, "block_size", 0) ||
+        eng_attr_int(n, "precision", 0))
+        return false;
+    ret->scale = eng_fuse_konst(f, n->in[1]);
+    if (!ret->scale || ret->scale->rank > 1 || !sound_scales(ret->scale))
         return false;
     ret->scale_id = n->in[1];
     if (n->n_in < 3 || n->in[2] < 0)
@@ -261,7 +264,8 @@ static bool set_bias(const eng_fuser *f, const unit *u, eng_int8_fused *s)
     const pst_tensor *t = columns_konst(f, u->bias, u->columns);
     if (!t || (!strcmp(u->product->op_type, "Conv") && eng_count(t) != u->columns))
         return false;
-    if ((s->sums_bias = whole_bias(f, u)))
+    s->sums_bias = whole_bias(f, u);
+    if (s->sums_bias)
         return true;
     const float *from = t->data;
     float *floats = eng_zone_alloc(&f->p->zone, (size_t)u->columns * sizeof *floats);

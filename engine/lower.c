@@ -149,7 +149,9 @@ int eng_lower(pst_plan *p, const eng_graph *g, eng_lowered *ret, pst_err *err)
     int rc = 0;
     for (size_t i = 0; i < n; i++) {
         ret->nodes[i].node = &g->nodes[i];
-        if (rc == 0 && (rc = eng_watch_check(&p->watch, err)) == 0 && try_fold(p, ret->nodes[i].node)) {
+        if (rc == 0)
+            rc = eng_watch_check(&p->watch, err); /* what is folded is run, and may take as long */
+        if (rc == 0 && try_fold(p, ret->nodes[i].node)) {
             ret->nodes[i].dead = true;
             ret->n_folded++;
         }

@@ -37,8 +37,12 @@ int eng_made_up_inputs(const pst_model *m, int64_t batch, int64_t other, pst_ten
             return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "onnx", 0,
                                "input %s is no tensor of a declared type and rank: its shape cannot be made up", v->name);
         for (int k = 0; k < v->rank; k++) {
-            t.dims[k] = v->dims[k] >= 0 ? v->dims[k] : first ? batch : other;
-            first = first && v->dims[k] >= 0;
+            bool known = v->dims[k] >= 0;
+            if (known)
+                t.dims[k] = v->dims[k];
+            else /* the first free one is the batch's */
+                t.dims[k] = first ? batch : other;
+            first = first && known;
         }
         int64_t n = eng_dims_count(t.dims, t.rank);
         if (n < 0 || (uint64_t)n > m->limits.tensor_bytes_max / size)

@@ -24,7 +24,9 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "%s %s: %s", want ? "isa" : "PENSTOCK_ISA",
                            want ? want : eng_isa_asked(), eng_isa_why_not(want ? want : eng_isa_asked()));
     const pst_run_limits *run = opts ? opts->run : NULL;
-    if (run && (rc = eng_reserved_check(run->reserved, sizeof run->reserved / sizeof *run->reserved, "pst_run_limits", err)) < 0)
+    if (run)
+        rc = eng_reserved_check(run->reserved, sizeof run->reserved / sizeof *run->reserved, "pst_run_limits", err);
+    if (rc < 0)
         return rc;
     pst_plan *p = eng_heap_raw(sizeof *p);
     if (!p)
@@ -125,9 +127,10 @@ int eng_plan_run_vals(pst_plan *p, const eng_val *in, size_t n_in, const eng_val
             return rc;
     }
     int before = err->code, rc = run_once(p, in, n_in, ret_out, n_out, err);
-    if (rc == PST_EUNSUPPORTED && before == 0 && (rc = eng_backend_next(p, err)) == 0)
-        rc = run_once(p, in, n_in, ret_out, n_out, err);
-    return rc;
+    if (rc != PST_EUNSUPPORTED || before != 0)
+        return rc;
+    rc = eng_backend_next(p, err); /* what this backend cannot do after all, the next may */
+    return rc < 0 ? rc : run_once(p, in, n_in, ret_out, n_out, err);
 }
 
 int pst_plan_run(pst_plan *p, const pst_tensor *in, size_t n_in, pst_tensor *ret_out, size_t n_out, pst_err *err)

@@ -29,7 +29,10 @@ int eng_watch_look(eng_watch *w, pst_err *err)
     if (!w->limits.ms_max || --w->to_clock)
         return 0;
     int64_t now = pst_mono_ns();
-    w->every = now - w->looked_ns > CLOSE_NS ? 1 : w->every < EVERY_MAX ? 2 * w->every : EVERY_MAX;
+    if (now - w->looked_ns > CLOSE_NS)
+        w->every = 1;
+    else if (w->every < EVERY_MAX)
+        w->every *= 2;
     w->to_clock = w->every;
     w->looked_ns = now;
     if ((uint64_t)(now - w->began_ns) / 1000000 < w->limits.ms_max)

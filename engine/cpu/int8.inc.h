@@ -73,7 +73,11 @@ static void block(const eng_int8_block *g)
 {
     int tiles = (g->m + MR - 1) / MR;
     for (int col = 0, wide; col < g->n; col += wide) {
-        wide = g->m == 1 && g->n - col > 3 * NR ? 4 * NR : g->m == 2 && g->n - col > NR ? 2 * NR : NR;
+        wide = NR; /* few rows: several panels at once, so that there are sums enough to hide the latency of each */
+        if (g->m == 1 && g->n - col > 3 * NR)
+            wide = 4 * NR;
+        else if (g->m == 2 && g->n - col > NR)
+            wide = 2 * NR;
         for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
             rows = eng_tile_rows(g->m, tiles, i);
             (wide == 4 * NR ? tile_1x4 : wide == 2 * NR ? tile_2x2 : tile_of[rows])(g, row, col);

@@ -75,12 +75,18 @@ static void last_layer(const eng_last_layer *l)
     for (int f = 0, wide; f < l->n; f += wide) {
         int left = l->n - f;
         bool one = left <= VL;
-        wide = l->m == 1 && left > 3 * NR + VL ? 4 * NR : l->m == 2 && left > NR + VL ? 2 * NR : NR;
+        wide = NR; /* few rows: several panels at once, as in the products of bytes */
+        if (l->m == 1 && left > 3 * NR + VL)
+            wide = 4 * NR;
+        else if (l->m == 2 && left > NR + VL)
+            wide = 2 * NR;
         int most = one ? LAST_ONE_MAX : MR, tiles = (l->m + most - 1) / most;
         t.b = l->w + (ptrdiff_t)f / NR * t.bps;
         for (int i = 0, row = 0, rows; i < tiles; i++, row += rows) {
             rows = eng_tile_rows(l->m, tiles, i);
-            last_tile tile = wide == 4 * NR ? last_1x4 : wide == 2 * NR ? last_2x2 : one ? last_one_of[rows] : last_of[rows];
+            last_tile tile = one ? last_one_of[rows] : last_of[rows];
+            if (wide > NR)
+                tile = wide == 4 * NR ? last_1x4 : last_2x2;
             t.a = l->a + row * l->lda;
             t.c = l->c + row * l->ldc + f;
             tile(&t, l->bias + f, l->add ? l->add + row * l->ldc + f : NULL, &l->end);

@@ -186,7 +186,9 @@ static void (*const dense_of[3][3][MR + 1])(const tile_at *, const float *, bool
 /* Panels a tile of so many rows takes at once while so many are left. */
 INLINE int panels_at_once(int rows, int left)
 {
-    return rows == 1 && left >= 4 ? 4 : rows <= 2 && left >= 2 ? 2 : 1;
+    if (rows == 1 && left >= 4)
+        return 4;
+    return rows <= 2 && left >= 2 ? 2 : 1;
 }
 
 /* Sums per output: the same for all columns of a product, so that equal columns give equal results wherever they stand; `together` of

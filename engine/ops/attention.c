@@ -210,12 +210,15 @@ int eng_op_attention(eng_op_ctx *c)
     if (k.s != v.s)
         return eng_op_fail(c, PST_EINVAL, "past keys and values differ in length");
     double scale = (double)eng_attr_float(c->node, "scale", 0), cap = (double)eng_attr_float(c->node, "softcap", 0);
-    scale = eng_attr_find(c->node, "scale") ? scale : q.d ? 1 / sqrt((double)q.d) : 1;
+    if (!eng_attr_find(c->node, "scale"))
+        scale = q.d ? 1 / sqrt((double)q.d) : 1;
     bool flat = eng_in(c, 0)->rank == 3;
     int64_t dims4[4] = {q.b, q.h, q.s, v.d}, dims3[3] = {q.b, q.s, q.h * v.d}, per = q.h / k.h;
     float *y = flat ? eng_out(c, 0, PST_F32, 3, dims3) : eng_out(c, 0, PST_F32, 4, dims4);
     float *qk = c->n_out > 3 ? eng_out(c, 3, PST_F32, 4, (int64_t[]){q.b, q.h, q.s, k.s}) : NULL;
-    if (y && c->n_out <= 3 && !c->plan->opts.no_fusion && (rc = attend(c, &q, &k, &v, &m, (float)scale, (float)cap, y, flat)) <= 0)
+    bool fast = y && c->n_out <= 3 && !c->plan->opts.no_fusion;
+    rc = fast ? attend(c, &q, &k, &v, &m, (float)scale, (float)cap, y, flat) : 1;
+    if (rc <= 0) /* done, or failed; 1: not by that way */
         return rc;
     double *row = eng_op_scratch(c, (size_t)k.s * 8 + 8), *sum = eng_op_scratch(c, (size_t)v.d * 8 + 8);
     if (!y || (c->n_out > 3 && !qk) || !row || !sum)

@@ -144,7 +144,9 @@ const char *eng_made_of_fused_gemm(eng_expand *x)
     int n = attrs_but(x, "activation", attrs);
     int y = eng_expand_node(x, "Gemm", *act ? NEW : eng_expand_out(x, 0), IN(eng_expand_in(x, 0), eng_expand_in(x, 1), eng_expand_in(x, 2)),
                             n, attrs);
-    size_t n_params = !eng_attr_find(x->of, "activation_alpha") ? 0 : !eng_attr_find(x->of, "activation_beta") ? 1 : 2;
+    size_t n_params = 0; /* a beta without an alpha is none */
+    if (eng_attr_find(x->of, "activation_alpha"))
+        n_params = eng_attr_find(x->of, "activation_beta") ? 2 : 1;
     float a = eng_attr_float(x->of, "activation_alpha", 0), b = eng_attr_float(x->of, "activation_beta", 0);
     return *act ? activate(x, act, y, n_params, a, b) : NULL;
 }

@@ -289,7 +289,9 @@ int eng_op_sequence_construct(eng_op_ctx *c)
     eng_seq *s = rc < 0 ? NULL : eng_out_seq(c, 0, c->n_in);
     for (int i = 0; s && i < c->n_in; i++)
         eng_val_set(c->plan, &s->items[i], c->in[i]);
-    return s ? 0 : rc < 0 ? rc : PST_ELIMIT;
+    if (rc < 0)
+        return rc;
+    return s ? 0 : PST_ELIMIT;
 }
 
 static int position(eng_op_ctx *c, int i, int64_t n, int64_t def, int64_t *ret)

@@ -23,8 +23,10 @@ static const char *const kernel_names[] = {"filters in the lanes", "filters in t
  * product. */
 static int64_t thirds_of(const eng_cpu_kernels *kn, int64_t m)
 {
-    int64_t rest = m % kn->nr;
-    return 3 * (m - rest) + (rest > kn->lanes ? 3 * kn->nr : rest ? 4 * kn->lanes : 0);
+    int64_t rest = m % kn->nr, whole = 3 * (m - rest);
+    if (rest == 0)
+        return whole;
+    return whole + (rest > kn->lanes ? 3 * kn->nr : 4 * kn->lanes);
 }
 
 /* Kernels of 16 lanes follow the rule of those of 8: measured there, they take 0.6 to 0.9 of their time wherever it says yes, even

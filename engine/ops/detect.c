@@ -54,7 +54,9 @@ int eng_op_nms(eng_op_ctx *c)
     if (b.dtype != PST_F32 || s.dtype != PST_F32 || b.rank != 3 || s.rank != 3 || b.dims[2] != 4 || b.dims[0] != s.dims[0] ||
         b.dims[1] != s.dims[2])
         return eng_op_fail(c, PST_EINVAL, "boxes (N, B, 4) and scores (N, C, B) are needed");
-    int64_t nb = b.dims[1], classes = s.dims[1], limit = most < 0 ? 0 : most > (double)nb ? nb : (int64_t)most, found = 0, room = 0;
+    int64_t nb = b.dims[1], classes = s.dims[1], limit = 0, found = 0, room = 0;
+    if (most >= 0)
+        limit = most > (double)nb ? nb : (int64_t)most;
     cand *list = eng_op_scratch(c, (size_t)nb * sizeof *list);
     float *kept = eng_op_scratch(c, (size_t)nb * 4 * sizeof *kept);
     if (__builtin_mul_overflow(b.dims[0] * classes, limit * 3, &room) || (uint64_t)room > c->plan->m->limits.tensor_bytes_max / 8)

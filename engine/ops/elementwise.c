@@ -102,8 +102,10 @@ static void eq_text(const void *va, int64_t sa, const void *vb, int64_t sb, void
 /* Integer powers exactly, by squaring; a negative exponent gives what 1/x truncates to. */
 static int64_t int_pow(int64_t a, int64_t e)
 {
-    if (e < 0)
-        return a == 1 ? 1 : a == -1 ? (e & 1 ? -1 : 1) : 0;
+    if (e < 0 && a == -1)
+        return e & 1 ? -1 : 1;
+    if (e < 0) /* a fraction, cut to a whole number */
+        return a == 1;
     uint64_t r = 1, x = (uint64_t)a;
     for (; e; e >>= 1, x *= x)
         if (e & 1)

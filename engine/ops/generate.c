@@ -310,10 +310,10 @@ static int rearrange(eng_op_ctx *c, bool to_space)
     bool crd = !strcmp(eng_attr_str(c->node, "mode", "DCR"), "CRD");
     if (x.rank != 4 || b < 1 || b > 1024 || (to_space ? x.dims[1] % (b * b) : x.dims[2] % b || x.dims[3] % b))
         return eng_op_fail(c, PST_EINVAL, "shape and block size do not fit");
-    int64_t ch = to_space ? x.dims[1] / (b * b) : x.dims[1], h = to_space ? x.dims[2] : x.dims[2] / b,
-            w = to_space ? x.dims[3] : x.dims[3] / b;
-    int64_t dims[4] = {x.dims[0], to_space ? ch : ch * b * b, to_space ? h * b : h, to_space ? w * b : w};
-    char *o = eng_out(c, 0, x.dtype, 4, dims);
+    int64_t apart = to_space ? 1 : b; /* the deep side has ch · b · b channels of h · w pixels, the wide one ch of (h · b) · (w · b) */
+    int64_t ch = to_space ? x.dims[1] / (b * b) : x.dims[1], h = x.dims[2] / apart, w = x.dims[3] / apart;
+    const int64_t deep_dims[4] = {x.dims[0], ch * b * b, h, w}, wide_dims[4] = {x.dims[0], ch, h * b, w * b};
+    char *o = eng_out(c, 0, x.dtype, 4, to_space ? wide_dims : deep_dims);
     if (!o)
         return PST_ELIMIT;
     size_t size = pst_dtype_size(x.dtype);

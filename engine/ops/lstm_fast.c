@@ -65,7 +65,9 @@ static int64_t place_of(const walk *k, int64_t b, int64_t step, int64_t *ret_t)
 {
     int64_t len = eng_rnn_length(k->s, b), t = k->back ? len - 1 - step : step;
     *ret_t = t;
-    return step >= len ? -1 : k->s->batch_first ? b * k->s->seq + t : t * k->s->batch + b;
+    if (step >= len)
+        return -1;
+    return k->s->batch_first ? b * k->s->seq + t : t * k->s->batch + b;
 }
 
 /* The rows' inputs of a step, 0 where there are none. */

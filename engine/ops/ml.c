@@ -59,7 +59,9 @@ int eng_op_linear_classifier(eng_op_ctx *c)
     eng_attr_floats(c->node, "coefficients", &n_coef);
     const pst_tensor *x = eng_in(c, 0);
     int64_t cols = x && x->rank ? x->dims[x->rank - 1] : 1, rows;
-    int n = n_icept ? (int)n_icept : cols ? (int)((int64_t)n_coef / cols) : 0;
+    int n = (int)n_icept; /* how many sums: one an intercept; without them one a row of coefficients */
+    if (!n_icept && cols)
+        n = (int)((int64_t)n_coef / cols);
     float *s;
     int rc = linear_scores(c, n, &rows, &s);
     if (rc < 0)
@@ -125,8 +127,12 @@ int eng_op_scaler(eng_op_ctx *c)
         return PST_EINVAL;
     if ((n_off > 1 && (int64_t)n_off != cols) || (n_scale > 1 && (int64_t)n_scale != cols))
         return eng_op_fail(c, PST_EINVAL, "%zu offsets and %zu scales for %lld features", n_off, n_scale, (long long)cols);
-    for (int64_t i = 0; i < n; i++)
-        o[i] = (x[i] - (n_off ? off[n_off == 1 ? 0 : i % cols] : 0)) * (n_scale ? scale[n_scale == 1 ? 0 : i % cols] : 1);
+    const float none = 0, once = 1;
+    off = n_off ? off : &none;
+    scale = n_scale ? scale : &once;
+    for (int64_t i = 0; i < n; i += cols)
+        for (int64_t k = 0; k < cols; k++) /* one for all, or one a feature */
+            o[i + k] = (x[i + k] - off[n_off > 1 ? k : 0]) * scale[n_scale > 1 ? k : 0];
     return 0;
 }
 
@@ -142,7 +148,10 @@ int eng_op_normalizer(eng_op_ctx *c)
         const float *v = x + r * cols;
         float by = norm[0] == 'M' ? -INFINITY : 0;
         for (int64_t k = 0; k < cols; k++)
-            by = norm[0] == 'M' ? (v[k] > by ? v[k] : by) : norm[1] == '1' ? by + fabsf(v[k]) : by + v[k] * v[k];
+            if (norm[0] == 'M')
+                by = v[k] > by ? v[k] : by;
+            else
+                by += norm[1] == '1' ? fabsf(v[k]) : v[k] * v[k];
         by = norm[0] == 'L' && norm[1] == '2' ? sqrtf(by) : by;
         for (int64_t k = 0; k < cols; k++)
             o[r * cols + k] = by != 0 ? v[k] / by : v[k];

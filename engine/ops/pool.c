@@ -237,7 +237,8 @@ static int pool(eng_op_ctx *c, pool_kind kind, bool global)
     if (!images) /* the loops go over places first */
         return 0;
     if (x.dtype == PST_F32) {
-        if (!index && (rc = pool_fast(c, &w, &a, x.data, y, images)) <= 0)
+        rc = index ? 1 : pool_fast(c, &w, &a, x.data, y, images);
+        if (rc <= 0) /* done, or failed; 1: not by that way */
             return rc;
         pool_f32(&w, &a, x.data, y, index, images);
         return 0;

@@ -95,7 +95,9 @@ int eng_op_quantize(eng_op_ctx *c)
     pst_tensor x = *eng_in(c, 0);
     scaling s;
     int64_t n = eng_count(&x), out = eng_attr_int(c->node, "output_dtype", 0);
-    int t = eng_in(c, 2) ? (int)eng_in(c, 2)->dtype : out ? (int)out : PST_U8;
+    int t = out ? (int)out : PST_U8;
+    if (eng_in(c, 2)) /* a zero point says the type */
+        t = (int)eng_in(c, 2)->dtype;
     double lo = 0, hi = 0;
     if ((rc = scaling_of(c, &x, 1, 2, &s)) < 0)
         return rc;

@@ -133,7 +133,9 @@ static void to_planes(const eng_int8_conv *g, const work *k, int64_t image, int6
 /* A row of a window whose pixels lie side by side in the image: cols pixels from `col` on, which may lie outside. */
 static uint8_t *gather_row(const uint8_t *row, int64_t col, int64_t cols, int64_t in, int64_t channels, uint8_t zero, uint8_t *to)
 {
-    int64_t from = col < 0 ? -col < cols ? -col : cols : 0, end = in - col < cols ? in - col : cols;
+    int64_t from = 0, end = in - col < cols ? in - col : cols;
+    if (col < 0)
+        from = -col < cols ? -col : cols;
     end = end > from ? end : from;
     if (from)
         memset(to, zero, (size_t)(from * channels));

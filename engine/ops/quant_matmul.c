@@ -27,7 +27,11 @@ int eng_int8_mul_make(eng_op_ctx *c, const eng_int8_right *right, bool left_sign
 {
     const eng_int8_kernels *kn = right->kernels;
     int n = right->n, columns = eng_int8_columns(kn, n), places = eng_int8_places(kn, right->k), any = 0;
-    int rows = n < 1366 ? 96 : n < 10923 ? 131072 / n / kn->mr * kn->mr : kn->mr;
+    int rows = kn->mr; /* at a time: 131,072 sums, whole tiles, 96 rows at the most */
+    if (n < 1366)
+        rows = 96;
+    else if (n < 10923)
+        rows = 131072 / n / kn->mr * kn->mr;
     int32_t *zeros = eng_op_scratch(c, (size_t)columns * sizeof *zeros), *first = eng_op_scratch(c, (size_t)columns * sizeof *first);
     *ret = (eng_int8_mul){.right = right, .left_signed = left_signed, .first = first, .rows = rows};
     ret->left = eng_op_scratch(c, (size_t)rows * (size_t)(places + 1) * sizeof *ret->left);
@@ -213,7 +217,9 @@ static int result_of(eng_op_ctx *c, const product *g, float alpha, result *r)
     const pst_tensor *sa = in_at(c, g->at->sa), *sb = in_at(c, g->at->sb), *sy = in_at(c, g->at->sy), *zy = in_at(c, g->at->zy),
                      *bias = in_at(c, g->at->bias);
     bool quantised = sy != NULL;
-    pst_dtype t = quantised ? (zy ? zy->dtype : g->a.dtype) : g->at->sa >= 0 ? PST_F32 : PST_I32;
+    pst_dtype t = g->at->sa >= 0 ? PST_F32 : PST_I32;
+    if (quantised)
+        t = zy ? zy->dtype : g->a.dtype;
     *r = (result){.kind = quantised        ? AS_BYTES
                           : g->at->sa >= 0 ? AS_FLOATS
                                            : AS_SUMS,

@@ -85,8 +85,14 @@ static int64_t reduce_ints(const reduction *r, int dtype, const void *x, int64_t
     for (int64_t i = 0; i < r->n_in; i++) {
         int64_t v = get_int(dtype, x, base + offset_of(i, r->rank_in, r->dims_in, r->strides_in)), a = (int64_t)acc;
         switch (kind) {
-        case R_MAX: acc = !i || (big ? (uint64_t)v > acc : v > a) ? (uint64_t)v : acc; break;
-        case R_MIN: acc = !i || (big ? (uint64_t)v < acc : v < a) ? (uint64_t)v : acc; break;
+        case R_MAX:
+            if (!i || (big ? (uint64_t)v > acc : v > a))
+                acc = (uint64_t)v;
+            break;
+        case R_MIN:
+            if (!i || (big ? (uint64_t)v < acc : v < a))
+                acc = (uint64_t)v;
+            break;
         case R_PROD: acc *= (uint64_t)v; break;
         case R_L1: acc += v < 0 && !big ? 0 - (uint64_t)v : (uint64_t)v; break;
         case R_L2:

@@ -128,7 +128,9 @@ static void cell(const rnn *s, int64_t dir, const float *xg, const float *hg, fl
         } else { /* i o f c; peepholes i o f */
             const float *p = s->peep ? s->peep + dir * 3 * n : NULL;
             float ig = apply(a, clipped(s, xg[i] + hg[i] + (p ? p[i] * cc[i] : 0)));
-            float fg = s->input_forget ? 1 - ig : apply(a, clipped(s, xg[2 * n + i] + hg[2 * n + i] + (p ? p[2 * n + i] * cc[i] : 0)));
+            float fg = 1 - ig; /* coupled gates: what is not let in is kept */
+            if (!s->input_forget)
+                fg = apply(a, clipped(s, xg[2 * n + i] + hg[2 * n + i] + (p ? p[2 * n + i] * cc[i] : 0)));
             float cg = apply(a + 1, clipped(s, xg[3 * n + i] + hg[3 * n + i]));
             cc[i] = fg * cc[i] + ig * cg;
             float og = apply(a, clipped(s, xg[n + i] + hg[n + i] + (p ? p[n + i] * cc[i] : 0)));
@@ -175,7 +177,8 @@ static int run_rnn(eng_op_ctx *c, int gates)
         return PST_ELIMIT;
     if (s.lengths) /* steps behind a row's end are 0 */
         memset(y, 0, (size_t)(T * B * s.dirs * n) * sizeof *y);
-    if (!c->plan->opts.no_fusion && (rc = eng_rnn_fast(c, &s, y, yh, yc)) <= 0)
+    rc = c->plan->opts.no_fusion ? 1 : eng_rnn_fast(c, &s, y, yh, yc);
+    if (rc <= 0) /* done, or failed; 1: not by that way */
         return rc;
     float *xg = eng_op_scratch(c, (size_t)(T * B * g) * 4), *hg = eng_op_scratch(c, (size_t)(B * g) * 4),
           *h = eng_op_scratch(c, (size_t)(B * n) * 4), *cc = eng_op_scratch(c, (size_t)(B * n) * 4),

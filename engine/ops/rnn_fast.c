@@ -218,7 +218,11 @@ int eng_rnn_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc
     int64_t n = s->hidden, g = s->gates * n, T = s->seq, B = s->batch, first = first_rows(s->gates, s->linear_before_reset, n);
     enum { PART_FLOATS = 1 << 16 };
     walk k = {.s = s, .kn = kn, .part = PART_FLOATS / (B * g)};
-    k.part = s->lengths || s->batch_first || k.part > T ? T : k.part < 1 ? 1 : k.part;
+    bool whole = s->lengths || s->batch_first; /* steps of one batch do not lie together: all are taken at once */
+    if (k.part < 1)
+        k.part = 1;
+    if (whole || k.part > T)
+        k.part = T;
     PST_ASSERT(k.part <= T && (k.part > 0 || !T));
     float *bias = eng_op_scratch(c, (size_t)g * 4), *keep = eng_op_scratch(c, (size_t)(B * n) * 4),
           *room = eng_op_scratch(c, floats_of(kn, s->gates, first, n, s->in) * 4);

@@ -479,7 +479,7 @@ static void to_e8m0(eng_op_ctx *c, uint8_t *o, const float *f, int64_t n, bool s
         memcpy(&u, &a, 4);
         uint32_t man = u & 0x7fffff;
         if (isfinite(f[i]) && man && e < 255 && (*mode == 'u' || (*mode == 'n' && man >= 0x400000)))
-            e = e < 254 ? (uint8_t)(e + 1) : saturate ? 254 : 255;
+            e = saturate && e == 254 ? 254 : (uint8_t)(e + 1); /* 255 is NaN */
         o[i] = e;
     }
 }

@@ -246,7 +246,9 @@ int eng_op_stft(eng_op_ctx *c)
     for (int64_t f = 0; f < x.dims[0] * frames; f++) {
         int64_t begin = f / frames * x.dims[1] + f % frames * step;
         for (int64_t k = 0; k < n; k++) {
-            double weight = !w ? 1 : k < w->dims[0] ? real_at(w, k) : 0;
+            double weight = 1; /* without a window; behind the end of a short one nothing counts */
+            if (w)
+                weight = k < w->dims[0] ? real_at(w, k) : 0;
             d.in[2 * k] = weight * real_at(&x, (begin + k) * parts);
             d.in[2 * k + 1] = parts == 2 ? weight * real_at(&x, (begin + k) * parts + 1) : 0;
         }
@@ -286,7 +288,11 @@ int eng_op_mel_weight_matrix(eng_op_ctx *c)
     for (int64_t i = 0; i < mels; i++)
         for (int64_t j = at[i]; j <= at[i + 2] && j < bins; j++) {
             int64_t up = at[i + 1] - at[i], down = at[i + 2] - at[i + 1];
-            double v = j < at[i + 1] ? (double)(j - at[i]) / (double)up : j == at[i + 1] ? 1 : (double)(at[i + 2] - j) / (double)down;
+            double v = 1; /* the triangle's top; its sides may have no width */
+            if (j < at[i + 1])
+                v = (double)(j - at[i]) / (double)up;
+            else if (j > at[i + 1])
+                v = (double)(at[i + 2] - j) / (double)down;
             eng_convert((int)dtype, y + (size_t)(j * mels + i) * size, PST_F64, &v, 1, true);
         }
     return 0;

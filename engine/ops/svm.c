@@ -204,7 +204,9 @@ int eng_op_svm_classifier(eng_op_ctx *c)
         return eng_op_fail(c, PST_EINVAL, "its lists do not fit %d classes of %lld features", classes, (long long)cols);
     eng_post post = eng_post_of(eng_attr_str(c->node, "post_transform", "NONE"));
     bool proba = s.n_proba;
-    int n_out = proba ? classes : pairs == 1 ? 2 : pairs;
+    int n_out = pairs == 1 ? 2 : pairs;
+    if (proba)
+        n_out = classes;
     void *labels = eng_labels_out(c, &l, rows);
     float *z = eng_out(c, 1, PST_F32, 2, (int64_t[]){rows, n_out});
     double *work = eng_op_scratch(c, ((size_t)s.n_sv + (size_t)pairs + (size_t)(2 * classes * classes + 2 * classes)) * sizeof *work);

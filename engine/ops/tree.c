@@ -768,7 +768,10 @@ int eng_op_tree_classifier(eng_op_ctx *c)
             continue;
         }
         for (int i = 0; i < n; i++) {
-            v[i] += f->n_base ? f->base[f->n_base == 1 ? 0 : i] : 0;
+            double base = 0;
+            if (f->n_base)
+                base = f->base[f->n_base == 1 ? 0 : i];
+            v[i] += base;
             z[r * n + i] = (float)v[i];
             best = z[r * n + i] > z[r * n + best] ? i : best;
         }

@@ -327,8 +327,12 @@ int eng_op_clip(eng_op_ctx *c)
     const pst_tensor *lo = c->node->opset >= 11 ? eng_in(c, 1) : NULL, *hi = c->node->opset >= 11 ? eng_in(c, 2) : NULL;
     if ((lo && (lo->dtype != x.dtype || eng_count(lo) != 1)) || (hi && (hi->dtype != x.dtype || eng_count(hi) != 1)))
         return eng_op_fail(c, PST_EINVAL, "min and max must be scalars of the input's type");
-    float flo = eng_attr_float(c->node, "min", -INFINITY), fhi = eng_attr_float(c->node, "max", INFINITY);
     bool attrs = c->node->opset < 11;
+    float flo = -INFINITY, fhi = INFINITY;
+    if (attrs) {
+        flo = eng_attr_float(c->node, "min", flo);
+        fhi = eng_attr_float(c->node, "max", fhi);
+    }
     void *o = eng_out_like(c, 0, &x);
     int64_t n = eng_count(&x);
     if (!o)
@@ -336,20 +340,20 @@ int eng_op_clip(eng_op_ctx *c)
     if (attrs && !eng_dtype_is_float(x.dtype))
         return eng_op_type(c, x.dtype);
     if (x.dtype == PST_F32 && !c->plan->opts.no_fusion) {
-        float from = lo ? *(const float *)lo->data : attrs ? flo : -INFINITY, to = hi ? *(const float *)hi->data : attrs ? fhi : INFINITY;
+        float from = lo ? *(const float *)lo->data : flo, to = hi ? *(const float *)hi->data : fhi;
         eng_kernels_pick(c->plan->isa)->act(ENG_ACT_CLIP, from, to, x.data, o, (size_t)n);
         return 0;
     }
     switch (x.dtype) {
-#define CLIP_CASE(D, T)                                                                                           \
-    case D: {                                                                                                     \
-        T l = lo ? *(const T *)lo->data : attrs ? (T)flo : 0, h = hi ? *(const T *)hi->data : attrs ? (T)fhi : 0; \
-        for (int64_t i = 0; i < n; i++) {                                                                         \
-            T v = ((const T *)x.data)[i];                                                                         \
-            v = (lo || attrs) && v < l ? l : v;                                                                   \
-            ((T *)o)[i] = (hi || attrs) && v > h ? h : v;                                                         \
-        }                                                                                                         \
-        break;                                                                                                    \
+#define CLIP_CASE(D, T)                                                                   \
+    case D: {                                                                             \
+        T l = lo ? *(const T *)lo->data : (T)flo, h = hi ? *(const T *)hi->data : (T)fhi; \
+        for (int64_t i = 0; i < n; i++) {                                                 \
+            T v = ((const T *)x.data)[i];                                                 \
+            v = v < l ? l : v;                                                            \
+            ((T *)o)[i] = v > h ? h : v;                                                  \
+        }                                                                                 \
+        break;                                                                            \
     }
         ENG_FOR_FLOATS(CLIP_CASE)
 #undef CLIP_CASE
