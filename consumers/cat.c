@@ -336,7 +336,8 @@ static int loop(cat *c, pst_err *err)
             if (fflush(stdout)) /* the reader of our pipe is gone */
                 return 0;
         }
-        if (c->o.group && b.n && (rc = pst_consumer_commit_marked(c->consumer, &e)) < 0 && e.cls == PST_CLASS_FATAL) {
+        rc = c->o.group && b.n ? pst_consumer_commit_marked(c->consumer, &e) : 0;
+        if (rc < 0 && e.cls == PST_CLASS_FATAL) { /* else the next commit takes these along */
             *err = e;
             return rc;
         }

@@ -26,9 +26,12 @@ int cat_file_add(cat_file *f, const char *path, pst_codec *codec, const pst_reco
     int rc = pst_frame_get(r->value, r->value_len, &id, &body, err);
     if (!rc)
         rc = check(f, codec, r, id, err);
-    if (!rc && !f->file && !(rc = pst_codec_schema(codec, id, &schema, err))) {
-        rc = pst_avro_file_new(path, pst_schema_text(schema), &f->file, err);
-        f->schema_id = id;
+    if (!rc && !f->file) { /* the first record's schema is the file's */
+        rc = pst_codec_schema(codec, id, &schema, err);
+        if (!rc) {
+            rc = pst_avro_file_new(path, pst_schema_text(schema), &f->file, err);
+            f->schema_id = id;
+        }
     }
     PST_ASSERT(rc || (f->file && f->schema_id == id)); /* one schema a file */
     if (!rc)

@@ -52,7 +52,9 @@ static int wire(lcm *l, pst_err *err)
 {
     const lcm_opts *o = &l->opts;
     int rc = pst_fs_mkdirs(l->verb.settings.state_dir.value, 0700, err);
-    if (!rc && !(l->state_dir = realpath(l->verb.settings.state_dir.value, NULL)))
+    if (!rc)
+        l->state_dir = realpath(l->verb.settings.state_dir.value, NULL);
+    if (!rc && !l->state_dir)
         rc = pst_err_sys(err, errno, "cannot use the state folder %s", l->verb.settings.state_dir.value);
     if (!rc)
         rc = lcm_node_id_lock(l->state_dir, o->site, err);

@@ -79,7 +79,9 @@ int lcm_node_id_lock(const char *state_dir, const char *site, pst_err *err)
 {
     char *dir = pst_sprintf("%s/sites/%s", state_dir, site), *path = pst_fs_join(dir, "lock");
     int rc = pst_fs_mkdirs(dir, 0700, err), fd = -1;
-    if (!rc && (fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
+    if (!rc)
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (!rc && fd < 0)
         rc = pst_err_sys(err, errno, "cannot open %s", path);
     for (bool said = false; !rc; said = true) {
         int got = pst_lock_try(fd, PST_LOCK_VISIBLE);
@@ -103,7 +105,10 @@ int lcm_node_id_open(const char *state_dir, const char *site, const char *name, 
 {
     lcm_node_id id = {.dir = pst_sprintf("%s/sites/%s", state_dir, site)};
     int rc = pst_fs_mkdirs(id.dir, 0700, err);
-    if (!rc && (rc = load(&id, err)) == PST_ENOTFOUND) {
+    bool folder = !rc;
+    if (folder)
+        rc = load(&id, err);
+    if (folder && rc == PST_ENOTFOUND) { /* the first start under this state folder and site */
         pst_err_clear(err);
         rc = 0;
         if (name)

@@ -473,7 +473,10 @@ static int ask(const pst_usage *usage, pst_job_action action, int argc, char **a
     int rc = answer_open(&a, &v.err);
     if (!rc)
         rc = pst_client_publish(v.client, PST_TOPIC_JOBS_REQUESTS, &pst_job_request_type, v.args[0], &r, 30000, NULL, NULL, &v.err);
-    if (!rc && (rc = answer_wait(&a, false, ANSWER_US, &v.err)) == PST_ETIMEDOUT) {
+    bool published = !rc;
+    if (published)
+        rc = answer_wait(&a, false, ANSWER_US, &v.err);
+    if (published && rc == PST_ETIMEDOUT) {
         if (!v.settings.quiet)
             fprintf(stderr, "published; no Trainer has answered within %d s. It will when it runs: penstock events %s\n",
                     ANSWER_US / 1000000, v.args[0]);

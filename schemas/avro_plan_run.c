@@ -47,7 +47,9 @@ static int run_items(av_vm *vm, const av_op *o, uint32_t pc, char *obj, int dept
     while (!rc && !(rc = av_in_block(&vm->in, &count)) && count)
         for (; count > 0; count--) {
             if (*n == cap) {
-                size_t more = cap ? cap : (size_t)count < 64 ? (size_t)count : 64;
+                size_t more = cap; /* twice as much; at first what is announced, which nobody need believe */
+                if (!cap)
+                    more = (size_t)count < 64 ? (size_t)count : 64;
                 if ((rc = take(vm, more * o->n)) < 0)
                     return rc;
                 cap += more;
@@ -56,8 +58,11 @@ static int run_items(av_vm *vm, const av_op *o, uint32_t pc, char *obj, int dept
             char *item = *items + *n * o->n;
             memset(item, 0, o->n);
             ++*n;
-            if ((o->code == PST_OP_MAP && (rc = new_text(vm, (char **)(void *)item, &key_len)) < 0) ||
-                (rc = run(vm, pc + 1, item, depth + 1)) < 0)
+            if (o->code == PST_OP_MAP)
+                rc = new_text(vm, (char **)(void *)item, &key_len);
+            if (rc == 0)
+                rc = run(vm, pc + 1, item, depth + 1);
+            if (rc < 0)
                 return rc;
         }
     return rc;

@@ -92,7 +92,9 @@ static bool rotate(const struct stat *full)
     bool locked = old >= 0 && flock(old, LOCK_EX) == 0, done = false, mine = locked && stat(file, &named) == 0 && same_file(&named, full);
     snprintf(fresh, sizeof fresh, "%s.new", file);
     /* The new file is there before the old one's name is given up: a full disk leaves everything as it is. */
-    int fd = locked ? open(mine ? fresh : file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    int fd = -1;
+    if (locked)
+        fd = open(mine ? fresh : file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd >= 0 && mine) {
         done = move_on() && rename(fresh, file) == 0;
         if (!done)

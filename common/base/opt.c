@@ -240,7 +240,9 @@ static void print_option(FILE *f, const pst_opt *o)
     if (!o->help)
         return;
     bool number = o->kind == PST_OPT_INT || o->kind == PST_OPT_DOUBLE;
-    int name_len = o->value_name ? (int)(number ? strcspn(o->value_name, " ") : strlen(o->value_name)) : 0;
+    int name_len = 0; /* of a number without the range behind it */
+    if (o->value_name)
+        name_len = (int)(number ? strcspn(o->value_name, " ") : strlen(o->value_name));
     snprintf(left, sizeof left, "%s%c%s --%s%s%.*s", o->letter ? "-" : " ", o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
              name_len ? " " : "", name_len, o->value_name ? o->value_name : "");
     int width = 0; /* characters, not bytes */

@@ -200,7 +200,10 @@ static int revive(pst_producer *p, pst_err *err)
 static int look_after(pst_producer *p, pst_err *err)
 {
     int rc = p->link.h && bus_fatal(p->link, NULL, 0) ? revive(p, err) : 0;
-    if (rc == 0 && !p->link.h && (rc = bus_producer_open(p, err)) == 0)
+    if (rc < 0 || p->link.h)
+        return rc;
+    rc = bus_producer_open(p, err);
+    if (rc == 0)
         bus_carry_on(p);
     return rc;
 }

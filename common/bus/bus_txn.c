@@ -88,7 +88,9 @@ static int begin(pst_txn *t, pst_err *err)
     if (t->mode == PST_TXN_AT_LEAST_ONCE)
         return t->p ? 0 : txn_make_producer(t, err);
     for (;;) {
-        if (!t->ready && (rc = txn_renew(t, false, err)) < 0)
+        if (!t->ready)
+            rc = txn_renew(t, false, err);
+        if (rc < 0)
             return rc;
         txn_class c = txn_guarded(t, (txn_call){.kind = CALL_BEGIN}, &t->why);
         if (c == TXN_OK)
@@ -331,7 +333,8 @@ static int settle(pst_txn *t, txn_class c, const bus_places *wanted, pst_err *er
             *err = failed;
         return failed.code ? failed.code : PST_EAUTH;
     }
-    if (t->consumer && (rc = go_back(t, err)) < 0)
+    rc = t->consumer ? go_back(t, err) : 0;
+    if (rc < 0)
         return rc;
     return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "kafka", native, "aborted, will be done again: %.400s", failed.text);
 }

@@ -106,7 +106,9 @@ static bool await(pst_txn *t, int timeout_ms)
 /* True: it has come back within limit_ms. Some do not mind their time-out while the broker is away: long before the limit it is said what is waited for. */
 static bool carried_out(pst_txn *t, txn_call *c, int limit_ms)
 {
-    if (!t->hand && !(t->hand = bus_hand_new())) {
+    if (!t->hand)
+        t->hand = bus_hand_new();
+    if (!t->hand) {
         run_call(c); /* no thread to be had: unbounded rather than not at all */
         return true;
     }

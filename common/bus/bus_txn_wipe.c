@@ -92,9 +92,11 @@ void txn_wipe(pst_txn *t, bool outage, const bus_places *offsets)
         return;
     int64_t begun = pst_mono_us();
     int done = 0;
-    while (!done && !pst_stop_requested() && pst_mono_us() - begun < WIPE_MS * 1000LL)
-        if (!(done = wipe_once(t, offsets)))
+    while (!done && !pst_stop_requested() && pst_mono_us() - begun < WIPE_MS * 1000LL) {
+        done = wipe_once(t, offsets);
+        if (!done)
             pst_sleep_ms(WIPE_AGAIN_MS);
+    }
     t->ready = done > 0; /* else a new producer begins the next round */
     pst_log(PST_LOG_DEBUG, "bus", "event=txn_wiped id=%s topics=%zu offsets=%d done=%d after_ms=%lld", t->id, t->n_topics,
             offsets ? (int)offsets->n : 0, done, (long long)((pst_mono_us() - begun) / 1000));

@@ -101,7 +101,8 @@ static int topics_create_one(pst_client *c, const char *name, const topics_opts 
                            have, (long long)o->partitions);
     pst_topic_spec spec = {
         .name = name, .partitions = o->partitions ? (int)o->partitions : -1, .replication = o->replication ? (int)o->replication : -1};
-    if (!there && (rc = pst_admin_create_topics(c->bus, &spec, 1, 30000, err)) < 0)
+    rc = there ? 0 : pst_admin_create_topics(c->bus, &spec, 1, 30000, err);
+    if (rc < 0)
         return rc;
     if (!c->settings->quiet)
         fprintf(stderr, "%s %s\n", name, there ? "is there already" : "created");

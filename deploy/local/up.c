@@ -415,9 +415,9 @@ static int bring_up(up *u, pst_err *err)
         rc = wait_for_gateway(u, err);
     if (rc < 0)
         return rc;
-    if (!left_out(u, "scorers") && (rc = local_pipelines_watch_new(u->client, &u->pipelines, err)) < 0)
-        return rc;
-    return write_profile(u, err);
+    if (!left_out(u, "scorers"))
+        rc = local_pipelines_watch_new(u->client, &u->pipelines, err);
+    return rc < 0 ? rc : write_profile(u, err);
 }
 
 static void take_down(up *u)
@@ -464,7 +464,9 @@ static int lock(up *u, pst_err *err)
     int rc = pst_fs_mkdirs(u->settings->state_dir.value, 0700, err);
     if (!rc)
         rc = close_folder(u->settings->state_dir.value, err);
-    if (!rc && (u->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
+    if (!rc)
+        u->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (!rc && u->lock_fd < 0)
         rc = pst_err_sys(err, errno, "cannot open %s", path);
     if (!rc && pst_lock_try(u->lock_fd, PST_LOCK_PLAIN) < 0)
         rc =

@@ -310,8 +310,11 @@ static int take_scores(pst_binding *b, size_t given, size_t rows, size_t row, ps
     if (b->type != PST_SCORE_CLASS)
         return 0;
     const pst_tensor *labels = b->label_out >= 0 ? &b->tout[b->label_out] : NULL;
-    if (labels && ((rc = per_row(b, (size_t)b->label_out, given, &l, err)) < 0 || l != 1))
-        return rc < 0 ? rc : score_binding_refuse(err, b, "its label output gives %zu labels a record", l);
+    rc = labels ? per_row(b, (size_t)b->label_out, given, &l, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (labels && l != 1)
+        return score_binding_refuse(err, b, "its label output gives %zu labels a record", l);
     for (size_t r = 0; r < rows; r++)
         take_label(b, labels, r, row + r);
     return 0;
@@ -346,7 +349,9 @@ static int run_chunk(pst_binding *b, size_t from, size_t rows, pst_err *err)
 int pst_binding_run(pst_binding *b, size_t from, size_t to, pst_err *err)
 {
     PST_ASSERT(from <= to && to <= b->rows_max);
-    size_t most = b->info->draws ? 1 : b->fixed_rows ? b->fixed_rows : b->rows_max;
+    size_t most = 1; /* what is drawn begins anew with each record */
+    if (!b->info->draws)
+        most = b->fixed_rows ? b->fixed_rows : b->rows_max;
     int rc = 0;
     while (rc == 0 && from < to) {
         size_t rows = to - from < most ? to - from : most;

@@ -330,7 +330,8 @@ static int run_json(pst_decoder *d, const json_t *root, double **row, uint8_t *r
     for (size_t i = 0; i < d->n_features; i++) {
         const json_t *v = find(root, d->features[i].field);
         ret_missing[i] = !v || json_is_null(v);
-        if (!ret_missing[i] && (rc = json_feature(d, v, i, *row + score_layout_start(d->layout, i), err)) < 0)
+        rc = ret_missing[i] ? 0 : json_feature(d, v, i, *row + score_layout_start(d->layout, i), err);
+        if (rc < 0)
             return fault(ret_fault, rc, "DECODE", "bad-input");
     }
     for (size_t i = 0; i < d->n_pass; i++) {

@@ -31,7 +31,11 @@ typedef struct dry {
 
 static json_t *number(double x)
 {
-    return isfinite(x) ? json_real(x) : json_string(isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
+    if (isfinite(x))
+        return json_real(x);
+    if (isnan(x))
+        return json_string("NaN");
+    return json_string(x > 0 ? "Infinity" : "-Infinity");
 }
 
 json_t *pst_score_line(const pst_score_core *core, const pst_fate *f)

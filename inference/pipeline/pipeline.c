@@ -427,7 +427,10 @@ static int read_kafka(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
     int rc = pipeline_reader_section(r, root, "kafka", &o);
-    if (rc < 0 || !o || (p->published && (rc = check_tuning(r, o)) < 0))
+    if (rc < 0 || !o)
+        return rc;
+    rc = p->published ? check_tuning(r, o) : 0;
+    if (rc < 0)
         return rc;
     p->kafka = pst_alloc((json_object_size(o) + 1) * sizeof(*p->kafka));
     const char *key;
@@ -448,7 +451,8 @@ static int read_kafka(pipeline_reader *r, const json_t *root, pst_pipeline *p)
             return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, key), "kafka.%.80s: expected one value", key);
         p->kafka[p->n_kafka++] = (struct pst_pipeline_property){pst_strdup(key), pst_strdup(value),
                                                                 pst_sprintf("%s:%d", r->y.file, pst_yaml_key_line(&r->y, o, key))};
-        if (p->published && (rc = check_most(r, o, &p->kafka[p->n_kafka - 1])) < 0)
+        rc = p->published ? check_most(r, o, &p->kafka[p->n_kafka - 1]) : 0;
+        if (rc < 0)
             return rc;
     }
     return 0;

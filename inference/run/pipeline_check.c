@@ -517,10 +517,13 @@ int pst_pipeline_check(const pst_settings *settings, const pst_pipeline *p, cons
     check k = {.settings = settings, .p = p, .o = opts, .err = err ? err : &own};
     k.passed = pst_alloc(p->n_passthrough + 1);
     int rc = pst_pipeline_check_here(settings, p, k.err);
-    if (rc == 0 && (rc = pst_client_open(settings, "penstock-check", &k.c, k.err)) == 0)
+    if (rc == 0)
+        rc = pst_client_open(settings, "penstock-check", &k.c, k.err);
+    if (rc == 0)
         rc = look(&k);
     for (size_t i = 0; rc == 0 && i < VARIANTS; i++) /* a model whose loop has no end would hold the stream for good */
-        rc = k.variants[i] ? at_line(&k, i ? p->line.rollout : p->line.model, pst_binding_probe(k.variants[i], k.err)) : 0;
+        if (k.variants[i])
+            rc = at_line(&k, i ? p->line.rollout : p->line.model, pst_binding_probe(k.variants[i], k.err));
     if (rc == 0 && ret_binding) {
         *ret_binding = k.variants[PST_VARIANT_PRIMARY];
         k.variants[PST_VARIANT_PRIMARY] = NULL;

@@ -113,9 +113,12 @@ static int load(score_follow *f, const pst_model_event *v, pst_binding **ret, ps
         rc = pst_model_load(data.data ? data.data : "", data.len, NULL, &limits, &m, err);
     if (rc == 0)
         rc = pst_binding_new(f->p, m, v->name, v->version, f->p->batch_count, ret, err);
-    if (rc == 0 && (rc = fits_topics(f, *ret, err)) < 0) {
-        pst_binding_free(*ret);
-        *ret = NULL;
+    if (rc == 0) {
+        rc = fits_topics(f, *ret, err);
+        if (rc < 0) {
+            pst_binding_free(*ret);
+            *ret = NULL;
+        }
     }
     pst_model_unref(m);
     pst_buf_done(&data);

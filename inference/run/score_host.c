@@ -123,8 +123,10 @@ static int ensure_topics(scorer *s)
         size_t here = topic_bytes_max(s, s->inputs[i].name);
         bytes = here > bytes ? here : bytes;
     }
-    if ((rc = make_topic(s, s->p->output_topic, most, 0)) < 0 ||
-        (s->p->shadow_topic && (rc = make_topic(s, s->p->shadow_topic, most, 0)) < 0))
+    rc = make_topic(s, s->p->output_topic, most, 0);
+    if (rc >= 0 && s->p->shadow_topic)
+        rc = make_topic(s, s->p->shadow_topic, most, 0);
+    if (rc < 0)
         return rc;
     bytes = (bytes ? bytes : RECORD_BYTES_DEFAULT) + LETTER_HEADERS_BYTES;
     for (size_t i = 0; i < s->p->n_topics && !s->p->tolerance_none; i++)

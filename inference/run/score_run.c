@@ -340,7 +340,8 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
         why = s->err;
         return scorer_retriable(rc, &why) ? hold_all(s, records, n, &why) : rc;
     }
-    if (s->round.open && !fits(s, score_pace_expect_us(&s->pace, n)) && (rc = commit(s)) != 0)
+    rc = s->round.open && !fits(s, score_pace_expect_us(&s->pace, n)) ? commit(s) : 0;
+    if (rc != 0)
         return rc;
     if ((rc = scorer_take(s, records, n)) < 0)
         return rc;
@@ -358,7 +359,8 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
     }
     if (rc < 0) /* the model fails on everything */
         return hold_all(s, records, n, &why);
-    if (s->round.open && !fits(s, 0) && (rc = commit(s)) != 0)
+    rc = s->round.open && !fits(s, 0) ? commit(s) : 0;
+    if (rc != 0)
         return rc;
     int64_t scored = pst_mono_us();
     pst_score_core_finish(s->core, pst_now_us());
@@ -398,11 +400,14 @@ static int step(scorer *s)
     uint64_t max = (uint64_t)s->opts->records_max, taken = s->done + s->round.records;
     if (max && taken + n > max)
         n = (size_t)(max - taken);
-    if (n && (rc = score_batch(s, b.records, n)) != 0)
+    rc = n ? score_batch(s, b.records, n) : 0;
+    if (rc != 0)
         return rc < 0 ? rc : 0;
     bool full = max && s->done + s->round.records >= max;
     bool long_enough = pst_mono_us() - s->round.begun_us >= ROUND_US || s->round.records >= ROUND_RECORDS || s->round.bytes >= ROUND_BYTES;
-    if (s->round.open && (b.n < most || long_enough || full || b.eof) && (rc = commit(s)) != 0)
+    if (s->round.open && (b.n < most || long_enough || full || b.eof))
+        rc = commit(s);
+    if (rc != 0)
         return rc < 0 ? rc : 0;
     if (!b.n)
         s->stats->lag = pst_consumer_lag(s->consumer);
@@ -421,8 +426,8 @@ static int loop(scorer *s)
         if (pst_bus_reopens(rc, &s->err))
             rc = rc == PST_EFENCED ? scorer_after_fencing(s) : scorer_reopen(s);
     }
-    if (rc == 0 && (rc = commit(s)) > 0) /* told to stop: what is in hand is finished, or comes again at the next start */
-        rc = 0;
+    if (rc == 0)
+        rc = commit(s); /* told to stop: what is in hand is finished, or (> 0) comes again at the next start */
     return rc < 0 ? rc : 0;
 }
 
@@ -499,8 +504,16 @@ int pst_score_run(const pst_settings *settings, const pst_pipeline *p, const pst
     scorer s = {.settings = settings, .p = p, .opts = opts, .slot = {.fd = -1}};
     s.stats = score_stats_new(p->name);
     int rc = set_up(&s);
-    if (rc == 0 && (rc = await_model(&s)) == 0 && (rc = scorer_await_topics(&s)) == 0 &&
-        ((rc = scorer_open(&s)) == 0 || (rc == PST_EFENCED && (rc = scorer_after_fencing(&s)) == 0))) {
+    if (rc == 0)
+        rc = await_model(&s);
+    if (rc == 0)
+        rc = scorer_await_topics(&s);
+    if (rc == 0) {
+        rc = scorer_open(&s);
+        if (rc == PST_EFENCED)
+            rc = scorer_after_fencing(&s);
+    }
+    if (rc == 0) {
         const pst_binding *b = pst_score_core_binding(s.core, PST_VARIANT_PRIMARY);
         s.stats->ready = true;
         pst_log(PST_LOG_INFO, "score", "event=running pipeline=%s model=%s version=%d group=%s guarantee=%s id=%s", p->name,

@@ -337,8 +337,11 @@ static void local_create(void *launcher, const pst_process_id *id, const pst_lcm
         rc = write_spec(l, dir, id, devices, &err);
     if (!rc && supervisor_lives(dir, &pid)) /* adopted: it runs already */
         watch(l, id, dir, 0, pid);
-    else if (!rc && (rc = spawn(l, dir, &pid, &err)) == 0)
-        watch(l, id, dir, pid, 0);
+    else if (!rc) {
+        rc = spawn(l, dir, &pid, &err);
+        if (!rc)
+            watch(l, id, dir, pid, 0);
+    }
     if (rc < 0)
         snprintf(add_news(l, PST_LAUNCHER_NOT_CREATED, id)->why, sizeof err.text, "%s", err.text);
     free(spec);

@@ -137,10 +137,11 @@ static int target_of(learn_data *d, const learn_target *t, float *ret)
     int class = class_of(s, t);
     if (class < 0 && !s->leave_out_others)
         return outside(d, t);
+    if (class < 0 && t->text.data)
+        return drop(d, "%s is \"%.*s\", which is none of the classes", s->target, (int)(t->text.len < 40 ? t->text.len : 40),
+                    (const char *)t->text.data);
     if (class < 0)
-        return t->text.data ? drop(d, "%s is \"%.*s\", which is none of the classes", s->target, (int)(t->text.len < 40 ? t->text.len : 40),
-                                   (const char *)t->text.data)
-                            : drop(d, "%s is %g, which is none of the %d classes", s->target, t->number, s->n_classes);
+        return drop(d, "%s is %g, which is none of the %d classes", s->target, t->number, s->n_classes);
     *ret = (float)class;
     return 0;
 }

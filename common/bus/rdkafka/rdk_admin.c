@@ -167,7 +167,9 @@ static int topic_config(bus_handle *h, const char *topic, const char *key, int t
     size_t n = 0, m = 0;
     const rd_kafka_ConfigResource_t **found =
         code ? NULL : rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(x.answer), &n);
-    if (n && (code = rd_kafka_ConfigResource_error(found[0])) != 0)
+    if (n)
+        code = rd_kafka_ConfigResource_error(found[0]);
+    if (n && code)
         say(why, size, rd_kafka_ConfigResource_error_string(found[0]));
     const rd_kafka_ConfigEntry_t **entries = n && !code ? rd_kafka_ConfigResource_configs(found[0], &m) : NULL;
     const char *value = NULL;
