@@ -56,6 +56,17 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 os.execvp("timeout", ["timeout", "-s", "INT", *sys.argv[1:]])' "$@" >/dev/null 2>&1
 }
+interrupted_twice() { # DIR COMMAND...: by SIGINT once its broker has been launched, and again as the first thing that its exit trap does
+    printf '%s\n' 'set -o functrace' "trap '[[ -n \${second:-} || \${FUNCNAME[0]:-} != on_exit ]] || { second=1; kill -INT \$\$; }' DEBUG" >"$T/second"
+    BASH_ENV=$T/second python3 -c 'import os, signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+p = subprocess.Popen(sys.argv[2:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+while p.poll() is None and not os.path.exists(sys.argv[1] + "/run/node-1.pid"):
+    time.sleep(0.005)
+p.send_signal(signal.SIGINT)
+p.wait()' "$@"
+}
 run_part() { ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
 
 finish() {
@@ -198,6 +209,8 @@ part_robust() {
         left+=$(brokers_of "$D")
     done
     check "interrupted starts leave nothing running" same "$left" 00000
+    interrupted_twice "$D" "$kafka" start --dir "$D" --port "$P"
+    check "... nor does a second Ctrl-C while the first ends it" same "$(brokers_of "$D")" 0
     "$kafka" wipe --dir "$D" 2>/dev/null
     mkdir -p "$D" && : >"$D/.penstock-kafka.new.1" # killed while it wrote its marker
     check "the next start works" same "$("$kafka" start --dir "$D" --port "$P")" "127.0.0.1:$P" # a slow machine has not come to keep the port
