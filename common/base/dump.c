@@ -6,6 +6,7 @@
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -77,11 +78,7 @@ int pst_dump_new(const char *component, void (*fill)(void *arg, json_t *to), voi
     PST_ASSERT(!other);
     pst_dump *d = pst_alloc(sizeof *d);
     *d = (pst_dump){.component = component, .fill = fill, .arg = arg, .since_us = pst_mono_us()};
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&d->answered, &attr);
-    pthread_condattr_destroy(&attr);
+    pst_cond_init(&d->answered);
     pthread_mutex_init(&d->lock, NULL);
     *ret_dump = d;
     return PST_OK;

@@ -52,3 +52,13 @@ int pst_thread_detached(const char *name, void *(*run)(void *arg), void *arg)
     pthread_attr_destroy(&attr);
     return failed;
 }
+
+void pst_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    int failed = pthread_cond_init(c, &attr);
+    PST_ASSERT(!failed);
+    pthread_condattr_destroy(&attr);
+}

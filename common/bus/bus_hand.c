@@ -61,12 +61,8 @@ static void *hand_run(void *arg)
 bus_hand *bus_hand_new(void)
 {
     bus_hand *h = pst_alloc(sizeof *h);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&h->lock, NULL);
-    pthread_cond_init(&h->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    pst_cond_init(&h->changed);
     if (!pst_thread_start(&h->thread, "bus-hand", hand_run, h))
         return h;
     dispose(h);

@@ -1,5 +1,6 @@
 /* ort_watch.c - ends an evaluation in ONNX Runtime that takes too long: the library looks at a flag of the run between its nodes, and
  * somebody must set it while the calling thread is inside. So a run that has bounds (pst_run_limits) gets a thread that sleeps beside it. */
+#include "common/base/clock.h"
 #include "common/base/thread.h"
 #include "engine/ort/ort_watch.h"
 
@@ -24,11 +25,7 @@ static void *look(void *arg)
     watcher *w = arg;
     pthread_mutex_lock(&w->lock);
     while (!w->done) {
-        struct timespec t;
-        clock_gettime(CLOCK_REALTIME, &t);
-        t.tv_nsec += LOOK_MS * 1000000L;
-        t.tv_sec += t.tv_nsec / 1000000000;
-        t.tv_nsec %= 1000000000;
+        struct timespec t = pst_mono_at(pst_mono_us() + LOOK_MS * 1000LL);
         pthread_cond_timedwait(&w->wake, &w->lock, &t);
         w->watch.to_clock = 1;
         if (!w->done && (w->rc = eng_watch_look(&w->watch, &w->err)) < 0) {
@@ -44,7 +41,7 @@ static void *look(void *arg)
 
 int ort_run_watched(const ort_lib *lib, const eng_watch *watch, ort_run_fn run, void *arg, pst_err *err)
 {
-    watcher w = {.lib = lib, .watch = *watch, .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+    watcher w = {.lib = lib, .watch = *watch, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t thread;
     if (!watch->limits.ms_max && !watch->limits.stop)
         return run(arg, NULL, err);
@@ -52,7 +49,9 @@ int ort_run_watched(const ort_lib *lib, const eng_watch *watch, ort_run_fn run, 
     int rc = ort_check(lib, lib->api.run_options_new(&w.options), PST_EINVAL, "options of a run", err);
     if (rc < 0)
         return rc;
+    pst_cond_init(&w.wake);
     if (pst_thread_start(&thread, "ort-watch", look, &w)) {
+        pthread_cond_destroy(&w.wake);
         lib->api.run_options_free(w.options);
         return eng_heap_none(1 << 20, err);
     }

@@ -384,9 +384,7 @@ static void send_heartbeat(score_stats *s, pst_producer *p, const char *state)
 /* Waits for the next second; true when it is time to end. */
 static bool wait_second(struct pst_stats_threads *t, bool *ret_changed)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += POINT_EVERY_US / 1000000;
+    struct timespec until = pst_mono_at(pst_mono_us() + POINT_EVERY_US);
     pthread_mutex_lock(&t->lock);
     if (!t->stop && !t->changed)
         pthread_cond_timedwait(&t->wake, &t->lock, &until);
@@ -495,7 +493,7 @@ int score_stats_start(score_stats *s, const pst_settings *settings, const char *
     if (gethostname(t->host, sizeof(t->host) - 1))
         snprintf(t->host, sizeof(t->host), "localhost");
     pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->wake, NULL);
+    pst_cond_init(&t->wake);
     open_wait_file(s, settings);
     int rc = listen ? listen_on(s, listen, err) : 0;
     if (rc == 0)

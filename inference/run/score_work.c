@@ -54,12 +54,8 @@ score_work *score_work_new(pst_score_core *core)
     score_work *w = pst_alloc(sizeof(*w));
     w->core = core;
     w->done = true;
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    pst_cond_init(&w->changed);
     w->runs =
         pst_thread_start(&w->thread, "score-work", work_thread, w) == 0; /* else the owner does it itself: late is better than never */
     return w;

@@ -611,10 +611,7 @@ int sup_outlet_open(const sup_outlet_conf *conf, sup_outlet **ret_outlet, pst_er
     pst_avro_put_bytes(&o->prefix, o->key, strlen(o->key));
     pst_avro_put_long(&o->prefix, conf->generation);
     pst_avro_put_bytes(&o->prefix, o->process, strlen(o->process));
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&o->changed, &monotonic);
+    pst_cond_init(&o->changed);
     pthread_mutex_init(&o->lock, NULL);
     int rc = map_state(o, err);
     if (!rc)

@@ -6,6 +6,7 @@
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/map.h"
+#include "common/base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -280,10 +281,30 @@ static void test_crc_table_is_safe_to_build_in_two_threads(void **state)
     }
 }
 
+/* A condition of the wall clock takes a moment of this one for one long ago, and does not wait at all. */
+static void test_conditions_wait_by_the_monotonic_clock(void **state)
+{
+    (void)state;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t never;
+    pst_cond_init(&never);
+    int64_t until_us = pst_mono_us() + 20000;
+    struct timespec until = pst_mono_at(until_us);
+    pthread_mutex_lock(&lock);
+    int rc = 0;
+    while (rc == 0)
+        rc = pthread_cond_timedwait(&never, &lock, &until);
+    pthread_mutex_unlock(&lock);
+    assert_int_equal(rc, ETIMEDOUT);
+    assert_true(pst_mono_us() >= until_us);
+    pthread_cond_destroy(&never);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crc_table_is_safe_to_build_in_two_threads),
+        cmocka_unit_test(test_conditions_wait_by_the_monotonic_clock),
         cmocka_unit_test(test_err_first_writer_wins),
         cmocka_unit_test(test_err_exit_statuses_follow_the_contract),
         cmocka_unit_test(test_buf_grows_and_stays_terminated),

@@ -8,12 +8,25 @@
 #include <glob.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/test.h"
 
 static char library[4096]; /* "" = none */
+static atomic_bool ahead;
+
+/* In place of the C library's: ahead, the wall clock stands an hour before that of the kernel, as if it had been set back right after it was read. */
+int clock_gettime(clockid_t id, struct timespec *ret)
+{
+    int rc = (int)syscall(SYS_clock_gettime, id, ret);
+    if (rc == 0 && id == CLOCK_REALTIME && ahead)
+        ret->tv_sec += 3600;
+    return rc;
+}
 
 static void find_library(void)
 {
@@ -371,7 +384,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The runtime itself knows no limit: a loop of 2^62 rounds is ended by our bound, and the plan serves on. */
+/* The runtime itself knows no limit: a loop of 2^62 rounds is ended by our bound, whatever the wall clock does, and the plan serves on. */
 static void test_ort_runs_end_in_time(void **state)
 {
     use();
@@ -398,7 +411,9 @@ static void test_ort_runs_end_in_time(void **state)
     for (int i = 0; i < 2; i++) {
         pst_err err = {0};
         assert_int_equal(pst_plan_limit(p, &run, &err), 0);
+        ahead = i == 1;
         assert_int_equal(pst_plan_run(p, &in, 1, &out, 1, &err), PST_ETIMEDOUT);
+        ahead = false;
         assert_non_null(strstr(err.text, "300 ms"));
     }
     pst_plan_free(p);
