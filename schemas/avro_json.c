@@ -75,15 +75,6 @@ static json_t *bytes_json(const uint8_t *p, size_t len)
     return j;
 }
 
-static json_t *number_json(double v)
-{
-    if (isfinite(v))
-        return json_real(v);
-    if (isnan(v))
-        return json_string("NaN");
-    return json_string(v > 0 ? "Infinity" : "-Infinity");
-}
-
 /* The double that prints shortest and is this float again: 0.1f shows as 0.1. */
 static double float_as_shown(float v)
 {
@@ -187,14 +178,14 @@ static int read_json(av_in *in, const av_node *n, int depth, json_t **ret)
         float f;
         rc = av_in_raw(in, &f, sizeof f);
         if (rc == 0)
-            *ret = number_json(float_as_shown(f));
+            *ret = pst_json_real(float_as_shown(f));
         return rc;
     }
     case PST_AVRO_DOUBLE: {
         double d;
         rc = av_in_raw(in, &d, sizeof d);
         if (rc == 0)
-            *ret = number_json(d);
+            *ret = pst_json_real(d);
         return rc;
     }
     case PST_AVRO_STRING:

@@ -29,23 +29,14 @@ static json_t *text_json(const char *s)
     return j ? j : json_string("");
 }
 
-static json_t *number_json(double v)
-{
-    if (isfinite(v))
-        return json_real(v);
-    if (isnan(v))
-        return json_string("NaN");
-    return json_string(v > 0 ? "Infinity" : "-Infinity");
-}
-
 static json_t *value_json(const pst_field_type *f, const void *at)
 {
     switch (f->kind) {
     case PST_KIND_BOOL: return json_boolean(*(const bool *)at);
     case PST_KIND_INT: return json_integer(*(const int32_t *)at);
     case PST_KIND_LONG: return json_integer(*(const int64_t *)at);
-    case PST_KIND_FLOAT: return number_json((double)*(const float *)at);
-    case PST_KIND_DOUBLE: return number_json(*(const double *)at);
+    case PST_KIND_FLOAT: return pst_json_real((double)*(const float *)at);
+    case PST_KIND_DOUBLE: return pst_json_real(*(const double *)at);
     case PST_KIND_STRING: return text_json(*(char *const *)at);
     case PST_KIND_BYTES: {
         const pst_bytes *b = at;
@@ -81,7 +72,7 @@ static json_t *field_json(const pst_field_type *f, const void *event)
         json_t *key = text_json(*(char *const *)item);
         json_object_set_new(j, json_string_value(key),
                             f->kind == PST_KIND_STRING ? text_json(((const pst_str_pair *)(const void *)item)->value)
-                                                       : number_json(((const pst_dbl_pair *)(const void *)item)->value));
+                                                       : pst_json_real(((const pst_dbl_pair *)(const void *)item)->value));
         json_decref(key);
     }
     return j;

@@ -220,13 +220,6 @@ static void submit(tcore *c, const trainer_in *in, const char *mark)
 
 /* ---- what is asked of a job that is there ------------------------------------------------------------------------------------ */
 
-typedef struct asked {
-    tcore *c;
-    trainer_job *j;
-    const pst_job_request *r;
-    char *actor, *by;
-} asked;
-
 static void reject_old(tcore *c, trainer_job *j, const pst_job_request *r, const char *mark, const char *why)
 {
     pst_complaints details = {0};

@@ -2,6 +2,7 @@
  * weight or a metric is to come back as the same bits. */
 #include "common/base/json.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,15 @@ void pst_json_print(FILE *to, const json_t *j)
     pst_buf_addc(&b, '\n');
     fwrite(b.data, 1, b.len, to);
     pst_buf_done(&b);
+}
+
+json_t *pst_json_real(double v)
+{
+    if (isfinite(v))
+        return json_real(v);
+    if (isnan(v))
+        return json_string("NaN");
+    return json_string(v > 0 ? "Infinity" : "-Infinity");
 }
 
 char *pst_json_text(const json_t *j)

@@ -17,6 +17,8 @@ bool pst_json_bool(const json_t *obj, const char *key, bool def);
 char *pst_json_text(const json_t *j);             /* compact, key order kept; free() */
 void pst_json_add(pst_buf *out, const json_t *j); /* numbers by their shortest text; NULL = null */
 void pst_json_print(FILE *to, const json_t *j);   /* one line */
+/* A number; JSON has neither NaN nor infinities: "NaN", "Infinity", "-Infinity". */
+json_t *pst_json_real(double v);
 /* Appends text as a JSON string with quotes; bytes that are not UTF-8 become U+FFFD. */
 void pst_json_quote(pst_buf *out, const char *text, size_t len);
 

@@ -29,15 +29,6 @@ typedef struct dry {
     pst_err err;
 } dry;
 
-static json_t *number(double x)
-{
-    if (isfinite(x))
-        return json_real(x);
-    if (isnan(x))
-        return json_string("NaN");
-    return json_string(x > 0 ? "Infinity" : "-Infinity");
-}
-
 json_t *pst_score_line(const pst_score_core *core, const pst_fate *f)
 {
     json_t *line = json_object();
@@ -48,7 +39,7 @@ json_t *pst_score_line(const pst_score_core *core, const pst_fate *f)
         size_t n = pst_score_core_score(f, false, &scores, &label), n_features;
         json_t *list = json_array();
         for (size_t i = 0; i < n; i++)
-            json_array_append_new(list, number(scores[i]));
+            json_array_append_new(list, pst_json_real(scores[i]));
         json_object_set_new(line, "score", list);
         json_object_set_new(line, "label", label ? json_string(label) : json_null());
         list = json_array();
