@@ -21,6 +21,7 @@ static float *room(eng_zone *zone, int64_t n)
     return eng_zone_alloc(zone, (size_t)n * sizeof(float)); /* zeroed */
 }
 
+/* As the kernels read them: a number a channel; a filter of single channels by places; else panels of nr filters, places before channels within. */
 static int pack(void *arg, eng_zone *zone, void *made)
 {
     const packing *g = arg;

@@ -1,4 +1,6 @@
-/* onnx_tensor.c - untrusted bytes: the wire pre-scan and TensorProto; see onnx_read.h. */
+/* onnx_tensor.c - untrusted bytes: the wire pre-scan, TensorProto and external data (onnx_read.h). protobuf-c recurses without a bound and allocates
+ * for each field, so its input is walked first and refused by the limits; sizes that a tensor claims are held against what there is before
+ * memory is asked for; external files lie below the model's folder or are refused. */
 #include "engine/onnx_read.h"
 
 #include "common/base/fs.h"

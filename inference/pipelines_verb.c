@@ -1,4 +1,5 @@
-/* pipelines_verb.c - penstock pipelines list|apply|show|delete: the desired scoring deployments on penstock.pipelines. */
+/* pipelines_verb.c - penstock pipelines list|apply|show|delete: the desired scoring deployments on penstock.pipelines. The topic is compacted and its
+ * key is the name: apply and delete are one record each, and a list is the whole topic, read to its present end. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"

@@ -1,4 +1,5 @@
-/* score_verb.c - penstock score run|check|dry-run|explain|replay. */
+/* score_verb.c - penstock score run|check|dry-run|explain|replay: one way to a checked pipeline for all five, so that what a check takes a run takes;
+ * they part only behind it. A published pipeline is held to its name and to what may be published, whoever starts it. */
 #include "common/base/log.h"
 #include "common/platform/verb.h"
 #include "inference/run/pipeline_check.h"

@@ -1,4 +1,4 @@
-/* avro_file_none.c - in place of avro_file.c where avro-c was not found. */
+/* avro_file_none.c - in place of avro_file.c where avro-c was not found: the one way in refuses, so that the others are never reached with a file. */
 #include "schemas/avro_file.h"
 
 int pst_avro_file_new(const char *path, const char *schema, pst_avro_file **ret_file, pst_err *err)

@@ -1,4 +1,6 @@
-/* http_server.c - listening, accepting, draining: the server around its connections (http_conn.c). */
+/* http_server.c - listening, accepting, draining: the server around its connections (http_conn.c). Who comes beyond a limit, of all or of one peer,
+ * gets a 503 and is closed at once: a connection that is not taken costs nothing that a flood of them could use up. Out of descriptors it
+ * stops accepting for a moment instead of spinning on a socket that stays readable. */
 #include "common/loop/http_priv.h"
 
 #include "common/base/array.h"

@@ -1,4 +1,5 @@
-/* store_mongo_none.c - in place of store_mongo.c where libmongoc was not found. */
+/* store_mongo_none.c - in place of store_mongo.c where libmongoc was not found: the address is refused with the cure, and the table of stores needs
+ * no #if. */
 #include "common/store/store_internal.h"
 
 int store_mongo_open(const char *uri, bool read_only, pst_store **ret_store, pst_err *err)

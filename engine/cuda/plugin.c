@@ -1,4 +1,5 @@
-/* plugin.c - finding and opening libpenstock-cuda.so; see plugin.h. */
+/* plugin.c - finding and opening libpenstock-cuda.so (plugin.h). It is looked for where the program itself lies, and nowhere that a path of the
+ * environment names: who decides what is loaded is who installed the program. */
 #include "engine/cuda/plugin.h"
 
 #include <dlfcn.h>

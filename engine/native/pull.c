@@ -1,4 +1,5 @@
-/* pull.c - what both syntaxes of the pull reader share; see pull.h. */
+/* pull.c - what both syntaxes of the pull reader (pull.h) share: the stack of open containers, bounded, texts, errors with their byte, and a locale
+ * in which a decimal point is a point whatever the process has set. */
 #include "engine/native/pull.h"
 
 #include "engine/heap.h"

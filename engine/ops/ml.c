@@ -1,4 +1,5 @@
-/* ml.c - the other operators of ai.onnx.ml: linear models, preprocessing, labels. */
+/* ml.c - the other operators of ai.onnx.ml: linear models, preprocessing, labels. Attributes are lists whose lengths files get wrong, so each is held
+ * against the columns before a row is looked at. LabelEncoder sorts its keys once a plan, when it is prepared, and looks them up by halves. */
 #include "engine/ops/kernels.h"
 #include "engine/ops/tree.h"
 

@@ -1,4 +1,5 @@
-/* ort_lib.c - finding and opening the library; see ort.h and ort_lib.h. */
+/* ort_lib.c - finding and opening ONNX Runtime (ort.h says where). Opened once and never closed, also when its set-up fails: it may have started
+ * threads. Only the entries of its table that ort_api.h lists are copied; a library too old to have them is none. */
 #include "engine/ort/ort_lib.h"
 
 #include "common/base/log.h"

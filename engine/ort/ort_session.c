@@ -1,4 +1,5 @@
-/* ort_session.c - one session per model; see ort.h. */
+/* ort_session.c - one session of ONNX Runtime a model, made by the first plan that needs it (ort.h). One thread and no spinning: the scorer has
+ * threads of its own, and what a plan costs is to be its caller's CPU time; the process's arena, so that all sessions together are bounded. */
 #include "engine/ort/ort_lib.h"
 #include "engine/ort/ort_model.h"
 #include "engine/ort/ort_session.h"

@@ -423,6 +423,7 @@ static int check_most(pipeline_reader *r, const json_t *kafka, const struct pst_
                : 0;
 }
 
+/* Properties of librdkafka as they are, each with its line; of a published pipeline only those that cannot reach beyond it. */
 static int read_kafka(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;

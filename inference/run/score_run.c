@@ -499,6 +499,7 @@ static void tear_down(scorer *s)
     score_stats_free(s->stats);
 }
 
+/* From the first door to the last commit. What failed before a round began leaves nothing to undo but memory. */
 int pst_score_run(const pst_settings *settings, const pst_pipeline *p, const pst_score_run_opts *opts)
 {
     scorer s = {.settings = settings, .p = p, .opts = opts, .slot = {.fd = -1}};

@@ -1,4 +1,5 @@
-/* data_csv.c - training data from CSV files below DATA_DIR. See sources.h. */
+/* data_csv.c - training data from CSV files below DATA_DIR (sources.h). Columns are found by name, in each file anew, so that files of a folder may
+ * differ in their order. Names lead down only and nothing but regular files is read; links are followed, since DATA_DIR is made of them. */
 #include "common/base/array.h"
 #include "common/base/csv.h"
 #include "common/base/fs.h"

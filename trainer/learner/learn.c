@@ -1,4 +1,6 @@
-/* learn.c - one training from settings to model: see learner.h. */
+/* learn.c - one training, from settings by the last checkpoint and the data to a model (learner.h). The checkpoint is looked for before the data are
+ * read, since it may name the features; one of other settings or features is said and left, never mixed with these. Metrics are lines on
+ * stdout, as any learner's are. */
 #include "trainer/learner/learner.h"
 
 #include "common/base/clock.h"
