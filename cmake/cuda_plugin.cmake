@@ -33,4 +33,4 @@ set_target_properties(penstock_cuda PROPERTIES OUTPUT_NAME penstock-cuda CUDA_ST
 # What the static runtime and the C++ library in it define is nobody's business: one name is exported.
 target_link_options(penstock_cuda PRIVATE LINKER:--exclude-libs,ALL LINKER:-z,relro LINKER:-z,now)
 install(TARGETS penstock_cuda LIBRARY DESTINATION lib)
-pst_feature("CUDA kernels: libpenstock-cuda.so by ${CMAKE_CUDA_COMPILER} (${CMAKE_CUDA_COMPILER_VERSION}), for models of one tree ensemble")
+pst_feature("CUDA kernels: libpenstock-cuda.so by ${CMAKE_CUDA_COMPILER} (${CMAKE_CUDA_COMPILER_VERSION}), for models of one tree ensemble or of dense layers")

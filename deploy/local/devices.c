@@ -48,8 +48,8 @@ static const pst_usage devices_usage = {
     "List the GPUs of this computer, and say of each whether penstock can use it.",
     "A device is named as in `device:` of a pipeline file. What is missing is told apart: the driver, its version, a device, one that is "
     "new\n"
-    "enough (compute capability 8.0), the plug-in libpenstock-cuda.so. A GPU computes models of one\n"
-    "tree ensemble in this version; all others run on the CPU.",
+    "enough (compute capability 8.0), the plug-in libpenstock-cuda.so. A GPU computes models of one tree\n"
+    "ensemble or of dense layers in this version; all others run on the CPU.",
     "penstock devices\npenstock devices --json",
     NULL,
     0,

@@ -185,8 +185,8 @@ static void check_gpu(doctor *d)
     for (int i = 0; i < all.n && to < end; i++)
         to += snprintf(to, (size_t)(end - to), "cuda:%d %.40s, ", all.list[i].number, all.list[i].name);
     if (to < end)
-        snprintf(to, (size_t)(end - to), "%s; %s run on the CPU", *all.why ? all.why : "usable for models of one tree ensemble",
-                 *all.why ? "models" : "others");
+        snprintf(to, (size_t)(end - to), "%s; %s run on the CPU",
+                 *all.why ? all.why : "usable for models of one tree ensemble or of dense layers", *all.why ? "models" : "others");
     tell(d, OK, "gpu", found, NULL);
 }
 

@@ -1,27 +1,27 @@
-/* cuda_backend.c - devices as a backend: models whose graph, constants folded, is one tree ensemble and nodes that the host computes in passing.
+/* cuda_backend.c - devices as a backend: models of which one step, a tree ensemble or a network of dense layers, is a device's (cover.c), and all others
+ * are nodes that the host computes in passing.
  *
- *     submit   the host's steps before the trees, rows to the device, kernel, sums back: queued        (lane.c)
- *     wait     the trees' own step asks for the sums (plan.h, device) and does the rest as always, and so do the steps behind it
+ *     submit   the host's steps before that one, rows to the device, kernels, results back: queued        (lane.c)
+ *     wait     the step asks for what the device has (plan.h, device) and does the rest as always, and so do the steps behind it
  *
- * The plan is the CPU's in all but the sums, and these are equal bit for bit: so are the results, and the CPU takes over between two runs, or
- * in one, by no longer asking. Nobody gets a device unasked: the backend is "cuda", "cuda:N", or "auto", which takes it where the estimate and
- * then a measured run say that it is quicker. Before a plan is used the device's sums of some rows are held against the CPU's. */
+ * The plan is the CPU's in all but what that step is given, so that the CPU takes over between two runs, or in one, by no longer asking. Sums of trees
+ * are equal bit for bit; a network's results are within what net.h states. Nobody gets a device unasked: the backend is "cuda", "cuda:N", or "auto", which takes
+ * it where the estimate and then a measured run say that it is quicker. Before a plan is used its device is held against the CPU (prove.c). */
 #include "engine/cuda/cuda_backend.h"
 
 #include "common/base/clock.h"
-#include "engine/cuda/lane.h"
+#include "engine/cuda/cover.h"
+#include "engine/cuda/prove.h"
 #include "engine/estimate.h"
 #include "engine/made_up.h"
-#include "engine/native/native.h"
 
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROOF_ROWS = 33, TRIES = 3, KERNEL_BYTES = 200 };
+enum { TRIES = 3, KERNEL_BYTES = 200 };
 enum {
     ROWS_MOST = 4096,
     ROWS_LITTLE = 256,
@@ -30,10 +30,11 @@ enum {
 
 typedef struct on_device {
     eng_cuda_lane lane;
+    eng_cuda_task task;
     bool ready;         /* the lane was proven; else it is to be made anew, on another device */
-    size_t at;          /* step of the trees */
+    size_t at;          /* step of the task */
     int64_t rows_least; /* runs of fewer rows are quicker on the CPU; 0 = the device has all */
-    uint8_t *has;       /* by target: some leaf has a weight for it */
+    uint8_t *has;       /* trees, by target: some leaf has a weight for it */
     char *kernel;       /* what explain says, KERNEL_BYTES */
 } on_device;
 
@@ -51,131 +52,26 @@ static int number_of(const pst_plan *p)
     return colon ? atoi(colon + 1) : -1;
 }
 
-static bool is_trees(const eng_node *n)
-{
-    return n->op->cost == ENG_COST_TREES || (n->op->cost == ENG_COST_NATIVE && !((const eng_native *)n->fused)->weights);
-}
-
-/* Element by element, or moving data: what the host does in less time than a copy takes. */
-static bool is_cheap(const eng_op *op)
-{
-    switch (op->cost) {
-    case ENG_COST_RESULT:
-    case ENG_COST_INPUT:
-    case ENG_COST_MOVE:
-    case ENG_COST_VIEW:
-    case ENG_COST_SOFTMAX:
-    case ENG_COST_PARTS: return true;
-    default: return false;
-    }
-}
-
-/* Of nodes that were fused the first is named. */
-static int not_covered(pst_err *err, const eng_node *n, const char *why)
-{
-    while (n->n_parts)
-        n = n->parts[0];
-    return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0, "no device computes this model: node %.80s (%.40s): %s",
-                       *n->name ? n->name : "without a name", n->op_type, why);
-}
-
-/* The file's own nodes, before anything is folded. */
-static int look_at_file(const pst_model *m, pst_err *err)
-{
-    const eng_graph *g = &m->graph;
-    size_t trees = 0;
-    if (m->foreign)
-        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0,
-                           "no device computes this model: the engine does not cover it");
-    for (size_t i = 0; i < g->n_nodes; i++)
-        if (is_trees(&g->nodes[i]) && ++trees == 2)
-            return not_covered(err, &g->nodes[i], "a second tree ensemble; models of one run on a device");
-    for (size_t i = 0; i < g->n_nodes && !trees; i++)
-        if (!is_cheap(g->nodes[i].op))
-            return not_covered(err, &g->nodes[i], "models of one tree ensemble run on a device, and this one has none");
-    return trees ? 0
-                 : pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0,
-                               "no device computes this model: models of one tree ensemble run on a device, and this one has none");
-}
-
 /* By the file alone: whether there is a device is prepare's to ask, so that nobody opens a driver for a model that the CPU is quicker with. */
 static int supports(const pst_plan *p, pst_err *err)
 {
     if (!asked_for(p))
         return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "cuda", 0, "no device was asked for");
-    return look_at_file(p->m, err);
+    return eng_cuda_covers_file(p->m, err);
 }
 
 /* Rows over PCI Express and back, and 20 µs a call for queueing and waiting: published figures of others (a launch 4 to 6 µs, pinned copies 12 GB/s on
- * version 3). None of ours is measured; what prepare measures decides. */
+ * version 3; products at a quarter of the 19.5 TFLOP/s that an A100 has in float32). What stands beside trees the host computes, what stands in a network
+ * its kernels. None of ours is measured; what prepare measures decides. */
 static int cost(const pst_plan *p, int64_t rows, double *ret_ns, pst_err *err)
 {
-    const double call_ns = 20000, byte_ns = 1.0 / 12, visit_ns = 0.005, other_ns = 0.2;
+    const double call_ns = 20000, byte_ns = 1.0 / 12, visit_ns = 0.005, dense_ns = 1.0 / 5000, host_ns = 0.2;
     eng_work w;
     int rc = eng_estimate(p, rows, &w, err);
     if (rc == 0)
-        *ret_ns = call_ns + (w.in + w.out) * byte_ns + w.visits * visit_ns + w.other * other_ns;
+        *ret_ns =
+            call_ns + (w.in + w.out) * byte_ns + w.visits * visit_ns + w.dense * dense_ns + w.other * (w.visits > 0 ? host_ns : visit_ns);
     return rc;
-}
-
-/* ---- the steps of a compiled plan ---- */
-
-/* What the trees are given: float, or what a native file wants. */
-static int judge_type(const eng_step *s, pst_dtype given, pst_err *err)
-{
-    const eng_forest *f = s->state;
-    if (given == (f->wide ? PST_F64 : PST_F32))
-        return 0;
-    return not_covered(err, s->node, "on a device trees take float32 values, and these get others");
-}
-
-/* The model's own input, where it is one. */
-static int judge_input(const pst_plan *p, const eng_step *s, pst_err *err)
-{
-    const pst_model *m = p->m;
-    for (size_t i = 0; i < m->info.n_inputs; i++)
-        if (m->graph.in[i] == s->node->in[0] && m->info.inputs[i].dtype)
-            return judge_type(s, m->info.inputs[i].dtype, err);
-    return 0;
-}
-
-/* Two classes: the CPU asks of each row whether the second got a weight. The device does not tell; it must be so for all leaves, or for none. */
-static int judge_classes(const eng_step *s, pst_err *err)
-{
-    const eng_forest *f = s->state;
-    int32_t with = 0;
-    if (strcmp(s->node->op_type, "TreeEnsembleClassifier") != 0 || f->n_targets != 2)
-        return 0;
-    for (int32_t i = 0; i < f->n_leaves; i++) {
-        bool has = false;
-        for (int32_t k = 0; k < f->leaves[i].n; k++)
-            has |= f->weights[f->leaves[i].at + k].target == 1;
-        with += has;
-    }
-    return with == 0 || with == f->n_leaves ? 0 : not_covered(err, s->node, "some of its leaves weigh the second class and some do not");
-}
-
-static int find_trees(const pst_plan *p, size_t *ret_at, pst_err *err)
-{
-    const eng_prog *g = &p->progs[0];
-    const eng_step *trees = NULL;
-    for (size_t i = 0; i < g->n_steps; i++) {
-        const eng_node *n = g->steps[i].node;
-        if (is_trees(n)) {
-            PST_ASSERT(!trees); /* look_at_file has counted */
-            trees = &g->steps[i];
-            *ret_at = i;
-        } else if (!is_cheap(n->op)) {
-            return not_covered(err, n, "besides one tree ensemble only cheap nodes may be there, which the host computes");
-        }
-        for (int k = 0; k < n->n_attrs; k++)
-            if (n->attrs[k].graph)
-                return not_covered(err, n, "it has a graph of its own");
-    }
-    if (!trees)
-        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0, "no device computes this model: its result is a constant");
-    int rc = judge_input(p, trees, err);
-    return rc == 0 ? judge_classes(trees, err) : rc;
 }
 
 /* ---- runs ---- */
@@ -186,44 +82,41 @@ typedef struct running {
     size_t n_out;
 } running;
 
-static int64_t rows_in(const pst_tensor *x)
-{
-    return x->rank == 2 ? x->dims[0] : 1;
-}
-
-static int64_t cols_in(const pst_tensor *x)
-{
-    return x->rank ? x->dims[x->rank - 1] : 1;
-}
-
 /* Input that the operator refuses, or no rows at all, is left to it. */
 static int give_rows(pst_plan *p, const eng_val *v, pst_err *err)
 {
     on_device *d = p->of_backend;
-    const eng_forest *f = d->lane.f;
+    const eng_cuda_task *t = &d->lane.task;
     const pst_tensor *x = v && v->kind == ENG_VAL_TENSOR ? &v->t : NULL;
     p->device.of = NULL;
-    if (!x || x->rank < 1 || x->rank > 2 || rows_in(x) < 1 || cols_in(x) < f->n_features)
+    if (!x || !eng_cuda_rows_in(x))
         return 0;
-    int rc = judge_type(&p->progs[0].steps[d->at], x->dtype, err);
+    int rc = eng_cuda_judge_type(t, &p->progs[0].steps[d->at], x, err);
     if (rc < 0) {
         err->cls = PST_CLASS_RETRY; /* known by now only: no reason to end a stream, which waits for another model or another word */
         return rc;
     }
-    if (rows_in(x) < d->rows_least)
+    if (!eng_cuda_rows_fit(t, x) || eng_cuda_rows_in(x) < d->rows_least)
         return 0;
-    p->device.of = f;
+    p->device.of = t->of;
     d->lane.watch = &p->watch;
-    return eng_cuda_lane_begin(&d->lane, x->data, rows_in(x), cols_in(x), err);
+    return eng_cuda_lane_begin(&d->lane, x->data, eng_cuda_rows_in(x), eng_cuda_cols_in(x), err);
 }
 
 static int sums(pst_plan *p, const pst_tensor *x, double *ret_sums, uint8_t *ret_has, pst_err *err)
 {
     on_device *d = p->of_backend;
-    size_t nt = (size_t)d->lane.f->n_targets;
-    for (int64_t r = 0; ret_has && r < rows_in(x); r++)
+    const eng_forest *f = d->lane.task.of;
+    size_t nt = (size_t)f->n_targets;
+    for (int64_t r = 0; ret_has && r < eng_cuda_rows_in(x); r++)
         memcpy(ret_has + (size_t)r * nt, d->has, nt);
-    return eng_cuda_lane_end(&d->lane, x->data, rows_in(x), cols_in(x), ret_sums, err);
+    return eng_cuda_lane_end(&d->lane, x->data, eng_cuda_rows_in(x), eng_cuda_cols_in(x), ret_sums, err);
+}
+
+static int results(pst_plan *p, const pst_tensor *x, float *ret, pst_err *err)
+{
+    on_device *d = p->of_backend;
+    return eng_cuda_lane_end(&d->lane, x->data, x->dims[0], x->dims[1], ret, err);
 }
 
 static int make_lane(pst_plan *p, eng_cuda_context *on, pst_err *err);
@@ -244,8 +137,9 @@ static int submit_body(void *arg, pst_err *err)
     const running *r = arg;
     pst_plan *p = r->p;
     const on_device *d = p->of_backend;
-    eng_cpu_begin(p, r->in);
+    eng_watch_begin(&p->watch);
     int rc = p->device_may ? 0 : move_on(p, err); /* under auto the CPU takes over */
+    eng_cpu_begin(p, r->in);                      /* what moving on has proven leaves no values behind */
     if (rc == 0)
         rc = eng_prog_run_part(p, &p->progs[0], 0, d->at, err);
     return rc == 0 ? give_rows(p, p->progs[0].steps[d->at].in[0], err) : rc;
@@ -284,55 +178,29 @@ static int wait(pst_plan *p, const eng_val **ret_out, size_t n_out, pst_err *err
 
 /* ---- making a plan ---- */
 
-static void mark_targets(const eng_forest *f, uint8_t *has)
+static void mark_targets(on_device *d, const eng_forest *f)
 {
+    d->has = eng_heap_alloc((size_t)f->n_targets);
     for (int32_t i = 0; i < f->n_leaves; i++)
         for (int32_t k = 0; k < f->leaves[i].n; k++)
-            has[f->weights[f->leaves[i].at + k].target] = 1;
+            d->has[f->weights[f->leaves[i].at + k].target] = 1;
 }
 
-/* Rows for a proof: the forest's own thresholds, which are where ranks change, and among them numbers and NaN. */
-static void *proof_rows(const eng_forest *f)
+/* For explain. */
+static void say_kernel(on_device *d)
 {
-    size_t cols = (size_t)f->n_features, n = PROOF_ROWS * cols;
-    float *narrow = f->wide ? NULL : eng_heap_array(n + 1, sizeof *narrow);
-    double *wide = eng_heap_array(n + 1, sizeof *wide);
-    for (size_t i = 0; i < n; i++)
-        wide[i] = i % 7 == 6 ? (double)NAN : (double)(int)(i * 2654435761u >> 8 & 1023) / 64 - 8;
-    for (int32_t i = 0; i < f->n_nodes; i++)
-        if (i % 3)
-            wide[(size_t)i * 31 % PROOF_ROWS * cols + (size_t)f->nodes[i].feature] = f->nodes[i].split;
-    for (size_t i = 0; i < n && narrow; i++)
-        narrow[i] = fabs(wide[i]) > (double)FLT_MAX ? copysignf(INFINITY, wide[i] < 0 ? -1 : 1) : (float)wide[i];
-    if (!narrow)
-        return wide;
-    eng_heap_free(wide);
-    return narrow;
-}
-
-/* What was never seen to compute as the CPU does is not believed. */
-static int prove(on_device *d, pst_err *err)
-{
-    const eng_forest *f = d->lane.f;
-    size_t n = PROOF_ROWS * (size_t)f->n_targets;
-    void *x = proof_rows(f);
-    double *want = eng_heap_array(n, sizeof *want), *got = eng_heap_array(n, sizeof *got);
-    if (f->wide)
-        eng_forest_eval_d(f, x, PROOF_ROWS, f->n_features, want, NULL);
+    const eng_cuda_head *h = &d->lane.image->head;
+    const char *name = d->lane.on->name;
+    if (!eng_cuda_task_is_net(&d->task)) {
+        snprintf(d->kernel, KERNEL_BYTES, "%d trees on %.100s, %d rows a block", h->forest.n_trees, name, h->forest.rows);
+        return;
+    }
+    const eng_cuda_net_step *n = d->task.of;
+    int len = snprintf(d->kernel, KERNEL_BYTES, "%u dense layer%s on %.100s, ", n->n_layers, n->n_layers == 1 ? "" : "s", name);
+    if (h->net.rows)
+        snprintf(d->kernel + len, KERNEL_BYTES - (size_t)len, "one kernel, %u rows a block", h->net.rows);
     else
-        eng_forest_eval_f(f, x, PROOF_ROWS, f->n_features, want, NULL);
-    int rc = eng_cuda_lane_begin(&d->lane, x, PROOF_ROWS, f->n_features, err);
-    if (rc == 0)
-        rc = eng_cuda_lane_end(&d->lane, x, PROOF_ROWS, f->n_features, got, err);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        if (memcmp(&want[i], &got[i], sizeof *got) != 0 && !(isnan(want[i]) && isnan(got[i])))
-            rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0,
-                             "%s is not used for this model: of some rows it adds up %.17g where the CPU has %.17g", d->lane.on->name,
-                             got[i], want[i]);
-    eng_heap_free(x);
-    eng_heap_free(want);
-    eng_heap_free(got);
-    return rc;
+        snprintf(d->kernel + len, KERNEL_BYTES - (size_t)len, "%u kernels", h->net.n_ops);
 }
 
 /* On this device, in the place of whatever there was. */
@@ -340,24 +208,24 @@ static int make_lane(pst_plan *p, eng_cuda_context *on, pst_err *err)
 {
     on_device *d = p->of_backend;
     eng_cuda_lane *l = &d->lane;
-    const eng_forest *f = p->progs[0].steps[d->at].state;
     d->ready = false;
     eng_cuda_lane_done(l);
+    l->task = d->task;
     l->on = on;
     l->watch = &p->watch;
     int rc = eng_cuda_enter(on, err);
     if (rc == 0)
         rc = eng_cuda_lane_stream(l, err);
     if (rc == 0)
-        rc = eng_cuda_image_of(p, l, f, err);
+        rc = eng_cuda_image_of(p, l, err);
     if (rc == 0)
         rc = eng_cuda_lane_buffers(l, err);
     if (rc == 0)
-        rc = prove(d, err);
+        rc = eng_cuda_prove(p, l, err);
     if (rc < 0)
         return rc;
     d->ready = true;
-    snprintf(d->kernel, KERNEL_BYTES, "%d trees on %.100s, %d rows a block", f->n_trees, on->name, l->image->head.rows);
+    say_kernel(d);
     snprintf(p->computes, sizeof p->computes, "cuda:%d", on->number);
     return 0;
 }
@@ -365,8 +233,15 @@ static int make_lane(pst_plan *p, eng_cuda_context *on, pst_err *err)
 typedef struct making {
     pst_plan *p;
     eng_cuda_context *on;
+    eng_cuda_task task;
     size_t at;
 } making;
+
+static int find(void *arg, pst_err *err)
+{
+    making *k = arg;
+    return eng_cuda_find_task(k->p, &k->task, &k->at, err);
+}
 
 /* What is made is the plan's to give back from the first line on, since an allocation that fails unwinds past everything here. */
 static int put_on_device(void *arg, pst_err *err)
@@ -374,12 +249,12 @@ static int put_on_device(void *arg, pst_err *err)
     const making *k = arg;
     pst_plan *p = k->p;
     eng_step *s = &p->progs[0].steps[k->at];
-    const eng_forest *f = s->state;
     on_device *d = eng_heap_alloc(sizeof *d);
     eng_plan_own(p, &d->lane, eng_cuda_lane_done);
+    d->task = k->task;
     d->at = k->at;
-    d->has = eng_heap_alloc((size_t)f->n_targets);
-    mark_targets(f, d->has);
+    if (!eng_cuda_task_is_net(&k->task))
+        mark_targets(d, k->task.of);
     d->kernel = eng_zone_alloc(&p->zone, KERNEL_BYTES);
     p->of_backend = d;
     int rc = make_lane(p, k->on, err);
@@ -388,6 +263,7 @@ static int put_on_device(void *arg, pst_err *err)
     s->kernel = d->kernel;
     s->note = NULL;
     p->device.sums = sums;
+    p->device.results = results;
     return 0;
 }
 
@@ -419,7 +295,7 @@ static void unmake(pst_plan *p, made_up *m)
     eng_heap_free(m->in);
 }
 
-/* The type of what a step makes follows from the types of the inputs: a run of one row up to the trees shows what they are going to get. Where none
+/* The type of what a step makes follows from the types of the inputs: a run of one row up to the task's shows what it is going to get. Where none
  * can be made up, or the model refuses it, the first batch will tell. */
 static int look_at_types(void *arg, pst_err *err)
 {
@@ -432,7 +308,7 @@ static int look_at_types(void *arg, pst_err *err)
         eng_cpu_begin(p, m.vals);
         if (eng_prog_run_part(p, g, 0, k->at, &(pst_err){0}) == 0) {
             const eng_val *v = g->steps[k->at].in[0];
-            rc = v && v->kind == ENG_VAL_TENSOR ? judge_type(&g->steps[k->at], v->t.dtype, err) : 0;
+            rc = v && v->kind == ENG_VAL_TENSOR ? eng_cuda_judge_type(&k->task, &g->steps[k->at], &v->t, err) : 0;
         }
     }
     unmake(p, &m);
@@ -544,7 +420,7 @@ static int prepare(pst_plan *p, pst_err *err)
     if (rc == 0)
         rc = eng_cpu_backend.prepare(p, err);
     if (rc == 0)
-        rc = find_trees(p, &k.at, err);
+        rc = eng_cpu_within(p, find, &k, err);
     if (rc == 0)
         rc = eng_cpu_within(p, look_at_types, &k, err);
     if (rc == 0)

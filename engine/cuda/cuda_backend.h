@@ -1,4 +1,4 @@
-/* cuda_backend.h - models of one tree ensemble on a device. Not installed. */
+/* cuda_backend.h - models of one tree ensemble, or of dense layers, on a device. Not installed. */
 #ifndef PST_ENGINE_CUDA_BACKEND_H
 #define PST_ENGINE_CUDA_BACKEND_H
 

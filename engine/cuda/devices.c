@@ -17,7 +17,7 @@ static void missing(pst_cuda_devices *d, pst_cuda_state state, const char *cure)
 {
     d->state = state;
     snprintf(d->cure, sizeof d->cure, "%s%s", cure,
-             *cure ? "; in this version a GPU computes models of one tree ensemble, and no others" : "");
+             *cure ? "; in this version a GPU computes models of one tree ensemble or of dense layers, and no others" : "");
 }
 
 /* NVML tells the driver's version by the name that its packages have. */

@@ -1,4 +1,5 @@
-/* lane.c - forests on a device; see lane.h. Of each row only the features that the forest reads go over, side by side.
+/* lane.c - models on a device; see lane.h. Of each row only the features that the model reads go over, side by side. An image goes over piece by piece,
+ * since pinned memory is the host's scarcest.
  *
  * A run that is given up (its time is over, an allocation failed behind it) leaves its work on the stream: the next one waits for that first, since the
  * device still reads and writes the buffers. CUDA graphs would save some microseconds of launching; they are left out until a device shows
@@ -6,7 +7,6 @@
 #include "engine/cuda/lane.h"
 
 #include "common/base/clock.h"
-#include "engine/cuda/trees_pack.h"
 #include "engine/share.h"
 
 #include <stdio.h>
@@ -14,8 +14,10 @@
 #include <time.h>
 
 enum { ROWS_MAX = 8192, ROWS_LEAST = 32, SPINS = 2000, NAP_NS = 20000, ALIGN = 256 };
-enum { UNWATCHED_S = 30 };                /* of a wait that nothing else ends */
-#define ROWS_BYTES_MAX ((size_t)16 << 20) /* of the rows of a pass; as much again for the sums */
+enum { UNWATCHED_S = 30 };                    /* of a wait that nothing else ends */
+#define ROWS_BYTES_MAX    ((size_t)16 << 20)  /* of the rows of a pass; as much again for the results */
+#define BETWEEN_BYTES_MAX ((size_t)128 << 20) /* of what lies between its kernels, on the device alone */
+#define IMAGE_PIECE       ((size_t)1 << 20)
 
 static size_t rounded(size_t bytes)
 {
@@ -24,12 +26,7 @@ static size_t rounded(size_t bytes)
 
 static size_t row_bytes(const eng_cuda_lane *l)
 {
-    return (size_t)l->cols * (l->f->wide ? sizeof(double) : sizeof(float));
-}
-
-static size_t sum_bytes(const eng_cuda_lane *l)
-{
-    return (size_t)l->f->n_targets * sizeof(double);
+    return (size_t)l->task.cols * l->task.number;
 }
 
 /* ---- waiting ---- */
@@ -80,14 +77,28 @@ static int wait_for(eng_cuda_lane *l, pst_err *err)
 static void image_gone(void *made)
 {
     eng_cuda_image *i = made;
-    eng_cuda_free(i->on, i->at, i->head.bytes);
+    eng_cuda_free(i->on, i->at, i->bytes);
 }
 
 typedef struct making {
+    pst_plan *p;
     eng_cuda_lane *via;
-    const eng_forest *f;
     pst_err *err;
 } making;
+
+/* Each is waited for before the next is put into its place. */
+static int copy_pieces(const making *k, const unsigned char *bytes, void *pinned, const eng_cuda_image *i)
+{
+    int rc = 0;
+    for (size_t at = 0; at < i->bytes && rc == 0; at += IMAGE_PIECE) {
+        size_t n = i->bytes - at < IMAGE_PIECE ? i->bytes - at : IMAGE_PIECE;
+        memcpy(pinned, bytes + at, n);
+        rc = eng_cuda_said(i->on, i->on->driver->copy_in(i->at + at, pinned, n, k->via->stream), "copying a model to it", k->err);
+        if (rc == 0)
+            rc = drain(k->via, "copying a model to it", k->err);
+    }
+    return rc;
+}
 
 /* Through the lane's stream, and waited for: other lanes do not know of this one's. From pinned memory, which is given back only when the device has let
  * go of it; the image's own bytes go as soon as we return. If it fails the stream goes first, since what is still on it uses both. */
@@ -95,15 +106,11 @@ static int copy_image(const making *k, const unsigned char *bytes, eng_cuda_imag
 {
     eng_cuda_lane *via = k->via;
     void *pinned = NULL;
-    int rc = eng_cuda_pin(i->on, i->head.bytes, &pinned, k->err);
+    int rc = eng_cuda_alloc(i->on, i->bytes, &i->at, k->err);
     if (rc == 0)
-        rc = eng_cuda_alloc(i->on, i->head.bytes, &i->at, k->err);
-    if (rc == 0) {
-        memcpy(pinned, bytes, i->head.bytes);
-        rc = eng_cuda_said(i->on, i->on->driver->copy_in(i->at, pinned, i->head.bytes, via->stream), "copying a model to it", k->err);
-    }
+        rc = eng_cuda_pin(i->on, i->bytes < IMAGE_PIECE ? i->bytes : IMAGE_PIECE, &pinned, k->err);
     if (rc == 0)
-        rc = drain(via, "copying a model to it", k->err);
+        rc = copy_pieces(k, bytes, pinned, i);
     if (rc < 0) {
         eng_cuda_stream_end(i->on, via->stream);
         via->stream = NULL;
@@ -116,24 +123,26 @@ static int copy_image(const making *k, const unsigned char *bytes, eng_cuda_imag
 static int make_image(void *arg, eng_zone *zone, void *made)
 {
     const making *k = arg;
+    const eng_cuda_task *t = &k->via->task;
     eng_cuda_image *i = made;
     unsigned char *bytes = NULL;
     *i = (eng_cuda_image){.on = k->via->on};
-    int rc = eng_cuda_trees_pack(k->f, &i->head, &bytes, k->err);
+    int rc = t->kind->pack(k->p, t, &i->head, &bytes, k->err);
+    i->bytes = t->kind->bytes(&i->head);
     if (rc == 0)
         rc = copy_image(k, bytes, i);
     eng_heap_free(bytes);
     return rc;
 }
 
-int eng_cuda_image_of(pst_plan *p, eng_cuda_lane *via, const eng_forest *f, pst_err *err)
+int eng_cuda_image_of(pst_plan *p, eng_cuda_lane *l, pst_err *err)
 {
-    making k = {.via = via, .f = f, .err = err};
-    const eng_share_key key = {.what = "forest on a device", .of = f, .by = via->on, .release = image_gone};
+    const eng_cuda_task *t = &l->task;
+    making k = {.p = p, .via = l, .err = err};
+    const eng_share_key key = {.what = t->kind->shared_as, .of = t->owner, .by = l->on, .variant = t->variant, .release = image_gone};
     const void *there = NULL;
     int rc = eng_share(p, &key, sizeof(eng_cuda_image), make_image, &k, &there);
-    via->image = there;
-    via->f = f;
+    l->image = there;
     return rc;
 }
 
@@ -146,18 +155,18 @@ int eng_cuda_lane_stream(eng_cuda_lane *l, pst_err *err)
 
 int eng_cuda_lane_buffers(eng_cuda_lane *l, pst_err *err)
 {
-    l->cols = l->f->n_features;
+    size_t between = l->task.kind->between(&l->image->head), widest = row_bytes(l) > l->task.out ? row_bytes(l) : l->task.out;
     l->rows_max = ROWS_MAX;
-    size_t widest = row_bytes(l) > sum_bytes(l) ? row_bytes(l) : sum_bytes(l);
-    while (l->rows_max > ROWS_LEAST && (size_t)l->rows_max * widest > ROWS_BYTES_MAX)
+    while (l->rows_max > ROWS_LEAST && ((size_t)l->rows_max * widest > ROWS_BYTES_MAX || (size_t)l->rows_max * between > BETWEEN_BYTES_MAX))
         l->rows_max /= 2;
-    l->sums_at = rounded((size_t)l->rows_max * row_bytes(l));
-    size_t bytes = l->sums_at + rounded((size_t)l->rows_max * sum_bytes(l));
+    l->out_at = rounded((size_t)l->rows_max * row_bytes(l));
+    l->between_at = l->out_at + rounded((size_t)l->rows_max * l->task.out);
+    size_t bytes = l->between_at + (size_t)l->rows_max * between;
     int rc = eng_cuda_alloc(l->on, bytes, &l->device, err);
     if (rc < 0)
         return rc;
     l->bytes = bytes;
-    return eng_cuda_pin(l->on, bytes, (void **)&l->pinned, err);
+    return eng_cuda_pin(l->on, l->between_at, (void **)&l->pinned, err);
 }
 
 void eng_cuda_lane_done(void *lane)
@@ -175,7 +184,7 @@ void eng_cuda_lane_done(void *lane)
 
 static void gather(const eng_cuda_lane *l, const void *x, int64_t from, int64_t n, int64_t cols)
 {
-    size_t mine = row_bytes(l), all = (size_t)cols * (l->f->wide ? sizeof(double) : sizeof(float));
+    size_t mine = row_bytes(l), all = (size_t)cols * l->task.number;
     const unsigned char *rows = (const unsigned char *)x + (size_t)from * all;
     if (mine == all && mine) {
         memcpy(l->pinned, rows, (size_t)n * mine);
@@ -185,31 +194,41 @@ static void gather(const eng_cuda_lane *l, const void *x, int64_t from, int64_t 
         memcpy(l->pinned + (size_t)r * mine, rows + (size_t)r * all, mine);
 }
 
+static void *on_device(eng_cuda_address at)
+{
+    return (void *)(uintptr_t)at; /* nobody here looks into it */
+}
+
 /* Rows [begun, …) of x, as many as the buffers hold. */
 static int pass(eng_cuda_lane *l, const void *x, int64_t rows, int64_t cols, pst_err *err)
 {
     const eng_cuda_driver *d = l->on->driver;
-    const eng_cuda_image *i = l->image;
     int64_t left = rows - l->begun, n = left < l->rows_max ? left : l->rows_max;
     PST_ASSERT(n > 0 && !l->under_way); /* the buffers are free */
     gather(l, x, l->begun, n, cols);
     l->begun += n;
     l->under_way = n;
-    eng_cuda_address sums = l->device + l->sums_at;
-    int rc = l->cols ? d->copy_in(l->device, l->pinned, (size_t)n * row_bytes(l), l->stream) : 0;
+    const eng_cuda_call call = {.head = &l->image->head,
+                                .image = on_device(l->image->at),
+                                .x = on_device(l->device),
+                                .rows = n,
+                                .cols = l->task.cols,
+                                .between = on_device(l->device + l->between_at),
+                                .out = on_device(l->device + l->out_at),
+                                .stream = l->stream};
+    int rc = call.cols ? d->copy_in(l->device, l->pinned, (size_t)n * row_bytes(l), l->stream) : 0;
     if (rc != 0)
         return eng_cuda_said(l->on, rc, "copying rows to it", err);
-    rc = l->on->plugin->trees(&i->head, (const void *)(uintptr_t)i->at, (const void *)(uintptr_t)l->device, n, l->cols,
-                              (double *)(uintptr_t)sums, l->stream);
+    rc = l->task.kind->launch(l->on->plugin, &call);
     if (rc != 0)
-        return eng_cuda_said(l->on, rc, "launching the kernel of trees", err);
-    return eng_cuda_said(l->on, d->copy_out(l->pinned + l->sums_at, sums, (size_t)n * sum_bytes(l), l->stream), "copying sums from it",
-                         err);
+        return eng_cuda_said(l->on, rc, l->task.kind->launching, err);
+    return eng_cuda_said(l->on, d->copy_out(l->pinned + l->out_at, l->device + l->out_at, (size_t)n * l->task.out, l->stream),
+                         "copying results from it", err);
 }
 
 int eng_cuda_lane_begin(eng_cuda_lane *l, const void *x, int64_t rows, int64_t cols, pst_err *err)
 {
-    PST_ASSERT(rows > 0 && cols >= l->cols);
+    PST_ASSERT(rows > 0 && cols >= l->task.cols);
     int rc = eng_cuda_enter(l->on, err);
     if (rc == 0)
         rc = wait_for(l, err); /* of a run that was given up */
@@ -217,7 +236,7 @@ int eng_cuda_lane_begin(eng_cuda_lane *l, const void *x, int64_t rows, int64_t c
     return rc == 0 ? pass(l, x, rows, cols, err) : rc;
 }
 
-int eng_cuda_lane_end(eng_cuda_lane *l, const void *x, int64_t rows, int64_t cols, double *ret_sums, pst_err *err)
+int eng_cuda_lane_end(eng_cuda_lane *l, const void *x, int64_t rows, int64_t cols, void *ret_results, pst_err *err)
 {
     int rc = eng_cuda_enter(l->on, err);
     for (int64_t at = 0; rc == 0 && at < rows;) {
@@ -226,7 +245,7 @@ int eng_cuda_lane_end(eng_cuda_lane *l, const void *x, int64_t rows, int64_t col
         rc = wait_for(l, err);
         if (rc < 0)
             break;
-        memcpy(ret_sums + at * l->f->n_targets, l->pinned + l->sums_at, (size_t)n * sum_bytes(l));
+        memcpy((unsigned char *)ret_results + (size_t)at * l->task.out, l->pinned + l->out_at, (size_t)n * l->task.out);
         at += n;
         if (at < rows)
             rc = pass(l, x, rows, cols, err);

@@ -19,6 +19,7 @@ enum { KNOWN_MAX = 2 * ENG_CUDA_NET_SLOTS, WIDTH_MAX = 65536 };
 
 typedef struct lowering {
     const pst_plan *p;
+    const eng_prog *g;
     eng_cuda_net_part *net;
     int *readers; /* by value: how often it is read by nodes; results of the graph count twice */
     known values[KNOWN_MAX];
@@ -554,7 +555,7 @@ static void follow_width(const lowering *l, const eng_node *n, int *value, uint3
 static uint32_t rows_width(const lowering *l, size_t at, int id)
 {
     const pst_model *m = l->p->m;
-    const eng_prog *g = &l->p->progs[0];
+    const eng_prog *g = l->g;
     const eng_node *first = first_part(g->steps[at].node);
     uint32_t width = 0;
     bool is_input = false;
@@ -576,7 +577,7 @@ static uint32_t rows_width(const lowering *l, size_t at, int id)
 /* Takes steps from `at` on as long as they are covered. Returns the node that ended it; NULL: it is the last step's end, or nothing began. */
 static const eng_node *lower_from(lowering *l, size_t at)
 {
-    const eng_prog *g = &l->p->progs[0];
+    const eng_prog *g = l->g;
     eng_cuda_net_draft *d = &l->net->draft, *before = eng_heap_alloc(sizeof *before);
     const eng_node *fails = NULL, *first = first_part(g->steps[at].node);
     int in = variable_input(l->p, first);
@@ -636,7 +637,7 @@ static bool add_result(eng_cuda_net_part *n, const known *v)
 /* Values that the host's steps or the graph's results read. */
 static bool find_results(lowering *l)
 {
-    const eng_prog *g = &l->p->progs[0];
+    const eng_prog *g = l->g;
     bool *read = eng_heap_alloc((size_t)l->p->m->n_values + 1), ok = true;
     for (int i = 0; i < g->graph->n_out; i++)
         read[g->graph->out[i]] = true;
@@ -653,7 +654,7 @@ static bool find_results(lowering *l)
 
 static int lower(lowering *l, const eng_node **ret_node, pst_err *err)
 {
-    const eng_prog *g = &l->p->progs[0];
+    const eng_prog *g = l->g;
     const char *why = "there is no dense layer";
     *ret_node = g->n_steps ? first_part(g->steps[0].node) : NULL;
     for (size_t at = 0; at < g->n_steps; at++) {
@@ -675,12 +676,12 @@ static int lower(lowering *l, const eng_node **ret_node, pst_err *err)
     return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "cuda", 0, "%s", why);
 }
 
-int eng_cuda_net_lower(const pst_plan *p, eng_cuda_net_part *ret, const eng_node **ret_node, pst_err *err)
+int eng_cuda_net_lower(const pst_plan *p, const eng_prog *g, eng_cuda_net_part *ret, const eng_node **ret_node, pst_err *err)
 {
-    const eng_prog *g = &p->progs[0];
     *ret = (eng_cuda_net_part){0};
     lowering *l = eng_heap_alloc(sizeof *l);
     l->p = p;
+    l->g = g;
     l->net = ret;
     l->readers = eng_heap_array((size_t)p->m->n_values + 1, sizeof *l->readers);
     for (size_t i = 0; i < g->n_steps; i++)

@@ -15,7 +15,7 @@ typedef struct eng_cuda_net_result {
 } eng_cuda_net_result;
 
 typedef struct eng_cuda_net_part {
-    size_t from, to; /* steps of the plan's main graph that it stands for */
+    size_t from, to; /* steps that it stands for */
     int in;          /* value: float32 (rows, draft.n_in) */
     uint32_t n_layers, n_results;
     eng_cuda_net_result results[ENG_CUDA_NET_RESULTS];
@@ -24,9 +24,9 @@ typedef struct eng_cuda_net_part {
     eng_cuda_net_draft draft;
 } eng_cuda_net_part;
 
-/* p is compiled. The first run of steps that hold dense layers and can be computed as one network; what stands before and behind is not looked at.
- * PST_EUNSUPPORTED: there is none, and *ret_node is in the way, err says why. */
-int eng_cuda_net_lower(const pst_plan *p, eng_cuda_net_part *ret, const eng_node **ret_node, pst_err *err);
+/* g: p's main graph, compiled. The first run of its steps that hold dense layers and can be computed as one network; what stands before and behind is
+ * not looked at. PST_EUNSUPPORTED: there is none, and *ret_node is in the way (NULL: there are no steps), err says why. */
+int eng_cuda_net_lower(const pst_plan *p, const eng_prog *g, eng_cuda_net_part *ret, const eng_node **ret_node, pst_err *err);
 /* Gives back what the draft took. */
 void eng_cuda_net_part_done(eng_cuda_net_part *n);
 

@@ -6,6 +6,7 @@
 
 extern "C" __attribute__((visibility("default"))) const eng_cuda_plugin *penstock_cuda_plugin(void)
 {
-    static const eng_cuda_plugin plugin = {ENG_CUDA_PLUGIN_ABI, CUDART_VERSION, PST_VERSION, PST_CUDA_TARGETS, eng_cuda_trees_run};
+    static const eng_cuda_plugin plugin = {ENG_CUDA_PLUGIN_ABI, CUDART_VERSION,     PST_VERSION,
+                                           PST_CUDA_TARGETS,    eng_cuda_trees_run, eng_cuda_net_run};
     return &plugin;
 }

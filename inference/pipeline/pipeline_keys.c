@@ -28,8 +28,8 @@ static const pst_key rows[] = {
     {"pipeline", "rollout", PST_KEY_MAPPING, .help = "A second version beside the one in use."},
     {"pipeline", "limits", PST_KEY_MAPPING, .help = "What a scorer may hold."},
     {"pipeline", "device", PST_KEY_TEXT, .form = "`auto`, `cpu`, `cuda`, `cuda:N`", .def = "auto",
-     .help = "Where the model runs. A GPU computes models of one tree ensemble; `auto` takes it where it is quicker, `cuda` is refused "
-             "where it cannot be had."},
+     .help = "Where the model runs. A GPU computes models of one tree ensemble or of dense layers; `auto` takes it where it is "
+             "quicker, `cuda` is refused where it cannot be had."},
     {"pipeline", "kafka", PST_KEY_MAPPING, .form = "librdkafka property: value",
      .help = "For this pipeline's clients. A published pipeline takes tuning only: see below."},
 

@@ -1,5 +1,5 @@
 /* cuda_plugin.c - plug-ins as test_cuda_devices opens them: of this version, of an older one, of another table, and no plug-in at all. That of this
- * version has the emulated kernel where there is a C++ compiler, so that whole programs compute on the simulated device. */
+ * version has the emulated kernels where there is a C++ compiler, so that whole programs compute on the simulated device. */
 #include "engine/cuda/plugin.h"
 
 #ifdef PLUGIN_VERSION
@@ -11,7 +11,8 @@ const eng_cuda_plugin *penstock_cuda_plugin(void)
                                            .version = PLUGIN_VERSION,
                                            .targets = "",
 #ifdef PLUGIN_TREES
-                                           .trees = PLUGIN_TREES
+                                           .trees = PLUGIN_TREES,
+                                           .net = PLUGIN_NET
 #endif
     };
     return &plugin;

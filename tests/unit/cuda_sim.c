@@ -251,8 +251,13 @@ typedef struct op {
     void *to;
     const void *from; /* NULL: a launch */
     size_t bytes;
-    eng_cuda_forest forest;
+    bool is_net;
+    union {
+        eng_cuda_forest forest;
+        eng_cuda_net net;
+    } head;
     const void *image, *x;
+    void *between;
     int64_t rows, cols;
 } op;
 
@@ -290,6 +295,12 @@ static bool any_work(void)
     return false;
 }
 
+static int compute(const op *o)
+{
+    return o->is_net ? cuda_sim_state.net(&o->head.net, o->image, o->x, o->rows, o->between, o->to, NULL)
+                     : cuda_sim_state.kernel(&o->head.forest, o->image, o->x, o->rows, o->cols, o->to, NULL);
+}
+
 /* 0, or what a launch said. */
 static int drain(queue_of *s)
 {
@@ -299,7 +310,7 @@ static int drain(queue_of *s)
         if (o->from)
             memcpy(o->to, o->from, o->bytes);
         else if (rc == 0)
-            rc = cuda_sim_state.kernel(&o->forest, o->image, o->x, o->rows, o->cols, o->to, NULL);
+            rc = compute(o);
     }
     s->n = s->asked = 0;
     return rc;
@@ -391,11 +402,24 @@ static int launch(const eng_cuda_forest *f, const void *image, const void *x, in
     if (fails_here())
         return FAILED;
     cuda_sim_state.launches++;
-    return queue(stream, &(op){.to = out, .forest = *f, .image = image, .x = x, .rows = rows, .cols = cols});
+    return queue(stream, &(op){.to = out, .head.forest = *f, .image = image, .x = x, .rows = rows, .cols = cols});
+}
+
+/* What it is given must be the device's own; a net that needs nothing between its kernels is given the end of its buffers. */
+static int launch_net(const eng_cuda_net *n, const void *image, const float *x, int64_t rows, float *between, float *out, void *stream)
+{
+    size_t r = (size_t)rows * sizeof(float);
+    if (!lies_in(image, n->bytes, false) || !lies_in(x, r * n->n_in, false) || !lies_in(out, r * n->n_out, false) ||
+        !lies_in(between, n->rows ? 0 : r * n->n_between, false))
+        abort();
+    if (fails_here())
+        return FAILED;
+    cuda_sim_state.launches++;
+    return queue(stream, &(op){.to = out, .is_net = true, .head.net = *n, .image = image, .x = x, .rows = rows, .between = between});
 }
 
 const eng_cuda_plugin cuda_sim_plugin = {
-    .abi = ENG_CUDA_PLUGIN_ABI, .cuda = 13000, .version = PST_VERSION, .targets = "simulated", .trees = launch};
+    .abi = ENG_CUDA_PLUGIN_ABI, .cuda = 13000, .version = PST_VERSION, .targets = "simulated", .trees = launch, .net = launch_net};
 
 /* ---- NVML ---- */
 

@@ -2,7 +2,7 @@
  *
  * Streams are queues: nothing happens before somebody waits for one or asks it often enough, so whoever reads results too early, or lets go of a buffer that
  * is still in use, is found out. Memory of the device is the host's own, each piece as large as it was asked for; copies must lie within one piece.
- * Kernels run on the CPU: those of the plug-in here, which are `kernel` below. */
+ * Kernels run on the CPU: those of the plug-in here, which are `kernel` and `net` below. */
 #ifndef PST_TESTS_CUDA_SIM_H
 #define PST_TESTS_CUDA_SIM_H
 
@@ -19,6 +19,8 @@ typedef struct cuda_sim_device {
 
 typedef int (*cuda_sim_kernel)(const eng_cuda_forest *f, const void *image, const void *x, int64_t rows, int64_t cols, double *out,
                                void *stream);
+typedef int (*cuda_sim_net_kernel)(const eng_cuda_net *n, const void *image, const float *x, int64_t rows, float *between, float *out,
+                                   void *stream);
 
 typedef struct cuda_sim {
     int cuda;            /* 13000 */
@@ -33,6 +35,7 @@ typedef struct cuda_sim {
     bool hung;      /* streams that have work never end it, and whoever waits for all of it would wait for ever */
     unsigned gone;  /* a bit a device: whatever is asked of it fails, by 999 */
     cuda_sim_kernel kernel;
+    cuda_sim_net_kernel net;
     int calls;
     int open;                    /* nvmlInit without nvmlShutdown */
     int contexts;                /* taken and not given back: one stays for each device that was used */
@@ -43,6 +46,6 @@ typedef struct cuda_sim {
 extern cuda_sim cuda_sim_state;
 extern const eng_cuda_driver cuda_sim_driver;         /* with NVML */
 extern const eng_cuda_driver cuda_sim_driver_no_nvml; /* libcuda alone */
-extern const eng_cuda_plugin cuda_sim_plugin;         /* its kernels are cuda_sim_state.kernel, on a stream of the driver's */
+extern const eng_cuda_plugin cuda_sim_plugin;         /* its kernels are those of cuda_sim_state, on a stream of the driver's */
 
 #endif

@@ -22,7 +22,7 @@ typedef struct lowered {
 static int lower_body(void *arg, pst_err *err)
 {
     lowered *l = arg;
-    int rc = eng_cuda_net_lower(l->p, &l->part, &l->node, err);
+    int rc = eng_cuda_net_lower(l->p, &l->p->progs[0], &l->part, &l->node, err);
     if (rc == 0)
         rc = eng_cuda_net_pack(&l->part.draft, l->way, &l->head, &l->image, err);
     return rc;

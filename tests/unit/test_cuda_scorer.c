@@ -13,7 +13,8 @@ static int begin(void **state)
                                 .version = "580.65.06",
                                 .n = 1,
                                 .device = {{"NVIDIA H200", 9, 0, (size_t)141 << 30, (size_t)140 << 30}},
-                                .kernel = eng_cuda_trees_run};
+                                .kernel = eng_cuda_trees_run,
+                                .net = eng_cuda_net_run};
     return 0;
 }
 
@@ -92,6 +93,27 @@ static void test_a_device_scores_as_the_cpu_does(void **state)
     assert_true(want[0] < want[RECORDS - 1] || want[0] > want[RECORDS - 1]);
 }
 
+/* So does a network of dense layers, but for the order of its sums. */
+static void test_a_device_scores_a_network(void **state)
+{
+    double score[2][RECORDS];
+    for (int i = 0; i < 2; i++) {
+        world w = {0};
+        pst_err err = {0};
+        const char *why;
+        pst_pipeline *p = pipeline_on(i ? "cuda" : "cpu");
+        pst_binding *b = kit_bind(p, kit_linear(4, 1, digits, NULL), 1);
+        assert_string_equal(pst_binding_device(b, &why), i ? "cuda:0" : "cpu");
+        pst_score_core *c = make_core(&w, p, b);
+        int before = cuda_sim_state.launches;
+        assert_int_equal(scores_of(c, &w, score[i], &err), 0);
+        assert_int_equal(cuda_sim_state.launches > before, i);
+        end_world(&w, c, p);
+    }
+    for (int k = 0; k < RECORDS; k++)
+        assert_true(fabs(score[0][k] - score[1][k]) <= 1e-5 * (1 + fabs(score[0][k])));
+}
+
 /* A batch that a device failed on is no dead letter: nobody's records are at fault, and the stream waits. */
 static void test_a_lost_device_harms_no_record(void **state)
 {
@@ -159,12 +181,23 @@ static void test_a_device_is_not_said_to_be_lost_too_early(void **state)
     pst_pipeline_free(on_cpu);
 }
 
+static pst_model *linear_of_ml(void)
+{
+    pst_onnx_builder *o = pst_onnx_new("linear", 17, 8);
+    pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, 4}, "N");
+    pst_onnx_node(o, "LinearRegressor", (const char *[]){"x"}, 1, (const char *[]){"y"}, 1);
+    pst_onnx_domain(o, "ai.onnx.ml", 1);
+    pst_onnx_attr_floats(o, "coefficients", digits, 4);
+    pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 1}, "N");
+    return kit_load(o, NULL);
+}
+
 static void test_what_no_device_computes_is_a_configuration_error(void **state)
 {
     pst_err err = {0};
     pst_binding *b = NULL;
     pst_pipeline *p = pipeline_on("cuda");
-    pst_model *m = kit_linear(4, 1, digits, NULL);
+    pst_model *m = linear_of_ml();
     assert_int_equal(pst_binding_new(p, m, "line", 1, 8, &b, &err), PST_EINVAL);
     assert_int_equal(pst_err_exit(&err), 2);
     if (!strstr(err.text, "device: cuda cannot be had for model line: no device computes this model: node") ||
@@ -185,6 +218,7 @@ int main(void)
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(test_a_device_scores_as_the_cpu_does),
+        TEST(test_a_device_scores_a_network),
         TEST(test_a_lost_device_harms_no_record),
         TEST(test_a_shadow_that_a_device_fails_is_not_silent),
         TEST(test_a_device_is_not_said_to_be_lost_too_early),

@@ -76,7 +76,7 @@ expect() { # WHAT TEXT SAID
 if nm -D --defined-only "$T/all/libpenstock-cuda.so" | grep -q eng_cuda_trees_run; then
     for i in $(seq 1 600); do printf '{"a": %d.5, "b": %d, "c": %d, "d": -0.%d}\n' $((i % 3)) $((i % 7)) $((i % 17)) "$i"; done >"$T/rows.jsonl"
     expect "devices" '"usable":true' "$(on_sim devices --json | tr -d ' ')"
-    expect "doctor" "usable for models of one tree ensemble" "$(on_sim doctor -b 127.0.0.1:1)"
+    expect "doctor" "usable for models of one tree ensemble or of dense layers" "$(on_sim doctor -b 127.0.0.1:1)"
     expect "explain" "trees on cuda:0 (NVIDIA Simulated)" "$(on_sim models explain "$golden/xgb-3.2.0-binary.json" --device cuda)"
     expect "explain of what is not covered" "node" "$(on_sim models explain "$golden/xgb-3.2.0-linear.json" --device cuda)"
     for device in cuda cuda:0 auto cpu; do
@@ -86,6 +86,23 @@ if nm -D --defined-only "$T/all/libpenstock-cuda.so" | grep -q eng_cuda_trees_ru
         cmp "$T/$device.out" "$T/cuda.out" || failed=$((failed + 1))
     done
     [[ $(wc -l <"$T/cuda.out") == 600 && $(sort -u "$T/cuda.out" | wc -l) -gt 5 ]] || { failed=$((failed + 1)) && echo "not ok: scores all alike"; }
+    # An autoencoder of the built-in learner: its numbers are within a ten-thousandth of the CPU's, and are not the CPU's very own.
+    mkdir "$T/data" && awk 'BEGIN {srand(1); print "a,b,c,d"; for (i = 0; i < 300; i++) {x = rand(); print 100 + 5 * x "," 3 * rand() "," x "," 1000 - x}}' >"$T/data/t.csv"
+    cat >"$T/ae.yml" <<YAML
+name: ae
+framework: {name: native}
+penstock:
+  learner: {model: autoencoder, features: [a, b, c, d], hidden: [40, 3, 40], epochs: 3, seed: 1}
+YAML
+    on_sim learn -m "$T/ae.yml" --data-dir "$T/data" --result-dir "$T/learnt" -q >"$T/said" || cat "$T/said"
+    expect "explain of a network" "4 dense layers on cuda:0 (NVIDIA Simulated)" "$(on_sim models explain "$T/learnt/model/model.onnx" --device cuda)"
+    for device in cuda cpu; do
+        sed "s/^device: .*/device: $device/; s|file: m.onnx|file: $T/learnt/model/model.onnx|" "$T/pipeline.yml" >"$T/ae-$device.yml"
+        on_sim score dry-run -c "$T/ae-$device.yml" --in "$T/rows.jsonl" --out "$T/ae-$device.out" -b 127.0.0.1:1 >"$T/said" || cat "$T/said"
+    done
+    scores_in() { grep -oE '"score": ?\[[-+.0-9e]+' "$1" | grep -oE '[-+.0-9e]+$'; }
+    expect "scores of a network" "600 near, of 600" "$(paste <(scores_in "$T/ae-cuda.out") <(scores_in "$T/ae-cpu.out") |
+        awk '{d = $1 - $2; near += (d < 0 ? -d : d) <= 1e-4 * $2} END {print near " near, of " NR}')"
     sed "s/binary.json/linear.json/" "$T/xgb.yml" >"$T/linear.yml"
     said=$(on_sim score dry-run -c "$T/linear.yml" -b 127.0.0.1:1 --in "$T/rows.jsonl") && status=0 || status=$?
     [[ $status == 2 ]] || { failed=$((failed + 1)) && echo "not ok: a model that no device computes ends with $status"; }
