@@ -57,6 +57,19 @@ int pst_program_find(const char *name, char **ret_path, pst_err *err)
     return 0;
 }
 
+const char *pst_program_shell(const char *root)
+{
+    static const char *const places[] = {"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"};
+    const char *found = "/bin/sh";
+    for (size_t i = sizeof places / sizeof *places; i-- > 0;) {
+        char *path = pst_sprintf("%s%s", root, places[i]);
+        if (access(path, X_OK) == 0)
+            found = places[i];
+        free(path);
+    }
+    return found;
+}
+
 int pst_program_become(const char *verb, char **argv)
 {
     char *name = pst_sprintf("penstock-%s", verb), *path = NULL;

@@ -16,6 +16,9 @@ void pst_program_begin(void);
 int pst_program_main(const pst_verb *verb, int argc, char **argv);
 /* "/usr/bin/penstock-supervise" for "penstock-supervise": beside the program that runs. free(). PST_ENOTFOUND/FATAL when it is not there. */
 int pst_program_find(const char *name, char **ret_path, pst_err *err);
+/* What runs jobs' commands on this host: bash where there is one, else /bin/sh. Looked for where systems install it, not by PATH: folders of a person's
+ * own are not there inside a sandbox. root: "" = this system's. */
+const char *pst_program_shell(const char *root);
 /* Becomes `penstock-VERB` with the same arguments; argv[0] is shown as it is. Returns only a failure's exit status, after saying it. */
 int pst_program_become(const char *verb, char **argv);
 

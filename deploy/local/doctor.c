@@ -7,6 +7,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/base/program.h"
 #include "common/base/term.h"
 #include "common/platform/client.h"
 #include "common/platform/codec.h"
@@ -247,6 +248,13 @@ static void check_isolation(doctor *d)
              "run `penstock up` as a user of its own");
 }
 
+/* Commands of jobs are written for bash, as FfDL's learners have it. */
+static void check_shell(doctor *d)
+{
+    const char *sh = pst_program_shell("");
+    tell(d, strstr(sh, "bash") ? OK : WARN, "shell", sh, "jobs' commands run by sh here, and what only bash knows fails: apt install bash");
+}
+
 typedef struct floors {
     pst_client *c;
     char host[256];
@@ -321,7 +329,7 @@ static int doctor_run(int argc, char **argv)
     doctor d = {.c = v.client, .s = &v.settings, .json = v.settings.json ? json_array() : NULL};
     void (*const checks[])(doctor *) = {check_client, check_broker,    check_topics, check_registry,    check_store,
                                         check_disk,   check_processor, check_gpu,    check_onnxruntime, check_java,
-                                        check_clock,  check_isolation, check_floor};
+                                        check_clock,  check_isolation, check_shell,  check_floor};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         checks[i](&d);
     if (d.json) {

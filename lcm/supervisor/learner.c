@@ -225,7 +225,10 @@ static int start(learner *l, pst_err *err)
     int in = -1, rc = r->manifest.native ? pst_program_find("penstock", &self, err) : 0;
     if (!rc)
         rc = open_stdin(r, &in, err);
-    const char *shell[] = {"/bin/sh", "-c", command, NULL}, *own[] = {self, r->manifest.runs->verb, "--run-dir", r->dir, NULL};
+    const char *sh = pst_program_shell("");
+    if (!rc && !r->manifest.native && !strstr(sh, "bash"))
+        sup_run_say(r, "this host has no bash: the command runs by %s", sh);
+    const char *shell[] = {sh, "-c", command, NULL}, *own[] = {self, r->manifest.runs->verb, "--run-dir", r->dir, NULL};
     pst_spawn how = {.argv = r->manifest.native ? own : shell,
                      .env = (const char *const *)env,
                      .dir = r->code_dir,

@@ -2,7 +2,9 @@
  * becomes of its output, how it ends and how it is ended. */
 #include "common/base/clock.h"
 #include "common/base/confine.h"
+#include "common/base/confine.h"
 #include "common/base/fs.h"
+#include "common/base/program.h"
 #include "common/base/hash.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -11,6 +13,7 @@
 
 #include "supervisor_world.h"
 #include <pthread.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,9 +128,63 @@ static void test_run_command_that_does_not_exist_fails_like_in_a_shell(void **st
     assert_non_null(strstr(world_end(w)->reason, "not found"));
 }
 
-/* The stop comes by the file alone here, as after a restart of the LCM; only a learner that is not isolated reaches it. */
 #define REACHES_OUT "penstock: {isolation: none}\n"
-#define HALT_ME     "echo '{\"stop_reason\":\"halt\"}' > $PENSTOCK_RUN_DIR/stop.json; "
+
+/* FfDL's learner shell, at each level of isolation. */
+static void test_run_command_is_for_bash_where_there_is_one(void **state)
+{
+    world *w = *state;
+    if (access("/bin/bash", X_OK) < 0 && access("/usr/bin/bash", X_OK) < 0)
+        skip();
+    static const char *const levels[] = {REACHES_OUT, "penstock: {isolation: user}\n", "penstock: {isolation: sandbox}\n"};
+    for (int i = 0; i < (pst_confine_probe() & PST_CAN_SANDBOX ? 3 : 2); i++) {
+        char *command = pst_sprintf("a=(one two); [[ ${a[1]} == t* ]] && echo \"%d ${a[1]^^} ${BASH_VERSION:+bash}\"", i);
+        char *want = pst_sprintf("%d TWO bash", i), *old = pst_fs_join(w->run_dir, "exit.json"),
+             *told = pst_fs_join(w->run_dir, "published");
+        world_run(w, command, levels[i], NULL);
+        assert_int_equal(world_end(w)->exit_code, 0);
+        if (!world_line(w, want))
+            fail_msg("%s: %s", levels[i], w->n_lines ? w->lines[w->n_lines - 1].text : "says nothing");
+        assert_null(world_line(w, "this host has no bash"));
+        unlink(old);
+        unlink(told);
+        free(old);
+        free(told);
+        free(want);
+        free(command);
+    }
+}
+
+static void put_program(const char *root, const char *path)
+{
+    pst_err err = {0};
+    char *at = pst_sprintf("%s%s", root, path);
+    *strrchr(at, '/') = 0;
+    assert_int_equal(pst_fs_mkdirs(at, 0700, &err), 0);
+    at[strlen(at)] = '/';
+    int fd = open(at, O_CREAT | O_WRONLY | O_CLOEXEC, 0700);
+    assert_true(fd >= 0);
+    close(fd);
+    free(at);
+}
+
+static void test_program_shell_is_bash_wherever_systems_have_it(void **state)
+{
+    world *w = *state;
+    char *root = pst_sprintf("%s/root", w->dir);
+    put_program(root, "/bin/sh");
+    assert_string_equal(pst_program_shell(root), "/bin/sh");
+    put_program(root, "/usr/local/bin/bash");
+    assert_string_equal(pst_program_shell(root), "/usr/local/bin/bash");
+    put_program(root, "/usr/bin/bash");
+    assert_string_equal(pst_program_shell(root), "/usr/bin/bash");
+    put_program(root, "/bin/bash");
+    assert_string_equal(pst_program_shell(root), "/bin/bash");
+    free(root);
+}
+
+/* The stop comes by the file alone here, as after a restart of the LCM; only a learner that is not isolated reaches it. */
+#define HALT_ME "echo '{\"stop_reason\":\"halt\"}' > $PENSTOCK_RUN_DIR/stop.json; "
 
 static void test_run_halt_gives_the_learner_time_and_empties_the_group(void **state)
 {
@@ -456,6 +513,8 @@ int main(void)
         RUN(test_run_failure_says_status_and_last_error_line),
         RUN(test_run_death_by_signal_is_told_as_such),
         RUN(test_run_command_that_does_not_exist_fails_like_in_a_shell),
+        RUN(test_run_command_is_for_bash_where_there_is_one),
+        RUN(test_program_shell_is_bash_wherever_systems_have_it),
         RUN(test_run_halt_gives_the_learner_time_and_empties_the_group),
         RUN(test_run_halt_uses_force_after_the_grace_time),
         RUN(test_run_processes_that_left_the_group_are_ended_too),
