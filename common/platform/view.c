@@ -198,16 +198,48 @@ static int add_topic(pst_view *v, pst_topic t, ranges *to, pst_err *err)
     return rc;
 }
 
-/* What a store was filled from, as it is remembered among the positions: the cluster, and the schemas whose JSON the documents are. A version
- * that names a field otherwise, or has one more, makes the documents anew, so that no reader meets two forms. */
-static char *origin_key(const char *cluster)
+/* What a store was filled from, as it is remembered among the positions: the cluster, its topics (another prefix is another platform), and the
+ * schemas whose JSON the documents are. A version that names a field otherwise, or has one more, makes the documents anew, so that no reader
+ * meets two forms. */
+static char *origin_key(const pst_view *v, const char *cluster)
 {
     uint32_t form = pst_crc32c(0, pst_job_state_type.schema, strlen(pst_job_state_type.schema));
     form = pst_crc32c(form, pst_model_event_type.schema, strlen(pst_model_event_type.schema));
-    return pst_sprintf("cluster %s, documents %08x", cluster ? cluster : "", (unsigned)form);
+    return pst_sprintf("cluster %s, topic %s, documents %08x", cluster, pst_client_topic(v->client, PST_TOPIC_JOBS_STATE), (unsigned)form);
 }
 
-/* A store that was filled from another cluster, or by another version's schemas, is emptied. */
+/* Has the store any document? */
+static int is_filled(pst_view *v, bool *ret, pst_err *err)
+{
+    static const char *const collections[] = {"jobs", "models", "aliases"};
+    bool filled = false;
+    for (size_t i = 0; i < sizeof collections / sizeof *collections && !filled; i++) {
+        json_t *docs = NULL;
+        int rc = pst_store_list(v->store, collections[i], &(pst_store_query){.limit = 1}, &docs, err);
+        if (rc < 0)
+            return rc;
+        filled = json_array_size(docs) > 0;
+        json_decref(docs);
+    }
+    *ret = filled;
+    return 0;
+}
+
+/* Whoever looks at a store that has become empty, or shorter, must find out why; a new one is empty anyway. */
+static int empty(pst_view *v, const char *why, const char *cluster, pst_err *err)
+{
+    bool filled = false;
+    int rc = is_filled(v, &filled, err);
+    if (rc == 0)
+        rc = pst_store_wipe(v->store, err);
+    if (rc == 0 && filled)
+        pst_log(PST_LOG_WARN, "view", "event=store_emptied store=%s reason=\"%s\": it is filled anew from %s and %s of cluster %s",
+                pst_store_kind(v->store), why, pst_client_topic(v->client, PST_TOPIC_JOBS_STATE),
+                pst_client_topic(v->client, PST_TOPIC_MODELS), cluster);
+    return rc;
+}
+
+/* A store that was filled from another cluster or other topics, or by another version's schemas, is emptied: 1. */
 static int check_origin(pst_view *v, bool ahead, pst_err *err)
 {
     char *cluster = NULL;
@@ -216,13 +248,16 @@ static int check_origin(pst_view *v, bool ahead, pst_err *err)
     int rc = pst_admin_ping(v->client->bus, 5000, &cluster, NULL, err);
     if (rc < 0)
         return rc;
-    char *key = origin_key(cluster);
+    PST_ASSERT(cluster);
+    char *key = origin_key(v, cluster);
     rc = pst_store_position_get(v->store, key, 0, &known, &none);
     if (rc == PST_ENOTFOUND || (rc == 0 && ahead)) {
-        if (ahead)
-            pst_log(PST_LOG_WARN, "view", "event=store_emptied reason=\"it is of other topics than those of cluster %s\"",
-                    cluster ? cluster : "");
-        rc = pst_store_wipe(v->store, err);
+        rc = empty(
+            v,
+            ahead ? "it has read further than the topics go, which were made anew"
+                  : "it does not say that it was filled from these topics by this version's schemas: those of another cluster, prefix or "
+                    "version, or its note of them is gone",
+            cluster, err);
         if (!rc)
             rc = pst_store_position_set(v->store, key, 0, 1, err);
         if (!rc)

@@ -470,13 +470,38 @@ static int position_get(pst_store *s, const char *topic, int32_t partition, int6
     return rc;
 }
 
+/* Documents without the marker, which stands there before the first of ours: another application has collections of these names. */
+static int check_ours(mongo *m, pst_err *err)
+{
+    static const char *const ours[] = {"jobs", "models", "aliases"};
+    bson_t all = BSON_INITIALIZER, *found = NULL;
+    pst_err e = {0};
+    int64_t value;
+    int rc = get_number(m, "marker", &value, &e);
+    if (rc < 0 && rc != PST_ENOTFOUND)
+        return pst_err_set(err, e.code, e.cls, e.origin, e.native, "%s", e.text);
+    for (size_t i = 0; rc == PST_ENOTFOUND && i < sizeof ours / sizeof *ours; i++) {
+        int failed = find_one(m, ours[i], &all, &found, err);
+        rc = failed ? failed : rc;
+        if (found)
+            rc = pst_err_set(
+                err, PST_ESTATE, PST_CLASS_RETRY, "mongo", 0,
+                "the database of the store has a collection %s that no penstock filled; it is left as it is: name a database of "
+                "penstock's own (--store mongodb://HOST/NAME)",
+                ours[i]);
+        bson_destroy(found);
+    }
+    bson_destroy(&all);
+    return rc == PST_ENOTFOUND ? 0 : rc;
+}
+
 /* Our collections only: the database may hold others. */
 static int wipe(pst_store *s, pst_err *err)
 {
     static const char *const ours[] = {"jobs", "models", "aliases", "positions"};
     mongo *m = (mongo *)s;
     bson_t all = BSON_INITIALIZER;
-    int rc = 0;
+    int rc = check_ours(m, err);
     for (size_t i = 0; i < sizeof ours / sizeof *ours && !rc; i++) {
         bson_error_t e;
         mongoc_collection_t *c = collection_of(m, ours[i]);

@@ -58,7 +58,7 @@ static int teardown(void **state)
 {
     pst_store *s = *state;
     pst_err err = {0};
-    if (s && !strcmp(kind, "mongodb"))
+    if (s && !strcmp(kind, "mongodb") && pst_store_begin(s, &err) == 0 && pst_store_commit(s, &err) == 0)
         pst_store_wipe(s, &err);
     pst_store_close(s);
     return 0;
@@ -216,12 +216,28 @@ static void test_store_wipe_leaves_nothing(void **state)
     pst_store *s = *state;
     pst_err err = {0};
     int64_t next;
+    assert_int_equal(pst_store_begin(s, &err), 0);
     put(s, "a", 9, "{\"v\":1}");
     pst_store_position_set(s, "t", 2, 5, &err);
+    assert_int_equal(pst_store_commit(s, &err), 0);
     assert_int_equal(pst_store_wipe(s, &err), 0);
+    assert_int_equal(pst_store_wipe(s, &err), 0); /* where there is nothing */
     get_is(s, "a", NULL);
     assert_int_equal(pst_store_position_get(s, "t", 2, &next, &(pst_err){0}), PST_ENOTFOUND);
     assert_true(put(s, "a", 1, "{\"v\":2}"));
+}
+
+/* A database may hold another application's collection of jobs: that is not emptied. */
+static void test_mongo_documents_of_others_are_left_alone(void **state)
+{
+    pst_store *s = *state;
+    pst_err err = {0};
+    if (strcmp(kind, "mongodb") != 0)
+        return;
+    put(s, "theirs", 1, "{\"v\":1}"); /* no transaction of a writer stands before it */
+    assert_int_equal(pst_store_wipe(s, &err), PST_ESTATE);
+    assert_non_null(strstr(err.text, "no penstock filled"));
+    get_is(s, "theirs", "{\"v\":1}");
 }
 
 static void test_store_dump_is_canonical(void **state)
@@ -421,6 +437,7 @@ int main(int argc, char **argv)
         T(test_store_list_newest_first_filtered_and_paged),
         T(test_store_positions_go_with_their_puts),
         T(test_store_wipe_leaves_nothing),
+        T(test_mongo_documents_of_others_are_left_alone),
         T(test_store_dump_is_canonical),
         T(test_store_bad_arguments_are_refused),
         T(test_store_racing_writers_leave_the_newest),
