@@ -89,6 +89,8 @@ static int be_active(trainer *t, const pst_batch *first, pst_err *err)
         if (rc < 0)
             *err = outage;
     }
+    if (pst_stop_requested() || !trainer_standby_is_active(&t->standby)) /* whoever comes next need not wait for our session to end */
+        pst_consumer_leave(t->shell.inputs);
     trainer_shell_deactivate(&t->shell);
     return rc;
 }
@@ -185,6 +187,7 @@ static int run(int argc, char **argv)
     pst_http_thread_stop(http);
     pst_dump_free(t.dump);
     pst_view_stop(t.view);
+    pst_consumer_leave(t.standby.beats);
     trainer_standby_close(&t.standby);
     if (t.shell.core)
         trainer_shell_close(&t.shell);
