@@ -84,16 +84,26 @@ static char *behind(const trainer_site *s, size_t place)
                        place == 1 ? "is" : "are", s->queue[0]->s.training_id, s->queue[0]->s.reason ? s->queue[0]->s.reason : "it is next");
 }
 
+/* Where it may go now; else why it waits. What nodes said before we came is read first: of one that has stopped the word before its last would be
+ * taken for its last, and what was given to it would wait for it. */
+static const trainer_node *find_place(tcore *c, trainer_job *j, char **ret_reason, bool *ret_bound)
+{
+    if (!c->nodes_unread)
+        return trainer_site_place(c, j, ret_reason, ret_bound);
+    *ret_reason = pst_sprintf("the Trainer has just begun and reads which nodes of site %s there are", j->s.site);
+    return NULL;
+}
+
 /* Deploys from the front until one that is ready does not fit; jobs that pause before a retry are passed over. */
 static void deploy_what_fits(tcore *c, trainer_site *s)
 {
     size_t at = 0;
     while (at < s->n_queue) {
         trainer_job *j = s->queue[at];
-        char *never = trainer_queue_never(s, &j->needs);
+        char *never = c->nodes_unread ? NULL : trainer_queue_never(s, &j->needs);
         char *reason = NULL;
         bool bound = false;
-        const trainer_node *node = never ? NULL : trainer_site_place(c, j, &reason, &bound);
+        const trainer_node *node = never ? NULL : find_place(c, j, &reason, &bound);
         bool waits_for_retry = ready_at(c, j) > c->now_us;
         if (!never || c->unsettled)
             j->never_us = 0;

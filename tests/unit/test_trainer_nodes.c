@@ -24,6 +24,7 @@ typedef struct bench {
     int64_t now;
     char nonce[40], node[64]; /* of the last DEPLOY, or KILL, HALT, CHECK */
     int requests;
+    bool unread; /* heartbeats of before the start are being read still */
 } bench;
 
 static bench start(void)
@@ -43,6 +44,7 @@ static void done(bench *b)
 static void feed(bench *b, trainer_in in)
 {
     b->now += 1000;
+    in.nodes_unread = b->unread;
     trainer_actions_clear(&b->out);
     tcore_step(b->core, &in, b->now, &b->out);
     for (size_t i = 0; i < b->out.n; i++)
@@ -501,9 +503,31 @@ static void test_nodes_isolation_is_never_weaker_than_the_operators(void **unuse
     done(&b);
 }
 
+/* The last but one word of a node that has stopped is "running": a Trainer that begins must not give it a job on that. */
+static void test_nodes_are_given_nothing_before_all_their_words_are_read(void **unused)
+{
+    bench b = start();
+    b.unread = true;
+    beat(&b, "gone", "running");
+    char *id = submit(&b, simple);
+    const pst_job_state *s = tcore_job(b.core, id);
+    assert_int_equal(s->state, PST_JOB_PUBLIC_STATE_QUEUED);
+    assert_non_null(strstr(s->reason, "reads which nodes"));
+    beat(&b, "gone", "stopped");
+    beat(&b, "here", "running");
+    assert_int_equal(tcore_job(b.core, id)->state, PST_JOB_PUBLIC_STATE_QUEUED);
+    b.unread = false;
+    tick(&b);
+    assert_int_equal(tcore_job(b.core, id)->state, PST_JOB_PUBLIC_STATE_PENDING);
+    assert_string_equal(tcore_job(b.core, id)->node, "here");
+    free(id);
+    done(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nodes_isolation_is_never_weaker_than_the_operators),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nodes_are_given_nothing_before_all_their_words_are_read),
+                                       cmocka_unit_test(test_nodes_isolation_is_never_weaker_than_the_operators),
                                        cmocka_unit_test(test_nodes_of_a_site_have_capacities_of_their_own),
                                        cmocka_unit_test(test_nodes_beside_an_old_lcm_get_nothing),
                                        cmocka_unit_test(test_nodes_what_nobody_took_up_is_given_to_one),
