@@ -2,6 +2,7 @@
 pst_test(engine_nodes SOURCES unit/test_engine_nodes.c LIBS pst_engine LABELS unit TIMEOUT 900)
 pst_test(engine_layers SOURCES unit/test_engine_layers.c LIBS pst_engine LABELS unit)
 pst_test(engine_isa SOURCES unit/test_engine_isa.c LIBS pst_engine LABELS unit)
+target_link_options(test_engine_isa PRIVATE LINKER:--wrap=eng_twins_differ) # it counts the comparisons
 pst_test(engine_kernels SOURCES unit/test_engine_kernels.c LIBS pst_engine LABELS unit)
 pst_test(engine_trees SOURCES unit/test_engine_trees.c LIBS pst_engine LABELS unit)
 pst_test(engine_base SOURCES unit/test_engine_base.c LIBS pst_engine LABELS unit)

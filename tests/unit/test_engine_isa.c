@@ -21,6 +21,33 @@ extern const eng_tile_kernels pst_tile_lowered;
 static const eng_isa_set sets[] = {
     {&eng_kernels_avx2, &eng_tile_avx2}, {&eng_kernels_avx512, &eng_tile_avx512}, {&pst_kernels_lowered, &pst_tile_lowered}};
 
+/* The linker puts it between the engine and its comparison. */
+const char *__real_eng_twins_differ(const eng_isa_set *set);
+const char *__wrap_eng_twins_differ(const eng_isa_set *set);
+static int compared; /* AVX-512 */
+
+const char *__wrap_eng_twins_differ(const eng_isa_set *set)
+{
+    compared += set->cpu == &eng_kernels_avx512;
+    return __real_eng_twins_differ(set);
+}
+
+/* The first of all: nothing has asked for kernels in this process yet. */
+static void test_avx512_is_compared_once_before_it_is_used(void **state)
+{
+    const char *asked = getenv("PENSTOCK_ISA");
+    char *kept = asked ? strdup(asked) : NULL;
+    unsetenv("PENSTOCK_ISA");
+    assert_int_equal(compared, 0);
+    pst_engine_isa();
+    assert_int_equal(compared, eng_kernels_avx512.supported() ? 1 : 0);
+    pst_engine_isa();
+    assert_int_equal(compared, eng_kernels_avx512.supported() ? 1 : 0);
+    if (kept)
+        setenv("PENSTOCK_ISA", kept, 1);
+    free(kept);
+}
+
 static void test_every_set_gives_what_the_portable_one_gives(void **state)
 {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
@@ -382,8 +409,10 @@ static void test_a_set_with_a_wrong_kernel_is_not_used_and_said_to_be_so(void **
 int main(void)
 {
 #if defined(__x86_64__)
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_set_gives_what_the_portable_one_gives),
-                                       cmocka_unit_test(test_every_way_to_multiply_bytes), cmocka_unit_test(test_the_comparison_is_short),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_avx512_is_compared_once_before_it_is_used),
+                                       cmocka_unit_test(test_every_set_gives_what_the_portable_one_gives),
+                                       cmocka_unit_test(test_every_way_to_multiply_bytes),
+                                       cmocka_unit_test(test_the_comparison_is_short),
                                        cmocka_unit_test(test_every_kernel_that_is_wrong_is_found_by_name),
                                        cmocka_unit_test(test_a_set_with_a_wrong_kernel_is_not_used_and_said_to_be_so)};
     return cmocka_run_group_tests(tests, NULL, NULL);
