@@ -430,6 +430,37 @@ static void test_waiting_for_the_coordinator_is_told(void **state)
     assert_int_equal(waits_over, 1);
 }
 
+/* The linker puts it between the bus and the clock. */
+int64_t __real_pst_mono_us(void);
+int64_t __wrap_pst_mono_us(void);
+static int64_t ahead_us;
+
+int64_t __wrap_pst_mono_us(void)
+{
+    return __real_pst_mono_us() + __atomic_load_n(&ahead_us, __ATOMIC_RELAXED);
+}
+
+static void minutes_pass(void *arg, const char *why)
+{
+    waits_told += why != NULL;
+    __atomic_fetch_add(&ahead_us, INT64_C(150000000), __ATOMIC_RELAXED);
+}
+
+/* A coordinator that never tells, to a consumer that nothing else is wrong with: a new one asks anew. */
+static void test_waiting_for_the_coordinator_has_an_end(void **state)
+{
+    pst_err err = {0};
+    poll_some(20);
+    waits_told = 0;
+    c->opts.on_wait = minutes_pass;
+    committed_fails = 600; /* a minute of true time: so long a test without an end would take */
+    assert_true(pst_consumer_rewind(c, &err) < 0);
+    assert_in_range(waits_told, 1, 1);
+    assert_non_null(strstr(err.text, "did not come within 120 s"));
+    committed_fails = 0;
+    assert_astray();
+}
+
 /* ---- holding -------------------------------------------------------------------------------------------------------------------------- */
 
 static void test_hold_keeps_one_partition_alone(void **state)
@@ -594,6 +625,7 @@ int main(void)
         EACH(test_broker_that_does_not_answer_is_told),
         EACH(test_consumer_of_a_mute_broker_is_closed_at_once),
         EACH(test_waiting_for_the_coordinator_is_told),
+        EACH(test_waiting_for_the_coordinator_has_an_end),
         EACH(test_hold_keeps_one_partition_alone),
         EACH(test_hold_keeps_the_marks_of_the_round),
         EACH(test_serving_gives_no_records_and_loses_none),
