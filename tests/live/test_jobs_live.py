@@ -94,6 +94,10 @@ def secrets_in_commands(p, s):
         check(any(l["text"] == "right" for l in p.events("logs") if l["training_id"] == tid), "the learner did not get its secret")
         seen = {t for t in ("jobs.commands", "jobs.state", "jobs.events") if any(secret.encode() in (m.value() or b"") for m in p.read(PREFIX + t))}
         check(seen == ({"jobs.commands"} if far else set()), f"{'another' if far else 'the same'} key: the secret stands in {seen}")
+        shown = {what: p.cli(*what, "--json").stdout for what in (("show", tid), ("list",))} | {path: str(p.http(path)[1]) for path in (f"/v1/jobs/{tid}", "/v1/jobs")}
+        check(all(tid in text for text in shown.values()) and "PASS" in shown[("show", tid)], f"what is shown: {shown}")
+        odd = [what for what, text in shown.items() if secret in text or "sealed:" in text]
+        check(not odd, f"the secret, or its seal, is shown by {odd}")
     print("secrets: sealed in commands for a node with the Trainer's key")
 
 
