@@ -77,72 +77,102 @@ static int wait_for(eng_cuda_lane *l, pst_err *err)
 static void image_gone(void *made)
 {
     eng_cuda_image *i = made;
-    eng_cuda_free(i->on, i->at, i->bytes);
+    PST_ASSERT(!i->users); /* whose plans have gone before the model */
+    pthread_mutex_destroy(&i->lock);
 }
 
-typedef struct making {
-    pst_plan *p;
-    eng_cuda_lane *via;
-    pst_err *err;
-} making;
-
-/* Each is waited for before the next is put into its place. */
-static int copy_pieces(const making *k, const unsigned char *bytes, void *pinned, const eng_cuda_image *i)
+static int make_image(void *arg, eng_zone *zone, void *made)
 {
+    eng_cuda_image *i = made;
+    *i = (eng_cuda_image){.on = arg};
+    pthread_mutex_init(&i->lock, NULL);
+    return 0;
+}
+
+/* Each piece is waited for before the next is put into its place. */
+static int copy_pieces(eng_cuda_lane *via, const unsigned char *bytes, void *pinned, pst_err *err)
+{
+    const eng_cuda_image *i = via->image;
     int rc = 0;
     for (size_t at = 0; at < i->bytes && rc == 0; at += IMAGE_PIECE) {
         size_t n = i->bytes - at < IMAGE_PIECE ? i->bytes - at : IMAGE_PIECE;
         memcpy(pinned, bytes + at, n);
-        rc = eng_cuda_said(i->on, i->on->driver->copy_in(i->at + at, pinned, n, k->via->stream), "copying a model to it", k->err);
+        rc = eng_cuda_said(i->on, i->on->driver->copy_in(i->at + at, pinned, n, via->stream), "copying a model to it", err);
         if (rc == 0)
-            rc = drain(k->via, "copying a model to it", k->err);
+            rc = drain(via, "copying a model to it", err);
     }
     return rc;
 }
 
 /* Through the lane's stream, and waited for: other lanes do not know of this one's. From pinned memory, which is given back only when the device has let
  * go of it; the image's own bytes go as soon as we return. If it fails the stream goes first, since what is still on it uses both. */
-static int copy_image(const making *k, const unsigned char *bytes, eng_cuda_image *i)
+static int copy_image(eng_cuda_lane *via, const unsigned char *bytes, pst_err *err)
 {
-    eng_cuda_lane *via = k->via;
+    eng_cuda_image *i = via->image;
     void *pinned = NULL;
-    int rc = eng_cuda_alloc(i->on, i->bytes, &i->at, k->err);
+    i->at = 0;
+    int rc = eng_cuda_alloc(i->on, i->bytes, &i->at, err);
     if (rc == 0)
-        rc = eng_cuda_pin(i->on, i->bytes < IMAGE_PIECE ? i->bytes : IMAGE_PIECE, &pinned, k->err);
+        rc = eng_cuda_pin(i->on, i->bytes < IMAGE_PIECE ? i->bytes : IMAGE_PIECE, &pinned, err);
     if (rc == 0)
-        rc = copy_pieces(k, bytes, pinned, i);
+        rc = copy_pieces(via, bytes, pinned, err);
     if (rc < 0) {
         eng_cuda_stream_end(i->on, via->stream);
         via->stream = NULL;
-        image_gone(i);
+        eng_cuda_free(i->on, i->at, i->bytes);
     }
     eng_cuda_unpin(i->on, pinned);
     return rc;
 }
 
-static int make_image(void *arg, eng_zone *zone, void *made)
+/* bytes NULL: only if others use it. True: l is one of its users now, or *ret_rc says why it is not. */
+static bool use_image(eng_cuda_lane *l, const eng_cuda_head *head, const unsigned char *bytes, int *ret_rc, pst_err *err)
 {
-    const making *k = arg;
-    const eng_cuda_task *t = &k->via->task;
-    eng_cuda_image *i = made;
-    unsigned char *bytes = NULL;
-    *i = (eng_cuda_image){.on = k->via->on};
-    int rc = t->kind->pack(k->p, t, &i->head, &bytes, k->err);
-    i->bytes = t->kind->bytes(&i->head);
-    if (rc == 0)
-        rc = copy_image(k, bytes, i);
-    eng_heap_free(bytes);
-    return rc;
+    eng_cuda_image *i = l->image;
+    *ret_rc = 0;
+    pthread_mutex_lock(&i->lock);
+    bool there = i->users > 0;
+    if (!there && bytes) {
+        i->head = *head;
+        i->bytes = l->task.kind->bytes(head);
+        *ret_rc = copy_image(l, bytes, err);
+    }
+    i->users += there || (bytes && *ret_rc == 0);
+    l->uses = there || (bytes && *ret_rc == 0);
+    pthread_mutex_unlock(&i->lock);
+    return there || bytes;
+}
+
+/* The lane's stream has ended. */
+static void leave_image(eng_cuda_lane *l)
+{
+    eng_cuda_image *i = l->image;
+    if (!l->uses)
+        return;
+    pthread_mutex_lock(&i->lock);
+    if (--i->users == 0)
+        eng_cuda_free(i->on, i->at, i->bytes);
+    pthread_mutex_unlock(&i->lock);
 }
 
 int eng_cuda_image_of(pst_plan *p, eng_cuda_lane *l, pst_err *err)
 {
     const eng_cuda_task *t = &l->task;
-    making k = {.p = p, .via = l, .err = err};
     const eng_share_key key = {.what = t->kind->shared_as, .of = t->owner, .by = l->on, .variant = t->variant, .release = image_gone};
-    const void *there = NULL;
-    int rc = eng_share(p, &key, sizeof(eng_cuda_image), make_image, &k, &there);
-    l->image = there;
+    const void *place = NULL;
+    int rc = eng_share(p, &key, sizeof(eng_cuda_image), make_image, l->on, &place);
+    if (rc < 0)
+        return rc;
+    l->image = (eng_cuda_image *)(uintptr_t)place; /* what is shared does not change, but for what its lock guards */
+    if (use_image(l, NULL, NULL, &rc, err))
+        return rc;
+    eng_cuda_head *head = eng_heap_alloc(sizeof *head);
+    unsigned char *bytes = NULL;
+    rc = t->kind->pack(p, t, head, &bytes, err);
+    if (rc == 0)
+        use_image(l, head, bytes, &rc, err);
+    eng_heap_free(bytes);
+    eng_heap_free(head);
     return rc;
 }
 
@@ -177,6 +207,7 @@ void eng_cuda_lane_done(void *lane)
     eng_cuda_stream_end(l->on, l->stream); /* its work may still use the buffers */
     eng_cuda_free(l->on, l->device, l->bytes);
     eng_cuda_unpin(l->on, l->pinned);
+    leave_image(l);
     *l = (eng_cuda_lane){0};
 }
 

@@ -11,9 +11,14 @@
 #include "engine/cuda/task.h"
 #include "engine/plan.h"
 
-/* A forest or a network on a device; of the model (share.h). */
+#include <pthread.h>
+
+/* A forest or a network on a device. Its place is the model's (share.h); its bytes are there as long as a lane uses them, so that a model which the CPU
+ * has after all holds no memory of the device. @locks its own */
 typedef struct eng_cuda_image {
     eng_cuda_context *on;
+    pthread_mutex_t lock; /* of what follows; held while the bytes go over, and never across an allocation of the engine's */
+    int users;            /* lanes; 0 = there is nothing at `at` */
     eng_cuda_head head;
     eng_cuda_address at;
     size_t bytes;
@@ -21,7 +26,8 @@ typedef struct eng_cuda_image {
 
 typedef struct eng_cuda_lane {
     eng_cuda_context *on;
-    const eng_cuda_image *image;
+    eng_cuda_image *image;
+    bool uses; /* it is one of the image's users */
     eng_cuda_task task;
     void *stream;
     unsigned char *pinned;   /* rows, then results from out_at on; on the device likewise, */
@@ -32,7 +38,7 @@ typedef struct eng_cuda_lane {
     eng_watch *watch;
 } eng_cuda_lane;
 
-/* l->task packed and copied to l->on, once for all plans of p's model. PST_EUNSUPPORTED: no kernel covers it. Below a eng_heap_run. */
+/* l->task packed and copied to l->on, once for all plans of p's model that are there at the same time. PST_EUNSUPPORTED: no kernel covers it. Below a eng_heap_run. */
 int eng_cuda_image_of(pst_plan *p, eng_cuda_lane *l, pst_err *err);
 /* Stream and buffers for l->task on l->on, whatever of them there is goes by eng_cuda_lane_done. No allocation of the engine's. */
 int eng_cuda_lane_stream(eng_cuda_lane *l, pst_err *err);

@@ -140,6 +140,7 @@ void eng_cuda_net_step_put(pst_plan *p, const eng_cuda_net_part *n, const eng_cu
     g->steps[n->from] = one;
     memmove(g->steps + n->from + 1, g->steps + n->to, (g->n_steps - n->to) * sizeof *g->steps);
     g->n_steps -= count - 1;
+    g->n_fused += count - 1;
     p->direct.run = NULL; /* it goes past all steps */
     *ret = state;
 }

@@ -197,6 +197,8 @@ static void compare(pst_model *m, int most, const char *says, const char *what)
     assert_string_equal(p->computes, "cuda:0");
     if (!strstr(text, says))
         fail_msg("%s: \"%s\" is not in: %s", what, says, text);
+    const eng_prog *g = &p->progs[0]; /* what explain counts adds up */
+    assert_int_equal(g->n_nodes - g->n_folded - g->n_dropped - g->n_fused, g->n_steps);
     free(text);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= most; i++) {
         int before = cuda_sim_state.launches;
@@ -329,9 +331,10 @@ static void test_two_plans_in_rotation(void **state)
     same(p[1], cpu, m, 40, "the first is gone");
     pst_plan_free(p[1]);
     pst_plan_free(cpu);
-    assert_int_equal(cuda_sim_state.pieces, 1);
+    assert_int_equal(cuda_sim_state.pieces, 0); /* though the model lives */
+    pst_plan_free(cuda_kit_plan(m, "cuda"));
+    assert_int_equal(cuda_sim_state.images, 2);
     pst_model_unref(m);
-    assert_int_equal(cuda_sim_state.pieces, 0);
 }
 
 /* Plans that were compiled in different ways have different images, and a kernel never reads another one's. */
@@ -541,6 +544,7 @@ static void test_auto_measures(void **state)
     assert_string_equal(p->computes, "cpu"); /* the emulated kernel is the slower one */
     assert_non_null(strstr(p->computes_why, "measured on 128 rows"));
     assert_int_equal(pst_plan_device_left(p), 0);
+    assert_int_equal(cuda_sim_state.pieces + cuda_sim_state.pinned + cuda_sim_state.streams, 0); /* the device has nothing of it */
     same(p, cpu, m, 100, "auto, on the CPU");
     pst_plan_free(p);
     cuda_sim_state.net = quick_net;
@@ -630,9 +634,11 @@ static void test_the_budget(void **state)
     on->budget = 2 * on->used + on->used / 2;
     p[1] = cuda_kit_plan(m[1], "cuda");
     int copies = cuda_sim_state.copies_in;
+    size_t used = on->used;
     assert_int_equal(cuda_kit_try(m[2], "cuda", &p[2], &err), PST_ENOMEM);
     assert_int_equal(err.cls, PST_CLASS_RETRY);
     assert_non_null(strstr(err.text, "more bytes are needed"));
+    assert_int_equal(on->used, used);
     assert_true(cuda_sim_state.copies_in <= copies + 1); /* the weights at most, and no rows */
     pst_plan *cpu = cuda_kit_plan(m[0], "engine");
     same(p[0], cpu, m[0], 20, "the old version");
