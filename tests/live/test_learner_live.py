@@ -121,7 +121,7 @@ with Platform() as p:
     check(asker.flush(20) == 0, "the request was not acknowledged")
     evs = p.events("jobs.events", lambda es: any(e["request_id"] == "bad" for e in es), 30)
     check(any(e["type"] == "REJECTED" and "epohcs" in json.dumps(e["details"]) for e in evs if e["request_id"] == "bad"), f"not rejected: {evs[-1]}")
-    for more, words in (("", ("700 records have a target", "none of the 2 classes", "other_classes: leave_out")), (", other_classes: leave_out", ("none of the", "too few"))):
+    for more, words in (("", ("700 records have a target", "none of the 2 classes", "other_classes: leave_out")), (", other_classes: leave_out", ("none of the 700 records can be trained on", "none of the classes"))):
         none = p.submit(native("none", store, "{features: [nowhere], target: ok, classes: [a, b]" + more + "}"))
         check(p.wait_state(none, *ENDED)["state"] == "FAILED", f"no usable record: {p.show(none)}")
         text = " ".join(l["text"] for l in p.events("logs") if l["training_id"] == none)

@@ -294,6 +294,44 @@ static void test_too_few_and_too_many_records(void **state)
     pst_learn_settings_done(&s);
 }
 
+/* A name misspelt in the manifest: a column of nothing must not become a model that looks good. */
+static void test_a_feature_that_no_record_has_is_refused(void **state)
+{
+    for (int run = 0; run < 2; run++) {
+        pst_learn_settings s;
+        learn_data d;
+        learn_ready r;
+        pst_err err = {0};
+        settings(run ? "{features: [a, {field: itms, missing: value, value: 1}]}" : "{features: [a, itms]}", &s);
+        learn_data_init(&d, &s, 1 << 20);
+        learn_data_add_range(&d, "orders", 0, 0, 10);
+        for (int i = 0; i < 10; i++)
+            add(&d, i, NAN);
+        assert_int_equal(learn_prepare(&d, NULL, &r, &err), PST_EINVAL);
+        assert_non_null(strstr(err.text, "none of the 10 records has a value of the feature itms"));
+        assert_non_null(strstr(err.text, "penstock cat -t orders"));
+        learn_data_done(&d);
+        pst_learn_settings_done(&s);
+    }
+}
+
+/* The reason comes first: tables and state topics cut long texts. */
+static void test_nothing_to_train_on_says_why_first(void **state)
+{
+    pst_learn_settings s;
+    learn_data d;
+    learn_ready r;
+    pst_err err = {0};
+    settings("{features: [a, {field: b, missing: reject}]}", &s);
+    learn_data_init(&d, &s, 1 << 20);
+    learn_data_bad(&d, "line %d is bad", 7);
+    assert_int_equal(learn_data_add(&d, (double[]){1, NAN}, (uint8_t[]){0, 1}, NULL, NULL), 1);
+    assert_int_equal(learn_prepare(&d, NULL, &r, &err), PST_EINVAL);
+    assert_string_equal(err.text, "none of the 2 records can be trained on: line 7 is bad; b is missing (missing: reject)");
+    learn_data_done(&d);
+    pst_learn_settings_done(&s);
+}
+
 static void test_missing_policies(void **state)
 {
     pst_learn_settings s;
@@ -392,6 +430,8 @@ int main(void)
         cmocka_unit_test(test_prepared_rows_are_standardised),
         cmocka_unit_test(test_split_depends_on_seed_alone),
         cmocka_unit_test(test_too_few_and_too_many_records),
+        cmocka_unit_test(test_a_feature_that_no_record_has_is_refused),
+        cmocka_unit_test(test_nothing_to_train_on_says_why_first),
         cmocka_unit_test(test_missing_policies),
         cmocka_unit_test(test_rows_of_several_ranges_are_ordered),
         cmocka_unit_test(test_fields_of_schema),

@@ -31,12 +31,15 @@ void learn_data_done(learn_data *d)
     free(d->x);
     free(d->y);
     free(d->part);
+    free(d->present);
     *d = (learn_data){0};
 }
 
 void learn_data_set_columns(learn_data *d)
 {
     d->columns = pst_learn_columns(d->settings);
+    free(d->present);
+    d->present = pst_alloc((size_t)d->settings->n_features + 1);
 }
 
 void learn_data_add_range(learn_data *d, const char *topic, int32_t partition, int64_t from, int64_t to)
@@ -182,6 +185,7 @@ int learn_data_add(learn_data *d, const double *numbers, const uint8_t *missing,
         const pst_learn_feature *f = &s->features[i];
         for (int k = 0; k < f->slots; k++, numbers++, x++) {
             bool absent = missing[i] || isnan(*numbers);
+            d->present[i] |= !absent;
             if (absent && f->missing == PST_LEARN_MISSING_REJECT)
                 return drop(d, "%s is missing (missing: reject)", f->field);
             double v = absent ? f->value : *numbers;
@@ -314,11 +318,34 @@ static void take_statistics(const learn_data *d, const uint32_t *order, size_t t
         measure(d->y, 1, order, train, &s->target_mean, &s->target_std, &least, &most);
 }
 
+/* A field that no record has is a name misspelt more often than a sensor that was never on: trained with nothing in its place, the model would look
+ * good and know less than was asked for. */
+static int refuse_absent(const learn_data *d, pst_err *err)
+{
+    for (int i = 0; i < d->settings->n_features; i++)
+        if (!d->present[i])
+            return pst_err_set(
+                err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
+                "none of the %zu records has a value of the feature %s; is its name right (`penstock cat -t %s -o beginning -c 1` shows a "
+                "record)? If it is, leave it out of penstock.learner.features",
+                d->rows, d->settings->features[i].field, d->n_ranges ? d->ranges[0].topic : "TOPIC");
+    return 0;
+}
+
+/* Why there is nothing to train on, the first record that was left out first: what shows the message may cut it. */
+static int refuse_all(const learn_data *d, pst_err *err)
+{
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "learner", 0, "none of the %lld records can be trained on: %s%s%s",
+                       (long long)(d->bad + d->dropped), d->why_bad, d->bad && d->dropped ? "; " : "", d->why_dropped);
+}
+
 static int count_parts(const learn_data *d, size_t *ret_train, pst_err *err)
 {
     double share = d->settings->validation;
     if (d->outside)
         return refuse_outside(d, err);
+    if (!d->rows && (d->bad || d->dropped))
+        return refuse_all(d, err);
     size_t held = (size_t)(share * (double)d->rows + 0.5);
     if (share > 0 && held == 0)
         held = 1;
@@ -337,6 +364,8 @@ int learn_prepare(learn_data *d, const learn_statistics *stats, learn_ready *ret
 {
     size_t train = 0, k = (size_t)d->columns;
     int rc = count_parts(d, &train, err);
+    if (!rc && !stats) /* a generation that goes on has been through this */
+        rc = refuse_absent(d, err);
     if (rc < 0)
         return rc;
     learn_ready r = {.rows = d->rows, .train = train, .columns = d->columns};

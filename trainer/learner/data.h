@@ -34,6 +34,7 @@ typedef struct learn_data {
     float *y; /* (rows): class, or the target as it is; NULL for an autoencoder */
     learn_data_range *ranges;
     size_t n_ranges;
+    bool *present;                       /* per feature: a row has it */
     uint32_t *part, part_now;            /* which range each row is from; part_now is for the next one */
     int64_t bad;                         /* records that could not be read */
     int64_t dropped;                     /* records without their target, with an unknown class, or with a missing value that is rejected */

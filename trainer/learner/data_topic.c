@@ -193,6 +193,19 @@ static int make_columns(topics *t, const pst_schema *schema, bool text, pst_colu
     return rc;
 }
 
+/* Why records of this schema cannot be read, said so that it can be mended: a target that is text wants its classes named. */
+static char *why_unreadable(topics *t, const pst_schema *schema, const pst_err *e)
+{
+    pst_columns *columns = NULL;
+    bool text = t->s->target && !t->s->classes && make_columns(t, schema, true, &columns, NULL) == 0;
+    pst_columns_free(columns);
+    if (text)
+        return pst_sprintf("the target %s is text; list its words as penstock.learner.classes", t->s->target);
+    bool word = e->code == PST_EINCOMPAT && strstr(e->text, "a number is wanted");
+    return pst_sprintf("%s%s", e->text,
+                       word ? " (words are no features of the built-in learner: leave the field out, or number them)" : "");
+}
+
 /* The plan of a schema id, made at first sight. A registry that is away is waited for. */
 static int plan_of(topics *t, int32_t id, const plan **ret, pst_err *err)
 {
@@ -221,7 +234,7 @@ static int plan_of(topics *t, int32_t id, const plan **ret, pst_err *err)
         rc = make_columns(t, schema, false, &p.columns, &e);
     }
     if (rc < 0)
-        p.why = pst_strdup(e.text);
+        p.why = why_unreadable(t, schema, &e);
     if (t->n_plans >= SCHEMAS_MAX) {
         pst_columns_free(p.columns);
         free(p.why);
