@@ -2,12 +2,12 @@
  * one line left out: it is named with its number, the rest goes on, and the exit status says that not all came through. A JSON line without a schema
  * travels byte for byte as it stands in the file, so that numbers keep their text. */
 #include "common/base/clock.h"
-#include "common/base/csv.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "common/platform/verb.h"
+#include "producers/sources/csv_columns.h"
 #include "producers/sources/sources.h"
 #include "common/registry/registry.h"
 #include "schemas/avro.h"
@@ -25,6 +25,8 @@ typedef struct file_opts {
     const char *topic, *format, *schema, *key;
     int64_t partitions;
     double rate;
+    bool plain_names;
+    pst_opt_list decimal_commas;
 } file_opts;
 
 static const pst_opt file_table[] = {
@@ -32,7 +34,11 @@ static const pst_opt file_table[] = {
     {"format", 0, PST_OPT_STR, offsetof(file_opts, format), "F", NULL, "jsonl or csv; default: by the file's name"},
     {"schema", 0, PST_OPT_STR, offsetof(file_opts, schema), "FILE.avsc", NULL,
      "write Avro of this schema (registered as T-value); default: JSON text"},
-    {"key", 'k', PST_OPT_STR, offsetof(file_opts, key), "FIELD", NULL, "this field becomes the record's key"},
+    {"key", 'k', PST_OPT_STR, offsetof(file_opts, key), "FIELD", NULL, "this field becomes the record's key; null: a record without one"},
+    {"plain-names", 0, PST_OPT_BOOL, offsetof(file_opts, plain_names), NULL, NULL,
+     "CSV: columns are named as Avro takes them: `Basket Value (EUR)` is basket_value_eur"},
+    {"decimal-comma", 0, PST_OPT_LIST, offsetof(file_opts, decimal_commas), "COLUMN", NULL,
+     "CSV: this column's numbers are written 1.234,5; repeatable"},
     {"rate", 0, PST_OPT_DOUBLE, offsetof(file_opts, rate), "N 0..1000000000", NULL,
      "records per second; default: as fast as Kafka takes them"},
     {"partitions", 0, PST_OPT_INT, offsetof(file_opts, partitions), "N 1..10000", "1", "of the topic, if it is created"},
@@ -41,10 +47,13 @@ const pst_usage pst_source_file_usage = {
     "source file",
     "FILE",
     "Produce each line of a JSON-lines or CSV file as one record; - is standard input.",
-    "A CSV line becomes an object: the header names its fields, numbers become numbers, empty fields null.\n"
+    "A CSV line becomes an object: the header names its fields, numbers become numbers, empty fields null. What separates fields\n"
+    "(comma, semicolon, tab) is found from the header. Where the schema wants a timestamp or a date, `2026-03-01 08:00:35` is one (UTC,\n"
+    "unless it names its zone); where it wants a boolean, yes and no are, too. A header that does not fit the schema is refused at once.\n"
     "Lines that are no records are named on stderr and left out; then the exit status is 3.",
     "penstock source file data.jsonl --topic readings\npenstock source file data.csv --topic readings --key sensor --rate 100\n"
-    "penstock source file data.csv --topic readings --schema reading.avsc",
+    "penstock source file data.csv --topic readings --schema reading.avsc\n"
+    "penstock source file Orders.csv --topic orders --plain-names --decimal-comma basket_value_eur",
     file_table,
     sizeof file_table / sizeof *file_table,
     false};
@@ -56,7 +65,9 @@ typedef struct file_source {
     pst_schema *schema;
     pst_buf value, line;
     int64_t bad, began_us, tried;
-    bool *texts; /* CSV: the schema wants text in this column, whatever it looks like */
+    pst_buf schema_text;
+    pst_csv *csv; /* NULL: JSON lines */
+    source_columns *columns;
 } file_source;
 
 static void bad_line(file_source *s, int64_t line, const char *why)
@@ -142,6 +153,8 @@ static int read_lines(file_source *s, FILE *f, pst_err *err)
             bad_line(s, n, e.text);
         else if (!json_is_object(j))
             bad_line(s, n, "is no JSON object");
+        else if (s->o->key && !s->schema && !json_object_get(j, s->o->key))
+            bad_line(s, n, "has no field of the name that --key gives");
         else
             rc = send_object(s, j, s->line.data, s->line.len, n, err);
         json_decref(j);
@@ -153,118 +166,87 @@ static int read_lines(file_source *s, FILE *f, pst_err *err)
 
 /* ---- CSV ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Does a field of this Avro type take text alone? Then "007" of a CSV stays text; a union counts when all of its branches but null do. */
-static bool wants_text(const json_t *type)
+/* Before the topic is made: the names of the columns, and whether they fit the schema. Takes f over. */
+static int open_csv(file_source *s, FILE *f, pst_err *err)
 {
-    if (json_is_string(type))
-        return !strcmp(json_string_value(type), "string") || !strcmp(json_string_value(type), "bytes");
-    if (json_is_object(type)) {
-        const char *inner = pst_json_str(type, "type", "");
-        return !strcmp(inner, "enum") || !strcmp(inner, "fixed") || wants_text(json_object_get(type, "type"));
-    }
-    bool any = false;
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        const json_t *branch = json_array_get(type, i);
-        bool null = json_is_string(branch) && !strcmp(json_string_value(branch), "null");
-        if (!null && !wants_text(branch))
-            return false;
-        any = any || !null;
-    }
-    return any;
-}
-
-static void find_texts(file_source *s, const pst_csv *csv)
-{
-    s->texts = pst_alloc(pst_csv_columns(csv) + 1);
-    json_t *schema = NULL, *field;
-    size_t i;
-    if (!s->schema || pst_json_parse(pst_schema_text(s->schema), strlen(pst_schema_text(s->schema)), "schema", &schema, NULL) < 0)
-        return;
-    json_array_foreach(json_object_get(schema, "fields"), i, field)
-    {
-        int column = pst_csv_find(csv, pst_json_str(field, "name", ""));
-        if (column >= 0)
-            s->texts[column] = wants_text(json_object_get(field, "type"));
-    }
-    json_decref(schema);
-}
-
-/* A row as an object: what looks like a number or a truth is one, unless the schema wants text. NULL when it is not UTF-8. */
-static json_t *object_of(const file_source *s, const pst_csv *csv)
-{
-    PST_ASSERT(s->texts && pst_csv_fields(csv) == pst_csv_columns(csv));
-    json_t *o = json_object();
-    double v;
-    for (size_t i = 0; i < pst_csv_columns(csv); i++) {
-        const char *text = pst_csv_field(csv, i), *name = pst_csv_name(csv, i);
-        json_t *value;
-        if (!*text)
-            value = json_null();
-        else if (s->texts[i] || pst_csv_number(text, &v) != 0)
-            value = json_string(text); /* NULL when it is not UTF-8 */
-        else if (!strcasecmp(text, "true") || !strcasecmp(text, "false"))
-            value = json_boolean(v != 0);
-        else if (!strpbrk(text, ".eE") && v >= -9007199254740992.0 && v <= 9007199254740992.0)
-            value = json_integer((json_int_t)v);
-        else
-            value = json_real(v);
-        if (!value || json_object_set_new(o, name, value) < 0) {
-            json_decref(o);
-            return NULL;
-        }
-    }
-    return o;
-}
-
-static int read_csv(file_source *s, FILE *f, pst_err *err)
-{
-    pst_csv *csv;
-    int rc = pst_csv_open(f, s->path, &csv, err);
+    const file_opts *o = s->o;
+    int rc = pst_csv_open(f, s->path, &s->csv, err);
     if (rc < 0)
         return rc;
-    find_texts(s, csv);
+    const source_columns_want want = {.schema = s->schema ? pst_schema_text(s->schema) : NULL,
+                                      .schema_name = s->schema ? pst_schema_name(s->schema) : NULL,
+                                      .key = o->key,
+                                      .plain_names = o->plain_names,
+                                      .decimal_commas = o->decimal_commas.items,
+                                      .n_decimal_commas = o->decimal_commas.n};
+    return source_columns_new(s->csv, s->path, &want, &s->columns, err);
+}
+
+static int read_csv(file_source *s, pst_err *err)
+{
+    int rc = 0;
     while (rc >= 0) {
-        rc = pst_csv_next(csv, err);
+        rc = pst_csv_next(s->csv, err);
         if (rc != 1)
             break;
         rc = pace(s);
         if (rc < 0)
             break;
-        bool whole = pst_csv_fields(csv) == pst_csv_columns(csv);
-        json_t *o = whole ? object_of(s, csv) : NULL;
+        bool whole = pst_csv_fields(s->csv) == pst_csv_columns(s->csv);
+        json_t *o = whole ? source_columns_record(s->columns, s->csv) : NULL;
         if (!whole)
-            bad_line(s, pst_csv_line(csv), "has not as many fields as the header");
+            bad_line(s, pst_csv_line(s->csv), "has not as many fields as the header");
         else if (!o)
-            bad_line(s, pst_csv_line(csv), "is not UTF-8");
+            bad_line(s, pst_csv_line(s->csv), "is not UTF-8");
         else
-            rc = send_object(s, o, NULL, 0, pst_csv_line(csv), err);
+            rc = send_object(s, o, NULL, 0, pst_csv_line(s->csv), err);
         json_decref(o);
     }
-    pst_csv_close(csv);
     return rc < 0 ? rc : 0;
 }
 
 /* ---- the verb ------------------------------------------------------------------------------------------------------------------ */
 
-static int take_schema(file_source *s, pst_client *c, pst_err *err)
+static int read_schema(file_source *s, pst_err *err)
 {
-    pst_buf text = {0};
-    int rc = pst_fs_read(s->o->schema, PST_AVRO_SCHEMA_MAX, &text, err);
-    bool there = !rc;
-    if (there)
-        rc = pst_schema_parse(text.data ? text.data : "", text.len, &s->schema, err);
-    if (there && rc < 0)
-        pst_err_prefix(err, "%s: ", s->o->schema);
+    int rc = pst_fs_read(s->o->schema, PST_AVRO_SCHEMA_MAX, &s->schema_text, err);
+    if (rc < 0)
+        return rc;
+    rc = pst_schema_parse(s->schema_text.data ? s->schema_text.data : "", s->schema_text.len, &s->schema, err);
+    if (rc < 0)
+        pst_err_prefix(err, "%s", s->o->schema);
+    return rc;
+}
+
+static int register_schema(file_source *s, pst_client *c, pst_err *err)
+{
+    int rc = 0;
     char *subject = pst_sprintf("%s-value", s->o->topic);
-    for (bool again = !rc; again;) {
+    for (bool again = true; again;) {
         pst_err e = {0};
-        rc = pst_registry_register(c->registry, subject, text.data, &s->feed.schema_id, &e);
+        rc = pst_registry_register(c->registry, subject, s->schema_text.data, &s->feed.schema_id, &e);
         again = rc < 0 && e.cls == PST_CLASS_RETRY && source_feed_wait(&e);
         if (rc < 0 && !again)
             *err = e;
     }
     free(subject);
-    pst_buf_done(&text);
+    return rc;
+}
+
+/* JSON records say one by one whether they have the key; a schema says it for all. */
+static int check_key(const file_source *s, pst_err *err)
+{
+    json_t *schema = NULL, *field;
+    size_t i;
+    bool there = false;
+    if (!s->schema || !s->o->key)
+        return 0;
+    int rc = pst_json_parse(s->schema_text.data, s->schema_text.len, "schema", &schema, err);
+    json_array_foreach(json_object_get(schema, "fields"), i, field) there = there || !strcmp(pst_json_str(field, "name", ""), s->o->key);
+    json_decref(schema);
+    if (!rc && !there)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--key %s: the schema %s has no such field", s->o->key,
+                         pst_schema_name(s->schema));
     return rc;
 }
 
@@ -287,20 +269,27 @@ static int run(file_source *s, pst_client *c, pst_err *err)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--format %s: wanted jsonl or csv", format);
     if (o->rate < 0 || o->partitions < 1 || o->partitions > 10000)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--rate must not be negative, --partitions from 1 to 10000");
+    if ((o->plain_names || o->decimal_commas.n) && strcmp(format, "csv"))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--plain-names and --decimal-comma are for CSV (--format csv)");
     FILE *f = strcmp(s->path, "-") ? fopen(s->path, "re") : stdin;
     if (!f)
         return pst_err_sys(err, errno, "cannot read %s", s->path);
-    int rc = source_feed_open(&s->feed, c, o->topic, (int)o->partitions, err);
+    bool csv = !strcmp(format, "csv");
+    int rc = o->schema ? read_schema(s, err) : 0;
+    if (!rc && csv) {
+        rc = open_csv(s, f, err);
+        f = NULL;
+    } else if (!rc)
+        rc = check_key(s, err);
+    if (!rc)
+        rc = source_feed_open(&s->feed, c, o->topic, (int)o->partitions, err);
     if (!rc && o->schema)
-        rc = take_schema(s, c, err);
+        rc = register_schema(s, c, err);
     s->began_us = pst_mono_us();
-    if (!rc && !strcmp(format, "csv"))
-        rc = read_csv(s, f, err); /* closes f */
-    else {
-        if (!rc)
-            rc = read_lines(s, f, err);
+    if (!rc)
+        rc = csv ? read_csv(s, err) : read_lines(s, f, err);
+    if (f)
         fclose(f);
-    }
     pst_err late = {0};
     int flushed = source_feed_flush(&s->feed, FLUSH_MS, &late);
     if (!rc && flushed < 0) {
@@ -332,7 +321,10 @@ int source_file(int argc, char **argv)
     pst_schema_free(s.schema);
     pst_buf_done(&s.value);
     pst_buf_done(&s.line);
-    free(s.texts);
+    pst_buf_done(&s.schema_text);
+    pst_csv_close(s.csv);
+    source_columns_free(s.columns);
+    free(o.decimal_commas.items);
     status = pst_verb_end(&v, rc);
     return !status && bad ? EXIT_PARTIAL : status;
 }

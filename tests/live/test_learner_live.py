@@ -121,7 +121,7 @@ with Platform() as p:
     check(asker.flush(20) == 0, "the request was not acknowledged")
     evs = p.events("jobs.events", lambda es: any(e["request_id"] == "bad" for e in es), 30)
     check(any(e["type"] == "REJECTED" and "epohcs" in json.dumps(e["details"]) for e in evs if e["request_id"] == "bad"), f"not rejected: {evs[-1]}")
-    for more, words in (("", ("700 records have a target", "none of the 2 classes", "other_classes: leave_out")), (", other_classes: leave_out", ("none of the 700 records can be trained on", "none of the classes"))):
+    for more, words in (("", ("700 records have a target", "none of the 2 classes", "other_classes: leave_out")), (", other_classes: leave_out", ("none of the 700 records can be trained on", "none of the 2 classes"))):
         none = p.submit(native("none", store, "{features: [nowhere], target: ok, classes: [a, b]" + more + "}"))
         check(p.wait_state(none, *ENDED)["state"] == "FAILED", f"no usable record: {p.show(none)}")
         text = " ".join(l["text"] for l in p.events("logs") if l["training_id"] == none)
@@ -136,6 +136,11 @@ with Platform() as p:
     p.cli("source", "file", p.dir / "d.csv", "-t", "f.avro", "--schema", p.dir / "d.avsc", "-q")
     rows = [p.decode(m.value()) for m in p.read("f.avro")]
     check(len(rows) == 900 and rows[0]["load"] is None and isinstance(rows[1]["temp"], float), f"{len(rows)} Avro records: {rows[:1]}")
+    for args, words in ((("--key", "stat"), "did you mean state?"), (("--plain-names", "--format", "jsonl"), "are for CSV"), (("--schema", p.dir / "nosuch.avsc"), "nosuch.avsc")):
+        r = p.cli("source", "file", p.dir / "d.csv", "-t", "f.none", *args, ok=False)
+        check(r.returncode in (1, 2) and words in r.stderr, f"{args}: exit {r.returncode}: {r.stderr}")
+    r = p.cli("source", "file", "-", "-t", "f.keyless", "--key", "id", ok=False, input='{"id":1}\n{"ib":2}\n{"id":null}\n')
+    check(r.returncode == 3 and "-:2:" in r.stderr and [m.key() for m in p.read("f.keyless")] == [b"1", None], f"exit {r.returncode}: {r.stderr}")
     r = p.cli("source", "file", "-", "-t", "f.lines", ok=False, input='{"a":1}\nnot json\n\n[1]\n{"a":2}\n')
     check(r.returncode == 3 and "-:2:" in r.stderr and "-:4:" in r.stderr and len(p.read("f.lines")) == 2, f"exit {r.returncode}: {r.stderr}")
 print("ok: the learner from topics and files, resume, kill -9; telemetry and files as sources")

@@ -308,7 +308,7 @@ static void test_a_feature_that_no_record_has_is_refused(void **state)
         for (int i = 0; i < 10; i++)
             add(&d, i, NAN);
         assert_int_equal(learn_prepare(&d, NULL, &r, &err), PST_EINVAL);
-        assert_non_null(strstr(err.text, "none of the 10 records has a value of the feature itms"));
+        assert_non_null(strstr(err.text, "none of the 10 records has the feature itms"));
         assert_non_null(strstr(err.text, "penstock cat -t orders"));
         learn_data_done(&d);
         pst_learn_settings_done(&s);

@@ -324,11 +324,10 @@ static int refuse_absent(const learn_data *d, pst_err *err)
 {
     for (int i = 0; i < d->settings->n_features; i++)
         if (!d->present[i])
-            return pst_err_set(
-                err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
-                "none of the %zu records has a value of the feature %s; is its name right (`penstock cat -t %s -o beginning -c 1` shows a "
-                "record)? If it is, leave it out of penstock.learner.features",
-                d->rows, d->settings->features[i].field, d->n_ranges ? d->ranges[0].topic : "TOPIC");
+            return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
+                               "none of the %zu records has the feature %s; is its name right? `penstock cat -t %s -o beginning -c 1` "
+                               "shows a record; leave it out if none is to have it",
+                               d->rows, d->settings->features[i].field, d->n_ranges ? d->ranges[0].topic : "TOPIC");
     return 0;
 }
 

@@ -202,8 +202,7 @@ static char *why_unreadable(topics *t, const pst_schema *schema, const pst_err *
     if (text)
         return pst_sprintf("the target %s is text; list its words as penstock.learner.classes", t->s->target);
     bool word = e->code == PST_EINCOMPAT && strstr(e->text, "a number is wanted");
-    return pst_sprintf("%s%s", e->text,
-                       word ? " (words are no features of the built-in learner: leave the field out, or number them)" : "");
+    return pst_sprintf("%s%s", e->text, word ? " (leave words out of the features, or number them)" : "");
 }
 
 /* The plan of a schema id, made at first sight. A registry that is away is waited for. */
@@ -303,7 +302,7 @@ static int fill_json(topics *t, const pst_record *r, const json_t *j, pst_err *e
         const pst_learn_feature *f = &t->s->features[i];
         if (!json_numbers(learn_json_at(j, f->field), f->slots, to, &t->missing[i])) {
             learn_data_bad(t->d, "%s[%d]@%lld: %s is not %s", r->topic, (int)r->partition, (long long)r->offset, f->field,
-                           f->slots == 1 ? "a number (words are no features of the built-in learner: leave the field out, or number them)"
+                           f->slots == 1 ? "a number (leave words out of the features, or number them)"
                                          : "an array of as many numbers as it has slots");
             return 0;
         }
