@@ -121,8 +121,8 @@ static void list_one(void *arg, const pst_model_event *v, const char *aliases)
         print_json(version_json(v, aliases));
     } else {
         if (!l->n)
-            printf("%-28s %7s  %-20s %-13s %10s  %-12s  %-20s %s\n", "NAME", "VERSION", "ALIASES", "FORMAT", "BYTES", "DIGEST", "REGISTERED",
-                   "TRAINING");
+            printf("%-28s %7s  %-20s %-13s %10s  %-12s  %-20s %s\n", "NAME", "VERSION", "ALIASES", "FORMAT", "BYTES", "DIGEST",
+                   "REGISTERED", "TRAINING");
         printf("%-28s %7d  %-20s %-13s %10lld  %-12.12s  %-20.19s %s\n", v->name, v->version, *aliases ? aliases : "-", v->format,
                (long long)v->bytes, *v->digest ? v->digest : "-", pst_time_text(v->time, when), v->training_id ? v->training_id : "-");
     }

@@ -164,4 +164,5 @@ static int run(int argc, char **argv)
     return pst_verb_end(&v, rc);
 }
 
-const pst_verb pst_registry_verb = {"registry", "a schema registry for development (Confluent's REST)", "services", run, PST_USAGES(&usage)};
+const pst_verb pst_registry_verb = {"registry", "a schema registry for development (Confluent's REST)", "services", run,
+                                    PST_USAGES(&usage)};
