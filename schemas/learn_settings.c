@@ -329,11 +329,11 @@ int pst_learn_settings_of(const pst_manifest *m, pst_learn_settings *ret_setting
 {
     size_t before = errors->n;
     bool command = m->command && m->command[strspn(m->command, " \t\r\n")];
-    if (m->learner || !command) {
+    if (m->settings || !command) {
         if (command)
             pst_complain(errors, "framework.command", 0,
                          "holds settings of the built-in learner, and so does penstock.learner; keep one of them");
-        pst_learn_settings_parse(m->learner, "penstock.learner", ret_settings, errors);
+        pst_learn_settings_parse(m->settings, "penstock.learner", ret_settings, errors);
         return errors->n == before ? 0 : PST_EINVAL;
     }
     pst_yaml y = {0};

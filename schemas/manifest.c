@@ -339,8 +339,9 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
         read_isolation(r, &own, m);
         read_roles(r, &own, m);
         read_model(r, &own, m);
-        const json_t *learner = mf_mapping(r, &own, "learner");
-        m->learner = learner ? json_deep_copy(learner) : NULL;
+        const char *key = m->runs ? m->runs->settings : NULL; /* read before; one that is another framework's is refused below */
+        const json_t *settings = key ? mf_mapping(r, &own, key) : NULL;
+        m->settings = settings ? json_deep_copy(settings) : NULL;
         check_owners(r, &own, m);
         if (mf_value(&own, "gpu_preference"))
             mf_warn(r, &own, "gpu_preference", "is kept, but does not choose among GPUs yet");
@@ -444,7 +445,7 @@ void pst_manifest_done(pst_manifest *m)
         free(texts[i]);
     json_decref(m->evaluation_metrics);
     json_decref(m->env);
-    json_decref(m->learner);
+    json_decref(m->settings);
     json_decref(m->raw);
     *m = (pst_manifest){0};
 }

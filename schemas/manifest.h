@@ -56,7 +56,7 @@ typedef struct pst_manifest {
     json_t *env;                    /* object of strings, or NULL */
     char *model_name, *model_alias; /* penstock.model */
     char *model_file;               /* penstock.model.file: path inside $RESULT_DIR/model; NULL = the usual names */
-    json_t *learner;                /* penstock.learner: settings of the built-in learner, or NULL */
+    json_t *settings;               /* of the framework: the mapping under penstock that its row names, or NULL */
     char *site;
     int parameter_servers;            /* penstock.roles.ps; 0 */
     const struct pst_framework *runs; /* the row of framework.name (schemas/frameworks.h); NULL: the manifest was not read so far */

@@ -41,7 +41,7 @@ typedef struct pst_opt {
 
 typedef struct pst_usage {
     const char *verb;     /* "submit", "models register" */
-    const char *args;     /* "MANIFEST [DIR|ZIP]" */
+    const char *args;     /* "MANIFEST [DIR|ZIP]"; NULL, "" = none */
     const char *summary;  /* one line */
     const char *text;     /* paragraphs; NULL */
     const char *examples; /* one command a line; NULL */

@@ -15,20 +15,20 @@
 static void count_args(pst_verb_run *v, int args_min, int args_max)
 {
     const pst_usage *u = v->usage;
-    const char *gap = *u->args ? " " : "";
-    int word = (int)strcspn(u->args, " [|");
+    const char *args = u->args ? u->args : "", *gap = *args ? " " : "";
+    int word = (int)strcspn(args, " [|");
     if (v->n_args < args_min && v->n_args == 0 && word > 0)
-        pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%.*s is missing; usage: penstock %s%s%s", word, u->args, u->verb,
-                    gap, u->args);
+        pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%.*s is missing; usage: penstock %s%s%s", word, args, u->verb, gap,
+                    args);
     else if (v->n_args < args_min)
         pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "something is missing after \"%.80s\"; usage: penstock %s%s%s",
-                    v->args[v->n_args - 1], u->verb, gap, u->args);
+                    v->args[v->n_args - 1], u->verb, gap, args);
     else if (v->n_args && !*v->args[0])
-        pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%.*s is empty; usage: penstock %s%s%s", word, u->args, u->verb, gap,
-                    u->args);
+        pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%.*s is empty; usage: penstock %s%s%s", word, args, u->verb, gap,
+                    args);
     else if (args_max >= 0 && v->n_args > args_max)
         pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "\"%.80s\" is one argument too many; usage: penstock %s%s%s",
-                    v->args[args_max], u->verb, gap, u->args);
+                    v->args[args_max], u->verb, gap, args);
 }
 
 int pst_verb_parse(pst_verb_run *v, const pst_usage *usage, int argc, char **argv, void *opts, int args_min, int args_max)

@@ -250,7 +250,7 @@ static void test_manifest_native_needs_no_command(void **state)
     assert_int_equal(p.m.stores[0].from, 5);
     assert_int_equal(p.m.stores[0].to, 100);
     assert_int_equal(p.m.stores[0].records_max, 50);
-    assert_int_equal(json_integer_value(json_object_get(p.m.learner, "epochs")), 5);
+    assert_int_equal(json_integer_value(json_object_get(p.m.settings, "epochs")), 5);
     parsed_done(&p);
 }
 
