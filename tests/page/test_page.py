@@ -186,6 +186,7 @@ with Platform() as p:
     until(lambda: browser.text(".pipe p").startswith("sums"), 20, "the pipeline is not shown")
     until(lambda: browser.text("#t-rate") not in ("–", "0"), 20, lambda: f"the stream's rate is {browser.text('#t-rate')}")
     browser.open(p.gateway + "/")
+    check("boom" in browser.text("#jobs .why") and "exited with status" not in browser.text("#jobs .why"), f"the table does not begin with what went wrong: {browser.text('#jobs .why')}")
     until(lambda: "curves" in browser.text("#jobs tbody"), 20, "a new page does not show the jobs")
     browser.run(f"document.querySelector('tr[data-id={done}]').click()")
     until(lambda: "loss" in browser.text("#job-charts") and "accuracy" in browser.text("#job-charts"), 20, lambda: f"charts: {browser.text('#job-charts')}")

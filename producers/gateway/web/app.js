@@ -55,7 +55,8 @@ function paintJobs() {
         state.append(el("span", j.state, "state " + j.state));
         const made = j.model ? ` → ${j.model.name}:${j.model.version}` : "";
         const why = el("td");
-        why.append(el("span", j.reason || "", "why")); // its first lines; all of it stands in the job's box
+        // its first lines; all of it stands in the job's box. What every failed command begins with would fill them.
+        why.append(el("span", (j.reason || "").replace(/^\S+: the command exited with status \d+: /, ""), "why"));
         tr.append(state, el("td", j.name + made), why, el("td", ago(j.since || j.updated_at)));
         rows.push(tr);
     }
