@@ -99,6 +99,7 @@ void pst_dbl_map_set(pst_dbl_pair **map, size_t *n, const char *key, double valu
 typedef enum {
     PST_WANT_NUMBER, /* int long float double boolean (0/1) decimal, or an array of them → `slots` doubles */
     PST_WANT_TEXT,   /* string, enum symbol, or bytes as text: borrowed slice */
+    PST_WANT_WORD,   /* the same, a boolean as "true" or "false"; or a number → one double, its slice then has data NULL */
     PST_WANT_RAW     /* the field's encoded bytes as they stand (pass-through): borrowed slice */
 } pst_want_kind;
 
@@ -118,9 +119,9 @@ void pst_columns_free(pst_columns *c);
 bool pst_columns_absent(const pst_columns *c, size_t want);
 /* Type of a RAW want as schema text (self-contained: named types written out); NULL when absent. Owned by c. */
 const char *pst_columns_schema(const pst_columns *c, size_t want);
-/* One record. ret_numbers: sum of slots, in the order of the wants, untouched where missing; NaN where an item of an array is null. ret_missing[i]: 1 = null or absent (RAW: 1 = absent;
+/* One record. ret_numbers: sum of slots (NUMBER as it says, WORD 1), in the order of the wants, untouched where missing; NaN where an item of an array is null. ret_missing[i]: 1 = null or absent (RAW: 1 = absent;
  * an encoded null is a value to pass through).
- * ret_texts[i]: TEXT and RAW wants. An array of another length than slots: PST_EINVAL/DATA. No heap use. */
+ * ret_texts[i]: TEXT, WORD and RAW wants. An array of another length than slots: PST_EINVAL/DATA. No heap use. */
 int pst_columns_run(const pst_columns *c, const void *bytes, size_t len, double *ret_numbers, uint8_t *ret_missing, pst_slice *ret_texts,
                     pst_err *err);
 char *pst_columns_explain(const pst_columns *c); /* the op list as text; free() */

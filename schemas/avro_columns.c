@@ -37,7 +37,11 @@ static void inside(av_builder *b, const av_node *w, void *arg);
 
 static const char *kind_word(pst_want_kind k)
 {
-    return k == PST_WANT_NUMBER ? "a number" : k == PST_WANT_TEXT ? "text" : "bytes";
+    static const char *const words[] = {[PST_WANT_NUMBER] = "a number",
+                                        [PST_WANT_TEXT] = "text",
+                                        [PST_WANT_WORD] = "text, a number or a boolean",
+                                        [PST_WANT_RAW] = "bytes"};
+    return words[k];
 }
 
 static bool is_number(av_kind k)
@@ -131,11 +135,20 @@ static void text(av_builder *b, const av_node *w, columns_arg *c)
         av_op *o = av_build_op(b, PST_OP_COL_SYMBOL, 0, c->one->index);
         o->c = (uint32_t)w->n_symbols;
         o->ptr = symbols;
+    } else if (w->kind == PST_AVRO_BOOLEAN && c->one->want->kind == PST_WANT_WORD) {
+        av_build_op(b, PST_OP_COL_TRUTH, 0, c->one->index);
     } else {
         misfit(b, w, c);
         return;
     }
     c->fits = true;
+}
+
+/* Words are texts, but for numbers: these are looked up as such. */
+static bool is_text_want(const pst_want *want, const av_node *w)
+{
+    bool number = decimal_scale(w) >= 0 || (is_number(w->kind) && w->kind != PST_AVRO_BOOLEAN);
+    return want->kind == PST_WANT_TEXT || (want->kind == PST_WANT_WORD && !number);
 }
 
 /* The value of one want; null leaves it missing. */
@@ -146,7 +159,7 @@ static void leaf(av_builder *b, const av_node *w, void *arg)
         av_build_union(b, w, leaf, c);
     } else if (w->kind == PST_AVRO_NULL) {
         return;
-    } else if (c->one->want->kind == PST_WANT_TEXT) {
+    } else if (is_text_want(c->one->want, w)) {
         text(b, w, c);
     } else if (w->kind == PST_AVRO_ARRAY) {
         array_of_numbers(b, w, c);
@@ -430,7 +443,7 @@ int pst_columns_new(const pst_schema *writer, const pst_want *wants, size_t n_wa
             rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "avro", 0, "field %s: %u slots; 1 to %d are possible", wants[i].path,
                              wants[i].slots, PST_AVRO_ITEMS_MAX);
         if (wants[i].kind != PST_WANT_NUMBER)
-            own[i].slots = 0;
+            own[i].slots = wants[i].kind == PST_WANT_WORD;
         arg.list[i] = (wanted){&own[i], (uint32_t)i, (uint32_t)c->n_slots, own[i].path};
         c->n_slots += own[i].slots;
         if (c->n_slots > UINT32_MAX / sizeof(double))

@@ -63,6 +63,7 @@
     X(COL_TEXT, "slice of want b, a = 1: it has to be UTF-8")                      \
     X(COL_FIXED, "n bytes as the slice of want b")                                 \
     X(COL_SYMBOL, "c symbols in ptr, slice of want b")                             \
+    X(COL_TRUTH, "\"true\" or \"false\" as the slice of want b")                   \
     X(COL_RAW, "from mark a to here, want b")
 
 typedef enum {

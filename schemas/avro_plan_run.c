@@ -241,6 +241,10 @@ static inline int text(av_vm *vm, const av_op *o)
     } else if (o->code == PST_OP_COL_FIXED) {
         if ((rc = av_in_skip(&vm->in, o->n)) == 0)
             vm->texts[o->b] = (pst_slice){vm->in.p - o->n, o->n};
+    } else if (o->code == PST_OP_COL_TRUTH) {
+        bool t;
+        if ((rc = av_in_bool(&vm->in, &t)) == 0)
+            vm->texts[o->b] = t ? (pst_slice){"true", 4} : (pst_slice){"false", 5};
     } else {
         if ((rc = av_in_index(&vm->in, o->c, "symbol", &v)) == 0)
             vm->texts[o->b] = ((const pst_slice *)o->ptr)[v];
@@ -368,7 +372,8 @@ static int run(av_vm *vm, uint32_t pc, char *obj, int depth)
         case PST_OP_COL_NULL: *(double *)(void *)(obj + o->a) = NAN; break;
         case PST_OP_COL_TEXT:
         case PST_OP_COL_FIXED:
-        case PST_OP_COL_SYMBOL: rc = text(vm, o); break;
+        case PST_OP_COL_SYMBOL:
+        case PST_OP_COL_TRUTH: rc = text(vm, o); break;
         case PST_OP_COL_RAW:
             vm->texts[o->b] = (pst_slice){vm->marks[o->a], (size_t)(vm->in.p - vm->marks[o->a])};
             vm->missing[o->b] = 0;

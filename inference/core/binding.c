@@ -109,7 +109,9 @@ static bool same_name(const char *input_name, const char *field)
 static int make_text(pst_binding *b, pst_feature *f, pst_err *err)
 {
     const char *what = NULL;
-    if (f->has_vocabulary)
+    if (f->one_hot)
+        what = "one_hot";
+    else if (f->has_vocabulary)
         what = "a vocabulary";
     else if (f->scale != 1 || f->offset != 0)
         what = "scale or offset";
@@ -131,7 +133,7 @@ static int make_text(pst_binding *b, pst_feature *f, pst_err *err)
 static int check_values(pst_binding *b, pst_err *err)
 {
     for (size_t i = 0; i < b->n_features; i++)
-        if (!b->features[i].text && b->features[i].value_text && isnan(b->features[i].value))
+        if (!b->features[i].text && !b->features[i].one_hot && b->features[i].value_text && isnan(b->features[i].value))
             return score_binding_refuse(err, b, "feature %s fills an input of numbers, its value \"%.40s\" is none", b->features[i].field,
                                         b->features[i].value_text);
     return 0;
@@ -501,15 +503,21 @@ static void explain_missing_text(const pst_feature *f, pst_buf *t)
 static void explain_feature(const pst_feature *f, size_t i, pst_buf *t)
 {
     pst_buf_printf(t, "feature %zu: %s", i, f->field);
-    if (f->slots > 1)
+    if (f->one_hot)
+        pst_buf_printf(t, ", one-hot: %zu words in %u slots", f->n_vocabulary, f->slots);
+    else if (f->slots > 1)
         pst_buf_printf(t, "[%u]", f->slots);
-    if (f->has_vocabulary)
+    else if (f->has_vocabulary)
         pst_buf_printf(t, ", vocabulary of %zu words", f->n_vocabulary);
+    if (f->has_vocabulary)
+        pst_buf_printf(t, ", unknown: %s,", pst_unknown_word_name(f->unknown));
     if (f->text)
         explain_missing_text(f, t);
     else
         pst_buf_printf(t, " × %.9g + %.9g, missing: %s", f->scale, f->offset, pst_missing_name(f->missing));
-    if (f->missing == PST_MISSING_VALUE && !f->text)
+    if (f->one_hot && f->missing == PST_MISSING_VALUE)
+        pst_buf_printf(t, " %s", f->has_null ? "(the slot of null)" : f->value_text);
+    else if (f->missing == PST_MISSING_VALUE && !f->text)
         pst_buf_printf(t, " %.9g", f->value);
     if (f->missing == PST_MISSING_MEAN && f->n_means)
         pst_buf_printf(t, " %.9g", f->means[0]);

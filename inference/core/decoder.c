@@ -1,6 +1,8 @@
 /* decoder.c - user records → rows. Avro goes through a column plan (schemas/), JSON through Jansson with the same dotted paths. */
 #include "inference/core/decoder.h"
 
+#include "inference/core/words.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +26,18 @@ struct pst_decoder {
 static bool is_words(const pst_feature *f)
 {
     return f->has_vocabulary || f->text;
+}
+
+/* How its field is read. */
+static pst_want_kind want_of(const pst_feature *f)
+{
+    return f->has_vocabulary ? PST_WANT_WORD : f->text ? PST_WANT_TEXT : PST_WANT_NUMBER;
+}
+
+/* Numbers that the columns give for it: words that are numbers stand in the first of its slots until they are looked up. */
+static size_t numbers_of(const score_layout *l, const pst_feature *f, size_t i)
+{
+    return f->has_vocabulary ? 1 : f->text ? 0 : score_layout_slots(l, i);
 }
 
 /* As far as the pipeline file goes: one number, or as many as it says. */
@@ -112,6 +126,64 @@ static int make_layout(pst_decoder *d, pst_err *err)
     return rc;
 }
 
+/* May a record's field of this type (no union) hold one of the feature's words? */
+static bool type_holds_words(const json_t *type, const pst_feature *f, const score_words *w)
+{
+    const char *name = json_is_object(type) ? json_string_value(json_object_get(type, "type")) : json_string_value(type);
+    double number;
+    bool numeric = name && (!strcmp(name, "int") || !strcmp(name, "long") || !strcmp(name, "float") || !strcmp(name, "double"));
+    if (!name || !strcmp(name, "null"))
+        return false;
+    if (!strcmp(name, "boolean"))
+        return score_words_text(w, (pst_slice){"true", 4}, &number) || score_words_text(w, (pst_slice){"false", 5}, &number);
+    if (strcmp(name, "enum") != 0)
+        return !numeric || score_words_have_numbers(w);
+    const json_t *symbols = json_object_get(type, "symbols");
+    for (size_t i = 0; i < json_array_size(symbols); i++) {
+        const char *s = json_string_value(json_array_get(symbols, i));
+        if (s && score_words_text(w, (pst_slice){s, strlen(s)}, &number))
+            return true;
+    }
+    return false;
+}
+
+/* A field whose type cannot hold any of its words was given the words of another one: every record would be an unknown word. */
+static int check_field_words(const pst_feature *f, const char *schema, pst_err *err)
+{
+    json_t *type = schema ? json_loads(schema, JSON_DECODE_ANY, NULL) : NULL;
+    score_words *w = score_words_new(f->vocabulary, f->n_vocabulary);
+    bool fits = type == NULL || type_holds_words(type, f, w);
+    for (size_t i = 0; !fits && i < json_array_size(type); i++)
+        fits = type_holds_words(json_array_get(type, i), f, w);
+    if (!fits)
+        pst_err_set(
+            err, PST_EINCOMPAT, PST_CLASS_DATA, "features", 0,
+            "field %s can hold none of its %zu words (the first is \"%.40s\"): its type is %.200s; words of a boolean are true and false, "
+            "of a number the numbers",
+            f->field, f->n_vocabulary, f->vocabulary[0].text, schema);
+    score_words_free(w);
+    json_decref(type);
+    return fits ? 0 : PST_EINCOMPAT;
+}
+
+static int check_words(const pst_decoder *d, const pst_schema *writer, pst_err *err)
+{
+    pst_columns *look = NULL;
+    pst_want *wants = pst_alloc((d->n_features + 1) * sizeof(*wants));
+    size_t n = 0;
+    for (size_t i = 0; i < d->n_features; i++)
+        if (d->features[i].has_vocabulary)
+            wants[n++] = (pst_want){d->features[i].field, PST_WANT_RAW, 1};
+    int rc = n ? pst_columns_new(writer, wants, n, &look, err) : 0;
+    n = 0;
+    for (size_t i = 0; rc == 0 && look && i < d->n_features; i++)
+        if (d->features[i].has_vocabulary)
+            rc = check_field_words(&d->features[i], pst_columns_schema(look, n++), err);
+    pst_columns_free(look);
+    free(wants);
+    return rc;
+}
+
 static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
 {
     int rc = find_arrays(d, writer, err);
@@ -120,7 +192,7 @@ static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
     pst_want *wants = pst_alloc((d->n_features + d->n_pass + 1) * sizeof(*wants));
     for (size_t i = 0; i < d->n_features; i++) {
         const pst_feature *f = &d->features[i];
-        wants[i] = (pst_want){f->field, is_words(f) ? PST_WANT_TEXT : PST_WANT_NUMBER, score_layout_slots(d->layout, i)};
+        wants[i] = (pst_want){f->field, want_of(f), score_layout_slots(d->layout, i)};
     }
     for (size_t i = 0; i < d->n_pass; i++)
         wants[d->n_features + i] = (pst_want){d->pipeline->passthrough[i], PST_WANT_RAW, 1};
@@ -130,7 +202,7 @@ static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
         if (pst_columns_absent(d->columns, i) && d->features[i].missing == PST_MISSING_REJECT)
             rc = no_such_field(writer, &d->features[i], err);
     }
-    return rc;
+    return rc < 0 ? rc : check_words(d, writer, err);
 }
 
 int pst_decoder_new(const pst_pipeline *p, pst_binding *b, const pst_schema *writer, pst_decoder **ret_decoder, pst_err *err)
@@ -204,11 +276,9 @@ static int run_avro(pst_decoder *d, const void *bytes, size_t len, double *row, 
     if (d->words) {
         size_t from = 0;
         for (size_t i = 0; i < d->n_features; i++) {
-            uint32_t slots = score_layout_slots(d->layout, i);
-            if (is_words(&d->features[i]))
-                continue;
-            memcpy(row + score_layout_start(d->layout, i), numbers + from, slots * sizeof(double));
-            from += slots;
+            size_t n = numbers_of(d->layout, &d->features[i], i);
+            memcpy(row + score_layout_start(d->layout, i), numbers + from, n * sizeof(double));
+            from += n;
         }
     }
     memcpy(ret_missing, d->missing, d->n_features);
@@ -270,8 +340,17 @@ static int json_feature(pst_decoder *d, const json_t *v, size_t i, double *x, ps
         return 0;
     }
     if (is_words(f)) {
+        d->texts[i] = (pst_slice){0};
+        if (f->has_vocabulary && json_is_number(v)) {
+            *x = json_number_value(v);
+            return 0;
+        }
+        if (f->has_vocabulary && json_is_boolean(v)) {
+            d->texts[i] = json_is_true(v) ? (pst_slice){"true", 4} : (pst_slice){"false", 5};
+            return 0;
+        }
         if (!json_is_string(v))
-            return bad_field(f, "text", err);
+            return bad_field(f, f->has_vocabulary ? "text, number or boolean" : "text", err);
         d->texts[i] = (pst_slice){json_string_value(v), json_string_length(v)};
         return 0;
     }

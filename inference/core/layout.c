@@ -2,15 +2,12 @@
  * everything else is done per feature. */
 #include "inference/core/layout.h"
 
+#include "inference/core/words.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct word {
-    const char *text;
-    size_t len;
-    double number;
-} word;
 
 struct score_layout {
     const pst_feature *features;
@@ -20,16 +17,8 @@ struct score_layout {
     double *scale, *offset, *lo, *hi; /* per slot */
     double *fill;                     /* per slot: x of a missing value */
     bool clips, words;
-    word **vocabularies; /* per feature: sorted by (length, bytes), for bisection; NULL = none */
+    score_words **vocabularies; /* per feature; NULL = none */
 };
-
-static int by_word(const void *a, const void *b)
-{
-    const word *x = a, *y = b;
-    if (x->len != y->len)
-        return x->len < y->len ? -1 : 1;
-    return memcmp(x->text, y->text, x->len);
-}
 
 /* Gives every feature its number of slots. */
 static int share_slots(score_layout *l, const bool *arrays, size_t width, pst_err *err)
@@ -46,6 +35,9 @@ static int share_slots(score_layout *l, const bool *arrays, size_t width, pst_er
             l->slots[i] = 1;
         known += l->slots[i];
     }
+    if (known > PST_FEATURE_SLOTS_MAX)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "features", 0, "the features fill %zu slots, more than the limit of %d", known,
+                           PST_FEATURE_SLOTS_MAX);
     if (open > 1 || (open == 1 && !width))
         return pst_err_set(
             err, PST_EINVAL, PST_CLASS_DATA, "features", 0,
@@ -82,20 +74,16 @@ static void fill_slots(score_layout *l)
             l->lo[at] = f->has_clip ? f->clip_lo : -HUGE_VAL;
             l->hi[at] = f->has_clip ? f->clip_hi : HUGE_VAL;
             switch (f->missing) {
-            case PST_MISSING_VALUE: l->fill[at] = f->value; break;
+            case PST_MISSING_VALUE: l->fill[at] = f->one_hot ? f->fill_slot == (int32_t)s : f->value; break;
+            case PST_MISSING_ZEROS: l->fill[at] = 0; break;
             case PST_MISSING_MEAN: l->fill[at] = mean_of(f, s); break;
             default: l->fill[at] = NAN;
             }
         }
         l->clips |= f->has_clip;
         l->words |= f->has_vocabulary || f->text;
-        if (!f->has_vocabulary)
-            continue;
-        word *w = pst_alloc((f->n_vocabulary + 1) * sizeof(*w));
-        for (size_t k = 0; k < f->n_vocabulary; k++)
-            w[k] = (word){f->vocabulary[k].text, strlen(f->vocabulary[k].text), f->vocabulary[k].number};
-        qsort(w, f->n_vocabulary, sizeof(*w), by_word);
-        l->vocabularies[i] = w;
+        if (f->has_vocabulary)
+            l->vocabularies[i] = score_words_new(f->vocabulary, f->n_vocabulary);
     }
 }
 
@@ -131,7 +119,7 @@ void score_layout_free(score_layout *l)
     if (!l)
         return;
     for (size_t i = 0; l->vocabularies && i < l->n; i++)
-        free(l->vocabularies[i]);
+        score_words_free(l->vocabularies[i]);
     free(l->vocabularies);
     free(l->slots);
     free(l->start);
@@ -158,38 +146,98 @@ size_t score_layout_start(const score_layout *l, size_t feature)
     return l->start[feature];
 }
 
-static bool look_up(const score_layout *l, size_t i, pst_slice text, double *ret)
-{
-    word key = {text.data ? text.data : "", text.len, 0};
-    const word *w = bsearch(&key, l->vocabularies[i], l->features[i].n_vocabulary, sizeof(key), by_word);
-    if (w)
-        *ret = w->number;
-    return w != NULL;
-}
-
 static int reject(const score_layout *l, size_t i, const char *why, pst_err *err)
 {
     return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "features", 0, "field %s %s and its missing policy is reject", l->features[i].field,
                        why);
 }
 
+/* What a record holds and the words do not: shown as far as it can be, since it is a stranger's text. */
+static int reject_word(const score_layout *l, size_t i, pst_slice text, double x, pst_err *err)
+{
+    char shown[48];
+    size_t n = 0;
+    for (; text.data && n < text.len && n + 1 < sizeof(shown); n++) {
+        unsigned char c = ((const unsigned char *)text.data)[n];
+        shown[n] = c < ' ' || c > '~' || c == '"' ? '?' : (char)c;
+    }
+    shown[n] = 0;
+    if (!text.data)
+        snprintf(shown, sizeof(shown), "%.17g", x);
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "features", 0,
+                       "field %s holds \"%s\"%s, which is none of its %zu words, and its %s", l->features[i].field, shown,
+                       n < text.len ? "…" : "", l->features[i].n_vocabulary,
+                       l->features[i].unknown == PST_UNKNOWN_REJECT ? "unknown policy is reject" : "missing policy is reject");
+}
+
+static void fill(const score_layout *l, size_t i, double *x)
+{
+    memcpy(x, l->fill + l->start[i], l->slots[i] * sizeof(double));
+}
+
+/* One slot is 1, the others are 0; -1: all are 0. */
+static void put_one(const score_layout *l, size_t i, double number, double *x)
+{
+    memset(x, 0, l->slots[i] * sizeof(double));
+    if (number >= 0)
+        x[(size_t)number] = 1;
+}
+
+/* A word that is not there, by the feature's policy. *missing: 1 = nothing in the row stands for it. */
+static int put_unknown(const score_layout *l, size_t i, pst_slice text, double given, double *x, uint8_t *missing, pst_err *err)
+{
+    const pst_feature *f = &l->features[i];
+    *missing = f->unknown != PST_UNKNOWN_OTHER;
+    switch (f->unknown) {
+    case PST_UNKNOWN_REJECT: return reject_word(l, i, text, given, err);
+    case PST_UNKNOWN_OTHER: put_one(l, i, (double)(l->slots[i] - 1), x); return 0;
+    case PST_UNKNOWN_ZEROS: put_one(l, i, -1, x); return 0;
+    default:
+        if (f->missing == PST_MISSING_REJECT)
+            return reject_word(l, i, text, given, err);
+        fill(l, i, x);
+        return 0;
+    }
+}
+
+/* The word of a record → its number, or its slot. x: the field's number where it is no text. */
+static int put_word(const score_layout *l, size_t i, pst_slice text, double *x, uint8_t *missing, pst_err *err)
+{
+    const pst_feature *f = &l->features[i];
+    const score_words *w = l->vocabularies[i];
+    double given = *x, number;
+    if (text.data ? !score_words_text(w, text, &number) : !score_words_number(w, given, &number))
+        return put_unknown(l, i, text, given, x, missing, err);
+    if (f->one_hot)
+        put_one(l, i, number, x);
+    else
+        *x = number;
+    return 0;
+}
+
 /* The slow way, one feature after the other; numbers are in ret_row already. */
 static int mend(const score_layout *l, uint8_t *missing, const pst_slice *texts, double *ret_row, const char **ret_reason, pst_err *err)
 {
+    int rc;
     *ret_reason = "bad-input";
     for (size_t i = 0; i < l->n; i++) {
         const pst_feature *f = &l->features[i];
         double *x = ret_row + l->start[i];
-        const char *why = "is null or absent";
-        if (!missing[i] && f->has_vocabulary && !look_up(l, i, texts[i], x)) {
+        bool nan = !missing[i] && f->has_vocabulary && !texts[i].data && isnan(*x); /* where a word should be */
+        if (missing[i] || nan) {
+            if (f->missing == PST_MISSING_REJECT) {
+                *ret_reason = nan ? PST_REASON_NON_FINITE : *ret_reason;
+                return reject(l, i, nan ? "is NaN" : "is null or absent", err);
+            }
             missing[i] = 1;
-            why = "holds a word outside the vocabulary";
-        }
-        if (missing[i]) {
-            if (f->missing == PST_MISSING_REJECT)
-                return reject(l, i, why, err);
-            memcpy(x, l->fill + l->start[i], l->slots[i] * sizeof(double));
+            fill(l, i, x);
             continue;
+        }
+        if (f->has_vocabulary) {
+            if ((rc = put_word(l, i, texts[i], x, &missing[i], err)) < 0)
+                return rc;
+            if (missing[i] || f->one_hot)
+                continue;
         }
         if (f->text)
             continue;

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "inference/pipeline/pipeline_feature.h"
 #include "inference/pipeline/pipeline_keys.h"
 #include "inference/pipeline/pipeline_published.h"
 #include "inference/pipeline/pipeline_reader.h"
@@ -14,8 +15,6 @@
 #include <string.h>
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
-
-enum { VOCABULARY_LOOKED_AT = 4096 }; /* words that are compared with all before */
 
 /* ---- sections -------------------------------------------------------------------------------------------------------------- */
 
@@ -122,129 +121,6 @@ static int read_model(pipeline_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
-static int read_vocabulary(pipeline_reader *r, const json_t *o, pst_feature *f)
-{
-    json_t *v = json_object_get(o, "vocabulary");
-    if (!v || json_is_null(v))
-        return 0;
-    int line = pst_yaml_key_line(&r->y, o, "vocabulary");
-    f->has_vocabulary = true;
-    if ((json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v)))
-        return pipeline_reader_fail(r, line, "features: vocabulary of %s is empty: every word would be a missing one; list the words",
-                                    f->field);
-    if (json_is_array(v)) { /* a list: words are numbered from 0 */
-        f->vocabulary = pst_alloc((json_array_size(v) + 1) * sizeof(*f->vocabulary));
-        size_t i;
-        json_t *w;
-        json_array_foreach(v, i, w)
-        {
-            if (!json_is_string(w))
-                return pipeline_reader_fail(r, line, "features: vocabulary of %s: element %zu is no text", f->field, i + 1);
-            for (size_t k = 0; k < f->n_vocabulary && i < VOCABULARY_LOOKED_AT; k++)
-                if (!strcmp(f->vocabulary[k].text, json_string_value(w)))
-                    return pipeline_reader_fail(r, line, "features: vocabulary of %s: \"%.60s\" is there twice, as %zu and as %zu",
-                                                f->field, f->vocabulary[k].text, k, i);
-            f->vocabulary[f->n_vocabulary++] = (pst_vocabulary_entry){pst_strdup(json_string_value(w)), (double)i};
-        }
-        return 0;
-    }
-    if (!json_is_object(v))
-        return pipeline_reader_fail(r, line, "features: vocabulary of %s: expected {word: number, …} or a list of words", f->field);
-    f->vocabulary = pst_alloc((json_object_size(v) + 1) * sizeof(*f->vocabulary));
-    const char *key;
-    json_t *x;
-    json_object_foreach(v, key, x)
-    {
-        double number;
-        if (!pipeline_reader_number(x, &number))
-            return pipeline_reader_fail(r, line, "features: vocabulary of %s: the number of \"%.60s\" is missing", f->field, key);
-        f->vocabulary[f->n_vocabulary++] = (pst_vocabulary_entry){pst_strdup(key), number};
-    }
-    return 0;
-}
-
-static int read_means(pipeline_reader *r, const json_t *o, pst_feature *f)
-{
-    json_t *v = json_object_get(o, "mean");
-    if (!v || json_is_null(v))
-        return 0;
-    size_t n = json_is_array(v) ? json_array_size(v) : 1;
-    if (n == 0 || n > PST_FEATURE_SLOTS_MAX)
-        return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "mean"), "features: mean of %s: expected a number or a list of numbers",
-                                    f->field);
-    f->means = pst_alloc(n * sizeof(double));
-    f->n_means = n;
-    for (size_t i = 0; i < n; i++) {
-        if (!pipeline_reader_number(json_is_array(v) ? json_array_get(v, i) : v, &f->means[i]) || !isfinite(f->means[i]))
-            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "mean"),
-                                        "features: mean of %s: expected a number or a list of numbers", f->field);
-    }
-    return 0;
-}
-
-/* A number, or for inputs of strings a text. */
-static int read_value(pipeline_reader *r, const json_t *o, pst_feature *f)
-{
-    const json_t *v = json_object_get(o, "value");
-    double x;
-    if (!json_is_string(v))
-        return pipeline_reader_num(r, o, "features", "value", &f->value);
-    f->value_text = pst_strdup(json_string_value(v));
-    if (pipeline_reader_number(v, &x) && isfinite(x))
-        f->value = x;
-    return 0;
-}
-
-static int read_feature(pipeline_reader *r, const json_t *o, int line, pst_feature *f)
-{
-    int rc, missing = PST_MISSING_REJECT;
-    int64_t slots = 0;
-    f->scale = 1;
-    f->value = NAN;
-    f->line = line;
-    if (json_is_string(o)) { /* `- cpu.user`: just the field */
-        f->field = pst_strdup(json_string_value(o));
-        return *f->field ? 0 : pipeline_reader_fail(r, line, "features: an empty field name");
-    }
-    if (!json_is_object(o))
-        return pipeline_reader_fail(r, line, "features: expected {field: name, …} or a field name");
-    if ((rc = pipeline_reader_check_keys(r, o, "features")) < 0 || (rc = pipeline_reader_str(r, o, "features", "field", &f->field)) < 0)
-        return rc;
-    if (!f->field)
-        return pipeline_reader_fail(r, line, "features: field is missing");
-    if ((rc = pipeline_reader_num(r, o, "features", "scale", &f->scale)) < 0 ||
-        (rc = pipeline_reader_num(r, o, "features", "offset", &f->offset)) < 0 ||
-        (rc = pipeline_reader_word(r, o, "features", "missing", &missing)) < 0 || (rc = read_value(r, o, f)) < 0 ||
-        (rc = pipeline_reader_whole(r, o, "features", "slots", &slots)) < 0 ||
-        (rc = pipeline_reader_str(r, o, "features", "input", &f->input)) < 0 || (rc = read_vocabulary(r, o, f)) < 0 ||
-        (rc = read_means(r, o, f)) < 0)
-        return rc;
-    f->missing = (pst_missing)missing;
-    f->slots = (uint32_t)slots;
-    if (line && f->scale == 0) /* a model's own mapping may have one, of a field that never changed */
-        return pipeline_reader_fail(
-            r, line, "features: scale of %s is 0, which makes every value the same; leave the field out, or give its scale", f->field);
-    bool value = !isnan(f->value) || f->value_text;
-    if (f->missing == PST_MISSING_VALUE && !value)
-        return pipeline_reader_fail(r, line, "features: %s has missing: value, but no value: NUMBER", f->field);
-    if (f->missing != PST_MISSING_VALUE && value) {
-        if (json_object_get(o, "missing"))
-            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "value"), "features: %s: value is used only with missing: value",
-                                        f->field);
-        f->missing = PST_MISSING_VALUE; /* a value alone says what it is for */
-    }
-    if (f->has_vocabulary && f->slots > 1)
-        return pipeline_reader_fail(r, line, "features: %s: a vocabulary fills one slot", f->field);
-    json_t *clip = json_object_get(o, "clip");
-    if (clip && !json_is_null(clip)) {
-        if (json_array_size(clip) != 2 || !pipeline_reader_number(json_array_get(clip, 0), &f->clip_lo) ||
-            !pipeline_reader_number(json_array_get(clip, 1), &f->clip_hi) || !(f->clip_lo <= f->clip_hi))
-            return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, "clip"), "features: clip of %s: expected [low, high]", f->field);
-        f->has_clip = true;
-    }
-    return 0;
-}
-
 static int read_features(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *list = json_object_get(root, "features");
@@ -262,7 +138,7 @@ static int read_features(pipeline_reader *r, const json_t *root, pst_pipeline *p
         json_t *o = json_array_get(list, i);
         int at = pst_yaml_line(&r->y, o);
         p->n_features = i + 1;
-        int rc = read_feature(r, o, at ? at : line, &p->features[i]);
+        int rc = pipeline_feature_read(r, o, at ? at : line, &p->features[i]);
         if (rc < 0)
             return rc;
     }
@@ -657,50 +533,6 @@ void pst_pipeline_free(pst_pipeline *p)
     free(p);
 }
 
-int pst_feature_from_json(const json_t *obj, pst_feature *ret_feature, pst_err *err)
-{
-    pipeline_reader r = {.err = err, .keys = &pst_pipeline_keys, .y = {.file = (char *)"the model's mapping"}};
-    pst_feature f = {0};
-    int rc = read_feature(&r, obj, 0, &f);
-    if (rc < 0) {
-        pst_feature_done(&f);
-        if (err)
-            err->cls = PST_CLASS_DATA;
-        return rc;
-    }
-    *ret_feature = f;
-    return 0;
-}
-
-void pst_feature_done(pst_feature *f)
-{
-    free(f->field);
-    free(f->input);
-    free(f->value_text);
-    for (size_t i = 0; i < f->n_vocabulary; i++)
-        free(f->vocabulary[i].text);
-    free(f->vocabulary);
-    free(f->means);
-    memset(f, 0, sizeof(*f));
-}
-
-void pst_feature_copy(const pst_feature *f, pst_feature *ret_copy)
-{
-    pst_feature c = *f;
-    c.field = pst_strdup(f->field);
-    c.input = pst_strdup(f->input);
-    c.value_text = pst_strdup(f->value_text);
-    c.vocabulary = f->n_vocabulary ? pst_alloc(f->n_vocabulary * sizeof(*c.vocabulary)) : NULL;
-    for (size_t i = 0; i < f->n_vocabulary; i++)
-        c.vocabulary[i] = (pst_vocabulary_entry){pst_strdup(f->vocabulary[i].text), f->vocabulary[i].number};
-    c.means = NULL;
-    if (f->n_means) {
-        c.means = pst_alloc(f->n_means * sizeof(double));
-        memcpy(c.means, f->means, f->n_means * sizeof(double));
-    }
-    *ret_copy = c;
-}
-
 const char *pst_score_type_name(pst_score_type t)
 {
     return pipeline_score_type_words[t];
@@ -720,4 +552,9 @@ bool pst_score_type_parse(const char *text, pst_score_type *ret_type)
 const char *pst_missing_name(pst_missing m)
 {
     return pipeline_missing_words[m];
+}
+
+const char *pst_unknown_word_name(pst_unknown_word u)
+{
+    return pipeline_unknown_words[u];
 }

@@ -17,7 +17,8 @@
 #define PST_PIPELINE_FEATURES_MAX 100000
 #define PST_FEATURE_SLOTS_MAX     1000000
 
-typedef enum { PST_MISSING_REJECT = 0, PST_MISSING_VALUE, PST_MISSING_NAN, PST_MISSING_MEAN } pst_missing;
+typedef enum { PST_MISSING_REJECT = 0, PST_MISSING_VALUE, PST_MISSING_NAN, PST_MISSING_MEAN, PST_MISSING_ZEROS } pst_missing;
+typedef enum { PST_UNKNOWN_MISSING = 0, PST_UNKNOWN_REJECT, PST_UNKNOWN_ZEROS, PST_UNKNOWN_OTHER } pst_unknown_word;
 typedef enum { PST_SCORE_AUTO = 0, PST_SCORE_RAW, PST_SCORE_RECONSTRUCTION, PST_SCORE_CLASS } pst_score_type;
 typedef enum { PST_INPUT_AVRO = 0, PST_INPUT_JSON } pst_input_format;
 typedef enum { PST_NULL_PASS = 0, PST_NULL_SKIP, PST_NULL_DEAD_LETTER } pst_null_policy;
@@ -27,7 +28,7 @@ typedef struct pst_vocabulary_entry {
     double number;
 } pst_vocabulary_entry;
 
-/* One field of a record → one slot of the model's input (an array: several). x · scale + offset, then clip. */
+/* One field of a record → one slot of the model's input (an array, or one-hot words: several). x · scale + offset, then clip. */
 typedef struct pst_feature {
     char *field; /* dotted path */
     char *input; /* name of the model input it belongs to; NULL = the only one, or the one named like the field */
@@ -37,7 +38,11 @@ typedef struct pst_feature {
     char *value_text; /* PST_MISSING_VALUE, for inputs of strings; NULL = none */
     bool has_clip;
     double clip_lo, clip_hi;
-    bool has_vocabulary; /* the field is text; words outside the vocabulary count as missing */
+    bool has_vocabulary;      /* the field holds words: text, whole numbers, booleans */
+    bool one_hot;             /* each word fills a slot of its own: its number, counted from the feature's first; -1 = none, all are 0 */
+    bool has_null;            /* one_hot: fill_slot is the slot of null */
+    int32_t fill_slot;        /* one_hot with PST_MISSING_VALUE: the slot that a missing value fills */
+    pst_unknown_word unknown; /* words that are not there; OTHER: the feature's last slot */
     pst_vocabulary_entry *vocabulary;
     size_t n_vocabulary;
     uint32_t slots; /* 0 = found out: 1, or what the model's width leaves for the one array */
@@ -126,5 +131,6 @@ void pst_feature_copy(const pst_feature *f, pst_feature *ret_copy);
 const char *pst_score_type_name(pst_score_type t); /* "raw", … */
 bool pst_score_type_parse(const char *text, pst_score_type *ret_type);
 const char *pst_missing_name(pst_missing m);
+const char *pst_unknown_word_name(pst_unknown_word u);
 
 #endif

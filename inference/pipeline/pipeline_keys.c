@@ -5,7 +5,8 @@
 #include "inference/pipeline/pipeline.h"
 
 const char *const pipeline_score_type_words[] = {"auto", "raw", "reconstruction_error", "class", NULL};
-const char *const pipeline_missing_words[] = {"reject", "value", "nan", "mean", NULL};
+const char *const pipeline_missing_words[] = {"reject", "value", "nan", "mean", "zeros", NULL};
+const char *const pipeline_unknown_words[] = {"missing", "reject", "zeros", "other", NULL};
 
 #define WORDS(...)        \
     (const char *const[]) \
@@ -55,11 +56,22 @@ static const pst_key rows[] = {
     {"features", "scale", PST_KEY_NUMBER, .def = "1", .help = "The model sees x · scale + offset."},
     {"features", "offset", PST_KEY_NUMBER, .def = "0", .help = "See `scale`."},
     {"features", "missing", PST_KEY_WORD, .words = pipeline_missing_words, .def = "reject",
-     .help = "For a record without a value, or with NaN for it: dead letter, `value`, NaN, or the mean of the training data."},
-    {"features", "value", PST_KEY_OTHER, .form = "number, or text", .help = "With `missing: value`: what stands for x, before scaling."},
+     .help = "For a record without a value, or with NaN for it: dead letter, `value`, NaN, the mean of the training data, or (`one_hot`) "
+             "zeros in all slots."},
+    {"features", "value", PST_KEY_OTHER, .form = "number, or text",
+     .help = "With `missing: value`: what stands for x, before scaling; with `one_hot`: one of its words."},
     {"features", "clip", PST_KEY_OTHER, .form = "[low, high]", .help = "Limits after scaling."},
     {"features", "vocabulary", PST_KEY_OTHER, .form = "{word: number} or [word]",
-     .help = "For a field of text. A list numbers its words from 0; other words count as missing."},
+     .help = "For a field of words: text, enum, whole number, boolean. A list numbers its words from 0."},
+    {"features", "one_hot", PST_KEY_OTHER, .form = "[word]",
+     .help = "For a field of words: a slot each, in this order, 1 for the record's word and 0 elsewhere, as pandas' `get_dummies` and "
+             "scikit-learn's `OneHotEncoder` do. A `null` among them is the slot of a missing value."},
+    {"features", "unknown", PST_KEY_WORD, .words = pipeline_unknown_words, .def = "missing",
+     .help =
+         "With `vocabulary` or `one_hot`, for a word that is not there: as `missing` says, dead letter, (`one_hot`) zeros in all slots, or "
+         "a slot of its own behind the words."},
+    {"features", "drop_first", PST_KEY_OTHER, .form = "`true`, `false`", .def = "false",
+     .help = "With `one_hot`: the first word fills no slot, it is zeros."},
     {"features", "slots", PST_KEY_WHOLE, .lo = 1, .hi = PST_FEATURE_SLOTS_MAX,
      .help = "Inputs of the model that an array fills. Without it: 1, or what the model's width leaves for the only array."},
     {"features", "input", PST_KEY_TEXT, .help = "The model's input, where it has several."},
