@@ -8,6 +8,8 @@
  *
  * Model metadata keys (ONNX metadata_props) by which a model tells the scorer about itself; the built-in learner writes them:
  *     penstock.features      JSON list in slot order, the keys of a pipeline file's features: field, scale, offset, missing, value, mean, slots, one_hot, …
+ *     penstock.categories    JSON object: by slot of the (only) input, the list of its categories' names; the place in it is the code that the model
+ *                            knows. The engine makes it of what XGBoost's and LightGBM's files say
  *     penstock.score         score type: raw, reconstruction_error, class
  *     penstock.error_output  name of the output that holds the reconstruction error of each record already, (N,1), in the model's own
  *                            standardised space: a scorer of type reconstruction_error takes it in place of comparing input and output

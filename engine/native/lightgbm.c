@@ -1,10 +1,12 @@
 /* lightgbm.c - LightGBM's text model files (v2 to v4) → a native model.
  *
- * A header of key=value lines, then blocks "Tree=i" of key=value lines up to "end of trees"; what follows (importances, parameters) does
- * not change predictions. decision_type: bit 0 categorical, bit 1 missing goes left, bits 2-3 how missing values are marked: 0 not at all (NaN is
+ * A header of key=value lines, then blocks "Tree=i" of key=value lines up to "end of trees"; of what follows, the names of categories are of
+ * use, which the library's Python package writes as its last line (pandas_categorical), and the parameter that says which features have them.
+ * decision_type: bit 0 categorical, bit 1 missing goes left, bits 2-3 how missing values are marked: 0 not at all (NaN is
  * 0), 1 zero and NaN, 2 NaN. The library sets values within 1e-35 of 0 to 0 before it compares; thresholds there are moved so that the
  * comparison alone does the same. Numbers are compared and added up in double. */
 #include "engine/heap.h"
+#include "engine/native/categories.h"
 #include "engine/native/draft.h"
 #include "engine/native/native.h"
 #include "engine/native/pull.h"
@@ -56,7 +58,8 @@ typedef struct lgbm {
     span tree[N_KEYS];
     long long num_class, per_iteration, max_feature, n_sizes;
     bool average, ended;
-    span names, objective, version;
+    span names, objective, version, infos;
+    span categorical, pandas; /* behind the trees: which features, and their names */
 } lgbm;
 
 static int bad(lgbm *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -380,6 +383,8 @@ static int header_line(lgbm *g, span line)
         g->names = v;
     else if (is_text(key, "version"))
         g->version = v;
+    else if (is_text(key, "feature_infos"))
+        g->infos = v;
     else if (is_text(key, "tree_sizes"))
         for (g->n_sizes = 0; next_word(&v, &w);)
             g->n_sizes++;
@@ -398,8 +403,26 @@ static int end_header(lgbm *g)
     return 0;
 }
 
-/* Keys of a tree may come in any order: a tree is finished when the next one begins. What stands behind the end (importances, parameters)
- * is not for us. */
+static bool begins_with(span s, const char *text)
+{
+    size_t n = strlen(text);
+    return (size_t)(s.end - s.at) >= n && !memcmp(s.at, text, n);
+}
+
+/* Behind the trees: importances, which are not for us, parameters, names of categories. */
+static void read_rest(lgbm *g)
+{
+    static const char of[] = "[categorical_feature: ", names[] = "pandas_categorical:";
+    span line;
+    while (next_line(g, &line)) {
+        if (begins_with(line, of) && line.end[-1] == ']')
+            g->categorical = (span){line.at + sizeof of - 1, line.end - 1};
+        else if (begins_with(line, names))
+            g->pandas = (span){line.at + sizeof names - 1, line.end};
+    }
+}
+
+/* Keys of a tree may come in any order: a tree is finished when the next one begins. */
 static int read_file(lgbm *g)
 {
     span line, key, v;
@@ -517,6 +540,110 @@ static int take_names(lgbm *g)
     return rc;
 }
 
+/* ---- names of categories ---- */
+
+/* The next list of pandas_categorical, as it stands; at = NULL: none that names can be taken from. *ret_n: its elements. false at the end. */
+static bool next_list(eng_pull *p, span *ret, size_t *ret_n)
+{
+    eng_pull_token t;
+    bool plain = true;
+    if (eng_pull_next(p, &t) < 0 || t.kind != ENG_PULL_ARRAY)
+        return false;
+    *ret = (span){(const char *)p->at - 1, NULL};
+    for (*ret_n = 0; eng_pull_next(p, &t) == 0; ++*ret_n) {
+        if (t.kind == ENG_PULL_ARRAY_END) {
+            ret->end = (const char *)p->at;
+            ret->at = plain && *ret_n ? ret->at : NULL;
+            return true;
+        }
+        plain &= t.kind == ENG_PULL_INT || t.kind == ENG_PULL_BOOL || (t.kind == ENG_PULL_REAL && isfinite(t.f)) ||
+                 (t.kind == ENG_PULL_TEXT && !memchr(t.s, 0, t.n));
+        if (eng_pull_skip(p, &t) < 0)
+            return false;
+    }
+    return false;
+}
+
+/* feature_infos, read on from list to list. */
+typedef struct infos {
+    span rest;
+    long long next; /* the feature whose word comes next */
+} infos;
+
+/* Does the feature have categories, none of them beyond the list? "[min:max]" is of numbers, "-1:0:3" of categories, "none" of neither. */
+static bool infos_allow(infos *f, long long feature, size_t n_names)
+{
+    span w;
+    for (; next_word(&f->rest, &w); f->next++) {
+        if (f->next < feature)
+            continue;
+        f->next++;
+        for (const char *at = w.at, *colon; at < w.end; at = colon + 1) {
+            long long code;
+            colon = memchr(at, ':', (size_t)(w.end - at));
+            colon = colon ? colon : w.end;
+            if (to_int((span){at, colon}, &code) && code >= (long long)n_names)
+                return false;
+        }
+        return *w.at != '[';
+    }
+    return false;
+}
+
+/* The lists stand in the order of the table's columns of type category, the features in that of the model. They belong together one by one where
+ * each feature has a list; an ordered category has a list too, but is no such feature, and then nothing says which list is whose. */
+static bool pair_lists(lgbm *g, eng_categories *c, size_t *ret_lists, size_t *ret_features)
+{
+    span s = g->categorical, list = {0};
+    infos told = {g->infos, 0};
+    eng_pull p;
+    eng_pull_token t;
+    pst_err none = {0};
+    long long feature, before = -1;
+    size_t n_names;
+    bool fits = true;
+    eng_pull_init(&p, ENG_PULL_JSON, g->pandas.at, (size_t)(g->pandas.end - g->pandas.at), 3, &none);
+    bool lists = eng_pull_next(&p, &t) == 0 && t.kind == ENG_PULL_ARRAY;
+    *ret_lists = *ret_features = 0;
+    while (lists && next_list(&p, &list, &n_names)) {
+        const char *comma = s.at < s.end ? memchr(s.at, ',', (size_t)(s.end - s.at)) : NULL;
+        span number = {s.at, comma ? comma : s.end};
+        ++*ret_lists;
+        if (s.at == s.end || !to_int(number, &feature) || feature <= before || feature > g->max_feature ||
+            !infos_allow(&told, feature, n_names))
+            fits = false;
+        else if (list.at)
+            eng_categories_json(c, feature, list.at, (size_t)(list.end - list.at));
+        before = fits ? feature : before;
+        *ret_features += s.at < s.end;
+        s.at = comma ? comma + 1 : s.end;
+    }
+    for (span w = s; w.at < w.end; w.at++) /* features left over */
+        *ret_features += w.at == s.at || *w.at == ',';
+    eng_pull_done(&p);
+    return fits && *ret_lists == *ret_features;
+}
+
+static void take_categories(lgbm *g)
+{
+    eng_categories c = {0};
+    size_t n_lists = 0, n_features = 0;
+    char text[300];
+    if (!g->pandas.at)
+        return;
+    bool paired = pair_lists(g, &c, &n_lists, &n_features);
+    const char *json = eng_categories_take(&c, g->zone);
+    if (paired)
+        g->n->categories = json;
+    if (paired || !n_lists)
+        return;
+    snprintf(text, sizeof text,
+             "its file has %zu lists of category names for %zu categorical features, so that it is not known which is whose (an ordered "
+             "category has a list and is none of them): give fields of text a vocabulary",
+             n_lists, n_features);
+    g->n->remark = eng_zone_strdup(g->zone, text, strlen(text));
+}
+
 static int finish(lgbm *g)
 {
     eng_native *n = g->n;
@@ -530,6 +657,8 @@ static int finish(lgbm *g)
     int rc = take_objective(g);
     if (rc == 0)
         rc = take_names(g);
+    if (rc == 0)
+        take_categories(g);
     if (rc == 0 && g->d.n_lines)
         rc = pad_lines(&g->d, g->d.n_leaves);
     if (rc == 0)
@@ -547,8 +676,10 @@ int eng_native_lightgbm(const void *data, size_t len, const pst_model_limits *li
     g.c_locale = eng_c_locale();
     eng_draft_init(&g.d, limits, err);
     int rc = read_file(&g);
-    if (rc == 0)
+    if (rc == 0) {
+        read_rest(&g);
         rc = finish(&g);
+    }
     eng_draft_done(&g.d);
     return rc;
 }

@@ -83,20 +83,19 @@ out:
 static void fill_meta(pst_model *m, const eng_native *n)
 {
     const char *features = mapping_of(&m->zone, n);
-    const char **at = eng_zone_alloc(&m->zone, 12 * sizeof *at);
-    const char *const pairs[][2] = {{"native.library", n->library},
-                                    {"native.booster", n->booster},
-                                    {"native.objective", n->objective},
-                                    {"penstock.features", features},
-                                    {"native.remark", n->remark}};
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    enum { PAIRS = 6 };
+    const char **at = eng_zone_alloc(&m->zone, 2 * PAIRS * sizeof *at);
+    const char *const pairs[PAIRS][2] = {{"native.library", n->library},         {"native.booster", n->booster},
+                                         {"native.objective", n->objective},     {"penstock.features", features},
+                                         {"penstock.categories", n->categories}, {"native.remark", n->remark}};
+    for (size_t i = 0; i < PAIRS; i++) {
         if (!pairs[i][1])
             continue;
         at[m->info.n_meta] = pairs[i][0];
-        at[6 + m->info.n_meta++] = pairs[i][1];
+        at[PAIRS + m->info.n_meta++] = pairs[i][1];
     }
     m->info.meta_keys = at;
-    m->info.meta_values = at + 6;
+    m->info.meta_values = at + PAIRS;
 }
 
 /* ---- the graph: one node ---- */

@@ -5,6 +5,7 @@
  * (probabilities, classes of multi:softmax, values, margins of rankers). It runs on the same forest and the same kernels as ONNX's tree
  * ensembles (engine/ops/tree.h) and adds up in the library's own order and precision: XGBoost in float32, LightGBM in double. Inputs are
  * float32 for XGBoost, which turns all data into float32, and double for LightGBM, which compares doubles.
+ * The names of categories, where a file has them, become metadata (categories.h); the model itself computes with codes.
  * Sources: XGBoost's doc/model.schema and files written by versions 1.x to 3.2; LightGBM's gbdt_model_text and files of versions v2 to v4.
  * Threads: any; a model being loaded has one owner. */
 #ifndef PST_ENGINE_NATIVE_H
@@ -42,6 +43,7 @@ typedef struct eng_native {
     const char *library, *booster, *objective;
     const char *const *names; /* n_names of them: n_features, or 0 */
     size_t n_names;
+    const char *categories; /* names by feature, as categories.h has them; NULL = none */
     const char *version;
     const char *remark; /* what a person should know who compares predictions; NULL = nothing */
 } eng_native;

@@ -6,6 +6,7 @@
  * categorical split sends members of its set to the right. Predictions are made as the library's Booster.predict does with its defaults:
  * with all trees. A best_iteration that early stopping left is reported (native.remark): XGBModel.predict, of the scikit-learn face, would stop there. */
 #include "engine/heap.h"
+#include "engine/native/categories.h"
 #include "engine/native/draft.h"
 #include "engine/native/native.h"
 #include "engine/native/pull.h"
@@ -51,7 +52,11 @@ typedef struct xgb {
     int64_t version[3];
     const char **names;
     size_t n_names, cap_names;
-    size_t far_tree; /* where the largest feature number stands */
+    eng_categories categories;
+    ints cat_offsets, cat_values; /* of the list at hand */
+    size_t n_cats;                /* lists, empty ones too: as many as features, or none */
+    bool cut_names;               /* one of them could not be used */
+    size_t far_tree;              /* where the largest feature number stands */
     int32_t far_node, far_feature;
 } xgb;
 
@@ -456,9 +461,74 @@ static int read_weights(xgb *x)
     return read_floats(x, "weights", &x->weights);
 }
 
+static int read_cat_offsets(xgb *x)
+{
+    return read_ints(x, "cats.enc offsets", &x->cat_offsets);
+}
+
+static int read_cat_values(xgb *x)
+{
+    return read_ints(x, "cats.enc values", &x->cat_values);
+}
+
+/* The names of one feature's categories: whole numbers, or texts as the bytes of all and where each begins. None for a feature of numbers. Where there are
+ * letters beyond ASCII, XGBoost (3.1, 3.2, of a pandas table) counts characters where it cuts bytes, so that these names and those behind them are not what
+ * they were; nothing in the file tells it from one that is right, so none of them is used. */
+static int take_names_of(xgb *x)
+{
+    const ints *offsets = &x->cat_offsets, *values = &x->cat_values;
+    eng_categories_begin(&x->categories);
+    for (size_t i = 0; !offsets->n && i < values->n; i++)
+        eng_categories_number(&x->categories, values->at[i]);
+    char *bytes = eng_heap_alloc(values->n + 1);
+    bool ascii = true;
+    for (size_t i = 0; offsets->n && i < values->n; i++) {
+        bytes[i] = (char)values->at[i];
+        ascii &= values->at[i] >= 0 && values->at[i] < 0x80;
+    }
+    int rc = 0;
+    x->cut_names |= !ascii;
+    for (size_t i = 0; rc == 0 && ascii && i + 1 < offsets->n; i++) {
+        int64_t from = offsets->at[i], to = offsets->at[i + 1];
+        if (from < 0 || to < from || (uint64_t)to > values->n)
+            rc = eng_draft_fail(&x->d, PST_EPARSE, "cats.enc[%zu]: name %zu lies outside its %zu bytes", x->n_cats, i, values->n);
+        else
+            eng_categories_text(&x->categories, bytes + from, (size_t)(to - from));
+    }
+    eng_heap_free(bytes);
+    eng_categories_end(&x->categories, (int64_t)x->n_cats++);
+    return rc;
+}
+
+/* Since 3.1, of data that had names (a table's categorical columns). */
+static int read_enc(xgb *x)
+{
+    static const field fields[] = {{"offsets", read_cat_offsets}, {"values", read_cat_values}, {0}};
+    eng_pull_token t;
+    int rc = eng_pull_next(&x->p, &t);
+    if (rc < 0 || (rc = expect(x, &t, ENG_PULL_ARRAY, "cats.enc")) < 0)
+        return rc;
+    while ((rc = eng_pull_next(&x->p, &t)) == 0 && t.kind != ENG_PULL_ARRAY_END) {
+        x->cat_offsets.n = x->cat_values.n = 0;
+        if ((rc = expect(x, &t, ENG_PULL_OBJECT, "an element of cats.enc")) < 0 || (rc = read_fields(x, fields)) < 0 ||
+            (rc = take_names_of(x)) < 0)
+            return rc;
+        if (x->n_cats > ENG_NATIVE_FEATURES_MAX)
+            return eng_draft_fail(&x->d, PST_ELIMIT, "cats.enc has more than %d elements", ENG_NATIVE_FEATURES_MAX);
+    }
+    return rc;
+}
+
+static int read_cats(xgb *x)
+{
+    static const field fields[] = {{"enc", read_enc}, {0}};
+    return read_object(x, "cats", fields);
+}
+
 static int read_model(xgb *x)
 {
-    static const field fields[] = {{"trees", read_trees}, {"tree_info", read_tree_info}, {"weights", read_weights}, {0}};
+    static const field fields[] = {
+        {"trees", read_trees}, {"tree_info", read_tree_info}, {"weights", read_weights}, {"cats", read_cats}, {0}};
     return read_object(x, "gradient_booster.model", fields);
 }
 
@@ -666,17 +736,23 @@ static int take_start(xgb *x)
     return 0;
 }
 
-/* Early stopping, and rounds behind the best one: two predicts of the library differ then, so say which one this is. */
+/* Early stopping, and rounds behind the best one: two predicts of the library differ then, so say which one this is. And names that are no use. */
 static void take_remark(xgb *x)
 {
-    char text[300];
-    if (x->best_iteration < 0 || x->is_linear || (int64_t)x->d.n_trees / x->n->n_groups <= x->best_iteration + 1)
-        return;
-    snprintf(text, sizeof text,
-             "best_iteration is %lld, and all %zu trees are used, as Booster.predict does; XGBModel.predict stops at the best one: save "
-             "booster[:%lld] to have that here",
-             (long long)x->best_iteration, x->d.n_trees, (long long)x->best_iteration + 1);
-    x->n->remark = kept(x, text, strlen(text));
+    char best[300] = "", text[640];
+    if (x->best_iteration >= 0 && !x->is_linear && (int64_t)x->d.n_trees / x->n->n_groups > x->best_iteration + 1)
+        snprintf(
+            best, sizeof best,
+            "best_iteration is %lld, and all %zu trees are used, as Booster.predict does; XGBModel.predict stops at the best one: save "
+            "booster[:%lld] to have that here",
+            (long long)x->best_iteration, x->d.n_trees, (long long)x->best_iteration + 1);
+    snprintf(text, sizeof text, "%s%s%s", best, *best && x->cut_names ? "; " : "",
+             x->cut_names
+                 ? "some names of categories have letters beyond ASCII, which XGBoost does not store whole, so they are not used: give "
+                   "the field a vocabulary, {word: code}"
+                 : "");
+    if (*text)
+        x->n->remark = kept(x, text, strlen(text));
 }
 
 /* The parts of a file come in any order: what depends on two of them is checked here, behind its last byte, not where it is read. */
@@ -714,6 +790,9 @@ static int finish(xgb *x)
     n->forest.start = n->start;
     if (x->n_names && x->n_names != (size_t)n->n_features)
         return eng_draft_fail(&x->d, PST_EPARSE, "feature_names has %zu names for %d features", x->n_names, n->n_features);
+    if (x->n_cats && x->n_cats != (size_t)n->n_features)
+        return eng_draft_fail(&x->d, PST_EPARSE, "cats.enc has %zu elements for %d features", x->n_cats, n->n_features);
+    n->categories = eng_categories_take(&x->categories, x->zone);
     const char **names = eng_zone_alloc(x->zone, (x->n_names + 1) * sizeof *names);
     if (x->n_names)
         memcpy(names, x->names, x->n_names * sizeof *names);
@@ -725,14 +804,15 @@ static int finish(xgb *x)
 static void done(xgb *x)
 {
     xgb_tree *t = &x->tree;
-    ints *whole[] = {&t->left, &t->right,     &t->feature,      &t->default_left, &t->split_type,
-                     &t->cat,  &t->cat_nodes, &t->cat_segments, &t->cat_sizes,    &x->tree_info};
+    ints *whole[] = {&t->left,      &t->right,        &t->feature,   &t->default_left, &t->split_type,  &t->cat,
+                     &t->cat_nodes, &t->cat_segments, &t->cat_sizes, &x->tree_info,    &x->cat_offsets, &x->cat_values};
     floats *real[] = {&t->condition, &t->base_weights, &t->leaf_weights, &x->weight_drop, &x->weights, &x->base_score};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         eng_heap_free(whole[i]->at);
     for (size_t i = 0; i < sizeof real / sizeof *real; i++)
         eng_heap_free(real[i]->at);
     eng_heap_free(x->names);
+    eng_categories_take(&x->categories, x->zone);
     eng_draft_done(&x->d);
     eng_pull_done(&x->p);
 }

@@ -363,7 +363,7 @@ int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int v
         rc = take_input(b, &b->inputs[k], err);
     }
     if (rc == 0 && (rc = take_score_type(b, p, err)) == 0 && (rc = take_features(b, p, err)) == 0 && (rc = group_features(b, err)) == 0 &&
-        (rc = check_values(b, err)) == 0)
+        (rc = score_binding_categories(b, err)) == 0 && (rc = check_values(b, err)) == 0)
         rc = make_plan(b, p, err);
     bool open = b->n_inputs == 1 && b->inputs[0].width == 0; /* allocated by set_width */
     if (rc == 0 && !open)
@@ -508,7 +508,7 @@ static void explain_feature(const pst_feature *f, size_t i, pst_buf *t)
     else if (f->slots > 1)
         pst_buf_printf(t, "[%u]", f->slots);
     else if (f->has_vocabulary)
-        pst_buf_printf(t, ", vocabulary of %zu words", f->n_vocabulary);
+        pst_buf_printf(t, ", %s of %zu words", f->categories ? "the model's categories" : "vocabulary", f->n_vocabulary);
     if (f->has_vocabulary)
         pst_buf_printf(t, ", unknown: %s,", pst_unknown_word_name(f->unknown));
     if (f->text)

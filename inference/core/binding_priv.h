@@ -1,4 +1,5 @@
-/* binding_priv.h - the inside of a binding, shared by binding.c (features, inputs, outputs) and binding_run.c (rows, runs, scores). */
+/* binding_priv.h - the inside of a binding, shared by binding.c (features, inputs, outputs), binding_categories.c and
+ * binding_run.c (rows, runs, scores). */
 #ifndef PST_INFERENCE_CORE_BINDING_PRIV_H
 #define PST_INFERENCE_CORE_BINDING_PRIV_H
 
@@ -50,6 +51,8 @@ struct pst_binding {
 };
 
 int score_binding_refuse(pst_err *err, const pst_binding *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The names of the model's categories become the vocabularies of its features; these are grouped by input. */
+int score_binding_categories(pst_binding *b, pst_err *err);
 void score_binding_alloc_rows(const pst_binding *b, score_binding_input *in); /* in->width is known */
 static inline bool score_binding_is_float(pst_dtype t)
 {

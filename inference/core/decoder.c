@@ -137,7 +137,7 @@ static bool type_holds_words(const json_t *type, const pst_feature *f, const sco
     if (!strcmp(name, "boolean"))
         return score_words_text(w, (pst_slice){"true", 4}, &number) || score_words_text(w, (pst_slice){"false", 5}, &number);
     if (strcmp(name, "enum") != 0)
-        return !numeric || score_words_have_numbers(w);
+        return !numeric || f->numbers_pass || score_words_have_numbers(w);
     const json_t *symbols = json_object_get(type, "symbols");
     for (size_t i = 0; i < json_array_size(symbols); i++) {
         const char *s = json_string_value(json_array_get(symbols, i));

@@ -206,6 +206,8 @@ static int put_word(const score_layout *l, size_t i, pst_slice text, double *x, 
     const pst_feature *f = &l->features[i];
     const score_words *w = l->vocabularies[i];
     double given = *x, number;
+    if (!text.data && f->numbers_pass)
+        return 0;
     if (text.data ? !score_words_text(w, text, &number) : !score_words_number(w, given, &number))
         return put_unknown(l, i, text, given, x, missing, err);
     if (f->one_hot)

@@ -43,6 +43,9 @@ typedef struct pst_feature {
     bool has_null;            /* one_hot: fill_slot is the slot of null */
     int32_t fill_slot;        /* one_hot with PST_MISSING_VALUE: the slot that a missing value fills */
     pst_unknown_word unknown; /* words that are not there; OTHER: the feature's last slot */
+    bool codes;               /* categories: codes: the field holds the model's codes, not their names */
+    bool categories;          /* set when a model is bound: the words are the names of the model's categories */
+    bool numbers_pass;        /* the same: names are texts, so a number is a code already */
     pst_vocabulary_entry *vocabulary;
     size_t n_vocabulary;
     uint32_t slots; /* 0 = found out: 1, or what the model's width leaves for the one array */

@@ -136,11 +136,9 @@ static int read_one_hot(pipeline_reader *r, const json_t *o, pst_feature *f)
 static int check_words(pipeline_reader *r, const json_t *o, pst_feature *f)
 {
     int line = pst_yaml_key_line(&r->y, o, "unknown"), missing = pst_yaml_key_line(&r->y, o, "missing");
-    if (said(o, "unknown") && !f->has_vocabulary)
-        return pipeline_reader_fail(r, line, "features: unknown of %s: is for fields with one_hot or vocabulary", f->field);
     if (!f->one_hot && (f->unknown == PST_UNKNOWN_ZEROS || f->unknown == PST_UNKNOWN_OTHER))
-        return pipeline_reader_fail(
-            r, line, "features: unknown of %s: zeros and other are for one_hot; a vocabulary takes missing or reject", f->field);
+        return pipeline_reader_fail(r, line, "features: unknown of %s: zeros and other are for one_hot; others take missing or reject",
+                                    f->field);
     if (!f->one_hot && f->missing == PST_MISSING_ZEROS)
         return pipeline_reader_fail(r, missing, "features: missing of %s: zeros is for one_hot; write value: 0", f->field);
     if (f->has_null && !said(o, "unknown"))
@@ -252,7 +250,7 @@ static int check_slots(pipeline_reader *r, int64_t slots, pst_feature *f)
 
 int pipeline_feature_read(pipeline_reader *r, const json_t *o, int line, pst_feature *f)
 {
-    int rc, missing = PST_MISSING_REJECT, unknown = PST_UNKNOWN_MISSING;
+    int rc, missing = PST_MISSING_REJECT, unknown = PST_UNKNOWN_MISSING, codes = 0;
     int64_t slots = 0;
     f->scale = 1;
     f->value = NAN;
@@ -271,11 +269,13 @@ int pipeline_feature_read(pipeline_reader *r, const json_t *o, int line, pst_fea
         (rc = pipeline_reader_num(r, o, "features", "offset", &f->offset)) < 0 ||
         (rc = pipeline_reader_word(r, o, "features", "missing", &missing)) < 0 ||
         (rc = pipeline_reader_word(r, o, "features", "unknown", &unknown)) < 0 ||
+        (rc = pipeline_reader_word(r, o, "features", "categories", &codes)) < 0 ||
         (rc = pipeline_reader_whole(r, o, "features", "slots", &slots)) < 0 ||
         (rc = pipeline_reader_str(r, o, "features", "input", &f->input)) < 0)
         return rc;
     f->missing = (pst_missing)missing;
     f->unknown = (pst_unknown_word)unknown;
+    f->codes = codes == 1;
     if ((rc = read_vocabulary(r, o, f)) < 0 || (rc = read_one_hot(r, o, f)) < 0 || (rc = read_value(r, o, f)) < 0 ||
         (rc = read_means(r, o, f)) < 0)
         return rc;

@@ -67,9 +67,13 @@ static const pst_key rows[] = {
      .help = "For a field of words: a slot each, in this order, 1 for the record's word and 0 elsewhere, as pandas' `get_dummies` and "
              "scikit-learn's `OneHotEncoder` do. A `null` among them is the slot of a missing value."},
     {"features", "unknown", PST_KEY_WORD, .words = pipeline_unknown_words, .def = "missing",
-     .help =
-         "With `vocabulary` or `one_hot`, for a word that is not there: as `missing` says, dead letter, (`one_hot`) zeros in all slots, or "
-         "a slot of its own behind the words."},
+     .help = "With words (`vocabulary`, `one_hot`, a model's categories), for one that is not there: as `missing` says, dead letter, "
+             "(`one_hot`) zeros in all slots, or a slot of its own behind the words."},
+    {"features", "categories", PST_KEY_WORD, .words = WORDS("names", "codes"), .def = "names",
+     .help = "For a column whose categories the model knows by name (XGBoost from 3.1 on, LightGBM, trained on a table): names, the "
+             "field's words are mapped as the library maps them, and numbers too where the names are numbers; codes, the field holds the "
+             "model's "
+             "codes."},
     {"features", "drop_first", PST_KEY_OTHER, .form = "`true`, `false`", .def = "false",
      .help = "With `one_hot`: the first word fills no slot, it is zeros."},
     {"features", "slots", PST_KEY_WHOLE, .lo = 1, .hi = PST_FEATURE_SLOTS_MAX,

@@ -366,6 +366,110 @@ static void test_native_base_score_of_logistic_is_kept_off_its_ends(void **state
     }
 }
 
+/* ---- names of categories ---- */
+
+static void names_are(const void *data, size_t len, const char *want, const char *remark)
+{
+    pst_model *m = NULL;
+    pst_err err = {0};
+    if (pst_model_load(data, len, NULL, NULL, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    const char *got = pst_model_meta(m, "penstock.categories"), *said = pst_model_meta(m, "native.remark");
+    if (want ? !got || strcmp(got, want) : got != NULL)
+        fail_msg("\"%s\", \"%s\" was expected", got ? got : "(none)", want ? want : "(none)");
+    if (remark ? !said || !strstr(said, remark) : said != NULL)
+        fail_msg("remark \"%s\", \"%s\" was expected", said ? said : "(none)", remark ? remark : "(none)");
+    pst_model_unref(m);
+}
+
+/* enc of three features, as XGBoost 3.1 and 3.2 write it. */
+static void test_native_names_of_xgboosts_categories(void **state)
+{
+    static const struct {
+        const char *enc, *want, *remark;
+    } good[] = {
+        {"", NULL, NULL},
+        {"{\"offsets\": [], \"values\": []}, {\"type\": 15, \"values\": [10, -20]}, {\"offsets\": [], \"values\": []}",
+         "{\"1\": [10, -20]}", NULL},
+        {"{\"values\": [99, 97, 114, 98], \"offsets\": [0, 3, 3, 4]}, {\"values\": [7]}, {\"values\": []}",
+         "{\"0\": [\"car\", \"\", \"b\"], \"1\": [7]}", NULL},
+        {"{\"offsets\": [0, 4], \"values\": [97, 34, 92, 10]}, {\"values\": []}, {\"values\": []}", "{\"0\": [\"a\\u0022\\u005c\\u000a\"]}",
+         NULL},
+        {"{\"offsets\": [0, 2], \"values\": [97, 0]}, {\"values\": []}, {\"values\": [1]}", "{\"2\": [1]}", NULL}, /* a NUL */
+        {"{\"offsets\": [0, 1, 4], \"values\": [-61, -92, 98, 99]}, {\"values\": []}, {\"values\": [1]}", "{\"2\": [1]}",
+         "letters beyond ASCII"},
+    };
+    static const char *const bad[][2] = {
+        {"{\"values\": [1]}", "cats.enc has 1 elements for 3 features"},
+        {"{\"offsets\": [0, 5], \"values\": [97]}, {\"values\": []}, {\"values\": []}", "cats.enc[0]: name 0 lies outside its 1 bytes"},
+        {"{\"offsets\": [1, 0], \"values\": [97]}, {\"values\": []}, {\"values\": []}", "name 0 lies outside"},
+        {"{\"offsets\": [-1, 0], \"values\": [97]}, {\"values\": []}, {\"values\": []}", "name 0 lies outside"},
+        {"[1], {\"values\": []}, {\"values\": []}", "an element of cats.enc is a list"},
+        {"{\"values\": [1.5]}, {\"values\": []}, {\"values\": []}", "is a number, not a whole number"},
+    };
+    char text[6000], changes[400];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(changes, sizeof changes, "tree_info=[0], \"cats\": {\"enc\": [%s], \"sorted_idx\": [0, 1]}", good[i].enc);
+        names_are(text, xgb_text(changes, text, sizeof text), good[i].want, good[i].remark);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(changes, sizeof changes, "tree_info=[0], \"cats\": {\"enc\": [%s]}", bad[i][0]);
+        refused(text, xgb_text(changes, text, sizeof text), NULL, bad[i][1]);
+    }
+}
+
+/* A file whose feature 2 has the categories 0 to 39, another end put to it. */
+static void lgb_names(const char *parameters, const char *names, const char *want, const char *remark)
+{
+    char *text = calloc(1, 60000);
+    FILE *f = fopen(GOLDEN "/lgb-4.7.0-binary.txt", "rb");
+    assert_non_null(f);
+    size_t n = fread(text, 1, 50000, f);
+    fclose(f);
+    char *end = strstr(text, "parameters:");
+    assert_true(n > 0 && end);
+    int more = snprintf(end, 9000, "parameters:\n[boosting: gbdt]\n%s\nend of parameters\n\npandas_categorical:%s", parameters, names);
+    names_are(text, (size_t)(end - text) + (size_t)more, want, remark);
+    free(text);
+}
+
+static void test_native_names_of_lightgbms_categories(void **state)
+{
+    char forty[2000], want[2100], other[4100];
+    int n = snprintf(forty, sizeof forty, "[\"a \\u00e4\"");
+    for (int i = 1; i < 40; i++)
+        n += snprintf(forty + n, sizeof forty - (size_t)n, i % 2 ? ", \"k%d\"" : ", %d.5", i);
+    snprintf(forty + n, sizeof forty - (size_t)n, "]");
+    snprintf(want, sizeof want, "{\"2\": %s}", forty);
+    static const char of_2[] = "[categorical_feature: 2]", two[] = "lists of category names for";
+    snprintf(other, sizeof other, "[%s]", forty);
+    lgb_names(of_2, other, want, NULL);
+    lgb_names("[categorical_feature: 1]", other, NULL, two); /* a feature of numbers */
+    lgb_names("[categorical_feature: 4]", other, NULL, two);
+    lgb_names("[categorical_feature: name:kind]", other, NULL, two);
+    lgb_names("[categorical_feature: ]", other, NULL, two); /* an ordered category alone */
+    lgb_names("", other, NULL, two);
+    lgb_names("[categorical_feature: 2,3]", other, NULL, two);
+    char twice[4200];
+    snprintf(twice, sizeof twice, "[%s, %s]", forty, forty);
+    lgb_names("[categorical_feature: 2,2]", twice, NULL, two);
+    lgb_names("[categorical_feature: 2,1]", twice, NULL, two);
+    snprintf(other, sizeof other, "[%s, [\"s\", \"m\"]]", forty);
+    lgb_names(of_2, other, NULL, two);              /* and one beside it */
+    lgb_names(of_2, "[[\"a\", \"b\"]]", NULL, two); /* codes beyond the list */
+    lgb_names(of_2, "null", NULL, NULL);
+    lgb_names(of_2, "[]", NULL, NULL);
+    lgb_names(of_2, "[[\"a\", ", NULL, NULL); /* cut: codes as before */
+    for (int i = 0; i < 5; i++) {
+        static const char *const odd[] = {"null", "NaN", "[1]", "\"\\u0000\"", "1e999"};
+        int at = snprintf(other, sizeof other, "[[%s", odd[i]);
+        for (int k = 1; k < 40; k++)
+            at += snprintf(other + at, sizeof other - (size_t)at, ", %d", k);
+        snprintf(other + at, sizeof other - (size_t)at, "]]");
+        lgb_names(of_2, other, NULL, NULL); /* a list that no words can be taken from */
+    }
+}
+
 static void test_native_best_iteration_is_told(void **state)
 {
     char text[6000], two[6000];
@@ -581,6 +685,8 @@ int main(void)
         cmocka_unit_test(test_native_broken_lightgbm_files_are_refused_with_the_place),
         cmocka_unit_test(test_native_pull_reads_texts_and_numbers),
         cmocka_unit_test(test_native_base_score_of_logistic_is_kept_off_its_ends),
+        cmocka_unit_test(test_native_names_of_xgboosts_categories),
+        cmocka_unit_test(test_native_names_of_lightgbms_categories),
         cmocka_unit_test(test_native_best_iteration_is_told),
         cmocka_unit_test(test_native_files_of_other_kinds_are_named_with_the_cure),
         cmocka_unit_test(test_native_every_allocation_may_fail),

@@ -28,36 +28,24 @@ static json_t *whole(const char *some)
     return j;
 }
 
-/* The row of one record as text, "1 0 0.5"; or the message; ret_missing as of the first feature. */
-static void row_of(const char *features, size_t width, bool avro, const char *record, char *ret, size_t cap, bool *ret_missing)
+/* The row of one record as text, "1 0 0.5"; or the message; ret_missing as of the first feature. The model's results are its inputs. */
+static void row_by(const pst_pipeline *p, pst_binding *b, bool avro, const char *record, char *ret, size_t cap, bool *ret_missing)
 {
-    float identity[8 * 8] = {0};
-    char text[600];
-    for (size_t i = 0; i < width; i++)
-        identity[i * width + i] = 1;
-    snprintf(text, sizeof text, "name: p\ninput: {format: %s}\nmodel: {name: line}\nfeatures: [%s]\nbatching: {count: 2}\n",
-             avro ? "avro" : "json", features);
-    pst_pipeline *p = kit_pipeline(text);
-    pst_binding *b = kit_bind(p, kit_linear((int64_t)width, (int64_t)width, identity, NULL), 1);
     pst_schema *s = kit_schema(schema_text);
     pst_decoder *d = NULL;
     pst_err err = {0};
     pst_decode_fault fault = {0};
-    pst_buf bytes = {0}, arena = {0};
+    pst_buf bytes = {0}, framed = {0}, arena = {0};
     uint8_t missing[8] = {0};
     json_t *j = whole(record);
     char *dump = json_dumps(j, 0);
-    pst_buf framed = {0};
     kit_value(s, 1, dump, &framed);
     if (avro)
         pst_buf_add(&bytes, framed.data + PST_FRAME_BYTES, framed.len - PST_FRAME_BYTES);
     else
         pst_buf_adds(&bytes, dump);
-    pst_buf_done(&framed);
-    free(dump);
     int rc = pst_decoder_new(p, b, avro ? s : NULL, &d, &err);
-    /* Twice, another row before it: nothing of an earlier record may stay. */
-    for (int round = 0; rc == 0 && round < 2; round++)
+    for (int round = 0; rc == 0 && round < 2; round++) /* twice: nothing of an earlier record may stay */
         rc = pst_decoder_run(d, bytes.data, bytes.len, 0, missing, NULL, &arena, &fault, &err);
     if (rc == 0)
         rc = pst_binding_run(b, 0, 1, &err);
@@ -72,11 +60,26 @@ static void row_of(const char *features, size_t width, bool avro, const char *re
         snprintf(ret, cap, "%s", err.text);
     }
     *ret_missing = missing[0];
+    free(dump);
     json_decref(j);
+    pst_buf_done(&framed);
     pst_buf_done(&bytes);
     pst_buf_done(&arena);
     pst_decoder_free(d);
     pst_schema_free(s);
+}
+
+static void row_of(const char *features, size_t width, bool avro, const char *record, char *ret, size_t cap, bool *ret_missing)
+{
+    float identity[8 * 8] = {0};
+    char text[600];
+    for (size_t i = 0; i < width; i++)
+        identity[i * width + i] = 1;
+    snprintf(text, sizeof text, "name: p\ninput: {format: %s}\nmodel: {name: line}\nfeatures: [%s]\nbatching: {count: 2}\n",
+             avro ? "avro" : "json", features);
+    pst_pipeline *p = kit_pipeline(text);
+    pst_binding *b = kit_bind(p, kit_linear((int64_t)width, (int64_t)width, identity, NULL), 1);
+    row_by(p, b, avro, record, ret, cap, ret_missing);
     pst_binding_free(b);
     pst_pipeline_free(p);
 }
@@ -190,7 +193,7 @@ static void test_words_are_checked_when_they_are_read(void **state)
         {"{field: a, missing: zeros}", "zeros is for one_hot; write value: 0"},
         {"{field: a, vocabulary: [u], missing: zeros}", "zeros is for one_hot"},
         {"{field: a, vocabulary: [u], unknown: zeros}", "zeros and other are for one_hot"},
-        {"{field: a, unknown: zeros}", "is for fields with one_hot or vocabulary"},
+        {"{field: a, unknown: zeros}", "zeros and other are for one_hot"},
         {"{field: a, one_hot: [u], unknown: nan}", "is none of missing | reject | zeros | other"},
         {"{field: a, one_hots: [u]}", "did you mean \"one_hot\"?"},
         {"{field: a, vocabulary: [u, null]}", "element 2 is no text"},
@@ -238,6 +241,83 @@ static void test_words_are_held_against_model_and_schema(void **state)
             fail_msg("%s: %s", bad[i].features, err.text);
         pst_binding_free(b);
         pst_schema_free(s);
+        pst_model_unref(m);
+        pst_pipeline_free(p);
+    }
+}
+
+/* A model that knows its categories by name: these are the vocabulary, and one of the pipeline's has to say the same. */
+static void test_words_of_the_models_categories(void **state)
+{
+    static const float identity[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+    static const char *const meta[] = {"penstock.categories", "{\"0\": [\"van\", \"car\", \"a\\u0022b\"], \"1\": [20, 1.5, 30, true]}",
+                                       NULL};
+    static const struct {
+        const char *features, *record, *want;
+    } rows[] = {
+        {"kind, zone, x", "{\"kind\":\"car\",\"zone\":30}", "1 2 0.5"},
+        {"kind, zone, x", "{\"kind\":\"a\\\"b\",\"zone\":20}", "2 0 0.5"},
+        {"kind, mix, x", "{\"kind\":\"van\",\"mix\":1.5}", "0 1 0.5"},
+        {"kind, mix, x", "{\"kind\":\"van\",\"mix\":true}", "0 3 0.5"},
+        {"kind, mix, x", "{\"kind\":\"van\",\"mix\":\"20\"}", "0 0 0.5"},
+        {"zone, zone, x", "{\"zone\":20}", "20 0 0.5"}, /* names are texts: a number is a code already */
+        {"{field: kind, vocabulary: {van: 0, car: 1, 'a\"b': 2, Car: 1}}, zone, x", "{\"kind\":\"Car\",\"zone\":20}", "1 0 0.5"},
+        {"kind, {field: zone, categories: codes}, x", "{\"kind\":\"car\",\"zone\":3}", "1 3 0.5"},
+        {"{field: zone, scale: 2}, zone, x", "{\"zone\":20}", "40 0 0.5"},
+        {"{field: kind, value: 9}, {field: zone, value: -1}, x", "{\"kind\":\"tram\",\"zone\":null}", "9 -1 0.5"},
+        {"kind, zone, x", "{\"kind\":\"tram\",\"zone\":20}",
+         "holds \"tram\", which is none of its 3 words, and its missing policy is reject"},
+        {"kind, zone, x", "{\"kind\":\"car\",\"zone\":2}", "field zone holds \"2\""},
+        {"{field: kind, missing: nan, unknown: reject}, zone, x", "{\"kind\":\"tram\",\"zone\":20}", "its unknown policy is reject"},
+        {"{field: kind, vocabulary: {van: 1, car: 0}}, zone, x", "{}", "has \"van\" as 1, the model as category 0"},
+        {"{field: kind, vocabulary: [van, car]}, zone, x", "{}", "lacks \"a\"b\", which the model knows as category 2"},
+        {"{field: kind, vocabulary: {van: 0, car: 1, 'a\"b': 2, tram: 3}}, zone, x", "{}",
+         "has \"tram\" as 3, the model has categories 0 to 2"},
+        {"{field: kind, vocabulary: {van: 0, car: 1, 'a\"b': 2}, scale: 2}, zone, x", "{}", "scale, offset and clip change its code"},
+        {"{field: kind, one_hot: [van]}, zone, x", "{}", "slot 0 of the model holds the code of a category"},
+        {"kind, zone, {field: x, unknown: reject}", "{}", "feature x has unknown: reject, which is for words"},
+        {"{field: kind, categories: codes}, zone, x", "{\"kind\":\"car\"}", "field kind"}, /* a text is no code */
+        {"{field: kind, categories: name}, zone, x", NULL, "is none of names | codes"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int avro = 0; avro < 2; avro++) {
+            char text[300], got[600] = "";
+            pst_pipeline *p = NULL;
+            pst_binding *b = NULL;
+            pst_err err = {0};
+            bool missing;
+            snprintf(text, sizeof text, "name: p\ninput: {format: %s}\nmodel: {name: line}\nfeatures: [%s]\nbatching: {count: 2}\n",
+                     avro ? "avro" : "json", rows[i].features);
+            int rc = pst_pipeline_parse(text, strlen(text), "test.yml", &p, &err);
+            if (rc == 0) {
+                pst_model *m = kit_linear(3, 3, identity, meta);
+                rc = pst_binding_new(p, m, "line", 1, 2, &b, &err);
+                pst_model_unref(m);
+            }
+            if (rc == 0)
+                row_by(p, b, avro, rows[i].record, got, sizeof got, &missing);
+            else
+                snprintf(got, sizeof got, "%s", err.text);
+            if (rows[i].want[0] <= '9' ? strcmp(got, rows[i].want) : !strstr(got, rows[i].want))
+                fail_msg("%s, %s of %s: \"%s\"", rows[i].features, avro ? "Avro" : "JSON", rows[i].record, got);
+            pst_binding_free(b);
+            pst_pipeline_free(p);
+        }
+}
+
+static void test_words_a_model_whose_categories_are_no_lists_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "[1]", "{\"0\": ", "{\"0\": []}", "{\"0\": {\"a\": 1}}", "{\"0\": [\"a\", null]}", "{\"0\": [\"\xc3\"]}"};
+    static const float one[1] = {1};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *const meta[] = {"penstock.categories", bad[i], NULL};
+        pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [a]\n");
+        pst_model *m = kit_linear(1, 1, one, meta);
+        pst_binding *b = NULL;
+        pst_err err = {0};
+        assert_int_equal(pst_binding_new(p, m, "line", 1, 2, &b, &err), PST_EINVAL);
+        assert_non_null(strstr(err.text, "penstock.categories"));
         pst_model_unref(m);
         pst_pipeline_free(p);
     }
@@ -313,6 +393,8 @@ int main(void)
         cmocka_unit_test(test_words_fill_their_slots),
         cmocka_unit_test(test_words_are_checked_when_they_are_read),
         cmocka_unit_test(test_words_are_held_against_model_and_schema),
+        cmocka_unit_test(test_words_of_the_models_categories),
+        cmocka_unit_test(test_words_a_model_whose_categories_are_no_lists_is_refused),
         cmocka_unit_test(test_words_of_a_models_own_mapping),
         cmocka_unit_test(test_words_a_large_table_finds_each_and_no_other),
         cmocka_unit_test(test_words_that_are_numbers),
