@@ -1,7 +1,9 @@
 /* core.c - ns per record through the scorer's core alone: Avro in, decode plan, features, autoencoder 10-32-8-32-10, reconstruction error, Score
  * out; no Kafka. 50,000 distinct records, CPU time of the thread.
  *
- *     bench_scorer_core [batch] [full|slim]        prints: batch, format, ns per record, records per second and core */
+ *     bench_scorer_core [batch] [full|slim] [words]    prints: batch, format, ns per record, records per second and core
+ *
+ * words: five of the ten slots are filled by one text of five words, one-hot. */
 #include "common/base/clock.h"
 #include "engine/onnx_export.h"
 #include "inference/core/score_core.h"
@@ -11,7 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { WIDTH = 10, DISTINCT = 50000, ROUNDS = 20 };
+enum { WIDTH = 10, DISTINCT = 50000, ROUNDS = 20, WORDS = 5 };
+static const char *const words[WORDS] = {"turbine", "pump", "fan", "compressor", "valve"};
 
 static pst_schema *schema;
 
@@ -52,7 +55,7 @@ static pst_model *autoencoder(void)
     return m;
 }
 
-static void make_schema(pst_pipeline **ret_pipeline, size_t batch, const char *format)
+static void make_schema(pst_pipeline **ret_pipeline, size_t batch, const char *format, int numbers)
 {
     pst_buf s = {0}, p = {0};
     pst_buf_adds(
@@ -61,9 +64,16 @@ static void make_schema(pst_pipeline **ret_pipeline, size_t batch, const char *f
                    "name: p\nmodel: {name: m}\nscore: {type: reconstruction_error}\nbatching: {count: %zu}\noutput: {topic: o, format: "
                    "%s}\nfeatures:\n",
                    batch, format);
-    for (int i = 0; i < WIDTH; i++) {
+    for (int i = 0; i < numbers; i++) {
         pst_buf_printf(&s, ",{\"name\":\"f%d\",\"type\":%s}", i, i < 2 ? "[\"null\",\"double\"]" : "\"double\"");
         pst_buf_printf(&p, "  - {field: f%d, scale: 0.5, offset: 0.1, missing: value, value: 0.25}\n", i);
+    }
+    if (numbers < WIDTH) {
+        pst_buf_adds(&s, ",{\"name\":\"kind\",\"type\":\"string\"}");
+        pst_buf_adds(&p, "  - {field: kind, missing: zeros, one_hot: [");
+        for (int i = 0; i < WORDS; i++)
+            pst_buf_printf(&p, "%s%s", i ? ", " : "", words[i]);
+        pst_buf_adds(&p, "]}\n");
     }
     pst_buf_adds(&s, "]}");
     PST_ASSERT(pst_schema_parse(s.data, s.len, &schema, NULL) == 0);
@@ -72,7 +82,7 @@ static void make_schema(pst_pipeline **ret_pipeline, size_t batch, const char *f
     pst_buf_done(&p);
 }
 
-static pst_record *make_records(pst_buf *bytes)
+static pst_record *make_records(pst_buf *bytes, int numbers)
 {
     pst_record *r = pst_alloc(DISTINCT * sizeof(*r));
     size_t *at = pst_alloc(DISTINCT * sizeof(*at));
@@ -82,13 +92,16 @@ static pst_record *make_records(pst_buf *bytes)
         pst_frame_put(bytes, 1);
         pst_avro_put_long(bytes, i);
         pst_avro_put_bytes(bytes, "host-12", 7);
-        for (int k = 0; k < WIDTH; k++) {
+        for (int k = 0; k < numbers; k++) {
             bool null = k < 2 && rand_r(&seed) % 100 < 3;
             if (k < 2)
                 pst_buf_addc(bytes, null ? 0 : 2);
             if (!null)
                 pst_avro_put_double(bytes, frand(&seed));
         }
+        const char *word = i % 50 ? words[rand_r(&seed) % WORDS] : "another"; /* one in fifty is not known */
+        if (numbers < WIDTH)
+            pst_avro_put_bytes(bytes, word, strlen(word));
         r[i] = (pst_record){
             .topic = "telemetry", .partition = i % 4, .offset = i, .timestamp_ms = 1700000000000 + i, .value_len = bytes->len - at[i]};
     }
@@ -109,6 +122,7 @@ int main(int argc, char **argv)
 {
     size_t batch = argc > 1 ? strtoul(argv[1], NULL, 10) : 512;
     const char *format = argc > 2 ? argv[2] : "full";
+    int numbers = argc > 3 && !strcmp(argv[3], "words") ? WIDTH - WORDS : WIDTH;
     pst_pipeline *p = NULL;
     pst_binding *b = NULL;
     pst_buf bytes = {0};
@@ -116,8 +130,8 @@ int main(int argc, char **argv)
     pst_err err = {0};
     if (batch < 1 || batch > DISTINCT)
         return 2;
-    make_schema(&p, batch, format);
-    pst_record *records = make_records(&bytes);
+    make_schema(&p, batch, format, numbers);
+    pst_record *records = make_records(&bytes, numbers);
     pst_model *m = autoencoder();
     PST_ASSERT(pst_binding_new(p, m, "m", 1, batch, &b, &err) == 0);
     pst_score_core *c = pst_score_core_new(p, NULL);
