@@ -196,6 +196,18 @@ int pst_pipeline_check_here(const pst_settings *settings, const pst_pipeline *p,
 
 /* ---- models ---------------------------------------------------------------------------------------------------------------- */
 
+/* Fields of words: how wide they are, where the words are from, and what becomes of others. */
+static void tell_words(const check *k, const pst_binding *b)
+{
+    size_t n;
+    const pst_feature *f = pst_binding_features(b, &n);
+    for (size_t i = 0; i < n; i++)
+        if (f[i].has_vocabulary)
+            tell(k, "field %s: %zu words%s in %u slot%s, unknown: %s, missing: %s\n", f[i].field, f[i].n_vocabulary,
+                 f[i].categories ? " (the model's categories)" : "", f[i].slots ? f[i].slots : 1, f[i].slots > 1 ? "s" : "",
+                 pst_unknown_word_name(f[i].unknown), f[i].has_null ? "its own slot" : pst_missing_name(f[i].missing));
+}
+
 static int load_variants(check *k)
 {
     const pst_pipeline *p = k->p;
@@ -219,6 +231,7 @@ static int load_variants(check *k)
     } else {
         tell(k, "model %s version %d, score %s\n", pst_binding_name(b), pst_binding_version(b),
              pst_score_type_name(pst_binding_score_type(b)));
+        tell_words(k, b);
     }
     const char *why, *device = pst_binding_device(b, &why);
     if (p->line.device || strcmp(device, "cpu") != 0)

@@ -33,6 +33,8 @@ with Platform(without="trainer,lcm") as p:
                                f"output: {{topic: {name}.scores, passthrough: [id]}}\nguarantee: exactly_once\nerrors: {{pause_after: 0, dead_letter: {{topic: {name}.dlq}}}}\n{features}")
         said = p.cli("score", "check", "-c", files[name])
         check("fits" in said.stdout + said.stderr, f"score check of {name}: {said.stdout}{said.stderr}")
+        told = {"dummies": "field kind: 7 words in 6 slots, unknown: missing, missing: zeros", "boost": "field plain: 8 words (the model's categories) in 1 slot, unknown: missing, missing: reject"}
+        check(told.get(name, "") in said.stdout + said.stderr, f"score check of {name} does not tell the slots of words: {said.stdout}{said.stderr}")
     said = p.cli("score", "explain", "-c", files["dummies"])
     check("kind, one-hot: 7 words in 6 slots" in said.stdout + said.stderr, f"explain does not tell the slots of words: {said.stdout}{said.stderr}")
     said = p.cli("score", "explain", "-c", files["boost"])
