@@ -373,7 +373,7 @@ int pst_consumer_poll(pst_consumer *c, const pst_poll *how, pst_batch *ret_batch
         bus_check_peers(c);
     if (c->group && !c->paused)
         bus_check_growth(c);
-    if (!c->n && c->group && c->n_parts && !c->paused)
+    if (c->group && c->n_parts && !c->paused && (!c->n || c->start_wait.begun_us))
         bus_check_start(c);
     if (c->n)
         bus_quiet_over(c);

@@ -105,7 +105,7 @@ int bus_wait_more(pst_consumer *c, bus_wait *w, int code, pst_err *err);
 void bus_wait_over(pst_consumer *c, bus_wait *w);
 /* Partitions that were assigned before that time and have given nothing yet. */
 bus_places *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us);
-void bus_check_start(pst_consumer *c); /* in a group, while nothing comes: says what holds partitions up */
+void bus_check_start(pst_consumer *c); /* in a group: says what holds partitions up while nothing comes, and when that is over */
 /* The same, of partitions that have begun and of a broker that is mute; a consumer that is stuck is astray. */
 void bus_check_quiet(pst_consumer *c);
 void bus_quiet_tell(pst_consumer *c, const char *why); /* it waits: said now and then, and told whoever asked for it */

@@ -111,7 +111,8 @@ bus_places *bus_consumer_unbegun(const pst_consumer *c, int64_t before_us)
     return list;
 }
 
-/* A partition that was assigned gives a record or its end at once; one that gives neither waits, inside librdkafka, for its committed offset. */
+/* A partition that was assigned gives a record or its end at once; one that gives neither waits, inside librdkafka, for its committed offset. While
+ * others flow the coordinator is not asked, since its answer would hold them up; that none waits any more is seen without it. */
 void bus_check_start(pst_consumer *c)
 {
     int64_t now = pst_mono_us();
@@ -119,8 +120,11 @@ void bus_check_start(pst_consumer *c)
         return;
     c->start_check_us = now + FIRST_US;
     bus_places *list = bus_consumer_unbegun(c, now - FIRST_US);
-    int code = list->n ? bus_committed(c->link, list, LOOK_MS) : 0;
+    bool unknown = list->n && c->n;
+    int code = list->n && !c->n ? bus_committed(c->link, list, LOOK_MS) : 0;
     bus_places_free(list);
+    if (unknown)
+        return;
     if (!code) {
         bus_wait_over(c, &c->start_wait);
         return;

@@ -461,6 +461,23 @@ static void test_waiting_for_the_coordinator_has_an_end(void **state)
     assert_astray();
 }
 
+/* A scorer that was always busy said for ever that it waited. */
+static void test_waiting_for_offsets_is_over_while_records_flow(void **state)
+{
+    pst_err err = {0};
+    poll_some(20);
+    waits_told = waits_over = 0;
+    c->opts.on_wait = on_wait;
+    c->start_wait = (bus_wait){.what = "start_offsets", .begun_us = 1, .reported_us = 1};
+    c->start_check_us = 0;
+    assert_int_equal(pst_publish(conf, &(pst_out){.topic = in, .partition = 0, .value = "x", .value_len = 1}, NET_MS, NULL, NULL, &err), 0);
+    pst_batch b = {0};
+    assert_int_equal(pst_consumer_poll(c, &(pst_poll){.records_max = 1, .timeout_ms = NET_MS}, &b, &err), 0);
+    assert_int_equal(b.n, 1);
+    assert_int_equal(waits_told, 0);
+    assert_int_equal(waits_over, 1);
+}
+
 /* ---- holding -------------------------------------------------------------------------------------------------------------------------- */
 
 static void test_hold_keeps_one_partition_alone(void **state)
@@ -626,6 +643,7 @@ int main(void)
         EACH(test_consumer_of_a_mute_broker_is_closed_at_once),
         EACH(test_waiting_for_the_coordinator_is_told),
         EACH(test_waiting_for_the_coordinator_has_an_end),
+        EACH(test_waiting_for_offsets_is_over_while_records_flow),
         EACH(test_hold_keeps_one_partition_alone),
         EACH(test_hold_keeps_the_marks_of_the_round),
         EACH(test_serving_gives_no_records_and_loses_none),
