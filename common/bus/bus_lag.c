@@ -159,6 +159,8 @@ static int find_end(bus_admin *a, pst_group_lag *row, pst_err *err)
     return 0;
 }
 
+/* Committed offsets first, ends after: a lag is never less than it was when the group was asked. Of the
+ * in-memory broker, which lists no groups, only a group that is named can be asked, by a member of it. */
 int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **ret_rows, size_t *ret_n, int timeout_ms, pst_err *err)
 {
     bus_admin a;
