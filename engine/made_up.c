@@ -5,22 +5,28 @@
 
 #include <string.h>
 
+double eng_made_up_number(uint64_t *state)
+{
+    double sum = 0; /* of four numbers in [-0.5, 0.5) */
+    for (int k = 0; k < 4; k++) {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        sum += (double)(*state >> 40) / 16777216.0 - 0.5;
+    }
+    return sum * 1.7320508;
+}
+
 /* Like rows of a standardised table for floats; 0 for the rest, which is a valid index wherever one is wanted. */
 static void fill(pst_tensor *t, int64_t n)
 {
-    uint64_t s = 88172645463325252u;
+    uint64_t state = ENG_MADE_UP_SEED;
     for (int64_t i = 0; i < n && (t->dtype == PST_F32 || t->dtype == PST_F64); i++) {
-        double sum = 0;
-        for (int k = 0; k < 4; k++) {
-            s ^= s << 13;
-            s ^= s >> 7;
-            s ^= s << 17;
-            sum += (double)(s >> 40) / 16777216.0 - 0.5;
-        }
+        double number = eng_made_up_number(&state);
         if (t->dtype == PST_F32)
-            ((float *)t->data)[i] = (float)(sum * 1.7320508);
+            ((float *)t->data)[i] = (float)number;
         else
-            ((double *)t->data)[i] = sum * 1.7320508;
+            ((double *)t->data)[i] = number;
     }
     for (int64_t i = 0; i < n && t->dtype == PST_STR; i++)
         ((const char **)t->data)[i] = "";

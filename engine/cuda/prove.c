@@ -4,6 +4,7 @@
 #include "engine/cuda/prove.h"
 
 #include "engine/backend.h"
+#include "engine/made_up.h"
 
 #include <float.h>
 #include <math.h>
@@ -73,17 +74,10 @@ static int prove_trees(eng_cuda_lane *l, pst_err *err)
 static float *rows_of_net(const eng_cuda_net_step *n)
 {
     float *x = eng_heap_array((size_t)ROWS * n->n_in, sizeof *x);
-    uint64_t s = 88172645463325252u;
+    uint64_t state = ENG_MADE_UP_SEED;
     for (size_t i = 0; i < (size_t)ROWS * n->n_in; i++) {
-        double sum = 0;
-        for (int k = 0; k < 4; k++) {
-            s ^= s << 13;
-            s ^= s >> 7;
-            s ^= s << 17;
-            sum += (double)(s >> 40) / 16777216.0 - 0.5;
-        }
         size_t column = i % n->n_in;
-        x[i] = (float)((double)n->centre[column] + sum * 1.7320508 * (double)n->spread[column]);
+        x[i] = (float)((double)n->centre[column] + eng_made_up_number(&state) * (double)n->spread[column]);
     }
     memcpy(x + 3 * (size_t)n->n_in, n->centre, n->n_in * sizeof *x);
     x[7 * (size_t)n->n_in + n->n_in / 2] = NAN;
