@@ -12,7 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGES_MAX = 4096 };
+enum {
+    RANGES_MAX = 4096,
+    TAIL_MAX = 100000, /* of -o -N; more are counted in offsets */
+    TAIL_MS = 60000,
+};
 
 typedef struct cat_opts {
     const char *topic, *offset, *format, *group, *avro_file;
@@ -24,7 +28,7 @@ static const pst_opt cat_table[] = {
     {"topic", 't', PST_OPT_STR, AT(topic), "TOPIC", NULL, "what to read"},
     {"partition", 'p', PST_OPT_INT, AT(partition), "P -1..100000", "-1", "only this one"},
     {"offset", 'o', PST_OPT_STR, AT(offset), "O", NULL,
-     "beginning, end, stored, N, -N (the last N of each partition), s@MS or e@MS (from, until a time)"},
+     "beginning, end, stored, N, -N (the last N records of each partition; beyond 100000: offsets), s@MS or e@MS (from, until a time)"},
     {"from-beginning", 0, PST_OPT_BOOL, AT(from_beginning), NULL, NULL, "as -o beginning"},
     {"exit", 'e', PST_OPT_BOOL, AT(exit_at_end), NULL, NULL, "end at the topic's present end"},
     {"count", 'c', PST_OPT_INT, AT(count), "N 0..9000000000000000", "0", "end after N records; 0 = do not"},
@@ -58,7 +62,8 @@ typedef struct cat {
     int64_t shown, undecoded, until_ms;
     cat_file file;
     pst_buf line;
-    pst_err gone; /* the registry is away: what cannot be decoded now is no defect of the record */
+    int64_t *back; /* -o -N: where the last N records of each partition begin; NULL = it is no such */
+    pst_err gone;  /* the registry is away: what cannot be decoded now is no defect of the record */
 } cat;
 
 /* ---- where to begin ---- */
@@ -91,10 +96,35 @@ static int range_of(cat *c, const char *topic, const pst_topic_info *info, int p
             return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "-o %s: wanted beginning, end, stored, N, -N, s@MS or e@MS",
                                o);
         r->from = n;
-        if (n < 0) /* counted from the end */
-            r->from = info->high[p] + n > info->low[p] ? info->high[p] + n : info->low[p];
+        if (n < 0)
+            r->from = c->back[p];
     }
     return 0;
+}
+
+/* -o -N: N is said in records, and offsets are not records (kcat takes them for such, and waits where a marker of a transaction comes last). */
+static int count_back(cat *c, const char *topic, const pst_topic_info *info, pst_err *err)
+{
+    char *end;
+    int64_t n = c->o.offset ? strtoll(c->o.offset, &end, 10) : 0;
+    if (n >= 0 || *end || c->o.from_beginning)
+        return 0;
+    int rc = 0;
+    size_t looked = 0;
+    pst_tail *tails = pst_alloc((size_t)info->partitions * sizeof *tails);
+    c->back = pst_alloc((size_t)info->partitions * sizeof *c->back);
+    for (int p = 0; p < info->partitions; p++) {
+        int64_t there = info->high[p] - info->low[p];
+        c->back[p] = n <= -there ? info->low[p] : info->high[p] + n;
+        if (n >= -TAIL_MAX && n >= -there && (c->o.partition < 0 || p == c->o.partition))
+            tails[looked++] = (pst_tail){.topic = topic, .partition = p, .low = info->low[p], .end = info->high[p], .n = -n};
+    }
+    if (looked)
+        rc = pst_admin_tail(c->v->client->bus, tails, looked, c->o.uncommitted, TAIL_MS, err);
+    for (size_t i = 0; !rc && i < looked; i++)
+        c->back[tails[i].partition] = tails[i].from;
+    free(tails);
+    return rc;
 }
 
 /* A group's offsets are Kafka's to give; without one the ranges are computed here. Ranges that are empty already are left out: their end would
@@ -116,6 +146,8 @@ static int open_consumer(cat *c, const char *topic, bool *ret_nothing, pst_err *
     if (!rc && c->o.partition >= info.partitions)
         rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_FATAL, "kafka", 0, "%s has partitions 0 to %d, not %lld", topic, info.partitions - 1,
                          (long long)c->o.partition);
+    if (!rc)
+        rc = count_back(c, topic, &info, err);
     pst_range *ranges = rc ? NULL : pst_alloc((size_t)info.partitions * sizeof *ranges);
     size_t n = 0;
     for (int p = 0; !rc && p < info.partitions && n < RANGES_MAX; p++) {
@@ -379,6 +411,7 @@ static int cat_run(int argc, char **argv)
     if (!rc && c.o.avro_file && !c.file.records)
         fprintf(stderr, "penstock cat: no Avro value was read: %s was not written\n", c.o.avro_file);
     pst_consumer_free(c.consumer);
+    free(c.back);
     pst_buf_done(&c.line);
     status = pst_verb_end(&v, rc);
     if (status)

@@ -17,18 +17,19 @@ static const pst_opt lag_table[] = {
     {"group", 'G', PST_OPT_STR, offsetof(lag_opts, group), "GROUP", NULL, "only this group"},
     {"all", 'a', PST_OPT_BOOL, offsetof(lag_opts, all), NULL, NULL, "partitions without lag too"},
 };
-static const pst_usage lag_usage = {"lag",
-                                    "[GROUP]",
-                                    "Show how many records each consumer group has still to read.",
-                                    "On transactional topics the last control record counts as one: a lag of 1 with nothing to read is "
-                                    "normal.\nWhere a group has committed "
-                                    "nothing yet (\"none yet\") its lag is what stands there if it is known to begin at the first record; "
-                                    "else it is unknown (--json: null), since\n"
-                                    "that is a setting of the group's own members.",
-                                    "penstock lag\npenstock lag telemetry-scorer --all --json",
-                                    lag_table,
-                                    2,
-                                    false};
+static const pst_usage lag_usage = {
+    "lag",
+    "[GROUP]",
+    "Show how many records each consumer group has still to read.",
+    "The lag is counted in offsets, of which markers of transactions are some too; it is 0 where nothing "
+    "but markers follows, for which the end of\nthe topic is read (without the right to read it: the offsets).\n"
+    "Where a group has committed nothing yet (\"none yet\") its lag is what stands there if it is known to begin at the first record; "
+    "else it is unknown (--json: null), since\n"
+    "that is a setting of the group's own members.",
+    "penstock lag\npenstock lag telemetry-scorer --all --json",
+    lag_table,
+    2,
+    false};
 
 /* What is not known (the end of a topic that was deleted) is null, and no number that somebody would add up. */
 static json_t *known(int64_t n)
@@ -36,10 +37,10 @@ static json_t *known(int64_t n)
     return n >= 0 ? json_integer(n) : json_null();
 }
 
-static void print_json(const pst_group_lag *r, int64_t lag)
+static void print_json(const pst_group_lag *r)
 {
     json_t *j = json_pack("{s:s, s:s, s:i, s:o, s:o, s:o}", "group", r->group, "topic", r->topic, "partition", (int)r->partition,
-                          "committed", known(r->committed), "end", known(r->end), "lag", known(lag));
+                          "committed", known(r->committed), "end", known(r->end), "lag", known(r->lag));
     pst_json_print(stdout, j);
     json_decref(j);
 }
@@ -53,12 +54,12 @@ static void print_known(int width, int64_t n, const char *else_word)
         printf(" %*s", width, else_word);
 }
 
-static void print_row(const pst_group_lag *r, int64_t lag)
+static void print_row(const pst_group_lag *r)
 {
     printf("%-32s %-28s %9d", r->group, r->topic, r->partition);
     print_known(12, r->committed, "none yet");
     print_known(12, r->end, "unknown");
-    print_known(10, lag, "unknown");
+    print_known(10, r->lag, "unknown");
     putchar('\n');
 }
 
@@ -80,14 +81,13 @@ static int lag_run(int argc, char **argv)
     PST_ASSERT(rc || !n || rows);
     for (size_t i = 0; !rc && i < n; i++) {
         const pst_group_lag *r = &rows[i];
-        int64_t lag = r->next >= 0 && r->end >= 0 ? r->end - r->next : -1;
         unsaid += r->next < 0 && r->end >= 0;
         if (v.settings.json) {
-            print_json(r, lag);
-        } else if (o.all || lag) {
+            print_json(r);
+        } else if (o.all || r->lag) {
             if (!shown++)
                 printf("%-32s %-28s %9s %12s %12s %10s\n", "GROUP", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG");
-            print_row(r, lag);
+            print_row(r);
         }
     }
     if (!rc && unsaid && !v.settings.quiet)

@@ -313,7 +313,20 @@ typedef struct pst_group_lag {
     int32_t partition;
     int64_t committed, end; /* committed -1 = none; end -1 = not known, its topic is gone */
     int64_t next;           /* where the group reads on: from committed; else from its beginning there. -1 = only its members know */
+    int64_t
+        lag; /* offsets from there to the end; 0 too where they hold no record (bus_tail.c), if the caller may read the topic; -1 = not known */
 } pst_group_lag;
+typedef struct pst_tail { /* the last n records in [low, end) of a partition */
+    const char *topic;
+    int32_t partition;
+    int64_t low, end;
+    int64_t n;    /* > 0; takes 8 bytes each */
+    int64_t from; /* told: where they begin, or the first if there are fewer; end = there is none */
+    bool known;   /* told: false after an error where it was not found out yet */
+} pst_tail;
+/* Records as a reader is given them: markers of transactions are none, nor are aborted records unless uncommitted. Reads them; < 0: not allowed, or not in
+ * time (PST_ETIMEDOUT, RETRY). No partition twice. */
+int pst_admin_tail(const pst_bus_conf *conf, pst_tail *parts, size_t n, bool uncommitted, int timeout_ms, pst_err *err);
 /* group NULL = all groups. Of the topics of which a group has committed something, or which its members have: every partition. */
 int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **ret_rows, size_t *ret_n, int timeout_ms, pst_err *err);
 void pst_group_lag_free(pst_group_lag *rows, size_t n);

@@ -7,6 +7,7 @@
 #include "common/bus/bus_consumer.h"
 #include "common/base/array.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/stop.h"
 
 #include <limits.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 
 #define COORDINATOR_STEP_MS 100
+
+#define LOOK_MS 5000 /* at the ends of partitions */
 
 /* What stands for "from the first record on", until that record's offset is known. */
 #define FROM_FIRST (-2)
@@ -34,7 +37,8 @@ static void add(rows *r, const char *group, const char *topic, int32_t partition
                                     .partition = partition,
                                     .committed = committed >= 0 ? committed : -1,
                                     .next = next,
-                                    .end = -1};
+                                    .end = -1,
+                                    .lag = -1};
 }
 
 /* A partition of which nothing is committed: one of these, of the same group and topic, may say where it is read from. */
@@ -145,18 +149,55 @@ static int by_place(const void *x, const void *y)
 }
 
 /* A topic deleted since: its end stays unknown. Where nothing stands it makes no difference where a group begins. */
-static int find_end(bus_admin *a, pst_group_lag *row, pst_err *err)
+static int find_end(bus_admin *a, pst_group_lag *row, int64_t *ret_low, pst_err *err)
 {
     int64_t low = -1;
     pst_err missing = {0};
     int rc = bus_admin_watermarks(a, row->topic, row->partition, &low, &row->end, &missing);
+    *ret_low = low;
     if (rc < 0 && rc != PST_ENOTFOUND) {
         *err = missing;
         return rc;
     }
     if (row->next == FROM_FIRST || (row->next < 0 && low == row->end))
         row->next = rc < 0 ? -1 : low;
+    if (row->next >= 0 && row->end >= 0)
+        row->lag = row->end > row->next ? row->end - row->next : 0;
     return 0;
+}
+
+/* Several groups may be behind at one partition: it is looked at once, as far back as the last of them. */
+static void add_tail(pst_tail *tails, size_t *n, const pst_group_lag *row, int64_t low)
+{
+    int64_t from = row->next > low ? row->next : low;
+    for (size_t i = 0; i < *n; i++) {
+        pst_tail *t = &tails[i];
+        if (t->partition != row->partition || strcmp(t->topic, row->topic))
+            continue;
+        t->low = from < t->low ? from : t->low;
+        t->end = row->end > t->end ? row->end : t->end;
+        return;
+    }
+    tails[(*n)++] = (pst_tail){.topic = row->topic, .partition = row->partition, .low = from, .end = row->end, .n = 1};
+}
+
+/* Where no record stands between a group and the end, it is not behind. What may not be read, or does not come, is counted in offsets. */
+static void forgive_markers(const pst_bus_conf *conf, rows *r, const int64_t *lows, int timeout_ms)
+{
+    pst_tail *tails = pst_alloc((r->n + 1) * sizeof *tails);
+    pst_err e = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < r->n; i++)
+        if (r->at[i].lag > 0)
+            add_tail(tails, &n, &r->at[i], lows[i]);
+    if (n && pst_admin_tail(conf, tails, n, false, timeout_ms, &e) < 0)
+        pst_log(PST_LOG_DEBUG, "bus", "event=lag_in_offsets why=\"%s\"", e.text);
+    for (size_t i = 0; i < r->n; i++)
+        for (size_t t = 0; t < n && r->at[i].lag > 0; t++)
+            if (tails[t].known && tails[t].partition == r->at[i].partition && !strcmp(tails[t].topic, r->at[i].topic) &&
+                (tails[t].from < r->at[i].next || tails[t].from == tails[t].end))
+                r->at[i].lag = 0;
+    free(tails);
 }
 
 /* Committed offsets first, ends after: a lag is never less than it was when the group was asked. Of the
@@ -167,6 +208,7 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
     rows r = {0};
     pst_err e = {0};
     char **names = NULL;
+    int64_t *lows = NULL;
     int rc = bus_admin_open(&a, conf, false, NULL, timeout_ms, &e);
     if (rc < 0 || (rc = pst_admin_list(conf, &r.topics, &r.n_topics, timeout_ms, &e)) < 0)
         goto out;
@@ -180,9 +222,13 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
     } else {
         rc = embedded ? group_offsets_by_member(conf, group, &r, timeout_ms, &e) : group_offsets_in_time(&a, group, &r, &e);
     }
+    lows = pst_alloc((r.n + 1) * sizeof *lows);
     for (size_t i = 0; i < r.n && !rc; i++)
-        rc = find_end(&a, &r.at[i], &e);
+        rc = find_end(&a, &r.at[i], &lows[i], &e);
+    if (!rc)
+        forgive_markers(conf, &r, lows, bus_admin_left_ms(&a, LOOK_MS));
 out:
+    free(lows);
     for (size_t i = 0; names && names[i]; i++)
         free(names[i]);
     free(names);

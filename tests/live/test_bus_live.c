@@ -196,6 +196,81 @@ static void test_live_range_over_control_records_ends(void **state)
     }
 }
 
+static void one_round(pst_txn *x, const char *to, bool commit)
+{
+    pst_err err = {0};
+    ok(pst_txn_begin(x, &err), &err, "begin");
+    ok(pst_txn_send(x, &(pst_out){.topic = to, .partition = 0, .value = "1", .value_len = 1}, &err), &err, "send");
+    if (commit)
+        ok(pst_txn_commit(x, &err), &err, "commit");
+    else
+        ok(pst_producer_flush(x->p, NET_MS, &err), &err, "flush"); /* an abort takes back what is not sent yet */
+    if (!commit)
+        ok(pst_txn_abort(x, &err), &err, "abort");
+}
+
+static int64_t lag_of(const char *group)
+{
+    pst_err err = {0};
+    pst_group_lag *rows;
+    size_t n;
+    ok(pst_admin_lag(conf, group, &rows, &n, NET_MS, &err), &err, "lag");
+    assert_int_equal(n, 1);
+    int64_t lag = rows[0].lag;
+    pst_group_lag_free(rows, n);
+    return lag;
+}
+
+/* Where the last n records begin; with = uncommitted ones, too. */
+static int64_t tail_of(const char *of, int64_t n, bool with)
+{
+    pst_err err = {0};
+    pst_topic_info info;
+    ok(pst_admin_topic(conf, of, &info, NET_MS, &err), &err, "topic");
+    pst_tail tail = {.topic = of, .low = info.low[0], .end = info.high[0], .n = n};
+    pst_topic_info_done(&info);
+    ok(pst_admin_tail(conf, &tail, 1, with, NET_MS, &err), &err, "tail");
+    assert_true(tail.known);
+    return tail.from;
+}
+
+/* The offset behind a group's last record is that of the marker, and so it stays: nobody is behind by markers and aborted records. */
+static void test_live_markers_are_no_lag_and_no_last_records(void **state)
+{
+    const char *in = topic("marks", 1), *g = name("g-marks"), *other = name("g-marks-other");
+    pst_err err = {0};
+    pst_txn *x = txn(name("t-marks"), PST_TXN_EXACTLY_ONCE, NULL);
+    for (int i = 0; i < 3; i++)
+        one_round(x, in, true); /* 0 record, 1 marker, 2, 3, 4, 5 */
+    const char *groups[] = {g, other};
+    for (int i = 0; i < 2; i++) {
+        pst_consumer *c = member(groups[i], in);
+        pst_batch b = {0};
+        for (int n = 0; n < 3 - i; n += (int)b.n) {
+            b = poll_some(c, 1);
+            ok(pst_consumer_commit(c, &b, &err), &err, "commit");
+        }
+        pst_consumer_free(c);
+    }
+    assert_int_equal(committed(g, in, 0), 5);
+    assert_int_equal(lag_of(g), 0);
+    assert_int_equal(committed(other, in, 0), 3);
+    assert_int_equal(lag_of(other), 3);
+    assert_int_equal(tail_of(in, 1, false), 4);
+    assert_int_equal(tail_of(in, 2, false), 2);
+    assert_int_equal(tail_of(in, 3, false), 0);
+    assert_int_equal(tail_of(in, 100, false), 0);
+    for (int i = 0; i < 10; i++)
+        one_round(x, in, false);
+    assert_int_equal(lag_of(g), 0);
+    assert_int_equal(tail_of(in, 1, false), 4);
+    assert_true(tail_of(in, 1, true) > 20);
+    one_round(x, in, true);
+    assert_true(lag_of(g) > 0);
+    assert_int_equal(tail_of(in, 2, false), 4);
+    pst_txn_free(x);
+}
+
 static void test_live_seek_pause_rewind(void **state)
 {
     const char *t = topic("seek", 1), *g = name("g-seek");
@@ -579,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_live_admin),
         cmocka_unit_test(test_live_offsets_by_time_and_start_at_time),
         cmocka_unit_test(test_live_range_over_control_records_ends),
+        cmocka_unit_test(test_live_markers_are_no_lag_and_no_last_records),
         cmocka_unit_test(test_live_seek_pause_rewind),
         cmocka_unit_test(test_live_static_member_comes_back_without_losing_its_partitions),
         cmocka_unit_test(test_live_records_deleted_under_a_reader_are_told),

@@ -26,6 +26,9 @@ with Platform() as p:
     lines = p.cli("cat", "-t", PREFIX + "jobs.events", "-e", "-J").stdout.splitlines()
     rows = [json.loads(l) for l in lines]
     check(rows and all({"topic", "partition", "offset", "ts", "key", "payload", "value_schema_id"} <= r.keys() for r in rows), f"penstock cat -J: {lines[:1]}")
+    newest = max(rows, key=lambda r: (r["ts"], r["offset"]))  # a marker follows it: events are written in transactions
+    last = p.cli("cat", "-t", PREFIX + "jobs.events", "-p", newest["partition"], "-o", "-1", "-c", "1", "-J")
+    check([json.loads(l)["offset"] for l in last.stdout.splitlines()] == [max(r["offset"] for r in rows if r["partition"] == newest["partition"])], f"cat -o -1 -c 1: {last.stdout}")
     import fastavro
     p.cli("cat", "-t", PREFIX + "jobs.events", "-e", "--avro-file", p.dir / "events.avro")
     with open(p.dir / "events.avro", "rb") as f:
