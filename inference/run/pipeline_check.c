@@ -317,6 +317,105 @@ static int check_kind(check *k, const pst_schema *schema, char **ret_plan)
     return rc;
 }
 
+/* ---- what the records are ----------------------------------------------------------------------------------------------------- */
+
+/* The newest records by their first byte: a 0 and a schema id, as registries' serializers write them, or a JSON text. */
+typedef struct framing {
+    int seen, framed, texts; /* values; texts: objects of JSON, by their looks */
+    int32_t partition;
+    int64_t offset; /* of one that is not framed */
+} framing;
+
+static bool is_framed(const pst_record *r)
+{
+    return r->value_len >= 5 && *(const char *)r->value == 0;
+}
+
+static bool is_object(const pst_record *r)
+{
+    const char *p = r->value;
+    size_t i = 0;
+    while (i < r->value_len && memchr(" \t\r\n", p[i], 4))
+        i++;
+    return i < r->value_len && p[i] == '{';
+}
+
+static int look_at_framing(void *arg, const pst_record *r, pst_err *err)
+{
+    framing *f = arg;
+    if (!r->value)
+        return 0;
+    f->seen++;
+    f->texts += is_object(r);
+    if (is_framed(r)) {
+        f->framed++;
+    } else {
+        f->partition = r->partition;
+        f->offset = r->offset;
+    }
+    return 0;
+}
+
+/* The newest records of a topic, shown to fn. Whoever checks need not have the scorer's rights: then nothing was shown, and that is told. */
+static int newest_of(check *k, const char *topic, score_newest_fn fn, void *arg, bool *ret_shown)
+{
+    pst_err e = {0};
+    int rc = score_topic_newest(k->c, topic, NEWEST, k->o->may_be_alone ? ALONE_MS : ASK_MS, fn, arg, &e);
+    *ret_shown = rc == 0;
+    if (rc == PST_ENOTFOUND || rc == PST_EAUTH) {
+        tell(k, "topic %s: records not checked: %s\n", topic, e.text);
+        return 0;
+    }
+    if (rc < 0) {
+        char *what = pst_sprintf("topic %s", topic);
+        rc = not_reached(k, what, rc, &e);
+        free(what);
+    }
+    return rc;
+}
+
+/* Whatever is registered for a topic, a scorer of Avro makes a dead letter of each record that names no schema. */
+static int check_framed(check *k, const char *topic)
+{
+    framing f = {0};
+    bool shown;
+    int rc = newest_of(k, topic, look_at_framing, &f, &shown);
+    if (rc < 0 || !shown || !f.seen || f.framed)
+        return rc;
+    pst_err_set(
+        k->err, PST_EINCOMPAT, PST_CLASS_FATAL, "config", 0,
+        "input.format: avro: none of the %d newest records of topic %s is Avro with a schema id in front (the newest one looked at: "
+        "partition %d, offset %lld); %s",
+        f.seen, topic, f.partition, (long long)f.offset,
+        f.texts ? "they are JSON texts, which input.format: json reads"
+                : "write them by a serializer that speaks to a schema registry (io.confluent…KafkaAvroSerializer and the like)");
+    return at_line(k, k->p->line.input, PST_EINCOMPAT);
+}
+
+/* A topic whose records are to be JSON texts, and none is. What lies there says what they are; while it is empty, what the registry has for it. */
+static int check_text(check *k, const char *topic, int seen, int framed)
+{
+    char *subject = pst_sprintf("%s-value", topic), *text = NULL;
+    int32_t id;
+    int version, rc = 0;
+    pst_err e = {0};
+    if (framed)
+        rc =
+            pst_err_set(k->err, PST_EINCOMPAT, PST_CLASS_FATAL, "config", 0,
+                        "input.format: json: %s of the %d newest records of topic %s %s Avro with a schema id in front, and none is a JSON "
+                        "object; input.format: avro reads them",
+                        framed == seen ? "each" : "some", seen, topic, framed == 1 || framed == seen ? "is" : "are");
+    else if (!seen && pst_registry_latest(k->c->registry, subject, &id, &version, &text, &e) == 0)
+        rc =
+            pst_err_set(k->err, PST_EINCOMPAT, PST_CLASS_FATAL, "config", 0,
+                        "input.format: json: topic %s holds no records yet, and the registry has an Avro schema for it (%s, id %d, version "
+                        "%d): input.format: avro reads what is written by it; if it is to hold JSON texts, delete that subject",
+                        topic, subject, id, version);
+    free(text);
+    free(subject);
+    return at_line(k, k->p->line.input, rc);
+}
+
 /* The newest schema of a topic. A topic without one yet is told, and no failure: its first record may come tomorrow. */
 static int check_topic(check *k, const char *topic)
 {
@@ -327,7 +426,7 @@ static int check_topic(check *k, const char *topic)
     int version, rc = pst_registry_latest(k->c->registry, subject, &id, &version, &text, &e);
     if (rc == PST_ENOTFOUND) {
         tell(k, "topic %s: schema not checked: %s\n", topic, e.text);
-        rc = 0;
+        rc = check_framed(k, topic);
         goto out;
     }
     if (rc < 0) {
@@ -342,6 +441,9 @@ static int check_topic(check *k, const char *topic)
         if (k->err->code != PST_EPARSE)
             k->err->code = rc = PST_EINCOMPAT;
     }
+    if (rc < 0)
+        goto out;
+    rc = check_framed(k, topic);
     if (rc < 0)
         goto out;
     k->n_schemas++;
@@ -377,7 +479,7 @@ typedef struct sample {
     bool *passed; /* some record has the field that is passed through */
     size_t n_pass;
     pst_buf arena;
-    int seen, judged, fit, bad;
+    int seen, framed, judged, fit, bad;
     pst_err why_bad;
     int32_t partition;
     int64_t offset;
@@ -391,6 +493,7 @@ static int look_at_record(void *arg, const pst_record *r, pst_err *err)
     if (!r->value)
         return 0;
     s->seen++;
+    s->framed += is_framed(r);
     int rc = pst_decoder_json_fills(s->decoder, r->value, r->value_len, &e);
     if (rc == 0) {
         pst_decode_fault fault;
@@ -414,6 +517,9 @@ static int look_at_record(void *arg, const pst_record *r, pst_err *err)
 
 static int judge_sample(check *k, const char *topic, const pst_binding *b, const sample *s)
 {
+    int rc = s->judged ? 0 : check_text(k, topic, s->seen, s->framed);
+    if (rc < 0)
+        return rc;
     if (!s->seen) {
         tell(k, "topic %s: holds no records yet, their fields are not checked\n", topic);
     } else if (!s->judged) {
@@ -440,7 +546,7 @@ static int judge_sample(check *k, const char *topic, const pst_binding *b, const
 static int check_newest(check *k, const char *topic, pst_binding *b)
 {
     pst_decoder *d = NULL;
-    pst_err e = {0};
+    bool shown;
     size_t n;
     int rc = pst_decoder_new(k->p, b, NULL, &d, k->err);
     if (rc < 0)
@@ -452,17 +558,9 @@ static int check_newest(check *k, const char *topic, pst_binding *b)
                 .pass = pst_alloc((k->p->n_passthrough + 1) * sizeof(*s.pass)),
                 .passed = pst_alloc((k->p->n_passthrough + 1) * sizeof(*s.passed)),
                 .n_pass = k->p->n_passthrough};
-    rc = score_topic_newest(k->c, topic, NEWEST, k->o->may_be_alone ? ALONE_MS : ASK_MS, look_at_record, &s, &e);
-    if (rc == PST_ENOTFOUND || rc == PST_EAUTH) { /* whoever checks need not have the scorer's rights */
-        tell(k, "topic %s: records not checked: %s\n", topic, e.text);
-        rc = 0;
-    } else if (rc < 0) {
-        char *what = pst_sprintf("topic %s", topic);
-        rc = not_reached(k, what, rc, &e);
-        free(what);
-    } else {
+    rc = newest_of(k, topic, look_at_record, &s, &shown);
+    if (rc == 0 && shown)
         rc = judge_sample(k, topic, b, &s);
-    }
     pst_decoder_free(d);
     free(s.missing);
     free(s.pass);
