@@ -244,7 +244,8 @@ static pst_tensor recurrent(const guess *g)
     const pst_tensor *x = &g->in[0], *r = &g->in[2];
     if (!has(g, 2) || x->rank != 3 || r->rank != 3)
         return widest(g);
-    return (pst_tensor){.dtype = x->dtype, .rank = 4, .dims = {x->dims[0], r->dims[0], x->dims[1], r->dims[2]}};
+    int64_t hidden = pst_dtype_size(r->dtype) == 1 ? r->dims[1] : r->dims[2]; /* weights of bytes stand the other way round */
+    return (pst_tensor){.dtype = x->dtype, .rank = 4, .dims = {x->dims[0], r->dims[0], x->dims[1], hidden}};
 }
 
 /* Of (T, …): what the cells hold at the end, their further results. */

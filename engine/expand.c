@@ -1,5 +1,5 @@
 /* expand.c - the nodes that a node of a composed operator becomes. Which operators they are is said in ops/op_table.def (OP_MADE_OF), what they
- * become in ops/contrib.c and contrib_quant.c. The loader finds the operators of the nodes, all in one opset: what the file imports is not asked for. */
+ * become in ops/contrib.c, contrib_quant.c and contrib_attention.c. The loader finds the operators of the nodes, all in one opset: what the file imports is not asked for. */
 #include "engine/expand.h"
 
 #include <string.h>

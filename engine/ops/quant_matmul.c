@@ -33,20 +33,27 @@ int eng_int8_mul_make(eng_op_ctx *c, const eng_int8_right *right, bool left_sign
     else if (n < 10923)
         rows = 131072 / n / kn->mr * kn->mr;
     int32_t *zeros = eng_op_scratch(c, (size_t)columns * sizeof *zeros), *first = eng_op_scratch(c, (size_t)columns * sizeof *first);
-    *ret = (eng_int8_mul){.right = right, .left_signed = left_signed, .first = first, .rows = rows};
+    *ret = (eng_int8_mul){.right = right, .left_signed = left_signed, .zeros = zeros, .first = first, .rows = rows};
     ret->left = eng_op_scratch(c, (size_t)rows * (size_t)(places + 1) * sizeof *ret->left);
     ret->sums = eng_op_scratch(c, (size_t)rows * sizeof *ret->sums);
     if (!zeros || !first || !ret->left || !ret->sums)
         return PST_ELIMIT;
-    uint32_t z = (uint32_t)(za + eng_int8_shift_left(left_signed));
     memset(first, 0, (size_t)columns * sizeof *first);
     for (int j = 0; j < n; j++) {
         zeros[j] = zb[n_zb == 1 ? 0 : j] + eng_int8_shift_right(right_signed);
         any |= zeros[j];
-        first[j] = (int32_t)(z * ((uint32_t)right->k * (uint32_t)zeros[j] - (uint32_t)right->sums[j]) + (bias ? (uint32_t)bias[j] : 0));
     }
     ret->zb = any ? zeros : NULL;
+    eng_int8_mul_zero(ret, za, bias);
     return 0;
+}
+
+void eng_int8_mul_zero(const eng_int8_mul *g, int za, const int32_t *bias)
+{
+    uint32_t z = (uint32_t)(za + eng_int8_shift_left(g->left_signed));
+    for (int j = 0; j < g->right->n; j++)
+        g->first[j] =
+            (int32_t)(z * ((uint32_t)g->right->k * (uint32_t)g->zeros[j] - (uint32_t)g->right->sums[j]) + (bias ? (uint32_t)bias[j] : 0));
 }
 
 void eng_int8_mul_left(const eng_int8_mul *g, int m, const int32_t *left, int32_t *c, ptrdiff_t ldc)

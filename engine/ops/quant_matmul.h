@@ -25,8 +25,9 @@ void eng_int8_cut(const eng_int8_fused *f, int type_lo, int64_t n, uint8_t *y);
 typedef struct eng_int8_mul {
     const eng_int8_right *right;
     bool left_signed;
-    const int32_t *zb;    /* of each column; NULL = all zero */
-    const int32_t *first; /* up to whole panels */
+    const int32_t *zeros; /* of each column */
+    const int32_t *zb;    /* the same; NULL = all zero */
+    int32_t *first;       /* up to whole panels */
     int32_t *left, *sums; /* work for so many rows */
     int rows;
 } eng_int8_mul;
@@ -34,6 +35,8 @@ typedef struct eng_int8_mul {
 /* zero points as they stand in the file; zb: one for each column or for all (n_zb); bias: for each column, NULL = none. 0 or an error. */
 int eng_int8_mul_make(eng_op_ctx *c, const eng_int8_right *right, bool left_signed, bool right_signed, int za, const int32_t *zb,
                       int64_t n_zb, const int32_t *bias, eng_int8_mul *ret);
+/* Another zero point of the left side, and the bias again. */
+void eng_int8_mul_zero(const eng_int8_mul *g, int za, const int32_t *bias);
 /* Rows that lie in left already, and their sums in sums where zb is set. */
 void eng_int8_mul_left(const eng_int8_mul *g, int m, const int32_t *left, int32_t *c, ptrdiff_t ldc);
 /* At most ret->rows rows: a[i·rs + p·cs] → c, rows ldc apart. */

@@ -67,8 +67,18 @@ static bool shape_is(const pst_tensor *t, int rank, int64_t a, int64_t b, int64_
     return !t || (t->dtype == PST_F32 && t->rank == rank && t->dims[0] == a && t->dims[1] == b && (rank < 3 || t->dims[2] == d));
 }
 
+/* W and R as ONNX has them, (dirs, gates·hidden, in) and (dirs, gates·hidden, hidden), or bytes and the other way round. */
+static bool weights_fit(const rnn *s, const pst_tensor *w, const pst_tensor *r, bool bytes)
+{
+    int64_t g = s->gates * s->hidden;
+    if (bytes)
+        return w->dims[0] == s->dirs && w->dims[1] == s->in && w->dims[2] == g && r->dims[0] == s->dirs && r->dims[1] == s->hidden &&
+               r->dims[2] == g;
+    return shape_is(w, 3, s->dirs, g, s->in) && shape_is(r, 3, s->dirs, g, s->hidden);
+}
+
 /* Everything is held against the shapes once, here: kernels index without checks, and their sizes stay within an int. */
-static int read_rnn(eng_op_ctx *c, int gates, rnn *s)
+int eng_rnn_read(eng_op_ctx *c, int gates, bool bytes, eng_rnn *s)
 {
     int rc = eng_op_need(c, 3);
     if (rc < 0)
@@ -80,26 +90,28 @@ static int read_rnn(eng_op_ctx *c, int gates, rnn *s)
                .clip = eng_attr_float(c->node, "clip", 0),
                .linear_before_reset = eng_attr_int(c->node, "linear_before_reset", 0),
                .input_forget = eng_attr_int(c->node, "input_forget", 0)};
-    if (x->dtype != PST_F32 || w->dtype != PST_F32 || r->dtype != PST_F32)
+    if (x->dtype != PST_F32 || (!bytes && (w->dtype != PST_F32 || r->dtype != PST_F32)))
         return eng_op_type(c, x->dtype);
     if (x->rank != 3 || w->rank != 3 || r->rank != 3)
         return eng_op_fail(c, PST_EINVAL, "X, W and R must have three dimensions");
     const char *dir = eng_attr_str(c->node, "direction", "forward");
     s->dirs = !strcmp(dir, "bidirectional") ? 2 : 1;
     s->reverse = !strcmp(dir, "reverse");
-    s->hidden = r->dims[2];
+    s->hidden = r->dims[bytes ? 1 : 2];
     s->seq = x->dims[s->batch_first];
     s->batch = x->dims[!s->batch_first];
     s->in = x->dims[2];
+    if (s->hidden > INT_MAX / 4)
+        return eng_op_fail(c, PST_EINVAL, "the state is too wide");
     int64_t g = gates * s->hidden, b0 = s->batch_first ? s->batch : s->dirs, b1 = s->batch_first ? s->dirs : s->batch;
-    if (!shape_is(w, 3, s->dirs, g, s->in) || !shape_is(r, 3, s->dirs, g, s->hidden) || !shape_is(b, 2, s->dirs, 2 * g, 0) ||
-        !shape_is(h0, 3, b0, b1, s->hidden) || !shape_is(c0, 3, b0, b1, s->hidden) || !shape_is(p, 2, s->dirs, 3 * s->hidden, 0) ||
+    if (!weights_fit(s, w, r, bytes) || !shape_is(b, 2, s->dirs, 2 * g, 0) || !shape_is(h0, 3, b0, b1, s->hidden) ||
+        !shape_is(c0, 3, b0, b1, s->hidden) || !shape_is(p, 2, s->dirs, 3 * s->hidden, 0) ||
         (len && (len->dtype != PST_I32 || eng_count(len) != s->batch)) || g > INT_MAX / 4 || s->in > INT_MAX || s->seq > INT_MAX / 4 ||
         s->batch > INT_MAX / 4 || s->seq * s->batch > INT_MAX)
         return eng_op_fail(c, PST_EINVAL, "weights, biases or states do not fit the input");
     s->x = x->data;
-    s->w = w->data;
-    s->r = r->data;
+    s->w = bytes ? NULL : w->data;
+    s->r = bytes ? NULL : r->data;
     s->b = b ? b->data : NULL;
     s->h0 = h0 ? h0->data : NULL;
     s->c0 = c0 ? c0->data : NULL;
@@ -113,8 +125,7 @@ static float clipped(const rnn *s, float v)
     return s->clip > 0 ? fmaxf(-s->clip, fminf(s->clip, v)) : v;
 }
 
-/* One sequence element of one row. xg: input side of all gates (bias W in it); hg: recurrent side with bias R; h, cc are updated. */
-static void cell(const rnn *s, int64_t dir, const float *xg, const float *hg, float *h, float *cc, const float *rh)
+void eng_rnn_cell(const rnn *s, int64_t dir, const float *xg, const float *hg, float *h, float *cc, const float *rh)
 {
     int64_t n = s->hidden;
     const act *a = s->acts + dir * (s->gates == 1 ? 1 : s->gates - 1);
@@ -163,7 +174,7 @@ static void gru_hidden(const rnn *s, int64_t dir, const float *xg, const float *
 static int run_rnn(eng_op_ctx *c, int gates)
 {
     rnn s;
-    int rc = read_rnn(c, gates, &s);
+    int rc = eng_rnn_read(c, gates, false, &s);
     if (rc < 0)
         return rc;
     int64_t n = s.hidden, g = gates * n, T = s.seq, B = s.batch;
@@ -211,7 +222,7 @@ static int run_rnn(eng_op_ctx *c, int gates)
                 const float *xr = xg + (s.batch_first ? b * T + t : t * B + b) * g;
                 if (gates == 3)
                     gru_hidden(&s, d, xr, hg + b * g, h + b * n, rb, tmp, tmp + n);
-                cell(&s, d, xr, hg + b * g, h + b * n, cc + b * n, tmp + n);
+                eng_rnn_cell(&s, d, xr, hg + b * g, h + b * n, cc + b * n, tmp + n);
                 float *to = y + (s.batch_first ? (b * T + t) * s.dirs + d : (t * s.dirs + d) * B + b) * n;
                 memcpy(to, h + b * n, (size_t)n * sizeof *to);
             }

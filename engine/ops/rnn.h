@@ -42,6 +42,15 @@ int eng_rnn_fast_prepare(eng_op_ctx *c, int gates);
  * was done. */
 int eng_rnn_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc);
 
+/* What a node says, all of it held against the shapes. bytes: W and R are those of DynamicQuantizeLSTM, (dirs, in, gates·hidden) and
+ * (dirs, hidden, gates·hidden), which s->w and s->r do not show. 0 or an error. */
+int eng_rnn_read(eng_op_ctx *c, int gates, bool bytes, eng_rnn *s);
+/* The usual cell: its activations, and neither peepholes nor clipping nor coupled gates. */
+bool eng_rnn_usual(const eng_rnn *s);
+/* One sequence element of one row. xg: input side of all gates (bias W in it); hg: recurrent side with bias R; h, cc are updated; rh: a
+ * GRU's last gate. */
+void eng_rnn_cell(const eng_rnn *s, int64_t dir, const float *xg, const float *hg, float *h, float *cc, const float *rh);
+
 /* Steps of a sequence that a row takes part in, 0 to s->seq. */
 static inline int64_t eng_rnn_length(const eng_rnn *s, int64_t b)
 {

@@ -11,7 +11,7 @@
 
 enum { WIDTH_MAX = 1 << 20 };
 
-static bool usual(const eng_rnn *s)
+bool eng_rnn_usual(const eng_rnn *s)
 {
     static const int want[5][3] = {
         {0}, {ENG_RNN_TANH}, {0}, {ENG_RNN_SIGMOID, ENG_RNN_TANH}, {ENG_RNN_SIGMOID, ENG_RNN_TANH, ENG_RNN_TANH}};
@@ -209,7 +209,7 @@ static void fill_biases(const eng_rnn *s, int64_t d, float *bias)
  * packed for this run. Where rows have lengths of their own, or come batch first, all steps are one part. */
 int eng_rnn_fast(eng_op_ctx *c, const eng_rnn *s, float *y, float *yh, float *yc)
 {
-    if (!usual(s))
+    if (!eng_rnn_usual(s))
         return 1;
     if (s->gates == 4)
         return eng_lstm_fast(c, s, y, yh, yc);

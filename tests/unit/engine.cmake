@@ -19,6 +19,7 @@ pst_test(engine_memory SOURCES unit/test_engine_memory.c LIBS pst_engine LABELS 
 pst_test(engine_ort SOURCES unit/test_engine_ort.c LIBS pst_engine LABELS unit)
 pst_test(engine_text SOURCES unit/test_engine_text.c LIBS pst_engine LABELS unit)
 pst_test(engine_random SOURCES unit/test_engine_random.c LIBS pst_engine LABELS unit)
+pst_test(engine_lstm_bytes SOURCES unit/test_engine_lstm_bytes.c LIBS pst_engine LABELS unit)
 pst_test(engine_contrib SOURCES unit/test_engine_contrib.c LIBS pst_engine LABELS unit)
 pst_test(engine_hostile SOURCES unit/test_engine_hostile.c LIBS pst_engine LABELS unit)
 # Once more with an instruction set, skipped where this machine lacks it. What a machine chooses by itself is one of them, so tests/run leaves out the

@@ -131,6 +131,34 @@ static inline void kit_lstm(pst_buf *ret)
     kit_finish(o, ret);
 }
 
+/* A constant of int8, by nodes that are folded. */
+static inline void kit_fixed_bytes(pst_onnx_builder *o, const char *name, int rank, const int64_t *dims)
+{
+    char wide[24], more[24];
+    snprintf(wide, sizeof wide, "%s_wide", name);
+    snprintf(more, sizeof more, "%s_more", name);
+    kit_fixed(o, wide, rank, dims);
+    pst_onnx_node(o, "Mul", KIT_S(wide, "forty"), KIT_S(more));
+    pst_onnx_node(o, "Cast", KIT_S(more), KIT_S(name));
+    pst_onnx_attr_int(o, "to", PST_I8);
+}
+
+static inline void kit_lstm_bytes(pst_buf *ret)
+{
+    pst_onnx_builder *o = pst_onnx_new("lstm of bytes", 17, 8);
+    pst_onnx_input(o, "x", PST_F32, 3, (int64_t[]){-1, 2, 8}, "T");
+    kit_scalar(o, "forty", 40);
+    kit_fixed_bytes(o, "w", 3, (int64_t[]){1, 8, 20});
+    kit_fixed_bytes(o, "r", 3, (int64_t[]){1, 5, 20});
+    kit_fixed_bytes(o, "z", 1, (int64_t[]){1});
+    pst_onnx_floats(o, "s", 1, (int64_t[]){1}, (float[]){0.02f});
+    pst_onnx_node(o, "DynamicQuantizeLSTM", KIT_S("x", "w", "r", "", "", "", "", "", "s", "z", "s", "z"), KIT_S("", "y"));
+    pst_onnx_domain(o, "com.microsoft", 1);
+    pst_onnx_attr_int(o, "hidden_size", 5);
+    pst_onnx_output(o, "y", PST_F32, 3, (int64_t[]){1, 2, 5}, NULL);
+    kit_finish(o, ret);
+}
+
 /* Four rounds of a loop with an If in its body, a value it carries, results it collects; then a sequence. */
 static inline void kit_control(pst_buf *ret)
 {
@@ -222,10 +250,15 @@ typedef struct kit_model {
 } kit_model;
 
 static const kit_model kit_models[] = {
-    {"mlp", kit_mlp, 2, {0, 8}, PST_F32},         {"trees", kit_trees, 2, {0, 8}, PST_F32},
-    {"cnn", kit_cnn, 4, {0, 1, 8, 8}, PST_F32},   {"lstm", kit_lstm, 3, {0, 2, 8}, PST_F32},
-    {"control", kit_control, 2, {0, 8}, PST_F32}, {"strings", kit_strings, 1, {0}, PST_STR},
-    {"xgboost", kit_xgboost, 2, {0, 8}, PST_F32}, {"lightgbm", kit_lightgbm, 2, {0, 8}, PST_F64},
+    {"mlp", kit_mlp, 2, {0, 8}, PST_F32},
+    {"trees", kit_trees, 2, {0, 8}, PST_F32},
+    {"cnn", kit_cnn, 4, {0, 1, 8, 8}, PST_F32},
+    {"lstm", kit_lstm, 3, {0, 2, 8}, PST_F32},
+    {"control", kit_control, 2, {0, 8}, PST_F32},
+    {"strings", kit_strings, 1, {0}, PST_STR},
+    {"lstm of bytes", kit_lstm_bytes, 3, {0, 2, 8}, PST_F32},
+    {"xgboost", kit_xgboost, 2, {0, 8}, PST_F32},
+    {"lightgbm", kit_lightgbm, 2, {0, 8}, PST_F64},
 };
 #define KIT_MODELS (sizeof kit_models / sizeof *kit_models)
 

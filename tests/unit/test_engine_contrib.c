@@ -109,6 +109,9 @@ static void test_parts_that_are_not_covered(void **state)
         const char *node, *attr, *text, *want;
     } cases[] = {{"FusedMatMul x x > y", "transBatchA", NULL, "com.microsoft.FusedMatMul-1 (transBatchA"},
                  {"FusedGemm x x > y", "activation", "Mish", "com.microsoft.FusedGemm-1 (an activation"},
+                 {"Attention x x x - x x > y", "num_heads", NULL, "com.microsoft.Attention-1 (past and attention_bias together)"},
+                 {"Attention x x > y", "do_rotary", NULL, "com.microsoft.Attention-1 (do_rotary)"},
+                 {"QAttention x x x x x > y", NULL, NULL, "com.microsoft.QAttention-1 (without num_heads)"},
                  {"SkipLayerNormalization x > y", NULL, NULL, "com.microsoft.SkipLayerNormalization-1 (without a skip)"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pst_onnx_builder *b = pst_onnx_new("refused", 17, 8);

@@ -174,6 +174,79 @@ def attention(cases, rng):
         put(cases, f"embed_places_{b}", "EmbedLayerNormalization", dict(ids=ids, kinds=kinds, **tables, mask=mask, at=ints(rng.integers(0, 11, (b, s)))), y, tuple(tables))
 
 
+def masks_of(rng, b, s, keys):
+    """name → a mask of each form over so many keys, of which the last s are new; None = none."""
+    ints = lambda v: np.asarray(v, np.int32)
+    seen = rng.integers(0, 2, (b, keys))
+    seen[:, 0] = 1
+    pairs = rng.integers(0, 2, (b, s, keys))
+    pairs[:, :, 0] = 1
+    return dict(none=None, lengths=ints(rng.integers(1, keys + 1, b)), ends=ints(np.concatenate([np.full(b, keys), np.zeros(b)])), keys=ints(seen), pairs=ints(pairs))
+
+
+def attention_with_past(cases, rng):
+    """Keys and values of before, as an input and as a result; a bias of the scores for all or for each head and item."""
+    present = [("present", TP.FLOAT)]
+    for (b, s, d, heads), before, causal in itertools.product(((1, 1, 4, 1), (2, 5, 12, 3), (3, 7, 64, 4)), (0, 1, 9), (0, 1)):
+        x, w, e = f32(rng, b, s, d), f32(rng, d, 3 * d) / np.float32(d ** 0.5), f32(rng, 3 * d)
+        past = f32(rng, 2, b, heads, before, d // heads)
+        name = f"attention_past_{b}_{before}_{causal}"
+        for form, mask in masks_of(rng, b, s, before + s).items():
+            put(cases, f"{name}_{form}", "Attention", dict(x=x, w=w, e=e, mask=mask, past=past), F + present, ("w", "e"), num_heads=heads, unidirectional=causal)
+        for many, one in (("all", (1, 1)), ("each", (b, heads))) if not before else ():  # ONNX Runtime has no bias beside a past
+            for form, mask in masks_of(rng, b, s, s).items():
+                put(cases, f"attention_bias_{b}_{causal}_{many}_{form}", "Attention", dict(x=x, w=w, e=e, mask=mask, past=None, bias=f32(rng, *one, s, s)), F, ("w", "e"), num_heads=heads, unidirectional=causal, mask_filter_value=-1000.0)
+    x, w, e, past = f32(rng, 2, 3, 8), f32(rng, 8, 24), f32(rng, 24), f32(rng, 2, 2, 2, 4, 4)
+    put(cases, "attention_past_unseen", "Attention", dict(x=x, w=w, e=e, mask=None, past=past), F + present, ("w", "e"), num_heads=2, scale=0.7)
+
+
+def byte_attention(cases, rng):
+    """One scale and zero point of the weights, or one for each column; masks, past and present."""
+    one = lambda t, *shape: some_bytes(rng, t, *shape)
+    for (b, s, d, heads), tw, columns, causal in itertools.product(((1, 1, 4, 1), (2, 5, 12, 3), (3, 17, 64, 4)), BYTES, (0, 1), (0, 1)):
+        n, name = 3 * d, f"qattention_{b}_{np.dtype(tw).name}_{columns}_{causal}"
+        sw = np.asarray(rng.uniform(0.001, 0.003, n if columns else ()), np.float32)
+        at = dict(x=one(np.uint8, b, s, d), w=one(tw, d, n), e=f32(rng, n), sx=np.float32(0.02), sw=sw)
+        zeros = dict(zx=one(np.uint8), zw=one(tw, n) if columns else one(tw))
+        for before in (None, 0, 6):
+            past = None if before is None else f32(rng, 2, b, heads, before, d // heads)
+            for form, mask in masks_of(rng, b, s, (before or 0) + s).items():
+                if form == "none" or heads > 1:
+                    out = F if before is None else F + [("present", TP.FLOAT)]
+                    put(cases, f"{name}_{before}_{form}", "QAttention", dict(**at, mask=mask, **zeros, past=past), out, ("w", "e", "sx", "sw", "zx", "zw"), (1e-3, 1e-4), num_heads=heads, unidirectional=causal)
+        put(cases, f"{name}_plain", "QAttention", at, F, ("w", "e", "sx", "sw"), (1e-3, 1e-4), num_heads=heads, unidirectional=causal, scale=0.3)
+
+
+def byte_lstm(cases, rng):
+    """Every optional input, directions, lengths (0 too), cells with peepholes, clipping, coupled gates, other activations; scales for all or for each column."""
+    Y = [("y", TP.FLOAT), ("yh", TP.FLOAT), ("yc", TP.FLOAT)]
+    wide = (5e-3, 5e-3)  # a state at a tie takes the next byte, and the steps after it see that
+    def lstm(name, t, tw, batch, width, hidden, direction="forward", columns=False, given=(), fixed=True, outputs=Y, zero=True, **more):
+        dirs, g = 2 if direction == "bidirectional" else 1, 4 * hidden
+        per = (dirs, g) if columns else (dirs,)
+        scale = lambda k: np.asarray(rng.uniform(0.5, 1.5, per) / (60 * k ** 0.5), np.float32)
+        zeros = lambda: np.full(per, some_bytes(rng, tw) // 8, tw) if zero else np.zeros(per, tw)
+        lengths = np.asarray(rng.integers(0, t + 1, batch), np.int32)
+        options = dict(b=f32(rng, dirs, 2 * g) * np.float32(0.3), lengths=lengths, h=f32(rng, dirs, batch, hidden) * np.float32(0.5), c=f32(rng, dirs, batch, hidden), p=f32(rng, dirs, 3 * hidden) * np.float32(0.3))
+        options = {k: v if k in given else None for k, v in options.items()}
+        put(cases, f"lstm_{name}", "DynamicQuantizeLSTM", dict(x=f32(rng, t, batch, width), w=some_bytes(rng, tw, dirs, width, g), r=some_bytes(rng, tw, dirs, hidden, g), **options, sw=scale(width), zw=zeros(), sr=scale(hidden), zr=zeros()), outputs,
+            ("w", "r", "b", "p", "sw", "zw", "sr", "zr") if fixed else ("sw", "zw", "sr", "zr"), wide, hidden_size=hidden, direction=direction, **more)
+    directions = ("forward", "reverse", "bidirectional")
+    for (t, batch, width, hidden), tw, direction in itertools.product(((1, 1, 1, 1), (4, 2, 3, 5), (7, 5, 33, 17), (3, 9, 64, 40), (12, 1, 20, 130)), BYTES, directions):
+        name = f"{t}_{batch}_{width}_{hidden}_{np.dtype(tw).name}_{direction}"
+        for given in ((), ("b",), ("b", "lengths"), ("b", "h", "c"), ("b", "lengths", "h", "c", "p")):
+            lstm(f"{name}_{''.join(k[0] for k in given)}", t, tw, batch, width, hidden, direction, given=given)
+        lstm(f"{name}_columns", t, tw, batch, width, hidden, direction, True, ("b", "lengths"), zero=False)
+    for direction in directions:
+        lstm(f"clip_{direction}", 6, np.int8, 3, 9, 11, direction, given=("b",), clip=0.4)
+        lstm(f"coupled_{direction}", 6, np.uint8, 3, 9, 11, direction, given=("b", "lengths"), input_forget=1)
+        acts = ["HardSigmoid", "Softsign", "Relu"] * (2 if direction == "bidirectional" else 1)
+        lstm(f"acts_{direction}", 6, np.int8, 3, 9, 11, direction, given=("b",), activations=acts, activation_alpha=[0.3] * (len(acts) // 3), activation_beta=[0.4] * (len(acts) // 3))
+        lstm(f"states_{direction}", 6, np.int8, 4, 9, 11, direction, given=("b", "lengths"), outputs=[("", TP.FLOAT)] + Y[1:])
+        lstm(f"last_{direction}", 6, np.int8, 1, 9, 11, direction, given=("b",), outputs=[("", TP.FLOAT), Y[1]])
+    lstm("free", 5, np.uint8, 3, 7, 10, "bidirectional", given=("b", "lengths"), fixed=False)
+
+
 def generate(cases, rng):
-    for part in (distances, activations, norms, products, convolutions, byte_products, byte_convolutions, byte_functions, rounding, attention):
+    for part in (distances, activations, norms, products, convolutions, byte_products, byte_convolutions, byte_functions, rounding, attention, attention_with_past, byte_attention, byte_lstm):
         part(cases, rng)
