@@ -28,12 +28,22 @@ static void sweep(void)
     }
 }
 
+static volatile sig_atomic_t below; /* the supervisor's pid */
+
+/* Who looks for a supervisor by name or by owner finds us as well; we hold nothing that could be told (status.h), it does. */
+static void pass_on(int sig)
+{
+    if (below)
+        kill((pid_t)below, sig);
+}
+
 __attribute__((noreturn)) static void keep(pid_t child)
 {
     int status = 0;
     for (pid_t pid; (pid = waitpid(-1, &status, 0)) != child;)
         if (pid < 0 && errno != EINTR)
             break;
+    below = 0;
     sweep();
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
@@ -42,7 +52,16 @@ int sup_keeper_start(int lock_fd, pid_t *ret_keeper, pst_err *err)
 {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         return pst_err_sys(err, errno, "cannot watch over child processes");
+    sigset_t asks, before; /* SIGUSR1 waits meanwhile: the handler of dumps must not run in both, for they share its descriptor */
+    sigemptyset(&asks);
+    sigaddset(&asks, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &asks, &before);
     pid_t keeper = getpid(), pid = fork();
+    if (pid > 0) {
+        below = pid;
+        signal(SIGUSR1, pass_on);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid < 0)
         return pst_err_sys(err, errno, "cannot start the supervisor below its keeper");
     if (pid) {

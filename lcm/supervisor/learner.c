@@ -72,6 +72,7 @@ typedef struct learner {
     pst_process_report checkpoint; /* the last that the learner announced and that is not reported yet */
     bool checkpoint_waits;
     int64_t next_checkpoint_us;
+    sup_learner_view view;
 } learner;
 
 /* ---- output ----------------------------------------------------------------------------------------------------------------- */
@@ -90,6 +91,7 @@ static void report_gap(learner *l, bool at_end)
     if (!sup_limiter_gap(&l->limiter, pst_mono_us(), at_end, &lines, &bytes))
         return;
     if (lines) {
+        l->view.left_out += lines;
         snprintf(why, sizeof why, "more than %.0f lines or %.0f bytes a second", l->limiter.lines_per_s, l->limiter.bytes_per_s);
         sup_outlet_gap(l->run->outlet, pst_now_us(), lines, bytes, why);
     }
@@ -114,9 +116,11 @@ static void on_line(void *arg, const char *text, size_t len)
     learner *l = s->l;
     pst_metric_point point;
     int64_t now = pst_mono_us();
+    l->view.lines++;
     if (s->kind == PST_LOG_STREAM_STDERR && len)
         snprintf(l->end->last_error, sizeof l->end->last_error, "%s", text);
     if (s->kind == PST_LOG_STREAM_STDOUT && sup_metric_line(text, len, pst_now_us(), &point)) {
+        l->view.points++;
         sup_pace_take(&l->points, now);
         sup_outlet_metric(l->run->outlet, &point);
         pst_event_clear(&pst_metric_point_type, &point);
@@ -141,6 +145,7 @@ static void on_line(void *arg, const char *text, size_t len)
 static void on_file_point(void *arg, const pst_metric_point *point)
 {
     learner *l = arg;
+    l->view.points++;
     sup_outlet_metric(l->run->outlet, point);
 }
 
@@ -178,6 +183,7 @@ static void read_stream(learner *l, stream *s, bool hold)
             s->fd = -1;
             return;
         }
+        l->view.bytes += n;
         keep_copy(l, data, (size_t)n);
         sup_lines_feed(&s->lines, data, (size_t)n);
     }
@@ -368,11 +374,22 @@ static void timers(learner *l, int64_t now)
     }
 }
 
+static void tell_status(learner *l, bool held)
+{
+    l->view.pid = l->pid;
+    l->view.held = held;
+    l->view.stopping = l->end->stopped;
+    l->view.leader_gone = l->leader_gone;
+    l->view.deadline_us = l->deadline_us;
+    sup_status_learner(l->run->status, &l->view);
+}
+
 static void watch(learner *l)
 {
     while (!l->empty) {
         bool stopped = l->end->stopped;
         bool held = held_up(l);
+        tell_status(l, held);
         struct pollfd fds[4] = {{.fd = held ? -1 : l->out.fd, .events = POLLIN},
                                 {.fd = held ? -1 : l->err.fd, .events = POLLIN},
                                 {.fd = l->child_fd, .events = POLLIN},
@@ -394,6 +411,7 @@ static void watch(learner *l)
             read_stream(l, both[i], false);
         }
     }
+    tell_status(l, false);
 }
 
 static void stream_init(learner *l, stream *s, pst_log_stream kind)

@@ -67,7 +67,9 @@ struct sup_outlet {
     int64_t complained_us, complaints; /* what goes on going wrong is logged once in a while */
     size_t segment_left;               /* unfinished items of the spool segment that was loaded */
     int64_t acked, dropped;
-    int64_t acked_us;                         /* when the last was; monotonic */
+    int64_t acked_us;  /* when the last was; monotonic */
+    char trouble[200]; /* since then, and when */
+    int64_t trouble_us;
     int64_t unspooled_lines, unspooled_bytes; /* the disk was full: published as a gap */
     int64_t ask;                              /* SURE, or what the predecessor left to be found out */
     int64_t last[2];                          /* numbers up to these were found on the topic when it was asked; -1 = none */
@@ -118,6 +120,8 @@ static item *item_new(int kind, const void *data, size_t len)
 static void complain(sup_outlet *o, const pst_err *err)
 {
     int64_t now = pst_mono_us();
+    snprintf(o->trouble, sizeof o->trouble, "%.199s", err->text);
+    o->trouble_us = now;
     o->complaints++;
     if (o->complained_us && now - o->complained_us < COMPLAIN_US)
         return;
@@ -309,6 +313,7 @@ static void finish_item(sup_outlet *o, item *it)
 {
     o->acked++;
     o->acked_us = pst_mono_us();
+    *o->trouble = 0;
     if (it->segment) {
         PST_ASSERT(o->segment_left > 0);
         o->st->done++;
@@ -661,13 +666,22 @@ bool sup_outlet_crowded(sup_outlet *o)
     return yes;
 }
 
-void sup_outlet_counts(sup_outlet *o, int64_t ret_counts[4])
+void sup_outlet_count(sup_outlet *o, sup_outlet_counts *ret_counts)
 {
     pthread_mutex_lock(&o->lock);
-    ret_counts[0] = o->acked;
-    ret_counts[1] = (int64_t)(o->reports.n + o->memory.n + o->flight.n);
-    ret_counts[2] = sup_spool_bytes(o->spool);
-    ret_counts[3] = o->dropped;
+    *ret_counts = (sup_outlet_counts){.begun = o->begun,
+                                      .acked = o->acked,
+                                      .dropped = o->dropped,
+                                      .acked_us = o->acked_us,
+                                      .reports = (int64_t)o->reports.n,
+                                      .waiting = (int64_t)o->memory.n,
+                                      .waiting_bytes = (int64_t)o->memory.bytes,
+                                      .in_flight = (int64_t)o->flight.n,
+                                      .in_flight_bytes = (int64_t)o->flight.bytes,
+                                      .spool_bytes = sup_spool_bytes(o->spool),
+                                      .unspooled_lines = o->unspooled_lines,
+                                      .trouble_us = o->trouble_us};
+    memcpy(ret_counts->trouble, o->trouble, sizeof o->trouble);
     pthread_mutex_unlock(&o->lock);
 }
 

@@ -70,8 +70,21 @@ void sup_outlet_report(sup_outlet *o, const pst_process_report *report);
 bool sup_outlet_crowded(sup_outlet *o);
 /* Waits until everything is acknowledged. give_up is asked every 100 ms; true: PST_ESTOPPED, nothing is lost yet. */
 int sup_outlet_flush(sup_outlet *o, bool (*give_up)(void *arg), void *arg);
-/* {records acknowledged, records waiting, bytes spooled now, records dropped}. */
-void sup_outlet_counts(sup_outlet *o, int64_t ret_counts[4]);
+
+typedef struct sup_outlet_counts {
+    bool begun;                         /* the sink may be called */
+    int64_t acked, dropped;             /* records so far */
+    int64_t acked_us;                   /* when the last was acknowledged; monotonic, 0 = none yet */
+    int64_t reports;                    /* records that wait: reports, */
+    int64_t waiting, waiting_bytes;     /* lines and points in memory, */
+    int64_t in_flight, in_flight_bytes; /* what was handed to the sink, */
+    int64_t spool_bytes;                /* and on disk */
+    int64_t unspooled_lines;            /* had no room on disk, and are told as a gap */
+    char trouble[200];                  /* what the sink or the disk last refused with since something was acknowledged; "" = nothing */
+    int64_t trouble_us;                 /* when; monotonic */
+} sup_outlet_counts;
+
+void sup_outlet_count(sup_outlet *o, sup_outlet_counts *ret_counts);
 /* Stops the thread; what was not acknowledged (reports excepted) is left in the spool, in order. */
 void sup_outlet_close(sup_outlet *o);
 

@@ -6,6 +6,7 @@
 #include "common/objects/objects.h"
 #include "common/objects/rundir.h"
 #include "lcm/supervisor/outlet.h"
+#include "lcm/supervisor/status.h"
 #include "schemas/manifest.h"
 #include "common/base/settings.h"
 
@@ -16,6 +17,7 @@ typedef struct sup_run {
     /* absolute folders; see rundir.h */
     char *code_dir, *data_dir, *job_state_dir, *log_dir, *own_log_dir, *checkpoint_dir, *result_dir, *result_bucket_dir;
     /* borrowed */
+    sup_status *status; /* NULL in tests */
     sup_outlet *outlet;
     pst_objects *objects;
     pst_client *client;           /* NULL in tests: no topic data, no model registration, no built-in learner */

@@ -95,9 +95,16 @@ static int store(sup_run *r, pst_rundir_exit *x)
 {
     pst_err err = {0};
     int rc;
+    sup_status_phase(r->status, SUP_PHASE_STORING);
     sup_run_report(r, PST_REPORT_TYPE_STORING, NULL);
-    while ((rc = sup_run_store_model(r, &err)) < 0 && err.cls == PST_CLASS_RETRY && pst_retry(NULL, &err, STORE_WAIT_MS))
-        ;
+    for (;;) {
+        rc = sup_run_store_model(r, &err);
+        if (rc >= 0 || err.cls != PST_CLASS_RETRY)
+            break;
+        sup_status_trouble(r->status, &err);
+        if (!pst_retry(NULL, &err, STORE_WAIT_MS))
+            break;
+    }
     if (rc >= 0) /* what was registered is acknowledged before the end is on record: a successor that finds one says no more of it */
         return pst_rundir_registering(r->dir) ? sup_outlet_flush(r->outlet, is_hurried, NULL) : 0;
     if (pst_rundir_registering(r->dir) && (rc == PST_ESTOPPED || err.cls == PST_CLASS_RETRY))
@@ -114,6 +121,7 @@ static int work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x)
     pst_err err = {0};
     sup_learner_end end = {0};
     sup_run_report(r, PST_REPORT_TYPE_STARTED, NULL);
+    sup_status_phase(r->status, SUP_PHASE_DOWNLOADING);
     sup_run_report(r, PST_REPORT_TYPE_DOWNLOADING, NULL);
     int rc = sup_run_prepare(r, &code, &err);
     pst_rundir_stop_reason stop_reason = pst_rundir_stop_reason_read(r->dir);
@@ -124,6 +132,7 @@ static int work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x)
     }
     if (!rc) {
         code = "S104";
+        sup_status_phase(r->status, SUP_PHASE_RUNNING);
         rc = sup_learner_run(r, limits, &end, &err);
         if (rc == PST_EUNSUPPORTED)
             code = "S101";
@@ -180,11 +189,13 @@ int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err)
      * request to stop that ended the learner is no reason to give this up. */
     while (pst_rundir_exit_write(r->dir, &x, err) < 0) {
         pst_log_err("supervisor", err);
+        sup_status_trouble(r->status, err);
         if (pst_stop_forced())
             return PST_EIO;
         pst_err_clear(err);
         pst_sleep_ms(DISK_WAIT_MS);
     }
+    sup_status_phase(r->status, SUP_PHASE_PUBLISHING);
     pst_stop_reset(); /* the signal that ended the learner must not end the publishing; a further one does */
     return sup_publish(r->dir, r->outlet, err);
 }

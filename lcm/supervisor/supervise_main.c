@@ -9,6 +9,7 @@
 #include "lcm/supervisor/keeper.h"
 #include "lcm/supervisor/run.h"
 #include "lcm/supervisor/sink_kafka.h"
+#include "lcm/supervisor/status.h"
 #include "lcm/supervisor/supervise_opts.h"
 #include "lcm/supervisor/supervisor.h"
 
@@ -54,7 +55,7 @@ static int open_outlet(const supervise_opts *o, const pst_rundir_spec *spec, pst
 }
 
 /* Whatever keeps a run from beginning becomes its end, on record and published: a supervisor that only exits leaves a job that nobody explains. */
-static int supervise(const supervise_opts *o, const pst_settings *settings, const pst_rundir_spec *spec, pst_err *err)
+static int supervise(const supervise_opts *o, const pst_settings *settings, const pst_rundir_spec *spec, sup_status *status, pst_err *err)
 {
     pst_client *client = NULL;
     pst_objects *objects = NULL;
@@ -71,12 +72,14 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
     free(id);
     if (rc < 0)
         goto out;
+    sup_status_outlet(status, outlet);
     if (pst_rundir_exit_read(o->run_dir, &x, NULL) == PST_ENOTFOUND) { /* all of it, or the rest from the model on */
         if (pst_objects_open(settings->objects.value, &objects, &why) < 0) {
             end_unbegun(o->run_dir, "S301", &why);
         } else if (sup_run_open(o->run_dir, &run, &why) < 0) {
             end_unbegun(o->run_dir, why.cls == PST_CLASS_DATA ? "C101" : "S104", &why);
         } else {
+            run.status = status;
             run.outlet = outlet;
             run.objects = objects;
             run.client = client;
@@ -85,8 +88,10 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
             goto out;
         }
     }
+    sup_status_phase(status, SUP_PHASE_PUBLISHING);
     rc = sup_publish(o->run_dir, outlet, err);
 out:
+    sup_status_outlet(status, NULL);
     sup_outlet_close(outlet);
     if (run.dir)
         sup_run_close(&run);
@@ -141,6 +146,7 @@ static int supervise_run(int argc, char **argv)
     supervise_opts o = {0};
     pst_settings settings;
     pst_rundir_spec spec = {0};
+    sup_status *status = NULL;
     pst_err err = {0};
     int rc = configure(argc, argv, &o, &settings, &err);
     if (rc == 1)
@@ -158,7 +164,10 @@ static int supervise_run(int argc, char **argv)
     if (!rc)
         pst_log(PST_LOG_INFO, "supervisor", "event=started generation=%d process=%s", spec.generation, spec.process);
     if (!rc)
-        rc = supervise(&o, &settings, &spec, &err);
+        rc = sup_status_open(&spec, o.run_dir, &status, &err);
+    if (!rc)
+        rc = supervise(&o, &settings, &spec, status, &err);
+    sup_status_close(status);
     if (!rc)
         pst_log(PST_LOG_INFO, "supervisor", "event=ended generation=%d process=%s", spec.generation, spec.process);
     if (rc < 0 && rc != PST_ESTOPPED)

@@ -7,6 +7,7 @@
  *     outlet.c, spool.c             the way out, broker or not          sink_kafka.c  Kafka behind the outlet
  *
  *     keeper.c          the process above it                        box.c         isolation and limits of the learner
+ *     status.c          where it stands, at SIGUSR1
  *
  * It outlives the LCM that started it (own session) and its learner never outlives it (PDEATHSIG, the keeper, a control group; the LCM asks
  * all of them before a successor starts: lcm/local/sweep.h). */

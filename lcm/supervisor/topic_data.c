@@ -107,11 +107,13 @@ static int copy_ranges(copy *c, const pst_range *ranges, size_t n, pst_err *err)
         end = !rc && b.eof;
         for (size_t i = 0; !rc && i < b.n && !c->full;) {
             rc = copy_record(c, &b.records[i], err);
-            if (rc < 0 && err->cls == PST_CLASS_RETRY && pst_retry(NULL, err, REGISTRY_WAIT_MS)) { /* the record waits */
+            bool away = rc < 0 && err->cls == PST_CLASS_RETRY;
+            if (away)
+                sup_status_trouble(c->run->status, err);
+            if (away && pst_retry(NULL, err, REGISTRY_WAIT_MS)) /* the record waits */
                 rc = 0;
-                continue;
-            }
-            i++;
+            else
+                i++;
         }
     }
     pst_consumer_free(consumer);

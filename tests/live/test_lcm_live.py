@@ -79,7 +79,14 @@ def standby(p):
 def hanging_supervisor(p):
     tid = p.submit(manifest("hang", "sleep 300", extra="penstock: {grace: 1s}\n"))
     p.wait_state(tid, "PROCESSING")
-    pid = supervisor_of(p, tid)[-1]
+    keeper, pid = supervisor_of(p, tid)
+    log = next((p.dir / "state/jobs" / tid).glob("gen-1/learner-1/supervisor.log"))
+    for asked in (pid, keeper):  # who asks the process above it is answered as well
+        before = log.read_text().count("event=state at=/")
+        os.kill(asked, signal.SIGUSR1)
+        until(lambda: log.read_text().count("event=state at=/") > before, 20, f"SIGUSR1 to {asked} leaves nothing in {log}")
+        told, _ = json.JSONDecoder().raw_decode([l for l in log.read_text().splitlines() if "event=state at=/" in l][-1].partition(" json=")[2])
+        check((told["training_id"], told["pid"], told["phase"], alive(told["learner"]["pid"])) == (tid, pid, "RUNNING", True), f"told at SIGUSR1: {told}")
     os.kill(pid, signal.SIGSTOP)
     p.cli("terminate", tid)
     end = p.wait_state(tid, "TERMINATED", timeout=40)

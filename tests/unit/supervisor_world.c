@@ -125,8 +125,11 @@ void world_run(world *w, const char *command, const char *extra, const sup_outpu
         fail_msg("%s", err.text);
     r.outlet = world_outlet(w);
     r.objects = w->objects;
+    r.status = w->status;
+    sup_status_outlet(w->status, r.outlet);
     if (sup_supervise(&r, limits, &err) < 0)
         fail_msg("%s", err.text);
+    sup_status_outlet(w->status, NULL);
     sup_outlet_close(r.outlet);
     sup_run_close(&r);
     pst_buf_done(&y);

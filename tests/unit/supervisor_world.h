@@ -19,6 +19,7 @@ typedef struct world {
     pst_objects *objects;
     pst_rundir_spec spec;
     sup_outlet *outlet;
+    sup_status *status; /* NULL, or a test's */
     /* what came out */
     pst_process_report reports[32];
     pst_log_line *lines;

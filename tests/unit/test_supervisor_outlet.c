@@ -288,17 +288,17 @@ static void test_outlet_outage_goes_through_the_spool_in_order(void **state)
     for (int i = 0; i < 20000; i++)
         say(o, i);
     assert_true(pst_mono_us() - start < 60000000); /* the learner is not held up by an outage */
-    int64_t counts[4];
-    sup_outlet_counts(o, counts);
-    assert_int_equal(counts[0], 0);
-    assert_true(counts[2] > 1000000);
+    sup_outlet_counts counts;
+    sup_outlet_count(o, &counts);
+    assert_int_equal(counts.acked, 0);
+    assert_true(counts.spool_bytes > 1000000);
     p->f->down = false;
     for (int i = 20000; i < 25000; i++)
         say(o, i);
     flush(o);
-    sup_outlet_counts(o, counts);
-    assert_int_equal(counts[2], 0);
-    assert_int_equal(counts[3], 0);
+    sup_outlet_count(o, &counts);
+    assert_int_equal(counts.spool_bytes, 0);
+    assert_int_equal(counts.dropped, 0);
     sup_outlet_close(o);
     assert_int_equal(p->f->n, 25000);
     check_sequence(p, 0, 25000);
@@ -440,14 +440,14 @@ static void test_outlet_full_spool_drops_the_oldest_and_says_so(void **state)
     int n = 300000;
     for (int i = 0; i < n; i++)
         say(o, i);
-    int64_t counts[4];
-    sup_outlet_counts(o, counts);
-    assert_true(counts[2] <= 3 * (int64_t)PST_OUTLET_SEGMENT_MAX);
+    sup_outlet_counts counts;
+    sup_outlet_count(o, &counts);
+    assert_true(counts.spool_bytes <= 3 * (int64_t)PST_OUTLET_SEGMENT_MAX);
     p->f->down = false;
     flush(o);
-    sup_outlet_counts(o, counts);
+    sup_outlet_count(o, &counts);
     sup_outlet_close(o);
-    assert_true(counts[3] > 0);
+    assert_true(counts.dropped > 0);
     /* Numbers run on without a gap; one record says how many lines are missing. */
     int64_t lost = 0;
     int said = 0;
@@ -464,7 +464,7 @@ static void test_outlet_full_spool_drops_the_oldest_and_says_so(void **state)
         said += (int)lines;
     }
     assert_int_equal(said, n);
-    assert_int_equal(lost, counts[3]);
+    assert_int_equal(lost, counts.dropped);
 }
 
 static void test_outlet_reports_overtake_lines_and_keep_their_order(void **state)
@@ -532,10 +532,10 @@ static void test_outlet_begins_by_itself_when_flushed_and_in_time(void **state)
     p->conf.begin_ms = 20;
     o = open_outlet(p);
     say(o, 1);
-    int64_t counts[4] = {0};
-    for (int64_t until = pst_mono_us() + 60000000; counts[0] < 1 && pst_mono_us() < until; pst_sleep_ms(5))
-        sup_outlet_counts(o, counts);
-    assert_int_equal(counts[0], 1);
+    sup_outlet_counts counts = {0};
+    for (int64_t until = pst_mono_us() + 60000000; counts.acked < 1 && pst_mono_us() < until; pst_sleep_ms(5))
+        sup_outlet_count(o, &counts);
+    assert_int_equal(counts.acked, 1);
     sup_outlet_close(o);
 }
 
