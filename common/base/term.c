@@ -58,6 +58,20 @@ static bool steers(uint32_t c)
            (c >= 0x2066 && c <= 0x2069) || (c >= 0xe0000 && c < 0xe0080) || c == 0xfeff;
 }
 
+/* One character as a person sees it; n as character() told, which is no more than 0 for a byte that begins none. Returns the bytes used. */
+static size_t show_one(pst_buf *to, const unsigned char *p, int n, uint32_t c)
+{
+    if (n <= 0)
+        pst_buf_printf(to, "\\x%02x", *p);
+    else if (!steers(c))
+        pst_buf_add(to, (const char *)p, (size_t)n);
+    else if (c < 0x80)
+        pst_buf_printf(to, "^%c", (char)(c ^ 0x40));
+    else
+        pst_buf_printf(to, "<U+%04X>", c);
+    return n > 0 ? (size_t)n : 1;
+}
+
 /* Handles what it can of the text; returns the bytes used: less than len when the last character is not whole (and more may come). */
 static size_t show(pst_buf *to, const char *text, size_t len, bool more)
 {
@@ -78,15 +92,12 @@ static size_t show(pst_buf *to, const char *text, size_t len, bool more)
         int n = character(p, left, &c);
         if (n < 0 && more)
             return i;
-        if (n <= 0)
-            pst_buf_printf(to, "\\x%02x", *p);
-        else if (c == '\n' || c == '\t' || !steers(c))
-            pst_buf_add(to, (const char *)p, (size_t)n);
-        else if (c < 0x80)
-            pst_buf_printf(to, "^%c", (char)(c ^ 0x40));
-        else
-            pst_buf_printf(to, "<U+%04X>", c);
-        i += n > 0 ? (size_t)n : 1;
+        if (n > 0 && (c == '\n' || c == '\t')) {
+            pst_buf_addc(to, (char)c);
+            i++;
+        } else {
+            i += show_one(to, p, n, c);
+        }
     }
     return i;
 }
@@ -94,6 +105,27 @@ static size_t show(pst_buf *to, const char *text, size_t len, bool more)
 void pst_term_show(pst_buf *to, const char *text, size_t len)
 {
     show(to, text, len, false);
+}
+
+void pst_term_quote(pst_buf *to, const char *text, size_t len, size_t most)
+{
+    for (size_t i = 0, begun = to->len; i < len;) {
+        const unsigned char *p = (const unsigned char *)text + i;
+        size_t was = to->len;
+        uint32_t c = 0;
+        if (*p == '"') {
+            pst_buf_adds(to, "\\\"");
+            i++;
+        } else {
+            int n = character(p, len - i, &c);
+            i += show_one(to, p, n, c);
+        }
+        if (to->len - begun > most) {
+            to->len = was;
+            pst_buf_adds(to, "…");
+            return;
+        }
+    }
 }
 
 /* A pipe beside a terminal: bytes stay as they are, but for the mark in our colours. */

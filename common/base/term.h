@@ -15,5 +15,8 @@ void pst_term_init(void);
 const char *pst_tint(int sgr);
 /* Appends the text with its controls made visible. */
 void pst_term_show(pst_buf *to, const char *text, size_t len);
+/* Appends a stranger's text as part of one line of a message: letters of all languages stay, newlines and tabs are controls like the others, a quotation
+ * mark is \". What is longer than `most` bytes so ends with a whole character and "…". */
+void pst_term_quote(pst_buf *to, const char *text, size_t len, size_t most);
 
 #endif

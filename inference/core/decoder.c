@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a text needs to fill a numeric input. */
+#define WORDS_CURE                                                                                                                           \
+    "a field of words needs one_hot: [word, …] (a slot each), vocabulary: [word, …] or {word: number, …} (a number each), or a model " \
+    "that knows its categories by name"
+
 struct pst_decoder {
     const pst_pipeline *pipeline;
     pst_binding *binding;
@@ -44,6 +49,32 @@ static size_t numbers_of(const score_layout *l, const pst_feature *f, size_t i)
 static size_t slots_said(const pst_feature *f)
 {
     return f->slots ? f->slots : 1;
+}
+
+/* Nothing but a text, or a null. */
+static bool is_text_schema(const json_t *j)
+{
+    const char *t = json_is_object(j) ? json_string_value(json_object_get(j, "type")) : json_string_value(j);
+    bool yes = t && (!strcmp(t, "string") || !strcmp(t, "enum"));
+    for (size_t i = 0, n = json_array_size(j); i < n; i++) {
+        const json_t *branch = json_array_get(j, i);
+        const char *name = json_string_value(branch);
+        if (!is_text_schema(branch) && (!name || strcmp(name, "null") != 0))
+            return false;
+        yes |= is_text_schema(branch);
+    }
+    return yes;
+}
+
+/* A text among features that do not fill the model's input: it is the likelier cause than the count. */
+static int check_text(const pst_feature *f, const char *schema, pst_err *err)
+{
+    json_t *j = schema ? json_loads(schema, JSON_DECODE_ANY, NULL) : NULL;
+    bool text = is_text_schema(j);
+    json_decref(j);
+    return !text ? 0
+                 : pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "features", 0,
+                               "field %s: a number is wanted, but its type is %.100s; %s", f->field, schema, WORDS_CURE);
 }
 
 /* Is this field an array, or a nullable one? */
@@ -91,6 +122,8 @@ static int find_arrays(pst_decoder *d, const pst_schema *writer, pst_err *err)
         const pst_feature *f = &d->features[i];
         bool countable = !f->slots && !is_words(f);
         d->arrays[i] = countable && is_array_schema(pst_columns_schema(look, i));
+        if (!is_words(f) && (rc = check_text(f, pst_columns_schema(look, i), err)) < 0)
+            break;
         if (pst_columns_absent(look, i)) {
             rc = f->missing == PST_MISSING_REJECT ? no_such_field(writer, f, err) : 0;
             gone = countable && !gone ? f : gone;
@@ -184,6 +217,22 @@ static int check_words(const pst_decoder *d, const pst_schema *writer, pst_err *
     return rc;
 }
 
+/* A field that does not fit its feature was refused; where that is a text, the refusal is to say what a text needs. */
+static void name_text(const pst_decoder *d, const pst_schema *writer, pst_err *err)
+{
+    for (size_t i = 0; i < d->n_features; i++) {
+        pst_columns *look = NULL;
+        pst_err e = {0};
+        if (!is_words(&d->features[i]) &&
+            pst_columns_new(writer, &(pst_want){d->features[i].field, PST_WANT_RAW, 1}, 1, &look, NULL) == 0 &&
+            check_text(&d->features[i], pst_columns_schema(look, 0), &e) < 0 && err)
+            *err = e;
+        pst_columns_free(look);
+        if (e.code)
+            return;
+    }
+}
+
 static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
 {
     int rc = find_arrays(d, writer, err);
@@ -198,6 +247,8 @@ static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
         wants[d->n_features + i] = (pst_want){d->pipeline->passthrough[i], PST_WANT_RAW, 1};
     rc = pst_columns_new(writer, wants, d->n_features + d->n_pass, &d->columns, err);
     free(wants);
+    if (rc == PST_EINCOMPAT)
+        name_text(d, writer, err);
     for (size_t i = 0; rc == 0 && i < d->n_features; i++) {
         if (pst_columns_absent(d->columns, i) && d->features[i].missing == PST_MISSING_REJECT)
             rc = no_such_field(writer, &d->features[i], err);
@@ -330,6 +381,13 @@ static int bad_field(const pst_feature *f, const char *wanted, pst_err *err)
     return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "json", 0, "field %s is no %s", f->field, wanted);
 }
 
+static int no_number(const pst_feature *f, const json_t *v, pst_err *err)
+{
+    if (!json_is_string(v))
+        return bad_field(f, "number", err);
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "json", 0, "field %s is text, and no number; %s", f->field, WORDS_CURE);
+}
+
 static int json_feature(pst_decoder *d, const json_t *v, size_t i, double *x, pst_err *err)
 {
     const pst_feature *f = &d->features[i];
@@ -355,9 +413,9 @@ static int json_feature(pst_decoder *d, const json_t *v, size_t i, double *x, ps
         return 0;
     }
     if (!json_is_array(v)) {
-        if (slots != 1)
+        if (slots != 1 && !json_is_string(v))
             return bad_field(f, "list of numbers", err);
-        return json_to_number(v, x) ? 0 : bad_field(f, "number", err);
+        return json_to_number(v, x) ? 0 : no_number(f, v, err);
     }
     if (json_array_size(v) != slots)
         return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "json", 0, "field %s has %zu elements, %u are wanted", f->field,
@@ -524,7 +582,7 @@ int pst_decoder_json_fills(const pst_decoder *d, const void *bytes, size_t len, 
     json_t *root = NULL;
     pst_decode_fault fault_at;
     score_layout *l = NULL;
-    const char *absent = NULL;
+    const char *absent = NULL, *text = NULL;
     int rc = parse_json(bytes, len, &root, &fault_at, err);
     if (rc < 0)
         return rc;
@@ -535,9 +593,13 @@ int pst_decoder_json_fills(const pst_decoder *d, const void *bytes, size_t len, 
         arrays[i] = open && json_is_array(v);
         if (open && !absent && (!v || json_is_null(v)))
             absent = d->features[i].field;
+        if (!is_words(&d->features[i]) && json_is_string(v))
+            text = d->features[i].field;
     }
     if (score_layout_new(d->features, d->n_features, arrays, pst_binding_width(d->binding), &l, err) < 0) {
-        if (absent && err)
+        if (text && err)
+            pst_err_prefix(err, "field %s is text, and no number; %s", text, WORDS_CURE);
+        else if (absent && err)
             pst_err_prefix(err, "there is no field %s", absent);
         rc = PST_EINCOMPAT;
     }

@@ -2,12 +2,15 @@
  * everything else is done per feature. */
 #include "inference/core/layout.h"
 
+#include "common/base/term.h"
 #include "inference/core/words.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define WORD_SHOWN 60 /* bytes of a word that is not known */
 
 struct score_layout {
     const pst_feature *features;
@@ -155,19 +158,17 @@ static int reject(const score_layout *l, size_t i, const char *why, pst_err *err
 /* What a record holds and the words do not: shown as far as it can be, since it is a stranger's text. */
 static int reject_word(const score_layout *l, size_t i, pst_slice text, double x, pst_err *err)
 {
-    char shown[48];
-    size_t n = 0;
-    for (; text.data && n < text.len && n + 1 < sizeof(shown); n++) {
-        unsigned char c = ((const unsigned char *)text.data)[n];
-        shown[n] = c < ' ' || c > '~' || c == '"' ? '?' : (char)c;
-    }
-    shown[n] = 0;
-    if (!text.data)
-        snprintf(shown, sizeof(shown), "%.17g", x);
-    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "features", 0,
-                       "field %s holds \"%s\"%s, which is none of its %zu words, and its %s", l->features[i].field, shown,
-                       n < text.len ? "…" : "", l->features[i].n_vocabulary,
-                       l->features[i].unknown == PST_UNKNOWN_REJECT ? "unknown policy is reject" : "missing policy is reject");
+    pst_buf shown = {0};
+    if (text.data)
+        pst_term_quote(&shown, text.data, text.len, WORD_SHOWN);
+    else
+        pst_buf_printf(&shown, "%.17g", x);
+    int rc =
+        pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "features", 0, "field %s holds \"%s\", which is none of its %zu words, and its %s",
+                    l->features[i].field, shown.len ? shown.data : "", l->features[i].n_vocabulary,
+                    l->features[i].unknown == PST_UNKNOWN_REJECT ? "unknown policy is reject" : "missing policy is reject");
+    pst_buf_done(&shown);
+    return rc;
 }
 
 static void fill(const score_layout *l, size_t i, double *x)

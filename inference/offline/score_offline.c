@@ -5,6 +5,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "common/base/term.h"
 #include "common/platform/verb.h"
 #include "inference/offline/ocf.h"
 #include "inference/run/pipeline_check.h"
@@ -84,6 +85,53 @@ static int next(dry *d, pst_slice *ret)
     return 0;
 }
 
+/* A file of another kind would give an error for each of its lines, and none would say what is wrong. One good line makes it JSON lines. */
+static int check_lines(dry *d)
+{
+    static const struct {
+        const char *begins, *what;
+        size_t len;
+    } kinds[] = {{"\x1f\x8b", "is compressed by gzip: unpack it first", 2},
+                 {"PK\3\4", "is a ZIP archive (or a spreadsheet): unpack it, or export it, first", 4},
+                 {"PAR1", "is Parquet", 4},
+                 {"ARROW1", "is an Arrow file", 6},
+                 {"ORC", "is ORC", 3}};
+    pst_slice line;
+    size_t lines = 0;
+    pst_buf first = {0};
+    const char *what = NULL;
+    bool good = false, open = false;
+    while (!good && next(d, &line) > 0) {
+        const char *text = line.data;
+        size_t n = line.len;
+        while (n && (*text == ' ' || *text == '\t'))
+            text++, n--;
+        if (!lines++) {
+            pst_term_quote(&first, text, n, 60);
+            open = n == 1 && (*text == '{' || *text == '[');
+            what = *text == '[' ? "is a JSON array, or an object over several lines: jq -c '.[]' makes an object a line of it" : NULL;
+        }
+        good = n > 1 && *text == '{';
+    }
+    d->at = 0;
+    if (!lines || (good && !open)) {
+        pst_buf_done(&first);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (d->file.len >= kinds[i].len && !memcmp(d->file.data, kinds[i].begins, kinds[i].len))
+            what = kinds[i].what;
+    if (!what && open)
+        what = "is JSON over several lines: jq -c . makes an object a line of it";
+    if (!what && strpbrk(first.data ? first.data : "", ",;\t|"))
+        what = "looks like CSV: make objects of its lines (mlr --icsv --ojsonl cat FILE), or write it to a topic (penstock source file)";
+    int rc = pst_err_set(&d->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                         "--in %s: a dry run reads JSON lines, an object each, or an Avro container file; this %s (it begins with \"%s\")",
+                         d->name, what ? what : "is neither", first.len ? first.data : "");
+    pst_buf_done(&first);
+    return rc;
+}
+
 static int score_records(dry *d, const pst_record *records, size_t n)
 {
     int32_t id;
@@ -156,6 +204,8 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
         p->format = avro ? PST_INPUT_AVRO : PST_INPUT_JSON;
         if (avro)
             rc = score_ocf_open(d.file.data, d.file.len, in, &d.ocf, &d.err);
+        else
+            rc = check_lines(&d);
     }
     p->has_canary = p->has_shadow = false;
     if (rc < 0)

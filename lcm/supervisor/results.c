@@ -209,7 +209,7 @@ static char *names_there(const sup_run *r)
         if (++n > SHOWN)
             pst_buf_printf(&all, "and more");
         else
-            pst_term_show(&all, e->d_name, strlen(e->d_name));
+            pst_term_quote(&all, e->d_name, strlen(e->d_name), sizeof e->d_name);
     }
     if (d)
         closedir(d);

@@ -184,6 +184,13 @@ def test_dry_run_needs_no_broker(p):
         for row, line in zip(rows, lines):
             check(abs(line["score"][0] - want(row)) < 1e-4 and line["label"] is None and line["missing"] == ([] if row["cpu"] else ["cpu.user"]), f"{name}: {line}")
         check(len(lines) == len(rows) + (status == 3) and ("error" in lines[-1]) == (status == 3), f"{name}: {len(lines)} lines")
+    for name, data, says in (("x.csv", b"cpu.user,mem\n1,2\n3,4\n", "looks like CSV"), ("list.json", b'[{"mem": 1}]\n', "is a JSON array"), ("pretty.json", b'{\n "mem": 1\n}\n', "over several lines"),
+                             ("x.gz", b"\x1f\x8b\x08\x00abc\n", "gzip"), ("x.parquet", b"PAR1abc", "is Parquet")):
+        (p.dir / name).write_bytes(data)
+        r = p.cli("score", "dry-run", "-c", p.dir / "dry.yml", "--in", p.dir / name, ok=False)
+        check(r.returncode == 2 and says in r.stderr and not r.stdout, f"{name}: exit status {r.returncode}: {r.stdout} {r.stderr}")
+    (p.dir / "late.jsonl").write_text('mem\n{"mem": 1}\n')
+    check(p.cli("score", "dry-run", "-c", p.dir / "dry.yml", "--in", p.dir / "late.jsonl", ok=False).returncode == 3, "one good line makes it JSON lines")
     p.env = env
 
 
@@ -503,6 +510,36 @@ def test_killed_in_a_loop_nothing_is_lost_or_doubled(p):
     check(letters == [i for i in range(total) if i % 500 == 499], f"{len(letters)} dead letters")
 
 
+def test_the_wrong_format_is_refused_before_the_first_record(p):
+    """Every record would be a dead letter: what lies in the topic tells, or what is registered for it while it is empty."""
+    linear(p.dir / "pair.onnx", [1, 10])
+    path = p.dir / "form.yml"
+
+    def checked(form, topic, status, *says):
+        path.write_text(f"name: form\n\ninput: {{topics: [{topic}], format: {form}}}\nmodel: {{file: pair.onnx}}\nfeatures: [cpu.user, mem]\noutput: {{topic: {topic}.scores}}\n")
+        r = p.cli("score", "check", "-c", path, ok=False)
+        check(r.returncode == status and all(s in r.stderr + r.stdout for s in says), f"{form} on {topic}: exit {r.returncode}: {r.stdout} {r.stderr}")
+    for t in ("form.avro", "form.json", "form.both", "form.none"):
+        p.create(t, 2)
+    texts = [json.dumps({"cpu": {"user": i}, "mem": i}).encode() for i in range(10)]
+    p.register("form.none-value", READING)
+    p.register("form.both-value", READING)
+    checked("json", "form.none", 7, f"{path}:3: input.format: json", "form.none-value", "input.format: avro reads")
+    checked("avro", "form.none", 0)
+    p.send("form.avro", [reading(i, 1.0, 2.0) for i in range(10)] + [None])
+    checked("json", "form.avro", 7, f"{path}:3: input.format: json: each of the 10 newest records", "input.format: avro reads them")
+    checked("avro", "form.avro", 0)
+    p.send("form.json", texts)
+    checked("avro", "form.json", 7, f"{path}:3: input.format: avro: none of the 10 newest records", "which input.format: json reads")
+    checked("json", "form.json", 0)
+    p.send("form.both", texts)  # whatever is registered: what lies there are texts
+    checked("json", "form.both", 0)
+    checked("avro", "form.both", 7, "input.format: json reads")
+    p.send("form.both", [reading(1, 1.0, 2.0)])
+    checked("json", "form.both", 0)
+    checked("avro", "form.both", 0)
+
+
 def test_a_json_topic_that_cannot_fill_the_model_is_refused(p):
     """No schema tells what a JSON topic holds: its newest records do."""
     p.create("narrow", 2)
@@ -686,7 +723,7 @@ def test_two_workers_under_one_slot(p):
     check(sorted(s["record"]["id"] for _, s in p.scores("twins.scores")) == list(range(1000)), "every record once")
 
 
-TESTS = [test_dry_run_needs_no_broker, test_a_json_topic_that_cannot_fill_the_model_is_refused, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded, test_a_stream_that_changes_its_types, test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses,
+TESTS = [test_dry_run_needs_no_broker, test_the_wrong_format_is_refused_before_the_first_record, test_a_json_topic_that_cannot_fill_the_model_is_refused, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded, test_a_stream_that_changes_its_types, test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses,
          test_waits_for_its_model_and_for_the_registry, test_numbers_that_are_none, test_lag_of_partitions_of_which_nothing_is_committed, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
 with Bench() as p:
     p.metrics_port = free_ports(1)

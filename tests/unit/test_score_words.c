@@ -101,7 +101,8 @@ static const struct row_case {
     /* nothing said: a dead letter that names the word */
     {"{field: kind, one_hot: [bus, car]}, x", 3, "{\"kind\":\"tram\"}", "field kind holds \"tram\", which is none of its 2 words", false},
     {"{field: kind, one_hot: [bus, car]}, x", 3, "{\"kind\":null}", "field kind is null or absent and its missing policy is reject", false},
-    {"{field: kind, one_hot: [bus, car]}, x", 3, "{\"kind\":\"a\\tb\\n\\\"\u00fc\"}", "field kind holds \"a?b????\",", false},
+    {"kind, x, x", 3, "{\"kind\":\"tram\"}", "a field of words needs one_hot: [word", false},
+    {"{field: kind, one_hot: [bus, car]}, x", 3, "{\"kind\":\"a\\tb\\n\\\"\u00fc\"}", "field kind holds \"a^Ib^J\\\"ü\",", false},
     {"{field: kind, one_hot: [bus, car], missing: zeros, unknown: reject}, x", 3, "{\"kind\":\"tram\"}", "its unknown policy is reject",
      false},
     {"{field: kind, one_hot: [bus, car], missing: zeros, unknown: reject}, x", 3, "{\"kind\":null}", "0 0 0.5", true},
@@ -129,6 +130,8 @@ static const struct row_case {
     {"{field: zone, one_hot: [-1, 1, 20]}, x", 4, "{\"zone\":20}", "0 0 1 0.5", false},
     {"{field: zone, one_hot: [-1, 1, 20]}, x", 4, "{\"zone\":-1}", "1 0 0 0.5", false},
     {"{field: zone, one_hot: [\"1\", \"20\"]}, x", 3, "{\"zone\":20}", "0 1 0.5", false},
+    {"{field: kind, one_hot: [bus, car]}, x", 3, "{\"kind\":\"Größe \\\"東京\\\"\\n\\u202e\"}",
+     "field kind holds \"Größe \\\"東京\\\"^J<U+202E>\", which is none of its 2 words", false},
     {"{field: zone, one_hot: [1, 20]}, x", 3, "{\"zone\":2}", "field zone holds \"2\", which is none of its 2 words", false},
     {"{field: zone, one_hot: [0, 20]}, x", 3, "{\"zone\":null}", "is null or absent", false},
     {"{field: id, one_hot: [\"7\", \"007\"]}, x", 3, "{\"id\":7}", "1 0 0.5", false},
@@ -223,6 +226,9 @@ static void test_words_are_held_against_model_and_schema(void **state)
         {"{field: gear, one_hot: [Low, High]}, x", "field gear can hold none of its 2 words"},
         {"{field: gear, vocabulary: [Low, High]}, x, x", "field gear can hold none of its 2 words"},
         {"{field: none, one_hot: [u, v]}, x", "no field none"},
+        {"kind, x, x", "is wanted, but its type is [\"null\",\"string\"]; a field of words needs one_hot: [word"},
+        {"kind, x", "a field of words needs one_hot: [word"}, /* named before the slots that are lacking */
+        {"gear, x, x", "vocabulary: [word"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[300];

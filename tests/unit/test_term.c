@@ -37,6 +37,31 @@ static void test_term_shows_what_steers(void **state)
     pst_buf_done(&b);
 }
 
+static void test_term_quotes_a_strangers_text_on_one_line(void **state)
+{
+    static const char *const rows[][2] = {{"Größe → 日本 🎈", "Größe → 日本 🎈"},
+                                          {"a\nevent=forged\tb\r", "a^Jevent=forged^Ib^M"},
+                                          {"say \"no\"", "say \\\"no\\\""},
+                                          {"a\342\200\256b\033[2J\303", "a<U+202E>b^[[2J\\xc3"},
+                                          {"", ""}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pst_buf b = {0};
+        pst_buf_adds(&b, "<");
+        pst_term_quote(&b, rows[i][0], strlen(rows[i][0]), 60);
+        assert_memory_equal(b.data, "<", 1);
+        assert_int_equal(b.len, 1 + strlen(rows[i][1]));
+        assert_memory_equal(b.data + 1, rows[i][1], strlen(rows[i][1]));
+        pst_buf_done(&b);
+    }
+    static const char *const cut[] = {"…", "…", "ä…", "ä…", "ää", "ää"}; /* of äää, at so many bytes */
+    for (size_t most = 0; most < 6; most++) {
+        pst_buf b = {0};
+        pst_term_quote(&b, most < 4 ? "äää" : "ää", most < 4 ? 6 : 4, most);
+        assert_string_equal(b.data, cut[most]);
+        pst_buf_done(&b);
+    }
+}
+
 /* Runs child() with a terminal as stdout and stderr; what the terminal got. */
 static void on_pty(void (*child)(void), char *ret, size_t max)
 {
@@ -80,6 +105,7 @@ static void test_term_lets_our_colours_alone_through(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_term_shows_what_steers),
+                                       cmocka_unit_test(test_term_quotes_a_strangers_text_on_one_line),
                                        cmocka_unit_test(test_term_lets_our_colours_alone_through)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
