@@ -51,6 +51,7 @@ typedef void (*pst_http_handler)(void *arg, pst_http_req *req);
 
 enum {
     PST_HTTP_SLASH = 1,         /* {params} may hold an encoded slash (%2F); otherwise such a path is refused */
+    PST_HTTP_MULTIPART = 2,     /* the body is multipart/form-data (multipart.h) and nothing else, whatever conf's types are */
     PST_HTTP_USER_FLAG = 1 << 8 /* this one and higher ones mean what the filter wants them to mean */
 };
 
@@ -79,6 +80,9 @@ void pst_http_set_filter(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), 
 void pst_http_set_place(pst_http *s, const char *segment);
 /* What is answered when no route matches; default: a 404 problem. Same duties as a handler. status 404 or 405 (Allow is set already). */
 void pst_http_set_fallback(pst_http *s, void (*fn)(void *arg, pst_http_req *req, int status), void *arg);
+/* How problems are said, where a path has a form of its own for them: fn answers r and returns true, or leaves it to pst_http_problem. Called for
+ * refusals before any route is found, too: pst_http_path is NULL until the head is read. detail may be NULL. */
+void pst_http_set_problem(pst_http *s, bool (*fn)(void *arg, pst_http_req *req, int status, const char *detail), void *arg);
 int pst_http_port(const pst_http *s);
 const char *pst_http_url(const pst_http *s); /* "http://127.0.0.1:8080" */
 bool pst_http_is_loopback(const pst_http *s);
@@ -98,7 +102,7 @@ void pst_http_reply_dump(pst_http_req *r, json_t *take);
 /* ---- the request; all texts are NUL-terminated, decoded once, valid until the reply ---------------------------------------- */
 
 const char *pst_http_method(const pst_http_req *r);                  /* as sent: HEAD stays HEAD */
-const char *pst_http_path(const pst_http_req *r);                    /* decoded; for logs: route on params */
+const char *pst_http_path(const pst_http_req *r);                    /* decoded; for logs: route on params; NULL: not read yet */
 const char *pst_http_target(const pst_http_req *r);                  /* as sent, with query */
 const char *pst_http_pattern(const pst_http_req *r);                 /* of the route that matched, for metrics; "" if none */
 const pst_http_route *pst_http_route_of(const pst_http_req *r);      /* the route that matched, as it was added; NULL if none */
@@ -111,6 +115,7 @@ const char *pst_http_query_at(const pst_http_req *r, size_t i, const char **ret_
 const char *pst_http_header(const pst_http_req *r, const char *name); /* any case; first one; NULL */
 pst_slice pst_http_body(const pst_http_req *r);                       /* followed by a NUL */
 const char *pst_http_remote(const pst_http_req *r);                   /* "127.0.0.1:50312" */
+const char *pst_http_peer(const pst_http_req *r);                     /* its address alone; "" once the client has gone */
 bool pst_http_gone(const pst_http_req *r);                            /* the client has left */
 bool pst_http_is_local(const pst_http_req *r);                        /* it came from a loopback address */
 /* The cookie of that name; free(), or NULL. */
@@ -128,6 +133,7 @@ void *pst_http_data(const pst_http_req *r);
 
 /* A further header of the reply to come; line breaks and controls in value are dropped. */
 void pst_http_add_header(pst_http_req *r, const char *name, const char *value);
+void pst_http_set_header(pst_http_req *r, const char *name, const char *value); /* instead of one of that name, where there is one */
 void pst_http_reply(pst_http_req *r, int status, const char *content_type, const void *body, size_t len); /* copies; consumes r */
 void pst_http_reply_text(pst_http_req *r, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void pst_http_reply_json(pst_http_req *r, int status, json_t *take); /* takes the reference */
@@ -152,6 +158,15 @@ void pst_http_stream_on_drained(pst_http_stream *st, void (*fn)(void *arg));
 void pst_http_stream_close(pst_http_stream *st); /* ends it properly; no on_close */
 
 void pst_http_stream_abort(pst_http_stream *st); /* the connection is closed now, unsent bytes are thrown away; on_close is called */
+
+/* A websocket (RFC 6455) that only the server speaks on: each write is one text frame, UTF-8; what the client says is weighed and thrown away, pings are
+ * answered, a client that answers none of ours is dropped. Ended as any stream; on_close, backlog and on_drained are the same.
+ * A request wants one where it sends Sec-WebSocket-Key. A handshake that is none is answered here: 400, or 426. protocol: is echoed where the
+ * client offers it; may be NULL. Consumes req. NULL, without on_close: refused, or the client has gone. */
+bool pst_http_ws_wanted(const pst_http_req *r);
+pst_http_stream *pst_http_ws_open(pst_http_req *r, const char *protocol, void (*on_close)(void *arg), void *arg);
+/* As pst_http_stream_close, for what could not go on: a close frame with 1011; any other stream is broken off, so that nobody takes it for whole. */
+void pst_http_stream_fail(pst_http_stream *st);
 
 /* Server-sent events: headers, heartbeats and the retry hint are set. Last-Event-ID: pst_http_last_event_id(req) before opening. */
 pst_http_stream *pst_http_sse_open(pst_http_req *r, void (*on_close)(void *arg), void *arg);

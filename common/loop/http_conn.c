@@ -111,11 +111,23 @@ static bool guard(conn *c, const http_head *h)
                "this server does not answer for that Host: a loopback address, localhost, or a name that it was given (--host NAME)");
     else if (!http_guard_origin(h))
         refuse(c, 403, "a page of another origin may not change anything here");
-    else if (s->conf.types && !http_guard_type(h, s->conf.types))
-        refuse(c, 415,
-               "a body of this type, or of none, is not taken here; say what it is with Content-Type (application/json, application/yaml)");
     else
         return true;
+    return false;
+}
+
+/* The type of a body. A route that takes multipart takes nothing else: a form could send it, so it is the route's own wish. */
+static bool guard_type(conn *c, const pst_http_req *r)
+{
+    static const char *const multipart[] = {"multipart/form-data", NULL};
+    const pst_http *s = c->server;
+    bool upload = r->route && (r->route->flags & PST_HTTP_MULTIPART);
+    if (!s->conf.types || http_guard_type(&r->head, upload ? multipart : s->conf.types))
+        return true;
+    refuse(c, 415,
+           upload ? "the body must be multipart/form-data here; say so with Content-Type"
+                  : "a body of this type, or of none, is not taken here; say what it is with Content-Type (application/json, "
+                    "application/yaml)");
     return false;
 }
 
@@ -176,6 +188,8 @@ static bool admit(conn *c, pst_http_req *r, bool has_body)
         refuse(c, 400, why);
         return false;
     }
+    if (!guard_type(c, r))
+        return false;
     bool keep = r->keep;
     r->keep &= !has_body; /* an answer before the body was read ends the connection */
     c->state = CONN_BUSY; /* filter and fallback may keep it for later */
@@ -240,8 +254,6 @@ static void begin_request(conn *c, pst_http_req *r, size_t len)
     r->head_only = !strcmp(h->method, "HEAD");
     r->target = pst_strdup(h->target);
     r->keep = h->minor == 1 ? !h->close : h->keep_alive && !h->close;
-    if (!guard(c, h))
-        return;
     size_t n = strlen(h->target);
     r->room = pst_alloc(n + 2);
     if (h->target[0] == '/') {
@@ -257,7 +269,7 @@ static void begin_request(conn *c, pst_http_req *r, size_t len)
         pst_buf_printf(&text, "/%s", r->path.segments[i]);
     r->path_text = text.len ? pst_buf_steal(&text) : pst_strdup("/");
     bool has_body = h->chunked || h->length > 0;
-    if (!admit(c, r, has_body))
+    if (!guard(c, h) || !admit(c, r, has_body))
         return;
     if (has_body)
         begin_body(c, r);
@@ -358,6 +370,9 @@ static void process(conn *c)
             go = read_head(c, in);
         } else if (c->state == CONN_BODY) {
             go = read_body(c, in);
+        } else if (c->state == CONN_STREAM && c->stream->ws) {
+            http_ws_read(c); /* may have ended it and the connection */
+            return;
         } else if (c->state == CONN_LINGER) {
             size_t n = evbuffer_get_length(in);
             c->lingered += n;

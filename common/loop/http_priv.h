@@ -6,6 +6,7 @@
 #include "common/loop/http.h"
 #include "common/loop/http_parse.h"
 #include "common/loop/loop_priv.h"
+#include "common/loop/ws_frame.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -32,6 +33,8 @@ struct pst_http {
     void *filter_arg;
     void (*fallback)(void *arg, pst_http_req *req, int status);
     void *fallback_arg;
+    bool (*problem)(void *arg, pst_http_req *req, int status, const char *detail);
+    void *problem_arg;
     void (*drained)(void *arg);
     void *drained_arg;
     conn *conns;
@@ -92,8 +95,15 @@ struct pst_http_req {
     void *data;
 };
 
+typedef struct http_ws {
+    http_ws_reader in;
+    int code;         /* that our close frame carries */
+    int64_t heard_us; /* the client's last byte */
+} http_ws;
+
 struct pst_http_stream {
     conn *conn;
+    http_ws *ws; /* NULL: no websocket */
     bool chunked, sse, head_only, ended;
     pst_timer *heartbeat;
     void (*on_close)(void *arg);
@@ -123,5 +133,15 @@ void http_reply_head(pst_http_req *r, struct evbuffer *out, int status, const ch
 void http_stream_conn_gone(pst_http_stream *st); /* the connection died under it: frees it after on_close */
 void http_stream_flushed(pst_http_stream *st);
 void http_stream_drain(pst_http_stream *st); /* the server wants to end it */
+/* The stream takes the request's place on its connection; the head is written. NULL: the client has gone. Consumes r. */
+pst_http_stream *http_stream_begin(pst_http_req *r, int status, const char *type, bool ws, void (*on_close)(void *arg), void *arg);
+/* Ended by us, not by its user: what is last, then the connection has a few seconds to take what is there. */
+void http_stream_drop(pst_http_stream *st, const char *why);
+void http_stream_beat(pst_http_stream *st, void (*fn)(void *arg)); /* fn(st), every heartbeat */
+
+/* http_ws.c */
+void http_ws_put(pst_http_stream *st, int opcode, const void *data, size_t len);
+void http_ws_put_close(pst_http_stream *st);
+void http_ws_read(conn *c); /* what the client says on a websocket */
 
 #endif

@@ -4,6 +4,7 @@
 #include "common/base/array.h"
 #include "common/base/clock.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -14,7 +15,8 @@ const char *pst_http_status_text(int status)
     static const struct {
         int status;
         const char *text;
-    } texts[] = {{200, "OK"},
+    } texts[] = {{101, "Switching Protocols"},
+                 {200, "OK"},
                  {201, "Created"},
                  {202, "Accepted"},
                  {204, "No Content"},
@@ -42,6 +44,7 @@ const char *pst_http_status_text(int status)
                  {417, "Expectation Failed"},
                  {421, "Misdirected Request"},
                  {422, "Unprocessable Content"},
+                 {426, "Upgrade Required"},
                  {429, "Too Many Requests"},
                  {431, "Request Header Fields Too Large"},
                  {500, "Internal Server Error"},
@@ -58,25 +61,40 @@ const char *pst_http_status_text(int status)
     return status < 500 ? "Bad Request" : "Internal Server Error";
 }
 
-void pst_http_add_header(pst_http_req *r, const char *name, const char *value)
+static out_header *out_header_of(const pst_http_req *r, const char *name)
 {
-    r->headers = pst_array_one_more(r->headers, r->n_headers, sizeof *r->headers);
-    out_header *h = &r->headers[r->n_headers++];
-    h->name = pst_strdup(name);
-    h->value = pst_strdup(value);
-    char *to = h->value;
+    for (size_t i = 0; i < r->n_headers; i++)
+        if (!strcasecmp(r->headers[i].name, name))
+            return &r->headers[i];
+    return NULL;
+}
+
+static void give_value(out_header *h, const char *value)
+{
+    char *to = h->value = pst_strdup(value);
     for (const char *p = value; *p; p++) /* response splitting ends here */
         if ((unsigned char)*p >= 0x20 && *p != 0x7f)
             *to++ = *p;
     *to = 0;
 }
 
-static bool has_out_header(const pst_http_req *r, const char *name)
+void pst_http_add_header(pst_http_req *r, const char *name, const char *value)
 {
-    for (size_t i = 0; i < r->n_headers; i++)
-        if (!strcasecmp(r->headers[i].name, name))
-            return true;
-    return false;
+    r->headers = pst_array_one_more(r->headers, r->n_headers, sizeof *r->headers);
+    out_header *h = &r->headers[r->n_headers++];
+    h->name = pst_strdup(name);
+    give_value(h, value);
+}
+
+void pst_http_set_header(pst_http_req *r, const char *name, const char *value)
+{
+    out_header *h = out_header_of(r, name);
+    if (!h) {
+        pst_http_add_header(r, name, value);
+        return;
+    }
+    free(h->value);
+    give_value(h, value);
 }
 
 void http_reply_head(pst_http_req *r, struct evbuffer *out, int status, const char *type, int64_t length)
@@ -93,9 +111,9 @@ void http_reply_head(pst_http_req *r, struct evbuffer *out, int status, const ch
         evbuffer_add_printf(out, "Content-Length: %lld\r\n", (long long)length);
     else if (length == -2)
         evbuffer_add_printf(out, "Transfer-Encoding: chunked\r\n");
-    if (!has_out_header(r, "X-Content-Type-Options"))
+    if (!out_header_of(r, "X-Content-Type-Options"))
         evbuffer_add_printf(out, "X-Content-Type-Options: nosniff\r\n");
-    if (!has_out_header(r, "Cache-Control"))
+    if (!out_header_of(r, "Cache-Control"))
         evbuffer_add_printf(out, "Cache-Control: no-store\r\n");
     for (size_t i = 0; i < r->n_headers; i++)
         evbuffer_add_printf(out, "%s: %s\r\n", r->headers[i].name, r->headers[i].value);
@@ -159,6 +177,9 @@ void pst_http_reply_json(pst_http_req *r, int status, json_t *take)
 
 void pst_http_problem(pst_http_req *r, int status, const char *code, const char *title, const char *detail)
 {
+    const pst_http *s = r->server;
+    if (s && s->problem && s->problem(s->problem_arg, r, status, detail))
+        return;
     json_t *j = json_object();
     json_object_set_new(j, "type", json_string("about:blank"));
     json_object_set_new(j, "title", json_string(title ? title : pst_http_status_text(status)));

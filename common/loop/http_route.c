@@ -226,6 +226,11 @@ const char *pst_http_remote(const pst_http_req *r)
     return r->remote;
 }
 
+const char *pst_http_peer(const pst_http_req *r)
+{
+    return r->conn ? r->conn->peer : "";
+}
+
 bool pst_http_is_local(const pst_http_req *r)
 {
     return r->conn && r->conn->peer_loopback;

@@ -291,6 +291,12 @@ void pst_http_set_fallback(pst_http *s, void (*fn)(void *arg, pst_http_req *req,
     s->fallback_arg = arg;
 }
 
+void pst_http_set_problem(pst_http *s, bool (*fn)(void *arg, pst_http_req *req, int status, const char *detail), void *arg)
+{
+    s->problem = fn;
+    s->problem_arg = arg;
+}
+
 int pst_http_port(const pst_http *s)
 {
     return s->port;

@@ -1,4 +1,5 @@
-/* http_stream.c - replies of unknown length: chunked pieces, server-sent events, heartbeats, the bound on a slow client's backlog. */
+/* http_stream.c - replies of unknown length: chunked pieces, server-sent events, heartbeats, the bound on a slow client's backlog. A websocket is such a
+ * stream, too, whose pieces are frames (http_ws.c). */
 #include "common/loop/http_priv.h"
 
 #include "common/base/clock.h"
@@ -13,6 +14,10 @@ static void put(pst_http_stream *st, const void *data, size_t len)
     struct evbuffer *out = bufferevent_get_output(st->conn->bev);
     if (st->head_only || len == 0)
         return;
+    if (st->ws) {
+        http_ws_put(st, WS_TEXT, data, len);
+        return;
+    }
     if (st->chunked)
         evbuffer_add_printf(out, "%zx\r\n", len);
     evbuffer_add(out, data, len);
@@ -29,7 +34,9 @@ static void finish(pst_http_stream *st)
         return;
     PST_ASSERT(c->stream == st && c->state == CONN_STREAM);
     st->ended = true;
-    if (st->chunked && !st->head_only)
+    if (st->ws)
+        http_ws_put_close(st);
+    else if (st->chunked && !st->head_only)
         evbuffer_add(bufferevent_get_output(c->bev), "0\r\n\r\n", 5);
     pst_timer_free(st->heartbeat);
     st->heartbeat = NULL;
@@ -38,6 +45,7 @@ static void finish(pst_http_stream *st)
 static void stream_free(pst_http_stream *st)
 {
     pst_timer_free(st->heartbeat);
+    free(st->ws);
     free(st);
 }
 
@@ -48,9 +56,14 @@ static void on_heartbeat(void *arg)
         put(st, ": still here\n\n", 14);
 }
 
-pst_http_stream *pst_http_stream_open(pst_http_req *r, int status, const char *content_type, void (*on_close)(void *arg), void *arg)
+pst_http_stream *http_stream_begin(pst_http_req *r, int status, const char *type, bool ws, void (*on_close)(void *arg), void *arg)
 {
     pst_http_stream *st = pst_alloc(sizeof *st);
+    if (ws) {
+        st->ws = pst_alloc(sizeof *st->ws);
+        st->ws->code = WS_NORMAL;
+        st->ws->heard_us = pst_mono_us();
+    }
     st->on_close = on_close;
     st->arg = arg;
     st->head_only = r->head_only;
@@ -58,14 +71,14 @@ pst_http_stream *pst_http_stream_open(pst_http_req *r, int status, const char *c
     conn *c = r->conn;
     if (c) {
         PST_ASSERT(c->req == r && !c->stream && c->state == CONN_BUSY);
-        st->chunked = r->head.minor == 1;
-        r->keep = r->keep && st->chunked && !c->server->draining;
-        http_reply_head(r, bufferevent_get_output(c->bev), status, content_type, st->chunked ? -2 : -1);
+        st->chunked = r->head.minor == 1 && !ws;
+        r->keep = ws || (r->keep && st->chunked && !c->server->draining); /* a websocket's head says nothing of closing */
+        http_reply_head(r, bufferevent_get_output(c->bev), status, type, st->chunked ? -2 : -1);
         st->conn = c;
         c->stream = st;
         c->req = NULL;
         c->state = CONN_STREAM;
-        c->close_after = !r->keep;
+        c->close_after = ws || !r->keep;
         c->server->streams_open++;
         http_conn_deadline(c, c->eof ? 1 : -1); /* a client that has left: its stream ends at the next turn of the loop */
         if (st->head_only)
@@ -79,13 +92,24 @@ pst_http_stream *pst_http_stream_open(pst_http_req *r, int status, const char *c
     return st;
 }
 
+pst_http_stream *pst_http_stream_open(pst_http_req *r, int status, const char *content_type, void (*on_close)(void *arg), void *arg)
+{
+    return http_stream_begin(r, status, content_type, false, on_close, arg);
+}
+
+void http_stream_beat(pst_http_stream *st, void (*fn)(void *arg))
+{
+    int64_t us = (int64_t)st->conn->server->conf.heartbeat_ms * 1000;
+    PST_ASSERT(!st->heartbeat);
+    st->heartbeat = pst_timer_new(st->conn->server->loop, us, us, fn, st);
+}
+
 size_t pst_http_stream_backlog(const pst_http_stream *st)
 {
     return evbuffer_get_length(bufferevent_get_output(st->conn->bev));
 }
 
-/* Ended by us, not by its user: a last comment, then the connection has a few seconds to take what is there. */
-static void drop(pst_http_stream *st, const char *why)
+void http_stream_drop(pst_http_stream *st, const char *why)
 {
     if (st->ended)
         return;
@@ -105,7 +129,9 @@ static bool fits(pst_http_stream *st, size_t len)
     if (pst_http_stream_backlog(st) + len <= s->conf.stream_backlog_max)
         return true;
     s->streams_dropped++;
-    drop(st, ": dropped: this client reads too slowly; reconnect with Last-Event-ID\n\n");
+    if (st->ws)
+        st->ws->code = WS_POLICY;
+    http_stream_drop(st, ": dropped: this client reads too slowly; reconnect with Last-Event-ID\n\n");
     return false;
 }
 
@@ -163,7 +189,9 @@ void http_stream_flushed(pst_http_stream *st)
 
 void http_stream_drain(pst_http_stream *st)
 {
-    drop(st, ": the server is shutting down\n\n");
+    if (st->ws)
+        st->ws->code = WS_AWAY;
+    http_stream_drop(st, ": the server is shutting down\n\n");
 }
 
 /* ---- server-sent events ---------------------------------------------------------------------------------------------------- */
@@ -172,14 +200,12 @@ pst_http_stream *pst_http_sse_open(pst_http_req *r, void (*on_close)(void *arg),
 {
     pst_http_add_header(r, "Cache-Control", "no-cache, no-transform");
     pst_http_add_header(r, "X-Accel-Buffering", "no");
-    int heartbeat_ms = r->server ? r->server->conf.heartbeat_ms : 15000;
     pst_http_stream *st = pst_http_stream_open(r, 200, "text/event-stream; charset=utf-8", on_close, arg);
     if (!st)
         return NULL;
     st->sse = true;
     put(st, "retry: 2000\n\n", 13);
-    int64_t us = (int64_t)heartbeat_ms * 1000;
-    st->heartbeat = pst_timer_new(st->conn->server->loop, us, us, on_heartbeat, st);
+    http_stream_beat(st, on_heartbeat);
     return st;
 }
 
@@ -272,6 +298,7 @@ static void sent(const void *data, size_t len, void *piece)
 
 int pst_http_stream_send(pst_http_stream *st, pst_http_piece *p)
 {
+    PST_ASSERT(!st->ws); /* a piece is framed as an event */
     if (!fits(st, p->len))
         return PST_ELIMIT;
     if (st->head_only)
