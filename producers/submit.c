@@ -14,6 +14,7 @@
 #include "common/bus/bus.h"
 #include "common/objects/objects.h"
 #include "common/platform/client.h"
+#include "common/platform/code.h"
 #include "common/platform/codec.h"
 #include "schemas/avro.h"
 #include "schemas/events.h"
@@ -24,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CODE_INLINE_MAX = 700 * 1024, CODE_MAX = 512 << 20, ANSWER_US = 10 * 1000000 };
+enum { ANSWER_US = 10 * 1000000 };
 
 /* ---- the answer ---- */
 
@@ -174,7 +175,7 @@ static void check_the_rest(const pst_manifest *m, const char *code, pst_complain
     pst_err e = {0};
     char media[32];
     pst_manifest_check_served(m, errors);
-    if (code && pst_archive_pack(code, CODE_MAX, &archive, media, &e) < 0)
+    if (code && pst_archive_pack(code, PST_CODE_BYTES_MAX, &archive, media, &e) < 0)
         pst_complain(errors, "code", 0, "%s", e.text);
     pst_buf_done(&archive);
 }
@@ -205,32 +206,14 @@ static int check_manifest(const char *file, const pst_buf *text, const char *cod
     return rc < 0 ? PST_EINVAL : 0;
 }
 
-/* Packs code into the request: inside the event when small, else by the object store. */
+/* Packs code into the request. */
 static int attach_code(pst_verb_run *v, const char *path, bool dry_run, pst_job_code *ret_code, pst_err *err)
 {
     pst_buf zip = {0};
-    char media[32], sha[65];
-    int rc = pst_archive_pack(path, CODE_MAX, &zip, media, err);
-    if (rc < 0)
-        return rc;
-    pst_sha256_hex(zip.data, zip.len, sha);
-    *ret_code = (pst_job_code){.media_type = pst_strdup(media), .sha256 = pst_strdup(sha)};
-    if (zip.len <= CODE_INLINE_MAX) {
-        ret_code->content.len = zip.len;
-        ret_code->content.data = pst_buf_steal(&zip);
-        return 0;
-    }
-    pst_objects *o = NULL;
-    char *key = pst_sprintf("code/%s", sha);
-    if (dry_run)
-        ret_code->uri = pst_sprintf("%s/%s", v->settings.objects.value, key);
-    else {
-        rc = pst_objects_open(v->settings.objects.value, &o, err);
-        if (!rc)
-            rc = pst_objects_put(o, key, zip.data, zip.len, &ret_code->uri, err);
-        pst_objects_close(o);
-    }
-    free(key);
+    char media[32];
+    int rc = pst_archive_pack(path, PST_CODE_BYTES_MAX, &zip, media, err);
+    if (!rc)
+        rc = pst_code_attach(v->settings.objects.value, (pst_slice){zip.data, zip.len}, media, dry_run, ret_code, err);
     pst_buf_done(&zip);
     return rc;
 }
@@ -384,10 +367,7 @@ static int submit_run(int argc, char **argv)
         pst_print_event(&pst_job_request_type, &r);
     else if (!rc)
         rc = publish_and_wait(&v, &o, &r, &status);
-    free(code.media_type);
-    free(code.uri);
-    free(code.sha256);
-    free(code.content.data);
+    pst_code_done(&code);
     pst_buf_done(&text);
     int failed = pst_verb_end(&v, rc);
     return failed ? failed : status;

@@ -150,9 +150,9 @@ static int write_file(struct archive *a, struct archive_entry *entry, int root, 
     return rc;
 }
 
-static int unpack_entry(struct archive *a, struct archive_entry *entry, int root, budget *b, pst_err *err)
+/* What an archive may hold at all. path: the entry's clean one; "" only for a folder. */
+static int weigh_entry(struct archive_entry *entry, budget *b, char path[PATH_BYTES], bool *ret_folder, pst_err *err)
 {
-    char path[PATH_BYTES];
     const char *name = archive_entry_pathname(entry);
     if (!name)
         name = archive_entry_pathname_utf8(entry);
@@ -167,16 +167,42 @@ static int unpack_entry(struct archive *a, struct archive_entry *entry, int root
         return refuse(err, path, "hard links are not taken; put the file itself");
     if (archive_entry_is_encrypted(entry))
         return refuse(err, path, "it is encrypted");
+    *ret_folder = archive_entry_filetype(entry) == AE_IFDIR;
     switch (archive_entry_filetype(entry)) {
-    case AE_IFDIR: return *path ? make_folders(root, path, true, err) : 0;
+    case AE_IFDIR: return 0;
     case AE_IFREG: break;
     case AE_IFLNK: return refuse(err, path, "symbolic links are not taken; put the file itself");
     default: return refuse(err, path, "it is neither a file nor a folder");
     }
-    if (!*path)
-        return refuse(err, name, "a file cannot be the folder itself");
-    rc = make_folders(root, path, false, err);
-    return rc < 0 ? rc : write_file(a, entry, root, path, b, err);
+    return *path ? 0 : refuse(err, name, "a file cannot be the folder itself");
+}
+
+static int unpack_entry(struct archive *a, struct archive_entry *entry, int root, budget *b, pst_err *err)
+{
+    char path[PATH_BYTES];
+    bool folder;
+    int rc = weigh_entry(entry, b, path, &folder, err);
+    if (!rc && *path)
+        rc = make_folders(root, path, folder, err);
+    return rc < 0 || folder ? rc : write_file(a, entry, root, path, b, err);
+}
+
+/* The sizes that a zip's directory tells: what unpacks to more is found out when it is unpacked. */
+static int check_entry(struct archive_entry *entry, budget *b, pst_err *err)
+{
+    char path[PATH_BYTES];
+    bool folder;
+    int rc = weigh_entry(entry, b, path, &folder, err);
+    int64_t size = rc || folder ? 0 : archive_entry_size(entry);
+    if (rc)
+        return rc;
+    if (size < 0 || size > BYTES_MAX - b->written)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0, "the archive unpacks to more than %lld bytes", BYTES_MAX);
+    b->written += size;
+    if (b->written > RATIO_FLOOR && b->written / RATIO_MAX > b->packed)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0,
+                           "the archive unpacks to more than %d times its size (at entry '%.100s')", RATIO_MAX, path);
+    return 0;
 }
 
 /* libarchive converts names to the thread's character set: UTF-8, whatever the caller's is. */
@@ -195,6 +221,40 @@ static void utf8_end(locale_t utf8, locale_t was)
     freelocale(utf8);
 }
 
+/* Unpacks beneath root; -1: only looks. */
+static int walk(const void *data, size_t len, int root, pst_err *err)
+{
+    int rc = 0;
+    locale_t was, utf8 = utf8_begin(&was);
+    budget b = {.packed = (int64_t)len};
+    struct archive *a = archive_read_new();
+    PST_ASSERT(a);
+    if (root < 0) { /* by its directory, which stands at its end: a zip that was cut off has none */
+        archive_read_support_format_zip_seekable(a);
+    } else {
+        archive_read_support_format_zip(a);
+        archive_read_support_format_tar(a);
+        archive_read_support_filter_gzip(a);
+    }
+    if (!len || archive_read_open_memory(a, data, len) != ARCHIVE_OK)
+        rc = len ? broken(a, err) : pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "archive", 0, "the archive is empty (0 bytes)");
+    while (!rc) {
+        struct archive_entry *entry;
+        int r = archive_read_next_header(a, &entry);
+        if (r == ARCHIVE_EOF)
+            break;
+        if (r == ARCHIVE_RETRY)
+            continue;
+        if (r < ARCHIVE_WARN)
+            rc = broken(a, err);
+        else
+            rc = root >= 0 ? unpack_entry(a, entry, root, &b, err) : check_entry(entry, &b, err);
+    }
+    archive_read_free(a);
+    utf8_end(utf8, was);
+    return rc;
+}
+
 /* The folder may be half full after a failure: its caller made it for this archive and removes it as a whole. */
 int pst_archive_unpack(const void *data, size_t len, const char *dir, pst_err *err)
 {
@@ -206,26 +266,7 @@ int pst_archive_unpack(const void *data, size_t len, const char *dir, pst_err *e
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return pst_err_sys(err, errno, "cannot open folder %s", dir);
-    locale_t was, utf8 = utf8_begin(&was);
-    budget b = {.packed = (int64_t)len};
-    struct archive *a = archive_read_new();
-    PST_ASSERT(a);
-    archive_read_support_format_zip(a);
-    archive_read_support_format_tar(a);
-    archive_read_support_filter_gzip(a);
-    if (!len || archive_read_open_memory(a, data, len) != ARCHIVE_OK)
-        rc = len ? broken(a, err) : pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "archive", 0, "the archive is empty (0 bytes)");
-    while (!rc) {
-        struct archive_entry *entry;
-        int r = archive_read_next_header(a, &entry);
-        if (r == ARCHIVE_EOF)
-            break;
-        if (r == ARCHIVE_RETRY)
-            continue;
-        rc = r < ARCHIVE_WARN ? broken(a, err) : unpack_entry(a, entry, root, &b, err);
-    }
-    archive_read_free(a);
-    utf8_end(utf8, was);
+    rc = walk(data, len, root, err);
     close(root);
     return rc;
 }
@@ -235,7 +276,8 @@ int pst_archive_unpack(const void *data, size_t len, const char *dir, pst_err *e
 typedef struct packer {
     struct archive *a;
     pst_buf out;
-    size_t bytes_max;
+    int to; /* -1: the archive goes to out, else to this descriptor */
+    size_t written, bytes_max;
     int64_t read;
     size_t entries;
     bool full;
@@ -244,13 +286,19 @@ typedef struct packer {
 static la_ssize_t take(struct archive *a, void *arg, const void *data, size_t len)
 {
     packer *p = arg;
-    PST_ASSERT(p->out.len <= p->bytes_max);
-    if (len > p->bytes_max - p->out.len) {
+    PST_ASSERT(p->written <= p->bytes_max);
+    if (len > p->bytes_max - p->written) {
         p->full = true;
         archive_set_error(a, ENOSPC, "larger than the limit");
         return -1;
     }
-    pst_buf_add(&p->out, data, len);
+    if (p->to < 0)
+        pst_buf_add(&p->out, data, len);
+    else if (pst_fs_write_all(p->to, data, len) < 0) {
+        archive_set_error(a, errno, "%s", strerror(errno));
+        return -1;
+    }
+    p->written += len;
     return (la_ssize_t)len;
 }
 
@@ -352,6 +400,28 @@ static const char *media_type_of(const char *data, size_t len)
     return NULL;
 }
 
+/* dirfd is closed. */
+static int pack_all(packer *p, int dirfd, const char *path, pst_err *err)
+{
+    locale_t was, utf8 = utf8_begin(&was);
+    int rc = 0;
+    p->a = archive_write_new();
+    PST_ASSERT(p->a);
+    archive_write_set_format_zip(p->a);
+    archive_write_set_bytes_in_last_block(p->a, 1);
+    if (archive_write_open2(p->a, p, NULL, take, NULL, NULL) < ARCHIVE_WARN) {
+        rc = pack_failed(p, path, err);
+        close(dirfd);
+    } else {
+        rc = pack_folder(p, dirfd, "", 0, err);
+    }
+    if (archive_write_close(p->a) < ARCHIVE_WARN && !rc)
+        rc = pack_failed(p, path, err);
+    archive_write_free(p->a);
+    utf8_end(utf8, was);
+    return rc;
+}
+
 /* A file that is an archive already goes as it is, checked by its first bytes only: unpacking will look at the rest. A folder becomes a zip in
  * memory, bounded while it is written, not afterwards. */
 int pst_archive_pack(const char *path, size_t bytes_max, pst_buf *ret_zip, char ret_media_type[32], pst_err *err)
@@ -380,21 +450,8 @@ int pst_archive_pack(const char *path, size_t bytes_max, pst_buf *ret_zip, char 
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return pst_err_sys(err, errno, "cannot read folder %s", path);
-    locale_t was, utf8 = utf8_begin(&was);
-    packer p = {.a = archive_write_new(), .bytes_max = bytes_max};
-    PST_ASSERT(p.a);
-    archive_write_set_format_zip(p.a);
-    archive_write_set_bytes_in_last_block(p.a, 1);
-    if (archive_write_open2(p.a, &p, NULL, take, NULL, NULL) < ARCHIVE_WARN) {
-        rc = pack_failed(&p, path, err);
-        close(fd);
-    } else {
-        rc = pack_folder(&p, fd, "", 0, err);
-    }
-    if (archive_write_close(p.a) < ARCHIVE_WARN && !rc)
-        rc = pack_failed(&p, path, err);
-    archive_write_free(p.a);
-    utf8_end(utf8, was);
+    packer p = {.to = -1, .bytes_max = bytes_max};
+    rc = pack_all(&p, fd, path, err);
     if (rc) {
         pst_buf_done(&p.out);
         return rc;
@@ -402,4 +459,24 @@ int pst_archive_pack(const char *path, size_t bytes_max, pst_buf *ret_zip, char 
     snprintf(ret_media_type, 32, "application/zip");
     *ret_zip = p.out;
     return 0;
+}
+
+int pst_archive_pack_folder(int dirfd, int to, size_t bytes_max, pst_err *err)
+{
+    packer p = {.to = to, .bytes_max = bytes_max};
+    int rc = archive_lib_open(err);
+    if (!rc)
+        return pack_all(&p, dirfd, "the folder", err);
+    close(dirfd);
+    return rc;
+}
+
+int pst_archive_check(const void *data, size_t len, pst_err *err)
+{
+    const char *type = len ? media_type_of(data, len) : NULL;
+    if (!type || strcmp(type, "application/zip"))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "archive", 0, "%s",
+                           len ? "it is no zip archive" : "the archive is empty (0 bytes)");
+    int rc = archive_lib_open(err);
+    return rc ? rc : walk(data, len, -1, err);
 }

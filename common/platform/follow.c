@@ -114,7 +114,7 @@ int pst_follow_run(const pst_follow *f, pst_err *err)
         rc = pst_consumer_poll(c, &(pst_poll){.records_max = 2000, .bytes_max = 4 << 20, .timeout_ms = 100}, &b, err);
         if (!rc)
             rc = hand_out(r, &b, err);
-        if (rc || (!f->follow && b.eof))
+        if (rc || (!f->follow && b.eof) || (f->stop && *f->stop))
             break;
         if (f->follow && f->to_the_end_of_job && r->ended && b.eof && pst_mono_us() - r->ended_mono_us > LAST_RECORDS_US)
             break;

@@ -11,10 +11,11 @@ typedef struct pst_follow {
     pst_client *client;
     pst_topic topic; /* whose records go to fn */
     const char *training_id;
-    bool follow;            /* go on after the present end, until the job has ended or fn says stop */
-    bool to_the_end_of_job; /* with follow: return 0 once the job has ended and its last records were seen */
-    int64_t since_us;       /* records before this time are not wanted; 0 = all */
-    int64_t timeout_us;     /* 0 = none */
+    bool follow;              /* go on after the present end, until the job has ended or fn says stop */
+    bool to_the_end_of_job;   /* with follow: return 0 once the job has ended and its last records were seen */
+    int64_t since_us;         /* records before this time are not wanted; 0 = all */
+    int64_t timeout_us;       /* 0 = none */
+    const _Atomic bool *stop; /* true ends it with 0; NULL = never */
     int (*fn)(void *arg, const pst_record *r, pst_err *err); /* 0 go on, 1 stop, < 0 fail */
     void *arg;
 } pst_follow;

@@ -3,33 +3,13 @@
 
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/platform/results.h"
 #include "lcm/supervisor/lines.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static bool is_mount(const char *type)
-{
-    return type && (!strcmp(type, "mount") || !strcmp(type, "host_mount") || !strcmp(type, "mount_volume"));
-}
-
-/* Results go into the user's own folder where a mounted store names one (FfDL: <container>/<training id>), else into the job's. */
-static void choose_result_dir(sup_run *r, const char *job_dir)
-{
-    for (size_t i = 0; i < r->manifest.n_stores; i++) {
-        const pst_data_store *s = &r->manifest.stores[i];
-        const char *base = json_string_value(json_object_get(s->connection, "path"));
-        if (!is_mount(s->type) || !s->output || !base || access(base, W_OK) < 0)
-            continue;
-        r->result_bucket_dir = pst_fs_join(base, s->output);
-        r->result_dir = pst_fs_join(r->result_bucket_dir, r->spec.training_id);
-        return;
-    }
-    r->result_bucket_dir = pst_strdup(job_dir);
-    r->result_dir = pst_fs_join(job_dir, "results");
-}
 
 /* The manifest is parsed again here: the LCM passes on the text as it was submitted, so that nobody in between can drop a key that only the
  * supervisor knows. */
@@ -60,7 +40,7 @@ int sup_run_open(const char *run_dir, sup_run *ret_run, pst_err *err)
     r.log_dir = pst_fs_join(r.job_state_dir, "logs");
     r.own_log_dir = pst_fs_join(r.log_dir, r.spec.process);
     r.checkpoint_dir = pst_fs_join(job_dir, "checkpoints");
-    choose_result_dir(&r, job_dir);
+    pst_results_place(r.spec.state_dir, r.spec.training_id, &r.manifest, &r.result_bucket_dir, &r.result_dir);
     free(gen_dir);
     free(job_dir);
     const char *dirs[] = {r.code_dir, r.data_dir, r.own_log_dir, r.checkpoint_dir, r.result_dir};

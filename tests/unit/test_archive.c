@@ -176,6 +176,40 @@ static void test_archive_junk_and_truncation_are_errors_not_crashes(void **state
     }
 }
 
+/* What is refused before an archive is taken; nothing is written for it. */
+static void test_archive_check_looks_into_zips_without_unpacking(void **state)
+{
+    static const item fine[] = {{"lib/", AE_IFDIR, NULL, 0, 0755}, {"lib/a.sh", AE_IFREG, NULL, 0, 0755}},
+                      slip[] = {{"../a", AE_IFREG, NULL, 0, 0}}, link[] = {{"a", AE_IFLNK, "/etc/passwd", 0, 0}},
+                      bomb[] = {{"a", AE_IFREG, NULL, 200u << 20, 0}};
+    static const struct {
+        const char *format;
+        const item *items;
+        size_t n;
+        const char *said; /* NULL: it is taken */
+    } rows[] = {{"zip", fine, 2, NULL},
+                {"zip", slip, 1, ".."},
+                {"zip", link, 1, "symbolic"},
+                {"zip", bomb, 1, "200 times"},
+                {"tgz", fine, 2, "no zip"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pst_buf b = {0};
+        pst_err err = {0};
+        build(rows[i].format, rows[i].items, rows[i].n, &b);
+        int rc = pst_archive_check(b.data, b.len, &err);
+        assert_int_equal(rc != 0, rows[i].said != NULL);
+        if (rows[i].said && (err.cls != PST_CLASS_DATA || !strstr(err.text, rows[i].said)))
+            fail_msg("%s, wanted %s", err.text, rows[i].said);
+        if (!i) { /* cut anywhere, it has no directory */
+            for (size_t n = 0; n < b.len; n++) {
+                pst_err_clear(&err);
+                assert_true(pst_archive_check(b.data, n, &err) < 0 && err.cls == PST_CLASS_DATA);
+            }
+        }
+        pst_buf_done(&b);
+    }
+}
+
 static void test_archive_ordinary_ones_unpack(void **state)
 {
     place *p = *state;
@@ -263,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_archive_attacks_are_refused_with_a_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(test_archive_junk_and_truncation_are_errors_not_crashes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_archive_check_looks_into_zips_without_unpacking, setup, teardown),
         cmocka_unit_test_setup_teardown(test_archive_ordinary_ones_unpack, setup, teardown),
         cmocka_unit_test_setup_teardown(test_archive_packed_folder_comes_back_and_is_deterministic, setup, teardown),
     };
