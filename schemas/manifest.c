@@ -78,7 +78,7 @@ static const char *const store_types[] = {"mount",
                                           "swift_datastore",
                                           "softlayer_objectstore",
                                           "bluemix_objectstore"};
-enum { STORE_TYPES_MOUNT = 3, STORE_TYPE_TOPIC = 4, STORE_TYPES = sizeof store_types / sizeof *store_types };
+enum { STORE_TYPE_FFDL_MOUNT = 2, STORE_TYPES_MOUNT = 3, STORE_TYPE_TOPIC = 4, STORE_TYPES = sizeof store_types / sizeof *store_types };
 
 /* "beginning", "end" or an offset. */
 static int64_t get_offset(mf_reader *r, const mf_place *p, const char *key, const char *word, int64_t word_value)
@@ -143,8 +143,9 @@ static void read_store(mf_reader *r, const mf_place *p, pst_data_store *s)
     for (size_t i = 0; s->type && i < STORE_TYPES; i++)
         if (!strcmp(s->type, store_types[i]))
             kind = i;
-    if (kind <= STORE_TYPE_TOPIC && connection.obj) /* ours, or read by us alone */
-        mf_check_keys(r, &connection, true);
+    /* What FfDL writes has keys of other stores (user_name, password, region), which it passes over; ours, and what we alone read, has none. */
+    if (kind <= STORE_TYPE_TOPIC && connection.obj)
+        mf_check_keys(r, &connection, kind != STORE_TYPE_FFDL_MOUNT);
     if (!s->type || kind == STORE_TYPES) {
         const char *near = s->type ? pst_nearest(s->type, store_types, STORE_TYPES) : NULL;
         if (near)

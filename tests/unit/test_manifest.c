@@ -1,6 +1,8 @@
 /* test_manifest.c - manifests of FfDL and of ours: what is read, what is refused, and that nothing wrong is passed over in silence. */
 #include "schemas/manifest.h"
 
+#include "common/base/buf.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -69,6 +71,23 @@ static const char good[] = "name: tf_convolutional_network_tutorial\n"
                            "  env: {SEED: 42, MODE: fast}\n"
                            "  model: {name: mnist, alias: champion}\n"
                            "  roles: {ps: 1}\n";
+
+/* FfDL's examples write keys of other stores there; its server passes over what it does not know. */
+static void test_manifest_ffdl_mount_passes_over_other_keys_of_its_connection(void **state)
+{
+    static const char *const types[] = {"mount_volume", "mount"};
+    for (int i = 0; i < 2; i++) {
+        char *text = pst_sprintf(
+            "name: n\ncpus: 1\ngpus: 0\nmemory: 1Gb\nlearners: 1\nframework: {name: custom, version: \"1\", command: \"true\"}\n"
+            "data_stores:\n  - {id: a, type: %s, training_data: {container: c}, connection: {path: /x, password: p}}\n",
+            types[i]);
+        parsed p = parse(text);
+        assert_int_equal(p.rc != 0, i);
+        assert_non_null(about(i ? &p.errors : &p.warnings, "data_stores[0].connection.password"));
+        parsed_done(&p);
+        free(text);
+    }
+}
 
 static void test_manifest_ffdl_fields_and_ours_are_read(void **state)
 {
@@ -337,6 +356,7 @@ static void test_manifest_larger_than_the_limit_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_manifest_ffdl_mount_passes_over_other_keys_of_its_connection),
         cmocka_unit_test(test_manifest_ffdl_fields_and_ours_are_read),
         cmocka_unit_test(test_manifest_silent_fields_take_defaults),
         cmocka_unit_test(test_manifest_every_violation_is_listed),
