@@ -5,6 +5,8 @@
  *     GET /v1/jobs ──► the store (a view the trainer keeps; a memory: store is kept here)
  *     GET …/logs, /metrics, /events ──► reader threads that read the topic, at most four at once (job_records)
  *
+ *     FfDL's REST ──► the same, in its own words and shapes (ffdl.h)
+ *
  * routes.h has the table of a noun's paths, openapi.h their description, who.h who may.
  *
  * Everything but feed and readers belongs to the loop's thread. */
@@ -23,6 +25,8 @@
 typedef struct gw_hub gw_hub;
 typedef struct gw_feed gw_feed;
 typedef struct gw_publisher gw_publisher;
+typedef struct gw_awaited gw_awaited;
+typedef struct gw_page gw_page;
 
 /* Memory for one record as JSON: sixteen times the largest event of ours. */
 enum { PST_GATEWAY_RECORD_ROOM = 8 << 20 };
@@ -41,7 +45,11 @@ typedef struct gw_state {
     char *description; /* openapi.h, as text */
     pst_metrics *metrics;
     pst_metric *submitted, *refused, *streams;
-    _Atomic int readers; /* threads reading a topic for a request */
+    gw_awaited *awaited;    /* awaited.c */
+    gw_page *pages_waiting; /* ffdl_pages.c */
+    int pages_running, n_pages_waiting;
+    /* Threads at work for a request, all of which the gateway waits for: of job_records.c, pour.h, uploads of FfDL's, its pages (also those that wait). */
+    _Atomic int readers, pours, uploads, pages;
 } gw_state;
 
 /* hub.c: fan-out of events to SSE streams, with a ring of the last ones for Last-Event-ID. @thread loop */
@@ -66,7 +74,17 @@ void gw_feed_dump(const gw_feed *f, json_t *to); /* NULL-safe */
 int gw_publisher_new(gw_state *g, gw_publisher **ret_publisher, pst_err *err);
 void gw_publisher_dump(const gw_publisher *p, json_t *to);
 void gw_publisher_free(gw_publisher *p); /* waits a moment for what is under way */
-void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id);
+/* The broker has it: answers req, now or later. */
+typedef void (*gw_published)(gw_state *g, pst_http_req *req, const char *training_id);
+/* published NULL: 202 with where the event stands. request, key and training_id are borrowed for the call. */
+void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id,
+                       gw_published published);
+
+/* awaited.c: asks fn every few milliseconds what the store has of the job (doc; NULL: nothing), until it has answered req and returns true. last: it
+ * must answer now; after 7 s, when the client has gone, and when the gateway ends. @thread loop */
+typedef bool (*gw_seen)(gw_state *g, pst_http_req *req, const char *id, const json_t *doc, bool last);
+void gw_await(gw_state *g, pst_http_req *req, const char *id, gw_seen fn);
+void gw_await_end(gw_state *g);
 
 /* service.c: what all of it holds, for dumps (dump.h). @thread loop */
 void gw_dump(void *arg, json_t *to);

@@ -126,7 +126,7 @@ static void submit(void *arg, pst_http_req *req)
     else {
         complete(req, &r);
         pst_training_id(r.user, r.request_id, id);
-        gw_publisher_send(g->publisher, req, &r, id, id);
+        gw_publisher_send(g->publisher, req, &r, id, id, NULL);
     }
     pst_event_clear(&pst_job_request_type, &r);
 }
@@ -141,7 +141,7 @@ static void act(gw_state *g, pst_http_req *req, pst_job_action action)
     complete(req, &r);
     if (!strcmp(r.user, "anonymous")) /* whoever has the platform's one token acts for the account that runs it */
         text_set(&r.user, pst_account_name(NULL));
-    gw_publisher_send(g->publisher, req, &r, id, id);
+    gw_publisher_send(g->publisher, req, &r, id, id, NULL);
     pst_event_clear(&pst_job_request_type, &r);
 }
 

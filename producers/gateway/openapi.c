@@ -109,21 +109,33 @@ static void add_answer(json_t *doc, const gw_noun *noun, json_t *to, const gw_an
     json_object_set_new(to, status, one);
 }
 
+/* What is refused before a handler, in the form that the path has for it. */
+static void add_refusal(json_t *doc, const gw_noun *noun, const gw_route *r, json_t *to, gw_answer a)
+{
+    static const gw_answer ffdl = {0, NULL, GW_FFDL_ERROR};
+    if (r->http.flags & GW_FFDL) {
+        a.type = ffdl.type;
+        a.schema = ffdl.schema;
+    }
+    add_answer(doc, noun, to, &a);
+}
+
 static json_t *responses(json_t *doc, const gw_noun *noun, const gw_route *r)
 {
-    static const gw_answer unknown = {401, "no token, or a wrong one", GW_PROBLEM}, other = {0, "refused", GW_PROBLEM},
-                           large = {413, "the body is too large", GW_PROBLEM},
+    static const gw_answer unknown = {401, "no token, or a wrong one", GW_PROBLEM},
+                           not_yours = {401, "no token, a wrong one, or a job of another user", GW_PROBLEM},
+                           other = {0, "refused", GW_PROBLEM}, large = {413, "the body is too large", GW_PROBLEM},
                            type = {415, "a body of another type, or of none", GW_PROBLEM};
     json_t *all = json_object();
     for (const gw_answer *a = r->answers; a->status; a++)
         add_answer(doc, noun, all, a);
     if (!(r->http.flags & GW_EVERYBODY))
-        add_answer(doc, noun, all, &unknown);
+        add_refusal(doc, noun, r, all, r->http.flags & GW_FFDL ? not_yours : unknown);
     if (r->bodies) {
-        add_answer(doc, noun, all, &large);
-        add_answer(doc, noun, all, &type);
+        add_refusal(doc, noun, r, all, large);
+        add_refusal(doc, noun, r, all, type);
     }
-    add_answer(doc, noun, all, &other);
+    add_refusal(doc, noun, r, all, other);
     return all;
 }
 
@@ -141,6 +153,8 @@ static void who_may(json_t *op, unsigned flags)
         words = "everybody";
     else if (flags & GW_LOOPBACK)
         words = "everybody on this computer; from elsewhere, who shows the token";
+    else if (flags & GW_GRANTED)
+        words = "who shows the token, and who did for this job within the last minute, from the same address and under the same name";
     json_object_set_new(op, "security", ways);
     json_object_set_new(op, "x-who-may", json_string(words));
 }

@@ -23,9 +23,20 @@ struct gw_publisher {
 typedef struct pending {
     gw_publisher *p;
     pst_http_req *req;
+    gw_published published;
     char *request_id, *training_id;
     pst_trace trace;
 } pending;
+
+static void answer_position(pending *w, const pst_delivery *d)
+{
+    char *location = pst_sprintf("/v1/jobs/%s", w->training_id);
+    pst_http_add_header(w->req, "Location", location);
+    pst_http_reply_json(w->req, 202,
+                        json_pack("{s:s, s:s, s:s, s:i, s:I}", "training_id", w->training_id, "request_id", w->request_id, "topic",
+                                  d->topic, "partition", (int)d->partition, "offset", (json_int_t)d->offset));
+    free(location);
+}
 
 /* The one place where a published request is answered and let go: librdkafka reports each record exactly once, failed ones too. */
 static void on_delivery(void *arg, const pst_delivery *d)
@@ -43,18 +54,17 @@ static void on_delivery(void *arg, const pst_delivery *d)
                          d->text ? d->text : "the broker did not take the event; ask again with the same request_id");
         pst_metric_add(w->p->g->refused, 1);
     } else {
-        json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I}", "training_id", w->training_id, "request_id", w->request_id, "topic", d->topic,
-                              "partition", (int)d->partition, "offset", (json_int_t)d->offset);
-        char *at = pst_sprintf("%d:%lld", d->partition, (long long)d->offset), *location = pst_sprintf("/v1/jobs/%s", w->training_id);
+        char *at = pst_sprintf("%d:%lld", d->partition, (long long)d->offset);
         pst_http_add_header(w->req, "X-Position", at);
-        pst_http_add_header(w->req, "Location", location);
         pst_http_add_header(w->req, "traceresponse", w->trace.text);
-        pst_http_reply_json(w->req, 202, j);
+        if (w->published)
+            w->published(w->p->g, w->req, w->training_id);
+        else
+            answer_position(w, d);
         pst_metric_add(w->p->g->submitted, 1);
         pst_log(PST_LOG_INFO, "gateway", "event=published request_id=%.100s trace_id=%.*s partition=%d offset=%lld", w->request_id,
                 PST_TRACE_ID_LEN, w->trace.text + PST_TRACE_ID_AT, d->partition, (long long)d->offset);
         free(at);
-        free(location);
     }
     pst_log_job(before);
     PST_ASSERT(w->p->waiting > 0);
@@ -104,7 +114,8 @@ void gw_publisher_free(gw_publisher *p)
 }
 
 /* Answers the request itself on failure; else w belongs to the producer until on_delivery. The value is copied by the producer. */
-void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id)
+void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request *request, const char *key, const char *training_id,
+                       gw_published published)
 {
     pst_client *c = p->g->client;
     pst_buf value = {0};
@@ -117,7 +128,8 @@ void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request
     const char *topic = pst_client_topic(c, PST_TOPIC_JOBS_REQUESTS);
     int rc = pst_codec_encode(c->codec, &pst_job_request_type, topic, request, &value, &err);
     pending *w = pst_alloc(sizeof *w);
-    *w = (pending){.p = p, .req = req, .request_id = pst_strdup(request->request_id), .training_id = pst_strdup(training_id)};
+    *w = (pending){
+        .p = p, .req = req, .published = published, .request_id = pst_strdup(request->request_id), .training_id = pst_strdup(training_id)};
     if (!rc) {
         const char *came = pst_http_header(req, PST_TRACE_HEADER);
         pst_header header;

@@ -5,18 +5,27 @@
  * The cookie is not the token but a digest of it. */
 #include "producers/gateway/who.h"
 
+#include "common/base/clock.h"
 #include "common/base/hash.h"
-#include "producers/gateway/routes.h"
+#include "producers/gateway/ffdl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { COOKIE_AGE_S = 30 * 86400 };
+enum { COOKIE_AGE_S = 30 * 86400, GRANTS_MAX = 256, GRANT_US = 60 * 1000000 };
+
+/* Digests, so that each is of one size whatever a client calls itself. The oldest is the next to be overwritten. */
+typedef struct grant {
+    char digest[65];
+    int64_t until_us;
+} grant;
 
 struct gw_who {
     char *token, *cookie, *place; /* NULL: everybody may */
     char cookie_name[40];
+    grant grants[GRANTS_MAX];
+    size_t n_grants; /* ever given */
 };
 
 static char *derive(const char *what, const char *token)
@@ -60,6 +69,43 @@ char *gw_who_name(const pst_http_req *req)
         return user;
     free(user);
     return NULL;
+}
+
+static void grant_digest(const char *peer, const char *user, const char *training_id, char ret[65])
+{
+    char *text = pst_sprintf("%zu %s %zu %s %s", strlen(peer), peer, strlen(user), user, training_id);
+    pst_sha256_hex(text, strlen(text), ret);
+    free(text);
+}
+
+void gw_who_grant(gw_who *w, const char *peer, const char *user, const char *training_id)
+{
+    char digest[65];
+    if (!*peer)
+        return;
+    grant_digest(peer, user, training_id, digest);
+    size_t at = 0, known = w->n_grants < GRANTS_MAX ? w->n_grants : GRANTS_MAX;
+    while (at < known && strcmp(w->grants[at].digest, digest))
+        at++;
+    if (at == known)
+        at = w->n_grants++ % GRANTS_MAX;
+    w->grants[at].until_us = pst_mono_us() + GRANT_US;
+    memcpy(w->grants[at].digest, digest, sizeof digest);
+}
+
+/* A page says Origin or Sec-Fetch-Site of itself; without a credential nothing is shown to one. */
+static bool is_granted(const gw_who *w, const pst_http_req *req)
+{
+    char digest[65], *user = gw_ffdl_userinfo(req);
+    const char *id = pst_http_param(req, "id");
+    bool yes = false;
+    if (user && id && !pst_http_header(req, "Origin") && !pst_http_header(req, "Sec-Fetch-Site") && !pst_http_header(req, "Cookie")) {
+        grant_digest(pst_http_peer(req), user, id, digest);
+        for (size_t i = 0; i < GRANTS_MAX && i < w->n_grants; i++)
+            yes |= !strcmp(w->grants[i].digest, digest) && w->grants[i].until_us > pst_mono_us();
+    }
+    free(user);
+    return yes;
 }
 
 static bool has_cookie(const gw_who *w, const pst_http_req *req)
@@ -114,12 +160,16 @@ static bool may_enter(void *arg, pst_http_req *req)
     gw_who *w = arg;
     const pst_http_route *route = pst_http_route_of(req);
     unsigned flags = route ? route->flags : 0; /* without a token nobody learns which paths there are */
+    if (gw_ffdl_preflight(req))
+        return false;
     if (!w->token || (flags & GW_EVERYBODY) || ((flags & GW_LOOPBACK) && pst_http_is_local(req)))
         return true;
     if (hand_out_cookie(w, req))
         return false;
     /* Who sends credentials is weighed by them alone: a wrong token is not made good by a cookie. */
     if (pst_http_header(req, "Authorization") ? pst_http_shows_token(req, w->token) : has_cookie(w, req))
+        return true;
+    if ((flags & GW_GRANTED) && !pst_http_header(req, "Authorization") && is_granted(w, req))
         return true;
     ask(req);
     return false;
@@ -131,4 +181,5 @@ void gw_who_guard(gw_who *w, pst_http *http)
     if (w->place)
         pst_http_set_place(http, w->place);
     pst_http_set_filter(http, may_enter, w);
+    pst_http_set_problem(http, gw_ffdl_problem, NULL);
 }

@@ -3,6 +3,9 @@
  *
  *     Authorization: Bearer TOKEN · basic auth with the token as password · the cookie that GET /?token=TOKEN sets, for the page's own place alone
  *
+ * FfDL's client shows its credential when it looks at a job, and none when it then asks for the job's logs. So who was let in for a job may read its logs
+ * for a minute more from the same address under the same user's name (X-Watson-Userinfo), but not out of a page: those say where they are from.
+ *
  * /health asks nobody, /metrics nobody who comes from this computer. @thread loop */
 #ifndef PST_PRODUCERS_GATEWAY_WHO_H
 #define PST_PRODUCERS_GATEWAY_WHO_H
@@ -16,6 +19,8 @@ gw_who *gw_who_new(const char *token);
 void gw_who_free(gw_who *w);
 /* Puts itself before all handlers of the server, which must be listening. */
 void gw_who_guard(gw_who *w, pst_http *http);
+/* That address and user were let in for that job, just now. w may be one that asks nobody. */
+void gw_who_grant(gw_who *w, const char *peer, const char *user, const char *training_id);
 /* The name that came with basic auth, or NULL; free(). */
 char *gw_who_name(const pst_http_req *req);
 

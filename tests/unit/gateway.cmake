@@ -2,3 +2,6 @@
 pst_test(gateway_hub SOURCES unit/test_gateway_hub.c LIBS pst_gateway LABELS unit threads)
 # Routes, their description and what the server makes of them.
 pst_test(gateway_routes SOURCES unit/test_gateway_routes.c LIBS pst_gateway LABELS unit threads)
+# FfDL's interface: records in its shapes, who may read logs without a credential; from threads to clients.
+pst_test(gateway_ffdl SOURCES unit/test_gateway_ffdl.c LIBS pst_gateway LABELS unit threads)
+pst_test(gateway_pour SOURCES unit/test_gateway_pour.c LIBS pst_gateway LABELS unit threads)

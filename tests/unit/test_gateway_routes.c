@@ -264,7 +264,7 @@ static void test_other_methods_are_refused_and_allow_is_as_described(void **stat
     json_object_foreach(json_object_get(doc, "paths"), pattern, operations)
     {
         path_of(pattern, path);
-        assert_int_equal(ask("PATCH", path, "Authorization: Bearer " TOKEN "\r\n", head), 405);
+        assert_int_equal(ask("LOCK", path, "Authorization: Bearer " TOKEN "\r\n", head), 405);
         const char *line = strcasestr(head, "\r\nAllow: ");
         assert_non_null(line);
         snprintf(allow, sizeof allow, "%.*s", (int)strcspn(line + 9, "\r"), line + 9);

@@ -1,11 +1,8 @@
-/* ffdl.c - what FfDL's REST reads of jobs: GET /v1/models and /v1/models/{id}, in its words and shapes, so that who lists jobs with FfDL's client
- * sees these. Its other operations are not served yet, and answered as any unknown path.
- *
- * Shapes as FfDL's server sends them: keys of scalars without a value are left out, keys of arrays are always there; TERMINATED, which FfDL
- * lacks, is HALTED; dates as Go prints them, which its client parses. A data store's `connection` is not shown: it holds passwords. */
-#include "producers/gateway/gateway.h"
+/* ffdl_words.c - FfDL's words: who asks for what, and its Model of a job. What its server sends is sent as its client parses it: keys of scalars without a
+ * value are left out, keys of arrays are always there; TERMINATED, which FfDL lacks, is HALTED; dates as Go prints them. A data store's `connection`
+ * is not shown: it holds passwords. Whose a job is, is weighed here for every path with an id. */
+#include "producers/gateway/ffdl.h"
 
-#include "producers/gateway/routes.h"
 #include "schemas/job_state.h"
 #include "schemas/manifest.h"
 
@@ -14,25 +11,58 @@
 #include <string.h>
 #include <time.h>
 
-enum { LIST_MAX = 1000 };
+/* ---- who asks, and for what ------------------------------------------------------------------------------------------------ */
 
-/* FfDL's error object: its client shows `error` and `description`. */
-static void fail(pst_http_req *req, int status, const char *error, const char *description)
-{
-    json_t *j = json_pack("{s:i, s:s, s:s}", "code", status, "error", error, "description", description);
-    pst_http_reply_json(req, status, j);
-}
-
-/* Whose jobs: the name of basic authentication. A bearer of the token is the operator and sees all; free(). */
-static char *caller(const pst_http_req *req)
+char *gw_ffdl_user(const pst_http_req *req)
 {
     char *name = gw_who_name(req);
-    if (name && !*name) {
-        free(name);
-        name = NULL;
-    }
-    return name;
+    return name || pst_http_header(req, "Authorization") ? name : gw_ffdl_userinfo(req);
 }
+
+json_t *gw_ffdl_find(gw_state *g, const char *id, pst_err *err)
+{
+    json_t *doc = NULL;
+    pst_store *s = gw_store_lock(g, err);
+    int rc = s ? pst_store_get(s, "jobs", id, &doc, err) : err->code;
+    gw_store_unlock(g);
+    return rc < 0 ? NULL : doc;
+}
+
+json_t *gw_ffdl_job(gw_state *g, pst_http_req *req)
+{
+    pst_err err = {0};
+    const char *id = pst_http_param(req, "id");
+    char *user = gw_ffdl_user(req);
+    json_t *doc = gw_ffdl_find(g, id, &err);
+    const char *owner = json_string_value(json_object_get(doc, "user"));
+    bool may = doc && (!user || (owner && !strcmp(user, owner)));
+    if (doc && !strcmp(pst_json_str(doc, "state", ""), "REJECTED")) { /* FfDL knows none: what was refused never was */
+        json_decref(doc);
+        doc = NULL;
+        may = false;
+        err.code = PST_ENOTFOUND;
+    }
+    if (!doc && err.code == PST_ENOTFOUND)
+        gw_ffdl_fail(req, 404, "no job has this id");
+    else if (!doc)
+        gw_ffdl_fail(req, 500, err.text);
+    else if (!may)
+        gw_ffdl_fail(req, 401, "the job belongs to another user");
+    else if (user && pst_http_header(req, "Authorization"))
+        gw_who_grant(g->who, pst_http_peer(req), user, id);
+    free(user);
+    if (may)
+        return doc;
+    json_decref(doc);
+    return NULL;
+}
+
+const char *gw_ffdl_owner(const json_t *doc)
+{
+    return pst_json_str(doc, "user", "anonymous");
+}
+
+/* ---- Model ----------------------------------------------------------------------------------------------------------------- */
 
 /* "2006-01-02 15:04:05.999 +0000 UTC" */
 static void set_time(json_t *to, const char *key, const json_t *us)
@@ -108,8 +138,7 @@ static json_t *stores_of(const json_t *doc, const pst_manifest *m)
     return list;
 }
 
-/* FfDL's Model of a job's document. */
-static json_t *model_of(const json_t *doc)
+json_t *gw_ffdl_model(const json_t *doc)
 {
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
@@ -132,50 +161,9 @@ static json_t *model_of(const json_t *doc)
     return model;
 }
 
-static void list(void *arg, pst_http_req *req)
-{
-    gw_state *g = arg;
-    pst_err err = {0};
-    json_t *docs = NULL, *doc, *models = json_array();
-    size_t i;
-    char *user = caller(req);
-    pst_store *s = gw_store_lock(g, &err);
-    int rc = s ? pst_store_list(s, "jobs", &(pst_store_query){.user = user, .limit = LIST_MAX}, &docs, &err) : err.code;
-    gw_store_unlock(g);
-    json_array_foreach(docs, i, doc) json_array_append_new(models, model_of(doc));
-    if (rc < 0 && (s || rc != PST_ENOTFOUND)) { /* no store yet: the Trainer has seen no job */
-        fail(req, 500, "Internal server error", err.text);
-        json_decref(models);
-    } else {
-        pst_http_reply_json(req, 200, json_pack("{s:o}", "models", models));
-    }
-    json_decref(docs);
-    free(user);
-}
+/* ---- shapes, described ----------------------------------------------------------------------------------------------------- */
 
-static void show(void *arg, pst_http_req *req)
-{
-    gw_state *g = arg;
-    pst_err err = {0};
-    json_t *doc = NULL;
-    char *user = caller(req);
-    pst_store *s = gw_store_lock(g, &err);
-    int rc = s ? pst_store_get(s, "jobs", pst_http_param(req, "id"), &doc, &err) : err.code;
-    gw_store_unlock(g);
-    const char *owner = json_string_value(json_object_get(doc, "user"));
-    if (rc == PST_ENOTFOUND)
-        fail(req, 404, "Not found", "no job has this id; one just submitted appears once the Trainer has seen it");
-    else if (rc < 0)
-        fail(req, 500, "Internal server error", err.text);
-    else if (user && (!owner || strcmp(user, owner) != 0))
-        fail(req, 401, "Unauthorized", "the job belongs to another user");
-    else
-        pst_http_reply_json(req, 200, model_of(doc));
-    json_decref(doc);
-    free(user);
-}
-
-static const gw_schema schemas[] = {
+const gw_schema gw_ffdl_schemas[] = {
     {"FfdlError", GW_JSON({
          "type" : "object",
          "description" : "FfDL's error object.",
@@ -229,29 +217,50 @@ static const gw_schema schemas[] = {
              "completed" : {"type" : "string"}
          }
      })},
+    {"FfdlId", GW_JSON({"type" : "object", "required" : ["model_id"], "properties" : {"model_id" : {"type" : "string"}}})},
+    {"FfdlCreated", GW_JSON({
+         "type" : "object",
+         "required" : [ "model_id", "location" ],
+         "properties" : {"model_id" : {"type" : "string"}, "location" : {"type" : "string"}}
+     })},
+    {"FfdlMeta", GW_JSON({
+         "type" : "object",
+         "required" : [ "training_id", "user_id", "time", "rindex" ],
+         "properties" : {
+             "training_id" : {"type" : "string"},
+             "user_id" : {"type" : "string"},
+             "time" : {"type" : "integer", "description" : "milliseconds since 1970; each record's is later than the one's before"},
+             "rindex" : {"type" : "integer", "description" : "its number among the job's records that the topic has, from 1"}
+         }
+     })},
+    {"FfdlLogLine", GW_JSON({
+         "type" : "object",
+         "required" : [ "meta", "line" ],
+         "properties" : {"meta" : {"$ref" : "#/components/schemas/FfdlMeta"}, "line" : {"type" : "string"}}
+     })},
+    {"FfdlLogLines", GW_JSON({
+         "type" : "object",
+         "required" : ["models"],
+         "properties" : {"models" : {"type" : "array", "items" : {"$ref" : "#/components/schemas/FfdlLogLine"}}}
+     })},
+    {"FfdlAny", GW_JSON({
+         "type" : "object",
+         "required" : [ "type", "value" ],
+         "properties" : {"type" : {"enum" : [ "STRING", "JSONSTRING", "INT", "FLOAT" ]}, "value" : {"type" : "string"}}
+     })},
+    {"FfdlEMetric", GW_JSON({
+         "type" : "object",
+         "required" : [ "meta", "grouplabel", "etimes", "values" ],
+         "properties" : {
+             "meta" : {"$ref" : "#/components/schemas/FfdlMeta"},
+             "grouplabel" : {"type" : "string"},
+             "etimes" : {"type" : "object", "additionalProperties" : {"$ref" : "#/components/schemas/FfdlAny"}},
+             "values" : {"type" : "object", "additionalProperties" : {"$ref" : "#/components/schemas/FfdlAny"}}
+         }
+     })},
+    {"FfdlEMetrics", GW_JSON({
+         "type" : "object",
+         "required" : ["models"],
+         "properties" : {"models" : {"type" : "array", "items" : {"$ref" : "#/components/schemas/FfdlEMetric"}}}
+     })},
     {0}};
-#define FFDL_ERROR "application/json", "FfdlError"
-static const gw_param of_job[] = {GW_ID, {0}};
-static const gw_answer to_list[] = {{200, "newest first, 1,000 at most", "application/json", "FfdlModelList"},
-                                    {500, "the store could not be read", FFDL_ERROR},
-                                    {0}},
-                       to_show[] = {{200, "the job", "application/json", "FfdlModel"},
-                                    {404, "no job has this id", FFDL_ERROR},
-                                    {500, "the store could not be read", FFDL_ERROR},
-                                    {0}};
-
-static const gw_route routes[] = {
-    {{"GET", "/v1/models", list, 0, 0,
-      "FfDL's list of jobs, newest first: `{\"models\": […]}`. With basic authentication those of its user, with a bearer token all."},
-     "listModels",
-     NULL,
-     NULL,
-     to_list},
-    {{"GET", "/v1/models/{id}", show, 0, 0, "One job as FfDL's `Model`. 401 also for a job of another user."},
-     "showModel",
-     of_job,
-     NULL,
-     to_show},
-};
-
-const gw_noun gw_ffdl_noun = {"ffdl", "Jobs as FfDL's REST interface shows them.", routes, sizeof routes / sizeof *routes, schemas};
