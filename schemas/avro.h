@@ -35,6 +35,11 @@ uint64_t pst_schema_fingerprint(const pst_schema *s);              /* CRC-64-AVR
 /* May `reader` read all data of `writer`? 1 yes, 0 no with the reasons (one a line, with paths) in why if given. */
 int pst_schema_can_read(const pst_schema *reader, const pst_schema *writer, pst_buf *why);
 
+/* Of a schema as Jansson reads it, for who asks what a field is without reading data by it. "null", or {"type": "null"}: */
+bool pst_avro_is_null(const json_t *type);
+/* T of null|T, in either order; any other type as it is, also a union that is wider, or of null alone. */
+const json_t *pst_avro_but_null(const json_t *type);
+
 /* ---- generated structs (events.h comes from *.avsc by schemas/avrogen.c) -------------------------------------------------- */
 /* Avro            C
  * string          char *f              never NULL after decode; "" by default (NUL inside: cut there)

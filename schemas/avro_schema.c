@@ -492,3 +492,23 @@ const char *pst_schema_name(const pst_schema *s)
 {
     return av_node_name(s->root);
 }
+
+bool pst_avro_is_null(const json_t *type)
+{
+    const char *word = json_string_value(json_is_object(type) ? json_object_get(type, "type") : type);
+    return word && !strcmp(word, "null");
+}
+
+const json_t *pst_avro_but_null(const json_t *type)
+{
+    const json_t *only = NULL;
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        const json_t *branch = json_array_get(type, i);
+        if (pst_avro_is_null(branch))
+            continue;
+        if (only)
+            return type;
+        only = branch;
+    }
+    return only ? only : type;
+}

@@ -147,12 +147,6 @@ static json_t *adopt(const json_t *type, const char *ns, names *n, int depth)
     return out;
 }
 
-static bool is_null(const json_t *type)
-{
-    const char *s = json_is_string(type) ? json_string_value(type) : json_string_value(json_object_get(type, "type"));
-    return s && !strcmp(s, "null");
-}
-
 /* Makes the type nullable with null first, and remembers where the writer's branches went. */
 static json_t *nullable(json_t *take, pass *p)
 {
@@ -160,7 +154,7 @@ static json_t *nullable(json_t *take, pass *p)
     json_array_append_new(out, json_string("null"));
     p->is_union = json_is_array(take);
     if (!p->is_union) {
-        if (!is_null(take))
+        if (!pst_avro_is_null(take))
             json_array_append(out, take);
         json_decref(take);
         return out;
@@ -168,8 +162,8 @@ static json_t *nullable(json_t *take, pass *p)
     p->n_branches = (int)json_array_size(take);
     for (int i = 0; i < p->n_branches && i < BRANCHES_MAX; i++) {
         json_t *t = json_array_get(take, (size_t)i);
-        p->branch[i] = is_null(t) ? 0 : (uint8_t)json_array_size(out);
-        if (!is_null(t))
+        p->branch[i] = pst_avro_is_null(t) ? 0 : (uint8_t)json_array_size(out);
+        if (!pst_avro_is_null(t))
             json_array_append(out, t);
     }
     json_decref(take);

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
+#include "schemas/avro.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -91,21 +92,6 @@ static int no_column(const source_columns *c, const char *file, const char *opti
 
 /* ---- the schema ---------------------------------------------------------------------------------------------------------------- */
 
-/* The type that is not null of null|T, else the type itself. */
-static const json_t *inside_union(const json_t *type)
-{
-    const json_t *only = NULL;
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        const json_t *branch = json_array_get(type, i);
-        if (json_is_string(branch) && !strcmp(json_string_value(branch), "null"))
-            continue;
-        if (only)
-            return type;
-        only = branch;
-    }
-    return only ? only : type;
-}
-
 /* Does a field of this Avro type take text alone? Then "007" of a CSV stays text; a union counts when all of its branches but null do. */
 static bool wants_text(const json_t *type)
 {
@@ -118,10 +104,11 @@ static bool wants_text(const json_t *type)
     bool any = false;
     for (size_t i = 0; i < json_array_size(type); i++) {
         const json_t *branch = json_array_get(type, i);
-        bool null = json_is_string(branch) && !strcmp(json_string_value(branch), "null");
-        if (!null && !wants_text(branch))
+        if (pst_avro_is_null(branch))
+            continue;
+        if (!wants_text(branch))
             return false;
-        any = any || !null;
+        any = true;
     }
     return any;
 }
@@ -134,7 +121,7 @@ static column_kind kind_of(const json_t *type)
     } times[] = {{"timestamp-millis", COLUMN_MILLIS}, {"timestamp-micros", COLUMN_MICROS}, {"date", COLUMN_DAYS}};
     if (wants_text(type))
         return COLUMN_TEXT;
-    const json_t *inner = inside_union(type);
+    const json_t *inner = pst_avro_but_null(type);
     const char *logical = json_is_object(inner) ? pst_json_str(inner, "logicalType", "") : "";
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         if (!strcmp(logical, times[i].logical))

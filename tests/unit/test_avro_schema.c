@@ -248,6 +248,30 @@ static void test_schema_hostile_default(void **state)
     pst_buf_done(&b);
 }
 
+/* null|T as both orders and both spellings; what is wider, or null alone, stays. */
+static void test_schema_json_but_null(void **state)
+{
+    static const struct {
+        const char *type, *want;
+    } cases[] = {{"[\"null\",\"int\"]", "\"int\""},
+                 {"[\"int\",\"null\"]", "\"int\""},
+                 {"[{\"type\":\"null\"},{\"type\":\"long\",\"logicalType\":\"timestamp-millis\"}]",
+                  "{\"type\":\"long\",\"logicalType\":\"timestamp-millis\"}"},
+                 {"[\"int\"]", "\"int\""},
+                 {"[\"null\",\"int\",\"string\"]", "[\"null\",\"int\",\"string\"]"},
+                 {"[\"null\"]", "[\"null\"]"},
+                 {"[]", "[]"},
+                 {"\"null\"", "\"null\""},
+                 {"{\"type\":\"array\",\"items\":\"int\"}", "{\"type\":\"array\",\"items\":\"int\"}"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *t = json_loads(cases[i].type, JSON_DECODE_ANY, NULL), *want = json_loads(cases[i].want, JSON_DECODE_ANY, NULL);
+        if (!json_equal(pst_avro_but_null(t), want))
+            fail_msg("%s is not taken for %s", cases[i].type, cases[i].want);
+        json_decref(t);
+        json_decref(want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_schema_names_and_text),
         cmocka_unit_test(test_schema_hostile_sizes),
         cmocka_unit_test(test_schema_hostile_default),
+        cmocka_unit_test(test_schema_json_but_null),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

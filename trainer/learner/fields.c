@@ -2,6 +2,7 @@
 #include "common/base/array.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
+#include "schemas/avro.h"
 #include "trainer/learner/sources.h"
 
 #include <stdlib.h>
@@ -72,16 +73,9 @@ static void walk(fields *f, const json_t *type, const char *path, int depth)
     if (depth >= DEPTH_MAX || f->n >= PST_LEARN_COLUMNS_MAX)
         return;
     if (json_is_array(type)) { /* null|T is T that may be missing; wider unions are not numbers */
-        const json_t *only = NULL;
-        for (size_t i = 0; i < json_array_size(type); i++) {
-            const json_t *branch = json_array_get(type, i);
-            if (json_is_string(branch) && !strcmp(json_string_value(branch), "null"))
-                continue;
-            if (only)
-                return;
-            only = branch;
-        }
-        walk(f, only, path, depth);
+        const json_t *only = pst_avro_but_null(type);
+        if (!json_is_array(only))
+            walk(f, only, path, depth);
         return;
     }
     if (json_is_object(type)) {
