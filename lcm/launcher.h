@@ -79,6 +79,10 @@ typedef struct pst_launcher_ops {
     void (*poll)(void *launcher, pst_launcher_fn fn, void *arg); /* does not wait; fn may make requests */
 } pst_launcher_ops;
 
-extern const pst_launcher_ops pst_launcher_local;
+/* The launchers there are, in one list: declared here and found by name (launchers.h) from it. */
+#define PST_LAUNCHERS(ROW)     ROW(pst_launcher_local)
+#define PST_LAUNCHER_ROW(NAME) extern const pst_launcher_ops NAME;
+PST_LAUNCHERS(PST_LAUNCHER_ROW)
+#undef PST_LAUNCHER_ROW
 
 #endif

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-static const pst_launcher_ops *const launchers[] = {&pst_launcher_local};
+#define ROW(NAME) &NAME,
+static const pst_launcher_ops *const launchers[] = {PST_LAUNCHERS(ROW)};
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
 const pst_launcher_ops *lcm_launcher_find(const char *name)
