@@ -528,6 +528,21 @@ int eng_op_cast_like(eng_op_ctx *c)
     return rc < 0 ? rc : cast_to(c, eng_in(c, 1)->dtype);
 }
 
+/* at becomes the next place of a result, in order; returns by how much an input moves with it whose elements lie by[k] apart along dimension k.
+ * Behind the last place both are at the first again. */
+static inline int64_t step_on(int rank, const int64_t *dims, const int64_t *by, int64_t *at)
+{
+    int64_t moved = 0;
+    for (int k = rank - 1; k >= 0; k--) {
+        moved += by[k];
+        if (++at[k] < dims[k])
+            break;
+        at[k] = 0;
+        moved -= by[k] * dims[k];
+    }
+    return moved;
+}
+
 /* The result is written in order; from, where its element lies in the input, is moved on by strides, without a division per element. Four
  * bytes have a loop of their own: memcpy of a constant size is one move. */
 int eng_op_transpose(eng_op_ctx *c)
@@ -571,13 +586,7 @@ int eng_op_transpose(eng_op_ctx *c)
                 memcpy(o + (size_t)q * size, p + (size_t)(q * step) * size, size);
         }
         o += (size_t)run * size;
-        for (int k = last - 1; k >= 0; k--) {
-            from += by[k];
-            if (++at[k] < dims[k])
-                break;
-            at[k] = 0;
-            from -= by[k] * dims[k];
-        }
+        from += step_on(last, dims, by, at);
     }
     return 0;
 }
@@ -599,13 +608,7 @@ int eng_op_expand(eng_op_ctx *c)
     size_t size = pst_dtype_size(x.dtype);
     for (int64_t i = 0, n = eng_dims_count(dims, rank); i < n; i++) {
         memcpy(o + (size_t)i * size, (const char *)x.data + (size_t)from * size, size);
-        for (int k = rank - 1; k >= 0; k--) {
-            from += by[k];
-            if (++at[k] < dims[k])
-                break;
-            at[k] = 0;
-            from -= by[k] * dims[k];
-        }
+        from += step_on(rank, dims, by, at);
     }
     return 0;
 }
