@@ -59,4 +59,52 @@ static inline void cuda_kit_refused(pst_model *m, const char *backend, int code,
     pst_model_unref(m);
 }
 
+/* ---- faults ---- */
+
+/* Which call of the driver fails, counted from 1; on: and all behind it. 0 = none. */
+typedef struct cuda_kit_fault {
+    int at;
+    bool on;
+} cuda_kit_fault;
+
+/* From here on, so that what a test needs beside (its model, the CPU's results) is made before. */
+static inline void cuda_kit_arm(const cuda_kit_fault *f)
+{
+    cuda_sim_state.fail_at = f->at;
+    cuda_sim_state.fail_on = f->on;
+}
+
+/* What a plan's life ended with: an error names the device or says that there is none. */
+static inline void cuda_kit_says_why(int rc, const pst_err *err)
+{
+    if (rc < 0 && (strcmp(err->origin, "cuda") != 0 || !*err->text || (rc != PST_EIO && rc != PST_ENOMEM && rc != PST_EUNSUPPORTED)))
+        fail_msg("%d: %s", rc, err->text);
+}
+
+/* Lives a plan's life as often as it makes calls of the driver, and in each life another one fails. life arms the fault, checks results, gives back all it took
+ * and returns what the plan said. must_work: the CPU takes over, whatever fails. */
+static inline void cuda_kit_faults(bool on, bool must_work, int (*life)(const void *arg, const cuda_kit_fault *f), const void *arg)
+{
+    uint64_t seed = kit_seed;
+    int calls = 0, failed = 0;
+    for (int at = 0; at == 0 || at <= calls; at++) {
+        cuda_kit_begin(NULL);
+        kit_seed = seed;
+        int rc = life(arg, &(cuda_kit_fault){at, on});
+        if (at == 0)
+            assert_int_equal(rc, 0);
+        if (must_work && rc < 0)
+            fail_msg("call %d: the CPU did not take over", at);
+        failed += rc < 0;
+        if (at == 0)
+            calls = cuda_sim_state.calls;
+        assert_int_equal(cuda_sim_state.pieces, 0);
+        assert_int_equal(cuda_sim_state.pinned, 0);
+        assert_int_equal(cuda_sim_state.streams, 0);
+        assert_true(cuda_sim_state.contexts <= 1);
+    }
+    assert_true(calls > 40);
+    assert_true(must_work || failed > 20);
+}
+
 #endif

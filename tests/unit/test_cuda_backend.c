@@ -577,69 +577,47 @@ static void test_no_memory_is_left(void **state)
 
 /* ---- faults ---- */
 
-/* All of a plan's life. An error names the device or says that there is none. */
-static int live(const char *backend, const pst_tensor *in, const pst_tensor *want, pst_model *m, bool *ret_ran)
-{
-    pst_plan *p = NULL;
-    pst_err err = {0};
-    pst_tensor got;
-    int rc = cuda_kit_try(m, backend, &p, &err);
-    *ret_ran = rc == 0;
-    if (rc == 0 && (rc = pst_plan_run(p, in, 1, &got, 1, &err)) == 0)
-        equal(&got, want, "with a fault");
-    if (rc < 0 && (strcmp(err.origin, "cuda") != 0 || !*err.text || (rc != PST_EIO && rc != PST_ENOMEM && rc != PST_EUNSUPPORTED)))
-        fail_msg("%d: %s", rc, err.text);
-    pst_plan_free(p);
-    return rc;
-}
+typedef struct faulty {
+    const char *backend;
+    cuda_sim_kernel kernel; /* what measures as the device's */
+} faulty;
 
-/* kernel: what measures as the device's. */
-static void faults(const char *backend, bool on, cuda_sim_kernel kernel, bool must_work)
+/* All of a plan's life. */
+static int life(const void *arg, const cuda_kit_fault *fault)
 {
-    shape s = {.trees = 120, .depth = 3, .targets = 1};
-    uint64_t seed = kit_seed;
-    int calls = 0, failed = 0;
-    for (int at = 0; at == 0 || at <= calls; at++) {
-        bool ran;
-        cuda_kit_begin(NULL);
-        kit_seed = seed;
-        pst_model *m = regressor(&s);
-        pst_plan *cpu = cuda_kit_plan(m, "engine");
-        pst_tensor in = rows_for(m, ROWS_FEW), want;
-        assert_int_equal(pst_plan_run(cpu, &in, 1, &want, 1, NULL), 0);
-        cuda_sim_state.fail_at = at;
-        cuda_sim_state.fail_on = on;
-        cuda_sim_state.kernel = kernel;
-        int rc = live(backend, &in, &want, m, &ran);
-        if (at == 0)
-            assert_int_equal(rc, 0);
-        if (must_work && rc < 0)
-            fail_msg("call %d: the CPU did not take over", at);
-        failed += rc < 0;
-        free(in.data);
-        pst_plan_free(cpu);
-        pst_model_unref(m);
-        if (at == 0)
-            calls = cuda_sim_state.calls;
-        assert_int_equal(cuda_sim_state.pieces, 0);
-        assert_int_equal(cuda_sim_state.pinned, 0);
-        assert_int_equal(cuda_sim_state.streams, 0);
-        assert_true(cuda_sim_state.contexts <= 1);
-    }
-    assert_true(calls > 40);
-    assert_true(must_work || failed > 20);
+    const faulty *f = arg;
+    pst_model *m = regressor(&(shape){.trees = 120, .depth = 3, .targets = 1});
+    pst_plan *cpu = cuda_kit_plan(m, "engine"), *p = NULL;
+    pst_tensor in = rows_for(m, ROWS_FEW), want, got;
+    pst_err err = {0};
+    assert_int_equal(pst_plan_run(cpu, &in, 1, &want, 1, NULL), 0);
+    cuda_sim_state.kernel = f->kernel;
+    cuda_kit_arm(fault);
+    int rc = cuda_kit_try(m, f->backend, &p, &err);
+    if (rc == 0)
+        rc = pst_plan_run(p, &in, 1, &got, 1, &err);
+    if (rc == 0)
+        equal(&got, &want, "with a fault");
+    if (!fault->at)
+        assert_string_equal(p->computes, "cuda:0");
+    cuda_kit_says_why(rc, &err);
+    pst_plan_free(p);
+    free(in.data);
+    pst_plan_free(cpu);
+    pst_model_unref(m);
+    return rc;
 }
 
 static void test_every_call_fails(void **state)
 {
-    faults("cuda", false, eng_cuda_trees_run, false);
-    faults("cuda", true, eng_cuda_trees_run, false);
+    for (int on = 0; on < 2; on++)
+        cuda_kit_faults(on, false, life, &(faulty){"cuda", eng_cuda_trees_run});
 }
 
 static void test_every_call_fails_and_the_cpu_takes_over(void **state)
 {
-    faults("auto", false, quick_kernel, true);
-    faults("auto", true, quick_kernel, true);
+    for (int on = 0; on < 2; on++)
+        cuda_kit_faults(on, true, life, &(faulty){"auto", quick_kernel});
 }
 
 /* And in a run of two passes. */
