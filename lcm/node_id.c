@@ -2,24 +2,19 @@
  * drawn once and kept there, not taken from the host, which may be renamed, cloned, or have two such folders. */
 #include "lcm/node_id.h"
 
-#include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/json.h"
 #include "common/base/lock.h"
-#include "common/base/log.h"
-#include "common/base/stop.h"
 #include "common/objects/rundir.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { FILE_MAX = 65536, HOST_MAX = 40, LOCK_WAIT_MS = 200 };
+enum { FILE_MAX = 65536, HOST_MAX = 40 };
 
 static int save(const lcm_node_id *id, pst_err *err)
 {
@@ -74,31 +69,17 @@ static int load(lcm_node_id *id, pst_err *err)
     return rc;
 }
 
-/* Said once; a standby may wait for days. */
 int lcm_node_id_lock(const char *state_dir, const char *site, pst_err *err)
 {
     char *dir = pst_sprintf("%s/sites/%s", state_dir, site), *path = pst_fs_join(dir, "lock");
-    int rc = pst_fs_mkdirs(dir, 0700, err), fd = -1;
+    char *words = pst_sprintf("site=%s reason=\"another LCM runs this site from this state folder; waiting until it has gone\"", site);
+    int rc = pst_fs_mkdirs(dir, 0700, err);
     if (!rc)
-        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (!rc && fd < 0)
-        rc = pst_err_sys(err, errno, "cannot open %s", path);
-    for (bool said = false; !rc; said = true) {
-        int got = pst_lock_try(fd, PST_LOCK_VISIBLE);
-        if (got == 0)
-            break;
-        if (got != PST_EEXIST)
-            rc = pst_err_sys(err, errno, "cannot lock %s", path);
-        else if (pst_stop_requested())
-            rc = PST_ESTOPPED;
-        if (!said)
-            pst_log(PST_LOG_INFO, "lcm",
-                    "event=standby site=%s reason=\"another LCM runs this site from this state folder; waiting until it has gone\"", site);
-        pst_sleep_ms(LOCK_WAIT_MS);
-    }
+        rc = pst_lock_wait(path, PST_LOCK_VISIBLE, "lcm", words, err);
+    free(words);
     free(path);
     free(dir);
-    return rc; /* fd stays open on purpose */
+    return rc;
 }
 
 int lcm_node_id_open(const char *state_dir, const char *site, const char *name, lcm_node_id *ret_id, pst_err *err)

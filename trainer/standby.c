@@ -1,20 +1,16 @@
 /* standby.c - one Trainer is active, others wait. Whoever waits says so once and looks a few times a second: that costs nothing, and a successor is there at once. */
 #include "trainer/standby.h"
 
-#include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/base/retry.h"
 #include "common/base/settings.h"
-#include "common/base/stop.h"
 #include "trainer/shell.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 
-enum { LOCK_MS = 200, RETRY_MS = 500, REOPEN_MS = 2000 };
+enum { RETRY_MS = 500, REOPEN_MS = 2000 };
 
 int trainer_standby_lock_folder(const pst_client *client, pst_err *err)
 {
@@ -22,24 +18,11 @@ int trainer_standby_lock_folder(const pst_client *client, pst_err *err)
     int rc = pst_fs_mkdirs(dir, 0700, err);
     if (rc < 0)
         return rc;
-    char *path = pst_fs_join(dir, "trainer.lock");
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
-        rc = pst_err_sys(err, errno, "cannot open %s", path);
-    for (bool said = false; !rc; said = true) {
-        int got = pst_lock_try(fd, PST_LOCK_PLAIN);
-        if (got == 0)
-            break;
-        if (got != PST_EEXIST)
-            rc = pst_err_sys(err, errno, "cannot lock %s", path);
-        else if (pst_stop_requested())
-            rc = pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "", 0, "stopped");
-        else if (!said)
-            pst_log(PST_LOG_INFO, "trainer", "event=standby reason=\"another trainer uses %s\"", dir);
-        pst_sleep_ms(LOCK_MS);
-    }
+    char *path = pst_fs_join(dir, "trainer.lock"), *words = pst_sprintf("reason=\"another trainer uses %s\"", dir);
+    rc = pst_lock_wait(path, PST_LOCK_PLAIN, "trainer", words, err);
+    free(words);
     free(path);
-    return rc; /* fd stays open as long as we live */
+    return rc;
 }
 
 /* The group never commits: every owner reads all heartbeats that are kept. */

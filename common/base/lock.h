@@ -6,6 +6,8 @@
 #ifndef PST_BASE_LOCK_H
 #define PST_BASE_LOCK_H
 
+#include "common/base/err.h"
+
 #include <stdbool.h>
 
 typedef enum {
@@ -15,6 +17,9 @@ typedef enum {
 
 /* Does not wait. PST_EIO: errno says why. fd: open for writing. */
 int pst_lock_try(int fd, pst_lock_kind kind);
+/* The file at path, made where there is none, locked for the life of this process as soon as nobody else has it. Who waits says so once, as a standby that
+ * may wait for days: "event=standby " and `words` in the log of component. PST_ESTOPPED: asked to stop meanwhile, nothing is locked. */
+int pst_lock_wait(const char *path, pst_lock_kind kind, const char *component, const char *words, pst_err *err);
 /* Of a VISIBLE one: a look never keeps anybody from taking it. */
 bool pst_lock_is_taken(int fd);
 

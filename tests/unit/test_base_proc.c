@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,44 @@ static void test_locks_have_one_owner_and_can_be_looked_at(void **state)
         assert_int_equal(errno, EBADF);
     }
     close(made);
+    unlink(path);
+}
+
+typedef struct waiter {
+    const char *path;
+    int rc;
+    atomic_bool over;
+} waiter;
+
+static void *wait_for_lock(void *arg)
+{
+    waiter *w = arg;
+    w->rc = pst_lock_wait(w->path, PST_LOCK_VISIBLE, "test", "reason=test", NULL);
+    atomic_store(&w->over, true);
+    return NULL;
+}
+
+static void test_lock_is_waited_for_until_it_is_free_or_we_are_stopped(void **state)
+{
+    char path[] = "/tmp/penstock-unit-XXXXXX";
+    int made = mkstemp(path), other = open(path, O_RDWR);
+    for (int stopped = 1; stopped >= 0; stopped--) {
+        waiter w = {.path = path};
+        pthread_t t;
+        assert_int_equal(pst_lock_try(made, PST_LOCK_VISIBLE), 0);
+        pthread_create(&t, NULL, wait_for_lock, &w);
+        pst_sleep_ms(50);
+        assert_false(atomic_load(&w.over));
+        if (stopped)
+            pst_stop_request();
+        else
+            close(made);
+        pthread_join(t, NULL);
+        assert_int_equal(w.rc, stopped ? PST_ESTOPPED : 0);
+        pst_stop_reset();
+    }
+    assert_int_equal(pst_lock_try(other, PST_LOCK_VISIBLE), PST_EEXIST); /* ours from now on */
+    close(other);
     unlink(path);
 }
 
@@ -328,6 +367,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_locks_have_one_owner_and_can_be_looked_at),
+        cmocka_unit_test(test_lock_is_waited_for_until_it_is_free_or_we_are_stopped),
         cmocka_unit_test(test_alive_means_that_very_process),
         cmocka_unit_test(test_group_and_mark_find_descendants),
         cmocka_unit_test(test_spawn_says_why_not),
