@@ -151,12 +151,13 @@ static void take_apart(gw_state *g)
     gw_hub_free(g->hub); /* after the output buffers, which end with the loop: they hold pieces that the hub counts */
 }
 
-static void loop(gw_state *g)
+static int loop(gw_state *g)
 {
     pst_log(PST_LOG_INFO, "gateway", "event=listening url=%s", pst_http_url(g->http));
     pst_loop_on_stop(g->loop, on_stop, g);
     pst_loop_run(g->loop);
     pst_log(PST_LOG_INFO, "gateway", "event=stopped");
+    return PST_OK;
 }
 
 static int gateway_run(int argc, char **argv)
@@ -170,7 +171,7 @@ static int gateway_run(int argc, char **argv)
     g.client = v.client;
     int rc = wire(&g, &o, &v.err);
     if (!rc)
-        loop(&g);
+        rc = loop(&g);
     take_apart(&g);
     free(o.hosts.items);
     return pst_verb_end(&v, rc);
