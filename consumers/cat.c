@@ -68,6 +68,7 @@ typedef struct cat {
 
 /* ---- where to begin ---- */
 
+/* What -o, -e and -c say of one partition, in kcat's words. Only without a group: a member of one begins where the group stands. */
 static int range_of(cat *c, const char *topic, const pst_topic_info *info, int p, pst_range *r, pst_err *err)
 {
     const char *o = c->o.offset;

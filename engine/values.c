@@ -262,6 +262,7 @@ void *eng_out_over(eng_op_ctx *c, int i, int j)
     eng_val *from = c->in[j], *to = c->out[i];
     if (!c->dies || !c->dies[j] || !from->blk || from->blk->refs != 1 || from == to)
         return eng_out_like(c, i, &shape);
+    PST_ASSERT(from->kind == ENG_VAL_TENSOR && !from->blk->pinned); /* a constant of the plan is never written over */
     PST_ASSERT(from->blk->place == ENG_PLACE_HOST || from->blk->place == ENG_PLACE_PINNED); /* a kernel of the CPU writes there */
     eng_val taken = *from;
     *from = (eng_val){.kind = ENG_VAL_NONE};
@@ -285,6 +286,7 @@ int eng_out_view(eng_op_ctx *c, int i, int j, int rank, const int64_t *dims)
     for (int k = 0; k < rank; k++)
         copy[k] = dims[k];
     eng_out_share(c, i, c->in[j]);
+    PST_ASSERT(i < c->n_out && c->out[i]->kind == ENG_VAL_TENSOR); /* of the input that it shares its memory with */
     c->out[i]->t.rank = rank;
     for (int k = 0; k < rank; k++)
         c->out[i]->t.dims[k] = copy[k];

@@ -46,7 +46,7 @@ void *eng_zone_try(eng_zone *z, size_t bytes)
         return NULL;
     void *p = c->data + c->used;
     c->used += bytes;
-    PST_ASSERT(c->used <= c->cap);
+    PST_ASSERT(c->used <= c->cap && !((uintptr_t)p & 63)); /* kernels read whole vectors, aligned */
     return p;
 }
 

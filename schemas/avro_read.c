@@ -108,7 +108,8 @@ static int block_head(av_in *in, int64_t *ret_count, int64_t *ret_size)
     }
     if ((uint64_t)count > in->items)
         return av_in_fail(in, PST_ELIMIT, "more than %d array items and map entries in one record", PST_AVRO_ITEMS_MAX);
-    in->items -= (size_t)count;
+    PST_ASSERT(count >= 0 && in->p <= in->end);
+    in->items -= (size_t)count; /* one budget for the whole record: blocks in blocks cannot multiply */
     *ret_count = count;
     *ret_size = size;
     return 0;
@@ -125,6 +126,7 @@ int av_in_block_skip(av_in *in, int64_t *ret_count)
     int64_t size = 0;
     int rc = block_head(in, ret_count, &size);
     if (!rc && size >= 0 && *ret_count) {
+        PST_ASSERT(size <= in->end - in->p); /* its head was read within the data, and its size held against the rest */
         in->p += size;
         *ret_count = -1;
     }

@@ -36,6 +36,7 @@ static void make_processes(trainer_job *j)
 
 static void deploy(tcore *c, trainer_job *j, const trainer_node *node)
 {
+    PST_ASSERT(j->queued && !j->charged); /* it waits, and nothing of an earlier generation lives on a node */
     if (j->unsaid) {
         char *reason = pst_sprintf("it is next, and site %s has room", j->site->name);
         say_queued(c, j, reason);
@@ -80,6 +81,7 @@ static void fail_never(tcore *c, trainer_job *j, const char *reason)
 
 static char *behind(const trainer_site *s, size_t place)
 {
+    PST_ASSERT(place > 0 && place < s->n_queue); /* of the first it was said why it waits */
     return pst_sprintf("%zu job%s of site %s %s ahead; the first, %s, says: %s", place, place == 1 ? "" : "s", s->name,
                        place == 1 ? "is" : "are", s->queue[0]->s.training_id, s->queue[0]->s.reason ? s->queue[0]->s.reason : "it is next");
 }

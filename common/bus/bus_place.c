@@ -176,6 +176,7 @@ static int rewind_list(pst_consumer *c, const bus_places *list, bus_places *seek
     for (size_t i = 0; i < list->n; i++) {
         const bus_place *tp = &list->at[i];
         bus_part *p = bus_part_find(c, tp->topic, tp->partition);
+        PST_ASSERT(p); /* the list is of our partitions, and only a poll takes any away */
         int64_t target = c->group ? tp->offset : -1;
         p->marked = -1;
         if (target >= 0)

@@ -176,6 +176,7 @@ static bool enter(pst_score_core *c, pst_lane *l, pst_fate *f, bool shadow)
         return false;
     }
     size_t row = l->n_rows;
+    PST_ASSERT(row < c->rows_max); /* a lane has a row a record at most */
     int rc = pst_decoder_run(d->decoder, body.data, body.len, row, l->missing + row * l->n_features, l->pass + row * c->n_pass, &c->arena,
                              &why, &e);
     l->beyond[row] = rc == 0 && why.reason;
@@ -242,6 +243,7 @@ static int run_rows(pst_lane *l, size_t from, size_t to, pst_err *err)
 static void infer(pst_score_core *c, pst_lane *l, size_t from, size_t to, inferring *r)
 {
     pst_err err = {0};
+    PST_ASSERT(from <= to && to <= l->n_rows);
     if (from == to || r->err.code)
         return;
     if (run_rows(l, from, to, &err) == 0) {
@@ -256,6 +258,7 @@ static void infer(pst_score_core *c, pst_lane *l, size_t from, size_t to, inferr
         infer(c, l, mid, to, r);
         return;
     }
+    PST_ASSERT(l->row_fate[from] < c->n); /* a row is a record of this batch */
     pst_fate *f = &c->fates[l->row_fate[from]];
     if (l->variant == PST_VARIANT_SHADOW)
         f->shadow = NULL;
@@ -402,8 +405,8 @@ static void compare_shadow(pst_fate *f)
 
 static void finish(pst_score_core *c, pst_fate *f, int64_t now_us)
 {
+    PST_ASSERT(f->kind == PST_FATE_SCORED && f->by && !f->value_len); /* once */
     const score_sink *sinks = f->of->sinks;
-    PST_ASSERT(!f->value_len); /* once */
     if (sinks[0].id < 0) {
         bad(c, f, "ENCODE", "output-schema", sinks[0].refused);
         return;

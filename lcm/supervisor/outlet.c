@@ -377,6 +377,7 @@ static void on_done(void *arg, void *token, int code)
 static void unsend(sup_outlet *o, item *it)
 {
     PST_ASSERT(o->flight.tail == it);
+    PST_ASSERT(o->flight.n > 0 && !it->acked); /* a sink that refuses has not taken the token, so none came back */
     item *before = NULL;
     for (item *x = o->flight.head; x != it; x = x->next)
         before = x;
@@ -399,6 +400,7 @@ static void unsend(sup_outlet *o, item *it)
 /* With the lock held: kind's last number on the topic is known. */
 static void learn_last(sup_outlet *o, int kind, int64_t last)
 {
+    PST_ASSERT(kind == PST_OUTLET_LOG || kind == PST_OUTLET_METRIC); /* reports have no numbers */
     int64_t *next = &o->st->next[kind - PST_OUTLET_LOG];
     o->last[kind - PST_OUTLET_LOG] = last;
     if (o->ask != UNSURE_KILLED || last + 1 >= *next)

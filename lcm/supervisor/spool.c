@@ -210,6 +210,7 @@ int sup_spool_append(sup_spool *s, int kind, bool is_line, const void *data, siz
 int sup_spool_prepend(sup_spool *s, const void *items, size_t len, pst_err *err)
 {
     uint64_t number = (s->n ? s->at[0].number : FIRST_NUMBER) - 1;
+    PST_ASSERT(number > 0); /* 0 is no segment; each supervisor of a run prepends one at most */
     char *path = path_of(s, number);
     int rc = len ? pst_fs_write_atomic(path, items, len, 0600, err) : 0;
     free(path);
