@@ -108,13 +108,16 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
         snprintf(reason, sizeof reason, "%s", rd_kafka_err2str(m->err));
         d.reason = reason;
     }
-    /* Purged because the producer died: tell why it died. */
+    /* Purged because the producer died: tell why it died. Or the very ones of which it died: a broker that calls a sequence out of order has not written
+     * it, now or before, since it knows its last five batches and calls those duplicates. */
     pst_out unsent;
     pst_header *headers = NULL;
-    if (m->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || m->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || m->err == RD_KAFKA_RESP_ERR__FATAL) {
+    bool refused = !h->transactional && m->err == RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+    if (m->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || m->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || m->err == RD_KAFKA_RESP_ERR__FATAL ||
+        refused) {
         rd_kafka_resp_err_t why = rd_kafka_fatal_error(rk, reason, sizeof reason);
         d.code = why ? why : m->err;
-        if (why && rd_kafka_message_status(m) == RD_KAFKA_MSG_STATUS_NOT_PERSISTED) {
+        if (why && (refused || rd_kafka_message_status(m) == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)) {
             unsent = as_given(m, d.opaque, &headers);
             d.unsent = &unsent;
             d.nth = ticket ? ticket->nth : 0;
