@@ -359,9 +359,6 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
     }
     if (rc < 0) /* the model fails on everything */
         return hold_all(s, records, n, &why);
-    rc = s->round.open && !fits(s, 0) ? commit(s) : 0;
-    if (rc != 0)
-        return rc;
     int64_t scored = pst_mono_us();
     pst_score_core_finish(s->core, pst_now_us());
     if ((rc = emit_all(s)) != 0)

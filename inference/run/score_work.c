@@ -110,14 +110,20 @@ int score_work_result(score_work *w, pst_err *err)
 
 /* ---- pace ------------------------------------------------------------------------------------------------------------------ */
 
+/* That a few records took long says more of the computer's other business than of the model. That they were quick counts a little: batches that the
+ * pace itself has cut to a few records would else keep it for good; and after a record that took very long those that follow it are not trusted at once. */
 void score_pace_learn(score_pace *p, size_t records, int64_t us)
 {
-    if (!records || (p->us > 0 && records < FEW_RECORDS && us < LONG_US))
-        return; /* a few records say more of the computer's other business than of the model */
+    if (!records)
+        return;
     double now = (double)us / (double)records;
+    bool few = p->us > 0 && records < FEW_RECORDS && us < LONG_US;
     if (now < 0.01)
         now = 0.01; /* known, however quick */
-    p->us = now > p->us ? now : 0.75 * p->us + 0.25 * now;
+    if (now <= p->us)
+        p->us += (few ? 0.05 : 0.25) * (now - p->us);
+    else if (!few)
+        p->us = now;
 }
 
 int64_t score_pace_expect_us(const score_pace *p, size_t records)

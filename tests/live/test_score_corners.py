@@ -112,6 +112,49 @@ def test_a_model_slower_than_its_transaction_and_its_poll_interval(p):
     print(f"  32 records took {took:.1f} s", flush=True)
 
 
+def uneven(path):
+    """a + 10 b, by way of as many products with a wide identity as a says."""
+    body = helper.make_graph([helper.make_node("Identity", ["go"], ["on"]), helper.make_node("MatMul", ["s", "one"], ["t"])], "body",
+                             [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []), helper.make_tensor_value_info("s", FLOAT, [WIDE, WIDE])],
+                             [helper.make_tensor_value_info("on", TensorProto.BOOL, []), helper.make_tensor_value_info("t", FLOAT, [WIDE, WIDE])],
+                             [numpy_helper.from_array(np.eye(WIDE, dtype=np.float32), "one")])
+    save(path, [helper.make_node("Slice", ["in", "zero", "first", "axis"], ["a"]), helper.make_node("ReduceMax", ["a"], ["most"], keepdims=0), helper.make_node("Cast", ["most"], ["trips"], to=TensorProto.INT64),
+                helper.make_node("Loop", ["trips", "", "start"], ["end"], body=body), helper.make_node("ReduceSum", ["end"], ["none"], keepdims=0),
+                helper.make_node("MatMul", ["in", "w"], ["sum"]), helper.make_node("Add", ["sum", "none"], ["out"])],
+         {"zero": np.array([0], dtype=np.int64), "first": np.array([1], dtype=np.int64), "axis": np.array([1], dtype=np.int64), "start": np.zeros((WIDE, WIDE), dtype=np.float32),
+          "w": np.array([[1], [10]], dtype=np.float32)})
+
+
+def test_a_record_that_computes_for_long_among_quick_ones(p):
+    """A round that is open when it comes is committed before it is computed, and so while the next may be as long: a marker stands behind each score. And the group is served
+    while it computes for longer than max.poll.interval.ms: else it would lose its partitions each time, and begin with it again."""
+    uneven(p.dir / "uneven.onnx")
+    text = f"model: {{file: {p.dir}/uneven.onnx}}\nfeatures: [a, b]\nbatching: {{count: 1}}\n"
+    (p.dir / "one.yml").write_text("name: one\n" + text)
+    trips, took = 200, 0
+    while took < 1.4:  # in seconds of the processor, which are no more than those of the clock
+        (p.dir / "one.jsonl").write_text(json.dumps({"a": trips, "b": 1}) + "\n")
+        used = sum(os.times()[2:4])
+        p.cli("score", "dry-run", "-c", p.dir / "one.yml", "--in", p.dir / "one.jsonl", "--out", p.dir / "one.out", timeout=600)
+        took = sum(os.times()[2:4]) - used - 0.1
+        trips = int(trips * min(10, max(1.2, 1.6 / max(took, 0.01)))) if took < 1.4 else trips
+    value = lambda a: lambda i: p.encode(p.sid, {"id": i, "a": a(i), "b": 1.0})
+    path = p.pipeline("uneven", text + "kafka: {transaction.timeout.ms: 2000}\n", parts=1)  # of which a round may use half
+    p.send("uneven", range(7), partition=0, value=value(lambda i: float(trips if i in (1, 6) else 1)))
+    w = p.scorer(path)
+    until(lambda: len(p.read("uneven.scores")) >= 7, 60, lambda: (p.dir / "uneven.log").read_text()[-1500:], 0.5)
+    p.end(w)
+    out = {p.decode(m.value())["record"]["id"]: m.offset() for m in p.read("uneven.scores")}
+    check(sorted(out) == list(range(7)) and all(out[i] - out[i - 1] >= 2 for i in range(3, 7)), f"a transaction each after the first long one: {out}")
+    path = p.pipeline("patient", text + "kafka: {session.timeout.ms: 6000, max.poll.interval.ms: 6000}\n", parts=1)
+    p.send("patient", range(2), partition=0, value=value(lambda i: float(int(trips * 8 / took))))
+    w = p.scorer(path)
+    until(lambda: len(p.read("patient.scores")) >= 2 or (p.dir / "patient.log").read_text().count("event=round_again") > 1, 120, lambda: (p.dir / "patient.log").read_text()[-1500:], 0.5)
+    p.end(w)
+    log = (p.dir / "patient.log").read_text()
+    check(len(p.read("patient.scores")) == 2 and "event=round_again" not in log, f"computed once: {log[-1500:]}")
+
+
 def test_a_start_at_a_time_outlasts_a_kill_and_growth(p):
     at = 1_700_000_000_000
     path = p.pipeline("timed", f"model: {{file: {p.dir}/line.onnx}}\nfeatures: [a, b]\n", head=f", start: timestamp, timestamp: {at // 1000}", **{"retention.ms": "-1"})
@@ -256,6 +299,46 @@ def test_a_worker_that_comes_back_after_a_move_is_replayed_alike(p):
     check(sorted(lines) == out, f"a replay says the same: {[x for x in sorted(lines) if x not in out][:5]}")
 
 
+def test_versions_are_told_anew_where_a_partition_was_away(p):
+    """A worker that gets a partition back tells with which version it goes on there, though it told the very same before: meanwhile another one had the last word."""
+    for k in (1, 2):
+        linear(p.dir / f"away{k}.onnx", [k, 10 * k])
+        p.cli("models", "register", p.dir / f"away{k}.onnx", "--name", "away")
+    p.cli("models", "alias", "away", "champion", 1)
+    path = p.pipeline("away", "model: {name: away, alias: champion}\nfeatures: [a, b]\n", parts=2)
+    sent = [0]
+
+    def one(partition):  # one record, and nothing is in hand when this returns; its version
+        i, sent[0] = sent[0], sent[0] + 1
+        p.send("away", [i], partition=partition)
+        out = p.read("away.scores", lambda ms: len(ms) == sent[0], timeout=60)
+        return {s["record"]["id"]: s["model"]["version"] for s in map(lambda m: p.decode(m.value()), out)}[i]
+
+    def told(partition):
+        return [(e["actor"], e["version"]) for e in p.events("models") for x in e.get("effective", ()) if x["topic"] == "away" and x["partition"] == partition]
+
+    def scored_by(partition, version):
+        until(lambda: one(partition) == version, 60, f"partition {partition} is not scored by version {version}", 0.2)
+    first = p.scorer(path, log="away1.log")
+    check([one(0), one(1)] == [1, 1], "both by version 1")
+    mine = told(0)[0][0]
+    second = p.scorer(path, log="away2.log")
+    until(lambda: one(0) == one(1) == 1 and any(told(n)[-1][0] != mine for n in (0, 1)), 60, "the second has no partition", 0.5)
+    away = 0 if told(0)[-1][0] != mine else 1
+    p.cli("models", "alias", "away", "champion", 2)
+    scored_by(away, 2), scored_by(1 - away, 2)
+    p.end(second)
+    p.cli("models", "alias", "away", "champion", 1)
+    scored_by(1 - away, 1)
+    check(one(away) == 1, "and the one that came back by version 1, too")
+    p.end(first)
+    check(told(away)[-1] == (mine, 1), f"the last word is that of the last one: {told(away)}")
+    out = {(s["source"]["partition"], s["source"]["offset"]): s["model"]["version"] for s in (p.decode(m.value()) for m in p.read("away.scores"))}
+    p.cli("score", "replay", "-c", path, "--from", "0", "--to", "100000", "--out", p.dir / "away.jsonl")
+    lines = {(l["source"]["partition"], l["source"]["offset"]): l["model"]["version"] for l in map(json.loads, (p.dir / "away.jsonl").read_text().splitlines())}
+    check(lines == out, f"a replay says the same: {sorted(x for x in out.items() if lines.get(x[0]) != x[1])[:5]}")
+
+
 def test_avro_and_json_in_one_input(p):
     def mixed(i):
         value = {"id": i, "a": float(i % 100), "b": float(i % 7)}
@@ -274,7 +357,8 @@ def test_avro_and_json_in_one_input(p):
         check(heads == {("DECODE", "bad-envelope")}, f"{form}: {heads}")
 
 
-TESTS = [test_avro_and_json_in_one_input, test_a_start_at_a_time_outlasts_a_kill_and_growth, test_a_pause_ends_with_its_cure_for_two_scorers,
+TESTS = [test_avro_and_json_in_one_input, test_versions_are_told_anew_where_a_partition_was_away, test_a_record_that_computes_for_long_among_quick_ones,
+         test_a_start_at_a_time_outlasts_a_kill_and_growth, test_a_pause_ends_with_its_cure_for_two_scorers,
          test_an_alias_moved_from_the_end_is_replayed_alike, test_a_worker_that_comes_back_after_a_move_is_replayed_alike, test_a_model_slower_than_its_transaction_and_its_poll_interval]
 with Bench() as p:
     linear(p.dir / "line.onnx", [1, 10])

@@ -39,13 +39,26 @@ static void test_pace_falls_slowly(void **state)
     assert_in_range(score_pace_expect_us(&p, 100), 70000, 80000);
 }
 
+/* A process that was stopped in the middle of one record takes that for the model's pace, and cuts batches to one record. They are quick, and that has
+ * to count although they are few: else it sends a record a transaction for good. */
+static void test_pace_recovers_though_batches_were_cut_to_one(void **state)
+{
+    score_pace p = {0};
+    score_pace_learn(&p, 32, 300);
+    score_pace_learn(&p, 1, 60000000);
+    assert_int_equal(score_pace_batch(&p, 512, 2000000), 1);
+    int batches = 0;
+    for (; batches < 400 && score_pace_batch(&p, 512, 2000000) < 512; batches++)
+        score_pace_learn(&p, score_pace_batch(&p, 512, 2000000), 200);
+    assert_true(batches < 400);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pace_that_is_not_known_means_few_records),
-        cmocka_unit_test(test_pace_cuts_the_batches_of_a_slow_model),
-        cmocka_unit_test(test_pace_of_a_quick_model_cuts_nothing),
-        cmocka_unit_test(test_pace_falls_slowly),
+        cmocka_unit_test(test_pace_that_is_not_known_means_few_records),     cmocka_unit_test(test_pace_cuts_the_batches_of_a_slow_model),
+        cmocka_unit_test(test_pace_of_a_quick_model_cuts_nothing),           cmocka_unit_test(test_pace_falls_slowly),
+        cmocka_unit_test(test_pace_recovers_though_batches_were_cut_to_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
