@@ -134,17 +134,26 @@ void pst_consumer_leave(pst_consumer *c)
         c->leaves = true;
 }
 
+/* librdkafka 2.0.2, closed while it joins, may wait for ever for its own thread inside rd_kafka_assign(): that thread, with its client, is left behind
+ * then, and what the member had waits for its session. */
 void pst_consumer_free(pst_consumer *c)
 {
     if (!c)
         return;
+    char group[256];
+    snprintf(group, sizeof group, "%s", c->group ? c->group : "");
     clear_batch(c); /* a client waits for records that are still in use */
     c->closing = true;
     bool leaves = c->group && c->leaves;
     /* Who opens anew does not wait for a broker that is mute. Who leaves does: one that is merely slow has to hear it. */
     bool brief = pst_stop_forced() || (!leaves && bus_quiet_is_mute(c));
     int wait_ms = CLOSE_WAIT_MS + (leaves ? JOIN_WAIT_MS : 0);
-    bus_bounded(close_and_free, c, brief ? CLOSE_FORCED_MS : wait_ms, "consumer_close");
+    if (!bus_bounded(close_and_free, c, brief ? CLOSE_FORCED_MS : wait_ms, "consumer_close") && !brief)
+        pst_log(PST_LOG_WARN, "bus",
+                "event=close_left_behind group=%s why=\"the Kafka client did not come back from its close within %d s; what this member "
+                "had may "
+                "wait for its session.timeout.ms\"",
+                group, wait_ms / 1000);
 }
 
 static void on_fault(void *consumer, int code, const char *reason)
