@@ -133,11 +133,13 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
 
 static void take_apart(gw_state *g)
 {
+    bool served = g->feed != NULL; /* else nothing was asked, and who is asked for what may not be settled: nobody is let in any more */
     gw_feed_stop(g->feed);
-    g->feed = NULL; /* requests may still come while the loop runs on for the readers */
-    for (int i = 0; g->readers + g->pours + g->uploads + g->pages > 0 && i < 500; i++) /* their answers are posted to the loop */
+    g->feed = NULL; /* requests may still come while the loop runs on for the threads: their answers are posted to it */
+    for (int i = 0; served && g->readers + g->pours + g->uploads + g->pages > 0 && i < 500; i++)
         pst_loop_run_for(g->loop, 20);
-    pst_loop_run_for(g->loop, 20); /* and the last ones are taken there */
+    if (served)
+        pst_loop_run_for(g->loop, 20); /* and the last ones are taken there */
     gw_publisher_free(g->publisher);
     gw_await_end(g);
     pst_http_free(g->http);
