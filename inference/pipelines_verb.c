@@ -67,6 +67,17 @@ static int gather_one(void *arg, const char *key, const pst_record *r, pst_err *
     return 0;
 }
 
+static int gather_all(pst_verb_run *v, gather *g)
+{
+    pst_err e = {0};
+    int rc = pst_client_scan(v->client, PST_TOPIC_PIPELINES, NULL, gather_one, g, &e);
+    if (rc == PST_ENOTFOUND)
+        return 0; /* no topic yet: no pipelines yet */
+    if (rc < 0)
+        v->err = e;
+    return rc;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp((*(pst_pipeline_spec *const *)a)->name, (*(pst_pipeline_spec *const *)b)->name);
@@ -112,7 +123,34 @@ static int list(pst_verb_run *v, gather *g)
     return 0;
 }
 
-static int apply(pst_verb_run *v)
+/* The group that its scorers join, as they say it themselves (score_run.c). */
+static char *group_of(const pst_verb_run *v, const pst_pipeline *p)
+{
+    return p->group ? pst_strdup(p->group) : pst_sprintf("%sscore.%s", v->settings.prefix.value, p->name);
+}
+
+/* Two pipelines in one group share the records of a topic: each would score some of them, and nobody would be told. */
+static int check_shared(pst_verb_run *v, const pst_pipeline *p, const pst_pipeline_spec *other)
+{
+    pst_pipeline *q = NULL;
+    pst_err ignored = {0}; /* what does not parse does not run */
+    if (!strcmp(other->name, p->name) || pst_pipeline_parse_published(other->spec, strlen(other->spec), other->name, &q, &ignored) < 0)
+        return 0;
+    char *ours = group_of(v, p), *theirs = group_of(v, q);
+    int rc = 0;
+    for (size_t i = 0; !strcmp(ours, theirs) && i < p->n_topics * q->n_topics && rc == 0; i++)
+        if (!strcmp(p->topics[i / q->n_topics], q->topics[i % q->n_topics]))
+            rc = pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "%s:%d: input.group: pipeline %.120s reads topic %.120s in the group %.120s, too: each of the two would score "
+                             "only some of its records; choose another group, or leave it out",
+                             p->file, p->line.input, q->name, p->topics[i / q->n_topics], ours);
+    free(ours);
+    free(theirs);
+    pst_pipeline_free(q);
+    return rc;
+}
+
+static int apply(pst_verb_run *v, gather *g)
 {
     pst_pipeline *p = NULL;
     int rc = pst_pipeline_load_published(v->args[0], &p, &v->err);
@@ -124,6 +162,11 @@ static int apply(pst_verb_run *v)
                          p->n_topics ? "output.topic" : "input.topics");
     if (rc == 0)
         rc = pst_pipeline_check(&v->settings, p, &o, NULL, &v->err);
+    if (rc == 0)
+        rc = gather_all(v, g);
+    for (size_t i = 0; rc == 0 && i < g->pipelines.n; i++)
+        if (g->pipelines.at[i].key)
+            rc = check_shared(v, p, g->pipelines.at[i].value);
     pst_pipeline_spec s = {.name = p->name, .spec = p->text, .actor = (char *)(uintptr_t)pst_account_name(NULL), .time = pst_now_us()};
     if (rc == 0)
         rc = pst_client_publish(v->client, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, p->name, &s, PUBLISH_TIMEOUT_MS, NULL, NULL,
@@ -178,19 +221,11 @@ static int run_verb(int which, int argc, char **argv)
     if (status >= 0)
         return status;
     gather g = {.c = v.client};
-    int rc = 0;
-    if (which != APPLY) {
-        pst_err e = {0};
-        rc = pst_client_scan(v.client, PST_TOPIC_PIPELINES, NULL, gather_one, &g, &e);
-        if (rc == PST_ENOTFOUND)
-            rc = 0; /* no topic yet: no pipelines yet */
-        else if (rc < 0)
-            v.err = e;
-    }
+    int rc = which == APPLY ? 0 : gather_all(&v, &g); /* what is to be applied is judged by itself first */
     if (rc == 0) {
         switch (which) {
         case LIST: rc = list(&v, &g); break;
-        case APPLY: rc = apply(&v); break;
+        case APPLY: rc = apply(&v, &g); break;
         case SHOW: rc = show(&v, &g); break;
         default: rc = delete_one(&v, &g);
         }

@@ -605,6 +605,11 @@ def test_verbs_of_models_and_pipelines(p):
         check(r.returncode == 2 and f"{path}:" in r.stderr and said in r.stderr, f"{said}: {r.returncode} {r.stderr}")
     path.write_text(good)
     check(json.loads(p.cli("pipelines", "show", "desired", "--json").stdout)["spec"] == good, "what was published stays")
+    second = p.dir / "second.yml"
+    second.write_text(good.replace("name: desired", "name: second").replace("topic: desired.scores", "topic: second.scores"))
+    r = p.cli("pipelines", "apply", second, ok=False)
+    check(r.returncode == 2 and f"{second}:2: input.group: pipeline desired reads topic desired in the group g-desired, too" in r.stderr, f"one group, two pipelines: {r.returncode} {r.stderr}")
+    p.cli("pipelines", "apply", path)  # itself is no other
     p.cli("pipelines", "delete", "desired")
     check(p.cli("pipelines", "show", "desired", ok=False).returncode == 4 and not p.cli("pipelines", "list", "--json").stdout, "deleted")
     path.write_text(path.read_text().replace("guarantee", "guarante"))
