@@ -1,7 +1,7 @@
 """Poison of every class among good records, while scorers are killed and frozen, others join and leave, the registry is away and the input grows: the ledger.
 Each good record is scored once and each bad one dead-lettered once with its bytes, nothing is missing, nothing doubled, the order within a partition is kept,
-and no scorer leaves by itself. Two minutes here; the long leg, on three brokers of which some are killed, is asked for by the environment:
-    LEDGER=100000 [SEED=7]   100,000 records, about 750 a transaction, two scorers"""
+and no scorer leaves by itself. One broker here; test_exactly_once_brokers.py is the long leg, on three of which some are killed:
+    LEDGER=100000 [SEED=7]   100,000 records, about 750 a transaction, two scorers; two and a half minutes"""
 import sys, os, json, random, struct, threading, time
 from collections import Counter
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../live"))
