@@ -1,6 +1,8 @@
 /* explain_out.c - `models explain` as a table of at most 140 columns, and as JSON with exact numbers. */
 #include "engine/explain.h"
 
+#include "engine/device_of.h"
+
 #include "engine/heap.h"
 
 #include <inttypes.h>
@@ -227,8 +229,14 @@ void eng_explain_text(const eng_explained *e, eng_heap_text *t)
         return;
     }
     size_t nodes = nodes_in(p, offsetof(eng_prog, n_nodes)), steps = nodes_in(p, offsetof(eng_prog, n_steps));
-    eng_heap_printf(t, "  %-10s %s%s; %zu node%s: %zu folded to constants, %zu dropped, %zu merged into others, %zu step%s left\n\n",
-                    "plan", p->isa, p->opts.no_fusion ? ", no fusion" : "", nodes, nodes == 1 ? "" : "s",
+    int threads = pst_plan_threads(p);
+    char shared[80] = "";
+    if (p->opts.threads > 1)
+        snprintf(shared, sizeof shared,
+                 threads < (int)p->opts.threads ? ", %d thread%s of %d asked for: no more CPUs here" : ", %d thread%s", threads,
+                 threads == 1 ? "" : "s", (int)p->opts.threads);
+    eng_heap_printf(t, "  %-10s %s%s%s; %zu node%s: %zu folded to constants, %zu dropped, %zu merged into others, %zu step%s left\n\n",
+                    "plan", p->isa, p->opts.no_fusion ? ", no fusion" : "", shared, nodes, nodes == 1 ? "" : "s",
                     nodes_in(p, offsetof(eng_prog, n_folded)), nodes_in(p, offsetof(eng_prog, n_dropped)),
                     nodes_in(p, offsetof(eng_prog, n_fused)), steps, steps == 1 ? "" : "s");
     if (pst_engine_warning())
@@ -348,6 +356,8 @@ void eng_explain_json(const eng_explained *e, eng_heap_text *t)
     values_json(t, "inputs", i->inputs, i->n_inputs);
     values_json(t, "outputs", i->outputs, i->n_outputs);
     field(t, "isa", p->isa);
+    if (p->opts.threads > 1)
+        eng_heap_printf(t, ",\"threads\":%d", pst_plan_threads(p));
     if (pst_engine_warning())
         field(t, "warning", pst_engine_warning());
     eng_heap_printf(t, ",\"fusion\":%s,\"nodes\":%zu,\"folded\":%zu,\"dropped\":%zu,\"merged\":%zu,\"steps\":[",

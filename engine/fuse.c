@@ -35,6 +35,32 @@ static int prepare_mlp(eng_op_ctx *c)
     return 0;
 }
 
+typedef struct shared_rows {
+    const fused_mlp *f;
+    const float *x;
+    int64_t rows, each; /* each: as many as go through the layers together, several times */
+    float *y, *work;
+    size_t work_floats;
+} shared_rows;
+
+static void some_rows(void *arg, int64_t part, int worker)
+{
+    const shared_rows *s = arg;
+    const fused_mlp *f = s->f;
+    int64_t from = part * s->each, n = s->rows - from < s->each ? s->rows - from : s->each;
+    f->kernels->mlp(f->steps, f->n_steps, f->width, s->x + from * f->n_in, (size_t)n, s->y + from * f->n_out,
+                    s->work + (size_t)worker * s->work_floats);
+}
+
+static double products_of(const fused_mlp *f)
+{
+    double n = 0;
+    for (int i = 0; i < f->n_steps; i++)
+        if (f->steps[i].kind == ENG_FUSED_DENSE)
+            n += (double)f->steps[i].in * (double)f->steps[i].out;
+    return n;
+}
+
 static int run_mlp(eng_op_ctx *c)
 {
     const fused_mlp *f = c->node->fused;
@@ -43,11 +69,17 @@ static int run_mlp(eng_op_ctx *c)
         return eng_parts_run(c, (eng_step **)c->state);
     pst_tensor x = *in, o = x;
     o.dims[o.rank - 1] = f->n_out;
-    float *y = eng_out_like(c, 0, &o), *work = eng_op_scratch(c, eng_mlp_work_floats(f->kernels, f->width) * sizeof(float));
+    int64_t rows = f->n_in ? eng_count(&x) / f->n_in : 0;
+    double products = products_of(f) * (double)rows;
+    int workers = eng_op_workers(c, products);
+    size_t floats = (eng_mlp_work_floats(f->kernels, f->width) + 15) / 16 * 16;
+    float *y = eng_out_like(c, 0, &o), *work = eng_op_scratch(c, (size_t)workers * floats * sizeof(float));
     if (!y || !work)
         return PST_ELIMIT;
-    f->kernels->mlp(f->steps, f->n_steps, f->width, x.data, (size_t)(f->n_in ? eng_count(&x) / f->n_in : 0), y, work);
-    return 0;
+    shared_rows s = {.f = f, .x = x.data, .rows = rows, .each = rows, .y = y, .work = work, .work_floats = floats};
+    if (workers > 1)
+        s.each = 4 * eng_mlp_rows(f->kernels->mr, (f->width + f->kernels->nr - 1) / f->kernels->nr * f->kernels->nr);
+    return eng_op_parts(c, rows ? (rows + s.each - 1) / s.each : 0, products, some_rows, &s);
 }
 
 /* The node's work without values and buffers around it: they cost half as much as one row of a small network. */

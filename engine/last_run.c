@@ -7,6 +7,7 @@
 #include "engine/last.h"
 
 #include "engine/ops/window.h"
+#include "engine/workers.h"
 
 #include <limits.h>
 #include <string.h>
@@ -178,7 +179,7 @@ static bool plan_memory(const eng_op_ctx *c, const eng_last_part *t, last_state 
         flops += is_window(k) && k->w ? 2 * pixels * (double)eng_count(k->w) : pixels * (double)y->c;
     }
     *t->flops = flops;
-    return (uint64_t)(s->arena + s->gathered) * sizeof(float) <= c->plan->m->limits.tensor_bytes_max;
+    return (uint64_t)(s->arena + eng_workers_count(c->plan->workers) * s->gathered) * sizeof(float) <= c->plan->m->limits.tensor_bytes_max;
 }
 
 static int plan_part(eng_op_ctx *c, const eng_last_part *t, last_state *s)
@@ -255,57 +256,106 @@ static eng_last_window window_of(const last_job *j, int step)
                              .end = end_of(&k->act)};
 }
 
-static void run_layer(const last_job *j, int step)
+/* A layer over all pixels of the chunk, some at a time; each worker gathers in room of its own. */
+typedef struct last_layer_job {
+    const last_job *j;
+    int step;
+    bool lies;
+    int64_t pixels, rows, ld, block;
+    eng_last_window g;
+} last_layer_job;
+
+static void layer_part(void *arg, int64_t part, int worker)
+{
+    const last_layer_job *r = arg;
+    const last_job *j = r->j;
+    const eng_last_step *k = &j->t->steps[r->step];
+    const last_value *x = &j->s->values[k->a], *y = &j->s->values[j->t->n_in + r->step];
+    int64_t at = part * r->block;
+    float *gathered = j->gathered + worker * j->s->gathered;
+    eng_last_layer l = {.m = (int)(r->rows - at < r->block ? r->rows - at : r->block),
+                        .n = (int)k->channels,
+                        .k = (int)depth_of(k),
+                        .a = r->lies ? j->arena + x->at + at * r->ld : gathered,
+                        .lda = r->ld,
+                        .w = k->packed->w,
+                        .bias = k->packed->bias,
+                        .c = j->arena + y->at + at * y->ld,
+                        .ldc = y->ld,
+                        .add = k->b >= 0 ? j->arena + j->s->values[k->b].at + at * y->ld : NULL,
+                        .end = r->g.end};
+    if (!r->lies)
+        j->s->kn->last_gather(&r->g, &(eng_last_gather){.from = at,
+                                                        .to = at + l.m,
+                                                        .out_count = (int)r->pixels,
+                                                        .channels = (int)x->c,
+                                                        .image = x->h * x->w * x->ld,
+                                                        .y = gathered,
+                                                        .ldy = r->ld});
+    j->s->kn->last_layer(&l);
+    act_outside(j, &k->act, l.c, l.m * y->ld);
+}
+
+static int run_layer(const last_job *j, int step)
 {
     const eng_last_step *k = &j->t->steps[step];
     const last_value *x = &j->s->values[k->a], *y = &j->s->values[j->t->n_in + step];
     bool lies = as_it_lies(&j->s->windows[step]);
-    int64_t depth = depth_of(k), pixels = y->h * y->w, rows = j->images * pixels, ld = lies ? x->ld : gather_ld(j->s->kn, depth),
-            block = block_rows(j->s->kn, ld);
-    eng_last_window g = window_of(j, step);
-    eng_last_layer l = {
-        .n = (int)k->channels, .k = (int)depth, .lda = ld, .w = k->packed->w, .bias = k->packed->bias, .ldc = y->ld, .end = g.end};
-    const float *add = k->b >= 0 ? j->arena + j->s->values[k->b].at : NULL;
-    for (int64_t at = 0; at < rows; at += block) {
-        l.m = (int)(rows - at < block ? rows - at : block);
-        l.a = lies ? j->arena + x->at + at * ld : j->gathered;
-        l.c = j->arena + y->at + at * y->ld;
-        l.add = add ? add + at * y->ld : NULL;
-        if (!lies)
-            j->s->kn->last_gather(&g, &(eng_last_gather){.from = at,
-                                                         .to = at + l.m,
-                                                         .out_count = (int)pixels,
-                                                         .channels = (int)x->c,
-                                                         .image = x->h * x->w * x->ld,
-                                                         .y = j->gathered,
-                                                         .ldy = ld});
-        j->s->kn->last_layer(&l);
-        act_outside(j, &k->act, l.c, l.m * y->ld);
-    }
+    int64_t pixels = y->h * y->w, ld = lies ? x->ld : gather_ld(j->s->kn, depth_of(k));
+    last_layer_job r = {.j = j,
+                        .step = step,
+                        .lies = lies,
+                        .pixels = pixels,
+                        .rows = j->images * pixels,
+                        .ld = ld,
+                        .block = block_rows(j->s->kn, ld),
+                        .g = window_of(j, step)};
+    double products = (double)r.rows * (double)eng_count(k->w);
+    int workers = eng_op_workers(j->c, products), mr = j->s->kn->mr;
+    int64_t even = (r.rows / (2 * workers) + mr - 1) / mr * mr; /* something for each to do */
+    if (workers > 1 && even > 0 && even < r.block)
+        r.block = even;
+    return eng_op_parts(j->c, (r.rows + r.block - 1) / r.block, products, layer_part, &r);
 }
 
-/* Filters of one channel, and pools; some rows at a time where an activation follows. */
-static void run_windows(const last_job *j, int step)
+/* Filters of one channel, and pools, of all images of the chunk; some rows at a time where an activation follows. */
+typedef struct last_windows_job {
+    const last_job *j;
+    int step;
+    int64_t rows, parts; /* of an image */
+    eng_last_window g;
+} last_windows_job;
+
+static void windows_part(void *arg, int64_t part, int worker)
+{
+    const last_windows_job *r = arg;
+    const last_job *j = r->j;
+    const eng_last_step *k = &j->t->steps[r->step];
+    const last_value *x = &j->s->values[k->a], *y = &j->s->values[j->t->n_in + r->step];
+    int64_t image = part / r->parts, row = part % r->parts * r->rows;
+    eng_last_window g = r->g;
+    g.x += image * x->h * x->w * x->ld;
+    g.y = j->arena + y->at + image * y->h * y->w * y->ld;
+    g.from = (int)row;
+    g.to = (int)(row + r->rows < y->h ? row + r->rows : y->h);
+    (k->kind == ENG_LAST_DEPTH ? j->s->kn->last_depth : j->s->kn->last_pool)(&g);
+    act_outside(j, &k->act, g.y + row * y->w * y->ld, (g.to - row) * y->w * y->ld);
+}
+
+static int run_windows(const last_job *j, int step)
 {
     const eng_last_step *k = &j->t->steps[step];
-    const last_value *x = &j->s->values[k->a], *y = &j->s->values[j->t->n_in + step];
-    eng_last_window g = window_of(j, step);
-    int64_t rows = ACT_FLOATS / (y->w * y->ld) + 1;
-    g.max = k->kind == ENG_LAST_POOL && !strcmp(k->node->op_type, "MaxPool");
-    g.whole = k->kind == ENG_LAST_POOL && eng_attr_int(k->node, "count_include_pad", 0);
+    const last_value *y = &j->s->values[j->t->n_in + step];
+    last_windows_job r = {.j = j, .step = step, .rows = ACT_FLOATS / (y->w * y->ld) + 1, .g = window_of(j, step)};
+    r.parts = (y->h + r.rows - 1) / r.rows;
+    r.g.max = k->kind == ENG_LAST_POOL && !strcmp(k->node->op_type, "MaxPool");
+    r.g.whole = k->kind == ENG_LAST_POOL && eng_attr_int(k->node, "count_include_pad", 0);
     if (k->packed) {
-        g.w = k->packed->w;
-        g.bias = k->packed->bias;
+        r.g.w = k->packed->w;
+        r.g.bias = k->packed->bias;
     }
-    for (int64_t i = 0; i < j->images; i++, g.x += x->h * x->w * x->ld) {
-        g.y = j->arena + y->at + i * y->h * y->w * y->ld;
-        for (int64_t row = 0; row < y->h; row += rows) {
-            g.from = (int)row;
-            g.to = (int)(row + rows < y->h ? row + rows : y->h);
-            (k->kind == ENG_LAST_DEPTH ? j->s->kn->last_depth : j->s->kn->last_pool)(&g);
-            act_outside(j, &k->act, g.y + row * y->w * y->ld, (g.to - row) * y->w * y->ld);
-        }
-    }
+    double places = (double)(j->images * y->h * y->w * y->ld) * (double)j->s->windows[step].k_count;
+    return eng_op_parts(j->c, j->images * r.parts, places, windows_part, &r);
 }
 
 /* Sums and products of two images, or of an image and a number for each channel. */
@@ -351,9 +401,9 @@ static int run_step(const last_job *j, int step)
     if (rc < 0)
         return rc;
     switch (k->kind) {
-    case ENG_LAST_LAYER: run_layer(j, step); break;
+    case ENG_LAST_LAYER: return run_layer(j, step);
     case ENG_LAST_DEPTH:
-    case ENG_LAST_POOL: run_windows(j, step); break;
+    case ENG_LAST_POOL: return run_windows(j, step);
     case ENG_LAST_MEAN: run_mean(j, step); break;
     case ENG_LAST_ACT: run_act(j, step); break;
     case ENG_LAST_ADD:
@@ -425,7 +475,8 @@ static int run_last(eng_op_ctx *c)
     }
     const last_value *y = &s->values[t->out];
     const int64_t dims[4] = {s->images, y->c, y->h, y->w};
-    float *out = eng_out(c, 0, PST_F32, 4, dims), *arena = eng_op_scratch(c, (size_t)(s->arena + s->gathered) * sizeof *arena);
+    int workers = eng_workers_count(c->plan->workers);
+    float *out = eng_out(c, 0, PST_F32, 4, dims), *arena = eng_op_scratch(c, (size_t)(s->arena + workers * s->gathered) * sizeof *arena);
     if (!out || !arena)
         return PST_ELIMIT;
     last_job j = {.c = c, .t = t, .s = s, .arena = arena, .gathered = arena + s->arena};

@@ -122,7 +122,10 @@ typedef struct pst_plan_opts {
     const char *backend;       /* NULL = as pst_model_limits.backends says; "engine", "onnxruntime", "cuda" = no other; "auto" */
     const pst_run_limits *run; /* of the plan's making and of its runs; copied; NULL = none */
     uint64_t rows_most;        /* of the largest run there is going to be, where "auto" chooses; 0 = not known */
-    uint64_t reserved[3];
+    uint64_t
+        threads; /* for one run, the caller's with them: large runs only are shared out; 0, 1 = the caller alone. No more than the CPUs that this
+                                  process may use are taken (pst_plan_explain tells). The results are the same bits whatever their number. */
+    uint64_t reserved[2];
 } pst_plan_opts;
 
 /* @thread any. limits NULL = defaults. PST_EUNSUPPORTED names the operators that are not covered and the cure. */

@@ -5,11 +5,21 @@
 #include "engine/cpu/isa.h"
 #include "engine/backend.h"
 #include "engine/device_of.h"
+#include "engine/workers.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* No more than this process has CPUs: more would wait for each other. */
+static int workers_of(uint64_t threads, eng_workers **ret, pst_err *err)
+{
+    if (threads > ENG_WORKERS_MAX)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "onnx", 0, "threads: %" PRIu64 ", at most %d", threads, ENG_WORKERS_MAX);
+    int allowed = threads > 1 ? eng_workers_allowed() : 1, n = (int)threads < allowed ? (int)threads : allowed;
+    return n > 1 ? eng_workers_new(n, ret, err) : 0;
+}
 
 /* Options are checked before anything is taken; from the first backend on, pst_plan_free gives all of it back. */
 int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, pst_err *err)
@@ -28,9 +38,15 @@ int pst_plan_new(pst_model *m, const pst_plan_opts *opts, pst_plan **ret_plan, p
         rc = eng_reserved_check(run->reserved, sizeof run->reserved / sizeof *run->reserved, "pst_run_limits", err);
     if (rc < 0)
         return rc;
+    eng_workers *workers = NULL;
+    if (opts && (rc = workers_of(opts->threads, &workers, err)) < 0)
+        return rc;
     pst_plan *p = eng_heap_raw(sizeof *p);
-    if (!p)
+    if (!p) {
+        eng_workers_free(workers);
         return eng_heap_none(sizeof *p, err);
+    }
+    p->workers = workers;
     p->m = pst_model_ref(m);
     if (opts)
         p->opts = *opts;
@@ -59,6 +75,7 @@ void pst_plan_free(pst_plan *p)
     eng_plan_disown(p);
     if (p->backend && p->backend->free)
         p->backend->free(p);
+    eng_workers_free(p->workers);
     eng_heap_release(&p->heap);
     pst_model_unref(p->m);
     free(p);
@@ -73,6 +90,11 @@ const char *pst_plan_device(const pst_plan *p, const char **ret_why)
 {
     *ret_why = p->computes_why;
     return p->computes;
+}
+
+int pst_plan_threads(const pst_plan *p)
+{
+    return eng_workers_count(p->workers);
 }
 
 int pst_plan_device_left(const pst_plan *p)

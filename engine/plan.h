@@ -97,6 +97,7 @@ struct pst_plan {
     eng_val *io_in;
     const eng_val **io_out; /* of pst_plan_run */
     bool observing;
+    struct eng_workers *workers;       /* NULL = the caller alone (workers.h) */
     const struct eng_backend *backend; /* backend.h */
     void *of_backend;                  /* what it keeps of this plan */
     /* What a device computes in the CPU's place, for the rows that the backend's submit took: the operator asks for it. sums: of a forest, ret_has may be

@@ -2,11 +2,13 @@
  *
  * A run looks between nodes and between the rounds of loops; the large products look inside (eng_op_pause). A request to stop is a load of a
  * flag, so it is asked each time; the clock takes longer than a small node does, so it is read every few looks only, and each time
- * again once two readings were far apart. Why not a timer or a second thread: the library starts none and owns no signal, and a
+ * again once two readings were far apart. Why not a timer or a second thread: the library starts none for that and owns no signal, and a
  * kernel cannot be left half way. */
 #include "common/base/clock.h"
 #include "engine/abi.h"
 #include "engine/plan.h"
+#include "engine/cpu/gemm.h"
+#include "engine/workers.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -62,4 +64,39 @@ int pst_plan_limit(pst_plan *p, const pst_run_limits *limits, pst_err *err)
     if (rc == 0)
         p->watch = (eng_watch){.limits = limits ? *limits : (pst_run_limits){0}};
     return rc;
+}
+
+/* ---- parts of a kernel ---- */
+
+typedef struct share_out {
+    void (*compute)(void *arg, int64_t part, int worker);
+    void *arg;
+    int64_t first;
+} share_out;
+
+static void one_part(void *arg, int64_t part, int worker)
+{
+    const share_out *s = arg;
+    s->compute(s->arg, s->first + part, worker);
+}
+
+int eng_op_workers(const eng_op_ctx *c, double products)
+{
+    return eng_workers_worth(c->plan->workers, products) ? eng_workers_count(c->plan->workers) : 1;
+}
+
+int eng_op_parts(eng_op_ctx *c, int64_t parts, double products, void (*compute)(void *arg, int64_t part, int worker), void *arg)
+{
+    enum { ROUND = 256 }; /* parts between two looks at the clock */
+    int n = eng_op_workers(c, products);
+    share_out s = {.compute = compute, .arg = arg};
+    if (n > 1 && !eng_sgemm_room()) /* nothing may unwind while others compute */
+        return eng_heap_none(0, c->err);
+    for (int64_t some = n > 1 ? ROUND : 1; s.first < parts; s.first += some) {
+        int rc = eng_op_pause(c);
+        if (rc < 0)
+            return rc;
+        eng_workers_run(n > 1 ? c->plan->workers : NULL, parts - s.first < some ? parts - s.first : some, one_part, &s);
+    }
+    return 0;
 }

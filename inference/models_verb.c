@@ -25,7 +25,7 @@
 typedef struct models_opts {
     const char *name, *alias, *reason, *isa, *device;
     pst_opt_list from_end;
-    int64_t batch, free_dim;
+    int64_t batch, free_dim, threads;
     bool measure, no_fusion;
     bool onnxruntime;
 } models_opts;
@@ -49,6 +49,7 @@ static const pst_opt explain_table[] = {
     {"free-dim", 0, PST_OPT_INT, AT(free_dim), "N 0..1048576", "0",
      "size of free dimensions after an input's first (a length, a height); 0 = the first of 8, 32, 224, 64, 1, 5 the model takes"},
     {"measure", 0, PST_OPT_BOOL, AT(measure), NULL, NULL, "also time it: ns per row at that batch, the best of eight spells"},
+    {"threads", 0, PST_OPT_INT, AT(threads), "N 1..64", "1", "of one run, as in a pipeline file"},
     {"isa", 0, PST_OPT_STR, AT(isa), "NAME", NULL, "portable, avx2 or avx512 instead of the best this CPU has"},
     {"no-fusion", 0, PST_OPT_BOOL, AT(no_fusion), NULL, NULL, "the reference kernels, node by node"},
     {"device", 0, PST_OPT_STR, AT(device), "DEVICE", NULL,
@@ -342,7 +343,8 @@ static int explain(pst_verb_run *v, const models_opts *o)
     int rc = named ? fetch_temporary(v, &fetched) : 0;
     if (rc == 0)
         rc = pst_model_load_file(named ? fetched : what, NULL, &m, &v->err);
-    pst_plan_opts plan = {.isa = o->isa, .no_fusion = o->no_fusion, .backend = pst_plan_backend_of(o->device)};
+    pst_plan_opts plan = {
+        .isa = o->isa, .no_fusion = o->no_fusion, .backend = pst_plan_backend_of(o->device), .threads = (uint64_t)o->threads};
     pst_explain_opts e = {
         .file = what, .batch = (size_t)o->batch, .free_dim = (size_t)o->free_dim, .json = v->settings.json, .measure = o->measure};
     if (rc == 0)

@@ -28,16 +28,22 @@ static void make_key(void)
     PST_ASSERT(pthread_key_create(&room_key, free) == 0);
 }
 
-static float *room(void)
+#define ROOM_BYTES (sizeof(float) * (MC * KC + KC * (NC + NR_MAX)))
+
+bool eng_sgemm_room(void)
 {
     if (!pack_room) {
         pthread_once(&room_once, make_key);
-        size_t bytes = sizeof(float) * (MC * KC + KC * (NC + NR_MAX));
-        pack_room = eng_heap_raw64(bytes);
-        if (!pack_room)
-            eng_heap_fail(bytes);
+        pack_room = eng_heap_raw64(ROOM_BYTES);
         pthread_setspecific(room_key, pack_room);
     }
+    return pack_room != NULL;
+}
+
+static float *room(void)
+{
+    if (!eng_sgemm_room())
+        eng_heap_fail(ROOM_BYTES);
     return pack_room;
 }
 
@@ -84,7 +90,7 @@ static bool wants_packed_a(const eng_block *g)
 {
     if (g->m <= 16 && g->acs == 1)
         return false;
-    return g->acs != 1 || (g->n >= 128 && g->ars >= 512);
+    return g->acs != 1 || (g->n >= ENG_PACKS_LEFT_FROM && g->ars >= 512);
 }
 
 static void blocks_of_m(const eng_cpu_kernels *kn, const eng_block *whole, float *pa)

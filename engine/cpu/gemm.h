@@ -26,6 +26,8 @@ typedef struct eng_packed {
     ptrdiff_t stride; /* floats from one panel of columns to the next */
     const float *data;
 } eng_packed;
+/* Columns from which on the left side may be packed: products of fewer are cut into tiles in another way, and their last digits may differ. */
+enum { ENG_PACKS_LEFT_FROM = 128 };
 size_t eng_packed_floats(const struct eng_cpu_kernels *kernels, int n, int k);
 void eng_sgemm_pack(const struct eng_cpu_kernels *kernels, bool tb, int n, int k, const float *b, int ldb, float *room, eng_packed *ret);
 /* n rows of length k, ld_from apart → (k,n), rows ld_to apart: what panels are made of. */
@@ -34,6 +36,8 @@ void eng_pack_turned(int n, int k, const float *from, size_t ld_from, float *to,
 void eng_sgemm_pack_left(const struct eng_cpu_kernels *kernels, int m, int k, const float *a, int lda, float *to);
 /* c (m,n) = alpha · a (m,k) · b + beta · c */
 void eng_sgemm_packed(const eng_packed *b, int m, float alpha, const float *a, int lda, float beta, float *c, int ldc);
+/* This thread's packing buffers, which a first product else takes: false when memory ran out. */
+bool eng_sgemm_room(void);
 /* The readable twin: three loops, double accumulation. */
 void eng_sgemm_ref(bool ta, bool tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta,
                    float *c, int ldc);

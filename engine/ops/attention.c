@@ -149,45 +149,75 @@ static bool mask_row(const mask *m, int64_t b, int64_t h, int64_t i, int64_t n, 
     return none;
 }
 
+enum { ATTEND_ROWS = 64 };
+
+/* What all parts of an attention read; p: scores of so many rows for each worker. */
+typedef struct attending {
+    const eng_cpu_kernels *kn;
+    const eng_tile_kernels *tile;
+    const heads *q, *k, *v;
+    const mask *m;
+    float scale, cap, *p, *y;
+    bool flat;
+    int64_t blocks, ldy, p_floats;
+} attending;
+
+/* Some query rows of one head. */
+static void attend_rows(void *arg, int64_t part, int worker)
+{
+    const attending *a = arg;
+    const heads *q = a->q, *k = a->k, *v = a->v;
+    const mask *m = a->m;
+    int64_t i = part % a->blocks * ATTEND_ROWS, h = part / a->blocks % q->h, b = part / a->blocks / q->h, per = q->h / k->h;
+    int some = (int)(q->s - i < ATTEND_ROWS ? q->s - i : ATTEND_ROWS), n = (int)k->s;
+    float *p = a->p + worker * a->p_floats, cap = a->cap;
+    const float *kd = k->data + b * k->sb + h / per * k->sh, *vd = v->data + b * v->sb + h / per * v->sh;
+    eng_sgemm_isa(a->kn, false, true, some, n, (int)q->d, a->scale, q->data + b * q->sb + h * q->sh + i * q->ss, (int)q->ss, kd, (int)k->ss,
+                  0, p, n);
+    for (int r = 0; r < some; r++) {
+        float *row = p + (int64_t)r * n;
+        for (int64_t j = 0; j < n && cap > 0; j++)
+            row[j] = row[j] / cap;
+        if (cap > 0)
+            a->kn->act(ENG_ACT_TANH, 0, 0, row, row, (size_t)n);
+        for (int64_t j = 0; j < n && cap > 0; j++)
+            row[j] *= cap;
+        if ((m->t || m->causal || m->lengths) && mask_row(m, b, h, i + r, n, row))
+            memset(row, 0, (size_t)n * sizeof *row); /* a row with everything masked gives zeros */
+        else
+            a->tile->softmax(row, row, n);
+    }
+    eng_sgemm_isa(a->kn, false, false, some, (int)v->d, n, 1, p, n, vd, (int)v->ss, 0,
+                  a->flat ? a->y + (b * q->s + i) * a->ldy + h * v->d : a->y + ((b * q->h + h) * q->s + i) * a->ldy, (int)a->ldy);
+}
+
 /* Scores and results of one head by matrix products, some query rows at a time; all in float32. */
 static int attend(eng_op_ctx *c, const heads *q, const heads *k, const heads *v, const mask *m, float scale, float cap, float *y, bool flat)
 {
-    enum { ROWS = 64 };
-    const eng_cpu_kernels *kn = eng_kernels_pick(c->plan->isa);
-    const eng_tile_kernels *tile = eng_tile_pick(c->plan->isa);
-    int64_t per = q->h / k->h, rows = q->s < ROWS ? q->s : ROWS, ldy = flat ? q->h * v->d : v->d;
-    if (k->s > INT_MAX / ROWS || q->ss > INT_MAX || k->ss > INT_MAX || v->ss > INT_MAX || ldy > INT_MAX || !k->s)
+    int64_t rows = q->s < ATTEND_ROWS ? q->s : ATTEND_ROWS, ldy = flat ? q->h * v->d : v->d,
+            blocks = (q->s + ATTEND_ROWS - 1) / ATTEND_ROWS;
+    if (k->s > INT_MAX / ATTEND_ROWS || q->ss > INT_MAX || k->ss > INT_MAX || v->ss > INT_MAX || ldy > INT_MAX || !k->s)
         return 1;
-    float *p = eng_op_scratch(c, (size_t)(rows * k->s) * sizeof *p);
-    if (!p)
+    double products = (double)(q->b * q->h * q->s) * (double)k->s * (double)(q->d + v->d);
+    attending a = {.kn = eng_kernels_pick(c->plan->isa),
+                   .tile = eng_tile_pick(c->plan->isa),
+                   .q = q,
+                   .k = k,
+                   .v = v,
+                   .m = m,
+                   .scale = scale,
+                   .cap = cap,
+                   .y = y,
+                   .flat = flat,
+                   .blocks = blocks,
+                   .ldy = ldy,
+                   .p_floats = (rows * k->s + 15) / 16 * 16};
+    a.p = eng_op_scratch(c, (size_t)(eng_op_workers(c, products) * a.p_floats) * sizeof *a.p);
+    if (!a.p)
         return PST_ELIMIT;
-    int n = (int)k->s;
-    for (int64_t b = 0; b < q->b; b++)
-        for (int64_t h = 0; h < q->h; h++)
-            for (int64_t i = 0; i < q->s; i += ROWS) {
-                int rc = eng_op_pause(c);
-                if (rc < 0)
-                    return rc;
-                int some = (int)(q->s - i < ROWS ? q->s - i : ROWS);
-                const float *kd = k->data + b * k->sb + h / per * k->sh, *vd = v->data + b * v->sb + h / per * v->sh;
-                eng_sgemm_isa(kn, false, true, some, n, (int)q->d, scale, q->data + b * q->sb + h * q->sh + i * q->ss, (int)q->ss, kd,
-                              (int)k->ss, 0, p, n);
-                for (int r = 0; r < some; r++) {
-                    float *row = p + (int64_t)r * n;
-                    for (int64_t j = 0; j < n && cap > 0; j++)
-                        row[j] = row[j] / cap;
-                    if (cap > 0)
-                        kn->act(ENG_ACT_TANH, 0, 0, row, row, (size_t)n);
-                    for (int64_t j = 0; j < n && cap > 0; j++)
-                        row[j] *= cap;
-                    if ((m->t || m->causal || m->lengths) && mask_row(m, b, h, i + r, n, row))
-                        memset(row, 0, (size_t)n * sizeof *row); /* a row with everything masked gives zeros */
-                    else
-                        tile->softmax(row, row, n);
-                }
-                eng_sgemm_isa(kn, false, false, some, (int)v->d, n, 1, p, n, vd, (int)v->ss, 0,
-                              flat ? y + (b * q->s + i) * ldy + h * v->d : y + ((b * q->h + h) * q->s + i) * ldy, (int)ldy);
-            }
+    int rc = eng_op_parts(c, q->b * q->h * blocks, products, attend_rows, &a);
+    if (rc < 0)
+        return rc;
     c->kernel = "attention by products";
     return 0;
 }

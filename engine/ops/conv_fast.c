@@ -25,25 +25,25 @@ typedef struct job {
     int m, depth;
     const float *image, *bias, *add;
     bool relu;
-    float *chunk, *y;
+    float *chunk, *y; /* chunk: m · ldc for each worker */
     int64_t chunk_rows, ldc;
 } job;
 
-/* All outputs of one group of one image. */
-static void run_group(const job *j)
+/* Some rows of the outputs of one group of one image. */
+static void run_rows(void *arg, int64_t part, int worker)
 {
+    const job *j = arg;
     const eng_conv_image *g = j->g;
-    eng_block b = {.m = j->m, .k = j->depth, .a = j->a, .off = j->off, .c = j->chunk, .ldc = j->ldc};
-    for (int64_t row = 0; row < g->out_h; row += j->chunk_rows) {
-        int64_t rows = g->out_h - row < j->chunk_rows ? g->out_h - row : j->chunk_rows;
-        b.n = (int)((rows - 1) * g->qw + g->out_w);
-        b.b = j->image + row * g->qw;
-        j->kn->conv(&b);
-        for (int64_t c = 0; c < j->m; c++) {
-            int64_t at = (c * g->out_h + row) * g->out_w;
-            j->kn->plane((int)rows, (int)g->out_w, j->chunk + c * j->ldc, g->qw, j->bias ? j->bias[c] : 0, j->add ? j->add + at : NULL,
-                         j->relu, j->y + at, g->out_w);
-        }
+    int64_t row = part * j->chunk_rows, rows = g->out_h - row < j->chunk_rows ? g->out_h - row : j->chunk_rows;
+    float *chunk = j->chunk + worker * j->m * j->ldc;
+    eng_block b = {.m = j->m, .k = j->depth, .a = j->a, .off = j->off, .c = chunk, .ldc = j->ldc};
+    b.n = (int)((rows - 1) * g->qw + g->out_w);
+    b.b = j->image + row * g->qw;
+    j->kn->conv(&b);
+    for (int64_t c = 0; c < j->m; c++) {
+        int64_t at = (c * g->out_h + row) * g->out_w;
+        j->kn->plane((int)rows, (int)g->out_w, chunk + c * j->ldc, g->qw, j->bias ? j->bias[c] : 0, j->add ? j->add + at : NULL, j->relu,
+                     j->y + at, g->out_w);
     }
 }
 
@@ -124,14 +124,19 @@ static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)
         return 1;
     int64_t slack = 8 * kn->nr,
             rows = (n / groups > 32768 ? CHUNK_LARGE : CHUNK_FLOATS) / (mg * g.qw); /* large weights should pass few times */
+    double products = (double)mg * (double)depth * (double)w->out_count;
+    int workers = eng_op_workers(c, products);
+    if (workers > 1 && rows > g.out_h / (2 * workers)) /* something for each to do */
+        rows = g.out_h / (2 * workers);
     rows = rows < 1 ? 1 : rows > g.out_h ? g.out_h : rows;
     int64_t ldc = ((rows - 1) * g.qw + g.out_w + 4 * kn->nr - 1) / (4 * kn->nr) * 4 * kn->nr + kn->nr;
     size_t max = c->plan->m->limits.tensor_bytes_max / sizeof(float);
-    if ((uint64_t)g.image > max || (uint64_t)(mg * ldc) > max)
+    if ((uint64_t)g.image > max || (uint64_t)(workers * mg * ldc) > max)
         return 1;
     const float *a = kept && kept->of == wt->data ? kept->packed : NULL;
     float *image = eng_op_scratch(c, (size_t)(g.image + slack) * sizeof *image),
-          *chunk = eng_op_scratch(c, (size_t)(mg * ldc) * sizeof *chunk), *own = a ? NULL : eng_op_scratch(c, (size_t)n * sizeof *own);
+          *chunk = eng_op_scratch(c, (size_t)(workers * mg * ldc) * sizeof *chunk),
+          *own = a ? NULL : eng_op_scratch(c, (size_t)n * sizeof *own);
     int32_t *off = eng_op_scratch(c, (size_t)depth * sizeof *off);
     if (!image || !chunk || !off || (!a && !own))
         return PST_ELIMIT;
@@ -161,15 +166,14 @@ static int submit(eng_op_ctx *c, void *state, const eng_node_call *call)
              .ldc = ldc};
     for (int64_t i = 0; i < x->dims[0]; i++)
         for (int64_t k = 0; k < groups; k++) {
-            int rc = eng_op_pause(c);
-            if (rc < 0)
-                return rc;
             eng_conv_image_fill(&g, (const float *)x->data + (i * x->dims[1] + k * cg) * w->in_count, cg, image);
             j.a = a + k * mg * depth;
             j.bias = bias ? bias + k * mg : NULL;
             j.y = y + (i * m + k * mg) * w->out_count;
             j.add = add ? add + (i * m + k * mg) * w->out_count : NULL;
-            run_group(&j);
+            int rc = eng_op_parts(c, (g.out_h + rows - 1) / rows, products, run_rows, &j);
+            if (rc < 0)
+                return rc;
         }
     if (e && e->done && e->act != ENG_ACT_NONE && !relu)
         kn->act(e->act, e->alpha, e->beta, y, y, (size_t)(x->dims[0] * m * w->out_count));

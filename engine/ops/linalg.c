@@ -98,18 +98,51 @@ typedef struct form {
     float alpha;
 } form;
 
+typedef struct shared_product {
+    const eng_packed *b;
+    int m, lda, ldc, columns, parts; /* the last part takes what is left over, too */
+    float alpha, beta;
+    const float *a;
+    float *c;
+} shared_product;
+
+static void some_columns(void *arg, int64_t part, int worker)
+{
+    const shared_product *g = arg;
+    eng_packed b = *g->b;
+    int from = (int)part * g->columns;
+    b.n = part == g->parts - 1 ? b.n - from : g->columns;
+    b.data += from / b.kernels->nr * b.stride;
+    eng_sgemm_packed(&b, g->m, g->alpha, g->a, g->lda, g->beta, g->c + from, g->ldc);
+}
+
+/* eng_sgemm_packed, columns shared out: every sum is made as it is without. In how many sums an output is made, and how
+ * rows are cut into tiles, rests on whether there are four panels and columns enough for the left side to be packed: so no part has fewer. */
+static int packed_product(eng_op_ctx *c, const eng_packed *b, int m, float alpha, const float *a, int lda, float beta, float *to, int ldc)
+{
+    enum { PART = 1 << 20 }; /* multiplications */
+    double each = (double)m * (double)b->k, all = each * (double)b->n;
+    int step = (ENG_PACKS_LEFT_FROM + 4 * b->kernels->nr - 1) / (4 * b->kernels->nr) * 4 * b->kernels->nr, columns = b->n;
+    if (eng_op_workers(c, all) > 1) {
+        double most = PART / (each + 1) / step;
+        columns = most < 1 ? step : most > (double)b->n / step ? columns : step * (int)most;
+    }
+    shared_product g = {b, m, lda, ldc, columns, columns && b->n > columns ? b->n / columns : 1, alpha, beta, a, to};
+    return eng_op_parts(c, g.parts, all, some_columns, &g);
+}
+
 /* o (m, n) = alpha · a (m, k) · b (k, n), rows as they come. packed: b once more, or NULL. */
 static int product(eng_op_ctx *c, const eng_cpu_kernels *kn, const eng_packed *packed, pst_dtype type, form f, int64_t m, int64_t n,
                    int64_t k, const char *a, const char *b, char *o)
 {
     size_t size = pst_dtype_size(type);
     int rc = 0;
-    for (int64_t at = 0, some = rows_at_once(n, k, kn != NULL); at < m && rc == 0; at += some, rc = eng_op_pause(c)) {
+    for (int64_t at = 0, some = rows_at_once(n, k, kn != NULL); at < m && rc == 0; at += some, rc = rc < 0 ? rc : eng_op_pause(c)) {
         int64_t rows = m - at < some ? m - at : some;
         const char *pa = a + (size_t)(f.ta ? at : at * k) * size;
         char *po = o + (size_t)(at * n) * size;
         if (type == PST_F32 && kn && packed && !f.ta)
-            eng_sgemm_packed(packed, (int)rows, f.alpha, (const float *)(const void *)pa, (int)k, 0, (float *)(void *)po, (int)n);
+            rc = packed_product(c, packed, (int)rows, f.alpha, (const float *)(const void *)pa, (int)k, 0, (float *)(void *)po, (int)n);
         else if (type == PST_F32 && kn)
             eng_sgemm_isa(kn, f.ta, f.tb, (int)rows, (int)n, (int)k, f.alpha, (const float *)(const void *)pa, (int)(f.ta ? m : k),
                           (const float *)(const void *)b, (int)(f.tb ? k : n), 0, (float *)(void *)po, (int)n);
@@ -251,8 +284,7 @@ int eng_op_gemm(eng_op_ctx *c)
                 y[i * n + j] = beta * ((const float *)bias->data)[i * sc[0] + j * sc[1]];
         const right_side *packed = *c->state;
         if (packed && packed->of == b.data && !ta) {
-            eng_sgemm_packed(&packed->b, (int)m, alpha, a.data, (int)a.dims[1], bias ? 1 : 0, y, (int)n);
-            return 0;
+            return packed_product(c, &packed->b, (int)m, alpha, a.data, (int)a.dims[1], bias ? 1 : 0, y, (int)n);
         }
         eng_sgemm_isa(eng_kernels_pick(c->plan->isa), ta, tb, (int)m, (int)n, (int)k, alpha, a.data, (int)a.dims[1], b.data, (int)b.dims[1],
                       bias ? 1 : 0, y, (int)n);

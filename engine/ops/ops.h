@@ -182,6 +182,10 @@ void *eng_op_keep(eng_op_ctx *c, size_t bytes);
 int eng_op_tick(eng_op_ctx *c);
 /* Between the parts of a long kernel: 0, or an error when the run is to end. */
 int eng_op_pause(eng_op_ctx *c);
+/* compute(arg, part, worker) for all parts: by the plan's workers where it has some and `products` multiplications in all are worth it, else here, one by one. Neither
+ * allocates nor fails; the run may be ended between parts. Room of each worker: eng_op_workers() of them. workers.h says what must hold. */
+int eng_op_parts(eng_op_ctx *c, int64_t parts, double products, void (*compute)(void *arg, int64_t part, int worker), void *arg);
+int eng_op_workers(const eng_op_ctx *c, double products); /* 1: not worth it */
 /* n multiplications to come, where attributes and not the sizes of tensors decide how many: 65,536 of them count as a step. */
 int eng_op_work(eng_op_ctx *c, double n);
 int eng_op_fail(eng_op_ctx *c, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

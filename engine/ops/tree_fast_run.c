@@ -230,40 +230,76 @@ static void mark_targets(const run *k, int64_t rows, uint8_t *has)
         memcpy(has + (size_t)r * nt, has, nt);
 }
 
-/* Blocks of rows by ranked comparison as long as enough rows are left, the rest row by row. All scratch is asked for before: behind it
- * nothing fails. */
-int eng_forest_fast_run(eng_op_ctx *c, const eng_forest *f, const void *x, int64_t rows, int64_t cols, double *out, uint8_t *has)
+typedef struct shared_blocks {
+    const run *runs; /* one for each worker */
+    const void *x;
+    int64_t rows, blocks;
+    double *out;
+    uint8_t *has;
+} shared_blocks;
+
+enum { BLOCKS_OF_PART = 4 };
+
+static void some_blocks(void *arg, int64_t part, int worker)
+{
+    const shared_blocks *s = arg;
+    const run *k = &s->runs[worker];
+    int nt = k->f->n_targets;
+    for (int64_t i = part * BLOCKS_OF_PART; i < s->blocks && i < (part + 1) * BLOCKS_OF_PART; i++) {
+        int64_t at = i * ROWS;
+        run_block(k, row_at(k, s->x, at), s->rows - at < ROWS ? (int)(s->rows - at) : ROWS, s->out + at * nt,
+                  s->has ? s->has + at * nt : NULL);
+    }
+}
+
+/* Room of one worker. */
+static int run_make(eng_op_ctx *c, const eng_forest *f, int64_t rows, int64_t cols, run *k)
 {
     const eng_forest_fast *q = f->fast;
-    run k = {.f = f, .q = q, .cols = cols};
-    int nt = f->n_targets;
-    int64_t at = 0;
-    k.leaf = eng_op_scratch(c, (size_t)(f->n_trees > ROWS ? f->n_trees : ROWS) * sizeof *k.leaf);
+    *k = (run){.f = f, .q = q, .cols = cols};
+    k->leaf = eng_op_scratch(c, (size_t)(f->n_trees > ROWS ? f->n_trees : ROWS) * sizeof *k->leaf);
     bool copied = q->walk_features != NULL;
     if (copied)
-        k.walk = eng_op_scratch(c, 2 * (size_t)q->n_walk * (rows < ENG_FOREST_RANKED_ROWS ? 1 : ROWS) *
-                                       (f->wide ? sizeof(double) : sizeof(float)));
-    if (!k.leaf || (copied && !k.walk))
+        k->walk = eng_op_scratch(c, 2 * (size_t)q->n_walk * (rows < ENG_FOREST_RANKED_ROWS ? 1 : ROWS) *
+                                        (f->wide ? sizeof(double) : sizeof(float)));
+    if (!k->leaf || (copied && !k->walk))
         return PST_ELIMIT;
-    if (rows >= ENG_FOREST_RANKED_ROWS) {
-        k.ranks = eng_op_scratch(c, (size_t)q->n_columns * ROWS + 64);
-        k.work = eng_op_scratch(c, (size_t)(256 + q->places_max) * ROWS);
-        void *acc = eng_op_scratch(c, (size_t)nt * ROWS * sizeof *k.acc);
-        if (!k.ranks || !k.work || !acc)
-            return PST_ELIMIT;
-        k.acc_f = f->start ? acc : NULL;
-        k.acc = f->start ? NULL : acc;
-        for (int i = 0; i < 256; i++)
-            memset(k.work + i * ROWS, i, ROWS);
-        if (has)
-            mark_targets(&k, rows, has);
-        for (; rows - at >= ENG_FOREST_RANKED_ROWS; at += ROWS) {
-            int n = rows - at < ROWS ? (int)(rows - at) : ROWS;
-            run_block(&k, row_at(&k, x, at), n, out + at * nt, has ? has + at * nt : NULL);
-        }
-    }
-    for (; at < rows; at++)
-        run_row(&k, row_at(&k, x, at), out + at * nt, has ? has + at * nt : NULL);
+    if (rows < ENG_FOREST_RANKED_ROWS)
+        return 0;
+    k->ranks = eng_op_scratch(c, (size_t)q->n_columns * ROWS + 64);
+    k->work = eng_op_scratch(c, (size_t)(256 + q->places_max) * ROWS);
+    void *acc = eng_op_scratch(c, (size_t)f->n_targets * ROWS * sizeof *k->acc);
+    if (!k->ranks || !k->work || !acc)
+        return PST_ELIMIT;
+    k->acc_f = f->start ? acc : NULL;
+    k->acc = f->start ? NULL : acc;
+    for (int i = 0; i < 256; i++)
+        memset(k->work + i * ROWS, i, ROWS);
+    return 0;
+}
+
+/* Blocks of rows by ranked comparison as long as enough rows are left, the rest row by row. All scratch is asked for before: behind it
+ * nothing fails but a run that is to end. */
+int eng_forest_fast_run(eng_op_ctx *c, const eng_forest *f, const void *x, int64_t rows, int64_t cols, double *out, uint8_t *has)
+{
+    enum { TREE_PRODUCTS = 8 }; /* a tree of a row takes as long as so many multiplications, about */
+    int nt = f->n_targets, rc = 0;
+    int64_t blocks = rows >= ENG_FOREST_RANKED_ROWS ? (rows - ENG_FOREST_RANKED_ROWS) / ROWS + 1 : 0;
+    double products = blocks > BLOCKS_OF_PART ? (double)rows * f->n_trees * TREE_PRODUCTS : 0;
+    int workers = eng_op_workers(c, products);
+    run *k = eng_op_scratch(c, (size_t)workers * sizeof *k);
+    if (!k)
+        return PST_ELIMIT;
+    for (int i = 0; i < workers; i++)
+        if ((rc = run_make(c, f, rows, cols, &k[i])) < 0)
+            return rc;
+    if (has && blocks)
+        mark_targets(k, rows, has);
+    shared_blocks s = {.runs = k, .x = x, .rows = rows, .blocks = blocks, .out = out, .has = has};
+    if ((rc = eng_op_parts(c, (blocks + BLOCKS_OF_PART - 1) / BLOCKS_OF_PART, products, some_blocks, &s)) < 0)
+        return rc;
+    for (int64_t at = blocks * ROWS; at < rows; at++)
+        run_row(k, row_at(k, x, at), out + at * nt, has ? has + at * nt : NULL);
     for (int64_t i = 0; i < rows * nt && f->aggregate == ENG_AGG_AVERAGE && f->n_trees; i++)
         out[i] /= f->n_trees;
     return 0;

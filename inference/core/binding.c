@@ -327,7 +327,8 @@ static int allocate(pst_binding *b, pst_err *err)
 static int make_plan(pst_binding *b, const pst_pipeline *p, pst_err *err)
 {
     const pst_run_limits run = score_model_run_limits(PST_MODEL_RUN_MS);
-    const pst_plan_opts opts = {.run = &run, .backend = pst_plan_backend_of(p->device), .rows_most = b->rows_max};
+    const pst_plan_opts opts = {
+        .run = &run, .backend = pst_plan_backend_of(p->device), .rows_most = b->rows_max, .threads = (uint64_t)p->threads};
     pst_err why = {0};
     int rc = pst_plan_new(b->model, &opts, &b->plan, &why);
     if (rc == PST_EUNSUPPORTED && !strcmp(why.origin, "cuda"))
@@ -434,6 +435,11 @@ const char *pst_binding_remark(const pst_binding *b)
     static const char draws[] =
         "draws random numbers: records are run one at a time, and the same record gets the same score, in a replay too";
     return b->info->draws ? draws : pst_model_meta(b->model, "native.remark");
+}
+
+int pst_binding_threads(const pst_binding *b)
+{
+    return pst_plan_threads(b->plan);
 }
 
 const char *pst_binding_device(const pst_binding *b, const char **ret_why)

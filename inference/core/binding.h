@@ -36,6 +36,8 @@ int pst_binding_version(const pst_binding *b);
 const char *pst_binding_digest(const pst_binding *b);
 const char *pst_binding_remark(const pst_binding *b); /* what one should know about the model's numbers; NULL = nothing */
 /* "cpu" or "cuda:N", which computes it now; *ret_why as pst_plan_device. */
+/* Threads of one run: fewer than the pipeline asks for where the process may not use so many CPUs. */
+int pst_binding_threads(const pst_binding *b);
 const char *pst_binding_device(const pst_binding *b, const char **ret_why);
 /* It is the CPU's since the device is lost, or does not answer. */
 bool pst_binding_device_lost(const pst_binding *b);

@@ -364,6 +364,7 @@ static int read_rest(pipeline_reader *r, const json_t *root, pst_pipeline *p)
     if ((rc = pipeline_reader_str(r, root, "pipeline", "name", &p->name)) < 0 ||
         (rc = pipeline_reader_word(r, root, "pipeline", "guarantee", &guarantee)) < 0 ||
         (rc = pipeline_reader_str(r, root, "pipeline", "device", &p->device)) < 0 ||
+        (rc = pipeline_reader_whole(r, root, "pipeline", "threads", &p->threads)) < 0 ||
         (rc = pipeline_reader_section(r, root, "limits", &o)) < 0)
         return rc;
     if ((rc = read_limits(r, o, p)) < 0)

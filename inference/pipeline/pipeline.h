@@ -110,6 +110,7 @@ typedef struct pst_pipeline {
 
     size_t inflight_bytes, model_bytes, arena_bytes; /* limits */
     char *device;                                    /* "auto", "cpu", "cuda", "cuda:0" */
+    int64_t threads;                                 /* of one run of the model */
 
     struct pst_pipeline_property {
         char *key, *value, *origin; /* origin: "pipeline.yml:21" */

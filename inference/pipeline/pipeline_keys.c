@@ -31,6 +31,10 @@ static const pst_key rows[] = {
     {"pipeline", "device", PST_KEY_TEXT, .form = "`auto`, `cpu`, `cuda`, `cuda:N`", .def = "auto",
      .help = "Where the model runs. A GPU computes models of one tree ensemble or of dense layers; `auto` takes it where it is "
              "quicker, `cuda` is refused where it cannot be had."},
+    {"pipeline", "threads", PST_KEY_WHOLE, .lo = 1, .hi = 64, .def = "1",
+     .help = "Of one run of the model: for large nets in small batches, whose products, convolutions and attention are shared out. No more "
+             "than the CPUs that the "
+             "scorer may use are taken; scores are the same bits whatever their number."},
     {"pipeline", "kafka", PST_KEY_MAPPING, .form = "librdkafka property: value",
      .help = "For this pipeline's clients. A published pipeline takes tuning only: see below."},
 

@@ -236,6 +236,9 @@ static int load_variants(check *k)
     const char *why, *device = pst_binding_device(b, &why);
     if (p->line.device || strcmp(device, "cpu") != 0)
         tell(k, "device %s%s%s\n", device, *why ? ": " : "", why);
+    int threads = pst_binding_threads(b);
+    if (threads < p->threads)
+        tell(k, "threads %d of the %d asked for: this process may use no more CPUs\n", threads, (int)p->threads);
     const char *remark = pst_binding_remark(b);
     if (remark)
         tell(k, "model %s: %s\n", pst_binding_name(b), remark);

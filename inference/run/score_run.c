@@ -55,6 +55,15 @@ static void tell_device(const scorer *s, pst_log_level level, const char *event,
             pst_binding_name(b), device, why);
 }
 
+static void tell_threads(const scorer *s, const pst_binding *b)
+{
+    int threads = pst_binding_threads(b);
+    if (s->p->threads > 1)
+        pst_log(threads < s->p->threads ? PST_LOG_WARN : PST_LOG_INFO, "score", "event=threads pipeline=%s model=%s threads=%d asked=%d%s",
+                s->p->name, pst_binding_name(b), threads, (int)s->p->threads,
+                threads < s->p->threads ? " why=\"this process may use no more CPUs\"" : "");
+}
+
 /* Behind a run, when nobody else has the core: each model is looked at, also one that is about to be replaced. */
 static void look_at_devices(scorer *s)
 {
@@ -93,6 +102,7 @@ static void take_models(scorer *s)
                 variant_names[n.variant], pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b),
                 n.n_from ? "offsets" : "once");
         tell_device(s, PST_LOG_INFO, "device", n.variant, b);
+        tell_threads(s, b);
         score_stats_model(s->stats, pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b), variant_names[n.variant]);
         if (!n.kept)
             score_stats_refused(s->stats, NULL, 0, NULL);
@@ -116,6 +126,7 @@ static int await_model(scorer *s)
             return rc;
         score_stats_model(s->stats, pst_binding_name(b), 0, pst_binding_digest(b), "PRIMARY");
         tell_device(s, PST_LOG_INFO, "device", PST_VARIANT_PRIMARY, b);
+        tell_threads(s, b);
         pst_score_core_offer(s->core, PST_VARIANT_PRIMARY, b, NULL, 0);
         return 0;
     }

@@ -8,6 +8,7 @@ pst_test(engine_trees SOURCES unit/test_engine_trees.c LIBS pst_engine LABELS un
 pst_test(engine_base SOURCES unit/test_engine_base.c LIBS pst_engine LABELS unit)
 pst_test(native SOURCES unit/test_native.c LIBS pst_engine LABELS unit)
 pst_test(engine_threads SOURCES unit/test_engine_threads.c LIBS pst_engine LABELS unit threads)
+pst_test(engine_workers SOURCES unit/test_engine_workers.c LIBS pst_engine LABELS unit threads)
 pst_test(engine_plan SOURCES unit/test_engine_plan.c LIBS pst_engine LABELS unit)
 pst_test(engine_share SOURCES unit/test_engine_share.c LIBS pst_engine LABELS unit)
 pst_test(engine_backends SOURCES unit/test_engine_backends.c LIBS pst_engine LABELS unit)

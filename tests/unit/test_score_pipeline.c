@@ -23,7 +23,8 @@ static const char example[] = "name: turbine-anomalies\n"
                               "rollout: {canary: {alias: challenger, percent: 5}, shadow: {alias: challenger, topic: telemetry.shadow}}\n"
                               "limits: {inflight_bytes: 32MiB, model_bytes: 600MiB, arena_bytes: 2GiB}\n"
                               "device: auto\n"
-                              "kafka:  {fetch.min.bytes: 1, socket.nagle.disable: true}\n";
+                              "kafka:  {fetch.min.bytes: 1, socket.nagle.disable: true}\n"
+                              "threads: 3\n";
 
 static void test_pipeline_reads_the_contracts_example(void **state)
 {
@@ -65,6 +66,7 @@ static void test_pipeline_reads_the_contracts_example(void **state)
     assert_string_equal(p->shadow.name, "telemetry-ae");
     assert_int_equal(p->inflight_bytes, 32 << 20);
     assert_int_equal(p->model_bytes, 600 << 20);
+    assert_int_equal(p->threads, 3);
     assert_int_equal(p->arena_bytes, 2ll << 30);
     assert_int_equal(p->n_kafka, 2);
     assert_string_equal(p->kafka[0].key, "fetch.min.bytes");
@@ -141,6 +143,8 @@ static const struct {
     {"name: x\nmodel: {name: m}\ndevice: gpu\n", "bad.yml:3: device: \"gpu\" is none of", "cuda:N"},
     {"name: x\nmodel: {name: m}\nkafka: {a: [1]}\n", "bad.yml:3: kafka.a: expected one value", ""},
     {"name: x\nmodel: {name: m}\nlimits: {inflight_bytes: 1}\n", "limits.inflight_bytes", "outside"},
+    {"name: x\nmodel: {name: m}\nthreads: 65\n", "threads", "outside"},
+    {"name: x\nmodel: {name: m}\nthreads: 0\n", "threads", "outside"},
     {"name: x\nmodel: {name: m}\nlimits: {model_bytes: 3GiB}\n", "limits.model_bytes", "outside"},
     {"name: x\nmodel: {name: m}\nlimits: {arena_bytes: 1KiB}\n", "limits.arena_bytes", "outside"},
     {"- a\n- b\n", "bad.yml:1: expected a mapping", ""},
