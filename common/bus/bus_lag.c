@@ -209,7 +209,7 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
     pst_err e = {0};
     char **names = NULL;
     int64_t *lows = NULL;
-    int rc = bus_admin_open(&a, conf, false, NULL, timeout_ms, &e);
+    int rc = bus_admin_open(&a, conf, false, group, timeout_ms, &e);
     if (rc < 0 || (rc = pst_admin_list(conf, &r.topics, &r.n_topics, timeout_ms, &e)) < 0)
         goto out;
     bool embedded = bus_admin_is_embedded(&a);

@@ -36,7 +36,8 @@ typedef struct errand { /* owned by the thread that runs it */
 int bus_group_offsets(const pst_bus_conf *conf, const char *group, const bus_places *of, bool stable, bus_places **ret, pst_err *err)
 {
     bus_admin a;
-    int rc = bus_admin_open(&a, conf, false, NULL, LOOK_MS, err);
+    /* With a group of its own: librdkafka (2.0.2 to 2.16, issue 5040) follows no pointer otherwise, where a coordinator answers that it is none. */
+    int rc = bus_admin_open(&a, conf, false, group, LOOK_MS, err);
     if (!rc && bus_admin_is_embedded(&a)) {
         rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_RETRY, "kafka", 0, "the in-memory broker does not tell");
     } else if (!rc) {
