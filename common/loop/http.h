@@ -155,6 +155,8 @@ int pst_http_stream_write(pst_http_stream *st, const void *data, size_t len);
 size_t pst_http_stream_backlog(const pst_http_stream *st);
 /* fn is called whenever the backlog has emptied: producers that can wait (files, replays) write the next piece then. */
 void pst_http_stream_on_drained(pst_http_stream *st, void (*fn)(void *arg));
+/* A file: if it ends by anything but pst_http_stream_close it is broken off, so that nobody takes a part for all of it. */
+void pst_http_stream_whole(pst_http_stream *st);
 void pst_http_stream_close(pst_http_stream *st); /* ends it properly; no on_close */
 
 void pst_http_stream_abort(pst_http_stream *st); /* the connection is closed now, unsent bytes are thrown away; on_close is called */

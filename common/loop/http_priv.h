@@ -104,7 +104,7 @@ typedef struct http_ws {
 struct pst_http_stream {
     conn *conn;
     http_ws *ws; /* NULL: no websocket */
-    bool chunked, sse, head_only, ended;
+    bool chunked, sse, head_only, ended, whole;
     pst_timer *heartbeat;
     void (*on_close)(void *arg);
     void (*on_drained)(void *arg);
@@ -136,6 +136,7 @@ void http_stream_drain(pst_http_stream *st); /* the server wants to end it */
 /* The stream takes the request's place on its connection; the head is written. NULL: the client has gone. Consumes r. */
 pst_http_stream *http_stream_begin(pst_http_req *r, int status, const char *type, bool ws, void (*on_close)(void *arg), void *arg);
 /* Ended by us, not by its user: what is last, then the connection has a few seconds to take what is there. */
+void http_stream_fail(pst_http_stream *st); /* not a websocket: breaks it off */
 void http_stream_drop(pst_http_stream *st, const char *why);
 void http_stream_beat(pst_http_stream *st, void (*fn)(void *arg)); /* fn(st), every heartbeat */
 

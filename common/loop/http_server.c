@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define BODY_DRAIN_MS 10000 /* what a body that is on its way gets when the server ends */
+
 static void peer_text(const struct sockaddr_storage *ss, conn *c)
 {
     unsigned port = 0;
@@ -57,8 +59,11 @@ static void add_conn(pst_http *s, int fd, const struct sockaddr_storage *ss)
         free(c);
         return;
     }
-    int one = 1;
+    int one = 1, quiet_s = 60;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    /* A peer that vanished without a word is noticed where nothing is sent for hours, too: a followed log. */
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &quiet_s, sizeof quiet_s);
     http_conn_start(s, c, fd);
 }
 
@@ -234,6 +239,8 @@ void pst_http_drain(pst_http *s, void (*done)(void *arg), void *arg)
         next = c->next;
         if (c->state == CONN_STREAM)
             http_stream_drain(c->stream);
+        else if (c->state == CONN_BODY)
+            http_conn_deadline(c, BODY_DRAIN_MS); /* else a stalled upload would hold up the end for as long as it may take */
         else if (c->state == CONN_LINGER || (c->state == CONN_HEAD && !c->head_begun))
             http_conn_close(c);
     }

@@ -109,10 +109,37 @@ size_t pst_http_stream_backlog(const pst_http_stream *st)
     return evbuffer_get_length(bufferevent_get_output(st->conn->bev));
 }
 
+/* Ends it without the last chunk, at once or when what is on its way is sent. The connection closes. */
+static void break_off(pst_http_stream *st, int64_t ms)
+{
+    st->ended = true;
+    pst_timer_free(st->heartbeat);
+    st->heartbeat = NULL;
+    st->conn->close_after = true;
+    http_conn_deadline(st->conn, ms);
+}
+
+void pst_http_stream_whole(pst_http_stream *st)
+{
+    PST_ASSERT(!st->ws && !st->sse);
+    st->whole = true;
+}
+
+void http_stream_fail(pst_http_stream *st)
+{
+    st->on_close = NULL;
+    if (!st->ended)
+        break_off(st, 1); /* at the next turn of the loop: a handler may be in the midst of this connection */
+}
+
 void http_stream_drop(pst_http_stream *st, const char *why)
 {
     if (st->ended)
         return;
+    if (st->whole) {
+        break_off(st, FINAL_FLUSH_MS);
+        return;
+    }
     if (st->sse)
         put(st, why, strlen(why));
     finish(st);

@@ -137,8 +137,7 @@ pst_http_stream *pst_http_ws_open(pst_http_req *r, const char *protocol, void (*
 void pst_http_stream_fail(pst_http_stream *st)
 {
     if (!st->ws) {
-        st->on_close = NULL;
-        pst_http_stream_abort(st);
+        http_stream_fail(st);
         return;
     }
     st->ws->code = WS_INTERNAL;

@@ -67,11 +67,14 @@ static bool open_stream(gw_pour *p)
     pst_http_req *req = p->req;
     p->req = NULL;
     p->stream = p->ws ? pst_http_ws_open(req, "ws", on_close, p) : pst_http_stream_open(req, 200, p->source.type, on_close, p);
-    if (p->stream)
-        pst_http_stream_on_drained(p->stream, on_drained);
-    else
+    if (!p->stream) {
         release(p);
-    return p->stream;
+        return false;
+    }
+    pst_http_stream_on_drained(p->stream, on_drained);
+    if (p->source.whole && !p->ws)
+        pst_http_stream_whole(p->stream);
+    return true;
 }
 
 /* The next piece, copied out because writing it may end the stream, and that takes the lock. */

@@ -14,6 +14,7 @@ typedef struct gw_pour gw_pour;
 typedef struct gw_source {
     const char *name; /* of its thread */
     const char *type; /* Content-Type, where it is no websocket */
+    bool whole;       /* a file: no part of it may look like all of it */
     bool at_once;     /* the client is answered before there is anything; else an error that comes first is a refusal */
     int (*run)(void *arg, gw_pour *p, pst_err *err); /* on the thread; what it put is the answer. < 0: the answer breaks off (1011) */
     void (*done)(void *arg);                         /* frees arg, in every case. @thread any */

@@ -64,8 +64,10 @@ static void start(void *arg, pst_http_req *req)
     } else if (!strcmp(what, "waits")) {
         s.run = run_waits;
         s.at_once = true;
-    } else
+    } else {
         s.arg = (void *)(intptr_t)atol(what);
+        s.whole = strchr(what, 'w') != NULL;
+    }
     gw_pour_start(&g, req, &s);
 }
 
@@ -217,13 +219,41 @@ static void test_pour_there_are_so_many_and_no_more(void **state)
     turn_until(&done, GW_POURS_MAX + 1);
 }
 
+static void cut_short(const char *what, bool whole)
+{
+    int fd = dial(what, "");
+    for (int i = 0; i < 6000 && put < 100; i++)
+        pst_loop_run_for(g.loop, 10);
+    pst_http_drain(g.http, NULL, NULL);
+    pst_buf b = hear_all(fd);
+    assert_true(b.len > 1000);
+    assert_int_equal(memmem(b.data + b.len - 5, 5, "0\r\n\r\n", 5) != NULL, !whole);
+    pst_buf_done(&b);
+    turn_until(&done, 1);
+}
+
+/* A server that ends says so to who follows a log; of a file it may not look as if that were all. */
+static void test_pour_log_that_is_cut_short_ends_properly(void **state)
+{
+    cut_short("10000000", false);
+}
+
+static void test_pour_file_that_is_cut_short_does_not_look_whole(void **state)
+{
+    cut_short("10000000w", true);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(test_pour_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(gives_all_by_chunks_and_by_frames),    T(slow_client_stops_the_thread_and_gets_all),
-        T(client_goes_away_and_the_thread_ends), T(errors_are_answers_before_the_first_byte_and_break_off_behind_it),
+        T(gives_all_by_chunks_and_by_frames),
+        T(slow_client_stops_the_thread_and_gets_all),
+        T(client_goes_away_and_the_thread_ends),
+        T(errors_are_answers_before_the_first_byte_and_break_off_behind_it),
         T(there_are_so_many_and_no_more),
+        T(log_that_is_cut_short_ends_properly),
+        T(file_that_is_cut_short_does_not_look_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
