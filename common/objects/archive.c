@@ -278,9 +278,11 @@ typedef struct packer {
     pst_buf out;
     int to; /* -1: the archive goes to out, else to this descriptor */
     size_t written, bytes_max;
-    int64_t read;
+    int64_t read, read_max; /* read_max: of the files as they are; a hole of terabytes packs to nothing and takes hours */
     size_t entries;
     bool full;
+    bool (*stops)(void *arg); /* NULL = nobody stops it */
+    void *arg;
 } packer;
 
 static la_ssize_t take(struct archive *a, void *arg, const void *data, size_t len)
@@ -313,6 +315,10 @@ static int pack_failed(packer *p, const char *path, pst_err *err)
 
 static int pack_file(packer *p, int fd, const char *name, const struct stat *st, pst_err *err)
 {
+    if (p->read_max && st->st_size > p->read_max - p->read)
+        return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0, "%s: the files are more than the limit of %lld bytes", name,
+                           (long long)p->read_max);
+    p->read += st->st_size;
     struct archive_entry *e = archive_entry_new();
     archive_entry_set_pathname(e, name);
     archive_entry_set_filetype(e, AE_IFREG);
@@ -330,7 +336,9 @@ static int pack_file(packer *p, int fd, const char *name, const struct stat *st,
         if (n < 0)
             rc = pst_err_sys(err, errno, "cannot read %s", name);
         else if (n == 0)
-            rc = pst_err_set(err, PST_EIO, PST_CLASS_RETRY, "archive", 0, "%s became shorter while it was packed", name);
+            rc = pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "archive", 0, "%s became shorter while it was packed", name);
+        else if (p->stops && p->stops(p->arg))
+            rc = pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "archive", 0, "told to stop in the midst of %s", name);
         else if (archive_write_data(p->a, chunk, (size_t)n) < 0)
             rc = pack_failed(p, name, err);
         else
@@ -345,15 +353,37 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static int too_many(pst_err *err)
+{
+    return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0,
+                       "the folder has more than %d files; leave data out of the code folder", ENTRIES_MAX);
+}
+
+/* Whoever writes to the folder may do so now: what was a folder a moment ago may be a file, a link or nothing, and is left out. */
+static int open_entry(int dirfd, const char *name, struct stat *ret_st)
+{
+    if (fstatat(dirfd, name, ret_st, AT_SYMLINK_NOFOLLOW) < 0 || !(S_ISREG(ret_st->st_mode) || S_ISDIR(ret_st->st_mode)))
+        return -2; /* links, sockets and devices are left out */
+    int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | (S_ISDIR(ret_st->st_mode) ? O_DIRECTORY : 0));
+    return fd < 0 && (errno == ENOENT || errno == ELOOP || errno == ENOTDIR) ? -2 : fd;
+}
+
 static int pack_folder(packer *p, int dirfd, const char *prefix, size_t depth, pst_err *err)
 {
     DIR *d = fdopendir(dirfd); /* owns dirfd */
     char **names = NULL;
     size_t n = 0, cap = 0;
     int rc = 0;
-    for (struct dirent *e; (e = readdir(d));) {
+    if (!d) {
+        rc = pst_err_sys(err, errno, "cannot read the folder %s", prefix);
+        close(dirfd);
+        return rc;
+    }
+    for (struct dirent *e; !rc && (e = readdir(d));) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, ".git"))
             continue;
+        if (p->entries + n >= ENTRIES_MAX) /* before they are all in memory */
+            rc = too_many(err);
         names = pst_array_room(names, n, &cap, sizeof *names);
         names[n++] = pst_strdup(e->d_name);
     }
@@ -362,14 +392,11 @@ static int pack_folder(packer *p, int dirfd, const char *prefix, size_t depth, p
     for (size_t i = 0; i < n && !rc; i++) {
         char *name = *prefix ? pst_sprintf("%s/%s", prefix, names[i]) : pst_strdup(names[i]);
         struct stat st;
-        int fd = fstatat(dirfd, names[i], &st, AT_SYMLINK_NOFOLLOW) < 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
-                     ? -2 /* links, sockets and devices are left out */
-                     : openat(dirfd, names[i], O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        int fd = open_entry(dirfd, names[i], &st);
         if (fd == -1)
             rc = pst_err_sys(err, errno, "cannot read %s", name);
         else if (fd >= 0 && ++p->entries > ENTRIES_MAX)
-            rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0,
-                             "the folder has more than %d files; leave data out of the code folder", ENTRIES_MAX);
+            rc = too_many(err);
         else if (fd >= 0 && depth >= DEPTH_MAX)
             rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "archive", 0, "%s lies deeper than %d folders", name, DEPTH_MAX);
         else if (fd >= 0 && S_ISDIR(st.st_mode)) {
@@ -461,9 +488,9 @@ int pst_archive_pack(const char *path, size_t bytes_max, pst_buf *ret_zip, char 
     return 0;
 }
 
-int pst_archive_pack_folder(int dirfd, int to, size_t bytes_max, pst_err *err)
+int pst_archive_pack_folder(int dirfd, int to, size_t bytes_max, bool (*stops)(void *arg), void *arg, pst_err *err)
 {
-    packer p = {.to = to, .bytes_max = bytes_max};
+    packer p = {.to = to, .bytes_max = bytes_max, .read_max = (int64_t)bytes_max * 4, .stops = stops, .arg = arg};
     int rc = archive_lib_open(err);
     if (!rc)
         return pack_all(&p, dirfd, "the folder", err);

@@ -38,8 +38,9 @@ void pst_objects_expire_drafts(pst_objects *o, int64_t before_us);
 int pst_archive_unpack(const void *data, size_t len, const char *dir, pst_err *err);
 /* Zips a folder (or copies a file that is an archive already) for submission: sorted names, regular files only, `.git` left out. */
 int pst_archive_pack(const char *path, size_t bytes_max, pst_buf *ret_zip, char ret_media_type[32], pst_err *err);
-/* The same of an open folder (which is closed) into an open file. */
-int pst_archive_pack_folder(int dirfd, int to, size_t bytes_max, pst_err *err);
+/* The same of an open folder (which is closed) into an open file; of its files four times bytes_max are read at most. Somebody may write to the folder
+ * meanwhile: what is gone or has become something else is left out. stops (NULL = never): asked now and then, true ends it with PST_EAGAIN. */
+int pst_archive_pack_folder(int dirfd, int to, size_t bytes_max, bool (*stops)(void *arg), void *arg, pst_err *err);
 /* Before a zip is taken: what unpacking would refuse of its directory (names, links, counts, sizes as told), nothing written, nothing inflated. */
 int pst_archive_check(const void *data, size_t len, pst_err *err);
 

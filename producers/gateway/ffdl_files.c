@@ -8,18 +8,20 @@
 #include "common/base/hash.h"
 #include "common/base/json.h"
 #include "common/base/settings.h"
+#include "common/base/stop.h"
 #include "common/objects/objects.h"
 #include "common/platform/results.h"
 #include "schemas/manifest.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define RESULTS_BYTES_MAX ((size_t)4 << 30)
-enum { PIECE_BYTES = 64 << 10 };
+enum { PIECE_BYTES = 64 << 10, PACKS_MAX = 4 };
 
 typedef struct download {
     gw_state *g;
@@ -33,19 +35,26 @@ static void download_done(void *arg)
     free(d);
 }
 
+static int broken_off(pst_err *err)
+{
+    return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "gateway", 0, "the client has gone, or the gateway ends");
+}
+
 /* Closes fd. */
 static int send_file(gw_pour *p, int fd, pst_err *err)
 {
     char *piece = pst_alloc(PIECE_BYTES);
     ssize_t n = 1;
-    while (n > 0) {
+    int rc = 0;
+    while (n > 0 && !rc) {
         n = read(fd, piece, PIECE_BYTES);
         if (n < 0 && errno == EINTR)
             n = 1;
+        else if (n < 0)
+            rc = pst_err_sys(err, errno, "cannot read what is to be sent");
         else if (n > 0 && !gw_pour_put(p, piece, (size_t)n))
-            break;
+            rc = broken_off(err);
     }
-    int rc = n < 0 ? pst_err_sys(err, errno, "cannot read what is to be sent") : 0;
     free(piece);
     close(fd);
     return rc;
@@ -110,6 +119,26 @@ static int open_results(const download *d, int *ret_dir, pst_err *err)
     return rc;
 }
 
+static bool stops(void *arg)
+{
+    return atomic_load(gw_pour_gone(arg)) || pst_stop_requested();
+}
+
+/* Packing takes a core and room in the state folder: a few at a time. */
+static int pack(gw_state *g, gw_pour *p, int dir, int fd, pst_err *err)
+{
+    int rc;
+    if (g->packs++ < PACKS_MAX) {
+        rc = pst_archive_pack_folder(dir, fd, RESULTS_BYTES_MAX, stops, p, err);
+    } else {
+        rc = pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "gateway", 0, "%d archives of results are being made already; ask again later",
+                         PACKS_MAX);
+        close(dir);
+    }
+    g->packs--;
+    return rc;
+}
+
 /* @thread its own */
 static int send_results(void *arg, gw_pour *p, pst_err *err)
 {
@@ -124,7 +153,7 @@ static int send_results(void *arg, gw_pour *p, pst_err *err)
         close(dir);
         return rc;
     }
-    rc = pst_archive_pack_folder(dir, fd, RESULTS_BYTES_MAX, err);
+    rc = pack(d->g, p, dir, fd, err);
     if (!rc && lseek(fd, 0, SEEK_SET) < 0)
         rc = pst_err_sys(err, errno, "cannot read the archive");
     if (!rc)
@@ -140,8 +169,10 @@ static void start(gw_state *g, pst_http_req *req, json_t *take_doc, const char *
     char *disposition = pst_sprintf("attachment; filename=\"%s-%s.zip\"", pst_json_str(take_doc, "training_id", "job"), name);
     pst_http_add_header(req, "Content-Disposition", disposition);
     free(disposition);
-    gw_pour_start(g, req,
-                  &(gw_source){.name = "gateway-file", .type = "application/octet-stream", .run = run, .done = download_done, .arg = d});
+    gw_pour_start(
+        g, req,
+        &(gw_source){
+            .name = "gateway-file", .type = "application/octet-stream", .whole = true, .run = run, .done = download_done, .arg = d});
 }
 
 static void definition(void *arg, pst_http_req *req)

@@ -50,6 +50,7 @@ typedef struct gw_state {
     int pages_running, n_pages_waiting;
     /* Threads at work for a request, all of which the gateway waits for: of job_records.c, pour.h, uploads of FfDL's, its pages (also those that wait). */
     _Atomic int readers, pours, uploads, pages;
+    _Atomic int packs; /* of the pours: those that make an archive (ffdl_files.c) */
 } gw_state;
 
 /* hub.c: fan-out of events to SSE streams, with a ring of the last ones for Last-Event-ID. @thread loop */

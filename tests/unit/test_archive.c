@@ -9,10 +9,13 @@
 #include <cmocka.h>
 #include <archive.h>
 #include <archive_entry.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef struct item {
@@ -292,6 +295,67 @@ static void test_archive_packed_folder_comes_back_and_is_deterministic(void **st
         free(all[i]);
 }
 
+/* ---- a folder that somebody writes to ---- */
+
+typedef struct mover {
+    int dir; /* with a folder `a` and a file `b` */
+    _Atomic bool over;
+} mover;
+
+static void *swap_names(void *arg)
+{
+    mover *m = arg;
+    while (!m->over)
+        syscall(SYS_renameat2, m->dir, "a", m->dir, "b", RENAME_EXCHANGE);
+    return NULL;
+}
+
+static bool at_once(void *arg)
+{
+    return arg != NULL;
+}
+
+static int pack_in(const char *in, size_t bytes_max, void *stops, pst_err *err)
+{
+    char to[] = "/tmp/penstock-pack-XXXXXX";
+    int fd = mkstemp(to), dir = open(in, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0 && dir >= 0);
+    unlink(to);
+    pst_err_clear(err);
+    int rc = pst_archive_pack_folder(dir, fd, bytes_max, at_once, stops, err);
+    close(fd);
+    return rc;
+}
+
+/* It is the learner's, who may do anything with it at any moment. */
+static void test_archive_of_a_folder_that_changes_is_made_or_refused(void **state)
+{
+    place *p = *state;
+    pst_err err = {0};
+    char *in = pst_fs_join(p->dir, "in"), *sub = pst_fs_join(p->dir, "in/a"), *file = pst_fs_join(p->dir, "in/b");
+    assert_int_equal(pst_fs_mkdirs(sub, 0755, NULL), 0);
+    put(p, "in/b", "bbb", 0644);
+    put(p, "in/a/c", "ccc", 0644);
+    mover m = {.dir = open(in, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    pthread_t t;
+    assert_int_equal(pthread_create(&t, NULL, swap_names, &m), 0);
+    for (int i = 0; i < 3000; i++)
+        assert_int_equal(pack_in(in, 1 << 20, NULL, &err), 0);
+    m.over = true;
+    pthread_join(t, NULL);
+    close(m.dir);
+    assert_int_equal(pack_in(in, 1 << 20, &err, &err), PST_EAGAIN); /* told to stop */
+    char *hole = pst_fs_join(p->dir, "in/hole");
+    int fd = open(hole, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_int_equal(ftruncate(fd, (off_t)4 << 40), 0); /* packs to nearly nothing, in hours */
+    close(fd);
+    assert_int_equal(pack_in(in, 1 << 20, NULL, &err), PST_ELIMIT);
+    assert_non_null(strstr(err.text, "hole"));
+    char *all[] = {in, sub, file, hole};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +364,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_archive_check_looks_into_zips_without_unpacking, setup, teardown),
         cmocka_unit_test_setup_teardown(test_archive_ordinary_ones_unpack, setup, teardown),
         cmocka_unit_test_setup_teardown(test_archive_packed_folder_comes_back_and_is_deterministic, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_archive_of_a_folder_that_changes_is_made_or_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
