@@ -37,7 +37,7 @@ static void look(void *arg)
     pst_err err = {0};
     bool last = pst_http_gone(a->req) || pst_mono_us() >= a->until_us;
     pst_store *s = gw_store_lock(a->g, &err);
-    int rc = s ? pst_store_get(s, "jobs", a->id, &doc, &err) : err.code;
+    int rc = s ? pst_store_get(s, "jobs", a->id, &doc, &err) : err.code ? err.code : PST_EAGAIN; /* the view is not open yet */
     gw_store_unlock(a->g);
     bool known = !rc || rc == PST_ENOTFOUND; /* a store that cannot be read says nothing */
     if ((known || last) && a->fn(a->g, a->req, a->id, doc, last))

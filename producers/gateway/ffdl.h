@@ -31,6 +31,8 @@ bool gw_ffdl_is_path(const char *path);
 void gw_ffdl_fail(pst_http_req *req, int status, const char *description);
 /* pst_http_set_problem: every refusal on FfDL's paths is that object. */
 bool gw_ffdl_problem(void *arg, pst_http_req *req, int status, const char *detail);
+/* Sent by a browser for a page that is not ours. */
+bool gw_ffdl_is_foreign_page(const pst_http_req *req);
 /* On FfDL's paths: gives the answer its CORS header; true: it was a preflight and is answered. */
 bool gw_ffdl_preflight(pst_http_req *req);
 

@@ -44,8 +44,8 @@ bool gw_ffdl_problem(void *arg, pst_http_req *req, int status, const char *detai
     return true;
 }
 
-/* Every origin may read, as FfDL's answers say: what is read asks for a credential, which a browser adds of itself to none of these paths. What changes
- * anything is refused to foreign pages before this (http_guard.h), whatever a preflight was told. */
+/* Every origin may read, as FfDL's answers say: what is read asks for a credential, which a browser adds of itself to none of these paths (under
+ * `--auth none` nothing asks, and foreign pages are refused before this: who.c). What changes anything is refused to foreign pages before this (http_guard.h), whatever a preflight was told. */
 bool gw_ffdl_preflight(pst_http_req *req)
 {
     if (!gw_ffdl_is_path(pst_http_path(req)))
@@ -59,6 +59,20 @@ bool gw_ffdl_preflight(pst_http_req *req)
     pst_http_add_header(req, "Access-Control-Max-Age", "86400");
     pst_http_reply(req, 200, NULL, NULL, 0);
     return true;
+}
+
+/* A browser's Origin has no path, not even a slash (RFC 6454, 6.2); that of FfDL's client at a handshake is `http://localhost/`. */
+bool gw_ffdl_is_foreign_page(const pst_http_req *req)
+{
+    const char *origin = pst_http_header(req, "Origin"), *site = pst_http_header(req, "Sec-Fetch-Site"),
+               *host = pst_http_header(req, "Host");
+    size_t n = origin ? strlen(origin) : 0;
+    if (site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0)
+        return true;
+    if (!n || origin[n - 1] == '/')
+        return false;
+    const char *rest = !strncasecmp(origin, "http://", 7) ? origin + 7 : !strncasecmp(origin, "https://", 8) ? origin + 8 : "";
+    return !host || strcasecmp(rest, host) != 0;
 }
 
 char *gw_ffdl_userinfo(const pst_http_req *req)

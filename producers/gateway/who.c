@@ -160,6 +160,10 @@ static bool may_enter(void *arg, pst_http_req *req)
     gw_who *w = arg;
     const pst_http_route *route = pst_http_route_of(req);
     unsigned flags = route ? route->flags : 0; /* without a token nobody learns which paths there are */
+    if (!w->token && gw_ffdl_is_path(pst_http_path(req)) && gw_ffdl_is_foreign_page(req)) {
+        gw_ffdl_fail(req, 403, "the gateway asks for no token here (--auth none), so pages of other origins are shown nothing");
+        return false;
+    }
     if (gw_ffdl_preflight(req))
         return false;
     if (!w->token || (flags & GW_EVERYBODY) || ((flags & GW_LOOPBACK) && pst_http_is_local(req)))

@@ -178,7 +178,7 @@ def state_told():
     check(json.loads(ask(p.registry, "/state", headers=me)[1])["subjects"] > 0, "the registry's state knows no subject")
 
 
-def alone(*args):
+def alone(*args, path="/v1/jobs", headers=None):
     """A gateway of its own: its exit status, or None while it serves."""
     port = free_ports(1)
     w = p.spawn("gateway", "--port", port, *args, log="alone.log")
@@ -186,7 +186,7 @@ def alone(*args):
         deadline = time.monotonic() + 15 * PATIENCE
         while time.monotonic() < deadline and w.poll() is None:
             try:
-                return None, ask(f"http://127.0.0.1:{port}", "/v1/jobs")[0]
+                return None, ask(f"http://127.0.0.1:{port}", path, headers=headers or {})[0]
             except OSError:
                 time.sleep(0.1)
         return w.poll(), 0
@@ -200,6 +200,9 @@ def open_only_here():
     check("0.0.0.0" in (p.dir / "alone.log").read_text(), "the refusal does not say what was wrong")
     check(alone("--auth", "nobody")[0] == 2, "--auth nobody is taken")
     check(alone("--auth", "none") == (None, 200), "--auth none on loopback does not serve")
+    # FfDL's paths let every origin read by CORS: without a token that would be every page that is open here
+    for headers, status in (({"Origin": "http://evil.example"}, 403), ({"Sec-Fetch-Site": "cross-site"}, 403), ({"Origin": "null"}, 403), ({"Origin": "http://localhost/"}, 200)):
+        check(alone("--auth", "none", path="/v1/models", headers=headers) == (None, status), f"--auth none shows jobs to {headers}, or refuses FfDL's client")
     check(alone("--listen", "0.0.0.0") == (None, 401), "a gateway for everybody with a token does not ask for it")
 
 
