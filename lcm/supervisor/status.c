@@ -114,7 +114,11 @@ static void *answer_thread(void *arg)
     while (!fds[1].revents) {
         pst_dump_serve(s->dump); /* first: asked before there was a thread */
         if (poll(fds, 2, -1) < 0)
-            fds[1].revents = 0; /* a signal */
+            fds[0].revents = fds[1].revents = 0; /* a signal */
+        uint64_t n;
+        ssize_t ignored =
+            fds[0].revents ? read(fds[0].fd, &n, sizeof n) : 0; /* of two signals one may serve both: then no mark is left, but this */
+        (void)ignored;
     }
     return NULL;
 }
