@@ -140,10 +140,11 @@ static int check_shared(pst_verb_run *v, const pst_pipeline *p, const pst_pipeli
     int rc = 0;
     for (size_t i = 0; !strcmp(ours, theirs) && i < p->n_topics * q->n_topics && rc == 0; i++)
         if (!strcmp(p->topics[i / q->n_topics], q->topics[i % q->n_topics]))
-            rc = pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
-                             "%s:%d: input.group: pipeline %.120s reads topic %.120s in the group %.120s, too: each of the two would score "
-                             "only some of its records; choose another group, or leave it out",
-                             p->file, p->line.input, q->name, p->topics[i / q->n_topics], ours);
+            rc = pst_err_set(
+                &v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                "%s:%d: input.group: pipeline %.120s reads topic %.120s in the group %.120s, too: each of the two would score "
+                "only some of its records; choose another group or leave it out, or delete that pipeline first if this one takes its place",
+                p->file, p->line.input, q->name, p->topics[i / q->n_topics], ours);
     free(ours);
     free(theirs);
     pst_pipeline_free(q);

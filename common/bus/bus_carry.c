@@ -1,8 +1,8 @@
 /* bus_carry.c - records that a producer took and did not send before its client was declared dead: the next client sends them.
  *
  * An idempotent client dies of an answer that leaves it no way to go on without a gap or a double, as brokers give after an outage; what waited for the end
- * of the outage dies with it, though nothing is wrong with it. Only what certainly was not written is carried over (never sent, or refused as out of
- * order), in the order in which the client was given it, whatever the order of its reports; what was under way may be there, and is reported as failed.
+ * of the outage dies with it, though nothing is wrong with it. Only what was not written is carried over (never sent, or refused as out of
+ * order, which may err by a double: rdk_producer.c), in the order in which the client was given it, whatever the order of its reports; what was under way may be there, and is reported as failed.
  * Not in transactions: there the round is played again. */
 #include "common/bus/bus_internal.h"
 #include "common/base/array.h"

@@ -172,9 +172,8 @@ typedef struct bus_delivered {
     int32_t partition;
     int64_t offset;
     void *opaque;
-    const pst_out
-        *unsent;  /* the client died, and this record certainly was not written: as it was given, until the call returns; NULL = else */
-    uint64_t nth; /* of an unsent record: its place among what this client was given, since reports come in any order */
+    const pst_out *unsent; /* the client died, and this record was not written: as it was given, until the call returns; NULL = else */
+    uint64_t nth;          /* of an unsent record: its place among what this client was given, since reports come in any order */
 } bus_delivered;
 
 typedef struct bus_listener {

@@ -161,8 +161,8 @@ static int find_end(bus_admin *a, pst_group_lag *row, int64_t *ret_low, pst_err 
     }
     if (row->next == FROM_FIRST || (row->next < 0 && low == row->end))
         row->next = rc < 0 ? -1 : low;
-    if (row->next >= 0 && row->end >= 0)
-        row->lag = row->end > row->next ? row->end - row->next : 0;
+    if (row->next >= 0 && row->end >= row->next) /* a group ahead of the end: the log was cut, and nobody knows what it has read */
+        row->lag = row->end - row->next;
     return 0;
 }
 

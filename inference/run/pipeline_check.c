@@ -409,11 +409,11 @@ static int check_text(check *k, const char *topic, int seen, int framed)
                         "object; input.format: avro reads them",
                         framed == seen ? "each" : "some", seen, topic, framed == 1 || framed == seen ? "is" : "are");
     else if (!seen && pst_registry_latest(k->c->registry, subject, &id, &version, &text, &e) == 0)
-        rc =
-            pst_err_set(k->err, PST_EINCOMPAT, PST_CLASS_FATAL, "config", 0,
-                        "input.format: json: topic %s holds no records yet, and the registry has an Avro schema for it (%s, id %d, version "
-                        "%d): input.format: avro reads what is written by it; if it is to hold JSON texts, delete that subject",
-                        topic, subject, id, version);
+        rc = pst_err_set(
+            k->err, PST_EINCOMPAT, PST_CLASS_FATAL, "config", 0,
+            "input.format: json: no record of topic %s was seen, and the registry has an Avro schema for it (%s, id %d, version "
+            "%d): input.format: avro reads what is written by it; if it is to hold JSON texts, write the first one before this",
+            topic, subject, id, version);
     free(text);
     free(subject);
     return at_line(k, k->p->line.input, rc);

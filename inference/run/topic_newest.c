@@ -10,7 +10,8 @@
 
 static size_t shares(const pst_topic_info *info, int most, pst_range *ranges)
 {
-    int64_t each = most / info->partitions > 0 ? most / info->partitions : 1;
+    enum { LEAST = 4 }; /* the last offset of a partition may be a marker of a transaction */
+    int64_t each = most / info->partitions > LEAST ? most / info->partitions : LEAST;
     size_t n = 0;
     for (int p = 0; p < info->partitions; p++) {
         int64_t from = info->high[p] - each > info->low[p] ? info->high[p] - each : info->low[p];

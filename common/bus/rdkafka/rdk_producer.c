@@ -108,8 +108,9 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
         snprintf(reason, sizeof reason, "%s", rd_kafka_err2str(m->err));
         d.reason = reason;
     }
-    /* Purged because the producer died: tell why it died. Or the very ones of which it died: a broker that calls a sequence out of order has not written
-     * it, now or before, since it knows its last five batches and calls those duplicates. */
+    /* Purged because the producer died: tell why it died. Or the very ones of which it died: a broker that calls a sequence out of order does not write
+     * it, and has not before: it knows its last five batches and calls those duplicates. (But one that was started anew in between knows the last one only:
+     * of several that it had written unanswered the first may be called out of order. Then it comes twice; nothing is lost.) */
     pst_out unsent;
     pst_header *headers = NULL;
     bool refused = !h->transactional && m->err == RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
