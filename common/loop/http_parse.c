@@ -118,7 +118,7 @@ static int parse_length(const char *v, http_head *h, const char **ret_why)
     return 0;
 }
 
-static bool has_word(const char *list, const char *word)
+bool http_list_has(const char *list, const char *word)
 {
     size_t n = strlen(word);
     for (const char *p = list; *p;) {
@@ -155,8 +155,8 @@ static int weigh_field(const http_field *f, http_head *h, const char **ret_why)
             return refuse(400, ret_why, "Host is given twice");
         h->host = f->value;
     } else if (!strcasecmp(f->name, "Connection")) {
-        h->close |= has_word(f->value, "close");
-        h->keep_alive |= has_word(f->value, "keep-alive");
+        h->close |= http_list_has(f->value, "close");
+        h->keep_alive |= http_list_has(f->value, "keep-alive");
     } else if (!strcasecmp(f->name, "Expect")) {
         if (strcasecmp(f->value, "100-continue"))
             return refuse(417, ret_why, "the only expectation understood here is 100-continue");

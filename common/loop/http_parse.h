@@ -58,4 +58,7 @@ typedef struct http_chunks {
 long http_chunks_feed(http_chunks *c, const char *data, size_t len, uint64_t limit, void (*add)(void *arg, const char *data, size_t len),
                       void *arg, bool *ret_done, const char **ret_why);
 
+/* Is word one of a comma-separated list, whatever its case (Connection, Transfer-Encoding, Sec-WebSocket-Protocol)? */
+bool http_list_has(const char *list, const char *word);
+
 #endif

@@ -10,26 +10,11 @@
 
 enum { SILENT_BEATS = 4 }; /* no byte for so many heartbeats, a pong at least: the client is gone */
 
-static bool list_has(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *p = list; *p;) {
-        p += strspn(p, " \t,");
-        size_t len = strcspn(p, ","), cut = len;
-        while (cut && (p[cut - 1] == ' ' || p[cut - 1] == '\t'))
-            cut--;
-        if (cut == n && !strncasecmp(p, word, n))
-            return true;
-        p += len;
-    }
-    return false;
-}
-
 /* Lists may come in several fields of one name. */
 static bool says(const pst_http_req *r, const char *name, const char *word)
 {
     for (size_t i = 0; i < r->head.n_fields; i++)
-        if (!strcasecmp(r->head.fields[i].name, name) && list_has(r->head.fields[i].value, word))
+        if (!strcasecmp(r->head.fields[i].name, name) && http_list_has(r->head.fields[i].value, word))
             return true;
     return false;
 }

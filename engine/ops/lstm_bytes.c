@@ -175,6 +175,8 @@ static void fill_scales(const side *g, const eng_rnn *s, int64_t d, const pst_te
     }
 }
 
+/* One side of a direction's products, its weights (weights: IN_W or those of the state) turned and packed: as they were kept with the model where they are
+ * the model's own, else now, in the run's scratch. All rooms are taken before the first is filled, so that a lack unwinds with nothing half made. */
 static int side_make(eng_op_ctx *c, const eng_rnn *s, int64_t d, int weights, side *g)
 {
     const packed_pair *kept = *c->state;

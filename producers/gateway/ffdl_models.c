@@ -145,6 +145,8 @@ static const pst_part *parts_of(gw_state *g, pst_http_req *req, pst_part parts[P
     return NULL;
 }
 
+/* What the request alone can tell is answered here; what takes time (the archive) goes to a thread, of which there are a few: each holds a body of up to
+ * BODY_MAX. The request stays ours until send_upload answers it, also if its client leaves. */
 static void submit(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;

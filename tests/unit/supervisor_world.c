@@ -95,7 +95,7 @@ int world_teardown(void **state)
     return 0;
 }
 
-sup_outlet *world_outlet(world *w)
+sup_outlet *world_outlet_to(world *w, sup_sink sink)
 {
     sup_outlet *o = NULL;
     assert_int_equal(sup_outlet_open(&(sup_outlet_conf){.run_dir = w->run_dir,
@@ -104,10 +104,15 @@ sup_outlet *world_outlet(world *w)
                                                         .generation = 1,
                                                         .reporter = "supervisor:unit",
                                                         .host = "unit",
-                                                        .sink = {.arg = w, .send = sink_send, .pump = sink_pump, .reset = sink_reset}},
+                                                        .sink = sink},
                                      &o, NULL),
                      0);
     return o;
+}
+
+sup_outlet *world_outlet(world *w)
+{
+    return world_outlet_to(w, (sup_sink){.arg = w, .send = sink_send, .pump = sink_pump, .reset = sink_reset});
 }
 
 /* Runs a shell command as a job; extra: further YAML. */

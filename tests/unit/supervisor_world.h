@@ -31,6 +31,7 @@ typedef struct world {
 } world;
 int world_setup(void **state);
 int world_teardown(void **state);
+sup_outlet *world_outlet_to(world *w, sup_sink sink);
 sup_outlet *world_outlet(world *w);
 /* Runs a shell command as a job; extra: further YAML. */
 void world_run(world *w, const char *command, const char *extra, const sup_output_limits *limits);

@@ -90,18 +90,9 @@ static void test_status_tells_what_is_queued_and_the_brokers_trouble(void **stat
 {
     world *w = *state;
     sup_status *s = opened(w);
-    sup_outlet *o;
     void *token = NULL;
     away = true;
-    assert_int_equal(sup_outlet_open(&(sup_outlet_conf){.run_dir = w->run_dir,
-                                                        .training_id = "training-unit",
-                                                        .process = "learner-1",
-                                                        .generation = 1,
-                                                        .reporter = "supervisor:unit",
-                                                        .host = "unit",
-                                                        .sink = {.arg = &token, .send = refusing, .pump = taking, .reset = forgets}},
-                                     &o, NULL),
-                     0);
+    sup_outlet *o = world_outlet_to(w, (sup_sink){.arg = &token, .send = refusing, .pump = taking, .reset = forgets});
     sup_status_outlet(s, o);
     sup_outlet_begin(o);
     sup_outlet_log(o, PST_LOG_STREAM_STDOUT, 1, "one", 3);
