@@ -15,7 +15,8 @@
 enum {
     RANGES_MAX = 4096,
     TAIL_MAX = 100000, /* of -o -N; more are counted in offsets */
-    TAIL_MS = 60000,
+    TAIL_MS = 60000,   /* for finding them, and for each: */
+    TAIL_RECORD_MS = 1,
 };
 
 typedef struct cat_opts {
@@ -121,7 +122,7 @@ static int count_back(cat *c, const char *topic, const pst_topic_info *info, pst
             tails[looked++] = (pst_tail){.topic = topic, .partition = p, .low = info->low[p], .end = info->high[p], .n = -n};
     }
     if (looked)
-        rc = pst_admin_tail(c->v->client->bus, tails, looked, c->o.uncommitted, TAIL_MS, err);
+        rc = pst_admin_tail(c->v->client->bus, tails, looked, c->o.uncommitted, (int)(TAIL_MS - n * TAIL_RECORD_MS), err);
     for (size_t i = 0; !rc && i < looked; i++)
         c->back[tails[i].partition] = tails[i].from;
     free(tails);

@@ -181,23 +181,65 @@ static void add_tail(pst_tail *tails, size_t *n, const pst_group_lag *row, int64
     tails[(*n)++] = (pst_tail){.topic = row->topic, .partition = row->partition, .low = from, .end = row->end, .n = 1};
 }
 
+/* All at once; where that fails, each topic alone, so that one that may not be read leaves only its own unknown. */
+static void read_tails(const pst_bus_conf *conf, pst_tail *tails, size_t n, int timeout_ms)
+{
+    pst_err e = {0};
+    int64_t until = pst_mono_us() + timeout_ms * 1000LL;
+    if (!n || pst_admin_tail(conf, tails, n, false, timeout_ms, &e) == 0)
+        return;
+    for (size_t from = 0, to; from < n; from = to) {
+        for (to = from + 1; to < n && !strcmp(tails[to].topic, tails[from].topic);)
+            to++;
+        int64_t left_ms = (until - pst_mono_us()) / 1000;
+        pst_err_clear(&e);
+        if (left_ms > 0 && !pst_stop_requested() && pst_admin_tail(conf, tails + from, to - from, false, (int)left_ms, &e) == 0)
+            continue;
+        pst_log(PST_LOG_DEBUG, "bus", "event=lag_in_offsets topic=%s why=\"%s\"", tails[from].topic, e.text);
+        for (size_t i = from; i < to; i++)
+            tails[i].known = false;
+    }
+}
+
+static int by_topic(const void *x, const void *y)
+{
+    return strcmp(((const pst_tail *)x)->topic, ((const pst_tail *)y)->topic);
+}
+
 /* Where no record stands between a group and the end, it is not behind. What may not be read, or does not come, is counted in offsets. */
 static void forgive_markers(const pst_bus_conf *conf, rows *r, const int64_t *lows, int timeout_ms)
 {
     pst_tail *tails = pst_alloc((r->n + 1) * sizeof *tails);
-    pst_err e = {0};
     size_t n = 0;
     for (size_t i = 0; i < r->n; i++)
         if (r->at[i].lag > 0)
             add_tail(tails, &n, &r->at[i], lows[i]);
-    if (n && pst_admin_tail(conf, tails, n, false, timeout_ms, &e) < 0)
-        pst_log(PST_LOG_DEBUG, "bus", "event=lag_in_offsets why=\"%s\"", e.text);
+    qsort(tails, n, sizeof *tails, by_topic);
+    read_tails(conf, tails, n, timeout_ms);
     for (size_t i = 0; i < r->n; i++)
         for (size_t t = 0; t < n && r->at[i].lag > 0; t++)
             if (tails[t].known && tails[t].partition == r->at[i].partition && !strcmp(tails[t].topic, r->at[i].topic) &&
                 (tails[t].from < r->at[i].next || tails[t].from == tails[t].end))
                 r->at[i].lag = 0;
     free(tails);
+}
+
+/* Every group's. Their offsets are asked for by a client that has a group: one without crashes where a coordinator moves meanwhile (librdkafka,
+ * issue 5040). Which group it is makes no difference, since it does not join. */
+static int every_group(bus_admin *a, const pst_bus_conf *conf, rows *r, int timeout_ms, pst_err *err)
+{
+    char **names = NULL;
+    int rc = list_groups(a, &names, err);
+    if (!rc && names[0]) {
+        bus_admin_close(a);
+        rc = bus_admin_open(a, conf, false, names[0], timeout_ms, err);
+    }
+    for (size_t i = 0; !rc && names[i]; i++)
+        rc = group_offsets_in_time(a, names[i], r, err);
+    for (size_t i = 0; names && names[i]; i++)
+        free(names[i]);
+    free(names);
+    return rc;
 }
 
 /* Committed offsets first, ends after: a lag is never less than it was when the group was asked. Of the
@@ -207,7 +249,6 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
     bus_admin a;
     rows r = {0};
     pst_err e = {0};
-    char **names = NULL;
     int64_t *lows = NULL;
     int rc = bus_admin_open(&a, conf, false, group, timeout_ms, &e);
     if (rc < 0 || (rc = pst_admin_list(conf, &r.topics, &r.n_topics, timeout_ms, &e)) < 0)
@@ -216,9 +257,7 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
     if (!group && embedded) {
         rc = pst_err_set(&e, PST_EUNSUPPORTED, PST_CLASS_FATAL, "kafka", 0, "the in-memory broker cannot list groups: name one");
     } else if (!group) {
-        rc = list_groups(&a, &names, &e);
-        for (size_t i = 0; !rc && names[i]; i++)
-            rc = group_offsets_in_time(&a, names[i], &r, &e);
+        rc = every_group(&a, conf, &r, timeout_ms, &e);
     } else {
         rc = embedded ? group_offsets_by_member(conf, group, &r, timeout_ms, &e) : group_offsets_in_time(&a, group, &r, &e);
     }
@@ -229,9 +268,6 @@ int pst_admin_lag(const pst_bus_conf *conf, const char *group, pst_group_lag **r
         forgive_markers(conf, &r, lows, bus_admin_left_ms(&a, LOOK_MS));
 out:
     free(lows);
-    for (size_t i = 0; names && names[i]; i++)
-        free(names[i]);
-    free(names);
     for (size_t t = 0; t < r.n_topics; t++)
         pst_topic_info_done(&r.topics[t]);
     free(r.topics);

@@ -20,7 +20,7 @@ class Secured(Platform):
         self.kafka("start", "--sasl", "--port", str(free_ports()))
         self.kafka("stop")
         with open(self.dir / "kafka/conf/users", "a") as f:
-            f.writelines(f"penstock-{c} {c}-secret\n" for c in COMPONENTS + ("nobody",))
+            f.writelines(f"penstock-{c} {c}-secret\n" for c in COMPONENTS + ("nobody", "looker"))
         self.kafka("start")
         status = json.loads(self.kafka("status", "--json"))
         self.bootstrap, self.sasl = status["bootstrap"], next(v for k, v in status["listeners"].items() if "sasl" in k.lower())
@@ -57,6 +57,31 @@ def lacks_nothing(p):
     """No component was refused anything."""
     refused = {c: [l for l in p.log_of(c).splitlines() if "uthoriz" in l][:2] for c in COMPONENTS}
     check(not any(refused.values()), f"refused under the table's rights: { {c: l for c, l in refused.items() if l} }")
+
+
+def an_unreadable_topic_spoils_no_other(p):
+    """Behind a marker there is nothing to read: where that may be looked at the lag is 0, beside a topic where it may not."""
+    from confluent_kafka import Consumer, TopicPartition
+    for topic in ("lag.open", "lag.shut"):
+        p.create(topic, 1)
+    admin = AdminClient({"bootstrap.servers": p.bootstrap})
+    may = lambda kind, name, operation: AclBinding(kind, name, ResourcePatternType.LITERAL, "User:penstock-looker", "*", operation, AclPermissionType.ALLOW)
+    for f in admin.create_acls([may(ResourceType.TOPIC, "lag.open", AclOperation.READ), may(ResourceType.TOPIC, "lag.shut", AclOperation.DESCRIBE),
+                                may(ResourceType.GROUP, "lag-g", AclOperation.DESCRIBE)]).values():
+        f.result(30)
+    producer = p.producer(**{"transactional.id": "lag-t", "transaction.timeout.ms": 300000})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for topic in ("lag.open", "lag.shut"):
+        producer.produce(topic, b"x", partition=0)
+    producer.commit_transaction(30)
+    c = Consumer({"bootstrap.servers": p.bootstrap, "group.id": "lag-g", "enable.auto.commit": False})
+    c.commit(offsets=[TopicPartition(t, 0, 1) for t in ("lag.open", "lag.shut")], asynchronous=False)
+    c.close()
+    for args in (("lag", "lag-g"), ("lag",)):
+        r = p.verb("looker", *args, "--all", "--json", ok=False)
+        lags = {x["topic"]: x["lag"] for x in map(json.loads, r.stdout.splitlines())}
+        check(lags == {"lag.open": 0, "lag.shut": 1}, f"`{' '.join(args)}` of who may read one topic only: {lags} {r.stderr[-300:]}")
 
 
 with Secured() as p:
@@ -115,4 +140,5 @@ with Secured() as p:
     stranger.terminate()
     until(lambda: stranger.poll() is not None, 15, "a scorer that waits for a right ends on SIGTERM")
     check(len(p.read("acl.out", timeout=20)) == 45, "a scorer without rights scored")
+    an_unreadable_topic_spoils_no_other(p)
 print("ok: every component under its own user, with the table's rights and no more")
