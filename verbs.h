@@ -9,7 +9,7 @@ extern const pst_verb pst_submit_verb, pst_halt_verb, pst_resume_verb, pst_termi
     pst_source_verb, pst_nodes_verb;
 /* consumers/ */
 extern const pst_verb pst_list_verb, pst_show_verb, pst_why_verb, pst_events_verb, pst_logs_verb, pst_metrics_verb, pst_cat_verb,
-    pst_lag_verb;
+    pst_lag_verb, pst_sink_verb;
 /* trainer/, trainer/learner/, lcm/, common/registry/ */
 extern const pst_verb pst_trainer_verb, pst_learn_verb, pst_lcm_verb, pst_registry_verb;
 /* inference/ */
