@@ -359,12 +359,13 @@ static int look_at_framing(void *arg, const pst_record *r, pst_err *err)
     return 0;
 }
 
-/* The newest records of a topic, shown to fn. Whoever checks need not have the scorer's rights: then nothing was shown, and that is told. */
+/* The newest records of a topic, shown to fn; of one that is not there, none. Whoever checks need not have the scorer's rights: then nothing was
+ * shown, and that is told. */
 static int newest_of(check *k, const char *topic, score_newest_fn fn, void *arg, bool *ret_shown)
 {
     pst_err e = {0};
     int rc = score_topic_newest(k->c, topic, NEWEST, k->o->may_be_alone ? ALONE_MS : ASK_MS, fn, arg, &e);
-    *ret_shown = rc == 0;
+    *ret_shown = rc == 0 || rc == PST_ENOTFOUND;
     if (rc == PST_ENOTFOUND || rc == PST_EAUTH) {
         tell(k, "topic %s: records not checked: %s\n", topic, e.text);
         return 0;
