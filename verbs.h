@@ -13,7 +13,7 @@ extern const pst_verb pst_list_verb, pst_show_verb, pst_why_verb, pst_events_ver
 /* trainer/, trainer/learner/, lcm/, common/registry/ */
 extern const pst_verb pst_trainer_verb, pst_learn_verb, pst_lcm_verb, pst_registry_verb;
 /* inference/ */
-extern const pst_verb pst_score_verb, pst_models_verb, pst_pipelines_verb;
+extern const pst_verb pst_score_verb, pst_dlq_verb, pst_models_verb, pst_pipelines_verb;
 
 /* All of them, in the order of `penstock --help`. */
 extern const pst_verb *const pst_verbs[];

@@ -15,8 +15,9 @@ static const struct {
     [PST_COMPONENT_LCM] = {"lcm", "starts learners; with their supervisors"},
     [PST_COMPONENT_GATEWAY] = {"gateway", "HTTP and the page"},
     [PST_COMPONENT_SCORER] = {"scorer", "scores streams; its pipelines' topics come with --pipeline FILE"},
-    [PST_COMPONENT_USER] = {"user", "submits jobs, registers models, applies pipelines"},
-    [PST_COMPONENT_VIEWER] = {"viewer", "list, show, logs, metrics, cat: looks and changes nothing"},
+    [PST_COMPONENT_USER] = {"user", "submits jobs, registers models, applies pipelines; with --pipeline FILE replays its dead letters"},
+    [PST_COMPONENT_VIEWER] = {"viewer",
+                              "list, show, logs, metrics, cat: looks and changes nothing; with --pipeline FILE at its dead letters"},
 };
 
 /* What is no topic of topics.def. `suffix` follows the prefix, except for a name that begins with '=' : that stands as it is. */

@@ -1,6 +1,6 @@
 /* acls.c - prints the grants of schemas/access.h, and what the scorer needs for a pipeline: it reads the inputs, writes scores, dead letters and
  * shadow scores, makes those topics where they are missing (a team that makes topics itself leaves Create out: the scorer then says so and goes
- * on), and joins the pipeline's group.
+ * on), and joins the pipeline's group. Users may put its dead letters back on the inputs, viewers look at them.
  *
  * One line a grant, so that the output can be read, diffed and run: `penstock topics acls --commands | sh` with kafka-acls.sh on the path. */
 #include "deploy/local/acls.h"
@@ -91,6 +91,36 @@ static int give_pipeline(printer *p, const char *file, pst_err *err)
     return 0;
 }
 
+/* Who looks at a pipeline's dead letters, and who puts them back: what was put back is noted in a ledger beside them, in one transaction. */
+static void give_letters(printer *p, pst_component c, const char *dead_letters)
+{
+    static const char *const notes[] = {"Write", "Create"};
+    char *ledger = pst_sprintf("%s.replays", dead_letters);
+    give(p, "topic", dead_letters, "Read");
+    give(p, "topic", ledger, "Read");
+    for (size_t i = 0; c == PST_COMPONENT_USER && i < sizeof notes / sizeof *notes; i++)
+        give(p, "topic", ledger, notes[i]);
+    if (c == PST_COMPONENT_USER)
+        give(p, "transactional-id", ledger, "Write");
+    free(ledger);
+}
+
+static int give_replay(printer *p, pst_component c, const char *file, pst_err *err)
+{
+    pst_pipeline *line = NULL;
+    int rc = pst_pipeline_load(file, &line, err);
+    for (size_t i = 0; !rc && !line->tolerance_none && i < line->n_topics; i++) {
+        char *own = pst_sprintf("%s.dlq", line->topics[i]);
+        if (!line->dlq_topic || !i)
+            give_letters(p, c, line->dlq_topic ? line->dlq_topic : own);
+        if (c == PST_COMPONENT_USER)
+            give(p, "topic", line->topics[i], "Write");
+        free(own);
+    }
+    pst_pipeline_free(line);
+    return rc;
+}
+
 static int print_component(const local_acls_opts *o, pst_component c, pst_err *err)
 {
     printer p = {.o = o, .component = pst_component_name(c)};
@@ -102,6 +132,8 @@ static int print_component(const local_acls_opts *o, pst_component c, pst_err *e
     int rc = 0;
     for (size_t i = 0; c == PST_COMPONENT_SCORER && i < o->n_files && !rc; i++)
         rc = give_pipeline(&p, o->files[i], err);
+    for (size_t i = 0; (c == PST_COMPONENT_USER || c == PST_COMPONENT_VIEWER) && i < o->n_files && !rc; i++)
+        rc = give_replay(&p, c, o->files[i], err);
     free(p.principal);
     return rc;
 }

@@ -130,6 +130,16 @@ with Secured() as p:
     check(sorted(int(x.key()) for x in scored) == [i for i in range(50) if i % 10], f"{len(scored)} scores")
     check(len(dead) == 5, f"{len(dead)} dead letters")
     check(all(p.decode(x.value())["score"] == [float(x.key())] for x in scored), "the scores are not the model's")
+    # Dead letters: a viewer counts them, a user puts them back, and they die again; nobody else may.
+    r = p.verb("viewer", "dlq", "ls", "acl.in.dlq", "--json")
+    check(sum(json.loads(l)["count"] for l in r.stdout.splitlines()) == 5, f"`dlq ls` of a viewer: {r}")
+    for who in ("nobody", "viewer"):
+        r = p.verb(who, "dlq", "replay", "acl.in.dlq", "--yes", ok=False, timeout=60)
+        check(r.returncode == (6 if who == "viewer" else 4) or "uthoriz" in r.stderr, f"`dlq replay` of {who}: {r}")
+    r = p.verb("user", "dlq", "replay", "acl.in.dlq", "--yes", "-p", "0:0-4")
+    check("5 dead letters put back" in r.stderr, f"`dlq replay` of a user: {r}")
+    again = p.read("acl.in.dlq", lambda ms: len(ms) >= 10, 40)
+    check(len(again) == 10 and sum(("x-dlq-replays", b"1") in x.headers() for x in again) == 5, f"replayed, they die again and say so: {len(again)}")
     status, body, _ = p.http(f"/v1/jobs/{tid}", f"http://127.0.0.1:{p.ports[1]}", headers={"Authorization": "Bearer " + p.token})
     check(status == 200 and json.loads(body)["state"] == "COMPLETED", f"GET of the job: {status} {body[:200]}")
     lacks_nothing(p)
