@@ -287,6 +287,9 @@ const pst_usage trainer_replay_usage = {
         "Reads jobs.requests, jobs.reports, workers, jobs.commands and jobs.events from the beginning to their present end, or FILE (- is\n"
         "stdin): lines of `penstock cat -J` of these topics. Nothing is written to Kafka; no running Trainer is needed or disturbed.\n"
         "Lines: < what came, > a command, = an event as jobs.events has it, ! one that differs, with what is recorded.\n"
+        "Topics have no order among them: records are taken in that of their timestamps. Where two came within a moment (a submission, and "
+        "the\n"
+        "first heartbeat of its node), the Trainer may have read them the other way round, and what rests on that differs.\n"
         "Exit status 1 where any differs. Manifests are in such a FILE as they were submitted, with what is secret in them.",
     .examples =
         "penstock trainer replay --job training-…\n"

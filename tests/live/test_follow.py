@@ -36,6 +36,9 @@ def lines(p, path, word):
 
 began = time.time()
 with Platform() as p:
+    # A replay takes records in the order of their timestamps; so that the Trainer does as well, its first job comes when it has long heard the node.
+    until(lambda: any(json.loads(l)["state"] == "ready" for l in p.cli("nodes", "--json", ok=False).stdout.splitlines()), 60, "a node is ready")
+    time.sleep(2)
     p.create("points")
     pr = p.producer()
     for i in range(64):
