@@ -43,7 +43,7 @@ typedef struct tail {
     size_t n_plots;
 } tail;
 
-/* --process must name one that the job has: learner-1 …, ps-1 …, as its manifest says. */
+/* --process must name one that the job has, as its manifest says. */
 static int check_process(const tail *t, const pst_job_state *s, pst_err *err)
 {
     pst_manifest m = {0};
@@ -53,18 +53,17 @@ static int check_process(const tail *t, const pst_job_state *s, pst_err *err)
     if (there)
         return 0;
     pst_manifest_parse(s->manifest, strlen(s->manifest), &m, &bad, &remarks);
-    for (int kind = 0; kind < 2 && !there; kind++)
-        for (int i = 1; i <= (kind ? m.parameter_servers : s->learners) && !there; i++) {
-            char name[32];
-            snprintf(name, sizeof name, "%s-%d", kind ? "ps" : "learner", i);
-            there = !strcmp(name, wanted);
+    int index;
+    there = pst_manifest_role(&m, wanted, &index);
+    if (!there) {
+        pst_buf all = {0};
+        for (size_t i = 0; i < m.n_roles; i++) {
+            const char *role = pst_manifest_prefix(&m, &m.roles[i]);
+            pst_buf_printf(&all, m.roles[i].count > 1 ? "%s%s-1 to %s-%d" : "%s%s-1", i ? ", " : "", role, role, m.roles[i].count);
         }
-    char servers[48] = "";
-    if (m.parameter_servers)
-        snprintf(servers, sizeof servers, ", ps-1 to ps-%d", m.parameter_servers);
-    if (!there)
-        pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "jobs", 0, "%s has no process %s; there is learner-1 to learner-%d%s",
-                    s->training_id, wanted, s->learners, servers);
+        pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "jobs", 0, "%s has no process %s; there is %s", s->training_id, wanted, all.data);
+        pst_buf_done(&all);
+    }
     pst_manifest_done(&m);
     pst_complaints_done(&bad);
     pst_complaints_done(&remarks);

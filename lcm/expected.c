@@ -8,6 +8,7 @@
 #include "common/base/retry.h"
 #include "common/base/stop.h"
 #include "common/objects/rundir.h"
+#include "schemas/manifest.h"
 #include "schemas/deploy_digest.h"
 #include "schemas/job_state.h"
 #include "common/platform/codec.h"
@@ -47,17 +48,21 @@ static bool part_has_ended(const pst_job_state *s)
     return false;
 }
 
-/* The Trainer asks for the end of a generation when a user did (stop_action), after a failure, and of parameter servers once every learner
- * is done. */
+/* The Trainer asks for the end of a generation when a user did (stop_action), after a failure, and of those without a rank (ps, evaluator)
+ * once the others are done. */
 static bool is_to_end(const pst_job_state *s)
 {
-    size_t learners = 0, done = 0;
+    size_t ranked = 0, done = 0;
     for (size_t i = 0; i < s->n_processes; i++)
-        if (pst_process_learner(s->processes[i].name)) {
-            learners++;
+        if (pst_process_is_ranked(s->processes[i].name)) {
+            ranked++;
             done += pst_job_process_is_ended(s->processes[i].state);
         }
-    return s->stop_action != PST_JOB_STOP_ACTION_NONE || s->reason_code || (learners && done == learners);
+    const pst_job_process *first = s->n_processes ? &s->processes[0] : NULL; /* a chief is the first, and its success is the job's */
+    if (first && !strncmp(first->name, "chief-", 6) && first->state == PST_JOB_PROCESS_STATE_EXITED && first->has_exit_code &&
+        first->exit_code == 0)
+        return true;
+    return s->stop_action != PST_JOB_STOP_ACTION_NONE || s->reason_code || (ranked && done == ranked);
 }
 
 static void take_state(lcm_expected *e, const pst_job_state *s)

@@ -172,17 +172,14 @@ static job *get_job(lcm_core *l, const char *training_id, bool make)
     return j;
 }
 
-void lcm_process_name(char ret_name[32], const lcm_command *spec, int i)
-{
-    PST_ASSERT(i >= 0 && i < spec->learners + spec->parameter_servers);
-    bool learner = i < spec->learners;
-    snprintf(ret_name, 32, learner ? "learner-%d" : "ps-%d", learner ? i + 1 : i + 1 - spec->learners);
-}
-
 static bool spec_ok(const lcm_command *c)
 {
-    return c->learners >= 1 && c->learners <= PST_LCM_LEARNERS_MAX && c->parameter_servers >= 0 &&
-           c->parameter_servers <= PST_LCM_LEARNERS_MAX && c->gpus >= 0 && c->grace_ms >= 0;
+    bool ok = c->n_sets >= 1 && c->n_sets <= PST_PROCESS_SETS_MAX && c->grace_ms >= 0;
+    for (size_t i = 0; ok && i < c->n_sets; i++) {
+        const pst_process_set *s = &c->sets[i];
+        ok = s->first >= 1 && s->count >= 1 && s->count <= PST_LCM_LEARNERS_MAX && s->gpus >= 0 && *s->prefix;
+    }
+    return ok && pst_process_sets_count(c->sets, c->n_sets) <= 2 * PST_LCM_LEARNERS_MAX;
 }
 
 /* Keeps rising order: after a crash intents are found in any. */
@@ -192,10 +189,10 @@ static gang *add_gang(job *j, int generation, const lcm_command *spec)
     gang *g = pst_alloc(sizeof *g);
     g->generation = generation;
     g->spec = *spec;
-    g->n = spec->learners + spec->parameter_servers;
+    g->n = pst_process_sets_count(spec->sets, spec->n_sets);
     g->processes = pst_alloc((size_t)g->n * sizeof *g->processes);
     for (int i = 0; i < g->n; i++)
-        lcm_process_name(g->processes[i].name, spec, i);
+        pst_process_sets_name(spec->sets, spec->n_sets, i, g->processes[i].name);
     j->gangs = pst_array_room(j->gangs, j->n, &j->cap, sizeof *j->gangs);
     size_t at = j->n++;
     for (; at && j->gangs[at - 1]->generation > generation; at--)
@@ -409,7 +406,8 @@ static void start_waiting(lcm_core *l, const job *j, gang *g, int64_t now_us, lc
         proc *p = &g->processes[i];
         if (p->state != LCM_STATE_WAITING)
             continue;
-        int gpus = pst_process_gpus(p->name, g->spec.gpus), most = l->devices < PST_LCM_DEVICES_MAX ? l->devices : PST_LCM_DEVICES_MAX;
+        int at, most = l->devices < PST_LCM_DEVICES_MAX ? l->devices : PST_LCM_DEVICES_MAX;
+        int gpus = pst_process_sets_find(g->spec.sets, g->spec.n_sets, p->name, &at)->gpus;
         if (gpus > most) {
             char text[128];
             snprintf(text, sizeof text, "needs %d GPUs, the site has %d", gpus, most);

@@ -25,10 +25,10 @@ typedef enum { PST_LCM_DEPLOY = 1, PST_LCM_HALT, PST_LCM_KILL, PST_LCM_CLEAN, PS
 
 typedef struct lcm_command {
     pst_lcm_command_kind kind;
-    int learners, parameter_servers; /* DEPLOY */
-    int gpus;                        /* per learner, DEPLOY */
-    int grace_ms;                    /* DEPLOY */
-    char nonce[40];                  /* DEPLOY: of the generation, for every report about it; else for the answer that it is not here */
+    pst_process_set sets[PST_PROCESS_SETS_MAX]; /* DEPLOY: which processes */
+    size_t n_sets;
+    int grace_ms;   /* DEPLOY */
+    char nonce[40]; /* DEPLOY: of the generation, for every report about it; else for the answer that it is not here */
 } lcm_command;
 
 typedef enum {
@@ -96,9 +96,6 @@ typedef struct lcm_actions {
     lcm_action *at;
     size_t n, cap;
 } lcm_actions;
-
-/* The i-th process of a generation, from 0: learners first, then parameter servers. */
-void lcm_process_name(char ret_name[32], const lcm_command *spec, int i);
 
 lcm_core *lcm_new(int devices); /* how many the node has */
 void lcm_free(lcm_core *l);

@@ -106,14 +106,15 @@ static void intend(lcm_shell *s, const lcm_action *a)
                             .code_uri = d->code ? d->code->uri : NULL,
                             .code_sha256 = d->code ? d->code->sha256 : NULL,
                             .code_media_type = d->code ? d->code->media_type : NULL,
-                            .learners = a->command.learners,
-                            .parameter_servers = a->command.parameter_servers,
+                            .learners = d->learners,
                             .cpus = d->cpus,
                             .gpus = d->gpus,
                             .memory_bytes = d->memory_bytes,
                             .grace_ms = d->grace_ms,
                             .floor = s->conf.floor,
+                            .n_sets = a->command.n_sets,
                             .traceparent = trace ? (char *)trace->text : NULL};
+    memcpy(spec.sets, a->command.sets, sizeof spec.sets);
     int rc = lcm_rundirs_intend(s->conf.state_dir, &spec, a->command.nonce, &err);
     if (rc < 0)
         pst_log_err("lcm", &err);
@@ -250,6 +251,20 @@ static int send_outbox(lcm_shell *s, bool by_txn, pst_err *err)
 
 /* ---- commands ---------------------------------------------------------------------------------------------------------------- */
 
+/* Role by role, in the order of ranks. */
+static void fill_sets(lcm_command *c, const pst_manifest *m)
+{
+    int rank = 0;
+    for (size_t i = 0; i < m->n_roles && c->n_sets < PST_PROCESS_SETS_MAX; i++) {
+        const pst_role *r = &m->roles[i];
+        pst_process_set *s = &c->sets[c->n_sets++];
+        bool ranked = pst_role_is_ranked(r->name);
+        *s = (pst_process_set){.first = 1, .count = r->count, .gpus = r->gpus, .rank = ranked ? rank : -1};
+        snprintf(s->prefix, sizeof s->prefix, "%s", pst_manifest_prefix(m, r));
+        rank += ranked ? r->count : 0;
+    }
+}
+
 static lcm_event to_event(const pst_job_command *c)
 {
     static const pst_lcm_command_kind kinds[] = {[PST_JOB_COMMAND_TYPE_DEPLOY] = PST_LCM_DEPLOY,
@@ -266,9 +281,7 @@ static lcm_event to_event(const pst_job_command *c)
     pst_complaints errors = {0}, warnings = {0};
     pst_manifest_parse(c->spec->manifest, strlen(c->spec->manifest), &m, &errors,
                        &warnings); /* the supervisor says what is wrong with it */
-    e.command.learners = c->spec->learners;
-    e.command.parameter_servers = m.parameter_servers;
-    e.command.gpus = c->spec->gpus;
+    fill_sets(&e.command, &m);
     e.command.grace_ms = c->spec->grace_ms;
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
@@ -654,19 +667,16 @@ static void on_found(void *arg, const pst_rundir_spec *intent, const char *nonce
     lcm_shell *s = arg;
     lcm_event e = {.type = PST_LCM_FOUND_GANG,
                    .id = pst_process_id_of(intent->training_id, intent->generation, NULL),
-                   .command = {.kind = PST_LCM_DEPLOY,
-                               .learners = intent->learners,
-                               .parameter_servers = intent->parameter_servers,
-                               .gpus = intent->gpus,
-                               .grace_ms = intent->grace_ms}};
+                   .command = {.kind = PST_LCM_DEPLOY, .n_sets = intent->n_sets, .grace_ms = intent->grace_ms}};
+    memcpy(e.command.sets, intent->sets, sizeof e.command.sets);
     snprintf(e.command.nonce, sizeof e.command.nonce, "%s", nonce);
     pst_trace of;
     if (pst_trace_parse(intent->traceparent, intent->traceparent ? strlen(intent->traceparent) : 0, &of))
         keep_trace(s, intent->training_id, &of);
     feed(s, e);
-    for (int i = 0; i < intent->learners + intent->parameter_servers && i < 2 * PST_LCM_LEARNERS_MAX; i++) {
+    for (int i = 0, n = pst_process_sets_count(intent->sets, intent->n_sets); i < n && i < 2 * PST_LCM_LEARNERS_MAX; i++) {
         pst_process_id id = e.id;
-        lcm_process_name(id.process, &e.command, i);
+        pst_process_sets_name(intent->sets, intent->n_sets, i, id.process);
         s->adopting++;
         s->conf.launcher->adopt(s->launcher, &id);
     }

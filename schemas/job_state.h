@@ -11,4 +11,7 @@ bool pst_job_state_is_live(pst_job_public_state s);     /* a generation is deplo
 bool pst_job_state_is_ended(pst_job_public_state s);    /* COMPLETED FAILED HALTED TERMINATED REJECTED */
 bool pst_job_process_is_ended(pst_job_process_state s); /* EXITED LOST: nothing of it runs any more, as far as the Trainer was told */
 
+/* How the reason of a process begins, behind its name and end, that was ended for the memory it took: penstock.retries.on tells it by this. */
+#define PST_REASON_OOM "out of memory: "
+
 #endif

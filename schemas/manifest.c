@@ -59,7 +59,9 @@ static void read_framework(mf_reader *r, const mf_place *top, pst_manifest *m)
     before = r->errors->n;
     m->command = mf_text(r, &f, "command");
     bool blank = !m->command || m->command[strspn(m->command, " \t\r\n")] == '\0';
-    if (blank && m->runs->needs_command && r->errors->n == before)
+    bool by_roles =
+        json_is_object(json_object_get(mf_value(top, "penstock"), "roles")); /* they may have commands of their own: mf_roles says */
+    if (blank && m->runs->needs_command && !by_roles && r->errors->n == before)
         mf_wrong(r, &f, "command", "is missing: the shell command that trains");
     if (mf_value(&f, "image_tag"))
         mf_warn(r, &f, "image_tag", "is ignored: the local launcher runs the command on its host, not in a container image");
@@ -246,13 +248,13 @@ static bool check_env_name(mf_reader *r, const mf_place *env, const char *key, c
     return ours;
 }
 
-static json_t *read_env(mf_reader *r, const mf_place *own, const pst_manifest *m)
+json_t *mf_env(mf_reader *r, const mf_place *own, const char *path, const pst_manifest *m)
 {
     char what[64];
     const json_t *v = mf_mapping(r, own, "env");
     if (!v)
         return NULL;
-    mf_place p = {v, "penstock.env"};
+    mf_place p = {v, path};
     json_t *env = json_object();
     if (json_object_size(v) > mf_most(own, "env"))
         mf_wrong(r, own, "env", "has %zu variables, at most %zu are allowed", json_object_size(v), mf_most(own, "env"));
@@ -293,21 +295,6 @@ static void check_owners(mf_reader *r, const mf_place *own, const pst_manifest *
             mf_wrong(r, own, f->settings, "is for framework.name %s only; leave it out, or say framework: {name: %s}", f->name, f->name);
 }
 
-/* Parameter servers beside the learners. They get no GPU; roles with a command and resources of their own are not run. */
-static void read_roles(mf_reader *r, const mf_place *own, pst_manifest *m)
-{
-    mf_place roles = {mf_mapping(r, own, "roles"), "penstock.roles"};
-    if (!roles.obj)
-        return;
-    mf_check_keys(r, &roles, true);
-    if (json_is_object(mf_value(&roles, "ps")))
-        mf_wrong(r, &roles, "ps",
-                 "must be their number, such as ps: 1; roles with count, cpus, memory or gpus of their own are not run by this version "
-                 "(a parameter server has the job's cpus and memory, and no GPU)");
-    else
-        m->parameter_servers = (int)mf_int(r, &roles, "ps");
-}
-
 static void read_model(mf_reader *r, const mf_place *own, pst_manifest *m)
 {
     mf_place model = {mf_mapping(r, own, "model"), "penstock.model"};
@@ -335,10 +322,9 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
         m->queue_line = pst_yaml_key_line(r->y, own.obj, "queue");
         m->priority = (int)mf_int(r, &own, "priority");
         m->deadline_us = mf_span(r, &own, "deadline");
-        m->retries = (int)mf_int(r, &own, "retries");
-        m->env = read_env(r, &own, m);
+        mf_retries(r, &own, m);
+        m->env = mf_env(r, &own, "penstock.env", m);
         read_isolation(r, &own, m);
-        read_roles(r, &own, m);
         read_model(r, &own, m);
         const char *key = m->runs ? m->runs->settings : NULL; /* read before; one that is another framework's is refused below */
         const json_t *settings = key ? mf_mapping(r, &own, key) : NULL;
@@ -347,6 +333,7 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
         if (mf_value(&own, "gpu_preference"))
             mf_warn(r, &own, "gpu_preference", "is kept, but does not choose among GPUs yet");
     }
+    mf_roles(r, &own, m);
 }
 
 static void read_top(mf_reader *r, const mf_place *top, pst_manifest *m)
@@ -440,6 +427,8 @@ void pst_manifest_done(pst_manifest *m)
         json_decref(s->connection);
     }
     free(m->stores);
+    free(m->retry_on);
+    mf_roles_done(m);
     char *texts[] = {m->name,    m->description, m->version,    m->user,        m->gpu_type,   m->framework, m->framework_version,
                      m->command, m->queue,       m->model_name, m->model_alias, m->model_file, m->site};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -449,9 +438,4 @@ void pst_manifest_done(pst_manifest *m)
     json_decref(m->settings);
     json_decref(m->raw);
     *m = (pst_manifest){0};
-}
-
-int pst_process_gpus(const char *process, int gpus)
-{
-    return strncmp(process, "ps-", 3) ? gpus : 0;
 }

@@ -34,12 +34,31 @@ typedef struct pst_data_store {
     int64_t records_max;  /* 0 = all */
 } pst_data_store;
 
+/* Processes that are alike: one command, one size, one environment. What the role leaves out is filled in from the job when the manifest has been read. */
+typedef struct pst_role {
+    char *name;     /* worker, chief, ps, evaluator, or a name of the job's own */
+    int count, min; /* min: kept, nothing goes by it yet */
+    char *command;  /* NULL: the framework needs none */
+    double cpus;    /* of each process, like those below */
+    int64_t memory_bytes;
+    int gpus;
+    json_t *env; /* the job's with the role's own over it; NULL = none */
+    int line;    /* of its key; 0 = made from `learners` */
+} pst_role;
+
+/* A new generation comes only after such an end. */
+typedef enum { PST_RETRY_EXIT = 1, PST_RETRY_SIGNAL, PST_RETRY_LOST, PST_RETRY_OOM } pst_retry_kind;
+typedef struct pst_retry_rule {
+    pst_retry_kind kind;
+    int number; /* EXIT, SIGNAL */
+} pst_retry_rule;
+
 typedef struct pst_manifest {
     char *name, *description, *version, *user;
     double cpus;
     int gpus;
     char *gpu_type;
-    int learners;
+    int learners; /* ranked processes: those of all roles but ps and evaluator */
     int64_t memory_bytes;
     int64_t storage_bytes;
     char *framework, *framework_version, *command;
@@ -52,13 +71,17 @@ typedef struct pst_manifest {
     int priority;
     int64_t deadline_us; /* 0 = none; from the start of PROCESSING */
     int retries;
+    pst_retry_rule *retry_on; /* penstock.retries.on; none = after every failure of the job's own */
+    size_t n_retry_on;
     int64_t grace_us;               /* halt and terminate; default 10 s */
     json_t *env;                    /* object of strings, or NULL */
     char *model_name, *model_alias; /* penstock.model */
     char *model_file;               /* penstock.model.file: path inside $RESULT_DIR/model; NULL = the usual names */
     json_t *settings;               /* of the framework: the mapping under penstock that its row names, or NULL */
     char *site;
-    int parameter_servers;            /* penstock.roles.ps; 0 */
+    pst_role *roles; /* in the order of ranks: chief, worker, own names by name; then ps, evaluator. Never empty once read */
+    size_t n_roles;
+    bool roles_given;                 /* penstock.roles has a ranked role: processes are "<role>-<i>"; else workers are "learner-<i>" */
     const struct pst_framework *runs; /* the row of framework.name (schemas/frameworks.h); NULL: the manifest was not read so far */
     bool native;                      /* it has a verb: the platform's own program runs, with its credentials */
     pst_isolation isolation;          /* PST_ISOLATION_DEFAULT: what the host gives, and the operator asks for */
@@ -74,8 +97,16 @@ void pst_manifest_done(pst_manifest *m);
  * Trainer and for dry runs; appends to errors and returns FfDL's code of the first of them ("C103"), NULL = nothing is missing. */
 const char *pst_manifest_check_served(const pst_manifest *m, pst_complaints *errors);
 
-/* GPUs of one process of a job that asks for `gpus`: a learner gets them, a parameter server none. The one rule by which the Trainer
- * charges and an LCM gives. process: learner-1, ps-1, … */
-int pst_process_gpus(const char *process, int gpus);
+/* ---- roles (manifest_roles.c) */
+bool pst_process_is_ranked(const char *process); /* the same by the name of a process: all but ps-… and evaluator-… */
+/* Does it train, and count in RANK and WORLD_SIZE? Parameter servers and evaluators do not: they serve those that do, and end when these are done. */
+bool pst_role_is_ranked(const char *role);
+int pst_manifest_processes(const pst_manifest *m); /* of all roles */
+/* What its processes are called by, before the number. Borrowed. */
+const char *pst_manifest_prefix(const pst_manifest *m, const pst_role *role);
+/* The i-th process from 0, role by role: its name ("worker-2", "learner-2", "ps-1") and its role. */
+const pst_role *pst_manifest_process(const pst_manifest *m, int i, char ret_name[32]);
+/* The role of a process by its name, and its index from 0; NULL = the manifest has no such process. */
+const pst_role *pst_manifest_role(const pst_manifest *m, const char *process, int *ret_index);
 
 #endif

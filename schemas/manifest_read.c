@@ -127,10 +127,18 @@ char *mf_scalar(const json_t *v)
     }
 }
 
+/* Where the rows of a place stand: a role is called as its user likes. */
+static const char *section_of(const mf_place *p)
+{
+    static const char roles[] = "penstock.roles.";
+    bool role = !strncmp(p->path, roles, sizeof roles - 1) && !strchr(p->path + sizeof roles - 1, '.');
+    return role ? "penstock.roles.NAME" : p->path;
+}
+
 /* The row of a key that the code reads: there is one, or the code and the table are not about the same file. */
 static const pst_key *row_of(const mf_place *p, const char *key)
 {
-    const pst_key *k = pst_keys_find(&pst_manifest_keys, p->path, key);
+    const pst_key *k = pst_keys_find(&pst_manifest_keys, section_of(p), key);
     PST_ASSERT(k);
     return k;
 }
@@ -294,10 +302,10 @@ void mf_check_keys(mf_reader *r, const mf_place *p, bool ours)
     json_t *v;
     json_object_foreach((json_t *)p->obj, key, v)
     {
-        if (pst_keys_find(&pst_manifest_keys, p->path, key))
+        if (pst_keys_find(&pst_manifest_keys, section_of(p), key))
             continue;
         const char *known[KEYS_MAX];
-        size_t n = pst_keys_names(&pst_manifest_keys, p->path, known, KEYS_MAX);
+        size_t n = pst_keys_names(&pst_manifest_keys, section_of(p), known, KEYS_MAX);
         char near[200] = "";
         const char *best = pst_nearest(key, known, n);
         if (best) {

@@ -42,6 +42,12 @@ int64_t mf_memory(mf_reader *r, const mf_place *p, const char *key);
 const json_t *mf_mapping(mf_reader *r, const mf_place *p, const char *key); /* borrowed */
 /* A warning (FfDL's part) or a complaint (ours) for every key of the mapping that has no row, with the nearest one that has. */
 void mf_check_keys(mf_reader *r, const mf_place *p, bool ours);
+/* The mapping `env` of a place: names and texts; NULL where there is none. path: of the mapping itself. (manifest.c) */
+json_t *mf_env(mf_reader *r, const mf_place *p, const char *path, const pst_manifest *m);
+/* penstock.roles (own.obj may be NULL): always fills m->roles; what is left out is taken from m, which has been read. (manifest_roles.c) */
+void mf_roles(mf_reader *r, const mf_place *own, pst_manifest *m);
+void mf_roles_done(pst_manifest *m);
+void mf_retries(mf_reader *r, const mf_place *own, pst_manifest *m); /* penstock.retries: a number, or a mapping */
 /* Complaints from `from` on that have no line get that of the field they name, as far as the tree has it. */
 void mf_find_lines(const mf_reader *r, const json_t *root, size_t from);
 

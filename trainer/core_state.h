@@ -26,7 +26,9 @@ typedef struct trainer_node trainer_node;
 typedef struct trainer_job {
     pst_job_state s;
     /* From the manifest, whose text is in the state; read when the job is submitted, loaded unended, or resumed. */
-    int retries, parameter_servers;
+    int retries;
+    pst_retry_rule *retry_on; /* owned; none = after every failure of its own */
+    size_t n_retry_on;
     pst_isolation isolation; /* as the node counts it: DEFAULT = any */
     int64_t deadline_us, grace_us;
     trainer_needs needs; /* of the whole gang */
@@ -42,6 +44,9 @@ typedef struct trainer_job {
     int64_t checked_us;    /* when its node was last asked whether it has the generation */
     int64_t ready_us;      /* when the last command of the present generation began, by its reporter's clock; 0 = not known */
     int64_t done_us;       /* when the last one was done, likewise */
+    int64_t meet_us;       /* since when a gang waits for the addresses of some; 0 = it does not */
+    int64_t alone_us;      /* since when the others live on although the work is done; 0 = they do not */
+    bool wound_up;         /* … and were told to end */
     int64_t never_us;      /* queued, and since when its site is too small for it even when empty; 0 = it is not */
 } trainer_job;
 
@@ -116,7 +121,7 @@ static inline void tcore_set_text(char **text, const char *value) /* replaces; N
 /* The files below call earlier ones only; trainer_core.c, above all of them, takes the step. */
 
 /* ---- places.c: sites, nodes, what of them is taken, who waits where */
-trainer_needs trainer_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus);
+trainer_needs trainer_needs_of(const pst_manifest *m);
 trainer_site *tcore_site(tcore *c, const char *name); /* made when new */
 void trainer_site_free(void *site);
 trainer_node *tcore_node(tcore *c, const char *site, const char *name); /* made when new */
@@ -143,6 +148,7 @@ void tcore_tell_node(tcore *c, const trainer_node *n, const char *state); /* ont
 void tcore_publish(tcore *c, const pst_job_state *s);                     /* borrowed until the step's actions are done */
 trainer_job *tcore_adopt(tcore *c, pst_job_state *take);                  /* the state moves in; not queued, not charged */
 void tcore_read_manifest(trainer_job *j);
+void tcore_changed(tcore *c, trainer_job *j); /* its state is published at the end of this step */
 void tcore_live_add(tcore *c, trainer_job *j);
 void tcore_remove(tcore *c, trainer_job *j);          /* DELETED: tombstone, forget; j is freed */
 void tcore_expire(tcore *c, const char *training_id); /* the tombstone of what is no job; forgotten where it is known */
@@ -164,27 +170,38 @@ trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **re
 void trainer_queue_run(tcore *c); /* deploys what fits, says why the rest waits */
 
 /* ---- gang.c: what its processes say together */
-bool trainer_is_learner(const pst_job_process *p);
+/* Ranked are all but parameter servers and evaluators: these end the job, those serve them. */
+bool trainer_is_ranked(const pst_job_process *p);
 bool trainer_has_succeeded(const pst_job_process *p);
-/* How many of the gang (learners only, or all) are in a state of at least this rank. */
-int trainer_count_from(const trainer_job *j, pst_job_process_state least, bool learners_only);
-bool trainer_learners_have_succeeded(const trainer_job *j);
-/* The first learner, which registers the model, was done with that. */
+/* How many of the gang (ranked ones only, or all) are in a state of at least this rank. */
+int trainer_count_from(const trainer_job *j, pst_job_process_state least, bool ranked_only);
+/* Is its end the job's? The chief's is, or without one that of every ranked process. */
+bool trainer_decides(const trainer_job *j, const pst_job_process *p);
+/* The chief, or without one every ranked process, has ended with 0. */
+bool trainer_work_is_done(const trainer_job *j);
+/* Nothing lives but parameter servers, which never end by themselves. */
+bool trainer_serves_until_ended(const trainer_job *j);
+/* The first ranked process, which registers the model, was done with that. */
 bool trainer_has_registered(const trainer_job *j);
-/* Every learner's command was done, by itself, before it could be stopped: what was asked for came too late. */
-bool trainer_learners_have_finished(const trainer_job *j);
+/* Every command that decides was done, by itself, before it could be stopped: what was asked for came too late. */
+bool trainer_work_has_finished(const trainer_job *j);
 
 /* ---- ending.c: how a generation ends */
 bool trainer_is_platform_down(const char *code); /* an operator stopped the platform: nobody's fault */
 /* live, and being stopped because something failed: the first failure stands in s.reason_code */
 bool trainer_job_is_failing(const trainer_job *j);
-void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char *reason);
+void tcore_start_failing(tcore *c, trainer_job *j, const char *process, const char *code,
+                         const char *reason);  /* process NULL = all of it */
 void tcore_conclude(tcore *c, trainer_job *j); /* nothing while a process lives; j may be freed */
 /* The generation is over and the stop that was asked for is carried out: HALTED, TERMINATED, DELETED. j may be freed. */
 void tcore_carry_out_stop(tcore *c, trainer_job *j);
 /* The job has ended by itself before the stop that was asked for could be carried out. A deletion is carried out all the same: j is freed then. */
 void tcore_drop_stop(tcore *c, trainer_job *j);
 void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *request_id, const char *reason); /* j is freed */
+
+/* ---- meeting.c: the addresses of a gang's processes */
+void tcore_reachable(tcore *c, trainer_job *j, const pst_process_report *r);
+void trainer_meeting_tick(tcore *c, trainer_job *j); /* says for whom a gang waits, and ends it when that lasts */
 
 /* ---- reports.c */
 void tcore_report(tcore *c, const pst_process_report *r);

@@ -2,6 +2,7 @@
  * carried out, or the job is complete, is tried again, or has failed; this is decided here and nowhere else. What happened wins over what
  * was asked: commands that were done in time, or a model that was registered, make a job COMPLETED. */
 #include "common/base/clock.h"
+#include "schemas/job_state.h"
 #include "trainer/core_state.h"
 
 #include <stdlib.h>
@@ -78,6 +79,30 @@ static bool is_platform_fault(const char *code)
     return !strncmp(code, "S1", 2) || !strncmp(code, "S2", 2) || trainer_is_platform_down(code);
 }
 
+static bool matches(const pst_retry_rule *rule, const trainer_job *j, const pst_job_process *p)
+{
+    switch (rule->kind) {
+    case PST_RETRY_EXIT: return p && p->has_exit_code && p->exit_code == rule->number;
+    case PST_RETRY_SIGNAL: return p && p->has_signal && p->signal == rule->number;
+    case PST_RETRY_LOST: return p ? p->state == PST_JOB_PROCESS_STATE_LOST : !strcmp(j->s.reason_code, "S104");
+    case PST_RETRY_OOM: return p && j->s.reason && strstr(j->s.reason, PST_REASON_OOM);
+    }
+    return false;
+}
+
+/* Does the manifest want another try after this failure? How the process ended that failed first decides; the others were ended by us. */
+static bool is_worth_a_retry(const trainer_job *j)
+{
+    const pst_job_process *first = NULL;
+    for (size_t i = 0; i < j->s.n_processes && *j->s.failed_process; i++)
+        if (!strcmp(j->s.processes[i].name, j->s.failed_process))
+            first = &j->s.processes[i];
+    bool wanted = !j->n_retry_on && !is_platform_fault(j->s.reason_code);
+    for (size_t i = 0; i < j->n_retry_on; i++)
+        wanted = wanted || matches(&j->retry_on[i], j, first);
+    return wanted;
+}
+
 static void retry(tcore *c, trainer_job *j, int used, int budget)
 {
     PST_ASSERT(j->s.reason_code && !j->charged); /* something failed, and nothing of it is left */
@@ -110,9 +135,13 @@ static void fail(tcore *c, trainer_job *j)
 static char *achievement(const trainer_job *j)
 {
     char span[32];
-    if (!trainer_learners_have_succeeded(j) && trainer_has_registered(j))
+    if (!trainer_work_is_done(j) && trainer_has_registered(j))
         return pst_sprintf("model %s version %d was registered", j->s.model->name, j->s.model->version);
-    char *who = j->s.learners == 1 ? pst_strdup("the learner") : pst_sprintf("all %d learners", j->s.learners), *reason;
+    const char *first = j->s.n_processes ? j->s.processes[0].name : "";
+    char *who = !strncmp(first, "chief-", 6) ? pst_strdup("the chief")
+                : j->s.learners == 1         ? pst_strdup("the learner")
+                                             : pst_sprintf("all %d learners", j->s.learners);
+    char *reason;
     int64_t from_us = j->ready_us ? j->ready_us : j->s.started_at;
     if (j->s.has_started_at && j->done_us >= from_us)
         reason = pst_sprintf("%s exited with 0 after %s", who, pst_span_text(j->done_us - from_us, span));
@@ -142,13 +171,13 @@ static void complete(tcore *c, trainer_job *j)
 
 /* Called after every change of a process; does nothing while one of them lives. The order of the questions is the rule: work that was done counts
  * whatever was asked; a stop that was asked for counts more than a failure that it may itself have caused; a deadline is never tried again,
- * a stop of the platform always, the platform's faults and the job's own each as often as their budget says. j may be freed (a deletion). */
+ * a stop of the platform always, the platform's faults and what the manifest's retries name each as often as their budget says. j may be freed (a deletion). */
 void tcore_conclude(tcore *c, trainer_job *j)
 {
     if (trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
         return;
     tcore_release(c, j);
-    if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE && (trainer_learners_have_finished(j) || trainer_has_registered(j))) {
+    if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE && (trainer_work_has_finished(j) || trainer_has_registered(j))) {
         complete(c, j);
     } else if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE) {
         tcore_carry_out_stop(c, j);
@@ -161,7 +190,7 @@ void tcore_conclude(tcore *c, trainer_job *j)
     } else if (is_platform_fault(j->s.reason_code) && j->s.platform_attempts < c->policy.platform_retries) {
         j->s.platform_attempts++;
         retry(c, j, j->s.platform_attempts, c->policy.platform_retries);
-    } else if (!is_platform_fault(j->s.reason_code) && j->s.attempts < j->retries) {
+    } else if (is_worth_a_retry(j) && j->s.attempts < j->retries) {
         j->s.attempts++;
         retry(c, j, j->s.attempts, j->retries);
     } else {
@@ -170,13 +199,14 @@ void tcore_conclude(tcore *c, trainer_job *j)
 }
 
 /* The first failure of a generation decides its reason; the rest of the gang is ended. */
-void tcore_start_failing(tcore *c, trainer_job *j, const char *code, const char *reason)
+void tcore_start_failing(tcore *c, trainer_job *j, const char *process, const char *code, const char *reason)
 {
     if (trainer_job_is_failing(j))
         return;
     PST_ASSERT(code && pst_job_state_is_live(j->s.state));
     tcore_set_text(&j->s.reason_code, code);
     tcore_set_text(&j->s.reason, reason);
+    tcore_set_text(&j->s.failed_process, process ? process : "");
     bool all_over = trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) == (int)j->s.n_processes;
     if (!all_over && j->s.stop_action == PST_JOB_STOP_ACTION_NONE)
         tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);

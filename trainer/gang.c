@@ -1,11 +1,12 @@
 /* gang.c - what the processes of a generation say together, as the job's state keeps them. */
+#include "schemas/job_state.h"
 #include "trainer/core_state.h"
 
 #include <string.h>
 
-bool trainer_is_learner(const pst_job_process *p)
+bool trainer_is_ranked(const pst_job_process *p)
 {
-    return !strncmp(p->name, "learner-", 8);
+    return pst_process_is_ranked(p->name);
 }
 
 bool trainer_has_succeeded(const pst_job_process *p)
@@ -13,36 +14,50 @@ bool trainer_has_succeeded(const pst_job_process *p)
     return p->state == PST_JOB_PROCESS_STATE_EXITED && p->has_exit_code && p->exit_code == 0 && !p->has_signal;
 }
 
-/* How many of the gang (learners only, or all) are in a state of at least this rank. */
-int trainer_count_from(const trainer_job *j, pst_job_process_state least, bool learners_only)
+/* How many of the gang (ranked ones only, or all) are in a state of at least this rank. */
+int trainer_count_from(const trainer_job *j, pst_job_process_state least, bool ranked_only)
 {
     int n = 0;
     for (size_t i = 0; i < j->s.n_processes; i++)
-        n += (!learners_only || trainer_is_learner(&j->s.processes[i])) && j->s.processes[i].state >= least;
+        n += (!ranked_only || trainer_is_ranked(&j->s.processes[i])) && j->s.processes[i].state >= least;
     return n;
 }
 
-bool trainer_learners_have_succeeded(const trainer_job *j)
+/* As in TFJob, whose end is the chief's where there is one: workers and servers under a chief may serve for ever. */
+bool trainer_decides(const trainer_job *j, const pst_job_process *p)
+{
+    static const char chief[] = "chief-";
+    bool has_chief = j->s.n_processes && !strncmp(j->s.processes[0].name, chief, sizeof chief - 1); /* the chief is the first */
+    return has_chief ? !strncmp(p->name, chief, sizeof chief - 1) : trainer_is_ranked(p);
+}
+
+bool trainer_work_is_done(const trainer_job *j)
 {
     for (size_t i = 0; i < j->s.n_processes; i++)
-        if (trainer_is_learner(&j->s.processes[i]) && !trainer_has_succeeded(&j->s.processes[i]))
+        if (trainer_decides(j, &j->s.processes[i]) && !trainer_has_succeeded(&j->s.processes[i]))
+            return false;
+    return true;
+}
+
+bool trainer_serves_until_ended(const trainer_job *j)
+{
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        if (!pst_job_process_is_ended(j->s.processes[i].state) && strncmp(j->s.processes[i].name, "ps-", 3) != 0)
             return false;
     return true;
 }
 
 bool trainer_has_registered(const trainer_job *j)
 {
-    for (size_t i = 0; i < j->s.n_processes; i++)
-        if (!strcmp(j->s.processes[i].name, "learner-1"))
-            return j->s.model && j->s.processes[i].finished && trainer_has_succeeded(&j->s.processes[i]);
-    return false;
+    const pst_job_process *first = j->s.n_processes ? &j->s.processes[0] : NULL; /* they stand in the order of ranks */
+    return first && j->s.model && first->finished && trainer_has_succeeded(first);
 }
 
-/* Every learner's command was done, by itself, before it could be stopped: what was asked for came too late. */
-bool trainer_learners_have_finished(const trainer_job *j)
+/* Every command that decides was done, by itself, before it could be stopped: what was asked for came too late. */
+bool trainer_work_has_finished(const trainer_job *j)
 {
     for (size_t i = 0; i < j->s.n_processes; i++)
-        if (trainer_is_learner(&j->s.processes[i]) && !j->s.processes[i].finished)
+        if (trainer_decides(j, &j->s.processes[i]) && !j->s.processes[i].finished)
             return false;
-    return trainer_learners_have_succeeded(j);
+    return trainer_work_is_done(j);
 }

@@ -42,6 +42,7 @@ void trainer_job_free(void *p)
     if (!j)
         return;
     pst_event_clear(&pst_job_state_type, &j->s);
+    free(j->retry_on);
     free(j);
 }
 
@@ -53,14 +54,17 @@ void tcore_read_manifest(trainer_job *j)
     pst_complaints errors = {0}, warnings = {0};
     pst_manifest_parse(j->s.manifest, strlen(j->s.manifest), &m, &errors, &warnings);
     j->retries = m.retries;
-    j->parameter_servers = m.parameter_servers;
+    free(j->retry_on);
+    j->retry_on = m.retry_on; /* moves over */
+    j->n_retry_on = m.n_retry_on;
+    m.retry_on = NULL;
     j->deadline_us = m.deadline_us;
     j->grace_us = m.grace_us;
     j->isolation = trainer_isolation_of(&m);
+    j->needs = trainer_needs_of(&m);
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
-    j->needs = trainer_needs_of(j->s.learners, j->parameter_servers, j->s.cpus, j->s.memory_bytes, j->s.gpus);
 }
 
 trainer_job *tcore_adopt(tcore *c, pst_job_state *take)
@@ -70,7 +74,7 @@ trainer_job *tcore_adopt(tcore *c, pst_job_state *take)
     *take = (pst_job_state){0};
     if (!pst_job_state_is_ended(j->s.state)) /* most jobs have ended long ago; a resume reads it then */
         tcore_read_manifest(j);
-    char **texts[] = {&j->s.node, &j->s.checkpoint_node, &j->s.nonce_sha256, &j->s.claim_sha256, &j->s.spec_sha256};
+    char **texts[] = {&j->s.node, &j->s.checkpoint_node, &j->s.nonce_sha256, &j->s.claim_sha256, &j->s.spec_sha256, &j->s.failed_process};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i] = *texts[i] ? *texts[i] : pst_strdup("");
     j->site = tcore_site(c, j->s.site);
@@ -98,7 +102,7 @@ static void live_remove(tcore *c, trainer_job *j)
     j->live_at = 0;
 }
 
-static void mark_dirty(tcore *c, trainer_job *j)
+void tcore_changed(tcore *c, trainer_job *j)
 {
     if (j->dirty)
         return;
@@ -193,7 +197,7 @@ pst_job_event *tcore_emit(tcore *c, trainer_job *j, enum pst_job_event_type type
     }
     j->s.seq++;
     j->s.updated_at = at_us;
-    mark_dirty(c, j);
+    tcore_changed(c, j);
     pst_job_event *e = add_event(c, j->s.training_id, type, say);
     e->time = at_us;
     tcore_set_text(&e->training_id, j->s.training_id);
@@ -268,7 +272,7 @@ void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, 
         fill_spec(j, cmd->spec);
     }
     tcore_sign(c, j, cmd);
-    mark_dirty(c, j);
+    tcore_changed(c, j);
 }
 
 void tcore_command_node(tcore *c, const trainer_node *n, enum pst_job_command_type command, const char *request_id, const char *reason)

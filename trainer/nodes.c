@@ -113,7 +113,7 @@ static void give_up(tcore *c, trainer_job *j, const char *actor, const char *rea
             j->s.processes[i].state = PST_JOB_PROCESS_STATE_LOST;
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.actor = actor, .reason_code = "S104", .reason = reason});
     if (j->s.stop_action == PST_JOB_STOP_ACTION_NONE)
-        tcore_start_failing(c, j, "S104", reason);
+        tcore_start_failing(c, j, NULL, "S104", reason);
     else
         tcore_set_text(&j->s.reason, reason);
     tcore_conclude(c, j);

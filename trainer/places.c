@@ -8,11 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-trainer_needs trainer_needs_of(int learners, int parameter_servers, double cpus, int64_t memory_bytes, int gpus)
+trainer_needs trainer_needs_of(const pst_manifest *m)
 {
-    int64_t processes = (int64_t)learners + parameter_servers;
-    int64_t devices = (int64_t)learners * pst_process_gpus("learner-1", gpus) + (int64_t)parameter_servers * pst_process_gpus("ps-1", gpus);
-    return (trainer_needs){processes * (int64_t)llround(cpus * PST_CPU_UNIT), processes * memory_bytes, devices};
+    trainer_needs all = {0};
+    for (size_t i = 0; i < m->n_roles; i++) {
+        const pst_role *r = &m->roles[i];
+        all.cpu += r->count * (int64_t)llround(r->cpus * PST_CPU_UNIT);
+        all.memory += r->count * r->memory_bytes;
+        all.gpus += (int64_t)r->count * r->gpus;
+    }
+    return all;
 }
 
 /* ---- sites and nodes ------------------------------------------------------------------------------------------------------------- */

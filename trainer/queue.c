@@ -25,13 +25,22 @@ static void make_processes(trainer_job *j)
     for (size_t i = 0; i < j->s.n_processes; i++)
         pst_event_clear(&pst_job_process_type, &j->s.processes[i]);
     free(j->s.processes);
-    j->s.n_processes = (size_t)(j->s.learners + j->parameter_servers);
+    pst_manifest m;
+    pst_complaints errors = {0}, warnings = {0};
+    pst_manifest_parse(j->s.manifest, strlen(j->s.manifest), &m, &errors, &warnings);
+    j->s.n_processes = (size_t)pst_manifest_processes(&m);
     j->s.processes = pst_alloc((j->s.n_processes + 1) * sizeof *j->s.processes);
     for (size_t i = 0; i < j->s.n_processes; i++) {
-        bool learner = i < (size_t)j->s.learners;
-        j->s.processes[i].name = pst_sprintf("%s-%zu", learner ? "learner" : "ps", learner ? i + 1 : i + 1 - (size_t)j->s.learners);
+        char name[32];
+        pst_manifest_process(&m, (int)i, name);
+        j->s.processes[i].name = pst_strdup(name);
+        j->s.processes[i].host = pst_strdup("");
+        j->s.processes[i].address = pst_strdup("");
         j->s.processes[i].state = PST_JOB_PROCESS_STATE_WAITING;
     }
+    pst_manifest_done(&m);
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
 }
 
 static void deploy(tcore *c, trainer_job *j, const trainer_node *node)
@@ -46,12 +55,14 @@ static void deploy(tcore *c, trainer_job *j, const trainer_node *node)
     tcore_set_text(&j->s.node, node->name);
     tcore_charge(c, j);
     make_processes(j);
-    j->checkpoint_us = j->result_us = j->ready_us = j->done_us = 0;
+    j->checkpoint_us = j->result_us = j->ready_us = j->done_us = j->alone_us = j->meet_us = 0;
+    j->wound_up = false;
     j->s.generation++;
     j->s.has_started_at = false;
     j->s.started_at = 0;
     tcore_set_text(&j->s.reason, NULL);
     tcore_set_text(&j->s.reason_code, NULL);
+    tcore_set_text(&j->s.failed_process, "");
     c->counts.deployed++;
     char *reason = pst_sprintf("generation %d goes to node %s of site %s", j->s.generation, node->name, j->site->name);
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_DEPLOYING, PST_JOB_PUBLIC_STATE_PENDING, &(trainer_say){.reason = reason});

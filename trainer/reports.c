@@ -65,6 +65,21 @@ static char *end_text(const pst_process_report *r, const char *process)
     return pst_sprintf("%s exited with status %d", process, r->exit_code);
 }
 
+/* The work is done, and something lives on: parameter servers are ended at once, workers under a chief and evaluators have the grace time to
+ * end by themselves, since they may be at their last lines. */
+static void wind_up(tcore *c, trainer_job *j)
+{
+    bool over = trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) == (int)j->s.n_processes;
+    if (over || j->wound_up || j->s.stop_action != PST_JOB_STOP_ACTION_NONE || trainer_job_is_failing(j) || !trainer_work_is_done(j))
+        return;
+    if (!j->alone_us || j->alone_us > c->now_us || c->unsettled) /* a clock that is set right must not make them wait */
+        j->alone_us = c->now_us;
+    if (!trainer_serves_until_ended(j) && c->now_us - j->alone_us < j->grace_us)
+        return;
+    j->wound_up = true;
+    tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, "the work is done; what served it is ended");
+}
+
 /* An end is taken down before it is judged: whether it was a fault depends on whether we asked for it, and on what of the gang was done already. */
 static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst_process_report *r)
 {
@@ -92,13 +107,11 @@ static void process_over(tcore *c, trainer_job *j, pst_job_process *p, const pst
                               .reason = text,
                               .exit_code = p->has_exit_code ? &p->exit_code : NULL,
                               .signal = p->has_signal ? &p->signal : NULL});
-    /* Once every learner has done its work, how the parameter servers end (we end them) says nothing. */
-    bool after_the_work = !trainer_is_learner(p) && trainer_learners_have_succeeded(j);
+    /* Once the work is done, how those that served it end says nothing. */
+    bool after_the_work = !trainer_decides(j, p) && trainer_work_is_done(j);
     if (!good && !after_the_work && j->s.stop_action == PST_JOB_STOP_ACTION_NONE)
-        tcore_start_failing(c, j, code, text);
-    else if (good && trainer_is_learner(p) && trainer_learners_have_succeeded(j) && j->s.stop_action == PST_JOB_STOP_ACTION_NONE &&
-             !trainer_job_is_failing(j) && trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) < (int)j->s.n_processes)
-        tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, "every learner is done; its parameter servers are ended");
+        tcore_start_failing(c, j, p->name, code, text);
+    wind_up(c, j);
     free(text);
 }
 
@@ -110,7 +123,7 @@ static bool move_process(tcore *c, trainer_job *j, pst_job_process *p, const str
         return false;
     if (step->state == PST_JOB_PROCESS_STATE_RUNNING)
         j->ready_us = r->time;
-    else if (trainer_is_learner(p) && (step->state == PST_JOB_PROCESS_STATE_STORING || !p->finished)) /* then it stores its results */
+    else if (trainer_is_ranked(p) && (step->state == PST_JOB_PROCESS_STATE_STORING || !p->finished)) /* then it stores its results */
         j->done_us = r->time;
     p->state = step->state;
     p->finished = p->finished || step->state == PST_JOB_PROCESS_STATE_STORING; /* said only by a command that ended by itself, with 0 */
@@ -169,7 +182,7 @@ static void deploy_failed(tcore *c, trainer_job *j, const pst_process_report *r)
         tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
                    &(trainer_say){.actor = r->reporter, .process = r->process, .reason_code = code, .reason = reason});
         if (j->s.stop_action == PST_JOB_STOP_ACTION_NONE)
-            tcore_start_failing(c, j, code, reason);
+            tcore_start_failing(c, j, r->process, code, reason);
         tcore_conclude(c, j);
     } else {
         c->counts.reports_repeated++;
@@ -276,6 +289,7 @@ void tcore_report(tcore *c, const pst_process_report *r)
     case PST_REPORT_TYPE_DEPLOY_FAILED: deploy_failed(c, j, r); break;
     case PST_REPORT_TYPE_RESULT_STORED: result_stored(c, j, r); break;
     case PST_REPORT_TYPE_CHECKPOINT: checkpoint(c, j, r); break;
+    case PST_REPORT_TYPE_REACHABLE: tcore_reachable(c, j, r); break;
     case PST_REPORT_TYPE_OTHER:
         if (said(r->reason))
             tcore_emit(
@@ -296,7 +310,7 @@ static void check_deadline(tcore *c, trainer_job *j)
         return;
     char *reason = pst_sprintf("the deadline of %s was exceeded", pst_span_text(j->deadline_us, span));
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason_code = "DEADLINE", .reason = reason});
-    tcore_start_failing(c, j, "DEADLINE", reason);
+    tcore_start_failing(c, j, NULL, "DEADLINE", reason);
     free(reason);
 }
 
@@ -331,5 +345,7 @@ void tcore_deadlines(tcore *c)
     for (size_t i = 0; i < c->n_live; i++) {
         check_deadline(c, c->live[i]);
         check_answer(c, c->live[i]);
+        wind_up(c, c->live[i]);
+        trainer_meeting_tick(c, c->live[i]);
     }
 }

@@ -98,7 +98,7 @@ static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const c
                   const pst_complaints *warnings)
 {
     char *actor = pst_sprintf("user:%s", in->request->user);
-    trainer_needs needs = trainer_needs_of(m->learners, m->parameter_servers, m->cpus, m->memory_bytes, m->gpus);
+    trainer_needs needs = trainer_needs_of(m);
     const trainer_site *site = tcore_site(c, m->site);
     char *never = c->nodes_unread ? NULL : trainer_queue_never(site, &needs);
     const char *code = "INSUFFICIENT_RESOURCES";

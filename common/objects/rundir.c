@@ -50,12 +50,6 @@ pst_process_id pst_process_id_of(const char *training_id, int generation, const 
     return id;
 }
 
-int pst_process_learner(const char *process)
-{
-    static const char prefix[] = "learner-";
-    return strncmp(process, prefix, sizeof prefix - 1) ? 0 : atoi(process + sizeof prefix - 1);
-}
-
 bool pst_process_id_same(const pst_process_id *a, const pst_process_id *b)
 {
     return a->generation == b->generation && !strcmp(a->process, b->process) && !strcmp(a->training_id, b->training_id);
@@ -126,9 +120,11 @@ static char *get_str(const json_t *j, const char *key)
 
 static int write_spec(const char *dir, const char *file, const pst_rundir_spec *s, pst_err *err)
 {
-    json_t *j = json_pack("{s:i, s:i, s:i, s:i, s:f, s:i, s:I, s:i}", "generation", s->generation, "learner_id", s->learner_id, "learners",
-                          s->learners, "parameter_servers", s->parameter_servers, "cpus", s->cpus, "gpus", s->gpus, "memory_bytes",
-                          (json_int_t)s->memory_bytes, "grace_ms", s->grace_ms);
+    json_t *j =
+        json_pack("{s:i, s:i, s:i, s:f, s:i, s:I, s:i}", "generation", s->generation, "learner_id", s->learner_id, "learners", s->learners,
+                  "cpus", s->cpus, "gpus", s->gpus, "memory_bytes", (json_int_t)s->memory_bytes, "grace_ms", s->grace_ms);
+    if (s->n_sets)
+        json_object_set_new(j, "processes", pst_process_sets_json(s->sets, s->n_sets));
     put_str(j, "training_id", s->training_id);
     put_str(j, "process", s->process);
     put_str(j, "site", s->site);
@@ -182,7 +178,6 @@ static int read_spec(const char *dir, const char *file, bool intent, pst_rundir_
                          .code_sha256 = get_str(code, "sha256"),
                          .code_media_type = get_str(code, "media_type"),
                          .learners = (int)pst_json_int(j, "learners", 1),
-                         .parameter_servers = (int)pst_json_int(j, "parameter_servers", 0),
                          .cpus = pst_json_num(j, "cpus", 0),
                          .gpus = (int)pst_json_int(j, "gpus", 0),
                          .gpu_ids = get_str(j, "gpu_ids"),
@@ -191,6 +186,7 @@ static int read_spec(const char *dir, const char *file, bool intent, pst_rundir_
                          .grace_ms = (int)pst_json_int(j, "grace_ms", 10000)};
     const char *floor = pst_json_str(j, "isolation", "");
     bool known = !*floor || pst_isolation_parse(floor, &s.floor) == 0; /* not to be read as none */
+    known = pst_process_sets_read(j, s.sets, &s.n_sets) == 0 && known;
     json_decref(j);
     if (!known || !pst_rundir_name_ok(s.training_id) || (!intent && !pst_rundir_name_ok(s.process)) || s.generation < 1 || !s.manifest ||
         !s.state_dir || s.grace_ms < 0) {

@@ -22,6 +22,7 @@
 #include "common/base/cgroup.h"
 #include "common/base/err.h"
 #include "common/base/isolation.h"
+#include "common/objects/process_sets.h"
 
 #include <jansson.h>
 #include <sys/types.h>
@@ -38,7 +39,6 @@ typedef struct pst_process_id {
 } pst_process_id;
 
 pst_process_id pst_process_id_of(const char *training_id, int generation, const char *process); /* process NULL = "" */
-int pst_process_learner(const char *process);                                                   /* "learner-2" → 2; 0 = another role */
 bool pst_process_id_same(const pst_process_id *a, const pst_process_id *b);
 
 char *pst_rundir_job_dir(const char *state_dir, const char *training_id);                 /* …/jobs/<tid>; free() */
@@ -50,13 +50,14 @@ typedef struct pst_rundir_spec {
     char *training_id;
     int generation;
     char *process;                                  /* "learner-2" */
-    int learner_id;                                 /* 1…N; 0 for other roles */
+    int learner_id;                                 /* rank + 1; 0 for those without one */
     char *site, *node, *state_dir;                  /* node: the LCM's; "" = of before nodes had ids */
     char *name, *user;                              /* of the job */
     char *manifest;                                 /* YAML text */
     char *code_uri, *code_sha256, *code_media_type; /* NULL: no code */
-    int learners;
-    int parameter_servers;
+    int learners;                                   /* those with a rank */
+    pst_process_set sets[PST_PROCESS_SETS_MAX];
+    size_t n_sets;
     double cpus;
     int gpus;
     char *gpu_ids;     /* "0,1": the devices given to it; "" = none */

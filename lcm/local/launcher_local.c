@@ -264,7 +264,9 @@ static int write_spec(const local *l, const char *dir, const pst_process_id *id,
     spec.process = pst_strdup(id->process);
     spec.gpu_ids = ids_of(l, devices);
     spec.gpus = devices->n;
-    spec.learner_id = pst_process_learner(id->process);
+    int at = 0;
+    const pst_process_set *set = pst_process_sets_find(spec.sets, spec.n_sets, id->process, &at);
+    spec.learner_id = set && set->rank >= 0 ? set->rank + at + 1 : 0;
     rc = pst_rundir_spec_write(dir, &spec, err);
     pst_rundir_spec_done(&spec);
     return rc;

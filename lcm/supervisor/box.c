@@ -9,6 +9,7 @@
 #include "common/base/proc.h"
 #include "common/base/proc_tree.h"
 #include "common/base/program.h"
+#include "schemas/job_state.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -291,7 +292,7 @@ static bool storage_over(sup_box *b)
 
 static void say_memory(sup_box *b)
 {
-    snprintf(b->hit, sizeof b->hit, "out of memory: it wanted more than the memory limit of %.1f MiB that the manifest sets",
+    snprintf(b->hit, sizeof b->hit, PST_REASON_OOM "it wanted more than the memory limit of %.1f MiB that the manifest sets",
              (double)b->memory_bytes / (1 << 20));
 }
 

@@ -87,7 +87,7 @@ typedef struct process {
     char id[64];
     int generation, node;
     char nonce[40];
-    char name[24];
+    char name[32];
     bool over, fenced; /* fenced: given up while its node was dead */
     int64_t next_us;
     int step, exit_code;
@@ -158,12 +158,18 @@ static const char *random_id(void)
 
 static char *random_manifest(void)
 {
+    static const char *const roles[] = {"",
+                                        "",
+                                        "ps: 0",
+                                        "ps: 1",
+                                        "chief: {}, worker: {count: 2}, ps: {gpus: 0, cpus: 0.5}",
+                                        "worker: {count: 2}, evaluator: {gpus: 0}, own-name: {gpus: 0}"};
     static const char *const bad[] = {"learners: -1", "memory: much", "gpus: none", "cpus: [1]"};
     pst_buf b = {0};
     pst_buf_printf(&b, "name: job\nlearners: %d\ncpus: %s\nmemory: 256 MiB\ngpus: %d\n", 1 + below(3), chance(50) ? "1" : "0.5",
                    chance(15) ? 1 : 0);
     pst_buf_printf(&b, "framework: {name: custom, version: 1, command: run}\n");
-    pst_buf_printf(&b, "penstock: {retries: %d, priority: %d, roles: {ps: %d}%s}\n", below(3), below(3), chance(20),
+    pst_buf_printf(&b, "penstock: {retries: %d, priority: %d, roles: {%s}%s}\n", below(3), below(3), roles[below(6)],
                    chance(15) ? ", deadline: 20s" : "");
     if (chance(8))
         pst_buf_printf(&b, "storage: nothing\n");
@@ -269,6 +275,11 @@ static void report_by(int node, const char *nonce, const char *id, int generatio
             r->report.has_signal = sig;
             r->report.signal = sig;
         }
+        if (type == PST_REPORT_TYPE_REACHABLE) {
+            static const char *const keys[] = {"address", "port", "master_port", "other_port"};
+            for (int k = 0; k < 4; k++)
+                pst_str_map_set(&r->report.details, &r->report.n_details, keys[k], k ? "4000" : "127.0.0.1");
+        }
         if (type == PST_REPORT_TYPE_RESULT_STORED) {
             r->report.model = pst_alloc(sizeof *r->report.model);
             *r->report.model = (pst_produced_model){pst_strdup("m"), generation, pst_strdup("d")};
@@ -336,14 +347,14 @@ static void lcm_deploys(int node, const pst_job_command *cmd)
     pst_complaints errors = {0}, warnings = {0};
     pst_manifest_parse(cmd->spec->manifest, strlen(cmd->spec->manifest), &m, &errors, &warnings);
     int fate = chance(70) ? 0 : below(3);
-    for (int i = 0; i < m.learners + m.parameter_servers; i++) {
+    for (int i = 0; i < pst_manifest_processes(&m); i++) {
         process p = {.generation = cmd->generation, .node = node, .over = failed, .next_us = w.now_us + below(500000)};
         snprintf(p.nonce, sizeof p.nonce, "%s", cmd->nonce);
         snprintf(p.id, sizeof p.id, "%s", cmd->training_id);
-        snprintf(p.name, sizeof p.name, i < m.learners ? "learner-%d" : "ps-%d", i < m.learners ? i + 1 : i + 1 - m.learners);
+        const pst_role *role = pst_manifest_process(&m, i, p.name);
         p.exit_code = fate == 1 && chance(60) ? 1 + below(3) : 0;
         p.will_be_lost = fate == 2 && chance(60);
-        if (i >= m.learners)
+        if (!pst_role_is_ranked(role->name))
             p.step = 100; /* serves until it is ended */
         w.processes = pst_realloc(w.processes, (w.n_processes + 1) * sizeof *w.processes);
         w.processes[w.n_processes++] = p;
@@ -443,7 +454,10 @@ static void processes_go_on(void)
         p->next_us = w.now_us + below(2000000);
         switch (p->step++) {
         case 0:
-        case 100: report(p, PST_REPORT_TYPE_STARTED, 0, 0); break;
+        case 100:
+            report(p, PST_REPORT_TYPE_STARTED, 0, 0);
+            report(p, PST_REPORT_TYPE_REACHABLE, 0, 0);
+            break;
         case 1: report(p, PST_REPORT_TYPE_DOWNLOADING, 0, 0); break;
         case 2:
         case 101: report(p, PST_REPORT_TYPE_RUNNING, 0, 0); break;

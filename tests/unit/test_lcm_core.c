@@ -31,7 +31,7 @@ static lcm_event command(pst_lcm_command_kind kind, int generation, int learners
     return (lcm_event){.type = PST_LCM_COMMAND,
                        .now_us = now_us,
                        .id = {.generation = generation},
-                       .command = {.kind = kind, .learners = learners, .grace_ms = 1000}};
+                       .command = {.kind = kind, .sets = {{"learner", 1, learners, 0, 0}}, .n_sets = 1, .grace_ms = 1000}};
 }
 
 static int count(const lcm_actions *a, lcm_action_type type)
@@ -242,7 +242,9 @@ static void test_lcm_recovery_adopts_starts_ends_and_publishes(void **state)
 {
     lcm_core *l = lcm_new(2);
     pst_rundir_exit x = {.has_exit_code = true, .exit_code = 3};
-    lcm_event g = {.type = PST_LCM_FOUND_GANG, .id = {.generation = 2}, .command = {.kind = PST_LCM_DEPLOY, .learners = 5, .grace_ms = 1}};
+    lcm_event g = {.type = PST_LCM_FOUND_GANG,
+                   .id = {.generation = 2},
+                   .command = {.kind = PST_LCM_DEPLOY, .sets = {{"learner", 1, 5, 0, 0}}, .n_sets = 1, .grace_ms = 1}};
     expect(l, g, PST_LCM_START, 0);
     lcm_event p = {.type = PST_LCM_FOUND_PROCESS, .id = pst_process_id_of(ID, 2, "learner-1"), .seen = PST_LCM_SEEN_ALIVE};
     expect(l, p, PST_LCM_START, 0);
@@ -276,7 +278,7 @@ static void test_lcm_gpus_are_given_once_and_waited_for(void **state)
 {
     lcm_core *l = fresh();
     lcm_event e = command(PST_LCM_DEPLOY, 1, 3, 0);
-    e.command.gpus = 1;
+    e.command.sets[0].gpus = 1;
     expect(l, e, PST_LCM_INTEND, 1);
     lcm_actions a = run(l, intended(1));
     assert_int_equal(count(&a, PST_LCM_START), 2);
@@ -293,7 +295,7 @@ static void test_lcm_gpus_are_given_once_and_waited_for(void **state)
     lcm_actions_done(&a);
     e = command(PST_LCM_DEPLOY, 1, 1, 0);
     strcpy(e.id.training_id, "training-b");
-    e.command.gpus = 3;
+    e.command.sets[0].gpus = 3;
     expect(l, e, PST_LCM_INTEND, 1);
     e = intended(1);
     strcpy(e.id.training_id, "training-b");
@@ -539,8 +541,9 @@ static void crash_and_restart(sim *s)
     for (int g = GENS; g >= 1; g--) {
         if (!s->intent[g])
             continue;
-        lcm_event e = {
-            .type = PST_LCM_FOUND_GANG, .id = {.generation = g}, .command = {.kind = PST_LCM_DEPLOY, .learners = LEARN, .grace_ms = 1}};
+        lcm_event e = {.type = PST_LCM_FOUND_GANG,
+                       .id = {.generation = g},
+                       .command = {.kind = PST_LCM_DEPLOY, .sets = {{"learner", 1, LEARN, 0, 0}}, .n_sets = 1, .grace_ms = 1}};
         feed(s, e);
         for (int i = 0; i < LEARN; i++) {
             char name[32];

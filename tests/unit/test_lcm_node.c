@@ -37,8 +37,9 @@ static void quiet(lcm_core *l, lcm_event e)
 
 static lcm_event command(pst_lcm_command_kind kind, const char *id, int generation, const char *nonce)
 {
-    lcm_event e = {
-        .type = PST_LCM_COMMAND, .id = pst_process_id_of(id, generation, NULL), .command = {.kind = kind, .learners = 1, .grace_ms = 1000}};
+    lcm_event e = {.type = PST_LCM_COMMAND,
+                   .id = pst_process_id_of(id, generation, NULL),
+                   .command = {.kind = kind, .sets = {{"learner", 1, 1, 0, 0}}, .n_sets = 1, .grace_ms = 1000}};
     snprintf(e.command.nonce, sizeof e.command.nonce, "%s", nonce);
     return e;
 }

@@ -72,6 +72,63 @@ static const char good[] = "name: tf_convolutional_network_tutorial\n"
                            "  model: {name: mnist, alias: champion}\n"
                            "  roles: {ps: 1}\n";
 
+static void test_manifest_roles_take_from_the_job_what_they_leave_out(void **state)
+{
+    parsed p =
+        parse("name: a\ncpus: 0.5\ngpus: 1\nmemory: 1 GB\nlearners: 7\nframework: {name: c, version: 1, command: of-the-job}\n"
+              "penstock:\n  env: {A: job, B: job}\n  retries: {max: 2, on: [exit:3, 'signal:9', lost, oom]}\n"
+              "  roles:\n    ps: {count: 2, command: serve, env: {A: ps}}\n    evaluator:\n    zeta: {cpus: 2}\n    alpha: {memory: 2GB}\n"
+              "    worker: {count: 2, gpus: 4}\n    chief: {count: 1}\n");
+    assert_int_equal(p.rc, 0);
+    static const char *const order[] = {"chief-1", "worker-1", "worker-2", "alpha-1", "zeta-1", "ps-1", "ps-2", "evaluator-1"};
+    assert_true(p.m.roles_given);
+    assert_int_equal(pst_manifest_processes(&p.m), 8);
+    assert_int_equal(p.m.learners, 5); /* those with a rank */
+    for (int i = 0; i < 8; i++) {
+        char name[32];
+        int at;
+        const pst_role *r = pst_manifest_process(&p.m, i, name);
+        assert_string_equal(name, order[i]);
+        assert_ptr_equal(pst_manifest_role(&p.m, name, &at), r);
+        assert_int_equal(at, name[strlen(name) - 1] - '1');
+        assert_int_equal(pst_process_is_ranked(name), i < 5);
+        bool ps = !strcmp(r->name, "ps");
+        assert_string_equal(r->command, ps ? "serve" : "of-the-job");
+        assert_string_equal(json_string_value(json_object_get(r->env, "A")), ps ? "ps" : "job");
+        assert_string_equal(json_string_value(json_object_get(r->env, "B")), "job");
+        assert_int_equal(r->gpus, ps ? 0 : !strcmp(r->name, "worker") ? 4 : 1);
+        assert_true(r->cpus == (!strcmp(r->name, "zeta") ? 2 : 0.5));
+        assert_int_equal(r->memory_bytes, !strcmp(r->name, "alpha") ? 2000000000 : 1000000000);
+    }
+    int at;
+    assert_null(pst_manifest_role(&p.m, "worker-3", &at));
+    assert_null(pst_manifest_role(&p.m, "worker-0", &at));
+    assert_null(pst_manifest_role(&p.m, "learner-1", &at));
+    assert_null(pst_manifest_role(&p.m, "worker", &at));
+    assert_int_equal(p.m.retries, 2);
+    assert_int_equal(p.m.n_retry_on, 4);
+    assert_int_equal(p.m.retry_on[0].kind, PST_RETRY_EXIT);
+    assert_int_equal(p.m.retry_on[0].number, 3);
+    assert_int_equal(p.m.retry_on[1].kind, PST_RETRY_SIGNAL);
+    assert_int_equal(p.m.retry_on[1].number, 9);
+    assert_int_equal(p.m.retry_on[2].kind, PST_RETRY_LOST);
+    assert_int_equal(p.m.retry_on[3].kind, PST_RETRY_OOM);
+    parsed_done(&p);
+}
+
+/* A slip in a name makes a role of one's own: allowed, and said. */
+static void test_manifest_role_near_a_known_one_is_remarked_on(void **state)
+{
+    parsed p = parse("name: a\nframework: {name: c, version: 1, command: x}\npenstock:\n  roles:\n    wroker: {count: 2}\n");
+    assert_int_equal(p.rc, 0);
+    const pst_complaint *w = about(&p.warnings, "penstock.roles.wroker");
+    assert_non_null(w);
+    assert_non_null(strstr(w->text, "\"worker\""));
+    assert_int_equal(w->line, 5);
+    assert_int_equal(p.m.learners, 2);
+    parsed_done(&p);
+}
+
 /* FfDL's examples write keys of other stores there; its server passes over what it does not know. */
 static void test_manifest_ffdl_mount_passes_over_other_keys_of_its_connection(void **state)
 {
@@ -114,7 +171,12 @@ static void test_manifest_ffdl_fields_and_ours_are_read(void **state)
     assert_string_equal(json_string_value(json_object_get(p.m.env, "SEED")), "42");
     assert_string_equal(p.m.model_name, "mnist");
     assert_string_equal(p.m.model_alias, "champion");
-    assert_int_equal(p.m.parameter_servers, 1);
+    assert_int_equal(p.m.n_roles, 2);
+    assert_false(p.m.roles_given);
+    assert_string_equal(p.m.roles[0].name, "worker");
+    assert_int_equal(p.m.roles[0].count, 2);
+    assert_string_equal(p.m.roles[1].name, "ps");
+    assert_int_equal(p.m.roles[1].count, 1);
     assert_string_equal(p.m.site, "local");
     assert_false(p.m.native);
     parsed_done(&p);
@@ -245,7 +307,7 @@ static void test_manifest_own_keys_are_checked_with_their_lines(void **state)
         int line;
     } want[] = {{"penstock.quue", "\"queue\"", 4},
                 {"penstock.model.nmae", "\"name\"", 6},
-                {"penstock.roles.wroker", "known: ps", 9},
+                {"penstock.roles.wroker", "\"worker\"", 9},
                 {"penstock.learner.epoch", "epochs", 13},
                 {"penstock.learner.features[1].sacle", "scale", 16}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
@@ -323,7 +385,39 @@ static void test_manifest_wrong_shapes_are_refused(void **state)
         {"name: a\nframework: {name: c, version: 1, command: x}\ncpus: 1e9\n", "cpus"},
         {"name: a\nframework: {name: c, version: 1, command: x}\nlearners: 257\n", "learners"},
         {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {ps: 257}}\n", "penstock.roles.ps"},
-        {"name: a\ngpus: 1\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {ps: {count: 1}}}\n", "penstock.roles.ps"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {worker: {count: -2}}}\n",
+         "penstock.roles.worker.count"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {chief: {counts: 1}}}\n", "penstock.roles.chief.counts"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {chief: {count: 2}}}\n", "penstock.roles.chief.count"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {worker: {count: 2, min: 3}}}\n",
+         "penstock.roles.worker.min"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {worker: 2}}\n", "penstock.roles.worker"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {Worker: {}}}\n", "penstock.roles.Worker"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {../../x: {}}}\n", "penstock.roles.../../x"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {a-name-that-is-too-long: {}}}\n",
+         "penstock.roles.a-name-that-is-too-long"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {worker: {count: 200}, own: {count: 100}}}\n",
+         "penstock.roles"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {worker: {env: {PENSTOCK-X: 1}}}}\n",
+         "penstock.roles.worker.env.PENSTOCK-X"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {roles: {worker: {memory: 3}}}\n",
+         "penstock.roles.worker.memory"},
+        {"name: a\nframework: {name: c, version: 1}\npenstock: {roles: {worker: {command: x}, own: {}}}\n", "penstock.roles.own"},
+        {"name: a\nframework: {name: c, version: 1}\npenstock: {roles: {ps: {command: x}}}\n", "framework.command"},
+        {"name: a\nframework: {name: native}\npenstock: {roles: {worker: {command: x}}}\n", "penstock.roles.worker.command"},
+        {"name: a\nframework: {name: native}\npenstock: {roles: {worker: {env: {LD_PRELOAD: x}}}}\n",
+         "penstock.roles.worker.env.LD_PRELOAD"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {retries: {on: [lost]}}\n", "penstock.retries.max"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {retries: {max: 101}}\n", "penstock.retries.max"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {retries: {max: 1, of: [lost]}}\n", "penstock.retries.of"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {retries: {max: 1, on: lost}}\n", "penstock.retries.on"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {retries: {max: 1, on: []}}\n", "penstock.retries.on"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {retries: {max: 1, on: [lost, exit:0]}}\n",
+         "penstock.retries.on[1]"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {retries: {max: 1, on: [signal:-9]}}\n",
+         "penstock.retries.on[0]"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {retries: {max: 1, on: [exit:3x]}}\n", "penstock.retries.on[0]"},
+        {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {retries: many}\n", "penstock.retries"},
         {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {learner: {model: mlp}}\n", "penstock.learner"},
         {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {model: {name: m, file: ../x}}\n", "penstock.model.file"},
         {"name: a\nframework: {name: c, version: 1, command: x}\npenstock: {model: {name: m, file: /x}}\n", "penstock.model.file"},
@@ -357,6 +451,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_manifest_ffdl_mount_passes_over_other_keys_of_its_connection),
+        cmocka_unit_test(test_manifest_roles_take_from_the_job_what_they_leave_out),
+        cmocka_unit_test(test_manifest_role_near_a_known_one_is_remarked_on),
         cmocka_unit_test(test_manifest_ffdl_fields_and_ours_are_read),
         cmocka_unit_test(test_manifest_silent_fields_take_defaults),
         cmocka_unit_test(test_manifest_every_violation_is_listed),

@@ -38,8 +38,6 @@ static void test_rundir_names_that_could_leave_the_folder_are_refused(void **sta
     pst_process_id id = pst_process_id_of("training-a", 3, "ps-1"), other = pst_process_id_of("training-a", 4, "ps-1");
     char *d = pst_rundir_dir("/s", &id);
     assert_true(pst_process_id_same(&id, &id));
-    assert_int_equal(pst_process_learner("learner-12"), 12);
-    assert_int_equal(pst_process_learner(id.process), 0);
     assert_false(pst_process_id_same(&id, &other));
     assert_string_equal(d, "/s/jobs/training-a/gen-3/ps-1");
     free(d);
@@ -85,6 +83,51 @@ static void test_rundir_spec_round_trip(void **state)
     assert_int_equal(pst_fs_write_atomic(path, "{\"training_id\":\"../x\"}", 22, 0600, NULL), 0);
     assert_int_equal(pst_rundir_spec_read(dir, &r, NULL), PST_EPARSE);
     free(path);
+}
+
+static void test_process_sets_are_named_found_and_kept(void **state)
+{
+    static const pst_process_set sets[] = {{"chief", 1, 1, 1, 0}, {"worker", 3, 2, 1, 1}, {"ps", 1, 1, 0, -1}};
+    pst_process_set r[PST_PROCESS_SETS_MAX];
+    size_t n;
+    int at;
+    char name[32];
+    json_t *j = json_pack("{s:o}", "processes", pst_process_sets_json(sets, 3));
+    assert_int_equal(pst_process_sets_read(j, r, &n), 0);
+    assert_int_equal(n, 3);
+    assert_int_equal(pst_process_sets_count(r, n), 4);
+    static const char *const names[] = {"chief-1", "worker-3", "worker-4", "ps-1"};
+    for (int i = 0; i < 4; i++) {
+        pst_process_sets_name(r, n, i, name);
+        assert_string_equal(name, names[i]);
+        assert_non_null(pst_process_sets_find(r, n, name, &at));
+    }
+    assert_ptr_equal(pst_process_sets_find(r, n, "worker-4", &at), &r[1]);
+    assert_int_equal(at, 1);
+    static const char *const none[] = {
+        "worker-2", "worker-5", "worker-03", "worker", "-3", "", "chief-1x", "ps--1", "ps-99999999999999999999"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_null(pst_process_sets_find(r, n, none[i], &at));
+    json_decref(j);
+    j = json_pack("{s:i, s:i, s:i}", "learners", 2, "parameter_servers", 1, "gpus", 3); /* written before there were roles */
+    assert_int_equal(pst_process_sets_read(j, r, &n), 0);
+    pst_process_sets_name(r, n, 2, name);
+    assert_string_equal(name, "ps-1");
+    assert_int_equal(r[0].gpus, 3);
+    assert_int_equal(r[1].gpus, 0);
+    json_decref(j);
+    static const char *const bad[] = {"[]",
+                                      "{}",
+                                      "[{}]",
+                                      "[{\"prefix\":\"../x\",\"first\":1,\"count\":1}]",
+                                      "[{\"prefix\":\"w\",\"first\":1,\"count\":1000000}]",
+                                      "[{\"prefix\":\"w\",\"first\":-1,\"count\":1}]",
+                                      "[{\"prefix\":\"a-name-that-is-longer-than-24\",\"first\":1,\"count\":1}]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        j = json_pack("{s:o}", "processes", json_loads(bad[i], 0, NULL));
+        assert_int_equal(pst_process_sets_read(j, r, &n), PST_EPARSE);
+        json_decref(j);
+    }
 }
 
 static void test_rundir_exit_stop_owner_lock(void **state)
@@ -146,6 +189,7 @@ static void test_rundir_stop_of_the_version_before_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_process_sets_are_named_found_and_kept),
         cmocka_unit_test(test_rundir_names_that_could_leave_the_folder_are_refused),
         cmocka_unit_test_setup_teardown(test_rundir_spec_round_trip, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rundir_exit_stop_owner_lock, setup, teardown),
