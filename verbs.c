@@ -5,7 +5,9 @@
 #include "common/base/buf.h"
 #include "deploy/broker/broker_opts.h"
 #include "deploy/local/local.h"
+#include "inference/serve/serve_ops.h"
 #include "lcm/supervisor/supervise_opts.h"
+#include "producers/gateway/gateway_verb.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +25,14 @@ static const pst_usage completion_usage = {"completion",
 static const pst_verb completion_verb = {"completion", "completions for bash, zsh, fish", "this computer", completion_run,
                                          PST_USAGES(&completion_usage)};
 
+/* The gateway is told who serves models: a service knows no other. */
+static int gateway_run(int argc, char **argv)
+{
+    return pst_gateway_run(argc, argv, &pst_serve_ops);
+}
+static const pst_verb gateway_verb = {"gateway", "the page, the HTTP API and event streams", "services", gateway_run,
+                                      PST_USAGES(&pst_gateway_usage)};
+
 /* Programs of their own beside this one, penstock-NAME. */
 static const pst_verb broker_verb = {"broker", "librdkafka's in-memory Kafka, for a look without Java", "this computer", NULL,
                                      PST_USAGES(&pst_broker_usage)},
@@ -30,13 +40,12 @@ static const pst_verb broker_verb = {"broker", "librdkafka's in-memory Kafka, fo
                                         PST_USAGES(&pst_supervise_usage)};
 
 const pst_verb *const pst_verbs[] = {
-    &pst_submit_verb,  &pst_list_verb,     &pst_show_verb,      &pst_why_verb,       &pst_events_verb,  &pst_logs_verb,
-    &pst_metrics_verb, &pst_halt_verb,     &pst_resume_verb,    &pst_terminate_verb, &pst_delete_verb,  &pst_nodes_verb,
-    &pst_init_verb,    &pst_models_verb,   &pst_pipelines_verb, &pst_score_verb,     &pst_dlq_verb,     &pst_cat_verb,
-    &pst_lag_verb,     &pst_topics_verb,   &pst_source_verb,    &pst_sink_verb,      &pst_trainer_verb, &pst_lcm_verb,
-    &pst_gateway_verb, &pst_registry_verb, &supervise_verb,     &pst_learn_verb,     &pst_up_verb,      &pst_down_verb,
-    &pst_status_verb,  &pst_demo_verb,     &pst_doctor_verb,    &pst_devices_verb,   &pst_config_verb,  &broker_verb,
-    &completion_verb,
+    &pst_submit_verb,    &pst_list_verb,    &pst_show_verb,      &pst_why_verb,    &pst_events_verb,   &pst_logs_verb,    &pst_metrics_verb,
+    &pst_halt_verb,      &pst_resume_verb,  &pst_terminate_verb, &pst_delete_verb, &pst_nodes_verb,    &pst_init_verb,    &pst_models_verb,
+    &pst_pipelines_verb, &pst_score_verb,   &pst_dlq_verb,       &pst_cat_verb,    &pst_lag_verb,      &pst_topics_verb,  &pst_source_verb,
+    &pst_sink_verb,      &pst_trainer_verb, &pst_lcm_verb,       &gateway_verb,    &pst_registry_verb, &supervise_verb,   &pst_learn_verb,
+    &pst_up_verb,        &pst_down_verb,    &pst_status_verb,    &pst_demo_verb,   &pst_doctor_verb,   &pst_devices_verb, &pst_config_verb,
+    &broker_verb,        &completion_verb,
 };
 const size_t pst_n_verbs = sizeof pst_verbs / sizeof *pst_verbs;
 

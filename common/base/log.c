@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 /* Whom `-v bus,lcm` can name: every component that a line of the program has. */
-static const char *const components[] = {"bus",        "client",      "engine",   "gateway", "kafka", "lcm",    "learner",
-                                         "models",     "onnxruntime", "registry", "rundir",  "score", "source", "store",
-                                         "supervisor", "trainer",     "up",       "view",    "submit"};
+static const char *const components[] = {"bus",    "client",      "engine",   "gateway", "kafka", "lcm",   "learner",
+                                         "models", "onnxruntime", "registry", "rundir",  "score", "serve", "source",
+                                         "store",  "supervisor",  "trainer",  "up",      "view",  "submit"};
 enum { N_COMPONENTS = sizeof components / sizeof *components, JOB_MAX = 128 };
 
 static _Atomic int max_level = PST_LOG_INFO;

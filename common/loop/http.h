@@ -52,6 +52,7 @@ typedef void (*pst_http_handler)(void *arg, pst_http_req *req);
 enum {
     PST_HTTP_SLASH = 1,         /* {params} may hold an encoded slash (%2F); otherwise such a path is refused */
     PST_HTTP_MULTIPART = 2,     /* the body is multipart/form-data (multipart.h) and nothing else, whatever conf's types are */
+    PST_HTTP_BYTES = 4,         /* the body is JSON, or bytes: application/octet-stream, or of no type at all */
     PST_HTTP_USER_FLAG = 1 << 8 /* this one and higher ones mean what the filter wants them to mean */
 };
 

@@ -121,8 +121,13 @@ static bool guard_type(conn *c, const pst_http_req *r)
 {
     static const char *const multipart[] = {"multipart/form-data", NULL};
     const pst_http *s = c->server;
-    bool upload = r->route && (r->route->flags & PST_HTTP_MULTIPART);
-    if (!s->conf.types || http_guard_type(&r->head, upload ? multipart : s->conf.types))
+    static const char *const bytes[] = {"application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json",
+                                        NULL};
+    unsigned flags = r->route ? r->route->flags : 0;
+    bool upload = flags & PST_HTTP_MULTIPART;
+    if ((flags & PST_HTTP_BYTES) && (http_guard_type(&r->head, bytes) || !http_head_field(&r->head, "Content-Type")))
+        return true;
+    if (!(flags & PST_HTTP_BYTES) && (!s->conf.types || http_guard_type(&r->head, upload ? multipart : s->conf.types)))
         return true;
     refuse(c, 415,
            upload ? "the body must be multipart/form-data here; say so with Content-Type"

@@ -15,6 +15,7 @@
 
 #include "common/base/metrics.h"
 #include "common/platform/client.h"
+#include "common/platform/serving.h"
 #include "common/loop/http.h"
 #include "common/loop/loop.h"
 #include "common/store/store.h"
@@ -42,12 +43,15 @@ typedef struct gw_state {
     pst_store *store; /* sqlite:, mongodb:; opened at first use, NULL until it is there */
     pst_view *view;   /* memory: only */
     pst_dump *dump;
+    const pst_serving_ops *serve; /* NULL: none */
+    pst_serving *serving;
     char *description; /* openapi.h, as text */
     pst_metrics *metrics;
     pst_metric *submitted, *refused, *streams;
     gw_awaited *awaited;    /* awaited.c */
     gw_page *pages_waiting; /* ffdl_pages.c */
     int pages_running, n_pages_waiting;
+    int questions; /* of oip.c, not answered yet */
     /* Threads at work for a request, all of which the gateway waits for: of job_records.c, pour.h, uploads of FfDL's, its pages (also those that wait). */
     _Atomic int readers, pours, uploads, pages;
     _Atomic int packs; /* of the pours: those that make an archive (ffdl_files.c) */

@@ -2,6 +2,7 @@
  * over would; what takes long (reading topics) has threads of its own that post their results to the loop. The drain ends streams with a comment and
  * gives open requests time to be answered; a second signal ends the loop at once. */
 #include "producers/gateway/gateway.h"
+#include "producers/gateway/gateway_verb.h"
 #include "producers/gateway/openapi.h"
 #include "producers/gateway/routes.h"
 
@@ -18,7 +19,7 @@
 #include <string.h>
 
 typedef struct gateway_opts {
-    int64_t port;
+    int64_t port, models_mib, infer_seconds;
     const char *listen, *auth;
     pst_opt_list hosts;
 } gateway_opts;
@@ -28,21 +29,25 @@ static const pst_opt gateway_table[] = {
      "an address, or * for all; put a proxy with TLS before it then, and name it with --host"},
     {"auth", 0, PST_OPT_STR, offsetof(gateway_opts, auth), "HOW", "token",
      "token: every request but /health shows <state-dir>/token, made where there is none; none: nobody is asked, on loopback only"},
+    {"models-mib", 0, PST_OPT_INT, offsetof(gateway_opts, models_mib), "MIB 16..1048576", "1024",
+     "memory for models that answer requests (/v2); those asked for longest ago are closed for others"},
+    {"infer-seconds", 0, PST_OPT_INT, offsetof(gateway_opts, infer_seconds), "S 1..3600", "30",
+     "an inference request is answered within this time, or refused (504)"},
     {"host", 0, PST_OPT_LIST, offsetof(gateway_opts, hosts), "NAME", NULL, "accept this name in the Host header too; repeat for more"},
 };
-static const pst_usage gateway_usage = {"gateway",
-                                        "",
-                                        "Serve the page, the HTTP API and server-sent events.",
-                                        "A thin front of the topics: what it takes it publishes, what it shows it has read. /health "
-                                        "/metrics /v1/jobs /events/stream and the page at /.",
-                                        "penstock gateway --port 8080\n"
-                                        "A=\"Authorization: Bearer $(cat ~/.local/state/penstock/token)\"\n"
-                                        "curl -N -H \"$A\" http://127.0.0.1:8080/events/stream?kinds=event\n"
-                                        "curl -H \"$A\" -H Content-Type:application/yaml --data-binary @manifest.yml "
-                                        "http://127.0.0.1:8080/v1/jobs",
-                                        gateway_table,
-                                        4,
-                                        false};
+const pst_usage pst_gateway_usage = {"gateway",
+                                     "",
+                                     "Serve the page, the HTTP API and server-sent events.",
+                                     "A thin front of the topics: what it takes it publishes, what it shows it has read. /health "
+                                     "/metrics /v1/jobs /events/stream, registered models at /v2, and the page at /.",
+                                     "penstock gateway --port 8080\n"
+                                     "A=\"Authorization: Bearer $(cat ~/.local/state/penstock/token)\"\n"
+                                     "curl -N -H \"$A\" http://127.0.0.1:8080/events/stream?kinds=event\n"
+                                     "curl -H \"$A\" -H Content-Type:application/yaml --data-binary @manifest.yml "
+                                     "http://127.0.0.1:8080/v1/jobs",
+                                     gateway_table,
+                                     6,
+                                     false};
 
 static void drained(void *arg)
 {
@@ -125,6 +130,12 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
         rc = gw_feed_start(g, &g->feed, err);
     if (rc >= 0)
         rc = pst_dump_new("gateway", gw_dump, g, &g->dump, err);
+    if (rc >= 0 && g->serve)
+        rc = g->serve->open(&(pst_serving_conf){.settings = g->client->settings,
+                                                .metrics = g->metrics,
+                                                .bytes_max = (size_t)o->models_mib << 20,
+                                                .ms_max = (int)o->infer_seconds * 1000},
+                            &g->serving, err);
     if (rc < 0)
         return rc;
     pst_loop_set_dump(g->loop, g->dump);
@@ -135,6 +146,9 @@ static void take_apart(gw_state *g)
 {
     bool served = g->feed != NULL; /* else nothing was asked, and who is asked for what may not be settled: nobody is let in any more */
     gw_feed_stop(g->feed);
+    if (g->serve)
+        g->serve->close(g->serving); /* answers what is left */
+    g->serving = NULL;
     g->feed = NULL; /* requests may still come while the loop runs on for the threads: their answers are posted to it */
     for (int i = 0; served && g->readers + g->pours + g->uploads + g->pages > 0 && i < 500; i++)
         pst_loop_run_for(g->loop, 20);
@@ -162,12 +176,12 @@ static int loop(gw_state *g)
     return PST_OK;
 }
 
-static int gateway_run(int argc, char **argv)
+int pst_gateway_run(int argc, char **argv, const pst_serving_ops *serving)
 {
     gateway_opts o = {0};
-    gw_state g = {0};
+    gw_state g = {.serve = serving};
     pst_verb_run v;
-    int status = pst_verb_begin(&v, &gateway_usage, argc, argv, &o, 0, 0);
+    int status = pst_verb_begin(&v, &pst_gateway_usage, argc, argv, &o, 0, 0);
     if (status >= 0)
         return status;
     g.client = v.client;
@@ -178,6 +192,3 @@ static int gateway_run(int argc, char **argv)
     free(o.hosts.items);
     return pst_verb_end(&v, rc);
 }
-
-const pst_verb pst_gateway_verb = {"gateway", "the page, the HTTP API and event streams", "services", gateway_run,
-                                   PST_USAGES(&gateway_usage)};

@@ -112,10 +112,13 @@ static void add_answer(json_t *doc, const gw_noun *noun, json_t *to, const gw_an
 /* What is refused before a handler, in the form that the path has for it. */
 static void add_refusal(json_t *doc, const gw_noun *noun, const gw_route *r, json_t *to, gw_answer a)
 {
-    static const gw_answer ffdl = {0, NULL, GW_FFDL_ERROR};
+    static const gw_answer ffdl = {0, NULL, GW_FFDL_ERROR}, oip = {0, NULL, GW_OIP_ERROR};
     if (r->http.flags & GW_FFDL) {
         a.type = ffdl.type;
         a.schema = ffdl.schema;
+    } else if (r->http.flags & GW_OIP) {
+        a.type = oip.type;
+        a.schema = oip.schema;
     }
     add_answer(doc, noun, to, &a);
 }

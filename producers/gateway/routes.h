@@ -13,13 +13,15 @@ enum {
     GW_EVERYBODY = PST_HTTP_USER_FLAG,
     GW_LOOPBACK = PST_HTTP_USER_FLAG << 1, /* who comes from this computer, and who shows the token */
     GW_GRANTED = PST_HTTP_USER_FLAG << 2,  /* who shows the token, and who did for this {id} within the last minute (who.h) */
-    GW_FFDL = PST_HTTP_USER_FLAG << 3      /* not who, but how: refusals are FfDL's error object */
+    GW_FFDL = PST_HTTP_USER_FLAG << 3,     /* not who, but how: refusals are FfDL's error object */
+    GW_OIP = PST_HTTP_USER_FLAG << 4       /* the same with the Open Inference Protocol's */
 };
 
 /* Schemas are JSON Schema as text, or the name of an event (`JobState`), or of a schema of the noun. */
 #define GW_JSON(...)  #__VA_ARGS__
 #define GW_PROBLEM    "application/problem+json", "Problem"
 #define GW_FFDL_ERROR "application/json", "FfdlError"
+#define GW_OIP_ERROR  "application/json", "OipError"
 #define GW_ID                                                             \
     {                                                                     \
         "id", "path", GW_JSON({"type" : "string"}), "a job's training id" \
@@ -58,7 +60,7 @@ typedef struct gw_noun {
 
 /* nouns.c */
 extern const gw_noun gw_jobs_noun, gw_records_noun, gw_stream_noun, gw_ffdl_noun, gw_ffdl_logs_noun, gw_ffdl_pages_noun, gw_ffdl_files_noun,
-    gw_service_noun, gw_page_noun;
+    gw_service_noun, gw_page_noun, gw_oip_noun;
 extern const gw_noun *const gw_nouns[]; /* ends with NULL */
 
 void gw_routes_add(pst_http *http, void *arg);

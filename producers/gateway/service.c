@@ -46,6 +46,9 @@ void gw_dump(void *arg, json_t *to)
     json_object_set_new(to, "pages", json_integer(g->pages));
     gw_feed_dump(g->feed, to);
     gw_hub_dump(g->hub, to);
+    json_object_set_new(to, "questions", json_integer(g->questions));
+    if (g->serving)
+        g->serve->dump(g->serving, to);
     gw_publisher_dump(g->publisher, to);
     pst_http_dump(g->http, to);
 }

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "producers/gateway/ffdl.h"
+#include "producers/gateway/oip.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,11 +180,17 @@ static bool may_enter(void *arg, pst_http_req *req)
     return false;
 }
 
+/* Two interfaces have a form of their own for what is refused. */
+static bool refuse(void *arg, pst_http_req *req, int status, const char *detail)
+{
+    return gw_ffdl_problem(arg, req, status, detail) || gw_oip_problem(req, status, detail);
+}
+
 void gw_who_guard(gw_who *w, pst_http *http)
 {
     snprintf(w->cookie_name, sizeof w->cookie_name, "penstock_%d", pst_http_port(http));
     if (w->place)
         pst_http_set_place(http, w->place);
     pst_http_set_filter(http, may_enter, w);
-    pst_http_set_problem(http, gw_ffdl_problem, NULL);
+    pst_http_set_problem(http, refuse, NULL);
 }
